@@ -6,15 +6,16 @@ import (
 	"strings"
 )
 
-// arrowNames decides what an id between arrows is called. known tells ids that are certain; a nil one knows
-// none.
+// arrowNames resolves the ids between arrows. known reports whether an id is certain; a nil known knows no
+// ids.
 type arrowNames struct {
 	known func(id string) bool
 }
 
 func (n arrowNames) is(id string) bool { return n.known != nil && n.known(id) }
 
-// name returns the known id that s is a decorated form of, such as "[A]", "- A", "1. A" or "A.", or s itself.
+// name returns the known id that s decorates, as in "[A]", "- A", "1. A" or "A.". It returns s if there is
+// none.
 func (n arrowNames) name(s string) string {
 	if n.known == nil || n.is(s) {
 		return s
@@ -45,7 +46,7 @@ func (n arrowNames) name(s string) string {
 const maxJoined = 5
 
 // group returns the ids of one side of an arrow: the pieces between commas and signs such as "&". A known id
-// may hold these itself.
+// may itself contain commas or such signs.
 func (n arrowNames) group(s string) []string {
 	s = strings.TrimSpace(s)
 	if n.is(s) {
@@ -78,7 +79,7 @@ func arrowLine(d *document, r *reading, text string, off int, names arrowNames, 
 	for k, st := range statements {
 		parts, back := splitArrows(st.Text)
 		if k > 0 && len(back) == 0 {
-			// "A -> B; C" may mean that C follows A as well.
+			// In "A -> B; C" the writer may have meant that C follows A as well.
 			r.diag(d, Warning, Ambiguous, off, form.Clip(parts[0]), "a semicolon ends a statement, so "+form.Clip(parts[0])+" stands by itself", "write a comma where two problems follow")
 		}
 		groups := make([][]string, len(parts))
@@ -152,8 +153,8 @@ func unpaired(s string) rune {
 	return 0
 }
 
-// splitArrows splits a line at its arrows; back tells for each arrow whether it points back. Quoted parts
-// are kept whole and lose their quotes later.
+// splitArrows splits a line at its arrows. back reports for each arrow whether it points back. Quoted parts
+// stay whole and keep their quotes.
 func splitArrows(s string) (parts []string, back []bool) {
 	pieces, back := form.SplitArrows(s, 0)
 	parts = make([]string, len(pieces))

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// readAssignments reads programs such as "1. x = FIND(CTX, "y") : text" and "2. ans = CONCAT(x, z)": a
-// problem is named by its number, or by its variable where lines have no numbers; edges come from the use of
+// readAssignments reads programs such as "1. x = FIND(CTX, "y") : text" and "2. ans = CONCAT(x, z)". The id
+// of a problem is its number, or its variable where lines have no numbers. Edges come from the use of
 // variables.
 func readAssignments(d *document) *reading {
 	prog, strange, unread, ok := assignmentLines(d)
@@ -19,8 +19,8 @@ func readAssignments(d *document) *reading {
 	for _, l := range unread {
 		r.diag(d, Error, Malformed, l.off, form.Clip(firstLine(l.text)), "this line looks like a step and cannot be read as one", "write 1. name = CALL(arguments)")
 	}
-	// Numbers before the program that it uses again, such as a list of the actions it may call, are not part
-	// of it. Another numbered line that is no assignment is.
+	// A numbered line before the program whose number the program uses again is not part of it; it may list
+	// the actions that the program may call. Any other numbered line without an assignment is a step.
 	for len(strange) > 0 && strange[0].off < prog[0].off && slices.ContainsFunc(prog, func(p programLine) bool { return p.id == strange[0].id }) {
 		r.diag(d, Warning, SkippedText, strange[0].off, strange[0].id, "this line is no assignment, and its number is used again by one; it was left out", "write only the program")
 		strange = strange[1:]
@@ -33,8 +33,9 @@ func readAssignments(d *document) *reading {
 	return r
 }
 
-// assignmentLines returns the assignments of calls, those with numbers if there are any, other lines with
-// numbers, and lines that look like assignments. ok tells that they make up a program.
+// assignmentLines returns the assignments of calls (only the numbered ones, if there are any), the other
+// numbered lines, and the lines that look like assignments but cannot be read. ok reports whether they make
+// up a program.
 func assignmentLines(d *document) (prog, strange []programLine, unread []line, ok bool) {
 	numbered, plain, other, good := 0, 0, 0, 0
 	var holders []string
@@ -42,7 +43,7 @@ func assignmentLines(d *document) (prog, strange []programLine, unread []line, o
 		p, ok := readProgramLine(l, true)
 		switch {
 		case ok && strings.HasPrefix(p.rest, "("):
-			// A call of what a call returns: code, which is read by its statements
+			// This calls the result of a call. Such text is code, and the reader of statements reads it.
 			return nil, nil, nil, false
 		case !ok:
 			if !isCommentLine(l.text) {
@@ -71,7 +72,7 @@ func assignmentLines(d *document) (prog, strange []programLine, unread []line, o
 		prog = append(prog, p)
 	}
 	if numbered == 0 {
-		// A call that gives its result to nothing is a step, too.
+		// A call whose result is assigned to nothing is a step as well.
 		return prog, nil, nil, plain >= 2 && plain > other*2 && !looksLikeCode(d) && !callsMore(d, holders)
 	}
 	prog = slices.DeleteFunc(prog, func(p programLine) bool { return p.id == "" })
@@ -142,8 +143,8 @@ func (r *reading) linkAssignments(d *document, prog []programLine) {
 	}
 }
 
-// callsMore reports whether a line is a call that gives its result to nothing, or sets two variables: what
-// the other lines say is not all of the program.
+// callsMore reports whether a line is a call whose result is assigned to nothing, or sets two variables. In
+// such a text the assignments are not the whole program.
 func callsMore(d *document, holders []string) bool {
 	for _, l := range d.lines {
 		i := strings.IndexByte(l.text, '(')
@@ -164,15 +165,15 @@ func callsMore(d *document, holders []string) bool {
 	return false
 }
 
-// stepHolders are callees that only collect steps that are made elsewhere.
+// stepHolders are callees that only collect steps made elsewhere.
 var stepHolders = map[string]bool{"Plan": true, "Workflow": true, "Pipeline": true, "Crew": true, "Flow": true, "DAG": true, "TaskGraph": true}
 
-// holdsSteps reports whether a line only collects the steps before it: plan = Plan([a, b]).
+// holdsSteps reports whether a line only collects the steps before it, as plan = Plan([a, b]) does.
 func holdsSteps(p programLine) bool {
 	return p.id == "" && stepHolders[p.callee] && (strings.HasPrefix(p.args, "[") || strings.Contains(p.args, "tasks=[") || strings.Contains(p.args, "steps=["))
 }
 
-// strangeLine makes a step of a numbered line that is no assignment.
+// strangeLine makes a step of a numbered line without an assignment.
 func strangeLine(l line, num, rest string) programLine {
 	p := programLine{id: num, whole: rest, off: l.off, argsOff: l.off + len(l.text) - len(rest)}
 	if i := strings.IndexByte(rest, '('); i >= 0 {
@@ -226,7 +227,7 @@ func identifiers(s string) []identifier {
 			for j < len(s) && form.IsWordByte(s[j]) {
 				j++
 			}
-			// No name of an argument
+			// A name before "=" is the name of an argument.
 			if t := strings.TrimLeft(s[j:], " "); !strings.HasPrefix(t, "=") || strings.HasPrefix(t, "==") {
 				out = append(out, identifier{s[i:j], i})
 			}
@@ -238,7 +239,7 @@ func identifiers(s string) []identifier {
 	return out
 }
 
-// embedded returns the names in the braces of the f-string whose quote stands at i.
+// embedded returns the names in the braces of the f-string whose quote is at i.
 func embedded(s string, i int) (out []identifier) {
 	for j := i + 1; j < len(s) && s[j] != s[i]; j++ {
 		if s[j-1] != '{' {

@@ -127,7 +127,7 @@ func TestAttacks(t *testing.T) {
 	})
 }
 
-// countdown is a context that ends after it was asked so often; late is how often it was asked after that.
+// countdown is a context that ends after a number of calls of Err. late counts the calls after that.
 type countdown struct {
 	context.Context
 	left, late atomic.Int64
@@ -141,8 +141,8 @@ func (c *countdown) Err() error {
 	return context.DeadlineExceeded
 }
 
-// TestAttackWork holds the allocations of a text against those of one four times as long: what is read of
-// hostile texts may only grow with them.
+// TestAttackWork compares the allocations for a hostile text with those for one four times as long. They may
+// grow only in proportion to the text.
 func TestAttackWork(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
 	lines := func(n int, line func(i int) string) string {
 		var b strings.Builder

@@ -16,7 +16,7 @@ import (
 	"github.com/epigraph-run/epigraph/plan/plantest"
 )
 
-// layered makes a graph of n problems in which each waits for up to three of those just before it.
+// layered makes a graph of n problems. Each of them waits for up to three of those just before it.
 func layered(n int) plan.Graph {
 	var g plan.Graph
 	for i := range n {
@@ -30,7 +30,8 @@ func layered(n int) plan.Graph {
 	return g
 }
 
-// BenchmarkParse reads generated plans of each dialect; equal MB/s at all sizes shows that time is linear.
+// BenchmarkParse reads generated plans in each dialect. Equal MB/s at all sizes shows that the time is
+// linear.
 func BenchmarkParse(b *testing.B) {
 	for _, name := range plantest.Notations() {
 		for _, n := range []int{10, 100, 1000} {
@@ -52,7 +53,7 @@ func BenchmarkParse(b *testing.B) {
 	}
 }
 
-// BenchmarkForms reads generated texts by their style, as short as models write them.
+// BenchmarkForms reads generated texts of each style, about as short as models write them.
 func BenchmarkForms(b *testing.B) {
 	all, err := tell.Make(1, 1000)
 	require.NoError(b, err)
@@ -74,8 +75,8 @@ func BenchmarkForms(b *testing.B) {
 	}
 }
 
-// hostile are graphs of about so many bytes as a request carries them, each the worst for one part of what
-// Validate does.
+// hostile returns generators of graphs whose request has about the given number of bytes. Each graph is the
+// worst case of one part of Validate.
 func hostile() map[string]func(size int) plan.Graph {
 	id := func(i int) string { return strconv.FormatInt(int64(i), 36) }
 	problems := func(n int) (g plan.Graph) {
@@ -139,8 +140,8 @@ func hostile() map[string]func(size int) plan.Graph {
 	}
 }
 
-// BenchmarkValidate checks graphs as large as a request may be, and a quarter of that; equal MB/s at both
-// sizes show that time is linear.
+// BenchmarkValidate checks graphs as large as a request may be, and graphs of a quarter of that size. Equal
+// MB/s at both sizes shows that the time is linear.
 func BenchmarkValidate(b *testing.B) {
 	for name, graph := range hostile() {
 		for _, size := range []int{3 << 18, 3 << 20} {

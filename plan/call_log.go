@@ -7,7 +7,7 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/meaning"
 )
 
-// readCallLog reads what LLMCompiler prints of its tasks: blocks of "idx: 1", "tool: …", "args: …",
+// readCallLog reads the log that LLMCompiler prints of its tasks: blocks of "idx: 1", "tool: …", "args: …",
 // "dependencies: [1]".
 func readCallLog(d *document) *reading {
 	stated := strings.Contains(d.text, "dependencies:")
@@ -56,7 +56,7 @@ func readCallLog(d *document) *reading {
 					r.graph.Problems[cur].Refs = refs
 					for _, ref := range refs {
 						if !stated {
-							// What a task uses it waits for
+							// A task waits for the results that it uses.
 							r.edge(d, ref.To, r.graph.Problems[cur].ID, Variable, off)
 						}
 					}

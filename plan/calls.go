@@ -20,10 +20,10 @@ type programLine struct {
 	lostOpen bool
 }
 
-// programLines returns the lines of d with calls that go on over several lines joined.
+// programLines returns the lines of d. The lines of a call that spans several are joined.
 func programLines(d *document) []line {
 	out := make([]line, 0, len(d.lines))
-	budget := 20_000 // lines that are looked at for the ends of calls
+	budget := 20_000 // lines that may be inspected for the ends of calls
 	for i := 0; i < len(d.lines); i++ {
 		l := d.lines[i]
 		if l.text == "" || l.fence {
@@ -39,11 +39,11 @@ func programLines(d *document) []line {
 	return out
 }
 
-// maxCallLines bounds over how many lines a call may go on.
+// maxCallLines bounds the number of lines that a call may span.
 const maxCallLines = 60
 
-// callGoesOn returns the line on which the call that starts on line i is closed; i itself if it is closed
-// there, or never.
+// callGoesOn returns the line on which the call that starts on line i is closed. It returns i if the call is
+// closed there, or never.
 func callGoesOn(d *document, i int, budget *int) int {
 	text := d.lines[i].text
 	open := strings.IndexByte(text, '(')
@@ -73,14 +73,15 @@ func callGoesOn(d *document, i int, budget *int) int {
 	return i
 }
 
-// cutProgramNumber splits the number of a line, with whatever it is decorated, from its call. rest ends where
-// s ends.
+// cutProgramNumber splits the number of a line, and the decoration around it, from the call. rest is a suffix
+// of s.
 func cutProgramNumber(s string) (num, rest string, ok bool) {
 	num, rest, ok = cutNumber(strings.TrimLeft(s, "*-` _"))
 	return num, strings.TrimLeft(rest, "*` _"), ok
 }
 
-// readProgramLine reads one line; ok is false when it is no call. assign asks for a variable before the call.
+// readProgramLine reads one line. ok is false if the line is no call. With assign the call must have a
+// variable before it.
 func readProgramLine(l line, assign bool) (programLine, bool) {
 	p := programLine{off: l.off}
 	num, rest, ok := cutProgramNumber(l.text)
@@ -309,7 +310,7 @@ func readNumberedCalls(d *document) *reading {
 	return r
 }
 
-// countRefs returns how many references of the form ${1} stand in s.
+// countRefs counts the references of the form ${1} in s.
 func countRefs(s string) int {
 	n := 0
 	for _, r := range scanRefs(s) {
@@ -323,7 +324,7 @@ func countRefs(s string) int {
 // oddQuotes reports whether s has a double quote without a partner.
 func oddQuotes(s string) bool { return strings.Count(s, `"`)%2 == 1 }
 
-// unquoted returns s without what stands in double quotes.
+// unquoted returns s without the text in double quotes.
 func unquoted(s string) string {
 	if strings.IndexByte(s, '"') < 0 {
 		return s

@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 )
 
-// Canonical returns the canonical form: JSON with fixed field order, problems and edges in the order of the
-// plan, without places, so that two texts that say the same have the same form.
+// Canonical returns the canonical form: JSON with a fixed order of fields, and with problems and edges in the
+// order of the plan. Places are left out, so two texts that state the same plan have the same form.
 func (g Graph) Canonical() []byte {
 	type arg struct {
 		Name  string `json:"name,omitempty"`
@@ -42,7 +42,7 @@ func (g Graph) Canonical() []byte {
 		out.Edges = append(out.Edges, edge{e.From, e.To, string(e.Source)})
 	}
 	b, err := json.Marshal(out)
-	if err != nil { // strings and ints only: cannot happen
+	if err != nil { // strings and ints always marshal
 		return nil
 	}
 	return b

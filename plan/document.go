@@ -8,9 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// document is the text being read, with everything that several dialects need computed once.
+// document is the text being read, together with everything that several dialects need and that is computed
+// once.
 type document struct {
-	// text has the same length and line ends as the caller's text; thoughts of the model are blanked out.
+	// text has the length and the line ends of the caller's text. Thoughts of the model are blanked out.
 	text   string
 	limits Limits
 	lines  []line
@@ -19,12 +20,12 @@ type document struct {
 
 	trees     []*form.Tree
 	treesDone bool
-	cut       bool // the limit on bytes cut the text
-	thinkOpen bool // a thought was never closed
+	cut       bool // the text was cut at the limit on bytes
+	thinkOpen bool // a thought was not closed
 	repairs   []Repair
 
-	// outer and back are set for a text that was taken out of another one: back has, for each byte, its place
-	// in outer.
+	// outer and back are set for a text that was extracted from another one. back holds, for each byte, its
+	// place in outer.
 	outer *document
 	back  []int32
 }
@@ -33,10 +34,10 @@ type document struct {
 type line struct {
 	off    int
 	text   string // without surrounding white space
-	indent int    // bytes of leading white space, tabs count as 4
+	indent int    // bytes of leading white space, a tab counts as 4
 	fence  bool   // the line opens or closes a code fence
 	inCode bool   // between two fences
-	lang   string // language of the fence it opens or stands in
+	lang   string // language of the fence that it opens or is inside of
 }
 
 func newDocument(text string, limits Limits) *document {
@@ -56,8 +57,8 @@ func newDocument(text string, limits Limits) *document {
 	return d
 }
 
-// validText returns the text with a space in place of each byte that is no part of a character, so that
-// all readers may trust that a character has the length of its encoding, and places stay what they are.
+// validText replaces each byte that is not part of a character by a space. Readers may then rely on the
+// encoded length of a character, and places do not change.
 func validText(text string) string {
 	if utf8.ValidString(text) {
 		return text
@@ -115,12 +116,13 @@ func (d *document) splitLines() {
 	}
 }
 
-// lineAt returns the number of the line, from 0, that holds the byte at off.
+// lineAt returns the 0-based number of the line that holds the byte at off.
 func (d *document) lineAt(off int) int {
 	return sort.SearchInts(d.starts, max(0, min(off, len(d.text)))+1) - 1
 }
 
-// place turns a byte offset into a line and a column that counts runes, both 1-based, of the caller's text.
+// place converts a byte offset to a line and a column of the caller's text. Both are 1-based; columns count
+// runes.
 func (d *document) place(off int) (int, int) {
 	off = max(0, min(off, len(d.text)))
 	if d.outer != nil {
@@ -134,8 +136,8 @@ func (d *document) place(off int) (int, int) {
 	return i + 1, d.runesBefore(off) - d.runesBefore(start) + 1
 }
 
-// runeStride is the distance of the places up to which runes are counted once, so that long lines cost no
-// more than short ones.
+// runeStride is the distance between the places up to which runes are counted in advance. It keeps a place in
+// a long line as cheap as one in a short line.
 const runeStride = 256
 
 func (d *document) runesBefore(off int) int {
@@ -166,7 +168,7 @@ func hasFold(s, prefix string) bool {
 	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
 }
 
-// indexFold finds an ASCII needle whatever its case.
+// indexFold finds an ASCII needle regardless of case.
 func indexFold(s, needle string) int {
 	for i := 0; i+len(needle) <= len(s); i++ {
 		if (s[i]|0x20) == (needle[0]|0x20) && strings.EqualFold(s[i:i+len(needle)], needle) {
@@ -176,37 +178,36 @@ func indexFold(s, needle string) int {
 	return -1
 }
 
-// reading is what one dialect made of a document.
+// reading is the result of one dialect for a document.
 type reading struct {
-	// weight is how sure a reading in the general way is.
+	// weight is the confidence of the general reader in this reading.
 	weight int
-	// unnamed is set when the text shows no ids, and the problems are named by their places.
+	// unnamed is set if the text shows no ids; the problems are then named by their places.
 	unnamed bool
 	graph   Graph
 	diags   []Diagnostic
 	repairs []Repair
 	// start and end delimit the text that the plan was read from.
 	start, end int
-	// around are the lines between them, from 0, that are part of no problem.
+	// around holds the 0-based lines between start and end that are part of no problem.
 	around map[int]bool
-	// openEnded is set when the dialect has no mark for the end of a plan and the plan runs to the end of the
-	// text.
+	// openEnded is set if the dialect has no end mark and the plan runs to the end of the text.
 	openEnded bool
-	// again is where another plan of the same dialect begins, if the dialect can tell; 0 if not.
+	// again is where another plan of the same dialect begins, if the dialect can find it, else 0.
 	again int
 	// last names what stands at the end of an open-ended plan, if that is not its last problem.
 	last string
-	// edgesStated is set when the text states its edges, even if there are none.
+	// edgesStated is set if the text states its edges, even if there are none.
 	edgesStated bool
-	// strict is set when keys that no other way of writing has tell the dialect.
+	// strict is set if keys that only this dialect uses identify the dialect.
 	strict bool
-	// says is what the text says of edges besides their ends; told are the places of values that are part of
-	// problems and stand elsewhere.
+	// says is what the text says of edges besides their ends. told holds the places of values that belong to
+	// problems but stand elsewhere.
 	says []edgeText
 	told []int
-	// limited is set when it was said that a line stands for too many edges.
+	// limited is set once a diagnostic has reported that a line stands for too many edges.
 	limited bool
-	// noPlan is set when the text is of this dialect and says that there is no plan.
+	// noPlan is set if the text is of this dialect and says that there is no plan.
 	noPlan *NoPlan
 }
 
@@ -216,8 +217,8 @@ func (d *document) problem(id, request string, off int) Problem {
 	return p
 }
 
-// full reports whether there are more edges than a plan may have: further ones would not be kept, and finish
-// says so.
+// full reports whether there are more edges than a plan may have. Further edges are dropped, and finish
+// reports that.
 func (r *reading) full(d *document) bool { return len(r.graph.Edges) > d.limits.MaxEdges }
 
 // edge adds an edge, unless the reading is full.
@@ -230,7 +231,8 @@ func (r *reading) edge(d *document, from, to string, source EdgeSource, off int)
 	r.graph.Edges = append(r.graph.Edges, e)
 }
 
-// maxReadDiagnostics bounds what one reading says about its text; faults of the graph come on top.
+// maxReadDiagnostics bounds the diagnostics of one reading about its text. Faults of the graph are counted
+// separately.
 const maxReadDiagnostics = 5000
 
 func (r *reading) diag(d *document, s Severity, c Code, off int, element, message, hint string) {
@@ -250,7 +252,7 @@ func (r *reading) repair(d *document, c Code, off int, message string) {
 	r.repairs = append(r.repairs, x)
 }
 
-// chain adds an edge between each two neighbors among the leaves of the graph.
+// chain adds an edge between consecutive leaves of the graph.
 func (r *reading) chain(d *document, source EdgeSource) {
 	parent := make(map[string]bool)
 	for _, p := range r.graph.Problems {

@@ -9,8 +9,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan"
 )
 
-// TestEveryday reads short texts as people and models write them. The edges are those of the plan, in its
-// order.
+// TestEveryday reads short texts as people and models write them. The expected edges are in the order of the
+// plan.
 func TestEveryday(t *testing.T) {
 	for name, c := range map[string]struct{ text, ids, edges string }{
 		"Makefile/Introduced": {
@@ -78,7 +78,7 @@ func TestEveryday(t *testing.T) {
 	}
 }
 
-// warnings are the diagnostics of a reading that say that something may be wrong.
+// warnings returns the diagnostics of a reading that report a possible fault.
 func warnings(r plan.Result) []string {
 	var out []string
 	for _, d := range r.Diagnostics {
@@ -89,7 +89,7 @@ func warnings(r plan.Result) []string {
 	return out
 }
 
-// TestArguments reads what a text says of its first problem beside what it asks for.
+// TestArguments reads what a text says of its first problem in addition to its request.
 func TestArguments(t *testing.T) {
 	for name, c := range map[string]struct{ text, tool, args string }{
 		"Calls/ArgumentsInAString": {

@@ -7,18 +7,18 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// evidenceReader reads the lines of plans with evidence.
+// evidenceReader reads the lines of a plan with evidence.
 type evidenceReader struct {
 	d *document
 	r *reading
-	// request is what the next evidence is for, requestOff its place; pending is the place of a plan line
-	// that has no evidence yet, or -1.
+	// request is the text that the next evidence serves, and requestOff its place. pending is the place of a
+	// plan line that has no evidence yet, or -1.
 	request             []string // lines
 	requestOff, pending int
 	uses                []evidenceUse
 }
 
-// evidenceUse is a use of evidence by the problem with the id to, which is the one at a place in the list.
+// evidenceUse is a use of evidence by the problem with the id to, which is at index at of the list.
 type evidenceUse struct {
 	ref Reference
 	to  string
@@ -26,7 +26,7 @@ type evidenceUse struct {
 	off int
 }
 
-// readEvidence reads "Plan: … #E1 = Tool[input]": each evidence is a problem, and edges come from the use of
+// readEvidence reads "Plan: … #E1 = Tool[input]". Each evidence is a problem. Edges come from the use of
 // evidence.
 func readEvidence(d *document) *reading {
 	if !strings.Contains(d.text, "#E") && !strings.Contains(d.text, "#e") {
@@ -87,15 +87,15 @@ func (e *evidenceReader) line(i int) int {
 	return last
 }
 
-// define reads "#E1 = Tool[input]", which begins in line i and at a place of the text, and returns its last
-// line.
+// define reads "#E1 = Tool[input]", which begins in line i at offset off of the text. It returns the last
+// line of the definition.
 func (e *evidenceReader) define(i int, text string, off int) (last int) {
 	d, r := e.d, e.r
 	n := evidenceRef(text)
 	id, last := text[:n], i
 	body := strings.TrimSpace(strings.TrimLeft(text[n:], " =:＝"))
 	bodyOff := off + strings.Index(text, body)
-	// The input may go on over the next lines until its bracket closes.
+	// The input may span several lines, up to its closing bracket.
 	open := strings.IndexByte(body, '[')
 	if paren := strings.IndexByte(body, '('); paren > 0 && form.IsName(strings.TrimSpace(body[:paren])) && (open < 0 || paren < open) {
 		open = paren
@@ -154,7 +154,7 @@ func (e *evidenceReader) edges() {
 	}
 }
 
-// lineOf returns a text as the only line, or none where it is empty.
+// lineOf returns s as the only line, or no lines if s is empty.
 func lineOf(s string) []string {
 	if s == "" {
 		return nil
@@ -162,7 +162,7 @@ func lineOf(s string) []string {
 	return []string{s}
 }
 
-// titleAbove returns what a line above evidence says that it is for: "Step 2: sum it up", "計画: 足す".
+// titleAbove returns the purpose that a line above evidence states: "Step 2: sum it up", "計画: 足す".
 func titleAbove(l line) string {
 	if l.fence || evidenceDef(l.text) >= 0 {
 		return ""
@@ -186,7 +186,7 @@ func planPrefix(s string) (string, bool) {
 	return strings.TrimLeft(t[1:], "* "), true
 }
 
-// evidenceDef returns where in s a definition "#E1 =" starts, or -1.
+// evidenceDef returns the index in s at which a definition "#E1 =" starts, or -1.
 func evidenceDef(s string) int {
 	for i := range len(s) {
 		if s[i] != '#' {
@@ -217,7 +217,7 @@ func countEvidence(s string) int {
 	return n
 }
 
-// inputEnd returns the line on which the bracket at open, on line i, is closed, or i.
+// inputEnd returns the line on which the bracket at offset open, on line i, is closed, or i.
 func inputEnd(d *document, i, open int) int {
 	if open >= len(d.text) || form.Closer(d.text[open]) == 0 || closedBracket(d.text[open:d.lines[i].off+len(d.lines[i].text)]) {
 		return i

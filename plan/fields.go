@@ -10,8 +10,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/meaning"
 )
 
-// keep adds what a value says of a problem, and no reader of a notation asks for, to its arguments: all
-// fields but those in told, and but texts that the problem shows.
+// keep adds fields of v to the arguments: those that the reader of a notation does not ask for. It leaves out
+// the fields in told and the texts that the problem already shows.
 func (p *Problem) keep(v *form.Value, told ...*form.Value) {
 	for _, f := range p.untold(v, told) {
 		if len(p.Args) >= maxArgs {
@@ -21,8 +21,7 @@ func (p *Problem) keep(v *form.Value, told ...*form.Value) {
 	}
 }
 
-// untold returns the fields of a value that are not in told, that the problem does not show, and that say
-// anything.
+// untold returns the fields of a value that are not in told, not already shown by the problem, and not empty.
 func (p *Problem) untold(v *form.Value, told []*form.Value) (out []form.Field) {
 	for _, f := range v.Fields {
 		shown := f.Val.IsScalar() && p.shows(f.Val.Text())
@@ -36,14 +35,14 @@ func (p *Problem) untold(v *form.Value, told []*form.Value) (out []form.Field) {
 // maxArgs bounds the arguments of one problem.
 const maxArgs = 1000
 
-// shows reports whether a text is a part of the problem itself.
+// shows reports whether a text already is a field of the problem.
 func (p *Problem) shows(s string) bool {
 	s = strings.Trim(strings.TrimSpace(s), "$")
 	return s == p.ID || s == p.Request || s == p.Tool || s == p.ParentID || s == strings.TrimSpace(p.Request)
 }
 
-// callArg reads an argument as it is written in a call, and returns the text of its value, too: n=3, "x", [a,
-// b]. What is no plain value is a string.
+// callArg reads an argument as it is written in a call (n=3, "x", [a, b]) and returns the text of its value
+// as well. Anything that is no plain value is a string.
 func callArg(text string) (a Arg, value string) {
 	a.Kind = Literal
 	if k, v, ok := strings.Cut(text, "="); ok && form.IsName(strings.TrimSpace(k)) && !strings.HasPrefix(v, "=") {
@@ -68,8 +67,8 @@ func callArg(text string) (a Arg, value string) {
 	return a, text
 }
 
-// attributes adds the attributes of a tag to the arguments; those of an element within a problem are named
-// after it: "risk.level".
+// attributes adds the attributes of a tag to the arguments. The attributes of an element within a problem
+// have its name as a prefix: "risk.level".
 func (p *Problem) attributes(element string, attrs []form.Field) {
 	for _, f := range attrs {
 		if s := f.Val.Text(); s != "" && s != p.ID && len(p.Args) < maxArgs {
@@ -78,8 +77,8 @@ func (p *Problem) attributes(element string, attrs []form.Field) {
 	}
 }
 
-// more keeps what stands between two tags that the notation knows: elements of a problem are its arguments,
-// and all else is part of none.
+// more reads the text between two tags that the notation knows. Elements of a problem become its arguments;
+// everything else counts to the surroundings.
 func (x *xmlProblems) more(from, to int) {
 	p, element := x.current(), ""
 	for i := from; i < to; {
@@ -117,7 +116,7 @@ func (x *xmlProblems) more(from, to int) {
 // edgeText is what the text says of an edge besides its ends, as JSON.
 type edgeText struct{ from, to, value string }
 
-// say keeps what the fields of a link say besides its ends.
+// say records what the fields of a link say besides its ends.
 func (r *reading) say(l *form.Value, from, to string, told ...*form.Value) {
 	ends := Problem{ID: from, Request: to}
 	if rest := ends.untold(l, told); len(rest) > 0 {
@@ -125,8 +124,8 @@ func (r *reading) say(l *form.Value, from, to string, told ...*form.Value) {
 	}
 }
 
-// sayEdges makes what is said of edges arguments of the later problem, under the name of the edge: "a -> b".
-// One line may stand for many edges, so that it is bounded by the length of the text.
+// sayEdges turns what is said of edges into arguments of the later problem, named after the edge: "a -> b".
+// One line may stand for many edges, so the length of the text bounds the total.
 func (r *reading) sayEdges(d *document, g *Graph) {
 	if len(r.says) == 0 {
 		return
@@ -167,7 +166,7 @@ func (r *reading) beside(d *document, v *form.Value) {
 	r.mark(d, meaning.Outside(v, append(items, r.told...), links, func(s string) bool { return texts[s] }))
 }
 
-// comments takes lines that hold a comment out of those that are part of problems alone.
+// comments clears part for the lines that hold a comment, so that they count to the surroundings.
 func (d *document) comments(part []bool) {
 	for i, l := range d.lines {
 		quotes := 0
@@ -183,7 +182,7 @@ func (d *document) comments(part []bool) {
 	}
 }
 
-// markBefore counts the line of a place to the surroundings of the plan, if words stand before the place.
+// markBefore counts the line at off to the surroundings of the plan if it has words before off.
 func (r *reading) markBefore(d *document, off int) {
 	i := d.lineAt(off)
 	if off > d.starts[i] && strings.ContainsFunc(d.text[d.starts[i]:min(off, len(d.text))], unicode.IsLetter) {

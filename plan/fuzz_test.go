@@ -28,7 +28,7 @@ func seeds(f *testing.F, dialects ...string) {
 	}
 }
 
-// sane checks what must hold of the reading of any text.
+// sane checks the invariants of the reading of any text.
 func sane(t *testing.T, text string, res plan.Result) {
 	if res.NoPlan != nil {
 		require.Empty(t, res.Graph.Problems)
@@ -88,7 +88,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzDialect reads texts as one dialect after another; the index chooses it.
+// FuzzDialect reads a text as one dialect; the index chooses the dialect.
 func FuzzDialect(f *testing.F) {
 	names := plan.Dialects()
 	for i, name := range names {

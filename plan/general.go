@@ -10,17 +10,17 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/meaning"
 )
 
-// leastWeight is the weight from which a reading is taken for a plan.
+// leastWeight is the smallest weight of a reading that is taken for a plan.
 const leastWeight = 30
 
-// sureWeight is the weight from which a reading is sure.
+// sureWeight is the smallest weight of a reading that is certain.
 const sureWeight = 80
 
-// closeCall is the difference in weight up to which another reading of the same text is reported.
+// closeCall is the largest difference in weight at which another reading of the same text is reported.
 const closeCall = 4
 
-// readGeneral reads whatever the text is written in: package form makes trees of it, package meaning says
-// what they mean. The dialect of what it finds is the form of the text.
+// readGeneral reads text of any form: package form makes trees of it, and package meaning interprets them.
+// The dialect of the result is the form of the text.
 func readGeneral(d *document, o options, dataOnly bool) found {
 	src := form.NewSource(d.text)
 	src.MaxDepth, src.MaxItems, src.MaxLinks = d.limits.MaxDepth, d.limits.MaxProblems, d.limits.MaxEdges
@@ -52,7 +52,7 @@ func readGeneral(d *document, o options, dataOnly bool) found {
 	return found{d: d, dialect: best.Form, r: r}
 }
 
-// toolName returns the text that the value of an attribute is, or "" when it is none.
+// toolName returns the text that the value of an attribute holds, or "" if the value is not a text.
 func toolName(value string) string {
 	var name string
 	switch err := json.Unmarshal([]byte(value), &name); {
@@ -64,13 +64,13 @@ func toolName(value string) string {
 	return strings.TrimSpace(value)
 }
 
-// maxRunnersUp bounds the other readings whose differences are told.
+// maxRunnersUp bounds the number of other readings whose differences are listed.
 const maxRunnersUp = 16
 
-// maxAlternative bounds how many differences of another reading are listed.
+// maxAlternative bounds the number of differences that are listed of one other reading.
 const maxAlternative = 40
 
-// ambiguous says how the text can be read as well, and names everything in which the readings differ.
+// ambiguous reports how the text can be read as well, and names every difference between the two readings.
 func (r *reading) ambiguous(d *document, as, also *meaning.Reading) {
 	if also.End <= as.Start || also.Start >= as.End {
 		return // it is another part of the text
@@ -93,7 +93,7 @@ func (r *reading) ambiguous(d *document, as, also *meaning.Reading) {
 	})
 }
 
-// reading turns what package meaning says into problems and edges with places.
+// reading converts the result of package meaning into problems and edges with places.
 func (d *document) reading(m *meaning.Reading) *reading {
 	r := &reading{weight: m.Weight, start: m.Start, end: m.End, openEnded: m.Open, edgesStated: m.Stated || len(m.Links) > 0, unnamed: true}
 	for i := range m.Items {
@@ -143,7 +143,7 @@ func (d *document) reading(m *meaning.Reading) *reading {
 	if m.Form == "outline" {
 		r.graph.nameParents()
 	}
-	// Words say a thing in two ways; what a value or a drawing says twice is a fault.
+	// Prose may state an edge twice. An edge that a value or a drawing states twice is a fault.
 	words := m.Form == "outline" || m.Form == "prose" || m.Form == "code"
 	seen := make(map[pairKey]bool, len(m.Links))
 	for _, l := range m.Links {
@@ -179,7 +179,7 @@ func (d *document) around(m *meaning.Reading) map[int]bool {
 	if m.Form == "code" || m.Form == "diagram" || m.Apart {
 		d.aroundLines(m, out)
 	}
-	if m.Form == "table" { // rows that only head others, lines between two tables
+	if m.Form == "table" { // rows that only head others, and lines between two tables
 		for i := d.lineAt(m.Start) + 1; i <= d.lineAt(m.End); i++ {
 			switch text := d.lines[i].text; {
 			case text == "":
@@ -201,10 +201,10 @@ func (d *document) around(m *meaning.Reading) map[int]bool {
 	return out
 }
 
-// aroundLines adds the lines of code and of drawings that neither an item, nor a link, nor a note stands on.
+// aroundLines adds the lines of code and of drawings that hold no item, no link and no note.
 func (d *document) aroundLines(m *meaning.Reading, out map[int]bool) {
 	told := make([]bool, len(d.lines)+1)
-	// How many more items a line is the first of than the one above the last of
+	// opens[i] is the number of items that begin on line i minus the number that end on the line above.
 	opens := make([]int, len(d.lines)+1)
 	for i := range m.Items {
 		opens[d.lineAt(m.Items[i].Off)]++
@@ -222,7 +222,7 @@ func (d *document) aroundLines(m *meaning.Reading, out map[int]bool) {
 	}
 	for i := d.lineAt(m.End); i >= d.lineAt(m.Start); i-- {
 		if m.Form == "code" && told[i+1] && strings.HasPrefix(d.lines[i].text, "@") {
-			told[i] = true // a mark of what is defined below
+			told[i] = true // a decorator of the definition below
 		}
 		if !told[i] && strings.ContainsFunc(d.lines[i].text, unicode.IsLetter) {
 			out[i] = true
@@ -230,7 +230,7 @@ func (d *document) aroundLines(m *meaning.Reading, out map[int]bool) {
 	}
 }
 
-// isRule reports whether a line is a rule of a table, or one between two paragraphs.
+// isRule reports whether a line is a horizontal rule of a table or between two paragraphs.
 func isRule(text string) bool {
 	return strings.Trim(text, "|+-=: │┃║─━═┌┬┐├┼┤└┴┘╔╦╗╠╬╣╚╩╝") == ""
 }

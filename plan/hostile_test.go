@@ -14,7 +14,7 @@ import (
 	"github.com/epigraph-run/epigraph/plan"
 )
 
-// hostileUnits are repeated to texts that break careless readers.
+// hostileUnits are repeated to make texts that break careless readers.
 var hostileUnits = []string{
 
 	"[", "{", "(", "<", "{\"a\"b", "\"a\":", "{\"a\":", "[\"", "{“", "(1,", "$", "${", "->", "A,", "A->B,", "- ", "a: ", "- a:\n", "1. ", "1.\n", "1.1.", "#E1 = ",

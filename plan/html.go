@@ -8,11 +8,11 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// htmlList is a list of HTML that is open. Next is the number of its next entry, 0 where it has bullets.
+// htmlList is an open list of HTML. next is the number of its next entry, 0 if the list has bullets.
 type htmlList struct{ next int }
 
-// htmlView is a text with lists of HTML, written as lists of Markdown: entries have their numbers, or, where
-// they have one, their ids. Headings and paragraphs begin lines; all other tags are left out.
+// htmlView returns the text with its HTML lists written as Markdown lists. Entries have their ids if they
+// have any, else their numbers. Headings and paragraphs begin lines; all other tags are left out.
 func (d *document) htmlView() *document {
 	s := d.text
 	if indexFold(s, "<li") < 0 {
@@ -20,7 +20,7 @@ func (d *document) htmlView() *document {
 	}
 	var v viewBuilder
 	var open []htmlList
-	entries, behind := 0, "" // what is said in the tag of an entry stands behind its text
+	entries, behind := 0, "" // behind is the text of an entry's attributes, which follows the text of the entry
 	for i := 0; i < len(s); {
 		j := strings.IndexByte(s[i:], '<')
 		if j < 0 {
@@ -75,7 +75,7 @@ func (d *document) htmlView() *document {
 // newLine ends a line before the tag at from.
 func (v *viewBuilder) newLine(behind string, from int) { v.add(behind+"\n", max(0, from-1)) }
 
-// htmlText adds a text between two tags. Line ends within entries are spaces, as they are to a browser.
+// htmlText adds a text between two tags. Line ends within entries become spaces, as in a browser.
 func (v *viewBuilder) htmlText(s string, from int, entry bool) {
 	if strings.TrimSpace(s) == "" {
 		v.add(" "[:b2i(s != "")], from)
@@ -95,7 +95,7 @@ func (v *viewBuilder) htmlText(s string, from int, entry bool) {
 	}
 }
 
-// number returns the number that an attribute holds, or 0.
+// number returns the number in an attribute, or 0.
 func number(attrs []form.Field, key string) int {
 	n, _ := strconv.Atoi(attribute(attrs, key))
 	return n
@@ -111,7 +111,7 @@ func attribute(attrs []form.Field, key string) string {
 	return ""
 }
 
-// mark is what an entry begins with.
+// mark returns the text that an entry begins with.
 func (l *htmlList) mark(attrs []form.Field) string {
 	n := l.next
 	if n > 0 {
@@ -129,10 +129,10 @@ func (l *htmlList) mark(attrs []form.Field) string {
 	return "- "
 }
 
-// plainAttrs say nothing of what an entry is.
+// plainAttrs are attributes that say nothing about an entry.
 var plainAttrs = map[string]bool{"id": true, "class": true, "style": true, "value": true, "start": true, "type": true, "role": true, "dir": true, "lang": true}
 
-// saidInTag writes the attributes of an entry as remarks: data-after="survey" is (after: survey).
+// saidInTag writes the attributes of an entry as remarks: data-after="survey" becomes (after: survey).
 func saidInTag(attrs []form.Field) string {
 	var b strings.Builder
 	for i := range attrs {

@@ -26,7 +26,7 @@ func readNodeEdge(d *document) *reading {
 		ids[p.ID] = true
 	}
 	if n := len(r.graph.Problems); n == 0 || n > 3 && len(ids)*2 < n {
-		return nil // the fields of nodes in YAML come again with each node
+		return nil // YAML repeats the fields of nodes with each node
 	}
 	lastID := r.graph.Problems[len(r.graph.Problems)-1].ID
 	if head < 0 {
@@ -52,7 +52,7 @@ func readNodeEdge(d *document) *reading {
 	return r
 }
 
-// find returns the first line from a place on of which is is true, or -1.
+// find returns the first line at or after from for which is returns true, or -1.
 func (d *document) find(from int, is func(string) bool) int {
 	for i := from; i < len(d.lines); i++ {
 		if is(d.lines[i].text) {
@@ -62,8 +62,8 @@ func (d *document) find(from int, is func(string) bool) int {
 	return -1
 }
 
-// readNodes reads the nodes behind the head, which is -1 where there is none, and returns the line of the
-// last one.
+// readNodes reads the nodes below the head, which is -1 if there is none. It returns the line of the last
+// node.
 func (r *reading) readNodes(d *document, head, end int) (last int) {
 	last = -1
 	for i := head + 1; i < end; i++ {
@@ -74,12 +74,12 @@ func (r *reading) readNodes(d *document, head, end int) (last int) {
 		n := len(r.graph.Problems)
 		id, text, ok := nodeLine(l.text)
 		switch {
-		case ok && (n == 0 || isNumber(id) == isNumber(r.graph.Problems[0].ID)): // else it is a legend
+		case ok && (n == 0 || isNumber(id) == isNumber(r.graph.Problems[0].ID)): // otherwise it is a legend
 			r.graph.Problems = append(r.graph.Problems, d.problem(id, text, l.off))
 			last, r.end = i, l.off+len(l.text)
 		case n == 0:
 		case last == i-1 && !strings.Contains(l.text, ":") && l.text[0] >= 'a' && l.text[0] <= 'z' && !isSectionWord(l.text, "graph"):
-			r.graph.Problems[n-1].Request += " " + l.text // a text that goes on on the next line
+			r.graph.Problems[n-1].Request += " " + l.text // the text continues on the next line
 			last = i
 		default:
 			return last
@@ -88,7 +88,7 @@ func (r *reading) readNodes(d *document, head, end int) (last int) {
 	return last
 }
 
-// addPairs adds the edges of pairs, and tells where START and END are missing.
+// addPairs adds the edges of pairs, and warns if START or END are missing.
 func (r *reading) addPairs(d *document, pairs []pair, ids map[string]bool, lastID string) {
 	starts, ends := map[string]bool{}, map[string]bool{}
 	succ, pred := map[string]bool{}, map[string]bool{}
@@ -139,8 +139,8 @@ func isNodeHead(s string) bool { return isSectionWord(s, "node") || isSectionWor
 
 func isNumber(id string) bool { return strings.Trim(id, "0123456789.") == "" }
 
-// inYAML reports whether what stands under the head in line i is a list of maps of YAML: below "- key: value"
-// stands a key without a dash.
+// inYAML reports whether the lines under the head in line i are a YAML list of maps: the line below "- key:
+// value" has a key without a dash.
 func (d *document) inYAML(i int) bool {
 	if i < 0 || i+2 >= len(d.lines) || !strings.HasPrefix(d.lines[i+1].text, "- ") {
 		return false
@@ -149,7 +149,7 @@ func (d *document) inYAML(i int) bool {
 	return ok && key != "" && key[0] != '-' && strings.Contains(d.lines[i+1].text, ":") && !strings.Contains(key, " ")
 }
 
-// isSectionWord reports whether a line is just the word and decoration, as in "**Node:**".
+// isSectionWord reports whether a line holds only the word and decoration, as in "**Node:**".
 func isSectionWord(s, word string) bool {
 	t := strings.Trim(s, " *#_:：`-")
 	return len(t) == len(word) && strings.EqualFold(t, word)
@@ -175,7 +175,7 @@ func edgeMarker(s string) (string, bool) {
 	return "", false
 }
 
-// nodeLine reads "1: text", also with decoration and other marks after the id.
+// nodeLine reads "1: text", also with decoration or with another mark after the id.
 func nodeLine(s string) (id, text string, ok bool) {
 	t := strings.TrimLeft(s, " *-•`")
 	if hasFold(t, "node ") || hasFold(t, "node#") {
@@ -224,7 +224,7 @@ func readPairs(d *document, from, edgeAt, stop int) []pair {
 			continue
 		}
 		text = plainPairs(text)
-		// A pair at the start of the line, or one that has lost its bracket there.
+		// The line starts with a pair, or with a pair that lost its opening bracket.
 		if marker || strings.HasPrefix(text, "(") || edgeAt >= 0 && startsPair(text) {
 			out = append(out, linePairs(text, off)...)
 		}
@@ -232,7 +232,7 @@ func readPairs(d *document, from, edgeAt, stop int) []pair {
 	return out
 }
 
-// plainPairs writes pairs in other brackets or with other separators as (a,b), in as many bytes.
+// plainPairs rewrites pairs with other brackets or separators as (a,b). The length in bytes stays the same.
 func plainPairs(s string) string {
 	if strings.IndexByte(s, '(') < 0 {
 		s = strings.NewReplacer("（", "(  ", "）", ")  ", "，", ",  ", "；", ",  ", "[", "(", "]", ")", "<", "(", ">", ")").Replace(s)
@@ -240,12 +240,12 @@ func plainPairs(s string) string {
 	return s
 }
 
-// isArrowPairs reports whether the edges of a line are written with arrows and without brackets.
+// isArrowPairs reports whether a line writes its edges with arrows and without brackets.
 func isArrowPairs(s string) bool {
 	return strings.IndexByte(s, '(') < 0 && meaning.IsArrowLine(s)
 }
 
-// arrowPairs reads "START -> 1 -> 2, 2 -> 3": here a comma ends an edge, unless one side of it has no arrow.
+// arrowPairs reads "START -> 1 -> 2, 2 -> 3". A comma ends an edge, unless one side of it has no arrow.
 func arrowPairs(s string, off int) []pair {
 	all := strings.FieldsFunc(s, func(c rune) bool { return c == ',' || c == ';' || c == '，' })
 	if slices.ContainsFunc(all, func(part string) bool { return !form.ContainsArrow(part) }) {
@@ -276,7 +276,7 @@ func arrowPairs(s string, off int) []pair {
 	return out
 }
 
-// maxPairs bounds the edges that one chain of arrows stands for.
+// maxPairs bounds the number of edges that one chain of arrows stands for.
 const maxPairs = 10_000
 
 // startsPair reports whether s starts like "1,2)".
@@ -286,13 +286,12 @@ func startsPair(s string) bool {
 	return i > 0 && i < 24 && j > 0 && j < i && form.IsName(strings.TrimSpace(s[:j])) && form.IsName(strings.TrimSpace(s[j+1:i]))
 }
 
-// linePairs reads the pairs of one line. What stands between pairs is passed over unless it looks like part
-// of a pair.
+// linePairs reads the pairs of one line. Text between pairs is skipped unless it looks like part of a pair.
 func linePairs(s string, off int) []pair {
 	var out []pair
 	for i := 0; i < len(s); {
 		if s[i] != '(' {
-			// Text such as "1,2)" is a pair without its bracket.
+			// A text such as "1,2)" is a pair without its opening bracket.
 			j := i
 			for j < len(s) && s[j] != '(' && s[j] != ')' {
 				j++
@@ -327,7 +326,7 @@ func linePairs(s string, off int) []pair {
 			}
 			i = j + 1
 		default:
-			// Not closed: the line ends, or the next pair starts.
+			// The pair is not closed: the line ends, or the next pair starts.
 			if ok {
 				out = append(out, pair{a, b, off + i, form.Clip("(" + inside)})
 			} else if len(inside) < 40 {
@@ -339,7 +338,7 @@ func linePairs(s string, off int) []pair {
 	return out
 }
 
-// pairStart returns where in "…text 1,2" the pair begins, or -1.
+// pairStart returns the index at which the pair begins in "…text 1,2", or -1.
 func pairStart(seg string) int {
 	j := strings.LastIndexByte(seg, ',')
 	if j <= 0 {

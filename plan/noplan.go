@@ -7,7 +7,7 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/meaning"
 )
 
-// explainNoPlan says what a text without a plan is.
+// explainNoPlan says why a text holds no plan.
 func explainNoPlan(d *document) *NoPlan {
 	text := strings.TrimSpace(d.text)
 	switch {

@@ -2,5 +2,5 @@
 
 package plan_test
 
-// underRace tells that the detector of races is on.
+// underRace reports whether the race detector is on.
 const underRace = false

@@ -8,7 +8,7 @@ import (
 	"github.com/epigraph-run/epigraph/plan"
 )
 
-// TestNotAPlan reads what is none: refusals, reviews, ledgers, lists of other things, code, data.
+// TestNotAPlan reads texts that hold no plan: refusals, reviews, ledgers, lists of other things, code, data.
 func TestNotAPlan(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
@@ -172,7 +172,7 @@ func TestNotAPlan(t *testing.T) {
 	}
 }
 
-// TestReadAsPlan reads what states steps and what they wait for in a form that is not made for plans.
+// TestReadAsPlan reads texts that state steps and dependencies in a form that is not made for plans.
 func TestReadAsPlan(t *testing.T) {
 	t.Parallel()
 	checkVariants(t, []variant{

@@ -17,8 +17,8 @@ func numbered(g Graph) bool {
 
 func isDecimal(id string) bool { return strings.Trim(id, "0123456789.") == "" }
 
-// nameParents gives 2.1 the parent 2 where the list has no step 2, so that it is said, but has others such
-// as 1 and 1.1.
+// nameParents sets the parent 2 for 2.1 even if the list has no step 2, so that the missing parent is
+// reported. It does so only if other ids, such as 1 and 1.1, show that ids are nested.
 func (g Graph) nameParents() {
 	nested := false
 	for _, p := range g.Problems {
@@ -32,10 +32,10 @@ func (g Graph) nameParents() {
 	}
 }
 
-// maxGap bounds how many missing numbers in a row are named.
+// maxGap bounds the number of consecutive missing numbers that are named.
 const maxGap = 20
 
-// checkNumbers warns of numbers that are missing in a list, because a step may have been lost with them.
+// checkNumbers warns of missing numbers in a list, because a step may have been lost with them.
 func (r *reading) checkNumbers(g Graph) {
 	last := map[string]int{}
 	for _, p := range g.Problems {

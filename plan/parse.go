@@ -26,7 +26,7 @@ func (l Limits) withDefaults() Limits {
 }
 
 // Parse reads the plan in text. It never panics and returns no error: every fault is a diagnostic. It is pure
-// and safe for concurrent use, and its time is linear in the length of the text.
+// and safe for concurrent use. Its time is linear in the length of the text.
 func Parse(text string, opts ...Option) Result {
 	var o options
 	for _, f := range opts {
@@ -77,8 +77,8 @@ func (d *document) limitDiagnostic() Diagnostic {
 	return x
 }
 
-// finish completes what a dialect read: what surrounds the plan, the limits, the faults of the graph, the
-// repairs on offer.
+// finish completes the reading of a dialect: it adds the surroundings, applies the limits, checks the graph
+// and offers repairs.
 func finish(d *document, name string, r *reading, o options) Result {
 	res := Result{Dialect: name, Graph: r.graph, Diagnostics: r.diags, Repairs: append(d.placedRepairs(), r.repairs...)}
 	if n := d.limits.MaxProblems; len(res.Graph.Problems) > n {
@@ -140,10 +140,11 @@ func finish(d *document, name string, r *reading, o options) Result {
 	return res
 }
 
-// maxAssumed bounds how many assumed edges are named one by one.
+// maxAssumed bounds the number of assumed edges that are named one by one.
 const maxAssumed = 200
 
-// assumed says of each edge that is taken from the order of the text that the text does not state it.
+// assumed returns a diagnostic for each edge that comes from the order of the text and that the text does not
+// state.
 func assumed(edges []Edge) []Diagnostic {
 	var out []Diagnostic
 	count := 0
@@ -168,8 +169,8 @@ func assumed(edges []Edge) []Diagnostic {
 	return out
 }
 
-// damaged reports whether the text lost some of its structure. What was read of it is no ground to assume an
-// order on: the dependencies may be what is lost.
+// damaged reports whether the text lost some of its structure. No order is assumed on what is left: the lost
+// part may have held the dependencies.
 func (r *reading) damaged() bool {
 	for _, x := range r.diags {
 		if x.Severity == Error && (x.Code == Truncated || x.Code == Unclosed || x.Code == Unbalanced || x.Code == Malformed) {
@@ -179,7 +180,7 @@ func (r *reading) damaged() bool {
 	return false
 }
 
-// oddIDs warns of ids in which a bracket has no partner: it may have been lost on the way, and the id with
+// oddIDs warns of ids with an unpaired bracket. The other bracket may have been lost, and part of the id with
 // it.
 func oddIDs(g Graph) []Diagnostic {
 	var out []Diagnostic
@@ -201,15 +202,15 @@ func oddIDs(g Graph) []Diagnostic {
 	return out
 }
 
-// mayGoOn reports whether a plan that was read up to end may have been cut off: nothing, or only the
-// beginning of a line, follows it.
+// mayGoOn reports whether a plan that ends at end may have been cut off: nothing follows it, or only the
+// beginning of a line.
 func (d *document) mayGoOn(end int) bool {
 	for i := d.lineAt(end) + 1; i < len(d.lines); i++ {
 		l := d.lines[i]
 		if l.text == "" {
 			continue
 		}
-		// The last line of the text, not ended like a sentence, may be the beginning of a problem.
+		// The last line of the text may be the beginning of a problem if it does not end like a sentence.
 		return i == len(d.lines)-1 && !l.fence && strings.IndexByte(".!?:`>", l.text[len(l.text)-1]) < 0 && !strings.HasSuffix(l.text, "。")
 	}
 	return true

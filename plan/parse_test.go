@@ -26,7 +26,7 @@ func edges(g plan.Graph) string {
 	return strings.Join(out, " ")
 }
 
-// find returns the first diagnostic of the code, or one that says there is none.
+// find returns the first diagnostic with the code. If there is none, it returns one that says so.
 func find(ds []plan.Diagnostic, c plan.Code) plan.Diagnostic {
 	for _, d := range ds {
 		if d.Code == c {

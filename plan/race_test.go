@@ -4,8 +4,8 @@ package plan_test
 
 import "flag"
 
-// underRace tells that the detector of races makes all of this about ten times as slow: then fewer texts
-// are read.
+// underRace reports whether the race detector is on. Tests read fewer texts then, because it makes them about
+// ten times as slow.
 const underRace = true
 
 func init() {

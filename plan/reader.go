@@ -6,8 +6,7 @@ import (
 )
 
 // Reader reads a plan that is still being written. It is not safe for concurrent use. Its total time is
-// bounded by a constant times the length of the text: it reads again only after the text has grown by a
-// fraction of itself.
+// linear in the length of the text: it reads again only after the text has grown by a fraction of its length.
 type Reader struct {
 	buf   []byte
 	opts  []Option
@@ -25,7 +24,7 @@ func NewReader(opts ...Option) *Reader {
 	return &Reader{opts: opts, limit: o.limits.withDefaults().MaxBytes}
 }
 
-// Write adds text. It never fails; what is over the limit of bytes is not kept, as Parse would not read it.
+// Write adds text. It never fails. Bytes over the limit are dropped, because Parse would not read them.
 func (r *Reader) Write(p []byte) (int, error) {
 	if room := r.limit + 1 - len(r.buf); room > 0 {
 		r.buf = append(r.buf, p[:min(room, len(p))]...)
@@ -33,9 +32,9 @@ func (r *Reader) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// streaming names the dialects in which a problem is finished when the next one begins, because it states
-// itself what it waits for. In the others its edges stand further down, so that nothing is finished before
-// the end.
+// streaming reports whether a problem of the dialect is finished when the next one begins, because the
+// problem itself states its dependencies. In other dialects the edges stand further down, and nothing is
+// finished before the end.
 func streaming(dialect string) bool {
 	switch dialect {
 	case "task_list", "command_tasks", "nested_calls", "evidence", "numbered_calls", "assignments", "call_log", "xml_functions":
@@ -44,12 +43,11 @@ func streaming(dialect string) bool {
 	return false
 }
 
-// smallText is the length up to which every new line is read at once.
+// smallText is the length of text up to which every new line triggers a reading.
 const smallText = 16 << 10
 
-// Ready returns the problems that are finished, with all edges that lead to them, in the order of the plan.
-// What it has returned once it returns again, and more. If later text takes something back, Close says so
-// with RETRACTED.
+// Ready returns the finished problems, with all edges that lead to them, in the order of the plan. A later
+// call returns the same and possibly more. If later text takes something back, Close reports RETRACTED.
 func (r *Reader) Ready() Graph {
 	fresh := r.buf[r.seen:]
 	if len(fresh) == 0 || len(r.buf) > smallText && len(fresh) < len(r.buf)/8 {
@@ -98,7 +96,7 @@ func (r *Reader) Ready() Graph {
 	return r.ready
 }
 
-// extends reports whether g says all that old says; if not, it names what is missing.
+// extends reports whether g contains everything in old. If it does not, it names what is missing.
 func (g Graph) extends(old Graph) (string, bool) {
 	for i, p := range old.Problems {
 		if i >= len(g.Problems) || g.Problems[i].ID != p.ID || g.Problems[i].Request != p.Request {
@@ -117,7 +115,7 @@ func (g Graph) extends(old Graph) (string, bool) {
 		}
 		in[e.To]++
 	}
-	// A problem that was given away as finished must not get another edge.
+	// A problem that was returned as finished must not get another edge.
 	given := make(map[string]bool, len(old.Problems))
 	for _, p := range old.Problems {
 		given[p.ID] = true

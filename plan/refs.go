@@ -33,7 +33,7 @@ func findRefs(d *document, v *form.Value, arg string) []Reference {
 }
 
 // scanRefs finds the forms in which models refer to a result: $1, ${1}, $var.field$, ${var.field}, #E1,
-// <node-1>, <GENERATED>-1, <GENERATED-1> and {{var.field}}. It does not know which problems there are.
+// <node-1>, <GENERATED>-1, <GENERATED-1> and {{var.field}}. It does not know which problems exist.
 func scanRefs(s string) []Reference {
 	var out []Reference
 	for i := 0; i < len(s); {
@@ -80,7 +80,7 @@ func splitPath(s string) (name, path string) {
 	return s, ""
 }
 
-// dollarRef reads a reference at the $ at the start of s and returns its length.
+// dollarRef reads the reference at the start of s, which begins with $, and returns its length.
 func dollarRef(s string) (Reference, int) {
 	if len(s) < 2 {
 		return Reference{}, 0

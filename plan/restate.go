@@ -9,11 +9,12 @@ import (
 	"strings"
 )
 
-// Limits of restatements. They are far above what a text that a small model restates has.
+// Limits of restatements. They are far above the size of a text that a small model restates.
 const (
 	// MaxRestateBytes is the length of the longest text that a model is asked to restate.
 	MaxRestateBytes = 32 << 10
-	// maxAnswerBytes is the longest answer that is read: each word of the text may be in several quotes.
+	// maxAnswerBytes is the length of the longest answer that is read. A word of the text may be in several
+	// quotes.
 	maxAnswerBytes  = 8 * MaxRestateBytes
 	maxRestateSteps = 500
 	maxRestateNeeds = 2000
@@ -38,8 +39,8 @@ Answer with {"steps": [{"n": 1, "id": "", "request": "…", "quote": "…", "nee
 - needs: the steps that must come before this one, by n, only where the text says so. quote: the words of one sentence or line that say so, copied exactly, with the word of order ("after", "then", "before") and the names of both steps if they stand there. A list without words of order states no needs.
 If the text holds no plan, answer {"steps": []}.`
 
-// RestateNeeded reports whether a restatement may help with what Parse read: a text in which no plan was
-// found, unless it is empty, a refusal or too large, or one that may be read in several ways.
+// RestateNeeded reports whether a restatement may help. It may if the text can be read in several ways, or if
+// Parse found no plan although the text is not empty, not a refusal and not too large.
 func (r Result) RestateNeeded() bool {
 	if r.NoPlan != nil {
 		return r.NoPlan.Reason == Prose || r.NoPlan.Reason == NotAGraph
@@ -52,8 +53,9 @@ func (r Result) RestateNeeded() bool {
 	return false
 }
 
-// RestatePrompt is what a model is told so that it restates the plan in text: a system message, and the text
-// in a message of the user. A text longer than MaxRestateBytes is not restated, and false is returned.
+// RestatePrompt returns the prompt that asks a model to restate the plan in text: a system message and a user
+// message with the text. It returns false for a text longer than MaxRestateBytes; such a text is not
+// restated.
 func RestatePrompt(text string) (system, user string, ok bool) {
 	if len(text) > MaxRestateBytes {
 		return "", "", false
@@ -61,13 +63,12 @@ func RestatePrompt(text string) (system, user string, ok bool) {
 	return restateSystem, "<text>\n" + text + "\n</text>", true
 }
 
-// Restatement is a plan as a model restated it, with the places of the text that it gives as evidence.
-// Nothing of it is trusted.
+// Restatement is a plan that a model restated, with quotes from the text as evidence. None of it is trusted.
 type Restatement struct {
 	Steps []RestatedStep `json:"steps"`
 }
 
-// RestatedStep is a step with the words of the text that name it. N is its place in the list, from 1; ID is
+// RestatedStep is a step with the words of the text that name it. N is its 1-based place in the list. ID is
 // empty if the text shows none.
 type RestatedStep struct {
 	N       int            `json:"n"`
@@ -77,14 +78,14 @@ type RestatedStep struct {
 	Needs   []RestatedNeed `json:"needs"`
 }
 
-// RestatedNeed names a step that comes before another one, by its N, with the words of the text that say so.
+// RestatedNeed names, by its N, a step that comes before another one, with the words of the text that say so.
 type RestatedNeed struct {
 	N     int    `json:"n"`
 	Quote string `json:"quote"`
 }
 
-// ReadRestatement reads a model's answer: the object of RestateSchema, or its list alone, with or without
-// words around it. The error says what the answer is instead, in words that the model can act on.
+// ReadRestatement reads the answer of a model: the object of RestateSchema, or only its list, with or without
+// words around it. The error says what is wrong with the answer in words that the model can act on.
 func ReadRestatement(answer string) (Restatement, error) {
 	var out Restatement
 	if len(answer) > maxAnswerBytes {
@@ -114,9 +115,10 @@ func ReadRestatement(answer string) (Restatement, error) {
 	return out, nil
 }
 
-// Restate gives what a model's restatement of text makes of before, which is what Parse read. It is accepted
-// as a whole, with the repair RESTATED, or refused as a whole: then the result is before with warnings that
-// name what was not found again, and false is returned. The model is named in the repair.
+// Restate applies a restatement of text to before, the result of Parse. The restatement is accepted or
+// refused as a whole. If it is accepted, the result has the repair RESTATED, which names the model. If it is
+// refused, the result is before with warnings that name what was not found in the text, and Restate returns
+// false.
 func Restate(ctx context.Context, text string, before Result, answer, model string) (Result, bool) {
 	r, err := ReadRestatement(answer)
 	if err != nil {
@@ -145,8 +147,8 @@ func Restate(ctx context.Context, text string, before Result, answer, model stri
 	return after, true
 }
 
-// RestateRefused is the result with what speaks against its restatement. These are warnings: they say nothing
-// against the plan.
+// RestateRefused returns the result with the reasons against its restatement. They are warnings, because they
+// report no fault of the plan.
 func (r Result) RestateRefused(why ...Diagnostic) Result {
 	r.Diagnostics = append([]Diagnostic{}, r.Diagnostics...)
 	for _, d := range why {
@@ -158,7 +160,7 @@ func (r Result) RestateRefused(why ...Diagnostic) Result {
 	return r
 }
 
-// chain assumes the listed order.
+// chain adds an assumed edge between consecutive problems.
 func (r *Result) chain() {
 	ps := r.Graph.Problems
 	for i := 1; i < len(ps); i++ {
@@ -167,8 +169,8 @@ func (r *Result) chain() {
 	r.Diagnostics = append(r.Diagnostics, assumed(r.Graph.Edges)...)
 }
 
-// lostEdges warns of dependencies that the reader found between problems of the same ids and the restatement
-// does not have.
+// lostEdges warns of dependencies that the restatement lacks although the reader found them between problems
+// with the same ids.
 func lostEdges(before, after Graph) []Diagnostic {
 	type pair struct{ from, to string }
 	has := map[pair]bool{}
@@ -191,7 +193,8 @@ func lostEdges(before, after Graph) []Diagnostic {
 	return out
 }
 
-// restatedID is the id of a step for which the text shows none: its number, or another name if that is taken.
+// restatedID returns the id of a step for which the text shows none: its number, or another name if the
+// number is taken.
 func restatedID(n int, taken map[string]bool) string {
 	id := strconv.Itoa(n)
 	for taken[id] {

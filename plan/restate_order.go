@@ -9,7 +9,7 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// denies reports whether a text holds a denial outside its phrases of order, of which "not before" is one.
+// denies reports whether a text holds a negation outside its phrases of order. "not before" is such a phrase.
 func denies(text string) bool {
 	off := 0
 	for _, t := range lexicon.Scan(text) {
@@ -35,20 +35,21 @@ func deniesIn(text string) bool {
 	return false
 }
 
-// order is a word or sign of order at a place: what stands in its reference comes first (needs), or last.
+// order is a word or sign of order at a place. The step in its reference comes first if needs is set, else
+// last.
 type order struct {
 	span
-	// ref is where the reference stands; the other end stands anywhere else.
+	// ref is where the reference stands; the other end may stand anywhere else.
 	ref   span
 	needs bool
-	// flow is an arrow or "then": what stands left of it comes first.
+	// flow is set for an arrow or "then": the step to the left of it comes first.
 	flow bool
 }
 
-// maxOrders is how many words of order a quote may have.
+// maxOrders bounds the words of order in one quote.
 const maxOrders = 16
 
-// states reports whether the quote at place says that from comes before to, and nothing else of the two.
+// states reports whether the quote at place says that from comes before to, and says nothing else of the two.
 func (v *verifier) states(place span, from, to int) bool {
 	q := v.text[place.from:place.to]
 	orders, denied := ordersOf(q)
@@ -68,7 +69,7 @@ func (v *verifier) states(place span, from, to int) bool {
 		if v.ofAnother(place.from+o.from, from, to) {
 			continue
 		}
-		near := span{0, len(q)} // up to the other words of order
+		near := span{0, len(q)} // up to the neighboring words of order
 		for k, x := range orders {
 			if k != i && x.to <= o.from {
 				near.from = max(near.from, x.to)
@@ -95,8 +96,8 @@ func (v *verifier) states(place span, from, to int) bool {
 	return right && !wrong
 }
 
-// deniedAround reports whether the sentence around a quote denies it: in the clause of the quote, or in a
-// clause before it that breaks off with the denial ("never, ever, plant …").
+// deniedAround reports whether the sentence around a quote negates it. The negation may be in the clause of
+// the quote, or at the end of an earlier clause, as in "never, ever, plant …".
 func (v *verifier) deniedAround(place span) bool {
 	const marks = ",;:(，、；：—"
 	begin, end := sentenceStart(v.text, place.from), sentenceEnd(v.text, place.from)
@@ -122,7 +123,7 @@ func (v *verifier) deniedAround(place span) bool {
 	return false
 }
 
-// ofAnother reports whether a word of order stands in the sentence of a third step, at that step.
+// ofAnother reports whether the word of order at off belongs to the sentence of a third step.
 func (v *verifier) ofAnother(off, from, to int) bool {
 	k := sort.Search(len(v.at), func(i int) bool { return v.at[i].extent.to > off })
 	if k == len(v.at) || k == from || k == to || v.at[k].extent.from > off {
@@ -132,8 +133,8 @@ func (v *verifier) ofAnother(off, from, to int) bool {
 	return off < q.to || sentenceEnd(v.text[:off+1], q.to) > off
 }
 
-// refers reports whether the reference of o is the end with the mentions in ref rather than the one with
-// those in other.
+// refers reports whether the reference of o is the end mentioned at the places in ref rather than the one
+// mentioned at the places in other.
 func (o order) refers(ref, other []int) bool {
 	near := func(list []int) int {
 		best := -1
@@ -155,8 +156,8 @@ func (o order) refers(ref, other []int) bool {
 	return r >= 0 && (x < 0 || r < x)
 }
 
-// before reports whether a quote at the step to that names no step means the one right before it: "then",
-// "after that". One that says "all of the above" means any before it.
+// before reports whether a quote at the step to that names no step means the step right before it: "then",
+// "after that". A quote such as "all of the above" means every earlier step.
 func (v *verifier) before(q string, ordered bool, place span, from, to int) bool {
 	if from >= to || !overlap(place, v.at[to].extent) {
 		return false
@@ -174,7 +175,7 @@ func (v *verifier) before(q string, ordered bool, place span, from, to int) bool
 	return means
 }
 
-// ordersOf finds the words and signs of order in a quote. A quote that denies one of them states nothing.
+// ordersOf finds the words and signs of order in a quote. A quote that negates one of them states nothing.
 func ordersOf(q string) (out []order, denied bool) {
 	plain := strings.ReplaceAll(q, "_", " ")
 	whole := func(from, to int) order { return order{span: span{from, to}, ref: span{to, len(q)}, needs: true} }
@@ -232,7 +233,7 @@ func ordersOf(q string) (out []order, denied bool) {
 	return out, deniesIn(plain[taken:])
 }
 
-// arrowSign is the length of the arrow at the begin of s, negative for one to the left, or 0.
+// arrowSign returns the length of the arrow at the start of s, negative if it points to the left, or 0.
 func arrowSign(s string) int {
 	for _, a := range []string{"-->", "==>", "->", "=>", "→", "⟶", "⇒", "➔", "➜"} {
 		if strings.HasPrefix(s, a) {
@@ -247,7 +248,7 @@ func arrowSign(s string) int {
 	return 0
 }
 
-// fieldAt is the field whose name ends before the colon at off, if it is one of dependencies.
+// fieldAt returns the field whose name ends before the colon at off, if it is a field of dependencies.
 func fieldAt(q string, off int) (order, bool) {
 	head := strings.TrimRight(q[:off], "\"'` *")
 	begin := strings.LastIndexFunc(head, func(r rune) bool { return !unicode.IsLetter(r) && r != '_' && r != '-' && r != ' ' }) + 1

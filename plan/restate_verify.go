@@ -11,15 +11,14 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// VerifyRestatement looks for everything that r says in the text and returns the graph, with diagnostics in
-// the order of the text. An error RESTATEMENT_REFUSED names a step or an edge that was not found again; then
-// the graph is empty. A warning SKIPPED_TEXT names a sentence that no quote covers. Its time is linear in the
-// text and the quotes, but for a logarithm.
+// VerifyRestatement looks for every statement of r in the text. It returns the graph, and diagnostics in the
+// order of the text. An error RESTATEMENT_REFUSED names a step or an edge that was not found; the graph is
+// then empty. A warning SKIPPED_TEXT names a sentence that no quote covers. Its time is linear in the text
+// and the quotes, times a logarithm.
 //
-// A step is found again if its quote stands in the text behind that of the step before, and holds every word
-// of its request and the id that is claimed. An edge is found again if its quote stands in the text, names
-// both ends or the one that it is not attached to, and holds a word of order that relates them in this
-// direction.
+// A step is found if its quote stands in the text behind the quote of the step before, and holds every word
+// of its request and the claimed id. An edge is found if its quote stands in the text, names both ends or the
+// one that it is not attached to, and holds a word of order that relates them in this direction.
 func VerifyRestatement(text string, r Restatement) (Graph, []Diagnostic) {
 	v := &verifier{text: text, words: wordsOf(text), doc: newDocument(text, Limits{MaxBytes: len(text) + 1}.withDefaults())}
 	v.steps(r)
@@ -40,7 +39,7 @@ type verifier struct {
 	index *suffixarray.Index
 	doc   *document
 	at    []restatedPlace
-	owner map[string]int // steps by stem; several have -1
+	owner map[string]int // index of the step by stem; -1 if several steps have it
 	used  []span
 	graph Graph
 	diags []Diagnostic
@@ -48,8 +47,8 @@ type verifier struct {
 
 type span struct{ from, to int }
 
-// restatedPlace is where a step stands: its quote, and the stretch of text from its sentence's begin to the
-// next step.
+// restatedPlace is where a step stands: its quote, and its extent, which runs from the begin of its sentence
+// to the next step.
 type restatedPlace struct {
 	quote, extent span
 	stems         []string
@@ -68,7 +67,7 @@ func (v *verifier) refuse(off int, element, message string) {
 	v.diags = append(v.diags, d)
 }
 
-// steps places every step behind the one before and checks its words.
+// steps finds the place of every step behind the one before, and checks its words.
 func (v *verifier) steps(r Restatement) {
 	taken := map[string]bool{}
 	for _, s := range r.Steps {
@@ -117,7 +116,7 @@ func (v *verifier) steps(r Restatement) {
 	}
 }
 
-// shows reports whether an id stands in the quote or in the line right before it.
+// shows reports whether an id stands in the quote or right before it.
 func (v *verifier) shows(id string, quote words, begin int) bool {
 	want := wordsOf(id)
 	if !want.some() {
@@ -132,7 +131,8 @@ func (v *verifier) shows(id string, quote words, begin int) bool {
 		!strings.Contains(v.text[v.words.offset(begin+1-len(head)+i):v.words.offset(begin)], "\n")
 }
 
-// describe prepares what the edges are checked by: the extents, and which words name one step alone.
+// describe prepares the data for the check of edges: the extents of the steps, and the words that name
+// exactly one step.
 func (v *verifier) describe() {
 	v.owner = map[string]int{}
 	for i := range v.at {
@@ -159,9 +159,9 @@ func (v *verifier) describe() {
 	}
 }
 
-// part ends the extent of a step before the next one, whose quote and sentence begin at these places, and
-// returns where that of the next one begins. What stands between two steps of one sentence belongs to the
-// step from which no comma parts it.
+// part ends the extent of a step before the next one, whose quote and sentence begin at the given places. It
+// returns the begin of the next extent. The text between two steps of one sentence belongs to the step that
+// no comma separates it from.
 func (v *verifier) part(a *restatedPlace, quote, sentence int) int {
 	if sentence >= a.quote.to {
 		a.extent.to = min(a.extent.to, sentence)
@@ -177,7 +177,7 @@ func (v *verifier) part(a *restatedPlace, quote, sentence int) int {
 	return quote
 }
 
-// sentenceStart is the begin of the sentence or line in which off stands.
+// sentenceStart returns the begin of the sentence or line that contains off.
 func sentenceStart(text string, off int) int {
 	for i := off; i > 0; {
 		r, n := utf8.DecodeLastRuneInString(text[:i])
@@ -223,7 +223,7 @@ func (v *verifier) edges(r Restatement) {
 	}
 }
 
-// find gives the place of a quote, one in the step's extent if there is one.
+// find returns the place of a quote, preferably within the extent of the step.
 func (v *verifier) find(quote string, near restatedPlace) (span, bool) {
 	w := wordsOf(quote)
 	if !w.some() {
@@ -243,7 +243,7 @@ func (v *verifier) find(quote string, near restatedPlace) (span, bool) {
 	return span{v.words.offset(begin), v.words.end(begin + len(w.joined) - 1)}, true
 }
 
-// uncovered warns of the sentences of which no quote has a part.
+// uncovered warns of the sentences that no quote covers, even in part.
 func (v *verifier) uncovered() {
 	slices.SortFunc(v.used, func(a, b span) int { return a.from - b.from })
 	more, u, covered := 0, 0, 0
@@ -268,7 +268,7 @@ func (v *verifier) uncovered() {
 	}
 }
 
-// sentenceEnd is the end of the sentence or line that begins at off.
+// sentenceEnd returns the end of the sentence or line that begins at off.
 func sentenceEnd(text string, off int) int {
 	for i, r := range text[off:] {
 		j := off + i + utf8.RuneLen(max(r, 0))
@@ -282,7 +282,7 @@ func sentenceEnd(text string, off int) int {
 	return len(text)
 }
 
-// clipped bounds what a message shows of a text.
+// clipped shortens a text for a message.
 func clipped(s string) string {
 	const most = 80
 	s = strings.Join(strings.Fields(s[:min(len(s), 4*most)]), " ")
@@ -293,11 +293,11 @@ func clipped(s string) string {
 }
 
 // words is a text as folded words and signs with one space around each. White space, emphasis and quotation
-// marks are left out; letters of scripts without spaces are words.
+// marks are left out. In scripts without spaces each letter is a word.
 type words struct {
 	joined string
 	at     []int32 // place in the text of each byte
-	ends   []int32 // end of the word in the text, for the space behind it
+	ends   []int32 // end in the text of the word, for the space behind it
 }
 
 func wordsOf(text string) words {

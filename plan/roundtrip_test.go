@@ -64,7 +64,7 @@ func TestRoundTrip(t *testing.T) {
 				g := drawGraph(t)
 				switch name {
 				case "arrows", "table":
-					// Read in the general way, which gives numbers to steps whose names have spaces
+					// The general reader reads these. It gives numbers to steps whose names have spaces.
 					g = plain(g)
 				}
 				r, err := plantest.Render(g, name)

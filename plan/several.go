@@ -10,11 +10,11 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/meaning"
 )
 
-// maxSplits bounds how many plans after each other are told apart.
+// maxSplits bounds the number of consecutive plans in one text that are told apart.
 const maxSplits = 4
 
-// readOnce reads d in dialect dl. A text may hold a plan twice, or a plan and its revision: then the one that
-// counts is returned, and what the other one says otherwise is reported.
+// readOnce reads d in dialect dl. A text may hold a plan twice, or a plan and its revision. readOnce returns
+// the plan that counts, and reports the differences of the other one.
 func readOnce(d *document, dl *dialect, depth int) *reading {
 	r := dl.read(d)
 	if r == nil || r.noPlan != nil || depth >= maxSplits || len(r.graph.Problems) > d.limits.MaxProblems {
@@ -38,8 +38,8 @@ func readOnce(d *document, dl *dialect, depth int) *reading {
 	return pick(d, a, b)
 }
 
-// restarts reports whether a dialect gives its problems ids in sequence, so that the first id again means
-// another plan.
+// restarts reports whether a dialect numbers its problems in sequence, so that a second use of the first id
+// begins another plan.
 func restarts(dialect string) bool {
 	switch dialect {
 	case "evidence", "call_log", "numbered_calls", "assignments":
@@ -48,7 +48,8 @@ func restarts(dialect string) bool {
 	return false
 }
 
-// pick returns the one of two readings, a before b, that counts, and says in it how the other one differs.
+// pick returns the reading that counts, of two readings of which a stands before b. It reports in it how the
+// other one differs.
 func pick(d *document, a, b *reading) *reading {
 	chosen, other := a, b
 	if d.revised(a.end, b.start) || meaning.Replaces(a.graph.outline(), b.graph.outline()) {
@@ -62,12 +63,12 @@ func pick(d *document, a, b *reading) *reading {
 	}
 	chosen.severalPlans(d, other)
 	if chosen == a {
-		chosen.openEnded = false // what follows is another plan, not its rest
+		chosen.openEnded = false // another plan follows, not the rest of this one
 	}
 	return chosen
 }
 
-// restart returns where in the text the first id comes again after others, or 0.
+// restart returns the place at which the first id is used again after others, or 0.
 func (r *reading) restart(d *document) int {
 	ps := r.graph.Problems
 	for i := 2; i < len(ps); i++ {
@@ -99,7 +100,7 @@ func (d *document) offset(lineNo, col int) int {
 	}
 	off := d.starts[lineNo-1]
 	if col > runeStride && off < len(d.text) {
-		// The last counted place at or before the column; the rest is counted from there.
+		// Start at the last counted place at or before the column, and count the rest from there.
 		want := d.runesBefore(off) + col - 1
 		if k := sort.SearchInts(d.runes, want+1) - 1; k*runeStride > off {
 			off, col = k*runeStride, want-d.runes[k]+1
@@ -115,7 +116,7 @@ func (d *document) offset(lineNo, col int) int {
 	return off
 }
 
-// only returns d with everything outside of from and to blanked out, so that all places stay what they are.
+// only returns d with all text outside of [from, to) blanked out. Places do not change.
 func (d *document) only(from, to int) *document {
 	out := []byte(d.text)
 	for i := range out {
@@ -128,7 +129,7 @@ func (d *document) only(from, to int) *document {
 	return part
 }
 
-// proseBetween reports whether a line that belongs to neither stands between the problems of two plans.
+// proseBetween reports whether a line that belongs to neither plan stands between their problems.
 func (d *document) proseBetween(a, b Graph) bool {
 	last := a.Problems[len(a.Problems)-1]
 	from, to := d.lineAt(d.offset(last.Line, last.Column)), d.lineAt(d.offset(b.Problems[0].Line, b.Problems[0].Column))
@@ -175,14 +176,14 @@ func sameGraph(a, b Graph) bool {
 
 func squeeze(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// severalPlans says that the text holds another plan, and names everything in which it differs.
+// severalPlans reports that the text holds another plan, and names every difference.
 func (r *reading) severalPlans(d *document, other *reading) {
 	for _, n := range meaning.OtherPlan(r.graph.outline(), other.graph.outline()) {
 		r.diag(d, Warning, SeveralPlans, other.start, n.Element, n.Message, n.Hint)
 	}
 }
 
-// outline is a graph as package meaning sees it.
+// outline converts a graph to a reading of package meaning.
 func (g Graph) outline() *meaning.Reading {
 	m := &meaning.Reading{Items: make([]meaning.Item, len(g.Problems)), Links: make([]meaning.Link, len(g.Edges))}
 	for i, p := range g.Problems {

@@ -7,19 +7,18 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// shapeReader reads a plan from one value. It returns nil when the value is not of its shape.
+// shapeReader reads a plan from one value. It returns nil if the value does not have its shape.
 type shapeReader func(d *document, v *form.Value) *reading
 
-// maxUnwrap bounds how deep inside wrappers, such as {"result": {"plan": …}}, a plan is looked for.
+// maxUnwrap bounds the depth of wrappers, such as {"result": {"plan": …}}, in which a plan is looked for.
 const maxUnwrap = 4
 
-// readShape makes a dialect of a shape: it looks at every value of the text and, within wrappers, at their
-// parts.
+// readShape makes a dialect of a shape. It tries every value of the text and the parts of wrappers.
 func readShape(shape shapeReader) func(*document) *reading {
 	return func(d *document) *reading { return readTrees(d, d.findTrees(), shape) }
 }
 
-// readScattered is readShape for lists whose items may also stand one by one in the text, each in a fence or
+// readScattered is readShape for lists whose items may also stand separately in the text, each in a fence or
 // under a heading of its own.
 func readScattered(shape shapeReader) func(*document) *reading {
 	return func(d *document) *reading {
@@ -36,7 +35,7 @@ func readScattered(shape shapeReader) func(*document) *reading {
 	}
 }
 
-// gather makes one list of the objects that stand one by one in the text, if they have the same keys.
+// gather makes one list of the objects that stand separately in the text, if they have the same keys.
 func gather(trees []*form.Tree) *form.Tree {
 	if len(trees) < 2 || len(trees) > 1000 {
 		return nil
@@ -87,8 +86,8 @@ func readTrees(d *document, trees []*form.Tree, shape shapeReader) *reading {
 	return found
 }
 
-// matchTree looks for the shape in t, outermost values first, and adds the faults of the text around what it
-// finds.
+// matchTree looks for the shape in t, outermost values first. It adds the faults of the text around the value
+// that it finds.
 func matchTree(d *document, t *form.Tree, shape shapeReader) *reading {
 	level := []*form.Value{t.Root}
 	seen := 0
@@ -140,7 +139,7 @@ func (r *reading) adopt(d *document, t *form.Tree, v *form.Value) {
 		end = len(d.text)
 	}
 	for _, f := range t.Faults {
-		// Faults outside of v count when the brackets around v are in doubt.
+		// Serious faults outside of v count, because they put the brackets around v in doubt.
 		if v != t.Root && (f.Off < v.Off || f.Off > end) && !f.Serious {
 			continue
 		}
@@ -203,7 +202,7 @@ func itemID(v *form.Value) (string, bool) {
 	return "", false
 }
 
-// itemText returns what an item asks for.
+// itemText returns the request of an item.
 func itemText(v *form.Value) string {
 	for _, k := range textKeys {
 		if x := v.Get(k); x.IsScalar() && x.Kind != form.KindNumber && x.Text() != "" {
@@ -221,7 +220,7 @@ func itemTool(v *form.Value) string {
 	return ""
 }
 
-// numberPrefix splits "1.2 text" into "1.2" and "text"; the number is empty if there is none.
+// numberPrefix splits "1.2 text" into "1.2" and "text". The number is empty if there is none.
 func numberPrefix(s string) (string, string) {
 	t := strings.TrimSpace(s)
 	for _, w := range []string{"Step", "Task", "步骤", "任务"} {
@@ -272,7 +271,7 @@ func cutNumber(s string) (number, rest string, ok bool) {
 	}
 	trimmed := strings.TrimLeft(rest, " \t\u00a0\u3000")
 	if !mark && trimmed == rest && rest != "" {
-		// "3D model" and "2023年" are no numbers of steps; "1获取" and "1.1获取" are.
+		// "3D model" and "2023年" have no step numbers; "1获取" and "1.1获取" do.
 		if !strings.Contains(number, ".") {
 			return "", s, false
 		}
@@ -280,7 +279,7 @@ func cutNumber(s string) (number, rest string, ok bool) {
 	return number, trimmed, true
 }
 
-// args lists an item's arguments as typed values and the references in them.
+// addArgs appends the arguments of an item as typed values. It returns the references in them.
 func (p *Problem) addArgs(d *document, v *form.Value) []Reference {
 	if v == nil {
 		return nil
@@ -325,11 +324,11 @@ func (p *Problem) addArgs(d *document, v *form.Value) []Reference {
 	return refs
 }
 
-// maxUnpacked bounds the strings that are read as arguments.
+// maxUnpacked bounds the length of a string that is read as arguments.
 const maxUnpacked = 10_000
 
-// unpacked returns the object of JSON that a string holds, as the arguments of a call in OpenAI's form do, or
-// nil. All of it stands where the string does.
+// unpacked returns the JSON object that a string holds, or nil. OpenAI's form writes the arguments of a call
+// this way. Every part of the object has the place of the string.
 func unpacked(d *document, v *form.Value) *form.Value {
 	s := strings.TrimSpace(v.Text())
 	if v.Kind != form.KindString || v.Open || len(s) > maxUnpacked || !strings.HasPrefix(s, "{") || !json.Valid([]byte(s)) {

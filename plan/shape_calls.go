@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// nestedCalls reads a list of calls whose arguments use each other's results:
-// [{"name", "arguments": {"x": "$var1.field$"}, "label": "var1"}]. Edges come from those uses.
+// nestedCalls reads a list of calls whose arguments use each other's results: [{"name", "arguments": {"x":
+// "$var1.field$"}, "label": "var1"}]. Edges come from those uses.
 func nestedCalls(d *document, v *form.Value) *reading {
 	if v.Kind == form.KindObject {
 		v = v.Get("toolcalls", "calls", "functioncalls", "plan", "steps")
@@ -107,8 +107,8 @@ func nestedCalls(d *document, v *form.Value) *reading {
 	return r
 }
 
-// handsOver reports whether only one of the items is a call, with arguments in a string: the plan may be what
-// it hands over.
+// handsOver reports whether exactly one of the items is a call and its arguments are a string. The plan may
+// then be in that string.
 func handsOver(items []*form.Value) bool {
 	calls, packed := 0, 0
 	for _, it := range items {
@@ -127,7 +127,7 @@ func handsOver(items []*form.Value) bool {
 	return calls == 1 && packed == 1
 }
 
-// resolveCallRef returns the id of the call that ref uses and whether there is one.
+// resolveCallRef returns the id of the call that ref uses, and whether there is one.
 func resolveCallRef(ref *Reference, known map[string]int, labeled bool, problems []Problem) (string, bool) {
 	if known[ref.To] > 0 {
 		return ref.To, true

@@ -7,7 +7,7 @@ import (
 )
 
 // commandTasks reads a list of commands that build a plan: [{"command_name": "Plan.append_task", "args":
-// {task}}]. A list of commands that does not build one says that there is no plan.
+// {task}}]. A list of other commands says that there is no plan.
 func commandTasks(d *document, v *form.Value) *reading {
 	if v.Kind != form.KindList || len(v.Items) == 0 {
 		return nil
@@ -38,7 +38,7 @@ func commandTasks(d *document, v *form.Value) *reading {
 	return r
 }
 
-// singleAction reads {"plan": {"rationale", "function", "parameters"}}: one function to call, or none.
+// singleAction reads {"plan": {"rationale", "function", "parameters"}}: one function call, or none.
 func singleAction(d *document, v *form.Value) *reading {
 	if v.Kind != form.KindObject {
 		return nil
@@ -53,7 +53,7 @@ func singleAction(d *document, v *form.Value) *reading {
 	}
 	r := &reading{edgesStated: true}
 	for _, x := range p.Fields {
-		r.told = append(r.told, x.Val.Off) // all are kept
+		r.told = append(r.told, x.Val.Off) // every field is kept
 	}
 	if name := strings.TrimSpace(f.Text()); name != "" {
 		x := d.problem(name, p.Get("rationale").Text(), f.Off)

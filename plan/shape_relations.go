@@ -8,8 +8,8 @@ import (
 )
 
 // stepRelations reads {"substeps": [{"stepId", "step"}], "dependencies": [{"subtask1", "relation",
-// "subtask2"}]}: steps in one list, their relations in another, by id, by the text of the step, or by
-// position.
+// "subtask2"}]}. The steps are in one list and their relations in another. A relation names steps by id, by
+// text or by position.
 func stepRelations(d *document, v *form.Value) *reading {
 	if v.Kind != form.KindObject {
 		return nil
@@ -64,7 +64,7 @@ func stepRelations(d *document, v *form.Value) *reading {
 		relation := l.Get("relation", "type", "kind")
 		sense := direction(l)
 		if a, b := linkEnds(l); sense == 0 && a != "" && b != "" {
-			sense, relation = 1, nil // the names of the ends tell
+			sense, relation = 1, nil // the names of the ends give the direction
 		}
 		switch sense {
 		case -1:
@@ -98,7 +98,8 @@ func relationEnds(l *form.Value) (from, to string) {
 	return linkEnds(l)
 }
 
-// direction says how a relation orders its ends: 1 first before second, -1 the reverse, 0 unknown.
+// direction returns the order of the ends of a relation: 1 if the first comes before the second, -1 for the
+// reverse, 0 if unknown.
 func direction(l *form.Value) int {
 	x := l.Get("relation", "type", "kind")
 	if !x.IsScalar() || x.Text() == "" {
@@ -114,9 +115,9 @@ func direction(l *form.Value) int {
 	return 0
 }
 
-// nameIndex finds problems by the many ways in which a text refers to them.
+// nameIndex finds problems by the ways in which a text refers to them.
 type nameIndex struct {
-	ids   map[string]int    // id -> how often
+	ids   map[string]int    // id -> number of problems with it
 	texts map[string]string // normalized text -> id, "" when two problems have it
 	exact map[string]string
 }
@@ -141,7 +142,7 @@ func (n *nameIndex) add(id, text string) {
 	put(n.texts, normalizeText(text))
 }
 
-// normalizeText drops case, punctuation at the ends and the width of white space.
+// normalizeText drops case and punctuation at the ends, and reduces white space to single spaces.
 func normalizeText(s string) string {
 	s = strings.NewReplacer("“", `"`, "”", `"`, "‘", "'", "’", "'").Replace(s)
 	return strings.ToLower(strings.Trim(strings.Join(strings.Fields(s), " "), " .,;:!?。，；：！？\"'`*"))

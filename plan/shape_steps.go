@@ -9,8 +9,7 @@ import (
 )
 
 // stepTools reads a list of steps without dependencies: [{"step": "1.2 text", "tool", "param"}], [{"node_id",
-// "node_state_instruction"}], {"steps": [{…}]}. The text states no edges, so the steps are taken in listed
-// order.
+// "node_state_instruction"}], {"steps": [{…}]}. The text states no edges, so the listed order is assumed.
 func stepTools(d *document, v *form.Value) *reading {
 	list := v
 	wrapped := false
@@ -30,7 +29,7 @@ func stepTools(d *document, v *form.Value) *reading {
 		if itemText(it) == "" && (!it.Open || i == 0) {
 			return nil
 		}
-		// What makes objects steps: they say so, or they have a number and an instruction.
+		// Objects are steps if a key says so, or if they have an instruction.
 		if it.Get("step", "stepid", "stepnumber", "taskid", "subtask", "problemid") != nil || it.Get("instruction", "nodestateinstruction") != nil {
 			planned = true
 		}
@@ -39,7 +38,8 @@ func stepTools(d *document, v *form.Value) *reading {
 		return nil
 	}
 	if !wrapped && list.Items[0].Get("nodestateinstruction") != nil && !announced(d, list.Off) {
-		// A list of thoughts to choose from has the same form as a plan; only the text around it can tell.
+		// A list of alternative thoughts has the same form as a plan. Only the text around it distinguishes
+		// them.
 		return &reading{noPlan: &NoPlan{Reason: NotAGraph, Message: "the text is a list of thoughts, and nothing says that they are the steps of a plan"}}
 	}
 	r := &reading{}
@@ -68,7 +68,8 @@ func stepTools(d *document, v *form.Value) *reading {
 	return r
 }
 
-// announced reports whether the text just before off, outside of other values, calls what follows a plan.
+// announced reports whether the text just before off, outside of other values, calls the following text a
+// plan.
 func announced(d *document, off int) bool {
 	n := d.lineAt(off)
 	for i := n; i >= 0 && i > n-5; i-- {
@@ -81,9 +82,8 @@ func announced(d *document, off int) bool {
 	return n == 0
 }
 
-// taskNames reads lists of plain texts under a key that says what they are: {"Task list": ["a.py", "b.py"]},
-// Plan(steps=['…', '…']), {"plan": ["…"]}. One-word texts are ids themselves, sentences are numbered by
-// position.
+// taskNames reads lists of plain texts under a key that names their kind: {"Task list": ["a.py", "b.py"]},
+// Plan(steps=['…', '…']), {"plan": ["…"]}. Texts of one word are ids; sentences are numbered by position.
 func taskNames(d *document, v *form.Value) *reading {
 	list := v.Get("tasklist", "refinedtasklist", "steps", "plan", "tasks", "subtasks", "todo", "todos")
 	counted := v.Kind == form.KindList && len(v.Items) > 1 && len(d.findTrees()) == 1 && d.findTrees()[0].Root == v
@@ -118,7 +118,7 @@ func taskNames(d *document, v *form.Value) *reading {
 	return r
 }
 
-// wideText reports whether s is written in a script that does not separate words.
+// wideText reports whether s has characters of a script that does not separate words.
 func wideText(s string) bool {
 	for _, c := range s {
 		if c >= 0x2e80 {

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// taskList reads a list of tasks of which each names those that it depends on: [{"task_id",
-// "dependent_task_ids"}], [{"id", "dep", "args"}], {"steps": [{"step_number", "depends_on"}]}, by id, by
-// position, by name or by text.
+// taskList reads a list of tasks that each name their dependencies: [{"task_id", "dependent_task_ids"}],
+// [{"id", "dep", "args"}], {"steps": [{"step_number", "depends_on"}]}. A dependency is an id, a position, a
+// name or a text.
 func taskList(d *document, v *form.Value) *reading {
 	items := v.Items
 	if v.Kind == form.KindObject || v.Kind == form.KindCall {
@@ -29,7 +29,7 @@ func taskList(d *document, v *form.Value) *reading {
 			if _, ok := itemID(v); !ok {
 				return nil
 			}
-			items = []*form.Value{v} // a plan of one task, or what is left of one
+			items = []*form.Value{v} // a plan of one task, or the rest of a damaged one
 		} else {
 			items = inner.Items
 		}
@@ -61,8 +61,9 @@ func taskList(d *document, v *form.Value) *reading {
 	return r
 }
 
-// keyedTasks makes a list of {"a": {…}, "b": {"depends_on": ["a"]}}: tasks under their ids. Where nothing
-// around it says that these are tasks, the keys or the fields must: an object of objects is common.
+// keyedTasks makes a list of {"a": {…}, "b": {"depends_on": ["a"]}}: tasks under their ids. named says that
+// the text around the value calls it a list of tasks. If it is false, the keys or the fields must show it,
+// because an object of objects is common.
 func keyedTasks(v *form.Value, named bool) *form.Value {
 	deps, asks, numbers := 0, 0, 0
 	for i := range v.Fields {
@@ -98,7 +99,7 @@ func keyedTasks(v *form.Value, named bool) *form.Value {
 	return list
 }
 
-// task is an item of a task list with the problem it became.
+// task is an item of a task list and the id of its problem.
 type task struct {
 	v      *form.Value
 	id     string
@@ -196,7 +197,7 @@ func readTasks(d *document, r *reading, items []*form.Value) {
 				}
 			}
 			if x.Kind == form.KindString && strings.ContainsAny(name, ",;，") && names.ids[name] == 0 && names.exact[name] == "" {
-				// "1, 2" in one string.
+				// One string may hold several ids, such as "1, 2".
 				for _, part := range strings.FieldsFunc(name, func(c rune) bool { return c == ',' || c == ';' || c == '，' }) {
 					if !isNoDependency(part) {
 						r.edge(d, names.resolve(d, r, part, x.Off), t.id, Stated, x.Off)
@@ -215,7 +216,7 @@ func readTasks(d *document, r *reading, items []*form.Value) {
 	r.contradictions()
 }
 
-// lag matches the kind of a link and its lag behind an id, as schedules write them: "a FS+2d", "1SS".
+// lag matches the link type and lag that schedules write behind an id: "a FS+2d", "1SS".
 var lag = regexp.MustCompile(`^(.{1,200}?) ?((?:FS|SS|FF|SF)(?: ?[+-] ?\d+ ?\pL*)?|[+-] ?\d+ ?\pL+)$`)
 
 // cutLag splits a lag from the id of a known task.
@@ -229,10 +230,10 @@ func (n *nameIndex) cutLag(name string) (id, rest string) {
 	return name, ""
 }
 
-// maxAncestors bounds how far back a used result is looked for.
+// maxAncestors bounds the number of ancestors that are searched for a used result.
 const maxAncestors = 1000
 
-// contradictions warns of tasks that use the result of a task which they do not wait for.
+// contradictions warns of tasks that use the result of a task that they do not wait for.
 func (r *reading) contradictions() {
 	in := make(map[string][]string, len(r.graph.Problems))
 	known := make(map[string]bool, len(r.graph.Problems))
@@ -281,7 +282,7 @@ func ancestors(in map[string][]string, id string) map[string]bool {
 	return seen
 }
 
-// dependsByName reports whether the items name the tasks that they depend on, rather than number them.
+// dependsByName reports whether the items name the tasks that they depend on rather than number them.
 func dependsByName(items []*form.Value) bool {
 	for i, it := range items {
 		if i > 2000 {
@@ -314,7 +315,7 @@ func depValues(v *form.Value) []*form.Value {
 	return []*form.Value{v}
 }
 
-// indexBase finds out whether numbers that point at positions count from 0 or from 1.
+// indexBase returns whether numbers that refer to positions count from 0 or from 1.
 func indexBase(d *document, r *reading, all []task) int {
 	can0, can1, found := true, true, false
 	for i, t := range all {

@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// readToolGraph reads a tool graph that is written as JSON, or one with its own keys that is written as YAML.
+// readToolGraph reads a tool graph written as JSON, or one with its own keys written as YAML.
 func readToolGraph(d *document) *reading {
 	trees := d.findTrees()
 	if indexFold(d.text, "task_nodes:") >= 0 || indexFold(d.text, "task_nodes\":") >= 0 {
@@ -19,7 +19,7 @@ func readToolGraph(d *document) *reading {
 
 // toolGraph reads {"task_steps": […], "task_nodes": [{"task": tool, "arguments": …}], "task_links":
 // [{"source", "target"}]} and the generic {"nodes": […], "edges": […]}. Problems are named by their tools, so
-// a tool used twice is one name.
+// two uses of a tool have the same name.
 func toolGraph(d *document, v *form.Value) *reading {
 	if v.Kind != form.KindObject {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/epigraph-run/epigraph/plan"
 )
 
-// TestShapes reads lists, drawings, code and data whose shape is odd. Codes are those of the warnings and
+// TestShapes reads lists, drawings, code and data of unusual shape. Codes are those of the warnings and
 // errors.
 func TestShapes(t *testing.T) {
 	for name, c := range map[string]struct{ text, ids, edges, codes string }{

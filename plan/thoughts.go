@@ -17,7 +17,7 @@ type thoughtTag struct {
 	closing  bool
 }
 
-// findThoughtTags returns the tags between which models think aloud, in order.
+// findThoughtTags returns, in order, the tags between which models think aloud.
 func findThoughtTags(text string) []thoughtTag {
 	var out []thoughtTag
 	for i := 0; i < len(text); {
@@ -49,8 +49,8 @@ func findThoughtTags(text string) []thoughtTag {
 }
 
 // maskThoughts blanks out what a model thought aloud before it answered, so that no dialect takes a draft for
-// the plan. Thoughts may nest; a closing tag without an opening one ends a thought that began with the text.
-// Blanks keep the length in bytes, and with it every offset.
+// the plan. Thoughts may nest. A closing tag without an opening one ends a thought that began with the text.
+// Blanks keep the length in bytes, and so every offset.
 func (d *document) maskThoughts(text string) string {
 	tags := findThoughtTags(text)
 	if len(tags) == 0 {
@@ -76,8 +76,8 @@ func (d *document) maskThoughts(text string) string {
 			i++
 			continue
 		}
-		// The thought ends where its tags balance, else with the last closing tag before the next balanced
-		// one.
+		// The thought ends where its tags balance, or else at the last closing tag before the next balanced
+		// thought.
 		depth, last, j := 0, -1, i
 		for ; j < len(tags); j++ {
 			if !tags[j].closing {
@@ -101,8 +101,8 @@ func (d *document) maskThoughts(text string) string {
 	return string(out)
 }
 
-// spokenView is a chat, or a record of talk, without the times and the names of those who speak, if nearly
-// every line begins with one of a few names.
+// spokenView returns a chat or transcript without the times and the names of the speakers. It returns nil
+// unless nearly every line begins with one of a few names.
 func (d *document) spokenView() *document {
 	lines, spoken := 0, 0
 	names := map[string]bool{}
@@ -123,7 +123,7 @@ func (d *document) spokenView() *document {
 	for _, l := range d.lines {
 		name, n := speaker(l.text)
 		if name == "" {
-			n = 0 // what looks like a time may be a number: "1.1.1 dig"
+			n = 0 // the digits may be a step number rather than a time: "1.1.1 dig"
 		}
 		v.copy(l.text[n:], l.off+n)
 		v.add("\n", l.off+len(l.text))
@@ -131,8 +131,8 @@ func (d *document) spokenView() *document {
 	return v.document(d, len(d.text))
 }
 
-// speaker returns the name that a line begins with, as a chat writes it, and where the words behind it start:
-// "Ann: yes", "[12.06., 18:02] Ann: yes", "00:41 ANN: yes". A name of a field or a step is none.
+// speaker returns the name of the speaker at the start of a line of chat, and the index of the words behind
+// it: "Ann: yes", "[12.06., 18:02] Ann: yes", "00:41 ANN: yes". The name of a field or a step is no speaker.
 func speaker(s string) (name string, n int) {
 	time := strings.TrimLeft(s, "[0123456789:., /")
 	if time = strings.TrimPrefix(time, "]"); len(s)-len(time) >= 5 {

@@ -7,7 +7,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/meaning"
 )
 
-// uncovered says what the text states and the graph does not show, and whether the last problem is cut off.
+// uncovered reports what the text states and the graph does not show, and whether the last problem is cut
+// off.
 func (d *document) uncovered(name string, r *reading, g Graph, o options) {
 	n := len(g.Problems)
 	if n == 0 || name == "prose" {
@@ -47,7 +48,7 @@ func (d *document) uncovered(name string, r *reading, g Graph, o options) {
 	}
 }
 
-// cutOff says of a list that ends in the middle of something that the rest may be lost.
+// cutOff reports that the rest of a list may be lost, if the list ends within an item.
 func (d *document) cutOff(r *reading, items []meaning.Covered) {
 	last := items[len(items)-1]
 	k := d.lineAt(last.Off)

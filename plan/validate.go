@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// Validate reports every fault of g at once, each naming its element: duplicate and empty ids, edges to
-// problems that are not there, loops, and an empty plan. Its time is linear in the size of the graph; one as
-// large as a request may be takes a second or more, so that it ends soon after ctx does, with its error.
+// Validate reports every fault of g at once: duplicate and empty ids, edges to problems that do not exist,
+// loops and an empty plan. Each diagnostic names its element. The time is linear in the size of the graph. A
+// graph as large as a request may be takes a second or more; Validate therefore stops soon after ctx ends and
+// returns its error.
 func Validate(ctx context.Context, g Graph) ([]Diagnostic, error) {
 	if len(g.Problems) == 0 {
 		return []Diagnostic{{Code: EmptyPlan, Severity: Error, Message: "the plan has no problems", Hint: "write at least one problem"}}, nil
@@ -25,22 +26,22 @@ func Validate(ctx context.Context, g Graph) ([]Diagnostic, error) {
 
 type validator struct {
 	ctx   context.Context //nolint:containedctx // it lives as long as the one call that it is for
-	steps int             // so far, of all loops
-	over  bool            // what the context said last
+	steps int             // iterations so far, over all loops
+	over  bool            // the last state of the context
 	g     Graph
 	index map[string]int // id -> first problem
-	// last is the last edge with a place, by its ends as cycles numbers them; made when the first cycle is
-	// found.
+	// last is the last edge with a place between two ends, numbered as in cycles. It is made when the first
+	// cycle is found.
 	last map[[2]int]Edge
-	// squashed finds a problem by its id without case and separators; made when first needed.
+	// squashed finds a problem by its id without case and separators. It is made at the first use.
 	squashed map[string]string
 	out      []Diagnostic
 }
 
-// maxGraphDiagnostics bounds what is said about one graph.
+// maxGraphDiagnostics bounds the diagnostics of one graph.
 const maxGraphDiagnostics = 1000
 
-// ended reports, now and then, whether the time is over. Every loop asks.
+// ended reports whether ctx has ended. It checks ctx at every 1,024th call; every loop calls it.
 func (v *validator) ended() bool {
 	if v.steps++; v.steps%1024 == 0 && !v.over {
 		v.over = v.ctx.Err() != nil
@@ -84,7 +85,7 @@ func (v *validator) problems() {
 					continue
 				}
 				if first.Line != 0 {
-					continue // report at the second place
+					continue // reported at the second problem
 				}
 			}
 			told[p.ID] = true
@@ -128,7 +129,7 @@ func (v *validator) edges() {
 	}
 }
 
-// suggest returns " (did you mean …?)" when an id differs in case or separators only.
+// suggest returns " (did you mean …?)" if an id differs in case or separators only.
 func (v *validator) suggest(name string) string {
 	if v.squashed == nil {
 		v.squashed = make(map[string]string, len(v.g.Problems))
@@ -157,8 +158,7 @@ func squash(s string) string {
 	}, strings.ToLower(s))
 }
 
-// cycles reports each strongly connected component of more than one problem, and each self loop, as one
-// cycle.
+// cycles reports each strongly connected component of several problems, and each self loop, as one cycle.
 func (v *validator) cycles() {
 	ids := make(map[string]int, len(v.g.Problems))
 	var names []string
@@ -233,8 +233,8 @@ func (v *validator) cycles() {
 	}
 }
 
-// closing is the place of the last stated edge of a cycle, the one that closed it; of its first problem if no
-// edge has a place.
+// closing returns the place of the last stated edge of a cycle, the one that closed it. If no edge has a
+// place, it returns the place of the first problem.
 func (v *validator) closing(path []int, ids map[string]int, first string) (line, col int) {
 	if v.last == nil {
 		v.last = make(map[[2]int]Edge, len(v.g.Edges))
@@ -269,8 +269,8 @@ func (v *validator) place(id string) (int, int) {
 	return 0, 0
 }
 
-// components numbers the strongly connected components of a graph (Tarjan's algorithm without recursion).
-// Once the time is over it is of no use.
+// components numbers the strongly connected components of a graph (Tarjan's algorithm without recursion). The
+// result is of no use if ctx has ended.
 func (v *validator) components(next [][]int32) []int32 {
 	n := len(next)
 	comp := make([]int32, n)
@@ -330,7 +330,7 @@ func (v *validator) components(next [][]int32) []int32 {
 	return comp
 }
 
-// cyclePath returns a shortest cycle through start within its component; start alone if the time is over
+// cyclePath returns a shortest cycle through start within its component. It returns start alone if ctx ends
 // first.
 func (v *validator) cyclePath(next [][]int32, comp []int32, start int) []int {
 	from := map[int]int{start: -1}
@@ -365,9 +365,9 @@ func (v *validator) cyclePath(next [][]int32, comp []int32, start int) []int {
 	return []int{start}
 }
 
-// parents reports parents that are not there and parents that contain themselves.
+// parents reports parents that do not exist and parents that contain themselves.
 func (v *validator) parents() {
-	state := make(map[string]uint8, len(v.index)) // 1 on the way, 2 done
+	state := make(map[string]uint8, len(v.index)) // 1: being visited, 2: done
 	told := map[string]bool{}
 	for _, p := range v.g.Problems {
 		if v.ended() {

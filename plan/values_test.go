@@ -9,8 +9,9 @@ import (
 	"github.com/epigraph-run/epigraph/plan"
 )
 
-// What the text gives a problem besides its request and its order becomes its tool and its arguments, each
-// with its type. A positional argument has no name; "R" marks those that use another problem's result.
+// TestValues shows that what the text gives a problem besides its request and its order becomes its tool and
+// its typed arguments. A positional argument has no name. "R" marks arguments that use the result of another
+// problem.
 func TestValues(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -44,7 +45,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// argsOf returns arguments as name=value, with an R before those that refer.
+// argsOf returns arguments as name=value, with an R before those that refer to a result.
 func argsOf(p plan.Problem) []string {
 	var out []string
 	for _, a := range p.Args {
@@ -57,7 +58,8 @@ func argsOf(p plan.Problem) []string {
 	return out
 }
 
-// Numbers among arguments are no references, and a text that is not closed is told.
+// TestValuesFaults shows that numbers among arguments are no references, and that an unclosed text is
+// reported.
 func TestValuesFaults(t *testing.T) {
 	t.Parallel()
 	r := plan.Parse("1. Find papers\n   args: {\"n\": 3}\n2. Sum them up (needs 1)\n   tool: llm")
@@ -68,9 +70,9 @@ func TestValuesFaults(t *testing.T) {
 	require.Contains(t, codes(r.Diagnostics), plan.Unclosed)
 }
 
-// What strict notations do not ask for is kept by one rule: fields of problems are arguments, those of links
-// are arguments of the later problem under the name of the edge, and what is said of the plan counts to its
-// surroundings.
+// TestFieldsOfNotations shows what becomes of fields that strict notations do not ask for. Fields of problems
+// are arguments. Fields of links are arguments of the later problem, named after the edge. Fields of the plan
+// count to its surroundings.
 func TestFieldsOfNotations(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

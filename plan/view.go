@@ -9,10 +9,10 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// maxViews bounds how deep texts are taken out of texts: a plan in a string in a string.
+// maxViews bounds how deep texts are nested in texts, such as a plan in a string in a string.
 const maxViews = 4
 
-// found is what was read and from which view of the text.
+// found is a reading together with the view of the text that it was read from.
 type found struct {
 	d       *document
 	dialect string
@@ -20,8 +20,7 @@ type found struct {
 	noPlan  *NoPlan
 }
 
-// find reads the plan in d, or in a text that d is merely the packing of: a string of JSON, a quotation,
-// escaped markup.
+// find reads the plan in d, or in a text that d only wraps: a string of JSON, a quotation, escaped markup.
 func find(d *document, o options, depth int) found {
 	if strings.IndexByte(d.text, '"') < 0 && strings.ContainsAny(d.text, "＂”") {
 		if v := d.wideView(); v != nil {
@@ -63,8 +62,8 @@ func find(d *document, o options, depth int) found {
 	return f
 }
 
-// findDirect reads d itself: by the notations with a reader of their own, and in the general way. With
-// dataOnly it reads values only.
+// findDirect reads d itself, with the dialects and with the general reader. With dataOnly it reads values
+// only.
 func findDirect(d *document, o options, dataOnly bool) found {
 	old, general := found{}, found{}
 	for i := range dialects {
@@ -88,7 +87,7 @@ func findDirect(d *document, o options, dataOnly bool) found {
 		old = found{d: d, dialect: dl.name, r: r}
 		break
 	}
-	// What a notation has recognized as data that is no plan is no plan in the general way either.
+	// Data that a dialect recognizes as no plan is not given to the general reader.
 	if old.noPlan == nil && (o.dialect == "" || slices.Contains(forms[:], o.dialect)) {
 		general = readGeneral(d, o, dataOnly)
 	}
@@ -101,9 +100,10 @@ func findDirect(d *document, o options, dataOnly bool) found {
 	return old
 }
 
-// saysMore reports whether f, a reading in the general way, knows more of the text than one by a notation: it
-// has links where the other one has none, or other problems, and knows all ends of links of which the other
-// one does not know the most.
+// saysMore reports whether f, a reading of the general reader, finds more in the text than old, a reading of
+// a dialect. f must be certain and must not have fewer problems or links. It then wins if old shows no ids or
+// has no links, if both have the same problems, or if f knows all ends of its links and has all problems of
+// old.
 func (f found) saysMore(old found) bool {
 	known, loose := f.r.ends()
 	oldKnown, oldLoose := old.r.ends()
@@ -115,7 +115,7 @@ func (f found) saysMore(old found) bool {
 	case known < oldKnown || loose > oldLoose || known == 0 || f.r.unnamed && !old.r.unnamed && oldKnown+oldLoose > 0:
 		return false
 	case known == oldKnown && loose == oldLoose:
-		// Steps that have numbers are not called by their tools.
+		// Steps that have numbers are not named after their tools.
 		return old.r.unnamed && !f.r.unnamed || old.dialect == "nested_calls" && !f.r.unnamed && f.r.sharesNone(old.r) && len(f.r.graph.Problems) == len(old.r.graph.Problems)
 	}
 	return old.r.unnamed || oldKnown == 0 || f.r.sameProblems(old.r) || loose == 0 && f.r.includes(old.r)
@@ -130,13 +130,13 @@ func (r *reading) ids() map[string]bool {
 	return ids
 }
 
-// includes reports whether a reading has all problems of another one, by their ids: that one is a part of it.
+// includes reports whether a reading has all problems of part, by their ids.
 func (r *reading) includes(part *reading) bool {
 	ids := r.ids()
 	return !slices.ContainsFunc(part.graph.Problems, func(p Problem) bool { return !ids[p.ID] })
 }
 
-// sharesNone reports whether no problem of one reading is called as one of the other.
+// sharesNone reports whether the two readings have no id in common.
 func (r *reading) sharesNone(other *reading) bool {
 	ids := r.ids()
 	return !slices.ContainsFunc(other.graph.Problems, func(p Problem) bool { return ids[p.ID] })
@@ -147,7 +147,7 @@ func (r *reading) loops() bool {
 	return slices.ContainsFunc(r.graph.Edges, func(e Edge) bool { return e.From == e.To })
 }
 
-// ends counts the edges between two problems, and the ends of edges that are no problems.
+// ends counts the edges between two problems, and the ends of edges that name no problem.
 func (r *reading) ends() (known, loose int) {
 	ids := r.ids()
 	seen := make(map[pairKey]bool, len(r.graph.Edges))
@@ -174,8 +174,8 @@ func b2i(b bool) int {
 	return 0
 }
 
-// findPacked reads a text that is all packing: every line quoted, markup escaped, or one string or value of
-// JSON.
+// findPacked reads a text that is only a wrapper: every line is quoted, markup is escaped, or the text is one
+// string or value of JSON.
 func findPacked(d *document, o options, depth int) found {
 	for _, v := range [...]*document{d.quotedView(), d.markupView(), d.escapedView(), d.stringView(), d.spokenView()} {
 		if v == nil {
@@ -199,7 +199,7 @@ func findPacked(d *document, o options, depth int) found {
 	return findInStrings(d, ts[0], o, depth)
 }
 
-// bounds returns where the text without the fences around it starts and ends.
+// bounds returns the start and end of the text within the fences around it.
 func (d *document) bounds() (first, last int) {
 	first, last = len(d.text), 0
 	for _, l := range d.lines {
@@ -266,7 +266,7 @@ func findInStrings(d *document, t *form.Tree, o options, depth int) found {
 	return out
 }
 
-// viewBuilder makes a text from another one and keeps where each byte is from.
+// viewBuilder builds a text from another one and records where each byte comes from.
 type viewBuilder struct {
 	b    strings.Builder
 	back []int32
@@ -294,7 +294,7 @@ func (v *viewBuilder) document(d *document, end int) *document {
 	return in
 }
 
-// unescapedView is the string of JSON or Python whose text stands from from to to.
+// unescapedView returns the content of the string of JSON or Python in [from, to), without its escapes.
 func (d *document) unescapedView(from, to int) *document {
 	s := d.text[from:to]
 	var v viewBuilder
@@ -319,7 +319,7 @@ func (d *document) unescapedView(from, to int) *document {
 	return v.document(d, to)
 }
 
-// stringView is the text without the quotes and escapes of the one string that it is.
+// stringView returns the text without quotes and escapes, if the text is one string.
 func (d *document) stringView() *document {
 	first, last := d.bounds()
 	if last-first < 4 {
@@ -350,7 +350,7 @@ func (d *document) stringView() *document {
 	return d.unescapedView(first+1, last) // the string is not closed
 }
 
-// escapedView is the text of a string that has lost its quotes: every quote in it is escaped.
+// escapedView returns the content of a string that lost its quotes: every quote in it is escaped.
 func (d *document) escapedView() *document {
 	n := strings.Count(d.text, `\"`)
 	if n < 4 || n != strings.Count(d.text, `"`) {
@@ -359,7 +359,7 @@ func (d *document) escapedView() *document {
 	return d.unescapedView(0, len(d.text))
 }
 
-// lineEscapesView is a text of one line in which line ends are written as \n.
+// lineEscapesView returns a text of one line, in which line ends are written as \n, as several lines.
 func (d *document) lineEscapesView() *document {
 	if strings.Count(d.text, `\n`) < 2 || len(d.lines) > 3 || strings.IndexByte(d.text, '{') >= 0 {
 		return nil
@@ -367,7 +367,7 @@ func (d *document) lineEscapesView() *document {
 	return d.unescapedView(0, len(d.text))
 }
 
-// quotedView is a text of which most lines start with >, without those signs.
+// quotedView returns a text of which most lines start with >, without those signs.
 func (d *document) quotedView() *document {
 	quoted, all := 0, 0
 	for _, l := range d.lines {
@@ -399,7 +399,7 @@ func (d *document) quotedView() *document {
 	return v.document(d, len(d.text))
 }
 
-// markupView is a text whose tags, quotes or arrows are written as entities.
+// markupView returns a text whose tags, quotes or arrows are written as entities, with the entities decoded.
 func (d *document) markupView() *document {
 	s := d.text
 	if strings.IndexByte(s, '&') < 0 {
@@ -430,7 +430,8 @@ func (d *document) markupView() *document {
 	return v.document(d, len(s))
 }
 
-// wideView is the text with ASCII for the full-width brackets, quotes and separators of East Asian keyboards.
+// wideView returns the text with ASCII for the full-width brackets, quotes and separators of East Asian
+// keyboards.
 func (d *document) wideView() *document {
 	r := strings.NewReplacer("［", "[", "］", "]", "｛", "{", "｝", "}", "：", ":", "，", ",", "＂", `"`, "“", `"`, "”", `"`, "„", `"`, "\u200b", "", "\u2060", "")
 	if r.Replace(d.text) == d.text {

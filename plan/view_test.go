@@ -88,7 +88,7 @@ func TestSeveralPlans(t *testing.T) {
 	}
 }
 
-// TestDamage shows that nothing is assumed on what is left of a damaged text.
+// TestDamage shows that the reader assumes no order on what is left of a damaged text.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	t.Run("CutBeforeDependencies/NoOrderIsAssumed", func(t *testing.T) {

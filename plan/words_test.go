@@ -9,9 +9,9 @@ import (
 	"github.com/epigraph-run/epigraph/plan"
 )
 
-// TestOrderInWords reads what sentences say of the order of a list. An edge is written 1>2 when the text
-// states it and 1~2 when it was assumed; each assumed edge has a finding of its own. Doubt tells that
-// something else is said.
+// TestOrderInWords reads sentences about the order of a list. An edge is written 1>2 if the text states it
+// and 1~2 if it is assumed; each assumed edge has a diagnostic. doubt is set if there is any other
+// diagnostic.
 func TestOrderInWords(t *testing.T) {
 	t.Parallel()
 	const three, four = "1. Dig the bed\n2. Buy seeds\n3. Fetch water\n", "1. Dig the bed\n2. Buy seeds\n3. Fetch water\n4. Sow\n"
@@ -81,7 +81,7 @@ func TestOrderInWords(t *testing.T) {
 	}
 }
 
-// TestArgumentsAreNoPlans tells what argues from what is to be done.
+// TestArgumentsAreNoPlans distinguishes arguments for a conclusion from steps to be done.
 func TestArgumentsAreNoPlans(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
@@ -98,7 +98,7 @@ func TestArgumentsAreNoPlans(t *testing.T) {
 	}
 }
 
-// TestWhoDoesWhat reads actions with those who do them, and the one of two alternatives that is chosen.
+// TestWhoDoesWhat reads actions with the persons who do them, and the chosen one of two alternatives.
 func TestWhoDoesWhat(t *testing.T) {
 	t.Parallel()
 	const options = "Option 1: rent\n- find a van\n- sign the contract\n\nOption 2: buy\n- compare prices\n- pay the dealer\n"

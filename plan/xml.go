@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// xmlTag is one tag found in the text; text between tags is not checked, because models do not write XML by
-// its rules.
+// xmlTag is one tag in the text. Text between tags is not checked, because models do not follow the rules of
+// XML.
 type xmlTag struct {
 	name     string // lower case
 	closing  bool
@@ -20,7 +20,7 @@ type xmlTag struct {
 	empty    bool // <name/>
 }
 
-// tagName drops what names of tags may be written with: case, separators, a name space.
+// tagName normalizes the name of a tag: it drops case, separators and the name space.
 func tagName(s string) string {
 	if i := strings.LastIndexByte(s, ':'); i >= 0 {
 		s = s[i+1:]
@@ -33,7 +33,7 @@ func tagName(s string) string {
 
 func isTagByte(c byte) bool { return form.IsWordByte(c) || c == ':' || c == '-' }
 
-// maskMarkup blanks out what is no markup of the plan's: comments, and what CDATA sections hold.
+// maskMarkup blanks out comments and the content of CDATA sections, which are no markup of the plan.
 func maskMarkup(s string) string {
 	if !strings.Contains(s, "<!") {
 		return s
@@ -57,7 +57,7 @@ func maskMarkup(s string) string {
 		}
 		end := strings.Index(s[i:], closing)
 		if end < 0 {
-			break // cut off or damaged: what follows is read as it stands
+			break // cut off or damaged: the rest is read as it is
 		}
 		for k := i; k < i+end+3; k++ {
 			if out[k] != '\n' {
@@ -69,7 +69,7 @@ func maskMarkup(s string) string {
 	return string(out)
 }
 
-// dropComments removes comments from what stands in an element.
+// dropComments removes the comments in the text of an element.
 func dropComments(s string) string {
 	for {
 		i := strings.Index(s, "<!--")
@@ -84,7 +84,7 @@ func dropComments(s string) string {
 	}
 }
 
-// scanTags finds the tags of the given names, also with one of their angle brackets lost.
+// scanTags finds the tags of the given names, also if one of their angle brackets is lost.
 func scanTags(s string, names map[string]bool) []xmlTag {
 	var tags []xmlTag
 	for i := 0; i < len(s); {
@@ -146,14 +146,14 @@ func scanTags(s string, names map[string]bool) []xmlTag {
 
 var problemTags = map[string]bool{"structuredresponse": true, "problems": true, "problem": true, "request": true, "problemid": true, "problemgraph": true}
 
-// xmlProblems is the state in which the tags of a plan are read.
+// xmlProblems is the state of the reader of tags.
 type xmlProblems struct {
 	*reading
 	d     *document
-	stack []xmlTag     // the elements that are open
-	open  []int        // problems that are being read, innermost last
+	stack []xmlTag     // the open elements
+	open  []int        // the problems being read, innermost last
 	hasID map[int]bool // problems whose id is stated
-	lists int          // how many lists of problems begin
+	lists int          // number of lists of problems that have begun
 	// graph is the text of the problem graph.
 	graph    string
 	graphOff int
@@ -210,7 +210,7 @@ func readXMLProblems(d *document) *reading {
 	return x.reading
 }
 
-// near returns the last problem, or another name when there is none.
+// near returns the id of the last problem, or other if there is none.
 func (x *xmlProblems) near(other string) string {
 	n := len(x.reading.graph.Problems)
 	if n == 0 {
@@ -232,7 +232,7 @@ func (x *xmlProblems) begin(off int) {
 	x.reading.graph.Problems = append(x.reading.graph.Problems, p)
 }
 
-// current returns the problem that is read, or nil.
+// current returns the innermost problem that is being read, or nil.
 func (x *xmlProblems) current() *Problem {
 	if len(x.open) == 0 {
 		return nil
@@ -240,7 +240,7 @@ func (x *xmlProblems) current() *Problem {
 	return &x.reading.graph.Problems[x.open[len(x.open)-1]]
 }
 
-// close ends an element, and those within it that nothing closes.
+// close ends an element, and the unclosed elements within it.
 func (x *xmlProblems) close(t xmlTag) {
 	if !slices.ContainsFunc(x.stack, func(open xmlTag) bool { return open.name == t.name }) {
 		x.diag(x.d, Error, Unbalanced, t.off, x.near(""), "</"+t.name+"> closes nothing", "write the opening tag")
@@ -261,7 +261,7 @@ func (x *xmlProblems) close(t xmlTag) {
 	}
 }
 
-// element reads the begin of an element and the text behind it.
+// element reads the start of an element and the text behind it.
 func (x *xmlProblems) element(t xmlTag, end int, content string) {
 	d, problems := x.d, len(x.reading.graph.Problems)
 	if x.again == 0 && problems > 0 && (t.name == "problems" && x.lists > 0 || t.name == "structuredresponse") {
@@ -349,8 +349,8 @@ func saysNothing(s string) bool {
 	return false
 }
 
-// readGraphText adds the edges of a graph text. Without one the problems are a chain; problems that it does
-// not name are independent; both are said.
+// readGraphText adds the edges of a graph text. Without a graph text the problems form a chain. Problems that
+// it does not name are independent. Both cases are reported.
 func (r *reading) readGraphText(d *document, graph string, off int, has bool) {
 	if !has {
 		if len(r.graph.Problems) > 1 {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// readXMLFunctions reads <plan> with <function.Skill.Name input="$VAR" setContextVariable="NAME"/>: each
-// function is a problem named by the variable it sets; edges come from the use of variables.
+// readXMLFunctions reads <plan> with <function.Skill.Name input="$VAR" setContextVariable="NAME"/>. Each
+// function is a problem, named by the variable that it sets. Edges come from the use of variables.
 func readXMLFunctions(d *document) *reading {
 	s := d.text
 	first := indexFold(s, "function.")

@@ -14,11 +14,12 @@ import (
 
 const data = "../../../shared/data/plans.jsonl.gz"
 
-// open are the rows of the tables whose aims are missed today: documents of metagpt, such as lesson plans,
-// that are read as plans. A row that is mended is to be taken out, so that it stays so.
+// open names the rows of the tables that miss their aims today. Documents of metagpt, such as lesson plans,
+// are read as plans. A row that meets its aims again must be removed here, so that a later regression fails
+// the test.
 var open = []string{"metagpt"}
 
-// TestAims reads the recorded plans and fails when an aim is missed that was met before.
+// TestAims reads the recorded plans and fails if an aim is missed that was met before.
 func TestAims(t *testing.T) {
 	if _, err := os.Stat(data); err != nil {
 		t.Skipf("the recorded plans are not there: %v", err)
@@ -62,7 +63,7 @@ func TestScore(t *testing.T) {
 	})
 }
 
-// TestTold checks the truth of the generated texts as that of the written ones is checked.
+// TestTold checks the truth of the generated texts with the check for hand-written ones.
 func TestTold(t *testing.T) {
 	all, err := tell.Make(1, 4000)
 	require.NoError(t, err)

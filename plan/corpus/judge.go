@@ -13,18 +13,18 @@ import (
 	"github.com/epigraph-run/epigraph/plan/corpus/tell"
 )
 
-// ruling is what is said of how a text with truth was read.
+// ruling is the judgment of how a text with truth was read.
 type ruling string
 
 const (
 	rightlyRead ruling = "exact"
-	// silently: something is lost or changed that no WARNING or ERROR names.
+	// silently: the reading lost or changed something, and no WARNING or ERROR names it.
 	silently ruling = "silent"
-	// aloud: something is lost or changed, and all of it is named.
+	// aloud: the reading lost or changed something, and diagnostics name all of it.
 	aloud ruling = "said"
-	// declined: a plan was taken for no plan.
+	// declined: the reader found no plan in a text that holds one.
 	declined ruling = "refused"
-	// alarmed: read exactly, with an ERROR although nothing is wrong. It counts as exact, too.
+	// alarmed: read exactly, but with an ERROR although nothing is wrong. It counts as exact as well.
 	alarmed     ruling = "alarm"
 	noPlanRight ruling = "no plan right"
 	noPlanWrong ruling = "no plan wrong"
@@ -33,7 +33,7 @@ const (
 
 var spaces = regexp.MustCompile(`\s+`)
 
-// clean is an id without what surrounds it.
+// clean returns an id without the signs around it.
 func clean(s string) string {
 	s = strings.TrimSpace(spaces.ReplaceAllString(s, " "))
 	return strings.TrimSpace(strings.Trim(s, "*`\"'"))

@@ -1,6 +1,6 @@
-// Command corpus measures how well package plan reads plans: it reads recorded plans, texts written by hand
-// and generated ones, compares what the reader says with what each text says, and prints tables with the aims
-// that are met or missed. It knows the truth of each text; the reader does not.
+// Command corpus measures how well package plan reads plans. It reads recorded, hand-written and generated
+// texts, compares the result with the truth of each text, and prints tables with the aims that are met or
+// missed. Only this command knows the truth of a text; the reader does not.
 package main
 
 import (
@@ -71,7 +71,7 @@ func main() {
 	}
 }
 
-// ownSources opens the sources of texts with truth that names lists.
+// ownSources opens the listed sources of texts with truth.
 func ownSources(names, folder, freshFile string, seed uint64, n int) ([]source, error) {
 	if freshFile != "" {
 		texts, err := readFresh(freshFile)
@@ -165,7 +165,7 @@ func (t *tally) rate() float64 {
 	return float64(t.bytes) / 1e6 / t.took.Seconds()
 }
 
-// missedAims names the aims that a family misses.
+// missedAims returns the aims that a family misses.
 func (t *tally) missedAims() []string {
 	var out []string
 	switch {

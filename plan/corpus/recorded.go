@@ -15,7 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/plan"
 )
 
-// record is one plan of the data folder with what its text says.
+// record is one plan of the data folder with its expected graph.
 type record struct {
 	ID       string    `json:"id"`
 	Family   string    `json:"family"`
@@ -31,7 +31,7 @@ type expected struct {
 	Hierarchy *[][2]string `json:"hierarchy"`
 }
 
-// heldOut is the part of each family, in percent, that was not looked at while the dialects were written.
+// heldOut is the percentage of each family that was held out while the dialects were written.
 const heldOut = 30
 
 func (r *record) heldOut() bool { return crc32.ChecksumIEEE([]byte(r.ID))%100%10 < heldOut/10 }
@@ -47,7 +47,7 @@ func (r *record) flag(names ...string) bool {
 	return false
 }
 
-// isNoPlan reports whether the reader must say that there is no plan.
+// isNoPlan reports whether the reader must find no plan.
 func (r *record) isNoPlan() bool {
 	return r.Expected == nil && r.flag("no_plan", "refusal", "not_a_graph")
 }
@@ -96,7 +96,7 @@ type outcome struct {
 	took       time.Duration
 }
 
-// faultCodes are the codes that must name an element of a record with the flag.
+// faultCodes are the diagnostics that a record with the flag requires. They must name an element.
 var faultCodes = []struct {
 	flag string
 	code plan.Code
@@ -104,7 +104,7 @@ var faultCodes = []struct {
 	{"cycle", plan.Cycle}, {"self_loop", plan.SelfLoop}, {"dangling_ref", plan.UnknownReference}, {"dup_node_id", plan.DuplicateID},
 }
 
-// score reads a record and compares what was read with what its text says.
+// score reads a record and compares the result with the expected graph.
 func score(r *record) (o outcome) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -172,7 +172,7 @@ func hasCode(ds []plan.Diagnostic, c plan.Code) bool {
 	return false
 }
 
-// difference is one element in which a graph differs from what was expected.
+// difference is one element in which a graph differs from the expected one.
 type difference struct {
 	element string
 	ends    []string
@@ -180,8 +180,8 @@ type difference struct {
 	text    string
 }
 
-// named reports whether a diagnostic names the element. What is lost altogether can only be named by where
-// the text broke off.
+// named reports whether a diagnostic names the element. A lost element has no diagnostic of its own, so the
+// place at which the text breaks off is enough.
 func named(ds []plan.Diagnostic, d difference) bool {
 	for _, x := range ds {
 		broken := x.Severity == plan.Error && (x.Code == plan.Truncated || x.Code == plan.Unclosed || x.Code == plan.Unbalanced || x.Code == plan.Malformed)
@@ -189,7 +189,7 @@ func named(ds []plan.Diagnostic, d difference) bool {
 			return true
 		}
 		if x.Code == plan.AssumedOrder || x.Code == plan.OpenEnd && d.lost {
-			continue // these are said of many texts, right ones too
+			continue // reported for many correct texts as well
 		}
 		for _, e := range append([]string{d.element}, d.ends...) {
 			if e != "" && x.Element == e {

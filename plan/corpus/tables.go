@@ -15,11 +15,11 @@ import (
 type source struct {
 	name  string
 	texts []tell.Text
-	// held says that no single miss of it is shown; halved, that this holds for the half that is held out.
+	// held means that misses are not shown; halved means that this holds for the held-out half.
 	held, halved bool
 }
 
-// choice is what of the own corpus is scored and shown.
+// choice selects the texts with truth that are scored and shown.
 type choice struct {
 	style, lang, id, dialect string
 	misses                   int
@@ -30,7 +30,7 @@ func (c choice) takes(t *tell.Text) bool {
 	return (c.style == "" || c.style == t.Style) && (c.lang == "" || c.lang == t.Lang) && (c.id == "" || c.id == t.ID)
 }
 
-// scored is a text with how it was read.
+// scored is a text with the result of reading it.
 type scored struct {
 	text *tell.Text
 	res  plan.Result
@@ -67,7 +67,7 @@ func (s *scored) read(dialect string) {
 	s.judgment = judge(s.text, s.res)
 }
 
-// readAs is the form that the reader saw: a dialect, or that there is no plan.
+// readAs returns the form that the reader found: a dialect, or that there is no plan.
 func (s *scored) readAs() string {
 	if s.res.NoPlan != nil || s.res.Dialect == "" {
 		return "no plan"
@@ -75,7 +75,7 @@ func (s *scored) readAs() string {
 	return s.res.Dialect
 }
 
-// counts are how often each ruling was given. An alarm counts as exact, too.
+// counts is the number of texts per ruling. An alarm counts as exact as well.
 type counts map[ruling]int
 
 func (c counts) add(r ruling) {
@@ -90,8 +90,8 @@ func (c counts) plans() int { return c["n"] - c[noPlanRight] - c[noPlanWrong] }
 
 func percent(n, of int) float64 { return 100 * float64(n) / float64(max(1, of)) }
 
-// printSource scores a source and prints its tables and misses. It reports whether the aims are met: 98 % of
-// the plans read exactly, and at most 0.5 % of the texts silently wrong.
+// printSource scores a source and prints its tables and misses. It reports whether the aims are met: at least
+// 98 % of the plans are read exactly, and at most 0.5 % of the texts are silently wrong.
 func printSource(w io.Writer, src source, c choice) bool {
 	all := scoreTexts(src.texts, c)
 	if len(all) == 0 {
@@ -118,7 +118,7 @@ func printSource(w io.Writer, src source, c choice) bool {
 	return met
 }
 
-// printMisses lists single misses of what may be looked at, the silent ones first.
+// printMisses lists misses of texts that may be shown, the silent ones first.
 func printMisses(w io.Writer, src source, c choice, all []scored) {
 	left := c.misses
 	for _, r := range []ruling{readerCrash, silently, noPlanWrong, aloud, declined, alarmed} {
@@ -164,8 +164,8 @@ func printCounts(w io.Writer, title string, all []scored, key func(*scored) stri
 	}
 }
 
-// printConfusion shows, for each form of text, what it was read as and how often that was right: 12/40 is 12
-// right of 40.
+// printConfusion shows, for each form of text, how it was read and how often that was right: 12/40 means that
+// 12 of 40 were right.
 func printConfusion(w io.Writer, all []scored) {
 	type cell struct{ right, n int }
 	rows := map[string]map[string]*cell{}

@@ -124,7 +124,7 @@ func splitTrim(s, sep string) []string {
 	return out
 }
 
-// checkText lists what is wrong with a text's truth.
+// checkText lists the faults of the truth of a text.
 func checkText(t *tell.Text) (faults []string) {
 	say := func(format string, args ...any) { faults = append(faults, t.ID+": "+fmt.Sprintf(format, args...)) }
 	if strings.TrimSpace(t.Body) == "" {
@@ -161,7 +161,7 @@ func checkText(t *tell.Text) (faults []string) {
 	return faults
 }
 
-// formOf says how a text of a hand-written or recorded style looks.
+// formOf returns the form of the texts of a hand-written or recorded style.
 func formOf(style string) string {
 	switch style {
 	case "notplan", "no_plan":
@@ -184,7 +184,7 @@ func formOf(style string) string {
 	return "list"
 }
 
-// fresh is a record of a file in the form of fresh.jsonl.gz.
+// fresh is a record of a file with the format of fresh.jsonl.gz.
 type fresh struct {
 	ID, Style, Lang, Text string
 	Expected              *struct {
@@ -197,7 +197,7 @@ type fresh struct {
 	PartsOK    bool       `json:"parts_ok"`
 }
 
-// readFresh reads texts with truth from JSON Lines, gzipped if the name says so.
+// readFresh reads texts with truth from JSON Lines, gzipped if the name ends so.
 func readFresh(path string) (all []tell.Text, err error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -10,14 +10,14 @@ import (
 	"github.com/epigraph-run/epigraph/plan/plantest"
 )
 
-// trips counts round trips and mutants of one dialect or family.
+// trips counts the round trips and mutants of one dialect or family.
 type trips struct {
 	written, back, skipped int
 	harmless, same         int
 	harmful, silent        int
 }
 
-// graph turns an expectation into a graph, so that it can be written.
+// graph converts an expectation into a graph, so that it can be rendered.
 func (e *expected) graph() plan.Graph {
 	var g plan.Graph
 	parent := map[string]string{}
@@ -38,7 +38,7 @@ func (e *expected) graph() plan.Graph {
 	return g
 }
 
-// expect turns a graph into an expectation, to be compared with what is read.
+// expect converts a graph into an expectation, to be compared with the result of reading.
 func expect(g plan.Graph, edges bool) *expected {
 	e := &expected{}
 	var hierarchy [][2]string
@@ -59,7 +59,7 @@ func expect(g plan.Graph, edges bool) *expected {
 	return e
 }
 
-// tripper measures round trips and mutants, and lists what fails.
+// tripper measures round trips and mutants, and lists failures.
 type tripper struct {
 	w        io.Writer
 	dialects map[string]*trips
@@ -82,8 +82,8 @@ func (t *tripper) miss(format string, args ...any) {
 	}
 }
 
-// add writes what record i says in every dialect, reads it back, and damages it; it damages the record's own
-// text, too, when that was read exactly.
+// add renders the expected graph of record i in every dialect, reads it back, and reads damaged copies. If
+// the text of the record itself was read exactly, it reads damaged copies of that as well.
 func (t *tripper) add(i int, r *record, o outcome) error {
 	if r.Expected == nil || i%max(1, t.every/10) != 0 {
 		return nil
@@ -149,8 +149,8 @@ func (t *tripper) damage(s *trips, what, text string, want *expected) {
 	}
 }
 
-// saysCut reports whether the reader says that the text may have been cut off; nothing can name what is not
-// there.
+// saysCut reports whether the reader says that the text may have been cut off. The missing elements cannot be
+// named.
 func saysCut(ds []plan.Diagnostic) bool {
 	for _, d := range ds {
 		if d.Element != "" && (d.Code == plan.Truncated || d.Code == plan.OpenEnd || d.Code == plan.Unclosed) {

@@ -15,15 +15,15 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// Each word of a text, and each value and label of data, code and drawings, is part of a problem or of an
-// edge, has a finding on its line, or stands in lines that are part of no problem. What sentences say of an
-// edge is in it.
+// TestNothingVanishes shows that no word of a text is lost, nor any value or label of data, code and
+// drawings. Each is part of a problem or an edge, has a diagnostic on its line, or stands on a line that is
+// part of no problem. What sentences say of an edge is part of the edge.
 func TestNothingVanishes(t *testing.T) {
 	t.Parallel()
 	texts, err := readTexts("texts")
 	require.NoError(t, err)
-	// Not mended: a column of months without a head; the name of a lane; shapes of nodes; heads of a table of
-	// HTML that are written as cells; names of states that only hold branches, which open into those.
+	// Known gaps: a column of months without a head; the name of a lane; shapes of nodes; heads of an HTML
+	// table that are written as cells; names of states that only hold branches and are replaced by these.
 	open := []string{
 		"gantt/carnaval", "ascii/swimlane-d3", "diagrams/mermaid-v11-shapes-d5", "tables/html-inline-styles-d6",
 		"stepfunctions/parallel-branches-q", "stepfunctions/parallel-8", "stepfunctions/parallel-blood", "stepfunctions/parallel-branches-m",
@@ -47,7 +47,7 @@ func TestNothingVanishes(t *testing.T) {
 			res.Surroundings = append(res.Surroundings, plan.LineRange{First: line - 2, Last: line - 1})
 		}
 		body := x.Body
-		if x.Style == "transcript" { // who says it is no part of the plan
+		if x.Style == "transcript" { // the speaker is no part of the plan
 			body = speakers.ReplaceAllString(body, "")
 		}
 		body = valuesOf(body, res.Dialect)
@@ -65,7 +65,8 @@ func TestNothingVanishes(t *testing.T) {
 	require.Zero(t, lost)
 }
 
-// valuesOf blanks the keys, tags and keywords of a text: what is left are its values, and in code its texts.
+// valuesOf blanks the keys, tags and keywords of a text, so that its values are left. In code the quoted
+// texts are left.
 func valuesOf(body, dialect string) string {
 	switch dialect {
 	case "outline", "table", "prose":
@@ -98,10 +99,10 @@ func blank(s string) string {
 	}, s)
 }
 
-// speakers are names, with or without a time, before what they say in a conversation.
+// speakers matches names, with or without a time, before their words in a conversation.
 var speakers = regexp.MustCompile(`(?m)^[\d:, \[\].-]*\p{L}+: `)
 
-// vanished returns the words of a text that the result does not hold.
+// vanished returns the words of a text that are not in the result.
 func vanished(text string, res plan.Result) []string {
 	var b strings.Builder
 	hold := func(ss ...string) {

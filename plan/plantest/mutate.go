@@ -10,11 +10,11 @@ import (
 type Mutant struct {
 	Kind string
 	Text string
-	// Harmless mutants must be read as the text itself is.
+	// Harmless mutants must be read like the original text.
 	Harmless bool
 }
 
-// Mutants returns what may happen to a text on its way: prose around it, a code fence, an early end, a lost
+// Mutants returns damaged copies of a text: with prose around it, in a code fence, cut off, or with a lost
 // bracket. The same text always gives the same mutants.
 func Mutants(text string) []Mutant {
 	text = strings.TrimRight(text, "\n")

@@ -1,6 +1,6 @@
-// Package plantest writes problem graphs in the dialects that package plan reads, and damages texts the way
-// models and networks do. It is for round-trip tests and for measuring; it knows how plans are written and
-// nothing of how they are read.
+// Package plantest writes problem graphs in the dialects that package plan reads, and damages texts as models
+// and networks do. It serves round-trip tests and measurements. It knows how plans are written, not how they
+// are read.
 package plantest
 
 import (
@@ -16,20 +16,20 @@ import (
 	"github.com/epigraph-run/epigraph/plan"
 )
 
-// ErrCannotExpress means that a dialect has no way of writing the graph: numbered lists have no edges,
-// programs no cycles.
+// ErrCannotExpress means that a dialect cannot express the graph: numbered lists have no edges, programs no
+// cycles.
 var ErrCannotExpress = errors.New("the dialect cannot express the graph")
 
-// Rendered is a text and the graph that reading it must give.
+// Rendered is a text and the expected graph of reading it.
 type Rendered struct {
 	Text string
 	Want plan.Graph
-	// Edges is false when the dialect states no edges, so that only the problems can be compared.
+	// Edges is false if the dialect states no edges; only the problems can then be compared.
 	Edges bool
 }
 
-// Render writes g in the named dialect. Where a dialect has numbers for ids, problems are renumbered, and
-// Want has the numbers. Requests are written where the dialect has room for them.
+// Render writes g in the named dialect. If the dialect has numbers as ids, problems are renumbered, also in
+// Want. Requests are written if the dialect has a place for them.
 func Render(g plan.Graph, dialect string) (Rendered, error) {
 	w, ok := writers[dialect]
 	if !ok {
@@ -46,7 +46,7 @@ func Render(g plan.Graph, dialect string) (Rendered, error) {
 	return w(g)
 }
 
-// Notations returns the names of the ways in which Render writes, in order.
+// Notations returns the sorted names of the dialects that Render writes.
 func Notations() []string { return slices.Sorted(maps.Keys(writers)) }
 
 var writers = map[string]func(plan.Graph) (Rendered, error){
@@ -102,7 +102,7 @@ func renumber(g plan.Graph, format string) (plan.Graph, map[string]string) {
 	return out, name
 }
 
-// into groups edges by the problem they lead to, and fails when one leads to no problem.
+// into groups edges by the problem they lead to. It fails if an edge leads to no problem.
 func into(g plan.Graph) (map[int][]string, error) {
 	first := map[string]int{}
 	for i, p := range g.Problems {
@@ -135,7 +135,7 @@ func dedupe(g plan.Graph) plan.Graph {
 	return g
 }
 
-// sorted orders problems so that edges lead forward; it fails on cycles, duplicates and dangling edges.
+// sorted orders problems so that edges lead forward. It fails on cycles, duplicate ids and unknown ids.
 func sorted(g plan.Graph) (plan.Graph, error) {
 	index := map[string]int{}
 	for i, p := range g.Problems {
@@ -179,10 +179,10 @@ func sorted(g plan.Graph) (plan.Graph, error) {
 	return out, nil
 }
 
-// plainText makes a request that cannot be mistaken for syntax.
+// plainText returns a request that cannot be mistaken for syntax.
 func plainText(i int) string { return "carry out part " + strconv.Itoa(i+1) + " of the work" }
 
-// flat returns g without its hierarchy, for the dialects that have none.
+// flat returns g without its hierarchy, for dialects without hierarchies.
 func flat(g plan.Graph) plan.Graph {
 	out := plan.Graph{Edges: g.Edges}
 	for _, p := range g.Problems {
@@ -215,7 +215,7 @@ func xmlProblems(g plan.Graph) (Rendered, error) {
 	return Rendered{b.String(), g, true}, nil
 }
 
-// arrowID quotes ids that hold more than words.
+// arrowID quotes ids that contain more than words.
 func arrowID(id string) string {
 	for _, c := range id {
 		if c != '_' && c != '.' && !('0' <= c && c <= '9') && !('a' <= c && c <= 'z') && !('A' <= c && c <= 'Z') {
@@ -320,7 +320,7 @@ func stepRelations(g plan.Graph) (Rendered, error) {
 	}
 	for i, e := range g.Edges {
 		for _, x := range []string{e.From, e.To} {
-			// "Step 2" would be read as problem 2, as it should.
+			// "Step 2" would be read as problem 2, which is correct but not the expected graph.
 			if !known[x] && strings.ContainsAny(x, "0123456789") {
 				return Rendered{}, ErrCannotExpress
 			}

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// faults is the style of plans with a fault that must be told.
+// faults is the style of plans with a fault that the reader must report.
 var faults = []style{{"faulty", 20, (*teller).faulty}}
 
 func (t *teller) faulty() bool {
@@ -22,7 +22,7 @@ func (t *teller) faulty() bool {
 	kind := t.IntN(5)
 	extra := ""
 	switch kind {
-	case 0: // a step that comes earlier needs a later one, too
+	case 0: // a step also needs a step that needs it
 		last := n - 1
 		if len(t.needs[last]) == 0 {
 			return false
@@ -44,7 +44,7 @@ func (t *teller) faulty() bool {
 		extra = t.unknown()
 		t.ref = append(slices.Clone(t.ref), extra)
 		t.out.Report, t.out.Note = []string{"UNKNOWN_REF"}, "a reference to "+extra
-	case 3: // the last node, which nothing needs, has the id of another that nothing needs
+	case 3: // the last node has the id of another node; no node needs either of them
 		k := t.IntN(n - 1)
 		if len(t.after(k)) > 0 || len(t.needs[k])+len(t.needs[n-1]) > 0 && t.yes(1) {
 			t.needs[k], t.needs[n-1] = nil, nil
@@ -64,7 +64,7 @@ func (t *teller) faulty() bool {
 	return true
 }
 
-// truthOf is the truth without self loops and without edges of the reference that is not there.
+// truthOf writes the truth without self loops and without edges of the unknown reference.
 func (t *teller) truthOf(extra string) {
 	t.out.Nodes = slices.Clone(t.id)
 	for i, x := range t.needs {
@@ -76,7 +76,7 @@ func (t *teller) truthOf(extra string) {
 	}
 }
 
-// unknown is an id of the same kind that no step has.
+// unknown returns an id of the same kind that no step has.
 func (t *teller) unknown() string {
 	if t.number {
 		return strconv.Itoa(len(t.id) + 4 + t.IntN(20))
@@ -87,7 +87,7 @@ func (t *teller) unknown() string {
 	return "merge_leftovers"
 }
 
-// vehicle draws ids and how the plan is written: as a list, a table or JSON.
+// vehicle draws ids and the notation of the plan: a list, a table or JSON.
 func (t *teller) vehicle() func() string {
 	switch t.IntN(4) {
 	case 0:
@@ -124,8 +124,8 @@ func (t *teller) vehicle() func() string {
 	}
 }
 
-// truncated breaks off where the truth stays clear: in the row after the last one that is whole, or before
-// the end of a JSON text. What edges the last step has is open.
+// truncated cuts the text off where the truth stays clear: in the row after the last complete one, or before
+// the end of a JSON text. The edges of the last step are left open.
 func (t *teller) truncated() bool {
 	t.out.Report, t.out.EdgesOpen = []string{"TRUNCATED"}, true
 	t.out.Note = "cut off"

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// codes are the styles of programs and of files that drive them.
+// codes are the styles of programs and of files that drive programs.
 var codes = []style{
 	{"python", 6, (*teller).python},
 	{"code", 6, (*teller).flows},
@@ -23,7 +23,7 @@ var diagrams = []style{
 	{"gantt", 5, (*teller).gantt},
 }
 
-// python are assignments whose right sides use earlier names.
+// python writes assignments whose right sides use earlier names.
 func (t *teller) python() bool {
 	t.draw(25)
 	t.slugs("_")
@@ -48,7 +48,7 @@ func (t *teller) python() bool {
 	return true
 }
 
-// flows are programs of well-known schedulers.
+// flows writes programs of well-known schedulers.
 func (t *teller) flows() bool {
 	t.draw(20)
 	t.slugs("_")
@@ -117,7 +117,7 @@ func (t *teller) flows() bool {
 	return true
 }
 
-// pseudo are blocks of steps, some of them in parallel.
+// pseudo writes blocks of steps, some of them in parallel.
 func (t *teller) pseudo() bool {
 	stages := t.stages(12, 3)
 	step := func(i int) string { return t.title[i] }
@@ -191,15 +191,15 @@ func (t *teller) makefile() bool {
 	return true
 }
 
-// nested are calls inside calls; the inner ones come first.
+// nested writes calls inside calls; the inner ones come first.
 func (t *teller) nested() bool {
 	n := 3 + t.IntN(6)
 	t.needs = make([][]int, n)
 	t.title = t.titles(n)
 	parent := make([]int, n)
 	for i := 1; i < n; i++ {
-		// A parent is the node before or one of that node's parents, so that the text shows the nodes in this
-		// order.
+		// A parent is the node before or one of that node's ancestors, so that the text shows the nodes in
+		// this order.
 		p := i - 1
 		for p > 0 && t.yes(0.35) {
 			p = parent[p]
@@ -250,7 +250,7 @@ func (t *teller) mermaid() bool {
 	arrow := t.one(" --> ", " --> ", "-->", " ==> ", " ---> ")
 	var b strings.Builder
 	b.WriteString(head + "\n")
-	// Nodes are declared first, so that the order in which the text shows them is plain.
+	// Nodes are declared first, so that the order in which the text shows them is clear.
 	for i := range t.id {
 		fmt.Fprintf(&b, "    "+shape+"\n", t.id[i], alt[i])
 	}
@@ -269,7 +269,7 @@ func (t *teller) mermaid() bool {
 	return true
 }
 
-// fenced puts a diagram into a fence of its kind, or leaves it bare.
+// fenced puts a diagram into a fence of its language, or leaves it without a fence.
 func (t *teller) fenced(body, kind string) {
 	body = strings.TrimRight(body, "\n")
 	if t.yes(0.7) {
@@ -346,7 +346,7 @@ func (t *teller) dot() bool {
 	return true
 }
 
-// arrows are lines such as "a -> b", after a list of the steps or without one.
+// arrows writes lines such as "a -> b", with or without a list of the steps before them.
 func (t *teller) arrows() bool {
 	t.draw(20)
 	arrow := t.one(" -> ", " → ", " --> ", " => ", " ⟶ ")
@@ -370,7 +370,7 @@ func (t *teller) arrows() bool {
 			b.WriteString(t.say("label.order") + ":\n")
 		}
 	} else {
-		// Without a list each node must show in an arrow, and the order is that of the arrows.
+		// Without a list each node must occur in an arrow. The order of the nodes is then that of the arrows.
 		for i, x := range t.needs {
 			if len(x) == 0 && len(t.after(i)) == 0 || i > 0 && len(x) == 0 {
 				return false
@@ -387,7 +387,7 @@ func (t *teller) arrows() bool {
 	return true
 }
 
-// ascii are chains in boxes, across or down.
+// ascii draws chains of boxes, horizontally or vertically.
 func (t *teller) ascii() bool {
 	t.chain(7)
 	t.byTitle()

@@ -19,7 +19,7 @@ type language struct {
 	domains [][]halves
 }
 
-// halves are first and second parts of tasks, each of which goes with each.
+// halves are first and second parts of tasks. Every first part goes with every second part.
 type halves struct{ first, second []string }
 
 var languages = sync.OnceValues(func() (map[string]*language, error) {
@@ -67,10 +67,10 @@ func (l *language) read(s string) error {
 	return nil
 }
 
-// spaced reports whether the language writes spaces between words.
+// spaced reports whether the language has spaces between words.
 func (l *language) spaced() bool { return l.code != "zh" && l.code != "ja" }
 
-// capital writes the first letter large.
+// capital returns s with a capital first letter.
 func (l *language) capital(s string) string {
 	r, n := utf8.DecodeRuneInString(s)
 	switch {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// lists are the styles of outlines: a line or a block for each step.
+// lists are the styles of outlines, with a line or a block for each step.
 var lists = []style{
 	{"numbered_words", 14, (*teller).numberedWords},
 	{"bullets", 10, (*teller).bullets},
@@ -21,7 +21,7 @@ var lists = []style{
 	{"orgmode", 5, (*teller).org},
 }
 
-// tail puts a relation behind a title, in the way that form names.
+// tail appends a relation to a title, in the given form.
 func (t *teller) tail(title, relation, form string) string {
 	if relation == "" {
 		if form == ". %s." {
@@ -40,12 +40,12 @@ func (t *teller) tail(title, relation, form string) string {
 	return title + fmt.Sprintf(form, relation)
 }
 
-// tailForm draws how relations are written behind titles.
+// tailForm draws the form in which relations follow titles.
 func (t *teller) tailForm() string {
 	return t.one(" (%s)", " (%s)", " (%s)", " – %s", " — %s", ", %s", "; %s", ". %s.", " [%s]", ": %s", "\n%s", "\n- %s", " *(%s)*", " → %s")
 }
 
-// field writes what node i needs as a label with a value on a line of its own, or "".
+// field returns the needs of node i as a label with a value on a line of its own, or "".
 func (t *teller) field(i int, form string, always bool) string {
 	label, nodes := "label.needs", t.needs[i]
 	if t.how.before {
@@ -67,7 +67,8 @@ func (t *teller) fieldForm() string {
 	return t.one("   %s: %s", "   - %s: %s", "   *%s:* %s", "   - **%s:** %s", "   - **%s**: %s", "     %s: %s", "   * %s: %s", "   _%s_: %s")
 }
 
-// lines writes a line for each node: marker, title and relation, either as words or as a field below.
+// lines writes a line for each node: marker, title and relation. The relation is in words, or a field below
+// the line.
 func (t *teller) lines(marker func(int) string, dress func(string) string) string {
 	var b strings.Builder
 	form, field := t.tailForm(), ""
@@ -97,7 +98,7 @@ func plainly(s string) string { return s }
 
 func boldly(s string) string { return "**" + s + "**" }
 
-// bare chains state nothing; the steps then follow one another.
+// listed writes a line for each node and no relations; the steps follow one another.
 func (t *teller) listed(marker func(int) string, dress func(string) string) string {
 	var b strings.Builder
 	dot := t.one("", "", t.stop())
@@ -132,7 +133,7 @@ func (t *teller) numberedWords() bool {
 		dress = boldly
 	}
 	if silent {
-		if t.yes(0.2) { // each number is the same, as Markdown allows
+		if t.yes(0.2) { // every number is the same, as Markdown allows
 			t.hide()
 			marker = func(int) string { return "1. " }
 		}

@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// style is a way to tell a plan, or what is none. Its make returns false if the graph or the language does
-// not fit.
+// style is a way to write a plan, or a text that is none. Its make returns false if the graph or the language
+// does not fit.
 type style struct {
 	name   string
 	weight int
 	make   func(*teller) bool
 }
 
-// shares are how often each language is told, in percent.
+// shares are the percentages of the languages.
 var shares = []struct {
 	code   string
 	weight int
@@ -47,7 +47,7 @@ func Make(seed uint64, n int) ([]Text, error) {
 	out := make([]Text, 0, n)
 	for i := range n {
 		r := rand.New(rand.NewPCG(seed, uint64(i))) //nolint:gosec // the texts are to be the same each time
-		// Each round takes every style as often as its weight says, in an order of its own.
+		// Each round takes every style as often as its weight, in a random order.
 		if i%len(all) == 0 {
 			round := rand.New(rand.NewPCG(seed, uint64(i)+1<<40)) //nolint:gosec // as above
 			round.Shuffle(len(all), func(a, b int) { all[a], all[b] = all[b], all[a] })
@@ -72,7 +72,7 @@ func Make(seed uint64, n int) ([]Text, error) {
 	return out, nil
 }
 
-// formOf says how the texts of a style look.
+// formOf returns the form of the texts of a style.
 func formOf(style string) string {
 	switch style {
 	case "notplan":

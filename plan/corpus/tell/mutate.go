@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// harm is a change of the looks of a text that leaves its truth alone. It returns false if it does not fit.
+// harm is a change of the form of a text that does not change its truth. do returns false if the change does
+// not fit.
 type harm struct {
 	name string
 	do   func(*teller) bool
@@ -50,7 +51,7 @@ var harms = []harm{
 			return false
 		}
 		pad := t.one("  ", "   ", "    ")
-		if strings.Contains(t.out.Body, "```") { // four spaces would be code, and the fence none
+		if strings.Contains(t.out.Body, "```") { // indented by four spaces it would be code, and a fence no fence
 			pad = "  "
 		}
 		t.out.Body = pad + strings.ReplaceAll(t.out.Body, "\n", "\n"+pad)

@@ -8,7 +8,7 @@ import (
 // nonplans is the style of texts that are no plan.
 var nonplans = []style{{"notplan", 34, (*teller).notPlan}}
 
-// some are up to n different phrases of a section, in a random order.
+// some returns up to n different phrases of a section, in random order.
 func (t *teller) some(section string, n int) []string {
 	of := t.lang.say[section]
 	if len(of) == 0 {
@@ -91,7 +91,7 @@ func (t *teller) notPlan() bool {
 		) + "\n```"
 	case 13: // a record of data
 		body = render(object{{"name", t.say("name")}, {"age", 20 + t.IntN(60)}, {"address", object{{"city", "Lund"}, {"zip", fmt.Sprint(10000 + t.IntN(80000))}}}, {"tags", []any{"gold", "newsletter"}}}, t.one("", "  "))
-	case 14: // a list of things with prices, which nobody takes for steps
+	case 14: // a list of things with prices that nobody takes for steps
 		of := t.some("noun", 5)
 		for i := range of {
 			of[i] = fmt.Sprintf("%s – %d,%02d €", t.cap(of[i]), 3+t.IntN(90), t.IntN(100))

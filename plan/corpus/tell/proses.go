@@ -12,7 +12,7 @@ var proses = []style{
 	{"mixed", 6, (*teller).mixed},
 }
 
-// prose tells stages with "first", "then", "meanwhile" and "finally"; it shows no ids.
+// prose writes stages with "first", "then", "meanwhile" and "finally". It shows no ids.
 func (t *teller) prose() bool {
 	stages := t.stages(10, 2)
 	if len(stages) < 2 {
@@ -67,7 +67,7 @@ func (t *teller) sentence(phrase, title string) string {
 	return s + t.stop()
 }
 
-// email is a letter or a chat around a list.
+// email writes a letter or a chat around a list.
 func (t *teller) email() bool {
 	t.draw(12)
 	t.manners()
@@ -96,7 +96,7 @@ func (t *teller) email() bool {
 	return true
 }
 
-// mixed is a list, and sentences after it that state what its steps need.
+// mixed writes a list, and then sentences that state the needs of its steps.
 func (t *teller) mixed() bool {
 	t.draw(12)
 	if t.yes(0.6) {

@@ -12,7 +12,7 @@ var sheets = []style{
 	{"csv", 8, (*teller).csv},
 }
 
-// columns are the header and the cells of a table.
+// columns holds the header and the cells of a table.
 type columns struct {
 	head []string
 	rows [][]string
@@ -25,7 +25,7 @@ func (c *columns) add(head string, cell func(i int) string) {
 	}
 }
 
-// columns draws the columns of a plan, with the cells of references written by cell.
+// columns draws the columns of a plan. cell writes the references of a cell.
 func (t *teller) columns(cell func(nodes []int) string) columns {
 	c := columns{rows: make([][]string, len(t.needs))}
 	if !t.out.Hidden {
@@ -110,7 +110,7 @@ func (t *teller) table() bool {
 	return true
 }
 
-// listedTable has no column of dependencies: its steps follow one another.
+// listedTable writes a table without a column of dependencies: its steps follow one another.
 func (t *teller) listedTable() bool {
 	t.chain(15)
 	t.numbers()
@@ -197,7 +197,7 @@ func (t *teller) csv() bool {
 	return true
 }
 
-// fence puts text into a code fence, or leaves it bare, between opening and closing words or not.
+// fence puts a text into a code fence or leaves it without one, with or without opening and closing words.
 func (t *teller) fence(body, kind string) {
 	body = strings.TrimRight(body, "\n")
 	switch x := t.Float64(); {

@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// teller tells one text.
+// teller writes one text.
 type teller struct {
 	*rand.Rand
 	lang, english *language
-	// needs are, for each node in the order of the text, the nodes that come directly before it.
+	// needs holds, for each node in the order of the text, its direct predecessors.
 	needs [][]int
 	title []string
-	// id is what the truth calls each node; ref is how the text refers to it.
+	// id is the name of each node in the truth; ref is how the text refers to it.
 	id, ref []string
-	// number says that the ids are plain numbers, so that "step 2" can be said.
+	// number is set if the ids are plain numbers, so that "step 2" is possible.
 	number bool
 	how    manner
 	kept   map[string]string
@@ -25,11 +25,12 @@ type teller struct {
 	out    Text
 }
 
-// manner is how a text states what its steps need; it is the same for the whole text.
+// manner is how a text states the needs of its steps. It is the same for the whole text.
 type manner struct {
-	// before states what comes after a step, data that results are used, many several ways in one text.
+	// before: state the successors of a step; data: state that results are used; many: vary the phrases in
+	// one text.
 	before, data, many bool
-	// free is how often a step that needs nothing says so; aside, how often "in parallel with 2" is said.
+	// free is the probability that a step without needs says so. aside is that of "in parallel with 2".
 	free, aside, previous float64
 }
 
@@ -37,7 +38,7 @@ func (t *teller) yes(p float64) bool { return t.Float64() < p }
 
 func (t *teller) one(of ...string) string { return of[t.IntN(len(of))] }
 
-// say picks a phrase of a section.
+// say draws a phrase of a section.
 func (t *teller) say(section string) string {
 	of := t.lang.say[section]
 	if len(of) == 0 {
@@ -46,7 +47,7 @@ func (t *teller) say(section string) string {
 	return t.one(of...)
 }
 
-// keep picks a phrase of a section and stays with it.
+// keep draws a phrase of a section, and returns the same one for the rest of the text.
 func (t *teller) keep(section string) string {
 	if t.how.many {
 		return t.phrase(section)
@@ -62,7 +63,7 @@ func (t *teller) keep(section string) string {
 	return s
 }
 
-// phrase picks a phrase that fits the kind of ids.
+// phrase draws a phrase that fits the kind of ids.
 func (t *teller) phrase(section string) string {
 	for {
 		s, numeric := strings.CutPrefix(t.say(section), "n: ")
@@ -74,7 +75,7 @@ func (t *teller) phrase(section string) string {
 
 func (t *teller) cap(s string) string { return t.lang.capital(s) }
 
-// stop ends a sentence.
+// stop returns the sign that ends a sentence.
 func (t *teller) stop() string {
 	switch t.lang.code {
 	case "zh", "ja":
@@ -85,7 +86,7 @@ func (t *teller) stop() string {
 	return "."
 }
 
-// gap stands between sentences.
+// gap returns the text between sentences.
 func (t *teller) gap() string {
 	if t.lang.spaced() {
 		return " "
@@ -97,7 +98,7 @@ func fill(phrase string, pairs ...string) string {
 	return strings.NewReplacer(pairs...).Replace(phrase)
 }
 
-// size draws how many nodes there are.
+// size draws the number of nodes.
 func (t *teller) size(most int) int {
 	n := 3 + t.IntN(7)
 	switch x := t.Float64(); {
@@ -111,7 +112,7 @@ func (t *teller) size(most int) int {
 	return min(n, most)
 }
 
-// draw makes a random graph of at most so many nodes, with titles.
+// draw makes a random graph of at most the given number of nodes, with titles.
 func (t *teller) draw(most int) {
 	n := t.size(most)
 	t.needs = make([][]int, n)
@@ -161,7 +162,7 @@ func span(from, to int) (out []int) {
 	return out
 }
 
-// chain makes a graph of steps that follow one another.
+// chain makes a graph of consecutive steps.
 func (t *teller) chain(most int) {
 	n := t.size(most)
 	t.needs = make([][]int, n)
@@ -171,7 +172,7 @@ func (t *teller) chain(most int) {
 	t.title = t.titles(n)
 }
 
-// stages makes a graph of stages: each step of a stage needs all of the stage before. It returns the stages.
+// stages makes a graph of stages and returns them. Each step of a stage needs all steps of the stage before.
 func (t *teller) stages(most, width int) (out [][]int) {
 	n := min(t.size(most), most)
 	wide := false
@@ -197,7 +198,7 @@ func (t *teller) stages(most, width int) (out [][]int) {
 	return out
 }
 
-// shuffle changes the order in which the nodes are told.
+// shuffle changes the order of the nodes in the text.
 func (t *teller) shuffle() {
 	n := len(t.needs)
 	at := t.Perm(n)
@@ -215,7 +216,7 @@ func (t *teller) edgeless() bool {
 	return !slices.ContainsFunc(t.needs, func(x []int) bool { return len(x) > 0 })
 }
 
-// after are the nodes that need node i.
+// after returns the nodes that need node i.
 func (t *teller) after(i int) (out []int) {
 	for k, x := range t.needs {
 		if slices.Contains(x, i) {
@@ -225,7 +226,8 @@ func (t *teller) after(i int) (out []int) {
 	return out
 }
 
-// titles draws n tasks of one domain, with as few common words as there are; if it is too small, of several.
+// titles draws n tasks of one domain, with as few common words as possible. If the domain is too small, it
+// uses several.
 func (t *teller) titles(n int) []string {
 	var out []string
 	seen, used := map[string]bool{}, map[string]bool{}
@@ -259,7 +261,7 @@ func (t *teller) titles(n int) []string {
 	return out
 }
 
-// numbers gives the ids 1, 2, 3 and so on.
+// numbers sets the ids 1, 2, 3 and so on.
 func (t *teller) numbers() {
 	t.number = true
 	t.id = nil
@@ -269,7 +271,7 @@ func (t *teller) numbers() {
 	t.ref = t.id
 }
 
-// codes gives ids such as T1 and AP-03.
+// codes sets ids such as T1 and AP-03.
 func (t *teller) codes() {
 	n := len(t.needs)
 	prefix := t.one("T", "T", "S", "AP", "WP", "P", "A", "M", "K", "X", "TASK-", "WP-", "T-", "AP-", "OPS-", "DEV-", "REQ-", "U", "Q", "AB-")
@@ -287,7 +289,7 @@ func (t *teller) codes() {
 	t.ref = t.id
 }
 
-// letters gives the ids A, B, C and so on, small ones if asked; false: there are not enough.
+// letters sets the ids A, B, C and so on, or small letters. It returns false if there are not enough letters.
 func (t *teller) letters(small bool) bool {
 	if len(t.needs) > 26 {
 		return false
@@ -304,7 +306,7 @@ func (t *teller) letters(small bool) bool {
 	return true
 }
 
-// slugs gives ids such as fetch_orders, in the spelling that joins words with sep ("" is camel case).
+// slugs sets ids such as fetch_orders, with sep between the words. "" means camel case.
 func (t *teller) slugs(sep string) {
 	g := t.slugHalves()
 	seen := map[string]bool{}
@@ -333,13 +335,13 @@ func (t *teller) slugHalves() halves {
 	return halves{strings.Split(a, "|"), strings.Split(b, "|")}
 }
 
-// hide makes the titles the ids, because the text shows none.
+// hide makes the titles the ids, because the text shows no ids.
 func (t *teller) hide() {
 	t.id, t.ref = t.title, t.title
 	t.out.Hidden = true
 }
 
-// byTitle makes the titles the ids; the text refers to steps by their titles.
+// byTitle makes the titles the ids. The text refers to steps by their titles.
 func (t *teller) byTitle() {
 	t.id = nil
 	for _, x := range t.title {
@@ -349,7 +351,7 @@ func (t *teller) byTitle() {
 	t.out.Hidden = true
 }
 
-// truth writes nodes and edges into the text.
+// truth sets the nodes and edges of the text.
 func (t *teller) truth() {
 	t.out.Nodes = slices.Clone(t.id)
 	for i, x := range t.needs {
@@ -359,7 +361,7 @@ func (t *teller) truth() {
 	}
 }
 
-// refs are the references to nodes.
+// refs returns the references to nodes.
 func (t *teller) refs(nodes []int) (out []string) {
 	for _, i := range nodes {
 		out = append(out, t.ref[i])
@@ -367,7 +369,7 @@ func (t *teller) refs(nodes []int) (out []string) {
 	return out
 }
 
-// join writes several references as one would say them.
+// join writes several references as in a sentence: "1, 2 and 3".
 func (t *teller) join(refs []string) string {
 	comma, and := ", ", " "+t.keep("and")+" "
 	if !t.lang.spaced() {
@@ -389,7 +391,7 @@ func (t *teller) bare(nodes []int) string {
 	return strings.Join(t.refs(nodes), sep)
 }
 
-// manners draws how the text states what is needed.
+// manners draws how the text states needs.
 func (t *teller) manners() {
 	t.how = manner{many: t.yes(0.35), before: t.yes(0.1), data: t.yes(0.1)}
 	if t.yes(0.4) {
@@ -405,7 +407,7 @@ func (t *teller) manners() {
 
 func (t *teller) rate(of ...float64) float64 { return of[t.IntN(len(of))] }
 
-// relation says what node i needs, or "".
+// relation states the needs of node i, or returns "".
 func (t *teller) relation(i int) string {
 	need := t.needs[i]
 	if t.how.before {
@@ -419,7 +421,7 @@ func (t *teller) relation(i int) string {
 		return fill(t.keep("beforemany"), "{r}", t.join(t.refs(next)))
 	}
 	for k := range i {
-		// The other step states itself what it needs.
+		// The other step states its own needs.
 		if slices.Equal(need, t.needs[k]) && len(need) > 0 && t.yes(t.how.aside) && !t.aside(k) {
 			t.kept = t.set("aside"+strconv.Itoa(i), "x")
 			return fill(t.keep("parallel"), "{r}", t.ref[k])
@@ -452,7 +454,7 @@ func (t *teller) set(key, value string) map[string]string {
 	return t.kept
 }
 
-// wrap puts a heading or an opening before the plan, and maybe closing words after it.
+// wrap puts a heading or an opening before the plan, and sometimes closing words behind it.
 func (t *teller) wrap(body string) {
 	head, tail := "", ""
 	switch x := t.Float64(); {

@@ -18,14 +18,14 @@ var values = []style{
 	{"tool_calls", 5, (*teller).toolCalls},
 }
 
-// key is a label as it is written as a key: "depends_on".
+// key returns a label written as a key: "depends_on".
 func (t *teller) key(section string) string {
 	l := strings.ToLower(t.say(section))
 	l = strings.Trim(strings.NewReplacer(" ", "_", ".", "", "-", "_", "'", "_", "’", "_", "#", "no", "/", "_").Replace(l), "_")
 	return l
 }
 
-// word is a key in English, or in the language of the text with foreign.
+// word returns a key in English, or in the language of the text if foreign is set.
 func (t *teller) word(foreign bool, section string, english ...string) string {
 	if foreign {
 		return t.key(section)
@@ -39,7 +39,7 @@ type pair struct {
 	value any
 }
 
-// object is a JSON object whose members keep their order.
+// object is a JSON object with ordered members.
 type object []pair
 
 func (o object) MarshalJSON() ([]byte, error) {
@@ -71,7 +71,7 @@ func plainJSON(v any) (string, error) {
 	return strings.TrimSpace(b.String()), err
 }
 
-// render writes a value as JSON, indented or not.
+// render returns a value as JSON, indented or not.
 func render(v any, indent string) string {
 	s, err := plainJSON(v)
 	if err != nil {
@@ -90,7 +90,7 @@ func render(v any, indent string) string {
 	return strings.TrimSpace(b.String())
 }
 
-// valueIDs draws ids as they stand in values.
+// valueIDs draws ids as used in values.
 func (t *teller) valueIDs() {
 	switch {
 	case t.yes(0.45):
@@ -102,7 +102,7 @@ func (t *teller) valueIDs() {
 	}
 }
 
-// refValue is a list of references as a value, numbers if the ids are numbers.
+// refValue returns a list of references as a value. With asNumber, ids that are numbers become JSON numbers.
 func (t *teller) refValue(nodes []int, asNumber, single bool, none any) any {
 	var out []any
 	for _, i := range nodes {
@@ -123,7 +123,7 @@ func (t *teller) refValue(nodes []int, asNumber, single bool, none any) any {
 
 type missing struct{}
 
-// planValue is the plan as a value of one of several shapes.
+// planValue returns the plan as a value of one of several shapes.
 func (t *teller) planValue() any {
 	foreign := t.lang.code != "en" && t.yes(0.6)
 	asNumber := t.number && t.yes(0.7)
@@ -223,7 +223,7 @@ func (t *teller) planValue() any {
 	return top(items)
 }
 
-// argsValue are calls whose arguments use the outputs of others.
+// argsValue returns calls whose arguments use the outputs of other calls.
 func (t *teller) argsValue() any {
 	t.slugs("_")
 	form := t.one("{{%s.output}}", "${%s.output}", "${steps.%s.result}", "{{steps.%s.outputs}}", "$%s", "<%s>", "@%s", "{{%s}}", "from", "ref")
@@ -259,7 +259,7 @@ func (t *teller) json() bool {
 	switch x := t.Float64(); {
 	case x < 0.15:
 		v = t.argsValue()
-	case x < 0.22: // a list of tasks that follow one another
+	case x < 0.22: // a list of consecutive tasks
 		t.chain(20)
 		t.hide()
 		var list []any
@@ -473,7 +473,7 @@ func (t *teller) xml() bool {
 	return true
 }
 
-// states are state machines: a chain, or actions that run after others.
+// states writes state machines: a chain, or actions with dependencies.
 func (t *teller) states() bool {
 	if t.yes(0.5) {
 		t.chain(20)
@@ -506,7 +506,7 @@ func (t *teller) states() bool {
 	return true
 }
 
-// transcript is a conversation in which the plan is a string in a call.
+// transcript writes a conversation in which the plan is a string in a call.
 func (t *teller) transcript() bool {
 	t.draw(20)
 	t.valueIDs()
@@ -530,7 +530,7 @@ func (t *teller) transcript() bool {
 	return true
 }
 
-// toolCalls are calls that use the results of earlier ones.
+// toolCalls writes calls that use the results of earlier ones.
 func (t *teller) toolCalls() bool {
 	t.draw(15)
 	g := t.slugHalves()

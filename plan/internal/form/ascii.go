@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// The directions in which lines leave a cell.
+// The directions in which lines may leave a cell.
 const (
 	up = 1 << iota
 	down
@@ -18,14 +18,14 @@ const (
 	downRight
 )
 
-// maxRows and maxCols bound a drawing, and maxSteps the way along all of its lines.
+// maxRows and maxCols bound a drawing. maxSteps bounds the total number of steps along its lines.
 const (
 	maxRows  = 600
 	maxCols  = 600
 	maxSteps = 4_000_000
 )
 
-// opens says where the line of a sign goes on; heads are not among them.
+// opens holds the directions in which the line continues at a sign. Arrow heads are not among the signs.
 var opens = func() map[rune]int {
 	m := map[rune]int{'\\': upLeft | downRight | up | down | left | right, '/': upRight | downLeft | up | down | left | right}
 	for signs, dirs := range map[string]int{
@@ -40,7 +40,7 @@ var opens = func() map[rune]int {
 	return m
 }()
 
-// arrowHeads says where an arrow's head points.
+// arrowHeads holds the direction in which the head of an arrow points.
 var arrowHeads = func() map[rune]int {
 	m := map[rune]int{}
 	for signs, dir := range map[string]int{">→►▶▸➤➔➜⇒⟶➡": right, "<←◄◀◂⇐⬅": left, "↓▼▽⬇⇓⇩▾": down, "↑▲△⬆⇑▴^": up} {
@@ -51,13 +51,13 @@ var arrowHeads = func() map[rune]int {
 	return m
 }()
 
-// moves are the steps of the directions, each with the way back.
+// moves are the steps in each direction, with the opposite direction.
 var moves = [...]struct{ dir, back, dr, dc int }{
 	{up, down, -1, 0}, {down, up, 1, 0}, {left, right, 0, -1}, {right, left, 0, 1},
 	{upLeft, downRight, -1, -1}, {upRight, downLeft, -1, 1}, {downLeft, upRight, 1, -1}, {downRight, upLeft, 1, 1},
 }
 
-// artNode is a box, a text in brackets or a bare text of a drawing.
+// artNode is a node of a drawing: a box, a text in brackets or a bare text.
 type artNode struct {
 	r1, c1, r2, c2 int
 	text           string
@@ -65,15 +65,15 @@ type artNode struct {
 	bare           bool
 }
 
-// art is a drawing as a grid of signs. owner is 1 + the place of the node that a cell belongs to, or -1 for
-// notes.
+// art is a drawing as a grid of signs. owner is 0 for free cells, 1 + the index of the node that a cell
+// belongs to, or -1 for notes.
 type art struct {
 	grid  [][]rune
 	offs  [][]int
 	owner [][]int
 	nodes []artNode
 	steps int
-	// seen marks cells of the search that is under way, without and with a head on the way.
+	// seen marks the cells visited by the current search: index 0 without a head on the way, 1 with one.
 	seen [][2][]int
 	gen  int
 }
@@ -95,7 +95,7 @@ func Drawings(src *Source) (out []*Diagram) {
 	return out
 }
 
-// pureLine reports whether a line holds nothing but signs of lines, and at least one that is no rule.
+// pureLine reports whether a line holds only signs of lines, and at least one that does not occur in rules.
 func pureLine(s string) bool {
 	special := false
 	for _, r := range s {
@@ -114,7 +114,7 @@ func pureLine(s string) bool {
 	return special
 }
 
-// artEnd returns the line behind the lines that belong together from line i on, and whether they may be a
+// artEnd returns the line behind the lines that belong together from line i on, and whether they may form a
 // drawing.
 func artEnd(src *Source, i int) (end int, drawn bool) {
 	if src.Lines[i].Text == "" || src.Lines[i].Fence || strings.HasPrefix(src.Lines[i].Text, "#") && !src.Lines[i].InCode {
@@ -144,7 +144,8 @@ func artEnd(src *Source, i int) (end int, drawn bool) {
 	return end, pure >= 2 && branches < 2
 }
 
-// pipeRowsEnd returns the line behind the rows of a table whose rule is line k: they have as many cells.
+// pipeRowsEnd returns the line behind the rows of the table whose rule is line k. The rows have as many cells
+// as the rule.
 func pipeRowsEnd(src *Source, k int) int {
 	bars := strings.Count(src.Lines[k].Text, "|")
 	for k++; k < len(src.Lines); k++ {
@@ -155,7 +156,7 @@ func pipeRowsEnd(src *Source, k int) int {
 	return k
 }
 
-// treeLine reports whether a line is one of a tree of files and the like: "├── name".
+// treeLine reports whether a line belongs to a tree as listings of files show it: "├── name".
 func treeLine(s string) bool {
 	for _, branch := range [...]string{"├", "└", "|--", "`--", "+--", "\\--"} {
 		i := strings.Index(s, branch)
@@ -334,7 +335,7 @@ func hasWord(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) })
 }
 
-// text returns what stands in row r from column c up to e.
+// text returns the text in row r from column c up to e.
 func (a *art) text(r, c, e int) string {
 	var b strings.Builder
 	for x := c; x < e && x < len(a.grid[r]); x++ {
@@ -345,7 +346,7 @@ func (a *art) text(r, c, e int) string {
 	return b.String()
 }
 
-// first returns the place of the first sign in row r from column c on.
+// first returns the offset of the first sign in row r at or after column c.
 func (a *art) first(r, c int) int {
 	for c < len(a.grid[r])-1 && a.grid[r][c] == ' ' {
 		c++
@@ -362,8 +363,8 @@ func (a *art) add(n artNode) {
 	}
 }
 
-// brackets finds texts in brackets on one line. Where there are boxes, those in round brackets are notes, and
-// not on a line that leads to the right.
+// brackets finds texts in brackets on one line. If the drawing has boxes, texts in round brackets are notes,
+// except on a line that leads to the right.
 func (a *art) brackets(boxes bool) {
 	for r, row := range a.grid {
 		for c := 0; c < len(row); c++ {
@@ -408,7 +409,7 @@ func (a *art) brackets(boxes bool) {
 	}
 }
 
-// markStart returns the column at which the words before a bracket at column c begin, or c.
+// markStart returns the column at which the words before the bracket at column c begin, or c.
 func (a *art) markStart(r, c int) int {
 	if c < 2 || a.at(r, c-1) != ' ' || !a.letter(r, c-2) || a.owner[r][c-2] != 0 {
 		return c
@@ -433,7 +434,7 @@ func (a *art) titleEnd(r, c int) int {
 	return e
 }
 
-// words finds bare texts: words with one space between them. Where there are boxes, they are only notes.
+// words finds bare texts: words separated by single spaces. If the drawing has boxes, they are only notes.
 func (a *art) words(notes bool) {
 	for r, row := range a.grid {
 		for c := 0; c < len(row); {

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// letter reports whether the sign at a place belongs to a word rather than to a line.
+// letter reports whether the sign at a cell belongs to a word rather than to a line.
 func (a *art) letter(r, c int) bool {
 	x := a.at(r, c)
 	if x == filler {
@@ -26,7 +26,7 @@ func (a *art) letter(r, c int) bool {
 	return strings.ContainsRune("-/:+_*", x) && word(a.at(r, c-1)) && (word(a.at(r, c+1)) || x == ':' && a.at(r, c+1) == ' ') || x == '_' && (word(a.at(r, c-1)) || word(a.at(r, c+1)))
 }
 
-// head returns where the arrow's head at a place points, or 0. A v is one below a line.
+// head returns the direction in which an arrow head at a cell points, or 0. A v is a head only below a line.
 func (a *art) head(r, c int) int {
 	x := a.at(r, c)
 	if d := arrowHeads[x]; d != 0 {
@@ -45,7 +45,7 @@ func (a *art) head(r, c int) int {
 	return 0
 }
 
-// open returns the directions in which the sign at a place leads on.
+// open returns the directions in which the sign at a cell continues.
 func (a *art) open(r, c int) int {
 	if a.own(r, c) != 0 {
 		return 0
@@ -70,15 +70,15 @@ func (a *art) open(r, c int) int {
 	return d
 }
 
-// step reports whether one may go from a place in a direction, heads being passed as they point, and where
-// that leads.
+// step reports whether a line leads from a cell in the direction of m, and to which cell. Heads are passed
+// only in the direction in which they point.
 func (a *art) step(r, c int, m struct{ dir, back, dr, dc int }) (nr, nc int, ok bool) {
 	nr, nc = r+m.dr, c+m.dc
 	if a.open(r, c)&m.dir == 0 || a.open(nr, nc)&m.back == 0 {
 		return nr, nc, false
 	}
 	if m.dr != 0 && m.dc != 0 {
-		// Slanted ways need a slanted line on one side.
+		// A diagonal step needs a diagonal line at one of its ends.
 		slash, other := a.at(r, c), a.at(nr, nc)
 		want := '\\'
 		if m.dir == upRight || m.dir == downLeft {
@@ -98,10 +98,10 @@ func (a *art) step(r, c int, m struct{ dir, back, dr, dc int }) (nr, nc int, ok 
 	return nr, nc, true
 }
 
-// artTouch is a place where a line meets a node, and the side of the node.
+// artTouch is a cell in which a line meets a node, and the side of the node.
 type artTouch struct{ r, c, side int }
 
-// touches returns the places at which lines may leave a node.
+// touches returns the cells at which lines may leave a node.
 func (a *art) touches(n *artNode) (out []artTouch) {
 	for r := n.r1; r <= n.r2; r++ {
 		for _, side := range [...]int{left, right} {
@@ -135,7 +135,7 @@ func (a *art) touches(n *artNode) (out []artTouch) {
 	return out
 }
 
-// meets returns the node that the line at a place runs into when it goes on in a direction, or 0.
+// meets returns the node that the line at a cell reaches in the direction of m, or 0.
 func (a *art) meets(r, c int, m struct{ dir, back, dr, dc int }) int {
 	if a.open(r, c)&m.dir == 0 {
 		return 0
@@ -161,7 +161,7 @@ func (a *art) meets(r, c int, m struct{ dir, back, dr, dc int }) int {
 	return 0
 }
 
-// reached is a node that a way leads to.
+// reached is a node that a line leads to.
 type reached struct {
 	node        int
 	headed      bool
@@ -169,7 +169,7 @@ type reached struct {
 	r, c        int
 }
 
-// follow returns the nodes that the lines of a node lead to, and whether any of them has a head.
+// follow returns the nodes that the lines of a node lead to, and whether any of the lines has a head.
 func (a *art) follow(k int) (out []reached, anyHead bool) {
 	type state struct{ r, c, headed, exit int }
 	var queue []state
@@ -206,7 +206,7 @@ func (a *art) follow(k int) (out []reached, anyHead bool) {
 			switch to := a.meets(s.r, s.c, m); {
 			case to > 0 && to-1 != k:
 				out = append(out, reached{to - 1, s.headed == 1, s.exit, m.back, s.r, s.c})
-			case to < 0: // a note on the line: the line goes on behind it
+			case to < 0: // a note on the line: the line continues behind it
 				for x := nc; x >= 0 && x < len(a.grid[nr]) && m.dr == 0; x += m.dc {
 					if a.own(nr, x) == 0 && a.at(nr, x) != ' ' {
 						if a.open(nr, x)&m.back != 0 {
@@ -221,7 +221,7 @@ func (a *art) follow(k int) (out []reached, anyHead bool) {
 	return out, anyHead
 }
 
-// diagram turns the drawing into nodes and links.
+// diagram converts the drawing into nodes and links.
 func (a *art) diagram(g *Diagram) *Diagram {
 	type pair struct{ from, to int }
 	linked := map[int]bool{}

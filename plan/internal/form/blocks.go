@@ -14,9 +14,8 @@ type labeled struct {
 	end    int
 }
 
-// Blocks returns the lists of records of which each field stands on its own line, and each record begins with
-// the same field: "Task: dig", "Depends on: none", "Task: plant", "Depends on: dig". Bullets and emphasis do
-// not matter.
+// Blocks returns the lists of records that have each field on a line of its own and begin with the same
+// field: "Task: dig", "Depends on: none", "Task: plant", "Depends on: dig". Bullets and emphasis are ignored.
 func Blocks(src *Source) (trees []*Tree) {
 	budget := maxValueNodes
 	for i := 0; i < len(src.Lines) && budget > 0; i++ {
@@ -40,7 +39,7 @@ func Blocks(src *Source) (trees []*Tree) {
 	return trees
 }
 
-// blocks makes records of the fields of a run of lines, or nil.
+// blocks makes records of the fields of consecutive lines. It returns nil if they are no records.
 func blocks(run []labeled) *Tree {
 	count := map[string]int{}
 	for i := range run {
@@ -59,7 +58,7 @@ func blocks(run []labeled) *Tree {
 	for _, l := range run[first:] {
 		role, known := lexicon.Field(l.key)
 		if count[l.key] < 2 && !known {
-			return nil // a line of its own kind: "T2: plant"
+			return nil // a line of another kind: "T2: plant"
 		}
 		related = related || role == lexicon.Requires || role == lexicon.Next
 		if l.key == head {

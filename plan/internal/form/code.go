@@ -4,13 +4,13 @@ import (
 	"strings"
 )
 
-// ExprKind says what an expression is.
+// ExprKind is the kind of an expression.
 type ExprKind uint8
 
 const (
-	// Other is what is not understood, and nothing.
+	// Other is an unknown or empty expression.
 	Other ExprKind = iota
-	// Ident is a name; its Text holds it.
+	// Ident is a name, held by Text.
 	Ident
 	// Attr is a member of Base, named by Text.
 	Attr
@@ -18,19 +18,19 @@ const (
 	Call
 	// Index is Base with Args in square brackets.
 	Index
-	// Text is a quoted text.
+	// Text is a quoted text, without its quotes.
 	Text
-	// List is anything in brackets of its own: a list, a tuple, a set, an object.
+	// List is an expression in brackets: a list, a tuple, a set, an object.
 	List
 	// Ops are Args with operators between them.
 	Ops
 	// Digits is a number.
 	Digits
-	// Func is a function without a name; Stmts are its body.
+	// Func is an anonymous function; Stmts are its body.
 	Func
 )
 
-// Expr is an expression of some programming language.
+// Expr is an expression in some programming language.
 type Expr struct {
 	Kind     ExprKind
 	Text     string
@@ -39,7 +39,7 @@ type Expr struct {
 	Ops      []string
 	Stmts    []*Stmt
 	Await    bool
-	Open     bool // its closing bracket was never found
+	Open     bool // its closing bracket is missing
 	Off, End int
 }
 
@@ -49,21 +49,21 @@ type ArgExpr struct {
 	Val *Expr
 }
 
-// Stmt is one statement. Word is the word that makes it special: import, def, class, with, for, if, return, @
-// and so on.
+// Stmt is one statement. Word is the keyword of its kind (import, def, class, with, for, if, return, @, …),
+// or empty.
 type Stmt struct {
 	Word    string
 	Label   Piece
 	Targets []Piece
-	// Name and Params are those of a definition.
+	// Name and Params belong to a definition.
 	Name   Piece
 	Params []string
 	Expr   *Expr
 	Body   []*Stmt
 	Marks  []*Expr // decorators
-	// Adds tells that the assignment adds to what the variable holds: x += f().
+	// Adds is set if the assignment adds to the value of the variable: x += f().
 	Adds bool
-	// Clean tells that nothing of the line was left over; Note is a comment behind it.
+	// Clean is set if the whole line was understood. Note is the comment behind the statement.
 	Clean    bool
 	Note     string
 	Indent   int
@@ -71,7 +71,7 @@ type Stmt struct {
 	opens    byte
 }
 
-// path returns the dotted name of an expression, or "" when it is none.
+// path returns the dotted name of an expression, or "" if it is no such name.
 func (e *Expr) path() string {
 	if e == nil {
 		return ""
@@ -87,10 +87,10 @@ func (e *Expr) path() string {
 	return ""
 }
 
-// Path returns the dotted name of an expression, or "" when it is none.
+// Path returns the dotted name of an expression, or "" if it is no such name.
 func (e *Expr) Path() string { return e.path() }
 
-// Statements reads the lines from first up to end as statements of a program.
+// Statements reads the lines in [first, end) as statements of a program.
 func Statements(src *Source, first, end int) []*Stmt {
 	if first >= end {
 		return nil
@@ -108,7 +108,7 @@ func Statements(src *Source, first, end int) []*Stmt {
 			st := p.statement(indent)
 			if st != nil {
 				all = append(all, st)
-				indent += b2i(st.opens == ':') // what follows on its line is its body
+				indent += b2i(st.opens == ':') // the text behind the colon is the body
 			}
 			p.blank()
 			if p.i >= len(p.s) || p.s[p.i] == '\n' {
@@ -131,8 +131,8 @@ func b2i(b bool) int {
 	return 0
 }
 
-// nest gives statements that open a block those that stand in it: up to the closing brace, or indented
-// deeper.
+// nest moves statements into the blocks that contain them: up to the closing brace, or as long as they are
+// indented deeper.
 func nest(all []*Stmt, at *int, indent int, brace bool, depth int) (out []*Stmt) {
 	var marks []*Expr
 	for *at < len(all) {
@@ -177,15 +177,15 @@ type codeParser struct {
 	i     int
 	depth int
 	max   int
-	// indent is that of the statement that is read.
+	// indent is the indentation of the current statement.
 	indent int
-	// index is set inside the brackets behind a name: x[…].
+	// index is set inside the brackets of an index: x[…].
 	index bool
-	// functions counts those whose bodies are open.
+	// functions counts the functions whose bodies are open.
 	functions int
 }
 
-// blank passes spaces, and line ends inside brackets.
+// blank skips spaces. Inside brackets it skips line ends as well.
 func (p *codeParser) blank() {
 	for p.i < len(p.s) {
 		switch c := p.s[p.i]; {
@@ -206,8 +206,8 @@ func (p *codeParser) blank() {
 	}
 }
 
-// startsAnew reports whether a statement begins on a line although a bracket is still open: the bracket lacks
-// its partner.
+// startsAnew reports whether a statement begins on a line although a bracket is still open. The closing
+// bracket is then missing.
 func (p *codeParser) startsAnew(next string) bool {
 	t := strings.TrimLeft(next, " \t")
 	indent := len(next) - len(t)
@@ -230,7 +230,7 @@ func (p *codeParser) startsAnew(next string) bool {
 	return k > 0 && strings.HasPrefix(v[k:], "(")
 }
 
-// comment returns the length of the comment that begins here, up to the end of the line.
+// comment returns the length of the comment at this place, up to the end of the line.
 func (p *codeParser) comment() int {
 	rest := p.s[p.i:]
 	if strings.HasPrefix(rest, "/*") {
@@ -249,7 +249,7 @@ func (p *codeParser) comment() int {
 	return len(rest)
 }
 
-// codeWords begin statements that do no work by themselves; blockWords open blocks.
+// codeWords are the first words of statements that do no work by themselves, with the kind of the statement.
 var codeWords = map[string]string{
 	"import": "import", "from": "import", "using": "import", "package": "import", "require": "import", "use": "import", "#include": "import",
 	"def": "def", "function": "def", "func": "def", "fn": "def", "fun": "def", "sub": "def", "class": "class", "interface": "class", "struct": "class", "enum": "class", "type": "class",
@@ -257,10 +257,10 @@ var codeWords = map[string]string{
 	"except": "else", "catch": "else", "finally": "with", "return": "return", "yield": "return", "pass": "pass", "break": "pass", "continue": "pass", "raise": "pass", "throw": "pass", "defer": "pass", "each": "for", "every": "for", "global": "pass", "nonlocal": "pass", "del": "pass", "assert": "pass",
 }
 
-// softWords stand before definitions and assignments and say nothing about them here.
+// softWords stand before definitions and assignments and are ignored.
 var softWords = map[string]bool{"const": true, "let": true, "var": true, "val": true, "final": true, "auto": true, "my": true, "export": true, "default": true, "public": true, "private": true, "protected": true, "static": true, "async": true, "pub": true, "local": true, "mut": true, "suspend": true, "override": true, "virtual": true, "internal": true, "sealed": true, "abstract": true, "then": true, "set": true, "LET": true, "SET": true}
 
-// statement reads one statement and stops behind it: at the end of the line or behind a semicolon or a brace.
+// statement reads one statement. It stops at the end of the line, or behind a semicolon or a brace.
 func (p *codeParser) statement(indent int) *Stmt {
 	p.blank()
 	p.indent = indent
@@ -326,8 +326,8 @@ func (p *codeParser) statement(indent int) *Stmt {
 	return p.finish(st)
 }
 
-// typedDefinition passes the type in front of a definition, "Task<int> LoadAsync(string id) {", and reports
-// whether one stands there.
+// typedDefinition skips the type in front of a definition, as in "Task<int> LoadAsync(string id) {", and
+// reports whether there is one.
 func (p *codeParser) typedDefinition() bool {
 	rest := p.s[p.i:min(len(p.s), p.i+300)]
 	n := nameEnd(rest, ".")
@@ -358,7 +358,7 @@ func (p *codeParser) typedDefinition() bool {
 	return true
 }
 
-// setTo reads "raw TO " behind SET, and the type in "String raw = ".
+// setTo reads "raw TO " behind SET, and skips the type in "String raw = ".
 func (p *codeParser) setTo(st *Stmt) {
 	rest := p.s[p.i:min(len(p.s), p.i+200)]
 	n := nameEnd(rest, ".")
@@ -427,7 +427,7 @@ func (p *codeParser) label(st *Stmt) {
 	}
 }
 
-// word reads the words in front of a statement.
+// word reads the keywords in front of a statement.
 func (p *codeParser) word(st *Stmt) {
 	for range 6 {
 		n := nameEnd(p.s[p.i:], "")
@@ -449,7 +449,7 @@ func (p *codeParser) word(st *Stmt) {
 		p.i += n
 		p.blank()
 		if ok && st.Word == "for" && kind != "for" {
-			p.i -= n // what a loop goes over
+			p.i -= n // the value that a loop iterates over
 			return
 		}
 		if ok {
@@ -464,7 +464,7 @@ func (p *codeParser) word(st *Stmt) {
 	}
 }
 
-// declares are words in front of a variable and its type.
+// declares are keywords that may stand before a variable and its type.
 var declares = map[string]bool{"var": true, "let": true, "val": true, "mut": true, "local": true}
 
 // declaresOnly reports whether the rest of the line names a variable and its type, without a value.
@@ -477,10 +477,10 @@ func (p *codeParser) declaresOnly() bool {
 	return n > 0 && strings.IndexByte(rest, '=') < 0 && strings.IndexByte(rest, '{') < 0 && strings.TrimSpace(rest[n:]) != ""
 }
 
-// definition reads "name(params)" up to what opens its body.
+// definition reads "name(params)" up to the sign that opens the body.
 func (p *codeParser) definition(st *Stmt) {
 	p.blank()
-	if p.i < len(p.s) && p.s[p.i] == '(' && st.Word == "def" { // a receiver of Go
+	if p.i < len(p.s) && p.s[p.i] == '(' && st.Word == "def" { // a Go receiver
 		p.expr()
 	}
 	n := nameEnd(p.s[p.i:], ".")
@@ -505,7 +505,7 @@ func (p *codeParser) definition(st *Stmt) {
 	p.header(st)
 }
 
-// header looks for what opens a body behind a statement.
+// header looks for the sign that opens a body behind a statement.
 func (p *codeParser) header(st *Stmt) {
 	p.blank()
 	end := strings.IndexByte(p.s[p.i:], '\n')
@@ -556,7 +556,7 @@ func stripComment(s string) string {
 	return s
 }
 
-// line passes the rest of the line.
+// line skips the rest of the line.
 func (p *codeParser) line() {
 	if n := strings.IndexByte(p.s[p.i:], '\n'); n >= 0 {
 		p.i += n
@@ -565,7 +565,7 @@ func (p *codeParser) line() {
 	}
 }
 
-// finish reads what is left of the line.
+// finish reads the rest of the line.
 func (p *codeParser) finish(st *Stmt) *Stmt {
 	st.End = p.i
 	p.blank()

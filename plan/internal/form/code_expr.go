@@ -51,13 +51,13 @@ func (p *codeParser) depthGuard() {
 	}
 }
 
-// operators, the longest first. A comma joins operands outside brackets.
+// operators are ordered by length, longest first. Outside brackets a comma joins operands as well.
 var operators = [...]string{">>>", "===", "!==", "**", "??", "&&", "||", ">>", "<<", "==", "!=", "<=", ">=", "=>", "->", "|>", "|", "&", "+", "-", "*", "/", "%", "<", ">", "?", "^", "~"}
 
-// wordOps are operators that are words.
+// wordOps are operators written as words.
 var wordOps = [...]string{"and", "or", "in", "is", "not", "if", "else", "for", "as", "of", "instanceof"}
 
-// operator returns the operator that stands here; it may begin the next line.
+// operator returns the operator at this place. It may be at the start of the next line.
 func (p *codeParser) operator(inArgs bool) (string, int) {
 	p.blank()
 	rest := p.s[p.i:]
@@ -97,7 +97,7 @@ func (p *codeParser) operator(inArgs bool) (string, int) {
 	return "", 0
 }
 
-// operand reads a name, a text, a number or something in brackets, with calls and members behind it.
+// operand reads a name, a text, a number or an expression in brackets, and the calls and members behind it.
 func (p *codeParser) operand() *Expr {
 	p.blank()
 	await := false
@@ -127,8 +127,8 @@ func (p *codeParser) operand() *Expr {
 	return nil
 }
 
-// function reads a function without a name: "func(a int) error {", "function () {", "async () => {", or,
-// behind an arrow, its body. It returns nil where none stands.
+// function reads an anonymous function: "func(a int) error {", "function () {", "async () => {". Behind an
+// arrow it reads only the body. It returns nil if there is no function.
 func (p *codeParser) function(arrow bool) *Expr {
 	p.blank()
 	rest := p.s[p.i:min(len(p.s), p.i+200)]
@@ -158,7 +158,7 @@ func (p *codeParser) function(arrow bool) *Expr {
 	return e
 }
 
-// body reads statements up to the brace that closes them, which it passes.
+// body reads statements up to their closing brace, and skips the brace.
 func (p *codeParser) body() []*Stmt {
 	depth, indent, index := p.depth, p.indent, p.index
 	p.depth, p.index = 0, false
@@ -192,8 +192,7 @@ func (p *codeParser) body() []*Stmt {
 	return nest(all, &at, -1, true, 0)
 }
 
-// typedLiteral returns the type in front of a list or map in braces, as Go writes it: []Task{,
-// map[string][]string{.
+// typedLiteral returns the type in front of a Go literal in braces: []Task{, map[string][]string{.
 func typedLiteral(s string) string {
 	n := 0
 	for n < len(s) && (strings.HasPrefix(s[n:], "[]") || n == 0 && strings.HasPrefix(s, "map[")) {
@@ -298,7 +297,7 @@ func (p *codeParser) text(prefix int) *Expr {
 			p.i += j + 1
 			return &Expr{Kind: Text, Text: rest[1:j], Off: off, End: p.i}
 		case c == '\n' && q != '`' || j > 4000:
-			if p.depth > 0 && c == '\n' { // what closes the brackets around it is no part of it
+			if p.depth > 0 && c == '\n' { // the end of enclosing brackets is not part of the text
 				j = len(strings.TrimRight(rest[:j], " \t\r)]},;"))
 			}
 			p.i += j
@@ -309,10 +308,10 @@ func (p *codeParser) text(prefix int) *Expr {
 	return &Expr{Kind: Text, Text: rest[1:], Off: off, End: p.i, Open: true}
 }
 
-// blockTakers are functions that are given a block of statements without brackets.
+// blockTakers are functions that take a block of statements without brackets.
 var blockTakers = map[string]bool{"async": true, "launch": true, "coroutineScope": true, "supervisorScope": true, "runBlocking": true, "thread": true, "Task": true, "future": true}
 
-// suffixes reads calls, members and places in lists behind an operand.
+// suffixes reads calls, members and indexes behind an operand.
 func (p *codeParser) suffixes(e *Expr) *Expr {
 	for range 10_000 {
 		if p.depth > 0 {
@@ -323,7 +322,7 @@ func (p *codeParser) suffixes(e *Expr) *Expr {
 		}
 		rest := p.s[p.i:]
 		if p.depth == 0 && (rest[0] == '\n' || rest[0] == ' ' || rest[0] == '\r') {
-			// A chain of calls goes on on the next line.
+			// A chain of calls continues on the next line.
 			t := strings.TrimLeft(rest[:min(len(rest), 200)], " \t\r\n")
 			if strings.HasPrefix(t, ".") && len(t) > 1 && nameEnd(t[1:], "") > 0 && strings.IndexByte(rest[:min(len(rest), 200)-len(t)], '\n') >= 0 {
 				p.i += min(len(rest), 200) - len(t)
@@ -331,7 +330,7 @@ func (p *codeParser) suffixes(e *Expr) *Expr {
 			}
 		}
 		if len(rest) > 1 && (rest[0] == '!' && rest[1] == '(' && e.Kind != Call || rest[0] == '?' && strings.IndexByte(";\n.)", rest[1]) >= 0 && e.Kind == Attr) {
-			p.i++ // a macro, or what hands an error on
+			p.i++ // a macro, or the operator that passes an error on
 			rest = rest[1:]
 		}
 		// async { f(x) }
@@ -373,8 +372,8 @@ func (p *codeParser) suffixes(e *Expr) *Expr {
 	return e
 }
 
-// args reads arguments up to the closing bracket, which it passes. An argument may have a key: k=v, k: v,
-// "k": v.
+// args reads arguments up to the closing bracket, and skips the bracket. An argument may have a key: k=v, k:
+// v, "k": v.
 func (p *codeParser) args(end byte) (out []ArgExpr) {
 	for {
 		p.blank()

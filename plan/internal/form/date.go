@@ -7,15 +7,15 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// date is a date or a time of day as a text shows it. Minute counts from some beginning, the same for all
-// dates that are written in one way.
+// date is a date or a time of day as written in a text. minute counts from an arbitrary origin, which is the
+// same for all dates of one notation.
 type date struct {
 	minute int
-	month  bool // a day and a month in words, so that the other end of a span may be a day only
-	end    int  // in the text; 0 for none
+	month  bool // a day and a month in words; the other end of a span may then be a day only
+	end    int  // end offset in the text; 0 if there is no date
 }
 
-// Minutes of a day, and of a month and a year of a calendar in which all months have 31 days.
+// Minutes of a day, a month and a year, in a calendar in which all months have 31 days.
 const (
 	day   = 24 * 60
 	month = 31 * day
@@ -123,11 +123,12 @@ func withYear(s string, d date) date {
 	return d
 }
 
-// spanSigns stand between the two ends of a span of time. What replaces an arrow is as long as the arrow.
+// spanSigns are the signs between the two ends of a time span, with the replacement of those that are arrows.
+// A replacement has the same length.
 var spanSigns = [...][2]string{{"→", "–"}, {"⟶", "–"}, {"⇒", "–"}, {"➔", "–"}, {"➜", "–"}, {"-->", "–"}, {"->", ".."}, {"=>", ".."}, {"..", ""}, {"–", ""}, {"—", ""}, {"-", ""}}
 
-// timeSpan reads two dates with an arrow or a dash between them at s[at:], and returns the place of the sign
-// in spanSigns.
+// timeSpan reads two dates with an arrow or a dash between them at s[at:]. sign is the index of the sign in
+// spanSigns, negative if there is no span.
 func timeSpan(s string, at int) (from, to date, sign int, signAt int) {
 	from = dateAt(s, at)
 	if from.end == 0 {
@@ -160,8 +161,8 @@ func timeSpan(s string, at int) (from, to date, sign int, signAt int) {
 	return from, to, -1, 0
 }
 
-// withoutSpanArrows returns a text with dashes for the arrows between two dates, "2 May → 9 May", which are
-// no arrows from one step to the next. Texts in quotes stay as they are.
+// withoutSpanArrows replaces the arrows between two dates ("2 May → 9 May") by dashes, because they are no
+// arrows from one step to the next. Quoted texts are not changed.
 func withoutSpanArrows(text string) string {
 	var out []byte
 	for start := 0; start < len(text); {
@@ -191,7 +192,7 @@ func withoutSpanArrows(text string) string {
 				at = to.end
 				continue
 			}
-			for at < len(line) { // to the end of the word
+			for at < len(line) { // skip the rest of the word
 				r, size := utf8.DecodeRuneInString(line[at:])
 				if !nameRune(r) {
 					break
@@ -207,8 +208,8 @@ func withoutSpanArrows(text string) string {
 	return string(out)
 }
 
-// PlannedDays reads the span of days that a text is, alone or in brackets, as charts have them: its two ends
-// in minutes. Hours are those of an agenda, and days with a year in words are those of a history.
+// PlannedDays reads a text that is a span of days as charts write it, alone or in brackets. It returns both
+// ends in minutes. Spans of hours (an agenda) and spans of days with a year in words (a history) are refused.
 func PlannedDays(s string) (from, to int, ok bool) {
 	s = strings.Trim(s, " ()[]")
 	a, b, sign, _ := timeSpan(s, 0)

@@ -15,23 +15,23 @@ type Diagram struct {
 	Nodes  []Node
 	Links  []Arc
 	Faults []Fault
-	// First and Last are the places of its first and last line in Source.Lines; Start and End delimit its
+	// First and Last are the indexes of its first and last line in Source.Lines. Start and End delimit its
 	// text.
 	First, Last, Start, End int
-	// Closed tells that a sign ends it: a fence, a brace, @enduml.
+	// Closed is set if the diagram has an end mark: a fence, a brace, @enduml.
 	Closed bool
-	// Flow tells that the nodes are to be listed as they follow one another, because their places on the
-	// paper say little.
+	// Flow is set if the nodes are to be listed in the order of the links, because their order in the text
+	// means little.
 	Flow bool
-	// Undirected counts the links that have no direction.
+	// Undirected counts the links without a direction.
 	Undirected int
 	index      map[string]int
 	groups     map[string][]string
-	most       int  // of links
-	limited    bool // it said that a limit is reached
+	most       int  // bound on the number of links
+	limited    bool // a fault has reported that a limit is reached
 }
 
-// Node is one node of a diagram. Pseudo marks forks, joins, starts and ends, which only pass links on.
+// Node is one node of a diagram. Pseudo is set for forks, joins, starts and ends, which only pass links on.
 type Node struct {
 	ID, Label string
 	Hidden    bool
@@ -40,10 +40,11 @@ type Node struct {
 	Fields    []TextField
 }
 
-// TextField is what a drawing says of a node or a link besides its label: an attribute, a length, a state.
+// TextField is a detail of a node or a link besides its label: an attribute, a length, a state.
 type TextField struct{ Key, Text string }
 
-// Arc is one link. Assumed says why it is only likely, or is empty; Label is what stands at it.
+// Arc is one link. Assumed is the reason why the link is only assumed, or empty. Label is the text at the
+// link.
 type Arc struct {
 	From, To string
 	Off      int
@@ -69,7 +70,7 @@ func (g *Diagram) fault(bad bool, code string, off int, element, message, hint s
 	}
 }
 
-// full says once that a limit is reached.
+// full reports, at its first call, that a limit is reached.
 func (g *Diagram) full(off int, element, message, hint string) {
 	if !g.limited {
 		g.limited = true
@@ -77,7 +78,7 @@ func (g *Diagram) full(off int, element, message, hint string) {
 	}
 }
 
-// node adds a node, or gives a known one its label.
+// node adds a node. If the node is known, it only sets the label.
 func (g *Diagram) node(id, label string, off int) {
 	if id == "" {
 		return
@@ -93,14 +94,14 @@ func (g *Diagram) node(id, label string, off int) {
 	}
 }
 
-// say adds what the drawing says of a node.
+// say adds a field to a node.
 func (g *Diagram) say(id, key, text string) {
 	if k, ok := g.index[id]; ok && text != "" && len(g.Nodes[k].Fields) < maxTextFields {
 		g.Nodes[k].Fields = append(g.Nodes[k].Fields, TextField{key, text})
 	}
 }
 
-// link adds the links from each of one group to each of another.
+// link adds links from each node of one group to each node of another.
 func (g *Diagram) link(from, to []string, off int, assumed string) {
 	for _, a := range from {
 		for _, b := range to {
@@ -113,15 +114,15 @@ func (g *Diagram) link(from, to []string, off int, assumed string) {
 	}
 }
 
-// labelFrom gives the links from the n-th on a label.
+// labelFrom sets the label of the n-th link and all later ones.
 func (g *Diagram) labelFrom(n int, text string) {
 	for ; n < len(g.Links); n++ {
 		g.Links[n].Label = text
 	}
 }
 
-// settle replaces links to and from groups by those to their first and from their last nodes, and passes
-// links through pseudo nodes.
+// settle replaces links of groups by links to their first and from their last nodes. It also replaces links
+// through pseudo nodes by direct ones.
 func (g *Diagram) settle() {
 	if len(g.groups) > 0 {
 		g.openGroups()
@@ -157,7 +158,8 @@ func (g *Diagram) settle() {
 	g.Nodes = nodes
 }
 
-// pass adds links from a node to all that it reaches through pseudo nodes alone, with the labels on the way.
+// pass adds links from a node to every node that it reaches through pseudo nodes only. A link has the labels
+// of the whole way.
 func (g *Diagram) pass(from, at, label string, out map[string][]Arc, pseudo, seen map[string]bool) {
 	for _, l := range out[at] {
 		if label != "" && len(label) < 400 {
@@ -174,8 +176,8 @@ func (g *Diagram) pass(from, at, label string, out map[string][]Arc, pseudo, see
 	}
 }
 
-// openGroups lets links to a group lead to the nodes inside that nothing in it comes before, and links from
-// it likewise.
+// openGroups replaces a link to a group by links to those of its nodes that have no predecessor in the group.
+// Links from a group are replaced likewise by links from its nodes without a successor.
 func (g *Diagram) openGroups() {
 	owner := map[string][]string{}
 	for id, ids := range g.groups {
@@ -183,7 +185,8 @@ func (g *Diagram) openGroups() {
 			owner[x] = append(owner[x], id)
 		}
 	}
-	// Group, node: something inside comes before, after
+	// Keys are a group and one of its nodes. first: the node has a predecessor in the group; last: a
+	// successor.
 	first, last := map[[2]string]bool{}, map[[2]string]bool{}
 	for _, l := range g.Links {
 		for _, x := range owner[l.From] {
@@ -226,7 +229,7 @@ func (g *Diagram) openGroups() {
 	g.Nodes = nodes
 }
 
-// Diagrams returns the diagrams of a text in their order.
+// Diagrams returns the diagrams of a text in order.
 func Diagrams(src *Source) []*Diagram {
 	var out []*Diagram
 	var rules makeTries
@@ -249,7 +252,7 @@ func Diagrams(src *Source) []*Diagram {
 	return out
 }
 
-// diagramAt reads the diagram with a head that begins on line i.
+// diagramAt reads the diagram whose head is line i. It returns nil if there is none.
 func diagramAt(src *Source, i int, rules *makeTries) *Diagram {
 	l := &src.Lines[i]
 	if l.Text == "" || l.Fence {
@@ -263,19 +266,20 @@ func diagramAt(src *Source, i int, rules *makeTries) *Diagram {
 	return makeAt(src, i, rules)
 }
 
-// blockEnd returns the place of the first line behind i that no longer belongs to its code fence; the end of
-// the text where there is no fence.
+// blockEnd returns the index of the first line behind i that is outside of its code fence. Outside of fences
+// it is the end of the text up to the next fence.
 func (s *Source) blockEnd(i int) int { return s.ends[i] }
 
 // closedFence reports whether line j is the fence that closes the block before it.
 func (s *Source) closedFence(j int) bool { return j < len(s.Lines) && s.Lines[j].Fence }
 
-// wordRune reports whether r stands in identifiers.
+// wordRune reports whether r may be part of an identifier.
 func wordRune(r rune) bool {
 	return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r)
 }
 
-// nameEnd returns the length of the identifier at the start of s; extra are signs that it may hold besides.
+// nameEnd returns the length of the identifier at the start of s. extra lists further signs that it may
+// contain.
 func nameEnd(s, extra string) int {
 	for i, r := range s {
 		if !wordRune(r) && (extra == "" || !strings.ContainsRune(extra, r)) {
@@ -285,7 +289,7 @@ func nameEnd(s, extra string) int {
 	return len(s)
 }
 
-// cutWord removes a word from the start of s if it stands there, in any case.
+// cutWord removes a word from the start of s, ignoring case. ok is false if s does not start with it.
 func cutWord(s, word string) (string, bool) {
 	if len(s) < len(word) || !strings.EqualFold(s[:len(word)], word) {
 		return s, false
@@ -312,7 +316,7 @@ func QuotedLength(s string) int {
 	return 0
 }
 
-// label cleans a label of quotes, line breaks and tags.
+// label removes quotes, line breaks and tags from a label.
 func label(s string) string {
 	s = strings.TrimSpace(s)
 	if n := len(s); n > 1 && (s[0] == '"' || s[0] == '\'' || s[0] == '`') && s[n-1] == s[0] {

@@ -5,14 +5,14 @@ import (
 	"unicode/utf8"
 )
 
-// arrowRunes are arrows of one sign: those that point on, those that point back, and those that point down.
+// The signs that are arrows by themselves, by the direction in which they point: forward, back and down.
 const (
 	arrowsOn   = "→≺⟶➔⇒➜➡➝⟹➞➙↦⟼⇾➤⭢⮕➠➢➣►▶▸⇨↣⇢⟿⇝↪"
 	arrowsBack = "←⟵⇐⇦⇠⟸◄◀⬅⭠↤⇽"
 	arrowsDown = "↓⬇⇓⇩▼▽🡇⭣"
 )
 
-// BareArrow stands for a > between two ids that was found to be an arrow.
+// BareArrow replaces a > between two ids that was recognized as an arrow.
 const BareArrow = '\x1a'
 
 // ArrowAt reads the arrow at s[i] and returns its length, 0 if there is none. left is set for arrows that
@@ -54,7 +54,7 @@ func ArrowAt(s string, i int) (n int, left bool) {
 	return 0, false
 }
 
-// signAt reads an arrow that begins with a sign beyond ASCII.
+// signAt reads an arrow that begins with a sign outside of ASCII.
 func signAt(s string, i int) (n int, left bool) {
 	c, n := utf8.DecodeRuneInString(s[i:])
 	if strings.ContainsRune(arrowsOn, c) || strings.ContainsRune(arrowsBack, c) {
@@ -78,7 +78,7 @@ func signAt(s string, i int) (n int, left bool) {
 	return 0, false
 }
 
-// ContainsArrow reports whether an arrow stands in s.
+// ContainsArrow reports whether s contains an arrow.
 func ContainsArrow(s string) bool {
 	for i := 0; i < len(s); {
 		if n, _ := ArrowAt(s, i); n > 0 {
@@ -89,8 +89,8 @@ func ContainsArrow(s string) bool {
 	return false
 }
 
-// sameRun returns how often the byte at s[i] stands there in a row, so that a long line is not looked at
-// again and again.
+// sameRun returns the number of equal bytes in a row at s[i]. Callers skip them at once, so a long line is
+// not scanned again for each of them.
 func sameRun(s string, i int) int {
 	j := i + 1
 	for j < len(s) && s[j] == s[i] && s[i] < 0x80 {
@@ -115,8 +115,8 @@ func piece(s string, from, to, off int) Piece {
 	return Piece{s[from:to], off + from}
 }
 
-// splitAt splits s at its separators outside quotes and brackets: sep returns the length of the one at a
-// place, or 0.
+// splitAt splits s at its separators outside quotes and brackets. sep returns the length of the separator at
+// a place, or 0.
 func splitAt(s string, off int, sep func(i int) int) (parts []Piece) {
 	start, depth := 0, 0
 	for i := 0; i < len(s); {
@@ -244,8 +244,8 @@ func CutComment(s string) string {
 	return s
 }
 
-// SplitMark splits the text of a node into its id and its title, as in "T1: dig", "A (dig)", "1. dig", "[T1]
-// dig" and "2 dig". Without such a mark the id is the text, and ok is false.
+// SplitMark splits the text of a node into its id and its title: "T1: dig", "A (dig)", "1. dig", "[T1] dig",
+// "2 dig". If there is no such mark, the id is the whole text and ok is false.
 func SplitMark(p Piece) (id, title Piece, ok bool) {
 	s := p.Text
 	if s != "" && Closer(s[0]) != 0 {
@@ -287,18 +287,18 @@ func SplitMark(p Piece) (id, title Piece, ok bool) {
 	return Piece{s[:n], p.Off}, piece(s, len(s)-len(rest), len(s), p.Off), true
 }
 
-// Chain is what one statement of a line of arrows says: Groups between arrows, Back for each arrow whether it
-// points back.
+// Chain is one statement of a line of arrows. Groups are the ids between arrows. Back reports for each arrow
+// whether it points back.
 type Chain struct {
 	Groups [][]Piece
 	Back   []bool
-	// Doubt holds the ids that may belong to the statement before as well as to this one.
+	// Doubt holds the ids that may belong to the previous statement as well as to this one.
 	Doubt []Piece
 }
 
 // Chains splits a line of arrows into statements. A semicolon ends a statement. A comma separates the ids of
-// a group in "A, B -> C", and statements in "1 -> 2, 1 -> 3": the line is read in the way in which no id
-// follows itself. With apart, commas separate statements wherever both sides hold an arrow.
+// a group in "A, B -> C", and statements in "1 -> 2, 1 -> 3". The line is read in the way in which no id
+// follows itself. With apart, commas separate statements wherever both sides contain an arrow.
 func Chains(s string, off int, apart bool) (out []Chain, unsure bool) {
 	for _, st := range SplitSemicolons(s, off) {
 		parts, back := SplitArrows(st.Text, st.Off)
@@ -332,7 +332,7 @@ func Chains(s string, off int, apart bool) (out []Chain, unsure bool) {
 	return out, unsure
 }
 
-// apartChains splits a chain at the groups that are open: a comma stands in them, and no bracket around them.
+// apartChains splits a chain at the groups in open, which contain a comma outside of brackets.
 func apartChains(c Chain, open []bool) []Chain {
 	var out []Chain
 	cur := Chain{Groups: [][]Piece{c.Groups[0]}}
@@ -354,7 +354,7 @@ func apartChains(c Chain, open []bool) []Chain {
 	return append(out, cur)
 }
 
-// SplitSemicolons splits at the semicolons outside quotes.
+// SplitSemicolons splits s at the semicolons outside quotes.
 func SplitSemicolons(s string, off int) []Piece {
 	if !strings.ContainsAny(s, ";；") {
 		return []Piece{piece(s, 0, len(s), off)}

@@ -2,7 +2,7 @@ package form
 
 import "strings"
 
-// d2Attrs are the keys of D2 that say how something looks, not what there is.
+// d2Attrs are the keys of D2 that set attributes rather than name nodes.
 var d2Attrs = map[string]bool{
 	"direction": true, "shape": true, "style": true, "label": true, "near": true, "width": true, "height": true, "icon": true, "tooltip": true, "link": true,
 	"vars": true, "classes": true, "class": true, "constraint": true, "top": true, "left": true, "grid-rows": true, "grid-columns": true, "grid-gap": true,
@@ -14,13 +14,13 @@ type d2 struct {
 	*Diagram
 	s      string
 	i, max int
-	// marks counts what only D2 writes, edges the links; bad is set at what D2 does not write.
+	// marks counts constructs that only D2 has, and edges the links. bad is set at text that is not D2.
 	marks, edges int
 	bad          bool
 }
 
-// d2At reads the drawing in D2 that begins on line i: a block of code in this language, or a block or a text
-// of nothing but its statements.
+// d2At reads the D2 drawing that begins on line i: a code block in this language, or a block or text that
+// consists of D2 statements only.
 func d2At(src *Source, i int) *Diagram {
 	l := &src.Lines[i]
 	named := l.InCode && l.Lang == "d2"
@@ -50,13 +50,13 @@ func d2At(src *Source, i int) *Diagram {
 	return g
 }
 
-// maxD2Comments bounds the lines of comments above a drawing, and maxD2Depth the containers that know a node.
+// maxD2Comments bounds the lines of comments above a drawing. maxD2Depth bounds the containers around a node.
 const maxD2Comments, maxD2Depth = 20, 20
 
 func isD2Comment(s string) bool { return strings.HasPrefix(s, "#") }
 
-// d2Start reports whether a block that begins on line i may be D2: one of its first lines has an arrow, and
-// one has what only D2 writes.
+// d2Start reports whether a block that begins on line i may be D2: its first lines contain an arrow and a
+// construct that only D2 has.
 func d2Start(src *Source, i int) bool {
 	arrow, mark := false, false
 	for k := i; k < len(src.Lines) && k < i+60 && !src.Lines[k].Fence; k++ {
@@ -70,7 +70,7 @@ func d2Start(src *Source, i int) bool {
 	return arrow && mark
 }
 
-// space passes white space, ends of statements and comments.
+// space skips white space, ends of statements and comments.
 func (d *d2) space() {
 	for d.i < len(d.s) {
 		switch c := d.s[d.i]; {
@@ -88,7 +88,7 @@ func (d *d2) space() {
 	}
 }
 
-// block reads statements up to a closing brace or the end. In a block of attributes there are no nodes.
+// block reads statements up to a closing brace or the end. A block of attributes contains no nodes.
 func (d *d2) block(in []string, depth int, attrs bool) {
 	for !d.bad {
 		d.space()
@@ -108,7 +108,7 @@ func (d *d2) block(in []string, depth int, attrs bool) {
 	}
 }
 
-// until returns the text up to one of some signs outside quotes, or the end of the line.
+// until returns the text up to one of the signs outside quotes, or up to the end of the line.
 func (d *d2) until(signs string) Piece {
 	start := d.i
 	for d.i < len(d.s) && d.s[d.i] != '\n' && strings.IndexByte(signs, d.s[d.i]) < 0 {
@@ -159,7 +159,7 @@ func (d *d2) statement(in []string, depth int, attrs bool) {
 	}
 }
 
-// name returns the last name of a key with dots, or the attribute in it that says how something looks.
+// name returns the last name of a dotted key, or the attribute in it.
 func (d *d2) name(key Piece) (id, attr string) {
 	if s := label(key.Text); s != key.Text && strings.IndexByte("\"'", key.Text[0]) >= 0 {
 		return s, ""

@@ -2,7 +2,7 @@ package form
 
 import "strings"
 
-// dotAt reads the graph in the DOT language that begins on line i.
+// dotAt reads the DOT graph that begins on line i.
 func dotAt(src *Source, i int) *Diagram {
 	l := &src.Lines[i]
 	head, directed := dotHead(src, i)
@@ -34,8 +34,8 @@ func dotAt(src *Source, i int) *Diagram {
 	return g
 }
 
-// dotHead returns the length of "digraph name {" or "graph {" at the start of line i; the brace may stand on
-// the next one.
+// dotHead returns the length of "digraph name {" or "graph {" at the start of line i. The brace may be on the
+// next line.
 func dotHead(src *Source, i int) (n int, directed bool) {
 	s := src.Lines[i].Text
 	rest, _ := cutWord(s, "strict")
@@ -66,7 +66,7 @@ type dot struct {
 	open     []string
 }
 
-// space passes white space and comments; with lines it passes line ends, too.
+// space skips white space and comments. With lines it skips line ends as well.
 func (d *dot) space(lines bool) {
 	for d.i < len(d.s) {
 		rest := d.s[d.i:]
@@ -91,7 +91,7 @@ func (d *dot) space(lines bool) {
 	}
 }
 
-// statements reads up to the closing brace and returns the nodes that it names.
+// statements reads up to the closing brace and returns the nodes that are named.
 func (d *dot) statements(depth int, group string) (all []string) {
 	if group != "" {
 		d.open = append(d.open, group)
@@ -120,7 +120,7 @@ func (d *dot) statements(depth int, group string) (all []string) {
 	}
 }
 
-// chain reads "a -> {b c} -> d [attributes]".
+// chain reads "a -> {b c} -> d [attributes]" and returns the nodes that are named.
 func (d *dot) chain(depth int) (all []string) {
 	var before []string
 	arrow, at := "", d.i
@@ -227,7 +227,7 @@ func (d *dot) side(depth int) (ids []string, plain bool) {
 	return []string{id}, true
 }
 
-// attributes reads "[label="…", dir=back]" behind nodes, or behind links from a place on.
+// attributes reads "[label="…", dir=back]" behind nodes, or behind the links from index links on.
 func (d *dot) attributes(now []string, links int, edge bool) {
 	var fields []TextField
 	defer func() {
@@ -277,7 +277,7 @@ func (d *dot) attributes(now []string, links int, edge bool) {
 	}
 }
 
-// dotID reads a name, a number, a quoted text or one in angle brackets.
+// dotID reads a name, a number, a quoted text or a text in angle brackets.
 func dotID(s string) (string, int) {
 	if s == "" {
 		return "", 0

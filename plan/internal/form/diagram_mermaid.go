@@ -2,7 +2,7 @@ package form
 
 import "strings"
 
-// mermaidAt reads the flowchart or state diagram of Mermaid that begins on line i.
+// mermaidAt reads the Mermaid flowchart or state diagram that begins on line i.
 func mermaidAt(src *Source, i int) *Diagram {
 	l := &src.Lines[i]
 	head, state := mermaidHead(l.Text)
@@ -41,21 +41,22 @@ func mermaidAt(src *Source, i int) *Diagram {
 	return g
 }
 
-// mermaid is the state in which a flowchart is read. open are the subgraphs that are not ended.
+// mermaid is the state of the reader of a flowchart. open holds the subgraphs that have not ended.
 type mermaid struct {
 	*Diagram
 	state bool
 	open  []string
 	note  bool
-	// depth bounds how many are open; deeper are those that are open besides, which are not read.
+	// depth bounds the number of open subgraphs. deeper counts the open subgraphs beyond it, which are
+	// skipped.
 	depth, deeper int
 }
 
-// maxGroups bounds how deep subgraphs stand in each other: each node belongs to all of them.
+// maxGroups bounds the nesting of subgraphs, because a node belongs to all subgraphs around it.
 const maxGroups = 50
 
-// mermaidHead returns the length of "graph TD", "flowchart LR" or "stateDiagram-v2" at the start of s, 0 for
-// none.
+// mermaidHead returns the length of "graph TD", "flowchart LR" or "stateDiagram-v2" at the start of s, 0 if
+// there is no head.
 func mermaidHead(s string) (n int, state bool) {
 	for _, h := range [...]string{"flowchart-elk", "flowchart", "graph"} {
 		t, ok := cutWord(s, h)
@@ -80,7 +81,7 @@ func mermaidHead(s string) (n int, state bool) {
 	return 0, false
 }
 
-// mermaidDirectives start lines that state neither nodes nor links.
+// mermaidDirectives are the first words of lines that state neither nodes nor links.
 var mermaidDirectives = [...]string{"style", "classDef", "class", "click", "linkStyle", "direction", "accTitle", "accDescr", "title", "hide", "scale", "note"}
 
 func mermaidDirective(s string) bool {
@@ -119,7 +120,7 @@ func mermaidLine(s string, state bool) bool {
 		rest[0] == '&' || strings.HasPrefix(rest, ":::") || strings.HasPrefix(rest, "@{") || strings.IndexByte("[({", rest[0]) >= 0 && ContainsArrow(rest) || state && rest[0] == ':'
 }
 
-// openLabel reports whether a quoted label of s goes on on the next line.
+// openLabel reports whether a quoted label of s continues on the next line.
 func openLabel(s string) bool {
 	i := strings.LastIndexAny(s, "[({|")
 	return i >= 0 && i+1 < len(s) && s[i+1] == '"' && strings.IndexByte(s[i+2:], '"') < 0
@@ -177,7 +178,8 @@ func (m *mermaid) openGroup(head string, off int) {
 	m.open = append(m.open, id)
 }
 
-// stateLine reads what only state diagrams have: "state "x" as s", "s : label", forks and joins.
+// stateLine reads the statements that only state diagrams have: "state "x" as s", "s : label", forks and
+// joins.
 func (m *mermaid) stateLine(text string, off int) bool {
 	if rest, ok := cutWord(text, "state"); ok {
 		name, kind, _ := strings.Cut(rest, "<<")
@@ -206,7 +208,7 @@ func (m *mermaid) stateLine(text string, off int) bool {
 	return false
 }
 
-// add adds a node to the diagram and to the groups that are open.
+// add adds a node to the diagram and to the open groups.
 func (m *mermaid) add(id, title string, off int) {
 	if _, known := m.index[id]; !known {
 		for _, x := range m.open {
@@ -222,8 +224,8 @@ func (m *mermaid) add(id, title string, off int) {
 // statements reads "A[x] & B --> C -- why --> D; E".
 func (m *mermaid) statements(s string, off int) {
 	var before, now []string
-	pending := byte(0) // the kind of link that waits for its right side
-	text := ""         // and what stands at it
+	pending := byte(0) // the kind of the link whose right side is missing
+	text := ""         // the label of that link
 	flush := func() {
 		if len(before) > 0 && len(now) > 0 {
 			n := len(m.Links)
@@ -296,7 +298,7 @@ func (m *mermaid) join(before, now []string, kind byte, off int) {
 	}
 }
 
-// mermaidName returns where the id that begins at s[i] ends.
+// mermaidName returns the end of the id that begins at s[i].
 func mermaidName(s string, i int) int {
 	if strings.HasPrefix(s[i:], "[*]") {
 		return i + 3
@@ -316,7 +318,7 @@ func mermaidName(s string, i int) int {
 	return j
 }
 
-// mermaidLink returns the length of the link that s starts with: -->, ---, -.->, ==>, -- text -->, --x, <-->,
+// mermaidLink returns the length of the link at the start of s: -->, ---, -.->, ==>, -- text -->, --x, <-->,
 // ~~~.
 func mermaidLink(s string) int {
 	if s == "" {
@@ -370,7 +372,7 @@ func mermaidLink(s string) int {
 	return i
 }
 
-// arrowSign returns the length of an arrow of one sign, such as →, at the start of s.
+// arrowSign returns the length of an arrow at the start of s that is a sign of its own, such as →.
 func arrowSign(s string) int {
 	if s[0] < 0x80 {
 		return 0
@@ -399,7 +401,7 @@ func linkKind(s string) byte {
 	return '-'
 }
 
-// mermaidLabel reads the label in brackets at s[i], if there is one; quoted labels may hold brackets.
+// mermaidLabel reads the label in brackets at s[i], if there is one. Quoted labels may contain brackets.
 func mermaidLabel(s string, i int) (title string, end int, ok bool) {
 	if i >= len(s) {
 		return "", i, true

@@ -5,7 +5,7 @@ import (
 )
 
 // umlAt reads the PlantUML diagram that begins on line i: with @startuml or @startgantt, or in a fence that
-// says so.
+// names the language.
 func umlAt(src *Source, i int) *Diagram {
 	l := &src.Lines[i]
 	lower := strings.ToLower(l.Text)
@@ -40,15 +40,15 @@ func umlAt(src *Source, i int) *Diagram {
 	return g
 }
 
-// uml is the state in which a diagram is read. stack are the open blocks of an activity diagram.
+// uml is the state of the reader of a diagram. stack holds the open blocks of an activity diagram.
 type uml struct {
 	*Diagram
 	src    *Source
 	root   *Flow
 	stack  []*Flow
 	alias  map[string]string
-	last   string // the node that a line that begins with an arrow goes on from
-	ending string // what ends the part that is passed over
+	last   string // the node that a line with a leading arrow continues from
+	ending string // the end mark of the part that is being skipped
 }
 
 // line reads line k and returns the last line that belongs to it.
@@ -104,7 +104,7 @@ func (u *uml) has(id string) bool {
 	return ok
 }
 
-// umlBlocks are the words that begin, divide and end blocks of activity diagrams.
+// umlBlocks are the keywords that begin, divide and end blocks of activity diagrams.
 var umlBlocks = []struct{ word, act, kind string }{
 	{"fork again", "again", "par"}, {"split again", "again", "par"}, {"end fork", "end", "par"}, {"endfork", "end", "par"}, {"end merge", "end", "par"},
 	{"end split", "end", "par"}, {"endsplit", "end", "par"}, {"fork", "begin", "par"}, {"split", "begin", "par"}, {"elseif", "again", "alt"}, {"else if", "again", "alt"},
@@ -157,7 +157,7 @@ func (u *uml) block(lower, text string, off int) bool {
 	return false
 }
 
-// umlKinds are the words that declare a node.
+// umlKinds are the keywords that declare a node.
 var umlKinds = map[string]bool{"rectangle": true, "component": true, "node": true, "state": true, "usecase": true, "agent": true, "artifact": true, "card": true, "file": true, "folder": true, "object": true, "class": true, "storage": true, "database": true, "cloud": true, "queue": true, "actor": true, "process": true, "action": true, "hexagon": true, "stack": true, "boundary": true, "control": true, "entity": true, "interface": true, "label": true, "person": true, "package": true, "frame": true, "collections": true}
 
 // declare reads "rectangle "Title" as id", "[Title] as id" and "id : text".
@@ -203,7 +203,7 @@ func (u *uml) declare(text string, off int) bool {
 	return true
 }
 
-// umlName drops brackets, quotes and stereotypes around a name.
+// umlName removes brackets, quotes and stereotypes from a name.
 func umlName(s string) string {
 	s = strings.TrimSpace(s)
 	if i := strings.Index(s, "<<"); i > 0 {
@@ -262,7 +262,7 @@ func (u *uml) arrows(text string, off int) {
 	u.labelFrom(n, label)
 }
 
-// end returns the id of one end of an arrow.
+// end adds the node at one end of an arrow and returns its id.
 func (u *uml) end(s string, off int, side string) string {
 	id := umlName(s)
 	if t := strings.TrimSpace(s); t == "(*)" || t == "[*]" {
@@ -277,8 +277,8 @@ func (u *uml) end(s string, off int, side string) string {
 	return id
 }
 
-// umlArrow splits a line at its arrow, which may hold a direction or a color: -->, -down->, ..>, <-[#red]-,
-// --o.
+// umlArrow splits a line at its arrow, which may contain a direction or a color: -->, -down->, ..>,
+// <-[#red]-, --o.
 func umlArrow(s string) (from, to string, back, ok bool) {
 	depth := 0
 	for i := 0; i < len(s); i++ {
@@ -325,7 +325,7 @@ func umlArrow(s string) (from, to string, back, ok bool) {
 	return "", "", false, false
 }
 
-// gantt reads the sentences of PlantUML's charts: "[B] starts at [A]'s end", "[A] -> [B]", "then [C] lasts 3
+// gantt reads the sentences of PlantUML charts: "[B] starts at [A]'s end", "[A] -> [B]", "then [C] lasts 3
 // days".
 func (u *uml) gantt(text string, off int) bool {
 	rest, then := cutWord(text, "then")

@@ -2,11 +2,11 @@ package form
 
 import "strconv"
 
-// Flow is a structure of steps that run one after the other, side by side or instead of one another.
+// Flow is a structure of steps that run in sequence, in parallel, or as alternatives.
 type Flow struct {
 	// Kind is "step", "seq", "par" or "alt".
 	Kind string
-	// Step is the place of a step in the diagram or list that the flow belongs to.
+	// Step is the index of a step in the diagram or list that the flow belongs to.
 	Step int
 	Kids []*Flow
 }
@@ -18,8 +18,8 @@ func (f *Flow) Add(kind string, step int) *Flow {
 	return kid
 }
 
-// Order calls link for each pair of steps that follow one another, and returns the steps that come last.
-// before are the steps in front of f.
+// Order calls link for each pair of consecutive steps and returns the last steps of f. before holds the steps
+// before f.
 func (f *Flow) Order(before []int, depth int, link func(from, to int)) []int {
 	if depth > 200 {
 		return before
@@ -55,5 +55,5 @@ func (f *Flow) Order(before []int, depth int, link func(from, to int)) []int {
 	return before
 }
 
-// stepID is the id of a step without one: its place, from 1.
+// stepID returns the id of a step without an id: its 1-based place.
 func stepID(n int) string { return strconv.Itoa(n) }

@@ -10,7 +10,7 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// readValues reads a text in all ways in which values are written.
+// readValues reads a text in every notation of values.
 func readValues(text string) int {
 	src := form.NewSource(text)
 	n := len(form.Bracketed(text, src.MaxDepth)) + len(form.YAML(src)) + len(form.XML(src)) + len(form.Tables(src))

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// ganttTask is one task of a chart. From and To are days from some beginning; Fixed tells that they are
-// known.
+// ganttTask is one task of a chart. from and to are times in hours from an arbitrary origin. fixed is set if
+// they are known.
 type ganttTask struct {
 	id       string
 	from, to int
@@ -14,7 +14,7 @@ type ganttTask struct {
 	off      int
 }
 
-// ganttAt reads the Gantt chart of Mermaid that begins on line i.
+// ganttAt reads the Mermaid Gantt chart that begins on line i.
 func ganttAt(src *Source, i int) *Diagram {
 	l := &src.Lines[i]
 	if rest, ok := cutWord(l.Text, "gantt"); !ok || rest != "" {
@@ -52,7 +52,7 @@ func ganttAt(src *Source, i int) *Diagram {
 	return g
 }
 
-// ganttDirectives start lines of a chart that are no tasks.
+// ganttDirectives are the first words of lines of a chart that are no tasks.
 var ganttDirectives = [...]string{"title", "dateFormat", "axisFormat", "tickInterval", "section", "excludes", "includes", "todayMarker", "weekday", "weekend", "inclusiveEndDates", "accTitle", "accDescr", "click", "topAxis"}
 
 func ganttDirective(s string) bool {
@@ -64,7 +64,7 @@ func ganttDirective(s string) bool {
 	return strings.HasPrefix(s, "%%")
 }
 
-// cutColon splits "Title :id, …" at the colon that stands before the data.
+// cutColon splits "Title :id, …" at the colon before the data.
 func cutColon(s string) (title, data string, ok bool) {
 	i := strings.LastIndex(s, " :")
 	if i < 0 {
@@ -80,9 +80,9 @@ func cutColon(s string) (title, data string, ok bool) {
 type ganttChart struct {
 	*Diagram
 	tasks []ganttTask
-	// section is the part of the chart that the tasks are in.
+	// section is the current section of the chart.
 	section string
-	after   []Arc // To is a title or an id as it is written, until resolve
+	after   []Arc // To is a title or an id as written, until resolve
 	said    bool
 }
 
@@ -147,7 +147,7 @@ func (c *ganttChart) task(title, data string, off int) {
 		c.said = true
 		c.after = append(c.after, Arc{From: t.id, To: x, Off: off})
 	}
-	// A task with a length alone begins when the one before it ends.
+	// A task that states only its length begins when the previous task ends.
 	if n := len(c.tasks); !t.fixed && len(need) == 0 && n > 0 {
 		c.after = append(c.after, Arc{From: c.tasks[n-1].id, To: t.id, Off: off})
 		c.said = true
@@ -155,7 +155,7 @@ func (c *ganttChart) task(title, data string, off int) {
 	c.tasks = append(c.tasks, t)
 }
 
-// resolve makes links of what tasks wait for; where nothing but days is stated, of days.
+// resolve makes links of the stated dependencies. If the chart states only days, it derives links from them.
 func (c *ganttChart) resolve() {
 	c.Links = append(c.Links, c.after...)
 	if !c.said {
@@ -163,7 +163,7 @@ func (c *ganttChart) resolve() {
 	}
 }
 
-// ganttDate reads a date in one of the orders that charts use and counts days.
+// ganttDate reads a date in one of the layouts of charts and returns it in hours.
 func ganttDate(s string) (int, bool) {
 	for _, layout := range [...]string{"2006-01-02", "02-01-2006", "2006/01/02", "02.01.2006", "01/02/2006", "2006-01-02 15:04", "2006-01-02T15:04"} {
 		if t, err := time.Parse(layout, s); err == nil {
@@ -173,7 +173,7 @@ func ganttDate(s string) (int, bool) {
 	return 0, false
 }
 
-// ganttSpan reads a length such as 3d or 2w in hours.
+// ganttSpan reads a length such as 3d or 2w and returns it in hours.
 func ganttSpan(s string) (int, bool) {
 	n, k := 0, 0
 	for k < len(s) && '0' <= s[k] && s[k] <= '9' && k < 6 {
@@ -196,10 +196,10 @@ func ganttSpan(s string) (int, bool) {
 	return 0, false
 }
 
-// maxAssumed bounds the tasks between which an order is assumed from their days.
+// maxAssumed bounds the number of tasks between which an order is derived from their days.
 const maxAssumed = 300
 
-// assumeFromDays lets a task follow those that end before it begins, unless another one lies between.
+// assumeFromDays links a task to the tasks that end before it begins, unless another task lies between them.
 func assumeFromDays(g *Diagram, tasks []ganttTask) {
 	if len(tasks) > maxAssumed {
 		g.fault(true, "LIMIT_REACHED", g.Start, g.Nodes[0].ID, "there are too many bars to compare", "state what each task waits for")

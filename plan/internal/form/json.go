@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// JSON returns v as JSON. Numbers keep the digits they were written with.
+// JSON returns v as JSON. Numbers keep their digits as written.
 func JSON(v *Value) string {
 	var b strings.Builder
 	writeJSON(&b, v, 0, false)
 	return b.String()
 }
 
-// JSON returns a value of the tree as JSON. Where no sign tells texts from numbers, what looks like a number
-// or a truth value is one.
+// JSON returns a value of the tree as JSON. If the notation does not distinguish texts from numbers, a text
+// that looks like a number or a truth value becomes one.
 func (t *Tree) JSON(v *Value) string {
 	var b strings.Builder
 	writeJSON(&b, v, 0, t.Texts)
 	return b.String()
 }
 
-// Typed returns a plain text as JSON: a number or a truth value where it looks like one, else a string.
+// Typed returns a plain text as JSON: a number or a truth value if it looks like one, else a string.
 func Typed(s string) string {
 	switch low := strings.ToLower(s); {
 	case low == "true", low == "false":
@@ -31,7 +31,7 @@ func Typed(s string) string {
 	return Quote(s)
 }
 
-// Quote writes a text as a string of JSON.
+// Quote returns a text as a JSON string.
 func Quote(s string) string {
 	var b strings.Builder
 	writeString(&b, s)
@@ -108,7 +108,8 @@ func writeString(b *strings.Builder, s string) {
 	b.Write(out)
 }
 
-// plain tells whether JSON writes a text as it is; most are, and encoding/json copies each of them twice.
+// plain reports whether a JSON string can hold s unchanged. Most texts can; this test saves the two copies
+// that encoding/json makes.
 func plain(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {

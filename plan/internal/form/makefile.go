@@ -10,10 +10,10 @@ type makeRule struct {
 	title          string
 }
 
-// makeTries counts how often the lines up to end were read for rules in vain.
+// makeTries counts the vain attempts to read rules from the lines up to end.
 type makeTries struct{ end, count int }
 
-// maxTries bounds how often lines are read for rules that begin on different lines.
+// maxTries bounds the attempts to read the same lines as rules from different first lines.
 const maxTries = 3
 
 // makeAt reads the Makefile, justfile or the like that begins on line i: rules with recipes below them.
@@ -81,12 +81,12 @@ func makeLang(s string) bool {
 	return false
 }
 
-// makeFile reports whether a prerequisite is a file that no rule makes, or a variable: it is no problem.
+// makeFile reports whether a prerequisite is a file that no rule makes, or a variable. Neither is a problem.
 func makeFile(s string) bool { return strings.ContainsAny(s, "./$%*(){}\\") }
 
 func makeComment(s string) bool { return strings.HasPrefix(s, "#") }
 
-// makeBegins is a quick test whether a file of rules may begin with a line.
+// makeBegins is a fast check whether a file of rules may begin with a line.
 func makeBegins(s string) bool {
 	_, isVar := makeVariable(s)
 	_, _, isRule := makeHead(Piece{Text: s})
@@ -129,7 +129,7 @@ func makeHead(p Piece) (targets, needs []Piece, ok bool) {
 	names := strings.Fields(left)
 	just := len(names) > 1 && strings.ContainsAny(left, "=\"'*+")
 	if just {
-		names = names[:1] // a recipe of just with parameters
+		names = names[:1] // a just recipe with parameters
 	}
 	for _, t := range names {
 		if t == "" || nameEnd(t, ".-/%@$(){}&") != len(t) {
@@ -174,7 +174,7 @@ func makeHead(p Piece) (targets, needs []Piece, ok bool) {
 	return targets, needs, len(targets) > 0 && len(targets) <= 40
 }
 
-// colonOutside returns where the first colon outside quotes and brackets stands, or -1.
+// colonOutside returns the index of the first colon outside quotes and brackets, or -1.
 func colonOutside(s string) int {
 	depth, open := 0, byte(0)
 	for i := 0; i < len(s); i++ {
@@ -208,7 +208,7 @@ type maker struct {
 	phony bool
 	// named are the targets that .PHONY lists before the first rule.
 	named []string
-	// recipes counts lines below rules, odd those that look like keys and entries of YAML.
+	// recipes counts lines below rules. odd counts those of them that look like keys and entries of YAML.
 	recipes, odd int
 }
 
@@ -267,7 +267,7 @@ func (m *maker) read(i, end int, fenced bool) int {
 	return end
 }
 
-// makeWord reports whether a word before a colon is one of programming languages, not a target.
+// makeWord reports whether a word before a colon is a keyword of a programming language rather than a target.
 func makeWord(s string) bool {
 	switch s {
 	case "else", "try", "finally", "except", "do":
@@ -290,8 +290,8 @@ func (m *maker) recipe(k int, text string) {
 	}
 }
 
-// fits reports whether the rules belong together: there are recipes or a declaration, and needs that other
-// rules make.
+// fits reports whether the rules belong together: there are recipes or a declaration, and prerequisites that
+// other rules make.
 func (m *maker) fits(fenced bool) bool {
 	hits, needs, strange := 0, 0, 0
 	for _, r := range m.rules {
@@ -311,12 +311,12 @@ func (m *maker) fits(fenced bool) bool {
 		return hits > 0
 	}
 	if hits == needs && hits > 1 && len(m.rules) > 2 && hits >= len(m.rules)-2 {
-		return true // nothing but names of one another
+		return true // every prerequisite is a target
 	}
 	return hits > 0 && strange <= hits && m.recipes*2 >= len(m.rules) && (hits*2 >= len(m.rules)-1 || hits*3 >= needs)
 }
 
-// sortAs brings the nodes into the order of names that lists all of them.
+// sortAs sorts the nodes into the order of names, if names lists all of them.
 func (g *Diagram) sortAs(names []string) {
 	names = unique(names)
 	out := make([]Node, 0, len(g.Nodes))

@@ -11,10 +11,10 @@ import (
 // maxLabel bounds the bytes of a label and of the noun before it.
 const maxLabel = 48
 
-// closers are the signs that end a mark. Those that also stand inside of text need a space after them.
+// closers are the signs that end a mark. A sign that also occurs inside texts needs a space behind it.
 const closers = ".):：、．）]】"
 
-// mark reads the mark at the start of s; its places are offsets in s.
+// mark reads the mark at the start of s. Its places are offsets in s.
 func mark(s string) Mark {
 	start := len(s) - len(strings.TrimLeft(s, " \t"))
 	for _, read := range [...]func(string, int) Mark{signMark, bracketMark, hanMark, numberMark, codeMark, nounMark, spelledMark, saidMark, letterMark, wordMark} {
@@ -26,14 +26,14 @@ func mark(s string) Mark {
 	return Mark{}
 }
 
-// markEnd returns the end of the sign that ends a mark at s[at:], and whether only a space stands there.
+// markEnd returns the end of the sign that ends a mark at s[at:]. weak reports that there is only a space.
 func markEnd(s string, at int) (end int, weak, ok bool) {
 	i := skipSpace(s, at)
 	if i == len(s) {
 		return i, false, true
 	}
 	if s[i] == '\\' && i+1 < len(s) && strings.IndexByte(".):", s[i+1]) >= 0 {
-		i, at = i+1, i+1 // Markdown escapes the sign that would make it a list
+		i, at = i+1, i+1 // Markdown escapes a sign that would make the line a list entry
 	}
 	r, n := utf8.DecodeRuneInString(s[i:])
 	next := byte(' ')
@@ -44,7 +44,7 @@ func markEnd(s string, at int) (end int, weak, ok bool) {
 	switch {
 	case strings.ContainsRune(closers, r) && i-at <= 2:
 		if next >= '0' && next <= '9' && (r == '.' || r == ':' || r == ')') || r == ':' && next == '=' {
-			return 0, false, false // "n := 3" assigns
+			return 0, false, false // "n := 3" is an assignment
 		}
 		end = i + n
 		// "1.)" and "a):" end with two signs.
@@ -107,7 +107,7 @@ func signMark(s string, at int) Mark {
 	return Mark{}
 }
 
-// afterSign skips the sign that may follow a mark that needs none.
+// afterSign skips the optional sign behind a mark that is complete without one.
 func afterSign(s string, at int) int {
 	if end, weak, ok := markEnd(s, at); ok && !weak {
 		return end
@@ -161,7 +161,7 @@ func bracketMark(s string, at int) Mark {
 	return m
 }
 
-// hanMark reads 第一步：, 第2步, 步骤1： is left to nounMark.
+// hanMark reads 第一步： and 第2步. nounMark reads 步骤1：.
 func hanMark(s string, at int) Mark {
 	const ordinal = "第"
 	if !strings.HasPrefix(s[at:], ordinal) {
@@ -262,18 +262,18 @@ func numberMark(s string, at int) Mark {
 	return m
 }
 
-// maxOrdinal bounds the letters that make an ordinal of a number: 2nd, 3-й, 1번째.
+// maxOrdinal bounds the letters that follow the digits of an ordinal: 2nd, 3-й, 1번째.
 const maxOrdinal = 3
 
-// nounBehind returns the noun for a step that stands behind a number, and the end of the mark: 1단계: and 2nd
-// step – and 3-й шаг:.
+// nounBehind returns the noun for a step behind a number, and the end of the mark: 1단계: and 2nd step – and
+// 3-й шаг:.
 func nounBehind(s string, at int) (noun string, end int) {
 	from := at
 	if from < len(s) && s[from] == '-' {
 		from++
 	}
 	next := letters(s, from)
-	first := skipSpace(s, next) // of the word behind: 3번 작업
+	first := skipSpace(s, next) // start of the next word: 3번 작업
 	if word := s[from:next]; from > at || !isNoun(word) || isNoun(s[first:letters(s, first)]) {
 		if utf8.RuneCountInString(word) > maxOrdinal || word == "" {
 			return "", 0
@@ -288,16 +288,16 @@ func nounBehind(s string, at int) (noun string, end int) {
 	return s[from:next], e
 }
 
-// isNoun reports whether a word is one for a step or for what holds steps: "Step", "Wave".
+// isNoun reports whether a word means a step or a group of steps: "Step", "Wave".
 func isNoun(s string) bool { return lexicon.Is(lexicon.Steps, s) || lexicon.Is(lexicon.Groups, s) }
 
-// remarked reports whether a remark in brackets stands at a place: "Wave 1 (in parallel): …".
+// remarked reports whether a remark in brackets follows: "Wave 1 (in parallel): …".
 func remarked(s string, at int) bool {
 	r, _ := utf8.DecodeRuneInString(s[skipSpace(s, at):])
 	return strings.ContainsRune("([（【", r)
 }
 
-// isUnit reports whether a text begins with what is counted: "3 days", "12 Uhr".
+// isUnit reports whether a text begins with a unit of measure: "3 days", "12 Uhr".
 func isUnit(s string) bool {
 	end := strings.IndexFunc(s, func(r rune) bool { return !unicode.IsLetter(r) && r != '%' && r != '€' && r != '$' })
 	if end < 0 {
@@ -396,7 +396,7 @@ func nounMark(s string, at int) Mark {
 			return Mark{}
 		}
 		if hanRune(noun) {
-			// A letter or numeral that stands right behind a Chinese noun: 任务A, 步骤一.
+			// A letter or numeral may follow a Chinese noun directly: 任务A, 步骤一.
 			k := strings.IndexFunc(noun, func(r rune) bool { return r < 0x80 || strings.ContainsRune("一二三四五六七八九十", r) })
 			if k > 0 && (noun[k] < 0x80 || lexicon.Is(lexicon.Steps, noun[:k])) {
 				end, noun = at+k, noun[:k]
@@ -428,7 +428,7 @@ func isASCIILetter(s string, at int) bool {
 	return at >= 0 && (s[at]|0x20) >= 'a' && (s[at]|0x20) <= 'z'
 }
 
-// ordinal reads the number, letter or word of a number at s[at:]; End is its end.
+// ordinal reads the number, letter or number word at s[at:]. End is its end.
 func ordinal(s string, at int) Mark {
 	if end, v := digitsAt(s, at); end > at {
 		m := Mark{Style: Number, Path: []int{v}}
@@ -470,8 +470,9 @@ func ordinal(s string, at int) Mark {
 // maxNumberWord bounds the letters of a number in words.
 const maxNumberWord = 24
 
-// numberWord returns the end of the number in words at s[at:], with its apostrophes, hyphens and up to four
-// words ("п'ятий", "во-вторых", "en tercer lugar"), or that of the first word when it is none.
+// numberWord returns the end of the number in words at s[at:]. The number may contain apostrophes, hyphens
+// and up to four words ("п'ятий", "во-вторых", "en tercer lugar"). If there is none, it returns the end of
+// the first word.
 func numberWord(s string, at int) int {
 	first := letters(s, at)
 	best := first
@@ -526,7 +527,7 @@ func spelledMark(s string, at int) Mark {
 		// "Erstens den …"
 		return Mark{Style: Spelled, Label: word, Path: []int{v}, Weak: true, End: skipSpace(s, end)}
 	}
-	// "First step: …", "Zweiter Schritt – …", "1. adım" has a number and is read elsewhere.
+	// "First step: …", "Zweiter Schritt – …". "1. adım" has a number and is read elsewhere.
 	from := skipSpace(s, andLast(s, end))
 	if next := letters(s, from); next > from && isNoun(s[from:next]) {
 		if e, weak, ok := markEnd(s, next); ok && (!weak || remarked(s, next)) {
@@ -590,7 +591,7 @@ func letterMark(s string, at int) Mark {
 		return Mark{}
 	}
 	if strings.HasPrefix(s[at+n:], "ـ") {
-		n += len("ـ") // a sign that only makes an Arabic letter longer
+		n += len("ـ") // a sign that only lengthens an Arabic letter
 	}
 	label := s[at : at+n]
 	e, weak, ok := markEnd(s, at+n)
@@ -600,8 +601,8 @@ func letterMark(s string, at int) Mark {
 	return Mark{Style: Letter, Label: label, Path: []int{letterNumber(label)}, Weak: weak, End: skipSpace(s, e)}
 }
 
-// isIdentifier reports whether s is written as names in programs are, with _ or - inside or digits, or one
-// plain word.
+// isIdentifier reports whether s is written like a name in a program: one plain word, or with _, - or digits
+// inside.
 func isIdentifier(s string) bool {
 	if s == "" || len(s) > maxLabel {
 		return false

@@ -18,20 +18,20 @@ const (
 type name struct {
 	it        *Item
 	label     string
-	end, rest int // in Text: where the name ends, and where the text behind it begins
+	end, rest int // offsets in Text: the end of the name, and the start of the text behind it
 	referred  bool
 }
 
-// nameClass are the entries among which names are looked for: those of one shape.
+// nameClass identifies entries of the same shape. Names are looked for within one class.
 type nameClass struct {
 	kind          ItemKind
 	bullet, box   bool
 	indent, level int
 }
 
-// nameEntries takes what stands before a colon, a dash or the like in entries of one shape for their labels
-// when other entries refer to it where they state a relation: "- dock: into dry dock", "- drain: empty the
-// tanks, after dock".
+// nameEntries makes labels of the words before a colon, a dash or the like in entries of one shape. It
+// requires that other entries refer to such words where they state a relation: "- dock: into dry dock", "-
+// drain: empty the tanks, after dock".
 func nameEntries(items []*Item) {
 	classes := map[nameClass][]*name{}
 	count, fields := map[nameClass]int{}, map[nameClass]int{}
@@ -102,8 +102,8 @@ func LabelBehind(s string) (label string, at int) {
 	return "", 0
 }
 
-// labelsBehind takes labels in brackets behind the texts of entries for their labels when the text names some
-// of them elsewhere: "- Survey (R1)" and "- Plant (R2), needs R1".
+// labelsBehind makes labels of the texts in brackets behind the texts of entries, if other places in the text
+// refer to some of them: "- Survey (R1)" and "- Plant (R2), needs R1".
 func labelsBehind(items []*Item) {
 	classes, count := map[nameClass][]*name{}, map[nameClass]int{}
 	classOf := func(it *Item) nameClass { return nameClass{it.Kind, it.Bullet != 0, it.Box != 0, it.Indent, it.Level} }
@@ -143,7 +143,7 @@ func labelsBehind(items []*Item) {
 	}
 }
 
-// maxShapes bounds the shapes of entries, and the names that begin with one word.
+// maxShapes bounds the number of shapes of entries, and the number of names that begin with the same word.
 const maxShapes = 40
 
 func (n *name) mark() {
@@ -179,7 +179,7 @@ func distinct(names []*name) bool {
 	return true
 }
 
-// refer notes the names that an item refers to where it states a relation.
+// refer records the names that an item refers to where it states a relation.
 func refer(it *Item, first map[string][]*name) {
 	var found []*name
 	for at := 0; at < len(it.Text); {
@@ -211,7 +211,7 @@ func nameRune(r rune) bool {
 	return r == '_' || unicode.IsLetter(r) || unicode.IsMark(r) || unicode.IsDigit(r)
 }
 
-// wordEnd returns the end of the word at s[at:], with the hyphens inside of it.
+// wordEnd returns the end of the word at s[at:], including hyphens inside it.
 func wordEnd(s string, at int) int {
 	for at < len(s) {
 		r, n := utf8.DecodeRuneInString(s[at:])
@@ -224,8 +224,8 @@ func wordEnd(s string, at int) int {
 	return at
 }
 
-// entryName returns where a name at the start of a text ends, and where the text behind its sign begins. A
-// single word may be all there is.
+// entryName returns the end of a name at the start of a text, and the start of the text behind its sign. A
+// single word may be the whole text.
 func entryName(s string) (end, rest int, ok bool) {
 	if r, _ := utf8.DecodeRuneInString(s); !unicode.IsLetter(r) {
 		return 0, 0, false

@@ -6,16 +6,16 @@ import (
 	"unicode/utf8"
 )
 
-// Nest is a call with the calls that stand in its arguments: serve(bake(dough)) or (serve (bake "dough")).
+// Nest is a call with the calls in its arguments: serve(bake(dough)) or (serve (bake "dough")).
 type Nest struct {
 	Name     string
 	Off, End int
 	Kids     []*Nest
-	// Open is set when the text ends before its bracket is closed.
+	// Open is set if the text ends before the closing bracket.
 	Open bool
 }
 
-// Count returns how many calls c is, with all inside it.
+// Count returns the number of calls: c and all calls inside it.
 func (c *Nest) Count() int {
 	n := 1
 	for _, k := range c.Kids {
@@ -24,7 +24,8 @@ func (c *Nest) Count() int {
 	return n
 }
 
-// Nests returns the calls that begin a line, with what stands in them; an assignment may stand before one.
+// Nests returns the calls that begin a line, with the calls in their arguments. An assignment may precede a
+// call.
 func Nests(src *Source) []*Nest {
 	var out []*Nest
 	end := 0
@@ -187,7 +188,7 @@ func (p *callParser) inside(c *Nest, depth int, kid func(at int) *Nest) {
 	c.Open, c.End = true, len(p.s)
 }
 
-// quoted passes a text in quotes; an apostrophe within a word is none.
+// quoted skips a quoted text. An apostrophe within a word is no quote.
 func (p *callParser) quoted(q byte) {
 	i := p.pos + 1
 	for i < len(p.s) && p.s[i] != q && p.s[i] != '\n' {

@@ -8,7 +8,7 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// Outline is a text as an outline. Root is a heading of level 0 without a text.
+// Outline returns the text as an outline. The root is a heading of level 0 without a text.
 func Outline(src *Source) *Item {
 	o := outliner{src: src, org: orgMode(src)}
 	o.root = &Item{Kind: Heading, End: len(src.Text)}
@@ -53,7 +53,7 @@ func Outline(src *Source) *Item {
 	return o.root
 }
 
-// ProseFence reports whether what stands in a fence of this language is text for people.
+// ProseFence reports whether a fence of this language contains text for people.
 func ProseFence(lang string) bool {
 	switch lang {
 	case "", "text", "txt", "markdown", "md", "plain", "plaintext", "org", "todo", "plan", "none":
@@ -62,18 +62,18 @@ func ProseFence(lang string) bool {
 	return false
 }
 
-// isRule reports whether a line is a rule or an underline and nothing else.
+// isRule reports whether a line is only a rule or an underline.
 func isRule(s string) bool {
 	return len(s) >= 3 && strings.Trim(s, "-=_*~ ─—═+") == ""
 }
 
-// org is what tells the headings of org-mode: stars at a column, and keywords behind them.
+// org describes the headings of org-mode: the column of their stars, and the keywords behind the stars.
 type org struct {
 	indent int
 	todo   map[string]bool
 }
 
-// orgMode returns how headings of org-mode are written when stars begin headings rather than entries, or nil.
+// orgMode returns the description of org-mode headings if stars begin headings rather than entries, else nil.
 func orgMode(src *Source) *org {
 	o := &org{indent: -1, todo: map[string]bool{}}
 	for _, w := range todoWords {
@@ -113,7 +113,7 @@ func orgMode(src *Source) *org {
 	return o
 }
 
-// capitals returns the first word of s when it is written in capitals and another one follows.
+// capitals returns the first word of s if it is written in capitals and another word follows.
 func capitals(s string) string {
 	end := strings.IndexByte(s, ' ')
 	if end < 3 || end > 24 {
@@ -128,7 +128,7 @@ func capitals(s string) string {
 
 var todoWords = [...]string{"TODO", "NEXT", "DONE", "WAITING", "WAIT", "HOLD", "DOING", "STARTED", "CANCELED", "CANCELLED", "BLOCKED", "LATER", "NOW", "SOMEDAY", "KLAR", "OFFEN", "ERLEDIGT", "PROJ", "PENDING"} //nolint:misspell // plans have both
 
-// todoWord returns the length of the keyword of org-mode at the start of s.
+// todoWord returns the length of the org-mode keyword at the start of s.
 func (o *org) todoWord(s string) int {
 	if w := capitals(s); o.todo[w] {
 		return len(w)
@@ -136,7 +136,8 @@ func (o *org) todoWord(s string) int {
 	return 0
 }
 
-// tags returns where the tags at the end of a heading of org-mode begin, or its length: ":home:garden:".
+// tags returns the index at which the tags at the end of an org-mode heading begin (":home:garden:"), or
+// len(s).
 func tags(s string) int {
 	if !strings.HasSuffix(s, ":") {
 		return len(s)
@@ -157,7 +158,7 @@ type outliner struct {
 
 const bullets = "-*+•◦▪▫‣⁃–—○●◐◑◒◓◔◕◇◆■□✓✔✗✘☐☑☒→➤➜►▶▸»·・‧∙※★☆✅❌⬜🔲🔳⏳👉"
 
-// boxes are the signs that are bullet and check box in one.
+// boxes are signs that are bullet and check box in one.
 const boxes = "☐☑☒⬜🔲🔳✅❌○□✓✔✗✘"
 
 // item reads one line.
@@ -238,13 +239,13 @@ func (o *outliner) item(l *Line) *Item {
 	return it
 }
 
-// isRemark reports whether a text is one remark in brackets: "(after phase 1)".
+// isRemark reports whether a text consists of one remark in brackets: "(after phase 1)".
 func isRemark(s string) bool {
 	s = strings.Trim(s, " :：.")
 	return len(s) > 2 && s[0] == '(' && strings.IndexByte(s, ')') == len(s)-1
 }
 
-// tag takes the tags of a heading. An id among them, ":id:cargo:", becomes a line below it.
+// tag reads the tags of a heading. An id among them, as in ":id:cargo:", becomes a line below the heading.
 func (it *Item) tag(l *Line, s string, at int) {
 	low := lexicon.Fold(s)
 	if strings.HasPrefix(low, ":id:") || strings.HasPrefix(low, ":custom_id:") {
@@ -254,8 +255,8 @@ func (it *Item) tag(l *Line, s string, at int) {
 	it.Tags = strings.ReplaceAll(strings.Trim(s, ":"), ":", ", ")
 }
 
-// arrowAt returns the length of the arrow that a text begins with, so that what stands before it may be one
-// end of a link.
+// arrowAt returns the length of the arrow at the start of a text. The mark before it may then be one end of a
+// link.
 func arrowAt(s string) int {
 	for _, a := range [...]string{"->", "=>", "<-", "-->", "--", "==>", "→", "⟶", "⇒", "←", "⟵", "➜", "➔", "➡", "<=", ">>"} {
 		if strings.HasPrefix(s, a) {
@@ -265,8 +266,8 @@ func arrowAt(s string) int {
 	return 0
 }
 
-// ledMarks takes labels before arrows for marks where the arrows lead to texts and not to other labels: "A1 →
-// Ann: fill the form".
+// ledMarks accepts labels before arrows as marks if the arrows lead to texts rather than to other labels: "A1
+// → Ann: fill the form".
 func ledMarks(items []*Item) {
 	var led []*Item
 	labels := map[string]bool{}
@@ -291,8 +292,8 @@ func ledMarks(items []*Item) {
 	}
 }
 
-// signedLines makes entries of lines that follow one another and begin with one sign, whatever sign it is:
-// "@ann – call the bank". Signs that open or quote something begin no entries.
+// signedLines makes entries of consecutive lines that begin with the same sign, whatever sign it is: "@ann –
+// call the bank". Signs that open or quote something are excluded.
 func signedLines(items []*Item) {
 	for from := 0; from < len(items); {
 		sign, to := firstSign(items[from]), from+1
@@ -308,7 +309,7 @@ func signedLines(items []*Item) {
 	}
 }
 
-// firstSign returns the sign that a line without a mark begins with, or 0.
+// firstSign returns the sign at the start of a line without a mark, or 0.
 func firstSign(it *Item) rune {
 	r, _ := utf8.DecodeRuneInString(it.Text)
 	if it.Kind != Plain || !unicode.IsPunct(r) && !unicode.IsSymbol(r) || strings.ContainsRune("\"'“”„«»‹›‘’([{<>)]}#|/\\$%=:.,;!?_~`-—–+&^", r) {
@@ -494,7 +495,7 @@ func boldSpan(s string, at int) int {
 	return at
 }
 
-// romans takes I, V and X for numbers where II or IV stand beside them and no letters do.
+// romans reads I, V and X as numbers if there are others such as II or IV, and no letters.
 func romans(items []*Item) {
 	longer, other := false, false
 	for _, it := range items {
@@ -518,14 +519,14 @@ func romans(items []*Item) {
 	}
 }
 
-// shape is what entries of one level have in common.
+// shape is the common form of the entries of one level.
 type shape struct {
 	kind        ItemKind
 	bullet, box bool
 	indent      int
 }
 
-// unmark makes text of what was taken for a mark.
+// unmark makes the mark part of the text again.
 func (it *Item) unmark() {
 	at := it.Mark.Off - it.Off
 	it.Text, it.TextOff, it.Mark = it.line[at:], it.Mark.Off, Mark{}

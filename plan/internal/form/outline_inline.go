@@ -7,9 +7,9 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// splitInline makes entries of the steps that stand on one line, where their numbers count on: "1. pack 2.
-// go", or "Plan: 1. pack; 2. load; 3. go". What is a number in a sentence does not lead on to the number of
-// the next line.
+// splitInline makes entries of numbered steps on one line if their numbers continue the sequence: "1. pack 2.
+// go", or "Plan: 1. pack; 2. load; 3. go". A number within a sentence does not lead on to the number of the
+// next line.
 func (o *outliner) splitInline(items []*Item) []*Item {
 	numbered := 0
 	for _, it := range items {
@@ -74,8 +74,8 @@ func nextNumber(items []*Item) int {
 // maxInline bounds the steps of one line.
 const maxInline = 1000
 
-// inlineMarks finds the numbers in a text that count on from n, each with a sign behind it and a space on
-// both sides.
+// inlineMarks finds numbers in a text that continue the sequence from n. Each has a sign behind it and a
+// space on both sides.
 func inlineMarks(s string, n int) (out []Mark) {
 	for from := 0; len(out) < maxInline; n++ {
 		num := itoa(n)
@@ -97,7 +97,7 @@ func inlineMarks(s string, n int) (out []Mark) {
 	return out
 }
 
-// saidMarks finds the words in a text that count steps on from n: "First, …. Second, …", "erstens …, zweitens
+// saidMarks finds the words in a text that count steps from n on: "First, …. Second, …", "erstens …, zweitens
 // … und drittens …".
 func saidMarks(s string, n int) (out []Mark) {
 	sep := byte('.')
@@ -135,8 +135,8 @@ func saidMarks(s string, n int) (out []Mark) {
 	return out
 }
 
-// saidWord reads a word that counts a step within a text, with the sign before it. Ordinals count only
-// between sentences, and with a comma behind them.
+// saidWord reads a word that counts a step within a text. sep is the sign before it. Ordinals count only at
+// the start of a sentence and with a comma behind them.
 func saidWord(s string, at int, sep byte) Mark {
 	end := numberWord(s, at)
 	word := s[at:end]
@@ -153,8 +153,8 @@ func saidWord(s string, at int, sep byte) Mark {
 	return Mark{Style: Spelled, Label: word, Path: []int{v}, Weak: true, End: skipSpace(s, end+b2i(comma))}
 }
 
-// splitLetters makes entries 2a and 2b of what stands behind one number: "2. a) pack b) load", on one line or
-// on several.
+// splitLetters makes entries 2a and 2b of the lettered parts behind one number: "2. a) pack b) load", on one
+// or several lines.
 func (o *outliner) splitLetters(items []*Item) []*Item {
 	out := make([]*Item, 0, len(items))
 	for i := 0; i < len(items); i++ {
@@ -164,7 +164,7 @@ func (o *outliner) splitLetters(items []*Item) []*Item {
 			continue
 		}
 		cuts := inlineLetters(it.Text)
-		next := i + 1 // behind the lines with the letters that follow
+		next := i + 1 // index behind the following lines that continue the letters
 		for n := len(cuts) + 1; n > 1 && next < len(items) && items[next].Indent > it.Indent && items[next].Mark.Style == Letter && items[next].Mark.Path[0] == n; n++ {
 			next++
 		}
@@ -193,8 +193,8 @@ func (o *outliner) splitLetters(items []*Item) []*Item {
 	return out
 }
 
-// inlineLetters finds the letters from a on that a text begins with and that follow on its line, each with
-// the sign of the first one behind it and a space on both sides.
+// inlineLetters finds the letters a, b, … on one line: a at the start of the text, and the others with the
+// same sign behind them and a space on both sides.
 func inlineLetters(s string) (out []Mark) {
 	if len(s) < 3 || s[0]|0x20 != 'a' || strings.IndexByte(".)", s[1]) < 0 || s[2] != ' ' {
 		return nil
@@ -230,8 +230,8 @@ func (o *outliner) cut(out []*Item, it *Item, cuts []Mark) []*Item {
 	return out
 }
 
-// splitGroups makes entries of the labels that stand on the line of what groups them: "Wave 1 (in parallel):
-// T1 load the rows, T2 load the prices". Labels that mark other lines only name those.
+// splitGroups makes entries of the labels on the line of their group: "Wave 1 (in parallel): T1 load the
+// rows, T2 load the prices". Labels that mark other lines are only references there.
 func (o *outliner) splitGroups(items []*Item) []*Item {
 	marked := map[string]bool{}
 	some := false
@@ -281,9 +281,9 @@ func (o *outliner) splitGroups(items []*Item) []*Item {
 	return out
 }
 
-// groupMarks returns the labels of which a text consists, each with what stands behind it up to a comma or
-// the like. Before them may stand a remark in brackets or a title, and a colon. Those of a wave may be any
-// words.
+// groupMarks returns the labels of a text that consists of labels, each with the words behind it up to a
+// comma or the like. A remark in brackets or a title with a colon may precede them. In a wave any words may
+// be labels.
 func groupMarks(s string, wave bool) (out []Mark) {
 	at := 0
 	if remarked(s, 0) {
@@ -291,7 +291,7 @@ func groupMarks(s string, wave bool) (out []Mark) {
 	}
 	if i := strings.IndexAny(s[at:], ":：—–"); i >= 0 && !strings.ContainsAny(s[at:at+i], ",;") {
 		at = skipSpace(s, at+i+1)
-		for at < len(s) && s[at] >= 0x80 && s[at] < 0xC0 { // the rest of a sign of several bytes
+		for at < len(s) && s[at] >= 0x80 && s[at] < 0xC0 { // the remaining bytes of a sign
 			at++
 		}
 		at = skipSpace(s, at)
@@ -315,8 +315,7 @@ func groupMarks(s string, wave bool) (out []Mark) {
 	return nil
 }
 
-// segmentEnd returns where the part of a list at s[at:] ends: at the next comma or the like outside of
-// brackets.
+// segmentEnd returns the end of the part of a list at s[at:]: the next comma or the like outside brackets.
 func segmentEnd(s string, at int) int {
 	depth := 0
 	for i := at; i < len(s); i++ {
@@ -332,8 +331,7 @@ func segmentEnd(s string, at int) int {
 	return len(s)
 }
 
-// segmentName reads the name that a part of a list is, alone or with a remark in brackets: "parse (the
-// rows)".
+// segmentName reads the part of a list as a name, alone or with a remark in brackets: "parse (the rows)".
 func segmentName(s string, at, end int, wave bool) Mark {
 	stop := at
 	for stop < end && s[stop] != ' ' && s[stop] != '(' {

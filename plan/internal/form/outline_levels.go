@@ -8,9 +8,9 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// dropAmounts takes numbers that only a space follows for amounts when they do not count: "3 eggs", "1
-// onion", "20 g of salt". Numbers count when each is more than the one before it or begins again at 1, and
-// when they are those from 1 on in whatever order. Addresses such as 203.0.113.9 never count.
+// dropAmounts reads numbers with only a space behind them as amounts if they do not count entries: "3 eggs",
+// "1 onion", "20 g of salt". Numbers count entries if each is larger than the one before or restarts at 1, or
+// if they are 1 to n in any order. Addresses such as 203.0.113.9 never count entries.
 func dropAmounts(items []*Item) {
 	falls, all, units, first := 0, 0, 0, 0
 	last, seen, highest := map[int]int{}, map[int]bool{}, 0
@@ -19,7 +19,7 @@ func dropAmounts(items []*Item) {
 		if m.Style != Number || m.Noun != "" {
 			continue
 		}
-		if len(m.Path) == 4 && slices.Max(m.Path) > 99 { // the address of a machine
+		if len(m.Path) == 4 && slices.Max(m.Path) > 99 { // an IP address
 			it.unmark()
 		}
 		if !m.Weak || len(m.Path) != 1 {
@@ -44,8 +44,8 @@ func dropAmounts(items []*Item) {
 	}
 }
 
-// dropWeakMarks takes marks that only a space follows for text, unless others of their kind stand beside
-// them.
+// dropWeakMarks makes marks with only a space behind them part of the text, unless there are others of their
+// kind.
 func dropWeakMarks(items []*Item) {
 	type class struct {
 		style  MarkStyle
@@ -57,7 +57,7 @@ func dropWeakMarks(items []*Item) {
 			return class{Number, "", it.Bullet != 0 || it.Kind == Heading}
 		}
 		prefix := codePrefix(it.Mark)
-		if it.Mark.Style == Code { // A1 and B1, HR-1 and IT-1 are of one series
+		if it.Mark.Style == Code { // A1 and B1, HR-1 and IT-1 belong to one series
 			prefix = "A" + strings.TrimLeftFunc(prefix, unicode.IsUpper)
 		}
 		return class{it.Mark.Style, prefix, it.Bullet != 0 || it.Kind == Heading}
@@ -89,7 +89,7 @@ func dropWeakMarks(items []*Item) {
 		}
 	}
 	for _, it := range items {
-		// "e2e: …" is a name where lint: and build: stand beside it.
+		// "e2e: …" is a name if there are others such as lint: and build:.
 		alone := it.Mark.Style != NoMark && count[of(it)] < 2
 		if alone && (it.Mark.Weak || it.Mark.Noun != "" && it.Bullet != 0 && !isNoun(it.Mark.Noun) && named[at(it)] > 1 || it.Mark.Style == Code && named[at(it)] > 1) {
 			it.unmark()
@@ -97,11 +97,11 @@ func dropWeakMarks(items []*Item) {
 	}
 }
 
-// groupLevel is the level of a line such as "Phase 1: Prepare" that stands above numbered entries.
+// groupLevel is the level of a line such as "Phase 1: Prepare" above numbered entries.
 const groupLevel = 8
 
-// promoteGroups turns lines with a noun and a number into headings when entries without it stand between
-// them: numbered ones, or, behind a noun for what holds steps, bullets that are no fields.
+// promoteGroups makes headings of lines with a noun and a number if there are entries without the noun
+// between them. These must be numbered; behind a noun for groups they may also be bullets that are no fields.
 func promoteGroups(items []*Item) {
 	between, nouns, gaps := map[string]int{}, map[string]int{}, false
 	indentedEntries(items)
@@ -132,8 +132,8 @@ func promoteGroups(items []*Item) {
 // maxEntryWords bounds the words of a line that is an entry without any sign.
 const maxEntryWords = 10
 
-// indentedEntries makes entries of short lines that are indented below lines such as "Phase 1", where all
-// lines below them are such.
+// indentedEntries makes entries of short lines indented below lines such as "Phase 1", if all lines below
+// these are short.
 func indentedEntries(items []*Item) {
 	var found []*Item
 	var head *Item
@@ -160,7 +160,7 @@ func indentedEntries(items []*Item) {
 	}
 }
 
-// isField reports whether an item is a field of what stands above it: "Owner: Ann".
+// isField reports whether an item is a field of the item above it: "Owner: Ann".
 func isField(it *Item) bool {
 	at := strings.IndexAny(it.Text[:min(len(it.Text), maxLabel)], ":：")
 	if at <= 0 {
@@ -170,7 +170,7 @@ func isField(it *Item) bool {
 	return known
 }
 
-// codePrefix is what labels of one series share: T of T1, AP- of AP-3.
+// codePrefix returns the common part of the labels of a series: T of T1, AP- of AP-3.
 func codePrefix(m Mark) string {
 	switch m.Style {
 	case Code:
@@ -185,7 +185,7 @@ func codePrefix(m Mark) string {
 	return ""
 }
 
-// place puts an item into the tree.
+// place inserts an item into the tree.
 func (o *outliner) place(it *Item) {
 	top := func() *Item { return o.stack[len(o.stack)-1] }
 	pop := func() {
@@ -225,7 +225,7 @@ func (o *outliner) place(it *Item) {
 func (o *outliner) below(it, above *Item) bool {
 	a, b := above.Mark, it.Mark
 	if a.Style == b.Style && a.Noun == b.Noun && len(a.Path) == 1 && len(b.Path) == 1 && b.Path[0] == a.Path[0]+1 && it.Indent+len(b.Label) == above.Indent+len(a.Label) {
-		return false // it counts on, and both are set flush right
+		return false // the numbers continue, and both are flush right
 	}
 	if it.Indent != above.Indent {
 		return it.Indent > above.Indent
@@ -234,7 +234,7 @@ func (o *outliner) below(it, above *Item) bool {
 	if it.Bullet != 0 && it.Mark.Style == NoMark && it.Box == 0 && above.Bullet == 0 && above.Mark.Style != NoMark {
 		return true
 	}
-	// 1.1 belongs to 1, wherever it stands.
+	// 1.1 belongs to 1, regardless of indentation.
 	return a.Style == Number && b.Style == Number && len(b.Path) > len(a.Path) && len(a.Path) > 0 && samePath(a.Path, b.Path[:len(a.Path)])
 }
 
@@ -247,13 +247,13 @@ func samePath(a, b []int) bool {
 	return true
 }
 
-// continues reports whether a line without a mark belongs to the entry above it.
+// continues reports whether a line without a mark continues the entry above it.
 func (o *outliner) continues(it, above *Item) bool {
 	if it.Indent <= above.Indent && it.opens {
 		return false
 	}
 	if it.Indent == above.Indent && above.Bullet != 0 && (strings.HasSuffix(it.Text, ":") || strings.HasSuffix(it.Text, "：")) {
-		return false // it announces what follows
+		return false // it announces the following lines
 	}
 	return it.Indent > above.Indent || !it.Gap && it.Indent == above.Indent
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// show writes an outline as one line an item: depth, kind, mark and text.
+// show writes an outline with one item per line: depth, kind, mark and text.
 func show(it *Item, depth int, b *strings.Builder) {
 	for _, k := range it.Kids {
 		kind := [...]string{"H", "E", "P", "R"}[k.Kind]

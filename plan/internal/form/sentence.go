@@ -10,26 +10,25 @@ import (
 
 // Sentence is one sentence of running text.
 type Sentence struct {
-	// Text is the sentence as written, without the space around it and with the sign at its end; Off is its
-	// place.
+	// Text is the sentence as written, with its final sign and without surrounding space. Off is its place.
 	Text string
 	Off  int
-	// Question is set when it ends with a question mark.
+	// Question is set if the sentence ends with a question mark.
 	Question bool
-	// Clauses are its parts between commas, semicolons, colons, dashes and brackets, without these signs.
+	// Clauses are the parts between commas, semicolons, colons, dashes and brackets, without these signs.
 	Clauses []Clause
 }
 
-// Clause is a part of a sentence. Sep is the sign in front of it: ',', ';', ':', '-' for a dash, '(' for what
-// stands in brackets, ')' for what follows brackets, and 0 at the beginning.
+// Clause is a part of a sentence. Sep is the sign in front of it: ',', ';', ':', '-' for a dash, '(' for text
+// in brackets, ')' for text behind brackets, and 0 at the beginning.
 type Clause struct {
 	Text string
 	Off  int
 	Sep  rune
 }
 
-// Sentences splits running text, which begins at off in the source, into sentences. A line that was wrapped
-// goes on in the next one. Points of abbreviations, initials, numbers and ordinals end no sentence.
+// Sentences splits running text, which begins at off in the source, into sentences. A wrapped line continues
+// on the next one. Points of abbreviations, initials, numbers and ordinals do not end a sentence.
 func Sentences(text string, off int) []Sentence {
 	var out []Sentence
 	start := 0
@@ -97,13 +96,13 @@ func wordBefore(before string) bool {
 
 func isWordRune(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r) }
 
-// closing is the length of the quotes, brackets and further signs that belong to the sentence that ended
-// before s.
+// closing returns the length of the quotes, brackets and further signs at the start of s that belong to the
+// sentence before s.
 func closing(s string) int {
 	return len(s) - len(strings.TrimLeft(s, ".!?！？\"'”’»」』)）*_"))
 }
 
-// endsHere reports whether s begins with what may follow the last sign of a sentence.
+// endsHere reports whether s may follow the last sign of a sentence.
 func endsHere(s string) bool {
 	s = s[closing(s):]
 	r, _ := utf8.DecodeRuneInString(s)
@@ -144,7 +143,7 @@ func pointInside(before, after string) bool {
 	return false
 }
 
-// lettered reports whether a word goes with a letter: the point in "option A. Forget the other" ends a
+// lettered reports whether a word takes a letter behind it. The point in "option A. Forget the other" ends a
 // sentence.
 func lettered(word string) bool {
 	return lexicon.Is(lexicon.Choice, word) || lexicon.Is(lexicon.Choice, word+" a") || lexicon.Is(lexicon.Steps, word)
@@ -158,11 +157,11 @@ func nextWord(s string) string {
 	return strings.ToLower(s)
 }
 
-// wrapped is the width from which a line may have been wrapped rather than ended.
+// wrapped is the width from which on a line may have been wrapped rather than ended.
 const wrapped = 50
 
-// lineEnds reports whether the line end between before and after ends the sentence: at an empty line, before
-// a mark of a list, and after a short line, unless the next line goes on with a small letter.
+// lineEnds reports whether the line end between before and after ends the sentence. It does at an empty line,
+// before a list mark, and after a short line unless the next line begins with a small letter.
 func lineEnds(before, after string) bool {
 	line := strings.TrimRight(before[strings.LastIndexByte(before, '\n')+1:], space)
 	next := strings.TrimLeft(after, space)

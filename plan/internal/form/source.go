@@ -5,22 +5,23 @@ import (
 	"strings"
 )
 
-// Source is the text that is read, with its lines. It is not changed after NewSource, but remembers what
-// was made of it.
+// Source is the text being read, with its lines. NewSource fills it; later only Once changes it.
 type Source struct {
 	Text  string
 	Lines []Line
-	// MaxDepth bounds nesting, MaxItems and MaxLinks what one reading may hold; readers stop there and say
-	// so, or one behind it.
+	// MaxDepth bounds nesting. MaxItems and MaxLinks bound the content of one reading. Readers stop at the
+	// bound and report it, or return one element more.
 	MaxDepth, MaxItems, MaxLinks int
-	// Ended reports whether nobody waits for the result any more; loops over the text ask now and then.
+	// Ended reports whether the caller no longer waits for the result. Long loops call it regularly.
 	Ended func() bool
-	// ends are the places of the first line behind each line's code fence, or behind the text between two.
+	// ends holds, for each line, the index of the first line behind its code fence or behind the text between
+	// two fences.
 	ends []int
 	made map[any]any
 }
 
-// Once returns what made returned when it was first called for the key. It is not safe for concurrent use.
+// Once calls made for the first call with a key, and returns the same result for later calls. It is not safe
+// for concurrent use.
 func Once[T any](s *Source, key any, made func() T) T {
 	if x, ok := s.made[key]; ok {
 		return x.(T)
@@ -35,20 +36,20 @@ func Once[T any](s *Source, key any, made func() T) T {
 
 // Line is one line without its line end.
 type Line struct {
-	// Start is where the line begins, Off where its first character that is no space stands, End where its
-	// text ends.
+	// Start is the offset of the line, Off that of its first character other than space, and End the end of
+	// its text.
 	Start, Off, End int
-	// Text is the line without the space around it.
+	// Text is the line without surrounding space.
 	Text string
 	// Indent is the column at which Text begins; a tab counts as 4.
 	Indent int
-	// Fence is set on a line that opens or closes a code fence, InCode on those between two; Lang is the
-	// fence's language.
+	// Fence is set on a line that opens or closes a code fence, InCode on the lines between. Lang is the
+	// language of the fence.
 	Fence, InCode bool
 	Lang          string
 }
 
-// space is what is trimmed from lines besides ASCII white space.
+// space is the white space that is trimmed from lines.
 const space = " \t\r\u3000\u00a0\ufeff\u200b"
 
 // NewSource splits text into lines.
@@ -96,7 +97,7 @@ func NewSource(text string) *Source {
 	}
 }
 
-// blocks finds out where the block of each line ends.
+// blocks computes the end of the block of each line.
 func (s *Source) blocks() {
 	s.ends = make([]int, len(s.Lines))
 	for i := len(s.Lines) - 1; i >= 0; i-- {
@@ -112,7 +113,7 @@ func (s *Source) blocks() {
 	}
 }
 
-// LineAt returns the place in Lines of the line that holds the byte at off.
+// LineAt returns the index in Lines of the line that holds the byte at off.
 func (s *Source) LineAt(off int) int {
 	return max(0, sort.Search(len(s.Lines), func(i int) bool { return s.Lines[i].Start > off })-1)
 }

@@ -7,12 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// table builds a list of rows, each an object of the column's head and the cell.
+// table builds a list of rows. Each row is an object with the heads of the columns as keys.
 type table struct {
 	list  *Value
 	heads []string
-	// first is the first row until it is known that it holds heads. Headless is set when it is a row like
-	// the others.
+	// first is the first row, until it is known whether it holds heads. headless is set if it does not.
 	first    []*Value
 	firstEnd int
 	headless bool
@@ -20,7 +19,7 @@ type table struct {
 
 func newTable(off int) *table { return &table{list: &Value{Kind: KindList, Off: off}} }
 
-// row adds a row; the first one holds the heads, unless it begins with a label of the kind of those of the
+// row adds a row. The first row holds the heads, unless it begins with a label of the same kind as the
 // others.
 func (t *table) row(cells []*Value, off, end int) {
 	if t.first == nil {
@@ -69,7 +68,7 @@ func (t *table) add(cells []*Value, off, end int) {
 	t.list.End = end
 }
 
-// goOn adds the cells of a line to those of the row above, whose cells go on on it.
+// goOn appends the cells of a line to the cells of the row above, which continue on this line.
 func (t *table) goOn(cells []*Value) {
 	fields := t.list.Items[len(t.list.Items)-1].Fields
 	for i, c := range cells[:min(len(cells), len(fields))] {
@@ -79,7 +78,7 @@ func (t *table) goOn(cells []*Value) {
 	}
 }
 
-// marks tells the n-th column of one name from the others.
+// marks returns the suffix that distinguishes the n-th column of the same name.
 func marks(n int) string {
 	if n > 8 {
 		return "'" + strconv.Itoa(n)
@@ -99,8 +98,8 @@ func sameLabel(a, b string) bool {
 	return kind != "" && kind == other && whole && whole2 && a != b
 }
 
-// labelKind returns the label that a text begins with, with each number in it as 0, and whether the text is
-// nothing more.
+// labelKind returns the label at the start of a text, with 0 for each number in it, and whether it is the
+// whole text.
 func labelKind(s string) (kind string, whole bool) {
 	s = strings.TrimLeft(s, "([*# ")
 	var sb strings.Builder
@@ -136,9 +135,8 @@ func labelKind(s string) (kind string, whole bool) {
 	return kind, strings.Trim(s[end:], ").:] *") == ""
 }
 
-// Tables returns the tables of Markdown and org-mode, those of aligned columns, and what is written as CSV,
-// with ; or tabs too: lists of rows, each an object of heads and cells. A table that ends in an incomplete
-// row is CutOff.
+// Tables returns the tables of Markdown and org-mode, of aligned columns, and of CSV, also with ; or tabs. A
+// table is a list of rows, each an object of heads and cells. CutOff is set if the last row is incomplete.
 func Tables(src *Source) []*Tree {
 	var trees []*Tree
 	for i := 0; i < len(src.Lines); {
@@ -157,10 +155,10 @@ func Tables(src *Source) []*Tree {
 	return trees
 }
 
-// bars are the signs between the cells of a table; those behind the first one are of tables drawn as boxes.
+// bars are the signs between the cells of a table. All but the first are those of tables drawn as boxes.
 var bars = [...]string{"|", "│", "┃", "║"}
 
-// barOf returns the sign between the cells of a line, or "". Outer is set when the line begins with it.
+// barOf returns the sign between the cells of a line, or "". outer is set if the line begins with it.
 func barOf(s string) (bar string, outer bool) {
 	for _, b := range bars {
 		if strings.HasPrefix(s, b) {
@@ -186,14 +184,14 @@ func pipeTable(src *Source, i int) (*Tree, int) {
 	}
 	t := newTable(head.Off)
 	sep := bar
-	if strings.HasPrefix(head.Text, "||") { // the heads of Jira
+	if strings.HasPrefix(head.Text, "||") { // a head row of Jira
 		sep = "||"
 	}
 	t.row(pipeCells(src, head, sep), head.Off, head.End)
 	if len(t.first) < 2 {
 		return nil, i
 	}
-	j, ruledRows := i+1, 0 // the rows above which a rule stands
+	j, ruledRows := i+1, 0 // rows below a rule
 	for ; j < len(src.Lines); j++ {
 		l := &src.Lines[j]
 		if !isTableRule(l.Text) && (!strings.Contains(l.Text, bar) || l.Fence || outer && !strings.HasPrefix(l.Text, bar)) {
@@ -223,7 +221,7 @@ func pipeTable(src *Source, i int) (*Tree, int) {
 	if row := t.list.Items[n-1]; strings.HasSuffix(head.Text, bar) && !strings.HasSuffix(last.Text, bar) || n > 1 && len(row.Fields) < len(t.list.Items[n-2].Fields) {
 		tree.CutOff = strings.TrimSpace(src.Text[last.End:]) == "" || n > 1
 		if n > 1 && tree.CutOff && len(row.Fields) == 1 {
-			t.list.Items = t.list.Items[:n-1] // the text ends inside its first cell
+			t.list.Items = t.list.Items[:n-1] // the text ends in the first cell of this row
 		}
 	}
 	return tree, j
@@ -279,7 +277,7 @@ func pipeCells(src *Source, l *Line, bar string) []*Value {
 	return append(out, cellOf(src.Text, from, end))
 }
 
-// cellOf makes a value of a cell, without signs of emphasis around it.
+// cellOf makes a value of a cell, without the emphasis around it.
 func cellOf(s string, from, to int) *Value {
 	raw := s[from:to]
 	text := strings.TrimSpace(raw)

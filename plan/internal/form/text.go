@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// Clip shortens s for use as an element or in a message.
+// Clip shortens s for an element or a message.
 func Clip(s string) string {
 	const limit = 80
 	s = s[:min(len(s), 8*limit)]
@@ -20,7 +20,7 @@ func Clip(s string) string {
 	return s[:end] + "…"
 }
 
-// IsName reports whether s is made of letters, digits, underscores and dashes of ASCII only.
+// IsName reports whether s consists of ASCII letters, digits, underscores and dashes.
 func IsName(s string) bool {
 	if s == "" {
 		return false

@@ -17,7 +17,7 @@ const (
 	KindBool
 	KindNumber
 	KindString
-	KindBare // a word without quotes
+	KindBare // an unquoted word
 	KindList
 	KindObject
 	KindCall // Name(key=value, …), as Python prints objects
@@ -30,8 +30,8 @@ type Value struct {
 	Items    []*Value
 	Fields   []Field // of objects and calls; positional arguments of calls are items
 	Off, End int
-	In, Out  int32 // where the text of a quoted string stands
-	Open     bool  // its closing bracket was never found
+	In, Out  int32 // place of the content of a quoted string
+	Open     bool  // its closing bracket is missing
 }
 
 // Field is a named part of an object.
@@ -41,8 +41,8 @@ type Field struct {
 	Val *Value
 }
 
-// Fault is something wrong at a place of a value tree. It becomes a diagnostic if the plan is read from
-// around it. Serious faults are errors.
+// Fault is a fault at a place in or around a value tree. It becomes a diagnostic if the plan is read from
+// this part. Serious faults are errors.
 type Fault struct {
 	Serious bool
 	Code    string
@@ -56,24 +56,24 @@ type Fault struct {
 type Tree struct {
 	Root    *Value
 	Faults  []Fault
-	Quirks  int // how often syntax beyond JSON was tolerated
+	Quirks  int // number of tolerated deviations from JSON
 	Python  bool
 	YAML    bool
-	CutOff  bool // the text ended inside
+	CutOff  bool // the text ends inside the value
 	AnyKeys bool
-	// Texts is set where no sign tells texts from numbers: tables, XML, blocks of fields.
+	// Texts is set if the notation does not distinguish texts from numbers: tables, XML, blocks of fields.
 	Texts bool
-	// Outer is the value around the text that this value was read out of, or nil.
+	// Outer is the value with the string that this value was read from, or nil.
 	Outer *Value
-	// Apart is set on a list of values that stand one by one in the text.
+	// Apart is set on a list of values that stand separately in the text.
 	Apart bool
 	// Headless is set on a table whose first row holds no heads.
 	Headless bool
-	// Sequence is set when the root is a list of values that merely follow each other.
+	// Sequence is set if the root is a list of values that merely follow each other.
 	Sequence bool
 }
 
-// Joined reports whether the values of a sequence are separated by commas, as those of a list are.
+// Joined reports whether the values of a sequence are separated by commas, like those of a list.
 func (t *Tree) Joined() bool {
 	for _, f := range t.Faults {
 		if f.Code == codeUnbalanced && f.Element == "[" {
@@ -83,7 +83,7 @@ func (t *Tree) Joined() bool {
 	return false
 }
 
-// Parts returns the values of a sequence, each with the faults inside it.
+// Parts returns the values of a sequence, at most 8, each with the faults inside it.
 func (t *Tree) Parts() []*Tree {
 	out := make([]*Tree, 0, min(len(t.Root.Items), 8))
 	for i, v := range t.Root.Items[:min(len(t.Root.Items), 8)] {
@@ -98,7 +98,7 @@ func (t *Tree) Parts() []*Tree {
 	return out
 }
 
-// LastKey returns the key at which the text of t ends.
+// LastKey returns the key of the value in which the text of t ends.
 func (t *Tree) LastKey() string {
 	key := ""
 	for v := t.Root; v != nil; {
@@ -118,8 +118,8 @@ func (t *Tree) LastKey() string {
 // IsScalar reports whether v is a text, a number, a constant or null.
 func (v *Value) IsScalar() bool { return v != nil && v.Kind <= KindBare }
 
-// Get returns the value of the first of the keys that is there; keys compare without case, spaces, dashes and
-// underscores.
+// Get returns the value of the first of the keys that exists, or nil. Keys are compared without case, spaces,
+// dashes and underscores.
 func (v *Value) Get(keys ...string) *Value {
 	if f := v.Field(keys...); f != nil {
 		return f.Val
@@ -127,7 +127,7 @@ func (v *Value) Get(keys ...string) *Value {
 	return nil
 }
 
-// Field returns the first of the keys that is there, or nil; keys compare as those of Get.
+// Field returns the field of the first of the keys that exists, or nil. Keys are compared as by Get.
 func (v *Value) Field(keys ...string) *Field {
 	if v == nil || len(v.Fields) == 0 {
 		return nil
@@ -142,7 +142,7 @@ func (v *Value) Field(keys ...string) *Field {
 	return nil
 }
 
-// SameKey reports whether key is want, a key in lower case without separators, as "dependson" for
+// SameKey reports whether key equals want, a key in lower case without separators: "dependson" equals
 // "Depends-On".
 func SameKey(key, want string) bool {
 	j := 0

@@ -8,8 +8,8 @@ import (
 // pop closes the innermost bracket.
 func (p *valueParser) pop() { p.stack = p.stack[:len(p.stack)-1] }
 
-// closes decides what a closing bracket that does not fit the innermost open one does: it reports true when
-// an outer bracket is meant, so that the inner one was forgotten.
+// closes reports whether a closing bracket that does not match the innermost open one matches an outer one.
+// The inner closing bracket is then missing.
 func (p *valueParser) closes(c byte) bool {
 	open := map[byte]byte{'}': '{', ']': '[', ')': '('}[c]
 	for i := len(p.stack) - 2; i >= 0; i-- {
@@ -20,7 +20,7 @@ func (p *valueParser) closes(c byte) bool {
 	return false
 }
 
-// peekKey reports whether after an optional comma at i a key with its colon follows.
+// peekKey reports whether a key with its colon follows at i, after an optional comma.
 func (p *valueParser) peekKey(i int) bool {
 	for i < len(p.s) && strings.IndexByte(" \t\r\n,", p.s[i]) >= 0 {
 		i++
@@ -28,7 +28,7 @@ func (p *valueParser) peekKey(i int) bool {
 	return i < len(p.s) && (p.s[i] == '"' || p.s[i] == '\'') && keyAt(p.s, i)
 }
 
-// peekObject reports whether after a comma at i an object follows.
+// peekObject reports whether a comma and an object follow at i.
 func (p *valueParser) peekObject(i int) bool {
 	comma := false
 	for i < len(p.s) && strings.IndexByte(" \t\r\n,", p.s[i]) >= 0 {
@@ -51,8 +51,9 @@ func (p *valueParser) cut(v *Value, name string) {
 	p.unclosed(v, name)
 }
 
-// stray passes a closing bracket that does not close v, or reports that v ends here: the bracket is that of a
-// value around it. Goes on reports whether what follows belongs to v all the same.
+// stray handles a closing bracket that does not match v. It returns true if v ends here, because the bracket
+// closes an outer value. Otherwise it skips the bracket. goesOn reports whether the text behind the bracket
+// still belongs to v.
 func (p *valueParser) stray(v *Value, name string, goesOn func(i int) bool) bool {
 	c := p.s[p.pos]
 	outer := p.closes(c)
@@ -108,8 +109,8 @@ func (p *valueParser) readFields(v *Value) *Value {
 	}
 }
 
-// listWithoutBracket reads on at an object where a key should stand. "key": {…}, {…} is a list that has lost
-// its opening bracket; elsewhere the object around it was not closed.
+// listWithoutBracket continues at an object in the place of a key. "key": {…}, {…} is a list without its
+// opening bracket. In all other cases the object around it was not closed.
 func (p *valueParser) listWithoutBracket(v *Value, needComma bool) bool {
 	if len(v.Fields) == 0 && !p.t.AnyKeys {
 		p.fatal = true
@@ -126,7 +127,7 @@ func (p *valueParser) listWithoutBracket(v *Value, needComma bool) bool {
 	return false
 }
 
-// readField reads a key and its value into v, and reports whether more may follow.
+// readField reads a key and its value into v. It reports whether more may follow.
 func (p *valueParser) readField(v *Value, needComma bool) bool {
 	f := Field{Off: p.pos}
 	k := p.readKey()
@@ -135,7 +136,7 @@ func (p *valueParser) readField(v *Value, needComma bool) bool {
 	}
 	f.Key = k.Str
 	if a, b, joined := splitTexts(k); joined && IsName(a.Str) {
-		// "key" "value": what looks like one text with quotes in it has lost its colon.
+		// "key" "value": a text that seems to contain quotes lacks its colon.
 		p.t.AnyKeys = true
 		p.fault(true, codeMalformed, f.Off, a.Str, "the colon after this key is missing", "write a colon")
 		v.Fields = append(v.Fields, Field{a.Str, f.Off, b})
@@ -172,7 +173,7 @@ func (p *valueParser) readField(v *Value, needComma bool) bool {
 	return true
 }
 
-// colon passes the colon behind a key, or what stands for it.
+// colon skips the colon behind a key, or a substitute for it.
 func (p *valueParser) colon(k *Value) bool {
 	switch rest := p.s[p.pos:]; {
 	case rest[0] == ':' || rest[0] == '=':
@@ -192,7 +193,8 @@ func (p *valueParser) colon(k *Value) bool {
 	return true
 }
 
-// openKey returns the length of a key without its closing quote, as in "key: [, or 0.
+// openKey returns the length of a key that lacks its closing quote, as in "key: [. It returns 0 if there is
+// none.
 func openKey(s string, i int) int {
 	j := i + 1
 	for j < len(s) && j < i+40 && (IsWordByte(s[j]) || s[j] == ' ') {
@@ -220,8 +222,8 @@ func openKey(s string, i int) int {
 	return j - i
 }
 
-// resync skips to where reading can go on after something that is no value. It gives the candidate up when
-// nothing in it has looked like data yet.
+// resync skips to a place at which reading can continue after invalid text. It gives the candidate up if
+// nothing in it has looked like data so far.
 func (p *valueParser) resync() bool {
 	if !p.t.AnyKeys {
 		p.fatal = true

@@ -1,7 +1,7 @@
 package form
 
-// valueParser reads JSON as models write it: with Python's literals, comments, missing or surplus commas and
-// brackets.
+// valueParser reads JSON as models write it: with Python literals, comments, and missing or surplus commas
+// and brackets.
 type valueParser struct {
 	s       string
 	pos     int
@@ -9,16 +9,16 @@ type valueParser struct {
 	max     int
 	t       *Tree
 	stack   []byte  // open brackets, '(' for calls and tuples
-	noClose *[3]int // per quote: offset after which no well-placed closing quote stands, 0 = unknown
-	budget  int     // nodes that may still be made
-	fatal   bool    // not a value: give up on this candidate
-	yaml    bool    // texts without quotes are those of YAML
+	noClose *[3]int // per quote: offset behind which there is no plausible closing quote, 0 = unknown
+	budget  int     // number of nodes that may still be created
+	fatal   bool    // no value: give up this candidate
+	yaml    bool    // unquoted texts follow the rules of YAML
 }
 
 const maxValueNodes = 400_000
 
-// Bracketed returns every bracketed value in the text, in order. Its time is linear: reading goes on where a
-// value ended.
+// Bracketed returns every bracketed value in the text, in order. Its time is linear: reading continues behind
+// the last value.
 func Bracketed(s string, maxDepth int) []*Tree {
 	var trees []*Tree
 	budget := maxValueNodes
@@ -30,7 +30,7 @@ func Bracketed(s string, maxDepth int) []*Tree {
 		case '{', '[':
 			start = true
 		case '"', '\'':
-			// A key without the bracket that should stand before it.
+			// A key that lacks the bracket before it.
 			start = AtLineStart(s, i) && keyAt(s, i)
 		default:
 			if 'A' <= c && c <= 'Z' && (i == 0 || !IsWordByte(s[i-1])) {
@@ -72,7 +72,7 @@ func Bracketed(s string, maxDepth int) []*Tree {
 	return trees
 }
 
-// AtLineStart reports whether nothing but space stands before i on its line.
+// AtLineStart reports whether there is only space before i on its line.
 func AtLineStart(s string, i int) bool {
 	for i--; i >= 0; i-- {
 		switch s[i] {
@@ -86,7 +86,7 @@ func AtLineStart(s string, i int) bool {
 	return true
 }
 
-// keyAt reports whether a short quoted key and a colon stand at i.
+// keyAt reports whether there is a short quoted key with a colon at i.
 func keyAt(s string, i int) bool {
 	q := s[i]
 	for j := i + 1; j < len(s) && j < i+64; j++ {
@@ -102,7 +102,7 @@ func keyAt(s string, i int) bool {
 	return false
 }
 
-// callAt returns the length of Name( if a call with a keyword argument or a list stands at i.
+// callAt returns the length of Name( if a call with a keyword argument or a list begins at i.
 func callAt(s string, i int) int {
 	j := i
 	for j < len(s) && j < i+64 && IsWordByte(s[j]) {
@@ -125,7 +125,7 @@ func (p *valueParser) fault(serious bool, code string, off int, element, message
 	}
 }
 
-// readTop reads a value and, when values of the same kind follow it without a bracket around them, those too.
+// readTop reads a value, and the values of the same kind that follow it without a bracket around them.
 func (p *valueParser) readTop(bareKey bool) {
 	start := p.pos
 	var first *Value
@@ -197,7 +197,7 @@ func (p *valueParser) readTop(bareKey bool) {
 			}
 			continue
 		}
-		// A key after the end of the object: a bracket closed it too early.
+		// A key follows the end of the object: a bracket closed it too early.
 		if p.pos < len(p.s) && (comma || closers > 0) && (p.s[p.pos] == '"' || p.s[p.pos] == '\'') && keyAt(p.s, p.pos) && first.Kind == KindObject && seq == nil {
 			p.fault(true, codeUnbalanced, p.pos, "{", "a key follows after the object was closed", "check the brackets before this place")
 			p.stack = append(p.stack[:0], '{')
@@ -218,8 +218,8 @@ func (p *valueParser) readTop(bareKey bool) {
 	}
 }
 
-// ValueAt reads the one value that begins at off and returns it with the place behind it. The value is nil
-// when none is there. Known says that data is expected there, whatever it looks like.
+// ValueAt reads the value that begins at off. It returns the value, nil if there is none, and the offset
+// behind it. known says that data is expected there, even if the text does not look like it.
 func ValueAt(s string, off, maxDepth int, known bool) (*Tree, int) {
 	p := newValueParser(s, off, maxDepth)
 	p.t.AnyKeys = known
@@ -231,7 +231,7 @@ func newValueParser(s string, off, maxDepth int) *valueParser {
 	return &valueParser{s: s, pos: off, max: maxDepth, t: &Tree{AnyKeys: true}, budget: 10_000, noClose: new([3]int)}
 }
 
-// one reads the value and returns it with the place behind it.
+// one reads the value. It returns the value and the offset behind it.
 func (p *valueParser) one() (*Tree, int) {
 	p.t.Root = p.readValue()
 	if p.fatal {

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// skip passes white space and comments.
+// skip skips white space and comments.
 func (p *valueParser) skip() {
 	for p.pos < len(p.s) {
 		switch c := p.s[p.pos]; {
@@ -233,7 +233,7 @@ func (p *valueParser) readString(q byte) *Value {
 	return v
 }
 
-// endsValue reports whether at i stands what follows a value: a separator, a closing bracket, or the end of
+// endsValue reports whether the end of a value follows at i: a separator, a closing bracket, or the end of
 // the line.
 func endsValue(s string, i int) bool {
 	for i < len(s) && (s[i] == ' ' || s[i] == '\t' || s[i] == '\r') {
@@ -242,8 +242,8 @@ func endsValue(s string, i int) bool {
 	return i >= len(s) || strings.IndexByte(",]}\n", s[i]) >= 0
 }
 
-// lostQuote reports whether the string that starts at from has lost its closing quote on the line that ends
-// at end: the line ends with a comma, and the next one starts with a quote or closes a bracket.
+// lostQuote reports whether the string that starts at from lacks its closing quote on the line that ends at
+// end. The line then ends with a comma, and the next line starts with a quote or a closing bracket.
 func lostQuote(s string, from, end int, q byte) (int, bool) {
 	t := strings.TrimRight(s[from:end], " \t\r")
 	if !strings.HasSuffix(t, ",") || len(t) < 2 {
@@ -259,7 +259,7 @@ func lostQuote(s string, from, end int, q byte) (int, bool) {
 	return from + len(t) - 1, true
 }
 
-// mayEnd reports whether a string of quote q can end before position i.
+// mayEnd reports whether a string with the quote q can end before position i.
 func (p *valueParser) mayEnd(i int, q byte) bool {
 	newline := false
 	for ; i < len(p.s); i++ {
@@ -306,8 +306,8 @@ func Unescape(s string, escaped bool) string {
 	return b.String()
 }
 
-// EscapeAt passes what the escape at s[i] stands for to put and returns its length, or 0 if it stands for the
-// byte after the backslash.
+// EscapeAt decodes the escape at s[i]: it passes the runes to put and returns the length of the escape. It
+// returns 0 if the escape stands for the byte behind the backslash.
 func EscapeAt(s string, i int, put func(rune)) int {
 	switch s[i+1] {
 	case 'n':

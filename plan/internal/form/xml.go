@@ -7,12 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// TextKey is the key under which the text of an element stands among its attributes and children.
+// TextKey is the key of an element's text among its attributes and children.
 const TextKey = "#text"
 
-// XML returns the outermost elements of the text that hold other elements or attributes, whatever their names
-// are. An element is an object whose Str is the name of the tag; attributes, children and text are its
-// fields, in order. An element with text only is a text. Tables of HTML are lists of rows.
+// XML returns the outermost elements of the text that contain other elements or attributes, with any names.
+// An element is an object whose Str is the name of the tag. Its fields are attributes, children and text, in
+// order. An element that contains only text is a text. HTML tables are lists of rows.
 func XML(src *Source) []*Tree {
 	p := &xmlParser{src: src, s: src.Text, budget: maxValueNodes}
 	p.run()
@@ -22,7 +22,7 @@ func XML(src *Source) []*Tree {
 type element struct {
 	val  *Value
 	text strings.Builder
-	// textOff is where its text begins.
+	// textOff is the offset of its text.
 	textOff int
 }
 
@@ -33,7 +33,7 @@ type xmlParser struct {
 	trees  []*Tree
 	faults []Fault
 	budget int
-	// missing are the ends that do not come any more.
+	// missing holds the end signs that do not occur in the rest of the text.
 	missing map[string]bool
 }
 
@@ -82,7 +82,8 @@ func (p *xmlParser) addText(from, to int) {
 	e.text.WriteString(p.s[from:to])
 }
 
-// index returns where a sign stands behind i, or -1. That there is no more of it is found out once.
+// index returns the place of a sign behind i, or -1. It records a sign that does not occur any more, so that
+// the text is searched for it only once.
 func (p *xmlParser) index(i int, sign string) int {
 	if p.missing[sign] {
 		return -1
@@ -97,7 +98,7 @@ func (p *xmlParser) index(i int, sign string) int {
 	return n
 }
 
-// tag reads what begins with the < at i and returns its length, or 0 when it is no tag.
+// tag reads the tag at i and returns its length, or 0 if there is no tag.
 func (p *xmlParser) tag(i int) int {
 	rest := p.s[i:]
 	for _, x := range [...][2]string{{"<!--", "-->"}, {"<?", "?>"}, {"<!DOCTYPE", ">"}} {
@@ -135,7 +136,7 @@ func (p *xmlParser) tag(i int) int {
 		return 0
 	}
 	if strings.EqualFold(name, "br") || strings.EqualFold(name, "hr") {
-		p.addText(i, i) // a break between two words
+		p.addText(i, i) // a line break separates two words
 		if len(p.open) > 0 {
 			p.open[len(p.open)-1].text.WriteString("; ")
 		}
@@ -155,7 +156,7 @@ func (p *xmlParser) tag(i int) int {
 // maxTag bounds the length of a tag.
 const maxTag = 4000
 
-// attributes reads what stands in a tag behind its name, up to its end.
+// attributes reads the attributes of a tag, up to the end of the tag.
 func (p *xmlParser) attributes(v *Value, i int) (end int, selfClosing, ok bool) {
 	s := p.s[:min(len(p.s), i+maxTag)]
 	for i < len(s) {
@@ -204,8 +205,8 @@ func (p *xmlParser) attributes(v *Value, i int) (end int, selfClosing, ok bool) 
 	return i, false, false
 }
 
-// Tag reads the tag at s[i:]: its name as it is written, with a / before it in an end tag, its attributes,
-// and its length, which is 0 where no tag stands.
+// Tag reads the tag at s[i:]. It returns the name as written, with a leading / for an end tag, the
+// attributes, and the length, which is 0 if there is no tag.
 func Tag(s string, i int) (name string, attrs []Field, n int) {
 	at := i + 1
 	if strings.HasPrefix(s[i:], "</") {
@@ -220,7 +221,7 @@ func Tag(s string, i int) (name string, attrs []Field, n int) {
 	return name + word, v.Fields, end - i
 }
 
-// end closes the innermost open element of the name, and with it those inside that were not closed.
+// end closes the innermost open element with the name, and the unclosed elements inside it.
 func (p *xmlParser) end(name string, from, to int) {
 	at := len(p.open) - 1
 	for at >= 0 && at >= len(p.open)-8 && p.open[at].val.Str != name {
@@ -239,7 +240,7 @@ func (p *xmlParser) end(name string, from, to int) {
 	p.close(to, false)
 }
 
-// close takes the innermost element off the stack and gives it to the one around it.
+// close removes the innermost element from the stack and adds it to the element around it.
 func (p *xmlParser) close(end int, cut bool) {
 	e := p.open[len(p.open)-1]
 	p.open = p.open[:len(p.open)-1]
@@ -268,7 +269,7 @@ func (p *xmlParser) close(end int, cut bool) {
 	}
 }
 
-// inline are the tags of HTML that only change how a text looks.
+// inline are the HTML tags that only change the look of a text.
 var inline = map[string]bool{"b": true, "strong": true, "i": true, "em": true, "code": true, "span": true, "u": true, "a": true, "tt": true, "small": true, "sup": true, "sub": true, "s": true, "del": true}
 
 func (p *xmlParser) give(name string, off int, v *Value) {
@@ -283,7 +284,7 @@ func (p *xmlParser) give(name string, off int, v *Value) {
 	e.val.Fields = append(e.val.Fields, Field{Key: name, Off: off, Val: v})
 }
 
-// htmlRows returns the rows of a table of HTML as objects, or nil when v is none.
+// htmlRows returns the rows of an HTML table as objects, or nil if v is no table.
 func (p *xmlParser) htmlRows(v *Value) *Value {
 	if !strings.EqualFold(v.Str, "table") {
 		return nil
@@ -336,7 +337,7 @@ func (p *xmlParser) allText(v *Value) string {
 	return strings.Join(parts, "; ")
 }
 
-// unentity resolves the entities of XML.
+// unentity decodes the entities of XML.
 func unentity(s string) string {
 	if strings.IndexByte(s, '&') < 0 {
 		return s

@@ -4,9 +4,8 @@ import (
 	"strings"
 )
 
-// YAML returns the blocks of YAML that stand in the text, in fences or between prose: maps, lists, scalars,
-// block scalars and flow values. What the lines mean is left open, so that some prose with colons is among
-// the blocks.
+// YAML returns the YAML blocks of the text, in fences or between prose: maps, lists, scalars, block scalars
+// and flow values. It does not interpret the lines, so some prose with colons is among the blocks.
 func YAML(src *Source) []*Tree {
 	var trees []*Tree
 	budget := maxValueNodes
@@ -35,7 +34,7 @@ func yamlStarts(src *Source, i int) bool {
 		return false
 	}
 	if i > 0 && l.Indent > 0 {
-		// What hangs under a line that is no key belongs to that line.
+		// Lines indented below a line without a key belong to that line.
 		if up := &src.Lines[i-1]; up.Text != "" && !up.Fence && up.Indent < l.Indent {
 			if _, rest, ok := yamlKey(strings.TrimLeft(up.Text, "- ")); !ok || rest != "" && up.Text[0] != '-' {
 				return false
@@ -119,14 +118,14 @@ func (p *yamlParser) next() *Line {
 	return nil
 }
 
-// take passes the line l.
+// take consumes the line l.
 func (p *yamlParser) take(l *Line) {
 	p.i++
 	p.budget--
 	p.last = l.End
 }
 
-// block reads the map or list whose lines are indented by indent.
+// block reads the map or list whose lines have the indentation indent.
 func (p *yamlParser) block(indent, depth int) *Value {
 	l := p.next()
 	if l == nil || depth > p.src.MaxDepth {
@@ -169,7 +168,7 @@ func (p *yamlParser) list(indent, depth int) *Value {
 	return v
 }
 
-// item reads what stands behind the dash of line l, with the lines that belong to it; inner is the column of
+// item reads the text behind the dash of line l, and the lines that belong to it. inner is the column of
 // rest.
 func (p *yamlParser) item(l *Line, rest string, inner, depth int) *Value {
 	off := l.End - len(rest)
@@ -209,7 +208,7 @@ func (p *yamlParser) item(l *Line, rest string, inner, depth int) *Value {
 	p.entry(x, key, after, off, inner, depth)
 	if n := p.next(); n != nil && n.Indent > l.Indent && n.Indent != inner {
 		if _, isItem := cutItem(n.Text); !isItem {
-			inner = n.Indent // indented by tabs, or by more than the dash
+			inner = n.Indent // indented by tabs, or by more than the width of the dash
 		}
 	}
 	p.fields(x, inner, depth)
@@ -279,7 +278,7 @@ func (p *yamlParser) entry(v *Value, key, rest string, off, indent, depth int) {
 	v.Fields = append(v.Fields, f)
 }
 
-// yamlPlain takes a comment, an anchor and a tag off a value.
+// yamlPlain removes a comment, an anchor and a tag from a value.
 func yamlPlain(s string) string {
 	for s != "" && (s[0] == '&' || s[0] == '!') {
 		_, s, _ = strings.Cut(s, " ")
@@ -297,7 +296,8 @@ func yamlPlain(s string) string {
 	return s
 }
 
-// scalar reads a flow value, a quoted text, or a plain one that may go on over deeper lines.
+// scalar reads a flow value, a quoted text, or a plain text that may continue on lines that are indented
+// deeper.
 func (p *yamlParser) scalar(s string, off, indent int) *Value {
 	s = yamlPlain(s)
 	if s != "" && strings.IndexByte("[{\"'", s[0]) >= 0 && !strings.HasPrefix(s, "{{") {
@@ -325,7 +325,7 @@ func isNumber(s string) bool {
 	return digits != "" && len(digits) < 18 && strings.Trim(digits, "0123456789.") == "" && strings.Count(digits, ".") < 2 && digits[0] != '.'
 }
 
-// flow reads a flow value or a quoted text at off. It ends with its line, unless its brackets go on.
+// flow reads a flow value or a quoted text at off. It ends with its line, unless its brackets are still open.
 func (p *yamlParser) flow(s string, off int) *Value {
 	end := off + len(s)
 	if s[0] == '[' || s[0] == '{' {
@@ -352,7 +352,7 @@ func (p *yamlParser) flow(s string, off int) *Value {
 	return t.Root
 }
 
-// unclosed reports whether more brackets are opened than closed in s, quotes left out.
+// unclosed reports whether s opens more brackets than it closes, ignoring quoted texts.
 func unclosed(s string) bool {
 	n := 0
 	quote := byte(0)
@@ -390,14 +390,14 @@ func (p *yamlParser) blockScalar(style byte, indent, off int) *Value {
 	return &Value{Kind: KindString, Str: strings.TrimSpace(strings.Join(parts, sep)), Off: off, End: p.last}
 }
 
-// flowAt reads the flow value of YAML that begins at off.
+// flowAt reads the YAML flow value that begins at off.
 func flowAt(s string, off, maxDepth int) (*Tree, int) {
 	p := newValueParser(s, off, maxDepth)
 	p.yaml = true
 	return p.one()
 }
 
-// readPlain reads a plain text of YAML, in which colons and brackets of other kinds are letters: python:3.12,
+// readPlain reads a plain text of YAML. Colons and brackets of other kinds may be part of it: python:3.12,
 // $(params.repo).
 func (p *valueParser) readPlain() *Value {
 	start := p.pos

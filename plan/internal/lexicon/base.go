@@ -6,14 +6,14 @@ import (
 )
 
 const (
-	// minBase is the fewest letters that stay of a word without its inflections.
+	// minBase is the smallest number of letters left of a word without its inflections.
 	minBase = 3
-	// maxEnding bounds the letters of an ending, maxStripped how many are taken from a word.
+	// maxEnding bounds the letters of an ending. maxStripped bounds the number of endings taken from a word.
 	maxEnding, maxStripped = 5, 3
 )
 
-// Base returns what the forms of a folded word have in common: "sawing", "sawed" and "saw" have "saw",
-// "gesägt" and "Sägen" have "säg". It is no word, and only good to compare words of one language.
+// Base returns the common part of the forms of a folded word: "saw" for "sawing", "sawed" and "saw", "säg"
+// for "gesägt" and "Sägen". The result is no word. It only serves to compare words of one language.
 func Base(lang Lang, word string) string {
 	endings := data().inflections[lang]
 	for range maxStripped {
@@ -35,7 +35,7 @@ func Base(lang Lang, word string) string {
 	return word
 }
 
-// uninflected takes the longest ending, and the beginning that goes with it, from a word.
+// uninflected removes the longest ending from a word, together with the prefix that goes with it.
 func uninflected(endings map[string][]string, word string) string {
 	at := len(word)
 	best := word

@@ -9,8 +9,8 @@ import (
 // Block says what a line of pseudo code does to the lines around it.
 type Block uint16
 
-// The roles of lines. A word may have several: "fork" begins a block whose parts run side by side, and starts
-// one step.
+// The roles of lines. A word may have several: "fork" begins a block of parallel parts, and also starts one
+// step.
 const (
 	// BlockBegin and BlockEnd frame steps that belong together.
 	BlockBegin Block = 1 << iota
@@ -18,14 +18,14 @@ const (
 	// BlockParallel and BlockSequence say how the steps below them run.
 	BlockParallel
 	BlockSequence
-	// BlockIf, BlockElse and BlockLoop make the steps below them run on a condition, or again and again.
+	// BlockIf, BlockElse and BlockLoop make the steps below them conditional or repeated.
 	BlockIf
 	BlockElse
 	BlockLoop
-	// BlockBranch begins one of the parts that run side by side.
+	// BlockBranch begins one of several parallel parts.
 	BlockBranch
-	// BlockJoin waits for steps, BlockSpawn starts one that runs beside what follows, BlockRun stands before
-	// any step.
+	// BlockJoin waits for steps. BlockSpawn starts a step that runs in parallel with the following ones.
+	// BlockRun may stand before any step.
 	BlockJoin
 	BlockSpawn
 	BlockRun
@@ -33,11 +33,11 @@ const (
 
 var blockNames = [...]string{"begin", "end", "parallel", "sequence", "if", "else", "loop", "branch", "join", "spawn", "run"}
 
-// maxBlockWords is the number of words that the longest phrase of a block has.
+// maxBlockWords is the number of words of the longest block phrase.
 const maxBlockWords = 5
 
-// block adds one phrase of pseudo code. Those of parallel and sequence are stems, which may stand anywhere in
-// a line.
+// block adds one phrase of pseudo code. Phrases of parallel and sequence are stems; they may stand anywhere
+// in a line.
 func (l *lexicon) block(role, phrase string) {
 	i := slices.Index(blockNames[:], role)
 	if i < 0 {
@@ -50,8 +50,8 @@ func (l *lexicon) block(role, phrase string) {
 	}
 }
 
-// LeadingBlock returns the roles of the longest phrase of pseudo code that a text begins with, and its length
-// in the text folded. In scripts that put no spaces between words it may end anywhere.
+// LeadingBlock returns the roles of the longest pseudo code phrase at the start of a folded text, and its
+// length. In scripts without spaces between words the phrase may end anywhere.
 func LeadingBlock(folded string) (roles Block, length int) {
 	blocks := data().blocks
 	words := 0
@@ -79,8 +79,8 @@ func btoi(b bool) int {
 	return 0
 }
 
-// HasBlock reports whether a stem of one of the roles, which are BlockParallel and BlockSequence, stands in a
-// folded text.
+// HasBlock reports whether a folded text contains a stem of one of the roles, which are BlockParallel and
+// BlockSequence.
 func HasBlock(role Block, folded string) bool {
 	for _, stem := range data().stems[role] {
 		if strings.Contains(folded, stem) {

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// Fold brings a text into the form in which phrases are compared: lower case, plain apostrophes and spaces,
-// full-width forms of ASCII as ASCII, Turkish i's without difference.
+// Fold returns a text in the form in which phrases are compared: lower case, plain apostrophes and spaces,
+// full-width ASCII as ASCII, and one form for all Turkish i's.
 func Fold(s string) string {
 	at := 0
 	for at < len(s) && s[at] < utf8.RuneSelf && (s[at] < 'A' || s[at] > 'Z') {
@@ -39,7 +39,7 @@ func AppendFold(b []byte, s string) []byte {
 	return b
 }
 
-// foldRune returns the folded rune, or -1 for one that is left out.
+// foldRune returns the folded rune, or -1 for a rune that is left out.
 func foldRune(r rune) rune {
 	switch {
 	case r < 0x80:
@@ -69,14 +69,14 @@ func foldRune(r rune) rune {
 	return unicode.ToLower(r)
 }
 
-// folded is a folded text with the places of its bytes in the text that was given; of plain text these are
-// the same.
+// folded is a folded text with the place of each of its bytes in the original text. at is nil if the places
+// are the same.
 type folded struct {
 	text string
 	at   []int32
 }
 
-// place returns the place of a byte of the folded text in the text that was given.
+// place returns the place in the original text of a byte of the folded text.
 func (f *folded) place(i int) int {
 	if f.at == nil {
 		return i
@@ -105,7 +105,8 @@ func foldText(s string) folded {
 	return folded{text: string(text), at: append(at, int32(len(s)))}
 }
 
-// FoldPlaces folds a text as Fold does, and returns for each place in it the one in the text that was given.
+// FoldPlaces folds a text like Fold. place returns, for a place in the folded text, the place in the
+// original.
 func FoldPlaces(s string) (text string, place func(int) int) {
 	f := foldText(s)
 	return f.text, f.place

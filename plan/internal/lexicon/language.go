@@ -12,10 +12,10 @@ type langs []Lang
 
 func (l langs) with(x Lang) langs { return append(l[:len(l):len(l)], x) }
 
-// maxWords bounds the words by which a language is told.
+// maxWords bounds the words that decide the language of a text.
 const maxWords = 400
 
-// Language tells the language of a text by its script and its most common words; "" when it cannot be told.
+// Language returns the language of a text by its script and its most common words, or "" if it is unclear.
 func Language(text string) Lang {
 	list, votes := Languages(text)
 	if len(list) == 0 || votes[0] < 4 || len(list) > 1 && votes[0] == votes[1] {
@@ -24,7 +24,7 @@ func Language(text string) Lang {
 	return list[0]
 }
 
-// Languages returns the languages that a text may be in, the likeliest first, with what speaks for each.
+// Languages returns the languages that a text may be in, the most likely first, with the votes for each.
 func Languages(text string) (list []Lang, votes []int) {
 	common := data().common
 	var few [128]byte
@@ -68,7 +68,7 @@ func notInWord(r rune) bool {
 	return !unicode.IsLetter(r) && !unicode.Is(unicode.M, r)
 }
 
-// scriptLanguage returns the language of a word that is known by its letters.
+// scriptLanguage returns the language of a word that is identified by its letters.
 func scriptLanguage(w string) Lang {
 	for _, r := range w {
 		switch {
@@ -98,7 +98,8 @@ func scriptLanguage(w string) Lang {
 	return ""
 }
 
-// IsCommon reports whether a folded word is one of the most common words of a language, or, for "", of any.
+// IsCommon reports whether a folded word is one of the most common words of a language. For "" it considers
+// all languages.
 func IsCommon(lang Lang, word string) bool {
 	list := data().common[word]
 	if lang == "" {
@@ -115,5 +116,5 @@ func IsCommon(lang Lang, word string) bool {
 // Spaced reports whether a language puts spaces between words.
 func (l Lang) Spaced() bool { return !data().writing[l]["unspaced"] }
 
-// VerbLast reports whether a language puts its verbs behind what they need.
+// VerbLast reports whether verbs of the language stand behind their objects.
 func (l Lang) VerbLast() bool { return data().writing[l]["verb last"] }

@@ -1,6 +1,6 @@
-// Package lexicon holds the words with which plans state order and refer to steps, in many languages. The
-// words are data: a file for each language in languages/, one line for each kind, so that a speaker of the
-// language can mend them.
+// Package lexicon holds the words of many languages with which plans state order and refer to steps. The
+// words are data: one file per language in languages/, with one line per kind. A speaker of the language can
+// correct them.
 package lexicon
 
 import (
@@ -14,17 +14,17 @@ import (
 //go:embed languages/*.txt
 var files embed.FS
 
-// Kind says what a phrase tells.
+// Kind is the meaning of a phrase.
 type Kind uint8
 
-// The kinds of phrases; each is a key of the files of languages.
+// The kinds of phrases; each is a key in the files of languages.
 const (
 	// Steps are the nouns for a step: step, task, phase.
 	Steps Kind = iota
-	// Parts are those of the nouns that are said of other things, too: part, phase, number.
+	// Parts are those of the nouns for a step that also mean other things: part, phase, number.
 	Parts
-	// Groups are nouns for what holds steps: phase, wave, week. Waves are those of them whose steps run side
-	// by side.
+	// Groups are nouns for groups of steps: phase, wave, week. Waves are those of them whose steps run in
+	// parallel.
 	Groups
 	Waves
 	// And, Or and To stand between references.
@@ -35,7 +35,7 @@ const (
 	Previous
 	Both
 	All
-	// None says that there is nothing to wait for.
+	// None says that a step needs nothing.
 	None
 	// Needs, Uses, Before, Beside and Apart are relations between steps. Apart says that there is none.
 	Needs
@@ -48,15 +48,15 @@ const (
 	First
 	Last
 	Meanwhile
-	// Abreast is said of a group: that its steps run side by side.
+	// Abreast says that the steps of a group run in parallel.
 	Abreast
-	// Loose and Chained are said of all steps: that they need nothing, that each follows the one before.
-	// Sequence says that they are in order, which leaves open whether some need less.
+	// Loose and Chained describe all steps: they need nothing, or each follows the one before. Sequence says
+	// that the steps are in order; some of them may still need less.
 	Loose
 	Chained
 	Sequence
-	// Plan announces a plan, List a list that is none, Path a chain of steps out of a plan, which is not all
-	// of it. Choice goes with alternatives, Correct with a change of mind.
+	// Plan announces a plan, List a list that is no plan, and Path a chain that is only a part of the plan.
+	// Choice goes with alternatives, Correct with a change of mind.
 	Plan
 	Path
 	List
@@ -66,33 +66,33 @@ const (
 	// Earlier goes with a number, a noun or both: "two previous steps", "all preceding tasks", "dos pasos
 	// anteriores".
 	Earlier
-	// Others are all other steps. Recent and Leading go with a number: "the last two", "the first three".
+	// Others means all other steps. Recent and Leading go with a number: "the last two", "the first three".
 	Others
 	Recent
 	Leading
-	// Every and Definite go with a number in words, too: "all three", "les trois". Every is said of all steps
-	// besides: "all steps are independent".
+	// Every and Definite go with a number in words: "all three", "les trois". Every also means all steps:
+	// "all steps are independent".
 	Every
 	Definite
-	// Until turns into a need behind a negation: "can't start until 3".
+	// Until becomes a need behind a negation: "can't start until 3".
 	Until
-	// Sources are prepositions that make a use of a reference, not of a word: "the kit from 21".
+	// Sources are prepositions that mean a use if they stand before a reference: "the kit from 21".
 	Sources
-	// Must makes a need of what is said of a step: "the lease must be signed".
+	// Must makes a need of a statement about a step: "the lease must be signed".
 	Must
-	// Not turns a relation round, Except takes steps out of a reference.
+	// Not reverses a relation. Except removes steps from a reference.
 	Not
 	Except
-	// Same says that a relation or a need is that of the step before: "same, after 1", "likewise".
+	// Same says that the relation or need of the step before applies: "same, after 1", "likewise".
 	Same
-	// Ditto says by itself that what is said of the step before, or of the one that it names, is said of this
-	// one: "idem", "same as 2".
+	// Ditto says that the statement about the step before, or about the named step, applies to this step:
+	// "idem", "same as 2".
 	Ditto
-	// Done are words of a state that stand behind a reference: "once 2 is ready".
+	// Done are words for a state behind a reference: "once 2 is ready".
 	Done
-	// Units are what is counted by numbers that are no references: days, people, percent.
+	// Units are nouns counted by numbers that are no references: days, people, percent.
 	Units
-	// Common are the words by which a language is told.
+	// Common are the words that identify a language.
 	Common
 	// Numeral is a number or an ordinal in words.
 	Numeral
@@ -111,7 +111,7 @@ func (k Kind) String() string { return kindNames[k] }
 // Kinds is a set of kinds.
 type Kinds uint64
 
-// KindsOf returns the set of the kinds that are given.
+// KindsOf returns the set of the given kinds.
 func KindsOf(list ...Kind) Kinds {
 	var s Kinds
 	for _, k := range list {
@@ -123,10 +123,10 @@ func KindsOf(list ...Kind) Kinds {
 // Has reports whether the set holds k.
 func (s Kinds) Has(k Kind) bool { return s&(1<<k) != 0 }
 
-// Relations are the kinds that relate one step with others.
+// Relations are the kinds that relate one step to others.
 const Relations Kinds = 1<<Needs | 1<<Uses | 1<<Before | 1<<Beside | 1<<Apart
 
-// Role says what a field of a record is for.
+// Role is the purpose of a field of a record.
 type Role string
 
 // The roles of fields.
@@ -143,27 +143,27 @@ const (
 	Tool     Role = "tool"
 	Args     Role = "args"
 	Status   Role = "status"
-	// Within is a field that names what a record belongs to, replaces or resembles, which is no order.
+	// Within is a field that names what the record belongs to, replaces or resembles. It states no order.
 	Within Role = "within"
-	// Nothing is what a cell says that names no other step.
+	// Nothing is a cell that names no other step.
 	Nothing Role = "nothing"
 )
 
-// Lang is a language by its two letters; "" is any.
+// Lang is a language by its two-letter code; "" means any language.
 type Lang string
 
-// English is used within texts of all languages.
+// English is accepted within texts of all languages.
 const English Lang = "en"
 
-// Side says where a relation has its reference.
+// Side says where the reference of a relation stands.
 type Side uint8
 
 const (
-	// Ahead is a phrase that stands ahead of its reference: "after 2".
+	// Ahead is a phrase before its reference: "after 2".
 	Ahead Side = iota
-	// Behind is a phrase that stands behind its reference: "2の後".
+	// Behind is a phrase behind its reference: "2の後".
 	Behind
-	// Around is a phrase of two parts that has its reference between them: "sobald 2 fertig ist".
+	// Around is a phrase of two parts with its reference between them: "sobald 2 fertig ist".
 	Around
 )
 
@@ -175,15 +175,14 @@ const (
 	closing
 )
 
-// entry is one meaning of a phrase. The two parts of a phrase that goes around a reference have the same
-// pair.
+// entry is one meaning of a phrase. The two parts of an Around phrase have the same pair.
 type entry struct {
 	kind Kind
 	side Side
 	part part
 	lang Lang
 	pair int32
-	// value is the number of a numeral. opens is set on a phrase that opens a clause: "once … is done".
+	// value is the number of a numeral. opens is set for a phrase that opens a clause, such as "once".
 	value          int32
 	ordinal, opens bool
 }
@@ -196,18 +195,19 @@ type phrase struct {
 type lexicon struct {
 	phrases []phrase
 	trie    Trie
-	sets    map[Lang]uint32 // each language with English, as sets for the trie
+	sets    map[Lang]uint32 // for each language, the trie sets of it and of English
 	numbers map[string]int
-	// ordinals are those of the numbers that say a place; marks are words such as "secondly".
+	// ordinals are number words that state a place. marks are words such as "secondly".
 	ordinals, marks map[string]bool
 	fields          map[string][]Role
 	common          map[string]langs
-	// abbreviations end with a point and do not end a sentence; counted are nouns behind the number of an
+	// abbreviations end with a point that does not end a sentence. counted are nouns behind the number of an
 	// ordinal.
 	abbreviations, counted map[string]bool
-	// inflections are what forms of a word begin and end with, for each language; "" is a beginning, too.
+	// inflections holds, per language and ending, the prefixes that go with the ending; "" is a prefix as
+	// well.
 	inflections map[Lang]map[string][]string
-	// writing are facts of a language: unspaced, verb last.
+	// writing holds properties of a language: unspaced, verb last.
 	writing map[Lang]map[string]bool
 	months  map[string]int
 	blocks  map[string]Block
@@ -223,7 +223,7 @@ func load() *lexicon {
 	if err != nil {
 		panic(err)
 	}
-	// English comes first, so that its meaning of a field's name is the first one.
+	// English comes first, so that its meaning of a field name takes precedence.
 	sort.SliceStable(dir, func(i, j int) bool { return dir[i].Name() == "en.txt" && dir[j].Name() != "en.txt" })
 	for _, f := range dir {
 		text, err := files.ReadFile("languages/" + f.Name())
@@ -253,7 +253,7 @@ func load() *lexicon {
 	return l
 }
 
-// set returns the set for the trie that holds a language.
+// set returns the trie set of a language.
 func (l *lexicon) set(lang Lang) uint32 {
 	if _, ok := l.sets[lang]; !ok {
 		l.sets[lang] = 1 << len(l.sets)
@@ -265,13 +265,13 @@ type builder struct {
 	*lexicon
 	at    map[string]int
 	pairs int32
-	// endings are what the last word of a phrase becomes in front of an article: "de" is "del".
+	// endings are contractions of the last word of a phrase with an article: "de" becomes "del".
 	endings [][2]string
-	// adverbs are words that stand inside of a verb with its preposition: "depends also on".
+	// adverbs may stand between a verb and its preposition: "depends also on".
 	adverbs []string
 }
 
-// line adds one line of a file. Phrases are parted by ", "; a section behind ";" goes on in the same kind.
+// line adds one line of a file. Phrases are separated by ", ". A section behind ";" belongs to the same kind.
 func (b *builder) line(lang Lang, key, list string) {
 	list = strings.ReplaceAll(list, "; ", ", ")
 	for i, s := range strings.Split(list, ", ") {
@@ -336,7 +336,7 @@ func (b *builder) line(lang Lang, key, list string) {
 	}
 }
 
-// parted adds a phrase of what a step needs, or does not, with each adverb behind its verb.
+// parted adds a phrase of Needs or Apart once for each adverb, with the adverb behind the verb.
 func (b *builder) parted(lang Lang, k Kind, s string) {
 	verb, rest, ok := strings.Cut(s, " ")
 	if !ok || k != Needs && k != Apart || strings.HasPrefix(rest, "…") || strings.HasPrefix(s, "…") || strings.HasSuffix(verb, ":") {
@@ -347,7 +347,7 @@ func (b *builder) parted(lang Lang, k Kind, s string) {
 	}
 }
 
-// phrase adds a phrase; "…" in it marks where the reference stands.
+// phrase adds a phrase. "…" in it is the place of the reference.
 func (b *builder) phrase(lang Lang, k Kind, s string) {
 	parts := strings.Split(s, "…")
 	for i := range parts {
@@ -358,7 +358,7 @@ func (b *builder) phrase(lang Lang, k Kind, s string) {
 	case len(parts) == 1:
 		b.add(parts[0], e)
 		if lang == "ar" && (k == Then || k == First || k == Last || k == Meanwhile) {
-			b.add("و"+parts[0], e) // "and" is written together with what follows
+			b.add("و"+parts[0], e) // "and" is written together with the next word
 		}
 		for _, end := range b.endings {
 			if stem, ok := strings.CutSuffix(parts[0], end[0]); ok && Relations.Has(k) {
@@ -401,10 +401,10 @@ func (b *builder) add(s string, e entry) {
 	b.phrases[i].entries = append(b.phrases[i].entries, e)
 }
 
-// Fields returns the roles that a field of this name can have, the likeliest first.
+// Fields returns the roles that a field with this name may have, the most likely first.
 func Fields(name string) []Role { return data().fields[foldName(name)] }
 
-// Field returns the likeliest role of a field of this name.
+// Field returns the most likely role of a field with this name.
 func Field(name string) (Role, bool) {
 	r := Fields(name)
 	if len(r) == 0 {
@@ -413,7 +413,8 @@ func Field(name string) (Role, bool) {
 	return r[0], true
 }
 
-// foldName brings a field's name into the form of the files: depends_on, dependsOn and "Depends On:" are one.
+// foldName returns a field name in the form of the files: depends_on, dependsOn and "Depends On:" are the
+// same.
 func foldName(name string) string {
 	name = strings.TrimRight(strings.TrimSpace(name), ":： *?")
 	for _, s := range [2]string{name, strings.TrimRight(name, "….")} {
@@ -450,7 +451,7 @@ func (l *lexicon) lookup(folded string) []entry {
 	return nil
 }
 
-// Is reports whether the phrase, as a whole, is of the kind.
+// Is reports whether the whole text is a phrase of the kind.
 func Is(k Kind, text string) bool {
 	for _, e := range data().lookup(Fold(strings.TrimSpace(text))) {
 		if e.kind == k && e.part == whole {
@@ -460,13 +461,13 @@ func Is(k Kind, text string) bool {
 	return false
 }
 
-// IsAbbreviation reports whether a word, before a point, is one that does not end a sentence: "bzw", "Dr".
+// IsAbbreviation reports whether a point behind the word does not end a sentence: "bzw", "Dr".
 func IsAbbreviation(word string) bool { return data().abbreviations[Fold(word)] }
 
-// FollowsOrdinal reports whether a word stands behind the number and the point of an ordinal: "3. Schritt".
+// FollowsOrdinal reports whether a word may follow the number and point of an ordinal: "3. Schritt".
 func FollowsOrdinal(word string) bool { return data().counted[Fold(word)] }
 
-// Relates reports whether a phrase in the text relates steps.
+// Relates reports whether the text contains a phrase that relates steps.
 func Relates(text string) bool {
 	for _, t := range Scan(text) {
 		if t.Kinds&Relations != 0 {
@@ -476,7 +477,7 @@ func Relates(text string) bool {
 	return false
 }
 
-// Has reports whether a phrase of the kind stands in the text.
+// Has reports whether the text contains a phrase of the kind.
 func Has(k Kind, text string) bool {
 	for _, t := range Scan(text) {
 		if t.Kinds.Has(k) {

@@ -2,7 +2,7 @@ package lexicon
 
 import "strings"
 
-// Number returns what a word says as a number: digits of any script, numerals and ordinals in words of any
+// Number returns the number that a word means: digits of any script, numerals and ordinals in words of any
 // language, Roman and Chinese numerals, signs such as ② and ３.
 func Number(word string) (int, bool) {
 	w := Fold(strings.TrimSpace(word))
@@ -18,20 +18,20 @@ func Number(word string) (int, bool) {
 	return Roman(w)
 }
 
-// Counts reports whether a word says a place in an order: an ordinal, or an adverb such as "secondly".
+// Counts reports whether a word states a place in an order: an ordinal, or an adverb such as "secondly".
 func Counts(word string) (adverb, ok bool) {
 	w := Fold(word)
 	adverb = data().marks[w]
 	return adverb, adverb || data().ordinals[w]
 }
 
-// Month returns the number of a month from 1 on that a word names in some language, or 0.
+// Month returns the number, from 1 to 12, of the month that a word names in any language, or 0.
 func Month(word string) int { return data().months[Fold(word)] }
 
-// maxNumber bounds numbers; what is longer is no number of a step.
+// maxNumber bounds numbers; a larger one is no number of a step.
 const maxNumber = 1_000_000
 
-// Digits returns the number that a word of digits of one script writes, or one sign such as ②.
+// Digits returns the number that a word consists of: digits of one script, or one sign such as ②.
 func Digits(w string) (int, bool) {
 	n, some := 0, false
 	for _, r := range w {
@@ -51,7 +51,7 @@ func Digits(w string) (int, bool) {
 	return n, some
 }
 
-// digitZeros are the zeros of the scripts whose digits are read.
+// digitZeros are the zeros of the scripts whose digits are recognized.
 var digitZeros = [...]rune{'0', '٠', '۰', '०', '০', '０', '๐'}
 
 // Digit returns the value of a digit of any script.
@@ -70,7 +70,7 @@ func Digit(r rune) (int, bool) {
 	return 0, false
 }
 
-// signs are ranges of signs that stand for a number.
+// signs are ranges of signs for numbers.
 var signs = [...]struct {
 	first, last rune
 	value       int
@@ -116,7 +116,7 @@ func hanNumber(w string) (int, bool) {
 	return n + max(0, digit), true
 }
 
-// maxRoman bounds Roman numerals, so that words such as "mix" and "dim" are none.
+// maxRoman bounds Roman numerals, so that words such as "mix" and "dim" are no numerals.
 const maxRoman = 39
 
 // Roman returns the value of a Roman numeral up to 39.

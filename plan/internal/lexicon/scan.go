@@ -6,18 +6,18 @@ import (
 	"unicode/utf8"
 )
 
-// Token is a phrase that stands in a text. All its meanings have the same place.
+// Token is a phrase found in a text. All its meanings have the same place.
 type Token struct {
 	Kinds Kinds
-	// Phrase is the phrase as it stands in the files, folded; of one that goes around it is the opening part.
+	// Phrase is the folded phrase as written in the files. For an Around phrase it is the opening part.
 	Phrase string
-	// Side says where the reference of a relation stands. Around phrases have the place of their closing part
-	// as well.
+	// Side says where the reference of a relation stands. Around phrases also have the place of their closing
+	// part.
 	Side               Side
 	Off, End           int
 	CloseOff, CloseEnd int
-	// Value is the number of a numeral, Ordinal tells "third" from "three". Opens is set on a phrase that
-	// opens a clause, such as "once".
+	// Value is the number of a numeral; Ordinal distinguishes "third" from "three". Opens is set for a phrase
+	// that opens a clause, such as "once".
 	Value          int
 	Ordinal, Opens bool
 }
@@ -25,26 +25,25 @@ type Token struct {
 // Is reports whether the token is of the kind.
 func (t *Token) Is(k Kind) bool { return t.Kinds.Has(k) }
 
-// maxAround bounds how far, in bytes, the two parts of a phrase that goes around a reference stand from each
-// other.
+// maxAround bounds the distance in bytes between the two parts of an Around phrase.
 const maxAround = 300
 
-// maxCounted bounds the number between two parts: "the two above".
+// maxCounted bounds the length of a number between two parts: "the two above".
 const maxCounted = 24
 
 // found is a phrase found at a place in the folded text.
 type found struct {
 	phrase   *phrase
 	off, end int
-	close    int // place in the list of the closing part, or -1
-	entry    int // entry that was paired
+	close    int // index in the list of the closing part, or -1
+	entry    int // index of the entry that was paired
 }
 
-// Scan finds the phrases of all languages in a text. Where phrases overlap, the first and longest one counts.
+// Scan finds the phrases of all languages in a text. Of overlapping phrases the first and longest one counts.
 func Scan(text string) []Token { return ScanIn("", text) }
 
-// ScanIn finds the phrases of one language, and of English, in a text. Where both have a phrase, that of the
-// language counts.
+// ScanIn finds the phrases of one language, and of English, in a text. If both have a phrase, the meaning in
+// that language counts.
 func ScanIn(lang Lang, text string) []Token {
 	l := data()
 	f := foldText(text)
@@ -75,7 +74,7 @@ func ScanIn(lang Lang, text string) []Token {
 	return pick(all, &f, lang)
 }
 
-// matches appends the phrases that begin at a place with the byte of a node.
+// matches appends the phrases that begin at a place, whose first byte leads to the given node.
 func (l *lexicon) matches(all []found, text string, at int, node int32, set uint32) []found {
 	for end := at + 1; ; end++ {
 		if k := l.trie.Key(node); k >= 0 && !joined(text, end) {
@@ -90,7 +89,7 @@ func (l *lexicon) matches(all []found, text string, at int, node int32, set uint
 	}
 }
 
-// joined reports whether a place stands within a word.
+// joined reports whether a place is within a word.
 func joined(text string, at int) bool {
 	if at <= 0 || at >= len(text) {
 		return false
@@ -109,7 +108,7 @@ func joined(text string, at int) bool {
 	return letter(a) && letter(b) && script(a) == script(b)
 }
 
-// name reports whether a byte may stand in a name of code.
+// name reports whether a byte may be part of a name in code.
 func name(c byte) bool { return c == '_' || digit(c) || letter(rune(c)) && c < utf8.RuneSelf }
 
 func digit(c byte) bool { return c >= '0' && c <= '9' }
@@ -121,8 +120,8 @@ func letter(r rune) bool {
 	return unicode.IsLetter(r) || unicode.Is(unicode.M, r)
 }
 
-// script parts letters into those that build words with spaces between them (1), and those that do not: each
-// of these is a word of its own for the purpose here.
+// script returns 1 for letters of scripts with spaces between words. For other letters it returns different
+// values, so that each of them counts as a word of its own.
 func script(r rune) int {
 	switch {
 	case r < 0x1100:
@@ -141,7 +140,7 @@ func scriptSpaced(r rune) int {
 	return 1
 }
 
-// pair finds for each opening part its closing part: the next one in the same sentence.
+// pair finds the closing part of each opening part: the next one in the same sentence.
 func pair(all []found, text string, lang Lang) {
 	var open map[int32]int
 	last := 0
@@ -181,7 +180,7 @@ func pair(all []found, text string, lang Lang) {
 	}
 }
 
-// sentenceEnd reports whether a sentence ends in the text. A dot behind a digit ends none.
+// sentenceEnd reports whether a sentence ends in the text. A point behind a digit does not end one.
 func sentenceEnd(text string) bool {
 	if strings.ContainsAny(text, "\n;!?。；！？") {
 		return true
@@ -196,11 +195,11 @@ func sentenceEnd(text string) bool {
 
 func (e *entry) in(lang Lang) bool { return lang == "" || e.lang == lang || e.lang == English }
 
-// pick drops parts without their pair and what overlaps.
+// pick drops unpaired parts and overlapping phrases.
 func pick(all []found, f *folded, lang Lang) []Token {
 	out := make([]Token, 0, len(all))
 	end := 0
-	var taken map[int]int // places of closing parts that are taken
+	var taken map[int]int // indexes of the closing parts that are taken
 	for i := 0; i < len(all); {
 		j := i
 		for j < len(all) && all[j].off == all[i].off {
@@ -231,7 +230,7 @@ func pick(all []found, f *folded, lang Lang) []Token {
 	return out
 }
 
-// token returns the token of a match, when it has a meaning at its place.
+// token returns the token of a match. It returns false if the match has no meaning at its place.
 func (m *found) token(all []found, f *folded, lang Lang) (Token, bool) {
 	t := Token{Phrase: m.phrase.text, Off: f.place(m.off), End: f.place(m.end)}
 	if m.close >= 0 {

@@ -1,8 +1,8 @@
 package lexicon
 
-// Trie finds which of many keys stand at a place of a text, in time that does not grow with their number.
-// Each key belongs to sets, such as those of its languages: what is in none of the sets that are asked for
-// is passed over.
+// Trie finds which of many keys occur at a place of a text, in time that does not depend on the number of
+// keys. Each key belongs to sets, such as those of its languages. Keys in none of the requested sets are
+// skipped.
 type Trie struct {
 	nodes []trieNode
 	bytes []byte // the byte that leads to each node
@@ -11,8 +11,8 @@ type Trie struct {
 }
 
 type trieNode struct {
-	kids, key int32 // places of the first child and of the key that ends here, or -1
-	n         int32 // the number of children, which stand one behind the other
+	kids, key int32 // indexes of the first child and of the key that ends here, or -1
+	n         int32 // number of children, which are adjacent
 	sets      uint32
 }
 
@@ -50,7 +50,7 @@ func NewTrie(keys []string, sets []uint32) Trie {
 	return t
 }
 
-// Next returns the node behind a node and a byte, or -1. Node 0 is the beginning.
+// Next returns the node that the byte c leads to from a node, or -1. Node 0 is the root.
 func (t *Trie) Next(node int32, c byte, sets uint32) int32 {
 	next := int32(-1)
 	if node == 0 {
@@ -73,5 +73,5 @@ func (t *Trie) Next(node int32, c byte, sets uint32) int32 {
 // Len returns the number of keys.
 func (t *Trie) Len() int { return t.keys }
 
-// Key returns the place of the key that ends at a node, or -1.
+// Key returns the index of the key that ends at a node, or -1.
 func (t *Trie) Key(node int32) int32 { return t.nodes[node].key }

@@ -36,15 +36,15 @@ func readChoice(src *form.Source, read func(*form.Source) []*Reading) []*Reading
 		return nil
 	}
 	at := max(chosen, 0)
-	all := readOnly(src, alts, at, read)
+	all := readOne(src, alts, at, read)
 	if len(all) == 0 || all[0].Weight < 30 {
 		return nil
 	}
 	r := all[0]
 	note := Note{Code: "SEVERAL_PLANS", Off: alts[at].Off, Hint: "ask for one plan"}
-	note.Message = "the text holds several plans; it chooses this one"
+	note.Message = "the text has several plans and chooses this one"
 	if chosen < 0 {
-		note.Code, note.Message = "AMBIGUOUS", "the text holds several plans and chooses none; the first one was read"
+		note.Code, note.Message = "AMBIGUOUS", "the text has several plans and chooses none; the first one was read"
 	}
 	have := map[string]bool{}
 	for _, it := range r.Items {
@@ -56,7 +56,7 @@ func readChoice(src *form.Source, read func(*form.Source) []*Reading) []*Reading
 			continue
 		}
 		r.Around = append(r.Around, Span{alts[k].Off, alts[k].End})
-		other := readOnly(src, alts, k, read)
+		other := readOne(src, alts, k, read)
 		if len(other) == 0 {
 			continue
 		}
@@ -77,15 +77,15 @@ func readChoice(src *form.Source, read func(*form.Source) []*Reading) []*Reading
 	return all
 }
 
-// readOnly reads one of several alternatives. If its head is read as a step with details, it is read again
+// readOne reads one of several alternatives. If its head is read as a step with details, it is read again
 // without the head.
-func readOnly(src *form.Source, alts []alternative, keep int, read func(*form.Source) []*Reading) []*Reading {
-	only := keepOnly(src, alts, keep)
+func readOne(src *form.Source, alts []alternative, k int, read func(*form.Source) []*Reading) []*Reading {
+	only := blankOthers(src, alts, k)
 	all := read(only)
 	if len(all) > 0 && all[0].Weight >= 30 && len(all[0].Items) > 1 {
 		return all
 	}
-	off := alts[keep].Off
+	off := alts[k].Off
 	return read(blanked(only, Span{off, src.Lines[src.LineAt(off)].End}))
 }
 
@@ -101,11 +101,11 @@ func alternativeNotes(r, other *Reading, off int) []Note {
 		titles = append(titles, other.Items[i].ID+" "+clipped(squeeze(other.Items[i].Title)))
 	}
 	list := strings.Join(titles, "; ")
-	return []Note{{Code: "SEVERAL_PLANS", Element: clipped(list), Off: off, Message: "another plan stands here, which was not read: " + list, Hint: "ask for one plan"}}
+	return []Note{{Code: "SEVERAL_PLANS", Element: clipped(list), Off: off, Message: "another plan was not read: " + list, Hint: "ask for one plan"}}
 }
 
-// keepOnly returns the text with all alternatives but one blanked out. Offsets do not change.
-func keepOnly(src *form.Source, alts []alternative, keep int) *form.Source {
+// blankOthers returns the text with all alternatives but one blanked out. Offsets do not change.
+func blankOthers(src *form.Source, alts []alternative, keep int) *form.Source {
 	var spans []Span
 	for k := range alts {
 		if k != keep {

@@ -115,30 +115,30 @@ func withImports(r *Reading, all []*form.Stmt) {
 
 // program collects the items and links of a program.
 type program struct {
-	r     *Reading
-	env   map[string][]int // the items whose results a variable holds
-	defs  map[string]*form.Stmt
-	ids   map[string]int // how often an id was used
-	seen  map[[2]int]bool
-	uses  bool  // the use of a variable has made a link
-	prev  []int // in nested blocks: the items of the statements before
-	order [][2]int
-	depth int
-	late  map[string]int // labels that are set further down
-	bare  map[int]bool
-	// made holds the expression that makes an item, by the index of the item.
-	made map[int]made
+	r           *Reading
+	env         map[string][]int // the items whose results a variable holds
+	defs        map[string]*form.Stmt
+	ids         map[string]int // how often an id was used
+	seen        map[[2]int]bool
+	uses        bool  // the use of a variable has made a link
+	prev        []int // in nested blocks: the items of the statements before
+	order       [][2]int
+	depth       int
+	laterLabels map[string]int // labels that are set further down
+	bare        map[int]bool   // calls without uses of variables and without a target
+	// origins holds the expression that an item was made from, by the index of the item.
+	origins map[int]origin
 	// fresh are the items from which the current statement has made links.
 	fresh map[int]bool
 	// nested is set if the program is a single expression.
 	nested bool
 	// groups are the variables that stand for the tasks of a group, lists those that hold a list, and sorters
 	// those that hold a topological sorter.
-	groups  map[string]bool
-	lists   map[string]*form.Expr
-	sorters map[string]bool
-	most    int // bound on the number of links
-	rounds  int // how often loop bodies were read
+	groups   map[string]bool
+	lists    map[string]*form.Expr
+	sorters  map[string]bool
+	maxLinks int
+	rounds   int // how often loop bodies were read
 	// runners are the variables that hold functions, or objects that run steps. started are the steps that
 	// run concurrently until a statement waits for them.
 	runners map[string]bool
@@ -147,9 +147,9 @@ type program struct {
 
 func newProgram(src *form.Source, weight int, why string) *program {
 	return &program{
-		most: src.MaxLinks,
-		r:    &Reading{Form: "code", Weight: weight, Evidence: []string{why}, Start: -1, Open: true},
-		env:  map[string][]int{}, defs: map[string]*form.Stmt{}, ids: map[string]int{}, seen: map[[2]int]bool{}, late: map[string]int{}, bare: map[int]bool{}, made: map[int]made{},
+		maxLinks: src.MaxLinks,
+		r:        &Reading{Form: "code", Weight: weight, Evidence: []string{why}, Start: -1, Open: true},
+		env:      map[string][]int{}, defs: map[string]*form.Stmt{}, ids: map[string]int{}, seen: map[[2]int]bool{}, laterLabels: map[string]int{}, bare: map[int]bool{}, origins: map[int]origin{},
 		groups: map[string]bool{}, lists: map[string]*form.Expr{}, sorters: map[string]bool{}, runners: map[string]bool{},
 	}
 }
@@ -169,7 +169,7 @@ func (p *program) item(id, title string, shown bool, off, end int) int {
 }
 
 func (p *program) link(a, b int, source Source, off int) {
-	if a == b || len(p.r.Links) > p.most || p.seen[[2]int{a, b}] {
+	if a == b || len(p.r.Links) > p.maxLinks || p.seen[[2]int{a, b}] {
 		return
 	}
 	p.seen[[2]int{a, b}] = true
@@ -227,8 +227,8 @@ func eachStep(all []*form.Stmt, visit func(*form.Stmt)) {
 	}
 }
 
-// started returns the call inside of wrappers: f(x) in tg.create_task(f(x)).
-func started(e *form.Expr) *form.Expr {
+// unwrapCall returns the call inside of wrappers: f(x) in tg.create_task(f(x)).
+func unwrapCall(e *form.Expr) *form.Expr {
 	for range 5 {
 		if e.Kind == form.Attr && e.Base.Kind == form.Call && results[e.Text] && !isTrivial(callName(e.Base)) {
 			e = e.Base // f(x).await
@@ -339,7 +339,7 @@ func readCalls(src *form.Source, all []*form.Stmt) *program {
 	})
 	p.control(all)
 	body, wrapped := p.mainBody(all)
-	body = program1(body)
+	body = trimProse(body)
 	eachStep(body, func(st *form.Stmt) {
 		if st.Word == "" || st.Word == "return" {
 			total++
@@ -352,7 +352,7 @@ func readCalls(src *form.Source, all []*form.Stmt) *program {
 		}
 		if st.Label.Text != "" && st.Expr != nil && st.Expr.Kind == form.Call {
 			labels++
-			p.late[strings.TrimLeft(st.Label.Text, "$")]++
+			p.laterLabels[strings.TrimLeft(st.Label.Text, "$")]++
 		}
 	}
 	var steps []*form.Stmt
@@ -453,8 +453,8 @@ func computes(st *form.Stmt) bool {
 	})
 }
 
-// program1 drops prose around the program: leading and trailing statements without a call or an assignment.
-func program1(body []*form.Stmt) []*form.Stmt {
+// trimProse drops prose around the program: leading and trailing statements without a call or an assignment.
+func trimProse(body []*form.Stmt) []*form.Stmt {
 	code := func(st *form.Stmt) bool {
 		return len(st.Body) > 0 && (st.Word != "" || st.Expr != nil && st.Expr.Kind == form.Ident) || st.Expr != nil && st.Clean && (st.Expr.Kind == form.Call || len(st.Targets) > 0 || st.Label.Text != "" && st.Expr.Kind == form.Ident || st.Word == "return")
 	}

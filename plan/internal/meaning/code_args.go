@@ -9,11 +9,11 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// made is the call or object that makes an item.
-type made struct {
-	expr *form.Expr
-	told map[string]bool // arguments that are read otherwise, by key, or by position if they have no key
-	body bool            // the lines below the first one are the body of the item
+// origin is the call or object from which an item was made.
+type origin struct {
+	expr      *form.Expr
+	elsewhere map[string]bool // arguments that are read otherwise, by key, or by position if they have no key
+	body      bool            // the lines below the first one are the body of the item
 }
 
 // maxSource bounds the source text that stands for an argument that is no plain value, in bytes.
@@ -24,7 +24,7 @@ const maxSource = 1000
 func (p *program) arguments(text string) {
 	for k := range p.r.Items {
 		it := &p.r.Items[k]
-		m := p.made[k]
+		m := p.origins[k]
 		if m.body {
 			it.Details = body(text, it)
 		}
@@ -39,7 +39,7 @@ func (p *program) arguments(text string) {
 					continue
 				}
 				p.argument(it, refs, a, text)
-				if name := a.Val.Path(); m.told[argKey(n, a)] || isName(a, it) || name != "" && (name == callName(e) || name == "self" || name == "this") {
+				if name := a.Val.Path(); m.elsewhere[argKey(n, a)] || isName(a, it) || name != "" && (name == callName(e) || name == "self" || name == "this") {
 					it.Attrs = it.Attrs[:len(it.Attrs)-1]
 				}
 			}

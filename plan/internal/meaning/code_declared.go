@@ -15,7 +15,7 @@ type declared struct {
 	id, title        string
 	off, end, indent int
 	rest             []form.Piece
-	made             bool // a keyword such as "task" or "job" stands before its name
+	keyword          bool // a keyword such as "task" or "job" stands before its name
 	call             bool // the line is a single call
 }
 
@@ -39,7 +39,7 @@ func readDeclared(src *form.Source, first, end int) *Reading {
 			continue
 		}
 		inside := len(all) > 0 && l.Indent > all[len(all)-1].indent
-		if d, body := declaration(l); d != nil && (d.made || !inside) {
+		if d, body := declaration(l); d != nil && (d.keyword || !inside) {
 			if title != "" {
 				d.title, title = title, ""
 			}
@@ -56,7 +56,7 @@ func readDeclared(src *form.Source, first, end int) *Reading {
 		}
 	}
 	if bodies > 0 {
-		all = slices.DeleteFunc(all, func(d *declared) bool { return !d.made })
+		all = slices.DeleteFunc(all, func(d *declared) bool { return !d.keyword })
 	}
 	if len(all) < 2 || bodies == 0 && (len(all) < 3 || other > 2) {
 		return nil
@@ -112,7 +112,7 @@ func linkDeclared(src *form.Source, all []*declared, bodies bool) *program {
 	}
 	for k, d := range all {
 		if index[d.id] == k {
-			p.made[p.item(d.id, d.title, true, d.off, d.end)] = made{body: true}
+			p.origins[p.item(d.id, d.title, true, d.off, d.end)] = origin{body: true}
 		}
 	}
 	return p
@@ -130,7 +130,7 @@ func declaration(l *form.Line) (d *declared, body bool) {
 	if outs, ins, ok := strings.Cut(strings.TrimPrefix(s, "build "), ": "); ok && strings.HasPrefix(s, "build ") && !strings.ContainsAny(outs, "\"'(") {
 		d.id, d.title = outs, outs
 		d.rest = []form.Piece{{Text: "needs " + strings.ReplaceAll(ins, "|", " "), Off: l.Off}}
-		d.made = true
+		d.keyword = true
 		return d, true
 	}
 	n := nameLength(s, "._")
@@ -141,7 +141,7 @@ func declaration(l *form.Line) (d *declared, body bool) {
 	}
 	paren := strings.HasPrefix(t, "(")
 	made := (paren || strings.HasPrefix(t, " ")) && (makers[word] || runs(word))
-	if d.made = made; made {
+	if d.keyword = made; made {
 		t = strings.TrimLeft(t, "( :")
 	} else {
 		t = s

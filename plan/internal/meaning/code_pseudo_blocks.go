@@ -14,7 +14,7 @@ func (r *pseudo) block(lines []*pseudoLine, f *form.Flow, depth int) {
 		return
 	}
 	if f.Kind == "par" {
-		r.beside(lines, f, depth)
+		r.parallelParts(lines, f, depth)
 		return
 	}
 	tried, j, joined := 0, 0, false
@@ -74,8 +74,8 @@ func (n *pseudoLine) isStep() bool {
 	return n.lead == 0 && strings.HasSuffix(n.text, ")") && !strings.Contains(n.text, " ") && !n.closed
 }
 
-// beside reads the parts of a parallel block.
-func (r *pseudo) beside(lines []*pseudoLine, f *form.Flow, depth int) {
+// parallelParts reads the parts of a parallel block.
+func (r *pseudo) parallelParts(lines []*pseudoLine, f *form.Flow, depth int) {
 	wide := len(lines) > 1 && lines[0].line != lines[len(lines)-1].line
 	for k := 0; k < len(lines); k++ {
 		n := lines[k]
@@ -117,7 +117,7 @@ func (r *pseudo) conditional(lines []*pseudoLine, k int, f *form.Flow, depth int
 		split(lines[k].kids)
 	}
 	r.blocks++
-	r.note(false, "SKIPPED_TEXT", n.text, "the condition "+n.text+" was left out; the steps below it were taken", "write the steps that are to be done", n.off)
+	r.note(false, "SKIPPED_TEXT", n.text, "the condition "+n.text+" was left out; the steps below it were read", "write only the steps to do", n.off)
 	before := len(r.r.Items)
 	if len(parts) == 1 {
 		r.block(parts[0], f.Add("seq", 0), depth+1)
@@ -128,7 +128,7 @@ func (r *pseudo) conditional(lines []*pseudoLine, k int, f *form.Flow, depth int
 		}
 	}
 	for _, it := range r.r.Items[before:] {
-		r.note(false, "AMBIGUOUS", it.ID, it.ID+" stands below the condition "+n.text+"; it was taken as one step", "write each step that is to be done", it.Off)
+		r.note(false, "AMBIGUOUS", it.ID, it.ID+" is below the condition "+n.text+"; it was read as one step", "write each step to do", it.Off)
 	}
 	return k
 }

@@ -209,7 +209,7 @@ func (p *program) stateLinks(e *form.Expr) {
 				}
 				before := len(p.r.Items)
 				if p.end(args[0], title); len(p.r.Items) > before {
-					p.made[before] = made{expr: e}
+					p.origins[before] = origin{expr: e}
 				}
 			}
 		}
@@ -332,8 +332,8 @@ func (p *program) inside(e *form.Expr, tasks []int, last bool) []int {
 }
 
 func (p *program) linkAll(from, to []int, off int) {
-	if len(from)*len(to) > p.most {
-		p.note(true, "LIMIT_REACHED", p.r.Items[from[0]].ID, "the groups on this line stand for too many edges", "split the line", off)
+	if len(from)*len(to) > p.maxLinks {
+		p.note(true, "LIMIT_REACHED", p.r.Items[from[0]].ID, "the groups on this line make too many edges", "split the line", off)
 		return
 	}
 	for _, a := range from {
@@ -441,7 +441,7 @@ func (p *program) task(e *form.Expr, variable string, st *form.Stmt) int {
 		}
 		if title != "" {
 			k := p.item(id, title, variable != "", e.Off, e.End)
-			p.made[k] = made{expr: e}
+			p.origins[k] = origin{expr: e}
 			return k
 		}
 	}
@@ -459,10 +459,10 @@ func (p *program) task(e *form.Expr, variable string, st *form.Stmt) int {
 	}
 	var uses []use
 	for _, a := range e.Args {
-		p.inner2(a.Val, &uses)
+		p.exprUses(a.Val, &uses)
 	}
 	k := p.item(id, title, true, e.Off, e.End)
-	p.made[k] = made{expr: e}
+	p.origins[k] = origin{expr: e}
 	p.r.Items[k].Attrs = append(p.r.Items[k].Attrs, Attr{Key: "tool", Role: Tool, Value: form.Quote(callName(e)), Off: e.Off})
 	for _, u := range uses {
 		p.r.Items[k].Refs = append(p.r.Items[k].Refs, Ref{Text: u.text, To: u.to, Off: u.off})

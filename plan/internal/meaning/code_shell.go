@@ -44,7 +44,7 @@ func readShell(src *form.Source, first, end int) *Reading {
 	switch {
 	case n < 2 || sh.strange > 0:
 		return nil
-	case sh.waits > 0 && sh.beside > 0:
+	case sh.waits > 0 && sh.background > 0:
 		sh.r.Weight = 92
 	case !fenced || n < 3 || sh.tools > 0 || sh.args > n/2:
 		return nil
@@ -118,7 +118,7 @@ type shell struct {
 	jobs                map[string][]int
 	last                []int // the steps that the last "&" put into the background
 	cond                int   // how many conditions and loops are open
-	waits, beside       int
+	waits, background   int
 	tools, args         int
 	strange             int
 }
@@ -145,7 +145,7 @@ func (sh *shell) list(closing byte, depth int) {
 			sh.i++
 		case c == '&':
 			sh.i++
-			sh.beside++
+			sh.background++
 			sh.last = sh.front
 			if !slices.Equal(sh.front, before) {
 				sh.back, sh.launch = append(sh.back, sh.front...), before
@@ -320,7 +320,7 @@ func (sh *shell) step(words []string, off int) {
 	sh.args += b2i(len(words) > 1)
 	k := sh.item(id, strings.Join(words, " "), false, off, sh.i)
 	if sh.cond > 0 {
-		sh.note(false, "AMBIGUOUS", sh.r.Items[k].ID, "the script runs "+sh.r.Items[k].ID+" only on a condition or again and again; it was taken as one step", "write each step that is to be done", off)
+		sh.note(false, "AMBIGUOUS", sh.r.Items[k].ID, "the script runs "+sh.r.Items[k].ID+" only under a condition or repeatedly; it was read as one step", "write each step to do", off)
 	}
 	sh.r.Items[k].Shown = true
 	for _, x := range sh.front {

@@ -42,18 +42,18 @@ func (p *program) run(body []*form.Stmt, depth int) {
 func (p *program) block(st *form.Stmt, depth int) {
 	before := len(p.r.Items)
 	if st.Word == "for" && st.Expr != nil {
-		p.over(st.Expr)
+		p.loopHead(st.Expr)
 	}
 	p.run(st.Body, depth+1)
 	if st.Word == "if" || st.Word == "else" || st.Word == "for" {
 		for _, it := range p.r.Items[before:] {
-			p.note(false, "AMBIGUOUS", it.ID, "the program runs "+it.ID+" only on a condition or again and again; it was taken as one step", "write each step that is to be done", it.Off)
+			p.note(false, "AMBIGUOUS", it.ID, "the program runs "+it.ID+" only under a condition or repeatedly; it was read as one step", "write each step to do", it.Off)
 		}
 	}
 }
 
-// over reads the head of a loop. The loop variables hold the items that the list comes from.
-func (p *program) over(e *form.Expr) {
+// loopHead reads the head of a loop. The loop variables hold the items that the list comes from.
+func (p *program) loopHead(e *form.Expr) {
 	if e.Kind != form.Ops || len(e.Args) < 2 || e.Ops[len(e.Ops)-1] != "in" && e.Ops[len(e.Ops)-1] != "of" {
 		p.eval(e)
 		return
@@ -229,11 +229,11 @@ func (p *program) finish(labeled bool) {
 	for _, e := range p.order {
 		if a, b := p.r.Items[e[0]], p.r.Items[e[1]]; e[0] < lead && e[1] >= lead {
 			p.link(e[0], e[1], ListedOrder, b.Off)
-			p.note(false, "AMBIGUOUS", a.ID, b.ID+" uses nothing of "+a.ID+"; it was taken to follow it, as it stands in the program", "say what waits for it", a.Off)
+			p.note(false, "AMBIGUOUS", a.ID, b.ID+" uses nothing of "+a.ID+"; it was taken to follow it, as in the program", "state what waits for it", a.Off)
 		}
 		if a, b := p.r.Items[e[0]], p.r.Items[e[1]]; p.bare[e[1]] {
 			p.link(e[0], e[1], ListedOrder, b.Off)
-			p.note(false, "AMBIGUOUS", b.ID, b.ID+" uses nothing of the other steps; it was taken to follow "+a.ID+", which stands before it", "say what it waits for", b.Off)
+			p.note(false, "AMBIGUOUS", b.ID, b.ID+" uses nothing of the other steps; it was taken to follow "+a.ID+", the step before it", "state its needs", b.Off)
 		}
 	}
 }

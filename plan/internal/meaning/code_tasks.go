@@ -270,7 +270,7 @@ func linkTasks(src *form.Source, group []described) *program {
 				break
 			}
 		}
-		p.made[p.item(d.id, title, true, d.off, d.end)] = made{d.expr, keys, d.def}
+		p.origins[p.item(d.id, title, true, d.off, d.end)] = origin{d.expr, keys, d.def}
 		if d.open {
 			p.note(true, "UNCLOSED", d.id, "the call that describes "+d.id+" is not closed", "write the closing )", d.off)
 		}
@@ -342,7 +342,7 @@ func (p *program) fluent(e *form.Expr, f *form.Flow) bool {
 	for _, c := range slices.Backward(calls) {
 		name := c.Base.Text
 		k := p.item(name, name, true, c.End-1, c.End)
-		p.made[k] = made{expr: &form.Expr{Kind: form.Call, Base: &form.Expr{}, Args: c.Args}}
+		p.origins[k] = origin{expr: &form.Expr{Kind: form.Call, Base: &form.Expr{}, Args: c.Args}}
 		f.Add("step", k)
 	}
 	return true
@@ -445,8 +445,8 @@ func (p *program) flow(e *form.Expr, f *form.Flow, depth int) bool {
 
 // gets sets the arguments of the item at index first, unless a call made the item.
 func (p *program) gets(first int, args []form.ArgExpr) {
-	if len(p.r.Items) > first && p.made[first].expr == nil && len(args) > 0 {
-		p.made[first] = made{expr: &form.Expr{Kind: form.Call, Base: &form.Expr{}, Args: args}}
+	if len(p.r.Items) > first && p.origins[first].expr == nil && len(args) > 0 {
+		p.origins[first] = origin{expr: &form.Expr{Kind: form.Call, Base: &form.Expr{}, Args: args}}
 	}
 }
 
@@ -510,7 +510,7 @@ func (p *program) leaf(e *form.Expr, f *form.Flow) {
 	}
 	k := p.item(name, name, true, e.Off, e.End)
 	if e.Kind == form.Call {
-		p.made[k] = made{expr: e}
+		p.origins[k] = origin{expr: e}
 	}
 	f.Add("step", k)
 }

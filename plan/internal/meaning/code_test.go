@@ -10,8 +10,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
-// likeliest returns the ids and the links of the most likely reading.
-func likeliest(read func(*form.Source) []*Reading, text string) (items, links string) {
+// mostLikely returns the ids and the links of the most likely reading.
+func mostLikely(read func(*form.Source) []*Reading, text string) (items, links string) {
 	var best *Reading
 	for _, r := range read(form.NewSource(text)) {
 		if best == nil || r.Weight > best.Weight {
@@ -57,7 +57,7 @@ func TestReadCode(t *testing.T) {
 		"one call":   {"print(\"hello\")\n", "none", ""},
 		"not closed": {"a = f(1\nb = g(a)\n", "a b", "a>b"},
 	} {
-		items, links := likeliest(readCode, c.text)
+		items, links := mostLikely(readCode, c.text)
 		require.Equal(t, c.items, items, name)
 		require.Equal(t, c.links, links, name)
 	}
@@ -86,7 +86,7 @@ func TestReadDiagram(t *testing.T) {
 		"menu":      {"Open File → Export → PDF, and then press the button that says OK.\n", "none", ""},
 		"file tree": {"app/\n├── src\n│   └── main.go\n└── README\n", "none", ""},
 	} {
-		items, links := likeliest(readDiagram, c.text)
+		items, links := mostLikely(readDiagram, c.text)
 		require.Equal(t, c.items, items, name)
 		require.Equal(t, c.links, links, name)
 	}

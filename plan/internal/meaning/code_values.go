@@ -29,7 +29,7 @@ func withoutDoubles(list []int) []int {
 // top reads the value of a statement and returns the items that it stands for. The outermost call becomes an
 // item with the given id.
 func (p *program) top(e *form.Expr, id string, st *form.Stmt, shown bool) []int {
-	e = started(e)
+	e = unwrapCall(e)
 	if e.Open {
 		name := id
 		if name == "" {
@@ -46,7 +46,7 @@ func (p *program) top(e *form.Expr, id string, st *form.Stmt, shown bool) []int 
 	}
 	if c := repeated(e); c != nil && shown && !p.passes(c) {
 		k := p.call(c, id, st, shown)
-		p.note(false, "AMBIGUOUS", p.r.Items[k].ID, "the program runs "+p.r.Items[k].ID+" again and again; it was taken as one step", "write each step that is to be done", c.Off)
+		p.note(false, "AMBIGUOUS", p.r.Items[k].ID, "the program runs "+p.r.Items[k].ID+" repeatedly; it was read as one step", "write each step to do", c.Off)
 		return []int{k}
 	}
 	if e.Kind == form.Call && !shown && p.passes(e) || e.Kind != form.Call || st.Label.Text == "" && p.passes(e) {
@@ -149,7 +149,7 @@ func (p *program) call(e *form.Expr, id string, st *form.Stmt, shown bool) int {
 		title = strings.TrimSpace(oneLine(st, e, name))
 	}
 	k := p.item(id, title, shown, e.Off, e.End)
-	p.made[k] = made{expr: e}
+	p.origins[k] = origin{expr: e}
 	it := &p.r.Items[k]
 	if st != nil && !p.nested {
 		it.Off = st.Off
@@ -230,7 +230,7 @@ func (p *program) eval(e *form.Expr) []int {
 		return []int{p.call(e, "", nil, false)}
 	}
 	var uses []use
-	p.inner(e, &uses)
+	p.partUses(e, &uses)
 	var out []int
 	seen := map[int]bool{}
 	for _, u := range uses {
@@ -248,7 +248,7 @@ func (p *program) eval(e *form.Expr) []int {
 func (p *program) usesIn(e *form.Expr, uses *[]use) {
 	walk(e, 0, func(x *form.Expr) bool {
 		if x.Kind == form.Ident {
-			p.inner2(x, uses)
+			p.exprUses(x, uses)
 		}
 		return true
 	})
@@ -260,7 +260,7 @@ func (p *program) args(e *form.Expr, uses *[]use) {
 	for e != nil && e.Kind == form.Call {
 		for k, a := range e.Args {
 			if e.Base.Kind == form.Call || k > 0 || a.Val.Path() != name {
-				p.inner2(a.Val, uses)
+				p.exprUses(a.Val, uses)
 			}
 		}
 		b := e.Base
@@ -283,24 +283,24 @@ func (p *program) nameOf(held []int) string {
 	return p.r.Items[held[0]].ID
 }
 
-// inner collects the uses in the parts of an expression.
-func (p *program) inner(e *form.Expr, uses *[]use) {
+// partUses collects the uses in the parts of an expression.
+func (p *program) partUses(e *form.Expr, uses *[]use) {
 	switch e.Kind {
 	case form.Ident:
-		p.inner2(e, uses)
+		p.exprUses(e, uses)
 	case form.Text:
 		p.textUses(e, uses)
 	default:
 		if e.Base != nil {
-			p.inner2(e.Base, uses)
+			p.exprUses(e.Base, uses)
 		}
 		for _, a := range e.Args {
-			p.inner2(a.Val, uses)
+			p.exprUses(a.Val, uses)
 		}
 	}
 }
 
-func (p *program) inner2(e *form.Expr, uses *[]use) {
+func (p *program) exprUses(e *form.Expr, uses *[]use) {
 	if e == nil {
 		return
 	}
@@ -319,7 +319,7 @@ func (p *program) inner2(e *form.Expr, uses *[]use) {
 	default:
 		p.depth++
 		if p.depth < 200 {
-			p.inner(e, uses)
+			p.partUses(e, uses)
 		}
 		p.depth--
 	}
@@ -329,7 +329,7 @@ func (p *program) inner2(e *form.Expr, uses *[]use) {
 // name.
 func (p *program) label(text string, off int, uses *[]use) {
 	name := strings.TrimLeft(text, "$")
-	if !p.holder(text, off, uses) && !p.holder(name, off, uses) && (p.late[name] > 0 || len(p.late) > 0 && isNumber(name)) {
+	if !p.holder(text, off, uses) && !p.holder(name, off, uses) && (p.laterLabels[name] > 0 || len(p.laterLabels) > 0 && isNumber(name)) {
 		*uses = append(*uses, use{text: text, to: name, off: off})
 	}
 }

@@ -19,7 +19,7 @@ func readCorrected(src *form.Source, read func(*form.Source) []*Reading) []*Read
 	if at < 0 || len(src.Text)-at > maxCorrection {
 		return nil
 	}
-	head := keepOnly(src, []alternative{{}, {Off: at, End: len(src.Text)}}, 0)
+	head := blankOthers(src, []alternative{{}, {Off: at, End: len(src.Text)}}, 0)
 	all := read(head)
 	if len(all) == 0 || all[0].Weight < 30 || len(all[0].Items) < 2 {
 		return nil
@@ -92,11 +92,11 @@ func corrects(line string) bool {
 
 // amender changes a reading by the sentences around its list.
 type amender struct {
-	most  int // bound on the number of links
-	r     *Reading
-	names *Names
-	lang  string
-	place map[string]int
+	maxLinks int
+	r        *Reading
+	names    *Names
+	lang     string
+	place    map[string]int
 	// order are the levels of the listed order: each level follows the one before, and its items run in
 	// parallel. It is nil if the text states the links.
 	order      [][]int
@@ -123,7 +123,7 @@ type amender struct {
 // amend changes a reading by the text around its list. If correcting is set, the text corrects the list: a
 // stated need replaces earlier ones.
 func amend(src *form.Source, r *Reading, text string, off int, correcting bool) {
-	a := &amender{r: r, most: src.MaxLinks, lang: language(text), correcting: correcting, gone: map[int]bool{}, stated: map[[2]int]bool{}, old: len(r.Items)}
+	a := &amender{r: r, maxLinks: src.MaxLinks, lang: language(text), correcting: correcting, gone: map[int]bool{}, stated: map[[2]int]bool{}, old: len(r.Items)}
 	a.index()
 	if len(r.Links) == 0 && !r.Stated {
 		for _, i := range a.steps() {
@@ -141,7 +141,7 @@ func amend(src *form.Source, r *Reading, text string, off int, correcting bool) 
 	}
 	if a.applied == 0 && correcting {
 		all := a.idsOf(a.steps())
-		a.doubt("the text corrects the plan, and the correction was not understood", all[:min(len(all), 100)], off)
+		a.doubt("the text corrects the plan, but the correction was not understood", all[:min(len(all), 100)], off)
 	}
 	if a.order != nil && a.moved {
 		a.explicit()
@@ -159,7 +159,7 @@ func (a *amender) arrows(text string, off int) string {
 	var out strings.Builder
 	at := 0
 	for line := range strings.Lines(text) {
-		if links, ok := arrowLine(strings.TrimSpace(line), off+at, known, a.most); ok {
+		if links, ok := arrowLine(strings.TrimSpace(line), off+at, known, a.maxLinks); ok {
 			if !stated && !lexicon.Has(lexicon.Path, line) {
 				a.r.Links = append(a.r.Links, links...)
 			}
@@ -401,98 +401,125 @@ func (a *amender) split(text string, all []mention) (out []mention) {
 // claims reads the relations that a sentence of a correction states. The subject is the first mention, or
 // else the subject of the sentence before.
 func (a *amender) claims(all []event, s form.Sentence) (said bool) {
-	subject := a.subject
-	var open, last *event
-	var waiting []event // mentions that no relation has used yet
-	negated, broke := false, false
-	emit := func(kind Kind, off int, ids []string, not bool) {
-		if not {
-			kind = Apart
-		}
-		r, fresh := a.relation(kind, subject, ids, s.Off)
-		if len(subject) > 0 {
-			said = true
-			a.apply(r, fresh || also(a.lang, s.Text) && kind == Needs)
-		}
-	}
+	c := claimReader{a: a, sentence: s, subject: a.subject}
 	for k := range all {
-		e := &all[k]
-		switch e.what {
+		switch e := &all[k]; e.what {
 		case ',':
-			broke = true
-			if open == nil {
-				negated = false
-			}
+			c.broke = true
+			c.negated = c.negated && c.open != nil
 		case 'n':
-			if e.unless && negated {
-				open, negated = &event{what: 'r', kind: Needs, off: e.off}, false // "can't start without 3"
-			} else if verbLast(a.lang) && len(waiting) > 0 {
-				waiting[len(waiting)-1].kind = Apart
-			} else {
-				negated = true
-			}
+			c.negation(e)
 		case 'p':
-			if open != nil && len(a.subject) > 0 && !slices.Equal(subject, a.subject) {
-				emit(open.kind, e.off, a.idsOf(a.subject), false)
-				last, open = open, nil
-			} else if verbLast(a.lang) && len(a.subject) > 0 && len(waiting) > 0 {
-				waiting = append(waiting, event{what: 'm', off: e.off, ids: a.idsOf(a.subject)})
-			}
+			c.pronoun(e)
 		case 'm':
-			switch {
-			case e.guess && (open == nil || broke), e.amount && open != nil && open.uses:
-			case open != nil && (!broke || !a.relationFollows(all[k+1:])):
-				emit(open.kind, e.off, e.ids, negated)
-				last, open, negated = open, nil, false
-			case last != nil && !a.relationFollows(all[k+1:]):
-				kind := last.kind
-				if kind == Apart || kind == None {
-					kind = Needs
-				}
-				emit(kind, e.off, e.ids, negated)
-				negated = false
-			default:
-				waiting, open = append(waiting, *e), nil
-				if !verbLast(a.lang) || len(waiting) == 1 {
-					subject = a.placesOf(e.ids)
-				}
-			}
+			c.mention(e, all[k+1:])
 		case 'r':
-			if e.behind && len(waiting) > 0 {
-				if len(waiting) > 1 || len(subject) == 0 {
-					subject = a.placesOf(waiting[0].ids)
-					for _, w := range waiting[1:] {
-						emit(e.kind, e.off, w.ids, w.kind == Apart || negated)
-					}
-				} else if !slices.Equal(subject, a.placesOf(waiting[0].ids)) {
-					emit(e.kind, e.off, waiting[0].ids, negated)
-				}
-				waiting, last, negated = nil, e, false
-				continue
-			}
-			waiting, broke = nil, false
-			if e.unless && negated {
-				open, negated = &event{what: 'r', kind: Needs, off: e.off}, false
-				continue
-			}
-			if e.unless && e.kind == None {
-				continue
-			}
-			if e.kind == None {
-				emit(None, e.off, nil, false)
-				last = e
-				continue
-			}
-			if negated && e.kind == Needs {
-				e.kind, negated = Apart, false
-			}
-			open = e
+			c.relation(e)
 		}
 	}
-	if len(subject) > 0 {
-		a.subject = subject
+	if len(c.subject) > 0 {
+		a.subject = c.subject
 	}
-	return said
+	return c.said
+}
+
+// claimReader is the state of reading a sentence of a correction, one event after another.
+type claimReader struct {
+	a          *amender
+	sentence   form.Sentence
+	subject    []int
+	open, last *event  // the relation that has no mention yet, and the last one that had one
+	waiting    []event // mentions that no relation has used yet
+	negated    bool
+	broke      bool // a clause has ended since the last relation
+	said       bool // a relation was applied
+}
+
+// emit applies a relation of the subject to ids. With not, the relation is denied.
+func (c *claimReader) emit(kind Kind, off int, ids []string, not bool) {
+	if not {
+		kind = Apart
+	}
+	r, fresh := c.a.relation(kind, c.subject, ids, c.sentence.Off)
+	if len(c.subject) > 0 {
+		c.said = true
+		c.a.apply(r, fresh || also(c.a.lang, c.sentence.Text) && kind == Needs)
+	}
+}
+
+func (c *claimReader) negation(e *event) {
+	switch {
+	case e.unless && c.negated:
+		c.open, c.negated = &event{what: 'r', kind: Needs, off: e.off}, false // "can't start without 3"
+	case verbLast(c.a.lang) && len(c.waiting) > 0:
+		c.waiting[len(c.waiting)-1].kind = Apart
+	default:
+		c.negated = true
+	}
+}
+
+func (c *claimReader) pronoun(e *event) {
+	before := c.a.subject
+	switch {
+	case c.open != nil && len(before) > 0 && !slices.Equal(c.subject, before):
+		c.emit(c.open.kind, e.off, c.a.idsOf(before), false)
+		c.last, c.open = c.open, nil
+	case verbLast(c.a.lang) && len(before) > 0 && len(c.waiting) > 0:
+		c.waiting = append(c.waiting, event{what: 'm', off: e.off, ids: c.a.idsOf(before)})
+	}
+}
+
+func (c *claimReader) mention(e *event, rest []event) {
+	switch {
+	case e.guess && (c.open == nil || c.broke), e.amount && c.open != nil && c.open.uses:
+	case c.open != nil && (!c.broke || !c.a.relationFollows(rest)):
+		c.emit(c.open.kind, e.off, e.ids, c.negated)
+		c.last, c.open, c.negated = c.open, nil, false
+	case c.last != nil && !c.a.relationFollows(rest):
+		kind := c.last.kind
+		if kind == Apart || kind == None {
+			kind = Needs
+		}
+		c.emit(kind, e.off, e.ids, c.negated)
+		c.negated = false
+	default:
+		c.waiting, c.open = append(c.waiting, *e), nil
+		if !verbLast(c.a.lang) || len(c.waiting) == 1 {
+			c.subject = c.a.placesOf(e.ids)
+		}
+	}
+}
+
+func (c *claimReader) relation(e *event) {
+	if e.behind && len(c.waiting) > 0 {
+		first := c.a.placesOf(c.waiting[0].ids)
+		switch {
+		case len(c.waiting) > 1 || len(c.subject) == 0:
+			c.subject = first
+			for _, w := range c.waiting[1:] {
+				c.emit(e.kind, e.off, w.ids, w.kind == Apart || c.negated)
+			}
+		case !slices.Equal(c.subject, first):
+			c.emit(e.kind, e.off, c.waiting[0].ids, c.negated)
+		}
+		c.waiting, c.last, c.negated = nil, e, false
+		return
+	}
+	c.waiting, c.broke = nil, false
+	switch {
+	case e.unless && c.negated:
+		c.open, c.negated = &event{what: 'r', kind: Needs, off: e.off}, false
+		return
+	case e.unless && e.kind == None:
+		return
+	case e.kind == None:
+		c.emit(None, e.off, nil, false)
+		c.last = e
+		return
+	case c.negated && e.kind == Needs:
+		e.kind, c.negated = Apart, false
+	}
+	c.open = e
 }
 
 // relation returns a relation to ids. fresh is set if this amendment added all of them.

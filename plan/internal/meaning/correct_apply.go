@@ -60,7 +60,7 @@ func (a *amender) apply(r Relation, more bool) {
 			if !a.correcting && !a.related(append(ids, id)) {
 				continue // the plan already has it so
 			}
-			a.doubt("what runs beside other steps may need what they need", append(ids, id), r.Off)
+			a.doubt("a step that runs in parallel to others may have the same needs", append(ids, id), r.Off)
 		}
 	}
 	a.r.Stated = true
@@ -74,12 +74,12 @@ func (a *amender) need(s int, ids []string, more bool, off int) {
 		a.r.Links = slices.DeleteFunc(a.r.Links, func(l Link) bool { return l.To == id })
 	}
 	if !a.correcting && !more && !a.replaced[s] && slices.ContainsFunc(a.r.Links, func(l Link) bool { return l.To == id && !slices.Contains(ids, l.From) }) {
-		a.doubt("a sentence around the plan says what this step needs, which may be all or come besides", append([]string{id}, ids...), off)
+		a.doubt("a sentence around the plan states needs of this step; they may replace the others or add to them", append([]string{id}, ids...), off)
 	}
 	a.replaced[s] = true
 	for _, from := range ids {
 		if from == id {
-			a.doubt("a sentence around the plan seems to let this step wait for itself, and was not understood", []string{id}, off)
+			a.doubt("a sentence around the plan seems to make this step wait for itself; it was not understood", []string{id}, off)
 			continue
 		}
 		a.link(from, id, off)
@@ -203,7 +203,7 @@ func (a *amender) leaveOrder(r Relation) {
 	if a.correcting || a.ordered {
 		a.explicit()
 		if r.Kind != None {
-			a.doubt("a correction takes this step out of the listed order; what follows it may be meant to wait for more", a.idsOf(r.Subjects), r.Off)
+			a.doubt("a correction takes this step out of the listed order; the steps after it may have to wait for more", a.idsOf(r.Subjects), r.Off)
 		}
 	}
 	a.order = nil
@@ -213,7 +213,7 @@ func (a *amender) leaveOrder(r Relation) {
 func (a *amender) explicit() {
 	for k := 1; k < len(a.order); k++ {
 		for _, from := range a.order[k-1] {
-			if len(a.r.Links) > a.most {
+			if len(a.r.Links) > a.maxLinks {
 				a.full(a.r.Items[from].Off)
 				return
 			}
@@ -252,7 +252,7 @@ func (a *amender) swap(x, y, off int) {
 	for k, l := range a.r.Links {
 		a.r.Links[k].From, a.r.Links[k].To = other(l.From), other(l.To)
 	}
-	a.doubt("two steps with stated needs change places", []string{idx, idy}, off)
+	a.doubt("two steps with stated needs were swapped", []string{idx, idy}, off)
 }
 
 // drop removes a step from the plan. Steps that waited only for it now wait for its needs.

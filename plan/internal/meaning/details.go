@@ -11,7 +11,7 @@ import (
 // lines between steps that belong to none.
 func details(src *form.Source, steps []step) (out []string, around []Span) {
 	lines := make([][]string, len(steps))
-	told := toldLines(src, steps)
+	skip := fieldLines(src, steps)
 	var open []int // the steps that contain the line, the innermost last
 	next, fenced := 0, -1
 	for k := src.LineAt(steps[0].it.Off); k < len(src.Lines); k++ {
@@ -46,7 +46,7 @@ func details(src *form.Source, steps []step) (out []string, around []Span) {
 			if l.Text != "" {
 				around = append(around, Span{l.Off, l.End})
 			}
-		case l.Text == "" && len(lines[own]) == 0, told[k]:
+		case l.Text == "" && len(lines[own]) == 0, skip[k]:
 		default:
 			if l.Fence && src.Lines[min(k+1, len(src.Lines)-1)].InCode {
 				fenced = own
@@ -71,19 +71,19 @@ func fenceOf(src *form.Source, k int, steps []step, next int) bool {
 	return src.Lines[k].Indent > it.Indent || k > 0 && src.Lines[k-1].Text != "" || next < len(steps) || it.Kind == form.Heading
 }
 
-// toldLines returns the lines below the steps that hold titles or fields.
-func toldLines(src *form.Source, steps []step) map[int]bool {
-	told := map[int]bool{}
+// fieldLines returns the lines below the steps that hold titles or fields.
+func fieldLines(src *form.Source, steps []step) map[int]bool {
+	lines := map[int]bool{}
 	for i := range steps {
 		st := &steps[i]
 		if st.it.Text == "" && len(st.texts) > 1 {
-			told[src.LineAt(st.texts[1].off)] = true
+			lines[src.LineAt(st.texts[1].off)] = true
 		}
 		for _, a := range st.attrs {
-			told[src.LineAt(a.Off)] = true
+			lines[src.LineAt(a.Off)] = true
 		}
 	}
-	return told
+	return lines
 }
 
 // dedent joins lines without the white space that all of them begin with.

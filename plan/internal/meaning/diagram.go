@@ -62,7 +62,7 @@ const maxUnsureLinks = 300
 // moreUnsure notes how many of n unsure links got no note of their own.
 func (r *Reading) moreUnsure(n int) {
 	if n > maxUnsureLinks {
-		r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: "links", Off: r.Start, Message: strconv.Itoa(n-maxUnsureLinks) + " more links may be meant otherwise", Hint: "say which way the links run"})
+		r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: "links", Off: r.Start, Message: strconv.Itoa(n-maxUnsureLinks) + " more links are uncertain", Hint: "say which way the links run"})
 	}
 }
 

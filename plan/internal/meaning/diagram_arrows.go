@@ -11,15 +11,15 @@ import (
 
 // arrowSet collects the items and links of lines of arrows.
 type arrowSet struct {
-	r      *Reading
-	index  map[string]int
-	bare   map[string]bool   // ids that occur without a title
-	known  func(string) bool // whether an id may stand on either side of a word for "and"
-	apart  bool
-	full   bool // there is a note about too many links
-	listed bool // ids stand alone on lines
-	most   int  // bound on the number of links
-	titles bool // parts before the last one of a line have titles, too
+	r        *Reading
+	index    map[string]int
+	bare     map[string]bool   // ids that occur without a title
+	known    func(string) bool // whether an id may stand on either side of a word for "and"
+	apart    bool
+	full     bool // there is a note about too many links
+	listed   bool // ids stand alone on lines
+	maxLinks int
+	titles   bool // parts before the last one of a line have titles, too
 }
 
 // arrowLine reads the links of a line such as "1 → 2, 1 → 3" or "Order: A, B -> C". known reports whether an
@@ -34,7 +34,7 @@ func arrowLine(text string, off int, known func(string) bool, most int) (links [
 	if !form.ContainsArrow(p.Text) || lexicon.Has(lexicon.None, p.Text) {
 		return nil, false // for example "1 → 2 → 4, 3 any time"
 	}
-	s := &arrowSet{r: &Reading{}, index: map[string]int{}, bare: map[string]bool{}, known: known, apart: true, most: most}
+	s := &arrowSet{r: &Reading{}, index: map[string]int{}, bare: map[string]bool{}, known: known, apart: true, maxLinks: most}
 	s.line(s.ands(p))
 	for _, it := range s.r.Items {
 		if !known(it.ID) {
@@ -248,7 +248,7 @@ func readArrowBlock(src *form.Source, first, n int) *Reading {
 	end := src.Lines[first+n-1].End
 	r := &Reading{Form: "diagram", Stated: true, Start: src.Lines[first].Off, End: end, Weight: weight, Evidence: []string{"arrows"}}
 	r.Open = !(first+n < len(src.Lines) && src.Lines[first+n].Fence)
-	s := &arrowSet{r: r, index: map[string]int{}, bare: map[string]bool{}, most: src.MaxLinks}
+	s := &arrowSet{r: r, index: map[string]int{}, bare: map[string]bool{}, maxLinks: src.MaxLinks}
 	s.known = func(id string) bool { return s.bare[id] || digits(id) }
 	lines := arrowLines(src, first, n)
 	for _, p := range lines {
@@ -358,7 +358,7 @@ func (s *arrowSet) side(g []form.Piece, last bool) (ids []string) {
 		}
 		quoted := x.Text[0] == '"'
 		if !quoted && !s.bare[b.Text] {
-			b = withoutBeside(cutBullet(b))
+			b = withoutParallel(cutBullet(b))
 		}
 		if b.Text == "" {
 			continue
@@ -378,8 +378,8 @@ func (s *arrowSet) side(g []form.Piece, last bool) (ids []string) {
 	return ids
 }
 
-// withoutBeside drops "in parallel" behind the ids on one side of an arrow.
-func withoutBeside(p form.Piece) form.Piece {
+// withoutParallel drops "in parallel" behind the ids on one side of an arrow.
+func withoutParallel(p form.Piece) form.Piece {
 	if !strings.Contains(p.Text, " ") && isASCII(p.Text) || len(p.Text) > 300 {
 		return p
 	}
@@ -405,7 +405,7 @@ func (s *arrowSet) ands(p form.Piece) form.Piece {
 		behind, _ := form.SplitArrows(p.Text[t.End:], 0)
 		left, right := form.SplitGroup(before[len(before)-1]), form.SplitGroup(behind[0])
 		bare := func(x form.Piece) string {
-			return withoutBeside(form.Piece{Text: strings.Trim(x.Text, "()[]{} ")}).Text
+			return withoutParallel(form.Piece{Text: strings.Trim(x.Text, "()[]{} ")}).Text
 		}
 		if s.known(bare(left[len(left)-1])) && s.known(bare(right[0])) {
 			p.Text = p.Text[:t.Off] + "," + strings.Repeat(" ", t.End-t.Off-1) + p.Text[t.End:]
@@ -494,10 +494,10 @@ func (s *arrowSet) link(from, to []string, back bool, off int) {
 	}
 	for _, a := range from {
 		for _, b := range to {
-			if len(s.r.Links) > s.most {
+			if len(s.r.Links) > s.maxLinks {
 				if !s.full {
 					s.full = true
-					s.r.Notes = append(s.r.Notes, Note{Fault: true, Code: "LIMIT_REACHED", Element: from[0], Message: "the groups on this line stand for too many edges", Hint: "split the line", Off: off})
+					s.r.Notes = append(s.r.Notes, Note{Fault: true, Code: "LIMIT_REACHED", Element: from[0], Message: "the groups on this line make too many edges", Hint: "split the line", Off: off})
 				}
 				return
 			}

@@ -440,7 +440,7 @@ func chartRelations(r *Reading, names *Names, rows []chartRow, tails [][]form.Pi
 				}
 			}
 			for _, d := range doubts {
-				r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: r.Items[k].ID, Message: d.Text + " was not understood: " + d.Why, Hint: "say after which step " + r.Items[k].ID + " comes", Off: d.Off})
+				r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: r.Items[k].ID, Message: d.message(), Hint: "say after which step " + r.Items[k].ID + " comes", Off: d.Off})
 			}
 		}
 	}

@@ -46,7 +46,7 @@ func readAssigned(src *form.Source) []*Reading {
 	}
 	for i := range r.Items[:min(len(r.Items), maxDoubts)] {
 		it := &r.Items[i]
-		r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: it.ID, Off: it.Off, Message: it.Attrs[0].Value + " was taken for who does this, not for a step before it", Hint: "write the owner behind the step: \"" + form.Clip(it.Title) + " (owner: " + it.Attrs[0].Value + ")\""})
+		r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: it.ID, Off: it.Off, Message: it.Attrs[0].Value + " was read as the owner of this step, not as a step before it", Hint: "write the owner behind the step: \"" + form.Clip(it.Title) + " (owner: " + it.Attrs[0].Value + ")\""})
 	}
 	r.Open = r.End >= len(strings.TrimRight(src.Text, " \n\t\r"))
 	return []*Reading{r}

@@ -60,7 +60,7 @@ func TestLabelsInProse(t *testing.T) {
 }
 
 // Text outside of all steps is reported, so that nothing is lost silently.
-func TestProseSaysWhatIsLeftOut(t *testing.T) {
+func TestProseReportsSkippedText(t *testing.T) {
 	all := readProse(form.NewSource("First we clear the attic. It has been a mess for years. Then Tom lays the cables. Finally we paint the beams."))
 	require.Len(t, all, 1)
 	require.True(t, slices.ContainsFunc(all[0].Notes, func(n Note) bool { return strings.Contains(n.Message, "a mess for years") }))
@@ -163,7 +163,7 @@ func TestNotPlan(t *testing.T) {
 		"Steps":       {listing{Lang: "en", Intro: "Here is the plan:", Entries: []string{"Book the hall", "Invite people"}}, false},
 		"Names":       {listing{Lang: "en", Intro: "What I like about my town:", Entries: []string{"the fish market", "the cats on the boats", "silence at three"}}, true},
 		"NamedSteps":  {listing{Lang: "en", Intro: "The steps:", Entries: []string{"fish market", "cats on the boats", "silence at three"}}, false},
-		"Told":        {listing{Lang: "ko", Entries: []string{"제주도는 가장 큰 섬입니다.", "한라산은 높은 산입니다."}}, true},
+		"Statements":  {listing{Lang: "ko", Entries: []string{"제주도는 가장 큰 섬입니다.", "한라산은 높은 산입니다."}}, true},
 		"Will":        {listing{Lang: "en", Entries: []string{"The clerk will look up the file", "The judge will read it"}, Linked: true}, false},
 		"Done":        {listing{Lang: "en", Entries: []string{"Finished the retry logic", "Reviewed the migration", "On vacation"}}, true},
 		"DoneEs":      {listing{Lang: "es", Entries: []string{"Creé el repositorio", "Corregí los errores", "Publiqué la versión"}}, true},
@@ -249,10 +249,10 @@ func TestMood(t *testing.T) {
 		"Noun":        {"de", "Prüfung des Vertrags", deed},
 		"French":      {"fr", "Achetez la peinture", acting},
 		"Korean":      {"ko", "온실 비닐 교체", deed},
-		"KoreanTold":  {"ko", "큰 섬입니다.", stating},
+		"KoreanEnd":   {"ko", "큰 섬입니다.", stating},
 		"Japanese":    {"ja", "会場を予約する", acting},
 		"Chinese":     {"zh", "采购设备", acting},
-		"ChineseTold": {"zh", "效率更高", stating},
+		"ChineseFact": {"zh", "效率更高", stating},
 		"Arabic":      {"ar", "تصميم الغلاف", acting},
 		"Hindi":       {"hi", "मॉडल जोड़ना", acting},
 		"Turkish":     {"tr", "Eserleri as", acting},
@@ -274,7 +274,7 @@ func FuzzDiscourse(f *testing.F) {
 		for _, r := range Read(form.NewSource(text)) {
 			for _, it := range r.Items {
 				if it.Off < 0 || it.Off > len(text) {
-					t.Fatalf("the item %q is outside of the text", it.ID)
+					t.Fatalf("item %q is outside of the text", it.ID)
 				}
 			}
 		}
@@ -282,5 +282,5 @@ func FuzzDiscourse(f *testing.F) {
 }
 
 func TestStemsOfSigns(t *testing.T) {
-	require.Empty(t, (&teller{}).stems("\u0307 \u200d\ufe0f"))
+	require.Empty(t, (&proseReader{}).stems("\u0307 \u200d\ufe0f"))
 }

@@ -8,7 +8,7 @@ import (
 
 // ditto reads a remark that gives this step the needs of the step before, or of the step that it names:
 // "(idem)", "same as 2", "needs the same".
-func (t *talk) ditto(from, to int) {
+func (t *relationReader) ditto(from, to int) {
 	at := from
 	for at < to && (t.atoms[at].class != phrase || !t.atoms[at].is(lexicon.Ditto)) {
 		at++
@@ -65,7 +65,7 @@ func (t *talk) ditto(from, to int) {
 const maxDitto = 40
 
 // dittos returns copies of the relations of other steps for the steps with a ditto remark.
-func (w *web) dittos() (out []Relation) {
+func (w *linker) dittos() (out []Relation) {
 	of := map[int][]Relation{} // by subject
 	note := func(rel Relation) {
 		for _, s := range rel.Subjects {

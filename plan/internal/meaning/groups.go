@@ -28,8 +28,8 @@ type shape struct {
 	noun          string
 }
 
-// family is the set of items of one shape that have unlabeled bullets below them.
-type family struct {
+// siblings is the set of items of one shape that have unlabeled bullets below them.
+type siblings struct {
 	parents, kids []*form.Item
 	count         int // of all items of the shape, with or without bullets below them
 }
@@ -37,13 +37,13 @@ type family struct {
 // grouping finds the items that only group the entries below them, and the items for which this is uncertain.
 func (o *outline) grouping() {
 	o.groups, o.unsure = map[*form.Item]bool{}, map[*form.Item]bool{}
-	families := map[shape]*family{}
-	var order []*family
+	families := map[shape]*siblings{}
+	var order []*siblings
 	for _, it := range o.all {
 		s := shape{o.parent[it], it.Kind, it.Level, it.Indent, it.Bullet != 0, it.Mark.Noun}
 		f := families[s]
 		if f == nil {
-			f = &family{}
+			f = &siblings{}
 			families[s] = f
 			order = append(order, f)
 		}
@@ -72,7 +72,7 @@ func (o *outline) grouping() {
 }
 
 // groupScore weighs the evidence that the parents of a family group the steps below them.
-func (o *outline) groupScore(lang string, f *family) (score int) {
+func (o *outline) groupScore(lang string, f *siblings) (score int) {
 	n, m := len(f.parents), len(f.kids)
 	var steps, noun, titled, demanding, related int
 	for _, p := range f.parents {

@@ -33,7 +33,7 @@ type moodWords struct {
 	longest int
 }
 
-var moodNames = [...]string{"do", "end", "deed", "told", "done"}
+var moodNames = [...]string{"do", "end", "deed", "stated", "done"}
 
 // moodTable holds the words for each name in moodNames.
 type moodTable [len(moodNames)]moodWords
@@ -114,8 +114,8 @@ func (w *moodWords) begins(lang, s string, words []string) bool {
 	return len(words) > 1 && w.words[words[0]+" "+words[1]]
 }
 
-// tells reports whether a text contains a word of the mood.
-func (w *moodWords) tells(lang, s string, words []string) bool {
+// contains reports whether a text contains a word of the mood.
+func (w *moodWords) contains(lang, s string, words []string) bool {
 	if lang == "zh" {
 		for i := range s {
 			if _, n := utf8.DecodeRuneInString(s[i:]); w.words[s[i:i+n]] {
@@ -181,21 +181,21 @@ func moodOfClause(lang, s string) mood {
 	if table == nil {
 		return noMood
 	}
-	do, end, deeds, tell := &table[0], &table[1], &table[2], &table[3]
+	do, end, deeds, states := &table[0], &table[1], &table[2], &table[3]
 	if lang == "ja" || lang == "ko" {
-		return moodByEnd(s, end, deeds, tell)
+		return moodByEnd(s, end, deeds, states)
 	}
 	switch first := words[0]; {
 	case lang != "zh" && pronoun(lang, first):
 	case lang == "en" && len(words) > 1 && words[1] == "of":
 		return deed
 	// For example "light is absorbed".
-	case len(words) > 1 && lang == "en" && tell.words[words[1]] && !commands(lang, words):
-	case lang == "sv" && !do.words[first] && tell.tells(lang, s, words): // "nya loggan ligger ute"
+	case len(words) > 1 && lang == "en" && states.words[words[1]] && !commands(lang, words):
+	case lang == "sv" && !do.words[first] && states.contains(lang, s, words): // "nya loggan ligger ute"
 	case do.begins(lang, s, words), commands(lang, words):
 		return acting
 	}
-	if tell.tells(lang, s, words) {
+	if states.contains(lang, s, words) {
 		return stating
 	}
 	if hasTone(lang, words[0], toneArticle) {
@@ -214,9 +214,9 @@ func moodOfClause(lang, s string) mood {
 }
 
 // moodByEnd returns the mood of a clause in a language with the verb at the end. The longest ending decides.
-func moodByEnd(s string, end, deeds, tell *moodWords) mood {
+func moodByEnd(s string, end, deeds, states *moodWords) mood {
 	m, best := noMood, 0
-	for k, w := range [...]*moodWords{end, deeds, tell} {
+	for k, w := range [...]*moodWords{end, deeds, states} {
 		if n := endsWith(s, w.words, w.longest); n > best {
 			m, best = [...]mood{acting, deed, stating}[k], n
 		}

@@ -55,22 +55,22 @@ func notPlan(l *listing) (score int, why []string) {
 		head += announces(l.Lang, h, true)
 		versions += b2i(version(h))
 	}
-	say(6*max(-1, min(1, head)), "what its heading announces")
+	say(6*max(-1, min(1, head)), "its heading")
 	if versions > 0 && head >= 0 {
-		say(4, "it stands below a version")
+		say(4, "it is below a version")
 	}
 	intro := announces(l.Lang, l.Intro, false)
 	if head == 0 || intro > 0 {
-		say(5*intro, "what the line before it announces")
+		say(5*intro, "the line before it")
 	}
 	if Refuses(l.Intro) || len(l.Headings) > 0 && Refuses(l.Headings[0]) {
-		say(6, "it comes with a refusal")
+		say(6, "it follows a refusal")
 	}
 	if word, _, _ := strings.Cut(l.Intro, " "); word == "def" || word == "func" || word == "function" || word == "fn" {
 		say(8, "it is the body of a function")
 	}
 	if asks(l.Intro) {
-		say(3, "the line before it asks")
+		say(3, "the line before it is a question")
 	}
 	n := len(l.Entries)
 	if n == 0 {
@@ -84,7 +84,7 @@ func notPlan(l *listing) (score int, why []string) {
 	}
 	most := func(k int) bool { return k*2 > n || k*2 == n && n > 2 }
 	if most(c[asking]) {
-		say(12, "its entries ask")
+		say(12, "its entries are questions")
 	}
 	if most(c[money]) {
 		say(5, "its entries have prices or measures")
@@ -99,33 +99,33 @@ func notPlan(l *listing) (score int, why []string) {
 		say(8, "its entries are expressions or commits")
 	}
 	if most(c[empty]) && l.Related == 0 {
-		say(8, "its entries say nothing")
+		say(8, "its entries are empty")
 	}
 	describes := n > 1 && c[telling]*5 >= n*3 && c[action]*3 < n
 	if describes {
-		say(7, "its entries tell how things are")
+		say(7, "its entries describe how things are")
 	}
 	if strings.HasSuffix(strings.TrimRight(l.Intro, " *_"), " are:") && most(c[fewWords]) && c[action]*2 <= n {
 		say(4, "its entries are names")
 	}
 	if n > 1 && c[past]*5 >= n*3 && !describes {
-		say(5, "its entries tell what is over")
+		say(5, "its entries report past work")
 	}
 	if n > 1 && c[defined]*5 >= n*4 && c[action]*2 < n {
-		say(2, "its entries explain words")
+		say(2, "its entries define terms")
 	}
 	switch {
 	case most(c[action]) && (intro <= 0 || c[defined]*5 < n*4):
-		say(-4, "its entries say what to do")
+		say(-4, "its entries are actions")
 	case c[action]*3 >= n && intro <= 0 && head <= 0 && !most(c[fewWords]):
-		say(-2, "some entries say what to do")
+		say(-2, "some entries are actions")
 	case !describes && l.Related == 0 && !l.Linked && c[ordered] == 0 && (c[action]+c[deedNamed])*3 < n+b2i(l.Checked)*n:
 		say(4-2*b2i(l.Lang == ""), "its entries are names of things")
 	}
 	if l.Related*4 < n || most(c[codeLike]) {
-		say(-min(l.Related, 3), "an entry names another")
+		say(-min(l.Related, 3), "an entry refers to another")
 	} else {
-		say(-3*min(3, l.Related), "its entries name one another")
+		say(-3*min(3, l.Related), "its entries refer to one another")
 	}
 	if l.Boxes && (!l.Checked || most(c[action])) {
 		say(-3, "it has check boxes")

@@ -2,8 +2,8 @@ package meaning
 
 import "github.com/epigraph-run/epigraph/plan/internal/lexicon"
 
-// link2 are the two ends of a link.
-type link2 struct{ from, to string }
+// linkEnds are the two ends of a link.
+type linkEnds struct{ from, to string }
 
 // Differences calls say for each item and link that only one of two readings has, and returns their number.
 // there is set if only b has it. The element of a link is "A -> B".
@@ -27,12 +27,12 @@ func Differences(a, b *Reading, say func(element string, off int, link, there bo
 			say(it.ID, it.Off, false, false)
 		}
 	}
-	links := make(map[link2]int, len(a.Links))
+	links := make(map[linkEnds]int, len(a.Links))
 	for _, l := range a.Links {
-		links[link2{l.From, l.To}]++
+		links[linkEnds{l.From, l.To}]++
 	}
 	for _, l := range b.Links {
-		if k := (link2{l.From, l.To}); links[k] == 0 {
+		if k := (linkEnds{l.From, l.To}); links[k] == 0 {
 			n++
 			say(l.From+" -> "+l.To, l.Off, true, true)
 		} else {
@@ -40,7 +40,7 @@ func Differences(a, b *Reading, say func(element string, off int, link, there bo
 		}
 	}
 	for _, l := range a.Links {
-		if k := (link2{l.From, l.To}); links[k] > 0 {
+		if k := (linkEnds{l.From, l.To}); links[k] > 0 {
 			links[k]--
 			n++
 			say(l.From+" -> "+l.To, l.Off, true, false)
@@ -64,7 +64,7 @@ const maxOther = 200
 func OtherPlan(r, other *Reading) (notes []Note) {
 	say := func(element, what string) {
 		if len(notes) < maxOther {
-			notes = append(notes, Note{Code: "SEVERAL_PLANS", Element: clipped(element), Off: other.Start, Message: "the text holds another plan, which was not read; " + what, Hint: "ask for one plan"})
+			notes = append(notes, Note{Code: "SEVERAL_PLANS", Element: clipped(element), Off: other.Start, Message: "the text has another plan, which was not read; " + what, Hint: "ask for one plan"})
 		}
 	}
 	Differences(r, other, func(element string, _ int, _, there bool) {

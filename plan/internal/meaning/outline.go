@@ -170,10 +170,10 @@ type text struct {
 // read reads the steps of a series, or of its likeliest part.
 func (o *outline) read(s series) *Reading {
 	var left []run
-	s.items, left = o.one(s)
-	r := o.alone(s)
+	s.items, left = o.choosePlan(s)
+	r := o.readSeries(s)
 	if r != nil {
-		o.other(r, s, left)
+		o.noteOthers(r, s, left)
 		if s.above > 1 && s.above == len(s.items) {
 			r.Weight = min(r.Weight, groupWeight)
 		}
@@ -181,8 +181,8 @@ func (o *outline) read(s series) *Reading {
 	return r
 }
 
-// alone reads all items of a series as steps.
-func (o *outline) alone(s series) *Reading {
+// readSeries reads all items of a series as steps.
+func (o *outline) readSeries(s series) *Reading {
 	steps := o.steps(s)
 	r := &Reading{Form: "outline", Start: steps[0].it.Off, End: steps[0].it.End}
 	named, members, heads := o.name(steps)
@@ -191,12 +191,12 @@ func (o *outline) alone(s series) *Reading {
 		in[steps[i].it] = true
 		r.Start, r.End = min(r.Start, steps[i].it.Off), max(r.End, steps[i].it.End)
 	}
-	var w *web
+	var w *linker
 	for k, lang := range o.languages(named) {
 		names := namesIn(named, lang)
 		names.ended = o.src.Ended
-		x := &web{r: &Reading{}, most: o.src.MaxLinks, pathed: -1, names: names, steps: steps, members: members, heads: heads}
-		x.hear(o, in)
+		x := &linker{r: &Reading{}, maxLinks: o.src.MaxLinks, pathed: -1, names: names, steps: steps, members: members, heads: heads}
+		x.readSteps(o, in)
 		if k == 0 || x.understood() > w.understood() {
 			w = x
 		}

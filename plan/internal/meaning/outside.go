@@ -25,7 +25,7 @@ func Outside(v *form.Value, items, links []int, shown func(string) bool) (out []
 		case begins && !within(items, max(off, v.Off)+1, end), at(links, off) && v.IsScalar(), at(links, v.Off) && v.IsScalar():
 		case begins || within(items, off, end) || within(links, off, end):
 			visit(v, depth+1)
-		case says(v) && !shown(v.Text()):
+		case hasContent(v) && !shown(v.Text()):
 			out = append(out, Span{off, end})
 		}
 	}
@@ -38,7 +38,7 @@ func Outside(v *form.Value, items, links []int, shown func(string) bool) (out []
 		}
 		for i := range v.Fields {
 			f := &v.Fields[i]
-			if part(f.Off, f.Val, depth); !says(f.Val) && strings.Contains(f.Key, " ") {
+			if part(f.Off, f.Val, depth); !hasContent(f.Val) && strings.Contains(f.Key, " ") {
 				out = append(out, Span{f.Off, f.Off + 1}) // a sentence with a colon
 			}
 		}
@@ -52,7 +52,7 @@ func Outside(v *form.Value, items, links []int, shown func(string) bool) (out []
 // Outside returns the parts of the read values that belong to none of the reading's items and links.
 func (r *Reading) Outside() []Span {
 	if r.root == nil && len(r.outer) == 0 || r.Form != "records" {
-		return r.beside
+		return r.outside
 	}
 	var items, links []int
 	texts := map[string]bool{}
@@ -65,7 +65,7 @@ func (r *Reading) Outside() []Span {
 		links = append(links, l.Off)
 	}
 	shown := func(s string) bool { return texts[s] }
-	out := slices.Clone(r.beside)
+	out := slices.Clone(r.outside)
 	if r.root != nil {
 		out = append(out, Outside(r.root, items, links, shown)...)
 	}
@@ -107,7 +107,7 @@ func linkLike(v *form.Value) bool {
 	return true
 }
 
-// says reports whether a value is not empty.
-func says(v *form.Value) bool {
+// hasContent reports whether a value is not empty.
+func hasContent(v *form.Value) bool {
 	return v.IsScalar() && v.Text() != "" || len(v.Items)+len(v.Fields) > 0
 }

@@ -21,7 +21,7 @@ func readProse(src *form.Source) []*Reading {
 	if !ok || Refuses(src.Text) || strings.Count(src.Text, "=") > 2 {
 		return nil
 	}
-	t := &teller{lang: language(src.Text[from:to]), words: map[string][]int{}}
+	t := &proseReader{lang: language(src.Text[from:to]), words: map[string][]int{}}
 	if t.lang == "" {
 		return nil
 	}
@@ -74,8 +74,8 @@ func running(src *form.Source) (from, to int, ok bool) {
 	return from, to, from >= 0 && to > from && to-from < maxProse && entries < 2 && flowing
 }
 
-// tale is a step in running text.
-type tale struct {
+// proseStep is a step in running text.
+type proseStep struct {
 	text     string
 	off, end int
 	needs    []int
@@ -83,9 +83,9 @@ type tale struct {
 	linked, waited bool
 }
 
-type teller struct {
+type proseReader struct {
 	lang  string
-	steps []tale
+	steps []proseStep
 	// words holds the steps by the stems of their words.
 	words map[string][]int
 	// group are the last steps that run in parallel.
@@ -105,13 +105,13 @@ type teller struct {
 }
 
 // sentence reads a sentence.
-func (t *teller) sentence(s *form.Sentence) {
+func (t *proseReader) sentence(s *form.Sentence) {
 	if t.chats(s) {
 		return
 	}
 	units := t.units(s)
 	t.mood(units)
-	if len(t.steps) == 0 && hasTone(t.lang, s.Text, toneIntro) && !slices.ContainsFunc(units, func(u unit) bool { return u.kinds != 0 || u.free || u.beside }) && len(t.enumerated(&units[0])) < 2 {
+	if len(t.steps) == 0 && hasTone(t.lang, s.Text, toneIntro) && !slices.ContainsFunc(units, func(u unit) bool { return u.kinds != 0 || u.free || u.parallel }) && len(t.enumerated(&units[0])) < 2 {
 		t.idle = append(t.idle, *s)
 		return
 	}
@@ -120,7 +120,7 @@ func (t *teller) sentence(s *form.Sentence) {
 	for k := range units {
 		u := &units[k]
 		ordered := u.ordered() || t.resolves(u) || len(t.enumerated(u)) > 1 ||
-			k+1 < len(units) && (units[k+1].beside || units[k+1].kinds&^lexicon.KindsOf(lexicon.First) != 0 || units[k+1].free && t.acts(u))
+			k+1 < len(units) && (units[k+1].parallel || units[k+1].kinds&^lexicon.KindsOf(lexicon.First) != 0 || units[k+1].free && t.acts(u))
 		if !ordered && !said {
 			if len(t.steps) == 0 || !t.acts(u) {
 				continue
@@ -137,7 +137,7 @@ func (t *teller) sentence(s *form.Sentence) {
 			}
 		}
 		said = true
-		t.tell(u)
+		t.addUnit(u)
 	}
 	if !said {
 		if len(t.steps) == 0 {
@@ -149,7 +149,7 @@ func (t *teller) sentence(s *form.Sentence) {
 }
 
 // resolves reports whether a condition in a unit names known steps.
-func (t *teller) resolves(u *unit) bool {
+func (t *proseReader) resolves(u *unit) bool {
 	before := t.unsure
 	defer func() { t.unsure = before }()
 	for k := range u.conds {
@@ -164,13 +164,13 @@ func (t *teller) resolves(u *unit) bool {
 const maxOpening = 4
 
 // opens reports whether a sentence before the first word of order is the first step.
-func (t *teller) opens(s *form.Sentence) bool {
+func (t *proseReader) opens(s *form.Sentence) bool {
 	return !t.spaced() || len(strings.Fields(s.Text)) > maxOpening || t.acts(&unit{main: s.Text})
 }
 
 // verb reports whether the phrase of a condition in a unit is in fact a verb with a subject: "Ann sets up the
 // cluster".
-func (t *teller) verb(u *unit, c *condition) bool {
+func (t *proseReader) verb(u *unit, c *condition) bool {
 	all := lexicon.ScanIn(lexicon.Lang(t.lang), c.text[:min(len(c.text), maxRest)])
 	return c.off > u.off && len(all) > 0 && all[0].Off == 0 && all[0].Is(lexicon.Before) && !all[0].Opens
 }
@@ -179,7 +179,7 @@ func (t *teller) verb(u *unit, c *condition) bool {
 const maxChat = 16
 
 // chats reports whether a sentence only addresses the reader: "Let me know what you think."
-func (t *teller) chats(s *form.Sentence) bool {
+func (t *proseReader) chats(s *form.Sentence) bool {
 	text := lexicon.Fold(s.Text)
 	for _, h := range tonesIn(t.lang, text) {
 		if h.kind&toneChat != 0 && (h.off < maxChat || h.end >= len(strings.TrimRight(text, ".!。！"))) {
@@ -189,18 +189,18 @@ func (t *teller) chats(s *form.Sentence) bool {
 	return false
 }
 
-// told is the order that a unit states for its step.
-type told struct {
+// unitOrder is the order that a unit states for its step.
+type unitOrder struct {
 	// needs are the steps that it waits for, before the steps that wait for it.
 	needs, before []int
 	// waits is set if a condition states needs, linked if any word states when the step comes.
 	waits, linked bool
-	// beside is set if it runs in parallel to the step before, branch if it continues that step alone.
-	beside, branch bool
+	// parallel is set if it runs in parallel to the step before, branch if it continues that step alone.
+	parallel, branch bool
 }
 
-// tell adds the steps of a unit.
-func (t *teller) tell(u *unit) {
+// addUnit adds the steps of a unit.
+func (t *proseReader) addUnit(u *unit) {
 	if strings.TrimSpace(u.main) == "" && len(u.conds) == 0 {
 		return
 	}
@@ -211,7 +211,7 @@ func (t *teller) tell(u *unit) {
 	t.unsure = t.unsure || u.trails
 	t.place(u, w)
 	if list := t.enumerated(u); len(list) > 1 {
-		t.tellAll(u, w, list)
+		t.addAll(u, w, list)
 		return
 	}
 	group := t.group
@@ -220,7 +220,7 @@ func (t *teller) tell(u *unit) {
 	for _, i := range w.before {
 		t.link(self, i)
 	}
-	if t.branch = -1; w.beside && len(group) > 0 || w.branch {
+	if t.branch = -1; w.parallel && len(group) > 0 || w.branch {
 		t.branch = self
 	}
 	switch {
@@ -228,14 +228,14 @@ func (t *teller) tell(u *unit) {
 		t.group = group
 	case w.branch:
 		t.group = append(slices.DeleteFunc(slices.Clone(group), func(i int) bool { return i == w.needs[0] }), self)
-	case w.beside && len(group) < maxGroup:
+	case w.parallel && len(group) < maxGroup:
 		t.group = append(slices.Clone(group), self)
 	}
 }
 
 // conditions reads the conditions of a unit. ok is false if it has already added all steps of the unit.
-func (t *teller) conditions(u *unit) (w *told, ok bool) {
-	w = &told{linked: true}
+func (t *proseReader) conditions(u *unit) (w *unitOrder, ok bool) {
+	w = &unitOrder{linked: true}
 	for k := range u.conds {
 		c := &u.conds[k]
 		known := len(t.steps)
@@ -251,15 +251,15 @@ func (t *teller) conditions(u *unit) (w *told, ok bool) {
 				t.unsure = true
 			case !c.loose && !t.verb(u, c):
 				// "Before we pour the concrete, we dig" states the later step first.
-				t.both(u, c)
+				t.addBefore(u, c)
 				return w, false
 			default:
 				t.unsure = true
 			}
 		case c.kind == Beside:
-			beside, named := t.refers(c.text)
-			if named && len(beside) > 0 {
-				w.needs = append(w.needs, t.steps[beside[len(beside)-1]].needs...)
+			list, named := t.refers(c.text)
+			if named && len(list) > 0 {
+				w.needs = append(w.needs, t.steps[list[len(list)-1]].needs...)
 				w.waits = true
 			} else if !c.loose {
 				u.kinds |= lexicon.KindsOf(lexicon.Meanwhile)
@@ -286,7 +286,7 @@ func (t *teller) conditions(u *unit) (w *told, ok bool) {
 }
 
 // place reads the words of order of a unit, as far as its conditions leave the order open.
-func (t *teller) place(u *unit, w *told) {
+func (t *proseReader) place(u *unit, w *unitOrder) {
 	w.branch = t.branch >= 0 && !w.waits && u.kinds&adverbs == lexicon.KindsOf(lexicon.Then) && t.ands(u.text)
 	switch {
 	case w.branch:
@@ -299,9 +299,9 @@ func (t *teller) place(u *unit, w *told) {
 	case u.kinds.Has(lexicon.Last):
 		w.needs = t.ends(len(t.steps))
 	case u.free && !u.kinds.Has(lexicon.Then):
-		w.linked, w.beside = false, true
-	case u.kinds.Has(lexicon.Meanwhile) || u.beside:
-		w.beside = true
+		w.linked, w.parallel = false, true
+	case u.kinds.Has(lexicon.Meanwhile) || u.parallel:
+		w.parallel = true
 		if len(t.steps) > 0 {
 			w.needs = t.steps[len(t.steps)-1].needs
 		}
@@ -322,8 +322,8 @@ func (t *teller) place(u *unit, w *told) {
 	}
 }
 
-// tellAll adds the steps of a unit that lists several ones.
-func (t *teller) tellAll(u *unit, w *told, list []unit) {
+// addAll adds the steps of a unit that lists several ones.
+func (t *proseReader) addAll(u *unit, w *unitOrder, list []unit) {
 	if !w.waits && (u.free || !u.ordered()) && len(t.steps) == 0 {
 		w.needs = nil
 	} else if !w.waits {
@@ -341,8 +341,8 @@ func (t *teller) tellAll(u *unit, w *told, list []unit) {
 // maxGroup bounds the steps that run in parallel.
 const maxGroup = 64
 
-// both adds the two steps of "before a, b".
-func (t *teller) both(u *unit, c *condition) {
+// addBefore adds the two steps of "before a, b".
+func (t *proseReader) addBefore(u *unit, c *condition) {
 	main := strings.TrimSpace(u.main)
 	at := u.off + max(0, strings.Index(u.text, main))
 	t.step(&unit{text: main, off: at, end: at + len(main)}, slices.Clone(t.group), true)
@@ -352,7 +352,7 @@ func (t *teller) both(u *unit, c *condition) {
 }
 
 // pronounOnly reports whether a condition refers to earlier steps only by a pronoun: "before that".
-func (t *teller) pronounOnly(s string) bool {
+func (t *proseReader) pronounOnly(s string) bool {
 	for _, g := range t.signs(s) {
 		if n := t.pronoun(s[g.end:]); n > 0 {
 			return t.letters(s[g.end+n:]) == 0
@@ -362,7 +362,7 @@ func (t *teller) pronounOnly(s string) bool {
 }
 
 // link makes step to wait for step from.
-func (t *teller) link(from, to int) {
+func (t *proseReader) link(from, to int) {
 	if from != to && !slices.Contains(t.steps[to].needs, from) {
 		t.steps[to].needs = append(slices.Clone(t.steps[to].needs), from)
 		t.steps[from].waited = true
@@ -370,8 +370,8 @@ func (t *teller) link(from, to int) {
 	}
 }
 
-func (t *teller) step(u *unit, needs []int, linked bool) {
-	s := tale{text: strings.Join(strings.Fields(u.text), " "), off: u.off, end: u.end, needs: needs, linked: linked}
+func (t *proseReader) step(u *unit, needs []int, linked bool) {
+	s := proseStep{text: strings.Join(strings.Fields(u.text), " "), off: u.off, end: u.end, needs: needs, linked: linked}
 	for _, i := range needs {
 		t.steps[i].waited = true
 	}
@@ -385,11 +385,11 @@ func (t *teller) step(u *unit, needs []int, linked bool) {
 	t.group = []int{t.lastRead}
 }
 
-// over is the weight of a text with words of order that is no plan.
-const over = 10
+// pastWeight is the weight of a text with words of order that is no plan.
+const pastWeight = 10
 
 // reading makes a reading of the steps, or returns nil if they do not form a plan.
-func (t *teller) reading(sentences []form.Sentence) []*Reading {
+func (t *proseReader) reading(sentences []form.Sentence) []*Reading {
 	n := len(t.steps)
 	questions, linked := 0, 0
 	for _, s := range sentences {
@@ -419,13 +419,13 @@ func (t *teller) reading(sentences []form.Sentence) []*Reading {
 		}
 	}
 	r.Weight = 45 + 20*linked/n
-	if t.over(len(sentences)) {
-		r.Weight = over
+	if t.isPast(len(sentences)) {
+		r.Weight = pastWeight
 	}
 	r.Evidence = append(r.Evidence, "words of order in running text")
 	if t.unsure || n > linked+1 || len(t.skipped) > 0 {
 		for i := range r.Items[:min(n, maxDoubts)] {
-			t.doubt(r, r.Items[i].ID, "this step, and what it waits for, were read from running text and may mean something else: "+r.Items[i].Title, r.Items[i].Off)
+			t.doubt(r, r.Items[i].ID, "this step and its needs were read from running text and may be wrong: "+r.Items[i].Title, r.Items[i].Off)
 		}
 	}
 	if last := sentences[len(sentences)-1]; t.cutOff(last.Text) {
@@ -439,7 +439,7 @@ func (t *teller) reading(sentences []form.Sentence) []*Reading {
 }
 
 // uncovered notes the parts outside of steps in sentences that contain a step.
-func (t *teller) uncovered(r *Reading, sentences []form.Sentence) {
+func (t *proseReader) uncovered(r *Reading, sentences []form.Sentence) {
 	k := 0
 	for _, s := range sentences {
 		end := s.Off + len(s.Text)
@@ -456,7 +456,7 @@ func (t *teller) uncovered(r *Reading, sentences []form.Sentence) {
 	}
 }
 
-func (t *teller) leftOut(r *Reading, s form.Sentence, from, to int) {
+func (t *proseReader) leftOut(r *Reading, s form.Sentence, from, to int) {
 	raw := strings.TrimRight(s.Text[from-s.Off:to-s.Off], " \n")
 	if strings.HasSuffix(raw, ":") || strings.HasSuffix(raw, "：") {
 		return // for example "I would do it like this:"
@@ -467,14 +467,14 @@ func (t *teller) leftOut(r *Reading, s form.Sentence, from, to int) {
 }
 
 // cutOff reports whether a sentence ends in the middle: "only when the".
-func (t *teller) cutOff(s string) bool {
+func (t *proseReader) cutOff(s string) bool {
 	s = strings.TrimRight(s, " \n")
 	last := s[strings.LastIndexAny(s, " \n")+1:]
 	return strings.HasSuffix(s, ",") || hasTone(t.lang, last, toneArticle)
 }
 
-func (t *teller) doubt(r *Reading, element, message string, off int) {
+func (t *proseReader) doubt(r *Reading, element, message string, off int) {
 	if len(r.Notes) < maxDoubts {
-		r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: element, Message: message, Off: off, Hint: "ask for a list that says what each step waits for"})
+		r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: element, Message: message, Off: off, Hint: "ask for a list that states the needs of each step"})
 	}
 }

@@ -230,7 +230,7 @@ func (p *roster) relate(r *Reading, rel Relation, seen map[Link]bool) {
 			case Before:
 				link(r.Items[s].ID, r.Items[i].ID)
 			case Beside:
-				r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: r.Items[s].ID, Message: "what runs beside other steps may need what they need", Off: rel.Off})
+				r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: r.Items[s].ID, Message: "a step that runs in parallel to others may have the same needs", Off: rel.Off})
 			}
 		}
 		for _, id := range rel.Unknown {

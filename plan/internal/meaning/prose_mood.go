@@ -8,7 +8,7 @@ import (
 )
 
 // mood counts whether a sentence is about work to be done, about the past, or explains something.
-func (t *teller) mood(units []unit) {
+func (t *proseReader) mood(units []unit) {
 	past, meant, general := false, false, false
 	for k := range units {
 		u := &units[k]
@@ -23,7 +23,7 @@ func (t *teller) mood(units []unit) {
 			past = past || h.kind&toneStory != 0
 		}
 		past = past || t.perfect(folded)
-		past = past || t.lang == "en" && tells(folded)
+		past = past || t.lang == "en" && pastVerb(folded)
 		meant = meant || t.commands(u)
 	}
 	t.past += b2i(past)
@@ -31,13 +31,13 @@ func (t *teller) mood(units []unit) {
 	t.general += b2i(general)
 }
 
-// over reports whether the text is about the past or explains something, rather than demanding work.
-func (t *teller) over(sentences int) bool {
+// isPast reports whether the text is about the past or explains something, rather than demanding work.
+func (t *proseReader) isPast(sentences int) bool {
 	return t.past > t.meant && t.past*3 > sentences || t.general > 0 && t.meant == 0
 }
 
 // acts reports whether a unit without a word of order demands something.
-func (t *teller) acts(u *unit) bool {
+func (t *proseReader) acts(u *unit) bool {
 	if !t.weighs(u.main) || t.spaced() && len(strings.Fields(u.main)) < 3 {
 		return false
 	}
@@ -46,7 +46,7 @@ func (t *teller) acts(u *unit) bool {
 }
 
 // commands reports whether an English text begins, behind words of order, with a verb in the imperative.
-func (t *teller) commands(u *unit) bool {
+func (t *proseReader) commands(u *unit) bool {
 	if t.lang != "en" {
 		return false
 	}
@@ -73,8 +73,8 @@ func (t *teller) commands(u *unit) bool {
 // finite are verbs that rule out a command before them.
 var finite = setOf("is are was were has have had will can must should gets get may might could would does do did shall")
 
-// tells reports whether an English text is about the past: it has a verb in "-ed" that is no participle.
-func tells(s string) bool {
+// pastVerb reports whether an English text is about the past: it has a verb in "-ed" that is no participle.
+func pastVerb(s string) bool {
 	prev := ""
 	for _, w := range strings.FieldsFunc(s, func(r rune) bool { return !unicode.IsLetter(r) && r != '\'' }) {
 		if strings.HasSuffix(w, "ed") && len(w) > 4 && !participles[prev] && w != "need" && !strings.HasSuffix(w, "eed") {
@@ -90,7 +90,7 @@ func tells(s string) bool {
 var auxiliaries, participleForms = wordsByLanguage("auxiliaries"), wordsByLanguage("participles")
 
 // perfect reports whether a text is in the perfect tense.
-func (t *teller) perfect(s string) bool {
+func (t *proseReader) perfect(s string) bool {
 	behind := 0
 	for _, w := range strings.FieldsFunc(s, func(r rune) bool { return !unicode.IsLetter(r) && r != '\'' }) {
 		if auxiliaries[t.lang][w] {
@@ -115,7 +115,7 @@ var participles = setOf("is are be been being was were has have had having get g
 
 // gerund reports whether a condition is a step itself, as a verb without a subject: "After collecting the
 // figures, …".
-func (t *teller) gerund(s string) bool {
+func (t *proseReader) gerund(s string) bool {
 	f := strings.Fields(lexicon.Fold(s))
 	for k := 1; k < len(f) && k < 4; k++ {
 		w := strings.Trim(f[k], ",.")

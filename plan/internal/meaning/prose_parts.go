@@ -28,7 +28,7 @@ var (
 const orderTones = toneWhen | toneFree | toneWhile | toneTwo | toneThence | toneStart | toneAhead
 
 // signs finds the phrases of order in a text. If phrases overlap, the first and longest one counts.
-func (t *teller) signs(s string) []orderSign {
+func (t *proseReader) signs(s string) []orderSign {
 	var all []orderSign
 	for _, tok := range lexicon.ScanIn(lexicon.Lang(t.lang), s) {
 		if k := tok.Kinds & orderKinds; k != 0 && strings.IndexFunc(tok.Phrase, unicode.IsLetter) >= 0 {
@@ -88,7 +88,7 @@ func wordsUpTo(s string, most int) (n int) {
 }
 
 // adjective reports whether a word of order only describes a thing or a time: "the first round", "next week".
-func (t *teller) adjective(s string, g *orderSign) bool {
+func (t *proseReader) adjective(s string, g *orderSign) bool {
 	if !t.spaced() || strings.Contains(s[g.off:g.end], " ") {
 		return false
 	}
@@ -117,7 +117,7 @@ type unit struct {
 	off, end int
 	kinds    lexicon.Kinds
 	free     bool
-	beside   bool
+	parallel bool
 	conds    []condition
 	// trails is set if there is more text behind the step that was not understood.
 	trails bool
@@ -125,11 +125,11 @@ type unit struct {
 
 // ordered reports whether a word states the position of the unit in the order.
 func (u *unit) ordered() bool {
-	return u.kinds != 0 || len(u.conds) > 0 && slices.ContainsFunc(u.conds, func(c condition) bool { return !c.loose }) || u.free || u.beside
+	return u.kinds != 0 || len(u.conds) > 0 && slices.ContainsFunc(u.conds, func(c condition) bool { return !c.loose }) || u.free || u.parallel
 }
 
 // units splits a sentence into parts that may be steps.
-func (t *teller) units(s *form.Sentence) (out []unit) {
+func (t *proseReader) units(s *form.Sentence) (out []unit) {
 	var cur unit
 	flush := func() {
 		if t.letters(cur.text) > 0 {
@@ -157,7 +157,7 @@ func (t *teller) units(s *form.Sentence) (out []unit) {
 				cur.mains = []string{cur.text} // for example "After the rain we plant the trees, and then …"
 			}
 			leads := len(u.conds) > 0 && !u.conds[0].loose && (u.main == "" && !last || t.added(piece.text) || last && u.main != u.text && u.main != "")
-			fresh := u.beside || c.Sep == ';' || u.kinds&^lexicon.KindsOf(lexicon.First) != 0 || u.kinds != 0 && (cur.ordered() || c.Sep == ':') || u.free && t.andLed(piece.text) || leads
+			fresh := u.parallel || c.Sep == ';' || u.kinds&^lexicon.KindsOf(lexicon.First) != 0 || u.kinds != 0 && (cur.ordered() || c.Sep == ':') || u.free && t.andLed(piece.text) || leads
 			if c.Sep == '(' || c.Sep == ')' {
 				fresh = false
 			}
@@ -179,7 +179,7 @@ func (t *teller) units(s *form.Sentence) (out []unit) {
 			cur.kinds |= u.kinds
 			remark := open > 0 && !u.ordered() // for example "first dig (Ann, 2h)"
 			cur.trails = cur.trails || len(cur.mains) > 0 && !remark && t.letters(u.main) > 0
-			cur.free, cur.beside = cur.free || u.free, cur.beside || u.beside
+			cur.free, cur.parallel = cur.free || u.free, cur.parallel || u.parallel
 			cur.conds = append(cur.conds, u.conds...)
 			if strings.TrimSpace(u.main) != "" {
 				cur.mains = append(cur.mains, u.main)
@@ -192,11 +192,11 @@ func (t *teller) units(s *form.Sentence) (out []unit) {
 
 // read reads the words of order of a piece. last is set if the piece ends the sentence, behind if the piece
 // follows a step.
-func (t *teller) read(p piece, last, behind bool) unit {
-	u := unit{text: p.text, off: p.off, end: p.off + len(p.text), beside: p.beside}
+func (t *proseReader) read(p piece, last, behind bool) unit {
+	u := unit{text: p.text, off: p.off, end: p.off + len(p.text), parallel: p.parallel}
 	signs := t.signs(p.text)
 	if behind && len(signs) > 0 && signs[0].tone&toneWhile != 0 && t.letters(ahead(p.text, signs[0].off)) == 0 && !verbLast(t.lang) {
-		u.beside = true // for example "…, while she paints the doors"
+		u.parallel = true // for example "…, while she paints the doors"
 		signs = signs[1:]
 	}
 	from, to := t.condition(p.text, signs, last, &u)
@@ -243,7 +243,7 @@ func (t *teller) read(p piece, last, behind bool) unit {
 }
 
 // letters counts the letters of all words but common ones.
-func (t *teller) letters(s string) (n int) {
+func (t *proseReader) letters(s string) (n int) {
 	for _, w := range strings.FieldsFunc(lexicon.Fold(s), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsMark(r) }) {
 		if !lexicon.IsCommon(lexicon.Lang(t.lang), w) {
 			n += utf8.RuneCountInString(w)
@@ -254,7 +254,7 @@ func (t *teller) letters(s string) (n int) {
 
 // condition finds the condition in a piece, adds it to u and returns its extent, which is empty if there is
 // none.
-func (t *teller) condition(s string, signs []orderSign, last bool, u *unit) (from, to int) {
+func (t *proseReader) condition(s string, signs []orderSign, last bool, u *unit) (from, to int) {
 	add := func(kind Kind, from, to, end int, loose bool) (int, int) {
 		u.conds = append(u.conds, condition{kind: kind, text: s[from:to], off: u.off + from, loose: loose})
 		return from, end
@@ -317,13 +317,13 @@ func (t *teller) condition(s string, signs []orderSign, last bool, u *unit) (fro
 }
 
 // conjoins reports whether a phrase of several words begins with a conjunction: "khi đã có".
-func (t *teller) conjoins(s string) bool {
+func (t *proseReader) conjoins(s string) bool {
 	first, _, more := strings.Cut(s, " ")
 	return more && hasTone(t.lang, first, toneWhen)
 }
 
 // relation returns the relation that a phrase states.
-func (t *teller) relation(s string, g *orderSign) (Kind, bool) {
+func (t *proseReader) relation(s string, g *orderSign) (Kind, bool) {
 	next := strings.TrimLeft(s[g.end:], " ")
 	before := g.tone&toneWhen != 0 && g.kinds&adverbs == lexicon.KindsOf(lexicon.Then) && next != "" && !strings.ContainsAny(next[:1], ",.:;")
 	switch {
@@ -344,19 +344,19 @@ func (t *teller) relation(s string, g *orderSign) (Kind, bool) {
 	return 0, false
 }
 
-func (t *teller) spaced() bool { return lexicon.Lang(t.lang).Spaced() }
+func (t *proseReader) spaced() bool { return lexicon.Lang(t.lang).Spaced() }
 
 // theses introduce an argument behind a word of order: "d'abord, que la langue change".
 var theses = wordsOf("theses")
 
 type piece struct {
-	text   string
-	off    int
-	beside bool
+	text     string
+	off      int
+	parallel bool
 }
 
 // pieces splits a clause before phrases such as "and then" and "while" in it.
-func (t *teller) pieces(s string, off int) (out []piece) {
+func (t *proseReader) pieces(s string, off int) (out []piece) {
 	at, beside := 0, false
 	cut := func(i int, b bool) {
 		if t.weighs(s[at:i]) && t.weighs(s[i:]) {
@@ -387,12 +387,12 @@ func (t *teller) pieces(s string, off int) (out []piece) {
 }
 
 // near reports whether there are at most two words, such as "only", between "and" and a word of order.
-func (t *teller) near(s string) bool {
+func (t *proseReader) near(s string) bool {
 	return len(strings.Fields(s)) <= 2 && !strings.ContainsAny(s, ",;:")
 }
 
 // pronoun returns the length of the pronoun at the beginning of a text, including leading spaces, or 0.
-func (t *teller) pronoun(s string) int {
+func (t *proseReader) pronoun(s string) int {
 	text, place := lexicon.FoldPlaces(s[:min(len(s), maxTone)])
 	for _, h := range tonesIn(t.lang, text) {
 		if h.kind&(tonePronoun|toneTwo) != 0 && strings.TrimSpace(text[:h.off]) == "" {
@@ -414,7 +414,7 @@ func (t *teller) pronoun(s string) int {
 var backPronouns = wordsByLanguage("pronouns")
 
 // weighs reports whether a text is long enough for a step.
-func (t *teller) weighs(s string) bool {
+func (t *proseReader) weighs(s string) bool {
 	if !t.spaced() || t.lang == "ko" {
 		return utf8.RuneCountInString(strings.Trim(s, " ,，、。.")) >= 4
 	}
@@ -431,13 +431,13 @@ func correlative(s string) bool {
 var correlatives = wordsOf("correlatives")
 
 // ands reports whether a clause begins with "and" or another word that adds a step.
-func (t *teller) ands(s string) bool {
+func (t *proseReader) ands(s string) bool {
 	first, _, _ := strings.Cut(strings.TrimLeft(s, " "), " ")
 	return t.andLed(s) || strings.HasPrefix(s, "و") || lexicon.Is(lexicon.And, first)
 }
 
 // andLed reports whether a clause begins with "and".
-func (t *teller) andLed(s string) bool {
+func (t *proseReader) andLed(s string) bool {
 	for _, tok := range lexicon.ScanIn(lexicon.Lang(t.lang), s) {
 		return tok.Off <= 1 && tok.Is(lexicon.And)
 	}
@@ -445,12 +445,12 @@ func (t *teller) andLed(s string) bool {
 }
 
 // added reports whether a condition begins with "and", so that another step follows it.
-func (t *teller) added(s string) bool {
+func (t *proseReader) added(s string) bool {
 	return t.ands(s) && (len(strings.Fields(s)) > 3 || !t.spaced())
 }
 
 // enumerated splits "two things: a, and b" into the number of steps that the text states, or returns nil.
-func (t *teller) enumerated(u *unit) (out []unit) {
+func (t *proseReader) enumerated(u *unit) (out []unit) {
 	count, at := 0, -1
 	s := u.text
 	start := 0
@@ -517,7 +517,7 @@ func (t *teller) enumerated(u *unit) (out []unit) {
 
 // abreast splits parallel steps at the "and" between them: "Getting the loan and settling the boundary can
 // run side by side."
-func (t *teller) abreast(u *unit) []unit {
+func (t *proseReader) abreast(u *unit) []unit {
 	signs := t.signs(u.text)
 	n := len(signs)
 	if n < 2 || !signs[n-1].kinds.Has(lexicon.Meanwhile) || t.weighs(u.text[signs[n-1].end:]) {

@@ -19,7 +19,7 @@ var readers = [...]func(*form.Source) []*Reading{
 // plan is applied to it.
 func Read(src *form.Source) []*Reading {
 	if argues(src) {
-		return []*Reading{{Form: "outline", Weight: over, Not: "an argument: premises and a conclusion"}}
+		return []*Reading{{Form: "outline", Weight: pastWeight, Not: "an argument: premises and a conclusion"}}
 	}
 	src = withoutPrograms(src)
 	if all := readChoice(src, readAll); all != nil {
@@ -33,13 +33,14 @@ func Read(src *form.Source) []*Reading {
 	}
 	all := firstPlan(joined(readAll(src)))
 	if len(all) > 0 && all[0].Weight >= 30 {
-		below(src, all[0])
+		amendBelow(src, all[0])
 	}
 	return all
 }
 
-// below applies the sentences below a plan to it: "Steps 2 and 3 can run side by side; 4 waits for both."
-func below(src *form.Source, r *Reading) {
+// amendBelow applies the sentences below a plan to it: "Steps 2 and 3 can run side by side; 4 waits for
+// both."
+func amendBelow(src *form.Source, r *Reading) {
 	if r.Form == "prose" || r.Form == "code" || len(r.Items) < 2 || len(r.Items) > src.MaxItems || r.End >= len(src.Text) {
 		return
 	}
@@ -335,7 +336,7 @@ func firstPlan(all []*Reading) []*Reading {
 	}
 	best := all[0]
 	for k, r := range all[1:] {
-		if r.Weight < otherPlan || r.Not != "" || r.Form == best.Form || r.Form != "outline" && r.Form != "diagram" || len(r.Items) < 2 || overlaps(r, best) || retold(best, r) {
+		if r.Weight < otherPlanWeight || r.Not != "" || r.Form == best.Form || r.Form != "outline" && r.Form != "diagram" || len(r.Items) < 2 || overlaps(r, best) || retold(best, r) {
 			continue
 		}
 		chosen, other := best, r
@@ -351,8 +352,8 @@ func firstPlan(all []*Reading) []*Reading {
 	return all
 }
 
-// otherPlan is the lowest weight of a second list or drawing that is another plan.
-const otherPlan = 50
+// otherPlanWeight is the lowest weight of a second list or drawing that is another plan.
+const otherPlanWeight = 50
 
 // retold reports whether two readings share a step, by its id or by a word of its title.
 func retold(a, b *Reading) bool {
@@ -416,7 +417,7 @@ func together(parts []*Reading, best *Reading) *Reading {
 		sum.Around = append(sum.Around, p.Around...)
 		own := *p
 		own.outer = nil
-		sum.beside = append(sum.beside, own.Outside()...)
+		sum.outside = append(sum.outside, own.Outside()...)
 		for _, v := range p.outer { // several parts may be in one value
 			if n := len(sum.outer); n == 0 || sum.outer[n-1] != v {
 				sum.outer = append(sum.outer, v)

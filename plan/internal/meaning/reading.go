@@ -7,7 +7,7 @@
 //
 //   - words: lists, mood, tones, names, mentions, references, relations…, remarks, ditto. They tell whether a
 //     clause demands something, which item a word means, and how words relate items.
-//   - readers, one for each form: outline with groups, runs, statements, web and details; records…; code…;
+//   - readers, one for each form: outline with groups, runs, statements, linker and details; records…; code…;
 //     diagram…; prose…. Texts that are no plan are recognized in notcode, notgraph and notplan.
 //   - amending: correct…, uncovered, outside. They apply the sentences around a plan, and find text that was
 //     not read.
@@ -122,8 +122,9 @@ type Reading struct {
 	// root is the value that contains the records. outer are the values whose texts contained records.
 	root  *form.Value
 	outer []*form.Value
-	// beside are the spans that joined readings leave uncovered; see Outside.
-	beside []Span
+	// outside are spans that belong to no item, besides parts of root and outer: the values around records,
+	// and the uncovered parts of joined readings.
+	outside []Span
 	// Apart is set if the records stand one by one in the text.
 	Apart bool
 	// demands is set if most items demand something.

@@ -76,7 +76,7 @@ func readRecords(src *form.Source) []*Reading {
 	sort.SliceStable(out, func(i, j int) bool { return out[i].Weight > out[j].Weight })
 	out = c.severalReadings(out)
 	if len(out) > 0 && c.by[out[0]] != nil && len(out[0].Items) > 1 {
-		c.by[out[0]].heedProse()
+		c.by[out[0]].applyProse()
 	}
 	return out
 }

@@ -37,7 +37,7 @@ func TestCellsWithSeveralReferences(t *testing.T) {
 	}
 }
 
-func TestHeadsOfColumns(t *testing.T) {
+func TestColumnHeadings(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ head, two, three, want string }{
 		{"Can start when…", "1 is done", "both 1 and 2 are finished", "1>2 1>3 2>3"},
@@ -63,23 +63,23 @@ func TestHeadsOfColumns(t *testing.T) {
 func TestTableForms(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
-		"pipes without borders":             "ID|Task|After\nT1|Dig|\nT2|Plant|T1\nT3|Water|T1,T2\n",
-		"a drawn box":                       "┌────┬───────┬───────┐\n│ ID │ Task  │ After │\n├────┼───────┼───────┤\n│ T1 │ dig   │       │\n│ T2 │ plant │ T1    │\n│ T3 │ water │ T1,T2 │\n└────┴───────┴───────┘\n",
-		"no heads":                          "T1,Dig the hole,\nT2,Plant the tree,T1\nT3,Water the tree,\"T1,T2\"\n",
-		"a row that heads others":           "| ID | Task | Who | After |\n|---|---|---|---|\n| **Spring** | | | |\n| T1 | dig | Ann | |\n| T2 | plant | Bo | T1 |\n| **Summer** | | | |\n| T3 | water | Ann | T1, T2 |\n",
-		"a list without quotes":             "id;task;after\nT1;dig;\nT2;plant;T1\nT3;water;T1;T2\n",
-		"agents that wait for each other":   "| Agent | Job | Receives output of |\n|---|---|---|\n| T1 | digs | nobody |\n| T2 | plants | T1 |\n| T3 | waters | T1, T2 |\n",
-		"rows that go on between rules":     "+--+--------+--------+\n|  | task | after |\n+--+--------+--------+\n| T1 | dig the | |\n|  | hole | |\n+--+--------+--------+\n| T2 | plant | T1 |\n+--+--------+--------+\n| T3 | water | T1, |\n| | it | T2 |\n+--+--------+--------+\n",
-		"a line that says what arrows mean": "Read \"X <- Y\" as: X can't start until Y is finished.\n\nT2 <- T1\nT3 <- T1, T2\n",
-		"a heading in brackets":             "【作業】\nT1 → T2\nT1, T2 → T3\n",
-		"heads of Confluence":               "|| ID || Task || After ||\n| T1 | dig | |\n| T2 | plant | T1 |\n| T3 | water | T1, T2 |\n",
-		"a word of time in a head":          "| ID | Task | Selesai dahulu |\n|---|---|---|\n| T1 | dig | - |\n| T2 | plant | T1 |\n| T3 | water | T1, T2 |\n",
-		"inputs":                            "| WP | Title | Inputs |\n|---|---|---|\n| T1 | Survey | – |\n| T2 | Design | the model from T1 |\n| T3 | Works | D1 (T1)<br>D2 (T2) |\n",
-		"links only":                        "from,to\nT1,T2\nT1,T3\nT2,T3\n",
-		"a matrix":                          "| | T1 | T2 | T3 |\n|---|---|---|---|\n| T1 | | | |\n| T2 | x | | |\n| T3 | x | x | |\n",
-		"a matrix of columns":               "Each column needs the rows that are marked.\n\n| | T1 | T2 | T3 |\n|---|---|---|---|\n| T1 | | x | x |\n| T2 | | | x |\n| T3 | | | |\n",
-		"a path out of it":                  "| ID | Task | After |\n|---|---|---|\n| T1 | dig | |\n| T2 | plant | T1 |\n| T3 | water | T1, T2 |\n\n**Critical path:** T1 → T3 → T2\n",
-		"fields in the cells":               "T1 | Dig | Status: open\nT2 | Plant | Status: open | After: T1\nT3 | Water | Status: open | After: T1, T2\n",
+		"pipes without borders":          "ID|Task|After\nT1|Dig|\nT2|Plant|T1\nT3|Water|T1,T2\n",
+		"a drawn box":                    "┌────┬───────┬───────┐\n│ ID │ Task  │ After │\n├────┼───────┼───────┤\n│ T1 │ dig   │       │\n│ T2 │ plant │ T1    │\n│ T3 │ water │ T1,T2 │\n└────┴───────┴───────┘\n",
+		"no headings":                    "T1,Dig the hole,\nT2,Plant the tree,T1\nT3,Water the tree,\"T1,T2\"\n",
+		"a heading row":                  "| ID | Task | Who | After |\n|---|---|---|---|\n| **Spring** | | | |\n| T1 | dig | Ann | |\n| T2 | plant | Bo | T1 |\n| **Summer** | | | |\n| T3 | water | Ann | T1, T2 |\n",
+		"a list without quotes":          "id;task;after\nT1;dig;\nT2;plant;T1\nT3;water;T1;T2\n",
+		"agents with needs":              "| Agent | Job | Receives output of |\n|---|---|---|\n| T1 | digs | nobody |\n| T2 | plants | T1 |\n| T3 | waters | T1, T2 |\n",
+		"rows over several lines":        "+--+--------+--------+\n|  | task | after |\n+--+--------+--------+\n| T1 | dig the | |\n|  | hole | |\n+--+--------+--------+\n| T2 | plant | T1 |\n+--+--------+--------+\n| T3 | water | T1, |\n| | it | T2 |\n+--+--------+--------+\n",
+		"a legend of arrows":             "Read \"X <- Y\" as: X can't start until Y is finished.\n\nT2 <- T1\nT3 <- T1, T2\n",
+		"a heading in brackets":          "【作業】\nT1 → T2\nT1, T2 → T3\n",
+		"Confluence headings":            "|| ID || Task || After ||\n| T1 | dig | |\n| T2 | plant | T1 |\n| T3 | water | T1, T2 |\n",
+		"a word for a time in a heading": "| ID | Task | Selesai dahulu |\n|---|---|---|\n| T1 | dig | - |\n| T2 | plant | T1 |\n| T3 | water | T1, T2 |\n",
+		"inputs":                         "| WP | Title | Inputs |\n|---|---|---|\n| T1 | Survey | – |\n| T2 | Design | the model from T1 |\n| T3 | Works | D1 (T1)<br>D2 (T2) |\n",
+		"links only":                     "from,to\nT1,T2\nT1,T3\nT2,T3\n",
+		"a matrix":                       "| | T1 | T2 | T3 |\n|---|---|---|---|\n| T1 | | | |\n| T2 | x | | |\n| T3 | x | x | |\n",
+		"a matrix of columns":            "Each column needs the rows that are marked.\n\n| | T1 | T2 | T3 |\n|---|---|---|---|\n| T1 | | x | x |\n| T2 | | | x |\n| T3 | | | |\n",
+		"a critical path":                "| ID | Task | After |\n|---|---|---|\n| T1 | dig | |\n| T2 | plant | T1 |\n| T3 | water | T1, T2 |\n\n**Critical path:** T1 → T3 → T2\n",
+		"fields in the cells":            "T1 | Dig | Status: open\nT2 | Plant | Status: open | After: T1\nT3 | Water | Status: open | After: T1, T2\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -93,7 +93,7 @@ func TestOutlinedRows(t *testing.T) {
 	require.Equal(t, "1.1>1.2 1.2>2.1", recordLinks("| WBS | Task | Needs |\n|---|---|---|\n| 1 | Spring | |\n| 1.1 | dig | |\n| 1.2 | plant | 1.1 |\n| 2 | Summer | 1 |\n| 2.1 | water | |\n"))
 }
 
-func TestRecordsByPlaceAndSide(t *testing.T) {
+func TestRecordsByIndexAndSide(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "a>b b>d c>d a>c", recordLinks(`[{"id":"a","needs":[]},{"id":"b","needs":["a"]},{"id":"c","parallel_with":["b"]},{"id":"d","needs":["b","c"]}]`))
 	require.Equal(t, "1>2 2>3", recordLinks(`{"steps":[{"do":"dig","needs":[]},{"do":"plant","needs":[0]},{"do":"water","needs":[1]}]}`))

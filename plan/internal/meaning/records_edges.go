@@ -279,7 +279,7 @@ func elementPair(x *form.Value) (pair, bool) {
 func otherFields(x *form.Value, from, to string) string {
 	rest := &form.Value{Kind: form.KindObject}
 	for _, f := range x.Fields {
-		if f.Key != from && f.Key != to && says(f.Val) {
+		if f.Key != from && f.Key != to && hasContent(f.Val) {
 			rest.Fields = append(rest.Fields, f)
 		}
 	}

@@ -10,18 +10,18 @@ import (
 
 // flow is a tree of steps in groups that run one after the other or in parallel.
 type flow struct {
-	tree   *form.Tree
-	src    *form.Source
-	val    *form.Value
-	form   string
-	labels []string
-	nested bool
-	xml    bool
-	leaves []*form.Value
-	links  [][2]int
-	side   bool // some steps run in parallel
-	named  bool // a name states how the steps run
-	most   int  // bound on the number of links
+	tree     *form.Tree
+	src      *form.Source
+	val      *form.Value
+	form     string
+	labels   []string
+	nested   bool
+	xml      bool
+	leaves   []*form.Value
+	links    [][2]int
+	side     bool // some steps run in parallel
+	named    bool // a name states how the steps run
+	maxLinks int
 }
 
 // order is the order in which the parts of a group run.
@@ -47,7 +47,7 @@ type groupParts struct {
 // lists in a list, which alternate between parallel and sequential, and values with a name or a sibling field
 // that states an order.
 func (c *collector) readFlow(v *form.Value) *flow {
-	f := &flow{src: c.src, val: v, xml: isElement(v), most: c.src.MaxLinks}
+	f := &flow{src: c.src, val: v, xml: isElement(v), maxLinks: c.src.MaxLinks}
 	g, ok := f.group(v, unordered)
 	f.named = ok && f.xml
 	if !ok && f.xml {
@@ -116,7 +116,7 @@ func orderOf(name string) order {
 	switch {
 	case ok && role == lexicon.Series, lexicon.Is(lexicon.Sequence, splitName(name)):
 		return serial
-	case isBeside(name):
+	case isParallel(name):
 		return abreast
 	}
 	return unordered
@@ -349,7 +349,7 @@ func (f *flow) run(g groupParts, depth int) (first, last []int, ok bool) {
 			first = a
 		}
 		for _, p := range f.joined(x, last) {
-			if len(f.links) > f.most {
+			if len(f.links) > f.maxLinks {
 				break
 			}
 			for _, q := range a {
@@ -551,7 +551,7 @@ func (c *collector) surer(all []*Reading, flows []*Reading) {
 	}
 }
 
-func isBeside(name string) bool {
+func isParallel(name string) bool {
 	name = splitName(name)
 	if role, ok := lexicon.Field(name); ok && role == lexicon.Parallel || lexicon.Is(lexicon.Meanwhile, name) {
 		return true

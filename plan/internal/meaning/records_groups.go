@@ -220,97 +220,12 @@ func isGateway(tag string) bool {
 
 // contract removes the items in drop, and links the predecessors of each to its successors.
 func (a *analysis) contract(drop []bool) {
-	at := make(map[string]int, len(a.r.Items))
-	for i := range a.r.Items {
-		at[a.r.Items[i].ID] = i
-	}
-	n := len(a.r.Items)
-	next := make([][]int, n)
-	inside := make([]bool, n) // has a link from a part of the same group
-	onward := make([]bool, n)
-	offs := map[[2]int]Link{}
-	var loose []Link
-	for _, l := range a.r.Links {
-		i, ok := at[l.From]
-		j, ok2 := at[l.To]
-		if !ok || !ok2 {
-			loose = append(loose, l)
-			continue
-		}
-		next[i] = append(next[i], j)
-		offs[[2]int{i, j}] = l
-		if a.parent != nil && a.parent[i] == a.parent[j] {
-			inside[j], onward[i] = true, true
-		}
-	}
+	w := a.wiring()
 	if a.parent != nil {
-		// Links to a group lead to its first parts. Its last parts lead to the successors of the group.
-		for i, p := range a.parent {
-			if p < 0 {
-				continue
-			}
-			if !inside[i] {
-				next[p] = append(next[p], i)
-			}
-		}
-		after := make([][]int, n)
-		for p := range next {
-			if !drop[p] {
-				continue
-			}
-			kept := next[p][:0]
-			for _, j := range next[p] {
-				if a.parent[j] == p {
-					kept = append(kept, j)
-				} else {
-					after[p] = append(after[p], j)
-				}
-			}
-			next[p] = kept
-		}
-		for i, p := range a.parent {
-			if p >= 0 && !onward[i] {
-				next[i] = append(next[i], after[p]...)
-			}
-		}
+		w.enterGroups(a.parent, drop)
 	}
-	a.r.Links = loose
-	seen := map[[2]int]bool{}
-	work := 0
-	for i := range next {
-		if drop[i] {
-			continue
-		}
-		visited := map[int]bool{}
-		var run func(j int)
-		run = func(j int) {
-			if work++; work > 200_000 {
-				return
-			}
-			if !drop[j] {
-				if !seen[[2]int{i, j}] {
-					seen[[2]int{i, j}] = true
-					l, ok := offs[[2]int{i, j}]
-					if !ok {
-						l = Link{Source: Stated, Off: a.r.Items[j].Off}
-					}
-					l.From, l.To = a.r.Items[i].ID, a.r.Items[j].ID
-					a.r.Links = append(a.r.Links, l)
-				}
-				return
-			}
-			if visited[j] {
-				return
-			}
-			visited[j] = true
-			for _, k := range next[j] {
-				run(k)
-			}
-		}
-		for _, j := range next[i] {
-			run(j)
-		}
-	}
+	a.r.Links = w.loose
+	a.relink(w, drop)
 	kept := a.r.Items[:0]
 	for i, it := range a.r.Items {
 		if !drop[i] {
@@ -319,4 +234,109 @@ func (a *analysis) contract(drop []bool) {
 		}
 	}
 	a.r.Items = kept
+}
+
+// wiring holds the links of a reading by the indexes of their items.
+type wiring struct {
+	next  [][]int
+	links map[[2]int]Link
+	loose []Link // links with an end that is no item
+}
+
+func (a *analysis) wiring() *wiring {
+	at := make(map[string]int, len(a.r.Items))
+	for i := range a.r.Items {
+		at[a.r.Items[i].ID] = i
+	}
+	w := &wiring{next: make([][]int, len(a.r.Items)), links: map[[2]int]Link{}}
+	for _, l := range a.r.Links {
+		i, ok := at[l.From]
+		j, ok2 := at[l.To]
+		if !ok || !ok2 {
+			w.loose = append(w.loose, l)
+			continue
+		}
+		w.next[i] = append(w.next[i], j)
+		w.links[[2]int{i, j}] = l
+	}
+	return w
+}
+
+// enterGroups makes links to a group lead to its first parts, and links from a dropped group lead from its
+// last parts.
+func (w *wiring) enterGroups(parent []int, drop []bool) {
+	n := len(w.next)
+	inside := make([]bool, n) // has a link from a part of the same group
+	onward := make([]bool, n) // has a link to a part of the same group
+	for i := range w.next {
+		for _, j := range w.next[i] {
+			if parent[i] == parent[j] {
+				inside[j], onward[i] = true, true
+			}
+		}
+	}
+	for i, p := range parent {
+		if p >= 0 && !inside[i] {
+			w.next[p] = append(w.next[p], i)
+		}
+	}
+	after := make([][]int, n)
+	for p := range w.next {
+		if !drop[p] {
+			continue
+		}
+		kept := w.next[p][:0]
+		for _, j := range w.next[p] {
+			if parent[j] == p {
+				kept = append(kept, j)
+			} else {
+				after[p] = append(after[p], j)
+			}
+		}
+		w.next[p] = kept
+	}
+	for i, p := range parent {
+		if p >= 0 && !onward[i] {
+			w.next[i] = append(w.next[i], after[p]...)
+		}
+	}
+}
+
+// maxContracted bounds the links that are followed while items are removed.
+const maxContracted = 200_000
+
+// relink links each item that stays to the next ones that stay, through those in drop.
+func (a *analysis) relink(w *wiring, drop []bool) {
+	seen := map[[2]int]bool{}
+	work := 0
+	for i := range w.next {
+		if drop[i] {
+			continue
+		}
+		visited := map[int]bool{}
+		var run func(j int)
+		run = func(j int) {
+			if work++; work > maxContracted {
+				return
+			}
+			switch edge := [2]int{i, j}; {
+			case drop[j] && !visited[j]:
+				visited[j] = true
+				for _, k := range w.next[j] {
+					run(k)
+				}
+			case !drop[j] && !seen[edge]:
+				seen[edge] = true
+				l, ok := w.links[edge]
+				if !ok {
+					l = Link{Source: Stated, Off: a.r.Items[j].Off}
+				}
+				l.From, l.To = a.r.Items[i].ID, a.r.Items[j].ID
+				a.r.Links = append(a.r.Links, l)
+			}
+		}
+		for _, j := range w.next[i] {
+			run(j)
+		}
+	}
 }

@@ -248,12 +248,12 @@ func (a *analysis) draw(links []drawnLink, way int, name string) {
 		}
 		a.hits++
 		a.link(from, to, Stated, l.off)
-		a.say(l.says)
+		a.annotate(l.says)
 	}
 }
 
-// say adds information to the last link.
-func (a *analysis) say(says string) {
+// annotate adds information to the last link.
+func (a *analysis) annotate(says string) {
 	if n := len(a.r.Links); n > 0 && says != "" {
 		a.r.Links[n-1].Says = says
 	}
@@ -293,7 +293,7 @@ func (a *analysis) takeTable(p *pairs) {
 				to, ok2 := a.n.byName(y)
 				if !ok || !ok2 {
 					a.lost++
-					a.r.Notes = append(a.r.Notes, Note{Code: "UNKNOWN_REFERENCE", Element: x + " -> " + y, Off: cols[0].offs[i], Message: "the link of " + x + " and " + y + " names a step that is not there"})
+					a.r.Notes = append(a.r.Notes, Note{Code: "UNKNOWN_REFERENCE", Element: x + " -> " + y, Off: cols[0].offs[i], Message: "the link of " + x + " and " + y + " names a step that does not exist"})
 					continue
 				}
 				links = append(links, drawnLink{from, to, cols[0].offs[i], says})
@@ -339,7 +339,7 @@ func (a *analysis) takePairs(p *pairs) {
 				}
 				a.hits++
 				a.link(a.end(x), a.end(y), Stated, e.off)
-				a.say(e.says)
+				a.annotate(e.says)
 			}
 		}
 	}

@@ -64,7 +64,7 @@ func matrix(src *form.Source, t *form.Tree) *Reading {
 		turn(r)
 	case above > 0:
 		for _, l := range r.Links[:min(len(r.Links), maxUnsureLinks)] {
-			r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: l.From + " -> " + l.To, Off: l.Off, Message: "nothing says whether rows need columns or columns rows; " + l.From + " was taken to come before " + l.To, Hint: "say that rows need columns"})
+			r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: l.From + " -> " + l.To, Off: l.Off, Message: "nothing says whether rows need columns or columns need rows; " + l.From + " was taken to come before " + l.To, Hint: "say that rows need columns"})
 		}
 		r.moreUnsure(len(r.Links))
 	}

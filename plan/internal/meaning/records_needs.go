@@ -2,7 +2,6 @@ package meaning
 
 import (
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -162,7 +161,7 @@ func (a *analysis) needs() {
 	}
 	known1 := a.hits
 	a.known = known1 - drawn
-	a.beside()
+	a.parallelNeeds()
 	a.nested()
 	for _, f := range unknown {
 		if known1 > 0 && (f.lists == 0 && !a.forward || f.lost > 0) {
@@ -213,7 +212,7 @@ func (a *analysis) unsaid(f *found, next bool) {
 			continue
 		}
 		x, y := a.n.ids[from], a.n.ids[to]
-		a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS_PLAN", Element: x + " -> " + y, Off: m.off, Message: name + "; it was taken that " + x + " comes before " + y + ", and it may be the other way round, or no order", Hint: "call the field depends_on or next"})
+		a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS_PLAN", Element: x + " -> " + y, Off: m.off, Message: name + "; " + x + " was taken to come before " + y + ", but the order may be the other way round, or there may be none", Hint: "call the field depends_on or next"})
 	}
 }
 
@@ -221,7 +220,7 @@ func (a *analysis) unsaid(f *found, next bool) {
 func (a *analysis) doubt(name string, from, to, off int) {
 	if len(a.r.Notes) < maxUnread {
 		x, y := a.n.ids[from], a.n.ids[to]
-		a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: x + " -> " + y, Off: off, Message: "“" + name + "” does not say whether it names what comes before or after; it was taken that " + x + " comes before " + y, Hint: "call the field depends_on or next, and the ends of links from and to"})
+		a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: x + " -> " + y, Off: off, Message: "“" + name + "” does not say whether it names predecessors or successors; " + x + " was taken to come before " + y, Hint: "call the field depends_on or next, and the ends of links from and to"})
 	}
 }
 
@@ -245,8 +244,8 @@ func (a *analysis) fromZero() bool {
 	return zero && ahead
 }
 
-// beside gives records that run in parallel to others, and state no needs, the needs of the others.
-func (a *analysis) beside() {
+// parallelNeeds gives records that run in parallel to others, and state no needs, the needs of the others.
+func (a *analysis) parallelNeeds() {
 	var at [][2]int // a record, and one that it runs in parallel to
 	for _, col := range a.g.cols {
 		if !col.is(lexicon.Parallel) {
@@ -440,7 +439,7 @@ func (a *analysis) take(f *found, next bool) {
 		} else if f.hits > 0 && isFile(from) && !isFile(a.n.ids[0]) {
 			// Files that no step makes exist from the start.
 			a.lost--
-			a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: to, Off: m.off, Message: to + " needs " + form.Clip(from) + ", which no step makes; it was taken to be there"})
+			a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: to, Off: m.off, Message: to + " needs " + form.Clip(from) + ", which no step makes; it was assumed to exist"})
 			continue
 		}
 		if next {
@@ -566,153 +565,6 @@ func (a *analysis) isDep(key string) bool {
 	for col := range a.deps {
 		if strings.EqualFold(col.name, strings.TrimSpace(key)) {
 			return true
-		}
-	}
-	return false
-}
-
-// pointers are names of fields whose value names the step that a value comes from.
-var pointers = wordSet("ref, from, step, node, source, fromstep, outputof, resultof, sourcestep, stepid, nodeid, fromtask, taskid, dependency")
-
-// references finds uses of results in texts and in objects such as {"$ref": "x"}.
-func (a *analysis) references() {
-	var idCol *column
-	if a.id != nil {
-		idCol = a.id.col
-	}
-	type lost struct {
-		rec, off int
-		name     string
-	}
-	var losts []lost
-	for _, col := range a.g.cols {
-		if col == idCol || a.deps[col] || col.is(lexicon.Owner) || col.is(lexicon.Duration) || col.is(lexicon.Output) || isOutput(col.name) {
-			continue
-		}
-		title := col == a.title && !col.is(lexicon.Tool)
-		for _, x := range col.cells {
-			to := a.n.ids[x.rec]
-			arg := col.name
-			usage := func(at int, text, path string, off int) {
-				if at == x.rec {
-					return
-				}
-				a.used++
-				a.r.Items = grow(a.r.Items, len(a.g.recs))
-				it := &a.r.Items[x.rec]
-				if len(it.Refs) < 1000 {
-					it.Refs = append(it.Refs, Ref{Text: text, To: a.n.ids[at], Path: path, Arg: arg, Off: off})
-				}
-				if !a.forward && !a.drawn {
-					a.link(a.n.ids[at], to, Variable, off)
-				}
-			}
-			var walk func(v *form.Value, key string, depth int)
-			walk = func(v *form.Value, key string, depth int) {
-				if v == nil || depth > 60 {
-					return
-				}
-				if v.IsScalar() {
-					s := v.Text()
-					if s == "" {
-						return
-					}
-					k := squash(strings.TrimLeft(key, "$"))
-					if depth > 0 && (strings.HasPrefix(key, "$") || pointers[k]) {
-						if at, path, ok := a.n.path(strings.TrimLeft(s, "$#@")); ok {
-							usage(at, s, path, v.Off)
-							return
-						}
-					}
-					for _, u := range a.n.uses(s, func(name string) {
-						if len(losts) < 200 {
-							losts = append(losts, lost{x.rec, v.Off, name})
-						}
-					}) {
-						if title && (u.text[0] == '@' || u.text[0] == '%' || u.text[0] == '<') {
-							continue
-						}
-						usage(u.at, u.text, u.path, v.Off+u.off)
-					}
-					if head, path, ok := strings.Cut(s, "."); ok && !title && isID(s) && path != "" && !digits(head) {
-						if at, ok := a.n.exact[head]; ok {
-							usage(at, s, path, v.Off)
-							return
-						}
-					}
-					if at, ok := a.n.other[s]; ok && at >= 0 && !title && len(s) > 2 && a.isMade(at, s) {
-						usage(at, s, "", v.Off)
-					}
-					return
-				}
-				for _, y := range v.Items {
-					walk(y, key, depth+1)
-				}
-				for i := range v.Fields {
-					walk(v.Fields[i].Val, v.Fields[i].Key, depth+1)
-				}
-			}
-			if col.is(lexicon.Args) && isMap(x.val) && x.val.Str == "" {
-				for i := range x.val.Fields {
-					arg = x.val.Fields[i].Key
-					walk(x.val.Fields[i].Val, arg, 1)
-				}
-				continue
-			}
-			walk(a.embedded(x.val), col.name, 0)
-		}
-	}
-	if a.used > 0 {
-		a.stated = true
-		for _, l := range losts {
-			if name := l.name; strings.ContainsAny(name, ".[") && a.stepLike(name) && len(a.r.Notes) < 100 {
-				a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: a.n.ids[l.rec], Off: l.off, Message: a.n.ids[l.rec] + " uses " + name + ", which labels no step"})
-			}
-		}
-	}
-}
-
-// stepLike reports whether a lost reference begins like a reference to a step: steps.x.output.
-func (a *analysis) stepLike(name string) bool {
-	head, _, _ := strings.Cut(name, ".")
-	return lexicon.Is(lexicon.Steps, head) || a.alike(head) && strings.ContainsAny(head, "0123456789")
-}
-
-// embedded returns the JSON value in a string, or v itself.
-func (a *analysis) embedded(v *form.Value) *form.Value {
-	if v.Kind != form.KindString {
-		return v
-	}
-	s := strings.TrimSpace(v.Str)
-	if len(s) < 4 || s[0] != '{' || s[1] == '{' {
-		return v
-	}
-	t, _ := form.ValueAt(s, 0, a.c.src.MaxDepth, true)
-	if t.Root == nil || len(t.Faults) > 0 {
-		return v
-	}
-	shift(t.Root, v)
-	return t.Root
-}
-
-// isMade reports whether the record at index at makes something named s.
-func (a *analysis) isMade(at int, s string) bool {
-	for _, col := range a.g.cols {
-		if !col.is(lexicon.Output) && !isOutput(col.name) {
-			continue
-		}
-		i := sort.Search(len(col.cells), func(i int) bool { return col.cells[i].rec >= at })
-		if i == len(col.cells) || col.cells[i].rec != at {
-			continue
-		}
-		v := col.cells[i].val
-		if v.Text() == s {
-			return true
-		}
-		for _, x := range v.Items {
-			if x.Text() == s {
-				return true
-			}
 		}
 	}
 	return false

@@ -39,11 +39,11 @@ func nestedOps(src *form.Source, root *form.Value) *Reading {
 			}
 			if count[id]++; count[id] > 1 {
 				id += "#" + strconv.Itoa(count[id])
-				r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: id, Off: v.Off, Message: name + " stands in the text more than once; this one is named " + id})
+				r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: id, Off: v.Off, Message: name + " occurs in the text more than once; this one is named " + id})
 			}
 			it := Item{ID: id, Shown: true, Title: name, Parent: -1, Off: v.Off, End: v.End}
 			for _, f := range v.Fields[:min(len(v.Fields), maxAttrs)] {
-				if s := f.Val.Text(); says(f.Val) && (f.Val.IsScalar() || linkLike(f.Val)) && s != id && s != name {
+				if s := f.Val.Text(); hasContent(f.Val) && (f.Val.IsScalar() || linkLike(f.Val)) && s != id && s != name {
 					it.Attrs = append(it.Attrs, Attr{Key: f.Key, Role: Args, Value: form.JSON(f.Val), Off: f.Off})
 				}
 			}

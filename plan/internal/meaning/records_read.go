@@ -299,7 +299,7 @@ func (a *analysis) items() {
 	for i := range r.Items {
 		it, rec := &r.Items[i], &a.g.recs[i]
 		if rec.wrapped {
-			r.beside = append(r.beside, Span{rec.off, rec.off + 1})
+			r.outside = append(r.outside, Span{rec.off, rec.off + 1})
 		}
 		it.ID, it.Shown, it.Parent, it.Off, it.End = a.n.ids[i], shown && a.id.ids[i] != "", -1, rec.off, rec.end
 	}

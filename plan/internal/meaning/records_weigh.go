@@ -84,7 +84,7 @@ func (a *analysis) evidence(steps, named, announced bool) {
 		r.Weight = 54
 	default:
 		r.Weight = 10
-		r.Not = "records without anything that says that they are steps"
+		r.Not = "records that nothing identifies as steps"
 	}
 }
 

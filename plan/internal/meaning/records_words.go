@@ -30,10 +30,10 @@ func (a *analysis) words(texts func(i int) []text) {
 	if size > 4*len(a.c.src.Text) {
 		return
 	}
-	w := &web{r: a.r, most: a.c.src.MaxLinks, pathed: -1, names: NewNames(named), steps: steps, members: members}
+	w := &linker{r: a.r, maxLinks: a.c.src.MaxLinks, pathed: -1, names: NewNames(named), steps: steps, members: members}
 	for i := range all {
 		for _, t := range all[i] {
-			w.say(i, t)
+			w.readText(i, t)
 		}
 	}
 	w.link()
@@ -101,9 +101,9 @@ func leadingLabel(s string) string {
 	return label
 }
 
-// heedProse applies the prose below a value to its reading. If the value states no dependencies, relations in
-// the prose count; otherwise only corrections do.
-func (a *analysis) heedProse() {
+// applyProse applies the prose below a value to its reading. If the value states no dependencies, relations
+// in the prose count; otherwise only corrections do.
+func (a *analysis) applyProse() {
 	src := a.c.src
 	from := src.LineAt(min(a.r.End, len(src.Text))) + 1
 	for from < len(src.Lines) && (src.Lines[from].Fence || src.Lines[from].Text == "") {

@@ -55,8 +55,17 @@ type Doubt struct {
 	Stranger bool
 }
 
-// talk reads the relations in one text.
-type talk struct {
+// message describes the doubt, as seen from the step whose text it is about. Why says how the text was read
+// if it begins with "taken", and otherwise why it was not understood.
+func (d *Doubt) message() string {
+	if strings.HasPrefix(d.Why, "taken ") {
+		return "it names " + squeeze(d.Text) + ", which was " + d.Why
+	}
+	return "it names " + squeeze(d.Text) + ", but the relation was not understood: " + d.Why
+}
+
+// relationReader reads the relations in one text.
+type relationReader struct {
 	n     *Names
 	self  int
 	text  string
@@ -81,7 +90,7 @@ type talk struct {
 // Relations returns the relations that a text states about the item self, or about any items if self is -1.
 // off is added to all offsets.
 func (n *Names) Relations(self int, text string, off int) (rels []Relation, doubts []Doubt) {
-	t := talk{n: n, self: self, text: text, open: -1, last: -1, lost: -1, prior: n.prior}
+	t := relationReader{n: n, self: self, text: text, open: -1, last: -1, lost: -1, prior: n.prior}
 	t.atoms = n.groups(self, text, n.atoms(text))
 	if len(t.atoms) > 0 && t.atoms[0].class == group && len(t.atoms[0].items) == 1 && t.atoms[0].items[0] == self && (len(t.atoms) == 1 || t.atoms[1].class != phrase || t.atoms[1].kinds&lexicon.Relations == 0) {
 		t.atoms[0].used = true // its own name, as in "e2e: browser tests"
@@ -106,7 +115,7 @@ func (n *Names) Relations(self int, text string, off int) (rels []Relation, doub
 	if t.lost >= 0 && len(t.doubts) == 0 && (self >= 0 || len(t.rels) == 0) {
 		at := t.atoms[t.lost].off
 		end := t.atoms[min(t.stretch(t.lost+1, len(t.atoms)), len(t.atoms))-1].end
-		t.doubts = append(t.doubts, Doubt{Item: self, Text: text[at:end], Why: "no step is known by these words", Off: at, Stranger: true})
+		t.doubts = append(t.doubts, Doubt{Item: self, Text: text[at:end], Why: "no step has these words in its title", Off: at, Stranger: true})
 	}
 	for i := range t.rels {
 		t.rels[i].Off += off
@@ -119,7 +128,7 @@ func (n *Names) Relations(self int, text string, off int) (rels []Relation, doub
 }
 
 // parts reports whether an atom separates clauses.
-func (t *talk) parts(i int) bool {
+func (t *relationReader) parts(i int) bool {
 	switch a := &t.atoms[i]; a.class {
 	case stop, opened, closed, point:
 		return true
@@ -132,7 +141,7 @@ func (t *talk) parts(i int) bool {
 }
 
 // clause reads a part of a sentence without brackets.
-func (t *talk) clause(from, to int) {
+func (t *relationReader) clause(from, to int) {
 	none, said := false, len(t.rels)
 	var free []int // steps that need nothing, outside of the steps
 	if t.order(from, to) {
@@ -160,7 +169,7 @@ func (t *talk) clause(from, to int) {
 }
 
 // relates reports whether an atom states a relation: it is a phrase of relation, or "until" behind a "not".
-func (t *talk) relates(from, at int) bool {
+func (t *relationReader) relates(from, at int) bool {
 	a := &t.atoms[at]
 	if a.class != phrase {
 		return false
@@ -178,7 +187,7 @@ func (t *talk) relates(from, at int) bool {
 
 // negated returns the number of atoms between an atom and the "not" before it, or -1 if there is none within
 // the given number of atoms.
-func (t *talk) negated(from, at, within int) int {
+func (t *relationReader) negated(from, at, within int) int {
 	for i := at - 1; i >= max(from, at-within); i-- {
 		a := &t.atoms[i]
 		if a.class == comma || a.class == group || a.kinds&lexicon.Relations != 0 {
@@ -192,7 +201,7 @@ func (t *talk) negated(from, at, within int) int {
 }
 
 // about returns the subjects of a relation: those given, those of the sentence, or self.
-func (t *talk) about(subject []int) []int {
+func (t *relationReader) about(subject []int) []int {
 	switch {
 	case len(subject) > 0:
 		return subject
@@ -206,7 +215,7 @@ func (t *talk) about(subject []int) []int {
 
 // says reports whether a phrase of the kind None states that nothing is needed: it is long enough, or it is
 // the only content of its part of the clause.
-func (t *talk) says(from, at, to int) bool {
+func (t *relationReader) says(from, at, to int) bool {
 	from, to = max(from, at-reach), min(to, at+reach)
 	for i := at - 1; i >= from; i-- {
 		if t.atoms[i].class == comma {
@@ -230,7 +239,7 @@ func (t *talk) says(from, at, to int) bool {
 }
 
 // kindOf returns the kind of relation that a phrase states, with regard to a "not" before it.
-func (t *talk) kindOf(from, at, to int) Kind {
+func (t *relationReader) kindOf(from, at, to int) Kind {
 	a := &t.atoms[at]
 	k := Needs
 	switch {
@@ -256,8 +265,8 @@ func (t *talk) kindOf(from, at, to int) Kind {
 // reach bounds the atoms before and behind a phrase that are considered for it. It keeps the time linear.
 const reach = 120
 
-// relation reads the references of a phrase of relation.
-func (t *talk) relation(from, at, to int) {
+// relation reads the references of a phrase of relation and adds the relation.
+func (t *relationReader) relation(from, at, to int) {
 	from, to = max(from, at-reach), min(to, at+reach)
 	a := &t.atoms[at]
 	k := t.kindOf(from, at, to)
@@ -265,74 +274,20 @@ func (t *talk) relation(from, at, to int) {
 	var subject []int
 	switch a.tok.Side {
 	case lexicon.Around:
-		shut := t.find(at, to, a.tok.CloseOff)
-		for i := at + 1; i < shut; i++ {
-			t.take(&rel, i, true)
-		}
-		rel.End = max(rel.End, a.tok.CloseEnd)
-		if i := shut + 1; !rel.full() && t.ends(at+1, shut) {
-			for ; i < to && t.light(i); i++ {
-			}
-			if i < to {
-				t.take(&rel, i, false) // for example "когда готовы 2 и 3"
-			}
-			if !rel.full() && i < to {
-				t.named(&rel, i, t.stretch(i, to)) // for example "cuando estén listos los planos y la obra"
-			}
-		}
-		if !rel.full() {
-			t.named(&rel, at+1, shut)
-		}
-		if i := shut + 1; rel.full() && i+1 < to && t.atoms[i].is(lexicon.And) {
-			if t.take(&rel, i+1, true); t.atoms[i+1].class != group {
-				t.named(&rel, i+1, t.stretch(i+1, to)) // "after the sawing is done and the glue is dry"
-			}
-		}
-		if rel.full() {
-			subject = t.subjectOf(from, at)
-		}
+		subject = t.enclosed(&rel, from, at, to)
 	case lexicon.Behind:
 		subject = t.behind(&rel, from, at)
 		if !rel.full() {
 			t.named(&rel, t.start(from, at), at)
 		}
 	default:
-		if i := t.behindColon(at+1, to); i < to && k <= Before && t.titled(&rel, i) {
-			for ; i < to && t.atoms[i].off < rel.End; i++ {
-				t.atoms[i].used = true
-			}
-			if t.self < 0 {
-				subject = t.subjectOf(from, at)
-			}
-			break
-		}
-		t.ahead(&rel, at, to)
-		if rel.full() {
-			subject = t.subjectOf(from, at)
-			break
-		}
-		if i := at - 1; !a.is(lexicon.Then) && t.ends(at+1, to) && i >= from && t.near(i, from) {
-			// For example "2 and 3 have to be done before".
-			switch {
-			case rel.Kind == Before:
-				rel.Kind = Needs
-			case rel.Kind <= Uses && at+1 < to && (t.atoms[at+1].class == word || t.atoms[at+1].is(lexicon.Then)):
-				rel.Kind = Before // for example "2 and 4 wait for this"
-			}
-			for ; i >= from && t.atoms[i].class != group; i-- {
-			}
-			if !t.atoms[i].used && !t.isUnit(i+1) {
-				t.take(&rel, i, true)
-			}
-			break
-		}
-		t.named(&rel, t.behindColon(at+1, to), t.stretch(at+1, to))
+		subject = t.following(&rel, from, at, to)
 	}
 	if rel.Guessed && supposes[a.tok.Phrase] && t.self >= 0 {
 		// "If we have a barrel" may be true of later steps, too.
 		rel.Items = slices.DeleteFunc(rel.Items, func(i int) bool { return i > t.self })
 		if len(rel.Items) > 0 && len(t.doubts) == 0 {
-			t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[rel.Off:rel.End], Why: "a case that may come or not was taken for a step to wait for", Off: rel.Off})
+			t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[rel.Off:rel.End], Why: "taken for a step to wait for, although the case may not happen", Off: rel.Off})
 		}
 	}
 	if !rel.full() {
@@ -348,6 +303,75 @@ func (t *talk) relation(from, at, to int) {
 		subject = t.lead(from, at)
 	}
 	t.state(rel, subject)
+}
+
+// enclosed reads the references between the two parts of a phrase, or else those behind it. It returns the
+// subject.
+func (t *relationReader) enclosed(rel *Relation, from, at, to int) (subject []int) {
+	a := &t.atoms[at]
+	shut := t.find(at, to, a.tok.CloseOff)
+	for i := at + 1; i < shut; i++ {
+		t.take(rel, i, true)
+	}
+	rel.End = max(rel.End, a.tok.CloseEnd)
+	if i := shut + 1; !rel.full() && t.ends(at+1, shut) {
+		for ; i < to && t.light(i); i++ {
+		}
+		if i < to {
+			t.take(rel, i, false) // for example "когда готовы 2 и 3"
+		}
+		if !rel.full() && i < to {
+			t.named(rel, i, t.stretch(i, to)) // for example "cuando estén listos los planos y la obra"
+		}
+	}
+	if !rel.full() {
+		t.named(rel, at+1, shut)
+	}
+	if i := shut + 1; rel.full() && i+1 < to && t.atoms[i].is(lexicon.And) {
+		if t.take(rel, i+1, true); t.atoms[i+1].class != group {
+			t.named(rel, i+1, t.stretch(i+1, to)) // "after the sawing is done and the glue is dry"
+		}
+	}
+	if rel.full() {
+		subject = t.subjectOf(from, at)
+	}
+	return subject
+}
+
+// following reads the references behind a phrase. If there is nothing behind it, the phrase relates the
+// references before it to this step. It returns the subject.
+func (t *relationReader) following(rel *Relation, from, at, to int) (subject []int) {
+	if i := t.behindColon(at+1, to); i < to && rel.Kind <= Before && t.titled(rel, i) {
+		for ; i < to && t.atoms[i].off < rel.End; i++ {
+			t.atoms[i].used = true
+		}
+		if t.self < 0 {
+			subject = t.subjectOf(from, at)
+		}
+		return subject
+	}
+	t.ahead(rel, at, to)
+	if rel.full() {
+		return t.subjectOf(from, at)
+	}
+	i := at - 1
+	if t.atoms[at].is(lexicon.Then) || !t.ends(at+1, to) || i < from || !t.near(i, from) {
+		t.named(rel, t.behindColon(at+1, to), t.stretch(at+1, to))
+		return nil
+	}
+	// For example "2 and 3 have to be done before".
+	switch {
+	case rel.Kind == Before:
+		rel.Kind = Needs
+	case rel.Kind <= Uses && at+1 < to && (t.atoms[at+1].class == word || t.atoms[at+1].is(lexicon.Then)):
+		rel.Kind = Before // for example "2 and 4 wait for this"
+	}
+	for ; i >= from && t.atoms[i].class != group; i-- {
+	}
+	if !t.atoms[i].used && !t.isUnit(i+1) {
+		t.take(rel, i, true)
+	}
+	return nil
 }
 
 // supposes are words for a case that may not happen: "if the value is above 50".
@@ -369,7 +393,7 @@ func (n *Names) within(item, group int) bool {
 func (r *Relation) full() bool { return len(r.Items)+len(r.Unknown) > 0 }
 
 // state adds a relation, or puts it into pending if it has no subject yet.
-func (t *talk) state(rel Relation, subject []int) {
+func (t *relationReader) state(rel Relation, subject []int) {
 	if len(subject) > 0 {
 		t.subject = subject
 	}
@@ -389,7 +413,7 @@ func (t *talk) state(rel Relation, subject []int) {
 	}
 	t.rels = append(t.rels, rel)
 	if t.self >= 0 && t.hedged(rel.Off, rel.End) {
-		t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[rel.Off:rel.End], Why: "taken for certain, though the text is not sure of it", Off: rel.Off})
+		t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[rel.Off:rel.End], Why: "taken for certain, although the text expresses doubt", Off: rel.Off})
 	}
 }
 
@@ -400,7 +424,7 @@ var hedges = wordsOf("hedging")
 const maxHedge = 60
 
 // hedged reports whether the part of a sentence around a relation expresses uncertainty: "(maybe after 1?)".
-func (t *talk) hedged(off, end int) bool {
+func (t *relationReader) hedged(off, end int) bool {
 	from, to := max(0, off-maxHedge), min(len(t.text), end+maxHedge)
 	if i := strings.LastIndexAny(t.text[from:off], "([;.!?\n（。；"); i >= 0 {
 		from += i + 1
@@ -421,7 +445,7 @@ func (t *talk) hedged(off, end int) bool {
 const maxPending = 20
 
 // rest reads the references that belong to no phrase.
-func (t *talk) rest(from, to int) {
+func (t *relationReader) rest(from, to int) {
 	alone, content := t.loneGroup(from, to)
 	for i := from; i < to; i++ {
 		a := &t.atoms[i]
@@ -469,7 +493,7 @@ func (t *talk) rest(from, to int) {
 		case t.inRemark(from, i, to):
 			t.take(&rel, i, true)
 			t.state(rel, nil)
-			t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[a.off:a.end], Why: "taken for what the step waits for", Off: a.off})
+			t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[a.off:a.end], Why: "taken for a step to wait for", Off: a.off})
 			continue
 		default:
 			continue
@@ -480,7 +504,7 @@ func (t *talk) rest(from, to int) {
 }
 
 // stated reports whether a clause has a word for done or first: "2 and 3 must be finished".
-func (t *talk) stated(from, to int) bool {
+func (t *relationReader) stated(from, to int) bool {
 	for i := from; i < to; i++ {
 		if a := &t.atoms[i]; a.class == phrase && (a.is(lexicon.Done) || a.is(lexicon.First)) && a.class != group {
 			return true
@@ -490,7 +514,7 @@ func (t *talk) stated(from, to int) bool {
 }
 
 // denies reports whether the part of a clause around a reference contains exactly one "not".
-func (t *talk) denies(from, at, to int) bool {
+func (t *relationReader) denies(from, at, to int) bool {
 	nots := 0
 	from, to = max(from, at-reach), min(to, at+reach)
 	for i := at - 1; i >= from && t.atoms[i].class != comma; i-- {
@@ -507,14 +531,14 @@ func (t *talk) denies(from, at, to int) bool {
 }
 
 // bracketed reports whether a clause is in brackets.
-func (t *talk) bracketed(from, to int) bool {
+func (t *relationReader) bracketed(from, to int) bool {
 	return from > 0 && t.atoms[from-1].class == opened && to < len(t.atoms) && t.atoms[to].class == closed
 }
 
 // doubt adds a doubt about a reference.
-func (t *talk) doubt(a *atom) {
+func (t *relationReader) doubt(a *atom) {
 	a.used = true
-	d := Doubt{Item: -1, Text: t.text[a.off:a.end], Why: "names a step, but no relation to it was read", Off: a.off}
+	d := Doubt{Item: -1, Text: t.text[a.off:a.end], Why: "no relation to it was found", Off: a.off}
 	if len(a.items) > 0 {
 		d.Item = a.items[0]
 	}

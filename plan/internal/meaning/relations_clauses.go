@@ -9,7 +9,7 @@ import (
 
 // lead returns the reference at the beginning of a sentence outside of the steps as the subject of a later
 // phrase: "3 can only start, when 2 is done".
-func (t *talk) lead(from, at int) []int {
+func (t *relationReader) lead(from, at int) []int {
 	for from < at && t.light(from) {
 		from++
 	}
@@ -23,7 +23,7 @@ func (t *talk) lead(from, at int) []int {
 
 // subjectBehind reports whether a group is the subject of the pending needs: only a few words separate it
 // from the comma before it.
-func (t *talk) subjectBehind(from, i int) bool {
+func (t *relationReader) subjectBehind(from, i int) bool {
 	if a := &t.atoms[i]; len(t.pending) == 0 || !t.known(a) || t.isUnit(i+1) || a.spelled && !a.sure {
 		return false
 	}
@@ -40,7 +40,7 @@ func (t *talk) subjectBehind(from, i int) bool {
 
 // thereafter reads "after that" in a sentence outside of the steps as a need for the subjects of the sentence
 // before.
-func (t *talk) thereafter(from, to int) {
+func (t *relationReader) thereafter(from, to int) {
 	if t.self >= 0 || len(t.prior) == 0 {
 		return
 	}
@@ -63,7 +63,7 @@ func (t *talk) thereafter(from, to int) {
 }
 
 // take adds the references of the group at atom i to a relation. amounts allows numbers that may be amounts.
-func (t *talk) take(rel *Relation, i int, amounts bool) {
+func (t *relationReader) take(rel *Relation, i int, amounts bool) {
 	a := &t.atoms[i]
 	if a.class != group || a.used || !amounts && !a.sure && t.isAmount(i+1) {
 		return
@@ -86,7 +86,7 @@ func (t *talk) take(rel *Relation, i int, amounts bool) {
 const maxBeyond = 3
 
 // plausible reports whether a bare number that no item has may be an id.
-func (t *talk) plausible(a *atom) bool {
+func (t *relationReader) plausible(a *atom) bool {
 	if a.spelled && a.value > t.n.highest+maxBeyond {
 		return false // for example "before ten"
 	}
@@ -94,17 +94,17 @@ func (t *talk) plausible(a *atom) bool {
 }
 
 // isAmount reports whether atom i turns a number before it into an amount.
-func (t *talk) isAmount(i int) bool {
+func (t *relationReader) isAmount(i int) bool {
 	return i < len(t.atoms) && t.atoms[i].isAmount(t.text)
 }
 
 // isUnit reports whether atom i is a unit.
-func (t *talk) isUnit(i int) bool {
+func (t *relationReader) isUnit(i int) bool {
 	return i < len(t.atoms) && t.atoms[i].isUnit()
 }
 
 // ahead reads the references behind a phrase.
-func (t *talk) ahead(rel *Relation, at, to int) {
+func (t *relationReader) ahead(rel *Relation, at, to int) {
 	a := &t.atoms[at]
 	words, pause := 0, false
 	for i := at + 1; i < to; i++ {
@@ -141,7 +141,7 @@ func (t *talk) ahead(rel *Relation, at, to int) {
 }
 
 // sourced reports whether a preposition precedes the group at atom i.
-func (t *talk) sourced(i int) bool {
+func (t *relationReader) sourced(i int) bool {
 	for n := 0; n < reach && i > 0 && t.atoms[i-1].class == word && t.atoms[i-1].common; n++ {
 		i--
 	}
@@ -150,7 +150,7 @@ func (t *talk) sourced(i int) bool {
 
 // sums reports whether the group at atom i are all steps above, from which a step makes something: "a summary
 // of all of the above".
-func (t *talk) sums(from, i, to int) bool {
+func (t *relationReader) sums(from, i, to int) bool {
 	a := &t.atoms[i]
 	phrase := t.text[a.off:a.end]
 	several := strings.Contains(phrase, " ") || phrase[0] >= utf8.RuneSelf
@@ -158,7 +158,7 @@ func (t *talk) sums(from, i, to int) bool {
 }
 
 // isSubject reports whether the group at atom i is the subject of the next phrase: "…, both need 1".
-func (t *talk) isSubject(i, to int) bool {
+func (t *relationReader) isSubject(i, to int) bool {
 	k := i - 1
 	for t.self < 0 && k > 0 && k > i-3 && t.atoms[k].class == word {
 		k-- // for example "…, whereas 5 waits for 4"
@@ -180,7 +180,7 @@ func (t *talk) isSubject(i, to int) bool {
 
 // subjectOf returns the group directly before a phrase as its subject: "Step 4 waits for 2". It returns nil
 // if there is none, or if there is other content.
-func (t *talk) subjectOf(from, at int) []int {
+func (t *relationReader) subjectOf(from, at int) []int {
 	i := at - 1
 	for i >= from && t.light(i) {
 		i--
@@ -211,7 +211,7 @@ func (t *talk) subjectOf(from, at int) []int {
 }
 
 // freed returns the steps that need nothing according to a phrase. They begin the part of the clause.
-func (t *talk) freed(from, at int) []int {
+func (t *relationReader) freed(from, at int) []int {
 	i := at - 1
 	for i >= from && t.light(i) {
 		i--
@@ -232,7 +232,7 @@ func (t *talk) freed(from, at int) []int {
 const maxVerbs = 6
 
 // light reports whether an atom may stand between a subject and its phrase.
-func (t *talk) light(i int) bool {
+func (t *relationReader) light(i int) bool {
 	a := &t.atoms[i]
 	switch a.class {
 	case word:
@@ -244,7 +244,7 @@ func (t *talk) light(i int) bool {
 }
 
 // near reports whether only light words separate an atom from the group before it.
-func (t *talk) near(i, from int) bool {
+func (t *relationReader) near(i, from int) bool {
 	for i >= from && t.light(i) {
 		i--
 	}
@@ -256,7 +256,7 @@ func (t *talk) near(i, from int) bool {
 const maxGap = 5
 
 // behind reads the references before a phrase that follows its objects. It returns the subject before those.
-func (t *talk) behind(rel *Relation, from, at int) (subject []int) {
+func (t *relationReader) behind(rel *Relation, from, at int) (subject []int) {
 	gap, pause := 0, false
 	for i := at - 1; i >= from; i-- {
 		a := &t.atoms[i]
@@ -291,7 +291,7 @@ func (t *talk) behind(rel *Relation, from, at int) (subject []int) {
 }
 
 // start returns the first of the words before a phrase that may name its object.
-func (t *talk) start(from, at int) int {
+func (t *relationReader) start(from, at int) int {
 	for i := at - 1; i >= from; i-- {
 		if a := &t.atoms[i]; a.class == comma || a.class == colon || a.kinds&lexicon.Relations != 0 {
 			return i + 1
@@ -301,7 +301,7 @@ func (t *talk) start(from, at int) int {
 }
 
 // stretch returns the end of the words that may name the object of a phrase.
-func (t *talk) stretch(from, to int) int {
+func (t *relationReader) stretch(from, to int) int {
 	for i := t.behindColon(from, to); i < to; i++ {
 		if a := &t.atoms[i]; a.class == comma || a.class == colon || a.kinds&lexicon.Relations != 0 {
 			return i
@@ -310,7 +310,7 @@ func (t *talk) stretch(from, to int) int {
 	return to
 }
 
-func (t *talk) behindColon(from, to int) int {
+func (t *relationReader) behindColon(from, to int) int {
 	if from < to && t.atoms[from].class == colon {
 		return from + 1
 	}
@@ -318,7 +318,7 @@ func (t *talk) behindColon(from, to int) int {
 }
 
 // find returns the first atom at or behind an offset.
-func (t *talk) find(from, to, off int) int {
+func (t *relationReader) find(from, to, off int) int {
 	for i := from; i < to; i++ {
 		if t.atoms[i].off >= off {
 			return i
@@ -328,7 +328,7 @@ func (t *talk) find(from, to, off int) int {
 }
 
 // ends reports whether the rest of the clause has no content.
-func (t *talk) ends(i, to int) bool {
+func (t *relationReader) ends(i, to int) bool {
 	for ; i < to && t.atoms[i].class != comma; i++ {
 		if a := &t.atoms[i]; a.class == word && !a.common || a.class == group || a.class == quantity {
 			return false

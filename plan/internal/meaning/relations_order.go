@@ -25,7 +25,7 @@ type stage struct {
 // order reads a clause outside of the steps that states only an order: "first 1, then 3, then 2", "run 1, 2
 // and 3 in parallel, then 4", "2 and 3 can run side by side", "4 comes last". It returns false for other
 // clauses.
-func (t *talk) order(from, to int) bool {
+func (t *relationReader) order(from, to int) bool {
 	if t.self >= 0 || to-from > reach {
 		return false
 	}
@@ -47,7 +47,7 @@ func (t *talk) order(from, to int) bool {
 }
 
 // stages returns the stages in a clause, or none if the clause states anything else.
-func (t *talk) stages(from, to int) []stage {
+func (t *relationReader) stages(from, to int) []stage {
 	out := []stage{{}}
 	words, numbers, then := 0, false, false
 	for i := from; i < to; i++ {
@@ -85,7 +85,7 @@ func (t *talk) stages(from, to int) []stage {
 
 // orderOf returns the relations of the clauses in a text that state only an order.
 func (n *Names) orderOf(text string, off int) []Relation {
-	t := talk{n: n, self: -1, text: text, open: -1, last: -1, lost: -1}
+	t := relationReader{n: n, self: -1, text: text, open: -1, last: -1, lost: -1}
 	t.atoms = n.groups(-1, text, n.atoms(text))
 	for from := 0; from < len(t.atoms); {
 		to := from
@@ -103,7 +103,7 @@ func (n *Names) orderOf(text string, off int) []Relation {
 }
 
 // oneStage reads a clause about one group of steps. It returns false if the clause states no order.
-func (t *talk) oneStage(s *stage, to int) bool {
+func (t *relationReader) oneStage(s *stage, to int) bool {
 	rel := Relation{Off: s.group.off, End: t.atoms[to-1].end}
 	items, next := s.group.items, s.at+1
 	switch {

@@ -13,7 +13,7 @@ import (
 const maxNamed = 12
 
 // named adds the items that the words between two atoms name by their titles.
-func (t *talk) named(rel *Relation, from, to int) {
+func (t *relationReader) named(rel *Relation, from, to int) {
 	if rel.Kind > Before || from >= to || t.atoms[from].is(lexicon.None) || !strings.ContainsFunc(t.text[rel.Off:rel.End], unicode.IsLetter) {
 		return
 	}
@@ -40,7 +40,7 @@ func (t *talk) named(rel *Relation, from, to int) {
 				why := "it may come before " + t.n.items[i].ID + ", which is listed earlier"
 				whole := t.wholly(i, from, next)
 				if whole {
-					why = "taken for what comes after it, though it is listed earlier"
+					why = "taken for a step after it, although it is listed earlier"
 				}
 				t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[t.atoms[from].off:t.atoms[next-1].end], Why: why, Off: rel.Off})
 				if !whole {
@@ -67,7 +67,7 @@ func (t *talk) named(rel *Relation, from, to int) {
 }
 
 // stemOf returns the stem of an atom that is a word or a phrase, or "".
-func (t *talk) stemOf(a *atom) string {
+func (t *relationReader) stemOf(a *atom) string {
 	if a.class != word && a.class != phrase {
 		return ""
 	}
@@ -76,7 +76,7 @@ func (t *talk) stemOf(a *atom) string {
 
 // wholly reports whether there are at least two words between two atoms and the title of an item has all of
 // them.
-func (t *talk) wholly(item, from, to int) bool {
+func (t *relationReader) wholly(item, from, to int) bool {
 	words := 0
 	for i := from; i < to; i++ {
 		stem := t.stemOf(&t.atoms[i])
@@ -92,7 +92,7 @@ func (t *talk) wholly(item, from, to int) bool {
 
 // several returns the earlier steps with a word in their titles if their number is the one stated: "both
 // checks", "all three snapshots".
-func (t *talk) several(from, to int) []int {
+func (t *relationReader) several(from, to int) []int {
 	count := 0
 	for i := from; i < to && t.self >= 0; i++ {
 		a := &t.atoms[i]
@@ -121,14 +121,14 @@ func (t *talk) several(from, to int) []int {
 }
 
 // timed reports whether a time precedes an offset: "two weeks before".
-func (t *talk) timed(off int) bool {
+func (t *relationReader) timed(off int) bool {
 	i := sort.Search(len(t.atoms), func(i int) bool { return t.atoms[i].off >= off })
 	return i > 0 && (t.isUnit(i-1) || t.atoms[i-1].class == quantity)
 }
 
 // demands reads a remark with a demand on another step, which it names by words: "(the lease must be
 // signed)".
-func (t *talk) demands(from, to int) {
+func (t *relationReader) demands(from, to int) {
 	if from == 0 || t.self <= 0 || to-from > maxDemand || t.atoms[from-1].class == comma {
 		return
 	}
@@ -158,7 +158,7 @@ const maxDemand, maxDemanded = 14, 6
 
 // guessable reports whether words behind a phrase may name an item. A verb at the beginning of a text is the
 // step's own action: "Combine the figures" names no item, "after the survey, combine" does.
-func (t *talk) guessable(rel *Relation, from int) bool {
+func (t *relationReader) guessable(rel *Relation, from int) bool {
 	at := max(0, from-1)
 	for at > 0 && t.atoms[at].kinds&lexicon.Relations == 0 {
 		at--
@@ -178,7 +178,7 @@ const maxTitle = 14
 
 // titled adds the items of a list of whole titles, as in "depends on: Book the hall, Print the posters". It
 // returns false if there is none.
-func (t *talk) titled(rel *Relation, from int) (some bool) {
+func (t *relationReader) titled(rel *Relation, from int) (some bool) {
 	for from < len(t.atoms) {
 		for from < len(t.atoms) && t.atoms[from].class == colon {
 			from++
@@ -206,7 +206,7 @@ func (t *talk) titled(rel *Relation, from int) (some bool) {
 
 // wholeTitle returns the item with the longest title that begins at an atom, or -1, and the atom behind the
 // title.
-func (t *talk) wholeTitle(from int) (found, next int) {
+func (t *relationReader) wholeTitle(from int) (found, next int) {
 	found = -1
 	for i := from; i < min(len(t.atoms), from+maxTitle); i++ {
 		if c := t.atoms[i].class; c == stop || c == opened || c == closed {
@@ -222,7 +222,7 @@ func (t *talk) wholeTitle(from int) (found, next int) {
 }
 
 // begins reports whether a clause begins at an offset.
-func (t *talk) begins(off int) bool {
+func (t *relationReader) begins(off int) bool {
 	i := sort.Search(len(t.atoms), func(i int) bool { return t.atoms[i].off >= off })
 	if i == 0 {
 		return t.self < 0
@@ -235,7 +235,7 @@ func (t *talk) begins(off int) bool {
 // than any other. If several items do, it returns one of them and ok is false. weak is set if most of the
 // words do not belong to the item. Steps before self are also found by the words of their remarks if no title
 // has any.
-func (t *talk) byTitle(from, to int) (item int, ok, weak bool) {
+func (t *relationReader) byTitle(from, to int) (item int, ok, weak bool) {
 	if item, ok, weak = t.byWords(from, to, t.n.stems, false); ok || t.self < 0 {
 		return item, ok, weak
 	}
@@ -248,7 +248,7 @@ func (t *talk) byTitle(from, to int) (item int, ok, weak bool) {
 
 // byWords returns the item with the most words between two atoms, for byTitle. earlier admits only items
 // before self.
-func (t *talk) byWords(from, to int, stems map[string][]int, earlier bool) (item int, ok, weak bool) {
+func (t *relationReader) byWords(from, to int, stems map[string][]int, earlier bool) (item int, ok, weak bool) {
 	words, best, second, unique := 0, -1, 0, map[int]bool{}
 	count := map[int]int{}
 	for i := from; i < to; i++ {

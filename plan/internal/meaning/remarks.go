@@ -9,7 +9,7 @@ import (
 
 // inRemark reports whether the group at an atom is in a remark of a step, behind a dash, a bracket or the end
 // of a sentence, and names only earlier steps: "(presupposing 2 and 3)", "Dafür braucht man 1 und 2".
-func (t *talk) inRemark(from, at, to int) bool {
+func (t *relationReader) inRemark(from, at, to int) bool {
 	a := &t.atoms[at]
 	if from == 0 || t.n.made || a.place || !t.known(a) || a.spelled && a.count < 2 || t.isAmount(at+1) || t.denies(from, at, to) || t.isDate(a) {
 		return false
@@ -32,7 +32,7 @@ func (t *talk) inRemark(from, at, to int) bool {
 }
 
 // isDate reports whether a group is, or is part of, a date or a fraction: 2027-03-04, 3/4, 1–15 May.
-func (t *talk) isDate(a *atom) bool {
+func (t *relationReader) isDate(a *atom) bool {
 	before, _ := utf8.DecodeLastRuneInString(t.text[:a.off])
 	after, _ := utf8.DecodeRuneInString(t.text[a.end:])
 	return strings.ContainsRune("-–/.:", before) || strings.ContainsRune("-–/:%", after) || strings.Contains(t.text[a.off:a.end], "/")
@@ -42,11 +42,11 @@ func (t *talk) isDate(a *atom) bool {
 const maxRemark = 4
 
 // known reports whether all references of a group are items.
-func (t *talk) known(a *atom) bool { return len(a.unknown) == 0 && len(a.items) > 0 }
+func (t *relationReader) known(a *atom) bool { return len(a.unknown) == 0 && len(a.items) > 0 }
 
 // loneGroup returns the index of the only group in a clause without other content, or -1. content is set if
 // there is other content.
-func (t *talk) loneGroup(from, to int) (at int, content bool) {
+func (t *relationReader) loneGroup(from, to int) (at int, content bool) {
 	at = -1
 	for i := from; i < to; i++ {
 		switch a := &t.atoms[i]; {

@@ -74,9 +74,9 @@ func (r *run) announced(lang string) bool {
 // phase reports whether a run is below a heading with a number, such as "Phase 2: Build".
 func (r *run) phase() bool { return r.head != nil && r.head.Mark.Style != form.NoMark }
 
-// one chooses the run of a series that is the plan if the other runs are something else: lists under other
-// headings, or an earlier version of the list. It returns the items of the plan and the other runs.
-func (o *outline) one(s series) ([]*form.Item, []run) {
+// choosePlan returns the run of a series that is the plan if the other runs are something else: lists under
+// other headings, or an earlier version of the list. It returns the items of the plan and the other runs.
+func (o *outline) choosePlan(s series) ([]*form.Item, []run) {
 	all := o.runs(s.items)
 	if len(all) < 2 {
 		return s.items, nil
@@ -147,15 +147,15 @@ func (o *outline) numbering(all []run) (restarts, goesOn bool) {
 // maxRuns bounds how many of the other lists are read.
 const maxRuns = 4
 
-// other notes the differences between the plan and the other runs, unless a run states relations of the
+// noteOthers notes the differences between the plan and the other runs, unless a run states relations of the
 // plan's steps.
-func (o *outline) other(r *Reading, s series, left []run) {
+func (o *outline) noteOthers(r *Reading, s series, left []run) {
 	for i := range left {
-		if s.items = left[i].items; i < maxRuns && o.tellsOf(r, s.items) {
+		if s.items = left[i].items; i < maxRuns && o.statesRelations(r, s.items) {
 			continue
 		}
 		if i < maxRuns {
-			if other := o.alone(s); other != nil {
+			if other := o.readSeries(s); other != nil {
 				r.Notes = append(r.Notes, OtherPlan(r.chained(), other.chained())...)
 			}
 		}
@@ -164,9 +164,9 @@ func (o *outline) other(r *Reading, s series, left []run) {
 	r.Around = append(r.Around, r.left...)
 }
 
-// tellsOf reports whether most entries of a list below a plan state relations of its steps: "Step 3 can only
-// begin when 1 and 2 are complete."
-func (o *outline) tellsOf(r *Reading, entries []*form.Item) bool {
+// statesRelations reports whether most entries of a list below a plan state relations of its steps: "Step 3
+// can only begin when 1 and 2 are complete."
+func (o *outline) statesRelations(r *Reading, entries []*form.Item) bool {
 	if len(r.Items) < 2 || len(r.Items) > maxRemarked || entries[0].Off < r.Items[len(r.Items)-1].Off {
 		return false
 	}

@@ -46,12 +46,12 @@ func planSection(src *form.Source) (at section, ok bool) {
 		if announces(lang, s.title, true) >= 0 || ok && s.off < at.end {
 			continue
 		}
-		beside := false
+		others := false
 		for k := range all {
-			beside = beside || all[k].off >= s.end || all[k].end <= s.off
+			others = others || all[k].off >= s.end || all[k].end <= s.off
 		}
 		switch {
-		case !beside:
+		case !others:
 		case ok:
 			return at, false
 		default:
@@ -116,27 +116,27 @@ func blanked(src *form.Source, spans ...Span) *form.Source {
 // state, code that imports modules and loops, and charts that are no graphs.
 func withoutPrograms(src *form.Source) *form.Source {
 	var spans []Span
-	from, first, keeps, imports := -1, false, false, false
+	from, first, program, imports := -1, false, false, false
 	for i := range src.Lines {
 		l := &src.Lines[i]
 		switch {
 		case l.Fence && from >= 0:
-			if keeps {
+			if program {
 				spans = append(spans, Span{from, l.Start})
 			}
 			from = -1
 		case l.Fence:
-			from, first, keeps, imports = l.End, l.Lang == "mermaid", false, false
+			from, first, program, imports = l.End, l.Lang == "mermaid", false, false
 		case from >= 0:
 			if first && l.Text != "" {
 				first = false
-				keeps = charts[strings.ToLower(firstWord(l.Text))]
+				program = charts[strings.ToLower(firstWord(l.Text))]
 			}
 			imports = imports || strings.HasPrefix(l.Text, "from ") && strings.Contains(l.Text, " import ") || strings.HasPrefix(l.Text, "import ")
-			keeps = keeps || imports && strings.HasPrefix(l.Text, "while ") || strings.HasPrefix(l.Text, "def __init__(self") || strings.HasPrefix(l.Text, "self.") && strings.Contains(l.Text, " = ")
+			program = program || imports && strings.HasPrefix(l.Text, "while ") || strings.HasPrefix(l.Text, "def __init__(self") || strings.HasPrefix(l.Text, "self.") && strings.Contains(l.Text, " = ")
 		}
 	}
-	if from >= 0 && keeps {
+	if from >= 0 && program {
 		spans = append(spans, Span{from, len(src.Text)})
 	}
 	if len(spans) == 0 {

@@ -91,19 +91,19 @@ func (c *cover) line(self int, begins bool, l *form.Line) {
 			}
 			for _, x := range r.Items {
 				if s != x && c.related(s, x) == (r.Kind == Apart || r.Kind == Beside) {
-					c.note("AMBIGUOUS", s, c.items[x].ID, r.Off, "the text relates it to "+c.items[x].ID+", and the plan was read otherwise")
+					c.note("AMBIGUOUS", s, c.items[x].ID, r.Off, "the text relates it to "+c.items[x].ID+", but the plan was read otherwise")
 				}
 			}
 			for _, u := range r.Unknown {
 				if id := c.items[s].ID; !c.links[Link{From: u, To: id}] && !c.links[Link{From: id, To: u}] {
-					c.note("UNKNOWN_REFERENCE", s, u, r.Off, "the text relates it to "+u+", which is no problem")
+					c.note("UNKNOWN_REFERENCE", s, u, r.Off, "the text relates it to "+u+", which is no problem of the plan")
 				}
 			}
 		}
 	}
 	for _, d := range doubts {
 		if d.Item >= 0 && (self < 0 || !c.related(self, d.Item)) {
-			c.note("AMBIGUOUS", d.Item, d.Text, d.Off, "the text names it, and what it says of it is not understood: "+squeeze(d.Text))
+			c.note("AMBIGUOUS", d.Item, d.Text, d.Off, "the text names it in a way that was not understood: "+squeeze(d.Text))
 		}
 	}
 }
@@ -154,7 +154,7 @@ func CutOff(line string, other []string) string {
 		}
 	}
 	if len(other) > 2 && stops == len(other) {
-		return "it does not end as the others do"
+		return "it does not end like the others"
 	}
 	return ""
 }

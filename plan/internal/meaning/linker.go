@@ -9,19 +9,19 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// web collects the statements of a text about the order of steps, and makes links of them.
-type web struct {
-	r       *Reading
-	most    int // bound on the number of links
-	pathed  int // number of steps with numbers such as 2.1, or -1 before they are counted
-	names   *Names
-	steps   []step
-	members [][]int            // the steps that each name refers to
-	heads   map[*form.Item]int // the names of headings and lines above steps
-	rels    []Relation
-	doubts  []Doubt
-	ids     map[string]bool
-	rule    Rule
+// linker collects the statements of a text about the order of steps, and makes links of them.
+type linker struct {
+	r        *Reading
+	maxLinks int
+	pathed   int // number of steps with numbers such as 2.1, or -1 before they are counted
+	names    *Names
+	steps    []step
+	members  [][]int            // the steps that each name refers to
+	heads    map[*form.Item]int // the names of headings and lines above steps
+	rels     []Relation
+	doubts   []Doubt
+	ids      map[string]bool
+	rule     Rule
 	// roles are the roles of fields with unknown names.
 	roles map[string]lexicon.Role
 	// abreast are the groups whose steps run in parallel.
@@ -32,33 +32,33 @@ type web struct {
 	left bool
 }
 
-// say adds the relations in a text of a step.
-func (w *web) say(self int, t text) {
+// readText adds the relations in a text of a step.
+func (w *linker) readText(self int, t text) {
 	rels, doubts := w.names.Relations(self, t.s, t.off)
 	w.rels = append(w.rels, rels...)
 	w.doubts = append(w.doubts, doubts...)
 }
 
-// hear adds the relations in all texts and fields of the steps, and in the lines around them.
-func (w *web) hear(o *outline, in map[*form.Item]bool) {
+// readSteps adds the relations in all texts and fields of the steps, and in the lines around them.
+func (w *linker) readSteps(o *outline, in map[*form.Item]bool) {
 	w.roleByValues()
 	for i := range w.steps {
 		if i&63 == 0 && o.src.Ended() {
 			return
 		}
 		for _, t := range w.steps[i].texts {
-			w.say(i, t)
+			w.readText(i, t)
 		}
 		for _, a := range w.steps[i].attrs {
 			w.field(i, a)
 		}
 	}
 	w.own = len(w.rels)
-	o.hearOutside(w, in)
+	o.readOutside(w, in)
 }
 
 // understood counts the references in relations, minus the doubts.
-func (w *web) understood() int {
+func (w *linker) understood() int {
 	n := -2 * len(w.doubts)
 	for _, rel := range w.rels {
 		switch {
@@ -77,7 +77,7 @@ var fieldLeads = map[lexicon.Role]string{
 }
 
 // field adds the relations in a field of a step.
-func (w *web) field(self int, a Attr) {
+func (w *linker) field(self int, a Attr) {
 	role, ok := lexicon.Field(a.Key)
 	if !ok {
 		role = w.roles[lexicon.Fold(a.Key)]
@@ -109,7 +109,7 @@ func (a *Attr) isData() bool {
 }
 
 // object adds the relations in the texts of an object of arguments. Keys and numbers are ignored.
-func (w *web) object(self int, a Attr) {
+func (w *linker) object(self int, a Attr) {
 	t, _ := form.ValueAt(a.Value, 0, maxFields, false)
 	if t == nil || t.Root == nil {
 		return
@@ -117,7 +117,7 @@ func (w *web) object(self int, a Attr) {
 	var visit func(v *form.Value)
 	visit = func(v *form.Value) {
 		if v.Kind == form.KindString {
-			w.say(self, text{v.Str, a.Off + int(v.In)})
+			w.readText(self, text{v.Str, a.Off + int(v.In)})
 		}
 		for _, x := range v.Items {
 			visit(x)
@@ -145,7 +145,7 @@ func (n *Names) parted(value string) string {
 
 // roleByValues finds fields with unknown names whose values are ids of other steps. These steps come before,
 // unless all of them are listed later.
-func (w *web) roleByValues() {
+func (w *linker) roleByValues() {
 	type evidence struct{ back, ahead, other int }
 	found := map[string]*evidence{}
 	for i := range w.steps {
@@ -198,9 +198,9 @@ func (n *Names) onlyIDs(self int, value string) (items []int) {
 	return items
 }
 
-// aside adds the relations in a line outside of the steps. self is the group that the line heads, or -1. It
-// returns whether there are any.
-func (w *web) aside(self int, t text) bool {
+// readLine adds the relations in a line outside of the steps. self is the group that the line heads, or -1.
+// It returns whether there are any.
+func (w *linker) readLine(self int, t text) bool {
 	if self < 0 {
 		w.rule = max(w.rule, w.names.Rule(t.s))
 	}
@@ -216,8 +216,8 @@ func (w *web) aside(self int, t text) bool {
 	return len(w.rels) > n
 }
 
-// hearOutside reads the lines that belong to no step.
-func (o *outline) hearOutside(w *web, in map[*form.Item]bool) {
+// readOutside reads the lines that belong to no step.
+func (o *outline) readOutside(w *linker, in map[*form.Item]bool) {
 	inside := func(it *form.Item) bool {
 		for d := 0; it != nil && d <= o.src.MaxDepth; d++ {
 			if in[it] {
@@ -242,7 +242,7 @@ func (o *outline) hearOutside(w *web, in map[*form.Item]bool) {
 				continue
 			}
 		}
-		if links, ok := arrowLine(it.Text, it.TextOff, w.known, w.most); ok {
+		if links, ok := arrowLine(it.Text, it.TextOff, w.known, w.maxLinks); ok {
 			w.r.Links = append(w.r.Links, links...)
 			continue
 		}
@@ -253,7 +253,7 @@ func (o *outline) hearOutside(w *web, in map[*form.Item]bool) {
 			w.abreast = append(w.abreast, self)
 		}
 		said := len(w.rels)
-		understood := w.aside(self, t) && o.said[it]
+		understood := w.readLine(self, t) && o.said[it]
 		if w.changes(it, said) && !o.said[it] || w.left {
 			w.rels, w.left, understood = w.rels[:said], true, false
 		}
@@ -266,7 +266,7 @@ func (o *outline) hearOutside(w *web, in map[*form.Item]bool) {
 
 // changes reports whether a line below steps without relations only moves one step before another: "step 3
 // comes before step 2". The other steps stay in listed order.
-func (w *web) changes(it *form.Item, said int) bool {
+func (w *linker) changes(it *form.Item, said int) bool {
 	if said > 0 || len(w.rels) != 1 || w.rule != NoRule || it.Off < w.steps[len(w.steps)-1].it.Off {
 		return false
 	}
@@ -293,7 +293,7 @@ func (n *Names) sideBySide(noun, title string) bool {
 }
 
 // known reports whether a step has this id.
-func (w *web) known(id string) bool {
+func (w *linker) known(id string) bool {
 	if w.ids == nil {
 		w.ids = make(map[string]bool, len(w.steps))
 		for i := range w.steps {
@@ -304,7 +304,7 @@ func (w *web) known(id string) bool {
 }
 
 // spread returns the steps that names refer to. A group refers to all its steps.
-func (w *web) spread(names []int) []int {
+func (w *linker) spread(names []int) []int {
 	var out []int
 	for _, x := range names {
 		if x >= 0 && x < len(w.members) {
@@ -315,13 +315,13 @@ func (w *web) spread(names []int) []int {
 }
 
 // link makes links from the relations.
-func (w *web) link() {
+func (w *linker) link() {
 	r := w.r
 	needs := make([][]int, len(w.steps))
 	var beside, ends []Relation
 	said := make([]bool, len(w.steps))
 	add := func(a, b, off int) {
-		if len(r.Links) <= w.most {
+		if len(r.Links) <= w.maxLinks {
 			needs[b] = append(needs[b], a)
 			r.Links = append(r.Links, Link{From: w.steps[a].id, To: w.steps[b].id, Source: Stated, Off: off})
 		}
@@ -349,30 +349,7 @@ func (w *web) link() {
 		if rel.Kind == None || rel.Kind == Apart {
 			continue
 		}
-		for _, s := range subjects {
-			for _, x := range items {
-				switch {
-				case s == x && len(subjects) > 1: // a group refers to itself
-				case rel.Kind == Before:
-					add(s, x, rel.Off)
-				default:
-					add(x, s, rel.Off)
-				}
-			}
-			for _, u := range rel.Unknown {
-				if len(r.Links) >= w.most {
-					break
-				}
-				if w.strange(u) {
-					continue
-				}
-				l := Link{From: u, To: w.steps[s].id, Source: Stated, Off: rel.Off}
-				if rel.Kind == Before {
-					l.From, l.To = l.To, l.From
-				}
-				r.Links = append(r.Links, l)
-			}
-		}
+		w.relate(rel, subjects, items, add)
 	}
 	if grouped && r.Stated {
 		w.inTurn(needs, add)
@@ -385,7 +362,7 @@ func (w *web) link() {
 		w.stages(append(append(beside, w.lettered()...), w.waves()...), ends)
 	} else {
 		for _, rel := range beside {
-			w.beside(rel, needs, add)
+			w.parallelNeeds(rel, needs, add)
 		}
 		for _, rel := range ends[:min(len(ends), maxEnds)] {
 			w.end(rel, needs, said, add)
@@ -402,8 +379,37 @@ func (w *web) link() {
 	}
 }
 
+// relate adds the links of a relation between steps, and those to ids that no step has.
+func (w *linker) relate(rel Relation, subjects, items []int, add func(a, b, off int)) {
+	r := w.r
+	for _, s := range subjects {
+		for _, x := range items {
+			switch {
+			case s == x && len(subjects) > 1: // a group refers to itself
+			case rel.Kind == Before:
+				add(s, x, rel.Off)
+			default:
+				add(x, s, rel.Off)
+			}
+		}
+		for _, u := range rel.Unknown {
+			if len(r.Links) >= w.maxLinks {
+				break
+			}
+			if w.strange(u) {
+				continue
+			}
+			l := Link{From: u, To: w.steps[s].id, Source: Stated, Off: rel.Off}
+			if rel.Kind == Before {
+				l.From, l.To = l.To, l.From
+			}
+			r.Links = append(r.Links, l)
+		}
+	}
+}
+
 // silent notes phases without stated needs if other groups state theirs.
-func (w *web) silent(needs [][]int) {
+func (w *linker) silent(needs [][]int) {
 	said := map[int]bool{}
 	for _, rel := range w.rels {
 		for _, x := range slices.Concat(rel.Subjects, rel.Items) {
@@ -420,13 +426,13 @@ func (w *web) silent(needs [][]int) {
 		}
 		if !slices.ContainsFunc(w.members[g], func(x int) bool { return len(needs[x]) > 0 || said[x] }) {
 			name := squeeze(it.Mark.Noun + " " + it.Mark.Label)
-			w.r.Notes = append(w.r.Notes, Note{Code: "AMBIGUOUS", Element: name, Off: it.Off, Message: name + " does not say what it waits for, and other groups do; it was read as waiting for nothing", Hint: "say which step waits for which"})
+			w.r.Notes = append(w.r.Notes, Note{Code: "AMBIGUOUS", Element: name, Off: it.Off, Message: name + " does not state its needs, although other groups do; it was read as needing nothing", Hint: "say which step waits for which"})
 		}
 	}
 }
 
 // inTurn lets each parallel group without needs follow the group before it.
-func (w *web) inTurn(needs [][]int, add func(a, b, off int)) {
+func (w *linker) inTurn(needs [][]int, add func(a, b, off int)) {
 	for k, g := range w.abreast[1:] {
 		for _, x := range w.members[g] {
 			if len(needs[x]) > 0 {
@@ -440,7 +446,7 @@ func (w *web) inTurn(needs [][]int, add func(a, b, off int)) {
 }
 
 // chain lets each step without stated needs follow the step before it.
-func (w *web) chain(said []bool, add func(a, b, off int)) {
+func (w *linker) chain(said []bool, add func(a, b, off int)) {
 	last := -1
 	for i := range w.steps {
 		if w.steps[i].holds {
@@ -455,7 +461,7 @@ func (w *web) chain(said []bool, add func(a, b, off int)) {
 
 // strange reports whether a number without a step is an amount rather than a missing step, because most steps
 // have numbers such as 2.1.
-func (w *web) strange(u string) bool {
+func (w *linker) strange(u string) bool {
 	if _, ok := lexicon.Digits(u); !ok {
 		return false
 	}
@@ -469,7 +475,7 @@ func (w *web) strange(u string) bool {
 }
 
 // waves returns relations for the steps of parallel groups.
-func (w *web) waves() (out []Relation) {
+func (w *linker) waves() (out []Relation) {
 	for _, g := range w.abreast {
 		if list := w.members[g]; len(list) > 1 {
 			out = append(out, Relation{Kind: Beside, Subjects: list[1:], Items: list[:1]})
@@ -479,7 +485,7 @@ func (w *web) waves() (out []Relation) {
 }
 
 // lettered returns relations for parallel steps such as 2a and 2b.
-func (w *web) lettered() []Relation {
+func (w *linker) lettered() []Relation {
 	first := map[int]int{}
 	var out []Relation
 	for i := range w.steps {
@@ -499,8 +505,8 @@ func (w *web) lettered() []Relation {
 	return out
 }
 
-// beside gives the subjects of a relation the needs of its items, unless they have needs already.
-func (w *web) beside(rel Relation, needs [][]int, add func(a, b, off int)) {
+// parallelNeeds gives the subjects of a relation the needs of its items, unless they have needs already.
+func (w *linker) parallelNeeds(rel Relation, needs [][]int, add func(a, b, off int)) {
 	for _, s := range rel.Subjects {
 		if len(needs[s]) > 0 {
 			continue
@@ -520,7 +526,7 @@ const maxEnds = 4
 
 // end makes a step the last or the first one in a plan with stated needs. The last step follows all steps
 // without successors; the first one precedes all steps without stated needs.
-func (w *web) end(rel Relation, needs [][]int, said []bool, add func(a, b, off int)) {
+func (w *linker) end(rel Relation, needs [][]int, said []bool, add func(a, b, off int)) {
 	waited := make([]bool, len(w.steps))
 	for _, list := range needs {
 		for _, x := range list {
@@ -540,7 +546,7 @@ func (w *web) end(rel Relation, needs [][]int, said []bool, add func(a, b, off i
 }
 
 // listed returns the steps in listed order, with stated first and last steps at the ends.
-func (w *web) listed(ends []Relation) []int {
+func (w *linker) listed(ends []Relation) []int {
 	var opening, list, closing []int
 	at := make(map[int]Kind, len(ends))
 	for _, rel := range ends {
@@ -560,7 +566,7 @@ func (w *web) listed(ends []Relation) []int {
 }
 
 // stages links the steps in listed order. Parallel steps form one stage.
-func (w *web) stages(beside, ends []Relation) {
+func (w *linker) stages(beside, ends []Relation) {
 	if len(beside)+len(ends) == 0 {
 		return
 	}
@@ -591,16 +597,12 @@ func (w *web) stages(beside, ends []Relation) {
 }
 
 // doubt adds a note about a doubt.
-func (w *web) doubt(d Doubt) {
+func (w *linker) doubt(d Doubt) {
 	element := squeeze(d.Text)
 	if d.Item >= 0 && d.Item < len(w.steps) {
 		element = w.steps[d.Item].id
 	}
-	message := "it names " + squeeze(d.Text) + ", and how they are related is not understood: " + d.Why
-	if strings.HasPrefix(d.Why, "taken ") {
-		message = "it names " + squeeze(d.Text) + ", which was " + d.Why
-	}
-	w.r.Notes = append(w.r.Notes, Note{Code: "AMBIGUOUS", Element: element, Off: d.Off, Message: message, Hint: "say which step waits for which"})
+	w.r.Notes = append(w.r.Notes, Note{Code: "AMBIGUOUS", Element: element, Off: d.Off, Message: d.message(), Hint: "say which step waits for which"})
 }
 
 // lonelyWeight is the highest weight of a single step. It is no plan unless it has the number 1 and is nearly
@@ -608,7 +610,7 @@ func (w *web) doubt(d Doubt) {
 const lonelyWeight = 20
 
 // weigh sets the weight of a reading of an outline.
-func (o *outline) weigh(r *Reading, s series, steps []step, w *web) {
+func (o *outline) weigh(r *Reading, s series, steps []step, w *linker) {
 	n := len(steps)
 	linked := map[string]bool{}
 	for _, l := range r.Links {
@@ -651,7 +653,7 @@ func (o *outline) weigh(r *Reading, s series, steps []step, w *web) {
 }
 
 // surelyRelated counts the steps that state a relation by an id or a whole title.
-func (w *web) surelyRelated() int {
+func (w *linker) surelyRelated() int {
 	sure := map[int]bool{}
 	for _, rel := range w.rels {
 		if len(rel.Items) > 0 && !rel.Guessed && rel.Kind != None {
