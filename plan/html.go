@@ -20,7 +20,8 @@ func (d *document) htmlView() *document {
 	}
 	var v viewBuilder
 	var open []htmlList
-	entries, behind := 0, "" // behind is the text of an entry's attributes, which follows the text of the entry
+	// Behind is the text of an entry's attributes, which follows the text of the entry
+	entries, behind := 0, ""
 	for i := 0; i < len(s); {
 		j := strings.IndexByte(s[i:], '<')
 		if j < 0 {

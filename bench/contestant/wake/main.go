@@ -329,8 +329,8 @@ func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) 
 	})
 }
 
-// untilReady retries while the executor says that it is not ready, as any client does: an executor that cannot
-// keep its lease on a busy machine is unavailable for a moment. The time counts.
+// untilReady retries while the executor says that it is not ready, as any client does: an executor that
+// cannot keep its lease on a busy machine is unavailable for a moment. The time counts.
 func untilReady(ctx context.Context, f func() error) error {
 	for {
 		err := f()

@@ -51,7 +51,8 @@ var harms = []harm{
 			return false
 		}
 		pad := t.one("  ", "   ", "    ")
-		if strings.Contains(t.out.Body, "```") { // indented by four spaces it would be code, and a fence no fence
+		// Indented by four spaces it would be code, and a fence no fence
+		if strings.Contains(t.out.Body, "```") {
 			pad = "  "
 		}
 		t.out.Body = pad + strings.ReplaceAll(t.out.Body, "\n", "\n"+pad)

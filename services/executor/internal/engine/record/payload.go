@@ -71,8 +71,8 @@ func DecodePayload(body []byte) (*Payload, error) {
 	return l, nil
 }
 
-// Command is the command of the machine for a payload of this kind; nil for AMEND, which needs the run's actors:
-// see amendment.
+// Command is the command of the machine for a payload of this kind; nil for AMEND, which needs the run's
+// actors: see amendment.
 func (l *Payload) Command(kind journal.CommandKind, now time.Time) workgraph.Command {
 	switch kind {
 	case journal.CommandCancel:
