@@ -227,14 +227,14 @@ func (k *Kit) Crash() {
 		r.advance(workgraph.Recover{Now: k.now})
 		r.queue = s.Outstanding()
 	}
-	k.settle()
+	k.runIdle()
 }
 
 // outside gives the machine a command from outside, and advances all runs.
 func (r *Run) outside(cmd workgraph.Command) {
 	r.k.t.Helper()
 	r.advance(cmd)
-	r.k.settle()
+	r.k.runIdle()
 }
 
 // Interrupts lists the open interrupts of the run, oldest first.

@@ -178,7 +178,7 @@ func suspicions(j inspected, kept offloading, in journal.Sample) []doctor.Probe 
 	add(journal.SuspectSnapshot, doctor.Fault, "snapshots are ahead of their journals", "events were lost: see journal-gap; the snapshot can be deleted")
 	add(journal.SuspectKey, doctor.Fault, "runs that have ended hold business keys", report)
 	add(journal.SuspectInterrupt, doctor.Fault, "interrupts are open that nobody waits for", report)
-	add(journal.SuspectCommandLost, doctor.Fault, "there is commands to runs that are over", report)
+	add(journal.SuspectCommandLost, doctor.Fault, "commands are stored for runs that have ended", report)
 	add(journal.SuspectCommandOld, doctor.Warning, "commands to runs was not taken up for a minute", waiting)
 	add(journal.SuspectOverdue, doctor.Fault, "waiting runs are more than a minute overdue", waiting)
 	add(journal.SuspectOwner, doctor.Warning, "runs are owned by executors that are gone", waiting)

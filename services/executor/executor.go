@@ -347,7 +347,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	}
 	cfg.TokenKeys = append(slices.Clip(cfg.TokenKeys), kept)
 	s.workers = worker.New(cfg.workers(), worker.Deps{Journal: shared, Admission: d.Admission, Builtin: actors, Dial: d.Peer, Reason: engine.EndReason, Logger: s.log})
-	deps := engine.Deps{Journal: plain, Packer: offload, Actors: s.workers, Evaluated: set.Evaluated, Gates: s.limits.Around(s.workers), Quotas: s.quotas, Remote: s.workers.Remote, Workflows: flows.known(), Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}
+	deps := engine.Deps{Journal: plain, Packer: offload, Actors: s.workers, Evaluated: set.Evaluated, Gates: s.limits.Around(s.workers), Quotas: s.quotas, Remote: s.workers.Remote, Workflows: flows.orNil(), Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}
 	if d.Registry != nil {
 		reg := rpc.NewRegistry(d.Registry, databaseName(kept))
 		if s.outbox, err = outbox.New(j, reg, outbox.Options{Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}); err != nil {

@@ -58,7 +58,7 @@ func TestNetwork(t *testing.T) {
 			x.goesOn()
 		})
 	}
-	x.settle()
+	x.awaitEnds()
 }
 
 // TestClock moves the database's clock, as executors see it: by the age of the rows that it writes.
@@ -90,7 +90,7 @@ func TestClock(t *testing.T) {
 		dead.launch(nil)
 		x.goesOn()
 	})
-	x.settle()
+	x.awaitEnds()
 }
 
 // socket is where the server of a URL listens.
@@ -115,5 +115,5 @@ func TestSlowDisk(t *testing.T) {
 	x.goesOn()
 	still(4 * time.Second)
 	require.Equal(t, before, sessions(), "a slow disk is no reason to lose an executor")
-	x.settle()
+	x.awaitEnds()
 }

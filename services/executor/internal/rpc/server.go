@@ -266,8 +266,8 @@ func unused(field, why, hint string) error {
 		Violate(field, workgraph.CodeUnused, why).Hint(hint)
 }
 
-// known is a graph that several requests share, read.
-type known struct {
+// sharedGraph is a graph that several requests share, read.
+type sharedGraph struct {
 	message *graphv1.Graph
 	graph   *workgraph.Graph
 	known   engine.Known
@@ -281,14 +281,14 @@ func graph(ctx context.Context, m *graphv1.Graph) (*workgraph.Graph, *engine.Kno
 		g, err := graphpb.FromProto(m)
 		return g, nil, err
 	}
-	if k, ok := shared.Note().(*known); ok && k.message == m {
+	if k, ok := shared.Note().(*sharedGraph); ok && k.message == m {
 		return k.graph, &k.known, nil
 	}
 	g, err := graphpb.FromProto(m)
 	if err != nil {
 		return g, nil, err
 	}
-	k := &known{message: m, graph: g}
+	k := &sharedGraph{message: m, graph: g}
 	shared.SetNote(k)
 	return g, &k.known, nil
 }

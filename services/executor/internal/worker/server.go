@@ -132,7 +132,7 @@ type Server struct {
 	pool    *pool
 	reader  outcomeReader
 	peers   *peers
-	known   *known
+	cache   *actorCache
 	dirty   chan struct{}
 	// owner is who the executor is at the moment; set before Run.
 	owner func() journal.Owner
@@ -145,7 +145,7 @@ type Server struct {
 // New returns a server without workers.
 func New(cfg Config, d Deps) *Server {
 	s := &Server{cfg: cfg, journal: d.Journal, builtin: d.Builtin, reason: d.Reason, log: d.Logger, pool: newPool(),
-		reader: outcomeReader{d.Admission}, peers: newPeers(d.Dial), known: newKnown(), dirty: make(chan struct{}, 1),
+		reader: outcomeReader{d.Admission}, peers: newPeers(d.Dial), cache: newKnown(), dirty: make(chan struct{}, 1),
 		owner: func() journal.Owner { return journal.Owner{} },
 		held:  func(string) <-chan struct{} { return nil }, sessions: map[string]map[string]*session{}}
 	if s.log == nil {
@@ -346,7 +346,7 @@ func (s *Server) accept(ctx context.Context, h *executorv1.WorkerHello) (*sessio
 		s.depart(sess)
 		return nil, err
 	}
-	s.known.forget(ns)
+	s.cache.forget(ns)
 	sess.say(sess.welcome(owner.ID, s.cfg))
 	s.pool.add(sess)
 	s.touch()

@@ -187,7 +187,7 @@ func noPlan(r plan.Result) error {
 		Hint("ask the model for a plan: problems with ids, and lines like A -> B")
 	for _, d := range r.Diagnostics {
 		if d.Code == plan.RestatementRefused || d.Code == plan.RestatementFailed {
-			out = out.Violate(place(d.Line, d.Column), string(d.Code), strconv.Quote(d.Element)+": "+d.Message)
+			out = out.Violate(lineColumn(d.Line, d.Column), string(d.Code), strconv.Quote(d.Element)+": "+d.Message)
 		}
 	}
 	return out
@@ -261,7 +261,7 @@ func accept(ctx context.Context, r *plan.Result, codes []string) error {
 			if len(lost) > 0 {
 				bad := errs.New(errs.InvalidArgument, "REPAIR_REFUSED", "%s would lose %d edges that run against the listed order", code, len(lost))
 				for _, e := range lost {
-					bad = bad.Violate(place(e.Line, e.Column), "EDGE_LOST", e.From+" -> "+e.To)
+					bad = bad.Violate(lineColumn(e.Line, e.Column), "EDGE_LOST", e.From+" -> "+e.To)
 				}
 				return bad.Hint("give every use of a tool an id of its own")
 			}
@@ -313,7 +313,7 @@ func planError(r plan.Result) error {
 		if d.Hint != "" {
 			text += "; " + d.Hint
 		}
-		out = out.Violate(place(d.Line, d.Column), string(d.Code), text)
+		out = out.Violate(lineColumn(d.Line, d.Column), string(d.Code), text)
 	}
 	out.Message = fmt.Sprintf("the plan has %d faults", n)
 	if n == 1 {
@@ -327,7 +327,7 @@ func planError(r plan.Result) error {
 	return out.Hint("mend every violation and send the plan again")
 }
 
-func place(line, column int) string {
+func lineColumn(line, column int) string {
 	if line == 0 {
 		return "plan"
 	}
