@@ -1,9 +1,9 @@
 package plan
 
 import (
-	"github.com/epigraph-run/epigraph/plan/internal/form"
-
 	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
 // arrowNames resolves the ids between arrows. known reports whether an id is certain; a nil known knows no

@@ -1,10 +1,10 @@
 package plan
 
 import (
-	"github.com/epigraph-run/epigraph/plan/internal/form"
-
 	"slices"
 	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
 // readAssignments reads programs such as "1. x = FIND(CTX, "y") : text" and "2. ans = CONCAT(x, z)". The id
@@ -17,12 +17,12 @@ func readAssignments(d *document) *reading {
 	}
 	r := &reading{edgesStated: true, start: prog[0].off, openEnded: true}
 	for _, l := range unread {
-		r.diag(d, Error, Malformed, l.off, form.Clip(firstLine(l.text)), "this line looks like a step and cannot be read as one", "write 1. name = CALL(arguments)")
+		r.diag(d, Error, Malformed, l.off, form.Clip(firstLine(l.text)), "this line looks like a step but cannot be read", "write 1. name = CALL(arguments)")
 	}
 	// A numbered line before the program whose number the program uses again is not part of it; it may list
 	// the actions that the program may call. Any other numbered line without an assignment is a step.
 	for len(strange) > 0 && strange[0].off < prog[0].off && slices.ContainsFunc(prog, func(p programLine) bool { return p.id == strange[0].id }) {
-		r.diag(d, Warning, SkippedText, strange[0].off, strange[0].id, "this line is no assignment, and its number is used again by one; it was left out", "write only the program")
+		r.diag(d, Warning, SkippedText, strange[0].off, strange[0].id, "this line is no assignment and has the number of one; it was left out", "write only the program")
 		strange = strange[1:]
 	}
 	if prog[0].id != "" {
@@ -50,7 +50,7 @@ func assignmentLines(d *document) (prog, strange []programLine, unread []line, o
 				other++
 			}
 			if num, rest, isNum := cutNumber(l.text); isNum && len(rest) < len(l.text)-len(num) {
-				strange = append(strange, strangeLine(l, num, rest))
+				strange = append(strange, unassignedStep(l, num, rest))
 			} else if i := strings.Index(l.text, " = "); i > 0 && i < 80 && strings.Contains(l.text[i:], "(") && form.IsName(l.text[strings.LastIndexByte(l.text[:i], ' ')+1:i]) {
 				unread = append(unread, l)
 			}
@@ -173,8 +173,8 @@ func holdsSteps(p programLine) bool {
 	return p.id == "" && stepHolders[p.callee] && (strings.HasPrefix(p.args, "[") || strings.Contains(p.args, "tasks=[") || strings.Contains(p.args, "steps=["))
 }
 
-// strangeLine makes a step of a numbered line without an assignment.
-func strangeLine(l line, num, rest string) programLine {
+// unassignedStep makes a step of a numbered line without an assignment.
+func unassignedStep(l line, num, rest string) programLine {
 	p := programLine{id: num, whole: rest, off: l.off, argsOff: l.off + len(l.text) - len(rest)}
 	if i := strings.IndexByte(rest, '('); i >= 0 {
 		end, _ := callEnd(rest[i+1:])

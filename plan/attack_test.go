@@ -103,14 +103,14 @@ func TestAttacks(t *testing.T) {
 			require.True(t, r.HasErrors())
 		}
 	})
-	t.Run("Parse/GroupsSideBySide", func(t *testing.T) {
+	t.Run("Parse/ParallelGroups", func(t *testing.T) {
 		t.Parallel()
 		r := plan.Parse(`{"sequence":[{"parallel":[` + lines(299, `"a#",`) + `"z"]},{"parallel":[` + lines(299, `"b#",`) + `"y"]}]}`)
 		require.False(t, r.HasErrors())
 		require.Len(t, r.Graph.Problems, 600)
 		require.Len(t, r.Graph.Edges, 90_000)
 	})
-	t.Run("Parse/SubgraphsInEachOther", func(t *testing.T) {
+	t.Run("Parse/NestedSubgraphs", func(t *testing.T) {
 		t.Parallel()
 		r := plan.Parse("graph TD\n" + lines(60, "subgraph s#\na# --> b#\n") + strings.Repeat("end\n", 60) + "b1 --> b60\n")
 		require.True(t, slices.ContainsFunc(r.Diagnostics, func(d plan.Diagnostic) bool { return d.Code == plan.LimitReached }))
@@ -178,7 +178,8 @@ func TestAttackWork(t *testing.T) { //nolint:paralleltest // it counts what the 
 	}
 }
 
-// One limit on edges counts for whatever a plan is written in, also when it is larger than the default.
+// TestMaxEdges shows that the limit on edges applies to every notation, also when it is larger than the
+// default.
 func TestMaxEdges(t *testing.T) {
 	t.Parallel()
 	const n = 400

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/plan"
-	"github.com/epigraph-run/epigraph/plan/corpus/tell"
+	"github.com/epigraph-run/epigraph/plan/corpus/generate"
 	"github.com/epigraph-run/epigraph/plan/plantest"
 )
 
@@ -55,7 +55,7 @@ func BenchmarkParse(b *testing.B) {
 
 // BenchmarkForms reads generated texts of each style, about as short as models write them.
 func BenchmarkForms(b *testing.B) {
-	all, err := tell.Make(1, 1000)
+	all, err := generate.Texts(1, 1000)
 	require.NoError(b, err)
 	styles, size := map[string][]string{}, map[string]int{}
 	for i := range all {

@@ -7,87 +7,111 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/meaning"
 )
 
-// readCallLog reads the log that LLMCompiler prints of its tasks: blocks of "idx: 1", "tool: …", "args: …",
+// callLog reads the log that LLMCompiler prints of its tasks: blocks of "idx: 1", "tool: …", "args: …",
 // "dependencies: [1]".
+type callLog struct {
+	d      *document
+	r      *reading
+	stated bool     // the log states dependencies
+	cur    *Problem // the last problem, or nil
+	open   bool     // its dependencies are missing so far
+}
+
 func readCallLog(d *document) *reading {
 	stated := strings.Contains(d.text, "dependencies:")
 	if !strings.Contains(d.text, "idx:") || !stated && (!strings.Contains(d.text, "tool:") || !strings.Contains(d.text, "args:")) {
 		return nil
 	}
-	r := &reading{edgesStated: true, start: -1, openEnded: true}
-	cur := -1
-	hasDeps := true
-	for _, l := range d.lines {
+	c := &callLog{d: d, r: &reading{edgesStated: true, start: -1, openEnded: true}, stated: stated}
+	for i := range d.lines {
+		l := &d.lines[i]
 		key, val, ok := strings.Cut(l.text, ":")
-		if cur >= 0 && (ok || l.text == "---") {
-			r.end = l.off + len(l.text)
+		if c.cur != nil && (ok || l.text == "---") {
+			c.r.end = l.off + len(l.text)
 		}
-		if !ok {
-			if l.text != "" && l.text != "---" {
-				r.mark(d, []meaning.Span{{Off: l.off, End: l.off + 1}})
-			}
-			continue
-		}
-		val = strings.TrimSpace(val)
-		off := l.off + len(key) + 1
-		switch key {
-		case "idx":
-			if !hasDeps && cur >= 0 {
-				r.diag(d, Error, MissingField, l.off, r.graph.Problems[cur].ID, "the task does not say what it depends on", "write its dependencies")
-			}
-			if i := strings.IndexByte(val, ' '); i > 0 {
-				r.diag(d, Error, Malformed, off, val[:i], "more than a number stands behind idx: "+form.Clip(val), "write each field on a line of its own")
-				val = val[:i]
-			}
-			cur = len(r.graph.Problems)
-			hasDeps = !stated
-			r.graph.Problems = append(r.graph.Problems, d.problem(val, "", l.off))
-			if r.start < 0 {
-				r.start = l.off
-			}
-		case "tool", "name":
-			if cur >= 0 {
-				r.graph.Problems[cur].Request, r.graph.Problems[cur].Tool = val, val
-			}
-		case "args":
-			if cur >= 0 {
-				if t, end := form.ValueAt(d.text, off, d.limits.MaxDepth, false); t.Root != nil && end <= l.off+len(l.text) {
-					refs := r.graph.Problems[cur].addArgs(d, t.Root)
-					r.graph.Problems[cur].Refs = refs
-					for _, ref := range refs {
-						if !stated {
-							// A task waits for the results that it uses.
-							r.edge(d, ref.To, r.graph.Problems[cur].ID, Variable, off)
-						}
-					}
-				}
-			}
-		case "dependencies":
-			if cur < 0 {
-				continue
-			}
-			hasDeps = true
-			to := r.graph.Problems[cur].ID
-			if unpaired(val) != 0 || !strings.HasPrefix(val, "[") {
-				r.diag(d, Error, Unclosed, off, to, "the list of dependencies is not well formed: "+form.Clip(val), "write [1, 2]")
-			}
-			for _, x := range strings.FieldsFunc(val, func(c rune) bool { return strings.ContainsRune("[](), '\"", c) }) {
-				r.edge(d, x, to, Stated, off)
-			}
-			r.end = l.off + len(l.text)
-		default:
-			if cur >= 0 && form.IsName(key) && val != "" && len(r.graph.Problems[cur].Args) < maxArgs {
-				r.graph.Problems[cur].Args = append(r.graph.Problems[cur].Args, Arg{Name: key, Kind: Literal, Value: form.Typed(val)})
-			} else {
-				r.mark(d, []meaning.Span{{Off: l.off, End: l.off + 1}})
-			}
+		if ok {
+			c.field(l, key, strings.TrimSpace(val))
+		} else if l.text != "" && l.text != "---" {
+			c.outside(l)
 		}
 	}
-	if len(r.graph.Problems) == 0 {
+	if c.cur == nil {
 		return nil
 	}
-	if !hasDeps {
-		r.diag(d, Error, Truncated, len(d.text), r.graph.Problems[cur].ID, "the text ends inside this task", "ask for the rest of the plan")
+	if c.open {
+		c.r.diag(d, Error, Truncated, len(d.text), c.cur.ID, "the text ends inside this task", "ask for the rest of the plan")
 	}
-	return r
+	return c.r
+}
+
+// outside counts a line to the surroundings of the plan.
+func (c *callLog) outside(l *line) {
+	c.r.mark(c.d, []meaning.Span{{Off: l.off, End: l.off + 1}})
+}
+
+// field reads one field of a task.
+func (c *callLog) field(l *line, key, val string) {
+	off := l.off + len(key) + 1
+	switch {
+	case key == "idx":
+		c.begin(l, val, off)
+	case key == "tool" || key == "name":
+		if c.cur != nil {
+			c.cur.Request, c.cur.Tool = val, val
+		}
+	case key == "args":
+		if c.cur != nil {
+			c.args(l, off)
+		}
+	case key == "dependencies":
+		if c.cur != nil {
+			c.dependencies(l, val, off)
+		}
+	case c.cur != nil && form.IsName(key) && val != "" && len(c.cur.Args) < maxArgs:
+		c.cur.Args = append(c.cur.Args, Arg{Name: key, Kind: Literal, Value: form.Typed(val)})
+	default:
+		c.outside(l)
+	}
+}
+
+// begin adds the task with the number val.
+func (c *callLog) begin(l *line, val string, off int) {
+	if c.open {
+		c.r.diag(c.d, Error, MissingField, l.off, c.cur.ID, "the task does not say what it depends on", "write its dependencies")
+	}
+	if i := strings.IndexByte(val, ' '); i > 0 {
+		c.r.diag(c.d, Error, Malformed, off, val[:i], "idx holds more than a number: "+form.Clip(val), "write each field on a line of its own")
+		val = val[:i]
+	}
+	if c.r.start < 0 {
+		c.r.start = l.off
+	}
+	c.r.graph.Problems = append(c.r.graph.Problems, c.d.problem(val, "", l.off))
+	c.cur, c.open = &c.r.graph.Problems[len(c.r.graph.Problems)-1], c.stated
+}
+
+// args reads the arguments at off. In a log without dependencies a task waits for the results that it uses.
+func (c *callLog) args(l *line, off int) {
+	t, end := form.ValueAt(c.d.text, off, c.d.limits.MaxDepth, false)
+	if t.Root == nil || end > l.off+len(l.text) {
+		return
+	}
+	c.cur.Refs = c.cur.addArgs(c.d, t.Root)
+	for _, ref := range c.cur.Refs {
+		if !c.stated {
+			c.r.edge(c.d, ref.To, c.cur.ID, Variable, off)
+		}
+	}
+}
+
+// dependencies reads "[1, 2]".
+func (c *callLog) dependencies(l *line, val string, off int) {
+	c.open = false
+	if unpaired(val) != 0 || !strings.HasPrefix(val, "[") {
+		c.r.diag(c.d, Error, Unclosed, off, c.cur.ID, "the list of dependencies is not well formed: "+form.Clip(val), "write [1, 2]")
+	}
+	for _, x := range strings.FieldsFunc(val, func(sign rune) bool { return strings.ContainsRune("[](), '\"", sign) }) {
+		c.r.edge(c.d, x, c.cur.ID, Stated, off)
+	}
+	c.r.end = l.off + len(l.text)
 }

@@ -1,9 +1,10 @@
 package plan
 
 import (
-	"github.com/epigraph-run/epigraph/plan/internal/form"
-
+	"slices"
 	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
 // programLine is one numbered line of a program: "2. name = CALL(args) : text" or "2. call(args)".
@@ -137,7 +138,7 @@ func readProgramLine(l line, assign bool) (programLine, bool) {
 		if !assign {
 			return p, false
 		}
-		// name = something that is no call: the text up to the colon is its argument.
+		// A value that is no call: the text up to the colon is its argument.
 		p.args, p.argsOff = s[i-len(first):], base+i-len(first)
 		if k := strings.Index(p.args, " : "); k >= 0 {
 			p.args, p.rest = p.args[:k], p.args[k:]
@@ -162,7 +163,8 @@ func isJoin(callee string) bool {
 	return strings.EqualFold(callee, "join") || strings.EqualFold(callee, "finish")
 }
 
-// callEnd returns where the arguments that start s end. An apostrophe inside a word is no quote.
+// callEnd returns the end of the arguments at the start of s, and whether a bracket closes them. An
+// apostrophe inside a word is no quote.
 func callEnd(s string) (int, bool) {
 	depth := 0
 	quote := byte(0)
@@ -197,7 +199,7 @@ func callEnd(s string) (int, bool) {
 			depth--
 		}
 	}
-	// Not closed. The arguments end at the description, else with the line; look again without trusting
+	// Not closed. The arguments end at the description, or else with the line. Search again and ignore
 	// quotes.
 	if i := strings.Index(s, " : "); i >= 0 {
 		if j := strings.LastIndexByte(s[:i], ')'); j >= 0 && strings.TrimSpace(s[j+1:i]) == "" {
@@ -211,12 +213,38 @@ func callEnd(s string) (int, bool) {
 	return len(s), false
 }
 
-// readNumberedCalls reads "1. search("a")", "2. math("$1 * 2")", "3. join()": edges come from $1, and join
-// waits for all.
+// readNumberedCalls reads "1. search("a")", "2. math("$1 * 2")", "3. join()". Edges come from $1, and join
+// waits for all earlier calls.
 func readNumberedCalls(d *document) *reading {
 	r := &reading{edgesStated: true, start: -1}
-	var prog []programLine
-	bad, odd, thought := 0, 0, 0
+	prog, thought := r.numberedLines(d)
+	if prog == nil {
+		return nil
+	}
+	joined, ended := false, false
+	for i := range prog {
+		p := &prog[i]
+		if len(r.graph.Problems) > d.limits.MaxProblems {
+			break
+		}
+		if r.start < 0 {
+			r.start = p.off
+		}
+		r.end = p.argsOff + len(p.args)
+		r.checkCall(d, p)
+		r.addNumberedCall(d, p)
+		joined = joined || isJoin(p.callee)
+		ended = ended || strings.Contains(p.rest, "<END")
+	}
+	r.end = max(r.end, thought)
+	r.openEnded = !joined && !ended
+	return r
+}
+
+// numberedLines returns the numbered calls, nil if they do not make up a program, and the end of a thought
+// behind them.
+func (r *reading) numberedLines(d *document) (prog []programLine, thought int) {
+	bad, trailing := 0, 0
 	for _, l := range programLines(d) {
 		p, ok := readProgramLine(l, false)
 		if !ok {
@@ -232,83 +260,74 @@ func readNumberedCalls(d *document) *reading {
 			continue
 		}
 		if rest := strings.Trim(p.rest, " `*;"); !p.unclosed && rest != "" && !strings.HasPrefix(rest, "<") && !strings.HasPrefix(rest, "#") && !strings.HasPrefix(rest, "//") {
-			odd++
+			trailing++
 			r.diag(d, Warning, SkippedText, p.argsOff+len(p.args)+1, p.id, "text after the call in step "+p.id+" was left out: "+form.Clip(rest), "end the line after the call")
 		}
 		prog = append(prog, p)
 	}
-	if len(prog) == 0 || len(prog) == 1 && isJoin(prog[0].callee) || bad >= len(prog) && bad > 1 || odd > 1 && odd*2 > len(prog) || odd == len(prog) {
-		return nil
+	if len(prog) == 0 || len(prog) == 1 && isJoin(prog[0].callee) || bad >= len(prog) && bad > 1 || trailing > 1 && trailing*2 > len(prog) || trailing == len(prog) {
+		return nil, 0
 	}
-	known := map[string]bool{}
-	joined, ended := false, false
-	for _, p := range prog {
-		if len(r.graph.Problems) > d.limits.MaxProblems {
-			break
-		}
-		if r.start < 0 {
-			r.start = p.off
-		}
-		r.end = p.argsOff + len(p.args)
-		if p.unclosed {
-			r.diag(d, Warning, Unclosed, p.argsOff, p.id, "the call in step "+p.id+" is not closed; its arguments were taken to end with the line", "write the closing )")
-		} else if c := unpaired(unquoted(p.args)); c != 0 {
-			r.diag(d, Warning, Unbalanced, p.argsOff, p.id, "the bracket "+string(c)+" in step "+p.id+" has no partner", "check the brackets")
-		}
-		if p.unclosed && oddQuotes(p.args) {
-			r.diag(d, Error, Truncated, p.argsOff, p.id, "a text in step "+p.id+" is not closed", "write the closing quote")
-		}
-		if i := strings.Index(p.args, "${"); i >= 0 && strings.Count(p.args, "${") > countRefs(p.args) {
-			r.diag(d, Error, Malformed, p.argsOff+i, p.id, "a reference in step "+p.id+" is not of the form ${1}", "write ${1}")
-		}
-		x := d.problem(p.id, p.whole, p.off)
-		x.Tool = p.callee
-		refs := scanRefs(p.args)
-		seen := map[string]bool{}
-		for _, ref := range refs {
-			if !('0' <= ref.To[0] && ref.To[0] <= '9') {
-				continue
-			}
-			if i := strings.IndexByte(ref.To, '_'); i > 0 {
-				ref.To = ref.To[:i]
-			}
-			ref.Line, ref.Column = d.place(p.argsOff)
-			x.Refs = append(x.Refs, ref)
-			if !seen[ref.To] {
-				seen[ref.To] = true
-				r.edge(d, ref.To, p.id, Variable, p.argsOff)
-			}
-		}
-		for _, a := range splitArgs(p.args) {
-			arg, value := callArg(a)
-			for _, ref := range scanRefs(value) {
-				if '0' <= ref.To[0] && ref.To[0] <= '9' {
-					arg.Kind = Referring
-				}
-			}
-			x.Args = append(x.Args, arg)
-		}
-		if joined = joined || isJoin(p.callee); isJoin(p.callee) && len(x.Refs) == 0 {
-			for _, q := range r.graph.Problems {
-				if r.full(d) {
-					break
-				}
-				if !seen[q.ID] {
-					seen[q.ID] = true
-					r.edge(d, q.ID, p.id, Stated, p.off)
-				}
-			}
-		}
-		if strings.Contains(p.rest, "<END") {
-			ended = true
-		}
-		known[p.id] = true
-		r.graph.Problems = append(r.graph.Problems, x)
-	}
-	r.end = max(r.end, thought)
-	r.openEnded = !joined && !ended
-	return r
+	return prog, thought
 }
+
+// checkCall reports brackets, quotes and references of a call that are not closed.
+func (r *reading) checkCall(d *document, p *programLine) {
+	if p.unclosed {
+		r.diag(d, Warning, Unclosed, p.argsOff, p.id, "the call in step "+p.id+" is not closed; its arguments were taken to end with the line", "write the closing )")
+	} else if c := unpaired(unquoted(p.args)); c != 0 {
+		r.diag(d, Warning, Unbalanced, p.argsOff, p.id, "the bracket "+string(c)+" in step "+p.id+" has no partner", "check the brackets")
+	}
+	if p.unclosed && unpairedQuote(p.args) {
+		r.diag(d, Error, Truncated, p.argsOff, p.id, "a text in step "+p.id+" is not closed", "write the closing quote")
+	}
+	if i := strings.Index(p.args, "${"); i >= 0 && strings.Count(p.args, "${") > countRefs(p.args) {
+		r.diag(d, Error, Malformed, p.argsOff+i, p.id, "a reference in step "+p.id+" is not of the form ${1}", "write ${1}")
+	}
+}
+
+// addNumberedCall adds the problem of a call, and the edges to it.
+func (r *reading) addNumberedCall(d *document, p *programLine) {
+	x := d.problem(p.id, p.whole, p.off)
+	x.Tool = p.callee
+	seen := map[string]bool{}
+	for _, ref := range scanRefs(p.args) {
+		if !isStepRef(ref) {
+			continue
+		}
+		if i := strings.IndexByte(ref.To, '_'); i > 0 {
+			ref.To = ref.To[:i]
+		}
+		ref.Line, ref.Column = d.place(p.argsOff)
+		x.Refs = append(x.Refs, ref)
+		if !seen[ref.To] {
+			seen[ref.To] = true
+			r.edge(d, ref.To, p.id, Variable, p.argsOff)
+		}
+	}
+	for _, a := range splitArgs(p.args) {
+		arg, value := callArg(a)
+		if slices.ContainsFunc(scanRefs(value), isStepRef) {
+			arg.Kind = Referring
+		}
+		x.Args = append(x.Args, arg)
+	}
+	if isJoin(p.callee) && len(x.Refs) == 0 {
+		for _, q := range r.graph.Problems {
+			if r.full(d) {
+				break
+			}
+			if !seen[q.ID] {
+				seen[q.ID] = true
+				r.edge(d, q.ID, p.id, Stated, p.off)
+			}
+		}
+	}
+	r.graph.Problems = append(r.graph.Problems, x)
+}
+
+// isStepRef reports whether a reference names a step by its number.
+func isStepRef(ref Reference) bool { return '0' <= ref.To[0] && ref.To[0] <= '9' }
 
 // countRefs counts the references of the form ${1} in s.
 func countRefs(s string) int {
@@ -321,8 +340,8 @@ func countRefs(s string) int {
 	return n
 }
 
-// oddQuotes reports whether s has a double quote without a partner.
-func oddQuotes(s string) bool { return strings.Count(s, `"`)%2 == 1 }
+// unpairedQuote reports whether s has a double quote without a partner.
+func unpairedQuote(s string) bool { return strings.Count(s, `"`)%2 == 1 }
 
 // unquoted returns s without the text in double quotes.
 func unquoted(s string) string {

@@ -92,7 +92,7 @@ func TestDetails(t *testing.T) {
 		require.Equal(t, []plan.Arg{{Name: "status", Kind: plan.Literal, Value: `"WAITING"`}}, r.Graph.Problems[1].Args)
 		require.Empty(t, r.Graph.Problems[2].Args)
 	})
-	t.Run("BytesThatAreNoText", func(t *testing.T) {
+	t.Run("InvalidBytes", func(t *testing.T) {
 		r := plan.Parse("1. dig the hole\xe5\n2. plant the tree\xff (after 1)\n")
 		require.Equal(t, "dig the hole", r.Graph.Problems[0].Request)
 		require.Equal(t, "plant the tree (after 1)", r.Graph.Problems[1].Request)

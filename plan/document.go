@@ -1,11 +1,11 @@
 package plan
 
 import (
-	"github.com/epigraph-run/epigraph/plan/internal/form"
-
 	"sort"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
 // document is the text being read, together with everything that several dialects need and that is computed
@@ -201,10 +201,10 @@ type reading struct {
 	edgesStated bool
 	// strict is set if keys that only this dialect uses identify the dialect.
 	strict bool
-	// says is what the text says of edges besides their ends. told holds the places of values that belong to
-	// problems but stand elsewhere.
-	says []edgeText
-	told []int
+	// edgeTexts is what the text says of edges besides their ends. owned holds the places of values that
+	// belong to problems but stand elsewhere.
+	edgeTexts []edgeText
+	owned     []int
 	// limited is set once a diagnostic has reported that a line stands for too many edges.
 	limited bool
 	// noPlan is set if the text is of this dialect and says that there is no plan.

@@ -10,10 +10,10 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/meaning"
 )
 
-// keep adds fields of v to the arguments: those that the reader of a notation does not ask for. It leaves out
-// the fields in told and the texts that the problem already shows.
-func (p *Problem) keep(v *form.Value, told ...*form.Value) {
-	for _, f := range p.untold(v, told) {
+// addFields adds fields of v to the arguments: those that the reader of a notation does not ask for. It
+// leaves out the fields in used and the texts that the problem already shows.
+func (p *Problem) addFields(v *form.Value, used ...*form.Value) {
+	for _, f := range p.otherFields(v, used) {
 		if len(p.Args) >= maxArgs {
 			return
 		}
@@ -21,11 +21,12 @@ func (p *Problem) keep(v *form.Value, told ...*form.Value) {
 	}
 }
 
-// untold returns the fields of a value that are not in told, not already shown by the problem, and not empty.
-func (p *Problem) untold(v *form.Value, told []*form.Value) (out []form.Field) {
+// otherFields returns the fields of a value that are not in used, not already shown by the problem, and not
+// empty.
+func (p *Problem) otherFields(v *form.Value, used []*form.Value) (out []form.Field) {
 	for _, f := range v.Fields {
 		shown := f.Val.IsScalar() && p.shows(f.Val.Text())
-		if !shown && !slices.Contains(told, f.Val) && (f.Val.Text() != "" || len(f.Val.Items)+len(f.Val.Fields) > 0) {
+		if !shown && !slices.Contains(used, f.Val) && (f.Val.Text() != "" || len(f.Val.Items)+len(f.Val.Fields) > 0) {
 			out = append(out, f)
 		}
 	}
@@ -77,9 +78,9 @@ func (p *Problem) attributes(element string, attrs []form.Field) {
 	}
 }
 
-// more reads the text between two tags that the notation knows. Elements of a problem become its arguments;
-// everything else counts to the surroundings.
-func (x *xmlProblems) more(from, to int) {
+// outsideText reads the text between two tags that the notation knows. Elements of a problem become its
+// arguments; everything else counts to the surroundings.
+func (x *xmlProblems) outsideText(from, to int) {
 	p, element := x.current(), ""
 	for i := from; i < to; {
 		next := i + strings.IndexByte(x.d.text[i:to], '<')
@@ -116,18 +117,18 @@ func (x *xmlProblems) more(from, to int) {
 // edgeText is what the text says of an edge besides its ends, as JSON.
 type edgeText struct{ from, to, value string }
 
-// say records what the fields of a link say besides its ends.
-func (r *reading) say(l *form.Value, from, to string, told ...*form.Value) {
+// addEdgeText records what the fields of a link say besides its ends.
+func (r *reading) addEdgeText(l *form.Value, from, to string, used ...*form.Value) {
 	ends := Problem{ID: from, Request: to}
-	if rest := ends.untold(l, told); len(rest) > 0 {
-		r.says = append(r.says, edgeText{from, to, form.JSON(&form.Value{Kind: form.KindObject, Fields: rest})})
+	if rest := ends.otherFields(l, used); len(rest) > 0 {
+		r.edgeTexts = append(r.edgeTexts, edgeText{from, to, form.JSON(&form.Value{Kind: form.KindObject, Fields: rest})})
 	}
 }
 
-// sayEdges turns what is said of edges into arguments of the later problem, named after the edge: "a -> b".
-// One line may stand for many edges, so the length of the text bounds the total.
-func (r *reading) sayEdges(d *document, g *Graph) {
-	if len(r.says) == 0 {
+// attachEdgeTexts turns what is said of edges into arguments of the later problem, named after the edge: "a
+// -> b". One line may stand for many edges, so the length of the text bounds the total.
+func (r *reading) attachEdgeTexts(d *document, g *Graph) {
+	if len(r.edgeTexts) == 0 {
 		return
 	}
 	at := make(map[string]int, len(g.Problems))
@@ -135,7 +136,7 @@ func (r *reading) sayEdges(d *document, g *Graph) {
 		at[g.Problems[i].ID] = i
 	}
 	budget := 4*len(d.text) + 1<<16
-	for _, s := range r.says {
+	for _, s := range r.edgeTexts {
 		i, ok := at[s.to]
 		if !ok {
 			i, ok = at[s.from]
@@ -145,15 +146,15 @@ func (r *reading) sayEdges(d *document, g *Graph) {
 		}
 		p := &g.Problems[i]
 		if budget -= len(s.from) + len(s.to) + len(s.value); budget < 0 || len(p.Args) >= maxArgs {
-			r.diags = append(r.diags, Diagnostic{Code: SkippedText, Severity: Warning, Line: p.Line, Column: p.Column, Element: s.from + " -> " + s.to, Message: "what is said of this edge and further ones was left out: it is too much", Hint: "say it once"})
+			r.diags = append(r.diags, Diagnostic{Code: SkippedText, Severity: Warning, Line: p.Line, Column: p.Column, Element: s.from + " -> " + s.to, Message: "the details of this and further edges were left out: there are too many", Hint: "write them once"})
 			return
 		}
 		p.Args = append(p.Args, Arg{Name: s.from + " -> " + s.to, Kind: Literal, Value: s.value})
 	}
 }
 
-// beside marks the lines of a value that hold anything that is part of no problem and no edge.
-func (r *reading) beside(d *document, v *form.Value) {
+// markOutside marks the lines of a value that hold anything that is part of no problem and no edge.
+func (r *reading) markOutside(d *document, v *form.Value) {
 	var items, links []int
 	texts := map[string]bool{}
 	for _, p := range r.graph.Problems {
@@ -163,7 +164,7 @@ func (r *reading) beside(d *document, v *form.Value) {
 	for _, e := range r.graph.Edges {
 		links = append(links, d.offset(e.Line, e.Column))
 	}
-	r.mark(d, meaning.Outside(v, append(items, r.told...), links, func(s string) bool { return texts[s] }))
+	r.mark(d, meaning.Outside(v, append(items, r.owned...), links, func(s string) bool { return texts[s] }))
 }
 
 // comments clears part for the lines that hold a comment, so that they count to the surroundings.

@@ -151,7 +151,7 @@ func (d *document) reading(m *meaning.Reading) *reading {
 			seen[k] = true
 			r.edge(d, l.From, l.To, EdgeSource(l.Source), l.Off)
 			if l.Says != "" {
-				r.says = append(r.says, edgeText{l.From, l.To, l.Says})
+				r.edgeTexts = append(r.edgeTexts, edgeText{l.From, l.To, l.Says})
 			}
 		}
 	}
@@ -203,28 +203,28 @@ func (d *document) around(m *meaning.Reading) map[int]bool {
 
 // aroundLines adds the lines of code and of drawings that hold no item, no link and no note.
 func (d *document) aroundLines(m *meaning.Reading, out map[int]bool) {
-	told := make([]bool, len(d.lines)+1)
+	covered := make([]bool, len(d.lines)+1)
 	// opens[i] is the number of items that begin on line i minus the number that end on the line above.
 	opens := make([]int, len(d.lines)+1)
 	for i := range m.Items {
 		opens[d.lineAt(m.Items[i].Off)]++
 		opens[d.lineAt(max(m.Items[i].End-1, m.Items[i].Off))+1]--
 	}
-	for i, open := 0, 0; i < len(told); i++ {
+	for i, open := 0, 0; i < len(covered); i++ {
 		open += opens[i]
-		told[i] = open > 0
+		covered[i] = open > 0
 	}
 	for _, l := range m.Links {
-		told[d.lineAt(l.Off)] = true
+		covered[d.lineAt(l.Off)] = true
 	}
 	for _, n := range m.Notes {
-		told[d.lineAt(n.Off)] = true
+		covered[d.lineAt(n.Off)] = true
 	}
 	for i := d.lineAt(m.End); i >= d.lineAt(m.Start); i-- {
-		if m.Form == "code" && told[i+1] && strings.HasPrefix(d.lines[i].text, "@") {
-			told[i] = true // a decorator of the definition below
+		if m.Form == "code" && covered[i+1] && strings.HasPrefix(d.lines[i].text, "@") {
+			covered[i] = true // a decorator of the definition below
 		}
-		if !told[i] && strings.ContainsFunc(d.lines[i].text, unicode.IsLetter) {
+		if !covered[i] && strings.ContainsFunc(d.lines[i].text, unicode.IsLetter) {
 			out[i] = true
 		}
 	}

@@ -66,7 +66,7 @@ func TestValidate(t *testing.T) {
 		g := plan.Graph{Problems: p("Audio Splicer"), Edges: []plan.Edge{{From: "Audio Splicer", To: "audio_splicer"}}}
 		require.Contains(t, validate(g)[0].Message, `did you mean "Audio Splicer"`)
 	})
-	t.Run("CycleFound/IffOneIsThere", func(t *testing.T) {
+	t.Run("Cycle/FoundIffItExists", func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			n := rapid.IntRange(1, 8).Draw(t, "n")
 			var g plan.Graph

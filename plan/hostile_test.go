@@ -32,7 +32,8 @@ var hostileUnits = []string{
 	"call_1 = a(b=\"$call_1\")\n", "\"name\": \"a\", \"arguments\": {\"a\": \"<GENERATED>-1\"} ", "{\"name\":\"a\",\"input\":{\"x\":\"${b.output}\"}}\n", "[{\"a\":[", "{\"a\":{\"a\":", "\"\\\\\\\"", "'\"", "\"'", "([{<", ")]}>", "(((a)))", "((a)(", "{}[]()", "a{b}c ", "“a” ", "«", "\u200b", "\ufeff", "\xff", "\x00", "🙂", "0️⃣ ",
 }
 
-// hostileTexts are made line by line, the lines counted from 1, and begin and end as given.
+// hostileTexts are a first part, a line that is repeated, and a last part. The formats get the number of the
+// line, from 1, and the number before it.
 var hostileTexts = map[string][3]string{
 	"References":  {"", "%[1]d. do a%[1]d (after %[2]d, %[2]d and %[1]d)\n", ""},
 	"Labels":      {"", "- T%[1]d: a thing, needs T%[2]d\n", ""},
@@ -107,7 +108,7 @@ var hostileTexts = map[string][3]string{
 	"Separators":  {"", "%[1]d. do a%[1]d, needs %[2]d\u2028", ""},
 }
 
-// hostileShapes are all hostile texts by their names, each made to about a length.
+// hostileShapes returns all hostile texts by name, each as a function of its approximate length.
 func hostileShapes() map[string]func(size int) string {
 	all := make(map[string]func(int) string, len(hostileUnits)+len(hostileTexts))
 	for _, u := range hostileUnits {
@@ -134,9 +135,9 @@ func hostileShapes() map[string]func(size int) string {
 	return all
 }
 
-// TestHostileTexts holds what is allocated for a text against one four times as long: what is read of texts
-// that break careless readers may only grow with them, but for what nesting of at most 200 levels costs.
-// BenchmarkHostile shows the same of their time.
+// TestHostileTexts compares the allocations for a text that breaks careless readers with those for one four
+// times as long. They may grow only in proportion, except for the cost of nesting, which is at most 200
+// levels deep. BenchmarkHostile shows the same for the time.
 func TestHostileTexts(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
 	work := func(text string) uint64 {
 		var before, after runtime.MemStats
@@ -163,7 +164,7 @@ func TestHostileTexts(t *testing.T) { //nolint:paralleltest // it counts what th
 	}
 }
 
-// BenchmarkHostile reads texts that break careless readers; equal MB/s at all sizes shows that time is
+// BenchmarkHostile reads texts that break careless readers. Equal MB/s at all sizes shows that the time is
 // linear.
 func BenchmarkHostile(b *testing.B) {
 	shapes := hostileShapes()

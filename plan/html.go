@@ -52,7 +52,7 @@ func (d *document) htmlView() *document {
 			entries++
 			v.newLine(behind, i)
 			v.add(strings.Repeat("   ", min(len(open)-1, 20))+open[len(open)-1].mark(attrs), i)
-			behind = saidInTag(attrs)
+			behind = attributeRemarks(attrs)
 		case tag == "li":
 			v.add(behind, i)
 			behind = ""
@@ -133,8 +133,8 @@ func (l *htmlList) mark(attrs []form.Field) string {
 // plainAttrs are attributes that say nothing about an entry.
 var plainAttrs = map[string]bool{"id": true, "class": true, "style": true, "value": true, "start": true, "type": true, "role": true, "dir": true, "lang": true}
 
-// saidInTag writes the attributes of an entry as remarks: data-after="survey" becomes (after: survey).
-func saidInTag(attrs []form.Field) string {
+// attributeRemarks writes the attributes of an entry as remarks: data-after="survey" becomes (after: survey).
+func attributeRemarks(attrs []form.Field) string {
 	var b strings.Builder
 	for i := range attrs {
 		if a := &attrs[i]; !plainAttrs[strings.ToLower(a.Key)] && a.Val.Str != "" {

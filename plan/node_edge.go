@@ -1,11 +1,11 @@
 package plan
 
 import (
-	"github.com/epigraph-run/epigraph/plan/internal/form"
-	"github.com/epigraph-run/epigraph/plan/internal/meaning"
-
 	"slices"
 	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/meaning"
 )
 
 // readNodeEdge reads "Node:" with lines "1: text" and "Edge:" with pairs "(START,1) (1,2) (2,END)".
@@ -155,7 +155,7 @@ func isSectionWord(s, word string) bool {
 	return len(t) == len(word) && strings.EqualFold(t, word)
 }
 
-// edgeMarker reports whether s starts with "Edge:" in any decoration, and returns what follows.
+// edgeMarker reports whether s starts with "Edge:", with any decoration, and returns the text behind it.
 func edgeMarker(s string) (string, bool) {
 	t := strings.TrimLeft(s, " *#_`->•")
 	if !hasFold(t, "edge") {
@@ -195,7 +195,7 @@ func nodeLine(s string) (id, text string, ok bool) {
 
 func isTerminal(s, word string) bool { return strings.EqualFold(s, word) }
 
-// pair is one "(from,to)". bad is its text when it is not well formed.
+// pair is one "(from,to)". bad is its text if it is malformed.
 type pair struct {
 	from, to string
 	off      int

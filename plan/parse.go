@@ -97,7 +97,7 @@ func finish(d *document, name string, r *reading, o options) Result {
 	}
 	res.Diagnostics = append(res.Diagnostics, assumed(res.Graph.Edges)...)
 	before := len(r.diags)
-	r.sayEdges(d, &res.Graph)
+	r.attachEdgeTexts(d, &res.Graph)
 	d.uncovered(name, r, res.Graph, o)
 	res.Diagnostics = append(res.Diagnostics, r.diags[before:]...)
 	if n := d.limits.MaxEdges; len(res.Graph.Edges) > n {
@@ -114,7 +114,7 @@ func finish(d *document, name string, r *reading, o options) Result {
 		return Result{}
 	}
 	res.Diagnostics = append(res.Diagnostics, faults...)
-	res.Diagnostics = append(res.Diagnostics, oddIDs(res.Graph)...)
+	res.Diagnostics = append(res.Diagnostics, unpairedIDs(res.Graph)...)
 	if d.cut {
 		res.Diagnostics = append(res.Diagnostics, d.limitDiagnostic())
 	}
@@ -124,7 +124,7 @@ func finish(d *document, name string, r *reading, o options) Result {
 		if r.last != "" {
 			last = r.last
 		}
-		res.Diagnostics = append(res.Diagnostics, Diagnostic{Code: OpenEnd, Severity: Info, Line: p.Line, Column: p.Column, Element: last, Message: "the text ends with this, and this way of writing plans has no end mark: if the text was cut off, it may be incomplete and what came after it is lost", Hint: "say that the text is complete, or look at why the model stopped"})
+		res.Diagnostics = append(res.Diagnostics, Diagnostic{Code: OpenEnd, Severity: Info, Line: p.Line, Column: p.Column, Element: last, Message: "the text ends with this, and its notation has no end mark: if the text was cut off, this may be incomplete and later parts are lost", Hint: "declare the text complete, or check why the model stopped"})
 	}
 	d.surroundings(r, &res)
 	if x, ok := reusedTool(res.Graph); ok && name == "tool_graph" {
@@ -180,16 +180,16 @@ func (r *reading) damaged() bool {
 	return false
 }
 
-// oddIDs warns of ids with an unpaired bracket. The other bracket may have been lost, and part of the id with
-// it.
-func oddIDs(g Graph) []Diagnostic {
+// unpairedIDs warns of ids with an unpaired bracket. The other bracket may have been lost, and part of the id
+// with it.
+func unpairedIDs(g Graph) []Diagnostic {
 	var out []Diagnostic
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	check := func(id string, line, col int) {
-		if !strings.ContainsAny(id, "()[]{}（）【】《》") || told[id] || unpaired(id) == 0 {
+		if !strings.ContainsAny(id, "()[]{}（）【】《》") || reported[id] || unpaired(id) == 0 {
 			return
 		}
-		told[id] = true
+		reported[id] = true
 		out = append(out, Diagnostic{Code: Unbalanced, Severity: Warning, Line: line, Column: col, Element: id, Message: "the bracket " + string(unpaired(id)) + " in this id has no partner", Hint: "check the id"})
 	}
 	for _, p := range g.Problems {
@@ -216,7 +216,7 @@ func (d *document) mayGoOn(end int) bool {
 	return true
 }
 
-// surroundings records what was left out around the plan, and which lines are part of no problem.
+// surroundings records the removed text around the plan, and the lines that are part of no problem.
 func (d *document) surroundings(r *reading, res *Result) {
 	if fence := slices.IndexFunc(d.lines, func(l line) bool { return l.fence }); fence >= 0 {
 		line, col := d.place(d.lines[fence].off)
@@ -276,7 +276,7 @@ func (d *document) placedRepairs() []Repair {
 	return out
 }
 
-// reusedTool offers to tell problems apart that are named by the same tool: x becomes x#1, x#2 in listed
+// reusedTool offers to distinguish problems that are named by the same tool: x becomes x#1, x#2 in listed
 // order.
 func reusedTool(g Graph) (Repair, bool) {
 	count := map[string]int{}
@@ -300,5 +300,5 @@ func reusedTool(g Graph) (Repair, bool) {
 		return Repair{}, false
 	}
 	p := g.Problems[at]
-	return Repair{Code: ReusedTool, Message: "tools that are used more than once can be told apart as " + p.ID + "#1, " + p.ID + "#2 in listed order", Line: p.Line, Column: p.Column, Renames: renames}, true
+	return Repair{Code: ReusedTool, Message: "tools that are used more than once can be distinguished as " + p.ID + "#1, " + p.ID + "#2 in listed order", Line: p.Line, Column: p.Column, Renames: renames}, true
 }

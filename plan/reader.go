@@ -134,7 +134,7 @@ func (g Graph) extends(old Graph) (string, bool) {
 func (r *Reader) Close() Result {
 	res := Parse(string(r.buf), r.opts...)
 	if el, ok := res.Graph.extends(r.ready); !ok {
-		res.Diagnostics = append(res.Diagnostics, Diagnostic{Code: Retracted, Severity: Error, Element: el, Message: "the text took back what had been read as finished", Hint: "write one plan and do not correct it further down"})
+		res.Diagnostics = append(res.Diagnostics, Diagnostic{Code: Retracted, Severity: Error, Element: el, Message: "the text changed a part that had been read as finished", Hint: "write one plan and do not correct it further down"})
 	}
 	return res
 }

@@ -46,7 +46,7 @@ func TestReader(t *testing.T) {
 			}
 		})
 	}
-	t.Run("TakenBack/IsSaid", func(t *testing.T) {
+	t.Run("TakenBack/IsReported", func(t *testing.T) {
 		rd := plan.NewReader()
 		write := func(s string) {
 			_, err := rd.Write([]byte(s))

@@ -1,9 +1,9 @@
 package plan
 
 import (
-	"github.com/epigraph-run/epigraph/plan/internal/form"
-
 	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
 // findRefs returns the uses of other problems' results in the strings of v.

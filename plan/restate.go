@@ -142,7 +142,7 @@ func Restate(ctx context.Context, text string, before Result, answer, model stri
 	after.Diagnostics = append(after.Diagnostics, lostEdges(before.Graph, after.Graph)...)
 	after.Diagnostics = append(after.Diagnostics, faults...)
 	after.Repairs = append(append([]Repair{}, before.Repairs...), Repair{
-		Code: Restated, Applied: true, Message: "restated by the model " + model + "; every step and dependency was found again in the text",
+		Code: Restated, Applied: true, Message: "restated by the model " + model + "; every step and dependency was found in the text",
 	})
 	return after, true
 }
@@ -187,7 +187,7 @@ func lostEdges(before, after Graph) []Diagnostic {
 		}
 		out = append(out, Diagnostic{
 			Code: Contradiction, Severity: Warning, Line: e.Line, Column: e.Column, Element: e.From + " -> " + e.To,
-			Message: "the text was first read with this dependency, and the restatement does not have it", Hint: "check it, or state the plan without doubt",
+			Message: "the restatement lacks this dependency, which was read from the text", Hint: "check it, or state the plan unambiguously",
 		})
 	}
 	return out

@@ -257,7 +257,7 @@ func fieldAt(q string, off int) (order, bool) {
 	return o, o.needs || role == lexicon.Next
 }
 
-// mentions are the places in a quote at which a step is named, by its id or by words that no other step has.
+// mentions returns the places in a quote that name a step, by its id or by words that no other step has.
 func (v *verifier) mentions(q string, step int) []int {
 	at := &v.at[step]
 	w := wordsOf(q)
@@ -313,7 +313,7 @@ func (v *verifier) mentions(q string, step int) []int {
 	return out
 }
 
-// unitBehind reports whether a number that ends at off counts something: "2 days".
+// unitBehind reports whether the number that ends at off counts something: "2 days".
 func unitBehind(q string, off int) bool {
 	next, _, _ := strings.Cut(strings.TrimLeft(q[off:], " "), " ")
 	next = strings.TrimRight(next, ".,;:)")

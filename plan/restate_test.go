@@ -123,7 +123,7 @@ func TestRestate(t *testing.T) {
 		return "Here:\n```json\n" + string(raw) + "\n```"
 	}
 	none := plan.Result{NoPlan: &plan.NoPlan{Reason: plan.Prose}}
-	t.Run("NamesWhatItLeavesOut", func(t *testing.T) {
+	t.Run("NamesOmittedText", func(t *testing.T) {
 		t.Parallel()
 		r, ok := plan.Restate(t.Context(), garden, none, answer(step(1, "Dig the hole", "Dig the hole"), step(2, "Plant the tree", "plant the tree", need(1, "Once the hole is dug"))), "m")
 		require.True(t, ok, "%v", r.Diagnostics)
@@ -157,7 +157,7 @@ func TestRestate(t *testing.T) {
 			require.False(t, r.HasErrors())
 		}
 	})
-	t.Run("TellsOfADependencyThatIsLost", func(t *testing.T) {
+	t.Run("ReportsALostDependency", func(t *testing.T) {
 		t.Parallel()
 		before := plan.Result{Graph: plan.Graph{Edges: []plan.Edge{{From: "2", To: "1", Source: plan.Stated}}}, Diagnostics: []plan.Diagnostic{{Code: plan.AmbiguousPlan, Severity: plan.Warning}}}
 		require.True(t, before.RestateNeeded())

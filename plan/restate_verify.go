@@ -85,7 +85,7 @@ func (v *verifier) steps(r Restatement) {
 			begin = strings.Index(v.words.joined[next:], quote.joined)
 		}
 		if begin < 0 {
-			v.refuse(-1, name, "the quote of the step does not stand in the text behind that of the step before: "+clipped(s.Quote))
+			v.refuse(-1, name, "the quote of the step is not in the text behind the quote of the step before: "+clipped(s.Quote))
 			continue
 		}
 		begin += next
@@ -99,7 +99,7 @@ func (v *verifier) steps(r Restatement) {
 			id = restatedID(s.N, taken)
 		}
 		if seen[id] {
-			v.refuse(at.from, name, "the id "+strconv.Quote(clipped(id))+" is that of two steps")
+			v.refuse(at.from, name, "two steps have the id "+strconv.Quote(clipped(id)))
 		}
 		seen[id] = true
 		if missing := quote.lacks(wordsOf(s.Request)); missing != "" {
@@ -195,7 +195,7 @@ func digitBefore(text string, i int) bool { return i > 0 && text[i-1] >= '0' && 
 func (v *verifier) edges(r Restatement) {
 	v.index = suffixarray.New([]byte(v.words.joined))
 	for to, s := range r.Steps {
-		told := map[int]bool{}
+		added := map[int]bool{}
 		for _, n := range s.Needs {
 			if len(v.diags) >= maxRestateFaults {
 				return
@@ -209,11 +209,11 @@ func (v *verifier) edges(r Restatement) {
 			place, ok := v.find(n.Quote, v.at[to])
 			switch {
 			case !ok:
-				v.refuse(-1, name, "the quote of the dependency does not stand in the text: "+clipped(n.Quote))
+				v.refuse(-1, name, "the quote of the dependency is not in the text: "+clipped(n.Quote))
 			case !v.states(place, from, to):
-				v.refuse(place.from, name, "the quote does not say that the one comes before the other: "+clipped(n.Quote))
-			case !told[from]:
-				told[from] = true
+				v.refuse(place.from, name, "the quote does not say that one step comes before the other: "+clipped(n.Quote))
+			case !added[from]:
+				added[from] = true
 				e := Edge{From: v.at[from].id, To: v.at[to].id, Source: Stated}
 				e.Line, e.Column = v.doc.place(place.from)
 				v.graph.Edges = append(v.graph.Edges, e)
@@ -256,7 +256,7 @@ func (v *verifier) uncovered() {
 		sentence := strings.TrimSpace(v.text[off:end])
 		if covered <= off && strings.IndexFunc(sentence, unicode.IsLetter) >= 0 {
 			if more++; more <= maxRestateFaults {
-				d := Diagnostic{Code: SkippedText, Severity: Warning, Element: clipped(sentence), Message: "the restatement leaves this out", Hint: "check that it says nothing of the plan"}
+				d := Diagnostic{Code: SkippedText, Severity: Warning, Element: clipped(sentence), Message: "the restatement leaves this out", Hint: "check that it is not part of the plan"}
 				d.Line, d.Column = v.doc.place(off + strings.Index(v.text[off:end], sentence))
 				v.diags = append(v.diags, d)
 			}
@@ -347,27 +347,27 @@ func wordsOf(text string) words {
 	return w
 }
 
-// unspaced reports whether words of the rune's script stand without spaces between them, or with endings that
-// are glued on.
+// unspaced reports whether the script of the rune has no spaces between words, or has endings attached to
+// words.
 func unspaced(r rune) bool {
 	return r >= 0x0E00 && unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar)
 }
 
 func (w words) some() bool { return len(w.joined) > 2 }
 
-// offset is the place in the text of the word behind the space at i.
+// offset returns the place in the text of the word behind the space at i.
 func (w words) offset(i int) int { return int(w.at[min(i+1, len(w.at)-1)]) }
 
-// end is the end in the text of the word before the space at i.
+// end returns the end in the text of the word before the space at i.
 func (w words) end(i int) int { return int(w.ends[min(i, len(w.ends)-1)]) }
 
-// index is the place of the space before the first word that ends behind off.
+// index returns the index of the space before the first word that ends behind off.
 func (w words) index(off int) int {
 	i, _ := slices.BinarySearch(w.at, int32(off)) //nolint:gosec // texts are far shorter
 	return max(0, min(i, len(w.joined)-1))
 }
 
-// stem brings forms of one word together: its first four letters, or all of a short one.
+// stem returns the common part of the forms of a word: its first four letters, or all of a short word.
 func stem(word string) string {
 	n := 0
 	for i := range word {
@@ -378,7 +378,7 @@ func stem(word string) string {
 	return word
 }
 
-// lacks gives a word of request that is not in w, or "". A word of four letters or more may have another
+// lacks returns a word of request that is not in w, or "". Words of four letters or more may have another
 // ending.
 func (w words) lacks(request words) string {
 	has := map[string]bool{}
@@ -396,7 +396,7 @@ func (w words) lacks(request words) string {
 	return ""
 }
 
-// stems are what a step may be described by: its longer words, and pairs of letters in scripts without
+// stems returns the words that may describe a step: its longer words, and pairs of letters in scripts without
 // spaces.
 func (w words) stems() []string {
 	var out []string

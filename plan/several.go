@@ -10,7 +10,7 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/meaning"
 )
 
-// maxSplits bounds the number of consecutive plans in one text that are told apart.
+// maxSplits bounds the number of consecutive plans in one text that are recognized.
 const maxSplits = 4
 
 // readOnce reads d in dialect dl. A text may hold a plan twice, or a plan and its revision. readOnce returns

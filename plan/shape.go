@@ -106,8 +106,8 @@ func matchTree(d *document, t *form.Tree, shape shapeReader) *reading {
 				if v.End == 0 {
 					r.end = len(d.text)
 				}
-				r.adopt(d, t, v)
-				r.beside(d, t.Root)
+				r.addFaults(d, t, v)
+				r.markOutside(d, t.Root)
 				return r
 			}
 			for i := range v.Fields {
@@ -132,8 +132,9 @@ func allObjects(v *form.Value) bool {
 	return len(v.Items) > 0
 }
 
-// adopt turns the faults of the tree that lie in or around v into diagnostics that name the nearest problem.
-func (r *reading) adopt(d *document, t *form.Tree, v *form.Value) {
+// addFaults turns the faults of the tree that lie in or around v into diagnostics that name the nearest
+// problem.
+func (r *reading) addFaults(d *document, t *form.Tree, v *form.Value) {
 	end := r.end
 	if v == t.Root {
 		end = len(d.text)

@@ -25,9 +25,9 @@ func commandTasks(d *document, v *form.Value) *reading {
 		switch {
 		case adds && args != nil && args.Kind == form.KindObject:
 			tasks = append(tasks, args)
-			r.told = append(r.told, name.Off)
+			r.owned = append(r.owned, name.Off)
 		case strings.HasPrefix(lower, "plan."):
-			r.diag(d, Warning, SkippedText, it.Off, name.Text(), "a command that adds no task was passed over", "")
+			r.diag(d, Warning, SkippedText, it.Off, name.Text(), "a command that adds no task was skipped", "")
 		}
 	}
 	if len(tasks) == 0 {
@@ -53,13 +53,13 @@ func singleAction(d *document, v *form.Value) *reading {
 	}
 	r := &reading{edgesStated: true}
 	for _, x := range p.Fields {
-		r.told = append(r.told, x.Val.Off) // every field is kept
+		r.owned = append(r.owned, x.Val.Off) // every field is kept
 	}
 	if name := strings.TrimSpace(f.Text()); name != "" {
 		x := d.problem(name, p.Get("rationale").Text(), f.Off)
 		x.Tool = name
 		x.Refs = x.addArgs(d, p.Get("parameters"))
-		x.keep(p, p.Get("parameters"))
+		x.addFields(p, p.Get("parameters"))
 		r.graph.Problems = append(r.graph.Problems, x)
 	}
 	return r

@@ -1,10 +1,10 @@
 package plan
 
 import (
-	"github.com/epigraph-run/epigraph/plan/internal/form"
-
 	"strconv"
 	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
 // stepRelations reads {"substeps": [{"stepId", "step"}], "dependencies": [{"subtask1", "relation",
@@ -49,7 +49,7 @@ func stepRelations(d *document, v *form.Value) *reading {
 			args := s.Get(argKeys...)
 			p.Refs = p.addArgs(d, args)
 			p.Tool = itemTool(s)
-			p.keep(s, args)
+			p.addFields(s, args)
 		}
 		r.graph.Problems = append(r.graph.Problems, p)
 		names.add(id, text)
@@ -73,15 +73,15 @@ func stepRelations(d *document, v *form.Value) *reading {
 			relation = nil
 			r.diag(d, Warning, Ambiguous, l.Off, form.Clip(from+" -> "+to), "the relation does not say which step comes first; the first one named was taken", `write "must be done before"`)
 		}
-		told := []*form.Value{relation}
+		used := []*form.Value{relation}
 		for _, f := range l.Fields {
-			if x := endText(f.Val); len(told) < 5 && (x == ends[0] || x == ends[1]) {
-				told = append(told, f.Val)
+			if x := endText(f.Val); len(used) < 5 && (x == ends[0] || x == ends[1]) {
+				used = append(used, f.Val)
 			}
 		}
 		from, to = names.resolve(d, r, from, l.Off), names.resolve(d, r, to, l.Off)
 		r.edge(d, from, to, Stated, l.Off)
-		r.say(l, from, to, told...)
+		r.addEdgeText(l, from, to, used...)
 	}
 	return r
 }
@@ -148,7 +148,7 @@ func normalizeText(s string) string {
 	return strings.ToLower(strings.Trim(strings.Join(strings.Fields(s), " "), " .,;:!?。，；：！？\"'`*"))
 }
 
-// resolve returns the id that name refers to, or name itself when nothing is known by it.
+// resolve returns the id that name refers to, or name itself if it is unknown.
 func (n *nameIndex) resolve(d *document, r *reading, name string, off int) string {
 	name = strings.TrimSpace(name)
 	if n.ids[name] > 0 {

@@ -1,11 +1,11 @@
 package plan
 
 import (
-	"github.com/epigraph-run/epigraph/plan/internal/form"
-	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
-
 	"strconv"
 	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
 // stepTools reads a list of steps without dependencies: [{"step": "1.2 text", "tool", "param"}], [{"node_id",
@@ -62,7 +62,7 @@ func stepTools(d *document, v *form.Value) *reading {
 		p.Tool = itemTool(it)
 		args := it.Get(argKeys...)
 		p.Refs = p.addArgs(d, args)
-		p.keep(it, args)
+		p.addFields(it, args)
 		r.graph.Problems = append(r.graph.Problems, p)
 	}
 	return r

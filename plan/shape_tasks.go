@@ -1,11 +1,11 @@
 package plan
 
 import (
-	"github.com/epigraph-run/epigraph/plan/internal/form"
-
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
 // taskList reads a list of tasks that each name their dependencies: [{"task_id", "dependent_task_ids"}],
@@ -106,114 +106,142 @@ type task struct {
 	stated bool
 }
 
+// taskReader reads a task list in two phases: it adds all tasks, and then the edges between them.
+type taskReader struct {
+	d         *document
+	r         *reading
+	names     *nameIndex
+	tasks     []task
+	allStated bool // every task states its id
+}
+
 func readTasks(d *document, r *reading, items []*form.Value) {
-	var all []task
+	t := &taskReader{d: d, r: r, names: newNameIndex(), allStated: true}
 	r.unnamed = true
-	names := newNameIndex()
-	allStated := true
-	var walk func(items []*form.Value, parent string, depth int)
-	walk = func(items []*form.Value, parent string, depth int) {
-		for i, it := range items {
-			if it.Kind != form.KindObject && it.Kind != form.KindCall {
-				r.diag(d, Error, Malformed, it.Off, form.Clip(form.JSON(it)), "this is no task", "write an object")
-				continue
-			}
-			id, stated := itemID(it)
-			text := itemText(it)
-			if !stated && it.Open && i > 0 {
-				continue // cut off before it has an id: it names nothing
-			}
-			if !stated {
-				if n, _ := numberPrefix(text); n != "" {
-					id, stated = n, true
-				} else if name := it.Get("name", "title", "task"); name.IsScalar() && name.Text() != "" && dependsByName(items) {
-					id, stated = name.Text(), true
-				} else {
-					id = strconv.Itoa(i + 1)
-					if parent != "" {
-						id = parent + "." + id
-					}
-				}
-			}
-			if !stated {
-				r.diag(d, Warning, MissingField, it.Off, id, "the task has no id; it was given its position", "give each task an id")
-			}
-			allStated = allStated && stated
-			r.unnamed = r.unnamed && !stated
-			p := d.problem(id, text, it.Off)
-			p.ParentID = parent
-			if parent == "" {
-				if x := it.Get("parentid", "parent", "parenttaskid"); x.IsScalar() && !isNoDependency(x.Text()) {
-					p.ParentID = x.Text()
-				}
-			}
-			p.Tool = itemTool(it)
-			args, sub := it.Get(argKeys...), it.Get(subKeys...)
-			p.Refs = p.addArgs(d, args)
-			if sub != nil && !(sub.Kind == form.KindList && allObjects(sub) && depth < 50) {
-				sub = nil
-			}
-			p.keep(it, args, sub, it.Get(depKeys...), it.Get(nextKeys...))
-			r.graph.Problems = append(r.graph.Problems, p)
-			names.add(id, text)
-			all = append(all, task{it, id, stated})
-			if sub != nil {
-				walk(sub.Items, id, depth+1)
+	t.add(items, "", 0)
+	t.link()
+	r.contradictions()
+}
+
+// add adds the tasks of a list below a parent, and those below each of them.
+func (t *taskReader) add(items []*form.Value, parent string, depth int) {
+	r := t.r
+	for i, it := range items {
+		if it.Kind != form.KindObject && it.Kind != form.KindCall {
+			r.diag(t.d, Error, Malformed, it.Off, form.Clip(form.JSON(it)), "this is no task", "write an object")
+			continue
+		}
+		text := itemText(it)
+		if _, stated := itemID(it); !stated && it.Open && i > 0 {
+			continue // cut off before it has an id: it names nothing
+		}
+		id, stated := taskID(items, i, parent)
+		if !stated {
+			r.diag(t.d, Warning, MissingField, it.Off, id, "the task has no id; it was given its position", "give each task an id")
+		}
+		t.allStated = t.allStated && stated
+		r.unnamed = r.unnamed && !stated
+		p := t.d.problem(id, text, it.Off)
+		p.ParentID = parent
+		if parent == "" {
+			if x := it.Get("parentid", "parent", "parenttaskid"); x.IsScalar() && !isNoDependency(x.Text()) {
+				p.ParentID = x.Text()
 			}
 		}
+		p.Tool = itemTool(it)
+		args, sub := it.Get(argKeys...), it.Get(subKeys...)
+		p.Refs = p.addArgs(t.d, args)
+		if sub != nil && !(sub.Kind == form.KindList && allObjects(sub) && depth < 50) {
+			sub = nil
+		}
+		p.addFields(it, args, sub, it.Get(depKeys...), it.Get(nextKeys...))
+		r.graph.Problems = append(r.graph.Problems, p)
+		t.names.add(id, text)
+		t.tasks = append(t.tasks, task{it, id, stated})
+		if sub != nil {
+			t.add(sub.Items, id, depth+1)
+		}
 	}
-	walk(items, "", 0)
+}
+
+// taskID returns the id of the i-th item: the one that it states, the number of its text, its name if other
+// tasks refer to names, or its position below the parent. stated is false for a position.
+func taskID(items []*form.Value, i int, parent string) (id string, stated bool) {
+	it := items[i]
+	if id, stated = itemID(it); stated {
+		return id, true
+	}
+	if n, _ := numberPrefix(itemText(it)); n != "" {
+		return n, true
+	}
+	if name := it.Get("name", "title", "task"); name.IsScalar() && name.Text() != "" && dependsByName(items) {
+		return name.Text(), true
+	}
+	id = strconv.Itoa(i + 1)
+	if parent != "" {
+		id = parent + "." + id
+	}
+	return id, false
+}
+
+// link adds the edges that the tasks state.
+func (t *taskReader) link() {
 	base := 1
-	if !allStated {
-		base = indexBase(d, r, all)
+	if !t.allStated {
+		base = indexBase(t.d, t.r, t.tasks)
 	}
-	for _, t := range all {
-		f := t.v.Field(depKeys...)
-		next := t.v.Get(nextKeys...)
-		for _, x := range depValues(next) {
-			if name := endText(x); !isNoDependency(name) {
-				to := names.resolve(d, r, name, x.Off)
-				r.edge(d, t.id, to, Stated, x.Off)
-				r.say(x, t.id, to)
+	for _, x := range t.tasks {
+		next := x.v.Get(nextKeys...)
+		for _, v := range depValues(next) {
+			if name := endText(v); !isNoDependency(name) {
+				to := t.names.resolve(t.d, t.r, name, v.Off)
+				t.r.edge(t.d, x.id, to, Stated, v.Off)
+				t.r.addEdgeText(v, x.id, to)
 			}
 		}
+		f := x.v.Field(depKeys...)
 		if f == nil {
-			if t.stated && next == nil {
-				r.diag(d, Warning, MissingField, t.v.Off, t.id, "the task does not say what it depends on; taken as nothing", "write an empty list")
+			if x.stated && next == nil {
+				t.r.diag(t.d, Warning, MissingField, x.v.Off, x.id, "the task does not say what it depends on; taken as nothing", "write an empty list")
 			}
 			continue
 		}
-		for _, x := range depValues(f.Val) {
-			name := x.Text()
-			if x.Kind == form.KindObject {
-				name = endText(x)
-			}
-			if isNoDependency(name) || name == "-1" && names.ids["-1"] == 0 {
-				continue
-			}
-			if x.Kind == form.KindNumber && !t.stated && names.ids[name] >= 0 {
-				if n, err := strconv.Atoi(name); err == nil {
-					name = strconv.Itoa(n + 1 - base)
-				}
-			}
-			if x.Kind == form.KindString && strings.ContainsAny(name, ",;，") && names.ids[name] == 0 && names.exact[name] == "" {
-				// One string may hold several ids, such as "1, 2".
-				for _, part := range strings.FieldsFunc(name, func(c rune) bool { return c == ',' || c == ';' || c == '，' }) {
-					if !isNoDependency(part) {
-						r.edge(d, names.resolve(d, r, part, x.Off), t.id, Stated, x.Off)
-					}
-				}
-				continue
-			}
-			name, lag := names.cutLag(name)
-			from := names.resolve(d, r, name, x.Off)
-			r.edge(d, from, t.id, Stated, x.Off)
-			if r.say(x, from, t.id); lag != "" {
-				r.says = append(r.says, edgeText{from, t.id, form.Quote(lag)})
-			}
+		for _, v := range depValues(f.Val) {
+			t.dependency(x, v, base)
 		}
 	}
-	r.contradictions()
+}
+
+// dependency adds the edges for one value in the dependencies of a task. Positions count from base.
+func (t *taskReader) dependency(x task, v *form.Value, base int) {
+	names := t.names
+	name := v.Text()
+	if v.Kind == form.KindObject {
+		name = endText(v)
+	}
+	if isNoDependency(name) || name == "-1" && names.ids["-1"] == 0 {
+		return
+	}
+	if v.Kind == form.KindNumber && !x.stated && names.ids[name] >= 0 {
+		if n, err := strconv.Atoi(name); err == nil {
+			name = strconv.Itoa(n + 1 - base)
+		}
+	}
+	if v.Kind == form.KindString && strings.ContainsAny(name, ",;，") && names.ids[name] == 0 && names.exact[name] == "" {
+		// One string may hold several ids, such as "1, 2".
+		for _, part := range strings.FieldsFunc(name, func(c rune) bool { return c == ',' || c == ';' || c == '，' }) {
+			if !isNoDependency(part) {
+				t.r.edge(t.d, names.resolve(t.d, t.r, part, v.Off), x.id, Stated, v.Off)
+			}
+		}
+		return
+	}
+	name, lag := names.cutLag(name)
+	from := names.resolve(t.d, t.r, name, v.Off)
+	t.r.edge(t.d, from, x.id, Stated, v.Off)
+	if t.r.addEdgeText(v, from, x.id); lag != "" {
+		t.r.edgeTexts = append(t.r.edgeTexts, edgeText{from, x.id, form.Quote(lag)})
+	}
 }
 
 // lag matches the link type and lag that schedules write behind an id: "a FS+2d", "1SS".

@@ -1,11 +1,11 @@
 package plan
 
 import (
-	"github.com/epigraph-run/epigraph/plan/internal/form"
-
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
 )
 
 // readToolGraph reads a tool graph written as JSON, or one with its own keys written as YAML.
@@ -33,31 +33,30 @@ func toolGraph(d *document, v *form.Value) *reading {
 		return nil
 	}
 	r := &reading{edgesStated: true, strict: strict}
-	steps := v.Get("tasksteps", "steps")
+	r.addNodes(d, nodes, v.Get("tasksteps", "steps"), strict)
+	switch {
+	case links == nil:
+		r.diag(d, Error, MissingField, v.Off, "task_links", "the plan has nodes and no links: its dependencies are not known", "write task_links, empty if there are none")
+	case links.Kind == form.KindList:
+		r.addLinks(d, links)
+	case links.Kind != form.KindNull:
+		r.diag(d, Error, Malformed, links.Off, "task_links", "the links are no list", "write a list of {source, target}")
+	}
+	return r
+}
+
+// addNodes adds the problems of the nodes. steps, which may be nil, holds their requests if there is one for
+// each node.
+func (r *reading) addNodes(d *document, nodes, steps *form.Value, strict bool) {
 	if steps != nil && steps.Kind == form.KindList && strict && len(steps.Items) != len(nodes.Items) {
 		r.diag(d, Warning, Contradiction, steps.Off, "task_steps", "there are "+strconv.Itoa(len(steps.Items))+" steps and "+strconv.Itoa(len(nodes.Items))+" nodes", "write one node per step")
 	}
 	for i, n := range nodes.Items {
-		id := ""
-		var args *form.Value
-		switch {
-		case n.Kind == form.KindObject:
-			id, _ = itemID(n)
-			if id == "" || strict {
-				for _, k := range []string{"task", "tool", "name", "label", "title"} {
-					if x := n.Get(k); x.IsScalar() && x.Text() != "" {
-						id = x.Text()
-						break
-					}
-				}
-			}
-			args = n.Get(argKeys...)
-		case n.IsScalar():
-			if id = n.Text(); n.Kind == form.KindBare && !strings.ContainsFunc(id, unicode.IsLetter) {
-				r.diag(d, Error, Malformed, n.Off, form.Clip(id), "this is no node", "write {task: name}")
-				continue
-			}
+		if n.Kind == form.KindBare && !strings.ContainsFunc(n.Text(), unicode.IsLetter) {
+			r.diag(d, Error, Malformed, n.Off, form.Clip(n.Text()), "this is no node", "write {task: name}")
+			continue
 		}
+		id := nodeID(n, strict)
 		if id == "" {
 			r.diag(d, Error, MissingField, n.Off, "node "+strconv.Itoa(i+1), "the node has no name", "name its tool")
 			continue
@@ -67,28 +66,43 @@ func toolGraph(d *document, v *form.Value) *reading {
 			p.Request = steps.Items[i].Text()
 			if steps.Items[i].Kind == form.KindObject {
 				p.Request = itemText(steps.Items[i])
-				p.keep(steps.Items[i])
+				p.addFields(steps.Items[i])
 			}
-			r.told = append(r.told, steps.Items[i].Off)
+			r.owned = append(r.owned, steps.Items[i].Off)
 		}
-		if p.Request == "" && n.Kind == form.KindObject {
-			p.Request = itemText(n)
+		var args *form.Value
+		if n.Kind == form.KindObject {
+			args = n.Get(argKeys...)
+			if p.Request == "" {
+				p.Request = itemText(n)
+			}
 		}
 		p.Refs = p.addArgs(d, args)
 		p.Tool = itemTool(n)
-		p.keep(n, args)
+		p.addFields(n, args)
 		r.graph.Problems = append(r.graph.Problems, p)
 	}
-	if links == nil {
-		r.diag(d, Error, MissingField, v.Off, "task_links", "the plan has nodes and no links: its dependencies are not known", "write task_links, empty if there are none")
-		return r
+}
+
+// nodeID returns the id of a node, or "". With strict the name of its tool takes precedence over an id.
+func nodeID(n *form.Value, strict bool) string {
+	if n.Kind != form.KindObject {
+		return n.Text()
 	}
-	if links.Kind != form.KindList {
-		if links.Kind != form.KindNull {
-			r.diag(d, Error, Malformed, links.Off, "task_links", "the links are no list", "write a list of {source, target}")
+	id, _ := itemID(n)
+	if id != "" && !strict {
+		return id
+	}
+	for _, k := range []string{"task", "tool", "name", "label", "title"} {
+		if x := n.Get(k); x.IsScalar() && x.Text() != "" {
+			return x.Text()
 		}
-		return r
 	}
+	return id
+}
+
+// addLinks adds an edge for each link.
+func (r *reading) addLinks(d *document, links *form.Value) {
 	for i, l := range links.Items {
 		from, to := linkEnds(l)
 		if from == "" || to == "" {
@@ -96,9 +110,8 @@ func toolGraph(d *document, v *form.Value) *reading {
 			continue
 		}
 		r.edge(d, from, to, Stated, l.Off)
-		r.say(l, from, to)
+		r.addEdgeText(l, from, to)
 	}
-	return r
 }
 
 func looksLikeNodes(v *form.Value) bool {

@@ -73,22 +73,22 @@ func (v *validator) problems() {
 			v.index[p.ID] = i
 		}
 	}
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for _, p := range v.g.Problems {
 		if v.ended() {
 			return
 		}
 		if n := count[p.ID]; n > 1 {
 			first := v.g.Problems[v.index[p.ID]]
-			if told[p.ID] || first.Line == p.Line && first.Column == p.Column && !told[p.ID] {
-				if told[p.ID] {
+			if reported[p.ID] || first.Line == p.Line && first.Column == p.Column && !reported[p.ID] {
+				if reported[p.ID] {
 					continue
 				}
 				if first.Line != 0 {
 					continue // reported at the second problem
 				}
 			}
-			told[p.ID] = true
+			reported[p.ID] = true
 			v.add(DuplicateID, Error, p.Line, p.Column, p.ID, strconv.Itoa(n)+" problems have the id "+p.ID, "give each problem an id of its own")
 		}
 	}
@@ -96,8 +96,8 @@ func (v *validator) problems() {
 		if v.ended() {
 			return
 		}
-		if count[p.ID] > 1 && !told[p.ID] {
-			told[p.ID] = true
+		if count[p.ID] > 1 && !reported[p.ID] {
+			reported[p.ID] = true
 			v.add(DuplicateID, Error, p.Line, p.Column, p.ID, strconv.Itoa(count[p.ID])+" problems have the id "+p.ID, "give each problem an id of its own")
 		}
 	}
@@ -204,14 +204,14 @@ func (v *validator) cycles() {
 	for _, c := range comp {
 		members[c]++
 	}
-	told := map[int32]bool{}
+	reported := map[int32]bool{}
 	for n := range comp {
 		if v.ended() {
 			return
 		}
 		c := comp[n]
-		if members[c] > 1 && !told[c] {
-			told[c] = true
+		if members[c] > 1 && !reported[c] {
+			reported[c] = true
 			path := v.cyclePath(next, comp, n)
 			parts := make([]string, 0, len(path)+1)
 			for _, k := range path {
@@ -368,7 +368,7 @@ func (v *validator) cyclePath(next [][]int32, comp []int32, start int) []int {
 // parents reports parents that do not exist and parents that contain themselves.
 func (v *validator) parents() {
 	state := make(map[string]uint8, len(v.index)) // 1: being visited, 2: done
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for _, p := range v.g.Problems {
 		if v.ended() {
 			return
@@ -376,8 +376,8 @@ func (v *validator) parents() {
 		if p.ParentID == "" {
 			continue
 		}
-		if _, ok := v.index[p.ParentID]; !ok && !told[p.ParentID] {
-			told[p.ParentID] = true
+		if _, ok := v.index[p.ParentID]; !ok && !reported[p.ParentID] {
+			reported[p.ParentID] = true
 			v.add(UnknownParent, Warning, p.Line, p.Column, p.ParentID, p.ID+" belongs to "+p.ParentID+", which is no problem", "add the parent")
 		}
 		var way []string

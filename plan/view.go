@@ -94,17 +94,17 @@ func findDirect(d *document, o options, dataOnly bool) found {
 	switch {
 	case general.r == nil && (old.r != nil || general.noPlan == nil):
 		return old
-	case old.r == nil || !old.r.strict && general.saysMore(old):
+	case old.r == nil || !old.r.strict && general.findsMore(old):
 		return general
 	}
 	return old
 }
 
-// saysMore reports whether f, a reading of the general reader, finds more in the text than old, a reading of
+// findsMore reports whether f, a reading of the general reader, finds more in the text than old, a reading of
 // a dialect. f must be certain and must not have fewer problems or links. It then wins if old shows no ids or
 // has no links, if both have the same problems, or if f knows all ends of its links and has all problems of
 // old.
-func (f found) saysMore(old found) bool {
+func (f found) findsMore(old found) bool {
 	known, loose := f.r.ends()
 	oldKnown, oldLoose := old.r.ends()
 	fewer := len(f.r.graph.Problems) < len(old.r.graph.Problems) && !(old.dialect == "nested_calls" && oldKnown == 0 && known > 0)

@@ -96,7 +96,7 @@ func TestDamage(t *testing.T) {
 		require.Empty(t, r.Graph.Edges)
 		require.True(t, r.HasErrors())
 	})
-	t.Run("LostColon/IsSaid", func(t *testing.T) {
+	t.Run("LostColon/IsReported", func(t *testing.T) {
 		r := plan.Parse(`[{"step" "1.1 look","tool":"a","param":{}},{"step":"1.2 act","tool":"b","param":{}}]`)
 		require.Equal(t, "1.1 1.2", ids(r.Graph))
 		require.Equal(t, "1.1", find(r.Diagnostics, plan.Malformed).Element)

@@ -1,13 +1,13 @@
 package plan
 
 import (
-	"github.com/epigraph-run/epigraph/plan/internal/form"
-	"github.com/epigraph-run/epigraph/plan/internal/meaning"
-
 	"html"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/meaning"
 )
 
 // xmlTag is one tag in the text. Text between tags is not checked, because models do not follow the rules of
@@ -182,7 +182,7 @@ func readXMLProblems(d *document) *reading {
 		}
 		if t.closing {
 			x.close(t)
-			x.more(t.end, end)
+			x.outsideText(t.end, end)
 			continue
 		}
 		if len(x.stack) >= d.limits.MaxDepth {
@@ -271,16 +271,16 @@ func (x *xmlProblems) element(t xmlTag, end int, content string) {
 	text := strings.TrimSpace(content)
 	switch t.name {
 	case "structuredresponse":
-		x.more(t.end, end)
+		x.outsideText(t.end, end)
 	case "problems":
 		x.lists++
-		x.more(t.end, end)
+		x.outsideText(t.end, end)
 	case "problem":
 		x.begin(t.off)
 		x.current().ID = idAttribute(d.text[t.off:t.end])
 		_, attrs, _ := form.Tag(d.text, t.off)
 		x.current().attributes("", attrs)
-		x.more(t.end, end)
+		x.outsideText(t.end, end)
 	case "problemid":
 		if len(x.open) == 0 {
 			x.begin(t.off)
@@ -340,8 +340,8 @@ func stripCDATA(s string) string {
 	return s
 }
 
-// saysNothing reports whether a graph text says in words that there are no edges.
-func saysNothing(s string) bool {
+// statesNoEdges reports whether a graph text says in words that there are no edges.
+func statesNoEdges(s string) bool {
 	switch strings.ToLower(strings.Trim(s, "()[]<>.*_ ")) {
 	case "none", "n/a", "empty", "no dependencies", "no edges", "null", "nil", "无":
 		return true
@@ -369,7 +369,7 @@ func (r *reading) readGraphText(d *document, graph string, off int, has bool) {
 	for _, l := range strings.Split(graph, "\n") {
 		text := strings.TrimSpace(l)
 		lead := len(l) - len(strings.TrimLeft(l, " \t\r"))
-		if text != "" && !strings.HasPrefix(text, "```") && (!isCommentLine(text) || ids[text]) && !saysNothing(text) {
+		if text != "" && !strings.HasPrefix(text, "```") && (!isCommentLine(text) || ids[text]) && !statesNoEdges(text) {
 			if meaning.IsBroken(text) && !ids[text] {
 				r.diag(d, Error, Malformed, at+lead, form.Clip(text), "this looks like an edge whose arrow is broken", "write A -> B")
 				at += len(l) + 1

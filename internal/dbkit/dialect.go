@@ -24,7 +24,8 @@ func (d Dialect) choose(postgres, sqlite string) string {
 	return postgres
 }
 
-// Now is the database's clock at the start of the statement.
+// Now is the database's clock at the start of the statement. SQLite's counts milliseconds, so that two
+// moments in a row may be equal: what is ordered by it needs a second key.
 func (d Dialect) Now() string {
 	return d.choose(`statement_timestamp()`, `CAST(unixepoch('subsec') * 1000000 AS INTEGER)`)
 }
@@ -37,6 +38,35 @@ func (d Dialect) Unset(column string) string { return d.choose(column+` IS NULL`
 
 // Set holds for a time that is set.
 func (d Dialect) Set(column string) string { return d.choose(column+` IS NOT NULL`, column+` > 0`) }
+
+// Ago is the time that was so long before Now.
+func (d Dialect) Ago(age time.Duration) string {
+	us := age.Microseconds()
+	return d.Now() + d.choose(fmt.Sprintf(` - interval '%d microseconds'`, us), fmt.Sprintf(` - %d`, us))
+}
+
+// Stamp is a time as a text of RFC 3339, in whole seconds and UTC.
+func (d Dialect) Stamp(column string) string {
+	return d.choose(`to_char(`+column+` AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')`,
+		`strftime('%Y-%m-%dT%H:%M:%SZ', `+column+` / 1000000, 'unixepoch')`)
+}
+
+// Overlap holds for a column that is a list of texts if one of them is in a parameter, which is such a list.
+func (d Dialect) Overlap(column, param string) string {
+	return d.choose(column+` && `+param+`::text[]`, `EXISTS (SELECT 1 FROM json_each(`+column+`) WHERE value IN (SELECT value FROM json_each(`+param+`)))`)
+}
+
+// Without is a column that is a list of texts, without those that are equal to a parameter.
+func (d Dialect) Without(column, param string) string {
+	return d.choose(`array_remove(`+column+`, `+param+`)`, `(SELECT json_group_array(value ORDER BY key) FROM json_each(`+column+`) WHERE value <> `+param+`)`)
+}
+
+// Contains holds for a column that is a JSON object of texts if it has all pairs of a parameter, which is such an
+// object.
+func (d Dialect) Contains(column, param string) string {
+	return d.choose(column+` @> `+param+`::jsonb`, `NOT EXISTS (SELECT 1 FROM json_each(`+param+`) w
+		WHERE NOT EXISTS (SELECT 1 FROM json_each(`+column+`) h WHERE h.key = w.key AND h.value = w.value))`)
+}
 
 // In holds for an expression that is one of the values of a parameter, which is a list.
 func (d Dialect) In(expr, param string) string {
@@ -92,6 +122,50 @@ func (d Dialect) Lists(alias string, columns ...[2]string) string {
 	return "(SELECT " + strings.Join(outer, ", ") + " FROM " + from + ") " + alias
 }
 
+// Rows is a table of an alias whose rows are parameters: those of RowArgs, from $first on. A column is its name
+// and its type on PostgreSQL. A table that is joined must be so by its whole key, or SQLite may go over the table
+// instead of the rows.
+func (d Dialect) Rows(alias string, first int, columns ...[2]string) string {
+	var outer, lists, names []string
+	for i, c := range columns {
+		name := c[0]
+		names = append(names, name)
+		lists = append(lists, fmt.Sprintf("$%d::%s[]", first+i, c[1]))
+		switch {
+		case d == DialectSQLite:
+			name = fmt.Sprintf("r.value ->> %d AS %s", i, name)
+		case c[1] == "text":
+			name += ` COLLATE "C" AS ` + name
+		}
+		outer = append(outer, name)
+	}
+	from := d.choose("unnest("+strings.Join(lists, ", ")+") AS u ("+strings.Join(names, ", ")+")",
+		// A row is parsed once, and the limit keeps SQLite from doing so again for each row of a table that is
+		// joined.
+		fmt.Sprintf("(SELECT jsonb(value) AS value FROM json_each($%d) LIMIT -1) r", first))
+	return "(SELECT " + strings.Join(outer, ", ") + " FROM " + from + ") " + alias
+}
+
+// RowArgs are the arguments of Rows. Values are texts, numbers, booleans, times, and pointers to them, of which
+// nil is null.
+func (d Dialect) RowArgs(columns int, rows [][]any) []any {
+	if d == DialectSQLite {
+		for _, r := range rows {
+			sqliteArgs(r)
+		}
+		return []any{jsonList(rows)}
+	}
+	args := make([]any, columns)
+	for i := range args {
+		column := make([]any, len(rows))
+		for j, r := range rows {
+			column[j] = r[i]
+		}
+		args[i] = postgresArgs(column)
+	}
+	return args
+}
+
 // Text is a text parameter in a place where its type and its order, by bytes, must be stated.
 func (d Dialect) Text(param string) string { return d.choose(param+`::text COLLATE "C"`, param) }
 
@@ -105,7 +179,7 @@ func (d Dialect) Least(a, b string) string {
 	return d.choose(`least`, `min`) + `(` + a + `, ` + b + `)`
 }
 
-// Position is where a piece lies in a value of bytes, from 1; 0 means that it is not there.
+// Position is where a piece lies in a text or in bytes, from 1; 0 means that it is not there.
 func (d Dialect) Position(piece, bytes string) string {
 	return d.choose(`position(`+piece+` IN `+bytes+`)`, `instr(`+bytes+`, `+piece+`)`)
 }
@@ -141,4 +215,16 @@ func (i *Instant) Scan(v any) error {
 		return fmt.Errorf("%T is no time", v)
 	}
 	return nil
+}
+
+// Exact is a time as an argument that is set whatever it is, the zero time and 1970 included.
+type Exact time.Time
+
+// Scan implements sql.Scanner.
+func (e *Exact) Scan(v any) error {
+	if us, ok := v.(int64); ok {
+		*e = Exact(time.UnixMicro(us).UTC())
+		return nil
+	}
+	return (*Instant)(e).Scan(v)
 }

@@ -21,10 +21,11 @@ type Scanner interface {
 // Querier runs statements that PostgreSQL and SQLite share. Their parameters are $1, $2 and so on, and no
 // other dollar signs stand in them. Besides what database/sql takes, an argument may be
 //   - a time.Time, cut to microseconds, of which the zero value means unset: see Dialect.Unset;
+//   - an Exact time, which is always set;
 //   - a time.Duration: see Dialect.Span;
 //   - a list of texts, or of numbers: see Dialect.In.
 //
-// A time is scanned by At. A list of texts is scanned into a *[]string.
+// A time is scanned by At or into an *Exact. A list of texts is scanned into a *[]string.
 type Querier interface {
 	Query(ctx context.Context, query string, args ...any) (Rows, error)
 	// Exec returns how many rows the statement wrote.
@@ -43,6 +44,9 @@ type Pool interface {
 	// rolls back if the decision is an error. On PostgreSQL each half is one round trip. begin may be called
 	// more than once and must have no other effect.
 	Exchange(ctx context.Context, begin func() (first []Stmt, decide func() ([]Stmt, error))) error
+	// Read runs fn in one transaction that only reads. fn may run more than once and must have no other effect.
+	// On SQLite all its statements see the same snapshot, on PostgreSQL each sees what is committed by then.
+	Read(ctx context.Context, fn func(context.Context, Querier) error) error
 	// View runs statements that read, all on the same snapshot. On PostgreSQL that is one round trip.
 	View(ctx context.Context, stmts ...Stmt) error
 }

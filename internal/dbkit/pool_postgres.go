@@ -82,7 +82,16 @@ func (p postgresQuerier) queue(b *pgx.Batch, stmts []Stmt) {
 
 // Update implements Pool.
 func (p postgresPool) Update(ctx context.Context, fn func(context.Context, Querier) error) error {
-	err := PostgresTx(ctx, p.pool, func(ctx context.Context, tx pgx.Tx) error {
+	return p.tx(ctx, pgx.TxOptions{}, fn)
+}
+
+// Read implements Pool.
+func (p postgresPool) Read(ctx context.Context, fn func(context.Context, Querier) error) error {
+	return p.tx(ctx, pgx.TxOptions{AccessMode: pgx.ReadOnly}, fn)
+}
+
+func (p postgresPool) tx(ctx context.Context, o pgx.TxOptions, fn func(context.Context, Querier) error) error {
+	err := PostgresTxOptions(ctx, p.pool, o, func(ctx context.Context, tx pgx.Tx) error {
 		return fn(ctx, postgresQuerier{tx, func(err error) error { return err }})
 	})
 	if err != nil {
@@ -165,6 +174,8 @@ func postgresArgs(args []any) []any {
 			} else {
 				args[i] = Micros(a)
 			}
+		case Exact:
+			args[i] = Micros(time.Time(a))
 		case time.Duration:
 			args[i] = a.Truncate(time.Microsecond)
 		case []string:

@@ -115,9 +115,14 @@ func (p sqlitePool) Exchange(ctx context.Context, begin func() ([]Stmt, func() (
 	})
 }
 
+// Read implements Pool.
+func (p sqlitePool) Read(ctx context.Context, fn func(context.Context, Querier) error) error {
+	return p.db.View(ctx, func(ctx context.Context, tx *sql.Tx) error { return fn(ctx, SQLiteTx(tx)) })
+}
+
 // View implements Pool.
 func (p sqlitePool) View(ctx context.Context, stmts ...Stmt) error {
-	return p.db.View(ctx, func(ctx context.Context, tx *sql.Tx) error { return SQLiteTx(tx).Batch(ctx, stmts...) })
+	return p.Read(ctx, func(ctx context.Context, q Querier) error { return q.Batch(ctx, stmts...) })
 }
 
 // sqliteText names the parameters as SQLite does.
@@ -129,6 +134,8 @@ func sqliteArgs(args []any) []any {
 		switch a := a.(type) {
 		case time.Time:
 			args[i] = ToUnixMicros(Micros(a))
+		case Exact:
+			args[i] = Micros(time.Time(a)).UnixMicro()
 		case time.Duration:
 			args[i] = a.Microseconds()
 		case []string:

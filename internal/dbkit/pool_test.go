@@ -82,6 +82,18 @@ func poolCases(t *testing.T, p dbkit.Pool, d dbkit.Dialect) {
 			d.LookUp(`things`, `c`, `c.parent = b.id`)+`) SELECT id FROM below WHERE id <> $1 ORDER BY id`, "a"))
 		require.Equal(t, []string{"b"}, ids(`SELECT t.id FROM `+d.Lists(`l`, [2]string{"id", "text"}, [2]string{"n", "bigint"})+` JOIN things t ON t.id = l.id AND t.n = l.n`,
 			[]string{"a", "b"}, []int64{7, 2}))
+		var null *int64
+		require.Equal(t, []string{"b"}, ids(`SELECT t.id FROM `+d.Rows(`r`, 2, [2]string{"id", "text"}, [2]string{"n", "bigint"}, [2]string{"at", "timestamptz"},
+			[2]string{"tried", "boolean"})+` JOIN things t ON t.id = r.id AND t.n = r.n AND t.at = r.at WHERE r.tried AND t.id <> $1`,
+			append([]any{"c"}, d.RowArgs(4, [][]any{{"a", 7, at, true}, {"b", int16(2), at, true}, {"c", null, at, false}})...)...))
+		require.Empty(t, ids(`SELECT id FROM `+d.Rows(`r`, 1, [2]string{"id", "text"})+` WHERE true`, d.RowArgs(1, nil)...))
+		require.Equal(t, []string{"b", "c"}, ids(`SELECT id FROM things WHERE `+d.Set(`at`)+` AND at <= `+d.Ago(-1_000_000*time.Hour)+` ORDER BY id`))
+		require.Equal(t, []string{at.UTC().Format("2006-01-02T15:04:05Z")}, ids(`SELECT `+d.Stamp(`at`)+` FROM things WHERE id = 'b'`))
+		require.Equal(t, []string{"b"}, ids(`SELECT id FROM things WHERE `+d.Overlap(`tags`, `$1`), []string{"q", "x b"}))
+		require.Empty(t, ids(`SELECT id FROM things WHERE `+d.Overlap(`tags`, `$1`), []string(nil)))
+		var left []string
+		require.NoError(t, dbkit.FirstRow(p.Query(ctx, `SELECT `+d.Without(`tags`, `$1`)+` FROM things WHERE id = 'b'`, "x b")).Scan(&left))
+		require.Equal(t, []string{`"`}, left)
 		bytes := func(text string) string {
 			return `CAST('` + text + `' AS ` + map[dbkit.Dialect]string{dbkit.DialectSQLite: "blob", dbkit.DialectPostgres: "bytea"}[d] + `)`
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/plan"
-	"github.com/epigraph-run/epigraph/plan/corpus/tell"
+	"github.com/epigraph-run/epigraph/plan/corpus/generate"
 )
 
 const data = "../../../shared/data/plans.jsonl.gz"
@@ -63,9 +63,9 @@ func TestScore(t *testing.T) {
 	})
 }
 
-// TestTold checks the truth of the generated texts with the check for hand-written ones.
-func TestTold(t *testing.T) {
-	all, err := tell.Make(1, 4000)
+// TestGenerated checks the truth of the generated texts with the check for hand-written ones.
+func TestGenerated(t *testing.T) {
+	all, err := generate.Texts(1, 4000)
 	require.NoError(t, err)
 	for i := range all {
 		require.Empty(t, checkText(&all[i]))

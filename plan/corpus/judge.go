@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/epigraph-run/epigraph/plan"
-	"github.com/epigraph-run/epigraph/plan/corpus/tell"
+	"github.com/epigraph-run/epigraph/plan/corpus/generate"
 )
 
 // ruling is the judgment of how a text with truth was read.
@@ -39,7 +39,7 @@ func clean(s string) string {
 	return strings.TrimSpace(strings.Trim(s, "*`\"'"))
 }
 
-// deviation is one element in which a graph differs from the truth: a node (To empty) or an edge.
+// deviation is one element in which a graph differs from the truth: an edge, or a node if to is empty.
 type deviation struct {
 	kind     string // lost, extra, order or unreported
 	from, to string
@@ -58,9 +58,9 @@ type judgment struct {
 	why    []string
 }
 
-// judge compares what was read with the truth of a text. A group that the text shows only as a heading may be
-// there in addition. Texts without ids are compared by place and words.
-func judge(t *tell.Text, res plan.Result) judgment {
+// judge compares the result of reading a text with its truth. A group that the text shows only as a heading
+// may be an additional node. Texts without ids are compared by place and words.
+func judge(t *generate.Text, res plan.Result) judgment {
 	if t.NoPlan {
 		if res.NoPlan != nil || len(res.Graph.Problems) == 0 {
 			return judgment{ruling: noPlanRight}
@@ -93,10 +93,10 @@ func judge(t *tell.Text, res plan.Result) judgment {
 	}
 	j := judgment{ruling: aloud}
 	var left, all []string
-	told := teller(res.Graph, loud, place)
+	isReported := reporter(res.Graph, loud, place)
 	for _, d := range best {
 		all = append(all, d.String())
-		if !told(d) {
+		if !isReported(d) {
 			left = append(left, d.String())
 		}
 	}
@@ -107,9 +107,9 @@ func judge(t *tell.Text, res plan.Result) judgment {
 	return j
 }
 
-// deviations compares a graph with the truth under each list of ids that is accepted, and returns the fewest
-// differences, and which id stands in whose place under that list.
-func deviations(t *tell.Text, g plan.Graph, loud []plan.Diagnostic) (best []deviation, place map[string]string) {
+// deviations compares a graph with the truth under each accepted list of ids. It returns the smallest set of
+// differences, and the id that stands in the place of each id of that list.
+func deviations(t *generate.Text, g plan.Graph, loud []plan.Diagnostic) (best []deviation, place map[string]string) {
 	var ids []string
 	groups, parent := map[string]bool{}, map[string]string{}
 	for _, p := range g.Problems {
@@ -120,9 +120,9 @@ func deviations(t *tell.Text, g plan.Graph, loud []plan.Diagnostic) (best []devi
 			parent[id] = clean(p.ParentID)
 		}
 	}
-	read := map[tell.Edge]bool{}
+	read := map[generate.Edge]bool{}
 	for _, e := range g.Edges {
-		read[tell.Edge{clean(e.From), clean(e.To)}] = true
+		read[generate.Edge{clean(e.From), clean(e.To)}] = true
 	}
 	core := cleanAll(t.Nodes)
 	for i, names := range append([][]string{t.Nodes}, t.Alt...) {
@@ -170,7 +170,7 @@ func deviations(t *tell.Text, g plan.Graph, loud []plan.Diagnostic) (best []devi
 }
 
 // differ lists the lost and extra nodes and edges.
-func differ(t *tell.Text, want, have []string, rename map[string]string, read map[tell.Edge]bool) []deviation {
+func differ(t *generate.Text, want, have []string, rename map[string]string, read map[generate.Edge]bool) []deviation {
 	var diff []deviation
 	count := map[string]int{}
 	for _, x := range want {
@@ -204,16 +204,16 @@ func differ(t *tell.Text, want, have []string, rename map[string]string, read ma
 		}
 		return x
 	}
-	// The edge of a reference to a step that is not there, or of a step to itself, may be kept or left out:
-	// it must be told either way.
-	inside := func(tell.Edge) bool { return true }
+	// The edge of a reference to an unknown step, or of a step to itself, may be kept or left out. It must be
+	// reported in both cases.
+	inside := func(generate.Edge) bool { return true }
 	if len(t.Report) > 0 {
 		known := setOf(want)
-		inside = func(e tell.Edge) bool { return known[e[0]] && known[e[1]] && e[0] != e[1] }
+		inside = func(e generate.Edge) bool { return known[e[0]] && known[e[1]] && e[0] != e[1] }
 	}
-	stated := map[tell.Edge]bool{}
+	stated := map[generate.Edge]bool{}
 	for _, e := range t.Edges {
-		if e := (tell.Edge{name(e[0]), name(e[1])}); inside(e) {
+		if e := (generate.Edge{name(e[0]), name(e[1])}); inside(e) {
 			stated[e] = true
 		}
 	}
@@ -232,7 +232,7 @@ func differ(t *tell.Text, want, have []string, rename map[string]string, read ma
 	return append(diff, edges...)
 }
 
-// sameWords reports whether each problem's own text holds the words that the truth expects in its place.
+// sameWords reports whether the text of each problem holds the words that the truth expects in its place.
 func sameWords(want, have []string, g plan.Graph) bool {
 	if len(want) != len(have) {
 		return false
@@ -249,7 +249,7 @@ func sameWords(want, have []string, g plan.Graph) bool {
 	return true
 }
 
-// reported reports whether one of the faults was told.
+// reported reports whether a diagnostic names one of the faults.
 func reported(faults []string, loud []plan.Diagnostic) bool {
 	for _, f := range faults {
 		f = strings.ReplaceAll(strings.ToUpper(f), "_REF", "")
@@ -262,9 +262,10 @@ func reported(faults []string, loud []plan.Diagnostic) bool {
 	return false
 }
 
-// teller returns what decides whether a difference was told: an element is named by its id, or by the id that
-// stands in its place; a lost edge also by what is said of a reference inside its task.
-func teller(g plan.Graph, loud []plan.Diagnostic, place map[string]string) func(deviation) bool {
+// reporter returns a function that decides whether a diagnostic names a difference. An element is named by
+// its id, or by the id in its place. A lost edge is also named by a diagnostic about a reference inside its
+// task.
+func reporter(g plan.Graph, loud []plan.Diagnostic, place map[string]string) func(deviation) bool {
 	useful := filter(loud, func(d plan.Diagnostic) bool { return d.Code != plan.AssumedOrder })
 	named := func(id string) bool {
 		for _, d := range useful {
@@ -323,7 +324,7 @@ func teller(g plan.Graph, loud []plan.Diagnostic, place map[string]string) func(
 	}
 }
 
-// mentions reports whether id stands in text as a word of its own.
+// mentions reports whether id occurs in text as a word of its own.
 func mentions(text, id string) bool {
 	word := func(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsNumber(r) }
 	for at := 0; ; {

@@ -6,10 +6,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/plan"
-	"github.com/epigraph-run/epigraph/plan/corpus/tell"
+	"github.com/epigraph-run/epigraph/plan/corpus/generate"
 )
 
-func graph(ids []string, edges ...tell.Edge) plan.Graph {
+func graph(ids []string, edges ...generate.Edge) plan.Graph {
 	var g plan.Graph
 	for i, id := range ids {
 		g.Problems = append(g.Problems, plan.Problem{ID: id, Request: "do " + id, Line: i + 1, Column: 1})
@@ -21,8 +21,8 @@ func graph(ids []string, edges ...tell.Edge) plan.Graph {
 }
 
 func TestJudge(t *testing.T) {
-	ab := tell.Text{ID: "x/y", Nodes: []string{"1", "2"}, Edges: []tell.Edge{{"1", "2"}}}
-	with := func(change func(*tell.Text)) tell.Text {
+	ab := generate.Text{ID: "x/y", Nodes: []string{"1", "2"}, Edges: []generate.Edge{{"1", "2"}}}
+	with := func(change func(*generate.Text)) generate.Text {
 		x := ab
 		change(&x)
 		return x
@@ -35,22 +35,22 @@ func TestJudge(t *testing.T) {
 		return plan.Diagnostic{Code: code, Severity: plan.Warning, Element: element, Line: 2, Column: 4}
 	}
 	two := []string{"1", "2"}
-	grouped := graph([]string{"P", "1", "2"}, tell.Edge{"1", "2"})
+	grouped := graph([]string{"P", "1", "2"}, generate.Edge{"1", "2"})
 	grouped.Problems[1].ParentID, grouped.Problems[2].ParentID = "P", "P"
-	parts := graph([]string{"1", "1.1", "2"}, tell.Edge{"1", "2"}, tell.Edge{"1.1", "2"})
+	parts := graph([]string{"1", "1.1", "2"}, generate.Edge{"1", "2"}, generate.Edge{"1.1", "2"})
 	parts.Problems[1].ParentID = "1"
 	loud := warn(plan.Unclosed, "")
 	loud.Severity = plan.Error
 	info := warn(plan.SkippedText, "2")
 	info.Severity = plan.Info
 	for name, c := range map[string]struct {
-		text tell.Text
+		text generate.Text
 		res  plan.Result
 		want ruling
 	}{
-		"Exact":             {ab, read(graph(two, tell.Edge{"1", "2"})), rightlyRead},
-		"IDsAreCleaned":     {ab, read(graph([]string{"**1**", "`2`"}, tell.Edge{"**1**", "`2`"})), rightlyRead},
-		"FalseAlarm":        {ab, read(graph(two, tell.Edge{"1", "2"}), loud), alarmed},
+		"Exact":             {ab, read(graph(two, generate.Edge{"1", "2"})), rightlyRead},
+		"IDsAreCleaned":     {ab, read(graph([]string{"**1**", "`2`"}, generate.Edge{"**1**", "`2`"})), rightlyRead},
+		"FalseAlarm":        {ab, read(graph(two, generate.Edge{"1", "2"}), loud), alarmed},
 		"Refused":           {ab, none, declined},
 		"EmptyIsRefused":    {ab, read(plan.Graph{}), declined},
 		"LostEdge":          {ab, read(graph(two)), silently},
@@ -59,28 +59,28 @@ func TestJudge(t *testing.T) {
 		"AssumedOrderToo":   {ab, read(graph(two), warn(plan.AssumedOrder, "2")), silently},
 		"ToldByPlace":       {ab, read(graph(two), warn(plan.SkippedText, "(after one)")), aloud},
 		"ToldAtAnotherStep": {ab, read(graph(two), plan.Diagnostic{Code: plan.SkippedText, Severity: plan.Warning, Line: 1, Column: 2}), silently},
-		"ExtraNode":         {ab, read(graph([]string{"1", "2", "3"}, tell.Edge{"1", "2"})), silently},
-		"OrderOfNodes":      {ab, read(graph([]string{"2", "1"}, tell.Edge{"1", "2"})), silently},
-		"EdgesOpen":         {with(func(x *tell.Text) { x.EdgesOpen = true }), read(graph(two)), rightlyRead},
+		"ExtraNode":         {ab, read(graph([]string{"1", "2", "3"}, generate.Edge{"1", "2"})), silently},
+		"OrderOfNodes":      {ab, read(graph([]string{"2", "1"}, generate.Edge{"1", "2"})), silently},
+		"EdgesOpen":         {with(func(x *generate.Text) { x.EdgesOpen = true }), read(graph(two)), rightlyRead},
 		"GroupInAddition":   {ab, read(grouped), rightlyRead},
 		"PartsCount":        {ab, read(parts), silently},
-		"PartsOK":           {with(func(x *tell.Text) { x.PartsOK = true }), read(parts), rightlyRead},
-		"OtherIDs":          {with(func(x *tell.Text) { x.Alt = [][]string{{"a", "b"}} }), read(graph([]string{"a", "b"}, tell.Edge{"a", "b"})), rightlyRead},
-		"HiddenByWords": {tell.Text{Nodes: []string{"dig", "plant"}, Edges: []tell.Edge{{"dig", "plant"}}, Hidden: true},
-			read(graph([]string{"Dig a hole", "Plant it"}, tell.Edge{"Dig a hole", "Plant it"})), rightlyRead},
-		"HiddenInAnotherOrder": {tell.Text{Nodes: []string{"dig", "plant"}, Edges: []tell.Edge{{"dig", "plant"}}, Hidden: true},
-			read(graph([]string{"Plant it", "Dig a hole"}, tell.Edge{"Dig a hole", "Plant it"})), silently},
-		"FaultNotTold": {with(func(x *tell.Text) { x.Report = []string{"CYCLE"} }), read(graph(two, tell.Edge{"1", "2"})), silently},
-		"FaultTold":    {with(func(x *tell.Text) { x.Report = []string{"CYCLE"} }), read(graph(two, tell.Edge{"1", "2"}), warn(plan.Cycle, "1")), rightlyRead},
-		"SelfLoopAsCycle": {with(func(x *tell.Text) { x.Report = []string{"SELF_LOOP"} }),
-			read(graph(two, tell.Edge{"1", "2"}), warn(plan.Cycle, "1")), rightlyRead},
-		"DanglingEdgeMayGo": {with(func(x *tell.Text) {
+		"PartsOK":           {with(func(x *generate.Text) { x.PartsOK = true }), read(parts), rightlyRead},
+		"OtherIDs":          {with(func(x *generate.Text) { x.Alt = [][]string{{"a", "b"}} }), read(graph([]string{"a", "b"}, generate.Edge{"a", "b"})), rightlyRead},
+		"HiddenByWords": {generate.Text{Nodes: []string{"dig", "plant"}, Edges: []generate.Edge{{"dig", "plant"}}, Hidden: true},
+			read(graph([]string{"Dig a hole", "Plant it"}, generate.Edge{"Dig a hole", "Plant it"})), rightlyRead},
+		"HiddenInAnotherOrder": {generate.Text{Nodes: []string{"dig", "plant"}, Edges: []generate.Edge{{"dig", "plant"}}, Hidden: true},
+			read(graph([]string{"Plant it", "Dig a hole"}, generate.Edge{"Dig a hole", "Plant it"})), silently},
+		"FaultNotTold": {with(func(x *generate.Text) { x.Report = []string{"CYCLE"} }), read(graph(two, generate.Edge{"1", "2"})), silently},
+		"FaultTold":    {with(func(x *generate.Text) { x.Report = []string{"CYCLE"} }), read(graph(two, generate.Edge{"1", "2"}), warn(plan.Cycle, "1")), rightlyRead},
+		"SelfLoopAsCycle": {with(func(x *generate.Text) { x.Report = []string{"SELF_LOOP"} }),
+			read(graph(two, generate.Edge{"1", "2"}), warn(plan.Cycle, "1")), rightlyRead},
+		"DanglingEdgeMayGo": {with(func(x *generate.Text) {
 			x.Report = []string{"UNKNOWN_REF"}
-			x.Edges = []tell.Edge{{"1", "2"}, {"9", "2"}}
-		}), read(graph(two, tell.Edge{"1", "2"}), warn(plan.UnknownReference, "9")), rightlyRead},
-		"NoPlan":      {tell.Text{NoPlan: true}, none, noPlanRight},
-		"NoPlanRead":  {tell.Text{NoPlan: true}, read(graph(two)), noPlanWrong},
-		"NoPlanEmpty": {tell.Text{NoPlan: true}, read(plan.Graph{}), noPlanRight},
+			x.Edges = []generate.Edge{{"1", "2"}, {"9", "2"}}
+		}), read(graph(two, generate.Edge{"1", "2"}), warn(plan.UnknownReference, "9")), rightlyRead},
+		"NoPlan":      {generate.Text{NoPlan: true}, none, noPlanRight},
+		"NoPlanRead":  {generate.Text{NoPlan: true}, read(graph(two)), noPlanWrong},
+		"NoPlanEmpty": {generate.Text{NoPlan: true}, read(plan.Graph{}), noPlanRight},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := judge(&c.text, c.res)

@@ -15,25 +15,25 @@ import (
 	"strings"
 	"time"
 
-	"github.com/epigraph-run/epigraph/plan/corpus/tell"
+	"github.com/epigraph-run/epigraph/plan/corpus/generate"
 )
 
 func main() {
 	data := flag.String("data", "../shared/data/plans.jsonl.gz", "recorded plans, gzipped JSON Lines")
 	family := flag.String("family", "", "score this family of the recorded plans only")
 	misses := flag.Int("misses", 0, "list this many misses with their differences")
-	mutants := flag.Int("mutants", 10, "damage what every n-th record says in every dialect, and make round trips of ten times as many; 0 leaves both out")
+	mutants := flag.Int("mutants", 10, "write every n-th record in every dialect and damage the texts, and make ten times as many round trips; 0 disables both")
 	part := flag.String("part", "all", "all, held (the held-out part) or dev (the rest) of the recorded plans")
-	sources := flag.String("sources", "recorded,texts,held,told", "what to score; texts and held are written by hand, told is generated")
-	folder := flag.String("texts", "plan/corpus/texts", "folder of the texts that are written by hand")
-	n := flag.Int("n", 4000, "how many texts to generate")
+	sources := flag.String("sources", "recorded,texts,held,generated", "what to score: recorded plans, hand-written texts, those held out, generated texts")
+	folder := flag.String("texts", "plan/corpus/texts", "folder of the hand-written texts")
+	n := flag.Int("n", 4000, "number of texts to generate")
 	seed := flag.Uint64("seed", 1, "seed of the generated texts")
 	freshFile := flag.String("fresh", "", "score this file of texts with truth (JSON Lines, maybe gzipped) and nothing else")
 	var c choice
 	flag.StringVar(&c.style, "style", "", "score this style of texts with truth only")
 	flag.StringVar(&c.lang, "lang", "", "score this language of texts with truth only")
 	flag.StringVar(&c.id, "id", "", "score this text with truth only, and show it")
-	flag.BoolVar(&c.held, "held", false, "list misses of the held-out texts, too")
+	flag.BoolVar(&c.held, "held", false, "list misses of the held-out texts as well")
 	flag.StringVar(&c.dialect, "dialect", "", "read texts with truth in this dialect only")
 	flag.BoolVar(&c.body, "text", false, "list misses with their text and truth")
 	flag.Parse()
@@ -55,7 +55,7 @@ func main() {
 	if strings.Contains(*sources, "recorded") {
 		ok, err = run(os.Stdout, *data, *family, *part, *misses, *mutants)
 		if errors.Is(err, fs.ErrNotExist) {
-			fmt.Printf("corpus: %s is not there; the recorded plans were not measured\n", *data)
+			fmt.Printf("corpus: %s does not exist; the recorded plans were not measured\n", *data)
 			ok, err = true, nil
 		}
 		if err != nil {
@@ -89,9 +89,9 @@ func ownSources(names, folder, freshFile string, seed uint64, n int) ([]source, 
 		case "held":
 			s.held = true
 			s.texts, err = readTexts(filepath.Join(folder, "held"))
-		case "told":
+		case "generated":
 			s.halved = true
-			s.texts, err = tell.Make(seed, n)
+			s.texts, err = generate.Texts(seed, n)
 		default:
 			err = fmt.Errorf("unknown source %q", name)
 		}

@@ -8,13 +8,13 @@ import (
 	"sync"
 
 	"github.com/epigraph-run/epigraph/plan"
-	"github.com/epigraph-run/epigraph/plan/corpus/tell"
+	"github.com/epigraph-run/epigraph/plan/corpus/generate"
 )
 
 // source is a set of texts with truth that is scored by itself.
 type source struct {
 	name  string
-	texts []tell.Text
+	texts []generate.Text
 	// held means that misses are not shown; halved means that this holds for the held-out half.
 	held, halved bool
 }
@@ -26,19 +26,19 @@ type choice struct {
 	held, body               bool
 }
 
-func (c choice) takes(t *tell.Text) bool {
+func (c choice) takes(t *generate.Text) bool {
 	return (c.style == "" || c.style == t.Style) && (c.lang == "" || c.lang == t.Lang) && (c.id == "" || c.id == t.ID)
 }
 
 // scored is a text with the result of reading it.
 type scored struct {
-	text *tell.Text
+	text *generate.Text
 	res  plan.Result
 	judgment
 }
 
 // scoreTexts reads the texts in two goroutines and keeps their order.
-func scoreTexts(texts []tell.Text, c choice) []scored {
+func scoreTexts(texts []generate.Text, c choice) []scored {
 	var out []scored
 	for i := range texts {
 		if c.takes(&texts[i]) {

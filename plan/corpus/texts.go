@@ -12,11 +12,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/epigraph-run/epigraph/plan/corpus/tell"
+	"github.com/epigraph-run/epigraph/plan/corpus/generate"
 )
 
 // readTexts reads the hand-written texts of a folder; see texts/README.md for their format.
-func readTexts(dir string) ([]tell.Text, error) {
+func readTexts(dir string) ([]generate.Text, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*.txt"))
 	if err != nil {
 		return nil, err
@@ -24,7 +24,7 @@ func readTexts(dir string) ([]tell.Text, error) {
 	if len(names) == 0 {
 		return nil, fmt.Errorf("%s: %w", dir, os.ErrNotExist)
 	}
-	var all []tell.Text
+	var all []generate.Text
 	for _, name := range names {
 		b, err := os.ReadFile(name)
 		if err != nil {
@@ -40,8 +40,8 @@ func readTexts(dir string) ([]tell.Text, error) {
 }
 
 // parseTexts reads the records of one file.
-func parseTexts(s string) (all []tell.Text, err error) {
-	var t *tell.Text
+func parseTexts(s string) (all []generate.Text, err error) {
+	var t *generate.Text
 	var body []string
 	inBody := false
 	for i, line := range strings.Split(s, "\n") {
@@ -62,7 +62,7 @@ func parseTexts(s string) (all []tell.Text, err error) {
 				return nil, fault("a record starts with @@ style/name lang, after the end of the one before")
 			}
 			style, _, _ := strings.Cut(f[1], "/")
-			t = &tell.Text{ID: f[1], Style: style, Lang: f[2], Form: formOf(style)}
+			t = &generate.Text{ID: f[1], Style: style, Lang: f[2], Form: formOf(style)}
 		case t == nil:
 			return nil, fault("a line outside a record")
 		case line == "<<<":
@@ -80,7 +80,7 @@ func parseTexts(s string) (all []tell.Text, err error) {
 	return all, nil
 }
 
-func setField(t *tell.Text, key, value string) error {
+func setField(t *generate.Text, key, value string) error {
 	switch key {
 	case "nodes":
 		if value == "none" {
@@ -98,7 +98,7 @@ func setField(t *tell.Text, key, value string) error {
 			if !ok {
 				return fmt.Errorf("%q is no edge", x)
 			}
-			t.Edges = append(t.Edges, tell.Edge{strings.TrimSpace(from), strings.TrimSpace(to)})
+			t.Edges = append(t.Edges, generate.Edge{strings.TrimSpace(from), strings.TrimSpace(to)})
 		}
 	case "ids":
 		t.Hidden = value == "hidden"
@@ -125,7 +125,7 @@ func splitTrim(s, sep string) []string {
 }
 
 // checkText lists the faults of the truth of a text.
-func checkText(t *tell.Text) (faults []string) {
+func checkText(t *generate.Text) (faults []string) {
 	say := func(format string, args ...any) { faults = append(faults, t.ID+": "+fmt.Sprintf(format, args...)) }
 	if strings.TrimSpace(t.Body) == "" {
 		say("no text")
@@ -141,11 +141,11 @@ func checkText(t *tell.Text) (faults []string) {
 	}
 	known, body := setOf(t.Nodes), strings.ToLower(spaces.ReplaceAllString(t.Body, " "))
 	if len(known) != len(t.Nodes) && !slices.Contains(t.Report, "DUPLICATE_ID") {
-		say("a node twice")
+		say("a duplicate node")
 	}
 	for _, a := range t.Alt {
 		if len(a) != len(t.Nodes) {
-			say("other ids of another length")
+			say("alternative ids of a different number")
 		}
 	}
 	for _, e := range t.Edges {
@@ -189,7 +189,7 @@ type fresh struct {
 	ID, Style, Lang, Text string
 	Expected              *struct {
 		Nodes []string
-		Edges *[]tell.Edge
+		Edges *[]generate.Edge
 	}
 	AltNodes   [][]string `json:"alt_nodes"`
 	IDsShown   *bool      `json:"ids_shown"`
@@ -198,7 +198,7 @@ type fresh struct {
 }
 
 // readFresh reads texts with truth from JSON Lines, gzipped if the name ends so.
-func readFresh(path string) (all []tell.Text, err error) {
+func readFresh(path string) (all []generate.Text, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -218,7 +218,7 @@ func readFresh(path string) (all []tell.Text, err error) {
 		} else if err != nil {
 			return nil, fmt.Errorf("record %d: %w", len(all)+1, err)
 		}
-		t := tell.Text{
+		t := generate.Text{
 			ID: x.ID, Style: x.Style, Lang: x.Lang, Body: x.Text, NoPlan: x.Expected == nil, Alt: x.AltNodes, PartsOK: x.PartsOK,
 			Report: x.MustReport, Hidden: x.IDsShown != nil && !*x.IDsShown, Form: formOf(x.Style),
 		}

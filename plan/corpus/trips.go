@@ -136,7 +136,7 @@ func (t *tripper) damage(s *trips, what, text string, want *expected) {
 		if res.NoPlan != nil || len(diffs) == 0 || res.HasErrors() {
 			continue
 		}
-		if m.Kind == "truncated" && saysCut(res.Diagnostics) {
+		if m.Kind == "truncated" && reportsCut(res.Diagnostics) {
 			continue
 		}
 		for _, d := range diffs {
@@ -149,9 +149,9 @@ func (t *tripper) damage(s *trips, what, text string, want *expected) {
 	}
 }
 
-// saysCut reports whether the reader says that the text may have been cut off. The missing elements cannot be
-// named.
-func saysCut(ds []plan.Diagnostic) bool {
+// reportsCut reports whether the reader says that the text may have been cut off. The missing elements cannot
+// be named.
+func reportsCut(ds []plan.Diagnostic) bool {
 	for _, d := range ds {
 		if d.Element != "" && (d.Code == plan.Truncated || d.Code == plan.OpenEnd || d.Code == plan.Unclosed) {
 			return true

@@ -157,7 +157,7 @@ func vanished(text string, res plan.Result) []string {
 	return out
 }
 
-// withoutKnown blanks what the reader knows for words of order and for names of fields: their meaning is in
+// withoutKnown blanks the words of order and the names of fields that the reader knows: their meaning is in
 // the edges.
 func withoutKnown(line string) string {
 	b := []byte(line)
@@ -176,7 +176,7 @@ func withoutKnown(line string) string {
 	return string(b)
 }
 
-// words are the words of three letters and more, lower case.
+// words returns the words of at least three letters, in lower case.
 func words(s string) []string {
 	all := strings.FieldsFunc(strings.ToLower(s), func(r rune) bool {
 		return r != '_' && !unicode.IsLetter(r) && !unicode.Is(unicode.Mn, r) && !unicode.Is(unicode.Mc, r)

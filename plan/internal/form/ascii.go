@@ -182,7 +182,7 @@ func hasJunction(s string) bool {
 	return false
 }
 
-// Columns returns how many columns a text takes in print.
+// Columns returns the number of columns that a text takes in print.
 func Columns(s string) (n int) {
 	for _, r := range s {
 		n += width(r)
@@ -190,7 +190,7 @@ func Columns(s string) (n int) {
 	return n
 }
 
-// width returns how many columns a rune takes.
+// width returns the number of columns that a rune takes.
 func width(r rune) int {
 	switch {
 	case unicode.IsMark(r) || r == '\u200d' || r == '\ufe0f':
@@ -201,7 +201,7 @@ func width(r rune) int {
 	return 1
 }
 
-// filler stands in the second column of a wide sign.
+// filler fills the second column of a wide sign.
 const filler = '\uffff'
 
 func readArt(src *Source, first, end int) *Diagram {
@@ -257,8 +257,7 @@ func (a *art) own(r, c int) int {
 
 func isVertical(r rune) bool { return strings.ContainsRune("|│┃║├┤┣┫╠╣", r) }
 
-// boxes finds what is drawn as a frame around a text. It returns false for a table, whose frames hang
-// together.
+// boxes finds frames around texts. It returns false for a table, whose frames are connected.
 func (a *art) boxes() bool {
 	for r := range a.grid {
 		for c := 0; c < len(a.grid[r]); c++ {
@@ -285,7 +284,7 @@ func (a *art) boxes() bool {
 	return true
 }
 
-// near returns the column within two of c at which a vertical line stands in row r, or -1.
+// near returns the column, within two of c, of a vertical line in row r, or -1.
 func (a *art) near(r, c int) int {
 	for _, d := range [...]int{0, 1, -1, 2, -2} {
 		if isVertical(a.at(r, c+d)) {

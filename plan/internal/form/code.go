@@ -596,7 +596,7 @@ func (p *codeParser) finish(st *Stmt) *Stmt {
 	return st
 }
 
-// assigns reports whether an assignment sign stands here; a type may stand before it.
+// assigns reports whether an assignment sign follows, possibly behind a type.
 func (p *codeParser) assigns() bool {
 	p.blank()
 	rest := p.s[p.i:min(len(p.s), p.i+120)]
@@ -619,7 +619,7 @@ func (p *codeParser) assigns() bool {
 	return false
 }
 
-// assignSign returns the length of what stands up to the end of the assignment sign.
+// assignSign returns the length of the text up to the end of the assignment sign.
 func assignSign(s string) int {
 	for _, sign := range [...]string{"←", "<-"} {
 		if strings.HasPrefix(s, sign) {

@@ -271,7 +271,7 @@ func (p *codeParser) primary() *Expr {
 	return &Expr{Kind: Ident, Text: rest[:n], Off: off, End: p.i}
 }
 
-// text reads a quoted text, three quotes included.
+// text reads a quoted text, also with triple quotes.
 func (p *codeParser) text(prefix int) *Expr {
 	off := p.i - prefix
 	q := p.s[p.i]

@@ -94,8 +94,8 @@ func (g *Diagram) node(id, label string, off int) {
 	}
 }
 
-// say adds a field to a node.
-func (g *Diagram) say(id, key, text string) {
+// addField adds a field to a node.
+func (g *Diagram) addField(id, key, text string) {
 	if k, ok := g.index[id]; ok && text != "" && len(g.Nodes[k].Fields) < maxTextFields {
 		g.Nodes[k].Fields = append(g.Nodes[k].Fields, TextField{key, text})
 	}
@@ -121,9 +121,9 @@ func (g *Diagram) labelFrom(n int, text string) {
 	}
 }
 
-// settle replaces links of groups by links to their first and from their last nodes. It also replaces links
-// through pseudo nodes by direct ones.
-func (g *Diagram) settle() {
+// resolveGroups replaces links of groups by links to their first and from their last nodes. It also replaces
+// links through pseudo nodes by direct ones.
+func (g *Diagram) resolveGroups() {
 	if len(g.groups) > 0 {
 		g.openGroups()
 	}
@@ -242,7 +242,7 @@ func Diagrams(src *Source) []*Diagram {
 			i++
 			continue
 		}
-		g.settle()
+		g.resolveGroups()
 		out = append(out, g)
 		i = max(g.Last, i) + 1
 		if len(out) >= 64 || src.Ended() {

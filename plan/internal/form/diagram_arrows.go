@@ -150,8 +150,8 @@ func splitAt(s string, off int, sep func(i int) int) (parts []Piece) {
 	return append(parts, piece(s, start, len(s), off))
 }
 
-// SplitArrows splits a line at its arrows; back tells for each arrow whether it points back. Quoted parts and
-// parts in brackets are kept whole.
+// SplitArrows splits a line at its arrows. back reports for each arrow whether it points back. Quoted parts
+// and parts in brackets are not split.
 func SplitArrows(s string, off int) (parts []Piece, back []bool) {
 	parts = splitAt(s, off, func(i int) int {
 		n, left := ArrowAt(s, i)
@@ -163,19 +163,19 @@ func SplitArrows(s string, off int) (parts []Piece, back []bool) {
 	return parts, back
 }
 
-// OpensQuote reports whether a quote after before starts an id: nothing stands before it, or a separator.
+// OpensQuote reports whether a quote behind before starts an id: before is empty or ends with a separator.
 func OpensQuote(before string) bool {
 	t := strings.TrimRight(before, " \t")
 	return t == "" || strings.IndexByte(",;[({&>", t[len(t)-1]) >= 0
 }
 
-// Enclosed reports whether a text begins with a bracket and ends with the one that closes it.
+// Enclosed reports whether a text begins with a bracket and ends with a matching one.
 func Enclosed(s string) bool {
 	n := len(s)
 	return n > 1 && Closer(s[0]) != 0 && Closer(s[0]) == s[n-1]
 }
 
-// Closer returns the bracket that closes one, or 0.
+// Closer returns the bracket that closes c, or 0.
 func Closer(c byte) byte {
 	switch c {
 	case '(':
@@ -188,8 +188,8 @@ func Closer(c byte) byte {
 	return 0
 }
 
-// SplitGroup splits "A, B & C" at its commas and plus signs; words such as "and" are those of the caller.
-// Braces and brackets around all of it are dropped.
+// SplitGroup splits "A, B & C" at its commas and plus signs. Words such as "and" are left to the caller.
+// Brackets around the whole group are dropped.
 func SplitGroup(p Piece) []Piece {
 	s := p.Text
 	if n := len(s); n > 2 && Enclosed(s) && strings.ContainsAny(s, ",|&+∥‖、，;；،") && !strings.ContainsAny(s[1:n-1], "()[]{}") {
@@ -215,7 +215,7 @@ func SplitGroup(p Piece) []Piece {
 	})
 }
 
-// Bare drops quotes, emphasis and one pair of brackets around an id.
+// Bare removes quotes, emphasis and one pair of brackets around an id.
 func Bare(p Piece) Piece {
 	for range 4 {
 		s := p.Text

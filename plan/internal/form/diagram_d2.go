@@ -44,7 +44,7 @@ func d2At(src *Source, i int) *Diagram {
 		return nil
 	}
 	if d.bad {
-		g.fault(false, "SKIPPED_TEXT", d.i, g.Nodes[len(g.Nodes)-1].ID, "what follows is not understood as D2", "")
+		g.fault(false, "SKIPPED_TEXT", d.i, g.Nodes[len(g.Nodes)-1].ID, "the rest is not valid D2", "")
 	}
 	g.End, g.Last, g.Closed = d.i, max(src.LineAt(max(d.i-1, 0)), i), src.closedFence(end)
 	return g
@@ -177,7 +177,7 @@ func (d *d2) name(key Piece) (id, attr string) {
 	return id, ""
 }
 
-// enter adds a node to the drawing and to the containers that it stands in.
+// enter adds a node to the drawing and to the containers around it.
 func (d *d2) enter(in []string, id, label string, off int) {
 	if _, known := d.index[id]; !known {
 		for _, x := range in {
@@ -196,9 +196,9 @@ func (d *d2) define(in []string, key Piece, value string, open bool, depth int) 
 		case id != "" && attr == "label":
 			d.enter(in, id, value, key.Off)
 		case id != "":
-			d.say(id, attr, value)
+			d.addField(id, attr, value)
 		case len(in) > 0:
-			d.say(in[len(in)-1], attr, value)
+			d.addField(in[len(in)-1], attr, value)
 		}
 		if open {
 			d.block(in, depth+1, true)

@@ -272,7 +272,7 @@ func (d *dot) attributes(now []string, links int, edge bool) {
 				fields = append(fields, TextField{key, value})
 			}
 		case len(now) > 0:
-			d.say(now[len(now)-1], key, value)
+			d.addField(now[len(now)-1], key, value)
 		}
 	}
 }

@@ -147,7 +147,7 @@ func (u *uml) block(lower, text string, off int) bool {
 				drop = 2
 			}
 			if len(u.stack) <= drop {
-				u.fault(false, "UNBALANCED", off, text, "there is no block that "+text+" ends", "check the blocks")
+				u.fault(false, "UNBALANCED", off, text, text+" ends no block", "check the blocks")
 				return true
 			}
 			u.stack = u.stack[:len(u.stack)-drop]

@@ -81,9 +81,9 @@ type ganttChart struct {
 	*Diagram
 	tasks []ganttTask
 	// section is the current section of the chart.
-	section string
-	after   []Arc // To is a title or an id as written, until resolve
-	said    bool
+	section     string
+	after       []Arc // To is a title or an id as written, until resolve
+	needsStated bool
 }
 
 var ganttTags = map[string]bool{"done": true, "active": true, "crit": true, "milestone": true, "vert": true}
@@ -137,20 +137,20 @@ func (c *ganttChart) task(title, data string, off int) {
 		c.Nodes[c.index[t.id]].Hidden = hidden
 	}
 	for _, x := range says {
-		c.say(t.id, x.Key, x.Text)
+		c.addField(t.id, x.Key, x.Text)
 	}
 	for _, x := range need {
-		c.said = true
+		c.needsStated = true
 		c.after = append(c.after, Arc{From: x, To: t.id, Off: off})
 	}
 	for _, x := range until {
-		c.said = true
+		c.needsStated = true
 		c.after = append(c.after, Arc{From: t.id, To: x, Off: off})
 	}
 	// A task that states only its length begins when the previous task ends.
 	if n := len(c.tasks); !t.fixed && len(need) == 0 && n > 0 {
 		c.after = append(c.after, Arc{From: c.tasks[n-1].id, To: t.id, Off: off})
-		c.said = true
+		c.needsStated = true
 	}
 	c.tasks = append(c.tasks, t)
 }
@@ -158,7 +158,7 @@ func (c *ganttChart) task(title, data string, off int) {
 // resolve makes links of the stated dependencies. If the chart states only days, it derives links from them.
 func (c *ganttChart) resolve() {
 	c.Links = append(c.Links, c.after...)
-	if !c.said {
+	if !c.needsStated {
 		assumeFromDays(c.Diagram, c.tasks)
 	}
 }

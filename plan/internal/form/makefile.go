@@ -65,7 +65,7 @@ func makeAt(src *Source, i int, tries *makeTries) *Diagram {
 				if _, ok := g.index[n.Text]; ok || !makeFile(n.Text) {
 					g.link([]string{n.Text}, []string{t.Text}, n.Off, "")
 				} else {
-					g.say(t.Text, "prerequisite", n.Text)
+					g.addField(t.Text, "prerequisite", n.Text)
 				}
 			}
 		}
@@ -208,8 +208,9 @@ type maker struct {
 	phony bool
 	// named are the targets that .PHONY lists before the first rule.
 	named []string
-	// recipes counts lines below rules. odd counts those of them that look like keys and entries of YAML.
-	recipes, odd int
+	// recipes counts lines below rules. yamlLike counts those of them that look like keys and entries of
+	// YAML.
+	recipes, yamlLike int
 }
 
 // read reads the rules from line i on. It returns the line on which it stops.
@@ -281,9 +282,9 @@ func (m *maker) recipe(k int, text string) {
 	r.last = k
 	m.recipes++
 	if strings.HasPrefix(text, "- ") || colonOutside(text) == len(text)-1 || strings.HasPrefix(text, "* ") {
-		m.odd++
+		m.yamlLike++
 	} else if c := colonOutside(text); c > 0 && c+1 < len(text) && text[c+1] == ' ' && nameEnd(text[:c], "-") == c {
-		m.odd++
+		m.yamlLike++
 	}
 	if r.recipe == "" {
 		r.recipe = strings.TrimLeft(text, "@-")
@@ -304,7 +305,7 @@ func (m *maker) fits(fenced bool) bool {
 			}
 		}
 	}
-	if m.odd*2 > m.recipes && m.odd > 0 || needs == 0 && !fenced {
+	if m.yamlLike*2 > m.recipes && m.yamlLike > 0 || needs == 0 && !fenced {
 		return false
 	}
 	if fenced || m.phony {

@@ -17,7 +17,7 @@ const closers = ".):：、．）]】"
 // mark reads the mark at the start of s. Its places are offsets in s.
 func mark(s string) Mark {
 	start := len(s) - len(strings.TrimLeft(s, " \t"))
-	for _, read := range [...]func(string, int) Mark{signMark, bracketMark, hanMark, numberMark, codeMark, nounMark, spelledMark, saidMark, letterMark, wordMark} {
+	for _, read := range [...]func(string, int) Mark{signMark, bracketMark, hanMark, numberMark, codeMark, nounMark, spelledMark, sentenceMark, letterMark, wordMark} {
 		if m := read(s, start); m.Style != NoMark {
 			m.Off = start
 			return m
@@ -553,8 +553,8 @@ func andLast(s string, at int) int {
 	return at
 }
 
-// saidMark reads "The first step is to …" and "The second step, …".
-func saidMark(s string, at int) Mark {
+// sentenceMark reads "The first step is to …" and "The second step, …".
+func sentenceMark(s string, at int) Mark {
 	from := letters(s, at)
 	if from == at || from-at > maxArticle || !strings.HasPrefix(s[from:], " ") || !lexicon.IsCommon("", lexicon.Fold(s[at:from])) {
 		return Mark{}

@@ -318,7 +318,7 @@ func firstSign(it *Item) rune {
 	return r
 }
 
-// bullet reads the sign of a list entry at s[at:] and returns where the text goes on.
+// bullet reads the sign of a list entry at s[at:]. It returns the start of the text behind it.
 func (it *Item) bullet(s string, at int) int {
 	r, n := utf8.DecodeRuneInString(s[at:])
 	if n == 0 || !strings.ContainsRune(bullets, r) {
@@ -344,7 +344,7 @@ func (it *Item) bullet(s string, at int) int {
 	return skipSpace(s, end)
 }
 
-// box reads a check box at s[at:].
+// box reads a check box at s[at:]. It returns the start of the text behind it.
 func (it *Item) box(s string, at int) int {
 	if strings.HasPrefix(s[at:], "[") {
 		r, n := utf8.DecodeRuneInString(s[at+1:])
@@ -375,7 +375,7 @@ func (it *Item) box(s string, at int) int {
 	return at
 }
 
-// struck reports whether all of a line is struck through, but for its bullet and its number.
+// struck reports whether a line is struck through, except for its bullet and its number.
 func struck(s string) bool {
 	at := strings.Index(s, "~~")
 	if at < 0 || at > 12 || !strings.HasSuffix(strings.TrimRight(s, " ."), "~~") || strings.Count(s, "~~") != 2 || len(s) <= at+4 {
@@ -385,7 +385,8 @@ func struck(s string) bool {
 	return head == "" || mark(head+"x").End == len(head)
 }
 
-// blankEmphasis replaces the signs of emphasis by spaces, and what is struck through in the midst of a line.
+// blankEmphasis replaces signs of emphasis by spaces. It also replaces text that is struck through within a
+// line.
 func blankEmphasis(s string) string {
 	if !strings.ContainsAny(s, "*_`~") {
 		return s
@@ -427,8 +428,8 @@ func blankEmphasis(s string) string {
 	return string(b)
 }
 
-// blankLinks leaves of the links of org-mode what they lead to, where that is an id, and else what they show:
-// [[id:survey]], [[#survey][the survey]], [[https://…][the form]].
+// blankLinks replaces a link of org-mode by its target if that is an id, else by its text: [[id:survey]],
+// [[#survey][the survey]], [[https://…][the form]].
 func blankLinks(s string) string {
 	if !strings.Contains(s, "[[") {
 		return s
@@ -483,7 +484,7 @@ func isWordByte(c byte) bool {
 	return c == '_' || c >= 0x80 || c >= '0' && c <= '9' || (c|0x20) >= 'a' && (c|0x20) <= 'z'
 }
 
-// boldSpan returns where the bold text at s[at:] ends, or at.
+// boldSpan returns the end of the bold text at s[at:], or at.
 func boldSpan(s string, at int) int {
 	for _, sign := range [...]string{"**", "__", "`"} {
 		if strings.HasPrefix(s[at:], sign) {

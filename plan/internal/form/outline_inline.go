@@ -37,7 +37,7 @@ func (o *outliner) splitInline(items []*Item) []*Item {
 			if it.Mark.Style == Spelled {
 				n = 2
 			}
-			if cuts := saidMarks(it.Text, n); len(cuts)+n > 3 {
+			if cuts := countingMarks(it.Text, n); len(cuts)+n > 3 {
 				out = o.cut(out, it, cuts)
 				break
 			}
@@ -97,9 +97,9 @@ func inlineMarks(s string, n int) (out []Mark) {
 	return out
 }
 
-// saidMarks finds the words in a text that count steps from n on: "First, …. Second, …", "erstens …, zweitens
-// … und drittens …".
-func saidMarks(s string, n int) (out []Mark) {
+// countingMarks finds the words in a text that count steps from n on: "First, …. Second, …", "erstens …,
+// zweitens … und drittens …".
+func countingMarks(s string, n int) (out []Mark) {
 	sep := byte('.')
 	for at := 0; at < len(s) && len(out) < maxInline; {
 		end := letters(s, at)
@@ -123,7 +123,7 @@ func saidMarks(s string, n int) (out []Mark) {
 			at = end
 			continue
 		}
-		m := saidWord(s, at, sep)
+		m := countingMark(s, at, sep)
 		if m.Path == nil || m.Path[0] != n {
 			at, sep = max(end, letters(s, at)), 0
 			continue
@@ -135,9 +135,9 @@ func saidMarks(s string, n int) (out []Mark) {
 	return out
 }
 
-// saidWord reads a word that counts a step within a text. sep is the sign before it. Ordinals count only at
-// the start of a sentence and with a comma behind them.
-func saidWord(s string, at int, sep byte) Mark {
+// countingMark reads a word that counts a step within a text. sep is the sign before it. Ordinals count only
+// at the start of a sentence and with a comma behind them.
+func countingMark(s string, at int, sep byte) Mark {
 	end := numberWord(s, at)
 	word := s[at:end]
 	v, ok := lexicon.Number(word)

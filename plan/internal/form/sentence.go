@@ -179,7 +179,7 @@ func lineEnds(before, after string) bool {
 	return utf8.RuneCountInString(line) < wrapped && !strings.HasSuffix(line, ",")
 }
 
-// clauses splits a sentence at its signs. A comma inside a number, and a hyphen inside a word, split nothing.
+// clauses splits a sentence at its signs, except at a comma inside a number and at a hyphen inside a word.
 func clauses(s string, off int) []Clause {
 	var out []Clause
 	start, sep := 0, rune(0)

@@ -298,7 +298,7 @@ func cellOf(s string, from, to int) *Value {
 	return &Value{Kind: KindString, Str: text, Off: off, End: off + len(text)}
 }
 
-// separated reads CSV that begins at line i: with commas, semicolons or tabs, and quotes.
+// separated reads the CSV that begins at line i: with commas, semicolons or tabs, and quotes.
 func separated(src *Source, i int) (*Tree, int) {
 	head := &src.Lines[i]
 	if head.Text == "" || head.Fence || i+1 >= len(src.Lines) {
@@ -355,8 +355,8 @@ func separated(src *Source, i int) (*Tree, int) {
 	return nil, i
 }
 
-// overflown puts cells that stand beyond the heads into the last column, when they are labels as that of the
-// row is: its list was written without quotes.
+// overflown appends cells beyond the heads to the last column if they are labels like that of the row. The
+// list of labels was then written without quotes.
 func overflown(cells []*Value, heads int) []*Value {
 	kind, whole := labelKind(cells[0].Str)
 	if len(cells) <= heads || heads < 2 || !whole {
@@ -402,8 +402,8 @@ func plainHeads(cells []*Value) bool {
 	return true
 }
 
-// csvCells reads the cells of the record that begins at off, and returns where it ends. Open tells that a
-// quote is not closed.
+// csvCells reads the cells of the record that begins at off, and returns its end. open is set if a quote is
+// not closed.
 func csvCells(s string, off int, sep byte) (cells []*Value, end int, open bool) {
 	i := off
 	for {
@@ -449,8 +449,7 @@ func csvCells(s string, off int, sep byte) (cells []*Value, end int, open bool) 
 	}
 }
 
-// aligned reads a table whose columns stand under each other, at least two spaces apart, that begins at line
-// i with its heads.
+// aligned reads the table of aligned columns, at least two spaces apart, whose heads are line i.
 func aligned(src *Source, i int) (*Tree, int) {
 	head := &src.Lines[i]
 	if i+2 >= len(src.Lines) || !strings.Contains(head.Text, "  ") || head.Fence {
@@ -489,7 +488,7 @@ func aligned(src *Source, i int) (*Tree, int) {
 	return t.tree(false), j
 }
 
-// gaps returns the columns, in runes, at which words begin that have two spaces before them.
+// gaps returns the columns, in runes, of the words with two spaces before them.
 func gaps(s string) []int {
 	cols := []int{0}
 	n, spaces := 0, 0
@@ -507,7 +506,7 @@ func gaps(s string) []int {
 	return cols
 }
 
-// alignedCells cuts a line at the columns; nil when a word stands across one of them.
+// alignedCells cuts a line at the columns. It returns nil if a word crosses one of them.
 func alignedCells(src *Source, l *Line, cols []int) []*Value {
 	cells := make([]*Value, 0, len(cols))
 	n, from, c := 0, l.Off, 1

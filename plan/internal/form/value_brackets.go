@@ -341,7 +341,7 @@ func (p *valueParser) readItems(v *Value, closing byte) *Value {
 			return p.readFields(&Value{Kind: KindObject, Off: v.Off})
 		}
 		if item.IsScalar() && p.pos < len(p.s) && p.s[p.pos] == ':' && (item.Kind == KindString) && closing == ']' {
-			// A key inside a list: either the list's end or an object's start was forgotten.
+			// A key in a list: the closing ] of the list is missing, or the opening { of an object.
 			if (len(v.Items) == 0 && commas > 0 || len(v.Items) > 0 && v.Items[len(v.Items)-1].IsScalar()) && len(p.stack) >= 2 && p.stack[len(p.stack)-2] == '{' {
 				p.pos = item.Off
 				p.unclosed(v, name)
@@ -377,7 +377,7 @@ func keywordAt(s string, i int) int {
 	return 0
 }
 
-// splitTexts splits "a" "b", which reads like one text with quotes in it, at its inner quotes.
+// splitTexts splits "a" "b", which was read as one text with quotes in it, at the inner quotes.
 func splitTexts(v *Value) (a, b *Value, ok bool) {
 	if v.Kind != KindString || v.Out <= v.In {
 		return nil, nil, false

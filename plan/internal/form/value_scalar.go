@@ -91,7 +91,7 @@ func (p *valueParser) readSmart(open, closing string) *Value {
 	return v
 }
 
-// readBare reads a number, a constant, a call, or a word without quotes.
+// readBare reads a number, a constant, a call, or an unquoted word.
 func (p *valueParser) readBare() *Value {
 	start := p.pos
 	j := p.pos
@@ -156,8 +156,8 @@ func (p *valueParser) readBare() *Value {
 	return v
 }
 
-// readString reads a quoted string. A quote ends it when what follows can follow a string; others are
-// content, because models forget to escape them.
+// readString reads a quoted string. A quote ends it if the text behind it can follow a string. Other quotes
+// are content, because models forget to escape them.
 func (p *valueParser) readString(q byte) *Value {
 	start := p.pos
 	if strings.HasPrefix(p.s[p.pos:], strings.Repeat(string(q), 3)) {

@@ -60,7 +60,7 @@ func TestLead(t *testing.T) {
 		synctest.Wait()
 		outcomes = &answers{}
 		require.NoError(t, w.Leave(appendOf("n", "a", 1), outcomes.note))
-		go w.Lead(nil)
+		go w.Lead()
 		synctest.Wait()
 		return w, outcomes, stop
 	}
@@ -72,12 +72,9 @@ func TestLead(t *testing.T) {
 		require.NoError(t, w.Leave(appendOf("n", "a", 1), outcomes.note))
 		nap(time.Minute)
 		require.Empty(t, c.sent())
-		w.Lead(func(results int) {
-			require.Equal(t, 1, results)
-			require.Empty(t, outcomes.runs())
-		})
+		w.Lead()
 		require.Equal(t, []string{"a"}, outcomes.runs())
-		w.Lead(func(int) { require.Fail(t, "there was nothing") })
+		w.Lead() // there is nothing
 		require.NoError(t, stop())
 		require.Len(t, c.sent(), 1)
 	})
@@ -86,7 +83,7 @@ func TestLead(t *testing.T) {
 		w, outcomes, stop := leading(t, c)
 		require.NoError(t, w.Submit(appendOf("n", "b", 1), outcomes.note))
 		require.NoError(t, w.Leave(appendOf("n", "c", 1), outcomes.note))
-		w.Lead(nil) // somebody does already
+		w.Lead() // somebody does already
 		require.Empty(t, outcomes.runs())
 		nap(time.Second)
 		require.Equal(t, []string{"a"}, outcomes.runs())
@@ -102,7 +99,7 @@ func TestLead(t *testing.T) {
 		require.NoError(t, w.Submit(appendOf("n", "a", 1), outcomes.note))
 		synctest.Wait()
 		require.NoError(t, w.Leave(appendOf("n", "b", 1), outcomes.note))
-		w.Lead(nil)
+		w.Lead()
 		nap(2 * time.Second)
 		require.Equal(t, []string{"a", "b"}, outcomes.runs())
 		require.NoError(t, stop())
@@ -120,7 +117,8 @@ func TestLead(t *testing.T) {
 			require.True(t, journal.IsFenced(r.Err))
 		}
 		require.True(t, journal.IsFenced(w.Leave(appendOf("n", "c", 1), outcomes.note)))
-		w.Lead(func(int) { require.Fail(t, "it is over") })
+		w.Lead() // it is over
+		require.Len(t, c.sent(), 1)
 	})
 	bubble("Lead/AStopWaitsForIt", func(t *testing.T) {
 		c := &scripted{perCall: time.Second}
@@ -142,7 +140,7 @@ func TestLead(t *testing.T) {
 		wr := appendOf("n", "r", 1)
 		wr.Append.Status = &journal.Status{State: journal.StateRunning, Nodes: journal.NodeCounts{Total: 7}}
 		require.NoError(t, w.Leave(wr, func(journal.Result) {}))
-		w.Lead(nil)
+		w.Lead()
 		require.Len(t, c.sent(), 2)
 		require.Nil(t, c.sent()[1][0].Append.Status)
 		nap(2 * time.Second)

@@ -46,13 +46,11 @@ CREATE TABLE tasks (
   id                 text COLLATE "C" NOT NULL,
   epic_id            text COLLATE "C" NOT NULL,
   title              text NOT NULL,
-  description        text NOT NULL,
   tags               text[] NOT NULL,
   labels             jsonb NOT NULL,
   state              smallint NOT NULL CHECK (state BETWEEN 1 AND 6),
   priority           smallint NOT NULL CHECK (priority BETWEEN 1 AND 4),
   depends_on         text[] NOT NULL,
-  requirements       bytea,
   workflow_slug      text NOT NULL,
   workflow_source    smallint NOT NULL CHECK (workflow_source BETWEEN 1 AND 4),
   run_id             text NOT NULL,
@@ -67,9 +65,6 @@ CREATE TABLE tasks (
   duration_us        bigint NOT NULL CHECK (duration_us >= 0),
   retry_count        integer NOT NULL,
   max_retries        integer NOT NULL,
-  result_summary     text NOT NULL,
-  error_message      text NOT NULL,
-  notes              text NOT NULL,
   created_by_node_id text NOT NULL,
   create_time        timestamptz NOT NULL,
   update_time        timestamptz NOT NULL,
@@ -82,6 +77,19 @@ CREATE TABLE tasks (
 );
 CREATE INDEX tasks_by_time ON tasks (namespace, create_time, id);
 CREATE INDEX tasks_by_epic ON tasks (namespace, epic_id, create_time, id);
+
+-- What may be large of a task, apart from what others read and change of it: each change writes a whole row.
+CREATE TABLE task_bodies (
+  namespace      text COLLATE "C" NOT NULL,
+  id             text COLLATE "C" NOT NULL,
+  description    text NOT NULL,
+  requirements   bytea,
+  result_summary text NOT NULL,
+  error_message  text NOT NULL,
+  notes          text NOT NULL,
+  PRIMARY KEY (namespace, id),
+  FOREIGN KEY (namespace, id) REFERENCES tasks (namespace, id) ON DELETE CASCADE
+);
 
 -- What tasks.depends_on says, by what is depended on.
 CREATE TABLE dependencies (

@@ -1,5 +1,5 @@
 -- +goose Up
--- Times are microseconds since 1970; lists and maps are JSON text.
+-- Times are microseconds since 1970, and 0 where they are unset; lists and maps are JSON text.
 -- Totals of money are nano-USD. principal is who wrote last, from the API key that was shown.
 
 -- Epics and tasks ------------------------------------------------------------
@@ -34,7 +34,7 @@ CREATE TABLE epics (
   created_by_node_id TEXT NOT NULL,
   create_time        INTEGER NOT NULL,
   update_time        INTEGER NOT NULL,
-  end_time           INTEGER,
+  end_time           INTEGER NOT NULL,
   revision           INTEGER NOT NULL,
   principal          TEXT NOT NULL DEFAULT '',
   PRIMARY KEY (namespace, id)
@@ -68,8 +68,8 @@ CREATE TABLE tasks (
   created_by_node_id TEXT NOT NULL,
   create_time        INTEGER NOT NULL,
   update_time        INTEGER NOT NULL,
-  start_time         INTEGER,
-  end_time           INTEGER,
+  start_time         INTEGER NOT NULL,
+  end_time           INTEGER NOT NULL,
   revision           INTEGER NOT NULL,
   principal          TEXT NOT NULL DEFAULT '',
   PRIMARY KEY (namespace, id),

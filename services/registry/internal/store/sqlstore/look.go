@@ -1,20 +1,20 @@
-package pg
+package sqlstore
 
 import (
 	"context"
 	"slices"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 )
 
 // listing is a list of one table by create_time and id.
 type listing[T page.Row] struct {
-	table, columns string
-	scan           func(pgx.CollectableRow) (T, error)
+	// table is what is listed, as t. rest joins what else the columns are read from.
+	table, rest, columns string
+	scan                 func(dbkit.Scanner) (T, error)
 	// newest says that the list begins with the newest.
 	newest    bool
 	namespace string
@@ -28,17 +28,33 @@ type listing[T page.Row] struct {
 }
 
 // fit adds a condition that has to be looked at row by row.
-func (l *listing[T]) fit(cond string, arg any) {
-	l.add(cond, arg)
-	last := len(l.parts) - 1
-	l.fits, l.parts = append(l.fits, l.parts[last]), l.parts[:last]
+func (l *listing[T]) fit(cond func(column, param string) string, column string, arg any) {
+	l.fits = append(l.fits, cond(column, l.arg(arg)))
 }
 
 func (l *listing[T]) order() (order, cmp string) {
 	if l.newest {
-		return "create_time DESC, id DESC", "<"
+		return "t.create_time DESC, t.id DESC", "<"
 	}
-	return "create_time, id", ">"
+	return "t.create_time, t.id", ">"
+}
+
+// filter adds the conditions that lists of epics and of tasks have in common.
+func filter[T page.Row, S ~int16](l *listing[T], d dbkit.Dialect, in []S, tags []string, labels map[string]string) error {
+	if len(in) > 0 {
+		l.fit(d.In, "state", states(in))
+	}
+	if len(tags) > 0 {
+		l.fit(d.Overlap, "tags", tags)
+	}
+	if len(labels) > 0 {
+		want, err := labelText(labels)
+		if err != nil {
+			return err
+		}
+		l.fit(d.Contains, "labels", want)
+	}
+	return nil
 }
 
 // rows reads a page of the list.
@@ -47,23 +63,24 @@ func (l *listing[T]) rows(ctx context.Context, t tx) (found store.Found[T], err 
 	if len(l.fits) == 0 {
 		w := l.where
 		w.after("create_time", cmp, l.after)
-		found.Rows, err = collectPage(ctx, t, l.scan, `SELECT `+l.columns+` FROM `+l.table+w.end(order, l.limit), w.args...)
+		found.Rows, err = collectPage(ctx, t, l.scan, `SELECT `+l.columns+` FROM `+l.table+` t`+l.rest+w.end(order, l.limit), w.args...)
 		return found, err
 	}
 	ids, stopped, err := store.Look(ctx, l.after, l.limit, l.look, func(ctx context.Context, s store.LookStep, see func(page.Cursor, bool) bool) error {
 		w := where{parts: slices.Clone(l.parts), args: slices.Clone(l.args)}
 		w.after("create_time", cmp, s.After)
-		// The condition is inside the limit: a database that sorts would evaluate it for every row before the
-		// limit.
+		// The conditions are outside of the limit: a database that sorts would evaluate them for every row
+		// before the limit.
 		return t.look(ctx, see, `SELECT create_time, id, `+strings.Join(l.fits, " AND ")+` FROM (
-			SELECT * FROM `+l.table+w.end(order, s.Rows)+`) AS l ORDER BY `+order, w.args...)
+			SELECT * FROM `+l.table+` t`+w.end(order, s.Rows)+`) AS t ORDER BY `+order, w.args...)
 	})
 	found.Stopped = stopped
 	if err != nil || len(ids) == 0 {
 		return found, err
 	}
-	found.Rows, err = collectPage(ctx, t, l.scan, `SELECT `+l.columns+` FROM `+l.table+`
-		WHERE namespace = $1 AND id = ANY($2) ORDER BY `+order, l.namespace, ids)
+	// Rows are looked up by their ids: the index of the order would lead over all rows in between.
+	found.Rows, err = collectPage(ctx, t, l.scan, `SELECT `+l.columns+` FROM `+t.d.Lists(`w`, [2]string{"want", "text"})+
+		t.d.LookUp(l.table, `t`, `t.namespace = $2 AND t.id = w.want`)+l.rest+` ORDER BY `+order, ids, l.namespace)
 	return found, err
 }
 
@@ -72,16 +89,14 @@ func (t tx) look(ctx context.Context, see func(at page.Cursor, fits bool) (more 
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
+	defer func() { _ = rows.Close() }()
 	for more := true; more && rows.Next(); {
 		var at page.Cursor
 		var fits bool
-		if err := rows.Scan(&at.CreateTime, &at.ID, &fits); err != nil {
+		if err := rows.Scan(dbkit.At(&at.CreateTime), &at.ID, &fits); err != nil {
 			return err
 		}
-		at.CreateTime = at.CreateTime.UTC()
 		more = see(at, fits)
 	}
-	rows.Close()
-	return rows.Err()
+	return rows.Close()
 }

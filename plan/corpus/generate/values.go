@@ -1,4 +1,4 @@
-package tell
+package generate
 
 import (
 	"encoding/json"
@@ -10,23 +10,23 @@ import (
 
 // values are the styles of JSON, YAML and XML.
 var values = []style{
-	{"json", 16, (*teller).json},
-	{"yaml", 9, (*teller).yaml},
-	{"xml", 7, (*teller).xml},
-	{"stepfunctions", 4, (*teller).states},
-	{"transcript", 6, (*teller).transcript},
-	{"tool_calls", 5, (*teller).toolCalls},
+	{"json", 16, (*writer).json},
+	{"yaml", 9, (*writer).yaml},
+	{"xml", 7, (*writer).xml},
+	{"stepfunctions", 4, (*writer).states},
+	{"transcript", 6, (*writer).transcript},
+	{"tool_calls", 5, (*writer).toolCalls},
 }
 
 // key returns a label written as a key: "depends_on".
-func (t *teller) key(section string) string {
-	l := strings.ToLower(t.say(section))
+func (t *writer) key(section string) string {
+	l := strings.ToLower(t.pick(section))
 	l = strings.Trim(strings.NewReplacer(" ", "_", ".", "", "-", "_", "'", "_", "’", "_", "#", "no", "/", "_").Replace(l), "_")
 	return l
 }
 
 // word returns a key in English, or in the language of the text if foreign is set.
-func (t *teller) word(foreign bool, section string, english ...string) string {
+func (t *writer) word(foreign bool, section string, english ...string) string {
 	if foreign {
 		return t.key(section)
 	}
@@ -91,7 +91,7 @@ func render(v any, indent string) string {
 }
 
 // valueIDs draws ids as used in values.
-func (t *teller) valueIDs() {
+func (t *writer) valueIDs() {
 	switch {
 	case t.yes(0.45):
 		t.slugs(t.one("_", "_", "-"))
@@ -103,7 +103,7 @@ func (t *teller) valueIDs() {
 }
 
 // refValue returns a list of references as a value. With asNumber, ids that are numbers become JSON numbers.
-func (t *teller) refValue(nodes []int, asNumber, single bool, none any) any {
+func (t *writer) refValue(nodes []int, asNumber, single bool, none any) any {
 	var out []any
 	for _, i := range nodes {
 		if n, err := strconv.Atoi(t.id[i]); err == nil && asNumber {
@@ -124,7 +124,7 @@ func (t *teller) refValue(nodes []int, asNumber, single bool, none any) any {
 type missing struct{}
 
 // planValue returns the plan as a value of one of several shapes.
-func (t *teller) planValue() any {
+func (t *writer) planValue() any {
 	foreign := t.lang.code != "en" && t.yes(0.6)
 	asNumber := t.number && t.yes(0.7)
 	single := t.yes(0.15)
@@ -157,10 +157,10 @@ func (t *teller) planValue() any {
 	}
 	extra := func(o object) object {
 		if t.yes(0.2) {
-			o = append(o, pair{t.word(foreign, "label.owner", "owner", "assignee"), t.say("name")})
+			o = append(o, pair{t.word(foreign, "label.owner", "owner", "assignee"), t.pick("name")})
 		}
 		if t.yes(0.2) {
-			o = append(o, pair{t.word(foreign, "label.time", "estimate", "duration"), t.say("unit")})
+			o = append(o, pair{t.word(foreign, "label.time", "estimate", "duration"), t.pick("unit")})
 		}
 		return o
 	}
@@ -170,7 +170,7 @@ func (t *teller) planValue() any {
 		}
 		o := object{}
 		if t.yes(0.5) {
-			o = append(o, pair{t.one("goal", "project", "title", "name"), t.say("title")})
+			o = append(o, pair{t.one("goal", "project", "title", "name"), t.pick("title")})
 		}
 		return append(append(o, pair{list, v}), more...)
 	}
@@ -224,7 +224,7 @@ func (t *teller) planValue() any {
 }
 
 // argsValue returns calls whose arguments use the outputs of other calls.
-func (t *teller) argsValue() any {
+func (t *writer) argsValue() any {
 	t.slugs("_")
 	form := t.one("{{%s.output}}", "${%s.output}", "${steps.%s.result}", "{{steps.%s.outputs}}", "$%s", "<%s>", "@%s", "{{%s}}", "from", "ref")
 	id, args := t.one("id", "name", "step", "key"), t.one("args", "input", "inputs", "with", "parameters", "arguments")
@@ -250,7 +250,7 @@ func (t *teller) argsValue() any {
 	return object{{t.one("steps", "plan", "calls", "tasks"), items}}
 }
 
-func (t *teller) json() bool {
+func (t *writer) json() bool {
 	t.draw(60)
 	if t.yes(0.1) {
 		t.shuffle()
@@ -280,7 +280,7 @@ func (t *teller) json() bool {
 		s = "plan = " + python(v)
 		t.fence(s, "python")
 	case x < 0.2 && !strings.Contains(s, "\n"):
-		t.out.Body = t.say("intro") + " " + s + " " + t.say("outro")
+		t.out.Body = t.pick("intro") + " " + s + " " + t.pick("outro")
 	default:
 		t.fence(s, "json")
 	}
@@ -339,7 +339,7 @@ func python(v any) string {
 	return fmt.Sprint(v)
 }
 
-func (t *teller) yaml() bool {
+func (t *writer) yaml() bool {
 	t.draw(40)
 	var b strings.Builder
 	flow := t.yes(0.5)
@@ -414,7 +414,7 @@ func (t *teller) yaml() bool {
 	return true
 }
 
-func (t *teller) xml() bool {
+func (t *writer) xml() bool {
 	t.draw(40)
 	switch {
 	case t.yes(0.4):
@@ -474,7 +474,7 @@ func (t *teller) xml() bool {
 }
 
 // states writes state machines: a chain, or actions with dependencies.
-func (t *teller) states() bool {
+func (t *writer) states() bool {
 	if t.yes(0.5) {
 		t.chain(20)
 		t.slugs("")
@@ -507,7 +507,7 @@ func (t *teller) states() bool {
 }
 
 // transcript writes a conversation in which the plan is a string in a call.
-func (t *teller) transcript() bool {
+func (t *writer) transcript() bool {
 	t.draw(20)
 	t.valueIDs()
 	plan := render(t.planValue(), "")
@@ -516,22 +516,22 @@ func (t *teller) transcript() bool {
 	switch t.IntN(4) {
 	case 0:
 		call := object{{"id", "call_9fK2"}, {"type", "function"}, {"function", object{{"name", name}, {"arguments", plan}}}}
-		v = []any{object{{"role", "user"}, {"content", t.say("title")}}, object{{"role", "assistant"}, {"content", nil}, {"tool_calls", []any{call}}}, object{{"role", "tool"}, {"tool_call_id", "call_9fK2"}, {"content", "ok"}}}
+		v = []any{object{{"role", "user"}, {"content", t.pick("title")}}, object{{"role", "assistant"}, {"content", nil}, {"tool_calls", []any{call}}}, object{{"role", "tool"}, {"tool_call_id", "call_9fK2"}, {"content", "ok"}}}
 		t.out.Body = render(v, t.one("", "  "))
 	case 1:
-		v = object{{"role", "assistant"}, {"content", []any{object{{"type", "text"}, {"text", t.say("intro")}}, object{{"type", "tool_use"}, {"id", "toolu_014"}, {"name", name}, {"input", object{{"plan_json", plan}}}}}}}
+		v = object{{"role", "assistant"}, {"content", []any{object{{"type", "text"}, {"text", t.pick("intro")}}, object{{"type", "tool_use"}, {"id", "toolu_014"}, {"name", name}, {"input", object{{"plan_json", plan}}}}}}}
 		t.out.Body = render(v, t.one("", "  "))
 	case 2:
 		t.out.Body = "<tool_call>\n" + render(object{{"name", name}, {"arguments", plan}}, "") + "\n</tool_call>\n<tool_response>\n{\"status\": \"accepted\"}\n</tool_response>"
 	case 3:
-		t.out.Body = "Thought: " + t.say("chatter") + "\nAction: " + name + "\nAction Input: " + plan + "\nObservation: ok"
+		t.out.Body = "Thought: " + t.pick("chatter") + "\nAction: " + name + "\nAction Input: " + plan + "\nObservation: ok"
 	}
 	t.truth()
 	return true
 }
 
 // toolCalls writes calls that use the results of earlier ones.
-func (t *teller) toolCalls() bool {
+func (t *writer) toolCalls() bool {
 	t.draw(15)
 	g := t.slugHalves()
 	fn := func() string { return t.one(g.first...) + "_" + t.one(g.second...) }

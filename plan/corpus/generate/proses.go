@@ -1,4 +1,4 @@
-package tell
+package generate
 
 import (
 	"fmt"
@@ -7,13 +7,13 @@ import (
 
 // proses are the styles of running text.
 var proses = []style{
-	{"prose", 8, (*teller).prose},
-	{"email", 8, (*teller).email},
-	{"mixed", 6, (*teller).mixed},
+	{"prose", 8, (*writer).prose},
+	{"email", 8, (*writer).email},
+	{"mixed", 6, (*writer).mixed},
 }
 
 // prose writes stages with "first", "then", "meanwhile" and "finally". It shows no ids.
-func (t *teller) prose() bool {
+func (t *writer) prose() bool {
 	stages := t.stages(10, 2)
 	if len(stages) < 2 {
 		return false
@@ -31,16 +31,16 @@ func (t *teller) prose() bool {
 		case k == len(stages)-1 && len(stage) == 1:
 			section = "finally"
 		}
-		phrase := t.say(section)
+		phrase := t.pick(section)
 		for range 4 {
 			if used[phrase] {
-				phrase = t.say(section)
+				phrase = t.pick(section)
 			}
 		}
 		used[phrase] = true
 		out = append(out, t.sentence(phrase, t.title[stage[0]]))
 		for _, i := range stage[1:] {
-			out = append(out, t.sentence(t.say("meanwhile"), t.title[i]))
+			out = append(out, t.sentence(t.pick("meanwhile"), t.title[i]))
 		}
 	}
 	sep := t.gap()
@@ -49,17 +49,17 @@ func (t *teller) prose() bool {
 	}
 	body := strings.Join(out, sep)
 	if t.yes(0.3) {
-		body = t.say("chatter") + sep + body
+		body = t.pick("chatter") + sep + body
 	}
 	if t.yes(0.3) {
-		body += sep + t.say("outro")
+		body += sep + t.pick("outro")
 	}
 	t.out.Body = body
 	t.truth()
 	return true
 }
 
-func (t *teller) sentence(phrase, title string) string {
+func (t *writer) sentence(phrase, title string) string {
 	if strings.HasPrefix(phrase, "{t}") {
 		title = t.cap(title)
 	}
@@ -68,7 +68,7 @@ func (t *teller) sentence(phrase, title string) string {
 }
 
 // email writes a letter or a chat around a list.
-func (t *teller) email() bool {
+func (t *writer) email() bool {
 	t.draw(12)
 	t.manners()
 	if t.yes(0.7) {
@@ -81,23 +81,23 @@ func (t *teller) email() bool {
 		mark = t.one("%s: ", "- %s – ", "%s ")
 	}
 	list := strings.TrimRight(t.lines(func(i int) string { return fmt.Sprintf(mark, t.id[i]) }, plainly), "\n")
-	name := t.say("name")
+	name := t.pick("name")
 	if t.yes(0.6) {
 		head := ""
 		if t.yes(0.6) {
-			head = "From: " + name + "\nSubject: " + t.say("subject") + "\n\n"
+			head = "From: " + name + "\nSubject: " + t.pick("subject") + "\n\n"
 		}
-		t.out.Body = head + t.say("greeting") + "\n\n" + t.say("intro") + "\n\n" + list + "\n\n" + t.say("closing") + "\n" + name
+		t.out.Body = head + t.pick("greeting") + "\n\n" + t.pick("intro") + "\n\n" + list + "\n\n" + t.pick("closing") + "\n" + name
 	} else {
-		other := t.say("name")
-		t.out.Body = fmt.Sprintf("[09:14] %s: %s?\n[09:15] bot: %s\n%s\n[09:16] %s: 👍", name, t.say("subject"), t.say("intro"), list, other)
+		other := t.pick("name")
+		t.out.Body = fmt.Sprintf("[09:14] %s: %s?\n[09:15] bot: %s\n%s\n[09:16] %s: 👍", name, t.pick("subject"), t.pick("intro"), list, other)
 	}
 	t.truth()
 	return true
 }
 
 // mixed writes a list, and then sentences that state the needs of its steps.
-func (t *teller) mixed() bool {
+func (t *writer) mixed() bool {
 	t.draw(12)
 	if t.yes(0.6) {
 		t.numbers()
@@ -111,8 +111,8 @@ func (t *teller) mixed() bool {
 	var list string
 	if t.yes(0.3) {
 		c := columns{rows: make([][]string, len(t.needs))}
-		c.add(t.say("label.id"), func(i int) string { return t.id[i] })
-		c.add(t.say("label.task"), func(i int) string { return t.cap(t.title[i]) })
+		c.add(t.pick("label.id"), func(i int) string { return t.id[i] })
+		c.add(t.pick("label.task"), func(i int) string { return t.cap(t.title[i]) })
 		list = t.pipes(c)
 	} else {
 		list = t.listed(func(i int) string { return fmt.Sprintf(mark, t.id[i]) }, plainly)
@@ -123,9 +123,9 @@ func (t *teller) mixed() bool {
 	for i, x := range t.needs {
 		switch {
 		case len(x) > 0:
-			out = append(out, fill(t.keep("state"), "{x}", t.id[i], "{r}", t.join(t.refs(x))))
+			out = append(out, fill(t.choose("state"), "{x}", t.id[i], "{r}", t.join(t.refs(x))))
 		case free:
-			out = append(out, fill(t.keep("free"), "{x}", t.id[i]))
+			out = append(out, fill(t.choose("free"), "{x}", t.id[i]))
 		}
 	}
 	text := ""
@@ -138,7 +138,7 @@ func (t *teller) mixed() bool {
 			text += t.cap(s) + t.stop()
 		}
 	case 1:
-		text = t.say("label.needs.head") + "\n"
+		text = t.pick("label.needs.head") + "\n"
 		for _, s := range out {
 			text += "- " + s + "\n"
 		}
@@ -154,7 +154,7 @@ func (t *teller) mixed() bool {
 	}
 	t.out.Body = list + "\n" + strings.TrimRight(text, "\n")
 	if t.yes(0.3) {
-		t.out.Body = t.say("intro") + "\n\n" + t.out.Body
+		t.out.Body = t.pick("intro") + "\n\n" + t.out.Body
 	}
 	t.truth()
 	return true

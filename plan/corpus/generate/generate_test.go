@@ -1,4 +1,4 @@
-package tell
+package generate
 
 import (
 	"testing"
@@ -7,14 +7,14 @@ import (
 )
 
 func TestMake(t *testing.T) {
-	all, err := Make(1, 4000)
+	all, err := Texts(1, 4000)
 	require.NoError(t, err)
-	t.Run("Make/SameSeed", func(t *testing.T) {
-		again, err := Make(1, 400)
+	t.Run("Texts/SameSeed", func(t *testing.T) {
+		again, err := Texts(1, 400)
 		require.NoError(t, err)
 		require.Equal(t, all[:400], again)
 	})
-	t.Run("Make/TruthIsWellFormed", func(t *testing.T) {
+	t.Run("Texts/TruthIsWellFormed", func(t *testing.T) {
 		ids := map[string]bool{}
 		for _, x := range all {
 			require.False(t, ids[x.ID], x.ID)
@@ -33,7 +33,7 @@ func TestMake(t *testing.T) {
 			}
 		}
 	})
-	t.Run("Make/Coverage", func(t *testing.T) {
+	t.Run("Texts/Coverage", func(t *testing.T) {
 		styles, langs, pairs, damaged, none := map[string][2]int{}, map[string]int{}, map[string]bool{}, 0, 0
 		for _, x := range all {
 			c := styles[x.Style]
@@ -77,11 +77,11 @@ func TestLanguages(t *testing.T) {
 			require.GreaterOrEqual(t, tasks, 17, l.code)
 		}
 		for _, s := range []string{"one", "many"} {
-			require.GreaterOrEqual(t, len(l.say[s]), 8, l.code+" "+s)
+			require.GreaterOrEqual(t, len(l.phrases[s]), 8, l.code+" "+s)
 		}
-		for section := range langs["de"].say {
+		for section := range langs["de"].phrases {
 			if section != "drop" && section != "poem" && section != "spelled" {
-				require.NotEmpty(t, l.say[section], l.code+" "+section)
+				require.NotEmpty(t, l.phrases[section], l.code+" "+section)
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package tell
+package generate
 
 import (
 	"embed"
@@ -15,7 +15,7 @@ var files embed.FS
 // language holds the phrases of a language by section, and the tasks of its domains.
 type language struct {
 	code    string
-	say     map[string][]string
+	phrases map[string][]string
 	domains [][]halves
 }
 
@@ -33,7 +33,7 @@ var languages = sync.OnceValues(func() (map[string]*language, error) {
 		if err != nil {
 			return nil, err
 		}
-		l := &language{code: strings.TrimSuffix(e.Name(), ".txt"), say: map[string][]string{}}
+		l := &language{code: strings.TrimSuffix(e.Name(), ".txt"), phrases: map[string][]string{}}
 		if err := l.read(string(b)); err != nil {
 			return nil, fmt.Errorf("%s: %w", e.Name(), err)
 		}
@@ -61,7 +61,7 @@ func (l *language) read(s string) error {
 			d := &l.domains[len(l.domains)-1]
 			*d = append(*d, halves{strings.Split(a, "|"), strings.Split(b, "|")})
 		default:
-			l.say[section] = append(l.say[section], line)
+			l.phrases[section] = append(l.phrases[section], line)
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package tell
+package generate
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 
 // sheets are the styles of tables.
 var sheets = []style{
-	{"tables", 12, (*teller).table},
-	{"csv", 8, (*teller).csv},
+	{"tables", 12, (*writer).table},
+	{"csv", 8, (*writer).csv},
 }
 
 // columns holds the header and the cells of a table.
@@ -26,20 +26,20 @@ func (c *columns) add(head string, cell func(i int) string) {
 }
 
 // columns draws the columns of a plan. cell writes the references of a cell.
-func (t *teller) columns(cell func(nodes []int) string) columns {
+func (t *writer) columns(cell func(nodes []int) string) columns {
 	c := columns{rows: make([][]string, len(t.needs))}
 	if !t.out.Hidden {
-		c.add(t.say("label.id"), func(i int) string { return t.id[i] })
+		c.add(t.pick("label.id"), func(i int) string { return t.id[i] })
 	}
 	task := func() {
-		c.add(t.say("label.task"), func(i int) string { return t.cap(t.title[i]) })
+		c.add(t.pick("label.task"), func(i int) string { return t.cap(t.title[i]) })
 	}
 	refs := func() {
 		switch {
 		case t.how.before:
-			c.add(t.say("label.blocks"), func(i int) string { return cell(t.after(i)) })
+			c.add(t.pick("label.blocks"), func(i int) string { return cell(t.after(i)) })
 		default:
-			c.add(t.say("label.needs"), func(i int) string { return cell(t.needs[i]) })
+			c.add(t.pick("label.needs"), func(i int) string { return cell(t.needs[i]) })
 		}
 	}
 	early := !t.out.Hidden && t.yes(0.15)
@@ -50,7 +50,7 @@ func (t *teller) columns(cell func(nodes []int) string) columns {
 	for _, label := range []string{"label.owner", "label.time", "label.status"} {
 		if t.yes(0.35) {
 			values := map[string]string{"label.owner": "name", "label.time": "unit", "label.status": "status"}[label]
-			c.add(t.say(label), func(int) string { return t.say(values) })
+			c.add(t.pick(label), func(int) string { return t.pick(values) })
 		}
 	}
 	if !early {
@@ -59,7 +59,7 @@ func (t *teller) columns(cell func(nodes []int) string) columns {
 	return c
 }
 
-func (t *teller) tableIDs() {
+func (t *writer) tableIDs() {
 	switch {
 	case t.yes(0.45):
 		t.numbers()
@@ -71,7 +71,7 @@ func (t *teller) tableIDs() {
 	}
 }
 
-func (t *teller) table() bool {
+func (t *writer) table() bool {
 	if t.yes(0.1) {
 		return t.listedTable()
 	}
@@ -81,13 +81,13 @@ func (t *teller) table() bool {
 	}
 	t.tableIDs()
 	t.how.before = t.yes(0.12)
-	empty := t.one("–", "-", "—", "", "", "none", t.say("nothing"), "n/a")
+	empty := t.one("–", "-", "—", "", "", "none", t.pick("nothing"), "n/a")
 	if t.number && empty == "-" {
 		empty = "–"
 	}
 	sep := t.one(", ", ", ", ", ", "; ", " and ", " + ", "<br>", ",", " ")
 	if sep == " and " {
-		sep = " " + t.say("and") + " "
+		sep = " " + t.pick("and") + " "
 	}
 	if t.out.Hidden {
 		sep = t.one(", ", "; ", "<br>")
@@ -111,15 +111,15 @@ func (t *teller) table() bool {
 }
 
 // listedTable writes a table without a column of dependencies: its steps follow one another.
-func (t *teller) listedTable() bool {
+func (t *writer) listedTable() bool {
 	t.chain(15)
 	t.numbers()
 	c := columns{rows: make([][]string, len(t.needs))}
-	step := t.say("step")
+	step := t.pick("step")
 	c.add(step, func(i int) string { return t.id[i] })
-	c.add(t.say("label.task"), func(i int) string { return t.cap(t.title[i]) })
+	c.add(t.pick("label.task"), func(i int) string { return t.cap(t.title[i]) })
 	if t.yes(0.5) {
-		c.add(t.say("label.owner"), func(int) string { return t.say("name") })
+		c.add(t.pick("label.owner"), func(int) string { return t.pick("name") })
 	}
 	t.wrap(t.pipes(c))
 	t.truth()
@@ -127,7 +127,7 @@ func (t *teller) listedTable() bool {
 }
 
 // pipes writes a Markdown table.
-func (t *teller) pipes(c columns) string {
+func (t *writer) pipes(c columns) string {
 	bold, padded := t.yes(0.1), t.yes(0.3)
 	width := make([]int, len(c.head))
 	if padded {
@@ -159,7 +159,7 @@ func (t *teller) pipes(c columns) string {
 	return s
 }
 
-func (t *teller) csv() bool {
+func (t *writer) csv() bool {
 	t.draw(60)
 	t.tableIDs()
 	comma := t.one(",", ",", ",", ";", ";", "\t", "|")
@@ -198,7 +198,7 @@ func (t *teller) csv() bool {
 }
 
 // fence puts a text into a code fence or leaves it without one, with or without opening and closing words.
-func (t *teller) fence(body, kind string) {
+func (t *writer) fence(body, kind string) {
 	body = strings.TrimRight(body, "\n")
 	switch x := t.Float64(); {
 	case x < 0.35:
@@ -206,15 +206,15 @@ func (t *teller) fence(body, kind string) {
 	case x < 0.85:
 		t.out.Body = fmt.Sprintf("```%s\n%s\n```", t.one(kind, kind, ""), body)
 	default:
-		t.out.Body = t.say("intro") + "\n\n" + body
+		t.out.Body = t.pick("intro") + "\n\n" + body
 		return
 	}
 	if strings.HasPrefix(t.out.Body, "```") {
 		if t.yes(0.7) {
-			t.out.Body = t.say("intro") + "\n\n" + t.out.Body
+			t.out.Body = t.pick("intro") + "\n\n" + t.out.Body
 		}
 		if t.yes(0.3) {
-			t.out.Body += "\n\n" + t.say("outro")
+			t.out.Body += "\n\n" + t.pick("outro")
 		}
 	}
 }

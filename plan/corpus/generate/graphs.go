@@ -1,4 +1,4 @@
-package tell
+package generate
 
 import (
 	"fmt"
@@ -7,24 +7,24 @@ import (
 
 // codes are the styles of programs and of files that drive programs.
 var codes = []style{
-	{"python", 6, (*teller).python},
-	{"code", 6, (*teller).flows},
-	{"pseudo", 5, (*teller).pseudo},
-	{"makefile", 4, (*teller).makefile},
-	{"nested_calls", 3, (*teller).nested},
+	{"python", 6, (*writer).python},
+	{"code", 6, (*writer).flows},
+	{"pseudo", 5, (*writer).pseudo},
+	{"makefile", 4, (*writer).makefile},
+	{"nested_calls", 3, (*writer).nested},
 }
 
 // diagrams are the styles of diagrams.
 var diagrams = []style{
-	{"mermaid", 6, (*teller).mermaid},
-	{"dot_uml", 5, (*teller).dot},
-	{"arrows", 5, (*teller).arrows},
-	{"ascii", 4, (*teller).ascii},
-	{"gantt", 5, (*teller).gantt},
+	{"mermaid", 6, (*writer).mermaid},
+	{"dot_uml", 5, (*writer).dot},
+	{"arrows", 5, (*writer).arrows},
+	{"ascii", 4, (*writer).ascii},
+	{"gantt", 5, (*writer).gantt},
 }
 
 // python writes assignments whose right sides use earlier names.
-func (t *teller) python() bool {
+func (t *writer) python() bool {
 	t.draw(25)
 	t.slugs("_")
 	verb := t.one("run_", "do_", "make_", "get_", "calc_")
@@ -49,7 +49,7 @@ func (t *teller) python() bool {
 }
 
 // flows writes programs of well-known schedulers.
-func (t *teller) flows() bool {
+func (t *writer) flows() bool {
 	t.draw(20)
 	t.slugs("_")
 	var b strings.Builder
@@ -118,7 +118,7 @@ func (t *teller) flows() bool {
 }
 
 // pseudo writes blocks of steps, some of them in parallel.
-func (t *teller) pseudo() bool {
+func (t *writer) pseudo() bool {
 	stages := t.stages(12, 3)
 	step := func(i int) string { return t.title[i] }
 	if t.yes(0.4) {
@@ -128,7 +128,7 @@ func (t *teller) pseudo() bool {
 	} else {
 		t.hide()
 	}
-	open, shut := t.say("par"), t.say("par.end")
+	open, shut := t.pick("par"), t.pick("par.end")
 	form := t.IntN(3)
 	if form == 2 && len(stages) == len(t.needs) {
 		return false
@@ -174,7 +174,7 @@ func (t *teller) pseudo() bool {
 	return true
 }
 
-func (t *teller) makefile() bool {
+func (t *writer) makefile() bool {
 	t.draw(20)
 	t.shuffle()
 	t.slugs(t.one("_", "-"))
@@ -192,7 +192,7 @@ func (t *teller) makefile() bool {
 }
 
 // nested writes calls inside calls; the inner ones come first.
-func (t *teller) nested() bool {
+func (t *writer) nested() bool {
 	n := 3 + t.IntN(6)
 	t.needs = make([][]int, n)
 	t.title = t.titles(n)
@@ -230,7 +230,7 @@ func (t *teller) nested() bool {
 	return true
 }
 
-func (t *teller) mermaid() bool {
+func (t *writer) mermaid() bool {
 	t.draw(40)
 	if len(t.needs) > 12 || t.yes(0.4) {
 		t.codes()
@@ -270,18 +270,18 @@ func (t *teller) mermaid() bool {
 }
 
 // fenced puts a diagram into a fence of its language, or leaves it without a fence.
-func (t *teller) fenced(body, kind string) {
+func (t *writer) fenced(body, kind string) {
 	body = strings.TrimRight(body, "\n")
 	if t.yes(0.7) {
 		body = "```" + kind + "\n" + body + "\n```"
 	}
 	if t.yes(0.4) {
-		body = t.say("intro") + "\n\n" + body
+		body = t.pick("intro") + "\n\n" + body
 	}
 	t.out.Body = body
 }
 
-func (t *teller) dot() bool {
+func (t *writer) dot() bool {
 	var b strings.Builder
 	if t.yes(0.3) {
 		stages := t.stages(10, 3)
@@ -347,7 +347,7 @@ func (t *teller) dot() bool {
 }
 
 // arrows writes lines such as "a -> b", with or without a list of the steps before them.
-func (t *teller) arrows() bool {
+func (t *writer) arrows() bool {
 	t.draw(20)
 	arrow := t.one(" -> ", " → ", " --> ", " => ", " ⟶ ")
 	var b strings.Builder
@@ -367,7 +367,7 @@ func (t *teller) arrows() bool {
 		}
 		b.WriteString("\n")
 		if t.yes(0.5) {
-			b.WriteString(t.say("label.order") + ":\n")
+			b.WriteString(t.pick("label.order") + ":\n")
 		}
 	} else {
 		// Without a list each node must occur in an arrow. The order of the nodes is then that of the arrows.
@@ -388,7 +388,7 @@ func (t *teller) arrows() bool {
 }
 
 // ascii draws chains of boxes, horizontally or vertically.
-func (t *teller) ascii() bool {
+func (t *writer) ascii() bool {
 	t.chain(7)
 	t.byTitle()
 	box := func(s string) string { return "[" + s + "]" }
@@ -416,7 +416,7 @@ func (t *teller) ascii() bool {
 	return true
 }
 
-func (t *teller) gantt() bool {
+func (t *writer) gantt() bool {
 	t.draw(30)
 	t.codes()
 	for i := range t.id {
@@ -424,11 +424,11 @@ func (t *teller) gantt() bool {
 	}
 	var b strings.Builder
 	if t.yes(0.65) {
-		b.WriteString("gantt\n    title " + t.say("title") + "\n    dateFormat YYYY-MM-DD\n")
+		b.WriteString("gantt\n    title " + t.pick("title") + "\n    dateFormat YYYY-MM-DD\n")
 		half := len(t.id) / 2
 		for i, x := range t.needs {
 			if i == 0 || i == half {
-				b.WriteString("    section " + t.lang.say["phasename"][min(i, 1)] + "\n")
+				b.WriteString("    section " + t.lang.phrases["phasename"][min(i, 1)] + "\n")
 			}
 			start := fmt.Sprintf("2027-%02d-%02d", 1+t.IntN(12), 1+t.IntN(28))
 			if len(x) > 0 {

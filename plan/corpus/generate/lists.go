@@ -1,4 +1,4 @@
-package tell
+package generate
 
 import (
 	"fmt"
@@ -8,21 +8,21 @@ import (
 
 // lists are the styles of outlines, with a line or a block for each step.
 var lists = []style{
-	{"numbered_words", 14, (*teller).numberedWords},
-	{"bullets", 10, (*teller).bullets},
-	{"bold_titles", 6, (*teller).boldTitles},
-	{"checklist", 7, (*teller).checklist},
-	{"phases", 8, (*teller).phases},
-	{"lettered", 7, (*teller).lettered},
-	{"spelled", 6, (*teller).spelled},
-	{"actions", 6, (*teller).actions},
-	{"corrected", 6, (*teller).corrected},
-	{"alternatives", 5, (*teller).alternatives},
-	{"orgmode", 5, (*teller).org},
+	{"numbered_words", 14, (*writer).numberedWords},
+	{"bullets", 10, (*writer).bullets},
+	{"bold_titles", 6, (*writer).boldTitles},
+	{"checklist", 7, (*writer).checklist},
+	{"phases", 8, (*writer).phases},
+	{"lettered", 7, (*writer).lettered},
+	{"spelled", 6, (*writer).spelled},
+	{"actions", 6, (*writer).actions},
+	{"corrected", 6, (*writer).corrected},
+	{"alternatives", 5, (*writer).alternatives},
+	{"orgmode", 5, (*writer).org},
 }
 
 // tail appends a relation to a title, in the given form.
-func (t *teller) tail(title, relation, form string) string {
+func (t *writer) tail(title, relation, form string) string {
 	if relation == "" {
 		if form == ". %s." {
 			return title + t.stop()
@@ -41,17 +41,17 @@ func (t *teller) tail(title, relation, form string) string {
 }
 
 // tailForm draws the form in which relations follow titles.
-func (t *teller) tailForm() string {
+func (t *writer) tailForm() string {
 	return t.one(" (%s)", " (%s)", " (%s)", " – %s", " — %s", ", %s", "; %s", ". %s.", " [%s]", ": %s", "\n%s", "\n- %s", " *(%s)*", " → %s")
 }
 
 // field returns the needs of node i as a label with a value on a line of its own, or "".
-func (t *teller) field(i int, form string, always bool) string {
+func (t *writer) field(i int, form string, always bool) string {
 	label, nodes := "label.needs", t.needs[i]
 	if t.how.before {
 		label, nodes = "label.blocks", t.after(i)
 	}
-	value := t.keep("nothing")
+	value := t.choose("nothing")
 	switch {
 	case len(nodes) > 0 && t.yes(0.85):
 		value = t.bare(nodes)
@@ -60,16 +60,16 @@ func (t *teller) field(i int, form string, always bool) string {
 	case !always || t.how.before:
 		return ""
 	}
-	return fmt.Sprintf(form, t.keep(label), value)
+	return fmt.Sprintf(form, t.choose(label), value)
 }
 
-func (t *teller) fieldForm() string {
+func (t *writer) fieldForm() string {
 	return t.one("   %s: %s", "   - %s: %s", "   *%s:* %s", "   - **%s:** %s", "   - **%s**: %s", "     %s: %s", "   * %s: %s", "   _%s_: %s")
 }
 
 // lines writes a line for each node: marker, title and relation. The relation is in words, or a field below
 // the line.
-func (t *teller) lines(marker func(int) string, dress func(string) string) string {
+func (t *writer) lines(marker func(int) string, dress func(string) string) string {
 	var b strings.Builder
 	form, field := t.tailForm(), ""
 	if t.yes(0.25) {
@@ -99,7 +99,7 @@ func plainly(s string) string { return s }
 func boldly(s string) string { return "**" + s + "**" }
 
 // listed writes a line for each node and no relations; the steps follow one another.
-func (t *teller) listed(marker func(int) string, dress func(string) string) string {
+func (t *writer) listed(marker func(int) string, dress func(string) string) string {
 	var b strings.Builder
 	dot := t.one("", "", t.stop())
 	for i := range t.needs {
@@ -108,7 +108,7 @@ func (t *teller) listed(marker func(int) string, dress func(string) string) stri
 	return b.String()
 }
 
-func (t *teller) numberedWords() bool {
+func (t *writer) numberedWords() bool {
 	silent := t.yes(0.15)
 	if silent {
 		t.chain(25)
@@ -121,7 +121,7 @@ func (t *teller) numberedWords() bool {
 	t.numbers()
 	t.manners()
 	form := t.one("%d. ", "%d. ", "%d. ", "%d) ", "(%d) ", "%d – ", "%d: ", "S%d: ", "**%d.** ", "S**%d:** ", "%d.  ")
-	if word := t.say("step"); strings.HasPrefix(form, "S") {
+	if word := t.pick("step"); strings.HasPrefix(form, "S") {
 		form = word + " " + form[1:]
 		if strings.Contains(form, "**") {
 			form = "**" + word + " %d:** "
@@ -145,7 +145,7 @@ func (t *teller) numberedWords() bool {
 	return true
 }
 
-func (t *teller) bullets() bool {
+func (t *writer) bullets() bool {
 	t.draw(60)
 	if t.yes(0.15) {
 		t.shuffle()
@@ -174,8 +174,8 @@ func (t *teller) bullets() bool {
 	return true
 }
 
-// boldTitles are bullets whose dependencies are named by title.
-func (t *teller) boldTitles() bool {
+// boldTitles writes bullets whose dependencies are named by title.
+func (t *writer) boldTitles() bool {
 	t.draw(20)
 	t.byTitle()
 	t.how.before = t.yes(0.1)
@@ -197,7 +197,7 @@ func (t *teller) boldTitles() bool {
 	return true
 }
 
-func (t *teller) checklist() bool {
+func (t *writer) checklist() bool {
 	t.draw(60)
 	t.manners()
 	box := func(int) string { return t.one("- [ ] ", "- [ ] ", "- [ ] ", "- [x] ") }
@@ -232,8 +232,9 @@ func (t *teller) checklist() bool {
 	return true
 }
 
-// phases are headings above the steps; their numbers run on, or start again with the phase as first part.
-func (t *teller) phases() bool {
+// phases writes headings above the steps. The numbers of the steps run on, or restart with the phase as first
+// part.
+func (t *writer) phases() bool {
 	t.draw(40)
 	n := len(t.needs)
 	if n < 4 {
@@ -259,17 +260,17 @@ func (t *teller) phases() bool {
 		t.number = false
 		t.codes()
 	}
-	word := t.say("phase")
+	word := t.pick("phase")
 	head := t.one("## W %d: ", "### W %d – ", "**W %d: ", "W %d: ", "# W %d. ")
 	mark := t.one("%s. ", "%s) ", "- %s: ", "- **%s** ", "%s ")
 	if t.number {
 		mark = t.one("%s. ", "%s) ")
 	}
-	names := t.Perm(len(t.lang.say["phasename"]))
+	names := t.Perm(len(t.lang.phrases["phasename"]))
 	body := t.lines(func(i int) string {
 		h := ""
 		if i == 0 || phase(i) != phase(i-1) {
-			h = fmt.Sprintf(strings.ReplaceAll(head, "W", word), phase(i)+1) + t.lang.say["phasename"][names[phase(i)]]
+			h = fmt.Sprintf(strings.ReplaceAll(head, "W", word), phase(i)+1) + t.lang.phrases["phasename"][names[phase(i)]]
 			if strings.HasPrefix(h, "**") {
 				h += "**"
 			}
@@ -285,7 +286,7 @@ func (t *teller) phases() bool {
 	return true
 }
 
-func (t *teller) lettered() bool {
+func (t *writer) lettered() bool {
 	if t.yes(0.5) {
 		t.draw(20)
 		small := t.yes(0.4)
@@ -337,7 +338,7 @@ func (t *teller) lettered() bool {
 
 var romans = strings.Fields("I II III IV V VI VII VIII IX X XI XII")
 
-func (t *teller) spelled() bool {
+func (t *writer) spelled() bool {
 	t.draw(10)
 	n := len(t.needs)
 	t.numbers()
@@ -347,11 +348,11 @@ func (t *teller) spelled() bool {
 	mark := "%s "
 	switch kind := t.IntN(4); kind {
 	case 0:
-		words := t.lang.say["spelled"]
+		words := t.lang.phrases["spelled"]
 		if len(words) < n {
 			return false
 		}
-		step := t.say("step")
+		step := t.pick("step")
 		for _, w := range words[:n] {
 			t.id = append(t.id, step+" "+w)
 		}
@@ -380,8 +381,8 @@ func (t *teller) spelled() bool {
 	return true
 }
 
-// actions are steps with owners and dates.
-func (t *teller) actions() bool {
+// actions writes steps with owners and dates.
+func (t *writer) actions() bool {
 	t.draw(15)
 	t.manners()
 	t.how.before, t.how.previous = false, 0
@@ -390,12 +391,12 @@ func (t *teller) actions() bool {
 	} else {
 		t.codes()
 	}
-	owner, due := t.say("label.owner"), t.one("5 May", "2027-03-04", "12.06.", "3/14")
+	owner, due := t.pick("label.owner"), t.one("5 May", "2027-03-04", "12.06.", "3/14")
 	form := t.IntN(5)
 	tail := t.one(" (%s)", ". %s.", "; %s", " – %s")
 	var b strings.Builder
 	for i := range t.needs {
-		name, title := t.say("name"), t.cap(t.title[i])
+		name, title := t.pick("name"), t.cap(t.title[i])
 		rel := t.relation(i)
 		line := ""
 		switch form {
@@ -420,8 +421,8 @@ func (t *teller) actions() bool {
 	return true
 }
 
-// corrected are plans that take something back at the end.
-func (t *teller) corrected() bool {
+// corrected writes plans that correct themselves at the end.
+func (t *writer) corrected() bool {
 	if t.yes(0.4) { // two steps of a listed order change places
 		t.chain(9)
 		n := len(t.needs)
@@ -439,7 +440,7 @@ func (t *teller) corrected() bool {
 				t.needs[order[i]] = []int{order[i-1]}
 			}
 		}
-		t.out.Body += "\n\n" + fill(t.say("swap"), "{a}", t.id[k], "{b}", t.id[k+1])
+		t.out.Body += "\n\n" + fill(t.pick("swap"), "{a}", t.id[k], "{b}", t.id[k+1])
 		t.truth()
 		return true
 	}
@@ -457,15 +458,15 @@ func (t *teller) corrected() bool {
 			return false
 		}
 		t.needs[i] = []int{changed}
-		t.out.Body += "\n\n" + fill(t.say("correct"), "{x}", t.id[i], "{old}", t.id[old], "{new}", t.id[changed])
+		t.out.Body += "\n\n" + fill(t.pick("correct"), "{x}", t.id[i], "{old}", t.id[old], "{new}", t.id[changed])
 		t.truth()
 		return true
 	}
 	return false
 }
 
-// alternatives are two plans, of which one is chosen in the end.
-func (t *teller) alternatives() bool {
+// alternatives writes two plans, of which one is chosen in the end.
+func (t *writer) alternatives() bool {
 	t.draw(9)
 	t.manners()
 	t.how.previous = 0
@@ -480,7 +481,7 @@ func (t *teller) alternatives() bool {
 		}
 	}
 	second := t.yes(0.5)
-	word := t.say("option")
+	word := t.pick("option")
 	form := t.one("**%s %s**", "## %s %s", "%s %s:", "### %s %s")
 	mark := t.one("%s: ", "%s. ", "- %s – ", "- **%s** ")
 	body := ""
@@ -490,7 +491,7 @@ func (t *teller) alternatives() bool {
 		if chosen {
 			t.needs, t.title = needs, titles
 		}
-		t.kept, t.id = nil, nil
+		t.chosen, t.id = nil, nil
 		for i := range t.needs {
 			t.id = append(t.id, name+strconv.Itoa(i+1))
 		}
@@ -505,12 +506,12 @@ func (t *teller) alternatives() bool {
 		name = "B"
 	}
 	t.wrap(body)
-	t.out.Body += "\n\n" + fill(t.say("choose"), "{o}", name)
+	t.out.Body += "\n\n" + fill(t.pick("choose"), "{o}", name)
 	return true
 }
 
-// org are outlines with states and properties, as of org-mode or of a ticket system.
-func (t *teller) org() bool {
+// org writes outlines with states and properties, as in org-mode or a ticket system.
+func (t *writer) org() bool {
 	t.draw(30)
 	t.codes()
 	var b strings.Builder
@@ -519,7 +520,7 @@ func (t *teller) org() bool {
 		if t.yes(0.5) {
 			t.slugs("-")
 		}
-		b.WriteString("#+TITLE: " + t.say("title") + "\n\n")
+		b.WriteString("#+TITLE: " + t.pick("title") + "\n\n")
 		for i := range t.needs {
 			fmt.Fprintf(&b, "* %s %s\n  :PROPERTIES:\n  :ID: %s\n", t.one("TODO", "TODO", "NEXT", "DONE"), t.cap(t.title[i]), t.id[i])
 			if len(t.needs[i]) > 0 {
@@ -529,7 +530,7 @@ func (t *teller) org() bool {
 		}
 	case 1:
 		t.how.before = t.yes(0.3)
-		b.WriteString("* " + t.say("title") + "\n")
+		b.WriteString("* " + t.pick("title") + "\n")
 		for i := range t.needs {
 			fmt.Fprintf(&b, "** TODO %s%s %s\n", t.one("", "", "[#A] ", "[#B] "), t.id[i], t.cap(t.title[i]))
 			if f := t.field(i, "   %s: %s", false); f != "" {
@@ -538,10 +539,10 @@ func (t *teller) org() bool {
 		}
 	case 2:
 		t.how.before = t.yes(0.3)
-		b.WriteString(t.say("title") + "\n\n")
-		status := t.say("label.status")
+		b.WriteString(t.pick("title") + "\n\n")
+		status := t.pick("label.status")
 		for i := range t.needs {
-			fmt.Fprintf(&b, "%s | %s | %s: %s", t.id[i], t.cap(t.title[i]), status, t.say("status"))
+			fmt.Fprintf(&b, "%s | %s | %s: %s", t.id[i], t.cap(t.title[i]), status, t.pick("status"))
 			if f := t.field(i, " | %s: %s", false); f != "" {
 				b.WriteString(f)
 			}

@@ -1,4 +1,4 @@
-package tell
+package generate
 
 import (
 	"fmt"
@@ -6,13 +6,13 @@ import (
 )
 
 // nonplans is the style of texts that are no plan.
-var nonplans = []style{{"notplan", 34, (*teller).notPlan}}
+var nonplans = []style{{"notplan", 34, (*writer).notPlan}}
 
 // some returns up to n different phrases of a section, in random order.
-func (t *teller) some(section string, n int) []string {
-	of := t.lang.say[section]
+func (t *writer) some(section string, n int) []string {
+	of := t.lang.phrases[section]
 	if len(of) == 0 {
-		of = t.english.say[section]
+		of = t.english.phrases[section]
 	}
 	var out []string
 	for _, k := range t.Perm(len(of))[:min(n, len(of))] {
@@ -34,22 +34,22 @@ func enumerate(of []string, mark string) string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-func (t *teller) notPlan() bool {
+func (t *writer) notPlan() bool {
 	t.out.NoPlan = true
 	n := 3 + t.IntN(3)
 	mark := t.one("%d. ", "%d. ", "- ", "* ", "%d) ", "• ")
 	body := ""
 	switch t.IntN(17) {
 	case 0:
-		body = t.say("question.head") + "\n\n" + enumerate(t.some("question", n), t.one("%d. ", "%d. ", "%d) "))
+		body = t.pick("question.head") + "\n\n" + enumerate(t.some("question", n), t.one("%d. ", "%d. ", "%d) "))
 	case 1:
-		body = t.say("argument.head") + "\n\n" + enumerate(t.some("argument", n), mark)
+		body = t.pick("argument.head") + "\n\n" + enumerate(t.some("argument", n), mark)
 	case 2:
-		body = t.say("refusal")
+		body = t.pick("refusal")
 	case 3:
-		body = t.say("minutes.head") + "\n\n" + enumerate(t.some("minutes", n), mark)
+		body = t.pick("minutes.head") + "\n\n" + enumerate(t.some("minutes", n), mark)
 	case 4:
-		body = t.say("ingredient.head") + "\n\n" + enumerate(t.some("ingredient", n+1), t.one("- ", "* ", "• "))
+		body = t.pick("ingredient.head") + "\n\n" + enumerate(t.some("ingredient", n+1), t.one("- ", "* ", "• "))
 	case 5:
 		body = strings.Join(t.some("essay", 1+t.IntN(2)), "\n\n")
 	case 6:
@@ -59,13 +59,13 @@ func (t *teller) notPlan() bool {
 		}
 		body = "## FAQ\n\n" + strings.TrimRight(body, "\n")
 	case 7:
-		of := t.lang.say["poem"]
+		of := t.lang.phrases["poem"]
 		if len(of) == 0 {
-			of = t.english.say["poem"]
+			of = t.english.phrases["poem"]
 		}
 		body = strings.Join(of, "\n")
 	case 8: // prices
-		body = fmt.Sprintf("| %s | € |\n|---|---|\n", t.say("label.task.thing"))
+		body = fmt.Sprintf("| %s | € |\n|---|---|\n", t.pick("label.task.thing"))
 		for _, x := range t.some("noun", 6) {
 			body += fmt.Sprintf("| %s | %d,%02d |\n", x, 5+t.IntN(200), t.IntN(100))
 		}
@@ -75,7 +75,7 @@ func (t *teller) notPlan() bool {
 		for i, x := range t.some("noun", 5) {
 			items = append(items, object{{"rank", i + 1}, {"title", t.cap(x)}, {"url", fmt.Sprintf("https://example.org/%d", 100+t.IntN(900))}, {"score", t.IntN(100)}})
 		}
-		body = render(object{{"query", t.say("noun")}, {"results", items}}, t.one("", "  "))
+		body = render(object{{"query", t.pick("noun")}, {"results", items}}, t.one("", "  "))
 	case 10: // a configuration
 		body = fmt.Sprintf("server:\n  host: 0.0.0.0\n  port: %d\n  tls: true\nlogging:\n  level: %s\n  file: /var/log/app.log\ncache:\n  size: %dMB\n  ttl: 30s", 8000+t.IntN(999), t.one("info", "debug", "warn"), 16+t.IntN(500))
 		if t.yes(0.5) {
@@ -90,7 +90,7 @@ func (t *teller) notPlan() bool {
 			"import re\n\nPATTERN = re.compile(r\"[0-9]+\")\n\ndef digits(s):\n    return PATTERN.findall(s)",
 		) + "\n```"
 	case 13: // a record of data
-		body = render(object{{"name", t.say("name")}, {"age", 20 + t.IntN(60)}, {"address", object{{"city", "Lund"}, {"zip", fmt.Sprint(10000 + t.IntN(80000))}}}, {"tags", []any{"gold", "newsletter"}}}, t.one("", "  "))
+		body = render(object{{"name", t.pick("name")}, {"age", 20 + t.IntN(60)}, {"address", object{{"city", "Lund"}, {"zip", fmt.Sprint(10000 + t.IntN(80000))}}}, {"tags", []any{"gold", "newsletter"}}}, t.one("", "  "))
 	case 14: // a list of things with prices that nobody takes for steps
 		of := t.some("noun", 5)
 		for i := range of {
@@ -104,10 +104,10 @@ func (t *teller) notPlan() bool {
 		}
 		body = strings.TrimRight(body, "\n")
 	case 16:
-		body = t.say("greeting") + "\n\n" + t.say("chatter") + " " + t.say("chatter") + "\n\n" + t.say("closing") + "\n" + t.say("name")
+		body = t.pick("greeting") + "\n\n" + t.pick("chatter") + " " + t.pick("chatter") + "\n\n" + t.pick("closing") + "\n" + t.pick("name")
 	}
 	if t.yes(0.2) {
-		body = t.say("chatter") + "\n\n" + body
+		body = t.pick("chatter") + "\n\n" + body
 	}
 	t.out.Body = body
 	return true

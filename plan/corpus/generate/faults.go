@@ -1,4 +1,4 @@
-package tell
+package generate
 
 import (
 	"fmt"
@@ -8,9 +8,9 @@ import (
 )
 
 // faults is the style of plans with a fault that the reader must report.
-var faults = []style{{"faulty", 20, (*teller).faulty}}
+var faults = []style{{"faulty", 20, (*writer).faulty}}
 
-func (t *teller) faulty() bool {
+func (t *writer) faulty() bool {
 	t.draw(15)
 	n := len(t.needs)
 	if n < 4 {
@@ -65,7 +65,7 @@ func (t *teller) faulty() bool {
 }
 
 // truthOf writes the truth without self loops and without edges of the unknown reference.
-func (t *teller) truthOf(extra string) {
+func (t *writer) truthOf(extra string) {
 	t.out.Nodes = slices.Clone(t.id)
 	for i, x := range t.needs {
 		for _, k := range x {
@@ -77,7 +77,7 @@ func (t *teller) truthOf(extra string) {
 }
 
 // unknown returns an id of the same kind that no step has.
-func (t *teller) unknown() string {
+func (t *writer) unknown() string {
 	if t.number {
 		return strconv.Itoa(len(t.id) + 4 + t.IntN(20))
 	}
@@ -88,7 +88,7 @@ func (t *teller) unknown() string {
 }
 
 // vehicle draws ids and the notation of the plan: a list, a table or JSON.
-func (t *teller) vehicle() func() string {
+func (t *writer) vehicle() func() string {
 	switch t.IntN(4) {
 	case 0:
 		t.numbers()
@@ -126,7 +126,7 @@ func (t *teller) vehicle() func() string {
 
 // truncated cuts the text off where the truth stays clear: in the row after the last complete one, or before
 // the end of a JSON text. The edges of the last step are left open.
-func (t *teller) truncated() bool {
+func (t *writer) truncated() bool {
 	t.out.Report, t.out.EdgesOpen = []string{"TRUNCATED"}, true
 	t.out.Note = "cut off"
 	if t.yes(0.5) {
@@ -148,9 +148,9 @@ func (t *teller) truncated() bool {
 		t.codes()
 		t.how.free = 0
 		c := columns{rows: make([][]string, len(t.needs))}
-		c.add(t.say("label.id"), func(i int) string { return t.id[i] })
-		c.add(t.say("label.task"), func(i int) string { return t.cap(t.title[i]) })
-		c.add(t.say("label.needs"), func(i int) string { return strings.Join(t.refs(t.needs[i]), ", ") })
+		c.add(t.pick("label.id"), func(i int) string { return t.id[i] })
+		c.add(t.pick("label.task"), func(i int) string { return t.cap(t.title[i]) })
+		c.add(t.pick("label.needs"), func(i int) string { return strings.Join(t.refs(t.needs[i]), ", ") })
 		s := "```\n" + strings.TrimRight(t.pipes(c), "\n")
 		last := t.cap(t.title[len(t.title)-1])
 		t.out.Body = s[:strings.LastIndex(s, last)+len(last)]

@@ -1,4 +1,4 @@
-package tell
+package generate
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// teller writes one text.
-type teller struct {
+// writer writes one text.
+type writer struct {
 	*rand.Rand
 	lang, english *language
 	// needs holds, for each node in the order of the text, its direct predecessors.
@@ -20,7 +20,7 @@ type teller struct {
 	// number is set if the ids are plain numbers, so that "step 2" is possible.
 	number bool
 	how    manner
-	kept   map[string]string
+	chosen map[string]string
 	domain *int
 	out    Text
 }
@@ -34,49 +34,49 @@ type manner struct {
 	free, aside, previous float64
 }
 
-func (t *teller) yes(p float64) bool { return t.Float64() < p }
+func (t *writer) yes(p float64) bool { return t.Float64() < p }
 
-func (t *teller) one(of ...string) string { return of[t.IntN(len(of))] }
+func (t *writer) one(of ...string) string { return of[t.IntN(len(of))] }
 
-// say draws a phrase of a section.
-func (t *teller) say(section string) string {
-	of := t.lang.say[section]
+// pick draws a phrase of a section.
+func (t *writer) pick(section string) string {
+	of := t.lang.phrases[section]
 	if len(of) == 0 {
-		of = t.english.say[section]
+		of = t.english.phrases[section]
 	}
 	return t.one(of...)
 }
 
-// keep draws a phrase of a section, and returns the same one for the rest of the text.
-func (t *teller) keep(section string) string {
+// choose draws a phrase of a section, and returns the same one for the rest of the text.
+func (t *writer) choose(section string) string {
 	if t.how.many {
 		return t.phrase(section)
 	}
-	s, ok := t.kept[section]
+	s, ok := t.chosen[section]
 	if !ok {
 		s = t.phrase(section)
-		if t.kept == nil {
-			t.kept = map[string]string{}
+		if t.chosen == nil {
+			t.chosen = map[string]string{}
 		}
-		t.kept[section] = s
+		t.chosen[section] = s
 	}
 	return s
 }
 
 // phrase draws a phrase that fits the kind of ids.
-func (t *teller) phrase(section string) string {
+func (t *writer) phrase(section string) string {
 	for {
-		s, numeric := strings.CutPrefix(t.say(section), "n: ")
+		s, numeric := strings.CutPrefix(t.pick(section), "n: ")
 		if !numeric || t.number {
 			return s
 		}
 	}
 }
 
-func (t *teller) cap(s string) string { return t.lang.capital(s) }
+func (t *writer) cap(s string) string { return t.lang.capital(s) }
 
 // stop returns the sign that ends a sentence.
-func (t *teller) stop() string {
+func (t *writer) stop() string {
 	switch t.lang.code {
 	case "zh", "ja":
 		return "。"
@@ -87,7 +87,7 @@ func (t *teller) stop() string {
 }
 
 // gap returns the text between sentences.
-func (t *teller) gap() string {
+func (t *writer) gap() string {
 	if t.lang.spaced() {
 		return " "
 	}
@@ -99,7 +99,7 @@ func fill(phrase string, pairs ...string) string {
 }
 
 // size draws the number of nodes.
-func (t *teller) size(most int) int {
+func (t *writer) size(most int) int {
 	n := 3 + t.IntN(7)
 	switch x := t.Float64(); {
 	case x < 0.03:
@@ -113,7 +113,7 @@ func (t *teller) size(most int) int {
 }
 
 // draw makes a random graph of at most the given number of nodes, with titles.
-func (t *teller) draw(most int) {
+func (t *writer) draw(most int) {
 	n := t.size(most)
 	t.needs = make([][]int, n)
 	kind := t.IntN(10)
@@ -163,7 +163,7 @@ func span(from, to int) (out []int) {
 }
 
 // chain makes a graph of consecutive steps.
-func (t *teller) chain(most int) {
+func (t *writer) chain(most int) {
 	n := t.size(most)
 	t.needs = make([][]int, n)
 	for i := 1; i < n; i++ {
@@ -173,7 +173,7 @@ func (t *teller) chain(most int) {
 }
 
 // stages makes a graph of stages and returns them. Each step of a stage needs all steps of the stage before.
-func (t *teller) stages(most, width int) (out [][]int) {
+func (t *writer) stages(most, width int) (out [][]int) {
 	n := min(t.size(most), most)
 	wide := false
 	for i := 0; i < n; {
@@ -199,7 +199,7 @@ func (t *teller) stages(most, width int) (out [][]int) {
 }
 
 // shuffle changes the order of the nodes in the text.
-func (t *teller) shuffle() {
+func (t *writer) shuffle() {
 	n := len(t.needs)
 	at := t.Perm(n)
 	needs := make([][]int, n)
@@ -212,12 +212,12 @@ func (t *teller) shuffle() {
 	t.needs = needs
 }
 
-func (t *teller) edgeless() bool {
+func (t *writer) edgeless() bool {
 	return !slices.ContainsFunc(t.needs, func(x []int) bool { return len(x) > 0 })
 }
 
 // after returns the nodes that need node i.
-func (t *teller) after(i int) (out []int) {
+func (t *writer) after(i int) (out []int) {
 	for k, x := range t.needs {
 		if slices.Contains(x, i) {
 			out = append(out, k)
@@ -228,7 +228,7 @@ func (t *teller) after(i int) (out []int) {
 
 // titles draws n tasks of one domain, with as few common words as possible. If the domain is too small, it
 // uses several.
-func (t *teller) titles(n int) []string {
+func (t *writer) titles(n int) []string {
 	var out []string
 	seen, used := map[string]bool{}, map[string]bool{}
 	sep := ""
@@ -262,7 +262,7 @@ func (t *teller) titles(n int) []string {
 }
 
 // numbers sets the ids 1, 2, 3 and so on.
-func (t *teller) numbers() {
+func (t *writer) numbers() {
 	t.number = true
 	t.id = nil
 	for i := range t.needs {
@@ -272,7 +272,7 @@ func (t *teller) numbers() {
 }
 
 // codes sets ids such as T1 and AP-03.
-func (t *teller) codes() {
+func (t *writer) codes() {
 	n := len(t.needs)
 	prefix := t.one("T", "T", "S", "AP", "WP", "P", "A", "M", "K", "X", "TASK-", "WP-", "T-", "AP-", "OPS-", "DEV-", "REQ-", "U", "Q", "AB-")
 	form, from := "%d", 1
@@ -290,7 +290,7 @@ func (t *teller) codes() {
 }
 
 // letters sets the ids A, B, C and so on, or small letters. It returns false if there are not enough letters.
-func (t *teller) letters(small bool) bool {
+func (t *writer) letters(small bool) bool {
 	if len(t.needs) > 26 {
 		return false
 	}
@@ -307,7 +307,7 @@ func (t *teller) letters(small bool) bool {
 }
 
 // slugs sets ids such as fetch_orders, with sep between the words. "" means camel case.
-func (t *teller) slugs(sep string) {
+func (t *writer) slugs(sep string) {
 	g := t.slugHalves()
 	seen := map[string]bool{}
 	t.id = nil
@@ -330,19 +330,19 @@ func (t *teller) slugs(sep string) {
 	t.ref = t.id
 }
 
-func (t *teller) slugHalves() halves {
-	a, b, _ := strings.Cut(t.english.say["slug"][0], " + ")
+func (t *writer) slugHalves() halves {
+	a, b, _ := strings.Cut(t.english.phrases["slug"][0], " + ")
 	return halves{strings.Split(a, "|"), strings.Split(b, "|")}
 }
 
 // hide makes the titles the ids, because the text shows no ids.
-func (t *teller) hide() {
+func (t *writer) hide() {
 	t.id, t.ref = t.title, t.title
 	t.out.Hidden = true
 }
 
 // byTitle makes the titles the ids. The text refers to steps by their titles.
-func (t *teller) byTitle() {
+func (t *writer) byTitle() {
 	t.id = nil
 	for _, x := range t.title {
 		t.id = append(t.id, t.cap(x))
@@ -352,7 +352,7 @@ func (t *teller) byTitle() {
 }
 
 // truth sets the nodes and edges of the text.
-func (t *teller) truth() {
+func (t *writer) truth() {
 	t.out.Nodes = slices.Clone(t.id)
 	for i, x := range t.needs {
 		for _, k := range x {
@@ -362,7 +362,7 @@ func (t *teller) truth() {
 }
 
 // refs returns the references to nodes.
-func (t *teller) refs(nodes []int) (out []string) {
+func (t *writer) refs(nodes []int) (out []string) {
 	for _, i := range nodes {
 		out = append(out, t.ref[i])
 	}
@@ -370,10 +370,10 @@ func (t *teller) refs(nodes []int) (out []string) {
 }
 
 // join writes several references as in a sentence: "1, 2 and 3".
-func (t *teller) join(refs []string) string {
-	comma, and := ", ", " "+t.keep("and")+" "
+func (t *writer) join(refs []string) string {
+	comma, and := ", ", " "+t.choose("and")+" "
 	if !t.lang.spaced() {
-		comma, and = "、", t.keep("and")
+		comma, and = "、", t.choose("and")
 	}
 	if len(refs) < 2 {
 		return strings.Join(refs, "")
@@ -383,7 +383,7 @@ func (t *teller) join(refs []string) string {
 }
 
 // bare writes references as a value: "1, 2".
-func (t *teller) bare(nodes []int) string {
+func (t *writer) bare(nodes []int) string {
 	sep := ", "
 	if !t.lang.spaced() && t.yes(0.3) {
 		sep = "、"
@@ -392,7 +392,7 @@ func (t *teller) bare(nodes []int) string {
 }
 
 // manners draws how the text states needs.
-func (t *teller) manners() {
+func (t *writer) manners() {
 	t.how = manner{many: t.yes(0.35), before: t.yes(0.1), data: t.yes(0.1)}
 	if t.yes(0.4) {
 		t.how.free = t.rate(1, 1, 0.5)
@@ -405,10 +405,10 @@ func (t *teller) manners() {
 	}
 }
 
-func (t *teller) rate(of ...float64) float64 { return of[t.IntN(len(of))] }
+func (t *writer) rate(of ...float64) float64 { return of[t.IntN(len(of))] }
 
 // relation states the needs of node i, or returns "".
-func (t *teller) relation(i int) string {
+func (t *writer) relation(i int) string {
 	need := t.needs[i]
 	if t.how.before {
 		next := t.after(i)
@@ -416,59 +416,59 @@ func (t *teller) relation(i int) string {
 		case 0:
 			return ""
 		case 1:
-			return fill(t.keep("before"), "{r}", t.ref[next[0]])
+			return fill(t.choose("before"), "{r}", t.ref[next[0]])
 		}
-		return fill(t.keep("beforemany"), "{r}", t.join(t.refs(next)))
+		return fill(t.choose("beforemany"), "{r}", t.join(t.refs(next)))
 	}
 	for k := range i {
 		// The other step states its own needs.
 		if slices.Equal(need, t.needs[k]) && len(need) > 0 && t.yes(t.how.aside) && !t.aside(k) {
-			t.kept = t.set("aside"+strconv.Itoa(i), "x")
-			return fill(t.keep("parallel"), "{r}", t.ref[k])
+			t.chosen = t.set("aside"+strconv.Itoa(i), "x")
+			return fill(t.choose("parallel"), "{r}", t.ref[k])
 		}
 	}
 	switch {
 	case len(need) == 0 && t.yes(t.how.free):
-		return t.keep("none")
+		return t.choose("none")
 	case len(need) == 0:
 		return ""
 	case len(need) == 1 && need[0] == i-1 && t.yes(t.how.previous):
-		return t.keep("prev")
+		return t.choose("prev")
 	case t.number && len(need) > 2 && need[len(need)-1] < len(t.id) && need[len(need)-1]-need[0] == len(need)-1 && t.yes(0.4):
-		return fill(t.keep("range"), "{a}", t.ref[need[0]], "{b}", t.ref[need[len(need)-1]])
+		return fill(t.choose("range"), "{a}", t.ref[need[0]], "{b}", t.ref[need[len(need)-1]])
 	case t.how.data && len(need) <= 3:
-		return fill(t.keep("data"), "{r}", t.join(t.refs(need)))
+		return fill(t.choose("data"), "{r}", t.join(t.refs(need)))
 	case len(need) == 1:
-		return fill(t.keep("one"), "{r}", t.ref[need[0]])
+		return fill(t.choose("one"), "{r}", t.ref[need[0]])
 	}
-	return fill(t.keep("many"), "{r}", t.join(t.refs(need)))
+	return fill(t.choose("many"), "{r}", t.join(t.refs(need)))
 }
 
-func (t *teller) aside(k int) bool { return t.kept["aside"+strconv.Itoa(k)] != "" }
+func (t *writer) aside(k int) bool { return t.chosen["aside"+strconv.Itoa(k)] != "" }
 
-func (t *teller) set(key, value string) map[string]string {
-	if t.kept == nil {
-		t.kept = map[string]string{}
+func (t *writer) set(key, value string) map[string]string {
+	if t.chosen == nil {
+		t.chosen = map[string]string{}
 	}
-	t.kept[key] = value
-	return t.kept
+	t.chosen[key] = value
+	return t.chosen
 }
 
 // wrap puts a heading or an opening before the plan, and sometimes closing words behind it.
-func (t *teller) wrap(body string) {
+func (t *writer) wrap(body string) {
 	head, tail := "", ""
 	switch x := t.Float64(); {
 	case x < 0.35:
-		head = t.say("intro") + "\n\n"
+		head = t.pick("intro") + "\n\n"
 	case x < 0.5:
-		head = t.one("# ", "## ", "", "**") + t.say("title")
+		head = t.one("# ", "## ", "", "**") + t.pick("title")
 		if strings.HasPrefix(head, "**") {
 			head += "**"
 		}
 		head += "\n\n"
 	}
 	if t.yes(0.25) {
-		tail = "\n\n" + t.say("outro")
+		tail = "\n\n" + t.pick("outro")
 	}
 	t.out.Body = head + strings.TrimRight(body, "\n") + tail
 }

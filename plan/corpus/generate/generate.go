@@ -1,4 +1,4 @@
-package tell
+package generate
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 type style struct {
 	name   string
 	weight int
-	make   func(*teller) bool
+	make   func(*writer) bool
 }
 
 // shares are the percentages of the languages.
@@ -23,9 +23,9 @@ var shares = []struct {
 	{"sv", 3}, {"tr", 3}, {"zh", 5}, {"ja", 3}, {"ko", 3}, {"ar", 2}, {"hi", 2}, {"vi", 2}, {"id", 2},
 }
 
-// Make returns n generated texts. The same seed gives the same texts, and a smaller n gives the first of
+// Texts returns n generated texts. The same seed gives the same texts, and a smaller n gives the first of
 // them.
-func Make(seed uint64, n int) ([]Text, error) {
+func Texts(seed uint64, n int) ([]Text, error) {
 	langs, err := languages()
 	if err != nil {
 		return nil, err
@@ -53,10 +53,10 @@ func Make(seed uint64, n int) ([]Text, error) {
 			round.Shuffle(len(all), func(a, b int) { all[a], all[b] = all[b], all[a] })
 		}
 		s := all[i%len(all)]
-		t := &teller{Rand: r}
+		t := &writer{Rand: r}
 		for tries := 0; ; tries++ {
 			code := codes[r.IntN(len(codes))]
-			*t = teller{Rand: r, lang: langs[code], english: langs["en"]}
+			*t = writer{Rand: r, lang: langs[code], english: langs["en"]}
 			t.out = Text{Style: s.name, Lang: code, Form: formOf(s.name)}
 			if s.make(t) {
 				break

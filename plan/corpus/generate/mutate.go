@@ -1,4 +1,4 @@
-package tell
+package generate
 
 import (
 	"slices"
@@ -9,29 +9,29 @@ import (
 // not fit.
 type harm struct {
 	name string
-	do   func(*teller) bool
+	do   func(*writer) bool
 }
 
 var harms = []harm{
-	{"line ends of Windows", func(t *teller) bool {
+	{"line ends of Windows", func(t *writer) bool {
 		t.out.Body = strings.ReplaceAll(t.out.Body, "\n", "\r\n")
 		return true
 	}},
-	{"words before and after", func(t *teller) bool {
+	{"words before and after", func(t *writer) bool {
 		if t.out.NoPlan {
 			return false
 		}
-		t.out.Body = t.say("chatter") + "\n\n" + t.out.Body + "\n\n" + t.say("outro")
+		t.out.Body = t.pick("chatter") + "\n\n" + t.out.Body + "\n\n" + t.pick("outro")
 		return true
 	}},
-	{"blank lines", func(t *teller) bool {
+	{"blank lines", func(t *writer) bool {
 		if t.out.Form != "list" || strings.Contains(t.out.Body, "\n ") {
 			return false
 		}
 		t.out.Body = strings.ReplaceAll(t.out.Body, "\n", "\n\n")
 		return true
 	}},
-	{"a fence around", func(t *teller) bool {
+	{"a fence around", func(t *writer) bool {
 		if t.out.Form != "list" && t.out.Form != "table" || strings.Contains(t.out.Body, "```") {
 			return false
 		}
@@ -39,14 +39,14 @@ var harms = []harm{
 		t.out.Body += "\n" + t.out.Body[:3]
 		return true
 	}},
-	{"a fence that is not closed", func(t *teller) bool {
+	{"a fence that is not closed", func(t *writer) bool {
 		if t.out.Form != "value" && t.out.Form != "code" || strings.Contains(t.out.Body, "```") || len(t.out.Body) == 0 || strings.Contains(t.out.Body, "\n\n") {
 			return false
 		}
 		t.out.Body = "```\n" + t.out.Body
 		return true
 	}},
-	{"indented", func(t *teller) bool {
+	{"indented", func(t *writer) bool {
 		if t.out.Form != "list" && t.out.Form != "value" {
 			return false
 		}
@@ -58,14 +58,14 @@ var harms = []harm{
 		t.out.Body = pad + strings.ReplaceAll(t.out.Body, "\n", "\n"+pad)
 		return true
 	}},
-	{"a quotation", func(t *teller) bool {
+	{"a quotation", func(t *writer) bool {
 		if t.out.Form != "list" && t.out.Form != "table" || strings.Contains(t.out.Body, "\t") {
 			return false
 		}
 		t.out.Body = "> " + strings.ReplaceAll(t.out.Body, "\n", "\n> ")
 		return true
 	}},
-	{"emoji", func(t *teller) bool {
+	{"emoji", func(t *writer) bool {
 		if t.out.Form != "list" || t.out.Style == "orgmode" {
 			return false
 		}
@@ -78,23 +78,23 @@ var harms = []harm{
 		t.out.Body = strings.Join(lines, "\n")
 		return true
 	}},
-	{"spaces at the ends of lines", func(t *teller) bool {
+	{"spaces at the ends of lines", func(t *writer) bool {
 		if t.out.Form == "code" || t.out.Form == "none" {
 			return false
 		}
 		t.out.Body = strings.ReplaceAll(t.out.Body, "\n", "  \n")
 		return true
 	}},
-	{"a byte order mark", func(t *teller) bool {
+	{"a byte order mark", func(t *writer) bool {
 		t.out.Body = "\ufeff" + t.out.Body
 		return true
 	}},
-	{"wide signs", (*teller).widen},
-	{"wide signs", (*teller).widen},
+	{"wide signs", (*writer).widen},
+	{"wide signs", (*writer).widen},
 }
 
-// widen writes punctuation and maybe digits as Chinese and Japanese do.
-func (t *teller) widen() bool {
+// widen writes punctuation, and sometimes digits, in full-width forms as Chinese and Japanese do.
+func (t *writer) widen() bool {
 	if t.lang.spaced() || t.out.Form != "list" || strings.Contains(t.out.Body, "**") {
 		return false
 	}
@@ -114,8 +114,9 @@ func (t *teller) widen() bool {
 	return true
 }
 
-// damage changes what does not change the truth, in a quarter of the texts; the note names what.
-func (t *teller) damage() {
+// damage applies a change that does not affect the truth to a quarter of the texts. The note names the
+// change.
+func (t *writer) damage() {
 	if !t.yes(0.28) {
 		return
 	}

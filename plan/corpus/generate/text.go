@@ -1,7 +1,7 @@
-// Package tell generates texts that hold a plan, each with its truth. It draws a random graph and then writes
-// it in words, in a style and a language. It owns the phrases (phrases/*.txt) and the styles. It knows
+// Package generate writes texts that hold a plan, each with its truth. It draws a random graph and then
+// writes it in words, in a style and a language. It owns the phrases (phrases/*.txt) and the styles. It knows
 // nothing of the reader that is measured with its texts.
-package tell
+package generate
 
 import "hash/crc32"
 

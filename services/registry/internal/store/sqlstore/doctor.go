@@ -1,0 +1,79 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/services/registry/internal/store"
+)
+
+// totals finds the rows whose totals are not the sum of their entries, which are those for which of holds.
+func totals(name, from, of string) string {
+	entries := ` FROM usage_entries e WHERE e.namespace = x.namespace` + of + `)`
+	return `SELECT ` + name + ` || ': ' || nano_usd || ' nano-USD and ' || tokens || ' tokens booked, ' || usd_due || ' and ' || tokens_due || ' used' FROM (
+		SELECT x.*, (SELECT coalesce(sum(e.input_tokens + e.output_tokens), 0)` + entries + ` AS tokens_due,
+			(SELECT coalesce(sum(e.cost_nano_usd), 0)` + entries + ` AS usd_due, (SELECT count(*)` + entries + ` AS calls_due
+		FROM (SELECT * FROM ` + from + `) x) y
+		WHERE tokens <> tokens_due OR nano_usd <> usd_due OR model_calls + tool_calls <> calls_due LIMIT $1`
+}
+
+// suspicions are queries whose results are one line of text each. $1 bounds the results, $2, where there is
+// one, the rows examined.
+func suspicions(d dbkit.Dialect) map[store.Suspicion]string {
+	return map[store.Suspicion]string{
+		store.SuspectTaskTotals:      totals(`id`, `tasks ORDER BY namespace, id DESC LIMIT $2`, ` AND e.task_id = x.id`),
+		store.SuspectEpicTotals:      totals(`id`, `epics ORDER BY namespace, id DESC LIMIT $2`, ` AND e.epic_id = x.id`),
+		store.SuspectNamespaceTotals: totals(`namespace`, `namespace_totals ORDER BY namespace`, ``),
+		store.SuspectTaskCounts: `SELECT id || ': counts ' || total_tasks || ' tasks, ' || completed_tasks || ' completed and ' || failed_tasks || ' failed of ' || n || ', ' || c || ' and ' || f FROM (
+			SELECT x.*, (SELECT count(*) FROM tasks t WHERE t.namespace = x.namespace AND t.epic_id = x.id) AS n,
+				(SELECT count(*) FROM tasks t WHERE t.namespace = x.namespace AND t.epic_id = x.id AND t.state = 4) AS c,
+				(SELECT count(*) FROM tasks t WHERE t.namespace = x.namespace AND t.epic_id = x.id AND t.state = 5) AS f
+			FROM (SELECT * FROM epics ORDER BY namespace, id DESC LIMIT $2) x) y
+			WHERE total_tasks <> n OR completed_tasks <> c OR failed_tasks <> f LIMIT $1`,
+		store.SuspectClaim: `SELECT task_id || ': claimed for ' || run_id FROM claims WHERE state = 1 AND lease_until < ` + d.Ago(10*time.Minute) + `
+			ORDER BY lease_until LIMIT $1`,
+		store.SuspectCancellation: `SELECT task_id || ': ended, and run ' || run_id || ' is not canceled' FROM cancellations
+			WHERE create_time < ` + d.Ago(20*time.Minute) + ` ORDER BY create_time LIMIT $1`,
+		store.SuspectRunning: `SELECT t.id || ': running, claimed by nobody, last by ' || t.run_id FROM (SELECT * FROM tasks ORDER BY namespace, id DESC LIMIT $2) t
+			WHERE t.state = 3 AND t.run_id <> '' AND t.update_time < ` + d.Ago(10*time.Minute) + `
+				AND NOT EXISTS (SELECT 1 FROM claims c WHERE c.namespace = t.namespace AND c.task_id = t.id AND c.state IN (1, 2)) LIMIT $1`,
+	}
+}
+
+// Suspects implements store.Inspector.
+func (s *Store) Suspects(ctx context.Context, what store.Suspicion, sample, limit int) (found []string, err error) {
+	query, ok := suspicions(s.d)[what]
+	if !ok || what == store.SuspectNamespaceTotals && sample > 0 {
+		return nil, nil
+	}
+	args := []any{limit}
+	if strings.Contains(query, "$2") {
+		if sample <= 0 {
+			sample = math.MaxInt
+		}
+		args = append(args, sample)
+	}
+	err = s.db.Pool.Read(ctx, func(ctx context.Context, q dbkit.Querier) error {
+		if at, ok := ctx.Deadline(); ok && s.db.Timeout != "" {
+			if _, err := q.Exec(ctx, s.db.Timeout, fmt.Sprint(max(time.Until(at).Milliseconds(), 1))); err != nil {
+				return err
+			}
+		}
+		found, err = collect(ctx, tx{q, s.d}, func(row dbkit.Scanner) (line string, err error) {
+			err = row.Scan(&line)
+			return line, err
+		}, query, args...)
+		return err
+	})
+	return found, err
+}
+
+// Now implements store.Inspector.
+func (s *Store) Now(ctx context.Context) (now time.Time, err error) {
+	err = dbkit.FirstRow(s.db.Pool.Query(ctx, `SELECT `+s.d.Now())).Scan(dbkit.At(&now))
+	return now, err
+}

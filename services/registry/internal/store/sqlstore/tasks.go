@@ -1,0 +1,231 @@
+package sqlstore
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
+	"github.com/epigraph-run/epigraph/services/registry/internal/store"
+)
+
+const taskColumns = `t.namespace, t.id, epic_id, title, description, tags, state, priority, depends_on, requirements, workflow_slug,
+	workflow_source, run_id, estimated_tokens, ` + totalColumns + `, duration_us, retry_count, max_retries, result_summary,
+	error_message, notes, created_by_node_id, labels, create_time, update_time, start_time, end_time, revision, principal`
+
+// bodies joins the bodies of the tasks t, which are looked up one by one.
+func (t tx) bodies() string {
+	return t.d.LookUp(`task_bodies`, `b`, `b.namespace = t.namespace AND b.id = t.id`)
+}
+
+func scanTask(row dbkit.Scanner) (epic.Task, error) {
+	var v epic.Task
+	var micros int64
+	var notes, labels string
+	into := append([]any{
+		&v.Namespace, &v.ID, &v.EpicID, &v.Title, &v.Description, &v.Tags, &v.State, &v.Priority, &v.DependsOn, &v.Requirements,
+		&v.WorkflowSlug, &v.Source, &v.RunID, &v.EstimatedTokens,
+	}, totalsInto(&v.Actual)...)
+	if err := row.Scan(append(into, &micros, &v.RetryCount, &v.MaxRetries, &v.ResultSummary, &v.ErrorMessage, &notes,
+		&v.CreatedByNode, &labels, dbkit.At(&v.CreateTime), dbkit.At(&v.UpdateTime), dbkit.At(&v.StartTime), dbkit.At(&v.EndTime),
+		&v.Revision, &v.Principal)...); err != nil {
+		return epic.Task{}, err
+	}
+	if err := decode(notes, &v.Notes); err != nil {
+		return epic.Task{}, err
+	}
+	if err := decode(labels, &v.Labels); err != nil {
+		return epic.Task{}, err
+	}
+	v.Tags, v.DependsOn, v.Notes, v.Requirements = trim(v.Tags), trim(v.DependsOn), trim(v.Notes), trim(v.Requirements)
+	if len(v.Labels) == 0 {
+		v.Labels = nil
+	}
+	v.Duration = time.Duration(micros) * time.Microsecond
+	return v, nil
+}
+
+// Task implements store.Reader.
+func (t tx) Task(ctx context.Context, namespace, id string) (epic.Task, error) {
+	return one(ctx, t, store.TaskNotFound(id), scanTask,
+		`SELECT `+taskColumns+` FROM tasks t`+t.bodies()+` WHERE t.namespace = $1 AND t.id = $2`, namespace, id)
+}
+
+// Tasks implements store.Reader.
+func (t tx) Tasks(ctx context.Context, q store.TaskQuery) (store.Found[epic.Task], error) {
+	l := listing[epic.Task]{
+		table: "tasks", rest: t.bodies(), columns: taskColumns, scan: scanTask,
+		namespace: q.Namespace, after: q.After, limit: q.Limit, look: q.Look,
+	}
+	l.add("t.namespace = %s", q.Namespace)
+	if q.EpicID != "" {
+		l.add("t.epic_id = %s", q.EpicID)
+	}
+	if err := filter(&l, t.d, q.States, q.AnyTag, q.Labels); err != nil {
+		return store.Found[epic.Task]{}, err
+	}
+	return l.rows(ctx, t)
+}
+
+func taskArgs(v epic.Task) ([]any, error) {
+	labels, err := labelText(v.Labels)
+	return []any{
+		v.Namespace, v.ID, v.EpicID, v.Title, v.Tags, v.State, v.Priority, v.DependsOn, v.WorkflowSlug, v.Source, v.RunID,
+		v.EstimatedTokens, v.Duration.Microseconds(), v.RetryCount, v.MaxRetries, v.CreatedByNode, labels,
+		v.CreateTime, v.UpdateTime, v.StartTime, v.EndTime, v.Revision, v.Principal,
+	}, err
+}
+
+// InsertTask implements store.Tx.
+func (t tx) InsertTask(ctx context.Context, v epic.Task) error {
+	args, err := taskArgs(v)
+	if err != nil {
+		return err
+	}
+	return t.putTask(ctx, v, dbkit.Stmt{Query: `INSERT INTO tasks (namespace, id, epic_id, title, tags, state, priority, depends_on, workflow_slug,
+			workflow_source, run_id, estimated_tokens, duration_us, retry_count, max_retries, created_by_node_id, labels,
+			create_time, update_time, start_time, end_time, revision, principal)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)`, Args: args})
+}
+
+// PutTask implements store.Tx.
+func (t tx) PutTask(ctx context.Context, v epic.Task, over int64) error {
+	args, err := taskArgs(v)
+	if err != nil {
+		return err
+	}
+	return t.putTask(ctx, v, dbkit.Stmt{
+		Query: `UPDATE tasks SET epic_id = $3, title = $4, tags = $5, state = $6,
+			priority = $7, depends_on = $8, workflow_slug = $9, workflow_source = $10, run_id = $11, estimated_tokens = $12,
+			duration_us = $13, retry_count = $14, max_retries = $15, created_by_node_id = $16, labels = $17, create_time = $18,
+			update_time = $19, start_time = $20, end_time = $21, revision = $22, principal = $23
+		WHERE namespace = $1 AND id = $2 AND revision = $24`,
+		Args: append(args, over),
+		Done: func(n int64) error {
+			if n != 1 {
+				return store.Changed("task", v.ID)
+			}
+			return nil
+		},
+	}, dbkit.Stmt{
+		Query: `DELETE FROM dependencies WHERE namespace = $1 AND task_id = $2 AND NOT ` + t.d.In(`depends_on`, `$3`),
+		Args:  []any{v.Namespace, v.ID, v.DependsOn},
+	})
+}
+
+// putTask runs statements that write a task, and writes its body and what it depends on.
+func (t tx) putTask(ctx context.Context, v epic.Task, stmts ...dbkit.Stmt) error {
+	notes := "[]"
+	if v.Notes != nil {
+		var err error
+		if notes, err = text(v.Notes); err != nil {
+			return err
+		}
+	}
+	stmts = append(stmts, dbkit.Stmt{
+		Query: `INSERT INTO task_bodies (namespace, id, description, requirements, result_summary, error_message, notes)
+		VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (namespace, id) DO UPDATE SET description = excluded.description,
+			requirements = excluded.requirements, result_summary = excluded.result_summary,
+			error_message = excluded.error_message, notes = excluded.notes`,
+		Args: []any{v.Namespace, v.ID, v.Description, v.Requirements, v.ResultSummary, v.ErrorMessage, notes},
+	})
+	if len(v.DependsOn) > 0 {
+		stmts = append(stmts, dbkit.Stmt{
+			Query: `INSERT INTO dependencies (namespace, task_id, depends_on) SELECT $2, $3, w.id FROM ` + t.d.Lists(`w`, [2]string{"id", "text"}) + `
+				WHERE true ON CONFLICT DO NOTHING`,
+			Args: []any{v.DependsOn, v.Namespace, v.ID},
+		})
+	}
+	return t.Batch(ctx, stmts...)
+}
+
+// DeleteTask implements store.Tx.
+func (t tx) DeleteTask(ctx context.Context, namespace, id string, revision int64) error {
+	return t.change(ctx, store.Changed("task", id),
+		`DELETE FROM tasks WHERE namespace = $1 AND id = $2 AND revision = $3`, namespace, id, revision)
+}
+
+// EndTasks implements store.Tx.
+func (t tx) EndTasks(ctx context.Context, namespace, epicID string, from []epic.TaskState, to epic.TaskState, now time.Time, principal string) error {
+	_, err := t.Exec(ctx, `UPDATE tasks SET state = $4, end_time = $5, update_time = $5, revision = revision + 1,
+			principal = coalesce(nullif($6, ''), principal)
+		WHERE namespace = $1 AND epic_id = $2 AND `+t.d.In(`state`, `$3`), namespace, epicID, states(from), to, now, principal)
+	return err
+}
+
+// TaskStates implements store.Tx.
+func (t tx) TaskStates(ctx context.Context, namespace, epicID string, ids []string) (map[string]epic.TaskState, error) {
+	out := make(map[string]epic.TaskState, len(ids))
+	if len(ids) == 0 {
+		return out, nil
+	}
+	err := t.each(ctx, func(row dbkit.Scanner) error {
+		var id string
+		var state epic.TaskState
+		err := row.Scan(&id, &state)
+		out[id] = state
+		return err
+	}, `SELECT t.id, t.state FROM `+t.d.Lists(`w`, [2]string{"want", "text"})+t.d.LookUp(`tasks`, `t`, `t.namespace = $2 AND t.id = w.want`)+`
+		WHERE t.epic_id = $3`, ids, namespace, epicID)
+	return out, err
+}
+
+// CountTasks implements store.Tx.
+func (t tx) CountTasks(ctx context.Context, namespace, epicID string, state epic.TaskState) (int, error) {
+	return t.count(ctx, `SELECT 1 FROM tasks WHERE namespace = $1 AND epic_id = $2 AND state = $3`, namespace, epicID, state)
+}
+
+// Blocked implements store.Tx.
+func (t tx) Blocked(ctx context.Context, namespace, taskID, after string, limit int) ([]epic.Dependent, error) {
+	return collect(ctx, t, func(row dbkit.Scanner) (d epic.Dependent, err error) {
+		err = row.Scan(&d.ID, &d.State, &d.DependsOn, &d.Revision)
+		return d, err
+	}, `SELECT t.id, t.state, t.depends_on, t.revision FROM dependencies d`+t.d.LookUp(`tasks`, `t`, `t.namespace = d.namespace AND t.id = d.task_id`)+`
+		WHERE d.namespace = $1 AND d.depends_on = $2 AND d.task_id > $3 AND t.state = $4 ORDER BY d.task_id LIMIT $5`,
+		namespace, taskID, after, epic.TaskBlocked, limit)
+}
+
+// PutStates implements store.Tx.
+func (t tx) PutStates(ctx context.Context, namespace string, tasks []epic.Dependent, now time.Time) error {
+	ids, rows := make([]string, len(tasks)), make([][]any, len(tasks))
+	for i, d := range tasks {
+		ids[i], rows[i] = d.ID, []any{namespace, d.ID, int16(d.State), d.Revision}
+	}
+	columns := [][2]string{{"namespace", "text"}, {"id", "text"}, {"state", "smallint"}, {"revision", "bigint"}}
+	n, err := t.Exec(ctx, `UPDATE tasks SET state = n.state, update_time = $1, revision = tasks.revision + 1
+		FROM `+t.d.Rows(`n`, 2, columns...)+` WHERE tasks.namespace = n.namespace AND tasks.id = n.id AND tasks.revision = n.revision`,
+		append([]any{now}, t.d.RowArgs(len(columns), rows)...)...)
+	if err == nil && n != int64(len(tasks)) {
+		return store.Changed("one of the tasks", strings.Join(ids, ", "))
+	}
+	return err
+}
+
+// ForgetDependency implements store.Tx.
+func (t tx) ForgetDependency(ctx context.Context, namespace, taskID string, now time.Time, principal string) (int, error) {
+	n, err := t.Exec(ctx, `UPDATE tasks SET depends_on = `+t.d.Without(`depends_on`, `$2`)+`, update_time = $3, revision = revision + 1,
+			principal = coalesce(nullif($4, ''), principal)
+		WHERE namespace = $1 AND `+t.d.InSelect(`id`, `SELECT task_id FROM dependencies WHERE namespace = $1 AND depends_on = $2`),
+		namespace, taskID, now, principal)
+	if err != nil {
+		return 0, err
+	}
+	_, err = t.Exec(ctx, `DELETE FROM dependencies WHERE namespace = $1 AND depends_on = $2`, namespace, taskID)
+	return int(n), err
+}
+
+// Edges implements store.Tx.
+func (t tx) Edges(ctx context.Context, namespace string, ids []string) (map[string][]string, error) {
+	out := make(map[string][]string, len(ids))
+	err := t.each(ctx, func(row dbkit.Scanner) error {
+		var id string
+		var deps []string
+		err := row.Scan(&id, &deps)
+		if len(deps) > 0 {
+			out[id] = deps
+		}
+		return err
+	}, `SELECT id, depends_on FROM tasks WHERE namespace = $1 AND `+t.d.In(`id`, `$2`), namespace, ids)
+	return out, err
+}
