@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// BenchmarkReserve starts goroutines that use 10 KiB of stack, as attempts and served calls do, without and with
-// Reserve.
+// BenchmarkReserve starts goroutines that use 10 KiB of stack, as attempts and served calls do, without and
+// with Reserve.
 func BenchmarkReserve(b *testing.B) {
 	for _, c := range []struct {
 		name  string

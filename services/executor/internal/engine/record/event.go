@@ -124,7 +124,8 @@ func EncodeEvent(d *Durable) (journal.Event, error) {
 	return row, nil
 }
 
-// plainEvent is the stored form of d in JSON. It is written directly: a RawMessage would be scanned once more.
+// plainEvent is the stored form of d in JSON. It is written directly: a RawMessage would be scanned once
+// more.
 func plainEvent(d *Durable) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
