@@ -6,10 +6,12 @@ import "runtime"
 // reserve is the room that Reserve asks for. With it a stack of 2, 4 or 8 KiB becomes one of 16 KiB.
 const reserve = 9 << 10
 
-// Reserve gives the calling goroutine, which should have done nothing yet, a stack of 16 KiB. A stack that is
-// too small is copied to one of twice its size, frame by frame. At the start there is nothing to copy; three
-// copies at full depth took a sixth of the time of a graph's node. The garbage collector may still halve a
-// stack of which less than a quarter is in use.
+// Reserve gives the calling goroutine a stack of 16 KiB. Call it before anything else: a stack that is too
+// small is copied to one of twice its size, and at the start there is nothing to copy. The garbage collector
+// may still halve a stack of which less than a quarter is in use.
+//
+// Without it a goroutine that uses 10 KiB takes 1.3 to 3 times the time (BenchmarkReserve), and a call of
+// BenchmarkStartRun in grpckit a sixth more CPU time.
 //
 //go:noinline
 func Reserve() {

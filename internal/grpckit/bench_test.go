@@ -22,17 +22,21 @@ func (starter) StartRun(context.Context, *executorv1.StartRunRequest) (*executor
 }
 
 // BenchmarkStartRun is a call with credentials and a graph of twenty nodes through the whole chain: with the
-// same graph each time, or a new one.
+// same graph each time, with a new one, and with the same one on a server that shares no graphs.
 func BenchmarkStartRun(b *testing.B) {
-	for _, fresh := range []bool{false, true} {
-		name := map[bool]string{false: "SameGraph", true: "NewGraph"}[fresh]
-		b.Run(name, func(b *testing.B) {
+	for _, c := range []struct {
+		name          string
+		fresh, intern bool
+	}{{"SameGraph", false, true}, {"NewGraph", true, true}, {"SameGraphWithoutIntern", false, false}} {
+		b.Run(c.name, func(b *testing.B) {
 			net := &grpckit.BufNet{}
 			key := conf.NewSecret("key-a")
 			s, err := grpckit.NewServer(grpckit.Options{Auth: grpckit.AuthConfig{Keys: []grpckit.APIKey{{Name: "a", Namespace: "a", Secret: key}}}})
 			require.NoError(b, err)
 			executorv1.RegisterExecutorServiceServer(s, starter{})
-			s.Intern((*executorv1.StartRunRequest)(nil), "graph")
+			if c.intern {
+				s.Intern((*executorv1.StartRunRequest)(nil), "graph")
+			}
 			lis, err := net.Listen("x")
 			require.NoError(b, err)
 			go func() { _ = s.Serve(lis) }()
@@ -40,7 +44,7 @@ func BenchmarkStartRun(b *testing.B) {
 			conn, err := grpckit.Dial("x", grpckit.DialOptions{Token: key, Buf: net})
 			require.NoError(b, err)
 			defer func() { _ = conn.Close() }()
-			c := executorv1.NewExecutorServiceClient(conn)
+			client := executorv1.NewExecutorServiceClient(conn)
 			g := &graphv1.Graph{Name: "g"}
 			for i := range 20 {
 				g.Nodes = append(g.Nodes, &graphv1.Node{Id: fmt.Sprint("n", i), Actor: "llm", Named: map[string]*graphv1.Payload{"prompt": {Json: []byte(`"say something about this"`)}}})
@@ -50,10 +54,10 @@ func BenchmarkStartRun(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				if fresh {
+				if c.fresh {
 					g.Name = fmt.Sprint("g", i)
 				}
-				if _, err := c.StartRun(b.Context(), &executorv1.StartRunRequest{Graph: g, Labels: map[string]string{"a": "b"}}); err != nil {
+				if _, err := client.StartRun(b.Context(), &executorv1.StartRunRequest{Graph: g, Labels: map[string]string{"a": "b"}}); err != nil {
 					b.Fatal(err)
 				}
 			}

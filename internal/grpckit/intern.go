@@ -29,6 +29,9 @@ type Interner interface {
 // Intern declares that clients send the same value of a message field of request many times, as they do with
 // graphs. A repeated value is decoded and validated once, and then shared by all requests that contain it:
 // nobody may change it. Call it before Serve. It panics if there is no such field.
+//
+// Without it a start of a graph of twenty nodes takes twice the CPU time and 2.6 times the allocations
+// (BenchmarkStartRun/SameGraph against SameGraphWithoutIntern).
 func (s *Server) Intern(request proto.Message, field protoreflect.Name) {
 	s.chain.interned.add(request, field)
 }

@@ -63,7 +63,7 @@ func (c *client) Run(ctx context.Context, r *drive.Run) error {
 	if err != nil {
 		return err
 	}
-	end, err := c.await(ctx, run.GetId(), len(r.Graph.Nodes))
+	end, err := c.await(ctx, run.GetId())
 	if err != nil {
 		return err
 	}
@@ -89,10 +89,10 @@ func (c *client) Run(ctx context.Context, r *drive.Run) error {
 	return nil
 }
 
-// await asks for the events after the last node's, which is the end of the run: nobody else needs the event
-// of each node.
-func (c *client) await(ctx context.Context, id string, nodes int) (*executorv1.RunEnded, error) {
-	events, err := c.api.WatchRun(ctx, &executorv1.WatchRunRequest{RunId: id, AfterSeq: int64(nodes), DurableOnly: true})
+// await watches a run until its end. The watch begins at the beginning, since the server refuses a sequence
+// that the run has not come to.
+func (c *client) await(ctx context.Context, id string) (*executorv1.RunEnded, error) {
+	events, err := c.api.WatchRun(ctx, &executorv1.WatchRunRequest{RunId: id, DurableOnly: true})
 	if err != nil {
 		return nil, err
 	}

@@ -313,7 +313,7 @@ func (t *session) intend(ctx context.Context, a *attempt) bool {
 	err := r.advance(workgraph.Attempt{Ref: a.start.Ref, Attempt: a.start.Attempt, Now: time.Now().UTC()},
 		extra{leads: true, after: func(err error) { durable <- err }})
 	r.mu.Unlock()
-	t.writer.Lead(nil)
+	t.writer.Lead()
 	if err == nil {
 		err = <-durable
 	}

@@ -362,7 +362,7 @@ func (t *session) stopAttempts(r *run, refs []workgraph.Ref) {
 			}
 			// An executor that leads while the journal is away does so until the writer is stopped, and that
 			// is when the term's work has ended.
-			go t.writer.Lead(nil)
+			go t.writer.Lead()
 		})
 	}
 }

@@ -166,7 +166,7 @@ func TestBeside(t *testing.T) {
 			done := func(journal.Result) { all.Done() }
 			if rand.N(3) == 0 {
 				require.NoError(t, w.Leave(wr, done))
-				go w.Lead(nil)
+				go w.Lead()
 			} else {
 				require.NoError(t, w.Submit(wr, done))
 			}

@@ -60,7 +60,7 @@ func TestLead(t *testing.T) {
 		synctest.Wait()
 		told = &answers{}
 		require.NoError(t, w.Leave(appendOf("n", "a", 1), told.note))
-		go w.Lead(nil)
+		go w.Lead()
 		synctest.Wait()
 		return w, told, stop
 	}
@@ -72,12 +72,9 @@ func TestLead(t *testing.T) {
 		require.NoError(t, w.Leave(appendOf("n", "a", 1), told.note))
 		nap(time.Minute)
 		require.Empty(t, c.sent())
-		w.Lead(func(results int) {
-			require.Equal(t, 1, results)
-			require.Empty(t, told.runs())
-		})
+		w.Lead()
 		require.Equal(t, []string{"a"}, told.runs())
-		w.Lead(func(int) { require.Fail(t, "there was nothing") })
+		w.Lead() // there is nothing
 		require.NoError(t, stop())
 		require.Len(t, c.sent(), 1)
 	})
@@ -86,7 +83,7 @@ func TestLead(t *testing.T) {
 		w, told, stop := leading(t, c)
 		require.NoError(t, w.Submit(appendOf("n", "b", 1), told.note))
 		require.NoError(t, w.Leave(appendOf("n", "c", 1), told.note))
-		w.Lead(nil) // somebody does already
+		w.Lead() // somebody does already
 		require.Empty(t, told.runs())
 		nap(time.Second)
 		require.Equal(t, []string{"a"}, told.runs())
@@ -102,7 +99,7 @@ func TestLead(t *testing.T) {
 		require.NoError(t, w.Submit(appendOf("n", "a", 1), told.note))
 		synctest.Wait()
 		require.NoError(t, w.Leave(appendOf("n", "b", 1), told.note))
-		w.Lead(nil)
+		w.Lead()
 		nap(2 * time.Second)
 		require.Equal(t, []string{"a", "b"}, told.runs())
 		require.NoError(t, stop())
@@ -120,7 +117,8 @@ func TestLead(t *testing.T) {
 			require.True(t, journal.IsFenced(r.Err))
 		}
 		require.True(t, journal.IsFenced(w.Leave(appendOf("n", "c", 1), told.note)))
-		w.Lead(func(int) { require.Fail(t, "it is over") })
+		w.Lead() // it is over
+		require.Len(t, c.sent(), 1)
 	})
 	bubble("Lead/AStopWaitsForIt", func(t *testing.T) {
 		c := &scripted{perCall: time.Second}
@@ -142,7 +140,7 @@ func TestLead(t *testing.T) {
 		wr := appendOf("n", "r", 1)
 		wr.Append.Status = &journal.Status{State: journal.StateRunning, Nodes: journal.NodeCounts{Total: 7}}
 		require.NoError(t, w.Leave(wr, func(journal.Result) {}))
-		w.Lead(nil)
+		w.Lead()
 		require.Len(t, c.sent(), 2)
 		require.Nil(t, c.sent()[1][0].Append.Status)
 		nap(2 * time.Second)

@@ -224,19 +224,18 @@ func (w *Writer) waits(namespace string, n int) {
 
 // Lead commits what waits on the caller's goroutine, unless somebody leads already: then that one will. A
 // lone write so comes through without waking another goroutine, and another again for its answer. It is one
-// batch at most, Run goes on with what came meanwhile. answered, if not nil, is called with the number of
-// results just before these are given.
-func (w *Writer) Lead(answered func(results int)) { w.lead(answered) }
+// batch at most, Run goes on with what came meanwhile.
+func (w *Writer) Lead() { w.lead() }
 
 // lead is Lead; it reports whether there was a batch.
-func (w *Writer) lead(answered func(results int)) bool {
+func (w *Writer) lead() bool {
 	w.mu.Lock()
 	if !w.mayFly() || w.hard == nil || w.broken != nil || len(w.turn) == 0 {
 		w.mu.Unlock()
 		return false
 	}
 	batch, _ := w.take()
-	w.carry(batch, answered)
+	w.carry(batch)
 	if w.broken != nil || w.closed != nil || len(w.turn) > 0 || !w.timed && w.rows.behind() {
 		w.notify()
 	}
@@ -253,10 +252,10 @@ func (w *Writer) mayFly() bool {
 }
 
 // carry commits a batch and answers it. It is called with w.mu held, and lets go of it meanwhile.
-func (w *Writer) carry(batch []item, answered func(results int)) {
+func (w *Writer) carry(batch []item) {
 	w.fly(batch)
 	w.mu.Unlock()
-	err := w.flush(batch, answered)
+	err := w.flush(batch)
 	w.mu.Lock()
 	w.land(batch, err)
 }
@@ -366,7 +365,7 @@ func (w *Writer) Run(ctx context.Context) error {
 		for {
 			select {
 			case <-w.beside:
-				for w.lead(nil) { // until all that waits has something in the first batch
+				for w.lead() { // until all that waits has something in the first batch
 				}
 			case <-finished:
 				return
@@ -406,7 +405,7 @@ func (w *Writer) loop() error {
 		batch, closed := w.take()
 		batch, wait := w.owed(batch, closed)
 		if len(batch) > 0 {
-			w.carry(batch, nil)
+			w.carry(batch)
 			w.mu.Unlock()
 			continue
 		}
@@ -443,7 +442,7 @@ func (w *Writer) owed(batch []item, closed bool) ([]item, time.Duration) {
 }
 
 // flush commits one batch and answers it. An error means that the writer is over.
-func (w *Writer) flush(batch []item, answered func(results int)) error {
+func (w *Writer) flush(batch []item) error {
 	writes := make([]Write, len(batch))
 	b := Batch{Writes: len(batch), Waited: time.Since(batch[0].since)}
 	begin := time.Now()
@@ -463,9 +462,6 @@ func (w *Writer) flush(batch []item, answered func(results int)) error {
 		w.observing.Unlock()
 	}
 	w.adapt(b)
-	if answered != nil {
-		answered(len(batch))
-	}
 	for i, it := range batch {
 		w.uncount(it)
 		if err != nil {

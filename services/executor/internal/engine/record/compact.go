@@ -15,6 +15,9 @@ import (
 // and names a string once. Most events are in it: a node that came to its end, the beginning and the end of a
 // run. What it has no place for is in JSON, whose first byte is another. A row is read by its first byte,
 // whenever it was written.
+//
+// The end of a node takes 71 bytes in place of 477, and less than a third of the time to write and read
+// (BenchmarkEventForm); a node of W3 takes 622 bytes of log in place of 960.
 const compactForm = 1
 
 // The lists below are stored by index. They only ever grow at the end.

@@ -36,23 +36,28 @@ func plainly(t *testing.T, d *Durable) *Durable {
 	return &Durable{Event: ev, StartTime: d.StartTime, Actor: d.Actor, RequestID: d.RequestID, Cached: d.Cached, GraphChange: d.GraphChange}
 }
 
+// nodeEnded is the end of a node before two others, the event that runs have most of.
+func nodeEnded(at time.Time, value json.RawMessage) *Durable {
+	return &Durable{
+		Event: workgraph.Event{Version: workgraph.MachineVersion, Seq: 7, Kind: workgraph.AttemptEnded, At: at, Ref: workgraph.Ref{Node: "n1", Visit: 1}, Attempt: 1,
+			Outcome: &workgraph.Outcome{Values: []json.RawMessage{value}},
+			Steps: []workgraph.Step{
+				{Op: workgraph.OpComplete, Node: "n1", Visit: 1},
+				{Op: workgraph.OpEdge, Node: "n1", Visit: 1, To: "n2", Kind: workgraph.DataEdge, Live: true},
+				{Op: workgraph.OpEdge, Node: "n1", Visit: 1, To: "n3", Note: "CONDITION"},
+				{Op: workgraph.OpEnter, Node: "n2", Visit: 1, Detail: &workgraph.Detail{Inputs: []workgraph.InputRef{{Node: "n1", Visit: 1}}}},
+			}},
+		StartTime: at.Truncate(time.Microsecond).Add(-1500 * time.Microsecond), Actor: "echo",
+	}
+}
+
 func TestCompactEvents(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC)
 	micros := at.Truncate(time.Microsecond)
 	value := json.RawMessage(`{"text":"a result"}`)
 	ended := func(change func(*Durable)) *Durable {
-		d := &Durable{
-			Event: workgraph.Event{Version: workgraph.MachineVersion, Seq: 7, Kind: workgraph.AttemptEnded, At: at, Ref: workgraph.Ref{Node: "n1", Visit: 1}, Attempt: 1,
-				Outcome: &workgraph.Outcome{Values: []json.RawMessage{value}},
-				Steps: []workgraph.Step{
-					{Op: workgraph.OpComplete, Node: "n1", Visit: 1},
-					{Op: workgraph.OpEdge, Node: "n1", Visit: 1, To: "n2", Kind: workgraph.DataEdge, Live: true},
-					{Op: workgraph.OpEdge, Node: "n1", Visit: 1, To: "n3", Note: "CONDITION"},
-					{Op: workgraph.OpEnter, Node: "n2", Visit: 1, Detail: &workgraph.Detail{Inputs: []workgraph.InputRef{{Node: "n1", Visit: 1}}}},
-				}},
-			StartTime: micros.Add(-1500 * time.Microsecond), Actor: "echo",
-		}
+		d := nodeEnded(at, value)
 		change(d)
 		return d
 	}
@@ -151,6 +156,37 @@ func TestCompactEvents(t *testing.T) {
 			require.Equal(t, fields, typ.NumField(), typ.Name())
 		}
 	})
+}
+
+// BenchmarkEventForm writes the end of a node and reads it back, in JSON and in the compact form.
+func BenchmarkEventForm(b *testing.B) {
+	d := nodeEnded(time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC), json.RawMessage(`{"text":"a result"}`))
+	for _, c := range []struct {
+		name   string
+		encode func() ([]byte, error)
+	}{
+		{"JSON", func() ([]byte, error) { return plainEvent(d) }},
+		{"Compact", func() ([]byte, error) {
+			row, err := EncodeEvent(d)
+			return row.Data, err
+		}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			row, err := EncodeEvent(d)
+			require.NoError(b, err)
+			row.RunID, row.Seq = "run_x", d.Seq
+			b.ReportAllocs()
+			for b.Loop() {
+				if row.Data, err = c.encode(); err == nil {
+					_, err = DecodeEvent(row)
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(len(row.Data)), "B/event")
+		})
+	}
 }
 
 func FuzzCompactEvent(f *testing.F) {

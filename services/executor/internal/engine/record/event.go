@@ -116,7 +116,16 @@ func EncodeEvent(d *Durable) (journal.Event, error) {
 		row.Data = data
 		return row, nil
 	}
-	// Written directly, since a RawMessage would be scanned once more.
+	data, err := plainEvent(d)
+	if err != nil {
+		return journal.Event{}, err
+	}
+	row.Data = data
+	return row, nil
+}
+
+// plainEvent is the stored form of d in JSON. It is written directly: a RawMessage would be scanned once more.
+func plainEvent(d *Durable) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
@@ -128,12 +137,11 @@ func EncodeEvent(d *Durable) (journal.Event, error) {
 		Principal   string           `json:"principal,omitempty"`
 		Cached      bool             `json:"cached,omitempty"`
 		GraphChange *GraphChange     `json:"graph_change,omitempty"`
-	}{ev, d.StartTime, d.Actor, d.RequestID, d.Principal, d.Cached, d.GraphChange})
+	}{&d.Event, d.StartTime, d.Actor, d.RequestID, d.Principal, d.Cached, d.GraphChange})
 	if err != nil {
-		return journal.Event{}, fmt.Errorf("encode event %d: %w", ev.Seq, err)
+		return nil, fmt.Errorf("encode event %d: %w", d.Seq, err)
 	}
-	row.Data = bytes.TrimSuffix(b.Bytes(), []byte("\n"))
-	return row, nil
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 // DecodeEvent reads an event from its row. The error says which run and event it is.

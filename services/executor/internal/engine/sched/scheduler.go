@@ -5,7 +5,6 @@ package sched
 import (
 	"container/list"
 	"maps"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -37,9 +36,8 @@ type Task struct {
 // attempts through their gates. It is safe for concurrent use and never blocks.
 type Scheduler struct {
 	perform func(*Task)
-	// Conclude is called after perform, and may set further attempts going: it calls its argument with the
-	// number of those that it speaks for just before. Nil does nothing.
-	Conclude func(func(int))
+	// Conclude is called after perform, on the same goroutine, and may add further tasks. Nil does nothing.
+	Conclude func()
 	gates    []Gate
 
 	mu      sync.Mutex
@@ -49,10 +47,7 @@ type Scheduler struct {
 	// entering are attempts that are to enter a gate as soon as the lock is given back.
 	entering []*Task
 	// after is what is to be called then: releases and cancels of gates.
-	after []func()
-	// spare are goroutines that performed something and wait for more: their stacks have grown to what it
-	// takes.
-	spare   []chan *Task
+	after   []func()
 	waiting list.List // of *Task, those at gates
 	at      []int     // how many wait at each gate
 	idle    chan struct{}
@@ -419,76 +414,17 @@ func (s *Scheduler) fill(p *pool) {
 		p.running++
 		p.tenant(a.Request.Namespace).running++
 		a.dispatched = true
-		if n := len(s.spare); n > 0 {
-			s.spare[n-1] <- a // has room for it
-			s.spare = s.spare[:n-1]
-		} else {
-			go s.work(a)
-		}
+		go s.work(a)
 	}
 }
 
-const (
-	// maxSpare is how many goroutines wait for more to do, and spareFor how long.
-	maxSpare = 64
-	spareFor = time.Second
-	// workRoom is what a working goroutine uses of its stack at least, a quarter of the 16 KiB that follow a
-	// call: the garbage collector halves a stack of which less is in use, and it would have to grow again
-	// with the next call.
-	workRoom = 3584
-)
-
-// work performs a, and then what else it is given.
+// work performs a on a goroutine of its own.
 func (s *Scheduler) work(a *Task) {
 	goroutine.Reserve()
-	var room [workRoom]byte
-	defer runtime.KeepAlive(&room)
-	more := make(chan *Task, 1)
-	idle := time.NewTimer(spareFor)
-	defer idle.Stop()
-	for a != nil {
-		s.perform(a)
-		a = nil
-		waits := false
-		if s.Conclude != nil {
-			// What follows from this attempt alone goes on here: nobody need be woken for it.
-			s.Conclude(func(answers int) { waits = answers == 1 && s.spareMe(more) })
-		}
-		if !waits && !s.spareMe(more) {
-			return
-		}
-		select {
-		case a = <-more:
-			continue
-		default:
-		}
-		idle.Reset(spareFor)
-		select {
-		case a = <-more:
-		case <-idle.C:
-			s.mu.Lock()
-			i := slices.Index(s.spare, more)
-			if i >= 0 {
-				s.spare = slices.Delete(s.spare, i, i+1)
-			}
-			s.mu.Unlock()
-			if i < 0 {
-				a = <-more // somebody was faster
-			}
-		}
+	s.perform(a)
+	if s.Conclude != nil {
+		s.Conclude()
 	}
-}
-
-// spareMe lets the next attempt be given to more, before all others that wait. It reports false if there are
-// enough.
-func (s *Scheduler) spareMe(more chan *Task) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stopped || len(s.spare) == maxSpare {
-		return false
-	}
-	s.spare = append(s.spare, more)
-	return true
 }
 
 // Remove takes a out of its line or from its gate. It reports false if a is running already, or was never
@@ -602,10 +538,6 @@ func (s *Scheduler) Stop() <-chan struct{} {
 	s.mu.Lock()
 	if !s.stopped {
 		s.stopped = true
-		for _, more := range s.spare {
-			close(more)
-		}
-		s.spare = nil
 		for s.waiting.Len() > 0 {
 			a := s.waiting.Front().Value.(*Task)
 			s.leave(a)
