@@ -61,8 +61,8 @@ func (d Dialect) Without(column, param string) string {
 	return d.choose(`array_remove(`+column+`, `+param+`)`, `(SELECT json_group_array(value ORDER BY key) FROM json_each(`+column+`) WHERE value <> `+param+`)`)
 }
 
-// Contains holds for a column that is a JSON object of texts if it has all pairs of a parameter, which is such an
-// object.
+// Contains holds for a column that is a JSON object of texts if it has all pairs of a parameter, which is
+// such an object.
 func (d Dialect) Contains(column, param string) string {
 	return d.choose(column+` @> `+param+`::jsonb`, `NOT EXISTS (SELECT 1 FROM json_each(`+param+`) w
 		WHERE NOT EXISTS (SELECT 1 FROM json_each(`+column+`) h WHERE h.key = w.key AND h.value = w.value))`)
@@ -122,9 +122,9 @@ func (d Dialect) Lists(alias string, columns ...[2]string) string {
 	return "(SELECT " + strings.Join(outer, ", ") + " FROM " + from + ") " + alias
 }
 
-// Rows is a table of an alias whose rows are parameters: those of RowArgs, from $first on. A column is its name
-// and its type on PostgreSQL. A table that is joined must be so by its whole key, or SQLite may go over the table
-// instead of the rows.
+// Rows is a table of an alias whose rows are parameters: those of RowArgs, from $first on. A column is its
+// name and its type on PostgreSQL. A table that is joined must be so by its whole key, or SQLite may go over
+// the table instead of the rows.
 func (d Dialect) Rows(alias string, first int, columns ...[2]string) string {
 	var outer, lists, names []string
 	for i, c := range columns {
@@ -140,14 +140,14 @@ func (d Dialect) Rows(alias string, first int, columns ...[2]string) string {
 		outer = append(outer, name)
 	}
 	from := d.choose("unnest("+strings.Join(lists, ", ")+") AS u ("+strings.Join(names, ", ")+")",
-		// A row is parsed once, and the limit keeps SQLite from doing so again for each row of a table that is
-		// joined.
+		// A row is parsed once, and the limit keeps SQLite from doing so again for each row of a table that
+		// is joined.
 		fmt.Sprintf("(SELECT jsonb(value) AS value FROM json_each($%d) LIMIT -1) r", first))
 	return "(SELECT " + strings.Join(outer, ", ") + " FROM " + from + ") " + alias
 }
 
-// RowArgs are the arguments of Rows. Values are texts, numbers, booleans, times, and pointers to them, of which
-// nil is null.
+// RowArgs are the arguments of Rows. Values are texts, numbers, booleans, times, and pointers to them, of
+// which nil is null.
 func (d Dialect) RowArgs(columns int, rows [][]any) []any {
 	if d == DialectSQLite {
 		for _, r := range rows {

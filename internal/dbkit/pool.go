@@ -44,8 +44,9 @@ type Pool interface {
 	// rolls back if the decision is an error. On PostgreSQL each half is one round trip. begin may be called
 	// more than once and must have no other effect.
 	Exchange(ctx context.Context, begin func() (first []Stmt, decide func() ([]Stmt, error))) error
-	// Read runs fn in one transaction that only reads. fn may run more than once and must have no other effect.
-	// On SQLite all its statements see the same snapshot, on PostgreSQL each sees what is committed by then.
+	// Read runs fn in one transaction that only reads. fn may run more than once and must have no other
+	// effect. On SQLite all its statements see the same snapshot, on PostgreSQL each sees what is committed
+	// by then.
 	Read(ctx context.Context, fn func(context.Context, Querier) error) error
 	// View runs statements that read, all on the same snapshot. On PostgreSQL that is one round trip.
 	View(ctx context.Context, stmts ...Stmt) error

@@ -154,6 +154,7 @@ func newProgram(src *form.Source, weight int, why string) *program {
 	}
 }
 
+// item adds an item and returns its index. An id that was used before gets a number, unless it is shown.
 func (p *program) item(id, title string, shown bool, off, end int) int {
 	if n := p.ids[id]; n > 0 && !shown {
 		p.ids[id]++
@@ -168,6 +169,7 @@ func (p *program) item(id, title string, shown bool, off, end int) int {
 	return len(p.r.Items) - 1
 }
 
+// link adds a link between two items, unless it exists or there are too many.
 func (p *program) link(a, b int, source Source, off int) {
 	if a == b || len(p.r.Links) > p.maxLinks || p.seen[[2]int{a, b}] {
 		return

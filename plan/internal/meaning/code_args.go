@@ -28,7 +28,7 @@ func (p *program) arguments(text string) {
 		if m.body {
 			it.Details = body(text, it)
 		}
-		refs := byPlace(it.Refs)
+		refs := byOffset(it.Refs)
 		for e := m.expr; e != nil && (e.Kind == form.Call || e.Kind == form.List); e = e.Base {
 			for n, a := range e.Args {
 				if len(it.Attrs) == maxAttrs || a.Val.End == a.Val.Off {
@@ -81,8 +81,8 @@ func isName(a form.ArgExpr, it *Item) bool {
 	return x != "" && (x == it.ID || x == it.Title)
 }
 
-// byPlace returns references in the order of their offsets.
-func byPlace(refs []Ref) []*Ref {
+// byOffset returns references in the order of their offsets.
+func byOffset(refs []Ref) []*Ref {
 	out := make([]*Ref, len(refs))
 	for i := range refs {
 		out[i] = &refs[i]

@@ -126,7 +126,7 @@ func readPseudo(src *form.Source, first, end int) *Reading {
 	if root == nil {
 		return nil
 	}
-	r := &pseudo{program: newProgram(src, 0, "pseudo code"), known: map[string]int{}, tails: map[int]string{}, joins: map[int][]string{}, src: src}
+	r := &pseudo{program: newProgram(src, 0, "pseudo code"), items: map[string]int{}, tails: map[int]string{}, joins: map[int][]string{}, src: src}
 	root.kids = grouped(root.kids, 0)
 	if !ok && !closedBlock(root.kids, 0) && !conditions(root.kids, src, first) {
 		return nil
@@ -483,7 +483,7 @@ func wordIs(word string, b lexicon.Block) bool {
 type pseudo struct {
 	*program
 	src    *form.Source
-	known  map[string]int
+	items  map[string]int
 	verbs  map[string]bool
 	framed bool
 	// par counts parallel blocks, blocks counts conditions and loops.

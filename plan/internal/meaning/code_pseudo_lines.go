@@ -62,7 +62,7 @@ func (r *pseudo) leaf(n *pseudoLine, f *form.Flow) {
 		id = itoa(len(r.r.Items) + 1)
 	}
 	k := r.item(id, title, shown, p.Off, n.end)
-	r.known[id] = k
+	r.items[id] = k
 	r.tails[k] = tail
 	if r.wait != nil {
 		r.joins[k], r.wait = r.wait, nil
@@ -83,7 +83,7 @@ func (r *pseudo) waits(s string) (inner string, ok bool) {
 		return inner, true
 	}
 	for _, w := range pseudoWords(inner) {
-		if _, known := r.known[w]; known {
+		if _, known := r.items[w]; known {
 			return inner, true
 		}
 	}
@@ -170,7 +170,7 @@ func pseudoName(s string) (id, title string, shown bool) {
 // them.
 func (r *pseudo) needs() {
 	for _, it := range r.r.Items {
-		if k, ok := r.known[it.ID]; ok {
+		if k, ok := r.items[it.ID]; ok {
 			r.r.Items[k].Also = append(r.r.Items[k].Also, it.Title)
 		}
 	}
@@ -178,7 +178,7 @@ func (r *pseudo) needs() {
 		it := &r.r.Items[k]
 		found := 0
 		for _, w := range pseudoWords(r.tails[k]) {
-			if x, ok := r.known[w]; ok && x != k {
+			if x, ok := r.items[w]; ok && x != k {
 				r.link(x, k, Stated, it.Off)
 				found++
 			} else if ok {
@@ -192,7 +192,7 @@ func (r *pseudo) needs() {
 		for _, inner := range r.joins[k] {
 			hits := 0
 			for _, w := range pseudoWords(inner) {
-				if x, ok := r.known[w]; ok && x != k {
+				if x, ok := r.items[w]; ok && x != k {
 					r.link(x, k, Stated, it.Off)
 					hits++
 				}

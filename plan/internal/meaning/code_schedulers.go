@@ -149,6 +149,7 @@ func (p *program) sorts(e *form.Expr) bool {
 	return e.Base.Kind == form.Attr && e.Base.Text == "add" && p.sorters[e.Base.Base.Path()]
 }
 
+// positional returns the arguments without a key.
 func positional(e *form.Expr) (out []*form.Expr) {
 	for _, a := range e.Args {
 		if a.Key == "" {

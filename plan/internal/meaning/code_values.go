@@ -300,6 +300,7 @@ func (p *program) partUses(e *form.Expr, uses *[]use) {
 	}
 }
 
+// exprUses collects the uses in an expression. A call in it becomes an item of its own.
 func (p *program) exprUses(e *form.Expr, uses *[]use) {
 	if e == nil {
 		return

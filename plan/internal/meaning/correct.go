@@ -96,7 +96,7 @@ type amender struct {
 	r        *Reading
 	names    *Names
 	lang     string
-	place    map[string]int
+	itemOf   map[string]int
 	// order are the levels of the listed order: each level follows the one before, and its items run in
 	// parallel. It is nil if the text states the links.
 	order      [][]int
@@ -155,7 +155,7 @@ func amend(src *form.Source, r *Reading, text string, off int, correcting bool) 
 // its links. Otherwise they only summarize the plan, as a critical path does.
 func (a *amender) arrows(text string, off int) string {
 	stated := a.r.Stated || len(a.r.Links) > 0
-	known := func(id string) bool { _, ok := a.place[id]; return ok }
+	known := func(id string) bool { _, ok := a.itemOf[id]; return ok }
 	var out strings.Builder
 	at := 0
 	for line := range strings.Lines(text) {
@@ -186,14 +186,14 @@ func (a *amender) steps() (out []int) {
 
 // index builds the names of the items.
 func (a *amender) index() {
-	a.place = map[string]int{}
+	a.itemOf = map[string]int{}
 	groups := map[int]bool{}
 	for _, it := range a.r.Items {
 		groups[it.Parent] = true
 	}
 	var named []Named
 	for i, it := range a.r.Items {
-		a.place[it.ID] = i
+		a.itemOf[it.ID] = i
 		named = append(named, Named{ID: it.ID, Titles: append([]string{it.Title}, it.Also...), Parent: it.Parent, Group: groups[i]})
 	}
 	a.names = NewNames(named)
@@ -447,6 +447,7 @@ func (c *claimReader) emit(kind Kind, off int, ids []string, not bool) {
 	}
 }
 
+// negation reads a "not". With "until", a second one makes a need of both: "can't start without 3".
 func (c *claimReader) negation(e *event) {
 	switch {
 	case e.unless && c.negated:
@@ -458,6 +459,7 @@ func (c *claimReader) negation(e *event) {
 	}
 }
 
+// pronoun reads a reference to the subject of the sentence before.
 func (c *claimReader) pronoun(e *event) {
 	before := c.a.subject
 	switch {
@@ -469,6 +471,7 @@ func (c *claimReader) pronoun(e *event) {
 	}
 }
 
+// mention reads a mention: the object of a relation, or a possible subject.
 func (c *claimReader) mention(e *event, rest []event) {
 	switch {
 	case e.guess && (c.open == nil || c.broke), e.amount && c.open != nil && c.open.uses:
@@ -485,14 +488,15 @@ func (c *claimReader) mention(e *event, rest []event) {
 	default:
 		c.waiting, c.open = append(c.waiting, *e), nil
 		if !verbLast(c.a.lang) || len(c.waiting) == 1 {
-			c.subject = c.a.placesOf(e.ids)
+			c.subject = c.a.itemsOf(e.ids)
 		}
 	}
 }
 
+// relation reads a phrase of relation, which may follow its objects.
 func (c *claimReader) relation(e *event) {
 	if e.behind && len(c.waiting) > 0 {
-		first := c.a.placesOf(c.waiting[0].ids)
+		first := c.a.itemsOf(c.waiting[0].ids)
 		switch {
 		case len(c.waiting) > 1 || len(c.subject) == 0:
 			c.subject = first
@@ -526,7 +530,7 @@ func (c *claimReader) relation(e *event) {
 func (a *amender) relation(kind Kind, subject []int, ids []string, off int) (r Relation, fresh bool) {
 	r, fresh = Relation{Kind: kind, Subjects: subject, Off: off}, true
 	for _, id := range ids {
-		if i, ok := a.place[id]; ok {
+		if i, ok := a.itemOf[id]; ok {
 			r.Items = append(r.Items, i)
 			fresh = fresh && a.isNew(i)
 		} else {
@@ -560,9 +564,9 @@ func (a *amender) idsOf(items []int) (ids []string) {
 	return ids
 }
 
-func (a *amender) placesOf(ids []string) (items []int) {
+func (a *amender) itemsOf(ids []string) (items []int) {
 	for _, id := range ids {
-		if i, ok := a.place[id]; ok {
+		if i, ok := a.itemOf[id]; ok {
 			items = append(items, i)
 		}
 	}
@@ -589,9 +593,9 @@ func (a *amender) change(text string, all []mention, s form.Sentence) (said bool
 				continue
 			}
 			end = m.end
-			known = append(known, a.placesOf(m.ids)...)
+			known = append(known, a.itemsOf(m.ids)...)
 			for _, id := range m.ids {
-				if _, ok := a.place[id]; !ok && !countWord(id) {
+				if _, ok := a.itemOf[id]; !ok && !countWord(id) {
 					fresh = append(fresh, id)
 				}
 			}

@@ -19,7 +19,7 @@ func (a *amender) inOrder(text string, all []mention, s form.Sentence) bool {
 	}
 	var items []int
 	for _, m := range all {
-		places := a.placesOf(m.ids)
+		places := a.itemsOf(m.ids)
 		if len(places) != len(m.ids) || slices.ContainsFunc(places, func(i int) bool { return slices.Contains(items, i) }) {
 			return false
 		}

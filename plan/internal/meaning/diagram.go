@@ -148,7 +148,7 @@ func arcSays(l *form.Arc) string {
 	return (&form.Tree{Texts: true}).JSON(v)
 }
 
-// flowOrder sorts the items topologically; the place in the text decides between items without an order.
+// flowOrder sorts the items topologically; the order of the text decides between items without an order.
 func flowOrder(r *Reading) {
 	index, before := make(map[string]int, len(r.Items)), make([]int, len(r.Items))
 	for i, it := range r.Items {

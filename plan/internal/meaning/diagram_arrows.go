@@ -14,7 +14,7 @@ type arrowSet struct {
 	r        *Reading
 	index    map[string]int
 	bare     map[string]bool   // ids that occur without a title
-	known    func(string) bool // whether an id may stand on either side of a word for "and"
+	isID     func(string) bool // whether an id may stand on either side of a word for "and"
 	apart    bool
 	full     bool // there is a note about too many links
 	listed   bool // ids stand alone on lines
@@ -34,7 +34,7 @@ func arrowLine(text string, off int, known func(string) bool, most int) (links [
 	if !form.ContainsArrow(p.Text) || lexicon.Has(lexicon.None, p.Text) {
 		return nil, false // for example "1 → 2 → 4, 3 any time"
 	}
-	s := &arrowSet{r: &Reading{}, index: map[string]int{}, bare: map[string]bool{}, known: known, apart: true, maxLinks: most}
+	s := &arrowSet{r: &Reading{}, index: map[string]int{}, bare: map[string]bool{}, isID: known, apart: true, maxLinks: most}
 	s.line(s.ands(p))
 	for _, it := range s.r.Items {
 		if !known(it.ID) {
@@ -249,7 +249,7 @@ func readArrowBlock(src *form.Source, first, n int) *Reading {
 	r := &Reading{Form: "diagram", Stated: true, Start: src.Lines[first].Off, End: end, Weight: weight, Evidence: []string{"arrows"}}
 	r.Open = !(first+n < len(src.Lines) && src.Lines[first+n].Fence)
 	s := &arrowSet{r: r, index: map[string]int{}, bare: map[string]bool{}, maxLinks: src.MaxLinks}
-	s.known = func(id string) bool { return s.bare[id] || digits(id) }
+	s.isID = func(id string) bool { return s.bare[id] || digits(id) }
 	lines := arrowLines(src, first, n)
 	for _, p := range lines {
 		s.survey(p)
@@ -336,6 +336,7 @@ func (s *arrowSet) survey(p form.Piece) {
 	}
 }
 
+// node adds an item, or a title to an existing one, and returns its id.
 func (s *arrowSet) node(p form.Piece, title string) string {
 	k, ok := s.index[p.Text]
 	if !ok {
@@ -407,7 +408,7 @@ func (s *arrowSet) ands(p form.Piece) form.Piece {
 		bare := func(x form.Piece) string {
 			return withoutParallel(form.Piece{Text: strings.Trim(x.Text, "()[]{} ")}).Text
 		}
-		if s.known(bare(left[len(left)-1])) && s.known(bare(right[0])) {
+		if s.isID(bare(left[len(left)-1])) && s.isID(bare(right[0])) {
 			p.Text = p.Text[:t.Off] + "," + strings.Repeat(" ", t.End-t.Off-1) + p.Text[t.End:]
 		}
 	}

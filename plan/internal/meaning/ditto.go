@@ -13,7 +13,7 @@ func (t *relationReader) ditto(from, to int) {
 	for at < to && (t.atoms[at].class != phrase || !t.atoms[at].is(lexicon.Ditto)) {
 		at++
 	}
-	if at == to || t.self < 0 || t.n.place[t.self] == 0 {
+	if at == to || t.self < 0 || t.n.position[t.self] == 0 {
 		return
 	}
 	start, end := at, at
@@ -28,7 +28,7 @@ func (t *relationReader) ditto(from, to int) {
 	for i := start; i < end; i++ {
 		switch a := &t.atoms[i]; {
 		case i == at, a.class == closing, t.light(i):
-		case a.class == group && other < 0 && t.known(a):
+		case a.class == group && other < 0 && t.resolved(a):
 			other = i
 		case a.class == group && tok.Side == lexicon.Behind && other >= 0:
 			t.atoms[other].used = true // "2와 마찬가지로 1 다음" states the need itself
@@ -41,7 +41,7 @@ func (t *relationReader) ditto(from, to int) {
 			return
 		}
 	}
-	rel := Relation{Kind: Ditto, Subjects: t.about(nil), Items: t.n.steps[t.n.place[t.self]-1 : t.n.place[t.self]], Off: t.atoms[start].off, End: t.atoms[end-1].end}
+	rel := Relation{Kind: Ditto, Subjects: t.about(nil), Items: t.n.steps[t.n.position[t.self]-1 : t.n.position[t.self]], Off: t.atoms[start].off, End: t.atoms[end-1].end}
 	asks := tok.Opens || tok.Side != lexicon.Ahead // "like …" states nothing without a step
 	switch {
 	case other >= 0 && needs >= 0 && !asks, other < 0 && asks && !words, start == 0 && needs < 0:

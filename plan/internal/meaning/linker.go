@@ -187,7 +187,7 @@ func (n *Names) onlyIDs(self int, value string) (items []int) {
 	for _, a := range n.groups(self, value, n.atoms(value)) {
 		switch {
 		case a.class == comma || a.class == slash || a.is(lexicon.And):
-		case a.class == group && len(a.unknown) == 0 && !a.bare && !a.place && !a.ordinal:
+		case a.class == group && len(a.unknown) == 0 && !a.bare && !a.positional && !a.ordinal:
 			items = append(items, a.items...)
 		case a.is(lexicon.None):
 			items = append(items, self)
@@ -242,7 +242,7 @@ func (o *outline) readOutside(w *linker, in map[*form.Item]bool) {
 				continue
 			}
 		}
-		if links, ok := arrowLine(it.Text, it.TextOff, w.known, w.maxLinks); ok {
+		if links, ok := arrowLine(it.Text, it.TextOff, w.hasStep, w.maxLinks); ok {
 			w.r.Links = append(w.r.Links, links...)
 			continue
 		}
@@ -292,8 +292,8 @@ func (n *Names) sideBySide(noun, title string) bool {
 	return wave
 }
 
-// known reports whether a step has this id.
-func (w *linker) known(id string) bool {
+// hasStep reports whether a step has this id.
+func (w *linker) hasStep(id string) bool {
 	if w.ids == nil {
 		w.ids = make(map[string]bool, len(w.steps))
 		for i := range w.steps {

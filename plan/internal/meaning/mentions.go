@@ -40,11 +40,11 @@ type atom struct {
 	value    int
 	ordinal  bool
 	// items are the items that a label or group refers to, unknown the ids that no item has. sure is set if
-	// the atom is a reference in any context. place is set if it refers by position, as "both" does.
-	items   []int
-	unknown []string
-	sure    bool
-	place   bool
+	// the atom is a reference in any context. positional is set if it refers by position, as "both" does.
+	items      []int
+	unknown    []string
+	sure       bool
+	positional bool
 	// spelled is set on numbers in words, bare on groups of numbers without a noun, part on nouns such as
 	// "phase".
 	spelled, bare, part bool
@@ -109,8 +109,8 @@ func (n *Names) dated(in []atom) {
 	}
 }
 
-// bare reports whether the atoms end in a relation or a list of references, so that a following label is no
-// mere remark.
+// bare reports whether the atoms end in a relation or a list of references, so that another reference may
+// follow directly.
 func bare(out []atom) bool {
 	n := len(out)
 	if n == 0 {

@@ -165,6 +165,7 @@ func clause(s string) string {
 	return s
 }
 
+// moodOfClause returns the mood of the first clause of a text.
 func moodOfClause(lang, s string) mood {
 	s = clause(s)
 	last := s[strings.LastIndexByte(strings.TrimRight(s, " "), ' ')+1:]

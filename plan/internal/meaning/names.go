@@ -39,9 +39,9 @@ type Names struct {
 	byValue map[int][]int
 	// prefixes are the letters of labels such as T1. With them, T9 is known as a label that no item has.
 	prefixes map[string]bool
-	// steps are the items that are not groups, in order. place holds the position of each item among them.
-	steps []int
-	place []int
+	// steps are the items that are not groups, in order. position holds the position of each item among them.
+	steps    []int
+	position []int
 	// stems are the beginnings of the words in titles, with their items.
 	stems map[string][]int
 	// remarks are the same for words behind the titles.
@@ -95,10 +95,10 @@ func titlesLanguage(items []Named) lexicon.Lang {
 func namesIn(items []Named, lang lexicon.Lang) *Names {
 	n := &Names{
 		items: items, lang: lang, byKey: make(map[string]int, len(items)), byValue: map[int][]int{},
-		prefixes: map[string]bool{}, place: make([]int, len(items)), stems: map[string][]int{}, remarks: map[string][]int{}, titles: map[string]int{}, looks: map[string]bool{}, nouns: map[string]bool{}, made: len(items) > 0,
+		prefixes: map[string]bool{}, position: make([]int, len(items)), stems: map[string][]int{}, remarks: map[string][]int{}, titles: map[string]int{}, looks: map[string]bool{}, nouns: map[string]bool{}, made: len(items) > 0,
 	}
 	for i, it := range items {
-		n.place[i] = len(n.steps)
+		n.position[i] = len(n.steps)
 		if !it.Group {
 			n.steps = append(n.steps, i)
 		}

@@ -39,43 +39,63 @@ const scoreNoPlan = 4
 // notPlan weighs the evidence that a list is no plan, and returns the reasons. A positive score speaks
 // against a plan.
 func notPlan(l *listing) (score int, why []string) {
-	say := func(n int, reason string) {
-		if n != 0 {
-			score += n
-			why = append(why, reason)
-		}
-	}
 	all := strings.Join(slices.Concat([]string{l.Intro, l.Outro}, l.Headings, l.Entries), "\n")
 	if l.Lang == "" {
 		l.Lang = language(all)
 	}
 	l.langs = languagesOf(l.Lang, all)
-	head, versions := 0, b2i(version(l.Intro))
+	var v verdict
+	head, intro := v.surroundings(l)
+	if len(l.Entries) > 0 {
+		v.entries(l, head, intro)
+	}
+	return v.score, v.why
+}
+
+// verdict adds up the evidence that a list is no plan.
+type verdict struct {
+	score int
+	why   []string
+}
+
+func (v *verdict) say(n int, reason string) {
+	if n != 0 {
+		v.score += n
+		v.why = append(v.why, reason)
+	}
+}
+
+// surroundings weighs the text around a list. It returns what the headings and the line before the list
+// announce, as announces does; several headings are added up.
+func (v *verdict) surroundings(l *listing) (head, intro int) {
+	versions := b2i(version(l.Intro))
 	for _, h := range l.Headings {
 		head += announces(l.Lang, h, true)
 		versions += b2i(version(h))
 	}
-	say(6*max(-1, min(1, head)), "its heading")
+	v.say(6*max(-1, min(1, head)), "its heading")
 	if versions > 0 && head >= 0 {
-		say(4, "it is below a version")
+		v.say(4, "it is below a version")
 	}
-	intro := announces(l.Lang, l.Intro, false)
+	intro = announces(l.Lang, l.Intro, false)
 	if head == 0 || intro > 0 {
-		say(5*intro, "the line before it")
+		v.say(5*intro, "the line before it")
 	}
 	if Refuses(l.Intro) || len(l.Headings) > 0 && Refuses(l.Headings[0]) {
-		say(6, "it follows a refusal")
+		v.say(6, "it follows a refusal")
 	}
 	if word, _, _ := strings.Cut(l.Intro, " "); word == "def" || word == "func" || word == "function" || word == "fn" {
-		say(8, "it is the body of a function")
+		v.say(8, "it is the body of a function")
 	}
 	if asks(l.Intro) {
-		say(3, "the line before it is a question")
+		v.say(3, "the line before it is a question")
 	}
+	return head, intro
+}
+
+// entries weighs the entries of a list. head and intro are the results of surroundings.
+func (v *verdict) entries(l *listing, head, intro int) {
 	n := len(l.Entries)
-	if n == 0 {
-		return score, why
-	}
 	var c looks
 	for _, e := range l.Entries {
 		for k, is := range l.look(e) {
@@ -84,56 +104,55 @@ func notPlan(l *listing) (score int, why []string) {
 	}
 	most := func(k int) bool { return k*2 > n || k*2 == n && n > 2 }
 	if most(c[asking]) {
-		say(12, "its entries are questions")
+		v.say(12, "its entries are questions")
 	}
 	if most(c[money]) {
-		say(5, "its entries have prices or measures")
+		v.say(5, "its entries have prices or measures")
 	}
 	if most(c[years]) {
-		say(5, "its entries begin with years")
+		v.say(5, "its entries begin with years")
 	}
 	if most(c[links]) {
-		say(5, "its entries are links or contacts")
+		v.say(5, "its entries are links or contacts")
 	}
 	if most(c[codeLike]) {
-		say(8, "its entries are expressions or commits")
+		v.say(8, "its entries are expressions or commits")
 	}
 	if most(c[empty]) && l.Related == 0 {
-		say(8, "its entries are empty")
+		v.say(8, "its entries are empty")
 	}
-	describes := n > 1 && c[telling]*5 >= n*3 && c[action]*3 < n
+	describes := n > 1 && c[descriptive]*5 >= n*3 && c[action]*3 < n
 	if describes {
-		say(7, "its entries describe how things are")
+		v.say(7, "its entries describe how things are")
 	}
 	if strings.HasSuffix(strings.TrimRight(l.Intro, " *_"), " are:") && most(c[fewWords]) && c[action]*2 <= n {
-		say(4, "its entries are names")
+		v.say(4, "its entries are names")
 	}
 	if n > 1 && c[past]*5 >= n*3 && !describes {
-		say(5, "its entries report past work")
+		v.say(5, "its entries report past work")
 	}
 	if n > 1 && c[defined]*5 >= n*4 && c[action]*2 < n {
-		say(2, "its entries define terms")
+		v.say(2, "its entries define terms")
 	}
 	switch {
 	case most(c[action]) && (intro <= 0 || c[defined]*5 < n*4):
-		say(-4, "its entries are actions")
+		v.say(-4, "its entries are actions")
 	case c[action]*3 >= n && intro <= 0 && head <= 0 && !most(c[fewWords]):
-		say(-2, "some entries are actions")
+		v.say(-2, "some entries are actions")
 	case !describes && l.Related == 0 && !l.Linked && c[ordered] == 0 && (c[action]+c[deedNamed])*3 < n+b2i(l.Checked)*n:
-		say(4-2*b2i(l.Lang == ""), "its entries are names of things")
+		v.say(4-2*b2i(l.Lang == ""), "its entries are names of things")
 	}
 	if l.Related*4 < n || most(c[codeLike]) {
-		say(-min(l.Related, 3), "an entry refers to another")
+		v.say(-min(l.Related, 3), "an entry refers to another")
 	} else {
-		say(-3*min(3, l.Related), "its entries refer to one another")
+		v.say(-3*min(3, l.Related), "its entries refer to one another")
 	}
 	if l.Boxes && (!l.Checked || most(c[action])) {
-		say(-3, "it has check boxes")
+		v.say(-3, "it has check boxes")
 	}
 	if l.Nouns {
-		say(-4, "its entries are marked as steps")
+		v.say(-4, "its entries are marked as steps")
 	}
-	return score, why
 }
 
 // judge lowers the weight of a reading by the evidence that its list is no plan.
@@ -260,7 +279,7 @@ const (
 	deedNamed
 	ordered
 	codeLike
-	telling
+	descriptive
 	fewWords
 	empty
 	lookCount
@@ -282,6 +301,7 @@ func (l *listing) look(e string) looks {
 	return c
 }
 
+// entryLooks returns the properties of an entry.
 func entryLooks(lang string, langs []string, e string) (c looks) {
 	first, _, _ := strings.Cut(strings.TrimSpace(e), "\n")
 	first = strings.TrimSpace(first)
@@ -295,19 +315,19 @@ func entryLooks(lang string, langs []string, e string) (c looks) {
 		order = order || t.Kinds&lexicon.KindsOf(lexicon.Then, lexicon.First, lexicon.Last, lexicon.Meanwhile) != 0 && t.Off < 4
 	}
 	for k, is := range [lookCount]bool{
-		asking:    strings.ContainsAny(first, "?？؟¿") || asks(first),
-		money:     priced(folded),
-		years:     yearAhead(first),
-		links:     contact(folded),
-		past:      over || m != acting && hasTone(lang, first, tonePast),
-		defined:   defines(first),
-		action:    !code && m == acting,
-		deedNamed: !code && m == deed,
-		ordered:   order,
-		codeLike:  code,
-		telling:   m == stating,
-		fewWords:  len(strings.Fields(first)) <= 2,
-		empty:     first == "",
+		asking:      strings.ContainsAny(first, "?？؟¿") || asks(first),
+		money:       priced(folded),
+		years:       yearAhead(first),
+		links:       contact(folded),
+		past:        over || m != acting && hasTone(lang, first, tonePast),
+		defined:     defines(first),
+		action:      !code && m == acting,
+		deedNamed:   !code && m == deed,
+		ordered:     order,
+		codeLike:    code,
+		descriptive: m == stating,
+		fewWords:    len(strings.Fields(first)) <= 2,
+		empty:       first == "",
 	} {
 		c[k] = b2i(is)
 	}

@@ -209,7 +209,7 @@ func (t *proseReader) addUnit(u *unit) {
 		return
 	}
 	t.unsure = t.unsure || u.trails
-	t.place(u, w)
+	t.readOrder(u, w)
 	if list := t.enumerated(u); len(list) > 1 {
 		t.addAll(u, w, list)
 		return
@@ -285,8 +285,8 @@ func (t *proseReader) conditions(u *unit) (w *unitOrder, ok bool) {
 	return w, true
 }
 
-// place reads the words of order of a unit, as far as its conditions leave the order open.
-func (t *proseReader) place(u *unit, w *unitOrder) {
+// readOrder reads the words of order of a unit, as far as its conditions leave the order open.
+func (t *proseReader) readOrder(u *unit, w *unitOrder) {
 	w.branch = t.branch >= 0 && !w.waits && u.kinds&adverbs == lexicon.KindsOf(lexicon.Then) && t.ands(u.text)
 	switch {
 	case w.branch:
@@ -370,6 +370,7 @@ func (t *proseReader) link(from, to int) {
 	}
 }
 
+// step adds a step, which becomes the last group.
 func (t *proseReader) step(u *unit, needs []int, linked bool) {
 	s := proseStep{text: strings.Join(strings.Fields(u.text), " "), off: u.off, end: u.end, needs: needs, linked: linked}
 	for _, i := range needs {
@@ -456,6 +457,7 @@ func (t *proseReader) uncovered(r *Reading, sentences []form.Sentence) {
 	}
 }
 
+// leftOut notes a part of a sentence between two offsets, unless it has hardly any content.
 func (t *proseReader) leftOut(r *Reading, s form.Sentence, from, to int) {
 	raw := strings.TrimRight(s.Text[from-s.Off:to-s.Off], " \n")
 	if strings.HasSuffix(raw, ":") || strings.HasSuffix(raw, "：") {

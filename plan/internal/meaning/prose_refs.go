@@ -100,6 +100,7 @@ type wording struct {
 	parts    []string
 }
 
+// wording splits a condition.
 func (t *proseReader) wording(s string) (c wording) {
 	var ands []int // the offsets at which words for "and" begin and end
 	for _, g := range t.signs(s) {
@@ -176,6 +177,7 @@ func (t *proseReader) latest(list []int) (out []int) {
 	return out
 }
 
+// span returns the numbers [from, to).
 func span(from, to int) (out []int) {
 	for i := from; i < to; i++ {
 		out = append(out, i)

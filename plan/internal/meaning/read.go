@@ -14,9 +14,9 @@ var readers = [...]func(*form.Source) []*Reading{
 	readRecords, readCode, readDiagram, readOutline, readProse, readLabeled,
 }
 
-// Read returns the readings of a text, the most likely first. It takes time linear in the length of the text.
-// If a text has alternatives such as "Option A" and "Option B", the chosen one is read. A correction below a
-// plan is applied to it.
+// Read returns the readings of a text, the most likely first. The text must be valid UTF-8. Read takes time
+// linear in its length. If a text has alternatives such as "Option A" and "Option B", the chosen one is read.
+// A correction below a plan is applied to it.
 func Read(src *form.Source) []*Reading {
 	if argues(src) {
 		return []*Reading{{Form: "outline", Weight: pastWeight, Not: "an argument: premises and a conclusion"}}

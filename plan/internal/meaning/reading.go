@@ -1,6 +1,6 @@
 // Package meaning reads a text as a plan: it decides which parts of the text are problems, what their ids
 // are, which attributes and words are dependencies, and which way these run. It relies on evidence rather
-// than on known families of plans: names in many languages (package lexicon) and values (a field that holds
+// than on known kinds of plans: names in many languages (package lexicon) and values (a field that holds
 // ids of other records is a reference). Its input is the trees that package form makes of a text.
 //
 // The files, in the direction of the data flow:

@@ -193,6 +193,7 @@ type way struct {
 	depth  int
 }
 
+// into returns the way to a part of the value. step is the part's step in the shape.
 func (w way) into(name, step string) way {
 	if name != "" {
 		w.labels = append(w.labels[:len(w.labels):len(w.labels)], name)

@@ -207,6 +207,7 @@ type cellPart struct {
 	off  int
 }
 
+// splitCell splits a text at any of the separators and drops empty parts.
 func splitCell(s, seps string) []cellPart {
 	var out []cellPart
 	from := 0

@@ -474,8 +474,8 @@ func isASCII(s string) bool {
 	return true
 }
 
-// places returns the ids 1 to n.
-func places(n int) []string {
+// countedIDs returns the ids 1 to n.
+func countedIDs(n int) []string {
 	ids := make([]string, n)
 	for i := range ids {
 		ids[i] = strconv.Itoa(i + 1)

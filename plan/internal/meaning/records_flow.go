@@ -458,7 +458,7 @@ func (c *collector) flowReading(f *flow) *Reading {
 		return nil
 	default:
 		if !shown {
-			ids = places(len(ids))
+			ids = countedIDs(len(ids))
 		}
 		for i, x := range f.leaves {
 			r.Items = append(r.Items, Item{ID: ids[i], Shown: shown, Title: title[i], Parent: -1, Off: x.Off, End: x.End})
@@ -537,7 +537,7 @@ func (c *collector) surer(all []*Reading, flows []*Reading) {
 		}
 		for _, r := range all {
 			a := c.by[r]
-			if a == nil || a.known > 0 || a.drawn || r.Start != f.Start || r.Weight < 30 {
+			if a == nil || a.namedHits > 0 || a.drawn || r.Start != f.Start || r.Weight < 30 {
 				continue
 			}
 			known := 0

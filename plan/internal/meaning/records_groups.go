@@ -243,6 +243,7 @@ type wiring struct {
 	loose []Link // links with an end that is no item
 }
 
+// wiring returns the links of the reading by index.
 func (a *analysis) wiring() *wiring {
 	at := make(map[string]int, len(a.r.Items))
 	for i := range a.r.Items {

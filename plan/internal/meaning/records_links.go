@@ -312,6 +312,7 @@ func (a *analysis) takeTable(p *pairs) {
 	a.draw(links, way, cols[0].key+"” and “"+cols[1].key)
 }
 
+// takePairs adds the links of a list if at least two thirds of their ends are items.
 func (a *analysis) takePairs(p *pairs) {
 	hits, all, zero := 0, 0, false
 	for _, e := range p.list {

@@ -19,6 +19,7 @@ type found struct {
 	lists, empty              int // cells with lists, cells that mean "none"
 }
 
+// find returns the references in a column.
 func (a *analysis) find(col *column) *found {
 	f := &found{col: col}
 	role := lexicon.Requires
@@ -160,7 +161,7 @@ func (a *analysis) needs() {
 		a.forward = a.forward || next && f.hits > 0
 	}
 	known1 := a.hits
-	a.known = known1 - drawn
+	a.namedHits = known1 - drawn
 	a.parallelNeeds()
 	a.nested()
 	for _, f := range unknown {

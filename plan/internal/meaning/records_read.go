@@ -39,8 +39,8 @@ type analysis struct {
 	has    []bool // records with stated needs
 	// drawn is set if lists or maps next to the records contain links.
 	drawn bool
-	// known counts the references in fields whose names mean dependencies.
-	known int
+	// namedHits counts the references in fields whose names mean dependencies.
+	namedHits int
 }
 
 // analyze reads a set as a plan, or returns nil.
@@ -133,7 +133,7 @@ func (a *analysis) plain() *Reading {
 	if len(labels) == 0 || !planish(labels[len(labels)-1]) || len(a.g.recs) < 2 {
 		return nil
 	}
-	ids := places(len(a.g.recs))
+	ids := countedIDs(len(a.g.recs))
 	words := 0
 	for i, r := range a.g.recs {
 		text := r.val.Text()
@@ -209,7 +209,7 @@ func (a *analysis) linkedTexts() *Reading {
 func (a *analysis) name() {
 	g := a.g
 	a.id = g.choose(a.outer)
-	ids := places(len(g.recs))
+	ids := countedIDs(len(g.recs))
 	var idCol *column
 	if a.id != nil {
 		for i, s := range a.id.ids {

@@ -20,6 +20,7 @@ type labels struct {
 	zero    bool // numbers count records from 0
 }
 
+// newNames prepares lookups of ids. Of equal ids the first one counts.
 func newNames(ids []string) *labels {
 	n := &labels{ids: ids, exact: make(map[string]int, len(ids)), folded: make(map[string]int, len(ids)), other: map[string]int{}, numeric: true}
 	for i, id := range ids {

@@ -7,6 +7,7 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
+// tree adds the collections in a tree.
 func (c *collector) tree(t *form.Tree, formName string) {
 	c.cur, c.form, c.shapes = t, formName, map[string]*set{}
 	c.walk(t.Root, way{})

@@ -100,7 +100,7 @@ func (a *analysis) limit(steps, called bool) {
 	if a.id == nil && !a.calls() && (a.title == nil || digits(a.title.cells[0].val.Text())) {
 		r.Weight = min(r.Weight, 25) // links without a description of any step
 	}
-	if a.s.wrapped && (a.known == 0 || a.id == nil || !a.id.clear) {
+	if a.s.wrapped && (a.namedHits == 0 || a.id == nil || !a.id.clear) {
 		r.Weight = min(r.Weight, 20)
 	}
 	if a.hits > 0 && !called && mutual(r.Links) {

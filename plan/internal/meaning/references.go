@@ -62,13 +62,13 @@ func (g *grouper) list(i int) (atom, int, bool) {
 			break
 		}
 		b, after, ok := g.unit(j)
-		if !ok || b.place && !a.place && !g.at(j).is(lexicon.Previous) {
+		if !ok || b.positional && !a.positional && !g.at(j).is(lexicon.Previous) {
 			break
 		}
-		if !b.sure && !b.place && (g.at(after).isUnit() || !a.sure && g.isAmount(after)) || g.at(next).class == slash && !g.paired(next, &a, &b) {
+		if !b.sure && !b.positional && (g.at(after).isUnit() || !a.sure && g.isAmount(after)) || g.at(next).class == slash && !g.paired(next, &a, &b) {
 			break
 		}
-		if isRange && (a.place || b.place || !g.span(&a, &b)) {
+		if isRange && (a.positional || b.positional || !g.span(&a, &b)) {
 			break
 		}
 		if g.at(next).class == comma && g.begins(after) {
@@ -204,7 +204,7 @@ func (g *grouper) unit(i int) (atom, int, bool) {
 	a := *g.at(i)
 	switch {
 	case a.class == number && a.spelled && !a.ordinal && a.value > 1 && g.self >= 0 && g.at(i+1).is(lexicon.Earlier):
-		b, next, ok := g.byPlace(i, g.recent(a.value)) // for example "all three preceding tasks"
+		b, next, ok := g.byPosition(i, g.recent(a.value)) // for example "all three preceding tasks"
 		return b, next + 1 + b2i(g.at(i+2).is(lexicon.Steps)), ok
 	case a.class == number || a.class == label:
 		return g.numbered(i)
@@ -230,7 +230,7 @@ func (g *grouper) unit(i int) (atom, int, bool) {
 	case a.is(lexicon.Steps):
 		return g.noun(i)
 	case a.is(lexicon.Previous):
-		return g.byPlace(i, g.recent(1))
+		return g.byPosition(i, g.recent(1))
 	case a.is(lexicon.Both):
 		if g.refers(i + 1) {
 			b, next, ok := g.list(i + 1)
@@ -238,11 +238,11 @@ func (g *grouper) unit(i int) (atom, int, bool) {
 			return b, next, ok
 		}
 		if len(g.before) > 0 {
-			return g.byPlace(i, g.before)
+			return g.byPosition(i, g.before)
 		}
-		return g.byPlace(i, g.recent(2))
+		return g.byPosition(i, g.recent(2))
 	case a.is(lexicon.Others):
-		return g.byPlace(i, without(g.n.steps, []int{g.self}))
+		return g.byPosition(i, without(g.n.steps, []int{g.self}))
 	case a.is(lexicon.All):
 		from := i + 1
 		for n := 0; n < 2 && (g.at(from).class == word && g.at(from).common || g.at(from).class == phrase && (g.at(from).is(lexicon.Sources) || g.at(from).is(lexicon.Done))); n++ {
@@ -253,7 +253,7 @@ func (g *grouper) unit(i int) (atom, int, bool) {
 			b.off = a.off
 			return b, next, ok
 		}
-		return g.byPlace(i, g.recent(len(g.n.steps)))
+		return g.byPosition(i, g.recent(len(g.n.steps)))
 	}
 	return a, i, false
 }
@@ -274,7 +274,7 @@ func (g *grouper) follows() bool {
 	for i := len(g.out) - 1; i >= max(0, len(g.out)-3); i-- {
 		switch a := &g.out[i]; {
 		case a.class == group:
-			return !a.place
+			return !a.positional
 		case a.class == opened:
 		case a.class == word && (a.common || !isWordLetter(firstRune(g.text[a.off:]))):
 		default:
@@ -284,19 +284,19 @@ func (g *grouper) follows() bool {
 	return false
 }
 
-// byPlace makes a reference from a phrase such as "both".
-func (g *grouper) byPlace(i int, items []int) (atom, int, bool) {
+// byPosition makes a reference from a phrase such as "both".
+func (g *grouper) byPosition(i int, items []int) (atom, int, bool) {
 	a := *g.at(i)
-	a.class, a.place, a.items, a.count = group, true, items, 1
+	a.class, a.positional, a.items, a.count = group, true, items, 1
 	return a, i + 1, len(items) > 0
 }
 
 // recent returns the last steps before self, at most count.
 func (g *grouper) recent(count int) []int {
-	if g.self < 0 || g.self >= len(g.n.place) {
+	if g.self < 0 || g.self >= len(g.n.position) {
 		return nil
 	}
-	p := g.n.place[g.self]
+	p := g.n.position[g.self]
 	return g.n.steps[max(0, p-count):p]
 }
 
@@ -425,7 +425,7 @@ func (g *grouper) counted(i int) (atom, int, bool) {
 	if next == j+1 && (a.is(lexicon.Leading) && !b.spelled || g.isAmount(next)) || exact && !b.spelled && (a.is(lexicon.Definite) || next == j+1 && len(g.recent(b.value+1)) != b.value) {
 		return a, i, false
 	}
-	a.class, a.place, a.count, a.end = group, true, 1, g.at(next-1).end
+	a.class, a.positional, a.count, a.end = group, true, 1, g.at(next-1).end
 	switch {
 	case a.is(lexicon.Leading):
 		a.items = without(g.n.steps[:b.value], []int{g.self})

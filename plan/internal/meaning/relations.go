@@ -39,9 +39,9 @@ type Relation struct {
 	Unknown         []string
 	Guessed         bool
 	Off, End        int
-	// titled is set if the items were found by whole titles, place if they were found by a word such as
+	// titled is set if the items were found by whole titles, positional if they were found by a word such as
 	// "both".
-	titled, place bool
+	titled, positional bool
 	// own is set if the reference is a label or number, with which a step may name itself.
 	own bool
 }
@@ -488,7 +488,7 @@ func (t *relationReader) rest(from, to int) {
 			t.doubt(a)
 			continue
 		case a.sure:
-		case t.sourced(i) && !t.isAmount(i+1) && !a.place && a.count > 0 && t.known(a):
+		case t.sourced(i) && !t.isAmount(i+1) && !a.positional && a.count > 0 && t.resolved(a):
 		case t.sums(from, i, to):
 		case t.inRemark(from, i, to):
 			t.take(&rel, i, true)

@@ -14,7 +14,7 @@ func (t *relationReader) lead(from, at int) []int {
 		from++
 	}
 	a := &t.atoms[from]
-	if t.self >= 0 || len(t.subject) > 0 || from == at || a.class != group || a.used || !t.known(a) || t.isUnit(from+1) || a.spelled && !a.sure {
+	if t.self >= 0 || len(t.subject) > 0 || from == at || a.class != group || a.used || !t.resolved(a) || t.isUnit(from+1) || a.spelled && !a.sure {
 		return nil
 	}
 	a.used = true
@@ -24,7 +24,7 @@ func (t *relationReader) lead(from, at int) []int {
 // subjectBehind reports whether a group is the subject of the pending needs: only a few words separate it
 // from the comma before it.
 func (t *relationReader) subjectBehind(from, i int) bool {
-	if a := &t.atoms[i]; len(t.pending) == 0 || !t.known(a) || t.isUnit(i+1) || a.spelled && !a.sure {
+	if a := &t.atoms[i]; len(t.pending) == 0 || !t.resolved(a) || t.isUnit(i+1) || a.spelled && !a.sure {
 		return false
 	}
 	for k := i - 1; k >= max(from, i-maxVerbs+1); k-- {
@@ -55,7 +55,7 @@ func (t *relationReader) thereafter(from, to int) {
 			at = i
 		}
 	}
-	if then < 0 || at < 0 || t.atoms[at].used || !t.known(&t.atoms[at]) {
+	if then < 0 || at < 0 || t.atoms[at].used || !t.resolved(&t.atoms[at]) {
 		return
 	}
 	t.atoms[at].used = true
@@ -68,15 +68,15 @@ func (t *relationReader) take(rel *Relation, i int, amounts bool) {
 	if a.class != group || a.used || !amounts && !a.sure && t.isAmount(i+1) {
 		return
 	}
-	if !a.sure && !a.place && len(a.items) == 0 && !t.plausible(a) || t.n.made && a.bare && (!a.ordinal || len(a.items) == 0) {
+	if !a.sure && !a.positional && len(a.items) == 0 && !t.plausible(a) || t.n.made && a.bare && (!a.ordinal || len(a.items) == 0) {
 		return
 	}
 	a.used = true
 	if a.vague {
 		t.doubts = append(t.doubts, Doubt{Item: t.self, Text: t.text[a.off:a.end], Why: "taken for the steps right before", Off: a.off})
 	}
-	rel.place = rel.place || a.place
-	rel.own = rel.own || !a.place && (!a.spelled || a.sure)
+	rel.positional = rel.positional || a.positional
+	rel.own = rel.own || !a.positional && (!a.spelled || a.sure)
 	rel.Items = append(rel.Items, a.items...)
 	rel.Unknown = append(rel.Unknown, a.unknown...)
 	rel.Off, rel.End = min(rel.Off, a.off), max(rel.End, a.end)
@@ -116,7 +116,7 @@ func (t *relationReader) ahead(rel *Relation, at, to int) {
 			if pause && (rel.Kind == Before || rel.Kind == Beside || rel.Kind == Apart) || t.isSubject(i, to) {
 				return
 			}
-			if !b.sure && words > 0 && len(b.items) == 0 && !b.place {
+			if !b.sure && words > 0 && len(b.items) == 0 && !b.positional {
 				return // for example "when the sugar reaches 23"
 			}
 			if b.sure || words == 0 || t.sourced(i) || a.tok.Opens && words < 9 && !pause {
@@ -154,7 +154,7 @@ func (t *relationReader) sums(from, i, to int) bool {
 	a := &t.atoms[i]
 	phrase := t.text[a.off:a.end]
 	several := strings.Contains(phrase, " ") || phrase[0] >= utf8.RuneSelf
-	return a.place && several && a.kinds&lexicon.KindsOf(lexicon.All, lexicon.Every) != 0 && t.sourced(i) && !t.isAmount(i+1) && !t.denies(from, i, to)
+	return a.positional && several && a.kinds&lexicon.KindsOf(lexicon.All, lexicon.Every) != 0 && t.sourced(i) && !t.isAmount(i+1) && !t.denies(from, i, to)
 }
 
 // isSubject reports whether the group at atom i is the subject of the next phrase: "…, both need 1".
@@ -204,7 +204,7 @@ func (t *relationReader) subjectOf(from, at int) []int {
 		return nil
 	}
 	a.used = true
-	if a.place && t.self >= 0 {
+	if a.positional && t.self >= 0 {
 		return []int{t.self}
 	}
 	return a.items

@@ -58,7 +58,7 @@ func (t *relationReader) stages(from, to int) []stage {
 				out = append(out, stage{}) // for example "and 4 at the very end"
 				now = &out[len(out)-1]
 			}
-			if a.used || a.place || a.spelled && !a.sure || !t.known(a) || now.group != nil || t.isAmount(i+1) && !a.sure {
+			if a.used || a.positional || a.spelled && !a.sure || !t.resolved(a) || now.group != nil || t.isAmount(i+1) && !a.sure {
 				return nil
 			}
 			now.group, now.at, numbers = a, i, numbers || !a.sure

@@ -135,7 +135,7 @@ func (t *relationReader) demands(from, to int) {
 	must := -1
 	for i := from; i < to; i++ {
 		switch a := &t.atoms[i]; {
-		case a.class == group && !a.place && (!a.spelled || a.sure):
+		case a.class == group && !a.positional && (!a.spelled || a.sure):
 			return
 		case a.class != phrase || a.used:
 		case a.kinds&lexicon.Relations != 0 || a.is(lexicon.Not):

@@ -11,7 +11,7 @@ import (
 // of a sentence, and names only earlier steps: "(presupposing 2 and 3)", "Dafür braucht man 1 und 2".
 func (t *relationReader) inRemark(from, at, to int) bool {
 	a := &t.atoms[at]
-	if from == 0 || t.n.made || a.place || !t.known(a) || a.spelled && a.count < 2 || t.isAmount(at+1) || t.denies(from, at, to) || t.isDate(a) {
+	if from == 0 || t.n.made || a.positional || !t.resolved(a) || a.spelled && a.count < 2 || t.isAmount(at+1) || t.denies(from, at, to) || t.isDate(a) {
 		return false
 	}
 	switch t.atoms[from-1].class {
@@ -41,8 +41,8 @@ func (t *relationReader) isDate(a *atom) bool {
 // maxRemark bounds the words of a remark before a single number in it.
 const maxRemark = 4
 
-// known reports whether all references of a group are items.
-func (t *relationReader) known(a *atom) bool { return len(a.unknown) == 0 && len(a.items) > 0 }
+// resolved reports whether all references of a group are items.
+func (t *relationReader) resolved(a *atom) bool { return len(a.unknown) == 0 && len(a.items) > 0 }
 
 // loneGroup returns the index of the only group in a clause without other content, or -1. content is set if
 // there is other content.

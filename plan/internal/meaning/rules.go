@@ -31,7 +31,7 @@ func (n *Names) Rule(text string) Rule {
 		case a.class == stop:
 			end()
 		case a.class == group:
-			some = some || !a.place
+			some = some || !a.positional
 		case a.is(lexicon.Chained):
 			said = Chained
 		case a.is(lexicon.Loose), steps && a.kinds&lexicon.KindsOf(lexicon.None, lexicon.Meanwhile, lexicon.Abreast) != 0:

@@ -1,5 +1,5 @@
-// Package sqlite keeps the registry's data in one SQLite file. It owns the file, the migrations and the lease of
-// cancellations; the other SQL is that of package sqlstore.
+// Package sqlite keeps the registry's data in one SQLite file. It owns the file, the migrations and the lease
+// of cancellations; the other SQL is that of package sqlstore.
 package sqlite
 
 import (
@@ -67,8 +67,8 @@ func (s *Store) LeaseCancellations(ctx context.Context, database string, limit i
 		return nil, err
 	}
 	err = s.pool.Update(ctx, func(ctx context.Context, tx dbkit.Querier) error {
-		// $2 of those that are due are taken from each namespace in turn: of a namespace the $2 oldest at most are
-		// read.
+		// $2 of those that are due are taken from each namespace in turn: of a namespace the $2 oldest at
+		// most are read.
 		rows, err := tx.Query(ctx, tenants+`, turns AS (
 				SELECT c.rowid AS id, c.lease_until, row_number() OVER (PARTITION BY c.namespace ORDER BY c.lease_until, c.rowid) AS turn FROM ns CROSS JOIN cancellations c
 				WHERE c.rowid IN (SELECT rowid FROM cancellations WHERE database_id = ns.d AND namespace = ns.n AND lease_until <= `+now+` ORDER BY lease_until, rowid LIMIT $2))

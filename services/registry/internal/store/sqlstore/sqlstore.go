@@ -1,6 +1,6 @@
-// Package sqlstore holds the SQL of the registry, which PostgreSQL and SQLite share except for the fragments of
-// dbkit.Dialect. The drivers hold the connections, the migrations and the lease of cancellations. It must not
-// know any rule above the store's contract.
+// Package sqlstore holds the SQL of the registry, which PostgreSQL and SQLite share except for the fragments
+// of dbkit.Dialect. The drivers hold the connections, the migrations and the lease of cancellations. It must
+// not know any rule above the store's contract.
 package sqlstore
 
 import (
@@ -26,8 +26,8 @@ type Database struct {
 	// Reads are the turns of readers, Writes those of writers. They may be the same.
 	Reads, Writes *dbkit.Turns
 	Migrations    *dbkit.Migrations
-	// Timeout ends the statements of a transaction after a number of milliseconds, $1. Empty means that the end
-	// of the context does.
+	// Timeout ends the statements of a transaction after a number of milliseconds, $1. Empty means that the
+	// end of the context does.
 	Timeout string
 }
 
