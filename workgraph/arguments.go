@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/epigraph-run/epigraph/internal/near"
 )
 
 // This file checks a node's arguments against the schema of its actor, and finds required arguments that
@@ -123,15 +125,19 @@ func given(names []string, n *Node) bool {
 	return true
 }
 
-// maxLikeNames bounds how many names are compared with one that may be misspelled.
-const maxLikeNames = 200
+// maxLikeNames bounds how many names are compared with one that may be misspelled, and maxNearName the bytes of
+// each: a comparison takes the product of two lengths.
+const maxLikeNames, maxNearName = 200, 64
 
 // nearName is the one of names that was probably meant, or empty: a name with a small edit distance, else one
 // that begins with the other. Only the first maxLikeNames are compared.
 func nearName(name string, names []string) string {
 	best, most := "", max(1, len(name)/3)
 	for _, n := range names[:min(len(names), maxLikeNames)] {
-		if d := editDistance(strings.ToLower(name), strings.ToLower(n), most); d <= most {
+		if max(len(name), len(n)) > maxNearName {
+			continue
+		}
+		if d, ok := near.Within(strings.ToLower(name), strings.ToLower(n), most); ok {
 			best, most = n, d-1
 		}
 		if most < 0 {
@@ -151,33 +157,6 @@ func nearName(name string, names []string) string {
 
 // minCommon is the least length of a name that may count as the beginning of another one.
 const minCommon = 3
-
-// editDistance counts the letters to add, drop, change or swap with a neighbor. It stops counting above most
-// and then returns more than most.
-func editDistance(a, b string, most int) int {
-	if len(a) > 64 || len(b) > 64 || len(a)-len(b) > most || len(b)-len(a) > most {
-		return most + 1
-	}
-	var prev, row, next [65]int
-	for j := range len(b) + 1 {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		next[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			next[j] = min(row[j]+1, next[j-1]+1, row[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				next[j] = min(next[j], prev[j-2]+1)
-			}
-		}
-		prev, row = row, next
-	}
-	return row[len(b)]
-}
 
 // need is a required argument that the node itself does not give. All names of one alternative are needed.
 type need struct {

@@ -1,5 +1,6 @@
 // Package extent computes how large a message will be in memory, before it is decoded, and bounds its number
-// of elements. It must not know any message of the suite.
+// of elements. It must not know any message of the suite. It is written here because the protobuf library
+// measures messages only once they are decoded.
 package extent
 
 import (

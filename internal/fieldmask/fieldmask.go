@@ -1,5 +1,7 @@
 // Package fieldmask owns what the update_mask of an update means, for every service alike. It knows no
-// resource.
+// resource. It is written here because libraries of masks (aip-go, fieldmask-utils) copy from message to
+// message; the services need the list of fields, bounded by those that may change, with a violation for each
+// other path.
 package fieldmask
 
 import (

@@ -1,4 +1,6 @@
-// Package sleep waits for a time that a context may cut short.
+// Package sleep waits for a time that a context may cut short. The few loops that try again compute their
+// pauses in one line each: a backoff library would bring its own loop and its own idea of what may be tried
+// again.
 package sleep
 
 import (

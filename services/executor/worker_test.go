@@ -276,364 +276,413 @@ func (r run) is(want executorv1.RunState) *executorv1.Run {
 	return got
 }
 
-func TestWorkers(t *testing.T) {
-	const done, failed = executorv1.RunState_RUN_STATE_COMPLETED, executorv1.RunState_RUN_STATE_FAILED
-	r := open(t, "one", func(c *executor.Config) {
+// openOne opens an executor that soon misses the heartbeats of workers.
+func openOne(t *testing.T) *replica {
+	t.Helper()
+	return open(t, "one", func(c *executor.Config) {
 		c.Workers.HeartbeatInterval, c.Workers.HeartbeatTimeout = time.Second, 3*time.Second
 		c.Workers.MaxStreams = 12
 	})
-	c := r.client(keyAcme)
-	alive := func(t *testing.T, w *raw) { // keeps the heart beating until the test ends
-		t.Helper()
-		go func() {
-			for n := int64(1); w.stream.Context().Err() == nil; n++ {
-				w.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Heartbeat{Heartbeat: &executorv1.WorkerHeartbeat{Number: n}}})
-				select {
-				case <-w.stream.Context().Done():
-				case <-time.After(200 * time.Millisecond):
-				}
-			}
-		}()
-	}
-	node := func(id, actor string) *graphv1.Node { return &graphv1.Node{Id: id, Actor: actor} }
+}
 
-	t.Run("Visit/CarriesAllAndOutcomeTravels", func(t *testing.T) {
-		w := r.worker(t, hello(2, pure("carry"), pure("carried")))
-		got := start(t, c, nodes(
-			&graphv1.Node{Id: "a", Actor: "carry", Args: []*graphv1.Payload{value(`1`)}, Named: map[string]*graphv1.Payload{"x": value(`{"y":[1]}`)},
-				ResultPassDownMode: &graphv1.PassDown{Mode: &graphv1.PassDown_ResultAsFirstArg{ResultAsFirstArg: &graphv1.ResultAsFirstArg{}}}},
-			node("b", "carried")))
-		v := w.visit()
-		require.Equal(t, got.GetId(), v.GetRunId())
-		require.Equal(t, []any{"a", int32(1), "carry", "1", `{"y":[1]}`, graphv1.Effect_EFFECT_PURE},
-			[]any{v.GetVisit().GetNodeId(), v.GetAttempt(), v.GetActor(), string(v.GetArgs()[0].GetJson()), string(v.GetNamed()["x"].GetJson()), v.GetEffect()})
-		require.NotEmpty(t, v.GetEffectKey())
-		w.answer(v.GetToken(), `"from a"`)
-		v = w.visit()
-		require.Equal(t, `"from a"`, string(v.GetArgs()[0].GetJson()))
-		require.Equal(t, "a", v.GetUpstream()[0].GetNodeId())
-		w.answer(v.GetToken(), `"end"`)
-		require.Equal(t, `"end"`, string(got.is(done).GetResult().GetJson()))
-		w.answer(v.GetToken(), `"again"`)
-		require.Equal(t, v.GetToken(), w.next().GetStale().GetToken(), "a second answer changes nothing")
-		w.answer("no-token-at-all", `1`)
-		require.Equal(t, "no-token-at-all", w.next().GetStale().GetToken())
-	})
-
-	t.Run("Hello/FaultsAreToldAllAtOnce", func(t *testing.T) {
-		bad := &executorv1.WorkerActor{Name: "ok", ArgsSchema: value(`{"type": 7}`)}
-		_, _, err := r.connect(t, keyAcme, hello(1, pure("cel"), pure("mcp/files/read"), pure("a b"), bad, pure("ok")))
-		require.Equal(t, "HELLO_INVALID", errs.ReasonOf(err), "got %v", err)
-		var reasons []string
-		for _, v := range errs.From(err).Violations {
-			reasons = append(reasons, v.Field+" "+v.Reason)
-		}
-		require.Equal(t, []string{"hello.actors[0].name ACTOR_NAME_RESERVED", "hello.actors[1].name ACTOR_NAME_RESERVED", "hello.actors[2].name ACTOR_NAME_INVALID",
-			"hello.actors[3].args_schema SCHEMA_INVALID", "hello.actors[4].name ACTOR_REPEATED"}, reasons)
-		_, _, err = r.connect(t, keyAcme, hello(0, pure("x")))
-		require.Equal(t, "REQUEST_INVALID", errs.ReasonOf(err), "got %v", err)
-		_, _, err = r.connect(t, "key-of-nobody", hello(1, pure("x")))
-		require.Equal(t, "CREDENTIALS_INVALID", errs.ReasonOf(err), "got %v", err)
-	})
-
-	t.Run("Hello/EffectStaysWhileServed", func(t *testing.T) {
-		w := r.worker(t, hello(1, pure("steady")))
-		_, _, err := r.connect(t, keyAcme, hello(1, unsafe("steady")))
-		require.Equal(t, "ACTOR_EFFECT_CONFLICT", errs.ReasonOf(err), "got %v", err)
-		_, _, err = r.connect(t, keyOther, hello(1, unsafe("steady")))
-		require.NoError(t, err, "another namespace has its own actors")
-		w.cancel()
-		testkit.Eventually(t, func() bool {
-			_, _, err := r.connect(t, keyAcme, hello(1, unsafe("steady")))
-			return err == nil
-		})
-	})
-
-	t.Run("Actors/ArePerNamespaceAndKnownWithoutWorkers", func(t *testing.T) {
-		_, err := c.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(node("a", "sumarize"))})
-		require.Equal(t, "GRAPH_INVALID", errs.ReasonOf(err))
-		w := r.worker(t, hello(1, &executorv1.WorkerActor{Name: "summarize", Effect: graphv1.Effect_EFFECT_PURE, ArgsSchema: value(`{"type":"object","properties":{"n":{"type":"integer"}}}`)}))
-		w.cancel()
-		_, err = c.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(node("a", "sumarize"))})
-		require.Contains(t, errs.From(err).Violations[0].Message, "summarize", "near names are told")
-		_, err = c.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "a", Actor: "summarize", Named: map[string]*graphv1.Payload{"n": value(`"x"`)}})})
-		require.Equal(t, "GRAPH_INVALID", errs.ReasonOf(err), "the schema is checked")
-		_, err = r.client(keyOther).StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(node("a", "summarize"))})
-		require.Equal(t, "GRAPH_INVALID", errs.ReasonOf(err), "not known elsewhere")
-		got := start(t, c, nodes(node("a", "summarize")))
-		list, err := c.ListActors(t.Context(), &executorv1.ListActorsRequest{})
-		require.NoError(t, err)
-		var names []string
-		for _, a := range list.GetActors() {
-			names = append(names, a.GetName())
-		}
-		require.Subset(t, names, []string{"cel", "summarize"})
-		w = r.worker(t, hello(1, pure("summarize")))
-		w.answer(w.visit().GetToken(), `1`)
-		got.is(done)
-	})
-
-	t.Run("Slots/AreRespected", func(t *testing.T) {
-		limited := pure("narrow")
-		limited.Slots = 1
-		w := r.worker(t, hello(3, limited, pure("wide")))
-		alive(t, w)
-		var g graphv1.Graph
-		for i := range 3 {
-			g.Nodes = append(g.Nodes, node(fmt.Sprintf("n%d", i), "narrow"), node(fmt.Sprintf("w%d", i), "wide"))
-		}
-		got := start(t, c, &g)
-		open := map[string]int{}
-		var tokens []string
-		for len(tokens) < 3 {
-			if v := w.next().GetAttempt(); v != nil {
-				open[v.GetActor()]++
-				tokens = append(tokens, v.GetToken())
-			}
-		}
-		require.Equal(t, map[string]int{"narrow": 1, "wide": 2}, open)
-		for _, token := range tokens {
-			w.answer(token, `1`)
-		}
-		go w.echo()
-		got.is(done)
-	})
-
-	t.Run("Errors/KeepTheirType", func(t *testing.T) {
-		w := r.worker(t, hello(1, unsafe("fails")))
-		got := start(t, c, nodes(node("a", "fails")))
-		w.fail(w.visit().GetToken(), &executorv1.AttemptError{Type: executorv1.ErrorType_ERROR_TYPE_PERMANENT, Reason: "NO_CREDIT", Message: "pay first"})
-		e := got.is(failed).GetError()
-		require.Equal(t, []string{"NO_CREDIT", "pay first"}, []string{e.GetReason(), e.GetMessage()})
-	})
-
-	t.Run("Answer/ThatCannotBeUsedFailsItsVisitAlone", func(t *testing.T) {
-		w := r.worker(t, hello(1, pure("odd")))
-		got := start(t, c, nodes(node("a", "odd")))
-		v := w.visit()
-		w.answer(v.GetToken(), `not json`)
-		refused := w.next().GetRefused()
-		require.Equal(t, []string{v.GetToken(), "BAD_OUTCOME"}, []string{refused.GetToken(), refused.GetReason()})
-		require.Contains(t, refused.GetMessage(), "values[0]")
-		require.Equal(t, "BAD_OUTCOME", got.is(failed).GetError().GetReason())
-
-		got = start(t, c, nodes(node("a", "odd")))
-		v = w.visit()
-		w.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Outcome{Outcome: &executorv1.AttemptOutcome{Token: v.GetToken(),
-			Outcome: &executorv1.Outcome{Wait: &executorv1.Wait{}}}}})
-		require.NotNil(t, w.next().GetRefused(), "a broken rule of shape")
-		require.Equal(t, "BAD_OUTCOME", got.is(failed).GetError().GetReason())
-		got = start(t, c, nodes(node("a", "odd")))
-		w.answer(w.visit().GetToken(), `1`)
-		got.is(done)
-	})
-
-	t.Run("Lost/GoesToAnother", func(t *testing.T) {
-		first := r.worker(t, hello(1, pure("moves")))
-		got := start(t, c, nodes(node("a", "moves")))
-		v := first.visit()
-		first.cancel()
-		second := r.worker(t, hello(1, pure("moves")))
-		alive(t, second)
-		next := second.visit()
-		require.Equal(t, []any{int32(2), v.GetEffectKey()}, []any{next.GetAttempt(), next.GetEffectKey()})
-		second.answer(v.GetToken(), `"late"`)
-		for { // heartbeats are answered too
-			if m := second.next(); m.GetStale() != nil {
-				break
-			}
-		}
-		second.answer(next.GetToken(), `"second"`)
-		require.Equal(t, `"second"`, string(got.is(done).GetResult().GetJson()))
-	})
-
-	t.Run("Lost/UsesUpNoTry", func(t *testing.T) {
-		r.worker(t, hello(1, pure("dies"))).cancel() // now it is known
-		got := start(t, c, nodes(soonAgain(node("a", "dies"))))
-		for range 5 {
-			w := r.worker(t, hello(1, pure("dies")))
-			w.visit()
-			w.cancel()
-		}
-		w := r.worker(t, hello(1, pure("dies")))
-		w.answer(w.visit().GetToken(), `"at last"`)
-		require.Equal(t, `"at last"`, string(got.is(done).GetResult().GetJson()))
-	})
-
-	t.Run("Lost/CannotBeClaimedByAnActor", func(t *testing.T) {
-		w := r.worker(t, hello(1, pure("claims")))
-		got := start(t, c, nodes(soonAgain(node("a", "claims"))))
-		for range 3 {
-			w.fail(w.visit().GetToken(), &executorv1.AttemptError{Type: executorv1.ErrorType_ERROR_TYPE_UNKNOWN, Reason: "LOST"})
-		}
-		got.is(failed)
-	})
-
-	t.Run("Declined/GoesToAnotherAsTheSameAttempt", func(t *testing.T) {
-		first := r.worker(t, hello(1, unsafe("declines")))
-		got := start(t, c, nodes(node("a", "declines")))
-		v := first.visit()
-		first.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Declined{Declined: &executorv1.AttemptDeclined{Token: v.GetToken()}}})
-		for range first.got {
-		}
-		require.ErrorIs(t, first.err, io.EOF, "it takes no more visits")
-		second := r.worker(t, hello(1, unsafe("declines")))
-		next := second.visit()
-		require.Equal(t, []any{int32(1), v.GetEffectKey()}, []any{next.GetAttempt(), next.GetEffectKey()})
-		second.answer(next.GetToken(), `1`)
-		got.is(done)
-	})
-
-	t.Run("Lost/UnsafeIsNeverRepeated", func(t *testing.T) {
-		w := r.worker(t, hello(1, unsafe("once")))
-		got := start(t, c, nodes(node("a", "once")))
-		w.visit()
-		w.cancel()
-		got.is(executorv1.RunState_RUN_STATE_PAUSED)
-		vs, err := c.ListVisits(t.Context(), &executorv1.ListVisitsRequest{RunId: got.GetId()})
-		require.NoError(t, err)
-		require.Equal(t, executorv1.VisitState_VISIT_STATE_NEEDS_RECONCILIATION, vs.GetVisits()[0].GetState())
-	})
-
-	t.Run("Lost/SilenceCounts", func(t *testing.T) {
-		w := r.worker(t, hello(1, pure("quiet")))
-		got := start(t, c, nodes(node("a", "quiet")))
-		w.visit()
-		for range w.got {
-		}
-		require.Equal(t, "WORKER_SILENT", errs.ReasonOf(w.err), "got %v", w.err)
-		other := r.worker(t, hello(1, pure("quiet")))
-		alive(t, other)
-		other.answer(other.visit().GetToken(), `1`)
-		got.is(done)
-	})
-
-	t.Run("Cancel/ReachesTheWorker", func(t *testing.T) {
-		w := r.worker(t, hello(1, unsafe("long")))
-		got := start(t, c, nodes(node("a", "long")))
-		v := w.visit()
-		_, err := c.CancelRun(t.Context(), &executorv1.CancelRunRequest{RunId: got.GetId()})
-		require.NoError(t, err)
-		cancel := w.next().GetCancel()
-		require.Equal(t, []string{v.GetToken(), "CANCELED"}, []string{cancel.GetToken(), cancel.GetReason()})
-		w.fail(v.GetToken(), &executorv1.AttemptError{Type: executorv1.ErrorType_ERROR_TYPE_NOT_PERFORMED})
-		got.is(executorv1.RunState_RUN_STATE_CANCELED)
-	})
-
-	t.Run("Progress/IsSeenAndGoesToTheNextAttempt", func(t *testing.T) {
-		w := r.worker(t, hello(1, pure("steps")))
-		alive(t, w)
-		got := start(t, c, nodes(node("a", "steps")))
-		stream, err := c.WatchRun(t.Context(), &executorv1.WatchRunRequest{RunId: got.GetId()})
-		require.NoError(t, err)
-		v := w.visit()
-		seen := make(chan string, 100)
-		go func() {
-			for {
-				ev, err := stream.Recv()
-				if err != nil {
-					return
-				}
-				if tok := ev.GetTokenDelta(); tok != nil {
-					seen <- tok.GetText()
-				}
-			}
-		}()
-		testkit.Eventually(t, func() bool {
-			w.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Tokens{Tokens: &executorv1.AttemptTokens{Token: v.GetToken(), Text: "word"}}})
+// alive keeps the heart of a worker beating until the test ends.
+func alive(t *testing.T, w *raw) {
+	t.Helper()
+	go func() {
+		for n := int64(1); w.stream.Context().Err() == nil; n++ {
+			w.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Heartbeat{Heartbeat: &executorv1.WorkerHeartbeat{Number: n}}})
 			select {
-			case s := <-seen:
-				return s == "word"
-			default:
-				return false
+			case <-w.stream.Context().Done():
+			case <-time.After(200 * time.Millisecond):
 			}
-		})
-		w.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Progress{Progress: &executorv1.AttemptHeartbeat{Token: v.GetToken(), Details: value(`{"page":3}`)}}})
-		w.fail(v.GetToken(), &executorv1.AttemptError{Type: executorv1.ErrorType_ERROR_TYPE_RETRYABLE, Reason: "AGAIN"})
-		v = w.visit()
-		require.JSONEq(t, `{"page":3}`, string(v.GetDetails().GetJson()))
-		require.EqualValues(t, 2, v.GetAttempt())
-		require.Equal(t, got.GetId(), v.GetRootRunId())
-		w.answer(v.GetToken(), `1`)
-		got.is(done)
-	})
+		}
+	}()
+}
 
-	t.Run("Drain/LetsVisitsEnd", func(t *testing.T) {
-		w := r.worker(t, hello(2, pure("leaves")))
-		got := start(t, c, nodes(node("a", "leaves"), node("b", "leaves")))
-		v := w.visit()
-		w.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Drain{Drain: &executorv1.WorkerDrain{}}})
-		testkit.Eventually(t, func() bool {
-			list, err := executorv1.NewWorkerServiceClient(r.dial(keyAcme)).ListWorkers(t.Context(), &executorv1.ListWorkersRequest{})
-			require.NoError(t, err)
-			for _, i := range list.GetWorkers() {
-				if i.GetActors()[0] == "leaves" {
-					require.EqualValues(t, 1, i.GetBusy())
-					return i.GetDraining()
-				}
+func workNode(id, actor string) *graphv1.Node { return &graphv1.Node{Id: id, Actor: actor} }
+
+func TestWorkersVisitCarriesAllAndOutcomeTravels(t *testing.T) {
+	const done = executorv1.RunState_RUN_STATE_COMPLETED
+	r := openOne(t)
+	c := r.client(keyAcme)
+	w := r.worker(t, hello(2, pure("carry"), pure("carried")))
+	got := start(t, c, nodes(
+		&graphv1.Node{Id: "a", Actor: "carry", Args: []*graphv1.Payload{value(`1`)}, Named: map[string]*graphv1.Payload{"x": value(`{"y":[1]}`)},
+			ResultPassDownMode: &graphv1.PassDown{Mode: &graphv1.PassDown_ResultAsFirstArg{ResultAsFirstArg: &graphv1.ResultAsFirstArg{}}}},
+		workNode("b", "carried")))
+	v := w.visit()
+	require.Equal(t, got.GetId(), v.GetRunId())
+	require.Equal(t, []any{"a", int32(1), "carry", "1", `{"y":[1]}`, graphv1.Effect_EFFECT_PURE},
+		[]any{v.GetVisit().GetNodeId(), v.GetAttempt(), v.GetActor(), string(v.GetArgs()[0].GetJson()), string(v.GetNamed()["x"].GetJson()), v.GetEffect()})
+	require.NotEmpty(t, v.GetEffectKey())
+	w.answer(v.GetToken(), `"from a"`)
+	v = w.visit()
+	require.Equal(t, `"from a"`, string(v.GetArgs()[0].GetJson()))
+	require.Equal(t, "a", v.GetUpstream()[0].GetNodeId())
+	w.answer(v.GetToken(), `"end"`)
+	require.Equal(t, `"end"`, string(got.is(done).GetResult().GetJson()))
+	w.answer(v.GetToken(), `"again"`)
+	require.Equal(t, v.GetToken(), w.next().GetStale().GetToken(), "a second answer changes nothing")
+	w.answer("no-token-at-all", `1`)
+	require.Equal(t, "no-token-at-all", w.next().GetStale().GetToken())
+}
+
+func TestWorkersHelloFaultsAreToldAllAtOnce(t *testing.T) {
+	r := openOne(t)
+	bad := &executorv1.WorkerActor{Name: "ok", ArgsSchema: value(`{"type": 7}`)}
+	_, _, err := r.connect(t, keyAcme, hello(1, pure("cel"), pure("mcp/files/read"), pure("a b"), bad, pure("ok")))
+	require.Equal(t, "HELLO_INVALID", errs.ReasonOf(err), "got %v", err)
+	var reasons []string
+	for _, v := range errs.From(err).Violations {
+		reasons = append(reasons, v.Field+" "+v.Reason)
+	}
+	require.Equal(t, []string{"hello.actors[0].name ACTOR_NAME_RESERVED", "hello.actors[1].name ACTOR_NAME_RESERVED", "hello.actors[2].name ACTOR_NAME_INVALID",
+		"hello.actors[3].args_schema SCHEMA_INVALID", "hello.actors[4].name ACTOR_REPEATED"}, reasons)
+	_, _, err = r.connect(t, keyAcme, hello(0, pure("x")))
+	require.Equal(t, "REQUEST_INVALID", errs.ReasonOf(err), "got %v", err)
+	_, _, err = r.connect(t, "key-of-nobody", hello(1, pure("x")))
+	require.Equal(t, "CREDENTIALS_INVALID", errs.ReasonOf(err), "got %v", err)
+}
+
+func TestWorkersHelloEffectStaysWhileServed(t *testing.T) {
+	r := openOne(t)
+	w := r.worker(t, hello(1, pure("steady")))
+	_, _, err := r.connect(t, keyAcme, hello(1, unsafe("steady")))
+	require.Equal(t, "ACTOR_EFFECT_CONFLICT", errs.ReasonOf(err), "got %v", err)
+	_, _, err = r.connect(t, keyOther, hello(1, unsafe("steady")))
+	require.NoError(t, err, "another namespace has its own actors")
+	w.cancel()
+	testkit.Eventually(t, func() bool {
+		_, _, err := r.connect(t, keyAcme, hello(1, unsafe("steady")))
+		return err == nil
+	})
+}
+
+func TestWorkersActorsArePerNamespaceAndKnownWithoutWorkers(t *testing.T) {
+	const done = executorv1.RunState_RUN_STATE_COMPLETED
+	r := openOne(t)
+	c := r.client(keyAcme)
+	_, err := c.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(workNode("a", "sumarize"))})
+	require.Equal(t, "GRAPH_INVALID", errs.ReasonOf(err))
+	w := r.worker(t, hello(1, &executorv1.WorkerActor{Name: "summarize", Effect: graphv1.Effect_EFFECT_PURE, ArgsSchema: value(`{"type":"object","properties":{"n":{"type":"integer"}}}`)}))
+	w.cancel()
+	_, err = c.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(workNode("a", "sumarize"))})
+	require.Contains(t, errs.From(err).Violations[0].Message, "summarize", "near names are told")
+	_, err = c.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "a", Actor: "summarize", Named: map[string]*graphv1.Payload{"n": value(`"x"`)}})})
+	require.Equal(t, "GRAPH_INVALID", errs.ReasonOf(err), "the schema is checked")
+	_, err = r.client(keyOther).StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(workNode("a", "summarize"))})
+	require.Equal(t, "GRAPH_INVALID", errs.ReasonOf(err), "not known elsewhere")
+	got := start(t, c, nodes(workNode("a", "summarize")))
+	list, err := c.ListActors(t.Context(), &executorv1.ListActorsRequest{})
+	require.NoError(t, err)
+	var names []string
+	for _, a := range list.GetActors() {
+		names = append(names, a.GetName())
+	}
+	require.Subset(t, names, []string{"cel", "summarize"})
+	w = r.worker(t, hello(1, pure("summarize")))
+	w.answer(w.visit().GetToken(), `1`)
+	got.is(done)
+}
+
+func TestWorkersSlotsAreRespected(t *testing.T) {
+	const done = executorv1.RunState_RUN_STATE_COMPLETED
+	r := openOne(t)
+	c := r.client(keyAcme)
+	limited := pure("narrow")
+	limited.Slots = 1
+	w := r.worker(t, hello(3, limited, pure("wide")))
+	alive(t, w)
+	var g graphv1.Graph
+	for i := range 3 {
+		g.Nodes = append(g.Nodes, workNode(fmt.Sprintf("n%d", i), "narrow"), workNode(fmt.Sprintf("w%d", i), "wide"))
+	}
+	got := start(t, c, &g)
+	open := map[string]int{}
+	var tokens []string
+	for len(tokens) < 3 {
+		if v := w.next().GetAttempt(); v != nil {
+			open[v.GetActor()]++
+			tokens = append(tokens, v.GetToken())
+		}
+	}
+	require.Equal(t, map[string]int{"narrow": 1, "wide": 2}, open)
+	for _, token := range tokens {
+		w.answer(token, `1`)
+	}
+	go w.echo()
+	got.is(done)
+}
+
+func TestWorkersErrorsKeepTheirType(t *testing.T) {
+	const failed = executorv1.RunState_RUN_STATE_FAILED
+	r := openOne(t)
+	c := r.client(keyAcme)
+	w := r.worker(t, hello(1, unsafe("fails")))
+	got := start(t, c, nodes(workNode("a", "fails")))
+	w.fail(w.visit().GetToken(), &executorv1.AttemptError{Type: executorv1.ErrorType_ERROR_TYPE_PERMANENT, Reason: "NO_CREDIT", Message: "pay first"})
+	e := got.is(failed).GetError()
+	require.Equal(t, []string{"NO_CREDIT", "pay first"}, []string{e.GetReason(), e.GetMessage()})
+}
+
+func TestWorkersAnswerThatCannotBeUsedFailsItsVisitAlone(t *testing.T) {
+	const done, failed = executorv1.RunState_RUN_STATE_COMPLETED, executorv1.RunState_RUN_STATE_FAILED
+	r := openOne(t)
+	c := r.client(keyAcme)
+	w := r.worker(t, hello(1, pure("odd")))
+	got := start(t, c, nodes(workNode("a", "odd")))
+	v := w.visit()
+	w.answer(v.GetToken(), `not json`)
+	refused := w.next().GetRefused()
+	require.Equal(t, []string{v.GetToken(), "BAD_OUTCOME"}, []string{refused.GetToken(), refused.GetReason()})
+	require.Contains(t, refused.GetMessage(), "values[0]")
+	require.Equal(t, "BAD_OUTCOME", got.is(failed).GetError().GetReason())
+
+	got = start(t, c, nodes(workNode("a", "odd")))
+	v = w.visit()
+	w.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Outcome{Outcome: &executorv1.AttemptOutcome{Token: v.GetToken(),
+		Outcome: &executorv1.Outcome{Wait: &executorv1.Wait{}}}}})
+	require.NotNil(t, w.next().GetRefused(), "a broken rule of shape")
+	require.Equal(t, "BAD_OUTCOME", got.is(failed).GetError().GetReason())
+	got = start(t, c, nodes(workNode("a", "odd")))
+	w.answer(w.visit().GetToken(), `1`)
+	got.is(done)
+}
+
+func TestWorkersLostGoesToAnother(t *testing.T) {
+	const done = executorv1.RunState_RUN_STATE_COMPLETED
+	r := openOne(t)
+	c := r.client(keyAcme)
+	first := r.worker(t, hello(1, pure("moves")))
+	got := start(t, c, nodes(workNode("a", "moves")))
+	v := first.visit()
+	first.cancel()
+	second := r.worker(t, hello(1, pure("moves")))
+	alive(t, second)
+	next := second.visit()
+	require.Equal(t, []any{int32(2), v.GetEffectKey()}, []any{next.GetAttempt(), next.GetEffectKey()})
+	second.answer(v.GetToken(), `"late"`)
+	for { // heartbeats are answered too
+		if m := second.next(); m.GetStale() != nil {
+			break
+		}
+	}
+	second.answer(next.GetToken(), `"second"`)
+	require.Equal(t, `"second"`, string(got.is(done).GetResult().GetJson()))
+}
+
+func TestWorkersLostUsesUpNoTry(t *testing.T) {
+	const done = executorv1.RunState_RUN_STATE_COMPLETED
+	r := openOne(t)
+	c := r.client(keyAcme)
+	r.worker(t, hello(1, pure("dies"))).cancel() // now it is known
+	got := start(t, c, nodes(soonAgain(workNode("a", "dies"))))
+	for range 5 {
+		w := r.worker(t, hello(1, pure("dies")))
+		w.visit()
+		w.cancel()
+	}
+	w := r.worker(t, hello(1, pure("dies")))
+	w.answer(w.visit().GetToken(), `"at last"`)
+	require.Equal(t, `"at last"`, string(got.is(done).GetResult().GetJson()))
+}
+
+func TestWorkersLostCannotBeClaimedByAnActor(t *testing.T) {
+	const failed = executorv1.RunState_RUN_STATE_FAILED
+	r := openOne(t)
+	c := r.client(keyAcme)
+	w := r.worker(t, hello(1, pure("claims")))
+	got := start(t, c, nodes(soonAgain(workNode("a", "claims"))))
+	for range 3 {
+		w.fail(w.visit().GetToken(), &executorv1.AttemptError{Type: executorv1.ErrorType_ERROR_TYPE_UNKNOWN, Reason: "LOST"})
+	}
+	got.is(failed)
+}
+
+func TestWorkersDeclinedGoesToAnotherAsTheSameAttempt(t *testing.T) {
+	const done = executorv1.RunState_RUN_STATE_COMPLETED
+	r := openOne(t)
+	c := r.client(keyAcme)
+	first := r.worker(t, hello(1, unsafe("declines")))
+	got := start(t, c, nodes(workNode("a", "declines")))
+	v := first.visit()
+	first.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Declined{Declined: &executorv1.AttemptDeclined{Token: v.GetToken()}}})
+	for range first.got {
+	}
+	require.ErrorIs(t, first.err, io.EOF, "it takes no more visits")
+	second := r.worker(t, hello(1, unsafe("declines")))
+	next := second.visit()
+	require.Equal(t, []any{int32(1), v.GetEffectKey()}, []any{next.GetAttempt(), next.GetEffectKey()})
+	second.answer(next.GetToken(), `1`)
+	got.is(done)
+}
+
+func TestWorkersLostUnsafeIsNeverRepeated(t *testing.T) {
+	r := openOne(t)
+	c := r.client(keyAcme)
+	w := r.worker(t, hello(1, unsafe("once")))
+	got := start(t, c, nodes(workNode("a", "once")))
+	w.visit()
+	w.cancel()
+	got.is(executorv1.RunState_RUN_STATE_PAUSED)
+	vs, err := c.ListVisits(t.Context(), &executorv1.ListVisitsRequest{RunId: got.GetId()})
+	require.NoError(t, err)
+	require.Equal(t, executorv1.VisitState_VISIT_STATE_NEEDS_RECONCILIATION, vs.GetVisits()[0].GetState())
+}
+
+func TestWorkersLostSilenceCounts(t *testing.T) {
+	const done = executorv1.RunState_RUN_STATE_COMPLETED
+	r := openOne(t)
+	c := r.client(keyAcme)
+	w := r.worker(t, hello(1, pure("quiet")))
+	got := start(t, c, nodes(workNode("a", "quiet")))
+	w.visit()
+	for range w.got {
+	}
+	require.Equal(t, "WORKER_SILENT", errs.ReasonOf(w.err), "got %v", w.err)
+	other := r.worker(t, hello(1, pure("quiet")))
+	alive(t, other)
+	other.answer(other.visit().GetToken(), `1`)
+	got.is(done)
+}
+
+func TestWorkersCancelReachesTheWorker(t *testing.T) {
+	r := openOne(t)
+	c := r.client(keyAcme)
+	w := r.worker(t, hello(1, unsafe("long")))
+	got := start(t, c, nodes(workNode("a", "long")))
+	v := w.visit()
+	_, err := c.CancelRun(t.Context(), &executorv1.CancelRunRequest{RunId: got.GetId()})
+	require.NoError(t, err)
+	cancel := w.next().GetCancel()
+	require.Equal(t, []string{v.GetToken(), "CANCELED"}, []string{cancel.GetToken(), cancel.GetReason()})
+	w.fail(v.GetToken(), &executorv1.AttemptError{Type: executorv1.ErrorType_ERROR_TYPE_NOT_PERFORMED})
+	got.is(executorv1.RunState_RUN_STATE_CANCELED)
+}
+
+func TestWorkersProgressIsSeenAndGoesToTheNextAttempt(t *testing.T) {
+	const done = executorv1.RunState_RUN_STATE_COMPLETED
+	r := openOne(t)
+	c := r.client(keyAcme)
+	w := r.worker(t, hello(1, pure("steps")))
+	alive(t, w)
+	got := start(t, c, nodes(workNode("a", "steps")))
+	stream, err := c.WatchRun(t.Context(), &executorv1.WatchRunRequest{RunId: got.GetId()})
+	require.NoError(t, err)
+	v := w.visit()
+	seen := make(chan string, 100)
+	go func() {
+		for {
+			ev, err := stream.Recv()
+			if err != nil {
+				return
 			}
+			if tok := ev.GetTokenDelta(); tok != nil {
+				seen <- tok.GetText()
+			}
+		}
+	}()
+	testkit.Eventually(t, func() bool {
+		w.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Tokens{Tokens: &executorv1.AttemptTokens{Token: v.GetToken(), Text: "word"}}})
+		select {
+		case s := <-seen:
+			return s == "word"
+		default:
 			return false
-		})
-		w.answer(v.GetToken(), `1`)
-		for range w.got {
 		}
-		require.ErrorIs(t, w.err, io.EOF)
-		w = r.worker(t, hello(1, pure("leaves")))
-		w.answer(w.visit().GetToken(), `2`)
-		got.is(done)
 	})
+	w.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Progress{Progress: &executorv1.AttemptHeartbeat{Token: v.GetToken(), Details: value(`{"page":3}`)}}})
+	w.fail(v.GetToken(), &executorv1.AttemptError{Type: executorv1.ErrorType_ERROR_TYPE_RETRYABLE, Reason: "AGAIN"})
+	v = w.visit()
+	require.JSONEq(t, `{"page":3}`, string(v.GetDetails().GetJson()))
+	require.EqualValues(t, 2, v.GetAttempt())
+	require.Equal(t, got.GetId(), v.GetRootRunId())
+	w.answer(v.GetToken(), `1`)
+	got.is(done)
+}
 
-	t.Run("Streams/AreBounded", func(t *testing.T) {
-		var last error
-		for range 50 { // on a busy machine some may be given up meanwhile
-			if _, _, last = r.connect(t, keyOther, hello(1, pure("crowd"))); last != nil {
-				break
+func TestWorkersDrainLetsVisitsEnd(t *testing.T) {
+	const done = executorv1.RunState_RUN_STATE_COMPLETED
+	r := openOne(t)
+	c := r.client(keyAcme)
+	w := r.worker(t, hello(2, pure("leaves")))
+	got := start(t, c, nodes(workNode("a", "leaves"), workNode("b", "leaves")))
+	v := w.visit()
+	w.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Drain{Drain: &executorv1.WorkerDrain{}}})
+	testkit.Eventually(t, func() bool {
+		list, err := executorv1.NewWorkerServiceClient(r.dial(keyAcme)).ListWorkers(t.Context(), &executorv1.ListWorkersRequest{})
+		require.NoError(t, err)
+		for _, i := range list.GetWorkers() {
+			if i.GetActors()[0] == "leaves" {
+				require.EqualValues(t, 1, i.GetBusy())
+				return i.GetDraining()
 			}
 		}
-		require.Equal(t, "TOO_MANY_WORKERS", errs.ReasonOf(last), "got %v", last)
+		return false
 	})
+	w.answer(v.GetToken(), `1`)
+	for range w.got {
+	}
+	require.ErrorIs(t, w.err, io.EOF)
+	w = r.worker(t, hello(1, pure("leaves")))
+	w.answer(w.visit().GetToken(), `2`)
+	got.is(done)
+}
 
-	t.Run("Principal/IsThatOfTheKeyWhateverTheClientSays", func(t *testing.T) {
-		runs := executorv1.NewExecutorServiceClient(r.dial(keyAcme))
-		front := executorv1.NewExecutorServiceClient(r.dial(serviceToken)) // as a gateway calls for a client
-		behalf := metadata.AppendToOutgoingContext(t.Context(), grpckit.HeaderNamespace, "acme", grpckit.HeaderPrincipal,
-			access.Principal{Kind: access.Key, Name: "rest", Scopes: access.Scopes()}.Encode())
-		run, err := runs.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "q", Actor: "human",
-			Named: map[string]*graphv1.Payload{"prompt": value(`"May I?"`)}})})
-		require.NoError(t, err)
-		require.Equal(t, "key:acme", run.GetPrincipal())
-		fork, err := front.ForkRun(behalf, &executorv1.ForkRunRequest{RunId: run.GetId()})
-		require.NoError(t, err)
-		require.Equal(t, "key:rest", fork.GetPrincipal(), "who forks starts")
-		read, err := runs.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: run.GetId()})
-		require.NoError(t, err)
-		require.Equal(t, "key:acme", read.GetPrincipal())
-		_, err = runs.PauseRun(t.Context(), &executorv1.PauseRunRequest{RunId: run.GetId(), Reason: "key:somebody else"})
-		require.NoError(t, err)
-		_, err = front.ResumeRun(behalf, &executorv1.ResumeRunRequest{RunId: run.GetId()})
-		require.NoError(t, err)
-		watch, err := runs.WatchRun(t.Context(), &executorv1.WatchRunRequest{RunId: run.GetId()})
-		require.NoError(t, err)
-		paused, resumed := "", ""
-		for resumed == "" {
-			ev, err := watch.Recv()
-			require.NoError(t, err)
-			switch {
-			case ev.GetRunPaused() != nil:
-				paused = ev.GetPrincipal()
-			case ev.GetRunResumed() != nil:
-				resumed = ev.GetPrincipal()
-			}
+func TestWorkersStreamsAreBounded(t *testing.T) {
+	r := openOne(t)
+	var last error
+	for range 50 { // on a busy machine some may be given up meanwhile
+		if _, _, last = r.connect(t, keyOther, hello(1, pure("crowd"))); last != nil {
+			break
 		}
-		require.Equal(t, "key:acme", paused)
-		require.Equal(t, "key:rest", resumed)
-	})
-	t.Run("Peers/AreServicesOnly", func(t *testing.T) {
-		stream, err := executorv1.NewPeerServiceClient(r.dial(keyAcme)).Invoke(t.Context())
+	}
+	require.Equal(t, "TOO_MANY_WORKERS", errs.ReasonOf(last), "got %v", last)
+}
+
+func TestWorkersPrincipalIsThatOfTheKeyWhateverTheClientSays(t *testing.T) {
+	r := openOne(t)
+	runs := executorv1.NewExecutorServiceClient(r.dial(keyAcme))
+	front := executorv1.NewExecutorServiceClient(r.dial(serviceToken)) // as a gateway calls for a client
+	behalf := metadata.AppendToOutgoingContext(t.Context(), grpckit.HeaderNamespace, "acme", grpckit.HeaderPrincipal,
+		access.Principal{Kind: access.Key, Name: "rest", Scopes: access.Scopes()}.Encode())
+	run, err := runs.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "q", Actor: "human",
+		Named: map[string]*graphv1.Payload{"prompt": value(`"May I?"`)}})})
+	require.NoError(t, err)
+	require.Equal(t, "key:acme", run.GetPrincipal())
+	fork, err := front.ForkRun(behalf, &executorv1.ForkRunRequest{RunId: run.GetId()})
+	require.NoError(t, err)
+	require.Equal(t, "key:rest", fork.GetPrincipal(), "who forks starts")
+	read, err := runs.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: run.GetId()})
+	require.NoError(t, err)
+	require.Equal(t, "key:acme", read.GetPrincipal())
+	_, err = runs.PauseRun(t.Context(), &executorv1.PauseRunRequest{RunId: run.GetId(), Reason: "key:somebody else"})
+	require.NoError(t, err)
+	_, err = front.ResumeRun(behalf, &executorv1.ResumeRunRequest{RunId: run.GetId()})
+	require.NoError(t, err)
+	watch, err := runs.WatchRun(t.Context(), &executorv1.WatchRunRequest{RunId: run.GetId()})
+	require.NoError(t, err)
+	paused, resumed := "", ""
+	for resumed == "" {
+		ev, err := watch.Recv()
 		require.NoError(t, err)
-		_, err = stream.Recv()
-		require.Equal(t, access.ReasonScope, errs.ReasonOf(err), "got %v", err)
-	})
+		switch {
+		case ev.GetRunPaused() != nil:
+			paused = ev.GetPrincipal()
+		case ev.GetRunResumed() != nil:
+			resumed = ev.GetPrincipal()
+		}
+	}
+	require.Equal(t, "key:acme", paused)
+	require.Equal(t, "key:rest", resumed)
+}
+
+func TestWorkersPeersAreServicesOnly(t *testing.T) {
+	r := openOne(t)
+	stream, err := executorv1.NewPeerServiceClient(r.dial(keyAcme)).Invoke(t.Context())
+	require.NoError(t, err)
+	_, err = stream.Recv()
+	require.Equal(t, access.ReasonScope, errs.ReasonOf(err), "got %v", err)
 }
 
 // soonAgain lets a node try again at once.

@@ -1,6 +1,7 @@
 // Package egress owns the way out to addresses that users and models name: which of them may be reached, and
 // the transport that refuses the others when it connects. It must not know the content of requests and
-// answers.
+// answers. It is written here because it is one hook of a dialer, and the same rule must hold where an
+// address is accepted and where it is dialed.
 package egress
 
 import (

@@ -55,6 +55,9 @@ type memory struct {
 	// reading counts runs that are being read, of which it is not known yet what they take.
 	reading int
 
+	// unwritten is how much of what each namespace holds waits to be written.
+	unwritten map[string]int64
+
 	// over gets a value when a namespace holds more than it may.
 	over chan struct{}
 }
@@ -70,7 +73,7 @@ type grant struct {
 const canceledShare = 8
 
 func newMemory(total int64) *memory {
-	return &memory{Budget: inflight.New(total), total: total, canceled: inflight.New(max(total/canceledShare, 1)), grants: map[string]grant{},
+	return &memory{Budget: inflight.New(total), total: total, canceled: inflight.New(max(total/canceledShare, 1)), grants: map[string]grant{}, unwritten: map[string]int64{},
 		over: make(chan struct{}, 1)}
 }
 
@@ -82,6 +85,23 @@ func (m *memory) Add(namespace string, n int64) {
 		default:
 		}
 	}
+}
+
+// write counts n bytes more, or less, that wait to be written.
+func (m *memory) write(namespace string, n int64) {
+	m.mu.Lock()
+	if m.unwritten[namespace] += n; m.unwritten[namespace] == 0 {
+		delete(m.unwritten, namespace)
+	}
+	m.mu.Unlock()
+	m.Add(namespace, n)
+}
+
+// isWriting reports whether something of the namespace waits to be written.
+func (m *memory) isWriting(namespace string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.unwritten[namespace] > 0
 }
 
 // wait stands in line for the room that a run lacks, which is kept for it until take or forfeit.

@@ -257,7 +257,7 @@ func accept(ctx context.Context, r *plan.Result, codes []string) error {
 				continue
 			}
 			found = true
-			g, lost := compile.TellApart(r.Graph, p.Renames)
+			g, lost := compile.SplitReused(r.Graph, p.Renames)
 			if len(lost) > 0 {
 				bad := errs.New(errs.InvalidArgument, "REPAIR_REFUSED", "%s would lose %d edges that run against the listed order", code, len(lost))
 				for _, e := range lost {

@@ -82,6 +82,36 @@ func Bench(b *testing.B, d Driver, raw func(b *testing.B, place string) Raw) {
 				return commitAll(ctx, j, me, writes)
 			})
 		})
+		b.Run(fmt.Sprintf("whole/rows=%d", size), func(b *testing.B) {
+			writes := make([]journal.Write, size)
+			ids := make([]string, size)
+			measure(b, 3*size, func() error {
+				for i := range writes {
+					writes[i] = journal.Write{Start: start(1)}
+					ids[i] = writes[i].Start.Run.ID
+				}
+				if err := commitAll(ctx, j, me, writes); err != nil {
+					return err
+				}
+				for last := int64(1); last < 3; last++ {
+					for i, id := range ids {
+						a := &journal.Append{
+							Namespace: ns, RunID: id, ExpectedLastSeq: last, Progress: true,
+							Events: []journal.Event{{Time: base, Kind: 12, NodeID: "node-7", Visit: 1, Data: data}},
+						}
+						if last == 2 {
+							a.Status = &journal.Status{State: journal.StateCompleted, EndTime: base, UpdateTime: base}
+							a.Outcome = &journal.Outcome{Result: data}
+						}
+						writes[i] = journal.Write{Append: a}
+					}
+					if err := commitAll(ctx, j, me, writes); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		})
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlstore"
 )
 
 const (
@@ -82,16 +83,17 @@ func (s *Store) queueTables() dbkit.Step {
 	}
 }
 
-func jobTable() table[journal.JobRow] {
-	return table[journal.JobRow]{
-		col("run_id", "text", func(j journal.JobRow) string { return j.RunID }),
-		col("kind", "text", func(j journal.JobRow) string { return j.Kind }),
-		col("queue", "text", func(j journal.JobRow) string { return j.Queue }),
-		col("args", "bytea", func(j journal.JobRow) []byte { return j.Args }),
-		col("priority", "smallint", func(j journal.JobRow) int16 { return j.Priority }),
-		col("at", "timestamptz", func(j journal.JobRow) *time.Time { return null(j.At) }),
-		col("unique_key", "bytea", func(j journal.JobRow) []byte { return j.Unique }),
-	}
+// jobInserts inserts the jobs of runs.
+func jobInserts() statement[journal.JobRow] {
+	return newStatement("jb", "j", "j.run_id", sqlstore.Columns[journal.JobRow]{
+		sqlstore.Col("run_id", "text", func(j journal.JobRow) string { return j.RunID }),
+		sqlstore.Col("kind", "text", func(j journal.JobRow) string { return j.Kind }),
+		sqlstore.Col("queue", "text", func(j journal.JobRow) string { return j.Queue }),
+		sqlstore.Col("args", "bytea", func(j journal.JobRow) []byte { return j.Args }),
+		sqlstore.Col("priority", "smallint", func(j journal.JobRow) int16 { return j.Priority }),
+		sqlstore.Col("at", "timestamptz", func(j journal.JobRow) *time.Time { return null(j.At) }),
+		sqlstore.Col("unique_key", "bytea", func(j journal.JobRow) []byte { return j.Unique }),
+	}, func(from, only string, _ int) string { return insertJobs + " FROM " + from + only + " " + uniqueJobs })
 }
 
 // queueWakes inserts the wake-up jobs of those runs that have commands and no owner. The rows of the runs
@@ -121,7 +123,7 @@ func queueNotices(b *pgx.Batch, queues []string) {
 
 // InsertJobs makes the statements that insert jobs in a transaction of this schema that is not the journal's.
 func InsertJobs(jobs []journal.JobRow) []dbkit.Stmt {
-	s := statements{jobs: jobTable()}
+	s := statements{jobs: jobInserts()}
 	query, args := s.jobStatement(jobs)
 	return []dbkit.Stmt{{Query: query, Args: args}}
 }

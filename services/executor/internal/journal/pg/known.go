@@ -23,15 +23,13 @@ type knownRows struct {
 	last   uint64
 }
 
-// knownRun is an open run as a commit left it. As long as the owner is not fenced, only the owner itself
-// changes the owner of the run.
+// knownRun is an open run as a commit left it, whose row counts no take-over. As long as the owner is not
+// fenced, only the owner itself changes the owner of the run.
 type knownRun struct {
 	conn      uint64
 	owner     journal.Owner
 	namespace string
 	lastSeq   int64
-	// calm says that the row counts no take-over, silent that the run never opened an interrupt.
-	calm, silent bool
 }
 
 // knownGraph is a graph that was said to be in use.
@@ -54,12 +52,12 @@ func (k *knownRows) connection(conn *pgx.Conn) uint64 {
 	return k.last
 }
 
-// take returns what is known of the runs of batches and forgets it: it is not true until the commit has
-// ended.
-func (k *knownRows) take(conn uint64, owner journal.Owner, units []*journal.RunBatch) map[*journal.RunBatch]knownRun {
+// take returns the batches whose runs are known to be as they expect them, and forgets these runs: nothing is
+// known until the commit has ended.
+func (k *knownRows) take(conn uint64, owner journal.Owner, units []*journal.RunBatch) map[*journal.RunBatch]bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	out := make(map[*journal.RunBatch]knownRun, len(units))
+	out := make(map[*journal.RunBatch]bool, len(units))
 	for _, u := range units {
 		r, ok := k.runs[u.RunID]
 		if !ok {
@@ -67,21 +65,19 @@ func (k *knownRows) take(conn uint64, owner journal.Owner, units []*journal.RunB
 		}
 		delete(k.runs, u.RunID)
 		if r.conn == conn && r.owner == owner && r.namespace == u.Namespace && r.lastSeq == u.Expected && u.Start == nil {
-			out[u] = r
+			out[u] = true
 		}
 	}
 	return out
 }
 
-// keep remembers a unit that was committed.
-func (k *knownRows) keep(conn uint64, owner journal.Owner, u *journal.RunBatch, was knownRun) {
-	if u.Ends() || u.Release || u.Pending() {
+// keep remembers the run of a batch that was committed. was says that the run was known before.
+func (k *knownRows) keep(conn uint64, owner journal.Owner, u *journal.RunBatch, was bool) {
+	calm := was || u.Start != nil || u.Progress
+	if !calm || u.Ends() || u.Release || u.Pending() {
 		return
 	}
-	r := knownRun{conn: conn, owner: owner, namespace: u.Namespace, lastSeq: u.LastSeq(), calm: was.calm || u.Progress, silent: was.silent && len(u.Opened) == 0}
-	if u.Start != nil {
-		r.calm, r.silent = true, len(u.Opened) == 0
-	}
+	r := knownRun{conn: conn, owner: owner, namespace: u.Namespace, lastSeq: u.LastSeq()}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(k.runs) < maxKnown {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -64,6 +65,34 @@ func TestKnown(t *testing.T) {
 	}
 	const hangUp = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'epigraph-executor' AND datname = current_database()`
 
+	t.Run("Append/CopiesOfACommitAtOnceAreWrittenOnce", func(t *testing.T) {
+		t.Parallel()
+		w := open(t)
+		const copies, appends = 3, 30
+		stores := make([]*pg.Store, copies)
+		for i := range stores {
+			var err error
+			stores[i], err = pg.Open(t.Context(), w.url, pg.Options{})
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, stores[i].Close()) })
+		}
+		for last := int64(1); last <= appends; last++ {
+			var all errgroup.Group
+			for _, s := range stores {
+				all.Go(func() error {
+					res, err := s.Commit(t.Context(), w.me, []journal.Write{{Append: &journal.Append{
+						Namespace: "n", RunID: w.id, ExpectedLastSeq: last, Events: []journal.Event{{Kind: 2, Time: at}},
+					}}})
+					if err != nil {
+						return err
+					}
+					return res[0].Err
+				})
+			}
+			require.NoError(t, all.Wait())
+		}
+		require.Equal(t, 1+appends, w.count(`SELECT count(*) FROM events`))
+	})
 	t.Run("Append/AServerThatLostEventsIsNotWrittenPast", func(t *testing.T) {
 		t.Parallel()
 		w := open(t)

@@ -232,8 +232,7 @@ func (s *Store) queueQuarantine(b *pgx.Batch, f *journal.RunRef, o journal.TakeO
 		e := o.QuarantineEvent(*f)
 		f.LastSeq++
 		e.RunID, e.Seq, e.Time = f.RunID, f.LastSeq, dbkit.Micros(e.Time)
-		names := s.sql.events.names("")
-		b.Queue(`INSERT INTO events (`+names+`) SELECT `+names+` FROM `+s.sql.events.from(1, "e"), s.sql.events.args([]sqlstore.EventRow{{Namespace: f.Namespace, Event: &e}})...)
+		put(&builder{batch: b}, s.sql.events, []sqlstore.EventRow{{Namespace: f.Namespace, Event: &e}})
 	}
 	b.Queue(`UPDATE runs SET owner_id = '', owner_incarnation = 0, takeovers = $2, state = $3, state_reason = $4, last_seq = $5,
 		update_time = now(), revision = revision + 1, doing = '', died_doing = $6 WHERE run_id = $1`,

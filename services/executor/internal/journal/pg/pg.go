@@ -110,6 +110,8 @@ func (s *Store) shared() sqlstore.Database {
 	return sqlstore.Database{
 		Read: dbkit.PostgresPool(s.read, sqlstore.Away), Engine: dbkit.PostgresPool(s.hot, nil), Dialect: dbkit.DialectPostgres,
 		DueOutbox:     dueOutbox(),
+		Suspicions:    suspicions(),
+		Timeout:       `SELECT set_config('statement_timeout', $1, true)`,
 		TryLock:       `SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0))`,
 		WaitLock:      `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`,
 		NotifyWorkers: `SELECT pg_notify('` + workerChannel + `', '')`,
@@ -135,7 +137,6 @@ func openEngine(ctx context.Context, url string, o Options, conns int32, off ...
 		params[name] = "off"
 	}
 	params["plan_cache_mode"] = "force_generic_plan"
-	cfg.AfterConnect = takePacks
 	return pgxpool.NewWithConfig(ctx, cfg)
 }
 

@@ -30,7 +30,7 @@ func TestPlan(t *testing.T) {
 			Events: []journal.Event{{Time: time.Now()}}, Outbox: []journal.OutRow{{Seq: 1}},
 		}
 		var b pgx.Batch
-		s.sql.appendRows(&b, journal.Owner{}, []*journal.RunBatch{u})
+		s.sql.generalAppends(&b, journal.Owner{}, []*journal.RunBatch{u}, nil)
 		conn, err := s.commit.Acquire(ctx)
 		require.NoError(t, err)
 		defer conn.Release()

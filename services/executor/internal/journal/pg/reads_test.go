@@ -277,7 +277,7 @@ func TestReads(t *testing.T) {
 				return err
 			}))
 		}
-		for what := range suspicions() {
+		for what := range s.Suspicions() {
 			if what == journal.SuspectReleased || what == journal.SuspectSetting {
 				continue // the settings of the server are no table
 			}

@@ -15,23 +15,13 @@ import (
 type Column[T any] struct {
 	Name string
 	// Type is that of PostgreSQL.
-	Type string
-	// Get is the func(T) V that Col was given.
-	Get any
-	// Value is what Get returns, and List a []V of what it returns for rows.
+	Type  string
 	Value func(T) any
-	List  func([]T) any
 }
 
 // Col makes a column of a function that returns its value.
 func Col[T, V any](name, typ string, get func(T) V) Column[T] {
-	return Column[T]{Name: name, Type: typ, Get: get, Value: func(r T) any { return get(r) }, List: func(rows []T) any {
-		vs := make([]V, len(rows))
-		for i, r := range rows {
-			vs[i] = get(r)
-		}
-		return vs
-	}}
+	return Column[T]{Name: name, Type: typ, Value: func(r T) any { return get(r) }}
 }
 
 // Columns are those of one statement.

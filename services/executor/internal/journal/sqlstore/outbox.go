@@ -65,13 +65,21 @@ type cost struct {
 func (s *Store) AckOutbox(ctx context.Context, acks []journal.OutboxAck) error {
 	byID := make(map[int64]journal.OutboxAck, len(acks))
 	ids := make([]int64, len(acks))
+	priced := false
 	for i, a := range acks {
 		byID[a.ID], ids[i] = a, a.ID
+		priced = priced || a.CostNanoUSD != 0 || a.UnpricedCalls != 0
+	}
+	gone := `DELETE FROM outbox WHERE ` + s.d.InSelect(`id`, `SELECT id FROM outbox WHERE `+s.d.In(`id`, `$1`)+` ORDER BY id`+s.d.Locked())
+	if !priced {
+		// Most acks have no costs, and are one statement without a transaction around it.
+		if err := s.write(ctx, gone, ids); err != nil {
+			return fmt.Errorf("acknowledge outbox: %w", err)
+		}
+		return nil
 	}
 	err := s.db.Engine.Update(ctx, func(ctx context.Context, tx dbkit.Querier) error {
-		rows, err := tx.Query(ctx, `DELETE FROM outbox WHERE `+
-			s.d.InSelect(`id`, `SELECT id FROM outbox WHERE `+s.d.In(`id`, `$1`)+` ORDER BY id`+s.d.Locked())+`
-			RETURNING id, run_id, namespace`, ids)
+		rows, err := tx.Query(ctx, gone+` RETURNING id, run_id, namespace`, ids)
 		costs, err := dbkit.Collect(rows, err, func(rows dbkit.Rows) (c cost, err error) {
 			var id int64
 			err = rows.Scan(&id, &c.runID, &c.namespace)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
 // Database describes the database to the store.
@@ -28,6 +29,11 @@ type Database struct {
 	// NotifyWorkers wakes the executors that wait for workers, at the commit. Empty means that the driver
 	// does it itself.
 	NotifyWorkers string
+	// Suspicions are those queries of Store.Suspicions that only this database has.
+	Suspicions map[journal.Suspicion]string
+	// Timeout ends the statements of a transaction after a number of milliseconds, $1. Empty means that the end
+	// of the context does.
+	Timeout string
 	// ByValue goes before the arguments of a statement that is to be planned for them.
 	ByValue []any
 }
