@@ -1,5 +1,5 @@
 // Package epigraph is the client of an Epigraph installation for Go programs: it reads plans, starts graphs,
-// watches, steers and amends runs, answers their questions, and keeps schedules, limits, epics, tasks and
+// watches, steers and amends runs, answers their interrupts, and keeps schedules, limits, epics, tasks and
 // prices. It is a thin layer over the generated clients, which it lends for everything else. Workers are in
 // sdk/worker, help for tests of graphs in sdk/epigraphtest. It must not know how the services work inside.
 //

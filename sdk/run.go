@@ -392,8 +392,8 @@ func (r *Run) Explain(ctx context.Context) (*executorv1.ExplainRunResponse, erro
 	return r.c.Executor.ExplainRun(ctx, &executorv1.ExplainRunRequest{RunId: r.ID})
 }
 
-// Questions lists what the run and its descendants ask and nobody has answered.
-func (r *Run) Questions(ctx context.Context) ([]*executorv1.Interrupt, error) {
+// Interrupts lists the open interrupts of the run and its descendants.
+func (r *Run) Interrupts(ctx context.Context) ([]*executorv1.Interrupt, error) {
 	var out []*executorv1.Interrupt
 	req := &executorv1.ListInterruptsRequest{RunId: r.ID, PageSize: 1000}
 	for {
@@ -408,23 +408,23 @@ func (r *Run) Questions(ctx context.Context) ([]*executorv1.Interrupt, error) {
 	}
 }
 
-// Answer answers a question; by names who does.
-func (c *Client) Answer(ctx context.Context, question string, answer any, by string) error {
+// Answer answers an interrupt; by names who does.
+func (c *Client) Answer(ctx context.Context, interruptID string, answer any, by string) error {
 	p, err := Payload(answer)
 	if err != nil {
 		return err
 	}
-	_, err = c.Executor.AnswerInterrupt(ctx, &executorv1.AnswerInterruptRequest{InterruptId: question, Answer: p, By: by})
+	_, err = c.Executor.AnswerInterrupt(ctx, &executorv1.AnswerInterruptRequest{InterruptId: interruptID, Answer: p, By: by})
 	return err
 }
 
 // Decide answers an approval. hash is its approve_hash: the decision counts for exactly what was seen.
-func (c *Client) Decide(ctx context.Context, question string, approve bool, hash, by string) error {
+func (c *Client) Decide(ctx context.Context, interruptID string, approve bool, hash, by string) error {
 	d := executorv1.Decision_DECISION_REJECTED
 	if approve {
 		d = executorv1.Decision_DECISION_APPROVED
 	}
-	_, err := c.Executor.AnswerInterrupt(ctx, &executorv1.AnswerInterruptRequest{InterruptId: question, Decision: d, ApproveHash: hash, By: by})
+	_, err := c.Executor.AnswerInterrupt(ctx, &executorv1.AnswerInterruptRequest{InterruptId: interruptID, Decision: d, ApproveHash: hash, By: by})
 	return err
 }
 

@@ -96,7 +96,7 @@ type WebhookInterrupt struct {
 	ApproveHash string          `json:"approve_hash"`
 	Omitted     bool            `json:"omitted"`
 	ExpireTime  time.Time       `json:"expire_time"`
-	// Link is the question's path over REST; with ":answer" it takes the answer.
+	// Link is the interrupt's path over REST; with ":answer" it takes the answer.
 	Link string `json:"link"`
 }
 

@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// This file decides what an approval binds. A question of approval covers the node that asks and everything
+// This file decides what an approval binds. An approval covers the node that asks and everything
 // that may run because of the answer, in the graph at the time of asking. A rejection fails the visit unless
-// the graph handles it. A change of what is covered makes the approval void: the question is asked again, and
-// nothing that follows from it runs before the new answer.
+// the graph handles it. A change of what is covered makes the approval void: the interrupt is opened again,
+// and nothing that follows from it runs before the new answer.
 
-// ReasonRejected is the reason of a visit whose question of approval was rejected in a graph that does not
+// ReasonRejected is the reason of a visit whose approval was rejected in a graph that does not
 // handle rejections.
 const ReasonRejected = "APPROVAL_REJECTED"
 
@@ -36,7 +36,7 @@ func ApproveHash(approve json.RawMessage, binds string) string {
 // approves reports whether the wait is for an approval.
 func (w *Wait) approves() bool { return w.Interrupt != nil && len(w.Interrupt.Approve) > 0 }
 
-// decision is the one on the visit's question of approval, or empty.
+// decision is the one on the visit's approval, or empty.
 func (ns *nodeState) decision() string {
 	if ns.kept == nil {
 		return ""
@@ -45,7 +45,7 @@ func (ns *nodeState) decision() string {
 }
 
 // binds names what an approval of the visit covers besides the value to approve. It is empty before the
-// question is asked.
+// interrupt is opened.
 func (ns *nodeState) binds() string {
 	if ns.kept == nil {
 		return ""
@@ -53,7 +53,7 @@ func (ns *nodeState) binds() string {
 	return ns.kept.Binds
 }
 
-// seen and workflows are what the visit's question of approval covers besides the graph.
+// seen and workflows are what the visit's approval covers besides the graph.
 func (ns *nodeState) seen() map[string]string {
 	if ns.kept == nil {
 		return nil
@@ -146,8 +146,8 @@ func (a *amendment) touched() (old, now []int32) {
 	return old, now
 }
 
-// approvals makes the approvals void that cover a touched node; their questions are asked again. Each search
-// through the graph is done once for all approvals together.
+// approvals makes the approvals void that cover a touched node; their interrupts are opened again. Each
+// search through the graph is done once for all approvals together.
 func (a *amendment) approvals(ctx context.Context) error {
 	old, now := a.touched()
 	if len(old)+len(now) == 0 {
@@ -203,7 +203,7 @@ func (a *amendment) approvals(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// asksApproval reports whether a question of approval of the visit, or of one of its items, is open.
+// asksApproval reports whether an approval of the visit, or of one of its items, is open.
 func (ns *nodeState) asksApproval() bool {
 	open := func(t *try) bool {
 		return t.status == VisitWaiting && t.wait != nil && t.wait.out.Wait.approves()

@@ -23,7 +23,7 @@ func pays(change func(g *Graph)) *Graph {
 
 func payment(q *Interrupt) { q.Approve = json.RawMessage(`{ "to": "x", "amount": 7 }`) }
 
-// asked is a run that has asked for the approval, with the hash that the question showed.
+// asked is a run that has asked for the approval, with the hash that the interrupt showed.
 func asked(t *testing.T, g *Graph) (*machine, string) {
 	m := newMachine(t, compile(t, g))
 	m.begin()
@@ -245,7 +245,7 @@ func TestApprovalBinds(t *testing.T) {
 		m.end("pay", Outcome{})
 		require.Equal(t, []string{CodeApproved + " ask "}, m.refused(Patch{PutNodes: []Node{put("send", amount("1"))}}))
 	})
-	// An amendment may not lead around an open question, nor around an answered one before its purpose has
+	// An amendment may not lead around an open interrupt, nor around an answered one before its purpose has
 	// run.
 	for name, patch := range map[string]Patch{
 		"AskIsRemoved":   {RemoveNodes: []string{"ask"}},
@@ -458,7 +458,7 @@ func TestAttackApprovals(t *testing.T) {
 		}
 		return n
 	}
-	require.Less(t, asks(), 20*size, "one question")
+	require.Less(t, asks(), 20*size, "one interrupt")
 	for round := range 3 {
 		// Half of them are approved, and what follows from all of them changes.
 		m.do(Pause{Reason: "WAIT", Now: m.now})
@@ -476,7 +476,7 @@ func TestAttackApprovals(t *testing.T) {
 			require.NoError(t, err)
 		})
 		require.Less(t, n, 50*size, "a plan")
-		require.Len(t, plan.Cancels, branches+branches/2, "every question is asked again, and what was held with it")
+		require.Len(t, plan.Cancels, branches+branches/2, "every interrupt is opened again, and what was held with it")
 		ctx := newCountdown(1_000)
 		_, err := m.s.PlanAmend(ctx, q, m.now)
 		require.ErrorIs(t, err, context.DeadlineExceeded)

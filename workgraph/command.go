@@ -30,9 +30,9 @@ type Begin struct {
 type ReusedVisit struct {
 	Ref     Ref     `json:"ref"`
 	Outcome Outcome `json:"outcome"`
-	// Decision is the one on the visit's question of approval, if there was one.
+	// Decision is the one on the visit's approval, if there was one.
 	Decision string `json:"decision,omitempty"`
-	// Seen and Workflows are what the question covers besides the graph; see Detail.
+	// Seen and Workflows are what the interrupt covers besides the graph; see Detail.
 	Seen      map[string]string `json:"seen,omitempty"`
 	Workflows map[string]string `json:"workflows,omitempty"`
 }
@@ -44,8 +44,8 @@ type ChildEnded struct {
 	Now  time.Time
 }
 
-// Answered closes the question with the id. Decision is "", APPROVED or REJECTED. A question that is not open
-// is ErrStale.
+// Answered closes the interrupt with the id. Decision is "", APPROVED or REJECTED. An interrupt that is not
+// open is ErrStale.
 type Answered struct {
 	ID       string
 	Answer   json.RawMessage
@@ -221,8 +221,8 @@ type Effects struct {
 	// CancelChildren are the ids of child runs to cancel. The caller records the request in the transaction
 	// of the events. The ends of these runs need not be reported.
 	CancelChildren []string
-	// Opened and Closed are questions to record in the transaction of the events. Recover names the open ones
-	// again.
+	// Opened and Closed are interrupts to record in the transaction of the events. Recover names the open
+	// ones again.
 	Opened []OpenedInterrupt
 	Closed []ClosedInterrupt
 	// Graph is the run's new graph if an expansion or an amendment changed it, else nil.
@@ -237,17 +237,17 @@ type Spawn struct {
 	Child Child
 }
 
-// OpenedInterrupt is a question that a visit has asked. Due is zero if it has no timeout.
+// OpenedInterrupt is an interrupt that a visit has opened. Due is zero if it has no timeout.
 type OpenedInterrupt struct {
 	Ref
 	Interrupt Interrupt
-	// Binds names what a question of approval covers besides the value to approve; see ApproveHash.
+	// Binds names what an approval covers besides the value to approve; see ApproveHash.
 	Binds string
 	Due   time.Time
 }
 
 // ClosedInterrupt is a question that is no longer open. If it was answered, Answer is the visit's value. If
-// it expired, Answer is the default, if there was one. Otherwise the question was given up with its visit.
+// it expired, Answer is the default, if there was one. Otherwise the interrupt was given up with its visit.
 type ClosedInterrupt struct {
 	ID       string          `json:"id"`
 	How      InterruptEnd    `json:"how"`
@@ -256,10 +256,10 @@ type ClosedInterrupt struct {
 	By       string          `json:"by,omitempty"`
 }
 
-// InterruptEnd says why a question is closed.
+// InterruptEnd says why an interrupt is closed.
 type InterruptEnd string
 
-// The ends of a question.
+// The ends of an interrupt.
 const (
 	InterruptAnswered InterruptEnd = "ANSWERED"
 	InterruptExpired  InterruptEnd = "EXPIRED"

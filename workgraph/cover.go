@@ -11,17 +11,17 @@ import (
 
 // This file computes what an approval covers as far as the graph alone says: which nodes follow from it, a
 // digest of their definitions and of everything that leads to them, and what they read of the run's state. It
-// is computed once for a program, since a run may have thousands of questions of approval.
+// is computed once for a program, since a run may have thousands of approvals.
 
 // lead lists, for each node, the targets of its outgoing edges or the sources of its incoming ones. BACK
 // edges count.
 type lead [][]int32
 
-// cover is what questions of approval need to know about a program.
+// cover is what approvals need to know about a program.
 type cover struct {
 	out, in lead
 	// digests are, by component, of its nodes, of everything that leads to it and of everything that it leads
-	// to. They are expensive, so digested makes them when the first question is asked.
+	// to. They are expensive, so digested makes them when the first interrupt is opened.
 	digests [][sha256.Size]byte
 	// reads is what each node reads of the state. It is nil if the graph declares no state.
 	reads []stateReads

@@ -99,7 +99,7 @@ func (s *State) examine(u unit, o *Outcome) *Error {
 	if o.replaces() {
 		if q := o.Wait.Interrupt; q != nil {
 			if _, open := s.asks[q.ID]; open {
-				return Errorf(Permanent, ReasonBadOutcome, "a question with the id %q is open already", q.ID)
+				return Errorf(Permanent, ReasonBadOutcome, "an interrupt with the id %q is open already", q.ID)
 			}
 			if len(q.Approve) > 0 {
 				if _, err := s.p.digested(s.evaluation()); err != nil {
@@ -112,7 +112,7 @@ func (s *State) examine(u unit, o *Outcome) *Error {
 	return s.examineValues(u, o)
 }
 
-// unknownCover is the error of a question of approval whose cover could not be computed before the command's
+// unknownCover is the error of an approval whose cover could not be computed before the command's
 // context ended.
 func unknownCover(late error) *Error {
 	return Errorf(Retryable, ReasonTimeout, "what the approval covers cannot be worked out in time: %v", late)

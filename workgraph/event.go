@@ -83,7 +83,7 @@ type Event struct {
 	// Costs are the prices of the oldest unsettled usage, in nano-USD: USAGE_SETTLED. Nil stands for a price
 	// that is not known.
 	Costs []*int64 `json:"costs,omitempty"`
-	// Closed: INTERRUPT_CLOSED by an answer, TIMER_FIRED by the expiry of a question.
+	// Closed: INTERRUPT_CLOSED by an answer, TIMER_FIRED by the expiry of an interrupt.
 	Closed   *ClosedInterrupt `json:"closed,omitempty"`
 	Signal   string           `json:"signal,omitempty"`   // SIGNAL_RECEIVED
 	Payload  json.RawMessage  `json:"payload,omitempty"`  // SIGNAL_RECEIVED
@@ -232,11 +232,11 @@ type Detail struct {
 	Within int `json:"within,omitempty"`
 	// Select is that of a reused visit.
 	Select *Select `json:"select,omitempty"`
-	// Decision is the one on a reused visit's question of approval. Binds names what a question of approval
+	// Decision is the one on a reused visit's approval. Binds names what an approval
 	// covers.
 	Decision string `json:"decision,omitempty"`
 	Binds    string `json:"binds,omitempty"`
-	// Seen are digests of the state values that a question of approval covers, by key. Workflows, of a reused
+	// Seen are digests of the state values that an approval covers, by key. Workflows, of a reused
 	// visit, are hashes of graphs.
 	Seen      map[string]string `json:"seen,omitempty"`
 	Workflows map[string]string `json:"workflows,omitempty"`

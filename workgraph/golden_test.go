@@ -258,11 +258,11 @@ func goldenRuns(t *testing.T) map[string]*goldenRun {
 	r.end("A", used(5, 2))
 	r.do(Resume{Budget: &Budget{NanoUSD: i64(10), Tokens: i64(100)}, Price: true, Now: r.now})
 	r.fail("B", Errorf(NotPerformed, ReasonUnsettled, ""))
-	r.settle(i64(3))
+	r.settlePrices(i64(3))
 	r.end("B", late(2, -1))
 	r.do(Pause{Reason: "MINE", Now: r.now})
 	r.do(Resume{Now: r.now})
-	r.settle(nil)
+	r.settlePrices(nil)
 	r.end("C", Outcome{Wait: &Wait{Children: &Children{Runs: []Child{{ID: "x", Ref: "self"}}}}})
 	r.do(ChildEnded{Ref: Ref{Node: "C", Visit: 1}, Slot: ChildSlot{RunID: "x", Status: StatusCompleted, Spent: &Spent{Tokens: 3}, Usage: used(3, 0).Usage,
 		Unsettled: []Unsettled{{Usage: used(3, -1).Usage[0], At: r.now}}}, Now: r.now})

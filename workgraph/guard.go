@@ -6,7 +6,7 @@ import (
 	"math/bits"
 )
 
-// This file checks that an amendment does not lead around a question of approval.
+// This file checks that an amendment does not lead around an approval.
 
 // guards computes which of up to reachBatch asking nodes guard each node of a program. An asking node guards
 // a node that cannot begin before a visit of the asking node is over: either every path to the node leads
@@ -16,9 +16,9 @@ type guards struct {
 	p *Program
 	// own has the bit of each node that asks.
 	own map[int32]reachSet
-	// free are the questions without which the node can begin. fresh is the part that was not handed on yet.
+	// free are the interrupts without which the node can begin. fresh is the part that was not handed on yet.
 	free, fresh []reachSet
-	// come counts, for each question, the edges into the node that arrive without it. Each set holds one
+	// come counts, for each interrupt, the edges into the node that arrive without it. Each set holds one
 	// binary digit of all these numbers, the lowest first.
 	come [][]reachSet
 	// senders has, for each node, the inboxes that name it.
@@ -93,7 +93,7 @@ func (g *guards) start(all reachSet) {
 	}
 }
 
-// begin notes that the node can begin without these questions.
+// begin notes that the node can begin without these interrupts.
 func (g *guards) begin(n int32, without reachSet) {
 	fresh := without.without(g.free[n])
 	if own, asks := g.own[n]; asks {
@@ -107,7 +107,7 @@ func (g *guards) begin(n int32, without reachSet) {
 	g.queue.add(int(g.rank[n]))
 }
 
-// handOn lets the next nodes begin without the questions without which the node can now begin.
+// handOn lets the next nodes begin without the interrupts without which the node can now begin.
 func (g *guards) handOn(n int32) {
 	fresh := g.fresh[n]
 	g.fresh[n] = reachSet{}
@@ -131,8 +131,8 @@ func (g *guards) handOn(n int32) {
 	}
 }
 
-// count adds one to the node's number for each of these questions. It returns the questions whose number has
-// just reached need. most is the largest possible number.
+// count adds one to the node's number for each of these interrupts. It returns the interrupts whose number
+// has just reached need. most is the largest possible number.
 func (g *guards) count(n int32, most, need int, fresh reachSet) reachSet {
 	if need == 1 {
 		return fresh
@@ -155,8 +155,8 @@ func (g *guards) count(n int32, most, need int, fresh reachSet) reachSet {
 	return reached
 }
 
-// stillGuarded refuses an amendment after which some node need no longer wait for a question that was asked
-// at one of these visits. The visits are of different nodes.
+// stillGuarded refuses an amendment after which some node need no longer wait for an interrupt that was
+// opened at one of these visits. The visits are of different nodes.
 func (a *amendment) stillGuarded(ctx context.Context, asked []*nodeState) error {
 	for len(asked) > 0 {
 		batch := asked[:min(len(asked), reachBatch)]
@@ -186,7 +186,7 @@ func (a *amendment) stillGuarded(ctx context.Context, asked []*nodeState) error 
 	return nil
 }
 
-// lostGuards records the refusal for one node, which would no longer wait for the lost questions.
+// lostGuards records the refusal for one node, which would no longer wait for the lost interrupts.
 func (a *amendment) lostGuards(n int32, asked []*nodeState, lost reachSet) {
 	if ended, begun := a.ended(n); ended && !begun {
 		return

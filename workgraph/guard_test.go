@@ -10,9 +10,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// questionsGraph has a number of asking nodes, each guarding a chain of eight nodes, and one end to which all
-// of them lead.
-func questionsGraph(questions int) *Graph {
+// interruptsGraph has a number of asking nodes, each guarding a chain of eight nodes, and one end to which
+// all of them lead.
+func interruptsGraph(questions int) *Graph {
 	g := &Graph{Nodes: []Node{{ID: "end", Actor: "noop"}}}
 	for i := range questions {
 		before := fmt.Sprintf("ask%d", i)
@@ -46,9 +46,9 @@ func allAsked(tb testing.TB, g *Graph) *State {
 }
 
 // BenchmarkAmendGuarded examines an amendment of the end of a graph of about ten thousand nodes with a
-// thousand open questions.
+// thousand open interrupts.
 func BenchmarkAmendGuarded(b *testing.B) {
-	g := questionsGraph(1000)
+	g := interruptsGraph(1000)
 	s := allAsked(b, g)
 	g.Nodes[0].Named = map[string]json.RawMessage{"to": json.RawMessage(`"other"`)}
 	q, err := Recompile(b.Context(), g, nil)
@@ -61,7 +61,7 @@ func BenchmarkAmendGuarded(b *testing.B) {
 	}
 }
 
-// guardedByOne is guardedBy for one question, node by node.
+// guardedByOne is guardedBy for one interrupt, node by node.
 func guardedByOne(p *Program, asks int32) []bool {
 	free := make([]bool, len(p.nodes)) // those that can begin without the answer
 	come := make([]int32, len(p.nodes))

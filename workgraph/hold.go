@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// This file keeps approvals valid while a run goes on. A question of approval keeps digests of the state
+// This file keeps approvals valid while a run goes on. An approval keeps digests of the state
 // values that the nodes following from it read, and hashes of the workflows that they name. These are
 // compared when the answer comes, when a following node begins, and when it has evaluated expressions or
 // spawns runs. A following node may change the state itself: that is part of what was approved.
 
-// ReasonApprovalVoid is the reason of a visit that differs from what was approved, if the question cannot be
+// ReasonApprovalVoid is the reason of a visit that differs from what was approved, if the interrupt cannot be
 // asked again.
 const ReasonApprovalVoid = "APPROVAL_VOID"
 
-// questioned computes what the visit's question of approval covers: a digest of everything, and the digests
+// questioned computes what the visit's approval covers: a digest of everything, and the digests
 // of the state values. The error is that of ctx.
 func (s *State) questioned(ctx context.Context, ns *nodeState, q *Interrupt) (binds string, seen map[string]string, err error) {
 	c, err := s.p.digested(ctx) // examine has computed it before
@@ -49,7 +49,7 @@ func (s *State) questioned(ctx context.Context, ns *nodeState, q *Interrupt) (bi
 	return hex.EncodeToString(sum[:]), seen, nil
 }
 
-// approvals are the visits with an approved question that covers state values or workflows.
+// approvals are the visits with a granted approval that covers state values or workflows.
 func (s *State) approvals() []*nodeState {
 	if !s.watched {
 		return nil
@@ -70,8 +70,8 @@ func (s *State) approvals() []*nodeState {
 // forgetApprovals drops the computed lists of approvals.
 func (s *State) forgetApprovals() { s.approved, s.outdated = nil, nil }
 
-// recordQuestion saves what the visit's question of approval covers.
-func (s *State) recordQuestion(ns *nodeState, binds string, seen, workflows map[string]string) {
+// recordCover saves what the visit's approval covers.
+func (s *State) recordCover(ns *nodeState, binds string, seen, workflows map[string]string) {
 	if binds == "" && len(seen) == 0 && len(workflows) == 0 {
 		return
 	}
@@ -85,7 +85,7 @@ func (s *State) recordQuestion(ns *nodeState, binds string, seen, workflows map[
 	s.forgetApprovals()
 }
 
-// holds reports whether the state values that the visit's question of approval covers are unchanged.
+// holds reports whether the state values that the visit's approval covers are unchanged.
 func (s *State) holds(ns *nodeState) bool {
 	for k, was := range ns.kept.Seen {
 		if v := s.vars[k]; v != nil && v.digest() != was {
@@ -124,8 +124,8 @@ func (s *State) outdatedFor(ctx context.Context, key string) ([]bool, error) {
 	return marks, nil
 }
 
-// ApprovedAt is the last visit with an approved question from which the visit ref follows, with the workflows
-// that all such questions covered. ok is false if there is none.
+// ApprovedAt is the last visit with a granted approval from which the visit ref follows, with the workflows
+// that all such interrupts covered. ok is false if there is none.
 func (s *State) ApprovedAt(ref Ref) (at Ref, workflows map[string]string, ok bool) {
 	n, known := s.p.index[ref.Node]
 	if !known || s.root == nil {
@@ -282,9 +282,9 @@ func (s *State) doubted(d doubt) bool {
 	return true
 }
 
-// askDoubtsAgain asks again the questions whose approval does not hold, or fails the unit that was put aside
-// if something that follows from the approval has run. If the command's context ends first, the unit fails:
-// it must not run unless it is known to be what was approved.
+// askDoubtsAgain opens again the interrupts whose approval does not hold, or fails the unit that was put
+// aside if something that follows from the approval has run. If the command's context ends first, the unit
+// fails: it must not run unless it is known to be what was approved.
 func (s *State) askDoubtsAgain() {
 	d := s.doubts[0]
 	s.doubts = s.doubts[1:]

@@ -11,11 +11,11 @@ import (
 // waits are outcomes that begin a wait.
 func waits() map[string]Outcome {
 	return map[string]Outcome{
-		"Timer":    {Wait: &Wait{Timer: &Timer{After: Duration(time.Hour)}}},
-		"Children": spawn("x"),
-		"Question": {Wait: &Wait{Interrupt: &Interrupt{ID: "q", Prompt: json.RawMessage(`"?"`)}}},
-		"Signal":   {Wait: &Wait{Signal: &SignalWait{Name: "s"}}},
-		"Task":     {Wait: &Wait{Completion: &CompletionWait{}}},
+		"Timer":     {Wait: &Wait{Timer: &Timer{After: Duration(time.Hour)}}},
+		"Children":  spawn("x"),
+		"Interrupt": {Wait: &Wait{Interrupt: &Interrupt{ID: "q", Prompt: json.RawMessage(`"?"`)}}},
+		"Signal":    {Wait: &Wait{Signal: &SignalWait{Name: "s"}}},
+		"Task":      {Wait: &Wait{Completion: &CompletionWait{}}},
 	}
 }
 

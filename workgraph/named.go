@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// This file finds the workflows that arguments name. A question of approval covers their graphs, not only
+// This file finds the workflows that arguments name. An approval covers their graphs, not only
 // their names.
 
 // RefSelf is the name of the run's own graph.
@@ -23,7 +23,7 @@ const maxNested = 8
 // Workflows lists the workflows that an approval given at the node covers: those named in the arguments of
 // the nodes that follow from it, including self. It is computed once for a program. The error is that of ctx.
 func (p *Program) Workflows(ctx context.Context, node string) ([]string, error) {
-	c, err := p.digested(ctx) // the question needs the digests as well
+	c, err := p.digested(ctx) // the interrupt needs the digests as well
 	n, ok := p.index[node]
 	if err != nil || !ok || len(c.workflows) == 0 {
 		return nil, err

@@ -144,11 +144,11 @@ type Interrupt struct {
 	Prompt json.RawMessage `json:"prompt,omitempty"`
 	// Schema is the JSON Schema of the answer. The caller that accepts the answer checks it.
 	Schema json.RawMessage `json:"schema,omitempty"`
-	// Timeout, if above 0, closes the question. The answer is then Default; without one the visit fails with
+	// Timeout, if above 0, closes the interrupt. The answer is then Default; without one the visit fails with
 	// INTERRUPT_EXPIRED.
 	Timeout Duration        `json:"timeout,omitempty"`
 	Default json.RawMessage `json:"default,omitempty"`
-	// Approve makes it a question of approval of exactly this value. The visit's value then is {"decision":
+	// Approve makes it an approval of exactly this value. The visit's value then is {"decision":
 	// "APPROVED" | "REJECTED", "by": …, "approve_hash": …, "answer": …}.
 	Approve json.RawMessage `json:"approve,omitempty"`
 	// Workflows are graph hashes of the workflows that the value to approve names, by name. The caller that

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// This file connects a run in memory with things outside of it: child runs, questions, and commands from
+// This file connects a run in memory with things outside of it: child runs, interrupts, and commands from
 // outside.
 
 // ReasonWaiting is the reason of a Result that is PAUSED because nothing in this process can end the run's
@@ -20,15 +20,15 @@ const ReasonWaiting = "WAITING"
 // maxDepth is how deep runs in memory may spawn each other.
 const maxDepth = 3
 
-// Answer is the answer to a question. Decision must be set exactly for a question of approval.
+// Answer is the answer to an interrupt. Decision must be set exactly for an approval.
 type Answer struct {
 	Value    json.RawMessage
 	Decision string
 	By       string
 }
 
-// WithInterrupts asks f the questions of the run and of its children. f is called in a goroutine per
-// question, with a context that ends with the question. After an error the question stays open until it
+// WithInterrupts asks f the interrupts of the run and of its children. f is called in a goroutine per
+// interrupt, with a context that ends with the interrupt. After an error the interrupt stays open until it
 // expires.
 func WithInterrupts(f func(ctx context.Context, q OpenedInterrupt) (Answer, error)) Option {
 	return func(c *runConfig) { c.ask = f }
@@ -53,13 +53,13 @@ type outside struct {
 	// canceled.
 	fresh func() (context.Context, context.CancelCauseFunc)
 	all   Actors
-	// going are the functions that stop children and questions, by id.
+	// going are the functions that stop children and interrupts, by id.
 	going map[string]context.CancelCauseFunc
 	busy  int // goroutines that will report something
 	fed   bool
 }
 
-// nameWaits gives ids to children and questions without one. It does not change the actor's values.
+// nameWaits gives ids to children and interrupts without one. It does not change the actor's values.
 func nameWaits(c *Call, w *Wait) *Wait {
 	name := func(i int) string {
 		id := fmt.Sprintf("%s/%d/%d", c.EffectKey(), c.Attempt, i)
@@ -143,7 +143,7 @@ func (o *outside) stop(id string) {
 	}
 }
 
-// report takes the end of a child or question. A nil cmd says that nothing came of it.
+// report takes the end of a child or interrupt. A nil cmd says that nothing came of it.
 func (r *runner) report(ctx context.Context, id string, cmd Command) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

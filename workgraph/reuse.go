@@ -19,7 +19,7 @@ type savedOutcome struct {
 	State  map[string]json.RawMessage `json:"state,omitempty"` // all updates, combined
 	Select *Select                    `json:"select,omitempty"`
 	Expand *Graph                     `json:"expand,omitempty"`
-	// Decision is the one on the visit's question of approval, and Binds names what the question covers. Seen
+	// Decision is the one on the visit's approval, and Binds names what the interrupt covers. Seen
 	// are digests of state values, updated by changes that follow from the approval itself. Workflows are
 	// hashes of graphs by name.
 	Decision  string            `json:"decision,omitempty"`
@@ -130,7 +130,7 @@ func (s *State) splitReuse() {
 func (s *State) applyReuse(ns *nodeState, args []json.RawMessage, named map[string]json.RawMessage, d *Detail) {
 	ns.args, ns.named, ns.reused, ns.status = args, named, true, VisitRunning
 	ns.recordDecision(d.Decision)
-	s.recordQuestion(ns, "", d.Seen, d.Workflows)
+	s.recordCover(ns, "", d.Seen, d.Workflows)
 	s.forgetApprovals()
 	s.order++
 	ns.enteredAt = s.order

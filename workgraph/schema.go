@@ -406,7 +406,7 @@ func (s *Schema) check(ctx context.Context, raw json.RawMessage, steps int) erro
 		return fmt.Errorf("the number %.40s is out of range", n)
 	}
 	w := schemaCost{s: s, ctx: ctx, left: steps}
-	if !w.visit(s.s, v, place{}) {
+	if !w.visit(s.s, v, schemaPos{}) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

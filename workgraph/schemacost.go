@@ -32,8 +32,8 @@ type schemaCost struct {
 	visits       int
 }
 
-// place is a position in a value and in a schema.
-type place struct {
+// schemaPos is a position in a value and in a schema.
+type schemaPos struct {
 	// depth is that in the value, level the nesting of all visits, and chain how many visits are at the same
 	// place.
 	depth, level, chain int
@@ -41,10 +41,10 @@ type place struct {
 	tracks bool
 }
 
-func (p place) below() place { return place{depth: p.depth + 1, level: p.level + 1} }
+func (p schemaPos) below() schemaPos { return schemaPos{depth: p.depth + 1, level: p.level + 1} }
 
 // visit counts a check of v against s, and reports whether steps are left.
-func (w *schemaCost) visit(s *jsonschema.Schema, v any, at place) bool {
+func (w *schemaCost) visit(s *jsonschema.Schema, v any, at schemaPos) bool {
 	if s == nil {
 		return true
 	}
@@ -106,7 +106,7 @@ func (w *schemaCost) match(re jsonschema.Regexp, text string) {
 	}
 }
 
-func (w *schemaCost) object(s *jsonschema.Schema, v map[string]any, at, same place) bool {
+func (w *schemaCost) object(s *jsonschema.Schema, v map[string]any, at, same schemaPos) bool {
 	w.left -= w.s.lists[s]
 	if same.tracks {
 		w.left -= 2 * stepsElement * len(v)
@@ -138,7 +138,7 @@ func (w *schemaCost) object(s *jsonschema.Schema, v map[string]any, at, same pla
 	return w.left >= 0
 }
 
-func (w *schemaCost) array(s *jsonschema.Schema, v []any, at, same place) bool {
+func (w *schemaCost) array(s *jsonschema.Schema, v []any, at, same schemaPos) bool {
 	w.left -= len(v)
 	if same.tracks {
 		w.left -= 2 * stepsElement * len(v)

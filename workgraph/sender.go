@@ -77,7 +77,7 @@ func (s *State) checkSender(c *Delivered) error {
 
 // senders refuses new nodes that take the name of an outside sender whose messages are held.
 func (a *amendment) senders() {
-	told := map[string]bool{}
+	seen := map[string]bool{}
 	for _, n := range a.s.p.inboxes {
 		b := a.s.inboxes[n]
 		if b == nil || a.nodes[n] < 0 {
@@ -85,10 +85,10 @@ func (a *amendment) senders() {
 		}
 		for i := range b.messages {
 			from := b.messages[i].From
-			if told[from] || a.s.p.reserves(from) || !a.q.reserves(from) {
+			if seen[from] || a.s.p.reserves(from) || !a.q.reserves(from) {
 				continue
 			}
-			told[from] = true
+			seen[from] = true
 			a.refuse(Fault{Code: CodeMessagesHeld, Node: from, Field: "id",
 				Message: fmt.Sprintf("the inbox of %q holds messages of a sender outside called %q, which would count as the node's", a.s.p.nodes[n].ID, from),
 				Hint:    "give the node another id, or wait until the messages are taken"})
@@ -96,9 +96,9 @@ func (a *amendment) senders() {
 	}
 }
 
-// beforeAnswers warns of inboxes behind a question of approval that take messages from outside or the run's
+// beforeAnswers warns of inboxes behind an approval that take messages from outside or the run's
 // input: such a message starts the node whatever the answer is. An inbox that takes the input and leads to
-// the question is not warned of, because it begins before the question on purpose.
+// the interrupt is not warned of, because it begins before the interrupt on purpose.
 func (p *Program) beforeAnswers(ctx context.Context, list *faultList) {
 	var asks []int32
 	for i := range p.nodes {
@@ -130,7 +130,7 @@ func (p *Program) beforeAnswers(ctx context.Context, list *faultList) {
 		}
 		if open != "" {
 			list.add(Fault{Code: CodeBeforeAnswer, Node: p.nodes[n].ID, Field: "on.inbox.from",
-				Message: fmt.Sprintf("the node comes after a question of approval, but takes messages from %s: such a message starts it before the answer", open),
+				Message: fmt.Sprintf("the node comes after an approval, but takes messages from %s: such a message starts it before the answer", open),
 				Hint:    "let from name nodes only"})
 		}
 	}

@@ -131,7 +131,7 @@ func TestSender(t *testing.T) {
 	})
 }
 
-// TestSender_BeforeAnswer is about the warning of inboxes that lead around a question of approval.
+// TestSender_BeforeAnswer is about the warning of inboxes that lead around an approval.
 func TestSender_BeforeAnswer(t *testing.T) {
 	t.Parallel()
 	actors := known{"act": {Effect: Pure}, "approve": {Effect: Pure, Approves: func(*Node) bool { return true }}}

@@ -78,7 +78,7 @@ type spending struct {
 
 // expected is what a run waits for, and what has come before it waits for it.
 type expected struct {
-	// waits are the open ones, in no order. asks are the questions among them by id, and listeners the waits
+	// waits are the open ones, in no order. asks are the interrupts among them by id, and listeners the waits
 	// for signals by name.
 	waits     []unit
 	asks      map[string]unit
@@ -91,10 +91,10 @@ type expected struct {
 	inboxes map[int32]*inboxState
 }
 
-// approvalState are the questions of approval that were answered, and what follows from them.
+// approvalState is what was approved, and what follows from that.
 type approvalState struct {
-	// watched says that some question of approval covers values of the state or workflows. approved are the
-	// visits whose questions were approved. outdated are, by key, the nodes that follow from an approval of
+	// watched says that some approval covers values of the state or workflows. approved are the
+	// visits whose approvals were granted. outdated are, by key, the nodes that follow from an approval of
 	// another value. Both are computed on demand and nil until then.
 	watched  bool
 	approved []*nodeState

@@ -71,7 +71,7 @@ func (w *Wait) due(now time.Time) time.Time {
 	return instant(now.Add(time.Duration(after)))
 }
 
-// approval is the value of an answered question of approval.
+// approval is the value of an answered approval.
 type approval struct {
 	Decision string          `json:"decision"`
 	By       string          `json:"by,omitempty"`
@@ -79,7 +79,7 @@ type approval struct {
 	Answer   json.RawMessage `json:"answer,omitempty"`
 }
 
-// answerValue is the visit's value for an answered question.
+// answerValue is the visit's value for an answered interrupt.
 func answerValue(q *Interrupt, binds string, answer json.RawMessage, decision, by string) json.RawMessage {
 	if len(q.Approve) == 0 {
 		if len(answer) == 0 {
@@ -241,7 +241,7 @@ func (s *State) waitDue(u unit, w *waitState, now time.Time) {
 	}
 }
 
-// defaultAnswer is the visit's value for a question that expired.
+// defaultAnswer is the visit's value for an interrupt that expired.
 func (s *State) defaultAnswer(ns *nodeState, q *Interrupt) json.RawMessage {
 	if len(q.Approve) > 0 {
 		return answerValue(q, ns.binds(), nil, defaultDecision(q), "")
@@ -324,9 +324,9 @@ func (s *State) answered(c Answered) error {
 	case len(c.Answer) > 0 && !validJSON(c.Answer):
 		return fmt.Errorf("%w: the answer is not JSON", ErrState)
 	case len(q.Approve) > 0 && c.Decision != Approved && c.Decision != Rejected:
-		return fmt.Errorf("%w: question %s asks for approval: decide %s or %s", ErrState, c.ID, Approved, Rejected)
+		return fmt.Errorf("%w: interrupt %s asks for approval: decide %s or %s", ErrState, c.ID, Approved, Rejected)
 	case len(q.Approve) == 0 && c.Decision != "":
-		return fmt.Errorf("%w: question %s does not ask for approval: give an answer without a decision", ErrState, c.ID)
+		return fmt.Errorf("%w: interrupt %s does not ask for approval: give an answer without a decision", ErrState, c.ID)
 	}
 	now, o := instant(c.Now), u.try().wait.out
 	value := answerValue(q, u.ns.binds(), c.Answer, c.Decision, c.By)
@@ -383,7 +383,7 @@ func (s *State) attemptCompleted(c AttemptCompleted) error {
 func (s *State) applyWait(u unit, o *Outcome, d *Detail) *waitState {
 	due := d.Due
 	if d.Binds != "" {
-		s.recordQuestion(u.ns, d.Binds, d.Seen, o.Wait.Interrupt.Workflows)
+		s.recordCover(u.ns, d.Binds, d.Seen, o.Wait.Interrupt.Workflows)
 	}
 	w := newWait(o)
 	s.suspend(u, VisitWaiting, due)
@@ -429,8 +429,8 @@ func (s *State) spawns(list []Spawn, u unit) []Spawn {
 	return list
 }
 
-// applyWake ends a wait. Children that still run are canceled. An open question is closed: as how says, or as
-// canceled if how is nil.
+// applyWake ends a wait. Children that still run are canceled. An open interrupt is closed: as how says, or
+// as canceled if how is nil.
 func (s *State) applyWake(u unit, how *ClosedInterrupt) *waitState {
 	t := u.try()
 	w := t.wait
@@ -480,7 +480,7 @@ func (u unit) waitAt(at int32) {
 // expire ends a wait that is due.
 func (s *State) expire(u unit) *waitState { return s.applyWake(u, s.expired(u)) }
 
-// expired is how the question of a due wait closes. It is nil if the unit waits for something else.
+// expired is how the interrupt of a due wait closes. It is nil if the unit waits for something else.
 func (s *State) expired(u unit) *ClosedInterrupt {
 	w := u.try().wait
 	if w.kind != WaitInterrupt {
@@ -567,7 +567,7 @@ func (s *State) replayWait(ev *Event) error {
 		s.applyChild(w, i, ev.Child, ev)
 	case InterruptClosed:
 		if ev.Closed == nil || ev.Closed.ID != w.out.Wait.Interrupt.ID {
-			return fmt.Errorf("%w: an answer to another question than that of %s", ErrCorrupt, ev.Ref)
+			return fmt.Errorf("%w: an answer to another interrupt than that of %s", ErrCorrupt, ev.Ref)
 		}
 		s.applyWake(u, ev.Closed)
 	case CompletionReceived:
@@ -589,7 +589,7 @@ type WaitInfo struct {
 	Due time.Time
 	// Children are the ids of those that have not ended.
 	Children []string
-	// Interrupt is the question asked.
+	// Interrupt is what the visit waits for.
 	Interrupt *Interrupt
 	// Signal is the name waited for.
 	Signal string

@@ -286,11 +286,11 @@ func TestWaitForChildren(t *testing.T) {
 		return m
 	}
 	for name, out := range map[string]Outcome{
-		"Timer":    {Wait: &Wait{Timer: &Timer{After: Duration(time.Hour)}}},
-		"Children": spawn("x"),
-		"Question": {Wait: &Wait{Interrupt: &Interrupt{ID: "q", Prompt: json.RawMessage(`"?"`)}}},
-		"Signal":   {Wait: &Wait{Signal: &SignalWait{Name: "s"}}},
-		"Task":     {Wait: &Wait{Completion: &CompletionWait{}}},
+		"Timer":     {Wait: &Wait{Timer: &Timer{After: Duration(time.Hour)}}},
+		"Children":  spawn("x"),
+		"Interrupt": {Wait: &Wait{Interrupt: &Interrupt{ID: "q", Prompt: json.RawMessage(`"?"`)}}},
+		"Signal":    {Wait: &Wait{Signal: &SignalWait{Name: "s"}}},
+		"Task":      {Wait: &Wait{Completion: &CompletionWait{}}},
 	} {
 		t.Run("Loser/CanceledInFlightWaitsForNothing/"+name, func(t *testing.T) {
 			m := late(t, Pure)
@@ -408,7 +408,7 @@ func TestWaitFaults(t *testing.T) {
 		"same child twice": {Children: &Children{Runs: []Child{{ID: "a", Ref: "self"}, {ID: "a", Ref: "self"}}}},
 		"child of nothing": {Children: &Children{Runs: []Child{{ID: "a"}}}},
 		"child's input":    {Children: &Children{Runs: []Child{{ID: "a", Ref: "self", Input: Input{Args: one("{")}}}}},
-		"question":         {Interrupt: &Interrupt{}},
+		"interrupt":        {Interrupt: &Interrupt{}},
 		"prompt":           {Interrupt: &Interrupt{ID: "q", Prompt: json.RawMessage("{")}},
 		"default for ever": {Interrupt: &Interrupt{ID: "q", Default: json.RawMessage("1")}},
 		"default approval": {Interrupt: &Interrupt{ID: "q", Default: json.RawMessage("1"), Approve: json.RawMessage("1"), Timeout: 1}},

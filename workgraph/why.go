@@ -35,7 +35,7 @@ type Reason struct {
 	// Due is when a timer or back-off ends, or when a wait ends by itself. It is zero if it does not.
 	Due time.Time
 	// On names what is waited for: nodes (DEPENDENCY: the sources whose edges are not decided), child runs,
-	// the question's id or the signal's name. More counts names that were left out.
+	// the interrupt's id or the signal's name. More counts names that were left out.
 	On   []string
 	More int
 	// Have and Need count the messages of an INBOX and of its batch.

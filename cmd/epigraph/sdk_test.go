@@ -92,7 +92,7 @@ func TestSDK(t *testing.T) {
 		require.Equal(t, int32(3), visits["each"].GetItemsTotal())
 		require.Equal(t, int32(2), visits["bad"].GetAttempts())
 		require.JSONEq(t, `{"left": 7}`, string(visits["bad"].GetValues()[0].GetJson()))
-		require.JSONEq(t, `"of the node"`, string(visits["first"].GetValues()[0].GetJson()), "a node's own arguments come before those that travel")
+		require.JSONEq(t, `"of the node"`, string(visits["first"].GetValues()[0].GetJson()), "a node's own arguments come before propagated ones")
 
 		_, err = c.StartRun(ctx, template("a", workgraph.Named("text", func() {})))
 		require.Error(t, err, "what is no JSON is refused")

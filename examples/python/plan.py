@@ -81,9 +81,9 @@ def main():
     for event in events(run):
         if values := event.get('attemptEnded', {}).get('values'):
             print(event['attemptEnded']['visit']['nodeId'], values)
-        if question := event.get('interruptOpened'):
-            print('asked:', question['prompt'])
-            ask('POST', f"/v1/interrupts/{question['interruptId']}:answer", {'answer': 'yes'})
+        if interrupt := event.get('interruptOpened'):
+            print('asked:', interrupt['prompt'])
+            ask('POST', f"/v1/interrupts/{interrupt['interruptId']}:answer", {'answer': 'yes'})
     done = ask('GET', f'/v1/runs/{run}')
     print(done['state'], json.dumps(done.get('result')))
 

@@ -22,7 +22,7 @@ const (
 	Run Scope = "run"
 	// Worker opens streams of work, and so gets the arguments of all calls of the actors that it serves.
 	Worker Scope = "worker"
-	// Approve answers questions and approvals of runs.
+	// Approve answers interrupts and approvals of runs.
 	Approve Scope = "approve"
 	// Admin changes limits, quotas and prices.
 	Admin Scope = "admin"

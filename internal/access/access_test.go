@@ -57,7 +57,7 @@ func TestPrincipalBesideNames(t *testing.T) {
 	has := func(m protoreflect.MessageDescriptor, names ...protoreflect.Name) bool {
 		return slices.ContainsFunc(names, func(n protoreflect.Name) bool { return m.Fields().ByName(n) != nil })
 	}
-	told := map[protoreflect.FullName]bool{}
+	seen := map[protoreflect.FullName]bool{}
 	var names []protoreflect.MessageDescriptor
 	protoregistry.GlobalTypes.RangeMessages(func(mt protoreflect.MessageType) bool {
 		m := mt.Descriptor()
@@ -69,14 +69,14 @@ func TestPrincipalBesideNames(t *testing.T) {
 		}
 		for i := range m.Fields().Len() {
 			if f := m.Fields().Get(i); has(m, "principal") && f.ContainingOneof() != nil && f.Message() != nil {
-				told[f.Message().FullName()] = true
+				seen[f.Message().FullName()] = true
 			}
 		}
 		return true
 	})
 	require.NotEmpty(t, names)
 	for _, m := range names {
-		require.True(t, has(m, "principal") || told[m.FullName()], "%s names somebody, and has no principal", m.FullName())
+		require.True(t, has(m, "principal") || seen[m.FullName()], "%s names somebody, and has no principal", m.FullName())
 	}
 }
 

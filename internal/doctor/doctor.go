@@ -114,7 +114,7 @@ func Examine(ctx context.Context, service, store string, o Options, probes []Pro
 		cancel()
 		if err != nil {
 			r.Findings = append(r.Findings, Finding{Check: p.Name, Severity: Warning, Count: 1, What: "this could not be examined",
-				RecoveryStep: "look at the error; --all gives each question more time", Examples: []string{err.Error()}})
+				RecoveryStep: "look at the error; --all gives each interrupt more time", Examples: []string{err.Error()}})
 		}
 		if len(found) == 0 {
 			continue

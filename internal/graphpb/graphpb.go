@@ -212,7 +212,7 @@ func violation(f workgraph.Fault) errs.Violation {
 		said, picture, _ := strings.Cut(msg, "\n")
 		msg = strings.TrimSuffix(said+"; "+f.Hint+"\n"+picture, "\n")
 	}
-	return errs.Violation{Field: Place(f), Reason: f.Code, Message: msg}
+	return errs.Violation{Field: FaultPath(f), Reason: f.Code, Message: msg}
 }
 
 // Violations are the faults that a service found in a graph, as FaultError has them.
@@ -225,9 +225,9 @@ func Violations(faults []*graphv1.Fault) []errs.Violation {
 	return out
 }
 
-// Place names where a fault is: "graph", node "n1" as graph.nodes[n1], an edge as graph.edges[a -> b], each
-// with the field.
-func Place(f workgraph.Fault) string {
+// FaultPath names where a fault is: "graph", node "n1" as graph.nodes[n1], an edge as graph.edges[a -> b],
+// each with the field.
+func FaultPath(f workgraph.Fault) string {
 	var b strings.Builder
 	b.WriteString("graph")
 	switch {

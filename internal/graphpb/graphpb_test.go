@@ -96,7 +96,7 @@ func TestFaults(t *testing.T) {
 		var places []string
 		for _, f := range faults {
 			require.NotEmpty(t, f.Hint)
-			places = append(places, f.Code+" "+graphpb.Place(f))
+			places = append(places, f.Code+" "+graphpb.FaultPath(f))
 		}
 		require.ElementsMatch(t, []string{
 			"VALUE_UNKNOWN graph.nodes[a].kind", "PAYLOAD_INVALID graph.nodes[a].args[0]",

@@ -50,7 +50,7 @@ func (k *chain) send(ctx context.Context, m proto.Message, held *inflight.Answer
 
 // buffers are the bytes of the message, each of which reports when it is freed.
 func (o *outgoing) buffers(b []byte) mem.BufferSlice {
-	o.held.Keep(int64(len(b)))
+	o.held.Shrink(int64(len(b)))
 	o.message = nil
 	pieces := slices.Collect(slices.Chunk(b, pieceBytes))
 	o.pieces = len(pieces)

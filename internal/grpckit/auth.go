@@ -59,7 +59,7 @@ type AuthConfig struct {
 	// ServiceToken is shared by the services of one installation and may name any namespace.
 	ServiceToken conf.Secret `help:"token that the services of one installation share"`
 	// OldServiceTokens are accepted, too, but not shown, while the service token is replaced.
-	OldServiceTokens []conf.Secret `help:"earlier service tokens that are still accepted, while it is replaced"`
+	OldServiceTokens []conf.Secret `help:"earlier service tokens that are still accepted during a replacement"`
 	// Anonymous admits calls without a credential, as an open server does; a credential that is sent is still
 	// checked.
 	Anonymous bool `conf:"-"`

@@ -158,7 +158,7 @@ func (n *interned) unmarshal(b []byte, m proto.Message, admit func(parts ...[]by
 		if err := all(); err != nil || !again {
 			return err
 		}
-		n.keep(&Shared{field: f.field, value: r.Get(f.field), bytes: bytes.Clone(b[from:end]), key: key})
+		n.store(&Shared{field: f.field, value: r.Get(f.field), bytes: bytes.Clone(b[from:end]), key: key})
 		return nil
 	}
 	if err := admit(b[:begin], b[end:]); err != nil {
@@ -199,7 +199,7 @@ func (n *interned) find(key uint64, b []byte) (s *Shared, again bool) {
 	return s, false
 }
 
-func (n *interned) keep(s *Shared) {
+func (n *interned) store(s *Shared) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if _, known := n.byKey.Get(s.key); known {

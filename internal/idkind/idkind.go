@@ -12,7 +12,7 @@ import (
 // kinds are what ids name, by prefix, with the call that finds it.
 var kinds = map[string]struct{ what, call string }{
 	"run": {"a run", "GetRun"},
-	"int": {"a question", "GetInterrupt"},
+	"int": {"an interrupt", "GetInterrupt"},
 	"ep":  {"an epic", "GetEpic"},
 	"tk":  {"a task", "GetTask"},
 }

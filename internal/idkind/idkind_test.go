@@ -12,7 +12,7 @@ func TestHint(t *testing.T) {
 	t.Parallel()
 	const list = "ListRuns tells those that there are"
 	for id, want := range map[string]string{
-		"ep_1": "ep_1 is the id of an epic: GetEpic finds it", "int_1": "int_1 is the id of a question: GetInterrupt finds it",
+		"ep_1": "ep_1 is the id of an epic: GetEpic finds it", "int_1": "int_1 is the id of an interrupt: GetInterrupt finds it",
 		"run_1": list, "nope": list, "": list, "zz_1": list,
 	} {
 		require.Equal(t, want, idkind.Hint(id, "run", list), id)

@@ -87,14 +87,14 @@ func (a *Answer) Await(ctx context.Context, n int64) error {
 	return nil
 }
 
-// Keep gives back what the answer holds beyond n bytes.
-func (a *Answer) Keep(n int64) {
+// Shrink gives back what the answer holds beyond n bytes.
+func (a *Answer) Shrink(n int64) {
 	if a == nil {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.share.keep(n)
+	a.share.shrink(n)
 }
 
 // Free gives back what the answer holds; it holds nothing any more after that. It is idempotent.

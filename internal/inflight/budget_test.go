@@ -130,7 +130,7 @@ func TestNeighbor(t *testing.T) {
 	bubble("Line/WhatKeepsNothingIsNotWaitedFor", func(t *testing.T, b *inflight.Budget, _ waiting) {
 		idle := b.Answer("a")
 		require.NoError(t, idle.Await(t.Context(), mib))
-		idle.Keep(0)
+		idle.Shrink(0)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		failed := make(chan time.Duration, 2)

@@ -138,8 +138,8 @@ func (s *Share) Free() {
 	}
 }
 
-// keep gives back what the request holds beyond n bytes.
-func (s *Share) keep(n int64) {
+// shrink gives back what the request holds beyond n bytes.
+func (s *Share) shrink(n int64) {
 	if n <= 0 {
 		s.Free() // it holds nothing then, and nobody waits for it
 		return

@@ -224,7 +224,7 @@ func (c *Client) Stream(ctx context.Context, req Request, delta func(text string
 			}
 			return nil
 		})
-		if _, told := errors.AsType[*Error](err); err != nil && !told && ctx.Err() == nil && !errors.Is(err, errTooLarge) {
+		if _, got := errors.AsType[*Error](err); err != nil && !got && ctx.Err() == nil && !errors.Is(err, errTooLarge) {
 			err = &Error{Class: Unknown, Code: "TRUNCATED", Message: "the stream broke", Err: err}
 		}
 		if err != nil {

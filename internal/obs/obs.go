@@ -51,7 +51,7 @@ type Config struct {
 	Insecure bool `help:"export telemetry without TLS"`
 	// SampleRatio is the share of new traces that are kept; the caller's decision is always honored. Without
 	// an exporter no traces are kept.
-	SampleRatio float64 `help:"share of new traces that are kept, 0 to 1; none where nothing exports them"`
+	SampleRatio float64 `help:"share of new traces that are kept, 0 to 1; none if nothing exports them"`
 	LogLevel    string  `help:"debug, info, warn or error"`
 	LogFormat   string  `help:"json or text"`
 	// MetricInterval is the pause between two metric exports over OTLP.

@@ -59,20 +59,20 @@ func Eventually(t require.TestingT, cond func() bool, msgAndArgs ...any) {
 
 // Within is Eventually with a timeout and a pause of the caller's, for what takes minutes, for conditions
 // that cost much, and for fake time.
-func Within(t require.TestingT, patience, pause time.Duration, cond func() bool, msgAndArgs ...any) {
+func Within(t require.TestingT, timeout, pause time.Duration, cond func() bool, msgAndArgs ...any) {
 	if h, ok := t.(interface{ Helper() }); ok {
 		h.Helper()
 	}
-	until(t, patience, func() time.Duration { return pause }, cond, msgAndArgs...)
+	until(t, timeout, func() time.Duration { return pause }, cond, msgAndArgs...)
 }
 
-func until(t require.TestingT, patience time.Duration, pause func() time.Duration, cond func() bool, msgAndArgs ...any) {
+func until(t require.TestingT, timeout time.Duration, pause func() time.Duration, cond func() bool, msgAndArgs ...any) {
 	if h, ok := t.(interface{ Helper() }); ok {
 		h.Helper()
 	}
-	for end := time.Now().Add(patience); !cond(); <-time.After(pause()) {
+	for end := time.Now().Add(timeout); !cond(); <-time.After(pause()) {
 		if time.Now().After(end) {
-			require.FailNow(t, "the condition does not hold within "+patience.String(), msgAndArgs...)
+			require.FailNow(t, "the condition does not hold within "+timeout.String(), msgAndArgs...)
 		}
 	}
 }

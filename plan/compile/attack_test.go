@@ -14,8 +14,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/compile"
 )
 
-// What a client sends may be made so that it unfolds into far more than it says. The bounds count work, so
-// that these tests need no clock.
+// TestAttacks compiles graphs that unfold into far more than their size. The bounds count work, so these
+// tests need no clock.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
 	limited := func(t *testing.T, g plan.Graph, o compile.Options) {
@@ -76,7 +76,7 @@ func TestAttacks(t *testing.T) {
 	t.Run("Ids/AllAlikeWhenCleaned", func(t *testing.T) {
 		t.Parallel()
 		var g plan.Graph
-		for i := range 10_000 { // the same but for characters that no node's id may have
+		for i := range 10_000 { // ids that become equal without the characters that a node id may not have
 			g.Problems = append(g.Problems, plan.Problem{ID: "a" + strings.NewReplacer("0", "#", "1", "/").Replace(fmt.Sprintf("%014b", i)) + "a"})
 		}
 		for i := range 10_000 {
@@ -90,7 +90,7 @@ func TestAttacks(t *testing.T) {
 		}
 		require.Len(t, seen, 10_000)
 	})
-	t.Run("TellApart/ManyUsesOfTwoTools", func(t *testing.T) {
+	t.Run("SplitReused/ManyUsesOfTwoTools", func(t *testing.T) {
 		t.Parallel()
 		var g plan.Graph
 		var renames []string
@@ -101,7 +101,7 @@ func TestAttacks(t *testing.T) {
 		for range 100_000 {
 			g.Edges = append(g.Edges, plan.Edge{From: "x", To: "y"})
 		}
-		out, lost := compile.TellApart(g, renames)
+		out, lost := compile.SplitReused(g, renames)
 		require.Empty(t, lost)
 		require.Len(t, out.Edges, 100_000)
 		seen := map[plan.Edge]bool{}

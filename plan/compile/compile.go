@@ -1,6 +1,6 @@
-// Package compile turns a problem graph into a WorkGraph that can run: one node per problem that has no
-// children, edges between them, requests and references as named arguments. It is pure and owns nothing but
-// this translation: it reads no text and runs nothing.
+// Package compile turns a problem graph into a WorkGraph that can run: one node per problem without children,
+// the edges between them, and requests and references as named arguments. It is pure and owns only this
+// translation: it reads no text and runs nothing.
 package compile
 
 import (
@@ -16,47 +16,48 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// DefaultActor works a problem for which no actor was named.
+// DefaultActor works on problems for which no actor is named.
 const DefaultActor = "llm"
 
 // Names of the arguments that a compiled node carries.
 const (
-	// ArgRequest holds what is wanted, with the details that the plan gives below it; for the actor "agent"
-	// it is ArgUserInput instead.
+	// ArgRequest holds the request, with the details that the plan gives below it. For the actor "agent" its
+	// name is ArgUserInput.
 	ArgRequest   = "request"
 	ArgUserInput = "user_input"
-	// ArgPrevious is the name under which a node receives what its predecessors gave: the value itself when
-	// there is one predecessor, else the list in declared edge order.
+	// ArgPrevious is the name under which a node receives the results of its predecessors: the value itself
+	// if there is one predecessor, else the list in declared edge order.
 	ArgPrevious = "previous_agent_results"
-	// ArgArguments holds the arguments that the plan gave the problem, as a list of Argument.
+	// ArgArguments holds the arguments of the problem, as a list of Argument.
 	ArgArguments = "arguments"
-	// ArgTool holds the tool that the plan names for the problem, where another actor works it.
+	// ArgTool holds the tool that the plan names for the problem, if the actor is another one.
 	ArgTool = "tool"
 	// ArgReferences holds the uses of other problems' results, as a list of Reference.
 	ArgReferences = "references"
 )
 
-// Options say how problems are worked.
+// Options select the actors of problems.
 type Options struct {
-	// Name of the graph; empty names it "plan-" and the beginning of the plan's hash.
+	// Name of the graph. Empty means "plan-" and the beginning of the plan's hash.
 	Name string
-	// DefaultActor is the actor of every problem that Actors does not name; empty means DefaultActor.
+	// DefaultActor is the actor of every problem that is not in Actors. Empty means the constant
+	// DefaultActor.
 	DefaultActor string
 	// Actors names the actor of single problems, by problem id.
 	Actors map[string]string
-	// Known reports whether there is an actor of this name. A problem of which the text names a tool that
-	// is a known actor is worked by it, unless Actors says otherwise. Actors that these options name are
-	// known; nil knows no others.
+	// Known reports whether an actor of this name exists. A problem whose tool is a known actor is worked on
+	// by it, unless Actors names another one. The actors that these options name are always known; a nil
+	// Known knows no others.
 	Known func(actor string) bool
-	// Named are arguments that every node gets.
+	// Named are arguments of every node.
 	Named map[string]json.RawMessage
 }
 
-// Argument is one argument of a problem as its node carries it: a value, or a text with References into it.
+// Argument is one argument of a problem as its node carries it: a value, or a text that contains References.
 type Argument struct {
 	Name  string          `json:"name,omitempty"`
 	Value json.RawMessage `json:"value"`
-	// Refers tells that the value is, or contains, a use of another problem's result.
+	// Refers is set if the value is, or contains, a use of another problem's result.
 	Refers bool `json:"refers,omitempty"`
 }
 
@@ -68,7 +69,7 @@ type Reference struct {
 	Field    string `json:"field,omitempty"`
 }
 
-// Error is a plan that cannot be compiled, with every reason.
+// Error is the error for a plan that cannot be compiled, with every reason.
 type Error struct{ Diagnostics []plan.Diagnostic }
 
 // Error lists the diagnostics, one per line.
@@ -80,13 +81,12 @@ func (e *Error) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// MaxEdges bounds the edges that dependencies between groups may unfold into.
+// MaxEdges bounds the edges that result from dependencies between groups.
 const MaxEdges = workgraph.MaxEdges
 
-// Graph compiles g. Problems with children only group: an edge at a group stands for edges at its first or
-// last leaves. The error is an *Error when g has faults. Ids keep their text but for the characters that a
-// WorkGraph reserves; the node's Name is always the problem's own id. When ctx ends first, its error is
-// returned.
+// Graph compiles g. Problems with children only group others: an edge at a group means edges at its first or
+// last leaves. The error is an *Error if g has faults, and the error of ctx if ctx ends first. Ids keep their
+// text, except for characters that a WorkGraph reserves. The Name of a node is always the id of its problem.
 func Graph(ctx context.Context, g plan.Graph, o Options) (*workgraph.Graph, error) {
 	found, err := plan.Validate(ctx, g)
 	if err != nil {
@@ -147,20 +147,20 @@ type compiler struct {
 	children [][]int
 	parents  []int    // -1 for none
 	ids      []string // node id by problem
-	// left is how much of the hierarchy may still be gone over.
+	// left is the number of steps in the hierarchy that may still be taken.
 	left int
-	// first and last are the leaves of groups that were asked for, by group.
+	// first and last hold the leaves of the groups computed so far.
 	first, last map[int][]int
 }
 
-// maxSteps bounds the work that a hierarchy causes: every edge between groups stands for edges between all of
-// their leaves.
+// maxSteps bounds the work caused by a hierarchy: an edge between groups means edges between all their
+// leaves.
 const maxSteps = 4_000_000
 
-// maxNamed bounds what the named arguments that every node gets come to in all nodes together, in bytes.
+// maxNamed bounds the total size in bytes of the named arguments in all nodes.
 const maxNamed = 32 << 20
 
-// roomForNamed refuses arguments that would be repeated too often.
+// roomForNamed refuses named arguments that are too large in all nodes together.
 func (c *compiler) roomForNamed() error {
 	n := 0
 	for k, v := range c.o.Named {
@@ -179,13 +179,13 @@ func (c *compiler) roomForNamed() error {
 		Message: fmt.Sprintf("the named arguments have %d bytes, which %d nodes would all get", n, leaves), Hint: "pass them as the run's input, which every node can see"}}}
 }
 
-// tooMuch is the error of groups that cause too much work.
+// tooMuch returns the error for groups that cause too much work.
 func tooMuch(e plan.Edge) error {
 	return &Error{Diagnostics: []plan.Diagnostic{{Code: plan.LimitReached, Severity: plan.Error, Line: e.Line, Column: e.Column, Element: e.From + " -> " + e.To,
-		Message: "dependencies between groups take too long to unfold", Hint: "use fewer groups, or let a single problem stand between them"}}}
+		Message: "dependencies between groups take too long to unfold", Hint: "use fewer groups, or put a single problem between them"}}}
 }
 
-// unknownActors reports overrides for problems that are not there, so that a misspelled id is not lost.
+// unknownActors reports overrides for problems that do not exist, so that a misspelled id is not ignored.
 func (c *compiler) unknownActors() []plan.Diagnostic {
 	c.index = make(map[string]int, len(c.problems))
 	for i, p := range c.problems {
@@ -218,12 +218,12 @@ func (c *compiler) group() {
 	}
 }
 
-// nameNodes gives every problem an id that a WorkGraph takes, keeping distinct ids distinct.
+// nameNodes gives every problem an id that a WorkGraph accepts. Distinct ids stay distinct.
 func (c *compiler) nameNodes() {
 	c.ids = make([]string, len(c.problems))
 	taken := make(map[string]bool, len(c.problems))
 	changed := []int{}
-	next := map[string]int{} // where to go on counting, by base
+	next := map[string]int{} // the next suffix to try, by base
 	for i, p := range c.problems {
 		if clean := nodeID(p.ID); clean == p.ID {
 			c.ids[i] = clean
@@ -244,7 +244,7 @@ func (c *compiler) nameNodes() {
 	}
 }
 
-// nodeID replaces what a WorkGraph reserves or refuses in ids.
+// nodeID replaces the characters that a WorkGraph reserves or refuses in ids.
 func nodeID(id string) string {
 	clean := strings.Trim(strings.Map(func(r rune) rune {
 		switch {
@@ -258,7 +258,7 @@ func nodeID(id string) string {
 	if clean == "" {
 		clean = "problem"
 	}
-	if len(clean) > workgraph.MaxIDLen-8 { // room for a suffix that tells equal beginnings apart
+	if len(clean) > workgraph.MaxIDLen-8 { // room for a suffix that distinguishes equal beginnings
 		cut := workgraph.MaxIDLen - 8
 		for cut > 0 && clean[cut]&0xC0 == 0x80 {
 			cut--
@@ -332,10 +332,10 @@ func set(named map[string]json.RawMessage, key string, v any) error {
 	return nil
 }
 
-// edges unfolds dependencies between groups into edges between leaves and leaves repeated ones out.
+// edges replaces dependencies between groups by edges between leaves. Repeated edges are left out.
 func (c *compiler) edges(ctx context.Context, in []plan.Edge) ([]workgraph.Edge, error) {
-	// A group's first leaves are those that no edge inside the group leads to, its last ones those that none
-	// leaves from.
+	// The first leaves of a group are those without an incoming edge from inside the group. The last ones
+	// have no outgoing edge inside it.
 	hasIn, hasOut := c.innerDegrees(in)
 	c.first, c.last = map[int][]int{}, map[int][]int{}
 	var out []workgraph.Edge
@@ -363,7 +363,7 @@ func (c *compiler) edges(ctx context.Context, in []plan.Edge) ([]workgraph.Edge,
 					return nil, &Error{Diagnostics: []plan.Diagnostic{{
 						Code: plan.LimitReached, Severity: plan.Error, Line: e.Line, Column: e.Column, Element: e.From + " -> " + e.To,
 						Message: fmt.Sprintf("dependencies between groups unfold into more than %d edges", MaxEdges),
-						Hint:    "let a single problem stand between the groups",
+						Hint:    "put a single problem between the groups",
 					}}}
 				}
 				seen[[2]int{a, b}] = true
@@ -378,20 +378,20 @@ func (c *compiler) edges(ctx context.Context, in []plan.Edge) ([]workgraph.Edge,
 		return nil, &Error{Diagnostics: []plan.Diagnostic{{
 			Code: plan.Cycle, Severity: plan.Error, Element: cyc,
 			Message: "the order of groups makes " + strconv.Quote(cyc) + " wait for itself",
-			Hint:    "take one of the edges between its group and the others out",
+			Hint:    "remove one of the edges between its group and the others",
 		}}}
 	}
 	return out, nil
 }
 
-// innerDegrees tells, per problem, within which groups an edge leads to it or leaves it: those that hold both
-// ends.
+// innerDegrees returns, for each problem, the groups within which an edge leads to it or leaves it. Such a
+// group holds both ends of the edge.
 func (c *compiler) innerDegrees(in []plan.Edge) (hasIn, hasOut []map[int]bool) {
 	hasIn = make([]map[int]bool, len(c.problems))
 	hasOut = make([]map[int]bool, len(c.problems))
 	for _, e := range in {
 		if c.left < 0 {
-			break // edges says so
+			break // edges reports it
 		}
 		from, to := c.index[e.From], c.index[e.To]
 		if c.within(from, to) || c.within(to, from) {
@@ -417,7 +417,7 @@ func (c *compiler) parent(i int) int {
 	return c.parents[i]
 }
 
-// commonGroup is the innermost group that holds both problems below it, or -1.
+// commonGroup returns the innermost group that holds both problems, or -1.
 func (c *compiler) commonGroup(a, b int) int {
 	above := map[int]bool{}
 	for n := c.parent(a); n >= 0; n = c.parent(n) {
@@ -440,7 +440,7 @@ func (c *compiler) within(i, group int) bool {
 	return false
 }
 
-// leavesOf is leaves, once for every group.
+// leavesOf returns the result of leaves, computed once for every group.
 func (c *compiler) leavesOf(i int, bounded []map[int]bool, known map[int][]int) []int {
 	if len(c.children[i]) == 0 {
 		return []int{i}
@@ -453,7 +453,7 @@ func (c *compiler) leavesOf(i int, bounded []map[int]bool, known map[int][]int) 
 	return list
 }
 
-// leaves lists the leaves below i that nothing inside i bounds.
+// leaves returns the leaves below i that have no bound inside i.
 func (c *compiler) leaves(i int, bounded []map[int]bool) []int {
 	if len(c.children[i]) == 0 {
 		return []int{i}
@@ -462,7 +462,7 @@ func (c *compiler) leaves(i int, bounded []map[int]bool) []int {
 	var walk func(n int)
 	walk = func(n int) {
 		if c.left--; c.left < 0 {
-			return // edges says so
+			return // edges reports it
 		}
 		if n != i && c.boundedWithin(n, i, bounded) {
 			return
@@ -479,7 +479,7 @@ func (c *compiler) leaves(i int, bounded []map[int]bool) []int {
 	return out
 }
 
-// boundedWithin tells whether an edge inside group, or inside a group below it that holds n, bounds n.
+// boundedWithin reports whether n has a bound inside group, or inside a group below it that holds n.
 func (c *compiler) boundedWithin(n, group int, bounded []map[int]bool) bool {
 	if len(bounded[n]) == 0 {
 		return false
@@ -495,7 +495,7 @@ func (c *compiler) boundedWithin(n, group int, bounded []map[int]bool) bool {
 	return false
 }
 
-// cycle names a node that waits for itself, or "".
+// cycle returns a node that waits for itself, or "".
 func (c *compiler) cycle(edges []workgraph.Edge) string {
 	degree := make(map[string]int, len(c.ids))
 	next := make(map[string][]string, len(c.ids))

@@ -140,8 +140,8 @@ func TestGraphRefuses(t *testing.T) {
 	}
 }
 
-// Every order that a random hierarchy with acyclic edges states must hold between the leaves of the compiled
-// graph.
+// TestGraphKeepsOrder shows that the compiled graph keeps, between its leaves, every order that a random
+// hierarchy with acyclic edges states.
 func TestGraphKeepsOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -7,10 +7,10 @@ import (
 	"github.com/epigraph-run/epigraph/plan"
 )
 
-// TellApart accepts the repair REUSED_TOOL: problems get the ids in renames, by position, and every edge is
-// taken to mean two uses of its tools that are listed in that order, nearest uses first; a repeated edge
-// means the next nearest. Edges that no such pair is left for are returned as lost. The result has no cycle.
-func TellApart(g plan.Graph, renames []string) (out plan.Graph, lost []plan.Edge) {
+// SplitReused applies the repair REUSED_TOOL. Problems get the ids in renames, by position. Every edge is
+// taken to mean two uses of its tools in listed order, the nearest ones first; a repeated edge means the next
+// nearest. Edges for which no such pair is left are returned as lost. The result has no cycle.
+func SplitReused(g plan.Graph, renames []string) (out plan.Graph, lost []plan.Edge) {
 	if len(renames) != len(g.Problems) {
 		return g, nil
 	}
@@ -36,7 +36,7 @@ func TellApart(g plan.Graph, renames []string) (out plan.Graph, lost []plan.Edge
 	for _, e := range g.Edges {
 		from, to := uses[e.From], uses[e.To]
 		if len(from) == 0 || len(to) == 0 {
-			out.Edges = append(out.Edges, e) // an unknown end stays what it is: validation names it
+			out.Edges = append(out.Edges, e) // an unknown end is not changed: validation reports it
 			continue
 		}
 		ends := [2]string{e.From, e.To}
@@ -54,12 +54,11 @@ func TellApart(g plan.Graph, renames []string) (out plan.Graph, lost []plan.Edge
 	return out, lost
 }
 
-// pairs are the pairs of uses of two tools, the first listed before the second: those that lie closest
-// together come first, of equally close ones the first listed. It is a heap of the pairs that come next for
-// each second use.
+// pairs are the pairs of uses of two tools, the first listed before the second. The closest pairs come first,
+// and of equally close ones the first listed. It is a heap with the next pair of each second use.
 type pairs struct {
 	from, to []int
-	// of holds, for each second use in the heap, its place in to and that of the first use in from.
+	// of holds, for each second use in the heap, its index in to and the index of the first use in from.
 	of [][2]int
 }
 
@@ -74,7 +73,7 @@ func newPairs(from, to []int) *pairs {
 	return p
 }
 
-// next takes the first pair out; ok is false when there is none left.
+// next removes the first pair. ok is false if there is none left.
 func (p *pairs) next() (pair [2]int, ok bool) {
 	if len(p.of) == 0 {
 		return pair, false
@@ -106,7 +105,7 @@ func (p *pairs) Pop() any {
 	return out
 }
 
-// lastBefore is the last of the uses, which are in listed order, before i; -1 if there is none.
+// lastBefore returns the last of the uses before i, or -1. uses are in listed order.
 func lastBefore(uses []int, i int) int {
 	at, _ := slices.BinarySearch(uses, i)
 	if at == 0 {

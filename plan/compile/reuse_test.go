@@ -9,7 +9,7 @@ import (
 	"github.com/epigraph-run/epigraph/plan/compile"
 )
 
-func TestTellApart(t *testing.T) {
+func TestSplitReused(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name           string
@@ -27,7 +27,7 @@ func TestTellApart(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			out, lost := compile.TellApart(plan.Graph{Problems: problems(tt.problems...), Edges: edges(tt.edges...)}, tt.renames)
+			out, lost := compile.SplitReused(plan.Graph{Problems: problems(tt.problems...), Edges: edges(tt.edges...)}, tt.renames)
 			var got, gone []string
 			for _, e := range out.Edges {
 				got = append(got, e.From+">"+e.To)

@@ -6,8 +6,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan"
 )
 
-// actor returns the name of the actor that works a problem: the one that the options name for it, its tool
-// where that is a known actor, or the default.
+// actor returns the name of the actor for a problem: the one in the options, its tool if that is a known
+// actor, or the default.
 func (o *Options) actor(p plan.Problem, named map[string]bool) string {
 	switch name := o.Actors[p.ID]; {
 	case name != "":
@@ -29,7 +29,8 @@ func (o *Options) named() map[string]bool {
 	return named
 }
 
-// known reports whether there is an actor of this name that is named for no single problem.
+// known reports whether an actor of this name exists, apart from those that the options name for single
+// problems.
 func (o *Options) known(actor string) bool {
 	if actor == DefaultActor || actor == o.DefaultActor || o.Known != nil && o.Known(actor) {
 		return true
@@ -37,8 +38,9 @@ func (o *Options) known(actor string) bool {
 	return false
 }
 
-// Tools returns a warning for each problem with a tool that is no known actor, and for which the options
-// name none: the default actor works it, and gets the tool and its arguments as arguments of its own.
+// Tools returns a warning for each problem with a tool that is no known actor, if the options name no actor
+// for it. The default actor works on such a problem, and gets the tool and its arguments as arguments of its
+// own.
 func Tools(g plan.Graph, o Options) []plan.Diagnostic {
 	parents := make(map[string]bool, len(g.Problems))
 	for _, p := range g.Problems {

@@ -10,7 +10,7 @@ import (
 	"github.com/epigraph-run/epigraph/plan/compile"
 )
 
-// Plans in which step a names the tool search with the argument q, in several notations.
+// withTools are plans in which step a names the tool search with the argument q, in several notations.
 var withTools = map[string]string{
 	"a task list":           `[{"id":"a","tool":"search","args":{"q":"tower"},"depends_on":[]},{"id":"b","tool":"mail","args":{"body":"$a"},"depends_on":["a"]}]`,
 	"fields of other names": `{"schritte":[{"id":"a","werkzeug":"search","tool":"search","args":{"q":"tower"},"danach":["b"]},{"id":"b","tool":"mail","args":{"body":"{{a.output}}"}}]}`,

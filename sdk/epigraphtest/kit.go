@@ -147,7 +147,7 @@ func (k *Kit) StartInput(g *workgraph.Graph, in workgraph.Input) *Run {
 	if err != nil {
 		k.t.Fatalf("the graph cannot run: %v", err)
 	}
-	k.settle()
+	k.runIdle()
 	return r
 }
 
@@ -163,8 +163,8 @@ func (k *Kit) begin(id string, g *workgraph.Graph, in workgraph.Input) (*Run, er
 	return r, nil
 }
 
-// settle lets all runs go as far as they can without time passing.
-func (k *Kit) settle() {
+// runIdle lets all runs go as far as they can without time passing.
+func (k *Kit) runIdle() {
 	k.t.Helper()
 	for steps := 0; ; steps++ {
 		if steps > 100_000 {
@@ -228,5 +228,5 @@ func (k *Kit) at(t time.Time) {
 			r.advance(workgraph.TimerDue{Now: k.now})
 		}
 	}
-	k.settle()
+	k.runIdle()
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// TestOrders shows a whole test of a graph: fake actors, a question, a day that passes in no time, and a
+// TestOrders shows a whole test of a graph: fake actors, an interrupt, a day that passes in no time, and a
 // crash.
 func TestOrders(t *testing.T) {
 	k := epigraphtest.New(t)
@@ -34,9 +34,9 @@ func TestOrders(t *testing.T) {
 	k.Pass(time.Minute)
 	require.Len(t, k.Calls("price"), 2)
 	require.Equal(t, "run1/price/1/0/1", k.Calls("price")[0].EffectKey())
-	require.Len(t, r.Questions(), 1)
+	require.Len(t, r.Interrupts(), 1)
 	k.Crash()
-	require.Len(t, r.Questions(), 1, "the question outlives the process")
+	require.Len(t, r.Interrupts(), 1, "the interrupt outlives the process")
 	r.Answer("ask", "yes")
 	require.Empty(t, k.Calls("buy"))
 	k.Pass(24 * time.Hour)

@@ -15,18 +15,18 @@ type Run struct {
 	// ID is the id of the run and the first part of its effect keys.
 	ID string
 
-	k         *Kit
-	program   *workgraph.Program
-	state     *workgraph.State
-	graph     *workgraph.Graph
-	events    []workgraph.Event
-	queue     []workgraph.Start
-	canceled  []workgraph.Ref
-	questions []workgraph.OpenedInterrupt
-	details   map[workgraph.Ref]json.RawMessage
-	parent    *Run
-	of        workgraph.Ref
-	ids       int
+	k          *Kit
+	program    *workgraph.Program
+	state      *workgraph.State
+	graph      *workgraph.Graph
+	events     []workgraph.Event
+	queue      []workgraph.Start
+	canceled   []workgraph.Ref
+	interrupts []workgraph.OpenedInterrupt
+	details    map[workgraph.Ref]json.RawMessage
+	parent     *Run
+	of         workgraph.Ref
+	ids        int
 }
 
 // advance gives the machine a command and carries out what it asks for.
@@ -46,12 +46,12 @@ func (r *Run) try(cmd workgraph.Command) error {
 	r.queue = append(r.queue, fx.Starts...)
 	r.canceled = append(r.canceled, fx.Cancels...)
 	for _, q := range fx.Opened {
-		if !slices.ContainsFunc(r.questions, func(o workgraph.OpenedInterrupt) bool { return o.Interrupt.ID == q.Interrupt.ID }) {
-			r.questions = append(r.questions, q)
+		if !slices.ContainsFunc(r.interrupts, func(o workgraph.OpenedInterrupt) bool { return o.Interrupt.ID == q.Interrupt.ID }) {
+			r.interrupts = append(r.interrupts, q)
 		}
 	}
 	for _, c := range fx.Closed {
-		r.questions = slices.DeleteFunc(r.questions, func(o workgraph.OpenedInterrupt) bool { return o.Interrupt.ID == c.ID })
+		r.interrupts = slices.DeleteFunc(r.interrupts, func(o workgraph.OpenedInterrupt) bool { return o.Interrupt.ID == c.ID })
 	}
 	for _, s := range fx.Spawns {
 		r.spawn(s)
@@ -227,26 +227,26 @@ func (k *Kit) Crash() {
 		r.advance(workgraph.Recover{Now: k.now})
 		r.queue = s.Outstanding()
 	}
-	k.settle()
+	k.runIdle()
 }
 
 // outside gives the machine a command from outside, and advances all runs.
 func (r *Run) outside(cmd workgraph.Command) {
 	r.k.t.Helper()
 	r.advance(cmd)
-	r.k.settle()
+	r.k.runIdle()
 }
 
-// Questions lists the open questions of the run, oldest first.
-func (r *Run) Questions() []workgraph.OpenedInterrupt { return slices.Clone(r.questions) }
+// Interrupts lists the open interrupts of the run, oldest first.
+func (r *Run) Interrupts() []workgraph.OpenedInterrupt { return slices.Clone(r.interrupts) }
 
-// Answer answers the oldest open question of a node.
+// Answer answers the oldest open interrupt of a node.
 func (r *Run) Answer(node string, answer any) {
 	r.k.t.Helper()
 	r.decide(node, r.k.json(answer), "")
 }
 
-// Approve and Reject decide on the oldest open question of a node that asks for an approval.
+// Approve and Reject decide on the oldest open interrupt of a node that asks for an approval.
 func (r *Run) Approve(node string) { r.k.t.Helper(); r.decide(node, nil, "APPROVED") }
 
 // Reject is the other decision.
@@ -254,7 +254,7 @@ func (r *Run) Reject(node string) { r.k.t.Helper(); r.decide(node, nil, "REJECTE
 
 func (r *Run) decide(node string, answer json.RawMessage, decision string) {
 	r.k.t.Helper()
-	for _, q := range r.questions {
+	for _, q := range r.interrupts {
 		if q.Node == node {
 			r.outside(workgraph.Answered{ID: q.Interrupt.ID, Answer: answer, Decision: decision, By: "test", Now: r.k.now})
 			return

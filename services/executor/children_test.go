@@ -132,7 +132,7 @@ func TestSpawnAndAwait(t *testing.T) {
 			}
 			require.Equal(t, 2, depth, "three runs below the root, the last of which may have none")
 		})
-		t.Run("Questions/AreListedAtTheRoot", func(t *testing.T) {
+		t.Run("Interrupts/AreListedAtTheRoot", func(t *testing.T) {
 			id := begin(t, &executorv1.StartRunRequest{Graph: spawn(t, `{"graph": {"nodes": [
 				{"id": "e", "actor": "spawn", "named": {"runs": [{"graph": {"nodes": [{"id": "q", "actor": "human", "named": {"prompt": "one?"}}, {"id": "r", "actor": "human", "named": {"prompt": "two?"}}]}}]}}]}}`)})
 			var open []*executorv1.Interrupt

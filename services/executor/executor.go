@@ -51,7 +51,7 @@ import (
 // Config says where the journal is kept and how much may run. DefaultConfig gives the defaults.
 type Config struct {
 	// Store is "sqlite" or "postgres".
-	Store string `help:"where the journal is kept: sqlite or postgres"`
+	Store string `help:"database of the journal: sqlite or postgres"`
 	// SQLitePath is the file to use; it is made if it is not there.
 	SQLitePath string `conf:"sqlite_path" help:"SQLite file"`
 	// PostgresURL names the database; the tables are in its schema "executor".
@@ -67,7 +67,7 @@ type Config struct {
 	// Addr is where other replicas reach this one.
 	Addr string `help:"address for other replicas"`
 	// Lease is how old a heartbeat may get before other executors take over; 0 means what fits the store.
-	Lease time.Duration `help:"age of a heartbeat at which others take over; 0 means 3s, and on SQLite 15s; there an executor whose process has ended is not waited for"`
+	Lease time.Duration `help:"age of a heartbeat at which others take over; 0 means 3s, on SQLite 15s, where the end of a process counts at once"`
 	// Parallel is how many actors are called at once.
 	Parallel int `help:"attempts that run at once"`
 	// MaxPayload bounds one value.
@@ -76,15 +76,15 @@ type Config struct {
 	MaxNodes int `help:"nodes of one graph at most"`
 	MaxEdges int `help:"edges of one graph at most"`
 	// Drain is how long calls in flight may go on when the service stops.
-	Drain time.Duration `help:"time for calls in flight when stopping"`
+	Drain time.Duration `help:"time for attempts in flight when stopping"`
 	// ScanInterval is the pause between two looks for runs without an owner.
-	ScanInterval time.Duration `help:"pause between two looks for runs of dead executors"`
+	ScanInterval time.Duration `help:"pause between two scans for runs of dead executors"`
 	// MaxTakeovers is how many take-overs without progress quarantine a run.
 	MaxTakeovers int `help:"take-overs without progress that quarantine a run"`
 	// KeepAlive is the longest silence on a watch.
 	KeepAlive time.Duration `help:"longest silence on a watch"`
 	// EvictAfter is how long a run must have to wait for a timer before it leaves memory.
-	EvictAfter time.Duration `help:"wait for a timer from which on a run leaves memory"`
+	EvictAfter time.Duration `help:"waits for a timer of at least this long evict the run"`
 	// MaxLive bounds the memory of all live runs. Beyond it starts are refused, and accepted runs wait as
 	// rows. 0 means an eighth of Go's memory limit.
 	MaxLive conf.Bytes `help:"memory of live runs together; 0 means an eighth of the memory limit, 1GiB without one"`
@@ -103,22 +103,22 @@ type Config struct {
 	// beside the SQLite file; on PostgreSQL it means that they stay in the database, up to MaxPayload.
 	Blobs string `help:"where large values are kept: file:///dir, s3://bucket or off (gs://bucket where the binary was built with -tags gcs); default beside the SQLite file, or in PostgreSQL itself"`
 	// BlobOver is the size from which on a value goes there.
-	BlobOver conf.Bytes `help:"size from which on a value is kept there"`
+	BlobOver conf.Bytes `help:"size from which a value is kept in executor.blobs"`
 	// BlobGrace is how long an unreferenced value is kept; it must be longer than any write can be under way.
-	BlobGrace time.Duration `help:"how long a value is kept there that nothing refers to"`
+	BlobGrace time.Duration `help:"how long an unreferenced value is kept in executor.blobs"`
 	// Retention is how long a run is kept after its end; 0 keeps all. With Archive it is written there first.
 	Retention time.Duration `help:"how long runs are kept after their end; 0 keeps them"`
 	// Archive is the URL of a store that gets each run, as one object, before it is removed.
 	Archive string `help:"where runs are archived before they are removed: file:///dir or s3://bucket (gs://bucket where the binary was built with -tags gcs); default nowhere"`
 	// Partition is how much time one partition of the journal holds on PostgreSQL.
-	Partition time.Duration `help:"time that one partition of the journal holds on PostgreSQL"`
+	Partition time.Duration `help:"time span of one partition of the journal on PostgreSQL"`
 	// Compress is the size from which on a value is compressed where that makes it smaller; 0 means never.
-	Compress conf.Bytes `help:"size from which on a value is compressed; 0 never"`
+	Compress conf.Bytes `help:"size from which a value is compressed; 0 means never"`
 
 	// Workflows is a folder of workflow versions, SLUG@VERSION.json for all namespaces and
 	// NAMESPACE/SLUG@VERSION.json for one, that children may name. All executors of a database need the same
 	// files. Deps.Workflows takes precedence.
-	Workflows string `help:"folder of graphs that children name as workflow/SLUG@VERSION: SLUG@VERSION.json, or NAMESPACE/SLUG@VERSION.json"`
+	Workflows string `help:"folder of the graphs of workflow/SLUG@VERSION: SLUG@VERSION.json, or NAMESPACE/SLUG@VERSION.json"`
 
 	// RiverUI makes pages of the job queue: see Service.JobPages.
 	RiverUI bool `conf:"river_ui" help:"show the job queue of all namespaces at /river of the admin port: for operators only"`
@@ -347,7 +347,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	}
 	cfg.TokenKeys = append(slices.Clip(cfg.TokenKeys), kept)
 	s.workers = worker.New(cfg.workers(), worker.Deps{Journal: shared, Admission: d.Admission, Builtin: actors, Dial: d.Peer, Reason: engine.EndReason, Logger: s.log})
-	deps := engine.Deps{Journal: plain, Packer: offload, Actors: s.workers, Evaluated: set.Evaluated, Gates: s.limits.Around(s.workers), Quotas: s.quotas, Remote: s.workers.Remote, Workflows: flows.known(), Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}
+	deps := engine.Deps{Journal: plain, Packer: offload, Actors: s.workers, Evaluated: set.Evaluated, Gates: s.limits.Around(s.workers), Quotas: s.quotas, Remote: s.workers.Remote, Workflows: flows.orNil(), Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}
 	if d.Registry != nil {
 		reg := rpc.NewRegistry(d.Registry, databaseName(kept))
 		if s.outbox, err = outbox.New(j, reg, outbox.Options{Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}); err != nil {

@@ -196,7 +196,7 @@ func TestWebhooks(t *testing.T) {
 			require.Equal(t, "RUN_STATE_CANCELED", last.State)
 			require.Greater(t, last.Sequence, m.Sequence)
 		})
-		t.Run("Question/OfTheRunItself", func(t *testing.T) {
+		t.Run("Interrupt/OfTheRunItself", func(t *testing.T) {
 			t.Parallel()
 			r := begin(t, &executorv1.StartRunRequest{Graph: nodes(node("human", "prompt", `"which color?"`, "schema", `{"type":"string"}`)), Webhooks: hooks(box.hook("/asked", onAsk))})
 			m := box.of(t, "/asked", 1)[0]
@@ -209,7 +209,7 @@ func TestWebhooks(t *testing.T) {
 			require.NoError(t, err)
 			f.wait(t, r.GetId(), executorv1.RunState_RUN_STATE_COMPLETED)
 		})
-		t.Run("Question/OfTheFamilyGoesToTheRoot", func(t *testing.T) {
+		t.Run("Interrupt/OfTheFamilyGoesToTheRoot", func(t *testing.T) {
 			t.Parallel()
 			below := `[{"graph": {"nodes": [{"id": "e", "actor": "spawn", "named": {"runs": [{"graph": {"nodes": [
 				{"id": "q", "actor": "human", "named": {"prompt": "one?"}}, {"id": "r", "actor": "human", "named": {"prompt": "two?"}}]}}]}}]}}]`

@@ -31,8 +31,8 @@ func (w workflows) Workflow(ctx context.Context, namespace, ref string) (*workgr
 	return w.find(ctx, namespace, ref)
 }
 
-// known is nil without workflows, which the engine distinguishes.
-func (w workflows) known() engine.Workflows {
+// orNil is nil without workflows, which the engine distinguishes.
+func (w workflows) orNil() engine.Workflows {
 	if w.find == nil {
 		return nil
 	}

@@ -16,7 +16,7 @@ func TestOpenWorkflows(t *testing.T) {
 			return &workgraph.Graph{Name: namespace + " " + ref}, nil
 		})
 		require.NoError(t, err)
-		g, err := w.known().Workflow(t.Context(), "acme", "workflow/a@1")
+		g, err := w.orNil().Workflow(t.Context(), "acme", "workflow/a@1")
 		require.NoError(t, err)
 		require.Equal(t, "acme workflow/a@1", g.Name)
 		require.NoError(t, w.Close())
@@ -24,7 +24,7 @@ func TestOpenWorkflows(t *testing.T) {
 	t.Run("None/IsNil", func(t *testing.T) {
 		w, err := openWorkflows("", nil)
 		require.NoError(t, err)
-		require.Nil(t, w.known())
+		require.Nil(t, w.orNil())
 		require.NoError(t, w.Close())
 	})
 }

@@ -36,26 +36,26 @@ type Config struct {
 	// allowed on a loopback address only.
 	Keys []grpckit.APIKey `help:"API keys: name, namespace, secret, scopes, as auth.keys has them"`
 	// Anonymous lets requests without a key in although there are keys; on a loopback address only.
-	Anonymous bool `help:"let requests without a key in; on a loopback address only"`
+	Anonymous bool `help:"accept requests without a key; on a loopback address only"`
 
 	MaxBodyBytes   conf.Bytes    `help:"largest request body"`
-	BodyTimeout    time.Duration `help:"time in which a request's body must arrive"`
-	RequestTimeout time.Duration `help:"time in which a request is answered; event streams have no end"`
-	WriteTimeout   time.Duration `help:"time for which a client may refuse to take what it is sent"`
-	HealthTimeout  time.Duration `help:"time in which each service must say that it is ready"`
+	BodyTimeout    time.Duration `help:"time limit for the arrival of a request's body"`
+	RequestTimeout time.Duration `help:"time limit of a request, event streams excepted"`
+	WriteTimeout   time.Duration `help:"time limit of a write to a client that does not read"`
+	HealthTimeout  time.Duration `help:"time limit of the health check of a service"`
 
 	CORSOrigins []string `conf:"cors_origins" help:"origins whose pages may call the API, or *; none by default"`
 
 	KeepAlive time.Duration `help:"longest silence on an event stream"`
 	Retry     time.Duration `help:"pause before clients of an event stream connect again"`
 
-	Grace time.Duration `help:"time that requests under way have to end when the gateway stops"`
+	Grace time.Duration `help:"time for requests under way when stopping"`
 
 	// Cells are the databases with their executors and registries that namespaces are spread over. Without
 	// any there is one: that of upstream.executor and upstream.registry.
 	Cells []Cell `help:"cells: name, executor, registry; without any, all is at upstream.executor and upstream.registry"`
 	// Placements say where namespaces live. The first that matches holds.
-	Placements []PlacementRule `help:"where namespaces live: namespaces (a pattern), cell, closed"`
+	Placements []PlacementRule `help:"cells of namespaces: namespaces (a pattern), cell, closed"`
 	// DefaultCell is where namespaces live that no placement names; empty refuses them.
 	DefaultCell string `help:"cell of namespaces that no placement names; empty refuses them"`
 	// CellInFlight bounds the calls under way to one service of one cell, so that a hanging cell blocks only
@@ -65,8 +65,8 @@ type Config struct {
 
 // TLS names the certificate with which the gateway serves; without one it serves plain text.
 type TLS struct {
-	CertFile string `help:"certificate of the gateway's address, for REST and gRPC, PEM; read anew when it changes"`
-	KeyFile  string `help:"its private key, PEM"`
+	CertFile string `help:"PEM certificate of the gateway's address, for REST and gRPC; read again when it changes"`
+	KeyFile  string `help:"PEM private key of that certificate"`
 }
 
 // DefaultConfig listens on the loopback address and lets everyone in.

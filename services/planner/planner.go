@@ -22,7 +22,7 @@ import (
 // Config bounds what one request may ask for.
 type Config struct {
 	// MaxTextBytes bounds the text of a plan; the rest is not read, and the answer says so.
-	MaxTextBytes int `conf:"max_text_bytes" help:"bytes of a plan's text that are read"`
+	MaxTextBytes int `conf:"max_text_bytes" help:"largest text of a plan, in bytes"`
 	// MaxProblems bounds the problems of a plan.
 	MaxProblems int `conf:"max_problems" help:"problems of a plan at most"`
 	// MaxEdges bounds the dependencies of a plan.

@@ -228,7 +228,7 @@ func torture(t *testing.T, store, url string) {
 		w.launch()
 	}
 	require.NoError(t, <-started)
-	w.settle(ctx, ps)
+	w.awaitEnds(ctx, ps)
 
 	// Stopped in good order, it leaves with success, and nothing is left to be sent.
 	last := w.current()
@@ -346,8 +346,8 @@ func (w *world) start(ctx context.Context, ps []*plan) <-chan error {
 	return done
 }
 
-// settle waits until every run has ended and everything has reached the registry.
-func (w *world) settle(ctx context.Context, ps []*plan) {
+// awaitEnds waits until every run has ended and everything has reached the registry.
+func (w *world) awaitEnds(ctx context.Context, ps []*plan) {
 	w.t.Helper()
 	testkit.Within(w.t, timeout, 20*time.Millisecond, func() bool {
 		open, err := w.current().exec.ListRuns(ctx, &executorv1.ListRunsRequest{PageSize: 1, States: []executorv1.RunState{

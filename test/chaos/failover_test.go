@@ -53,6 +53,6 @@ func TestFailover(t *testing.T) {
 	slices.Sort(took)
 	t.Logf("failover: %d kills, %d runs moved: fastest %s, median %s, p90 %s, slowest %s", len(took), runs, took[0].Round(time.Millisecond),
 		took[len(took)/2].Round(time.Millisecond), took[len(took)*9/10].Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond))
-	x.settle()
+	x.awaitEnds()
 	require.Less(t, took[len(took)-1], failoverLimit)
 }

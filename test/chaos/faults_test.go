@@ -42,8 +42,8 @@ func newTrial(t *testing.T, o clusterOptions, only ...string) *trial {
 	return x
 }
 
-// settle lets all work end and counts.
-func (x *trial) settle() []*job {
+// awaitEnds lets all work end and counts.
+func (x *trial) awaitEnds() []*job {
 	x.t.Helper()
 	jobs := x.load.finish(x.ctx)
 	x.t.Logf("%d calls of unknown outcome settled, %d times resumed from quarantine", x.load.settled.Load(), x.load.resumed.Load())
@@ -106,7 +106,7 @@ func TestPoints(t *testing.T) {
 	}
 	victim.end()
 	victim.launch(nil)
-	x.settle()
+	x.awaitEnds()
 }
 
 // TestHandover stops executors in good order, one after the other, as an update does.
@@ -126,7 +126,7 @@ func TestHandover(t *testing.T) {
 			x.goesOn()
 		}
 	}
-	x.settle()
+	x.awaitEnds()
 }
 
 // TestZombie stops a process for longer than its lease and lets it wake up late.
@@ -149,7 +149,7 @@ func TestZombie(t *testing.T) {
 		}, "it does not come back")
 		x.goesOn()
 	}
-	x.settle()
+	x.awaitEnds()
 }
 
 // TestDatabaseRestart kills the database in the middle of everything.
@@ -164,7 +164,7 @@ func TestDatabaseRestart(t *testing.T) {
 		require.NoError(t, server.Restart(x.ctx))
 	}
 	x.goesOn()
-	x.settle()
+	x.awaitEnds()
 }
 
 // ownServer starts a PostgreSQL server for one test.
@@ -190,7 +190,7 @@ func TestDiskFull(t *testing.T) {
 		require.NoError(t, os.Remove(filler))
 		require.NoError(t, server.Restart(x.ctx))
 		x.goesOn()
-		x.settle()
+		x.awaitEnds()
 	})
 	t.Run("SQLite/GoesOnWhenThereIsRoom", func(t *testing.T) {
 		dir := smallDisk(t, "24m")
@@ -211,7 +211,7 @@ func TestDiskFull(t *testing.T) {
 		testkit.Within(t, timeout, 50*time.Millisecond, x.replicas[0].serves)
 		x.goesOn()
 		x.load.extra = true
-		x.settle()
+		x.awaitEnds()
 	})
 }
 

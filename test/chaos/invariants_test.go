@@ -95,14 +95,14 @@ func invariants() []invariant {
 			`SELECT run_id || ' ' || kind FROM commands`},
 		{"outbox left", "the outbox is empty",
 			`SELECT run_id || ' ' || kind FROM outbox`},
-		{"questions not answered once", "every question has been answered",
+		{"interrupts not answered once", "every interrupt has been answered",
 			`SELECT id || ' ' || state FROM interrupts WHERE state <> 2`},
 		{"orphan children", "the parent of every child exists",
 			`SELECT r.run_id FROM runs r WHERE r.parent_run_id <> '' AND NOT EXISTS (SELECT 1 FROM runs p WHERE p.run_id = r.parent_run_id)`},
 		{"children without end", "every child of a run that has ended has ended",
 			`SELECT r.run_id FROM runs r JOIN runs p ON p.run_id = r.parent_run_id WHERE p.state >= 6 AND r.state < 6`},
-		{"questions not asked and closed once", "the question is asked once and closed once",
-			`SELECT r.run_id FROM runs r WHERE r.graph_name = 'question' AND ((SELECT count(*) FROM interrupts i WHERE i.run_id = r.run_id) <> 1
+		{"interrupts not opened and closed once", "the interrupt is opened once and closed once",
+			`SELECT r.run_id FROM runs r WHERE r.graph_name = 'interrupt' AND ((SELECT count(*) FROM interrupts i WHERE i.run_id = r.run_id) <> 1
 			OR (SELECT count(*) FROM events e WHERE e.run_id = r.run_id AND e.kind = 24) <> 1)`},
 		{"children not told of once", "the parent is told once of each of its 2 children",
 			`SELECT r.run_id FROM runs r WHERE r.graph_name = 'children' AND (SELECT count(*) FROM events e WHERE e.run_id = r.run_id AND e.kind = 22) <> 2`},
@@ -116,7 +116,7 @@ func invariants() []invariant {
 			`SELECT r.run_id FROM runs r WHERE r.graph_name = 'amend' AND (r.graph_revision <> 1 OR (SELECT count(*) FROM events e WHERE e.run_id = r.run_id AND e.kind = 28) <> 1)`},
 		{"forks not made once", "the run is forked once",
 			`SELECT r.run_id FROM runs r WHERE r.graph_name = 'fork' AND r.forked_from = '' AND (SELECT count(*) FROM runs f WHERE f.forked_from = r.run_id) <> 1`},
-		{"adopted visits run again", "no visit runs that was taken over from the run before",
+		{"reused visits run again", "no visit runs that was reused from the run before",
 			`SELECT e.run_id FROM events e JOIN runs r ON r.run_id = e.run_id WHERE r.forked_from <> '' AND e.kind IN (11, 12) AND e.node_id = 'p'`},
 		{"too many children", "a parent has 2 children",
 			`SELECT parent_run_id FROM runs WHERE parent_run_id <> '' GROUP BY parent_run_id HAVING count(*) <> 2`},
@@ -243,7 +243,7 @@ func (c *cluster) audit(ctx context.Context, o *outside, jobs []*job, extra bool
 		}
 		for _, node := range j.reused {
 			if o.performed(j.run, node, 1) {
-				a.add("adopted visits run again", j.run+"/"+node)
+				a.add("reused visits run again", j.run+"/"+node)
 			}
 		}
 		if j.task != "" {

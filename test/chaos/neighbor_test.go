@@ -59,7 +59,7 @@ type sample struct {
 }
 
 // paced calls run on a clock for that long and records each call that became due.
-func paced(long time.Duration, run func(context.Context) (start time.Duration, err error), tell func(sample)) {
+func paced(long time.Duration, run func(context.Context) (start time.Duration, err error), record func(sample)) {
 	begin := time.Now()
 	ctx, cancel := context.WithDeadline(context.Background(), begin.Add(long))
 	defer cancel()
@@ -80,7 +80,7 @@ func paced(long time.Duration, run func(context.Context) (start time.Duration, e
 				if err != nil && ctx.Err() == nil {
 					s.Fault = err.Error()
 				}
-				tell(s)
+				record(s)
 			}
 		})
 	}
@@ -126,14 +126,14 @@ func (s *soak) neighbor(long time.Duration) []sample {
 		_ = cmd.Wait() // a killed process leaves too few samples, which the verdict finds
 	}()
 	var out []sample
-	begin, told := time.Now(), 0
+	begin, delivered := time.Now(), 0
 	for lines := bufio.NewScanner(words); s.alive() && lines.Scan(); {
 		var one sample
 		require.NoError(s.t, json.Unmarshal(lines.Bytes(), &one), "tenant B: %s", lines.Text())
 		out = append(out, one)
 		if time.Since(begin) >= soakPart {
-			s.t.Log(summary("tenant B", out[told:]))
-			told, begin = len(out), time.Now()
+			s.t.Log(summary("tenant B", out[delivered:]))
+			delivered, begin = len(out), time.Now()
 		}
 	}
 	return out

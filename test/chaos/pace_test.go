@@ -61,13 +61,13 @@ func TestVerdict(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				var runs []sample
-				told := make(chan sample)
+				samples := make(chan sample)
 				run := c.run()
 				go func() {
-					paced(long, func(ctx context.Context) (time.Duration, error) { return 0, run(ctx) }, func(s sample) { told <- s })
-					close(told)
+					paced(long, func(ctx context.Context) (time.Duration, error) { return 0, run(ctx) }, func(s sample) { samples <- s })
+					close(samples)
 				}()
-				for s := range told {
+				for s := range samples {
 					runs = append(runs, s)
 				}
 				err := strict.check(runs, long)
@@ -81,7 +81,7 @@ func TestVerdict(t *testing.T) {
 	}
 	t.Run("Silent", func(t *testing.T) { // tenant B itself was killed
 		t.Parallel()
-		require.ErrorContains(t, strict.check([]sample{{Took: quick, Ended: true}}, long), "told of 1 runs of 6000")
+		require.ErrorContains(t, strict.check([]sample{{Took: quick, Ended: true}}, long), "1 runs of 6000")
 		require.Error(t, strict.check(nil, long))
 	})
 }

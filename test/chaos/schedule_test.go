@@ -69,7 +69,7 @@ func TestSchedules(t *testing.T) {
 		each(pause)
 		return false
 	}, "occasions are not carried out")
-	x.settle()
+	x.awaitEnds()
 	occasions := x.rows(x.ctx, `SELECT uid || ': ' || count(*) FROM schedule_starts GROUP BY uid ORDER BY 1`)
 	require.Len(t, occasions, clocks)
 	t.Logf("occasions by schedule: %v", occasions)

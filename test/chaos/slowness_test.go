@@ -58,7 +58,7 @@ func TestNetwork(t *testing.T) {
 			x.goesOn()
 		})
 	}
-	x.settle()
+	x.awaitEnds()
 }
 
 // TestClock moves the database's clock, as executors see it: by the age of the rows that it writes.
@@ -90,7 +90,7 @@ func TestClock(t *testing.T) {
 		dead.launch(nil)
 		x.goesOn()
 	})
-	x.settle()
+	x.awaitEnds()
 }
 
 // socket is where the server of a URL listens.
@@ -110,10 +110,10 @@ func TestSlowDisk(t *testing.T) {
 	server := ownServer(t, "", map[string]string{"commit_delay": "100000", "commit_siblings": "0"})
 	// The disk is to be slow, not the machine: with the default lease a crowded one proves nothing.
 	x := newTrial(t, clusterOptions{store: "postgres", server: server, replicas: 2, settings: []string{"executor.lease=15s"}})
-	lives := func() []string { return x.rows(x.ctx, `SELECT id || ' ' || incarnation FROM executors ORDER BY id`) }
-	before := lives()
+	sessions := func() []string { return x.rows(x.ctx, `SELECT id || ' ' || incarnation FROM executors ORDER BY id`) }
+	before := sessions()
 	x.goesOn()
 	still(4 * time.Second)
-	require.Equal(t, before, lives(), "a slow disk is no reason to lose an executor")
-	x.settle()
+	require.Equal(t, before, sessions(), "a slow disk is no reason to lose an executor")
+	x.awaitEnds()
 }

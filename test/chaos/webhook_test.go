@@ -102,12 +102,12 @@ func TestWebhookSurvivor(t *testing.T) {
 				r.launch(nil)
 				continue
 			}
-			testkit.Within(t, repeatTime, 10*time.Millisecond, func() bool { return h.heard(run.GetId()) > 0 }, "the end of %s is not told", run.GetId())
-			t.Logf("told %s after the kill", time.Since(killed).Round(time.Millisecond))
+			testkit.Within(t, repeatTime, 10*time.Millisecond, func() bool { return h.heard(run.GetId()) > 0 }, "the end of %s is not delivered", run.GetId())
+			t.Logf("delivered %s after the kill", time.Since(killed).Round(time.Millisecond))
 			r.launch(nil)
 			break
 		}
-		require.Positive(t, h.heard(run.GetId()), "one of them told of it")
+		require.Positive(t, h.heard(run.GetId()), "one of them reported it")
 	}
 }
 
@@ -139,9 +139,9 @@ func TestWebhooks(t *testing.T) {
 				all = append(all, run.GetId())
 				return run.GetId()
 			}
-			told := func(run string, killed time.Time) {
-				testkit.Within(t, repeatTime, 10*time.Millisecond, func() bool { return h.heard(run) > 0 }, "the end of %s is not told", run)
-				t.Logf("told %s after the kill", time.Since(killed).Round(time.Millisecond))
+			delivered := func(run string, killed time.Time) {
+				testkit.Within(t, repeatTime, 10*time.Millisecond, func() bool { return h.heard(run) > 0 }, "the end of %s is not delivered", run)
+				t.Logf("delivered %s after the kill", time.Since(killed).Round(time.Millisecond))
 			}
 			for range hookKills {
 				r.kill()
@@ -153,7 +153,7 @@ func TestWebhooks(t *testing.T) {
 				c.died(failpoint.CommitAfter)
 				t.Logf("ended by then: %t", slices.Contains(c.rows(ctx, `SELECT run_id FROM runs WHERE state = 6`), run))
 				r.launch(nil)
-				told(run, killed)
+				delivered(run, killed)
 			}
 			for range hookHolds {
 				hold, _ := h.next()
@@ -162,7 +162,7 @@ func TestWebhooks(t *testing.T) {
 				killed := time.Now()
 				r.kill()
 				r.launch(nil)
-				told(run, killed)
+				delivered(run, killed)
 			}
 			h.mu.Lock()
 			defer h.mu.Unlock()
@@ -176,7 +176,7 @@ func TestWebhooks(t *testing.T) {
 				}
 			}
 			require.Zero(t, unlike, "each end is one delivery, however often it comes: %v", h.ids)
-			totals.trial(len(all), 0, 0, 0, map[string]int{"ends not told to a webhook, or as several": unlike})
+			totals.trial(len(all), 0, 0, 0, map[string]int{"ends not delivered to a webhook, or as several": unlike})
 		})
 	}
 }

@@ -119,7 +119,7 @@ type job struct {
 }
 
 // shapes are the kinds of graphs in the workload.
-var shapes = []string{"unsafe", "remote", "map", "children", "question", "amend", "signal", "fork", "task", "loop", "timer", "budget"}
+var shapes = []string{"unsafe", "remote", "map", "children", "interrupt", "amend", "signal", "fork", "task", "loop", "timer", "budget"}
 
 func quoted(s string) json.RawMessage {
 	b, _ := json.Marshal(s) // a text always marshals
@@ -159,7 +159,7 @@ func makeJob(t *testing.T, o *outside, shape string) *job {
 		child := fmt.Sprintf(`{"nodes": [{"id": "u", "actor": "http", "named": {"url": %q, "method": "PUT"}}, {"id": "s", "actor": "sleep", "named": {"seconds": 0.05}},
 			{"id": "x", "actor": "http", "named": {"url": %q, "method": "POST"}}], "edges": [{"from": "u", "to": "s"}, {"from": "s", "to": "x"}]}`, o.url, o.url)
 		chain(call("u", "PUT"), node("kids", "spawn", "runs", `[{"graph": `+child+`}, {"graph": `+child+`}]`), call("p", "POST"))
-	case "question":
+	case "interrupt":
 		chain(call("p", "POST"), node("q", "human", "prompt", `"go on?"`), call("u", "PUT"))
 	case "remote":
 		far := func(id, actor string) workgraph.Node { return node(id, actor, "url", string(quoted(o.url))) }
@@ -387,7 +387,7 @@ func (l *load) open(ctx context.Context) (out []*executorv1.Run, err error) {
 	}
 }
 
-// attend answers questions, gives signals, completes tasks, and settles what nobody knows.
+// attend answers interrupts, gives signals, completes tasks, and settles what nobody knows.
 func (l *load) attend(ctx context.Context) {
 	for {
 		pause := time.NewTimer(150 * time.Millisecond)

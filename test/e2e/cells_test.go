@@ -92,7 +92,7 @@ gateway:
 	s.awaitReady(t)
 }
 
-const question = `{"graph":{"name":"ask","nodes":[{"id":"ask","actor":"human","named":{"prompt":"May it move?"}},
+const interruptGraph = `{"graph":{"name":"ask","nodes":[{"id":"ask","actor":"human","named":{"prompt":"May it move?"}},
 	{"id":"after","actor":"cel","named":{"expr":"1 + 1"}}],"edges":[{"from":"ask","to":"after"}]}}`
 
 func TestCells(t *testing.T) {
@@ -166,7 +166,7 @@ func TestCells(t *testing.T) {
 	})
 
 	t.Run("Namespace/MovesWithItsWaitingRuns", func(t *testing.T) {
-		asks := begin(t, keyA, question)
+		asks := begin(t, keyA, interruptGraph)
 		// However slow this machine is, one of them comes due soon after the copy.
 		var naps []run
 		for d := 10 * time.Second; d <= 5*time.Minute; d += 10 * time.Second {

@@ -64,8 +64,8 @@ func costAtTheEnd(t *testing.T, s *suite) {
 		n := 0
 		for range costRuns {
 			r, task, epic := begin(t)
-			told := s.events(t, r.ID, "?durable_only=true", "", 1000)
-			last := told[len(told)-2] // before the end of the stream
+			events := s.events(t, r.ID, "?durable_only=true", "", 1000)
+			last := events[len(events)-2] // before the end of the stream
 			require.Equal(t, "run_ended", last.name)
 			if early(t, &r, last.data["runEnded"].(map[string]any)["unbookedAttempts"] != "0") {
 				n++
@@ -101,12 +101,12 @@ func (s *suite) address() string { return strings.TrimPrefix(s.url, "http://") }
 // cli runs a command that must succeed as a client of the first namespace.
 func (s *suite) cli(t *testing.T, args ...string) (stdout, stderr string) {
 	t.Helper()
-	var out, told bytes.Buffer
+	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(within(t), s.bin, args...)
 	cmd.Env = append(slices.Clone(s.env), "EPIGRAPH_ADDR="+s.address(), "EPIGRAPH_API_KEY="+keyA)
-	cmd.Stdout, cmd.Stderr = &out, &told
-	require.NoError(t, cmd.Run(), "%v\n%s%s", args, &out, &told)
-	return out.String(), told.String()
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	require.NoError(t, cmd.Run(), "%v\n%s%s", args, &out, &errs)
+	return out.String(), errs.String()
 }
 
 func llmNode(id string) map[string]any {
@@ -140,11 +140,11 @@ func costsUntold(t *testing.T, s *suite) {
 
 	var id string
 	t.Run("CommandLine/Run", func(t *testing.T) {
-		out, told := s.cli(t, "run", graph, "--webhook="+receiver.URL, "--webhook-secret="+secret)
+		out, stderr := s.cli(t, "run", graph, "--webhook="+receiver.URL, "--webhook-secret="+secret)
 		id = printedRun.FindString(out)
 		require.Contains(t, out, "in 1 call, 1 attempt not booked yet\n")
-		require.Contains(t, told, "the registry has not booked 1 attempt yet")
-		require.Contains(t, told, "epigraph runs show "+id)
+		require.Contains(t, stderr, "the registry has not booked 1 attempt yet")
+		require.Contains(t, stderr, "epigraph runs show "+id)
 	})
 	require.NotEmpty(t, id)
 	t.Run("CommandLine/RunAsJSON", func(t *testing.T) {
@@ -154,9 +154,9 @@ func costsUntold(t *testing.T, s *suite) {
 		require.Contains(t, lines[len(lines)-2], `"unbookedAttempts":"1"`, "the event of the end")
 	})
 	t.Run("CommandLine/Show", func(t *testing.T) {
-		out, told := s.cli(t, "runs", "show", id)
+		out, stderr := s.cli(t, "runs", "show", id)
 		require.Contains(t, out, "in 1 call, 1 attempt not booked yet\n")
-		require.Contains(t, told, "the registry has not booked 1 attempt yet")
+		require.Contains(t, stderr, "the registry has not booked 1 attempt yet")
 		out, _ = s.cli(t, "runs", "show", id, "--json")
 		require.Contains(t, out, `"unbookedAttempts":"1"`)
 	})
@@ -168,8 +168,8 @@ func costsUntold(t *testing.T, s *suite) {
 		require.EqualValues(t, 1, r.Usage.UnbookedAttempts)
 	})
 	t.Run("REST/Event", func(t *testing.T) {
-		told := s.events(t, id, "?durable_only=true", "", 1000)
-		require.Equal(t, "1", told[len(told)-2].data["runEnded"].(map[string]any)["unbookedAttempts"])
+		events := s.events(t, id, "?durable_only=true", "", 1000)
+		require.Equal(t, "1", events[len(events)-2].data["runEnded"].(map[string]any)["unbookedAttempts"])
 	})
 	t.Run("Webhook/Body", func(t *testing.T) {
 		select {
@@ -177,7 +177,7 @@ func costsUntold(t *testing.T, s *suite) {
 			require.Contains(t, p.body, `"unbooked_attempts":1`)
 			require.EqualValues(t, 1, p.m.UnbookedAttempts)
 		case <-time.After(timeout):
-			require.FailNow(t, "nothing is told")
+			require.FailNow(t, "nothing is shown")
 		}
 	})
 	c, err := epigraph.Dial(s.address(), epigraph.WithKey(keyA))
@@ -196,8 +196,8 @@ func costsUntold(t *testing.T, s *suite) {
 		return r.GetUsage().GetUnbookedAttempts() == 0 && r.GetUsage().GetCostNanoUsd() == callCost
 	})
 	t.Run("CommandLine/ShowsTheWholeLater", func(t *testing.T) {
-		out, told := s.cli(t, "runs", "show", id)
-		require.NotContains(t, out+told, "booked")
+		out, stderr := s.cli(t, "runs", "show", id)
+		require.NotContains(t, out+stderr, "booked")
 		require.Contains(t, out, "in 1 call, $0."+strings.TrimRight(fmt.Sprintf("%09d", callCost), "0")+"\n")
 	})
 }

@@ -129,7 +129,8 @@ func TestPages(t *testing.T) {
 				if !is {
 					continue
 				}
-				if strings.HasPrefix(command, "int=") { // on a busy machine the question may not be there yet
+				// On a busy machine the interrupt may not be there yet
+				if strings.HasPrefix(command, "int=") {
 					commands.WriteString("until epigraph interrupts list --run $run | grep -q int_; do sleep 0.1; done\n")
 				}
 				commands.WriteString(command)

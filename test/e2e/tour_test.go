@@ -27,7 +27,7 @@ func TestTour(t *testing.T) {
 	vars := filepath.Join(d.dir, "vars")
 	shell := func(command string) string {
 		// Variables live from one command to the next.
-		script := `[ -f "$VARS" ] && . "$VARS"; eval "$COMMAND"; for v in run question fork; do declare -p $v 2>/dev/null; done > "$VARS"; true`
+		script := `[ -f "$VARS" ] && . "$VARS"; eval "$COMMAND"; for v in run interrupt fork; do declare -p $v 2>/dev/null; done > "$VARS"; true`
 		c := exec.CommandContext(within(t), "bash", "-c", script)
 		c.Dir = "../.."
 		c.Env = append(slices.Clone(d.env), "VARS="+vars, "COMMAND="+command)
@@ -59,7 +59,7 @@ func TestTour(t *testing.T) {
 				for range 5 {
 					got = shell(command)
 				}
-			case looks && (plain(got) != expected || strings.HasPrefix(command, "question=") && !asked(t, vars)) && time.Now().Before(until):
+			case looks && (plain(got) != expected || strings.HasPrefix(command, "interrupt=") && !asked(t, vars)) && time.Now().Before(until):
 				continue
 			}
 			break
@@ -77,12 +77,12 @@ func TestTour(t *testing.T) {
 	}
 }
 
-// asked reports whether a question was found.
+// asked reports whether an interrupt was found.
 func asked(t *testing.T, vars string) bool {
 	t.Helper()
 	text, err := os.ReadFile(vars)
 	require.NoError(t, err)
-	return regexp.MustCompile(`question="int_`).Match(text)
+	return regexp.MustCompile(`interrupt="int_`).Match(text)
 }
 
 // plain is an output without the parts that differ each time.

@@ -6,28 +6,30 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 const (
 	eventsSchema = "epigraph.executor.v1.RunEvent"
 	eventsHead   = `# Events of a run
 
-What ` + "`GET /v1/runs/{id}/events`" + ` and WatchRun tell, by kind. This page is generated from the protos: ` + "`make gen`" + `.
+The events of ` + "`GET /v1/runs/{id}/events`" + ` and WatchRun, by kind. This page is generated from the protos: ` + "`make gen`" + `.
 
-Over server-sent events the name of the event is its kind as below in snake case (` + "`event: attempt_ended`" + `), and ` + "`data`" + ` is the whole RunEvent:
+Over server-sent events the name of an event is its kind in snake case (` + "`event: attempt_ended`" + `), and ` + "`data`" + ` is the whole RunEvent:
 
 ` + "```json" + `
 {"seq": "7", "time": "2026-01-02T03:04:05.678901Z", "runId": "run_…", "rootRunId": "run_…",
- "attemptEnded": {"visit": {"nodeId": "sum", "visit": 1}, "attempt": 1, "state": "VISIT_STATE_COMPLETED", "values": [42], "actor": "cel"}}
+ "attemptEnded": {"visit": {"nodeId": "sum", "visit": 1}, "attempt": 1,
+  "state": "VISIT_STATE_COMPLETED", "values": [42], "actor": "cel"}}
 ` + "```" + `
 
-- **Durable** events carry a sequence without gaps, ` + "`seq`" + `, which is the ` + "`id`" + ` of the server-sent event: send the last one as ` + "`Last-Event-ID`" + ` to go on after it.
-- **Companions** have no sequence. They come right before the durable event that they belong to, whenever that comes, and are never lost.
-- **Ephemeral** events have no sequence either. They are told to whoever watches at that moment, and may be lost.
+- **Durable** events have a sequence without gaps, ` + "`seq`" + `, which is the ` + "`id`" + ` of the server-sent event. To resume, send the last one as ` + "`Last-Event-ID`" + `.
+- **Companions** have no sequence. They are sent right before the durable event that they belong to, and are never lost.
+- **Ephemeral** events have no sequence either. They are sent to the watchers of that moment, and may be lost.
 `
 )
 
-// events writes the page that lists what a run's events carry, from the finished OpenAPI document.
+// events writes the page of a run's events, from the finished OpenAPI document.
 func events(document []byte) ([]byte, error) {
 	var doc struct {
 		Components struct {
@@ -40,7 +42,7 @@ func events(document []byte) ([]byte, error) {
 	all := doc.Components.Schemas
 	var b strings.Builder
 	b.WriteString(eventsHead)
-	told := map[string]bool{eventsSchema: true}
+	written := map[string]bool{eventsSchema: true}
 	var more []string
 	table := func(fields map[string]schema) {
 		b.WriteString("\n| field | type | |\n|---|---|---|\n")
@@ -65,7 +67,7 @@ func events(document []byte) ([]byte, error) {
 			common[name] = f
 		}
 	}
-	b.WriteString("\n## Every event\n\nBesides what its kind tells, each carries:\n")
+	b.WriteString("\n## Every event\n\nThe fields of every event, besides those of its kind:\n")
 	table(common)
 	for _, class := range classes {
 		fmt.Fprintf(&b, "\n## %s\n", class)
@@ -75,22 +77,22 @@ func events(document []byte) ([]byte, error) {
 				continue
 			}
 			name := named(event.Properties[kind].Ref)
-			told[name] = true
+			written[name] = true
 			fmt.Fprintf(&b, "\n### %s\n\n%s\n", kind, strings.ToUpper(what[:1])+what[1:])
 			if fields := all[name].Properties; len(fields) > 0 {
 				table(fields)
 			}
 		}
 	}
-	b.WriteString("\n## What they are made of\n")
+	b.WriteString("\n## Types\n")
 	for len(more) > 0 {
 		name := more[0]
 		more = more[1:]
 		s, known := all[name]
-		if told[name] || !known || !strings.HasPrefix(name, "epigraph.executor.") {
+		if written[name] || !known || !strings.HasPrefix(name, "epigraph.executor.") {
 			continue
 		}
-		told[name] = true
+		written[name] = true
 		fmt.Fprintf(&b, "\n### %s\n\n%s\n", short(name), cell(s.Description))
 		switch {
 		case len(s.Enum) > 0:
@@ -99,7 +101,46 @@ func events(document []byte) ([]byte, error) {
 			table(s.Properties)
 		}
 	}
-	return []byte(b.String()), nil
+	return []byte(wrap(b.String())), nil
+}
+
+// pageWidth is the longest line of the page, except in tables and code.
+const pageWidth = 100
+
+// wrap breaks the lines of text and list items at pageWidth. The further lines of an item are indented.
+func wrap(page string) string {
+	var b strings.Builder
+	code := false
+	for line := range strings.Lines(page) {
+		if strings.HasPrefix(line, "```") {
+			code = !code
+		}
+		if code || strings.HasPrefix(line, "|") {
+			b.WriteString(line)
+			continue
+		}
+		indent := ""
+		if strings.HasPrefix(line, "- ") {
+			indent = "  "
+		}
+		width := 0
+		for i, word := range strings.Fields(line) {
+			n := utf8.RuneCountInString(word)
+			switch {
+			case i == 0:
+			case width+1+n > pageWidth:
+				b.WriteString("\n" + indent)
+				width = len(indent)
+			default:
+				b.WriteByte(' ')
+				width++
+			}
+			b.WriteString(word)
+			width += n
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
 }
 
 // schema is as much of an OpenAPI schema as the page needs.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 func TestEvents(t *testing.T) {
@@ -28,11 +29,16 @@ func TestEvents(t *testing.T) {
 	}
 	for _, want := range []string{
 		"## Durable\n\n### ended\n", "| `state` | State | Where a \\| b. |", "| `values` | list of any JSON value |",
-		"## Every event\n\nBesides what its kind tells, each carries:\n\n| field | type | |\n|---|---|---|\n| `seq` | string | The sequence. |\n\n## Durable\n",
+		"## Every event\n\nThe fields of every event, besides those of its kind:\n\n| field | type | |\n|---|---|---|\n| `seq` | string | The sequence. |\n\n## Durable\n",
 		"## Ephemeral\n\n### token\n", "### State\n\nState is one.\n\n`A`, `B`\n",
 	} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("no %q in\n%s", want, page)
+		}
+	}
+	for line := range strings.Lines(string(page)) {
+		if text := strings.TrimSuffix(line, "\n"); !strings.ContainsAny(text[:min(len(text), 1)], "|{ ") && utf8.RuneCountInString(text) > pageWidth {
+			t.Errorf("a line of more than %d columns: %s", pageWidth, text)
 		}
 	}
 	t.Run("Refuse/NoEvents", func(t *testing.T) {

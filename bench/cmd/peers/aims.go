@@ -57,7 +57,7 @@ type Verdict struct {
 	Shown      string  `json:"-"`
 }
 
-func (h *harness) judge() []Verdict {
+func (h *harness) verdicts() []Verdict {
 	by := map[string]*contestant{}
 	for _, c := range h.contestants {
 		by[c.name] = c

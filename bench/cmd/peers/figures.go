@@ -51,7 +51,7 @@ type turn struct {
 	rss     int64
 	settled int64
 	wal     measure.WAL
-	grown   int64
+	growth  int64
 }
 
 // figures are values by name and round.
@@ -91,8 +91,8 @@ func (f figures) add(l *loadSpec, t turn) {
 			f.put(walBytes, t.round, float64(t.wal.Records)/nodes)
 			f.put(pageBytes, t.round, float64(t.wal.Pages)/nodes)
 		}
-		if t.grown > 0 {
-			f.put(dbBytes, t.round, float64(t.grown)/nodes)
+		if t.growth > 0 {
+			f.put(dbBytes, t.round, float64(t.growth)/nodes)
 		}
 	case w5:
 		f.put(startP50, t.round, ms(a.Start, 0.5))

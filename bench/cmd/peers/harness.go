@@ -70,8 +70,8 @@ type contestant struct {
 	late []string
 	// repeats counts nodes that ran again, where that is allowed.
 	repeats int
-	// lives is how often its processes were started.
-	lives int
+	// starts is how often its processes were started.
+	starts int
 }
 
 func (c *contestant) driver() *child { return c.procs[len(c.procs)-1] }
@@ -196,7 +196,7 @@ func (h *harness) start(ctx context.Context, specs []*spec) {
 			return
 		}
 		c := &contestant{spec: s, figures: figures{}, failed: map[string]bool{}, rounds: map[string]int{}}
-		if err := h.bring(ctx, c); err != nil {
+		if err := h.startOne(ctx, c); err != nil {
 			h.fail(ctx, c, "", fmt.Errorf("did not start: %w", err))
 			continue
 		}
@@ -212,19 +212,19 @@ func (h *harness) fail(ctx context.Context, c *contestant, load string, err erro
 	h.faults = append(h.faults, Fault{Contestant: c.name, Load: load, Text: err.Error(), Ours: !c.peer})
 }
 
-// bring starts the processes of a contestant on a fresh database.
-func (h *harness) bring(ctx context.Context, c *contestant) (err error) {
+// startOne starts the processes of a contestant on a fresh database.
+func (h *harness) startOne(ctx context.Context, c *contestant) (err error) {
 	s := c.spec
 	h.log.InfoContext(ctx, "starting", "contestant", s.name)
 	slug := strings.Trim(notWord.ReplaceAllString(strings.ToLower(s.name), "_"), "_")
-	if c.lives++; c.lives > 1 {
-		slug += "_" + strconv.Itoa(c.lives)
+	if c.starts++; c.starts > 1 {
+		slug += "_" + strconv.Itoa(c.starts)
 	}
 	dir := filepath.Join(h.tmp, slug)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	if s.prepare != nil && c.lives == 1 {
+	if s.prepare != nil && c.starts == 1 {
 		if err := s.prepare(ctx, h); err != nil {
 			return err
 		}
@@ -413,11 +413,11 @@ func (h *harness) drop(ctx context.Context, c *contestant, l *loadSpec, err erro
 		}
 	}
 	h.stop(c)
-	if c.lives >= mostLives {
+	if c.starts >= maxStarts {
 		h.fail(ctx, c, "", errors.New("it failed too often to take part any longer"))
 		return
 	}
-	if err := h.bring(ctx, c); err != nil {
+	if err := h.startOne(ctx, c); err != nil {
 		h.fail(ctx, c, "", fmt.Errorf("did not start again: %w", err))
 	}
 }
@@ -426,8 +426,8 @@ func (h *harness) drop(ctx context.Context, c *contestant, l *loadSpec, err erro
 // of it.
 const leastFirst = 20 * time.Second
 
-// mostLives is how often a contestant is started that fails again and again.
-const mostLives = 4
+// maxStarts is how often a contestant is started that fails again and again.
+const maxStarts = 4
 
 // turnLimit bounds a turn of any contestant.
 const turnLimit = time.Minute
@@ -488,7 +488,7 @@ func (h *harness) turn(ctx context.Context, c *contestant, l *loadSpec, round in
 		if err != nil {
 			return err
 		}
-		t.grown = now - size
+		t.growth = now - size
 		if c.ours() {
 			if t.settled, err = h.settled(ctx, c); err != nil {
 				return err

@@ -70,7 +70,7 @@ func (h *harness) report(took time.Duration) *Report {
 		l.one, l.group = by[one], by[group]
 		r.Contestants = append(r.Contestants, l)
 	}
-	r.Aims = h.judge()
+	r.Aims = h.verdicts()
 	return r
 }
 

@@ -113,7 +113,7 @@ func (r *rig) wait(ctx context.Context, o options, n int, out io.Writer) error {
 	if err := r.still(ctx, all); err != nil {
 		return err
 	}
-	parked := time.Since(began)
+	evicted := time.Since(began)
 	wal, err := r.log(ctx)
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func (r *rig) wait(ctx context.Context, o options, n int, out io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(out, "### %d waiting runs\n\n", all)
-	fmt.Fprintf(out, "- made in %s (%.0f runs/s), all without an owner after %s\n", started.Round(time.Millisecond), float64(all)/parked.Seconds(), parked.Round(time.Millisecond))
+	fmt.Fprintf(out, "- made in %s (%.0f runs/s), all without an owner after %s\n", started.Round(time.Millisecond), float64(all)/evicted.Seconds(), evicted.Round(time.Millisecond))
 	fmt.Fprintf(out, "- executor's RssAnon: %s before, %s right after, %s at rest: %d bytes for each waiting run\n", mib(before), mib(peak), mib(after), (after-before)/int64(all))
 	fmt.Fprintf(out, "- database: %s more, %d bytes for each", mib(bytes-bytesBefore), (bytes-bytesBefore)/int64(all))
 	if wal.Records > 0 {
@@ -155,11 +155,11 @@ func (r *rig) still(ctx context.Context, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	err := until(ctx, func() (bool, error) {
-		got, err := r.parked(ctx)
+		got, err := r.evicted(ctx)
 		return got == n, err
 	})
 	if err != nil {
-		got, _ := r.parked(context.WithoutCancel(ctx))
+		got, _ := r.evicted(context.WithoutCancel(ctx))
 		return fmt.Errorf("%d runs wait, not %d: %w", got, n, err)
 	}
 	return nil

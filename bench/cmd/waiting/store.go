@@ -29,8 +29,8 @@ type store interface {
 // database is one that executors work on.
 type database interface {
 	target() string
-	// parked counts the runs that wait without an owner.
-	parked(ctx context.Context) (int, error)
+	// evicted counts the runs that wait without an owner.
+	evicted(ctx context.Context) (int, error)
 	// tables returns rows and bytes by table, the largest first, and the bytes of all.
 	tables(ctx context.Context) ([]table, int64, error)
 	// log is called before and after a measurement; the second call returns the bytes written.
@@ -98,7 +98,7 @@ func (d *postgresDB) close() error   { return d.db.Close() }
 
 func (d *postgresDB) cpu() (time.Duration, error) { return measure.PostgresCPU(d.root, d.dbName) }
 
-func (d *postgresDB) parked(ctx context.Context) (n int, err error) {
+func (d *postgresDB) evicted(ctx context.Context) (n int, err error) {
 	err = d.db.QueryRowContext(ctx, `SELECT count(*) FROM executor.runs WHERE state < 6 AND owner_id = ''`).Scan(&n)
 	return n, err
 }
@@ -183,7 +183,7 @@ func (d *sqliteDB) target() string              { return d.path }
 func (d *sqliteDB) close() error                { return d.db.Close() }
 func (d *sqliteDB) cpu() (time.Duration, error) { return 0, nil } // it is the executor's
 
-func (d *sqliteDB) parked(ctx context.Context) (n int, err error) {
+func (d *sqliteDB) evicted(ctx context.Context) (n int, err error) {
 	err = d.db.QueryRowContext(ctx, `SELECT count(*) FROM runs WHERE state < 6 AND owner_id = ''`).Scan(&n)
 	return n, err
 }

@@ -178,7 +178,7 @@ func (w *wake) wake(ctx context.Context, c wakeCase, n int) ([]*woken, error) {
 			g.Nodes = append(g.Nodes, &graphv1.Node{Id: "hold", Actor: "bench", Named: payloads(map[string]any{"us": hold.Microseconds()})})
 		}
 		runs[i] = r
-		return patient(ctx, func() error {
+		return untilReady(ctx, func() error {
 			run, err := w.apis[r.start].StartRun(ctx, &executorv1.StartRunRequest{Graph: g})
 			r.id = run.GetId()
 			return err
@@ -213,7 +213,7 @@ func (w *wake) wake(ctx context.Context, c wakeCase, n int) ([]*woken, error) {
 		return nil, fmt.Errorf("took %s, but the runs were held for %s only", took, hold)
 	}
 	return runs, each(ctx, n, func(ctx context.Context, i int) error {
-		return patient(ctx, func() error {
+		return untilReady(ctx, func() error {
 			_, err := w.apis[runs[i].start].CancelRun(ctx, &executorv1.CancelRunRequest{RunId: runs[i].id})
 			return err
 		})
@@ -263,7 +263,7 @@ func (w *wake) events(ctx context.Context, c wakeCase, runs []*woken) error {
 		wg.Go(func() {
 			api := w.apis[1-r.start]
 			r.at = time.Now()
-			if err := patient(ctx, func() (err error) {
+			if err := untilReady(ctx, func() (err error) {
 				if c.child {
 					_, err = api.SignalRun(ctx, &executorv1.SignalRunRequest{RunId: r.subject, Name: "go"})
 				} else {
@@ -329,9 +329,9 @@ func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) 
 	})
 }
 
-// patient retries while the executor says that it is not ready, as any client does: an executor that cannot
-// keep its lease on a busy machine is unavailable for a moment. The time counts.
-func patient(ctx context.Context, f func() error) error {
+// untilReady retries while the executor says that it is not ready, as any client does: an executor that
+// cannot keep its lease on a busy machine is unavailable for a moment. The time counts.
+func untilReady(ctx context.Context, f func() error) error {
 	for {
 		err := f()
 		if status.Code(err) != codes.Unavailable {

@@ -59,9 +59,9 @@ func run(addr string, slots int) (err error) {
 	}, worker.Effect(worker.Idempotent))
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
-	patience, giveUp := context.WithTimeout(ctx, time.Minute)
+	ready, giveUp := context.WithTimeout(ctx, time.Minute)
 	defer giveUp()
-	if err := w.Ready(patience); err != nil {
+	if err := w.Ready(ready); err != nil {
 		return err
 	}
 	if err := json.NewEncoder(os.Stdout).Encode(drive.Answer{Ready: true, Addr: addr}); err != nil {

@@ -175,7 +175,7 @@ func (s *Server) start(ctx context.Context) error {
 	if s.owned {
 		owned = s.root
 	}
-	cmd := exec.Command("/bin/sh", "-c", supervisor, "epigraph-pg-keeper", filepath.Join(s.bin, "postgres"), s.data, s.sock, owned)
+	cmd := exec.Command("/bin/sh", "-c", supervisor, "epigraph-pg-supervisor", filepath.Join(s.bin, "postgres"), s.data, s.sock, owned)
 	cmd.Stdin = r
 	cmd.Dir = "/"
 	cmd.SysProcAttr = s.cred

@@ -173,31 +173,7 @@ func (o *outliner) item(l *Line) *Item {
 		at = skipSpace(s, at+len(branch))
 		it.Indent = l.Indent + utf8.RuneCountInString(s[:at])
 	}
-	isOrg := o.org != nil && l.Indent <= o.org.indent && strings.HasPrefix(strings.TrimPrefix(s[at:], ","), "*")
-	if isOrg && s[at] == ',' {
-		at++
-	}
-	if isOrg || strings.HasPrefix(s[at:], "#") {
-		n := len(s[at:]) - len(strings.TrimLeft(s[at:], s[at:at+1]))
-		if at+n < len(s) && s[at+n] == ' ' && n <= 9 {
-			it.Kind, it.Level = Heading, n
-			at = skipSpace(s, at+n)
-			if isOrg {
-				if w := o.org.todoWord(s[at:]); w > 0 {
-					it.Box, it.State = 'T', s[at:at+w]
-					at = skipSpace(s, at+w)
-				}
-				if n := tags(s); n > at {
-					it.tag(l, s[n:], n)
-					s = strings.TrimRight(s[:n], " \t")
-				}
-			}
-			if strings.HasPrefix(s[at:], "[#") && strings.IndexByte(s[at:], ']') == 3 {
-				at = skipSpace(s, at+4)
-			}
-			s = s[:max(len(strings.TrimRight(s, "# ")), at)]
-		}
-	}
+	s, at = o.heading(it, l, at)
 	if it.Kind != Heading && strings.HasPrefix(s[at:], "|") && strings.Count(s[at:], "|") > 2 {
 		it.Kind = Row
 		it.Text, it.TextOff = s[at:], l.Off+at
@@ -209,22 +185,7 @@ func (o *outliner) item(l *Line) *Item {
 	at = it.box(s, at)
 	text := blankEmphasis(blankLinks(s))
 	bold := boldSpan(s, at)
-	m := mark(text[at:])
-	sign := arrowAt(text[at+m.End:])
-	m.Off, m.End = m.Off+l.Off+at, m.End+l.Off+at
-	if m.Weak && sign > 0 {
-		it.led = m
-		it.led.Weak, it.led.End = false, skipSpace(text, m.End+sign-l.Off)+l.Off
-	} else if m.Style != NoMark {
-		it.Mark = m
-		at = m.End - l.Off
-		if it.Kind == Plain {
-			it.Kind = Entry
-		}
-		if it.Mark.Style != NoMark && it.Box == 0 {
-			at = it.box(s, at)
-		}
-	}
+	at = it.readMark(s, text, l.Off, at)
 	at = skipSpace(text, at)
 	it.line, it.Text, it.TextOff = text, text[min(at, len(text)):], l.Off+at
 	it.bold = bold
@@ -237,6 +198,62 @@ func (o *outliner) item(l *Line) *Item {
 		it.Kind, it.Level = Heading, 7
 	}
 	return it
+}
+
+// heading reads the signs of a heading at l.Text[at:], if there are any. It returns the line without the tags
+// and signs behind the title, and the start of the title.
+func (o *outliner) heading(it *Item, l *Line, at int) (s string, title int) {
+	s = l.Text
+	isOrg := o.org != nil && l.Indent <= o.org.indent && strings.HasPrefix(strings.TrimPrefix(s[at:], ","), "*")
+	if isOrg && s[at] == ',' {
+		at++
+	}
+	if !isOrg && !strings.HasPrefix(s[at:], "#") {
+		return s, at
+	}
+	n := len(s[at:]) - len(strings.TrimLeft(s[at:], s[at:at+1]))
+	if at+n >= len(s) || s[at+n] != ' ' || n > 9 {
+		return s, at
+	}
+	it.Kind, it.Level = Heading, n
+	at = skipSpace(s, at+n)
+	if isOrg {
+		if w := o.org.todoWord(s[at:]); w > 0 {
+			it.Box, it.State = 'T', s[at:at+w]
+			at = skipSpace(s, at+w)
+		}
+		if n := tags(s); n > at {
+			it.tag(l, s[n:], n)
+			s = strings.TrimRight(s[:n], " \t")
+		}
+	}
+	if strings.HasPrefix(s[at:], "[#") && strings.IndexByte(s[at:], ']') == 3 {
+		at = skipSpace(s, at+4)
+	}
+	return s[:max(len(strings.TrimRight(s, "# ")), at)], at
+}
+
+// readMark reads the mark at text[at:], where text is the line s, which begins at off, without emphasis. It
+// returns the end of the mark and of a check box behind it.
+func (it *Item) readMark(s, text string, off, at int) int {
+	m := mark(text[at:])
+	sign := arrowAt(text[at+m.End:])
+	m.Off, m.End = m.Off+off+at, m.End+off+at
+	switch {
+	case m.Weak && sign > 0:
+		it.led = m
+		it.led.Weak, it.led.End = false, skipSpace(text, m.End+sign-off)+off
+	case m.Style != NoMark:
+		it.Mark = m
+		at = m.End - off
+		if it.Kind == Plain {
+			it.Kind = Entry
+		}
+		if it.Box == 0 {
+			at = it.box(s, at)
+		}
+	}
+	return at
 }
 
 // isRemark reports whether a text consists of one remark in brackets: "(after phase 1)".

@@ -127,15 +127,7 @@ func (p *valueParser) fault(serious bool, code string, off int, element, message
 
 // readTop reads a value, and the values of the same kind that follow it without a bracket around them.
 func (p *valueParser) readTop(bareKey bool) {
-	start := p.pos
-	var first *Value
-	if bareKey {
-		p.fault(true, codeUnbalanced, start, "{", "the text starts with a key: the opening { is missing", "write the { before the first key")
-		p.stack = append(p.stack, '{')
-		first = p.readFields(&Value{Kind: KindObject, Off: start})
-	} else {
-		first = p.readValue()
-	}
+	first := p.readFirst(bareKey)
 	if p.fatal || first == nil {
 		p.fatal = true
 		return
@@ -144,78 +136,94 @@ func (p *valueParser) readTop(bareKey bool) {
 	if first.Kind != KindObject && first.Kind != KindList {
 		return
 	}
-	var seq *Value
+	if seq := p.readMore(first); seq != nil {
+		seq.End = p.pos
+		p.t.Root, p.t.Sequence = seq, true
+	}
+}
+
+// readFirst reads the first value. bareKey says that it is an object without its opening bracket.
+func (p *valueParser) readFirst(bareKey bool) *Value {
+	if !bareKey {
+		return p.readValue()
+	}
+	p.fault(true, codeUnbalanced, p.pos, "{", "the text starts with a key: the opening { is missing", "write the { before the first key")
+	p.stack = append(p.stack, '{')
+	return p.readFields(&Value{Kind: KindObject, Off: p.pos})
+}
+
+// readMore reads the values behind first. It returns them with first as a list, or nil if there are none.
+func (p *valueParser) readMore(first *Value) (seq *Value) {
 	for !p.t.CutOff {
 		save := p.pos
-		comma, closers, newline := false, 0, false
-	scan:
-		for p.pos < len(p.s) {
-			switch c := p.s[p.pos]; c {
-			case ' ', '\t', '\r':
-				p.pos++
-			case '\n':
-				newline = true
-				p.pos++
-			case ',', ';':
-				if comma {
-					break scan
-				}
-				comma = true
-				p.pos++
-			case '}', ']':
-				closers++
-				p.pos++
-			default:
-				break scan
-			}
-		}
-		if closers > 0 {
+		sep := p.separator()
+		if sep.closers > 0 {
 			p.fault(false, codeUnbalanced, save, "", "a closing bracket has no opening one", "check the brackets before this place")
 		}
-		if p.pos < len(p.s) && (comma || newline) && first.Kind == KindObject && p.s[p.pos] == '{' {
+		key := p.pos < len(p.s) && (p.s[p.pos] == '"' || p.s[p.pos] == '\'') && keyAt(p.s, p.pos)
+		switch {
+		case p.pos < len(p.s) && p.s[p.pos] == '{' && (sep.comma || sep.newline) && first.Kind == KindObject:
 			if seq == nil {
 				seq = &Value{Kind: KindList, Off: first.Off, Items: []*Value{first}}
-				if comma {
+				if sep.comma {
 					p.fault(false, codeUnbalanced, first.Off, "[", "objects follow each other without the opening [", "write the [ before the first object")
 				}
 			}
 			next := p.readValue()
 			if next == nil || p.fatal {
 				p.fatal = false
-				break
+				return seq
 			}
 			seq.Items = append(seq.Items, next)
-			continue
-		}
-		if p.pos < len(p.s) && seq != nil && comma && (p.s[p.pos] == '"' || p.s[p.pos] == '\'') && keyAt(p.s, p.pos) {
+		case key && seq != nil && sep.comma:
 			p.fault(true, codeUnbalanced, p.pos, "{", "a key stands between objects: the opening { is missing", "write the { before this key")
 			p.stack = append(p.stack[:0], '{')
 			seq.Items = append(seq.Items, p.readFields(&Value{Kind: KindObject, Off: p.pos}))
 			if p.fatal {
 				p.fatal = false
-				break
+				return seq
 			}
-			continue
-		}
-		// A key follows the end of the object: a bracket closed it too early.
-		if p.pos < len(p.s) && (comma || closers > 0) && (p.s[p.pos] == '"' || p.s[p.pos] == '\'') && keyAt(p.s, p.pos) && first.Kind == KindObject && seq == nil {
+		case key && seq == nil && (sep.comma || sep.closers > 0) && first.Kind == KindObject:
+			// A key follows the end of the object: a bracket closed it too early.
 			p.fault(true, codeUnbalanced, p.pos, "{", "a key follows after the object was closed", "check the brackets before this place")
 			p.stack = append(p.stack[:0], '{')
 			p.readFields(first)
-			continue
+		default:
+			if key && (sep.comma || p.pos == save) && first.Kind == KindList {
+				p.fault(true, codeUnbalanced, p.pos, "", "a key follows after the list was closed", "check the brackets before this place")
+			}
+			if sep.closers == 0 {
+				p.pos = save
+			}
+			return seq
 		}
-		if p.pos < len(p.s) && (comma || p.pos == save) && (p.s[p.pos] == '"' || p.s[p.pos] == '\'') && keyAt(p.s, p.pos) && first.Kind == KindList {
-			p.fault(true, codeUnbalanced, p.pos, "", "a key follows after the list was closed", "check the brackets before this place")
-		}
-		if closers == 0 {
-			p.pos = save
-		}
-		break
 	}
-	if seq != nil {
-		seq.End = p.pos
-		p.t.Root, p.t.Sequence = seq, true
+	return seq
+}
+
+// separator describes the text between two values: at most one comma, line ends, and surplus closing
+// brackets.
+type separator struct {
+	comma, newline bool
+	closers        int
+}
+
+// separator skips the text between two values.
+func (p *valueParser) separator() (sep separator) {
+	for ; p.pos < len(p.s); p.pos++ {
+		switch c := p.s[p.pos]; {
+		case c == ' ' || c == '\t' || c == '\r':
+		case c == '\n':
+			sep.newline = true
+		case (c == ',' || c == ';') && !sep.comma:
+			sep.comma = true
+		case c == '}' || c == ']':
+			sep.closers++
+		default:
+			return sep
+		}
 	}
+	return sep
 }
 
 // ValueAt reads the value that begins at off. It returns the value, nil if there is none, and the offset

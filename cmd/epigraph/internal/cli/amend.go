@@ -21,11 +21,11 @@ import (
 
 type runsAmendCmd struct {
 	ID        string `arg:"" help:"The run."`
-	File      string `arg:"" help:"A change as JSON (removeNodes, removeEdges, putNodes, addEdges), or the whole graph as it shall be; - reads standard input."`
-	DryRun    bool   `help:"Only show the difference."`
+	File      string `arg:"" help:"A change as JSON (removeNodes, removeEdges, putNodes, addEdges), or the whole new graph; - reads standard input."`
+	DryRun    bool   `help:"Show the difference only; change nothing."`
 	Yes       bool   `help:"Do not ask." short:"y"`
-	By        string `help:"Who changes it, for whoever reads the history." placeholder:"NAME"`
-	RequestID string `help:"Makes the command repeatable: the same id changes once." placeholder:"ID"`
+	By        string `help:"Name of the person who changes it, for the history." placeholder:"NAME"`
+	RequestID string `help:"Make the command repeatable: the same id changes once." placeholder:"ID"`
 }
 
 // Help gives an example.

@@ -10,8 +10,8 @@ import (
 
 // runBudget are the flags that say what a run may use.
 type runBudget struct {
-	BudgetTokens *int64   `help:"Tokens after which the run is paused with its work kept; 0 starts nothing." placeholder:"N"`
-	BudgetUSD    *float64 `help:"Dollars after which the run is paused with its work kept; 0 starts nothing." name:"budget-usd" placeholder:"X"`
+	BudgetTokens *int64   `help:"Budget in tokens, at which the run is paused; 0 starts nothing." placeholder:"N"`
+	BudgetUSD    *float64 `help:"Budget in dollars, at which the run is paused; 0 starts nothing." name:"budget-usd" placeholder:"X"`
 }
 
 // message is the budget of a request; nil when no flag was given.

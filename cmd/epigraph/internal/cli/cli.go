@@ -85,63 +85,63 @@ func StdIO() IO {
 
 // commands is the command line.
 type commands struct {
-	JSON bool `help:"Print answers, and errors, as JSON." name:"json"`
+	JSON bool `help:"Print answers and errors as JSON." name:"json"`
 	// Asked is --version; the command of that name answers it.
 	Asked  bool   `help:"Print the version." name:"version"`
 	Client client `embed:"" group:"connection"`
 
-	Plan planCmd `cmd:"" help:"Read a plan and say what it states and what is wrong with it." group:"work"`
+	Plan planCmd `cmd:"" help:"Read a plan and show its problems and its faults." group:"work"`
 	Run  runCmd  `cmd:"" help:"Run a plan or a graph and watch it." group:"work"`
 	Runs struct {
 		Ls         runsLsCmd         `cmd:"" aliases:"list" help:"List runs, newest first."`
-		Get        runsGetCmd        `cmd:"" aliases:"show" help:"Show a run with its visits, waits and open questions."`
-		Visits     runsVisitsCmd     `cmd:"" help:"List a run's visits with what came of them, in order."`
+		Get        runsGetCmd        `cmd:"" aliases:"show" help:"Show a run with its visits, waits and open interrupts."`
+		Visits     runsVisitsCmd     `cmd:"" help:"List the visits of a run with their outcomes, in order."`
 		Watch      runsWatchCmd      `cmd:"" help:"Watch a run to its end."`
-		Explain    runsExplainCmd    `cmd:"" help:"Say why a run does not move."`
+		Explain    runsExplainCmd    `cmd:"" help:"Explain why a run does not move."`
 		Graph      runsGraphCmd      `cmd:"" help:"Show the graph of a run."`
-		Interrupts runsInterruptsCmd `cmd:"" help:"List the questions of a run and of all below it."`
-		Pause      runsPauseCmd      `cmd:"" help:"Hold back new starts of a run."`
-		Resume     runsResumeCmd     `cmd:"" help:"Let a paused run go on."`
-		Reconcile  runsReconcileCmd  `cmd:"" help:"Say what became of a call of which nobody knows it."`
-		Signal     runsSignalCmd     `cmd:"" help:"Give a run a signal."`
+		Interrupts runsInterruptsCmd `cmd:"" help:"List the interrupts of a run and of its descendants."`
+		Pause      runsPauseCmd      `cmd:"" help:"Pause a run: hold back new attempts."`
+		Resume     runsResumeCmd     `cmd:"" help:"Resume a paused run."`
+		Reconcile  runsReconcileCmd  `cmd:"" help:"Record the outcome of an attempt whose outcome is unknown."`
+		Signal     runsSignalCmd     `cmd:"" help:"Send a signal to a run."`
 		Send       runsSendCmd       `cmd:"" help:"Send a message to inboxes of a run."`
 		Cancel     runsCancelCmd     `cmd:"" help:"Cancel a run."`
-		Retry      runsRetryCmd      `cmd:"" help:"Run again what failed, in a new run."`
+		Retry      runsRetryCmd      `cmd:"" help:"Repeat what failed, in a new run."`
 		Fork       runsForkCmd       `cmd:"" help:"Start a new run that shares the history of another up to a visit."`
 		Amend      runsAmendCmd      `cmd:"" help:"Change the graph of a live run."`
 		Delete     runsDeleteCmd     `cmd:"" aliases:"rm" help:"Delete a run that has ended."`
 		BulkCancel runsBulkCancelCmd `cmd:"" help:"Cancel all runs that a filter finds."`
 		BulkRetry  runsBulkRetryCmd  `cmd:"" help:"Retry all failed runs that a filter finds."`
 		BulkDelete runsBulkDeleteCmd `cmd:"" help:"Delete all ended runs that a filter finds."`
-	} `cmd:"" help:"Look at runs, steer them and stop them." group:"work"`
+	} `cmd:"" help:"Show, steer and stop runs." group:"work"`
 	Interrupts struct {
-		List   interruptsListCmd   `cmd:"" aliases:"ls" help:"List questions, newest first."`
-		Show   interruptsShowCmd   `cmd:"" aliases:"get" help:"Show a question."`
-		Answer interruptsAnswerCmd `cmd:"" help:"Answer a question, once."`
-	} `cmd:"" help:"Answer the questions of runs." group:"work"`
+		List   interruptsListCmd   `cmd:"" aliases:"ls" help:"List interrupts, newest first."`
+		Show   interruptsShowCmd   `cmd:"" aliases:"get" help:"Show an interrupt."`
+		Answer interruptsAnswerCmd `cmd:"" help:"Answer an interrupt, once."`
+	} `cmd:"" help:"Answer the interrupts of runs." group:"work"`
 	Schedules struct {
 		List     schedulesListCmd     `cmd:"" aliases:"ls" help:"List schedules."`
 		Show     schedulesShowCmd     `cmd:"" aliases:"get" help:"Show a schedule with its next and last starts."`
 		Create   schedulesCreateCmd   `cmd:"" help:"Start runs by the clock."`
 		Update   schedulesUpdateCmd   `cmd:"" help:"Change a schedule."`
-		Pause    schedulesPauseCmd    `cmd:"" help:"Hold back its starts."`
-		Resume   schedulesResumeCmd   `cmd:"" help:"Let it start runs again."`
+		Pause    schedulesPauseCmd    `cmd:"" help:"Pause a schedule."`
+		Resume   schedulesResumeCmd   `cmd:"" help:"Resume a paused schedule."`
 		Trigger  schedulesTriggerCmd  `cmd:"" help:"Start a run now."`
-		Backfill schedulesBackfillCmd `cmd:"" help:"Make up for starts of the past."`
+		Backfill schedulesBackfillCmd `cmd:"" help:"Start the runs of past times."`
 		Delete   schedulesDeleteCmd   `cmd:"" aliases:"rm" help:"Delete a schedule."`
-	} `cmd:"" help:"Keep schedules." group:"work"`
+	} `cmd:"" help:"Create, show and change schedules." group:"work"`
 	Limits struct {
-		List   limitsListCmd   `cmd:"" aliases:"ls" help:"List limits, with what is used of them."`
+		List   limitsListCmd   `cmd:"" aliases:"ls" help:"List limits with their present use."`
 		Put    limitsPutCmd    `cmd:"" help:"Set a limit."`
-		Delete limitsDeleteCmd `cmd:"" aliases:"rm" help:"Take a limit away."`
-	} `cmd:"" help:"Bound what runs at once." group:"work"`
+		Delete limitsDeleteCmd `cmd:"" aliases:"rm" help:"Delete a limit."`
+	} `cmd:"" help:"Limit attempts at once, rates and what is open." group:"work"`
 	Workers struct {
 		List workersListCmd `cmd:"" aliases:"ls" help:"List the workers that are connected."`
-	} `cmd:"" help:"Look at remote workers." group:"work"`
+	} `cmd:"" help:"Show remote workers." group:"work"`
 	Attempts struct {
-		Complete attemptsCompleteCmd `cmd:"" help:"End a visit's wait for work outside, by the token of its attempt."`
-	} `cmd:"" help:"Complete attempts whose work goes on outside." group:"work"`
-	Actors actorsCmd `cmd:"" help:"List what nodes can call." group:"work"`
+		Complete attemptsCompleteCmd `cmd:"" help:"Report the outcome of work outside, by the token of its attempt."`
+	} `cmd:"" help:"Complete attempts that wait for work outside." group:"work"`
+	Actors actorsCmd `cmd:"" help:"List the actors that nodes can call." group:"work"`
 
 	Epics struct {
 		Ls         epicsLsCmd         `cmd:"" aliases:"list" help:"List epics, newest first."`
@@ -150,30 +150,30 @@ type commands struct {
 		Update     epicsUpdateCmd     `cmd:"" help:"Change an epic."`
 		Transition epicsTransitionCmd `cmd:"" help:"Move an epic to another state."`
 		Rm         epicsRmCmd         `cmd:"" aliases:"delete" help:"Delete an epic and its tasks."`
-	} `cmd:"" help:"Keep epics." group:"books"`
+	} `cmd:"" help:"Create, show and change epics." group:"accounting"`
 	Tasks struct {
 		Ls         tasksLsCmd         `cmd:"" aliases:"list" help:"List tasks, oldest first."`
 		Get        tasksGetCmd        `cmd:"" aliases:"show" help:"Show a task."`
 		Create     tasksCreateCmd     `cmd:"" help:"Add a task to an epic."`
 		Transition tasksTransitionCmd `cmd:"" help:"Move a task to another state."`
 		Rm         tasksRmCmd         `cmd:"" aliases:"delete" help:"Delete a task."`
-	} `cmd:"" help:"Keep tasks." group:"books"`
-	Usage  usageCmd `cmd:"" help:"Show what was used, and what it cost." group:"books"`
+	} `cmd:"" help:"Create, show and change tasks." group:"accounting"`
+	Usage  usageCmd `cmd:"" help:"Show usage and cost." group:"accounting"`
 	Prices struct {
 		Ls  pricesLsCmd  `cmd:"" aliases:"list" help:"List the price book."`
 		Set pricesSetCmd `cmd:"" help:"Add a dated price."`
-	} `cmd:"" help:"Keep the price book." group:"books"`
+	} `cmd:"" help:"Show the price book and add prices." group:"accounting"`
 
 	Dev     devCmd     `cmd:"" help:"Run the whole suite in this process, on SQLite files." group:"server"`
 	Serve   serveCmd   `cmd:"" help:"Run one service." group:"server"`
 	Migrate migrateCmd `cmd:"" help:"Bring every database schema up to date." group:"server"`
-	Doctor  doctorCmd  `cmd:"" help:"Look for harm in the databases, and say what to do." group:"server"`
+	Doctor  doctorCmd  `cmd:"" help:"Check the databases for damage, and show how to repair it." group:"server"`
 	Demo    demoCmd    `cmd:"" help:"Run an example plan against a scripted model and show everything that happened." group:"server"`
 
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell." group:"other"`
 	Complete   completeCmd   `cmd:"" name:"__complete" hidden:""`
 	Version    versionCmd    `cmd:"" help:"Print the version, commit, date and Go version." group:"other"`
-	Help       helpCmd       `cmd:"" help:"Show what a command is for, and its flags." group:"other"`
+	Help       helpCmd       `cmd:"" help:"Show the purpose and the flags of a command." group:"other"`
 }
 
 // env is what every command is run with.
@@ -203,9 +203,9 @@ func Main(ctx context.Context, build buildinfo.Info, args []string, stdio IO) in
 	code := -1
 	parser, err := kong.New(&cmds,
 		kong.Name("epigraph"),
-		kong.Description("Epigraph takes the plan that a language model wrote, turns it into a checked graph of work, runs it durably and in parallel, and keeps the books."),
+		kong.Description("Epigraph takes the plan that a language model wrote, turns it into a checked graph of work, runs it durably and in parallel, and accounts for its costs."),
 		kong.ExplicitGroups([]kong.Group{
-			{Key: "work", Title: "Plans and runs:"}, {Key: "books", Title: "The books:"}, {Key: "server", Title: "Servers:"},
+			{Key: "work", Title: "Plans and runs:"}, {Key: "accounting", Title: "Accounting:"}, {Key: "server", Title: "Servers:"},
 			{Key: "other", Title: "Other:"}, {Key: "connection", Title: "Connection:"},
 		}),
 		kong.Vars{"default_addr": DefaultAddr},
@@ -312,8 +312,8 @@ func (e *env) fail(err error) int {
 			x = e.unreachable()
 		}
 	case x.Reason == "RPC_UNIMPLEMENTED" || strings.Contains(x.Message, otherHTTP):
-		if told := e.misaddressed(x); told != nil {
-			if x, code = told, exitUsage; told.Kind == errs.Unavailable {
+		if found := e.misaddressed(x); found != nil {
+			if x, code = found, exitUsage; found.Kind == errs.Unavailable {
 				code = exitNoServer
 			}
 		}

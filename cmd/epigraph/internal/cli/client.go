@@ -29,15 +29,15 @@ var ClientEnv = []string{
 
 // client says how the services are reached.
 type client struct {
-	Addr         string        `help:"Address of the gRPC API; ${default_addr} when not given." default:"${default_addr}" env:"EPIGRAPH_ADDR" placeholder:"HOST:PORT"`
-	PlannerAddr  string        `help:"Address of the planner, if it is served apart." env:"EPIGRAPH_PLANNER_ADDR" placeholder:"HOST:PORT" hidden:""`
-	ExecutorAddr string        `help:"Address of the executor, if it is served apart." env:"EPIGRAPH_EXECUTOR_ADDR" placeholder:"HOST:PORT" hidden:""`
-	RegistryAddr string        `help:"Address of the registry, if it is served apart." env:"EPIGRAPH_REGISTRY_ADDR" placeholder:"HOST:PORT" hidden:""`
+	Addr         string        `help:"Address of the gRPC API; default ${default_addr}." default:"${default_addr}" env:"EPIGRAPH_ADDR" placeholder:"HOST:PORT"`
+	PlannerAddr  string        `help:"Address of the planner, if it is not behind the gateway." env:"EPIGRAPH_PLANNER_ADDR" placeholder:"HOST:PORT" hidden:""`
+	ExecutorAddr string        `help:"Address of the executor, if it is not behind the gateway." env:"EPIGRAPH_EXECUTOR_ADDR" placeholder:"HOST:PORT" hidden:""`
+	RegistryAddr string        `help:"Address of the registry, if it is not behind the gateway." env:"EPIGRAPH_REGISTRY_ADDR" placeholder:"HOST:PORT" hidden:""`
 	APIKey       string        `help:"API key." name:"api-key" env:"EPIGRAPH_API_KEY" placeholder:"KEY"`
-	Namespace    string        `help:"Namespace, where the key does not decide it." env:"EPIGRAPH_NAMESPACE" short:"n"`
+	Namespace    string        `help:"Namespace, if the API key does not name it." env:"EPIGRAPH_NAMESPACE" short:"n"`
 	TLS          bool          `help:"Connect with TLS." name:"tls" env:"EPIGRAPH_TLS"`
-	CAFile       string        `help:"Certificate of the authority that signed the server's, in PEM, in place of those that this machine knows; connects with TLS." name:"ca-file" env:"EPIGRAPH_CA_FILE" placeholder:"FILE"`
-	Timeout      time.Duration `help:"Time that one request may take." default:"30s"`
+	CAFile       string        `help:"PEM certificate of the authority of the server, in place of those of this machine; implies --tls." name:"ca-file" env:"EPIGRAPH_CA_FILE" placeholder:"FILE"`
+	Timeout      time.Duration `help:"Time limit of one request." default:"30s"`
 }
 
 func (c client) dial(addr string) (*grpc.ClientConn, error) {

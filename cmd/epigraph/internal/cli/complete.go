@@ -10,7 +10,7 @@ import (
 
 // completionCmd prints what a shell needs in order to complete our commands.
 type completionCmd struct {
-	Shell string `arg:"" enum:"bash,zsh,fish" help:"Which one: bash, zsh or fish."`
+	Shell string `arg:"" enum:"bash,zsh,fish" help:"The shell: bash, zsh or fish."`
 }
 
 // Help says how to use it.

@@ -71,7 +71,7 @@ func (e *env) confirm(yes bool, question string) (bool, error) {
 
 type runsPauseCmd struct {
 	ID     string `arg:"" help:"The run."`
-	Reason string `help:"Why, for whoever reads the history." short:"r"`
+	Reason string `help:"Reason, for the history." short:"r"`
 }
 
 // Help says what goes on.
@@ -109,8 +109,8 @@ func (c *runsPauseCmd) Run(e *env) error {
 type runsSignalCmd struct {
 	ID        string  `arg:"" help:"The run."`
 	Name      string  `arg:"" help:"The signal's name."`
-	Payload   *string `arg:"" optional:"" help:"What it carries, as JSON or text."`
-	RequestID string  `help:"Makes the command repeatable: the same id signals once." placeholder:"ID"`
+	Payload   *string `arg:"" optional:"" help:"Payload, as JSON or text."`
+	RequestID string  `help:"Make the command repeatable: the same id signals once." placeholder:"ID"`
 }
 
 // Help says who takes it.
@@ -138,10 +138,10 @@ func (c *runsSignalCmd) Run(e *env) error {
 type runsSendCmd struct {
 	ID        string `arg:"" help:"The run."`
 	Message   string `arg:"" help:"The message, as JSON or text."`
-	From      string `help:"Who sends it, as the inboxes name senders; the name of a node needs --token." required:"" placeholder:"NAME"`
-	Node      string `help:"The node whose inbox gets it; without, every inbox that takes messages of the sender." placeholder:"ID"`
-	Token     string `help:"The attempt token of the node's call that sends it." placeholder:"TOKEN"`
-	RequestID string `help:"Makes the command repeatable: the same id sends once." placeholder:"ID"`
+	From      string `help:"Sender, as inboxes name senders; the name of a node needs --token." required:"" placeholder:"NAME"`
+	Node      string `help:"The node whose inbox gets it; default every inbox that takes messages of the sender." placeholder:"ID"`
+	Token     string `help:"Token of the attempt that sends it." placeholder:"TOKEN"`
+	RequestID string `help:"Make the command repeatable: the same id sends once." placeholder:"ID"`
 }
 
 // Help gives an example.
@@ -169,9 +169,9 @@ func (c *runsSendCmd) Run(e *env) error {
 
 type runsRetryCmd struct {
 	ID          string `arg:"" help:"The run that has ended."`
-	AllowUnsafe bool   `help:"Let UNSAFE calls that were made be made again."`
-	WithoutTask bool   `help:"Work on no task, if the old run's cannot be claimed: the costs go to the namespace alone."`
-	RequestID   string `help:"Makes the command repeatable: the same id starts one run." placeholder:"ID"`
+	AllowUnsafe bool   `help:"Repeat UNSAFE attempts that were performed."`
+	WithoutTask bool   `help:"Work on no task; the namespace alone pays. For a task of the old run that cannot be claimed."`
+	RequestID   string `help:"Make the command repeatable: the same id starts one run." placeholder:"ID"`
 	detached
 }
 
@@ -216,18 +216,18 @@ func (e *env) forked(r *executorv1.Run, d detached) error {
 
 type runsForkCmd struct {
 	ID          string            `arg:"" help:"The run."`
-	From        string            `help:"The node from which on things run anew; without, everything that completed is taken over." placeholder:"NODE"`
-	Visit       int32             `help:"Which visit of the node." default:"1" placeholder:"N"`
+	From        string            `help:"The node to run anew, with what follows; without it, reuse every completed visit." placeholder:"NODE"`
+	Visit       int32             `help:"Visit of the node." default:"1" placeholder:"N"`
 	Named       map[string]string `help:"Named argument of that node in the new run, as JSON or text." name:"with" placeholder:"NAME=VALUE"`
-	Args        []string          `help:"Positional arguments of that node in the new run, in the place of its own." name:"arg" placeholder:"VALUE" sep:"none"`
-	NoArgs      bool              `help:"That node has no positional arguments of its own in the new run."`
-	Graph       string            `help:"The graph of the new run, as JSON; nodes that are taken over must be as they were." placeholder:"FILE"`
-	AllowUnsafe bool              `help:"Let UNSAFE calls that were made be made again."`
-	WithoutTask bool              `help:"Work on no task, if the old run's cannot be claimed: the costs go to the namespace alone."`
+	Args        []string          `help:"Positional arguments of that node in the new run, in place of its own." name:"arg" placeholder:"VALUE" sep:"none"`
+	NoArgs      bool              `help:"Remove the node's own positional arguments in the new run."`
+	Graph       string            `help:"The graph of the new run, as JSON; nodes of reused visits must be unchanged." placeholder:"FILE"`
+	AllowUnsafe bool              `help:"Repeat UNSAFE attempts that were performed."`
+	WithoutTask bool              `help:"Work on no task; the namespace alone pays. For a task of the old run that cannot be claimed."`
 	BusinessKey string            `help:"Business key of the new run." placeholder:"KEY"`
-	Labels      map[string]string `help:"Fact to filter by." name:"label" placeholder:"NAME=VALUE"`
+	Labels      map[string]string `help:"Label to filter by." name:"label" placeholder:"NAME=VALUE"`
 	runBudget
-	RequestID string `help:"Makes the command repeatable: the same id starts one run." placeholder:"ID"`
+	RequestID string `help:"Make the command repeatable: the same id starts one run." placeholder:"ID"`
 	detached
 }
 
@@ -304,7 +304,7 @@ type runsDeleteCmd struct {
 
 // Help says what goes with it.
 func (runsDeleteCmd) Help() string {
-	return `Its journal, values, questions and the runs below it that have ended go with it. What it cost stays in the books.`
+	return `Its journal, values, interrupts and the runs below it that have ended go with it. Its usage and costs stay recorded.`
 }
 
 // Run deletes.
@@ -331,8 +331,8 @@ type runFilter struct {
 	Labels   map[string]string `help:"Runs with all of these labels." name:"label" placeholder:"NAME=VALUE"`
 	After    string            `help:"Runs created at or after this time, or this long ago (2h)." placeholder:"TIME"`
 	Before   string            `help:"Runs created before this time, or this long ago (2h)." placeholder:"TIME"`
-	Limit    int32             `help:"How many at most." default:"1000" short:"l"`
-	DryRun   bool              `help:"Only count."`
+	Limit    int32             `help:"Process this many at most." default:"1000" short:"l"`
+	DryRun   bool              `help:"Count only; change nothing."`
 	Yes      bool              `help:"Do not ask." short:"y"`
 }
 
@@ -466,7 +466,7 @@ func (e *env) unfiltered(err error) error {
 
 type runsBulkCancelCmd struct {
 	runFilter
-	Why string `help:"Why, for whoever reads the histories." short:"r"`
+	Why string `help:"Reason, for the histories." short:"r"`
 }
 
 // Help gives examples.
@@ -495,8 +495,8 @@ func (c *runsBulkCancelCmd) Run(e *env) error {
 
 type runsBulkRetryCmd struct {
 	runFilter
-	AllowUnsafe bool `help:"Let UNSAFE calls that were made be made again."`
-	WithoutTask bool `help:"Work on no task, where those of the old runs cannot be claimed: the costs go to the namespace alone."`
+	AllowUnsafe bool `help:"Repeat UNSAFE attempts that were performed."`
+	WithoutTask bool `help:"Work on no task; the namespace alone pays. For tasks of the old runs that cannot be claimed."`
 }
 
 // Help gives examples.
@@ -556,10 +556,10 @@ func (c *runsBulkDeleteCmd) Run(e *env) error {
 
 type attemptsCompleteCmd struct {
 	Token  string   `arg:"" help:"The token that the attempt was given; \"epigraph runs show\" tells it."`
-	Values []string `help:"What the work gave, as JSON or text; give it again for more values." name:"value" placeholder:"VALUE" sep:"none" xor:"outcome"`
-	Failed *string  `help:"The work failed for good, by this reason." placeholder:"REASON" xor:"outcome"`
-	Why    string   `help:"Why it failed, for a person." name:"message" placeholder:"TEXT"`
-	By     string   `help:"Who says so, for whoever reads the history." placeholder:"NAME"`
+	Values []string `help:"Result of the work, as JSON or text; repeat it for more values." name:"value" placeholder:"VALUE" sep:"none" xor:"outcome"`
+	Failed *string  `help:"The work failed for good, with this reason." placeholder:"REASON" xor:"outcome"`
+	Why    string   `help:"Message for people." name:"message" placeholder:"TEXT"`
+	By     string   `help:"Name of the person who reports it, for the history." placeholder:"NAME"`
 }
 
 // Help shows how an attempt is completed.

@@ -125,7 +125,7 @@ func (c *demoCmd) Run(e *env) (err error) {
 		return err
 	}
 
-	step(4, "The books")
+	step(4, "Accounting")
 	if err := showAccounts(ctx, &remote, s, r.GetTaskId()); err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ func scriptedModel() (stop func() error, base string, err error) {
 
 // showAccounts shows the task and its epic once the run's end has reached them.
 func showAccounts(ctx context.Context, e *env, s *services, taskID string) error {
-	deadline := time.Now().Add(settle)
+	deadline := time.Now().Add(bookingTime)
 	for {
 		t, err := s.registry.GetTask(ctx, &registryv1.GetTaskRequest{TaskId: taskID})
 		if err != nil {

@@ -18,9 +18,9 @@ import (
 type doctorCmd struct {
 	settings
 	Data     string   `help:"Folder of the databases that \"epigraph dev\" keeps there, in place of those of \"epigraph serve\"." aliases:"data-dir" placeholder:"DIR" type:"existingdir"`
-	Services []string `arg:"" optional:"" enum:"registry,executor" help:"Whose database: registry or executor; both when not given."`
-	All      bool     `help:"Look at everything, however long it takes, in place of a sample."`
-	Strict   bool     `help:"Fail for warnings, too."`
+	Services []string `arg:"" optional:"" enum:"registry,executor" help:"Database to check: registry or executor; default both."`
+	All      bool     `help:"Check everything instead of a sample, however long it takes."`
+	Strict   bool     `help:"Fail on warnings as well."`
 }
 
 // Help describes the command and its exit codes.
@@ -121,7 +121,7 @@ func examined(b *strings.Builder, style view.Style, r doctor.Report) {
 	if r.Sampled > 0 {
 		how = fmt.Sprintf("the newest and a random stretch, %d rows at most; --all looks at everything", r.Sampled)
 	}
-	fmt.Fprintf(b, "%s on %s: %s in %s (%s)\n", style.Bold(r.Service), r.Store, view.Plural(r.Checks, "question"), r.Took.Round(time.Millisecond), how)
+	fmt.Fprintf(b, "%s on %s: %s in %s (%s)\n", style.Bold(r.Service), r.Store, view.Plural(r.Checks, "interrupt"), r.Took.Round(time.Millisecond), how)
 	if len(r.Findings) == 0 {
 		b.WriteString("  nothing is wrong\n")
 	}

@@ -139,12 +139,12 @@ func taskTable(e *env, tasks []*registryv1.Task) string {
 
 // epicFields are what can be said of an epic on the command line.
 type epicFields struct {
-	Description  *string           `help:"The goal, and how success is judged."`
-	Tags         []string          `help:"Words to find it by." name:"tag" placeholder:"TAG"`
+	Description  *string           `help:"The goal, and the criteria of success."`
+	Tags         []string          `help:"Tags to filter by." name:"tag" placeholder:"TAG"`
 	Priority     *string           `help:"critical, high, medium or low." placeholder:"WORD"`
-	BudgetTokens *int64            `help:"Tokens after which no more runs start; 0 is none at all." placeholder:"N"`
-	BudgetUSD    *float64          `help:"Dollars after which no more runs start; 0 is none at all." name:"budget-usd" placeholder:"X"`
-	Labels       map[string]string `help:"Facts to filter by." name:"label" placeholder:"NAME=VALUE"`
+	BudgetTokens *int64            `help:"Budget in tokens, after which no more runs start; 0 starts none." placeholder:"N"`
+	BudgetUSD    *float64          `help:"Budget in dollars, after which no more runs start; 0 starts none." name:"budget-usd" placeholder:"X"`
+	Labels       map[string]string `help:"Labels to filter by." name:"label" placeholder:"NAME=VALUE"`
 	User         *string           `help:"The user whose goal it is." placeholder:"ID"`
 }
 
@@ -202,9 +202,9 @@ func nanoUSD(flag string, usd float64) (int64, error) {
 }
 
 type epicsCreateCmd struct {
-	Title string `arg:"" help:"Its short name."`
+	Title string `arg:"" help:"Short name of the epic."`
 	epicFields
-	RequestID string `help:"Makes the command repeatable." placeholder:"ID"`
+	RequestID string `help:"Make the command repeatable under this id." placeholder:"ID"`
 }
 
 // Run creates.
@@ -224,9 +224,9 @@ func (c *epicsCreateCmd) Run(e *env) error {
 
 type epicsUpdateCmd struct {
 	ID    string  `arg:"" help:"The epic."`
-	Title *string `help:"Its short name."`
+	Title *string `help:"Short name of the epic."`
 	epicFields
-	NoBudget bool   `help:"Take both budgets away, but for one that is given."`
+	NoBudget bool   `help:"Remove both budgets, except one that is given."`
 	Etag     string `help:"Change it only if it still has this etag."`
 }
 
@@ -262,8 +262,8 @@ func (c *epicsUpdateCmd) Run(e *env) error {
 
 type epicsTransitionCmd struct {
 	ID     string `arg:"" help:"The epic."`
-	State  string `arg:"" help:"Where it goes: active, paused, completed, failed or canceled."`
-	Result string `help:"What came of it."`
+	State  string `arg:"" help:"New state: active, paused, completed, failed or canceled."`
+	Result string `help:"Outcome of the task."`
 	Etag   string `help:"Move it only if it still has this etag."`
 }
 
@@ -300,8 +300,8 @@ func (c *epicsRmCmd) Run(e *env) error {
 
 type tasksLsCmd struct {
 	page
-	Of    string   `arg:"" optional:"" name:"epic" help:"The epic whose tasks to list; of all when not given."`
-	Epic  string   `help:"The same." placeholder:"ID"`
+	Of    string   `arg:"" optional:"" name:"epic" help:"List the tasks of this epic; default all."`
+	Epic  string   `help:"List the tasks of this epic, as the argument does." placeholder:"ID"`
 	State []string `help:"Tasks in any of these states." placeholder:"STATE"`
 	Tags  []string `help:"Tasks with any of these tags." name:"tag" placeholder:"TAG"`
 }
@@ -375,11 +375,11 @@ func taskText(e *env, x *registryv1.Task) string {
 
 type tasksCreateCmd struct {
 	Epic        string   `arg:"" help:"The epic that it belongs to."`
-	Title       string   `arg:"" help:"Its short name."`
-	Description string   `help:"What is to be done."`
-	DependsOn   []string `help:"Tasks of the same epic that come first." placeholder:"ID"`
-	Tags        []string `help:"Words to find it by." name:"tag" placeholder:"TAG"`
-	RequestID   string   `help:"Makes the command repeatable." placeholder:"ID"`
+	Title       string   `arg:"" help:"Short name of the epic."`
+	Description string   `help:"The work to do."`
+	DependsOn   []string `help:"Tasks of the same epic that it depends on." placeholder:"ID"`
+	Tags        []string `help:"Tags to filter by." name:"tag" placeholder:"TAG"`
+	RequestID   string   `help:"Make the command repeatable under this id." placeholder:"ID"`
 }
 
 // Run creates.
@@ -397,8 +397,8 @@ func (c *tasksCreateCmd) Run(e *env) error {
 
 type tasksTransitionCmd struct {
 	ID     string `arg:"" help:"The task."`
-	State  string `arg:"" help:"Where it goes: pending, blocked, running, completed, failed or canceled."`
-	Result string `help:"What came of it."`
+	State  string `arg:"" help:"New state: pending, blocked, running, completed, failed or canceled."`
+	Result string `help:"Outcome of the task."`
 	Note   string `help:"A note to add."`
 	Etag   string `help:"Move it only if it still has this etag."`
 }
@@ -519,9 +519,9 @@ type pricesSetCmd struct {
 	Model    string    `arg:"" help:"The model; one that ends in * covers every model that begins so."`
 	Input    float64   `help:"Dollars per million input tokens." required:"" placeholder:"X"`
 	Output   float64   `help:"Dollars per million output tokens." required:"" placeholder:"X"`
-	Cached   *float64  `help:"Dollars per million cached input tokens; the same as input when not given." placeholder:"X"`
-	Provider string    `help:"Who is paid; whoever serves the model when not given."`
-	From     time.Time `help:"When it begins, like 2026-01-31T00:00:00Z; now when not given." placeholder:"TIME"`
+	Cached   *float64  `help:"Dollars per million cached input tokens; default as input." placeholder:"X"`
+	Provider string    `help:"Provider of the model; default any."`
+	From     time.Time `help:"When it begins, for example 2026-01-31T00:00:00Z; default now." placeholder:"TIME"`
 }
 
 // Run adds a price.

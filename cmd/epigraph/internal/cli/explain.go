@@ -63,7 +63,7 @@ func explainText(e *env, r *executorv1.ExplainRunResponse) string {
 		for _, list := range []struct {
 			what string
 			ids  []string
-		}{{"runs", x.GetRunIds()}, {"nodes", x.GetNodeIds()}, {"questions", x.GetInterruptIds()}} {
+		}{{"runs", x.GetRunIds()}, {"nodes", x.GetNodeIds()}, {"interrupts", x.GetInterruptIds()}} {
 			if len(list.ids) > 0 {
 				facts = append(facts, list.what+" "+some(list.ids, 5))
 			}

@@ -71,8 +71,7 @@ Flags:
   -h, --help
       Show context-sensitive help.
   --json
-      Print answers, and errors, as
-      JSON.
+      Print answers and errors as JSON.
   --version
       Print the version.
   --etag=STRING

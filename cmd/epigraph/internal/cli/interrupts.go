@@ -14,8 +14,8 @@ import (
 
 type interruptsListCmd struct {
 	page
-	RunID string   `help:"Questions of this run and of all below it." name:"run" placeholder:"ID"`
-	State []string `help:"Questions in any of these states; open when not given." placeholder:"STATE"`
+	RunID string   `help:"Interrupts of this run and of its descendants." name:"run" placeholder:"ID"`
+	State []string `help:"Interrupts in any of these states; default open." placeholder:"STATE"`
 }
 
 // Run lists.
@@ -24,7 +24,7 @@ func (c *interruptsListCmd) Run(e *env) error { return e.interrupts(c.page, c.Ru
 type runsInterruptsCmd struct {
 	page
 	ID    string   `arg:"" help:"The run."`
-	State []string `help:"Questions in any of these states; open when not given." placeholder:"STATE"`
+	State []string `help:"Interrupts in any of these states; default open." placeholder:"STATE"`
 }
 
 // Run lists those of a run and of all below it.
@@ -43,7 +43,7 @@ func (e *env) interrupts(p page, run string, words []string) error {
 		defer e.more(r.GetNextPageToken())
 		return e.print(r, func() string {
 			if len(r.GetInterrupts()) == 0 {
-				return "no questions\n"
+				return "no interrupts\n"
 			}
 			return interruptTable(e, r.GetInterrupts())
 		})
@@ -59,14 +59,14 @@ func interruptTable(e *env, list []*executorv1.Interrupt) string {
 		}
 		rows = append(rows, []string{
 			x.GetId(), view.Word(x.GetState().String(), "INTERRUPT_STATE_"), x.GetRunId(), refText(x.GetVisit()), view.When(x.GetCreateTime()), expires,
-			view.OneLine(question(x), 100),
+			view.OneLine(promptText(x), 100),
 		})
 	}
-	return view.Table(e.io.style(), []string{"QUESTION", "STATE", "RUN", "VISIT", "ASKED", "EXPIRES", "PROMPT"}, rows)
+	return view.Table(e.io.style(), []string{"INTERRUPT", "STATE", "RUN", "VISIT", "ASKED", "EXPIRES", "PROMPT"}, rows)
 }
 
-// question is the text of an interrupt, without quotes.
-func question(x *executorv1.Interrupt) string {
+// promptText is the text of an interrupt, without quotes.
+func promptText(x *executorv1.Interrupt) string {
 	plain := func(raw []byte) string {
 		if strings.HasPrefix(string(raw), `"`) {
 			return pretty(raw)
@@ -84,7 +84,7 @@ func question(x *executorv1.Interrupt) string {
 }
 
 type interruptsShowCmd struct {
-	ID string `arg:"" help:"The question."`
+	ID string `arg:"" help:"The interrupt."`
 }
 
 // Run shows.
@@ -116,7 +116,7 @@ func interruptText(e *env, x *executorv1.Interrupt) string {
 			b.WriteString(name + ":\n" + indent(pretty(json)) + "\n")
 		}
 	}
-	part("question", x.GetPrompt().GetJson())
+	part("prompt", x.GetPrompt().GetJson())
 	part("to be approved", x.GetApprove().GetJson())
 	if x.GetApproveHash() != "" {
 		fmt.Fprintf(&b, "hash: %s\n", x.GetApproveHash())
@@ -139,18 +139,18 @@ func interruptText(e *env, x *executorv1.Interrupt) string {
 }
 
 type interruptsAnswerCmd struct {
-	ID      string  `arg:"" help:"The question."`
-	Answer  *string `arg:"" optional:"" help:"The answer, as JSON or text. To a question of approval: yes or no."`
-	Approve bool    `help:"Approve what the question asks to approve." xor:"decision"`
-	Reject  bool    `help:"Reject it: the visit fails, unless the graph says what follows." xor:"decision"`
-	Why     string  `help:"Why it is approved or rejected; the visit's value and its error tell it." name:"reason" placeholder:"TEXT" short:"r"`
-	Hash    string  `help:"The hash of what you saw and approve." placeholder:"HASH"`
-	By      string  `help:"Who answers, for whoever reads the history." placeholder:"NAME"`
+	ID      string  `arg:"" help:"The interrupt."`
+	Answer  *string `arg:"" optional:"" help:"The answer, as JSON or text. To an approval: yes or no."`
+	Approve bool    `help:"Approve the value that the interrupt shows." xor:"decision"`
+	Reject  bool    `help:"Reject the value that the interrupt shows; the visit fails unless the graph handles it." xor:"decision"`
+	Why     string  `help:"Reason of the decision; part of the visit's value and error." name:"reason" placeholder:"TEXT" short:"r"`
+	Hash    string  `help:"Hash of the value that you saw and approve." placeholder:"HASH"`
+	By      string  `help:"Name of the person who answers, for the history." placeholder:"NAME"`
 }
 
 // Help gives examples.
 func (interruptsAnswerCmd) Help() string {
-	return `A question is answered once. An answer that does not satisfy the question's schema leaves it open.
+	return `An interrupt is answered once. An answer that does not satisfy the interrupt's schema leaves it open.
 
     epigraph interrupts answer int_01… '{"color": "red"}' --by ada
     epigraph interrupts answer int_01… yes
@@ -174,7 +174,7 @@ func (c *interruptsAnswerCmd) Run(e *env) error {
 	case c.Reject:
 		req.Decision = executorv1.Decision_DECISION_REJECTED
 	case c.Answer == nil:
-		return usage(errs.New(errs.InvalidArgument, "ANSWER_MISSING", "there is no answer").Hint("give a value, or yes or no to a question of approval"))
+		return usage(errs.New(errs.InvalidArgument, "ANSWER_MISSING", "there is no answer").Hint("give a value, or yes or no to an approval"))
 	}
 	if c.Why != "" && req.GetDecision() != executorv1.Decision_DECISION_UNSPECIFIED {
 		if c.Answer != nil {
@@ -203,7 +203,7 @@ func (c *interruptsAnswerCmd) Run(e *env) error {
 	})
 }
 
-// decide takes yes and no for the decision when the question is one of approval.
+// decide takes yes and no for the decision when the interrupt is one of approval.
 func (c *interruptsAnswerCmd) decide(ctx context.Context, s *services, req *executorv1.AnswerInterruptRequest) error {
 	if c.Approve || c.Reject {
 		return nil
@@ -214,7 +214,7 @@ func (c *interruptsAnswerCmd) decide(ctx context.Context, s *services, req *exec
 	}
 	if len(x.GetApprove().GetJson()) == 0 {
 		if c.Why != "" {
-			return usage(errs.New(errs.InvalidArgument, "FLAG_FOR_APPROVALS", "--reason is for questions of approval, and %s is none", c.ID))
+			return usage(errs.New(errs.InvalidArgument, "FLAG_FOR_APPROVALS", "--reason is for approvals, and %s is none", c.ID))
 		}
 		return nil
 	}
@@ -265,7 +265,7 @@ func text(s string) *graphv1.Payload {
 	return &graphv1.Payload{Json: raw}
 }
 
-// answeredText says what became of the question.
+// answeredText says what became of the interrupt.
 func answeredText(x *executorv1.Interrupt) string {
 	switch x.GetDecision() {
 	case executorv1.Decision_DECISION_APPROVED:

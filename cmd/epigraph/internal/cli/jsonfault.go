@@ -64,7 +64,7 @@ func faultAt(text string, offset int, message, hint string) error {
 }
 
 func misreadAt(reason, text string, offset int, message, hint string) error {
-	line, column := place(text, offset)
+	line, column := lineColumn(text, offset)
 	e := errs.New(errs.InvalidArgument, reason, "line %d, column %d: %s", line, column, message)
 	if hint != "" {
 		e = e.Hint(hint)
@@ -73,8 +73,8 @@ func misreadAt(reason, text string, offset int, message, hint string) error {
 		Message: message, Hint: hint}}
 }
 
-// place is the line and the column, in characters from 1, of a byte of text.
-func place(text string, offset int) (line, column int) {
+// lineColumn is the line and the column, in characters from 1, of a byte of text.
+func lineColumn(text string, offset int) (line, column int) {
 	before := text[:min(max(offset, 0), len(text))]
 	line = strings.Count(before, "\n") + 1
 	return line, utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]) + 1

@@ -53,7 +53,7 @@ func TestLocate(t *testing.T) {
     {"id": "1", "max_visits": 3}],
   "edges": [{"from": "a", "to": "1", "when": "tru"}]}`
 	at := func(text, field string) [2]int {
-		line, column := place(text, locate(text, field).offset)
+		line, column := lineColumn(text, locate(text, field).offset)
 		return [2]int{line, column}
 	}
 	for field, want := range map[string][2]int{

@@ -154,7 +154,7 @@ func placed(text string, faults []errs.Violation) []*planv1.Diagnostic {
 		if n := within(text, s.offset, v.Message); n > 0 {
 			s.offset, s.text = s.offset+n, ""
 		}
-		line, column := place(text, s.offset)
+		line, column := lineColumn(text, s.offset)
 		ds = append(ds, &planv1.Diagnostic{Code: v.Reason, Severity: planv1.Severity_SEVERITY_ERROR, Line: int32(line), Column: int32(column), Element: s.text,
 			Message: v.Field + ": " + v.Message})
 	}

@@ -69,14 +69,14 @@ func limitText(x *executorv1.Limit) string {
 
 type limitsPutCmd struct {
 	Name       string        `arg:"" help:"namespace, actor/NAME or key/KEY."`
-	Concurrent int32         `help:"How many calls may run at once." placeholder:"N"`
-	Rate       int32         `help:"How many calls may start in an interval." placeholder:"N"`
-	Per        time.Duration `help:"That interval; a second when not given." placeholder:"DURATION"`
-	OpenRuns   int64         `help:"How many runs of the namespace may be open." placeholder:"N"`
-	Pending    int64         `help:"How many runs of the namespace may wait for their start." name:"pending-runs" placeholder:"N"`
-	FanOut     int32         `help:"How many runs or items one visit may have." placeholder:"N"`
-	Retention  time.Duration `help:"How long runs of the namespace are kept after their end, in place of what the server says." placeholder:"DURATION"`
-	Bytes      conf.Bytes    `help:"How much the runs of the namespace may hold, for example 1GiB." placeholder:"SIZE"`
+	Concurrent int32         `help:"Attempts that may run at once." placeholder:"N"`
+	Rate       int32         `help:"Attempts that may begin in an interval." placeholder:"N"`
+	Per        time.Duration `help:"Interval of --rate; default a second." placeholder:"DURATION"`
+	OpenRuns   int64         `help:"Runs of the namespace that may be open." placeholder:"N"`
+	Pending    int64         `help:"Runs of the namespace that may wait for their start." name:"pending-runs" placeholder:"N"`
+	FanOut     int32         `help:"Nodes of one graph, and children of one visit, at most." placeholder:"N"`
+	Retention  time.Duration `help:"Keep runs of the namespace this long after their end, in place of the server's setting." placeholder:"DURATION"`
+	Bytes      conf.Bytes    `help:"Storage of the open runs of the namespace, for example 1GiB." placeholder:"SIZE"`
 }
 
 // Help gives examples.

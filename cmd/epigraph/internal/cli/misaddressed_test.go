@@ -107,7 +107,7 @@ func TestEmptyVariables(t *testing.T) {
 	}
 	var cmds commands
 	parser, err := kong.New(&cmds, kong.Vars{"default_addr": DefaultAddr}, kong.ExplicitGroups([]kong.Group{
-		{Key: "work"}, {Key: "books"}, {Key: "server"}, {Key: "other"}, {Key: "connection"}}))
+		{Key: "work"}, {Key: "accounting"}, {Key: "server"}, {Key: "other"}, {Key: "connection"}}))
 	require.NoError(t, err)
 	ignoreEmpty(parser.Model)
 	_, err = parser.Parse([]string{"runs", "list"})

@@ -26,7 +26,7 @@ const maxFile = 16 << 20
 type planCmd struct {
 	File     string `arg:"" help:"The text with the plan; - reads standard input." default:"-"`
 	Dialect  string `help:"Read only this dialect." placeholder:"NAME"`
-	Complete bool   `help:"The text is whole, since the model stopped by itself: no note that it may be cut off."`
+	Complete bool   `help:"The text is complete, because the model stopped by itself: do not warn of a cut."`
 	Restate  bool   `help:"Let the server's model restate a plan that is ambiguous or is not found; it is taken only if all of it is found again in the text. Needs a server."`
 	JSONL    bool   `help:"Read one JSON string per line and print one answer per line, as JSON." name:"jsonl" xor:"form"`
 	Mermaid  bool   `help:"Print the plan as a Mermaid flowchart." xor:"form"`
@@ -123,15 +123,15 @@ func (c *planCmd) reader(e *env) (parse func(text string) (*plannerv1.ParsePlanR
 
 // restated shows which model was asked, and its usage.
 func (e *env) restated(r *plannerv1.ParsePlanResponse) {
-	told := r.GetRestatement()
-	if told == nil || e.json {
+	restatement := r.GetRestatement()
+	if restatement == nil || e.json {
 		return
 	}
 	verb := "did not restate"
-	if told.GetAccepted() {
+	if restatement.GetAccepted() {
 		verb = "restated"
 	}
-	e.note("%s %s the plan: calls %d, tokens %d→%d", told.GetModel(), verb, told.GetCalls(), told.GetInputTokens(), told.GetOutputTokens())
+	e.note("%s %s the plan: calls %d, tokens %d→%d", restatement.GetModel(), verb, restatement.GetCalls(), restatement.GetInputTokens(), restatement.GetOutputTokens())
 }
 
 // isGraph is the error if the text of a plan is, or was meant to be, a graph. Else it is the error of a text

@@ -26,34 +26,34 @@ import (
 // runCmd starts a run and watches it.
 type runCmd struct {
 	File     string            `arg:"" help:"A text with a plan, or a graph as JSON; - reads standard input." default:"-"`
-	Actor    string            `help:"Actor of every problem that has none of its own; llm when not given." placeholder:"NAME"`
+	Actor    string            `help:"Actor of problems without one of their own; default llm." placeholder:"NAME"`
 	Actors   map[string]string `help:"Actor of single problems." name:"set-actor" placeholder:"ID=NAME"`
 	Common   map[string]string `help:"Argument for every node of a compiled plan, as JSON or text." name:"with" placeholder:"NAME=VALUE"`
 	Accept   []string          `help:"Repairs on offer to accept, for example REUSED_TOOL." name:"accept-repair" placeholder:"CODE"`
-	Complete bool              `help:"The text of the plan is whole, since the model stopped by itself."`
+	Complete bool              `help:"The text of the plan is complete, because the model stopped by itself."`
 	Restate  bool              `help:"Let the server's model restate a plan that is ambiguous or is not found."`
 	Name     string            `help:"Name of the graph." placeholder:"NAME"`
 
 	Args        []string          `help:"Positional input, as JSON or text." name:"arg" placeholder:"VALUE" sep:"none"`
 	Named       map[string]string `help:"Named input, as JSON or text." name:"input" placeholder:"NAME=VALUE"`
-	Context     string            `help:"Facts for conditions, as JSON." placeholder:"JSON"`
+	Context     string            `help:"Context for conditions, as JSON." placeholder:"JSON"`
 	Attachments []string          `help:"Document for the run, read as text." name:"attach" placeholder:"FILE" type:"existingfile"`
 
 	Task        string            `help:"Task that the run works on." placeholder:"ID" xor:"task"`
-	Epic        string            `help:"Epic in which a task is made for the run: an id, or the title of an open epic; one is made if none has that title." placeholder:"ID|TITLE" xor:"task"`
-	User        string            `help:"User for whom it runs." placeholder:"ID"`
-	Chat        string            `help:"Conversation from which it is started." placeholder:"ID"`
-	Labels      map[string]string `help:"Fact to filter by." name:"label" placeholder:"NAME=VALUE"`
-	Metadata    map[string]string `help:"Fact for your own use." name:"metadata" placeholder:"NAME=VALUE"`
-	BusinessKey string            `help:"At most one open run has this key." placeholder:"KEY"`
+	Epic        string            `help:"Create a task for the run in this epic: an id, or the title of an open epic, which is created if there is none." placeholder:"ID|TITLE" xor:"task"`
+	User        string            `help:"User that it runs for." placeholder:"ID"`
+	Chat        string            `help:"Conversation that the run is started from." placeholder:"ID"`
+	Labels      map[string]string `help:"Label to filter by." name:"label" placeholder:"NAME=VALUE"`
+	Metadata    map[string]string `help:"Metadata, returned as given." name:"metadata" placeholder:"NAME=VALUE"`
+	BusinessKey string            `help:"Business key; at most one open run has it." placeholder:"KEY"`
 	OnConflict  string            `help:"What to do when an open run has the business key: ${enum}." enum:"fail,return,cancel" default:"fail"`
-	RequestID   string            `help:"Makes the command repeatable: the same id starts one run." placeholder:"ID"`
-	Priority    int32             `help:"How urgent it is, from 1 (first) to 4, when there is not room for all." placeholder:"N"`
-	StartAt     string            `help:"When it is to start: a time, or how long from now (90m)." placeholder:"TIME"`
-	Deadline    time.Duration     `help:"How long after its start it is ended as failed." placeholder:"DURATION"`
+	RequestID   string            `help:"Make the command repeatable: the same id starts one run." placeholder:"ID"`
+	Priority    int32             `help:"Priority from 1 (first) to 4, when there is not room for all." placeholder:"N"`
+	StartAt     string            `help:"When to start: a time, or how long from now (90m)." placeholder:"TIME"`
+	Deadline    time.Duration     `help:"End the run as failed this long after its start." placeholder:"DURATION"`
 	runBudget
 	runWebhooks
-	Signal string `help:"Signal for the open run with the business key, which is started first if there is none." placeholder:"NAME[=VALUE]"`
+	Signal string `help:"Signal the open run with the business key; start it first if there is none." placeholder:"NAME[=VALUE]"`
 	Detach bool   `help:"Start the run and do not watch it." short:"d"`
 
 	made    *registryv1.Task // the task that was made for the run, if one was
@@ -253,12 +253,12 @@ func (c *runCmd) withOthers(ctx context.Context, s *services, text string, rest 
 		return err // a fault of the text is reported without a server
 	}
 	all := *x
-	told := map[int]bool{}
+	seen := map[int]bool{}
 	for _, v := range x.Violations {
-		told[locate(text, v.Field).offset] = true
+		seen[locate(text, v.Field).offset] = true
 	}
 	for _, v := range graphpb.Violations(r.GetFaults()) {
-		if !told[locate(text, v.Field).offset] {
+		if !seen[locate(text, v.Field).offset] {
 			// the reader names nodes by their number, the server by their id
 			all.Violations = append(all.Violations, v)
 		}

@@ -17,8 +17,8 @@ import (
 
 // page is what every list asks.
 type page struct {
-	Limit int32  `help:"How many to show." default:"50" short:"l"`
-	Token string `help:"Token of the page wanted, as the page before printed it." name:"page-token" placeholder:"TOKEN"`
+	Limit int32  `help:"Show this many." default:"50" short:"l"`
+	Token string `help:"Token of the wanted page, as the page before printed it." name:"page-token" placeholder:"TOKEN"`
 }
 
 // more says how to get the next page.
@@ -166,7 +166,7 @@ func (c *runsGetCmd) Run(e *env) error {
 				facts = append(facts, f[0]+" "+view.OneLine(f[1], 80))
 			}
 		}
-		open, err := openQuestions(ctx, e, s, r)
+		open, err := openInterrupts(ctx, e, s, r)
 		if err != nil {
 			return err
 		}
@@ -182,8 +182,8 @@ func (c *runsGetCmd) Run(e *env) error {
 	})
 }
 
-// openQuestions lists what a run and those below it ask, if they do.
-func openQuestions(ctx context.Context, e *env, s *services, r *executorv1.Run) (string, error) {
+// openInterrupts lists the open interrupts of a run and of its descendants.
+func openInterrupts(ctx context.Context, e *env, s *services, r *executorv1.Run) (string, error) {
 	if r.GetOpenInterrupts() == 0 {
 		return "", nil
 	}
@@ -317,8 +317,8 @@ func (c *runsVisitsCmd) Run(e *env) error {
 
 type runsWatchCmd struct {
 	ID          string `arg:"" help:"The run."`
-	After       int64  `help:"Show what happened after this sequence." default:"0" placeholder:"SEQ"`
-	Descendants bool   `help:"Show the runs that it spawned, too."`
+	After       int64  `help:"Show the events after this sequence." default:"0" placeholder:"SEQ"`
+	Descendants bool   `help:"Show its child runs as well."`
 }
 
 // Help says what the exit code means.
@@ -344,7 +344,7 @@ func (c *runsWatchCmd) Run(e *env) error {
 
 type runsCancelCmd struct {
 	ID     string `arg:"" help:"The run."`
-	Reason string `help:"Why, for whoever reads the history." short:"r"`
+	Reason string `help:"Reason, for the history." short:"r"`
 }
 
 // Run cancels.
@@ -366,9 +366,9 @@ func (c *runsCancelCmd) Run(e *env) error {
 
 type runsResumeCmd struct {
 	ID     string `arg:"" help:"The run."`
-	Reason string `help:"Why, for whoever reads the history." short:"r"`
+	Reason string `help:"Reason, for the history." short:"r"`
 	runBudget
-	RequestID string `help:"Makes the command repeatable: the same id resumes once." placeholder:"ID"`
+	RequestID string `help:"Make the command repeatable: the same id resumes once." placeholder:"ID"`
 }
 
 // Help says what stands in the way.
@@ -416,13 +416,13 @@ func resumedText(r *executorv1.Run) string {
 
 type runsReconcileCmd struct {
 	ID           string  `arg:"" help:"The run."`
-	Node         string  `arg:"" help:"The node whose call it was."`
-	Visit        int32   `help:"Which visit of the node." default:"1" placeholder:"N"`
-	Item         int32   `help:"Which item of the node's map." placeholder:"N"`
-	Performed    *string `help:"The call was performed and returned this, as JSON or text." placeholder:"VALUE" xor:"outcome" required:""`
-	Failed       *string `help:"The call was performed and failed for good, by this reason." placeholder:"REASON" xor:"outcome" required:""`
-	NotPerformed bool    `help:"The call was not performed: it is made once more, under the same effect key." xor:"outcome" required:""`
-	By           string  `help:"Who says so, for whoever reads the history." placeholder:"NAME"`
+	Node         string  `arg:"" help:"The node of the attempt."`
+	Visit        int32   `help:"Visit of the node." default:"1" placeholder:"N"`
+	Item         int32   `help:"Item of the node's map." placeholder:"N"`
+	Performed    *string `help:"The attempt was performed and returned this, as JSON or text." placeholder:"VALUE" xor:"outcome" required:""`
+	Failed       *string `help:"The attempt was performed and failed for good, with this reason." placeholder:"REASON" xor:"outcome" required:""`
+	NotPerformed bool    `help:"The attempt was not performed: repeat it under the same effect key." xor:"outcome" required:""`
+	By           string  `help:"Name of the person who reports it, for the history." placeholder:"NAME"`
 }
 
 // Help says what comes next.
@@ -467,8 +467,8 @@ func (c *runsReconcileCmd) Run(e *env) error {
 
 type runsGraphCmd struct {
 	ID      string `arg:"" help:"The run."`
-	Mermaid bool   `help:"As a Mermaid flowchart; this is the default." xor:"form"`
-	Dot     bool   `help:"For Graphviz." xor:"form"`
+	Mermaid bool   `help:"Print a Mermaid flowchart (the default)." xor:"form"`
+	Dot     bool   `help:"Print for Graphviz." xor:"form"`
 }
 
 // Help says what --json is good for.

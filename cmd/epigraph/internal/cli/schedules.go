@@ -21,23 +21,23 @@ import (
 // scheduleSpec is what creating and changing a schedule take.
 type scheduleSpec struct {
 	ID      string        `arg:"" help:"The schedule's id: lower case, digits, dots, dashes."`
-	Cron    string        `help:"When, as five fields or @daily and the like." placeholder:"EXPR"`
+	Cron    string        `help:"When to start: a cron line of five fields, or @daily and the like." placeholder:"EXPR"`
 	Zone    string        `help:"Time zone of the expression, for example Europe/Berlin." placeholder:"ZONE"`
-	Overlap string        `help:"What to do when the run before still goes on: skip (when not given), queue-one, queue-all, cancel-other or allow." enum:",skip,queue-one,queue-all,cancel-other,allow" default:"" placeholder:"POLICY"`
-	Catchup time.Duration `help:"How late a start that was missed is made up for." placeholder:"DURATION"`
-	Jitter  time.Duration `help:"Put starts off by up to this." placeholder:"DURATION"`
-	Begin   string        `help:"Nothing starts before this time." placeholder:"TIME"`
-	End     string        `help:"Nothing starts after this time." placeholder:"TIME"`
+	Overlap string        `help:"What to do when a run of the schedule is still open: skip (the default), queue-one, queue-all, cancel-other or allow." enum:",skip,queue-one,queue-all,cancel-other,allow" default:"" placeholder:"POLICY"`
+	Catchup time.Duration `help:"Catch up on missed starts up to this late." placeholder:"DURATION"`
+	Jitter  time.Duration `help:"Delay each start by a random time up to this." placeholder:"DURATION"`
+	Begin   string        `help:"Start nothing before this time." placeholder:"TIME"`
+	End     string        `help:"Start nothing after this time." placeholder:"TIME"`
 	Note    string        `help:"A note for people." placeholder:"TEXT"`
 
-	Actor    string            `help:"Actor of every problem of a plan that has none of its own." placeholder:"NAME"`
+	Actor    string            `help:"Actor of problems of a plan without one of their own." placeholder:"NAME"`
 	Common   map[string]string `help:"Argument for every node of a compiled plan, as JSON or text." name:"with" placeholder:"NAME=VALUE"`
 	Args     []string          `help:"Positional input, as JSON or text." name:"arg" placeholder:"VALUE" sep:"none"`
 	Named    map[string]string `help:"Named input, as JSON or text." name:"input" placeholder:"NAME=VALUE"`
 	Task     string            `help:"Task that the runs work on." placeholder:"ID"`
-	User     string            `help:"User for whom they run." placeholder:"ID"`
-	Labels   map[string]string `help:"Fact to filter by." name:"label" placeholder:"NAME=VALUE"`
-	Priority int32             `help:"How urgent the runs are, from 1 (first) to 4." placeholder:"N"`
+	User     string            `help:"User that they run for." placeholder:"ID"`
+	Labels   map[string]string `help:"Label to filter by." name:"label" placeholder:"NAME=VALUE"`
+	Priority int32             `help:"Priority of the runs, from 1 (first) to 4." placeholder:"N"`
 	runBudget
 	runWebhooks
 }
@@ -322,7 +322,7 @@ func (c *schedulesDeleteCmd) Run(e *env) error {
 
 type schedulesPauseCmd struct {
 	ID   string `arg:"" help:"The schedule."`
-	Note string `help:"Why, for people." placeholder:"TEXT"`
+	Note string `help:"Reason, for people." placeholder:"TEXT"`
 }
 
 // Run pauses.
@@ -342,7 +342,7 @@ func (c *schedulesPauseCmd) Run(e *env) error {
 
 type schedulesResumeCmd struct {
 	ID   string `arg:"" help:"The schedule."`
-	Note string `help:"Why, for people." placeholder:"TEXT"`
+	Note string `help:"Reason, for people." placeholder:"TEXT"`
 }
 
 // Run resumes.
@@ -358,7 +358,7 @@ func (c *schedulesResumeCmd) Run(e *env) error {
 
 type schedulesTriggerCmd struct {
 	ID        string `arg:"" help:"The schedule."`
-	RequestID string `help:"Makes the command repeatable: the same id starts one run." placeholder:"ID"`
+	RequestID string `help:"Make the command repeatable: the same id starts one run." placeholder:"ID"`
 }
 
 // Run starts a run now.
@@ -374,9 +374,9 @@ func (c *schedulesTriggerCmd) Run(e *env) error {
 
 type schedulesBackfillCmd struct {
 	ID      string `arg:"" help:"The schedule."`
-	From    string `help:"Make up for times from this one on." required:"" placeholder:"TIME"`
-	To      string `help:"Make up for times before this one." required:"" placeholder:"TIME"`
-	Overlap string `help:"What to do when another one still goes on: skip, queue-one, queue-all, cancel-other or allow (when not given)." enum:",skip,queue-one,queue-all,cancel-other,allow" default:"" placeholder:"POLICY"`
+	From    string `help:"Start runs of times from this one on." required:"" placeholder:"TIME"`
+	To      string `help:"Start runs of times before this one." required:"" placeholder:"TIME"`
+	Overlap string `help:"What to do when a run of the schedule is still open: skip, queue-one, queue-all, cancel-other or allow (the default)." enum:",skip,queue-one,queue-all,cancel-other,allow" default:"" placeholder:"POLICY"`
 }
 
 // Help gives an example.

@@ -16,7 +16,7 @@ import (
 // settings are what every server command takes: a file, and single settings over it.
 type settings struct {
 	Config string   `help:"YAML file with settings." short:"c" env:"EPIGRAPH_CONFIG" placeholder:"FILE" type:"path"`
-	Set    []string `help:"One setting, for example executor.parallel=64; it wins over environment and file." placeholder:"KEY=VALUE" sep:"none"`
+	Set    []string `help:"Set one setting, for example executor.parallel=64, over environment and file." placeholder:"KEY=VALUE" sep:"none"`
 }
 
 // own is the configuration of a server of this binary. It is made only now, after the memory was limited.
@@ -64,8 +64,8 @@ func ignoredEnv() []string { return append([]string{"EPIGRAPH_CONFIG"}, ClientEn
 
 type devCmd struct {
 	settings
-	Data string `help:"Folder for the databases; one in your data folder when not given." aliases:"data-dir" placeholder:"DIR" type:"path"`
-	HTTP string `help:"Address of the REST API; gateway.addr when not given, which is 127.0.0.1:8080 by default." name:"http" aliases:"http-addr" placeholder:"HOST:PORT"`
+	Data string `help:"Folder for the databases; default one in your data folder." aliases:"data-dir" placeholder:"DIR" type:"path"`
+	HTTP string `help:"Address of the REST API; default gateway.addr, which is 127.0.0.1:8080 unless set." name:"http" aliases:"http-addr" placeholder:"HOST:PORT"`
 	GRPC string `help:"Address of the gRPC API." name:"grpc" aliases:"grpc-addr" default:"127.0.0.1:7400" placeholder:"HOST:PORT"`
 }
 
@@ -123,7 +123,7 @@ Try, in another terminal:
 
 type serveCmd struct {
 	settings
-	Service string `arg:"" enum:"planner,executor,registry,gateway" help:"Which one: planner, executor, registry or gateway."`
+	Service string `arg:"" enum:"planner,executor,registry,gateway" help:"The service: planner, executor, registry or gateway."`
 }
 
 // Run serves until the command is stopped.

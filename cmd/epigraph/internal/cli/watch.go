@@ -15,8 +15,8 @@ import (
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 )
 
-// settle is how long a finished run's costs may take to be booked before it is shown without them.
-const settle = 5 * time.Second
+// bookingTime is how long a finished run's costs may take to be booked before it is shown without them.
+const bookingTime = 5 * time.Second
 
 // display is what a watched run is shown on.
 type display interface {
@@ -299,11 +299,11 @@ func (e *env) settled(s *services, runID string) (*executorv1.Run, []*registryv1
 		case err != nil || r.GetUsage().GetCalls() == 0:
 			return r, nil, err
 		case r.GetUsage().GetUnbookedAttempts() == 0:
-			ask, stop := context.WithTimeout(ctx, settle)
+			ask, stop := context.WithTimeout(ctx, bookingTime)
 			defer stop()
 			booked, _ := usageOf(ask, s, runID) // the run has its sum without them
 			return r, booked, nil
-		case time.Since(begun) > settle || r.GetEndTime() != nil && time.Since(r.GetEndTime().AsTime()) > settle:
+		case time.Since(begun) > bookingTime || r.GetEndTime() != nil && time.Since(r.GetEndTime().AsTime()) > bookingTime:
 			return r, nil, nil
 		}
 		select {

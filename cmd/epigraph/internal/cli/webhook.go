@@ -8,9 +8,9 @@ import (
 
 // runWebhooks are the flags for webhooks of a run.
 type runWebhooks struct {
-	Webhooks      []string `help:"Address that is told what becomes of the run." name:"webhook" placeholder:"URL" sep:"none"`
-	WebhookOn     []string `help:"What the addresses are told of: ended (when not given), paused, asked." name:"webhook-on" enum:"ended,paused,asked" placeholder:"EVENT"`
-	WebhookSecret string   `help:"What signs the requests to them; better given as EPIGRAPH_WEBHOOK_SECRET." name:"webhook-secret" env:"EPIGRAPH_WEBHOOK_SECRET" placeholder:"TEXT"`
+	Webhooks      []string `help:"Address of a webhook for events of the run." name:"webhook" placeholder:"URL" sep:"none"`
+	WebhookOn     []string `help:"Events that webhooks get: ended (the default), paused, asked." name:"webhook-on" enum:"ended,paused,asked" placeholder:"EVENT"`
+	WebhookSecret string   `help:"Secret that signs the requests of webhooks; better set EPIGRAPH_WEBHOOK_SECRET." name:"webhook-secret" env:"EPIGRAPH_WEBHOOK_SECRET" placeholder:"TEXT"`
 }
 
 // messages are the webhooks of a request; nil when no address was given.

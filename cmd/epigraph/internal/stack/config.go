@@ -65,7 +65,7 @@ type Config struct {
 	DrainDelay time.Duration `help:"pause between failing readiness and refusing calls when stopping"`
 	// StartTimeout bounds the wait for a database that does not answer or is not migrated yet; 0 means no
 	// bound.
-	StartTimeout time.Duration `help:"time to wait at start for a database that is away or not migrated yet; 0 waits without end"`
+	StartTimeout time.Duration `help:"time to wait at start for a database that is away or not migrated yet; 0 means without end"`
 
 	// MaxInFlightBytes bounds the memory of the requests under way in this process, encoded and decoded. A
 	// namespace may have half of it.
@@ -87,11 +87,11 @@ type GRPC struct {
 	TLS TLS `conf:"tls"`
 
 	MaxRecvBytes     conf.Bytes    `help:"largest gRPC message"`
-	UnaryTimeout     time.Duration `help:"time in which a unary call is answered"`
+	UnaryTimeout     time.Duration `help:"time limit of a unary call"`
 	MaxConnectionAge time.Duration `help:"age at which clients are made to connect again, for balance; 0 means never"`
 	Reflection       bool          `help:"serve gRPC reflection"`
 	// Grace is how long calls under way may last when stopping; streams without end are cut off after it.
-	Grace time.Duration `help:"time that calls under way have to end when stopping"`
+	Grace time.Duration `help:"time for calls under way when stopping"`
 }
 
 // TLS secures the connections among the services. Changed files are read again at the next handshake.
@@ -104,29 +104,29 @@ type TLS struct {
 	ServerName string `help:"name that servers' certificates must have; default the host dialed"`
 	// ClientCerts says whether a client must show a certificate: "require", or "optional" for clients and
 	// workers that have only an API key. A certificate that is shown is always checked.
-	ClientCerts string `help:"whether who connects must show a certificate of ca_file: require or optional"`
+	ClientCerts string `help:"whether clients must show a certificate of ca_file: require or optional"`
 	// of is what settings these are, for hints; empty means grpc.tls.
 	of string
 }
 
 // Upstream says where the other services are.
 type Upstream struct {
-	Planner  string `help:"where the gateway finds the planner: host:port, or several separated by commas; names are looked up every second"`
+	Planner  string `help:"where the gateway finds the planner: host:port, or several separated by commas; names are resolved every second"`
 	Executor string `help:"where the gateway finds the executors, likewise"`
-	Registry string `help:"where gateway and executor find the registry, likewise; empty runs an executor without books"`
+	Registry string `help:"where gateway and executor find the registry, likewise; empty runs an executor without a registry"`
 }
 
 // Admin says where probes and metrics are served.
 type Admin struct {
 	Addr  string `help:"address of /livez, /readyz and /metrics; empty serves none"`
-	Pprof bool   `help:"serve /debug/pprof/ beside them"`
+	Pprof bool   `help:"serve /debug/pprof/ on admin.addr"`
 	// Password guards everything but the probes. It is sent by HTTP basic authentication with any user name,
 	// or as a bearer token. Without one, profiles and the pages of executor.river_ui are served on a loopback
 	// address only.
 	Password conf.Secret `help:"password of all but /livez and /readyz, by HTTP basic authentication or as a bearer token; needed for pprof and river_ui unless addr is a loopback address"`
 	// Hosts are the names, beside addresses, localhost and the name of the machine, by which the port may be
 	// addressed when there is no password.
-	Hosts []string `help:"names of this port, beside addresses, localhost and the machine's own name, by which it may be asked without a password"`
+	Hosts []string `help:"further host names of this port that need no password, beside addresses, localhost and the machine's name"`
 }
 
 // DefaultConfig serves every service on loopback addresses with SQLite files in the working directory.

@@ -67,7 +67,7 @@ func (a Admin) protect(h http.Handler) http.Handler {
 				http.Error(w, "ask by an address or a name of admin.hosts, or set admin.password", http.StatusForbidden)
 				return
 			}
-		case !a.known(r):
+		case !a.authenticated(r):
 			w.Header().Set("WWW-Authenticate", `Basic realm="epigraph operators"`)
 			http.Error(w, "the password is that of admin.password, as basic authentication or bearer token", http.StatusUnauthorized)
 			return
@@ -78,8 +78,8 @@ func (a Admin) protect(h http.Handler) http.Handler {
 	})
 }
 
-// known reports whether a request shows the password.
-func (a Admin) known(r *http.Request) bool {
+// authenticated reports whether a request shows the password.
+func (a Admin) authenticated(r *http.Request) bool {
 	if _, password, ok := r.BasicAuth(); ok {
 		return a.Password.Equal(password)
 	}

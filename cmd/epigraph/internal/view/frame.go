@@ -114,8 +114,8 @@ func (t *Tree) facts(s Style, n *treeNode, now time.Time, live bool) string {
 // maxLines is how many nodes a tree shows at most; of larger graphs it shows those where something happens.
 const maxLines = 40
 
-// maxQuestions is how many open questions stand below a tree at most.
-const maxQuestions = 3
+// maxInterrupts is how many open interrupts stand below a tree at most.
+const maxInterrupts = 3
 
 // leastFacts is how much room a tree keeps for what happens. Where there is less, the actors are left out and
 // depth is one column.
@@ -139,7 +139,7 @@ func (t *Tree) Render(s Style, f Frame) string {
 	if f.Height > 0 {
 		room = max(min(room, f.Height-1), 1)
 	}
-	asks := t.questions[:min(len(t.questions), maxQuestions, (room-1)/2/3)]
+	asks := t.interrupts[:min(len(t.interrupts), maxInterrupts, (room-1)/2/3)]
 	shown := t.pick(room - 2*len(asks))
 	label := func(id string) string { return strings.Repeat("  ", min(t.depth[id], 12)) + OneLine(id, 32) }
 	idWidth, actorWidth := 0, 0

@@ -64,12 +64,12 @@ func TestNarrow(t *testing.T) {
 			requireFits(t, c.text, width)
 			fmt.Fprintf(&b, "-- %s --\n%s", c.name, c.text)
 		}
-		told := newStory(graph("prepare collect-the-changes translate publish", "prepare>collect-the-changes", "collect-the-changes>translate", "translate>publish"))
-		told.after(0, completed("prepare", 1)).after(0, started("collect-the-changes", 1, 1))
-		told.after(time.Second, ended(&executorv1.AttemptEnded{
+		story := newStory(graph("prepare collect-the-changes translate publish", "prepare>collect-the-changes", "collect-the-changes>translate", "translate>publish"))
+		story.after(0, completed("prepare", 1)).after(0, started("collect-the-changes", 1, 1))
+		story.after(time.Second, ended(&executorv1.AttemptEnded{
 			Visit: ref("collect-the-changes", 1, 0), Attempt: 1, State: executorv1.VisitState_VISIT_STATE_FAILED, Error: &executorv1.RunError{Reason: "HTTP_FAILED", Message: "the server answered 404"},
 		}))
-		tree := told.tree.Render(s, Frame{Now: told.now, Turn: -1, Width: width})
+		tree := story.tree.Render(s, Frame{Now: story.now, Turn: -1, Width: width})
 		requireFits(t, tree, width)
 		at := func(ms int) time.Time { return time.Unix(0, 0).Add(time.Duration(ms) * time.Millisecond) }
 		fall := Waterfall(s, []obs.Span{
@@ -110,11 +110,11 @@ func TestNarrow(t *testing.T) {
 	})
 	t.Run("Tree/TheLastPictureLeavesNothingOut", func(t *testing.T) {
 		t.Parallel()
-		told := newStory(graph("collect-all-the-changes-of-a-release"))
-		told.after(0, ended(&executorv1.AttemptEnded{Visit: ref("collect-all-the-changes-of-a-release", 1, 0), Attempt: 1, State: executorv1.VisitState_VISIT_STATE_FAILED,
+		story := newStory(graph("collect-all-the-changes-of-a-release"))
+		story.after(0, ended(&executorv1.AttemptEnded{Visit: ref("collect-all-the-changes-of-a-release", 1, 0), Attempt: 1, State: executorv1.VisitState_VISIT_STATE_FAILED,
 			Error: &executorv1.RunError{Reason: "HTTP_FAILED", Message: "the server answered 404"}}))
-		require.Equal(t, "✗ collect-all-the-changes-of-a-release\n    failed  HTTP_FAILED: the server\n    answered 404\n1 failed\n", told.tree.Render(Style{}, Frame{Now: told.now, Turn: -1, Width: 40}))
-		require.Equal(t, "✗ collect-all-the…  failed …\n1 failed\n", told.tree.Render(Style{}, Frame{Now: told.now, Turn: -1, Width: 40, Height: 10}))
+		require.Equal(t, "✗ collect-all-the-changes-of-a-release\n    failed  HTTP_FAILED: the server\n    answered 404\n1 failed\n", story.tree.Render(Style{}, Frame{Now: story.now, Turn: -1, Width: 40}))
+		require.Equal(t, "✗ collect-all-the…  failed …\n1 failed\n", story.tree.Render(Style{}, Frame{Now: story.now, Turn: -1, Width: 40, Height: 10}))
 	})
 	t.Run("Message/LeavesThePictureOut", func(t *testing.T) {
 		t.Parallel()

@@ -31,12 +31,12 @@ type Tree struct {
 	// changed are the nodes that the next durable event moves, and began is what it begins.
 	changed []*treeNode
 	began   string
-	// questions are open.
-	questions []question
+	// interrupts are open.
+	interrupts []interrupt
 }
 
-// question is one that the run asks.
-type question struct {
+// interrupt is an open interrupt of the run.
+type interrupt struct {
 	id, node string
 	// says is the text of the interrupt, and answer the command that answers it.
 	says, answer string
@@ -130,7 +130,7 @@ func (t *Tree) Apply(s Style, ev *executorv1.RunEvent) string {
 		return ""
 	case *executorv1.RunEvent_InterruptOpened:
 		q := asked(e.InterruptOpened)
-		t.questions = append(t.questions, q)
+		t.interrupts = append(t.interrupts, q)
 		t.began = s.Fit("  " + q.says + "\n  " + q.answer)
 		return ""
 	}
@@ -164,7 +164,7 @@ func (t *Tree) change(c *executorv1.VisitsChanged, at time.Time) {
 			n.countItem(v.GetState(), v.GetError())
 			continue
 		}
-		t.questions = slices.DeleteFunc(t.questions, func(q question) bool { return q.node == n.id })
+		t.interrupts = slices.DeleteFunc(t.interrupts, func(q interrupt) bool { return q.node == n.id })
 		n.state, n.err, n.wait, n.mark, n.ended = v.GetState(), v.GetError(), "", "", time.Time{}
 		switch n.state {
 		case executorv1.VisitState_VISIT_STATE_UNSPECIFIED:
@@ -239,7 +239,7 @@ func (t *Tree) apply(s Style, ev *executorv1.RunEvent) (string, *treeNode) {
 		return t.line(s, n, e.ChildEnded.GetRunId()+" "+Word(e.ChildEnded.GetState().String(), "RUN_STATE_")), n
 	case *executorv1.RunEvent_InterruptClosed:
 		n := t.node(e.InterruptClosed.GetVisit())
-		t.questions = slices.DeleteFunc(t.questions, func(q question) bool { return q.id == e.InterruptClosed.GetInterruptId() })
+		t.interrupts = slices.DeleteFunc(t.interrupts, func(q interrupt) bool { return q.id == e.InterruptClosed.GetInterruptId() })
 		return t.line(s, n, e.InterruptClosed.GetInterruptId()+" "+closedText(e.InterruptClosed)), n
 	case *executorv1.RunEvent_CompletionReceived:
 		n := t.node(e.CompletionReceived.GetVisit())
@@ -272,7 +272,7 @@ func (t *Tree) apply(s Style, ev *executorv1.RunEvent) (string, *treeNode) {
 		}
 		return t.line(s, n, note), n
 	case *executorv1.RunEvent_RunEnded:
-		t.ended, t.questions = e.RunEnded, nil
+		t.ended, t.interrupts = e.RunEnded, nil
 		for _, n := range t.nodes {
 			n.runEnded(at)
 		}
@@ -328,8 +328,8 @@ func (t *Tree) ofRun(s Style, ev *executorv1.RunEvent) string {
 	return ""
 }
 
-// asked is the text of an interrupt: the question or the approval, and the command that answers it.
-func asked(q *executorv1.InterruptOpened) question {
+// asked is the text of an interrupt: the prompt or the approval, and the command that answers it.
+func asked(q *executorv1.InterruptOpened) interrupt {
 	says, answer := "asks: "+OneLine(jsonText(q.GetPrompt().GetJson()), 200), "VALUE"
 	if what := q.GetApprove().GetJson(); len(what) > 0 {
 		says, answer = "asks to approve: "+OneLine(jsonText(what), 200), "yes|no"
@@ -337,7 +337,7 @@ func asked(q *executorv1.InterruptOpened) question {
 			says = "asks: " + OneLine(prompt, 100) + "; to approve: " + OneLine(jsonText(what), 200)
 		}
 	}
-	return question{q.GetInterruptId(), q.GetVisit().GetNodeId(), says, "`epigraph interrupts answer " + q.GetInterruptId() + " " + answer + "`"}
+	return interrupt{q.GetInterruptId(), q.GetVisit().GetNodeId(), says, "`epigraph interrupts answer " + q.GetInterruptId() + " " + answer + "`"}
 }
 
 // jsonText is a JSON value as it is, a text without its quotes.
@@ -349,7 +349,7 @@ func jsonText(raw []byte) string {
 	return string(raw)
 }
 
-// closedText says how a question ended.
+// closedText says how an interrupt ended.
 func closedText(c *executorv1.InterruptClosed) string {
 	how := "answered"
 	switch {

@@ -479,7 +479,7 @@ func TestTree(t *testing.T) {
 		s.after(0, waits("nap", &executorv1.WaitInfo{Kind: executorv1.WaitKind_WAIT_KIND_TIMER}))
 		s.after(0, waits("off", &executorv1.WaitInfo{Kind: executorv1.WaitKind_WAIT_KIND_COMPLETION}))
 		require.Contains(t, s.tree.Render(Style{}, Frame{Now: s.now, Turn: -1, Width: 80, Height: 24}), "ask asks to approve: {\"amount\":7}\n  `epigraph interrupts answer int_1 yes|no`\n",
-			"a picture that moves shows open questions below the tree")
+			"a picture that moves shows open interrupts below the tree")
 		require.Equal(t, 9, strings.Count(s.tree.Render(Style{}, Frame{Now: s.now, Turn: -1, Width: 80, Height: 9}), "\n"))
 		s.after(second, changed(change("ask", executorv1.VisitState_VISIT_STATE_FAILED, "APPROVAL_REJECTED", "ada rejected it: too much")))
 		s.after(0, &executorv1.RunEvent{Event: &executorv1.RunEvent_InterruptClosed{InterruptClosed: &executorv1.InterruptClosed{
@@ -495,7 +495,7 @@ func TestTree(t *testing.T) {
 		s.after(0, ended(&executorv1.AttemptEnded{Visit: ref("unsure", 1, 0), Attempt: 1, State: executorv1.VisitState_VISIT_STATE_NEEDS_RECONCILIATION, Error: &executorv1.RunError{Reason: "LOST", Message: "gone"}}))
 		s.after(0, started("gone", 1, 1))
 		picture := s.tree.Render(Style{}, Frame{Now: s.now, Turn: -1, Width: 80, Height: 24})
-		require.NotContains(t, picture, "int_1", "the question is answered")
+		require.NotContains(t, picture, "int_1", "the interrupt is answered")
 		var b strings.Builder
 		show := func(when string) {
 			for _, width := range []int{120, 80, 40} {

@@ -46,7 +46,7 @@ func (x *Expressions) Eval(ctx context.Context, text string, sc workgraph.Scope)
 		if e, err = workgraph.CompileExpr(ctx, text); err != nil {
 			return nil, err
 		}
-		x.keep(text, e)
+		x.remember(text, e)
 	}
 	return e.EvalIn(ctx, sc)
 }
@@ -58,7 +58,7 @@ func (x *Expressions) find(text string) *workgraph.Expr {
 	return e
 }
 
-func (x *Expressions) keep(text string, e *workgraph.Expr) {
+func (x *Expressions) remember(text string, e *workgraph.Expr) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.byText.Put(text, e, int64(len(text)))

@@ -61,7 +61,7 @@ func (t *session) prepare(ctx context.Context, a *attempt, out *workgraph.Outcom
 func (t *session) prepareQuestion(ctx context.Context, a *attempt, q *workgraph.Interrupt) *workgraph.Error {
 	q.ID, q.Workflows = ids.New(InterruptPrefix), nil
 	if n := len(q.Prompt) + len(q.Schema) + len(q.Default) + len(q.Approve); n > t.e.cfg.MaxPayload {
-		return workgraph.Errorf(workgraph.Permanent, journal.ReasonPayloadTooLarge, "the question has %d bytes, the limit is %d", n, t.e.cfg.MaxPayload)
+		return workgraph.Errorf(workgraph.Permanent, journal.ReasonPayloadTooLarge, "the interrupt has %d bytes, the limit is %d", n, t.e.cfg.MaxPayload)
 	}
 	if len(q.Schema) > 0 {
 		leave, err := t.e.computing.Enter(ctx, a.run.namespace)

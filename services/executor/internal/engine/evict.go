@@ -15,13 +15,15 @@ import (
 // What a live run is given, and what its calls result in, is never refused for want of memory, so that live
 // runs may come to hold more than they may. Then those of them are evicted that would have to wait anyway:
 // they are rows and nothing else until there is room, and stand in line for it as runs do that were never
-// read. While that is not enough, the namespace makes one call at a time.
+// read. While that is not enough, the namespace makes one call at a time. Results wait in memory until they
+// are written, so a namespace that holds far too much begins no call while results of it wait.
 
 const (
 	// While live runs hold too much, lookPause is the pause after a look at what they hold, if they come to
 	// hold more, lookAgain that if they do not, and idlePause that after a look which found none to evict.
 	lookPause, lookAgain, idlePause = time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond
-	// holdBeyond is the share of what a namespace may hold beyond which it makes one call at a time.
+	// holdBeyond is the share of what a namespace may hold beyond which it makes one call at a time. At twice
+	// what it may hold it begins none while something of it waits to be written.
 	holdBeyond = 4
 )
 
@@ -51,17 +53,22 @@ func (t *session) watchMemory() {
 	}
 }
 
-// tooMuch are the namespaces that hold so much more than they may that they are to make one call at a time.
-func (t *session) tooMuch(over map[string]int64) (names map[string]bool) {
+// tooMuch tells how many calls at a time the namespaces may make that hold much more than they may, by as much
+// as over says.
+func (t *session) tooMuch(over map[string]int64) (calls map[string]int) {
 	for ns, n := range over {
-		if n > t.memory.Half()/holdBeyond {
-			if names == nil {
-				names = map[string]bool{}
-			}
-			names[ns] = true
+		half := t.memory.Half()
+		if n <= half/holdBeyond {
+			continue
+		}
+		if calls == nil {
+			calls = map[string]int{}
+		}
+		if calls[ns] = 1; n > half && t.memory.IsWriting(ns) {
+			calls[ns] = 0
 		}
 	}
-	return names
+	return calls
 }
 
 // relieve evicts runs of namespaces that hold more than they may by as much as over says: the youngest first,

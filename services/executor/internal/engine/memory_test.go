@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/sleep"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
@@ -136,13 +137,21 @@ func TestMemoryNeighbor(t *testing.T) {
 	}
 }
 
+// slowCommits is a journal on a slow disk.
+type slowCommits struct{ journal.Journal }
+
+func (j slowCommits) Commit(ctx context.Context, o journal.Owner, ws []journal.Write) ([]journal.Result, error) {
+	sleep.For(ctx, 100*time.Millisecond)
+	return j.Journal.Commit(ctx, o, ws)
+}
+
 // TestMemoryGrowing starts runs that are small when they start and large when they end, more of them than
 // memory has room for, and holds that those which have to wait for their turn anyway leave memory while
 // others grow.
 func TestMemoryGrowing(t *testing.T) {
 	t.Parallel()
 	const mib, n, each = 1 << 20, 24, 6
-	grows := func(t *testing.T, change func(*engine.Config), acts actors, g *workgraph.Graph) {
+	grows := func(t *testing.T, change func(*engine.Config, *engine.Deps), acts actors, g *workgraph.Graph) {
 		var most atomic.Int64
 		var l *live
 		open := make(chan struct{})
@@ -152,9 +161,9 @@ func TestMemoryGrowing(t *testing.T) {
 			}
 			return workgraph.Outcome{Values: []json.RawMessage{big(mib / 2)}}
 		})
-		l = run(t, sqliteStore(t), acts, func(c *engine.Config, _ *engine.Deps) {
+		l = run(t, sqliteStore(t), acts, func(c *engine.Config, d *engine.Deps) {
 			c.MaxLiveBytes, c.Parallel = 16*mib, 2
-			change(c)
+			change(c, d)
 		})
 		var all []string
 		for range n {
@@ -171,7 +180,11 @@ func TestMemoryGrowing(t *testing.T) {
 	}
 	t.Run("InLine", func(t *testing.T) {
 		t.Parallel()
-		grows(t, func(*engine.Config) {}, actors{}, chain(each, "big"))
+		grows(t, func(*engine.Config, *engine.Deps) {}, actors{}, chain(each, "big"))
+	})
+	t.Run("WhileCommitsTakeLong", func(t *testing.T) {
+		t.Parallel()
+		grows(t, func(_ *engine.Config, d *engine.Deps) { d.Journal = slowCommits{d.Journal} }, actors{}, chain(each, "big"))
 	})
 	t.Run("BetweenTries", func(t *testing.T) {
 		t.Parallel()
@@ -182,7 +195,7 @@ func TestMemoryGrowing(t *testing.T) {
 			g.Nodes[i].Retry = workgraph.Retry{MaxAttempts: 2, InitialBackoff: workgraph.Duration(50 * time.Millisecond)}
 		}
 		twice := outcome(func(*workgraph.Call) workgraph.Outcome { return workgraph.Outcome{} })
-		grows(t, func(*engine.Config) {}, actors{"twice": workgraph.ActorFunc(func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+		grows(t, func(*engine.Config, *engine.Deps) {}, actors{"twice": workgraph.ActorFunc(func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 			if _, tried := tries.LoadOrStore(c.RunID+c.Node, true); !tried {
 				return workgraph.Outcome{}, workgraph.Errorf(workgraph.Retryable, "AGAIN", "once more")
 			}

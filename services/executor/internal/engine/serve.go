@@ -49,7 +49,7 @@ func (e *Engine) serve(ctx context.Context) error {
 	t.lease = journal.NewLease(e.journal, owner, e.cfg.Lease, registered)
 	t.sched = sched.New(e.cfg.Parallel, e.cfg.ParallelRemote, e.gates, func(x *sched.Task) { t.perform(x.Value.(*attempt)) })
 	limits := journal.Limits{Payload: 8*e.cfg.MaxPayload + e.cfg.MaxGraphBytes, Write: 32*e.cfg.MaxPayload + 4*e.cfg.MaxGraphBytes}
-	t.writer = journal.NewWriter(e.journal, owner, journal.WriterOptions{Limits: limits, Packer: e.packer, Drain: e.cfg.Grace, Logger: e.log, Observe: e.meters.observe, Account: t.memory.Add,
+	t.writer = journal.NewWriter(e.journal, owner, journal.WriterOptions{Limits: limits, Packer: e.packer, Drain: e.cfg.Grace, Logger: e.log, Observe: e.meters.observe, Account: t.memory.Write,
 		MaxBacklog: int(min(maxBacklog, e.cfg.MaxLiveBytes/4))})
 	t.sched.Conclude = t.writer.Lead
 

@@ -108,7 +108,7 @@ func (l CommandQuery) Reads() int { return min(max(CommandScanLeast, 4*l.Runs), 
 
 // Outstanding is what an open run has before it.
 type Outstanding struct {
-	// Interrupts is how many questions of the run and its descendants are open.
+	// Interrupts is how many interrupts of the run and its descendants are open.
 	Interrupts int
 	// Unread are the kinds of the run's unapplied commands, each once, in the order of the oldest of each
 	// kind.

@@ -26,7 +26,7 @@ const (
 	SuspectChild Suspicion = "orphan-child"
 	// SuspectKey: a run that has ended holds its business key.
 	SuspectKey Suspicion = "key-held"
-	// SuspectInterrupt: a question is open though its run has ended or is gone.
+	// SuspectInterrupt: an interrupt is open though its run has ended or is gone.
 	SuspectInterrupt Suspicion = "interrupt-open"
 	// SuspectCommandLost: there are commands to a run that has ended or is gone.
 	SuspectCommandLost Suspicion = "command-lost"

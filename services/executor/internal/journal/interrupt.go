@@ -16,7 +16,7 @@ type Interrupt struct {
 	State                           InterruptState
 	Prompt, Schema, Approve, Answer []byte
 	Default                         []byte
-	// Binds names what a question of approval covers besides Approve: see workgraph.ApproveHash.
+	// Binds names what an approval covers besides Approve: see workgraph.ApproveHash.
 	Binds        string
 	Decision, By string
 	// Principal is whose API key answered.
@@ -24,10 +24,10 @@ type Interrupt struct {
 	CreateTime, ExpireTime, CloseTime time.Time
 }
 
-// InterruptState is where a question stands. The numbers are those of the API and never change.
+// InterruptState is where an interrupt stands. The numbers are those of the API and never change.
 type InterruptState int32
 
-// The states of a question.
+// The states of an interrupt.
 const (
 	InterruptOpen     InterruptState = 1
 	InterruptAnswered InterruptState = 2
@@ -45,9 +45,9 @@ type Closing struct {
 	Time         time.Time
 }
 
-// InterruptFilter narrows a list of questions; all set fields must hold.
+// InterruptFilter narrows a list of interrupts; all set fields must hold.
 type InterruptFilter struct {
-	// RunID are questions of this run and of all its descendants.
+	// RunID are interrupts of this run and of all its descendants.
 	RunID  string
 	States []InterruptState
 }
@@ -55,9 +55,9 @@ type InterruptFilter struct {
 // Interrupts reads interrupts. The commits of their runs open and close them, and Commands.Enqueue answers
 // them. The open ones of a run that ends become InterruptCanceled.
 type Interrupts interface {
-	// GetInterrupt returns one question. ReasonInterruptNotFound.
+	// GetInterrupt returns one interrupt. ReasonInterruptNotFound.
 	GetInterrupt(ctx context.Context, namespace, id string) (Interrupt, error)
-	// ListInterrupts returns up to limit questions after a cursor, newest first by (CreateTime, ID).
+	// ListInterrupts returns up to limit interrupts after a cursor, newest first by (CreateTime, ID).
 	ListInterrupts(ctx context.Context, namespace string, f InterruptFilter, after page.Cursor, limit int) ([]Interrupt, error)
 }
 

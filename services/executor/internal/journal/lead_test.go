@@ -55,78 +55,78 @@ func TestLead(t *testing.T) {
 		synctest.Wait()
 	}
 	// leading is a writer for which somebody else than Run commits a first write just now.
-	leading := func(t *testing.T, c *scripted) (w *journal.Writer, told *answers, stop func() error) {
+	leading := func(t *testing.T, c *scripted) (w *journal.Writer, outcomes *answers, stop func() error) {
 		w, stop = run(t, c, journal.WriterOptions{})
 		synctest.Wait()
-		told = &answers{}
-		require.NoError(t, w.Leave(appendOf("n", "a", 1), told.note))
+		outcomes = &answers{}
+		require.NoError(t, w.Leave(appendOf("n", "a", 1), outcomes.note))
 		go w.Lead()
 		synctest.Wait()
-		return w, told, stop
+		return w, outcomes, stop
 	}
 	bubble("Lead/CommitsWhereItIsCalled", func(t *testing.T) {
 		c := &scripted{}
 		w, stop := run(t, c, journal.WriterOptions{})
 		synctest.Wait()
-		var told answers
-		require.NoError(t, w.Leave(appendOf("n", "a", 1), told.note))
+		var outcomes answers
+		require.NoError(t, w.Leave(appendOf("n", "a", 1), outcomes.note))
 		nap(time.Minute)
 		require.Empty(t, c.sent())
 		w.Lead()
-		require.Equal(t, []string{"a"}, told.runs())
+		require.Equal(t, []string{"a"}, outcomes.runs())
 		w.Lead() // there is nothing
 		require.NoError(t, stop())
 		require.Len(t, c.sent(), 1)
 	})
 	bubble("Lead/RunGoesOnWithWhatCameMeanwhile", func(t *testing.T) {
 		c := &scripted{perCall: time.Second}
-		w, told, stop := leading(t, c)
-		require.NoError(t, w.Submit(appendOf("n", "b", 1), told.note))
-		require.NoError(t, w.Leave(appendOf("n", "c", 1), told.note))
+		w, outcomes, stop := leading(t, c)
+		require.NoError(t, w.Submit(appendOf("n", "b", 1), outcomes.note))
+		require.NoError(t, w.Leave(appendOf("n", "c", 1), outcomes.note))
 		w.Lead() // somebody does already
-		require.Empty(t, told.runs())
+		require.Empty(t, outcomes.runs())
 		nap(time.Second)
-		require.Equal(t, []string{"a"}, told.runs())
+		require.Equal(t, []string{"a"}, outcomes.runs())
 		nap(time.Second)
-		require.Equal(t, []string{"a", "b", "c"}, told.runs())
+		require.Equal(t, []string{"a", "b", "c"}, outcomes.runs())
 		require.Len(t, c.sent(), 2)
 		require.NoError(t, stop())
 	})
 	bubble("Lead/LeavesNothingBehindThatRunTook", func(t *testing.T) {
 		c := &scripted{perCall: time.Second}
 		w, stop := run(t, c, journal.WriterOptions{})
-		var told answers
-		require.NoError(t, w.Submit(appendOf("n", "a", 1), told.note))
+		var outcomes answers
+		require.NoError(t, w.Submit(appendOf("n", "a", 1), outcomes.note))
 		synctest.Wait()
-		require.NoError(t, w.Leave(appendOf("n", "b", 1), told.note))
+		require.NoError(t, w.Leave(appendOf("n", "b", 1), outcomes.note))
 		w.Lead()
 		nap(2 * time.Second)
-		require.Equal(t, []string{"a", "b"}, told.runs())
+		require.Equal(t, []string{"a", "b"}, outcomes.runs())
 		require.NoError(t, stop())
 	})
 	bubble("Lead/AFenceEndsRun", func(t *testing.T) {
 		c := &scripted{perCall: time.Second, answer: func(context.Context, int) error { return journal.Fenced(journal.Owner{ID: "a"}) }}
-		w, told, stop := leading(t, c)
-		require.NoError(t, w.Submit(appendOf("n", "b", 1), told.note))
+		w, outcomes, stop := leading(t, c)
+		require.NoError(t, w.Submit(appendOf("n", "b", 1), outcomes.note))
 		nap(time.Second)
 		<-w.Done()
 		require.True(t, journal.IsFenced(stop()))
 		require.Len(t, c.sent(), 1)
-		require.Len(t, told.runs(), 2)
-		for _, r := range told.got {
+		require.Len(t, outcomes.runs(), 2)
+		for _, r := range outcomes.got {
 			require.True(t, journal.IsFenced(r.Err))
 		}
-		require.True(t, journal.IsFenced(w.Leave(appendOf("n", "c", 1), told.note)))
+		require.True(t, journal.IsFenced(w.Leave(appendOf("n", "c", 1), outcomes.note)))
 		w.Lead() // it is over
 		require.Len(t, c.sent(), 1)
 	})
 	bubble("Lead/AStopWaitsForIt", func(t *testing.T) {
 		c := &scripted{perCall: time.Second}
-		w, told, stop := leading(t, c)
-		require.NoError(t, w.Leave(appendOf("n", "b", 1), told.note))
+		w, outcomes, stop := leading(t, c)
+		require.NoError(t, w.Leave(appendOf("n", "b", 1), outcomes.note))
 		require.NoError(t, stop())
-		require.Equal(t, []string{"a", "b"}, told.runs())
-		for _, r := range told.got {
+		require.Equal(t, []string{"a", "b"}, outcomes.runs())
+		for _, r := range outcomes.got {
 			require.NoError(t, r.Err)
 		}
 		require.Equal(t, journal.ReasonWriterStopped, errs.ReasonOf(w.Leave(appendOf("n", "c", 1), func(journal.Result) {})))

@@ -33,9 +33,9 @@ const (
 	// ReasonStateRefuses is the reason when a run is in no state for this command; Meta "state" names the
 	// state.
 	ReasonStateRefuses = "RUN_STATE_REFUSES"
-	// ReasonInterruptNotFound is the reason when there is no such question in the namespace.
+	// ReasonInterruptNotFound is the reason when there is no such interrupt in the namespace.
 	ReasonInterruptNotFound = "INTERRUPT_NOT_FOUND"
-	// ReasonInterruptClosed is the reason when a question was closed in another way.
+	// ReasonInterruptClosed is the reason when an interrupt was closed in another way.
 	ReasonInterruptClosed = "INTERRUPT_CLOSED"
 	// ReasonEtagMismatch is the reason when a run has changed since it was read.
 	ReasonEtagMismatch = "ETAG_MISMATCH"
@@ -105,12 +105,12 @@ func StateRefuses(id string, kind CommandKind, s State) error {
 	return errs.New(errs.FailedPrecondition, ReasonStateRefuses, "run %q takes no %s in its state", id, kind).Set("state", s.String())
 }
 
-// InterruptNotFound returns the error of a question that is not there.
+// InterruptNotFound returns the error of an interrupt that is not there.
 func InterruptNotFound(id string) error {
 	return errs.New(errs.NotFound, ReasonInterruptNotFound, "interrupt %q not found", id).Hint(idkind.Hint(id, "int", "ListInterrupts tells those that there are"))
 }
 
-// InterruptClosed returns the error of a question that was closed in another way.
+// InterruptClosed returns the error of an interrupt that was closed in another way.
 func InterruptClosed(id string) error {
 	return errs.New(errs.FailedPrecondition, ReasonInterruptClosed, "interrupt %q was closed already", id).Hint("GetInterrupt tells how")
 }

@@ -29,7 +29,7 @@ const SuspectsFound = 2
 
 // SortOut decides which of the runs that were found are claimed, which are quarantined and which only lose
 // their owner, and counts their take-overs. Drivers only.
-func SortOut(found []RunRef, o TakeOverOptions) (res TakeOverResult, parked []RunRef) {
+func SortOut(found []RunRef, o TakeOverOptions) (res TakeOverResult, released []RunRef) {
 	res.More = len(found) >= o.Limit
 	at := map[Owner]bool{}
 	for _, f := range found {
@@ -52,7 +52,7 @@ func SortOut(found []RunRef, o TakeOverOptions) (res TakeOverResult, parked []Ru
 	suspects := 0
 	for _, f := range found {
 		if (f.State == StatePaused || f.State == StateQuarantined) && (!o.Canceled || !f.From.IsZero()) {
-			parked = append(parked, f)
+			released = append(released, f)
 			continue
 		}
 		n, over := f.Takeovers, false
@@ -82,7 +82,7 @@ func SortOut(found []RunRef, o TakeOverOptions) (res TakeOverResult, parked []Ru
 		res.Claimed = append(res.Claimed, f)
 	}
 	slices.SortFunc(res.Claimed, func(a, b RunRef) int { return cmp.Compare(a.RunID, b.RunID) })
-	return res, parked
+	return res, released
 }
 
 // died reports whether from is an owner that went down. An owner that gave the run back, or only lost its

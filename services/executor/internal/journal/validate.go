@@ -128,11 +128,11 @@ func (c *check) additions(runID string, a *Append) {
 	for i := range a.Closed {
 		cl := &a.Closed[i]
 		c.need("interrupt id", cl.ID)
-		c.texts("the closed question", cl.ID, cl.Decision, cl.By)
+		c.texts("the closed interrupt", cl.ID, cl.Decision, cl.By)
 		c.bytes("answer", cl.Answer)
 		c.time(cl.Time)
 		if cl.State <= InterruptOpen || cl.State > InterruptCanceled {
-			c.fail("a closed question needs a state that is closed")
+			c.fail("a closed interrupt needs a state that is closed")
 		}
 	}
 }
@@ -191,14 +191,14 @@ func (c *check) opened(is []Interrupt) {
 	for i := range is {
 		q := &is[i]
 		c.need("interrupt id", q.ID)
-		c.texts("the question", q.ID, q.NodeID, q.RootID)
+		c.texts("the interrupt", q.ID, q.NodeID, q.RootID)
 		for _, b := range [][]byte{q.Prompt, q.Schema, q.Approve, q.Default} {
 			c.bytes("interrupt", b)
 		}
 		c.time(q.CreateTime)
 		c.time(q.ExpireTime)
 		if q.CreateTime.IsZero() || q.State != InterruptOpen {
-			c.fail("a new question is open and has a creation time")
+			c.fail("a new interrupt is open and has a creation time")
 		}
 		c.size += eventOverhead
 	}

@@ -129,13 +129,13 @@ func ActorsTooLarge() error {
 		Hint("shorten the schemas, or let workers serve fewer actors; actors that no worker serves any more are forgotten after a while")
 }
 
-// ActorRoom says why a namespace that has n actors of size bytes has no room for fresh ones more and grown
+// ActorRoom says why a namespace that has n actors of size bytes has no room for fresh ones more and added
 // bytes more; nil if it has. Drivers only.
-func ActorRoom(n, fresh, limit int, size, grown int64) error {
+func ActorRoom(n, fresh, limit int, size, added int64) error {
 	switch {
 	case fresh > 0 && n+fresh > limit:
 		return TooManyActors(limit)
-	case grown > 0 && size+grown > MaxActorBytes:
+	case added > 0 && size+added > MaxActorBytes:
 		return ActorsTooLarge()
 	}
 	return nil

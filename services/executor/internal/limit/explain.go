@@ -13,7 +13,7 @@ type Bound struct {
 // Explain returns the limits for calls of an actor with a concurrency key, which may be empty, in the order
 // in which they are passed.
 func (l *Limiter) Explain(ctx context.Context, namespace, actor, key string) ([]Bound, error) {
-	known := l.known.Load()
+	known := l.table.Load()
 	var out []Bound
 	if key != "" {
 		x, ok := known.keys[Key{namespace, key}]

@@ -111,7 +111,7 @@ func (g *keyGate) Concerns(req sched.GateRequest) bool {
 	if req.Key == "" {
 		return false
 	}
-	x, ok := g.known.Load().keys[Key{req.Namespace, req.Key}]
+	x, ok := g.table.Load().keys[Key{req.Namespace, req.Key}]
 	return !ok || x.MaxConcurrent > 0
 }
 
@@ -135,7 +135,7 @@ type actorGate struct{ *Limiter }
 func (g *actorGate) Kind() sched.GateKind { return sched.GateLimit }
 
 func (g *actorGate) Concerns(req sched.GateRequest) bool {
-	k := g.known.Load()
+	k := g.table.Load()
 	return len(k.actors) > 0 && k.actors[Key{req.Namespace, req.Actor}].MaxConcurrent > 0
 }
 
@@ -155,7 +155,7 @@ func (g *rateGate) Kind() sched.GateKind { return sched.GateRate }
 
 // of is the rates that concern a request; the zero value is none.
 func (g *rateGate) of(req sched.GateRequest) (k rateKey) {
-	known := g.known.Load()
+	known := g.table.Load()
 	if len(known.actors) > 0 && known.actors[Key{req.Namespace, req.Actor}].MaxRate > 0 {
 		k.Key = ActorKey(req.Namespace, req.Actor)
 	}

@@ -35,7 +35,7 @@ const (
 type Limiter struct {
 	store Store
 	log   *slog.Logger
-	known atomic.Pointer[known]
+	table atomic.Pointer[limitTable]
 	wake  chan struct{}
 
 	mu     sync.Mutex
@@ -49,8 +49,8 @@ type Limiter struct {
 	grants  map[sched.GateKind]int64
 }
 
-// known is what limits there are, as of the last look.
-type known struct {
+// limitTable is what limits there are, as of the last look.
+type limitTable struct {
 	version    int64
 	actors     map[Key]Limit // by namespace and actor
 	keys       map[Key]Limit // by namespace and concurrency key
@@ -63,7 +63,7 @@ func New(store Store, log *slog.Logger) *Limiter {
 		log = slog.New(slog.DiscardHandler)
 	}
 	l := &Limiter{store: store, log: log, wake: make(chan struct{}, 1), places: map[Key]*localLimit{}, rates: map[rateKey]*localLimit{}, grants: map[sched.GateKind]int64{}}
-	l.known.Store(&known{version: -1})
+	l.table.Store(&limitTable{version: -1})
 	return l
 }
 
@@ -80,7 +80,7 @@ func (l *Limiter) Around(others ...sched.Gate) []sched.Gate {
 
 // Quota is the limit of a namespace as a whole, as of the last look; false when it has none.
 func (l *Limiter) Quota(namespace string) (Limit, bool) {
-	q, ok := l.known.Load().namespaces[namespace]
+	q, ok := l.table.Load().namespaces[namespace]
 	return q, ok
 }
 
@@ -92,7 +92,7 @@ func (l *Limiter) Retention(namespace string) time.Duration {
 
 // Retains reports whether any namespace has a word of its own on how long its runs are kept.
 func (l *Limiter) Retains() bool {
-	for _, q := range l.known.Load().namespaces {
+	for _, q := range l.table.Load().namespaces {
 		if q.Retention > 0 {
 			return true
 		}
@@ -102,12 +102,12 @@ func (l *Limiter) Retains() bool {
 
 // Refresh looks whether limits were changed.
 func (l *Limiter) Refresh(ctx context.Context) error {
-	have := l.known.Load().version
+	have := l.table.Load().version
 	version, limits, err := l.store.All(ctx, have)
 	if err != nil || version == have {
 		return err
 	}
-	k := &known{version: version, actors: map[Key]Limit{}, keys: map[Key]Limit{}, namespaces: map[string]Limit{}}
+	k := &limitTable{version: version, actors: map[Key]Limit{}, keys: map[Key]Limit{}, namespaces: map[string]Limit{}}
 	for _, x := range limits {
 		if x.Name == Namespace {
 			k.namespaces[x.Namespace] = x
@@ -117,8 +117,8 @@ func (l *Limiter) Refresh(ctx context.Context) error {
 			k.keys[Key{x.Namespace, name}] = x
 		}
 	}
-	for old := l.known.Load(); old.version < version; old = l.known.Load() {
-		if l.known.CompareAndSwap(old, k) {
+	for old := l.table.Load(); old.version < version; old = l.table.Load() {
+		if l.table.CompareAndSwap(old, k) {
 			l.renew()
 		}
 	}
@@ -311,11 +311,11 @@ func (l *Limiter) exchange(ctx context.Context) (time.Duration, error) {
 	l.mu.Lock()
 	owner, wait := l.owner, l.overdue(now)
 	n := min(len(l.dirty), batch)
-	books := slices.Clone(l.dirty[:n])
+	limits := slices.Clone(l.dirty[:n])
 	l.dirty = append(l.dirty[:0], l.dirty[n:]...)
 	asks := make([]Ask, 0, n)
-	asked := books[:0]
-	for _, b := range books {
+	asked := limits[:0]
+	for _, b := range limits {
 		b.dirty = false
 		if !b.current(l) {
 			continue

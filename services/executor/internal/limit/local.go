@@ -201,13 +201,13 @@ func (b *localLimit) hand(l *Limiter, now time.Time) (out []func()) {
 		h := &hold{run: w.run, since: now}
 		b.holds = append(b.holds, h)
 		l.grants[b.kind]++
-		out = append(out, func() { w.ready(sched.Pass{Release: func() { b.release(l, h) }}) })
+		out = append(out, func() { w.ready(sched.Pass{Release: func() { b.endHold(l, h) }}) })
 	}
 	return out
 }
 
-// release gives a place back, to the next one here if nobody elsewhere has waited for longer.
-func (b *localLimit) release(l *Limiter, h *hold) {
+// endHold gives a place back, to the next one here if nobody elsewhere has waited for longer.
+func (b *localLimit) endHold(l *Limiter, h *hold) {
 	l.mu.Lock()
 	i := slices.Index(b.holds, h)
 	if i < 0 || !b.current(l) {

@@ -235,7 +235,7 @@ func (q *Quotas) round(ctx context.Context, bounded bool, start func(context.Con
 			return err
 		}
 	}
-	for ns, x := range q.l.known.Load().namespaces {
+	for ns, x := range q.l.table.Load().namespaces {
 		if !bounded || x.MaxOpenRuns == 0 {
 			continue
 		}

@@ -71,7 +71,7 @@ func began(d *record.Durable, main *executorv1.AttemptEnded) *executorv1.RunEven
 	return nil
 }
 
-// binds is what the question of an attempt covers besides what it asks.
+// binds is what the interrupt of an attempt covers besides what it asks.
 func binds(d *record.Durable) string {
 	for i := range d.Steps {
 		if s := &d.Steps[i]; s.Op == workgraph.OpWait && s.Node == d.Node && s.Visit == d.Visit && s.Item == d.Item && s.Detail != nil {
@@ -102,7 +102,7 @@ func visitChanges(d *record.Durable) []*executorv1.VisitChange {
 		if s.Op == workgraph.OpSkip {
 			c.Reason, c.Message = reason, message
 		}
-		if k, told := at[r]; told {
+		if k, seen := at[r]; seen {
 			out[k] = c // the last word counts
 			continue
 		}

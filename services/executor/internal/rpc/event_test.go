@@ -124,7 +124,7 @@ func TestEvent(t *testing.T) {
 			require.Empty(t, cmp.Diff(c.want, ms[0].GetVisitsChanged().GetVisits(), protocmp.Transform()))
 		})
 	}
-	t.Run("Question/TellsWhatIsToBeApproved", func(t *testing.T) {
+	t.Run("Interrupt/TellsWhatIsToBeApproved", func(t *testing.T) {
 		ms := eventMessages(durable(workgraph.Event{Kind: workgraph.AttemptEnded, Ref: ref, Attempt: 1,
 			Outcome: &workgraph.Outcome{Wait: &workgraph.Wait{Interrupt: &workgraph.Interrupt{ID: "int_1", Approve: json.RawMessage(`{"amount":7}`)}}},
 			Steps:   []workgraph.Step{{Op: workgraph.OpWait, Node: "n", Visit: 2, Detail: &workgraph.Detail{Binds: "b"}}}}), "acme", "hash", attempttoken.Keys{})

@@ -78,7 +78,7 @@ func (s *Server) DialPeers(dial func(addr string) (*grpc.ClientConn, error)) { s
 func blockerMessage(h *query.Blocker) *executorv1.Blocker {
 	m := &executorv1.Blocker{
 		Kind: executorv1.BlockerKind(h.Kind), Message: h.Message, Hint: h.Hint, Until: stamp(h.Until), Since: stamp(h.Since),
-		RunIds: h.RunIDs, NodeIds: h.Nodes, InterruptIds: h.Questions, Actor: h.Actor, Name: h.Name,
+		RunIds: h.RunIDs, NodeIds: h.Nodes, InterruptIds: h.Interrupts, Actor: h.Actor, Name: h.Name,
 		Attempt: callpb.Count(h.Attempt), MaxAttempts: callpb.Count(h.Of), EffectKey: h.EffectKey,
 	}
 	if e := h.Error; e != nil {
@@ -93,7 +93,7 @@ func blockerMessage(h *query.Blocker) *executorv1.Blocker {
 func blocker(b *executorv1.Blocker) query.Blocker {
 	return query.Blocker{
 		Kind: query.BlockerKind(b.GetKind()), Message: b.GetMessage(), Hint: b.GetHint(), Until: instant(b.GetUntil()), Since: instant(b.GetSince()),
-		RunIDs: b.GetRunIds(), Nodes: b.GetNodeIds(), Questions: b.GetInterruptIds(), Actor: b.GetActor(), Name: b.GetName(),
+		RunIDs: b.GetRunIds(), Nodes: b.GetNodeIds(), Interrupts: b.GetInterruptIds(), Actor: b.GetActor(), Name: b.GetName(),
 		Attempt: int(b.GetAttempt()), EffectKey: b.GetEffectKey(),
 		Ref: workgraph.Ref{Node: b.GetVisit().GetNodeId(), Visit: int(b.GetVisit().GetVisit()), Item: int(b.GetVisit().GetItem())},
 	}

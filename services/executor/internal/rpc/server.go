@@ -250,13 +250,13 @@ func besides(misread, rest workgraph.Faults) workgraph.Faults {
 	place := func(f workgraph.Fault) workgraph.Fault {
 		return workgraph.Fault{Node: f.Node, From: f.From, To: f.To, Field: f.Field}
 	}
-	told := map[workgraph.Fault]bool{}
+	seen := map[workgraph.Fault]bool{}
 	out := slices.Clone(misread)
 	for _, f := range misread {
-		told[place(f)] = true
+		seen[place(f)] = true
 	}
 	for _, f := range rest {
-		if !told[place(f)] {
+		if !seen[place(f)] {
 			out = append(out, f)
 		}
 	}
@@ -269,8 +269,8 @@ func unused(field, why, hint string) error {
 		Violate(field, workgraph.CodeUnused, why).Hint(hint)
 }
 
-// known is a graph that several requests share, read.
-type known struct {
+// sharedGraph is a graph that several requests share, read.
+type sharedGraph struct {
 	message *graphv1.Graph
 	graph   *workgraph.Graph
 	known   program.Known
@@ -284,14 +284,14 @@ func graph(ctx context.Context, m *graphv1.Graph) (*workgraph.Graph, *program.Kn
 		g, err := graphpb.FromProto(m)
 		return g, nil, err
 	}
-	if k, ok := shared.Note().(*known); ok && k.message == m {
+	if k, ok := shared.Note().(*sharedGraph); ok && k.message == m {
 		return k.graph, &k.known, nil
 	}
 	g, err := graphpb.FromProto(m)
 	if err != nil {
 		return g, nil, err
 	}
-	k := &known{message: m, graph: g}
+	k := &sharedGraph{message: m, graph: g}
 	shared.SetNote(k)
 	return g, &k.known, nil
 }

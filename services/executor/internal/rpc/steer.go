@@ -210,7 +210,7 @@ func (s *Server) ListInterrupts(ctx context.Context, req *executorv1.ListInterru
 	for _, st := range req.GetStates() {
 		if st < executorv1.InterruptState_INTERRUPT_STATE_OPEN || st > executorv1.InterruptState_INTERRUPT_STATE_CANCELED {
 			return nil, errs.New(errs.InvalidArgument, "STATE_UNKNOWN", "states: %d is not a state to filter by", st).
-				Violate("states", "STATE_UNKNOWN", "not a state of a question")
+				Violate("states", "STATE_UNKNOWN", "not a state of an interrupt")
 		}
 		f.States = append(f.States, journal.InterruptState(st))
 	}

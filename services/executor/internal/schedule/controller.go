@@ -129,7 +129,7 @@ func (k *Controller) fire(ctx context.Context, key Key, take func(*position) boo
 			if err != nil {
 				return Change{}, err
 			}
-			left = p.settle(done)
+			left = p.applyOutcomes(done)
 			more = take(p)
 			starts, cancel = p.ready()
 			c, err := p.close()
@@ -195,8 +195,8 @@ func final(err error) bool {
 	return false
 }
 
-// settle takes notice of what became of starts, and returns the first error that is not final.
-func (p *position) settle(done []outcome) (left error) {
+// applyOutcomes takes notice of what became of starts, and returns the first error that is not final.
+func (p *position) applyOutcomes(done []outcome) (left error) {
 	for _, o := range done {
 		i := slices.IndexFunc(p.queue, func(st Start) bool { return st.Turn == o.turn })
 		if i < 0 {
@@ -373,7 +373,7 @@ func (k *Controller) Trigger(ctx context.Context, key Key, request string) (Star
 		if err != nil {
 			return Change{}, err
 		}
-		st = p.place(Start{Time: p.now, Origin: FromTrigger, Overlap: s.Overlap, Request: request, Principal: access.Of(ctx).String()})
+		st = p.decideStart(Start{Time: p.now, Origin: FromTrigger, Overlap: s.Overlap, Request: request, Principal: access.Of(ctx).String()})
 		return p.close()
 	})
 	if err != nil {
@@ -441,7 +441,7 @@ func (k *Controller) Backfill(ctx context.Context, key Key, begin, end time.Time
 			if known[t.UnixMicro()] {
 				continue
 			}
-			if st := p.place(Start{Time: t, Origin: FromBackfill, Overlap: o, Principal: access.Of(ctx).String()}); st.Result != Queued {
+			if st := p.decideStart(Start{Time: t, Origin: FromBackfill, Overlap: o, Principal: access.Of(ctx).String()}); st.Result != Queued {
 				left[t.UnixMicro()] = st
 			}
 		}

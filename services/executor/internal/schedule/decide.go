@@ -31,8 +31,8 @@ type position struct {
 
 	queue []Start
 	open  []string
-	// known are times after Done that a backfill decided.
-	known map[int64]bool
+	// backfilled are times after Done that a backfill decided.
+	backfilled map[int64]bool
 
 	put     []Start
 	changed bool
@@ -59,7 +59,7 @@ func look(ctx context.Context, tx Tx, s *Schedule, now time.Time) (*position, er
 		if err != nil {
 			return nil, err
 		}
-		p.known = decided(list)
+		p.backfilled = decided(list)
 	}
 	return p, nil
 }
@@ -107,8 +107,8 @@ func (p *position) left(o Overlap) bool {
 	return false
 }
 
-// place decides one start and returns what became of it.
-func (p *position) place(st Start) Start {
+// decideStart decides one start and returns what became of it.
+func (p *position) decideStart(st Start) Start {
 	if p.left(st.Overlap) {
 		return p.leave(st, SkippedOverlap, 1)
 	}
@@ -187,7 +187,7 @@ func (p *position) take() (more bool) {
 		return n == counted
 	}
 	// Times that are late under every jitter need not be examined one by one.
-	if len(p.known) == 0 && skip(horizon.Add(-s.Jitter-time.Microsecond), SkippedLate) {
+	if len(p.backfilled) == 0 && skip(horizon.Add(-s.Jitter-time.Microsecond), SkippedLate) {
 		return true
 	}
 	for range batch {
@@ -196,7 +196,7 @@ func (p *position) take() (more bool) {
 			starts, _ := p.ready()
 			return len(starts) > 0
 		}
-		if len(p.known) == 0 && p.left(s.Overlap) && !s.Done.Before(horizon) && skip(p.now.Add(-s.Jitter), SkippedOverlap) {
+		if len(p.backfilled) == 0 && p.left(s.Overlap) && !s.Done.Before(horizon) && skip(p.now.Add(-s.Jitter), SkippedOverlap) {
 			return true
 		}
 		t := p.line.Next(s.Done)
@@ -209,11 +209,11 @@ func (p *position) take() (more bool) {
 		}
 		s.Done, p.moved, p.changed = t, true, true
 		switch {
-		case p.known[t.UnixMicro()]:
+		case p.backfilled[t.UnixMicro()]:
 		case due.Before(horizon):
 			p.leave(Start{Time: t, Overlap: s.Overlap}, SkippedLate, 1)
 		default:
-			p.place(Start{Time: t, Origin: FromClock, Overlap: s.Overlap})
+			p.decideStart(Start{Time: t, Origin: FromClock, Overlap: s.Overlap})
 		}
 	}
 	return true

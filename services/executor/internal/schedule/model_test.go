@@ -72,7 +72,7 @@ func (w *world) fire(t require.TestingT, dies func() bool) {
 		s := w.s
 		p, err := look(context.Background(), w, &s, w.now)
 		require.NoError(t, err)
-		require.NoError(t, p.settle(done))
+		require.NoError(t, p.applyOutcomes(done))
 		more := p.take()
 		starts, cancel := p.ready()
 		c, err := p.close()

@@ -244,7 +244,7 @@ type Args struct {
 	Hook int `json:"hook"`
 	// Of is the run that has the hook; empty means RunID.
 	Of string `json:"of,omitempty"`
-	// InterruptID is the question that was opened.
+	// InterruptID is the interrupt that was opened.
 	InterruptID string `json:"interrupt_id,omitempty"`
 	// TraceParent and TraceState are the trace context of the run when it happened, in W3C form.
 	TraceParent string `json:"trace_parent,omitempty"`

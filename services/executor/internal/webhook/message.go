@@ -16,7 +16,7 @@ const (
 	headerSignature = "Webhook-Signature"
 )
 
-// MaxValue is how large a result, and what a question consists of, may be to be carried along.
+// MaxValue is how large a result, and what an interrupt consists of, may be to be carried along.
 const MaxValue = 64 << 10
 
 // Message is the body of a delivery. It is the same for every try.
@@ -71,7 +71,7 @@ type Interrupt struct {
 	ApproveHash string          `json:"approve_hash,omitempty"`
 	Omitted     bool            `json:"omitted,omitempty"`
 	ExpireTime  time.Time       `json:"expire_time,omitzero"`
-	// Link is where the question can be read and, with ":answer", answered over REST.
+	// Link is where the interrupt can be read and, with ":answer", answered over REST.
 	Link string `json:"link"`
 }
 

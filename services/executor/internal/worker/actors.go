@@ -21,15 +21,15 @@ var _ program.Actors = (*Server)(nil)
 // freshFor is how long a read description of a remote actor is used before it is read again.
 const freshFor = time.Second
 
-// known remembers remote actors. It is safe for concurrent use.
-type known struct {
+// actorCache remembers remote actors. It is safe for concurrent use.
+type actorCache struct {
 	mu     sync.Mutex
-	actors map[name]knownActor
+	actors map[name]cachedActor
 	// bytes is what all of them count for.
 	bytes int64
 }
 
-type knownActor struct {
+type cachedActor struct {
 	journal.RemoteActor
 	at time.Time
 }
@@ -40,9 +40,9 @@ const (
 	maxKnownBytes = 4 * journal.MaxActorBytes
 )
 
-func newKnown() *known { return &known{actors: map[name]knownActor{}} }
+func newKnown() *actorCache { return &actorCache{actors: map[name]cachedActor{}} }
 
-func (k *known) get(n name, fresh bool) (journal.RemoteActor, bool) {
+func (k *actorCache) get(n name, fresh bool) (journal.RemoteActor, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	a, ok := k.actors[n]
@@ -52,34 +52,34 @@ func (k *known) get(n name, fresh bool) (journal.RemoteActor, bool) {
 	return a.RemoteActor, true
 }
 
-func (k *known) put(namespace string, actors []journal.RemoteActor) {
+func (k *actorCache) put(namespace string, actors []journal.RemoteActor) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	grown := int64(0)
+	added := int64(0)
 	for i := range actors {
-		grown += actors[i].Size()
+		added += actors[i].Size()
 	}
-	if len(k.actors)+len(actors) > maxKnown || k.bytes+grown > maxKnownBytes {
+	if len(k.actors)+len(actors) > maxKnown || k.bytes+added > maxKnownBytes {
 		clear(k.actors)
 		k.bytes = 0
 	}
 	for _, a := range actors {
 		n := name{namespace, a.Name}
 		k.drop(n)
-		k.actors[n] = knownActor{a, time.Now()}
+		k.actors[n] = cachedActor{a, time.Now()}
 		k.bytes += a.Size()
 	}
 }
 
 // drop forgets one. It is called with k.mu held.
-func (k *known) drop(n name) {
+func (k *actorCache) drop(n name) {
 	if a, ok := k.actors[n]; ok {
 		k.bytes -= a.Size()
 		delete(k.actors, n)
 	}
 }
 
-func (k *known) forget(namespace string) {
+func (k *actorCache) forget(namespace string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for n := range k.actors {
@@ -98,7 +98,7 @@ func (s *Server) lookup(ctx context.Context, namespace string, names []string) (
 	out := make(map[string]journal.RemoteActor, len(names))
 	var ask []string
 	for _, n := range names {
-		if a, ok := s.known.get(name{namespace, n}, true); ok {
+		if a, ok := s.cache.get(name{namespace, n}, true); ok {
 			out[n] = a
 		} else {
 			ask = append(ask, n)
@@ -111,7 +111,7 @@ func (s *Server) lookup(ctx context.Context, namespace string, names []string) (
 	if err != nil {
 		return nil, err
 	}
-	s.known.put(namespace, found)
+	s.cache.put(namespace, found)
 	for _, a := range found {
 		out[a.Name] = a
 	}
@@ -148,7 +148,7 @@ func (s *Server) Actor(ctx context.Context, namespace, actorName string) (workgr
 		a, ok := s.builtin.Actor(actorName)
 		return a, program.ActorInfo{ActorInfo: info}, ok, nil
 	}
-	a, ok := s.known.get(name{namespace, actorName}, false)
+	a, ok := s.cache.get(name{namespace, actorName}, false)
 	if !ok {
 		found, err := s.lookup(ctx, namespace, []string{actorName})
 		if err != nil {
@@ -234,9 +234,9 @@ func (r remote) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 }
 
 // wait is room for a visit; nil when ctx ends first.
-func (p *pool) wait(ctx context.Context, n name, hop bool) *place {
-	got := make(chan *place, 1)
-	cancel := p.enter(n, hop, func(pl *place) { got <- pl })
+func (p *pool) wait(ctx context.Context, n name, hop bool) *slot {
+	got := make(chan *slot, 1)
+	cancel := p.enter(n, hop, func(pl *slot) { got <- pl })
 	select {
 	case pl := <-got:
 		return pl

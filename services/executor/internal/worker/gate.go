@@ -22,11 +22,11 @@ func (s *Server) Kind() sched.GateKind { return sched.GateWorker }
 // Concerns implements sched.Gate.
 func (s *Server) Concerns(req sched.GateRequest) bool { return req.Remote }
 
-// Enter implements sched.Gate. The place that the pass stands for is what Actor's call uses.
+// Enter implements sched.Gate. The slot that the pass stands for is what Actor's call uses.
 func (s *Server) Enter(req sched.GateRequest, ready func(sched.Pass)) func() {
 	key := attempt{req.RunID, req.Ref, req.Attempt}
-	return s.pool.enter(name{req.Namespace, req.Actor}, false, func(pl *place) {
-		s.pool.keep(key, pl)
+	return s.pool.enter(name{req.Namespace, req.Actor}, false, func(pl *slot) {
+		s.pool.reserveFor(key, pl)
 		ready(sched.Pass{Release: func() {
 			s.pool.drop(key, pl)
 			pl.release()
@@ -45,13 +45,13 @@ func (s *Server) Holding(req sched.GateRequest) (sched.GateWait, bool) {
 	return b, true
 }
 
-func (p *pool) keep(key attempt, pl *place) {
+func (p *pool) reserveFor(key attempt, pl *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.reserved[key] = pl
 }
 
-func (p *pool) drop(key attempt, pl *place) {
+func (p *pool) drop(key attempt, pl *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.reserved[key] == pl {
@@ -59,8 +59,8 @@ func (p *pool) drop(key attempt, pl *place) {
 	}
 }
 
-// takeOut is the place that was kept for an attempt, or nil.
-func (p *pool) takeOut(key attempt) *place {
+// takeOut is the slot that was kept for an attempt, or nil.
+func (p *pool) takeOut(key attempt) *slot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	pl := p.reserved[key]

@@ -215,11 +215,11 @@ func TestLookupsOfNeighbors(t *testing.T) {
 			s.lookFor(ctx)
 			close(done)
 		}()
-		s.pool.enter(name{"slow", "a"}, false, func(*place) { t.Error("there is none") })
+		s.pool.enter(name{"slow", "a"}, false, func(*slot) { t.Error("there is none") })
 		synctest.Wait()
 		for range 3 {
-			found := make(chan *place, 1)
-			s.pool.enter(name{"quick", "a"}, false, func(pl *place) { found <- pl })
+			found := make(chan *slot, 1)
+			s.pool.enter(name{"quick", "a"}, false, func(pl *slot) { found <- pl })
 			select {
 			case pl := <-found:
 				pl.release()

@@ -123,7 +123,7 @@ func connected(ctx context.Context, conn *grpc.ClientConn) bool {
 }
 
 // hop performs a visit on a worker of another executor.
-func (s *Server) hop(ctx context.Context, pl *place, namespace string, task *executorv1.Attempt, beat func(json.RawMessage), text func(string)) answer {
+func (s *Server) hop(ctx context.Context, pl *slot, namespace string, task *executorv1.Attempt, beat func(json.RawMessage), text func(string)) answer {
 	if !pl.take() {
 		pl.release()
 		return answer{lost: lostUnsent}

@@ -24,8 +24,8 @@ type pool struct {
 	waiting map[string]map[string]*line
 	// entered counts those who began to wait.
 	entered uint64
-	// reserved are the places of attempts that have passed the gate and not called yet.
-	reserved map[attempt]*place
+	// reserved are the slots of attempts that have passed the gate and not called yet.
+	reserved map[attempt]*slot
 }
 
 // served is who serves one actor.
@@ -62,37 +62,37 @@ type waiter struct {
 	name name
 	hop  bool
 	// number says who came first: the lower one.
-	number uint64
-	ready  func(*place)
-	place  *list.Element // nil once it waits no more
+	number  uint64
+	ready   func(*slot)
+	element *list.Element // nil once it waits no more
 }
 
-// place is room for one visit. It is given back once: by release if no visit began on it, else by the end of
+// slot is room for one visit. It is given back once: by release if no visit began on it, else by the end of
 // that visit.
-type place struct {
+type slot struct {
 	pool  *pool
 	name  name
 	s     *session // nil for far ones
 	far   *far
-	state placeState // under pool.mu
+	state slotState // under pool.mu
 }
 
-type placeState uint8
+type slotState uint8
 
 const (
-	placeFree placeState = iota // given out, no visit began on it yet
-	placeTaken
-	placeGone
+	slotFree slotState = iota // given out, no visit began on it yet
+	slotTaken
+	slotGone
 )
 
 func newPool() *pool {
-	return &pool{look: make(chan struct{}, 1), served: map[name]*served{}, waiting: map[string]map[string]*line{}, reserved: map[attempt]*place{}}
+	return &pool{look: make(chan struct{}, 1), served: map[name]*served{}, waiting: map[string]map[string]*line{}, reserved: map[attempt]*slot{}}
 }
 
 // granted is a waiter and its grant; it is notified when the lock is released.
 type granted struct {
 	w *waiter
-	p *place
+	p *slot
 }
 
 func notify(gs []granted) {
@@ -101,9 +101,9 @@ func notify(gs []granted) {
 	}
 }
 
-// enter asks for room. ready is called once with a place, before enter returns or later, unless cancel came
+// enter asks for room. ready is called once with a slot, before enter returns or later, unless cancel came
 // first.
-func (p *pool) enter(n name, hop bool, ready func(*place)) (cancel func()) {
+func (p *pool) enter(n name, hop bool, ready func(*slot)) (cancel func()) {
 	p.mu.Lock()
 	if l := p.waiting[n.namespace][n.actor]; l == nil {
 		if pl := p.reserve(n, hop); pl != nil {
@@ -125,9 +125,9 @@ func (p *pool) enter(n name, hop bool, ready func(*place)) (cancel func()) {
 		lines[n.actor] = l
 	}
 	if hop {
-		w.place = l.hops.PushBack(w)
+		w.element = l.hops.PushBack(w)
 	} else {
-		w.place = l.near.PushBack(w)
+		w.element = l.near.PushBack(w)
 	}
 	p.mu.Unlock()
 	if !hop {
@@ -149,16 +149,16 @@ func (p *pool) lookAround() {
 
 // leave takes w out of its line. It is called with p.mu held.
 func (p *pool) leave(w *waiter) {
-	if w.place == nil {
+	if w.element == nil {
 		return
 	}
 	l := p.waiting[w.name.namespace][w.name.actor]
 	if w.hop {
-		l.hops.Remove(w.place)
+		l.hops.Remove(w.element)
 	} else {
-		l.near.Remove(w.place)
+		l.near.Remove(w.element)
 	}
-	w.place = nil
+	w.element = nil
 	if !l.empty() {
 		return
 	}
@@ -169,7 +169,7 @@ func (p *pool) leave(w *waiter) {
 }
 
 // reserve is room for n, if there is some. It is called with p.mu held.
-func (p *pool) reserve(n name, hop bool) *place {
+func (p *pool) reserve(n name, hop bool) *slot {
 	sv := p.served[n]
 	if sv == nil {
 		return nil
@@ -179,7 +179,7 @@ func (p *pool) reserve(n name, hop bool) *place {
 		sv.next = (sv.next + 1) % len(sv.sessions)
 		if s.hasRoom(n.actor) {
 			s.take(n.actor)
-			return &place{pool: p, name: n, s: s}
+			return &slot{pool: p, name: n, s: s}
 		}
 	}
 	if hop {
@@ -196,7 +196,7 @@ func (p *pool) reserve(n name, hop bool) *place {
 		return nil
 	}
 	best.mine++
-	return &place{pool: p, name: n, far: best}
+	return &slot{pool: p, name: n, far: best}
 }
 
 // serve gives the room of a session to those who wait for its actors, the longest first. It looks at the
@@ -209,7 +209,7 @@ func (p *pool) serve(s *session) (out []granted) {
 		w := l.next()
 		s.take(l.actor)
 		p.leave(w)
-		out = append(out, granted{w, &place{pool: p, name: w.name, s: s}})
+		out = append(out, granted{w, &slot{pool: p, name: w.name, s: s}})
 		if l.empty() || !s.hasRoom(l.actor) {
 			heap.Pop(&lines)
 		} else {
@@ -312,20 +312,20 @@ func (l *line) next() *waiter {
 	return a
 }
 
-// release gives the place back if no visit began on it.
-func (pl *place) release() { pl.give(placeFree) }
+// release gives the slot back if no visit began on it.
+func (pl *slot) release() { pl.give(slotFree) }
 
-// end gives the place back after its visit.
-func (pl *place) end() { pl.give(placeTaken) }
+// end gives the slot back after its visit.
+func (pl *slot) end() { pl.give(slotTaken) }
 
-func (pl *place) give(from placeState) {
+func (pl *slot) give(from slotState) {
 	p := pl.pool
 	p.mu.Lock()
 	if pl.state != from {
 		p.mu.Unlock()
 		return
 	}
-	pl.state = placeGone
+	pl.state = slotGone
 	var out []granted
 	if pl.s != nil {
 		pl.s.giveBack(pl.name.actor)
@@ -338,20 +338,20 @@ func (pl *place) give(from placeState) {
 	notify(out)
 }
 
-// take marks that a visit begins. It reports false if the place is no good any more.
-func (pl *place) take() bool {
+// take marks that a visit begins. It reports false if the slot is no good any more.
+func (pl *slot) take() bool {
 	p := pl.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if pl.state != placeFree || pl.s != nil && pl.s.gone {
+	if pl.state != slotFree || pl.s != nil && pl.s.gone {
 		return false
 	}
-	pl.state = placeTaken
+	pl.state = slotTaken
 	return true
 }
 
-// exhausted remembers that the far executor of the place has no room for a while.
-func (pl *place) exhausted(d time.Duration) {
+// exhausted remembers that the far executor of the slot has no room for a while.
+func (pl *slot) exhausted(d time.Duration) {
 	pl.pool.mu.Lock()
 	defer pl.pool.mu.Unlock()
 	pl.far.full = time.Now().Add(d)
@@ -441,7 +441,7 @@ func (p *pool) found(n name, routes []journal.WorkerRoute) {
 		f := &far{owner: r.Executor, addr: r.Addr}
 		for _, o := range old {
 			if o.owner == r.Executor {
-				f = o // the places that are given out know it
+				f = o // the slots that are given out know it
 				f.addr = r.Addr
 			}
 		}

@@ -16,7 +16,7 @@ func BenchmarkPoolAmongWaiting(b *testing.B) {
 		crowd := func() *pool {
 			p := newPool()
 			for i := range waiting {
-				p.enter(name{"ns", fmt.Sprint("other", i)}, false, func(*place) {})
+				p.enter(name{"ns", fmt.Sprint("other", i)}, false, func(*slot) {})
 			}
 			return p
 		}
@@ -24,7 +24,7 @@ func BenchmarkPoolAmongWaiting(b *testing.B) {
 			p := crowd()
 			for b.Loop() {
 				p.found(a, route)
-				p.enter(a, false, func(pl *place) { pl.release() })
+				p.enter(a, false, func(pl *slot) { pl.release() })
 			}
 		})
 		b.Run(fmt.Sprintf("FoundNobody/waiting=%d", waiting), func(b *testing.B) {
@@ -37,7 +37,7 @@ func BenchmarkPoolAmongWaiting(b *testing.B) {
 			p := crowd()
 			p.add(newSession(p, 1, map[string]int{"a": 0}))
 			for b.Loop() {
-				p.enter(a, false, func(pl *place) { pl.release() })
+				p.enter(a, false, func(pl *slot) { pl.release() })
 			}
 		})
 	}
@@ -50,7 +50,7 @@ func BenchmarkPoolAmongWaiting(b *testing.B) {
 		for b.Loop() {
 			p := newPool()
 			for actor := range actors {
-				p.enter(name{"ns", actor}, false, func(*place) {})
+				p.enter(name{"ns", actor}, false, func(*slot) {})
 			}
 			p.add(newSession(p, 1000, actors))
 		}

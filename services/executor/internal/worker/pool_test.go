@@ -18,11 +18,11 @@ func TestPoolOrder(t *testing.T) {
 	// queue lets visits wait for actors, and notes who got room and where.
 	type grant struct {
 		visit int
-		place *place
+		place *slot
 	}
 	queue := func(p *pool, got *[]grant, actors ...string) {
 		for i, actor := range actors {
-			p.enter(name{"ns", actor}, false, func(pl *place) { *got = append(*got, grant{i, pl}) })
+			p.enter(name{"ns", actor}, false, func(pl *slot) { *got = append(*got, grant{i, pl}) })
 		}
 	}
 	visits := func(gs []grant) []int {
@@ -67,7 +67,7 @@ func TestPoolOrder(t *testing.T) {
 			for i := range rapid.IntRange(0, 20).Draw(t, "waiting") {
 				w := waiting{actor.Draw(t, "actor"), rapid.Bool().Draw(t, "hop")}
 				all = append(all, w)
-				p.enter(name{"ns", w.actor}, w.hop, func(*place) { got = append(got, i) })
+				p.enter(name{"ns", w.actor}, w.hop, func(*slot) { got = append(got, i) })
 			}
 			limits := rapid.MapOf(actor, rapid.IntRange(0, 3)).Draw(t, "limits")
 			slots := rapid.IntRange(1, 20).Draw(t, "slots")

@@ -58,14 +58,14 @@ const maxServed = 20_000
 type Config struct {
 	// HeartbeatInterval is how often a worker must be heard of at least, HeartbeatTimeout after how much
 	// silence it counts as gone.
-	HeartbeatInterval time.Duration `help:"how often a worker must be heard of at least"`
-	HeartbeatTimeout  time.Duration `help:"silence after which a worker's visits are given back"`
+	HeartbeatInterval time.Duration `help:"interval of worker heartbeats"`
+	HeartbeatTimeout  time.Duration `help:"silence after which the visits of a worker are given to others"`
 	// MaxStreams bounds the workers of one namespace at one executor, MaxActors the actors that all of them
 	// ever served.
 	MaxStreams int `help:"workers of one namespace at one executor at most"`
 	MaxActors  int `help:"actors of workers of one namespace at most"`
 	// MaxSlots bounds the visits of one worker, even if it offers more.
-	MaxSlots int `help:"visits that one worker takes at once at most"`
+	MaxSlots int `help:"visits of one worker at once at most"`
 
 	// MaxPayload is announced to workers.
 	MaxPayload int `conf:"-"`
@@ -132,7 +132,7 @@ type Server struct {
 	pool    *pool
 	reader  outcomeReader
 	peers   *peers
-	known   *known
+	cache   *actorCache
 	dirty   chan struct{}
 	// owner is who the executor is at the moment; set before Run.
 	owner func() journal.Owner
@@ -145,7 +145,7 @@ type Server struct {
 // New returns a server without workers.
 func New(cfg Config, d Deps) *Server {
 	s := &Server{cfg: cfg, journal: d.Journal, builtin: d.Builtin, reason: d.Reason, log: d.Logger, pool: newPool(),
-		reader: outcomeReader{d.Admission}, peers: newPeers(d.Dial), known: newKnown(), dirty: make(chan struct{}, 1),
+		reader: outcomeReader{d.Admission}, peers: newPeers(d.Dial), cache: newKnown(), dirty: make(chan struct{}, 1),
 		owner: func() journal.Owner { return journal.Owner{} },
 		held:  func(string) <-chan struct{} { return nil }, sessions: map[string]map[string]*session{}}
 	if s.log == nil {
@@ -184,8 +184,8 @@ func (s *Server) Work(stream grpc.BidiStreamingServer[executorv1.WorkRequest, ex
 		hello, err = stream.Recv()
 		first <- err
 	}()
-	patience := time.NewTimer(s.cfg.HeartbeatTimeout)
-	defer patience.Stop()
+	timeout := time.NewTimer(s.cfg.HeartbeatTimeout)
+	defer timeout.Stop()
 	select {
 	case err := <-first:
 		if errors.Is(err, io.EOF) {
@@ -194,7 +194,7 @@ func (s *Server) Work(stream grpc.BidiStreamingServer[executorv1.WorkRequest, ex
 		if err != nil {
 			return err
 		}
-	case <-patience.C:
+	case <-timeout.C:
 		return errHelloFirst
 	case <-grpckit.Draining(ctx):
 		return errStopping
@@ -288,12 +288,12 @@ func (s *Server) rest(ctx context.Context, namespace string) {
 	if held == nil {
 		return
 	}
-	patience := time.NewTimer(s.cfg.HeartbeatInterval)
-	defer patience.Stop()
+	timeout := time.NewTimer(s.cfg.HeartbeatInterval)
+	defer timeout.Stop()
 	for ; held != nil; held = s.held(namespace) {
 		select {
 		case <-held:
-		case <-patience.C:
+		case <-timeout.C:
 			return
 		case <-ctx.Done():
 			return
@@ -346,7 +346,7 @@ func (s *Server) accept(ctx context.Context, h *executorv1.WorkerHello) (*sessio
 		s.depart(sess)
 		return nil, err
 	}
-	s.known.forget(ns)
+	s.cache.forget(ns)
 	sess.say(sess.welcome(owner.ID, s.cfg))
 	s.pool.add(sess)
 	s.touch()

@@ -54,7 +54,7 @@ type session struct {
 type visit struct {
 	token  string
 	actor  string
-	place  *place
+	slot   *slot
 	sent   bool
 	answer chan answer // gets exactly one
 	beat   func(json.RawMessage)
@@ -97,13 +97,13 @@ func (s *session) take(actor string) { s.used++; s.busy[actor]++ }
 
 func (s *session) giveBack(actor string) { s.used--; s.busy[actor]-- }
 
-// begin hands a visit over. It returns nil when the session cannot take it, and the place is free then.
-func (s *session) begin(pl *place, task *executorv1.Attempt, beat func(json.RawMessage), text func(string)) *visit {
+// begin hands a visit over. It returns nil when the session cannot take it, and the slot is free then.
+func (s *session) begin(pl *slot, task *executorv1.Attempt, beat func(json.RawMessage), text func(string)) *visit {
 	if !pl.take() {
 		pl.release()
 		return nil
 	}
-	v := &visit{actor: task.GetActor(), place: pl, answer: make(chan answer, 1), beat: beat, text: text}
+	v := &visit{actor: task.GetActor(), slot: pl, answer: make(chan answer, 1), beat: beat, text: text}
 	s.mu.Lock()
 	if s.ended {
 		s.mu.Unlock()
@@ -174,7 +174,7 @@ func (s *session) cancel(v *visit, reason string) {
 	}
 	s.forget(n)
 	s.mu.Unlock()
-	v.place.end()
+	v.slot.end()
 	v.answer <- answer{lost: lostUnsent}
 }
 
@@ -190,8 +190,8 @@ func (s *session) forget(n uint64) {
 	}
 }
 
-// settle ends a visit with what its worker said. It reports false if there is no such visit any more.
-func (s *session) settle(token string, a answer) bool {
+// endVisit ends a visit with what its worker said. It reports false if there is no such visit any more.
+func (s *session) endVisit(token string, a answer) bool {
 	s.mu.Lock()
 	n, ok := s.life.number(token)
 	v := s.visits[n]
@@ -201,7 +201,7 @@ func (s *session) settle(token string, a answer) bool {
 	}
 	s.forget(n)
 	s.mu.Unlock()
-	v.place.end()
+	v.slot.end()
 	if a.lost == 0 {
 		a.by = s.principal
 	}
@@ -255,7 +255,7 @@ func (s *session) end() {
 	}
 	s.mu.Unlock()
 	for v, how := range lost {
-		v.place.end()
+		v.slot.end()
 		v.answer <- answer{lost: how}
 	}
 }
@@ -283,8 +283,8 @@ func (s *session) next() []item {
 	return kept
 }
 
-// perform makes a call on a place. again says that the call was surely not made and may be made elsewhere.
-func (s *session) perform(ctx context.Context, pl *place, task *executorv1.Attempt, reason func(context.Context) string,
+// perform makes a call on a slot. again says that the call was surely not made and may be made elsewhere.
+func (s *session) perform(ctx context.Context, pl *slot, task *executorv1.Attempt, reason func(context.Context) string,
 	beat func(json.RawMessage), text func(string)) (a answer, v *visit) {
 	v = s.begin(pl, task, beat, text)
 	if v == nil {
@@ -299,7 +299,7 @@ func (s *session) perform(ctx context.Context, pl *place, task *executorv1.Attem
 			why := reason(ctx)
 			s.cancel(v, why)
 			if letGo(why) {
-				return answer{lost: lostSent}, v // the answer, which frees the place, is nobody's any more
+				return answer{lost: lostSent}, v // the answer, which frees the slot, is nobody's any more
 			}
 			done = nil
 		}
@@ -325,7 +325,7 @@ func (s *session) receive(m *executorv1.WorkRequest, bad error) error {
 	}
 	switch m := m.GetMessage().(type) {
 	case *executorv1.WorkRequest_Outcome:
-		if !s.settle(m.Outcome.GetToken(), answer{out: m.Outcome.GetOutcome(), refused: bad}) {
+		if !s.endVisit(m.Outcome.GetToken(), answer{out: m.Outcome.GetOutcome(), refused: bad}) {
 			if bad != nil {
 				return bad
 			}
@@ -333,7 +333,7 @@ func (s *session) receive(m *executorv1.WorkRequest, bad error) error {
 		}
 		return nil
 	case *executorv1.WorkRequest_Error:
-		if !s.settle(m.Error.GetToken(), answer{fail: m.Error.GetError(), refused: bad}) {
+		if !s.endVisit(m.Error.GetToken(), answer{fail: m.Error.GetError(), refused: bad}) {
 			if bad != nil {
 				return bad
 			}
@@ -346,7 +346,7 @@ func (s *session) receive(m *executorv1.WorkRequest, bad error) error {
 		}
 		s.leave() // first, so that the visit does not come back here
 		s.changed()
-		if !s.settle(m.Declined.GetToken(), answer{lost: lostUnsent}) {
+		if !s.endVisit(m.Declined.GetToken(), answer{lost: lostUnsent}) {
 			stale(m.Declined.GetToken())
 		}
 		return nil

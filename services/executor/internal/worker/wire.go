@@ -186,7 +186,7 @@ func faultPlace(f workgraph.Fault) string {
 	if f.Node == "" && f.From == "" && f.To == "" {
 		return f.Field
 	}
-	return graphpb.Place(f)
+	return graphpb.FaultPath(f)
 }
 
 func (r outcomeReader) wait(ctx context.Context, m *executorv1.Wait) (*workgraph.Wait, error) {

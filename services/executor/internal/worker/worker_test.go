@@ -47,15 +47,15 @@ func newSession(p *pool, slots int, actors map[string]int) *session {
 }
 
 func TestPool(t *testing.T) {
-	get := func(p *pool, actor string, hop bool) (got *place, cancel func()) {
-		cancel = p.enter(name{"ns", actor}, hop, func(pl *place) { got = pl })
+	get := func(p *pool, actor string, hop bool) (got *slot, cancel func()) {
+		cancel = p.enter(name{"ns", actor}, hop, func(pl *slot) { got = pl })
 		return got, cancel
 	}
 	t.Run("Room/GoesToWhoHasWaitedLongest", func(t *testing.T) {
 		p := newPool()
 		var order []string
 		for i := range 3 {
-			p.enter(name{"ns", []string{"a", "b", "a"}[i]}, false, func(pl *place) {
+			p.enter(name{"ns", []string{"a", "b", "a"}[i]}, false, func(pl *slot) {
 				order = append(order, fmt.Sprint(i))
 				pl.release()
 			})
@@ -99,7 +99,7 @@ func TestPool(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			p := newPool()
 			var sessions []*session
-			var held []*place
+			var held []*slot
 			var cancels []func()
 			pick := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 			for range rapid.IntRange(1, 200).Draw(t, "steps") {
@@ -109,7 +109,7 @@ func TestPool(t *testing.T) {
 					sessions = append(sessions, s)
 					p.add(s)
 				case 1, 2:
-					cancels = append(cancels, p.enter(name{"ns", string(rune('a' + pick.IntN(2)))}, pick.IntN(2) == 0, func(pl *place) { held = append(held, pl) }))
+					cancels = append(cancels, p.enter(name{"ns", string(rune('a' + pick.IntN(2)))}, pick.IntN(2) == 0, func(pl *slot) { held = append(held, pl) }))
 				case 3:
 					if len(held) > 0 {
 						i := pick.IntN(len(held))

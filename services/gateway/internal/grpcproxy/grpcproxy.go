@@ -256,7 +256,7 @@ func (c *call) stream(ctx context.Context, cancel context.CancelFunc) {
 		err := c.out.Await(ctx, int64(len(m)))
 		if err == nil {
 			err = c.write(m)
-			c.out.Keep(0)
+			c.out.Shrink(0)
 		}
 		if err != nil {
 			cancel()

@@ -33,14 +33,14 @@ func (s *Server) withOthers(ctx context.Context, md protoreflect.MessageDescript
 	if asked != nil {
 		more = errs.From(fromCall(asked)).Violations
 	}
-	told := map[string]bool{}
+	seen := map[string]bool{}
 	for _, v := range err.Violations {
-		told[v.Field] = true
+		seen[v.Field] = true
 	}
 	byNumber := numbered(ask.GetGraph())
 	var others []errs.Violation
 	for _, v := range more {
-		if v.Field = place + v.Field; !told[v.Field] && !told[byNumber(v.Field)] {
+		if v.Field = place + v.Field; !seen[v.Field] && !seen[byNumber(v.Field)] {
 			others = append(others, v)
 		}
 	}

@@ -20,7 +20,7 @@ type Config struct {
 	// Server is the model server.
 	Server llm.Config `conf:"server"`
 	// Model is asked; empty means that no plan is restated.
-	Model string `conf:"model" help:"model that restates ambiguous plans where a request asks for it; empty restates none"`
+	Model string `conf:"model" help:"model that restates ambiguous plans on request; empty restates none"`
 	// MaxOutputTokens bounds every answer.
 	MaxOutputTokens int64 `conf:"max_output_tokens" help:"limit of one restatement"`
 	// Attempts bounds the calls for one plan: after a refused answer the model gets the reasons.

@@ -80,15 +80,15 @@ func (s *Server) ParsePlan(ctx context.Context, req *plannerv1.ParsePlanRequest)
 	if err != nil {
 		return nil, err
 	}
-	var told *plannerv1.Restatement
+	var report *plannerv1.Restatement
 	if wanted(req.GetRestate()) {
 		leave() // nobody waits for a model
-		if r, told, err = s.restate(ctx, req.GetRestate(), req.GetText(), r); err != nil {
+		if r, report, err = s.restate(ctx, req.GetRestate(), req.GetText(), r); err != nil {
 			return nil, err
 		}
 	}
 	out := planpb.Response(r)
-	out.Restatement = told
+	out.Restatement = report
 	return out, nil
 }
 
@@ -104,7 +104,7 @@ func (s *Server) CompilePlan(ctx context.Context, req *plannerv1.CompilePlanRequ
 		return nil, err
 	}
 	result := plan.Result{}
-	var told *plannerv1.Restatement
+	var report *plannerv1.Restatement
 	if g != nil {
 		if wanted(req.GetRestate()) {
 			return nil, errs.New(errs.InvalidArgument, "RESTATE_NEEDS_TEXT", "a problem graph cannot be restated").Hint("send the text of the plan")
@@ -124,7 +124,7 @@ func (s *Server) CompilePlan(ctx context.Context, req *plannerv1.CompilePlanRequ
 		}
 		if wanted(req.GetRestate()) && read.RestateNeeded() {
 			leave() // nobody waits for a model
-			if result, told, err = s.restate(ctx, req.GetRestate(), req.GetText(), read); err != nil {
+			if result, report, err = s.restate(ctx, req.GetRestate(), req.GetText(), read); err != nil {
 				return nil, err
 			}
 			again, err := s.enter(ctx, proto.Size(req)/bytesPerCost)
@@ -176,7 +176,7 @@ func (s *Server) CompilePlan(ctx context.Context, req *plannerv1.CompilePlanRequ
 	}
 	trace.SpanFromContext(ctx).SetAttributes(attribute.Int("epigraph.graph.nodes", len(made.Nodes)), attribute.String("epigraph.graph.hash", hash))
 	out := &plannerv1.CompilePlanResponse{Graph: wire, GraphHash: hash, Plan: planpb.Response(result)}
-	out.Plan.Restatement = told
+	out.Plan.Restatement = report
 	return out, nil
 }
 
@@ -187,7 +187,7 @@ func noPlan(r plan.Result) error {
 		Hint("ask the model for a plan: problems with ids, and lines like A -> B")
 	for _, d := range r.Diagnostics {
 		if d.Code == plan.RestatementRefused || d.Code == plan.RestatementFailed {
-			out = out.Violate(place(d.Line, d.Column), string(d.Code), strconv.Quote(d.Element)+": "+d.Message)
+			out = out.Violate(lineColumn(d.Line, d.Column), string(d.Code), strconv.Quote(d.Element)+": "+d.Message)
 		}
 	}
 	return out
@@ -212,14 +212,14 @@ func (s *Server) restate(ctx context.Context, p plannerv1.RestatePolicy, text st
 	if !wanted(p) || !r.RestateNeeded() {
 		return r, nil, nil
 	}
-	r, told, err := s.model.Restate(ctx, grpckit.Namespace(ctx), text, r)
-	trace.SpanFromContext(ctx).SetAttributes(attribute.Int("epigraph.plan.restate_calls", told.Calls), attribute.Bool("epigraph.plan.restated", told.Accepted))
+	r, report, err := s.model.Restate(ctx, grpckit.Namespace(ctx), text, r)
+	trace.SpanFromContext(ctx).SetAttributes(attribute.Int("epigraph.plan.restate_calls", report.Calls), attribute.Bool("epigraph.plan.restated", report.Accepted))
 	if err != nil {
 		return plan.Result{}, nil, err
 	}
 	return r, &plannerv1.Restatement{
-		Accepted: told.Accepted, Provider: told.Provider, Model: told.Model, Calls: int32(told.Calls), //nolint:gosec // at most three
-		InputTokens: told.Usage.Input, CachedInputTokens: told.Usage.CachedInput, OutputTokens: told.Usage.Output, ReasoningTokens: told.Usage.Reasoning,
+		Accepted: report.Accepted, Provider: report.Provider, Model: report.Model, Calls: int32(report.Calls), //nolint:gosec // at most three
+		InputTokens: report.Usage.Input, CachedInputTokens: report.Usage.CachedInput, OutputTokens: report.Usage.Output, ReasoningTokens: report.Usage.Reasoning,
 	}, nil
 }
 
@@ -257,11 +257,11 @@ func accept(ctx context.Context, r *plan.Result, codes []string) error {
 				continue
 			}
 			found = true
-			g, lost := compile.TellApart(r.Graph, p.Renames)
+			g, lost := compile.SplitReused(r.Graph, p.Renames)
 			if len(lost) > 0 {
 				bad := errs.New(errs.InvalidArgument, "REPAIR_REFUSED", "%s would lose %d edges that run against the listed order", code, len(lost))
 				for _, e := range lost {
-					bad = bad.Violate(place(e.Line, e.Column), "EDGE_LOST", e.From+" -> "+e.To)
+					bad = bad.Violate(lineColumn(e.Line, e.Column), "EDGE_LOST", e.From+" -> "+e.To)
 				}
 				return bad.Hint("give every use of a tool an id of its own")
 			}
@@ -313,7 +313,7 @@ func planError(r plan.Result) error {
 		if d.Hint != "" {
 			text += "; " + d.Hint
 		}
-		out = out.Violate(place(d.Line, d.Column), string(d.Code), text)
+		out = out.Violate(lineColumn(d.Line, d.Column), string(d.Code), text)
 	}
 	out.Message = fmt.Sprintf("the plan has %d faults", n)
 	if n == 1 {
@@ -327,7 +327,7 @@ func planError(r plan.Result) error {
 	return out.Hint("mend every violation and send the plan again")
 }
 
-func place(line, column int) string {
+func lineColumn(line, column int) string {
 	if line == 0 {
 		return "plan"
 	}

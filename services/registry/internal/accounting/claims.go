@@ -190,14 +190,14 @@ func (b *Accounts) SettleClaim(ctx context.Context, namespace, taskID, runID str
 		if err := tx.ForgetCancellation(ctx, namespace, taskID, runID); err != nil {
 			return err
 		}
-		err = w.settle(ctx, *mine, s)
+		err = w.settleClaim(ctx, *mine, s)
 		out = w.task
 		return err
 	})
 	return out, err
 }
 
-func (w *work) settle(ctx context.Context, mine epic.Claim, s Settlement) error {
+func (w *work) settleClaim(ctx context.Context, mine epic.Claim, s Settlement) error {
 	ours := mine.State == epic.Confirmed
 	switch mine.State {
 	case epic.Settled:

@@ -281,7 +281,7 @@ func (w *work) allow(ctx context.Context, was, to epic.TaskState) error {
 		w.warn()
 		return nil
 	case epic.TaskPending:
-		return w.release(ctx, was)
+		return w.reopenTask(ctx, was)
 	}
 	return nil
 }
@@ -298,8 +298,8 @@ func (w *work) cancel(ctx context.Context) error {
 	return w.claim(ctx, *c, epic.Released)
 }
 
-// release lets a task be worked on that was blocked or has failed.
-func (w *work) release(ctx context.Context, was epic.TaskState) error {
+// reopenTask lets a task be worked on that was blocked or has failed.
+func (w *work) reopenTask(ctx context.Context, was epic.TaskState) error {
 	states, err := w.block(ctx)
 	if err != nil || was == epic.TaskFailed {
 		// A failed task that has come to depend on others is tried again when those are completed.

@@ -74,7 +74,7 @@ func act(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	case d.graph != nil:
 		return p.graph(ctx, c, d.graph)
 	}
-	result, err := p.settle(ctx, d.result)
+	result, err := p.checkResult(ctx, d.result)
 	if err != nil {
 		return value(verdict{Refused: err.Error()})
 	}

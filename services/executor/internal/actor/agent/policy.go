@@ -194,9 +194,9 @@ func (a *action) node(ctx context.Context, place, name string, arguments map[str
 // plain is an error of a schema, short enough for a reasoner.
 func plain(err error) string { return errs.Clip(err.Error(), 1000) }
 
-// settle returns a result that fits its schema: as it is, or parsed from its text, since models are asked for
-// texts. The error is for the reasoner.
-func (p *policy) settle(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
+// checkResult returns a result that fits its schema: as it is, or parsed from its text, since models are
+// asked for texts. The error is for the reasoner.
+func (p *policy) checkResult(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
 	if p.result == nil {
 		return raw, nil
 	}

@@ -57,7 +57,7 @@ type Config struct {
 	MaxRedirects int `conf:"max_redirects" help:"redirects at most"`
 	// AllowPrivate lists networks like 10.0.0.0/8 that are reachable although they are not public; "all"
 	// allows every address.
-	AllowPrivate []string `conf:"allow_private" help:"networks such as 10.0.0.0/8 that may be reached although they are not public, or all"`
+	AllowPrivate []string `conf:"allow_private" help:"networks that are not public but may be reached, such as 10.0.0.0/8, or all"`
 }
 
 // DefaultConfig reaches public addresses only.

@@ -50,11 +50,11 @@ type Config struct {
 	// Server is the model server.
 	Server llm.Config `conf:"server"`
 	// Model is asked when a node names none.
-	Model string `conf:"model" help:"model asked when a node names none"`
+	Model string `conf:"model" help:"default model of a node"`
 	// System is the system message when a node gives none; empty sends none.
-	System string `conf:"system" help:"system message when a node gives none"`
+	System string `conf:"system" help:"default system message of a node"`
 	// MaxOutputTokens bounds every answer whose node states no bound of its own.
-	MaxOutputTokens int64 `conf:"max_output_tokens" help:"limit of an answer when a node states none"`
+	MaxOutputTokens int64 `conf:"max_output_tokens" help:"default limit of the answer to a node"`
 }
 
 // DefaultConfig asks OpenAI's small model.

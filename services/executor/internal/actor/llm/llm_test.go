@@ -141,7 +141,7 @@ func TestConversation(t *testing.T) {
 		_, user = last(t, `{"request": "web.search(Rome)", "tool": "web.search"}`)
 		require.Equal(t, "web.search(Rome)", user)
 		_, user = last(t, `{"request": "Dig.", "tool": {"hammer": 1}}`)
-		require.Equal(t, "Dig.", user, "what travels may be anything")
+		require.Equal(t, "Dig.", user, "a propagated argument may be anything")
 	})
 	t.Run("ATravellingTextIsARequest", func(t *testing.T) {
 		t.Parallel()

@@ -203,7 +203,7 @@ const expandSchema = `{
   "required": ["graph"],
   "properties": {
     "graph": {"description": "The graph to insert after this node: an object, or its JSON as a text."},
-    "value": {"description": "What travels into it; null when absent."}
+    "value": {"description": "Its input; null when absent."}
   }
 }`
 

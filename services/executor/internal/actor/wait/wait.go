@@ -25,7 +25,7 @@ const humanSchema = `{
   "anyOf": [{"required": ["prompt"]}, {"required": ["approve"]}],
   "properties": {
     "prompt": {"description": "What is asked, for a person: a text, or JSON that a client shows."},
-    "schema": {"type": "object", "description": "JSON Schema of the answer; another answer is refused and the question stays open."},
+    "schema": {"type": "object", "description": "JSON Schema of the answer; another answer is refused and the interrupt stays open."},
     "timeout": ` + timeoutSchema + `,
     "default": {"description": "The answer when nobody gives one in time; without it the visit fails with INTERRUPT_EXPIRED."},
     "approve": {"description": "Exactly what is to be approved. The result then is an object with decision, by, approve_hash and answer."}

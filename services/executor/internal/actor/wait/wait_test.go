@@ -15,7 +15,7 @@ import (
 
 func TestHuman(t *testing.T) {
 	t.Parallel()
-	t.Run("Question/Carries", func(t *testing.T) {
+	t.Run("Interrupt/Carries", func(t *testing.T) {
 		t.Parallel()
 		out, err := actortest.Call(t, wait.Human(), `{"prompt": "Go?", "schema": {"type": "boolean"}, "timeout": "72h", "default": false, "approve": {"sum": 9007199254740993}}`)
 		require.NoError(t, err)

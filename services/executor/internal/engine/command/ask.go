@@ -267,22 +267,22 @@ func (h *Handler) fitting(ctx context.Context, q *journal.Interrupt, a *AnswerRe
 	approval := len(q.Approve) > 0
 	switch {
 	case approval && a.Decision == "":
-		return invalid("decision", "the question is one of approval").Hint("say DECISION_APPROVED or DECISION_REJECTED")
+		return invalid("decision", "the interrupt is an approval").Hint("say DECISION_APPROVED or DECISION_REJECTED")
 	case !approval && a.Decision != "":
-		return invalid("decision", "the question is not one of approval").Hint("give an answer instead of a decision")
+		return invalid("decision", "the interrupt is not an approval").Hint("give an answer instead of a decision")
 	case !approval && a.ApproveHash != "":
-		return invalid("approve_hash", "the question is not one of approval")
+		return invalid("approve_hash", "the interrupt is not an approval")
 	}
 	if hash := workgraph.ApproveHash(q.Approve, q.Binds); approval && a.ApproveHash != "" && a.ApproveHash != hash {
 		return errs.New(errs.FailedPrecondition, ReasonApproveHash, "what is to be approved is not what was seen").Set("approve_hash", hash).
-			Hint("read the question again")
+			Hint("read the interrupt again")
 	}
 	if len(a.Answer) == 0 {
 		if approval {
 			return nil
 		}
 		if len(q.Schema) > 0 {
-			return invalid("answer", "there is no answer").Hint("give one that satisfies the question's schema")
+			return invalid("answer", "there is no answer").Hint("give one that satisfies the interrupt's schema")
 		}
 		a.Answer = json.RawMessage("null")
 		return nil
@@ -307,8 +307,8 @@ func (h *Handler) fitting(ctx context.Context, q *journal.Interrupt, a *AnswerRe
 	if ctx.Err() != nil {
 		return err
 	}
-	refusal := errs.New(errs.InvalidArgument, ReasonAnswerInvalid, "the answer does not satisfy the question's schema").Set("interrupt_id", q.ID).
-		Hint("the question is still open; answer again")
+	refusal := errs.New(errs.InvalidArgument, ReasonAnswerInvalid, "the answer does not satisfy the interrupt's schema").Set("interrupt_id", q.ID).
+		Hint("the interrupt is still open; answer again")
 	faults, ok := errors.AsType[workgraph.SchemaFaults](err)
 	if !ok {
 		return refusal.Violate("answer", ReasonAnswerInvalid, err.Error())

@@ -372,7 +372,7 @@ func (w *watch) read(ctx context.Context, s *source) error {
 			// From here on the event counts as the message that it becomes.
 			left -= int64(len(rows[i].Data))
 			rows[i] = journal.Event{}
-			w.held.Keep(left)
+			w.held.Shrink(left)
 			if err := w.tell(ctx, s, Event{RunID: s.runID, RootID: s.rootID, Durable: d}); err != nil {
 				return err
 			}
@@ -392,7 +392,7 @@ func (w *watch) page(ctx context.Context, s *source, size int) ([]journal.Event,
 		if errs.ReasonOf(err) != inflight.ReasonBusy {
 			return rows, size, err
 		}
-		w.held.Keep(0)
+		w.held.Shrink(0)
 		if size > 1 {
 			size = 1
 			continue
@@ -401,7 +401,7 @@ func (w *watch) page(ctx context.Context, s *source, size int) ([]journal.Event,
 		if err := w.held.Await(ctx, room); err != nil {
 			return nil, 0, err
 		}
-		w.held.Keep(0)
+		w.held.Shrink(0)
 		room *= 2
 	}
 }

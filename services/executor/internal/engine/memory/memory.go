@@ -52,6 +52,9 @@ type Ledger struct {
 	// reading counts runs that are being read, of which it is not known yet what they take.
 	reading int
 
+	// unwritten is how much of what each namespace holds waits to be written.
+	unwritten map[string]int64
+
 	// Over gets a value when a namespace holds more than it may.
 	Over chan struct{}
 }
@@ -68,7 +71,7 @@ const CanceledShare = 8
 
 // New returns a ledger with a budget of total bytes.
 func New(total int64) *Ledger {
-	return &Ledger{Budget: inflight.New(total), Total: total, Canceled: inflight.New(max(total/CanceledShare, 1)), grants: map[string]Grant{},
+	return &Ledger{Budget: inflight.New(total), Total: total, Canceled: inflight.New(max(total/CanceledShare, 1)), grants: map[string]Grant{}, unwritten: map[string]int64{},
 		Over: make(chan struct{}, 1)}
 }
 
@@ -80,6 +83,23 @@ func (m *Ledger) Add(namespace string, n int64) {
 		default:
 		}
 	}
+}
+
+// Write counts n bytes more, or less, that wait to be written.
+func (m *Ledger) Write(namespace string, n int64) {
+	m.mu.Lock()
+	if m.unwritten[namespace] += n; m.unwritten[namespace] == 0 {
+		delete(m.unwritten, namespace)
+	}
+	m.mu.Unlock()
+	m.Add(namespace, n)
+}
+
+// IsWriting reports whether something of the namespace waits to be written.
+func (m *Ledger) IsWriting(namespace string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.unwritten[namespace] > 0
 }
 
 // Wait stands in line for the room that a run lacks, which is kept for it until take or forfeit.

@@ -60,8 +60,8 @@ type Blocker struct {
 	Ref           workgraph.Ref
 	Message, Hint string
 	// Since and Until may be zero.
-	Since, Until             time.Time
-	RunIDs, Nodes, Questions []string
+	Since, Until              time.Time
+	RunIDs, Nodes, Interrupts []string
 	// Actor is what is called; Name the key, limit, signal or executor, as the kind says.
 	Actor, Name string
 	// Error is what failed: the run, a child, or the visit's last attempt. Attempt is the one under way or to
@@ -473,7 +473,7 @@ func why(row journal.Run, r workgraph.Reason, n workgraph.Node, approvals map[st
 		h.Kind, h.Name, h.Message = BlockerPaused, string(r.Cause), fmt.Sprintf("the loop of %s has come to its max_visits, %d", r.Node, r.Have)
 		h.Hint = phrase.Command("runs resume "+row.ID) + " gives it as many visits again"
 	case workgraph.CauseInterrupt:
-		h.Kind, h.Questions, h.Message = BlockerInterrupt, r.On, fmt.Sprintf("%s waits for the answer to %s", r.Ref, first)
+		h.Kind, h.Interrupts, h.Message = BlockerInterrupt, r.On, fmt.Sprintf("%s waits for the answer to %s", r.Ref, first)
 		h.Hint = phrase.Command("interrupts answer " + first + " VALUE")
 		if what, ok := approvals[first]; ok {
 			h.Message = fmt.Sprintf("%s waits for the approval of %s, %s", r.Ref, phrase.Cut(string(what), maxApproval), first)

@@ -52,7 +52,7 @@ func (r *resets) put(of *resetsOf) {
 
 // takenBack finds where visits were taken back for the last time: the list has each visit once, as the run
 // has it now, so that what had ended before that is not shown. Only what follows from an approval is taken
-// back after its end, so that nothing is read for a run that has asked nothing and adopted nothing; of others
+// back after its end, so that nothing is read for a run that has asked nothing and reused nothing; of others
 // the history is read once here, and after that what has come since.
 func (q *Query) takenBack(ctx context.Context, row journal.Run) (map[workgraph.Ref]visitOrder, error) {
 	if row.ForkedFrom == "" {

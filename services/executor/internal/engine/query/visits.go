@@ -118,7 +118,7 @@ func (q *Query) Visits(ctx context.Context, req VisitsRequest) (visits []Visit, 
 	var gauge page.Gauge
 	add := func(v *Visit) {
 		visits = append(visits, *v)
-		// A page that has grown large ends before its size says so; what stands behind it tells that there is
+		// A page that has grown large ends before its size says so; the position after it shows that there is
 		// more.
 		if full := gauge.Add(v); full && len(visits) <= pg.Limit {
 			pg.Limit = len(visits) - 1

@@ -56,7 +56,7 @@ type Payload struct {
 	Trace outbox.Trace `json:"trace,omitzero"`
 }
 
-// Encode is the letter as commands.Body.
+// Encode returns the payload as commands.Body.
 func (l *Payload) Encode() ([]byte, error) { return json.Marshal(l) }
 
 // DecodePayload reads the body of a command.
@@ -71,8 +71,8 @@ func DecodePayload(body []byte) (*Payload, error) {
 	return l, nil
 }
 
-// Command is what the machine is told by a letter of this kind; nil for AMEND, which needs the run's actors:
-// see amendment.
+// Command is the command of the machine for a payload of this kind; nil for AMEND, which needs the run's
+// actors: see amendment.
 func (l *Payload) Command(kind journal.CommandKind, now time.Time) workgraph.Command {
 	switch kind {
 	case journal.CommandCancel:

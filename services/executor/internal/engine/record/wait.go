@@ -16,7 +16,7 @@ type VisitWait struct {
 	Due time.Time
 	// Children are the runs spawned, in the order asked.
 	Children []string
-	// Interrupt is the question's id.
+	// Interrupt is the interrupt's id.
 	Interrupt string
 	Signal    string
 }

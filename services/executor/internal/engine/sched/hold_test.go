@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHold holds a namespace to one attempt at a time.
+// TestHold holds a namespace to one attempt at a time, and then to none.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	began := make(chan *Task, 16)
@@ -18,7 +18,7 @@ func TestHold(t *testing.T) {
 		<-end
 	})
 	held, free := &run{namespace: "held"}, &run{namespace: "free"}
-	s.Hold(map[string]bool{"held": true})
+	s.Hold(map[string]int{"held": 1})
 	var waiting []*Task
 	for range 3 {
 		waiting = append(waiting, held.task(GateRequest{}))
@@ -26,8 +26,12 @@ func TestHold(t *testing.T) {
 		s.Add(free.task(GateRequest{}))
 	}
 	count := map[*run]int{}
+	var running *Task // of the namespace that is held
 	for range 4 {
-		count[(<-began).Lane.(*run)]++
+		a := <-began
+		if count[a.Lane.(*run)]++; a.Lane == held {
+			running = a
+		}
 	}
 	require.Equal(t, map[*run]int{held: 1, free: 3}, count)
 	require.Equal(t, 2, s.Backlog())
@@ -40,8 +44,13 @@ func TestHold(t *testing.T) {
 	require.True(t, s.Withdraw(waiting[2:]))
 	require.Equal(t, 1, s.Backlog())
 
-	s.Hold(nil)
+	s.Hold(map[string]int{"held": 0})
 	<-until
+	s.Done(running)
+	require.Equal(t, 1, s.Backlog(), "no other one begins")
+	require.NotNil(t, s.HeldUntil("held"))
+
+	s.Hold(nil)
 	require.Equal(t, held, (<-began).Lane)
 	require.Nil(t, s.HeldUntil("held"))
 	close(end)

@@ -63,8 +63,8 @@ type pool struct {
 	ring    list.List // of *tenant, those with something queued, the next one first
 	tenants map[string]*tenant
 	lanes   map[any]*lane
-	// held are the namespaces that start one attempt at a time: see Scheduler.hold.
-	held map[string]bool
+	// held is how many attempts some namespaces may have running: see Scheduler.Hold.
+	held map[string]int
 }
 
 // tenant is what one namespace has queued and running.
@@ -335,7 +335,12 @@ func (p *pool) drop(l *lane) {
 func (p *pool) next() *tenant {
 	free := p.limit - p.running
 	for e := p.ring.Front(); e != nil; e = e.Next() {
-		if t := e.Value.(*tenant); t.running == 0 || t.running < tenantShare*free && !p.held[t.name] {
+		t := e.Value.(*tenant)
+		if most, held := p.held[t.name]; held {
+			if t.running < most {
+				return t
+			}
+		} else if t.running == 0 || t.running < tenantShare*free {
 			return t
 		}
 	}
@@ -479,14 +484,15 @@ func (s *Scheduler) Withdraw(list []*Task) bool {
 	return true
 }
 
-// Hold lets these namespaces, and no others, start one attempt at a time only.
-func (s *Scheduler) Hold(names map[string]bool) {
+// Hold bounds how many local and how many remote attempts each of these namespaces has running, and lifts the
+// bounds of all others.
+func (s *Scheduler) Hold(most map[string]int) {
 	s.mu.Lock()
 	defer s.unlock()
-	if maps.Equal(names, s.local.held) {
+	if maps.Equal(most, s.local.held) {
 		return
 	}
-	s.local.held, s.remote.held = names, names
+	s.local.held, s.remote.held = most, most
 	close(s.rehold)
 	s.rehold = make(chan struct{})
 	s.dispatch()
@@ -496,7 +502,7 @@ func (s *Scheduler) Hold(names map[string]bool) {
 func (s *Scheduler) HeldUntil(namespace string) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopped || !s.local.held[namespace] {
+	if _, held := s.local.held[namespace]; s.stopped || !held {
 		return nil
 	}
 	return s.rehold

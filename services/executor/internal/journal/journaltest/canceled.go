@@ -102,7 +102,7 @@ func canceledCases(t *testing.T, d Driver) {
 		res := w.takeOver(w.me, canceled(journal.TakeOverOptions{}))
 		require.Equal(t, []string{running, waiting}, ids(res.Claimed))
 		require.Equal(t, 1, res.Claimed[0].Takeovers)
-		require.True(t, w.get(paused).Owner.IsZero(), "it is parked")
+		require.True(t, w.get(paused).Owner.IsZero(), "it is released")
 		res = w.takeOver(w.me, canceled(journal.TakeOverOptions{}))
 		require.Equal(t, []string{paused}, ids(res.Claimed))
 		require.Equal(t, []string{goesOn}, ids(w.takeOver(w.me, journal.TakeOverOptions{Lease: time.Hour}).Claimed))

@@ -139,7 +139,7 @@ func killedCase(t *testing.T, d Driver) {
 		delete(acked, c.RunID)
 	}
 	for id := range acked {
-		require.True(t, w.get(id).Owner.IsZero(), "only what is parked was left")
+		require.True(t, w.get(id).Owner.IsZero(), "only released runs were left")
 	}
 }
 
@@ -200,7 +200,7 @@ func check(t *testing.T, w *world, acked map[string]int64) {
 			require.Equal(t, (r.LastSeq-2)/2, commands[r.ID], "commands and its event")
 		case journal.StateWaiting:
 			require.True(t, r.Owner.IsZero())
-			require.True(t, jobs[r.ID], "parked without a job")
+			require.True(t, jobs[r.ID], "released without a job")
 		}
 	}
 	for id, seq := range acked {

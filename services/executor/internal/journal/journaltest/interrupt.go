@@ -12,7 +12,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-func question(at int, change ...func(*journal.Interrupt)) journal.Interrupt {
+func interrupt(at int, change ...func(*journal.Interrupt)) journal.Interrupt {
 	i := journal.Interrupt{
 		ID: ids.New("int"), NodeID: "ask", Visit: 1, State: journal.InterruptOpen, Prompt: []byte(`"really?"`), Schema: []byte(`{}`), Approve: []byte(`{"h":1}`), Binds: "b",
 		Default: []byte(`"no"`), CreateTime: base.Add(time.Duration(at) * time.Second), ExpireTime: base.Add(time.Hour),
@@ -47,12 +47,12 @@ func interruptCases(t *testing.T, d Driver) {
 	}
 	t.Run("OpenedClosedAndListed", func(t *testing.T) {
 		w := open(t, d)
-		q0 := question(0)
+		q0 := interrupt(0)
 		root := w.started(1, func(s *journal.Start) { s.Opened = []journal.Interrupt{q0} })
 		child := w.started(1, func(s *journal.Start) { s.Run.ParentID, s.Run.RootID = root, root })
 		grandchild := w.started(1, func(s *journal.Start) { s.Run.ParentID, s.Run.RootID = child, root })
 		stranger := w.started(1)
-		q1, q2, q3, q4 := question(1), question(2), question(3), question(4)
+		q1, q2, q3, q4 := interrupt(1), interrupt(2), interrupt(3), interrupt(4)
 		opened := func(q journal.Interrupt) func(*journal.Append) {
 			return func(a *journal.Append) { a.Opened = []journal.Interrupt{q} }
 		}
@@ -99,7 +99,7 @@ func interruptCases(t *testing.T, d Driver) {
 	})
 	t.Run("AnsweredOnceWithItsMail", func(t *testing.T) {
 		w := open(t, d)
-		q := question(1)
+		q := interrupt(1)
 		id := w.started(1, func(s *journal.Start) { s.Opened = []journal.Interrupt{q} })
 		answer := func(text string, change ...func(*journal.EnqueueRequest)) (journal.Enqueued, error) {
 			p := enqueue(id, journal.CommandAnswer, q.ID, change...)
@@ -142,7 +142,7 @@ func interruptCases(t *testing.T, d Driver) {
 	})
 	t.Run("ExpiredTakesNoAnswer", func(t *testing.T) {
 		w := open(t, d)
-		q := question(1)
+		q := interrupt(1)
 		id := w.started(1, func(s *journal.Start) { s.Opened = []journal.Interrupt{q} })
 		w.commit(appendTo(id, 1, 1, func(a *journal.Append) {
 			a.Closed = []journal.Closing{{ID: q.ID, State: journal.InterruptExpired, Time: base}}

@@ -211,7 +211,7 @@ func takeOverCases(t *testing.T, d Driver) {
 		require.Equal(t, map[journal.State]int{journal.StateRunning: 1, journal.StateWaiting: 1}, got)
 		for id, s := range states {
 			if s == journal.StatePaused || s == journal.StateQuarantined {
-				require.True(t, w.get(id).Owner.IsZero(), "it is parked")
+				require.True(t, w.get(id).Owner.IsZero(), "it is released")
 				require.Empty(t, w.jobs())
 			}
 		}
@@ -287,7 +287,7 @@ func takeOverCases(t *testing.T, d Driver) {
 		require.Equal(t, 2, rescued(time.Second))
 		require.ElementsMatch(t, []string{"wake available " + id, "wake available " + id, "webhook available " + id}, w.jobs())
 		require.Zero(t, rescued(time.Second))
-		// What somebody works whose names are of another form is not ours to judge.
+		// Jobs of workers with names of another form are left alone.
 		w.d.TakeJobs(t, w.place, "pages")
 		require.Zero(t, rescued(time.Second))
 	})

@@ -13,7 +13,7 @@ import (
 )
 
 func ownerlessCases(t *testing.T, d Driver) {
-	parked := func(change ...func(*journal.Append)) []func(*journal.Append) {
+	waiting := func(change ...func(*journal.Append)) []func(*journal.Append) {
 		return append([]func(*journal.Append){inState(journal.StateWaiting), func(a *journal.Append) { a.Release = true }}, change...)
 	}
 	t.Run("Release/AndClaim", func(t *testing.T) {
@@ -21,24 +21,24 @@ func ownerlessCases(t *testing.T, d Driver) {
 		id := w.started(1)
 		other := w.register("exec-b")
 		at := dbkit.Now().Add(time.Hour)
-		park := appendTo(id, 1, 1, parked(func(a *journal.Append) { a.Jobs = []journal.Job{{Kind: journal.JobWake, At: at}} })...)
-		res := w.commit(park)
+		released := appendTo(id, 1, 1, waiting(func(a *journal.Append) { a.Jobs = []journal.Job{{Kind: journal.JobWake, At: at}} })...)
+		res := w.commit(released)
 		require.NoError(t, res[0].Err)
 		require.True(t, w.get(id).Owner.IsZero())
 		require.Equal(t, []string{"wake scheduled " + id}, w.jobs())
 		reason(t, w.commit(appendTo(id, 2, 1))[0].Err, journal.ReasonNotOwner)
-		require.Equal(t, res, w.commit(park), "sent again")
+		require.Equal(t, res, w.commit(released), "sent again")
 		require.Len(t, w.jobs(), 1)
-		require.Empty(t, w.takeOver(other, journal.TakeOverOptions{Lease: dead}).Claimed, "a parked run is in no scan")
+		require.Empty(t, w.takeOver(other, journal.TakeOverOptions{Lease: dead}).Claimed, "a waiting run is in no scan")
 		require.Equal(t, other, w.claim(other, id))
 		require.Zero(t, w.get(id).Takeovers)
 		w.me = w.register("exec-a")
 		require.Equal(t, other, w.claim(w.me, id), "its owner lives")
 		w.me = other
 		require.NoError(t, w.commit(appendTo(id, 2, 1))[0].Err)
-		reason(t, w.commit(appendTo(id, 1, 0, parked()...))[0].Err, journal.ReasonSeqConflict)
+		reason(t, w.commit(appendTo(id, 1, 0, waiting()...))[0].Err, journal.ReasonSeqConflict)
 		// Nothing follows a release, not even in the same commit.
-		res = w.commit(appendTo(id, 3, 1, parked()...), appendTo(id, 4, 1))
+		res = w.commit(appendTo(id, 3, 1, waiting()...), appendTo(id, 4, 1))
 		require.NoError(t, res[0].Err)
 		reason(t, res[1].Err, journal.ReasonNotOwner)
 	})
@@ -60,7 +60,7 @@ func ownerlessCases(t *testing.T, d Driver) {
 			require.Equal(t, w.me, res.Owner, "it has an owner")
 			require.False(t, res.Claimed)
 			require.NoError(t, w.j.Mark(t.Context(), w.me, id, "cel at n1", ""))
-			w.commit(appendTo(id, 1, 1, parked(func(a *journal.Append) { a.Applied = []int64{w.unread(id)[0].ID} })...))
+			w.commit(appendTo(id, 1, 1, waiting(func(a *journal.Append) { a.Applied = []int64{w.unread(id)[0].ID} })...))
 			res = ask(enqueue(id, kind, "1", claim(other)))
 			require.True(t, res.Claimed)
 			require.Equal(t, other, res.Owner)
@@ -80,7 +80,7 @@ func ownerlessCases(t *testing.T, d Driver) {
 			w.commit(appendTo(id, 3, 1, inState(journal.StateCompleted)))
 		}
 		gone := w.started(1)
-		w.commit(appendTo(gone, 1, 1, parked()...))
+		w.commit(appendTo(gone, 1, 1, waiting()...))
 		res := ask(enqueue(gone, journal.CommandSignal, "s", claim(journal.Owner{ID: "exec-a", Incarnation: 1 << 40})))
 		require.Zero(t, res.Owner, "it is registered no more")
 		require.Equal(t, []string{"wake available " + gone}, w.jobs())
@@ -91,8 +91,8 @@ func ownerlessCases(t *testing.T, d Driver) {
 	t.Run("Append/ClaimsParkedTargets", func(t *testing.T) {
 		w := open(t, d)
 		child, twin, parent, held := w.started(1), w.started(1), w.started(1), w.started(1)
-		w.commit(appendTo(parent, 1, 1, parked()...))
-		w.commit(appendTo(held, 1, 1, parked()...))
+		w.commit(appendTo(parent, 1, 1, waiting()...))
+		w.commit(appendTo(held, 1, 1, waiting()...))
 		other := w.register("exec-b")
 		require.Equal(t, other, w.claim(other, held))
 		claims := func(a *journal.Append) { a.Claims = true }
@@ -111,7 +111,7 @@ func ownerlessCases(t *testing.T, d Driver) {
 	t.Run("Append/ClaimsWhatIsReleasedInTheSameCommit", func(t *testing.T) {
 		w := open(t, d)
 		id, by := w.started(1), w.started(1)
-		res := w.commit(appendTo(id, 1, 1, parked()...), appendTo(by, 1, 1, commandTo(id, journal.CommandSignal, "1"), func(a *journal.Append) { a.Claims = true }))
+		res := w.commit(appendTo(id, 1, 1, waiting()...), appendTo(by, 1, 1, commandTo(id, journal.CommandSignal, "1"), func(a *journal.Append) { a.Claims = true }))
 		require.NoError(t, res[0].Err)
 		require.Equal(t, []string{id}, res[1].Claimed)
 		require.Equal(t, w.me, w.get(id).Owner)
@@ -120,21 +120,21 @@ func ownerlessCases(t *testing.T, d Driver) {
 	})
 	t.Run("Release/ClaimsTheRunAgainForItsMail", func(t *testing.T) {
 		w := open(t, d)
-		quiet, mailed := w.started(1), w.started(1)
-		_, err := w.j.Enqueue(t.Context(), enqueue(mailed, journal.CommandSignal, "1"))
+		quiet, commanded := w.started(1), w.started(1)
+		_, err := w.j.Enqueue(t.Context(), enqueue(commanded, journal.CommandSignal, "1"))
 		require.NoError(t, err)
 		release := func(id string) journal.Write {
-			return appendTo(id, 1, 1, parked(func(a *journal.Append) { a.Claims = true })...)
+			return appendTo(id, 1, 1, waiting(func(a *journal.Append) { a.Claims = true })...)
 		}
-		park := []journal.Write{release(quiet), release(mailed)}
-		for _, claimed := range [][]string{{mailed}, nil} { // a commit without its answer is repeated
-			res := w.commit(park...)
+		released := []journal.Write{release(quiet), release(commanded)}
+		for _, claimed := range [][]string{{commanded}, nil} { // a commit without its answer is repeated
+			res := w.commit(released...)
 			require.NoError(t, res[0].Err)
 			require.Empty(t, res[0].Claimed)
 			require.NoError(t, res[1].Err)
 			require.Equal(t, claimed, res[1].Claimed)
 			require.True(t, w.get(quiet).Owner.IsZero())
-			require.Equal(t, w.me, w.get(mailed).Owner)
+			require.Equal(t, w.me, w.get(commanded).Owner)
 		}
 		require.Empty(t, w.jobs())
 		require.Len(t, w.pending(w.me), 1)
@@ -142,9 +142,9 @@ func ownerlessCases(t *testing.T, d Driver) {
 	t.Run("Release/WithoutEventsIsRepeatable", func(t *testing.T) {
 		w := open(t, d)
 		id := w.started(1)
-		park := appendTo(id, 1, 0, parked()...)
-		require.NoError(t, w.commit(park)[0].Err)
-		require.NoError(t, w.commit(park)[0].Err)
+		released := appendTo(id, 1, 0, waiting()...)
+		require.NoError(t, w.commit(released)[0].Err)
+		require.NoError(t, w.commit(released)[0].Err)
 		require.True(t, w.get(id).Owner.IsZero())
 	})
 	t.Run("Claim/WhatMayBeClaimed", func(t *testing.T) {
@@ -183,7 +183,7 @@ func ownerlessCases(t *testing.T, d Driver) {
 		_, err = w.j.ClaimRun(t.Context(), w.me, ns, sick, journal.TakeOverPolicy{})
 		reason(t, err, journal.ReasonFenced)
 		w.takeOver(again, journal.TakeOverOptions{Lease: time.Hour})
-		require.Zero(t, w.claim(again, sick), "what it was told brought its owner down again")
+		require.Zero(t, w.claim(again, sick), "its command brought its owner down again")
 		_, err = w.j.ClaimRun(t.Context(), again, "other", sick, journal.TakeOverPolicy{})
 		reason(t, err, journal.ReasonRunNotFound)
 		_, err = w.j.ClaimRun(t.Context(), again, ns, "run_none", journal.TakeOverPolicy{})
@@ -230,7 +230,7 @@ func ownerlessCases(t *testing.T, d Driver) {
 	t.Run("Commands/ToAParkedRunMakesOneJob", func(t *testing.T) {
 		w := open(t, d)
 		id, by := w.started(1), w.started(1)
-		w.commit(appendTo(id, 1, 1, parked()...))
+		w.commit(appendTo(id, 1, 1, waiting()...))
 		require.Empty(t, w.jobs())
 		res, err := w.j.Enqueue(t.Context(), enqueue(id, journal.CommandSignal, "1"))
 		require.NoError(t, err)
@@ -247,13 +247,13 @@ func ownerlessCases(t *testing.T, d Driver) {
 		id := w.started(1)
 		_, err := w.j.Enqueue(t.Context(), enqueue(id, journal.CommandSignal, "1"))
 		require.NoError(t, err)
-		require.NoError(t, w.commit(appendTo(id, 1, 1, parked()...))[0].Err)
+		require.NoError(t, w.commit(appendTo(id, 1, 1, waiting()...))[0].Err)
 		require.Equal(t, []string{"wake available " + id}, w.jobs())
 	})
 	t.Run("Commands/InTheCommitOfTheReleaseMakesAJob", func(t *testing.T) {
 		w := open(t, d)
 		id, by := w.started(1), w.started(1)
-		w.commit(appendTo(id, 1, 1, parked()...), appendTo(by, 1, 1, commandTo(id, journal.CommandSignal, "1")))
+		w.commit(appendTo(id, 1, 1, waiting()...), appendTo(by, 1, 1, commandTo(id, journal.CommandSignal, "1")))
 		require.Equal(t, []string{"wake available " + id}, w.jobs())
 	})
 	t.Run("Commands/RacesTheRelease", func(t *testing.T) {
@@ -270,7 +270,7 @@ func ownerlessCases(t *testing.T, d Driver) {
 				}
 			})
 			wg.Go(func() {
-				res, err := w.j.Commit(t.Context(), mine, []journal.Write{appendTo(id, 1, 1, parked()...)})
+				res, err := w.j.Commit(t.Context(), mine, []journal.Write{appendTo(id, 1, 1, waiting()...)})
 				if err != nil || res[0].Err != nil {
 					t.Error(res, err)
 				}
@@ -290,14 +290,14 @@ func ownerlessCases(t *testing.T, d Driver) {
 	t.Run("Sweep/FindsLostHints", func(t *testing.T) {
 		w := open(t, d)
 		late := w.started(1)
-		w.commit(appendTo(late, 1, 1, parked(func(a *journal.Append) { a.Status.WakeTime = dbkit.Now().Add(-time.Minute) })...))
+		w.commit(appendTo(late, 1, 1, waiting(func(a *journal.Append) { a.Status.WakeTime = dbkit.Now().Add(-time.Minute) })...))
 		paused := w.started(1)
-		w.commit(appendTo(paused, 1, 1, parked(func(a *journal.Append) {
+		w.commit(appendTo(paused, 1, 1, waiting(func(a *journal.Append) {
 			a.Status.State, a.Status.WakeTime = journal.StatePaused, dbkit.Now().Add(-time.Minute)
 		})...))
-		w.commit(appendTo(w.started(1), 1, 1, parked(func(a *journal.Append) { a.Status.State = journal.StatePaused })...))
+		w.commit(appendTo(w.started(1), 1, 1, waiting(func(a *journal.Append) { a.Status.State = journal.StatePaused })...))
 		soon := w.started(1)
-		w.commit(appendTo(soon, 1, 1, parked(func(a *journal.Append) { a.Status.WakeTime = dbkit.Now().Add(time.Minute) })...))
+		w.commit(appendTo(soon, 1, 1, waiting(func(a *journal.Append) { a.Status.WakeTime = dbkit.Now().Add(time.Minute) })...))
 		require.Empty(t, w.jobs())
 		sweep := func() int {
 			n, err := w.j.SweepOwnerless(t.Context(), 10*time.Second, 100)
@@ -334,7 +334,7 @@ func ownerlessCases(t *testing.T, d Driver) {
 		w := open(t, d)
 		paused := func(reason string, state journal.State) string {
 			id := w.started(1)
-			w.commit(appendTo(id, 1, 1, parked(func(a *journal.Append) {
+			w.commit(appendTo(id, 1, 1, waiting(func(a *journal.Append) {
 				a.Status.State, a.Status.Reason, a.Status.WakeTime = state, reason, dbkit.Now().Add(time.Minute)
 			})...))
 			return id
@@ -342,12 +342,12 @@ func ownerlessCases(t *testing.T, d Driver) {
 		one, two := paused("THIS", journal.StatePaused), paused("THIS", journal.StatePaused)
 		paused("OTHER", journal.StatePaused)
 		paused("THIS", journal.StateWaiting)
-		hasten := func() int {
+		expedite := func() int {
 			n, err := w.j.ExpediteUnpriced(t.Context(), "THIS", 1)
 			require.NoError(t, err)
 			return n
 		}
-		require.Equal(t, []int{1, 1, 0}, []int{hasten(), hasten(), hasten()})
+		require.Equal(t, []int{1, 1, 0}, []int{expedite(), expedite(), expedite()})
 		n, err := w.j.SweepOwnerless(t.Context(), 5*time.Second, 100)
 		require.NoError(t, err)
 		require.Equal(t, 2, n)
@@ -359,17 +359,17 @@ func ownerlessCases(t *testing.T, d Driver) {
 		timer := w.started(1, func(s *journal.Start) { s.Run.State, s.Run.WakeTime = journal.StateWaiting, dbkit.Now().Add(time.Hour) })
 		paused := w.started(1, func(s *journal.Start) { s.Run.State = journal.StatePaused })
 		resting := w.started(1, func(s *journal.Start) { s.Run.State, s.Run.WakeTime = journal.StatePaused, dbkit.Now().Add(time.Hour) })
-		mailed := w.started(1, func(s *journal.Start) { s.Run.State = journal.StatePaused })
-		_, err := w.j.Enqueue(t.Context(), enqueue(mailed, journal.CommandResume, ""))
+		commanded := w.started(1, func(s *journal.Start) { s.Run.State = journal.StatePaused })
+		_, err := w.j.Enqueue(t.Context(), enqueue(commanded, journal.CommandResume, ""))
 		require.NoError(t, err)
 		require.NoError(t, w.j.Deregister(t.Context(), w.me))
-		require.ElementsMatch(t, []string{"wake available " + waiting, "wake scheduled " + timer, "wake scheduled " + resting, "wake available " + mailed}, w.jobs())
+		require.ElementsMatch(t, []string{"wake available " + waiting, "wake scheduled " + timer, "wake scheduled " + resting, "wake available " + commanded}, w.jobs())
 		require.True(t, w.get(paused).Owner.IsZero())
 	})
 	t.Run("Take-over/LeavesAMillionParkedRunsAlone", func(t *testing.T) {
 		w := open(t, d)
 		for range 3 {
-			w.commit(appendTo(w.started(1), 1, 1, parked()...))
+			w.commit(appendTo(w.started(1), 1, 1, waiting()...))
 		}
 		id := w.started(1)
 		other := w.register("exec-b")

@@ -161,12 +161,12 @@ func (s *Store) hand(ctx context.Context, tx *pgxpool.Conn, p journal.EnqueueReq
 	}
 	if write {
 		// The run's row records a cancel only if its commands are new.
-		tell, args := insertCommand, []any{m.RunID, m.Namespace, string(m.Kind), m.Key, blob(m.Body), dbkit.Micros(m.Time)}
+		query, args := insertCommand, []any{m.RunID, m.Namespace, string(m.Kind), m.Key, blob(m.Body), dbkit.Micros(m.Time)}
 		if m.Kind == journal.CommandCancel {
-			tell = `WITH c AS (` + insertCommand + ` RETURNING run_id) UPDATE runs r SET cancel_reason = $7, cancel_time = $8, revision = revision + 1 FROM c WHERE r.run_id = c.run_id`
+			query = `WITH c AS (` + insertCommand + ` RETURNING run_id) UPDATE runs r SET cancel_reason = $7, cancel_time = $8, revision = revision + 1 FROM c WHERE r.run_id = c.run_id`
 			args = append(args, p.Reason, null(m.Time))
 		}
-		b.Queue(tell, args...).Exec(func(tag pgconn.CommandTag) error {
+		b.Queue(query, args...).Exec(func(tag pgconn.CommandTag) error {
 			posted.New = tag.RowsAffected() > 0
 			return nil
 		})

@@ -103,8 +103,8 @@ func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.Take
 		if err != nil {
 			return err
 		}
-		var parked []journal.RunRef
-		res, parked = journal.SortOut(found, o)
+		var released []journal.RunRef
+		res, released = journal.SortOut(found, o)
 		res.More = res.More || len(locked) >= o.Limit
 		var b pgx.Batch
 		for _, f := range res.Claimed {
@@ -113,7 +113,7 @@ func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.Take
 		for i := range res.Quarantined {
 			s.queueQuarantine(&b, &res.Quarantined[i], o)
 		}
-		s.queueOwnerless(&b, parked)
+		s.queueOwnerless(&b, released)
 		return tx.SendBatch(ctx, &b).Close()
 	})
 	if err != nil {
@@ -213,9 +213,9 @@ func lockCanceled(ctx context.Context, tx pgx.Tx, o journal.TakeOverOptions) (lo
 
 // queueOwnerless takes the owner, which is gone, from runs that are not to go on by themselves. A
 // quarantined run loses the RESUME command that it was trying: it has brought its owner down once more.
-func (s *Store) queueOwnerless(b *pgx.Batch, parked []journal.RunRef) {
+func (s *Store) queueOwnerless(b *pgx.Batch, released []journal.RunRef) {
 	var wakes []journal.JobRow
-	for _, f := range parked {
+	for _, f := range released {
 		b.Queue(`UPDATE runs SET owner_id = '', owner_incarnation = 0 WHERE run_id = $1`, f.RunID)
 		if f.State == journal.StateQuarantined {
 			b.Queue(`DELETE FROM commands WHERE run_id = $1 AND kind = $2`, f.RunID, string(journal.CommandResume))

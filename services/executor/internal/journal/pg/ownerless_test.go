@@ -12,7 +12,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/pg"
 )
 
-// BenchmarkParked measures what is done all the time beside a great many parked runs, each with a timer.
+// BenchmarkEvicted measures the periodic work beside a great many evicted runs, each with a timer.
 func BenchmarkEvicted(b *testing.B) {
 	const runs = 100_000
 	url := template.New(b)

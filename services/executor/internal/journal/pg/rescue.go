@@ -19,7 +19,7 @@ const rescueJobs = `WITH dead AS (SELECT j.id FROM river_job j WHERE j.state = '
 
 // RescueJobs implements journal.Members.
 func (s *Store) RescueJobs(ctx context.Context, worker string, after time.Duration, limit int) (n int, err error) {
-	var told int
-	err = s.hot.QueryRow(ctx, rescueJobs, interval(after), limit, journal.JobWorkerPrefix, worker).Scan(&n, &told)
+	var notified int
+	err = s.hot.QueryRow(ctx, rescueJobs, interval(after), limit, journal.JobWorkerPrefix, worker).Scan(&n, &notified)
 	return n, err
 }

@@ -140,7 +140,7 @@ func (t txn) request(ctx context.Context, p journal.EnqueueRequest) (repeated bo
 	return true, nil
 }
 
-// answer closes the question that p answers and reports whether that was new.
+// answer closes the interrupt that p answers and reports whether that was new.
 func (t txn) answer(ctx context.Context, p journal.EnqueueRequest) (closed bool, err error) {
 	a := p.Answer
 	i, err := sqlstore.ScanInterrupt(t.row(ctx, sqlstore.SelectInterrupts+` FROM interrupts i WHERE i.namespace = ? AND i.id = ? AND i.run_id = ?`, p.Command.Namespace, a.InterruptID, p.Command.RunID))

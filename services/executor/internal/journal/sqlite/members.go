@@ -104,9 +104,9 @@ func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.Take
 		if err != nil {
 			return err
 		}
-		var parked []journal.RunRef
-		res, parked = journal.SortOut(found, o)
-		if err := t.disown(ctx, parked); err != nil {
+		var released []journal.RunRef
+		res, released = journal.SortOut(found, o)
+		if err := t.disown(ctx, released); err != nil {
 			return err
 		}
 		for _, f := range res.Claimed {
@@ -259,8 +259,8 @@ func (t txn) gone(ctx context.Context) ([]journal.Owner, error) {
 
 // disown takes the owner, which is gone, from runs that are not to go on by themselves. A quarantined run
 // loses the RESUME command that it was trying: it has brought its owner down once more.
-func (t txn) disown(ctx context.Context, parked []journal.RunRef) error {
-	for _, f := range parked {
+func (t txn) disown(ctx context.Context, released []journal.RunRef) error {
+	for _, f := range released {
 		if _, err := t.exec(ctx, releaseSQL, f.RunID); err != nil {
 			return err
 		}

@@ -215,7 +215,7 @@ func CommandColumns() Columns[CommandRow] {
 	}
 }
 
-// InterruptColumns are those of a question.
+// InterruptColumns are those of an interrupt.
 func InterruptColumns() Columns[*journal.Interrupt] {
 	return Columns[*journal.Interrupt]{
 		Col("id", "text", func(i *journal.Interrupt) string { return i.ID }),

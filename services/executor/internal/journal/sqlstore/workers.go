@@ -34,10 +34,10 @@ func (s *Store) PutActors(ctx context.Context, self journal.Owner, namespace str
 		}
 		names := make([]string, len(actors))
 		wants := make(map[string]string, len(actors))
-		grown := int64(0)
+		added := int64(0)
 		for i := range actors {
 			names[i], wants[actors[i].Name] = actors[i].Name, actors[i].Effect
-			grown += actors[i].Size()
+			added += actors[i].Size()
 		}
 		type known struct {
 			name, effect string
@@ -55,13 +55,13 @@ func (s *Store) PutActors(ctx context.Context, self journal.Owner, namespace str
 			return err
 		}
 		for _, k := range old {
-			grown -= k.size
+			added -= k.size
 			if k.served && k.effect != wants[k.name] {
 				return journal.ActorConflict(k.name, k.effect, wants[k.name])
 			}
 		}
-		if fresh := len(wants) - len(old); fresh > 0 || grown > 0 {
-			if err := s.makeRoom(ctx, tx, namespace, names, fresh, limit, grown); err != nil {
+		if fresh := len(wants) - len(old); fresh > 0 || added > 0 {
+			if err := s.makeRoom(ctx, tx, namespace, names, fresh, limit, added); err != nil {
 				return err
 			}
 		}
@@ -78,14 +78,14 @@ func (s *Store) PutActors(ctx context.Context, self journal.Owner, namespace str
 	})
 }
 
-// makeRoom returns an error if a namespace has no room for fresh actors more and grown bytes more, even after
+// makeRoom returns an error if a namespace has no room for fresh actors more and added bytes more, even after
 // it has forgotten the actors that nobody serves any more. The names are kept.
-func (s *Store) makeRoom(ctx context.Context, tx dbkit.Querier, namespace string, names []string, fresh, limit int, grown int64) error {
+func (s *Store) makeRoom(ctx context.Context, tx dbkit.Querier, namespace string, names []string, fresh, limit int, added int64) error {
 	full := func() (why error, err error) {
 		var n int
 		var size int64
 		err = dbkit.FirstRow(tx.Query(ctx, `SELECT count(*), coalesce(sum(`+actorSize+`), 0) FROM remote_actors a WHERE a.namespace = $1`, namespace)).Scan(&n, &size)
-		return journal.ActorRoom(n, fresh, limit, size, grown), err
+		return journal.ActorRoom(n, fresh, limit, size, added), err
 	}
 	why, err := full()
 	if err != nil || why == nil {

@@ -28,9 +28,9 @@ const (
 type BlockerKind int32
 
 const (
-	// Not told.
+	// Unspecified.
 	BlockerKind_BLOCKER_KIND_UNSPECIFIED BlockerKind = 0
-	// A call is under way: the run moves when it ends.
+	// An attempt is under way: the run moves when it ends.
 	BlockerKind_BLOCKER_KIND_RUNNING BlockerKind = 1
 	// A node waits for parents that have not ended.
 	BlockerKind_BLOCKER_KIND_DEPENDENCY BlockerKind = 2
@@ -56,33 +56,35 @@ const (
 	BlockerKind_BLOCKER_KIND_PAUSED BlockerKind = 12
 	// The executor that owned the run is gone, and nobody has taken it over yet.
 	BlockerKind_BLOCKER_KIND_LOST_OWNER BlockerKind = 13
-	// Somebody holds the concurrency key.
+	// Another visit holds the concurrency key.
 	BlockerKind_BLOCKER_KIND_CONCURRENCY_KEY BlockerKind = 14
-	// As many calls of the actor or key run as may.
+	// The limit of attempts at once of the actor or key is reached.
 	BlockerKind_BLOCKER_KIND_CONCURRENCY_LIMIT BlockerKind = 15
-	// As many calls were made in the interval as may be.
+	// The limit of attempts in the interval is reached.
 	BlockerKind_BLOCKER_KIND_RATE_LIMIT BlockerKind = 16
 	// The namespace has as much open as it may.
 	BlockerKind_BLOCKER_KIND_QUOTA BlockerKind = 17
 	// The executor has no place free.
 	BlockerKind_BLOCKER_KIND_EXECUTOR_FULL BlockerKind = 18
-	// Somebody must say what became of an unsafe call.
+	// An UNSAFE attempt has an unknown outcome and needs reconciliation.
 	BlockerKind_BLOCKER_KIND_RECONCILIATION BlockerKind = 19
 	// The run brought its owners down.
 	BlockerKind_BLOCKER_KIND_QUARANTINED BlockerKind = 20
 	// The run is to start later.
 	BlockerKind_BLOCKER_KIND_START_TIME BlockerKind = 21
-	// The run is ending and waits for calls in flight.
+	// The run is ending and waits for attempts in flight.
 	BlockerKind_BLOCKER_KIND_DRAINING BlockerKind = 22
 	// A command was not applied yet.
 	BlockerKind_BLOCKER_KIND_UNAPPLIED_COMMAND BlockerKind = 23
 	// The run has ended.
 	BlockerKind_BLOCKER_KIND_ENDED BlockerKind = 24
-	// The last amendment was refused when it was taken up. It holds nothing up, but somebody may believe that it was made.
+	// The last amendment was refused when it was applied. It blocks nothing, but somebody may believe that it
+	// was made.
 	BlockerKind_BLOCKER_KIND_AMEND_REFUSED BlockerKind = 25
-	// A child run ended without completing: run_ids names it, and error is what it failed with.
+	// A child run ended without completing: run_ids names it, and error is its error.
 	BlockerKind_BLOCKER_KIND_CHILD_FAILED BlockerKind = 26
-	// Executors that ran it went down again and again. It goes on, but what it does is watched, and it waits for its turn to do it.
+	// Executors that ran it died again and again. It goes on under observation: it waits for its turn, and what
+	// it does is recorded first.
 	BlockerKind_BLOCKER_KIND_SUSPECT BlockerKind = 27
 )
 
@@ -202,13 +204,15 @@ type Blocker struct {
 	Name string `protobuf:"bytes,10,opt,name=name,proto3" json:"name,omitempty"`
 	// Since when.
 	Since *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=since,proto3" json:"since,omitempty"`
-	// What failed: of a run that has ended, what it ended with; of a visit, what its last attempt ended with; of a child, what that run ended with.
+	// The error of a run that has ended, of the last attempt of a visit, or of a child run.
 	Error *RunError `protobuf:"bytes,12,opt,name=error,proto3" json:"error,omitempty"`
-	// The attempt that is under way or comes next; of a visit that failed or needs reconciliation, the last one. 0 where there are none.
+	// The attempt that is under way or comes next; of a visit that failed or needs reconciliation, the last
+	// one. 0 if there is none.
 	Attempt int32 `protobuf:"varint,13,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// The number of the last attempt that may be made. Attempts that were lost with an executor or a worker do not count and raise it.
+	// The number of the last attempt that may be made. Attempts that were lost with an executor or a worker do
+	// not count and raise it.
 	MaxAttempts int32 `protobuf:"varint,14,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
-	// Of an UNSAFE call whose outcome nobody knows, the key that it carried: look it up in the system that was called.
+	// The effect key of an UNSAFE attempt with an unknown outcome: look it up in the system that was called.
 	EffectKey     string `protobuf:"bytes,15,opt,name=effect_key,json=effectKey,proto3" json:"effect_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -349,7 +353,7 @@ func (x *Blocker) GetEffectKey() string {
 	return ""
 }
 
-// ExplainRunResponse says why a run does not move. What is first is what most likely is the answer.
+// ExplainRunResponse lists why a run does not move, the most likely reason first.
 type ExplainRunResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The run.

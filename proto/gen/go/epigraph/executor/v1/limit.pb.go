@@ -29,14 +29,14 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Limit bounds calls by actor or key, or what the namespace has open. A field of 0 does not bound.
+// Limit bounds attempts by actor or key, or what the namespace has open. A field of 0 does not bound.
 type Limit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is bounded: "actor/NAME", "key/VALUE" for calls with that concurrency key, or "namespace".
+	// What is bounded: "actor/NAME", "key/VALUE" for attempts with that concurrency key, or "namespace".
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// How many calls run at once. Of a key without a limit of its own it is one.
+	// How many attempts run at once. A key without a limit of its own has one.
 	MaxConcurrent int32 `protobuf:"varint,2,opt,name=max_concurrent,json=maxConcurrent,proto3" json:"max_concurrent,omitempty"`
-	// How many calls begin in an interval.
+	// How many attempts begin in an interval.
 	MaxRate int32 `protobuf:"varint,3,opt,name=max_rate,json=maxRate,proto3" json:"max_rate,omitempty"`
 	// The interval; absent means a second.
 	RateInterval *durationpb.Duration `protobuf:"bytes,4,opt,name=rate_interval,json=rateInterval,proto3" json:"rate_interval,omitempty"`
@@ -44,23 +44,24 @@ type Limit struct {
 	MaxOpenRuns int64 `protobuf:"varint,5,opt,name=max_open_runs,json=maxOpenRuns,proto3" json:"max_open_runs,omitempty"`
 	// Of the namespace: how many nodes one run's graph may have, and children one wait.
 	MaxFanOut int32 `protobuf:"varint,6,opt,name=max_fan_out,json=maxFanOut,proto3" json:"max_fan_out,omitempty"`
-	// Of the namespace: how many bytes its open runs may hold in journals and blobs; further starts are refused.
+	// Of the namespace: how many bytes its open runs may hold in journals and blobs; further starts are
+	// refused.
 	MaxBytes int64 `protobuf:"varint,7,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
 	// How many runs may wait as PENDING; further starts are refused with QUOTA_EXCEEDED. 0 means 100,000.
 	MaxPendingRuns int64 `protobuf:"varint,8,opt,name=max_pending_runs,json=maxPendingRuns,proto3" json:"max_pending_runs,omitempty"`
-	// How many calls run now. Output only.
+	// How many attempts run now. Output only.
 	Running int32 `protobuf:"varint,9,opt,name=running,proto3" json:"running,omitempty"`
 	// How many runs are open now, for the namespace. Output only.
 	OpenRuns int64 `protobuf:"varint,10,opt,name=open_runs,json=openRuns,proto3" json:"open_runs,omitempty"`
 	// When it was last changed. Output only.
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
-	// Of the namespace: how long its runs are kept after their end, in place of what the installation says; a minute at least. Absent means as the
-	// installation says.
+	// Of the namespace: how long its runs are kept after their end, instead of the setting of the installation;
+	// at least a minute. Absent means as the installation is set.
 	Retention *durationpb.Duration `protobuf:"bytes,12,opt,name=retention,proto3" json:"retention,omitempty"`
-	// Who put it last, from the API key that was shown, such as "key:ci". Output only.
+	// The API key that changed it last, such as "key:ci". Output only.
 	Principal string `protobuf:"bytes,13,opt,name=principal,proto3" json:"principal,omitempty"`
-	// What is odd about it, for people: that no actor has its name, so that it bounds nothing until one comes. UpdateLimit
-	// alone tells it. Output only.
+	// A warning for people: no actor has its name, so it bounds nothing yet. Only UpdateLimit returns it.
+	// Output only.
 	Warning       string `protobuf:"bytes,14,opt,name=warning,proto3" json:"warning,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -199,9 +200,9 @@ type UpdateLimitRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The limit, with its name.
 	Limit *Limit `protobuf:"bytes,1,opt,name=limit,proto3" json:"limit,omitempty"`
-	// Which fields change. Absent: those that are populated. "*": all that can be changed.
+	// The fields that change. Absent: the populated ones. "*": all that can be changed.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	// Creates the limit if there is none with its name. All its fields count then, whatever the mask names.
+	// Creates the limit if there is none with its name. All its fields count then, whatever the mask.
 	AllowMissing  bool `protobuf:"varint,3,opt,name=allow_missing,json=allowMissing,proto3" json:"allow_missing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -31,7 +31,8 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// LimitService keeps limits. They hold from the next call on, on every executor, within a few seconds.
+// LimitService keeps limits. A change applies to the next attempt, on every executor within a few seconds.
+// Limits have no etag: UpdateLimit replaces the fields of the mask, and the last writer wins.
 type LimitServiceClient interface {
 	// UpdateLimit changes the fields of a limit that the mask names.
 	UpdateLimit(ctx context.Context, in *UpdateLimitRequest, opts ...grpc.CallOption) (*Limit, error)
@@ -83,7 +84,8 @@ func (c *limitServiceClient) DeleteLimit(ctx context.Context, in *DeleteLimitReq
 // All implementations must embed UnimplementedLimitServiceServer
 // for forward compatibility.
 //
-// LimitService keeps limits. They hold from the next call on, on every executor, within a few seconds.
+// LimitService keeps limits. A change applies to the next attempt, on every executor within a few seconds.
+// Limits have no etag: UpdateLimit replaces the fields of the mask, and the last writer wins.
 type LimitServiceServer interface {
 	// UpdateLimit changes the fields of a limit that the mask names.
 	UpdateLimit(context.Context, *UpdateLimitRequest) (*Limit, error)

@@ -31,13 +31,13 @@ const (
 type RunState int32
 
 const (
-	// Not told.
+	// Unspecified.
 	RunState_RUN_STATE_UNSPECIFIED RunState = 0
 	// Recorded, not yet started.
 	RunState_RUN_STATE_PENDING RunState = 1
 	// Something is running or may start.
 	RunState_RUN_STATE_RUNNING RunState = 2
-	// Parked until a timer, child, answer or task comes in; holds nothing but rows.
+	// Waits for a timer, a child, an answer, a completion or a signal; nothing is under way.
 	RunState_RUN_STATE_WAITING RunState = 3
 	// Stopped with its work kept; state_reason says why.
 	RunState_RUN_STATE_PAUSED RunState = 4
@@ -47,7 +47,7 @@ const (
 	RunState_RUN_STATE_COMPLETED RunState = 6
 	// Ended by an error.
 	RunState_RUN_STATE_FAILED RunState = 7
-	// Ended because somebody asked for it.
+	// Ended on request.
 	RunState_RUN_STATE_CANCELED RunState = 8
 )
 
@@ -104,11 +104,11 @@ func (RunState) EnumDescriptor() ([]byte, []int) {
 	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{0}
 }
 
-// WebhookEvent is what a webhook can be told of.
+// WebhookEvent is an event that a webhook can get.
 type WebhookEvent int32
 
 const (
-	// Not told.
+	// Unspecified.
 	WebhookEvent_WEBHOOK_EVENT_UNSPECIFIED WebhookEvent = 0
 	// The run has ended, in whatever way: "run.ended".
 	WebhookEvent_WEBHOOK_EVENT_RUN_ENDED WebhookEvent = 1
@@ -161,11 +161,11 @@ func (WebhookEvent) EnumDescriptor() ([]byte, []int) {
 	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{1}
 }
 
-// ErrorType tells what is known of a failed call.
+// ErrorType says what is known of a failed attempt.
 type ErrorType int32
 
 const (
-	// Not told.
+	// Unspecified.
 	ErrorType_ERROR_TYPE_UNSPECIFIED ErrorType = 0
 	// May succeed when tried again.
 	ErrorType_ERROR_TYPE_RETRYABLE ErrorType = 1
@@ -226,7 +226,7 @@ func (ErrorType) EnumDescriptor() ([]byte, []int) {
 type VisitState int32
 
 const (
-	// Not told.
+	// Unspecified.
 	VisitState_VISIT_STATE_UNSPECIFIED VisitState = 0
 	// An attempt is under way.
 	VisitState_VISIT_STATE_RUNNING VisitState = 1
@@ -242,7 +242,7 @@ const (
 	VisitState_VISIT_STATE_SKIPPED VisitState = 6
 	// Was canceled.
 	VisitState_VISIT_STATE_CANCELED VisitState = 7
-	// An unsafe call ended in an unknown way; somebody must say what happened.
+	// An UNSAFE attempt has an unknown outcome and needs reconciliation.
 	VisitState_VISIT_STATE_NEEDS_RECONCILIATION VisitState = 8
 	// Ended without a value by its own wish; its edges are dead.
 	VisitState_VISIT_STATE_ABSTAINED VisitState = 9
@@ -315,7 +315,7 @@ func (VisitState) EnumDescriptor() ([]byte, []int) {
 type WaitKind int32
 
 const (
-	// Not told.
+	// Unspecified.
 	WaitKind_WAIT_KIND_UNSPECIFIED WaitKind = 0
 	// A time.
 	WaitKind_WAIT_KIND_TIMER WaitKind = 1
@@ -385,7 +385,7 @@ type Run struct {
 	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Where it stands.
 	State RunState `protobuf:"varint,3,opt,name=state,proto3,enum=epigraph.executor.v1.RunState" json:"state,omitempty"`
-	// Why it stands there, as a stable word, for example "TERMINATED" or "MAX_VISITS".
+	// Why it is in this state, as a stable word, for example "TERMINATED" or "MAX_VISITS".
 	StateReason string `protobuf:"bytes,4,opt,name=state_reason,json=stateReason,proto3" json:"state_reason,omitempty"`
 	// The name of its graph.
 	GraphName string `protobuf:"bytes,5,opt,name=graph_name,json=graphName,proto3" json:"graph_name,omitempty"`
@@ -415,7 +415,7 @@ type Run struct {
 	BusinessKey string `protobuf:"bytes,17,opt,name=business_key,json=businessKey,proto3" json:"business_key,omitempty"`
 	// The run that spawned it.
 	ParentRunId string `protobuf:"bytes,18,opt,name=parent_run_id,json=parentRunId,proto3" json:"parent_run_id,omitempty"`
-	// The run at the top of its family; itself for a top run.
+	// The root of the run; the run itself if it has no parent.
 	RootRunId string `protobuf:"bytes,19,opt,name=root_run_id,json=rootRunId,proto3" json:"root_run_id,omitempty"`
 	// When it was recorded.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
@@ -437,15 +437,15 @@ type Run struct {
 	Nodes *NodeCounts `protobuf:"bytes,28,opt,name=nodes,proto3" json:"nodes,omitempty"`
 	// The sequence of its last durable event.
 	LastSeq int64 `protobuf:"varint,29,opt,name=last_seq,json=lastSeq,proto3" json:"last_seq,omitempty"`
-	// Quoted revision; pass it back to change this run only if nothing else has.
+	// Quoted revision; pass it back to change this run only if it has not changed since.
 	Etag string `protobuf:"bytes,30,opt,name=etag,proto3" json:"etag,omitempty"`
 	// The trace in which it was started, 32 hex digits.
 	TraceId string `protobuf:"bytes,31,opt,name=trace_id,json=traceId,proto3" json:"trace_id,omitempty"`
-	// How urgent it is: 1 goes before 2 when there is not room for all; 0 in old runs means 2.
+	// Priority: 1 goes before 2 when there is not room for all.
 	Priority int32 `protobuf:"varint,32,opt,name=priority,proto3" json:"priority,omitempty"`
-	// When a parked run goes on by itself, or a pending one is to start.
+	// When a waiting run goes on by itself, or a pending one is to start.
 	WakeTime *timestamppb.Timestamp `protobuf:"bytes,33,opt,name=wake_time,json=wakeTime,proto3" json:"wake_time,omitempty"`
-	// When it is ended as FAILED with DEADLINE_EXCEEDED, if it still goes on.
+	// When it ends as FAILED with DEADLINE_EXCEEDED, if it still goes on.
 	Deadline *timestamppb.Timestamp `protobuf:"bytes,34,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	// The run of which it is a fork.
 	ForkedFromRunId string `protobuf:"bytes,35,opt,name=forked_from_run_id,json=forkedFromRunId,proto3" json:"forked_from_run_id,omitempty"`
@@ -457,14 +457,16 @@ type Run struct {
 	OpenInterrupts int32 `protobuf:"varint,38,opt,name=open_interrupts,json=openInterrupts,proto3" json:"open_interrupts,omitempty"`
 	// What it may use; absent when nothing limits it.
 	Budget *RunBudget `protobuf:"bytes,39,opt,name=budget,proto3" json:"budget,omitempty"`
-	// Who is told what becomes of it; without headers and secrets.
+	// Its webhooks, without headers and secrets.
 	Webhooks []*Webhook `protobuf:"bytes,40,rep,name=webhooks,proto3" json:"webhooks,omitempty"`
-	// Who started or forked it, from the API key that was shown, such as "key:ci", or "open" where nobody needs one; of a start of a schedule who
-	// triggered it or asked for the backfill. Empty for runs that the clock or another run started.
+	// The API key that started or forked it, such as "key:ci", or "open" where no key is needed. For a run of a
+	// schedule, the key that triggered it or asked for the backfill. Empty for runs that the clock or another
+	// run started.
 	Principal string `protobuf:"bytes,41,opt,name=principal,proto3" json:"principal,omitempty"`
-	// Commands that are recorded and not applied yet, oldest first and each kind once: CANCEL, PAUSE, RESUME, RECONCILE, AMEND,
-	// ANSWER, COMPLETION, SIGNAL, MESSAGE. What else the run shows does not take them into account. The executor that owns the run
-	// applies them; if it is away, the one that takes the run over. Not shown in lists.
+	// Commands that are recorded and not applied yet, oldest first and each kind once: CANCEL, PAUSE, RESUME,
+	// RECONCILE, AMEND, ANSWER, COMPLETION, SIGNAL, MESSAGE. The other fields of the run do not take them into
+	// account. The owner of the run applies them; if it is away, the executor that takes the run over does. Not
+	// shown in lists.
 	PendingCommands []string `protobuf:"bytes,42,rep,name=pending_commands,json=pendingCommands,proto3" json:"pending_commands,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -794,20 +796,22 @@ func (x *Run) GetPendingCommands() []string {
 	return nil
 }
 
-// Webhook is an address to which what happens in a run is posted as JSON, at least once, with the headers of Standard Webhooks:
-// webhook-id, the same for every try of one delivery, webhook-timestamp, and, with a secret, webhook-signature. Any 2xx answer ends a
-// delivery; 408, 425, 429, 5xx and no answer let it come again, up to 12 times within about a day; any other answer gives it up. Redirects
-// are not followed, and addresses that are not public are refused unless the operator allows them for the actor http.
+// Webhook is an address that gets events of a run as JSON, at least once, with the headers of Standard
+// Webhooks: webhook-id, the same for every try of one delivery, webhook-timestamp, and, with a secret,
+// webhook-signature. A 2xx answer ends a delivery. After 408, 425, 429, 5xx and no answer it is repeated, up
+// to 12 times within about a day. After any other answer it is given up. Redirects are not followed, and
+// addresses that are not public are refused unless the operator allows them for the actor http.
 type Webhook struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The http or https address, without a user or a fragment. Runs show it: keep secrets out of it.
 	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
-	// What is told; none means that the run has ended.
+	// The events that are sent; none means only the end of the run.
 	Events []WebhookEvent `protobuf:"varint,2,rep,packed,name=events,proto3,enum=epigraph.executor.v1.WebhookEvent" json:"events,omitempty"`
-	// Headers of every request, up to 8 KiB together, for example "authorization". Input only: they are never shown.
+	// Headers of every request, up to 8 KiB together, for example "authorization". Input only: they are never
+	// shown.
 	Headers map[string]string `protobuf:"bytes,3,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// What signs every request by HMAC-SHA256: "whsec_" and base64 of 16 to 64 bytes, or a text of 16 to 256 characters whose bytes are the key.
-	// Input only: it is never shown.
+	// The key that signs every request by HMAC-SHA256: "whsec_" and base64 of 16 to 64 bytes, or a text of 16
+	// to 256 characters whose bytes are the key. Input only: it is never shown.
 	Secret        string `protobuf:"bytes,4,opt,name=secret,proto3" json:"secret,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -871,16 +875,18 @@ func (x *Webhook) GetSecret() string {
 	return ""
 }
 
-// RunBudget is what a run may use, its children included as they end. A run that has come to a cap starts nothing more: calls under way
-// end and count, and the run is PAUSED with BUDGET_EXHAUSTED until it is resumed with a higher one. What a call uses is known once it has
-// ended, so a run may use more than its budget by the calls that were under way. While calls cannot be priced that count against a cap in money,
-// the run is PAUSED with BUDGET_UNSETTLED, and goes on by itself. The budget of an epic is another thing: it decides
-// whether runs start at all.
+// RunBudget is what a run may use; its children count as they end. A run that has reached a cap starts
+// nothing more: attempts under way end and count, and the run is PAUSED with BUDGET_EXHAUSTED until it is
+// resumed with a higher cap. The use of an attempt is known once it has ended, so a run may exceed its budget
+// by the attempts that were under way. While calls that count against a cap in money cannot be priced, the
+// run is PAUSED with BUDGET_UNSETTLED, and goes on by itself. The budget of an epic is another thing: it
+// decides whether runs start at all.
 type RunBudget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How many tokens, input and output together: absent is no cap, 0 starts nothing.
 	Tokens *int64 `protobuf:"varint,1,opt,name=tokens,proto3,oneof" json:"tokens,omitempty"`
-	// How much money, in nano-USD: absent is no cap, 0 starts nothing. Calls without a known price do not count.
+	// How much money, in nano-USD: absent is no cap, 0 starts nothing. Calls without a known price do not
+	// count.
 	NanoUsd       *int64 `protobuf:"varint,2,opt,name=nano_usd,json=nanoUsd,proto3,oneof" json:"nano_usd,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1111,8 +1117,9 @@ type Usage struct {
 	CostNanoUsd int64 `protobuf:"varint,6,opt,name=cost_nano_usd,json=costNanoUsd,proto3" json:"cost_nano_usd,omitempty"`
 	// How many calls have no known price.
 	UnpricedCalls int64 `protobuf:"varint,7,opt,name=unpriced_calls,json=unpricedCalls,proto3" json:"unpriced_calls,omitempty"`
-	// How many attempts, in the runs below too, used something that is not booked yet: their calls and tokens are counted, their money is not, neither
-	// here nor in the books of task, epic and namespace. Lists leave it out.
+	// How many attempts, those of descendants included, used something that is not booked yet. Their calls and
+	// tokens are counted; their money is not, neither here nor in the accounting of task, epic and namespace.
+	// Lists leave it out.
 	UnbookedAttempts int64 `protobuf:"varint,8,opt,name=unbooked_attempts,json=unbookedAttempts,proto3" json:"unbooked_attempts,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -1213,9 +1220,11 @@ type NodeCounts struct {
 	Completed int32 `protobuf:"varint,2,opt,name=completed,proto3" json:"completed,omitempty"`
 	// Nodes whose last visit failed.
 	Failed int32 `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"`
-	// Nodes that will not run any more: those that never ran, and those whose last visit was canceled, which may have made a call before.
+	// Nodes that will not run any more: nodes that never ran, and nodes whose last visit was canceled, which
+	// may have made an attempt before.
 	Skipped int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
-	// Nodes whose last visit has begun and not ended: its call is under way, it waits, it is to be tried again, or a pause holds it back.
+	// Nodes whose last visit has begun and not ended: its attempt is under way, it waits, it is to be retried,
+	// or a pause holds it back.
 	Running       int32 `protobuf:"varint,5,opt,name=running,proto3" json:"running,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1317,9 +1326,10 @@ type Visit struct {
 	ItemsTotal int32 `protobuf:"varint,13,opt,name=items_total,json=itemsTotal,proto3" json:"items_total,omitempty"`
 	// How many items have ended.
 	ItemsDone int32 `protobuf:"varint,14,opt,name=items_done,json=itemsDone,proto3" json:"items_done,omitempty"`
-	// How many items wait, each with a wait of its own, which ExplainRun names. A mapped visit is WAITING when none of its items runs.
+	// How many items wait; ExplainRun names what each waits for. A mapped visit is WAITING when none of its
+	// items runs.
 	ItemsWaiting int32 `protobuf:"varint,21,opt,name=items_waiting,json=itemsWaiting,proto3" json:"items_waiting,omitempty"`
-	// Where the call reported to be.
+	// The last progress that the attempt reported.
 	Progress *v1.Payload `protobuf:"bytes,15,opt,name=progress,proto3" json:"progress,omitempty"`
 	// The effect under which it was called.
 	Effect v1.Effect `protobuf:"varint,16,opt,name=effect,proto3,enum=epigraph.graph.v1.Effect" json:"effect,omitempty"`
@@ -1327,17 +1337,17 @@ type Visit struct {
 	Duration *durationpb.Duration `protobuf:"bytes,17,opt,name=duration,proto3" json:"duration,omitempty"`
 	// What it waits for, while it waits. A mapped visit has none: see items_waiting.
 	Wait *WaitInfo `protobuf:"bytes,18,opt,name=wait,proto3" json:"wait,omitempty"`
-	// Whether its values were taken from the node cache; then it used and cost nothing.
+	// Whether its values were taken from the node cache; then it used nothing.
 	Cached bool `protobuf:"varint,19,opt,name=cached,proto3" json:"cached,omitempty"`
 	// Whether it was taken over from the run of which this one is a fork.
 	Reused bool `protobuf:"varint,20,opt,name=reused,proto3" json:"reused,omitempty"`
-	// Why it was skipped, as a stable word: CONDITION_FALSE, KEY_MISSING (its condition uses a key that is not there,
-	// and so is false) or NO_LIVE_INPUT. Empty where it was not skipped.
+	// Why it was skipped, as a stable word: CONDITION_FALSE, KEY_MISSING (its condition uses a key that is not
+	// there, and so is false) or NO_LIVE_INPUT. Empty where it was not skipped.
 	SkipReason string `protobuf:"bytes,22,opt,name=skip_reason,json=skipReason,proto3" json:"skip_reason,omitempty"`
 	// Details of why it was skipped, for people: the key that is missing. Often empty.
 	SkipMessage string `protobuf:"bytes,23,opt,name=skip_message,json=skipMessage,proto3" json:"skip_message,omitempty"`
-	// The key that its last UNSAFE call carried. Empty for calls of another effect, and for a mapped visit, whose items have keys of
-	// their own: ExplainRun gives those whose outcome nobody knows, AttemptIntended all.
+	// The effect key of its last UNSAFE attempt. Empty for other effects, and for a mapped visit, whose items
+	// have keys of their own: ExplainRun lists those with an unknown outcome, AttemptIntended all.
 	EffectKey     string `protobuf:"bytes,24,opt,name=effect_key,json=effectKey,proto3" json:"effect_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -101,10 +101,11 @@ type Schedule struct {
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// When: five fields of cron, or @hourly, @daily, @every 15m and the like. Required of a new schedule.
 	Cron string `protobuf:"bytes,2,opt,name=cron,proto3" json:"cron,omitempty"`
-	// IANA name of the time zone in which the line is read; empty means UTC. Local times that a change of the clocks leaves out
-	// are left out, those that come twice count once.
+	// IANA name of the time zone of the line; empty means UTC. Local times that a change of the clocks skips
+	// are left out, and those that occur twice count once.
 	TimeZone string `protobuf:"bytes,3,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
-	// What is started. Its request_id must be empty: a start is identified by the schedule and its time. Required of a new schedule.
+	// What is started. Its request_id must be empty: a start is identified by the schedule and its time.
+	// Required of a new schedule.
 	Start *StartRunRequest `protobuf:"bytes,4,opt,name=start,proto3" json:"start,omitempty"`
 	// What happens when a run of it is still open.
 	Overlap OverlapPolicy `protobuf:"varint,5,opt,name=overlap,proto3,enum=epigraph.executor.v1.OverlapPolicy" json:"overlap,omitempty"`
@@ -132,7 +133,7 @@ type Schedule struct {
 	Etag string `protobuf:"bytes,16,opt,name=etag,proto3" json:"etag,omitempty"`
 	// How many times were left out, because a run was open or the catch-up window was over. Output only.
 	Skipped int64 `protobuf:"varint,17,opt,name=skipped,proto3" json:"skipped,omitempty"`
-	// Who made or changed, paused or resumed it last, from the API key that was shown, such as "key:ci". Output only.
+	// The API key that made, changed, paused or resumed it last, such as "key:ci". Output only.
 	Principal     string `protobuf:"bytes,18,opt,name=principal,proto3" json:"principal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -307,7 +308,7 @@ type ScheduleStart struct {
 	Result string `protobuf:"bytes,4,opt,name=result,proto3" json:"result,omitempty"`
 	// Why it failed.
 	Message string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
-	// Who triggered it or asked for the backfill, from the API key that was shown; empty for what the clock starts.
+	// The API key that triggered it or asked for the backfill; empty for a start by the clock.
 	Principal     string `protobuf:"bytes,6,opt,name=principal,proto3" json:"principal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -592,9 +593,9 @@ type UpdateScheduleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The schedule, with its id; if its etag is set, the schedule must still have it.
 	Schedule *Schedule `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
-	// Which fields change. Absent: those that are populated. "*": all that can be changed.
+	// The fields that change. Absent: the populated ones. "*": all that can be changed.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	// Creates the schedule if there is none with its id. All its fields count then, whatever the mask names.
+	// Creates the schedule if there is none with its id. All its fields count then, whatever the mask.
 	AllowMissing  bool `protobuf:"varint,3,opt,name=allow_missing,json=allowMissing,proto3" json:"allow_missing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -889,10 +890,11 @@ func (x *BackfillScheduleRequest) GetOverlap() OverlapPolicy {
 	return OverlapPolicy_OVERLAP_POLICY_UNSPECIFIED
 }
 
-// BackfillScheduleResponse tells what was started.
+// BackfillScheduleResponse lists the started runs.
 type BackfillScheduleResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The runs, in the order of their times. A span that holds more than 1000 times is refused as a whole, with BACKFILL_SPAN_TOO_LONG.
+	// The runs, in the order of their times. A span that holds more than 1000 times is refused as a whole, with
+	// BACKFILL_SPAN_TOO_LONG.
 	Starts        []*ScheduleStart `protobuf:"bytes,1,rep,name=starts,proto3" json:"starts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -990,7 +992,7 @@ func (x *TriggerScheduleRequest) GetRequestId() string {
 	return ""
 }
 
-// TriggerScheduleResponse tells what was started.
+// TriggerScheduleResponse is the new start.
 type TriggerScheduleResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The start.

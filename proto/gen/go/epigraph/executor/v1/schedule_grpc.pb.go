@@ -51,7 +51,7 @@ type ScheduleServiceClient interface {
 	DeleteSchedule(ctx context.Context, in *DeleteScheduleRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
 	// PauseSchedule lets a schedule start nothing until it is resumed.
 	PauseSchedule(ctx context.Context, in *PauseScheduleRequest, opts ...grpc.CallOption) (*Schedule, error)
-	// ResumeSchedule ends a pause. Times that passed meanwhile are caught up as the catch-up window says.
+	// ResumeSchedule ends a pause. Times that passed meanwhile are caught up within the catch-up window.
 	ResumeSchedule(ctx context.Context, in *ResumeScheduleRequest, opts ...grpc.CallOption) (*Schedule, error)
 	// BackfillSchedule starts the runs of a span of past times, each time at most once.
 	BackfillSchedule(ctx context.Context, in *BackfillScheduleRequest, opts ...grpc.CallOption) (*BackfillScheduleResponse, error)
@@ -175,7 +175,7 @@ type ScheduleServiceServer interface {
 	DeleteSchedule(context.Context, *DeleteScheduleRequest) (*emptypb.Empty, error)
 	// PauseSchedule lets a schedule start nothing until it is resumed.
 	PauseSchedule(context.Context, *PauseScheduleRequest) (*Schedule, error)
-	// ResumeSchedule ends a pause. Times that passed meanwhile are caught up as the catch-up window says.
+	// ResumeSchedule ends a pause. Times that passed meanwhile are caught up within the catch-up window.
 	ResumeSchedule(context.Context, *ResumeScheduleRequest) (*Schedule, error)
 	// BackfillSchedule starts the runs of a span of past times, each time at most once.
 	BackfillSchedule(context.Context, *BackfillScheduleRequest) (*BackfillScheduleResponse, error)

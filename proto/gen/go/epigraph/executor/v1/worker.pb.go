@@ -162,7 +162,7 @@ type isWorkRequest_Message interface {
 }
 
 type WorkRequest_Hello struct {
-	// First: who it is.
+	// First: its name and actors.
 	Hello *WorkerHello `protobuf:"bytes,1,opt,name=hello,proto3,oneof"`
 }
 
@@ -197,7 +197,8 @@ type WorkRequest_Tokens struct {
 }
 
 type WorkRequest_Declined struct {
-	// An attempt was not begun: another worker gets it, under the same number. The worker takes no more on this stream.
+	// An attempt was not begun: another worker gets it, under the same number. The worker takes no more on
+	// this stream.
 	Declined *AttemptDeclined `protobuf:"bytes,8,opt,name=declined,proto3,oneof"`
 }
 
@@ -389,10 +390,10 @@ func (*WorkResponse_Heartbeat) isWorkResponse_Message() {}
 
 func (*WorkResponse_Refused) isWorkResponse_Message() {}
 
-// WorkerHello tells who a worker is and what it serves.
+// WorkerHello names a worker and the actors that it serves.
 type WorkerHello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A name for people, unique among the namespace's workers that live; empty lets the executor make one.
+	// A name for people, unique among the connected workers of the namespace; if empty, the executor makes one.
 	WorkerId string `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	// The actors that it serves.
 	Actors []*WorkerActor `protobuf:"bytes,2,rep,name=actors,proto3" json:"actors,omitempty"`
@@ -469,7 +470,7 @@ type WorkerActor struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// What it does, in one sentence.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	// What a second call may do; unspecified counts as UNSAFE.
+	// What repeating the call may do; unspecified counts as UNSAFE.
 	Effect v1.Effect `protobuf:"varint,3,opt,name=effect,proto3,enum=epigraph.graph.v1.Effect" json:"effect,omitempty"`
 	// Its version; part of the key under which results are cached.
 	Version string `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
@@ -635,11 +636,11 @@ func (x *WorkerWelcome) GetMaxPayloadBytes() int64 {
 	return 0
 }
 
-// WorkerHeartbeat tells that a worker lives.
+// WorkerHeartbeat says that a worker lives.
 type WorkerHeartbeat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Comes back in the answer. A worker that remembers when it sent the heartbeat knows from the answer that its visits are not
-	// given to others until heartbeat_timeout after that time.
+	// Comes back in the answer. From it, a worker that remembers when it sent the heartbeat knows that its
+	// visits are not given to others until heartbeat_timeout after that time.
 	Number        int64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -682,7 +683,7 @@ func (x *WorkerHeartbeat) GetNumber() int64 {
 	return 0
 }
 
-// ExecutorHeartbeat tells that an executor lives and has heard a heartbeat.
+// ExecutorHeartbeat says that the executor lives and has received a heartbeat.
 type ExecutorHeartbeat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The number of that heartbeat.
@@ -728,7 +729,7 @@ func (x *ExecutorHeartbeat) GetNumber() int64 {
 	return 0
 }
 
-// WorkerDrain tells that a worker leaves.
+// WorkerDrain says that a worker leaves.
 type WorkerDrain struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -765,7 +766,7 @@ func (*WorkerDrain) Descriptor() ([]byte, []int) {
 	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{7}
 }
 
-// ExecutorDrain tells that an executor leaves.
+// ExecutorDrain says that an executor leaves.
 type ExecutorDrain struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -821,7 +822,7 @@ type Attempt struct {
 	Named map[string]*v1.Payload `protobuf:"bytes,7,rep,name=named,proto3" json:"named,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// What led here, in declared order.
 	Upstream []*Upstream `protobuf:"bytes,8,rep,name=upstream,proto3" json:"upstream,omitempty"`
-	// The key that stays the same over repetitions of one effect: send it along as an idempotency key.
+	// The effect key, which stays the same over repetitions of one effect: send it along as an idempotency key.
 	EffectKey string `protobuf:"bytes,9,opt,name=effect_key,json=effectKey,proto3" json:"effect_key,omitempty"`
 	// The effect under which it is called.
 	Effect v1.Effect `protobuf:"varint,10,opt,name=effect,proto3,enum=epigraph.graph.v1.Effect" json:"effect,omitempty"`
@@ -829,14 +830,14 @@ type Attempt struct {
 	Deadline *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	// The details of the last heartbeat of an earlier attempt, to go on from.
 	Details *v1.Payload `protobuf:"bytes,12,opt,name=details,proto3" json:"details,omitempty"`
-	// The token by which CompleteAttempt ends the wait if this attempt leaves work outside, and SendMessage knows its sender. It
-	// outlives the stream, unlike `token`.
+	// The token for CompleteAttempt, if this attempt leaves work outside, and for SendMessage. Unlike `token`,
+	// it outlives the stream.
 	AttemptToken string `protobuf:"bytes,13,opt,name=attempt_token,json=attemptToken,proto3" json:"attempt_token,omitempty"`
 	// The trace, as W3C traceparent.
 	Traceparent string `protobuf:"bytes,14,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	// W3C tracestate.
 	Tracestate string `protobuf:"bytes,15,opt,name=tracestate,proto3" json:"tracestate,omitempty"`
-	// The root of the run's family.
+	// The root of the run.
 	RootRunId string `protobuf:"bytes,16,opt,name=root_run_id,json=rootRunId,proto3" json:"root_run_id,omitempty"`
 	// The thread on which it works.
 	Thread string `protobuf:"bytes,17,opt,name=thread,proto3" json:"thread,omitempty"`
@@ -1313,12 +1314,12 @@ func (x *AttemptDeclined) GetToken() string {
 	return ""
 }
 
-// AttemptHeartbeat tells that an attempt goes on.
+// AttemptHeartbeat says that an attempt goes on.
 type AttemptHeartbeat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The token of the attempt.
 	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
-	// How far it is: shown to watchers, and given to the next attempt if this one is lost.
+	// The progress: shown to watchers, and given to the next attempt if this one is lost.
 	Details       *v1.Payload `protobuf:"bytes,2,opt,name=details,proto3" json:"details,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1478,7 +1479,7 @@ func (x *AttemptCancel) GetReason() string {
 	return ""
 }
 
-// AttemptStale tells that an answer came too late.
+// AttemptStale says that an answer came too late.
 type AttemptStale struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The token of the attempt.
@@ -1524,7 +1525,7 @@ func (x *AttemptStale) GetToken() string {
 	return ""
 }
 
-// AttemptRefused tells that an answer could not be used; the attempt has failed for good with what is said here.
+// AttemptRefused says that an answer could not be used. The attempt has failed for good with this error.
 type AttemptRefused struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The token of the attempt.

@@ -31,8 +31,9 @@ const (
 //
 // WorkerService hands visits to workers. Any executor may be asked.
 type WorkerServiceClient interface {
-	// Work is one worker's stream: the worker says hello, gets visits as it has room, and answers each by an outcome or an
-	// error. A stream that breaks, or that is silent for longer than the worker was told, gives its visits back.
+	// Work is the stream of one worker: the worker says hello, gets visits as it has room, and answers each
+	// with an outcome or an error. When a stream breaks, or is silent for longer than heartbeat_timeout, its
+	// visits are given to others.
 	Work(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[WorkRequest, WorkResponse], error)
 	// ListWorkers lists the workers that are connected to any executor.
 	ListWorkers(ctx context.Context, in *ListWorkersRequest, opts ...grpc.CallOption) (*ListWorkersResponse, error)
@@ -75,8 +76,9 @@ func (c *workerServiceClient) ListWorkers(ctx context.Context, in *ListWorkersRe
 //
 // WorkerService hands visits to workers. Any executor may be asked.
 type WorkerServiceServer interface {
-	// Work is one worker's stream: the worker says hello, gets visits as it has room, and answers each by an outcome or an
-	// error. A stream that breaks, or that is silent for longer than the worker was told, gives its visits back.
+	// Work is the stream of one worker: the worker says hello, gets visits as it has room, and answers each
+	// with an outcome or an error. When a stream breaks, or is silent for longer than heartbeat_timeout, its
+	// visits are given to others.
 	Work(grpc.BidiStreamingServer[WorkRequest, WorkResponse]) error
 	// ListWorkers lists the workers that are connected to any executor.
 	ListWorkers(context.Context, *ListWorkersRequest) (*ListWorkersResponse, error)

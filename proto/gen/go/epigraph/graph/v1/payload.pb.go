@@ -23,8 +23,9 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Payload is one JSON value, kept as the bytes that its author wrote: no number is ever turned into a float.
-// REST shows it as the plain JSON value with all digits of its numbers, and refuses by name a request with an integer beyond ±(2^53-1).
+// Payload is one JSON value, kept as the bytes that its author wrote: no number is turned into a float. REST
+// shows it as the plain JSON value with all digits of its numbers. A REST request with an integer beyond
+// ±(2^53-1) is refused, with the name of the field.
 type Payload struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// UTF-8 JSON text. Empty means that there is no value.

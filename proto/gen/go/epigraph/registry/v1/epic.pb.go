@@ -27,12 +27,12 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// EpicState is where an epic stands. It changes along one table: PLANNING to ACTIVE or CANCELED; ACTIVE to PAUSED,
+// EpicState is the state of an epic. The transitions: PLANNING to ACTIVE or CANCELED; ACTIVE to PAUSED,
 // COMPLETED, FAILED or CANCELED; PAUSED to ACTIVE or CANCELED.
 type EpicState int32
 
 const (
-	// Not told.
+	// Unspecified.
 	EpicState_EPIC_STATE_UNSPECIFIED EpicState = 0
 	// No task has been added yet.
 	EpicState_EPIC_STATE_PLANNING EpicState = 1
@@ -158,16 +158,17 @@ func (Priority) EnumDescriptor() ([]byte, []int) {
 	return file_epigraph_registry_v1_epic_proto_rawDescGZIP(), []int{1}
 }
 
-// TaskState is where a task stands. It changes along one table: PENDING to BLOCKED, RUNNING, COMPLETED (through RUNNING)
+// TaskState is the state of a task. The transitions: PENDING to BLOCKED, RUNNING, COMPLETED (through RUNNING)
 // or CANCELED; BLOCKED to PENDING or CANCELED; RUNNING to COMPLETED, FAILED or CANCELED; FAILED to PENDING.
 type TaskState int32
 
 const (
-	// Not told.
+	// Unspecified.
 	TaskState_TASK_STATE_UNSPECIFIED TaskState = 0
 	// Can be worked on.
 	TaskState_TASK_STATE_PENDING TaskState = 1
-	// Waits until every task that it depends on is COMPLETED. One that is FAILED or CANCELED keeps it waiting: change `depends_on`, or cancel it.
+	// Waits until every task that it depends on is COMPLETED. A FAILED or CANCELED task keeps it waiting:
+	// change `depends_on`, or cancel it.
 	TaskState_TASK_STATE_BLOCKED TaskState = 2
 	// A run works on it.
 	TaskState_TASK_STATE_RUNNING TaskState = 3
@@ -344,7 +345,7 @@ type Epic struct {
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
 	// Quoted revision. Roll-ups of costs and counts do not change it.
 	Etag string `protobuf:"bytes,26,opt,name=etag,proto3" json:"etag,omitempty"`
-	// Who made it or changed it last, from the API key that was shown, such as "key:ci". Output only.
+	// The API key that made or changed it last, such as "key:ci". Output only.
 	Principal     string `protobuf:"bytes,27,opt,name=principal,proto3" json:"principal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -574,11 +575,11 @@ type Note struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// When it was made.
 	Time *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
-	// Who made it, as they say themselves.
+	// The person who made it, as given in the request.
 	Author string `protobuf:"bytes,2,opt,name=author,proto3" json:"author,omitempty"`
 	// What it says.
 	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
-	// Who made it, from the API key that was shown, such as "key:ci"; empty for those of the registry itself. Output only.
+	// The API key that made it, such as "key:ci"; empty for dependencies that the registry made. Output only.
 	Principal     string `protobuf:"bytes,4,opt,name=principal,proto3" json:"principal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -709,7 +710,8 @@ type Task struct {
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,31,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
 	// Quoted revision. Roll-ups of costs and counts do not change it.
 	Etag string `protobuf:"bytes,32,opt,name=etag,proto3" json:"etag,omitempty"`
-	// Who made it or changed it last, from the API key that was shown, such as "key:ci"; the run that works on it does not count. Output only.
+	// The API key that made or changed it last, such as "key:ci"; the run that works on it does not count.
+	// Output only.
 	Principal     string `protobuf:"bytes,33,opt,name=principal,proto3" json:"principal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -82,15 +82,15 @@ func (UsageKind) EnumDescriptor() ([]byte, []int) {
 	return file_epigraph_registry_v1_usage_proto_rawDescGZIP(), []int{0}
 }
 
-// UsageSource says who told of a call. It is decided by the credential that was shown.
+// UsageSource says who reported a call. The credential decides it.
 type UsageSource int32
 
 const (
-	// Not told.
+	// Unspecified.
 	UsageSource_USAGE_SOURCE_UNSPECIFIED UsageSource = 0
 	// The executor that made the call.
 	UsageSource_USAGE_SOURCE_EXECUTOR UsageSource = 1
-	// A client that keeps books on calls of its own.
+	// A client that reports calls of its own.
 	UsageSource_USAGE_SOURCE_CLIENT UsageSource = 2
 )
 
@@ -135,8 +135,8 @@ func (UsageSource) EnumDescriptor() ([]byte, []int) {
 	return file_epigraph_registry_v1_usage_proto_rawDescGZIP(), []int{1}
 }
 
-// UsageEntry is one call in the books. Entries are only ever added. Its key is (source, run, node, visit, item, attempt, call), so that no
-// client can take the place of what the executor records.
+// UsageEntry is one booked call. Entries are only added, never changed. The key is (source, run, node, visit,
+// item, attempt, call), so that no client can take the place of an entry of the executor.
 type UsageEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The run that made the call.
@@ -153,11 +153,11 @@ type UsageEntry struct {
 	Call int32 `protobuf:"varint,6,opt,name=call,proto3" json:"call,omitempty"`
 	// What was called.
 	Kind UsageKind `protobuf:"varint,7,opt,name=kind,proto3,enum=epigraph.registry.v1.UsageKind" json:"kind,omitempty"`
-	// The task that pays; empty when none does. If it is not there (any more) the namespace alone pays.
+	// The task that pays; empty when none does. If the task does not exist, only the namespace pays.
 	TaskId string `protobuf:"bytes,8,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// The epic that pays. Output only when a task is given.
 	EpicId string `protobuf:"bytes,9,opt,name=epic_id,json=epicId,proto3" json:"epic_id,omitempty"`
-	// Who was called, for example "openai".
+	// The provider that was called, for example "openai".
 	Provider string `protobuf:"bytes,10,opt,name=provider,proto3" json:"provider,omitempty"`
 	// The model or tool.
 	Model string `protobuf:"bytes,11,opt,name=model,proto3" json:"model,omitempty"`
@@ -169,20 +169,20 @@ type UsageEntry struct {
 	OutputTokens int64 `protobuf:"varint,14,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
 	// Output tokens spent on reasoning.
 	ReasoningTokens int64 `protobuf:"varint,15,opt,name=reasoning_tokens,json=reasoningTokens,proto3" json:"reasoning_tokens,omitempty"`
-	// What the call cost in nano-USD: by the price of its time, else what is said of it here; absent when neither is known. What is given
-	// counts only where the price book has no price.
+	// The cost of the call in nano-USD: by the price of its time, else as reported here; absent when neither is
+	// known. A reported cost counts only if the price book has no price.
 	CostNanoUsd *int64 `protobuf:"varint,16,opt,name=cost_nano_usd,json=costNanoUsd,proto3,oneof" json:"cost_nano_usd,omitempty"`
-	// The price that was applied; empty when the cost is what was said. Output only.
+	// The price that was applied; empty for a reported cost. Output only.
 	PriceId string `protobuf:"bytes,17,opt,name=price_id,json=priceId,proto3" json:"price_id,omitempty"`
 	// When the call was made; now when absent.
 	Time *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=time,proto3" json:"time,omitempty"`
 	// Whether the call failed; what it used still counts.
 	Failed bool `protobuf:"varint,19,opt,name=failed,proto3" json:"failed,omitempty"`
-	// Who told of it. Output only.
+	// The source of the entry. Output only.
 	Source UsageSource `protobuf:"varint,20,opt,name=source,proto3,enum=epigraph.registry.v1.UsageSource" json:"source,omitempty"`
-	// Who recorded it, as they say themselves.
+	// The person who recorded it, as given in the request.
 	By string `protobuf:"bytes,21,opt,name=by,proto3" json:"by,omitempty"`
-	// Who recorded it, from the API key that was shown, such as "key:ci"; empty for the executor. Output only.
+	// The API key that recorded it, such as "key:ci"; empty for the executor. Output only.
 	Principal     string `protobuf:"bytes,22,opt,name=principal,proto3" json:"principal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -454,13 +454,13 @@ func (x *NamespaceUsage) GetCalls() int64 {
 	return 0
 }
 
-// Price is what a model costs from some time on. Prices are nano-USD per million tokens. One that the namespace has added
-// goes before those that come with the registry.
+// Price is the price of a model from some time on, in nano-USD per million tokens. A price that the namespace
+// has added goes before those that come with the registry.
 type Price struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id, "pr_…". Output only.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Who is paid; empty means whoever serves the model.
+	// The provider; empty means any provider of the model.
 	Provider string `protobuf:"bytes,2,opt,name=provider,proto3" json:"provider,omitempty"`
 	// The model; one that ends in "*" covers every model that begins so. The longest match wins.
 	Model string `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"`
@@ -476,7 +476,7 @@ type Price struct {
 	OutputPerMillion int64 `protobuf:"varint,8,opt,name=output_per_million,json=outputPerMillion,proto3" json:"output_per_million,omitempty"`
 	// Output tokens that are reasoning; absent means the same as output.
 	ReasoningPerMillion *int64 `protobuf:"varint,9,opt,name=reasoning_per_million,json=reasoningPerMillion,proto3,oneof" json:"reasoning_per_million,omitempty"`
-	// Who added it, from the API key that was shown, such as "key:ci"; empty for those that come with the registry. Output only.
+	// The API key that added it, such as "key:ci"; empty for prices that come with the registry. Output only.
 	Principal     string `protobuf:"bytes,10,opt,name=principal,proto3" json:"principal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

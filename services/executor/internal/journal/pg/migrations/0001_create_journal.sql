@@ -250,7 +250,7 @@ CREATE TABLE commands (
     UNIQUE (run_id, kind, key)
 );
 
--- Questions that runs ask. State 1 is open.
+-- Interrupts of runs. State 1 is open.
 CREATE TABLE interrupts (
     id            text COLLATE "C" PRIMARY KEY,
     namespace     text COLLATE "C" NOT NULL,
@@ -266,7 +266,7 @@ CREATE TABLE interrupts (
     prompt        bytea,
     schema        bytea,
     approve       bytea,
-    binds         text NOT NULL DEFAULT '', -- what a question of approval covers besides what it asks
+    binds         text NOT NULL DEFAULT '', -- what an approval covers besides what it asks
     default_value bytea,
     decision      text NOT NULL DEFAULT '',
     answer        bytea,

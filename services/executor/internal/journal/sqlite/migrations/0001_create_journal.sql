@@ -208,7 +208,7 @@ CREATE TABLE commands (
     UNIQUE (run_id, kind, key)
 ) STRICT;
 
--- Questions that runs ask. State 1 is open.
+-- Interrupts of runs. State 1 is open.
 CREATE TABLE interrupts (
     id            TEXT PRIMARY KEY,
     namespace     TEXT NOT NULL,
@@ -224,7 +224,7 @@ CREATE TABLE interrupts (
     prompt        BLOB,
     schema        BLOB,
     approve       BLOB,
-    binds         TEXT NOT NULL DEFAULT '', -- what a question of approval covers besides what it asks
+    binds         TEXT NOT NULL DEFAULT '', -- what an approval covers besides what it asks
     default_value BLOB,
     decision      TEXT NOT NULL DEFAULT '',
     answer        BLOB,
