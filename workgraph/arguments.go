@@ -125,8 +125,8 @@ func given(names []string, n *Node) bool {
 	return true
 }
 
-// maxLikeNames bounds how many names are compared with one that may be misspelled, and maxNearName the bytes of
-// each: a comparison takes the product of two lengths.
+// maxLikeNames bounds how many names are compared with one that may be misspelled, and maxNearName the bytes
+// of each: a comparison takes the product of two lengths.
 const maxLikeNames, maxNearName = 200, 64
 
 // nearName is the one of names that was probably meant, or empty: a name with a small edit distance, else one

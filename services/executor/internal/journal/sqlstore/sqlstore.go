@@ -31,8 +31,8 @@ type Database struct {
 	NotifyWorkers string
 	// Suspicions are those queries of Store.Suspicions that only this database has.
 	Suspicions map[journal.Suspicion]string
-	// Timeout ends the statements of a transaction after a number of milliseconds, $1. Empty means that the end
-	// of the context does.
+	// Timeout ends the statements of a transaction after a number of milliseconds, $1. Empty means that the
+	// end of the context does.
 	Timeout string
 	// ByValue goes before the arguments of a statement that is to be planned for them.
 	ByValue []any
