@@ -53,8 +53,8 @@ func (t *session) watchMemory() {
 	}
 }
 
-// tooMuch tells how many calls at a time the namespaces may make that hold much more than they may, by as much
-// as over says.
+// tooMuch tells how many calls at a time the namespaces may make that hold much more than they may, by as
+// much as over says.
 func (t *session) tooMuch(over map[string]int64) (calls map[string]int) {
 	for ns, n := range over {
 		half := t.memory.Half()
