@@ -16,40 +16,40 @@ import (
 
 // Reasons of refused amendments.
 const (
-	// ReasonRevisionMismatch is the reason when a change was made for another graph than the run's; Meta
-	// "graph_revision" tells its own.
+	// ReasonRevisionMismatch is the reason when a change was made for another revision than the run's graph
+	// has. Meta "graph_revision" has the run's revision.
 	ReasonRevisionMismatch = "GRAPH_REVISION_MISMATCH"
-	// ReasonAmendRefused is the reason when a change would touch what has happened.
+	// ReasonAmendRefused is the reason when a change would alter the past of the run.
 	ReasonAmendRefused = "AMEND_REFUSED"
-	// ReasonAmendUnsettled is the reason when a change is durable and its run's owner has not looked at it in
+	// ReasonAmendUnsettled is the reason when a change is durable but its run's owner has not applied it in
 	// time.
 	ReasonAmendUnsettled = "AMEND_UNSETTLED"
-	// ReasonAmendEmpty is the reason of a change that changes nothing.
+	// ReasonAmendEmpty is the reason for a change that changes nothing.
 	ReasonAmendEmpty = "AMEND_EMPTY"
 )
 
-// AmendRequest changes the graph of a live run.
+// AmendRequest asks for a change to the graph of an open run.
 type AmendRequest struct {
 	Namespace, RunID string
-	// Revision is that of the graph which the change was made for.
+	// Revision is the revision of the graph for which the change was made.
 	Revision int64
 	Patch    workgraph.Patch
-	// DryRun only tells what would change.
+	// DryRun plans the change and does not apply it.
 	DryRun  bool
 	By      string
 	Request journal.Request
 }
 
-// Amendment tells what a change does.
+// Amendment is the effect of a change.
 type Amendment struct {
 	workgraph.AmendPlan
-	// GraphHash and GraphRevision are those after the change.
+	// GraphHash and GraphRevision describe the graph after the change.
 	GraphHash     string
 	GraphRevision int64
 }
 
-// Amend changes the graph of a run, once its owner agrees, and returns what changes. A faulty change is a
-// workgraph.Faults.
+// Amend changes the graph of a run and returns the effect. It waits until the run's owner has applied the
+// command. A faulty graph is reported as workgraph.Faults.
 func (h *Handler) Amend(ctx context.Context, req AmendRequest) (*Amendment, error) {
 	req.Request.Method = MethodAmend
 	if !req.DryRun {
@@ -83,18 +83,18 @@ func (h *Handler) Amend(ctx context.Context, req AmendRequest) (*Amendment, erro
 	if was, err := h.amendedBy(ctx, row, req.Revision, p.Hash); err != nil || was {
 		return out, err
 	}
-	// The run has moved on in between: look again what is in the way now.
+	// The run has moved on since the plan was made: plan again to find the present obstacle.
 	if _, _, err := h.planAmend(ctx, req); err != nil {
 		return nil, err
 	}
-	// Nothing is in the way of it, and yet it was refused.
+	// There is no obstacle now, but the owner refused the command.
 	if f, err := h.LastRefusal(ctx, req.Namespace, req.RunID); err == nil && f != nil && f.RequestID == req.Request.ID {
 		return nil, errs.New(errs.FailedPrecondition, ReasonAmendRefused, "the change was refused: %s", f.Message)
 	}
 	return nil, errs.New(errs.Conflict, ReasonAmendRefused, "the run has moved on while it was to be changed").Hint("look at the difference again and repeat the change")
 }
 
-// amendTaken waits until the owner has looked at a change.
+// awaitAmend waits until the owner has applied or refused a change.
 func (h *Handler) amendTaken(ctx context.Context, req AmendRequest, key string) error {
 	taken, err := h.applied(ctx, req.Namespace, req.RunID, journal.CommandAmend, key)
 	if err == nil && !taken {
@@ -104,8 +104,8 @@ func (h *Handler) amendTaken(ctx context.Context, req AmendRequest, key string) 
 	return err
 }
 
-// amended is what became of a change that was asked for before: the same as it was told then, whatever the
-// run has come to since.
+// repeatedAmend returns the effect of a change that an earlier request with the same id asked for. It is
+// what that request was answered, whatever has happened to the run since.
 func (h *Handler) amended(ctx context.Context, req AmendRequest) (*Amendment, error) {
 	if err := h.amendTaken(ctx, req, once(req.Request)); err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (h *Handler) amended(ctx context.Context, req AmendRequest) (*Amendment, er
 	}
 	out := &Amendment{AmendPlan: workgraph.AmendPlan{Revision: req.Revision, Cancels: made.Resets()}, GraphHash: made.GraphHash(), GraphRevision: req.Revision + 1}
 	if made.GraphChange == nil || made.GraphChange.Was == "" || made.GraphChange.Hash == "" {
-		return out, nil // it is one of several changes at once, and the graph in between was not kept
+		return out, nil // it was one of several changes applied together, and the graph in between was not stored
 	}
 	before, err := h.graphNamed(ctx, req.Namespace, made.GraphChange.Was)
 	if err != nil {
@@ -151,14 +151,14 @@ func (h *Handler) graphNamed(ctx context.Context, namespace, hash string) (*work
 	return workgraph.Decode(body)
 }
 
-// amendedBy reports whether the graph was changed to this one, whatever came after.
+// wasAmendedTo reports whether a change at this revision led to this graph, whatever came later.
 func (h *Handler) amendedBy(ctx context.Context, row journal.Run, revision int64, hash string) (bool, error) {
 	return h.happened(ctx, row, func(d *record.Durable) bool {
 		return d.Kind == workgraph.GraphAmended && d.Revision == revision && d.GraphHash() == hash
 	})
 }
 
-// planAmend works out what a change would do to the run as it stands, and changes nothing.
+// planAmend computes the effect of a change on the present state of the run, without applying it.
 func (h *Handler) planAmend(ctx context.Context, req AmendRequest) (*Amendment, *program.Program, error) {
 	look, row, err := h.Standing(ctx, req.Namespace, req.RunID)
 	if err != nil {
@@ -186,8 +186,8 @@ func (h *Handler) planAmend(ctx context.Context, req AmendRequest) (*Amendment, 
 	if revision != req.Revision {
 		return nil, nil, revisionMismatch(row.ID, req.Revision, revision)
 	}
-	// The run goes on meanwhile: what the change would do is found out with a copy of it, in a turn of the
-	// namespace.
+	// The run continues meanwhile, so the plan uses a copy of its state. The namespace's compute turns
+	// bound the work.
 	leave, err := h.computing.Enter(ctx, req.Namespace)
 	if err != nil {
 		return nil, nil, err
@@ -224,7 +224,7 @@ func revisionMismatch(runID string, asked, is int64) error {
 		Set("graph_revision", fmt.Sprint(is)).Hint("read the run and its graph again, and make the change for that")
 }
 
-// amendRefusal names everything that stands in the way.
+// amendRefusal lists every obstacle.
 func amendRefusal(runID string, err error) error {
 	if errors.Is(err, workgraph.ErrEnded) {
 		return journal.RunEnded(runID)

@@ -9,8 +9,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// approvedElsewhere refuses, with a reason, a change of a run that is part of what was approved in a run
-// above it, or above that of which it is a fork.
+// refuseApproved refuses, with this reason, to change the graph of a run that follows from an approval
+// elsewhere: in an ancestor, or in the run that it was forked from.
 func approvedElsewhere(row journal.Run, reason string) error {
 	f, err := record.LineageOf(row)
 	if err != nil || f.Approved == nil {
@@ -22,7 +22,7 @@ func approvedElsewhere(row journal.Run, reason string) error {
 		Hint("fork run " + by.Run + " from " + by.At.Node + ": it is asked again there")
 }
 
-// asApproved refuses a fork with another graph if that of the run is part of what was approved elsewhere.
+// checkApproved refuses a fork with another graph if the run follows from an approval elsewhere.
 func asApproved(row journal.Run, before, after *workgraph.Graph) error {
 	if before == after {
 		return nil

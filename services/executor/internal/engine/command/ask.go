@@ -21,19 +21,20 @@ import (
 
 // Reasons of refused commands.
 const (
-	// ReasonNotStarted is the reason when a run waits for its start still.
+	// ReasonNotStarted is the reason when a run has not started yet.
 	ReasonNotStarted = "RUN_NOT_STARTED"
-	// ReasonNoInbox is the reason when no node of a run takes messages of a sender.
+	// ReasonNoInbox is the reason when no node of a run accepts messages of a sender.
 	ReasonNoInbox = "INBOX_NOT_FOUND"
-	// ReasonAnswerInvalid is the reason when an answer does not satisfy its question.
+	// ReasonAnswerInvalid is the reason when an answer does not fit its interrupt.
 	ReasonAnswerInvalid = "ANSWER_INVALID"
-	// ReasonApproveHash is the reason when something else was approved than what is asked.
+	// ReasonApproveHash is the reason when the client approved something else than the interrupt asks for.
 	ReasonApproveHash = "APPROVE_HASH_MISMATCH"
-	// ReasonTaskNotWaiting is the reason when nothing waits for a task (any more).
+	// ReasonAttemptNotWaiting is the reason when an attempt does not wait for its completion, or no longer
+	// does.
 	ReasonTaskNotWaiting = "TASK_NOT_WAITING"
 )
 
-// refusedCommand says what to do about a run that takes no commands.
+// refusedCommand adds a hint to the refusal of a command by a run that has not started.
 func refusedCommand(err error) error {
 	if errs.ReasonOf(err) == journal.ReasonStateRefuses && errs.From(err).Meta["state"] == journal.StatePending.String() {
 		return errs.New(errs.FailedPrecondition, ReasonNotStarted, "the run waits for its start").Hint("it can be canceled; anything else once it has started").With(err)
@@ -41,12 +42,11 @@ func refusedCommand(err error) error {
 	return err
 }
 
-// effectWait bounds how long a call waits to see what its commands bring about. The commands are durable by
-// then, so whatever it brings about comes in any case.
+// effectWait bounds how long a request waits for the effect of its command. The command is durable by then,
+// so its effect comes in any case.
 const effectWait = 5 * time.Second
 
-// applied waits a moment until a command was taken up. It is durable, so that nothing is lost when that
-// takes longer.
+// applied waits up to effectWait until a command has been applied, and reports whether it has.
 func (h *Handler) applied(ctx context.Context, namespace, runID string, kind journal.CommandKind, key string) (bool, error) {
 	until := time.Now().Add(effectWait)
 	for pause := time.Millisecond; time.Now().Before(until); pause = min(2*pause, 50*time.Millisecond) {
@@ -60,7 +60,7 @@ func (h *Handler) applied(ctx context.Context, namespace, runID string, kind jou
 	return false, nil
 }
 
-// once is the key of commands of which there may be any number: that of its request, else a new one.
+// commandKey is the key of a command that may be sent any number of times: the request id, or a new id.
 func once(r journal.Request) string {
 	if r.ID != "" {
 		return r.ID
@@ -68,17 +68,17 @@ func once(r journal.Request) string {
 	return ids.New("req")
 }
 
-// PauseRequest asks that a run starts nothing new.
+// PauseRequest asks a run to start no further calls.
 type PauseRequest struct {
 	Namespace, RunID string
-	// Reason is for whoever reads the history.
+	// Reason is shown in the history.
 	Reason string
-	// Revision, if not 0, must be the run's present one.
+	// Revision, if not 0, must equal the run's revision.
 	Revision int64
 	Request  journal.Request
 }
 
-// Pause holds back new starts of a run. One that is paused already is left alone.
+// Pause stops new calls of a run. A paused run stays as it is.
 func (h *Handler) Pause(ctx context.Context, req PauseRequest) error {
 	req.Request.Method = MethodPause
 	if done, err := h.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
@@ -110,19 +110,19 @@ func (h *Handler) Pause(ctx context.Context, req PauseRequest) error {
 	return err
 }
 
-// started are the states of a run that has events and goes on having them.
+// openStates are the states of a run that has started and not ended.
 func started() []journal.State {
 	return []journal.State{journal.StateRunning, journal.StateWaiting, journal.StatePaused, journal.StateQuarantined}
 }
 
-// SignalRequest gives a run a signal.
+// SignalRequest sends a signal to a run.
 type SignalRequest struct {
 	Namespace, RunID string
 	Signal
 	Request journal.Request
 }
 
-// Signal gives a run a signal and returns the run once that is durable.
+// Signal sends a signal to a run. It returns the run once the signal is durable.
 func (h *Handler) Signal(ctx context.Context, req SignalRequest) (journal.Run, error) {
 	req.Request.Method = MethodSignal
 	if row, done, err := h.doneRun(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
@@ -140,17 +140,18 @@ func (h *Handler) Signal(ctx context.Context, req SignalRequest) (journal.Run, e
 	return p.Run, refusedCommand(err)
 }
 
-// MessageRequest puts a message into inboxes of a run.
+// MessageRequest sends a message to inboxes of a run.
 type MessageRequest struct {
 	Namespace, RunID string
 	From, Node       string
-	// Token is the attempt token of the call that sends in its node's name; empty for a sender outside.
+	// Token is the attempt token of the call that sends in its node's name. It is empty for a sender
+	// outside of the run.
 	Token   string
 	Message json.RawMessage
 	Request journal.Request
 }
 
-// Send puts a message into inboxes of a run: that of node, or all that take messages from the sender.
+// Send puts a message into inboxes of a run: into that of Node, or into all that accept the sender.
 func (h *Handler) Send(ctx context.Context, req MessageRequest) (journal.Run, error) {
 	req.Request.Method = MethodSend
 	if row, done, err := h.doneRun(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
@@ -199,7 +200,7 @@ func (h *Handler) Send(ctx context.Context, req MessageRequest) (journal.Run, er
 		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandMessage, Key: key}},
 		&record.Payload{From: from, Node: node, Ref: call.Ref(), Attempt: call.Attempt, Payload: req.Message, RequestID: req.Request.ID})
 	if err == nil && req.Token != "" {
-		// The end of the call must not overtake what it sent: the run may be over by it.
+		// The end of the call must not overtake its message, since the run may end with the call.
 		_, err = h.applied(ctx, req.Namespace, req.RunID, journal.CommandMessage, key)
 	}
 	return p.Run, refusedCommand(err)
@@ -212,18 +213,18 @@ func orAnybody(senders []string) string {
 	return strings.Join(senders, ", ")
 }
 
-// AnswerRequest answers a question.
+// AnswerRequest answers an interrupt.
 type AnswerRequest struct {
 	Namespace, InterruptID string
 	Answer                 json.RawMessage
-	// Decision is workgraph.Approved or workgraph.Rejected for a question of approval, else empty.
+	// Decision is workgraph.Approved or workgraph.Rejected for an approval, and empty otherwise.
 	Decision, By string
-	// ApproveHash, if not empty, must name exactly what is to be approved.
+	// ApproveHash, if not empty, must match the hash of what the approval is about.
 	ApproveHash string
 }
 
-// Answer answers a question, exactly once: the same answer again changes nothing, another one is refused. An
-// answer that does not fit leaves it open.
+// Answer answers an interrupt exactly once. The same answer again does nothing; a different one is refused.
+// An answer that does not fit leaves the interrupt open.
 func (h *Handler) Answer(ctx context.Context, a AnswerRequest) (journal.Interrupt, error) {
 	q, err := h.journal.GetInterrupt(ctx, a.Namespace, a.InterruptID)
 	if err != nil {
@@ -236,7 +237,7 @@ func (h *Handler) Answer(ctx context.Context, a AnswerRequest) (journal.Interrup
 	} else if len(a.Answer) == 0 && len(q.Approve) == 0 {
 		a.Answer = json.RawMessage("null")
 	}
-	// White space does not make another answer.
+	// White space does not make an answer different.
 	if len(a.Answer) > 0 {
 		a.Answer = compact(a.Answer)
 	}
@@ -255,7 +256,7 @@ func (h *Handler) Answer(ctx context.Context, a AnswerRequest) (journal.Interrup
 	return h.journal.GetInterrupt(ctx, a.Namespace, a.InterruptID)
 }
 
-// fitting checks an answer against its question and fills in what may be left out.
+// checkAnswer checks an answer against its interrupt and fills in what the client may omit.
 func (h *Handler) fitting(ctx context.Context, q *journal.Interrupt, a *AnswerRequest) error {
 	if err := h.payloadFits("answer", a.Answer); err != nil {
 		return err
@@ -297,7 +298,7 @@ func (h *Handler) fitting(ctx context.Context, q *journal.Interrupt, a *AnswerRe
 	defer leave()
 	schema, err := workgraph.CompileSchema(ctx, q.Schema)
 	if err != nil {
-		// The question cannot be answered better than so: its own call gave a schema that none satisfies
+		// No answer can be better than this one: the actor's schema accepts none.
 		return ctx.Err()
 	}
 	err = schema.Check(ctx, a.Answer)
@@ -319,7 +320,7 @@ func (h *Handler) fitting(ctx context.Context, q *journal.Interrupt, a *AnswerRe
 	return refusal
 }
 
-// CompleteRequest ends work that went on outside: exactly one of Outcome and Err is set.
+// CompleteRequest completes an attempt whose work went on outside. Exactly one of Outcome and Err is set.
 type CompleteRequest struct {
 	Namespace, Token string
 	Outcome          *workgraph.Outcome
@@ -327,8 +328,8 @@ type CompleteRequest struct {
 	By               string
 }
 
-// CompleteAttempt ends a visit's wait for work outside and returns its run's id. Saying the same again does
-// nothing.
+// CompleteAttempt ends the wait of a visit for its completion and returns the run's id. The same completion
+// again does nothing.
 func (h *Handler) CompleteAttempt(ctx context.Context, req CompleteRequest) (string, error) {
 	token, err := h.tokens.Parse(req.Namespace, req.Token)
 	if err != nil {
@@ -355,7 +356,7 @@ func (h *Handler) CompleteAttempt(ctx context.Context, req CompleteRequest) (str
 	if err != nil {
 		return "", refusedCommand(err)
 	}
-	if !posted.New { // somebody else was faster
+	if !posted.New { // another request was faster
 		if _, err := h.saidOfTask(ctx, posted.Run, token, req); err != nil {
 			return "", err
 		}
@@ -365,8 +366,8 @@ func (h *Handler) CompleteAttempt(ctx context.Context, req CompleteRequest) (str
 	return row.ID, err
 }
 
-// saidOfTask reports whether the same was said of a task before. An error says that it cannot be completed so
-// any more.
+// repeatsCompletion reports whether the attempt was completed before with the same result. The error is the
+// refusal of any other completion.
 func (h *Handler) saidOfTask(ctx context.Context, row journal.Run, token attempttoken.Token, end CompleteRequest) (bool, error) {
 	gone := errs.New(errs.FailedPrecondition, ReasonTaskNotWaiting, "%s of run %q does not wait for this task any more", token.Ref(), row.ID)
 	m, unread, err := h.journal.FindCommand(ctx, row.Namespace, row.ID, journal.CommandCompletion, token.Name(), true)
@@ -394,7 +395,7 @@ func (h *Handler) saidOfTask(ctx context.Context, row journal.Run, token attempt
 				open = w.Ref == token.Ref() && w.Attempt == token.Attempt && w.Kind == workgraph.WaitCompletion
 				return !open
 			})
-			for _, start := range s.Outstanding() { // its work may be quicker than the call that begins it
+			for _, start := range s.Outstanding() { // the outside work may end before the call that began it
 				open = open || start.Ref == token.Ref() && start.Attempt == token.Attempt
 			}
 		})

@@ -8,7 +8,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// ReasonBudgetInvalid is the reason of a budget that nothing can be.
+// ReasonBudgetInvalid is the reason for a budget with impossible values.
 const ReasonBudgetInvalid = "BUDGET_INVALID"
 
 func BudgetFits(b *workgraph.Budget) error {
@@ -19,7 +19,7 @@ func BudgetFits(b *workgraph.Budget) error {
 	return nil
 }
 
-// usedUp refuses to let a run go on whose budget is used up.
+// budgetUsedUp is the refusal to resume a run whose budget is used up.
 func usedUp(runID string, b *workgraph.Budget, used workgraph.Spent) error {
 	e := errs.New(errs.FailedPrecondition, workgraph.ReasonBudget, "the run has used up its budget: %s", phrase.Spent(b, used))
 	if b.NanoUSD != nil {

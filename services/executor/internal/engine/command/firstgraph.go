@@ -7,7 +7,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// FirstGraph is the content hash of the graph that a run began with.
+// FirstGraph is the content hash of the graph with which a run began.
 func (h *Handler) FirstGraph(ctx context.Context, row journal.Run) (string, error) {
 	if row.GraphRevision == 0 {
 		return row.GraphHash, nil

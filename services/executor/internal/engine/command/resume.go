@@ -15,51 +15,51 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Reasons of refused ways on.
+// Reasons of refused resumptions and reconciliations.
 const (
-	// ReasonNotPaused is the reason when a run is in another state; Meta "state" names it.
+	// ReasonNotPaused is the reason when a run is not paused. Meta "state" has its state.
 	ReasonNotPaused = "RUN_NOT_PAUSED"
-	// ReasonReconciliationNeeded is the reason when somebody must say first what became of calls; Meta
-	// "visits" names them.
+	// ReasonReconciliationNeeded is the reason when calls have an unknown outcome. Meta "visits" names
+	// them.
 	ReasonReconciliationNeeded = "RECONCILIATION_NEEDED"
-	// ReasonNotInReconciliation is the reason when a visit has no call of which nobody knows what became of
-	// it.
+	// ReasonNotInReconciliation is the reason when a visit has no call with an unknown outcome.
 	ReasonNotInReconciliation = "VISIT_NOT_IN_RECONCILIATION"
-	// ReasonOutcomeInvalid is the reason when what is said of a call is nothing that it could have returned.
+	// ReasonOutcomeInvalid is the reason when an outcome has values that no call can return.
 	ReasonOutcomeInvalid = "OUTCOME_INVALID"
 )
 
-// ResumeRequest asks that a paused run goes on.
+// ResumeRequest asks a paused run to continue.
 type ResumeRequest struct {
 	Namespace, RunID string
 	Reason           string
-	// Budget has caps that take the place of the run's; nil changes nothing.
+	// Budget has caps that replace those of the run; nil changes nothing.
 	Budget *workgraph.Budget
-	// Revision, if not 0, must be the run's present one.
+	// Revision, if not 0, must equal the run's revision.
 	Revision int64
-	// Request makes a second request do nothing; one with another body is refused.
+	// Request makes repeats do nothing. A repeat with another body is refused.
 	Request journal.Request
 }
 
-// ReconcileRequest says what became of the call of a visit: exactly one of Outcome and Err is set, and Err is
-// PERMANENT or NOT_PERFORMED.
+// ReconcileRequest records the outcome of a visit's call whose outcome is unknown. Exactly one of Outcome
+// and Err is set. Err is PERMANENT or NOT_PERFORMED.
 type ReconcileRequest struct {
 	Namespace, RunID string
 	Ref              workgraph.Ref
 	Outcome          *workgraph.Outcome
 	Err              *workgraph.Error
 	By               string
-	// Request makes a second request do nothing; one with another body is refused.
+	// Request makes repeats do nothing. A repeat with another body is refused.
 	Request journal.Request
 }
 
-// Resume lets a paused or quarantined run go on. It returns once the owner has done so, or after effectWait:
-// Unapplied tells which. A run that goes on already is left alone, but for its budget if the request has one.
+// Resume continues a paused or quarantined run. It returns once the owner has applied the command, or after
+// effectWait; Unapplied tells which. For a run that is not paused it only changes the budget, if the
+// request has one.
 func (h *Handler) Resume(ctx context.Context, req ResumeRequest) error {
 	req.Request.Method = MethodResume
 	given := !req.Budget.IsZero()
 	key := "resume"
-	if given { // each of several counts, also while the run goes on
+	if given { // each change of a budget counts, also while the run is not paused
 		key += "/" + once(req.Request)
 	}
 	if done, err := h.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
@@ -94,12 +94,12 @@ func (h *Handler) Resume(ctx context.Context, req ResumeRequest) error {
 	if given {
 		p.Open = started()
 	}
-	// Revision rises by every command: with it, nothing may have come in between.
+	// Every command raises the revision, so a given Revision excludes any command in between.
 	_, err = h.enqueue(ctx, p, &record.Payload{Reason: req.Reason, RequestID: req.Request.ID, Budget: req.Budget})
 	switch errs.ReasonOf(err) {
 	case "":
 	case journal.ReasonStateRefuses, journal.ReasonRunEnded:
-		// It has moved in between.
+		// The state has changed since the row was read.
 		if row, err = h.journal.Head(ctx, req.Namespace, req.RunID); err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ func (h *Handler) Resume(ctx context.Context, req ResumeRequest) error {
 	return err
 }
 
-// mayResume says what stands against a run that is paused going on with a budget.
+// checkResume returns the obstacle to resuming a paused run with this budget, or nil.
 func (h *Handler) mayResume(ctx context.Context, row journal.Run, budget *workgraph.Budget) error {
 	look, _, err := h.Standing(ctx, row.Namespace, row.ID)
 	if err != nil {
@@ -153,14 +153,14 @@ func (h *Handler) mayResume(ctx context.Context, row journal.Run, budget *workgr
 	return nil
 }
 
-// goesOn reports whether nobody needs to resume a run in this state.
+// goesOn reports whether a run in this state continues without being resumed.
 func goesOn(s journal.State) bool {
 	return s == journal.StatePending || s == journal.StateRunning || s == journal.StateWaiting
 }
 
-// Reconcile records what became of the call of a visit. It returns once the owner has taken it into account,
-// or after effectWait: Unapplied tells which. The run stays paused unless it ends by it. Saying again what
-// was said last of a visit does nothing.
+// Reconcile records the outcome of a visit's call. It returns once the owner has applied the command, or
+// after effectWait; Unapplied tells which. The run stays paused unless the outcome ends it. Repeating the
+// last reconciliation of a visit does nothing.
 func (h *Handler) Reconcile(ctx context.Context, req ReconcileRequest) error {
 	req.Request.Method = MethodReconcile
 	if done, err := h.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
@@ -237,7 +237,7 @@ func (h *Handler) reconcile(ctx context.Context, row journal.Run, req ReconcileR
 	return err
 }
 
-// unknownVisits names the visits that need reconciliation, the first twenty.
+// unknownVisits names the first twenty visits that need reconciliation.
 func unknownVisits(s *workgraph.State) string {
 	var out []string
 	more := 0
@@ -262,7 +262,7 @@ func notPaused(row journal.Run) error {
 	return errs.New(errs.FailedPrecondition, ReasonNotPaused, "run %q is %s, not PAUSED", row.ID, state).Set("state", state)
 }
 
-// happened reports whether a run's history has an event for which is holds.
+// findEvent reports whether is holds for an event of the run's history. It stops at the first such event.
 func (h *Handler) happened(ctx context.Context, row journal.Run, is func(*record.Durable) bool) (bool, error) {
 	for after := int64(0); ; {
 		evs, err := h.feed.Events(ctx, row, after, 500)
@@ -281,7 +281,7 @@ func (h *Handler) happened(ctx context.Context, row journal.Run, is func(*record
 	}
 }
 
-// saidLast reports whether the last thing that was said of the visit is what is said again.
+// repeatsReconciliation reports whether the last reconciliation of the visit had the same outcome.
 func (h *Handler) saidLast(ctx context.Context, row journal.Run, req ReconcileRequest) (same bool, err error) {
 	_, err = h.happened(ctx, row, func(d *record.Durable) bool {
 		if d.Kind == workgraph.Reconciled && d.Ref == req.Ref {
@@ -306,7 +306,7 @@ func sameError(a, b *workgraph.Error) bool {
 	return a.Type == b.Type && a.Reason == b.Reason && a.Message == b.Message
 }
 
-// compact is v without white space, as the journal keeps it.
+// compact removes white space, as the journal does.
 func compact(v json.RawMessage) []byte {
 	var b bytes.Buffer
 	if json.Compact(&b, v) != nil {

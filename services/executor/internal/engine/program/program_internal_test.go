@@ -13,7 +13,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// TestProgramBytes measures what compiled graphs take. Nothing runs beside it, as it is not parallel.
+// TestProgramBytes measures the memory of compiled graphs. It is not parallel, so that nothing runs beside
+// it.
 func TestProgramBytes(t *testing.T) {
 	heap := func() int64 {
 		runtime.GC()

@@ -33,7 +33,7 @@ func (d *door) Enter(r GateRequest, f func(Pass)) func() {
 	return func() { d.left++ }
 }
 
-// run is what the tasks of one lane have in common.
+// run is what the tasks of one lane share.
 type run struct {
 	namespace, id string
 	priority      int
@@ -44,7 +44,7 @@ func (r *run) task(req GateRequest) *Task {
 	return &Task{Lane: r, Request: req}
 }
 
-// stage is a scheduler whose attempts begin by being listed and end when the test says so.
+// stage is a scheduler whose attempts are listed when they begin and end when the test says so.
 type stage struct {
 	*Scheduler
 	begun chan *Task
