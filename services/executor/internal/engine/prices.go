@@ -40,16 +40,16 @@ func (t *session) watchPrices(ctx context.Context) {
 		}
 		back := false
 		var probes sync.WaitGroup // together, since each may take its time
-		fuses := t.e.prices.Fuses.All()
+		fuses := t.e.prices.Breakers.All()
 		for namespace, f := range fuses {
-			if entry, ok := f.Blown(); ok {
+			if entry, ok := f.Open(); ok {
 				// The fuse remembers how it went
 				probes.Go(func() { _, _ = t.e.prices.Ask(ctx, namespace, []outbox.Entry{entry}) })
 			}
 		}
 		probes.Wait()
 		for _, f := range fuses {
-			back = f.CameBack() || back
+			back = f.Recovered() || back
 		}
 		if back {
 			t.expedite(ctx)
@@ -109,7 +109,7 @@ func (t *session) price(a *attempt, usage []workgraph.Usage, at time.Time) {
 	}
 	entries := make([]outbox.Entry, len(usage))
 	for i := range usage {
-		entries[i] = price.Priced(r.id, &usage[i], dbkit.Micros(at), i)
+		entries[i] = price.EntryOf(r.id, &usage[i], dbkit.Micros(at), i)
 	}
 	costs, err := t.e.prices.Ask(t.calls, r.namespace, entries)
 	if err != nil {
@@ -146,7 +146,7 @@ func (t *session) awaitPrices(r *run) {
 	r.mu.Unlock()
 	entries := make([]outbox.Entry, len(waits))
 	for i := range waits {
-		entries[i] = price.Priced(r.id, &waits[i].Usage, waits[i].At, i)
+		entries[i] = price.EntryOf(r.id, &waits[i].Usage, waits[i].At, i)
 	}
 	costs, err := make([]*int64, len(entries)), error(nil)
 	if t.e.prices != nil && len(entries) > 0 {

@@ -114,11 +114,11 @@ func (t *session) waitForRoom(x *inLine) {
 	}
 	x.stop = cancel
 	t.mu.Unlock()
-	err := t.memory.Wait(ctx, x.id, x.lacks)
+	err := t.memory.Await(ctx, x.id, x.lacks)
 	t.mu.Lock()
 	t.leaveLine(x)
 	if err != nil && errors.Is(context.Cause(ctx), errCanceledInLine) {
-		t.enterLine(x.id, x.lacks.OfCanceled(), x.since)
+		t.enterLine(x.id, x.lacks.ForCanceled(), x.since)
 	}
 	t.mu.Unlock()
 	switch {
@@ -157,7 +157,7 @@ func (t *session) cancelInLine(x *inLine) {
 		return
 	}
 	t.leaveLine(x)
-	t.enterLine(x.id, x.lacks.OfCanceled(), x.since)
+	t.enterLine(x.id, x.lacks.ForCanceled(), x.since)
 }
 
 // manyCanceled are the namespaces of which more canceled runs stand in line here than wait with the budget.

@@ -58,7 +58,7 @@ func (e *Engine) begin(ctx context.Context, t *session, req command.StartRequest
 	if asksAgain && !t.memory.Room(req.Namespace, replay.Weight(len(req.Graph.Nodes))) {
 		return full()
 	}
-	p, err := e.programs.Compile(ctx, req.Namespace, req.Graph, req.Known, &in)
+	p, err := e.programs.Compile(ctx, req.Namespace, req.Graph, req.Memo, &in)
 	if err != nil {
 		return command.Started{}, err
 	}
@@ -128,7 +128,7 @@ func (e *Engine) begin(ctx context.Context, t *session, req command.StartRequest
 		if row.Run.State == journal.StatePending {
 			row.Run.Owner = journal.Owner{}
 		}
-		out.Run, out.Asks = &row.Run, len(row.Opened)
+		out.Run, out.Interrupts = &row.Run, len(row.Opened)
 	}
 	return out, nil
 }
@@ -355,7 +355,7 @@ func (r *run) begin(req command.StartRequest, now time.Time, answer chan<- journ
 		return nil, r.t.e.notReady()
 	}
 	r.begins()
-	r.Given += record.InputSize(req.Propagates(), req.Context)
+	r.InputBytes += record.InputSize(req.Propagates(), req.Context)
 	r.weigh()
 	r.pending++
 	row := *s // the writer's is not to be changed any more
@@ -421,7 +421,7 @@ func (r *run) row(req command.StartRequest, now time.Time) (journal.Run, error) 
 // at the moment.
 func (e *Engine) CheckStart(ctx context.Context, req command.StartRequest) error {
 	in := req.Propagates()
-	if _, err := e.programs.Compile(ctx, req.Namespace, req.Graph, req.Known, &in); err != nil {
+	if _, err := e.programs.Compile(ctx, req.Namespace, req.Graph, req.Memo, &in); err != nil {
 		return err
 	}
 	return e.fits(req)
@@ -449,7 +449,7 @@ func (e *Engine) fits(req command.StartRequest) error {
 	}
 	check(len(req.Context), func() string { return "context" })
 	check(len(req.Attachments), func() string { return "attachments" })
-	if !req.Known.Fits() {
+	if !req.Memo.Fits() {
 		before := n
 		for i := range req.Graph.Nodes {
 			node := &req.Graph.Nodes[i]
@@ -461,7 +461,7 @@ func (e *Engine) fits(req command.StartRequest) error {
 			}
 		}
 		if n == before {
-			req.Known.SetFits()
+			req.Memo.SetFits()
 		}
 	}
 	if fault != nil {
@@ -473,7 +473,7 @@ func (e *Engine) fits(req command.StartRequest) error {
 			return err
 		}
 	}
-	return command.BudgetFits(req.Budget)
+	return command.CheckBudget(req.Budget)
 }
 
 // newRun is a run of which only the position is known yet.

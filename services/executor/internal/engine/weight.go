@@ -45,12 +45,12 @@ const readPause = 5 * time.Millisecond
 // readTurn waits for a place to read a run. It reports whether there is one; then done, which may be called
 // more than once, gives it back.
 func (t *session) readTurn() (done func(), ok bool) {
-	for !t.memory.Read(min(t.e.cfg.MaxRunBytes, t.memory.Total/4)) {
+	for !t.memory.BeginRead(min(t.e.cfg.MaxRunBytes, t.memory.Total/4)) {
 		if !t.rest(readPause) {
 			return nil, false
 		}
 	}
-	return sync.OnceFunc(t.memory.WasRead), true
+	return sync.OnceFunc(t.memory.EndRead), true
 }
 
 // needs is what a run takes while it is begun. What it is given counts three times: in the machine, in its

@@ -11,7 +11,7 @@ import (
 
 // refuseApproved refuses, with this reason, to change the graph of a run that follows from an approval
 // elsewhere: in an ancestor, or in the run that it was forked from.
-func approvedElsewhere(row journal.Run, reason string) error {
+func refuseApproved(row journal.Run, reason string) error {
 	f, err := record.LineageOf(row)
 	if err != nil || f.Approved == nil {
 		return err
@@ -23,7 +23,7 @@ func approvedElsewhere(row journal.Run, reason string) error {
 }
 
 // checkApproved refuses a fork with another graph if the run follows from an approval elsewhere.
-func asApproved(row journal.Run, before, after *workgraph.Graph) error {
+func checkApproved(row journal.Run, before, after *workgraph.Graph) error {
 	if before == after {
 		return nil
 	}
@@ -34,5 +34,5 @@ func asApproved(row journal.Run, before, after *workgraph.Graph) error {
 	if is, err := after.Hash(); err != nil || is == was {
 		return err
 	}
-	return approvedElsewhere(row, ReasonForkChangesApproved)
+	return refuseApproved(row, ReasonForkChangesApproved)
 }

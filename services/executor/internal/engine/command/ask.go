@@ -31,7 +31,7 @@ const (
 	ReasonApproveHash = "APPROVE_HASH_MISMATCH"
 	// ReasonAttemptNotWaiting is the reason when an attempt does not wait for its completion, or no longer
 	// does.
-	ReasonTaskNotWaiting = "TASK_NOT_WAITING"
+	ReasonAttemptNotWaiting = "ATTEMPT_NOT_WAITING"
 )
 
 // refusedCommand adds a hint to the refusal of a command by a run that has not started.
@@ -61,7 +61,7 @@ func (h *Handler) applied(ctx context.Context, namespace, runID string, kind jou
 }
 
 // commandKey is the key of a command that may be sent any number of times: the request id, or a new id.
-func once(r journal.Request) string {
+func commandKey(r journal.Request) string {
 	if r.ID != "" {
 		return r.ID
 	}
@@ -81,7 +81,7 @@ type PauseRequest struct {
 // Pause stops new calls of a run. A paused run stays as it is.
 func (h *Handler) Pause(ctx context.Context, req PauseRequest) error {
 	req.Request.Method = MethodPause
-	if done, err := h.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
+	if done, err := h.isRepeat(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
 		if done {
 			_, err = h.applied(ctx, req.Namespace, req.RunID, journal.CommandPause, "pause")
 		}
@@ -101,7 +101,7 @@ func (h *Handler) Pause(ctx context.Context, req PauseRequest) error {
 	if reason == "" {
 		reason = "REQUESTED"
 	}
-	_, err = h.enqueue(ctx, journal.EnqueueRequest{Revision: req.Revision, Request: req.Request, Open: started(),
+	_, err = h.enqueue(ctx, journal.EnqueueRequest{Revision: req.Revision, Request: req.Request, Open: openStates(),
 		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandPause, Key: "pause"}}, &record.Payload{Reason: reason, RequestID: req.Request.ID})
 	if err != nil {
 		return refusedCommand(err)
@@ -111,7 +111,7 @@ func (h *Handler) Pause(ctx context.Context, req PauseRequest) error {
 }
 
 // openStates are the states of a run that has started and not ended.
-func started() []journal.State {
+func openStates() []journal.State {
 	return []journal.State{journal.StateRunning, journal.StateWaiting, journal.StatePaused, journal.StateQuarantined}
 }
 
@@ -125,17 +125,17 @@ type SignalRequest struct {
 // Signal sends a signal to a run. It returns the run once the signal is durable.
 func (h *Handler) Signal(ctx context.Context, req SignalRequest) (journal.Run, error) {
 	req.Request.Method = MethodSignal
-	if row, done, err := h.doneRun(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
+	if row, done, err := h.repeatedRun(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
 		return row, err
 	}
-	if err := h.signalFits(&req.Signal); err != nil {
+	if err := h.checkSignal(&req.Signal); err != nil {
 		return journal.Run{}, err
 	}
 	if err := h.acceptsSignal(req.Namespace, req.RunID, &req.Signal); err != nil {
 		return journal.Run{}, err
 	}
 	p, err := h.enqueue(ctx, journal.EnqueueRequest{Request: req.Request,
-		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandSignal, Key: once(req.Request)}},
+		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandSignal, Key: commandKey(req.Request)}},
 		&record.Payload{Name: req.Name, Payload: req.Payload, RequestID: req.Request.ID})
 	return p.Run, refusedCommand(err)
 }
@@ -154,10 +154,10 @@ type MessageRequest struct {
 // Send puts a message into inboxes of a run: into that of Node, or into all that accept the sender.
 func (h *Handler) Send(ctx context.Context, req MessageRequest) (journal.Run, error) {
 	req.Request.Method = MethodSend
-	if row, done, err := h.doneRun(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
+	if row, done, err := h.repeatedRun(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
 		return row, err
 	}
-	if err := h.payloadFits("message", req.Message); err != nil {
+	if err := h.checkPayload("message", req.Message); err != nil {
 		return journal.Run{}, err
 	}
 	row, err := h.journal.Head(ctx, req.Namespace, req.RunID)
@@ -168,7 +168,7 @@ func (h *Handler) Send(ctx context.Context, req MessageRequest) (journal.Run, er
 	if err != nil {
 		return row, err
 	}
-	call, err := h.bears(ctx, row, nodes, &req)
+	call, err := h.verifySender(ctx, row, nodes, &req)
 	if err != nil {
 		return row, err
 	}
@@ -195,7 +195,7 @@ func (h *Handler) Send(ctx context.Context, req MessageRequest) (journal.Run, er
 		}
 		return row, err.Hint(strings.Join(boxes[:min(len(boxes), 20)], "; "))
 	}
-	key := once(req.Request)
+	key := commandKey(req.Request)
 	p, err := h.enqueue(ctx, journal.EnqueueRequest{Request: req.Request,
 		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandMessage, Key: key}},
 		&record.Payload{From: from, Node: node, Ref: call.Ref(), Attempt: call.Attempt, Payload: req.Message, RequestID: req.Request.ID})
@@ -231,7 +231,7 @@ func (h *Handler) Answer(ctx context.Context, a AnswerRequest) (journal.Interrup
 		return q, err
 	}
 	if q.State == journal.InterruptOpen {
-		if err := h.fitting(ctx, &q, &a); err != nil {
+		if err := h.checkAnswer(ctx, &q, &a); err != nil {
 			return q, err
 		}
 	} else if len(a.Answer) == 0 && len(q.Approve) == 0 {
@@ -241,14 +241,14 @@ func (h *Handler) Answer(ctx context.Context, a AnswerRequest) (journal.Interrup
 	if len(a.Answer) > 0 {
 		a.Answer = compact(a.Answer)
 	}
-	posted, err := h.enqueue(ctx, journal.EnqueueRequest{
+	enqueued, err := h.enqueue(ctx, journal.EnqueueRequest{
 		Command: journal.Command{Namespace: a.Namespace, RunID: q.RunID, Kind: journal.CommandAnswer, Key: q.ID},
 		Answer:  &journal.Answer{InterruptID: q.ID, Answer: a.Answer, Decision: a.Decision, By: a.By, Principal: access.Of(ctx).String()}},
 		&record.Payload{InterruptID: q.ID, Payload: a.Answer, Decision: a.Decision, By: a.By})
 	if err != nil {
 		return q, err
 	}
-	if posted.New {
+	if enqueued.New {
 		if _, err := h.applied(ctx, a.Namespace, q.RunID, journal.CommandAnswer, q.ID); err != nil {
 			return q, err
 		}
@@ -257,8 +257,8 @@ func (h *Handler) Answer(ctx context.Context, a AnswerRequest) (journal.Interrup
 }
 
 // checkAnswer checks an answer against its interrupt and fills in what the client may omit.
-func (h *Handler) fitting(ctx context.Context, q *journal.Interrupt, a *AnswerRequest) error {
-	if err := h.payloadFits("answer", a.Answer); err != nil {
+func (h *Handler) checkAnswer(ctx context.Context, q *journal.Interrupt, a *AnswerRequest) error {
+	if err := h.checkPayload("answer", a.Answer); err != nil {
 		return err
 	}
 	invalid := func(field, format string, args ...any) *errs.Error {
@@ -337,7 +337,7 @@ func (h *Handler) CompleteAttempt(ctx context.Context, req CompleteRequest) (str
 	}
 	if req.Outcome != nil {
 		for i, v := range req.Outcome.Values {
-			if err := h.payloadFits(fmt.Sprintf("completed.values[%d]", i), v); err != nil {
+			if err := h.checkPayload(fmt.Sprintf("completed.values[%d]", i), v); err != nil {
 				return "", err
 			}
 			req.Outcome.Values[i] = compact(v)
@@ -347,17 +347,17 @@ func (h *Handler) CompleteAttempt(ctx context.Context, req CompleteRequest) (str
 	if err != nil {
 		return "", err
 	}
-	if same, err := h.saidOfTask(ctx, row, token, req); err != nil || same {
+	if same, err := h.repeatsCompletion(ctx, row, token, req); err != nil || same {
 		return row.ID, err
 	}
-	posted, err := h.enqueue(ctx, journal.EnqueueRequest{Open: started(),
+	enqueued, err := h.enqueue(ctx, journal.EnqueueRequest{Open: openStates(),
 		Command: journal.Command{Namespace: token.Namespace, RunID: token.RunID, Kind: journal.CommandCompletion, Key: token.Name()}},
 		&record.Payload{Ref: token.Ref(), Attempt: token.Attempt, Outcome: req.Outcome, Err: req.Err, By: req.By})
 	if err != nil {
 		return "", refusedCommand(err)
 	}
-	if !posted.New { // another request was faster
-		if _, err := h.saidOfTask(ctx, posted.Run, token, req); err != nil {
+	if !enqueued.New { // another request was faster
+		if _, err := h.repeatsCompletion(ctx, enqueued.Run, token, req); err != nil {
 			return "", err
 		}
 		return row.ID, nil
@@ -368,8 +368,8 @@ func (h *Handler) CompleteAttempt(ctx context.Context, req CompleteRequest) (str
 
 // repeatsCompletion reports whether the attempt was completed before with the same result. The error is the
 // refusal of any other completion.
-func (h *Handler) saidOfTask(ctx context.Context, row journal.Run, token attempttoken.Token, end CompleteRequest) (bool, error) {
-	gone := errs.New(errs.FailedPrecondition, ReasonTaskNotWaiting, "%s of run %q does not wait for this task any more", token.Ref(), row.ID)
+func (h *Handler) repeatsCompletion(ctx context.Context, row journal.Run, token attempttoken.Token, end CompleteRequest) (bool, error) {
+	gone := errs.New(errs.FailedPrecondition, ReasonAttemptNotWaiting, "%s of run %q no longer waits for the completion of this attempt", token.Ref(), row.ID)
 	m, unread, err := h.journal.FindCommand(ctx, row.Namespace, row.ID, journal.CommandCompletion, token.Name(), true)
 	if err != nil {
 		return false, err
@@ -382,10 +382,10 @@ func (h *Handler) saidOfTask(ctx context.Context, row journal.Run, token attempt
 		if sameOutcome(l.Outcome, end.Outcome) && sameError(l.Err, end.Err) {
 			return true, nil
 		}
-		return false, gone.Hint("it was completed otherwise a moment ago")
+		return false, gone.Hint("another completion came first")
 	}
 	if !row.State.Ended() {
-		look, _, err := h.Standing(ctx, row.Namespace, row.ID)
+		look, _, err := h.Inspect(ctx, row.Namespace, row.ID)
 		if err != nil {
 			return false, err
 		}
@@ -404,7 +404,7 @@ func (h *Handler) saidOfTask(ctx context.Context, row journal.Run, token attempt
 		}
 	}
 	same := false
-	found, err := h.happened(ctx, row, func(d *record.Durable) bool {
+	found, err := h.findEvent(ctx, row, func(d *record.Durable) bool {
 		if d.Kind != workgraph.CompletionReceived || d.Ref != token.Ref() || d.Attempt != token.Attempt && d.Attempt != 0 {
 			return false
 		}
@@ -417,7 +417,7 @@ func (h *Handler) saidOfTask(ctx context.Context, row journal.Run, token attempt
 	case same:
 		return true, nil
 	case found:
-		return false, gone.Hint("it was completed otherwise, or its time was up")
+		return false, gone.Hint("another completion came first, or its timeout has passed")
 	case row.State.Ended():
 		return false, gone.Hint("the run has ended")
 	}

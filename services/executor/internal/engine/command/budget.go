@@ -12,7 +12,7 @@ import (
 const ReasonBudgetInvalid = "BUDGET_INVALID"
 
 // BudgetFits refuses a budget that no run can have.
-func BudgetFits(b *workgraph.Budget) error {
+func CheckBudget(b *workgraph.Budget) error {
 	if fault := b.Fault(); fault != "" {
 		return errs.New(errs.InvalidArgument, ReasonBudgetInvalid, "the budget's %s", fault).
 			Violate("budget", ReasonBudgetInvalid, fault).Hint("leave a cap out for no limit; 0 lets nothing start")
@@ -21,7 +21,7 @@ func BudgetFits(b *workgraph.Budget) error {
 }
 
 // budgetUsedUp is the refusal to resume a run whose budget is used up.
-func usedUp(runID string, b *workgraph.Budget, used workgraph.Spent) error {
+func budgetUsedUp(runID string, b *workgraph.Budget, used workgraph.Spent) error {
 	e := errs.New(errs.FailedPrecondition, workgraph.ReasonBudget, "the run has used up its budget: %s", phrase.Spent(b, used))
 	if b.NanoUSD != nil {
 		e = e.Set("used_nano_usd", strconv.FormatInt(used.NanoUSD, 10)).Set("budget_nano_usd", strconv.FormatInt(*b.NanoUSD, 10))

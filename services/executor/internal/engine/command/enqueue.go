@@ -40,14 +40,14 @@ func (h *Handler) Cancel(ctx context.Context, req CancelRequest) (journal.Run, e
 	return p.Run, err
 }
 
-func (h *Handler) signalFits(s *Signal) error {
+func (h *Handler) checkSignal(s *Signal) error {
 	if s.Name == "" || len(s.Name) > 256 {
 		return errs.New(errs.InvalidArgument, ReasonSignalInvalid, "a signal's name has 1 to 256 bytes")
 	}
-	return h.payloadFits("payload", s.Payload)
+	return h.checkPayload("payload", s.Payload)
 }
 
-func (h *Handler) payloadFits(field string, raw json.RawMessage) error {
+func (h *Handler) checkPayload(field string, raw json.RawMessage) error {
 	switch {
 	case len(raw) > h.maxPayload:
 		return errs.New(errs.InvalidArgument, journal.ReasonPayloadTooLarge, "%s has %d bytes, the limit is %d", field, len(raw), h.maxPayload).
@@ -64,7 +64,7 @@ func (h *Handler) SignalWithStart(ctx context.Context, req StartRequest, sig Sig
 	if req.BusinessKey == "" {
 		return "", false, errs.New(errs.InvalidArgument, ReasonNoBusinessKey, "the run to signal or start must have a business_key")
 	}
-	if err := h.signalFits(&sig); err != nil {
+	if err := h.checkSignal(&sig); err != nil {
 		return "", false, err
 	}
 	once := req.Request
@@ -135,13 +135,13 @@ func (h *Handler) enqueue(ctx context.Context, p journal.EnqueueRequest, l *reco
 	}
 	p.Command.Time = dbkit.Now()
 	p.Claimant = h.live.Claimant()
-	posted, err := h.journal.Enqueue(ctx, p)
+	enqueued, err := h.journal.Enqueue(ctx, p)
 	if err == nil {
-		tracing.LinkRequest(ctx, posted.Run)
+		tracing.LinkRequest(ctx, enqueued.Run)
 	}
 	// A durable command is applied even if the values of its run cannot be read at the moment.
-	h.live.ApplySoon(posted)
-	return posted, err
+	h.live.ApplySoon(enqueued)
+	return enqueued, err
 }
 
 // Unapplied names the kinds of commands that the owner of a run has not applied yet. Ends of children are

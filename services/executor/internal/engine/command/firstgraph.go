@@ -13,7 +13,7 @@ func (h *Handler) FirstGraph(ctx context.Context, row journal.Run) (string, erro
 		return row.GraphHash, nil
 	}
 	hash := ""
-	_, err := h.happened(ctx, row, func(d *record.Durable) bool {
+	_, err := h.findEvent(ctx, row, func(d *record.Durable) bool {
 		if d.GraphChange == nil {
 			return false
 		}

@@ -96,7 +96,7 @@ func (h *Handler) Fork(ctx context.Context, req ForkRequest) (string, error) {
 }
 
 func (h *Handler) fork(ctx context.Context, req ForkRequest) (string, error) {
-	row, old, err := h.recorded(ctx, req.Namespace, req.RunID)
+	row, old, err := h.recordedState(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return "", err
 	}
@@ -104,37 +104,37 @@ func (h *Handler) fork(ctx context.Context, req ForkRequest) (string, error) {
 		return "", errs.New(errs.FailedPrecondition, ReasonNotStarted, "run %q has not begun, so there is nothing to take over", row.ID).
 			Hint("start another run with the same graph")
 	}
-	if err := reached(old, req.From); err != nil {
+	if err := checkReached(old, req.From); err != nil {
 		return "", err
 	}
-	before := Ungrown(old.Graph())
+	before := Unexpanded(old.Graph())
 	g := before
 	if req.Graph != nil {
 		g = req.Graph
 	}
-	if g, err = rewritten(g, req); err != nil {
+	if g, err = withArgs(g, req); err != nil {
 		return "", err
 	}
-	if err := asApproved(row, before, g); err != nil {
+	if err := checkApproved(row, before, g); err != nil {
 		return "", err
 	}
 	p, err := h.programs.Compile(ctx, req.Namespace, g, nil, nil)
 	if err != nil {
 		return "", err
 	}
-	adopt, again, err := workgraph.ReuseFrom(ctx, old, req.From, before, p.Machine.Graph())
+	reused, again, err := workgraph.ReuseFrom(ctx, old, req.From, before, p.Machine.Graph())
 	if err != nil {
 		return "", err
 	}
-	if err := asTheyWere(ctx, before, p.Machine.Graph(), adopt, req.From); err != nil {
+	if err := checkUnchanged(ctx, before, p.Machine.Graph(), reused, req.From); err != nil {
 		return "", err
 	}
 	if !req.AllowUnsafe {
-		below, err := h.performedBelow(ctx, row, adopt)
+		below, err := h.performedBelow(ctx, row, reused)
 		if err != nil {
 			return "", err
 		}
-		if err := repeats(p.Machine, again, below); err != nil {
+		if err := refuseRepeats(p.Machine, again, below); err != nil {
 			return "", err
 		}
 	}
@@ -142,7 +142,7 @@ func (h *Handler) fork(ctx context.Context, req ForkRequest) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	start.Graph, start.Reuse, start.ForkedFrom, start.BusinessKey, start.Request = g, adopt, row.ID, req.BusinessKey, req.Request
+	start.Graph, start.Reuse, start.ForkedFrom, start.BusinessKey, start.Request = g, reused, row.ID, req.BusinessKey, req.Request
 	start.Budget = start.Budget.With(req.Budget)
 	if len(req.Labels) > 0 {
 		start.Labels = maps.Clone(start.Labels)
@@ -181,7 +181,7 @@ func withoutTaskHint(err error) error {
 
 // recordedState is the state of a run by its journal, without what its owner has decided and not committed.
 // It is nil for a run that has not begun.
-func (h *Handler) recorded(ctx context.Context, namespace, runID string) (journal.Run, *workgraph.State, error) {
+func (h *Handler) recordedState(ctx context.Context, namespace, runID string) (journal.Run, *workgraph.State, error) {
 	loaded, err := h.journal.Standing(ctx, namespace, runID)
 	if err != nil {
 		return journal.Run{}, nil, err
@@ -195,7 +195,7 @@ func (h *Handler) recorded(ctx context.Context, namespace, runID string) (journa
 }
 
 // checkReached checks that the run has reached a visit.
-func reached(s *workgraph.State, from *workgraph.Ref) error {
+func checkReached(s *workgraph.State, from *workgraph.Ref) error {
 	if from == nil {
 		return nil
 	}
@@ -231,7 +231,7 @@ func reached(s *workgraph.State, from *workgraph.Ref) error {
 }
 
 // withArgs is the graph with the requested arguments at the node that runs again.
-func rewritten(g *workgraph.Graph, req ForkRequest) (*workgraph.Graph, error) {
+func withArgs(g *workgraph.Graph, req ForkRequest) (*workgraph.Graph, error) {
 	if len(req.Named) == 0 && !req.ReplaceArgs {
 		return g, nil
 	}
@@ -262,10 +262,10 @@ func rewritten(g *workgraph.Graph, req ForkRequest) (*workgraph.Graph, error) {
 }
 
 // checkUnchanged refuses a graph that changes the nodes of reused visits, or the path to them.
-func asTheyWere(ctx context.Context, before, after *workgraph.Graph, adopt []workgraph.ReusedVisit, from *workgraph.Ref) error {
-	taken := make(map[string]bool, len(adopt))
-	for i := range adopt {
-		if id := adopt[i].Ref.Node; from == nil || id != from.Node {
+func checkUnchanged(ctx context.Context, before, after *workgraph.Graph, reused []workgraph.ReusedVisit, from *workgraph.Ref) error {
+	taken := make(map[string]bool, len(reused))
+	for i := range reused {
+		if id := reused[i].Ref.Node; from == nil || id != from.Node {
 			taken[id] = true
 		}
 	}
@@ -313,14 +313,14 @@ func asTheyWere(ctx context.Context, before, after *workgraph.Graph, adopt []wor
 
 // performedBelow names the UNSAFE calls that were performed in descendants which the fork would start
 // again, since the visits that spawned them are not reused.
-func (h *Handler) performedBelow(ctx context.Context, row journal.Run, adopt []workgraph.ReusedVisit) ([]string, error) {
+func (h *Handler) performedBelow(ctx context.Context, row journal.Run, reused []workgraph.ReusedVisit) ([]string, error) {
 	below, err := h.journal.Descendants(ctx, row.Namespace, row.ID)
 	if err != nil {
 		return nil, err
 	}
-	taken := make(map[workgraph.Ref]bool, len(adopt))
-	for i := range adopt {
-		taken[adopt[i].Ref] = true
+	taken := make(map[workgraph.Ref]bool, len(reused))
+	for i := range reused {
+		taken[reused[i].Ref] = true
 	}
 	kept := map[string]bool{} // the runs that are not started again
 	var names []string
@@ -329,7 +329,7 @@ func (h *Handler) performedBelow(ctx context.Context, row journal.Run, adopt []w
 			kept[d.RunID] = true
 			continue
 		}
-		child, state, err := h.recorded(ctx, row.Namespace, d.RunID)
+		child, state, err := h.recordedState(ctx, row.Namespace, d.RunID)
 		switch {
 		case errs.Is(err, errs.NotFound): // deleted meanwhile
 			continue
@@ -361,7 +361,7 @@ func (h *Handler) performedBelow(ctx context.Context, row journal.Run, adopt []w
 }
 
 // refuseRepeats refuses to repeat UNSAFE visits that were performed, in the run or in its descendants.
-func repeats(p *workgraph.Program, again []workgraph.Ref, below []string) error {
+func refuseRepeats(p *workgraph.Program, again []workgraph.Ref, below []string) error {
 	var names []string
 	for _, ref := range again {
 		if _, there := p.Node(ref.Node); there || strings.Contains(ref.Node, "#") {
@@ -404,7 +404,7 @@ func startOf(row journal.Run) (StartRequest, error) {
 }
 
 // Unexpanded removes from a graph what expansions inserted. A fork expands again when it reuses the visits.
-func Ungrown(g *workgraph.Graph) *workgraph.Graph {
+func Unexpanded(g *workgraph.Graph) *workgraph.Graph {
 	grown := func(id string) bool { return strings.Contains(id, "#") }
 	if !slices.ContainsFunc(g.Nodes, func(n workgraph.Node) bool { return grown(n.ID) }) {
 		return g

@@ -72,7 +72,7 @@ func New(d Deps, maxPayload int) *Handler {
 // Inspect returns access to the state of a run, and its row. look passes the machine to f, which must only
 // read and not keep it. The machine holds no payload values. A run that is not live here is read from the
 // journal.
-func (h *Handler) Standing(ctx context.Context, namespace, runID string) (look func(f func(*workgraph.State)), row journal.Run, err error) {
+func (h *Handler) Inspect(ctx context.Context, namespace, runID string) (look func(f func(*workgraph.State)), row journal.Run, err error) {
 	row, err = h.journal.Head(ctx, namespace, runID)
 	if err != nil {
 		return nil, row, err

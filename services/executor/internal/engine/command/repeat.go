@@ -62,13 +62,13 @@ func (h *Handler) AnsweredSignal(ctx context.Context, namespace string, req jour
 }
 
 // isRepeat reports whether a request about a run was carried out before. The run still exists if so.
-func (h *Handler) done(ctx context.Context, namespace, runID string, req journal.Request) (bool, error) {
+func (h *Handler) isRepeat(ctx context.Context, namespace, runID string, req journal.Request) (bool, error) {
 	_, done, err := h.repeated(ctx, namespace, runID, req, h.journal.Head)
 	return done, err
 }
 
 // repeatedRun is isRepeat for requests that are answered with the run.
-func (h *Handler) doneRun(ctx context.Context, namespace, runID string, req journal.Request) (journal.Run, bool, error) {
+func (h *Handler) repeatedRun(ctx context.Context, namespace, runID string, req journal.Request) (journal.Run, bool, error) {
 	return h.repeated(ctx, namespace, runID, req, h.journal.Get)
 }
 

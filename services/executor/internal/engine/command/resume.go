@@ -60,15 +60,15 @@ func (h *Handler) Resume(ctx context.Context, req ResumeRequest) error {
 	given := !req.Budget.IsZero()
 	key := "resume"
 	if given { // each change of a budget counts, also while the run is not paused
-		key += "/" + once(req.Request)
+		key += "/" + commandKey(req.Request)
 	}
-	if done, err := h.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
+	if done, err := h.isRepeat(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
 		if done {
 			_, err = h.applied(ctx, req.Namespace, req.RunID, journal.CommandResume, key)
 		}
 		return err
 	}
-	if err := BudgetFits(req.Budget); err != nil {
+	if err := CheckBudget(req.Budget); err != nil {
 		return err
 	}
 	row, err := h.journal.Head(ctx, req.Namespace, req.RunID)
@@ -85,14 +85,14 @@ func (h *Handler) Resume(ctx context.Context, req ResumeRequest) error {
 		return notPaused(row)
 	}
 	if !goesOn(row.State) {
-		if err := h.mayResume(ctx, row, req.Budget); err != nil {
+		if err := h.checkResume(ctx, row, req.Budget); err != nil {
 			return err
 		}
 	}
 	p := journal.EnqueueRequest{Revision: req.Revision, Request: req.Request, Open: []journal.State{journal.StatePaused, journal.StateQuarantined},
 		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandResume, Key: key}}
 	if given {
-		p.Open = started()
+		p.Open = openStates()
 	}
 	// Every command raises the revision, so a given Revision excludes any command in between.
 	_, err = h.enqueue(ctx, p, &record.Payload{Reason: req.Reason, RequestID: req.Request.ID, Budget: req.Budget})
@@ -118,8 +118,8 @@ func (h *Handler) Resume(ctx context.Context, req ResumeRequest) error {
 }
 
 // checkResume returns the obstacle to resuming a paused run with this budget, or nil.
-func (h *Handler) mayResume(ctx context.Context, row journal.Run, budget *workgraph.Budget) error {
-	look, _, err := h.Standing(ctx, row.Namespace, row.ID)
+func (h *Handler) checkResume(ctx context.Context, row journal.Run, budget *workgraph.Budget) error {
+	look, _, err := h.Inspect(ctx, row.Namespace, row.ID)
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (h *Handler) mayResume(ctx context.Context, row journal.Run, budget *workgr
 		return errs.New(errs.FailedPrecondition, ReasonReconciliationNeeded, "nobody knows what became of the calls of %s", visits).
 			Set("visits", visits).Hint("say it of each one with ReconcileVisit, then resume the run")
 	case under.UsedUp(used):
-		return usedUp(row.ID, under, used)
+		return budgetUsedUp(row.ID, under, used)
 	case unsettled && budget.IsZero():
 		return errs.New(errs.Unavailable, workgraph.ReasonUnsettled, "nobody knows yet what the run has spent: the registry was not there to price its calls").
 			Hint("the run goes on by itself when the registry answers; epigraph runs explain " + row.ID + " says what it waits for")
@@ -163,9 +163,9 @@ func goesOn(s journal.State) bool {
 // last reconciliation of a visit does nothing.
 func (h *Handler) Reconcile(ctx context.Context, req ReconcileRequest) error {
 	req.Request.Method = MethodReconcile
-	if done, err := h.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
+	if done, err := h.isRepeat(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
 		if done {
-			_, err = h.applied(ctx, req.Namespace, req.RunID, journal.CommandReconcile, once(req.Request))
+			_, err = h.applied(ctx, req.Namespace, req.RunID, journal.CommandReconcile, commandKey(req.Request))
 		}
 		return err
 	}
@@ -180,11 +180,11 @@ func (h *Handler) Reconcile(ctx context.Context, req ReconcileRequest) error {
 	err = h.reconcile(ctx, row, req)
 	switch errs.ReasonOf(err) {
 	case ReasonNotPaused, ReasonNotInReconciliation:
-		said, rerr := h.saidLast(ctx, row, req)
+		repeated, rerr := h.repeatsReconciliation(ctx, row, req)
 		if rerr != nil {
 			return rerr
 		}
-		if said {
+		if repeated {
 			return h.remember(ctx, req.Namespace, req.RunID, journal.CommandReconcile, req.Request)
 		}
 	}
@@ -195,7 +195,7 @@ func (h *Handler) reconcile(ctx context.Context, row journal.Run, req ReconcileR
 	if row.State != journal.StatePaused && row.State != journal.StateQuarantined {
 		return notPaused(row)
 	}
-	look, _, err := h.Standing(ctx, req.Namespace, req.RunID)
+	look, _, err := h.Inspect(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return err
 	}
@@ -219,7 +219,7 @@ func (h *Handler) reconcile(ctx context.Context, row journal.Run, req ReconcileR
 			}
 		}
 	}
-	key := once(req.Request)
+	key := commandKey(req.Request)
 	_, err = h.enqueue(ctx, journal.EnqueueRequest{Request: req.Request, Open: []journal.State{journal.StatePaused, journal.StateQuarantined},
 		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandReconcile, Key: key}},
 		&record.Payload{RequestID: req.Request.ID, By: req.By, Ref: req.Ref, Outcome: req.Outcome, Err: req.Err})
@@ -263,7 +263,7 @@ func notPaused(row journal.Run) error {
 }
 
 // findEvent reports whether is holds for an event of the run's history. It stops at the first such event.
-func (h *Handler) happened(ctx context.Context, row journal.Run, is func(*record.Durable) bool) (bool, error) {
+func (h *Handler) findEvent(ctx context.Context, row journal.Run, is func(*record.Durable) bool) (bool, error) {
 	for after := int64(0); ; {
 		evs, err := h.feed.Events(ctx, row, after, 500)
 		if err != nil {
@@ -282,8 +282,8 @@ func (h *Handler) happened(ctx context.Context, row journal.Run, is func(*record
 }
 
 // repeatsReconciliation reports whether the last reconciliation of the visit had the same outcome.
-func (h *Handler) saidLast(ctx context.Context, row journal.Run, req ReconcileRequest) (same bool, err error) {
-	_, err = h.happened(ctx, row, func(d *record.Durable) bool {
+func (h *Handler) repeatsReconciliation(ctx context.Context, row journal.Run, req ReconcileRequest) (same bool, err error) {
+	_, err = h.findEvent(ctx, row, func(d *record.Durable) bool {
 		if d.Kind == workgraph.Reconciled && d.Ref == req.Ref {
 			same = sameOutcome(d.Outcome, req.Outcome) && sameError(d.Error, req.Err)
 		}

@@ -16,7 +16,7 @@ const ReasonSenderReserved = "SENDER_RESERVED"
 // verifySender refuses a message in the name of a node, or of the run's input, unless it carries the
 // attempt token of a call of that node that is under way. It returns the call, or the zero value for a
 // sender outside. The machine checks again when it applies the message, since the graph may have changed.
-func (h *Handler) bears(ctx context.Context, row journal.Run, nodes map[string]workgraph.Node, req *MessageRequest) (attempttoken.Token, error) {
+func (h *Handler) verifySender(ctx context.Context, row journal.Run, nodes map[string]workgraph.Node, req *MessageRequest) (attempttoken.Token, error) {
 	reserved := func(format string, args ...any) error {
 		return errs.New(errs.PermissionDenied, ReasonSenderReserved, format, args...).Set("sender", req.From).
 			Hint("send in another name, or as the node's call does: in the node's name, with the call's attempt_token, while the call is under way")
@@ -38,7 +38,7 @@ func (h *Handler) bears(ctx context.Context, row journal.Run, nodes map[string]w
 	case row.State.Ended():
 		return tok, nil // an ended run refuses every message
 	}
-	look, _, err := h.Standing(ctx, req.Namespace, req.RunID)
+	look, _, err := h.Inspect(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return attempttoken.Token{}, err
 	}

@@ -24,7 +24,7 @@ type StartRequest struct {
 	Namespace string
 	Graph     *workgraph.Graph
 	// Memo, if not nil, keeps what is computed about Graph for the next start with it.
-	Known   *program.Known
+	Memo    *program.Memo
 	Input   workgraph.Input
 	Context json.RawMessage
 
@@ -119,5 +119,5 @@ type Started struct {
 	// Run is the row as it was written; nil unless Created.
 	Run *journal.Run
 	// Interrupts is how many interrupts the run had at its start.
-	Asks int
+	Interrupts int
 }

@@ -42,11 +42,11 @@ const (
 // count. The zero value is usable. It is safe for concurrent use.
 type Quota struct {
 	mu    sync.Mutex
-	roots map[string]*family
+	roots map[string]*rootRuns
 	swept time.Time
 }
 
-type family struct {
+type rootRuns struct {
 	// room is how many more children the last count allows. below is what that count found, at its time.
 	room, below int
 	at          time.Time
@@ -93,7 +93,7 @@ func (k *Quota) Admit(ctx context.Context, root string, children []workgraph.Chi
 
 // takeLast takes from the last count's room. full reports that the last count leaves no room. The caller
 // holds k.mu.
-func (f *family) takeLast(children []workgraph.Child, most int) (runs int, ok, full bool) {
+func (f *rootRuns) takeLast(children []workgraph.Child, most int) (runs int, ok, full bool) {
 	if time.Since(f.at) >= countAge {
 		return 0, false, false
 	}
@@ -116,7 +116,7 @@ func (k *Quota) recount(root string, children []workgraph.Child, most, arrived i
 	}
 	found := f.recorded
 	// After a failed count, callers that waited for it count again.
-	if (f.counts == arrived || time.Since(f.at) >= countAge) && f.tells(len(found), len(children), most) {
+	if (f.counts == arrived || time.Since(f.at) >= countAge) && f.needsCount(len(found), len(children), most) {
 		f.counts++
 		k.mu.Unlock()
 		began := time.Now()
@@ -145,7 +145,7 @@ func (k *Quota) recount(root string, children []workgraph.Child, most, arrived i
 
 // needsCount reports whether a count may find more room than the last one: the last one is old, or left
 // room, or would now find children that are counted twice. The caller holds k.mu.
-func (f *family) tells(found, children, most int) bool {
+func (f *rootRuns) needsCount(found, children, most int) bool {
 	now := time.Now()
 	if now.Sub(f.at) >= countAge || 1+f.below+len(f.starting)+children <= most {
 		return true
@@ -154,10 +154,10 @@ func (f *family) tells(found, children, most int) bool {
 }
 
 // of returns the entry of a root and drops old entries. The caller holds k.mu.
-func (k *Quota) of(root string) *family {
+func (k *Quota) of(root string) *rootRuns {
 	now := time.Now()
 	if k.roots == nil {
-		k.roots = map[string]*family{}
+		k.roots = map[string]*rootRuns{}
 	}
 	if now.Sub(k.swept) > recordTime {
 		k.swept = now
@@ -169,7 +169,7 @@ func (k *Quota) of(root string) *family {
 	}
 	f := k.roots[root]
 	if f == nil {
-		f = &family{starting: map[string]time.Time{}, counting: make(chan struct{}, 1)}
+		f = &rootRuns{starting: map[string]time.Time{}, counting: make(chan struct{}, 1)}
 		k.roots[root] = f
 	}
 	return f
@@ -177,7 +177,7 @@ func (k *Quota) of(root string) *family {
 
 // expire drops admitted children that were not recorded within recordTime. Waiting callers call it often,
 // so it looks once per spawnPause.
-func (f *family) expire(now time.Time) {
+func (f *rootRuns) expire(now time.Time) {
 	if now.Sub(f.expired) < spawnPause {
 		return
 	}
@@ -185,7 +185,7 @@ func (f *family) expire(now time.Time) {
 	maps.DeleteFunc(f.starting, func(_ string, asked time.Time) bool { return now.Sub(asked) > recordTime })
 }
 
-func (f *family) take(children []workgraph.Child) {
+func (f *rootRuns) take(children []workgraph.Child) {
 	f.room -= len(children)
 	now := time.Now()
 	for i := range children {

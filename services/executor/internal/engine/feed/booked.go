@@ -87,6 +87,6 @@ func (r *Booked) Await(ctx context.Context, namespace, runID string, most time.D
 }
 
 // HasUsage reports whether an event has calls whose usage is booked.
-func Uses(d *record.Durable) bool {
+func HasUsage(d *record.Durable) bool {
 	return d.Usage != nil || d.Outcome != nil && len(d.Outcome.Usage) > 0 || d.Error != nil && len(d.Error.Usage) > 0 || d.Child != nil
 }

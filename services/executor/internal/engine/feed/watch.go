@@ -112,7 +112,7 @@ type WatchRequest struct {
 }
 
 // ErrWatchStopped is the end of a watch whose WatchRequest.Stop was closed.
-var ErrWatchStopped = errors.New("engine: the watch was told to stop")
+var ErrWatchStopped = errors.New("engine: the watch was stopped")
 
 // Watcher receives the events of a watch, one call at a time. An error ends the watch.
 type Watcher interface {
@@ -132,13 +132,13 @@ type source struct {
 }
 
 type watch struct {
-	f       *Feed
-	req     WatchRequest
-	to      Watcher
-	wake    chan struct{}
-	sources []*source
-	undo    []func()
-	told    bool
+	f         *Feed
+	req       WatchRequest
+	to        Watcher
+	wake      chan struct{}
+	sources   []*source
+	undo      []func()
+	delivered bool
 	// held counts the events that were read and not delivered yet. Their delivery may take any time.
 	held *inflight.Answer
 	// used reports that the watched run may have used something that is booked.
@@ -176,12 +176,12 @@ func (f *Feed) Watch(ctx context.Context, req WatchRequest, to Watcher) error {
 	defer quiet.Stop()
 	look := true
 	for {
-		w.told = false
+		w.delivered = false
 		over, err := w.round(ctx, look)
 		if err != nil || over {
 			return err
 		}
-		if w.told {
+		if w.delivered {
 			quiet.Reset(f.opts.KeepAlive)
 			if wait > f.opts.Poll {
 				wait = f.opts.Poll
@@ -294,7 +294,7 @@ func (w *watch) round(ctx context.Context, look bool) (over bool, err error) {
 		if s.over {
 			continue
 		}
-		gap, err := w.live(ctx, s)
+		gap, err := w.deliverLive(ctx, s)
 		if err != nil {
 			return false, err
 		}
@@ -319,7 +319,7 @@ func (w *watch) round(ctx context.Context, look bool) (over bool, err error) {
 
 // deliverLive delivers events from the hub. gap reports that events between the cursor and those are
 // missing.
-func (w *watch) live(ctx context.Context, s *source) (gap bool, err error) {
+func (w *watch) deliverLive(ctx context.Context, s *source) (gap bool, err error) {
 	s.sub.mu.Lock()
 	missed := s.sub.missed
 	s.sub.mu.Unlock()
@@ -329,10 +329,10 @@ func (w *watch) live(ctx context.Context, s *source) (gap bool, err error) {
 			return false, nil
 		case ev.Durable == nil:
 			if !w.req.DurableOnly && !gap {
-				err = w.tell(ctx, s, ev)
+				err = w.deliver(ctx, s, ev)
 			}
 		case ev.Durable.Seq == s.cursor+1:
-			err = w.tell(ctx, s, ev)
+			err = w.deliver(ctx, s, ev)
 		case ev.Durable.Seq > s.cursor+1:
 			gap = true
 		}
@@ -373,7 +373,7 @@ func (w *watch) read(ctx context.Context, s *source) error {
 			left -= int64(len(rows[i].Data))
 			rows[i] = journal.Event{}
 			w.held.Shrink(left)
-			if err := w.tell(ctx, s, Event{RunID: s.runID, RootID: s.rootID, Durable: d}); err != nil {
+			if err := w.deliver(ctx, s, Event{RunID: s.runID, RootID: s.rootID, Durable: d}); err != nil {
 				return err
 			}
 		}
@@ -412,10 +412,10 @@ func nextRead(size int, bytes int64) int {
 	return int(min(max(fit, 1), int64(4*size), maxRead))
 }
 
-func (w *watch) tell(ctx context.Context, s *source, ev Event) error {
+func (w *watch) deliver(ctx context.Context, s *source, ev Event) error {
 	ev.Namespace = w.req.Namespace
 	if d := ev.Durable; d != nil {
-		w.used = w.used || Uses(d)
+		w.used = w.used || HasUsage(d)
 		// After the end the costs are complete, in the run and in its task and epic.
 		if d.Kind == workgraph.RunEnded && s == w.sources[0] && w.used {
 			b, err := w.f.booked.Await(ctx, w.req.Namespace, s.runID, bookTime)
@@ -428,7 +428,7 @@ func (w *watch) tell(ctx context.Context, s *source, ev Event) error {
 	if err := w.to.Event(ev); err != nil {
 		return err
 	}
-	w.told = true
+	w.delivered = true
 	if d := ev.Durable; d != nil {
 		s.cursor = d.Seq
 		s.over = d.Kind == workgraph.RunEnded

@@ -101,7 +101,7 @@ func (m *Ledger) IsWriting(namespace string) bool {
 }
 
 // Await waits for the room that a run lacks. The room is reserved until Take or Forfeit.
-func (m *Ledger) Wait(ctx context.Context, run string, lacks *FullError) error {
+func (m *Ledger) Await(ctx context.Context, run string, lacks *FullError) error {
 	budget := m.Budget
 	if lacks.Canceled {
 		budget = m.Canceled
@@ -157,7 +157,7 @@ func (m *Ledger) Forfeit(run, namespace string) {
 
 // BeginRead takes a slot to read a run, and reports whether there was one. The size of a run is known only
 // after it was read, so there are as many slots as runs of most bytes would fit, and at least one.
-func (m *Ledger) Read(most int64) bool {
+func (m *Ledger) BeginRead(most int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.reading > 0 && m.Used()+int64(m.reading+1)*most > m.Total {
@@ -168,7 +168,7 @@ func (m *Ledger) Read(most int64) bool {
 }
 
 // EndRead gives the slot back.
-func (m *Ledger) WasRead() {
+func (m *Ledger) EndRead() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.reading--
@@ -184,7 +184,7 @@ type FullError struct {
 }
 
 // ForCanceled is the same error for a canceled run.
-func (e *FullError) OfCanceled() *FullError { return &FullError{e.Namespace, e.Size, true} }
+func (e *FullError) ForCanceled() *FullError { return &FullError{e.Namespace, e.Size, true} }
 
 func (e *FullError) Error() string {
 	return fmt.Sprintf("there is no room for a run of %d bytes", e.Size)

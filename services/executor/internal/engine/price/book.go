@@ -34,9 +34,9 @@ const (
 
 // Book asks for prices, and stops asking for a while if there is no answer. It is safe for concurrent use.
 type Book struct {
-	prices Prices
-	Fuses  fuses
-	log    *slog.Logger
+	prices   Prices
+	Breakers breakers
+	log      *slog.Logger
 }
 
 // New returns a Book over prices, or nil if prices is nil.
@@ -52,25 +52,25 @@ var errPricesAway = errs.New(errs.Unavailable, "PRICES_AWAY", "the price book di
 
 // breakers has one breaker for each namespace, so that a namespace whose requests get no answer, because it
 // makes too many, stops no other. It is safe for concurrent use.
-type fuses struct {
+type breakers struct {
 	mu sync.Mutex
-	by map[string]*fuse
+	by map[string]*breaker
 }
 
-func (f *fuses) of(namespace string) *fuse {
+func (f *breakers) of(namespace string) *breaker {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.by == nil {
-		f.by = map[string]*fuse{}
+		f.by = map[string]*breaker{}
 	}
 	if f.by[namespace] == nil {
-		f.by[namespace] = &fuse{}
+		f.by[namespace] = &breaker{}
 	}
 	return f.by[namespace]
 }
 
 // All returns the breakers by namespace.
-func (f *fuses) All() map[string]*fuse {
+func (f *breakers) All() map[string]*breaker {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return maps.Clone(f.by)
@@ -78,18 +78,18 @@ func (f *fuses) All() map[string]*fuse {
 
 // breaker stops requests for a while after one got no answer, and then lets one request at a time through
 // until one is answered. The zero value lets all through. It is safe for concurrent use.
-type fuse struct {
+type breaker struct {
 	mu      sync.Mutex
 	until   time.Time // zero while closed
 	probing bool
 	// entry is the last entry that got no answer.
 	entry outbox.Entry
 	// recovered is set when an answer came after none, until Recovered reads it.
-	back bool
+	recovered bool
 }
 
 // enter reports whether the caller may ask. If so it must call leave afterwards.
-func (f *fuse) enter() bool {
+func (f *breaker) enter() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.until.IsZero() {
@@ -103,14 +103,14 @@ func (f *fuse) enter() bool {
 }
 
 // leave reports the result of a request. asked is false if the caller gave up meanwhile.
-func (f *fuse) leave(asked, answered bool, entry outbox.Entry) {
+func (f *breaker) leave(asked, answered bool, entry outbox.Entry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.probing = false
 	switch {
 	case !asked:
 	case answered:
-		f.back = f.back || !f.until.IsZero()
+		f.recovered = f.recovered || !f.until.IsZero()
 		f.until = time.Time{}
 	default:
 		f.until, f.entry = time.Now().Add(Pause), entry
@@ -118,18 +118,18 @@ func (f *fuse) leave(asked, answered bool, entry outbox.Entry) {
 }
 
 // Open reports whether the breaker is open, and the entry to probe with.
-func (f *fuse) Blown() (entry outbox.Entry, ok bool) {
+func (f *breaker) Open() (entry outbox.Entry, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.entry, !f.until.IsZero()
 }
 
 // Recovered reports, once, that an answer came after there was none.
-func (f *fuse) CameBack() bool {
+func (f *breaker) Recovered() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	back := f.back
-	f.back = false
+	back := f.recovered
+	f.recovered = false
 	return back
 }
 
@@ -143,7 +143,7 @@ func (b *Book) Ask(ctx context.Context, namespace string, entries []outbox.Entry
 	if len(entries) == 0 {
 		return nil, nil
 	}
-	fuse := b.Fuses.of(namespace)
+	fuse := b.Breakers.of(namespace)
 	if !fuse.enter() {
 		return nil, errPricesAway
 	}
@@ -163,7 +163,7 @@ func (b *Book) Ask(ctx context.Context, namespace string, entries []outbox.Entry
 }
 
 // EntryOf is usage as the price book wants it. It is not for booking.
-func Priced(runID string, u *workgraph.Usage, at time.Time, call int) outbox.Entry {
+func EntryOf(runID string, u *workgraph.Usage, at time.Time, call int) outbox.Entry {
 	return outbox.Entry{RunID: runID, Call: call, Provider: u.Provider, Model: u.Model, InputTokens: u.InputTokens, CachedTokens: u.CachedTokens,
 		OutputTokens: u.OutputTokens, ReasoningTokens: u.ReasoningTokens, Time: at, Tool: u.Model == ""}
 }
@@ -173,7 +173,7 @@ func Priced(runID string, u *workgraph.Usage, at time.Time, call int) outbox.Ent
 func (b *Book) SpentBefore(ctx context.Context, row journal.Run, prior []workgraph.Unsettled) (sum int64) {
 	entries := make([]outbox.Entry, len(prior))
 	for i := range prior {
-		entries[i] = Priced(row.ID, &prior[i].Usage, prior[i].At, i)
+		entries[i] = EntryOf(row.ID, &prior[i].Usage, prior[i].At, i)
 	}
 	costs, err := b.Ask(ctx, row.Namespace, entries)
 	if err != nil {

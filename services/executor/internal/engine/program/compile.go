@@ -47,13 +47,13 @@ func (s *Set) Examine(ctx context.Context, namespace string, g *workgraph.Graph,
 // input. Every graph that a client, an agent or a schedule provides comes through here: starts, children,
 // forks, schedules and ValidateGraph. A graph that is not cached is compiled in a compute turn of the
 // namespace, which the caller must not hold.
-func (s *Set) Compile(ctx context.Context, namespace string, g *workgraph.Graph, k *Known, in *workgraph.Input) (*Program, error) {
+func (s *Set) Compile(ctx context.Context, namespace string, g *workgraph.Graph, k *Memo, in *workgraph.Input) (*Program, error) {
 	if err := s.withinLimits(g); err != nil {
 		return nil, err
 	}
 	leave := func() {}
 	defer func() { leave() }()
-	p, err := s.remembered(ctx, namespace, g, k, func() error {
+	p, err := s.cached(ctx, namespace, g, k, func() error {
 		give, err := s.computing.Enter(ctx, namespace)
 		if err == nil {
 			leave = give
@@ -81,7 +81,7 @@ func (s *Set) Compile(ctx context.Context, namespace string, g *workgraph.Graph,
 	if len(list) > 0 {
 		return nil, s.Hints(ctx, namespace, g, list)
 	}
-	return p, s.graphFits(p.Body)
+	return p, s.checkBytes(p.Body)
 }
 
 // withinLimits checks the numbers of nodes and edges.
@@ -102,7 +102,7 @@ func (s *Set) withinLimits(g *workgraph.Graph) error {
 }
 
 // checkBytes checks the size of a graph's stored form.
-func (s *Set) graphFits(body []byte) error {
+func (s *Set) checkBytes(body []byte) error {
 	if len(body) <= s.bounds.GraphBytes {
 		return nil
 	}
@@ -130,12 +130,12 @@ func (s *Set) Hints(ctx context.Context, namespace string, g *workgraph.Graph, f
 	for i := range g.Nodes {
 		asked[g.Nodes[i].ID] = g.Nodes[i].Actor
 	}
-	told, steps := 0, MaxNearSteps
+	hinted, steps := 0, MaxNearSteps
 	for i := range faults {
 		if faults[i].Code != workgraph.CodeUnknownActor {
 			continue
 		}
-		if told++; told > maxHints {
+		if hinted++; hinted > maxHints {
 			break
 		}
 		if text := hint(asked[faults[i].Node], names, &steps); text != "" {
@@ -197,7 +197,7 @@ func (s *Set) Recompile(ctx context.Context, namespace string, g *workgraph.Grap
 	if err != nil {
 		return nil, fmt.Errorf("canonical form: %w", err)
 	}
-	if err := s.graphFits(body); err != nil {
+	if err := s.checkBytes(body); err != nil {
 		return nil, err
 	}
 	p := &Program{Machine: compiled.WithLimits(s.limits).WithActors(nil).WithEvaluated(s.evaluated), Name: g.Name, Nodes: len(pinned.Nodes), Hash: record.GraphHash(body), Body: body}

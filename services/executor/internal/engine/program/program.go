@@ -69,26 +69,26 @@ func New(actors Actors, bounds Bounds, computing *turns.Turns, evaluated func(ac
 
 // cached compiles a graph with the actors of a namespace, or returns it from the cache. A faulty graph is
 // reported as workgraph.Faults. It calls turn before it compiles, unless the graph is light.
-func (s *Set) remembered(ctx context.Context, namespace string, g *workgraph.Graph, k *Known, turn func() error) (*Program, error) {
-	l, unsaid := k.look(g)
+func (s *Set) cached(ctx context.Context, namespace string, g *workgraph.Graph, k *Memo, turn func() error) (*Program, error) {
+	l, noKey := k.info(g)
 	known, err := s.KnownActors(ctx, namespace, l.actors)
 	if err != nil {
 		return nil, err
 	}
-	if unsaid != nil {
+	if noKey != nil {
 		if err := turn(); err != nil {
 			return nil, err
 		}
 		if _, fault := workgraph.Compile(ctx, g, known); fault != nil {
 			return nil, fault // it names the place, for instance of an infinite number, which has no JSON form
 		}
-		return nil, fmt.Errorf("key of graph: %w", unsaid)
+		return nil, fmt.Errorf("key of graph: %w", noKey)
 	}
 	key := l.key + known.fingerprint()
 	if p := s.find(key); p != nil {
 		return p, nil
 	}
-	if !light(g, known) {
+	if !isLight(g, known) {
 		if err := turn(); err != nil {
 			return nil, err
 		}
@@ -114,7 +114,7 @@ func (s *Set) remembered(ctx context.Context, namespace string, g *workgraph.Gra
 const lightSize, lightSchemas = 100, 16 << 10
 
 // isLight reports whether a graph compiles so fast that it need not wait for a compute turn.
-func light(g *workgraph.Graph, known ActorSet) bool {
+func isLight(g *workgraph.Graph, known ActorSet) bool {
 	if len(g.Nodes)+len(g.Edges) > lightSize || len(g.State) > 0 {
 		return false
 	}
@@ -133,13 +133,13 @@ func light(g *workgraph.Graph, known ActorSet) bool {
 // Memo keeps what was computed about a graph, for the next start with the same graph. The zero value is
 // empty; nil keeps nothing. It must be used with one graph only, which must not change. It is safe for
 // concurrent use.
-type Known struct {
-	looks atomic.Pointer[look]
+type Memo struct {
+	graph atomic.Pointer[graphInfo]
 	small atomic.Bool
 }
 
 // graphInfo is what depends on the graph only.
-type look struct {
+type graphInfo struct {
 	// key identifies its programs, together with the fingerprint of the actors.
 	key string
 	// actors are the actors that the graph names.
@@ -147,13 +147,13 @@ type look struct {
 }
 
 // info returns what is known of g. The error says why g has no key.
-func (k *Known) look(g *workgraph.Graph) (*look, error) {
+func (k *Memo) info(g *workgraph.Graph) (*graphInfo, error) {
 	if k != nil {
-		if l := k.looks.Load(); l != nil {
+		if l := k.graph.Load(); l != nil {
 			return l, nil
 		}
 	}
-	l := &look{actors: ActorsOf(g)}
+	l := &graphInfo{actors: ActorsOf(g)}
 	// Plain JSON is cheaper than the canonical form. Map keys are sorted, so equal graphs give equal bytes.
 	asked, err := json.Marshal(g)
 	if err != nil {
@@ -161,7 +161,7 @@ func (k *Known) look(g *workgraph.Graph) (*look, error) {
 	}
 	l.key = "asked/" + record.GraphHash(asked)
 	if k != nil {
-		k.looks.Store(l)
+		k.graph.Store(l)
 	}
 	return l, nil
 }
@@ -185,10 +185,10 @@ func (s *Set) KnownActors(ctx context.Context, namespace string, names []string)
 }
 
 // Fits reports whether every value of the graph is known to be within the size limit.
-func (k *Known) Fits() bool { return k != nil && k.small.Load() }
+func (k *Memo) Fits() bool { return k != nil && k.small.Load() }
 
 // SetFits records that every value of the graph is within the size limit.
-func (k *Known) SetFits() {
+func (k *Memo) SetFits() {
 	if k != nil {
 		k.small.Store(true)
 	}

@@ -33,8 +33,8 @@ type inner struct {
 	faults    workgraph.Faults
 	more      int
 	// names are the actors of the namespace, read when the first one is unknown.
-	names       []string
-	told, steps int
+	names         []string
+	hinted, steps int
 }
 
 // within is a node in the arguments of a graph's node, or that node itself.
@@ -117,7 +117,7 @@ func (w *inner) unknown(ctx context.Context, x within) {
 	if w.names == nil {
 		w.names, _ = w.s.actors.Names(ctx, w.namespace) // without the names there is no hint
 	}
-	if w.told++; w.told <= maxHints {
+	if w.hinted++; w.hinted <= maxHints {
 		f.Hint = hint(x.Node.Actor, w.names, &w.steps)
 	}
 	w.faults = append(w.faults, f)

@@ -74,10 +74,10 @@ type Blocker struct {
 }
 
 // maxErrorText bounds an error in a sentence. The whole error is in Blocker.Error.
-const maxSaidError = 400
+const maxErrorText = 400
 
 // errorText is an error as part of a sentence.
-func said(e *record.RunError) string {
+func errorText(e *record.RunError) string {
 	text := e.Message
 	for i, r := range text {
 		if r == '\n' { // an excerpt of the text with a marker may follow
@@ -85,7 +85,7 @@ func said(e *record.RunError) string {
 			break
 		}
 	}
-	if text = phrase.Cut(text, maxSaidError); text == "" {
+	if text = phrase.Cut(text, maxErrorText); text == "" {
 		return e.Reason
 	}
 	return e.Reason + ": " + text
@@ -100,11 +100,11 @@ func (h *Blocker) attempt() string {
 }
 
 // lastError is a clause about the end of the last attempt, or empty.
-func (h *Blocker) last() string {
+func (h *Blocker) lastError() string {
 	if h.Error == nil {
 		return ""
 	}
-	return "; the last one ended with " + said(h.Error)
+	return "; the last one ended with " + errorText(h.Error)
 }
 
 // Explanation says why a run does not go on.
@@ -135,7 +135,7 @@ const (
 // Explain explains from the journal why a run does not go on. Arrange adds what only the owner's memory
 // has.
 func (q *Query) Explain(ctx context.Context, namespace, runID string) (*Explanation, error) {
-	look, row, err := q.engine.Standing(ctx, namespace, runID)
+	look, row, err := q.engine.Inspect(ctx, namespace, runID)
 	if err != nil {
 		return nil, err
 	}
@@ -143,10 +143,10 @@ func (q *Query) Explain(ctx context.Context, namespace, runID string) (*Explanat
 	if row.State.Ended() {
 		return x, q.explainEnded(ctx, x, look)
 	}
-	if err := q.ownership(ctx, x); err != nil {
+	if err := q.ownerBlocker(ctx, x); err != nil {
 		return nil, err
 	}
-	if err := q.unread(ctx, x); err != nil {
+	if err := q.commandBlockers(ctx, x); err != nil {
 		return nil, err
 	}
 	begun := row.LastSeq > 0
@@ -170,10 +170,10 @@ func (q *Query) Explain(ctx context.Context, namespace, runID string) (*Explanat
 			return nil, err
 		}
 		look(func(s *workgraph.State) {
-			x.position(row, s, nodes, q.engine.Tokens())
+			x.stateBlockers(row, s, nodes, q.engine.Tokens())
 			x.Unpriced = max(x.Unpriced, s.Spent().Unpriced)
 		})
-		if err := q.children(ctx, x); err != nil {
+		if err := q.childBlockers(ctx, x); err != nil {
 			return nil, err
 		}
 		if err := q.refusedAmendment(ctx, x); err != nil {
@@ -208,7 +208,7 @@ func (q *Query) BlockersHere(namespace, runID string) []Blocker {
 	var out []Blocker
 	for _, h := range q.engine.HeldBack(namespace, runID) {
 		held[h.Ref] = true
-		out = append(out, heldBack(runID, h))
+		out = append(out, gateBlocker(runID, h))
 	}
 	for _, f := range flights {
 		if !held[f.Ref] && !f.Start.IsZero() {
@@ -219,7 +219,7 @@ func (q *Query) BlockersHere(namespace, runID string) []Blocker {
 	return out
 }
 
-func heldBack(runID string, h engine.Held) Blocker {
+func gateBlocker(runID string, h engine.Held) Blocker {
 	b := h.Wait
 	out := Blocker{Ref: h.Ref, Actor: h.Actor, Name: b.Name, Since: b.Since, Until: b.Until, RunIDs: b.HolderRunIDs}
 	switch b.Kind {
@@ -312,7 +312,7 @@ func childFailed(by workgraph.Ref, row journal.Run) Blocker {
 		if e.Node != "" {
 			h.Message += " at " + workgraph.Ref{Node: e.Node, Visit: e.Visit}.String()
 		}
-		h.Message += ": " + said(e)
+		h.Message += ": " + errorText(e)
 	}
 	return h
 }
@@ -333,7 +333,7 @@ func pending(row journal.Run) Blocker {
 }
 
 // ownerBlocker finds the owner of the run, and reports an owner that is no longer registered.
-func (q *Query) ownership(ctx context.Context, x *Explanation) error {
+func (q *Query) ownerBlocker(ctx context.Context, x *Explanation) error {
 	if x.Row.Owner.IsZero() {
 		return nil
 	}
@@ -363,7 +363,7 @@ func (q *Query) ownership(ctx context.Context, x *Explanation) error {
 
 // commandBlockers reports commands that were not applied in time. Signals and messages of a run that has
 // not begun are kept for it and block nothing.
-func (q *Query) unread(ctx context.Context, x *Explanation) error {
+func (q *Query) commandBlockers(ctx context.Context, x *Explanation) error {
 	commands, err := q.journal.UnappliedCommands(ctx, x.Row.Namespace, x.Row.ID, 100)
 	if x.Row.State == journal.StatePending {
 		commands = slices.DeleteFunc(commands, func(m journal.Command) bool { return journal.Endless(m.Kind) })
@@ -385,7 +385,7 @@ func (q *Query) unread(ctx context.Context, x *Explanation) error {
 }
 
 // stateBlockers adds the blockers that the machine knows.
-func (x *Explanation) position(row journal.Run, s *workgraph.State, nodes map[string]workgraph.Node, tokens attempttoken.Keys) {
+func (x *Explanation) stateBlockers(row journal.Run, s *workgraph.State, nodes map[string]workgraph.Node, tokens attempttoken.Keys) {
 	unknown, held := 0, 0
 	approvals := map[string]json.RawMessage{}
 	s.Waits(func(w workgraph.WaitInfo) bool {
@@ -402,7 +402,7 @@ func (x *Explanation) position(row journal.Run, s *workgraph.State, nodes map[st
 			held++
 			continue // the pause is reported once
 		}
-		x.Blockers = append(x.Blockers, why(row, r, nodes[r.Node], approvals, tokens))
+		x.Blockers = append(x.Blockers, reasonBlocker(row, r, nodes[r.Node], approvals, tokens))
 	}
 	switch st, reason := s.Status(); st {
 	case workgraph.StatusPaused:
@@ -444,7 +444,7 @@ func paused(row journal.Run, reason string, s *workgraph.State, unknown, held in
 }
 
 // reasonBlocker describes one reason of the machine.
-func why(row journal.Run, r workgraph.Reason, n workgraph.Node, approvals map[string]json.RawMessage, tokens attempttoken.Keys) Blocker {
+func reasonBlocker(row journal.Run, r workgraph.Reason, n workgraph.Node, approvals map[string]json.RawMessage, tokens attempttoken.Keys) Blocker {
 	h := Blocker{Ref: r.Ref, Until: r.Due, Attempt: r.Attempt, Of: r.Of, Actor: n.Actor}
 	if r.Error != nil {
 		h.Error = &record.RunError{Type: r.Error.Type, Reason: r.Error.Reason, Message: r.Error.Message, Node: r.Node, Visit: r.Visit}
@@ -462,7 +462,7 @@ func why(row journal.Run, r workgraph.Reason, n workgraph.Node, approvals map[st
 		h.Kind, h.EffectKey = BlockerReconciliation, workgraph.EffectKey(row.ID, r.Ref, r.Generation)
 		h.Message = fmt.Sprintf("nobody knows what became of the UNSAFE call of %s, %s", r.Ref, h.attempt())
 		if h.Error != nil {
-			h.Message += ", which ended with " + said(h.Error)
+			h.Message += ", which ended with " + errorText(h.Error)
 		}
 		which := fmt.Sprintf("--visit %d", r.Visit)
 		if r.Item > 0 {
@@ -492,11 +492,11 @@ func why(row journal.Run, r workgraph.Reason, n workgraph.Node, approvals map[st
 	case workgraph.CauseTimer:
 		h.Kind, h.Message = BlockerTimer, fmt.Sprintf("%s sleeps until %s", r.Ref, r.Due.Format(time.RFC3339))
 	case workgraph.CauseBackoff:
-		h.Kind, h.Message = BlockerBackoff, fmt.Sprintf("%s failed and is tried again at %s, %s%s", r.Ref, r.Due.Format(time.RFC3339), h.attempt(), h.last())
+		h.Kind, h.Message = BlockerBackoff, fmt.Sprintf("%s failed and is tried again at %s, %s%s", r.Ref, r.Due.Format(time.RFC3339), h.attempt(), h.lastError())
 	case workgraph.CauseCanceling:
 		h.Kind, h.Message = BlockerRunning, fmt.Sprintf("%s was asked to stop and has not yet", r.Ref)
 	case workgraph.CauseRunning:
-		h.Kind, h.Message = BlockerRunning, fmt.Sprintf("%s calls %s, %s%s", r.Ref, h.Actor, h.attempt(), h.last())
+		h.Kind, h.Message = BlockerRunning, fmt.Sprintf("%s calls %s, %s%s", r.Ref, h.Actor, h.attempt(), h.lastError())
 	case workgraph.CauseInbox:
 		h.Kind, h.Message = BlockerInbox, fmt.Sprintf("%s has %s and waits for %d", r.Ref, phrase.Counted(r.Have, "message"), r.Need)
 		sender := "NAME"
@@ -511,7 +511,7 @@ func why(row journal.Run, r workgraph.Reason, n workgraph.Node, approvals map[st
 }
 
 // childBlockers reports the awaited children that need help themselves.
-func (q *Query) children(ctx context.Context, x *Explanation) error {
+func (q *Query) childBlockers(ctx context.Context, x *Explanation) error {
 	var poor, failures []Blocker
 	for i := range x.Blockers {
 		h := &x.Blockers[i]
@@ -560,7 +560,7 @@ func (q *Query) children(ctx context.Context, x *Explanation) error {
 }
 
 // rank orders kinds: those that a person can act on come first.
-func (k BlockerKind) usefulness() int {
+func (k BlockerKind) rank() int {
 	order := []BlockerKind{
 		BlockerEnded, BlockerChildFailed, BlockerLostOwner, BlockerQuarantined, BlockerReconciliation, BlockerBudget, BlockerPaused, BlockerStartTime, BlockerQuota, BlockerInterrupt,
 		BlockerCompletion, BlockerNoWorker, BlockerSignal, BlockerConcurrencyKey, BlockerConcurrencyLimit, BlockerRateLimit, BlockerExecutorFull, BlockerChildren,
@@ -589,14 +589,14 @@ func (x *Explanation) Arrange(local []Blocker) {
 		// Only the journal has the error of the last attempt.
 		if l := &local[i]; l.Error == nil && h.Error != nil {
 			l.Error = h.Error
-			l.Message += h.last()
+			l.Message += h.lastError()
 		}
 		local[i].Attempt, local[i].Of = h.Attempt, h.Of
 		return true
 	})
 	all = append(all, local...)
 	slices.SortStableFunc(all, func(a, b Blocker) int {
-		if c := cmp.Compare(a.Kind.usefulness(), b.Kind.usefulness()); c != 0 {
+		if c := cmp.Compare(a.Kind.rank(), b.Kind.rank()); c != 0 {
 			return c
 		}
 		return a.Until.Compare(b.Until)

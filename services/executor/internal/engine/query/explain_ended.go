@@ -65,7 +65,7 @@ func (h *Blocker) failed(v workgraph.VisitInfo) {
 		return
 	}
 	if v.Node == "" {
-		h.Message += ": " + said(h.Error)
+		h.Message += ": " + errorText(h.Error)
 		return
 	}
 	h.Ref, h.Attempt, h.Of = v.Ref, v.Attempt, v.Of
@@ -74,7 +74,7 @@ func (h *Blocker) failed(v workgraph.VisitInfo) {
 	if h.Attempt > 0 && h.Error.Reason != workgraph.ReasonRejected {
 		at = " at " + h.attempt()
 	}
-	h.Message += fmt.Sprintf(": %s failed%s with %s", h.Ref, at, said(h.Error))
+	h.Message += fmt.Sprintf(": %s failed%s with %s", h.Ref, at, errorText(h.Error))
 }
 
 // unknownAtEnd reports the UNSAFE calls with unknown outcomes of an ended run. key is the effect key of the

@@ -53,7 +53,7 @@ func (r *resets) put(of *resetsOf) {
 // form, so visits that ended before their reset are left out. Only visits that follow from an approval are
 // reset after their end, so nothing is read for a run without interrupts and reused visits. For other runs
 // the history is read once, and later only its new events.
-func (q *Query) takenBack(ctx context.Context, row journal.Run) (map[workgraph.Ref]visitOrder, error) {
+func (q *Query) lastResets(ctx context.Context, row journal.Run) (map[workgraph.Ref]visitOrder, error) {
 	if row.ForkedFrom == "" {
 		asked, err := q.journal.ListInterrupts(ctx, row.Namespace, journal.InterruptFilter{RunID: row.ID}, page.Cursor{}, 1)
 		if err != nil || len(asked) == 0 {

@@ -58,7 +58,7 @@ type Visit struct {
 	// items has the status of each item of a mapped visit that has begun and not ended.
 	items map[int]workgraph.VisitStatus
 	// counts counts the items by status.
-	standing map[workgraph.VisitStatus]int
+	counts map[workgraph.VisitStatus]int
 	// base is the sequence from which the page after this visit must be read.
 	base int64
 }
@@ -111,7 +111,7 @@ func (q *Query) Visits(ctx context.Context, req VisitsRequest) (visits []Visit, 
 		return nil, "", err
 	}
 	f := newFolder(nodes, req.Node)
-	back, err := q.takenBack(ctx, row)
+	back, err := q.lastResets(ctx, row)
 	if err != nil {
 		return nil, "", err
 	}
@@ -177,7 +177,7 @@ func (q *Query) heldVisits(ctx context.Context, row journal.Run, open []*Visit) 
 	if !slices.ContainsFunc(open, func(v *Visit) bool { return v.Status == workgraph.VisitRunning }) {
 		return nil
 	}
-	look, _, err := q.engine.Standing(ctx, row.Namespace, row.ID)
+	look, _, err := q.engine.Inspect(ctx, row.Namespace, row.ID)
 	if err != nil {
 		return err
 	}
@@ -406,18 +406,18 @@ func (f *folder) step(d *record.Durable, i int, skips *workgraph.Skips) {
 		f.finish(d, i, v, status)
 	case workgraph.OpItem:
 		v.ItemsDone++
-		v.stands(s.Item, "")
+		v.setStatus(s.Item, "")
 	case workgraph.OpRetry:
-		v.stands(s.Item, workgraph.VisitBackoff)
+		v.setStatus(s.Item, workgraph.VisitBackoff)
 	case workgraph.OpWait:
 		if s.Item == 0 {
 			v.Wait = d.WaitOf()
 		}
-		v.stands(s.Item, workgraph.VisitWaiting)
+		v.setStatus(s.Item, workgraph.VisitWaiting)
 	case workgraph.OpStart:
-		v.stands(s.Item, workgraph.VisitRunning)
+		v.setStatus(s.Item, workgraph.VisitRunning)
 	case workgraph.OpReconcile:
-		v.stands(s.Item, workgraph.VisitReconciliation)
+		v.setStatus(s.Item, workgraph.VisitReconciliation)
 	case workgraph.OpCancel:
 		if s.Item == 0 {
 			v.Status = workgraph.VisitCanceling
@@ -426,38 +426,38 @@ func (f *folder) step(d *record.Durable, i int, skips *workgraph.Skips) {
 		if s.Item == 0 {
 			f.finish(d, i, v, workgraph.VisitCanceled)
 		} else {
-			v.stands(s.Item, "")
+			v.setStatus(s.Item, "")
 		}
 	}
 }
 
 // setStatus sets the status of the visit, or of an item; an ended item has the empty status. A mapped visit
 // is running while a call of an item is, and waiting when all items that have begun wait.
-func (v *Visit) stands(item int, at workgraph.VisitStatus) {
+func (v *Visit) setStatus(item int, at workgraph.VisitStatus) {
 	if item == 0 {
 		v.Status = at
 		return
 	}
 	if v.items == nil {
-		v.items, v.standing = map[int]workgraph.VisitStatus{}, map[workgraph.VisitStatus]int{}
+		v.items, v.counts = map[int]workgraph.VisitStatus{}, map[workgraph.VisitStatus]int{}
 	}
 	if was := v.items[item]; was != "" {
-		v.standing[was]--
+		v.counts[was]--
 	}
 	if at == "" {
 		delete(v.items, item)
 	} else {
 		v.items[item] = at
-		v.standing[at]++
+		v.counts[at]++
 	}
-	v.ItemsWaiting, v.Status = v.standing[workgraph.VisitWaiting], workgraph.VisitRunning
+	v.ItemsWaiting, v.Status = v.counts[workgraph.VisitWaiting], workgraph.VisitRunning
 	switch {
-	case v.standing[workgraph.VisitReconciliation] > 0:
+	case v.counts[workgraph.VisitReconciliation] > 0:
 		v.Status = workgraph.VisitReconciliation
-	case v.standing[workgraph.VisitRunning] > 0:
+	case v.counts[workgraph.VisitRunning] > 0:
 	case v.ItemsWaiting > 0:
 		v.Status = workgraph.VisitWaiting
-	case v.standing[workgraph.VisitBackoff] > 0:
+	case v.counts[workgraph.VisitBackoff] > 0:
 		v.Status = workgraph.VisitBackoff
 	}
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // roundTrip writes d with its own sequence, and reads it back.
-func keptAs(t *testing.T, d *Durable) (*Durable, journal.Event) {
+func roundTrip(t *testing.T, d *Durable) (*Durable, journal.Event) {
 	t.Helper()
 	row, err := EncodeEvent(d)
 	require.NoError(t, err)
@@ -27,7 +27,7 @@ func keptAs(t *testing.T, d *Durable) (*Durable, journal.Event) {
 }
 
 // jsonRoundTrip writes d in JSON, and reads it back.
-func plainly(t *testing.T, d *Durable) *Durable {
+func jsonRoundTrip(t *testing.T, d *Durable) *Durable {
 	t.Helper()
 	raw, err := json.Marshal(&d.Event)
 	require.NoError(t, err)
@@ -102,14 +102,14 @@ func TestCompactEvents(t *testing.T) {
 	} {
 		t.Run("Stored/"+c.name, func(t *testing.T) {
 			t.Parallel()
-			got, row := keptAs(t, c.d)
-			require.Equal(t, plainly(t, c.d), got)
+			got, row := roundTrip(t, c.d)
+			require.Equal(t, jsonRoundTrip(t, c.d), got)
 			require.Equal(t, c.inJSON, row.Data[0] == '{')
 		})
 	}
 	t.Run("Stored/IsSmall", func(t *testing.T) {
 		t.Parallel()
-		_, row := keptAs(t, ended(func(*Durable) {}))
+		_, row := roundTrip(t, ended(func(*Durable) {}))
 		require.Less(t, len(row.Data), 75)
 	})
 	t.Run("Stored/WhateverTheMachineRecords", func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestCompactEvents(t *testing.T) {
 				if err != nil || ev.Kind == "" || rowKind(ev.Kind) == 0 {
 					continue
 				}
-				got, row := keptAs(t, &Durable{Event: ev})
+				got, row := roundTrip(t, &Durable{Event: ev})
 				require.Equal(t, &Durable{Event: ev}, got, "%s", lines.Bytes())
 				if events++; row.Data[0] == '{' {
 					inJSON++

@@ -30,7 +30,7 @@ type Lineage struct {
 
 // ChildDepth is the depth of a child. The depth counts how often work is delegated. A run that continues
 // its parent's own work, such as a late round of an agent, has the depth of its parent.
-func (f *Lineage) Below(c *workgraph.Child) int {
+func (f *Lineage) ChildDepth(c *workgraph.Child) int {
 	if c.SameDepth {
 		return f.Depth
 	}

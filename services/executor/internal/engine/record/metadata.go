@@ -47,7 +47,7 @@ func DecodeMetadata(b []byte) (Metadata, error) {
 }
 
 // CallerData is what callers attached to a run.
-type Given struct {
+type CallerData struct {
 	// Metadata is that of the start request.
 	Metadata json.RawMessage
 	// Budget is that of the start request, or of a later Resume; nil means no limit.
@@ -59,13 +59,13 @@ type Given struct {
 }
 
 // CallerDataOf reads what callers attached from the metadata of a run's row.
-func GivenOf(row []byte) (Given, error) {
+func CallerDataOf(row []byte) (CallerData, error) {
 	m, err := DecodeMetadata(row)
-	return Given{Metadata: m.User, Budget: m.Budget, Principal: m.Principal, Webhooks: webhook.Without(m.Webhooks)}, err
+	return CallerData{Metadata: m.User, Budget: m.Budget, Principal: m.Principal, Webhooks: webhook.Without(m.Webhooks)}, err
 }
 
 // WithoutSecrets is the metadata of a row without the secrets of webhooks, as it may leave the executor.
-func Disclosed(row []byte) ([]byte, error) {
+func WithoutSecrets(row []byte) ([]byte, error) {
 	m, err := DecodeMetadata(row)
 	if err != nil || len(m.Webhooks) == 0 {
 		return row, err

@@ -29,7 +29,7 @@ func NewNodeTally(total int) *NodeTally {
 // Total sets the number of nodes.
 func (t *NodeTally) Total(n int) { t.Counts.Total = int32(n) }
 
-func (t *NodeTally) slot(s nodeState) *int32 {
+func (t *NodeTally) counter(s nodeState) *int32 {
 	switch s {
 	case nodeRunning:
 		return &t.Counts.Running
@@ -44,7 +44,7 @@ func (t *NodeTally) slot(s nodeState) *int32 {
 }
 
 func (t *NodeTally) set(node string, s nodeState) {
-	if p := t.slot(t.Last[node]); p != nil {
+	if p := t.counter(t.Last[node]); p != nil {
 		*p--
 	}
 	if s == 0 { // the node has not been reached
@@ -52,7 +52,7 @@ func (t *NodeTally) set(node string, s nodeState) {
 		return
 	}
 	t.Last[node] = s
-	*t.slot(s)++
+	*t.counter(s)++
 }
 
 // Apply counts the changes of an event.

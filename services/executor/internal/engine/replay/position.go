@@ -27,11 +27,11 @@ type Position struct {
 	// These are bytes. ResultBytes counts the results in the machine. InputBytes counts the input and what
 	// came from outside since the position was last written. GraphBytes counts the present graph if it
 	// differs from that of Program.
-	Kept, Given, Expanded int64
+	ResultBytes, InputBytes, GraphBytes int64
 	// ChildrenRecorded reports that every child was recorded at the snapshot. Uncertain are the children
 	// that were spawned since.
-	Sure   bool
-	Unsure map[string]bool
+	ChildrenRecorded bool
+	Uncertain        map[string]bool
 	// Refusal is the last amendment if it was refused when it was applied, and nil otherwise.
 	Refusal *record.AmendRefused
 	// Details are the last heartbeat details of visits and items that have not succeeded.
@@ -75,11 +75,11 @@ func (s Source) Load(ctx context.Context, l journal.Loaded) (Position, error) {
 			return Position{}, context.Cause(ctx) // the snapshot is not to blame
 		}
 		s.log.WarnContext(ctx, "snapshot is of no use, the journal is read from the beginning", "err", err, "run_id", l.Run.ID)
-		if l.Events, err = s.all(ctx, l.Run); err != nil {
+		if l.Events, err = s.allEvents(ctx, l.Run); err != nil {
 			return Position{}, err
 		}
 	}
-	if p, err = s.first(ctx, p, l.Run, l.Events); err != nil {
+	if p, err = s.firstProgram(ctx, p, l.Run, l.Events); err != nil {
 		return Position{}, err
 	}
 	at, err := replay(ctx, l.Run.ID, p, nil, l.Events)
@@ -89,7 +89,7 @@ func (s Source) Load(ctx context.Context, l journal.Loaded) (Position, error) {
 	if l.Run.GraphRevision > 0 {
 		// The tally counts the nodes of the present graph.
 		at.Tally.Total(len(at.State.Graph().Nodes))
-		at.Expanded = program.Weight(at.State.Program(), len(l.Graph))
+		at.GraphBytes = program.Weight(at.State.Program(), len(l.Graph))
 	}
 	at.Graph = l.Run.GraphHash
 	if at.Seq != l.Run.LastSeq {
@@ -99,7 +99,7 @@ func (s Source) Load(ctx context.Context, l journal.Loaded) (Position, error) {
 }
 
 // allEvents reads the events of a run up to the last one of its row.
-func (s Source) all(ctx context.Context, row journal.Run) (out []journal.Event, err error) {
+func (s Source) allEvents(ctx context.Context, row journal.Run) (out []journal.Event, err error) {
 	for after := int64(0); after < row.LastSeq; {
 		page, err := s.journal.Events(ctx, row.Namespace, row.ID, after, 1000)
 		if err != nil {
@@ -115,7 +115,7 @@ func (s Source) all(ctx context.Context, row journal.Run) (out []journal.Event, 
 }
 
 // firstProgram is the program of the graph with which the run began. events are all its events.
-func (s Source) first(ctx context.Context, p *program.Program, row journal.Run, events []journal.Event) (*program.Program, error) {
+func (s Source) firstProgram(ctx context.Context, p *program.Program, row journal.Run, events []journal.Event) (*program.Program, error) {
 	if row.GraphRevision == 0 {
 		return p, nil
 	}
@@ -136,20 +136,20 @@ func (s Source) first(ctx context.Context, p *program.Program, row journal.Run, 
 // replay applies events to the machine of a snapshot, or to a new machine.
 func replay(ctx context.Context, id string, p *program.Program, snapshot []byte, events []journal.Event) (Position, error) {
 	at := NewPosition(id, p)
-	at.Unsure = map[string]bool{}
+	at.Uncertain = map[string]bool{}
 	if snapshot != nil {
 		tally, head, machine, err := record.DecodePosition(snapshot, p.Nodes)
 		if err != nil {
 			return Position{}, err
 		}
-		at.Sure, at.Refusal = head.Recorded, head.Refusal
+		at.ChildrenRecorded, at.Refusal = head.Recorded, head.Refusal
 		for i := range head.Details {
 			at.Details.Put(&head.Details[i])
 		}
 		if at.State, err = workgraph.Restore(ctx, p.Machine, machine); err != nil {
 			return Position{}, err
 		}
-		at.Tally, at.Kept = tally, int64(len(machine))
+		at.Tally, at.ResultBytes = tally, int64(len(machine))
 	}
 	for _, row := range events {
 		d, err := record.DecodeEvent(row)
@@ -161,16 +161,16 @@ func replay(ctx context.Context, id string, p *program.Program, snapshot []byte,
 		}
 		at.Tally.Apply(&d.Event)
 		if d.Input != nil {
-			at.Given += record.InputSize(*d.Input, d.Context)
+			at.InputBytes += record.InputSize(*d.Input, d.Context)
 		}
-		at.Given += came(d, len(row.Data))
+		at.InputBytes += externalBytes(d, len(row.Data))
 		if d.Outcome == nil {
 			continue
 		}
-		at.Kept += int64(record.OutcomeSize(*d.Outcome))
+		at.ResultBytes += int64(record.OutcomeSize(*d.Outcome))
 		if d.Outcome.Wait != nil && d.Outcome.Wait.Children != nil {
 			for i := range d.Outcome.Wait.Children.Runs {
-				at.Unsure[d.Outcome.Wait.Children.Runs[i].ID] = true
+				at.Uncertain[d.Outcome.Wait.Children.Runs[i].ID] = true
 			}
 		}
 	}
@@ -181,8 +181,8 @@ func replay(ctx context.Context, id string, p *program.Program, snapshot []byte,
 // Count counts an event that the machine has just decided. encoded is its stored length.
 func (p *Position) Count(d *record.Durable, encoded int) {
 	p.Tally.Apply(&d.Event)
-	p.Given += came(d, encoded)
-	p.Kept += brought(d)
+	p.InputBytes += externalBytes(d, encoded)
+	p.ResultBytes += addedBytes(d)
 }
 
 // Encode is the stored form of the position. recorded reports that every child is known to be recorded.
@@ -191,7 +191,7 @@ func (p *Position) Encode(recorded bool) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Given = max(int64(len(machine))-p.Kept, 0) // values that were consumed no longer count
+	p.InputBytes = max(int64(len(machine))-p.ResultBytes, 0) // values that were consumed no longer count
 	head := record.PositionHead{Nodes: p.Tally.Last, Recorded: recorded, Refusal: p.Refusal}
 	for _, d := range p.Details.By {
 		head.Details = append(head.Details, *d)
@@ -206,13 +206,13 @@ func (p *Position) ChangeGraph(g *workgraph.Graph) (hash string, body []byte, er
 	}
 	p.Graph = record.GraphHash(body)
 	p.Tally.Total(len(g.Nodes))
-	p.Expanded = program.Weight(p.State.Program(), len(body))
+	p.GraphBytes = program.Weight(p.State.Program(), len(body))
 	return p.Graph, body, nil
 }
 
 // Weight estimates the memory of the run, without the graph of Program.
 func (p *Position) Weight() int64 {
-	return Weight(max(p.Program.Nodes, int(p.Tally.Counts.Total))) + p.Kept + p.Given + p.Expanded + p.Details.Bytes
+	return Weight(max(p.Program.Nodes, int(p.Tally.Counts.Total))) + p.ResultBytes + p.InputBytes + p.GraphBytes + p.Details.Bytes
 }
 
 // Weight estimates the memory of a run without results. The machine keeps a state for every node.
@@ -220,7 +220,7 @@ func Weight(nodes int) int64 { return 8<<10 + 512*int64(nodes) }
 
 // externalBytes is what an event brought into the run from outside. What a call of the run returned is
 // counted with the results.
-func came(d *record.Durable, encoded int) int64 {
+func externalBytes(d *record.Durable, encoded int) int64 {
 	switch d.Kind {
 	case workgraph.SignalReceived, workgraph.MessageReceived, workgraph.InterruptClosed, workgraph.ChildClosed:
 		return int64(encoded)
@@ -229,7 +229,7 @@ func came(d *record.Durable, encoded int) int64 {
 }
 
 // addedBytes is what an event adds to the results of the run, other than by its own attempts.
-func brought(d *record.Durable) int64 {
+func addedBytes(d *record.Durable) int64 {
 	if d.Outcome == nil || d.Kind == workgraph.AttemptEnded {
 		return 0
 	}

@@ -23,7 +23,7 @@ type Gate interface {
 	// ready call that comes during cancel is allowed; its pass is released at once.
 	Enter(req GateRequest, ready func(Pass)) (cancel func())
 	// WaitOf describes what a waiting request waits for. ok is false if that is not known.
-	Holding(req GateRequest) (GateWait, bool)
+	WaitOf(req GateRequest) (GateWait, bool)
 }
 
 // SessionGate is a Gate that must know for which ownership session it admits attempts.
@@ -66,7 +66,7 @@ type GateKind string
 
 // The kinds of waiting.
 const (
-	GatePlace  GateKind = "place" // no slot of the executor is free
+	GateSlot   GateKind = "slot" // no slot of the executor is free
 	GateKey    GateKind = "key"   // another call holds the concurrency key
 	GateLimit  GateKind = "limit" // the limit of concurrent calls of an actor is reached
 	GateRate   GateKind = "rate"  // the rate limit is reached
@@ -204,8 +204,8 @@ func (g *KeyGate) passOn(key string) func() {
 	})
 }
 
-// Holding implements Gate.
-func (g *KeyGate) Holding(req GateRequest) (GateWait, bool) {
+// WaitOf implements Gate.
+func (g *KeyGate) WaitOf(req GateRequest) (GateWait, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	k := g.keys[req.Namespace+"\x00"+req.Key]

@@ -37,8 +37,8 @@ type Task struct {
 type Scheduler struct {
 	perform func(*Task)
 	// AfterTask is called after perform, on the same goroutine, and may add tasks. Nil does nothing.
-	Conclude func()
-	gates    []Gate
+	AfterTask func()
+	gates     []Gate
 
 	mu      sync.Mutex
 	local   pool
@@ -426,8 +426,8 @@ func (s *Scheduler) fill(p *pool) {
 func (s *Scheduler) work(a *Task) {
 	goroutine.Reserve()
 	s.perform(a)
-	if s.Conclude != nil {
-		s.Conclude()
+	if s.AfterTask != nil {
+		s.AfterTask()
 	}
 }
 
@@ -596,11 +596,11 @@ func (s *Scheduler) AtGates(f func(GateKind, int)) {
 }
 
 // WaitOf describes what a waits for. ok is false if it runs.
-func (s *Scheduler) Holding(a *Task) (GateWait, bool) {
+func (s *Scheduler) WaitOf(a *Task) (GateWait, bool) {
 	s.mu.Lock()
 	if a.place != nil {
 		s.mu.Unlock()
-		return GateWait{Kind: GatePlace, Since: a.Request.Queued}, true
+		return GateWait{Kind: GateSlot, Since: a.Request.Queued}, true
 	}
 	w := a.way
 	if w == nil || w.place == nil {
@@ -609,7 +609,7 @@ func (s *Scheduler) Holding(a *Task) (GateWait, bool) {
 	}
 	g, since := s.gates[w.gates[w.at]], w.since
 	s.mu.Unlock()
-	b, ok := g.Holding(a.Request)
+	b, ok := g.WaitOf(a.Request)
 	if !ok {
 		b = GateWait{Kind: g.Kind(), Name: a.Request.Actor}
 	}

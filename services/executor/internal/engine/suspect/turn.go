@@ -23,13 +23,13 @@ const maxExplained = 100
 type Turn struct {
 	taken chan struct{}
 	// MaxHold is a time.Duration: how long one suspect excludes others.
-	Most atomic.Int64
+	MaxHold atomic.Int64
 }
 
 // NewTurn returns a free turn that excludes others for maxHold at most.
-func NewTurn(most time.Duration) *Turn {
+func NewTurn(maxHold time.Duration) *Turn {
 	s := &Turn{taken: make(chan struct{}, 1)}
-	s.Most.Store(int64(most))
+	s.MaxHold.Store(int64(maxHold))
 	return s
 }
 
@@ -55,7 +55,7 @@ func (s *Turn) Try() (leave func(), ok bool) {
 
 func (s *Turn) begin() (leave func()) {
 	once := sync.OnceFunc(func() { <-s.taken })
-	late := time.AfterFunc(time.Duration(s.Most.Load()), once)
+	late := time.AfterFunc(time.Duration(s.MaxHold.Load()), once)
 	return func() {
 		late.Stop()
 		once()
