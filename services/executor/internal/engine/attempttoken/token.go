@@ -45,6 +45,7 @@ type Token struct {
 // at least the key of its database.
 type Keys struct{ keys [][]byte }
 
+// NewKeys returns Keys that sign with the first key.
 func NewKeys(keys ...[]byte) Keys { return Keys{keys} }
 
 // Sign returns the signed token. It is empty if the token would be too long.

@@ -11,7 +11,7 @@ import (
 // ReasonBudgetInvalid is the reason for a budget with impossible values.
 const ReasonBudgetInvalid = "BUDGET_INVALID"
 
-// BudgetFits refuses a budget that no run can have.
+// CheckBudget refuses a budget that no run can have.
 func CheckBudget(b *workgraph.Budget) error {
 	if fault := b.Fault(); fault != "" {
 		return errs.New(errs.InvalidArgument, ReasonBudgetInvalid, "the budget's %s", fault).

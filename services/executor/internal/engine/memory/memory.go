@@ -68,6 +68,7 @@ type Grant struct {
 // they end. They end at once, since none of their calls continues.
 const CanceledShare = 8
 
+// New returns a ledger with a budget of total bytes.
 func New(total int64) *Ledger {
 	return &Ledger{Budget: inflight.New(total), Total: total, Canceled: inflight.New(max(total/CanceledShare, 1)), grants: map[string]Grant{}, unwritten: map[string]int64{},
 		Over: make(chan struct{}, 1)}

@@ -66,7 +66,7 @@ type GateKind string
 
 // The kinds of waiting.
 const (
-	GateSlot   GateKind = "slot" // no slot of the executor is free
+	GateSlot   GateKind = "slot"  // no slot of the executor is free
 	GateKey    GateKind = "key"   // another call holds the concurrency key
 	GateLimit  GateKind = "limit" // the limit of concurrent calls of an actor is reached
 	GateRate   GateKind = "rate"  // the rate limit is reached
