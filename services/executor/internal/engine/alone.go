@@ -16,7 +16,7 @@ const ReasonIDTaken = "EXECUTOR_ID_TAKEN"
 // alone makes sure that nobody else is at work under this executor's id: two would take the runs from each
 // other for ever. Who is registered under it and sends no heartbeat until its lease has ended is the life
 // before this one, and this one takes its place.
-func (e *Engine) alone(ctx context.Context) error {
+func (e *Engine) ensureUniqueID(ctx context.Context) error {
 	window := e.cfg.IDWait
 	if window <= 0 {
 		window = e.cfg.Lease

@@ -16,7 +16,7 @@ const maxCovered = 256
 // covered finds the graphs of the workflows that a question of approval covers: those that the arguments of
 // what follows from the visit name, or what travels to it, and those that these name in turn. One that there
 // is not has no hash.
-func (t *session) covered(ctx context.Context, a *attempt) (map[string]string, *workgraph.Error) {
+func (t *session) coveredWorkflows(ctx context.Context, a *attempt) (map[string]string, *workgraph.Error) {
 	r := a.run
 	r.lock()
 	p := r.State.Program()
@@ -70,7 +70,7 @@ func (t *session) covered(ctx context.Context, a *attempt) (map[string]string, *
 
 // name keeps which graph a child is made of, as far as an approval may cover it. own is the graph of the run
 // itself.
-func (r *run) name(c *workgraph.Child, ref string, g *workgraph.Graph) *workgraph.Error {
+func (r *run) recordWorkflow(c *workgraph.Child, ref string, g *workgraph.Graph) *workgraph.Error {
 	hash, err := g.Hash()
 	if err != nil {
 		return workgraph.Errorf(workgraph.Permanent, ReasonWorkflowInvalid, "%s: %v", ref, err)
@@ -89,7 +89,7 @@ func (r *run) name(c *workgraph.Child, ref string, g *workgraph.Graph) *workgrap
 
 // follows says of which approval a child of the visit follows: that of which the run follows itself, else one
 // in the run. The caller holds r.mu.
-func (r *run) follows(ref workgraph.Ref) *record.Approval {
+func (r *run) approvalFor(ref workgraph.Ref) *record.Approval {
 	at, workflows, ok := r.State.ApprovedAt(ref)
 	by := r.lineage.Approved
 	if !ok {

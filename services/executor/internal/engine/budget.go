@@ -16,14 +16,14 @@ import (
 const reasonParentBudget = "PARENT_BUDGET"
 
 // barred says why an attempt that was given out must not begin; nil if it may.
-func (r *run) barred() *workgraph.Error {
+func (r *run) attemptBlocker() *workgraph.Error {
 	r.lock()
 	defer r.mu.Unlock()
-	return r.blocker()
+	return r.attemptBlockerLocked()
 }
 
 // blocker is barred for a caller that holds r.mu.
-func (r *run) blocker() *workgraph.Error {
+func (r *run) attemptBlockerLocked() *workgraph.Error {
 	if r.State.Draining() {
 		return notPerformed(errDraining)
 	}
@@ -38,7 +38,7 @@ func (r *run) blocker() *workgraph.Error {
 
 // rebudget writes a budget that has changed into the run's row, and lets children know that they may use
 // more: also once it is settled how much that is. The caller holds r.mu.
-func (r *run) rebudget(w *journal.Append, evs []workgraph.Event, now time.Time) (err error) {
+func (r *run) writeBudget(w *journal.Append, evs []workgraph.Event, now time.Time) (err error) {
 	at, changed := -1, -1
 	for i := range evs {
 		switch evs[i].Kind {
@@ -80,7 +80,7 @@ func (r *run) rebudget(w *journal.Append, evs []workgraph.Event, now time.Time) 
 
 // errAllowance puts a child's start off: what its parent has left has changed since the start was put
 // together.
-var errAllowance = errs.New(errs.Unavailable, "BUDGET_CHANGED", "the parent's budget has changed meanwhile")
+var errBudgetChanged = errs.New(errs.Unavailable, "BUDGET_CHANGED", "the parent's budget has changed meanwhile")
 
 // allowance is what a child may use that begins now, in a form that can be compared. The caller holds r.mu.
 func (r *run) allowance(own *workgraph.Budget) (*workgraph.Budget, string) {

@@ -31,7 +31,7 @@ func (t *session) watchCancellations(ctx context.Context) {
 		return
 	}
 	c := &canceler{e: t.e, lines: map[string]*cancelLine{}}
-	defer c.under.Wait()
+	defer c.workers.Wait()
 	tick := time.NewTicker(cancellationPoll)
 	defer tick.Stop()
 	away := false
@@ -46,7 +46,7 @@ func (t *session) watchCancellations(ctx context.Context) {
 			more, err = c.lease(ctx)
 		}
 		if err == nil {
-			err = c.untold()
+			err = c.takeFault()
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -62,8 +62,8 @@ func (t *session) watchCancellations(ctx context.Context) {
 // canceler cancels runs that the registry hands out. Each namespace has a line of its own, and what was
 // handed out once is not waited for before the next is: a cancel that is slow holds up neither.
 type canceler struct {
-	e     *Engine
-	under sync.WaitGroup
+	e       *Engine
+	workers sync.WaitGroup
 
 	mu    sync.Mutex
 	lines map[string]*cancelLine
@@ -74,11 +74,11 @@ type canceler struct {
 type cancelLine struct {
 	waiting []leased
 	// hand are those that wait or are being canceled.
-	hand map[string]bool
-	busy int
+	inHand map[string]bool
+	busy   int
 	// done are those to acknowledge; telling says that somebody does.
-	done    []Cancellation
-	telling bool
+	done          []Cancellation
+	acknowledging bool
 }
 
 // leased is a cancellation that nobody else gets until then.
@@ -102,19 +102,19 @@ func (c *canceler) lease(ctx context.Context) (bool, error) {
 	for _, x := range list {
 		l := c.lines[x.Namespace]
 		if l == nil {
-			l = &cancelLine{hand: map[string]bool{}}
+			l = &cancelLine{inHand: map[string]bool{}}
 			c.lines[x.Namespace] = l
 		}
 		// What is not taken comes again after the hold.
-		if l.hand[x.RunID] || len(l.hand) >= cancellationBatch {
+		if l.inHand[x.RunID] || len(l.inHand) >= cancellationBatch {
 			continue
 		}
 		taken++
-		l.hand[x.RunID] = true
+		l.inHand[x.RunID] = true
 		l.waiting = append(l.waiting, leased{x, until})
 		if l.busy < cancellationParallel {
 			l.busy++
-			c.under.Go(func() { c.work(ctx, x.Namespace, l) })
+			c.workers.Go(func() { c.work(ctx, x.Namespace, l) })
 		}
 	}
 	return taken == cancellationBatch, nil
@@ -137,29 +137,29 @@ func (c *canceler) work(ctx context.Context, namespace string, l *cancelLine) {
 		certain := try.Err() == nil && c.e.cancelUnwantedRun(try, x.Cancellation)
 		stop()
 		c.mu.Lock()
-		delete(l.hand, x.RunID)
+		delete(l.inHand, x.RunID)
 		if !certain {
 			c.mu.Unlock()
 			continue
 		}
 		l.done = append(l.done, x.Cancellation)
-		tells := !l.telling
-		l.telling = true
+		tells := !l.acknowledging
+		l.acknowledging = true
 		c.mu.Unlock()
 		if tells {
-			c.under.Go(func() { c.tell(ctx, namespace, l) })
+			c.workers.Go(func() { c.acknowledge(ctx, namespace, l) })
 		}
 	}
 }
 
 // tell acknowledges what is done in a line, all of it at once, until nothing is left. What it fails to tell
 // is handed out again.
-func (c *canceler) tell(ctx context.Context, namespace string, l *cancelLine) {
+func (c *canceler) acknowledge(ctx context.Context, namespace string, l *cancelLine) {
 	for {
 		c.mu.Lock()
 		done := l.done
 		if l.done = nil; len(done) == 0 {
-			l.telling = false
+			l.acknowledging = false
 			c.forget(namespace, l)
 			c.mu.Unlock()
 			return
@@ -178,13 +178,13 @@ func (c *canceler) tell(ctx context.Context, namespace string, l *cancelLine) {
 
 // forget drops a line that nobody works on. The lock is held.
 func (c *canceler) forget(namespace string, l *cancelLine) {
-	if l.busy == 0 && !l.telling {
+	if l.busy == 0 && !l.acknowledging {
 		delete(c.lines, namespace)
 	}
 }
 
 // untold is why an acknowledgement failed since it was asked last.
-func (c *canceler) untold() error {
+func (c *canceler) takeFault() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	err := c.fault

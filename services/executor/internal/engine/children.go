@@ -47,7 +47,7 @@ func (t *session) prepare(ctx context.Context, a *attempt, out *workgraph.Outcom
 	if w.Interrupt != nil {
 		q := *w.Interrupt
 		w.Interrupt = &q
-		return t.prepareQuestion(ctx, a, &q)
+		return t.prepareInterrupt(ctx, a, &q)
 	}
 	if w.Children != nil {
 		c := *w.Children
@@ -58,7 +58,7 @@ func (t *session) prepare(ctx context.Context, a *attempt, out *workgraph.Outcom
 	return nil
 }
 
-func (t *session) prepareQuestion(ctx context.Context, a *attempt, q *workgraph.Interrupt) *workgraph.Error {
+func (t *session) prepareInterrupt(ctx context.Context, a *attempt, q *workgraph.Interrupt) *workgraph.Error {
 	q.ID, q.Workflows = ids.New(InterruptPrefix), nil
 	if n := len(q.Prompt) + len(q.Schema) + len(q.Default) + len(q.Approve); n > t.e.cfg.MaxPayload {
 		return workgraph.Errorf(workgraph.Permanent, journal.ReasonPayloadTooLarge, "the interrupt has %d bytes, the limit is %d", n, t.e.cfg.MaxPayload)
@@ -78,7 +78,7 @@ func (t *session) prepareQuestion(ctx context.Context, a *attempt, q *workgraph.
 		return nil
 	}
 	var err *workgraph.Error
-	q.Workflows, err = t.covered(ctx, a)
+	q.Workflows, err = t.coveredWorkflows(ctx, a)
 	return err
 }
 
@@ -112,13 +112,13 @@ func (t *session) prepareChildren(ctx context.Context, a *attempt, c *workgraph.
 			if err != nil {
 				return err
 			}
-			if err := r.name(run, run.Ref, g); err != nil {
+			if err := r.recordWorkflow(run, run.Ref, g); err != nil {
 				return err
 			}
 			run.Graph, run.Ref = g, ""
 		}
 		if run.Ref == refSelf && covers {
-			if err := r.name(run, refSelf, r.ownGraph()); err != nil {
+			if err := r.recordWorkflow(run, refSelf, r.ownGraph()); err != nil {
 				return err
 			}
 		}
@@ -132,7 +132,7 @@ func (t *session) prepareChildren(ctx context.Context, a *attempt, c *workgraph.
 			continue
 		}
 		var p *program.Program
-		err := t.steadily(ctx, func() (err error) {
+		err := t.untilAnswered(ctx, func() (err error) {
 			p, err = t.e.programs.Compile(ctx, r.namespace, run.Graph, nil, &run.Input)
 			return err
 		})
@@ -152,7 +152,7 @@ func (t *session) prepareChildren(ctx context.Context, a *attempt, c *workgraph.
 	}
 	var runs int
 	var ok bool
-	err := t.steadily(ctx, func() (err error) {
+	err := t.untilAnswered(ctx, func() (err error) {
 		runs, ok, err = t.e.quota.Admit(ctx, r.root, c.Runs, cfg.MaxDescendants, func(most int) (int, error) {
 			leave, err := t.e.counts.Enter(ctx, r.namespace)
 			if err != nil {
@@ -185,7 +185,7 @@ func (t *session) spawnChildren(r *run, spawns []workgraph.Spawn, again bool) {
 		ref := spawns[i].Ref
 		if _, known := by[ref]; !known {
 			r.lock()
-			by[ref] = r.follows(ref)
+			by[ref] = r.approvalFor(ref)
 			r.mu.Unlock()
 		}
 		t.spawnChild(r, &spawns[i], by[ref], again)
@@ -203,7 +203,7 @@ func (t *session) spawnChildren(r *run, spawns []workgraph.Spawn, again bool) {
 func (t *session) spawnChild(r *run, s *workgraph.Spawn, by *record.Approval, again bool) {
 	defer t.e.quota.Recorded(r.root, s.Child.ID)
 	wait := 10 * time.Millisecond
-	for r.wants(s.Child.ID) {
+	for r.wantsChild(s.Child.ID) {
 		leave, err := t.e.starts.Enter(t.background, r.namespace)
 		if err != nil {
 			return
@@ -220,8 +220,8 @@ func (t *session) spawnChild(r *run, s *workgraph.Spawn, by *record.Approval, ag
 			return
 		case errors.Is(err, errUnwanted), journal.IsFenced(err), errs.ReasonOf(err) == journal.ReasonWriterStopped, t.background.Err() != nil:
 			return
-		case !passing(err):
-			t.stillborn(r, s, err)
+		case !transient(err):
+			t.childNotStarted(r, s, err)
 			return
 		}
 		t.e.log.WarnContext(t.background, "child not started yet", "err", err, "run_id", r.id, "child", s.Child.ID)
@@ -235,7 +235,7 @@ func (t *session) spawnChild(r *run, s *workgraph.Spawn, by *record.Approval, ag
 
 var errUnwanted = errors.New("engine: the child is not wanted any more")
 
-func (r *run) wants(child string) bool {
+func (r *run) wantsChild(child string) bool {
 	r.lock()
 	defer r.mu.Unlock()
 	recorded, wanted := r.children[child]
@@ -270,7 +270,7 @@ func (t *session) startChild(r *run, s *workgraph.Spawn, by *record.Approval, ag
 				return errUnwanted
 			}
 			if _, now := r.allowance(c.Budget); now != allowed {
-				return errAllowance
+				return errBudgetChanged
 			}
 			return nil
 		}, Lock: wholeLock{r},
@@ -299,7 +299,7 @@ func (t *session) startChild(r *run, s *workgraph.Spawn, by *record.Approval, ag
 }
 
 // stillborn tells the run that a child cannot be started.
-func (t *session) stillborn(r *run, s *workgraph.Spawn, cause error) {
+func (t *session) childNotStarted(r *run, s *workgraph.Spawn, cause error) {
 	e := errs.From(cause)
 	slot := workgraph.ChildSlot{RunID: s.Child.ID, Status: workgraph.StatusFailed, Reason: e.Reason,
 		Error: workgraph.Errorf(workgraph.Permanent, e.Reason, "the child was not started: %s", e.Message)}
@@ -331,7 +331,7 @@ func (t *session) prepareExpansion(ctx context.Context, a *attempt, out *workgra
 		return workgraph.Errorf(workgraph.Permanent, workgraph.ReasonExpandRefused, "the sub-graph has %d nodes, the limit is %d", len(g.Nodes), most)
 	}
 	var known program.ActorSet
-	err := t.steadily(ctx, func() (err error) {
+	err := t.untilAnswered(ctx, func() (err error) {
 		known, err = t.e.programs.KnownActors(ctx, a.run.namespace, program.ActorsOf(g))
 		return err
 	})

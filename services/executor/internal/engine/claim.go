@@ -38,7 +38,7 @@ func (e *Engine) claim(ctx context.Context, req command.StartRequest, id string)
 	case errs.Is(err, errs.FailedPrecondition):
 		// Somebody has it: perhaps the first try of this request, which may be recorded at any moment. So its
 		// run is looked for after it was seen whether the holder's is there.
-		holder := e.orphan(ctx, req, err)
+		holder := e.unrecordedHolder(ctx, req, err)
 		if earlier, rerr := e.Answered(ctx, req.Namespace, req.Request); rerr != nil || earlier != "" {
 			return earlier, "", rerr
 		}
@@ -54,7 +54,7 @@ func (e *Engine) claim(ctx context.Context, req command.StartRequest, id string)
 // orphan is the run that holds the task by a claim with a lease, if that run was never recorded: its executor
 // went down in between. Whoever records it now gets it; the id can be recorded only once, so nobody can lose
 // a race without notice.
-func (e *Engine) orphan(ctx context.Context, req command.StartRequest, refusal error) string {
+func (e *Engine) unrecordedHolder(ctx context.Context, req command.StartRequest, refusal error) string {
 	m := errs.From(refusal).Meta
 	holder := m["run_id"]
 	made, ok := ids.Time(command.IDPrefix, holder)
@@ -69,7 +69,7 @@ func (e *Engine) orphan(ctx context.Context, req command.StartRequest, refusal e
 
 // unclaim gives the task back after a start that came to nothing. If that fails too, the lease ends the
 // claim.
-func (e *Engine) unclaim(ctx context.Context, req command.StartRequest, id string) {
+func (e *Engine) releaseClaim(ctx context.Context, req command.StartRequest, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if err := e.claims.Release(ctx, req.Namespace, req.TaskID, id); err != nil {

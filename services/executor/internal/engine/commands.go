@@ -39,7 +39,7 @@ func (t *session) watchCommands(ctx context.Context) {
 	for took := time.Duration(0); ; {
 		// With many commands a look takes long. The pause lets commands gather, so that looking takes a third
 		// of the time at most, up to longestRest.
-		if !t.rest(min(2*took, longestRest)) {
+		if !t.sleep(min(2*took, longestRest)) {
 			return
 		}
 		select {
@@ -53,7 +53,7 @@ func (t *session) watchCommands(ctx context.Context) {
 		case <-poll.C:
 		}
 		began := time.Now()
-		t.deliver(ctx)
+		t.deliverCommands(ctx)
 		took = time.Since(began)
 	}
 }
@@ -61,10 +61,10 @@ func (t *session) watchCommands(ctx context.Context) {
 // deliver looks for commands of this owner once: it reads commandBatch pieces at most, the oldest first, and
 // gives them to their runs. Runs that are not in memory are brought there. If there may be more commands,
 // somebody asks for another look. One goroutine at a time may call it.
-func (t *session) deliver(ctx context.Context) {
+func (t *session) deliverCommands(ctx context.Context) {
 	t.applied.forget()
 	look := journal.CommandQuery{Limit: commandBatch, Small: smallCommand}
-	look.Busy, look.Ending = t.inHand()
+	look.Busy, look.Ending = t.beingHandled()
 	look.Runs = t.owned()
 	commands, err := t.e.journal.PendingCommands(ctx, t.owner, look)
 	if err != nil {
@@ -84,7 +84,7 @@ func (t *session) deliver(ctx context.Context) {
 	news, more := false, len(commands) == commandBatch
 	for _, id := range order {
 		if r := t.get(id); r != nil {
-			if r.evaluates() || slices.ContainsFunc(byRun[id], computes) || slices.ContainsFunc(byRun[id], isLeft) {
+			if r.evaluates() || slices.ContainsFunc(byRun[id], computes) || slices.ContainsFunc(byRun[id], bodyLeftOut) {
 				r.applyBeside(byRun[id], more)
 			} else {
 				news = r.apply(byRun[id], more) || news
@@ -92,7 +92,7 @@ func (t *session) deliver(ctx context.Context) {
 			continue
 		}
 		// Reading the run takes its commands up.
-		if !t.hasCommands(id, slices.ContainsFunc(byRun[id], isCancel)) {
+		if !t.noteCommandsInLine(id, slices.ContainsFunc(byRun[id], isCancel)) {
 			t.loadSoon(byRun[id][0].Namespace, id)
 		}
 	}
@@ -104,7 +104,7 @@ func (t *session) deliver(ctx context.Context) {
 // inHand returns the runs whose commands a look leaves out: those whose commands applyBeside has, those that
 // are being read, and those that wait to be read. A look still reads a cancel of the runs in busy, and
 // nothing of those in ending. Whoever takes up commands or reads a run asks for another look when it is done.
-func (t *session) inHand() (busy, ending []string) {
+func (t *session) beingHandled() (busy, ending []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for id := range t.pendingLoads {
@@ -121,9 +121,9 @@ func (t *session) inHand() (busy, ending []string) {
 	}
 	for id, r := range t.runs {
 		switch {
-		case r.passesOver(&r.canceling):
+		case r.askAgainAfter(&r.canceling):
 			ending = append(ending, id)
-		case r.passesOver(&r.opening):
+		case r.askAgainAfter(&r.opening):
 			busy = append(busy, id)
 		}
 	}
@@ -140,7 +140,7 @@ func (t *session) owned() int {
 // hasCommands notes that there is commands for a run which stands in line for room: looks leave it out from
 // now on. It reports false if the run does not stand there. With a cancel the run moves to the line of
 // canceled runs.
-func (t *session) hasCommands(id string, cancel bool) bool {
+func (t *session) noteCommandsInLine(id string, cancel bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	x := t.lines.by[id]
@@ -156,7 +156,7 @@ func (t *session) hasCommands(id string, cancel bool) bool {
 
 // passesOver reports whether applyBeside is at work, as under tells, and makes it ask for another look when
 // it is done.
-func (r *run) passesOver(under *atomic.Bool) bool {
+func (r *run) askAgainAfter(under *atomic.Bool) bool {
 	if !under.Load() {
 		return false
 	}
@@ -176,7 +176,7 @@ func (r *run) applyBeside(commands []journal.Command, more bool) {
 		under = &r.canceling
 	}
 	if under.Swap(true) {
-		if !r.passesOver(under) {
+		if !r.askAgainAfter(under) {
 			r.t.pollCommandsSoon()
 		}
 		return
@@ -192,15 +192,15 @@ func (r *run) applyBeside(commands []journal.Command, more bool) {
 			defer r.stepToEnd()()
 			r.applyLocked(slices.DeleteFunc(slices.Clone(commands), func(m journal.Command) bool { return !isCancel(m) }))
 			n := len(commands)
-			commands = slices.DeleteFunc(commands, isLeft)
+			commands = slices.DeleteFunc(commands, bodyLeftOut)
 			more = r.applyLocked(commands) && more || len(commands) < n
 			return
 		}
-		if slices.ContainsFunc(commands, isLeft) {
+		if slices.ContainsFunc(commands, bodyLeftOut) {
 			more = r.applyLarge(more)
 			return
 		}
-		leave, err := r.compute(r.t.background)
+		leave, err := r.stepComputing(r.t.background)
 		if err != nil {
 			return
 		}
@@ -220,12 +220,12 @@ func (r *run) applyLarge(more bool) bool {
 		return false
 	}
 	r.lock()
-	r.heard = map[int64]bool{}
+	r.appliedMeanwhile = map[int64]bool{}
 	most := largeBatch + len(r.taken) // those that are being written are still listed
 	r.mu.Unlock()
 	commands, err := r.t.e.journal.UnappliedCommands(ctx, r.namespace, r.id, most)
 	defer r.stepIn(give)()
-	defer func() { r.heard = nil }()
+	defer func() { r.appliedMeanwhile = nil }()
 	if err != nil {
 		if ctx.Err() == nil && !journal.IsFenced(err) {
 			r.t.e.log.WarnContext(ctx, "commands cannot be read", "err", err, "run_id", r.id)
@@ -235,7 +235,7 @@ func (r *run) applyLarge(more bool) bool {
 	return r.applyLocked(commands) && (more || len(commands) == most)
 }
 
-func isLeft(m journal.Command) bool { return m.Left }
+func bodyLeftOut(m journal.Command) bool { return m.Left }
 
 // computes reports whether commands changes a graph, or brings an outcome from outside, which may let it
 // grow.
@@ -260,18 +260,18 @@ func (r *run) apply(commands []journal.Command, more bool) bool {
 func (r *run) applyLocked(commands []journal.Command) (news bool) {
 	for i := range commands {
 		m := &commands[i]
-		if r.gone.Load() || r.mending != nil {
+		if r.gone.Load() || r.rebuilding != nil {
 			return news // it is taken up where, or when, the run goes on
 		}
-		if r.taken[m.ID] || r.heard[m.ID] || r.t.applied.has(m.ID) {
+		if r.taken[m.ID] || r.appliedMeanwhile[m.ID] || r.t.applied.has(m.ID) {
 			continue
 		}
 		news = true
 		r.taken[m.ID] = true
-		if err := r.open(m, i < len(commands)-1); err != nil && !errors.Is(err, errDropped) {
+		if err := r.applyCommand(m, i < len(commands)-1); err != nil && !errors.Is(err, errDropped) {
 			delete(r.taken, m.ID)
 			r.t.e.log.ErrorContext(r.t.background, "commands cannot be taken up", "err", err, "run_id", r.id, "kind", m.Kind)
-		} else if r.mending != nil {
+		} else if r.rebuilding != nil {
 			delete(r.taken, m.ID)
 		}
 	}
@@ -280,7 +280,7 @@ func (r *run) applyLocked(commands []journal.Command) (news bool) {
 
 // open gives the machine the command in one command. Commands that comes too late, or that does not fit the
 // run any more, is taken up without an effect: see drop. more says that other commands of the run follows.
-func (r *run) open(m *journal.Command, more bool) error {
+func (r *run) applyCommand(m *journal.Command, more bool) error {
 	x := extra{from: origin{id: m.ID, more: more}}
 	now := time.Now().UTC()
 	l, err := record.DecodePayload(m.Body)
@@ -315,7 +315,7 @@ func (r *run) open(m *journal.Command, more bool) error {
 		}
 	case journal.CommandCancel:
 		if st, _ := r.State.Status(); st == workgraph.StatusPending {
-			return r.neverBegun(l.Reason, x)
+			return r.beginAndEnd(l.Reason, x)
 		}
 	}
 	if cmd == nil {
@@ -337,9 +337,9 @@ func (r *run) open(m *journal.Command, more bool) error {
 		return nil
 	case isTooLarge(err):
 		// What follows from it cannot be written: the run goes on without it.
-		r.mend(func(end *closing) {
+		r.rebuild(func(end *ending) {
 			r.endFirst(end)
-			if end != nil && end.x.from.id == m.ID || r.mending != nil {
+			if end != nil && end.x.from.id == m.ID || r.rebuilding != nil {
 				return
 			}
 			r.taken[m.ID] = true
@@ -348,7 +348,7 @@ func (r *run) open(m *journal.Command, more bool) error {
 				r.Refusal, x.keep = refusalOf(l, err, now), true
 			}
 			if err := r.drop(m, x, err); err != nil {
-				r.t.lose(r, err)
+				r.t.dropAndReload(r, err)
 			}
 		})
 		return nil
@@ -364,11 +364,11 @@ func (r *run) underWay(ref workgraph.Ref, attempt int) bool {
 // drop takes up commands that has no effect on the run.
 func (r *run) drop(m *journal.Command, x extra, why error) error {
 	r.t.e.log.DebugContext(r.t.background, "commands came too late or does not fit", "why", why, "run_id", r.id, "kind", m.Kind, "key", m.Key)
-	return r.note(x)
+	return r.writeApplied(x)
 }
 
 // note writes that commands were taken up, and nothing else. The caller holds r.mu.
-func (r *run) note(x extra) error {
+func (r *run) writeApplied(x extra) error {
 	w := &journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.Seq, Applied: []int64{x.from.id}, Progress: x.progress}
 	was := r.SnapSeq
 	if x.keep {
@@ -380,7 +380,7 @@ func (r *run) note(x extra) error {
 	}
 	c := consequence{keep: true, applied: w.Applied}
 	if !x.from.more && r.idle() && r.idleTTL() == 0 {
-		if err := r.keepPosition(w); err != nil {
+		if err := r.savePosition(w); err != nil {
 			return err
 		}
 		r.releaseOwnership(w)
@@ -394,7 +394,7 @@ func (r *run) note(x extra) error {
 		r.SnapSeq = was
 		if x.keep && errs.ReasonOf(err) == journal.ReasonPayloadTooLarge {
 			x.keep = false // what the position would tell besides is told by the live run alone
-			return r.note(x)
+			return r.writeApplied(x)
 		}
 	}
 	return err
@@ -402,9 +402,9 @@ func (r *run) note(x extra) error {
 
 // neverBegun ends a run that was asked to end before it began: it begins and ends in one write, and nothing
 // is called.
-func (r *run) neverBegun(reason string, x extra) error {
+func (r *run) beginAndEnd(reason string, x extra) error {
 	now := time.Now().UTC()
-	begin, err := r.beginning(now)
+	begin, err := r.beginCommand(now)
 	if err != nil {
 		return err
 	}

@@ -47,18 +47,18 @@ func (r *run) evaluation() (context.Context, context.CancelFunc) {
 // that has not begun to be what its journal says is left to go on, and so is one that owes the outcome of an
 // UNSAFE call to the journal when the term is over, as nobody decides it again then: such an evaluation ends
 // by its own limits.
-func (r *run) interrupt() {
+func (r *run) abortEvaluation() {
 	over := r.t.background.Err() != nil && !r.gone.Load()
 	r.amu.Lock()
 	defer r.amu.Unlock()
-	if r.begun && !(over && r.owes()) {
+	if r.begun && !(over && r.owesOutcome()) {
 		r.abort()
 	}
 }
 
 // owes reports whether an UNSAFE call is under way, or its outcome is not decided. The caller holds r.amu.
-func (r *run) owes() bool {
-	if r.concluding > 0 {
+func (r *run) owesOutcome() bool {
+	if r.undecided > 0 {
 		return true
 	}
 	for _, a := range r.attempts {
@@ -70,7 +70,7 @@ func (r *run) owes() bool {
 }
 
 // giveUp aborts a start whose caller has gone; it does nothing when the run has begun.
-func (r *run) giveUp() {
+func (r *run) abortStart() {
 	r.amu.Lock()
 	defer r.amu.Unlock()
 	if !r.begun {
@@ -87,7 +87,7 @@ func (r *run) abort() {
 }
 
 // begins says that the machine is what the journal says, or is about to. The caller holds r.mu.
-func (r *run) begins() {
+func (r *run) markBegun() {
 	r.amu.Lock()
 	defer r.amu.Unlock()
 	r.begun, r.aborted = true, false
@@ -99,11 +99,11 @@ func (r *run) step(ctx context.Context) (leave func(), err error) {
 	if !r.evaluates() {
 		return r.stepIn(nil), nil
 	}
-	return r.compute(ctx)
+	return r.stepComputing(ctx)
 }
 
 // compute is step for what computes in any case.
-func (r *run) compute(ctx context.Context) (leave func(), err error) {
+func (r *run) stepComputing(ctx context.Context) (leave func(), err error) {
 	for {
 		give, err := r.t.e.computing.EnterUnless(ctx, r.namespace, r.ends)
 		if err != nil {
@@ -113,9 +113,9 @@ func (r *run) compute(ctx context.Context) (leave func(), err error) {
 			return r.stepIn(nil), nil
 		}
 		r.mu.Lock()
-		whole := r.mending
+		whole := r.rebuilding
 		if whole == nil {
-			return r.holding(give), nil
+			return r.withTurn(give), nil
 		}
 		r.mu.Unlock()
 		give() // others can use it meanwhile
@@ -126,11 +126,11 @@ func (r *run) compute(ctx context.Context) (leave func(), err error) {
 // stepIn takes r.mu with a turn that the caller has; nil if it has none.
 func (r *run) stepIn(give func()) (leave func()) {
 	r.lock()
-	return r.holding(give)
+	return r.withTurn(give)
 }
 
 // holding marks that the caller, who holds r.mu, has a turn, if it has.
-func (r *run) holding(give func()) (leave func()) {
+func (r *run) withTurn(give func()) (leave func()) {
 	if give == nil {
 		return r.mu.Unlock
 	}
@@ -145,7 +145,7 @@ func (r *run) holding(give func()) (leave func()) {
 // stepToEnd takes r.mu to end the run: it waits for no turn, and an evaluation under way is aborted.
 func (r *run) stepToEnd() (leave func()) {
 	if !r.tryLock() {
-		r.interrupt()
+		r.abortEvaluation()
 		r.lock()
 		r.amu.Lock()
 		r.aborted = false
@@ -193,4 +193,4 @@ func computingLimit(processors int) int { return max(1, processors/2) }
 
 // evaluates reports whether a step of the run may evaluate expressions, hold values against schemas, or let
 // the graph grow.
-func (r *run) evaluates() bool { return r.Program.Machine.Evaluates() || r.regraphed.Load() }
+func (r *run) evaluates() bool { return r.Program.Machine.Evaluates() || r.graphChanged.Load() }

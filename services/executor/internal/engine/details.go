@@ -63,7 +63,7 @@ func (t *session) recordDetails(a *attempt, details json.RawMessage) {
 		return
 	}
 	r.Details.Put(d)
-	r.said = true
+	r.unsaved = true
 	r.weigh()
 	position := r.Kept + r.Details.Bytes
 	if time.Since(r.detailsWritten) < t.e.cfg.DetailsEvery*time.Duration(1+position/detailsStep) || position > maxDetailsPosition {

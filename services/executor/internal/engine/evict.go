@@ -39,15 +39,15 @@ func (t *session) watchMemory() {
 			return
 		}
 		over := t.memory.Excess()
-		t.sched.Hold(t.tooMuch(over))
+		t.sched.Hold(t.callLimits(over))
 		if again = nil; len(over) == 0 {
 			continue
 		}
-		if now := time.Now(); !now.Before(next) && !t.relieve(over) {
+		if now := time.Now(); !now.Before(next) && !t.evictExcess(over) {
 			next = now.Add(idlePause)
 		}
 		again = time.After(lookAgain)
-		if !t.rest(lookPause) {
+		if !t.sleep(lookPause) {
 			return
 		}
 	}
@@ -55,7 +55,7 @@ func (t *session) watchMemory() {
 
 // tooMuch tells how many calls at a time the namespaces may make that hold much more than they may, by as
 // much as over says.
-func (t *session) tooMuch(over map[string]int64) (calls map[string]int) {
+func (t *session) callLimits(over map[string]int64) (calls map[string]int) {
 	for ns, n := range over {
 		half := t.memory.Half()
 		if n <= half/holdBeyond {
@@ -74,7 +74,7 @@ func (t *session) tooMuch(over map[string]int64) (calls map[string]int) {
 // relieve evicts runs of namespaces that hold more than they may by as much as over says: the youngest first,
 // so that the others come to their end, and small ones only where that is not enough. The oldest of a
 // namespace stays. It reports whether it has evicted any.
-func (t *session) relieve(over map[string]int64) (some bool) {
+func (t *session) evictExcess(over map[string]int64) (some bool) {
 	runs := map[string][]*run{}
 	for _, r := range t.all() {
 		if over[r.namespace] > 0 {
@@ -112,10 +112,10 @@ func (t *session) evict(r *run) (freed int64) {
 		return 0
 	}
 	defer r.mu.Unlock()
-	if !r.rests() {
+	if !r.evictable() {
 		return 0
 	}
-	if r.said {
+	if r.unsaved {
 		t.writeDetails(r)
 		return 0
 	}
@@ -129,18 +129,18 @@ func (t *session) evict(r *run) (freed int64) {
 	t.remove(r)
 	t.e.meters.run("EVICTED")
 	t.mu.Lock()
-	mine := t.loads(r.id)
+	mine := t.markLoad(r.id)
 	t.mu.Unlock()
 	if mine {
-		t.standInLine(r.id, &memory.FullError{Namespace: r.namespace, Size: freed})
+		t.queueForRoom(r.id, &memory.FullError{Namespace: r.namespace, Size: freed})
 	}
 	return freed
 }
 
 // rests reports whether the run is what the journal says, and would go on from there as well. One that is
 // ending does not rest. The caller holds r.mu.
-func (r *run) rests() bool {
-	if r.gone.Load() || r.pending > 0 || r.mending != nil || r.pendingStart != nil || r.room != nil || r.suspect.Load() || r.State.Draining() {
+func (r *run) evictable() bool {
+	if r.gone.Load() || r.pending > 0 || r.rebuilding != nil || r.pendingStart != nil || r.room != nil || r.suspect.Load() || r.State.Draining() {
 		return false
 	}
 	for _, recorded := range r.children {
@@ -150,7 +150,7 @@ func (r *run) rests() bool {
 	}
 	r.amu.Lock()
 	defer r.amu.Unlock()
-	return !r.stopped && r.begun && r.concluding == 0
+	return !r.stopped && r.begun && r.undecided == 0
 }
 
 // Held is nil unless the live runs of the namespace hold so much more than they may that it makes one call at
@@ -198,7 +198,7 @@ func (t *session) evictIdle(r *run) {
 		return
 	}
 	w := &journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.Seq}
-	err := r.keepPosition(w)
+	err := r.savePosition(w)
 	if err == nil && len(r.State.Unsettled()) > 0 {
 		w.Status, _, err = r.status(dbkit.Now(), nil) // when it goes on has changed
 	}
@@ -215,7 +215,7 @@ func (t *session) evictIdle(r *run) {
 }
 
 // keepPosition puts the run's position into a write that has no events. The caller holds r.mu.
-func (r *run) keepPosition(w *journal.Append) (err error) {
+func (r *run) savePosition(w *journal.Append) (err error) {
 	if r.SnapSeq == r.Seq {
 		return nil
 	}

@@ -30,7 +30,7 @@ func (e *Engine) ReportBarred(runID, node string) bool {
 	r := t.get(runID)
 	for _, a := range r.inFlight() {
 		if a.start.Node == node && t.sched.Remove(&a.task) {
-			a.barred = true
+			a.blocked = true
 			t.finish(a, nil, workgraph.Errorf(workgraph.NotPerformed, workgraph.ReasonBudget, "barred"), tracing.OfSpan(r.trace))
 			return true
 		}

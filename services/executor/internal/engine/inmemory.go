@@ -41,7 +41,7 @@ func (l liveRuns) Refused(namespace, runID string) (*record.AmendRefused, bool) 
 
 // Claimant implements command.Live.
 func (l liveRuns) Claimant() journal.Owner {
-	if t := l.e.current(); t != nil && t.takes() {
+	if t := l.e.current(); t != nil && t.canClaim() {
 		return t.owner
 	}
 	return journal.Owner{}

@@ -47,8 +47,8 @@ type loadLine struct {
 	// reading counts the goroutines of loadInTurn.
 	reading int
 	// first are the runs for which room is kept or a turn is held: they go before those in spaces.
-	first  []*pendingLoad
-	spaces map[string][]*pendingLoad
+	first       []*pendingLoad
+	byNamespace map[string][]*pendingLoad
 	// order are the namespaces in spaces, the one whose turn it is first.
 	order []string
 }
@@ -57,14 +57,14 @@ func (l *loadLine) push(b *pendingLoad, first bool) {
 	switch {
 	case first:
 		l.first = append(l.first, b)
-	case len(l.spaces[b.namespace]) == 0:
-		if l.spaces == nil {
-			l.spaces = map[string][]*pendingLoad{}
+	case len(l.byNamespace[b.namespace]) == 0:
+		if l.byNamespace == nil {
+			l.byNamespace = map[string][]*pendingLoad{}
 		}
 		l.order = append(l.order, b.namespace)
 		fallthrough
 	default:
-		l.spaces[b.namespace] = append(l.spaces[b.namespace], b)
+		l.byNamespace[b.namespace] = append(l.byNamespace[b.namespace], b)
 	}
 }
 
@@ -80,21 +80,21 @@ func (l *loadLine) pop() (b *pendingLoad) {
 	}
 	ns := l.order[0]
 	l.order = l.order[1:]
-	line := l.spaces[ns]
+	line := l.byNamespace[ns]
 	b, line[0] = line[0], nil
 	if line = line[1:]; len(line) > 0 {
-		l.spaces[ns] = line
+		l.byNamespace[ns] = line
 		l.order = append(l.order, ns)
 	} else {
-		delete(l.spaces, ns)
+		delete(l.byNamespace, ns)
 	}
 	return b
 }
 
 // roomLines are the runs that stand in line. The term's mu guards them and what is in them.
 type roomLines struct {
-	by     map[string]*inLine // by the run's id
-	spaces map[lineKey]*spaceLine
+	by    map[string]*inLine // by the run's id
+	lines map[lineKey]*spaceLine
 	// watched says that releaseWaiting is at work.
 	watched bool
 }

@@ -25,7 +25,7 @@ func (t *session) loadSoon(namespace, id string) {
 	if l != nil {
 		l.again, l.wanted = true, true
 	}
-	mine := l == nil && t.loads(id)
+	mine := l == nil && t.markLoad(id)
 	t.mu.Unlock()
 	if mine {
 		t.queueLoad(&pendingLoad{namespace: namespace, id: id, wait: soonestTry}, false)
@@ -52,7 +52,7 @@ func (t *session) queueLoad(b *pendingLoad, first bool) {
 // taken by it is given back after each try.
 func (t *session) loadInTurn(b *pendingLoad) {
 	for b != nil {
-		t.brought(b.id)
+		t.unmarkLoad(b.id)
 		err := t.tryLoad(b.namespace, b.id, &b.has)
 		t.memory.Forfeit(b.id, b.namespace)
 		if err == nil || !t.retryLoad(b, err) {
@@ -70,7 +70,7 @@ func (t *session) loadInTurn(b *pendingLoad) {
 // and leaves the turns that are held to the caller, if somebody else brings the run or the term is over.
 func (t *session) retryLoad(b *pendingLoad, err error) bool {
 	t.mu.Lock()
-	mine := t.loads(b.id)
+	mine := t.markLoad(b.id)
 	t.mu.Unlock()
 	if !mine {
 		return false
@@ -87,7 +87,7 @@ func (t *session) retryLoad(b *pendingLoad, err error) bool {
 		b.has.release()
 	}
 	if full {
-		t.standInLine(b.id, lacks)
+		t.queueForRoom(b.id, lacks)
 		return true
 	}
 	return t.spawn(func() {
@@ -96,7 +96,7 @@ func (t *session) retryLoad(b *pendingLoad, err error) bool {
 			b.has.compute, err = t.e.computing.Enter(t.background, busy.namespace)
 		case errors.Is(err, errSuspectAtWork):
 			b.has.suspect, err = t.e.suspects.Take(t.background)
-		case t.rest(b.wait):
+		case t.sleep(b.wait):
 			b.wait = min(2*b.wait, latestTry)
 			t.queueLoad(b, false)
 			return
@@ -114,7 +114,7 @@ func (t *session) retryLoad(b *pendingLoad, err error) bool {
 
 // loads marks a run as brought by the caller, and reports false if somebody else brings it or the term is
 // over. brought takes the mark away. The caller holds t.mu.
-func (t *session) loads(id string) bool {
+func (t *session) markLoad(id string) bool {
 	if t.closed || t.pendingLoads[id] {
 		return false
 	}
@@ -123,7 +123,7 @@ func (t *session) loads(id string) bool {
 }
 
 // brought takes away the mark of brings.
-func (t *session) brought(id string) {
+func (t *session) unmarkLoad(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.pendingLoads, id)
@@ -149,7 +149,7 @@ func (t *session) load(ctx context.Context, namespace, id string, has *turnsHeld
 	t.mu.Lock()
 	for r := t.runs[id]; r != nil || t.closed; r = t.runs[id] {
 		t.mu.Unlock()
-		if r == nil || !r.leaving(ctx) {
+		if r == nil || !r.awaitRelease(ctx) {
 			return nil
 		}
 		t.mu.Lock()

@@ -20,47 +20,47 @@ import (
 // mend rebuilds the machine from what is durable, once all that was decided before the last decision is. Then
 // redo is called with r.mu held, unless it is nil: it decides the last command another way, or again after
 // what ends the run, if there is such. The caller holds r.mu.
-func (r *run) mend(redo func(end *closing)) {
-	if r.mending != nil {
+func (r *run) rebuild(redo func(end *ending)) {
+	if r.rebuilding != nil {
 		return
 	}
 	whole := make(chan struct{})
-	r.mending = whole
+	r.rebuilding = whole
 	quiet := r.awaitQuiet()
 	if !r.t.spawn(func() {
 		defer close(whole)
-		r.t.mend(r, quiet, redo)
+		r.t.rebuild(r, quiet, redo)
 	}) {
-		r.mending = nil
+		r.rebuilding = nil
 		r.gone.Store(true) // the term is over
 		close(whole)
 	}
 }
 
-func (t *session) mend(r *run, quiet <-chan struct{}, redo func(end *closing)) {
+func (t *session) rebuild(r *run, quiet <-chan struct{}, redo func(end *ending)) {
 	// What a call has brought is not lost because the executor stops.
-	ctx, cancel := t.graced()
+	ctx, cancel := t.withGrace()
 	defer cancel()
 	select {
 	case <-quiet:
 	case <-ctx.Done():
 	}
 	for wait := soonestTry; !r.gone.Load(); wait = min(2*wait, latestTry) {
-		again, loaded, err := t.again(ctx, r)
+		again, loaded, err := t.reload(ctx, r)
 		if err == nil {
-			t.mended(r, again, loaded, redo)
+			t.rebuilt(r, again, loaded, redo)
 			return
 		}
 		if errors.Is(err, errDropped) || journal.IsFenced(err) {
 			break
 		}
 		t.e.log.ErrorContext(ctx, "run cannot be read again", "err", err, "run_id", r.id)
-		if !t.rest(wait) {
+		if !t.sleep(wait) {
 			break
 		}
 	}
 	r.mu.Lock()
-	r.mending = nil
+	r.rebuilding = nil
 	r.mu.Unlock()
 	if !r.gone.Swap(true) {
 		r.retire(errDropped)
@@ -69,7 +69,7 @@ func (t *session) mend(r *run, quiet <-chan struct{}, redo func(end *closing)) {
 }
 
 // again reads the run from the journal, beside the one that is live.
-func (t *session) again(ctx context.Context, r *run) (replay.Position, journal.Loaded, error) {
+func (t *session) reload(ctx context.Context, r *run) (replay.Position, journal.Loaded, error) {
 	if done, ok := t.readTurn(); ok {
 		defer done()
 	}
@@ -85,12 +85,12 @@ func (t *session) again(ctx context.Context, r *run) (replay.Position, journal.L
 }
 
 // mended gives the run the machine that was read again, and goes on.
-func (t *session) mended(r *run, again replay.Position, loaded journal.Loaded, redo func(end *closing)) {
+func (t *session) rebuilt(r *run, again replay.Position, loaded journal.Loaded, redo func(end *ending)) {
 	// Calls of the run that have the turns may wait for its lock: what is decided here takes one if it is
 	// free, as everything does that has the lock.
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.mending = nil
+	r.rebuilding = nil
 	if r.gone.Load() {
 		return
 	}
@@ -103,14 +103,14 @@ func (t *session) mended(r *run, again replay.Position, loaded journal.Loaded, r
 	r.State.OnEvaluation(r.evaluation)
 	r.usage, r.metadata = loaded.Run.Usage, loaded.Run.Metadata
 	r.weigh()
-	missing := r.recount()
+	missing := r.recountChildren()
 	r.amu.Lock()
 	r.aborted = false
 	r.amu.Unlock()
 	if at, ok := r.next(); ok {
-		r.arm(at)
+		r.setTimer(at)
 	}
-	end := r.closing(loaded.Command, time.Now().UTC())
+	end := r.pendingEnd(loaded.Command, time.Now().UTC())
 	if redo != nil {
 		redo(end)
 	} else {
@@ -118,7 +118,7 @@ func (t *session) mended(r *run, again replay.Position, loaded journal.Loaded, r
 	}
 	if len(missing) > 0 {
 		t.spawn(func() { t.spawnChildren(r, missing, true) })
-	} else if r.mending == nil && !r.gone.Load() && r.pending == 0 && r.idle() {
+	} else if r.rebuilding == nil && !r.gone.Load() && r.pending == 0 && r.idle() {
 		t.evictIdleSoon(r, r.idleTTL())
 	}
 	t.pollCommandsSoon()
@@ -126,7 +126,7 @@ func (t *session) mended(r *run, again replay.Position, loaded journal.Loaded, r
 
 // recount goes by the machine for the children that the run waits for. It returns those of which it is not
 // known any more whether they are recorded. The caller holds r.mu.
-func (r *run) recount() (missing []workgraph.Spawn) {
+func (r *run) recountChildren() (missing []workgraph.Spawn) {
 	was := r.children
 	r.children = map[string]bool{}
 	for _, s := range r.State.Spawns() {
@@ -140,7 +140,7 @@ func (r *run) recount() (missing []workgraph.Spawn) {
 }
 
 // closing is what ends the run now: a cancel among its commands, or its deadline. The caller holds r.mu.
-func (r *run) closing(commands []journal.Command, now time.Time) *closing {
+func (r *run) pendingEnd(commands []journal.Command, now time.Time) *ending {
 	for i := range commands {
 		m := &commands[i]
 		if !isCancel(*m) || r.taken[m.ID] || r.t.applied.has(m.ID) {
@@ -152,16 +152,16 @@ func (r *run) closing(commands []journal.Command, now time.Time) *closing {
 		}
 		r.taken[m.ID] = true
 		r.linkCommand(m.Kind, l.Trace)
-		return &closing{l.Command(m.Kind, now), extra{from: origin{id: m.ID, more: true, requestID: l.RequestID, principal: l.Principal}}}
+		return &ending{l.Command(m.Kind, now), extra{from: origin{id: m.ID, more: true, requestID: l.RequestID, principal: l.Principal}}}
 	}
 	if !r.deadline.IsZero() && !now.Before(r.deadline) {
-		return &closing{cmd: workgraph.DeadlinePassed{Now: now}}
+		return &ending{cmd: workgraph.DeadlinePassed{Now: now}}
 	}
 	return nil
 }
 
 // endFirst decides what ends the run, if there is such. The caller holds r.mu.
-func (r *run) endFirst(end *closing) {
+func (r *run) endFirst(end *ending) {
 	if end == nil {
 		return
 	}
@@ -173,7 +173,7 @@ func (r *run) endFirst(end *closing) {
 
 // advanceAfter is advance for what is to become durable together with what ends the run. The caller holds
 // r.mu.
-func (r *run) advanceAfter(end *closing, cmd workgraph.Command, x extra) error {
+func (r *run) advanceAfter(end *ending, cmd workgraph.Command, x extra) error {
 	evs, eff, err := r.State.Advance(end.cmd)
 	if err != nil {
 		delete(r.taken, end.x.from.id)
@@ -183,7 +183,7 @@ func (r *run) advanceAfter(end *closing, cmd workgraph.Command, x extra) error {
 	switch {
 	case errors.Is(err, workgraph.ErrAborted):
 		delete(r.taken, end.x.from.id)
-		r.mend(x.again)
+		r.rebuild(x.again)
 		return errDropped
 	case err != nil:
 		end.x.leads = x.leads
@@ -191,7 +191,7 @@ func (r *run) advanceAfter(end *closing, cmd workgraph.Command, x extra) error {
 	}
 	x.from.id, x.from.more, x.from.requestID, x.from.principal = end.x.from.id, end.x.from.more, end.x.from.requestID, end.x.from.principal
 	eff = eff.And(fx)
-	r.slim(eff.Ended)
+	r.dropLargeOutputs(eff.Ended)
 	if err = r.commit(append(evs, more...), eff, x); err != nil {
 		delete(r.taken, end.x.from.id)
 	}
@@ -201,9 +201,9 @@ func (r *run) advanceAfter(end *closing, cmd workgraph.Command, x extra) error {
 // insist gives the machine, which has just been mended, a command that takes the place of one that could not
 // be written. If that cannot be written either, the run is ended as tidily as can be, and what was used is
 // booked. The caller holds r.mu.
-func (r *run) insist(end *closing, cmd workgraph.Command, x extra) {
+func (r *run) advanceInstead(end *ending, cmd workgraph.Command, x extra) {
 	r.endFirst(end)
-	x.again = func(end *closing) { r.insist(end, cmd, x) }
+	x.again = func(end *ending) { r.advanceInstead(end, cmd, x) }
 	err := r.advance(cmd, x)
 	if !isTooLarge(err) {
 		if err != nil && !errors.Is(err, errDropped) && !errors.Is(err, workgraph.ErrEnded) && !errors.Is(err, workgraph.ErrStale) {
@@ -212,20 +212,20 @@ func (r *run) insist(end *closing, cmd workgraph.Command, x extra) {
 		return
 	}
 	r.t.e.log.WarnContext(r.t.background, "a decision is too large whatever takes its place, the run is canceled", "err", err, "run_id", r.id)
-	r.mend(func(*closing) {
+	r.rebuild(func(*ending) {
 		err := r.advance(workgraph.Cancel{Reason: journal.ReasonPayloadTooLarge, Now: time.Now().UTC()}, extra{})
 		if _, ends := cmd.(workgraph.Ended); ends && err == nil {
 			err = r.advance(cmd, x)
 		}
 		if isTooLarge(err) {
-			r.t.lose(r, err)
+			r.t.dropAndReload(r, err)
 		}
 	})
 }
 
 // lose gives up a run whose decisions cannot become durable: they must be forgotten, so the run is read again
 // from what is. It may be called with r.mu held.
-func (t *session) lose(r *run, cause error) {
+func (t *session) dropAndReload(r *run, cause error) {
 	if r.gone.Swap(true) {
 		return
 	}

@@ -86,14 +86,14 @@ func (t *session) wake(namespace, id string) {
 const holdBefore = 50 * time.Millisecond
 
 // takes reports whether runs may be claimed for this term: it can read them now.
-func (t *session) takes() bool {
+func (t *session) canClaim() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return !t.closed && !t.memory.Full()
 }
 
 // beginning is the command that begins a run which was recorded and never begun, from its row.
-func (r *run) beginning(now time.Time) (workgraph.Begin, error) {
+func (r *run) beginCommand(now time.Time) (workgraph.Begin, error) {
 	if r.pendingStart == nil {
 		return workgraph.Begin{}, fmt.Errorf("run %s has begun: %w", r.id, workgraph.ErrState)
 	}

@@ -89,7 +89,7 @@ func (t *session) expedite(ctx context.Context) {
 func (r *run) askSoon() {
 	if _, ok := r.nextAsk(); ok && !r.asking && !r.gone.Load() {
 		r.askAt = time.Now()
-		r.arm(r.askAt)
+		r.setTimer(r.askAt)
 	}
 }
 
@@ -164,8 +164,8 @@ func (t *session) awaitPrices(r *run) {
 	if err == nil {
 		r.askAt = time.Time{}
 		if err = r.advance(workgraph.Settled{Costs: costs, Now: time.Now().UTC()}, extra{}); isTooLarge(err) {
-			r.mend(func(end *closing) {
-				r.insist(end, workgraph.Pause{Reason: journal.ReasonPayloadTooLarge, Now: time.Now().UTC()}, extra{})
+			r.rebuild(func(end *ending) {
+				r.advanceInstead(end, workgraph.Pause{Reason: journal.ReasonPayloadTooLarge, Now: time.Now().UTC()}, extra{})
 			})
 		} else if err != nil && !errors.Is(err, errDropped) && !errors.Is(err, workgraph.ErrEnded) {
 			t.e.log.ErrorContext(t.background, "prices refused", "err", err, "run_id", r.id)
@@ -175,7 +175,7 @@ func (t *session) awaitPrices(r *run) {
 	t.e.log.DebugContext(t.background, "prices cannot be asked for yet", "err", err, "run_id", r.id)
 	r.askAt = time.Now().Add(r.askPause(time.Since(waits[0].At)))
 	if at, ok := r.next(); ok {
-		r.arm(at)
+		r.setTimer(at)
 	}
 	if r.idle() {
 		t.evictIdleSoon(r, 0)

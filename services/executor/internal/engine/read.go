@@ -57,7 +57,7 @@ func (t *session) read(ctx context.Context, id string, has *turnsHeld) error {
 	if err != nil {
 		return err
 	}
-	r.trace = t.continued(row)
+	r.trace = t.resumeTrace(row)
 	done() // what it takes is known
 	size, err := t.makeRoom(r, !row.CancelTime.IsZero(), commands, has)
 	if err != nil {
@@ -71,12 +71,12 @@ func (t *session) read(ctx context.Context, id string, has *turnsHeld) error {
 	}
 	r.weigh()
 	t.memory.Add(r.namespace, -size)
-	if err := t.goOn(ctx, r, commands); err != nil {
+	if err := t.continueRun(ctx, r, commands); err != nil {
 		t.remove(r)
 		return err
 	}
 	if row.Takeovers > 0 && r.pendingStart == nil {
-		t.vouch(r)
+		t.confirmHarmless(r)
 	}
 	return nil
 }
@@ -96,7 +96,7 @@ func (t *session) restore(ctx context.Context, loaded journal.Loaded, has *turns
 		}
 		if row.Doing == "" { // else it is recorded since its claim
 			row.Doing = journal.DoingReading
-			t.says(row.ID, row.Doing, "")
+			t.writeMark(row.ID, row.Doing, "")
 		}
 	}
 	at, err := t.e.Positions().Load(ctx, loaded)
@@ -106,7 +106,7 @@ func (t *session) restore(ctx context.Context, loaded journal.Loaded, has *turns
 	}
 	if err != nil {
 		if row.Doing != "" {
-			t.says(row.ID, "", row.Doing)
+			t.writeMark(row.ID, "", row.Doing)
 		}
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (t *session) restore(ctx context.Context, loaded journal.Loaded, has *turns
 		created: row.CreateTime, lineage: family, deadline: row.Deadline}
 	r.usage, r.started, r.metadata = row.Usage, row.StartTime, row.Metadata
 	r.suspect.Store(suspect)
-	r.regraphed.Store(r.State.MayExpand())
+	r.graphChanged.Store(r.State.MayExpand())
 	return r, nil
 }
 
@@ -133,7 +133,7 @@ func (t *session) makeRoom(r *run, canceled bool, commands []journal.Command, ha
 		has.compute = give
 	}
 	size = r.Weight()
-	if !t.holds(r.Program) {
+	if !t.countsGraph(r.Program) {
 		size += r.Program.Bytes()
 	}
 	beyond, ok := t.memory.Take(r.id, r.namespace, size, canceled)
@@ -146,16 +146,16 @@ func (t *session) makeRoom(r *run, canceled bool, commands []journal.Command, ha
 
 // goOn begins a run that has just become live, or recovers it, and applies its commands. The caller holds
 // r.mu.
-func (t *session) goOn(ctx context.Context, r *run, commands []journal.Command) error {
+func (t *session) continueRun(ctx context.Context, r *run, commands []journal.Command) error {
 	now := time.Now().UTC()
 	if r.pendingStart != nil {
 		if err := r.beginNow(now, commands); err != nil {
 			return fmt.Errorf("begin run %s: %w", r.id, err)
 		}
-		r.begins()
+		r.markBegun()
 		return nil
 	}
-	if why := t.lost(r.id); why != "" {
+	if why := t.lossReason(r.id); why != "" {
 		err := r.advance(workgraph.Pause{Reason: why, Now: now}, extra{})
 		if errors.Is(err, workgraph.ErrState) { // it is ending
 			err = r.advance(workgraph.Cancel{Reason: why, Now: now}, extra{})
@@ -167,10 +167,10 @@ func (t *session) goOn(ctx context.Context, r *run, commands []journal.Command) 
 	if err := r.advance(workgraph.Recover{Now: now}, extra{recover: true}); err != nil && !errors.Is(err, workgraph.ErrEnded) && !errors.Is(err, errDropped) {
 		return fmt.Errorf("recover run %s: %w", r.id, err)
 	}
-	r.begins()
+	r.markBegun()
 	if at, ok := r.next(); ok && !at.After(time.Now()) {
 		// Its time has come, or passed while nobody held it.
-		r.arm(at)
+		r.setTimer(at)
 	}
 	r.applyLocked(commands)
 	return nil
@@ -190,7 +190,7 @@ func (t *session) withCancel(ctx context.Context, row journal.Run, commands []jo
 }
 
 // vouch tells the journal, after a while, that a run which was taken over does no harm.
-func (t *session) vouch(r *run) {
+func (t *session) confirmHarmless(r *run) {
 	time.AfterFunc(t.e.cfg.ProgressAfter, func() {
 		r.lock()
 		defer r.mu.Unlock()
@@ -204,7 +204,7 @@ func (t *session) vouch(r *run) {
 
 // leaving reports, when it is known, whether the run was just given away: then it must be read anew by
 // whoever wants it.
-func (r *run) leaving(ctx context.Context) bool {
+func (r *run) awaitRelease(ctx context.Context) bool {
 	r.mu.Lock()
 	released := r.released
 	r.mu.Unlock()
@@ -238,7 +238,7 @@ func (t *session) readPending(ctx context.Context, r *run, row journal.Run, kept
 	}
 	req := command.StartRequest{Input: b.Input, Attachments: row.Attachments}
 	b.Input = req.Propagates()
-	var rec recorded
+	var rec pendingExtras
 	if len(kept) > 0 {
 		if err := json.Unmarshal(kept, &rec); err != nil {
 			return false, fmt.Errorf("decode pending run: %w", err)
@@ -256,7 +256,7 @@ func (t *session) readPending(ctx context.Context, r *run, row journal.Run, kept
 		// Its claim may have run out while it waited.
 		switch err := t.e.claims.Claim(ctx, r.namespace, r.task, r.id, t.e.cfg.ClaimLease); {
 		case err == nil:
-		case passing(err) || ctx.Err() != nil:
+		case transient(err) || ctx.Err() != nil:
 			return false, err
 		default:
 			r.refused = errs.ReasonOf(err)
@@ -289,13 +289,13 @@ func (r *run) beginNow(now time.Time, commands []journal.Command) error {
 		return nil
 	}
 	if r.refused != "" {
-		return r.neverBegun(r.refused, extra{})
+		return r.beginAndEnd(r.refused, extra{})
 	}
 	if !r.deadline.IsZero() && !now.Before(r.deadline) {
-		return r.neverBegun(workgraph.ReasonDeadline, extra{})
+		return r.beginAndEnd(workgraph.ReasonDeadline, extra{})
 	}
 	r.started = dbkit.Micros(now)
-	begin, err := r.beginning(now)
+	begin, err := r.beginCommand(now)
 	if err != nil {
 		return err
 	}
@@ -324,7 +324,7 @@ func (r *run) beginNow(now time.Time, commands []journal.Command) error {
 // the trace in which it was recorded. One that was parked, or whose owner is gone, gets a new trace, since
 // the first one may be days old. Each of the two links to the other, so that the first trace leads to all
 // later ones. A caller who wanted no trace gets none.
-func (t *session) continued(row journal.Run) trace.SpanContext {
+func (t *session) resumeTrace(row journal.Run) trace.SpanContext {
 	origin, ctx := tracing.OfRun(row), context.Background()
 	if origin.IsValid() && !origin.IsSampled() {
 		return origin

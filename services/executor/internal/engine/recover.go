@@ -55,8 +55,8 @@ const (
 // scanCanceled takes over canceled runs that no live executor owns while this one has no room for what others
 // do: such a run is to end, however full memory is, and scan and jobs leave it to others.
 func (t *session) scanCanceled(ctx context.Context) {
-	for t.rest(canceledPause) {
-		for t.waitsForRoom() && t.takeOver(ctx, journal.TakeOverOptions{Limit: canceledBatch, Except: t.manyCanceled(), Canceled: true}) {
+	for t.sleep(canceledPause) {
+		for t.waitsForRoom() && t.takeOver(ctx, journal.TakeOverOptions{Limit: canceledBatch, Except: t.queuedCanceled(), Canceled: true}) {
 		}
 	}
 }

@@ -18,15 +18,15 @@ import (
 
 const (
 	// maxKeptOutcomes bounds the memory of outcomes that nodes with a cache reuse.
-	maxKeptOutcomes = 64 << 20
+	maxSavedOutcomes = 64 << 20
 	// keptTime bounds how long the journal is asked for an outcome, or given one: it may save a call, and
 	// must not hold one up.
-	keptTime = 2 * time.Second
+	savedOutcomeTimeout = 2 * time.Second
 )
 
 // reuse answers a call from an equal earlier one of the namespace if its node allows it, and makes it
 // otherwise.
-func (t *session) reuse(ctx context.Context, doer workgraph.Actor, info program.ActorInfo, a *attempt) (workgraph.Outcome, error) {
+func (t *session) callOrReuse(ctx context.Context, doer workgraph.Actor, info program.ActorInfo, a *attempt) (workgraph.Outcome, error) {
 	scope := []string{a.run.namespace, info.Version}
 	if info.SeesPlace {
 		scope = append(scope, a.start.Ref.String())
@@ -35,7 +35,7 @@ func (t *session) reuse(ctx context.Context, doer workgraph.Actor, info program.
 	if key == "" {
 		return t.invoke(ctx, doer, a)
 	}
-	out, ok := t.e.kept(ctx, a.run.namespace, key)
+	out, ok := t.e.savedOutcome(ctx, a.run.namespace, key)
 	trace.SpanFromContext(ctx).SetAttributes(attribute.Bool("epigraph.cached", ok))
 	if ok {
 		a.cached.Store(true)
@@ -49,7 +49,7 @@ func (t *session) reuse(ctx context.Context, doer workgraph.Actor, info program.
 }
 
 // kept is what an equal call gave, here or on another executor.
-func (e *Engine) kept(ctx context.Context, namespace, key string) (workgraph.Outcome, bool) {
+func (e *Engine) savedOutcome(ctx context.Context, namespace, key string) (workgraph.Outcome, bool) {
 	now := time.Now()
 	if out, ok := e.outcomes.Get(key, now); ok {
 		return out, true
@@ -58,7 +58,7 @@ func (e *Engine) kept(ctx context.Context, namespace, key string) (workgraph.Out
 	if err != nil {
 		return workgraph.Outcome{}, false
 	}
-	ctx, cancel := context.WithTimeout(ctx, keptTime)
+	ctx, cancel := context.WithTimeout(ctx, savedOutcomeTimeout)
 	defer cancel()
 	body, until, err := e.journal.KeptOutcome(ctx, namespace, hash, now)
 	if err != nil || body == nil {
@@ -90,7 +90,7 @@ func (e *Engine) cacheOutcome(ctx context.Context, namespace, key string, out wo
 	if err != nil || enc.Encode(out) != nil || body.Len() > journal.MaxOutcomeBytes {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, keptTime)
+	ctx, cancel := context.WithTimeout(ctx, savedOutcomeTimeout)
 	defer cancel()
 	if err := e.journal.KeepOutcome(ctx, namespace, hash, body.Bytes(), until); err != nil {
 		e.log.WarnContext(ctx, "outcome not kept for equal calls", "err", err)

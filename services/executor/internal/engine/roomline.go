@@ -44,7 +44,7 @@ var (
 // standInLine puts a run in line for the room that it lacks. When there is room, it is kept for the run and
 // the run is brought. One that waits for longer than roomWait is given back if other executors live. The
 // caller has marked the run by brings.
-func (t *session) standInLine(id string, lacks *memory.FullError) {
+func (t *session) queueForRoom(id string, lacks *memory.FullError) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.enterLine(id, lacks, time.Now())
@@ -56,14 +56,14 @@ func (t *session) enterLine(id string, lacks *memory.FullError, since time.Time)
 		return
 	}
 	if t.lines.by == nil {
-		t.lines.by, t.lines.spaces = map[string]*inLine{}, map[lineKey]*spaceLine{}
+		t.lines.by, t.lines.lines = map[string]*inLine{}, map[lineKey]*spaceLine{}
 	}
 	x := &inLine{id: id, lacks: lacks, since: since, canceled: lacks.Canceled}
 	t.lines.by[id] = x
-	line := t.lines.spaces[lineOf(lacks)]
+	line := t.lines.lines[lineOf(lacks)]
 	if line == nil {
 		line = &spaceLine{}
-		t.lines.spaces[lineOf(lacks)] = line
+		t.lines.lines[lineOf(lacks)] = line
 	}
 	if line.waiting < roomWaiters {
 		line.waiting++
@@ -97,7 +97,7 @@ func (t *session) nextInLine(key lineKey, line *spaceLine) *inLine {
 		}
 	}
 	if line.waiting--; line.waiting == 0 {
-		delete(t.lines.spaces, key)
+		delete(t.lines.lines, key)
 	}
 	return nil
 }
@@ -133,7 +133,7 @@ func (t *session) waitForRoom(x *inLine) {
 		}
 		t.queueLoad(b, true)
 	case errors.Is(context.Cause(ctx), errGivenBack):
-		t.brought(x.id)
+		t.unmarkLoad(x.id)
 		t.handBack(t.background, x.id)
 	}
 }
@@ -161,10 +161,10 @@ func (t *session) cancelInLine(x *inLine) {
 }
 
 // manyCanceled are the namespaces of which more canceled runs stand in line here than wait with the budget.
-func (t *session) manyCanceled() (names []string) {
+func (t *session) queuedCanceled() (names []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for key, line := range t.lines.spaces {
+	for key, line := range t.lines.lines {
 		if key.canceled && len(line.queue) > 0 {
 			names = append(names, key.namespace)
 		}
@@ -175,7 +175,7 @@ func (t *session) manyCanceled() (names []string) {
 // releaseWaiting gives runs back that have stood in line for long while other executors live, until no run
 // stands in line.
 func (t *session) releaseWaiting() {
-	for t.rest(t.e.roomWait / 4) {
+	for t.sleep(t.e.roomWait / 4) {
 		peers := t.hasPeers()
 		var old []string
 		t.mu.Lock()

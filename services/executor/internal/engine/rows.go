@@ -17,7 +17,7 @@ const reasonParent = "PARENT_GAVE_UP"
 
 // relatives adds the commands that a decision causes for other runs: children that should end, and the parent
 // that waits for this one.
-func (r *run) relatives(w *journal.Append, eff workgraph.Effects, now time.Time) error {
+func (r *run) relatedCommands(w *journal.Append, eff workgraph.Effects, now time.Time) error {
 	for _, s := range eff.Spawns {
 		if _, known := r.children[s.Child.ID]; !known {
 			r.children[s.Child.ID] = false
@@ -40,7 +40,7 @@ func (r *run) relatives(w *journal.Append, eff workgraph.Effects, now time.Time)
 	}
 	w.Command = append(w.Command, journal.Command{Namespace: r.namespace, RunID: r.lineage.Parent, Kind: journal.CommandChildEnded, Key: r.id, Body: body, Time: now})
 	// The executor that knows of the end goes on with the parent, if nobody else does.
-	w.Claims = r.t.takes()
+	w.Claims = r.t.canClaim()
 	return nil
 }
 
@@ -76,7 +76,7 @@ func (r *run) childEnded(end *workgraph.RunEnd) *record.Payload {
 }
 
 // questions puts the rows of what is asked and answered into w.
-func (r *run) questions(w *journal.Append, eff workgraph.Effects, now time.Time) {
+func (r *run) interruptRows(w *journal.Append, eff workgraph.Effects, now time.Time) {
 	for _, o := range eff.Opened {
 		q := &o.Interrupt
 		w.Opened = append(w.Opened, journal.Interrupt{ID: q.ID, Namespace: r.namespace, RunID: r.id, RootID: r.root, NodeID: o.Node,

@@ -18,7 +18,7 @@ import (
 // serve owns runs until ctx ends (nil, or what went wrong at letting go) or the ownership is lost (the
 // reason).
 func (e *Engine) serve(ctx context.Context) error {
-	if err := e.alone(ctx); err != nil {
+	if err := e.ensureUniqueID(ctx); err != nil {
 		return err
 	}
 	registered := time.Now()
@@ -76,7 +76,7 @@ func (e *Engine) serve(ctx context.Context) error {
 
 	select {
 	case <-ctx.Done():
-		err = t.leave(base, endCalls, endBackground, endWriting)
+		err = t.stop(base, endCalls, endBackground, endWriting)
 	case err = <-beat:
 		t.abandon(endCalls, endBackground, endWriting)
 	case err = <-wrote:
@@ -92,7 +92,7 @@ func (e *Engine) serve(ctx context.Context) error {
 
 // leave lets go in good order: what is in flight may end, what is known is written, and the runs are given
 // back.
-func (t *session) leave(base context.Context, endCalls context.CancelCauseFunc, endBackground, endWriting context.CancelFunc) error {
+func (t *session) stop(base context.Context, endCalls context.CancelCauseFunc, endBackground, endWriting context.CancelFunc) error {
 	t.e.set(nil)
 	t.close()
 	endBackground()
@@ -111,7 +111,7 @@ func (t *session) leave(base context.Context, endCalls context.CancelCauseFunc, 
 	}
 	endCalls(errStopping)
 	for _, r := range t.all() {
-		r.interrupt()
+		r.abortEvaluation()
 	}
 	grace := time.NewTimer(t.e.cfg.Grace)
 	select {
@@ -141,7 +141,7 @@ func (t *session) abandon(endCalls context.CancelCauseFunc, endBackground, endWr
 	for _, r := range t.all() {
 		r.gone.Store(true)
 		r.retire(errFenced)
-		r.interrupt()
+		r.abortEvaluation()
 	}
 	idle := t.sched.Stop()
 	endCalls(errFenced)

@@ -68,7 +68,7 @@ func (e *Engine) begin(ctx context.Context, t *session, req command.StartRequest
 	if req.Priority == 0 {
 		req.Priority = sched.DefaultPriority
 	}
-	if asksAgain && !t.memory.Room(req.Namespace, t.needs(p, &req)) {
+	if asksAgain && !t.memory.Room(req.Namespace, t.startNeeds(p, &req)) {
 		return full()
 	}
 	if req.Lineage.Parent == "" {
@@ -113,7 +113,7 @@ func (e *Engine) begin(ctx context.Context, t *session, req command.StartRequest
 			Hint("try again in a moment").With(err)
 	}
 	if claims && ctx.Err() == nil && (err != nil || !res.Created) && !adopted {
-		e.unclaim(ctx, req, id)
+		e.releaseClaim(ctx, req, id)
 	}
 	if err != nil {
 		return e.earlier(ctx, req, err)
@@ -167,7 +167,7 @@ func (t *session) start(ctx context.Context, id string, p *program.Program, req 
 	wait := req.Pending || req.StartTime.After(now)
 	reserved := func() {}
 	if !wait {
-		need := t.needs(p, &req)
+		need := t.startNeeds(p, &req)
 		if t.memory.Try(req.Namespace, need) {
 			reserved = sync.OnceFunc(func() { t.memory.Add(req.Namespace, -need) })
 		} else {
@@ -214,9 +214,9 @@ func (t *session) start(ctx context.Context, id string, p *program.Program, req 
 	var row *journal.Start
 	var err error
 	if wait {
-		row, err = r.record(req, now, answer)
+		row, err = r.recordPending(req, now, answer)
 	} else {
-		awake := context.AfterFunc(ctx, r.giveUp)
+		awake := context.AfterFunc(ctx, r.abortStart)
 		row, err = r.begin(req, now, answer)
 		if !awake() && errors.Is(err, workgraph.ErrAborted) {
 			err = context.Cause(ctx)
@@ -270,7 +270,7 @@ func (t *session) awaitRecord(ctx context.Context, id string) bool {
 }
 
 // head puts the row of a new run into s, and what the request says of it.
-func (r *run) head(s *journal.Start, req command.StartRequest, now time.Time) (err error) {
+func (r *run) fillStart(s *journal.Start, req command.StartRequest, now time.Time) (err error) {
 	s.Request, s.Conflict = req.Request, req.Conflict
 	if req.Conflict == journal.ConflictCancelExisting {
 		l := record.Payload{Reason: journal.ReasonBusinessKeyTaken, Principal: req.Principal, Trace: tracing.OfSpan(r.trace)}
@@ -278,14 +278,14 @@ func (r *run) head(s *journal.Start, req command.StartRequest, now time.Time) (e
 			return fmt.Errorf("encode cancel: %w", err)
 		}
 	}
-	s.Run, err = r.row(req, now)
+	s.Run, err = r.newRow(req, now)
 	return err
 }
 
 // record writes the run down without beginning it.
-func (r *run) record(req command.StartRequest, now time.Time, answer chan<- journal.Result) (*journal.Start, error) {
+func (r *run) recordPending(req command.StartRequest, now time.Time, answer chan<- journal.Result) (*journal.Start, error) {
 	s := &journal.Start{Append: journal.Append{Graph: r.Program.Body}}
-	if err := r.head(s, req, now); err != nil {
+	if err := r.fillStart(s, req, now); err != nil {
 		return nil, err
 	}
 	s.Run.Status = journal.Status{State: journal.StatePending, UpdateTime: now, Nodes: r.Tally.Counts}
@@ -301,7 +301,7 @@ func (r *run) record(req command.StartRequest, now time.Time, answer chan<- jour
 	}
 	s.Jobs = []journal.Job{job}
 	if len(req.Reuse) > 0 || req.Signal != nil {
-		if s.Snapshot, err = json.Marshal(recorded{req.Reuse, req.Signal}); err != nil {
+		if s.Snapshot, err = json.Marshal(pendingExtras{req.Reuse, req.Signal}); err != nil {
 			return nil, fmt.Errorf("encode pending run: %w", err)
 		}
 	}
@@ -341,7 +341,7 @@ func (r *run) begin(req command.StartRequest, now time.Time, answer chan<- journ
 	}
 	c.outbox = len(w.Outbox) > 0
 	s := &journal.Start{Append: journal.Append{Graph: r.Program.Body, Events: w.Events, Outbox: w.Outbox, Command: w.Command, Jobs: w.Jobs, Opened: w.Opened, Snapshot: w.Snapshot}}
-	if err := r.head(s, req, now); err != nil {
+	if err := r.fillStart(s, req, now); err != nil {
 		return nil, err
 	}
 	s.Run.Status = *w.Status
@@ -354,7 +354,7 @@ func (r *run) begin(req command.StartRequest, now time.Time, answer chan<- journ
 		}
 		return nil, r.t.e.notReady()
 	}
-	r.begins()
+	r.markBegun()
 	r.Given += record.InputSize(req.Propagates(), req.Context)
 	r.weigh()
 	r.pending++
@@ -379,7 +379,7 @@ func (r *run) begin(req command.StartRequest, now time.Time, answer chan<- journ
 	return &row, err
 }
 
-func (r *run) row(req command.StartRequest, now time.Time) (journal.Run, error) {
+func (r *run) newRow(req command.StartRequest, now time.Time) (journal.Run, error) {
 	sc := tracing.OfSpan(r.trace)
 	row := journal.Run{
 		ID: r.id, Namespace: r.namespace, RootID: r.root, GraphName: r.Program.Name, GraphHash: r.Program.Hash, MachineVersion: workgraph.MachineVersion,

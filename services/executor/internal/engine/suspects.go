@@ -36,7 +36,7 @@ func (t *session) mark(r *run, doing string) (done func()) {
 	doing = phrase.Clean(doing, maxDoing)
 	r.marks.mu.Lock()
 	r.marks.now = append(r.marks.now, doing)
-	t.record(r, "")
+	t.recordMarks(r, "")
 	r.marks.mu.Unlock()
 	return func() { t.unmark(r, doing) }
 }
@@ -47,16 +47,16 @@ func (t *session) unmark(r *run, doing string) {
 	if i := slices.Index(r.marks.now, doing); i >= 0 {
 		r.marks.now = slices.Delete(r.marks.now, i, i+1)
 	}
-	t.record(r, doing)
+	t.recordMarks(r, doing)
 }
 
 // record writes down what the run does now. The caller holds r.marks.mu, so that the last word stays.
-func (t *session) record(r *run, harmless string) {
-	t.says(r.id, phrase.Clean(strings.Join(r.marks.now, ", "), maxDoing), harmless)
+func (t *session) recordMarks(r *run, harmless string) {
+	t.writeMark(r.id, phrase.Clean(strings.Join(r.marks.now, ", "), maxDoing), harmless)
 }
 
 // says is record for a run that is not in memory yet.
-func (t *session) says(id, doing, harmless string) {
+func (t *session) writeMark(id, doing, harmless string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.background), markTime)
 	defer cancel()
 	err := t.e.journal.Mark(ctx, t.owner, id, doing, harmless)
@@ -66,7 +66,7 @@ func (t *session) says(id, doing, harmless string) {
 }
 
 // watched waits for the turn of a suspect that is about to call an actor here, and records that.
-func (t *session) watched(ctx context.Context, a *attempt) (done func(), err error) {
+func (t *session) takeSuspectTurn(ctx context.Context, a *attempt) (done func(), err error) {
 	leave, err := t.e.suspects.Take(ctx)
 	if err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func (t *session) watched(ctx context.Context, a *attempt) (done func(), err err
 
 // stepping records that a suspect evaluates expressions of its graph, unless something else that it does is
 // recorded already. The caller holds r.mu, so it waits for no turn.
-func (r *run) stepping(cmd workgraph.Command) (done func()) {
+func (r *run) markStep(cmd workgraph.Command) (done func()) {
 	if !r.suspect.Load() || !r.evaluates() || r.marks.any() {
 		return func() {}
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // arm sets the run's one timer. A zero time takes it off.
-func (r *run) arm(at time.Time) {
+func (r *run) setTimer(at time.Time) {
 	r.amu.Lock()
 	defer r.amu.Unlock()
 	if r.stopped || at.Equal(r.timerAt) {
@@ -20,12 +20,12 @@ func (r *run) arm(at time.Time) {
 	}
 	r.timerAt = at
 	if !at.IsZero() {
-		r.timer = time.AfterFunc(time.Until(at), func() { r.due(at) })
+		r.timer = time.AfterFunc(time.Until(at), func() { r.timerDue(at) })
 	}
 }
 
 // due lets the machine look at its timers. A wake-up that came too early for it is repeated.
-func (r *run) due(at time.Time) {
+func (r *run) timerDue(at time.Time) {
 	r.amu.Lock()
 	if r.stopped || !at.Equal(r.timerAt) {
 		r.amu.Unlock()
@@ -61,7 +61,7 @@ func (r *run) due(at time.Time) {
 			if r.asking {
 				next = r.deadline // whoever asks sees to the rest
 			}
-			r.arm(next)
+			r.setTimer(next)
 		}
 	}
 }

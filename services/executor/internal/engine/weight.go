@@ -46,7 +46,7 @@ const readPause = 5 * time.Millisecond
 // more than once, gives it back.
 func (t *session) readTurn() (done func(), ok bool) {
 	for !t.memory.Read(min(t.e.cfg.MaxRunBytes, t.memory.Total/4)) {
-		if !t.rest(readPause) {
+		if !t.sleep(readPause) {
 			return nil, false
 		}
 	}
@@ -55,9 +55,9 @@ func (t *session) readTurn() (done func(), ok bool) {
 
 // needs is what a run takes while it is begun. What it is given counts three times: in the machine, in its
 // row and in its first event.
-func (t *session) needs(p *program.Program, req *command.StartRequest) int64 {
+func (t *session) startNeeds(p *program.Program, req *command.StartRequest) int64 {
 	n := replay.Weight(p.Nodes) + 3*record.InputSize(req.Propagates(), req.Context)
-	if !t.holds(p) {
+	if !t.countsGraph(p) {
 		n += p.Bytes() + int64(len(p.Body))
 	}
 	return n
