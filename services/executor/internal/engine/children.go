@@ -24,15 +24,15 @@ import (
 )
 
 // childStarts is how many children of a namespace are being started at once. The commit that records them
-// wakes whoever started them, all at the same time: of thousands, everything else here would wait for a
-// processor.
+// wakes their starters all at the same time; with thousands, everything else would wait for a processor.
 const childStarts = 32
 
-// InterruptPrefix is the prefix of ids of questions.
+// InterruptPrefix is the prefix of ids of interrupts.
 const InterruptPrefix = "int"
 
-// prepare makes an outcome that asks for more than its values ready for the machine: ids are given, since
-// they must be in the journal, references become graphs, and what cannot be had is refused. It changes out.
+// prepare completes an outcome that asks for more than its values, before the machine gets it: it assigns
+// ids, which must be in the journal, replaces references by graphs, and refuses what cannot be done. It
+// changes out.
 func (t *session) prepare(ctx context.Context, a *attempt, out *workgraph.Outcome) *workgraph.Error {
 	if out.Expand != nil {
 		if err := t.prepareExpansion(ctx, a, out); err != nil {
@@ -178,7 +178,7 @@ func childFault(i int, what string) string {
 	return "child " + strconv.Itoa(i+1) + ": " + what
 }
 
-// spawnChildren starts what a durable decision asked for, one after the other.
+// spawnChildren starts the children of a durable decision, one after the other.
 func (t *session) spawnChildren(r *run, spawns []workgraph.Spawn, again bool) {
 	by := map[workgraph.Ref]*record.Approval{}
 	for i := range spawns {
@@ -198,8 +198,8 @@ func (t *session) spawnChildren(r *run, spawns []workgraph.Spawn, again bool) {
 	}
 }
 
-// spawnChild starts one child, however often it is called. It goes on until the child is recorded, has turned
-// out to be impossible, or is not wanted any more.
+// spawnChild starts one child; repeated calls start it once. It retries until the child is recorded, turns
+// out to be impossible, or is no longer wanted.
 func (t *session) spawnChild(r *run, s *workgraph.Spawn, by *record.Approval, again bool) {
 	defer t.e.quota.Recorded(r.root, s.Child.ID)
 	wait := 10 * time.Millisecond
@@ -246,7 +246,7 @@ func (r *run) wantsChild(child string) bool {
 func (t *session) startChild(r *run, s *workgraph.Spawn, by *record.Approval, again bool) error {
 	c := &s.Child
 	if again {
-		// It is asked for once more after a take-over: mostly it is there.
+		// After a take-over the child is mostly recorded already.
 		if _, err := t.e.journal.Head(t.background, r.namespace, c.ID); errs.ReasonOf(err) != journal.ReasonRunNotFound {
 			return err
 		}
@@ -264,8 +264,8 @@ func (t *session) startChild(r *run, s *workgraph.Spawn, by *record.Approval, ag
 		Lineage: record.Lineage{Parent: r.id, Ref: s.Ref, Depth: r.lineage.Below(c), Approved: by, Asks: r.lineage.Asks, User: r.lineage.User, Chat: r.lineage.Chat,
 			Thread: r.lineage.Thread},
 		Before: func() error {
-			// Under the parent's lock nothing can come between the look and the start's place in the line of
-			// writes: a cancel that is decided later is written later, and finds the child.
+			// Under the parent's lock, nothing comes between this check and the start's place in the queue of
+			// the writer. A later cancel is written later, and finds the child.
 			if recorded, wanted := r.children[c.ID]; !wanted || recorded || r.gone.Load() {
 				return errUnwanted
 			}
@@ -286,7 +286,7 @@ func (t *session) startChild(r *run, s *workgraph.Spawn, by *record.Approval, ag
 	if req.TaskID == "" && r.task != "" {
 		req.TaskID, req.Lineage.Borrowed = r.task, true
 	}
-	// Below the call that asked for it, whichever executor made that call and whenever.
+	// The span of the call that asked for the child, whichever executor made that call.
 	caller := tracing.Span(outbox.Trace{Parent: c.TraceParent, State: c.TraceState})
 	if !caller.IsValid() {
 		caller = r.trace
@@ -298,7 +298,7 @@ func (t *session) startChild(r *run, s *workgraph.Spawn, by *record.Approval, ag
 	return err
 }
 
-// stillborn tells the run that a child cannot be started.
+// childNotStarted ends the wait of the run for a child that cannot be started.
 func (t *session) childNotStarted(r *run, s *workgraph.Spawn, cause error) {
 	e := errs.From(cause)
 	slot := workgraph.ChildSlot{RunID: s.Child.ID, Status: workgraph.StatusFailed, Reason: e.Reason,
@@ -319,8 +319,8 @@ func (t *session) childNotStarted(r *run, s *workgraph.Spawn, cause error) {
 	}
 }
 
-// prepareExpansion checks the sub-graph against the actors of the namespace, and fills in what it leaves to
-// them. What it says of the nodes around it is checked where it is inserted.
+// prepareExpansion checks the sub-graph against the actors of the namespace, and adds their effects.
+// References to nodes around it are checked when it is inserted.
 func (t *session) prepareExpansion(ctx context.Context, a *attempt, out *workgraph.Outcome) *workgraph.Error {
 	g := out.Expand.Clone()
 	most := t.e.cfg.MaxNodes

@@ -13,13 +13,13 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// A decision can come to nothing after the machine has taken it: its evaluation was aborted, or it is too
-// large to be written. The machine is of no use then and is rebuilt from the journal. The run stays what it
-// is meanwhile: its calls go on, and the outcomes of those that end wait for the run's lock.
+// A decision can fail after the machine has taken it: its evaluation was aborted, or it is too large to be
+// written. The machine is unusable then and is rebuilt from the journal. The run stays live meanwhile: its
+// calls go on, and their outcomes wait for the run's lock.
 
-// mend rebuilds the machine from what is durable, once all that was decided before the last decision is. Then
-// redo is called with r.mu held, unless it is nil: it decides the last command another way, or again after
-// what ends the run, if there is such. The caller holds r.mu.
+// rebuild rebuilds the machine from the journal, once all earlier decisions are durable. Then redo, unless it
+// is nil, is called with r.mu held. It decides the last command in another way, or again, after end, which
+// ends the run, unless it is nil. The caller of rebuild holds r.mu.
 func (r *run) rebuild(redo func(end *ending)) {
 	if r.rebuilding != nil {
 		return
@@ -32,13 +32,13 @@ func (r *run) rebuild(redo func(end *ending)) {
 		r.t.rebuild(r, quiet, redo)
 	}) {
 		r.rebuilding = nil
-		r.gone.Store(true) // the term is over
+		r.gone.Store(true) // the session is closed
 		close(whole)
 	}
 }
 
 func (t *session) rebuild(r *run, quiet <-chan struct{}, redo func(end *ending)) {
-	// What a call has brought is not lost because the executor stops.
+	// The outcome of a call must not be lost because the executor stops.
 	ctx, cancel := t.withGrace()
 	defer cancel()
 	select {
@@ -68,7 +68,7 @@ func (t *session) rebuild(r *run, quiet <-chan struct{}, redo func(end *ending))
 	}
 }
 
-// again reads the run from the journal, beside the one that is live.
+// reload reads the run from the journal, beside the live one.
 func (t *session) reload(ctx context.Context, r *run) (replay.Position, journal.Loaded, error) {
 	if done, ok := t.readTurn(); ok {
 		defer done()
@@ -84,10 +84,10 @@ func (t *session) reload(ctx context.Context, r *run) (replay.Position, journal.
 	return at, loaded, err
 }
 
-// mended gives the run the machine that was read again, and goes on.
+// rebuilt gives the run its new machine and continues it.
 func (t *session) rebuilt(r *run, again replay.Position, loaded journal.Loaded, redo func(end *ending)) {
-	// Calls of the run that have the turns may wait for its lock: what is decided here takes one if it is
-	// free, as everything does that has the lock.
+	// Calls of the run may hold turns and wait for its lock. So decisions here do not wait for a turn, but
+	// take one if it is free.
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.rebuilding = nil
@@ -97,7 +97,7 @@ func (t *session) rebuilt(r *run, again replay.Position, loaded journal.Loaded, 
 	if again.Program != r.Program {
 		again.Expanded = program.Weight(again.Program.Machine, len(loaded.Graph))
 	}
-	// The graph that is counted for the run stays, and what heartbeats said meanwhile.
+	// The program that is counted for the run stays, and so do details that arrived meanwhile.
 	again.Program, again.Sure, again.Unsure, again.Refusal, again.Details = r.Program, r.Sure, r.Unsure, r.Refusal, r.Details
 	r.Position = again
 	r.State.OnEvaluation(r.evaluation)
@@ -124,8 +124,8 @@ func (t *session) rebuilt(r *run, again replay.Position, loaded journal.Loaded, 
 	t.pollCommandsSoon()
 }
 
-// recount goes by the machine for the children that the run waits for. It returns those of which it is not
-// known any more whether they are recorded. The caller holds r.mu.
+// recountChildren takes the children that the run waits for from the machine. It returns those that are not
+// known to be recorded any longer. The caller holds r.mu.
 func (r *run) recountChildren() (missing []workgraph.Spawn) {
 	was := r.children
 	r.children = map[string]bool{}
@@ -139,7 +139,8 @@ func (r *run) recountChildren() (missing []workgraph.Spawn) {
 	return missing
 }
 
-// closing is what ends the run now: a cancel among its commands, or its deadline. The caller holds r.mu.
+// pendingEnd returns what ends the run now: a cancel among its commands, or its deadline; nil if there is
+// neither. The caller holds r.mu.
 func (r *run) pendingEnd(commands []journal.Command, now time.Time) *ending {
 	for i := range commands {
 		m := &commands[i]
@@ -160,7 +161,7 @@ func (r *run) pendingEnd(commands []journal.Command, now time.Time) *ending {
 	return nil
 }
 
-// endFirst decides what ends the run, if there is such. The caller holds r.mu.
+// endFirst ends the run by end, unless it is nil. The caller holds r.mu.
 func (r *run) endFirst(end *ending) {
 	if end == nil {
 		return
@@ -171,8 +172,7 @@ func (r *run) endFirst(end *ending) {
 	}
 }
 
-// advanceAfter is advance for what is to become durable together with what ends the run. The caller holds
-// r.mu.
+// advanceAfter makes a decision durable together with the end of the run. The caller holds r.mu.
 func (r *run) advanceAfter(end *ending, cmd workgraph.Command, x extra) error {
 	evs, eff, err := r.State.Advance(end.cmd)
 	if err != nil {
@@ -198,9 +198,9 @@ func (r *run) advanceAfter(end *ending, cmd workgraph.Command, x extra) error {
 	return err
 }
 
-// insist gives the machine, which has just been mended, a command that takes the place of one that could not
-// be written. If that cannot be written either, the run is ended as tidily as can be, and what was used is
-// booked. The caller holds r.mu.
+// advanceInstead gives the machine, after a rebuild, the replacement of a command that could not be written.
+// If the replacement cannot be written either, the run is canceled and its usage is booked. The caller holds
+// r.mu.
 func (r *run) advanceInstead(end *ending, cmd workgraph.Command, x extra) {
 	r.endFirst(end)
 	x.again = func(end *ending) { r.advanceInstead(end, cmd, x) }
@@ -223,8 +223,8 @@ func (r *run) advanceInstead(end *ending, cmd workgraph.Command, x extra) {
 	})
 }
 
-// lose gives up a run whose decisions cannot become durable: they must be forgotten, so the run is read again
-// from what is. It may be called with r.mu held.
+// dropAndReload drops a run whose decisions cannot become durable, and reads it again from the journal. It
+// may be called with r.mu held.
 func (t *session) dropAndReload(r *run, cause error) {
 	if r.gone.Swap(true) {
 		return

@@ -56,7 +56,7 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	return e, nil
 }
 
-// withDefaults fills in what may be left out.
+// withDefaults fills in optional collaborators.
 func (d Deps) withDefaults() Deps {
 	if d.Quotas == nil {
 		d.Quotas = unbounded{}
@@ -82,8 +82,8 @@ func (d Deps) withDefaults() Deps {
 	return d
 }
 
-// Run owns runs until ctx ends, then lets go of them in good order. If the ownership is lost on the way it is
-// taken up anew.
+// Run owns runs until ctx ends, then hands them back in order. If ownership is lost before, Run registers
+// anew.
 func (e *Engine) Run(ctx context.Context) error {
 	wait := 50 * time.Millisecond
 	for {
@@ -108,7 +108,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 }
 
-// observed are the gauges as they are now.
+// observed reads the gauges.
 func (e *Engine) observed(ctx context.Context) (now observed) {
 	if t := e.current(); t != nil {
 		now = observed{owns: true, live: int64(t.live()), bytes: t.memory.Used(), waiting: int64(t.sched.Backlog()), gates: t.sched.AtGates}

@@ -20,8 +20,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// read makes a run live that this executor owns: it is read, room is made for it, and it goes on. A run that
-// has ended, or is not this executor's any more, is left alone.
+// read makes a run of this executor live: it reads the run, makes room for it, and continues it. It does
+// nothing if the run has ended or belongs to another owner.
 func (t *session) read(ctx context.Context, id string, has *turnsHeld) error {
 	done, ok := t.readTurn()
 	if !ok {
@@ -48,7 +48,7 @@ func (t *session) read(ctx context.Context, id string, has *turnsHeld) error {
 	}
 	defer func() { r.takeRoom()() }() // unless it has begun
 	if row.LastSeq == 0 {
-		done() // the registry may be asked
+		done() // the registry may be asked, which takes time
 		if ready, err := t.readPending(ctx, r, row, loaded.Snapshot); err != nil || !ready {
 			return err
 		}
@@ -58,12 +58,12 @@ func (t *session) read(ctx context.Context, id string, has *turnsHeld) error {
 		return err
 	}
 	r.trace = t.resumeTrace(row)
-	done() // what it takes is known
+	done() // its size is known
 	size, err := t.makeRoom(r, !row.CancelTime.IsZero(), commands, has)
 	if err != nil {
 		return err
 	}
-	defer r.stepIn(func() {})() // before anybody finds it
+	defer r.stepIn(func() {})() // before insert makes it visible
 	if !t.insert(r) {
 		t.memory.Add(r.namespace, -size)
 		t.memory.Canceled.Add(r.namespace, -r.beyond)
@@ -81,8 +81,8 @@ func (t *session) read(ctx context.Context, id string, has *turnsHeld) error {
 	return nil
 }
 
-// restore is the run of a row, which nobody finds yet. That a suspect is read is recorded, in r.marks too,
-// and takes the turn of suspects.
+// restore builds the run of a row; no other goroutine sees it yet. Reading a suspect takes the turn of
+// suspects, and is recorded in the journal and in r.marks.
 func (t *session) restore(ctx context.Context, loaded journal.Loaded, has *turnsHeld) (*run, error) {
 	row := &loaded.Run
 	suspect := t.e.TakeOverPolicy().Suspect(row.Takeovers)
@@ -94,7 +94,7 @@ func (t *session) restore(ctx context.Context, loaded journal.Loaded, has *turns
 			}
 			has.suspect = leave
 		}
-		if row.Doing == "" { // else it is recorded since its claim
+		if row.Doing == "" { // else the claim has recorded it
 			row.Doing = journal.DoingReading
 			t.writeMark(row.ID, row.Doing, "")
 		}
@@ -122,8 +122,8 @@ func (t *session) restore(ctx context.Context, loaded journal.Loaded, has *turns
 	return r, nil
 }
 
-// makeRoom takes what a run needs that is to become live: a turn to compute, if it computes, and memory. It
-// returns how much memory was taken. A noTurnError or a memory.FullError says what is missing.
+// makeRoom takes what a run needs to become live: memory, and a turn to compute if the run or its commands
+// compute. It returns how many bytes were taken. A noTurnError or a memory.FullError says what is missing.
 func (t *session) makeRoom(r *run, canceled bool, commands []journal.Command, has *turnsHeld) (size int64, err error) {
 	if has.compute == nil && (r.evaluates() || slices.ContainsFunc(commands, computes)) {
 		give, ok := t.e.computing.Try(r.namespace)
@@ -144,7 +144,7 @@ func (t *session) makeRoom(r *run, canceled bool, commands []journal.Command, ha
 	return size, nil
 }
 
-// goOn begins a run that has just become live, or recovers it, and applies its commands. The caller holds
+// continueRun begins or recovers a run that has just become live, and applies its commands. The caller holds
 // r.mu.
 func (t *session) continueRun(ctx context.Context, r *run, commands []journal.Command) error {
 	now := time.Now().UTC()
@@ -169,15 +169,15 @@ func (t *session) continueRun(ctx context.Context, r *run, commands []journal.Co
 	}
 	r.markBegun()
 	if at, ok := r.next(); ok && !at.After(time.Now()) {
-		// Its time has come, or passed while nobody held it.
+		// The time has come, or passed while nothing owned the run.
 		r.setTimer(at)
 	}
 	r.applyLocked(commands)
 	return nil
 }
 
-// withCancel is the commands of a run together with its cancel, which may be behind more commands than comes
-// along with the run.
+// withCancel adds the run's cancel to its commands: it may be behind more commands than are loaded with the
+// run.
 func (t *session) withCancel(ctx context.Context, row journal.Run, commands []journal.Command) ([]journal.Command, error) {
 	if row.CancelTime.IsZero() || len(commands) < journal.MaxLoadedCommandBytes || slices.ContainsFunc(commands, isCancel) {
 		return commands, nil
@@ -189,7 +189,7 @@ func (t *session) withCancel(ctx context.Context, row journal.Run, commands []jo
 	return append(commands, m), nil
 }
 
-// vouch tells the journal, after a while, that a run which was taken over does no harm.
+// confirmHarmless records progress of a run that was taken over, if it is still live after ProgressAfter.
 func (t *session) confirmHarmless(r *run) {
 	time.AfterFunc(t.e.cfg.ProgressAfter, func() {
 		r.lock()
@@ -202,8 +202,8 @@ func (t *session) confirmHarmless(r *run) {
 	})
 }
 
-// leaving reports, when it is known, whether the run was just given away: then it must be read anew by
-// whoever wants it.
+// awaitRelease waits until the write that releases ownership, if there is one, is answered. It reports
+// whether there is one: then the run must be read anew.
 func (r *run) awaitRelease(ctx context.Context) bool {
 	r.mu.Lock()
 	released := r.released
@@ -218,8 +218,8 @@ func (r *run) awaitRelease(ctx context.Context) bool {
 	return true
 }
 
-// readPending reads what a run begins with that was recorded and never begun. It is not ready before its
-// time, unless it is to end; then an alarm is set.
+// readPending reads what a run that has not begun begins with. ready is false before the run's time, unless
+// it is to end; an alarm is set then.
 func (t *session) readPending(ctx context.Context, r *run, row journal.Run, kept []byte) (ready bool, err error) {
 	if row.WakeTime.After(time.Now()) && row.CancelTime.IsZero() {
 		t.alarms.set(row.Namespace, r.id, row.WakeTime)
@@ -253,7 +253,7 @@ func (t *session) readPending(ctx context.Context, r *run, row journal.Run, kept
 	r.pendingStart, r.pendingSignal = b, rec.Signal
 	r.Given = record.InputSize(b.Input, b.Context)
 	if r.task != "" && !r.lineage.Borrowed && t.e.claims != nil && row.CancelTime.IsZero() {
-		// Its claim may have run out while it waited.
+		// Its claim may have expired while it waited.
 		switch err := t.e.claims.Claim(ctx, r.namespace, r.task, r.id, t.e.cfg.ClaimLease); {
 		case err == nil:
 		case transient(err) || ctx.Err() != nil:
@@ -320,10 +320,10 @@ func (r *run) beginNow(now time.Time, commands []journal.Command) error {
 	return nil
 }
 
-// continued is what the spans of a run hang below that goes on here. A run that only now begins does so in
-// the trace in which it was recorded. One that was parked, or whose owner is gone, gets a new trace, since
-// the first one may be days old. Each of the two links to the other, so that the first trace leads to all
-// later ones. A caller who wanted no trace gets none.
+// resumeTrace returns the parent of the spans of a run that continues here. A run that begins only now stays
+// in the trace in which it was recorded. A run that was evicted or taken over gets a new trace, since the
+// first one may be days old. The two traces link to each other, so that the first one leads to all later
+// ones. A run without a sampled trace gets none.
 func (t *session) resumeTrace(row journal.Run) trace.SpanContext {
 	origin, ctx := tracing.OfRun(row), context.Background()
 	if origin.IsValid() && !origin.IsSampled() {

@@ -17,15 +17,14 @@ import (
 )
 
 const (
-	// maxKeptOutcomes bounds the memory of outcomes that nodes with a cache reuse.
+	// maxSavedOutcomes bounds the bytes of saved outcomes in memory.
 	maxSavedOutcomes = 64 << 20
-	// keptTime bounds how long the journal is asked for an outcome, or given one: it may save a call, and
-	// must not hold one up.
+	// savedOutcomeTimeout bounds requests to the journal for saved outcomes, which may save a call and must
+	// not delay one.
 	savedOutcomeTimeout = 2 * time.Second
 )
 
-// reuse answers a call from an equal earlier one of the namespace if its node allows it, and makes it
-// otherwise.
+// callOrReuse returns the saved outcome of an equal call if the node allows it. Otherwise it makes the call.
 func (t *session) callOrReuse(ctx context.Context, doer workgraph.Actor, info program.ActorInfo, a *attempt) (workgraph.Outcome, error) {
 	scope := []string{a.run.namespace, info.Version}
 	if info.SeesPlace {
@@ -48,7 +47,7 @@ func (t *session) callOrReuse(ctx context.Context, doer workgraph.Actor, info pr
 	return out, err
 }
 
-// kept is what an equal call gave, here or on another executor.
+// savedOutcome is the outcome of an equal call, made here or on another executor.
 func (e *Engine) savedOutcome(ctx context.Context, namespace, key string) (workgraph.Outcome, bool) {
 	now := time.Now()
 	if out, ok := e.outcomes.Get(key, now); ok {
@@ -76,7 +75,8 @@ func (e *Engine) savedOutcome(ctx context.Context, namespace, key string) (workg
 	return out, true
 }
 
-// cacheOutcome keeps an outcome for equal calls: small ones for all executors, larger ones here.
+// cacheOutcome saves an outcome for equal calls: a small one for all executors, a larger one for this
+// executor.
 func (e *Engine) cacheOutcome(ctx context.Context, namespace, key string, out workgraph.Outcome, until time.Time) {
 	e.outcomes.Put(key, out, until)
 	if out.Expand != nil || record.OutcomeSize(out) > journal.MaxOutcomeBytes {

@@ -15,8 +15,8 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// serve owns runs until ctx ends (nil, or what went wrong at letting go) or the ownership is lost (the
-// reason).
+// serve owns runs until ctx ends or ownership is lost. In the first case it returns nil or the error of the
+// stop, in the second the cause of the loss.
 func (e *Engine) serve(ctx context.Context) error {
 	if err := e.ensureUniqueID(ctx); err != nil {
 		return err
@@ -90,7 +90,7 @@ func (e *Engine) serve(ctx context.Context) error {
 	return err
 }
 
-// leave lets go in good order: what is in flight may end, what is known is written, and the runs are given
+// stop ends the session in order: attempts in flight may end, decisions are written, and the runs are handed
 // back.
 func (t *session) stop(base context.Context, endCalls context.CancelCauseFunc, endBackground, endWriting context.CancelFunc) error {
 	t.e.set(nil)
@@ -134,7 +134,7 @@ func (t *session) stop(base context.Context, endCalls context.CancelCauseFunc, e
 	return errors.Join(t.writer.Err(), err)
 }
 
-// abandon drops everything at once: somebody else owns the runs.
+// abandon drops everything at once, because another executor owns the runs.
 func (t *session) abandon(endCalls context.CancelCauseFunc, endBackground, endWriting context.CancelFunc) {
 	t.e.set(nil)
 	t.close()

@@ -28,16 +28,17 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Start records a run and sets it going in the same commit. It returns the run's id once that is durable.
-// created is false when the id is that of an earlier run: the request came before, or the business key is
-// taken and the policy returns its holder. A faulty graph is a workgraph.Faults, everything else an
+// Start records a run and begins it in the same commit. It returns the run's id once that is durable.
+//
+// created is false if id is that of an earlier run: the request is a repetition, or the business key is taken
+// and the policy returns its holder. A faulty graph is a workgraph.Faults; every other error is an
 // *errs.Error.
 func (e *Engine) Start(ctx context.Context, req command.StartRequest) (id string, created bool, err error) {
 	s, err := e.StartRun(ctx, req)
 	return s.ID, s.Created, err
 }
 
-// StartRun is Start for those who want the row as well.
+// StartRun is Start for callers that also need the row.
 func (e *Engine) StartRun(ctx context.Context, req command.StartRequest) (command.Started, error) {
 	t := e.current()
 	if t == nil {
@@ -51,8 +52,8 @@ func (e *Engine) begin(ctx context.Context, t *session, req command.StartRequest
 		req.Request.Method = command.MethodStart
 	}
 	in := req.Propagates()
-	// What nobody can ask for again waits as a row for room. To compile a graph for which there is none is in
-	// vain, and takes more than the answer.
+	// A start that no client can repeat waits as a row for room. Any other is refused before its graph is
+	// compiled, which would take more than the answer.
 	asksAgain := req.Lineage.Parent == "" && req.ScheduleID == "" && !req.Pending && !req.StartTime.After(time.Now())
 	full := func() (command.Started, error) { return e.earlier(ctx, req, t.errFull(errs.ResourceExhausted)) }
 	if asksAgain && !t.memory.Room(req.Namespace, replay.Weight(len(req.Graph.Nodes))) {
@@ -107,8 +108,7 @@ func (e *Engine) begin(ctx context.Context, t *session, req command.StartRequest
 		if rerr != nil || earlier != "" {
 			return command.Started{ID: earlier}, rerr
 		}
-		// It was not written after all, or another request was quicker: a later try finds the one or the
-		// other.
+		// It was not written after all, or another request was quicker. A later try finds out which.
 		return command.Started{}, errs.New(errs.Unavailable, errs.ReasonNotReady, "an earlier start with this task came to nothing").
 			Hint("try again in a moment").With(err)
 	}
@@ -133,8 +133,8 @@ func (e *Engine) begin(ctx context.Context, t *session, req command.StartRequest
 	return out, nil
 }
 
-// earlier is the answer to a start that is refused: a request that was answered before is answered in the
-// same way, whatever would stand in its way now.
+// earlier answers a refused start. A request that was answered before gets the same answer, whatever refuses
+// it now.
 func (e *Engine) earlier(ctx context.Context, req command.StartRequest, refusal error) (command.Started, error) {
 	if !errs.Is(refusal, errs.ResourceExhausted) {
 		return command.Started{}, refusal
@@ -149,8 +149,8 @@ func (e *Engine) earlier(ctx context.Context, req command.StartRequest, refusal 
 	}
 }
 
-// start records the run and waits until that is durable. What may begin now begins in memory in the same
-// commit; what may not is left to whoever takes its job.
+// start records the run and waits until that is durable. A run that may begin now begins in the same commit.
+// Any other is begun by the executor that works its job.
 func (t *session) start(ctx context.Context, id string, p *program.Program, req command.StartRequest) (journal.Result, *journal.Start, error) {
 	now := dbkit.Now()
 	sc := trace.SpanContextFromContext(ctx)
@@ -175,7 +175,7 @@ func (t *session) start(ctx context.Context, id string, p *program.Program, req 
 		}
 	}
 	defer reserved()
-	// Children are never held up: their parents are open, and wait for them.
+	// Children never wait for room: their parents are open and wait for them.
 	bounded := r.lineage.Parent == ""
 	room := func() {}
 	if bounded && !wait {
@@ -223,7 +223,7 @@ func (t *session) start(ctx context.Context, id string, p *program.Program, req 
 		}
 	}
 	turn()
-	reserved() // it is counted as a live run now, and as a write that waits
+	reserved() // it is counted as a live run and as a waiting write from now on
 	if req.Lock != nil {
 		req.Lock.Unlock()
 	}
@@ -247,8 +247,8 @@ func (t *session) start(ctx context.Context, id string, p *program.Program, req 
 	}
 }
 
-// awaitRecord waits until the start of a run that lives here was written or came to nothing. It reports
-// whether that was before ctx ended.
+// awaitRecord waits until the start of a run that is in memory here is written or has failed. It reports
+// false if ctx ended before.
 func (t *session) awaitRecord(ctx context.Context, id string) bool {
 	r := t.get(id)
 	if r == nil {
@@ -269,7 +269,7 @@ func (t *session) awaitRecord(ctx context.Context, id string) bool {
 	}
 }
 
-// head puts the row of a new run into s, and what the request says of it.
+// fillStart puts the row of a new run into s, with what the request says about conflicts.
 func (r *run) fillStart(s *journal.Start, req command.StartRequest, now time.Time) (err error) {
 	s.Request, s.Conflict = req.Request, req.Conflict
 	if req.Conflict == journal.ConflictCancelExisting {
@@ -282,7 +282,7 @@ func (r *run) fillStart(s *journal.Start, req command.StartRequest, now time.Tim
 	return err
 }
 
-// record writes the run down without beginning it.
+// recordPending records the run without beginning it.
 func (r *run) recordPending(req command.StartRequest, now time.Time, answer chan<- journal.Result) (*journal.Start, error) {
 	s := &journal.Start{Append: journal.Append{Graph: r.Program.Body}}
 	if err := r.fillStart(s, req, now); err != nil {
@@ -305,7 +305,7 @@ func (r *run) recordPending(req command.StartRequest, now time.Time, answer chan
 			return nil, fmt.Errorf("encode pending run: %w", err)
 		}
 	}
-	// The writer's copy is not to be changed any more.
+	// The writer owns s from here on.
 	row := *s
 	return &row, r.t.writer.Submit(journal.Write{Start: s}, func(res journal.Result) { answer <- res })
 }
@@ -330,8 +330,7 @@ func (r *run) begin(req command.StartRequest, now time.Time, answer chan<- journ
 		evs, eff = append(evs, more...), eff.And(fx)
 	}
 	var w journal.Append
-	// A run that has nothing to do at once leaves the memory by a write of its own: a start has no place for
-	// that.
+	// A run that is idle at once leaves memory by a later write, since a start cannot release ownership.
 	c, err := r.fill(&w, evs, eff, extra{from: origin{more: true}})
 	if err != nil {
 		return nil, err
@@ -358,7 +357,7 @@ func (r *run) begin(req command.StartRequest, now time.Time, answer chan<- journ
 	r.Given += record.InputSize(req.Propagates(), req.Context)
 	r.weigh()
 	r.pending++
-	row := *s // the writer's is not to be changed any more
+	row := *s // the writer owns s from here on
 	committed := r.commitSpan(len(s.Events))
 	err = r.t.writer.Submit(journal.Write{Start: s}, func(res journal.Result) {
 		committed(res.Err)
@@ -367,7 +366,7 @@ func (r *run) begin(req command.StartRequest, now time.Time, answer chan<- journ
 			r.retire(errDropped)
 			r.t.remove(r)
 		}
-		// The answer goes first, so that the calls which follow do not wait for whoever takes it.
+		// The answer is sent first, so that the caller does not wait behind the calls that follow.
 		r.acked(ack{res: res, c: c, before: func() { answer <- res }})
 	})
 	if err != nil {
@@ -417,8 +416,8 @@ func (r *run) newRow(req command.StartRequest, now time.Time) (journal.Run, erro
 	return row, err
 }
 
-// CheckStart returns what Start would say about what is asked for, without regard to what stands against it
-// at the moment.
+// CheckStart returns the fault that Start would find in the request, regardless of quotas, memory and
+// conflicts.
 func (e *Engine) CheckStart(ctx context.Context, req command.StartRequest) error {
 	in := req.Propagates()
 	if _, err := e.programs.Compile(ctx, req.Namespace, req.Graph, req.Known, &in); err != nil {
@@ -427,7 +426,7 @@ func (e *Engine) CheckStart(ctx context.Context, req command.StartRequest) error
 	return e.fits(req)
 }
 
-// fits checks the request's own values against the limit and names every one that is over it.
+// fits checks the request's own values against the limit, and names each one that exceeds it.
 func (e *Engine) fits(req command.StartRequest) error {
 	var fault *errs.Error
 	n := 0
@@ -467,7 +466,7 @@ func (e *Engine) fits(req command.StartRequest) error {
 	if fault != nil {
 		return fault
 	}
-	// Those of a fork were accepted with the run that it is one of.
+	// Webhooks of a fork were accepted with the run that it was forked from.
 	if req.ForkedFrom == "" {
 		if err := webhook.Check(req.Webhooks, e.egress); err != nil {
 			return err
@@ -476,7 +475,7 @@ func (e *Engine) fits(req command.StartRequest) error {
 	return command.BudgetFits(req.Budget)
 }
 
-// newRun is a run of which only the position is known yet.
+// newRun is a run of which only the position is known.
 func (t *session) newRun(id string, at replay.Position) *run {
 	r := &run{t: t, Position: at, identity: identity{id: id, root: id}, children: map[string]bool{}, inbox: inbox{taken: map[int64]bool{}},
 		motion: motion{attempts: map[workgraph.Ref]*attempt{}}, turnHeld: turnHeld{ends: make(chan struct{})}}
