@@ -61,11 +61,11 @@ func (r *run) acknowledge(a ack) {
 		r.quiet = nil
 	}
 	if a.res.Err == nil {
-		r.t.applied.add(a.c.applied) // before it leaves r.taken
+		r.t.applied.add(a.c.applied) // before it leaves r.applying
 		r.durable, r.over = max(r.durable, a.res.LastSeq), r.over || a.c.ended
 	}
 	for _, id := range a.c.applied {
-		delete(r.taken, id)
+		delete(r.applying, id)
 		if r.appliedMeanwhile != nil && a.res.Err == nil {
 			r.appliedMeanwhile[id] = true
 		}

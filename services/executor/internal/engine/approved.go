@@ -41,7 +41,7 @@ func (t *session) coveredWorkflows(ctx context.Context, a *attempt) (map[string]
 			out = map[string]string{}
 		}
 		if len(out) == maxCovered {
-			return nil, workgraph.Errorf(workgraph.Permanent, ReasonInterruptInvalid, "what is to be approved names more than %d workflows", maxCovered)
+			return nil, workgraph.Errorf(workgraph.Permanent, ReasonInterruptInvalid, "the approval covers more than %d workflows", maxCovered)
 		}
 		var g *workgraph.Graph
 		if name == refSelf {
@@ -81,7 +81,7 @@ func (r *run) recordWorkflow(c *workgraph.Child, ref string, g *workgraph.Graph)
 		return nil
 	}
 	if was, ok := by.Workflows[ref]; ok && was != hash {
-		return workgraph.Errorf(workgraph.Permanent, workgraph.ReasonApprovalVoid, "the graph of %s is another one since it was approved at %s of run %s: fork that run from %s, it is asked again there",
+		return workgraph.Errorf(workgraph.Permanent, workgraph.ReasonApprovalVoid, "the graph of %s has changed since it was approved at %s of run %s: fork that run from %s to ask for approval again",
 			ref, by.At, by.Run, by.At.Node)
 	}
 	return nil

@@ -31,7 +31,7 @@ var (
 	errIdle     = errors.New("the attempt gave no sign of life for its idle timeout")
 	errStopping = errors.New("the executor is stopping")
 	errFenced   = errors.New("the executor no longer owns the run")
-	errDraining = errors.New("the run is ending, nothing new begins")
+	errDraining = errors.New("the run is ending; nothing new begins")
 )
 
 // Results of EndReason when this executor gives an attempt up. Another executor decides about the attempt,

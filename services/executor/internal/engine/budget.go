@@ -29,9 +29,9 @@ func (r *run) attemptBlockerLocked() *workgraph.Error {
 	}
 	switch why := r.State.Barred(); why {
 	case workgraph.ReasonBudget:
-		return workgraph.Errorf(workgraph.NotPerformed, why, "the run's budget was used up before the call began; it waits for more")
+		return workgraph.Errorf(workgraph.NotPerformed, why, "the run's budget was used up before the call began; the run waits for more")
 	case workgraph.ReasonUnsettled:
-		return workgraph.Errorf(workgraph.NotPerformed, why, "what the run has spent was not known before the call began; it waits for that")
+		return workgraph.Errorf(workgraph.NotPerformed, why, "the cost of earlier calls was not known before the call began; the run waits for it")
 	}
 	return nil
 }

@@ -79,7 +79,7 @@ func (t *session) admit(ctx context.Context, a *attempt) (doer workgraph.Actor, 
 	case err != nil && ctx.Err() != nil:
 		return nil, info, notPerformed(context.Cause(ctx))
 	case err != nil:
-		return nil, info, workgraph.Errorf(workgraph.NotPerformed, ReasonActorUnknown, "it cannot be told where actor %q is: %v", a.start.Actor, errs.From(err).Message)
+		return nil, info, workgraph.Errorf(workgraph.NotPerformed, ReasonActorUnknown, "actor %q cannot be looked up: %v", a.start.Actor, errs.From(err).Message)
 	case !ok:
 		return nil, info, workgraph.Errorf(workgraph.Permanent, ReasonActorUnknown, "there is no actor %q here", a.start.Actor)
 	}
@@ -150,7 +150,7 @@ func (t *session) call(ctx context.Context, a *attempt, doer workgraph.Actor, in
 	undo := context.AfterFunc(call, func() {
 		time.AfterFunc(t.e.cfg.Grace, func() {
 			leave()
-			ended(nil, workgraph.Errorf(workgraph.Unknown, ReasonUnresponsive, "the actor did not return within %s of its end", t.e.cfg.Grace), false)
+			ended(nil, workgraph.Errorf(workgraph.Unknown, ReasonUnresponsive, "the actor did not return within %s of the end of its context", t.e.cfg.Grace), false)
 			t.sched.Done(&a.task)
 		})
 	})
@@ -369,7 +369,7 @@ func (r *run) decideEnd(a *attempt, end workgraph.Ended, x extra, first *ending)
 	case err == nil, errors.Is(err, errDropped), errors.Is(err, workgraph.ErrStale), errors.Is(err, workgraph.ErrEnded):
 	case isTooLarge(err):
 		cmd.Outcome, cmd.Err = nil, &workgraph.Error{Type: workgraph.Permanent, Reason: journal.ReasonPayloadTooLarge,
-			Message: "what the result leads to cannot be written: " + errs.From(err).Message, Usage: x.attempt.usage}
+			Message: "the decision about the result cannot be written: " + errs.From(err).Message, Usage: x.attempt.usage}
 		x.leads = false
 		r.rebuild(func(first *ending) { r.advanceInstead(first, cmd, x) })
 	default:

@@ -52,7 +52,7 @@ func (t *session) watchCancellations(ctx context.Context) {
 			return
 		case err != nil && !away:
 			// One line for each outage: the outbox logs the rest.
-			t.e.log.WarnContext(ctx, "the registry does not tell which runs to cancel; it is asked again", "err", err)
+			t.e.log.WarnContext(ctx, "cancellations cannot be read from the registry; trying again", "err", err)
 		}
 		away = err != nil
 	}

@@ -165,10 +165,10 @@ func (t *session) prepareChildren(ctx context.Context, a *attempt, c *workgraph.
 	})
 	switch {
 	case err != nil:
-		return workgraph.Errorf(workgraph.Retryable, errs.ReasonOf(err), "the runs of the family cannot be counted just now: %v", errs.From(err).Message)
+		return workgraph.Errorf(workgraph.Retryable, errs.ReasonOf(err), "the descendants of the root cannot be counted just now: %v", errs.From(err).Message)
 	case !ok:
 		return workgraph.Errorf(workgraph.Permanent, descendants.ReasonDescendantQuota,
-			"%d more children, and run %s has a family of %d runs already, itself included; the limit is %d: do the work in fewer runs, start another root, or raise max_descendants",
+			"%d more children are too many: run %s and its descendants are %d runs already, the limit is %d: do the work in fewer runs, start another root, or raise max_descendants",
 			len(c.Runs), r.root, min(runs, cfg.MaxDescendants), cfg.MaxDescendants)
 	}
 	return nil
@@ -279,7 +279,7 @@ func (t *session) startChild(r *run, s *workgraph.Spawn, by *record.Approval, ag
 		req.Graph = r.ownGraph()
 		if c.WorkflowHash != "" {
 			if hash, err := req.Graph.Hash(); err != nil || hash != c.WorkflowHash {
-				return errs.New(errs.FailedPrecondition, workgraph.ReasonApprovalVoid, "the run's own graph is another one since the child was asked for")
+				return errs.New(errs.FailedPrecondition, workgraph.ReasonApprovalVoid, "the run's own graph has changed since the child was requested")
 			}
 		}
 	}

@@ -32,7 +32,7 @@ const (
 func (t *session) watchCommands(ctx context.Context) {
 	wakes, err := t.e.journal.CommandWakes(ctx, t.owner)
 	if err != nil {
-		t.e.log.WarnContext(ctx, "no notice of commands, it is looked for instead", "err", err)
+		t.e.log.WarnContext(ctx, "no notice of commands; they are polled for", "err", err)
 	}
 	poll := time.NewTicker(t.e.cfg.CommandPoll)
 	defer poll.Stop()
@@ -225,7 +225,7 @@ func (r *run) applyLarge(more bool) bool {
 	}
 	r.lock()
 	r.appliedMeanwhile = map[int64]bool{}
-	most := largeBatch + len(r.taken) // commands of unanswered writes are still listed
+	most := largeBatch + len(r.applying) // commands of unanswered writes are still listed
 	r.mu.Unlock()
 	commands, err := r.t.e.journal.UnappliedCommands(ctx, r.namespace, r.id, most)
 	defer r.stepIn(give)()
@@ -268,16 +268,16 @@ func (r *run) applyLocked(commands []journal.Command) (news bool) {
 		if r.gone.Load() || r.rebuilding != nil {
 			return news // it is applied when the run continues, here or elsewhere
 		}
-		if r.taken[m.ID] || r.appliedMeanwhile[m.ID] || r.t.applied.has(m.ID) {
+		if r.applying[m.ID] || r.appliedMeanwhile[m.ID] || r.t.applied.has(m.ID) {
 			continue
 		}
 		news = true
-		r.taken[m.ID] = true
+		r.applying[m.ID] = true
 		if err := r.applyCommand(m, i < len(commands)-1); err != nil && !errors.Is(err, errDropped) {
-			delete(r.taken, m.ID)
-			r.t.e.log.ErrorContext(r.t.background, "commands cannot be taken up", "err", err, "run_id", r.id, "kind", m.Kind)
+			delete(r.applying, m.ID)
+			r.t.e.log.ErrorContext(r.t.background, "command cannot be applied", "err", err, "run_id", r.id, "kind", m.Kind)
 		} else if r.rebuilding != nil {
-			delete(r.taken, m.ID)
+			delete(r.applying, m.ID)
 		}
 	}
 	return news
@@ -298,7 +298,7 @@ func (r *run) applyCommand(m *journal.Command, more bool) error {
 	switch m.Kind {
 	case journal.CommandAmend:
 		if cmd, x.from.change, err = r.amendment(l, now); errors.Is(err, workgraph.ErrAborted) {
-			delete(r.taken, m.ID) // it is applied after what ends the run
+			delete(r.applying, m.ID) // it is applied after what ends the run
 			return errDropped
 		} else if err != nil {
 			r.Refusal, x.keep = refusalOf(l, err, now), true
@@ -324,7 +324,7 @@ func (r *run) applyCommand(m *journal.Command, more bool) error {
 		}
 	}
 	if cmd == nil {
-		return r.drop(m, x, errors.New("commands of an unknown kind"))
+		return r.drop(m, x, errors.New("the command has an unknown kind"))
 	}
 	err = r.advance(cmd, x)
 	switch {
@@ -338,7 +338,7 @@ func (r *run) applyCommand(m *journal.Command, more bool) error {
 	case m.Kind == journal.CommandCompletion && errors.Is(err, workgraph.ErrStale) && r.underWay(l.Ref, l.Attempt):
 		// The completion came before the end of the call that started the work. The command waits for that
 		// end.
-		delete(r.taken, m.ID)
+		delete(r.applying, m.ID)
 		r.early = true
 		return nil
 	case isTooLarge(err):
@@ -348,7 +348,7 @@ func (r *run) applyCommand(m *journal.Command, more bool) error {
 			if end != nil && end.x.from.id == m.ID || r.rebuilding != nil {
 				return
 			}
-			r.taken[m.ID] = true
+			r.applying[m.ID] = true
 			x := extra{from: origin{id: m.ID}}
 			if m.Kind == journal.CommandAmend {
 				r.Refusal, x.keep = refusalOf(l, err, now), true
@@ -369,7 +369,7 @@ func (r *run) underWay(ref workgraph.Ref, attempt int) bool {
 
 // drop applies a command without an effect.
 func (r *run) drop(m *journal.Command, x extra, why error) error {
-	r.t.e.log.DebugContext(r.t.background, "commands came too late or does not fit", "why", why, "run_id", r.id, "kind", m.Kind, "key", m.Key)
+	r.t.e.log.DebugContext(r.t.background, "command came too late or does not fit", "why", why, "run_id", r.id, "kind", m.Kind, "key", m.Key)
 	return r.writeApplied(x)
 }
 

@@ -201,7 +201,7 @@ func (t *session) evictIdle(r *run) {
 		w.Status, _, err = r.status(dbkit.Now(), nil) // the time when it continues has changed
 	}
 	if err != nil {
-		t.e.log.ErrorContext(t.background, "run cannot be parked", "err", err, "run_id", r.id)
+		t.e.log.ErrorContext(t.background, "run cannot be evicted", "err", err, "run_id", r.id)
 		return
 	}
 	r.releaseOwnership(w)

@@ -94,7 +94,7 @@ func (l *loadLine) pop() (b *pendingLoad) {
 // roomLines are the runs that wait for room. The session's mu guards them and their entries.
 type roomLines struct {
 	by    map[string]*inLine // by run id
-	lines map[lineKey]*spaceLine
+	byKey map[lineKey]*spaceLine
 	// watched is set while releaseWaiting is at work.
 	watched bool
 }

@@ -94,7 +94,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		}
 		if ctx.Err() != nil {
 			if err != nil {
-				e.log.WarnContext(ctx, "executor stopped untidily", "err", err)
+				e.log.WarnContext(ctx, "executor did not stop cleanly", "err", err)
 			}
 			return nil
 		}
@@ -102,7 +102,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		if time.Since(begin) > e.cfg.Lease {
 			wait = 50 * time.Millisecond
 		}
-		e.log.WarnContext(ctx, "executor lost its ownership and begins anew", "err", err, "executor", e.cfg.ID)
+		e.log.WarnContext(ctx, "executor lost its ownership and registers again", "err", err, "executor", e.cfg.ID)
 		sleep.For(ctx, wait)
 		wait = min(2*wait, 5*time.Second)
 	}

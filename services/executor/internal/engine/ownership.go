@@ -75,7 +75,7 @@ func (t *session) claim(ctx context.Context, w wake) error {
 func (t *session) wake(namespace, id string) {
 	err := t.claim(t.background, wake{JobArgs: journal.JobArgs{Namespace: namespace, RunID: id}})
 	if err != nil && t.background.Err() == nil && !journal.IsFenced(err) {
-		t.e.log.DebugContext(t.background, "run not taken up here", "err", err, "run_id", id)
+		t.e.log.DebugContext(t.background, "run not claimed here", "err", err, "run_id", id)
 	}
 }
 

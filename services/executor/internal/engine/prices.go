@@ -82,7 +82,7 @@ func (t *session) expedite(ctx context.Context) {
 		_, err = t.e.journal.SweepOwnerless(ctx, lateWake, sweepBatch)
 	}
 	if err != nil && ctx.Err() == nil {
-		t.e.log.WarnContext(ctx, "runs that wait for prices are not woken, so they ask later by themselves", "err", err)
+		t.e.log.WarnContext(ctx, "runs that wait for prices cannot be expedited; they ask later", "err", err)
 	}
 }
 

@@ -100,9 +100,9 @@ func (t *session) restore(ctx context.Context, loaded journal.Loaded, has *turns
 		}
 	}
 	at, err := t.e.Positions().Load(ctx, loaded)
-	var family record.Lineage
+	var lineage record.Lineage
 	if err == nil {
-		family, err = record.LineageOf(*row)
+		lineage, err = record.LineageOf(*row)
 	}
 	if err != nil {
 		if row.Doing != "" {
@@ -115,7 +115,7 @@ func (t *session) restore(ctx context.Context, loaded journal.Loaded, has *turns
 		r.marks.now = []string{row.Doing}
 	}
 	r.identity = identity{id: row.ID, namespace: row.Namespace, root: row.RootID, task: row.TaskID, schedule: row.ScheduleID, priority: int(row.Priority),
-		created: row.CreateTime, lineage: family, deadline: row.Deadline}
+		created: row.CreateTime, lineage: lineage, deadline: row.Deadline}
 	r.usage, r.started, r.metadata = row.Usage, row.StartTime, row.Metadata
 	r.suspect.Store(suspect)
 	r.graphChanged.Store(r.State.MayExpand())
@@ -126,11 +126,11 @@ func (t *session) restore(ctx context.Context, loaded journal.Loaded, has *turns
 // compute. It returns how many bytes were taken. A noTurnError or a memory.FullError says what is missing.
 func (t *session) makeRoom(r *run, canceled bool, commands []journal.Command, has *turnsHeld) (size int64, err error) {
 	if has.compute == nil && (r.evaluates() || slices.ContainsFunc(commands, computes)) {
-		give, ok := t.e.computing.Try(r.namespace)
+		leave, ok := t.e.computing.Try(r.namespace)
 		if !ok {
 			return 0, &noTurnError{r.namespace}
 		}
-		has.compute = give
+		has.compute = leave
 	}
 	size = r.Weight()
 	if !t.countsGraph(r.Program) {

@@ -88,7 +88,7 @@ func (t *session) takeOver(ctx context.Context, o journal.TakeOverOptions) (more
 	res, err := t.e.journal.TakeOver(ctx, t.owner, o)
 	if err != nil {
 		if ctx.Err() == nil && !journal.IsFenced(err) {
-			t.e.log.WarnContext(ctx, "take-over did not work", "err", err)
+			t.e.log.WarnContext(ctx, "take-over failed", "err", err)
 		}
 		return false
 	}
@@ -163,9 +163,9 @@ func (t *session) rescueJobs(ctx context.Context) {
 		n, err := t.e.journal.RescueJobs(ctx, t.e.jobWorker, min(t.e.cfg.Lease, journal.DefaultLease), sweepBatch)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			t.e.log.WarnContext(ctx, "jobs of dead executors not looked for", "err", err)
+			t.e.log.WarnContext(ctx, "jobs of dead executors cannot be looked for", "err", err)
 		case n > 0:
-			t.e.log.InfoContext(ctx, "jobs that executors died with come again", "count", n)
+			t.e.log.InfoContext(ctx, "jobs of dead executors are available again", "count", n)
 		}
 	}
 }
@@ -193,15 +193,15 @@ func (t *session) sweep(ctx context.Context) {
 		for ready := sweepBatch; ready >= sweepBatch; {
 			var err error
 			if ready, err = t.e.journal.ReadyJobs(ctx, ahead, sweepBatch); err != nil && ctx.Err() == nil {
-				t.e.log.WarnContext(ctx, "jobs that are due before long not made ready", "err", err)
+				t.e.log.WarnContext(ctx, "jobs that are due soon cannot be made ready", "err", err)
 			}
 		}
 		n, err := t.e.journal.SweepOwnerless(ctx, lateWake, sweepBatch)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			t.e.log.WarnContext(ctx, "parked runs not swept", "err", err)
+			t.e.log.WarnContext(ctx, "lost wake-ups cannot be looked for", "err", err)
 		case n > 0:
-			t.e.log.InfoContext(ctx, "wake-ups that were lost are sent again", "count", n)
+			t.e.log.InfoContext(ctx, "lost wake-ups are sent again", "count", n)
 		}
 	}
 }

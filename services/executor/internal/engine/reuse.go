@@ -62,13 +62,13 @@ func (e *Engine) savedOutcome(ctx context.Context, namespace, key string) (workg
 	body, until, err := e.journal.KeptOutcome(ctx, namespace, hash, now)
 	if err != nil || body == nil {
 		if err != nil {
-			e.log.WarnContext(ctx, "outcome of an equal call not read", "err", err)
+			e.log.WarnContext(ctx, "saved outcome cannot be read", "err", err)
 		}
 		return workgraph.Outcome{}, false
 	}
 	var out workgraph.Outcome
 	if err := json.Unmarshal(body, &out); err != nil {
-		e.log.WarnContext(ctx, "outcome of an equal call not understood", "err", err)
+		e.log.WarnContext(ctx, "saved outcome cannot be decoded", "err", err)
 		return workgraph.Outcome{}, false
 	}
 	e.outcomes.Put(key, out, until)
@@ -93,6 +93,6 @@ func (e *Engine) cacheOutcome(ctx context.Context, namespace, key string, out wo
 	ctx, cancel := context.WithTimeout(ctx, savedOutcomeTimeout)
 	defer cancel()
 	if err := e.journal.KeepOutcome(ctx, namespace, hash, body.Bytes(), until); err != nil {
-		e.log.WarnContext(ctx, "outcome not kept for equal calls", "err", err)
+		e.log.WarnContext(ctx, "outcome cannot be saved", "err", err)
 	}
 }

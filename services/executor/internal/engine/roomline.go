@@ -56,14 +56,14 @@ func (t *session) enterLine(id string, lacks *memory.FullError, since time.Time)
 		return
 	}
 	if t.lines.by == nil {
-		t.lines.by, t.lines.lines = map[string]*inLine{}, map[lineKey]*spaceLine{}
+		t.lines.by, t.lines.byKey = map[string]*inLine{}, map[lineKey]*spaceLine{}
 	}
 	x := &inLine{id: id, lacks: lacks, since: since, canceled: lacks.Canceled}
 	t.lines.by[id] = x
-	line := t.lines.lines[lineOf(lacks)]
+	line := t.lines.byKey[lineOf(lacks)]
 	if line == nil {
 		line = &spaceLine{}
-		t.lines.lines[lineOf(lacks)] = line
+		t.lines.byKey[lineOf(lacks)] = line
 	}
 	if line.waiting < roomWaiters {
 		line.waiting++
@@ -98,7 +98,7 @@ func (t *session) nextInLine(key lineKey, line *spaceLine) *inLine {
 		}
 	}
 	if line.waiting--; line.waiting == 0 {
-		delete(t.lines.lines, key)
+		delete(t.lines.byKey, key)
 	}
 	return nil
 }
@@ -165,7 +165,7 @@ func (t *session) cancelInLine(x *inLine) {
 func (t *session) queuedCanceled() (names []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for key, line := range t.lines.lines {
+	for key, line := range t.lines.byKey {
 		if key.canceled && len(line.queue) > 0 {
 			names = append(names, key.namespace)
 		}

@@ -52,7 +52,7 @@ func TestRoomLine(t *testing.T) {
 		t.Parallel()
 		x, _, end := line(t, time.Hour)
 		x.mu.Lock()
-		acme := x.lines.lines[lineKey{namespace: "acme"}]
+		acme := x.lines.byKey[lineKey{namespace: "acme"}]
 		require.Equal(t, roomWaiters, acme.waiting)
 		require.Len(t, acme.queue, runs-roomWaiters)
 		require.Len(t, x.lines.by, runs)
@@ -92,7 +92,7 @@ func TestRoomLine(t *testing.T) {
 		testkit.Eventually(t, func() bool {
 			x.mu.Lock()
 			defer x.mu.Unlock()
-			of := x.lines.lines[lineKey{namespace: "acme", canceled: true}]
+			of := x.lines.byKey[lineKey{namespace: "acme", canceled: true}]
 			return of != nil && of.waiting+len(of.queue) == len(want)
 		})
 		busy, ending := x.beingHandled()
@@ -117,7 +117,7 @@ func TestRoomLine(t *testing.T) {
 		end()
 		x.work.Wait()
 		require.Empty(t, x.lines.by)
-		require.Empty(t, x.lines.lines)
+		require.Empty(t, x.lines.byKey)
 		require.Empty(t, x.pendingLoads)
 	})
 }

@@ -91,8 +91,8 @@ type writes struct {
 
 // inbox holds durable commands that are being applied.
 type inbox struct {
-	// taken are the commands in writes that have no answer yet.
-	taken map[int64]bool
+	// applying are the commands in writes that have no answer yet.
+	applying map[int64]bool
 	// appliedMeanwhile are the commands that became applied while commands of the run are being read: the
 	// result of that read may still list them. It is nil at other times.
 	appliedMeanwhile map[int64]bool

@@ -262,7 +262,7 @@ func (t *session) untilAnswered(ctx context.Context, ask func() error) error {
 			return err
 		}
 		// An outage is logged once when it begins, from time to time while it lasts, and once at its end.
-		t.asking.Logger().WarnContext(ctx, "what an attempt needs to know cannot be asked", "err", err)
+		t.asking.Logger().WarnContext(ctx, "an attempt cannot ask the database", "err", err)
 		sleep.For(ctx, wait)
 	}
 }

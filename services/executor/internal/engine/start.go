@@ -92,27 +92,27 @@ func (e *Engine) begin(ctx context.Context, t *session, req command.StartRequest
 		}
 		span.End()
 	}()
-	adopted, claims := false, req.TaskID != "" && !req.Lineage.Borrowed
+	reused, claims := false, req.TaskID != "" && !req.Lineage.Borrowed
 	if claims {
 		earlier, own, err := e.claim(ctx, req, id)
 		if err != nil || earlier != "" {
 			return command.Started{ID: earlier}, err
 		}
-		id, adopted = own, own != id
+		id, reused = own, own != id
 	}
 	res, row, err := t.start(ctx, id, p, req)
 	failpoint.Hit(failpoint.StartAfterRecord)
-	if adopted && errs.ReasonOf(err) == journal.ReasonRunExists {
+	if reused && errs.ReasonOf(err) == journal.ReasonRunExists {
 		// The start that seemed to be cut off was only slow: it waited to be written, like this one.
 		earlier, rerr := e.Answered(ctx, req.Namespace, req.Request)
 		if rerr != nil || earlier != "" {
 			return command.Started{ID: earlier}, rerr
 		}
 		// It was not written after all, or another request was quicker. A later try finds out which.
-		return command.Started{}, errs.New(errs.Unavailable, errs.ReasonNotReady, "an earlier start with this task came to nothing").
+		return command.Started{}, errs.New(errs.Unavailable, errs.ReasonNotReady, "an earlier start with this task failed").
 			Hint("try again in a moment").With(err)
 	}
-	if claims && ctx.Err() == nil && (err != nil || !res.Created) && !adopted {
+	if claims && ctx.Err() == nil && (err != nil || !res.Created) && !reused {
 		e.releaseClaim(ctx, req, id)
 	}
 	if err != nil {
@@ -477,7 +477,7 @@ func (e *Engine) fits(req command.StartRequest) error {
 
 // newRun is a run of which only the position is known.
 func (t *session) newRun(id string, at replay.Position) *run {
-	r := &run{t: t, Position: at, identity: identity{id: id, root: id}, children: map[string]bool{}, inbox: inbox{taken: map[int64]bool{}},
+	r := &run{t: t, Position: at, identity: identity{id: id, root: id}, children: map[string]bool{}, inbox: inbox{applying: map[int64]bool{}},
 		motion: motion{attempts: map[workgraph.Ref]*attempt{}}, turnHeld: turnHeld{ends: make(chan struct{})}}
 	r.State.OnEvaluation(r.evaluation)
 	r.size.Store(uncounted)

@@ -61,7 +61,7 @@ func (t *session) writeMark(id, doing, harmless string) {
 	defer cancel()
 	err := t.e.journal.Mark(ctx, t.owner, id, doing, harmless)
 	if err != nil && errs.ReasonOf(err) != journal.ReasonNotOwner && !journal.IsFenced(err) {
-		t.e.log.WarnContext(ctx, "what a suspect does is not recorded", "err", err, "run_id", id)
+		t.e.log.WarnContext(ctx, "the work of a suspect is not recorded", "err", err, "run_id", id)
 	}
 }
 

@@ -16,8 +16,8 @@ import (
 
 // errFull is the refusal of a run for which there is no room in memory.
 func (t *session) errFull(kind errs.Kind) *errs.Error {
-	return errs.New(kind, memory.ReasonMemoryFull, "the live runs of this executor, or those of this namespace, hold the memory that they may (%d MiB, half of it for a namespace)", t.memory.Total>>20).
-		Hint("try again in a moment: there is room when others have ended or wait").RetryAfter(retryWhenFull)
+	return errs.New(kind, memory.ReasonMemoryFull, "the live runs of this executor, or those of this namespace, have used up their memory (%d MiB, half of it for one namespace)", t.memory.Total>>20).
+		Hint("try again in a moment: there is room when other runs end or wait").RetryAfter(retryWhenFull)
 }
 
 // peersKnown is how long hasPeers repeats its last answer.

@@ -33,7 +33,7 @@ func (e *Engine) ensureUniqueID(ctx context.Context) error {
 		switch {
 		case first.IsZero():
 			first, since = now.Owner, time.Now()
-			e.log.InfoContext(ctx, "an executor with this id was there a moment ago; it is seen whether it still is", "executor", e.cfg.ID, "addr", now.Addr)
+			e.log.InfoContext(ctx, "an executor with this id was alive a moment ago; waiting to see whether it still is", "executor", e.cfg.ID, "addr", now.Addr)
 		case now.Owner != first || now.SinceHeartbeat < begin.Sub(since):
 			// There was a heartbeat after the first look.
 			return errs.New(errs.FailedPrecondition, ReasonIDTaken, "another executor with the id %q is at work on this database, at %q", e.cfg.ID, now.Addr).

@@ -144,14 +144,14 @@ func (r *run) recountChildren() (missing []workgraph.Spawn) {
 func (r *run) pendingEnd(commands []journal.Command, now time.Time) *ending {
 	for i := range commands {
 		m := &commands[i]
-		if !isCancel(*m) || r.taken[m.ID] || r.t.applied.has(m.ID) {
+		if !isCancel(*m) || r.applying[m.ID] || r.t.applied.has(m.ID) {
 			continue
 		}
 		l, err := record.DecodePayload(m.Body)
 		if err != nil {
 			continue // it is dropped with the other commands
 		}
-		r.taken[m.ID] = true
+		r.applying[m.ID] = true
 		r.linkCommand(m.Kind, l.Trace)
 		return &ending{l.Command(m.Kind, now), extra{from: origin{id: m.ID, more: true, requestID: l.RequestID, principal: l.Principal}}}
 	}
@@ -167,7 +167,7 @@ func (r *run) endFirst(end *ending) {
 		return
 	}
 	if err := r.advance(end.cmd, end.x); err != nil && !errors.Is(err, errDropped) {
-		delete(r.taken, end.x.from.id)
+		delete(r.applying, end.x.from.id)
 		r.t.e.log.WarnContext(r.t.background, "end of the run refused", "err", err, "run_id", r.id)
 	}
 }
@@ -176,13 +176,13 @@ func (r *run) endFirst(end *ending) {
 func (r *run) advanceAfter(end *ending, cmd workgraph.Command, x extra) error {
 	evs, eff, err := r.State.Advance(end.cmd)
 	if err != nil {
-		delete(r.taken, end.x.from.id)
+		delete(r.applying, end.x.from.id)
 		return r.advance(cmd, x)
 	}
 	more, fx, err := r.State.Advance(cmd)
 	switch {
 	case errors.Is(err, workgraph.ErrAborted):
-		delete(r.taken, end.x.from.id)
+		delete(r.applying, end.x.from.id)
 		r.rebuild(x.again)
 		return errDropped
 	case err != nil:
@@ -193,7 +193,7 @@ func (r *run) advanceAfter(end *ending, cmd workgraph.Command, x extra) error {
 	eff = eff.And(fx)
 	r.dropLargeOutputs(eff.Ended)
 	if err = r.commit(append(evs, more...), eff, x); err != nil {
-		delete(r.taken, end.x.from.id)
+		delete(r.applying, end.x.from.id)
 	}
 	return err
 }
@@ -207,11 +207,11 @@ func (r *run) advanceInstead(end *ending, cmd workgraph.Command, x extra) {
 	err := r.advance(cmd, x)
 	if !isTooLarge(err) {
 		if err != nil && !errors.Is(err, errDropped) && !errors.Is(err, workgraph.ErrEnded) && !errors.Is(err, workgraph.ErrStale) {
-			r.t.e.log.WarnContext(r.t.background, "what takes the place of a decision that is too large is refused", "err", err, "run_id", r.id)
+			r.t.e.log.WarnContext(r.t.background, "the replacement of a decision that is too large is refused", "err", err, "run_id", r.id)
 		}
 		return
 	}
-	r.t.e.log.WarnContext(r.t.background, "a decision is too large whatever takes its place, the run is canceled", "err", err, "run_id", r.id)
+	r.t.e.log.WarnContext(r.t.background, "a decision and its replacement are too large; the run is canceled", "err", err, "run_id", r.id)
 	r.rebuild(func(*ending) {
 		err := r.advance(workgraph.Cancel{Reason: journal.ReasonPayloadTooLarge, Now: time.Now().UTC()}, extra{})
 		if _, ends := cmd.(workgraph.Ended); ends && err == nil {
