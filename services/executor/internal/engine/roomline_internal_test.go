@@ -14,7 +14,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// keeper is a journal of which runs are handed back while another executor lives.
+// keeper is a journal that records which runs are handed back, while another executor lives.
 type keeper struct {
 	journal.Journal
 	released chan []string
@@ -78,7 +78,7 @@ func TestRoomLine(t *testing.T) {
 		t.Parallel()
 		x, _, end := line(t, time.Hour)
 		room := int64(1<<20) / memory.CanceledShare
-		x.memory.Canceled.Add("acme", room) // others of the namespace are just ending
+		x.memory.Canceled.Add("acme", room) // other runs of the namespace are ending
 		canceled := func(i int) bool { return i%10 == 0 }
 		var want []string
 		for i := range runs {
@@ -104,7 +104,7 @@ func TestRoomLine(t *testing.T) {
 		x.work.Wait()
 		require.EqualValues(t, room, x.memory.Canceled.Used())
 	})
-	t.Run("WhoWaitedLongIsGivenBack", func(t *testing.T) {
+	t.Run("LongWaitersAreHandedBack", func(t *testing.T) {
 		t.Parallel()
 		x, j, end := line(t, time.Millisecond)
 		got := map[string]bool{}

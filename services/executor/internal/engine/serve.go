@@ -43,7 +43,7 @@ func (e *Engine) serve(ctx context.Context) error {
 	t := &session{e: e, owner: owner, calls: calls, background: background, commands: make(chan struct{}, 1),
 		runs: map[string]*run{}, loading: map[string]*loading{}, pendingLoads: map[string]bool{}, losses: map[string]loss{}}
 	t.memory, t.held.by = memory.New(e.cfg.MaxLiveBytes), map[*program.Program]*holding{}
-	t.asking = obs.NewOutage(e.log, "questions of attempts", func(error) bool { return true })
+	t.asking = obs.NewOutage(e.log, "the journal (asked by attempts)", func(error) bool { return true })
 	t.alarms = newAlarms(t.loadSoon)
 	defer t.alarms.stop()
 	t.lease = journal.NewLease(e.journal, owner, e.cfg.Lease, registered)

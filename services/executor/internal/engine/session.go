@@ -32,7 +32,7 @@ type session struct {
 	memory     *memory.Ledger
 	held       holdings
 	peers      peers
-	asking     *obs.Outage // lines about questions of attempts to the database
+	asking     *obs.Outage // logs outages of what attempts ask the journal
 	work       sync.WaitGroup
 
 	mu           sync.Mutex
