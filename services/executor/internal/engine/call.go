@@ -300,7 +300,7 @@ func (t *session) report(a *attempt, out *workgraph.Outcome, fail *workgraph.Err
 	}
 	usage := usageOf(out, fail)
 	now := time.Now().UTC()
-	entries := r.entries(a, usage, fail != nil, dbkit.Micros(now)) // with the costs that calls report themselves
+	entries := r.entries(a, usage, fail != nil, dbkit.Micros(now)) // with costs that calls report
 	t.price(a, usage, now)
 	x := extra{progress: true, leads: leads, attempt: endedAttempt{start: a.startTime(), actor: a.start.Actor, reporter: reporter,
 		cached: a.cached.Load() && out != nil, trace: carried, usage: usage, entries: entries}}

@@ -181,7 +181,7 @@ func (t *session) publish(r *run, res journal.Result, c consequence) {
 	}
 	for _, id := range res.Claimed {
 		failpoint.Hit(failpoint.ClaimAfter)
-		t.loadSoon(r.namespace, id) // a run sends commands only to its parent and its children, which are in its namespace
+		t.loadSoon(r.namespace, id) // its parent or a child, in its namespace
 	}
 }
 

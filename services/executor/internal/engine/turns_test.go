@@ -256,7 +256,7 @@ func TestTurns(t *testing.T) {
 			t.Parallel()
 			next := &recorder{}
 			l := run(t, sqliteStore(t), actors{"ok": &recorder{}, "next": next}, func(c *engine.Config, _ *engine.Deps) {
-				c.Drain, c.Grace = time.Millisecond, time.Minute // an evaluation that is not interrupted ends in that time
+				c.Drain, c.Grace = time.Millisecond, time.Minute // more than an evaluation takes
 			})
 			l.jobs(t)
 			id := l.start(t, fan("ok"))
