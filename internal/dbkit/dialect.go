@@ -73,6 +73,12 @@ func (d Dialect) In(expr, param string) string {
 	return d.choose(expr+` = ANY (`+param+`)`, expr+` IN (SELECT value FROM json_each(`+param+`))`)
 }
 
+// Values is a select of the values of a parameter, which is a list of texts. Unlike In, an expression that is
+// compared with it by NOT IN is looked up in a hash table or an index, however long the list is.
+func (d Dialect) Values(param string) string {
+	return d.choose(`SELECT unnest(`+param+`::text[])`, `SELECT value FROM json_each(`+param+`)`)
+}
+
 // InSelect holds for an expression that is one of the values of a select. The select runs once, before
 // anything is looked up.
 func (d Dialect) InSelect(expr, query string) string {
@@ -187,6 +193,9 @@ func (d Dialect) Position(piece, bytes string) string {
 // Locked ends a select whose rows stay locked until the end of the transaction. On SQLite a writing
 // transaction is alone from its start.
 func (d Dialect) Locked() string { return d.choose(` FOR UPDATE`, ``) }
+
+// LockedToUpdate is Locked as an update that leaves keys alone locks its rows: others may keep them meanwhile.
+func (d Dialect) LockedToUpdate() string { return d.choose(` FOR NO KEY UPDATE`, ``) }
 
 // LockedFree is Locked for those rows that no other transaction has locked.
 func (d Dialect) LockedFree() string { return d.choose(` FOR UPDATE SKIP LOCKED`, ``) }

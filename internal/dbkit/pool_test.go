@@ -75,6 +75,9 @@ func poolCases(t *testing.T, p dbkit.Pool, d dbkit.Dialect) {
 		require.Empty(t, ids(`SELECT id FROM things WHERE `+d.In(`id`, `$1`), []string(nil)))
 		require.Len(t, ids(`SELECT id FROM things WHERE NOT `+d.In(`id`, `$1`), []string(nil)), 3)
 		require.Equal(t, []string{"a", "b"}, ids(`SELECT id FROM things WHERE `+d.In(`n`, `$1`)+` ORDER BY id`, []int64{1, 2}))
+		require.Equal(t, []string{"b"}, ids(`SELECT id FROM things WHERE id NOT IN (`+d.Values(`$1`)+`) AND id IN (`+d.Values(`$2`)+`) ORDER BY id`,
+			[]string{"c", "a"}, []string{"b", "c", "q"}))
+		require.Len(t, ids(`SELECT id FROM things WHERE id NOT IN (`+d.Values(`$1`)+`)`, []string(nil)), 3)
 		require.Equal(t, []string{"c"}, ids(`SELECT id FROM things WHERE `+d.InSelect(`id`, `SELECT id FROM things ORDER BY n DESC LIMIT 1`)))
 		require.Equal(t, []string{"b", "c"}, ids(`SELECT id FROM things WHERE at <= `+d.Now()+` + `+d.Span(`$1`)+` AND `+d.Set(`at`)+` ORDER BY id`, 1_000_000*time.Hour))
 		require.Equal(t, []string{"b", "c"}, ids(`SELECT c.id FROM things b`+d.LookUp(`things`, `c`, `c.parent = b.id`)+` ORDER BY c.id`))

@@ -39,7 +39,7 @@ func Context(t testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
-// Patience is how long Eventually waits: far longer than anything takes on a machine that is busy.
+// Timeout is how long Eventually waits: far longer than anything takes on a machine that is busy.
 const Timeout = time.Minute
 
 // Eventually waits until cond holds, and fails the test if it does not within Patience. Unlike

@@ -16,7 +16,7 @@ import (
 // summaryLength is how many characters of a result go to the task.
 const summaryLength = 500
 
-// addUsage adds what an attempt used to the run's row. The caller holds r.mu.
+// addUsage adds the usage of an attempt to the run's row. The caller holds r.mu.
 func (r *run) addUsage(usage []workgraph.Usage) {
 	for _, u := range usage {
 		r.usage.InputTokens += u.InputTokens
@@ -27,8 +27,8 @@ func (r *run) addUsage(usage []workgraph.Usage) {
 	}
 }
 
-// entries are the lines for the registry's books, one per call of the attempt, numbered in their order. What
-// the node of an agent uses is that agent's own reasoning.
+// entries are the usage entries for the registry, one for each call of the attempt, in order. The usage of an
+// agent's node counts as overhead.
 func (r *run) entries(a *attempt, usage []workgraph.Usage, failed bool, now time.Time) []outbox.Entry {
 	if r.t.e.claims == nil {
 		return nil
@@ -45,8 +45,7 @@ func (r *run) entries(a *attempt, usage []workgraph.Usage, failed bool, now time
 	return out
 }
 
-// Limits of what a worker says that its calls used: those of the registry, and sums that stay far from
-// overflowing.
+// Bounds of the usage that a worker reports: those of the registry, and sums that stay far from overflow.
 const (
 	maxProvider = 128
 	maxModel    = 256
@@ -54,13 +53,13 @@ const (
 	maxCost     = 10_000_000_000_000 // ten thousand dollars
 )
 
-// plausible is usage that the books can take. What a call claims beyond that is cut, so that its run's other
-// entries are booked.
+// plausible returns usage within these bounds. Larger values are cut, so that the run's other entries can be
+// booked.
 func plausible(usage []workgraph.Usage) []workgraph.Usage {
 	out := slices.Clone(usage)
 	for i := range out {
 		u := &out[i]
-		u.Unsettled = false // that is not for calls to say
+		u.Unsettled = false // calls cannot say that
 		u.Provider, u.Model, u.Call = phrase.Clean(u.Provider, maxProvider), phrase.Clean(u.Model, maxModel), phrase.Clean(u.Call, maxModel)
 		for _, n := range []*int64{&u.InputTokens, &u.CachedTokens, &u.OutputTokens, &u.ReasoningTokens} {
 			*n = min(max(*n, 0), maxTokens)
@@ -73,7 +72,7 @@ func plausible(usage []workgraph.Usage) []workgraph.Usage {
 	return out
 }
 
-// accounting are the outbox items that leave with a decision.
+// accounting returns the outbox items of a decision.
 func (r *run) accounting(x extra, end *workgraph.RunEnd, now time.Time) ([]journal.Out, error) {
 	if r.t.e.claims == nil {
 		return nil, nil
@@ -117,7 +116,7 @@ func (r *run) settlement(end *workgraph.RunEnd, now time.Time) outbox.Settle {
 	return s
 }
 
-// summary is the beginning of a result: of the text if it is one, else of its JSON.
+// summary is the beginning of a result: of the text if the result is one, else of its JSON.
 func summary(result json.RawMessage) string {
 	if len(result) == 0 || string(result) == "null" {
 		return ""
@@ -129,7 +128,7 @@ func summary(result json.RawMessage) string {
 	return phrase.Cut(text, summaryLength)
 }
 
-// addUsageOfChild adds what a child used to the run's own row.
+// addUsageOfChild adds the usage of a child to the run's row.
 func (r *run) addUsageOfChild(u journal.Usage) {
 	r.usage.InputTokens += u.InputTokens
 	r.usage.CachedInputTokens += u.CachedInputTokens

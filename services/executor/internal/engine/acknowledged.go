@@ -15,13 +15,13 @@ func (r *run) consequence(events []feed.Event, eff workgraph.Effects) consequenc
 	return c
 }
 
-// acked is called when a write was answered, by whoever leads the writer, which all runs wait for. A run that
-// is locked, since it evaluates expressions, hears of its answers later and in order.
+// acked handles the answer to a write. It is called by the goroutine that leads the writer, which all runs
+// wait for, so it does not wait for r.mu: if the run is locked, the answer is handled later, in order.
 func (r *run) acked(a ack) {
 	r.kmu.Lock()
 	if r.acks == nil && r.mu.TryLock() {
 		r.kmu.Unlock()
-		r.hear(a)
+		r.acknowledge(a)
 		return
 	}
 	first := r.acks == nil
@@ -32,8 +32,8 @@ func (r *run) acked(a ack) {
 	}
 }
 
-// catchUp hears the answers that came while the run was locked. It is no part of the term's work: that ends
-// before the writer, which answers until its end.
+// catchUp handles the answers that arrived while the run was locked. It is not part of the session's work,
+// which ends before the writer; the writer answers until its end.
 func (r *run) catchUp() {
 	for i := 0; ; i++ {
 		r.mu.Lock()
@@ -46,13 +46,13 @@ func (r *run) catchUp() {
 		}
 		a := r.acks[i]
 		r.kmu.Unlock()
-		r.hear(a)
+		r.acknowledge(a)
 	}
 }
 
-// hear takes note of the answer to a write and sets going what follows. The caller holds r.mu, which is given
-// back.
-func (r *run) hear(a ack) {
+// acknowledge records the answer to a write and starts what follows. The caller holds r.mu; acknowledge
+// unlocks it.
+func (r *run) acknowledge(a ack) {
 	if a.after != nil {
 		defer func() { a.after(a.res.Err) }()
 	}
@@ -61,13 +61,13 @@ func (r *run) hear(a ack) {
 		r.quiet = nil
 	}
 	if a.res.Err == nil {
-		r.t.applied.add(a.c.applied) // before it is forgotten here
+		r.t.applied.add(a.c.applied) // before it leaves r.applying
 		r.durable, r.over = max(r.durable, a.res.LastSeq), r.over || a.c.ended
 	}
 	for _, id := range a.c.applied {
-		delete(r.taken, id)
-		if r.heard != nil && a.res.Err == nil {
-			r.heard[id] = true
+		delete(r.applying, id)
+		if r.appliedMeanwhile != nil && a.res.Err == nil {
+			r.appliedMeanwhile[id] = true
 		}
 	}
 	released := r.released
@@ -75,23 +75,23 @@ func (r *run) hear(a ack) {
 	if a.before != nil {
 		a.before()
 	}
-	r.follow(a.res, a.c, released)
+	r.actOnAnswer(a.res, a.c, released)
 }
 
-// follow sets going what follows from a write that was answered.
-func (r *run) follow(res journal.Result, c consequence, released chan struct{}) {
+// actOnAnswer starts what follows from an answered write.
+func (r *run) actOnAnswer(res journal.Result, c consequence, released chan struct{}) {
 	if c.released {
-		r.t.given(r, released, res, c)
+		r.t.ownershipReleased(r, released, res, c)
 		return
 	}
 	if r.gone.Load() {
 		if res.Err == nil {
-			r.t.told(r, res, c) // it happened, even if nothing follows from it here
+			r.t.publish(r, res, c) // it happened, even if this executor does not act on it
 		}
 		return
 	}
 	if res.Err != nil {
-		r.t.lose(r, res.Err)
+		r.t.dropAndReload(r, res.Err)
 		return
 	}
 	r.t.actOn(r, res, c)

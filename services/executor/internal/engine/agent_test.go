@@ -19,7 +19,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// reasoner decides by the round what its script says, and counts how often it was asked in each.
+// reasoner decides by round what its script says, and counts the calls of each round.
 type reasoner struct {
 	mu     sync.Mutex
 	asked  map[int]int
@@ -63,7 +63,7 @@ type pureActor struct{ workgraph.Actor }
 
 func (pureActor) Info() workgraph.ActorInfo { return workgraph.ActorInfo{Effect: workgraph.Pure} }
 
-// agents are these actors with the agent and the steps of its loop.
+// agents adds the agent and the steps of its loop to these actors.
 func agents(own actors) actors {
 	for _, s := range agent.Specs() {
 		own[s.Name] = pureActor{s.Actor}
@@ -71,7 +71,7 @@ func agents(own actors) actors {
 	return own
 }
 
-// agentOf is a graph of one agent, which is followed by an "ok".
+// agentOf is a graph of one agent, followed by an "ok".
 func agentOf(t *testing.T, named string) *workgraph.Graph {
 	t.Helper()
 	n := workgraph.Node{ID: "agent", Actor: "agent", PassDown: workgraph.Key("answer")}
@@ -79,7 +79,7 @@ func agentOf(t *testing.T, named string) *workgraph.Graph {
 	return &workgraph.Graph{Nodes: []workgraph.Node{n, {ID: "after", Actor: "ok"}}, Edges: []workgraph.Edge{{From: "agent", To: "after"}}}
 }
 
-// child is the one run below another.
+// child is the only child of a run.
 func (l *live) child(t *testing.T, id string) journal.Run {
 	t.Helper()
 	below, err := l.j.Descendants(t.Context(), ns, id)
@@ -95,8 +95,8 @@ func TestAgent(t *testing.T) {
 		t.Run("Crash/RepeatsNoCallThatHadFinished", func(t *testing.T) {
 			t.Parallel()
 			var wire *line
-			// Each executor dies with a call under way: the first with an action of round 1, the second with
-			// the reasoner of round 2.
+			// Each executor dies during a call: the first one during an action of round 1, the second one
+			// during the reasoner of round 2.
 			next := func(id string, r *reasoner, work workgraph.Actor) *live {
 				wire = &line{}
 				mine := wire
@@ -165,7 +165,7 @@ func TestAgent(t *testing.T) {
 			"lower": spawns(workgraph.Child{Graph: agentOf(t, `{"goal": "x", "reasoner": "reasoner", "max_rounds": 100, "allow_graph": true,
 				"max_history_bytes": 1000000, "actions": {"work": {}, "deeper": {}}}`)})}), func(c *engine.Config, _ *engine.Deps) { c.EvictAfter = 10 * time.Millisecond })
 		l.jobs(t)
-		t.Run("Refused/IsToldAndNotDone", func(t *testing.T) {
+		t.Run("Refused/IsReportedAndNotDone", func(t *testing.T) {
 			r.script = []string{`["work", "forbidden"]`, `{"graph": {"nodes": [{"id": "x", "actor": "forbidden"}]}}`, `{"result": "well"}`}
 			id := l.start(t, agentOf(t, `{`+actions+`}`))
 			require.JSONEq(t, `"done after"`, string(l.wait(t, id, journal.StateCompleted).Result))
@@ -181,11 +181,11 @@ func TestAgent(t *testing.T) {
 			require.Contains(t, got, agent.ReasonActionsUnusable)
 			require.Contains(t, got, `UNKNOWN_ACTOR at node`)
 		})
-		t.Run("Question/ParksAndTheAnswerIsTheResult", func(t *testing.T) {
+		t.Run("Interrupt/IsEvictedAndTheAnswerIsTheResult", func(t *testing.T) {
 			r.script = []string{`["ask"]`, `{"result": "asked"}`}
 			id := l.start(t, agentOf(t, `{`+actions+`}`))
-			l.parked(t, id, journal.StateWaiting)
-			child := l.parked(t, l.child(t, id).ID, journal.StateWaiting)
+			l.evicted(t, id, journal.StateWaiting)
+			child := l.evicted(t, l.child(t, id).ID, journal.StateWaiting)
 			var question string
 			for _, ev := range kinds(l.events(t, child.ID), workgraph.AttemptEnded) {
 				if o := ev.Outcome; o != nil && o.Wait != nil && o.Wait.Interrupt != nil {
@@ -198,8 +198,8 @@ func TestAgent(t *testing.T) {
 		})
 		t.Run("Limit/PausesAndGoesOn", func(t *testing.T) {
 			id := l.start(t, agentOf(t, `{"goal": "x", "reasoner": "never", "max_rounds": 2, "actions": {"work": {}}}`))
-			l.parked(t, id, journal.StateWaiting)
-			child := l.parked(t, l.child(t, id).ID, journal.StatePaused)
+			l.evicted(t, id, journal.StateWaiting)
+			child := l.evicted(t, l.child(t, id).ID, journal.StatePaused)
 			require.NoError(t, l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: child.ID}))
 			l.wait(t, id, journal.StateCompleted)
 		})
@@ -251,7 +251,7 @@ func TestAgent(t *testing.T) {
 		t.Run("Cancel/ReachesTheActions", func(t *testing.T) {
 			r.script = []string{`["ask"]`}
 			id := l.start(t, agentOf(t, `{`+actions+`}`))
-			l.parked(t, id, journal.StateWaiting)
+			l.evicted(t, id, journal.StateWaiting)
 			_, err := l.Cancel(t.Context(), command.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
 			require.NoError(t, err)
 			l.wait(t, id, journal.StateCanceled)
@@ -264,7 +264,7 @@ func TestAgent(t *testing.T) {
 			}
 			r.script = append(r.script, `{"graph": {"nodes": [{"id": "w", "actor": "work"}]}}`, `["work"]`, `["deeper"]`, `{"result": "deep"}`)
 			work.calls = nil
-			// The agent stands at the second depth, its own run at the third, which is the last.
+			// The agent is at depth 2 and its own run at depth 3, which is the last allowed.
 			id := l.start(t, chain(1, "below"))
 			row := l.wait(t, id, journal.StateCompleted)
 			require.NotContains(t, string(row.Result), `"FAILED"`)

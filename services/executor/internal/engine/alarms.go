@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// alarms are the runs that this executor has claimed and not read yet, since their time is near but has not
-// come: an id and a time each, and one timer for all. It is safe for concurrent use.
+// alarms are runs that this executor has claimed and not read yet, because their time is near but has not
+// come. Each costs an id and a time, and one timer serves all. It is safe for concurrent use.
 type alarms struct {
 	ring func(namespace, id string)
 
@@ -52,7 +52,7 @@ func (a *alarms) set(namespace, id string, at time.Time) {
 	a.arm()
 }
 
-// arm is called with a.mu held.
+// arm sets the timer to the first alarm. The caller holds a.mu.
 func (a *alarms) arm() {
 	if a.timer != nil {
 		a.timer.Stop()

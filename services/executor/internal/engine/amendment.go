@@ -11,8 +11,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// amendment is the command of a letter that goes over to another graph, in its stored form, with what it
-// changes. It takes as long as expressions may, and is interrupted like these. The caller holds r.mu.
+// amendment decodes the command that moves the run to another graph, with what the graph changes. It
+// evaluates like expressions, and is interrupted like them. The caller holds r.mu.
 func (r *run) amendment(l *record.Payload, now time.Time) (workgraph.Command, *record.GraphChange, error) {
 	ctx, end := r.evaluation()
 	defer end()
@@ -31,7 +31,7 @@ func (r *run) amendment(l *record.Payload, now time.Time) (workgraph.Command, *r
 	return workgraph.Amended{Program: p.Machine, Revision: l.Revision, By: l.By, Now: now}, change, nil
 }
 
-// maxRefusal bounds what is told of a refusal.
+// maxRefusal bounds the stored message of a refusal.
 const maxRefusal = 1000
 
 func refusalOf(l *record.Payload, err error, now time.Time) *record.AmendRefused {

@@ -4,14 +4,14 @@ import (
 	"sync"
 )
 
-// appliedCommands are the commands that were durably taken up since the last look began. That look may have
-// read them before, so they are skipped when its commands are taken up. It is safe for concurrent use.
+// appliedCommands are the commands that became durably applied since the present look began. The look may
+// have read them before that, so they are skipped. It is safe for concurrent use.
 type appliedCommands struct {
 	mu  sync.Mutex
 	ids map[int64]struct{}
 }
 
-// forget empties the set when a new look begins: what is durably taken up by now is no longer read.
+// forget empties the set when a look begins: the look does not read commands that are durably applied by now.
 func (s *appliedCommands) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,16 +7,16 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// This file is what an approval means beyond its own run: for the workflows that what it covers names, and
-// for the runs that follow from it.
+// This file has the consequences of an approval beyond its own run: for the workflows that it covers, and for
+// the children that depend on it.
 
-// maxCovered is how many workflows one question of approval covers.
+// maxCovered is how many workflows one approval covers.
 const maxCovered = 256
 
-// covered finds the graphs of the workflows that a question of approval covers: those that the arguments of
-// what follows from the visit name, or what travels to it, and those that these name in turn. One that there
-// is not has no hash.
-func (t *session) covered(ctx context.Context, a *attempt) (map[string]string, *workgraph.Error) {
+// coveredWorkflows returns the hashes of the workflows that an approval covers, by name. They are named by
+// arguments of nodes after the visit, by inputs that are propagated to it, or by another covered workflow. A
+// workflow that does not exist has an empty hash.
+func (t *session) coveredWorkflows(ctx context.Context, a *attempt) (map[string]string, *workgraph.Error) {
 	r := a.run
 	r.lock()
 	p := r.State.Program()
@@ -41,7 +41,7 @@ func (t *session) covered(ctx context.Context, a *attempt) (map[string]string, *
 			out = map[string]string{}
 		}
 		if len(out) == maxCovered {
-			return nil, workgraph.Errorf(workgraph.Permanent, ReasonInterruptInvalid, "what is to be approved names more than %d workflows", maxCovered)
+			return nil, workgraph.Errorf(workgraph.Permanent, ReasonInterruptInvalid, "the approval covers more than %d workflows", maxCovered)
 		}
 		var g *workgraph.Graph
 		if name == refSelf {
@@ -56,7 +56,7 @@ func (t *session) covered(ctx context.Context, a *attempt) (map[string]string, *
 				continue
 			}
 			for _, more := range workgraph.WorkflowsIn(g) {
-				if more != refSelf { // its own
+				if more != refSelf { // the workflow itself
 					names = append(names, more)
 				}
 			}
@@ -68,28 +68,28 @@ func (t *session) covered(ctx context.Context, a *attempt) (map[string]string, *
 	return out, nil
 }
 
-// name keeps which graph a child is made of, as far as an approval may cover it. own is the graph of the run
-// itself.
-func (r *run) name(c *workgraph.Child, ref string, g *workgraph.Graph) *workgraph.Error {
+// recordWorkflow records which graph a child is made of, and refuses a graph that differs from the approved
+// one.
+func (r *run) recordWorkflow(c *workgraph.Child, ref string, g *workgraph.Graph) *workgraph.Error {
 	hash, err := g.Hash()
 	if err != nil {
 		return workgraph.Errorf(workgraph.Permanent, ReasonWorkflowInvalid, "%s: %v", ref, err)
 	}
 	c.Workflow, c.WorkflowHash = ref, hash
 	by := r.lineage.Approved
-	if by == nil || ref == refSelf { // what a run below calls itself was not asked about
+	if by == nil || ref == refSelf { // "self" of a descendant was not part of the approval
 		return nil
 	}
 	if was, ok := by.Workflows[ref]; ok && was != hash {
-		return workgraph.Errorf(workgraph.Permanent, workgraph.ReasonApprovalVoid, "the graph of %s is another one since it was approved at %s of run %s: fork that run from %s, it is asked again there",
+		return workgraph.Errorf(workgraph.Permanent, workgraph.ReasonApprovalVoid, "the graph of %s has changed since it was approved at %s of run %s: fork that run from %s to ask for approval again",
 			ref, by.At, by.Run, by.At.Node)
 	}
 	return nil
 }
 
-// follows says of which approval a child of the visit follows: that of which the run follows itself, else one
-// in the run. The caller holds r.mu.
-func (r *run) follows(ref workgraph.Ref) *record.Approval {
+// approvalFor returns the approval that a child of the visit depends on: that of the run itself if there is
+// one, else one in the run. The caller holds r.mu.
+func (r *run) approvalFor(ref workgraph.Ref) *record.Approval {
 	at, workflows, ok := r.State.ApprovedAt(ref)
 	by := r.lineage.Approved
 	if !ok {

@@ -119,7 +119,7 @@ func (l *live) signal(t *testing.T, id string) {
 	require.NoError(t, err)
 }
 
-// waitingChild is the run that a run has spawned, once it waits.
+// waitingChild is the child of a run, once it waits.
 func (l *live) waitingChild(t *testing.T, id string) string {
 	t.Helper()
 	var child string
@@ -163,7 +163,7 @@ func TestApprovalBindsChildren(t *testing.T) {
 				refused(t, change(l, child, does("end", "does", "amount", "7000")), "fork run "+id+" from ask")
 				refused(t, change(l, grandchild, does("pay", "does", "amount", "7000")), "fork run "+id+" from ask")
 				l.stop()
-				l = run(t, s, payments(rec)) // what is approved is known after a restart
+				l = run(t, s, payments(rec)) // the approval survives a restart
 			}
 			l.signal(t, grandchild)
 			l.wait(t, id, completed)
@@ -183,7 +183,7 @@ func TestApprovalBindsChildren(t *testing.T) {
 		l.signal(t, child)
 		l.wait(t, id, completed)
 	})
-	t.Run("Workflow/OfAnotherContentIsAnotherQuestion", func(t *testing.T) {
+	t.Run("Workflow/WithOtherContentNeedsAnotherApproval", func(t *testing.T) {
 		t.Parallel()
 		w := &shelf{}
 		l := run(t, sqliteStore(t), payments(&recorder{}), func(_ *engine.Config, d *engine.Deps) { d.Workflows = w })
@@ -270,7 +270,7 @@ func TestApprovalBindsChildren(t *testing.T) {
 func TestApprovalBindsForksOfChildren(t *testing.T) {
 	t.Parallel()
 	hear := &workgraph.Ref{Node: "hear", Visit: 1}
-	// asked is a run of which a child below an approval waits at "hear" before it pays by a workflow.
+	// asked is a run with a child below an approval. The child waits at "hear" before it pays by a workflow.
 	asked := func(t *testing.T, rec *recorder, w *shelf) (l *live, parent, child string) {
 		l = run(t, sqliteStore(t), payments(rec), func(_ *engine.Config, d *engine.Deps) { d.Workflows = w })
 		w.put("workflow/y@1", flow(does("pay", "does", "amount", "7")))
@@ -283,7 +283,7 @@ func TestApprovalBindsForksOfChildren(t *testing.T) {
 		require.Equal(t, workgraph.CodeApproved, errs.From(err).Violations[0].Reason, "%v", err)
 		require.Contains(t, errs.From(err).HintText(), "fork run "+asker+" from ask")
 	}
-	// forked is an unchanged fork of the child that waits at "hear", too.
+	// forked is an unchanged fork of the child; it also waits at "hear".
 	forked := func(t *testing.T, l *live, child string) string {
 		id, err := l.Fork(t.Context(), command.ForkRequest{Namespace: ns, RunID: child, From: hear})
 		require.NoError(t, err)

@@ -16,9 +16,9 @@ import (
 
 // Reasons of attempts that the engine itself ends.
 const (
-	// ReasonRunTooLarge is the reason when the results of a run are over the hard limit together.
+	// ReasonRunTooLarge is the reason when the results of a run together exceed the hard limit.
 	ReasonRunTooLarge = "RUN_TOO_LARGE"
-	// ReasonActorUnknown is the reason when no actor of that name exists here (any more).
+	// ReasonActorUnknown is the reason when no actor of that name exists here, or none exists any longer.
 	ReasonActorUnknown = "ACTOR_UNKNOWN"
 	// ReasonUnresponsive is the reason when an actor did not return after its context had ended.
 	ReasonUnresponsive = "ACTOR_UNRESPONSIVE"
@@ -31,17 +31,17 @@ var (
 	errIdle     = errors.New("the attempt gave no sign of life for its idle timeout")
 	errStopping = errors.New("the executor is stopping")
 	errFenced   = errors.New("the executor no longer owns the run")
-	errDraining = errors.New("the run is ending, nothing new begins")
+	errDraining = errors.New("the run is ending; nothing new begins")
 )
 
-// What EndReason says when this executor lets go of an attempt: whatever the call gives then, another
-// executor decides.
+// Results of EndReason when this executor gives an attempt up. Another executor decides about the attempt,
+// whatever the call returns.
 const (
 	EndStopping = "EXECUTOR_STOPPING"
 	EndFenced   = "EXECUTOR_FENCED"
 )
 
-// EndReason is a stable word for why the context of a call has ended.
+// EndReason returns a stable word for why the context of a call has ended.
 func EndReason(ctx context.Context) string {
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errTimeout):
@@ -56,30 +56,30 @@ func EndReason(ctx context.Context) string {
 	return workgraph.ReasonCanceled
 }
 
-// attempt is one call of an actor, from the decision that it may start to its report.
+// attempt is one call of an actor, from the decision that it may start to the report of its end.
 type attempt struct {
 	run   *run
 	start workgraph.Start
 	task  sched.Task
-	// cached says that the outcome is that of an equal earlier call.
+	// cached is set if the outcome is that of an equal earlier call.
 	cached atomic.Bool
-	// looked is set when the call asked for what is not in its input: the run's own variables, or nodes
-	// further up.
+	// looked is set if the call read something beyond its input: variables of the run, or results of
+	// ancestors.
 	looked atomic.Bool
-	// barred says that it was not begun since its run was barred.
-	barred bool
-	// reported is set by whoever reports the end; nobody else may after that.
+	// blocked is set if the call was not made because the run must not begin new calls.
+	blocked bool
+	// reported is set by the first reporter of the end. Later reports are ignored.
 	reported atomic.Bool
 
 	mu      sync.Mutex
 	cancel  context.CancelCauseFunc
 	cause   error
 	started time.Time
-	// reporter is whose key the worker showed that told how the call ended; empty for a call made here.
+	// reporter is the principal of the worker that reported the end; empty for a call made here.
 	reporter string
 }
 
-// stop ends the context of the call, now or as soon as it begins. The first cause stays.
+// stop ends the context of the call, now or as soon as the call begins. The first cause stays.
 func (a *attempt) stop(cause error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -109,7 +109,7 @@ func (a *attempt) startTime() time.Time {
 	return a.started
 }
 
-// clocks are the timeouts of a call that is under way.
+// clocks are the timeouts of a call in flight.
 type clocks struct {
 	limits []limit
 	idle   *limit // one of limits, or nil
@@ -120,7 +120,7 @@ type limit struct {
 	timer *time.Timer
 }
 
-func (c *clocks) hold() {
+func (c *clocks) stop() {
 	for _, l := range c.limits {
 		l.timer.Stop()
 	}
@@ -128,14 +128,14 @@ func (c *clocks) hold() {
 
 type clocksKey struct{}
 
-// HoldTimeouts stops the timeouts of the call that ctx belongs to, for as long as nobody makes it; with
-// resume they begin anew.
+// HoldTimeouts stops the timeouts of the call that ctx belongs to while no worker makes the call. resume
+// restarts them from zero.
 func HoldTimeouts(ctx context.Context) (resume func()) {
 	c, _ := ctx.Value(clocksKey{}).(*clocks)
 	if c == nil {
 		return func() {}
 	}
-	c.hold()
+	c.stop()
 	return func() {
 		for _, l := range c.limits {
 			l.timer.Reset(l.d)
@@ -145,7 +145,7 @@ func HoldTimeouts(ctx context.Context) (resume func()) {
 
 type attemptKey struct{}
 
-// ReportedBy notes whose API key the worker showed that told how the call ended which ctx belongs to.
+// ReportedBy records the principal of the worker that reported how the call of ctx ended.
 func ReportedBy(ctx context.Context, principal string) {
 	a, _ := ctx.Value(attemptKey{}).(*attempt)
 	if a == nil {
@@ -156,11 +156,11 @@ func ReportedBy(ctx context.Context, principal string) {
 	a.reporter = principal
 }
 
-// classify turns what a call returned into the machine's error.
+// classify turns the error of a call into the machine's error.
 func (a *attempt) classify(ctx context.Context, err error) *workgraph.Error {
 	var cut *workgraph.Error
 	if ctx.Err() != nil {
-		cut = interrupted(ctx, a)
+		cut = contextError(ctx, a)
 	}
 	return workgraph.Classify(err, a.start.Effect, cut)
 }
@@ -169,12 +169,12 @@ func notPerformed(cause error) *workgraph.Error {
 	return workgraph.Errorf(workgraph.NotPerformed, workgraph.ReasonCanceled, "%v", cause)
 }
 
-// unsafe reports whether nobody may make the call again whose outcome is not durable.
+// unsafe reports whether the call must not be repeated while its outcome is not durable.
 func (a *attempt) unsafe() bool { return a.start.Effect == workgraph.Unsafe }
 
-// interrupted is the error of a call whose context has ended. After a timeout or a cancel the effect may have
-// happened all the same, so the next attempt keeps its key.
-func interrupted(ctx context.Context, a *attempt) *workgraph.Error {
+// contextError is the error of a call whose context has ended. The effect may have happened in spite of a
+// timeout or a cancel, so the next attempt keeps the effect key.
+func contextError(ctx context.Context, a *attempt) *workgraph.Error {
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errTimeout):
 		return workgraph.Errorf(workgraph.Unknown, workgraph.ReasonTimeout, "no end within %s", a.start.Timeout)
@@ -185,19 +185,21 @@ func interrupted(ctx context.Context, a *attempt) *workgraph.Error {
 	}
 }
 
-// reporter passes on to watchers what an actor tells.
+// reporter passes on to watchers what an actor reports.
 type reporter struct {
 	feed *feed.Feed
 	a    *attempt
 }
 
-func (r reporter) tell(e feed.Ephemeral) {
+func (r reporter) publish(e feed.Ephemeral) {
 	e.Ref, e.Attempt = r.a.start.Ref, r.a.start.Attempt
 	r.feed.Publish(feed.Event{RunID: r.a.run.id, RootID: r.a.run.root, Ephemeral: &e})
 }
 
 // Text implements actor.Reporter.
-func (r reporter) Text(piece string) { r.tell(feed.Ephemeral{Text: piece, At: dbkit.Now()}) }
+func (r reporter) Text(piece string) { r.publish(feed.Ephemeral{Text: piece, At: dbkit.Now()}) }
 
 // Progress implements actor.Reporter.
-func (r reporter) Progress(at json.RawMessage) { r.tell(feed.Ephemeral{Progress: at, At: dbkit.Now()}) }
+func (r reporter) Progress(at json.RawMessage) {
+	r.publish(feed.Ephemeral{Progress: at, At: dbkit.Now()})
+}

@@ -14,7 +14,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// goingAway is a journal that goes away with the commit that takes commands up.
+// goingAway is a journal that becomes unreachable with the commit that applies commands.
 type goingAway struct {
 	journal.Journal
 	away  atomic.Bool

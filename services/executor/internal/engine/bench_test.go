@@ -21,7 +21,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// instant is an actor that costs nothing, so that what is measured is the engine and its journal.
+// instant is an actor that costs nothing, so that the engine and its journal are measured.
 func instant() actors {
 	return actors{"ok": workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
 		return workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(`"ok"`)}}, nil
@@ -43,7 +43,7 @@ func eachBench(b *testing.B, f func(b *testing.B, s store)) {
 	}
 }
 
-// floor is what one commit of one small row takes on this database, one after the other.
+// floor is how long one commit of one small row takes on this database, one commit after the other.
 func floor(b *testing.B, s store) time.Duration {
 	b.Helper()
 	const n = 200
@@ -77,8 +77,8 @@ func floor(b *testing.B, s store) time.Duration {
 	return time.Since(begin) / n
 }
 
-// BenchmarkChain100 is the latency of one run of 100 steps in a row: each step must be durable before the
-// next begins.
+// BenchmarkChain100 measures the latency of one run of 100 steps in a row. Each step must be durable before
+// the next begins.
 func BenchmarkChain100(b *testing.B) {
 	eachBench(b, func(b *testing.B, s store) {
 		bare := floor(b, s)
@@ -98,7 +98,7 @@ func BenchmarkChain100(b *testing.B) {
 	})
 }
 
-// BenchmarkRuns is the throughput of many runs of ten nodes, 64 of them at a time.
+// BenchmarkRuns measures the throughput of runs of ten nodes, 64 at a time.
 func BenchmarkRuns(b *testing.B) {
 	eachBench(b, func(b *testing.B, s store) {
 		l := run(b, s, instant(), quiet)
@@ -135,7 +135,7 @@ func BenchmarkRuns(b *testing.B) {
 	})
 }
 
-// rawRate is how many events a second the same journal takes in full batches, with no engine above it.
+// rawRate is how many events per second the journal takes in full batches without an engine.
 func rawRate(b *testing.B, j journal.Journal, _ journal.Owner) float64 {
 	b.Helper()
 	owner, err := j.Register(b.Context(), "raw", "")

@@ -12,33 +12,33 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// reasonParentBudget is why a child may use more: the run that spawned it may.
+// reasonParentBudget is the reason of a child's larger budget: its parent got more.
 const reasonParentBudget = "PARENT_BUDGET"
 
-// barred says why an attempt that was given out must not begin; nil if it may.
-func (r *run) barred() *workgraph.Error {
+// attemptBlocker returns the error of an attempt that must not begin any more, or nil.
+func (r *run) attemptBlocker() *workgraph.Error {
 	r.lock()
 	defer r.mu.Unlock()
-	return r.blocker()
+	return r.attemptBlockerLocked()
 }
 
-// blocker is barred for a caller that holds r.mu.
-func (r *run) blocker() *workgraph.Error {
+// attemptBlockerLocked is attemptBlocker for a caller that holds r.mu.
+func (r *run) attemptBlockerLocked() *workgraph.Error {
 	if r.State.Draining() {
 		return notPerformed(errDraining)
 	}
 	switch why := r.State.Barred(); why {
 	case workgraph.ReasonBudget:
-		return workgraph.Errorf(workgraph.NotPerformed, why, "the run's budget was used up before the call began; it waits for more")
+		return workgraph.Errorf(workgraph.NotPerformed, why, "the run's budget was used up before the call began; the run waits for more")
 	case workgraph.ReasonUnsettled:
-		return workgraph.Errorf(workgraph.NotPerformed, why, "what the run has spent was not known before the call began; it waits for that")
+		return workgraph.Errorf(workgraph.NotPerformed, why, "the cost of earlier calls was not known before the call began; the run waits for it")
 	}
 	return nil
 }
 
-// rebudget writes a budget that has changed into the run's row, and lets children know that they may use
-// more: also once it is settled how much that is. The caller holds r.mu.
-func (r *run) rebudget(w *journal.Append, evs []workgraph.Event, now time.Time) (err error) {
+// writeBudget writes a changed budget into the run's row, and sends children what they may use now. It also
+// does so once usage is settled that was unknown. The caller holds r.mu.
+func (r *run) writeBudget(w *journal.Append, evs []workgraph.Event, now time.Time) (err error) {
 	at, changed := -1, -1
 	for i := range evs {
 		switch evs[i].Kind {
@@ -78,11 +78,12 @@ func (r *run) rebudget(w *journal.Append, evs []workgraph.Event, now time.Time) 
 	return err
 }
 
-// errAllowance puts a child's start off: what its parent has left has changed since the start was put
-// together.
-var errAllowance = errs.New(errs.Unavailable, "BUDGET_CHANGED", "the parent's budget has changed meanwhile")
+// errBudgetChanged delays a child's start: the parent's remaining budget has changed since the start was
+// prepared.
+var errBudgetChanged = errs.New(errs.Unavailable, "BUDGET_CHANGED", "the parent's budget has changed meanwhile")
 
-// allowance is what a child may use that begins now, in a form that can be compared. The caller holds r.mu.
+// allowance is what a child that begins now may use, also as text that can be compared. The caller holds
+// r.mu.
 func (r *run) allowance(own *workgraph.Budget) (*workgraph.Budget, string) {
 	b := r.State.Allowance(own)
 	if b.IsZero() {

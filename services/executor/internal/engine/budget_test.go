@@ -21,7 +21,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// spender uses 10 tokens in every call, without a word of what they cost.
+// spender uses 10 tokens in every call and does not report their cost.
 type spender struct{ recorder }
 
 func (s *spender) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
@@ -39,7 +39,7 @@ func (s *spender) all() (n int) {
 	return n
 }
 
-// priceList knows a price of 3 nano-USD per token; the first calls find it closed.
+// priceList has a price of 3 nano-USD per token. Its first calls find it closed.
 type priceList struct {
 	mu     sync.Mutex
 	closed int
@@ -63,7 +63,7 @@ func (p *priceList) Prices(ctx context.Context, _ string, entries []outbox.Entry
 	return out, nil
 }
 
-// books makes a registry be there, so that entries are made; nothing is delivered.
+// books is a registry, so that usage entries are made. Nothing is delivered.
 type books struct{}
 
 func (books) Claim(context.Context, string, string, string, time.Duration) error { return nil }
@@ -102,7 +102,7 @@ func TestRunBudget(t *testing.T) {
 		}
 		spent := func(t *testing.T, id string) journal.Run {
 			t.Helper()
-			row := l.parked(t, id, journal.StatePaused)
+			row := l.evicted(t, id, journal.StatePaused)
 			require.Equal(t, workgraph.ReasonBudget, row.Reason)
 			return row
 		}
@@ -237,7 +237,7 @@ func TestRunBudget(t *testing.T) {
 			})
 			require.Equal(t, int64(30), *budgetOf(t, spent(t, child)).Tokens)
 			require.Equal(t, journal.StateWaiting, l.row(t, id).State)
-			// More for the parent is more for the child.
+			// A larger budget of the parent raises the child's.
 			require.NoError(t, resume(id, workgraph.Budget{Tokens: cap64(45)}))
 			testkit.Eventually(t, func() bool { return l.row(t, child).State == journal.StateCompleted })
 			require.Equal(t, int64(35), *budgetOf(t, l.row(t, child)).Tokens)
@@ -313,7 +313,7 @@ func TestPricesWhileLeaving(t *testing.T) {
 			defer close(stopped)
 			l.stop()
 		}()
-		// From here on the executor only lets end what is in flight.
+		// From here on the executor only waits for calls in flight.
 		testkit.Eventually(t, func() bool { return l.Owner().IsZero() })
 		g.open <- struct{}{}
 		<-stopped

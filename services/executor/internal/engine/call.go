@@ -30,7 +30,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// perform makes the call. It runs on a goroutine of the scheduler, which lets the writer lead when this
+// perform makes the call. It runs on a goroutine of the scheduler, which lets the writer lead after perform
 // returns.
 func (t *session) perform(a *attempt) {
 	defer t.sched.Done(&a.task)
@@ -47,8 +47,8 @@ func (t *session) perform(a *attempt) {
 	}
 	holds := t.e.calling.Share(a.run.namespace)
 	defer holds.Free()
-	// A call that is made here has its arguments in a form of their own. What a remote worker gets is made
-	// when it is sent.
+	// A call that is made here has its own copy of the arguments. For a remote worker the copy is made when
+	// the call is sent.
 	if n := 2 * record.InputSize(workgraph.Input{Args: a.start.Args, Named: a.start.Named}); !a.task.Request.Remote {
 		if err := holds.Wait(ctx, min(n, t.e.calling.Most())); err != nil {
 			t.report(a, nil, notPerformed(context.Cause(ctx)), outbox.Trace{}, true)
@@ -65,13 +65,13 @@ func (t *session) perform(a *attempt) {
 	t.call(ctx, a, doer, info)
 }
 
-// admit finds who makes the call, and says why it is not to be made.
+// admit finds the actor that makes the call, and the error if the call must not be made.
 func (t *session) admit(ctx context.Context, a *attempt) (doer workgraph.Actor, info program.ActorInfo, refused *workgraph.Error) {
 	if ctx.Err() != nil {
 		return nil, info, notPerformed(context.Cause(ctx))
 	}
-	if bar := a.run.barred(); bar != nil {
-		a.barred = true
+	if bar := a.run.attemptBlocker(); bar != nil {
+		a.blocked = true
 		return nil, info, bar
 	}
 	doer, info, ok, err := t.actor(ctx, a)
@@ -79,7 +79,7 @@ func (t *session) admit(ctx context.Context, a *attempt) (doer workgraph.Actor, 
 	case err != nil && ctx.Err() != nil:
 		return nil, info, notPerformed(context.Cause(ctx))
 	case err != nil:
-		return nil, info, workgraph.Errorf(workgraph.NotPerformed, ReasonActorUnknown, "it cannot be told where actor %q is: %v", a.start.Actor, errs.From(err).Message)
+		return nil, info, workgraph.Errorf(workgraph.NotPerformed, ReasonActorUnknown, "actor %q cannot be looked up: %v", a.start.Actor, errs.From(err).Message)
 	case !ok:
 		return nil, info, workgraph.Errorf(workgraph.Permanent, ReasonActorUnknown, "there is no actor %q here", a.start.Actor)
 	}
@@ -89,13 +89,13 @@ func (t *session) admit(ctx context.Context, a *attempt) (doer workgraph.Actor, 
 	return doer, info, nil
 }
 
-// call calls the actor and reports what comes of it, once: an actor that does not return is given up.
+// call calls the actor and reports its outcome, once. An actor that does not return is given up.
 func (t *session) call(ctx context.Context, a *attempt, doer workgraph.Actor, info program.ActorInfo) {
 	progress := reporter{t.e.feed, a}
-	progress.tell(feed.Ephemeral{Started: true, Actor: a.start.Actor, At: a.startTime()})
+	progress.publish(feed.Ephemeral{Started: true, Actor: a.start.Actor, At: a.startTime()})
 	ctx = context.WithValue(actor.WithReporter(ctx, progress), attemptKey{}, a)
-	span := trace.SpanFromContext(ctx) // nobody's to end, and says nothing
-	if a.run.recorded() {
+	span := trace.SpanFromContext(ctx) // the parent's span, which is not ended here
+	if a.run.sampled() {
 		ctx, span = t.e.tracer.Start(ctx, "invoke "+a.start.Actor, trace.WithAttributes(
 			tracing.RunAttribute(a.run.id), attribute.String("epigraph.node.id", a.start.Node),
 			attribute.Int("epigraph.visit", a.start.Visit), attribute.Int("epigraph.item", a.start.Item),
@@ -118,14 +118,14 @@ func (t *session) call(ctx context.Context, a *attempt, doer workgraph.Actor, in
 	}
 	end := func(out *workgraph.Outcome, err *workgraph.Error) { ended(out, err, true) }
 	if a.run.suspect.Load() && !a.task.Request.Remote && !info.Elsewhere {
-		done, err := t.watched(ctx, a)
+		done, err := t.takeSuspectTurn(ctx, a)
 		if err != nil {
 			end(nil, notPerformed(err))
 			return
 		}
 		defer done()
 	}
-	leave := func() {} // gives a turn to compute back
+	leave := func() {} // gives the turn to compute back
 	if info.Computes {
 		var err error
 		if leave, err = t.e.computing.Enter(ctx, a.run.namespace); err != nil {
@@ -144,17 +144,17 @@ func (t *session) call(ctx context.Context, a *attempt, doer workgraph.Actor, in
 		}
 		return err
 	})
-	call, give := t.bound(ctx, a)
+	call, give := t.withTimeouts(ctx, a)
 	defer give()
-	// An actor that ignores the end of its context is left behind, so that it cannot hold its run up.
+	// An actor that ignores the end of its context is abandoned, so that it cannot delay its run.
 	undo := context.AfterFunc(call, func() {
 		time.AfterFunc(t.e.cfg.Grace, func() {
 			leave()
-			ended(nil, workgraph.Errorf(workgraph.Unknown, ReasonUnresponsive, "the actor did not return within %s of its end", t.e.cfg.Grace), false)
+			ended(nil, workgraph.Errorf(workgraph.Unknown, ReasonUnresponsive, "the actor did not return within %s of the end of its context", t.e.cfg.Grace), false)
 			t.sched.Done(&a.task)
 		})
 	})
-	out, err := t.reuse(call, doer, info, a)
+	out, err := t.callOrReuse(call, doer, info, a)
 	leave()
 	failpoint.Hit(failpoint.EffectAfter)
 	undo()
@@ -179,10 +179,10 @@ func (t *session) call(ctx context.Context, a *attempt, doer workgraph.Actor, in
 	end(&out, nil)
 }
 
-// actor is who makes the call. While the journal, which knows the remote ones, cannot be asked, the attempt
-// waits: that uses up none of its tries.
+// actor finds the actor that makes the call. While the journal, which knows the remote workers, cannot be
+// asked, the attempt waits without using up its tries.
 func (t *session) actor(ctx context.Context, a *attempt) (doer workgraph.Actor, info program.ActorInfo, ok bool, err error) {
-	err = t.steadily(ctx, func() (err error) {
+	err = t.untilAnswered(ctx, func() (err error) {
 		doer, info, ok, err = t.e.actors.Actor(ctx, a.run.namespace, a.start.Actor)
 		return err
 	})
@@ -213,8 +213,8 @@ func (t *session) intend(ctx context.Context, a *attempt) bool {
 	return false
 }
 
-// bound puts the node's timeouts on the context of a call.
-func (t *session) bound(ctx context.Context, a *attempt) (context.Context, func()) {
+// withTimeouts puts the node's timeouts on the context of a call.
+func (t *session) withTimeouts(ctx context.Context, a *attempt) (context.Context, func()) {
 	if a.start.Timeout <= 0 && a.start.IdleTimeout <= 0 {
 		return ctx, func() {}
 	}
@@ -228,7 +228,7 @@ func (t *session) bound(ctx context.Context, a *attempt) (context.Context, func(
 		c.limits, c.idle = append(c.limits, idle), &idle
 	}
 	return context.WithValue(ctx, clocksKey{}, c), func() {
-		c.hold()
+		c.stop()
 		cancel(nil)
 	}
 }
@@ -262,20 +262,21 @@ func (t *session) invoke(ctx context.Context, doer workgraph.Actor, a *attempt) 
 	return doer.Call(ctx, call)
 }
 
-// finish reports the end of an attempt to the machine, once, and wakes the writer. An attempt that was only
-// interrupted by the end of this ownership is not reported: the next owner finds it in the journal as it is.
+// finish reports the end of an attempt to the machine, once, and wakes the writer. An attempt that only the
+// end of this ownership session has interrupted is not reported: the next owner finds it unchanged in the
+// journal.
 func (t *session) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Error, carried outbox.Trace) {
 	t.report(a, out, fail, carried, false)
 }
 
-// report is finish; leads says that the caller runs on a goroutine of the scheduler, which lets the writer
-// lead as soon as perform returns, so that no other goroutine need be woken.
+// report is finish for a caller that may run on a goroutine of the scheduler, which leads says: that
+// goroutine lets the writer lead when perform returns, so no other goroutine need be woken.
 func (t *session) report(a *attempt, out *workgraph.Outcome, fail *workgraph.Error, carried outbox.Trace, leads bool) {
 	if !a.reported.CompareAndSwap(false, true) {
 		return
 	}
 	r := a.run
-	r.forget(a)
+	r.removeAttempt(a)
 	if fail != nil {
 		short := *fail
 		if len(fail.Message) > record.MaxMessage {
@@ -294,20 +295,20 @@ func (t *session) report(a *attempt, out *workgraph.Outcome, fail *workgraph.Err
 	cause, reporter := a.cause, a.reporter
 	a.mu.Unlock()
 	if fail != nil && (errors.Is(cause, errStopping) || errors.Is(cause, errFenced) || errors.Is(cause, errDropped)) {
-		r.concluded(a)
+		r.outcomeDecided(a)
 		return
 	}
 	usage := usageOf(out, fail)
 	now := time.Now().UTC()
-	entries := r.entries(a, usage, fail != nil, dbkit.Micros(now)) // with what the calls say themselves
+	entries := r.entries(a, usage, fail != nil, dbkit.Micros(now)) // with costs that calls report
 	t.price(a, usage, now)
 	x := extra{progress: true, leads: leads, attempt: endedAttempt{start: a.startTime(), actor: a.start.Actor, reporter: reporter,
 		cached: a.cached.Load() && out != nil, trace: carried, usage: usage, entries: entries}}
 	t.e.meters.ended(a.start.Actor, fail, usage)
 	if out != nil && out.Expand != nil {
-		r.regraphed.Store(true)
+		r.graphChanged.Store(true)
 	}
-	held := int64(0) // of a result that waits for a turn
+	held := int64(0) // bytes of a result that waits for a turn
 	if out != nil {
 		held = int64(record.OutcomeSize(*out) + record.WaitSize(out))
 	}
@@ -317,16 +318,16 @@ func (t *session) report(a *attempt, out *workgraph.Outcome, fail *workgraph.Err
 	switch {
 	case err == nil:
 	case a.unsafe():
-		leave = r.stepIn(nil) // nobody makes the call again, so its outcome waits for no turn any more
+		leave = r.stepIn(nil) // nobody makes the call again, so its outcome must not wait for a turn
 	default:
-		return // the successor of this term makes the call again
+		return // the next owner makes the call again
 	}
 	defer leave()
-	if a.barred && r.letBegin(a) {
-		r.concluded(a)
+	if a.blocked && r.startAgain(a) {
+		r.outcomeDecided(a)
 		return
 	}
-	if bar := r.blocker(); a.barred && bar != nil {
+	if bar := r.attemptBlockerLocked(); a.blocked && bar != nil {
 		fail = bar
 	}
 	if slices.ContainsFunc(usage, func(u workgraph.Usage) bool { return u.Unsettled }) {
@@ -335,50 +336,50 @@ func (t *session) report(a *attempt, out *workgraph.Outcome, fail *workgraph.Err
 	if out != nil {
 		r.Details.Drop(a.start.Ref)
 	}
-	r.conclude(a, workgraph.Ended{Ref: a.start.Ref, Attempt: a.start.Attempt, Outcome: out, Err: fail, Now: now}, x, nil)
+	r.decideEnd(a, workgraph.Ended{Ref: a.start.Ref, Attempt: a.start.Attempt, Outcome: out, Err: fail, Now: now}, x, nil)
 }
 
-// conclude decides what follows from the end of an attempt: after what ends the run, if there is such. The
-// caller holds r.mu.
-func (r *run) conclude(a *attempt, end workgraph.Ended, x extra, first *closing) {
+// decideEnd gives the end of an attempt to the machine, after first, which ends the run, unless it is nil.
+// The caller holds r.mu.
+func (r *run) decideEnd(a *attempt, end workgraph.Ended, x extra, first *ending) {
 	t, cmd := r.t, end
-	cmd.Outcome, cmd.Err = r.holdOutcome(end.Outcome, end.Err)
+	cmd.Outcome, cmd.Err = r.admitOutcome(end.Outcome, end.Err)
 	if r.early {
 		r.early, x.from.more = false, true
 		defer t.pollCommandsSoon()
 	}
-	x.again = func(first *closing) {
+	x.again = func(first *ending) {
 		x.leads = false
-		r.conclude(a, end, x, first)
+		r.decideEnd(a, end, x, first)
 	}
 	var err error
 	if first != nil && a.unsafe() {
-		// Whoever sees that the run ends sees this outcome, too.
+		// A reader that sees the end of the run sees this outcome, too.
 		err = r.advanceAfter(first, cmd, x)
 	} else {
 		r.endFirst(first)
 		err = r.advance(cmd, x)
 	}
-	if errors.Is(err, errDropped) && r.mending != nil {
+	if errors.Is(err, errDropped) && r.rebuilding != nil {
 		return // it is decided again
 	}
 	r.suspect.Store(false)
-	r.concluded(a)
+	r.outcomeDecided(a)
 	switch {
 	case err == nil, errors.Is(err, errDropped), errors.Is(err, workgraph.ErrStale), errors.Is(err, workgraph.ErrEnded):
 	case isTooLarge(err):
 		cmd.Outcome, cmd.Err = nil, &workgraph.Error{Type: workgraph.Permanent, Reason: journal.ReasonPayloadTooLarge,
-			Message: "what the result leads to cannot be written: " + errs.From(err).Message, Usage: x.attempt.usage}
+			Message: "the decision about the result cannot be written: " + errs.From(err).Message, Usage: x.attempt.usage}
 		x.leads = false
-		r.mend(func(first *closing) { r.insist(first, cmd, x) })
+		r.rebuild(func(first *ending) { r.advanceInstead(first, cmd, x) })
 	default:
 		t.e.log.ErrorContext(t.calls, "end of attempt refused", "err", err, "run_id", r.id, "node", a.start.Node, "visit", a.start.Visit)
 	}
 }
 
-// holdOutcome counts what the run is to hold. A result for which there is no room left is refused, but not
-// what it cost. The caller holds r.mu.
-func (r *run) holdOutcome(out *workgraph.Outcome, fail *workgraph.Error) (*workgraph.Outcome, *workgraph.Error) {
+// admitOutcome counts what the run will hold. A result for which there is no room is refused; its usage still
+// counts. The caller holds r.mu.
+func (r *run) admitOutcome(out *workgraph.Outcome, fail *workgraph.Error) (*workgraph.Outcome, *workgraph.Error) {
 	if out == nil {
 		return out, fail
 	}

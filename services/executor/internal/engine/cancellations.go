@@ -13,25 +13,24 @@ import (
 const (
 	// cancellationPoll is how often the registry is asked for cancellations.
 	cancellationPoll = time.Second
-	// cancellationBatch is how many are asked for at once, and how many of a namespace are in hand at most;
-	// cancellationParallel how many of them are canceled at the same time.
+	// cancellationBatch is how many cancellations are leased at once, and how many of a namespace are in hand
+	// at most. cancellationParallel is how many of those are carried out at the same time.
 	cancellationBatch, cancellationParallel = 200, 8
-	// cancellationHold is for how long other executors do not get them: one that goes down with them keeps
-	// them back for so long.
+	// cancellationHold is how long the lease hides cancellations from other executors, also if this one dies.
 	cancellationHold = 5 * time.Second
-	// slowestStart is how long after a cancellation a run may still be recorded whose start was under way.
-	// The registry hears of a start that takes longer when the run confirms its claim, and asks for the run's
-	// end anew: whatever became of its task.
+	// slowestStart is how long after a cancellation a run may still be recorded whose start was under way. If
+	// a start takes longer, the run confirms its claim, and the registry requests its cancellation again.
 	slowestStart = 10 * time.Minute
 )
 
-// watchCancellations cancels the runs of this database that the registry wants canceled, whoever owns them.
+// watchCancellations cancels the runs of this database that the registry wants canceled, whichever executor
+// owns them.
 func (t *session) watchCancellations(ctx context.Context) {
 	if t.e.cancellations == nil {
 		return
 	}
 	c := &canceler{e: t.e, lines: map[string]*cancelLine{}}
-	defer c.under.Wait()
+	defer c.workers.Wait()
 	tick := time.NewTicker(cancellationPoll)
 	defer tick.Stop()
 	away := false
@@ -46,48 +45,48 @@ func (t *session) watchCancellations(ctx context.Context) {
 			more, err = c.lease(ctx)
 		}
 		if err == nil {
-			err = c.untold()
+			err = c.takeFault()
 		}
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil && !away:
-			// One line an outage: the outbox says the rest.
-			t.e.log.WarnContext(ctx, "the registry does not tell which runs to cancel; it is asked again", "err", err)
+			// One line for each outage: the outbox logs the rest.
+			t.e.log.WarnContext(ctx, "cancellations cannot be read from the registry; trying again", "err", err)
 		}
 		away = err != nil
 	}
 }
 
-// canceler cancels runs that the registry hands out. Each namespace has a line of its own, and what was
-// handed out once is not waited for before the next is: a cancel that is slow holds up neither.
+// canceler cancels the runs that the registry hands out. Each namespace has a line of its own, and leases go
+// on while cancels are in progress, so that a slow cancel delays nothing else.
 type canceler struct {
-	e     *Engine
-	under sync.WaitGroup
+	e       *Engine
+	workers sync.WaitGroup
 
 	mu    sync.Mutex
 	lines map[string]*cancelLine
-	fault error // of the last acknowledgement that failed
+	fault error // of the last failed acknowledgement
 }
 
-// cancelLine is what is in hand for a namespace.
+// cancelLine is the work of one namespace.
 type cancelLine struct {
 	waiting []leased
-	// hand are those that wait or are being canceled.
-	hand map[string]bool
-	busy int
-	// done are those to acknowledge; telling says that somebody does.
-	done    []Cancellation
-	telling bool
+	// inHand are the runs that wait or are being canceled.
+	inHand map[string]bool
+	busy   int
+	// done are cancellations to acknowledge. acknowledging is set while a goroutine does so.
+	done          []Cancellation
+	acknowledging bool
 }
 
-// leased is a cancellation that nobody else gets until then.
+// leased is a cancellation that no other executor gets before until.
 type leased struct {
 	Cancellation
 	until time.Time
 }
 
-// lease takes what the registry hands out. It reports whether there may be more that can be taken now.
+// lease takes cancellations from the registry. It reports whether there may be more that can be taken now.
 func (c *canceler) lease(ctx context.Context) (bool, error) {
 	until := time.Now().Add(cancellationHold)
 	asking, stop := context.WithDeadline(ctx, until)
@@ -102,25 +101,25 @@ func (c *canceler) lease(ctx context.Context) (bool, error) {
 	for _, x := range list {
 		l := c.lines[x.Namespace]
 		if l == nil {
-			l = &cancelLine{hand: map[string]bool{}}
+			l = &cancelLine{inHand: map[string]bool{}}
 			c.lines[x.Namespace] = l
 		}
-		// What is not taken comes again after the hold.
-		if l.hand[x.RunID] || len(l.hand) >= cancellationBatch {
+		// The registry hands out the others again after the hold.
+		if l.inHand[x.RunID] || len(l.inHand) >= cancellationBatch {
 			continue
 		}
 		taken++
-		l.hand[x.RunID] = true
+		l.inHand[x.RunID] = true
 		l.waiting = append(l.waiting, leased{x, until})
 		if l.busy < cancellationParallel {
 			l.busy++
-			c.under.Go(func() { c.work(ctx, x.Namespace, l) })
+			c.workers.Go(func() { c.work(ctx, x.Namespace, l) })
 		}
 	}
 	return taken == cancellationBatch, nil
 }
 
-// work cancels what waits in a line, one after the other, until nothing does.
+// work carries out the cancellations of a line, one after the other, until none waits.
 func (c *canceler) work(ctx context.Context, namespace string, l *cancelLine) {
 	for {
 		c.mu.Lock()
@@ -137,29 +136,29 @@ func (c *canceler) work(ctx context.Context, namespace string, l *cancelLine) {
 		certain := try.Err() == nil && c.e.cancelUnwantedRun(try, x.Cancellation)
 		stop()
 		c.mu.Lock()
-		delete(l.hand, x.RunID)
+		delete(l.inHand, x.RunID)
 		if !certain {
 			c.mu.Unlock()
 			continue
 		}
 		l.done = append(l.done, x.Cancellation)
-		tells := !l.telling
-		l.telling = true
+		tells := !l.acknowledging
+		l.acknowledging = true
 		c.mu.Unlock()
 		if tells {
-			c.under.Go(func() { c.tell(ctx, namespace, l) })
+			c.workers.Go(func() { c.acknowledge(ctx, namespace, l) })
 		}
 	}
 }
 
-// tell acknowledges what is done in a line, all of it at once, until nothing is left. What it fails to tell
-// is handed out again.
-func (c *canceler) tell(ctx context.Context, namespace string, l *cancelLine) {
+// acknowledge acknowledges what is done in a line, all of it at once, until nothing is left. After a failure
+// the registry hands the cancellations out again.
+func (c *canceler) acknowledge(ctx context.Context, namespace string, l *cancelLine) {
 	for {
 		c.mu.Lock()
 		done := l.done
 		if l.done = nil; len(done) == 0 {
-			l.telling = false
+			l.acknowledging = false
 			c.forget(namespace, l)
 			c.mu.Unlock()
 			return
@@ -176,15 +175,15 @@ func (c *canceler) tell(ctx context.Context, namespace string, l *cancelLine) {
 	}
 }
 
-// forget drops a line that nobody works on. The lock is held.
+// forget drops an idle line. The caller holds c.mu.
 func (c *canceler) forget(namespace string, l *cancelLine) {
-	if l.busy == 0 && !l.telling {
+	if l.busy == 0 && !l.acknowledging {
 		delete(c.lines, namespace)
 	}
 }
 
-// untold is why an acknowledgement failed since it was asked last.
-func (c *canceler) untold() error {
+// takeFault returns why an acknowledgement failed since the last call, or nil.
+func (c *canceler) takeFault() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	err := c.fault
@@ -192,7 +191,7 @@ func (c *canceler) untold() error {
 	return err
 }
 
-// cancelUnwantedRun reports whether the run will end for certain, or never begin.
+// cancelUnwantedRun cancels a run. It reports whether the run will certainly end, or never begin.
 func (e *Engine) cancelUnwantedRun(ctx context.Context, c Cancellation) bool {
 	_, err := e.Cancel(ctx, command.CancelRequest{Namespace: c.Namespace, RunID: c.RunID, Reason: c.Reason})
 	switch {
@@ -200,8 +199,8 @@ func (e *Engine) cancelUnwantedRun(ctx context.Context, c Cancellation) bool {
 		e.log.InfoContext(ctx, "run is canceled with its task", "run_id", c.RunID, "task_id", c.TaskID, "reason", c.Reason)
 		return true
 	case errs.ReasonOf(err) == journal.ReasonRunNotFound:
-		// One that was recorded is deleted by now. Else its start may be under way: it is claimed before it
-		// is recorded.
+		// A confirmed run was recorded, so it is deleted by now. Else its start may be in progress: the task
+		// is claimed before the run is recorded.
 		return c.Confirmed || time.Since(c.Time) > slowestStart
 	case errs.ReasonOf(err) == journal.ReasonRunEnded:
 		return true

@@ -17,7 +17,7 @@ import (
 
 const mebibyte = 1 << 20
 
-// growing are actors with which a run grows beyond what its namespace may hold, and holds it until g opens.
+// growing are actors of a run that grows beyond the memory of its namespace and stays there until g opens.
 func growing(g *gate) actors {
 	return actors{"gate": g,
 		"signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}}),
@@ -38,7 +38,7 @@ func (l *live) grow(t *testing.T, namespace string, g *gate) string {
 	return id
 }
 
-// refuses waits until there is no room for anybody.
+// refuses waits until no run of the namespace finds room.
 func (l *live) refuses(t *testing.T, namespace string) {
 	t.Helper()
 	testkit.Eventually(t, func() bool {
@@ -47,8 +47,8 @@ func (l *live) refuses(t *testing.T, namespace string) {
 	})
 }
 
-// TestCancellationsWhileAllMemoryIsFull cancels runs that are in no memory while the live runs of other
-// namespaces hold all that there is, and no job is worked.
+// TestCancellationsWhileAllMemoryIsFull cancels runs that are not in memory. The live runs of other
+// namespaces hold all memory, and no job is worked.
 func TestCancellationsWhileAllMemoryIsFull(t *testing.T) {
 	t.Parallel()
 	t.Run("EvictedRunsEnd", func(t *testing.T) {
@@ -103,9 +103,8 @@ func TestCancellationsWhileAllMemoryIsFull(t *testing.T) {
 	})
 }
 
-// TestCancellationsOfManyRunsWithoutRoom cancels more runs than memory would have room for, while another run
-// of their namespace keeps it, and holds that they end a few at a time, and that another namespace starts
-// runs meanwhile.
+// TestCancellationsOfManyRunsWithoutRoom cancels more runs than memory has room for, while another run of
+// their namespace holds it. They end a few at a time, and another namespace starts runs meanwhile.
 func TestCancellationsOfManyRunsWithoutRoom(t *testing.T) {
 	t.Parallel()
 	const n = 100

@@ -13,7 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// unwanted hands out runs to cancel once, and tells which were acknowledged.
+// unwanted hands out each run to cancel once, and records which were acknowledged.
 type unwanted struct {
 	runs atomic.Pointer[[]engine.Cancellation]
 	done chan []engine.Cancellation
@@ -34,7 +34,7 @@ func (u *unwanted) Acknowledge(ctx context.Context, done []engine.Cancellation) 
 	return nil
 }
 
-// acknowledges waits until the cancel of one run, and of no other, was acknowledged.
+// acknowledges waits until the cancel of this run, and of no other, was acknowledged.
 func (u *unwanted) acknowledges(t *testing.T, id string) {
 	t.Helper()
 	select {
@@ -46,8 +46,8 @@ func (u *unwanted) acknowledges(t *testing.T, id string) {
 	}
 }
 
-// stuckQueue is a journal that takes commands for one run, and for all of one namespace, until the caller
-// gives up.
+// stuckQueue is a journal in which commands for one run, and for all runs of one namespace, block until the
+// caller gives up.
 type stuckQueue struct {
 	journal.Journal
 	run, namespace string
@@ -61,8 +61,8 @@ func (j stuckQueue) Enqueue(ctx context.Context, p journal.EnqueueRequest) (jour
 	return j.Journal.Enqueue(ctx, p)
 }
 
-// TestCancellations has one of two runs that are to be canceled take all the time there is, and holds that
-// the other one is acknowledged.
+// TestCancellations cancels two runs, of which one blocks for as long as it may. The other one is
+// acknowledged.
 func TestCancellations(t *testing.T) {
 	t.Parallel()
 	u, g := &unwanted{done: make(chan []engine.Cancellation, 1)}, newGate()
@@ -76,7 +76,7 @@ func TestCancellations(t *testing.T) {
 	u.acknowledges(t, id)
 }
 
-// heldQueue is a journal that takes the commands of one run only once it is let go.
+// heldQueue is a journal in which commands for one run block until it is released.
 type heldQueue struct {
 	journal.Journal
 	run        string
@@ -91,8 +91,8 @@ func (j heldQueue) Enqueue(ctx context.Context, p journal.EnqueueRequest) (journ
 	return j.Journal.Enqueue(ctx, p)
 }
 
-// TestCancellationsBesideASlowOne has the cancel of one run take as long as the test does, and holds that
-// those of the same batch and of the next are canceled and acknowledged meanwhile.
+// TestCancellationsBesideASlowOne blocks the cancel of one run for the whole test. Those of the same batch
+// and of the next are canceled and acknowledged meanwhile.
 func TestCancellationsBesideASlowOne(t *testing.T) {
 	t.Parallel()
 	u, g := &unwanted{done: make(chan []engine.Cancellation, 2)}, newGate()
@@ -118,8 +118,8 @@ func TestCancellationsBesideASlowOne(t *testing.T) {
 	})
 }
 
-// TestCancellationsOfANamespaceHoldUpNoOther has all runs of a namespace that are to be canceled take all the
-// time there is, and holds that the run of another is canceled.
+// TestCancellationsOfANamespaceHoldUpNoOther blocks the cancels of all runs of one namespace. The run of
+// another namespace is canceled.
 func TestCancellationsOfANamespaceHoldUpNoOther(t *testing.T) {
 	t.Parallel()
 	u, g := &unwanted{done: make(chan []engine.Cancellation, 1)}, newGate()

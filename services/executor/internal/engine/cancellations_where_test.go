@@ -16,7 +16,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// wants has the registry want the end of runs, and waits until that was acknowledged.
+// wants requests the end of runs and waits until it is acknowledged.
 func (u *unwanted) wants(t *testing.T, runs ...string) {
 	t.Helper()
 	var list []engine.Cancellation
@@ -50,13 +50,13 @@ func (l *live) canceled(t *testing.T, runs ...string) {
 	}
 }
 
-// TestCancellationsOfRunsThatBringOwnersDown cancels runs that are suspects, at work and before their turn,
-// and one that is quarantined.
+// TestCancellationsOfRunsThatBringOwnersDown cancels suspects, at work and before their turn, and a
+// quarantined run.
 func TestCancellationsOfRunsThatBringOwnersDown(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {
 		u, g := &unwanted{done: make(chan []engine.Cancellation, 10)}, newGate()
-		next := lives(t, s, actors{"here": g}, func(_ *engine.Config, d *engine.Deps) { d.Cancellations = u })
+		next := successors(t, s, actors{"here": g}, func(_ *engine.Config, d *engine.Deps) { d.Cancellations = u })
 		l := next("a")
 		guilty := l.start(t, chain(1, "here"))
 		suspects := []string{l.start(t, chain(1, "here")), l.start(t, chain(1, "here")), l.start(t, chain(1, "here"))}
@@ -67,7 +67,7 @@ func TestCancellationsOfRunsThatBringOwnersDown(t *testing.T) {
 		for range 1 + len(suspects) {
 			g.next(t)
 		}
-		// From their second take-over on each has its turn for a while: not all are at work at first.
+		// From their second take-over on, each has the turn for a while, so not all are at work at first.
 		l = next("c")
 		g.next(t)
 		u.wants(t, suspects...)
@@ -80,8 +80,8 @@ func TestCancellationsOfRunsThatBringOwnersDown(t *testing.T) {
 	})
 }
 
-// TestCancellationsOfRunsWithoutRoom cancels runs that stand in line for memory, and some that do not even do
-// that, while other runs of their namespace keep it. They are read for their end, and do nothing else.
+// TestCancellationsOfRunsWithoutRoom cancels runs that wait in line for memory, and some that are not even in
+// line, while other runs of their namespace hold it. They are read only to end.
 func TestCancellationsOfRunsWithoutRoom(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
@@ -109,11 +109,11 @@ func TestCancellationsOfRunsWithoutRoom(t *testing.T) {
 					}),
 				}, func(c *engine.Config, d *engine.Deps) { c.MaxLiveBytes, d.Cancellations = 8*mib, u })
 				l.jobs(t)
-				var parked []string
+				var evicted []string
 				for range 5 {
-					parked = append(parked, l.start(t, chain(1, "signal"), func(r *command.StartRequest) { r.Input.Args = []json.RawMessage{big(mib / 4)} }))
+					evicted = append(evicted, l.start(t, chain(1, "signal"), func(r *command.StartRequest) { r.Input.Args = []json.RawMessage{big(mib / 4)} }))
 				}
-				for _, id := range parked {
+				for _, id := range evicted {
 					l.wait(t, id, journal.StateWaiting)
 				}
 				testkit.Eventually(t, func() bool { return l.Live() == 0 })
@@ -125,15 +125,15 @@ func TestCancellationsOfRunsWithoutRoom(t *testing.T) {
 					x := l.BlockersHere(ns, id)
 					return len(x) == 1 && x[0].Kind == query.BlockerExecutorFull
 				}
-				// What they are told is nothing that they wait for.
-				for _, id := range parked[:3] {
+				// The run does not wait for these signals.
+				for _, id := range evicted[:3] {
 					_, err := l.Signal(t.Context(), command.SignalRequest{Namespace: ns, RunID: id, Signal: command.Signal{Name: "other"}})
 					require.NoError(t, err)
 				}
-				testkit.Eventually(t, func() bool { return slices.ContainsFunc(parked, inLine) })
-				u.wants(t, parked...)
+				testkit.Eventually(t, func() bool { return slices.ContainsFunc(evicted, inLine) })
+				u.wants(t, evicted...)
 				ends(t, l, u, g, holder)
-				l.canceled(t, parked...)
+				l.canceled(t, evicted...)
 				if name == "OthersKeepIt" {
 					require.Equal(t, journal.StateRunning, l.row(t, holder).State)
 				}

@@ -24,15 +24,15 @@ import (
 )
 
 // childStarts is how many children of a namespace are being started at once. The commit that records them
-// wakes whoever started them, all at the same time: of thousands, everything else here would wait for a
-// processor.
+// wakes their starters all at the same time; with thousands, everything else would wait for a processor.
 const childStarts = 32
 
-// InterruptPrefix is the prefix of ids of questions.
+// InterruptPrefix is the prefix of ids of interrupts.
 const InterruptPrefix = "int"
 
-// prepare makes an outcome that asks for more than its values ready for the machine: ids are given, since
-// they must be in the journal, references become graphs, and what cannot be had is refused. It changes out.
+// prepare completes an outcome that asks for more than its values, before the machine gets it: it assigns
+// ids, which must be in the journal, replaces references by graphs, and refuses what cannot be done. It
+// changes out.
 func (t *session) prepare(ctx context.Context, a *attempt, out *workgraph.Outcome) *workgraph.Error {
 	if out.Expand != nil {
 		if err := t.prepareExpansion(ctx, a, out); err != nil {
@@ -47,7 +47,7 @@ func (t *session) prepare(ctx context.Context, a *attempt, out *workgraph.Outcom
 	if w.Interrupt != nil {
 		q := *w.Interrupt
 		w.Interrupt = &q
-		return t.prepareQuestion(ctx, a, &q)
+		return t.prepareInterrupt(ctx, a, &q)
 	}
 	if w.Children != nil {
 		c := *w.Children
@@ -58,7 +58,7 @@ func (t *session) prepare(ctx context.Context, a *attempt, out *workgraph.Outcom
 	return nil
 }
 
-func (t *session) prepareQuestion(ctx context.Context, a *attempt, q *workgraph.Interrupt) *workgraph.Error {
+func (t *session) prepareInterrupt(ctx context.Context, a *attempt, q *workgraph.Interrupt) *workgraph.Error {
 	q.ID, q.Workflows = ids.New(InterruptPrefix), nil
 	if n := len(q.Prompt) + len(q.Schema) + len(q.Default) + len(q.Approve); n > t.e.cfg.MaxPayload {
 		return workgraph.Errorf(workgraph.Permanent, journal.ReasonPayloadTooLarge, "the interrupt has %d bytes, the limit is %d", n, t.e.cfg.MaxPayload)
@@ -78,7 +78,7 @@ func (t *session) prepareQuestion(ctx context.Context, a *attempt, q *workgraph.
 		return nil
 	}
 	var err *workgraph.Error
-	q.Workflows, err = t.covered(ctx, a)
+	q.Workflows, err = t.coveredWorkflows(ctx, a)
 	return err
 }
 
@@ -112,13 +112,13 @@ func (t *session) prepareChildren(ctx context.Context, a *attempt, c *workgraph.
 			if err != nil {
 				return err
 			}
-			if err := r.name(run, run.Ref, g); err != nil {
+			if err := r.recordWorkflow(run, run.Ref, g); err != nil {
 				return err
 			}
 			run.Graph, run.Ref = g, ""
 		}
 		if run.Ref == refSelf && covers {
-			if err := r.name(run, refSelf, r.ownGraph()); err != nil {
+			if err := r.recordWorkflow(run, refSelf, r.ownGraph()); err != nil {
 				return err
 			}
 		}
@@ -132,7 +132,7 @@ func (t *session) prepareChildren(ctx context.Context, a *attempt, c *workgraph.
 			continue
 		}
 		var p *program.Program
-		err := t.steadily(ctx, func() (err error) {
+		err := t.untilAnswered(ctx, func() (err error) {
 			p, err = t.e.programs.Compile(ctx, r.namespace, run.Graph, nil, &run.Input)
 			return err
 		})
@@ -152,7 +152,7 @@ func (t *session) prepareChildren(ctx context.Context, a *attempt, c *workgraph.
 	}
 	var runs int
 	var ok bool
-	err := t.steadily(ctx, func() (err error) {
+	err := t.untilAnswered(ctx, func() (err error) {
 		runs, ok, err = t.e.quota.Admit(ctx, r.root, c.Runs, cfg.MaxDescendants, func(most int) (int, error) {
 			leave, err := t.e.counts.Enter(ctx, r.namespace)
 			if err != nil {
@@ -165,10 +165,10 @@ func (t *session) prepareChildren(ctx context.Context, a *attempt, c *workgraph.
 	})
 	switch {
 	case err != nil:
-		return workgraph.Errorf(workgraph.Retryable, errs.ReasonOf(err), "the runs of the family cannot be counted just now: %v", errs.From(err).Message)
+		return workgraph.Errorf(workgraph.Retryable, errs.ReasonOf(err), "the descendants of the root cannot be counted just now: %v", errs.From(err).Message)
 	case !ok:
 		return workgraph.Errorf(workgraph.Permanent, descendants.ReasonDescendantQuota,
-			"%d more children, and run %s has a family of %d runs already, itself included; the limit is %d: do the work in fewer runs, start another root, or raise max_descendants",
+			"%d more children are too many: run %s and its descendants are %d runs already, the limit is %d: do the work in fewer runs, start another root, or raise max_descendants",
 			len(c.Runs), r.root, min(runs, cfg.MaxDescendants), cfg.MaxDescendants)
 	}
 	return nil
@@ -178,14 +178,14 @@ func childFault(i int, what string) string {
 	return "child " + strconv.Itoa(i+1) + ": " + what
 }
 
-// spawnChildren starts what a durable decision asked for, one after the other.
+// spawnChildren starts the children of a durable decision, one after the other.
 func (t *session) spawnChildren(r *run, spawns []workgraph.Spawn, again bool) {
 	by := map[workgraph.Ref]*record.Approval{}
 	for i := range spawns {
 		ref := spawns[i].Ref
 		if _, known := by[ref]; !known {
 			r.lock()
-			by[ref] = r.follows(ref)
+			by[ref] = r.approvalFor(ref)
 			r.mu.Unlock()
 		}
 		t.spawnChild(r, &spawns[i], by[ref], again)
@@ -198,12 +198,12 @@ func (t *session) spawnChildren(r *run, spawns []workgraph.Spawn, again bool) {
 	}
 }
 
-// spawnChild starts one child, however often it is called. It goes on until the child is recorded, has turned
-// out to be impossible, or is not wanted any more.
+// spawnChild starts one child; repeated calls start it once. It retries until the child is recorded, turns
+// out to be impossible, or is no longer wanted.
 func (t *session) spawnChild(r *run, s *workgraph.Spawn, by *record.Approval, again bool) {
 	defer t.e.quota.Recorded(r.root, s.Child.ID)
 	wait := 10 * time.Millisecond
-	for r.wants(s.Child.ID) {
+	for r.wantsChild(s.Child.ID) {
 		leave, err := t.e.starts.Enter(t.background, r.namespace)
 		if err != nil {
 			return
@@ -220,8 +220,8 @@ func (t *session) spawnChild(r *run, s *workgraph.Spawn, by *record.Approval, ag
 			return
 		case errors.Is(err, errUnwanted), journal.IsFenced(err), errs.ReasonOf(err) == journal.ReasonWriterStopped, t.background.Err() != nil:
 			return
-		case !passing(err):
-			t.stillborn(r, s, err)
+		case !transient(err):
+			t.childNotStarted(r, s, err)
 			return
 		}
 		t.e.log.WarnContext(t.background, "child not started yet", "err", err, "run_id", r.id, "child", s.Child.ID)
@@ -235,7 +235,7 @@ func (t *session) spawnChild(r *run, s *workgraph.Spawn, by *record.Approval, ag
 
 var errUnwanted = errors.New("engine: the child is not wanted any more")
 
-func (r *run) wants(child string) bool {
+func (r *run) wantsChild(child string) bool {
 	r.lock()
 	defer r.mu.Unlock()
 	recorded, wanted := r.children[child]
@@ -246,7 +246,7 @@ func (r *run) wants(child string) bool {
 func (t *session) startChild(r *run, s *workgraph.Spawn, by *record.Approval, again bool) error {
 	c := &s.Child
 	if again {
-		// It is asked for once more after a take-over: mostly it is there.
+		// After a take-over the child is mostly recorded already.
 		if _, err := t.e.journal.Head(t.background, r.namespace, c.ID); errs.ReasonOf(err) != journal.ReasonRunNotFound {
 			return err
 		}
@@ -264,13 +264,13 @@ func (t *session) startChild(r *run, s *workgraph.Spawn, by *record.Approval, ag
 		Lineage: record.Lineage{Parent: r.id, Ref: s.Ref, Depth: r.lineage.Below(c), Approved: by, Asks: r.lineage.Asks, User: r.lineage.User, Chat: r.lineage.Chat,
 			Thread: r.lineage.Thread},
 		Before: func() error {
-			// Under the parent's lock nothing can come between the look and the start's place in the line of
-			// writes: a cancel that is decided later is written later, and finds the child.
+			// Under the parent's lock, nothing comes between this check and the start's place in the queue of
+			// the writer. A later cancel is written later, and finds the child.
 			if recorded, wanted := r.children[c.ID]; !wanted || recorded || r.gone.Load() {
 				return errUnwanted
 			}
 			if _, now := r.allowance(c.Budget); now != allowed {
-				return errAllowance
+				return errBudgetChanged
 			}
 			return nil
 		}, Lock: wholeLock{r},
@@ -279,14 +279,14 @@ func (t *session) startChild(r *run, s *workgraph.Spawn, by *record.Approval, ag
 		req.Graph = r.ownGraph()
 		if c.WorkflowHash != "" {
 			if hash, err := req.Graph.Hash(); err != nil || hash != c.WorkflowHash {
-				return errs.New(errs.FailedPrecondition, workgraph.ReasonApprovalVoid, "the run's own graph is another one since the child was asked for")
+				return errs.New(errs.FailedPrecondition, workgraph.ReasonApprovalVoid, "the run's own graph has changed since the child was requested")
 			}
 		}
 	}
 	if req.TaskID == "" && r.task != "" {
 		req.TaskID, req.Lineage.Borrowed = r.task, true
 	}
-	// Below the call that asked for it, whichever executor made that call and whenever.
+	// The span of the call that asked for the child, whichever executor made that call.
 	caller := tracing.Span(outbox.Trace{Parent: c.TraceParent, State: c.TraceState})
 	if !caller.IsValid() {
 		caller = r.trace
@@ -298,8 +298,8 @@ func (t *session) startChild(r *run, s *workgraph.Spawn, by *record.Approval, ag
 	return err
 }
 
-// stillborn tells the run that a child cannot be started.
-func (t *session) stillborn(r *run, s *workgraph.Spawn, cause error) {
+// childNotStarted ends the wait of the run for a child that cannot be started.
+func (t *session) childNotStarted(r *run, s *workgraph.Spawn, cause error) {
 	e := errs.From(cause)
 	slot := workgraph.ChildSlot{RunID: s.Child.ID, Status: workgraph.StatusFailed, Reason: e.Reason,
 		Error: workgraph.Errorf(workgraph.Permanent, e.Reason, "the child was not started: %s", e.Message)}
@@ -319,8 +319,8 @@ func (t *session) stillborn(r *run, s *workgraph.Spawn, cause error) {
 	}
 }
 
-// prepareExpansion checks the sub-graph against the actors of the namespace, and fills in what it leaves to
-// them. What it says of the nodes around it is checked where it is inserted.
+// prepareExpansion checks the sub-graph against the actors of the namespace, and adds their effects.
+// References to nodes around it are checked when it is inserted.
 func (t *session) prepareExpansion(ctx context.Context, a *attempt, out *workgraph.Outcome) *workgraph.Error {
 	g := out.Expand.Clone()
 	most := t.e.cfg.MaxNodes
@@ -331,7 +331,7 @@ func (t *session) prepareExpansion(ctx context.Context, a *attempt, out *workgra
 		return workgraph.Errorf(workgraph.Permanent, workgraph.ReasonExpandRefused, "the sub-graph has %d nodes, the limit is %d", len(g.Nodes), most)
 	}
 	var known program.ActorSet
-	err := t.steadily(ctx, func() (err error) {
+	err := t.untilAnswered(ctx, func() (err error) {
 		known, err = t.e.programs.KnownActors(ctx, a.run.namespace, program.ActorsOf(g))
 		return err
 	})

@@ -11,18 +11,18 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// claimAfter is how old a claim must be whose run was never recorded before another start may use it up.
+// claimAfter is how old the claim of an unrecorded run must be before another start may use it.
 const claimAfter = 2 * time.Second
 
-// claim reserves the task for the run. If the request turns out to be a repeated one, earlier is the run that
-// it started. Else own is the id under which the task is claimed: id, or that of a start which was cut off
-// between its claim and its record.
+// claim reserves the task for the run. For a repeated request, earlier is the run that the request started.
+// Else own is the id under which the task is claimed: id, or that of a start that was cut off between its
+// claim and its record.
 func (e *Engine) claim(ctx context.Context, req command.StartRequest, id string) (earlier, own string, err error) {
 	if e.claims == nil {
 		return "", "", errs.New(errs.FailedPrecondition, ReasonNoRegistry, "this executor has no registry, so a run cannot work on a task").
 			Hint("leave task_id out, or configure the registry")
 	}
-	// A repeated request must find its run and not trip over the claim of that same run.
+	// A repeated request must find its run instead of failing on that run's claim.
 	if earlier, err = e.Answered(ctx, req.Namespace, req.Request); err != nil || earlier != "" {
 		return earlier, "", err
 	}
@@ -36,9 +36,9 @@ func (e *Engine) claim(ctx context.Context, req command.StartRequest, id string)
 		return "", "", errs.New(errs.Unavailable, ReasonRegistryUnavailable, "the task cannot be claimed, the registry does not answer").
 			Hint("try again in a moment, or start the run without task_id").With(err)
 	case errs.Is(err, errs.FailedPrecondition):
-		// Somebody has it: perhaps the first try of this request, which may be recorded at any moment. So its
-		// run is looked for after it was seen whether the holder's is there.
-		holder := e.orphan(ctx, req, err)
+		// The task is taken, perhaps by the first try of this request, which may be recorded at any moment.
+		// So the request's run is looked for after the holder's run.
+		holder := e.unrecordedHolder(ctx, req, err)
 		if earlier, rerr := e.Answered(ctx, req.Namespace, req.Request); rerr != nil || earlier != "" {
 			return earlier, "", rerr
 		}
@@ -51,10 +51,10 @@ func (e *Engine) claim(ctx context.Context, req command.StartRequest, id string)
 	return "", "", err
 }
 
-// orphan is the run that holds the task by a claim with a lease, if that run was never recorded: its executor
-// went down in between. Whoever records it now gets it; the id can be recorded only once, so nobody can lose
-// a race without notice.
-func (e *Engine) orphan(ctx context.Context, req command.StartRequest, refusal error) string {
+// unrecordedHolder is the run that holds the task by a leased claim and was never recorded, because its
+// executor died in between; "" if there is none. A start may record it under that id. An id can be recorded
+// only once, so a lost race is noticed.
+func (e *Engine) unrecordedHolder(ctx context.Context, req command.StartRequest, refusal error) string {
 	m := errs.From(refusal).Meta
 	holder := m["run_id"]
 	made, ok := ids.Time(command.IDPrefix, holder)
@@ -67,9 +67,8 @@ func (e *Engine) orphan(ctx context.Context, req command.StartRequest, refusal e
 	return holder
 }
 
-// unclaim gives the task back after a start that came to nothing. If that fails too, the lease ends the
-// claim.
-func (e *Engine) unclaim(ctx context.Context, req command.StartRequest, id string) {
+// releaseClaim gives the task back after a failed start. If that fails too, the claim ends with its lease.
+func (e *Engine) releaseClaim(ctx context.Context, req command.StartRequest, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if err := e.claims.Release(ctx, req.Namespace, req.TaskID, id); err != nil {

@@ -21,25 +21,25 @@ import (
 const (
 	// commandBatch is how many commands are read at a time.
 	commandBatch = journal.MaxLoadedCommandBytes
-	// smallCommand is the largest body that comes along when all commands are looked for. The commands of a
-	// run that has larger ones is read apart, largeBatch pieces at a time, in a turn of its namespace.
+	// smallCommand is the largest body that a look reads. The commands of a run that has larger ones are read
+	// separately, largeBatch at a time, in a turn of its namespace.
 	smallCommand, largeBatch = 4 << 10, 32
 	// longestRest is the longest pause between two looks.
 	longestRest = 50 * time.Millisecond
 )
 
-// watchCommands takes up what comes for the runs of this owner, whoever wrote it and wherever.
+// watchCommands applies commands to the runs of this owner, whichever replica enqueued them.
 func (t *session) watchCommands(ctx context.Context) {
 	wakes, err := t.e.journal.CommandWakes(ctx, t.owner)
 	if err != nil {
-		t.e.log.WarnContext(ctx, "no notice of commands, it is looked for instead", "err", err)
+		t.e.log.WarnContext(ctx, "no notice of commands; they are polled for", "err", err)
 	}
 	poll := time.NewTicker(t.e.cfg.CommandPoll)
 	defer poll.Stop()
 	for took := time.Duration(0); ; {
 		// With many commands a look takes long. The pause lets commands gather, so that looking takes a third
 		// of the time at most, up to longestRest.
-		if !t.rest(min(2*took, longestRest)) {
+		if !t.sleep(min(2*took, longestRest)) {
 			return
 		}
 		select {
@@ -53,18 +53,18 @@ func (t *session) watchCommands(ctx context.Context) {
 		case <-poll.C:
 		}
 		began := time.Now()
-		t.deliver(ctx)
+		t.deliverCommands(ctx)
 		took = time.Since(began)
 	}
 }
 
-// deliver looks for commands of this owner once: it reads commandBatch pieces at most, the oldest first, and
-// gives them to their runs. Runs that are not in memory are brought there. If there may be more commands,
-// somebody asks for another look. One goroutine at a time may call it.
-func (t *session) deliver(ctx context.Context) {
+// deliverCommands looks once for commands of this owner. It reads at most commandBatch of them, the oldest
+// first, and gives them to their runs; runs that are not in memory are loaded. If there may be more commands,
+// another look is requested. Only one goroutine at a time may call it.
+func (t *session) deliverCommands(ctx context.Context) {
 	t.applied.forget()
 	look := journal.CommandQuery{Limit: commandBatch, Small: smallCommand}
-	look.Busy, look.Ending = t.inHand()
+	look.Busy, look.Ending = t.beingHandled()
 	look.Runs = t.owned()
 	commands, err := t.e.journal.PendingCommands(ctx, t.owner, look)
 	if err != nil {
@@ -84,15 +84,15 @@ func (t *session) deliver(ctx context.Context) {
 	news, more := false, len(commands) == commandBatch
 	for _, id := range order {
 		if r := t.get(id); r != nil {
-			if r.evaluates() || slices.ContainsFunc(byRun[id], computes) || slices.ContainsFunc(byRun[id], isLeft) {
+			if r.evaluates() || slices.ContainsFunc(byRun[id], computes) || slices.ContainsFunc(byRun[id], bodyLeftOut) {
 				r.applyBeside(byRun[id], more)
 			} else {
 				news = r.apply(byRun[id], more) || news
 			}
 			continue
 		}
-		// Reading the run takes its commands up.
-		if !t.hasCommands(id, slices.ContainsFunc(byRun[id], isCancel)) {
+		// The load of the run applies its commands.
+		if !t.noteCommandsInLine(id, slices.ContainsFunc(byRun[id], isCancel)) {
 			t.loadSoon(byRun[id][0].Namespace, id)
 		}
 	}
@@ -101,17 +101,18 @@ func (t *session) deliver(ctx context.Context) {
 	}
 }
 
-// inHand returns the runs whose commands a look leaves out: those whose commands applyBeside has, those that
-// are being read, and those that wait to be read. A look still reads a cancel of the runs in busy, and
-// nothing of those in ending. Whoever takes up commands or reads a run asks for another look when it is done.
-func (t *session) inHand() (busy, ending []string) {
+// beingHandled returns the runs whose commands a look leaves out: runs of which applyBeside has commands,
+// runs that are being read, and runs that wait to be read. A look still reads a cancel of the runs in busy,
+// and nothing of those in ending. A goroutine that applies commands or reads a run requests another look when
+// it is done.
+func (t *session) beingHandled() (busy, ending []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for id := range t.pendingLoads {
 		switch x := t.lines.by[id]; {
 		case x == nil || x.canceled:
 			ending = append(ending, id)
-		case x.hasCommands: // there may be many in line, few of which have commands
+		case x.hasCommands: // many may be in line, few of which have commands
 			busy = append(busy, id)
 		}
 	}
@@ -121,9 +122,9 @@ func (t *session) inHand() (busy, ending []string) {
 	}
 	for id, r := range t.runs {
 		switch {
-		case r.passesOver(&r.canceling):
+		case r.askAgainAfter(&r.canceling):
 			ending = append(ending, id)
-		case r.passesOver(&r.opening):
+		case r.askAgainAfter(&r.opening):
 			busy = append(busy, id)
 		}
 	}
@@ -137,10 +138,10 @@ func (t *session) owned() int {
 	return len(t.runs) + len(t.pendingLoads)
 }
 
-// hasCommands notes that there is commands for a run which stands in line for room: looks leave it out from
-// now on. It reports false if the run does not stand there. With a cancel the run moves to the line of
-// canceled runs.
-func (t *session) hasCommands(id string, cancel bool) bool {
+// noteCommandsInLine notes that a run which waits in line for room has commands, so that looks leave it out
+// from now on. It reports false if the run is not in line. A cancel moves the run to the line of canceled
+// runs.
+func (t *session) noteCommandsInLine(id string, cancel bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	x := t.lines.by[id]
@@ -154,9 +155,9 @@ func (t *session) hasCommands(id string, cancel bool) bool {
 	return true
 }
 
-// passesOver reports whether applyBeside is at work, as under tells, and makes it ask for another look when
-// it is done.
-func (r *run) passesOver(under *atomic.Bool) bool {
+// askAgainAfter reports whether the goroutine of applyBeside that under belongs to is at work, and makes it
+// request another look when it is done.
+func (r *run) askAgainAfter(under *atomic.Bool) bool {
 	if !under.Load() {
 		return false
 	}
@@ -164,11 +165,13 @@ func (r *run) passesOver(under *atomic.Bool) bool {
 	return under.Load() // if it ended meanwhile, it may not have seen missed
 }
 
-// applyBeside takes up commands of a run on a goroutine of its own, so that the commands of other runs does
-// not wait while this run computes with it, is locked, or reads large commands. more says that there is
-// commands which was not read yet. There is at most one goroutine for commands with a cancel and one for
-// other commands (r.canceling and r.opening): a cancel does not wait for what the run computes, and is taken
-// up before the commands beside it.
+// applyBeside applies commands of a run on a goroutine of its own, so that commands of other runs do not wait
+// while this run computes, is locked, or reads large commands. more is set if there are commands that were
+// not read.
+//
+// There is at most one goroutine for commands with a cancel (r.canceling) and one for other commands
+// (r.opening). So a cancel does not wait for what the run computes, and is applied before the commands beside
+// it.
 func (r *run) applyBeside(commands []journal.Command, more bool) {
 	cancel := slices.ContainsFunc(commands, isCancel)
 	under := &r.opening
@@ -176,7 +179,7 @@ func (r *run) applyBeside(commands []journal.Command, more bool) {
 		under = &r.canceling
 	}
 	if under.Swap(true) {
-		if !r.passesOver(under) {
+		if !r.askAgainAfter(under) {
 			r.t.pollCommandsSoon()
 		}
 		return
@@ -192,15 +195,15 @@ func (r *run) applyBeside(commands []journal.Command, more bool) {
 			defer r.stepToEnd()()
 			r.applyLocked(slices.DeleteFunc(slices.Clone(commands), func(m journal.Command) bool { return !isCancel(m) }))
 			n := len(commands)
-			commands = slices.DeleteFunc(commands, isLeft)
+			commands = slices.DeleteFunc(commands, bodyLeftOut)
 			more = r.applyLocked(commands) && more || len(commands) < n
 			return
 		}
-		if slices.ContainsFunc(commands, isLeft) {
+		if slices.ContainsFunc(commands, bodyLeftOut) {
 			more = r.applyLarge(more)
 			return
 		}
-		leave, err := r.compute(r.t.background)
+		leave, err := r.stepComputing(r.t.background)
 		if err != nil {
 			return
 		}
@@ -209,10 +212,11 @@ func (r *run) applyBeside(commands []journal.Command, more bool) {
 	})
 }
 
-// applyLarge reads commands of a run with the large bodies that a look leaves out, and takes it up. more
-// says, and the result reports, whether there is commands that was not read yet. The commands are read in a
-// turn of the namespace, which bounds how much of it is in memory at once, and the run is not locked
-// meanwhile: r.heard collects what is durably taken up in that time.
+// applyLarge reads commands of a run including the large bodies that a look leaves out, and applies them.
+// more says, and the result reports, whether there are commands that were not read.
+//
+// The commands are read in a turn of the namespace, which bounds how many are in memory at once. The run is
+// not locked meanwhile: r.appliedMeanwhile collects what becomes durably applied in that time.
 func (r *run) applyLarge(more bool) bool {
 	ctx := r.t.background
 	give, err := r.t.e.computing.EnterUnless(ctx, r.namespace, r.ends)
@@ -220,33 +224,34 @@ func (r *run) applyLarge(more bool) bool {
 		return false
 	}
 	r.lock()
-	r.heard = map[int64]bool{}
-	most := largeBatch + len(r.taken) // those that are being written are still listed
+	r.appliedMeanwhile = map[int64]bool{}
+	most := largeBatch + len(r.applying) // commands of unanswered writes are still listed
 	r.mu.Unlock()
 	commands, err := r.t.e.journal.UnappliedCommands(ctx, r.namespace, r.id, most)
 	defer r.stepIn(give)()
-	defer func() { r.heard = nil }()
+	defer func() { r.appliedMeanwhile = nil }()
 	if err != nil {
 		if ctx.Err() == nil && !journal.IsFenced(err) {
 			r.t.e.log.WarnContext(ctx, "commands cannot be read", "err", err, "run_id", r.id)
 		}
-		return false // it is looked for in a while
+		return false // the next look finds them
 	}
 	return r.applyLocked(commands) && (more || len(commands) == most)
 }
 
-func isLeft(m journal.Command) bool { return m.Left }
+func bodyLeftOut(m journal.Command) bool { return m.Left }
 
-// computes reports whether commands changes a graph, or brings an outcome from outside, which may let it
-// grow.
+// computes reports whether a command changes a graph, or carries an outcome from outside, which may expand
+// it.
 func computes(m journal.Command) bool {
 	return m.Kind == journal.CommandAmend || m.Kind == journal.CommandCompletion || m.Kind == journal.CommandReconcile
 }
 
 func isCancel(m journal.Command) bool { return m.Kind == journal.CommandCancel }
 
-// apply gives commands to the machine, in order, and reports whether any of it was new. It does not wait for
-// a run that is locked: applyBeside does. more says that there is commands which was not read yet.
+// apply gives commands to the machine, in order, and reports whether any of them was new. If the run is
+// locked it does not wait: applyBeside applies the commands. more is set if there are commands that were not
+// read.
 func (r *run) apply(commands []journal.Command, more bool) bool {
 	if !r.tryLock() {
 		r.applyBeside(commands, more)
@@ -260,27 +265,27 @@ func (r *run) apply(commands []journal.Command, more bool) bool {
 func (r *run) applyLocked(commands []journal.Command) (news bool) {
 	for i := range commands {
 		m := &commands[i]
-		if r.gone.Load() || r.mending != nil {
-			return news // it is taken up where, or when, the run goes on
+		if r.gone.Load() || r.rebuilding != nil {
+			return news // it is applied when the run continues, here or elsewhere
 		}
-		if r.taken[m.ID] || r.heard[m.ID] || r.t.applied.has(m.ID) {
+		if r.applying[m.ID] || r.appliedMeanwhile[m.ID] || r.t.applied.has(m.ID) {
 			continue
 		}
 		news = true
-		r.taken[m.ID] = true
-		if err := r.open(m, i < len(commands)-1); err != nil && !errors.Is(err, errDropped) {
-			delete(r.taken, m.ID)
-			r.t.e.log.ErrorContext(r.t.background, "commands cannot be taken up", "err", err, "run_id", r.id, "kind", m.Kind)
-		} else if r.mending != nil {
-			delete(r.taken, m.ID)
+		r.applying[m.ID] = true
+		if err := r.applyCommand(m, i < len(commands)-1); err != nil && !errors.Is(err, errDropped) {
+			delete(r.applying, m.ID)
+			r.t.e.log.ErrorContext(r.t.background, "command cannot be applied", "err", err, "run_id", r.id, "kind", m.Kind)
+		} else if r.rebuilding != nil {
+			delete(r.applying, m.ID)
 		}
 	}
 	return news
 }
 
-// open gives the machine the command in one command. Commands that comes too late, or that does not fit the
-// run any more, is taken up without an effect: see drop. more says that other commands of the run follows.
-func (r *run) open(m *journal.Command, more bool) error {
+// applyCommand gives one command to the machine. A command that comes too late, or no longer fits the run, is
+// applied without an effect: see drop. more is set if further commands of the run follow.
+func (r *run) applyCommand(m *journal.Command, more bool) error {
 	x := extra{from: origin{id: m.ID, more: more}}
 	now := time.Now().UTC()
 	l, err := record.DecodePayload(m.Body)
@@ -293,7 +298,7 @@ func (r *run) open(m *journal.Command, more bool) error {
 	switch m.Kind {
 	case journal.CommandAmend:
 		if cmd, x.from.change, err = r.amendment(l, now); errors.Is(err, workgraph.ErrAborted) {
-			delete(r.taken, m.ID) // it is taken up after what ends the run
+			delete(r.applying, m.ID) // it is applied after what ends the run
 			return errDropped
 		} else if err != nil {
 			r.Refusal, x.keep = refusalOf(l, err, now), true
@@ -315,11 +320,11 @@ func (r *run) open(m *journal.Command, more bool) error {
 		}
 	case journal.CommandCancel:
 		if st, _ := r.State.Status(); st == workgraph.StatusPending {
-			return r.neverBegun(l.Reason, x)
+			return r.beginAndEnd(l.Reason, x)
 		}
 	}
 	if cmd == nil {
-		return r.drop(m, x, errors.New("commands of an unknown kind"))
+		return r.drop(m, x, errors.New("the command has an unknown kind"))
 	}
 	err = r.advance(cmd, x)
 	switch {
@@ -331,24 +336,25 @@ func (r *run) open(m *journal.Command, more bool) error {
 	case m.Kind == journal.CommandAmend && !isTooLarge(err):
 		r.Refusal, x.keep = refusalOf(l, err, now), true
 	case m.Kind == journal.CommandCompletion && errors.Is(err, workgraph.ErrStale) && r.underWay(l.Ref, l.Attempt):
-		// Its work was quicker than the call that began it: the commands wait for the end of the call.
-		delete(r.taken, m.ID)
+		// The completion came before the end of the call that started the work. The command waits for that
+		// end.
+		delete(r.applying, m.ID)
 		r.early = true
 		return nil
 	case isTooLarge(err):
-		// What follows from it cannot be written: the run goes on without it.
-		r.mend(func(end *closing) {
+		// What follows from it cannot be written. The run continues without it.
+		r.rebuild(func(end *ending) {
 			r.endFirst(end)
-			if end != nil && end.x.from.id == m.ID || r.mending != nil {
+			if end != nil && end.x.from.id == m.ID || r.rebuilding != nil {
 				return
 			}
-			r.taken[m.ID] = true
+			r.applying[m.ID] = true
 			x := extra{from: origin{id: m.ID}}
 			if m.Kind == journal.CommandAmend {
 				r.Refusal, x.keep = refusalOf(l, err, now), true
 			}
 			if err := r.drop(m, x, err); err != nil {
-				r.t.lose(r, err)
+				r.t.dropAndReload(r, err)
 			}
 		})
 		return nil
@@ -361,14 +367,14 @@ func (r *run) underWay(ref workgraph.Ref, attempt int) bool {
 	return slices.ContainsFunc(r.State.Outstanding(), func(s workgraph.Start) bool { return s.Ref == ref && s.Attempt == attempt })
 }
 
-// drop takes up commands that has no effect on the run.
+// drop applies a command without an effect.
 func (r *run) drop(m *journal.Command, x extra, why error) error {
-	r.t.e.log.DebugContext(r.t.background, "commands came too late or does not fit", "why", why, "run_id", r.id, "kind", m.Kind, "key", m.Key)
-	return r.note(x)
+	r.t.e.log.DebugContext(r.t.background, "command came too late or does not fit", "why", why, "run_id", r.id, "kind", m.Kind, "key", m.Key)
+	return r.writeApplied(x)
 }
 
-// note writes that commands were taken up, and nothing else. The caller holds r.mu.
-func (r *run) note(x extra) error {
+// writeApplied writes that a command is applied, and nothing else. The caller holds r.mu.
+func (r *run) writeApplied(x extra) error {
 	w := &journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.Seq, Applied: []int64{x.from.id}, Progress: x.progress}
 	was := r.SnapSeq
 	if x.keep {
@@ -380,7 +386,7 @@ func (r *run) note(x extra) error {
 	}
 	c := consequence{keep: true, applied: w.Applied}
 	if !x.from.more && r.idle() && r.idleTTL() == 0 {
-		if err := r.keepPosition(w); err != nil {
+		if err := r.savePosition(w); err != nil {
 			return err
 		}
 		r.releaseOwnership(w)
@@ -393,18 +399,17 @@ func (r *run) note(x extra) error {
 		r.unrelease()
 		r.SnapSeq = was
 		if x.keep && errs.ReasonOf(err) == journal.ReasonPayloadTooLarge {
-			x.keep = false // what the position would tell besides is told by the live run alone
-			return r.note(x)
+			x.keep = false // the position does not fit, so only the live run knows the refusal
+			return r.writeApplied(x)
 		}
 	}
 	return err
 }
 
-// neverBegun ends a run that was asked to end before it began: it begins and ends in one write, and nothing
-// is called.
-func (r *run) neverBegun(reason string, x extra) error {
+// beginAndEnd ends a run that has not begun: it begins and ends in one write, and nothing is called.
+func (r *run) beginAndEnd(reason string, x extra) error {
 	now := time.Now().UTC()
-	begin, err := r.beginning(now)
+	begin, err := r.beginCommand(now)
 	if err != nil {
 		return err
 	}
@@ -423,8 +428,8 @@ func (r *run) neverBegun(reason string, x extra) error {
 	return r.commit(evs, workgraph.Effects{Ended: eff.Ended}, x)
 }
 
-// linkCommand notes in the run's trace which request, or which other run, commands come from. That of its own
-// trace is no news.
+// linkCommand records in the run's trace which request or run a command comes from, unless that has the same
+// trace.
 func (r *run) linkCommand(kind journal.CommandKind, from outbox.Trace) {
 	sc := tracing.Span(from)
 	if !r.trace.IsSampled() || !sc.IsSampled() || sc.TraceID() == r.trace.TraceID() {

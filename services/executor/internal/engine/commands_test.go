@@ -21,8 +21,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// slowQueue is a journal that reads the commands of an owner, and gives it out only when it is told to; by
-// then the run itself, which waits for that reading, may have taken the commands up.
+// slowQueue is a journal that reads the commands of an owner and returns them only when it is told to. By
+// then the run itself, whose load waits for that, may have applied the commands.
 type slowQueue struct {
 	journal.Journal
 	armed, read, out, again chan struct{}
@@ -49,7 +49,7 @@ func (s *slowQueue) PendingCommands(ctx context.Context, o journal.Owner, look j
 	if !first {
 		return s.Journal.PendingCommands(ctx, o, look)
 	}
-	// It was decided before the commands came what is passed over.
+	// Which runs a look leaves out was decided before the commands came.
 	select {
 	case <-s.armed:
 	case <-ctx.Done():
@@ -61,7 +61,7 @@ func (s *slowQueue) PendingCommands(ctx context.Context, o journal.Owner, look j
 	return ms, err
 }
 
-// lateCommand is a journal to which commands for a run comes just before the run is given back.
+// lateCommand is a journal that enqueues a command for a run just before the run is released.
 type lateCommand struct {
 	journal.Journal
 	once   sync.Once
@@ -77,8 +77,8 @@ func (j *lateCommand) Commit(ctx context.Context, o journal.Owner, ws []journal.
 	return j.Journal.Commit(ctx, o, ws)
 }
 
-// staleRead is a journal that, when it is armed, reads a run and says so, and tells what it has read only
-// when it may.
+// staleRead is a journal that, when armed, reads a run, signals that, and returns the result only when it
+// may.
 type staleRead struct {
 	journal.Journal
 	armed      atomic.Bool
@@ -94,8 +94,8 @@ func (j *staleRead) Load(ctx context.Context, runID string) (journal.Loaded, err
 	return l, err
 }
 
-// heldCommands is a journal that takes its time over the commands of a run, and over a write by which
-// commands are taken up. It counts the looks for the commands of all.
+// heldCommands is a journal that can block reads of a run's commands, and a write that applies commands. It
+// counts the looks for commands.
 type heldCommands struct {
 	journal.Journal
 	holds            atomic.Bool // whether such a write is held
@@ -128,7 +128,7 @@ func (j *heldCommands) Commit(ctx context.Context, o journal.Owner, ws []journal
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {
-		t.Run("Signal/IsHeardOnceThoughItWasReadBeforeItWasTakenUp", func(t *testing.T) {
+		t.Run("Signal/IsAppliedOnceThoughItWasReadBefore", func(t *testing.T) {
 			slow := &slowQueue{armed: make(chan struct{}), read: make(chan struct{}), out: make(chan struct{}), again: make(chan struct{})}
 			g := newGate()
 			l := run(t, s, actors{"gate": g, "signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}})}, func(c *engine.Config, d *engine.Deps) {
@@ -138,7 +138,7 @@ func TestCommands(t *testing.T) {
 			waiting := chain(2, "gate")
 			waiting.Nodes[0].Actor = "signal"
 			id := l.start(t, waiting)
-			l.parked(t, id, journal.StateWaiting)
+			l.evicted(t, id, journal.StateWaiting)
 			l.commands(t, id, journal.CommandSignal, record.Payload{Name: "go", Payload: json.RawMessage(`7`)})
 			g.next(t) // the signal is durable: the node after it is called
 			close(slow.out)
@@ -148,20 +148,20 @@ func TestCommands(t *testing.T) {
 			evs := l.events(t, id)
 			require.Len(t, kinds(evs, workgraph.SignalReceived), 1, "%s", story(evs))
 		})
-		t.Run("Signal/ThatComesWhileTheRunIsGivenBackIsTakenUp", func(t *testing.T) {
+		t.Run("Signal/DuringTheReleaseIsApplied", func(t *testing.T) {
 			late := &lateCommand{}
 			l := run(t, s, actors{"signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}})}, func(_ *engine.Config, d *engine.Deps) {
 				late.Journal, d.Journal = d.Journal, late
 			})
 			late.onPark = func(id string) { l.commands(t, id, journal.CommandSignal, record.Payload{Name: "go"}) }
 			waiting := chain(1, "signal")
-			l.wait(t, l.start(t, waiting), journal.StateCompleted) // nobody works on jobs here
+			l.wait(t, l.start(t, waiting), journal.StateCompleted) // no executor works jobs here
 		})
-		t.Run("Signal/OfANeighborIsNotBehindWhatWaitsForATurn", func(t *testing.T) {
+		t.Run("Signal/OfANeighborDoesNotWaitForATurn", func(t *testing.T) {
 			g := newGate()
 			l := run(t, s, actors{"gate": g, "signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}})})
 			busy := chain(2, "gate")
-			busy.Edges[0].When = "true" // what it hears is decided in a turn
+			busy.Edges[0].When = "true" // a signal to it needs a turn
 			heard := chain(2, "gate")
 			heard.Nodes[0].Actor, heard.Edges = "signal", nil
 			id, other := l.start(t, busy), l.start(t, heard, func(r *command.StartRequest) { r.Namespace = "other" })
@@ -186,16 +186,16 @@ func TestCommands(t *testing.T) {
 			close(g.open)
 			l.wait(t, id, journal.StateCompleted)
 		})
-		t.Run("Task/IsCompletedOnceThoughMuchMailStandsBefore", func(t *testing.T) {
+		t.Run("Task/IsCompletedOnceBehindManyCommands", func(t *testing.T) {
 			tokens := make(chan string, 1)
 			l := run(t, s, actors{"ok": &recorder{}, "task": outcome(func(c *workgraph.Call) workgraph.Outcome {
 				tokens <- c.AttemptToken
 				return workgraph.Outcome{Wait: &workgraph.Wait{Completion: &workgraph.CompletionWait{}}}
 			})})
 			g := chain(2, "ok")
-			g.Nodes[0].Actor, g.Edges[0].When = "task", "true" // what it hears is decided in a turn
+			g.Nodes[0].Actor, g.Edges[0].When = "task", "true" // a signal to it needs a turn
 			id := l.start(t, g)
-			l.parked(t, id, journal.StateWaiting)
+			l.evicted(t, id, journal.StateWaiting)
 			free := l.allTurns(t)
 			for range journal.MaxWaiting {
 				l.commands(t, id, journal.CommandSignal, record.Payload{Name: "aside"})
@@ -226,10 +226,10 @@ func TestCommands(t *testing.T) {
 				c.EvictAfter = time.Millisecond
 			})
 			id := l.start(t, chain(1, "sleep"))
-			row := l.parked(t, id, journal.StateWaiting)
+			row := l.evicted(t, id, journal.StateWaiting)
 			testkit.Eventually(t, func() bool { return time.Now().After(row.WakeTime) })
 			stale.armed.Store(true)
-			l.Bring(ns, id) // it is nobody's when this is read
+			l.Bring(ns, id) // it has no owner when this is read
 			<-stale.read
 			args, err := json.Marshal(journal.JobArgs{Namespace: ns, RunID: id})
 			require.NoError(t, err)
@@ -238,7 +238,7 @@ func TestCommands(t *testing.T) {
 			close(stale.goOn)
 			testkit.Eventually(t, func() bool { return l.row(t, id).State == journal.StateCompleted })
 		})
-		t.Run("Signal/ARunGoesOnWhileItsLargeMailIsRead", func(t *testing.T) {
+		t.Run("Signal/RunContinuesWhileItsLargeCommandsAreRead", func(t *testing.T) {
 			slow := &heldCommands{read: make(chan struct{}), goOn: make(chan struct{})}
 			g := newGate()
 			l := run(t, s, actors{"gate": g}, func(_ *engine.Config, d *engine.Deps) { slow.Journal, d.Journal = d.Journal, slow })
@@ -252,7 +252,7 @@ func TestCommands(t *testing.T) {
 			testkit.Eventually(t, func() bool { return l.row(t, id).State == journal.StateCompleted })
 			release()
 		})
-		t.Run("Signal/IsHeardOnceThoughItIsReadWithALargeOne", func(t *testing.T) {
+		t.Run("Signal/IsAppliedOnceThoughReadWithALargeOne", func(t *testing.T) {
 			slow := &heldCommands{read: make(chan struct{}), goOn: make(chan struct{}), held: make(chan struct{})}
 			g := newGate()
 			l := run(t, s, actors{"gate": g}, func(c *engine.Config, d *engine.Deps) {
@@ -268,7 +268,7 @@ func TestCommands(t *testing.T) {
 			l.commands(t, id, journal.CommandSignal, record.Payload{Name: "small"})
 			testkit.Eventually(t, func() bool { return !slow.holds.Load() })
 			l.commands(t, id, journal.CommandSignal, record.Payload{Name: "large", Payload: big(8 << 10)})
-			<-slow.read // the small one, too, whose write is under way
+			<-slow.read // including the small one, whose write has no answer yet
 			close(slow.held)
 			testkit.Eventually(t, func() bool { return heard() == 1 })
 			looks := slow.looks.Load()
@@ -279,7 +279,7 @@ func TestCommands(t *testing.T) {
 			l.wait(t, id, journal.StateCompleted)
 			require.Equal(t, 2, heard(), "%s", story(l.events(t, id)))
 		})
-		t.Run("Signal/LargeOnesAreHeardInTheirOrder", func(t *testing.T) {
+		t.Run("Signal/LargeOnesAreAppliedInOrder", func(t *testing.T) {
 			g := newGate()
 			l := run(t, s, actors{"gate": g, "signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}})})
 			heard := chain(2, "gate")

@@ -8,13 +8,13 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// maxEvaluation is how long the expressions of one command may be evaluated. A run is locked meanwhile; what
-// they may cost ends them long before on a machine that is not overloaded.
+// maxEvaluation is how long the expressions of one command may be evaluated. The run is locked meanwhile. On
+// a machine that is not overloaded, their cost limit ends them long before.
 const maxEvaluation = 10 * time.Second
 
-// evaluation is the context of the expressions of one command, for which the run is locked: see
-// workgraph.State.OnEvaluation. Whatever leads here, a turn of the run's namespace is held meanwhile, if
-// there is one: who is about to advance the run has mostly waited for it before, without the lock.
+// evaluation is the context of the expressions of one command, while the run is locked: see
+// workgraph.State.OnEvaluation. A turn of the namespace is held meanwhile. Callers that advance the run have
+// mostly waited for the turn before they took the lock; otherwise one is taken here if it is free.
 func (r *run) evaluation() (context.Context, context.CancelFunc) {
 	whole, abort := context.WithCancelCause(context.Background())
 	r.amu.Lock()
@@ -26,7 +26,7 @@ func (r *run) evaluation() (context.Context, context.CancelFunc) {
 	give := func() {}
 	if e := r.t.e; !r.turn {
 		e.lateTurns.Add(1)
-		// Those who have the turns may wait for the run's lock, so nobody who has that waits for a turn.
+		// Holders of turns may wait for the run's lock, so a holder of the lock must not wait for a turn.
 		if leave, ok := e.computing.Try(r.namespace); ok {
 			give = leave
 		}
@@ -42,23 +42,25 @@ func (r *run) evaluation() (context.Context, context.CancelFunc) {
 	}
 }
 
-// interrupt aborts the evaluation under way, and those to come: the run is to end, or is no longer of this
-// process. What was being decided comes to nothing; it is decided after what ends the run: see mend. A run
-// that has not begun to be what its journal says is left to go on, and so is one that owes the outcome of an
-// UNSAFE call to the journal when the term is over, as nobody decides it again then: such an evaluation ends
-// by its own limits.
-func (r *run) interrupt() {
+// abortEvaluation aborts the evaluation in progress, and later ones, because the run is to end or leaves this
+// process. The aborted decision is made again after the end of the run: see rebuild.
+//
+// It does nothing to a run that does not agree with its journal yet. When the session is over, it also spares
+// a run that owes the journal the outcome of an UNSAFE call, since nothing would make that decision again:
+// such an evaluation ends by its own limits.
+func (r *run) abortEvaluation() {
 	over := r.t.background.Err() != nil && !r.gone.Load()
 	r.amu.Lock()
 	defer r.amu.Unlock()
-	if r.begun && !(over && r.owes()) {
+	if r.begun && !(over && r.owesOutcome()) {
 		r.abort()
 	}
 }
 
-// owes reports whether an UNSAFE call is under way, or its outcome is not decided. The caller holds r.amu.
-func (r *run) owes() bool {
-	if r.concluding > 0 {
+// owesOutcome reports whether an UNSAFE call is in flight, or its outcome is not decided. The caller holds
+// r.amu.
+func (r *run) owesOutcome() bool {
+	if r.undecided > 0 {
 		return true
 	}
 	for _, a := range r.attempts {
@@ -69,8 +71,8 @@ func (r *run) owes() bool {
 	return false
 }
 
-// giveUp aborts a start whose caller has gone; it does nothing when the run has begun.
-func (r *run) giveUp() {
+// abortStart aborts a start whose caller has gone. It does nothing once the run has begun.
+func (r *run) abortStart() {
 	r.amu.Lock()
 	defer r.amu.Unlock()
 	if !r.begun {
@@ -78,7 +80,7 @@ func (r *run) giveUp() {
 	}
 }
 
-// abort is called with r.amu held.
+// abort aborts this evaluation and later ones. The caller holds r.amu.
 func (r *run) abort() {
 	r.aborted = true
 	if r.evaluating != nil {
@@ -86,24 +88,24 @@ func (r *run) abort() {
 	}
 }
 
-// begins says that the machine is what the journal says, or is about to. The caller holds r.mu.
-func (r *run) begins() {
+// markBegun says that the machine agrees with the journal, or is about to. The caller holds r.mu.
+func (r *run) markBegun() {
 	r.amu.Lock()
 	defer r.amu.Unlock()
 	r.begun, r.aborted = true, false
 }
 
-// step takes r.mu to advance the machine. If that may evaluate expressions it waits for a turn first: while
-// the run is not locked, and no longer than until the run is to end. An error is that of ctx.
+// step takes r.mu to advance the machine. If that may evaluate expressions it first waits for a turn, without
+// the lock, until the run is to end at the latest. An error is that of ctx.
 func (r *run) step(ctx context.Context) (leave func(), err error) {
 	if !r.evaluates() {
 		return r.stepIn(nil), nil
 	}
-	return r.compute(ctx)
+	return r.stepComputing(ctx)
 }
 
-// compute is step for what computes in any case.
-func (r *run) compute(ctx context.Context) (leave func(), err error) {
+// stepComputing is step for work that always computes.
+func (r *run) stepComputing(ctx context.Context) (leave func(), err error) {
 	for {
 		give, err := r.t.e.computing.EnterUnless(ctx, r.namespace, r.ends)
 		if err != nil {
@@ -113,9 +115,9 @@ func (r *run) compute(ctx context.Context) (leave func(), err error) {
 			return r.stepIn(nil), nil
 		}
 		r.mu.Lock()
-		whole := r.mending
+		whole := r.rebuilding
 		if whole == nil {
-			return r.holding(give), nil
+			return r.withTurn(give), nil
 		}
 		r.mu.Unlock()
 		give() // others can use it meanwhile
@@ -123,14 +125,14 @@ func (r *run) compute(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-// stepIn takes r.mu with a turn that the caller has; nil if it has none.
+// stepIn takes r.mu with the caller's turn, or with none if give is nil.
 func (r *run) stepIn(give func()) (leave func()) {
 	r.lock()
-	return r.holding(give)
+	return r.withTurn(give)
 }
 
-// holding marks that the caller, who holds r.mu, has a turn, if it has.
-func (r *run) holding(give func()) (leave func()) {
+// withTurn notes that the caller, who holds r.mu, has a turn, unless give is nil.
+func (r *run) withTurn(give func()) (leave func()) {
 	if give == nil {
 		return r.mu.Unlock
 	}
@@ -142,10 +144,10 @@ func (r *run) holding(give func()) (leave func()) {
 	}
 }
 
-// stepToEnd takes r.mu to end the run: it waits for no turn, and an evaluation under way is aborted.
+// stepToEnd takes r.mu to end the run. It waits for no turn, and aborts the evaluation in progress.
 func (r *run) stepToEnd() (leave func()) {
 	if !r.tryLock() {
-		r.interrupt()
+		r.abortEvaluation()
 		r.lock()
 		r.amu.Lock()
 		r.aborted = false
@@ -159,8 +161,8 @@ func (r *run) stepToEnd() (leave func()) {
 	return r.mu.Unlock
 }
 
-// stepBefore is step for a timer, or stepToEnd once the deadline has passed, which is never if it is zero. It
-// returns nil when the term ends first.
+// stepBefore is step for a timer, or stepToEnd once the deadline has passed. A zero deadline never passes. It
+// returns nil if the session ends first.
 func (r *run) stepBefore(deadline time.Time) (leave func()) {
 	ctx, cancel := r.t.background, func() {}
 	if !deadline.IsZero() {
@@ -180,17 +182,17 @@ func (r *run) stepBefore(deadline time.Time) (leave func()) {
 	return nil
 }
 
-// noTurnError says that a run cannot be read now, since its namespace has no turn left in which its
-// expressions could be evaluated.
+// noTurnError says that a run cannot be read now, because its namespace has no turn left to evaluate its
+// expressions.
 type noTurnError struct{ namespace string }
 
 func (e *noTurnError) Error() string {
 	return fmt.Sprintf("namespace %s computes as much as it may at once", e.namespace)
 }
 
-// computingLimit leaves processors to others where there are several.
+// computingLimit leaves processors to other namespaces if there are several.
 func computingLimit(processors int) int { return max(1, processors/2) }
 
-// evaluates reports whether a step of the run may evaluate expressions, hold values against schemas, or let
-// the graph grow.
-func (r *run) evaluates() bool { return r.Program.Machine.Evaluates() || r.regraphed.Load() }
+// evaluates reports whether a step of the run may evaluate expressions, check values against schemas, or
+// expand the graph.
+func (r *run) evaluates() bool { return r.Program.Machine.Evaluates() || r.graphChanged.Load() }

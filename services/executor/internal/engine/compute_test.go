@@ -16,7 +16,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// computes is a set of actors of which those named keep a processor busy.
+// computes is a set of actors of which the named ones compute.
 type computes struct {
 	actors
 	names map[string]bool

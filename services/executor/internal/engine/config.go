@@ -20,23 +20,23 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Config bounds what an engine does. DefaultConfig is usable as it is.
+// Config bounds what an engine does. DefaultConfig is usable as it is, except for ID.
 type Config struct {
-	// ID names this executor; a restart under the same id takes its runs back at once. Two live executors
-	// must not share one.
+	// ID names this executor. A restart under the same id gets its runs back at once. Two live executors must
+	// not share one.
 	ID string
 	// Addr is where other replicas may reach it.
 	Addr string
 	// Lease is how old a heartbeat may get before others take over.
 	Lease time.Duration
-	// Parallel is how many attempts run at once; one namespace alone gets seven eighths of them.
+	// Parallel is how many attempts run at once. One namespace alone gets seven eighths of them.
 	Parallel int
-	// ParallelRemote is how many attempts wait for remote workers at once; they do not count for Parallel.
+	// ParallelRemote is how many attempts wait for remote workers at once. They do not count for Parallel.
 	ParallelRemote int
-	// TokenKeys sign attempt token: the first those that are given out, all those that come back. Every
-	// executor of a database needs the same.
+	// TokenKeys sign attempt tokens. The first key signs new tokens, and every key verifies. All executors of
+	// a database need the same keys.
 	TokenKeys [][]byte
-	// MaxPayload is the hard limit in bytes of one argument and of the values of one outcome together.
+	// MaxPayload is the hard limit in bytes of one argument, and of the values of one outcome together.
 	MaxPayload int
 	// MaxRunBytes bounds in bytes what all results of one run may hold together, since a live run is held in
 	// memory.
@@ -45,36 +45,36 @@ type Config struct {
 	MaxNodes, MaxEdges, MaxGraphBytes int
 	// Drain is how long a stopping engine lets attempts in flight go on.
 	Drain time.Duration
-	// Grace is how long an actor may take to return once its context has ended; then it is given up.
+	// Grace is how long an actor may take to return once its context has ended. Then it is given up.
 	Grace time.Duration
-	// EvictAfter is how long a run must have to wait for a timer before it leaves memory; one that waits for
-	// anything else leaves at once.
+	// EvictAfter is how far away a timer must be for the run to be evicted while it waits for it. A run that
+	// waits for anything else is evicted at once.
 	EvictAfter time.Duration
-	// IdleTTL is how long a run that waits for children stays in memory all the same, since they are mostly
-	// quick; 0 is not at all.
+	// IdleTTL is how long a run that waits for children stays in memory, since most children are quick. With
+	// 0 it is evicted at once.
 	IdleTTL time.Duration
-	// MaxLiveBytes is about how much memory live runs may take together. What is beyond waits as rows.
+	// MaxLiveBytes is about how much memory live runs may take together. Further runs wait as rows.
 	MaxLiveBytes int64
-	// CommandPoll is how often the owner looks for commands of which it was not told.
+	// CommandPoll is how often the owner looks for commands of which it got no notice.
 	CommandPoll time.Duration
 	// MaxDepth is how deep below its root a run may stand.
 	MaxDepth int
 	// MaxFanOut is how many children one visit may spawn.
 	MaxFanOut int
-	// MaxDescendants is how many runs one root and all below it may be.
+	// MaxDescendants is how many runs a root and its descendants may be together.
 	MaxDescendants int
-	// DetailsEvery is how often at most the details of one run's heartbeats are written down.
+	// DetailsEvery is the least time between two writes of one run's heartbeat details.
 	DetailsEvery time.Duration
 	// MaxWatches is how many watches of one namespace this executor serves at once.
 	MaxWatches int
-	// SnapshotEvery is how many events lie at least between two snapshots of a busy run.
+	// SnapshotEvery is the least number of events between two snapshots of a busy run.
 	SnapshotEvery int
 	// ScanInterval is the pause between two looks for runs without an owner.
 	ScanInterval time.Duration
 	// RecoverParallel is how many runs are loaded at once.
 	RecoverParallel int
-	// IDWait is how old the last heartbeat of another executor with this id must be until its place is taken;
-	// 0 means Lease.
+	// IDWait is how old the last heartbeat of another executor with this id must be before this one replaces
+	// it; 0 means Lease.
 	IDWait time.Duration
 	// MaxTakeovers is how many take-overs without progress quarantine a run.
 	MaxTakeovers int
@@ -84,11 +84,11 @@ type Config struct {
 	WatchPoll time.Duration
 	// KeepAlive is the longest silence of a watch.
 	KeepAlive time.Duration
-	// ClaimLease is how long a task stays claimed for a run that does not get recorded.
+	// ClaimLease is how long a task stays claimed for a run that is not recorded.
 	ClaimLease time.Duration
 }
 
-// DefaultConfig is what fits most installations; only ID must be set.
+// DefaultConfig fits most installations. Only ID must be set.
 func DefaultConfig() Config {
 	return Config{
 		Lease: journal.DefaultLease, Parallel: 256, ParallelRemote: 10_000, MaxPayload: 4 << 20, MaxRunBytes: 128 << 20,
@@ -152,48 +152,50 @@ type Claims interface {
 	Release(ctx context.Context, namespace, taskID, runID string) error
 }
 
-// Cancellations knows which runs are not wanted any more. Its errors are *errs.Error values.
+// Cancellations hands out runs that are no longer wanted. Its errors are *errs.Error values.
 type Cancellations interface {
-	// Lease hands out runs of this database that are to be canceled, of all namespaces, at most limit of
-	// them, and hides them from others for as long as hold.
+	// Lease hands out at most limit runs of this database that are to be canceled, of all namespaces. It
+	// hides them from other executors for the time hold.
 	Lease(ctx context.Context, limit int, hold time.Duration) ([]Cancellation, error)
-	// Acknowledge tells that these will end for certain. What is not acknowledged is handed out again.
+	// Acknowledge says that these runs will certainly end. A run without an acknowledgement is handed out
+	// again.
 	Acknowledge(ctx context.Context, done []Cancellation) error
 }
 
 // Deps are the engine's collaborators.
 type Deps struct {
 	Journal journal.Journal
-	// Packer gives what is written the form in which Journal reads it back; nil leaves it as it is.
+	// Packer turns a write into the form that Journal reads back; nil leaves writes as they are.
 	Packer journal.Packer
 	Actors program.Actors
-	// Evaluated are the expressions that a call of an actor with these named arguments evaluates, nil for one
-	// that evaluates none: see workgraph.Program.WithEvaluated. Nil is that of no actor.
+	// Evaluated returns the expressions that a call of an actor with these named arguments evaluates, nil if
+	// there are none: see workgraph.Program.WithEvaluated. A nil func means that no actor evaluates any.
 	Evaluated func(actor string, named map[string]json.RawMessage) []string
-	// JobWorker is under which name this process works jobs of the queue; empty when it works none.
+	// JobWorker is the name under which this process works jobs of the queue; empty if it works none.
 	JobWorker string
-	// Claims is nil when there is no registry: runs with a task are refused then, and nothing is booked.
+	// Claims is nil if there is no registry. Runs with a task are refused then, and nothing is booked.
 	Claims Claims
-	// Prices is nil when only calls that say themselves what they cost count against budgets in money.
+	// Prices is nil if there is no price book. Then only costs that calls report count against budgets in
+	// money.
 	Prices price.Prices
-	// Cancellations is nil when nobody tells which runs are not wanted any more.
+	// Cancellations is nil if there is no source of cancellations.
 	Cancellations Cancellations
-	// Workflows finds the graphs of workflows that children name; nil knows none.
+	// Workflows finds the graphs of workflows that children name. With nil none is found.
 	Workflows Workflows
-	// WakeOutbox is called after something was put into the outbox; nil is fine.
+	// WakeOutbox is called after something was put into the outbox. It may be nil.
 	WakeOutbox func()
-	// Delivered tells when more of the outbox is delivered next, and whether the registry is known to be
-	// away; nil knows neither.
+	// Delivered says when more of the outbox is delivered next, and whether the registry is known to be away.
+	// With nil neither is known.
 	Delivered func() (next <-chan struct{}, away bool)
-	// Gates are what attempts pass in this order before they take a place. Without one for keys the engine
+	// Gates are what attempts pass, in this order, before they take a place. Without one for keys the engine
 	// uses a KeyGate.
 	Gates []sched.Gate
-	// Quotas bound what namespaces have open; nil means that nothing does.
+	// Quotas bound what namespaces have open. With nil nothing is bounded.
 	Quotas Quotas
-	// Remote tells actors that remote workers serve; nil means that there are none. It is asked for every
+	// Remote reports whether remote workers serve an actor. With nil there are none. It is called for every
 	// attempt and must not block.
 	Remote func(namespace, actor string) bool
-	// Egress refuses webhooks of addresses that must not be reached.
+	// Egress refuses webhooks to addresses that must not be reached.
 	Egress egress.Guard
 
 	Logger         *slog.Logger
@@ -205,33 +207,33 @@ type Deps struct {
 // epic.
 type Cancellation struct {
 	Namespace, TaskID, RunID string
-	// Reason becomes the run's.
+	// Reason becomes the reason of the run's end.
 	Reason string
-	// Time is when it came to be.
+	// Time is when the task was canceled.
 	Time time.Time
 	// Confirmed says that the run was recorded in this database.
 	Confirmed bool
 }
 
-// Quotas says how much namespaces may have open. Implementations are safe for concurrent use; a namespace
+// Quotas says how much namespaces may have open. Implementations are safe for concurrent use. A namespace
 // without a quota must cost next to nothing.
 type Quotas interface {
 	// Accept refuses a run that may not be recorded at all, whether it begins now or later.
 	Accept(ctx context.Context, namespace string, nodes int) error
 	// AcceptPending refuses a run that would have to wait.
 	AcceptPending(ctx context.Context, namespace string) error
-	// Admit asks for room for one more open run. release, if not nil, is called once the beginning is durable
-	// or came to nothing. ok is false when there is no room.
+	// Admit asks for room for one more open run. ok is false if there is no room. release, if not nil, is
+	// called once the beginning is durable or has failed.
 	Admit(ctx context.Context, namespace string) (release func(), ok bool, err error)
-	// Room reports whether it is worth while to ask for room for a run that waits.
+	// Room reports whether a run that waits may find room now.
 	Room(ctx context.Context, namespace string) (bool, error)
-	// FanOut is how many children one wait may have; 0 does not bound.
+	// FanOut is how many children one wait may have; 0 means no bound.
 	FanOut(namespace string) int
-	// Ended is told of every end of a run. It must not block.
+	// Ended is called at every end of a run. It must not block.
 	Ended(namespace string)
 }
 
-// unbounded is for an engine that is given no quotas.
+// unbounded is Quotas for an engine that is given none.
 type unbounded struct{}
 
 func (unbounded) Accept(context.Context, string, int) error { return nil }
@@ -248,7 +250,7 @@ func (unbounded) Ended(string) {}
 
 // Workflows finds the graphs of workflow definitions.
 type Workflows interface {
-	// Workflow is the graph of "workflow/SLUG@version" in the namespace. An error that is not
-	// errs.Unavailable is final.
+	// Workflow is the graph of "workflow/SLUG@version" in the namespace. An error other than errs.Unavailable
+	// is final.
 	Workflow(ctx context.Context, namespace, ref string) (*workgraph.Graph, error)
 }

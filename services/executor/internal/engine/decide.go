@@ -21,7 +21,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// write queues a write that carries no decision. The caller holds r.mu.
+// write queues a write without a decision. The caller holds r.mu.
 func (r *run) write(w *journal.Append) {
 	r.pending++
 	if err := r.t.writer.Submit(journal.Write{Append: w}, func(res journal.Result) { r.acked(ack{res: res, c: consequence{keep: true}}) }); err != nil {
@@ -29,21 +29,22 @@ func (r *run) write(w *journal.Append) {
 	}
 }
 
-// advance gives cmd to the machine and queues what it decided. The caller holds r.mu. An error of the machine
-// leaves all as it was, but after an evaluation that was aborted the machine is mended. If the decision
-// cannot be written the run is given up and read again.
+// advance gives cmd to the machine and queues the decision. The caller holds r.mu.
+//
+// An error of the machine leaves everything as it was, except that an aborted evaluation makes the machine be
+// rebuilt. If the decision cannot be written, the run is dropped and read again.
 func (r *run) advance(cmd workgraph.Command, x extra) error {
-	if r.gone.Load() || r.mending != nil {
+	if r.gone.Load() || r.rebuilding != nil {
 		return errDropped
 	}
-	defer r.stepping(cmd)()
+	defer r.markStep(cmd)()
 	evs, eff, err := r.State.Advance(cmd)
 	if err != nil {
 		switch {
 		case errors.Is(err, workgraph.ErrCorrupt):
-			r.t.lose(r, err)
+			r.t.dropAndReload(r, err)
 		case errors.Is(err, workgraph.ErrAborted):
-			r.mend(x.again)
+			r.rebuild(x.again)
 			return errDropped
 		}
 		return err
@@ -54,7 +55,7 @@ func (r *run) advance(cmd workgraph.Command, x extra) error {
 			r.children[s.Child.ID] = r.Sure && !r.Unsure[s.Child.ID]
 		}
 	}
-	r.slim(eff.Ended)
+	r.dropLargeOutputs(eff.Ended)
 	if len(evs) == 0 && x.from.id == 0 {
 		if x.recover {
 			c := r.consequence(nil, eff)
@@ -69,12 +70,12 @@ func (r *run) advance(cmd workgraph.Command, x extra) error {
 	return r.commit(evs, eff, x)
 }
 
-// commit queues what the machine decided. The caller holds r.mu.
+// commit queues a decision of the machine. The caller holds r.mu.
 func (r *run) commit(evs []workgraph.Event, eff workgraph.Effects, x extra) error {
 	w := &journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.Seq, Progress: x.progress}
 	c, err := r.fill(w, evs, eff, x)
 	if err != nil {
-		r.t.lose(r, err)
+		r.t.dropAndReload(r, err)
 		return err
 	}
 	r.pending++
@@ -94,20 +95,19 @@ func (r *run) commit(evs []workgraph.Event, eff workgraph.Effects, x extra) erro
 		if errs.ReasonOf(err) == journal.ReasonPayloadTooLarge {
 			return &tooLargeError{err}
 		}
-		r.t.lose(r, err)
+		r.t.dropAndReload(r, err)
 		return err
 	}
 	return nil
 }
 
-// recorded reports whether spans below the run's are kept, so that what they would say is worth putting
-// together.
-func (r *run) recorded() bool { return r.trace.IsSampled() || !r.trace.IsValid() }
+// sampled reports whether spans below the run's span are recorded, so that it is worth building them.
+func (r *run) sampled() bool { return r.trace.IsSampled() || !r.trace.IsValid() }
 
-// commitSpan begins the span of a wait for durability: from handing a decision to the writer, over the flush
-// that it shares with others, to the answer. The returned function ends it.
+// commitSpan starts the span of one commit: from queueing the decision, over the flush that it shares with
+// others, to the answer. The returned function ends it.
 func (r *run) commitSpan(events int) func(error) {
-	if !r.recorded() {
+	if !r.sampled() {
 		return func(error) {}
 	}
 	_, span := r.t.e.tracer.Start(trace.ContextWithSpanContext(context.Background(), r.trace), "journal.commit",
@@ -121,8 +121,9 @@ func (r *run) commitSpan(events int) func(error) {
 	}
 }
 
-// slim lets a run end that did not complete, whatever its sinks hold: they stay readable as visits.
-func (r *run) slim(end *workgraph.RunEnd) {
+// dropLargeOutputs removes outputs over the limit from the end of a run that did not complete, so that the
+// end can be written. The outputs stay readable as visits.
+func (r *run) dropLargeOutputs(end *workgraph.RunEnd) {
 	if end == nil || end.Status == workgraph.StatusCompleted {
 		return
 	}
@@ -140,15 +141,16 @@ func (r *run) slim(end *workgraph.RunEnd) {
 	end.Message += fmt.Sprintf("the outputs of the nodes that completed, %d bytes, are left out", n)
 }
 
-// tooLargeError says that the decision was taken but is too large to be written; the machine must be mended.
+// tooLargeError says that a decision is too large to be written. The machine has taken it already, so it must
+// be rebuilt.
 type tooLargeError struct{ err error }
 
 func (e *tooLargeError) Error() string { return "decision too large: " + e.err.Error() }
 
 func (e *tooLargeError) Unwrap() error { return e.err }
 
-// fill puts what was decided into w, moves r.seq on and returns what follows once w is durable. The caller
-// holds r.mu.
+// fill puts a decision into w, advances r.Seq, and returns what follows once w is durable. The caller holds
+// r.mu.
 func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effects, x extra) (consequence, error) {
 	out := make([]feed.Event, 0, len(evs))
 	was := r.Graph
@@ -157,7 +159,7 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 		if w.GraphHash, w.Graph, err = r.ChangeGraph(eff.Graph); err != nil {
 			return consequence{}, err
 		}
-		r.regraphed.Store(true)
+		r.graphChanged.Store(true)
 	}
 	changes := record.GraphChanges(evs, was, w.GraphHash, x.from.change)
 	for i := range evs {
@@ -201,20 +203,19 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 			return consequence{}, err
 		}
 	}
-	if err := r.relatives(w, eff, now); err != nil {
+	if err := r.relatedCommands(w, eff, now); err != nil {
 		return consequence{}, err
 	}
-	if err := r.rebudget(w, evs, now); err != nil {
+	if err := r.writeBudget(w, evs, now); err != nil {
 		return consequence{}, err
 	}
 	if eff.Ended != nil && r.schedule != "" {
-		// What waits there for the end of this run goes on.
+		// The schedule may wait for the end of this run.
 		w.Jobs = append(w.Jobs, journal.ScheduleJob(r.namespace, r.schedule, time.Time{}))
 	}
-	r.questions(w, eff, now)
+	r.interruptRows(w, eff, now)
 	r.webhookJobs(w, evs, eff)
-	// From the journal alone a graph that has grown is read back by way of that of the beginning, which takes
-	// longer.
+	// A snapshot saves reading an expanded graph by way of the first one, which takes longer.
 	c := r.consequence(out, eff)
 	leaves := c.idle && c.idleTimer == 0 && !x.from.more && !x.recover
 	if r.wantsSnapshot(eff.Ended != nil, leaves) || w.GraphHash != "" {
@@ -225,7 +226,7 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 	}
 	r.weigh()
 	c.recovered = x.recover
-	c.outbox, c.hasCommands, c.applied = len(w.Outbox) > 0, w.Command, w.Applied
+	c.outbox, c.commands, c.applied = len(w.Outbox) > 0, w.Command, w.Applied
 	if leaves {
 		r.releaseOwnership(w)
 		c.released = true
@@ -233,9 +234,9 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 	return c, nil
 }
 
-// wantsSnapshot spaces snapshots so that all of them together cost no more than a small multiple of the
-// journal. A run that leaves memory is read back from its last one. One that is idle and stays takes none:
-// with thousands of children, or commands, it is idle after each.
+// wantsSnapshot spaces snapshots so that together they cost no more than a small multiple of the journal. A
+// run that leaves memory always gets one, since it is read back from it. A run that is idle and stays gets
+// none: with thousands of children or commands it is idle after each.
 func (r *run) wantsSnapshot(ended, leaves bool) bool {
 	since := r.Seq - r.SnapSeq
 	if ended || since == 0 {
@@ -244,7 +245,7 @@ func (r *run) wantsSnapshot(ended, leaves bool) bool {
 	return leaves || since >= max(int64(r.t.e.cfg.SnapshotEvery), r.SnapSeq/2)
 }
 
-// status is the run's row as it follows from the machine. The caller holds r.mu.
+// status derives the run's row from the machine. The caller holds r.mu.
 func (r *run) status(now time.Time, end *workgraph.RunEnd) (*journal.Status, *journal.Outcome, error) {
 	s := &journal.Status{State: journal.StateRunning, StartTime: r.started, UpdateTime: now, Usage: r.usage, Nodes: r.Tally.Counts}
 	st, reason := r.State.Status()
@@ -258,14 +259,14 @@ func (r *run) status(now time.Time, end *workgraph.RunEnd) (*journal.Status, *jo
 			s.State = journal.StateWaiting
 		}
 	}
-	// What waits for prices goes on by itself, whoever owns it.
+	// A run that waits for prices continues by itself, whichever executor owns it.
 	if at, ok := r.next(); ok && (r.State.InFlight() == 0 || len(r.State.Unsettled()) > 0) {
 		s.WakeTime = dbkit.Micros(at)
 	}
 	if end == nil {
 		return s, nil, nil
 	}
-	s.State, s.Reason, s.EndTime = endState(end.Status), end.Reason, now
+	s.State, s.Reason, s.EndTime = journalState(end.Status), end.Reason, now
 	o := &journal.Outcome{Result: end.Result}
 	if len(end.Outputs) > 0 {
 		b, err := json.Marshal(end.Outputs)
@@ -284,7 +285,7 @@ func (r *run) status(now time.Time, end *workgraph.RunEnd) (*journal.Status, *jo
 	return s, o, nil
 }
 
-func endState(s workgraph.Status) journal.State {
+func journalState(s workgraph.Status) journal.State {
 	switch s {
 	case workgraph.StatusCompleted:
 		return journal.StateCompleted
@@ -299,7 +300,8 @@ func isTooLarge(err error) bool {
 	return ok
 }
 
-// job asks for the run at a time, a little early, so that whoever takes it can hold it to the instant.
+// job is a job for the run at a time. It is due a little early, so that the executor that works it can
+// continue the run at the exact instant.
 func (r *run) job(kind journal.JobKind, due time.Time) (journal.Job, error) {
 	args, err := json.Marshal(wake{JobArgs: journal.JobArgs{Namespace: r.namespace, RunID: r.id}, Due: due, Start: kind == journal.JobStart})
 	if err != nil {
@@ -312,11 +314,11 @@ func (r *run) job(kind journal.JobKind, due time.Time) (journal.Job, error) {
 	return job, nil
 }
 
-// releaseOwnership makes w the last write of this owner: with it the run is nobody's, and for its next timer
-// a job is on its way. From here on this value decides nothing more; for commands that came meanwhile the run
-// is read anew, here if it can be. The caller holds r.mu.
+// releaseOwnership makes w the last write of this owner: the run has no owner after it, and a job wakes it
+// for its next timer. This value decides nothing more. Commands that arrive meanwhile are applied after the
+// run is read anew, by this executor if it can. The caller holds r.mu.
 func (r *run) releaseOwnership(w *journal.Append) {
-	w.Release, w.Claims = true, r.t.takes()
+	w.Release, w.Claims = true, r.t.canClaim()
 	if at, ok := r.next(); ok {
 		job, err := r.job(journal.JobWake, at)
 		if err != nil { // two texts and a time always marshal
@@ -328,7 +330,7 @@ func (r *run) releaseOwnership(w *journal.Append) {
 	r.released = make(chan struct{})
 }
 
-// unrelease takes releaseOwnership back when its write was not even queued. The caller holds r.mu.
+// unrelease undoes releaseOwnership if its write could not be queued. The caller holds r.mu.
 func (r *run) unrelease() {
 	if r.released == nil {
 		return
@@ -338,8 +340,8 @@ func (r *run) unrelease() {
 	r.gone.Store(false)
 }
 
-// confirm lets the registry know, with the write that begins the run, that the run works on its task from now
-// on.
+// confirm adds the outbox item that confirms the claim of the run's task, to the write with which the run
+// begins.
 func (r *run) confirm(w *journal.Append, now time.Time) error {
 	if r.task == "" || r.lineage.Borrowed {
 		return nil

@@ -34,19 +34,20 @@ func (c callScope) Ancestors() []string {
 }
 
 const (
-	// maxDetails bounds what one heartbeat says.
+	// maxDetails bounds the details of one heartbeat in bytes.
 	maxDetails = 64 << 10
-	// maxDetailsTogether bounds what is kept of a run's heartbeats: its position holds all of it.
+	// maxDetailsTogether bounds the kept details of a run in bytes, since its position holds all of them.
 	maxDetailsTogether = 1 << 20
-	// maxDetailsPosition bounds the positions that are written for the sake of heartbeats alone, and
-	// detailsStep how much of a position takes DetailsEvery once more: a large one is written less often.
+	// maxDetailsPosition bounds the positions that are written only because of heartbeats. Each detailsStep
+	// bytes of a position add one DetailsEvery to the pause between writes, so a large position is written
+	// less often.
 	maxDetailsPosition = 2 << 20
 	detailsStep        = 64 << 10
 )
 
-// recordDetails tells watchers what a heartbeat says, and keeps it for the next attempt: in memory always, in
-// the journal from time to time, together with the run's position. Where the run has no room for it, the next
-// attempt begins with what was said before.
+// recordDetails publishes the details of a heartbeat and keeps them for the next attempt: always in memory,
+// and from time to time in the journal, with the run's position. If the run has no room for them, the next
+// attempt begins with earlier details.
 func (t *session) recordDetails(a *attempt, details json.RawMessage) {
 	if len(details) == 0 || len(details) > maxDetails || workgraph.ValueFault(details) != "" {
 		return
@@ -63,7 +64,7 @@ func (t *session) recordDetails(a *attempt, details json.RawMessage) {
 		return
 	}
 	r.Details.Put(d)
-	r.said = true
+	r.unsaved = true
 	r.weigh()
 	position := r.Kept + r.Details.Bytes
 	if time.Since(r.detailsWritten) < t.e.cfg.DetailsEvery*time.Duration(1+position/detailsStep) || position > maxDetailsPosition {
@@ -72,18 +73,18 @@ func (t *session) recordDetails(a *attempt, details json.RawMessage) {
 	t.writeDetails(r)
 }
 
-// writeDetails writes what heartbeats said last, with the run's position. The caller holds r.mu.
+// writeDetails writes the run's position with the latest details. The caller holds r.mu.
 func (t *session) writeDetails(r *run) {
 	r.detailsWritten = time.Now()
 	position, err := r.snapshot()
 	if err != nil {
-		return // what was decided is in the journal all the same
+		return // decisions are in the journal all the same
 	}
 	r.SnapSeq = r.Seq
 	r.write(&journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.Seq, Snapshot: position})
 }
 
-// detailsOf is what an attempt begins with.
+// detailsOf returns the details with which an attempt begins.
 func (t *session) detailsOf(a *attempt) json.RawMessage {
 	a.run.mu.Lock()
 	defer a.run.mu.Unlock()

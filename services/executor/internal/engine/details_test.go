@@ -16,7 +16,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// positions counts the positions of runs that are written by themselves, without events.
+// positions counts the positions of runs that are written without events.
 type positions struct {
 	journal.Journal
 	alone atomic.Int64

@@ -17,10 +17,10 @@ func (t *session) actOn(r *run, res journal.Result, c consequence) {
 		t.spawn(func() { t.evictIdle(r) })
 		return
 	}
-	t.told(r, res, c)
+	t.publish(r, res, c)
 	t.stopAttempts(r, c.effects.Cancels)
 	for i := range c.effects.Starts {
-		t.launch(r, &c.effects.Starts[i])
+		t.startAttempt(r, &c.effects.Starts[i])
 	}
 	if c.ended {
 		r.gone.Store(true)
@@ -30,7 +30,7 @@ func (t *session) actOn(r *run, res journal.Result, c consequence) {
 		t.e.quotas.Ended(r.namespace)
 		return
 	}
-	r.arm(c.timer)
+	r.setTimer(c.timer)
 	if len(c.effects.Spawns) > 0 {
 		t.spawn(func() { t.spawnChildren(r, c.effects.Spawns, c.recovered) })
 		return
@@ -40,7 +40,7 @@ func (t *session) actOn(r *run, res journal.Result, c consequence) {
 	}
 }
 
-func (t *session) launch(r *run, s *workgraph.Start) {
+func (t *session) startAttempt(r *run, s *workgraph.Start) {
 	a := &attempt{run: r, start: *s}
 	a.task = sched.Task{Lane: r, Suspect: r.suspect.Load(), Value: a, Request: sched.GateRequest{Namespace: r.namespace, RunID: r.id, Ref: s.Ref,
 		Attempt: s.Attempt, Actor: s.Actor, Key: s.ConcurrencyKey, Priority: r.priority, Queued: time.Now()}}
@@ -63,7 +63,7 @@ func (t *session) launch(r *run, s *workgraph.Start) {
 	t.sched.Add(&a.task)
 }
 
-// stopAttempts asks attempts to stop. Those that have not begun are reported at once.
+// stopAttempts asks attempts to stop. Attempts that have not begun are ended at once.
 func (t *session) stopAttempts(r *run, refs []workgraph.Ref) {
 	var waiting []*attempt
 	for _, ref := range refs {
@@ -89,18 +89,18 @@ func (t *session) stopAttempts(r *run, refs []workgraph.Ref) {
 				t.endUnbegun(r, waiting[:n])
 				waiting = waiting[n:]
 			}
-			// An executor that leads while the journal is away does so until the writer is stopped, and that
-			// is when the term's work has ended.
+			// While the database is unreachable, Lead returns only when the writer is stopped. The writer is
+			// stopped after the session's work has ended, so this goroutine must not be part of that work.
 			go t.writer.Lead()
 		})
 	}
 }
 
-// endsTogether is how many attempts that have not begun are ended in one commit.
+// endsTogether is how many attempts that have not begun end in one commit.
 const endsTogether = 500
 
-// endUnbegun ends attempts of one actor that were taken out of their line since their run or their map is
-// being canceled: all in one commit, as a map may have a thousand of them.
+// endUnbegun ends attempts of one actor that were removed from their queue because their run or map is being
+// canceled. One commit ends them all, since a map may have a thousand.
 func (t *session) endUnbegun(r *run, list []*attempt) {
 	leave, err := r.step(t.calls)
 	if err != nil {
@@ -110,21 +110,22 @@ func (t *session) endUnbegun(r *run, list []*attempt) {
 	fail := notPerformed(errCanceled)
 	list = slices.DeleteFunc(list, func(a *attempt) bool { return !a.reported.CompareAndSwap(false, true) })
 	for _, a := range list {
-		r.forget(a)
-		r.concluded(a)
+		r.removeAttempt(a)
+		r.outcomeDecided(a)
 		t.e.meters.ended(a.start.Actor, fail, nil)
 	}
 	r.endTogether(list, fail, nil)
 }
 
-// endTogether ends attempts in one commit, after what ends the run, if there is such. The caller holds r.mu.
-func (r *run) endTogether(list []*attempt, fail *workgraph.Error, first *closing) {
+// endTogether ends attempts in one commit, after first, which ends the run, unless it is nil. The caller
+// holds r.mu.
+func (r *run) endTogether(list []*attempt, fail *workgraph.Error, first *ending) {
 	r.endFirst(first)
 	var evs []workgraph.Event
 	var eff workgraph.Effects
 	now := time.Now().UTC()
 	for _, a := range list {
-		if r.gone.Load() || r.mending != nil || r.State.End() != nil {
+		if r.gone.Load() || r.rebuilding != nil || r.State.End() != nil {
 			break
 		}
 		es, fx, err := r.State.Advance(workgraph.Ended{Ref: a.start.Ref, Attempt: a.start.Attempt, Err: fail, Now: now})
@@ -132,7 +133,7 @@ func (r *run) endTogether(list []*attempt, fail *workgraph.Error, first *closing
 		case err == nil:
 			evs, eff = append(evs, es...), eff.And(fx)
 		case errors.Is(err, workgraph.ErrAborted):
-			r.mend(func(first *closing) { r.endTogether(list, fail, first) })
+			r.rebuild(func(first *ending) { r.endTogether(list, fail, first) })
 			return
 		case !errors.Is(err, workgraph.ErrStale):
 			r.t.e.log.ErrorContext(r.t.calls, "end of attempt refused", "err", err, "run_id", r.id, "node", a.start.Node, "visit", a.start.Visit)
@@ -141,27 +142,28 @@ func (r *run) endTogether(list []*attempt, fail *workgraph.Error, first *closing
 	if len(evs) == 0 {
 		return
 	}
-	r.slim(eff.Ended)
+	r.dropLargeOutputs(eff.Ended)
 	if err := r.commit(evs, eff, extra{progress: true, attempt: endedAttempt{actor: list[0].start.Actor}}); err != nil && isTooLarge(err) {
-		r.t.lose(r, err)
+		r.t.dropAndReload(r, err)
 	}
 }
 
-// given follows the answer to the write that gave the run away.
-func (t *session) given(r *run, released chan struct{}, res journal.Result, c consequence) {
+// ownershipReleased handles the answer to the write that released ownership.
+func (t *session) ownershipReleased(r *run, released chan struct{}, res journal.Result, c consequence) {
 	defer close(released)
 	if res.Err != nil {
 		r.gone.Store(false)
-		t.lose(r, res.Err)
+		t.dropAndReload(r, res.Err)
 		return
 	}
-	t.told(r, res, c)
+	t.publish(r, res, c)
 	r.retire(errDropped)
 	t.remove(r)
 }
 
-// told lets everybody know of what has become durable of a run.
-func (t *session) told(r *run, res journal.Result, c consequence) {
+// publish announces a durable decision: to watchers, to the outbox, and to the owners of runs that got
+// commands.
+func (t *session) publish(r *run, res journal.Result, c consequence) {
 	for i := range c.events {
 		if d := c.events[i].Durable; d.Kind == workgraph.RunPaused {
 			if d.Reason == workgraph.ReasonBudget || d.Reason == workgraph.ReasonUnsettled {
@@ -174,24 +176,23 @@ func (t *session) told(r *run, res journal.Result, c consequence) {
 	if c.outbox {
 		t.e.wake()
 	}
-	if len(c.hasCommands) > len(res.Claimed) {
+	if len(c.commands) > len(res.Claimed) {
 		t.pollCommandsSoon()
 	}
 	for _, id := range res.Claimed {
 		failpoint.Hit(failpoint.ClaimAfter)
-		t.loadSoon(r.namespace, id) // only its family is told by a run
+		t.loadSoon(r.namespace, id) // its parent or a child, in its namespace
 	}
 }
 
-// letBegin gives an attempt out once more that was barred, if nothing stands against it any more. The caller
-// holds r.mu.
-func (r *run) letBegin(a *attempt) bool {
-	if r.gone.Load() || r.blocker() != nil {
+// startAgain starts a blocked attempt once more if nothing blocks it any longer. The caller holds r.mu.
+func (r *run) startAgain(a *attempt) bool {
+	if r.gone.Load() || r.attemptBlockerLocked() != nil {
 		return false
 	}
 	for _, s := range r.State.Outstanding() {
 		if s.Ref == a.start.Ref && s.Attempt == a.start.Attempt && !s.Canceled {
-			r.t.launch(r, &s)
+			r.t.startAttempt(r, &s)
 			return true
 		}
 	}

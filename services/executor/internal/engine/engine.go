@@ -1,6 +1,6 @@
-// Package engine owns live runs: it starts them, calls actors, times back-offs, writes down what the machine
-// decides and acts on it only when that is durable, takes over what other executors left, and lets readers
-// watch. It must not know gRPC, any generated message, nor which database keeps the journal.
+// Package engine owns live runs. It starts them, calls actors, runs timers, makes the machine's decisions
+// durable and acts on them only then. It also takes over the runs of dead executors and serves readers of
+// live runs. It must not know gRPC, generated messages, or which database keeps the journal.
 package engine
 
 import (
@@ -39,16 +39,17 @@ type Engine struct {
 	cancellations Cancellations
 	suspects      *suspect.Turn
 	explained     suspect.Explained
-	prices        *price.Book // nil when nobody knows prices
+	prices        *price.Book // nil if there is no price book
 	quota         descendants.Quota
 	wake          func()
-	// workflows is nil when there are none.
+	// workflows is nil if there are none.
 	workflows Workflows
 	gates     []sched.Gate
 	quotas    Quotas
 	// starts bounds how many children of a namespace are being started at once.
 	starts *turns.Turns
-	// counts are turns to count families, which takes the database the longer the larger they are.
+	// counts bounds how many counts of descendants run at once. A count takes the database longer the more
+	// runs there are.
 	counts     *turns.Turns
 	remote     func(namespace, actor string) bool
 	egress     egress.Guard
@@ -59,31 +60,31 @@ type Engine struct {
 	feed       *feed.Feed
 	booked     *feed.Booked
 	deliveries *feed.Deliveries
-	// computing bounds how much of a namespace's work keeps processors of this executor busy at once: calls
-	// of actors that compute, and every step of a run that evaluates expressions. However much one namespace
-	// asks for, another finds a processor.
+	// computing bounds how many processors of this executor a namespace keeps busy: with calls of actors that
+	// compute, and with steps of runs that evaluate expressions. Other namespaces always find a processor.
 	computing *turns.Turns
-	// lateTurns counts evaluations for which nobody had waited before the run was locked.
+	// lateTurns counts evaluations that began without a turn, because nothing had waited for one before the
+	// run was locked.
 	lateTurns atomic.Int64
 	roomWait  time.Duration
-	// calling is what calls under way may hold of their arguments.
+	// calling bounds the memory for arguments of calls in flight.
 	calling *inflight.Budget
-	// results is what calls that are made here may hold of what is to become their results.
+	// results bounds the memory for results of calls that are made here.
 	results  *inflight.Budget
 	programs *program.Set
 	outcomes *workgraph.OutcomeCache
 
 	mu       sync.Mutex
 	session  *session // nil while nothing is owned
-	away     bool     // nothing is owned since the database does not answer
+	away     bool     // nothing is owned because the database does not answer
 	sessions []journal.Owner
 	ready    chan struct{}
 }
 
-// Ready is closed once runs were accepted for the first time.
+// Ready is closed once the engine has accepted runs for the first time.
 func (e *Engine) Ready() <-chan struct{} { return e.ready }
 
-// Owner is who this engine is at the moment; zero while it owns nothing.
+// Owner is the present ownership session of this engine. It is zero while the engine owns nothing.
 func (e *Engine) Owner() journal.Owner {
 	if t := e.current(); t != nil {
 		return t.owner
@@ -91,12 +92,12 @@ func (e *Engine) Owner() journal.Owner {
 	return journal.Owner{}
 }
 
-// TakeOverPolicy is how take-overs are counted, by whichever way a run comes here.
+// TakeOverPolicy says how take-overs are counted, whichever way a run comes to this executor.
 func (e *Engine) TakeOverPolicy() journal.TakeOverPolicy {
 	return journal.TakeOverPolicy{MaxTakeovers: e.cfg.MaxTakeovers, Outlived: e.outlived, Explained: e.explained.Has}
 }
 
-// outlived reports whether this process was that owner.
+// outlived reports whether o was an ownership session of this process.
 func (e *Engine) outlived(o journal.Owner) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -130,7 +131,7 @@ func (e *Engine) setAway(away bool) {
 	e.away = away
 }
 
-// notReady is what is answered while nothing is owned, so that nothing can be done.
+// notReady is the error of requests while the engine owns nothing. Nothing was done.
 func (e *Engine) notReady() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -140,17 +141,17 @@ func (e *Engine) notReady() error {
 	return errs.New(errs.Unavailable, errs.ReasonNotReady, "the executor is starting or stopping").Hint("try again in a moment")
 }
 
-// Programs are the graphs that this engine has compiled. They judge graphs that are to be run.
+// Programs are the compiled graphs of this engine. They also validate graphs.
 func (e *Engine) Programs() *program.Set { return e.programs }
 
-// Feed tells what happens in runs.
+// Feed publishes the events of runs to watchers.
 func (e *Engine) Feed() *feed.Feed { return e.feed }
 
-// Booked tells what was booked of runs.
+// Booked reads what is booked of runs.
 func (e *Engine) Booked() *feed.Booked { return e.booked }
 
-// Deliveries make what webhooks deliver.
+// Deliveries builds the messages of webhooks.
 func (e *Engine) Deliveries() *feed.Deliveries { return e.deliveries }
 
-// Tokens are those of this engine.
+// Tokens signs and verifies attempt tokens.
 func (e *Engine) Tokens() attempttoken.Keys { return attempttoken.NewKeys(e.cfg.TokenKeys...) }

@@ -35,8 +35,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Most of their time these tests wait for commits, leases and timers. Set before the flags are read, this
-	// is only the default.
+	// These tests mostly wait for commits, leases and timers. Set before the flags are parsed, this is only
+	// the default.
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
@@ -104,7 +104,7 @@ func (r *recorder) of(ref string) int {
 	return r.calls[ref]
 }
 
-// store is one database on which engines can be opened one after the other.
+// store is one database, on which engines can be opened one after the other.
 type store struct {
 	name string
 	open func(t testing.TB) journal.Journal
@@ -119,7 +119,7 @@ var pgTemplate = pgtest.NewTemplate(func(ctx context.Context, url string) error 
 	return errors.Join(err, s.Close())
 })
 
-// sqliteTemplate is a migrated file as bytes: to migrate one for each test takes longer than most tests.
+// sqliteTemplate is a migrated file as bytes. To migrate one for each test would take longer than most tests.
 var sqliteTemplate = sync.OnceValues(func() (_ []byte, err error) {
 	dir, err := os.MkdirTemp("", "epigraph-engine-")
 	if err != nil {
@@ -132,7 +132,7 @@ var sqliteTemplate = sync.OnceValues(func() (_ []byte, err error) {
 		return nil, err
 	}
 	_, err = s.Migrations().Up(context.Background())
-	// The last to close the file leaves no log beside it.
+	// The last Close leaves no log beside the file.
 	if err := errors.Join(err, s.Close()); err != nil {
 		return nil, err
 	}
@@ -186,11 +186,11 @@ func run(t testing.TB, s store, a program.Actors, opts ...option) *live {
 	cfg := engine.DefaultConfig()
 	cfg.ID, cfg.ScanInterval, cfg.WatchPoll = "exec", 20*time.Millisecond, 20*time.Millisecond
 	cfg.Drain, cfg.Grace = 100*time.Millisecond, time.Second
-	// No machine is so busy that it is lost; tests that let it run out set their own
+	// Long enough for a busy machine; tests of lost leases set their own
 	cfg.Lease = 30 * time.Second
 	j := s.open(t)
 	d := engine.Deps{Journal: j, Actors: a, Logger: testkit.Logger(t)}
-	cfg.IDWait = time.Millisecond // tests take names from each other
+	cfg.IDWait = time.Millisecond // tests reuse each other's executor ids
 	for _, o := range opts {
 		o(&cfg, &d)
 	}
@@ -226,7 +226,7 @@ func (l *live) start(t testing.TB, g *workgraph.Graph, change ...func(*command.S
 		var created bool
 		var err error
 		if id, created, err = l.Start(t.Context(), req); errs.Is(err, errs.Unavailable) {
-			return false // it begins anew; this is what clients do
+			return false // it registers again; clients retry, too
 		}
 		require.NoError(t, err)
 		require.True(t, created)
@@ -242,7 +242,7 @@ func (l *live) row(t testing.TB, id string) journal.Run {
 	return r
 }
 
-// sound checks that the journal of a run holds together.
+// sound checks that the journal of a run is consistent.
 func (l *live) sound(t testing.TB, id string) {
 	t.Helper()
 	faults, err := query.Audit(t.Context(), l.j, ns, id)
@@ -265,7 +265,7 @@ func (l *live) wait(t testing.TB, id string, want ...journal.State) journal.Run 
 	return row
 }
 
-// describe logs every run and what holds it up.
+// describe logs every run and its blockers.
 func (l *live) describe(t testing.TB) {
 	t.Helper()
 	rows, err := l.j.List(context.Background(), ns, journal.Filter{}, page.Cursor{}, 100)
@@ -316,7 +316,7 @@ func diamond(actor string) *workgraph.Graph {
 		Edges: []workgraph.Edge{{From: "a", To: "b"}, {From: "a", To: "c"}, {From: "b", To: "d"}, {From: "c", To: "d"}}}
 }
 
-// gate is an actor that tells when it was called and returns when it may.
+// gate is an actor that signals its calls, and returns when it may.
 type gate struct {
 	called chan workgraph.Start
 	open   chan struct{}
@@ -378,7 +378,7 @@ func TestRun(t *testing.T) {
 			row := l.wait(t, id, journal.StateCompleted)
 			require.JSONEq(t, `{"d":"done d"}`, string(row.Outputs))
 		})
-		t.Run("Failure/IsTold", func(t *testing.T) {
+		t.Run("Failure/IsReported", func(t *testing.T) {
 			t.Parallel()
 			row := l.wait(t, l.start(t, chain(2, "bad")), journal.StateFailed)
 			var e record.RunError
@@ -397,7 +397,7 @@ func TestRun(t *testing.T) {
 			require.Contains(t, string(row.Error), journal.ReasonPayloadTooLarge)
 			require.Len(t, attemptsOf(l.events(t, row.ID)), 1)
 		})
-		t.Run("Input/TravelsByteForByte", func(t *testing.T) {
+		t.Run("Input/IsPropagatedByteForByte", func(t *testing.T) {
 			t.Parallel()
 			id := l.start(t, chain(1, "ok"), func(r *command.StartRequest) {
 				r.Input = workgraph.Input{Args: []json.RawMessage{json.RawMessage(`9007199254740993`)}, Named: map[string]json.RawMessage{"k": json.RawMessage(`"<&>"`)}}

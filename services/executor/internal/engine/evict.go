@@ -12,22 +12,22 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// What a live run is given, and what its calls result in, is never refused for want of memory, so that live
-// runs may come to hold more than they may. Then those of them are evicted that would have to wait anyway:
-// they are rows and nothing else until there is room, and stand in line for it as runs do that were never
-// read. While that is not enough, the namespace makes one call at a time. Results wait in memory until they
-// are written, so a namespace that holds far too much begins no call while results of it wait.
+// Inputs of live runs and results of their calls are never refused for lack of memory, so live runs may come
+// to hold more than they may. Then live runs are evicted that would have to wait anyway, and wait in line for
+// room like runs that were never read. If that is not enough, the namespace makes one call at a time. Results
+// stay in memory until they are written, so a namespace far above its share begins no call while results of
+// it wait for the writer.
 
 const (
-	// While live runs hold too much, lookPause is the pause after a look at what they hold, if they come to
-	// hold more, lookAgain that if they do not, and idlePause that after a look which found none to evict.
+	// Pauses between two looks while live runs hold too much: lookPause at least, lookAgain if they do not
+	// come to hold more, and idlePause after a look that found nothing to evict.
 	lookPause, lookAgain, idlePause = time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond
-	// holdBeyond is the share of what a namespace may hold beyond which it makes one call at a time. At twice
-	// what it may hold it begins none while something of it waits to be written.
+	// A namespace makes one call at a time when its excess is more than its share divided by holdBeyond. At
+	// an excess of a whole share, it begins none while something of it waits to be written.
 	holdBeyond = 4
 )
 
-// watchMemory evicts runs while live ones hold more than they may.
+// watchMemory evicts runs while live runs hold more than they may.
 func (t *session) watchMemory() {
 	var again <-chan time.Time
 	var next time.Time
@@ -39,23 +39,22 @@ func (t *session) watchMemory() {
 			return
 		}
 		over := t.memory.Excess()
-		t.sched.Hold(t.tooMuch(over))
+		t.sched.Hold(t.callLimits(over))
 		if again = nil; len(over) == 0 {
 			continue
 		}
-		if now := time.Now(); !now.Before(next) && !t.relieve(over) {
+		if now := time.Now(); !now.Before(next) && !t.evictExcess(over) {
 			next = now.Add(idlePause)
 		}
 		again = time.After(lookAgain)
-		if !t.rest(lookPause) {
+		if !t.sleep(lookPause) {
 			return
 		}
 	}
 }
 
-// tooMuch tells how many calls at a time the namespaces may make that hold much more than they may, by as
-// much as over says.
-func (t *session) tooMuch(over map[string]int64) (calls map[string]int) {
+// callLimits says how many calls at a time those namespaces may make whose excess, in over, is large.
+func (t *session) callLimits(over map[string]int64) (calls map[string]int) {
 	for ns, n := range over {
 		half := t.memory.Half()
 		if n <= half/holdBeyond {
@@ -71,10 +70,10 @@ func (t *session) tooMuch(over map[string]int64) (calls map[string]int) {
 	return calls
 }
 
-// relieve evicts runs of namespaces that hold more than they may by as much as over says: the youngest first,
-// so that the others come to their end, and small ones only where that is not enough. The oldest of a
-// namespace stays. It reports whether it has evicted any.
-func (t *session) relieve(over map[string]int64) (some bool) {
+// evictExcess evicts runs of namespaces by their excess, in over. The youngest go first, so that older ones
+// come to their end; small ones go only if that is not enough. The oldest run of a namespace stays. It
+// reports whether it evicted any.
+func (t *session) evictExcess(over map[string]int64) (some bool) {
 	runs := map[string][]*run{}
 	for _, r := range t.all() {
 		if over[r.namespace] > 0 {
@@ -105,17 +104,17 @@ func (t *session) relieve(over map[string]int64) (some bool) {
 	return some
 }
 
-// evict takes a run out of memory of which everything is durable and nothing is under way, and has it stand
-// in line for room. It returns how many bytes that gives back, 0 if the run stays.
+// evict takes a run out of memory if everything of it is durable and nothing is in flight, and puts it in
+// line for room. It returns how many bytes that frees; 0 if the run stays.
 func (t *session) evict(r *run) (freed int64) {
 	if !r.mu.TryLock() {
 		return 0
 	}
 	defer r.mu.Unlock()
-	if !r.rests() {
+	if !r.evictable() {
 		return 0
 	}
-	if r.said {
+	if r.unsaved {
 		t.writeDetails(r)
 		return 0
 	}
@@ -129,18 +128,18 @@ func (t *session) evict(r *run) (freed int64) {
 	t.remove(r)
 	t.e.meters.run("EVICTED")
 	t.mu.Lock()
-	mine := t.loads(r.id)
+	mine := t.markLoad(r.id)
 	t.mu.Unlock()
 	if mine {
-		t.standInLine(r.id, &memory.FullError{Namespace: r.namespace, Size: freed})
+		t.queueForRoom(r.id, &memory.FullError{Namespace: r.namespace, Size: freed})
 	}
 	return freed
 }
 
-// rests reports whether the run is what the journal says, and would go on from there as well. One that is
-// ending does not rest. The caller holds r.mu.
-func (r *run) rests() bool {
-	if r.gone.Load() || r.pending > 0 || r.mending != nil || r.pendingStart != nil || r.room != nil || r.suspect.Load() || r.State.Draining() {
+// evictable reports whether the run agrees with the journal and could be continued from there. A run that is
+// ending is not evictable. The caller holds r.mu.
+func (r *run) evictable() bool {
+	if r.gone.Load() || r.pending > 0 || r.rebuilding != nil || r.pendingStart != nil || r.room != nil || r.suspect.Load() || r.State.Draining() {
 		return false
 	}
 	for _, recorded := range r.children {
@@ -150,11 +149,11 @@ func (r *run) rests() bool {
 	}
 	r.amu.Lock()
 	defer r.amu.Unlock()
-	return !r.stopped && r.begun && r.concluding == 0
+	return !r.stopped && r.begun && r.undecided == 0
 }
 
-// Held is nil unless the live runs of the namespace hold so much more than they may that it makes one call at
-// a time; otherwise it is closed when that may have changed.
+// Held returns nil, or a channel if live runs of the namespace hold so much more than they may that it makes
+// one call at a time. The channel is closed when that may have changed.
 func (e *Engine) Held(namespace string) <-chan struct{} {
 	t := e.current()
 	if t == nil {
@@ -163,7 +162,7 @@ func (e *Engine) Held(namespace string) <-chan struct{} {
 	return t.sched.HeldUntil(namespace)
 }
 
-// tasks are attempts as the scheduler knows them.
+// tasks returns the scheduler's tasks of attempts.
 func tasks(list []*attempt) []*sched.Task {
 	out := make([]*sched.Task, len(list))
 	for i, a := range list {
@@ -172,8 +171,7 @@ func tasks(list []*attempt) []*sched.Task {
 	return out
 }
 
-// evictIdleSoon takes the run out of memory after a time to linger, unless something comes up. It is safe
-// while r.mu is held.
+// evictIdleSoon evicts the run after d if it is still idle then. It is safe while r.mu is held.
 func (t *session) evictIdleSoon(r *run, d time.Duration) {
 	if d == 0 {
 		t.spawn(func() { t.evictIdle(r) })
@@ -190,7 +188,7 @@ func (t *session) evictIdleSoon(r *run, d time.Duration) {
 	r.idleTimer = time.AfterFunc(d, func() { t.spawn(func() { t.evictIdle(r) }) })
 }
 
-// evictIdle takes a run out of memory that has nothing to do for a while: what is left of it are rows.
+// evictIdle evicts a run that has nothing to do for a while. Only its rows remain.
 func (t *session) evictIdle(r *run) {
 	r.lock()
 	defer r.mu.Unlock()
@@ -198,12 +196,12 @@ func (t *session) evictIdle(r *run) {
 		return
 	}
 	w := &journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.Seq}
-	err := r.keepPosition(w)
+	err := r.savePosition(w)
 	if err == nil && len(r.State.Unsettled()) > 0 {
-		w.Status, _, err = r.status(dbkit.Now(), nil) // when it goes on has changed
+		w.Status, _, err = r.status(dbkit.Now(), nil) // the time when it continues has changed
 	}
 	if err != nil {
-		t.e.log.ErrorContext(t.background, "run cannot be parked", "err", err, "run_id", r.id)
+		t.e.log.ErrorContext(t.background, "run cannot be evicted", "err", err, "run_id", r.id)
 		return
 	}
 	r.releaseOwnership(w)
@@ -214,8 +212,8 @@ func (t *session) evictIdle(r *run) {
 	}
 }
 
-// keepPosition puts the run's position into a write that has no events. The caller holds r.mu.
-func (r *run) keepPosition(w *journal.Append) (err error) {
+// savePosition puts the run's position into a write without events. The caller holds r.mu.
+func (r *run) savePosition(w *journal.Append) (err error) {
 	if r.SnapSeq == r.Seq {
 		return nil
 	}

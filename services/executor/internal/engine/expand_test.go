@@ -67,7 +67,7 @@ func TestGrowthIsBounded(t *testing.T) {
 		})
 		t.Run("Restored/HasTheLimitsStill", func(t *testing.T) {
 			id := l.start(t, steps("ok", "signal", "grows"))
-			l.parked(t, id, journal.StateWaiting)
+			l.evicted(t, id, journal.StateWaiting)
 			l.commands(t, id, journal.CommandSignal, record.Payload{Name: "go"})
 			refused(t, l.wait(t, id, journal.StateFailed), "the run would have 7 nodes")
 		})
@@ -95,11 +95,11 @@ func TestGrown(t *testing.T) {
 		started, err := l.StartRun(t.Context(), command.StartRequest{Namespace: ns, Graph: g})
 		require.NoError(t, err)
 		id, first := started.ID, started.Run.GraphHash
-		l.parked(t, id, journal.StateWaiting)
+		l.evicted(t, id, journal.StateWaiting)
 		grown := l.row(t, id)
 		require.EqualValues(t, 1, grown.GraphRevision)
 		require.NoError(t, amend(l, id, 1, "c", "one"))
-		t.Run("Events/TellWhichGraphWasAndIs", func(t *testing.T) {
+		t.Run("Events/NameTheGraphsBeforeAndAfter", func(t *testing.T) {
 			row := l.row(t, id)
 			var told []record.GraphChange
 			for _, ev := range l.events(t, id) {
@@ -112,8 +112,8 @@ func TestGrown(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, first, hash)
 		})
-		t.Run("Amend/RefusedOnesAreToldToLaterReaders", func(t *testing.T) {
-			// As if its caller had gone before the owner took it up.
+		t.Run("Amend/RefusedOnesAreShownToLaterReaders", func(t *testing.T) {
+			// As if its caller had gone before the owner applied it.
 			body, err := g.Canonical()
 			require.NoError(t, err)
 			l.commands(t, id, journal.CommandAmend, record.Payload{By: "bob", RequestID: "r7", Graph: body, Revision: 2})
@@ -125,13 +125,13 @@ func TestGrown(t *testing.T) {
 			})
 			require.Contains(t, x.Blockers[len(x.Blockers)-1].Message, "an amendment by bob was refused: ")
 			require.Equal(t, "r7", x.Blockers[len(x.Blockers)-1].Name)
-			l.parked(t, id, journal.StateWaiting)
+			l.evicted(t, id, journal.StateWaiting)
 			x, err = l.Explain(t.Context(), ns, id)
 			require.NoError(t, err)
 			require.Equal(t, query.BlockerAmendRefused, x.Blockers[len(x.Blockers)-1].Kind, "it outlives the memory")
 			require.Equal(t, query.BlockerSignal, x.Blockers[0].Kind)
 		})
-		t.Run("Amend/RepeatedRequestHearsTheSame", func(t *testing.T) {
+		t.Run("Amend/RepeatedRequestGetsTheSameAnswer", func(t *testing.T) {
 			require.NoError(t, amend(l, id, 1, "c", "one"))
 			err := amend(l, id, 1, "d", "two")
 			require.Equal(t, command.ReasonRevisionMismatch, errs.ReasonOf(err))

@@ -17,20 +17,19 @@ const ChildStarts = childStarts
 // ComputingLimit is how many turns a namespace has.
 func ComputingLimit() int { return computingLimit(runtime.GOMAXPROCS(0)) }
 
-// LateTurns is how many evaluations there were for which nobody had waited for a turn before the run was
-// locked.
+// LateTurns is how many evaluations began without a turn that was waited for before the run was locked.
 func (e *Engine) LateTurns() int64 { return e.lateTurns.Load() }
 
-// LiveBytes is what counts for the live runs.
+// LiveBytes is how much memory counts for live runs.
 func (e *Engine) LiveBytes() int64 { return e.current().memory.Used() }
 
-// ReportBarred reports a queued attempt of a live run as one that found its run barred when it was to begin.
+// ReportBarred reports a queued attempt of a live run as one that its run did not let begin.
 func (e *Engine) ReportBarred(runID, node string) bool {
 	t := e.current()
 	r := t.get(runID)
 	for _, a := range r.inFlight() {
 		if a.start.Node == node && t.sched.Remove(&a.task) {
-			a.barred = true
+			a.blocked = true
 			t.finish(a, nil, workgraph.Errorf(workgraph.NotPerformed, workgraph.ReasonBudget, "barred"), tracing.OfSpan(r.trace))
 			return true
 		}
@@ -38,7 +37,7 @@ func (e *Engine) ReportBarred(runID, node string) bool {
 	return false
 }
 
-// LockAfterWrite holds the lock of a live run, as a long evaluation does, with a write under way, until
+// LockAfterWrite holds the lock of a live run with a write in progress, as a long evaluation does, until
 // unlock is called.
 func (e *Engine) LockAfterWrite(runID string) (unlock func()) {
 	r := e.current().get(runID)
@@ -47,8 +46,8 @@ func (e *Engine) LockAfterWrite(runID string) (unlock func()) {
 	return r.mu.Unlock
 }
 
-// BringBeside brings a run that somebody else reads meanwhile, again and again, and finds no turn for, until
-// end is called. It returns once it is known that there is no turn.
+// BringBeside loads a run again and again that another goroutine reads and finds no turn for, until end is
+// called. It returns once the lack of a turn is known.
 func (e *Engine) BringBeside(namespace, runID string) (end func()) {
 	t := e.current()
 	l := &loading{done: make(chan struct{}), err: &noTurnError{namespace}}
@@ -72,13 +71,13 @@ func (e *Engine) BringBeside(namespace, runID string) (end func()) {
 	}
 }
 
-// Bring makes a run live that may be this executor's.
+// Bring loads a run that may be this executor's.
 func (e *Engine) Bring(namespace, runID string) { e.current().loadSoon(namespace, runID) }
 
-// Turns are those of this executor.
+// Turns are the turns to compute of this executor.
 func (e *Engine) Turns() *turns.Turns { return e.computing }
 
-// Evaluating reports whether expressions of a live run are evaluated now.
+// Evaluating reports whether a live run is evaluating expressions.
 func (e *Engine) Evaluating(runID string) bool {
 	t := e.current()
 	if t == nil {
@@ -93,16 +92,16 @@ func (e *Engine) Evaluating(runID string) bool {
 	return r.evaluating != nil
 }
 
-// GiveBackAfter is how long a run waits for room here before another executor may have it.
+// GiveBackAfter sets how long a run waits here for room before it is handed back.
 func (e *Engine) GiveBackAfter(d time.Duration) { e.roomWait = d }
 
-// KeepTurnsOfSuspects sets for how long a suspect keeps others from their turn.
+// KeepTurnsOfSuspects sets how long a suspect may keep its turn.
 func (e *Engine) KeepTurnsOfSuspects(d time.Duration) { e.suspects.Most.Store(int64(d)) }
 
-// Hasten lets runs ask for prices, as when the price book answers again.
+// Hasten lets runs ask for prices now, as when the price book answers again.
 func (e *Engine) Hasten(ctx context.Context) { e.current().expedite(ctx) }
 
-// StateVisits are the visits of a run as the machine has them, without the items of maps.
+// StateVisits are the visits of a run in the machine, without the items of maps.
 func (e *Engine) StateVisits(ctx context.Context, namespace, runID string) (visits []workgraph.VisitInfo, err error) {
 	look, _, err := e.Standing(ctx, namespace, runID)
 	if err != nil {

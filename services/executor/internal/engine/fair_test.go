@@ -38,7 +38,7 @@ func TestFairness(t *testing.T) {
 			l.wait(t, l.start(t, chain(4, "ok")), journal.StateCompleted)
 		}
 		require.Empty(t, g.called, "the rest of the places stays free for others")
-		close(g.open) // then the greedy one gets on, too
+		close(g.open) // then the other namespace's calls begin, too
 		testkit.Eventually(t, func() bool { return g.ended.Load() == 60 })
 	})
 	t.Run("Namespace/ThatHoldsFarTooMuchMakesOneCallAtATime", func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// TestForkOfALiveRun is about forks of runs that go on.
+// TestForkOfALiveRun forks runs that continue.
 func TestForkOfALiveRun(t *testing.T) {
 	t.Parallel()
 	fork := func(t *testing.T, l *live, id string) (string, error) {
@@ -36,7 +36,7 @@ func TestForkOfALiveRun(t *testing.T) {
 				adopted[v.Node] = v.Reused
 			}
 			require.Equal(t, map[string]bool{"first": true, "ask": false}, adopted)
-			for _, id := range []string{old, id} { // both go on, each by its own answer
+			for _, id := range []string{old, id} { // both continue, each with its own answer
 				l.approve(t, l.question(t, id))
 				l.wait(t, id, journal.StateCompleted)
 				l.sound(t, id)

@@ -15,8 +15,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// TestSteersReadNoValues is about requests that a run's values are nothing to: they may be large, and so are
-// not read. What a request answers with is read once, with its commands.
+// TestSteersReadNoValues sends requests that do not need the run's values, which may be large, and checks
+// that these are not read. What the response needs is read once, with the commands.
 func TestSteersReadNoValues(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {

@@ -15,7 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// TestHostile gives runs what a careless or hostile client would.
+// TestHostile gives runs what a careless or hostile client might.
 func TestHostile(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {
@@ -36,7 +36,7 @@ func TestHostile(t *testing.T) {
 		})
 		waiting := func(t *testing.T) string {
 			id := l.start(t, chain(1, "signal"))
-			l.parked(t, id, journal.StateWaiting)
+			l.evicted(t, id, journal.StateWaiting)
 			return id
 		}
 		t.Run("Pause/LongReasonIsKept", func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestHostile(t *testing.T) {
 			row := l.wait(t, l.start(t, chain(1, "grows")), journal.StateCompleted, journal.StateFailed)
 			require.Equal(t, journal.StateCompleted, row.State, string(row.Error))
 		})
-		t.Run("Failure/IsCutToWhatTheBooksTake", func(t *testing.T) {
+		t.Run("Failure/IsCutToTheLimitsOfAccounting", func(t *testing.T) {
 			id := l.start(t, chain(1, "breaks"))
 			row := l.wait(t, id, journal.StateFailed)
 			require.EqualValues(t, 1_000_000_000_000, row.Usage.InputTokens)

@@ -15,7 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// TestInbox is about messages that outlive executors; what inboxes mean is tested where the machine is.
+// TestInbox checks that messages outlive executors. The meaning of inboxes is tested in package workgraph.
 func TestInbox(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {
@@ -48,14 +48,14 @@ func TestInbox(t *testing.T) {
 			return values
 		}
 
-		l.parked(t, id, journal.StateWaiting)
+		l.evicted(t, id, journal.StateWaiting)
 		say(l, "user", `"one"`)
 		say(l, "late", `"expires"`)
 		testkit.Eventually(t, func() bool {
 			n, err := l.j.UnappliedCommands(t.Context(), ns, id, 10)
 			return err == nil && len(n) == 0
 		})
-		l.parked(t, id, journal.StateWaiting)
+		l.evicted(t, id, journal.StateWaiting)
 		require.Empty(t, visits(l, "b"), "a batch is not full")
 		l.stop()
 
@@ -65,8 +65,8 @@ func TestInbox(t *testing.T) {
 		testkit.Eventually(t, func() bool { return len(visits(next, "b")) == 1 })
 		require.JSONEq(t, `[{"from":"user","body":"one"},{"from":"user","body":{"n":2}}]`, visits(next, "b")[0], "what came before the end of the first executor is there")
 
-		// The executor stops in the middle of a call that a message woke: the message is not lost, and not
-		// taken twice.
+		// The executor stops during a call that a message started. The message is neither lost nor delivered
+		// twice.
 		say(next, "boss", `"work"`)
 		g.next(t)
 		next.stop()
@@ -79,7 +79,7 @@ func TestInbox(t *testing.T) {
 		testkit.Eventually(t, func() bool { return len(visits(last, "c")) == 2 })
 		require.Len(t, visits(last, "b"), 1)
 
-		// When nothing else can move, fewer than a batch wake the node, and then the run is over.
+		// When nothing else can move, an incomplete batch wakes the node. After that the run ends.
 		last.commands(t, id, journal.CommandSignal, record.Payload{Name: "go"})
 		last.wait(t, id, journal.StateCompleted)
 		require.JSONEq(t, `[{"from":"user","body":"three"}]`, visits(last, "b")[1])
@@ -87,8 +87,8 @@ func TestInbox(t *testing.T) {
 	})
 }
 
-// TestInbox_Sender is about commands that was taken while its sender's name was free, and is read when it is
-// a node's.
+// TestInbox_Sender enqueues a signal while its sender's name is free, and has it applied when a node has that
+// name.
 func TestInbox_Sender(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {

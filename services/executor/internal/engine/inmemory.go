@@ -12,7 +12,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// liveRuns are the runs in memory here, as requests about runs see them.
+// liveRuns gives package command access to the runs in memory here.
 type liveRuns struct{ e *Engine }
 
 // Look implements command.Live.
@@ -41,7 +41,7 @@ func (l liveRuns) Refused(namespace, runID string) (*record.AmendRefused, bool) 
 
 // Claimant implements command.Live.
 func (l liveRuns) Claimant() journal.Owner {
-	if t := l.e.current(); t != nil && t.takes() {
+	if t := l.e.current(); t != nil && t.canClaim() {
 		return t.owner
 	}
 	return journal.Owner{}
@@ -55,9 +55,9 @@ func (l liveRuns) Start(ctx context.Context, req command.StartRequest) (string, 
 // ApplySoon implements command.Live.
 func (l liveRuns) ApplySoon(p journal.Enqueued) { l.e.ApplySoon(p) }
 
-// Room implements command.Live: it refuses large commands for a run that is in memory here, if there is no
-// room for it. A run elsewhere takes it up where it is, and one that is in no memory is read when there is
-// room for it and its commands.
+// Room implements command.Live. It refuses a large command for a run that is in memory here if there is no
+// room for it. A run elsewhere applies the command there, and an evicted run is read when there is room for
+// it and its commands.
 func (l liveRuns) Room(namespace, runID string, n int64) error {
 	t := l.e.current()
 	if t == nil || n <= inflight.Small {
@@ -69,8 +69,8 @@ func (l liveRuns) Room(namespace, runID string, n int64) error {
 	return t.errFull(errs.ResourceExhausted)
 }
 
-// ApplySoon sees to commands at once that was written here: for a run of this executor, by now or before, or
-// one that nobody owns. Other owners are told by the journal; and for a run without one a job is on its way.
+// ApplySoon has a command that was enqueued here applied at once, if the run is this executor's or has no
+// owner. Another owner gets notice from the journal, and a job wakes a run without one.
 func (e *Engine) ApplySoon(p journal.Enqueued) {
 	t := e.current()
 	switch {

@@ -23,8 +23,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// commits is a journal that remembers what events of which nodes each write brought, and is cut off when a
-// run is read the next time, if it is told to be.
+// commits is a journal that records which events of which nodes each write had. If told to, it is cut off at
+// the next load of a run.
 type commits struct {
 	line
 	mu      sync.Mutex
@@ -51,7 +51,7 @@ func (c *commits) Load(ctx context.Context, id string) (journal.Loaded, error) {
 	return c.line.Load(ctx, id)
 }
 
-// with are the writes that brought an event of the kind.
+// with are the writes that had an event of the kind.
 func (c *commits) with(kind int32) (out [][]journal.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,15 +68,14 @@ const (
 	kindCancel = 16
 )
 
-// TestInterrupt interrupts the evaluation that follows a call, while other calls of the run have ended whose
-// outcomes wait behind it.
+// TestInterrupt interrupts the evaluation after a call, while ended calls of the run wait for the run's lock.
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]func(workgraph.Actor) workgraph.Actor{
 		"Unsafe": func(a workgraph.Actor) workgraph.Actor { return unsafeActor{a} },
 		"Safe":   func(a workgraph.Actor) workgraph.Actor { return a },
 	} {
-		// evaluating is a run whose evaluation is under way, with a call of each kind under way beside it.
+		// evaluating is a run with an evaluation in progress, and a call of each kind in flight beside it.
 		type calls struct{ first, safe, unsafe *gate }
 		evaluating := func(t *testing.T, s store) (l *live, j *commits, id string, c calls, next *recorder) {
 			t.Helper()
@@ -142,8 +141,8 @@ func TestInterrupt(t *testing.T) {
 			t.Parallel()
 			l, _, id, c, _ := evaluating(t, sqliteStore(t))
 			cancel(t, l, id)
-			// A cancel ends both calls: what they say then is their outcome, not what an executor that lost
-			// them would say.
+			// A cancel ends both calls. What they return then is their outcome, unlike after the loss of
+			// their executor.
 			l.wait(t, id, journal.StateCanceled, journal.StatePaused)
 			for _, g := range []*gate{c.safe, c.unsafe} {
 				require.EqualError(t, <-g.causes, "the attempt was canceled")
@@ -174,8 +173,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// TestTooLargeKeepsCallsInFlight has a decision come to nothing since it is too large to be written, while an
-// UNSAFE call is under way.
+// TestTooLargeKeepsCallsInFlight makes a decision too large to be written while an UNSAFE call is in flight.
 func TestTooLargeKeepsCallsInFlight(t *testing.T) {
 	t.Parallel()
 	g := newGate()
@@ -192,8 +190,8 @@ func TestTooLargeKeepsCallsInFlight(t *testing.T) {
 	require.JSONEq(t, `{"u":"opened"}`, string(row.Outputs))
 }
 
-// TestAmendmentThatCannotBeWritten changes a run whose position would be too large to be written with the
-// change: that is refused, and said so.
+// TestAmendmentThatCannotBeWritten amends a run whose position would become too large to be written. The
+// amendment is refused with a reason.
 func TestAmendmentThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	g := newGate()
@@ -219,7 +217,7 @@ func TestAmendmentThatCannotBeWritten(t *testing.T) {
 	require.Empty(t, g.called, "the call under way was kept")
 }
 
-// spread leads from a node of the graph to many others, each on a dear condition: all together are decided in
+// spread leads from a node of the graph to many others, each on an expensive condition. Together they take
 // some seconds.
 func spread(g *workgraph.Graph, from string) {
 	for i := range 12 {
@@ -229,8 +227,8 @@ func spread(g *workgraph.Graph, from string) {
 	}
 }
 
-// endedBefore reports whether the run's journal has the end of a call of the node, and whether that was
-// decided before anything of the kind.
+// endedBefore reports whether the run's journal has the end of a call of the node, and whether it precedes
+// every event of the kind.
 func endedBefore(evs []feed.Event, node string, kind workgraph.EventKind) (before, ended bool) {
 	is := func(k workgraph.EventKind, node string) int {
 		return slices.IndexFunc(evs, func(e feed.Event) bool { return e.Durable.Kind == k && (node == "" || e.Durable.Node == node) })

@@ -129,10 +129,10 @@ func TestRestart(t *testing.T) {
 			before := l.Owner()
 			id := l.start(t, chain(1, "gate"))
 			g.next(t)
-			_, err := l.j.Register(t.Context(), "exec", "") // somebody takes the name
+			_, err := l.j.Register(t.Context(), "exec", "") // another executor takes the id
 			require.NoError(t, err)
 			testkit.Eventually(t, func() bool { return l.Owner().Incarnation > before.Incarnation+1 })
-			g.next(t) // given out again
+			g.next(t) // started again
 			close(g.open)
 			l.wait(t, id, journal.StateCompleted)
 			l.events(t, id)
@@ -159,7 +159,7 @@ func TestQuarantine(t *testing.T) {
 		g.next(t)
 		wire.cut.Store(true)
 		l = next("b")
-		g.next(t) // given out again
+		g.next(t) // started again
 		require.Equal(t, "b", l.row(t, id).Owner.ID)
 		require.Equal(t, 1, l.row(t, id).Takeovers)
 		wire.cut.Store(true)
@@ -282,11 +282,10 @@ func TestConcurrency(t *testing.T) {
 		g.next(t)
 		small := l.start(t, chain(1, "gate"))
 		require.Empty(t, g.called)
-		// One call at a time is let go, so that who gets its place is decided by the queue and by nothing
-		// else.
+		// One call at a time ends, so that only the queue decides which call gets its place.
 		turn := 0
 		for begun := false; !begun; turn++ {
-			// A few, since it need not be in the queue yet
+			// more than one, since the small run may be queued late
 			require.Less(t, turn, 25, "the small run waits for the big one")
 			g.open <- struct{}{}
 			begun = g.next(t).RunID == small
@@ -356,7 +355,7 @@ func waitBubble(t *testing.T, l *live, id string, want journal.State) journal.Ru
 	return journal.Run{}
 }
 
-// notebook is an engine.Watcher that writes down.
+// notebook is an engine.Watcher that records events.
 type notebook struct {
 	mu    sync.Mutex
 	seqs  []int64
@@ -500,7 +499,7 @@ func TestVisits(t *testing.T) {
 			return len(visits) == 3 && visits[2].Node == "b" && visits[2].Status == workgraph.VisitRunning && visits[2].Attempts == 1
 		})
 	})
-	t.Run("States/AreToldApart", func(t *testing.T) {
+	t.Run("States/Differ", func(t *testing.T) {
 		a := actors{"ok": &recorder{}, "gate": newGate(), "fails": workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
 			return workgraph.Outcome{}, workgraph.Errorf(workgraph.Retryable, "BUSY", "later")
 		}), "abstains": workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
@@ -533,7 +532,7 @@ func TestVisits(t *testing.T) {
 			"fallback": workgraph.VisitCompleted, "backoff": workgraph.VisitBackoff, "abstained": workgraph.VisitAbstained, "running": workgraph.VisitRunning,
 			"waiting": workgraph.VisitWaiting, "dead": workgraph.VisitSkipped}
 		testkit.Eventually(t, func() bool { return maps.Equal(want, states()) }, "got %v", states())
-		// The row may lie behind a little.
+		// The row may be a little behind.
 		testkit.Eventually(t, func() bool {
 			return l.row(t, id).Nodes == journal.NodeCounts{Total: 9, Completed: 3, Failed: 1, Skipped: 2, Running: 3}
 		})
@@ -574,7 +573,7 @@ func TestVisits(t *testing.T) {
 	})
 }
 
-// TestVisitOfWaitingItems holds what a mapped visit shows against where its items stand.
+// TestVisitOfWaitingItems compares what a mapped visit shows with the state of its items.
 func TestVisitOfWaitingItems(t *testing.T) {
 	t.Parallel()
 	l := run(t, sqliteStore(t), payments(&recorder{}))
@@ -601,7 +600,7 @@ func TestVisitOfWaitingItems(t *testing.T) {
 	require.Zero(t, visit().ItemsWaiting)
 }
 
-// TestLarge covers what only shows with many visits.
+// TestLarge covers what shows only with many visits.
 func TestLarge(t *testing.T) {
 	t.Parallel()
 	t.Run("Snapshot/SpeedsUpARestartInTheMiddle", func(t *testing.T) {
@@ -616,7 +615,7 @@ func TestLarge(t *testing.T) {
 		loaded, err := first.j.Load(t.Context(), id)
 		require.NoError(t, err)
 		require.NotEmpty(t, loaded.Snapshot)
-		// Snapshots come ever less often, but most of the journal is before the last.
+		// Snapshots become rarer, but most of the journal is before the last one.
 		require.Less(t, int64(len(loaded.Events)), loaded.Run.LastSeq/2)
 		first.stop()
 		g2, rec2 := newGate(), &recorder{}
@@ -651,7 +650,7 @@ func TestLarge(t *testing.T) {
 		first := run(t, s, actors{"big": big, "gate": g}, small)
 		id := first.start(t, graph)
 		g.next(t)
-		first.stop() // what came before counts after a restart, too
+		first.stop() // the count survives a restart
 		g2 := newGate()
 		close(g2.open)
 		second := run(t, s, actors{"big": big, "gate": g2}, small)

@@ -14,7 +14,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-func TestFamily(t *testing.T) {
+func TestLineage(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {
 		const most = 8
@@ -33,13 +33,13 @@ func TestFamily(t *testing.T) {
 				require.Contains(t, string(row.Error), "raise max_descendants")
 			}
 		}
-		// Another root has a family of its own.
+		// Another root has a quota of its own.
 		l.wait(t, l.start(t, chain(1, "self")), journal.StateCompleted)
 	})
 }
 
-// startsAtOnce is a journal, fast enough to get large commits, that counts the children whose starts it gets
-// at once.
+// startsAtOnce is a journal, fast enough for large commits, that counts the children whose starts it gets at
+// once.
 type startsAtOnce struct {
 	journal.Journal
 	now, most atomic.Int64
@@ -95,7 +95,7 @@ func TestStartsOfChildrenTakeTurns(t *testing.T) {
 	require.LessOrEqual(t, j.most.Load(), int64(engine.ChildStarts))
 }
 
-// countsAtOnce is a journal that counts how many families are counted at the same time.
+// countsAtOnce is a journal that counts how many counts of descendants run at the same time.
 type countsAtOnce struct {
 	journal.Journal
 	now, most, all atomic.Int64
@@ -113,7 +113,7 @@ func (j *countsAtOnce) CountBelow(ctx context.Context, namespace, runID string, 
 	return j.Journal.CountBelow(ctx, namespace, runID, most)
 }
 
-func TestFamiliesAreCountedInTurn(t *testing.T) {
+func TestDescendantsAreCountedInTurn(t *testing.T) {
 	t.Parallel()
 	const roots = 20
 	j := &countsAtOnce{}

@@ -8,7 +8,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// This file says what only the memory of this executor knows, for package query.
+// This file answers questions of package query that only the memory of this executor can answer.
 
 // live is a run that is in memory here, or nil.
 func (e *Engine) live(namespace, runID string) *run {
@@ -25,7 +25,7 @@ type Flight struct {
 	Ref     workgraph.Ref
 	Attempt int
 	Actor   string
-	// Start is when the attempt began; zero while it is in line.
+	// Start is when the attempt began; zero while it waits.
 	Start time.Time
 }
 
@@ -52,8 +52,8 @@ type Held struct {
 	Wait    sched.GateWait
 }
 
-// HeldBack lists the attempts of a run, if this engine owns it, that may begin for all the run cares and have
-// not begun.
+// HeldBack lists the attempts of a run that the machine has started and the scheduler has not; nil if the run
+// is not in memory here.
 func (e *Engine) HeldBack(namespace, runID string) []Held {
 	r := e.live(namespace, runID)
 	if r == nil {
@@ -68,7 +68,7 @@ func (e *Engine) HeldBack(namespace, runID string) []Held {
 	return out
 }
 
-// Backlog counts attempts that wait here for a place, and not for anything else.
+// Backlog counts attempts that wait here for a place and for nothing else.
 func (e *Engine) Backlog() int {
 	if t := e.current(); t != nil {
 		return t.sched.Backlog()
@@ -76,7 +76,7 @@ func (e *Engine) Backlog() int {
 	return 0
 }
 
-// WaitsForRoom reports whether a run that this executor owns waits for memory, and since when.
+// WaitsForRoom reports whether a run of this executor waits for memory, and since when.
 func (e *Engine) WaitsForRoom(namespace, runID string) (since time.Time, waits bool) {
 	t := e.current()
 	if t == nil {
@@ -103,8 +103,8 @@ func (e *Engine) RunJournal() journal.Journal { return e.journal }
 // Lease is how long an executor stays registered without a heartbeat.
 func (e *Engine) Lease() time.Duration { return e.cfg.Lease }
 
-// Here tells of a run in this process's memory, whose row need not be read then: its root and how far its
-// journal is durable. It is false for a run that has ended, and for one of which nothing is durable yet.
+// Here returns the root of a run in memory here, and how far its journal is durable, so that its row need not
+// be read. ok is false for a run that has ended, and for one without a durable event.
 func (e *Engine) Here(namespace, runID string) (root string, last int64, ok bool) {
 	t := e.current()
 	if t == nil {
@@ -119,7 +119,7 @@ func (e *Engine) Here(namespace, runID string) (root string, last int64, ok bool
 	return r.root, r.durable, r.durable > 0 && !r.over && !r.gone.Load()
 }
 
-// Holds reports whether the run is in this process's memory, so that whatever happens to it comes by the hub.
+// Holds reports whether the run is in memory here, so that the feed publishes all its events.
 func (e *Engine) Holds(runID string) bool {
 	t := e.current()
 	return t != nil && t.get(runID) != nil

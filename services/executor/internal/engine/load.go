@@ -8,32 +8,33 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// A run that this executor owns and that is not in memory is brought there: it is read from the journal, and
-// goes on. It may have to wait for three things that runs share: the one turn of suspects (suspects.go), a
-// turn of its namespace to compute (compute.go), and room in memory (roomline.go).
+// Loading makes a run live that this executor owns: the run is read from the journal and continues. It may
+// have to wait for three things that runs share: the one turn of suspects (suspects.go), a turn of its
+// namespace to compute (compute.go), and room in memory (roomline.go).
 //
-//	loadSoon -> bring -> [ loadLine ] -> loadInTurn -> tryLoad -> load -> read
-//	               ^                            |
-//	               +-------- retryLoad <-------+ something is missing, or the journal fails
+//	loadSoon -> queueLoad -> [ loadLine ] -> loadInTurn -> tryLoad -> load -> read
+//	               ^                             |
+//	               +--------- retryLoad <--------+ something is missing, or the journal fails
 //
-// term.bringing has the runs that wait anywhere in this, or for room; term.loading those that are being read.
+// session.pendingLoads has the runs that wait anywhere in this, or for room. session.loading has those that
+// are being read.
 
-// loadSoon has a run brought, unless somebody else does so, and does not wait for it.
+// loadSoon starts the load of a run, unless it is pending already. It does not wait.
 func (t *session) loadSoon(namespace, id string) {
 	t.mu.Lock()
 	l := t.loading[id]
 	if l != nil {
 		l.again, l.wanted = true, true
 	}
-	mine := l == nil && t.loads(id)
+	mine := l == nil && t.markLoad(id)
 	t.mu.Unlock()
 	if mine {
 		t.queueLoad(&pendingLoad{namespace: namespace, id: id, wait: soonestTry}, false)
 	}
 }
 
-// queueLoad has a run read when its turn comes; with first, before all others that wait. The caller has
-// marked the run by brings.
+// queueLoad has a run read when its turn comes; with first, before all runs that wait. The caller has marked
+// the run with markLoad.
 func (t *session) queueLoad(b *pendingLoad, first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -48,11 +49,11 @@ func (t *session) queueLoad(b *pendingLoad, first bool) {
 	}
 }
 
-// loadInTurn reads b, and then the runs in line until there are none. Room that was kept for a run and not
-// taken by it is given back after each try.
+// loadInTurn loads b, and then the queued runs until there are none. Memory that was reserved for a run and
+// not used is given back after each try.
 func (t *session) loadInTurn(b *pendingLoad) {
 	for b != nil {
-		t.brought(b.id)
+		t.unmarkLoad(b.id)
 		err := t.tryLoad(b.namespace, b.id, &b.has)
 		t.memory.Forfeit(b.id, b.namespace)
 		if err == nil || !t.retryLoad(b, err) {
@@ -66,11 +67,11 @@ func (t *session) loadInTurn(b *pendingLoad) {
 	}
 }
 
-// retryLoad has a run that could not be brought tried again when there is what it lacked. It reports false,
-// and leaves the turns that are held to the caller, if somebody else brings the run or the term is over.
+// retryLoad has a failed load tried again when what it lacked is there. It reports false, and leaves the
+// turns that are held to the caller, if another load of the run is pending or the session is closed.
 func (t *session) retryLoad(b *pendingLoad, err error) bool {
 	t.mu.Lock()
-	mine := t.loads(b.id)
+	mine := t.markLoad(b.id)
 	t.mu.Unlock()
 	if !mine {
 		return false
@@ -79,15 +80,15 @@ func (t *session) retryLoad(b *pendingLoad, err error) bool {
 	lacks, full := errors.AsType[*memory.FullError](err)
 	if computes {
 		if b.has.compute != nil {
-			b.has.compute() // the run was read by another load, which had no turn
+			b.has.compute() // another load read the run, and had no turn
 			b.has.compute = nil
 		}
 	} else {
-		// A turn to compute is not held while the run waits for the turn of suspects or for room
+		// A turn to compute is not held while the run waits for the turn of suspects or for room.
 		b.has.release()
 	}
 	if full {
-		t.standInLine(b.id, lacks)
+		t.queueForRoom(b.id, lacks)
 		return true
 	}
 	return t.spawn(func() {
@@ -96,7 +97,7 @@ func (t *session) retryLoad(b *pendingLoad, err error) bool {
 			b.has.compute, err = t.e.computing.Enter(t.background, busy.namespace)
 		case errors.Is(err, errSuspectAtWork):
 			b.has.suspect, err = t.e.suspects.Take(t.background)
-		case t.rest(b.wait):
+		case t.sleep(b.wait):
 			b.wait = min(2*b.wait, latestTry)
 			t.queueLoad(b, false)
 			return
@@ -112,9 +113,9 @@ func (t *session) retryLoad(b *pendingLoad, err error) bool {
 	})
 }
 
-// loads marks a run as brought by the caller, and reports false if somebody else brings it or the term is
-// over. brought takes the mark away. The caller holds t.mu.
-func (t *session) loads(id string) bool {
+// markLoad marks the load of a run as pending. It reports false if one is pending already or the session is
+// closed. unmarkLoad removes the mark. The caller holds t.mu.
+func (t *session) markLoad(id string) bool {
 	if t.closed || t.pendingLoads[id] {
 		return false
 	}
@@ -122,16 +123,16 @@ func (t *session) loads(id string) bool {
 	return true
 }
 
-// brought takes away the mark of brings.
-func (t *session) brought(id string) {
+// unmarkLoad removes the mark of markLoad.
+func (t *session) unmarkLoad(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.pendingLoads, id)
 }
 
-// tryLoad tries once to make a run live that this term owns. There is no error if it is live, or not this
-// term's to bring. A noRoomError, a noTurnError or errSuspectAtWork says what is missing; turns that are free
-// are taken and left in has.
+// tryLoad tries once to make a run of this session live. It returns nil if the run is live, or cannot be
+// loaded by this session. A memory.FullError, a noTurnError or errSuspectAtWork says what is missing. Turns
+// that are free are taken and left in has.
 func (t *session) tryLoad(namespace, id string, has *turnsHeld) error {
 	err := t.load(t.background, namespace, id, has)
 	if err == nil || t.background.Err() != nil || journal.IsFenced(err) {
@@ -144,12 +145,12 @@ func (t *session) tryLoad(namespace, id string, has *turnsHeld) error {
 	return err
 }
 
-// load reads a run and sets it going, unless it has ended or is somebody else's.
+// load reads a run and continues it, unless it has ended or belongs to another owner.
 func (t *session) load(ctx context.Context, namespace, id string, has *turnsHeld) error {
 	t.mu.Lock()
 	for r := t.runs[id]; r != nil || t.closed; r = t.runs[id] {
 		t.mu.Unlock()
-		if r == nil || !r.leaving(ctx) {
+		if r == nil || !r.awaitRelease(ctx) {
 			return nil
 		}
 		t.mu.Lock()
@@ -169,8 +170,8 @@ func (t *session) load(ctx context.Context, namespace, id string, has *turnsHeld
 	l.err = t.read(ctx, id, has)
 	t.mu.Lock()
 	delete(t.loading, id)
-	// What was found to be somebody else's, or nobody's, may have been claimed since. Whoever has an error
-	// tries again anyway.
+	// A run that had another owner, or none, when it was read may have been claimed since. After an error the
+	// load is retried anyway.
 	claimed := l.wanted && l.err == nil && t.runs[id] == nil
 	t.mu.Unlock()
 	close(l.done)

@@ -13,8 +13,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// TestLocked holds the lock of one run, as an evaluation of its expressions does, while a write of its is
-// answered and commands come for it.
+// TestLocked holds the lock of one run, as an evaluation of its expressions does, while a write of it is
+// answered and commands for it arrive.
 func TestLocked(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {
@@ -26,10 +26,10 @@ func TestLocked(t *testing.T) {
 		g.next(t)
 		unlock := l.LockAfterWrite(locked)
 		for range 3 {
-			// By the writer that answered the locked run
+			// By the writer that answered the locked run.
 			l.wait(t, l.start(t, chain(3, "echo")), journal.StateCompleted)
 		}
-		for _, id := range []string{locked, canceled} { // as another executor posts
+		for _, id := range []string{locked, canceled} { // as another executor enqueues them
 			_, err := l.j.Enqueue(t.Context(), journal.EnqueueRequest{Reason: "enough", Command: journal.Command{Namespace: ns, RunID: id, Kind: journal.CommandCancel, Body: []byte(`{"reason":"enough"}`), Time: time.Now()}})
 			require.NoError(t, err)
 		}
@@ -47,7 +47,7 @@ func TestLocked(t *testing.T) {
 	})
 }
 
-// TestLockedWhilePricesComeBack holds the lock of one run while all are told that prices can be asked for
+// TestLockedWhilePricesComeBack holds the lock of one run while all runs learn that prices can be asked for
 // again.
 func TestLockedWhilePricesComeBack(t *testing.T) {
 	t.Parallel()

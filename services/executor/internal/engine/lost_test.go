@@ -16,7 +16,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// unreachable is actors that cannot be asked for for a while.
+// unreachable is actors that cannot be looked up for a while.
 type unreachable struct {
 	actors
 	away atomic.Int64
@@ -57,7 +57,7 @@ func TestDatabaseAwayUsesUpNoTry(t *testing.T) {
 		return workgraph.Outcome{Wait: &workgraph.Wait{Children: &workgraph.Children{Runs: []workgraph.Child{child}}}}, nil
 	})}
 	l := run(t, sqliteStore(t), f)
-	l.jobs(t) // a parent that has lingered is woken by a job
+	l.jobs(t) // a job wakes the evicted parent
 	for _, actor := range []string{"once", "grows", "spawns"} {
 		t.Run(actor, func(t *testing.T) {
 			id := l.start(t, &workgraph.Graph{Nodes: []workgraph.Node{{ID: "wait", Actor: "once"}, {ID: "a", Actor: actor}}, Edges: []workgraph.Edge{{From: "wait", To: "a"}}})
@@ -69,7 +69,7 @@ func TestDatabaseAwayUsesUpNoTry(t *testing.T) {
 func TestHoldTimeouts(t *testing.T) {
 	t.Parallel()
 	l := run(t, sqliteStore(t), actors{"far": workgraph.ActorFunc(func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
-		resume := engine.HoldTimeouts(ctx) // no worker is there
+		resume := engine.HoldTimeouts(ctx) // no worker is connected
 		select {
 		case <-ctx.Done():
 			return workgraph.Outcome{}, ctx.Err()

@@ -17,7 +17,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// registered counts how often it is asked who lives.
+// registered counts how often it is asked for live executors.
 type registered struct {
 	journal.Journal
 	asked atomic.Int32
@@ -55,7 +55,7 @@ func TestHasPeers(t *testing.T) {
 	})
 }
 
-// TestWaitsForRoom says of a run that waits for memory that it does so, to its namespace alone.
+// TestWaitsForRoom checks that a run which waits for memory is reported as such, to its namespace alone.
 func TestWaitsForRoom(t *testing.T) {
 	t.Parallel()
 	e := &Engine{ready: make(chan struct{})}
@@ -71,7 +71,7 @@ func TestWaitsForRoom(t *testing.T) {
 	require.Equal(t, since, at)
 }
 
-// TestDefaultLive sets the memory limit of the process, so that nothing may run beside it.
+// TestDefaultLive sets the memory limit of the process, so it must not run in parallel.
 func TestDefaultLive(t *testing.T) {
 	before := debug.SetMemoryLimit(math.MaxInt64)
 	defer debug.SetMemoryLimit(before)

@@ -24,8 +24,8 @@ import (
 
 func big(n int) json.RawMessage { return json.RawMessage(`"` + strings.Repeat("x", n) + `"`) }
 
-// TestMemoryCountsWhatComes sends live runs what they keep, and holds that it counts while they keep it, and
-// is refused when there is no room.
+// TestMemoryCountsWhatComes sends live runs what they keep. It counts while they keep it, and is refused when
+// there is no room.
 func TestMemoryCountsWhatComes(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
@@ -70,8 +70,8 @@ func TestMemoryCountsWhatComes(t *testing.T) {
 	})
 }
 
-// TestMemoryNeighbor has the runs of one namespace grow beyond all memory that live runs may take, and others
-// of it wait for room, and holds that another namespace's runs start, wake and are taken over all the same.
+// TestMemoryNeighbor lets the runs of one namespace grow beyond all memory of live runs, while others of it
+// wait for room. Runs of another namespace start, wake and are taken over all the same.
 func TestMemoryNeighbor(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
@@ -104,12 +104,12 @@ func TestMemoryNeighbor(t *testing.T) {
 		t.Helper()
 		testkit.Eventually(t, func() bool { return state(ns, id) == journal.StateCompleted })
 	}
-	var parked []string
+	var evicted []string
 	for range 5 {
-		parked = append(parked, start("a", chain(1, "signal"), big(mib/4)))
+		evicted = append(evicted, start("a", chain(1, "signal"), big(mib/4)))
 	}
 	sleeper := start("b", chain(1, "signal"), big(mib/4))
-	for ns, ids := range map[string][]string{"a": parked, "b": {sleeper}} {
+	for ns, ids := range map[string][]string{"a": evicted, "b": {sleeper}} {
 		for _, id := range ids {
 			testkit.Eventually(t, func() bool { return state(ns, id) == journal.StateWaiting })
 		}
@@ -119,7 +119,7 @@ func TestMemoryNeighbor(t *testing.T) {
 	start("a", grows)
 	g.next(t)
 	require.Greater(t, l.LiveBytes(), int64(8*mib), "what a live run is given counts, and is not refused")
-	for _, id := range parked {
+	for _, id := range evicted {
 		signal("a", id)
 	}
 	_, _, err := l.Start(t.Context(), command.StartRequest{Namespace: "a", Graph: chain(1, "ok")})
@@ -128,11 +128,11 @@ func TestMemoryNeighbor(t *testing.T) {
 	ended("b", start("b", chain(2, "ok"), big(mib/2)))
 	signal("b", sleeper)
 	ended("b", sleeper)
-	for _, id := range parked {
+	for _, id := range evicted {
 		require.Equal(t, journal.StateWaiting, state("a", id), "it waits for room")
 	}
 	close(g.open)
-	for _, id := range parked {
+	for _, id := range evicted {
 		ended("a", id)
 	}
 }
@@ -145,9 +145,8 @@ func (j slowCommits) Commit(ctx context.Context, o journal.Owner, ws []journal.W
 	return j.Journal.Commit(ctx, o, ws)
 }
 
-// TestMemoryGrowing starts runs that are small when they start and large when they end, more of them than
-// memory has room for, and holds that those which have to wait for their turn anyway leave memory while
-// others grow.
+// TestMemoryGrowing starts more runs than memory has room for, which are small at their start and large at
+// their end. Runs that have to wait for their turn anyway are evicted while others grow.
 func TestMemoryGrowing(t *testing.T) {
 	t.Parallel()
 	const mib, n, each = 1 << 20, 24, 6
@@ -204,7 +203,7 @@ func TestMemoryGrowing(t *testing.T) {
 	})
 }
 
-// TestNoRoomGivesBack has an executor claim a run for which it has no room while another executor has.
+// TestNoRoomGivesBack lets an executor claim a run for which only another executor has room.
 func TestNoRoomGivesBack(t *testing.T) {
 	t.Parallel()
 	s := sqliteStore(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// meters are the engine's metrics. No label ever carries an id.
+// meters are the engine's metrics. No label carries an id.
 type meters struct {
 	wait      metric.Float64Histogram
 	attempts  metric.Int64Counter
@@ -24,10 +24,9 @@ type meters struct {
 	commit    metric.Float64Histogram
 	takeovers metric.Int64Counter
 	pauses    metric.Int64Counter
-	// byPriority are ready made, since they are used for every attempt.
+	// byPriority is made in advance, since it is used for every attempt.
 	byPriority [sched.MaxPriority + 1]metric.MeasurementOption
-	// byEnd holds options by ending, as they come up; there are as many as series of the counter, but no more
-	// than maxEndings.
+	// byEnd caches options by ending. There are as many as series of the counter, but at most maxEndings.
 	byEnd   sync.Map
 	endings atomic.Int64
 }
@@ -48,7 +47,7 @@ func (m *meters) end(e endLabels) metric.MeasurementOption {
 	return o
 }
 
-// scheduled counts an attempt that begins and has been queued since then.
+// scheduled counts an attempt that begins now and was queued at the time queued.
 func (m *meters) scheduled(queued time.Time, priority int) {
 	m.wait.Record(context.Background(), time.Since(queued).Seconds(), m.byPriority[sched.Class(priority)])
 }
@@ -79,7 +78,7 @@ func (m *meters) run(what string) {
 	m.runs.Add(context.Background(), 1, metric.WithAttributes(attribute.String("event", what)))
 }
 
-// paused counts a pause. Reasons that people make up are one.
+// paused counts a pause. All reasons that clients choose count as OTHER.
 func (m *meters) paused(reason string) {
 	switch reason {
 	case workgraph.ReasonBudget, workgraph.ReasonUnsettled, workgraph.ReasonMaxVisits, workgraph.ReasonReconciliation, journal.ReasonQuarantined:
@@ -100,7 +99,7 @@ func (m *meters) takeover(what string, n int) {
 	}
 }
 
-// observed are the gauges at a moment. Without owns nothing is owned, and only the outbox is known, if that.
+// observed are the values of the gauges. Unless owns is set, only the outbox may be known.
 type observed struct {
 	owns                 bool
 	live, bytes, waiting int64

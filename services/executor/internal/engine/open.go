@@ -37,7 +37,7 @@ func New(cfg Config, d Deps) (*Engine, error) {
 		cfg: cfg, log: d.Logger, tracer: d.TracerProvider.Tracer(scope), ready: make(chan struct{}),
 		journal: d.Journal, packer: d.Packer, actors: d.Actors, claims: d.Claims, cancellations: d.Cancellations, workflows: d.Workflows,
 		quotas: d.Quotas, gates: d.Gates, wake: d.WakeOutbox, remote: d.Remote, egress: d.Egress, jobWorker: d.JobWorker,
-		prices: price.New(d.Prices, d.Logger), outcomes: workgraph.NewOutcomeCache(maxKeptOutcomes),
+		prices: price.New(d.Prices, d.Logger), outcomes: workgraph.NewOutcomeCache(maxSavedOutcomes),
 		calling: inflight.New(max(cfg.MaxLiveBytes/2, 4*int64(cfg.MaxPayload))), results: inflight.New(max(cfg.MaxLiveBytes/4, 4*int64(cfg.MaxPayload))),
 		computing: turns.NewResting(computingLimit(host.Processors())), starts: turns.New(childStarts), counts: turns.NewResting(1),
 		suspects: suspect.NewTurn(suspect.TurnTime), roomWait: roomWait,
@@ -56,7 +56,7 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	return e, nil
 }
 
-// withDefaults fills in what may be left out.
+// withDefaults fills in optional collaborators.
 func (d Deps) withDefaults() Deps {
 	if d.Quotas == nil {
 		d.Quotas = unbounded{}
@@ -82,8 +82,8 @@ func (d Deps) withDefaults() Deps {
 	return d
 }
 
-// Run owns runs until ctx ends, then lets go of them in good order. If the ownership is lost on the way it is
-// taken up anew.
+// Run owns runs until ctx ends, then hands them back in order. If ownership is lost before, Run registers
+// anew.
 func (e *Engine) Run(ctx context.Context) error {
 	wait := 50 * time.Millisecond
 	for {
@@ -94,7 +94,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		}
 		if ctx.Err() != nil {
 			if err != nil {
-				e.log.WarnContext(ctx, "executor stopped untidily", "err", err)
+				e.log.WarnContext(ctx, "executor did not stop cleanly", "err", err)
 			}
 			return nil
 		}
@@ -102,13 +102,13 @@ func (e *Engine) Run(ctx context.Context) error {
 		if time.Since(begin) > e.cfg.Lease {
 			wait = 50 * time.Millisecond
 		}
-		e.log.WarnContext(ctx, "executor lost its ownership and begins anew", "err", err, "executor", e.cfg.ID)
+		e.log.WarnContext(ctx, "executor lost its ownership and registers again", "err", err, "executor", e.cfg.ID)
 		sleep.For(ctx, wait)
 		wait = min(2*wait, 5*time.Second)
 	}
 }
 
-// observed are the gauges as they are now.
+// observed reads the gauges.
 func (e *Engine) observed(ctx context.Context) (now observed) {
 	if t := e.current(); t != nil {
 		now = observed{owns: true, live: int64(t.live()), bytes: t.memory.Used(), waiting: int64(t.sched.Backlog()), gates: t.sched.AtGates}

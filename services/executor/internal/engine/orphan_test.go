@@ -13,7 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// slowStarts is a packer that stores what children begin with for as long as its gate is shut.
+// slowStarts is a packer that stores the inputs of children for as long as its gate is shut.
 type slowStarts struct {
 	journal.Packer
 	begun chan string

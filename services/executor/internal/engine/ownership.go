@@ -15,18 +15,16 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// wake is what a job about a run carries: what the journal puts in, and for a timer when exactly the run
-// wants to go on.
+// wake is the argument of a job about a run: what the journal needs, and the exact instant of a timer.
 type wake struct {
 	journal.JobArgs
 	Due time.Time `json:"due,omitzero"`
-	// Start says that the run is to be begun.
+	// Start is set if the run is to begin.
 	Start bool `json:"start,omitempty"`
 }
 
-// Work carries out a job about a run: it claims the run and goes on with it, or holds it until its instant.
-// An error means that the job should come again, perhaps to another executor; an errs.Unavailable one says
-// that nothing is wrong.
+// Work carries out a job about a run: it claims the run, and continues it now or at its instant. After an
+// error the job should come again, perhaps at another executor. An errs.Unavailable error is no fault.
 func (e *Engine) Work(ctx context.Context, args []byte) error {
 	t := e.current()
 	if t == nil {
@@ -38,7 +36,7 @@ func (e *Engine) Work(ctx context.Context, args []byte) error {
 	}
 	trace.SpanFromContext(ctx).SetAttributes(tracing.RunAttribute(w.RunID))
 	if w.Start {
-		// A run for which its namespace has no room is not even claimed: it is begun when there is some.
+		// A run for which its namespace has no room is not even claimed. It begins when there is room.
 		if room, err := e.quotas.Room(ctx, w.Namespace); err != nil || !room {
 			return err
 		}
@@ -46,7 +44,7 @@ func (e *Engine) Work(ctx context.Context, args []byte) error {
 	return t.claim(ctx, w)
 }
 
-// claim claims a run that nobody owns and sees that it goes on at its time.
+// claim claims a run without an owner, and continues it at its time.
 func (t *session) claim(ctx context.Context, w wake) error {
 	if r := t.get(w.RunID); r != nil && !r.gone.Load() {
 		t.pollCommandsSoon()
@@ -62,7 +60,7 @@ func (t *session) claim(ctx context.Context, w wake) error {
 	case err != nil:
 		return err
 	case owner != t.owner:
-		return nil // somebody has it, or it has ended
+		return nil // it has another owner, or it has ended
 	}
 	failpoint.Hit(failpoint.ClaimAfter)
 	if at := w.Due.Add(-holdBefore); time.Now().Before(at) {
@@ -73,27 +71,27 @@ func (t *session) claim(ctx context.Context, w wake) error {
 	return nil
 }
 
-// wake takes a run up at once for which commands were written here. A job is on its way too, so it may fail.
+// wake claims a run for which a command was enqueued here. It may fail, since there is also a job.
 func (t *session) wake(namespace, id string) {
 	err := t.claim(t.background, wake{JobArgs: journal.JobArgs{Namespace: namespace, RunID: id}})
 	if err != nil && t.background.Err() == nil && !journal.IsFenced(err) {
-		t.e.log.DebugContext(t.background, "run not taken up here", "err", err, "run_id", id)
+		t.e.log.DebugContext(t.background, "run not claimed here", "err", err, "run_id", id)
 	}
 }
 
-// holdBefore is how long before its timer a run is read, so that it stands ready at the instant: several
-// times what reading takes, since a process that does much has others before it.
+// holdBefore is how long before its timer a run is read, so that it is ready at the instant. It is several
+// times what reading takes, since a busy process may serve other runs first.
 const holdBefore = 50 * time.Millisecond
 
-// takes reports whether runs may be claimed for this term: it can read them now.
-func (t *session) takes() bool {
+// canClaim reports whether runs may be claimed for this session: it can read them now.
+func (t *session) canClaim() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return !t.closed && !t.memory.Full()
 }
 
-// beginning is the command that begins a run which was recorded and never begun, from its row.
-func (r *run) beginning(now time.Time) (workgraph.Begin, error) {
+// beginCommand is the command that begins a recorded run, made from its row.
+func (r *run) beginCommand(now time.Time) (workgraph.Begin, error) {
 	if r.pendingStart == nil {
 		return workgraph.Begin{}, fmt.Errorf("run %s has begun: %w", r.id, workgraph.ErrState)
 	}

@@ -15,15 +15,15 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// TestExplainSignalsBeforeTheStart is about signals that are kept until a run begins: an executor that leaves
-// them alone is not at fault.
+// TestExplainSignalsBeforeTheStart checks signals that are kept until a run begins: an executor that does not
+// apply them is not at fault.
 func TestExplainSignalsBeforeTheStart(t *testing.T) {
 	t.Parallel()
 	l := run(t, sqliteStore(t), payments(&recorder{}))
 	id := l.start(t, flow(does("hear", "hears"), does("end", "does")), func(r *command.StartRequest) { r.StartTime = time.Now().Add(time.Hour) })
 	require.Equal(t, journal.StatePending, l.row(t, id).State)
 	l.signal(t, id)
-	testkit.Eventually(t, func() bool { // commands of this age is told of
+	testkit.Eventually(t, func() bool { // commands of this age are reported
 		commands, err := l.j.UnappliedCommands(t.Context(), ns, id, 1)
 		require.NoError(t, err)
 		return len(commands) == 1 && time.Since(commands[0].Time) > 2*time.Second
@@ -34,9 +34,8 @@ func TestExplainSignalsBeforeTheStart(t *testing.T) {
 	require.Equal(t, query.BlockerStartTime, x.Blockers[0].Kind)
 }
 
-// TestCancelBehindMuchMail cancels a run before it begins that has more commands than comes along when it is
-// read.
-func TestCancelBehindMuchMail(t *testing.T) {
+// TestCancelBehindManyCommands cancels a run before it begins that has more commands than are loaded with it.
+func TestCancelBehindManyCommands(t *testing.T) {
 	t.Parallel()
 	called := &recorder{}
 	l := run(t, sqliteStore(t), actors{"ok": called})

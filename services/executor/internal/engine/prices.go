@@ -16,16 +16,17 @@ import (
 )
 
 const (
-	// soonestAsk and latestAsk bound the pause between two asks for one run; in between it is half of the
-	// time that it has waited. An executor that hears from the price book again lets all of them ask at once.
+	// soonestAsk and latestAsk bound the pause between two requests of one run for prices. Between those
+	// bounds the pause is half of the time that the run has waited. When the price book answers again, all
+	// runs ask at once.
 	soonestAsk = time.Second
 	latestAsk  = time.Minute
 	// maxAsked is how many calls are priced at a time.
 	maxAsked = 1000
 )
 
-// watchPrices asks for prices while there is no answer, and lets the runs that wait for them know when there
-// is one.
+// watchPrices probes a price book that did not answer, and expedites the runs that wait for prices once it
+// does.
 func (t *session) watchPrices(ctx context.Context) {
 	if t.e.prices == nil {
 		return
@@ -39,11 +40,11 @@ func (t *session) watchPrices(ctx context.Context) {
 		case <-tick.C:
 		}
 		back := false
-		var probes sync.WaitGroup // together, since each may take its time
+		var probes sync.WaitGroup // in parallel, since each may take long
 		fuses := t.e.prices.Fuses.All()
 		for namespace, f := range fuses {
 			if entry, ok := f.Blown(); ok {
-				// The fuse remembers how it went
+				// The fuse remembers the result.
 				probes.Go(func() { _, _ = t.e.prices.Ask(ctx, namespace, []outbox.Entry{entry}) })
 			}
 		}
@@ -57,7 +58,7 @@ func (t *session) watchPrices(ctx context.Context) {
 	}
 }
 
-// expedite lets runs ask that wait for prices: those in memory here, and those that are nobody's.
+// expedite lets runs that wait for prices ask now: those in memory here, and those without an owner.
 func (t *session) expedite(ctx context.Context) {
 	for _, r := range t.all() {
 		if r.tryLock() {
@@ -65,7 +66,7 @@ func (t *session) expedite(ctx context.Context) {
 			r.mu.Unlock()
 			continue
 		}
-		// Nobody waits for a run that computes.
+		// A run that computes must not delay the others.
 		t.spawn(func() {
 			r.lock()
 			defer r.mu.Unlock()
@@ -81,21 +82,21 @@ func (t *session) expedite(ctx context.Context) {
 		_, err = t.e.journal.SweepOwnerless(ctx, lateWake, sweepBatch)
 	}
 	if err != nil && ctx.Err() == nil {
-		t.e.log.WarnContext(ctx, "runs that wait for prices are not woken, so they ask later by themselves", "err", err)
+		t.e.log.WarnContext(ctx, "runs that wait for prices cannot be expedited; they ask later", "err", err)
 	}
 }
 
-// askSoon lets the run ask for the prices that it waits for, if it does. The caller holds r.mu.
+// askSoon lets the run ask now for the prices that it waits for, if it does. The caller holds r.mu.
 func (r *run) askSoon() {
 	if _, ok := r.nextAsk(); ok && !r.asking && !r.gone.Load() {
 		r.askAt = time.Now()
-		r.arm(r.askAt)
+		r.setTimer(r.askAt)
 	}
 }
 
-// price finds out what calls cost that count against a budget in money; usage is changed. The price book goes
-// first; where it knows no price, what the call says itself stays. What cannot be asked for is left
-// unsettled: the run stands still until it is.
+// price sets the costs of calls that count against a budget in money; it changes usage. A price of the book
+// replaces the cost that the call reported. If the book cannot be asked the usage is left unsettled, and the
+// run pauses until it is settled.
 func (t *session) price(a *attempt, usage []workgraph.Usage, at time.Time) {
 	if t.e.prices == nil || len(usage) == 0 {
 		return
@@ -126,8 +127,8 @@ func (t *session) price(a *attempt, usage []workgraph.Usage, at time.Time) {
 	}
 }
 
-// asksNow reports whether somebody should ask for prices now, and makes the caller the one. The caller holds
-// r.mu.
+// asksNow reports whether the caller must ask for prices now. At most one goroutine does so at a time. The
+// caller holds r.mu.
 func (r *run) asksNow() bool {
 	at, ok := r.nextAsk()
 	if st, _ := r.State.Status(); !ok || st != workgraph.StatusPaused || r.asking || at.After(time.Now()) {
@@ -137,8 +138,8 @@ func (r *run) asksNow() bool {
 	return true
 }
 
-// awaitPrices asks for the prices that a run waits for. If nobody answers the run waits on: in memory for a
-// while, then in its row.
+// awaitPrices asks for the prices that a run waits for. Without an answer the run goes on waiting, in memory
+// at first and then as a row.
 func (t *session) awaitPrices(r *run) {
 	r.lock()
 	all := r.State.Unsettled()
@@ -164,8 +165,8 @@ func (t *session) awaitPrices(r *run) {
 	if err == nil {
 		r.askAt = time.Time{}
 		if err = r.advance(workgraph.Settled{Costs: costs, Now: time.Now().UTC()}, extra{}); isTooLarge(err) {
-			r.mend(func(end *closing) {
-				r.insist(end, workgraph.Pause{Reason: journal.ReasonPayloadTooLarge, Now: time.Now().UTC()}, extra{})
+			r.rebuild(func(end *ending) {
+				r.advanceInstead(end, workgraph.Pause{Reason: journal.ReasonPayloadTooLarge, Now: time.Now().UTC()}, extra{})
 			})
 		} else if err != nil && !errors.Is(err, errDropped) && !errors.Is(err, workgraph.ErrEnded) {
 			t.e.log.ErrorContext(t.background, "prices refused", "err", err, "run_id", r.id)
@@ -175,15 +176,15 @@ func (t *session) awaitPrices(r *run) {
 	t.e.log.DebugContext(t.background, "prices cannot be asked for yet", "err", err, "run_id", r.id)
 	r.askAt = time.Now().Add(r.askPause(time.Since(waits[0].At)))
 	if at, ok := r.next(); ok {
-		r.arm(at)
+		r.setTimer(at)
 	}
 	if r.idle() {
 		t.evictIdleSoon(r, 0)
 	}
 }
 
-// askPause is how long a run that has waited for so long waits until the next ask: somewhat different for
-// every run, so that they do not all come at once.
+// askPause is the pause until the next request of a run that has waited for so long. It differs between runs,
+// so that they do not all ask at once.
 func (r *run) askPause(waited time.Duration) time.Duration {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(r.id))

@@ -18,7 +18,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// awayList is a price list that is away as long as one says so.
+// awayList is a price list that is away while its flag is set.
 type awayList struct {
 	priceList
 	away atomic.Bool
@@ -49,14 +49,14 @@ func TestPricesAway(t *testing.T) {
 		l.jobs(t)
 		unsettled := func(t *testing.T, id string) journal.Run {
 			t.Helper()
-			row := l.parked(t, id, journal.StatePaused)
+			row := l.evicted(t, id, journal.StatePaused)
 			require.Equal(t, workgraph.ReasonUnsettled, row.Reason)
 			return row
 		}
 		resume := func(id string, b workgraph.Budget) error {
 			return l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: id, Budget: &b})
 		}
-		// priced is what the prices of a run's settlements come to.
+		// priced is the sum of the prices in a run's settlements.
 		priced := func(t *testing.T, id string) (sum int64) {
 			for _, ev := range kinds(l.events(t, id), workgraph.UsageSettled) {
 				for _, c := range ev.Costs {
@@ -65,7 +65,7 @@ func TestPricesAway(t *testing.T) {
 			}
 			return sum
 		}
-		t.Run("Capped/ParksAndGoesOnByItself", func(t *testing.T) {
+		t.Run("Capped/IsEvictedAndContinuesByItself", func(t *testing.T) {
 			prices.away.Store(true)
 			id := l.start(t, chain(3, "spend"), budget(workgraph.Budget{NanoUSD: cap64(75)}))
 			row := unsettled(t, id)
@@ -163,7 +163,7 @@ func TestPricesAway(t *testing.T) {
 			parent.Nodes[1].Actor = "spawn"
 			id := l.start(t, parent)
 			l.wait(t, id, journal.StateCompleted)
-			// The same with children that still go on.
+			// The same with children that still run.
 			parent.Nodes[1].Actor = "spawngate"
 			id = l.start(t, parent)
 			g.next(t)
@@ -180,7 +180,7 @@ func TestPricesAway(t *testing.T) {
 		})
 		t.Run("FirstCap/TooLowForAPausedRunIsRefused", func(t *testing.T) {
 			id := l.start(t, chain(3, "spend"), budget(workgraph.Budget{Tokens: cap64(10)}))
-			require.Equal(t, workgraph.ReasonBudget, l.parked(t, id, journal.StatePaused).Reason)
+			require.Equal(t, workgraph.ReasonBudget, l.evicted(t, id, journal.StatePaused).Reason)
 			err := resume(id, workgraph.Budget{Tokens: cap64(1000), NanoUSD: cap64(30)})
 			require.Equal(t, workgraph.ReasonBudget, errs.ReasonOf(err))
 			require.Equal(t, "30", errs.From(err).Meta["used_nano_usd"])
@@ -199,7 +199,7 @@ func TestPricesAway(t *testing.T) {
 			for _, id := range all {
 				testkit.Eventually(t, func() bool { return l.row(t, id).Reason == workgraph.ReasonUnsettled })
 			}
-			// Calls that end at once may all find it dead.
+			// Calls that end at once may all find it away.
 			require.Less(t, prices.asks.Load()-before, 20+int64(time.Since(begun)/time.Second))
 			prices.away.Store(false)
 			for _, id := range all {
@@ -208,7 +208,7 @@ func TestPricesAway(t *testing.T) {
 		})
 		t.Run("RequestID/WithAnotherBodyIsRefused", func(t *testing.T) {
 			id := l.start(t, chain(3, "spend"), budget(workgraph.Budget{Tokens: cap64(10)}))
-			l.parked(t, id, journal.StatePaused)
+			l.evicted(t, id, journal.StatePaused)
 			req := command.ResumeRequest{Namespace: ns, RunID: id, Request: journal.Request{ID: "again", BodyHash: "a"}, Budget: &workgraph.Budget{Tokens: cap64(1000)}}
 			require.NoError(t, l.Resume(t.Context(), req))
 			require.NoError(t, l.Resume(t.Context(), req))
@@ -230,14 +230,14 @@ func TestPricesAway(t *testing.T) {
 		t.Run("HandOver/TheNextOwnerAsks", func(t *testing.T) {
 			prices.away.Store(true)
 			id := l.start(t, chain(3, "spend"), budget(workgraph.Budget{NanoUSD: cap64(1000)}))
-			parked := l.start(t, chain(3, "spend"), budget(workgraph.Budget{NanoUSD: cap64(1000)}))
-			unsettled(t, parked)
+			evicted := l.start(t, chain(3, "spend"), budget(workgraph.Budget{NanoUSD: cap64(1000)}))
+			unsettled(t, evicted)
 			testkit.Eventually(t, func() bool { return l.row(t, id).Reason == workgraph.ReasonUnsettled })
 			l.stop()
 			prices.away.Store(false)
 			l = run(t, s, a, opt, named("next"))
 			l.jobs(t)
-			for _, id := range []string{id, parked} {
+			for _, id := range []string{id, evicted} {
 				l.wait(t, id, journal.StateCompleted)
 				require.Equal(t, int64(30), priced(t, id))
 				require.Len(t, attemptsOf(l.events(t, id)), 3)

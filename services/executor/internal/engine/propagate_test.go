@@ -55,7 +55,7 @@ func TestAttachments(t *testing.T) {
 		l.wait(t, id, journal.StateCompleted)
 		return string(got)
 	}
-	t.Run("TravelToTheNodes", func(t *testing.T) {
+	t.Run("ArePropagatedToTheNodes", func(t *testing.T) {
 		t.Parallel()
 		require.JSONEq(t, docs, named(t, nil))
 	})

@@ -11,13 +11,13 @@ import (
 const (
 	// waitsForRoom is the state reason of a pending run for which its namespace has no room.
 	waitsForRoom = "QUOTA"
-	// noRoomPause is how long a run is kept that cannot be given back.
+	// noRoomPause is how long a run without room stays claimed if it has commands.
 	noRoomPause = 2 * time.Second
 )
 
-// noRoom gives a pending run back for which its namespace has no room: Quotas has it begun when there is
-// some. Commands that waits for it would bring it here again at once, so then it is kept, and looked at again
-// later.
+// noRoom releases a pending run for which its namespace has no room; Quotas has it begun when there is some.
+// If the run has commands it would be claimed again at once, so it stays claimed and is tried again after
+// noRoomPause.
 func (t *session) noRoom(ctx context.Context, row journal.Run) error {
 	commands, err := t.e.journal.UnappliedCommands(ctx, row.Namespace, row.ID, 1)
 	if err != nil {
@@ -33,7 +33,7 @@ func (t *session) noRoom(ctx context.Context, row journal.Run) error {
 	return t.writer.Submit(journal.Write{Append: w}, func(journal.Result) {})
 }
 
-// takeRoom takes over the duty to call room. The result is never nil.
+// takeRoom hands the duty to call room to the caller. The result is never nil.
 func (r *run) takeRoom() func() {
 	f := r.room
 	r.room = nil

@@ -20,8 +20,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// read makes a run live that this executor owns: it is read, room is made for it, and it goes on. A run that
-// has ended, or is not this executor's any more, is left alone.
+// read makes a run of this executor live: it reads the run, makes room for it, and continues it. It does
+// nothing if the run has ended or belongs to another owner.
 func (t *session) read(ctx context.Context, id string, has *turnsHeld) error {
 	done, ok := t.readTurn()
 	if !ok {
@@ -48,7 +48,7 @@ func (t *session) read(ctx context.Context, id string, has *turnsHeld) error {
 	}
 	defer func() { r.takeRoom()() }() // unless it has begun
 	if row.LastSeq == 0 {
-		done() // the registry may be asked
+		done() // the registry may be asked, which takes time
 		if ready, err := t.readPending(ctx, r, row, loaded.Snapshot); err != nil || !ready {
 			return err
 		}
@@ -57,13 +57,13 @@ func (t *session) read(ctx context.Context, id string, has *turnsHeld) error {
 	if err != nil {
 		return err
 	}
-	r.trace = t.continued(row)
-	done() // what it takes is known
+	r.trace = t.resumeTrace(row)
+	done() // its size is known
 	size, err := t.makeRoom(r, !row.CancelTime.IsZero(), commands, has)
 	if err != nil {
 		return err
 	}
-	defer r.stepIn(func() {})() // before anybody finds it
+	defer r.stepIn(func() {})() // before insert makes it visible
 	if !t.insert(r) {
 		t.memory.Add(r.namespace, -size)
 		t.memory.Canceled.Add(r.namespace, -r.beyond)
@@ -71,18 +71,18 @@ func (t *session) read(ctx context.Context, id string, has *turnsHeld) error {
 	}
 	r.weigh()
 	t.memory.Add(r.namespace, -size)
-	if err := t.goOn(ctx, r, commands); err != nil {
+	if err := t.continueRun(ctx, r, commands); err != nil {
 		t.remove(r)
 		return err
 	}
 	if row.Takeovers > 0 && r.pendingStart == nil {
-		t.vouch(r)
+		t.confirmHarmless(r)
 	}
 	return nil
 }
 
-// restore is the run of a row, which nobody finds yet. That a suspect is read is recorded, in r.marks too,
-// and takes the turn of suspects.
+// restore builds the run of a row; no other goroutine sees it yet. Reading a suspect takes the turn of
+// suspects, and is recorded in the journal and in r.marks.
 func (t *session) restore(ctx context.Context, loaded journal.Loaded, has *turnsHeld) (*run, error) {
 	row := &loaded.Run
 	suspect := t.e.TakeOverPolicy().Suspect(row.Takeovers)
@@ -94,19 +94,19 @@ func (t *session) restore(ctx context.Context, loaded journal.Loaded, has *turns
 			}
 			has.suspect = leave
 		}
-		if row.Doing == "" { // else it is recorded since its claim
+		if row.Doing == "" { // else the claim has recorded it
 			row.Doing = journal.DoingReading
-			t.says(row.ID, row.Doing, "")
+			t.writeMark(row.ID, row.Doing, "")
 		}
 	}
 	at, err := t.e.Positions().Load(ctx, loaded)
-	var family record.Lineage
+	var lineage record.Lineage
 	if err == nil {
-		family, err = record.LineageOf(*row)
+		lineage, err = record.LineageOf(*row)
 	}
 	if err != nil {
 		if row.Doing != "" {
-			t.says(row.ID, "", row.Doing)
+			t.writeMark(row.ID, "", row.Doing)
 		}
 		return nil, err
 	}
@@ -115,25 +115,25 @@ func (t *session) restore(ctx context.Context, loaded journal.Loaded, has *turns
 		r.marks.now = []string{row.Doing}
 	}
 	r.identity = identity{id: row.ID, namespace: row.Namespace, root: row.RootID, task: row.TaskID, schedule: row.ScheduleID, priority: int(row.Priority),
-		created: row.CreateTime, lineage: family, deadline: row.Deadline}
+		created: row.CreateTime, lineage: lineage, deadline: row.Deadline}
 	r.usage, r.started, r.metadata = row.Usage, row.StartTime, row.Metadata
 	r.suspect.Store(suspect)
-	r.regraphed.Store(r.State.MayExpand())
+	r.graphChanged.Store(r.State.MayExpand())
 	return r, nil
 }
 
-// makeRoom takes what a run needs that is to become live: a turn to compute, if it computes, and memory. It
-// returns how much memory was taken. A noTurnError or a memory.FullError says what is missing.
+// makeRoom takes what a run needs to become live: memory, and a turn to compute if the run or its commands
+// compute. It returns how many bytes were taken. A noTurnError or a memory.FullError says what is missing.
 func (t *session) makeRoom(r *run, canceled bool, commands []journal.Command, has *turnsHeld) (size int64, err error) {
 	if has.compute == nil && (r.evaluates() || slices.ContainsFunc(commands, computes)) {
-		give, ok := t.e.computing.Try(r.namespace)
+		leave, ok := t.e.computing.Try(r.namespace)
 		if !ok {
 			return 0, &noTurnError{r.namespace}
 		}
-		has.compute = give
+		has.compute = leave
 	}
 	size = r.Weight()
-	if !t.holds(r.Program) {
+	if !t.countsGraph(r.Program) {
 		size += r.Program.Bytes()
 	}
 	beyond, ok := t.memory.Take(r.id, r.namespace, size, canceled)
@@ -144,18 +144,18 @@ func (t *session) makeRoom(r *run, canceled bool, commands []journal.Command, ha
 	return size, nil
 }
 
-// goOn begins a run that has just become live, or recovers it, and applies its commands. The caller holds
+// continueRun begins or recovers a run that has just become live, and applies its commands. The caller holds
 // r.mu.
-func (t *session) goOn(ctx context.Context, r *run, commands []journal.Command) error {
+func (t *session) continueRun(ctx context.Context, r *run, commands []journal.Command) error {
 	now := time.Now().UTC()
 	if r.pendingStart != nil {
 		if err := r.beginNow(now, commands); err != nil {
 			return fmt.Errorf("begin run %s: %w", r.id, err)
 		}
-		r.begins()
+		r.markBegun()
 		return nil
 	}
-	if why := t.lost(r.id); why != "" {
+	if why := t.lossReason(r.id); why != "" {
 		err := r.advance(workgraph.Pause{Reason: why, Now: now}, extra{})
 		if errors.Is(err, workgraph.ErrState) { // it is ending
 			err = r.advance(workgraph.Cancel{Reason: why, Now: now}, extra{})
@@ -167,17 +167,17 @@ func (t *session) goOn(ctx context.Context, r *run, commands []journal.Command) 
 	if err := r.advance(workgraph.Recover{Now: now}, extra{recover: true}); err != nil && !errors.Is(err, workgraph.ErrEnded) && !errors.Is(err, errDropped) {
 		return fmt.Errorf("recover run %s: %w", r.id, err)
 	}
-	r.begins()
+	r.markBegun()
 	if at, ok := r.next(); ok && !at.After(time.Now()) {
-		// Its time has come, or passed while nobody held it.
-		r.arm(at)
+		// The time has come, or passed while nothing owned the run.
+		r.setTimer(at)
 	}
 	r.applyLocked(commands)
 	return nil
 }
 
-// withCancel is the commands of a run together with its cancel, which may be behind more commands than comes
-// along with the run.
+// withCancel adds the run's cancel to its commands: it may be behind more commands than are loaded with the
+// run.
 func (t *session) withCancel(ctx context.Context, row journal.Run, commands []journal.Command) ([]journal.Command, error) {
 	if row.CancelTime.IsZero() || len(commands) < journal.MaxLoadedCommandBytes || slices.ContainsFunc(commands, isCancel) {
 		return commands, nil
@@ -189,8 +189,8 @@ func (t *session) withCancel(ctx context.Context, row journal.Run, commands []jo
 	return append(commands, m), nil
 }
 
-// vouch tells the journal, after a while, that a run which was taken over does no harm.
-func (t *session) vouch(r *run) {
+// confirmHarmless records progress of a run that was taken over, if it is still live after ProgressAfter.
+func (t *session) confirmHarmless(r *run) {
 	time.AfterFunc(t.e.cfg.ProgressAfter, func() {
 		r.lock()
 		defer r.mu.Unlock()
@@ -202,9 +202,9 @@ func (t *session) vouch(r *run) {
 	})
 }
 
-// leaving reports, when it is known, whether the run was just given away: then it must be read anew by
-// whoever wants it.
-func (r *run) leaving(ctx context.Context) bool {
+// awaitRelease waits until the write that releases ownership, if there is one, is answered. It reports
+// whether there is one: then the run must be read anew.
+func (r *run) awaitRelease(ctx context.Context) bool {
 	r.mu.Lock()
 	released := r.released
 	r.mu.Unlock()
@@ -218,8 +218,8 @@ func (r *run) leaving(ctx context.Context) bool {
 	return true
 }
 
-// readPending reads what a run begins with that was recorded and never begun. It is not ready before its
-// time, unless it is to end; then an alarm is set.
+// readPending reads what a run that has not begun begins with. ready is false before the run's time, unless
+// it is to end; an alarm is set then.
 func (t *session) readPending(ctx context.Context, r *run, row journal.Run, kept []byte) (ready bool, err error) {
 	if row.WakeTime.After(time.Now()) && row.CancelTime.IsZero() {
 		t.alarms.set(row.Namespace, r.id, row.WakeTime)
@@ -238,7 +238,7 @@ func (t *session) readPending(ctx context.Context, r *run, row journal.Run, kept
 	}
 	req := command.StartRequest{Input: b.Input, Attachments: row.Attachments}
 	b.Input = req.Propagates()
-	var rec recorded
+	var rec pendingExtras
 	if len(kept) > 0 {
 		if err := json.Unmarshal(kept, &rec); err != nil {
 			return false, fmt.Errorf("decode pending run: %w", err)
@@ -253,10 +253,10 @@ func (t *session) readPending(ctx context.Context, r *run, row journal.Run, kept
 	r.pendingStart, r.pendingSignal = b, rec.Signal
 	r.Given = record.InputSize(b.Input, b.Context)
 	if r.task != "" && !r.lineage.Borrowed && t.e.claims != nil && row.CancelTime.IsZero() {
-		// Its claim may have run out while it waited.
+		// Its claim may have expired while it waited.
 		switch err := t.e.claims.Claim(ctx, r.namespace, r.task, r.id, t.e.cfg.ClaimLease); {
 		case err == nil:
-		case passing(err) || ctx.Err() != nil:
+		case transient(err) || ctx.Err() != nil:
 			return false, err
 		default:
 			r.refused = errs.ReasonOf(err)
@@ -289,13 +289,13 @@ func (r *run) beginNow(now time.Time, commands []journal.Command) error {
 		return nil
 	}
 	if r.refused != "" {
-		return r.neverBegun(r.refused, extra{})
+		return r.beginAndEnd(r.refused, extra{})
 	}
 	if !r.deadline.IsZero() && !now.Before(r.deadline) {
-		return r.neverBegun(workgraph.ReasonDeadline, extra{})
+		return r.beginAndEnd(workgraph.ReasonDeadline, extra{})
 	}
 	r.started = dbkit.Micros(now)
-	begin, err := r.beginning(now)
+	begin, err := r.beginCommand(now)
 	if err != nil {
 		return err
 	}
@@ -320,11 +320,11 @@ func (r *run) beginNow(now time.Time, commands []journal.Command) error {
 	return nil
 }
 
-// continued is what the spans of a run hang below that goes on here. A run that only now begins does so in
-// the trace in which it was recorded. One that was parked, or whose owner is gone, gets a new trace, since
-// the first one may be days old. Each of the two links to the other, so that the first trace leads to all
-// later ones. A caller who wanted no trace gets none.
-func (t *session) continued(row journal.Run) trace.SpanContext {
+// resumeTrace returns the parent of the spans of a run that continues here. A run that begins only now stays
+// in the trace in which it was recorded. A run that was evicted or taken over gets a new trace, since the
+// first one may be days old. The two traces link to each other, so that the first one leads to all later
+// ones. A run without a sampled trace gets none.
+func (t *session) resumeTrace(row journal.Run) trace.SpanContext {
 	origin, ctx := tracing.OfRun(row), context.Background()
 	if origin.IsValid() && !origin.IsSampled() {
 		return origin

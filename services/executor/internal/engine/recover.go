@@ -17,12 +17,12 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// scan takes over runs that no live executor owns, for as long as the term lasts.
+// scan takes over runs without a live owner, for as long as the session lasts.
 func (t *session) scan(ctx context.Context) {
 	for {
 		wait := t.e.cfg.ScanInterval
-		// A run that only stands in line here would count one more take-over if this executor went down, and
-		// could as well be started by another: of a namespace no more are claimed than can be worked on soon.
+		// A run that only waits here could be started by another executor, and the death of this one would
+		// count against it. So no more runs of a namespace are claimed than can be worked on soon.
 		began, except := time.Now(), t.crowded()
 		switch more := !t.memory.Full() && t.takeOver(ctx, journal.TakeOverOptions{Limit: min(t.e.cfg.Parallel, takeBatch), Except: except}); {
 		case more:
@@ -45,23 +45,23 @@ func (t *session) scan(ctx context.Context) {
 const (
 	// takeBatch is how many runs are claimed at a time. A small number spreads them over the replicas.
 	takeBatch = 128
-	// crowdedPause is the pause between two looks at a full line.
+	// crowdedPause is the pause between two looks while queues are full.
 	crowdedPause = 20 * time.Millisecond
-	// canceledPause is the pause between two looks for canceled runs, and canceledBatch how many are claimed
-	// at a time.
+	// canceledPause is the pause between two looks for canceled runs, and canceledBatch is how many are
+	// claimed at a time.
 	canceledPause, canceledBatch = time.Second, 32
 )
 
-// scanCanceled takes over canceled runs that no live executor owns while this one has no room for what others
-// do: such a run is to end, however full memory is, and scan and jobs leave it to others.
+// scanCanceled takes over canceled runs without a live owner while this executor has no room for other runs.
+// A canceled run must end however full memory is, and neither scan nor jobs claim it then.
 func (t *session) scanCanceled(ctx context.Context) {
-	for t.rest(canceledPause) {
-		for t.waitsForRoom() && t.takeOver(ctx, journal.TakeOverOptions{Limit: canceledBatch, Except: t.manyCanceled(), Canceled: true}) {
+	for t.sleep(canceledPause) {
+		for t.waitsForRoom() && t.takeOver(ctx, journal.TakeOverOptions{Limit: canceledBatch, Except: t.queuedCanceled(), Canceled: true}) {
 		}
 	}
 }
 
-// waitsForRoom reports whether there are runs for which this executor has no room.
+// waitsForRoom reports whether this executor has no room for some run.
 func (t *session) waitsForRoom() bool {
 	t.mu.Lock()
 	waiting := len(t.lines.by) > 0
@@ -69,7 +69,7 @@ func (t *session) waitsForRoom() bool {
 	return waiting || t.memory.Full() || len(t.crowded()) > 0
 }
 
-// crowded are the namespaces for whose runs there is no room here.
+// crowded are the namespaces whose runs find no room here.
 func (t *session) crowded() []string {
 	out := t.memory.Crowded()
 	for _, ns := range t.sched.Crowded() {
@@ -80,7 +80,7 @@ func (t *session) crowded() []string {
 	return out
 }
 
-// takeOver claims what Limit, Except and Canceled of o say, reads it, and reports whether there is more.
+// takeOver claims runs by Limit, Except and Canceled of o, and reads them. It reports whether there are more.
 func (t *session) takeOver(ctx context.Context, o journal.TakeOverOptions) (more bool) {
 	leave, free := t.e.suspects.Try()
 	defer leave()
@@ -88,7 +88,7 @@ func (t *session) takeOver(ctx context.Context, o journal.TakeOverOptions) (more
 	res, err := t.e.journal.TakeOver(ctx, t.owner, o)
 	if err != nil {
 		if ctx.Err() == nil && !journal.IsFenced(err) {
-			t.e.log.WarnContext(ctx, "take-over did not work", "err", err)
+			t.e.log.WarnContext(ctx, "take-over failed", "err", err)
 		}
 		return false
 	}
@@ -100,7 +100,7 @@ func (t *session) takeOver(ctx context.Context, o journal.TakeOverOptions) (more
 	}
 	t.e.explained.Add(res.AtWork)
 	if !slices.ContainsFunc(res.Claimed, func(f journal.RunRef) bool { return f.Doing != "" }) {
-		leave() // else no other suspect works until this one stands
+		leave() // else no other suspect works until this one is live
 	}
 	t.e.meters.takeover("quarantined", len(res.Quarantined))
 	t.e.meters.takeover("claimed", len(res.Claimed))
@@ -111,8 +111,8 @@ func (t *session) takeOver(ctx context.Context, o journal.TakeOverOptions) (more
 	g.SetLimit(t.e.cfg.RecoverParallel)
 	for _, ref := range res.Claimed {
 		g.Go(func() error {
-			// What is claimed is this executor's to read; what does not fit into memory waits for room, and
-			// meanwhile others may have it.
+			// A claimed run that does not fit into memory is handed back, so that other executors can have
+			// it.
 			if !o.Canceled && !t.memory.Room(ref.Namespace, 1) {
 				t.handBack(ctx, ref.RunID)
 				return nil
@@ -134,7 +134,7 @@ func (t *session) takeOver(ctx context.Context, o journal.TakeOverOptions) (more
 	return res.More
 }
 
-// quarantine is the event that records the end of patience with a run.
+// quarantine is the event that pauses a run whose take-overs without progress are used up.
 func quarantine(ref journal.RunRef) journal.Event {
 	ev, err := record.EncodeEvent(&record.Durable{Event: workgraph.Event{
 		Version: workgraph.MachineVersion, Seq: ref.LastSeq + 1, Kind: workgraph.RunPaused, At: dbkit.Now(), Reason: journal.ReasonQuarantined,
@@ -145,12 +145,12 @@ func quarantine(ref journal.RunRef) journal.Event {
 	return ev
 }
 
-// rescueEvery is how often jobs are looked for that an executor died with.
+// rescueEvery is the pause between two looks for jobs of dead executors.
 const rescueEvery = time.Second
 
-// rescueJobs lets jobs come again with which an executor died: once it is not heard of any more, and not only
-// when they have taken longer than they may. Nor do they wait for a long lease: a job that comes twice does
-// no harm, as a run that two work on would.
+// rescueJobs makes jobs of dead executors available again as soon as the executor's heartbeats have stopped,
+// long before the job's own timeout. It does not wait for a long lease: a job that comes twice does no harm,
+// while two owners of a run would.
 func (t *session) rescueJobs(ctx context.Context) {
 	tick := time.NewTicker(rescueEvery)
 	defer tick.Stop()
@@ -163,24 +163,23 @@ func (t *session) rescueJobs(ctx context.Context) {
 		n, err := t.e.journal.RescueJobs(ctx, t.e.jobWorker, min(t.e.cfg.Lease, journal.DefaultLease), sweepBatch)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			t.e.log.WarnContext(ctx, "jobs of dead executors not looked for", "err", err)
+			t.e.log.WarnContext(ctx, "jobs of dead executors cannot be looked for", "err", err)
 		case n > 0:
-			t.e.log.InfoContext(ctx, "jobs that executors died with come again", "count", n)
+			t.e.log.InfoContext(ctx, "jobs of dead executors are available again", "count", n)
 		}
 	}
 }
 
 const (
-	// lateWake is how long a wake-up may be overdue until another one is sent, and sweepBatch how many are
+	// lateWake is how long a wake-up may be overdue before another one is sent. sweepBatch is how many are
 	// sent at a time.
 	lateWake   = 5 * time.Second
 	sweepBatch = 1000
 )
 
-// sweep sees to it that wake-ups come in time, whoever leads the queue: it is always ahead of the leader,
-// whose statement for many jobs at once may take as long as they are many when the table's statistics are
-// old. And it gives parked and pending runs whose wake-up was lost another one, for as long as the term
-// lasts.
+// sweep makes jobs ready before they are due, so that wake-ups come in time: with old table statistics, the
+// statement of the queue's leader for many jobs takes long. It also sends a new wake-up to evicted and
+// pending runs whose own was lost. It runs for as long as the session lasts.
 func (t *session) sweep(ctx context.Context) {
 	const ahead = 12 * time.Second
 	tick := time.NewTicker(lateWake)
@@ -194,15 +193,15 @@ func (t *session) sweep(ctx context.Context) {
 		for ready := sweepBatch; ready >= sweepBatch; {
 			var err error
 			if ready, err = t.e.journal.ReadyJobs(ctx, ahead, sweepBatch); err != nil && ctx.Err() == nil {
-				t.e.log.WarnContext(ctx, "jobs that are due before long not made ready", "err", err)
+				t.e.log.WarnContext(ctx, "jobs that are due soon cannot be made ready", "err", err)
 			}
 		}
 		n, err := t.e.journal.SweepOwnerless(ctx, lateWake, sweepBatch)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			t.e.log.WarnContext(ctx, "parked runs not swept", "err", err)
+			t.e.log.WarnContext(ctx, "lost wake-ups cannot be looked for", "err", err)
 		case n > 0:
-			t.e.log.InfoContext(ctx, "wake-ups that were lost are sent again", "count", n)
+			t.e.log.InfoContext(ctx, "lost wake-ups are sent again", "count", n)
 		}
 	}
 }

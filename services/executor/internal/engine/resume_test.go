@@ -22,7 +22,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// unclear is an UNSAFE actor whose first call for each visit ends in the unknown.
+// unclear is an UNSAFE actor whose first call for each visit has an unknown outcome.
 type unclear struct {
 	mu   sync.Mutex
 	keys map[string][]string // effect keys by run
@@ -51,7 +51,7 @@ func (u *unclear) calls(id string) []string {
 	return slices.Clone(u.keys[id])
 }
 
-// loop visits a node until it was there rounds times, and may visit it limit times without being asked.
+// loop repeats a node for a number of rounds, and pauses after limit visits.
 func loop(rounds, limit string) *workgraph.Graph {
 	n := workgraph.Node{ID: "a", Actor: "ok"}
 	_ = json.Unmarshal([]byte(limit), &n.MaxVisits)
@@ -69,7 +69,7 @@ func kinds(evs []feed.Event, k workgraph.EventKind) []*record.Durable {
 	return out
 }
 
-// story tells events in a line each.
+// story shows events, one a line.
 func story(evs []feed.Event) string {
 	var b strings.Builder
 	for i := range evs {
@@ -156,7 +156,7 @@ func TestResume(t *testing.T) {
 			l.wait(t, id, journal.StateCompleted)
 			other.stop()
 		})
-		t.Run("OwnerIsSlow/ResumeIsToldAsUnapplied", func(t *testing.T) {
+		t.Run("OwnerIsSlow/ResumeIsReportedAsUnapplied", func(t *testing.T) {
 			t.Parallel()
 			slow := &heldCommands{read: make(chan struct{}), goOn: make(chan struct{}), held: make(chan struct{})}
 			close(slow.goOn)
@@ -227,7 +227,7 @@ func TestReconcile(t *testing.T) {
 		resume := func(l *live, id string) error {
 			return l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: id})
 		}
-		// restart begins anew with the same name, as a pod does.
+		// restart starts the executor again with the same id, as a pod does.
 		restart := func() {
 			l.stop()
 			l = run(t, s, a)

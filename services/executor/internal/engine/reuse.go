@@ -17,16 +17,15 @@ import (
 )
 
 const (
-	// maxKeptOutcomes bounds the memory of outcomes that nodes with a cache reuse.
-	maxKeptOutcomes = 64 << 20
-	// keptTime bounds how long the journal is asked for an outcome, or given one: it may save a call, and
-	// must not hold one up.
-	keptTime = 2 * time.Second
+	// maxSavedOutcomes bounds the bytes of saved outcomes in memory.
+	maxSavedOutcomes = 64 << 20
+	// savedOutcomeTimeout bounds requests to the journal for saved outcomes, which may save a call and must
+	// not delay one.
+	savedOutcomeTimeout = 2 * time.Second
 )
 
-// reuse answers a call from an equal earlier one of the namespace if its node allows it, and makes it
-// otherwise.
-func (t *session) reuse(ctx context.Context, doer workgraph.Actor, info program.ActorInfo, a *attempt) (workgraph.Outcome, error) {
+// callOrReuse returns the saved outcome of an equal call if the node allows it. Otherwise it makes the call.
+func (t *session) callOrReuse(ctx context.Context, doer workgraph.Actor, info program.ActorInfo, a *attempt) (workgraph.Outcome, error) {
 	scope := []string{a.run.namespace, info.Version}
 	if info.SeesPlace {
 		scope = append(scope, a.start.Ref.String())
@@ -35,7 +34,7 @@ func (t *session) reuse(ctx context.Context, doer workgraph.Actor, info program.
 	if key == "" {
 		return t.invoke(ctx, doer, a)
 	}
-	out, ok := t.e.kept(ctx, a.run.namespace, key)
+	out, ok := t.e.savedOutcome(ctx, a.run.namespace, key)
 	trace.SpanFromContext(ctx).SetAttributes(attribute.Bool("epigraph.cached", ok))
 	if ok {
 		a.cached.Store(true)
@@ -48,8 +47,8 @@ func (t *session) reuse(ctx context.Context, doer workgraph.Actor, info program.
 	return out, err
 }
 
-// kept is what an equal call gave, here or on another executor.
-func (e *Engine) kept(ctx context.Context, namespace, key string) (workgraph.Outcome, bool) {
+// savedOutcome is the outcome of an equal call, made here or on another executor.
+func (e *Engine) savedOutcome(ctx context.Context, namespace, key string) (workgraph.Outcome, bool) {
 	now := time.Now()
 	if out, ok := e.outcomes.Get(key, now); ok {
 		return out, true
@@ -58,25 +57,26 @@ func (e *Engine) kept(ctx context.Context, namespace, key string) (workgraph.Out
 	if err != nil {
 		return workgraph.Outcome{}, false
 	}
-	ctx, cancel := context.WithTimeout(ctx, keptTime)
+	ctx, cancel := context.WithTimeout(ctx, savedOutcomeTimeout)
 	defer cancel()
 	body, until, err := e.journal.KeptOutcome(ctx, namespace, hash, now)
 	if err != nil || body == nil {
 		if err != nil {
-			e.log.WarnContext(ctx, "outcome of an equal call not read", "err", err)
+			e.log.WarnContext(ctx, "saved outcome cannot be read", "err", err)
 		}
 		return workgraph.Outcome{}, false
 	}
 	var out workgraph.Outcome
 	if err := json.Unmarshal(body, &out); err != nil {
-		e.log.WarnContext(ctx, "outcome of an equal call not understood", "err", err)
+		e.log.WarnContext(ctx, "saved outcome cannot be decoded", "err", err)
 		return workgraph.Outcome{}, false
 	}
 	e.outcomes.Put(key, out, until)
 	return out, true
 }
 
-// cacheOutcome keeps an outcome for equal calls: small ones for all executors, larger ones here.
+// cacheOutcome saves an outcome for equal calls: a small one for all executors, a larger one for this
+// executor.
 func (e *Engine) cacheOutcome(ctx context.Context, namespace, key string, out workgraph.Outcome, until time.Time) {
 	e.outcomes.Put(key, out, until)
 	if out.Expand != nil || record.OutcomeSize(out) > journal.MaxOutcomeBytes {
@@ -90,9 +90,9 @@ func (e *Engine) cacheOutcome(ctx context.Context, namespace, key string, out wo
 	if err != nil || enc.Encode(out) != nil || body.Len() > journal.MaxOutcomeBytes {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, keptTime)
+	ctx, cancel := context.WithTimeout(ctx, savedOutcomeTimeout)
 	defer cancel()
 	if err := e.journal.KeepOutcome(ctx, namespace, hash, body.Bytes(), until); err != nil {
-		e.log.WarnContext(ctx, "outcome not kept for equal calls", "err", err)
+		e.log.WarnContext(ctx, "outcome cannot be saved", "err", err)
 	}
 }

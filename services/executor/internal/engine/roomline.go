@@ -10,60 +10,60 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// A run that finds no room in memory stands in line for it, as an entry without a goroutine, since there may
-// be very many. Of each namespace roomWaiters runs at a time, with a goroutine each, wait with the budget of
-// memory; the others are in the queue behind them.
+// A run that finds no room in memory waits in a line for it. There may be very many such runs, so most are
+// entries of a queue without a goroutine. In each namespace, roomWaiters runs at a time wait with the memory
+// budget, with a goroutine each.
 //
-//	standInLine -> [ queue of the namespace ] -> roomWaiters with the budget -> bring
+//	queueForRoom -> [ queue of the namespace ] -> roomWaiters with the budget -> queueLoad
 //	                        |                            |
 //	                        +--- releaseWaiting, if another executor lives
 //
-// A run that was canceled is read only to end it, so it does not wait for others to end. Canceled runs of a
-// namespace have a line of their own, which waits with a small budget that is kept for canceled runs.
-// cancelInLine moves a run from the one line to the other.
+// A canceled run is read only to end it, so it does not wait for other runs to end. Canceled runs of a
+// namespace have a line of their own, which waits with a small budget reserved for them. cancelInLine moves a
+// run from the one line to the other.
 
 const (
-	// roomWaiters is how many runs of a line wait with the budget at once: more than one, so that small runs
-	// get in while a large one waits.
+	// roomWaiters is how many runs of a line wait with the budget at once. With more than one, small runs get
+	// in while a large one waits.
 	roomWaiters = 16
-	// roomWait is for how long a run stands in line before it is given back, if there is another executor
-	// that may have room: long enough for its turn to have come.
+	// roomWait is how long a run waits in line before it is handed back, if another executor lives that may
+	// have room. It is long enough for the run's turn to have come.
 	roomWait = 20 * time.Second
-	// handedBack is how many runs are given back at once.
+	// handedBack is how many runs are handed back at once.
 	handedBack = 500
 )
 
 // Causes with which a run's wait with the budget ends.
 var (
-	// errGivenBack says that the run is not this executor's any more.
+	// errGivenBack means that the run is handed back.
 	errGivenBack = errors.New("engine: there is no room for the run, another executor may have it")
-	// errCanceledInLine says that the run waits for the room of canceled runs from now on.
+	// errCanceledInLine means that the run moves to the line of canceled runs.
 	errCanceledInLine = errors.New("engine: the run was canceled while it stood in line")
 )
 
-// standInLine puts a run in line for the room that it lacks. When there is room, it is kept for the run and
-// the run is brought. One that waits for longer than roomWait is given back if other executors live. The
-// caller has marked the run by brings.
-func (t *session) standInLine(id string, lacks *memory.FullError) {
+// queueForRoom puts a run in line for the room that it lacks. When there is room, it is reserved for the run
+// and the run is loaded. A run that waits for longer than roomWait is handed back if other executors live.
+// The caller has marked the run with markLoad.
+func (t *session) queueForRoom(id string, lacks *memory.FullError) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.enterLine(id, lacks, time.Now())
 }
 
-// enterLine is standInLine for a run that has waited since a time. The caller holds t.mu.
+// enterLine is queueForRoom for a run that has waited since a time. The caller holds t.mu.
 func (t *session) enterLine(id string, lacks *memory.FullError, since time.Time) {
 	if t.closed {
 		return
 	}
 	if t.lines.by == nil {
-		t.lines.by, t.lines.spaces = map[string]*inLine{}, map[lineKey]*spaceLine{}
+		t.lines.by, t.lines.byKey = map[string]*inLine{}, map[lineKey]*spaceLine{}
 	}
 	x := &inLine{id: id, lacks: lacks, since: since, canceled: lacks.Canceled}
 	t.lines.by[id] = x
-	line := t.lines.spaces[lineOf(lacks)]
+	line := t.lines.byKey[lineOf(lacks)]
 	if line == nil {
 		line = &spaceLine{}
-		t.lines.spaces[lineOf(lacks)] = line
+		t.lines.byKey[lineOf(lacks)] = line
 	}
 	if line.waiting < roomWaiters {
 		line.waiting++
@@ -77,14 +77,15 @@ func (t *session) enterLine(id string, lacks *memory.FullError, since time.Time)
 	}
 }
 
-// waitInTurn waits for room for x, and then for the runs in the queue until there are none.
+// waitInTurn waits for room for x, and then for each run of the queue.
 func (t *session) waitInTurn(x *inLine, line *spaceLine) {
 	for ; x != nil; x = t.nextInLine(lineOf(x.lacks), line) {
 		t.waitForRoom(x)
 	}
 }
 
-// nextInLine returns the next run of the queue. Without one it returns nil, and counts the caller out.
+// nextInLine returns the next run of the queue. If there is none, it returns nil and the caller no longer
+// counts as waiting.
 func (t *session) nextInLine(key lineKey, line *spaceLine) *inLine {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -97,13 +98,13 @@ func (t *session) nextInLine(key lineKey, line *spaceLine) *inLine {
 		}
 	}
 	if line.waiting--; line.waiting == 0 {
-		delete(t.lines.spaces, key)
+		delete(t.lines.byKey, key)
 	}
 	return nil
 }
 
-// waitForRoom waits for room for a run and has it brought. If stop ends the wait, its cause says what is to
-// be done instead: the run is given back, or goes on to the line of canceled runs.
+// waitForRoom waits for room for a run and has it loaded. If x.stop ends the wait, its cause says what
+// happens instead: the run is handed back, or moves to the line of canceled runs.
 func (t *session) waitForRoom(x *inLine) {
 	ctx, cancel := context.WithCancelCause(t.background)
 	defer cancel(nil)
@@ -125,15 +126,14 @@ func (t *session) waitForRoom(x *inLine) {
 	case err == nil:
 		b := &pendingLoad{namespace: x.lacks.Namespace, id: x.id, wait: soonestTry}
 		if x.lacks.Size > inflight.Small {
-			// Reading a large run takes the processor for long, so it needs a turn to compute of its
-			// namespace.
+			// Reading a large run uses a processor for long, so it needs a turn to compute of its namespace.
 			if b.has.compute, err = t.e.computing.Enter(t.background, b.namespace); err != nil {
 				b.has.compute = nil
 			}
 		}
 		t.queueLoad(b, true)
 	case errors.Is(context.Cause(ctx), errGivenBack):
-		t.brought(x.id)
+		t.unmarkLoad(x.id)
 		t.handBack(t.background, x.id)
 	}
 }
@@ -146,7 +146,7 @@ func (t *session) leaveLine(x *inLine) {
 	}
 }
 
-// cancelInLine moves a run that was canceled to the line of canceled runs. The caller holds t.mu.
+// cancelInLine moves a canceled run to the line of canceled runs. The caller holds t.mu.
 func (t *session) cancelInLine(x *inLine) {
 	if x.canceled {
 		return
@@ -160,11 +160,12 @@ func (t *session) cancelInLine(x *inLine) {
 	t.enterLine(x.id, x.lacks.OfCanceled(), x.since)
 }
 
-// manyCanceled are the namespaces of which more canceled runs stand in line here than wait with the budget.
-func (t *session) manyCanceled() (names []string) {
+// queuedCanceled are the namespaces whose canceled runs wait in the queue here, behind those that wait with
+// the budget.
+func (t *session) queuedCanceled() (names []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for key, line := range t.lines.spaces {
+	for key, line := range t.lines.byKey {
 		if key.canceled && len(line.queue) > 0 {
 			names = append(names, key.namespace)
 		}
@@ -172,10 +173,10 @@ func (t *session) manyCanceled() (names []string) {
 	return names
 }
 
-// releaseWaiting gives runs back that have stood in line for long while other executors live, until no run
-// stands in line.
+// releaseWaiting hands back runs that have waited in line for too long while other executors live. It returns
+// when no run is in line.
 func (t *session) releaseWaiting() {
-	for t.rest(t.e.roomWait / 4) {
+	for t.sleep(t.e.roomWait / 4) {
 		peers := t.hasPeers()
 		var old []string
 		t.mu.Lock()
@@ -204,7 +205,7 @@ func (t *session) releaseWaiting() {
 	}
 }
 
-// handBack lets others have a run for which there is no room here.
+// handBack releases ownership of runs for which there is no room here.
 func (t *session) handBack(ctx context.Context, ids ...string) {
 	if err := t.e.journal.Release(ctx, t.owner, ids); err != nil && ctx.Err() == nil && !journal.IsFenced(err) {
 		t.e.log.WarnContext(ctx, "runs not handed back", "err", err, "count", len(ids), "first", ids[0])

@@ -14,7 +14,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// keeper is a journal of which runs are handed back while another executor lives.
+// keeper is a journal that records which runs are handed back, while another executor lives.
 type keeper struct {
 	journal.Journal
 	released chan []string
@@ -42,9 +42,9 @@ func TestRoomLine(t *testing.T) {
 		for i := range runs {
 			id := fmt.Sprint("run_", i)
 			x.mu.Lock()
-			require.True(t, x.loads(id))
+			require.True(t, x.markLoad(id))
 			x.mu.Unlock()
-			x.standInLine(id, &memory.FullError{Namespace: "acme", Size: 10 << 10})
+			x.queueForRoom(id, &memory.FullError{Namespace: "acme", Size: 10 << 10})
 		}
 		return x, j, end
 	}
@@ -52,7 +52,7 @@ func TestRoomLine(t *testing.T) {
 		t.Parallel()
 		x, _, end := line(t, time.Hour)
 		x.mu.Lock()
-		acme := x.lines.spaces[lineKey{namespace: "acme"}]
+		acme := x.lines.byKey[lineKey{namespace: "acme"}]
 		require.Equal(t, roomWaiters, acme.waiting)
 		require.Len(t, acme.queue, runs-roomWaiters)
 		require.Len(t, x.lines.by, runs)
@@ -63,12 +63,12 @@ func TestRoomLine(t *testing.T) {
 	t.Run("CommandsAreAskedForOncePerRun", func(t *testing.T) {
 		t.Parallel()
 		x, _, end := line(t, time.Hour)
-		busy, ending := x.inHand()
+		busy, ending := x.beingHandled()
 		require.Empty(t, busy, "of most of them there is no commands")
 		require.Empty(t, ending)
-		require.True(t, x.hasCommands("run_7", false))
-		require.False(t, x.hasCommands("elsewhere", true))
-		busy, ending = x.inHand()
+		require.True(t, x.noteCommandsInLine("run_7", false))
+		require.False(t, x.noteCommandsInLine("elsewhere", true))
+		busy, ending = x.beingHandled()
 		require.Equal(t, []string{"run_7"}, busy, "a cancel is looked for all the same")
 		require.Empty(t, ending)
 		end()
@@ -78,13 +78,13 @@ func TestRoomLine(t *testing.T) {
 		t.Parallel()
 		x, _, end := line(t, time.Hour)
 		room := int64(1<<20) / memory.CanceledShare
-		x.memory.Canceled.Add("acme", room) // others of the namespace are just ending
+		x.memory.Canceled.Add("acme", room) // other runs of the namespace are ending
 		canceled := func(i int) bool { return i%10 == 0 }
 		var want []string
 		for i := range runs {
 			id := fmt.Sprint("run_", i)
-			require.True(t, x.hasCommands(id, canceled(i)))
-			require.True(t, x.hasCommands(id, canceled(i)), "it may be told twice")
+			require.True(t, x.noteCommandsInLine(id, canceled(i)))
+			require.True(t, x.noteCommandsInLine(id, canceled(i)), "it may be told twice")
 			if canceled(i) {
 				want = append(want, id)
 			}
@@ -92,19 +92,19 @@ func TestRoomLine(t *testing.T) {
 		testkit.Eventually(t, func() bool {
 			x.mu.Lock()
 			defer x.mu.Unlock()
-			of := x.lines.spaces[lineKey{namespace: "acme", canceled: true}]
+			of := x.lines.byKey[lineKey{namespace: "acme", canceled: true}]
 			return of != nil && of.waiting+len(of.queue) == len(want)
 		})
-		busy, ending := x.inHand()
+		busy, ending := x.beingHandled()
 		require.Len(t, busy, runs-len(want))
 		require.ElementsMatch(t, want, ending, "their cancels are known")
-		require.Equal(t, []string{"acme"}, x.manyCanceled(), "no more of its runs are taken over")
+		require.Equal(t, []string{"acme"}, x.queuedCanceled(), "no more of its runs are taken over")
 		require.EqualValues(t, 1<<20, x.memory.Used(), "nobody has been read")
 		end()
 		x.work.Wait()
 		require.EqualValues(t, room, x.memory.Canceled.Used())
 	})
-	t.Run("WhoWaitedLongIsGivenBack", func(t *testing.T) {
+	t.Run("LongWaitersAreHandedBack", func(t *testing.T) {
 		t.Parallel()
 		x, j, end := line(t, time.Millisecond)
 		got := map[string]bool{}
@@ -117,7 +117,7 @@ func TestRoomLine(t *testing.T) {
 		end()
 		x.work.Wait()
 		require.Empty(t, x.lines.by)
-		require.Empty(t, x.lines.spaces)
+		require.Empty(t, x.lines.byKey)
 		require.Empty(t, x.pendingLoads)
 	})
 }
@@ -139,6 +139,6 @@ func TestBringLine(t *testing.T) {
 	require.Equal(t, []string{"granted", "a0", "b0", "a1", "a2"}, order(), "what holds something first, then namespaces in turn")
 	l.push(&pendingLoad{namespace: "a", id: "a3"}, false)
 	require.Equal(t, []string{"a3"}, order(), "it may fill again")
-	require.Empty(t, l.spaces)
+	require.Empty(t, l.byNamespace)
 	require.Empty(t, l.order)
 }

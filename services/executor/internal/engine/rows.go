@@ -12,12 +12,12 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// reasonParent is why children are canceled.
+// reasonParent is the reason of the cancel of children.
 const reasonParent = "PARENT_GAVE_UP"
 
-// relatives adds the commands that a decision causes for other runs: children that should end, and the parent
-// that waits for this one.
-func (r *run) relatives(w *journal.Append, eff workgraph.Effects, now time.Time) error {
+// relatedCommands adds the commands to other runs that a decision causes: to children that should end, and to
+// the parent that waits for this run.
+func (r *run) relatedCommands(w *journal.Append, eff workgraph.Effects, now time.Time) error {
 	for _, s := range eff.Spawns {
 		if _, known := r.children[s.Child.ID]; !known {
 			r.children[s.Child.ID] = false
@@ -39,13 +39,13 @@ func (r *run) relatives(w *journal.Append, eff workgraph.Effects, now time.Time)
 		return fmt.Errorf("encode end of child: %w", err)
 	}
 	w.Command = append(w.Command, journal.Command{Namespace: r.namespace, RunID: r.lineage.Parent, Kind: journal.CommandChildEnded, Key: r.id, Body: body, Time: now})
-	// The executor that knows of the end goes on with the parent, if nobody else does.
-	w.Claims = r.t.takes()
+	// This executor continues the parent, if no other owns it.
+	w.Claims = r.t.canClaim()
 	return nil
 }
 
-// childEnded tells the parent how the run ended. What is too large for the parent to hold is left out, and
-// said so.
+// childEnded is the message to the parent about the end of the run. Results that are too large for the parent
+// are replaced by an error that says so.
 func (r *run) childEnded(end *workgraph.RunEnd) *record.Payload {
 	slot := &workgraph.ChildSlot{RunID: r.id, Status: end.Status, Reason: end.Reason}
 	if e := record.NewRunError(end); e != nil {
@@ -75,8 +75,8 @@ func (r *run) childEnded(end *workgraph.RunEnd) *record.Payload {
 	return l
 }
 
-// questions puts the rows of what is asked and answered into w.
-func (r *run) questions(w *journal.Append, eff workgraph.Effects, now time.Time) {
+// interruptRows puts the rows of opened and closed interrupts into w.
+func (r *run) interruptRows(w *journal.Append, eff workgraph.Effects, now time.Time) {
 	for _, o := range eff.Opened {
 		q := &o.Interrupt
 		w.Opened = append(w.Opened, journal.Interrupt{ID: q.ID, Namespace: r.namespace, RunID: r.id, RootID: r.root, NodeID: o.Node,

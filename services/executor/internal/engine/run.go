@@ -18,32 +18,34 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// run is one run in the memory of its owner. The machine advances ahead of the database: every decision is
-// queued with the writer at once, in order, and acted on when the writer says that it is durable.
+// run is one run in the memory of its owner. The machine advances ahead of the database: each decision is
+// queued with the writer at once, in order. Its effects follow when the writer reports that it is durable.
 //
-// Its locks are taken in the order mu, kmu, amu. Each of the parts below says which lock guards it; identity
-// is set before the run is live and does not change.
+// Locks are taken in the order mu, kmu, amu. Each embedded part says which lock guards it. identity is set
+// before the run is live and does not change.
 type run struct {
 	t *session
 	identity
 
-	// mu guards the machine, and all parts that do not say otherwise.
+	// mu guards the machine, and every part that does not name another lock.
 	mu sync.Mutex
 	replay.Position
 	usage   journal.Usage
 	started time.Time
-	// metadata is that of its row.
+	// metadata is the encoded metadata of the run's row.
 	metadata []byte
-	// children are those that it waits for, by id; the value tells whether the child is known to be recorded.
+	// children are the child runs that this run waits for, by id. The value says whether the child is known
+	// to be recorded.
 	children map[string]bool
-	// regraphed is set once the run's graph is another one than its program's, or is to become so.
-	regraphed atomic.Bool
-	// gone is set when this value no longer stands for the run: it was evicted or lost.
+	// graphChanged is set when the run's graph differs from its program's, or is about to.
+	graphChanged atomic.Bool
+	// gone is set when this value no longer represents the run, because the run was evicted or lost.
 	gone atomic.Bool
-	// mending is not nil while the machine is of no use, and closed when it is whole again: see mend.
-	mending chan struct{}
-	// suspect is set while one more death of its owner may quarantine the run: it gets its turn first, so
-	// that it soon shows whether it is to blame.
+	// rebuilding is not nil while the machine is unusable. It is closed when the machine is whole again: see
+	// rebuild.
+	rebuilding chan struct{}
+	// suspect is set while one more death of its owner may quarantine the run. Attempts of a suspect go
+	// first, so that it soon shows whether the run is to blame.
 	suspect atomic.Bool
 	marks   marks
 
@@ -56,138 +58,140 @@ type run struct {
 	turnHeld
 	motion
 
-	// kmu guards acks, the answers that came while mu was held, for catchUp; nil while there is none. acked,
-	// which holds it alone, only tries mu.
+	// kmu guards acks: the answers that arrived while mu was held, for catchUp. acks is nil if there are
+	// none. A holder of kmu may only try to lock mu.
 	kmu  sync.Mutex
 	acks []ack
 }
 
-// identity is what a run is called and where it comes from.
+// identity says what a run is called and where it comes from.
 type identity struct {
 	id, namespace, root, task, schedule string
-	// priority is 1 to 4, 0 for the default.
+	// priority is 1 to 4; 0 is the default.
 	priority int
 	created  time.Time
-	// trace is what attempts hang below: the span that started the run, or the one that loaded it.
+	// trace is the parent span of attempts: the span that started the run, or the one that loaded it.
 	trace   trace.SpanContext
 	lineage record.Lineage
-	// deadline is when the run is ended whatever it does; zero means never.
+	// deadline is when the run is ended, whatever it does. Zero means never.
 	deadline time.Time
 }
 
-// writes tell how far the writer has come with a run.
+// writes says how far the writer has come with a run.
 type writes struct {
-	// durable is the last event that is known to be written; over says that the end is.
+	// durable is the last event that is known to be written. over is set when the end of the run is.
 	durable int64
 	over    bool
-	pending int // writes that are not answered yet
-	// quiet is closed once none is pending; nil when nobody waits for that: see awaitQuiet.
+	pending int // writes without an answer
+	// quiet is closed when no write is pending. It is nil while nothing waits for that: see awaitQuiet.
 	quiet chan struct{}
-	// released is closed when the write that gives the run away was answered; nil before that write.
+	// released is closed when the write that releases ownership is answered. It is nil before that write.
 	released chan struct{}
 }
 
-// inbox are durable commands on their way into a run.
+// inbox holds durable commands that are being applied.
 type inbox struct {
-	// taken are the commands that are applied by writes which are not answered yet.
-	taken map[int64]bool
-	// heard are those of which such an answer has come while commands of the run are read, as what is read
-	// may name them still; nil at other times.
-	heard map[int64]bool
-	// early is set while commands wait for the end of a call under way.
+	// applying are the commands in writes that have no answer yet.
+	applying map[int64]bool
+	// appliedMeanwhile are the commands that became applied while commands of the run are being read: the
+	// result of that read may still list them. It is nil at other times.
+	appliedMeanwhile map[int64]bool
+	// early is set while commands wait for the end of a call that is in flight.
 	early bool
-	// opening and canceling are set while commands are applied beside the reading of others, missed when more
-	// came meanwhile. They need no lock.
+	// opening and canceling are set while applyBeside is at work. missed is set when more commands arrived
+	// meanwhile. They need no lock.
 	opening, canceling, missed atomic.Bool
 }
 
-// heartbeats tell when details of calls were written.
+// heartbeats says when details of calls were written.
 type heartbeats struct {
-	// detailsWritten is when they were last written for their own sake.
+	// detailsWritten is when a position was last written only because of details.
 	detailsWritten time.Time
-	// said is set while some of them are in no position that was given to the writer.
-	said bool
+	// unsaved is set while some details are in no position that was given to the writer.
+	unsaved bool
 }
 
-// asks tell when prices are asked for that a run waits for.
+// asks says when the prices that a run waits for are requested.
 type asks struct {
-	// askAt is the zero time for at once; asking says that somebody asks.
+	// askAt is when to ask; zero means at once. asking is set while a goroutine asks.
 	askAt  time.Time
 	asking bool
 }
 
-// firstStep is what a run that was recorded and never begun begins with.
+// firstStep is what a recorded run that has not begun begins with.
 type firstStep struct {
 	// pendingStart is nil for a run that has begun.
 	pendingStart  *workgraph.Begin
 	pendingSignal *command.Signal
-	// refused is why the run must not begin after all.
+	// refused is the reason why the run must end without beginning, or "".
 	refused string
-	// room is to be called when the beginning is durable or came to nothing; nil when nothing is kept for it.
+	// room must be called when the beginning is durable or has failed. It is nil if no room is reserved.
 	room func()
 }
 
 // footprint is what a run counts for in memory.
 type footprint struct {
-	// size counts in the memory of live runs. It needs no lock.
+	// size is what counts for the run in the memory of live runs. It needs no lock.
 	size atomic.Int64
-	// beyond counts in memory.Canceled. It is set before the run is live; then the session's mu guards it.
+	// beyond is what counts for the run in memory.Canceled. It is set before the run is live; then the
+	// session's mu guards it.
 	beyond int64
 }
 
-// turnHeld tells whether the holder of a run's mu may compute.
+// turnHeld says whether the holder of a run's mu may compute.
 type turnHeld struct {
 	// turn is set while the holder of mu has a turn to compute. ends is closed, under mu, once the run is to
-	// end: from then on nothing waits for a turn.
+	// end; no step of the run waits for a turn after that.
 	turn bool
 	ends chan struct{}
 }
 
-// motion is what acknowledged decisions have set in motion.
+// motion is what durable decisions have set going: attempts and timers.
 type motion struct {
-	// amu guards motion. It may be taken while mu is held, not the other way round.
+	// amu guards motion. It may be taken while mu is held, but not the other way round.
 	amu       sync.Mutex
 	attempts  map[workgraph.Ref]*attempt
 	timer     *time.Timer
 	timerAt   time.Time
 	idleTimer *time.Timer
 	stopped   bool
-	// evaluating aborts the evaluation under way, if there is one; aborted lets none go on.
+	// evaluating aborts the evaluation in progress; nil if there is none. While aborted is set, every
+	// evaluation is aborted.
 	evaluating context.CancelCauseFunc
 	aborted    bool
-	// begun says that the run has come to be what its journal says.
+	// begun is set once the machine agrees with the journal.
 	begun bool
-	// concluding counts the UNSAFE calls that have ended and whose outcomes are not decided yet.
-	concluding int
+	// undecided counts UNSAFE calls that have ended and whose outcomes are not decided yet.
+	undecided int
 }
 
-// extra is what goes along with a command besides the machine's own decision.
+// extra is what accompanies a command to the machine.
 type extra struct {
 	attempt endedAttempt
 	from    origin
-	// progress says that the run has come on with it: what counts against it in take-overs is forgotten.
+	// progress resets the count of take-overs without progress.
 	progress bool
-	// keep has the position written, though nothing happened.
+	// keep has the position written even though there are no events.
 	keep bool
-	// begins says that a run which was recorded earlier begins with this.
+	// begins marks the decision with which a recorded run begins.
 	begins bool
-	// recover starts what is outstanding instead of what the decision alone would start.
+	// recover starts everything outstanding instead of what the decision itself starts.
 	recover bool
-	// leads says that the caller lets the writer lead right after it has given r.mu back.
+	// leads says that the caller lets the writer lead as soon as it has unlocked r.mu.
 	leads bool
-	// after is called once the decision is durable, or cannot become so; it must not block. It is not called
-	// if advance returns an error.
+	// after is called once the decision is durable or has failed. It must not block. It is not called if
+	// advance returns an error.
 	after func(error)
-	// again is called with r.mu held when the evaluation of the command was aborted and the machine is whole
-	// again: see mend. Nil is for what comes again by itself, as commands and timers do.
-	again func(*closing)
+	// again is called with r.mu held after the evaluation of the command was aborted and the machine was
+	// rebuilt: see rebuild. It is nil for commands and timers, which come again by themselves.
+	again func(*ending)
 }
 
-// endedAttempt is what the journal and the accounts keep of an attempt that ends with a decision.
+// endedAttempt is what the journal and the accounting keep of an attempt that ends with a decision.
 type endedAttempt struct {
 	start time.Time
 	actor string
-	// reporter is whose key told how the attempt ended.
+	// reporter is the principal of the worker that reported the end of the attempt.
 	reporter string
 	cached   bool
 	usage    []workgraph.Usage
@@ -195,23 +199,24 @@ type endedAttempt struct {
 	trace    outbox.Trace
 }
 
-// origin is the durable command that a decision comes from; the zero value is none.
+// origin is the durable command that causes a decision. The zero value means none.
 type origin struct {
-	// id is that of the command; more says that another one waits already.
+	// id is the id of the command. more is set if another command waits already.
 	id   int64
 	more bool
-	// requestID and principal are those of the request that wrote it. They go into its event.
+	// requestID and principal come from the request that enqueued the command. They are recorded in its
+	// event.
 	requestID, principal string
 	// rollup is what a child used.
 	rollup journal.Usage
-	// change are the nodes that an amendment changes.
+	// change lists the nodes that an amendment changes.
 	change *record.GraphChange
 }
 
 var errDropped = errors.New("engine: the run is no longer held here")
 
-// idle reports whether the run holds nothing but rows: paused, or waiting for something that is not near. The
-// caller holds r.mu.
+// idle reports whether the run needs nothing but its rows: it is paused, or waits for something that is not
+// near. The caller holds r.mu.
 func (r *run) idle() bool {
 	if r.State.InFlight() > 0 {
 		return false
@@ -229,7 +234,7 @@ func (r *run) idle() bool {
 	return false
 }
 
-// next is when the run goes on by itself. The caller holds r.mu.
+// next is when the run continues by itself. The caller holds r.mu.
 func (r *run) next() (at time.Time, ok bool) {
 	switch st, _ := r.State.Status(); st {
 	case workgraph.StatusRunning:
@@ -245,7 +250,7 @@ func (r *run) next() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// snapshot is the stored form of the run's position. The caller holds r.mu.
+// snapshot encodes the run's position. The caller holds r.mu.
 func (r *run) snapshot() ([]byte, error) {
 	all := true
 	for _, recorded := range r.children {
@@ -253,13 +258,13 @@ func (r *run) snapshot() ([]byte, error) {
 	}
 	b, err := r.Encode(all)
 	if err == nil {
-		r.said = false
+		r.unsaved = false
 	}
 	return b, err
 }
 
-// retire takes the run out of motion: nothing starts, no timer fires, calls in flight are told cause. It is
-// idempotent and safe while r.mu is held.
+// retire stops the run's attempts and timers: nothing starts, no timer fires, and contexts of calls in flight
+// end with cause. It is idempotent, and safe while r.mu is held.
 func (r *run) retire(cause error) {
 	r.amu.Lock()
 	r.stopped = true
@@ -290,7 +295,7 @@ func (r *run) inFlight() []*attempt {
 	return out
 }
 
-// awaitQuiet returns what is closed once no write of r is without its answer. The caller holds r.mu.
+// awaitQuiet returns a channel that is closed once every write of r has its answer. The caller holds r.mu.
 func (r *run) awaitQuiet() <-chan struct{} {
 	if r.quiet == nil {
 		r.quiet = make(chan struct{})
@@ -303,18 +308,17 @@ func (r *run) awaitQuiet() <-chan struct{} {
 	return quiet
 }
 
-// closing is the command that ends a run, with what goes along.
-type closing struct {
+// ending is the command that ends a run, with what accompanies it.
+type ending struct {
 	cmd workgraph.Command
 	x   extra
 }
 
-// lock takes r.mu once the machine is whole. It does not wait longer than the term lasts; then the run is
-// gone.
+// lock takes r.mu when the machine is whole. It waits no longer than the session lasts; the run is gone then.
 func (r *run) lock() {
 	for {
 		r.mu.Lock()
-		whole := r.mending
+		whole := r.rebuilding
 		if whole == nil {
 			return
 		}
@@ -323,19 +327,19 @@ func (r *run) lock() {
 	}
 }
 
-// tryLock takes r.mu if nobody has it and the machine is whole.
+// tryLock takes r.mu if it is free and the machine is whole.
 func (r *run) tryLock() bool {
 	if !r.mu.TryLock() {
 		return false
 	}
-	if r.mending == nil {
+	if r.rebuilding == nil {
 		return true
 	}
 	r.mu.Unlock()
 	return false
 }
 
-// wholeLock is a run's lock that is taken when its machine is whole.
+// wholeLock is a sync.Locker over lock.
 type wholeLock struct{ r *run }
 
 func (l wholeLock) Lock() { l.r.lock() }
@@ -349,21 +353,21 @@ type consequence struct {
 	timer   time.Time
 	ended   bool
 	idle    bool
-	// idleTimer is how long it stays in memory all the same.
-	idleTimer   time.Duration
-	outbox      bool
-	hasCommands []journal.Command
-	applied     []int64
-	// recovered says that it follows from reading the run, so that what it asks for may have been done
-	// before.
+	// idleTimer is how long an idle run still stays in memory.
+	idleTimer time.Duration
+	outbox    bool
+	commands  []journal.Command
+	applied   []int64
+	// recovered is set for effects of recovery: what they ask for may have been done before.
 	recovered bool
-	// released says that the run is no longer this executor's once the decision is durable.
+	// released is set if the decision also releases ownership of the run.
 	released bool
-	// keep says that nothing was decided: the timer stays as it is.
+	// keep is set if nothing was decided, so that the timer stays as it is.
 	keep bool
 }
 
-// ack is the answer to a write, and what follows from it; before and after that these are called, if not nil.
+// ack is the answer to a write, with what follows from it. before and after are called before and after that,
+// if they are not nil.
 type ack struct {
 	res    journal.Result
 	c      consequence
@@ -371,19 +375,19 @@ type ack struct {
 	after  func(error)
 }
 
-// recorded is what a pending run's row keeps in the place of a snapshot.
-type recorded struct {
+// pendingExtras is stored in the snapshot column of a run that has not begun.
+type pendingExtras struct {
 	Reuse  []workgraph.ReusedVisit `json:"reuse,omitempty"`
 	Signal *command.Signal         `json:"signal,omitempty"`
 }
 
-// forget takes an attempt that has ended out of those in flight; the outcome of an UNSAFE one is owed until
-// concluded is called.
-func (r *run) forget(a *attempt) {
+// removeAttempt takes an ended attempt out of those in flight. The outcome of an UNSAFE one counts as
+// undecided until outcomeDecided is called.
+func (r *run) removeAttempt(a *attempt) {
 	r.amu.Lock()
 	defer r.amu.Unlock()
 	if a.unsafe() {
-		r.concluding++
+		r.undecided++
 	}
 	if r.attempts[a.start.Ref] == a {
 		delete(r.attempts, a.start.Ref)
@@ -391,16 +395,16 @@ func (r *run) forget(a *attempt) {
 	}
 }
 
-// concluded says that the outcome of an attempt is with the writer, or nobody waits for it.
-func (r *run) concluded(a *attempt) {
+// outcomeDecided says that the outcome of an attempt is with the writer, or is not needed.
+func (r *run) outcomeDecided(a *attempt) {
 	r.amu.Lock()
 	defer r.amu.Unlock()
 	if a.unsafe() {
-		r.concluding--
+		r.undecided--
 	}
 }
 
-// marks are what a suspect is at work with, as it is recorded.
+// marks are what a suspect is doing, as recorded in the journal.
 type marks struct {
 	mu  sync.Mutex
 	now []string
@@ -412,7 +416,7 @@ func (m *marks) any() bool {
 	return len(m.now) > 0
 }
 
-// weigh counts the run anew while it is live. The caller holds r.mu.
+// weigh updates what counts for the run in memory, while it is live. The caller holds r.mu.
 func (r *run) weigh() {
 	for size := r.Weight(); ; {
 		was := r.size.Load()
@@ -426,10 +430,10 @@ func (r *run) weigh() {
 	}
 }
 
-// attemptWeight is about what an attempt takes besides its values while it stands in line or is under way.
+// attemptWeight is about how many bytes an attempt takes besides its values, from its launch to its end.
 const attemptWeight = 2 << 10
 
-// nextAsk is when prices are asked for that the run waits for; ok is false when it waits for none. The caller
+// nextAsk is when to ask for the prices that the run waits for. ok is false if it waits for none. The caller
 // holds r.mu.
 func (r *run) nextAsk() (at time.Time, ok bool) {
 	if len(r.State.Unsettled()) == 0 {
@@ -442,8 +446,8 @@ func (r *run) nextAsk() (at time.Time, ok bool) {
 	return r.askAt, true
 }
 
-// idleTTL is how long a run stays in memory that could leave it: while it waits for children a moment, since
-// they are mostly quick. The caller holds r.mu.
+// idleTTL is how long an idle run stays in memory: a moment while it waits for children, since most children
+// are quick. The caller holds r.mu.
 func (r *run) idleTTL() time.Duration {
 	if len(r.children) > 0 {
 		return r.t.e.cfg.IdleTTL

@@ -15,10 +15,10 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// serve owns runs until ctx ends (nil, or what went wrong at letting go) or the ownership is lost (the
-// reason).
+// serve owns runs until ctx ends or ownership is lost. In the first case it returns nil or the error of the
+// stop, in the second the cause of the loss.
 func (e *Engine) serve(ctx context.Context) error {
-	if err := e.alone(ctx); err != nil {
+	if err := e.ensureUniqueID(ctx); err != nil {
 		return err
 	}
 	registered := time.Now()
@@ -43,7 +43,7 @@ func (e *Engine) serve(ctx context.Context) error {
 	t := &session{e: e, owner: owner, calls: calls, background: background, commands: make(chan struct{}, 1),
 		runs: map[string]*run{}, loading: map[string]*loading{}, pendingLoads: map[string]bool{}, losses: map[string]loss{}}
 	t.memory, t.held.by = memory.New(e.cfg.MaxLiveBytes), map[*program.Program]*holding{}
-	t.asking = obs.NewOutage(e.log, "what attempts ask", func(error) bool { return true })
+	t.asking = obs.NewOutage(e.log, "the journal (asked by attempts)", func(error) bool { return true })
 	t.alarms = newAlarms(t.loadSoon)
 	defer t.alarms.stop()
 	t.lease = journal.NewLease(e.journal, owner, e.cfg.Lease, registered)
@@ -76,7 +76,7 @@ func (e *Engine) serve(ctx context.Context) error {
 
 	select {
 	case <-ctx.Done():
-		err = t.leave(base, endCalls, endBackground, endWriting)
+		err = t.stop(base, endCalls, endBackground, endWriting)
 	case err = <-beat:
 		t.abandon(endCalls, endBackground, endWriting)
 	case err = <-wrote:
@@ -90,9 +90,9 @@ func (e *Engine) serve(ctx context.Context) error {
 	return err
 }
 
-// leave lets go in good order: what is in flight may end, what is known is written, and the runs are given
+// stop ends the session in order: attempts in flight may end, decisions are written, and the runs are handed
 // back.
-func (t *session) leave(base context.Context, endCalls context.CancelCauseFunc, endBackground, endWriting context.CancelFunc) error {
+func (t *session) stop(base context.Context, endCalls context.CancelCauseFunc, endBackground, endWriting context.CancelFunc) error {
 	t.e.set(nil)
 	t.close()
 	endBackground()
@@ -111,7 +111,7 @@ func (t *session) leave(base context.Context, endCalls context.CancelCauseFunc, 
 	}
 	endCalls(errStopping)
 	for _, r := range t.all() {
-		r.interrupt()
+		r.abortEvaluation()
 	}
 	grace := time.NewTimer(t.e.cfg.Grace)
 	select {
@@ -134,14 +134,14 @@ func (t *session) leave(base context.Context, endCalls context.CancelCauseFunc, 
 	return errors.Join(t.writer.Err(), err)
 }
 
-// abandon drops everything at once: somebody else owns the runs.
+// abandon drops everything at once, because another executor owns the runs.
 func (t *session) abandon(endCalls context.CancelCauseFunc, endBackground, endWriting context.CancelFunc) {
 	t.e.set(nil)
 	t.close()
 	for _, r := range t.all() {
 		r.gone.Store(true)
 		r.retire(errFenced)
-		r.interrupt()
+		r.abortEvaluation()
 	}
 	idle := t.sched.Stop()
 	endCalls(errFenced)

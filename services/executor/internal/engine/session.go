@@ -16,29 +16,30 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// session is one time of ownership: from a registration to its loss or return. Everything in it dies with it.
+// session is one ownership session: the time from a registration to its loss or return. Everything in it ends
+// with it.
 type session struct {
 	e      *Engine
 	owner  journal.Owner
 	lease  *journal.Lease
 	writer *journal.Writer
 	sched  *sched.Scheduler
-	// calls is the context below which actors are called, background that of scans and loads.
-	calls      context.Context //nolint:containedctx // a term is a scope of its own: everything it starts ends with it
+	// calls is the context of calls of actors; background is the context of scans and loads.
+	calls      context.Context //nolint:containedctx // a session is a scope of its own: everything it starts ends with it
 	background context.Context //nolint:containedctx // as above
 	commands   chan struct{}
 	alarms     *alarms
 	memory     *memory.Ledger
 	held       holdings
 	peers      peers
-	asking     *obs.Outage // what attempts need to know before or after they call
+	asking     *obs.Outage // logs outages of what attempts ask the journal
 	work       sync.WaitGroup
 
 	mu           sync.Mutex
 	closed       bool
 	runs         map[string]*run
 	loading      map[string]*loading
-	pendingLoads map[string]bool // runs that wait for their turn to be read
+	pendingLoads map[string]bool // runs that wait to be read, by id
 	reads        loadLine
 	lines        roomLines
 	losses       map[string]loss
@@ -46,7 +47,7 @@ type session struct {
 	applied appliedCommands
 }
 
-// close lets no run in any more.
+// close makes the session accept no more runs and no more work.
 func (t *session) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -75,7 +76,7 @@ func (t *session) get(id string) *run {
 	return t.runs[id]
 }
 
-// insert makes r the run of its id. It reports false when the term is over.
+// insert makes r the live run of its id. It reports false if the session is closed.
 func (t *session) insert(r *run) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -86,7 +87,7 @@ func (t *session) insert(r *run) bool {
 	return true
 }
 
-// insertNew is insert for a run that has only just got its id. It reports false when there is one already.
+// insertNew inserts a run whose id is new. It reports false if the session is closed or has a run of that id.
 func (t *session) insertNew(r *run) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -97,14 +98,14 @@ func (t *session) insertNew(r *run) bool {
 	return true
 }
 
-// put is called with t.mu held.
+// put replaces the live run of that id. The caller holds t.mu.
 func (t *session) put(r *run) {
 	if was := t.runs[r.id]; was != nil {
 		t.drop(was)
 	}
 	t.runs[r.id] = r
 	r.size.Store(0)
-	t.hold(r)
+	t.countGraph(r)
 }
 
 func (t *session) remove(r *run) {
@@ -115,10 +116,10 @@ func (t *session) remove(r *run) {
 	}
 }
 
-// drop is called with t.mu held.
+// drop removes a live run from all counts. The caller holds t.mu.
 func (t *session) drop(r *run) {
 	delete(t.runs, r.id)
-	t.letGo(r)
+	t.uncountGraph(r)
 	if size := r.size.Swap(uncounted); size != uncounted {
 		t.memory.Add(r.namespace, -size)
 	}
@@ -128,8 +129,8 @@ func (t *session) drop(r *run) {
 	}
 }
 
-// spawn runs f beside everything else; the term does not end before it. It reports false, and does nothing,
-// when the term is over.
+// spawn runs f on a goroutine that the session waits for at its end. It reports false, and does not run f, if
+// the session is closed.
 func (t *session) spawn(f func()) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -140,16 +141,16 @@ func (t *session) spawn(f func()) bool {
 	return true
 }
 
-// maxBacklog is how many bytes may wait to be written before new runs are refused.
+// maxBacklog is how many bytes of writes may wait before new runs are refused.
 const maxBacklog = 64 << 20
 
-// rest waits, and reports whether the term goes on.
-func (t *session) rest(d time.Duration) bool {
+// sleep waits for d. It reports false if the session's background work ends first.
+func (t *session) sleep(d time.Duration) bool {
 	return sleep.For(t.background, d)
 }
 
-// graced is a context for what the term's end must not cut off at once.
-func (t *session) graced() (context.Context, context.CancelFunc) {
+// withGrace returns a context that outlives the background context by Config.Grace.
+func (t *session) withGrace() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.background))
 	stop := context.AfterFunc(t.background, func() { time.AfterFunc(t.e.cfg.Grace, cancel) })
 	return ctx, func() {
@@ -158,14 +159,14 @@ func (t *session) graced() (context.Context, context.CancelFunc) {
 	}
 }
 
-// peers is what was found out last about other executors.
+// peers is the last answer to the question whether other executors live.
 type peers struct {
 	mu    sync.Mutex
 	asked time.Time
 	live  bool
 }
 
-// holdings are the graphs of live runs.
+// holdings counts the live runs of each graph, so that a shared graph is counted once.
 type holdings struct {
 	mu sync.Mutex
 	by map[*program.Program]*holding
@@ -176,7 +177,7 @@ type holding struct {
 	runs      int
 }
 
-// pollCommandsSoon makes the owner look for commands at once.
+// pollCommandsSoon requests a look for commands at once.
 func (t *session) pollCommandsSoon() {
 	select {
 	case t.commands <- struct{}{}:
@@ -184,18 +185,19 @@ func (t *session) pollCommandsSoon() {
 	}
 }
 
-// loss is how often decisions of a run could not be written, and why the last one could not.
+// loss says how often decisions of a run could not be written, and why the last one could not.
 type loss struct {
 	times  int
 	reason string
 }
 
-// maxLosses is after how many losses a run is paused: reading it again does not help. A paused run is seen,
-// an endless loop is not.
+// maxLosses is the number of losses after which a run is paused. Reading it again would not help, and a
+// paused run is visible where an endless loop is not.
 const maxLosses = 3
 
-// lost is why the run is to be paused when it is read; empty if it is not.
-func (t *session) lost(id string) string {
+// lossReason returns why the run must be paused when it is read, and forgets its losses. It returns "" below
+// maxLosses.
+func (t *session) lossReason(id string) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l := t.losses[id]
@@ -206,11 +208,11 @@ func (t *session) lost(id string) string {
 	return l.reason
 }
 
-// uncounted is the size of a run that is not among the live ones, yet or any more.
+// uncounted is the size of a run that is not live yet, or no longer live.
 const uncounted = -1
 
-// hold counts the run's graph, once for all live runs of this executor that share it.
-func (t *session) hold(r *run) {
+// countGraph counts the run's graph in memory, once for all live runs that share it.
+func (t *session) countGraph(r *run) {
 	t.held.mu.Lock()
 	defer t.held.mu.Unlock()
 	h := t.held.by[r.Program]
@@ -222,8 +224,8 @@ func (t *session) hold(r *run) {
 	h.runs++
 }
 
-// letGo is the end of hold.
-func (t *session) letGo(r *run) {
+// uncountGraph undoes countGraph.
+func (t *session) uncountGraph(r *run) {
 	t.held.mu.Lock()
 	defer t.held.mu.Unlock()
 	h := t.held.by[r.Program]
@@ -236,19 +238,19 @@ func (t *session) letGo(r *run) {
 	}
 }
 
-// holds reports whether the graph is counted already.
-func (t *session) holds(p *program.Program) bool {
+// countsGraph reports whether the memory of the graph is counted already.
+func (t *session) countsGraph(p *program.Program) bool {
 	t.held.mu.Lock()
 	defer t.held.mu.Unlock()
 	return t.held.by[p] != nil
 }
 
-// maxFaulty is how long an answer is asked for that nobody has classified: it may be a database in distress,
-// or a fault of ours.
+// maxFaulty is how long an unclassified error is retried. It may come from a database in distress, or from a
+// fault of ours.
 const maxFaulty = time.Minute
 
-// steadily repeats what asks a database until it answers, or ctx ends.
-func (t *session) steadily(ctx context.Context, ask func() error) error {
+// untilAnswered repeats ask until it succeeds, fails for good, or ctx ends.
+func (t *session) untilAnswered(ctx context.Context, ask func() error) error {
 	began := time.Now()
 	for wait := soonestTry; ; wait = min(2*wait, time.Second) {
 		err := ask()
@@ -256,17 +258,17 @@ func (t *session) steadily(ctx context.Context, ask func() error) error {
 			t.asking.Answered()
 			return nil
 		}
-		if !passing(err) || ctx.Err() != nil || errs.Is(err, errs.ResourceExhausted) || errs.Is(err, errs.Internal) && time.Since(began) > maxFaulty {
+		if !transient(err) || ctx.Err() != nil || errs.Is(err, errs.ResourceExhausted) || errs.Is(err, errs.Internal) && time.Since(began) > maxFaulty {
 			return err
 		}
-		// One line for all attempts that ask, one while it lasts, and one at the end.
-		t.asking.Logger().WarnContext(ctx, "what an attempt needs to know cannot be asked", "err", err)
+		// An outage is logged once when it begins, from time to time while it lasts, and once at its end.
+		t.asking.Logger().WarnContext(ctx, "an attempt cannot ask the database", "err", err)
 		sleep.For(ctx, wait)
 	}
 }
 
-// passing reports whether a start may succeed when it is tried again.
-func passing(err error) bool {
+// transient reports whether a failed attempt to start a run may succeed later.
+func transient(err error) bool {
 	if _, ok := errors.AsType[workgraph.Faults](err); ok {
 		return false
 	}

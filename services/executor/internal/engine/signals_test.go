@@ -13,8 +13,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// TestSignalsWithoutEnd sends a run more signals than it keeps. It is told so, and the run can still be
-// answered and canceled.
+// TestSignalsWithoutEnd sends a run more signals than it keeps. The senders get an error, and the run can
+// still be answered and canceled.
 func TestSignalsWithoutEnd(t *testing.T) {
 	t.Parallel()
 	g := newGate()

@@ -34,7 +34,7 @@ func (l laterSnapshots) Load(ctx context.Context, runID string) (journal.Loaded,
 	return loaded, err
 }
 
-// endsAfterReading is a journal whose reader gives up when it has read events.
+// endsAfterReading is a journal whose reader is canceled once it has read events.
 type endsAfterReading struct {
 	journal.Journal
 	end context.CancelFunc
@@ -77,7 +77,7 @@ func TestReplay(t *testing.T) {
 	})
 }
 
-// countedSnapshots is a journal that counts the snapshots which are written.
+// countedSnapshots is a journal that counts the snapshots that are written.
 type countedSnapshots struct {
 	journal.Journal
 	n atomic.Int64
@@ -92,7 +92,7 @@ func (c *countedSnapshots) Commit(ctx context.Context, o journal.Owner, ws []jou
 	return c.Journal.Commit(ctx, o, ws)
 }
 
-// A snapshot holds all that a run has. One at each command would cost the square of their number.
+// A snapshot holds all that a run has. One for each command would cost the square of their number.
 func TestSnapshotsOfIdleRuns(t *testing.T) {
 	t.Parallel()
 	const many, few = 60, 4
@@ -100,12 +100,12 @@ func TestSnapshotsOfIdleRuns(t *testing.T) {
 		counted := func(c *countedSnapshots) option {
 			return func(_ *engine.Config, d *engine.Deps) { c.Journal, d.Journal = d.Journal, c }
 		}
-		// Not side by side: both executors would do the work of one database.
+		// Not in parallel: both executors would do the work of one database.
 		t.Run("SignalsThatWaited", func(t *testing.T) {
 			a := actors{"signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}})}
 			first := run(t, s, a, named("first"))
 			id := first.start(t, chain(1, "signal"))
-			before := first.parked(t, id, journal.StateWaiting).LastSeq
+			before := first.evicted(t, id, journal.StateWaiting).LastSeq
 			first.stop()
 			body, err := (&record.Payload{Name: "other", Payload: []byte(`"x"`)}).Encode()
 			require.NoError(t, err)

@@ -28,16 +28,17 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Start records a run and sets it going in the same commit. It returns the run's id once that is durable.
-// created is false when the id is that of an earlier run: the request came before, or the business key is
-// taken and the policy returns its holder. A faulty graph is a workgraph.Faults, everything else an
+// Start records a run and begins it in the same commit. It returns the run's id once that is durable.
+//
+// created is false if id is that of an earlier run: the request is a repetition, or the business key is taken
+// and the policy returns its holder. A faulty graph is a workgraph.Faults; every other error is an
 // *errs.Error.
 func (e *Engine) Start(ctx context.Context, req command.StartRequest) (id string, created bool, err error) {
 	s, err := e.StartRun(ctx, req)
 	return s.ID, s.Created, err
 }
 
-// StartRun is Start for those who want the row as well.
+// StartRun is Start for callers that also need the row.
 func (e *Engine) StartRun(ctx context.Context, req command.StartRequest) (command.Started, error) {
 	t := e.current()
 	if t == nil {
@@ -51,8 +52,8 @@ func (e *Engine) begin(ctx context.Context, t *session, req command.StartRequest
 		req.Request.Method = command.MethodStart
 	}
 	in := req.Propagates()
-	// What nobody can ask for again waits as a row for room. To compile a graph for which there is none is in
-	// vain, and takes more than the answer.
+	// A start that no client can repeat waits as a row for room. Any other is refused before its graph is
+	// compiled, which would take more than the answer.
 	asksAgain := req.Lineage.Parent == "" && req.ScheduleID == "" && !req.Pending && !req.StartTime.After(time.Now())
 	full := func() (command.Started, error) { return e.earlier(ctx, req, t.errFull(errs.ResourceExhausted)) }
 	if asksAgain && !t.memory.Room(req.Namespace, replay.Weight(len(req.Graph.Nodes))) {
@@ -68,7 +69,7 @@ func (e *Engine) begin(ctx context.Context, t *session, req command.StartRequest
 	if req.Priority == 0 {
 		req.Priority = sched.DefaultPriority
 	}
-	if asksAgain && !t.memory.Room(req.Namespace, t.needs(p, &req)) {
+	if asksAgain && !t.memory.Room(req.Namespace, t.startNeeds(p, &req)) {
 		return full()
 	}
 	if req.Lineage.Parent == "" {
@@ -91,29 +92,28 @@ func (e *Engine) begin(ctx context.Context, t *session, req command.StartRequest
 		}
 		span.End()
 	}()
-	adopted, claims := false, req.TaskID != "" && !req.Lineage.Borrowed
+	reused, claims := false, req.TaskID != "" && !req.Lineage.Borrowed
 	if claims {
 		earlier, own, err := e.claim(ctx, req, id)
 		if err != nil || earlier != "" {
 			return command.Started{ID: earlier}, err
 		}
-		id, adopted = own, own != id
+		id, reused = own, own != id
 	}
 	res, row, err := t.start(ctx, id, p, req)
 	failpoint.Hit(failpoint.StartAfterRecord)
-	if adopted && errs.ReasonOf(err) == journal.ReasonRunExists {
+	if reused && errs.ReasonOf(err) == journal.ReasonRunExists {
 		// The start that seemed to be cut off was only slow: it waited to be written, like this one.
 		earlier, rerr := e.Answered(ctx, req.Namespace, req.Request)
 		if rerr != nil || earlier != "" {
 			return command.Started{ID: earlier}, rerr
 		}
-		// It was not written after all, or another request was quicker: a later try finds the one or the
-		// other.
-		return command.Started{}, errs.New(errs.Unavailable, errs.ReasonNotReady, "an earlier start with this task came to nothing").
+		// It was not written after all, or another request was quicker. A later try finds out which.
+		return command.Started{}, errs.New(errs.Unavailable, errs.ReasonNotReady, "an earlier start with this task failed").
 			Hint("try again in a moment").With(err)
 	}
-	if claims && ctx.Err() == nil && (err != nil || !res.Created) && !adopted {
-		e.unclaim(ctx, req, id)
+	if claims && ctx.Err() == nil && (err != nil || !res.Created) && !reused {
+		e.releaseClaim(ctx, req, id)
 	}
 	if err != nil {
 		return e.earlier(ctx, req, err)
@@ -133,8 +133,8 @@ func (e *Engine) begin(ctx context.Context, t *session, req command.StartRequest
 	return out, nil
 }
 
-// earlier is the answer to a start that is refused: a request that was answered before is answered in the
-// same way, whatever would stand in its way now.
+// earlier answers a refused start. A request that was answered before gets the same answer, whatever refuses
+// it now.
 func (e *Engine) earlier(ctx context.Context, req command.StartRequest, refusal error) (command.Started, error) {
 	if !errs.Is(refusal, errs.ResourceExhausted) {
 		return command.Started{}, refusal
@@ -149,8 +149,8 @@ func (e *Engine) earlier(ctx context.Context, req command.StartRequest, refusal 
 	}
 }
 
-// start records the run and waits until that is durable. What may begin now begins in memory in the same
-// commit; what may not is left to whoever takes its job.
+// start records the run and waits until that is durable. A run that may begin now begins in the same commit.
+// Any other is begun by the executor that works its job.
 func (t *session) start(ctx context.Context, id string, p *program.Program, req command.StartRequest) (journal.Result, *journal.Start, error) {
 	now := dbkit.Now()
 	sc := trace.SpanContextFromContext(ctx)
@@ -167,7 +167,7 @@ func (t *session) start(ctx context.Context, id string, p *program.Program, req 
 	wait := req.Pending || req.StartTime.After(now)
 	reserved := func() {}
 	if !wait {
-		need := t.needs(p, &req)
+		need := t.startNeeds(p, &req)
 		if t.memory.Try(req.Namespace, need) {
 			reserved = sync.OnceFunc(func() { t.memory.Add(req.Namespace, -need) })
 		} else {
@@ -175,7 +175,7 @@ func (t *session) start(ctx context.Context, id string, p *program.Program, req 
 		}
 	}
 	defer reserved()
-	// Children are never held up: their parents are open, and wait for them.
+	// Children never wait for room: their parents are open and wait for them.
 	bounded := r.lineage.Parent == ""
 	room := func() {}
 	if bounded && !wait {
@@ -214,16 +214,16 @@ func (t *session) start(ctx context.Context, id string, p *program.Program, req 
 	var row *journal.Start
 	var err error
 	if wait {
-		row, err = r.record(req, now, answer)
+		row, err = r.recordPending(req, now, answer)
 	} else {
-		awake := context.AfterFunc(ctx, r.giveUp)
+		awake := context.AfterFunc(ctx, r.abortStart)
 		row, err = r.begin(req, now, answer)
 		if !awake() && errors.Is(err, workgraph.ErrAborted) {
 			err = context.Cause(ctx)
 		}
 	}
 	turn()
-	reserved() // it is counted as a live run now, and as a write that waits
+	reserved() // it is counted as a live run and as a waiting write from now on
 	if req.Lock != nil {
 		req.Lock.Unlock()
 	}
@@ -247,8 +247,8 @@ func (t *session) start(ctx context.Context, id string, p *program.Program, req 
 	}
 }
 
-// awaitRecord waits until the start of a run that lives here was written or came to nothing. It reports
-// whether that was before ctx ended.
+// awaitRecord waits until the start of a run that is in memory here is written or has failed. It reports
+// false if ctx ended before.
 func (t *session) awaitRecord(ctx context.Context, id string) bool {
 	r := t.get(id)
 	if r == nil {
@@ -269,8 +269,8 @@ func (t *session) awaitRecord(ctx context.Context, id string) bool {
 	}
 }
 
-// head puts the row of a new run into s, and what the request says of it.
-func (r *run) head(s *journal.Start, req command.StartRequest, now time.Time) (err error) {
+// fillStart puts the row of a new run into s, with what the request says about conflicts.
+func (r *run) fillStart(s *journal.Start, req command.StartRequest, now time.Time) (err error) {
 	s.Request, s.Conflict = req.Request, req.Conflict
 	if req.Conflict == journal.ConflictCancelExisting {
 		l := record.Payload{Reason: journal.ReasonBusinessKeyTaken, Principal: req.Principal, Trace: tracing.OfSpan(r.trace)}
@@ -278,14 +278,14 @@ func (r *run) head(s *journal.Start, req command.StartRequest, now time.Time) (e
 			return fmt.Errorf("encode cancel: %w", err)
 		}
 	}
-	s.Run, err = r.row(req, now)
+	s.Run, err = r.newRow(req, now)
 	return err
 }
 
-// record writes the run down without beginning it.
-func (r *run) record(req command.StartRequest, now time.Time, answer chan<- journal.Result) (*journal.Start, error) {
+// recordPending records the run without beginning it.
+func (r *run) recordPending(req command.StartRequest, now time.Time, answer chan<- journal.Result) (*journal.Start, error) {
 	s := &journal.Start{Append: journal.Append{Graph: r.Program.Body}}
-	if err := r.head(s, req, now); err != nil {
+	if err := r.fillStart(s, req, now); err != nil {
 		return nil, err
 	}
 	s.Run.Status = journal.Status{State: journal.StatePending, UpdateTime: now, Nodes: r.Tally.Counts}
@@ -301,11 +301,11 @@ func (r *run) record(req command.StartRequest, now time.Time, answer chan<- jour
 	}
 	s.Jobs = []journal.Job{job}
 	if len(req.Reuse) > 0 || req.Signal != nil {
-		if s.Snapshot, err = json.Marshal(recorded{req.Reuse, req.Signal}); err != nil {
+		if s.Snapshot, err = json.Marshal(pendingExtras{req.Reuse, req.Signal}); err != nil {
 			return nil, fmt.Errorf("encode pending run: %w", err)
 		}
 	}
-	// The writer's copy is not to be changed any more.
+	// The writer owns s from here on.
 	row := *s
 	return &row, r.t.writer.Submit(journal.Write{Start: s}, func(res journal.Result) { answer <- res })
 }
@@ -330,8 +330,7 @@ func (r *run) begin(req command.StartRequest, now time.Time, answer chan<- journ
 		evs, eff = append(evs, more...), eff.And(fx)
 	}
 	var w journal.Append
-	// A run that has nothing to do at once leaves the memory by a write of its own: a start has no place for
-	// that.
+	// A run that is idle at once leaves memory by a later write, since a start cannot release ownership.
 	c, err := r.fill(&w, evs, eff, extra{from: origin{more: true}})
 	if err != nil {
 		return nil, err
@@ -341,7 +340,7 @@ func (r *run) begin(req command.StartRequest, now time.Time, answer chan<- journ
 	}
 	c.outbox = len(w.Outbox) > 0
 	s := &journal.Start{Append: journal.Append{Graph: r.Program.Body, Events: w.Events, Outbox: w.Outbox, Command: w.Command, Jobs: w.Jobs, Opened: w.Opened, Snapshot: w.Snapshot}}
-	if err := r.head(s, req, now); err != nil {
+	if err := r.fillStart(s, req, now); err != nil {
 		return nil, err
 	}
 	s.Run.Status = *w.Status
@@ -354,11 +353,11 @@ func (r *run) begin(req command.StartRequest, now time.Time, answer chan<- journ
 		}
 		return nil, r.t.e.notReady()
 	}
-	r.begins()
+	r.markBegun()
 	r.Given += record.InputSize(req.Propagates(), req.Context)
 	r.weigh()
 	r.pending++
-	row := *s // the writer's is not to be changed any more
+	row := *s // the writer owns s from here on
 	committed := r.commitSpan(len(s.Events))
 	err = r.t.writer.Submit(journal.Write{Start: s}, func(res journal.Result) {
 		committed(res.Err)
@@ -367,7 +366,7 @@ func (r *run) begin(req command.StartRequest, now time.Time, answer chan<- journ
 			r.retire(errDropped)
 			r.t.remove(r)
 		}
-		// The answer goes first, so that the calls which follow do not wait for whoever takes it.
+		// The answer is sent first, so that the caller does not wait behind the calls that follow.
 		r.acked(ack{res: res, c: c, before: func() { answer <- res }})
 	})
 	if err != nil {
@@ -379,7 +378,7 @@ func (r *run) begin(req command.StartRequest, now time.Time, answer chan<- journ
 	return &row, err
 }
 
-func (r *run) row(req command.StartRequest, now time.Time) (journal.Run, error) {
+func (r *run) newRow(req command.StartRequest, now time.Time) (journal.Run, error) {
 	sc := tracing.OfSpan(r.trace)
 	row := journal.Run{
 		ID: r.id, Namespace: r.namespace, RootID: r.root, GraphName: r.Program.Name, GraphHash: r.Program.Hash, MachineVersion: workgraph.MachineVersion,
@@ -417,8 +416,8 @@ func (r *run) row(req command.StartRequest, now time.Time) (journal.Run, error) 
 	return row, err
 }
 
-// CheckStart returns what Start would say about what is asked for, without regard to what stands against it
-// at the moment.
+// CheckStart returns the fault that Start would find in the request, regardless of quotas, memory and
+// conflicts.
 func (e *Engine) CheckStart(ctx context.Context, req command.StartRequest) error {
 	in := req.Propagates()
 	if _, err := e.programs.Compile(ctx, req.Namespace, req.Graph, req.Known, &in); err != nil {
@@ -427,7 +426,7 @@ func (e *Engine) CheckStart(ctx context.Context, req command.StartRequest) error
 	return e.fits(req)
 }
 
-// fits checks the request's own values against the limit and names every one that is over it.
+// fits checks the request's own values against the limit, and names each one that exceeds it.
 func (e *Engine) fits(req command.StartRequest) error {
 	var fault *errs.Error
 	n := 0
@@ -467,7 +466,7 @@ func (e *Engine) fits(req command.StartRequest) error {
 	if fault != nil {
 		return fault
 	}
-	// Those of a fork were accepted with the run that it is one of.
+	// Webhooks of a fork were accepted with the run that it was forked from.
 	if req.ForkedFrom == "" {
 		if err := webhook.Check(req.Webhooks, e.egress); err != nil {
 			return err
@@ -476,9 +475,9 @@ func (e *Engine) fits(req command.StartRequest) error {
 	return command.BudgetFits(req.Budget)
 }
 
-// newRun is a run of which only the position is known yet.
+// newRun is a run of which only the position is known.
 func (t *session) newRun(id string, at replay.Position) *run {
-	r := &run{t: t, Position: at, identity: identity{id: id, root: id}, children: map[string]bool{}, inbox: inbox{taken: map[int64]bool{}},
+	r := &run{t: t, Position: at, identity: identity{id: id, root: id}, children: map[string]bool{}, inbox: inbox{applying: map[int64]bool{}},
 		motion: motion{attempts: map[workgraph.Ref]*attempt{}}, turnHeld: turnHeld{ends: make(chan struct{})}}
 	r.State.OnEvaluation(r.evaluation)
 	r.size.Store(uncounted)

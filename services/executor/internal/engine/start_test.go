@@ -54,13 +54,13 @@ func (s *slow) Commit(ctx context.Context, o journal.Owner, ws []journal.Write) 
 	}
 }
 
-// TestStartIsRepeatedWhileItIsRecorded sends a start again whose first try waits for a database that does not
+// TestStartIsRepeatedWhileItIsRecorded repeats a start whose first try waits for a database that does not
 // answer.
 func TestStartIsRepeatedWhileItIsRecorded(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		task    string
-		ownID   bool // the second try brings the id as well
+		ownID   bool // the second try names the id as well
 		refused string
 	}{
 		"ByTask": {task: "tk_one"},
@@ -91,7 +91,7 @@ func TestStartIsRepeatedWhileItIsRecorded(t *testing.T) {
 					c, done := context.WithTimeout(t.Context(), 100*time.Millisecond)
 					defer done()
 					_, _, err := l.Start(c, req)
-					// On a busy machine its time may be over before it comes to waiting
+					// On a busy machine the deadline may pass before the wait begins.
 					return errors.Is(err, context.DeadlineExceeded)
 				})
 				go func() {

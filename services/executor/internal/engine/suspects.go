@@ -13,30 +13,30 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// A run whose owners went down again and again without progress is a suspect: one more death quarantines it,
-// if it was at work on its owner's processor then. So what a suspect does there is recorded before it is
-// done, and suspects do it one at a time: whoever is found at work did it alone. To be read is work, whatever
-// woke the run. Calls that are made elsewhere, timers and questions are no work here. Other runs pay nothing
-// for all this.
+// A run is a suspect if its owners died again and again without progress. One more death quarantines it, if
+// it was at work on its owner's processor then. So the work of a suspect there is recorded before it is done,
+// and only one suspect works at a time: a suspect that is found at work was alone. Being read counts as work,
+// whatever woke the run. Calls that are made elsewhere, timers and interrupts do not count. Other runs pay
+// nothing for this.
 
 const (
-	// markTime bounds one record. Work is done all the same when it cannot be made: then a death is nobody's
-	// fault.
+	// markTime bounds the write of one record. If it fails the work is done all the same, and a death is no
+	// run's fault.
 	markTime = 5 * time.Second
-	// maxDoing bounds in bytes what is recorded.
+	// maxDoing bounds a record in bytes.
 	maxDoing = 500
 )
 
-// errSuspectAtWork says that a suspect is not read before its turn.
+// errSuspectAtWork says that a suspect must wait for its turn before it is read.
 var errSuspectAtWork = errors.New("engine: another suspect is at work")
 
-// mark records that r, which is a suspect, begins to do something. The returned function, which must be
-// called once, records that it has done it.
+// mark records that the suspect r begins to do something. The returned function, which must be called once,
+// records that it has done so.
 func (t *session) mark(r *run, doing string) (done func()) {
 	doing = phrase.Clean(doing, maxDoing)
 	r.marks.mu.Lock()
 	r.marks.now = append(r.marks.now, doing)
-	t.record(r, "")
+	t.recordMarks(r, "")
 	r.marks.mu.Unlock()
 	return func() { t.unmark(r, doing) }
 }
@@ -47,26 +47,26 @@ func (t *session) unmark(r *run, doing string) {
 	if i := slices.Index(r.marks.now, doing); i >= 0 {
 		r.marks.now = slices.Delete(r.marks.now, i, i+1)
 	}
-	t.record(r, doing)
+	t.recordMarks(r, doing)
 }
 
-// record writes down what the run does now. The caller holds r.marks.mu, so that the last word stays.
-func (t *session) record(r *run, harmless string) {
-	t.says(r.id, phrase.Clean(strings.Join(r.marks.now, ", "), maxDoing), harmless)
+// recordMarks records what the run is doing now. The caller holds r.marks.mu, so that the last record stays.
+func (t *session) recordMarks(r *run, harmless string) {
+	t.writeMark(r.id, phrase.Clean(strings.Join(r.marks.now, ", "), maxDoing), harmless)
 }
 
-// says is record for a run that is not in memory yet.
-func (t *session) says(id, doing, harmless string) {
+// writeMark writes a record, also of a run that is not in memory yet.
+func (t *session) writeMark(id, doing, harmless string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.background), markTime)
 	defer cancel()
 	err := t.e.journal.Mark(ctx, t.owner, id, doing, harmless)
 	if err != nil && errs.ReasonOf(err) != journal.ReasonNotOwner && !journal.IsFenced(err) {
-		t.e.log.WarnContext(ctx, "what a suspect does is not recorded", "err", err, "run_id", id)
+		t.e.log.WarnContext(ctx, "the work of a suspect is not recorded", "err", err, "run_id", id)
 	}
 }
 
-// watched waits for the turn of a suspect that is about to call an actor here, and records that.
-func (t *session) watched(ctx context.Context, a *attempt) (done func(), err error) {
+// takeSuspectTurn waits for the turn of a suspect that is about to call an actor here, and records the call.
+func (t *session) takeSuspectTurn(ctx context.Context, a *attempt) (done func(), err error) {
 	leave, err := t.e.suspects.Take(ctx)
 	if err != nil {
 		return nil, err
@@ -78,9 +78,9 @@ func (t *session) watched(ctx context.Context, a *attempt) (done func(), err err
 	}, nil
 }
 
-// stepping records that a suspect evaluates expressions of its graph, unless something else that it does is
-// recorded already. The caller holds r.mu, so it waits for no turn.
-func (r *run) stepping(cmd workgraph.Command) (done func()) {
+// markStep records that a suspect evaluates expressions of its graph, unless other work of it is recorded
+// already. The caller holds r.mu, so markStep does not wait for the turn.
+func (r *run) markStep(cmd workgraph.Command) (done func()) {
 	if !r.suspect.Load() || !r.evaluates() || r.marks.any() {
 		return func() {}
 	}

@@ -18,16 +18,16 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// elsewhere is an actor whose work others do.
+// elsewhere is an actor whose calls are made elsewhere.
 type elsewhere struct{ workgraph.Actor }
 
 func (elsewhere) Info() workgraph.ActorInfo {
 	return workgraph.ActorInfo{Effect: workgraph.Pure, Elsewhere: true}
 }
 
-// lives returns what begins the next life of an executor, after the one before it was cut off from the
-// database, which is all that others see of a death.
-func lives(t *testing.T, s store, a actors, opts ...option) (next func(id string) *live) {
+// successors returns a function that starts the next executor, after the one before was cut off from the
+// database: that is all that others see of a death.
+func successors(t *testing.T, s store, a actors, opts ...option) (next func(id string) *live) {
 	var wire *line
 	return func(id string) *live {
 		if wire != nil {
@@ -49,7 +49,7 @@ func TestSuspects(t *testing.T) {
 		t.Parallel()
 		eachStore(t, func(t *testing.T, s store) {
 			here, there := newGate(), newGate()
-			next := lives(t, s, actors{"here": here, "there": elsewhere{there}})
+			next := successors(t, s, actors{"here": here, "there": elsewhere{there}})
 			l := next("a")
 			guilty := l.start(t, chain(1, "here"))
 			var others []string
@@ -123,7 +123,7 @@ func TestSuspects(t *testing.T) {
 			<-hold.C
 			return text("done"), nil
 		})
-		next := lives(t, sqliteStore(t), actors{"busy": busy})
+		next := successors(t, sqliteStore(t), actors{"busy": busy})
 		l := next("a")
 		var ids []string
 		for range bystanders {
@@ -179,8 +179,9 @@ func (m *reads) Mark(ctx context.Context, owner journal.Owner, runID, doing, har
 	return err
 }
 
-// TestSuspectsWokenByMail wakes parked suspects all at once. Each is read in its turn, and that is recorded.
-func TestSuspectsWokenByMail(t *testing.T) {
+// TestSuspectsWokenByCommands wakes evicted suspects all at once. Each is read in its turn, and that is
+// recorded.
+func TestSuspectsWokenByCommands(t *testing.T) {
 	t.Parallel()
 	const n = 6
 	s := sqliteStore(t)

@@ -17,8 +17,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// asStateHas requires that the list of a run's visits, in pages of any size, and the counts of its nodes show
-// what the machine's state shows.
+// asStateHas requires that the list of a run's visits, in pages of any size, and the counts of its nodes
+// agree with the machine's state.
 func (l *live) asStateHas(t *testing.T, id string) {
 	t.Helper()
 	state, err := l.StateVisits(t.Context(), ns, id)
@@ -66,7 +66,7 @@ func (l *live) asStateHas(t *testing.T, id string) {
 	require.Equal(t, counts, row.Nodes)
 }
 
-// restarts gives back the engine after a restart, every few events of which were followed by a snapshot.
+// restarts returns the engine after a restart; before it, a snapshot was taken every few events.
 func restarts(t *testing.T, s store, l *live, a actors) *live {
 	t.Helper()
 	l.stop()
@@ -82,7 +82,7 @@ func TestVisitsTakenBack(t *testing.T) {
 		_, err := l.Amend(t.Context(), command.AmendRequest{Namespace: ns, RunID: id, Patch: workgraph.Patch{PutNodes: []workgraph.Node{does("pay", "does", "amount", "7000")}}})
 		require.NoError(t, err)
 	}
-	// byAmendment is a run whose approval was taken back since what it covers was changed.
+	// byAmendment is a run whose approval became void because its subject was amended.
 	byAmendment := func(t *testing.T, l *live) string {
 		t.Helper()
 		id := l.start(t, flow(does("ask", "asks"), does("hear", "hears"), does("pay", "does", "amount", "7"), does("end", "does")))
@@ -159,14 +159,14 @@ func TestVisitsTakenBack(t *testing.T) {
 		l.ended(t, id, "aside")
 		l.signal(t, id)
 		q := l.question(t, id)
-		l.wait(t, id, journal.StateWaiting) // counts are written when a run comes to stand elsewhere
+		l.wait(t, id, journal.StateWaiting) // counts are written when the state of the run changes
 		l.asStateHas(t, id)
 		l = restarts(t, s, l, a)
 		l.asStateHas(t, id)
 		l.approve(t, q)
 		l.wait(t, id, journal.StateCompleted)
 		l.asStateHas(t, id)
-		l.sound(t, id) // "ask" completed twice, and that is no fault
+		l.sound(t, id) // "ask" completed twice, which is no fault
 	})
 }
 
@@ -185,7 +185,7 @@ func (l *live) ended(t *testing.T, id, node string) {
 func (l *live) visit(t *testing.T, id string, status workgraph.VisitStatus, node string) {
 	t.Helper()
 	testkit.Eventually(t, func() bool {
-		// As it is written, which comes after the state
+		// The visit is durable after the state is.
 		visits, _, err := l.Visits(t.Context(), query.VisitsRequest{Namespace: ns, RunID: id})
 		require.NoError(t, err)
 		return slices.ContainsFunc(visits, func(v query.Visit) bool { return v.Node == node && v.Visit == 1 && v.Status == status })

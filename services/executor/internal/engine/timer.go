@@ -7,8 +7,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// arm sets the run's one timer. A zero time takes it off.
-func (r *run) arm(at time.Time) {
+// setTimer sets the run's one timer. A zero time removes it.
+func (r *run) setTimer(at time.Time) {
 	r.amu.Lock()
 	defer r.amu.Unlock()
 	if r.stopped || at.Equal(r.timerAt) {
@@ -20,12 +20,12 @@ func (r *run) arm(at time.Time) {
 	}
 	r.timerAt = at
 	if !at.IsZero() {
-		r.timer = time.AfterFunc(time.Until(at), func() { r.due(at) })
+		r.timer = time.AfterFunc(time.Until(at), func() { r.timerDue(at) })
 	}
 }
 
-// due lets the machine look at its timers. A wake-up that came too early for it is repeated.
-func (r *run) due(at time.Time) {
+// timerDue lets the machine look at its timers. A wake-up that came too early is repeated.
+func (r *run) timerDue(at time.Time) {
 	r.amu.Lock()
 	if r.stopped || !at.Equal(r.timerAt) {
 		r.amu.Unlock()
@@ -34,7 +34,7 @@ func (r *run) due(at time.Time) {
 	r.timerAt = time.Time{}
 	r.amu.Unlock()
 	if !r.t.lease.Await(r.t.background) {
-		return // the term is over in a moment, and its successor has timers of its own
+		return // the session is about to end, and the next owner sets its own timers
 	}
 	leave := r.stepBefore(r.deadline)
 	if leave == nil {
@@ -59,9 +59,9 @@ func (r *run) due(at time.Time) {
 				next = soon
 			}
 			if r.asking {
-				next = r.deadline // whoever asks sees to the rest
+				next = r.deadline // the goroutine that asks sets the next timer
 			}
-			r.arm(next)
+			r.setTimer(next)
 		}
 	}
 }

@@ -19,7 +19,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// TestTraceOfCommands sends a run whatever it can be told. The request and the run lead to each other.
+// TestTraceOfCommands sends a run every kind of command. The traces of the request and of the run link to
+// each other.
 func TestTraceOfCommands(t *testing.T) {
 	t.Parallel()
 	node := func(actor string) *workgraph.Graph {
@@ -31,7 +32,7 @@ func TestTraceOfCommands(t *testing.T) {
 	goesOn.Nodes[0].Actor = "unsafe"
 	for kind, c := range map[journal.CommandKind]struct {
 		graph *workgraph.Graph
-		in    journal.State // in which the run is told
+		in    journal.State // in which the run gets the command
 		do    func(ctx context.Context, l *live, id string) error
 	}{
 		journal.CommandSignal: {node("signal"), journal.StateWaiting, func(ctx context.Context, l *live, id string) error {
@@ -81,7 +82,7 @@ func TestTraceOfCommands(t *testing.T) {
 				if where == "" {
 					l.wait(t, id, c.in)
 				} else {
-					l.parked(t, id, c.in)
+					l.evicted(t, id, c.in)
 				}
 				ctx, span := tr.request(t)
 				require.NoError(t, c.do(ctx, l, id))
@@ -102,7 +103,8 @@ func TestTraceOfCommands(t *testing.T) {
 		}
 	}
 
-	// What makes another run is a start: it hangs below its request, and leads to the run that it is made of.
+	// A request that makes another run is a start: the new run is below its request, and links to the run
+	// that it is made of.
 	for name, do := range map[string]func(ctx context.Context, l *live, id string) (string, error){
 		"FORK": func(ctx context.Context, l *live, id string) (string, error) {
 			return l.Fork(ctx, command.ForkRequest{Namespace: ns, RunID: id, From: &workgraph.Ref{Node: "n0", Visit: 1}})

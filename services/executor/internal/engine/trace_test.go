@@ -26,7 +26,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// tracer keeps the spans of every engine that it is given to.
+// tracer keeps the spans of all its engines.
 type tracer struct {
 	*tracetest.InMemoryExporter
 	*sdktrace.TracerProvider
@@ -39,13 +39,13 @@ func newTracer() tracer {
 
 func (tr tracer) option(_ *engine.Config, d *engine.Deps) { d.TracerProvider = tr.TracerProvider }
 
-// request is the context of a request that brings a trace of its own, and the span that it has here.
+// request is the context of a request with a trace of its own, and its span here.
 func (tr tracer) request(t *testing.T) (context.Context, trace.Span) {
 	t.Helper()
 	return tr.Tracer("test").Start(t.Context(), "request", trace.WithNewRoot())
 }
 
-// of returns the ended spans of this name that are about the run, oldest first.
+// of returns the ended spans of this name about the run, oldest first.
 func (tr tracer) of(runID, name string) (out tracetest.SpanStubs) {
 	for _, s := range tr.GetSpans() {
 		if s.Name == name && slices.Contains(s.Attributes, attribute.String("epigraph.run.id", runID)) {
@@ -55,7 +55,7 @@ func (tr tracer) of(runID, name string) (out tracetest.SpanStubs) {
 	return out
 }
 
-// one is the only span of this name that is about the run.
+// one is the only span of this name about the run.
 func (tr tracer) one(t *testing.T, runID, name string) tracetest.SpanStub {
 	t.Helper()
 	found := tr.of(runID, name)
@@ -79,7 +79,7 @@ func requireLink(t *testing.T, from, to tracetest.SpanStub) {
 	require.Fail(t, "no link", "from %s to %s: %v", from.Name, to.Name, from.Links)
 }
 
-// requireContinued checks that a run went on in a new trace, once, and that either of its traces leads to the
+// requireContinued checks that a run continued in a new trace, once, and that the two traces link to each
 // other.
 func requireContinued(t *testing.T, tr tracer, id string) (resume tracetest.SpanStub) {
 	t.Helper()
@@ -149,13 +149,13 @@ func TestTrace(t *testing.T) {
 		requireBelow(t, tr.one(t, id, "run.start"), begin)
 		requireBelow(t, begin, tr.one(t, id, "invoke ok"))
 	})
-	t.Run("Question/IsLinkedWithWhoAnswersIt", func(t *testing.T) {
+	t.Run("Interrupt/IsLinkedWithItsAnswer", func(t *testing.T) {
 		t.Parallel()
 		tr := newTracer()
 		l := run(t, sqliteStore(t), actors{"ask": waits(workgraph.Wait{Interrupt: &workgraph.Interrupt{Prompt: json.RawMessage(`"well?"`)}})}, tr.option)
 		l.jobs(t)
 		id := l.start(t, chain(1, "ask"))
-		l.parked(t, id, journal.StateWaiting)
+		l.evicted(t, id, journal.StateWaiting)
 		open, err := l.j.ListInterrupts(t.Context(), ns, journal.InterruptFilter{RunID: id}, page.Cursor{}, 1)
 		require.NoError(t, err)
 		ctx, span := tr.request(t)
@@ -210,7 +210,7 @@ func TestTrace(t *testing.T) {
 		span.End()
 		l.wait(t, id, journal.StateCompleted)
 		child := l.child(t, id)
-		// Who started the child may hear of that after the child has run.
+		// The starter of the child may learn of its start after the child has run.
 		testkit.Eventually(t, func() bool { return len(tr.of(child.ID, "run.start")) > 0 })
 		start := tr.one(t, child.ID, "run.start")
 		requireBelow(t, tr.one(t, id, "invoke spawn"), start)
@@ -246,7 +246,7 @@ func TestTrace(t *testing.T) {
 		second.jobs(t)
 		second.wait(t, id, journal.StateCompleted)
 		child := second.child(t, id)
-		starts := tr.of(child.ID, "run.start") // those that were refused are there as well
+		starts := tr.of(child.ID, "run.start") // refused starts are there as well
 		asked := tr.one(t, id, "invoke spawn")
 		for _, start := range starts {
 			requireBelow(t, asked, start)

@@ -19,10 +19,10 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// dear is a condition that takes most of what one may cost.
+// dear is a condition that costs nearly as much as one may.
 const dear = `lists.range(400).all(i, lists.range(250).all(j, i + j >= 0))`
 
-// allTurns takes all turns of the namespace to compute, and returns what gives them back.
+// allTurns takes all turns of the namespace to compute, and returns a function that gives them back.
 func (l *live) allTurns(t *testing.T) (free func()) {
 	t.Helper()
 	var held []func()
@@ -38,11 +38,11 @@ func (l *live) allTurns(t *testing.T) (free func()) {
 	}
 }
 
-// TestTurns holds that expressions are evaluated in turns of their namespace, whatever leads to them.
+// TestTurns checks that expressions are evaluated in turns of their namespace, whatever causes it.
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	const cond = `lists.range(100).all(i, i >= 0)`
-	// then is a node of the actor, and one that follows on a condition.
+	// then is a node of the actor, and one after it on a condition.
 	then := func(actor string) *workgraph.Graph {
 		g := chain(2, "ok")
 		g.Nodes[0].Actor, g.Edges[0].When = actor, cond
@@ -101,7 +101,7 @@ func TestTurns(t *testing.T) {
 			l.commands(t, ids["ask"][i], journal.CommandAnswer, record.Payload{InterruptID: open[0].ID, Payload: json.RawMessage(`"yes"`)})
 		}
 		testkit.Eventually(t, func() bool { return gated.ended.Load() == each })
-		// Another namespace has all of it done meanwhile.
+		// Another namespace can do all of it meanwhile.
 		other := func(r *command.StartRequest) { r.Namespace = "other" }
 		for range 3 {
 			for _, g := range []*workgraph.Graph{begins, then("ok"), then("sleep")} {
@@ -132,7 +132,7 @@ func TestTurns(t *testing.T) {
 		t.Parallel()
 		l := run(t, sqliteStore(t), actors{"ok": &recorder{}, "signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}})})
 		id := l.start(t, then("signal"))
-		l.parked(t, id, journal.StateWaiting)
+		l.evicted(t, id, journal.StateWaiting)
 		for range engine.ComputingLimit() - 1 {
 			leave, err := l.Turns().Enter(t.Context(), ns)
 			require.NoError(t, err)
@@ -146,13 +146,13 @@ func TestTurns(t *testing.T) {
 		last()
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		last, err = l.Turns().Enter(ctx, ns) // it has had it meanwhile, and gave it back
+		last, err = l.Turns().Enter(ctx, ns) // a goroutine took it meanwhile, and gave it back
 		require.NoError(t, err)
 		end()
 		last()
 		l.wait(t, id, journal.StateCompleted)
 	})
-	t.Run("WithoutExpressions/SchemasAndGrowthTakeTurns", func(t *testing.T) {
+	t.Run("WithoutExpressions/SchemasAndExpansionsTakeTurns", func(t *testing.T) {
 		t.Parallel()
 		gated := newGate()
 		l := run(t, sqliteStore(t), actors{
@@ -187,7 +187,7 @@ func TestTurns(t *testing.T) {
 			require.NoError(t, err)
 			return row.State == journal.StateCompleted
 		})
-		l.wait(t, l.start(t, chain(3, "ok")), journal.StateCompleted) // what computes nothing goes on
+		l.wait(t, l.start(t, chain(3, "ok")), journal.StateCompleted) // runs that do not compute continue
 		for _, id := range ids {
 			require.False(t, l.row(t, id).State.Ended())
 		}
@@ -213,11 +213,11 @@ func TestTurns(t *testing.T) {
 			_, err := l.Amend(ctx, req)
 			done <- err
 		}()
-		// The run is not held up by it.
+		// That does not delay the run.
 		_, err := l.Cancel(t.Context(), command.CancelRequest{Namespace: ns, RunID: l.start(t, chain(1, "gate"))})
 		require.NoError(t, err)
 		leave(gone)
-		if err := <-done; !errors.Is(err, context.Canceled) { // it may have read the run still
+		if err := <-done; !errors.Is(err, context.Canceled) { // it may still be reading the run
 			require.ErrorIs(t, err, gone)
 		}
 		free()
@@ -226,7 +226,7 @@ func TestTurns(t *testing.T) {
 		require.Equal(t, []string{"more"}, a.Diff.AddedNodes)
 		require.Zero(t, l.LateTurns())
 	})
-	// fan is a node of the actor that leads to many others, each on a dear condition.
+	// fan is a node of the actor that leads to many others, each on an expensive condition.
 	fan := func(actor string) *workgraph.Graph {
 		g := &workgraph.Graph{Nodes: []workgraph.Node{{ID: "a", Actor: actor}}}
 		spread(g, "a")
@@ -256,7 +256,7 @@ func TestTurns(t *testing.T) {
 			t.Parallel()
 			next := &recorder{}
 			l := run(t, sqliteStore(t), actors{"ok": &recorder{}, "next": next}, func(c *engine.Config, _ *engine.Deps) {
-				c.Drain, c.Grace = time.Millisecond, time.Minute // what is not interrupted ends in that time
+				c.Drain, c.Grace = time.Millisecond, time.Minute // more than an evaluation takes
 			})
 			l.jobs(t)
 			id := l.start(t, fan("ok"))
@@ -273,7 +273,7 @@ func TestTurns(t *testing.T) {
 		deadline := time.Now().Add(2 * time.Second)
 		id := l.start(t, fan("gated"), func(r *command.StartRequest) { r.Deadline = deadline })
 		gated.next(t)
-		// The turn comes just before the deadline, so that this passes amidst the evaluation.
+		// The turn comes just before the deadline, so that the deadline passes during the evaluation.
 		free := l.allTurns(t)
 		close(gated.open)
 		testkit.Eventually(t, func() bool { return time.Until(deadline) < 200*time.Millisecond })

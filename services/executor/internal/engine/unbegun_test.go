@@ -14,8 +14,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// TestVisitsThatEndBeforeTheyBegin is about visits whose condition, list, key or quorum fails, so that no
-// call is ever made.
+// TestVisitsThatEndBeforeTheyBegin covers visits whose condition, list, key or quorum fails, so that no call
+// is made.
 func TestVisitsThatEndBeforeTheyBegin(t *testing.T) {
 	t.Parallel()
 	fallback := workgraph.OnError{Action: workgraph.Fallback, Value: json.RawMessage("7")}
@@ -68,8 +68,8 @@ func TestVisitsThatEndBeforeTheyBegin(t *testing.T) {
 	}
 }
 
-// TestCountsOfCanceledVisits holds the counts of nodes against what became of a call that was canceled under
-// way.
+// TestCountsOfCanceledVisits compares the counts of nodes with the outcome of a call that was canceled in
+// flight.
 func TestCountsOfCanceledVisits(t *testing.T) {
 	t.Parallel()
 	begun := make(chan struct{}, 1)
@@ -88,8 +88,8 @@ func TestCountsOfCanceledVisits(t *testing.T) {
 	l.asStateHas(t, id)
 }
 
-// TestCancelBeforeTheStart is about runs that are canceled while they wait for their start: nothing that
-// their history tells may look like a call.
+// TestCancelBeforeTheStart cancels runs that wait for their start. Nothing in their history may look like a
+// call.
 func TestCancelBeforeTheStart(t *testing.T) {
 	t.Parallel()
 	mapped, unsafe, skipped := does("it", "does"), does("it", "does"), does("it", "does")
@@ -102,7 +102,7 @@ func TestCancelBeforeTheStart(t *testing.T) {
 		"Node":    {does("it", "does"), journal.StateCanceled},
 		"Map":     {mapped, journal.StateCanceled},
 		"Unsafe":  {unsafe, journal.StateCanceled},
-		"Skipped": {skipped, journal.StateCompleted}, // with its begin it was over
+		"Skipped": {skipped, journal.StateCompleted}, // it ended when it began
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -129,7 +129,7 @@ func TestCancelBeforeTheStart(t *testing.T) {
 	}
 }
 
-// TestAttemptsThatNeverBegan is about calls that were in line when their run was canceled.
+// TestAttemptsThatNeverBegan covers attempts that were queued when their run was canceled.
 func TestAttemptsThatNeverBegan(t *testing.T) {
 	t.Parallel()
 	begun := make(chan struct{}, 1)
@@ -152,7 +152,7 @@ func TestAttemptsThatNeverBegan(t *testing.T) {
 	require.Equal(t, 1, total, "attempts of which a call was made")
 }
 
-// hanging is an actor that tells that it was called, and ends when its call is canceled.
+// hanging is an actor that signals its call, and ends when the call is canceled.
 func hanging(begun chan<- struct{}) workgraph.Actor {
 	return workgraph.ActorFunc(func(ctx context.Context, _ *workgraph.Call) (workgraph.Outcome, error) {
 		begun <- struct{}{}

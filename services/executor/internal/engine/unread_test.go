@@ -59,7 +59,7 @@ func ofLaterMachine(events []journal.Event) []journal.Event {
 func TestUnreadableRuns(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {
-		// leave starts a run on an executor that then goes away.
+		// leave starts a run on an executor that then dies.
 		leave := func(name string) string {
 			g := newGate()
 			l := run(t, s, actors{"work": g}, func(c *engine.Config, _ *engine.Deps) { c.ID = name })
@@ -87,9 +87,9 @@ func TestUnreadableRuns(t *testing.T) {
 			id := leave("c")
 			testkit.Eventually(t, func() bool { return l.row(t, id).State == journal.StateCompleted })
 		})
-		t.Run("Parked/GoOn", func(t *testing.T) {
+		t.Run("Evicted/Continue", func(t *testing.T) {
 			id := l.start(t, chain(1, "ask"))
-			l.parked(t, id, journal.StateWaiting)
+			l.evicted(t, id, journal.StateWaiting)
 			_, err := l.Cancel(t.Context(), command.CancelRequest{Namespace: ns, RunID: id})
 			require.NoError(t, err)
 			l.wait(t, id, journal.StateCanceled)

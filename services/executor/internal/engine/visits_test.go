@@ -48,7 +48,7 @@ func TestVisitPages(t *testing.T) {
 			}
 		}
 	}
-	t.Run("Pages/TellTheSameAsTheWhole", func(t *testing.T) {
+	t.Run("Pages/AgreeWithTheWhole", func(t *testing.T) {
 		g := &workgraph.Graph{Nodes: []workgraph.Node{{ID: "a", Actor: "ok"}, {ID: "m", Actor: "flaky", Map: &workgraph.Map{Over: "[1,2,3,4,5]"},
 			Retry: workgraph.Retry{InitialBackoff: workgraph.Duration(time.Millisecond)}}}}
 		for _, n := range []string{"b", "c", "d"} {

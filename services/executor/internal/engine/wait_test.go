@@ -79,8 +79,8 @@ func (l *live) jobs(t testing.TB) {
 	t.Cleanup(l.stop)
 }
 
-// parked waits until a run is nobody's.
-func (l *live) parked(t testing.TB, id string, want journal.State) journal.Run {
+// evicted waits until a run has no owner.
+func (l *live) evicted(t testing.TB, id string, want journal.State) journal.Run {
 	t.Helper()
 	var row journal.Run
 	testkit.Eventually(t, func() bool {
@@ -96,7 +96,7 @@ func (l *live) commands(t testing.TB, id string, kind journal.CommandKind, lette
 	require.NoError(t, err)
 	p, err := l.j.Enqueue(t.Context(), journal.EnqueueRequest{Command: journal.Command{Namespace: ns, RunID: id, Kind: kind, Key: ids.New("req"), Body: body, Time: dbkit.Now()}})
 	if errs.ReasonOf(err) == journal.ReasonRunEnded {
-		return // what came before was quicker
+		return // an earlier message was quicker
 	}
 	require.NoError(t, err)
 	l.ApplySoon(p)
@@ -128,10 +128,10 @@ func TestWaits(t *testing.T) {
 			g.Nodes[0].PassDown = workgraph.PassDown{Mode: workgraph.ResultAsFirstArg}
 			return g
 		}
-		t.Run("Signal/WakesAParkedRunHereAndThere", func(t *testing.T) {
+		t.Run("Signal/WakesAnEvictedRunHereAndElsewhere", func(t *testing.T) {
 			for _, from := range []*live{l, other} {
 				id := l.start(t, then("signal"))
-				l.parked(t, id, journal.StateWaiting)
+				l.evicted(t, id, journal.StateWaiting)
 				from.commands(t, id, journal.CommandSignal, record.Payload{Name: "go", Payload: json.RawMessage(`7`)})
 				row := l.wait(t, id, journal.StateCompleted)
 				evs := l.events(t, id)
@@ -144,7 +144,7 @@ func TestWaits(t *testing.T) {
 		})
 		t.Run("Interrupt/IsARowAndAnsweredOnce", func(t *testing.T) {
 			id := l.start(t, then("ask"))
-			l.parked(t, id, journal.StateWaiting)
+			l.evicted(t, id, journal.StateWaiting)
 			open, err := l.j.Outstanding(t.Context(), ns, id)
 			require.NoError(t, err)
 			require.Equal(t, 1, open.Interrupts)
@@ -172,9 +172,9 @@ func TestWaits(t *testing.T) {
 		})
 		t.Run("Task/IsCompletedByItsAttempt", func(t *testing.T) {
 			id := l.start(t, then("task"))
-			l.parked(t, id, journal.StateWaiting)
+			l.evicted(t, id, journal.StateWaiting)
 			end := record.Payload{Ref: workgraph.Ref{Node: "n0", Visit: 1}, Attempt: 2, Outcome: &workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(`1`)}}}
-			other.commands(t, id, journal.CommandCompletion, end) // of an attempt that never was
+			other.commands(t, id, journal.CommandCompletion, end) // of an attempt that does not exist
 			end.Attempt = 1
 			other.commands(t, id, journal.CommandCompletion, end)
 			l.wait(t, id, journal.StateCompleted)
@@ -187,18 +187,18 @@ func TestWaits(t *testing.T) {
 			fired, began := kinds(evs, workgraph.TimerFired)[0].At, attemptsOf(evs)[0].At
 			require.GreaterOrEqual(t, fired.Sub(began), 400*time.Millisecond)
 		})
-		t.Run("Pause/AndResumeByMail", func(t *testing.T) {
+		t.Run("Pause/AndResume", func(t *testing.T) {
 			id := l.start(t, then("signal"))
-			l.parked(t, id, journal.StateWaiting)
+			l.evicted(t, id, journal.StateWaiting)
 			other.commands(t, id, journal.CommandPause, record.Payload{Reason: "lunch"})
-			require.Equal(t, "lunch", l.parked(t, id, journal.StatePaused).Reason)
+			require.Equal(t, "lunch", l.evicted(t, id, journal.StatePaused).Reason)
 			l.commands(t, id, journal.CommandSignal, record.Payload{Name: "go"})
 			require.NoError(t, other.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: id}))
 			l.wait(t, id, journal.StateCompleted)
 		})
-		t.Run("Cancel/EndsAParkedRun", func(t *testing.T) {
+		t.Run("Cancel/EndsAnEvictedRun", func(t *testing.T) {
 			id := l.start(t, then("ask"))
-			l.parked(t, id, journal.StateWaiting)
+			l.evicted(t, id, journal.StateWaiting)
 			_, err := other.Cancel(t.Context(), command.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
 			require.NoError(t, err)
 			require.Equal(t, "enough", l.wait(t, id, journal.StateCanceled).CancelReason)
@@ -266,7 +266,7 @@ func TestChildren(t *testing.T) {
 		t.Run("Workflow/WithoutAResolver", func(t *testing.T) {
 			require.Contains(t, string(l.wait(t, l.start(t, chain(1, "flow")), journal.StateFailed).Error), engine.ReasonWorkflowNotFound)
 		})
-		t.Run("Cancel/GoesDown", func(t *testing.T) {
+		t.Run("Cancel/ReachesChildren", func(t *testing.T) {
 			id := l.start(t, chain(1, "hold"))
 			g.next(t)
 			child := children(t, id)[0].RunID
@@ -275,7 +275,7 @@ func TestChildren(t *testing.T) {
 			l.wait(t, id, journal.StateCanceled)
 			l.wait(t, child, journal.StateCanceled)
 		})
-		t.Run("Watch/TellsOfChildrenThatComeLate", func(t *testing.T) {
+		t.Run("Watch/ReportsLateChildren", func(t *testing.T) {
 			id := l.start(t, chain(1, "two"))
 			seen := map[string]bool{}
 			w := watcherFunc(func(ev feed.Event) error {
@@ -293,7 +293,7 @@ func TestChildren(t *testing.T) {
 			l.stop()
 			next := run(t, s, a, named("next"))
 			next.jobs(t)
-			g.next(t) // the child goes on elsewhere
+			g.next(t) // the child continues elsewhere
 			close(g.open)
 			next.wait(t, id, journal.StateCompleted)
 			require.Len(t, kinds(next.events(t, id), workgraph.ChildClosed), 1)
@@ -419,7 +419,7 @@ func TestParkedRunsHoldNothing(t *testing.T) {
 	start(1000)
 	after := heap()
 	grown := max(int64(after)-int64(before), 0)
-	t.Logf("1,000 parked runs: %d bytes of heap, %d goroutines more", grown, runtime.NumGoroutine()-routines)
+	t.Logf("1,000 evicted runs: %d bytes of heap, %d goroutines more", grown, runtime.NumGoroutine()-routines)
 	require.Less(t, grown, int64(512<<10))
 	testkit.Eventually(t, func() bool { return runtime.NumGoroutine() <= routines+4 }, "goroutines go soon after their last work")
 }
@@ -460,7 +460,7 @@ func TestBudget(t *testing.T) {
 	require.NoError(t, <-watching)
 }
 
-// TestTimersOutliveLeases loses the lease again and again while timers run, in memory and parked: each fires
+// TestTimersOutliveLeases loses the lease again and again while timers run, in memory and evicted. Each fires
 // once, and no run is blamed for it.
 func TestTimersOutliveLeases(t *testing.T) {
 	t.Parallel()
@@ -484,7 +484,7 @@ func TestTimersOutliveLeases(t *testing.T) {
 				}
 				for range losses {
 					before := l.Owner()
-					_, err := l.j.Register(t.Context(), name, "") // somebody takes the name
+					_, err := l.j.Register(t.Context(), name, "") // another executor takes the id
 					require.NoError(t, err)
 					testkit.Eventually(t, func() bool { o := l.Owner(); return !o.IsZero() && o.Incarnation > before.Incarnation+1 })
 				}
@@ -498,8 +498,8 @@ func TestTimersOutliveLeases(t *testing.T) {
 	})
 }
 
-// TestMemoryWake lets more runs wake up at once than may be in memory: those for which there is no room wait
-// for it, and all complete.
+// TestMemoryWake wakes more runs at once than may be in memory. Those without room wait for it, and all
+// complete.
 func TestMemoryWake(t *testing.T) {
 	t.Parallel()
 	const n = 12

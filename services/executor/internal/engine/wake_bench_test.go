@@ -14,8 +14,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// BenchmarkWakeUp is the time from the commit of a signal by a process that runs nothing to the start of the
-// node after the wait, of parked runs on another replica: by way of the job alone.
+// BenchmarkWakeUp measures the time from the commit of a signal, by a process that runs nothing, to the start
+// of the node after the wait. The evicted run is woken on another replica, by the job alone.
 func BenchmarkWakeUp(b *testing.B) {
 	for name, open := range map[string]func(testing.TB) store{"SQLite": sqliteStore, "Postgres": pgStore} {
 		b.Run(name, func(b *testing.B) {
@@ -35,7 +35,7 @@ func BenchmarkWakeUp(b *testing.B) {
 			var took []time.Duration
 			for b.Loop() {
 				id := l.start(b, g)
-				l.parked(b, id, journal.StateWaiting)
+				l.evicted(b, id, journal.StateWaiting)
 				_, err := l.j.Enqueue(b.Context(), journal.EnqueueRequest{Command: journal.Command{Namespace: ns, RunID: id, Kind: journal.CommandSignal, Key: ids.New("req"), Body: body, Time: dbkit.Now()}})
 				require.NoError(b, err)
 				committed := time.Now()

@@ -18,7 +18,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// watchedReads is a journal that tells what was read, and counts events for whoever reads them.
+// watchedReads is a journal that signals its reads, and counts events that readers get.
 type watchedReads struct {
 	journal.Journal
 	whole, heads atomic.Int32
@@ -66,7 +66,7 @@ func (s *unreading) Event(ev feed.Event) error {
 	return s.notebook.Event(ev)
 }
 
-// TestWatchMemory holds what a watch of a run with large values takes in memory.
+// TestWatchMemory bounds the memory of a watch of a run with large values.
 func TestWatchMemory(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {
@@ -106,7 +106,7 @@ func TestWatchMemory(t *testing.T) {
 			require.LessOrEqual(t, j.most.Load(), int64(512<<10))
 			require.Zero(t, budget.Used())
 		})
-		t.Run("NoRoom/IsWaitedForWithNothingHeld", func(t *testing.T) {
+		t.Run("NoRoom/HoldsNothingWhileItWaits", func(t *testing.T) {
 			j.full.Store(5)
 			w, done := watch(t)
 			close(w.next)
@@ -125,7 +125,7 @@ func TestWatchMemory(t *testing.T) {
 	})
 }
 
-// TestWatchCursor is about watches that begin where their run has not come to.
+// TestWatchCursor begins watches at a sequence that their run has not reached.
 func TestWatchCursor(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {

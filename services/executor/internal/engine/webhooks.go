@@ -7,8 +7,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// webhookJobs asks, in the transaction of what was decided, for those to be told who want to know of it. A
-// run without webhooks writes nothing here. The caller holds r.mu.
+// webhookJobs adds the webhook jobs of a decision to its transaction. A run without webhooks adds nothing.
+// The caller holds r.mu.
 func (r *run) webhookJobs(w *journal.Append, evs []workgraph.Event, eff workgraph.Effects) {
 	f := &r.lineage
 	if len(f.Hooks) == 0 && len(f.Asks) == 0 {
@@ -45,7 +45,7 @@ func (r *run) webhookJobs(w *journal.Append, evs []workgraph.Event, eff workgrap
 	}
 }
 
-// openedAt is the sequence of the event that opened the question of a visit.
+// openedAt is the sequence of the event that opened the interrupt of a visit.
 func openedAt(evs []workgraph.Event, ref workgraph.Ref) int64 {
 	seq := int64(0)
 	for i := range evs {

@@ -33,7 +33,7 @@ func (b *jobBook) note(js []journal.Job) {
 }
 
 func (b *jobBook) Commit(ctx context.Context, o journal.Owner, ws []journal.Write) ([]journal.Result, error) {
-	// First, since whoever sees what is written may look for its jobs at once.
+	// First, since a reader of the write may look for its jobs at once.
 	for i := range ws {
 		if s := ws[i].Start; s != nil {
 			b.note(s.Jobs)
@@ -101,7 +101,7 @@ func TestTell(t *testing.T) {
 			id := l.start(t, chain(1, "ok"), with)
 			l.wait(t, id, journal.StateCompleted)
 			book.args(t)
-			// What a take-over inserts names no hook.
+			// A job of a take-over names no hook.
 			d, err := l.Deliveries().Of(t.Context(), webhook.Args{Namespace: ns, RunID: id, Event: webhook.RunPaused, Seq: 2, Hook: webhook.AllHooks}.Job().Args)
 			require.NoError(t, err)
 			require.Nil(t, d)

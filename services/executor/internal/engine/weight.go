@@ -16,15 +16,15 @@ import (
 
 // errFull is the refusal of a run for which there is no room in memory.
 func (t *session) errFull(kind errs.Kind) *errs.Error {
-	return errs.New(kind, memory.ReasonMemoryFull, "the live runs of this executor, or those of this namespace, hold the memory that they may (%d MiB, half of it for a namespace)", t.memory.Total>>20).
-		Hint("try again in a moment: there is room when others have ended or wait").RetryAfter(retryWhenFull)
+	return errs.New(kind, memory.ReasonMemoryFull, "the live runs of this executor, or those of this namespace, have used up their memory (%d MiB, half of it for one namespace)", t.memory.Total>>20).
+		Hint("try again in a moment: there is room when other runs end or wait").RetryAfter(retryWhenFull)
 }
 
 // peersKnown is how long hasPeers repeats its last answer.
 const peersKnown = time.Second
 
-// hasPeers reports whether another executor lives, as was found out within the last second. If the journal
-// cannot tell, none does.
+// hasPeers reports whether another executor lived within the last second. It is false if the journal cannot
+// tell.
 func (t *session) hasPeers() bool {
 	p := &t.peers
 	p.mu.Lock()
@@ -39,32 +39,32 @@ func (t *session) hasPeers() bool {
 	return p.live
 }
 
-// readPause is the pause between two looks for a place to read a run.
+// readPause is the pause between two tries to get a place to read a run.
 const readPause = 5 * time.Millisecond
 
-// readTurn waits for a place to read a run. It reports whether there is one; then done, which may be called
-// more than once, gives it back.
+// readTurn waits for a place to read a run. ok is false if the session ends first. done gives the place back,
+// and may be called more than once.
 func (t *session) readTurn() (done func(), ok bool) {
 	for !t.memory.Read(min(t.e.cfg.MaxRunBytes, t.memory.Total/4)) {
-		if !t.rest(readPause) {
+		if !t.sleep(readPause) {
 			return nil, false
 		}
 	}
 	return sync.OnceFunc(t.memory.WasRead), true
 }
 
-// needs is what a run takes while it is begun. What it is given counts three times: in the machine, in its
-// row and in its first event.
-func (t *session) needs(p *program.Program, req *command.StartRequest) int64 {
+// startNeeds is how many bytes a run takes while it begins. Its inputs count three times: in the machine, in
+// the row and in the first event.
+func (t *session) startNeeds(p *program.Program, req *command.StartRequest) int64 {
 	n := replay.Weight(p.Nodes) + 3*record.InputSize(req.Propagates(), req.Context)
-	if !t.holds(p) {
+	if !t.countsGraph(p) {
 		n += p.Bytes() + int64(len(p.Body))
 	}
 	return n
 }
 
-// retryWhenFull is when it is worth asking again.
+// retryWhenFull is when a refused client should try again.
 const retryWhenFull = 2 * time.Second
 
-// Positions is where the positions of runs are read from.
+// Positions reads the positions of runs.
 func (e *Engine) Positions() replay.Source { return replay.NewSource(e.journal, e.programs, e.log) }

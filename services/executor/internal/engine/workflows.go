@@ -34,7 +34,7 @@ func (e *Engine) workflow(ctx context.Context, namespace, ref string) (*workgrap
 	return nil, workgraph.Errorf(workgraph.Permanent, ReasonWorkflowNotFound, "%q: %v", ref, errs.From(err).Message)
 }
 
-// ownGraph is the graph of the run, for runs of itself: without what expansions have inserted.
+// ownGraph is the graph of the run for children with refSelf: without inserted expansions.
 func (r *run) ownGraph() *workgraph.Graph {
 	r.lock()
 	p := r.State.Program()
@@ -42,7 +42,7 @@ func (r *run) ownGraph() *workgraph.Graph {
 	return command.Ungrown(p.Graph())
 }
 
-// Reasons of outcomes that ask for what cannot be had. They are permanent.
+// Reasons of outcomes that are refused for good.
 const (
 	// ReasonDepthExceeded is the reason when a run would stand too deep below its root.
 	ReasonDepthExceeded = "RUN_DEPTH_EXCEEDED"
@@ -50,11 +50,12 @@ const (
 	ReasonFanOutExceeded = "FAN_OUT_EXCEEDED"
 	// ReasonWorkflowNotFound is the reason when a child names a workflow that cannot be found.
 	ReasonWorkflowNotFound = "WORKFLOW_NOT_FOUND"
-	// ReasonWorkflowInvalid is the reason when what is kept under the workflow's name is no graph.
+	// ReasonWorkflowInvalid is the reason when the file of a workflow is no graph.
 	ReasonWorkflowInvalid = "WORKFLOW_INVALID"
-	// ReasonChildInvalid is the reason when the graph or input of a child is at fault; the message lists
-	// everything.
+	// ReasonChildInvalid is the reason when graphs or inputs of children have faults. The message lists all
+	// of them.
 	ReasonChildInvalid = "CHILD_INVALID"
-	// ReasonInterruptInvalid is the reason when a question's schema is none.
+	// ReasonInterruptInvalid is the reason when an interrupt cannot be opened, for example because its schema
+	// is invalid.
 	ReasonInterruptInvalid = "INTERRUPT_INVALID"
 )

@@ -17,12 +17,12 @@ import (
 
 var errCut = errors.New("the line is cut")
 
-// line is a journal whose line to the database can be cut.
+// line is a journal whose connection to the database can be cut.
 type line struct {
 	journal.Journal
 	cut atomic.Bool
-	// late counts down heartbeats that are held up, whatever their context says: the last but one fails, the
-	// last arrives.
+	// late counts down delayed heartbeats, which ignore their context: the last but one fails, the last
+	// arrives.
 	late atomic.Int32
 }
 
@@ -89,7 +89,7 @@ func TestZombie(t *testing.T) {
 			return func(c *engine.Config, _ *engine.Deps) { c.ID, c.Lease = id, 3*time.Second }
 		}
 		wire := &line{}
-		// The first owner's actor does not listen to the end of its context: a call that outlives its owner.
+		// The first owner's actor ignores the end of its context, so that its call outlives its owner.
 		deaf := newGate()
 		a := run(t, s, actors{"ok": &recorder{}, "work": workgraph.ActorFunc(func(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 			return deaf.Call(context.WithoutCancel(t.Context()), c)
@@ -110,7 +110,7 @@ func TestZombie(t *testing.T) {
 		require.Zero(t, second.of("n0"), "a finished visit ran again")
 		require.Equal(t, 1, second.of("n1"))
 
-		// The first owner comes back to life, and its call returns at last.
+		// The first owner comes back, and its call returns at last.
 		close(deaf.open)
 		wire.cut.Store(false)
 		testkit.Eventually(t, func() bool { return !a.Owner().IsZero() && a.Owner().Incarnation > b.Owner().Incarnation })
@@ -120,7 +120,7 @@ func TestZombie(t *testing.T) {
 	})
 }
 
-// orphaner cuts the line when the first child is to be recorded: its parent's commit is durable then.
+// orphaner cuts the connection when the first child is to be recorded. Its parent's commit is durable then.
 type orphaner struct{ line }
 
 func (o *orphaner) Commit(ctx context.Context, owner journal.Owner, ws []journal.Write) ([]journal.Result, error) {
@@ -162,8 +162,8 @@ func TestCrashBeforeChildren(t *testing.T) {
 	})
 }
 
-// TestLateHeartbeat lets a heartbeat arrive after the half of the lease: the owner was not to act for a
-// while, and then is again. What came up in that while must not be forgotten.
+// TestLateHeartbeat lets a heartbeat arrive after half of the lease. The owner must not act for a while, then
+// acts again, and nothing that came up meanwhile may be forgotten.
 func TestLateHeartbeat(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {

@@ -190,7 +190,7 @@ func (o TakeOverOptions) JobsOfQuarantine(f RunRef) []JobRow {
 	return out
 }
 
-// Found is the run of a Post under the lock of its row. Drivers only.
+// Found is the run of an Enqueue under the lock of its row. Drivers only.
 type Found struct {
 	Revision    int64
 	State       State
@@ -218,7 +218,7 @@ func (f Found) Claims(p EnqueueRequest) bool {
 	return !p.Claimant.IsZero() && f.Owner.IsZero() && (f.State == StateWaiting || f.State == StatePaused)
 }
 
-// Takes reports whether the commands of p is to be written, as far as the run's row decides.
+// Takes reports whether the command of p is to be written, as far as the run's row decides.
 func (f Found) Takes(p EnqueueRequest) (bool, error) {
 	switch {
 	case p.Revision != 0 && p.Revision != f.Revision:

@@ -137,7 +137,7 @@ func (c *check) additions(runID string, a *Append) {
 	}
 }
 
-// ValidateEnqueue checks what a Post carries, as Validate does for writes.
+// ValidateEnqueue checks a request to enqueue, as Validate checks writes.
 func ValidateEnqueue(p EnqueueRequest, l Limits) error {
 	c := check{limits: l}
 	c.need("run id", p.Command.RunID)

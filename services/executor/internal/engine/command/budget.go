@@ -11,6 +11,7 @@ import (
 // ReasonBudgetInvalid is the reason of a budget that nothing can be.
 const ReasonBudgetInvalid = "BUDGET_INVALID"
 
+// BudgetFits refuses a budget that no run can have.
 func BudgetFits(b *workgraph.Budget) error {
 	if fault := b.Fault(); fault != "" {
 		return errs.New(errs.InvalidArgument, ReasonBudgetInvalid, "the budget's %s", fault).

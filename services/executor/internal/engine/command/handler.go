@@ -51,7 +51,7 @@ type Live interface {
 	Start(ctx context.Context, req StartRequest) (id string, created bool, err error)
 }
 
-// HandlerDeps are a Handler's collaborators; all but Prices must be set.
+// Deps are a Handler's collaborators; all but Prices must be set.
 type Deps struct {
 	Journal   journal.Journal
 	Live      Live
@@ -65,7 +65,7 @@ type Deps struct {
 	Logger *slog.Logger
 }
 
-// NewHandler returns a Handler that takes values of up to maxPayload bytes.
+// New returns a Handler that takes values of up to maxPayload bytes.
 func New(d Deps, maxPayload int) *Handler {
 	return &Handler{journal: d.Journal, live: d.Live, positions: d.Positions, programs: d.Programs, computing: d.Computing, prices: d.Prices, feed: d.Feed,
 		tokens: d.Tokens, maxPayload: maxPayload, log: d.Logger}

@@ -124,6 +124,10 @@ func queueNotices(b *pgx.Batch, queues []string) {
 // InsertJobs makes the statements that insert jobs in a transaction of this schema that is not the journal's.
 func InsertJobs(jobs []journal.JobRow) []dbkit.Stmt {
 	s := statements{jobs: jobInserts()}
+	return s.insertJobs(jobs)
+}
+
+func (s *statements) insertJobs(jobs []journal.JobRow) []dbkit.Stmt {
 	query, args := s.jobStatement(jobs)
 	return []dbkit.Stmt{{Query: query, Args: args}}
 }

@@ -115,6 +115,8 @@ func (s *Store) shared() sqlstore.Database {
 		TryLock:       `SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0))`,
 		WaitLock:      `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`,
 		NotifyWorkers: `SELECT pg_notify('` + workerChannel + `', '')`,
+		NotifyOwner:   `SELECT pg_notify('` + commandChannel + `', $1)`,
+		InsertJobs:    s.sql.insertJobs,
 		ByValue:       []any{pgx.QueryExecModeCacheDescribe},
 	}
 }

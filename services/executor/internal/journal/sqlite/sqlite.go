@@ -70,7 +70,7 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	s.pool = dbkit.SQLitePool(db, func(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
 		return s.update(ctx, func(ctx context.Context, t txn) error { return fn(ctx, t.tx) })
 	})
-	s.Store = sqlstore.New(sqlstore.Database{Read: s.pool, Engine: s.pool, Dialect: dbkit.DialectSQLite, DueOutbox: dueOutbox(), Suspicions: suspicions()})
+	s.Store = sqlstore.New(sqlstore.Database{Read: s.pool, Engine: s.pool, Dialect: dbkit.DialectSQLite, DueOutbox: dueOutbox(), Suspicions: suspicions(), InsertJobs: InsertJobs})
 	files, err := fs.Sub(migrations, "migrations")
 	if err == nil {
 		// A batch changes some pages per run, and must not spill in the middle of it. The cache is no

@@ -9,12 +9,12 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// SelectInterrupts reads rows i for ScanInterrupt.
-const SelectInterrupts = `SELECT i.id, i.namespace, i.run_id, i.root_run_id, i.node_id, i.visit, i.item, i.state, i.prompt, i.schema,
+// selectInterrupts reads rows i for scanInterrupt.
+const selectInterrupts = `SELECT i.id, i.namespace, i.run_id, i.root_run_id, i.node_id, i.visit, i.item, i.state, i.prompt, i.schema,
 	i.approve, i.binds, i.answer, i.default_value, i.decision, i.closed_by, i.create_time, i.expire_time, i.close_time, i.principal`
 
-// ScanInterrupt reads a row of SelectInterrupts.
-func ScanInterrupt(row dbkit.Scanner) (i journal.Interrupt, err error) {
+// scanInterrupt reads a row of selectInterrupts.
+func scanInterrupt(row dbkit.Scanner) (i journal.Interrupt, err error) {
 	err = row.Scan(&i.ID, &i.Namespace, &i.RunID, &i.RootID, &i.NodeID, &i.Visit, &i.Item, &i.State, &i.Prompt, &i.Schema,
 		&i.Approve, &i.Binds, &i.Answer, &i.Default, &i.Decision, &i.By, dbkit.At(&i.CreateTime), dbkit.At(&i.ExpireTime),
 		dbkit.At(&i.CloseTime), &i.Principal)
@@ -23,7 +23,7 @@ func ScanInterrupt(row dbkit.Scanner) (i journal.Interrupt, err error) {
 
 // GetInterrupt implements journal.Interrupts.
 func (s *Store) GetInterrupt(ctx context.Context, namespace, id string) (journal.Interrupt, error) {
-	i, err := ScanInterrupt(dbkit.FirstRow(s.db.Read.Query(ctx, SelectInterrupts+` FROM interrupts i WHERE i.namespace = $1 AND i.id = $2`, namespace, id)))
+	i, err := scanInterrupt(dbkit.FirstRow(s.db.Read.Query(ctx, selectInterrupts+` FROM interrupts i WHERE i.namespace = $1 AND i.id = $2`, namespace, id)))
 	if none(err) {
 		return journal.Interrupt{}, journal.InterruptNotFound(id)
 	}
@@ -34,7 +34,7 @@ func (s *Store) GetInterrupt(ctx context.Context, namespace, id string) (journal
 func (s *Store) ListInterrupts(ctx context.Context, namespace string, f journal.InterruptFilter, after page.Cursor, limit int) ([]journal.Interrupt, error) {
 	query, args := s.listInterrupts(namespace, f, after, limit)
 	rows, err := s.db.Read.Query(ctx, query, args...)
-	return dbkit.CollectPage(ctx, rows, err, func(rows dbkit.Rows) (journal.Interrupt, error) { return ScanInterrupt(rows) })
+	return dbkit.CollectPage(ctx, rows, err, func(rows dbkit.Rows) (journal.Interrupt, error) { return scanInterrupt(rows) })
 }
 
 func (s *Store) listInterrupts(namespace string, f journal.InterruptFilter, after page.Cursor, limit int) (query string, args []any) {
@@ -58,5 +58,5 @@ func (s *Store) listInterrupts(namespace string, f journal.InterruptFilter, afte
 	found := dbkit.Merged(states, func(state string) string {
 		return "SELECT i.create_time AS create_time, i.id AS id FROM interrupts i WHERE " + strings.Join(append(conds[:len(conds):len(conds)], state), " AND ")
 	}, "i", "create_time DESC, id DESC", a.add(limit))
-	return SelectInterrupts + " FROM (" + found + ") p" + s.d.LookUp("interrupts", "i", "i.id = p.id") + " ORDER BY p.create_time DESC, p.id DESC", a
+	return selectInterrupts + " FROM (" + found + ") p" + s.d.LookUp("interrupts", "i", "i.id = p.id") + " ORDER BY p.create_time DESC, p.id DESC", a
 }

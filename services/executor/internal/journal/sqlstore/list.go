@@ -16,7 +16,7 @@ import (
 func (s *Store) List(ctx context.Context, namespace string, f journal.Filter, after page.Cursor, limit int) ([]journal.Run, error) {
 	query, args := s.listRuns(namespace, f, after, limit)
 	rows, err := s.db.Read.Query(ctx, query, args...)
-	return dbkit.CollectPage(ctx, rows, err, func(rows dbkit.Rows) (journal.Run, error) { return ScanRun(rows, false) })
+	return dbkit.CollectPage(ctx, rows, err, func(rows dbkit.Rows) (journal.Run, error) { return readRun(rows, false) })
 }
 
 func (s *Store) listRuns(namespace string, f journal.Filter, after page.Cursor, limit int) (query string, args []any) {

@@ -17,20 +17,15 @@ func found(r journal.Run, runID string, err error) (journal.Run, error) {
 	return r, err
 }
 
-// ReadRun returns the whole run, as q sees it. ReasonRunNotFound.
-func (s *Store) ReadRun(ctx context.Context, q dbkit.Querier, namespace, runID string) (journal.Run, error) {
-	r, err := ScanRun(dbkit.FirstRow(q.Query(ctx, s.SelectRun+ThisRun, namespace, runID)), true)
-	return found(r, runID, err)
-}
-
 // Get implements journal.Reader.
 func (s *Store) Get(ctx context.Context, namespace, runID string) (journal.Run, error) {
-	return s.ReadRun(ctx, s.db.Read, namespace, runID)
+	r, err := readRun(dbkit.FirstRow(s.db.Read.Query(ctx, s.selectRun+ThisRun, namespace, runID)), true)
+	return found(r, runID, err)
 }
 
 // Head implements journal.Reader.
 func (s *Store) Head(ctx context.Context, namespace, runID string) (journal.Run, error) {
-	r, err := ScanRun(dbkit.FirstRow(s.db.Read.Query(ctx, s.head+ThisRun, namespace, runID)), false)
+	r, err := readRun(dbkit.FirstRow(s.db.Read.Query(ctx, s.head+ThisRun, namespace, runID)), false)
 	return found(r, runID, err)
 }
 
@@ -110,8 +105,8 @@ func (s *Store) Load(ctx context.Context, runID string) (l journal.Loaded, err e
 		return dbkit.Stmt{Query: query, Args: args, Rows: fn}
 	}
 	err = s.db.Engine.View(ctx,
-		read(s.SelectRun+` r.run_id = $1`, func(rows dbkit.Rows) error {
-			r, err := ScanRun(dbkit.FirstRow(rows, nil), true)
+		read(s.selectRun+` r.run_id = $1`, func(rows dbkit.Rows) error {
+			r, err := readRun(dbkit.FirstRow(rows, nil), true)
 			l.Run, err = found(r, runID, err)
 			return err
 		}),

@@ -18,24 +18,27 @@ const (
 
 // statements are those that several methods, or drivers, share, rendered for a dialect.
 type statements struct {
-	// SelectRun reads runs r for ScanRun. A condition on r follows.
-	SelectRun string
-	// head is SelectRun without what is large.
+	// selectRun reads runs r for readRun. A condition on r follows.
+	selectRun string
+	// head is selectRun without what is large.
 	head    string
 	columns string
 	// children joins the runs r of namespace $1 that are right below the runs b.
 	children string
 	// ofRoot holds for interrupts i of the run $2 in namespace $1 and of all below it.
 	ofRoot string
+	// pendingCommands is that of PendingCommands.
+	pendingCommands string
 }
 
 func newStatements(d dbkit.Dialect) statements {
 	st := statements{
-		columns:  fmt.Sprintf(runColumns, LastSeq(d)),
-		children: d.LookUp(`runs`, `r`, `r.namespace = $1 AND r.parent_run_id = b.run_id AND r.parent_run_id <> ''`),
+		columns:         fmt.Sprintf(runColumns, LastSeq(d)),
+		pendingCommands: pendingCommands(d),
+		children:        d.LookUp(`runs`, `r`, `r.namespace = $1 AND r.parent_run_id = b.run_id AND r.parent_run_id <> ''`),
 	}
 	st.head = `SELECT ` + st.columns + ` FROM runs r` + details + ` WHERE`
-	st.SelectRun = `SELECT ` + st.columns + `, d.args, d.named, d.context, d.attachments, d.result, d.outputs FROM runs r` + details + ` WHERE`
+	st.selectRun = `SELECT ` + st.columns + `, d.args, d.named, d.context, d.attachments, d.result, d.outputs FROM runs r` + details + ` WHERE`
 	st.ofRoot = ` i.root_run_id = (SELECT r.root_run_id FROM runs r WHERE` + ThisRun + `) AND (i.root_run_id = $2 OR i.run_id IN (
 		WITH RECURSIVE ` + st.below(`SELECT `+d.Text(`$2`), `run_id`) + ` SELECT run_id FROM below))`
 	return st
@@ -69,8 +72,8 @@ func (s *statements) below(start string, columns ...string) string {
 	return `below (` + names + `) AS (` + start + ` UNION ALL SELECT ` + next + ` FROM below b` + s.children + `)`
 }
 
-// ScanRun reads a row of SelectRun; one that is not whole lacks what is large.
-func ScanRun(row dbkit.Scanner, whole bool) (journal.Run, error) {
+// readRun reads a row of selectRun; one that is not whole lacks what is large.
+func readRun(row dbkit.Scanner, whole bool) (journal.Run, error) {
 	var r journal.Run
 	var labels []byte
 	dst := []any{

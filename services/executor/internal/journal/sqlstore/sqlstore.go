@@ -1,7 +1,7 @@
-// Package sqlstore holds the SQL of the journal that PostgreSQL and SQLite share: reads, workers, interrupts,
-// the outbox, kept outcomes, blobs, deletes and retention. What differs is a fragment of dbkit.Dialect, or a
-// text that the driver gives. The drivers hold the rest: commits, locks, take-overs, notices, jobs and
-// partitions. It must not know which driver calls it, nor what events mean.
+// Package sqlstore holds the SQL of the journal that PostgreSQL and SQLite share: reads, commands, workers,
+// interrupts, the outbox, kept outcomes, blobs, deletes and retention. What differs is a fragment of
+// dbkit.Dialect, or a text that the driver gives. The drivers hold the rest: commits, locks, take-overs,
+// notices, jobs and partitions. It must not know which driver calls it, nor what events mean.
 package sqlstore
 
 import (
@@ -29,6 +29,12 @@ type Database struct {
 	// NotifyWorkers wakes the executors that wait for workers, at the commit. Empty means that the driver
 	// does it itself.
 	NotifyWorkers string
+	// NotifyOwner tells the executor $1, at the commit, that there are commands for a run of it. Empty means
+	// that the driver does it itself.
+	NotifyOwner string
+	// InsertJobs makes the statements that insert jobs, and tell the workers of their queues at the commit. A
+	// driver may do the latter itself.
+	InsertJobs func([]journal.JobRow) []dbkit.Stmt
 	// Suspicions are those queries of Store.Suspicions that only this database has.
 	Suspicions map[journal.Suspicion]string
 	// Timeout ends the statements of a transaction after a number of milliseconds, $1. Empty means that the

@@ -30,7 +30,7 @@ func TestAlone(t *testing.T) {
 		require.Equal(t, owner, first.Owner(), "the first one noticed nothing")
 		first.wait(t, first.start(t, chain(1, "ok")), journal.StateCompleted)
 
-		// One that died leaves its row behind and sends no heartbeat any more.
+		// A dead executor leaves its row behind and sends no more heartbeats.
 		first.stop()
 		_, err = first.j.Register(context.Background(), "exec", "10.0.0.1:7402")
 		require.NoError(t, err)

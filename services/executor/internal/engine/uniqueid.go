@@ -10,20 +10,20 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// ReasonIDTaken is the reason when another process is at work under the id of this executor.
+// ReasonIDTaken is the reason when another live process uses this executor's id.
 const ReasonIDTaken = "EXECUTOR_ID_TAKEN"
 
-// alone makes sure that nobody else is at work under this executor's id: two would take the runs from each
-// other for ever. Who is registered under it and sends no heartbeat until its lease has ended is the life
-// before this one, and this one takes its place.
-func (e *Engine) alone(ctx context.Context) error {
+// ensureUniqueID returns an error if another live process uses this executor's id: the two would take each
+// other's runs for ever. A registration without heartbeats for a whole lease belongs to an earlier process,
+// and this one replaces it.
+func (e *Engine) ensureUniqueID(ctx context.Context) error {
 	window := e.cfg.IDWait
 	if window <= 0 {
 		window = e.cfg.Lease
 	}
 	pauses := min(window/20, time.Second)
 	var first journal.Owner
-	var since time.Time // when the first look was over
+	var since time.Time // the end of the first look
 	for {
 		begin := time.Now()
 		now, there, err := e.namesake(ctx)
@@ -33,9 +33,9 @@ func (e *Engine) alone(ctx context.Context) error {
 		switch {
 		case first.IsZero():
 			first, since = now.Owner, time.Now()
-			e.log.InfoContext(ctx, "an executor with this id was there a moment ago; it is seen whether it still is", "executor", e.cfg.ID, "addr", now.Addr)
+			e.log.InfoContext(ctx, "an executor with this id was alive a moment ago; waiting to see whether it still is", "executor", e.cfg.ID, "addr", now.Addr)
 		case now.Owner != first || now.SinceHeartbeat < begin.Sub(since):
-			// The newest heartbeat is younger than the first look is long ago.
+			// There was a heartbeat after the first look.
 			return errs.New(errs.FailedPrecondition, ReasonIDTaken, "another executor with the id %q is at work on this database, at %q", e.cfg.ID, now.Addr).
 				Hint(fmt.Sprintf("give each executor an id of its own (executor.id, EPIGRAPH_EXECUTOR_ID; the name of its host if unset), or stop the other one first; one that has died makes room within %s", window))
 		}
@@ -45,7 +45,7 @@ func (e *Engine) alone(ctx context.Context) error {
 	}
 }
 
-// namesake is who is registered under the id of this executor.
+// namesake returns the executor that is registered under this id.
 func (e *Engine) namesake(ctx context.Context) (journal.Executor, bool, error) {
 	all, err := e.journal.Executors(ctx)
 	if err != nil {
