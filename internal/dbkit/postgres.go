@@ -68,6 +68,7 @@ func OpenPostgres(ctx context.Context, url, schema string, opts PostgresOptions)
 		return nil, errs.New(errs.InvalidArgument, "DATABASE_URL_INVALID", "the PostgreSQL URL cannot be parsed").
 			Hint("postgres://user:password@host:5432/database?sslmode=require").With(err)
 	}
+	cfg.AfterConnect = takeArrays
 	params := cfg.ConnConfig.RuntimeParams
 	params["search_path"] = schema
 	params["timezone"] = "UTC"

@@ -90,7 +90,7 @@ func jobInserts() statement[journal.JobRow] {
 		sqlstore.Col("kind", "text", func(j journal.JobRow) string { return j.Kind }),
 		sqlstore.Col("queue", "text", func(j journal.JobRow) string { return j.Queue }),
 		sqlstore.Col("args", "bytea", func(j journal.JobRow) []byte { return j.Args }),
-		sqlstore.Col("priority", "smallint", func(j journal.JobRow) int16 { return j.Priority }),
+		sqlstore.Col("priority", "int", func(j journal.JobRow) int32 { return int32(j.Priority) }),
 		sqlstore.Col("at", "timestamptz", func(j journal.JobRow) *time.Time { return null(j.At) }),
 		sqlstore.Col("unique_key", "bytea", func(j journal.JobRow) []byte { return j.Unique }),
 	}, func(from, only string, _ int) string { return insertJobs + " FROM " + from + only + " " + uniqueJobs })

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlstore"
@@ -48,27 +47,10 @@ func (t table[T]) names(skip ...string) string { return sqlstore.Columns[T](t).N
 func (t table[T]) args(rows []T) []any {
 	out := make([]any, len(t), len(t)+3)
 	for i, c := range t {
-		out[i] = list[T]{rows, c.Value}
+		out[i] = c.Array(rows)
 	}
 	return out
 }
-
-// list is a column of rows, which pgx encodes as an array.
-type list[T any] struct {
-	rows  []T
-	value func(T) any
-}
-
-// Dimensions implements pgtype.ArrayGetter.
-func (l list[T]) Dimensions() []pgtype.ArrayDimension {
-	return []pgtype.ArrayDimension{{Length: int32(len(l.rows)), LowerBound: 1}}
-}
-
-// Index implements pgtype.ArrayGetter.
-func (l list[T]) Index(i int) any { return l.value(l.rows[i]) }
-
-// IndexType implements pgtype.ArrayGetter. The elements tell themselves what they are.
-func (l list[T]) IndexType() any { return nil }
 
 // argsOne are the parameters of fromOne.
 func (t table[T]) argsOne(row T) []any {
@@ -148,16 +130,16 @@ type statements struct {
 	anyAppends table[runBatch]
 	outcomes   statement[runBatch]
 	events     statement[sqlstore.EventRow]
-	// fencedEvent is events for one row, with the fence in it.
-	fencedEvent string
-	outbox      statement[sqlstore.OutRow]
-	snapshots   statement[runBatch]
-	blobs       statement[sqlstore.BlobRow]
-	applied     statement[appliedRow]
-	commands    statement[sqlstore.CommandRow]
-	jobs        statement[journal.JobRow]
-	opened      statement[*journal.Interrupt]
-	closed      statement[closingRow]
+	// fenced has the two statements of events with the fence in them. The key is the text without the fence.
+	fenced    map[string]string
+	outbox    statement[sqlstore.OutRow]
+	snapshots statement[runBatch]
+	blobs     statement[sqlstore.BlobRow]
+	applied   statement[appliedRow]
+	commands  statement[sqlstore.CommandRow]
+	jobs      statement[journal.JobRow]
+	opened    statement[*journal.Interrupt]
+	closed    statement[closingRow]
 }
 
 func newStatements() statements {
@@ -204,7 +186,10 @@ func newStatements() statements {
 				close_time = c.close_time FROM ` + from + only + " AND i.id = c.id AND i.run_id = c.run_id AND i.state = 1"
 		}),
 	}
-	s.fencedEvent = s.events.one + " AND " + fence(len(s.events.table)+1) + " = 1"
+	s.fenced = map[string]string{}
+	for _, text := range []string{s.events.one, s.events.many} {
+		s.fenced[text] = text + " AND " + fence(len(s.events.table)+1) + " = 1"
+	}
 	return s
 }
 

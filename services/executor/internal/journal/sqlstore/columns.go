@@ -17,11 +17,16 @@ type Column[T any] struct {
 	// Type is that of PostgreSQL.
 	Type  string
 	Value func(T) any
+	// Array makes an array of the values of rows, for PostgreSQL.
+	Array func(rows []T) dbkit.Array
 }
 
 // Col makes a column of a function that returns its value.
-func Col[T, V any](name, typ string, get func(T) V) Column[T] {
-	return Column[T]{Name: name, Type: typ, Value: func(r T) any { return get(r) }}
+func Col[T any, V dbkit.Scalar](name, typ string, get func(T) V) Column[T] {
+	return Column[T]{
+		Name: name, Type: typ, Value: func(r T) any { return get(r) },
+		Array: func(rows []T) dbkit.Array { return dbkit.ArrayOf(rows, get) },
+	}
 }
 
 // Columns are those of one statement.
