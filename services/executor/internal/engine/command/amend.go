@@ -129,7 +129,7 @@ func (h *Handler) repeatedAmend(ctx context.Context, req AmendRequest) (*Amendme
 	}
 	out := &Amendment{AmendPlan: workgraph.AmendPlan{Revision: req.Revision, Cancels: made.Resets()}, GraphHash: made.GraphHash(), GraphRevision: req.Revision + 1}
 	if made.GraphChange == nil || made.GraphChange.Was == "" || made.GraphChange.Hash == "" {
-		return out, nil // it was one of several changes applied together, and the graph in between was not stored
+		return out, nil // the graph between several changes was not stored
 	}
 	before, err := h.graphNamed(ctx, req.Namespace, made.GraphChange.Was)
 	if err != nil {

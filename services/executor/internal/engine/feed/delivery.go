@@ -92,7 +92,7 @@ func (d *Deliveries) fill(ctx context.Context, m *webhook.Message, row journal.R
 			m.UnbookedAttempts = b.Waiting
 		}
 		switch {
-		case row.State != journal.StateCompleted && string(row.Result) == "null": // a run that did not complete has no result
+		case row.State != journal.StateCompleted && string(row.Result) == "null": // it has no result
 		case len(row.Result) > webhook.MaxValue:
 			m.ResultOmitted = true
 		default:

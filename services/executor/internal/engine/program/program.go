@@ -80,7 +80,7 @@ func (s *Set) cached(ctx context.Context, namespace string, g *workgraph.Graph, 
 			return nil, err
 		}
 		if _, fault := workgraph.Compile(ctx, g, known); fault != nil {
-			return nil, fault // it names the place, for instance of an infinite number, which has no JSON form
+			return nil, fault // it names the place of the fault
 		}
 		return nil, fmt.Errorf("key of graph: %w", noKey)
 	}

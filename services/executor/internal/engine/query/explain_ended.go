@@ -49,7 +49,7 @@ func ended(row journal.Run) Blocker {
 	}
 	if len(row.Error) > 0 {
 		var e record.RunError
-		if json.Unmarshal(row.Error, &e) == nil { // the API reports an unreadable error when it returns the run
+		if json.Unmarshal(row.Error, &e) == nil { // the API reports it otherwise
 			out.Error = &e
 		}
 	}
