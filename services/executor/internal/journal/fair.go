@@ -151,8 +151,8 @@ func (f fair) Readers() int {
 	return f.j.Readers()
 }
 
-func (f fair) Standing(ctx context.Context, namespace, runID string) (Loaded, error) {
-	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) (Loaded, error) { return f.j.Standing(ctx, namespace, runID) })
+func (f fair) LoadFor(ctx context.Context, namespace, runID string) (Loaded, error) {
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) (Loaded, error) { return f.j.LoadFor(ctx, namespace, runID) })
 }
 
 // What Outbox says.

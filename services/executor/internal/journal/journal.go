@@ -124,8 +124,8 @@ type Reader interface {
 	// Requested returns the run that a request came to, and the hash of its body; empty ones if no such
 	// request is known.
 	Requested(ctx context.Context, namespace, method, requestID string) (runID, bodyHash string, err error)
-	// Standing is Log.Load on behalf of a caller of the namespace. ReasonRunNotFound.
-	Standing(ctx context.Context, namespace, runID string) (Loaded, error)
+	// LoadFor is Log.Load on behalf of a caller of the namespace. ReasonRunNotFound.
+	LoadFor(ctx context.Context, namespace, runID string) (Loaded, error)
 	// List returns up to limit runs after a cursor, newest first by (CreateTime, ID), without Args, Named,
 	// Context, Attachments, Result and Outputs. Give it page.Limit+1 and the rows to page.Cut. It returns
 	// fewer where page.MaxBytes are full.

@@ -18,8 +18,8 @@ type Holding struct {
 	Runs         string
 }
 
-// Standing is the state of a limit; drivers read it and hand it to Decide.
-type Standing struct {
+// State is the state of a limit; drivers read it and hand it to Decide.
+type State struct {
 	// Limit is nil when none was put.
 	Limit *Limit
 	// Mine is the asking executor's row, zero if it has none. Others are those of other live executors.
@@ -31,7 +31,7 @@ type Standing struct {
 	// itself.
 	Open int64
 	// Also is how the second limit stands, if the ask names one. Of it Limit and Last count.
-	Also *Standing
+	Also *State
 }
 
 // Decision is what a driver writes and answers.
@@ -59,7 +59,7 @@ const (
 )
 
 // Decide says what becomes of an ask at the moment now.
-func Decide(s Standing, a Ask, owner journal.Owner, now time.Time) Decision {
+func Decide(s State, a Ask, owner journal.Owner, now time.Time) Decision {
 	if a.Rate {
 		return decideRate(s, a, now)
 	}
@@ -101,7 +101,7 @@ func Decide(s Standing, a Ask, owner journal.Owner, now time.Time) Decision {
 
 // decideQuota lets runs begin while fewer are open than may be. The places held are room for runs whose start
 // is not durable yet; nobody waits.
-func decideQuota(s Standing, a Ask, owner journal.Owner, now time.Time) Decision {
+func decideQuota(s State, a Ask, owner journal.Owner, now time.Time) Decision {
 	d := Decision{Row: Holding{Owner: owner, Held: a.Held, Since: now, Asked: now}}
 	if s.Limit == nil || s.Limit.MaxOpenRuns == 0 {
 		d.Grant = Grant{N: a.Want, Unbounded: true}
@@ -130,7 +130,7 @@ func bound(l *Limit, k Key) int {
 }
 
 // rate is what a limit says of beginnings: their distance, how late one may be, and when the next can be.
-func (s *Standing) rate() (every, slack time.Duration, next time.Time, ok bool) {
+func (s *State) rate() (every, slack time.Duration, next time.Time, ok bool) {
 	if s == nil || s.Limit == nil || s.Limit.MaxRate == 0 {
 		return 0, 0, time.Time{}, false
 	}
@@ -143,7 +143,7 @@ func (s *Standing) rate() (every, slack time.Duration, next time.Time, ok bool) 
 
 // decideRate grants starts at even distances. No interval has more starts than the limit, even if each is
 // late by the slack: the distance makes up for it. Calls under two limits get starts that suit both.
-func decideRate(s Standing, a Ask, now time.Time) Decision {
+func decideRate(s State, a Ask, now time.Time) Decision {
 	d := Decision{Last: s.Last}
 	every, slack, next, ok := s.rate()
 	if every2, slack2, next2, ok2 := s.Also.rate(); ok2 && ok {
@@ -195,7 +195,7 @@ func joinRuns(runs []string) string {
 }
 
 // Figure sums up the rows of one limit.
-func (s Standing) Figure(k Key, now time.Time) Figure {
+func (s State) Figure(k Key, now time.Time) Figure {
 	f := Figure{Key: k}
 	for _, h := range s.Others {
 		f.Running += h.Held

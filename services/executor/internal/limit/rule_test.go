@@ -17,7 +17,7 @@ func TestArrivalsAtOneMomentAreOrderedByTheirExecutors(t *testing.T) {
 	now := time.Now()
 	key := limit.Key{Namespace: "n", Name: "l"}
 	ask := func(owner, other string) int {
-		s := limit.Standing{
+		s := limit.State{
 			Limit:  &limit.Limit{Key: key, MaxConcurrent: 1},
 			Others: []limit.Holding{{Owner: journal.Owner{ID: other, Incarnation: 1}, Waiting: 1, Since: now, Asked: now}},
 		}

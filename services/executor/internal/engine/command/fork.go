@@ -182,7 +182,7 @@ func withoutTaskHint(err error) error {
 // recordedState is the state of a run by its journal, without what its owner has decided and not committed.
 // It is nil for a run that has not begun.
 func (h *Handler) recordedState(ctx context.Context, namespace, runID string) (journal.Run, *workgraph.State, error) {
-	loaded, err := h.journal.Standing(ctx, namespace, runID)
+	loaded, err := h.journal.LoadFor(ctx, namespace, runID)
 	if err != nil {
 		return journal.Run{}, nil, err
 	}

@@ -80,7 +80,7 @@ func (h *Handler) Inspect(ctx context.Context, namespace, runID string) (look fu
 	if look, ok := h.live.Look(namespace, runID); ok {
 		return look, row, nil
 	}
-	loaded, err := h.journal.Standing(ctx, namespace, runID)
+	loaded, err := h.journal.LoadFor(ctx, namespace, runID)
 	if err != nil {
 		return nil, row, err
 	}
@@ -96,7 +96,7 @@ func (h *Handler) LastRefusal(ctx context.Context, namespace, runID string) (*re
 	if refusal, live := h.live.Refused(namespace, runID); live {
 		return refusal, nil
 	}
-	loaded, err := h.journal.Standing(ctx, namespace, runID)
+	loaded, err := h.journal.LoadFor(ctx, namespace, runID)
 	if err != nil || len(loaded.Snapshot) == 0 {
 		return nil, err
 	}

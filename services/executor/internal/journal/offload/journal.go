@@ -131,9 +131,9 @@ func (j Journal) Load(ctx context.Context, runID string) (journal.Loaded, error)
 	return j.loaded(ctx, l, err)
 }
 
-// Standing implements journal.Reader.
-func (j Journal) Standing(ctx context.Context, namespace, runID string) (journal.Loaded, error) {
-	l, err := j.rows.Standing(ctx, namespace, runID)
+// LoadFor implements journal.Reader.
+func (j Journal) LoadFor(ctx context.Context, namespace, runID string) (journal.Loaded, error) {
+	l, err := j.rows.LoadFor(ctx, namespace, runID)
 	return j.loaded(ctx, l, err)
 }
 

@@ -135,8 +135,8 @@ func (s *Store) Load(ctx context.Context, runID string) (l journal.Loaded, err e
 	return l, err
 }
 
-// Standing implements journal.Reader.
-func (s *Store) Standing(ctx context.Context, namespace, runID string) (journal.Loaded, error) {
+// LoadFor implements journal.Reader.
+func (s *Store) LoadFor(ctx context.Context, namespace, runID string) (journal.Loaded, error) {
 	l, err := s.Load(ctx, runID)
 	if err == nil && l.Run.Namespace != namespace {
 		return journal.Loaded{}, journal.RunNotFound(runID)

@@ -109,7 +109,7 @@ func decide(r *reading, owner journal.Owner, asks []limit.Ask) (grants []limit.G
 	do := func(query string, args ...any) { stmts = append(stmts, dbkit.Stmt{Query: query, Args: args}) }
 	grants = make([]limit.Grant, len(asks))
 	for i, a := range asks {
-		st := r.standing(a.Key)
+		st := r.state(a.Key)
 		st.Others = slices.DeleteFunc(st.Others, func(h limit.Holding) bool {
 			mine := h.Owner == owner
 			if mine {
@@ -118,7 +118,7 @@ func decide(r *reading, owner journal.Owner, asks []limit.Ask) (grants []limit.G
 			return mine
 		})
 		if a.Also != "" {
-			also := r.standing(a.AlsoKey())
+			also := r.state(a.AlsoKey())
 			st.Also = &also
 		}
 		d := limit.Decide(st, a, owner, r.now)
@@ -157,8 +157,8 @@ type reading struct {
 	open     map[string]int64
 }
 
-func (r *reading) standing(k limit.Key) limit.Standing {
-	return limit.Standing{Limit: r.limits[k], Others: r.holdings[k], Last: r.last[k], Open: r.open[k.Namespace]}
+func (r *reading) state(k limit.Key) limit.State {
+	return limit.State{Limit: r.limits[k], Others: r.holdings[k], Last: r.last[k], Open: r.open[k.Namespace]}
 }
 
 // read makes the statements that read all that is known of limits. Holdings are those of live executors.
@@ -254,7 +254,7 @@ func (s *Store) Figures(ctx context.Context, ks []limit.Key) ([]limit.Figure, er
 	}
 	out := make([]limit.Figure, len(ks))
 	for i, k := range ks {
-		out[i] = r.standing(k).Figure(k, r.now)
+		out[i] = r.state(k).Figure(k, r.now)
 	}
 	return out, nil
 }
