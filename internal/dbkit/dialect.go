@@ -194,7 +194,8 @@ func (d Dialect) Position(piece, bytes string) string {
 // transaction is alone from its start.
 func (d Dialect) Locked() string { return d.choose(` FOR UPDATE`, ``) }
 
-// LockedToUpdate is Locked as an update that leaves keys alone locks its rows: others may keep them meanwhile.
+// LockedToUpdate is Locked as an update that leaves keys alone locks its rows: others may keep them
+// meanwhile.
 func (d Dialect) LockedToUpdate() string { return d.choose(` FOR NO KEY UPDATE`, ``) }
 
 // LockedFree is Locked for those rows that no other transaction has locked.

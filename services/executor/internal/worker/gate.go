@@ -34,7 +34,7 @@ func (s *Server) Enter(req sched.GateRequest, ready func(sched.Pass)) func() {
 	})
 }
 
-// Holding implements sched.Gate.
+// WaitOf implements sched.Gate.
 func (s *Server) WaitOf(req sched.GateRequest) (sched.GateWait, bool) {
 	b := sched.GateWait{Kind: sched.GateWorker, Name: req.Actor, Since: req.Queued}
 	if n := s.pool.holding(name{req.Namespace, req.Actor}); n == 0 {
