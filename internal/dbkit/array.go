@@ -10,10 +10,10 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// Array is a parameter of a PostgreSQL statement. It appends itself to a buffer in the binary form of an array
-// with elements of a type. The pools of OpenPostgres take it. pgx's own encoding of arrays allocates for each
-// element and grows the buffer by doubling: with it, BenchmarkCommit/single/rows=100 of the executor's journal
-// takes a third more of the client's processor time.
+// Array is a parameter of a PostgreSQL statement. It appends itself to a buffer in the binary form of an
+// array with elements of a type. The pools of OpenPostgres take it. pgx's own encoding of arrays allocates
+// for each element and grows the buffer by doubling: with it, BenchmarkCommit/single/rows=100 of the
+// executor's journal takes a third more of the client's processor time.
 type Array func(buf []byte, element uint32) []byte
 
 // Scalar is the type of the elements of an Array. Nil bytes and a nil time are null.
@@ -21,9 +21,9 @@ type Scalar interface {
 	string | []byte | int64 | int32 | bool | time.Time | *time.Time
 }
 
-// ArrayOf makes an array of what get returns for each row. Strings are for text[], bytes for bytea[], int64 for
-// bigint[], int32 for int[], bool for boolean[], and times for timestamptz[]. The rows must not change before the
-// statement is sent.
+// ArrayOf makes an array of what get returns for each row. Strings are for text[], bytes for bytea[], int64
+// for bigint[], int32 for int[], bool for boolean[], and times for timestamptz[]. The rows must not change
+// before the statement is sent.
 func ArrayOf[T any, V Scalar](rows []T, get func(T) V) Array {
 	return func(buf []byte, element uint32) []byte {
 		const dimensions, lowerBound = 1, 1

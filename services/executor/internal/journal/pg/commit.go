@@ -273,8 +273,8 @@ func (s *Store) write(ctx context.Context, w *writing, r journal.Resolved, groun
 }
 
 // send sends a batch. A batch of the fence and one statement for events, as in most commits of runs that go
-// on, is sent as one statement: BenchmarkCommit/spread/rows=1 then takes a tenth less of the processor, and the
-// server needs a tenth less for single/rows=100.
+// on, is sent as one statement: BenchmarkCommit/spread/rows=1 then takes a tenth less of the processor, and
+// the server needs a tenth less for single/rows=100.
 func (s *Store) send(ctx context.Context, w *writing, b *pgx.Batch) error {
 	if q := b.QueuedQueries; len(q) == 2 {
 		if text, ok := s.sql.fenced[q[1].SQL]; ok {
