@@ -261,6 +261,6 @@ func (d disclosed) Get(ctx context.Context, namespace, runID string) (journal.Ru
 	if err != nil {
 		return r, err
 	}
-	r.Metadata, err = record.Disclosed(r.Metadata)
+	r.Metadata, err = record.WithoutSecrets(r.Metadata)
 	return r, err
 }

@@ -354,7 +354,7 @@ func TestSteerCompleteAttemptByTokenOnce(t *testing.T) {
 		f.wait(t, id, completed)
 		done.GetCompleted().Values[0] = value(`8`)
 		_, err = f.CompleteAttempt(t.Context(), done)
-		require.Equal(t, "TASK_NOT_WAITING", errs.ReasonOf(err))
+		require.Equal(t, "ATTEMPT_NOT_WAITING", errs.ReasonOf(err))
 	})
 }
 

@@ -77,7 +77,7 @@ func budget(b workgraph.Budget) func(*command.StartRequest) {
 
 func budgetOf(t *testing.T, row journal.Run) *workgraph.Budget {
 	t.Helper()
-	given, err := record.GivenOf(row.Metadata)
+	given, err := record.CallerDataOf(row.Metadata)
 	require.NoError(t, err)
 	return given.Budget
 }

@@ -384,13 +384,13 @@ func (r *run) admitOutcome(out *workgraph.Outcome, fail *workgraph.Error) (*work
 		return out, fail
 	}
 	n, limit := int64(record.OutcomeSize(*out)+record.WaitSize(out)), r.t.e.cfg.MaxRunBytes
-	if r.Kept+n > limit {
+	if r.ResultBytes+n > limit {
 		full := workgraph.Errorf(workgraph.Permanent, ReasonRunTooLarge,
-			"the results of this run hold %d bytes, with this one they would exceed %d: keep large results outside and pass references", r.Kept, limit)
+			"the results of this run hold %d bytes, with this one they would exceed %d: keep large results outside and pass references", r.ResultBytes, limit)
 		full.Usage = out.Usage
 		return nil, full
 	}
-	r.Kept += n
+	r.ResultBytes += n
 	r.weigh()
 	return out, nil
 }

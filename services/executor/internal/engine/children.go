@@ -87,7 +87,7 @@ func (t *session) prepareChildren(ctx context.Context, a *attempt, c *workgraph.
 	r.lock()
 	_, _, covers := r.State.ApprovedAt(a.start.Ref)
 	r.mu.Unlock()
-	if slices.ContainsFunc(c.Runs, func(run workgraph.Child) bool { return r.lineage.Below(&run) > cfg.MaxDepth }) {
+	if slices.ContainsFunc(c.Runs, func(run workgraph.Child) bool { return r.lineage.ChildDepth(&run) > cfg.MaxDepth }) {
 		return workgraph.Errorf(workgraph.Permanent, ReasonDepthExceeded,
 			"the run stands at depth %d below its root, and children may stand at %d at most: do the work here, or raise max_depth", r.lineage.Depth, cfg.MaxDepth)
 	}
@@ -261,7 +261,7 @@ func (t *session) startChild(r *run, s *workgraph.Spawn, by *record.Approval, ag
 	req := command.StartRequest{
 		Namespace: r.namespace, Graph: c.Graph, Budget: budget, Input: c.Input, Context: facts, TaskID: c.TaskID, UserID: r.lineage.User, ChatID: r.lineage.Chat,
 		ThreadID: r.lineage.Thread, Labels: c.Labels, Priority: r.priority, ID: c.ID, Deadline: r.deadline, RootID: r.root,
-		Lineage: record.Lineage{Parent: r.id, Ref: s.Ref, Depth: r.lineage.Below(c), Approved: by, Asks: r.lineage.Asks, User: r.lineage.User, Chat: r.lineage.Chat,
+		Lineage: record.Lineage{Parent: r.id, Ref: s.Ref, Depth: r.lineage.ChildDepth(c), Approved: by, Asks: r.lineage.Asks, User: r.lineage.User, Chat: r.lineage.Chat,
 			Thread: r.lineage.Thread},
 		Before: func() error {
 			// Under the parent's lock, nothing comes between this check and the start's place in the queue of

@@ -215,7 +215,7 @@ func TestCommands(t *testing.T) {
 			leave()
 			<-said
 			require.NoError(t, complete(t.Context(), "1"), "the same was said before")
-			require.Equal(t, command.ReasonTaskNotWaiting, errs.ReasonOf(complete(t.Context(), "2")))
+			require.Equal(t, command.ReasonAttemptNotWaiting, errs.ReasonOf(complete(t.Context(), "2")))
 			free()
 			l.wait(t, id, journal.StateCompleted)
 		})

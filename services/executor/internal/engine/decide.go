@@ -52,7 +52,7 @@ func (r *run) advance(cmd workgraph.Command, x extra) error {
 	if x.recover {
 		eff.Starts = r.State.Outstanding()
 		for _, s := range eff.Spawns {
-			r.children[s.Child.ID] = r.Sure && !r.Unsure[s.Child.ID]
+			r.children[s.Child.ID] = r.ChildrenRecorded && !r.Uncertain[s.Child.ID]
 		}
 	}
 	r.dropLargeOutputs(eff.Ended)

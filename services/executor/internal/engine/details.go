@@ -66,7 +66,7 @@ func (t *session) recordDetails(a *attempt, details json.RawMessage) {
 	r.Details.Put(d)
 	r.unsaved = true
 	r.weigh()
-	position := r.Kept + r.Details.Bytes
+	position := r.ResultBytes + r.Details.Bytes
 	if time.Since(r.detailsWritten) < t.e.cfg.DetailsEvery*time.Duration(1+position/detailsStep) || position > maxDetailsPosition {
 		return
 	}

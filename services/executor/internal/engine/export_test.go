@@ -96,14 +96,14 @@ func (e *Engine) Evaluating(runID string) bool {
 func (e *Engine) GiveBackAfter(d time.Duration) { e.roomWait = d }
 
 // KeepTurnsOfSuspects sets how long a suspect may keep its turn.
-func (e *Engine) KeepTurnsOfSuspects(d time.Duration) { e.suspects.Most.Store(int64(d)) }
+func (e *Engine) KeepTurnsOfSuspects(d time.Duration) { e.suspects.MaxHold.Store(int64(d)) }
 
 // Hasten lets runs ask for prices now, as when the price book answers again.
 func (e *Engine) Hasten(ctx context.Context) { e.current().expedite(ctx) }
 
 // StateVisits are the visits of a run in the machine, without the items of maps.
 func (e *Engine) StateVisits(ctx context.Context, namespace, runID string) (visits []workgraph.VisitInfo, err error) {
-	look, _, err := e.Standing(ctx, namespace, runID)
+	look, _, err := e.Inspect(ctx, namespace, runID)
 	if err != nil {
 		return nil, err
 	}

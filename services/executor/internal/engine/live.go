@@ -61,7 +61,7 @@ func (e *Engine) HeldBack(namespace, runID string) []Held {
 	}
 	var out []Held
 	for _, a := range r.inFlight() {
-		if b, ok := r.t.sched.Holding(&a.task); ok {
+		if b, ok := r.t.sched.WaitOf(&a.task); ok {
 			out = append(out, Held{Ref: a.start.Ref, Attempt: a.start.Attempt, Actor: a.start.Actor, Wait: b})
 		}
 	}

@@ -41,16 +41,16 @@ func (t *session) watchPrices(ctx context.Context) {
 		}
 		back := false
 		var probes sync.WaitGroup // in parallel, since each may take long
-		fuses := t.e.prices.Fuses.All()
-		for namespace, f := range fuses {
-			if entry, ok := f.Blown(); ok {
-				// The fuse remembers the result.
+		breakers := t.e.prices.Breakers.All()
+		for namespace, f := range breakers {
+			if entry, ok := f.Open(); ok {
+				// The breaker remembers the result.
 				probes.Go(func() { _, _ = t.e.prices.Ask(ctx, namespace, []outbox.Entry{entry}) })
 			}
 		}
 		probes.Wait()
-		for _, f := range fuses {
-			back = f.CameBack() || back
+		for _, f := range breakers {
+			back = f.Recovered() || back
 		}
 		if back {
 			t.expedite(ctx)
@@ -110,7 +110,7 @@ func (t *session) price(a *attempt, usage []workgraph.Usage, at time.Time) {
 	}
 	entries := make([]outbox.Entry, len(usage))
 	for i := range usage {
-		entries[i] = price.Priced(r.id, &usage[i], dbkit.Micros(at), i)
+		entries[i] = price.EntryOf(r.id, &usage[i], dbkit.Micros(at), i)
 	}
 	costs, err := t.e.prices.Ask(t.calls, r.namespace, entries)
 	if err != nil {
@@ -147,7 +147,7 @@ func (t *session) awaitPrices(r *run) {
 	r.mu.Unlock()
 	entries := make([]outbox.Entry, len(waits))
 	for i := range waits {
-		entries[i] = price.Priced(r.id, &waits[i].Usage, waits[i].At, i)
+		entries[i] = price.EntryOf(r.id, &waits[i].Usage, waits[i].At, i)
 	}
 	costs, err := make([]*int64, len(entries)), error(nil)
 	if t.e.prices != nil && len(entries) > 0 {

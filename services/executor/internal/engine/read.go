@@ -244,14 +244,14 @@ func (t *session) readPending(ctx context.Context, r *run, row journal.Run, kept
 			return false, fmt.Errorf("decode pending run: %w", err)
 		}
 	}
-	given, err := record.GivenOf(row.Metadata)
+	given, err := record.CallerDataOf(row.Metadata)
 	if err != nil {
 		return false, err
 	}
 	b.Budget = given.Budget
 	b.Reuse = rec.Reuse
 	r.pendingStart, r.pendingSignal = b, rec.Signal
-	r.Given = record.InputSize(b.Input, b.Context)
+	r.InputBytes = record.InputSize(b.Input, b.Context)
 	if r.task != "" && !r.lineage.Borrowed && t.e.claims != nil && row.CancelTime.IsZero() {
 		// Its claim may have expired while it waited.
 		switch err := t.e.claims.Claim(ctx, r.namespace, r.task, r.id, t.e.cfg.ClaimLease); {

@@ -95,10 +95,10 @@ func (t *session) rebuilt(r *run, again replay.Position, loaded journal.Loaded, 
 		return
 	}
 	if again.Program != r.Program {
-		again.Expanded = program.Weight(again.Program.Machine, len(loaded.Graph))
+		again.GraphBytes = program.Weight(again.Program.Machine, len(loaded.Graph))
 	}
 	// The program that is counted for the run stays, and so do details that arrived meanwhile.
-	again.Program, again.Sure, again.Unsure, again.Refusal, again.Details = r.Program, r.Sure, r.Unsure, r.Refusal, r.Details
+	again.Program, again.ChildrenRecorded, again.Uncertain, again.Refusal, again.Details = r.Program, r.ChildrenRecorded, r.Uncertain, r.Refusal, r.Details
 	r.Position = again
 	r.State.OnEvaluation(r.evaluation)
 	r.usage, r.metadata = loaded.Run.Usage, loaded.Run.Metadata

@@ -115,11 +115,11 @@ func (t *session) waitForRoom(x *inLine) {
 	}
 	x.stop = cancel
 	t.mu.Unlock()
-	err := t.memory.Wait(ctx, x.id, x.lacks)
+	err := t.memory.Await(ctx, x.id, x.lacks)
 	t.mu.Lock()
 	t.leaveLine(x)
 	if err != nil && errors.Is(context.Cause(ctx), errCanceledInLine) {
-		t.enterLine(x.id, x.lacks.OfCanceled(), x.since)
+		t.enterLine(x.id, x.lacks.ForCanceled(), x.since)
 	}
 	t.mu.Unlock()
 	switch {
@@ -157,7 +157,7 @@ func (t *session) cancelInLine(x *inLine) {
 		return
 	}
 	t.leaveLine(x)
-	t.enterLine(x.id, x.lacks.OfCanceled(), x.since)
+	t.enterLine(x.id, x.lacks.ForCanceled(), x.since)
 }
 
 // queuedCanceled are the namespaces whose canceled runs wait in the queue here, behind those that wait with

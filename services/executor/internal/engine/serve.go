@@ -51,7 +51,7 @@ func (e *Engine) serve(ctx context.Context) error {
 	limits := journal.Limits{Payload: 8*e.cfg.MaxPayload + e.cfg.MaxGraphBytes, Write: 32*e.cfg.MaxPayload + 4*e.cfg.MaxGraphBytes}
 	t.writer = journal.NewWriter(e.journal, owner, journal.WriterOptions{Limits: limits, Packer: e.packer, Drain: e.cfg.Grace, Logger: e.log, Observe: e.meters.observe, Account: t.memory.Write,
 		MaxBacklog: int(min(maxBacklog, e.cfg.MaxLiveBytes/4))})
-	t.sched.Conclude = t.writer.Lead
+	t.sched.AfterTask = t.writer.Lead
 
 	var wg sync.WaitGroup
 	beat, wrote := make(chan error, 1), make(chan error, 1)

@@ -59,7 +59,7 @@ func (e *Engine) begin(ctx context.Context, t *session, req command.StartRequest
 	if asksAgain && !t.memory.Room(req.Namespace, replay.Weight(len(req.Graph.Nodes))) {
 		return full()
 	}
-	p, err := e.programs.Compile(ctx, req.Namespace, req.Graph, req.Known, &in)
+	p, err := e.programs.Compile(ctx, req.Namespace, req.Graph, req.Memo, &in)
 	if err != nil {
 		return command.Started{}, err
 	}
@@ -128,7 +128,7 @@ func (e *Engine) begin(ctx context.Context, t *session, req command.StartRequest
 		if row.Run.State == journal.StatePending {
 			row.Run.Owner = journal.Owner{}
 		}
-		out.Run, out.Asks = &row.Run, len(row.Opened)
+		out.Run, out.Interrupts = &row.Run, len(row.Opened)
 	}
 	return out, nil
 }
@@ -354,7 +354,7 @@ func (r *run) begin(req command.StartRequest, now time.Time, answer chan<- journ
 		return nil, r.t.e.notReady()
 	}
 	r.markBegun()
-	r.Given += record.InputSize(req.Propagates(), req.Context)
+	r.InputBytes += record.InputSize(req.Propagates(), req.Context)
 	r.weigh()
 	r.pending++
 	row := *s // the writer owns s from here on
@@ -420,7 +420,7 @@ func (r *run) newRow(req command.StartRequest, now time.Time) (journal.Run, erro
 // conflicts.
 func (e *Engine) CheckStart(ctx context.Context, req command.StartRequest) error {
 	in := req.Propagates()
-	if _, err := e.programs.Compile(ctx, req.Namespace, req.Graph, req.Known, &in); err != nil {
+	if _, err := e.programs.Compile(ctx, req.Namespace, req.Graph, req.Memo, &in); err != nil {
 		return err
 	}
 	return e.fits(req)
@@ -448,7 +448,7 @@ func (e *Engine) fits(req command.StartRequest) error {
 	}
 	check(len(req.Context), func() string { return "context" })
 	check(len(req.Attachments), func() string { return "attachments" })
-	if !req.Known.Fits() {
+	if !req.Memo.Fits() {
 		before := n
 		for i := range req.Graph.Nodes {
 			node := &req.Graph.Nodes[i]
@@ -460,7 +460,7 @@ func (e *Engine) fits(req command.StartRequest) error {
 			}
 		}
 		if n == before {
-			req.Known.SetFits()
+			req.Memo.SetFits()
 		}
 	}
 	if fault != nil {
@@ -472,7 +472,7 @@ func (e *Engine) fits(req command.StartRequest) error {
 			return err
 		}
 	}
-	return command.BudgetFits(req.Budget)
+	return command.CheckBudget(req.Budget)
 }
 
 // newRun is a run of which only the position is known.

@@ -45,12 +45,12 @@ const readPause = 5 * time.Millisecond
 // readTurn waits for a place to read a run. ok is false if the session ends first. done gives the place back,
 // and may be called more than once.
 func (t *session) readTurn() (done func(), ok bool) {
-	for !t.memory.Read(min(t.e.cfg.MaxRunBytes, t.memory.Total/4)) {
+	for !t.memory.BeginRead(min(t.e.cfg.MaxRunBytes, t.memory.Total/4)) {
 		if !t.sleep(readPause) {
 			return nil, false
 		}
 	}
-	return sync.OnceFunc(t.memory.WasRead), true
+	return sync.OnceFunc(t.memory.EndRead), true
 }
 
 // startNeeds is how many bytes a run takes while it begins. Its inputs count three times: in the machine, in

@@ -39,7 +39,7 @@ func (r *run) ownGraph() *workgraph.Graph {
 	r.lock()
 	p := r.State.Program()
 	r.mu.Unlock()
-	return command.Ungrown(p.Graph())
+	return command.Unexpanded(p.Graph())
 }
 
 // Reasons of outcomes that are refused for good.

@@ -119,7 +119,7 @@ func (g *keyGate) Enter(req sched.GateRequest, ready func(sched.Pass)) func() {
 	return g.enter(ConcurrencyKey(req.Namespace, safe(req.Key)), sched.GateKey, req, ready)
 }
 
-func (g *keyGate) Holding(req sched.GateRequest) (sched.GateWait, bool) {
+func (g *keyGate) WaitOf(req sched.GateRequest) (sched.GateWait, bool) {
 	return g.holding(ConcurrencyKey(req.Namespace, safe(req.Key)), sched.GateKey)
 }
 
@@ -143,7 +143,7 @@ func (g *actorGate) Enter(req sched.GateRequest, ready func(sched.Pass)) func() 
 	return g.enter(ActorKey(req.Namespace, req.Actor), sched.GateLimit, req, ready)
 }
 
-func (g *actorGate) Holding(req sched.GateRequest) (sched.GateWait, bool) {
+func (g *actorGate) WaitOf(req sched.GateRequest) (sched.GateWait, bool) {
 	return g.holding(ActorKey(req.Namespace, req.Actor), sched.GateLimit)
 }
 
@@ -177,7 +177,7 @@ func (g *rateGate) Enter(req sched.GateRequest, ready func(sched.Pass)) func() {
 	return g.enterRate(k, req, ready)
 }
 
-func (g *rateGate) Holding(req sched.GateRequest) (sched.GateWait, bool) {
+func (g *rateGate) WaitOf(req sched.GateRequest) (sched.GateWait, bool) {
 	k := g.of(req)
 	out := sched.GateWait{Kind: sched.GateRate, Name: k.Name}
 	g.mu.Lock()

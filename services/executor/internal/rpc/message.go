@@ -102,7 +102,7 @@ func (s *Server) rowMessage(r journal.Run, open int, whole bool) (*executorv1.Ru
 	if !s.priced {
 		m.Usage.UnpricedCalls = r.Usage.Calls
 	}
-	given, err := record.GivenOf(r.Metadata)
+	given, err := record.CallerDataOf(r.Metadata)
 	if err != nil {
 		return nil, err
 	}

@@ -81,7 +81,7 @@ func (s *Server) StartRun(ctx context.Context, req *executorv1.StartRunRequest) 
 	case err != nil:
 		return nil, err
 	case started.Run != nil:
-		return s.rowMessage(*started.Run, started.Asks, true)
+		return s.rowMessage(*started.Run, started.Interrupts, true)
 	}
 	return s.run(ctx, started.ID)
 }
@@ -143,7 +143,7 @@ func (s *Server) startRequest(ctx context.Context, req *executorv1.StartRunReque
 		return nil
 	}
 	var err, misread error
-	out.Graph, out.Known, misread = graph(ctx, req.GetGraph())
+	out.Graph, out.Memo, misread = graph(ctx, req.GetGraph())
 	if out.Input.Args, err = graphpb.RawList("args", req.GetArgs()); collect(err) != nil {
 		return out, err
 	}
@@ -273,12 +273,12 @@ func unused(field, why, hint string) error {
 type sharedGraph struct {
 	message *graphv1.Graph
 	graph   *workgraph.Graph
-	known   program.Known
+	known   program.Memo
 }
 
 // graph reads a graph, once for all requests that share it. Like graphpb.FromProto it returns a graph beside
 // the faults too.
-func graph(ctx context.Context, m *graphv1.Graph) (*workgraph.Graph, *program.Known, error) {
+func graph(ctx context.Context, m *graphv1.Graph) (*workgraph.Graph, *program.Memo, error) {
 	shared := grpckit.SharedOf(ctx)
 	if shared == nil {
 		g, err := graphpb.FromProto(m)

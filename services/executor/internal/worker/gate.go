@@ -35,7 +35,7 @@ func (s *Server) Enter(req sched.GateRequest, ready func(sched.Pass)) func() {
 }
 
 // Holding implements sched.Gate.
-func (s *Server) Holding(req sched.GateRequest) (sched.GateWait, bool) {
+func (s *Server) WaitOf(req sched.GateRequest) (sched.GateWait, bool) {
 	b := sched.GateWait{Kind: sched.GateWorker, Name: req.Actor, Since: req.Queued}
 	if n := s.pool.holding(name{req.Namespace, req.Actor}); n == 0 {
 		b.Message = fmt.Sprintf("no worker that serves actor %q is connected", req.Actor)

@@ -1,4 +1,5 @@
-// Package attempttoken signs and reads the tokens by which attempts are completed from outside.
+// Package attempttoken signs and verifies the tokens with which a client completes an attempt. It knows the
+// form of a token and its keys, and no run.
 package attempttoken
 
 import (
@@ -16,22 +17,20 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// ReasonInvalid is the reason of an attempt token that this service never gave out, or gave out in
-// another namespace.
+// ReasonInvalid is the reason for a token that this service never issued, or issued in another namespace.
 const ReasonInvalid = "ATTEMPT_TOKEN_INVALID"
 
-// tokenPrefix is the version of attempt token.
+// tokenPrefix names the version of the token's form.
 const tokenPrefix = "t1."
 
-// maxToken bounds an attempt token in bytes.
+// maxToken bounds a token in bytes.
 const maxToken = 1024
 
 // macBytes is the length of a token's signature: 128 bits of HMAC-SHA256.
 const macBytes = 16
 
-// Token names an attempt to whoever finishes its work from outside. To its holders it is opaque and
-// cannot be made up. Whoever comes with it must be let into its namespace all the same, and it counts only
-// while the visit waits for that very attempt.
+// Token names the attempt that a client completes. It is opaque to its holder and cannot be forged. It
+// grants no access to its namespace, and it is valid only while the visit waits for this attempt.
 type Token struct {
 	Namespace string `json:"n"`
 	RunID     string `json:"r"`
@@ -41,15 +40,15 @@ type Token struct {
 	Attempt   int    `json:"a"`
 }
 
-// Keys signs attempt token by the first of its keys and takes those of all. Every executor of a database
-// needs the same. The zero value signs by an empty key, which keeps out mistakes alone: an executor has the
-// key of its database at least.
+// Keys signs with its first key and accepts signatures of every key. All executors of a database need the
+// same keys. The zero value signs with an empty key, which protects against mistakes only; an executor has
+// at least the key of its database.
 type Keys struct{ keys [][]byte }
 
-// NewKeys returns Keys with these keys.
+// NewKeys returns Keys that sign with the first key.
 func NewKeys(keys ...[]byte) Keys { return Keys{keys} }
 
-// Sign is the token as it is given out; empty for one that would be too long.
+// Sign returns the signed token. It is empty if the token would be too long.
 func (k Keys) Sign(t Token) string {
 	name := t.Name()
 	if name == "" {
@@ -62,7 +61,7 @@ func (k Keys) Sign(t Token) string {
 	return name + "." + mac(key, name)
 }
 
-// Parse reads a token. The namespace is that of the caller, who gets no other's runs by it.
+// Parse verifies a token. namespace is the caller's; a token of another namespace is refused.
 func (k Keys) Parse(namespace, s string) (Token, error) {
 	bad := errs.New(errs.InvalidArgument, ReasonInvalid, "the attempt token is not one of this namespace").
 		Hint("pass on the token as the call or the visit shows it, whole and unchanged")
@@ -83,7 +82,7 @@ func (k Keys) Parse(namespace, s string) (Token, error) {
 	return t, nil
 }
 
-// signed compares with every key, in a time that tells nothing of them.
+// signed compares the signature with that of every key, in constant time.
 func (k Keys) signed(name, signature string) bool {
 	keys := k.keys
 	if len(keys) == 0 {
@@ -112,13 +111,13 @@ func cutLast(s, sep string) (before, after string, ok bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// Ref is the visit, or item of one, that the token is of.
+// Ref is the visit, or the item of a visit, that the token names.
 func (t Token) Ref() workgraph.Ref {
 	return workgraph.Ref{Node: t.Node, Visit: t.Visit, Item: t.Item}
 }
 
-// Name is the token without its signature: the same whichever key signs it. Empty for one that would be too
-// long.
+// Name is the token without its signature, so it does not depend on the key. It is empty if the token would
+// be too long.
 func (t Token) Name() string {
 	raw, err := t.json()
 	if err != nil || len(tokenPrefix)+base64.RawURLEncoding.EncodedLen(len(raw))+1+base64.RawURLEncoding.EncodedLen(macBytes) > maxToken {
@@ -128,8 +127,8 @@ func (t Token) Name() string {
 	return string(base64.RawURLEncoding.AppendEncode(append(room[:0], tokenPrefix...), raw))
 }
 
-// json is what encoding/json makes of t. Every call of an actor gets a token, so plain ones are put together
-// by hand.
+// json returns the bytes that encoding/json would return. Every call of an actor gets a token, so tokens of
+// plain strings are written by hand.
 func (t Token) json() ([]byte, error) {
 	if !plain(t.Namespace) || !plain(t.RunID) || !plain(t.Node) {
 		return json.Marshal(t)
@@ -145,7 +144,7 @@ func (t Token) json() ([]byte, error) {
 	return append(strconv.AppendInt(append(b, `,"a":`...), int64(t.Attempt), 10), '}'), nil
 }
 
-// plain reports whether s stands in JSON as it is.
+// plain reports whether JSON writes s without escapes.
 func plain(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
@@ -157,7 +156,7 @@ func plain(s string) bool {
 
 var errTokenContent = errors.New("the token names no attempt")
 
-// parseName reads what name wrote.
+// parseName is the inverse of Name.
 func parseName(s string) (Token, error) {
 	rest, ok := strings.CutPrefix(s, tokenPrefix)
 	if !ok {
@@ -171,7 +170,7 @@ func parseName(s string) (Token, error) {
 	if err := json.Unmarshal(raw, &t); err != nil {
 		return Token{}, err
 	}
-	// Only what name gives counts, so that one attempt has one name.
+	// Only the form that Name writes is accepted, so that one attempt has one name.
 	if t.RunID == "" || t.Node == "" || t.Visit < 1 || t.Item < 0 || t.Attempt < 1 || !utf8.ValidString(t.RunID+t.Node) || t.Name() != s {
 		return Token{}, errTokenContent
 	}

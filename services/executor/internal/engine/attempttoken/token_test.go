@@ -45,7 +45,7 @@ func TestAttemptToken(t *testing.T) {
 	})
 	token := tokens.Sign(good)
 	signed, signature, _ := strings.Cut(strings.TrimPrefix(token, "t1."), ".")
-	made := func(raw string) string { // by hand, with a signature that is right for something else
+	made := func(raw string) string { // signed by hand; the signature belongs to another token
 		return "t1." + base64.RawURLEncoding.EncodeToString([]byte(raw)) + "." + signature
 	}
 	for name, s := range map[string]string{

@@ -16,61 +16,61 @@ import (
 
 // Reasons of refused amendments.
 const (
-	// ReasonRevisionMismatch is the reason when a change was made for another graph than the run's; Meta
-	// "graph_revision" tells its own.
+	// ReasonRevisionMismatch is the reason when a change was made for another revision than the run's graph
+	// has. Meta "graph_revision" has the run's revision.
 	ReasonRevisionMismatch = "GRAPH_REVISION_MISMATCH"
-	// ReasonAmendRefused is the reason when a change would touch what has happened.
+	// ReasonAmendRefused is the reason when a change would alter the past of the run.
 	ReasonAmendRefused = "AMEND_REFUSED"
-	// ReasonAmendUnsettled is the reason when a change is durable and its run's owner has not looked at it in
+	// ReasonAmendUnsettled is the reason when a change is durable but its run's owner has not applied it in
 	// time.
 	ReasonAmendUnsettled = "AMEND_UNSETTLED"
-	// ReasonAmendEmpty is the reason of a change that changes nothing.
+	// ReasonAmendEmpty is the reason for a change that changes nothing.
 	ReasonAmendEmpty = "AMEND_EMPTY"
 )
 
-// AmendRequest changes the graph of a live run.
+// AmendRequest asks for a change to the graph of an open run.
 type AmendRequest struct {
 	Namespace, RunID string
-	// Revision is that of the graph which the change was made for.
+	// Revision is the revision of the graph for which the change was made.
 	Revision int64
 	Patch    workgraph.Patch
-	// DryRun only tells what would change.
+	// DryRun plans the change and does not apply it.
 	DryRun  bool
 	By      string
 	Request journal.Request
 }
 
-// Amendment tells what a change does.
+// Amendment is the effect of a change.
 type Amendment struct {
 	workgraph.AmendPlan
-	// GraphHash and GraphRevision are those after the change.
+	// GraphHash and GraphRevision describe the graph after the change.
 	GraphHash     string
 	GraphRevision int64
 }
 
-// Amend changes the graph of a run, once its owner agrees, and returns what changes. A faulty change is a
-// workgraph.Faults.
+// Amend changes the graph of a run and returns the effect. It waits until the run's owner has applied the
+// command. A faulty graph is reported as workgraph.Faults.
 func (h *Handler) Amend(ctx context.Context, req AmendRequest) (*Amendment, error) {
 	req.Request.Method = MethodAmend
 	if !req.DryRun {
-		if done, err := h.done(ctx, req.Namespace, req.RunID, req.Request); err != nil {
+		if done, err := h.isRepeat(ctx, req.Namespace, req.RunID, req.Request); err != nil {
 			return nil, err
 		} else if done {
-			return h.amended(ctx, req)
+			return h.repeatedAmend(ctx, req)
 		}
 	}
 	out, p, err := h.planAmend(ctx, req)
 	if err != nil || req.DryRun {
 		return out, err
 	}
-	key := once(req.Request)
-	_, err = h.enqueue(ctx, journal.EnqueueRequest{Request: req.Request, Open: started(),
+	key := commandKey(req.Request)
+	_, err = h.enqueue(ctx, journal.EnqueueRequest{Request: req.Request, Open: openStates(),
 		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandAmend, Key: key}},
 		&record.Payload{RequestID: req.Request.ID, By: req.By, Graph: p.Body, Revision: req.Revision})
 	if err != nil {
 		return nil, refusedCommand(err)
 	}
-	if err := h.amendTaken(ctx, req, key); err != nil {
+	if err := h.awaitAmend(ctx, req, key); err != nil {
 		return nil, err
 	}
 	row, err := h.journal.Head(ctx, req.Namespace, req.RunID)
@@ -80,34 +80,34 @@ func (h *Handler) Amend(ctx context.Context, req AmendRequest) (*Amendment, erro
 	if row.GraphRevision > req.Revision && row.GraphHash == p.Hash {
 		return out, nil
 	}
-	if was, err := h.amendedBy(ctx, row, req.Revision, p.Hash); err != nil || was {
+	if was, err := h.wasAmendedTo(ctx, row, req.Revision, p.Hash); err != nil || was {
 		return out, err
 	}
-	// The run has moved on in between: look again what is in the way now.
+	// The run has moved on since the plan was made: plan again to find the present obstacle.
 	if _, _, err := h.planAmend(ctx, req); err != nil {
 		return nil, err
 	}
-	// Nothing is in the way of it, and yet it was refused.
+	// There is no obstacle now, but the owner refused the command.
 	if f, err := h.LastRefusal(ctx, req.Namespace, req.RunID); err == nil && f != nil && f.RequestID == req.Request.ID {
 		return nil, errs.New(errs.FailedPrecondition, ReasonAmendRefused, "the change was refused: %s", f.Message)
 	}
-	return nil, errs.New(errs.Conflict, ReasonAmendRefused, "the run has moved on while it was to be changed").Hint("look at the difference again and repeat the change")
+	return nil, errs.New(errs.Conflict, ReasonAmendRefused, "the run moved on before the change was applied").Hint("look at the difference again and repeat the change")
 }
 
-// amendTaken waits until the owner has looked at a change.
-func (h *Handler) amendTaken(ctx context.Context, req AmendRequest, key string) error {
+// awaitAmend waits until the owner has applied or refused a change.
+func (h *Handler) awaitAmend(ctx context.Context, req AmendRequest, key string) error {
 	taken, err := h.applied(ctx, req.Namespace, req.RunID, journal.CommandAmend, key)
 	if err == nil && !taken {
-		return errs.New(errs.Unavailable, ReasonAmendUnsettled, "the change of run %q is recorded and was not taken up yet", req.RunID).
-			Hint("send it again with the same request_id to hear what became of it; explain tells it too")
+		return errs.New(errs.Unavailable, ReasonAmendUnsettled, "the change of run %q is recorded and not applied yet", req.RunID).
+			Hint("send it again with the same request_id to get the result; explain shows it, too")
 	}
 	return err
 }
 
-// amended is what became of a change that was asked for before: the same as it was told then, whatever the
-// run has come to since.
-func (h *Handler) amended(ctx context.Context, req AmendRequest) (*Amendment, error) {
-	if err := h.amendTaken(ctx, req, once(req.Request)); err != nil {
+// repeatedAmend returns the effect of a change that an earlier request with the same id asked for. It is
+// what that request was answered, whatever has happened to the run since.
+func (h *Handler) repeatedAmend(ctx context.Context, req AmendRequest) (*Amendment, error) {
+	if err := h.awaitAmend(ctx, req, commandKey(req.Request)); err != nil {
 		return nil, err
 	}
 	row, err := h.journal.Head(ctx, req.Namespace, req.RunID)
@@ -115,7 +115,7 @@ func (h *Handler) amended(ctx context.Context, req AmendRequest) (*Amendment, er
 		return nil, err
 	}
 	var made *record.Durable
-	if _, err := h.happened(ctx, row, func(d *record.Durable) bool {
+	if _, err := h.findEvent(ctx, row, func(d *record.Durable) bool {
 		if d.Kind == workgraph.GraphAmended && d.RequestID == req.Request.ID && d.Revision == req.Revision {
 			made = d
 		}
@@ -124,12 +124,12 @@ func (h *Handler) amended(ctx context.Context, req AmendRequest) (*Amendment, er
 		return nil, err
 	}
 	if made == nil {
-		return nil, errs.New(errs.Conflict, ReasonAmendRefused, "the change was refused: the run had moved on when it was to be changed").
+		return nil, errs.New(errs.Conflict, ReasonAmendRefused, "the change was refused: the run had moved on before it was applied").
 			Hint("look at the difference again and repeat the change with a new request_id")
 	}
 	out := &Amendment{AmendPlan: workgraph.AmendPlan{Revision: req.Revision, Cancels: made.Resets()}, GraphHash: made.GraphHash(), GraphRevision: req.Revision + 1}
 	if made.GraphChange == nil || made.GraphChange.Was == "" || made.GraphChange.Hash == "" {
-		return out, nil // it is one of several changes at once, and the graph in between was not kept
+		return out, nil // the graph between several changes was not stored
 	}
 	before, err := h.graphNamed(ctx, req.Namespace, made.GraphChange.Was)
 	if err != nil {
@@ -151,16 +151,16 @@ func (h *Handler) graphNamed(ctx context.Context, namespace, hash string) (*work
 	return workgraph.Decode(body)
 }
 
-// amendedBy reports whether the graph was changed to this one, whatever came after.
-func (h *Handler) amendedBy(ctx context.Context, row journal.Run, revision int64, hash string) (bool, error) {
-	return h.happened(ctx, row, func(d *record.Durable) bool {
+// wasAmendedTo reports whether a change at this revision led to this graph, whatever came later.
+func (h *Handler) wasAmendedTo(ctx context.Context, row journal.Run, revision int64, hash string) (bool, error) {
+	return h.findEvent(ctx, row, func(d *record.Durable) bool {
 		return d.Kind == workgraph.GraphAmended && d.Revision == revision && d.GraphHash() == hash
 	})
 }
 
-// planAmend works out what a change would do to the run as it stands, and changes nothing.
+// planAmend computes the effect of a change on the present state of the run, without applying it.
 func (h *Handler) planAmend(ctx context.Context, req AmendRequest) (*Amendment, *program.Program, error) {
-	look, row, err := h.Standing(ctx, req.Namespace, req.RunID)
+	look, row, err := h.Inspect(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -170,7 +170,7 @@ func (h *Handler) planAmend(ctx context.Context, req AmendRequest) (*Amendment, 
 	if row.State == journal.StatePending {
 		return nil, nil, errs.New(errs.FailedPrecondition, ReasonNotStarted, "run %q waits for its start", row.ID).Hint("cancel it and start another one")
 	}
-	if err := approvedElsewhere(row, ReasonAmendRefused); err != nil {
+	if err := refuseApproved(row, ReasonAmendRefused); err != nil {
 		return nil, nil, err
 	}
 	var now *workgraph.Program
@@ -186,8 +186,8 @@ func (h *Handler) planAmend(ctx context.Context, req AmendRequest) (*Amendment, 
 	if revision != req.Revision {
 		return nil, nil, revisionMismatch(row.ID, req.Revision, revision)
 	}
-	// The run goes on meanwhile: what the change would do is found out with a copy of it, in a turn of the
-	// namespace.
+	// The run continues meanwhile, so the plan uses a copy of its state. The namespace's compute turns
+	// bound the work.
 	leave, err := h.computing.Enter(ctx, req.Namespace)
 	if err != nil {
 		return nil, nil, err
@@ -220,11 +220,11 @@ func (h *Handler) planAmend(ctx context.Context, req AmendRequest) (*Amendment, 
 }
 
 func revisionMismatch(runID string, asked, is int64) error {
-	return errs.New(errs.Conflict, ReasonRevisionMismatch, "the change was made for revision %d of the graph, run %q has come to %d", asked, runID, is).
+	return errs.New(errs.Conflict, ReasonRevisionMismatch, "the change was made for revision %d of the graph, the graph of run %q has revision %d", asked, runID, is).
 		Set("graph_revision", fmt.Sprint(is)).Hint("read the run and its graph again, and make the change for that")
 }
 
-// amendRefusal names everything that stands in the way.
+// amendRefusal lists every obstacle.
 func amendRefusal(runID string, err error) error {
 	if errors.Is(err, workgraph.ErrEnded) {
 		return journal.RunEnded(runID)

@@ -9,9 +9,9 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// approvedElsewhere refuses, with a reason, a change of a run that is part of what was approved in a run
-// above it, or above that of which it is a fork.
-func approvedElsewhere(row journal.Run, reason string) error {
+// refuseApproved refuses, with this reason, to change the graph of a run that follows from an approval
+// elsewhere: in an ancestor, or in the run that it was forked from.
+func refuseApproved(row journal.Run, reason string) error {
 	f, err := record.LineageOf(row)
 	if err != nil || f.Approved == nil {
 		return err
@@ -22,8 +22,8 @@ func approvedElsewhere(row journal.Run, reason string) error {
 		Hint("fork run " + by.Run + " from " + by.At.Node + ": it is asked again there")
 }
 
-// asApproved refuses a fork with another graph if that of the run is part of what was approved elsewhere.
-func asApproved(row journal.Run, before, after *workgraph.Graph) error {
+// checkApproved refuses a fork with another graph if the run follows from an approval elsewhere.
+func checkApproved(row journal.Run, before, after *workgraph.Graph) error {
 	if before == after {
 		return nil
 	}
@@ -34,5 +34,5 @@ func asApproved(row journal.Run, before, after *workgraph.Graph) error {
 	if is, err := after.Hash(); err != nil || is == was {
 		return err
 	}
-	return approvedElsewhere(row, ReasonForkChangesApproved)
+	return refuseApproved(row, ReasonForkChangesApproved)
 }

@@ -21,19 +21,20 @@ import (
 
 // Reasons of refused commands.
 const (
-	// ReasonNotStarted is the reason when a run waits for its start still.
+	// ReasonNotStarted is the reason when a run has not started yet.
 	ReasonNotStarted = "RUN_NOT_STARTED"
-	// ReasonNoInbox is the reason when no node of a run takes messages of a sender.
+	// ReasonNoInbox is the reason when no node of a run accepts messages of a sender.
 	ReasonNoInbox = "INBOX_NOT_FOUND"
-	// ReasonAnswerInvalid is the reason when an answer does not satisfy its question.
+	// ReasonAnswerInvalid is the reason when an answer does not fit its interrupt.
 	ReasonAnswerInvalid = "ANSWER_INVALID"
-	// ReasonApproveHash is the reason when something else was approved than what is asked.
+	// ReasonApproveHash is the reason when the client approved something else than the interrupt asks for.
 	ReasonApproveHash = "APPROVE_HASH_MISMATCH"
-	// ReasonTaskNotWaiting is the reason when nothing waits for a task (any more).
-	ReasonTaskNotWaiting = "TASK_NOT_WAITING"
+	// ReasonAttemptNotWaiting is the reason when an attempt does not wait for its completion, or no longer
+	// does.
+	ReasonAttemptNotWaiting = "ATTEMPT_NOT_WAITING"
 )
 
-// refusedCommand says what to do about a run that takes no commands.
+// refusedCommand adds a hint to the refusal of a command by a run that has not started.
 func refusedCommand(err error) error {
 	if errs.ReasonOf(err) == journal.ReasonStateRefuses && errs.From(err).Meta["state"] == journal.StatePending.String() {
 		return errs.New(errs.FailedPrecondition, ReasonNotStarted, "the run waits for its start").Hint("it can be canceled; anything else once it has started").With(err)
@@ -41,12 +42,11 @@ func refusedCommand(err error) error {
 	return err
 }
 
-// effectWait bounds how long a call waits to see what its commands bring about. The commands are durable by
-// then, so whatever it brings about comes in any case.
+// effectWait bounds how long a request waits for the effect of its command. The command is durable by then,
+// so its effect comes in any case.
 const effectWait = 5 * time.Second
 
-// applied waits a moment until a command was taken up. It is durable, so that nothing is lost when that
-// takes longer.
+// applied waits up to effectWait until a command has been applied, and reports whether it has.
 func (h *Handler) applied(ctx context.Context, namespace, runID string, kind journal.CommandKind, key string) (bool, error) {
 	until := time.Now().Add(effectWait)
 	for pause := time.Millisecond; time.Now().Before(until); pause = min(2*pause, 50*time.Millisecond) {
@@ -60,28 +60,28 @@ func (h *Handler) applied(ctx context.Context, namespace, runID string, kind jou
 	return false, nil
 }
 
-// once is the key of commands of which there may be any number: that of its request, else a new one.
-func once(r journal.Request) string {
+// commandKey is the key of a command that may be sent any number of times: the request id, or a new id.
+func commandKey(r journal.Request) string {
 	if r.ID != "" {
 		return r.ID
 	}
 	return ids.New("req")
 }
 
-// PauseRequest asks that a run starts nothing new.
+// PauseRequest asks a run to start no further calls.
 type PauseRequest struct {
 	Namespace, RunID string
-	// Reason is for whoever reads the history.
+	// Reason is shown in the history.
 	Reason string
-	// Revision, if not 0, must be the run's present one.
+	// Revision, if not 0, must equal the run's revision.
 	Revision int64
 	Request  journal.Request
 }
 
-// Pause holds back new starts of a run. One that is paused already is left alone.
+// Pause stops new calls of a run. A paused run stays as it is.
 func (h *Handler) Pause(ctx context.Context, req PauseRequest) error {
 	req.Request.Method = MethodPause
-	if done, err := h.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
+	if done, err := h.isRepeat(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
 		if done {
 			_, err = h.applied(ctx, req.Namespace, req.RunID, journal.CommandPause, "pause")
 		}
@@ -101,7 +101,7 @@ func (h *Handler) Pause(ctx context.Context, req PauseRequest) error {
 	if reason == "" {
 		reason = "REQUESTED"
 	}
-	_, err = h.enqueue(ctx, journal.EnqueueRequest{Revision: req.Revision, Request: req.Request, Open: started(),
+	_, err = h.enqueue(ctx, journal.EnqueueRequest{Revision: req.Revision, Request: req.Request, Open: openStates(),
 		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandPause, Key: "pause"}}, &record.Payload{Reason: reason, RequestID: req.Request.ID})
 	if err != nil {
 		return refusedCommand(err)
@@ -110,53 +110,54 @@ func (h *Handler) Pause(ctx context.Context, req PauseRequest) error {
 	return err
 }
 
-// started are the states of a run that has events and goes on having them.
-func started() []journal.State {
+// openStates are the states of a run that has started and not ended.
+func openStates() []journal.State {
 	return []journal.State{journal.StateRunning, journal.StateWaiting, journal.StatePaused, journal.StateQuarantined}
 }
 
-// SignalRequest gives a run a signal.
+// SignalRequest sends a signal to a run.
 type SignalRequest struct {
 	Namespace, RunID string
 	Signal
 	Request journal.Request
 }
 
-// Signal gives a run a signal and returns the run once that is durable.
+// Signal sends a signal to a run. It returns the run once the signal is durable.
 func (h *Handler) Signal(ctx context.Context, req SignalRequest) (journal.Run, error) {
 	req.Request.Method = MethodSignal
-	if row, done, err := h.doneRun(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
+	if row, done, err := h.repeatedRun(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
 		return row, err
 	}
-	if err := h.signalFits(&req.Signal); err != nil {
+	if err := h.checkSignal(&req.Signal); err != nil {
 		return journal.Run{}, err
 	}
 	if err := h.acceptsSignal(req.Namespace, req.RunID, &req.Signal); err != nil {
 		return journal.Run{}, err
 	}
 	p, err := h.enqueue(ctx, journal.EnqueueRequest{Request: req.Request,
-		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandSignal, Key: once(req.Request)}},
+		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandSignal, Key: commandKey(req.Request)}},
 		&record.Payload{Name: req.Name, Payload: req.Payload, RequestID: req.Request.ID})
 	return p.Run, refusedCommand(err)
 }
 
-// MessageRequest puts a message into inboxes of a run.
+// MessageRequest sends a message to inboxes of a run.
 type MessageRequest struct {
 	Namespace, RunID string
 	From, Node       string
-	// Token is the attempt token of the call that sends in its node's name; empty for a sender outside.
+	// Token is the attempt token of the call that sends in its node's name. It is empty for a sender
+	// outside of the run.
 	Token   string
 	Message json.RawMessage
 	Request journal.Request
 }
 
-// Send puts a message into inboxes of a run: that of node, or all that take messages from the sender.
+// Send puts a message into inboxes of a run: into that of Node, or into all that accept the sender.
 func (h *Handler) Send(ctx context.Context, req MessageRequest) (journal.Run, error) {
 	req.Request.Method = MethodSend
-	if row, done, err := h.doneRun(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
+	if row, done, err := h.repeatedRun(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
 		return row, err
 	}
-	if err := h.payloadFits("message", req.Message); err != nil {
+	if err := h.checkPayload("message", req.Message); err != nil {
 		return journal.Run{}, err
 	}
 	row, err := h.journal.Head(ctx, req.Namespace, req.RunID)
@@ -167,7 +168,7 @@ func (h *Handler) Send(ctx context.Context, req MessageRequest) (journal.Run, er
 	if err != nil {
 		return row, err
 	}
-	call, err := h.bears(ctx, row, nodes, &req)
+	call, err := h.verifySender(ctx, row, nodes, &req)
 	if err != nil {
 		return row, err
 	}
@@ -194,12 +195,12 @@ func (h *Handler) Send(ctx context.Context, req MessageRequest) (journal.Run, er
 		}
 		return row, err.Hint(strings.Join(boxes[:min(len(boxes), 20)], "; "))
 	}
-	key := once(req.Request)
+	key := commandKey(req.Request)
 	p, err := h.enqueue(ctx, journal.EnqueueRequest{Request: req.Request,
 		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandMessage, Key: key}},
 		&record.Payload{From: from, Node: node, Ref: call.Ref(), Attempt: call.Attempt, Payload: req.Message, RequestID: req.Request.ID})
 	if err == nil && req.Token != "" {
-		// The end of the call must not overtake what it sent: the run may be over by it.
+		// The end of the call must not overtake its message, since the run may end with the call.
 		_, err = h.applied(ctx, req.Namespace, req.RunID, journal.CommandMessage, key)
 	}
 	return p.Run, refusedCommand(err)
@@ -212,42 +213,42 @@ func orAnybody(senders []string) string {
 	return strings.Join(senders, ", ")
 }
 
-// AnswerRequest answers a question.
+// AnswerRequest answers an interrupt.
 type AnswerRequest struct {
 	Namespace, InterruptID string
 	Answer                 json.RawMessage
-	// Decision is workgraph.Approved or workgraph.Rejected for a question of approval, else empty.
+	// Decision is workgraph.Approved or workgraph.Rejected for an approval, and empty otherwise.
 	Decision, By string
-	// ApproveHash, if not empty, must name exactly what is to be approved.
+	// ApproveHash, if not empty, must match the hash of what the approval is about.
 	ApproveHash string
 }
 
-// Answer answers a question, exactly once: the same answer again changes nothing, another one is refused. An
-// answer that does not fit leaves it open.
+// Answer answers an interrupt exactly once. The same answer again does nothing; a different one is refused.
+// An answer that does not fit leaves the interrupt open.
 func (h *Handler) Answer(ctx context.Context, a AnswerRequest) (journal.Interrupt, error) {
 	q, err := h.journal.GetInterrupt(ctx, a.Namespace, a.InterruptID)
 	if err != nil {
 		return q, err
 	}
 	if q.State == journal.InterruptOpen {
-		if err := h.fitting(ctx, &q, &a); err != nil {
+		if err := h.checkAnswer(ctx, &q, &a); err != nil {
 			return q, err
 		}
 	} else if len(a.Answer) == 0 && len(q.Approve) == 0 {
 		a.Answer = json.RawMessage("null")
 	}
-	// White space does not make another answer.
+	// White space does not make an answer different.
 	if len(a.Answer) > 0 {
 		a.Answer = compact(a.Answer)
 	}
-	posted, err := h.enqueue(ctx, journal.EnqueueRequest{
+	enqueued, err := h.enqueue(ctx, journal.EnqueueRequest{
 		Command: journal.Command{Namespace: a.Namespace, RunID: q.RunID, Kind: journal.CommandAnswer, Key: q.ID},
 		Answer:  &journal.Answer{InterruptID: q.ID, Answer: a.Answer, Decision: a.Decision, By: a.By, Principal: access.Of(ctx).String()}},
 		&record.Payload{InterruptID: q.ID, Payload: a.Answer, Decision: a.Decision, By: a.By})
 	if err != nil {
 		return q, err
 	}
-	if posted.New {
+	if enqueued.New {
 		if _, err := h.applied(ctx, a.Namespace, q.RunID, journal.CommandAnswer, q.ID); err != nil {
 			return q, err
 		}
@@ -255,9 +256,9 @@ func (h *Handler) Answer(ctx context.Context, a AnswerRequest) (journal.Interrup
 	return h.journal.GetInterrupt(ctx, a.Namespace, a.InterruptID)
 }
 
-// fitting checks an answer against its question and fills in what may be left out.
-func (h *Handler) fitting(ctx context.Context, q *journal.Interrupt, a *AnswerRequest) error {
-	if err := h.payloadFits("answer", a.Answer); err != nil {
+// checkAnswer checks an answer against its interrupt and fills in what the client may omit.
+func (h *Handler) checkAnswer(ctx context.Context, q *journal.Interrupt, a *AnswerRequest) error {
+	if err := h.checkPayload("answer", a.Answer); err != nil {
 		return err
 	}
 	invalid := func(field, format string, args ...any) *errs.Error {
@@ -297,7 +298,7 @@ func (h *Handler) fitting(ctx context.Context, q *journal.Interrupt, a *AnswerRe
 	defer leave()
 	schema, err := workgraph.CompileSchema(ctx, q.Schema)
 	if err != nil {
-		// The question cannot be answered better than so: its own call gave a schema that none satisfies
+		// No answer can be better than this one: the actor's schema accepts none.
 		return ctx.Err()
 	}
 	err = schema.Check(ctx, a.Answer)
@@ -319,7 +320,7 @@ func (h *Handler) fitting(ctx context.Context, q *journal.Interrupt, a *AnswerRe
 	return refusal
 }
 
-// CompleteRequest ends work that went on outside: exactly one of Outcome and Err is set.
+// CompleteRequest completes an attempt whose work went on outside. Exactly one of Outcome and Err is set.
 type CompleteRequest struct {
 	Namespace, Token string
 	Outcome          *workgraph.Outcome
@@ -327,8 +328,8 @@ type CompleteRequest struct {
 	By               string
 }
 
-// CompleteAttempt ends a visit's wait for work outside and returns its run's id. Saying the same again does
-// nothing.
+// CompleteAttempt ends the wait of a visit for its completion and returns the run's id. The same completion
+// again does nothing.
 func (h *Handler) CompleteAttempt(ctx context.Context, req CompleteRequest) (string, error) {
 	token, err := h.tokens.Parse(req.Namespace, req.Token)
 	if err != nil {
@@ -336,7 +337,7 @@ func (h *Handler) CompleteAttempt(ctx context.Context, req CompleteRequest) (str
 	}
 	if req.Outcome != nil {
 		for i, v := range req.Outcome.Values {
-			if err := h.payloadFits(fmt.Sprintf("completed.values[%d]", i), v); err != nil {
+			if err := h.checkPayload(fmt.Sprintf("completed.values[%d]", i), v); err != nil {
 				return "", err
 			}
 			req.Outcome.Values[i] = compact(v)
@@ -346,17 +347,17 @@ func (h *Handler) CompleteAttempt(ctx context.Context, req CompleteRequest) (str
 	if err != nil {
 		return "", err
 	}
-	if same, err := h.saidOfTask(ctx, row, token, req); err != nil || same {
+	if same, err := h.repeatsCompletion(ctx, row, token, req); err != nil || same {
 		return row.ID, err
 	}
-	posted, err := h.enqueue(ctx, journal.EnqueueRequest{Open: started(),
+	enqueued, err := h.enqueue(ctx, journal.EnqueueRequest{Open: openStates(),
 		Command: journal.Command{Namespace: token.Namespace, RunID: token.RunID, Kind: journal.CommandCompletion, Key: token.Name()}},
 		&record.Payload{Ref: token.Ref(), Attempt: token.Attempt, Outcome: req.Outcome, Err: req.Err, By: req.By})
 	if err != nil {
 		return "", refusedCommand(err)
 	}
-	if !posted.New { // somebody else was faster
-		if _, err := h.saidOfTask(ctx, posted.Run, token, req); err != nil {
+	if !enqueued.New { // another request was faster
+		if _, err := h.repeatsCompletion(ctx, enqueued.Run, token, req); err != nil {
 			return "", err
 		}
 		return row.ID, nil
@@ -365,10 +366,10 @@ func (h *Handler) CompleteAttempt(ctx context.Context, req CompleteRequest) (str
 	return row.ID, err
 }
 
-// saidOfTask reports whether the same was said of a task before. An error says that it cannot be completed so
-// any more.
-func (h *Handler) saidOfTask(ctx context.Context, row journal.Run, token attempttoken.Token, end CompleteRequest) (bool, error) {
-	gone := errs.New(errs.FailedPrecondition, ReasonTaskNotWaiting, "%s of run %q does not wait for this task any more", token.Ref(), row.ID)
+// repeatsCompletion reports whether the attempt was completed before with the same result. The error is the
+// refusal of any other completion.
+func (h *Handler) repeatsCompletion(ctx context.Context, row journal.Run, token attempttoken.Token, end CompleteRequest) (bool, error) {
+	gone := errs.New(errs.FailedPrecondition, ReasonAttemptNotWaiting, "%s of run %q no longer waits for the completion of this attempt", token.Ref(), row.ID)
 	m, unread, err := h.journal.FindCommand(ctx, row.Namespace, row.ID, journal.CommandCompletion, token.Name(), true)
 	if err != nil {
 		return false, err
@@ -381,10 +382,10 @@ func (h *Handler) saidOfTask(ctx context.Context, row journal.Run, token attempt
 		if sameOutcome(l.Outcome, end.Outcome) && sameError(l.Err, end.Err) {
 			return true, nil
 		}
-		return false, gone.Hint("it was completed otherwise a moment ago")
+		return false, gone.Hint("another completion came first")
 	}
 	if !row.State.Ended() {
-		look, _, err := h.Standing(ctx, row.Namespace, row.ID)
+		look, _, err := h.Inspect(ctx, row.Namespace, row.ID)
 		if err != nil {
 			return false, err
 		}
@@ -394,7 +395,7 @@ func (h *Handler) saidOfTask(ctx context.Context, row journal.Run, token attempt
 				open = w.Ref == token.Ref() && w.Attempt == token.Attempt && w.Kind == workgraph.WaitCompletion
 				return !open
 			})
-			for _, start := range s.Outstanding() { // its work may be quicker than the call that begins it
+			for _, start := range s.Outstanding() { // the outside work may end before the call that began it
 				open = open || start.Ref == token.Ref() && start.Attempt == token.Attempt
 			}
 		})
@@ -403,7 +404,7 @@ func (h *Handler) saidOfTask(ctx context.Context, row journal.Run, token attempt
 		}
 	}
 	same := false
-	found, err := h.happened(ctx, row, func(d *record.Durable) bool {
+	found, err := h.findEvent(ctx, row, func(d *record.Durable) bool {
 		if d.Kind != workgraph.CompletionReceived || d.Ref != token.Ref() || d.Attempt != token.Attempt && d.Attempt != 0 {
 			return false
 		}
@@ -416,7 +417,7 @@ func (h *Handler) saidOfTask(ctx context.Context, row journal.Run, token attempt
 	case same:
 		return true, nil
 	case found:
-		return false, gone.Hint("it was completed otherwise, or its time was up")
+		return false, gone.Hint("another completion came first, or its timeout has passed")
 	case row.State.Ended():
 		return false, gone.Hint("the run has ended")
 	}

@@ -8,11 +8,11 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// ReasonBudgetInvalid is the reason of a budget that nothing can be.
+// ReasonBudgetInvalid is the reason for a budget with impossible values.
 const ReasonBudgetInvalid = "BUDGET_INVALID"
 
-// BudgetFits refuses a budget that no run can have.
-func BudgetFits(b *workgraph.Budget) error {
+// CheckBudget refuses a budget that no run can have.
+func CheckBudget(b *workgraph.Budget) error {
 	if fault := b.Fault(); fault != "" {
 		return errs.New(errs.InvalidArgument, ReasonBudgetInvalid, "the budget's %s", fault).
 			Violate("budget", ReasonBudgetInvalid, fault).Hint("leave a cap out for no limit; 0 lets nothing start")
@@ -20,8 +20,8 @@ func BudgetFits(b *workgraph.Budget) error {
 	return nil
 }
 
-// usedUp refuses to let a run go on whose budget is used up.
-func usedUp(runID string, b *workgraph.Budget, used workgraph.Spent) error {
+// budgetUsedUp is the refusal to resume a run whose budget is used up.
+func budgetUsedUp(runID string, b *workgraph.Budget, used workgraph.Spent) error {
 	e := errs.New(errs.FailedPrecondition, workgraph.ReasonBudget, "the run has used up its budget: %s", phrase.Spent(b, used))
 	if b.NanoUSD != nil {
 		e = e.Set("used_nano_usd", strconv.FormatInt(used.NanoUSD, 10)).Set("budget_nano_usd", strconv.FormatInt(*b.NanoUSD, 10))

@@ -11,49 +11,49 @@ import (
 )
 
 const (
-	// DefaultBulk is how many runs one bulk request is about.
+	// DefaultBulk is how many runs one bulk request covers by default.
 	DefaultBulk = 1000
-	// MaxBulk is how many it may be about at most.
+	// MaxBulk is how many runs one bulk request covers at most.
 	MaxBulk = 10_000
-	// maxBulkFailures is how many failures are told.
+	// maxBulkFailures bounds the failures in one response.
 	maxBulkFailures = 100
 	bulkPage        = 500
-	// bulkTime is how long one bulk request works; what is left is for the next.
+	// bulkTime bounds the work of one bulk request. The next request continues.
 	bulkTime = 20 * time.Second
 )
 
-// ReasonFilterEmpty is the reason of a bulk request that would be about every run.
+// ReasonFilterEmpty is the reason for a bulk request that selects every run.
 const ReasonFilterEmpty = "FILTER_EMPTY"
 
 // BulkRequest selects runs.
 type BulkRequest struct {
 	Namespace string
 	Filter    journal.Filter
-	// Limit is how many at most; 0 means DefaultBulk.
+	// Limit bounds the number of runs; 0 means DefaultBulk.
 	Limit int
 	// DryRun only counts.
 	DryRun bool
 }
 
-// BulkFailure is a run with which it did not work.
+// BulkFailure is a run for which the operation failed.
 type BulkFailure struct {
 	RunID string
 	Err   error
 }
 
-// BulkResult tells what a bulk request did.
+// BulkResult is the result of a bulk request.
 type BulkResult struct {
-	// Matched is how many runs were found, up to the limit, Done with how many it worked.
+	// Matched counts the runs found, up to the limit. Done counts those for which the operation succeeded.
 	Matched, Done int
-	// RunIDs are the new runs of retries, and of deletions those that were found and removed, without the
-	// runs below them; they are told even if the request fails later on.
+	// RunIDs are the new runs of retries, or the runs that were found and deleted, without their
+	// descendants. They are valid even if the request fails later.
 	RunIDs   []string
 	Failures []BulkFailure
-	// More says that there may be more.
+	// More reports that further runs may match.
 	More bool
 }
 
-// BulkCancel asks the open runs that a filter finds to end.
+// BulkCancel cancels the open runs that match a filter.
 func (h *Handler) BulkCancel(ctx context.Context, req BulkRequest, reason string) (BulkResult, error) {
 	open := []journal.State{journal.StatePending, journal.StateRunning, journal.StateWaiting, journal.StatePaused, journal.StateQuarantined}
 	if !req.narrow(open) {
@@ -68,8 +68,8 @@ func (h *Handler) BulkCancel(ctx context.Context, req BulkRequest, reason string
 	})
 }
 
-// BulkRetry retries the runs that a filter finds, each once however often it is called, for as long as the
-// ids of requests are kept.
+// BulkRetry retries the runs that match a filter. It retries each run once, however often it is called, for
+// as long as request ids are kept.
 func (h *Handler) BulkRetry(ctx context.Context, req BulkRequest, allowUnsafe, withoutTask bool) (BulkResult, error) {
 	if len(req.Filter.States) == 0 {
 		if req.empty() {
@@ -80,15 +80,15 @@ func (h *Handler) BulkRetry(ctx context.Context, req BulkRequest, allowUnsafe, w
 	if !req.narrow([]journal.State{journal.StateFailed, journal.StateCanceled}) {
 		return BulkResult{}, nil
 	}
-	// The same for every call, so that a run is retried once.
+	// The request id is derived from the run, so that repeated calls retry a run once.
 	request := func(r journal.Run) journal.Request {
 		return journal.Request{Method: methodBulkRetry, ID: r.ID, BodyHash: r.ID}
 	}
-	// A run that was retried stays FAILED, so it is found again. It must not take up the limit of a later
-	// call.
+	// A retried run stays FAILED, so the filter finds it again. It must not count against the limit of a
+	// later call.
 	left := func(r journal.Run) bool {
 		id, err := h.Answered(ctx, r.Namespace, request(r))
-		return err != nil || id == "" // a lookup that fails makes the retry fail, which is told
+		return err != nil || id == "" // after a failed lookup the retry fails too, and is reported
 	}
 	return h.bulk(ctx, req, left, func(ctx context.Context, r journal.Run, out *BulkResult) error {
 		id, err := h.Retry(ctx, RetryRequest{
@@ -102,7 +102,7 @@ func (h *Handler) BulkRetry(ctx context.Context, req BulkRequest, allowUnsafe, w
 	})
 }
 
-// BulkDelete removes the ended runs that a filter finds, with the runs below them.
+// BulkDelete deletes the ended runs that match a filter, with their descendants.
 func (h *Handler) BulkDelete(ctx context.Context, req BulkRequest) (BulkResult, error) {
 	if !req.narrow([]journal.State{journal.StateCompleted, journal.StateFailed, journal.StateCanceled}) {
 		return BulkResult{}, nil
@@ -111,7 +111,7 @@ func (h *Handler) BulkDelete(ctx context.Context, req BulkRequest) (BulkResult, 
 		n, err := h.journal.DeleteRun(ctx, r.Namespace, r.ID, 0)
 		out.Done += n
 		if errs.ReasonOf(err) == journal.ReasonRunNotFound {
-			return nil // it went with the run above it
+			return nil // deleted together with its ancestor
 		}
 		if err == nil {
 			out.RunIDs = append(out.RunIDs, r.ID)
@@ -137,11 +137,11 @@ func (r *BulkRequest) empty() bool {
 		f.ScheduleID == "" && f.Reason == ""
 }
 
-// narrow leaves only those states that can be meant, and reports whether any is left. Without states all of
-// them are.
+// narrow reduces the states of the filter to those that the operation can apply to, and reports whether any
+// is left. A filter without states gets all of them.
 func (r *BulkRequest) narrow(can []journal.State) bool {
 	if r.empty() {
-		return true // refused in a moment
+		return true // refused below
 	}
 	if len(r.Filter.States) == 0 {
 		r.Filter.States = can
@@ -159,8 +159,8 @@ func (r *BulkRequest) narrow(can []journal.State) bool {
 	return len(both) > 0
 }
 
-// bulk does something with each run that is found. Those it is done with may no longer be found, so it goes
-// by a cursor.
+// bulk applies do to each run that matches. Runs may stop matching once do was applied, so bulk pages by a
+// cursor.
 func (h *Handler) bulk(ctx context.Context, req BulkRequest, is func(journal.Run) bool, do func(context.Context, journal.Run, *BulkResult) error) (BulkResult, error) {
 	var out BulkResult
 	if req.empty() {
@@ -199,7 +199,7 @@ func (h *Handler) bulk(ctx context.Context, req BulkRequest, is func(journal.Run
 				}
 			}
 		}
-		if len(rows) == 0 { // a page may have fewer rows than were asked for
+		if len(rows) == 0 { // a page may have fewer rows than the limit
 			return out, nil
 		}
 	}

@@ -8,12 +8,12 @@ import (
 const (
 	// purgeRows is how many rows of deleted runs are removed at a time.
 	purgeRows = 1000
-	// purgeTime bounds what of a deletion is waited for; the rest goes in the background. Nobody sees any of
-	// it by then.
+	// purgeTime bounds how long Delete waits for the removal of rows. The rest is removed in the
+	// background. The deleted runs are invisible from the start.
 	purgeTime = 2 * time.Second
 )
 
-// Delete removes a run that has ended and the runs below it that have, and returns how many.
+// Delete deletes an ended run and its ended descendants. It returns how many runs it deleted.
 func (h *Handler) Delete(ctx context.Context, namespace, runID string, revision int64) (int, error) {
 	n, err := h.journal.DeleteRun(ctx, namespace, runID, revision)
 	if err != nil {
@@ -27,8 +27,8 @@ func (h *Handler) Delete(ctx context.Context, namespace, runID string, revision 
 	return n, nil
 }
 
-// Purge removes the rows of deleted runs, until there are none or ctx ends. What a crash leaves, the next
-// call removes.
+// Purge removes the rows of deleted runs until none is left or ctx ends. It continues where an earlier call
+// was interrupted.
 func (h *Handler) Purge(ctx context.Context) error {
 	for more := true; more; {
 		if ctx.Err() != nil {

@@ -16,9 +16,9 @@ import (
 
 // Reasons of refused commands.
 const (
-	// ReasonSignalInvalid is the reason of a signal that no run can take.
+	// ReasonSignalInvalid is the reason for a signal that no run accepts.
 	ReasonSignalInvalid = "SIGNAL_INVALID"
-	// ReasonNoBusinessKey is the reason when a run to signal or start is not named by a business key.
+	// ReasonNoBusinessKey is the reason when SignalWithStart has no business key.
 	ReasonNoBusinessKey = "BUSINESS_KEY_MISSING"
 )
 
@@ -26,13 +26,13 @@ const (
 type CancelRequest struct {
 	Namespace, RunID string
 	Reason           string
-	// Revision, if not 0, must be the run's present one.
+	// Revision, if not 0, must equal the run's revision.
 	Revision int64
 	Request  journal.Request
 }
 
-// Cancel asks for the end of a run and returns the run once the wish is durable. A run that has ended stays
-// as it is.
+// Cancel asks for the end of a run. It returns the run once the command is durable. An ended run stays as
+// it is.
 func (h *Handler) Cancel(ctx context.Context, req CancelRequest) (journal.Run, error) {
 	req.Request.Method = MethodCancel
 	p, err := h.enqueue(ctx, journal.EnqueueRequest{Revision: req.Revision, Request: req.Request, Reason: req.Reason,
@@ -40,14 +40,14 @@ func (h *Handler) Cancel(ctx context.Context, req CancelRequest) (journal.Run, e
 	return p.Run, err
 }
 
-func (h *Handler) signalFits(s *Signal) error {
+func (h *Handler) checkSignal(s *Signal) error {
 	if s.Name == "" || len(s.Name) > 256 {
 		return errs.New(errs.InvalidArgument, ReasonSignalInvalid, "a signal's name has 1 to 256 bytes")
 	}
-	return h.payloadFits("payload", s.Payload)
+	return h.checkPayload("payload", s.Payload)
 }
 
-func (h *Handler) payloadFits(field string, raw json.RawMessage) error {
+func (h *Handler) checkPayload(field string, raw json.RawMessage) error {
 	switch {
 	case len(raw) > h.maxPayload:
 		return errs.New(errs.InvalidArgument, journal.ReasonPayloadTooLarge, "%s has %d bytes, the limit is %d", field, len(raw), h.maxPayload).
@@ -58,19 +58,19 @@ func (h *Handler) payloadFits(field string, raw json.RawMessage) error {
 	return nil
 }
 
-// SignalWithStart gives a signal to the open run with the business key, or starts that run with the signal,
-// whichever is possible: each in one transaction. created tells that a run was started.
+// SignalWithStart sends a signal to the open run with the business key, or starts that run with the signal.
+// Either happens in one transaction. created reports that a run was started.
 func (h *Handler) SignalWithStart(ctx context.Context, req StartRequest, sig Signal) (id string, created bool, err error) {
 	if req.BusinessKey == "" {
 		return "", false, errs.New(errs.InvalidArgument, ReasonNoBusinessKey, "the run to signal or start must have a business_key")
 	}
-	if err := h.signalFits(&sig); err != nil {
+	if err := h.checkSignal(&sig); err != nil {
 		return "", false, err
 	}
 	once := req.Request
 	once.Method, req.Request.Method = MethodSignalWithStart, methodSignalStart
 	req.Conflict, req.Signal = journal.ConflictReturnExisting, &sig
-	// Of a request that was cut off between its halves the run is known.
+	// The first half of an interrupted request may have been carried out: its run is known then.
 	known, whole, err := h.AnsweredSignal(ctx, req.Namespace, once)
 	if err != nil || whole {
 		return known, false, err
@@ -89,7 +89,7 @@ func (h *Handler) SignalWithStart(ctx context.Context, req StartRequest, sig Sig
 			return "", false, err
 		}
 		if m, err := record.DecodeMetadata(row.Metadata); err != nil || m.StartedBy(once) {
-			return id, false, err // another try of it was quicker
+			return id, false, err // a concurrent request with the same id was faster
 		}
 		if err := h.acceptsSignal(req.Namespace, id, &sig); err != nil {
 			return "", false, err
@@ -98,14 +98,14 @@ func (h *Handler) SignalWithStart(ctx context.Context, req StartRequest, sig Sig
 			Command: journal.Command{Namespace: req.Namespace, RunID: id, Kind: journal.CommandSignal, Key: ids.New("req")}},
 			&record.Payload{Name: sig.Name, Payload: sig.Payload, RequestID: once.ID})
 		if errs.ReasonOf(err) == journal.ReasonRunEnded && once.ID == "" {
-			continue // it ended in between, so its key is free
+			continue // the run ended in between, so its key is free
 		}
 		return id, false, err
 	}
 }
 
-// acceptsSignal refuses a signal that the run would not keep, if it is in memory here. Elsewhere its owner
-// finds out when it applies it.
+// acceptsSignal refuses a signal that a live run of this process would drop. For other runs the owner
+// decides when it applies the command.
 func (h *Handler) acceptsSignal(namespace, runID string, sig *Signal) error {
 	look, ok := h.live.Look(namespace, runID)
 	if !ok {
@@ -120,7 +120,7 @@ func (h *Handler) acceptsSignal(namespace, runID string, sig *Signal) error {
 		workgraph.MaxSignals, workgraph.MaxSignalBytes).Hint("send again when it has waited for some")
 }
 
-// enqueue writes commands and wakes who takes it up.
+// enqueue writes a command and notifies the owner of the run.
 func (h *Handler) enqueue(ctx context.Context, p journal.EnqueueRequest, l *record.Payload) (journal.Enqueued, error) {
 	if l != nil {
 		l.Trace, l.Principal = tracing.Of(ctx), access.Of(ctx).String()
@@ -135,20 +135,21 @@ func (h *Handler) enqueue(ctx context.Context, p journal.EnqueueRequest, l *reco
 	}
 	p.Command.Time = dbkit.Now()
 	p.Claimant = h.live.Claimant()
-	posted, err := h.journal.Enqueue(ctx, p)
+	enqueued, err := h.journal.Enqueue(ctx, p)
 	if err == nil {
-		tracing.LinkRequest(ctx, posted.Run)
+		tracing.LinkRequest(ctx, enqueued.Run)
 	}
-	// Commands that is durable is taken up even if the values of its run cannot be read just now.
-	h.live.ApplySoon(posted)
-	return posted, err
+	// A durable command is applied even if the values of its run cannot be read at the moment.
+	h.live.ApplySoon(enqueued)
+	return enqueued, err
 }
 
-// Unapplied lists the commands among commands that the owner of a run has not taken up yet.
+// Unapplied names the kinds of commands that the owner of a run has not applied yet. Ends of children are
+// left out.
 func Unapplied(unread []journal.CommandKind) []string {
 	var out []string
 	for _, k := range unread {
-		if k != journal.CommandChildEnded { // nobody asked for that
+		if k != journal.CommandChildEnded { // not the client's
 			out = append(out, string(k))
 		}
 	}

@@ -18,54 +18,53 @@ import (
 
 // Reasons of refused forks.
 const (
-	// ReasonForkRepeatsUnsafe is the reason when UNSAFE visits that were performed would run again; Meta
+	// ReasonForkRepeatsUnsafe is the reason when UNSAFE visits that were performed would run again. Meta
 	// "visits" names them.
 	ReasonForkRepeatsUnsafe = "FORK_REPEATS_UNSAFE"
-	// ReasonForkChangesReused is the reason when nodes whose visits are taken over are other than they were.
+	// ReasonForkChangesReused is the reason when the graph changes nodes whose visits are reused.
 	ReasonForkChangesReused = "FORK_CHANGES_REUSED"
-	// ReasonForkChangesApproved is the reason when the graph would be other than was approved in a run above.
+	// ReasonForkChangesApproved is the reason when the graph differs from what was approved in an ancestor.
 	ReasonForkChangesApproved = "FORK_CHANGES_APPROVED"
 	// ReasonVisitNotFound is the reason when a run has not reached a visit.
 	ReasonVisitNotFound = "VISIT_NOT_FOUND"
-	// ReasonNothingToRetry is the reason when nothing of a run has failed.
+	// ReasonNothingToRetry is the reason when no visit of a run has failed.
 	ReasonNothingToRetry = "NOTHING_TO_RETRY"
 )
 
-// ForkRequest says where and with what a run's history goes another way.
+// ForkRequest asks for a new run that reuses the history of another one up to a visit.
 type ForkRequest struct {
 	Namespace, RunID string
-	// From is the visit from which on things run anew; nil takes over every visit that completed.
+	// From is the first visit that runs again. Nil reuses every completed visit.
 	From *workgraph.Ref
-	// Named overlay the named arguments of From's node; Args take the place of its positional ones if
+	// Named overlays the named arguments of From's node. Args replaces its positional arguments if
 	// ReplaceArgs is set.
 	Named       map[string]json.RawMessage
 	Args        []json.RawMessage
 	ReplaceArgs bool
-	// Graph is that of the new run; nil is the same.
+	// Graph is the graph of the new run; nil means the same graph.
 	Graph       *workgraph.Graph
 	AllowUnsafe bool
-	// WithoutTask makes the new run work on no task; else it works on that of the old one, and is refused if
-	// that cannot be claimed.
+	// WithoutTask starts the new run without a task. Otherwise it works on the task of the old run, and the
+	// fork is refused if that task cannot be claimed.
 	WithoutTask bool
 	BusinessKey string
-	// Budget has caps that take the place of the old run's.
+	// Budget has caps that replace those of the old run.
 	Budget *workgraph.Budget
 	// Labels are added to those of the old run.
 	Labels  map[string]string
 	Request journal.Request
 }
 
-// RetryRequest names a run that has ended without completing.
+// RetryRequest names a run that ended without completing.
 type RetryRequest struct {
 	Namespace, RunID string
 	AllowUnsafe      bool
-	// WithoutTask is that of a ForkRequest.
+	// WithoutTask has the meaning that it has in ForkRequest.
 	WithoutTask bool
 	Request     journal.Request
 }
 
-// Retry starts a new run in which what completed is taken over, and what failed and what follows from it runs
-// anew.
+// Retry starts a new run that reuses the completed visits. Failed visits and their successors run again.
 func (h *Handler) Retry(ctx context.Context, req RetryRequest) (string, error) {
 	if req.Request.Method == "" {
 		req.Request.Method = MethodRetry
@@ -86,7 +85,7 @@ func (h *Handler) Retry(ctx context.Context, req RetryRequest) (string, error) {
 	return h.fork(ctx, ForkRequest{Namespace: req.Namespace, RunID: req.RunID, AllowUnsafe: req.AllowUnsafe, WithoutTask: req.WithoutTask, BusinessKey: row.BusinessKey, Request: req.Request})
 }
 
-// Fork starts a new run that shares the history of an old one up to a visit. A faulty graph is a
+// Fork starts a new run that shares the history of an old one up to a visit. A faulty graph is reported as
 // workgraph.Faults.
 func (h *Handler) Fork(ctx context.Context, req ForkRequest) (string, error) {
 	req.Request.Method = MethodFork
@@ -97,7 +96,7 @@ func (h *Handler) Fork(ctx context.Context, req ForkRequest) (string, error) {
 }
 
 func (h *Handler) fork(ctx context.Context, req ForkRequest) (string, error) {
-	row, old, err := h.recorded(ctx, req.Namespace, req.RunID)
+	row, old, err := h.recordedState(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return "", err
 	}
@@ -105,37 +104,37 @@ func (h *Handler) fork(ctx context.Context, req ForkRequest) (string, error) {
 		return "", errs.New(errs.FailedPrecondition, ReasonNotStarted, "run %q has not begun, so there is nothing to take over", row.ID).
 			Hint("start another run with the same graph")
 	}
-	if err := reached(old, req.From); err != nil {
+	if err := checkReached(old, req.From); err != nil {
 		return "", err
 	}
-	before := Ungrown(old.Graph())
+	before := Unexpanded(old.Graph())
 	g := before
 	if req.Graph != nil {
 		g = req.Graph
 	}
-	if g, err = rewritten(g, req); err != nil {
+	if g, err = withArgs(g, req); err != nil {
 		return "", err
 	}
-	if err := asApproved(row, before, g); err != nil {
+	if err := checkApproved(row, before, g); err != nil {
 		return "", err
 	}
 	p, err := h.programs.Compile(ctx, req.Namespace, g, nil, nil)
 	if err != nil {
 		return "", err
 	}
-	adopt, again, err := workgraph.ReuseFrom(ctx, old, req.From, before, p.Machine.Graph())
+	reused, again, err := workgraph.ReuseFrom(ctx, old, req.From, before, p.Machine.Graph())
 	if err != nil {
 		return "", err
 	}
-	if err := asTheyWere(ctx, before, p.Machine.Graph(), adopt, req.From); err != nil {
+	if err := checkUnchanged(ctx, before, p.Machine.Graph(), reused, req.From); err != nil {
 		return "", err
 	}
 	if !req.AllowUnsafe {
-		below, err := h.performedBelow(ctx, row, adopt)
+		below, err := h.performedBelow(ctx, row, reused)
 		if err != nil {
 			return "", err
 		}
-		if err := repeats(p.Machine, again, below); err != nil {
+		if err := refuseRepeats(p.Machine, again, below); err != nil {
 			return "", err
 		}
 	}
@@ -143,7 +142,7 @@ func (h *Handler) fork(ctx context.Context, req ForkRequest) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	start.Graph, start.Reuse, start.ForkedFrom, start.BusinessKey, start.Request = g, adopt, row.ID, req.BusinessKey, req.Request
+	start.Graph, start.Reuse, start.ForkedFrom, start.BusinessKey, start.Request = g, reused, row.ID, req.BusinessKey, req.Request
 	start.Budget = start.Budget.With(req.Budget)
 	if len(req.Labels) > 0 {
 		start.Labels = maps.Clone(start.Labels)
@@ -158,8 +157,8 @@ func (h *Handler) fork(ctx context.Context, req ForkRequest) (string, error) {
 	if req.WithoutTask {
 		start.TaskID = ""
 	}
-	// The task is claimed as for any other start. One that cannot be claimed refuses: work that is not booked
-	// on it is the caller's to ask for.
+	// The task is claimed as for any other start. If it cannot be claimed the fork is refused, since only
+	// the client may decide that the work is booked on no task.
 	id, _, err := h.live.Start(ctx, start)
 	if start.TaskID != "" && errs.Is(err, errs.FailedPrecondition) && errs.ReasonOf(err) != journal.ReasonBusinessKeyInUse {
 		return id, withoutTaskHint(err)
@@ -170,7 +169,7 @@ func (h *Handler) fork(ctx context.Context, req ForkRequest) (string, error) {
 	return id, err
 }
 
-// withoutTaskHint says beside what stands against a claim how the run is started all the same.
+// withoutTaskHint adds to the refusal of a claim how to start the run without the task.
 func withoutTaskHint(err error) error {
 	e := errs.From(err)
 	hint := "or start it without the task (without_task): what it costs is booked on the namespace then, not on task and epic"
@@ -180,9 +179,9 @@ func withoutTaskHint(err error) error {
 	return e.Hint(hint)
 }
 
-// recorded is where a run stands by its journal, whatever its owner has decided since; nil of one that has
-// not begun.
-func (h *Handler) recorded(ctx context.Context, namespace, runID string) (journal.Run, *workgraph.State, error) {
+// recordedState is the state of a run by its journal, without what its owner has decided and not committed.
+// It is nil for a run that has not begun.
+func (h *Handler) recordedState(ctx context.Context, namespace, runID string) (journal.Run, *workgraph.State, error) {
 	loaded, err := h.journal.Standing(ctx, namespace, runID)
 	if err != nil {
 		return journal.Run{}, nil, err
@@ -195,8 +194,8 @@ func (h *Handler) recorded(ctx context.Context, namespace, runID string) (journa
 	return row, at.State, err
 }
 
-// reached checks that the run has come to a visit.
-func reached(s *workgraph.State, from *workgraph.Ref) error {
+// checkReached checks that the run has reached a visit.
+func checkReached(s *workgraph.State, from *workgraph.Ref) error {
 	if from == nil {
 		return nil
 	}
@@ -231,8 +230,8 @@ func reached(s *workgraph.State, from *workgraph.Ref) error {
 	return unknown.Hint("GetRunGraph shows the graph")
 }
 
-// rewritten is the graph with the arguments that the request gives to the node from which on things run anew.
-func rewritten(g *workgraph.Graph, req ForkRequest) (*workgraph.Graph, error) {
+// withArgs is the graph with the requested arguments at the node that runs again.
+func withArgs(g *workgraph.Graph, req ForkRequest) (*workgraph.Graph, error) {
 	if len(req.Named) == 0 && !req.ReplaceArgs {
 		return g, nil
 	}
@@ -262,12 +261,11 @@ func rewritten(g *workgraph.Graph, req ForkRequest) (*workgraph.Graph, error) {
 	return out, nil
 }
 
-// asTheyWere refuses a graph in which nodes whose visits are taken over, or what leads to them, are other
-// than before.
-func asTheyWere(ctx context.Context, before, after *workgraph.Graph, adopt []workgraph.ReusedVisit, from *workgraph.Ref) error {
-	taken := make(map[string]bool, len(adopt))
-	for i := range adopt {
-		if id := adopt[i].Ref.Node; from == nil || id != from.Node {
+// checkUnchanged refuses a graph that changes the nodes of reused visits, or the path to them.
+func checkUnchanged(ctx context.Context, before, after *workgraph.Graph, reused []workgraph.ReusedVisit, from *workgraph.Ref) error {
+	taken := make(map[string]bool, len(reused))
+	for i := range reused {
+		if id := reused[i].Ref.Node; from == nil || id != from.Node {
 			taken[id] = true
 		}
 	}
@@ -313,25 +311,25 @@ func asTheyWere(ctx context.Context, before, after *workgraph.Graph, adopt []wor
 	return nil
 }
 
-// performedBelow names the UNSAFE calls that were performed in runs below this one whose visit is not taken
-// over: it would start them anew.
-func (h *Handler) performedBelow(ctx context.Context, row journal.Run, adopt []workgraph.ReusedVisit) ([]string, error) {
+// performedBelow names the UNSAFE calls that were performed in descendants which the fork would start
+// again, since the visits that spawned them are not reused.
+func (h *Handler) performedBelow(ctx context.Context, row journal.Run, reused []workgraph.ReusedVisit) ([]string, error) {
 	below, err := h.journal.Descendants(ctx, row.Namespace, row.ID)
 	if err != nil {
 		return nil, err
 	}
-	taken := make(map[workgraph.Ref]bool, len(adopt))
-	for i := range adopt {
-		taken[adopt[i].Ref] = true
+	taken := make(map[workgraph.Ref]bool, len(reused))
+	for i := range reused {
+		taken[reused[i].Ref] = true
 	}
-	kept := map[string]bool{} // the runs that are not started anew
+	kept := map[string]bool{} // the runs that are not started again
 	var names []string
 	for _, d := range below {
 		if kept[d.ParentRunID] {
 			kept[d.RunID] = true
 			continue
 		}
-		child, state, err := h.recorded(ctx, row.Namespace, d.RunID)
+		child, state, err := h.recordedState(ctx, row.Namespace, d.RunID)
 		switch {
 		case errs.Is(err, errs.NotFound): // deleted meanwhile
 			continue
@@ -343,7 +341,7 @@ func (h *Handler) performedBelow(ctx context.Context, row journal.Run, adopt []w
 			if err != nil {
 				return nil, err
 			}
-			f.Ref.Item = 0 // visits are taken over whole
+			f.Ref.Item = 0 // visits are reused as a whole
 			if taken[f.Ref] {
 				kept[d.RunID] = true
 				continue
@@ -362,8 +360,8 @@ func (h *Handler) performedBelow(ctx context.Context, row journal.Run, adopt []w
 	return names, nil
 }
 
-// repeats refuses to run UNSAFE visits again that were performed, here or in runs below.
-func repeats(p *workgraph.Program, again []workgraph.Ref, below []string) error {
+// refuseRepeats refuses to repeat UNSAFE visits that were performed, in the run or in its descendants.
+func refuseRepeats(p *workgraph.Program, again []workgraph.Ref, below []string) error {
 	var names []string
 	for _, ref := range again {
 		if _, there := p.Node(ref.Node); there || strings.Contains(ref.Node, "#") {
@@ -381,7 +379,7 @@ func repeats(p *workgraph.Program, again []workgraph.Ref, below []string) error 
 		Set("visits", shown).Hint("fork from a later visit, or allow it with allow_unsafe")
 }
 
-// startOf is the request by which a run could have been started, but for its graph and its keys.
+// startOf is a start request with the parameters of a run, except its graph and keys.
 func startOf(row journal.Run) (StartRequest, error) {
 	out := StartRequest{
 		Namespace: row.Namespace, Context: row.Context, TaskID: row.TaskID, UserID: row.UserID, ChatID: row.ChatID, ThreadID: row.ThreadID,
@@ -405,8 +403,8 @@ func startOf(row journal.Run) (StartRequest, error) {
 	return out, nil
 }
 
-// Ungrown is a graph without what expansions have made of it: a fork expands again what it takes over.
-func Ungrown(g *workgraph.Graph) *workgraph.Graph {
+// Unexpanded removes from a graph what expansions inserted. A fork expands again when it reuses the visits.
+func Unexpanded(g *workgraph.Graph) *workgraph.Graph {
 	grown := func(id string) bool { return strings.Contains(id, "#") }
 	if !slices.ContainsFunc(g.Nodes, func(n workgraph.Node) bool { return grown(n.ID) }) {
 		return g
@@ -429,7 +427,7 @@ func Ungrown(g *workgraph.Graph) *workgraph.Graph {
 		if grown(e.To) {
 			continue
 		}
-		// What led from a node to its successors leads there from the sinks of what was inserted.
+		// An edge from the sinks of an expansion was originally an edge from the expanded node.
 		e.From, _, _ = strings.Cut(e.From, "#")
 		if k := (name{e.From, e.To, e.Kind}); !seen[k] {
 			seen[k] = true

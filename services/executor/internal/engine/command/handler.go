@@ -1,5 +1,5 @@
-// Package command carries out what clients ask of runs: it checks a request against where its run stands, and
-// writes a durable command that the owner of the run applies. It owns no run.
+// Package command carries out client requests about runs. It checks a request against the state of its run
+// and writes a durable command, which the run's owner applies. It owns no run and writes no event.
 package command
 
 import (
@@ -17,8 +17,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Handler carries out what clients ask of runs: it checks a request against where its run stands and writes a
-// durable command, which the owner of the run applies. It is safe for concurrent use.
+// Handler carries out client requests about runs. It is safe for concurrent use.
 type Handler struct {
 	journal    journal.Journal
 	live       Live
@@ -32,49 +31,48 @@ type Handler struct {
 	log        *slog.Logger
 }
 
-// Live are the runs in the memory of this process, as far as requests about runs need them. Implementations
-// are safe for concurrent use.
+// Live gives access to the runs in the memory of this process. Implementations are safe for concurrent use.
 type Live interface {
-	// Look returns a function that gives the machine of a live run to f, for reading only and only while f
-	// runs. ok is false when no run of the namespace is live here by that id.
+	// Look returns a function that passes the machine of a live run to f. f must only read, and must not
+	// keep the machine. ok is false if the run is not live here or belongs to another namespace.
 	Look(namespace, runID string) (look func(f func(*workgraph.State)), ok bool)
-	// Refused returns the last amendment that a live run has refused, nil for none.
+	// Refused returns the last amendment that a live run refused, or nil.
 	Refused(namespace, runID string) (refusal *record.AmendRefused, live bool)
 	// Room returns an error if a live run has no room for a command of n bytes.
 	Room(namespace, runID string, n int64) error
-	// Claimant is who owns a run from then on that nobody owns when a command is written for it; the zero
-	// value is nobody.
+	// Claimant becomes the owner of a run that has none when a command is written for it. The zero value
+	// leaves the run without an owner.
 	Claimant() journal.Owner
-	// ApplySoon has a command applied at once that was written here.
+	// ApplySoon schedules the application of a command that was written here.
 	ApplySoon(p journal.Enqueued)
-	// Start records a run: see Engine.Start.
+	// Start records a run; see Engine.Start.
 	Start(ctx context.Context, req StartRequest) (id string, created bool, err error)
 }
 
-// Deps are a Handler's collaborators; all but Prices must be set.
+// Deps are the collaborators of a Handler. All but Prices must be set.
 type Deps struct {
 	Journal   journal.Journal
 	Live      Live
 	Positions replay.Source
 	Programs  *program.Set
 	Computing *turns.Turns
-	// Prices is nil when nobody knows prices.
+	// Prices is nil when no price book is configured.
 	Prices *price.Book
 	Feed   *feed.Feed
 	Tokens attempttoken.Keys
 	Logger *slog.Logger
 }
 
-// New returns a Handler that takes values of up to maxPayload bytes.
+// New returns a Handler that accepts values of up to maxPayload bytes.
 func New(d Deps, maxPayload int) *Handler {
 	return &Handler{journal: d.Journal, live: d.Live, positions: d.Positions, programs: d.Programs, computing: d.Computing, prices: d.Prices, feed: d.Feed,
 		tokens: d.Tokens, maxPayload: maxPayload, log: d.Logger}
 }
 
-// Standing is where a run stands, with its row as it was read, without its values: look gives the machine's
-// state to f, for reading only and only while f runs. A run that is not in memory here is read from the
-// journal, wherever it is.
-func (h *Handler) Standing(ctx context.Context, namespace, runID string) (look func(f func(*workgraph.State)), row journal.Run, err error) {
+// Inspect returns access to the state of a run, and its row. look passes the machine to f, which must only
+// read and not keep it. The machine holds no payload values. A run that is not live here is read from the
+// journal.
+func (h *Handler) Inspect(ctx context.Context, namespace, runID string) (look func(f func(*workgraph.State)), row journal.Run, err error) {
 	row, err = h.journal.Head(ctx, namespace, runID)
 	if err != nil {
 		return nil, row, err
@@ -93,7 +91,7 @@ func (h *Handler) Standing(ctx context.Context, namespace, runID string) (look f
 	return func(f func(*workgraph.State)) { f(at.State) }, loaded.Run, nil
 }
 
-// LastRefusal is the last amendment of a run if it was refused when its owner applied it, else nil.
+// LastRefusal is the last amendment of a run if its owner refused it, and nil otherwise.
 func (h *Handler) LastRefusal(ctx context.Context, namespace, runID string) (*record.AmendRefused, error) {
 	if refusal, live := h.live.Refused(namespace, runID); live {
 		return refusal, nil
@@ -104,7 +102,7 @@ func (h *Handler) LastRefusal(ctx context.Context, namespace, runID string) (*re
 	}
 	_, head, _, err := record.DecodePosition(loaded.Snapshot, 0)
 	if err != nil {
-		return nil, nil // a position of no use tells nothing
+		return nil, nil // an unreadable position has no answer
 	}
 	return head.Refusal, nil
 }

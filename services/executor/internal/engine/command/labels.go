@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// ReasonLabelsInvalid is the reason when the labels of a run cannot be kept.
+	// ReasonLabelsInvalid is the reason when the labels of a run are not valid.
 	ReasonLabelsInvalid = "LABELS_INVALID"
 
 	maxLabels      = 64
@@ -19,7 +19,7 @@ const (
 	maxLabelLength = 256
 )
 
-// CheckLabels holds labels that come by another way than a start to the rules of those that do.
+// CheckLabels applies the rules for labels of a start to labels from another source.
 func CheckLabels(labels map[string]string) error {
 	refused := func(format string, args ...any) *errs.Error {
 		e := errs.New(errs.InvalidArgument, ReasonLabelsInvalid, format, args...)

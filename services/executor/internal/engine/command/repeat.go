@@ -8,7 +8,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// The names under which the ids of requests are kept, one for each call.
+// The method names under which request ids are kept.
 const (
 	MethodStart           = "StartRun"
 	MethodSignalWithStart = "SignalWithStart"
@@ -22,15 +22,15 @@ const (
 	MethodReconcile       = "ReconcileVisit"
 	MethodAmend           = "AmendRun"
 
-	// methodSignalStart is for the half of a SignalWithStart that names its run: the id is answered when the
-	// signal is given, too.
+	// methodSignalStart is for the half of a SignalWithStart that starts or finds its run. The request
+	// counts as answered only when the signal is delivered, too.
 	methodSignalStart = "SignalWithStart/start"
 	methodBulkRetry   = "BulkRetryRuns"
 )
 
-// Answered is the run that a request came to before; empty if it is new. It is looked up before anything is
-// judged, since a request that was answered is answered in the same way again, whatever would stand in its
-// way by now. One that had another body then is refused.
+// Answered is the run of an earlier request with the same id, or empty. It is looked up before any check,
+// so that a repeated request gets the same answer whatever the state of the run is now. A repeat with
+// another body is refused.
 func (h *Handler) Answered(ctx context.Context, namespace string, req journal.Request) (runID string, err error) {
 	if req.ID == "" {
 		return "", nil
@@ -42,8 +42,8 @@ func (h *Handler) Answered(ctx context.Context, namespace string, req journal.Re
 	return runID, err
 }
 
-// AnsweredSignal is the run that a SignalWithStart came to before; empty if it is new. whole says that it has
-// its signal, too.
+// AnsweredSignal is the run of an earlier SignalWithStart with the same id, or empty. whole reports that
+// the signal was delivered, too.
 func (h *Handler) AnsweredSignal(ctx context.Context, namespace string, req journal.Request) (runID string, whole bool, err error) {
 	req.Method = MethodSignalWithStart
 	if runID, err = h.Answered(ctx, namespace, req); err != nil || runID != "" {
@@ -61,14 +61,14 @@ func (h *Handler) AnsweredSignal(ctx context.Context, namespace string, req jour
 	return runID, err == nil && m.StartedBy(req), err
 }
 
-// done reports whether a request about a run was carried out before. The run is there still if so.
-func (h *Handler) done(ctx context.Context, namespace, runID string, req journal.Request) (bool, error) {
+// isRepeat reports whether a request about a run was carried out before. The run still exists if so.
+func (h *Handler) isRepeat(ctx context.Context, namespace, runID string, req journal.Request) (bool, error) {
 	_, done, err := h.repeated(ctx, namespace, runID, req, h.journal.Head)
 	return done, err
 }
 
-// doneRun is done for requests that are answered with the run, which it returns if so.
-func (h *Handler) doneRun(ctx context.Context, namespace, runID string, req journal.Request) (journal.Run, bool, error) {
+// repeatedRun is isRepeat for requests that are answered with the run.
+func (h *Handler) repeatedRun(ctx context.Context, namespace, runID string, req journal.Request) (journal.Run, bool, error) {
 	return h.repeated(ctx, namespace, runID, req, h.journal.Get)
 }
 
@@ -86,8 +86,7 @@ func (h *Handler) repeated(ctx context.Context, namespace, runID string, req jou
 	return row, err == nil, err
 }
 
-// remember keeps the id of a request that asked for nothing, so that its repeat is answered in the same way,
-// whatever its run has come to.
+// remember keeps the id of a request that had nothing to do, so that its repeat gets the same answer.
 func (h *Handler) remember(ctx context.Context, namespace, runID string, kind journal.CommandKind, req journal.Request) error {
 	if req.ID == "" {
 		return nil

@@ -15,60 +15,60 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Reasons of refused ways on.
+// Reasons of refused resumptions and reconciliations.
 const (
-	// ReasonNotPaused is the reason when a run is in another state; Meta "state" names it.
+	// ReasonNotPaused is the reason when a run is not paused. Meta "state" has its state.
 	ReasonNotPaused = "RUN_NOT_PAUSED"
-	// ReasonReconciliationNeeded is the reason when somebody must say first what became of calls; Meta
-	// "visits" names them.
+	// ReasonReconciliationNeeded is the reason when calls have an unknown outcome. Meta "visits" names
+	// them.
 	ReasonReconciliationNeeded = "RECONCILIATION_NEEDED"
-	// ReasonNotInReconciliation is the reason when a visit has no call of which nobody knows what became of
-	// it.
+	// ReasonNotInReconciliation is the reason when a visit has no call with an unknown outcome.
 	ReasonNotInReconciliation = "VISIT_NOT_IN_RECONCILIATION"
-	// ReasonOutcomeInvalid is the reason when what is said of a call is nothing that it could have returned.
+	// ReasonOutcomeInvalid is the reason when an outcome has values that no call can return.
 	ReasonOutcomeInvalid = "OUTCOME_INVALID"
 )
 
-// ResumeRequest asks that a paused run goes on.
+// ResumeRequest asks a paused run to continue.
 type ResumeRequest struct {
 	Namespace, RunID string
 	Reason           string
-	// Budget has caps that take the place of the run's; nil changes nothing.
+	// Budget has caps that replace those of the run; nil changes nothing.
 	Budget *workgraph.Budget
-	// Revision, if not 0, must be the run's present one.
+	// Revision, if not 0, must equal the run's revision.
 	Revision int64
-	// Request makes a second request do nothing; one with another body is refused.
+	// Request makes repeats do nothing. A repeat with another body is refused.
 	Request journal.Request
 }
 
-// ReconcileRequest says what became of the call of a visit: exactly one of Outcome and Err is set, and Err is
-// PERMANENT or NOT_PERFORMED.
+// ReconcileRequest records the outcome of a visit's call whose outcome is unknown. Exactly one of Outcome
+// and Err is set. Err is PERMANENT or NOT_PERFORMED.
 type ReconcileRequest struct {
 	Namespace, RunID string
 	Ref              workgraph.Ref
 	Outcome          *workgraph.Outcome
 	Err              *workgraph.Error
 	By               string
-	// Request makes a second request do nothing; one with another body is refused.
+	// Request makes repeats do nothing. A repeat with another body is refused.
 	Request journal.Request
 }
 
-// Resume lets a paused or quarantined run go on. It returns once the owner has done so, or after effectWait:
-// Unapplied tells which. A run that goes on already is left alone, but for its budget if the request has one.
+// Resume continues a paused or quarantined run. It returns once the owner has applied the command, or after
+// effectWait; Unapplied tells which. For a run that is not paused it only changes the budget, if the
+// request has one.
 func (h *Handler) Resume(ctx context.Context, req ResumeRequest) error {
 	req.Request.Method = MethodResume
 	given := !req.Budget.IsZero()
 	key := "resume"
-	if given { // each of several counts, also while the run goes on
-		key += "/" + once(req.Request)
+	if given { // each change of a budget counts, also while the run is not paused
+		key += "/" + commandKey(req.Request)
 	}
-	if done, err := h.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
+	if done, err := h.isRepeat(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
 		if done {
 			_, err = h.applied(ctx, req.Namespace, req.RunID, journal.CommandResume, key)
 		}
 		return err
 	}
-	if err := BudgetFits(req.Budget); err != nil {
+	if err := CheckBudget(req.Budget); err != nil {
 		return err
 	}
 	row, err := h.journal.Head(ctx, req.Namespace, req.RunID)
@@ -85,21 +85,21 @@ func (h *Handler) Resume(ctx context.Context, req ResumeRequest) error {
 		return notPaused(row)
 	}
 	if !goesOn(row.State) {
-		if err := h.mayResume(ctx, row, req.Budget); err != nil {
+		if err := h.checkResume(ctx, row, req.Budget); err != nil {
 			return err
 		}
 	}
 	p := journal.EnqueueRequest{Revision: req.Revision, Request: req.Request, Open: []journal.State{journal.StatePaused, journal.StateQuarantined},
 		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandResume, Key: key}}
 	if given {
-		p.Open = started()
+		p.Open = openStates()
 	}
-	// Revision rises by every command: with it, nothing may have come in between.
+	// Every command raises the revision, so a given Revision excludes any command in between.
 	_, err = h.enqueue(ctx, p, &record.Payload{Reason: req.Reason, RequestID: req.Request.ID, Budget: req.Budget})
 	switch errs.ReasonOf(err) {
 	case "":
 	case journal.ReasonStateRefuses, journal.ReasonRunEnded:
-		// It has moved in between.
+		// The state has changed since the row was read.
 		if row, err = h.journal.Head(ctx, req.Namespace, req.RunID); err != nil {
 			return err
 		}
@@ -117,9 +117,9 @@ func (h *Handler) Resume(ctx context.Context, req ResumeRequest) error {
 	return err
 }
 
-// mayResume says what stands against a run that is paused going on with a budget.
-func (h *Handler) mayResume(ctx context.Context, row journal.Run, budget *workgraph.Budget) error {
-	look, _, err := h.Standing(ctx, row.Namespace, row.ID)
+// checkResume returns the obstacle to resuming a paused run with this budget, or nil.
+func (h *Handler) checkResume(ctx context.Context, row journal.Run, budget *workgraph.Budget) error {
+	look, _, err := h.Inspect(ctx, row.Namespace, row.ID)
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (h *Handler) mayResume(ctx context.Context, row journal.Run, budget *workgr
 		return errs.New(errs.FailedPrecondition, ReasonReconciliationNeeded, "nobody knows what became of the calls of %s", visits).
 			Set("visits", visits).Hint("say it of each one with ReconcileVisit, then resume the run")
 	case under.UsedUp(used):
-		return usedUp(row.ID, under, used)
+		return budgetUsedUp(row.ID, under, used)
 	case unsettled && budget.IsZero():
 		return errs.New(errs.Unavailable, workgraph.ReasonUnsettled, "nobody knows yet what the run has spent: the registry was not there to price its calls").
 			Hint("the run goes on by itself when the registry answers; epigraph runs explain " + row.ID + " says what it waits for")
@@ -153,19 +153,19 @@ func (h *Handler) mayResume(ctx context.Context, row journal.Run, budget *workgr
 	return nil
 }
 
-// goesOn reports whether nobody needs to resume a run in this state.
+// goesOn reports whether a run in this state continues without being resumed.
 func goesOn(s journal.State) bool {
 	return s == journal.StatePending || s == journal.StateRunning || s == journal.StateWaiting
 }
 
-// Reconcile records what became of the call of a visit. It returns once the owner has taken it into account,
-// or after effectWait: Unapplied tells which. The run stays paused unless it ends by it. Saying again what
-// was said last of a visit does nothing.
+// Reconcile records the outcome of a visit's call. It returns once the owner has applied the command, or
+// after effectWait; Unapplied tells which. The run stays paused unless the outcome ends it. Repeating the
+// last reconciliation of a visit does nothing.
 func (h *Handler) Reconcile(ctx context.Context, req ReconcileRequest) error {
 	req.Request.Method = MethodReconcile
-	if done, err := h.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
+	if done, err := h.isRepeat(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
 		if done {
-			_, err = h.applied(ctx, req.Namespace, req.RunID, journal.CommandReconcile, once(req.Request))
+			_, err = h.applied(ctx, req.Namespace, req.RunID, journal.CommandReconcile, commandKey(req.Request))
 		}
 		return err
 	}
@@ -180,11 +180,11 @@ func (h *Handler) Reconcile(ctx context.Context, req ReconcileRequest) error {
 	err = h.reconcile(ctx, row, req)
 	switch errs.ReasonOf(err) {
 	case ReasonNotPaused, ReasonNotInReconciliation:
-		said, rerr := h.saidLast(ctx, row, req)
+		repeated, rerr := h.repeatsReconciliation(ctx, row, req)
 		if rerr != nil {
 			return rerr
 		}
-		if said {
+		if repeated {
 			return h.remember(ctx, req.Namespace, req.RunID, journal.CommandReconcile, req.Request)
 		}
 	}
@@ -195,7 +195,7 @@ func (h *Handler) reconcile(ctx context.Context, row journal.Run, req ReconcileR
 	if row.State != journal.StatePaused && row.State != journal.StateQuarantined {
 		return notPaused(row)
 	}
-	look, _, err := h.Standing(ctx, req.Namespace, req.RunID)
+	look, _, err := h.Inspect(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return err
 	}
@@ -219,7 +219,7 @@ func (h *Handler) reconcile(ctx context.Context, row journal.Run, req ReconcileR
 			}
 		}
 	}
-	key := once(req.Request)
+	key := commandKey(req.Request)
 	_, err = h.enqueue(ctx, journal.EnqueueRequest{Request: req.Request, Open: []journal.State{journal.StatePaused, journal.StateQuarantined},
 		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandReconcile, Key: key}},
 		&record.Payload{RequestID: req.Request.ID, By: req.By, Ref: req.Ref, Outcome: req.Outcome, Err: req.Err})
@@ -237,7 +237,7 @@ func (h *Handler) reconcile(ctx context.Context, row journal.Run, req ReconcileR
 	return err
 }
 
-// unknownVisits names the visits that need reconciliation, the first twenty.
+// unknownVisits names the first twenty visits that need reconciliation.
 func unknownVisits(s *workgraph.State) string {
 	var out []string
 	more := 0
@@ -262,8 +262,8 @@ func notPaused(row journal.Run) error {
 	return errs.New(errs.FailedPrecondition, ReasonNotPaused, "run %q is %s, not PAUSED", row.ID, state).Set("state", state)
 }
 
-// happened reports whether a run's history has an event for which is holds.
-func (h *Handler) happened(ctx context.Context, row journal.Run, is func(*record.Durable) bool) (bool, error) {
+// findEvent reports whether is holds for an event of the run's history. It stops at the first such event.
+func (h *Handler) findEvent(ctx context.Context, row journal.Run, is func(*record.Durable) bool) (bool, error) {
 	for after := int64(0); ; {
 		evs, err := h.feed.Events(ctx, row, after, 500)
 		if err != nil {
@@ -281,9 +281,9 @@ func (h *Handler) happened(ctx context.Context, row journal.Run, is func(*record
 	}
 }
 
-// saidLast reports whether the last thing that was said of the visit is what is said again.
-func (h *Handler) saidLast(ctx context.Context, row journal.Run, req ReconcileRequest) (same bool, err error) {
-	_, err = h.happened(ctx, row, func(d *record.Durable) bool {
+// repeatsReconciliation reports whether the last reconciliation of the visit had the same outcome.
+func (h *Handler) repeatsReconciliation(ctx context.Context, row journal.Run, req ReconcileRequest) (same bool, err error) {
+	_, err = h.findEvent(ctx, row, func(d *record.Durable) bool {
 		if d.Kind == workgraph.Reconciled && d.Ref == req.Ref {
 			same = sameOutcome(d.Outcome, req.Outcome) && sameError(d.Error, req.Err)
 		}
@@ -306,7 +306,7 @@ func sameError(a, b *workgraph.Error) bool {
 	return a.Type == b.Type && a.Reason == b.Reason && a.Message == b.Message
 }
 
-// compact is v without white space, as the journal keeps it.
+// compact removes white space, as the journal does.
 func compact(v json.RawMessage) []byte {
 	var b bytes.Buffer
 	if json.Compact(&b, v) != nil {

@@ -9,13 +9,14 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// ReasonSenderReserved is the reason of a message in the name of a node that no running call of it sends.
+// ReasonSenderReserved is the reason for a message in the name of a node that no running call of the node
+// sends.
 const ReasonSenderReserved = "SENDER_RESERVED"
 
-// bears refuses a message in the name of a node, or of the run's input, unless it comes with the attempt
-// token of a call of that node that is under way. It returns the call; zero for a sender outside. The machine
-// looks again when it reads the message, since the graph may have other nodes by then.
-func (h *Handler) bears(ctx context.Context, row journal.Run, nodes map[string]workgraph.Node, req *MessageRequest) (attempttoken.Token, error) {
+// verifySender refuses a message in the name of a node, or of the run's input, unless it carries the
+// attempt token of a call of that node that is under way. It returns the call, or the zero value for a
+// sender outside. The machine checks again when it applies the message, since the graph may have changed.
+func (h *Handler) verifySender(ctx context.Context, row journal.Run, nodes map[string]workgraph.Node, req *MessageRequest) (attempttoken.Token, error) {
 	reserved := func(format string, args ...any) error {
 		return errs.New(errs.PermissionDenied, ReasonSenderReserved, format, args...).Set("sender", req.From).
 			Hint("send in another name, or as the node's call does: in the node's name, with the call's attempt_token, while the call is under way")
@@ -35,9 +36,9 @@ func (h *Handler) bears(ctx context.Context, row journal.Run, nodes map[string]w
 	case tok.Node != req.From:
 		return attempttoken.Token{}, reserved("the attempt token is one of node %q, whose calls do not send as %q", tok.Node, req.From)
 	case row.State.Ended():
-		return tok, nil // the run refuses any message
+		return tok, nil // an ended run refuses every message
 	}
-	look, _, err := h.Standing(ctx, req.Namespace, req.RunID)
+	look, _, err := h.Inspect(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return attempttoken.Token{}, err
 	}

@@ -19,12 +19,12 @@ import (
 // IDPrefix is the prefix of run ids.
 const IDPrefix = "run"
 
-// StartRequest says what is to run. Byte fields are kept as they are.
+// StartRequest describes a new run. Its byte slices are kept, not copied.
 type StartRequest struct {
 	Namespace string
 	Graph     *workgraph.Graph
-	// Known, if not nil, keeps what is found out about Graph for the next start of it.
-	Known   *program.Known
+	// Memo, if not nil, keeps what is computed about Graph for the next start with it.
+	Memo    *program.Memo
 	Input   workgraph.Input
 	Context json.RawMessage
 
@@ -37,51 +37,50 @@ type StartRequest struct {
 	Metadata, Attachments []byte
 	Request               journal.Request
 
-	// ID, if set, is the run's; it must be an id of a run that nobody else gives. A second start with it is
-	// ReasonRunExists.
+	// ID, if set, becomes the id of the run. A second start with it fails with ReasonRunExists. It must not
+	// collide with ids that others generate.
 	ID string
-	// StartTime is when the run is to begin; the zero time and one that has passed mean now. Until then it is
-	// pending.
+	// StartTime is when the run begins; it is pending until then. The zero time and a past time mean now.
 	StartTime time.Time
-	// Budget is what it may use before it is paused; nil is no limit.
+	// Budget is what the run may use before it is paused; nil means no limit.
 	Budget *workgraph.Budget
-	// Timeout, if above 0, is how long after its start the run is ended whatever it does; Deadline, if
-	// earlier, says when.
+	// Timeout, if above 0, ends the run this long after its start. Deadline, if earlier, ends it at that
+	// time.
 	Timeout  time.Duration
 	Deadline time.Time
-	// Pending leaves the start to whoever takes the run's job, though it may begin now.
+	// Pending leaves the start to the run's job, even if StartTime has passed.
 	Pending bool
-	// ForkedFrom is the run of which this is a fork, ScheduleID the schedule that starts it.
+	// ForkedFrom is the run that this run is forked from. ScheduleID is the schedule that starts it.
 	ForkedFrom, ScheduleID string
-	// Reuse are the visits that are taken over from another run.
+	// Reuse are the visits that are reused from another run.
 	Reuse []workgraph.ReusedVisit
-	// Signal is given to the run in the transaction that records it; nil gives none.
+	// Signal is sent to the run in the transaction that records it; nil sends none.
 	Signal *Signal
-	// Webhooks are told what becomes of it.
+	// Webhooks receive the events of the run.
 	Webhooks []webhook.Hook
-	// Principal is who asks for it, of the start of a schedule; else the caller's is taken.
+	// Principal is the caller that the start is attributed to, for a schedule. If empty, it is the caller
+	// of the request.
 	Principal string
 
-	// RootID is the top of the run's family, if it has a parent.
+	// RootID is the root of the run's lineage, if the run has a parent.
 	RootID  string
 	Lineage record.Lineage
-	// Lock, if not nil, is held while before, and if that finds nothing against it the start, are carried
-	// out.
+	// Lock, if not nil, is held while Before runs and, if Before returns nil, during the start.
 	Lock   sync.Locker
 	Before func() error
-	// Origin is the span that recorded the run of which this is a fork; its trace is linked.
+	// Origin is the span that recorded the run that this one is forked from. Its trace is linked.
 	Origin trace.SpanContext
-	// Full says that the namespace has no room for the run at the moment.
+	// Full reports that the namespace has no room for another open run at the moment.
 	Full bool
 }
 
-// Signal is what a run may wait for by its name.
+// Signal is a named message to a run.
 type Signal struct {
 	Name    string
 	Payload json.RawMessage
 }
 
-// EndsAt is when the run is to be ended, or zero.
+// EndsAt is the time at which the run is ended at the latest, or zero.
 func (req *StartRequest) EndsAt(now time.Time) time.Time {
 	d := req.Deadline
 	if req.Timeout > 0 {
@@ -96,11 +95,11 @@ func (req *StartRequest) EndsAt(now time.Time) time.Time {
 	return dbkit.Micros(d)
 }
 
-// argAttachments is the named argument under which the run's documents travel to its nodes.
+// argAttachments is the named argument that passes the run's attachments to its nodes.
 const argAttachments = "attachments"
 
-// Propagates is the input that start nodes receive: the caller's, and the documents unless the caller gave
-// that name a meaning.
+// Propagates is the input of the start nodes: the caller's input, and the attachments unless the caller
+// used their name for another argument.
 func (req *StartRequest) Propagates() workgraph.Input {
 	if len(req.Attachments) == 0 || req.Input.Named[argAttachments] != nil {
 		return req.Input
@@ -113,12 +112,12 @@ func (req *StartRequest) Propagates() workgraph.Input {
 	return in
 }
 
-// Started is what became of a start.
+// Started is the result of a start.
 type Started struct {
 	ID      string
 	Created bool
-	// Run is the row as it was written, so that nobody need read it; nil unless Created.
+	// Run is the row as it was written; nil unless Created.
 	Run *journal.Run
-	// Asks is how many questions it began with.
-	Asks int
+	// Interrupts is how many interrupts the run had at its start.
+	Interrupts int
 }

@@ -1,4 +1,5 @@
-// Package descendants bounds how many runs one root run may have below it in all.
+// Package descendants bounds how many runs one root run may have below it. It counts runs through a
+// function of its caller and knows no journal.
 package descendants
 
 import (
@@ -12,57 +13,57 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// ReasonDescendantQuota is the reason when a visit asks for children beyond what all runs of one root may be.
+// ReasonDescendantQuota is the reason when a visit spawns more children than the quota of its root leaves.
 const ReasonDescendantQuota = "DESCENDANT_QUOTA_EXCEEDED"
 
 const (
-	// grantShare is the part of the room in a family, as its divisor, that is given out before the family is
-	// counted again, grantLeast the least that is, while there is as much: else each spawn near to the bound
-	// counts. countAge is how long a count is good.
+	// grantShare and grantLeast size a grant: the part of a root's free quota, as a divisor, that is
+	// granted before the next count, and its least size. Without the minimum every spawn near the bound
+	// would count. countAge is how long a count is valid.
 	grantShare = 16
 	grantLeast = 64
 	countAge   = 10 * time.Second
-	// countRest is how many times as long as a count took a family that is full by it is not counted again,
-	// countRestMost the longest it is not.
+	// countRest bounds how often a full root is counted: the pause after a count is this many times the
+	// count's duration, and countRestMost at most.
 	countRest     = 4
 	countRestMost = 500 * time.Millisecond
-	// recordTime is how long a child that was asked for counts though it is not recorded: if its parent went
-	// on elsewhere nobody here hears of it.
+	// recordTime is how long a requested child counts without being recorded. Its parent may have moved to
+	// another executor, and then this one does not learn of the child.
 	recordTime = time.Minute
-	// spawnTries is how often a spawn that does not fit waits for those that are just being recorded, and may
-	// count twice, spawnPause for how long.
+	// spawnTries is how often a spawn that does not fit waits for children that are being recorded and may
+	// be counted twice. spawnPause is the pause between two tries.
 	spawnTries = 20
 	spawnPause = 50 * time.Millisecond
 )
 
-// Quota bounds how many runs one root may have below it in all. It counts what is recorded, and
-// adds what this executor has asked for and not recorded yet. What other executors are just about to record
-// it does not see: as much may come on top. Each family is counted by one at a time, and whoever waits
-// meanwhile uses that count. The zero value is usable, and safe for concurrent use.
+// Quota bounds how many runs one root may have below it. It counts recorded runs and adds those that this
+// executor has admitted but not recorded yet. It does not see what other executors have admitted, so the
+// bound may be exceeded by that much. One caller at a time counts a root, and callers that wait use its
+// count. The zero value is usable. It is safe for concurrent use.
 type Quota struct {
 	mu    sync.Mutex
-	roots map[string]*family
+	roots map[string]*rootRuns
 	swept time.Time
 }
 
-type family struct {
-	// room is how many more may be given out by the last count, below what it found, at its time.
+type rootRuns struct {
+	// room is how many more children the last count allows. below is what that count found, at its time.
 	room, below int
 	at          time.Time
-	// starting are children that no count has found yet, by the time at which they were asked for; recorded
-	// are those of them that the next count finds, if they are there at all.
+	// starting are the admitted children that no count has found yet, with the time of their admission.
+	// recorded are those of them that the next count will find if they exist.
 	starting map[string]time.Time
 	recorded []string
-	// counting is full while the family is counted, counts how many counts have begun.
+	// counting has an element while the root is counted. counts is the number of counts begun.
 	counting chan struct{}
 	counts   int
 	expired  time.Time
-	// again is before when a family that is full is not counted again.
+	// again is when a full root may be counted again.
 	again time.Time
 }
 
-// Admit reserves room for children, or reports how many runs there are when there is none. count counts the
-// runs below the root, up to a number.
+// Admit reserves quota for children. If there is none, ok is false and runs is the present number of runs.
+// count counts the runs below the root, up to a bound.
 func (k *Quota) Admit(ctx context.Context, root string, children []workgraph.Child, most int, count func(most int) (int, error)) (runs int, ok bool, err error) {
 	for try := 0; ; try++ {
 		k.mu.Lock()
@@ -90,9 +91,9 @@ func (k *Quota) Admit(ctx context.Context, root string, children []workgraph.Chi
 	}
 }
 
-// takeLast takes room that the last count left, or reports that it was too full already. The caller holds
-// k.mu.
-func (f *family) takeLast(children []workgraph.Child, most int) (runs int, ok, full bool) {
+// takeLast takes from the last count's room. full reports that the last count leaves no room. The caller
+// holds k.mu.
+func (f *rootRuns) takeLast(children []workgraph.Child, most int) (runs int, ok, full bool) {
 	if time.Since(f.at) >= countAge {
 		return 0, false, false
 	}
@@ -103,8 +104,9 @@ func (f *family) takeLast(children []workgraph.Child, most int) (runs int, ok, f
 	return 1 + f.below, false, 1+f.below+len(children) > most
 }
 
-// recount counts the family and takes room. It does not count when another count has begun since arrived was
-// read, unless that one failed. last says that waiting makes no room. The caller holds the turn to count.
+// recount counts the runs of the root and takes from the result. It does not count if another count has
+// begun since arrived was read, unless that one failed. last reports that waiting makes no room. The caller
+// holds the turn to count.
 func (k *Quota) recount(root string, children []workgraph.Child, most, arrived int, count func(most int) (int, error)) (runs int, ok, last bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -113,8 +115,8 @@ func (k *Quota) recount(root string, children []workgraph.Child, most, arrived i
 		return runs, ok, last, nil
 	}
 	found := f.recorded
-	// A count that failed has told nothing: whoever waited for it counts again.
-	if (f.counts == arrived || time.Since(f.at) >= countAge) && f.tells(len(found), len(children), most) {
+	// After a failed count, callers that waited for it count again.
+	if (f.counts == arrived || time.Since(f.at) >= countAge) && f.needsCount(len(found), len(children), most) {
 		f.counts++
 		k.mu.Unlock()
 		began := time.Now()
@@ -128,7 +130,7 @@ func (k *Quota) recount(root string, children []workgraph.Child, most, arrived i
 		for _, id := range found {
 			delete(f.starting, id)
 		}
-		f.recorded = slices.Clone(f.recorded[len(found):]) // more may have come meanwhile
+		f.recorded = slices.Clone(f.recorded[len(found):]) // more may have been recorded meanwhile
 	}
 	f.expire(time.Now())
 	runs = 1 + f.below + len(f.starting)
@@ -141,9 +143,9 @@ func (k *Quota) recount(root string, children []workgraph.Child, most, arrived i
 	return runs, false, 1+f.below+len(children) > most || len(f.starting) == 0, nil
 }
 
-// tells reports whether a count would tell more than the last one: it is old, or left room, or would find
-// children that count twice until then. The caller holds k.mu.
-func (f *family) tells(found, children, most int) bool {
+// needsCount reports whether a count may find more room than the last one: the last one is old, or left
+// room, or would now find children that are counted twice. The caller holds k.mu.
+func (f *rootRuns) needsCount(found, children, most int) bool {
 	now := time.Now()
 	if now.Sub(f.at) >= countAge || 1+f.below+len(f.starting)+children <= most {
 		return true
@@ -151,11 +153,11 @@ func (f *family) tells(found, children, most int) bool {
 	return found > 0 && !now.Before(f.again)
 }
 
-// of is what is known of a root's family. What is old is forgotten on the way. The caller holds k.mu.
-func (k *Quota) of(root string) *family {
+// of returns the entry of a root and drops old entries. The caller holds k.mu.
+func (k *Quota) of(root string) *rootRuns {
 	now := time.Now()
 	if k.roots == nil {
-		k.roots = map[string]*family{}
+		k.roots = map[string]*rootRuns{}
 	}
 	if now.Sub(k.swept) > recordTime {
 		k.swept = now
@@ -167,15 +169,15 @@ func (k *Quota) of(root string) *family {
 	}
 	f := k.roots[root]
 	if f == nil {
-		f = &family{starting: map[string]time.Time{}, counting: make(chan struct{}, 1)}
+		f = &rootRuns{starting: map[string]time.Time{}, counting: make(chan struct{}, 1)}
 		k.roots[root] = f
 	}
 	return f
 }
 
-// expire forgets children that nobody has recorded for too long. Whoever waits calls it again and again: it
-// looks once in spawnPause.
-func (f *family) expire(now time.Time) {
+// expire drops admitted children that were not recorded within recordTime. Waiting callers call it often,
+// so it looks once per spawnPause.
+func (f *rootRuns) expire(now time.Time) {
 	if now.Sub(f.expired) < spawnPause {
 		return
 	}
@@ -183,7 +185,7 @@ func (f *family) expire(now time.Time) {
 	maps.DeleteFunc(f.starting, func(_ string, asked time.Time) bool { return now.Sub(asked) > recordTime })
 }
 
-func (f *family) take(children []workgraph.Child) {
+func (f *rootRuns) take(children []workgraph.Child) {
 	f.room -= len(children)
 	now := time.Now()
 	for i := range children {
@@ -191,7 +193,8 @@ func (f *family) take(children []workgraph.Child) {
 	}
 }
 
-// Recorded says that a child counts by itself from now on, or will never be there.
+// Recorded reports that an admitted child is recorded, or never will be, and need not be counted
+// separately.
 func (k *Quota) Recorded(root, child string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -77,7 +77,7 @@ func TestDescendantQuota(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, ok)
 			time.Sleep(countAge) //nolint:forbidigo // in a bubble
-			below = 5            // they are there, and the one who asked has not heard of it
+			below = 5            // they are recorded, and this executor has not learned of it
 			go func() {
 				time.Sleep(3 * spawnPause) //nolint:forbidigo // in a bubble
 				for _, c := range first {
@@ -178,7 +178,7 @@ func TestDescendantQuota(t *testing.T) {
 			if tries++; tries > 1 {
 				return 9, nil
 			}
-			for _, c := range first { // after what the count sees
+			for _, c := range first { // after the count began
 				k.Recorded("root", c.ID)
 			}
 			return 0, nil
@@ -208,7 +208,7 @@ func TestDescendantQuota(t *testing.T) {
 				})
 			}
 			ask()
-			synctest.Wait() // it counts, and the others wait for it
+			synctest.Wait() // it counts, and the others wait for the count
 			for range 10 {
 				ask()
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 )
 
-// Booked tells what the registry has booked of runs. It is safe for concurrent use.
+// Booked reports what the registry has booked for runs. It is safe for concurrent use.
 type Booked struct {
 	journal interface {
 		Accounting(ctx context.Context, namespace, runID, kind string) (journal.Accounting, error)
@@ -18,31 +18,32 @@ type Booked struct {
 	delivered func() (next <-chan struct{}, away bool)
 }
 
-// NewBooked reads from a journal. Nothing is booked unless books is set. delivered tells when more of the
-// outbox is delivered next, and whether the registry is known to be away.
+// NewBooked returns a Booked that reads from a journal. If accounting is false nothing is ever booked.
+// delivered returns a channel that is closed at the next delivery of the outbox, and whether the registry
+// is known to be unreachable.
 func NewBooked(j journal.Journal, books bool, delivered func() (next <-chan struct{}, away bool)) *Booked {
 	return &Booked{journal: j, books: books, delivered: delivered}
 }
 
 const (
-	// bookTime bounds how long the end of a run is kept back until everything that it used is booked: the
-	// registry may be away.
+	// bookTime bounds how long the end of a run is held back for its usage to be booked. The registry may
+	// be unreachable.
 	bookTime = 2 * time.Second
-	// bookPause is the shortest pause between two looks, bookPoll the longest: the executor of another
-	// replica may deliver what is left.
+	// bookPause and bookPoll are the shortest and the longest pause between two looks. The executor of
+	// another replica may deliver the rest.
 	bookPause, bookPoll = 20 * time.Millisecond, 500 * time.Millisecond
 )
 
-// Of returns the costs of a run, and how many attempts of it, and of all below it, have used something
-// that is not booked yet. Those of a run that has just ended are kept back as its end is, and no longer than
-// that: who finds out about the end by asking again and again is told the whole cost, too.
+// Of returns the accounting of a run and its descendants, with the number of attempts whose usage is not
+// booked yet. For a run that has just ended it waits as Await does, and no longer than until bookTime after
+// the end. So a client that polls for the end sees the whole cost, too.
 func (r *Booked) Of(ctx context.Context, row journal.Run) (journal.Accounting, error) {
 	left := bookTime - time.Since(row.EndTime)
 	if !row.State.Ended() || left <= 0 {
 		return r.now(ctx, row.Namespace, row.ID)
 	}
 	if end, ok := ctx.Deadline(); ok {
-		left = min(left, time.Until(end)/2) // an answer in time is worth more
+		left = min(left, time.Until(end)/2) // keep half of the caller's time for the answer
 	}
 	return r.Await(ctx, row.Namespace, row.ID, min(left, bookTime))
 }
@@ -54,8 +55,8 @@ func (r *Booked) now(ctx context.Context, namespace, runID string) (journal.Acco
 	return r.journal.Accounting(ctx, namespace, runID, outbox.KindUsage)
 }
 
-// Await waits until everything is booked that a run and all below it used, or for so long, or until
-// the registry is known to be away. It returns the books as they are then.
+// Await waits until all usage of a run and its descendants is booked, for at most this long, or until the
+// registry is known to be unreachable. It returns the accounting as it is then.
 func (r *Booked) Await(ctx context.Context, namespace, runID string, most time.Duration) (journal.Accounting, error) {
 	late := time.NewTimer(most)
 	defer late.Stop()
@@ -85,7 +86,7 @@ func (r *Booked) Await(ctx context.Context, namespace, runID string, most time.D
 	}
 }
 
-// Uses reports whether an event tells of calls that are booked.
-func Uses(d *record.Durable) bool {
+// HasUsage reports whether an event has calls whose usage is booked.
+func HasUsage(d *record.Durable) bool {
 	return d.Usage != nil || d.Outcome != nil && len(d.Outcome.Usage) > 0 || d.Error != nil && len(d.Error.Usage) > 0 || d.Child != nil
 }

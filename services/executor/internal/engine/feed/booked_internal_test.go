@@ -12,7 +12,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// ledger counts how often it is asked for what is not booked.
+// ledger counts the requests for its accounting.
 type ledger struct {
 	journal.Journal
 
@@ -36,7 +36,7 @@ func (l *ledger) delivered() (<-chan struct{}, bool) {
 	return l.next, l.away
 }
 
-// acknowledge delivers all but so many.
+// acknowledge leaves so many calls unbooked.
 func (l *ledger) acknowledge(left int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,14 +48,14 @@ func TestAwaitBooks(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		away  bool
-		acks  []int64 // one after a tenth of a second each
+		acks  []int64 // one after each tenth of a second
 		left  int64
 		looks int
 		took  time.Duration
-		// state, if there is one, is that of a run that somebody reads, and ago how long ago it ended.
+		// state, if not 0, is the state of the run that is read, and ago is how long ago the run ended.
 		state journal.State
 		ago   time.Duration
-		// patience, if it is not 0, is how long that one waits for an answer.
+		// patience, if not 0, bounds how long the reader waits.
 		patience time.Duration
 	}{
 		"Acknowledged/EndsIt":          {acks: []int64{1, 0}, looks: 3, took: 200 * time.Millisecond},

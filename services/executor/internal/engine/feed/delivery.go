@@ -13,22 +13,23 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// QuarantineJobs asks for those to be told that want to know of the pause. Who takes a run's owner away knows
-// nothing of its webhooks, so it is found out afterwards.
+// QuarantineJobs are the jobs that look for webhooks of a quarantined run. An executor that takes a run
+// over does not know the run's webhooks, so the jobs find out.
 func QuarantineJobs(ref journal.RunRef) []journal.Job {
 	return []journal.Job{webhook.Args{Namespace: ref.Namespace, RunID: ref.RunID, Event: webhook.RunPaused, Seq: ref.LastSeq, Hook: webhook.AllHooks}.Job()}
 }
 
-// Deliveries make what webhooks deliver. They are safe for concurrent use.
+// Deliveries makes the messages for webhooks. It is safe for concurrent use.
 type Deliveries struct {
 	journal journal.Journal
 	booked  *Booked
 }
 
-// NewDeliveries reads runs from a journal.
+// NewDeliveries returns Deliveries that read runs from a journal.
 func NewDeliveries(j journal.Journal, booked *Booked) *Deliveries { return &Deliveries{j, booked} }
 
-// Of is what a job of kind JobWebhook is to deliver; nil if that is nothing (any more).
+// Of is the message that a job of kind JobWebhook delivers. It is nil if there is nothing to deliver, or no
+// longer.
 func (d *Deliveries) Of(ctx context.Context, args []byte) (*webhook.Delivery, error) {
 	a, err := webhook.DecodeArgs(args)
 	if err != nil {
@@ -77,7 +78,7 @@ func (d *Deliveries) Of(ctx context.Context, args []byte) (*webhook.Delivery, er
 	return out, nil
 }
 
-// fillMessage adds what the event alone has. Without a time there is none.
+// fill adds to a message what the event has and the row has not. An event without a time does not exist.
 func (d *Deliveries) fill(ctx context.Context, m *webhook.Message, row journal.Run, a webhook.Args) error {
 	state := func(s journal.State) string { return "RUN_STATE_" + s.String() }
 	switch a.Event {
@@ -91,7 +92,7 @@ func (d *Deliveries) fill(ctx context.Context, m *webhook.Message, row journal.R
 			m.UnbookedAttempts = b.Waiting
 		}
 		switch {
-		case row.State != journal.StateCompleted && string(row.Result) == "null": // it has none
+		case row.State != journal.StateCompleted && string(row.Result) == "null": // it has no result
 		case len(row.Result) > webhook.MaxValue:
 			m.ResultOmitted = true
 		default:

@@ -8,20 +8,21 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Event is one thing that happened in a run. Exactly one of Durable and Ephemeral is set.
+// Event is something that happened in a run. Exactly one of Durable and Ephemeral is set.
 type Event struct {
 	Namespace, RunID, RootID string
-	// GraphHash may be set with the event that begins a run; else the run's row tells it.
+	// GraphHash may be set with the event that begins a run. If it is empty, the run's row has the hash.
 	GraphHash string
 	// Durable is an entry of the journal.
 	Durable *record.Durable
-	// Ephemeral tells of an attempt under way; it is not kept.
+	// Ephemeral reports on an attempt under way. It is not stored.
 	Ephemeral *Ephemeral
-	// Unbooked counts, with the end of a watched run, the attempts whose usage was not booked in time.
+	// Unbooked counts the attempts whose usage was not booked in time. It is set with the end of a watched
+	// run.
 	Unbooked int64
 }
 
-// size is about what it takes in memory.
+// size estimates the memory that the event takes.
 func (e *Event) size() int {
 	n := 1 << 10
 	if d := e.Durable; d != nil {
@@ -37,7 +38,7 @@ func (e *Event) size() int {
 	return n
 }
 
-// Ephemeral is what an attempt tells while it is under way: its start, a piece of text, or how far it is.
+// Ephemeral is a report on an attempt under way: its start, a piece of text, or its progress.
 type Ephemeral struct {
 	workgraph.Ref
 	Attempt  int
@@ -46,6 +47,6 @@ type Ephemeral struct {
 	Actor    string
 	Text     string
 	Progress json.RawMessage
-	// Queued is set when the run has not begun; no attempt is meant then.
+	// Queued is set if the run has not begun. The event concerns no attempt then.
 	Queued *Queued
 }

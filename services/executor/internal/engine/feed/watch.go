@@ -14,18 +14,18 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// hub passes events of this process's runs to those who watch them. It is only the fast way: a watcher that
-// misses something reads it from the journal.
+// hub passes events of this process's runs to watchers. It is only the fast way: a watcher that misses an
+// event reads it from the journal.
 type hub struct {
 	mu   sync.RWMutex
 	subs map[string]map[*subscription]struct{}
 }
 
-// subscription is one watcher's share of one run.
+// subscription is the interest of one watcher in one run.
 type subscription struct {
 	wake chan<- struct{}
-	// after and durable say what the watcher wants nothing of: events up to that one, and those that are not
-	// kept.
+	// after and durable limit what the watcher gets: only events after this sequence, and only durable
+	// ones.
 	after   int64
 	durable bool
 
@@ -35,7 +35,7 @@ type subscription struct {
 	missed bool
 }
 
-// maxHeld and maxHeldBytes bound what a slow watcher keeps in memory. One event is always kept.
+// maxHeld and maxHeldBytes bound what is kept in memory for a slow watcher. One event is always kept.
 const (
 	maxHeld      = 1024
 	maxHeldBytes = 1 << 20
@@ -99,25 +99,25 @@ func (h *hub) subscribe(runID string, s *subscription) func() {
 	}
 }
 
-// WatchRequest says what to watch.
+// WatchRequest selects what to watch.
 type WatchRequest struct {
 	Namespace, RunID string
-	// After is the sequence of the last event that the watcher has; its descendants are always told from
-	// their beginning.
+	// After is the sequence of the last event that the watcher has. The events of descendants are delivered
+	// from their beginning.
 	After       int64
 	Descendants bool
 	DurableOnly bool
-	// Stop, when it is closed, ends the watch with ErrWatchStopped; nil never does.
+	// Stop, when closed, ends the watch with ErrWatchStopped. Nil never does.
 	Stop <-chan struct{}
 }
 
 // ErrWatchStopped is the end of a watch whose WatchRequest.Stop was closed.
-var ErrWatchStopped = errors.New("engine: the watch was told to stop")
+var ErrWatchStopped = errors.New("engine: the watch was stopped")
 
-// Watcher takes what a watch tells, one call at a time. An error ends the watch.
+// Watcher receives the events of a watch, one call at a time. An error ends the watch.
 type Watcher interface {
 	Event(Event) error
-	// KeepAlive tells, when nothing happened for a while, the last sequence of the watched run that was told.
+	// KeepAlive is called after a silence, with the last sequence of the watched run that was delivered.
 	KeepAlive(lastSeq int64) error
 }
 
@@ -127,27 +127,26 @@ type source struct {
 	cursor        int64
 	sub           *subscription
 	over          bool
-	// read is set once the journal was asked, or need not be.
+	// read is set once the journal was read, or need not be.
 	read bool
 }
 
 type watch struct {
-	f       *Feed
-	req     WatchRequest
-	to      Watcher
-	wake    chan struct{}
-	sources []*source
-	undo    []func()
-	told    bool
-	// held counts the events that were read and not told yet: whoever is told may take any time.
+	f         *Feed
+	req       WatchRequest
+	to        Watcher
+	wake      chan struct{}
+	sources   []*source
+	undo      []func()
+	delivered bool
+	// held counts the events that were read and not delivered yet. Their delivery may take any time.
 	held *inflight.Answer
-	// used says that the watched run may have used something that is to be booked.
+	// used reports that the watched run may have used something that is booked.
 	used bool
 }
 
-// Watch tells every durable event after the cursor exactly once and in order, live ones included, and returns
-// nil after the end of the run (and of its descendants, if they are watched). Ephemeral events are told when
-// they come by.
+// Watch delivers every durable event after the cursor exactly once and in order, and ephemeral events as
+// they come. It returns nil after the end of the run, and of its descendants if they are watched.
 func (f *Feed) Watch(ctx context.Context, req WatchRequest, to Watcher) error {
 	w := &watch{f: f, req: req, to: to, wake: make(chan struct{}, 1), used: req.After > 0, held: inflight.OfStream(ctx)}
 	defer func() {
@@ -163,13 +162,13 @@ func (f *Feed) Watch(ctx context.Context, req WatchRequest, to Watcher) error {
 	first := w.add(req.RunID, "", req.After)
 	root, last, held := f.live.Here(req.Namespace, req.RunID)
 	if held && req.After <= last {
-		// Whatever comes after that is published from now on.
+		// Later events are published from now on.
 		first.rootID, first.read = root, req.After == last
 	} else if err := w.begin(ctx, first); err != nil {
 		return err
 	}
-	// What this process runs comes by the hub; the poll finds what other replicas and earlier owners wrote,
-	// the less often the less there is.
+	// The hub delivers the events of this process's runs. Polling finds what other replicas and earlier
+	// owners wrote. It slows down while it finds nothing.
 	wait := f.opts.Poll
 	poll := time.NewTimer(wait)
 	defer poll.Stop()
@@ -177,12 +176,12 @@ func (f *Feed) Watch(ctx context.Context, req WatchRequest, to Watcher) error {
 	defer quiet.Stop()
 	look := true
 	for {
-		w.told = false
+		w.delivered = false
 		over, err := w.round(ctx, look)
 		if err != nil || over {
 			return err
 		}
-		if w.told {
+		if w.delivered {
 			quiet.Reset(f.opts.KeepAlive)
 			if wait > f.opts.Poll {
 				wait = f.opts.Poll
@@ -209,7 +208,7 @@ func (f *Feed) Watch(ctx context.Context, req WatchRequest, to Watcher) error {
 	}
 }
 
-// begin reads where a run stands that is not in memory here.
+// begin reads the row of a run that is not live here.
 func (w *watch) begin(ctx context.Context, s *source) error {
 	row, err := w.f.journal.Head(ctx, w.req.Namespace, w.req.RunID)
 	if err != nil {
@@ -229,10 +228,10 @@ func (w *watch) begin(ctx context.Context, s *source) error {
 	return nil
 }
 
-// ReasonSeqNotReached is the reason when a watch is to begin after an event that its run has not come to.
+// ReasonSeqNotReached is the reason when a watch starts after an event that the run has not reached.
 const ReasonSeqNotReached = "SEQ_NOT_REACHED"
 
-// ReasonTooManyWatches is the reason when a namespace has as many watches here as it may.
+// ReasonTooManyWatches is the reason when a namespace has reached its limit of watches at this replica.
 const ReasonTooManyWatches = "TOO_MANY_WATCHES"
 
 // watchers counts watches by namespace. It is safe for concurrent use.
@@ -283,7 +282,7 @@ func (w *watch) add(runID, rootID string, after int64) *source {
 	return s
 }
 
-// round tells what there is. look asks the journal too, not only the hub.
+// round delivers what there is. With look it reads the journal, too.
 func (w *watch) round(ctx context.Context, look bool) (over bool, err error) {
 	if w.req.Descendants && (look || w.sources[0].over) {
 		if err := w.findDescendants(ctx); err != nil {
@@ -295,7 +294,7 @@ func (w *watch) round(ctx context.Context, look bool) (over bool, err error) {
 		if s.over {
 			continue
 		}
-		gap, err := w.live(ctx, s)
+		gap, err := w.deliverLive(ctx, s)
 		if err != nil {
 			return false, err
 		}
@@ -308,7 +307,7 @@ func (w *watch) round(ctx context.Context, look bool) (over bool, err error) {
 		over = over && s.over
 	}
 	if over && w.req.Descendants {
-		// The last child may have appeared while the others were told.
+		// A further child may have appeared during the delivery.
 		n := len(w.sources)
 		if err := w.findDescendants(ctx); err != nil {
 			return false, err
@@ -318,8 +317,9 @@ func (w *watch) round(ctx context.Context, look bool) (over bool, err error) {
 	return over, nil
 }
 
-// live tells what the hub brought. gap says that something is missing between the cursor and what it brought.
-func (w *watch) live(ctx context.Context, s *source) (gap bool, err error) {
+// deliverLive delivers events from the hub. gap reports that events between the cursor and those are
+// missing.
+func (w *watch) deliverLive(ctx context.Context, s *source) (gap bool, err error) {
 	s.sub.mu.Lock()
 	missed := s.sub.missed
 	s.sub.mu.Unlock()
@@ -329,10 +329,10 @@ func (w *watch) live(ctx context.Context, s *source) (gap bool, err error) {
 			return false, nil
 		case ev.Durable == nil:
 			if !w.req.DurableOnly && !gap {
-				err = w.tell(ctx, s, ev)
+				err = w.deliver(ctx, s, ev)
 			}
 		case ev.Durable.Seq == s.cursor+1:
-			err = w.tell(ctx, s, ev)
+			err = w.deliver(ctx, s, ev)
 		case ev.Durable.Seq > s.cursor+1:
 			gap = true
 		}
@@ -344,15 +344,15 @@ func (w *watch) live(ctx context.Context, s *source) (gap bool, err error) {
 }
 
 const (
-	// firstRead and maxRead are how many events are read at once, the first time and at most, and readBytes
-	// is what they should take together.
+	// firstRead and maxRead are how many events are read at once, the first time and at most. readBytes is
+	// the size aimed at for one read.
 	firstRead = 16
 	maxRead   = 500
 	readBytes = 256 << 10
 )
 
-// read tells what the journal has after the cursor. It reads no more at once than a slow watcher may keep in
-// memory, and counts that.
+// read delivers the events of the journal after the cursor. One read is limited to what a slow watcher may
+// hold in memory, and is counted.
 func (w *watch) read(ctx context.Context, s *source) error {
 	for size := firstRead; ; {
 		rows, asked, err := w.page(ctx, s, size)
@@ -369,11 +369,11 @@ func (w *watch) read(ctx context.Context, s *source) error {
 			if err != nil {
 				return err
 			}
-			// From here on the event counts as the message that it becomes.
+			// From here on the event is counted as its message.
 			left -= int64(len(rows[i].Data))
 			rows[i] = journal.Event{}
 			w.held.Shrink(left)
-			if err := w.tell(ctx, s, Event{RunID: s.runID, RootID: s.rootID, Durable: d}); err != nil {
+			if err := w.deliver(ctx, s, Event{RunID: s.runID, RootID: s.rootID, Durable: d}); err != nil {
 				return err
 			}
 		}
@@ -384,8 +384,8 @@ func (w *watch) read(ctx context.Context, s *source) error {
 	}
 }
 
-// page reads up to size events after the cursor, fewer if there is no room for so many, and says how many it
-// asked for. The stream holds them.
+// page reads up to size events after the cursor, or fewer if there is no room for so many. It returns how
+// many it asked for. The stream holds the events.
 func (w *watch) page(ctx context.Context, s *source, size int) ([]journal.Event, int, error) {
 	for room := int64(readBytes); ; {
 		rows, err := w.f.journal.Events(w.held.Context(ctx), w.req.Namespace, s.runID, s.cursor, size)
@@ -397,7 +397,7 @@ func (w *watch) page(ctx context.Context, s *source, size int) ([]journal.Event,
 			size = 1
 			continue
 		}
-		// It is not known how large the event is, so it is tried again whenever there is more room.
+		// The size of the event is unknown, so page tries again whenever more room is free.
 		if err := w.held.Await(ctx, room); err != nil {
 			return nil, 0, err
 		}
@@ -406,18 +406,17 @@ func (w *watch) page(ctx context.Context, s *source, size int) ([]journal.Event,
 	}
 }
 
-// nextRead is how many events to read after size of them took so many bytes.
+// nextRead is how many events to read next, if size of them took so many bytes.
 func nextRead(size int, bytes int64) int {
 	fit := int64(size) * readBytes / max(bytes, 1)
 	return int(min(max(fit, 1), int64(4*size), maxRead))
 }
 
-func (w *watch) tell(ctx context.Context, s *source, ev Event) error {
+func (w *watch) deliver(ctx context.Context, s *source, ev Event) error {
 	ev.Namespace = w.req.Namespace
 	if d := ev.Durable; d != nil {
-		w.used = w.used || Uses(d)
-		// A reader that hears of the end finds the costs complete, in the run as in the books of its task and
-		// epic.
+		w.used = w.used || HasUsage(d)
+		// After the end the costs are complete, in the run and in its task and epic.
 		if d.Kind == workgraph.RunEnded && s == w.sources[0] && w.used {
 			b, err := w.f.booked.Await(ctx, w.req.Namespace, s.runID, bookTime)
 			if err != nil {
@@ -429,7 +428,7 @@ func (w *watch) tell(ctx context.Context, s *source, ev Event) error {
 	if err := w.to.Event(ev); err != nil {
 		return err
 	}
-	w.told = true
+	w.delivered = true
 	if d := ev.Durable; d != nil {
 		s.cursor = d.Seq
 		s.over = d.Kind == workgraph.RunEnded
@@ -454,7 +453,7 @@ func (w *watch) findDescendants(ctx context.Context) error {
 	return nil
 }
 
-// Events returns a page of a run's journal. The run must exist in the namespace, else it has no events.
+// Events returns a page of a run's journal. A run of another namespace has no events.
 func (f *Feed) Events(ctx context.Context, run journal.Run, after int64, limit int) ([]Event, error) {
 	rows, err := f.journal.Events(ctx, run.Namespace, run.ID, after, limit)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package memory counts the bytes that live runs hold against a budget that namespaces share fairly. It knows
-// runs by their ids, and nothing of what they are.
+// Package memory counts the bytes that live runs hold against a budget that namespaces share fairly. It
+// knows runs by their ids only.
 package memory
 
 import (
@@ -12,21 +12,20 @@ import (
 	"github.com/epigraph-run/epigraph/internal/memlimit"
 )
 
-// ReasonMemoryFull is the reason when no more runs are taken into memory for the moment.
+// ReasonMemoryFull is the reason when no further run is loaded for the moment.
 const ReasonMemoryFull = errs.ReasonMemoryFull
 
 const (
-	// defaultLive is what live runs may take in a process that has no memory limit, minLive in one with a
-	// small limit.
+	// defaultLive is the default budget in a process without a memory limit. minLive is the least one in a
+	// process with a small limit.
 	defaultLive = 1 << 30
 	minLive     = 32 << 20
 )
 
-// DefaultLive is what live runs may take together unless the configuration says otherwise: an eighth of Go's
-// memory limit, 1 GiB without one. Requests under way have a fifth; calls and their results, what is made of
-// requests, and what is encoded and sent take as much again. So less than half of the limit is in use when
-// one tenant takes all that it may: beyond that the collector runs without a pause, and all tenants wait for
-// it.
+// DefaultLive is the default budget of all live runs: an eighth of Go's memory limit, or 1 GiB without a
+// limit. Requests under way have a fifth. Calls and their results, decoded requests, and encoded responses
+// take as much again. So one tenant that takes all it may fills less than half of the limit. Beyond that
+// the collector would run without a pause, at the expense of all tenants.
 func DefaultLive() int64 {
 	limit := memlimit.Bytes()
 	if limit == 0 {
@@ -35,38 +34,38 @@ func DefaultLive() int64 {
 	return max(limit/8, minLive)
 }
 
-// Ledger counts the bytes that live runs hold, with their graphs and with what they have waiting to be
-// written, against a budget. Only runs that are to become live wait for room or are refused. What a live run
-// takes later is counted without a check, and relieve evicts runs when that is too much. It is safe for
-// concurrent use.
+// Ledger counts the bytes that live runs hold, with their graphs and their unwritten events, against a
+// budget. Only a run that is about to be loaded waits for room or is refused. Later growth of a live run is
+// counted without a check, and relieve evicts runs when it exceeds the budget. It is safe for concurrent
+// use.
 type Ledger struct {
 	*inflight.Budget
 	Total int64
-	// Canceled bounds what canceled runs hold that were read though the budget had no room for them. The
-	// budget counts it as well, as it does what live runs are given.
+	// Canceled bounds what canceled runs hold that were loaded beyond the budget. These bytes count in the
+	// budget, too.
 	Canceled *inflight.Budget
 
 	mu sync.Mutex
-	// grants is what is kept for runs that stood in line, by run.
+	// grants is the room that is reserved for runs that waited, by run id.
 	grants map[string]Grant
-	// reading counts runs that are being read, of which it is not known yet what they take.
+	// reading counts runs that are being read, whose size is not known yet.
 	reading int
 
-	// unwritten is how much of what each namespace holds waits to be written.
+	// unwritten is how many of the bytes of each namespace wait to be written.
 	unwritten map[string]int64
 
-	// Over gets a value when a namespace holds more than it may.
+	// Over gets a value when a namespace exceeds its share.
 	Over chan struct{}
 }
 
-// Grant is what is kept for a run: in the budget, or in that of canceled runs.
+// Grant is reserved room: in the budget, or in that of canceled runs.
 type Grant struct {
 	Size     int64
 	canceled bool
 }
 
-// CanceledShare is the part of the memory of live runs that canceled ones may take beyond it while they end,
-// which they do at once: none of what they did goes on.
+// CanceledShare is the part of the budget, as its divisor, that canceled runs may take in addition while
+// they end. They end at once, since none of their calls continues.
 const CanceledShare = 8
 
 // New returns a ledger with a budget of total bytes.
@@ -75,7 +74,7 @@ func New(total int64) *Ledger {
 		Over: make(chan struct{}, 1)}
 }
 
-// Add counts n bytes more, or less, of what the live runs of a namespace hold.
+// Add adds n bytes, which may be negative, to what the live runs of a namespace hold.
 func (m *Ledger) Add(namespace string, n int64) {
 	if m.Budget.Add(namespace, n) && n > 0 {
 		select {
@@ -85,7 +84,7 @@ func (m *Ledger) Add(namespace string, n int64) {
 	}
 }
 
-// Write counts n bytes more, or less, that wait to be written.
+// Write adds n bytes, which may be negative, to what waits to be written.
 func (m *Ledger) Write(namespace string, n int64) {
 	m.mu.Lock()
 	if m.unwritten[namespace] += n; m.unwritten[namespace] == 0 {
@@ -95,15 +94,15 @@ func (m *Ledger) Write(namespace string, n int64) {
 	m.Add(namespace, n)
 }
 
-// IsWriting reports whether something of the namespace waits to be written.
+// IsWriting reports whether bytes of the namespace wait to be written.
 func (m *Ledger) IsWriting(namespace string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.unwritten[namespace] > 0
 }
 
-// Wait stands in line for the room that a run lacks, which is kept for it until take or forfeit.
-func (m *Ledger) Wait(ctx context.Context, run string, lacks *FullError) error {
+// Await waits for the room that a run lacks. The room is reserved until Take or Forfeit.
+func (m *Ledger) Await(ctx context.Context, run string, lacks *FullError) error {
 	budget := m.Budget
 	if lacks.Canceled {
 		budget = m.Canceled
@@ -117,7 +116,7 @@ func (m *Ledger) Wait(ctx context.Context, run string, lacks *FullError) error {
 	return nil
 }
 
-// Claim returns what is kept for a run. It stays counted, and is the caller's to give back.
+// Claim returns the reservation of a run. It stays counted, and the caller must give it back.
 func (m *Ledger) Claim(run string) Grant {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -126,9 +125,9 @@ func (m *Ledger) Claim(run string) Grant {
 	return g
 }
 
-// Take counts a run of this size that was read, and reports whether there is room for it. A run that was
-// canceled may exceed the budget within m.canceled: then beyond is what it has of that, for the caller to
-// give back.
+// Take counts a run of this size that was read, and reports whether there is room for it. A canceled run
+// may exceed the budget within m.Canceled. Then beyond is what it takes of that, and the caller must give
+// it back.
 func (m *Ledger) Take(run, namespace string, size int64, canceled bool) (beyond int64, ok bool) {
 	switch g := m.Claim(run); {
 	case g.canceled:
@@ -147,7 +146,7 @@ func (m *Ledger) Take(run, namespace string, size int64, canceled bool) (beyond 
 	return beyond, true
 }
 
-// Forfeit gives back what is kept for a run that was not read, if anything is.
+// Forfeit gives back the reservation, if there is one, of a run that was not read.
 func (m *Ledger) Forfeit(run, namespace string) {
 	switch g := m.Claim(run); {
 	case g.canceled:
@@ -157,9 +156,9 @@ func (m *Ledger) Forfeit(run, namespace string) {
 	}
 }
 
-// Read takes a place to read a run, and reports whether there was one. How much a run takes is known only
-// after it was read, so there are as many places as runs of most bytes would fit. There is always one.
-func (m *Ledger) Read(most int64) bool {
+// BeginRead takes a slot to read a run, and reports whether there was one. The size of a run is known only
+// after it was read, so there are as many slots as runs of most bytes would fit, and at least one.
+func (m *Ledger) BeginRead(most int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.reading > 0 && m.Used()+int64(m.reading+1)*most > m.Total {
@@ -169,23 +168,24 @@ func (m *Ledger) Read(most int64) bool {
 	return true
 }
 
-// WasRead gives the place back.
-func (m *Ledger) WasRead() {
+// EndRead gives the slot back.
+func (m *Ledger) EndRead() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.reading--
 }
 
-// FullError says that a run was not brought into memory, since there is no room of this size for it.
+// FullError reports that a run was not loaded, because there is no room of this size for it.
 type FullError struct {
 	Namespace string
 	Size      int64
-	// Canceled says that the run was canceled: it is read as soon as there is room among those that were.
+	// Canceled reports that the run was canceled. It is loaded as soon as there is room among the canceled
+	// runs.
 	Canceled bool
 }
 
-// OfCanceled is the same of a run that was canceled.
-func (e *FullError) OfCanceled() *FullError { return &FullError{e.Namespace, e.Size, true} }
+// ForCanceled is the same error for a canceled run.
+func (e *FullError) ForCanceled() *FullError { return &FullError{e.Namespace, e.Size, true} }
 
 func (e *FullError) Error() string {
 	return fmt.Sprintf("there is no room for a run of %d bytes", e.Size)

@@ -1,5 +1,5 @@
-// Package phrase holds what errors and explanations of runs say in common: numbers of things, what a budget
-// was used for, commands to type.
+// Package phrase has the wording that errors and explanations of runs share: counts, used budgets, and
+// commands to type.
 package phrase
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Cut is the beginning of s, of at most this many characters.
+// Cut returns the first characters of s, at most this many.
 func Cut(s string, runes int) string {
 	if utf8.RuneCountInString(s) <= runes {
 		return s
@@ -42,7 +42,7 @@ func Spent(b *workgraph.Budget, used workgraph.Spent) string {
 	return text
 }
 
-// RaiseHint is the command that gives a run more than it has used.
+// RaiseHint is the command that raises the used-up caps of a run's budget.
 func RaiseHint(runID string, b *workgraph.Budget, used workgraph.Spent) string {
 	hint := "runs resume " + runID
 	if b.NanoUSD != nil && used.NanoUSD >= *b.NanoUSD {
@@ -54,13 +54,13 @@ func RaiseHint(runID string, b *workgraph.Budget, used workgraph.Spent) string {
 	return Command(hint) + " lets it go on, with more than it has used"
 }
 
-// WithoutPrice is what is said of calls whose money counts nowhere.
+// WithoutPrice describes calls whose money is not counted.
 const WithoutPrice = " without a known price not counted"
 
 // NoPrice says how many calls have no known price.
 func NoPrice(calls int64) string { return Counted(int(calls), "call") + WithoutPrice }
 
-// Counted is how many there are of something.
+// Counted is a number with its noun, in the plural unless n is 1.
 func Counted(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -68,10 +68,10 @@ func Counted(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// Command is what can be typed, as hints show it.
+// Command quotes a command line as hints show it.
 func Command(args string) string { return "`epigraph " + args + "`" }
 
-// Clean is a text of at most n bytes that every store can keep.
+// Clean returns valid text of at most n bytes that every database can store.
 func Clean(s string, n int) string {
 	if len(s) > n {
 		s = strings.ToValidUTF8(s[:n], "")

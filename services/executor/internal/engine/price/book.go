@@ -1,6 +1,7 @@
-// Package price asks what calls cost. It stops asking for a while for a namespace whose price book does not
-// answer. The circuit breaker is by hand: a caller that gave up must count neither as a success nor as a
-// failure, and the entry that was asked for last is what the probe asks for again.
+// Package price asks the price book what calls cost. If the price book does not answer for a namespace, the
+// package stops asking for a while. The circuit breaker is its own code because a caller that gave up must
+// count neither as a success nor as a failure, and because the probe repeats the entry that was asked for
+// last.
 package price
 
 import (
@@ -17,28 +18,28 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Prices knows what calls cost.
+// Prices is the price book.
 type Prices interface {
-	// Prices is what each entry costs in nano-USD, in their order; nil where no price is known. Nothing is
-	// booked.
+	// Prices returns the price of each entry in nano-USD, in the order of the entries; nil where no price
+	// is known. It books nothing.
 	Prices(ctx context.Context, namespace string, entries []outbox.Entry) ([]*int64, error)
 }
 
 const (
-	// askTime is how long prices are waited for.
+	// askTime bounds one request to the price book.
 	askTime = 2 * time.Second
-	// Pause is how long nobody asks again after nobody answered.
+	// Pause is how long requests stop after one got no answer.
 	Pause = time.Second
 )
 
-// Book asks for prices, and stops asking for a while where nobody answers. It is safe for concurrent use.
+// Book asks for prices, and stops asking for a while if there is no answer. It is safe for concurrent use.
 type Book struct {
-	prices Prices
-	Fuses  fuses
-	log    *slog.Logger
+	prices   Prices
+	Breakers breakers
+	log      *slog.Logger
 }
 
-// New asks prices; nil if that is nil.
+// New returns a Book over prices, or nil if prices is nil.
 func New(prices Prices, log *slog.Logger) *Book {
 	if prices == nil {
 		return nil
@@ -46,49 +47,49 @@ func New(prices Prices, log *slog.Logger) *Book {
 	return &Book{prices: prices, log: log}
 }
 
-// errPricesAway answers for a price book that has just not answered.
+// errPricesAway is returned while a breaker is open.
 var errPricesAway = errs.New(errs.Unavailable, "PRICES_AWAY", "the price book did not answer a moment ago")
 
-// fuses are those of all namespaces: one whose price book does not answer, since it calls it too often itself
-// for instance, keeps no other from asking. It is safe for concurrent use.
-type fuses struct {
+// breakers has one breaker for each namespace, so that a namespace whose requests get no answer, because it
+// makes too many, stops no other. It is safe for concurrent use.
+type breakers struct {
 	mu sync.Mutex
-	by map[string]*fuse
+	by map[string]*breaker
 }
 
-func (f *fuses) of(namespace string) *fuse {
+func (f *breakers) of(namespace string) *breaker {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.by == nil {
-		f.by = map[string]*fuse{}
+		f.by = map[string]*breaker{}
 	}
 	if f.by[namespace] == nil {
-		f.by[namespace] = &fuse{}
+		f.by[namespace] = &breaker{}
 	}
 	return f.by[namespace]
 }
 
-// All are the fuses by namespace.
-func (f *fuses) All() map[string]*fuse {
+// All returns the breakers by namespace.
+func (f *breakers) All() map[string]*breaker {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return maps.Clone(f.by)
 }
 
-// fuse lets nobody ask for a while what has just not answered, and then one at a time until it answers. The
-// zero value lets everybody ask. It is safe for concurrent use.
-type fuse struct {
+// breaker stops requests for a while after one got no answer, and then lets one request at a time through
+// until one is answered. The zero value lets all through. It is safe for concurrent use.
+type breaker struct {
 	mu      sync.Mutex
-	until   time.Time // zero while all is well
+	until   time.Time // zero while closed
 	probing bool
-	// entry is what was asked for last without an answer.
+	// entry is the last entry that got no answer.
 	entry outbox.Entry
-	// back says that it answered again since somebody last looked.
-	back bool
+	// recovered is set when an answer came after none, until Recovered reads it.
+	recovered bool
 }
 
-// enter reports whether the caller may ask; then leave must be called.
-func (f *fuse) enter() bool {
+// enter reports whether the caller may ask. If so it must call leave afterwards.
+func (f *breaker) enter() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.until.IsZero() {
@@ -101,48 +102,48 @@ func (f *fuse) enter() bool {
 	return true
 }
 
-// leave tells how asking for entry went; asked says that the caller did not give up meanwhile.
-func (f *fuse) leave(asked, answered bool, entry outbox.Entry) {
+// leave reports the result of a request. asked is false if the caller gave up meanwhile.
+func (f *breaker) leave(asked, answered bool, entry outbox.Entry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.probing = false
 	switch {
 	case !asked:
 	case answered:
-		f.back = f.back || !f.until.IsZero()
+		f.recovered = f.recovered || !f.until.IsZero()
 		f.until = time.Time{}
 	default:
 		f.until, f.entry = time.Now().Add(Pause), entry
 	}
 }
 
-// Blown is what to ask for while there is no answer.
-func (f *fuse) Blown() (entry outbox.Entry, ok bool) {
+// Open reports whether the breaker is open, and the entry to probe with.
+func (f *breaker) Open() (entry outbox.Entry, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.entry, !f.until.IsZero()
 }
 
-// CameBack reports, once, that there was an answer after there was none.
-func (f *fuse) CameBack() bool {
+// Recovered reports, once, that an answer came after there was none.
+func (f *breaker) Recovered() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	back := f.back
-	f.back = false
+	back := f.recovered
+	f.recovered = false
 	return back
 }
 
-// unanswered reports whether an error says nothing of prices: asking again may help.
+// unanswered reports whether the price book gave no answer, so that asking again may help.
 func unanswered(err error) bool {
 	return err != nil && !errs.Is(err, errs.InvalidArgument) && !errs.Is(err, errs.NotFound) && !errs.Is(err, errs.FailedPrecondition)
 }
 
-// Ask finds out what entries cost. One that the price book refuses has no price.
+// Ask returns the prices of entries. An entry that the price book refuses has no price.
 func (b *Book) Ask(ctx context.Context, namespace string, entries []outbox.Entry) ([]*int64, error) {
 	if len(entries) == 0 {
 		return nil, nil
 	}
-	fuse := b.Fuses.of(namespace)
+	fuse := b.Breakers.of(namespace)
 	if !fuse.enter() {
 		return nil, errPricesAway
 	}
@@ -152,7 +153,7 @@ func (b *Book) Ask(ctx context.Context, namespace string, entries []outbox.Entry
 	if err == nil && len(costs) != len(entries) {
 		err = errs.New(errs.Internal, errs.ReasonInternal, "%d prices for %d calls", len(costs), len(entries))
 	}
-	// A caller that gave up meanwhile knows nothing of the price book.
+	// A request whose caller gave up proves nothing about the price book.
 	fuse.leave(ctx.Err() == nil, !unanswered(err), entries[0])
 	if err != nil && !unanswered(err) {
 		b.log.WarnContext(ctx, "calls are not priced, so they do not count against their run's budget", "err", err)
@@ -161,18 +162,18 @@ func (b *Book) Ask(ctx context.Context, namespace string, entries []outbox.Entry
 	return costs, err
 }
 
-// Priced is usage in the form in which its price is asked for. It is in no books.
-func Priced(runID string, u *workgraph.Usage, at time.Time, call int) outbox.Entry {
+// EntryOf is usage as the price book wants it. It is not for booking.
+func EntryOf(runID string, u *workgraph.Usage, at time.Time, call int) outbox.Entry {
 	return outbox.Entry{RunID: runID, Call: call, Provider: u.Provider, Model: u.Model, InputTokens: u.InputTokens, CachedTokens: u.CachedTokens,
 		OutputTokens: u.OutputTokens, ReasoningTokens: u.ReasoningTokens, Time: at, Tool: u.Model == ""}
 }
 
-// SpentBefore is what a run has spent that gets its first cap in money, as far as the price book answers; the
-// machine has it settled in any case.
+// SpentBefore is the money that a run has spent so far, when it gets its first cap in money, as far as the
+// price book answers. The machine settles it in any case.
 func (b *Book) SpentBefore(ctx context.Context, row journal.Run, prior []workgraph.Unsettled) (sum int64) {
 	entries := make([]outbox.Entry, len(prior))
 	for i := range prior {
-		entries[i] = Priced(row.ID, &prior[i].Usage, prior[i].At, i)
+		entries[i] = EntryOf(row.ID, &prior[i].Usage, prior[i].At, i)
 	}
 	costs, err := b.Ask(ctx, row.Namespace, entries)
 	if err != nil {

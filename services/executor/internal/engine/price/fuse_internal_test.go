@@ -11,7 +11,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 )
 
-// crowded is a price book that refuses one namespace, which calls it too often.
+// crowded is a price book that refuses one namespace because it asks too often.
 type crowded struct{}
 
 func (crowded) Prices(_ context.Context, namespace string, entries []outbox.Entry) ([]*int64, error) {
@@ -21,7 +21,7 @@ func (crowded) Prices(_ context.Context, namespace string, entries []outbox.Entr
 	return make([]*int64, len(entries)), nil
 }
 
-// A namespace that the price book refuses keeps no other from asking.
+// A namespace that the price book refuses stops no other from asking.
 func TestFuseOfANamespace(t *testing.T) {
 	t.Parallel()
 	e := New(crowded{}, slog.New(slog.DiscardHandler))

@@ -11,8 +11,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Examine returns what Start would say about the graph alone, and more. A nil input is one of which nothing
-// is known: what a start without input is told besides is a warning then.
+// Examine returns the faults and warnings of a graph without starting a run. If in is nil the input is
+// unknown, and faults that depend on it become warnings.
 func (s *Set) Examine(ctx context.Context, namespace string, g *workgraph.Graph, in *workgraph.Input) (Examination, error) {
 	p, err := s.Compile(ctx, namespace, g, nil, in)
 	if faults, ok := errors.AsType[workgraph.Faults](err); ok {
@@ -43,17 +43,17 @@ func (s *Set) Examine(ctx context.Context, namespace string, g *workgraph.Graph,
 	return Examination{Warnings: warnings, Hash: p.Hash}, nil
 }
 
-// Compile compiles within the limits, for a run with this input; a nil one is one of which nothing is known.
-// It is the one way in which a graph that a client, an agent or a schedule gives is judged: starts, children,
-// forks, schedules and ValidateGraph all come through here. What is not remembered is compiled in a turn to
-// compute, which the caller must not have.
-func (s *Set) Compile(ctx context.Context, namespace string, g *workgraph.Graph, k *Known, in *workgraph.Input) (*Program, error) {
+// Compile validates and compiles a graph within the limits, for a run with this input; nil means an unknown
+// input. Every graph that a client, an agent or a schedule provides comes through here: starts, children,
+// forks, schedules and ValidateGraph. A graph that is not cached is compiled in a compute turn of the
+// namespace, which the caller must not hold.
+func (s *Set) Compile(ctx context.Context, namespace string, g *workgraph.Graph, k *Memo, in *workgraph.Input) (*Program, error) {
 	if err := s.withinLimits(g); err != nil {
 		return nil, err
 	}
 	leave := func() {}
 	defer func() { leave() }()
-	p, err := s.remembered(ctx, namespace, g, k, func() error {
+	p, err := s.cached(ctx, namespace, g, k, func() error {
 		give, err := s.computing.Enter(ctx, namespace)
 		if err == nil {
 			leave = give
@@ -62,7 +62,7 @@ func (s *Set) Compile(ctx context.Context, namespace string, g *workgraph.Graph,
 	})
 	list, faulty := errors.AsType[workgraph.Faults](err)
 	switch {
-	case faulty && in != nil: // all faults at once, those that only this input has among them
+	case faulty && in != nil: // collect all faults, those of the input among them
 		known, err := s.KnownActors(ctx, namespace, ActorsOf(g))
 		if err != nil {
 			return nil, err
@@ -81,10 +81,10 @@ func (s *Set) Compile(ctx context.Context, namespace string, g *workgraph.Graph,
 	if len(list) > 0 {
 		return nil, s.Hints(ctx, namespace, g, list)
 	}
-	return p, s.graphFits(p.Body)
+	return p, s.checkBytes(p.Body)
 }
 
-// withinLimits counts nodes and edges.
+// withinLimits checks the numbers of nodes and edges.
 func (s *Set) withinLimits(g *workgraph.Graph) error {
 	var faults workgraph.Faults
 	tooMany := func(what string, n, limit int) {
@@ -101,8 +101,8 @@ func (s *Set) withinLimits(g *workgraph.Graph) error {
 	return nil
 }
 
-// graphFits weighs a graph's stored form.
-func (s *Set) graphFits(body []byte) error {
+// checkBytes checks the size of a graph's stored form.
+func (s *Set) checkBytes(body []byte) error {
 	if len(body) <= s.bounds.GraphBytes {
 		return nil
 	}
@@ -110,32 +110,32 @@ func (s *Set) graphFits(body []byte) error {
 		Hint: "keep large arguments outside and pass a reference"}}
 }
 
-// maxHints is for how many unknown actors it is found out which ones may have been meant.
+// maxHints bounds the unknown actors of one graph that get a suggestion.
 const maxHints = 10
 
-// MaxNearSteps bounds the comparing of names for all hints of one graph: about 50 ms. Names that are left
-// then are not suggested.
+// MaxNearSteps bounds the comparisons of names for all hints of one graph, about 50 ms. Names beyond it are
+// not suggested.
 const MaxNearSteps = 20_000_000
 
-// Hints tells for every unknown actor which one may have been meant.
+// Hints adds suggestions to the faults about unknown actors.
 func (s *Set) Hints(ctx context.Context, namespace string, g *workgraph.Graph, faults workgraph.Faults) workgraph.Faults {
 	if !slices.ContainsFunc(faults, func(f workgraph.Fault) bool { return f.Code == workgraph.CodeUnknownActor }) {
 		return faults
 	}
 	names, err := s.actors.Names(ctx, namespace)
 	if err != nil {
-		return faults // the faults stand without hints
+		return faults // without names there are no hints
 	}
 	asked := make(map[string]string, len(g.Nodes))
 	for i := range g.Nodes {
 		asked[g.Nodes[i].ID] = g.Nodes[i].Actor
 	}
-	told, steps := 0, MaxNearSteps
+	hinted, steps := 0, MaxNearSteps
 	for i := range faults {
 		if faults[i].Code != workgraph.CodeUnknownActor {
 			continue
 		}
-		if told++; told > maxHints {
+		if hinted++; hinted > maxHints {
 			break
 		}
 		if text := hint(asked[faults[i].Node], names, &steps); text != "" {
@@ -145,7 +145,7 @@ func (s *Set) Hints(ctx context.Context, namespace string, g *workgraph.Graph, f
 	return faults
 }
 
-// UnknownActor reports whether no actor of the namespace has the name, and which ones may have been meant.
+// UnknownActor reports whether no actor of the namespace has the name, and returns similar names.
 func (s *Set) UnknownActor(ctx context.Context, namespace, name string) (unknown bool, near []string, err error) {
 	_, _, known, err := s.actors.Actor(ctx, namespace, name)
 	if err != nil || known {
@@ -156,8 +156,7 @@ func (s *Set) UnknownActor(ctx context.Context, namespace, name string) (unknown
 	return err == nil, Nearest(name, names, &steps), err
 }
 
-// hint tells which of the actors may have been meant by a name, or what there is; it is empty when there is
-// none.
+// hint suggests similar names, or lists the actors that there are. It is empty if there are none.
 func hint(name string, names []string, steps *int) string {
 	if near := Nearest(name, names, steps); len(near) > 0 {
 		return "did you mean " + strings.Join(near, " or ") + "?"
@@ -168,15 +167,15 @@ func hint(name string, names []string, steps *int) string {
 	return ""
 }
 
-// Examination is what is found out about a graph before it runs.
+// Examination is the result of Examine.
 type Examination struct {
-	// Faults keep a run from starting, Warnings do not.
+	// Faults prevent a start, Warnings do not.
 	Faults, Warnings workgraph.Faults
-	// Hash is that of the graph to which a run of it is pinned; empty with faults.
+	// Hash is the hash of the graph that a run would be pinned to. It is empty if there are faults.
 	Hash string
 }
 
-// Recompile compiles a graph that a run may have grown, within the limits and with the actors of the
+// Recompile compiles a graph that may have been expanded, within the limits and with the actors of the
 // namespace.
 func (s *Set) Recompile(ctx context.Context, namespace string, g *workgraph.Graph) (*Program, error) {
 	if err := s.withinLimits(g); err != nil {
@@ -198,7 +197,7 @@ func (s *Set) Recompile(ctx context.Context, namespace string, g *workgraph.Grap
 	if err != nil {
 		return nil, fmt.Errorf("canonical form: %w", err)
 	}
-	if err := s.graphFits(body); err != nil {
+	if err := s.checkBytes(body); err != nil {
 		return nil, err
 	}
 	p := &Program{Machine: compiled.WithLimits(s.limits).WithActors(nil).WithEvaluated(s.evaluated), Name: g.Name, Nodes: len(pinned.Nodes), Hash: record.GraphHash(body), Body: body}

@@ -7,13 +7,14 @@ import (
 	"github.com/epigraph-run/epigraph/internal/near"
 )
 
-// Near lists up to three names that a reader may have meant.
+// Near returns up to three names that are similar to name.
 func Near(name string, names []string) []string {
 	steps := MaxNearSteps
 	return Nearest(name, names, &steps)
 }
 
-// Nearest is Near within a number of steps, each the comparing of two bytes; what it took is taken from them.
+// Nearest is Near within a number of steps. A step compares two bytes. The steps used are subtracted from
+// steps.
 func Nearest(name string, names []string, steps *int) []string {
 	type scored struct {
 		name string

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Looking for what may have been meant ends after so many steps, however many long names a namespace has.
+// The search for similar names ends after a number of steps, however many long names a namespace has.
 func TestNearest(t *testing.T) {
 	t.Parallel()
 	names := []string{"summarize"}

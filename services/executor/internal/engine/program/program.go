@@ -1,6 +1,6 @@
-// Package program compiles graphs for runs: it judges what a client, an agent or a schedule gives, remembers
-// compiled graphs, and compiles those again to which runs are pinned. It knows actors by their names and
-// schemas, and no run.
+// Package program compiles graphs for runs. It validates graphs from clients, agents and schedules, caches
+// compiled graphs, and compiles pinned graphs again. It knows actors by their names and schemas, and no
+// runs.
 package program
 
 import (
@@ -19,77 +19,76 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Program is a compiled graph with what is stored of it. It is immutable.
+// Program is a compiled graph with its stored form. It is immutable.
 type Program struct {
 	Machine *workgraph.Program
 	Name    string
 	Nodes   int
-	// Hash and body pin a run to exactly this graph, effects included.
+	// Hash and Body pin a run to this graph, with the effects of its actors.
 	Hash string
 	Body []byte
 }
 
-// Set remembers compiled graphs, so that many runs of one graph compile it once. It is safe for
-// concurrent use.
+// Set caches compiled graphs, so that many runs of one graph compile it once. It is safe for concurrent
+// use.
 type Set struct {
 	actors Actors
 	bounds Bounds
-	// computing are the turns in which graphs are compiled.
+	// computing are the turns for CPU-heavy work that namespaces share.
 	computing *turns.Turns
-	// limits bound what expansions make of the graphs.
+	// limits bound expanded graphs.
 	limits workgraph.Limits
-	// evaluated are the expressions that calls evaluate; nil is none.
+	// evaluated returns the expressions that a call of an actor evaluates; nil means none.
 	evaluated func(actor string, named map[string]json.RawMessage) []string
 
 	mu    sync.Mutex
 	byKey *lru.Cache[string, *Program]
-	// most bounds the bytes of all.
+	// most bounds the bytes of the cache.
 	most int64
 }
 
-// maxKeptBytes bounds the memory of remembered programs, however much of it live runs may have.
+// maxKeptBytes bounds the cache, however large the budget of live runs is.
 const maxKeptBytes = 64 << 20
 
-// Bytes is about what a program takes: its stored form, the values in it, and what is made of each part.
+// Bytes estimates the memory of a program: its stored form, its values, and its compiled parts.
 func (p *Program) Bytes() int64 { return Weight(p.Machine, len(p.Body)) }
 
-// Weight is about what a graph takes that is made runnable: body is the length of its stored form.
+// Weight estimates the memory of a compiled graph. body is the length of its stored form.
 func Weight(p *workgraph.Program, body int) int64 { return 4<<10 + p.Bytes() + 3*int64(body) }
 
-// Bounds are what one graph may have.
+// Bounds limit one graph.
 type Bounds struct{ Nodes, Edges, GraphBytes int }
 
-// New remembers programs in up to most bytes; those of live runs stay whatever it forgets. What is
-// compiled is compiled in turns of computing.
+// New returns a cache of up to most bytes. Programs of live runs survive their removal from it. Graphs are
+// compiled in turns of computing.
 func New(actors Actors, bounds Bounds, computing *turns.Turns, evaluated func(actor string, named map[string]json.RawMessage) []string, most int64) *Set {
 	most = min(most, maxKeptBytes)
 	return &Set{actors: actors, bounds: bounds, limits: workgraph.Limits{Nodes: bounds.Nodes, Edges: bounds.Edges}, computing: computing, evaluated: evaluated,
 		most: most, byKey: lru.New[string, *Program](most)}
 }
 
-// remembered checks a graph against the actors of a namespace and makes it runnable. The error is a
-// workgraph.Faults when the graph is at fault. It calls turn before it compiles what it does not remember,
-// unless that is light.
-func (s *Set) remembered(ctx context.Context, namespace string, g *workgraph.Graph, k *Known, turn func() error) (*Program, error) {
-	l, unsaid := k.look(g)
+// cached compiles a graph with the actors of a namespace, or returns it from the cache. A faulty graph is
+// reported as workgraph.Faults. It calls turn before it compiles, unless the graph is light.
+func (s *Set) cached(ctx context.Context, namespace string, g *workgraph.Graph, k *Memo, turn func() error) (*Program, error) {
+	l, noKey := k.info(g)
 	known, err := s.KnownActors(ctx, namespace, l.actors)
 	if err != nil {
 		return nil, err
 	}
-	if unsaid != nil {
+	if noKey != nil {
 		if err := turn(); err != nil {
 			return nil, err
 		}
 		if _, fault := workgraph.Compile(ctx, g, known); fault != nil {
-			return nil, fault // says where, as an infinite number has no JSON form
+			return nil, fault // it names the place of the fault
 		}
-		return nil, fmt.Errorf("key of graph: %w", unsaid)
+		return nil, fmt.Errorf("key of graph: %w", noKey)
 	}
 	key := l.key + known.fingerprint()
 	if p := s.find(key); p != nil {
 		return p, nil
 	}
-	if !light(g, known) {
+	if !isLight(g, known) {
 		if err := turn(); err != nil {
 			return nil, err
 		}
@@ -103,20 +102,19 @@ func (s *Set) remembered(ctx context.Context, namespace string, g *workgraph.Gra
 	if err != nil {
 		return nil, fmt.Errorf("canonical form: %w", err)
 	}
-	// Which actors an expansion may call is asked when it comes, since known holds only those of this graph.
+	// known has only the actors of this graph, so the actors of an expansion are looked up when it comes.
 	p := &Program{Machine: compiled.WithLimits(s.limits).WithActors(nil).WithEvaluated(s.evaluated), Name: g.Name, Nodes: len(pinned.Nodes), Hash: record.GraphHash(body), Body: body}
 	s.cache(key, p)
 	s.cache("pinned/"+p.Hash, p)
 	return p, nil
 }
 
-// A graph with at most lightSize nodes and edges, with schemas of actors of at most lightSchemas bytes and
-// without expressions, is compiled in well under a millisecond.
+// A graph compiles in well under a millisecond if it has at most lightSize nodes and edges, schemas of at
+// most lightSchemas bytes, and no expressions.
 const lightSize, lightSchemas = 100, 16 << 10
 
-// light reports whether a graph is compiled so fast that its start need not wait for those of its namespace
-// which are not.
-func light(g *workgraph.Graph, known ActorSet) bool {
+// isLight reports whether a graph compiles so fast that it need not wait for a compute turn.
+func isLight(g *workgraph.Graph, known ActorSet) bool {
 	if len(g.Nodes)+len(g.Edges) > lightSize || len(g.State) > 0 {
 		return false
 	}
@@ -132,44 +130,43 @@ func light(g *workgraph.Graph, known ActorSet) bool {
 	return !slices.ContainsFunc(g.Edges, func(e workgraph.Edge) bool { return e.When != "" || e.PassDown.Expr != "" })
 }
 
-// Known keeps what was found out about a graph, for the next start of the same one. Its zero value knows
-// nothing, a nil one keeps nothing. It must go with no other graph, and that one must not change. It is safe
-// for concurrent use.
-type Known struct {
-	looks atomic.Pointer[look]
+// Memo keeps what was computed about a graph, for the next start with the same graph. The zero value is
+// empty; nil keeps nothing. It must be used with one graph only, which must not change. It is safe for
+// concurrent use.
+type Memo struct {
+	graph atomic.Pointer[graphInfo]
 	small atomic.Bool
 }
 
-// look is what the graph alone tells.
-type look struct {
-	// key finds its programs, together with what is known of actors.
+// graphInfo is what depends on the graph only.
+type graphInfo struct {
+	// key identifies its programs, together with the fingerprint of the actors.
 	key string
-	// actors are those that it names.
+	// actors are the actors that the graph names.
 	actors []string
 }
 
-// look returns what g tells. The error says why it has no key.
-func (k *Known) look(g *workgraph.Graph) (*look, error) {
+// info returns what is known of g. The error says why g has no key.
+func (k *Memo) info(g *workgraph.Graph) (*graphInfo, error) {
 	if k != nil {
-		if l := k.looks.Load(); l != nil {
+		if l := k.graph.Load(); l != nil {
 			return l, nil
 		}
 	}
-	l := &look{actors: ActorsOf(g)}
-	// Not the canonical form, which costs more: map keys are written in order, so equal graphs give equal
-	// bytes.
+	l := &graphInfo{actors: ActorsOf(g)}
+	// Plain JSON is cheaper than the canonical form. Map keys are sorted, so equal graphs give equal bytes.
 	asked, err := json.Marshal(g)
 	if err != nil {
 		return l, err
 	}
 	l.key = "asked/" + record.GraphHash(asked)
 	if k != nil {
-		k.looks.Store(l)
+		k.graph.Store(l)
 	}
 	return l, nil
 }
 
-// ActorsOf names the actors of a graph, each once, in the order of its nodes.
+// ActorsOf returns the actors of a graph, each once, in the order of its nodes.
 func ActorsOf(g *workgraph.Graph) []string {
 	seen := map[string]bool{}
 	var names []string
@@ -182,22 +179,22 @@ func ActorsOf(g *workgraph.Graph) []string {
 	return names
 }
 
-// KnownActors is what a namespace knows of actors.
+// KnownActors returns the named actors as the namespace describes them.
 func (s *Set) KnownActors(ctx context.Context, namespace string, names []string) (ActorSet, error) {
 	return s.actors.Find(ctx, namespace, names)
 }
 
-// Fits reports whether every value in the graph is known to be within the limit.
-func (k *Known) Fits() bool { return k != nil && k.small.Load() }
+// Fits reports whether every value of the graph is known to be within the size limit.
+func (k *Memo) Fits() bool { return k != nil && k.small.Load() }
 
-// SetFits notes that every value in the graph is within the limit.
-func (k *Known) SetFits() {
+// SetFits records that every value of the graph is within the size limit.
+func (k *Memo) SetFits() {
 	if k != nil {
 		k.small.Store(true)
 	}
 }
 
-// ActorSet is a workgraph.ActorSet.
+// ActorSet implements workgraph.ActorSet.
 type ActorSet map[string]ActorInfo
 
 // ActorInfo implements workgraph.ActorSet.
@@ -206,7 +203,7 @@ func (s ActorSet) ActorInfo(name string) (workgraph.ActorInfo, bool) {
 	return info.ActorInfo, ok
 }
 
-// fingerprint tells apart what a graph compiles to when actors change; it is empty when they do not.
+// fingerprint tells programs of one graph apart if actors may change. It is empty if they do not.
 func (s ActorSet) fingerprint() string {
 	var changing []string
 	for name, info := range s {
@@ -228,8 +225,7 @@ func (s ActorSet) fingerprint() string {
 	return "/" + hex.EncodeToString(h.Sum(nil))
 }
 
-// Stored is the program of a graph that a run is pinned to. Actors are not asked: the graph says every
-// effect.
+// Stored returns the program of a pinned graph. It needs no actors, since a pinned graph has every effect.
 func (s *Set) Stored(ctx context.Context, hash string, body []byte) (*Program, error) {
 	key := "pinned/" + hash
 	if p := s.find(key); p != nil {
@@ -239,7 +235,7 @@ func (s *Set) Stored(ctx context.Context, hash string, body []byte) (*Program, e
 	if err != nil {
 		return nil, err
 	}
-	compiled, err := workgraph.Recompile(ctx, g, nil) // it may have grown
+	compiled, err := workgraph.Recompile(ctx, g, nil) // it may have been expanded
 	if err != nil {
 		return nil, fmt.Errorf("compile stored graph %s: %w", hash, err)
 	}
@@ -259,12 +255,12 @@ func (s *Set) cache(key string, p *Program) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, known := s.byKey.Get(key); known {
-		return // runs may have that one, and would not share p
+		return // keep the one that runs share already
 	}
 	s.byKey.Put(key, p, min(p.Bytes(), s.most)) // the last one is kept, however large it is
 }
 
-// StoredProgram compiles the graph of a run for a replay, in its stored form, whose content hash is known.
+// StoredProgram compiles a pinned graph for a replay, from its stored form and hash.
 func StoredProgram(ctx context.Context, hash string, body []byte) (*workgraph.Program, error) {
 	p, err := (&Set{byKey: lru.New[string, *Program](0)}).Stored(ctx, hash, body)
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// maxInner is how deep nodes are looked at that others bring about.
+// maxInner bounds the depth of nodes in arguments of nodes.
 const maxInner = 8
 
-// warnings are those of a program made of g, and those about what its nodes will call by what they say
-// themselves.
+// warnings returns the warnings of the program of g, and those about the calls that its nodes declare to
+// make.
 func (s *Set) warnings(ctx context.Context, namespace string, p *workgraph.Program, g *workgraph.Graph, in *workgraph.Input) (workgraph.Faults, error) {
 	list, err := p.Warnings(ctx, in)
 	if err != nil {
@@ -26,24 +26,24 @@ func (s *Set) warnings(ctx context.Context, namespace string, p *workgraph.Progr
 	return w.all(), nil
 }
 
-// inner collects warnings about nodes that are in nobody's graph yet.
+// inner collects warnings about nodes inside of arguments.
 type inner struct {
 	s         *Set
 	namespace string
 	faults    workgraph.Faults
 	more      int
-	// names are the actors that there are, read when the first one is unknown.
-	names       []string
-	told, steps int
+	// names are the actors of the namespace, read when the first one is unknown.
+	names         []string
+	hinted, steps int
 }
 
-// within is a node somewhere in the arguments of one of the graph, or that one itself.
+// within is a node in the arguments of a graph's node, or that node itself.
 type within struct {
 	workgraph.InnerNode
 	outer string // the node of the graph
 }
 
-// look goes down level by level, so that a level's actors are asked for together.
+// look descends level by level, so that the actors of a level are looked up together.
 func (w *inner) look(ctx context.Context, g *workgraph.Graph) error {
 	w.steps = MaxNearSteps
 	level := make([]within, len(g.Nodes))
@@ -91,7 +91,7 @@ func below(place, field string) string {
 	return place + "." + field
 }
 
-// full counts a warning that is not told.
+// full reports that no further warning fits, and counts it.
 func (w *inner) full() bool {
 	if len(w.faults) < workgraph.MaxFaults {
 		return false
@@ -107,7 +107,7 @@ func (w *inner) all() workgraph.Faults {
 	return append(w.faults, workgraph.Fault{Code: workgraph.CodeMoreFaults, Message: fmt.Sprintf("and %d more warnings", w.more), Hint: "mend these and ask again"})
 }
 
-// unknown warns of an actor that a call would not find today.
+// unknown warns about an actor that a call would not find now.
 func (w *inner) unknown(ctx context.Context, x within) {
 	if w.full() {
 		return
@@ -115,15 +115,15 @@ func (w *inner) unknown(ctx context.Context, x within) {
 	f := workgraph.Fault{Code: workgraph.CodeUnknownActor, Node: x.outer, Field: x.ActorPlace,
 		Message: fmt.Sprintf("no actor is called %q, so that the call fails unless a worker that serves it comes before", errs.Clip(x.Node.Actor, 80))}
 	if w.names == nil {
-		w.names, _ = w.s.actors.Names(ctx, w.namespace) // without them there is no hint
+		w.names, _ = w.s.actors.Names(ctx, w.namespace) // without the names there is no hint
 	}
-	if w.told++; w.told <= maxHints {
+	if w.hinted++; w.hinted <= maxHints {
 		f.Hint = hint(x.Node.Actor, w.names, &w.steps)
 	}
 	w.faults = append(w.faults, f)
 }
 
-// unused warns of a node's timeouts when calls of its actor end in a wait that these do not bound.
+// unused warns about a node's timeouts that do not bound the wait with which calls of its actor end.
 func (w *inner) unused(x within, waitsFor []string) {
 	if len(waitsFor) == 0 {
 		return

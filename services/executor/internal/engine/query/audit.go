@@ -12,9 +12,10 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Audit replays the journal of a run from its beginning and says what is wrong with it, one line each: events
-// that do not follow from each other, an attempt that ended twice, a visit that was begun again after its
-// end, a row that says another end. A run that is not there (any more) has no faults. It reads only.
+// Audit replays the journal of a run from its beginning and returns the faults that it finds, one line
+// each: events that do not follow from those before, an attempt that ended twice, a visit that began again
+// after its end, a row with another end. A run that does not exist, or no longer does, has no faults. Audit
+// only reads.
 func Audit(ctx context.Context, j journal.Reader, namespace, runID string) ([]string, error) {
 	row, err := j.Get(ctx, namespace, runID)
 	if errs.ReasonOf(err) == journal.ReasonRunNotFound {
@@ -33,7 +34,7 @@ func Audit(ctx context.Context, j journal.Reader, namespace, runID string) ([]st
 	body, err := j.GraphBody(ctx, namespace, hash)
 	if errs.ReasonOf(err) == journal.ReasonGraphNotFound {
 		if hash == row.GraphHash {
-			return nil, nil // a finding of its own
+			return nil, nil // doctor reports a missing graph by itself
 		}
 		return gone(ctx, j, row, fmt.Sprintf("the graph %s with which it began is not there", hash))
 	}
@@ -63,14 +64,14 @@ func Audit(ctx context.Context, j journal.Reader, namespace, runID string) ([]st
 		}
 		after = events[len(events)-1].Seq
 	}
-	// The row was read first: what came after it is no fault.
+	// The row was read first, so events after it are no fault.
 	if st, ok := rowState(a.state); row.State.Ended() && (!ok || st != row.State) {
 		a.fault("the row says %s, its journal ends in state %s", row.State, st)
 	}
 	return a.faults, nil
 }
 
-// gone is a fault of a run of which something is missing, unless the run itself was deleted meanwhile.
+// gone is the fault of a run of which something is missing, unless the run was deleted meanwhile.
 func gone(ctx context.Context, j journal.Reader, row journal.Run, what string) ([]string, error) {
 	_, err := j.Get(ctx, row.Namespace, row.ID)
 	if errs.ReasonOf(err) == journal.ReasonRunNotFound {
@@ -82,8 +83,8 @@ func gone(ctx context.Context, j journal.Reader, row journal.Run, what string) (
 	return []string{row.ID + ": " + what}, nil
 }
 
-// firstGraph is the content hash of the graph that a run began with, as its journal tells: a replay from the
-// beginning makes it grow and amends it. The error is workgraph.ErrCorrupt if the journal does not tell.
+// firstGraph is the content hash of the graph with which a run began, since a replay applies the graph
+// changes again. The error is workgraph.ErrCorrupt if the journal does not have it.
 func firstGraph(ctx context.Context, j journal.Reader, row journal.Run) (string, error) {
 	if row.GraphRevision == 0 {
 		return row.GraphHash, nil
@@ -123,7 +124,7 @@ func (a *auditor) fault(format string, args ...any) {
 	a.faults = append(a.faults, a.id+": "+fmt.Sprintf(format, args...))
 }
 
-// take replays one event. It reports false when nothing can be said of what follows.
+// take replays one event. It returns false if the events after it cannot be judged.
 func (a *auditor) take(ctx context.Context, row journal.Event) bool {
 	d, err := record.DecodeEvent(row)
 	if err != nil {
@@ -142,7 +143,7 @@ func (a *auditor) take(ctx context.Context, row journal.Event) bool {
 			a.fault("visit %d of %q was over at %d and is begun again at %d", d.Visit, d.Node, at, row.Seq)
 		}
 	case workgraph.GraphAmended:
-		// What was taken back may be done again.
+		// Visits that were reset may run again.
 		clear(a.done)
 		clear(a.ended)
 	}
@@ -150,7 +151,7 @@ func (a *auditor) take(ctx context.Context, row journal.Event) bool {
 		s := &d.Steps[i]
 		ref := workgraph.Ref{Node: s.Node, Visit: s.Visit}
 		switch {
-		case s.Op == workgraph.OpReopen, s.Op == workgraph.OpReset: // what was taken back may be done again
+		case s.Op == workgraph.OpReopen, s.Op == workgraph.OpReset: // the visit may run again
 			delete(a.done, ref)
 		case s.Op == workgraph.OpComplete && s.Item == 0:
 			if at := a.done[ref]; at > 0 {
@@ -168,7 +169,8 @@ func (a *auditor) take(ctx context.Context, row journal.Event) bool {
 	return true
 }
 
-// rowState is the state of a row whose journal ends as the machine stands; false if it has not ended.
+// rowState is the state that the row of a run in this state of the machine has. ok is false if the run has
+// not ended.
 func rowState(s *workgraph.State) (journal.State, bool) {
 	switch st, _ := s.Status(); st {
 	case workgraph.StatusCompleted:

@@ -19,10 +19,10 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// BlockerKind says what holds a run up. The numbers are those of the API.
+// BlockerKind is the kind of a blocker. The numbers are those of the API.
 type BlockerKind int32
 
-// The kinds.
+// The kinds of blockers.
 const (
 	BlockerRunning          BlockerKind = 1
 	BlockerDependency       BlockerKind = 2
@@ -53,39 +53,39 @@ const (
 	BlockerSuspect          BlockerKind = 27
 )
 
-// Blocker is one thing that holds a run up.
+// Blocker is one reason why a run does not go on.
 type Blocker struct {
 	Kind BlockerKind
-	// Ref is the visit concerned; the zero value is the whole run.
+	// Ref is the visit concerned; the zero value means the whole run.
 	Ref           workgraph.Ref
 	Message, Hint string
 	// Since and Until may be zero.
 	Since, Until              time.Time
 	RunIDs, Nodes, Interrupts []string
-	// Actor is what is called; Name the key, limit, signal or executor, as the kind says.
+	// Actor is the called actor. Name is the key, limit, signal or executor, depending on the kind.
 	Actor, Name string
-	// Error is what failed: the run, a child, or the visit's last attempt. Attempt is the one under way or to
-	// come, of what failed the last, and Of the number of the last that may be made; both are 0 where there
-	// are no attempts.
+	// Error is the failure of the run, of a child, or of the visit's last attempt. Attempt is the present
+	// or next attempt, or the last one of a failure. Of is the number of the last attempt allowed. Both are
+	// 0 where there are no attempts.
 	Error       *record.RunError
 	Attempt, Of int
-	// EffectKey is the key that a call carried whose outcome nobody knows.
+	// EffectKey is the key of a call whose outcome is unknown.
 	EffectKey string
 }
 
-// maxSaidError bounds what a sentence says of an error; the whole one stands beside it.
-const maxSaidError = 400
+// maxErrorText bounds an error in a sentence. The whole error is in Blocker.Error.
+const maxErrorText = 400
 
-// said is an error in a sentence.
-func said(e *record.RunError) string {
+// errorText is an error as part of a sentence.
+func errorText(e *record.RunError) string {
 	text := e.Message
 	for i, r := range text {
-		if r == '\n' { // a picture of the place may stand below
+		if r == '\n' { // an excerpt of the text with a marker may follow
 			text = text[:i]
 			break
 		}
 	}
-	if text = phrase.Cut(text, maxSaidError); text == "" {
+	if text = phrase.Cut(text, maxErrorText); text == "" {
 		return e.Reason
 	}
 	return e.Reason + ": " + text
@@ -99,43 +99,43 @@ func (h *Blocker) attempt() string {
 	return fmt.Sprintf("attempt %d", h.Attempt)
 }
 
-// last is what the last attempt ended with, to be added to a sentence; empty if there was none.
-func (h *Blocker) last() string {
+// lastError is a clause about the end of the last attempt, or empty.
+func (h *Blocker) lastError() string {
 	if h.Error == nil {
 		return ""
 	}
-	return "; the last one ended with " + said(h.Error)
+	return "; the last one ended with " + errorText(h.Error)
 }
 
-// Explanation says why a run does not move.
+// Explanation says why a run does not go on.
 type Explanation struct {
 	Row     journal.Run
 	Summary string
-	// Blockers has the most useful first; More is how many were left out.
+	// Blockers has the most useful ones first. More is how many were left out.
 	Blockers []Blocker
 	More     int
-	// Unpriced is how many calls nobody knows the price of, so that their money counts nowhere.
+	// Unpriced counts calls without a known price. Their money is not counted.
 	Unpriced int64
-	// Owner is who owns the run; Addr is where another executor that owns it is asked for what it alone
-	// knows.
+	// Owner is the owner of the run. Addr is where another executor that owns it can be asked for what only
+	// its memory has.
 	Owner, Addr string
 }
 
 const (
 	// maxBlockers bounds an explanation.
 	maxBlockers = 1000
-	// maxApproval is how many characters of what is to be approved a message shows.
+	// maxApproval bounds, in characters, how much of the value to be approved a message shows.
 	maxApproval = 200
-	// commandAgeLimit is how old commands may get before it is worth a word of its own.
+	// commandAgeLimit is the age from which an unapplied command is reported as a blocker.
 	commandAgeLimit = 2 * time.Second
-	// shownChildren is how many children are looked at.
+	// shownChildren bounds the children that are examined.
 	shownChildren = 20
 )
 
-// Explain says from the journal why a run does not move. What only the owner's memory knows is added by
-// Arrange.
+// Explain explains from the journal why a run does not go on. Arrange adds what only the owner's memory
+// has.
 func (q *Query) Explain(ctx context.Context, namespace, runID string) (*Explanation, error) {
-	look, row, err := q.engine.Standing(ctx, namespace, runID)
+	look, row, err := q.engine.Inspect(ctx, namespace, runID)
 	if err != nil {
 		return nil, err
 	}
@@ -143,10 +143,10 @@ func (q *Query) Explain(ctx context.Context, namespace, runID string) (*Explanat
 	if row.State.Ended() {
 		return x, q.explainEnded(ctx, x, look)
 	}
-	if err := q.ownership(ctx, x); err != nil {
+	if err := q.ownerBlocker(ctx, x); err != nil {
 		return nil, err
 	}
-	if err := q.unread(ctx, x); err != nil {
+	if err := q.commandBlockers(ctx, x); err != nil {
 		return nil, err
 	}
 	begun := row.LastSeq > 0
@@ -170,10 +170,10 @@ func (q *Query) Explain(ctx context.Context, namespace, runID string) (*Explanat
 			return nil, err
 		}
 		look(func(s *workgraph.State) {
-			x.position(row, s, nodes, q.engine.Tokens())
+			x.stateBlockers(row, s, nodes, q.engine.Tokens())
 			x.Unpriced = max(x.Unpriced, s.Spent().Unpriced)
 		})
-		if err := q.children(ctx, x); err != nil {
+		if err := q.childBlockers(ctx, x); err != nil {
 			return nil, err
 		}
 		if err := q.refusedAmendment(ctx, x); err != nil {
@@ -184,7 +184,7 @@ func (q *Query) Explain(ctx context.Context, namespace, runID string) (*Explanat
 	return x, nil
 }
 
-// atDeath tells what the run was at work with when an executor that ran it went down.
+// atDeath is a clause about the work of the run when its executor died.
 func atDeath(row journal.Run) string {
 	if row.DiedDoing == "" {
 		return ""
@@ -192,8 +192,8 @@ func atDeath(row journal.Run) string {
 	return "; the last one while it was at work with: " + row.DiedDoing
 }
 
-// BlockersHere tells what only the owner's memory knows: which attempts have not begun and why, and since
-// when the others have been under way. It is empty if this executor does not own the run.
+// BlockersHere returns what only the owner's memory has: attempts that have not begun and their gates, and
+// the start times of the others. It is empty if this executor does not own the run.
 func (q *Query) BlockersHere(namespace, runID string) []Blocker {
 	if since, ok := q.engine.WaitsForRoom(namespace, runID); ok {
 		return []Blocker{{Kind: BlockerExecutorFull, Since: since,
@@ -208,7 +208,7 @@ func (q *Query) BlockersHere(namespace, runID string) []Blocker {
 	var out []Blocker
 	for _, h := range q.engine.HeldBack(namespace, runID) {
 		held[h.Ref] = true
-		out = append(out, heldBack(runID, h))
+		out = append(out, gateBlocker(runID, h))
 	}
 	for _, f := range flights {
 		if !held[f.Ref] && !f.Start.IsZero() {
@@ -219,7 +219,7 @@ func (q *Query) BlockersHere(namespace, runID string) []Blocker {
 	return out
 }
 
-func heldBack(runID string, h engine.Held) Blocker {
+func gateBlocker(runID string, h engine.Held) Blocker {
 	b := h.Wait
 	out := Blocker{Ref: h.Ref, Actor: h.Actor, Name: b.Name, Since: b.Since, Until: b.Until, RunIDs: b.HolderRunIDs}
 	switch b.Kind {
@@ -251,7 +251,7 @@ func heldBack(runID string, h engine.Held) Blocker {
 	return out
 }
 
-// underWay tells what was called when an owner went down.
+// underWay is a clause about the calls that were under way when an owner died.
 func underWay(calls []workgraph.Start) string {
 	if len(calls) == 0 {
 		return ""
@@ -266,10 +266,10 @@ func underWay(calls []workgraph.Start) string {
 	return "; under way: " + strings.Join(names, ", ")
 }
 
-// shownFailures is how many failed children are told.
+// shownFailures bounds the failed children in an explanation.
 const shownFailures = 5
 
-// failedChildren tells what the children ended with that are named in what the run failed with.
+// failedChildren adds the failures of the children that the run's own failure names.
 func (q *Query) failedChildren(ctx context.Context, x *Explanation) error {
 	h := x.Blockers[0]
 	if h.Error == nil || h.Error.Reason != workgraph.ReasonChildFailed {
@@ -303,7 +303,7 @@ func (q *Query) failedChildren(ctx context.Context, x *Explanation) error {
 	return nil
 }
 
-// childFailed tells what a child ended with. by is the visit that waits, or waited, for it.
+// childFailed is the failure of a child. by is the visit that waits or waited for it.
 func childFailed(by workgraph.Ref, row journal.Run) Blocker {
 	end := ended(row)
 	h := Blocker{Kind: BlockerChildFailed, Ref: by, RunIDs: []string{row.ID}, Error: end.Error, Since: end.Since,
@@ -312,7 +312,7 @@ func childFailed(by workgraph.Ref, row journal.Run) Blocker {
 		if e.Node != "" {
 			h.Message += " at " + workgraph.Ref{Node: e.Node, Visit: e.Visit}.String()
 		}
-		h.Message += ": " + said(e)
+		h.Message += ": " + errorText(e)
 	}
 	return h
 }
@@ -332,8 +332,8 @@ func pending(row journal.Run) Blocker {
 	return out
 }
 
-// ownership finds who owns the run, and whether anybody of that name lives.
-func (q *Query) ownership(ctx context.Context, x *Explanation) error {
+// ownerBlocker finds the owner of the run, and reports an owner that is no longer registered.
+func (q *Query) ownerBlocker(ctx context.Context, x *Explanation) error {
 	if x.Row.Owner.IsZero() {
 		return nil
 	}
@@ -361,9 +361,9 @@ func (q *Query) ownership(ctx context.Context, x *Explanation) error {
 	return nil
 }
 
-// unread tells of commands that was not taken up in time. Signals and messages of a run that has not begun
-// are kept for it, and hold nothing up.
-func (q *Query) unread(ctx context.Context, x *Explanation) error {
+// commandBlockers reports commands that were not applied in time. Signals and messages of a run that has
+// not begun are kept for it and block nothing.
+func (q *Query) commandBlockers(ctx context.Context, x *Explanation) error {
 	commands, err := q.journal.UnappliedCommands(ctx, x.Row.Namespace, x.Row.ID, 100)
 	if x.Row.State == journal.StatePending {
 		commands = slices.DeleteFunc(commands, func(m journal.Command) bool { return journal.Endless(m.Kind) })
@@ -384,8 +384,8 @@ func (q *Query) unread(ctx context.Context, x *Explanation) error {
 	return nil
 }
 
-// position tells what the machine knows.
-func (x *Explanation) position(row journal.Run, s *workgraph.State, nodes map[string]workgraph.Node, tokens attempttoken.Keys) {
+// stateBlockers adds the blockers that the machine knows.
+func (x *Explanation) stateBlockers(row journal.Run, s *workgraph.State, nodes map[string]workgraph.Node, tokens attempttoken.Keys) {
 	unknown, held := 0, 0
 	approvals := map[string]json.RawMessage{}
 	s.Waits(func(w workgraph.WaitInfo) bool {
@@ -400,9 +400,9 @@ func (x *Explanation) position(row journal.Run, s *workgraph.State, nodes map[st
 			unknown++
 		case workgraph.CauseHeld:
 			held++
-			continue // the pause is told once
+			continue // the pause is reported once
 		}
-		x.Blockers = append(x.Blockers, why(row, r, nodes[r.Node], approvals, tokens))
+		x.Blockers = append(x.Blockers, reasonBlocker(row, r, nodes[r.Node], approvals, tokens))
 	}
 	switch st, reason := s.Status(); st {
 	case workgraph.StatusPaused:
@@ -443,8 +443,8 @@ func paused(row journal.Run, reason string, s *workgraph.State, unknown, held in
 	return h
 }
 
-// why puts a fact of the machine into words.
-func why(row journal.Run, r workgraph.Reason, n workgraph.Node, approvals map[string]json.RawMessage, tokens attempttoken.Keys) Blocker {
+// reasonBlocker describes one reason of the machine.
+func reasonBlocker(row journal.Run, r workgraph.Reason, n workgraph.Node, approvals map[string]json.RawMessage, tokens attempttoken.Keys) Blocker {
 	h := Blocker{Ref: r.Ref, Until: r.Due, Attempt: r.Attempt, Of: r.Of, Actor: n.Actor}
 	if r.Error != nil {
 		h.Error = &record.RunError{Type: r.Error.Type, Reason: r.Error.Reason, Message: r.Error.Message, Node: r.Node, Visit: r.Visit}
@@ -462,7 +462,7 @@ func why(row journal.Run, r workgraph.Reason, n workgraph.Node, approvals map[st
 		h.Kind, h.EffectKey = BlockerReconciliation, workgraph.EffectKey(row.ID, r.Ref, r.Generation)
 		h.Message = fmt.Sprintf("nobody knows what became of the UNSAFE call of %s, %s", r.Ref, h.attempt())
 		if h.Error != nil {
-			h.Message += ", which ended with " + said(h.Error)
+			h.Message += ", which ended with " + errorText(h.Error)
 		}
 		which := fmt.Sprintf("--visit %d", r.Visit)
 		if r.Item > 0 {
@@ -492,11 +492,11 @@ func why(row journal.Run, r workgraph.Reason, n workgraph.Node, approvals map[st
 	case workgraph.CauseTimer:
 		h.Kind, h.Message = BlockerTimer, fmt.Sprintf("%s sleeps until %s", r.Ref, r.Due.Format(time.RFC3339))
 	case workgraph.CauseBackoff:
-		h.Kind, h.Message = BlockerBackoff, fmt.Sprintf("%s failed and is tried again at %s, %s%s", r.Ref, r.Due.Format(time.RFC3339), h.attempt(), h.last())
+		h.Kind, h.Message = BlockerBackoff, fmt.Sprintf("%s failed and is tried again at %s, %s%s", r.Ref, r.Due.Format(time.RFC3339), h.attempt(), h.lastError())
 	case workgraph.CauseCanceling:
 		h.Kind, h.Message = BlockerRunning, fmt.Sprintf("%s was asked to stop and has not yet", r.Ref)
 	case workgraph.CauseRunning:
-		h.Kind, h.Message = BlockerRunning, fmt.Sprintf("%s calls %s, %s%s", r.Ref, h.Actor, h.attempt(), h.last())
+		h.Kind, h.Message = BlockerRunning, fmt.Sprintf("%s calls %s, %s%s", r.Ref, h.Actor, h.attempt(), h.lastError())
 	case workgraph.CauseInbox:
 		h.Kind, h.Message = BlockerInbox, fmt.Sprintf("%s has %s and waits for %d", r.Ref, phrase.Counted(r.Have, "message"), r.Need)
 		sender := "NAME"
@@ -510,8 +510,8 @@ func why(row journal.Run, r workgraph.Reason, n workgraph.Node, approvals map[st
 	return h
 }
 
-// children says of child runs that are waited for which ones need help themselves.
-func (q *Query) children(ctx context.Context, x *Explanation) error {
+// childBlockers reports the awaited children that need help themselves.
+func (q *Query) childBlockers(ctx context.Context, x *Explanation) error {
 	var poor, failures []Blocker
 	for i := range x.Blockers {
 		h := &x.Blockers[i]
@@ -522,7 +522,7 @@ func (q *Query) children(ctx context.Context, x *Explanation) error {
 		for _, id := range h.RunIDs[:min(len(h.RunIDs), shownChildren)] {
 			row, err := q.journal.Head(ctx, x.Row.Namespace, id)
 			if err != nil {
-				continue // it is recorded in a moment, or was deleted
+				continue // it is being recorded, or was deleted
 			}
 			if row.State == journal.StatePaused && row.Reason == workgraph.ReasonBudget {
 				spent = append(spent, id)
@@ -559,8 +559,8 @@ func (q *Query) children(ctx context.Context, x *Explanation) error {
 	return nil
 }
 
-// usefulness orders kinds: what somebody can do something about first.
-func (k BlockerKind) usefulness() int {
+// rank orders kinds: those that a person can act on come first.
+func (k BlockerKind) rank() int {
 	order := []BlockerKind{
 		BlockerEnded, BlockerChildFailed, BlockerLostOwner, BlockerQuarantined, BlockerReconciliation, BlockerBudget, BlockerPaused, BlockerStartTime, BlockerQuota, BlockerInterrupt,
 		BlockerCompletion, BlockerNoWorker, BlockerSignal, BlockerConcurrencyKey, BlockerConcurrencyLimit, BlockerRateLimit, BlockerExecutorFull, BlockerChildren,
@@ -569,8 +569,8 @@ func (k BlockerKind) usefulness() int {
 	return slices.Index(order, k)
 }
 
-// Arrange adds what the owner's memory knows, puts the most useful first and says it in one sentence. It may
-// be called again.
+// Arrange adds what only the owner's memory has, orders the blockers and writes the summary. It may be
+// called again.
 func (x *Explanation) Arrange(local []Blocker) {
 	known := map[workgraph.Ref]int{}
 	for i, h := range local {
@@ -580,23 +580,23 @@ func (x *Explanation) Arrange(local []Blocker) {
 	waits = waits && local[full].Kind == BlockerExecutorFull
 	all := slices.DeleteFunc(x.Blockers, func(h Blocker) bool {
 		if waits && h.Kind == BlockerRunning {
-			return true // nothing of it runs before it is in memory
+			return true // nothing of it runs before it is loaded
 		}
 		i, ok := known[h.Ref]
 		if !ok || h.Kind != BlockerRunning {
 			return false
 		}
-		// What the journal tells of its attempts is not in the owner's memory.
+		// Only the journal has the error of the last attempt.
 		if l := &local[i]; l.Error == nil && h.Error != nil {
 			l.Error = h.Error
-			l.Message += h.last()
+			l.Message += h.lastError()
 		}
 		local[i].Attempt, local[i].Of = h.Attempt, h.Of
 		return true
 	})
 	all = append(all, local...)
 	slices.SortStableFunc(all, func(a, b Blocker) int {
-		if c := cmp.Compare(a.Kind.usefulness(), b.Kind.usefulness()); c != 0 {
+		if c := cmp.Compare(a.Kind.rank(), b.Kind.rank()); c != 0 {
 			return c
 		}
 		return a.Until.Compare(b.Until)
@@ -611,7 +611,7 @@ func (x *Explanation) Arrange(local []Blocker) {
 	}
 }
 
-// summary says the most useful in one sentence.
+// summary describes the first blocker in a sentence.
 func (x *Explanation) summary() string {
 	all := x.Blockers
 	if len(all) == 0 {
@@ -632,7 +632,7 @@ func (x *Explanation) summary() string {
 	return all[0].Message
 }
 
-// refusedAmendment tells of the last amendment, if it was refused after its caller had gone.
+// refusedAmendment reports the last amendment if it was refused after its request had timed out.
 func (q *Query) refusedAmendment(ctx context.Context, x *Explanation) error {
 	f, err := q.engine.LastRefusal(ctx, x.Row.Namespace, x.Row.ID)
 	if err != nil || f == nil {

@@ -12,9 +12,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// This file explains runs that have ended.
-
-// explainEnded says what the run ended with, and what of it nobody knows.
+// explainEnded describes the end of the run, and its calls with unknown outcomes.
 func (q *Query) explainEnded(ctx context.Context, x *Explanation, look func(func(*workgraph.State))) error {
 	row := x.Row
 	h := ended(row)
@@ -51,7 +49,7 @@ func ended(row journal.Run) Blocker {
 	}
 	if len(row.Error) > 0 {
 		var e record.RunError
-		if json.Unmarshal(row.Error, &e) == nil { // else the API says so when the run itself is asked for
+		if json.Unmarshal(row.Error, &e) == nil { // the API reports it otherwise
 			out.Error = &e
 		}
 	}
@@ -61,26 +59,26 @@ func ended(row journal.Run) Blocker {
 	return out
 }
 
-// failed says what the run ended with, and at which attempt of which visit.
+// failed describes the failure that ended the run, with its visit and attempt.
 func (h *Blocker) failed(v workgraph.VisitInfo) {
 	if h.Error == nil {
 		return
 	}
 	if v.Node == "" {
-		h.Message += ": " + said(h.Error)
+		h.Message += ": " + errorText(h.Error)
 		return
 	}
 	h.Ref, h.Attempt, h.Of = v.Ref, v.Attempt, v.Of
 	at := ""
-	// No other attempt follows a rejection, however many there may be
+	// No further attempt follows a rejection.
 	if h.Attempt > 0 && h.Error.Reason != workgraph.ReasonRejected {
 		at = " at " + h.attempt()
 	}
-	h.Message += fmt.Sprintf(": %s failed%s with %s", h.Ref, at, said(h.Error))
+	h.Message += fmt.Sprintf(": %s failed%s with %s", h.Ref, at, errorText(h.Error))
 }
 
-// unknownAtEnd tells of the UNSAFE calls of a run that ended before anybody said whether they were performed.
-// The key is that of the first one.
+// unknownAtEnd reports the UNSAFE calls with unknown outcomes of an ended run. key is the effect key of the
+// first one.
 func unknownAtEnd(row journal.Run, calls []workgraph.Ref, key string) Blocker {
 	names := make([]string, 0, shownUnknown+1)
 	for _, c := range calls[:min(len(calls), shownUnknown)] {
@@ -94,5 +92,5 @@ func unknownAtEnd(row journal.Run, calls []workgraph.Ref, key string) Blocker {
 		Hint:    "find out what became of it; " + phrase.Command("runs retry "+row.ID+" --allow-unsafe") + " lets it be made again"}
 }
 
-// shownUnknown is how many calls of unknown outcome are named.
+// shownUnknown bounds the calls with unknown outcomes that are named.
 const shownUnknown = 5

@@ -1,5 +1,5 @@
-// Package query answers questions about runs: why one does not go on, which visits it made, whether its
-// journal is sound. It reads the journal, and asks the engine for what only the owner's memory knows. It
+// Package query answers questions about runs: why a run does not go on, which visits it made, whether its
+// journal is sound. It reads the journal, and asks the engine for what only the owner's memory has. It
 // changes nothing.
 package query
 
@@ -15,7 +15,7 @@ type Query struct {
 	resets  *resets
 }
 
-// New returns a Query beside an engine.
+// New returns a Query over the journal of an engine.
 func New(e *engine.Engine) *Query {
 	return &Query{engine: e, journal: e.RunJournal(), resets: newResets()}
 }

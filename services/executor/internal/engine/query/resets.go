@@ -11,22 +11,21 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// maxKeptResets bounds what is remembered of visits that were taken back: each run counts as one, and each of
-// its visits that was as another.
+// maxKeptResets bounds the cache. A run counts as one, and each of its reset visits as another.
 const maxKeptResets = 50_000
 
-// resets remembers where visits of runs were taken back, so that a page of visits reads what was written
-// since the last one instead of the whole history. It is safe for concurrent use.
+// resets caches where visits of runs were reset, so that a page of visits reads only the events since the
+// last page. It is safe for concurrent use.
 type resets struct {
 	mu    sync.Mutex
 	byRun *lru.Cache[string, *resetsOf]
 }
 
-// resetsOf is what was found in a run's history up to an event. It is immutable.
+// resetsOf are the resets in a run's history up to an event. It is immutable.
 type resetsOf struct {
 	run string
 	seq int64
-	// last is where each visit was taken back for the last time.
+	// last is the last reset of each visit.
 	last map[workgraph.Ref]visitOrder
 }
 
@@ -45,16 +44,16 @@ func (r *resets) put(of *resetsOf) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if was, ok := r.byRun.Get(of.run); ok && was.seq >= of.seq {
-		return // somebody has read further
+		return // another reader has read further
 	}
 	r.byRun.Put(of.run, of, int64(1+len(of.last)))
 }
 
-// takenBack finds where visits were taken back for the last time: the list has each visit once, as the run
-// has it now, so that what had ended before that is not shown. Only what follows from an approval is taken
-// back after its end, so that nothing is read for a run that has asked nothing and reused nothing; of others
-// the history is read once here, and after that what has come since.
-func (q *Query) takenBack(ctx context.Context, row journal.Run) (map[workgraph.Ref]visitOrder, error) {
+// lastResets returns the last reset of each visit. The list of visits shows each visit once, in its present
+// form, so visits that ended before their reset are left out. Only visits that follow from an approval are
+// reset after their end, so nothing is read for a run without interrupts and reused visits. For other runs
+// the history is read once, and later only its new events.
+func (q *Query) lastResets(ctx context.Context, row journal.Run) (map[workgraph.Ref]visitOrder, error) {
 	if row.ForkedFrom == "" {
 		asked, err := q.journal.ListInterrupts(ctx, row.Namespace, journal.InterruptFilter{RunID: row.ID}, page.Cursor{}, 1)
 		if err != nil || len(asked) == 0 {
@@ -63,7 +62,7 @@ func (q *Query) takenBack(ctx context.Context, row journal.Run) (map[workgraph.R
 	}
 	known := q.resets.get(row.ID)
 	found := resetsOf{run: row.ID, seq: known.seq, last: known.last}
-	own := false // whether last is a copy, since what is known must not change
+	own := false // whether last is a copy: cached values must not change
 	const chunk = 500
 	for {
 		evs, err := q.engine.Feed().Events(ctx, row, found.seq, chunk)

@@ -18,14 +18,14 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Visit is the n-th time that a run reached a node, as its journal tells it.
+// Visit is the n-th entry of a run into a node, as the journal has it.
 type Visit struct {
 	Node   string
 	Visit  int
 	Status workgraph.VisitStatus
 	Actor  string
 	Effect workgraph.Effect
-	// Attempts counts those that began, of all items together.
+	// Attempts counts the attempts that began, of all items together.
 	Attempts int
 	Values   []json.RawMessage
 	Error    *workgraph.Error
@@ -33,34 +33,33 @@ type Visit struct {
 	Start    time.Time
 	End      time.Time
 	EndSeq   int64
-	// ItemsTotal is 0 when the visit is not mapped.
+	// ItemsTotal is 0 if the visit is not mapped.
 	ItemsTotal, ItemsDone int
-	// ItemsWaiting counts the items that have a wait of their own.
+	// ItemsWaiting counts the items that wait.
 	ItemsWaiting int
-	// Duration is how long its attempts took together.
+	// Duration is the sum of the durations of the attempts.
 	Duration time.Duration
 
-	// Wait is what it waits for, or waited for last; nil for a mapped visit, whose items have waits of their
-	// own.
+	// Wait is the present or last wait. It is nil for a mapped visit, whose items wait for themselves.
 	Wait *record.VisitWait
-	// Cached says that its values were taken from the node cache, Adopted that they are those of the run of
-	// which this one is a fork.
+	// Cached reports that the values come from the node cache. Reused reports that they come from the run
+	// that this one was forked from.
 	Cached, Reused bool
-	// Progress is where its call reported to be last.
+	// Progress is the last progress that the call reported.
 	Progress json.RawMessage
-	// SkipReason and SkipMessage say why it was skipped, as workgraph.Skips does.
+	// SkipReason and SkipMessage say why the visit was skipped; see workgraph.Skips.
 	SkipReason, SkipMessage string
-	// Generation is that of its last intent, for workgraph.EffectKey. It is 0 without one, and for a mapped
-	// visit, whose items have their own.
+	// Generation is the generation of the last intent, for workgraph.EffectKey. It is 0 without an intent,
+	// and for a mapped visit, whose items have their own.
 	Generation int
 
 	begin visitOrder
 	end   visitOrder
-	// items is where the items stand, of a mapped visit, that have begun and not ended.
+	// items has the status of each item of a mapped visit that has begun and not ended.
 	items map[int]workgraph.VisitStatus
-	// standing counts them by where they stand.
-	standing map[workgraph.VisitStatus]int
-	// base is where a page that follows this visit has to be read from.
+	// counts counts the items by status.
+	counts map[workgraph.VisitStatus]int
+	// base is the sequence from which the page after this visit must be read.
 	base int64
 }
 
@@ -73,7 +72,7 @@ func (v Visit) Size() int {
 	return n
 }
 
-// visitOrder orders visits: by the event, then by the step in it.
+// visitOrder orders visits by the event, then by the step in it.
 type visitOrder struct {
 	seq  int64
 	step int
@@ -90,9 +89,10 @@ type VisitsRequest struct {
 	Token                  string
 }
 
-// Visits lists visits by the event that ended them, those under way last in the order of their beginning. A
-// page is read from where the oldest visit began that was under way at the end of the page before, so that
-// its cost does not grow with the history unless visits may have been taken back after they had ended.
+// Visits lists the ended visits in the order of their ends, then the visits under way in the order of their
+// beginnings. A page is read from the beginning of the oldest visit that was under way at the end of the
+// page before. So its cost does not grow with the history, unless visits may have been reset after their
+// end.
 func (q *Query) Visits(ctx context.Context, req VisitsRequest) (visits []Visit, next string, err error) {
 	pg, err := page.Parse(req.Size, req.Token, page.Query{Method: "ListVisits", Parent: req.Namespace + "/" + req.RunID, Filter: req.Node})
 	if err != nil {
@@ -111,15 +111,14 @@ func (q *Query) Visits(ctx context.Context, req VisitsRequest) (visits []Visit, 
 		return nil, "", err
 	}
 	f := newFolder(nodes, req.Node)
-	back, err := q.takenBack(ctx, row)
+	back, err := q.lastResets(ctx, row)
 	if err != nil {
 		return nil, "", err
 	}
 	var gauge page.Gauge
 	add := func(v *Visit) {
 		visits = append(visits, *v)
-		// A page that has grown large ends before its size says so; the position after it shows that there is
-		// more.
+		// A page of large visits ends before its limit. The position after it shows that there are more.
 		if full := gauge.Add(v); full && len(visits) <= pg.Limit {
 			pg.Limit = len(visits) - 1
 		}
@@ -172,13 +171,13 @@ func (q *Query) Visits(ctx context.Context, req VisitsRequest) (visits []Visit, 
 	return visits, next, nil
 }
 
-// heldVisits marks the visits that wait for the end of a pause: events tell that a visit was entered, and
-// only the machine whether it began.
+// heldVisits marks the visits that wait for the end of a pause. The events have their entry, but only the
+// machine knows whether they have begun.
 func (q *Query) heldVisits(ctx context.Context, row journal.Run, open []*Visit) error {
 	if !slices.ContainsFunc(open, func(v *Visit) bool { return v.Status == workgraph.VisitRunning }) {
 		return nil
 	}
-	look, _, err := q.engine.Standing(ctx, row.Namespace, row.ID)
+	look, _, err := q.engine.Inspect(ctx, row.Namespace, row.ID)
 	if err != nil {
 		return err
 	}
@@ -234,7 +233,7 @@ func parseCursor(s string) (c visitCursor, err error) {
 	return c, nil
 }
 
-// flights are the attempts of a live run by their visits; those of items belong to the mapped visit.
+// flights are the attempts of a live run by visit. Attempts of items belong to the mapped visit.
 func (q *Query) flights(namespace, runID string) map[workgraph.Ref][]engine.Flight {
 	out := map[workgraph.Ref][]engine.Flight{}
 	for _, f := range q.engine.InFlight(namespace, runID) {
@@ -244,7 +243,7 @@ func (q *Query) flights(namespace, runID string) map[workgraph.Ref][]engine.Flig
 	return out
 }
 
-// overlay adds what only the owner's memory knows of a visit under way: its attempts that have begun.
+// overlay adds to a visit under way what only the owner's memory has: the attempts that have begun.
 func (v *Visit) overlay(flights []engine.Flight) {
 	for _, f := range flights {
 		if f.Start.IsZero() {
@@ -257,7 +256,7 @@ func (v *Visit) overlay(flights []engine.Flight) {
 	}
 }
 
-// folder follows a journal and keeps the visits that are open.
+// folder applies a journal's events and keeps the visits under way.
 type folder struct {
 	nodes map[string]workgraph.Node
 	only  string
@@ -269,8 +268,8 @@ func newFolder(nodes map[string]workgraph.Node, only string) *folder {
 	return &folder{nodes: nodes, only: only, open: map[workgraph.Ref]*Visit{}}
 }
 
-// oldest is the sequence at which the oldest visit began that is open after v, which has just ended; those
-// that ended by the same event may stand on the next page.
+// oldest is the sequence of the beginning of the oldest visit that is under way after v ended. Visits that
+// end by the same event may be on the next page, so they count.
 func (f *folder) oldest(v *Visit) int64 {
 	base := v.end.seq
 	for _, o := range f.open {
@@ -282,11 +281,11 @@ func (f *folder) oldest(v *Visit) int64 {
 	return base
 }
 
-// apply takes one event and returns the visits that it ended, in order. The result is valid until the next
-// call.
+// apply applies one event and returns the visits that it ended, in order. The result is valid until the
+// next call.
 func (f *folder) apply(d *record.Durable) []*Visit {
 	f.done = f.done[:0]
-	if d.PutBack() { // as if nothing had happened
+	if d.PutBack() { // the attempt left no trace
 		return nil
 	}
 	switch d.Kind {
@@ -345,7 +344,7 @@ func (f *folder) attempt(d *record.Durable) {
 	}
 }
 
-// step takes the i-th step of an event; skips has been given those before it.
+// step applies the i-th step of an event. skips has the steps before it.
 func (f *folder) step(d *record.Durable, i int, skips *workgraph.Skips) {
 	s := &d.Steps[i]
 	reason, message := skips.Step(s)
@@ -376,17 +375,17 @@ func (f *folder) step(d *record.Durable, i int, skips *workgraph.Skips) {
 		f.finish(d, i, v, workgraph.VisitSkipped)
 		return
 	case workgraph.OpComplete, workgraph.OpFail:
-		v = f.enter(d, i, ref) // it may end without having begun: its condition, list, key or quorum failed
+		v = f.enter(d, i, ref) // it may end before it begins: its condition, list, key or quorum failed
 	case workgraph.OpDrop:
 		if s.Item == 0 {
-			v = f.enter(d, i, ref) // likewise: nobody needs what it waits for
+			v = f.enter(d, i, ref) // it may be dropped before it begins
 		}
 	}
 	if v == nil {
 		return
 	}
 	switch s.Op {
-	// It has not begun; should it begin again, it does so with nothing of before
+	// The visit has not begun. If it begins later, it does so afresh.
 	case workgraph.OpReset, workgraph.OpReopen:
 		delete(f.open, ref)
 	case workgraph.OpComplete:
@@ -407,18 +406,18 @@ func (f *folder) step(d *record.Durable, i int, skips *workgraph.Skips) {
 		f.finish(d, i, v, status)
 	case workgraph.OpItem:
 		v.ItemsDone++
-		v.stands(s.Item, "")
+		v.setStatus(s.Item, "")
 	case workgraph.OpRetry:
-		v.stands(s.Item, workgraph.VisitBackoff)
+		v.setStatus(s.Item, workgraph.VisitBackoff)
 	case workgraph.OpWait:
 		if s.Item == 0 {
 			v.Wait = d.WaitOf()
 		}
-		v.stands(s.Item, workgraph.VisitWaiting)
+		v.setStatus(s.Item, workgraph.VisitWaiting)
 	case workgraph.OpStart:
-		v.stands(s.Item, workgraph.VisitRunning)
+		v.setStatus(s.Item, workgraph.VisitRunning)
 	case workgraph.OpReconcile:
-		v.stands(s.Item, workgraph.VisitReconciliation)
+		v.setStatus(s.Item, workgraph.VisitReconciliation)
 	case workgraph.OpCancel:
 		if s.Item == 0 {
 			v.Status = workgraph.VisitCanceling
@@ -427,38 +426,38 @@ func (f *folder) step(d *record.Durable, i int, skips *workgraph.Skips) {
 		if s.Item == 0 {
 			f.finish(d, i, v, workgraph.VisitCanceled)
 		} else {
-			v.stands(s.Item, "")
+			v.setStatus(s.Item, "")
 		}
 	}
 }
 
-// stands notes where the visit, or an item of it, has come to; an item that has ended stands nowhere. A
-// mapped visit runs as long as a call of an item does, and waits when all that have begun wait.
-func (v *Visit) stands(item int, at workgraph.VisitStatus) {
+// setStatus sets the status of the visit, or of an item; an ended item has the empty status. A mapped visit
+// is running while a call of an item is, and waiting when all items that have begun wait.
+func (v *Visit) setStatus(item int, at workgraph.VisitStatus) {
 	if item == 0 {
 		v.Status = at
 		return
 	}
 	if v.items == nil {
-		v.items, v.standing = map[int]workgraph.VisitStatus{}, map[workgraph.VisitStatus]int{}
+		v.items, v.counts = map[int]workgraph.VisitStatus{}, map[workgraph.VisitStatus]int{}
 	}
 	if was := v.items[item]; was != "" {
-		v.standing[was]--
+		v.counts[was]--
 	}
 	if at == "" {
 		delete(v.items, item)
 	} else {
 		v.items[item] = at
-		v.standing[at]++
+		v.counts[at]++
 	}
-	v.ItemsWaiting, v.Status = v.standing[workgraph.VisitWaiting], workgraph.VisitRunning
+	v.ItemsWaiting, v.Status = v.counts[workgraph.VisitWaiting], workgraph.VisitRunning
 	switch {
-	case v.standing[workgraph.VisitReconciliation] > 0:
+	case v.counts[workgraph.VisitReconciliation] > 0:
 		v.Status = workgraph.VisitReconciliation
-	case v.standing[workgraph.VisitRunning] > 0:
+	case v.counts[workgraph.VisitRunning] > 0:
 	case v.ItemsWaiting > 0:
 		v.Status = workgraph.VisitWaiting
-	case v.standing[workgraph.VisitBackoff] > 0:
+	case v.counts[workgraph.VisitBackoff] > 0:
 		v.Status = workgraph.VisitBackoff
 	}
 }

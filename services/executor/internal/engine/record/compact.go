@@ -11,16 +11,16 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// compactForm is the first byte of an event in the compact form, which leaves out what the row's columns say
-// and names a string once. Most events are in it: a node that came to its end, the beginning and the end of a
-// run. What it has no place for is in JSON, whose first byte is another. A row is read by its first byte,
-// whenever it was written.
+// compactForm is the first byte of an event in the compact form. That form omits what the row's columns
+// have, and writes a repeated string once. It covers the most frequent events: the end of a node, and the
+// beginning and the end of a run. Other events are JSON, with another first byte. The first byte of a row
+// decides how it is read.
 //
-// The end of a node takes 71 bytes in place of 477, and less than a third of the time to write and read
-// (BenchmarkEventForm); a node of W3 takes 622 bytes of log in place of 960.
+// The compact end of a node takes 71 bytes instead of 477, and less than a third of the time to write and
+// read (BenchmarkEventForm). A node of W3 takes 622 bytes of log instead of 960.
 const compactForm = 1
 
-// The lists below are stored by index. They only ever grow at the end.
+// These lists are stored by index, so new entries go to the end.
 var (
 	compactOps = [...]workgraph.Op{
 		workgraph.OpEdge, workgraph.OpEnter, workgraph.OpSkip, workgraph.OpComplete, workgraph.OpFail, workgraph.OpUpdate, workgraph.OpItem,
@@ -35,7 +35,7 @@ var (
 	}
 )
 
-// What stands after the head of a compact event.
+// Flags in the head of a compact event: which parts follow.
 const (
 	hasNanos = 1 << iota
 	hasItem
@@ -52,7 +52,7 @@ const (
 	hasGeneration
 )
 
-// What stands after the head of a step.
+// Flags in the head of a step: which parts follow.
 const (
 	stepVisit = 1 << iota
 	stepItem
@@ -64,7 +64,7 @@ const (
 	stepMapped
 )
 
-// compactWriter puts a compact event together. fits turns false at what has no place in it.
+// compactWriter writes a compact event. fits becomes false if the form cannot express it.
 type compactWriter struct {
 	b     []byte
 	names []string
@@ -73,7 +73,7 @@ type compactWriter struct {
 
 func (w *compactWriter) uint(n uint64) { w.b = binary.AppendUvarint(w.b, n) }
 
-// count writes a number that is never negative.
+// count writes a number. A negative number does not fit.
 func (w *compactWriter) count(n int) {
 	if n < 0 {
 		w.fits = false
@@ -82,7 +82,7 @@ func (w *compactWriter) count(n int) {
 	w.uint(uint64(n))
 }
 
-// name writes a string that may come again.
+// name writes a string that may be repeated.
 func (w *compactWriter) name(s string) {
 	if i := slices.Index(w.names, s); i >= 0 {
 		w.uint(uint64(i)<<1 | 1)
@@ -95,7 +95,7 @@ func (w *compactWriter) name(s string) {
 	}
 }
 
-// maxNames bounds the strings that are looked through for each one.
+// maxNames bounds the strings that are searched for a repetition.
 const maxNames = 32
 
 func (w *compactWriter) raw(v json.RawMessage) {
@@ -120,7 +120,8 @@ func (w *compactWriter) code(i int) {
 	w.uint(uint64(i))
 }
 
-// compactEvent is the stored form of d in a row with these columns; false if it has no place for something.
+// compactEvent is the compact form of d in a row with these columns. ok is false if the form cannot express
+// d.
 func compactEvent(d *Durable, row journal.Event) ([]byte, bool) {
 	ev := &d.Event
 	if slices.Index(compactKinds[:], ev.Kind) < 0 || int(row.Visit) != ev.Visit || ev.Version <= 0 || ev.At.Location() != time.UTC ||
@@ -228,7 +229,7 @@ func (w *compactWriter) end(e *workgraph.RunEnd) {
 		w.name(n)
 		w.raw(e.Outputs[n])
 	}
-	// The result of a run with one sink is its output: it stands here once.
+	// The result of a run with one sink is its output, which is written once.
 	if only := len(nodes) == 1 && string(e.Outputs[nodes[0]]) == string(e.Result); only {
 		w.uint(1)
 	} else if len(e.Result) == 0 {
@@ -298,8 +299,7 @@ func (w *compactWriter) step(s *workgraph.Step) {
 	}
 }
 
-// compactReader takes a compact event apart. After something that does not belong there it gives zeros, and
-// bad is set.
+// compactReader reads a compact event. After a fault it returns zero values, and bad is set.
 type compactReader struct {
 	b     []byte
 	names []string
@@ -329,7 +329,7 @@ func (r *compactReader) count() int {
 	return int(n)
 }
 
-// list is how many things follow, each of which takes at least so many bytes.
+// list reads a number of elements, each of which takes at least so many bytes.
 func (r *compactReader) list(least int) int {
 	n := r.count()
 	if n > len(r.b)/least {
@@ -367,7 +367,7 @@ func (r *compactReader) name() string {
 
 func (r *compactReader) raw() json.RawMessage { return slices.Clone(r.take(r.uint())) }
 
-// pick is the entry of a list whose index comes next.
+// pick reads an index and returns that entry of the list.
 func pick[T any](r *compactReader, from []T) T {
 	var none T
 	i := r.uint()
@@ -378,7 +378,7 @@ func pick[T any](r *compactReader, from []T) T {
 	return from[i]
 }
 
-// expandEvent is what compactEvent made row's data of; false if it did not.
+// expandEvent is the inverse of compactEvent. ok is false if row has no valid compact event.
 func expandEvent(row journal.Event) (*Durable, bool) {
 	kind := slices.IndexFunc(compactKinds[:], func(k workgraph.EventKind) bool { return rowKind(k) == row.Kind })
 	if kind < 0 || len(row.Data) == 0 || row.Data[0] != compactForm {

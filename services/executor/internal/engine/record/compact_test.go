@@ -15,8 +15,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// keptAs writes d as if it stood at its sequence, and reads it back.
-func keptAs(t *testing.T, d *Durable) (*Durable, journal.Event) {
+// roundTrip writes d with its own sequence, and reads it back.
+func roundTrip(t *testing.T, d *Durable) (*Durable, journal.Event) {
 	t.Helper()
 	row, err := EncodeEvent(d)
 	require.NoError(t, err)
@@ -26,8 +26,8 @@ func keptAs(t *testing.T, d *Durable) (*Durable, journal.Event) {
 	return back, row
 }
 
-// plainly is d as JSON alone keeps it.
-func plainly(t *testing.T, d *Durable) *Durable {
+// jsonRoundTrip writes d in JSON, and reads it back.
+func jsonRoundTrip(t *testing.T, d *Durable) *Durable {
 	t.Helper()
 	raw, err := json.Marshal(&d.Event)
 	require.NoError(t, err)
@@ -36,7 +36,7 @@ func plainly(t *testing.T, d *Durable) *Durable {
 	return &Durable{Event: ev, StartTime: d.StartTime, Actor: d.Actor, RequestID: d.RequestID, Cached: d.Cached, GraphChange: d.GraphChange}
 }
 
-// nodeEnded is the end of a node before two others, the event that runs have most of.
+// nodeEnded is the end of a node with two successors, the most frequent event.
 func nodeEnded(at time.Time, value json.RawMessage) *Durable {
 	return &Durable{
 		Event: workgraph.Event{Version: workgraph.MachineVersion, Seq: 7, Kind: workgraph.AttemptEnded, At: at, Ref: workgraph.Ref{Node: "n1", Visit: 1}, Attempt: 1,
@@ -102,14 +102,14 @@ func TestCompactEvents(t *testing.T) {
 	} {
 		t.Run("Stored/"+c.name, func(t *testing.T) {
 			t.Parallel()
-			got, row := keptAs(t, c.d)
-			require.Equal(t, plainly(t, c.d), got)
+			got, row := roundTrip(t, c.d)
+			require.Equal(t, jsonRoundTrip(t, c.d), got)
 			require.Equal(t, c.inJSON, row.Data[0] == '{')
 		})
 	}
 	t.Run("Stored/IsSmall", func(t *testing.T) {
 		t.Parallel()
-		_, row := keptAs(t, ended(func(*Durable) {}))
+		_, row := roundTrip(t, ended(func(*Durable) {}))
 		require.Less(t, len(row.Data), 75)
 	})
 	t.Run("Stored/WhateverTheMachineRecords", func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestCompactEvents(t *testing.T) {
 				if err != nil || ev.Kind == "" || rowKind(ev.Kind) == 0 {
 					continue
 				}
-				got, row := keptAs(t, &Durable{Event: ev})
+				got, row := roundTrip(t, &Durable{Event: ev})
 				require.Equal(t, &Durable{Event: ev}, got, "%s", lines.Bytes())
 				if events++; row.Data[0] == '{' {
 					inJSON++
@@ -145,7 +145,7 @@ func TestCompactEvents(t *testing.T) {
 		_, err := EncodeEvent(ended(func(d *Durable) { d.Outcome.Values[0] = json.RawMessage(`{`) }))
 		require.Error(t, err)
 	})
-	// What is added to these must get a place in the compact form, or be refused by it.
+	// A new field must be added to the compact form, or be refused by it.
 	t.Run("Form/KnowsEveryField", func(t *testing.T) {
 		t.Parallel()
 		for typ, fields := range map[reflect.Type]int{
@@ -158,7 +158,7 @@ func TestCompactEvents(t *testing.T) {
 	})
 }
 
-// BenchmarkEventForm writes the end of a node and reads it back, in JSON and in the compact form.
+// BenchmarkEventForm writes and reads the end of a node, in JSON and in the compact form.
 func BenchmarkEventForm(b *testing.B) {
 	d := nodeEnded(time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC), json.RawMessage(`{"text":"a result"}`))
 	for _, c := range []struct {
@@ -204,7 +204,7 @@ func FuzzCompactEvent(f *testing.F) {
 		}
 		again, err := EncodeEvent(got)
 		if err != nil {
-			return // a value that is no JSON
+			return // an invalid JSON value
 		}
 		again.RunID, again.Seq = in.RunID, in.Seq
 		back, err := DecodeEvent(again)

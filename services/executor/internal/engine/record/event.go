@@ -1,6 +1,5 @@
-// Package record holds the stored forms of a run: its events, the position from which a replay goes on, and
-// the payloads of commands. It reads and writes bytes and decides nothing; the journal keeps the bytes, the
-// engine the meaning.
+// Package record has the stored forms of a run: events, positions from which a replay continues, and
+// payloads of commands. It converts between bytes and values and decides nothing.
 package record
 
 import (
@@ -16,28 +15,28 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Durable is an entry of a run's journal: what the machine recorded and what only the engine knows of it.
+// Durable is an entry of a run's journal: the event of the machine, and what only the engine knows of it.
 type Durable struct {
 	workgraph.Event
-	// StartTime is when the attempt that ended was started; zero for other kinds.
+	// StartTime is the start of the attempt that ended; zero for other kinds.
 	StartTime time.Time
 	// Actor is the actor of that attempt.
 	Actor string
-	// RequestID is the id of the request that caused it, if that had one and may be repeated.
+	// RequestID is the id of the request that caused the event, if it had one and may be repeated.
 	RequestID string
-	// Principal is whose request it was, or whose worker told how an attempt ended, from the API key that was
-	// shown; empty if none caused it.
+	// Principal is the caller whose request caused the event, or whose worker reported the end of the
+	// attempt, by the API key. It is empty if neither did.
 	Principal string
-	// Cached says that the outcome of the attempt is that of an equal earlier call.
+	// Cached reports that the outcome was taken from the node cache.
 	Cached bool
-	// GraphChange tells how the graph changed; nil when it did not.
+	// GraphChange is the change of the graph; nil if there is none.
 	GraphChange *GraphChange
 }
 
 // GraphChange is a change of a run's graph.
 type GraphChange struct {
-	// Was and Hash are the content hashes of the graph before and after; either is empty in the middle of
-	// several changes at once.
+	// Was and Hash are the content hashes of the graph before and after. Between several changes that are
+	// applied together they are empty.
 	Was  string `json:"was,omitempty"`
 	Hash string `json:"hash,omitempty"`
 	// Added, Removed and Changed are the nodes of an amendment.
@@ -46,8 +45,8 @@ type GraphChange struct {
 	Changed []string `json:"changed,omitempty"`
 }
 
-// rowKind is the number of a kind of event in the journal; 0 if there is none. The numbers are stored and
-// never change.
+// rowKind is the number of a kind of event in the journal, or 0 if there is none. The numbers are stored
+// and must not change.
 func rowKind(k workgraph.EventKind) int32 {
 	switch k {
 	case workgraph.RunStarted:
@@ -92,7 +91,7 @@ func rowKind(k workgraph.EventKind) int32 {
 	return 0
 }
 
-// record is the stored form of an event.
+// record is the JSON form of an event.
 type record struct {
 	Event       json.RawMessage `json:"event"`
 	StartTime   time.Time       `json:"start_time,omitzero"`
@@ -103,8 +102,7 @@ type record struct {
 	GraphChange *GraphChange    `json:"graph_change,omitempty"`
 }
 
-// EncodeEvent is the row of an event: in the compact form where that has a place for everything, else in
-// JSON.
+// EncodeEvent is the row of an event: compact if that form can express it, otherwise JSON.
 func EncodeEvent(d *Durable) (journal.Event, error) {
 	ev := &d.Event
 	kind := rowKind(ev.Kind)
@@ -124,8 +122,7 @@ func EncodeEvent(d *Durable) (journal.Event, error) {
 	return row, nil
 }
 
-// plainEvent is the stored form of d in JSON. It is written directly: a RawMessage would be scanned once
-// more.
+// plainEvent is d in JSON. It is written in one pass, since encoding/json would scan a RawMessage again.
 func plainEvent(d *Durable) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -145,7 +142,7 @@ func plainEvent(d *Durable) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// DecodeEvent reads an event from its row. The error says which run and event it is.
+// DecodeEvent reads an event from its row. The error names the run and the event.
 func DecodeEvent(row journal.Event) (*Durable, error) {
 	if len(row.Data) > 0 && row.Data[0] == compactForm {
 		d, ok := expandEvent(row)
@@ -168,7 +165,7 @@ func DecodeEvent(row journal.Event) (*Durable, error) {
 	return &Durable{Event: ev, StartTime: rec.StartTime, Actor: rec.Actor, RequestID: rec.RequestID, Principal: rec.Principal, Cached: rec.Cached, GraphChange: rec.GraphChange}, nil
 }
 
-// GraphHash is the content hash of the graph that the event brings; empty if it brings none.
+// GraphHash is the content hash of the graph that the event brings, or empty.
 func (d *Durable) GraphHash() string {
 	if d.GraphChange != nil && d.GraphChange.Hash != "" {
 		return d.GraphChange.Hash

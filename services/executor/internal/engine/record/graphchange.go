@@ -7,8 +7,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// GraphChanges tells for each event how it changed the graph: from the one with the hash was, by all of them
-// together, to the one with the hash now. The result is read only; it may be nil.
+// GraphChanges returns, by index of the event, how events change the graph: together they lead from the
+// graph with the hash was to that with the hash now. The result must not be changed and may be nil.
 func GraphChanges(evs []workgraph.Event, was, now string, amended *GraphChange) map[int]*GraphChange {
 	if now == "" {
 		return nil
@@ -46,8 +46,8 @@ func changesGraph(ev *workgraph.Event) bool {
 	return false
 }
 
-// GraphBefore is the content hash of the graph before the first of these events that changes it; empty if
-// none does.
+// GraphBefore is the content hash of the graph before the first of these events that changes it, or empty
+// if none does.
 func GraphBefore(events []journal.Event) (string, error) {
 	for _, ev := range events {
 		d, err := DecodeEvent(ev)

@@ -6,38 +6,38 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Lineage is where a run stands among others, and what its children inherit from it. It does not change.
+// Lineage is the place of a run below its root, and what its children inherit. It does not change.
 type Lineage struct {
-	// Parent is the run that spawned it, at the visit Ref; both are empty for a top run.
+	// Parent is the run that spawned this one, at the visit Ref. Both are empty for a root.
 	Parent string
 	Ref    workgraph.Ref
-	// Depth is 0 for a top run; see below.
+	// Depth is 0 for a root; see ChildDepth.
 	Depth int
-	// Borrowed says that the task is an ancestor's: costs are booked on it, but it is neither claimed nor
-	// ended with this run.
+	// Borrowed reports that the task belongs to an ancestor. Costs are booked on it, but this run neither
+	// claims nor ends it.
 	Borrowed bool
-	// Approved says of which approval in a run above it the run follows, or the run of which it is a fork;
-	// nil of none.
+	// Approved is the approval, in an ancestor or in the run that was forked, from which this run follows;
+	// nil if none.
 	Approved *Approval
-	// Hooks are told what becomes of the run; children do not inherit them.
+	// Hooks are the run's webhooks. Children do not inherit them.
 	Hooks []webhook.Hook
-	// Asks are the places of those hooks of its root that are told of questions, the root's own ones
-	// included.
+	// Asks are the indexes of the root's hooks that receive opened interrupts of its descendants, and of
+	// the root itself.
 	Asks []int
 
 	User, Chat, Thread string
 }
 
-// Below is the depth of a child. It counts how often work hands work on: a run that only holds a part of its
-// parent's own work, such as a late round of an agent, stands as deep as its parent.
-func (f *Lineage) Below(c *workgraph.Child) int {
+// ChildDepth is the depth of a child. The depth counts how often work is delegated. A run that continues
+// its parent's own work, such as a late round of an agent, has the depth of its parent.
+func (f *Lineage) ChildDepth(c *workgraph.Child) int {
 	if c.SameDepth {
 		return f.Depth
 	}
 	return f.Depth + 1
 }
 
-// LineageOf reads the family of a run from its row.
+// LineageOf reads the lineage of a run from its row.
 func LineageOf(row journal.Run) (Lineage, error) {
 	f := Lineage{Parent: row.ParentID, User: row.UserID, Chat: row.ChatID, Thread: row.ThreadID}
 	m, err := DecodeMetadata(row.Metadata)
@@ -54,11 +54,11 @@ func LineageOf(row journal.Run) (Lineage, error) {
 	return f, nil
 }
 
-// Approval says of which approval a run follows: that at the visit At of the run Run. Its graph stays as it
-// is, since it is part of what was approved.
+// Approval names the approval from which a run follows: that at the visit At of the run Run. The graph of
+// the run cannot be changed, since it is part of what was approved.
 type Approval struct {
 	Run string        `json:"run"`
 	At  workgraph.Ref `json:"at"`
-	// Workflows are the hashes of the graphs that were approved, by what names them.
+	// Workflows are the hashes of the approved graphs, by their names.
 	Workflows map[string]string `json:"workflows,omitempty"`
 }

@@ -9,32 +9,32 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Metadata is what the run's row keeps in its metadata column.
+// Metadata is the content of the row's metadata column.
 type Metadata struct {
 	User      json.RawMessage `json:"user,omitempty"`
 	RequestID string          `json:"request_id,omitempty"`
-	// Principal is who started the run.
+	// Principal is the caller that started the run.
 	Principal string `json:"principal,omitempty"`
 	BodyHash  string `json:"body_hash,omitempty"`
-	// Ref, Depth and Borrowed are those of the run's family.
+	// Ref, Depth and Borrowed are those of the lineage.
 	Ref      *workgraph.Ref `json:"parent_visit,omitempty"`
 	Depth    int            `json:"depth,omitempty"`
 	Borrowed bool           `json:"borrowed_task,omitempty"`
-	// Budget is what the run may use by now.
+	// Budget is the present budget of the run.
 	Budget *workgraph.Budget `json:"budget,omitempty"`
-	// Webhooks are the run's own, Asks those of its root that are told of questions.
+	// Webhooks are the run's own. Asks is that of the lineage.
 	Webhooks []webhook.Hook `json:"webhooks,omitempty"`
 	Asks     []int          `json:"webhooks_of_root,omitempty"`
-	// Approved is that of the run's family.
+	// Approved is that of the lineage.
 	Approved *Approval `json:"approved,omitempty"`
 }
 
-// Empty reports whether there is nothing to be kept.
+// Empty reports whether there is nothing to store.
 func (m *Metadata) Empty() bool {
 	return m.User == nil && m.RequestID == "" && m.Principal == "" && m.Ref == nil && m.Depth == 0 && !m.Borrowed && m.Budget == nil && len(m.Webhooks) == 0 && len(m.Asks) == 0 && m.Approved == nil
 }
 
-// DecodeMetadata reads the metadata of a row; an empty one is the zero value.
+// DecodeMetadata reads the metadata of a row. Empty metadata give the zero value.
 func DecodeMetadata(b []byte) (Metadata, error) {
 	var m Metadata
 	if len(b) == 0 {
@@ -46,26 +46,26 @@ func DecodeMetadata(b []byte) (Metadata, error) {
 	return m, nil
 }
 
-// Given is what callers gave to be kept with a run.
-type Given struct {
-	// Metadata is that of the caller of Start.
+// CallerData is what callers attached to a run.
+type CallerData struct {
+	// Metadata is that of the start request.
 	Metadata json.RawMessage
-	// Budget is that of the caller of Start, or of Resume since; nil is no limit.
+	// Budget is that of the start request, or of a later Resume; nil means no limit.
 	Budget *workgraph.Budget
-	// Principal is who started it, from the API key that was shown.
+	// Principal is the caller that started the run, by the API key.
 	Principal string
-	// Webhooks are shown: without what is secret.
+	// Webhooks are without their secrets.
 	Webhooks []webhook.Hook
 }
 
-// GivenOf reads what callers gave from the metadata of a run's row.
-func GivenOf(row []byte) (Given, error) {
+// CallerDataOf reads what callers attached from the metadata of a run's row.
+func CallerDataOf(row []byte) (CallerData, error) {
 	m, err := DecodeMetadata(row)
-	return Given{Metadata: m.User, Budget: m.Budget, Principal: m.Principal, Webhooks: webhook.Without(m.Webhooks)}, err
+	return CallerData{Metadata: m.User, Budget: m.Budget, Principal: m.Principal, Webhooks: webhook.Without(m.Webhooks)}, err
 }
 
-// Disclosed is the metadata of a run's row as it may leave the executor: without the secrets of webhooks.
-func Disclosed(row []byte) ([]byte, error) {
+// WithoutSecrets is the metadata of a row without the secrets of webhooks, as it may leave the executor.
+func WithoutSecrets(row []byte) ([]byte, error) {
 	m, err := DecodeMetadata(row)
 	if err != nil || len(m.Webhooks) == 0 {
 		return row, err
@@ -74,7 +74,7 @@ func Disclosed(row []byte) ([]byte, error) {
 	return json.Marshal(m)
 }
 
-// StartedBy reports whether this very request started the run.
+// StartedBy reports whether this request started the run.
 func (m *Metadata) StartedBy(req journal.Request) bool {
 	return req.ID != "" && m.RequestID == req.ID && m.BodyHash == req.BodyHash
 }

@@ -10,56 +10,55 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Payload is the body of a command, as JSON. Each kind uses the fields named at it.
+// Payload is the payload of a command, as JSON. Each kind of command uses the fields that name it.
 type Payload struct {
-	// RequestID is the id of the request that wrote it; it goes into the event.
+	// RequestID is the id of the request that wrote the command. It is copied to the event.
 	RequestID string `json:"request_id,omitempty"`
-	// Reason is that of CANCEL, PAUSE and RESUME.
+	// Reason belongs to CANCEL, PAUSE and RESUME.
 	Reason string `json:"reason,omitempty"`
-	// Principal is who wrote it, from the API key that was shown; it goes into the event.
+	// Principal is the caller that wrote the command, by the API key. It is copied to the event.
 	Principal string `json:"principal,omitempty"`
-	// By is who says so, of RECONCILE, AMEND, ANSWER and COMPLETION.
+	// By is the person that acts, as the client names it, of RECONCILE, AMEND, ANSWER and COMPLETION.
 	By string `json:"by,omitempty"`
-	// Ref is the visit of RECONCILE, COMPLETION and CHILD_ENDED, and that whose call sends a MESSAGE in its
-	// node's name.
+	// Ref is the visit of RECONCILE, COMPLETION and CHILD_ENDED, and the visit whose call sends a MESSAGE
+	// in its node's name.
 	Ref workgraph.Ref `json:"ref,omitzero"`
-	// Attempt is that of COMPLETION whose outcome began the wait, and that of the call that sends a MESSAGE.
+	// Attempt is the attempt of COMPLETION, and the attempt that sends a MESSAGE.
 	Attempt int `json:"attempt,omitempty"`
-	// Outcome or Err is what RECONCILE and COMPLETION say.
+	// Outcome or Err is the result in RECONCILE and COMPLETION.
 	Outcome *workgraph.Outcome `json:"outcome,omitempty"`
 	Err     *workgraph.Error   `json:"error,omitempty"`
-	// InterruptID, Decision and Payload are an ANSWER.
+	// InterruptID, Decision and Payload belong to ANSWER.
 	InterruptID string `json:"interrupt_id,omitempty"`
 	Decision    string `json:"decision,omitempty"`
-	// Name is that of a SIGNAL, From and Node are of a MESSAGE; Payload is what either carries.
+	// Name belongs to SIGNAL, From and Node to MESSAGE. Payload is the content of either.
 	Name    string          `json:"name,omitempty"`
 	From    string          `json:"from,omitempty"`
 	Node    string          `json:"node,omitempty"`
 	Payload json.RawMessage `json:"payload,omitempty"`
-	// Slot and Usage are those of CHILD_ENDED.
+	// Slot and Usage belong to CHILD_ENDED.
 	Slot  *workgraph.ChildSlot `json:"slot,omitempty"`
 	Usage []workgraph.Usage    `json:"usage,omitempty"`
-	// Spent is what counts against the parent's budget, of CHILD_ENDED.
+	// Spent counts against the parent's budget, in CHILD_ENDED.
 	Spent *workgraph.Spent `json:"spent,omitempty"`
-	// Unsettled is what the child could not price, of CHILD_ENDED.
+	// Unsettled are the calls that the child could not price, in CHILD_ENDED.
 	Unsettled []workgraph.Unsettled `json:"unsettled,omitempty"`
-	// Budget is what RESUME gives; Raise says that it gives more and does nothing else.
+	// Budget belongs to RESUME. Raise reports that the command only raises the budget.
 	Budget *workgraph.Budget `json:"budget,omitempty"`
 	Raise  bool              `json:"raise,omitempty"`
-	// Totals are what the child's row says that it used.
+	// Totals is the usage in the child's row.
 	Totals *journal.Usage `json:"totals,omitempty"`
-	// Graph is the whole graph that AMEND goes over to, in its stored form, and Revision the one it was made
-	// for.
+	// Graph is the new graph of AMEND in its stored form. Revision is the revision for which it was made.
 	Graph    json.RawMessage `json:"graph,omitempty"`
 	Revision int64           `json:"revision,omitempty"`
-	// Trace is the trace context of the request that wrote it, or of the run that it comes from.
+	// Trace is the trace context of the request that wrote the command, or of the run that sent it.
 	Trace outbox.Trace `json:"trace,omitzero"`
 }
 
-// Encode returns the payload as commands.Body.
+// Encode returns the payload as it is stored.
 func (l *Payload) Encode() ([]byte, error) { return json.Marshal(l) }
 
-// DecodePayload reads the body of a command.
+// DecodePayload reads a stored payload.
 func DecodePayload(body []byte) (*Payload, error) {
 	l := &Payload{}
 	if len(body) == 0 {
@@ -71,8 +70,8 @@ func DecodePayload(body []byte) (*Payload, error) {
 	return l, nil
 }
 
-// Command is the command of the machine for a payload of this kind; nil for AMEND, which needs the run's
-// actors: see amendment.
+// Command is the machine's command for a payload of this kind. It is nil for AMEND, which the engine
+// builds, since it needs the actors of the run.
 func (l *Payload) Command(kind journal.CommandKind, now time.Time) workgraph.Command {
 	switch kind {
 	case journal.CommandCancel:

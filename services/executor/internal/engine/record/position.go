@@ -10,15 +10,15 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// PositionHead is what the engine keeps in front of the machine's snapshot.
+// PositionHead is what the engine stores before the machine's snapshot.
 type PositionHead struct {
 	// Nodes is the tally.
 	Nodes map[string]nodeState `json:"nodes"`
-	// Recorded says that every child that was spawned by then is known to have been recorded.
+	// Recorded reports that every child spawned so far is known to be recorded.
 	Recorded bool `json:"children_recorded,omitempty"`
-	// Details are what heartbeats said last.
+	// Details are the last heartbeat details.
 	Details []Detail `json:"details,omitempty"`
-	// Refusal is the last amendment that was refused when it was taken up.
+	// Refusal is the last amendment if it was refused when it was applied.
 	Refusal *AmendRefused `json:"refused_amendment,omitempty"`
 }
 
@@ -34,8 +34,8 @@ func EncodePosition(h PositionHead, machine []byte) ([]byte, error) {
 	return append(out, machine...), nil
 }
 
-// DecodePosition reads a position back: the tally, the head and the snapshot of the machine. total is the
-// number of nodes of the run. The error is workgraph.ErrCorrupt, or that of the JSON.
+// DecodePosition reads a position: the tally, the head and the snapshot of the machine. total is the number
+// of nodes of the run. The error is workgraph.ErrCorrupt, or one of the JSON decoder.
 func DecodePosition(b []byte, total int) (*NodeTally, PositionHead, []byte, error) {
 	var h PositionHead
 	if len(b) < 4 || uint64(len(b)-4) < uint64(binary.BigEndian.Uint32(b)) {
@@ -43,7 +43,7 @@ func DecodePosition(b []byte, total int) (*NodeTally, PositionHead, []byte, erro
 	}
 	n := 4 + int(binary.BigEndian.Uint32(b))
 	dec := json.NewDecoder(bytes.NewReader(b[4:n]))
-	dec.DisallowUnknownFields() // a later version may have added what this one would drop
+	dec.DisallowUnknownFields() // a later version may have added a field that this one would drop
 	if err := dec.Decode(&h); err != nil {
 		return nil, h, nil, fmt.Errorf("decode snapshot: %w", err)
 	}
@@ -57,15 +57,15 @@ func DecodePosition(b []byte, total int) (*NodeTally, PositionHead, []byte, erro
 	return t, h, b[n:], nil
 }
 
-// Detail is what the last heartbeat of a call said; the next attempt of its visit or item begins with it.
+// Detail is the detail of a call's last heartbeat. The next attempt of its visit or item receives it.
 type Detail struct {
 	Ref     workgraph.Ref   `json:"ref"`
 	Attempt int             `json:"attempt"`
 	Said    json.RawMessage `json:"said"`
 }
 
-// AmendRefused is an amendment that was recorded and then refused, since the run had moved on. It stands in
-// the run's position until the next amendment, for those who did not wait for the answer.
+// AmendRefused is an amendment that was durable and then refused, because the run had moved on. It is kept
+// in the position until the next amendment, for clients that did not wait for the result.
 type AmendRefused struct {
 	Time      time.Time `json:"time"`
 	By        string    `json:"by,omitempty"`
@@ -73,10 +73,10 @@ type AmendRefused struct {
 	Message   string    `json:"message"`
 }
 
-// detailWeight is about what a detail takes besides what it says.
+// detailWeight estimates the memory of a detail apart from its content.
 const detailWeight = 256
 
-// Size is about what it takes in memory; 0 for none.
+// Size estimates the memory of a detail; 0 for nil.
 func (d *Detail) Size() int64 {
 	if d == nil {
 		return 0

@@ -4,7 +4,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// RunError is the stored form of why a run failed.
+// RunError is the stored form of the failure of a run.
 type RunError struct {
 	Type    workgraph.ErrorType `json:"type,omitempty"`
 	Reason  string              `json:"reason,omitempty"`
@@ -13,7 +13,7 @@ type RunError struct {
 	Visit   int                 `json:"visit,omitempty"`
 }
 
-// NewRunError is what the row tells of a failed run; nil for any other.
+// NewRunError is the error in the row of a failed run; nil for any other run.
 func NewRunError(end *workgraph.RunEnd) *RunError {
 	if end.Status != workgraph.StatusFailed {
 		return nil
@@ -31,5 +31,5 @@ func NewRunError(end *workgraph.RunEnd) *RunError {
 	return e
 }
 
-// MaxMessage bounds the text of an error in bytes: lists of runs tell it.
+// MaxMessage bounds the text of an error in bytes, since lists of runs contain it.
 const MaxMessage = 8 << 10

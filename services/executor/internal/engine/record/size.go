@@ -6,7 +6,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// OutcomeSize is what an outcome holds, in bytes: its values and its updates of state.
+// OutcomeSize is the size of an outcome's values and state updates, in bytes.
 func OutcomeSize(o workgraph.Outcome) int {
 	n := 0
 	for _, v := range o.Values {
@@ -18,7 +18,7 @@ func OutcomeSize(o workgraph.Outcome) int {
 	return n
 }
 
-// WaitSize is what an outcome asks for, in bytes, beside its values.
+// WaitSize is the size of what an outcome asks for, in bytes, without its values.
 func WaitSize(o *workgraph.Outcome) int {
 	if o.Wait == nil && o.Expand == nil {
 		return 0
@@ -28,12 +28,12 @@ func WaitSize(o *workgraph.Outcome) int {
 		E *workgraph.Graph
 	}{o.Wait, o.Expand})
 	if err != nil {
-		return 0 // the machine refuses what is no JSON
+		return 0 // the machine refuses invalid JSON
 	}
 	return len(raw)
 }
 
-// InputSize is what a run is given at its start.
+// InputSize is the size of the input of a run, in bytes.
 func InputSize(in workgraph.Input, more ...json.RawMessage) int64 {
 	n := 0
 	for _, v := range in.Args {
@@ -48,7 +48,7 @@ func InputSize(in workgraph.Input, more ...json.RawMessage) int64 {
 	return int64(n)
 }
 
-// Oversize is the size of the first value that is over the limit, or 0.
+// Oversize is the size of the first value over the limit, or 0.
 func Oversize(limit int, args []json.RawMessage, named map[string]json.RawMessage) int {
 	for _, v := range args {
 		if len(v) > limit {

@@ -5,7 +5,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// nodeState is where the last visit of a node stands.
+// nodeState is the state of the last visit of a node.
 type nodeState uint8
 
 const (
@@ -15,7 +15,7 @@ const (
 	nodeSkipped
 )
 
-// NodeTally counts how many nodes stand where. It follows the steps of events and nothing else.
+// NodeTally counts nodes by state. It depends on the steps of events only.
 type NodeTally struct {
 	Last   map[string]nodeState
 	Counts journal.NodeCounts
@@ -26,10 +26,10 @@ func NewNodeTally(total int) *NodeTally {
 	return &NodeTally{Last: map[string]nodeState{}, Counts: journal.NodeCounts{Total: int32(total)}}
 }
 
-// Total says how many nodes there are by now.
+// Total sets the number of nodes.
 func (t *NodeTally) Total(n int) { t.Counts.Total = int32(n) }
 
-func (t *NodeTally) slot(s nodeState) *int32 {
+func (t *NodeTally) counter(s nodeState) *int32 {
 	switch s {
 	case nodeRunning:
 		return &t.Counts.Running
@@ -44,18 +44,18 @@ func (t *NodeTally) slot(s nodeState) *int32 {
 }
 
 func (t *NodeTally) set(node string, s nodeState) {
-	if p := t.slot(t.Last[node]); p != nil {
+	if p := t.counter(t.Last[node]); p != nil {
 		*p--
 	}
-	if s == 0 { // it has not been reached
+	if s == 0 { // the node has not been reached
 		delete(t.Last, node)
 		return
 	}
 	t.Last[node] = s
-	*t.slot(s)++
+	*t.counter(s)++
 }
 
-// Apply counts what an event changed.
+// Apply counts the changes of an event.
 func (t *NodeTally) Apply(ev *workgraph.Event) {
 	for i := range ev.Steps {
 		s := &ev.Steps[i]
@@ -63,7 +63,7 @@ func (t *NodeTally) Apply(ev *workgraph.Event) {
 		case workgraph.OpEnter, workgraph.OpReuse:
 			t.set(s.Node, nodeRunning)
 		case workgraph.OpReset, workgraph.OpReopen:
-			// A later visit of a loop, which has visits before it, begins again in the same event.
+			// A later round of a loop begins in the same event.
 			t.set(s.Node, 0)
 		case workgraph.OpComplete:
 			t.set(s.Node, nodeCompleted)
@@ -82,7 +82,7 @@ func (t *NodeTally) Apply(ev *workgraph.Event) {
 		}
 	}
 	if ev.Kind == workgraph.RunEnded {
-		// What has not been reached will not run any more.
+		// The remaining nodes will not run.
 		c := &t.Counts
 		c.Running = 0
 		c.Skipped = c.Total - c.Completed - c.Failed

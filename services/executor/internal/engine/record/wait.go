@@ -10,13 +10,13 @@ import (
 type VisitWait struct {
 	workgraph.Ref
 	Kind workgraph.WaitKind
-	// Attempt is the one whose outcome began the wait.
+	// Attempt is the attempt whose outcome began the wait.
 	Attempt int
-	// Due is when it ends by itself; zero when it does not.
+	// Due is when the wait ends by itself; zero if it does not.
 	Due time.Time
-	// Children are the runs spawned, in the order asked.
+	// Children are the spawned runs, in the order of the request.
 	Children []string
-	// Interrupt is the interrupt's id.
+	// Interrupt is the id of the interrupt.
 	Interrupt string
 	Signal    string
 }
@@ -50,7 +50,7 @@ func (d *Durable) WaitOf() *VisitWait {
 	return w
 }
 
-// NeverBegan reports whether the event ends an attempt that was still in line: it was canceled there.
+// NeverBegan reports whether the event ends an attempt that was canceled before it began.
 func (d *Durable) NeverBegan() bool {
 	return d.Kind == workgraph.AttemptEnded && d.StartTime.IsZero() && d.Error != nil && d.Error.Type == workgraph.NotPerformed
 }

@@ -1,5 +1,5 @@
-// Package replay brings the machine of a run to where its journal ends, and counts on the way what the run
-// holds. It reads the journal and writes nothing.
+// Package replay restores the position of a run from its journal: the state of the machine, and what the
+// run holds in memory. It reads the journal and writes nothing.
 package replay
 
 import (
@@ -13,48 +13,50 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Position is where a run stands: its machine, and what was counted while it came there. It is not safe for
+// Position is the state of a run's machine with the counts that were made on the way. It is not safe for
 // concurrent use.
 type Position struct {
-	// Program is that of the graph from which the journal can be replayed.
+	// Program is the graph from which the journal can be replayed.
 	Program *program.Program
-	// Graph is the content hash of the graph that the run has come to.
+	// Graph is the content hash of the run's present graph.
 	Graph string
 	State *workgraph.State
 	Tally *record.NodeTally
-	// Seq is that of the last event, snapSeq that of the last event below the last snapshot.
+	// Seq is the sequence of the last event. SnapSeq is that of the last event in the last snapshot.
 	Seq, SnapSeq int64
-	// Kept counts the bytes of results that the machine holds, given those of the input and of what came
-	// since the position was last written, expanded what a graph takes that is not the program's.
-	Kept, Given, Expanded int64
-	// Sure says that every child had been recorded at the snapshot; unsure are those that came after it.
-	Sure   bool
-	Unsure map[string]bool
-	// Refusal is the last amendment that was refused when it was applied; nil after one that was not.
+	// These are bytes. ResultBytes counts the results in the machine. InputBytes counts the input and what
+	// came from outside since the position was last written. GraphBytes counts the present graph if it
+	// differs from that of Program.
+	ResultBytes, InputBytes, GraphBytes int64
+	// ChildrenRecorded reports that every child was recorded at the snapshot. Uncertain are the children
+	// that were spawned since.
+	ChildrenRecorded bool
+	Uncertain        map[string]bool
+	// Refusal is the last amendment if it was refused when it was applied, and nil otherwise.
 	Refusal *record.AmendRefused
-	// Details are what heartbeats said last, of visits and items that have not succeeded.
+	// Details are the last heartbeat details of visits and items that have not succeeded.
 	Details details
 }
 
-// NewPosition is that of a run that has not begun.
+// NewPosition is the position of a run that has not begun.
 func NewPosition(id string, p *program.Program) Position {
 	return Position{Program: p, Graph: p.Hash, State: workgraph.New(p.Machine, id), Tally: record.NewNodeTally(p.Nodes)}
 }
 
-// Source is where positions are read from.
+// Source reads positions.
 type Source struct {
 	journal  journal.Journal
 	programs *program.Set
 	log      *slog.Logger
 }
 
-// NewSource reads from a journal. Graphs are compiled by programs.
+// NewSource returns a Source that reads a journal and compiles graphs with programs.
 func NewSource(j journal.Journal, programs *program.Set, log *slog.Logger) Source {
 	return Source{j, programs, log}
 }
 
-// Load brings a machine to where the journal ends: from the snapshot or, if that is of no use, from the
-// beginning.
+// Load restores a run from its snapshot and the events after it, or from all events if the snapshot is
+// unusable.
 func (s Source) Load(ctx context.Context, l journal.Loaded) (Position, error) {
 	p, err := s.programs.Stored(ctx, l.Run.GraphHash, l.Graph)
 	if err != nil {
@@ -73,11 +75,11 @@ func (s Source) Load(ctx context.Context, l journal.Loaded) (Position, error) {
 			return Position{}, context.Cause(ctx) // the snapshot is not to blame
 		}
 		s.log.WarnContext(ctx, "snapshot is of no use, the journal is read from the beginning", "err", err, "run_id", l.Run.ID)
-		if l.Events, err = s.all(ctx, l.Run); err != nil {
+		if l.Events, err = s.allEvents(ctx, l.Run); err != nil {
 			return Position{}, err
 		}
 	}
-	if p, err = s.first(ctx, p, l.Run, l.Events); err != nil {
+	if p, err = s.firstProgram(ctx, p, l.Run, l.Events); err != nil {
 		return Position{}, err
 	}
 	at, err := replay(ctx, l.Run.ID, p, nil, l.Events)
@@ -85,9 +87,9 @@ func (s Source) Load(ctx context.Context, l journal.Loaded) (Position, error) {
 		return Position{}, err
 	}
 	if l.Run.GraphRevision > 0 {
-		// The tally counts the nodes of the graph as it is by now.
+		// The tally counts the nodes of the present graph.
 		at.Tally.Total(len(at.State.Graph().Nodes))
-		at.Expanded = program.Weight(at.State.Program(), len(l.Graph))
+		at.GraphBytes = program.Weight(at.State.Program(), len(l.Graph))
 	}
 	at.Graph = l.Run.GraphHash
 	if at.Seq != l.Run.LastSeq {
@@ -96,8 +98,8 @@ func (s Source) Load(ctx context.Context, l journal.Loaded) (Position, error) {
 	return at, nil
 }
 
-// all reads the events of a run up to the last one of its row.
-func (s Source) all(ctx context.Context, row journal.Run) (out []journal.Event, err error) {
+// allEvents reads the events of a run up to the last one of its row.
+func (s Source) allEvents(ctx context.Context, row journal.Run) (out []journal.Event, err error) {
 	for after := int64(0); after < row.LastSeq; {
 		page, err := s.journal.Events(ctx, row.Namespace, row.ID, after, 1000)
 		if err != nil {
@@ -112,9 +114,8 @@ func (s Source) all(ctx context.Context, row journal.Run) (out []journal.Event, 
 	return out, nil
 }
 
-// first is the program of the graph that a run began with, from which its journal can be replayed. events are
-// all that there are.
-func (s Source) first(ctx context.Context, p *program.Program, row journal.Run, events []journal.Event) (*program.Program, error) {
+// firstProgram is the program of the graph with which the run began. events are all its events.
+func (s Source) firstProgram(ctx context.Context, p *program.Program, row journal.Run, events []journal.Event) (*program.Program, error) {
 	if row.GraphRevision == 0 {
 		return p, nil
 	}
@@ -132,23 +133,23 @@ func (s Source) first(ctx context.Context, p *program.Program, row journal.Run, 
 	return s.programs.Stored(ctx, hash, body)
 }
 
-// replay applies events to the machine of a snapshot, or to a new one.
+// replay applies events to the machine of a snapshot, or to a new machine.
 func replay(ctx context.Context, id string, p *program.Program, snapshot []byte, events []journal.Event) (Position, error) {
 	at := NewPosition(id, p)
-	at.Unsure = map[string]bool{}
+	at.Uncertain = map[string]bool{}
 	if snapshot != nil {
 		tally, head, machine, err := record.DecodePosition(snapshot, p.Nodes)
 		if err != nil {
 			return Position{}, err
 		}
-		at.Sure, at.Refusal = head.Recorded, head.Refusal
+		at.ChildrenRecorded, at.Refusal = head.Recorded, head.Refusal
 		for i := range head.Details {
 			at.Details.Put(&head.Details[i])
 		}
 		if at.State, err = workgraph.Restore(ctx, p.Machine, machine); err != nil {
 			return Position{}, err
 		}
-		at.Tally, at.Kept = tally, int64(len(machine))
+		at.Tally, at.ResultBytes = tally, int64(len(machine))
 	}
 	for _, row := range events {
 		d, err := record.DecodeEvent(row)
@@ -160,16 +161,16 @@ func replay(ctx context.Context, id string, p *program.Program, snapshot []byte,
 		}
 		at.Tally.Apply(&d.Event)
 		if d.Input != nil {
-			at.Given += record.InputSize(*d.Input, d.Context)
+			at.InputBytes += record.InputSize(*d.Input, d.Context)
 		}
-		at.Given += came(d, len(row.Data))
+		at.InputBytes += externalBytes(d, len(row.Data))
 		if d.Outcome == nil {
 			continue
 		}
-		at.Kept += int64(record.OutcomeSize(*d.Outcome))
+		at.ResultBytes += int64(record.OutcomeSize(*d.Outcome))
 		if d.Outcome.Wait != nil && d.Outcome.Wait.Children != nil {
 			for i := range d.Outcome.Wait.Children.Runs {
-				at.Unsure[d.Outcome.Wait.Children.Runs[i].ID] = true
+				at.Uncertain[d.Outcome.Wait.Children.Runs[i].ID] = true
 			}
 		}
 	}
@@ -177,20 +178,20 @@ func replay(ctx context.Context, id string, p *program.Program, snapshot []byte,
 	return at, nil
 }
 
-// Count counts an event that the machine has just decided; encoded is its stored length.
+// Count counts an event that the machine has just decided. encoded is its stored length.
 func (p *Position) Count(d *record.Durable, encoded int) {
 	p.Tally.Apply(&d.Event)
-	p.Given += came(d, encoded)
-	p.Kept += brought(d)
+	p.InputBytes += externalBytes(d, encoded)
+	p.ResultBytes += addedBytes(d)
 }
 
-// Encode is the stored form of the position. recorded says that every child is known to be recorded.
+// Encode is the stored form of the position. recorded reports that every child is known to be recorded.
 func (p *Position) Encode(recorded bool) ([]byte, error) {
 	machine, err := p.State.Snapshot()
 	if err != nil {
 		return nil, err
 	}
-	p.Given = max(int64(len(machine))-p.Kept, 0) // what was used up is gone
+	p.InputBytes = max(int64(len(machine))-p.ResultBytes, 0) // values that were consumed no longer count
 	head := record.PositionHead{Nodes: p.Tally.Last, Recorded: recorded, Refusal: p.Refusal}
 	for _, d := range p.Details.By {
 		head.Details = append(head.Details, *d)
@@ -198,28 +199,28 @@ func (p *Position) Encode(recorded bool) ([]byte, error) {
 	return record.EncodePosition(head, machine)
 }
 
-// ChangeGraph goes over to another graph, and returns its hash and its stored form.
+// ChangeGraph switches to another graph. It returns its hash and its stored form.
 func (p *Position) ChangeGraph(g *workgraph.Graph) (hash string, body []byte, err error) {
 	if body, err = g.Canonical(); err != nil {
 		return "", nil, fmt.Errorf("canonical form: %w", err)
 	}
 	p.Graph = record.GraphHash(body)
 	p.Tally.Total(len(g.Nodes))
-	p.Expanded = program.Weight(p.State.Program(), len(body))
+	p.GraphBytes = program.Weight(p.State.Program(), len(body))
 	return p.Graph, body, nil
 }
 
-// Weight is about what the run takes in memory, without the graph of its program.
+// Weight estimates the memory of the run, without the graph of Program.
 func (p *Position) Weight() int64 {
-	return Weight(max(p.Program.Nodes, int(p.Tally.Counts.Total))) + p.Kept + p.Given + p.Expanded + p.Details.Bytes
+	return Weight(max(p.Program.Nodes, int(p.Tally.Counts.Total))) + p.ResultBytes + p.InputBytes + p.GraphBytes + p.Details.Bytes
 }
 
-// Weight is about what a run takes in memory before it has results: the machine keeps a state for every node.
+// Weight estimates the memory of a run without results. The machine keeps a state for every node.
 func Weight(nodes int) int64 { return 8<<10 + 512*int64(nodes) }
 
-// came is what an event brought into the run from outside. What a call of the run brought is counted with its
-// results.
-func came(d *record.Durable, encoded int) int64 {
+// externalBytes is what an event brought into the run from outside. What a call of the run returned is
+// counted with the results.
+func externalBytes(d *record.Durable, encoded int) int64 {
 	switch d.Kind {
 	case workgraph.SignalReceived, workgraph.MessageReceived, workgraph.InterruptClosed, workgraph.ChildClosed:
 		return int64(encoded)
@@ -227,21 +228,21 @@ func came(d *record.Durable, encoded int) int64 {
 	return 0
 }
 
-// brought is what an event adds to the results that the run holds, besides those of its own attempts.
-func brought(d *record.Durable) int64 {
+// addedBytes is what an event adds to the results of the run, other than by its own attempts.
+func addedBytes(d *record.Durable) int64 {
 	if d.Outcome == nil || d.Kind == workgraph.AttemptEnded {
 		return 0
 	}
 	return int64(record.OutcomeSize(*d.Outcome))
 }
 
-// details are what heartbeats said last, by visit or item. The zero value is empty.
+// details are the last heartbeat details by visit or item. The zero value is empty.
 type details struct {
 	By    map[workgraph.Ref]*record.Detail
 	Bytes int64
 }
 
-// Put counts and keeps what a heartbeat said.
+// Put stores and counts the details of a heartbeat.
 func (s *details) Put(d *record.Detail) {
 	s.Drop(d.Ref)
 	if s.By == nil {
@@ -251,13 +252,13 @@ func (s *details) Put(d *record.Detail) {
 	s.Bytes += d.Size()
 }
 
-// Drop forgets what heartbeats of a visit or item said.
+// Drop removes the details of a visit or item.
 func (s *details) Drop(ref workgraph.Ref) {
 	s.Bytes -= s.By[ref].Size()
 	delete(s.By, ref)
 }
 
-// Nodes is the run's graph by node id.
+// Nodes returns the nodes of the run's graph by id.
 func (s Source) Nodes(ctx context.Context, row journal.Run) (map[string]workgraph.Node, error) {
 	_, body, err := s.journal.Graph(ctx, row.Namespace, row.ID)
 	if err != nil {

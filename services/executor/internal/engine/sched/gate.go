@@ -9,104 +9,101 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Gate lets attempts pass before they take a place. An attempt comes to it when its turn has come, waits
-// there without a place and without a goroutine, and takes a place as soon as one is free after it has
-// passed. Implementations are safe for concurrent use and never block.
+// Gate admits attempts before they take a slot. An attempt reaches a gate in its turn, and waits there
+// without a slot and without a goroutine. Once it has passed all gates it takes the next free slot.
+// Implementations are safe for concurrent use and never block.
 type Gate interface {
 	// Kind names the gate in metrics and explanations.
 	Kind() GateKind
-	// Concerns reports whether a call like this has to pass at all. It is asked once for every attempt, so it
-	// must cost next to nothing.
+	// Concerns reports whether a call must pass this gate. It is called once for every attempt, so it must
+	// be cheap.
 	Concerns(req GateRequest) bool
-	// Enter asks for a pass. ready is called when there is one, before Enter returns or later, on any
-	// goroutine, but not while a lock is held that Enter, the returned cancel or a Release takes. cancel
-	// gives up; ready may still be called while it runs, and the pass is released at once then.
+	// Enter asks for a pass. The gate calls ready with it, before Enter returns or later, on any goroutine.
+	// It must not hold a lock then that Enter, cancel or a Release takes. cancel withdraws the request. A
+	// ready call that comes during cancel is allowed; its pass is released at once.
 	Enter(req GateRequest, ready func(Pass)) (cancel func())
-	// Holding tells what keeps a request waiting that entered and was not let through yet. The second result
-	// is false when that is not known.
-	Holding(req GateRequest) (GateWait, bool)
+	// WaitOf describes what a waiting request waits for. ok is false if that is not known.
+	WaitOf(req GateRequest) (GateWait, bool)
 }
 
-// SessionGate is a Gate that must know on whose behalf it lets attempts through.
+// SessionGate is a Gate that must know for which ownership session it admits attempts.
 type SessionGate interface {
 	Gate
-	// Begin says that the attempts from now on are those of owner. All passes of the owner before are void;
-	// what it still releases means nothing any more. The engine calls it before the first attempt of owner
-	// enters.
+	// Begin starts the session of owner. Passes of earlier sessions become void, and their releases do
+	// nothing. The engine calls it before the first attempt of owner enters.
 	Begin(owner journal.Owner)
-	// End says that owner has nothing in flight any more that it still answers for.
+	// End reports that owner has no attempts in flight for which it is responsible.
 	End(owner journal.Owner)
 }
 
-// Pass says that an attempt may begin as far as one gate is concerned.
+// Pass permits an attempt to begin, as far as one gate is concerned.
 type Pass struct {
-	// Release is called once, when the attempt has ended or does not begin after all; nil does nothing. It
-	// must not block.
+	// Release is called once, when the attempt has ended or will not begin; nil does nothing. It must not
+	// block.
 	Release func()
-	// Until is when a pass goes stale that was not used; the attempt then enters again. Zero means never.
+	// Until is when an unused pass expires. The attempt then enters again. The zero time means never.
 	Until time.Time
 }
 
-// GateRequest is what a gate is told of an attempt. Two requests of one attempt are equal.
+// GateRequest describes an attempt to a gate. Two requests of one attempt are equal.
 type GateRequest struct {
 	Namespace, RunID string
 	Ref              workgraph.Ref
 	Attempt          int
 	Actor            string
-	// Key is the concurrency key, without the namespace; mostly empty.
+	// Key is the concurrency key without the namespace. It is usually empty.
 	Key string
 	// Priority is 1 (first) to 4.
 	Priority int
-	// Remote says that the actor is served by a remote worker.
+	// Remote reports that a remote worker serves the actor.
 	Remote bool
-	// Queued is when the attempt could have begun for all its run cared.
+	// Queued is when the attempt was ready to begin.
 	Queued time.Time
 }
 
-// GateKind says what kind of thing an attempt waits for.
+// GateKind is the kind of what an attempt waits for.
 type GateKind string
 
 // The kinds of waiting.
 const (
-	GatePlace  GateKind = "place" // the executor has no place free
-	GateKey    GateKind = "key"   // somebody holds the concurrency key
-	GateLimit  GateKind = "limit" // as many calls of an actor run as may
-	GateRate   GateKind = "rate"  // as many calls began as may
+	GateSlot   GateKind = "slot"  // no slot of the executor is free
+	GateKey    GateKind = "key"   // another call holds the concurrency key
+	GateLimit  GateKind = "limit" // the limit of concurrent calls of an actor is reached
+	GateRate   GateKind = "rate"  // the rate limit is reached
 	GateWorker GateKind = "worker"
-	GateQuota  GateKind = "quota" // the namespace has as much open as it may
+	GateQuota  GateKind = "quota" // the quota of the namespace is reached
 )
 
-// GateWait is what holds an attempt back.
+// GateWait describes why an attempt waits.
 type GateWait struct {
 	Kind GateKind
-	// Name is the key, actor, limit or place that it waits for.
+	// Name is the key, actor, limit or slot that it waits for.
 	Name  string
 	Since time.Time
-	// Until is when it ends by itself, if that is known.
+	// Until is when the wait ends by itself, if that is known.
 	Until time.Time
-	// HolderRunIDs are runs that hold what it waits for, as far as known here.
+	// HolderRunIDs are the runs that hold what it waits for, as far as this executor knows.
 	HolderRunIDs []string
-	// Message says more in a sentence; may be empty.
+	// Message is a further sentence; it may be empty.
 	Message string
 }
 
 // passage is the way of one attempt through its gates. The scheduler's lock guards it.
 type passage struct {
-	gates  []int // of scheduler.gates, those that concern the attempt, in order
+	gates  []int // indexes in Scheduler.gates of those that concern the attempt, in order
 	passes []Pass
 	has    []bool
-	// at is the gate that it waits at, as an index of gates; len(gates) when it has passed all.
+	// at is the gate at which it waits, as an index of gates; len(gates) once it has passed all.
 	at int
-	// turn counts the gates it came to, so that a late answer of one is told apart.
+	// turn counts the gates that it entered, so that a late answer is recognized.
 	turn   int
 	since  time.Time
 	cancel func()
 	gone   bool
-	place  *list.Element // in scheduler.waiting
+	place  *list.Element // in Scheduler.waiting
 }
 
-// missing is the first gate whose pass is not there or stale, which is then given back by the returned
-// function.
+// missing is the first gate without a valid pass. stale returns an expired pass.
 func (p *passage) missing(now time.Time) (at int, stale func()) {
 	for i := range p.gates {
 		if !p.has[i] {
@@ -123,7 +120,7 @@ func (p *passage) missing(now time.Time) (at int, stale func()) {
 	return len(p.gates), nil
 }
 
-// give takes all passes out of p.
+// give removes all passes from p and returns their releases.
 func (p *passage) give() []func() {
 	var out []func()
 	for i := range p.passes {
@@ -135,14 +132,14 @@ func (p *passage) give() []func() {
 	return out
 }
 
-// KeyGate keeps attempts of this process with equal concurrency keys apart. It is what an engine uses that is
-// given no gate for keys.
+// KeyGate serializes attempts of this process with equal concurrency keys. It is the default of an engine
+// without a gate for keys.
 type KeyGate struct {
 	mu   sync.Mutex
 	keys map[string]*keyLock
 }
 
-// keyLock is a concurrency key that somebody holds.
+// keyLock is a concurrency key that is held.
 type keyLock struct {
 	holder  string // a run id
 	since   time.Time
@@ -155,7 +152,7 @@ type keyWaiter struct {
 	place *list.Element
 }
 
-// NewKeyGate returns a gate that nobody has passed.
+// NewKeyGate returns a gate with no key held.
 func NewKeyGate() *KeyGate { return &KeyGate{keys: map[string]*keyLock{}} }
 
 // Kind implements Gate.
@@ -188,7 +185,7 @@ func (g *KeyGate) Enter(req GateRequest, ready func(Pass)) func() {
 	}
 }
 
-// passOn gives the key to who has waited longest.
+// passOn gives the key to the request that has waited longest.
 func (g *KeyGate) passOn(key string) func() {
 	return sync.OnceFunc(func() {
 		g.mu.Lock()
@@ -207,8 +204,8 @@ func (g *KeyGate) passOn(key string) func() {
 	})
 }
 
-// Holding implements Gate.
-func (g *KeyGate) Holding(req GateRequest) (GateWait, bool) {
+// WaitOf implements Gate.
+func (g *KeyGate) WaitOf(req GateRequest) (GateWait, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	k := g.keys[req.Namespace+"\x00"+req.Key]

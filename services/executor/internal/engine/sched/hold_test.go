@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHold holds a namespace to one attempt at a time, and then to none.
+// TestHold bounds a namespace to one attempt at a time, and then to none.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	began := make(chan *Task, 16)
@@ -26,7 +26,7 @@ func TestHold(t *testing.T) {
 		s.Add(free.task(GateRequest{}))
 	}
 	count := map[*run]int{}
-	var running *Task // of the namespace that is held
+	var running *Task // of the bounded namespace
 	for range 4 {
 		a := <-began
 		if count[a.Lane.(*run)]++; a.Lane == held {

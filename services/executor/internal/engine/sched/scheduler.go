@@ -1,5 +1,5 @@
-// Package sched decides which attempts begin: how many at once, in which order among namespaces and runs, and
-// through which gates. It knows nothing of runs but what a Task says.
+// Package sched decides which attempts begin: how many at once, in which order among namespaces and runs,
+// and through which gates. It knows of a run only what a Task has.
 package sched
 
 import (
@@ -12,58 +12,58 @@ import (
 	"github.com/epigraph-run/epigraph/internal/goroutine"
 )
 
-// Task is one attempt that wants a place. The caller fills in the exported fields before Add, and leaves them
-// alone from then on.
+// Task is one attempt that wants a slot. The caller sets the exported fields before Add and does not change
+// them afterwards.
 type Task struct {
-	// Request is what gates are asked with.
+	// Request describes the attempt to gates.
 	Request GateRequest
-	// Lane orders tasks: those with equal lanes begin in the order in which they were added. Mostly a pointer
-	// to the run.
+	// Lane orders tasks: those with equal lanes begin in the order of Add. It is usually a pointer to the
+	// run.
 	Lane any
 	// Suspect tasks go before all others of their namespace.
 	Suspect bool
-	// Value is the caller's.
+	// Value belongs to the caller.
 	Value any
 
-	// Under the scheduler's lock.
+	// The scheduler's lock guards the fields below.
 	place      *list.Element
 	line       *list.List
 	dispatched bool
-	way        *passage // nil when no gate concerns it
+	way        *passage // nil if no gate concerns it
 }
 
-// Scheduler bounds how many attempts run at once, gives namespaces and their runs their turns, and leads
-// attempts through their gates. It is safe for concurrent use and never blocks.
+// Scheduler bounds how many attempts run at once, alternates between namespaces and between their runs, and
+// takes attempts through their gates. It is safe for concurrent use and never blocks.
 type Scheduler struct {
 	perform func(*Task)
-	// Conclude is called after perform, on the same goroutine, and may add further tasks. Nil does nothing.
-	Conclude func()
-	gates    []Gate
+	// AfterTask is called after perform, on the same goroutine, and may add tasks. Nil does nothing.
+	AfterTask func()
+	gates     []Gate
 
 	mu      sync.Mutex
 	local   pool
 	remote  pool
 	stopped bool
-	// entering are attempts that are to enter a gate as soon as the lock is given back.
+	// entering are attempts that enter a gate as soon as the lock is released.
 	entering []*Task
-	// after is what is to be called then: releases and cancels of gates.
+	// after are releases and cancels of gates, which are called then.
 	after   []func()
 	waiting list.List // of *Task, those at gates
 	at      []int     // how many wait at each gate
 	idle    chan struct{}
-	// rehold is closed when other namespaces are held.
+	// rehold is closed when the bounds of namespaces change.
 	rehold chan struct{}
 }
 
-// pool is a number of places and what stands in line for them.
+// pool is a number of slots and the line for them.
 type pool struct {
 	limit   int
 	running int
 	queued  int
-	ring    list.List // of *tenant, those with something queued, the next one first
+	ring    list.List // of *tenant, those with queued attempts, the next one first
 	tenants map[string]*tenant
 	lanes   map[any]*lane
-	// held is how many attempts some namespaces may have running: see Scheduler.Hold.
+	// held bounds the running attempts of some namespaces: see Scheduler.Hold.
 	held map[string]int
 }
 
@@ -72,8 +72,8 @@ type tenant struct {
 	name    string
 	running int
 	queued  int
-	// passed are attempts that have come through their gates: they go first, since they hold what others wait
-	// for.
+	// passed are attempts that have passed their gates. They go first, since others wait for what they
+	// hold.
 	passed  list.List
 	classes [classes]class
 	place   *list.Element
@@ -82,11 +82,11 @@ type tenant struct {
 // class is the lanes of one priority.
 type class struct {
 	ring list.List // of *lane, the next one first
-	// since is when it had its last turn, or when it had nothing queued.
+	// since is when the class had its last turn, or last had nothing queued.
 	since time.Time
 }
 
-// lane is what one run has queued, in order.
+// lane is the queue of one run.
 type lane struct {
 	key    any // of Task.Lane
 	tenant *tenant
@@ -96,27 +96,27 @@ type lane struct {
 }
 
 const (
-	// tenantShare bounds what a namespace may have running to a multiple of what is still free: alone it gets
-	// seven eighths of the places, and however long its calls hang, a namespace that has nothing running
-	// finds one.
+	// tenantShare bounds the running attempts of a namespace to a multiple of the free slots. A single
+	// namespace gets seven eighths of the slots. However long its calls take, another namespace with
+	// nothing running finds a free slot.
 	tenantShare = 7
-	// classes are that of suspect runs, which go before all others, and one for each priority.
+	// classes are one for suspect runs, which goes first, and one for each priority.
 	classes = 1 + MaxPriority
-	// passOverTime is how long a class is passed over for each step that it stands behind the one that gets
-	// its turns.
+	// passOverTime is how long a class may be passed over, for each step that it is below the class that
+	// gets the turns.
 	passOverTime = time.Second
 )
 
 // Priorities of runs.
 const (
-	// DefaultPriority is that of runs which say nothing.
+	// DefaultPriority is used for runs without a priority.
 	DefaultPriority = 2
-	// MaxPriority is the least urgent.
+	// MaxPriority is the least urgent one.
 	MaxPriority = 4
 )
 
-// New returns a scheduler of this many local and remote places. perform makes the call of a task on a
-// goroutine of the scheduler, and Done must be called for it.
+// New returns a scheduler with this many local and remote slots. perform makes the call of a task, on a
+// goroutine of the scheduler. Done must be called for the task afterwards.
 func New(limit, remote int, gates []Gate, perform func(*Task)) *Scheduler {
 	p := func(limit int) pool {
 		return pool{limit: limit, tenants: map[string]*tenant{}, lanes: map[any]*lane{}}
@@ -124,7 +124,7 @@ func New(limit, remote int, gates []Gate, perform func(*Task)) *Scheduler {
 	return &Scheduler{local: p(limit), remote: p(remote), gates: gates, at: make([]int, len(gates)), perform: perform, idle: make(chan struct{}), rehold: make(chan struct{})}
 }
 
-// Add queues a and starts what may start. Others may have found a before: see HeldBack.
+// Add queues a and starts what may start. a may be visible to others before: see Engine.HeldBack.
 func (s *Scheduler) Add(a *Task) {
 	var way *passage
 	if req := a.Request; len(s.gates) > 0 {
@@ -154,7 +154,7 @@ func (s *Scheduler) pool(a *Task) *pool {
 	return &s.local
 }
 
-// unlock gives s.mu back and does with gates what is due. Gates may answer at once, so nothing is held then.
+// unlock releases s.mu and then calls gates. Gates may call back at once, so no lock is held.
 func (s *Scheduler) unlock() {
 	entering, after := s.entering, s.after
 	s.entering, s.after = nil, nil
@@ -188,7 +188,7 @@ func (s *Scheduler) enter(a *Task) {
 	s.unlock()
 }
 
-// wait puts a at the gate with number at. It is called with s.mu held.
+// wait puts a at gate number at. The caller holds s.mu.
 func (s *Scheduler) wait(a *Task, at int, now time.Time) {
 	w := a.way
 	w.at, w.since, w.cancel = at, now, nil
@@ -198,7 +198,7 @@ func (s *Scheduler) wait(a *Task, at int, now time.Time) {
 	s.entering = append(s.entering, a)
 }
 
-// leave takes a from its gate. It is called with s.mu held.
+// leave takes a from its gate. The caller holds s.mu.
 func (s *Scheduler) leave(a *Task) {
 	w := a.way
 	if w.place == nil {
@@ -229,8 +229,8 @@ func (s *Scheduler) through(a *Task, turn int, p Pass) {
 	}
 }
 
-// halt sends a to the first gate whose pass it lacks. It reports false if it has all. It is called with s.mu
-// held.
+// halt sends a to the first gate whose pass it lacks. It returns false if a has all passes. The caller
+// holds s.mu.
 func (s *Scheduler) halt(a *Task) bool {
 	if a.way == nil {
 		return false
@@ -247,7 +247,7 @@ func (s *Scheduler) halt(a *Task) bool {
 	return true
 }
 
-// push puts a at the end of its run's line.
+// push adds a to the end of its run's lane.
 func (p *pool) push(a *Task) {
 	suspect := a.Suspect
 	l := p.lanes[a.Lane]
@@ -302,8 +302,7 @@ func (p *pool) tenant(name string) *tenant {
 	return t
 }
 
-// tidy takes a tenant out of the ring that has nothing queued, and forgets it if it has nothing running
-// either.
+// tidy removes a tenant without queued attempts from the ring, and drops it if it has none running either.
 func (p *pool) tidy(t *tenant) {
 	if t.passed.Len() > 0 {
 		return
@@ -322,7 +321,7 @@ func (p *pool) tidy(t *tenant) {
 	}
 }
 
-// drop takes a lane out that has nothing queued any more.
+// drop removes an empty lane.
 func (p *pool) drop(l *lane) {
 	l.tenant.classes[l.class].ring.Remove(l.place)
 	l.place = nil
@@ -330,7 +329,7 @@ func (p *pool) drop(l *lane) {
 	p.tidy(l.tenant)
 }
 
-// next is the first tenant that may start something. Those it passes over have something running, so there
+// next is the first tenant that may start an attempt. The tenants before it have attempts running, so they
 // are few.
 func (p *pool) next() *tenant {
 	free := p.limit - p.running
@@ -347,8 +346,8 @@ func (p *pool) next() *tenant {
 	return nil
 }
 
-// class is whose turn it is: that of the most urgent class, unless another was passed over for longer than is
-// fair.
+// class is the class whose turn it is: the most urgent one, unless another has been passed over for too
+// long.
 func (t *tenant) class() int {
 	first := -1
 	var now time.Time
@@ -374,7 +373,7 @@ func (t *tenant) class() int {
 	return first
 }
 
-// take is the next attempt of t.
+// take removes the next attempt of t from its queue.
 func (p *pool) take(t *tenant) *Task {
 	var a *Task
 	t.queued--
@@ -397,8 +396,8 @@ func (p *pool) take(t *tenant) *Task {
 	return a
 }
 
-// dispatch starts attempts while there is room: one of the first run of a tenant, then the next tenant. It is
-// called with s.mu held.
+// dispatch starts attempts while slots are free: one of the first run of a tenant, then one of the next
+// tenant. The caller holds s.mu.
 func (s *Scheduler) dispatch() {
 	s.fill(&s.local)
 	if s.remote.queued > 0 {
@@ -423,24 +422,23 @@ func (s *Scheduler) fill(p *pool) {
 	}
 }
 
-// work performs a on a goroutine of its own.
+// work performs a on its own goroutine.
 func (s *Scheduler) work(a *Task) {
 	goroutine.Reserve()
 	s.perform(a)
-	if s.Conclude != nil {
-		s.Conclude()
+	if s.AfterTask != nil {
+		s.AfterTask()
 	}
 }
 
-// Remove takes a out of its line or from its gate. It reports false if a is running already, or was never
-// queued.
+// Remove takes a out of its line or from its gate. It returns false if a is running or was never queued.
 func (s *Scheduler) Remove(a *Task) bool {
 	s.mu.Lock()
 	defer s.unlock()
 	return s.takeOut(a)
 }
 
-// takeOut is remove, with s.mu held.
+// takeOut is Remove for callers that hold s.mu.
 func (s *Scheduler) takeOut(a *Task) bool {
 	w := a.way
 	switch {
@@ -468,8 +466,8 @@ func (s *Scheduler) takeOut(a *Task) bool {
 	return true
 }
 
-// Withdraw takes attempts of one run out of their lines and gates. It reports false, and leaves all where
-// they are, if one of them is running, or is just about to be queued.
+// Withdraw takes attempts of one run out of their lines and gates. If one of them is running, or is about
+// to be queued, it leaves all where they are and returns false.
 func (s *Scheduler) Withdraw(list []*Task) bool {
 	s.mu.Lock()
 	defer s.unlock()
@@ -484,8 +482,8 @@ func (s *Scheduler) Withdraw(list []*Task) bool {
 	return true
 }
 
-// Hold bounds how many local and how many remote attempts each of these namespaces has running, and lifts the
-// bounds of all others.
+// Hold bounds the running attempts of each of these namespaces, local and remote ones separately, and lifts
+// the bounds of all others.
 func (s *Scheduler) Hold(most map[string]int) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -498,7 +496,7 @@ func (s *Scheduler) Hold(most map[string]int) {
 	s.dispatch()
 }
 
-// HeldUntil is nil for a namespace that is not held, and otherwise closed when that may have changed.
+// HeldUntil is nil for an unbounded namespace. Otherwise it is closed when the bounds change.
 func (s *Scheduler) HeldUntil(namespace string) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -508,7 +506,7 @@ func (s *Scheduler) HeldUntil(namespace string) <-chan struct{} {
 	return s.rehold
 }
 
-// quit gives up what w has and waits for. It is called with s.mu held.
+// quit gives up the passes and requests of w. The caller holds s.mu.
 func (s *Scheduler) quit(w *passage) {
 	w.gone = true
 	if w.cancel != nil {
@@ -518,7 +516,7 @@ func (s *Scheduler) quit(w *passage) {
 	s.after = append(s.after, w.give()...)
 }
 
-// Done frees the place of an attempt that ran. It is idempotent.
+// Done frees the slot of an attempt that ran. It is idempotent.
 func (s *Scheduler) Done(a *Task) {
 	s.mu.Lock()
 	if !a.dispatched {
@@ -539,7 +537,7 @@ func (s *Scheduler) Done(a *Task) {
 	s.unlock()
 }
 
-// Stop lets nothing start any more. The channel is closed when nothing runs.
+// Stop prevents further starts. The channel is closed when nothing runs.
 func (s *Scheduler) Stop() <-chan struct{} {
 	s.mu.Lock()
 	if !s.stopped {
@@ -565,15 +563,15 @@ func (s *Scheduler) signalIdle() {
 	}
 }
 
-// Backlog counts attempts that wait for a place.
+// Backlog counts the attempts that wait for a slot.
 func (s *Scheduler) Backlog() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.local.queued + s.remote.queued
 }
 
-// Crowded are the namespaces of which so many attempts wait for a place that more runs of theirs would only
-// stand in line.
+// Crowded are the namespaces with so many attempts waiting for a slot that further runs would only wait,
+// too.
 func (s *Scheduler) Crowded() (names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -587,7 +585,7 @@ func (s *Scheduler) Crowded() (names []string) {
 	return names
 }
 
-// AtGates calls f with the number of attempts that wait at gates of each kind.
+// AtGates calls f for each gate with the number of attempts that wait there.
 func (s *Scheduler) AtGates(f func(GateKind, int)) {
 	s.mu.Lock()
 	at := append([]int(nil), s.at...)
@@ -597,12 +595,12 @@ func (s *Scheduler) AtGates(f func(GateKind, int)) {
 	}
 }
 
-// Holding tells what keeps a from running; false when it runs.
-func (s *Scheduler) Holding(a *Task) (GateWait, bool) {
+// WaitOf describes what a waits for. ok is false if it runs.
+func (s *Scheduler) WaitOf(a *Task) (GateWait, bool) {
 	s.mu.Lock()
 	if a.place != nil {
 		s.mu.Unlock()
-		return GateWait{Kind: GatePlace, Since: a.Request.Queued}, true
+		return GateWait{Kind: GateSlot, Since: a.Request.Queued}, true
 	}
 	w := a.way
 	if w == nil || w.place == nil {
@@ -611,7 +609,7 @@ func (s *Scheduler) Holding(a *Task) (GateWait, bool) {
 	}
 	g, since := s.gates[w.gates[w.at]], w.since
 	s.mu.Unlock()
-	b, ok := g.Holding(a.Request)
+	b, ok := g.WaitOf(a.Request)
 	if !ok {
 		b = GateWait{Kind: g.Kind(), Name: a.Request.Actor}
 	}
@@ -621,7 +619,7 @@ func (s *Scheduler) Holding(a *Task) (GateWait, bool) {
 	return b, true
 }
 
-// Class is the priority that counts for a run of this one: DefaultPriority where there is no such priority.
+// Class is the effective priority of a run: DefaultPriority if the given one does not exist.
 func Class(priority int) int {
 	if priority < 1 || priority > MaxPriority {
 		return DefaultPriority

@@ -21,10 +21,10 @@ type door struct {
 	open    bool
 }
 
-func (d *door) Kind() GateKind                       { return d.kind }
-func (d *door) Concerns(r GateRequest) bool          { return r.Actor == "gated" }
-func (d *door) Holding(GateRequest) (GateWait, bool) { return GateWait{Kind: d.kind, Name: "x"}, true }
-func (d *door) pass(until time.Time) Pass            { return Pass{Release: func() { d.freed++ }, Until: until} }
+func (d *door) Kind() GateKind                      { return d.kind }
+func (d *door) Concerns(r GateRequest) bool         { return r.Actor == "gated" }
+func (d *door) WaitOf(GateRequest) (GateWait, bool) { return GateWait{Kind: d.kind, Name: "x"}, true }
+func (d *door) pass(until time.Time) Pass           { return Pass{Release: func() { d.freed++ }, Until: until} }
 func (d *door) Enter(r GateRequest, f func(Pass)) func() {
 	d.entered, d.ready = append(d.entered, r), append(d.ready, f)
 	if d.open {
@@ -33,7 +33,7 @@ func (d *door) Enter(r GateRequest, f func(Pass)) func() {
 	return func() { d.left++ }
 }
 
-// run is what the tasks of one lane have in common.
+// run is what the tasks of one lane share.
 type run struct {
 	namespace, id string
 	priority      int
@@ -44,7 +44,7 @@ func (r *run) task(req GateRequest) *Task {
 	return &Task{Lane: r, Request: req}
 }
 
-// stage is a scheduler whose attempts begin by being listed and end when the test says so.
+// stage is a scheduler whose attempts are listed when they begin and end when the test says so.
 type stage struct {
 	*Scheduler
 	begun chan *Task
@@ -131,18 +131,18 @@ func TestScheduler(t *testing.T) {
 		free := st.queue(r, "free", false)
 		st.runs(t, free)
 		require.Zero(t, st.Backlog())
-		b, ok := st.Holding(gated)
+		b, ok := st.WaitOf(gated)
 		require.True(t, ok)
 		require.Equal(t, GateKey, b.Kind)
 		one.ready[0](one.pass(time.Time{}))
 		two.ready[0](two.pass(time.Time{}))
 		require.Equal(t, 1, st.Backlog(), "it waits for a place now")
-		b, _ = st.Holding(gated)
-		require.Equal(t, GatePlace, b.Kind)
+		b, _ = st.WaitOf(gated)
+		require.Equal(t, GateSlot, b.Kind)
 		later := st.queue(r, "free", false)
 		st.Done(free)
 		st.runs(t, gated)
-		_, ok = st.Holding(gated)
+		_, ok = st.WaitOf(gated)
 		require.False(t, ok)
 		st.Done(gated)
 		st.Done(gated)
@@ -199,7 +199,7 @@ func TestScheduler(t *testing.T) {
 			st.Add(a)
 		}
 		st.runs(t, as[0])
-		b, ok := st.Holding(as[2])
+		b, ok := st.WaitOf(as[2])
 		require.True(t, ok)
 		require.Equal(t, GateWait{Kind: GateKey, Name: "k", Since: b.Since, HolderRunIDs: []string{"r"}}, b)
 		require.True(t, st.Remove(as[1]))
@@ -228,7 +228,7 @@ func TestSchedulerConclude(t *testing.T) {
 		st := newStage(t, 100, 1)
 		r := &run{namespace: "n"}
 		left := 10
-		st.Conclude = func() {
+		st.AfterTask = func() {
 			if left--; left > 0 {
 				st.queue(r, "a", false)
 			}

@@ -1,5 +1,5 @@
-// Package suspect lets one run at a time work on this process that may bring it down, and remembers which
-// owners are known to have gone down by such a run.
+// Package suspect lets one suspect run at a time work on this process. It remembers the owners whose deaths
+// are explained by such a run.
 package suspect
 
 import (
@@ -12,28 +12,28 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// TurnTime is how long a suspect keeps others from their turn. What takes longer goes on, and stays recorded,
-// beside them.
+// TurnTime is how long a suspect excludes others. Longer work continues beside the next one, and stays
+// recorded.
 const TurnTime = 3 * time.Second
 
-// maxExplained is how many owners are remembered whose end another run has caused than those they left.
+// maxExplained bounds the owners that are remembered.
 const maxExplained = 100
 
 // Turn lets one suspect of this process work at a time. It is safe for concurrent use.
 type Turn struct {
 	taken chan struct{}
-	// Most is a time.Duration: for how long it is kept from others.
-	Most atomic.Int64
+	// MaxHold is a time.Duration: how long one suspect excludes others.
+	MaxHold atomic.Int64
 }
 
-// NewTurn returns a free turn that is kept from others for most at the longest.
-func NewTurn(most time.Duration) *Turn {
+// NewTurn returns a free turn that excludes others for maxHold at most.
+func NewTurn(maxHold time.Duration) *Turn {
 	s := &Turn{taken: make(chan struct{}, 1)}
-	s.Most.Store(int64(most))
+	s.MaxHold.Store(int64(maxHold))
 	return s
 }
 
-// Take waits for the turn until ctx ends. After success leave must be called.
+// Take waits for the turn until ctx ends. After success the caller must call leave.
 func (s *Turn) Take(ctx context.Context) (leave func(), err error) {
 	select {
 	case s.taken <- struct{}{}:
@@ -43,7 +43,7 @@ func (s *Turn) Take(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-// Try takes the turn if it is free.
+// Try takes the turn if it is free. After success the caller must call leave.
 func (s *Turn) Try() (leave func(), ok bool) {
 	select {
 	case s.taken <- struct{}{}:
@@ -55,20 +55,21 @@ func (s *Turn) Try() (leave func(), ok bool) {
 
 func (s *Turn) begin() (leave func()) {
 	once := sync.OnceFunc(func() { <-s.taken })
-	late := time.AfterFunc(time.Duration(s.Most.Load()), once)
+	late := time.AfterFunc(time.Duration(s.MaxHold.Load()), once)
 	return func() {
 		late.Stop()
 		once()
 	}
 }
 
-// Explained are owners that went down while a run was at work that is known.
+// Explained remembers owners whose death is explained by a known run, so that their other runs are not
+// suspect. It is safe for concurrent use.
 type Explained struct {
 	mu     sync.Mutex
 	owners []journal.Owner
 }
 
-// Add remembers owners, and forgets the oldest beyond maxExplained.
+// Add remembers owners and drops the oldest beyond maxExplained.
 func (x *Explained) Add(owners []journal.Owner) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

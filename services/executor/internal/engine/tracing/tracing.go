@@ -1,4 +1,4 @@
-// Package tracing turns trace contexts into their stored form and back, and links spans to the traces of
+// Package tracing converts trace contexts to their stored form and back, and links spans to the traces of
 // runs.
 package tracing
 
@@ -13,14 +13,14 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 )
 
-// attrRunID is on the first span of every trace that a run has, so that all of them are found by the run's
+// attrRunID is set on the first span of every trace of a run, so that all of them are found by the run's
 // id.
 const attrRunID = "epigraph.run.id"
 
 // RunAttribute is the attribute by which the traces of a run are found.
 func RunAttribute(id string) attribute.KeyValue { return attribute.String(attrRunID, id) }
 
-// Of is the trace context of ctx in the form that is stored.
+// Of is the stored form of the trace context in ctx.
 func Of(ctx context.Context) outbox.Trace {
 	m := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, m)
@@ -32,7 +32,7 @@ func OfSpan(sc trace.SpanContext) outbox.Trace {
 	return Of(trace.ContextWithSpanContext(context.Background(), sc))
 }
 
-// Span is the span context of a stored trace context; it is not valid if there is none.
+// Span is the span context of a stored trace context. It is not valid if there is none.
 func Span(t outbox.Trace) trace.SpanContext {
 	if t.Parent == "" {
 		return trace.SpanContext{}
@@ -41,12 +41,12 @@ func Span(t outbox.Trace) trace.SpanContext {
 	return trace.SpanContextFromContext(ctx)
 }
 
-// OfRun is the span context that a run was stored with: that of the span which recorded it.
+// OfRun is the context of the span that recorded a run.
 func OfRun(run journal.Run) trace.SpanContext {
 	return Span(outbox.Trace{Parent: run.TraceParent, State: run.TraceState})
 }
 
-// LinksTo is a link to a span, if there is one.
+// LinksTo returns a link to a span, if the span context is valid.
 func LinksTo(sc trace.SpanContext) []trace.Link {
 	if !sc.IsValid() {
 		return nil
@@ -62,7 +62,7 @@ func FirstValid(sc, other trace.SpanContext) trace.SpanContext {
 	return other
 }
 
-// LinkRequest links the span of a request to the trace of the run that it is about.
+// LinkRequest links the span of a request to the trace of its run.
 func LinkRequest(ctx context.Context, row journal.Run) {
 	span := trace.SpanFromContext(ctx)
 	if !span.IsRecording() {

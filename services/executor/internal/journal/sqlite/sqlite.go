@@ -73,9 +73,10 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	s.Store = sqlstore.New(sqlstore.Database{Read: s.pool, Engine: s.pool, Dialect: dbkit.DialectSQLite, DueOutbox: dueOutbox(), Suspicions: suspicions(), InsertJobs: InsertJobs})
 	files, err := fs.Sub(migrations, "migrations")
 	if err == nil {
-		// A batch changes some pages per run, and must not spill in the middle of it. The cache is no
-		// larger than that: a page takes twice its size here.
-		_, err = db.Write.ExecContext(ctx, `PRAGMA cache_size = -16384; PRAGMA cache_spill = off`)
+		// A batch must not spill in the middle of it, so its pages stay in memory, however many they are. The
+		// cache bounds what stays after the commit. A page takes twice its size in memory, and those of runs
+		// that have ended are of no more use: W3 of bench is as fast with 4 MiB as with 16 MiB.
+		_, err = db.Write.ExecContext(ctx, `PRAGMA cache_size = -4096; PRAGMA cache_spill = off`)
 	}
 	if err == nil {
 		s.m, err = dbkit.SQLiteMigrations(db, files)

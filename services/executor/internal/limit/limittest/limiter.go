@@ -236,7 +236,7 @@ func limiters(t *testing.T, d Driver) {
 			s.pass(req, nil)()
 		}()
 		testkit.Eventually(t, func() bool {
-			b, ok := s.gates[1].Holding(req)
+			b, ok := s.gates[1].WaitOf(req)
 			return ok && b.Name == "actor/a" && slices.Equal(b.HolderRunIDs, []string{"r"})
 		})
 		bounds, err := s.Explain(t.Context(), "n", "a", "k")
