@@ -53,7 +53,7 @@ func (c *planCmd) Run(e *env) error {
 	}
 	parse, done, err := c.reader(e)
 	if err != nil {
-		return err
+		return c.unread(e, err)
 	}
 	defer done()
 	if c.JSONL {
@@ -65,10 +65,7 @@ func (c *planCmd) Run(e *env) error {
 	}
 	r, err := parse(text)
 	if err != nil {
-		if errs.Is(err, errs.Unavailable) {
-			e.help("without --restate the plan is read here, without a server")
-		}
-		return err
+		return c.unread(e, err)
 	}
 	switch {
 	case e.json:
@@ -119,6 +116,14 @@ func (c *planCmd) reader(e *env) (parse func(text string) (*plannerv1.ParsePlanR
 			Text: text, Dialect: c.Dialect, Complete: c.Complete, Restate: plannerv1.RestatePolicy_RESTATE_POLICY_WHEN_UNSURE,
 		})
 	}, s.close, nil
+}
+
+// unread says beside an error of the server how the plan is read without one.
+func (c *planCmd) unread(e *env, err error) error {
+	if c.Restate && (errs.Is(err, errs.Unavailable) || errs.Is(err, errs.DeadlineExceeded)) {
+		e.help("without --restate the plan is read here, without a server")
+	}
+	return err
 }
 
 // restated shows which model was asked, and its usage.
