@@ -39,6 +39,21 @@ func (l liveRuns) Refused(namespace, runID string) (*record.AmendRefused, bool) 
 	return r.Refusal, true
 }
 
+// AwaitWrites implements command.Live.
+func (l liveRuns) AwaitWrites(ctx context.Context, namespace, runID string) {
+	r := l.e.live(namespace, runID)
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	quiet := r.awaitQuiet()
+	r.mu.Unlock()
+	select {
+	case <-quiet:
+	case <-ctx.Done():
+	}
+}
+
 // Claimant implements command.Live.
 func (l liveRuns) Claimant() journal.Owner {
 	if t := l.e.current(); t != nil && t.canClaim() {

@@ -8,10 +8,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/sleep"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
@@ -201,6 +203,35 @@ func TestResume(t *testing.T) {
 			require.Zero(t, row.Takeovers)
 			require.Len(t, attemptsOf(l2.events(t, id)), 6)
 		})
+	})
+}
+
+// slowPauses is a journal in which the pause of a run takes its time. began is closed when the first one begins.
+type slowPauses struct {
+	journal.Journal
+	began chan struct{}
+	once  *sync.Once
+}
+
+func (j slowPauses) Commit(ctx context.Context, o journal.Owner, ws []journal.Write) ([]journal.Result, error) {
+	for _, w := range ws {
+		if w.Append != nil && w.Append.Status != nil && w.Append.Status.State == journal.StatePaused {
+			j.once.Do(func() { close(j.began) })
+			sleep.For(ctx, 100*time.Millisecond)
+		}
+	}
+	return j.Journal.Commit(ctx, o, ws)
+}
+
+// TestReconcileBeforeThePauseIsDurable reconciles a visit as soon as the machine needs that.
+func TestReconcileBeforeThePauseIsDurable(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, s store) {
+		began := make(chan struct{})
+		l := run(t, s, actors{"unsafe": &unclear{}}, func(_ *engine.Config, d *engine.Deps) { d.Journal = slowPauses{d.Journal, began, &sync.Once{}} })
+		id := l.start(t, &workgraph.Graph{Nodes: []workgraph.Node{{ID: "n0", Actor: "unsafe"}}})
+		<-began
+		require.NoError(t, l.Reconcile(t.Context(), command.ReconcileRequest{Namespace: ns, RunID: id, Ref: workgraph.Ref{Node: "n0", Visit: 1}, Outcome: &workgraph.Outcome{}}))
 	})
 }
 

@@ -177,6 +177,15 @@ func (h *Handler) Reconcile(ctx context.Context, req ReconcileRequest) error {
 	if err != nil {
 		return err
 	}
+	if goesOn(row.State) {
+		// Explain may tell of a pause that is not durable yet.
+		writing, cancel := context.WithTimeout(ctx, effectWait)
+		h.live.AwaitWrites(writing, req.Namespace, req.RunID)
+		cancel()
+		if row, err = h.journal.Head(ctx, req.Namespace, req.RunID); err != nil {
+			return err
+		}
+	}
 	err = h.reconcile(ctx, row, req)
 	switch errs.ReasonOf(err) {
 	case ReasonNotPaused, ReasonNotInReconciliation:
