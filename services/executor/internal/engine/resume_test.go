@@ -206,7 +206,8 @@ func TestResume(t *testing.T) {
 	})
 }
 
-// slowPauses is a journal in which the pause of a run takes its time. began is closed when the first one begins.
+// slowPauses is a journal in which the pause of a run takes its time. began is closed when the first one
+// begins.
 type slowPauses struct {
 	journal.Journal
 	began chan struct{}
