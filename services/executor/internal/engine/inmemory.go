@@ -6,18 +6,17 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/failpoint"
 	"github.com/epigraph-run/epigraph/internal/inflight"
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 // liveRuns gives package command access to the runs in memory here.
-type liveRuns struct{ e *Engine }
+type liveRuns struct{ *Engine }
 
 // Look implements command.Live.
 func (l liveRuns) Look(namespace, runID string) (func(f func(*workgraph.State)), bool) {
-	r := l.e.live(namespace, runID)
+	r := l.live(namespace, runID)
 	if r == nil || r.gone.Load() {
 		return nil, false
 	}
@@ -30,7 +29,7 @@ func (l liveRuns) Look(namespace, runID string) (func(f func(*workgraph.State)),
 
 // Refused implements command.Live.
 func (l liveRuns) Refused(namespace, runID string) (*record.AmendRefused, bool) {
-	r := l.e.live(namespace, runID)
+	r := l.live(namespace, runID)
 	if r == nil || r.gone.Load() {
 		return nil, false
 	}
@@ -39,13 +38,17 @@ func (l liveRuns) Refused(namespace, runID string) (*record.AmendRefused, bool) 
 	return r.Refusal, true
 }
 
-// AwaitWrites implements command.Live.
-func (l liveRuns) AwaitWrites(ctx context.Context, namespace, runID string) {
-	r := l.e.live(namespace, runID)
+// AwaitPause implements command.Live.
+func (l liveRuns) AwaitPause(ctx context.Context, namespace, runID string) {
+	r := l.live(namespace, runID)
 	if r == nil {
 		return
 	}
-	r.mu.Lock()
+	r.lock()
+	if status, _ := r.State.Status(); status != workgraph.StatusPaused {
+		r.mu.Unlock()
+		return
+	}
 	quiet := r.awaitQuiet()
 	r.mu.Unlock()
 	select {
@@ -56,32 +59,21 @@ func (l liveRuns) AwaitWrites(ctx context.Context, namespace, runID string) {
 
 // Claimant implements command.Live.
 func (l liveRuns) Claimant() journal.Owner {
-	if t := l.e.current(); t != nil && t.canClaim() {
+	if t := l.current(); t != nil && t.canClaim() {
 		return t.owner
 	}
 	return journal.Owner{}
 }
 
-// Start implements command.Live.
-func (l liveRuns) Start(ctx context.Context, req command.StartRequest) (string, bool, error) {
-	return l.e.Start(ctx, req)
-}
-
-// ApplySoon implements command.Live.
-func (l liveRuns) ApplySoon(p journal.Enqueued) { l.e.ApplySoon(p) }
-
 // Room implements command.Live. It refuses a large command for a run that is in memory here if there is no
 // room for it. A run elsewhere applies the command there, and an evicted run is read when there is room for
 // it and its commands.
 func (l liveRuns) Room(namespace, runID string, n int64) error {
-	t := l.e.current()
-	if t == nil || n <= inflight.Small {
+	r := l.live(namespace, runID)
+	if n <= inflight.Small || r == nil || r.gone.Load() || r.t.memory.Room(namespace, n) {
 		return nil
 	}
-	if r := t.get(runID); r == nil || r.namespace != namespace || r.gone.Load() || t.memory.Room(namespace, n) {
-		return nil
-	}
-	return t.errFull(errs.ResourceExhausted)
+	return r.t.errFull(errs.ResourceExhausted)
 }
 
 // ApplySoon has a command that was enqueued here applied at once, if the run is this executor's or has no

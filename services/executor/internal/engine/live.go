@@ -106,12 +106,8 @@ func (e *Engine) Lease() time.Duration { return e.cfg.Lease }
 // Here returns the root of a run in memory here, and how far its journal is durable, so that its row need not
 // be read. ok is false for a run that has ended, and for one without a durable event.
 func (e *Engine) Here(namespace, runID string) (root string, last int64, ok bool) {
-	t := e.current()
-	if t == nil {
-		return "", 0, false
-	}
-	r := t.get(runID)
-	if r == nil || r.namespace != namespace {
+	r := e.live(namespace, runID)
+	if r == nil {
 		return "", 0, false
 	}
 	r.mu.Lock()

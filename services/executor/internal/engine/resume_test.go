@@ -224,6 +224,20 @@ func (j slowPauses) Commit(ctx context.Context, o journal.Owner, ws []journal.Wr
 	return j.Journal.Commit(ctx, o, ws)
 }
 
+// TestResumeBeforeThePauseIsDurable resumes a run that the machine has paused, and whose row still says
+// RUNNING: that is not a run which goes on.
+func TestResumeBeforeThePauseIsDurable(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, s store) {
+		began := make(chan struct{})
+		l := run(t, s, actors{"unsafe": &unclear{}}, func(_ *engine.Config, d *engine.Deps) { d.Journal = slowPauses{d.Journal, began, &sync.Once{}} })
+		id := l.start(t, &workgraph.Graph{Nodes: []workgraph.Node{{ID: "n0", Actor: "unsafe"}}})
+		<-began
+		err := l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: id})
+		require.Equal(t, command.ReasonReconciliationNeeded, errs.ReasonOf(err))
+	})
+}
+
 // TestReconcileBeforeThePauseIsDurable reconciles a visit as soon as the machine needs that.
 func TestReconcileBeforeThePauseIsDurable(t *testing.T) {
 	t.Parallel()

@@ -38,8 +38,9 @@ type Live interface {
 	Look(namespace, runID string) (look func(f func(*workgraph.State)), ok bool)
 	// Refused returns the last amendment that a live run refused, or nil.
 	Refused(namespace, runID string) (refusal *record.AmendRefused, live bool)
-	// AwaitWrites waits until what was decided of a run in this process is durable, or ctx ends.
-	AwaitWrites(ctx context.Context, namespace, runID string)
+	// AwaitPause waits until the pause of a live run is durable, or ctx ends. It returns at once if the run
+	// is not live here or not paused.
+	AwaitPause(ctx context.Context, namespace, runID string)
 	// Room returns an error if a live run has no room for a command of n bytes.
 	Room(namespace, runID string, n int64) error
 	// Claimant becomes the owner of a run that has none when a command is written for it. The zero value

@@ -71,7 +71,7 @@ func (h *Handler) Resume(ctx context.Context, req ResumeRequest) error {
 	if err := CheckBudget(req.Budget); err != nil {
 		return err
 	}
-	row, err := h.journal.Head(ctx, req.Namespace, req.RunID)
+	row, err := h.pausedHead(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return err
 	}
@@ -153,6 +153,15 @@ func (h *Handler) checkResume(ctx context.Context, row journal.Run, budget *work
 	return nil
 }
 
+// pausedHead is the row of a run that is to be paused. Explain reads the machine of a live run, which may
+// have paused it before its row says so, so this waits up to effectWait until the row does.
+func (h *Handler) pausedHead(ctx context.Context, namespace, runID string) (journal.Run, error) {
+	waiting, cancel := context.WithTimeout(ctx, effectWait)
+	defer cancel()
+	h.live.AwaitPause(waiting, namespace, runID)
+	return h.journal.Head(ctx, namespace, runID)
+}
+
 // goesOn reports whether a run in this state continues without being resumed.
 func goesOn(s journal.State) bool {
 	return s == journal.StatePending || s == journal.StateRunning || s == journal.StateWaiting
@@ -173,18 +182,9 @@ func (h *Handler) Reconcile(ctx context.Context, req ReconcileRequest) error {
 		return errs.New(errs.InvalidArgument, journal.ReasonPayloadTooLarge, "a value is over the limit of %d bytes", h.maxPayload).
 			Hint("keep large values outside and pass a reference")
 	}
-	row, err := h.journal.Head(ctx, req.Namespace, req.RunID)
+	row, err := h.pausedHead(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return err
-	}
-	if goesOn(row.State) {
-		// Explain may tell of a pause that is not durable yet.
-		writing, cancel := context.WithTimeout(ctx, effectWait)
-		h.live.AwaitWrites(writing, req.Namespace, req.RunID)
-		cancel()
-		if row, err = h.journal.Head(ctx, req.Namespace, req.RunID); err != nil {
-			return err
-		}
 	}
 	err = h.reconcile(ctx, row, req)
 	switch errs.ReasonOf(err) {
