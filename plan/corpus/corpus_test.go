@@ -69,6 +69,6 @@ func TestGenerated(t *testing.T) {
 	require.NoError(t, err)
 	for i := range all {
 		require.Empty(t, checkText(&all[i]))
-		require.Equal(t, formOf(all[i].Style), all[i].Form, all[i].ID)
+		require.Equal(t, generate.FormOf(all[i].Style), all[i].Form, all[i].ID)
 	}
 }

@@ -62,7 +62,7 @@ func parseTexts(s string) (all []generate.Text, err error) {
 				return nil, fault("a record starts with @@ style/name lang, after the end of the one before")
 			}
 			style, _, _ := strings.Cut(f[1], "/")
-			t = &generate.Text{ID: f[1], Style: style, Lang: f[2], Form: formOf(style)}
+			t = &generate.Text{ID: f[1], Style: style, Lang: f[2], Form: generate.FormOf(style)}
 		case t == nil:
 			return nil, fault("a line outside a record")
 		case line == "<<<":
@@ -161,29 +161,6 @@ func checkText(t *generate.Text) (faults []string) {
 	return faults
 }
 
-// formOf returns the form of the texts of a hand-written or recorded style.
-func formOf(style string) string {
-	switch style {
-	case "notplan", "no_plan":
-		return "none"
-	case "prose", "email":
-		return "prose"
-	case "tables", "table", "csv":
-		return "table"
-	case "json", "yaml", "stepfunctions", "tool_calls", "transcript", "nested":
-		return "value"
-	case "xml":
-		return "tags"
-	case "diagrams", "mermaid", "dot_uml", "arrows", "ascii":
-		return "diagram"
-	case "code", "pseudo", "python", "makefile", "llmcompiler", "rewoo", "nested_calls":
-		return "code"
-	case "mixed", "faulty":
-		return style
-	}
-	return "list"
-}
-
 // fresh is a record of a file with the format of fresh.jsonl.gz.
 type fresh struct {
 	ID, Style, Lang, Text string
@@ -220,7 +197,7 @@ func readFresh(path string) (all []generate.Text, err error) {
 		}
 		t := generate.Text{
 			ID: x.ID, Style: x.Style, Lang: x.Lang, Body: x.Text, NoPlan: x.Expected == nil, Alt: x.AltNodes, PartsOK: x.PartsOK,
-			Report: x.MustReport, Hidden: x.IDsShown != nil && !*x.IDsShown, Form: formOf(x.Style),
+			Report: x.MustReport, Hidden: x.IDsShown != nil && !*x.IDsShown, Form: generate.FormOf(x.Style),
 		}
 		if x.Expected != nil {
 			t.Nodes, t.EdgesOpen = x.Expected.Nodes, x.Expected.Edges == nil

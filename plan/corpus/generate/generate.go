@@ -57,7 +57,7 @@ func Texts(seed uint64, n int) ([]Text, error) {
 		for tries := 0; ; tries++ {
 			code := codes[r.IntN(len(codes))]
 			*t = writer{Rand: r, lang: langs[code], english: langs["en"]}
-			t.out = Text{Style: s.name, Lang: code, Form: formOf(s.name)}
+			t.out = Text{Style: s.name, Lang: code, Form: FormOf(s.name)}
 			if s.make(t) {
 				break
 			}
@@ -72,14 +72,14 @@ func Texts(seed uint64, n int) ([]Text, error) {
 	return out, nil
 }
 
-// formOf returns the form of the texts of a style.
-func formOf(style string) string {
+// FormOf returns the form of the texts of a style: generated, written by hand, or recorded.
+func FormOf(style string) string {
 	switch style {
-	case "notplan":
+	case "notplan", "no_plan":
 		return "none"
 	case "prose", "email":
 		return "prose"
-	case "tables", "csv":
+	case "tables", "table", "csv":
 		return "table"
 	case "json", "yaml", "stepfunctions", "tool_calls", "transcript", "nested":
 		return "value"
@@ -87,7 +87,7 @@ func formOf(style string) string {
 		return "tags"
 	case "diagrams", "mermaid", "dot_uml", "arrows", "ascii":
 		return "diagram"
-	case "code", "pseudo", "python", "makefile", "nested_calls":
+	case "code", "pseudo", "python", "makefile", "llmcompiler", "rewoo", "nested_calls":
 		return "code"
 	case "mixed", "faulty":
 		return style
