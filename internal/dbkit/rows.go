@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/internal/page"
 )
@@ -20,12 +18,6 @@ func Collect[R Rows, T any](rows R, err error, scan func(R) (T, error)) ([]T, er
 // what it reads counts for the answer of ctx.
 func CollectPage[R Rows, T page.Row](ctx context.Context, rows R, err error, scan func(R) (T, error)) ([]T, error) {
 	return collect(rows, err, scan, fillPage[T](ctx))
-}
-
-// CollectPagePostgres is CollectPage for rows of PostgreSQL.
-func CollectPagePostgres[T page.Row](ctx context.Context, rows pgx.Rows, err error, scan pgx.RowToFunc[T]) ([]T, error) {
-	same := func(err error) error { return err }
-	return CollectPage(ctx, Rows(postgresRows{rows, same}), err, func(Rows) (T, error) { return scan(rows) })
 }
 
 func collect[R Rows, T any](rows R, err error, scan func(R) (T, error), add func(T) (bool, error)) ([]T, error) {
