@@ -27,6 +27,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/tracing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -93,7 +94,7 @@ func (t *session) admit(ctx context.Context, a *attempt) (doer workgraph.Actor, 
 func (t *session) call(ctx context.Context, a *attempt, doer workgraph.Actor, info program.ActorInfo) {
 	progress := reporter{t.e.feed, a}
 	progress.publish(feed.Ephemeral{Started: true, Actor: a.start.Actor, At: a.startTime()})
-	ctx = context.WithValue(actor.WithReporter(ctx, progress), attemptKey{}, a)
+	ctx = context.WithValue(actor.WithReporter(actor.WithNamespace(ctx, a.run.namespace), progress), attemptKey{}, a)
 	span := trace.SpanFromContext(ctx) // the parent's span, which is not ended here
 	if a.run.sampled() {
 		ctx, span = t.e.tracer.Start(ctx, "invoke "+a.start.Actor, trace.WithAttributes(
@@ -310,7 +311,7 @@ func (t *session) report(a *attempt, out *workgraph.Outcome, fail *workgraph.Err
 	}
 	held := int64(0) // bytes of a result that waits for a turn
 	if out != nil {
-		held = int64(record.OutcomeSize(*out) + record.WaitSize(out))
+		held = int64(record.OutcomeSize(*out) + record.WaitSize(out) + thread.Bytes(out.Threads))
 	}
 	t.memory.Add(r.namespace, held)
 	leave, err := r.step(t.calls)
