@@ -45,6 +45,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/services/executor/internal/rpc"
 	"github.com/epigraph-run/epigraph/services/executor/internal/schedule"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/services/executor/internal/webhook"
 	"github.com/epigraph-run/epigraph/services/executor/internal/worker"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -267,6 +268,8 @@ type Service struct {
 	webhooks  *webhook.Deliverer
 
 	scheduleServer *rpc.ScheduleServer
+	threads        *thread.Conductor
+	threadServer   *rpc.ThreadServer
 	log            *slog.Logger
 	// closers are what Open opened; Close closes the last one first.
 	closers []io.Closer
@@ -397,6 +400,8 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 		return nil, fmt.Errorf("make controller of schedules: %w", err)
 	}
 	s.scheduleServer = rpc.NewScheduleServer(s.schedules, runs)
+	s.threads = thread.NewConductor(plain, rpc.Conversing{Server: s.server}, s.log, dbkit.Now)
+	s.threadServer = rpc.NewThreadServer(plain, s.threads)
 	s.server.DialPeers(d.Peer)
 	return s, nil
 }
@@ -418,6 +423,7 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	executorv1.RegisterPeerServiceServer(r, peer{workers: s.workers, explainer: s.server.Explainer()})
 	executorv1.RegisterLimitServiceServer(r, s.limitServer)
 	executorv1.RegisterScheduleServiceServer(r, s.scheduleServer)
+	executorv1.RegisterThreadServiceServer(r, s.threadServer)
 }
 
 // Run takes runs and continues those that others left, until ctx ends. Then calls in flight may end within
@@ -428,6 +434,7 @@ func (s *Service) Run(ctx context.Context) error {
 	g.Go(func() error { return s.jobs.Run(ctx) })
 	g.Go(func() error { return s.schedules.Run(ctx) })
 	g.Go(func() error { return s.sweep(ctx) })
+	g.Go(func() error { return s.resumeTurns(ctx) })
 	g.Go(func() error { return s.workers.Run(ctx) })
 	g.Go(func() error { return s.limits.Run(ctx) })
 	g.Go(func() error { return s.quotas.Run(ctx, s.engine.Work) })
