@@ -283,7 +283,9 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	if d.Admission == nil {
 		d.Admission = &admission.Control{}
 	}
-	s := &Service{grace: cfg.BlobGrace, log: d.Telemetry.Logger}
+	// Every loop here logs its failures; while the database does not answer they are the same for all.
+	outage := obs.NewOutage(d.Telemetry.Logger, "the executor's database", dbkit.Away)
+	s := &Service{grace: cfg.BlobGrace, log: outage.Logger()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -294,100 +296,121 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 		return nil, fmt.Errorf("make actors: %w", err)
 	}
 	s.opened(set)
-	// Every loop here logs its failures; while the database does not answer they are the same for all.
-	outage := obs.NewOutage(d.Telemetry.Logger, "the executor's database", dbkit.Away)
-	d.Telemetry = d.Telemetry.WithLogger(outage.Logger())
-	s.log = d.Telemetry.Logger
-	j, err := open(ctx, cfg, d.Telemetry, outage.Answered)
+	d.Telemetry = d.Telemetry.WithLogger(s.log)
+	st, err := s.openStores(ctx, cfg, d, outage.Answered)
 	if err != nil {
-		return nil, fmt.Errorf("open journal of executor: %w", err)
+		return nil, err
+	}
+	cfg.TokenKeys = append(slices.Clip(cfg.TokenKeys), st.tokenKey)
+	if err := s.assemble(cfg, d, set, st); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// stores are what a service reads and writes.
+type stores struct {
+	// journal is the journal itself. shared is the same with a share of its connections for each namespace,
+	// and plain is shared with large and compressed values in their plain form.
+	journal, shared, plain journal.Journal
+	limits                 limit.Store
+	schedules              schedule.Store
+	workflows              workflows
+	// tokenKey is the key of attempt tokens that is kept in the database.
+	tokenKey []byte
+}
+
+// openStores opens the stores and reads the limits. Close closes what it opened, also after an error.
+func (s *Service) openStores(ctx context.Context, cfg Config, d Deps, answered func()) (st stores, err error) {
+	j, err := open(ctx, cfg, d.Telemetry, answered)
+	if err != nil {
+		return stores{}, fmt.Errorf("open journal of executor: %w", err)
 	}
 	s.opened(j)
 	turns := dbkit.NewTurns(j.Readers())
-	limits, err := openLimits(ctx, cfg, j, turns, d.Telemetry)
-	if err != nil {
-		return nil, err
+	st.journal = j
+	if st.limits, err = openLimits(ctx, cfg, j, turns, d.Telemetry); err != nil {
+		return stores{}, err
 	}
-	s.opened(limits)
-	schedules, err := openSchedules(ctx, cfg, j, turns, d.Telemetry)
-	if err != nil {
-		return nil, err
+	s.opened(st.limits)
+	if st.schedules, err = openSchedules(ctx, cfg, j, turns, d.Telemetry); err != nil {
+		return stores{}, err
 	}
-	s.opened(schedules)
-	offload, err := openOffload(ctx, cfg, j, d.Telemetry.Logger)
-	if err != nil {
-		return nil, err
+	s.opened(st.schedules)
+	if s.offload, err = openOffload(ctx, cfg, j, d.Telemetry.Logger); err != nil {
+		return stores{}, err
 	}
-	s.opened(offload)
+	s.opened(s.offload)
 	// No namespace takes all connections, and values are read in plain form, however they are stored.
-	shared := journal.Fair(j, turns)
-	plain := offload.Around(shared)
-	maintenance, err := openMaintenance(ctx, cfg, j, plain, d.Telemetry)
-	if err != nil {
-		return nil, err
+	st.shared = journal.Fair(j, turns)
+	st.plain = s.offload.Around(st.shared)
+	if s.maintenance, err = openMaintenance(ctx, cfg, j, st.plain, d.Telemetry); err != nil {
+		return stores{}, err
 	}
-	s.opened(maintenance)
-	flows, err := openWorkflows(cfg.Workflows, d.Workflows)
-	if err != nil {
-		return nil, err
+	s.opened(s.maintenance)
+	if st.workflows, err = openWorkflows(cfg.Workflows, d.Workflows); err != nil {
+		return stores{}, err
 	}
-	s.opened(flows)
-	s.maintenance, s.journal, s.offload, s.limits = maintenance, j, offload, limit.New(limits, d.Telemetry.Logger)
-	actors := catalog{builtin: set.Registry, more: d.Actors}
-	maintenance.limits = s.limits
-	s.quotas = s.limits.Quotas()
+	s.opened(st.workflows)
+	s.journal, s.limits = j, limit.New(st.limits, s.log)
+	s.maintenance.limits = s.limits
 	if err := s.limits.Refresh(ctx); err != nil {
-		return nil, fmt.Errorf("read limits: %w", err)
+		return stores{}, fmt.Errorf("read limits: %w", err)
 	}
 	fresh := make([]byte, tokenKeyBytes)
 	_, _ = rand.Read(fresh) // it never fails
-	kept, err := j.TokenKey(ctx, fresh)
-	if err != nil {
-		return nil, fmt.Errorf("read key of attempt token: %w", err)
+	if st.tokenKey, err = j.TokenKey(ctx, fresh); err != nil {
+		return stores{}, fmt.Errorf("read key of attempt token: %w", err)
 	}
-	cfg.TokenKeys = append(slices.Clip(cfg.TokenKeys), kept)
-	s.workers = worker.New(cfg.workers(), worker.Deps{Journal: shared, Admission: d.Admission, Builtin: actors, Dial: d.Peer, Reason: engine.EndReason, Logger: s.log})
-	deps := engine.Deps{Journal: plain, Packer: offload, Actors: s.workers, Evaluated: set.Evaluated, Gates: s.limits.Around(s.workers), Quotas: s.quotas, Remote: s.workers.Remote, Workflows: flows.orNil(), Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}
+	return st, nil
+}
+
+// assemble makes the parts of the service over open stores.
+func (s *Service) assemble(cfg Config, d Deps, set *builtin.Set, st stores) (err error) {
+	actors := catalog{builtin: set.Registry, more: d.Actors}
+	s.quotas = s.limits.Quotas()
+	s.workers = worker.New(cfg.workers(), worker.Deps{Journal: st.shared, Admission: d.Admission, Builtin: actors, Dial: d.Peer, Reason: engine.EndReason, Logger: s.log})
+	deps := engine.Deps{Journal: st.plain, Packer: s.offload, Actors: s.workers, Evaluated: set.Evaluated, Gates: s.limits.Around(s.workers), Quotas: s.quotas, Remote: s.workers.Remote, Workflows: st.workflows.orNil(), Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}
 	if d.Registry != nil {
-		reg := rpc.NewRegistry(d.Registry, databaseName(kept))
-		if s.outbox, err = outbox.New(j, reg, outbox.Options{Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}); err != nil {
-			return nil, err
+		reg := rpc.NewRegistry(d.Registry, databaseName(st.tokenKey))
+		if s.outbox, err = outbox.New(st.journal, reg, outbox.Options{Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}); err != nil {
+			return err
 		}
 		deps.Claims, deps.Prices, deps.Cancellations, deps.WakeOutbox, deps.Delivered = reg, reg, reg, s.outbox.Wake, s.outbox.Acknowledged
 	}
 	if deps.Egress, err = egress.NewGuard(cfg.Actors.HTTP.AllowPrivate); err != nil {
-		return nil, err
+		return err
 	}
 	if s.webhooks, err = webhook.New(deps.Egress, webhook.Options{Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider,
 		Propagator: d.Telemetry.Propagator}); err != nil {
-		return nil, err
+		return err
 	}
 	s.jobWorker = journal.JobWorkerPrefix + cfg.ID + "/" + ids.New("life")
 	deps.JobWorker = s.jobWorker
 	if s.engine, err = engine.New(cfg.engine(), deps); err != nil {
-		return nil, err
+		return err
 	}
 	if err := s.limits.Meter(d.Telemetry.MeterProvider, s.engine.Backlog); err != nil {
-		return nil, err
+		return err
 	}
-	if s.jobs, err = s.dispatcher(j, d.Telemetry); err != nil {
-		return nil, err
+	if s.jobs, err = s.dispatcher(st.journal, d.Telemetry); err != nil {
+		return err
 	}
 	if cfg.RiverUI {
 		if s.pages, err = s.jobs.UI(JobPagesPath); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	s.limitServer = rpc.NewLimitServer(limits, s.limits.Refresh, s.engine.Programs().UnknownActor)
+	s.limitServer = rpc.NewLimitServer(st.limits, s.limits.Refresh, s.engine.Programs().UnknownActor)
 	s.workers.Own(s.engine.Owner, s.engine.Held)
-	s.server = rpc.NewServer(s.engine, archived{plain}, actors.specs(), s.workers.Registered, d.Registry != nil, d.Admission)
+	s.server = rpc.NewServer(s.engine, archived{st.plain}, actors.specs(), s.workers.Registered, d.Registry != nil, d.Admission)
 	runs := rpc.Scheduled{Server: s.server}
-	if s.schedules, err = schedule.New(schedules, runs, cfg.MaxSchedules, s.log, d.Telemetry.MeterProvider); err != nil {
-		return nil, fmt.Errorf("make controller of schedules: %w", err)
+	if s.schedules, err = schedule.New(st.schedules, runs, cfg.MaxSchedules, s.log, d.Telemetry.MeterProvider); err != nil {
+		return fmt.Errorf("make controller of schedules: %w", err)
 	}
 	s.scheduleServer = rpc.NewScheduleServer(s.schedules, runs)
 	s.server.DialPeers(d.Peer)
-	return s, nil
+	return nil
 }
 
 // databaseName identifies the database of executors that share a registry. It is derived from the key that is
