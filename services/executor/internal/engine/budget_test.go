@@ -220,7 +220,7 @@ func TestRunBudget(t *testing.T) {
 			none := fork(&workgraph.Budget{Tokens: cap64(0)})
 			spent(t, none)
 		})
-		t.Run("Children/UseWhatTheirParentHasLeft", func(t *testing.T) {
+		t.Run("Children/UseTheRestOfTheirParentsBudget", func(t *testing.T) {
 			parent := chain(3, "spend")
 			parent.Nodes[1].Actor = "spawn"
 			id := l.start(t, parent, budget(workgraph.Budget{Tokens: cap64(40)}))

@@ -94,7 +94,7 @@ func RunEnded(id string) error {
 	return errs.New(errs.FailedPrecondition, ReasonRunEnded, "run %q has ended", id)
 }
 
-// InboxFull returns the error of a run that has not taken up what was sent to it before.
+// InboxFull returns the error of a run that has not applied the commands sent to it before.
 func InboxFull(id string, n, size int64) error {
 	return errs.New(errs.ResourceExhausted, ReasonInboxFull, "%d signals and messages of %d bytes wait for run %q; %d and %d bytes at most may", n, size, id, MaxWaiting, MaxWaitingBytes).
 		Hint("send again when the run has taken some up; send references in place of large payloads")

@@ -379,8 +379,8 @@ func (q *Query) commandBlockers(ctx context.Context, x *Explanation) error {
 		}
 	}
 	x.Blockers = append(x.Blockers, Blocker{Kind: BlockerUnappliedCommand, Since: commands[0].Time, Name: strings.Join(names, ", "),
-		Message: fmt.Sprintf("%s not taken up yet: %s", phrase.Counted(len(commands), "piece")+" of commands", strings.Join(names, ", ")),
-		Hint:    "an executor takes them up in a moment; if not, see that one runs"})
+		Message: fmt.Sprintf("%s not applied yet: %s", phrase.Counted(len(commands), "command"), strings.Join(names, ", ")),
+		Hint:    "an executor applies them in a moment; if it does not, check that an executor is running"})
 	return nil
 }
 

@@ -112,7 +112,7 @@ func TestCompactEvents(t *testing.T) {
 		_, row := roundTrip(t, ended(func(*Durable) {}))
 		require.Less(t, len(row.Data), 75)
 	})
-	t.Run("Stored/WhateverTheMachineRecords", func(t *testing.T) {
+	t.Run("Stored/EveryKindOfEvent", func(t *testing.T) {
 		t.Parallel()
 		journals, err := filepath.Glob("../../../../../workgraph/testdata/golden/v1-*.jsonl")
 		require.NoError(t, err)
