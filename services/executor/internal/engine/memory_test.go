@@ -145,9 +145,9 @@ func (j slowCommits) Commit(ctx context.Context, o journal.Owner, ws []journal.W
 	return j.Journal.Commit(ctx, o, ws)
 }
 
-// TestMemoryOfAnExpandingRun starts more runs than memory has room for, which are small at their start and large at
+// TestMemoryOfGrowingRuns starts more runs than memory has room for, which are small at their start and large at
 // their end. Runs that have to wait for their turn anyway are evicted while others grow.
-func TestMemoryOfAnExpandingRun(t *testing.T) {
+func TestMemoryOfGrowingRuns(t *testing.T) {
 	t.Parallel()
 	const mib, n, each = 1 << 20, 24, 6
 	grows := func(t *testing.T, change func(*engine.Config, *engine.Deps), acts actors, g *workgraph.Graph) {
