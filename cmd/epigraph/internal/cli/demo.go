@@ -32,7 +32,7 @@ type demoCmd struct {
 
 // Help says what the demo needs.
 func (demoCmd) Help() string {
-	return `Needs nothing: the suite runs in this process on databases in a temporary folder, and a scripted model answers over HTTP. With OPENAI_BASE_URL and OPENAI_API_KEY set, that model is asked instead. With --json only the run's events, the run, its task and its epic are printed, one per line.`
+	return `Needs no setup: the suite runs in this process on databases in a temporary folder, and a scripted model answers over HTTP. With OPENAI_BASE_URL and OPENAI_API_KEY set, it asks that model instead. With --json it prints only the events of the run, the run, its task and its epic, one per line.`
 }
 
 // Run shows the main job from a model's text to the costs.

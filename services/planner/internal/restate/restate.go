@@ -20,11 +20,11 @@ type Config struct {
 	// Server is the model server.
 	Server llm.Config `conf:"server"`
 	// Model is asked; empty means that no plan is restated.
-	Model string `conf:"model" help:"model that restates ambiguous plans on request; empty restates none"`
+	Model string `conf:"model" help:"model that restates ambiguous plans on request; empty disables restatement"`
 	// MaxOutputTokens bounds every answer.
-	MaxOutputTokens int64 `conf:"max_output_tokens" help:"limit of one restatement"`
+	MaxOutputTokens int64 `conf:"max_output_tokens" help:"maximum number of output tokens of one restatement"`
 	// Attempts bounds the calls for one plan: after a refused answer the model gets the reasons.
-	Attempts int `conf:"attempts" help:"calls of the model for one plan at most, from 1 to 3"`
+	Attempts int `conf:"attempts" help:"maximum number of model calls for one plan, from 1 to 3"`
 }
 
 // DefaultConfig names no model.
