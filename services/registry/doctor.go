@@ -72,6 +72,6 @@ func probes(in store.Inspector, sample int) []doctor.Probe {
 	add(store.SuspectTaskCounts, doctor.Fault, "the task counts of epics are wrong", report)
 	add(store.SuspectClaim, doctor.Warning, "expired claims of tasks were not removed", "the registry sweeps them; check that it is running")
 	add(store.SuspectCancellation, doctor.Warning, "runs of canceled tasks were not canceled", "their executors ask this registry every second; check that they reach it")
-	add(store.SuspectRunning, doctor.Warning, "running tasks have no run", "is the run over? then `epigraph tasks transition ID failed` and start it again")
+	add(store.SuspectRunning, doctor.Warning, "running tasks have no run", "if its run has ended: `epigraph tasks transition ID failed`, then start it again")
 	return out
 }
