@@ -100,7 +100,7 @@ func (c *runsPauseCmd) Run(e *env) error {
 			return err
 		}
 		if !over(r) {
-			e.help("`epigraph runs resume %s` lets it go on", r.GetId())
+			e.help("`epigraph runs resume %s` continues it", r.GetId())
 		}
 		return nil
 	})

@@ -412,7 +412,7 @@ func advice(r *executorv1.Run) string {
 			way = "the run goes on by itself when the registry answers with the prices of its calls"
 		}
 		if r.GetStateReason() == "NEEDS_RECONCILIATION" {
-			way = fmt.Sprintf("`epigraph runs reconcile %s NODE` says what became of the call, then ", r.GetId()) + way
+			way = fmt.Sprintf("`epigraph runs reconcile %s NODE` records the outcome of the call, then ", r.GetId()) + way
 		}
 		return fmt.Sprintf("its work is kept: `epigraph runs visits %s` shows it; %s, `epigraph runs cancel %s` ends it", r.GetId(), way, r.GetId())
 	case standsStill(r):

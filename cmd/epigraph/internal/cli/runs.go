@@ -459,7 +459,7 @@ func (c *runsReconcileCmd) Run(e *env) error {
 			return err
 		}
 		if r.GetState() == executorv1.RunState_RUN_STATE_PAUSED && !e.json {
-			e.help("`epigraph runs resume %s` lets it go on once no visit needs reconciliation any more", r.GetId())
+			e.help("`epigraph runs resume %s` continues it once no visit needs reconciliation", r.GetId())
 		}
 		return nil
 	})

@@ -335,7 +335,7 @@ func (c *schedulesPauseCmd) Run(e *env) error {
 		if err := e.print(r, func() string { return scheduleText(e, r) }); err != nil {
 			return err
 		}
-		e.help("`epigraph schedules resume %s` lets it go on", c.ID)
+		e.help("`epigraph schedules resume %s` continues it", c.ID)
 		return nil
 	})
 }

@@ -173,7 +173,7 @@ func TestQuarantine(t *testing.T) {
 			x, err := l.Explain(t.Context(), ns, id)
 			require.NoError(t, err)
 			require.Equal(t, query.BlockerQuarantined, x.Blockers[0].Kind)
-			require.Regexp(t, `^the executors that ran it went down each time, so it was set aside; the last one while it was at work with: gate at n0; under way: \w+ called gate, attempt \d+$`, x.Blockers[0].Message)
+			require.Regexp(t, `^the run is quarantined, because its executors went down each time; the last one while it was at work with: gate at n0; under way: \w+ called gate, attempt \d+$`, x.Blockers[0].Message)
 		})
 		t.Run("Cancel/StillWorks", func(t *testing.T) {
 			posted, err := l.j.Enqueue(t.Context(), journal.EnqueueRequest{Reason: "now", Command: journal.Command{Namespace: ns, RunID: id, Kind: journal.CommandCancel, Body: []byte(`{"reason":"now"}`), Time: dbkit.Now()}})

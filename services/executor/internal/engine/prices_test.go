@@ -76,7 +76,7 @@ func TestPricesAway(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, query.BlockerBudget, x.Blockers[0].Kind)
 			require.Equal(t, workgraph.ReasonUnsettled, x.Blockers[0].Name)
-			require.Contains(t, x.Blockers[0].Message, "what 1 call cost")
+			require.Contains(t, x.Blockers[0].Message, "the price of 1 call")
 			err = l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: id})
 			require.Equal(t, workgraph.ReasonUnsettled, errs.ReasonOf(err))
 			require.True(t, errs.Is(err, errs.Unavailable))

@@ -242,7 +242,7 @@ func (s *Server) attend(ctx context.Context, sess *session, stream grpc.BidiStre
 			return err
 		case now := <-check.C:
 			if d := sess.silentFor(now); d > s.cfg.HeartbeatTimeout {
-				return errs.New(errs.DeadlineExceeded, ReasonSilent, "nothing was heard of the worker for %s", d.Round(time.Millisecond)).
+				return errs.New(errs.DeadlineExceeded, ReasonSilent, "the worker sent nothing for %s", d.Round(time.Millisecond)).
 					Hint("send a heartbeat at least every " + s.cfg.HeartbeatInterval.String())
 			}
 		case <-draining:
