@@ -145,7 +145,8 @@ func TestCompactEvents(t *testing.T) {
 		_, err := EncodeEvent(ended(func(d *Durable) { d.Outcome.Values[0] = json.RawMessage(`{`) }))
 		require.Error(t, err)
 	})
-	// A new field must be added to the compact form, or be refused by it. Outcome.Threads is not part of an event.
+	// A new field must be added to the compact form, or be refused by it. Events do not have an outcome's
+	// threads.
 	t.Run("Form/KnowsEveryField", func(t *testing.T) {
 		t.Parallel()
 		for typ, fields := range map[reflect.Type]int{
