@@ -98,8 +98,8 @@ const (
 	ReasonRefused = "MODEL_REFUSED"
 	// ReasonNotJSON is the reason when JSON was asked for and something else came.
 	ReasonNotJSON = "ANSWER_NOT_JSON"
-	// ReasonEmpty is the reason when the model wrote nothing and did not end as it should, as after a tool call
-	// that its server could not read.
+	// ReasonEmpty is the reason when the model wrote nothing and did not end as it should, as after a tool
+	// call that its server could not read.
 	ReasonEmpty = "ANSWER_EMPTY"
 	// ReasonCutOff is the reason when the answer reached its token limit and JSON was asked for.
 	ReasonCutOff = "ANSWER_CUT_OFF"
