@@ -124,3 +124,30 @@ func (c *threadsRmCmd) Run(e *env) error {
 		return e.print(r, func() string { return "deleted\n" })
 	})
 }
+
+type threadsTurnsCmd struct {
+	page
+	ID string `arg:"" help:"The thread."`
+}
+
+// Run lists.
+func (c *threadsTurnsCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.threads.ListTurns(ctx, &executorv1.ListTurnsRequest{ThreadId: c.ID, PageSize: c.Limit, PageToken: c.Token})
+		if err != nil {
+			return err
+		}
+		defer e.more(r.GetNextPageToken())
+		return e.print(r, func() string {
+			if len(r.GetTurns()) == 0 {
+				return "no turns\n"
+			}
+			var rows [][]string
+			for _, t := range r.GetTurns() {
+				rows = append(rows, []string{fmt.Sprint(t.GetNumber()), e.io.style().State(strings.TrimPrefix(t.GetState().String(), "TURN_STATE_")), t.GetRunId(),
+					view.When(t.GetCreateTime()), view.OneLine(string(t.GetContent().GetJson()), 60), view.OneLine(t.GetError(), 60)})
+			}
+			return view.Table(e.io.style(), []string{"TURN", "STATE", "RUN", "SENT", "MESSAGE", "WHY"}, rows)
+		})
+	})
+}
