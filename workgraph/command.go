@@ -299,6 +299,8 @@ type Start struct {
 	// RootRunID is the root of the run, which is the run itself if it has no parent. The caller that starts
 	// attempts sets it.
 	RootRunID string
+	// Namespace is the run's. The caller that starts attempts sets it.
+	Namespace string
 	// Messages are those that started a visit of an inbox, oldest first. Such a visit has no propagated
 	// arguments.
 	Messages []Message

@@ -33,6 +33,9 @@ type Outcome struct {
 	// State holds updates by key. The key's reducer combines each with the current value.
 	State map[string]json.RawMessage `json:"state,omitempty"`
 	Usage []Usage                    `json:"usage,omitempty"`
+	// Pause, if it is not empty, is the reason for which the run pauses as soon as the visit has completed.
+	// Its successors start when the run is resumed. A run that is ending, or paused already, ignores it.
+	Pause string `json:"pause,omitempty"`
 }
 
 // Select is a visit's own choice among its out-edges.
