@@ -60,7 +60,8 @@ func (c *OutcomeCache) Get(key string, now time.Time) (Outcome, bool) {
 	return kept.out, ok
 }
 
-// Put keeps an outcome until the given time. An outcome that waits, expands or is too large is not kept.
+// Put keeps an outcome until the given time. An outcome that waits, expands, has items for threads or is too
+// large is not kept.
 func (c *OutcomeCache) Put(key string, out Outcome, until time.Time) {
 	size := len(key)
 	for _, v := range out.Values {
@@ -69,7 +70,7 @@ func (c *OutcomeCache) Put(key string, out Outcome, until time.Time) {
 	for k, v := range out.State {
 		size += len(k) + len(v)
 	}
-	if key == "" || out.Wait != nil || out.Expand != nil || size > c.maxBytes/4 {
+	if key == "" || out.Wait != nil || out.Expand != nil || len(out.Threads) > 0 || size > c.maxBytes/4 {
 		return
 	}
 	out.Usage = nil

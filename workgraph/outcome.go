@@ -33,6 +33,9 @@ type Outcome struct {
 	// State holds updates by key. The key's reducer combines each with the current value.
 	State map[string]json.RawMessage `json:"state,omitempty"`
 	Usage []Usage                    `json:"usage,omitempty"`
+	// Threads are items for threads. They become durable together with the end of the attempt, and are no
+	// part of its event. The attempt fails with ReasonThreadConflict if one cannot be added.
+	Threads []ThreadAppend `json:"-"`
 	// Pause, if it is not empty, is the reason for which the run pauses as soon as the visit has completed.
 	// Its successors start when the run is resumed. A run that is ending, or paused already, ignores it.
 	Pause string `json:"pause,omitempty"`

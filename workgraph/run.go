@@ -447,5 +447,10 @@ func guard(ctx context.Context, actor Actor, c *Call, out *Outcome) (err error) 
 		}
 	}()
 	*out, err = actor.Call(ctx, c)
+	if err == nil && len(out.Threads) > 0 {
+		refused := Errorf(Permanent, ReasonNoThreads, "a run in memory keeps no threads")
+		refused.Usage = out.Usage
+		err = refused
+	}
 	return err
 }

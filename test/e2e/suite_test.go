@@ -11,12 +11,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -175,6 +178,9 @@ func (s *suite) serve(t *testing.T, service, addr string) {
 			cmd.Env = append(cmd.Env, "EPIGRAPH_UPSTREAM_"+strings.ToUpper(name)+"="+p.addr)
 		}
 	}
+	if addr == "" && service != "gateway" {
+		addr = ownHost() + ":0"
+	}
 	if addr != "" {
 		cmd.Env = append(cmd.Env, "EPIGRAPH_GRPC_"+strings.ToUpper(service)+"_ADDR="+addr)
 	}
@@ -184,6 +190,17 @@ func (s *suite) serve(t *testing.T, service, addr string) {
 	if service == "gateway" {
 		s.url = "http://" + p.addr
 	}
+}
+
+var hosts atomic.Uint32
+
+// ownHost is a loopback address that no other server listens on, where the system has more than one. The port
+// of a service that is killed stays free until it is started again.
+func ownHost() string {
+	if runtime.GOOS != "linux" {
+		return "127.0.0.1"
+	}
+	return net.IPv4(127, 1+byte(os.Getpid()>>8)%254, byte(os.Getpid()), 1+byte(hosts.Add(1)%254)).String()
 }
 
 // dial connects to a service that was started, and waits until it serves.

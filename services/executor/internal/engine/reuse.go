@@ -79,7 +79,7 @@ func (e *Engine) savedOutcome(ctx context.Context, namespace, key string) (workg
 // executor.
 func (e *Engine) cacheOutcome(ctx context.Context, namespace, key string, out workgraph.Outcome, until time.Time) {
 	e.outcomes.Put(key, out, until)
-	if out.Expand != nil || record.OutcomeSize(out) > journal.MaxOutcomeBytes {
+	if out.Expand != nil || len(out.Threads) > 0 || record.OutcomeSize(out) > journal.MaxOutcomeBytes {
 		return
 	}
 	out.Usage = nil

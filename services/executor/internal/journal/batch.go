@@ -9,6 +9,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 )
 
 // RunBatch is all that one commit writes for one run. Only drivers use it.
@@ -43,6 +44,11 @@ type RunBatch struct {
 	Opened  []Interrupt
 	Closed  []Closing
 	Blobs   []BlobRef
+	// Threads are what is to be added to threads. NewThreads and ThreadItems are what a resolved batch writes
+	// of that.
+	Threads     []thread.Append
+	NewThreads  []thread.Thread
+	ThreadItems []thread.ItemOf
 
 	// HoldsKey, CancelReason and CancelTime are what a resolved Start's row begins with.
 	HoldsKey     bool
@@ -332,6 +338,7 @@ func (u *RunBatch) add(a *Append) {
 		u.Opened = append(u.Opened, i)
 	}
 	u.Blobs = append(u.Blobs, a.Blobs...)
+	u.Threads = append(u.Threads, a.Threads...)
 }
 
 func cut(s Status) *Status {
@@ -414,6 +421,18 @@ type Preconditions struct {
 	Requests map[RequestKey]Seen
 	Holders  map[Key]string
 	Exists   map[string]bool
+	Threads  thread.Found
+}
+
+// Looks returns which items of threads batches ask for, and the keys that their new threads take.
+func Looks(units []*RunBatch) (ranges []thread.Range, keys []Key) {
+	for _, u := range units {
+		ranges = append(ranges, thread.Looks(u.Threads)...)
+		for _, k := range thread.Keys(u.Threads) {
+			keys = append(keys, Key{u.Namespace, k})
+		}
+	}
+	return ranges, keys
 }
 
 // Needs returns the request ids and business keys that batches ask for, each once and sorted, so that
@@ -467,13 +486,19 @@ type RequestRow struct {
 	Time time.Time
 }
 
-// Resolve decides what request ids and business keys make of each Start, in order, so that two in
-// one batch meet as if they had come one after the other.
+// Resolve decides what request ids and business keys make of each Start, and what is added to threads, in
+// order, so that two in one batch meet as if they had come one after the other.
 func Resolve(units []*RunBatch, g Preconditions, done *Outcomes) Resolved {
 	var r Resolved
 	started := map[string]*RunBatch{}
 	for _, u := range units {
 		s := u.Start
+		w, err := g.Threads.Resolve(u.Namespace, u.RunID, u.Threads, u)
+		if err != nil {
+			done.Refused(u, err)
+			continue
+		}
+		u.NewThreads, u.ThreadItems = w.New, w.Items
 		if s == nil {
 			r.Appends = append(r.Appends, u)
 			continue

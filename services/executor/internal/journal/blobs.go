@@ -14,6 +14,8 @@ type BlobRef struct {
 	Size int64
 	// Snapshot says that it is the run's snapshot that refers to it: the next snapshot ends that.
 	Snapshot bool
+	// Thread is the thread that refers to it; empty means the run.
+	Thread string
 }
 
 // BlobState is what is known of a blob before it is stored.

@@ -7,6 +7,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/internal/turns"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 )
 
 // fair is a journal that namespaces ask in turns, so that those which ask a lot leave connections to the
@@ -85,6 +86,52 @@ func (f fair) Release(ctx context.Context, owner Owner, runIDs []string) error {
 
 func (f fair) Deregister(ctx context.Context, owner Owner) error {
 	return f.j.Deregister(ctx, owner)
+}
+
+// What thread.Store says.
+
+func (f fair) Thread(ctx context.Context, namespace, id string) (thread.Thread, error) {
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) (thread.Thread, error) { return f.j.Thread(ctx, namespace, id) })
+}
+
+func (f fair) ThreadByKey(ctx context.Context, namespace, key string) (thread.Thread, error) {
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) (thread.Thread, error) { return f.j.ThreadByKey(ctx, namespace, key) })
+}
+
+func (f fair) ListThreads(ctx context.Context, namespace string, filter thread.Filter, after page.Cursor, limit int) ([]thread.Thread, error) {
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) ([]thread.Thread, error) {
+		return f.j.ListThreads(ctx, namespace, filter, after, limit)
+	})
+}
+
+func (f fair) CreateThread(ctx context.Context, c thread.Create) (thread.Thread, error) {
+	return dbkit.Write(ctx, f.turns, c.Namespace, func(ctx context.Context) (thread.Thread, error) { return f.j.CreateThread(ctx, c) })
+}
+
+func (f fair) DeleteThread(ctx context.Context, namespace, id string) error {
+	return f.turns.Do(ctx, namespace, func(ctx context.Context) error { return f.j.DeleteThread(ctx, namespace, id) })
+}
+
+func (f fair) HoldThread(ctx context.Context, namespace, id, runID string) error {
+	return f.turns.Do(ctx, namespace, func(ctx context.Context) error { return f.j.HoldThread(ctx, namespace, id, runID) })
+}
+
+func (f fair) Lineage(ctx context.Context, namespace, id string) ([]thread.Segment, error) {
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) ([]thread.Segment, error) { return f.j.Lineage(ctx, namespace, id) })
+}
+
+func (f fair) SegmentItems(ctx context.Context, namespace string, s thread.Segment, kinds []thread.Kind, limit int) ([]thread.Item, error) {
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) ([]thread.Item, error) {
+		return f.j.SegmentItems(ctx, namespace, s, kinds, limit)
+	})
+}
+
+func (f fair) SweepThreads(ctx context.Context, unusedSince time.Time, after string, limit int) (hidden int, next string, err error) {
+	return f.j.SweepThreads(ctx, unusedSince, after, limit)
+}
+
+func (f fair) PurgeThreads(ctx context.Context, limit int) (more bool, err error) {
+	return f.j.PurgeThreads(ctx, limit)
 }
 
 // What Log says.

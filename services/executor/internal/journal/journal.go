@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/page"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 )
 
 // Journal is the executor's store. Implementations are safe for concurrent use. Times that a caller
@@ -28,6 +29,7 @@ type Journal interface {
 	Retention
 	Workers
 	OutcomeCache
+	thread.Store
 	// Close ends every connection. It may be called more than once.
 	Close() error
 }
@@ -100,7 +102,8 @@ type Log interface {
 	//
 	// Results of a Start: see Result. Results of an Append: ReasonSeqConflict if the journal does not
 	// end at ExpectedLastSeq (and what stands there is not exactly these events), ReasonNotOwner if the
-	// run is not owner's, ReasonRunNotFound.
+	// run is not owner's, ReasonRunNotFound. Results of both: thread.ReasonConflict if something cannot be
+	// added to a thread.
 	Commit(ctx context.Context, owner Owner, writes []Write) ([]Result, error)
 	// Load reads all that is needed to go on with a run, in one consistent view. ReasonRunNotFound.
 	Load(ctx context.Context, runID string) (Loaded, error)

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 )
 
 // Limits bound what one write may carry.
@@ -125,6 +126,7 @@ func (c *check) additions(runID string, a *Append) {
 	c.commands(runID, a.Command)
 	c.jobs(a.Jobs)
 	c.opened(a.Opened)
+	c.threads(a.Threads)
 	for i := range a.Closed {
 		cl := &a.Closed[i]
 		c.need("interrupt id", cl.ID)
@@ -184,6 +186,29 @@ func (c *check) jobs(js []Job) {
 			c.fail("the arguments of a job are not JSON")
 		}
 		c.size += eventOverhead
+	}
+}
+
+func (c *check) threads(as []thread.Append) {
+	for i := range as {
+		a := &as[i]
+		c.need("thread id", a.Thread)
+		c.texts("the thread", a.Thread)
+		c.time(a.Time)
+		if cr := a.Create; cr != nil {
+			c.texts("the new thread", cr.Parent, cr.Agent, cr.Key)
+			c.size += eventOverhead
+		}
+		for j := range a.Items {
+			it := &a.Items[j]
+			if it.Seq != a.After+int64(j)+1 || it.Kind <= 0 || it.Visit < 0 {
+				c.fail("an item of a thread needs a kind, the next sequence, and a visit that is not negative")
+			}
+			c.texts("the item of a thread", it.RunID, it.NodeID)
+			c.bytes("brief of an item of a thread", it.Brief)
+			c.bytes("item of a thread", it.Body)
+			c.size += eventOverhead
+		}
 	}
 }
 
@@ -315,6 +340,9 @@ func (w Write) Rows() int {
 	}
 	if a == nil {
 		return 1
+	}
+	for i := range a.Threads {
+		row += 1 + len(a.Threads[i].Items)
 	}
 	return max(1, row+len(a.Events)+len(a.Outbox)+len(a.Command)+len(a.Jobs))
 }

@@ -1,5 +1,7 @@
 package journal
 
+import "github.com/epigraph-run/epigraph/services/executor/internal/thread"
+
 // Write is one part of a commit: exactly one of the two is set. The journal does not change writes, and the
 // caller must not change them after they were handed over.
 type Write struct {
@@ -81,6 +83,10 @@ type Append struct {
 	// Opened are new interrupts of this run; Closed are those that are closed.
 	Opened []Interrupt
 	Closed []Closing
+	// Threads are added to threads of the namespace in the same transaction. The whole write is refused with
+	// thread.ReasonConflict if one cannot be added as it is. What is there already, exactly so, is not added
+	// again.
+	Threads []thread.Append
 	// Blobs are what its values refer to; a Packer sets them.
 	Blobs []BlobRef
 }

@@ -40,7 +40,7 @@ func Run(t *testing.T, d Driver) {
 	for name, cases := range map[string]func(*testing.T, Driver){
 		"Start": startCases, "Append": appendCases, "Fence": fenceCases, "TakeOver": takeOverCases, "TakeOverCanceled": canceledCases,
 		"Read": readCases, "Commands": commandCases, "Park": ownerlessCases, "Pending": pendingCases, "Interrupt": interruptCases, "Outbox": outboxCases, "Writer": writerCases,
-		"Workers": workerCases, "Delete": deleteCases, "Growth": retentionCases, "Outcomes": outcomeCases,
+		"Workers": workerCases, "Delete": deleteCases, "Growth": retentionCases, "Outcomes": outcomeCases, "Threads": threadCases,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

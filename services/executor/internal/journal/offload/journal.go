@@ -6,6 +6,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 )
 
 // Journal is a journal whose readers see plain bytes. It embeds only what returns no packed value. The
@@ -34,6 +35,64 @@ var _ journal.Journal = Journal{}
 // Around returns j as its readers should see it. What is written to it must have been packed.
 func (s *Offload) Around(j journal.Journal) Journal {
 	return Journal{Members: j, Interrupts: j, Jobs: j, Outbox: j, Deletion: j, Blobs: j, Retention: j, remotes: j, OutcomeCache: j, rows: j, s: s}
+}
+
+// What thread.Store says. Only items have values that are packed.
+
+// Thread implements thread.Store.
+func (j Journal) Thread(ctx context.Context, namespace, id string) (thread.Thread, error) {
+	return j.rows.Thread(ctx, namespace, id)
+}
+
+// ThreadByKey implements thread.Store.
+func (j Journal) ThreadByKey(ctx context.Context, namespace, key string) (thread.Thread, error) {
+	return j.rows.ThreadByKey(ctx, namespace, key)
+}
+
+// ListThreads implements thread.Store.
+func (j Journal) ListThreads(ctx context.Context, namespace string, f thread.Filter, after page.Cursor, limit int) ([]thread.Thread, error) {
+	return j.rows.ListThreads(ctx, namespace, f, after, limit)
+}
+
+// CreateThread implements thread.Store.
+func (j Journal) CreateThread(ctx context.Context, c thread.Create) (thread.Thread, error) {
+	return j.rows.CreateThread(ctx, c)
+}
+
+// DeleteThread implements thread.Store.
+func (j Journal) DeleteThread(ctx context.Context, namespace, id string) error {
+	return j.rows.DeleteThread(ctx, namespace, id)
+}
+
+// HoldThread implements thread.Store.
+func (j Journal) HoldThread(ctx context.Context, namespace, id, runID string) error {
+	return j.rows.HoldThread(ctx, namespace, id, runID)
+}
+
+// Lineage implements thread.Store.
+func (j Journal) Lineage(ctx context.Context, namespace, id string) ([]thread.Segment, error) {
+	return j.rows.Lineage(ctx, namespace, id)
+}
+
+// SegmentItems implements thread.Store.
+func (j Journal) SegmentItems(ctx context.Context, namespace string, g thread.Segment, kinds []thread.Kind, limit int) ([]thread.Item, error) {
+	items, err := j.rows.SegmentItems(ctx, namespace, g, kinds, limit)
+	for i := range items {
+		if err == nil {
+			err = j.all(ctx, namespace, &items[i].Brief, &items[i].Body)
+		}
+	}
+	return items, err
+}
+
+// SweepThreads implements thread.Store.
+func (j Journal) SweepThreads(ctx context.Context, unusedSince time.Time, after string, limit int) (hidden int, next string, err error) {
+	return j.rows.SweepThreads(ctx, unusedSince, after, limit)
+}
+
+// PurgeThreads implements thread.Store.
+func (j Journal) PurgeThreads(ctx context.Context, limit int) (more bool, err error) {
+	return j.rows.PurgeThreads(ctx, limit)
 }
 
 // Close implements journal.Journal.

@@ -18,6 +18,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/internal/sleep"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 )
 
 // Reasons of errors.
@@ -106,6 +107,11 @@ func (s *Offload) untouched(w journal.Write) bool {
 	if a.Outcome != nil && (!s.idle(a.Outcome.Result) || !s.idle(a.Outcome.Outputs)) || !s.codec.idle(a.Graph) || !s.idle(a.Snapshot) {
 		return false
 	}
+	for i := range a.Threads {
+		if slices.ContainsFunc(a.Threads[i].Items, func(it thread.Item) bool { return !s.idle(it.Body) || !s.idle(it.Brief) }) {
+			return false
+		}
+	}
 	return !slices.ContainsFunc(a.Events, func(e journal.Event) bool { return !s.idle(e.Data) })
 }
 
@@ -134,7 +140,9 @@ func (s *Offload) Pack(w journal.Write) (journal.Write, func(context.Context) jo
 type packing struct {
 	s       *Offload
 	outside bool
-	// contents are what is to be stored, each once.
+	// thread is the thread whose values are being packed; empty means that they are the run's.
+	thread string
+	// contents are what is to be stored, each once for each that refers to it.
 	contents []content
 }
 
@@ -160,8 +168,24 @@ func (p *packing) append(a journal.Append, graph string) journal.Append {
 		a.Outcome = &o
 	}
 	a.Graph, a.Snapshot, a.Events = p.s.graphs.compress(p.s.codec, graph, a.Graph), p.snapshot(a.Snapshot), p.events(a.Events)
+	a.Threads = p.threads(a.Threads)
 	a.Blobs = p.refs()
 	return a
+}
+
+// threads packs items, whose values are those of their threads and not of the run.
+func (p *packing) threads(as []thread.Append) []thread.Append {
+	out := slices.Clone(as)
+	for i := range out {
+		p.thread = out[i].Thread
+		out[i].Items = slices.Clone(out[i].Items)
+		for j := range out[i].Items {
+			it := &out[i].Items[j]
+			it.Brief, it.Body = p.value(it.Brief), p.value(it.Body)
+		}
+	}
+	p.thread = ""
+	return out
 }
 
 func (p *packing) refs() []journal.BlobRef {
@@ -216,7 +240,7 @@ func (p *packing) cut(b []byte, found []span, left int, snapshot bool) []byte {
 		pieces[i] = piece{skip: sp.from - at, size: len(data), hash: sha256.Sum256(data)}
 		rest = append(rest, b[at:sp.from]...)
 		at = sp.to
-		p.add(content{journal.BlobRef{Hash: pieces[i].hash, Size: int64(len(data)), Snapshot: snapshot}, data})
+		p.add(content{journal.BlobRef{Hash: pieces[i].hash, Size: int64(len(data)), Snapshot: snapshot, Thread: p.thread}, data})
 	}
 	return p.s.codec.cut(pieces, append(rest, b[at:]...))
 }

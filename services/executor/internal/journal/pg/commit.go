@@ -75,10 +75,10 @@ func (s *Store) try(ctx context.Context, owner journal.Owner, units []*journal.R
 	w := writing{owner: owner, conn: conn, number: s.known.connection(conn.Conn()), optimistic: optimistic}
 	w.known = s.known.take(w.number, owner, units)
 	ground := journal.Preconditions{}
-	requests, keys := journal.Needs(units)
-	w.explicit = len(requests)+len(keys) > 0
+	asked := ask(units)
+	w.explicit = asked.any()
 	if w.explicit {
-		if ground, err = lookUp(ctx, conn, owner, units, requests, keys); err != nil {
+		if ground, err = lookUp(ctx, conn, owner, units, asked); err != nil {
 			return rollback(ctx, conn, err)
 		}
 	}
@@ -138,7 +138,8 @@ func (s *Store) inBatches(ctx context.Context, pool *pgxpool.Pool, fn func(conn 
 
 // lookUp begins a transaction, locks the owner's row and the names that batches ask for, and reads
 // what they stand for.
-func lookUp(ctx context.Context, conn *pgxpool.Conn, owner journal.Owner, units []*journal.RunBatch, requests []journal.RequestKey, keys []journal.Key) (journal.Preconditions, error) {
+func lookUp(ctx context.Context, conn *pgxpool.Conn, owner journal.Owner, units []*journal.RunBatch, a asked) (journal.Preconditions, error) {
+	requests, keys := a.requests, a.keys
 	g := journal.Preconditions{Requests: map[journal.RequestKey]journal.Seen{}, Holders: map[journal.Key]string{}, Exists: map[string]bool{}}
 	var ids []string
 	for _, u := range units {
@@ -149,7 +150,12 @@ func lookUp(ctx context.Context, conn *pgxpool.Conn, owner journal.Owner, units 
 	var b pgx.Batch
 	b.Queue("BEGIN")
 	queueFence(&b, owner)
+	if len(requests)+len(keys) == 0 {
+		queueThreads(&b, a, &g.Threads)
+		return g, conn.SendBatch(ctx, &b).Close()
+	}
 	b.Queue("SELECT pg_advisory_xact_lock(k) FROM unnest($1::bigint[]) AS l (k)", locks(requests, keys))
+	queueThreads(&b, a, &g.Threads)
 	var ns, methods, names []string
 	for _, k := range requests {
 		ns, methods, names = append(ns, k.Namespace), append(methods, k.Method), append(names, k.ID)

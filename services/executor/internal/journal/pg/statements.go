@@ -89,6 +89,14 @@ func inserts[T any](name, into string, columns sqlstore.Columns[T], conflict str
 	})
 }
 
+// insertsBy is inserts for rows whose column by_run, which the table does not have, is the run of the batch.
+func insertsBy[T any](name, into string, columns sqlstore.Columns[T], conflict string) statement[T] {
+	names := columns.Names("by_run")
+	return newStatement(name, "n", "by_run", columns, func(from, only string, _ int) string {
+		return "INSERT INTO " + into + " (" + names + ") SELECT " + names + " FROM " + from + only + conflict
+	})
+}
+
 // few is up to how many rows are written by a statement each. That costs less than arrays, because the
 // database unnests every array by itself: without it, BenchmarkCommit/start/rows=1 takes half as much again
 // of the processor, and rows/rows=1 a fifth.
@@ -140,6 +148,9 @@ type statements struct {
 	jobs      statement[journal.JobRow]
 	opened    statement[*journal.Interrupt]
 	closed    statement[closingRow]
+	// newThreads and threadItems are what batches add to threads.
+	newThreads  statement[sqlstore.NewThreadRow]
+	threadItems statement[sqlstore.ThreadItemRow]
 }
 
 func newStatements() statements {
@@ -158,7 +169,9 @@ func newStatements() statements {
 		outbox: inserts("ob", "outbox", sqlstore.OutboxColumns(), ""),
 		snapshots: inserts("sn", "snapshots", sqlstore.SnapshotColumns(),
 			" ON CONFLICT (run_id) DO UPDATE SET seq = excluded.seq, data = excluded.data WHERE snapshots.seq <= excluded.seq"),
-		blobs: inserts("br", "blob_refs", sqlstore.BlobColumns(), " ON CONFLICT DO NOTHING"),
+		blobs:       insertsBy("br", "blob_refs", sqlstore.BlobColumns(), " ON CONFLICT DO NOTHING"),
+		newThreads:  insertsBy("nt", "threads", sqlstore.NewThreadColumns(), ""),
+		threadItems: insertsBy("ti", "thread_items", sqlstore.ThreadItemColumns(), ""),
 		applied: newStatement("ap", "a", "a.run_id", sqlstore.Columns[appliedRow]{
 			sqlstore.Col("run_id", "text", func(a appliedRow) string { return a.runID }),
 			sqlstore.Col("id", "bigint", func(a appliedRow) int64 { return a.id }),
@@ -435,6 +448,8 @@ func (s *statements) children(b *builder, units []runBatch) {
 	var jobs []journal.JobRow
 	var opened []*journal.Interrupt
 	var closed []closingRow
+	var newThreads []sqlstore.NewThreadRow
+	var threadItems []sqlstore.ThreadItemRow
 	for _, u := range units {
 		for i := range u.Events {
 			events = append(events, sqlstore.EventRow{Namespace: u.Namespace, Event: &u.Events[i]})
@@ -461,6 +476,12 @@ func (s *statements) children(b *builder, units []runBatch) {
 		for i := range u.Closed {
 			closed = append(closed, closingRow{u.RunID, &u.Closed[i]})
 		}
+		for i := range u.NewThreads {
+			newThreads = append(newThreads, sqlstore.NewThreadRow{Batch: u, Thread: &u.NewThreads[i]})
+		}
+		for i := range u.ThreadItems {
+			threadItems = append(threadItems, sqlstore.ThreadItemRow{Batch: u, ItemOf: &u.ThreadItems[i]})
+		}
 	}
 	put(b, s.events, events)
 	put(b, s.outbox, out)
@@ -471,4 +492,6 @@ func (s *statements) children(b *builder, units []runBatch) {
 	put(b, s.jobs, jobs)
 	put(b, s.opened, opened)
 	put(b, s.closed, closed)
+	put(b, s.newThreads, newThreads)
+	put(b, s.threadItems, threadItems)
 }

@@ -166,6 +166,9 @@ func (t txn) sideEffects(ctx context.Context, owner journal.Owner, a journal.Sid
 
 func (t txn) lookUp(ctx context.Context, units []*journal.RunBatch) (journal.Preconditions, error) {
 	g := journal.Preconditions{Requests: map[journal.RequestKey]journal.Seen{}, Holders: map[journal.Key]string{}, Exists: map[string]bool{}}
+	if err := t.findThreads(ctx, units, &g.Threads); err != nil {
+		return g, err
+	}
 	requests, keys := journal.Needs(units)
 	for _, k := range requests {
 		var v journal.Seen
@@ -311,6 +314,9 @@ func (t txn) children(ctx context.Context, units []*journal.RunBatch) error {
 			if _, err := put(ctx, t, t.w.blob, sqlstore.BlobRow{Batch: u, BlobRef: &u.Blobs[i]}); err != nil {
 				return err
 			}
+		}
+		if err := t.threads(ctx, u); err != nil {
+			return err
 		}
 		if err := t.attachments(ctx, u); err != nil {
 			return err

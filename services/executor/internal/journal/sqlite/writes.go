@@ -8,6 +8,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlstore"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 )
 
 // insert is a statement that inserts a row of type T.
@@ -59,14 +60,16 @@ func values[T any](columns sqlstore.Columns[T], row T, skip ...string) []any {
 
 // writes are the statements of commits that name the columns of whole rows, rendered once.
 type writes struct {
-	run       insert[*journal.RunBatch]
-	details   insert[*journal.RunBatch]
-	snapshot  insert[*journal.RunBatch]
-	label     insert[sqlstore.LabelRow]
-	out       insert[sqlstore.OutRow]
-	interrupt insert[*journal.Interrupt]
-	blob      insert[sqlstore.BlobRow]
-	events    sqlstore.Columns[sqlstore.EventRow]
+	run        insert[*journal.RunBatch]
+	details    insert[*journal.RunBatch]
+	snapshot   insert[*journal.RunBatch]
+	label      insert[sqlstore.LabelRow]
+	out        insert[sqlstore.OutRow]
+	interrupt  insert[*journal.Interrupt]
+	blob       insert[sqlstore.BlobRow]
+	thread     insert[*thread.Thread]
+	threadItem insert[sqlstore.ThreadItemRow]
+	events     sqlstore.Columns[sqlstore.EventRow]
 	// insertEvents inserts so many events: see eventChunks.
 	insertEvents map[int]string
 	// status and outcome are the columns of updates. appendSame and appendState set the status, outcomeOf
@@ -90,11 +93,13 @@ func newWrites() *writes {
 		details: insertInto(`run_details`, sqlstore.DetailColumns(sqlstore.PlainResult), ``),
 		snapshot: insertInto(`snapshots`, sqlstore.SnapshotColumns(), `
 			ON CONFLICT (run_id) DO UPDATE SET seq = excluded.seq, data = excluded.data WHERE snapshots.seq <= excluded.seq`),
-		label:     insertInto(`run_labels`, sqlstore.LabelColumns(), ``),
-		out:       insertInto(`outbox`, sqlstore.OutboxColumns(), ``, fixed{`next_at`, now}, fixed{`attempts`, `0`}, fixed{`last_error`, `''`}),
-		interrupt: insertInto(`interrupts`, sqlstore.InterruptColumns(), ` ON CONFLICT DO NOTHING`),
-		blob:      insertInto(`blob_refs`, sqlstore.BlobColumns(), ` ON CONFLICT DO NOTHING`),
-		events:    sqlstore.EventColumns(), insertEvents: map[int]string{},
+		label:      insertInto(`run_labels`, sqlstore.LabelColumns(), ``),
+		out:        insertInto(`outbox`, sqlstore.OutboxColumns(), ``, fixed{`next_at`, now}, fixed{`attempts`, `0`}, fixed{`last_error`, `''`}),
+		interrupt:  insertInto(`interrupts`, sqlstore.InterruptColumns(), ` ON CONFLICT DO NOTHING`),
+		blob:       insertInto(`blob_refs`, sqlstore.BlobColumns()[1:], ` ON CONFLICT DO NOTHING`),
+		thread:     insertInto(`threads`, sqlstore.ThreadColumns(), ``),
+		threadItem: insertInto(`thread_items`, sqlstore.ThreadItemColumns()[1:], ``),
+		events:     sqlstore.EventColumns(), insertEvents: map[int]string{},
 		status: sqlstore.StatusColumns(), outcome: sqlstore.OutcomeColumns(sqlstore.PlainResult),
 	}
 	for _, n := range eventChunks() {
@@ -110,7 +115,7 @@ func newWrites() *writes {
 // hot are the statements that are prepared once.
 func (w *writes) hot() []string {
 	qs := []string{fenceSQL, placeSQL, progressSQL, releaseSQL, appendSQL, insertGraph, w.appendSame, w.appendState, w.outcomeOf,
-		w.run.query, w.details.query, w.label.query, w.snapshot.query, w.out.query}
+		w.run.query, w.details.query, w.label.query, w.snapshot.query, w.out.query, findThread, w.threadItem.query}
 	for _, n := range eventChunks() {
 		qs = append(qs, w.insertEvents[n])
 	}

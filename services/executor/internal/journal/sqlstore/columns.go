@@ -8,6 +8,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 )
 
 // Column is a column that a commit writes, with its value in a row of type T. A value that is a
@@ -64,6 +65,15 @@ type (
 	CommandRow struct {
 		From string
 		*journal.Command
+	}
+	// NewThreadRow is a thread that a batch begins, ThreadItemRow an item that it adds to one.
+	NewThreadRow struct {
+		Batch *journal.RunBatch
+		*thread.Thread
+	}
+	ThreadItemRow struct {
+		Batch *journal.RunBatch
+		*thread.ItemOf
 	}
 	// BlobRow is a blob that a run refers to.
 	BlobRow struct {
@@ -245,13 +255,69 @@ func InterruptColumns() Columns[*journal.Interrupt] {
 	}
 }
 
-// BlobColumns are those of a blob that a run refers to.
+// BlobColumns are those of a blob that a run, or a thread, refers to. The first one is no column of the
+// table.
 func BlobColumns() Columns[BlobRow] {
 	return Columns[BlobRow]{
-		Col("run_id", "text", func(b BlobRow) string { return b.Batch.RunID }),
+		Col("by_run", "text", func(b BlobRow) string { return b.Batch.RunID }),
+		Col("run_id", "text", func(b BlobRow) string { return cmp.Or(b.Thread, b.Batch.RunID) }),
 		Col("namespace", "text", func(b BlobRow) string { return b.Batch.Namespace }),
 		Col("hash", "bytea", func(b BlobRow) []byte { return b.Hash[:] }),
 		Col("snapshot", "boolean", func(b BlobRow) bool { return b.Snapshot }),
+	}
+}
+
+// ThreadColumns are those of a thread that begins.
+func ThreadColumns() Columns[*thread.Thread] {
+	return Columns[*thread.Thread]{
+		Col("thread_id", "text", func(t *thread.Thread) string { return t.ID }),
+		Col("namespace", "text", func(t *thread.Thread) string { return t.Namespace }),
+		Col("parent_seq", "bigint", func(t *thread.Thread) int64 { return t.ParentSeq }),
+		Col("create_time", "timestamptz", func(t *thread.Thread) *time.Time { return instant(t.CreateTime) }),
+		Col("use_time", "timestamptz", func(t *thread.Thread) *time.Time { return instant(t.CreateTime) }),
+		Col("lifetime", "int", func(t *thread.Thread) int32 { return int32(t.Lifetime) }),
+		Col("depth", "int", func(t *thread.Thread) int32 { return int32(t.Depth) }),
+		Col("key", "text", func(t *thread.Thread) string { return t.Key }),
+		Col("agent", "text", func(t *thread.Thread) string { return t.Agent }),
+		Col("title", "text", func(t *thread.Thread) string { return t.Title }),
+		Col("parent_id", "text", func(t *thread.Thread) string { return t.ParentID }),
+		Col("holder", "text", func(t *thread.Thread) string { return t.Holder }),
+		Col("labels", "bytea", func(t *thread.Thread) []byte { return journal.EncodeLabels(t.Labels) }),
+	}
+}
+
+// NewThreadColumns are those of a thread that a batch begins. The first one is no column of the table.
+func NewThreadColumns() Columns[NewThreadRow] {
+	columns := Columns[NewThreadRow]{Col("by_run", "text", func(r NewThreadRow) string { return r.Batch.RunID })}
+	for _, c := range ThreadColumns() {
+		columns = append(columns, Column[NewThreadRow]{
+			Name: c.Name, Type: c.Type, Value: func(r NewThreadRow) any { return c.Value(r.Thread) },
+			Array: func(rows []NewThreadRow) dbkit.Array {
+				threads := make([]*thread.Thread, len(rows))
+				for i := range rows {
+					threads[i] = rows[i].Thread
+				}
+				return c.Array(threads)
+			},
+		})
+	}
+	return columns
+}
+
+// ThreadItemColumns are those of an item that a batch adds to a thread.
+func ThreadItemColumns() Columns[ThreadItemRow] {
+	return Columns[ThreadItemRow]{
+		Col("by_run", "text", func(i ThreadItemRow) string { return i.Batch.RunID }),
+		Col("seq", "bigint", func(i ThreadItemRow) int64 { return i.Seq }),
+		Col("time", "timestamptz", func(i ThreadItemRow) *time.Time { return instant(i.Time) }),
+		Col("kind", "int", func(i ThreadItemRow) int32 { return int32(i.Kind) }),
+		Col("visit", "int", func(i ThreadItemRow) int32 { return i.Visit }),
+		Col("thread_id", "text", func(i ThreadItemRow) string { return i.ItemOf.Thread }),
+		Col("namespace", "text", func(i ThreadItemRow) string { return i.Batch.Namespace }),
+		Col("run_id", "text", func(i ThreadItemRow) string { return i.RunID }),
+		Col("node_id", "text", func(i ThreadItemRow) string { return i.NodeID }),
+		Col("brief", "bytea", func(i ThreadItemRow) []byte { return null(i.Brief) }),
+		Col("body", "bytea", func(i ThreadItemRow) []byte { return null(i.Body) }),
 	}
 }
 

@@ -294,6 +294,47 @@ CREATE TABLE outbox (
 -- By namespace, in the order in which items are due: claims take from each namespace in turn.
 CREATE INDEX outbox_by_namespace ON outbox (namespace, next_at, id);
 
+-- Threads --------------------------------------------------------------------
+
+-- What an agent said, heard and decided, in order. A fork has its parent's items up to parent_seq. No commit
+-- that appends changes the row.
+CREATE TABLE threads (
+    thread_id   text COLLATE "C" PRIMARY KEY,
+    namespace   text COLLATE "C" NOT NULL,
+    parent_seq  bigint NOT NULL,
+    create_time timestamptz NOT NULL,
+    use_time    timestamptz NOT NULL, -- when it was made or held last
+    hide_time   timestamptz,          -- since when it is deleted
+    lifetime    integer NOT NULL,
+    depth       integer NOT NULL,
+    key         text COLLATE "C" NOT NULL,
+    agent       text COLLATE "C" NOT NULL,
+    title       text NOT NULL,
+    parent_id   text COLLATE "C" NOT NULL,
+    holder      text COLLATE "C" NOT NULL,
+    labels      bytea
+) WITH (fillfactor = 75);
+CREATE UNIQUE INDEX threads_by_key ON threads (namespace, key) WHERE key <> '';
+CREATE INDEX threads_listed    ON threads (namespace, create_time DESC, thread_id DESC) WHERE hide_time IS NULL;
+CREATE INDEX threads_by_agent  ON threads (namespace, agent, create_time DESC, thread_id DESC) WHERE agent <> '' AND hide_time IS NULL;
+CREATE INDEX threads_by_parent ON threads (parent_id, create_time DESC, thread_id DESC) WHERE parent_id <> '';
+CREATE INDEX threads_fleeting  ON threads (thread_id) WHERE lifetime > 1 AND hide_time IS NULL;
+CREATE INDEX threads_hidden    ON threads (thread_id) WHERE hide_time IS NOT NULL;
+
+CREATE TABLE thread_items (
+    seq       bigint NOT NULL,
+    time      timestamptz NOT NULL,
+    kind      integer NOT NULL,
+    visit     integer NOT NULL,
+    thread_id text COLLATE "C" NOT NULL,
+    namespace text COLLATE "C" NOT NULL,
+    run_id    text COLLATE "C" NOT NULL,
+    node_id   text NOT NULL,
+    brief     bytea,
+    body      bytea,
+    PRIMARY KEY (thread_id, seq)
+);
+
 -- Values ---------------------------------------------------------------------
 
 -- Values that are kept outside of the database. Each has its row before it is stored.

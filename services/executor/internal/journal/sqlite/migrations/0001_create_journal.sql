@@ -252,6 +252,47 @@ CREATE TABLE outbox (
 -- By namespace, in the order in which items are due: claims take from each namespace in turn.
 CREATE INDEX outbox_by_namespace ON outbox (namespace, next_at);
 
+-- Threads --------------------------------------------------------------------
+
+-- What an agent said, heard and decided, in order. A fork has its parent's items up to parent_seq. No commit
+-- that appends changes the row.
+CREATE TABLE threads (
+    thread_id   TEXT PRIMARY KEY,
+    namespace   TEXT NOT NULL,
+    parent_seq  INTEGER NOT NULL,
+    create_time INTEGER NOT NULL,
+    use_time    INTEGER NOT NULL, -- when it was made or held last
+    hide_time   INTEGER NOT NULL DEFAULT 0, -- since when it is deleted
+    lifetime    INTEGER NOT NULL,
+    depth       INTEGER NOT NULL,
+    key         TEXT NOT NULL,
+    agent       TEXT NOT NULL,
+    title       TEXT NOT NULL,
+    parent_id   TEXT NOT NULL,
+    holder      TEXT NOT NULL,
+    labels      BLOB
+) STRICT;
+CREATE UNIQUE INDEX threads_by_key ON threads (namespace, key) WHERE key <> '';
+CREATE INDEX threads_listed    ON threads (namespace, create_time DESC, thread_id DESC) WHERE hide_time = 0;
+CREATE INDEX threads_by_agent  ON threads (namespace, agent, create_time DESC, thread_id DESC) WHERE agent <> '' AND hide_time = 0;
+CREATE INDEX threads_by_parent ON threads (parent_id, create_time DESC, thread_id DESC) WHERE parent_id <> '';
+CREATE INDEX threads_fleeting  ON threads (thread_id) WHERE lifetime > 1 AND hide_time = 0;
+CREATE INDEX threads_hidden    ON threads (thread_id) WHERE hide_time > 0;
+
+CREATE TABLE thread_items (
+    seq       INTEGER NOT NULL,
+    time      INTEGER NOT NULL,
+    kind      INTEGER NOT NULL,
+    visit     INTEGER NOT NULL,
+    thread_id TEXT NOT NULL,
+    namespace TEXT NOT NULL,
+    run_id    TEXT NOT NULL,
+    node_id   TEXT NOT NULL,
+    brief     BLOB,
+    body      BLOB,
+    PRIMARY KEY (thread_id, seq)
+) STRICT, WITHOUT ROWID;
+
 -- Values ---------------------------------------------------------------------
 
 -- Values that are kept outside of the database. Each has its row before it is stored.

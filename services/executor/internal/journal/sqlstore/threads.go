@@ -1,0 +1,310 @@
+package sqlstore
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/page"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
+)
+
+var _ thread.Store = (*Store)(nil)
+
+const (
+	// lastItem selects a column of the last item of a thread t.
+	lastItem = `(SELECT i.%s FROM thread_items i WHERE i.thread_id = t.thread_id ORDER BY i.seq DESC LIMIT 1)`
+	// threadColumns are those of a thread t for scanThread.
+	threadColumns = `t.thread_id, t.namespace, t.key, t.agent, t.title, t.lifetime, t.parent_id, t.parent_seq, t.depth, t.holder, t.labels, t.create_time, t.use_time`
+	// thisThread holds for the thread t that is $2 of namespace $1, and thisKey for that with the key $2.
+	thisThread = ` t.thread_id = $2 AND t.namespace || '' = $1`
+	thisKey    = ` t.namespace = $1 AND t.key = $2 AND t.key <> ''`
+	// held holds for a thread t whose holder is open. It must be asked after the row was locked: what a
+	// statement that waits for a lock sees of other rows may be older than the row.
+	held = `EXISTS (SELECT 1 FROM runs r WHERE r.run_id = t.holder AND r.state < 6)`
+)
+
+// scanThread reads threadColumns, the last sequence and the time of the last item.
+func scanThread(row dbkit.Scanner, more ...any) (t thread.Thread, err error) {
+	var labels []byte
+	var last time.Time
+	if err := row.Scan(append([]any{&t.ID, &t.Namespace, &t.Key, &t.Agent, &t.Title, &t.Lifetime, &t.ParentID, &t.ParentSeq, &t.Depth, &t.Holder, &labels,
+		dbkit.At(&t.CreateTime), dbkit.At(&t.UseTime), &t.Last, dbkit.At(&last)}, more...)...); err != nil {
+		return t, err
+	}
+	if last.After(t.UseTime) {
+		t.UseTime = last
+	}
+	t.Labels, err = journal.DecodeLabels(labels)
+	return t, err
+}
+
+// selectThread reads threads t for scanThread.
+func selectThread() string {
+	return `SELECT ` + threadColumns + `, coalesce(` + strings.Replace(lastItem, `%s`, `seq`, 1) + `, t.parent_seq), ` + strings.Replace(lastItem, `%s`, `time`, 1)
+}
+
+// Thread implements thread.Store.
+func (s *Store) Thread(ctx context.Context, namespace, id string) (thread.Thread, error) {
+	return s.thread(ctx, s.db.Read, thisThread, namespace, id)
+}
+
+// ThreadByKey implements thread.Store.
+func (s *Store) ThreadByKey(ctx context.Context, namespace, key string) (thread.Thread, error) {
+	return s.thread(ctx, s.db.Read, thisKey, namespace, key)
+}
+
+func (s *Store) thread(ctx context.Context, q dbkit.Querier, cond, namespace, name string) (thread.Thread, error) {
+	t, err := scanThread(dbkit.FirstRow(q.Query(ctx, selectThread()+` FROM threads t WHERE`+cond+` AND `+s.d.Unset(`t.hide_time`), namespace, name)))
+	if none(err) {
+		return t, thread.NotFound(name)
+	}
+	return t, err
+}
+
+// ListThreads implements thread.Store.
+func (s *Store) ListThreads(ctx context.Context, namespace string, f thread.Filter, after page.Cursor, limit int) ([]thread.Thread, error) {
+	query, args := s.listThreads(namespace, f, after, limit)
+	rows, err := s.db.Read.Query(ctx, query, args...)
+	return dbkit.CollectPage(ctx, rows, err, func(rows dbkit.Rows) (thread.Thread, error) { return scanThread(rows) })
+}
+
+func (s *Store) listThreads(namespace string, f thread.Filter, after page.Cursor, limit int) (query string, args []any) {
+	var a arguments
+	conds := []string{"t.namespace = " + a.add(namespace), s.d.Unset("t.hide_time")}
+	if f.Agent != "" {
+		conds = append(conds, "t.agent = "+a.add(f.Agent)+" AND t.agent <> ''")
+	}
+	if f.ParentID != "" {
+		conds = append(conds, "t.parent_id = "+a.add(f.ParentID)+" AND t.parent_id <> ''")
+	}
+	if f.Lifetime != 0 {
+		conds = append(conds, "t.lifetime = "+a.add(int32(f.Lifetime)))
+	}
+	if f.KeyPrefix != "" {
+		p := a.add(f.KeyPrefix)
+		conds = append(conds, "t.key >= "+p+" AND substr(t.key, 1, length("+s.d.Text(p)+")) = "+p)
+	}
+	if !after.IsZero() {
+		conds = append(conds, "(t.create_time, t.thread_id) < ("+a.add(after.CreateTime)+", "+a.add(after.ID)+")")
+	}
+	return selectThread() + " FROM threads t WHERE " + strings.Join(conds, " AND ") + " ORDER BY t.create_time DESC, t.thread_id DESC LIMIT " + a.add(limit), a
+}
+
+// CreateThread implements thread.Store.
+func (s *Store) CreateThread(ctx context.Context, c thread.Create) (made thread.Thread, err error) {
+	err = s.db.Read.Update(ctx, func(ctx context.Context, tx dbkit.Querier) error {
+		t := c.Thread
+		id, err := s.requested(ctx, tx, t.Namespace, c.Request, t.ID, t.CreateTime)
+		if err != nil {
+			return err
+		}
+		if id != t.ID {
+			made, err = s.thread(ctx, tx, thisThread, t.Namespace, id)
+			return err
+		}
+		if t.ParentID != "" {
+			p, err := s.lockedThread(ctx, tx, t.Namespace, t.ParentID)
+			switch {
+			case err != nil:
+				return err
+			case t.ParentSeq > p.Last:
+				return thread.SeqNotThere(p.ID, t.ParentSeq, p.Last)
+			case p.Depth >= thread.MaxDepth:
+				return thread.TooDeep(p.ID)
+			case t.ParentSeq == 0:
+				t.ParentSeq = p.Last
+			}
+			t.Depth = p.Depth + 1
+		}
+		columns := ThreadColumns()
+		args := make([]any, len(columns))
+		for i, col := range columns {
+			args[i] = col.Value(&t)
+			if at, ok := args[i].(*time.Time); ok {
+				args[i] = *at // both times are set
+			}
+		}
+		n, err := tx.Exec(ctx, `INSERT INTO threads (`+columns.Names()+`) VALUES (`+parameters(len(columns))+`)
+			ON CONFLICT (namespace, key) WHERE key <> '' DO NOTHING`, args...)
+		if err == nil && n == 0 {
+			other, err := s.thread(ctx, tx, thisKey, t.Namespace, t.Key)
+			if err != nil {
+				return err
+			}
+			return thread.Exists(t.Key, other.ID)
+		}
+		t.CreateTime, t.UseTime, t.Last = dbkit.Micros(t.CreateTime), dbkit.Micros(t.CreateTime), t.ParentSeq
+		made = t
+		return err
+	})
+	return made, err
+}
+
+// requested remembers a request, and returns the id of what it made: the given one if it was not seen before.
+func (s *Store) requested(ctx context.Context, tx dbkit.Querier, namespace string, q thread.Request, id string, now time.Time) (string, error) {
+	if q.ID == "" {
+		return id, nil
+	}
+	n, err := tx.Exec(ctx, `INSERT INTO request_ids (namespace, method, request_id, body_hash, run_id, create_time) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`,
+		namespace, q.Method, q.ID, q.BodyHash, id, now)
+	if err != nil || n > 0 {
+		return id, err
+	}
+	var hash string
+	err = dbkit.FirstRow(tx.Query(ctx, `SELECT body_hash, run_id FROM request_ids WHERE namespace = $1 AND method = $2 AND request_id = $3`,
+		namespace, q.Method, q.ID)).Scan(&hash, &id)
+	if err == nil && hash != q.BodyHash {
+		err = journal.RequestIDReused(q.ID)
+	}
+	return id, err
+}
+
+// lockedThread locks the row of a thread and reads it.
+func (s *Store) lockedThread(ctx context.Context, tx dbkit.Querier, namespace, id string) (thread.Thread, error) {
+	if lock := s.d.LockedToUpdate(); lock != "" {
+		// A statement of its own, so that the next one sees what was committed before the lock was had.
+		if _, err := tx.Exec(ctx, `SELECT 1 FROM threads t WHERE`+thisThread+lock, namespace, id); err != nil {
+			return thread.Thread{}, err
+		}
+	}
+	return s.thread(ctx, tx, thisThread, namespace, id)
+}
+
+// DeleteThread implements thread.Store.
+func (s *Store) DeleteThread(ctx context.Context, namespace, id string) error {
+	return s.db.Read.Update(ctx, func(ctx context.Context, tx dbkit.Querier) error {
+		t, err := s.lockedThread(ctx, tx, namespace, id)
+		if err != nil {
+			return err
+		}
+		n, err := tx.Exec(ctx, `UPDATE threads AS t SET hide_time = `+s.d.Now()+`, key = '' WHERE`+thisThread+` AND NOT `+held, namespace, id)
+		if err == nil && n == 0 {
+			return thread.Busy(id, t.Holder)
+		}
+		return err
+	})
+}
+
+// HoldThread implements thread.Store.
+func (s *Store) HoldThread(ctx context.Context, namespace, id, runID string) error {
+	return s.db.Read.Update(ctx, func(ctx context.Context, tx dbkit.Querier) error {
+		t, err := s.lockedThread(ctx, tx, namespace, id)
+		if err != nil {
+			return err
+		}
+		n, err := tx.Exec(ctx, `UPDATE threads AS t SET holder = $3, use_time = `+s.d.Now()+` WHERE`+thisThread+` AND (t.holder = $3 OR NOT `+held+`)`, namespace, id, runID)
+		if err == nil && n == 0 {
+			return thread.Busy(id, t.Holder)
+		}
+		return err
+	})
+}
+
+// Lineage implements thread.Store.
+func (s *Store) Lineage(ctx context.Context, namespace, id string) ([]thread.Segment, error) {
+	rows, err := s.db.Read.Query(ctx, `WITH RECURSIVE up (thread_id, parent_id, parent_seq, last, level) AS (
+			SELECT t.thread_id, t.parent_id, t.parent_seq, CAST(0 AS bigint), 0 FROM threads t WHERE`+thisThread+` AND `+s.d.Unset(`t.hide_time`)+`
+			UNION ALL SELECT p.thread_id, p.parent_id, p.parent_seq, CASE WHEN up.last > 0 THEN `+s.d.Least(`up.last`, `up.parent_seq`)+` ELSE up.parent_seq END, up.level + 1
+			FROM up JOIN threads p ON p.thread_id = up.parent_id WHERE up.parent_id <> '' AND up.parent_seq > 0 AND up.level <= $3)
+		SELECT thread_id, parent_seq + 1, last FROM up ORDER BY level`, namespace, id, thread.MaxDepth)
+	found, err := dbkit.Collect(rows, err, func(rows dbkit.Rows) (g thread.Segment, err error) {
+		err = rows.Scan(&g.Thread, &g.First, &g.Last)
+		return g, err
+	})
+	if err == nil && len(found) == 0 {
+		return nil, thread.NotFound(id)
+	}
+	return found, err
+}
+
+// SegmentItems implements thread.Store.
+func (s *Store) SegmentItems(ctx context.Context, namespace string, g thread.Segment, kinds []thread.Kind, limit int) ([]thread.Item, error) {
+	var a arguments
+	conds := []string{"i.thread_id = " + a.add(g.Thread), "i.namespace || '' = " + a.add(namespace), "i.seq >= " + a.add(g.First)}
+	if g.Last > 0 {
+		conds = append(conds, "i.seq <= "+a.add(g.Last))
+	}
+	if len(kinds) > 0 {
+		conds = append(conds, s.d.In("i.kind", a.add(numbers(kinds))))
+	}
+	rows, err := s.db.Read.Query(ctx, `SELECT i.seq, i.kind, i.time, i.run_id, i.node_id, i.visit, i.brief, i.body FROM thread_items i
+		WHERE `+strings.Join(conds, " AND ")+` ORDER BY i.seq DESC LIMIT `+a.add(limit), a...)
+	return dbkit.CollectPage(ctx, rows, err, func(rows dbkit.Rows) (it thread.Item, err error) {
+		err = rows.Scan(&it.Seq, &it.Kind, dbkit.At(&it.Time), &it.RunID, &it.NodeID, &it.Visit, &it.Brief, &it.Body)
+		return it, err
+	})
+}
+
+// SweepThreads implements thread.Store.
+func (s *Store) SweepThreads(ctx context.Context, unusedSince time.Time, after string, limit int) (hidden int, next string, err error) {
+	last := strings.Replace(lastItem, `%s`, `time`, 1)
+	over := `t.lifetime > 1 AND ` + s.d.Unset(`t.hide_time`) + ` AND NOT ` + held + `
+		AND (t.lifetime = 3 AND t.holder <> '' OR t.use_time < $1 AND coalesce(` + last + ` < $1, true))`
+	err = s.db.Engine.Update(ctx, func(ctx context.Context, tx dbkit.Querier) error {
+		hidden, next = 0, ""
+		rows, err := tx.Query(ctx, `SELECT t.thread_id, `+over+` FROM threads t WHERE t.lifetime > 1 AND `+s.d.Unset(`t.hide_time`)+` AND t.thread_id > $2
+			ORDER BY t.thread_id LIMIT $3`, unusedSince, after, limit)
+		var ids []string
+		seen := 0
+		if _, err := dbkit.Collect(rows, err, func(rows dbkit.Rows) (id string, err error) {
+			var over bool
+			if err = rows.Scan(&id, &over); over {
+				ids = append(ids, id)
+			}
+			seen, next = seen+1, id
+			return id, err
+		}); err != nil {
+			return err
+		}
+		if seen < limit {
+			next = ""
+		}
+		if len(ids) == 0 {
+			return nil
+		}
+		if lock := s.d.LockedToUpdate(); lock != "" {
+			if _, err := tx.Exec(ctx, `SELECT 1 FROM threads t WHERE `+s.d.In(`t.thread_id`, `$1`)+` ORDER BY t.thread_id`+lock, ids); err != nil {
+				return err
+			}
+		}
+		n, err := tx.Exec(ctx, `UPDATE threads AS t SET hide_time = `+s.d.Now()+`, key = '' WHERE `+s.d.In(`t.thread_id`, `$2`)+` AND `+over, unusedSince, ids)
+		hidden = int(n)
+		return err
+	})
+	return hidden, next, err
+}
+
+// PurgeThreads implements thread.Store.
+func (s *Store) PurgeThreads(ctx context.Context, limit int) (more bool, err error) {
+	err = s.db.Engine.Update(ctx, func(ctx context.Context, tx dbkit.Querier) error {
+		more = false
+		var id string
+		err := dbkit.FirstRow(tx.Query(ctx, `SELECT t.thread_id FROM threads t WHERE `+s.d.Set(`t.hide_time`)+`
+			AND NOT `+s.d.Holds(`threads`, `f`, `f.parent_id = t.thread_id AND f.parent_id <> ''`)+` ORDER BY t.thread_id LIMIT 1`+s.d.LockedFree())).Scan(&id)
+		if none(err) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		more = true
+		gone, err := tx.Exec(ctx, `DELETE FROM thread_items WHERE thread_id = $1 AND `+s.d.InSelect(`seq`, `SELECT seq FROM thread_items WHERE thread_id = $1 LIMIT $2`), id, limit)
+		if err != nil || int(gone) >= limit {
+			return err
+		}
+		return tx.Batch(ctx, dbkit.Stmt{Query: `DELETE FROM blob_refs WHERE run_id = $1`, Args: []any{id}}, dbkit.Stmt{Query: `DELETE FROM threads WHERE thread_id = $1`, Args: []any{id}})
+	})
+	return more, err
+}
+
+// parameters renders the first n parameters.
+func parameters(n int) string {
+	var a arguments
+	out := make([]string, n)
+	for i := range out {
+		out[i] = a.add(nil)
+	}
+	return strings.Join(out, ", ")
+}

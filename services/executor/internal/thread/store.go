@@ -1,0 +1,99 @@
+package thread
+
+import (
+	"context"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/page"
+)
+
+// Reader reads threads on behalf of actors. It is safe for concurrent use. All errors but those of the
+// database have one of this package's reasons.
+type Reader interface {
+	// Thread returns a thread of the namespace. ReasonNotFound.
+	Thread(ctx context.Context, namespace, id string) (Thread, error)
+	// ThreadByKey returns the thread that has the key. ReasonNotFound.
+	ThreadByKey(ctx context.Context, namespace, key string) (Thread, error)
+	// Items returns items of a thread, newest first, and those of the threads above it up to the forks.
+	// ReasonNotFound.
+	Items(ctx context.Context, namespace, id string, q Query) ([]Item, error)
+	// HoldThread lets a run hold the thread. It succeeds if no other open run holds it, so that nobody
+	// needs to let go of it. ReasonBusy, ReasonNotFound.
+	HoldThread(ctx context.Context, namespace, id, runID string) error
+}
+
+// Query says which items are read.
+type Query struct {
+	// Kinds are alternatives; none means any.
+	Kinds []Kind
+	// Before is exclusive; 0 begins with the last item.
+	Before int64
+	// Limit is how many are read at most; 0 means all.
+	Limit int
+	// MaxBytes ends the reading before the items together have more bytes, but for the first; 0 means no
+	// limit.
+	MaxBytes int
+}
+
+// Segment is the part of a lineage that one thread holds: its own items from First to Last. A Last of 0 has
+// no end.
+type Segment struct {
+	Thread      string
+	First, Last int64
+}
+
+// Filter narrows a list of threads; all set fields must hold.
+type Filter struct {
+	Agent, ParentID string
+	// KeyPrefix is what keys begin with.
+	KeyPrefix string
+	// Lifetime is one lifetime; 0 means any.
+	Lifetime Lifetime
+}
+
+// Create is a request for a new thread.
+type Create struct {
+	// Thread carries what the caller says of it, and ID and CreateTime. With ParentID set and ParentSeq 0 it
+	// is a fork after the last item of the parent.
+	Thread
+	Request Request
+}
+
+// Request identifies a request that may come twice.
+type Request struct {
+	// Method keeps the ids of different calls apart, and ID is the client's; an empty one is not repeatable.
+	Method, ID string
+	// BodyHash is the same exactly for equal bodies.
+	BodyHash string
+}
+
+// Store keeps threads beside the journal, whose commits append to them. Implementations are safe for
+// concurrent use.
+type Store interface {
+	// Thread returns a thread of the namespace. ReasonNotFound.
+	Thread(ctx context.Context, namespace, id string) (Thread, error)
+	// ThreadByKey returns the thread that has the key. ReasonNotFound.
+	ThreadByKey(ctx context.Context, namespace, key string) (Thread, error)
+	// ListThreads returns up to limit threads after a cursor, newest first by (CreateTime, ID).
+	ListThreads(ctx context.Context, namespace string, f Filter, after page.Cursor, limit int) ([]Thread, error)
+	// CreateThread makes a thread, or a fork of one. A repeated request returns the thread that it made.
+	// ReasonExists; of a fork ReasonNotFound, ReasonTooDeep, ReasonInvalid.
+	CreateThread(ctx context.Context, c Create) (Thread, error)
+	// DeleteThread removes a thread. Its items stay as long as forks need them. ReasonNotFound, ReasonBusy.
+	DeleteThread(ctx context.Context, namespace, id string) error
+	// HoldThread is that of Reader.
+	HoldThread(ctx context.Context, namespace, id, runID string) error
+	// Lineage returns the segments of a thread, its own first. It never changes while the thread is there.
+	// ReasonNotFound.
+	Lineage(ctx context.Context, namespace, id string) ([]Segment, error)
+	// SegmentItems returns up to limit items of a segment, newest first, and fewer where page.MaxBytes are
+	// full. No kinds means any.
+	SegmentItems(ctx context.Context, namespace string, s Segment, kinds []Kind, limit int) ([]Item, error)
+	// SweepThreads hides up to limit threads whose time is over: ephemeral ones that were not used since a
+	// time, and those of runs that have ended. Threads that an open run holds stay. It returns how many it
+	// hid and the place to go on from, which is empty after the last one.
+	SweepThreads(ctx context.Context, unusedSince time.Time, after string, limit int) (hidden int, next string, err error)
+	// PurgeThreads removes up to limit rows of threads that are hidden and that no fork needs. It reports
+	// whether there is more to do.
+	PurgeThreads(ctx context.Context, limit int) (more bool, err error)
+}

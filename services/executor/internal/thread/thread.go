@@ -1,0 +1,264 @@
+// Package thread owns threads: the messages, states and learnings of an agent, in the order in which they
+// were appended. It has the rules of appends, the contract of the store, and a cache for readers. It must not
+// know the databases, the journal, nor what items mean.
+package thread
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/idkind"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// IDPrefix begins the ids of threads.
+const IDPrefix = "thr"
+
+// Reasons of errors, stable and public.
+const (
+	// ReasonNotFound is the reason when there is no such thread in the namespace.
+	ReasonNotFound = "THREAD_NOT_FOUND"
+	// ReasonExists is the reason when another thread has the key; Meta "thread_id" names it.
+	ReasonExists = "THREAD_ALREADY_EXISTS"
+	// ReasonBusy is the reason when an open run holds the thread; Meta "run_id" names it.
+	ReasonBusy = "THREAD_BUSY"
+	// ReasonInvalid is the reason of a thread or an item that breaks a rule.
+	ReasonInvalid = "THREAD_INVALID"
+	// ReasonConflict is the reason of items that cannot be added.
+	ReasonConflict = workgraph.ReasonThreadConflict
+	// ReasonTooDeep is the reason of a fork that has too many threads above it.
+	ReasonTooDeep = "THREAD_TOO_DEEP"
+)
+
+// Limits of what is appended and kept.
+const (
+	// MaxAppends and MaxItems bound the appends of one outcome, and their items together.
+	MaxAppends = 64
+	MaxItems   = 1000
+	// MaxBrief and MaxBody bound an item in bytes.
+	MaxBrief = 64 << 10
+	MaxBody  = 2 << 20
+	// MaxDepth is how many threads may stand above a fork.
+	MaxDepth = 100
+	// MaxName bounds keys and names of agents, MaxTitle titles, both in bytes.
+	MaxName  = 256
+	MaxTitle = 512
+	// EphemeralAge is how long an ephemeral thread is kept after its last use.
+	EphemeralAge = time.Hour
+)
+
+type (
+	// Kind says what an item is.
+	Kind = workgraph.ThreadKind
+	// Lifetime says how long a thread is kept.
+	Lifetime = workgraph.ThreadLifetime
+)
+
+// Thread is a thread without its items.
+type Thread struct {
+	ID, Namespace string
+	// Key is unique in the namespace, or empty.
+	Key          string
+	Agent, Title string
+	Lifetime     Lifetime
+	// ParentID is the thread of which this is a fork, and ParentSeq the last item that they share.
+	ParentID  string
+	ParentSeq int64
+	// Depth is how many threads stand above.
+	Depth int
+	// Holder is the run that held the thread last; it may have ended.
+	Holder     string
+	Labels     map[string]string
+	CreateTime time.Time
+	// UseTime is when the thread was made, held or appended to last.
+	UseTime time.Time
+	// Last is the sequence of the last item; ParentSeq while a fork has none of its own.
+	Last int64
+}
+
+// Size implements page.Row.
+func (t Thread) Size() int {
+	n := 512 + len(t.Key) + len(t.Agent) + len(t.Title)
+	for k, v := range t.Labels {
+		n += len(k) + len(v)
+	}
+	return n
+}
+
+// Item is one item of a thread. Its bytes are shared and must not be changed.
+type Item struct {
+	Seq  int64
+	Kind Kind
+	Time time.Time
+	// RunID, NodeID and Visit say which visit appended it. They are empty for an item that a caller appended.
+	RunID, NodeID string
+	Visit         int32
+	Brief, Body   []byte
+}
+
+// Size implements page.Row.
+func (i Item) Size() int { return 160 + len(i.RunID) + len(i.NodeID) + len(i.Brief) + len(i.Body) }
+
+// same reports whether both are the same item of one thread.
+func (i *Item) same(o *Item) bool {
+	return i.Seq == o.Seq && i.Kind == o.Kind && i.RunID == o.RunID && i.NodeID == o.NodeID && i.Visit == o.Visit &&
+		bytes.Equal(i.Brief, o.Brief) && bytes.Equal(i.Body, o.Body)
+}
+
+// Append is what a commit adds to one thread. The sequences of Items follow After.
+type Append struct {
+	Thread string
+	After  int64
+	Create *workgraph.ThreadCreate
+	Items  []Item
+	Time   time.Time
+}
+
+// Last is the sequence of the last item after the append.
+func (a *Append) Last() int64 { return a.After + int64(len(a.Items)) }
+
+// Appends are what the outcome of a visit adds to threads.
+func Appends(of []workgraph.ThreadAppend, runID, nodeID string, visit int, now time.Time) []Append {
+	out := make([]Append, len(of))
+	for i := range of {
+		a := &of[i]
+		out[i] = Append{Thread: a.Thread, After: a.After, Create: a.Create, Time: now, Items: make([]Item, len(a.Items))}
+		for j, it := range a.Items {
+			out[i].Items[j] = Item{Seq: a.After + int64(j) + 1, Kind: it.Kind, Time: now, RunID: runID, NodeID: nodeID, Visit: int32(min(visit, 1<<31-1)), Brief: it.Brief, Body: it.Body}
+		}
+	}
+	return out
+}
+
+// Bytes is how many bytes the items of an outcome have together.
+func Bytes(of []workgraph.ThreadAppend) int {
+	n := 0
+	for i := range of {
+		for _, it := range of[i].Items {
+			n += len(it.Brief) + len(it.Body)
+		}
+	}
+	return n
+}
+
+// Check reports the first fault of what an outcome adds to threads, whatever the threads hold.
+func Check(of []workgraph.ThreadAppend) error {
+	if len(of) > MaxAppends {
+		return invalid("an outcome adds to %d threads, the limit is %d", len(of), MaxAppends)
+	}
+	items := 0
+	for i := range of {
+		a := &of[i]
+		if items += len(a.Items); items > MaxItems {
+			return invalid("an outcome adds more than %d items to threads", MaxItems)
+		}
+		if a.Thread == "" || a.After < 0 || len(a.Items) == 0 && a.Create == nil {
+			return invalid("append %d needs a thread, a sequence that is not negative, and items", i)
+		}
+		if err := checkText("the thread id", a.Thread, MaxName); err != nil {
+			return err
+		}
+		if a.Create != nil {
+			if err := CheckCreate(a.Create); err != nil {
+				return err
+			}
+			if a.After != a.Create.ParentSeq {
+				return invalid("thread %q begins after item %d and not after %d", a.Thread, a.Create.ParentSeq, a.After)
+			}
+		}
+		for j := range a.Items {
+			if err := CheckItem(&a.Items[j]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// CheckItem reports the fault of an item.
+func CheckItem(it *workgraph.ThreadItem) error {
+	switch {
+	case it.Kind < workgraph.ThreadMessage || it.Kind > workgraph.ThreadLearning:
+		return invalid("%d is no kind of items", it.Kind)
+	case len(it.Brief) > MaxBrief:
+		return invalid("the brief of an item has %d bytes, the limit is %d", len(it.Brief), MaxBrief)
+	case len(it.Body) > MaxBody:
+		return invalid("an item has %d bytes, the limit is %d; keep large values outside and pass a reference", len(it.Body), MaxBody)
+	}
+	if fault := workgraph.ValueFault(it.Body); fault != "" {
+		return invalid("the body of an item %s", fault)
+	}
+	if len(it.Brief) > 0 && !json.Valid(it.Brief) {
+		return invalid("the brief of an item is not JSON")
+	}
+	return nil
+}
+
+// CheckCreate reports the fault of a description of a new thread.
+func CheckCreate(c *workgraph.ThreadCreate) error {
+	switch {
+	case c.Lifetime < 0 || c.Lifetime > workgraph.ThreadOfRun:
+		return invalid("%d is no lifetime", c.Lifetime)
+	case c.ParentSeq < 0 || c.Parent == "" && c.ParentSeq > 0:
+		return invalid("a sequence of the parent needs a parent, and is not negative")
+	case c.Key != "" && lifetime(c) != workgraph.ThreadConversation:
+		return invalid("only a conversation has a key")
+	}
+	return cmp.Or(checkText("the parent", c.Parent, MaxName), checkText("the key", c.Key, MaxName), checkText("the agent", c.Agent, MaxName))
+}
+
+func lifetime(c *workgraph.ThreadCreate) Lifetime {
+	return cmp.Or(c.Lifetime, workgraph.ThreadConversation)
+}
+
+func checkText(what, s string, limit int) error {
+	switch {
+	case len(s) > limit:
+		return invalid("%s has %d bytes, the limit is %d", what, len(s), limit)
+	case !utf8.ValidString(s) || strings.IndexByte(s, 0) >= 0:
+		return invalid("%s is no text", what)
+	}
+	return nil
+}
+
+func invalid(format string, args ...any) error {
+	return errs.New(errs.InvalidArgument, ReasonInvalid, "%s", fmt.Sprintf(format, args...))
+}
+
+// NotFound is the error of a thread that is not there.
+func NotFound(id string) error {
+	return errs.New(errs.NotFound, ReasonNotFound, "thread %q not found", id).Hint(idkind.Hint(id, IDPrefix, "ListThreads tells those that there are"))
+}
+
+// Exists is the error of a key that another thread has.
+func Exists(key, id string) error {
+	return errs.New(errs.AlreadyExists, ReasonExists, "a thread has the key %q", key).Set("thread_id", id).Hint("use that thread, or choose another key")
+}
+
+// Busy is the error of a thread that an open run holds.
+func Busy(id, runID string) error {
+	return errs.New(errs.FailedPrecondition, ReasonBusy, "run %q holds thread %q", runID, id).Set("run_id", runID).
+		Hint("wait for the end of the run or cancel it; AppendMessage queues a message meanwhile")
+}
+
+// TooDeep is the error of a fork with too many threads above it.
+func TooDeep(id string) error {
+	return errs.New(errs.FailedPrecondition, ReasonTooDeep, "thread %q has %d threads above it, which is as many as may be", id, MaxDepth).
+		Hint("fork one that stands higher")
+}
+
+// SeqNotThere is the error of a fork after an item that is not there.
+func SeqNotThere(id string, seq, last int64) error {
+	return errs.New(errs.InvalidArgument, ReasonInvalid, "thread %q ends with item %d and has no item %d", id, last, seq).
+		Violate("sequence", ReasonInvalid, "is after the last item")
+}
+
+func conflict(format string, args ...any) error {
+	return errs.New(errs.Conflict, ReasonConflict, "%s", fmt.Sprintf(format, args...)).Hint("read the thread again, and append after its last item")
+}

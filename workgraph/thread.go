@@ -1,0 +1,64 @@
+package workgraph
+
+import "encoding/json"
+
+const (
+	// ReasonThreadConflict is the reason of an attempt whose items cannot be added to a thread: the thread is
+	// not there, or it ends elsewhere than the attempt believed. It is permanent and nothing was added.
+	ReasonThreadConflict = "THREAD_CONFLICT"
+	// ReasonNoThreads is the reason of an attempt that has items for a thread where no threads are kept.
+	ReasonNoThreads = "NO_THREADS"
+)
+
+// ThreadAppend adds items to a thread.
+type ThreadAppend struct {
+	// Thread is the id of the thread.
+	Thread string
+	// After is the sequence with which the thread must end. The items get the sequences after it. For a new
+	// thread it is the sequence of its fork, or 0.
+	After int64
+	// Create makes the thread first; nil means that the thread is there.
+	Create *ThreadCreate
+	Items  []ThreadItem
+}
+
+// ThreadCreate describes a new thread, which the run of the attempt holds.
+type ThreadCreate struct {
+	// Parent is the thread of which this one is a fork, and ParentSeq the last item that they share. Both are
+	// empty for a thread that begins with nothing.
+	Parent    string
+	ParentSeq int64
+	Lifetime  ThreadLifetime
+	// Agent is the actor that takes the turns of the thread, Key a name that is unique in the namespace. Both
+	// may be empty.
+	Agent, Key string
+}
+
+// ThreadItem is one item of a thread. Brief is what lists show of it and may be empty; Body is all of it.
+type ThreadItem struct {
+	Kind        ThreadKind
+	Brief, Body json.RawMessage
+}
+
+// ThreadKind says what an item is. The numbers are stored and never change.
+type ThreadKind int32
+
+// The kinds of items.
+const (
+	ThreadMessage  ThreadKind = 1
+	ThreadState    ThreadKind = 2
+	ThreadLearning ThreadKind = 3
+)
+
+// ThreadLifetime says how long a thread is kept. The numbers are stored and never change.
+type ThreadLifetime int32
+
+// The lifetimes. The zero value is ThreadConversation.
+const (
+	// ThreadConversation is kept until somebody deletes it.
+	ThreadConversation ThreadLifetime = 1
+	// ThreadEphemeral is kept for an hour after its last use, and while an open run holds it.
+	ThreadEphemeral ThreadLifetime = 2
+	// ThreadOfRun is kept until the run that holds it has ended.
+	ThreadOfRun ThreadLifetime = 3
+)
