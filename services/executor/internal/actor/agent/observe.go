@@ -140,6 +140,9 @@ func (r *round) outcome(said *response.Response, item *state.Item) (result json.
 				if err := json.Unmarshal(actor.Result(u.Values), &item.ActionResults); err != nil {
 					return nil, false, badLoop("the results of round %d: %v", r.number, err)
 				}
+				if len(item.ActionResults) == 0 {
+					r.refuse(item, "no action gave a result")
+				}
 				return nil, false, nil
 			}
 			item.ActionResults = state.Results{{Error: failureOf(u.Error)}}

@@ -115,7 +115,8 @@ func (d *definition) answer(one *state.Result) (content string, failed bool) {
 }
 
 // messages is the outcome that carries the newest messages of the thread, within the bounds of what is told.
-// A conversation begins with a message of the user: an answer to a call whose message is not told is left out.
+// An answer to a call whose message is not told is left out, and the task stands first if what is left does
+// not begin with a message of the user.
 func (r *round) messages(ctx context.Context, l *loop, items []workgraph.ThreadItem) (workgraph.Outcome, error) {
 	var all []json.RawMessage
 	size := 0
@@ -139,8 +140,19 @@ func (r *round) messages(ctx context.Context, l *loop, items []workgraph.ThreadI
 		}
 	}
 	slices.Reverse(all)
-	for len(all) > 0 && roleOf(all[0]) != "user" {
+	for len(all) > 0 && roleOf(all[0]) == "tool" {
 		all = all[1:]
+	}
+	if len(all) == 0 || roleOf(all[0]) != "user" {
+		task := r.in.UserInput
+		if task == "" {
+			task = "Go on."
+		}
+		raw, err := encode(message{Role: "user", Content: task})
+		if err != nil {
+			return workgraph.Outcome{}, badLoop("%v", err)
+		}
+		all = append([]json.RawMessage{raw}, all...)
 	}
 	// What is told in every round stands before the conversation, so that it is there whatever is left out.
 	if about := r.about(); about != "" {
@@ -149,9 +161,6 @@ func (r *round) messages(ctx context.Context, l *loop, items []workgraph.ThreadI
 			return workgraph.Outcome{}, badLoop("%v", err)
 		}
 		all = append([]json.RawMessage{raw}, all...)
-	}
-	if len(all) == 0 {
-		all = append(all, json.RawMessage(`{"role":"user","content":"Go on."}`))
 	}
 	told := map[string]any{"messages": all}
 	if r.d.Reasoner != actorLLM {
