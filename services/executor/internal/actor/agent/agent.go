@@ -36,10 +36,8 @@ const (
 	actorObserve = stepPrefix + "observe"
 )
 
-const schema = `{
-  "type": "object",
-  "additionalProperties": false,
-  "properties": {
+// givenProperties are the arguments that propagated inputs may state.
+const givenProperties = `
     "user_input": {"description": "What the user wants; null goes on with the task of the thread. A single positional mapping is taken as the arguments of this part, any other first positional argument as the user input."},
     "goal": {"description": "The same as user_input."},
     "request": {"description": "The same as user_input."},
@@ -51,7 +49,21 @@ const schema = `{
     "tool": {"description": "The tool that a plan names for the problem, told to the reasoner."},
     "arguments": {"type": "array", "description": "The arguments that a plan gave the problem, told to the reasoner.", "items": {"type": "object"}},
     "thread_id": {"type": "string", "description": "The thread to work on; a new one that goes with the run when absent."},
-    "shared_thread": {"type": "string", "description": "The thread of the agent that calls this one."},
+    "shared_thread": {"type": "string", "description": "The thread of the agent that calls this one."}`
+
+// callProperties are arguments of the node's own that bound one call.
+const callProperties = `
+    "budget": {
+      "type": "object", "additionalProperties": false,
+      "description": "What the agent may use before its run pauses.",
+      "properties": {"nano_usd": {"type": "integer", "minimum": 0}, "tokens": {"type": "integer", "minimum": 0}}
+    },
+    "timeout": {"type": "string", "description": "How long the agent may take at most, like 1h."}`
+
+const schema = `{
+  "type": "object",
+  "additionalProperties": false,
+  "properties": {` + givenProperties + `,
     "system": {"type": "string", "description": "Who the reasoner is to be; how to decide is told to it besides. Read from the node's own arguments only, as all that follow."},
     "reasoner": {"type": "string", "minLength": 1, "description": "The actor that decides: llm when absent, or any other, a remote worker's included."},
     "reasoner_args": {"type": "object", "description": "Named arguments of the reasoner, such as the model."},
@@ -95,13 +107,7 @@ const schema = `{
     "max_states": {"type": "integer", "minimum": 1, "maximum": 1000, "description": "How many of the newest states, or messages, a prompt shows at most; 100 when absent."},
     "max_result_bytes": {"type": "integer", "minimum": 256, "maximum": 1048576, "description": "What the reasoner is told of one result; 16384 when absent."},
     "max_history_bytes": {"type": "integer", "minimum": 4096, "maximum": 4194304, "description": "What the reasoner is told of all rounds; 262144 when absent. The oldest give way."},
-    "step_by_step": {"type": "boolean", "description": "Whether the agent's run pauses after every round."},
-    "budget": {
-      "type": "object", "additionalProperties": false,
-      "description": "What the agent may use before its run pauses.",
-      "properties": {"nano_usd": {"type": "integer", "minimum": 0}, "tokens": {"type": "integer", "minimum": 0}}
-    },
-    "timeout": {"type": "string", "description": "How long the agent may take at most, like 1h."}
+    "step_by_step": {"type": "boolean", "description": "Whether the agent's run pauses after every round."},` + callProperties + `
   }
 }`
 
@@ -135,7 +141,6 @@ type loop struct{ threads thread.Reader }
 // examine returns the faults of the arguments that only the node itself may state, as far as the schema does
 // not find them.
 func examine(ctx context.Context, n *workgraph.Node) []workgraph.Argument {
-	c := &workgraph.Call{Start: workgraph.Start{Own: n.Named}}
 	if text, ok := actor.OwnText(n, "timeout"); ok {
 		if _, err := wait.Timeout(text); err != nil {
 			return actor.Faulty("timeout", err)
@@ -144,7 +149,7 @@ func examine(ctx context.Context, n *workgraph.Node) []workgraph.Argument {
 	if len(n.Named["actions"]) == 0 && len(n.Named["solver"]) == 0 {
 		return []workgraph.Argument{{Arg: "actions", Fault: "actions are missing: name 1 to 64 of them", Hint: "they are read from the node's own arguments only"}}
 	}
-	_, err := ownDefinition(ctx, c)
+	_, err := ownDefinition(ctx, n.Named)
 	if bad, ok := errors.AsType[*workgraph.Error](err); ok {
 		for _, arg := range []string{"actions", "template", "summarizer", "dispatch", "solver"} {
 			if strings.HasPrefix(bad.Message, arg) {
@@ -158,8 +163,7 @@ func examine(ctx context.Context, n *workgraph.Node) []workgraph.Argument {
 // inner are the reasoner, the actions, and what else the loop calls once it runs.
 func inner(n *workgraph.Node) []workgraph.InnerNode {
 	d := defaultDefinition()
-	c := &workgraph.Call{Start: workgraph.Start{Own: n.Named}}
-	if own(c, &d, []string{"reasoner", "reasoner_args", "dispatch", "solver", "summarizer"}) != nil || own(c, &d.policy, []string{"actions"}) != nil {
+	if own(n.Named, &d, []string{"reasoner", "reasoner_args", "dispatch", "solver", "summarizer"}) != nil || own(n.Named, &d.policy, []string{"actions"}) != nil {
 		return nil // examine has said so
 	}
 	at := func(place, name string, named map[string]json.RawMessage) workgraph.InnerNode {
@@ -202,11 +206,15 @@ const ReasonActionsUnusable = "AGENT_ACTIONS_UNUSABLE"
 
 // call starts the run of an agent's loop and waits for it.
 func call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
-	d, err := ownDefinition(ctx, c)
+	d, err := ownDefinition(ctx, c.Own)
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	timeout, budget, err := limitsOf(c)
+	return d.call(ctx, c)
+}
+
+func (d *definition) call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	timeout, budget, err := limitsOf(c.Own)
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}

@@ -77,12 +77,12 @@ func defaultDefinition() definition {
 }
 
 // ownDefinition reads a definition from the arguments that only the node itself may give.
-func ownDefinition(ctx context.Context, c *workgraph.Call) (*definition, error) {
+func ownDefinition(ctx context.Context, given map[string]json.RawMessage) (*definition, error) {
 	d := defaultDefinition()
-	if err := own(c, &d.policy, policyFields); err != nil {
+	if err := own(given, &d.policy, policyFields); err != nil {
 		return nil, err
 	}
-	if err := own(c, &d, definitionFields); err != nil {
+	if err := own(given, &d, definitionFields); err != nil {
 		return nil, err
 	}
 	return &d, d.check(ctx)
@@ -156,12 +156,12 @@ func definitionOf(c *workgraph.Call) (*definition, error) {
 }
 
 // limitsOf are the arguments of one call of the agent that are not part of its definition.
-func limitsOf(c *workgraph.Call) (timeout workgraph.Duration, budget *workgraph.Budget, err error) {
+func limitsOf(given map[string]json.RawMessage) (timeout workgraph.Duration, budget *workgraph.Budget, err error) {
 	var a struct {
 		Timeout string            `json:"timeout"`
 		Budget  *workgraph.Budget `json:"budget"`
 	}
-	if err := own(c, &a, callFields); err != nil {
+	if err := own(given, &a, callFields); err != nil {
 		return 0, nil, err
 	}
 	timeout, err = wait.Timeout(a.Timeout)
@@ -169,10 +169,10 @@ func limitsOf(c *workgraph.Call) (timeout workgraph.Duration, budget *workgraph.
 }
 
 // own reads some of the node's own arguments; the others stay as they are.
-func own(c *workgraph.Call, dst any, fields []string) error {
+func own(given map[string]json.RawMessage, dst any, fields []string) error {
 	asked := map[string]json.RawMessage{}
 	for _, f := range fields {
-		if v, ok := c.Own[f]; ok && string(v) != "null" {
+		if v, ok := given[f]; ok && string(v) != "null" {
 			asked[f] = v
 		}
 	}
