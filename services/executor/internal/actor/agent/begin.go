@@ -176,8 +176,9 @@ func (r *round) told(ctx context.Context, l *loop, items []workgraph.ThreadItem)
 	}
 	told := map[string]any{"request": text}
 	if r.d.Reasoner != actorLLM {
-		told["round"], told["user_input"], told["action_results"] = r.number, r.userInput, r.results
-		told["attachments"], told["context"], told["user_profile"] = r.in.Attachments, r.in.Context, r.in.UserProfile
+		// Lists are never null, so that expressions need not tell the two apart.
+		told["round"], told["user_input"], told["action_results"] = r.number, r.userInput, append(state.Results{}, r.results...)
+		told["attachments"], told["context"], told["user_profile"] = append([]prompt.Attachment{}, r.in.Attachments...), r.in.Context, r.in.UserProfile
 		told["current_state"], told["previous_states"] = current, previous
 	}
 	return r.value(told)
