@@ -43,6 +43,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/services/executor/internal/rpc"
 	"github.com/epigraph-run/epigraph/services/executor/internal/schedule"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/services/executor/internal/webhook"
 	"github.com/epigraph-run/epigraph/services/executor/internal/worker"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -289,11 +290,6 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	set, err := builtin.New(cfg.Actors, d.Telemetry)
-	if err != nil {
-		return nil, fmt.Errorf("make actors: %w", err)
-	}
-	s.opened(set)
 	// Every loop here logs its failures; while the database does not answer they are the same for all.
 	outage := obs.NewOutage(d.Telemetry.Logger, "the executor's database", dbkit.Away)
 	d.Telemetry = d.Telemetry.WithLogger(outage.Logger())
@@ -322,6 +318,11 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	// No namespace takes all connections, and values are read in plain form, however they are stored.
 	shared := journal.Fair(j, turns)
 	plain := offload.Around(shared)
+	set, err := builtin.New(cfg.Actors, thread.NewCache(plain, 0), d.Telemetry)
+	if err != nil {
+		return nil, fmt.Errorf("make actors: %w", err)
+	}
+	s.opened(set)
 	maintenance, err := openMaintenance(ctx, cfg, j, plain, d.Telemetry)
 	if err != nil {
 		return nil, err

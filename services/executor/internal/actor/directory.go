@@ -9,8 +9,8 @@ import (
 // Directory finds actors by name for a call that must know them, remote workers' included. Implementations
 // are safe for concurrent use.
 type Directory interface {
-	// Find returns those of the named actors that the namespace has.
-	Find(ctx context.Context, namespace string, names []string) (map[string]workgraph.ActorInfo, error)
+	// Find returns those of the named actors that the namespace of the call has.
+	Find(ctx context.Context, names []string) (map[string]workgraph.ActorInfo, error)
 }
 
 type directoryKey struct{}
@@ -30,6 +30,6 @@ func DirectoryOf(ctx context.Context) Directory {
 
 type empty struct{}
 
-func (empty) Find(context.Context, string, []string) (map[string]workgraph.ActorInfo, error) {
+func (empty) Find(context.Context, []string) (map[string]workgraph.ActorInfo, error) {
 	return nil, nil
 }

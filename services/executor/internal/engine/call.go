@@ -27,6 +27,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/tracing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -90,11 +91,14 @@ func (t *session) admit(ctx context.Context, a *attempt) (doer workgraph.Actor, 
 }
 
 // directory finds actors for calls.
-type directory struct{ actors program.Actors }
+type directory struct {
+	actors    program.Actors
+	namespace string
+}
 
 // Find implements actor.Directory.
-func (d directory) Find(ctx context.Context, namespace string, names []string) (map[string]workgraph.ActorInfo, error) {
-	found, err := d.actors.Find(ctx, namespace, names)
+func (d directory) Find(ctx context.Context, names []string) (map[string]workgraph.ActorInfo, error) {
+	found, err := d.actors.Find(ctx, d.namespace, names)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +113,8 @@ func (d directory) Find(ctx context.Context, namespace string, names []string) (
 func (t *session) call(ctx context.Context, a *attempt, doer workgraph.Actor, info program.ActorInfo) {
 	progress := reporter{t.e.feed, a}
 	progress.publish(feed.Ephemeral{Started: true, Actor: a.start.Actor, At: a.startTime()})
-	ctx = context.WithValue(actor.WithReporter(actor.WithDirectory(ctx, directory{t.e.actors}), progress), attemptKey{}, a)
+	ctx = actor.WithDirectory(actor.WithNamespace(ctx, a.run.namespace), directory{t.e.actors, a.run.namespace})
+	ctx = context.WithValue(actor.WithReporter(ctx, progress), attemptKey{}, a)
 	span := trace.SpanFromContext(ctx) // the parent's span, which is not ended here
 	if a.run.sampled() {
 		ctx, span = t.e.tracer.Start(ctx, "invoke "+a.start.Actor, trace.WithAttributes(
@@ -263,7 +268,7 @@ func (t *session) invoke(ctx context.Context, doer workgraph.Actor, a *attempt) 
 	}()
 	c, _ := ctx.Value(clocksKey{}).(*clocks)
 	start := a.start
-	start.AttemptToken, start.RootRunID, start.Namespace = a.run.attemptToken(start.Ref, start.Attempt), a.run.root, a.run.namespace
+	start.AttemptToken, start.RootRunID = a.run.attemptToken(start.Ref, start.Attempt), a.run.root
 	start.Details = t.detailsOf(a)
 	call := workgraph.NewCall(start, workgraph.CallOptions{
 		Heartbeat: func(details json.RawMessage) {
@@ -326,7 +331,7 @@ func (t *session) report(a *attempt, out *workgraph.Outcome, fail *workgraph.Err
 	}
 	held := int64(0) // bytes of a result that waits for a turn
 	if out != nil {
-		held = int64(record.OutcomeSize(*out) + record.WaitSize(out))
+		held = int64(record.OutcomeSize(*out) + record.WaitSize(out) + thread.Bytes(out.Threads))
 	}
 	t.memory.Add(r.namespace, held)
 	leave, err := r.step(t.calls)

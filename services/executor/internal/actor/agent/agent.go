@@ -225,7 +225,7 @@ func (d *definition) call(ctx context.Context, c *workgraph.Call) (workgraph.Out
 	if in.Thread == "" {
 		in.Thread, in.Create = ids.New(thread.IDPrefix), &createThread{Agent: c.Actor}
 	}
-	if err := d.resolve(ctx, c.Namespace); err != nil {
+	if err := d.resolve(ctx); err != nil {
 		return workgraph.Outcome{}, err
 	}
 	d.ToolsText = d.tools()
@@ -247,7 +247,7 @@ func (d *definition) start(in *instance, timeout workgraph.Duration, budget *wor
 }
 
 // resolve finds the actors of the definition, and takes over the schemas that they state.
-func (d *definition) resolve(ctx context.Context, namespace string) error {
+func (d *definition) resolve(ctx context.Context) error {
 	names := map[string]string{d.Reasoner: "reasoner"}
 	if d.Dispatch != dispatchGroups && d.Dispatch != dispatchPlan {
 		names[d.Dispatch] = "dispatch"
@@ -262,7 +262,7 @@ func (d *definition) resolve(ctx context.Context, namespace string) error {
 	for name, a := range d.Actions {
 		names[a.Actor] = "actions." + name
 	}
-	known, err := actor.DirectoryOf(ctx).Find(ctx, namespace, sorted(names))
+	known, err := actor.DirectoryOf(ctx).Find(ctx, sorted(names))
 	if err != nil {
 		return workgraph.Errorf(workgraph.Retryable, ReasonActionsUnusable, "the actors cannot be looked up: %v", err)
 	}

@@ -242,7 +242,7 @@ type env struct {
 	input   workgraph.Input
 }
 
-func (e *env) Find(_ context.Context, _ string, names []string) (map[string]workgraph.ActorInfo, error) {
+func (e *env) Find(_ context.Context, names []string) (map[string]workgraph.ActorInfo, error) {
 	out := map[string]workgraph.ActorInfo{}
 	for _, n := range names {
 		if info, ok := e.all.ActorInfo(n); ok {

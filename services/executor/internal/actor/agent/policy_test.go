@@ -26,7 +26,7 @@ func TestActKeepsToThePolicy(t *testing.T) {
 	own := map[string]json.RawMessage{"definition": whole}
 	allowed := []string{"one", "two", "spawn"}
 	l := &loop{}
-	names := rapid.SampledFrom([]string{"a", "b", "s", "one", "spawn", "expand", "agent", "agent/act", ""})
+	names := rapid.SampledFrom([]string{"a", "b", "s", "one", "spawn", "expand", "agent", "loop/act", ""})
 	values := rapid.SampledFrom([]string{`1`, `"x"`, `null`, `{"nodes":[{"id":"e","actor":"http"}]}`, `["url"]`})
 	keys := rapid.SampledFrom([]string{"url", "n", "graph", "runs", "ref", "q"})
 	arguments := rapid.Custom(func(t *rapid.T) map[string]json.RawMessage {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/prompt"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/response"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/state"
@@ -127,7 +128,7 @@ func (r *round) messages(ctx context.Context, l *loop, items []workgraph.ThreadI
 		}
 	}
 	if more := r.d.MaxStates - len(all); more > 0 && r.from.Thread != "" && size < r.d.MaxHistoryBytes {
-		older, err := l.threads.Items(ctx, r.c.Namespace, r.from.Thread, thread.Query{Kinds: []thread.Kind{workgraph.ThreadMessage}, Before: r.from.Seq + 1,
+		older, err := l.threads.Items(ctx, actor.Namespace(ctx), r.from.Thread, thread.Query{Kinds: []thread.Kind{workgraph.ThreadMessage}, Before: r.from.Seq + 1,
 			Limit: more, MaxBytes: r.d.MaxHistoryBytes - size})
 		if err != nil {
 			return workgraph.Outcome{}, threadError(err)

@@ -39,6 +39,7 @@ const schema = `{
     "json": {"type": "boolean", "description": "Whether the answer is to be any JSON object; then the result is JSON."},
     "stream": {"type": "boolean", "description": "Whether watchers see the text while it is written."},
     "previous_agent_results": {"description": "Results of earlier steps, told to the model when the nodes before this one are not known."},
+    "upstream": {"type": "boolean", "description": "Whether the results of the nodes before this one are told to the model; true when absent."},
     "attachments": {"type": "array", "description": "Documents, told to the model.", "items": {"type": "object"}},
     "tool": {"description": "The tool that a plan names for the problem, told to the model if it is a text that the request does not hold."},
     "arguments": {"type": "array", "description": "The arguments that a plan gave the problem, told to the model.", "items": {"type": "object"}}
@@ -117,6 +118,7 @@ type arguments struct {
 	JSON        bool              `json:"json"`
 	Stream      bool              `json:"stream"`
 	Previous    json.RawMessage   `json:"previous_agent_results"`
+	Upstream    *bool             `json:"upstream"`
 	Attachments []attachment      `json:"attachments"`
 	Tool        json.RawMessage   `json:"tool"`
 	Arguments   []json.RawMessage `json:"arguments"`
@@ -234,6 +236,9 @@ func (m *model) conversation(a *arguments, c *workgraph.Call) ([]llm.Message, er
 	}
 	told := false
 	for _, u := range c.Upstream {
+		if a.Upstream != nil && !*a.Upstream {
+			break
+		}
 		switch u.Outcome {
 		case workgraph.VisitCompleted:
 			if len(u.Values) == 0 {
