@@ -28,6 +28,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/internal/llm"
+	"github.com/epigraph-run/epigraph/internal/llm/providers"
 	"github.com/epigraph-run/epigraph/internal/obs"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
@@ -126,6 +128,8 @@ type Config struct {
 
 	// Actors configures the built-in actors.
 	Actors builtin.Config
+	// Models are the models that actors may ask. They are configured for all services at once.
+	Models providers.Config `conf:"-"`
 	// Workers bounds what remote workers may do.
 	Workers worker.Config
 	// MaxStreamAge makes workers reconnect now and then; 0 means never. It is the maximum age of connections.
@@ -146,7 +150,7 @@ func DefaultConfig() Config {
 		MaxNodes: e.MaxNodes, MaxEdges: e.MaxEdges, Drain: e.Drain, ScanInterval: e.ScanInterval, MaxTakeovers: e.MaxTakeovers, KeepAlive: e.KeepAlive,
 		EvictAfter: e.EvictAfter, MaxDepth: e.MaxDepth, MaxFanOut: e.MaxFanOut, MaxDescendants: e.MaxDescendants, MaxWatches: e.MaxWatches, MaxSchedules: schedule.DefaultMax,
 		BlobOver: 256 << 10, BlobGrace: 24 * time.Hour, Compress: 1 << 10, Partition: 7 * 24 * time.Hour,
-		Actors: builtin.DefaultConfig(), Workers: worker.DefaultConfig(),
+		Actors: builtin.DefaultConfig(), Models: providers.DefaultConfig(), Workers: worker.DefaultConfig(),
 	}
 }
 
@@ -177,6 +181,9 @@ func (c Config) Validate() error {
 	}
 	if err := c.Actors.Validate(); err != nil {
 		faults = append(faults, fmt.Errorf("actors: %w", err))
+	}
+	if err := c.Models.Validate(); err != nil {
+		faults = append(faults, fmt.Errorf("models: %w", err))
 	}
 	if err := c.Workers.Validate(); err != nil {
 		faults = append(faults, fmt.Errorf("workers: %w", err))
@@ -290,6 +297,11 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
+	models, err := providers.Open(cfg.Models, llm.Options{Telemetry: d.Telemetry})
+	if err != nil {
+		return nil, err
+	}
+	s.opened(models)
 	// Every loop here logs its failures; while the database does not answer they are the same for all.
 	outage := obs.NewOutage(d.Telemetry.Logger, "the executor's database", dbkit.Away)
 	d.Telemetry = d.Telemetry.WithLogger(outage.Logger())
@@ -318,11 +330,10 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	// No namespace takes all connections, and values are read in plain form, however they are stored.
 	shared := journal.Fair(j, turns)
 	plain := offload.Around(shared)
-	set, err := builtin.New(cfg.Actors, thread.NewCache(plain, 0), d.Telemetry)
+	set, err := builtin.New(cfg.Actors, models, thread.NewCache(plain, 0), d.Telemetry)
 	if err != nil {
 		return nil, fmt.Errorf("make actors: %w", err)
 	}
-	s.opened(set)
 	maintenance, err := openMaintenance(ctx, cfg, j, plain, d.Telemetry)
 	if err != nil {
 		return nil, err

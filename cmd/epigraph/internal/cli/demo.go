@@ -18,6 +18,7 @@ import (
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
 	"github.com/epigraph-run/epigraph/examples"
 	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
 	"github.com/epigraph-run/epigraph/internal/planpb"
 	"github.com/epigraph-run/epigraph/plan"
@@ -62,11 +63,11 @@ func (c *demoCmd) Run(e *env) (err error) {
 		}
 		defer func() { err = errors.Join(err, stop()) }()
 		asked = "scripted-1"
-		cfg.Executor.Actors.LLM.Server.BaseURL = base
-		cfg.Executor.Actors.LLM.Server.APIKey = conf.NewSecret("scripted")
-		cfg.Executor.Actors.LLM.Server.Provider = "scripted"
+		cfg.Models.Change(cfg.Models.Default, func(p *llm.Profile) {
+			p.BaseURL, p.APIKey, p.PriceKey = base, conf.NewSecret("scripted"), "scripted"
+		})
 	}
-	cfg.Executor.Actors.LLM.Model = asked
+	cfg.Models.Change(cfg.Models.Default, func(p *llm.Profile) { p.Model = asked })
 
 	dir, err := os.MkdirTemp("", "epigraph-demo-")
 	if err != nil {

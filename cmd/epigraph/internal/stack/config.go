@@ -15,6 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/host"
+	"github.com/epigraph-run/epigraph/internal/llm/providers"
 	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/services/executor"
 	"github.com/epigraph-run/epigraph/services/gateway"
@@ -52,6 +53,9 @@ type Config struct {
 	Executor executor.Config
 	Registry registry.Config
 	Gateway  gateway.Config
+
+	// Models are the models that planner and executor may ask.
+	Models providers.Config
 
 	GRPC     GRPC `conf:"grpc"`
 	Upstream Upstream
@@ -133,6 +137,7 @@ type Admin struct {
 func DefaultConfig() Config {
 	return Config{
 		Planner: planner.DefaultConfig(), Executor: executor.DefaultConfig(), Registry: registry.DefaultConfig(), Gateway: gateway.DefaultConfig(),
+		Models: providers.DefaultConfig(),
 		GRPC: GRPC{
 			PlannerAddr: "127.0.0.1:7401", ExecutorAddr: "127.0.0.1:7402", RegistryAddr: "127.0.0.1:7403",
 			TLS:          TLS{ClientCerts: clientCertsRequired},
@@ -158,25 +163,13 @@ func DevConfig() Config {
 	return c
 }
 
-// Load fills cfg, which holds the defaults, from flags, environment and file. OPENAI_BASE_URL and
-// OPENAI_API_KEY are the last source of base_url and api_key of executor.actors.llm.server and
-// planner.restate.server. The prefix of src is set here.
+// Load fills cfg, which holds the defaults, from flags, environment and file. A model profile without a
+// base_url and an api_key of its own takes those of its provider's usual variables, such as OPENAI_API_KEY.
+// The prefix of src is set here.
 func Load(cfg *Config, src conf.Sources) error {
 	env := src.Env
 	if env == nil {
 		env = os.Environ()
-	}
-	for _, kv := range env {
-		name, value, _ := cut(kv)
-		switch {
-		case value == "":
-		case name == "OPENAI_BASE_URL":
-			cfg.Executor.Actors.LLM.Server.BaseURL = value
-			cfg.Planner.Restate.Server.BaseURL = value
-		case name == "OPENAI_API_KEY":
-			cfg.Executor.Actors.LLM.Server.APIKey = conf.NewSecret(value)
-			cfg.Planner.Restate.Server.APIKey = conf.NewSecret(value)
-		}
 	}
 	src.EnvPrefix, src.Env = EnvPrefix, env
 	// Ignored variables of the environment never include the names of settings.
@@ -192,16 +185,11 @@ func Load(cfg *Config, src conf.Sources) error {
 		}
 	}
 	src.IgnoreEnv = slices.DeleteFunc(slices.Clone(src.IgnoreEnv), func(name string) bool { return settings[name] })
-	return conf.Load(cfg, src)
-}
-
-func cut(kv string) (name, value string, ok bool) {
-	for i := 1; i < len(kv); i++ { // on some systems a name may begin with =
-		if kv[i] == '=' {
-			return kv[:i], kv[i+1:], true
-		}
+	if err := conf.Load(cfg, src); err != nil {
+		return err
 	}
-	return kv, "", false
+	cfg.Models.Config = providers.FromEnvironment(cfg.Models.Config, env)
+	return nil
 }
 
 // Validate reports every fault in the sections that all processes share. The section of a service is checked
@@ -252,6 +240,7 @@ func (c Config) Validate() error {
 
 // ValidateFor is Validate with the sections that these services read.
 func (c Config) ValidateFor(services ...string) error {
+	c.shareModels()
 	faults := []error{c.Validate()}
 	for _, s := range services {
 		var err error
@@ -276,6 +265,9 @@ func (c Config) ValidateFor(services ...string) error {
 	}
 	return nil
 }
+
+// shareModels gives each service the models.
+func (c *Config) shareModels() { c.Planner.Models, c.Executor.Models = c.Models, c.Models }
 
 func invalid(err error) error {
 	return errs.New(errs.InvalidArgument, conf.ReasonInvalid, "the configuration is not valid: %v", err).

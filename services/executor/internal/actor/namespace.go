@@ -4,13 +4,13 @@ import "context"
 
 type namespaceKey struct{}
 
-// WithNamespace returns a context whose call belongs to a run of the namespace.
+// WithNamespace returns a context whose call is made for a run of that namespace.
 func WithNamespace(ctx context.Context, namespace string) context.Context {
 	return context.WithValue(ctx, namespaceKey{}, namespace)
 }
 
-// Namespace is that of the run that makes the call of ctx; empty if no engine makes it.
-func Namespace(ctx context.Context) string {
-	ns, _ := ctx.Value(namespaceKey{}).(string)
-	return ns
+// NamespaceOf is the namespace of the run that calls, or "".
+func NamespaceOf(ctx context.Context) string {
+	namespace, _ := ctx.Value(namespaceKey{}).(string)
+	return namespace
 }

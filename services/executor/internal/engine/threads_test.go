@@ -96,7 +96,7 @@ func TestThreads(t *testing.T) {
 				return workgraph.Outcome{Threads: []workgraph.ThreadAppend{says(threadOf(c), 0, `"why?"`)}, Wait: &workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}}}, nil
 			}),
 			"mine": workgraph.ActorFunc(func(ctx context.Context, _ *workgraph.Call) (workgraph.Outcome, error) {
-				return text(actor.Namespace(ctx)), nil
+				return text(actor.NamespaceOf(ctx)), nil
 			}),
 		})
 		t.Run("Items/AreAppendedWithTheEndsOfAttempts", func(t *testing.T) {

@@ -4,8 +4,8 @@ package builtin
 
 import (
 	"errors"
-	"fmt"
 
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
@@ -31,40 +31,33 @@ type Config struct {
 	Agents agent.Config `conf:"agents" help:"agents by name; NAME is the actor agent/NAME"`
 }
 
-// DefaultConfig is usable once the model server's key is set.
+// DefaultConfig lets the http actor reach public addresses only.
 func DefaultConfig() Config {
-	return Config{LLM: actorllm.DefaultConfig(), HTTP: http.DefaultConfig(), Starlark: starlark.DefaultConfig()}
+	return Config{HTTP: http.DefaultConfig(), Starlark: starlark.DefaultConfig()}
 }
 
 // Validate reports every field that cannot be used.
-func (c Config) Validate() error {
-	var faults []error
-	if err := c.LLM.Validate(); err != nil {
-		faults = append(faults, fmt.Errorf("llm: %w", err))
-	}
-	return errors.Join(append(faults, c.HTTP.Validate(), c.Starlark.Validate())...)
-}
+func (c Config) Validate() error { return errors.Join(c.HTTP.Validate(), c.Starlark.Validate()) }
 
-// Set is the actors with what they hold.
-type Set struct {
-	*actor.Registry
-	model *llm.Client
-}
+// Set is the actors.
+type Set struct{ *actor.Registry }
 
-// New makes the actors, which read threads by way of threads. Telemetry nil means none.
-func New(cfg Config, threads thread.Reader, tel *obs.Telemetry) (*Set, error) {
+// New makes the actors, which read threads by way of threads. The models stay the caller's. Telemetry nil
+// means none.
+func New(cfg Config, models *llm.Set, threads thread.Reader, tel *obs.Telemetry) (*Set, error) {
 	if tel == nil {
 		tel = obs.Noop()
 	}
-	model, err := llm.New(cfg.LLM.Server, tel)
-	if err != nil {
-		return nil, err
+	if name := cfg.LLM.Profile; name != "" {
+		if _, _, err := models.Resolve(name, ""); err != nil {
+			return nil, errs.New(errs.InvalidArgument, "LLM_CONFIG_INVALID", "actors.llm.profile: %v", err)
+		}
 	}
 	web, err := http.Spec(cfg.HTTP, tel.TracerProvider, tel.Propagator)
 	if err != nil {
 		return nil, err
 	}
-	specs := append(agent.Specs(threads), actorllm.Spec(cfg.LLM, model), web, cel.Spec(), template.Spec(), starlark.Spec(cfg.Starlark), sleep.Spec(), fail.Spec(),
+	specs := append(agent.Specs(threads), actorllm.Spec(cfg.LLM, models), web, cel.Spec(), template.Spec(), starlark.Spec(cfg.Starlark), sleep.Spec(), fail.Spec(),
 		wait.Human(), wait.Signal(), wait.Completion(), spawn.Spec(), spawn.Expand())
 	named, err := cfg.Agents.Specs()
 	if err != nil {
@@ -74,8 +67,5 @@ func New(cfg Config, threads thread.Reader, tel *obs.Telemetry) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Set{Registry: r, model: model}, nil
+	return &Set{Registry: r}, nil
 }
-
-// Close drops idle connections.
-func (s *Set) Close() error { return s.model.Close() }
