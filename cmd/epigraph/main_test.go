@@ -52,9 +52,9 @@ func TestServer(t *testing.T) {
 	d := serve(t, fakellm.Script{
 		Models: []string{"fake-1"},
 		Rules: []fakellm.Rule{
-			{Match: `"round":3`, Reply: fakellm.Reply{Text: `{"actions": null, "result": "hello ada"}`}},
-			{Match: `"round":2`, Reply: fakellm.Reply{Text: `{"actions": [[{"action": "greet", "arguments": "{\"who\": \"ada\"}"}]], "result": null}`}},
-			{Match: `"round":1`, Reply: fakellm.Reply{Text: `{"actions": [[{"action": "ask", "arguments": "{}"}]], "result": null}`}},
+			{Match: "hello ada", Reply: fakellm.Reply{Text: `<StructuredResponse><TaskStatus>Completed</TaskStatus><InstantResponse>hello ada</InstantResponse></StructuredResponse>`}},
+			{Match: "go on", Reply: fakellm.Reply{Text: `<ImmediateNextActions><Action><Type>greet</Type><Args><who>ada</who></Args></Action></ImmediateNextActions>`}},
+			{Match: "REFUSED: ", Reply: fakellm.Reply{Text: `{"actions": [[{"action": "ask", "arguments": "{}"}]], "result": null}`}},
 			{Match: "greeting agent", Reply: fakellm.Reply{Text: `{"actions": [[{"action": "http", "arguments": "{}"}, {"action": "greet", "arguments": "{\"text\": \"x\"}"}]], "result": null}`}},
 			{Match: "someone ought to mow", Reply: fakellm.Reply{Text: `{"steps": [{"n": 1, "id": "", "request": "mow the lawn", "quote": "mow the lawn", "needs": []}, ` +
 				`{"n": 2, "id": "", "request": "invite the neighbors", "quote": "invite the neighbors", "needs": [{"n": 1, "quote": "Once the lawn looks good"}]}]}`}},

@@ -29,11 +29,11 @@ func (l *loop) begin(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 		last = in.Create.ParentSeq
 	default:
 		if !in.Shared {
-			if err := l.threads.HoldThread(ctx, actor.Namespace(ctx), in.Thread, holder(c)); err != nil {
+			if err := l.threads.HoldThread(ctx, actor.NamespaceOf(ctx), in.Thread, holder(c)); err != nil {
 				return workgraph.Outcome{}, threadError(err)
 			}
 		}
-		t, err := l.threads.Thread(ctx, actor.Namespace(ctx), in.Thread)
+		t, err := l.threads.Thread(ctx, actor.NamespaceOf(ctx), in.Thread)
 		if err != nil {
 			return workgraph.Outcome{}, threadError(err)
 		}
@@ -55,7 +55,7 @@ func (l *loop) begin(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 	if in.Create != nil {
 		r.from.Thread = in.Create.Parent // the thread itself is not there yet
 	}
-	if r.states, err = l.briefs(ctx, actor.Namespace(ctx), r.from, d.MaxStates); err != nil {
+	if r.states, err = l.briefs(ctx, actor.NamespaceOf(ctx), r.from, d.MaxStates); err != nil {
 		return workgraph.Outcome{}, err
 	}
 	out, err := r.told(ctx, l, a.Items)

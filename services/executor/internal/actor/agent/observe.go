@@ -28,7 +28,7 @@ func (l *loop) round(ctx context.Context, c *workgraph.Call, d *definition) (*ro
 	if r.at, err = positionOf(c); err != nil || c.Visit == 1 {
 		return r, err
 	}
-	items, err := l.threads.Items(ctx, actor.Namespace(ctx), r.at.Thread, thread.Query{Kinds: []thread.Kind{workgraph.ThreadState}, Before: r.at.Seq + 1, Limit: 1})
+	items, err := l.threads.Items(ctx, actor.NamespaceOf(ctx), r.at.Thread, thread.Query{Kinds: []thread.Kind{workgraph.ThreadState}, Before: r.at.Seq + 1, Limit: 1})
 	if err != nil {
 		return nil, threadError(err)
 	}
@@ -80,7 +80,7 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 		out = workgraph.Outcome{Values: []json.RawMessage{result}, Select: &workgraph.Select{Others: workgraph.SelectNone}}
 	} else {
 		next := &round{d: d, in: r.in, c: c, number: r.number + 1, userInput: prompt.Text(item.Answer), results: item.Next(), from: r.before(a)}
-		if next.states, err = l.briefs(ctx, actor.Namespace(ctx), next.from, d.MaxStates-1); err != nil {
+		if next.states, err = l.briefs(ctx, actor.NamespaceOf(ctx), next.from, d.MaxStates-1); err != nil {
 			return workgraph.Outcome{}, err
 		}
 		next.states = append(next.states, item.Brief)
@@ -258,7 +258,7 @@ func stateItem(item *state.Item) (workgraph.ThreadItem, error) {
 // appendTo is the append of the round. A run that was forked from another one finds that the thread goes on
 // beyond its own position, with what the other run did: it goes on with a fork of the thread.
 func (l *loop) appendTo(ctx context.Context, c *workgraph.Call, r *round, items []workgraph.ThreadItem) (workgraph.ThreadAppend, error) {
-	t, err := l.threads.Thread(ctx, actor.Namespace(ctx), r.at.Thread)
+	t, err := l.threads.Thread(ctx, actor.NamespaceOf(ctx), r.at.Thread)
 	if err != nil {
 		return workgraph.ThreadAppend{}, threadError(err)
 	}

@@ -128,7 +128,7 @@ func (r *round) messages(ctx context.Context, l *loop, items []workgraph.ThreadI
 		}
 	}
 	if more := r.d.MaxStates - len(all); more > 0 && r.from.Thread != "" && size < r.d.MaxHistoryBytes {
-		older, err := l.threads.Items(ctx, actor.Namespace(ctx), r.from.Thread, thread.Query{Kinds: []thread.Kind{workgraph.ThreadMessage}, Before: r.from.Seq + 1,
+		older, err := l.threads.Items(ctx, actor.NamespaceOf(ctx), r.from.Thread, thread.Query{Kinds: []thread.Kind{workgraph.ThreadMessage}, Before: r.from.Seq + 1,
 			Limit: more, MaxBytes: r.d.MaxHistoryBytes - size})
 		if err != nil {
 			return workgraph.Outcome{}, threadError(err)
