@@ -233,6 +233,67 @@ func TestAgent(t *testing.T) {
 			require.NoError(t, l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: child.ID}))
 			l.wait(t, id, journal.StateCompleted)
 		})
+		t.Run("Steps/GoOnOneByOne", func(t *testing.T) {
+			r.script = []string{`["work"]`, `["work"]`, `{"result": "stepped"}`}
+			r.asked = nil
+			id := l.start(t, agentOf(t, `{`+actions+`, "step_by_step": true}`))
+			l.evicted(t, id, journal.StateWaiting)
+			for round := 1; round <= 2; round++ {
+				child := l.evicted(t, l.child(t, id).ID, journal.StatePaused)
+				require.Equal(t, agent.ReasonStep, child.Reason)
+				require.Len(t, r.rounds(), round)
+				require.NoError(t, l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: child.ID}))
+			}
+			l.wait(t, id, journal.StateCompleted)
+			l.sound(t, l.child(t, id).ID)
+		})
+		t.Run("Pause/OfTheRunAboveReachesTheAgent", func(t *testing.T) {
+			r.script = []string{`[["ask", "ask"]]`, `{"result": "asked"}`}
+			r.asked = nil
+			id := l.start(t, agentOf(t, `{`+actions+`}`))
+			l.evicted(t, id, journal.StateWaiting)
+			below := l.child(t, id).ID
+			var asks []string
+			testkit.Eventually(t, func() bool {
+				asks = nil
+				for _, ev := range kinds(l.events(t, l.child(t, below).ID), workgraph.AttemptEnded) {
+					if o := ev.Outcome; o != nil && o.Wait != nil && o.Wait.Interrupt != nil {
+						asks = append(asks, o.Wait.Interrupt.ID)
+					}
+				}
+				return len(asks) == 2
+			})
+			lowest := l.child(t, below).ID
+			require.NoError(t, l.Pause(t.Context(), command.PauseRequest{Namespace: ns, RunID: id, Reason: "LUNCH"}))
+			for _, run := range []string{below, lowest} {
+				require.Equal(t, workgraph.ReasonParentPaused, l.evicted(t, run, journal.StatePaused).Reason)
+			}
+			for _, ask := range asks {
+				l.commands(t, lowest, journal.CommandAnswer, record.Payload{InterruptID: ask, Payload: json.RawMessage(`"yes"`), By: "ada"})
+			}
+			testkit.Eventually(t, func() bool { return len(kinds(l.events(t, lowest), workgraph.InterruptClosed)) == 2 })
+			require.Len(t, r.rounds(), 1, "nothing begins below a paused run")
+			require.NoError(t, l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: id}))
+			l.wait(t, id, journal.StateCompleted)
+			require.Len(t, r.rounds(), 2)
+			for _, run := range []string{id, below, lowest} {
+				l.sound(t, run)
+			}
+		})
+		t.Run("Pause/OfTheAgentItselfOutlivesThatOfTheRunAbove", func(t *testing.T) {
+			r.script = []string{`["work"]`, `{"result": "stepped"}`}
+			id := l.start(t, agentOf(t, `{`+actions+`, "step_by_step": true}`))
+			l.evicted(t, id, journal.StateWaiting)
+			child := l.evicted(t, l.child(t, id).ID, journal.StatePaused)
+			require.NoError(t, l.Pause(t.Context(), command.PauseRequest{Namespace: ns, RunID: id, Reason: "LUNCH"}))
+			l.evicted(t, id, journal.StatePaused)
+			require.NoError(t, l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: id}))
+			l.evicted(t, id, journal.StateWaiting)
+			child = l.evicted(t, child.ID, journal.StatePaused)
+			require.Equal(t, agent.ReasonStep, child.Reason)
+			require.NoError(t, l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: child.ID}))
+			l.wait(t, id, journal.StateCompleted)
+		})
 		t.Run("Retry/OfTheAgentsRunGoesOnFromWhatItHad", func(t *testing.T) {
 			failing := true
 			r.script = []string{`["work", "work"]`, `["work"]`, `{"result": "late"}`}

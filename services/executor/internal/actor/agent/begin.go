@@ -184,7 +184,8 @@ func (r *round) told(ctx context.Context, l *loop, items []workgraph.ThreadItem)
 	return r.value(told)
 }
 
-// value is what is told without what the arguments of the reasoner fix: propagated inputs would win over them.
+// value is what is told without what the arguments of the reasoner fix: propagated inputs would win over
+// them.
 func (r *round) value(told map[string]any) (workgraph.Outcome, error) {
 	for k := range r.d.ReasonerArgs {
 		delete(told, k)

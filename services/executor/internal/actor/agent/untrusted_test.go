@@ -172,8 +172,8 @@ func TestArguments(t *testing.T) {
 			require.Equal(t, actor.ReasonArguments, actortest.Fails(t, s, `{}`).Reason, s.Name)
 		}
 	})
-	// Schemas and the values that are held against them take an agent's steps seconds: every one of them takes
-	// a turn of its namespace.
+	// Schemas and the values that are held against them take an agent's steps seconds: every one of them
+	// takes a turn of its namespace.
 	t.Run("Steps/TakeTurns", func(t *testing.T) {
 		t.Parallel()
 		for _, s := range agent.Specs(newThreads()) {

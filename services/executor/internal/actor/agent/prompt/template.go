@@ -102,9 +102,9 @@ type part struct {
 
 var placeholder = regexp.MustCompile(`\{\{([A-Za-z_][A-Za-z0-9_]*)\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}`)
 
-// Parse reads a template. A placeholder is a name of Placeholders between braces; {{name}} stands for the text
-// {name}, and other braces stand for themselves. A line that holds nothing but [[ begins a block, which ends
-// with a line that holds nothing but ]]. The error lists every unknown placeholder with its line.
+// Parse reads a template. A placeholder is a name of Placeholders between braces; {{name}} stands for the
+// text {name}, and other braces stand for themselves. A line that holds nothing but [[ begins a block, which
+// ends with a line that holds nothing but ]]. The error lists every unknown placeholder with its line.
 func Parse(text string) (*Template, error) {
 	if len(text) > MaxTemplate {
 		return nil, fmt.Errorf("the template has %d bytes, the limit is %d", len(text), MaxTemplate)
@@ -192,7 +192,8 @@ func (t *Template) Holds(name string) bool { return t.holds[name] }
 // braces in them are no placeholders.
 func (t *Template) Render(values map[string]string) string {
 	var b strings.Builder
-	// gap says that the output is at its beginning or ends with a blank line, and something was left out since.
+	// gap says that the output is at its beginning or ends with a blank line, and something was left out
+	// since.
 	atGap, omitted := true, false
 	for i := range t.blocks {
 		bl := &t.blocks[i]

@@ -188,9 +188,9 @@ func AttachmentsText(as []Attachment, most int) string {
 	return b.String()
 }
 
-// ConversationText is the conversation of the states, which are in order, and the user input that has no state
-// yet: a line "User: …" for each input and "Agent: …" for each response, the input of a state before its
-// response. It has at most so many bytes: the oldest lines give way.
+// ConversationText is the conversation of the states, which are in order, and the user input that has no
+// state yet: a line "User: …" for each input and "Agent: …" for each response, the input of a state before
+// its response. It has at most so many bytes: the oldest lines give way.
 func ConversationText(states []state.Brief, input string, most int) string {
 	var lines []string
 	size := 0

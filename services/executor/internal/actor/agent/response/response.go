@@ -1,6 +1,6 @@
-// Package response reads what a reasoner decided: the XML form, native tool calls, and JSON decisions. It owns
-// these forms and their bounds. Everything that it reads is written by a model. It must not know which actions
-// are allowed.
+// Package response reads what a reasoner decided: the XML form, native tool calls, and JSON decisions. It
+// owns these forms and their bounds. Everything that it reads is written by a model. It must not know which
+// actions are allowed.
 package response
 
 import (
@@ -81,8 +81,8 @@ const askPrefix = "UserInputsRequired"
 const want = `give one of "actions", "result" and "graph"`
 
 // Read decodes the output of a reasoner in the forms that models use: an assistant message with tool calls, a
-// decision as an object or as a text, bare, fenced or after other words, and the XML form with whatever stands
-// around it. A text of none of these forms is the result. The error is for the reasoner.
+// decision as an object or as a text, bare, fenced or after other words, and the XML form with whatever
+// stands around it. A text of none of these forms is the result. The error is for the reasoner.
 func Read(raw json.RawMessage) (*Response, error) {
 	raw = bytes.TrimSpace(raw)
 	switch {

@@ -222,8 +222,8 @@ func (e *element) action() (Action, error) {
 	return a, nil
 }
 
-// xmlArguments reads the content of Args: a JSON object, or an element for each argument. Elements of one name
-// are a list.
+// xmlArguments reads the content of Args: a JSON object, or an element for each argument. Elements of one
+// name are a list.
 func xmlArguments(s string) (args map[string]json.RawMessage, texts bool, err error) {
 	if inner := Unfence(plain(s)); strings.HasPrefix(inner, "{") {
 		args, err = arguments(json.RawMessage(inner))
