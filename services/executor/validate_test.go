@@ -49,7 +49,7 @@ func TestValidateGraph(t *testing.T) {
 		"Template/Unclosed": {g(node("a", "template", "text", `"{{ 1"`)), []string{"BAD_ARGUMENT a named.text"}},
 		"Template/Hole":     {g(node("a", "template", "text", `"{{ 1 }} {{ nope }}"`)), []string{"BAD_EXPRESSION a named.text"}},
 		"Template/Unknown":  {g(node("a", "template", "text", `"{{ nodes.nope.result }}"`)), []string{"UNKNOWN_NODE_REFERENCE a named.text"}},
-		"Agent/Unknown":     {g(node("a", "agent", "goal", `"x"`, "thread_id", `"t"`, "actions", `{"cel": {}}`)), []string{"UNKNOWN_ARGUMENT a named.thread_id"}},
+		"Agent/Unknown":     {g(node("a", "agent", "goal", `"x"`, "theme", `"t"`, "actions", `{"cel": {}}`)), []string{"UNKNOWN_ARGUMENT a named.theme"}},
 		"LLM/Unknown":       {g(node("a", "llm", "request", `"x"`, "modell", `"t"`)), []string{"UNKNOWN_ARGUMENT a named.modell"}},
 		"HTTP/Unknown":      {g(node("a", "http", "url", `"https://x"`, "header", `{}`)), []string{"UNKNOWN_ARGUMENT a named.header"}},
 		"HTTP/Missing":      {g(node("a", "http")), []string{"MISSING_ARGUMENT a named.url"}},

@@ -23,7 +23,7 @@ func (l *loop) begin(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	last := int64(0)
+	var last int64
 	switch {
 	case in.Create != nil:
 		last = in.Create.ParentSeq
