@@ -112,7 +112,7 @@ func TestCompactEvents(t *testing.T) {
 		_, row := roundTrip(t, ended(func(*Durable) {}))
 		require.Less(t, len(row.Data), 75)
 	})
-	t.Run("Stored/WhateverTheMachineRecords", func(t *testing.T) {
+	t.Run("Stored/EveryKindOfEvent", func(t *testing.T) {
 		t.Parallel()
 		journals, err := filepath.Glob("../../../../../workgraph/testdata/golden/v1-*.jsonl")
 		require.NoError(t, err)
@@ -145,7 +145,8 @@ func TestCompactEvents(t *testing.T) {
 		_, err := EncodeEvent(ended(func(d *Durable) { d.Outcome.Values[0] = json.RawMessage(`{`) }))
 		require.Error(t, err)
 	})
-	// A new field must be added to the compact form, or be refused by it.
+	// A new field must be added to the compact form, or be refused by it. Events do not have an outcome's
+	// threads.
 	t.Run("Form/KnowsEveryField", func(t *testing.T) {
 		t.Parallel()
 		for typ, fields := range map[reflect.Type]int{
