@@ -198,7 +198,8 @@ func (l *loader) env(prefix string, env, ignore []string) {
 		if !strings.HasPrefix(name, prefix) || slices.Contains(ignore, name) {
 			continue
 		}
-		f, ok := leaf{}, false
+		var f leaf
+		var ok bool
 		if i := slices.IndexFunc(l.leaves, func(f leaf) bool { return EnvName(prefix, f.key) == name }); i >= 0 {
 			f, ok = l.leaves[i], true
 		} else {

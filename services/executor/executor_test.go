@@ -412,7 +412,7 @@ func TestService(t *testing.T) {
 		for _, a := range resp.GetActors() {
 			byName[a.GetName()] = a
 		}
-		for _, name := range []string{"llm", "http", "cel", "template", "sleep", "fail", "model"} {
+		for _, name := range []string{"llm", "http", "cel", "template", "starlark", "sleep", "fail", "model"} {
 			require.Contains(t, byName, name)
 		}
 		require.NotEmpty(t, byName["llm"].GetDescription())

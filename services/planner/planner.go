@@ -26,11 +26,11 @@ import (
 // Config bounds what one request may ask for.
 type Config struct {
 	// MaxTextBytes bounds the text of a plan; the rest is not read, and the answer says so.
-	MaxTextBytes int `conf:"max_text_bytes" help:"largest text of a plan, in bytes"`
+	MaxTextBytes int `conf:"max_text_bytes" help:"maximum size of the text of a plan, in bytes"`
 	// MaxProblems bounds the problems of a plan.
-	MaxProblems int `conf:"max_problems" help:"problems of a plan at most"`
+	MaxProblems int `conf:"max_problems" help:"maximum number of problems in a plan"`
 	// MaxEdges bounds the dependencies of a plan.
-	MaxEdges int `conf:"max_edges" help:"dependencies of a plan at most"`
+	MaxEdges int `conf:"max_edges" help:"maximum number of dependencies in a plan"`
 	// Restate says which model restates plans, if any.
 	Restate restate.Config `conf:"restate"`
 	// Author says which model writes plans, and within which limits.

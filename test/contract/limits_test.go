@@ -25,6 +25,7 @@ func words(text, _ string) figure { return figure{text, ""} }
 const (
 	wg, reg, gw = "workgraph.", "services/registry/internal/store.", "services/gateway/internal/"
 	actors      = "services/executor/internal/actor."
+	script      = "services/executor/internal/actor/starlark."
 	engine      = "services/executor/internal/engine."
 	status      = "statuses of HTTP"
 )
@@ -75,10 +76,15 @@ var figures = map[string][]figure{
 	"all expressions of one step of a run (one outcome, signal, answer)": {{"10,000,000", wg + "commandCostLimit"}, {"10 seconds", engine + "maxEvaluation"}},
 	"all expressions of one call of `cel` or `template`": {{"10 seconds", actors + "maxExpressionTime"}, {"1,000", "services/executor/internal/actor/template.maxHoles"},
 		{"4 MiB", "services/executor/internal/actor/template.maxOutput"}},
-	"one value that an expression makes": {{"1,048,576", wg + "maxValueParts"}, {"16-byte", wg + "textUnit"}},
-	"result of one expression, as JSON":  {{"16 MiB", wg + "maxExprResult"}},
-	"a regular expression":               {{"1,000 bytes", wg + "maxPattern"}, {"2,000", wg + "maxPatternSteps"}, {"four ranges", wg + "maxFoldedRanges"}, {"/ 16", wg + "textUnit"}},
-	"in work at once":                    {{"5 milliseconds", "internal/turns.restFrom"}, {"a second", "internal/turns.restMost"}, {"100 nodes", "services/executor/internal/engine/program.lightSize"}},
+	"one value that an expression makes":                 {{"1,048,576", wg + "maxValueParts"}, {"16-byte", wg + "textUnit"}},
+	"result of one expression, as JSON":                  {{"16 MiB", wg + "maxExprResult"}},
+	"text of one script of `starlark`":                   {{"64 KiB", script + "maxScript"}, {"500", script + "maxNesting"}},
+	"integers of a script":                               {{"65,536", script + "maxIntBits"}},
+	"values and functions of a script within each other": {{"1,000", script + "maxDepth"}, {"100", script + "maxCalls"}},
+	"what a script prints":                               {{"100 lines", script + "maxPrints"}, {"1 KiB", script + "maxPrinted"}},
+	"result of one script, as JSON":                      {{"16 MiB", script + "maxResult"}},
+	"a regular expression":                               {{"1,000 bytes", wg + "maxPattern"}, {"2,000", wg + "maxPatternSteps"}, {"four ranges", wg + "maxFoldedRanges"}, {"/ 16", wg + "textUnit"}},
+	"in work at once":                                    {{"5 milliseconds", "internal/turns.restFrom"}, {"a second", "internal/turns.restMost"}, {"100 nodes", "services/executor/internal/engine/program.lightSize"}},
 
 	"faults of one graph or patch":       {{"100 are", wg + "MaxFaults"}, words("2,000 bytes", "twice maxFaultText"), words("20 nodes", "chosen where a cycle is told")},
 	"workflows that one approval covers": {{"256", engine + "maxCovered"}},

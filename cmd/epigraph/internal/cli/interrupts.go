@@ -101,6 +101,8 @@ func (c *interruptsShowCmd) Run(e *env) error {
 			how := "VALUE"
 			if len(x.GetApprove().GetJson()) > 0 {
 				how = "yes|no"
+			} else if c := view.ChoicesOf(x.GetSchema().GetJson()); !c.Multiple {
+				how = c.Words(how)
 			}
 			e.help("`epigraph interrupts answer %s %s`", x.GetId(), how)
 		}
@@ -121,7 +123,11 @@ func interruptText(e *env, x *executorv1.Interrupt) string {
 	if x.GetApproveHash() != "" {
 		fmt.Fprintf(&b, "hash: %s\n", x.GetApproveHash())
 	}
-	part("the answer must satisfy", x.GetSchema().GetJson())
+	if c := view.ChoicesOf(x.GetSchema().GetJson()); len(c.List) > 0 {
+		b.WriteString(choicesText(c))
+	} else {
+		part("the answer must satisfy", x.GetSchema().GetJson())
+	}
 	if x.GetExpireTime() != nil {
 		fmt.Fprintf(&b, "expires: %s\n", view.When(x.GetExpireTime()))
 	}
@@ -138,9 +144,27 @@ func interruptText(e *env, x *executorv1.Interrupt) string {
 	return b.String()
 }
 
+// choicesText lists choices: what is to be typed, and the label.
+func choicesText(c view.Choices) string {
+	var b strings.Builder
+	b.WriteString("one of:\n")
+	if c.Multiple {
+		b.Reset()
+		b.WriteString("a list of any of:\n")
+	}
+	for _, x := range c.List {
+		line := view.OneLine(string(x.Value), 120)
+		if x.Label != "" {
+			line += "  " + view.OneLine(x.Label, 200)
+		}
+		b.WriteString("  " + line + "\n")
+	}
+	return b.String()
+}
+
 type interruptsAnswerCmd struct {
 	ID      string  `arg:"" help:"The interrupt."`
-	Answer  *string `arg:"" optional:"" help:"The answer, as JSON or text. To an approval: yes or no."`
+	Answer  *string `arg:"" optional:"" help:"The answer, as JSON or text. Of choices: the value or its label. To an approval: yes or no."`
 	Approve bool    `help:"Approve the value that the interrupt shows." xor:"decision"`
 	Reject  bool    `help:"Reject the value that the interrupt shows; the visit fails unless the graph handles it." xor:"decision"`
 	Why     string  `help:"Reason of the decision; part of the visit's value and error." name:"reason" placeholder:"TEXT" short:"r"`
@@ -153,6 +177,7 @@ func (interruptsAnswerCmd) Help() string {
 	return `An interrupt is answered once. An answer that does not satisfy the interrupt's schema leaves it open.
 
     epigraph interrupts answer int_01… '{"color": "red"}' --by ada
+    epigraph interrupts answer int_01… red
     epigraph interrupts answer int_01… yes
     epigraph interrupts answer int_01… no --reason 'too expensive'
     epigraph interrupts answer int_01… --approve --hash 9f86d081…`
@@ -203,7 +228,8 @@ func (c *interruptsAnswerCmd) Run(e *env) error {
 	})
 }
 
-// decide takes yes and no for the decision when the interrupt is one of approval.
+// decide takes yes and no for the decision when the interrupt is one of approval, and a label for the choice
+// that it stands for.
 func (c *interruptsAnswerCmd) decide(ctx context.Context, s *services, req *executorv1.AnswerInterruptRequest) error {
 	if c.Approve || c.Reject {
 		return nil
@@ -215,6 +241,9 @@ func (c *interruptsAnswerCmd) decide(ctx context.Context, s *services, req *exec
 	if len(x.GetApprove().GetJson()) == 0 {
 		if c.Why != "" {
 			return usage(errs.New(errs.InvalidArgument, "FLAG_FOR_APPROVALS", "--reason is for approvals, and %s is none", c.ID))
+		}
+		if v, ok := view.ChoicesOf(x.GetSchema().GetJson()).Named(*c.Answer); ok {
+			req.Answer = &graphv1.Payload{Json: v}
 		}
 		return nil
 	}

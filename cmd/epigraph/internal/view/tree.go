@@ -336,6 +336,8 @@ func asked(q *executorv1.InterruptOpened) interrupt {
 		if prompt := jsonText(q.GetPrompt().GetJson()); prompt != "" && prompt != "null" {
 			says = "asks: " + OneLine(prompt, 100) + "; to approve: " + OneLine(jsonText(what), 200)
 		}
+	} else if c := ChoicesOf(q.GetSchema().GetJson()); !c.Multiple {
+		answer = c.Words(answer)
 	}
 	return interrupt{q.GetInterruptId(), q.GetVisit().GetNodeId(), says, "`epigraph interrupts answer " + q.GetInterruptId() + " " + answer + "`"}
 }

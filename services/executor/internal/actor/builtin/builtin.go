@@ -3,6 +3,8 @@
 package builtin
 
 import (
+	"errors"
+
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/internal/obs"
@@ -14,21 +16,25 @@ import (
 	actorllm "github.com/epigraph-run/epigraph/services/executor/internal/actor/llm"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/sleep"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/spawn"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/starlark"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/template"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/wait"
 )
 
 // Config configures the actors that have something to configure.
 type Config struct {
-	LLM  actorllm.Config `conf:"llm"`
-	HTTP http.Config     `conf:"http"`
+	LLM      actorllm.Config `conf:"llm"`
+	HTTP     http.Config     `conf:"http"`
+	Starlark starlark.Config `conf:"starlark"`
 }
 
 // DefaultConfig lets the http actor reach public addresses only.
-func DefaultConfig() Config { return Config{HTTP: http.DefaultConfig()} }
+func DefaultConfig() Config {
+	return Config{HTTP: http.DefaultConfig(), Starlark: starlark.DefaultConfig()}
+}
 
 // Validate reports every field that cannot be used.
-func (c Config) Validate() error { return c.HTTP.Validate() }
+func (c Config) Validate() error { return errors.Join(c.HTTP.Validate(), c.Starlark.Validate()) }
 
 // Set is the actors.
 type Set struct{ *actor.Registry }
@@ -47,7 +53,7 @@ func New(cfg Config, models *llm.Set, tel *obs.Telemetry) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	specs := append(agent.Specs(), actorllm.Spec(cfg.LLM, models), web, cel.Spec(), template.Spec(), sleep.Spec(), fail.Spec(),
+	specs := append(agent.Specs(), actorllm.Spec(cfg.LLM, models), web, cel.Spec(), template.Spec(), starlark.Spec(cfg.Starlark), sleep.Spec(), fail.Spec(),
 		wait.Human(), wait.Signal(), wait.Completion(), spawn.Spec(), spawn.Expand())
 	r, err := actor.NewRegistry(specs...)
 	if err != nil {

@@ -28,7 +28,16 @@ const humanSchema = `{
     "schema": {"type": "object", "description": "JSON Schema of the answer; another answer is refused and the interrupt stays open."},
     "timeout": ` + timeoutSchema + `,
     "default": {"description": "The answer when nobody gives one in time; without it the visit fails with INTERRUPT_EXPIRED."},
-    "approve": {"description": "Exactly what is to be approved. The result then is an object with decision, by, approve_hash and answer."}
+    "approve": {"description": "Exactly what is to be approved. The result then is an object with decision, by, approve_hash and answer."},
+    "choices": {
+      "type": "array", "minItems": 1, "maxItems": 100,
+      "description": "The answers to choose from. Another answer is refused. Each is a value, or an object with value and the label that a person sees.",
+      "items": {"anyOf": [
+        {"type": ["string", "number", "boolean"]},
+        {"type": "object", "required": ["value"], "additionalProperties": false, "properties": {"value": {"type": ["string", "number", "boolean"]}, "label": {"type": "string", "minLength": 1, "maxLength": 200}}}
+      ]}
+    },
+    "multiple": {"type": "boolean", "description": "Whether several choices may be given, as a list; false when absent."}
   }
 }`
 
@@ -37,7 +46,7 @@ func Human() actor.Spec {
 	return actor.Spec{
 		Name: "human", Version: "1", Elsewhere: true, Computes: true, Effect: workgraph.Pure, Schema: humanSchema, Examine: examine, WaitsFor: []string{"timeout"},
 		Approves:    func(n *workgraph.Node) bool { return len(n.Named["approve"]) > 0 },
-		Description: "Asks a person and waits for the answer, which is the result; or for the approval of something.",
+		Description: "Asks a person and waits for the answer, which is the result: in free form, one of several choices, or the approval of something.",
 		Actor:       workgraph.ActorFunc(human),
 	}
 }
@@ -56,6 +65,9 @@ func examine(ctx context.Context, n *workgraph.Node) []workgraph.Argument {
 		if answer, _ := actor.OwnText(n, "default"); answer != workgraph.Approved && answer != workgraph.Rejected {
 			out = append(out, workgraph.Argument{Arg: "default", Fault: `the default of an approval must be "APPROVED" or "REJECTED"`})
 		}
+	}
+	if len(n.Named["choices"]) > 0 {
+		return append(out, examineChoices(ctx, n)...)
 	}
 	if raw := n.Named["schema"]; len(raw) > 0 {
 		if err := answerable(ctx, raw, n.Named["default"]); err != nil {
@@ -92,6 +104,9 @@ func human(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 		Timeout string          `json:"timeout"`
 		Default json.RawMessage `json:"default"`
 		Approve json.RawMessage `json:"approve"`
+
+		Choices  json.RawMessage `json:"choices"`
+		Multiple bool            `json:"multiple"`
 	}
 	if err := actor.Decode(c.Named, &a); err != nil {
 		return workgraph.Outcome{}, err
@@ -105,6 +120,11 @@ func human(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	}
 	if len(a.Default) > 0 && timeout == 0 {
 		return workgraph.Outcome{}, actor.BadArguments("a default needs a timeout")
+	}
+	if len(a.Choices) > 0 {
+		if a.Schema, err = choose(a.Choices, a.Multiple, len(a.Schema) > 0, len(a.Approve) > 0); err != nil {
+			return workgraph.Outcome{}, err
+		}
 	}
 	if len(a.Schema) > 0 {
 		if err := answerable(ctx, a.Schema, a.Default); err != nil {

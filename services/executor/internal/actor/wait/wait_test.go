@@ -46,6 +46,73 @@ func TestHuman(t *testing.T) {
 	}
 }
 
+func TestChoices(t *testing.T) {
+	t.Parallel()
+	t.Run("Schema/IsOfTheChoices", func(t *testing.T) {
+		t.Parallel()
+		for named, want := range map[string]string{
+			`{"prompt": "?", "choices": ["red", 7, true]}`: `{"enum": ["red", 7, true]}`,
+			`{"prompt": "?", "choices": [{"value": "r", "label": "Red"}, 9007199254740993]}`: `{"enum": ["r", 9007199254740993],
+				"enumNames": ["Red", "9007199254740993"]}`,
+			`{"prompt": "?", "choices": ["a", "b"], "multiple": true}`: `{"type": "array", "items": {"enum": ["a", "b"]}, "uniqueItems": true}`,
+		} {
+			out, err := actortest.Call(t, wait.Human(), named)
+			require.NoError(t, err)
+			require.JSONEq(t, want, string(out.Wait.Interrupt.Schema))
+		}
+	})
+	t.Run("Answer/IsHeldAgainstThem", func(t *testing.T) {
+		t.Parallel()
+		out, err := actortest.Call(t, wait.Human(), `{"prompt": "?", "choices": [{"value": "r", "label": "Red"}, {"value": "b", "label": "Blue"}]}`)
+		require.NoError(t, err)
+		schema, err := workgraph.CompileSchema(t.Context(), out.Wait.Interrupt.Schema)
+		require.NoError(t, err)
+		require.NoError(t, schema.Check(t.Context(), json.RawMessage(`"b"`)))
+		require.ErrorContains(t, schema.Check(t.Context(), json.RawMessage(`"Blue"`)), `must be one of 'r', 'b'`)
+	})
+	for name, c := range map[string]struct{ named, says string }{
+		"None":           {`{"prompt": "x", "choices": []}`, "give 1 to 100, not 0"},
+		"NoList":         {`{"prompt": "x", "choices": {"a": 1}}`, "must be a list"},
+		"NoValue":        {`{"prompt": "x", "choices": [{"label": "a"}]}`, "choices[0]: the value must be"},
+		"Unknown":        {`{"prompt": "x", "choices": [{"value": 1, "name": "a"}]}`, "choices[0]: an object has value and label"},
+		"Null":           {`{"prompt": "x", "choices": ["a", null]}`, "choices[1]: the value must be"},
+		"Twice":          {`{"prompt": "x", "choices": ["a", "a"]}`, `choices[1]: the value "a" is there already`},
+		"LabelTwice":     {`{"prompt": "x", "choices": [{"value": 1, "label": "a"}, {"value": 2, "label": "A"}]}`, `the label "A" is there already`},
+		"WithSchema":     {`{"prompt": "x", "choices": ["a"], "schema": {}}`, "choices or schema"},
+		"WithApprove":    {`{"prompt": "x", "choices": ["a"], "approve": 1}`, "choices or approve"},
+		"DefaultOfOther": {`{"prompt": "x", "choices": ["a"], "default": "b", "timeout": "1h"}`, "default: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := actortest.Fails(t, wait.Human(), c.named)
+			require.Equal(t, actor.ReasonArguments, e.Reason)
+			require.Contains(t, e.Message, c.says)
+			n := &workgraph.Node{ID: "n", Actor: "human"}
+			require.NoError(t, json.Unmarshal([]byte(c.named), &n.Named))
+			require.Len(t, wait.Human().Examine(t.Context(), n), 1, "it is seen before a run")
+		})
+	}
+}
+
+func FuzzChoices(f *testing.F) {
+	for _, choices := range []string{`["a"]`, `[{"value": 1, "label": "x"}, 2.5]`, `[{}]`, `[1e400, "\ud800"]`, `[ {"value": "a"}]`} {
+		f.Add(choices, true)
+	}
+	f.Fuzz(func(t *testing.T, choices string, multiple bool) {
+		named, err := json.Marshal(map[string]any{"prompt": "?", "multiple": multiple, "choices": json.RawMessage(choices)})
+		if err != nil {
+			return
+		}
+		out, err := actortest.Call(t, wait.Human(), string(named))
+		if err != nil {
+			require.NotEmpty(t, err.Error())
+			return
+		}
+		_, err = workgraph.CompileSchema(t.Context(), out.Wait.Interrupt.Schema)
+		require.NoError(t, err)
+	})
+}
+
 func TestSignal(t *testing.T) {
 	t.Parallel()
 	out, err := actortest.Call(t, wait.Signal(), `{"name": "paid", "timeout": "1h"}`)
