@@ -23,12 +23,11 @@ type Config struct {
 	MaxCost int64 `conf:"max_cost_nano_usd" help:"money for all rounds together in nano-USD; 0 means no limit, and a limit needs a registry with the price of the model"`
 	// Timeout bounds all rounds together.
 	Timeout time.Duration `conf:"timeout" help:"longest time for all rounds together; keep it below the limits of calls and requests"`
-	// MaxPromptBytes bounds what the model is told first: instructions, goal, context, tools, and what is done.
+	// MaxPromptBytes bounds the first message to the model, with the instructions.
 	MaxPromptBytes int `conf:"max_prompt_bytes" help:"largest prompt of a plan, in bytes; requests with a larger one are refused"`
-	// Instructions, Prompt and RevisePrompt replace the texts of this package; empty keeps them.
+	// Instructions and Prompt replace the texts of this package; empty keeps them.
 	Instructions string `conf:"instructions" help:"system message that asks for a plan; empty means the built-in one"`
 	Prompt       string `conf:"prompt" help:"template of the prompt for a new plan, with {goal}, {context} and {tools}; empty means the built-in one"`
-	RevisePrompt string `conf:"revise_prompt" help:"template of the prompt for the rest of a run, with {goal}, {context}, {tools}, {done} and {open}; empty means the built-in one"`
 }
 
 // DefaultConfig is what suits plans of some dozens of problems.
@@ -56,7 +55,7 @@ func (c Config) Validate() error {
 	for _, t := range []struct {
 		name, text string
 		known      []string
-	}{{"prompt", c.Prompt, createNames}, {"revise_prompt", c.RevisePrompt, reviseNames}} {
+	}{{"prompt", c.Prompt, createNames}} {
 		if t.text == "" {
 			continue
 		}
