@@ -206,7 +206,7 @@ func TestCreatePlan(t *testing.T) {
 			reason string
 			change func(*plannerv1.CreatePlanRequest)
 		}{
-			{"UNKNOWN_PROFILE", func(r *plannerv1.CreatePlanRequest) { r.Profile = "defualt" }},
+			{"UNKNOWN_PROFILE", func(r *plannerv1.CreatePlanRequest) { r.Profile = "nobody" }},
 			{"TOOLS_INVALID", func(r *plannerv1.CreatePlanRequest) {
 				r.Tools = append(r.Tools, searchTool(), &plannerv1.PlanTool{Name: "x", Schema: &graphv1.Payload{Json: []byte(`{"type": 7}`)}})
 			}},
@@ -353,7 +353,7 @@ func TestCreatePlanCosts(t *testing.T) {
 func TestAuthorConfig(t *testing.T) {
 	t.Parallel()
 	cfg := planner.DefaultConfig()
-	cfg.Author.Rounds, cfg.Author.Timeout, cfg.Author.Prompt = 0, 0, "{gaol}"
+	cfg.Author.Rounds, cfg.Author.Timeout, cfg.Author.Prompt = 0, 0, "{aim}"
 	err := cfg.Validate()
 	for _, want := range []string{"planner.author: rounds", "timeout must be positive", "prompt: {goal} is missing"} {
 		require.ErrorContains(t, err, want)

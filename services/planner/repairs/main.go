@@ -34,7 +34,7 @@ func main() {
 	rounds := flag.Int("rounds", 4, "answers of the model at most")
 	verbose := flag.Bool("v", false, "list the plans that were not mended")
 	flag.Parse()
-	if err := measure(context.Background(), *data, *rounds, *verbose); err != nil {
+	if err := measure(context.Background(), os.Stdout, *data, *rounds, *verbose); err != nil {
 		fmt.Fprintln(os.Stderr, "repairs:", err)
 		os.Exit(1)
 	}
@@ -51,13 +51,13 @@ type record struct {
 	tools []*plannerv1.PlanTool
 }
 
-func measure(ctx context.Context, data string, rounds int, verbose bool) error {
+func measure(ctx context.Context, w io.Writer, data string, rounds int, verbose bool) error {
 	begin := time.Now()
 	all, list, err := faulty(ctx, data)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d of %d recorded plans have faults\n\n", len(list), all)
+	fmt.Fprintf(w, "%d of %d recorded plans have faults\n\n", len(list), all)
 	for _, share := range []struct {
 		name  string
 		whole bool
@@ -66,10 +66,10 @@ func measure(ctx context.Context, data string, rounds int, verbose bool) error {
 		if err != nil {
 			return err
 		}
-		fmt.Printf("%s:\n", share.name)
-		t.print(verbose)
+		fmt.Fprintf(w, "%s:\n", share.name)
+		t.print(w, verbose)
 	}
-	fmt.Printf("took %s\n", time.Since(begin).Round(time.Second))
+	fmt.Fprintf(w, "took %s\n", time.Since(begin).Round(time.Second))
 	return nil
 }
 
@@ -216,27 +216,27 @@ func (t *table) add(r record, got *plannerv1.CreatePlanResponse) {
 	t.lost = append(t.lost, fmt.Sprintf("%s: %s %s, had %s", r.ID, a.GetEnd(), slices.Sorted(maps.Keys(codes)), r.codes))
 }
 
-func (t *table) print(verbose bool) {
-	fmt.Printf("  mended %d of %d (%.1f %%), %d tokens a plan\n", t.mended, t.plans, 100*float64(t.mended)/float64(max(t.plans, 1)), t.tokens/int64(max(t.plans, 1)))
+func (t *table) print(w io.Writer, verbose bool) {
+	fmt.Fprintf(w, "  mended %d of %d (%.1f %%), %d tokens a plan\n", t.mended, t.plans, 100*float64(t.mended)/float64(max(t.plans, 1)), t.tokens/int64(max(t.plans, 1)))
 	for _, n := range slices.Sorted(maps.Keys(t.in)) {
-		fmt.Printf("    in %d rounds: %d\n", n, t.in[n])
+		fmt.Fprintf(w, "    in %d rounds: %d\n", n, t.in[n])
 	}
 	for _, e := range slices.Sorted(maps.Keys(t.ends)) {
-		fmt.Printf("    not, ended by %s: %d\n", e, t.ends[e])
+		fmt.Fprintf(w, "    not, ended by %s: %d\n", e, t.ends[e])
 	}
-	fmt.Printf("  %-22s %8s %8s\n", "fault", "had it", "kept it")
+	fmt.Fprintf(w, "  %-22s %8s %8s\n", "fault", "had it", "kept it")
 	for _, c := range slices.Sorted(maps.Keys(t.had)) {
-		fmt.Printf("  %-22s %8d %8d\n", c, t.had[c], t.left[c])
+		fmt.Fprintf(w, "  %-22s %8d %8d\n", c, t.had[c], t.left[c])
 	}
 	for _, c := range slices.Sorted(maps.Keys(t.left)) {
 		if t.had[c] == 0 {
-			fmt.Printf("  %-22s %8d %8d\n", c, 0, t.left[c])
+			fmt.Fprintf(w, "  %-22s %8d %8d\n", c, 0, t.left[c])
 		}
 	}
 	if verbose {
 		for _, l := range t.lost {
-			fmt.Println("    " + l)
+			fmt.Fprintln(w, "    " + l)
 		}
 	}
-	fmt.Println()
+	fmt.Fprintln(w)
 }
