@@ -315,6 +315,31 @@ func TestAgent(t *testing.T) {
 			require.Contains(t, r.told[3], `done do.work`)
 			r.fails = nil
 		})
+		t.Run("Fork/OfTheAgentsRunGoesOnWithAForkOfTheThread", func(t *testing.T) {
+			r.script = []string{`["work"]`, `["work"]`, `{"result": "first"}`}
+			id := l.start(t, agentOf(t, `{`+actions+`}`))
+			l.wait(t, id, journal.StateCompleted)
+			was := l.child(t, id)
+			r.asked = nil
+			r.script[1], r.script[2] = `["ask"]`, `{"result": "second"}`
+			again, err := l.Fork(t.Context(), command.ForkRequest{Namespace: ns, RunID: was.ID, From: &workgraph.Ref{Node: "reason", Visit: 2}})
+			require.NoError(t, err)
+			var question string
+			testkit.Eventually(t, func() bool {
+				for _, ev := range kinds(l.events(t, again), workgraph.AttemptEnded) {
+					if o := ev.Outcome; o != nil && o.Wait != nil && o.Wait.Interrupt != nil {
+						question = o.Wait.Interrupt.ID
+					}
+				}
+				return question != ""
+			})
+			l.commands(t, again, journal.CommandAnswer, record.Payload{InterruptID: question, Payload: json.RawMessage(`"you may"`), By: "ada"})
+			require.JSONEq(t, `"second"`, string(l.wait(t, again, journal.StateCompleted).Result))
+			require.Equal(t, map[int]int{2: 1, 3: 1}, r.rounds())
+			require.Equal(t, []string{"MESSAGE", "MESSAGE", "STATE 1", "STATE 2", "STATE 3"}, l.remembered(t, was), "the thread of the first run is as it was")
+			require.Equal(t, []string{"MESSAGE", "MESSAGE", "STATE 1", "STATE 2", "STATE 3"}, l.remembered(t, l.row(t, again)))
+			require.Contains(t, r.told[3], "you may")
+		})
 		t.Run("Retry/OfTheRunAboveRepeatsNoUnsafeCallUnasked", func(t *testing.T) {
 			r.script = []string{`["send"]`, `["send"]`}
 			r.fails = func(round int) error {
