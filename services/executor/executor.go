@@ -252,6 +252,7 @@ type Service struct {
 	server      *rpc.Server
 	limitServer *rpc.LimitServer
 	workers     *worker.Server
+	actors      *builtin.Set
 	jobs        *dispatch.Dispatcher
 	// jobWorker is under which name this process works jobs.
 	jobWorker string
@@ -333,7 +334,8 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	}
 	s.opened(flows)
 	s.maintenance, s.journal, s.offload, s.limits = maintenance, j, offload, limit.New(limits, d.Telemetry.Logger)
-	actors := catalog{builtin: set.Registry, more: d.Actors}
+	actors := catalog{builtin: set, more: d.Actors}
+	s.actors = set
 	maintenance.limits = s.limits
 	s.quotas = s.limits.Quotas()
 	if err := s.limits.Refresh(ctx); err != nil {
@@ -380,7 +382,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	}
 	s.limitServer = rpc.NewLimitServer(limits, s.limits.Refresh, s.engine.Programs().UnknownActor)
 	s.workers.Own(s.engine.Owner, s.engine.Held)
-	s.server = rpc.NewServer(s.engine, archived{plain}, actors.specs(), s.workers.Registered, d.Registry != nil, d.Admission)
+	s.server = rpc.NewServer(s.engine, archived{plain}, actors.specs, s.workers.Registered, d.Registry != nil, d.Admission)
 	runs := rpc.Scheduled{Server: s.server}
 	if s.schedules, err = schedule.New(schedules, runs, cfg.MaxSchedules, s.log, d.Telemetry.MeterProvider); err != nil {
 		return nil, fmt.Errorf("make controller of schedules: %w", err)
@@ -418,6 +420,7 @@ func (s *Service) Run(ctx context.Context) error {
 	g.Go(func() error { return s.schedules.Run(ctx) })
 	g.Go(func() error { return s.sweep(ctx) })
 	g.Go(func() error { return s.workers.Run(ctx) })
+	g.Go(func() error { return s.actors.Run(ctx) })
 	g.Go(func() error { return s.limits.Run(ctx) })
 	g.Go(func() error { return s.quotas.Run(ctx, s.engine.Work) })
 	if s.outbox != nil {
@@ -545,7 +548,7 @@ func open(ctx context.Context, cfg Config, tel *obs.Telemetry, answered func()) 
 
 // catalog is the built-in actors with those that the host adds.
 type catalog struct {
-	builtin *actor.Registry
+	builtin *builtin.Set
 	more    workgraph.Actors
 }
 
@@ -555,6 +558,11 @@ func (c catalog) ActorInfo(name string) (workgraph.ActorInfo, bool) {
 	}
 	return c.builtin.ActorInfo(name)
 }
+
+// Absent and Changes are those of builtin.Set.
+func (c catalog) Absent(name string) bool { return c.more[name] == nil && c.builtin.Absent(name) }
+
+func (c catalog) Changes(name string) bool { return c.more[name] == nil && c.builtin.Changes(name) }
 
 func (c catalog) Actor(name string) (workgraph.Actor, bool) {
 	if a, ok := c.more[name]; ok {
@@ -566,7 +574,9 @@ func (c catalog) Actor(name string) (workgraph.Actor, bool) {
 func (c catalog) Names() []string {
 	out := make([]string, 0, len(c.more))
 	for _, s := range c.specs() {
-		out = append(out, s.Name)
+		if s.Actor != nil { // the others stand for many
+			out = append(out, s.Name)
+		}
 	}
 	return out
 }

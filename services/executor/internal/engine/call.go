@@ -93,7 +93,7 @@ func (t *session) admit(ctx context.Context, a *attempt) (doer workgraph.Actor, 
 func (t *session) call(ctx context.Context, a *attempt, doer workgraph.Actor, info program.ActorInfo) {
 	progress := reporter{t.e.feed, a}
 	progress.publish(feed.Ephemeral{Started: true, Actor: a.start.Actor, At: a.startTime()})
-	ctx = context.WithValue(actor.WithReporter(ctx, progress), attemptKey{}, a)
+	ctx = context.WithValue(actor.WithNamespace(actor.WithReporter(ctx, progress), a.run.namespace), attemptKey{}, a)
 	span := trace.SpanFromContext(ctx) // the parent's span, which is not ended here
 	if a.run.sampled() {
 		ctx, span = t.e.tracer.Start(ctx, "invoke "+a.start.Actor, trace.WithAttributes(
