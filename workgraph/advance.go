@@ -257,6 +257,12 @@ func (s *State) ended(c *Ended) error {
 			out, ferr = nil, err
 		}
 	}
+	if out != nil && len(out.Threads) > 0 {
+		// What waits or is recorded has no part in them.
+		kept := *out
+		s.adds, kept.Threads, out = adding{u, out.Threads}, nil, &kept
+		defer func() { s.adds = adding{} }()
+	}
 	if s.unspent(u, ferr) {
 		s.putBack(u, c.Attempt, ferr, now)
 	} else {

@@ -128,6 +128,7 @@ func (fx Effects) And(next Effects) Effects {
 	fx.CancelChildren = append(fx.CancelChildren, next.CancelChildren...)
 	fx.Opened = append(fx.Opened, next.Opened...)
 	fx.Closed = append(fx.Closed, next.Closed...)
+	fx.Threads = append(fx.Threads, next.Threads...)
 	if next.Graph != nil {
 		fx.Graph = next.Graph
 	}

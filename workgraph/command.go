@@ -225,10 +225,18 @@ type Effects struct {
 	// ones again.
 	Opened []OpenedInterrupt
 	Closed []ClosedInterrupt
+	// Threads are items to add to threads in the transaction of the events.
+	Threads []ThreadsOf
 	// Graph is the run's new graph if an expansion or an amendment changed it, else nil.
 	Graph *Graph
 	// Ended is set if the run has ended.
 	Ended *RunEnd
+}
+
+// ThreadsOf are what an attempt of a visit adds to threads.
+type ThreadsOf struct {
+	Ref
+	Appends []ThreadAppend
 }
 
 // Spawn is a child run to start for a visit.

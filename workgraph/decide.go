@@ -182,6 +182,9 @@ func (s *State) performed(u unit, o *Outcome, canceling bool, now time.Time) {
 		s.applyUpdates(u.ns, o.State)
 	}
 	if u.item > 0 {
+		if !stopped {
+			s.addToThreads(u)
+		}
 		s.itemEnded(u, o, nil)
 		return
 	}
@@ -193,6 +196,9 @@ func (s *State) performed(u unit, o *Outcome, canceling bool, now time.Time) {
 			return
 		}
 		values = v
+	}
+	if !stopped {
+		s.addToThreads(u)
 	}
 	if task.ns != nil {
 		task.o, task.values, task.now = o, values, now

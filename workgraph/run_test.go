@@ -206,3 +206,13 @@ func TestCallTellsOwnArgumentsFromPropagatedOnes(t *testing.T) {
 	require.Equal(t, `"GET"`, own)
 	require.Equal(t, `"POST"`, named)
 }
+
+func TestRunWithoutThreads(t *testing.T) {
+	says := ActorFunc(func(context.Context, *Call) (Outcome, error) {
+		return Outcome{Threads: []ThreadAppend{{Thread: "thr_1", Items: []ThreadItem{{Kind: ThreadMessage, Body: []byte("1")}}}}}, nil
+	})
+	res, err := Run(t.Context(), &Graph{Nodes: []Node{{ID: "a", Actor: "says"}}}, Actors{"says": says}, Input{})
+	require.NoError(t, err)
+	require.Equal(t, StatusFailed, res.Status)
+	require.Contains(t, res.Message, "keeps no threads", "nothing is dropped in silence")
+}

@@ -111,6 +111,7 @@ type scratch struct {
 	starts      []Start
 	upstreams   []Upstream
 	fx          *Effects
+	adds        adding
 	edgeQ       []edgeTask
 	instQ       []instTask
 	expandQ     []expansionTask

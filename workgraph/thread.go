@@ -62,3 +62,18 @@ const (
 	// ThreadOfRun is kept until the run that holds it has ended.
 	ThreadOfRun ThreadLifetime = 3
 )
+
+// adding is what the attempt of a unit adds to threads if its outcome stands.
+type adding struct {
+	u  unit
+	of []ThreadAppend
+}
+
+// addToThreads makes what the unit's attempt adds to threads an effect of the decision.
+func (s *State) addToThreads(u unit) {
+	if len(s.adds.of) == 0 || s.adds.u != u {
+		return
+	}
+	s.fx.Threads = append(s.fx.Threads, ThreadsOf{s.ref(u.ns, u.item), s.adds.of})
+	s.adds = adding{}
+}

@@ -165,6 +165,7 @@ func (s *State) await(u unit, o *Outcome, now time.Time) {
 	st := s.step(OpWait, u.ns, d)
 	st.Item = int(u.item)
 	s.record(st)
+	s.addToThreads(u)
 	w := s.applyWait(u, o, d)
 	switch {
 	case w.kind == WaitChildren && w.left == 0:

@@ -24,6 +24,7 @@ import (
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/stack"
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
 	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	epigraph "github.com/epigraph-run/epigraph/sdk"
@@ -403,10 +404,10 @@ func serve(t *testing.T, script fakellm.Script, dir ...string) *stack.Dev {
 	t.Cleanup(func() { _ = model.Close() })
 	cfg := stack.DevConfig()
 	cfg.Telemetry.LogLevel = "error"
-	cfg.Executor.Actors.LLM.Model = "fake-1"
-	cfg.Executor.Actors.LLM.Server.BaseURL = base
-	cfg.Executor.Actors.LLM.Server.APIKey = conf.NewSecret("test")
-	cfg.Planner.Restate.Model, cfg.Planner.Restate.Server.BaseURL = "fake-1", base
+	cfg.Models.Change(cfg.Models.Default, func(p *llm.Profile) {
+		p.Model, p.BaseURL, p.APIKey = "fake-1", base, conf.NewSecret("test")
+	})
+	cfg.Planner.Restate.Profile = cfg.Models.Default
 	d, err := stack.OpenDev(t.Context(), stack.DevOptions{DataDir: append(dir, t.TempDir())[0], HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", Config: cfg})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))

@@ -7,7 +7,9 @@
 // `conf:"name"` renames a field, `conf:"-"` hides it, `help:"…"` documents it; embedded structs are
 // inlined. Values are strings, bools, numbers, durations, anything with UnmarshalText, slices of
 // these or of structs, and maps with string keys. Outside the file, slices of plain values are written
-// a,b,c and everything else as YAML.
+// a,b,c and everything else as YAML. The items of a map of structs have keys of their own: models.small.url,
+// and in the environment EPIGRAPH_MODELS_SMALL_URL, adds or changes the item small. A name that is new there
+// has small letters.
 package conf
 
 import (
@@ -62,6 +64,7 @@ func Load(dst any, src Sources) error {
 	l := &loader{root: root.Elem(), leaves: leaves(root.Elem(), "")}
 	if src.File != "" {
 		l.file(src.File)
+		l.leaves = leaves(root.Elem(), "") // the file may have named new items
 	}
 	if src.EnvPrefix != "" {
 		env := src.Env
@@ -105,6 +108,63 @@ func (l *loader) find(key string) (leaf, bool) {
 	return l.leaves[i], true
 }
 
+// add makes the item of a map that a key speaks of, such as models.small.url, and returns the setting.
+func (l *loader) add(key string) (leaf, bool) {
+	for _, f := range l.leaves {
+		rest, ok := strings.CutPrefix(key, f.key+".")
+		if !ok || !named(f.value.Type()) {
+			continue
+		}
+		name, part, _ := strings.Cut(rest, ".")
+		if !f.holds(part) {
+			return leaf{}, false
+		}
+		l.store(f, name)
+		return l.find(key)
+	}
+	return leaf{}, false
+}
+
+// addEnv is add for the name of a variable.
+func (l *loader) addEnv(prefix, variable string) (leaf, bool) {
+	for _, f := range l.leaves {
+		rest, ok := strings.CutPrefix(variable, EnvName(prefix, f.key)+"_")
+		if !ok || !named(f.value.Type()) {
+			continue
+		}
+		best := leaf{} // the longest part that fits leaves the shortest name
+		for _, part := range leaves(newItem(f.value.Type().Elem()), "") {
+			if name, ok := strings.CutSuffix(rest, "_"+EnvName("", part.key)); ok && name != "" && len(part.key) > len(best.key) {
+				best = part
+			}
+		}
+		if best.key == "" {
+			continue
+		}
+		name := strings.ToLower(strings.TrimSuffix(rest, "_"+EnvName("", best.key)))
+		l.store(f, name)
+		return l.find(join(join(f.key, name), best.key))
+	}
+	return leaf{}, false
+}
+
+// holds reports whether the items of a map have that setting.
+func (f leaf) holds(part string) bool {
+	return slices.ContainsFunc(leaves(newItem(f.value.Type().Elem()), ""), func(p leaf) bool { return p.key == part })
+}
+
+// store adds an item to a map.
+func (l *loader) store(f leaf, name string) {
+	if f.value.IsNil() {
+		f.value.Set(reflect.MakeMap(f.value.Type()))
+	}
+	f.value.SetMapIndex(reflect.ValueOf(name).Convert(f.value.Type().Key()), newItem(f.value.Type().Elem()))
+	if f.stored != nil {
+		f.stored()
+	}
+	l.leaves = leaves(l.root, "")
+}
+
 func (l *loader) file(name string) {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -128,19 +188,23 @@ func (l *loader) file(name string) {
 }
 
 func (l *loader) env(prefix string, env, ignore []string) {
-	byName := map[string]leaf{}
 	var names []string
 	for _, f := range l.leaves {
-		n := EnvName(prefix, f.key)
-		byName[n] = f
-		names = append(names, n)
+		names = append(names, EnvName(prefix, f.key))
 	}
+	// Variables of whole maps come before those of their items.
 	for _, kv := range slices.Sorted(slices.Values(env)) {
 		name, text, _ := strings.Cut(kv, "=")
 		if !strings.HasPrefix(name, prefix) || slices.Contains(ignore, name) {
 			continue
 		}
-		f, ok := byName[name]
+		var f leaf
+		var ok bool
+		if i := slices.IndexFunc(l.leaves, func(f leaf) bool { return EnvName(prefix, f.key) == name }); i >= 0 {
+			f, ok = l.leaves[i], true
+		} else {
+			f, ok = l.addEnv(prefix, name)
+		}
 		switch {
 		case ok && !strings.HasPrefix(text, "tcp://"):
 			l.set(f, name, text)
@@ -166,6 +230,9 @@ func (l *loader) flags(flags map[string]string) {
 	for _, k := range names {
 		f, ok := l.find(k)
 		if !ok {
+			f, ok = l.add(k)
+		}
+		if !ok {
 			l.fault(k, ReasonUnknownKey, "unknown setting%s", suggest(k, keys))
 			continue
 		}
@@ -174,6 +241,14 @@ func (l *loader) flags(flags map[string]string) {
 }
 
 func (l *loader) set(f leaf, name, text string) {
+	defer func() {
+		if f.stored != nil {
+			f.stored()
+		}
+		if named(f.value.Type()) {
+			l.leaves = leaves(l.root, "") // of other items
+		}
+	}()
 	if isScalar(f.value.Type()) {
 		if err := setScalar(f.value, text); err != nil {
 			l.fault(name, ReasonBadValue, "%v", err)

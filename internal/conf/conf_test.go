@@ -187,7 +187,7 @@ func TestEffective(t *testing.T) {
 		keys = append(keys, s.Key+"="+s.Value)
 	}
 	require.Equal(t, "grpc_addr=:7402 executor.journal.url= executor.journal.max_rows=1000 executor.journal.wait=1s executor.max_size=4MiB "+
-		"executor.verbose=false executor.hosts= executor.ratio=0 executor.port=0 keys= labels=map[]", strings.Join(keys, " "))
+		"executor.verbose=false executor.hosts= executor.ratio=0 executor.port=0 keys= labels=", strings.Join(keys, " "))
 	table := conf.Table(defaults(), "EPIGRAPH_")
 	require.Contains(t, table, "| `executor.journal.max_rows` | `EPIGRAPH_EXECUTOR_JOURNAL_MAX_ROWS` | `1000` | rows per batch |\n")
 	require.Contains(t, table, `address \| port`)
@@ -214,5 +214,91 @@ func FuzzLoadFile(f *testing.F) {
 	f.Add("keys:\n- {name: a}\nlabels: {a: b}\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		_ = conf.Load(defaults(), conf.Sources{File: write(t, text)})
+	})
+}
+
+type server struct {
+	URL   string
+	Token conf.Secret
+	Wait  time.Duration
+	Deep  struct{ Size int }
+}
+
+func (s *server) SetDefaults() { s.Wait = time.Second }
+
+func TestNamedItems(t *testing.T) {
+	t.Parallel()
+	type config struct {
+		Servers map[string]server `help:"servers by name"`
+		Other   string
+	}
+	load := func(t *testing.T, file string, flags map[string]string, env ...string) (config, error) {
+		t.Helper()
+		c := config{Servers: map[string]server{"main": {URL: "a", Wait: 2 * time.Second}}}
+		src := conf.Sources{EnvPrefix: "X_", Env: env, Flags: flags}
+		if file != "" {
+			src.File = filepath.Join(t.TempDir(), "c.yaml")
+			require.NoError(t, os.WriteFile(src.File, []byte(file), 0o600))
+		}
+		err := conf.Load(&c, src)
+		return c, err
+	}
+	t.Run("File/AddsAndKeepsWhatIsNotSaid", func(t *testing.T) {
+		t.Parallel()
+		c, err := load(t, "servers:\n  main: {url: b}\n  new: {deep: {size: 3}}\n", nil)
+		require.NoError(t, err)
+		require.Equal(t, server{URL: "b", Wait: 2 * time.Second}, c.Servers["main"])
+		want := server{Wait: time.Second}
+		want.Deep.Size = 3
+		require.Equal(t, want, c.Servers["new"])
+	})
+	t.Run("Env/OfOneSetting", func(t *testing.T) {
+		t.Parallel()
+		c, err := load(t, "servers: {in-file: {}}\n", nil, "X_SERVERS_MAIN_TOKEN=t", "X_SERVERS_NEW_ONE_DEEP_SIZE=4", "X_SERVERS_NEW_ONE_URL=u", "X_SERVERS_IN_FILE_URL=f")
+		require.NoError(t, err)
+		require.Equal(t, "t", c.Servers["main"].Token.Reveal())
+		require.Equal(t, "a", c.Servers["main"].URL)
+		require.Equal(t, "u", c.Servers["new_one"].URL)
+		require.Equal(t, 4, c.Servers["new_one"].Deep.Size)
+		require.Equal(t, time.Second, c.Servers["new_one"].Wait)
+		require.Equal(t, "f", c.Servers["in-file"].URL)
+		require.Len(t, c.Servers, 3)
+	})
+	t.Run("Env/OfTheWholeAndThenOfOne", func(t *testing.T) {
+		t.Parallel()
+		c, err := load(t, "", nil, "X_SERVERS={a: {url: x}, b: {}}", "X_SERVERS_B_URL=y")
+		require.NoError(t, err)
+		require.Equal(t, "x", c.Servers["a"].URL)
+		require.Equal(t, "y", c.Servers["b"].URL)
+	})
+	t.Run("Flags/AreTheStrongest", func(t *testing.T) {
+		t.Parallel()
+		c, err := load(t, "servers: {main: {url: f}}\n", map[string]string{"servers.main.url": "g", "servers.other.wait": "3s"}, "X_SERVERS_MAIN_URL=e")
+		require.NoError(t, err)
+		require.Equal(t, "g", c.Servers["main"].URL)
+		require.Equal(t, 3*time.Second, c.Servers["other"].Wait)
+	})
+	t.Run("Unknown/IsTold", func(t *testing.T) {
+		t.Parallel()
+		for _, bad := range []string{"servers.main.ul", "servers.main", "servers.x.deep"} {
+			_, err := load(t, "", map[string]string{bad: "1"})
+			require.ErrorContains(t, err, "not valid", bad)
+		}
+		_, err := load(t, "", nil, "X_SERVERS_MAIN_UL=1")
+		require.Error(t, err)
+		require.Equal(t, conf.ReasonUnknownKey, errs.From(err).Violations[0].Reason)
+	})
+	t.Run("Effective/ListsTheSettingsOfEach", func(t *testing.T) {
+		t.Parallel()
+		c := config{Servers: map[string]server{"b": {}, "a": {URL: "u", Token: conf.NewSecret("s3cret")}}}
+		var keys []string
+		for _, s := range conf.Effective(c) {
+			keys = append(keys, s.Key+"="+s.Value)
+		}
+		require.Equal(t, []string{
+			"servers.a.url=u", "servers.a.token=[redacted]", "servers.a.wait=0s", "servers.a.deep.size=0",
+			"servers.b.url=", "servers.b.token=", "servers.b.wait=0s", "servers.b.deep.size=0", "other=",
+		}, keys)
+		require.Equal(t, "servers", conf.Effective(config{})[0].Key)
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,6 +23,29 @@ type leaf struct {
 	key   string
 	help  string
 	value reflect.Value
+	// stored, if not nil, must be called after value was changed: value is a copy of what a map holds.
+	stored func()
+	// parts says that the settings in this value are leaves of their own.
+	parts bool
+}
+
+// Defaulter is an item of a map or list with defaults of its own, which are set before it is read.
+type Defaulter interface{ SetDefaults() }
+
+var defaulterType = reflect.TypeFor[Defaulter]()
+
+// newItem is a settable value of an item's type with its defaults.
+func newItem(t reflect.Type) reflect.Value {
+	v := reflect.New(t)
+	if v.Type().Implements(defaulterType) {
+		v.Interface().(Defaulter).SetDefaults()
+	}
+	return v.Elem()
+}
+
+// named reports whether a type is a map of structs by name, whose items are settings with keys of their own.
+func named(t reflect.Type) bool {
+	return t.Kind() == reflect.Map && t.Key().Kind() == reflect.String && t.Elem().Kind() == reflect.Struct && !isScalar(t.Elem())
 }
 
 type field struct {
@@ -55,11 +79,37 @@ func leaves(v reflect.Value, prefix string) []leaf {
 	var out []leaf
 	for _, f := range fields(v) {
 		key := join(prefix, f.name)
-		if f.value.Kind() == reflect.Struct && !isScalar(f.value.Type()) {
+		switch {
+		case f.value.Kind() == reflect.Struct && !isScalar(f.value.Type()):
 			out = append(out, leaves(f.value, key)...)
-			continue
+		case named(f.value.Type()):
+			out = append(out, leaf{key: key, help: f.help, value: f.value, parts: f.value.Len() > 0})
+			out = append(out, itemLeaves(f.value, key)...)
+		default:
+			out = append(out, leaf{key: key, help: f.help, value: f.value})
 		}
-		out = append(out, leaf{key: key, help: f.help, value: f.value})
+	}
+	return out
+}
+
+// itemLeaves lists the settings of the items of a map, by name.
+func itemLeaves(m reflect.Value, key string) []leaf {
+	var out []leaf
+	names := m.MapKeys()
+	slices.SortFunc(names, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
+	for _, name := range names {
+		item := newItem(m.Type().Elem())
+		item.Set(m.MapIndex(name))
+		for _, l := range leaves(item, join(key, name.String())) {
+			inner := l.stored
+			l.stored = func() {
+				if inner != nil {
+					inner()
+				}
+				m.SetMapIndex(name, item)
+			}
+			out = append(out, l)
+		}
 	}
 	return out
 }
@@ -108,6 +158,7 @@ func (d decoder) value(v reflect.Value, n ast.Node, key string) {
 		}
 		out := reflect.MakeSlice(v.Type(), len(seq.Values), len(seq.Values))
 		for i, item := range seq.Values {
+			out.Index(i).Set(newItem(v.Type().Elem()))
 			d.value(out.Index(i), item, key+"["+strconv.Itoa(i)+"]")
 		}
 		v.Set(out)
@@ -146,9 +197,17 @@ func (d decoder) dict(v reflect.Value, n ast.Node, key string) {
 		return
 	}
 	out := reflect.MakeMap(v.Type())
+	if named(v.Type()) { // items that are there keep what is not said of them
+		for it := v.MapRange(); it.Next(); {
+			out.SetMapIndex(it.Key(), it.Value())
+		}
+	}
 	for _, e := range entries {
 		name := e.Key.GetToken().Value
-		item := reflect.New(v.Type().Elem()).Elem()
+		item := newItem(v.Type().Elem())
+		if was := out.MapIndex(reflect.ValueOf(name).Convert(v.Type().Key())); was.IsValid() && named(v.Type()) {
+			item.Set(was)
+		}
 		d.value(item, e.Value, join(key, name))
 		out.SetMapIndex(reflect.ValueOf(name).Convert(v.Type().Key()), item)
 	}

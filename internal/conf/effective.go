@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 )
@@ -25,6 +26,9 @@ func Effective(cfg any) []Setting {
 	}
 	var out []Setting
 	for _, f := range leaves(v, "") {
+		if f.parts {
+			continue
+		}
 		out = append(out, Setting{Key: f.key, Value: show(f.value), Help: f.help})
 	}
 	return out
@@ -68,6 +72,14 @@ func show(v reflect.Value) string {
 		var parts []string
 		for i := range v.Len() {
 			parts = append(parts, show(v.Index(i)))
+		}
+		return strings.Join(parts, ",")
+	case reflect.Map:
+		var parts []string
+		keys := v.MapKeys()
+		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
+		for _, k := range keys {
+			parts = append(parts, k.String()+"="+show(v.MapIndex(k)))
 		}
 		return strings.Join(parts, ",")
 	case reflect.Struct:

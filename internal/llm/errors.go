@@ -39,7 +39,7 @@ type Error struct {
 	// Status is the HTTP status, 0 if there was no response.
 	Status int
 	// Code is the provider's error code, or one of ours: TIMEOUT, CANCELED, CONNECTION, MALFORMED,
-	// TRUNCATED, RESPONSE_TOO_LARGE, REQUEST.
+	// TRUNCATED, RESPONSE_TOO_LARGE, REQUEST, PROFILE, FIRST_TOKEN_TIMEOUT, IDLE_TIMEOUT, NOT_RECORDED.
 	Code string
 	// Message is bounded and may be shown to the owner of the run.
 	Message string
@@ -60,20 +60,37 @@ func (e *Error) Error() string {
 // Unwrap gives the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-const maxMessage = 2048
+const (
+	maxMessage    = 2048
+	codeTruncated = "TRUNCATED"
+)
 
-var errTooLarge = errors.New("response is larger than allowed")
+// The limits of time whose ends are told apart.
+var (
+	errFirstToken = errors.New("the model did not begin its answer in time")
+	errIdle       = errors.New("the model stopped in the middle of its answer")
+)
 
-// classify turns whatever a call ended in into an *Error. res may be nil.
-func classify(ctx context.Context, err error, res *http.Response) *Error {
-	if known, ok := errors.AsType[*Error](err); ok {
+// classify turns whatever a call ended in into an *Error. ctx is that of the call, with our limits of time.
+func classify(ctx context.Context, err error, w *wire) *Error {
+	if known, ok := errors.AsType[*Error](err); ok && (known.Code != codeTruncated || ctx.Err() == nil) {
 		return known
+	}
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errFirstToken):
+		return &Error{Class: Unknown, Code: "FIRST_TOKEN_TIMEOUT", Message: cause.Error(), Err: err}
+	case errors.Is(cause, errIdle):
+		return &Error{Class: Unknown, Code: "IDLE_TIMEOUT", Message: cause.Error(), Err: err}
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return &Error{Class: Unknown, Code: "TIMEOUT", Message: "the model did not answer in time", Err: err}
+	case cause != nil:
+		return &Error{Class: Unknown, Code: "CANCELED", Message: "the call was canceled", Err: errors.Join(err, ctx.Err())}
 	}
 	if errors.Is(err, errTooLarge) {
 		return &Error{Class: Permanent, Code: "RESPONSE_TOO_LARGE", Message: errTooLarge.Error(), Err: err}
 	}
-	if res != nil && res.StatusCode >= 400 {
-		return refused(err, res)
+	if w.status >= http.StatusBadRequest {
+		return refused(err, w)
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return &Error{Class: NotPerformed, Code: "CONNECTION", Message: "cannot connect to the model server", Err: err}
@@ -81,32 +98,68 @@ func classify(ctx context.Context, err error, res *http.Response) *Error {
 	if _, ok := errors.AsType[*net.DNSError](err); ok {
 		return &Error{Class: NotPerformed, Code: "CONNECTION", Message: "cannot find the model server", Err: err}
 	}
-	switch {
-	case errors.Is(ctx.Err(), context.Canceled):
-		return &Error{Class: Unknown, Code: "CANCELED", Message: "the call was canceled", Err: errors.Join(err, ctx.Err())}
-	case errors.Is(err, context.DeadlineExceeded), ctx.Err() != nil:
-		return &Error{Class: Unknown, Code: "TIMEOUT", Message: "the model did not answer in time", Err: err}
-	case res == nil:
+	if w.status == 0 {
 		return &Error{Class: Unknown, Code: "CONNECTION", Message: "the connection to the model server broke", Err: err}
 	}
-	return &Error{Class: Unknown, Status: res.StatusCode, Code: "MALFORMED", Message: "the model server sent something that is no answer", Err: err}
+	return &Error{Class: Unknown, Status: w.status, Code: "MALFORMED", Message: "the model server sent something that is no answer", Err: err}
 }
 
-func refused(err error, res *http.Response) *Error {
-	e := &Error{Class: Permanent, Status: res.StatusCode, Message: http.StatusText(res.StatusCode), RetryAfter: retryAfter(res.Header), Err: err}
-	if said, ok := errors.AsType[*refusal](err); ok {
-		e.Code = said.code
-		if said.message != "" {
-			e.Message = errs.Clip(said.message, maxMessage)
-		}
+// refused is the error of a response of status 400 or more.
+func refused(err error, w *wire) *Error {
+	said := readRefusal(w.body)
+	e := &Error{
+		Class: Permanent, Status: w.status, Code: said.code, Message: errs.Clip(said.message, maxMessage),
+		RetryAfter: max(retryAfter(w.header), said.retryAfter), Err: err,
+	}
+	if e.Message == "" {
+		e.Message = http.StatusText(w.status)
+	}
+	if e.Message == "" {
+		e.Message = "the server is overloaded" // 529 has no name
 	}
 	switch {
-	case res.StatusCode == http.StatusTooManyRequests && e.Code == "insufficient_quota":
-	case res.StatusCode == http.StatusTooManyRequests, res.StatusCode == http.StatusRequestTimeout,
-		res.StatusCode == http.StatusConflict, res.StatusCode >= 500 && res.StatusCode != http.StatusNotImplemented:
+	case w.status == http.StatusTooManyRequests && e.Code == "insufficient_quota":
+	case w.status == http.StatusTooManyRequests, w.status == http.StatusRequestTimeout,
+		w.status == http.StatusConflict, w.status >= 500 && w.status != http.StatusNotImplemented:
 		e.Class = Retryable
 	}
 	return e
+}
+
+// Broken is the error of a stream that broke, or in which the server reported an error. began says whether a
+// piece of the answer came before. said is what the server reported, nil if nothing.
+func Broken(err error, began bool, said []byte) error {
+	if known, ok := errors.AsType[*Error](err); ok {
+		return known
+	}
+	if errors.Is(err, errTooLarge) {
+		return err
+	}
+	e := &Error{Class: Unknown, Code: codeTruncated, Message: "the stream broke", Err: err}
+	r := readRefusal(said)
+	if r.code == "" && r.message == "" {
+		return e
+	}
+	e.Message = errs.Clip("the server reported an error in the stream: "+r.message, maxMessage)
+	if !began && (strings.Contains(r.code, "overloaded") || strings.Contains(r.code, "rate_limit") || r.code == "RESOURCE_EXHAUSTED" || r.code == "UNAVAILABLE") {
+		e.Class, e.Code, e.RetryAfter = Retryable, r.code, r.retryAfter
+	}
+	return e
+}
+
+// Ended is the error of a stream that ended before the answer did.
+func Ended() error {
+	return &Error{Class: Unknown, Code: codeTruncated, Message: "the stream ended before the answer did"}
+}
+
+// GaveUp is the error of a stream whose reader returned err.
+func GaveUp(err error) error {
+	return &Error{Class: Unknown, Code: "CANCELED", Message: "the reader of the stream gave up", Err: err}
+}
+
+// Malformed is the error of an answer that is none.
+func Malformed(why string) error {
+	return &Error{Class: Unknown, Code: "MALFORMED", Message: why}
 }
 
 func retryAfter(h http.Header) time.Duration {

@@ -3,83 +3,125 @@ package llm
 import (
 	"context"
 	"encoding/json"
-	"net/http"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/epigraph-run/epigraph/internal/obs"
 )
 
 const scope = "github.com/epigraph-run/epigraph/internal/llm"
 
-type metrics struct {
-	duration metric.Float64Histogram
-	tokens   metric.Int64Histogram
+// observer makes the spans and metrics of calls, by the GenAI conventions.
+type observer struct {
+	tracer     trace.Tracer
+	capture    bool
+	duration   metric.Float64Histogram
+	firstChunk metric.Float64Histogram
+	tokens     metric.Int64Histogram
 }
 
-func newMetrics(m metric.Meter) (out metrics, err error) {
-	out.duration, err = m.Float64Histogram("gen_ai.client.operation.duration", metric.WithUnit("s"),
+func newObserver(tel *obs.Telemetry, capture bool) (*observer, error) {
+	o := &observer{tracer: tel.Tracer(scope), capture: capture}
+	m := tel.Meter(scope)
+	var err error
+	if o.duration, err = m.Float64Histogram("gen_ai.client.operation.duration", metric.WithUnit("s"),
 		metric.WithDescription("Time a model call took."),
-		metric.WithExplicitBucketBoundaries(.01, .02, .04, .08, .16, .32, .64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92))
-	if err != nil {
-		return out, err
+		metric.WithExplicitBucketBoundaries(.01, .02, .04, .08, .16, .32, .64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)); err != nil {
+		return nil, err
 	}
-	out.tokens, err = m.Int64Histogram("gen_ai.client.token.usage", metric.WithUnit("{token}"),
+	if o.firstChunk, err = m.Float64Histogram("gen_ai.client.operation.time_to_first_chunk", metric.WithUnit("s"),
+		metric.WithDescription("Time to the first piece of a streamed answer."),
+		metric.WithExplicitBucketBoundaries(.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 30, 60)); err != nil {
+		return nil, err
+	}
+	o.tokens, err = m.Int64Histogram("gen_ai.client.token.usage", metric.WithUnit("{token}"),
 		metric.WithDescription("Tokens a model call used, by type."),
 		metric.WithExplicitBucketBoundaries(1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576))
-	return out, err
+	return o, err
 }
 
-// observe runs one call under the time limit, in a span by the GenAI conventions, and types its error.
-func (c *Client) observe(ctx context.Context, req Request, call func(context.Context) (Response, *http.Response, error)) (Response, error) {
+// observe makes one call within the limits of time of its profile, in a span, and types its error.
+func (o *observer) observe(ctx context.Context, p *profile, req *Request, delta func(Delta) error) (Response, error) {
+	provider, _ := p.cfg.booked(req.Model)
 	common := []attribute.KeyValue{
 		attribute.String("gen_ai.operation.name", "chat"),
-		attribute.String("gen_ai.provider.name", c.cfg.Provider),
+		attribute.String("gen_ai.provider.name", provider),
 		attribute.String("gen_ai.request.model", req.Model),
-		attribute.String("server.address", c.host),
-		attribute.Int("server.port", c.port),
 	}
-	ctx, span := c.tel.Tracer(scope).Start(ctx, "chat "+req.Model, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(common...))
+	ctx, span := o.tracer.Start(ctx, "chat "+req.Model, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(common...))
 	defer span.End()
-	if req.MaxOutputTokens > 0 {
-		span.SetAttributes(attribute.Int64("gen_ai.request.max_tokens", req.MaxOutputTokens))
-	}
+	span.SetAttributes(attribute.String("epigraph.model.profile", p.name), attribute.Int64("gen_ai.request.max_tokens", req.MaxOutputTokens))
 	if req.Temperature != nil {
 		span.SetAttributes(attribute.Float64("gen_ai.request.temperature", *req.Temperature))
 	}
-	c.content(span, "gen_ai.input.messages", req.Messages)
+	o.content(span, "gen_ai.input.messages", req.Messages)
 
+	w := &wire{}
+	limited, stop := context.WithTimeout(context.WithValue(ctx, wireKey{}, w), p.cfg.Timeout)
+	defer stop()
+	limited, cancel := context.WithCancelCause(limited)
+	defer cancel(nil)
 	start := time.Now()
-	bounded, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
-	defer cancel()
-	out, raw, err := call(bounded) //nolint:bodyclose // the client has read and closed the body; raw is for status and headers
+	var out Response
+	var err error
+	if delta == nil {
+		out, err = p.model.Generate(limited, *req)
+	} else {
+		pace := newPace(p.cfg, cancel)
+		out, err = p.model.Stream(limited, *req, func(d Delta) error {
+			if pace.beat() {
+				first := time.Since(start).Seconds()
+				o.firstChunk.Record(ctx, first, metric.WithAttributes(common...))
+				span.SetAttributes(attribute.Float64("gen_ai.response.time_to_first_chunk", first))
+			}
+			if d.Text == "" && d.Call == nil {
+				return nil
+			}
+			return delta(d)
+		})
+		pace.stop()
+	}
+	if w.host != "" {
+		common = append(common, attribute.String("server.address", w.host), attribute.Int("server.port", w.port))
+		span.SetAttributes(common[len(common)-2:]...)
+	}
 	if err != nil {
-		e := classify(ctx, err, raw)
+		e := classify(limited, err, w)
 		common = append(common, attribute.String("error.type", e.Code))
 		span.SetAttributes(attribute.String("error.type", e.Code), attribute.String("epigraph.error.class", e.Class.String()))
 		span.SetStatus(codes.Error, e.Message)
-		c.metrics.duration.Record(ctx, time.Since(start).Seconds(), metric.WithAttributes(common...))
+		o.duration.Record(ctx, time.Since(start).Seconds(), metric.WithAttributes(common...))
 		return Response{}, e
 	}
-	c.metrics.duration.Record(ctx, time.Since(start).Seconds(), metric.WithAttributes(common...))
+	o.duration.Record(ctx, time.Since(start).Seconds(), metric.WithAttributes(common...))
+	o.answered(ctx, span, common, &out)
+	return out, nil
+}
+
+// answered notes an answer.
+func (o *observer) answered(ctx context.Context, span trace.Span, common []attribute.KeyValue, out *Response) {
 	span.SetAttributes(
 		attribute.String("gen_ai.response.id", out.ID), attribute.String("gen_ai.response.model", out.Model),
 		attribute.StringSlice("gen_ai.response.finish_reasons", []string{out.FinishReason}))
 	if out.Usage.Known {
 		span.SetAttributes(
 			attribute.Int64("gen_ai.usage.input_tokens", out.Usage.Input),
-			attribute.Int64("gen_ai.usage.output_tokens", out.Usage.Output))
-		c.metrics.tokens.Record(ctx, out.Usage.Input, metric.WithAttributes(append(common, attribute.String("gen_ai.token.type", "input"))...))
-		c.metrics.tokens.Record(ctx, out.Usage.Output, metric.WithAttributes(append(common, attribute.String("gen_ai.token.type", "output"))...))
+			attribute.Int64("gen_ai.usage.cache_read.input_tokens", out.Usage.CachedInput),
+			attribute.Int64("gen_ai.usage.output_tokens", out.Usage.Output),
+			attribute.Int64("gen_ai.usage.reasoning.output_tokens", out.Usage.Reasoning))
+		for kind, n := range map[string]int64{"input": out.Usage.Input, "output": out.Usage.Output} {
+			o.tokens.Record(ctx, n, metric.WithAttributes(append(common[:len(common):len(common)], attribute.String("gen_ai.token.type", kind))...))
+		}
 	}
-	c.content(span, "gen_ai.output.messages", []Message{{Role: "assistant", Content: out.Text}})
-	return out, nil
+	o.content(span, "gen_ai.output.messages", []Message{out.Message})
 }
 
-func (c *Client) content(span trace.Span, key string, messages []Message) {
-	if !c.cfg.CaptureContent || !span.IsRecording() {
+func (o *observer) content(span trace.Span, key string, messages []Message) {
+	if !o.capture || !span.IsRecording() {
 		return
 	}
 	b, err := json.Marshal(messages)
@@ -87,4 +129,47 @@ func (c *Client) content(span trace.Span, key string, messages []Message) {
 		return
 	}
 	span.SetAttributes(attribute.String(key, string(b)))
+}
+
+// pace ends a stream that does not begin in time, or stops in the middle.
+type pace struct {
+	cancel context.CancelCauseFunc
+	first  *time.Timer
+	idle   *time.Timer
+	limit  time.Duration
+	began  bool
+}
+
+func newPace(cfg Profile, cancel context.CancelCauseFunc) *pace {
+	p := &pace{cancel: cancel, limit: cfg.IdleTimeout}
+	if cfg.FirstTokenTimeout > 0 {
+		p.first = time.AfterFunc(cfg.FirstTokenTimeout, func() { cancel(errFirstToken) })
+	}
+	return p
+}
+
+// beat notes a piece of the answer, and reports whether it is the first.
+func (p *pace) beat() (first bool) {
+	first = !p.began
+	p.began = true
+	if p.first != nil {
+		p.first.Stop()
+	}
+	switch {
+	case p.limit <= 0:
+	case p.idle == nil:
+		p.idle = time.AfterFunc(p.limit, func() { p.cancel(errIdle) })
+	default:
+		p.idle.Reset(p.limit)
+	}
+	return first
+}
+
+func (p *pace) stop() {
+	if p.first != nil {
+		p.first.Stop()
+	}
+	if p.idle != nil {
+		p.idle.Stop()
+	}
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/admission"
 	"github.com/epigraph-run/epigraph/internal/host"
+	"github.com/epigraph-run/epigraph/internal/llm"
+	"github.com/epigraph-run/epigraph/internal/llm/providers"
 	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/internal/turns"
 	"github.com/epigraph-run/epigraph/plan"
@@ -22,18 +24,20 @@ import (
 // Config bounds what one request may ask for.
 type Config struct {
 	// MaxTextBytes bounds the text of a plan; the rest is not read, and the answer says so.
-	MaxTextBytes int `conf:"max_text_bytes" help:"largest text of a plan, in bytes"`
+	MaxTextBytes int `conf:"max_text_bytes" help:"maximum size of the text of a plan, in bytes"`
 	// MaxProblems bounds the problems of a plan.
-	MaxProblems int `conf:"max_problems" help:"problems of a plan at most"`
+	MaxProblems int `conf:"max_problems" help:"maximum number of problems in a plan"`
 	// MaxEdges bounds the dependencies of a plan.
-	MaxEdges int `conf:"max_edges" help:"dependencies of a plan at most"`
+	MaxEdges int `conf:"max_edges" help:"maximum number of dependencies in a plan"`
 	// Restate says which model restates plans, if any.
 	Restate restate.Config `conf:"restate"`
+	// Models are the models that may be asked. They are configured for all services at once.
+	Models providers.Config `conf:"-"`
 }
 
 // DefaultConfig is what suits plans that models write.
 func DefaultConfig() Config {
-	return Config{MaxTextBytes: 1 << 20, MaxProblems: 10_000, MaxEdges: 100_000, Restate: restate.DefaultConfig()}
+	return Config{MaxTextBytes: 1 << 20, MaxProblems: 10_000, MaxEdges: 100_000, Restate: restate.DefaultConfig(), Models: providers.DefaultConfig()}
 }
 
 // Validate reports every bound that is not positive, and every fault in the settings of the model.
@@ -50,6 +54,9 @@ func (c Config) Validate() error {
 	if err := c.Restate.Validate(); err != nil {
 		errList = append(errList, fmt.Errorf("planner.restate: %w", err))
 	}
+	if err := c.Models.Validate(); err != nil {
+		errList = append(errList, fmt.Errorf("models: %w", err))
+	}
 	return errors.Join(errList...)
 }
 
@@ -64,7 +71,7 @@ type Deps struct {
 // Service is an open planner.
 type Service struct {
 	server *rpc.Server
-	model  *restate.Model
+	models *llm.Set
 }
 
 // Open validates cfg.
@@ -75,14 +82,18 @@ func Open(_ context.Context, cfg Config, d Deps) (*Service, error) {
 	if d.Admission == nil {
 		d.Admission = &admission.Control{}
 	}
-	model, err := restate.New(cfg.Restate, d.Telemetry)
+	models, err := providers.Open(cfg.Models, llm.Options{Telemetry: d.Telemetry})
 	if err != nil {
 		return nil, err
+	}
+	model, err := restate.New(cfg.Restate, models)
+	if err != nil {
+		return nil, errors.Join(err, models.Close())
 	}
 	limits := plan.Limits{MaxBytes: cfg.MaxTextBytes, MaxProblems: cfg.MaxProblems, MaxEdges: cfg.MaxEdges}
 	// leaves processors to others where there are several
 	computing := turns.NewResting(max(1, host.Processors()/2))
-	return &Service{server: rpc.New(limits, d.Admission, computing, model), model: model}, nil
+	return &Service{server: rpc.New(limits, d.Admission, computing, model), models: models}, nil
 }
 
 // Register adds the planner's API to r.
@@ -96,5 +107,5 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// Close drops the connections to the model's server.
-func (s *Service) Close() error { return s.model.Close() }
+// Close drops the connections to models' servers.
+func (s *Service) Close() error { return s.models.Close() }

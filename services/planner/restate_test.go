@@ -10,6 +10,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	planv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/plan/v1"
@@ -31,7 +32,8 @@ func restating(t *testing.T, script fakellm.Script) (plannerv1.PlannerServiceCli
 	s := httptest.NewServer(fake)
 	t.Cleanup(s.Close)
 	cfg := planner.DefaultConfig()
-	cfg.Restate.Server.BaseURL, cfg.Restate.Model = s.URL+"/v1", "small-1"
+	cfg.Restate.Profile = "small"
+	cfg.Models.Change("small", func(p *llm.Profile) { p.BaseURL, p.Model = s.URL+"/v1", "small-1" })
 	return clientOf(t, cfg), fake
 }
 
@@ -164,6 +166,6 @@ func TestRestateConfig(t *testing.T) {
 	cfg := planner.DefaultConfig()
 	cfg.Restate.Attempts = 9
 	require.NoError(t, cfg.Validate(), "without a model the rest is of no use")
-	cfg.Restate.Model = "m"
+	cfg.Restate.Profile = "default"
 	require.ErrorContains(t, cfg.Validate(), "planner.restate: attempts")
 }

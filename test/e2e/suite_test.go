@@ -131,7 +131,8 @@ executor:
   id: e2e
   drain: 5s
   max_payload: 64KiB
-  actors: {llm: {model: gpt-4o-mini, server: {base_url: %[10]s, api_key: unused}}, http: {allow_private: [127.0.0.1/32]}}
+  actors: {http: {allow_private: [127.0.0.1/32]}}
+models: {profiles: {default: {base_url: %[10]s, api_key: unused}}}
 `, quote("http://"+s.otlp.Endpoint()), namespaceA, keyA, namespaceB, keyB, o.store,
 		quote(filepath.Join(dir, "registry.db")), quote(url), quote(filepath.Join(dir, "executor.db")), quote(modelURL)), 0o600))
 	s.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir, "OTEL_BSP_SCHEDULE_DELAY=100"}

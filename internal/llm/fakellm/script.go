@@ -1,6 +1,7 @@
-// Package fakellm owns a scripted server that speaks the OpenAI chat-completions protocol over real
-// HTTP, whole and streamed, with faults on demand. Tests and the demo use it in place of a model; the
-// same request always gets the same answer. It must not know who calls it or why.
+// Package fakellm owns a scripted server that speaks the protocols of OpenAI (chat completions), Anthropic
+// (messages) and Google (generateContent) over real HTTP, whole and streamed, with tool calls, and with
+// faults on demand. Tests and the demo use it in place of a model; the same request always gets the same
+// answer. It must not know who calls it or why.
 package fakellm
 
 import (
@@ -21,6 +22,17 @@ const (
 	RateLimit Fault = "rate_limit"
 	// QuotaExceeded answers 429 with the code that means that no wait helps.
 	QuotaExceeded Fault = "quota_exceeded"
+	// Overloaded answers 503, or 529 where the protocol has it.
+	Overloaded Fault = "overloaded"
+	// Filtered ends the answer as the server's safety filter would: before it begins, or after half of a
+	// streamed text.
+	Filtered Fault = "filtered"
+	// StreamError reports an error within a stream, after half of the text. Whole answers are a ServerError.
+	StreamError Fault = "stream_error"
+	// EarlyError reports an overload within a stream, before anything else. Whole answers are Overloaded.
+	EarlyError Fault = "early_error"
+	// Stall stops a stream after half of the text, until the caller or the server gives up.
+	Stall Fault = "stall"
 	// ServerError answers 500.
 	ServerError Fault = "server_error"
 	// BadGateway answers 502 with a page of HTML, as a proxy would.
@@ -51,13 +63,27 @@ type Usage struct {
 	Reasoning   int64 `yaml:"reasoning" json:"reasoning"`
 }
 
+// ToolCall is a call that a reply asks for. Arguments may be any text, as a model may write it.
+type ToolCall struct {
+	// ID is made up if it is empty.
+	ID        string `yaml:"id" json:"id"`
+	Name      string `yaml:"name" json:"name"`
+	Arguments string `yaml:"arguments" json:"arguments"`
+}
+
 // Reply is an answer or a fault.
 type Reply struct {
-	Text string `yaml:"text"`
+	Text      string     `yaml:"text"`
+	ToolCalls []ToolCall `yaml:"tool_calls"`
+	// Thinking is a text of reasoning before the answer, with a signature that must be sent back. OpenAI's
+	// protocol has none.
+	Thinking string `yaml:"thinking"`
+	// Refusal is what the model says in place of an answer.
+	Refusal string `yaml:"refusal"`
 	// Delay is waited before the first byte; streams spread ChunkDelay between the pieces besides.
 	Delay      time.Duration `yaml:"delay"`
 	ChunkDelay time.Duration `yaml:"chunk_delay"`
-	// FinishReason is "stop" unless said otherwise.
+	// FinishReason is stop, or tool_calls with tool calls, unless said otherwise: in the words of OpenAI.
 	FinishReason string `yaml:"finish_reason"`
 	Usage        Usage  `yaml:"usage"`
 	// NoUsage leaves the usage out, as some servers do.
@@ -69,6 +95,8 @@ type Reply struct {
 // Rule gives Reply to requests whose last user message contains Match; an empty Match fits every one.
 type Rule struct {
 	Match string `yaml:"match"`
+	// After restricts the rule to requests whose last message is the answer of a tool that holds this text.
+	After string `yaml:"after"`
 	// Model restricts the rule to one model; empty means all.
 	Model string `yaml:"model"`
 	// Times is how often the rule is used before it is passed over; 0 means always.
@@ -108,37 +136,16 @@ func InputTokens(messages []Message) int64 {
 	return n
 }
 
-// Message is one message of a conversation as text.
+// Message is one message of a conversation as text, in the roles of OpenAI.
 type Message struct {
 	Role    string
 	Content string
-}
-
-// UnmarshalJSON accepts content as a string and as a list of text parts, which are joined.
-func (m *Message) UnmarshalJSON(b []byte) error {
-	var raw struct {
-		Role    string          `json:"role"`
-		Content json.RawMessage `json:"content"`
-	}
-	if err := json.Unmarshal(b, &raw); err != nil {
-		return err
-	}
-	m.Role = raw.Role
-	if json.Unmarshal(raw.Content, &m.Content) == nil {
-		return nil
-	}
-	var parts []struct {
-		Text string `json:"text"`
-	}
-	if err := json.Unmarshal(raw.Content, &parts); err != nil {
-		return err
-	}
-	var b2 strings.Builder
-	for _, p := range parts {
-		b2.WriteString(p.Text)
-	}
-	m.Content = b2.String()
-	return nil
+	// ToolCalls are those of an assistant message, ToolCallID is what a tool message answers.
+	ToolCalls  []ToolCall
+	ToolCallID string
+	IsError    bool
+	// Thinking are the signatures that the caller sent back.
+	Thinking []string
 }
 
 func lastUser(messages []Message) string {
@@ -148,4 +155,33 @@ func lastUser(messages []Message) string {
 		}
 	}
 	return ""
+}
+
+// fits reports whether a rule is for a request.
+func (r Rule) fits(req *Request) bool {
+	last := req.Messages[len(req.Messages)-1]
+	switch {
+	case r.Model != "" && r.Model != req.Model:
+		return false
+	case r.After != "" && (last.Role != "tool" || !strings.Contains(last.Content, r.After)):
+		return false
+	}
+	return strings.Contains(lastUser(req.Messages), r.Match)
+}
+
+// texts joins the texts of a content: a string, or a list of parts with texts.
+func texts(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	var parts []struct {
+		Text string `json:"text"`
+	}
+	_ = json.Unmarshal(raw, &parts) // other content has no text
+	var b strings.Builder
+	for _, p := range parts {
+		b.WriteString(p.Text)
+	}
+	return b.String()
 }

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -22,11 +21,19 @@ const (
 	oversize  = 64 << 20
 )
 
-// Request is one chat request as it arrived.
+// Request is one request as it arrived.
 type Request struct {
+	// Protocol is openai, anthropic or google.
+	Protocol string
 	Model    string
+	// Messages begin with the system message, wherever the protocol has it.
 	Messages []Message
 	Stream   bool
+	// Tools are the names of the tools, ToolChoice is what the caller sent about them, in the words of
+	// OpenAI.
+	Tools      []string
+	ToolChoice string
+	Stop       []string
 	// MaxTokens is whichever limit the caller sent, 0 if none.
 	MaxTokens int64
 	// Format is the type of the response format, "" if none was asked for.
@@ -34,6 +41,9 @@ type Request struct {
 	Header http.Header
 	Body   json.RawMessage
 	At     time.Time
+
+	// noUsage says that the caller did not ask for the usage of a stream.
+	noUsage bool
 }
 
 // Server answers by a script and notes what it was asked. It is an http.Handler and safe for
@@ -56,10 +66,12 @@ type Server struct {
 func New(script Script) *Server {
 	s := &Server{mux: http.NewServeMux(), done: make(chan struct{})}
 	s.Play(script)
-	s.mux.HandleFunc("POST /v1/chat/completions", s.chat)
+	s.mux.HandleFunc("POST /v1/chat/completions", s.serve(openai))
+	s.mux.HandleFunc("POST /v1/messages", s.serve(anthropic))
+	s.mux.HandleFunc("POST /v1beta/models/{call}", s.serve(google))
 	s.mux.HandleFunc("GET /v1/models", s.models)
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		fail(w, http.StatusNotFound, "not_found", "no such path: "+r.URL.Path)
+		openai.fail(w, http.StatusNotFound, "not_found", "no such path: "+r.URL.Path, 0)
 	})
 	return s
 }
@@ -71,8 +83,8 @@ func (s *Server) Play(script Script) {
 	s.script, s.used = script, make([]int, len(script.Rules))
 }
 
-// Listen serves on a loopback address such as 127.0.0.1:0 and returns the base URL for clients, which
-// ends in /v1.
+// Listen serves on a loopback address such as 127.0.0.1:0 and returns the base URL for clients of OpenAI,
+// which ends in /v1. That of the other protocols lacks this end.
 func (s *Server) Listen(addr string) (baseURL string, err error) {
 	lis, err := new(net.ListenConfig).Listen(context.Background(), "tcp", addr)
 	if err != nil {
@@ -98,14 +110,14 @@ func (s *Server) Close() error {
 	return err
 }
 
-// Requests returns the chat requests so far, in order of arrival.
+// Requests returns the requests so far, in order of arrival.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
 }
 
-// ServeHTTP serves /v1/chat/completions and /v1/models.
+// ServeHTTP serves the three protocols, and OpenAI's list of models.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
 func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
@@ -122,54 +134,54 @@ func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 	write(w, http.StatusOK, map[string]any{"object": "list", "data": data})
 }
 
-func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if err != nil {
-		fail(w, http.StatusRequestEntityTooLarge, "request_too_large", err.Error())
-		return
+// protocol is how one provider writes requests and answers.
+type protocol struct {
+	name string
+	// read fills in what the body and the path say.
+	read func(r *http.Request, body []byte, into *Request) error
+	fail func(w http.ResponseWriter, status int, code, message string, retryAfter time.Duration)
+	// codes are the provider's words for faults, and its statuses where they are not those of OpenAI.
+	codes map[Fault]code
+	// failure is an error as an event of a stream.
+	failure func(code) any
+	// whole is a whole answer, and none one without any content.
+	whole func(*Request, Reply) any
+	none  func(*Request) any
+	// stream sends the events of a streamed answer.
+	stream func(*Request, Reply, *sender) error
+}
+
+type code struct {
+	status        int
+	code, message string
+}
+
+func (s *Server) serve(p protocol) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+		if err != nil {
+			p.fail(w, http.StatusRequestEntityTooLarge, "request_too_large", err.Error(), 0)
+			return
+		}
+		req := Request{Protocol: p.name, Header: r.Header.Clone(), Body: body, At: time.Now()}
+		if err := p.read(r, body, &req); err != nil || len(req.Messages) == 0 {
+			p.fail(w, http.StatusBadRequest, "invalid_request", fmt.Sprintf("the body is no request: %v", err), 0)
+			return
+		}
+		reply := s.next(req)
+		if !s.wait(r.Context(), reply.Delay) {
+			return
+		}
+		within := reply.Fault == Disconnect || reply.Fault == StreamError || reply.Fault == EarlyError || reply.Fault == Stall
+		switch {
+		case reply.Fault != "" && reply.Fault != Filtered && (!within || !req.Stream):
+			s.fault(w, r, p, &req, reply)
+		case req.Stream:
+			s.stream(w, r, p, &req, reply)
+		default:
+			write(w, http.StatusOK, p.whole(&req, reply))
+		}
 	}
-	var in struct {
-		Model          string    `json:"model"`
-		Messages       []Message `json:"messages"`
-		Stream         bool      `json:"stream"`
-		MaxTokens      int64     `json:"max_tokens"`
-		MaxCompletion  int64     `json:"max_completion_tokens"`
-		ResponseFormat struct {
-			Type string `json:"type"`
-		} `json:"response_format"`
-		StreamOptions struct {
-			IncludeUsage bool `json:"include_usage"`
-		} `json:"stream_options"`
-	}
-	if err := json.Unmarshal(body, &in); err != nil || len(in.Messages) == 0 {
-		fail(w, http.StatusBadRequest, "invalid_request", "the body is not a chat request")
-		return
-	}
-	req := Request{
-		Model: in.Model, Messages: in.Messages, Stream: in.Stream, MaxTokens: max(in.MaxTokens, in.MaxCompletion),
-		Format: in.ResponseFormat.Type, Header: r.Header.Clone(), Body: body, At: time.Now(),
-	}
-	reply := s.next(req)
-	if !s.wait(r.Context(), reply.Delay) {
-		return
-	}
-	if reply.Fault != "" && (reply.Fault != Disconnect || !in.Stream) {
-		s.fault(w, r, reply)
-		return
-	}
-	if in.Stream {
-		s.stream(w, r, req, reply, in.StreamOptions.IncludeUsage)
-		return
-	}
-	out := envelope(req, reply, "chat.completion")
-	out["choices"] = []any{map[string]any{
-		"index": 0, "finish_reason": reply.FinishReason,
-		"message": map[string]any{"role": "assistant", "content": reply.Text},
-	}}
-	if !reply.NoUsage {
-		out["usage"] = usage(reply.Usage)
-	}
-	write(w, http.StatusOK, out)
 }
 
 // next notes the request and picks its reply, with all its gaps filled.
@@ -180,7 +192,7 @@ func (s *Server) next(req Request) Reply {
 	last := lastUser(req.Messages)
 	fromRule := false
 	for i, rule := range s.script.Rules {
-		if !strings.Contains(last, rule.Match) || (rule.Model != "" && rule.Model != req.Model) || (rule.Times > 0 && s.used[i] >= rule.Times) {
+		if !rule.fits(&req) || (rule.Times > 0 && s.used[i] >= rule.Times) {
 			continue
 		}
 		s.used[i]++
@@ -188,17 +200,30 @@ func (s *Server) next(req Request) Reply {
 		break
 	}
 	s.mu.Unlock()
-	if reply.Text == "" && !fromRule {
+	if reply.Text == "" && len(reply.ToolCalls) == 0 && reply.Refusal == "" && !fromRule {
 		reply.Text = echo(last, req.Format)
 	}
+	calls := slices.Clone(reply.ToolCalls)
+	for i := range calls {
+		if calls[i].ID == "" {
+			calls[i].ID = fmt.Sprintf("call_%d_%s", i+1, hashed(&req, reply)[:8])
+		}
+	}
+	reply.ToolCalls = calls
 	if reply.FinishReason == "" {
 		reply.FinishReason = "stop"
+		if len(calls) > 0 {
+			reply.FinishReason = "tool_calls"
+		}
 	}
 	if reply.Usage.Input == 0 {
 		reply.Usage.Input = InputTokens(req.Messages)
 	}
 	if reply.Usage.Output == 0 {
 		reply.Usage.Output = Tokens(reply.Text)
+		for _, c := range calls {
+			reply.Usage.Output += Tokens(c.Name + c.Arguments)
+		}
 	}
 	// A real server stops at the limit, and says so.
 	if req.MaxTokens > 0 && reply.Usage.Output > req.MaxTokens && reply.Fault == "" {
@@ -242,27 +267,24 @@ func (s *Server) wait(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-func (s *Server) fault(w http.ResponseWriter, r *http.Request, reply Reply) {
+func (s *Server) fault(w http.ResponseWriter, r *http.Request, p protocol, req *Request, reply Reply) {
 	switch reply.Fault {
-	case RateLimit:
-		if reply.RetryAfter > 0 {
-			w.Header().Set("Retry-After", strconv.FormatFloat(reply.RetryAfter.Seconds(), 'f', -1, 64))
-		}
-		fail(w, http.StatusTooManyRequests, "rate_limit_exceeded", "too many requests")
-	case QuotaExceeded:
-		fail(w, http.StatusTooManyRequests, "insufficient_quota", "you exceeded your quota")
-	case ServerError:
-		fail(w, http.StatusInternalServerError, "server_error", "the server had an error")
+	case StreamError:
+		reply.Fault = ServerError
+	case EarlyError:
+		reply.Fault = Overloaded
+	case Stall:
+		reply.Fault = Hang
+	}
+	if c, ok := p.codes[reply.Fault]; ok {
+		p.fail(w, c.status, c.code, c.message, reply.RetryAfter)
+		return
+	}
+	switch reply.Fault {
 	case BadGateway:
 		w.Header().Set("Content-Type", "text/html")
 		w.WriteHeader(http.StatusBadGateway)
 		_, _ = io.WriteString(w, "<html><body>Bad gateway</body></html>")
-	case BadRequest:
-		fail(w, http.StatusBadRequest, "context_length_exceeded", "the request is too long for this model")
-	case Unauthorized:
-		fail(w, http.StatusUnauthorized, "invalid_api_key", "the API key is not valid")
-	case ModelNotFound:
-		fail(w, http.StatusNotFound, "model_not_found", "the model does not exist")
 	case Hang:
 		select {
 		case <-r.Context().Done():
@@ -272,7 +294,7 @@ func (s *Server) fault(w http.ResponseWriter, r *http.Request, reply Reply) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"id": "chatcmpl-1", "choices": [`)
 	case NoChoices:
-		write(w, http.StatusOK, map[string]any{"id": "chatcmpl-1", "object": "chat.completion", "model": "fake-1", "choices": []any{}})
+		write(w, http.StatusOK, p.none(req))
 	case Disconnect:
 		panic(http.ErrAbortHandler)
 	case Oversized:
@@ -286,47 +308,78 @@ func (s *Server) fault(w http.ResponseWriter, r *http.Request, reply Reply) {
 		}
 		_, _ = io.WriteString(w, `"}}]}`)
 	default:
-		fail(w, http.StatusInternalServerError, "script_error", "unknown fault "+string(reply.Fault))
+		p.fail(w, http.StatusInternalServerError, "script_error", "unknown fault "+string(reply.Fault), 0)
 	}
 }
 
-func (s *Server) stream(w http.ResponseWriter, r *http.Request, req Request, reply Reply, includeUsage bool) {
+// sender writes the events of one stream.
+type sender struct {
+	w     http.ResponseWriter
+	flush *http.ResponseController
+	// pause waits before the next piece; false if the caller or the server gave up.
+	pause func() bool
+	// halt ends the stream in the middle as the fault of the reply says, and reports whether it did.
+	halt func(i, n int) bool
+}
+
+var errHalted = errors.New("the stream was ended by the script")
+
+// event sends one event; a name is left out if it is empty.
+func (s *sender) event(name string, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if name != "" {
+		name = "event: " + name + "\n"
+	}
+	if _, err := fmt.Fprintf(s.w, "%sdata: %s\n\n", name, b); err != nil {
+		return err
+	}
+	return s.flush.Flush()
+}
+
+// pieces calls each for the pieces of a text, at the pace of the script.
+func (s *sender) pieces(text string, each func(string) error) error {
+	parts := split(text)
+	for i, p := range parts {
+		if !s.pause() || s.halt(i, len(parts)) {
+			return errHalted
+		}
+		if err := each(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, p protocol, req *Request, reply Reply) {
 	w.Header().Set("Content-Type", "text/event-stream")
-	flush := http.NewResponseController(w)
-	send := func(choices []any, u any) error {
-		chunk := envelope(req, reply, "chat.completion.chunk")
-		chunk["choices"] = choices
-		chunk["usage"] = u
-		b, err := json.Marshal(chunk)
-		if err != nil {
-			return err
+	out := &sender{w: w, flush: http.NewResponseController(w), pause: func() bool { return s.wait(r.Context(), reply.ChunkDelay) }}
+	out.halt = func(i, n int) bool {
+		if i < n/2 {
+			return false
 		}
-		if _, err := fmt.Fprintf(w, "data: %s\n\n", b); err != nil {
-			return err
-		}
-		return flush.Flush()
-	}
-	delta := func(d map[string]any, finish any) []any {
-		return []any{map[string]any{"index": 0, "delta": d, "finish_reason": finish}}
-	}
-	err := send(delta(map[string]any{"role": "assistant", "content": ""}, nil), nil)
-	pieces := split(reply.Text)
-	for i, p := range pieces {
-		if err != nil || !s.wait(r.Context(), reply.ChunkDelay) {
-			return
-		}
-		if reply.Fault == Disconnect && i >= len(pieces)/2 {
+		switch reply.Fault {
+		case Disconnect:
 			panic(http.ErrAbortHandler)
+		case StreamError:
+			_ = out.event("error", p.failure(p.codes[ServerError]))
+			return true
+		case Stall:
+			select {
+			case <-r.Context().Done():
+			case <-s.done:
+			}
+			return true
 		}
-		err = send(delta(map[string]any{"content": p}, nil), nil)
+		return false
 	}
-	err = errors.Join(err, send(delta(map[string]any{}, reply.FinishReason), nil))
-	if includeUsage && !reply.NoUsage {
-		err = errors.Join(err, send([]any{}, usage(reply.Usage)))
+	if reply.Fault == EarlyError {
+		_ = out.event("error", p.failure(p.codes[Overloaded]))
+		return
 	}
-	if err == nil {
-		_, _ = io.WriteString(w, "data: [DONE]\n\n")
-	}
+	_ = p.stream(req, reply, out) // whoever asked has gone
 }
 
 func split(text string) []string {
@@ -340,23 +393,12 @@ func split(text string) []string {
 	return out
 }
 
-func envelope(req Request, reply Reply, object string) map[string]any {
+// hashed is a text that stems from a request and its reply.
+func hashed(req *Request, reply Reply) string {
 	h := fnv.New64a()
 	_, _ = h.Write(req.Body)
 	_, _ = io.WriteString(h, reply.Text)
-	return map[string]any{"id": fmt.Sprintf("chatcmpl-%016x", h.Sum64()), "object": object, "created": 1, "model": req.Model}
-}
-
-func usage(u Usage) map[string]any {
-	return map[string]any{
-		"prompt_tokens": u.Input, "completion_tokens": u.Output, "total_tokens": u.Input + u.Output,
-		"prompt_tokens_details":     map[string]any{"cached_tokens": u.CachedInput},
-		"completion_tokens_details": map[string]any{"reasoning_tokens": u.Reasoning},
-	}
-}
-
-func fail(w http.ResponseWriter, status int, code, message string) {
-	write(w, status, map[string]any{"error": map[string]any{"message": message, "type": code, "code": code, "param": nil}})
+	return fmt.Sprintf("%016x", h.Sum64())
 }
 
 func write(w http.ResponseWriter, status int, v any) {

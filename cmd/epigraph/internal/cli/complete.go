@@ -15,7 +15,7 @@ type completionCmd struct {
 
 // Help says how to use it.
 func (completionCmd) Help() string {
-	return `Put one of these into the start-up file of your shell:
+	return `Add the line for your shell to its start-up file:
 
     source <(epigraph completion bash)
     source <(epigraph completion zsh)

@@ -294,6 +294,7 @@ func (p *Process) openGateway(ctx context.Context, conns *connections) (host.Ser
 
 // openAPI opens a service that serves gRPC.
 func openAPI(ctx context.Context, name string, cfg Config, conns *connections, tel *obs.Telemetry) (api, error) {
+	cfg.shareModels()
 	switch name {
 	case Planner:
 		return some(planner.Open(ctx, cfg.Planner, planner.Deps{Admission: conns.admission, Telemetry: tel}))

@@ -32,6 +32,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
 )
@@ -84,18 +85,20 @@ func TestLoad(t *testing.T) {
 		require.Contains(t, e.Violations[0].Message, "did you mean lease?")
 		require.Contains(t, e.Violations[1].Message, "did you mean EPIGRAPH_GATEWAY_ADDR?")
 	})
-	t.Run("OpenAI/VariablesStandIn", func(t *testing.T) {
+	t.Run("Models/UsualVariablesStandIn", func(t *testing.T) {
 		t.Parallel()
-		env := []string{"OPENAI_BASE_URL=http://models.test/v1", "OPENAI_API_KEY=sk-1"}
+		env := []string{"OPENAI_BASE_URL=http://models.test/v1", "OPENAI_API_KEY=sk-1", "ANTHROPIC_API_KEY=sk-ant"}
 		cfg, err := load(t, conf.Sources{Env: env})
 		require.NoError(t, err)
-		require.Equal(t, "http://models.test/v1", cfg.Executor.Actors.LLM.Server.BaseURL)
-		require.Equal(t, "sk-1", cfg.Executor.Actors.LLM.Server.APIKey.Reveal())
-		cfg, err = load(t, conf.Sources{Env: append(env, "EPIGRAPH_EXECUTOR_ACTORS_LLM_SERVER_API_KEY=sk-2"),
-			File: write(t, "executor: {actors: {llm: {server: {base_url: \"http://own.test/v1\"}}}}")})
+		require.Equal(t, "http://models.test/v1", cfg.Models.Profiles["default"].BaseURL)
+		require.Equal(t, "sk-1", cfg.Models.Profiles["default"].APIKey.Reveal())
+		cfg, err = load(t, conf.Sources{Env: append(env, "EPIGRAPH_MODELS_PROFILES_DEFAULT_API_KEY=sk-2", "EPIGRAPH_MODELS_PROFILES_SMALL_MODEL=m"),
+			File: write(t, "models: {profiles: {default: {base_url: \"http://own.test/v1\"}, other: {base_url: \"http://other.test\", model: m}}}")})
 		require.NoError(t, err)
-		require.Equal(t, "http://own.test/v1", cfg.Executor.Actors.LLM.Server.BaseURL)
-		require.Equal(t, "sk-2", cfg.Executor.Actors.LLM.Server.APIKey.Reveal())
+		require.Equal(t, "http://own.test/v1", cfg.Models.Profiles["default"].BaseURL)
+		require.Equal(t, "sk-2", cfg.Models.Profiles["default"].APIKey.Reveal())
+		require.True(t, cfg.Models.Profiles["other"].APIKey.IsZero(), "a key is shown only to the server that it is for")
+		require.Equal(t, "sk-1", cfg.Models.Profiles["small"].APIKey.Reveal())
 	})
 	t.Run("IgnoreEnv/NeverHidesASetting", func(t *testing.T) {
 		t.Parallel()
@@ -366,7 +369,7 @@ func TestServe(t *testing.T) {
 		var log bytes.Buffer
 		c.Telemetry.LogWriter, c.Telemetry.LogLevel, c.Telemetry.LogFormat = &log, "info", "json"
 		c.Auth.ServiceToken = conf.NewSecret("hunter2")
-		c.Executor.Actors.LLM.Server.APIKey = conf.NewSecret("sk-secret")
+		c.Models.Change("default", func(p *llm.Profile) { p.APIKey = conf.NewSecret("sk-secret") })
 		p, err := stack.Open(t.Context(), stack.Planner, c)
 		require.NoError(t, err)
 		require.NoError(t, p.Close())

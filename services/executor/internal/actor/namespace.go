@@ -4,14 +4,13 @@ import "context"
 
 type namespaceKey struct{}
 
-// WithNamespace returns a context whose call is made for a namespace.
+// WithNamespace returns a context whose call is made for a run of that namespace.
 func WithNamespace(ctx context.Context, namespace string) context.Context {
 	return context.WithValue(ctx, namespaceKey{}, namespace)
 }
 
-// Namespace is the namespace that the call of ctx is made for; empty if ctx names none. Whatever calls share
-// has a share for each namespace.
-func Namespace(ctx context.Context) string {
-	n, _ := ctx.Value(namespaceKey{}).(string)
-	return n
+// NamespaceOf is the namespace of the run that calls, or "".
+func NamespaceOf(ctx context.Context) string {
+	namespace, _ := ctx.Value(namespaceKey{}).(string)
+	return namespace
 }

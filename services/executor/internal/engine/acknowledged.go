@@ -70,6 +70,7 @@ func (r *run) acknowledge(a ack) {
 			r.appliedMeanwhile[id] = true
 		}
 	}
+	r.t.e.threadsAnswered(r.namespace, a.c.threads, a.res.Err)
 	released := r.released
 	r.mu.Unlock()
 	if a.before != nil {

@@ -27,6 +27,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/tracing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -310,7 +311,7 @@ func (t *session) report(a *attempt, out *workgraph.Outcome, fail *workgraph.Err
 	}
 	held := int64(0) // bytes of a result that waits for a turn
 	if out != nil {
-		held = int64(record.OutcomeSize(*out) + record.WaitSize(out))
+		held = int64(record.OutcomeSize(*out) + record.WaitSize(out) + thread.Bytes(out.Threads))
 	}
 	t.memory.Add(r.namespace, held)
 	leave, err := r.step(t.calls)

@@ -39,6 +39,11 @@ func (t *session) prepare(ctx context.Context, a *attempt, out *workgraph.Outcom
 			return err
 		}
 	}
+	if len(out.Threads) > 0 {
+		if err := t.prepareThreads(ctx, a, out.Threads); err != nil {
+			return err
+		}
+	}
 	if out.Wait == nil {
 		return nil
 	}

@@ -214,6 +214,7 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 		w.Jobs = append(w.Jobs, journal.ScheduleJob(r.namespace, r.schedule, time.Time{}))
 	}
 	r.interruptRows(w, eff, now)
+	r.addToThreads(w, eff.Threads, now)
 	r.webhookJobs(w, evs, eff)
 	// A snapshot saves reading an expanded graph by way of the first one, which takes longer.
 	c := r.consequence(out, eff)
@@ -226,7 +227,7 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 	}
 	r.weigh()
 	c.recovered = x.recover
-	c.outbox, c.commands, c.applied = len(w.Outbox) > 0, w.Command, w.Applied
+	c.outbox, c.commands, c.applied, c.threads = len(w.Outbox) > 0, w.Command, w.Applied, w.Threads
 	if leaves {
 		r.releaseOwnership(w)
 		c.released = true

@@ -25,6 +25,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/suspect"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -73,6 +74,8 @@ type Engine struct {
 	results  *inflight.Budget
 	programs *program.Set
 	outcomes *workgraph.OutcomeCache
+	// threadEnds are where threads end to which this executor appended.
+	threadEnds *thread.Ends
 
 	mu       sync.Mutex
 	session  *session // nil while nothing is owned

@@ -15,6 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/replay"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -358,6 +359,7 @@ type consequence struct {
 	outbox    bool
 	commands  []journal.Command
 	applied   []int64
+	threads   []thread.Append
 	// recovered is set for effects of recovery: what they ask for may have been done before.
 	recovered bool
 	// released is set if the decision also releases ownership of the run.

@@ -35,8 +35,8 @@ type Query struct {
 	MaxBytes int
 }
 
-// Segment is the part of a lineage that one thread holds: its own items from First to Last. A Last of 0 has
-// no end.
+// Segment is the part of a lineage that one thread holds: its own items from First to Last. It is empty if
+// Last is before First.
 type Segment struct {
 	Thread      string
 	First, Last int64
@@ -83,8 +83,8 @@ type Store interface {
 	DeleteThread(ctx context.Context, namespace, id string) error
 	// HoldThread is that of Reader.
 	HoldThread(ctx context.Context, namespace, id, runID string) error
-	// Lineage returns the segments of a thread, its own first. It never changes while the thread is there.
-	// ReasonNotFound.
+	// Lineage returns the segments of a thread, its own first. All but that, which ends with the last item,
+	// are the same as long as the thread is there. ReasonNotFound.
 	Lineage(ctx context.Context, namespace, id string) ([]Segment, error)
 	// SegmentItems returns up to limit items of a segment, newest first, and fewer where page.MaxBytes are
 	// full. No kinds means any.

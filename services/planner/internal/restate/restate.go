@@ -10,41 +10,42 @@ import (
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/admission"
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/llm"
-	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/plan"
 )
 
 // Config says which model is asked.
 type Config struct {
-	// Server is the model server.
-	Server llm.Config `conf:"server"`
-	// Model is asked; empty means that no plan is restated.
-	Model string `conf:"model" help:"model that restates ambiguous plans on request; empty restates none"`
+	// Profile is asked; empty means that no plan is restated.
+	Profile string `conf:"profile" help:"model profile that restates ambiguous plans on request; empty disables restatement"`
 	// MaxOutputTokens bounds every answer.
-	MaxOutputTokens int64 `conf:"max_output_tokens" help:"limit of one restatement"`
+	MaxOutputTokens int64 `conf:"max_output_tokens" help:"maximum number of output tokens of one restatement"`
 	// Attempts bounds the calls for one plan: after a refused answer the model gets the reasons.
-	Attempts int `conf:"attempts" help:"calls of the model for one plan at most, from 1 to 3"`
+	Attempts int `conf:"attempts" help:"maximum number of model calls for one plan, from 1 to 3"`
+	// Timeout bounds each of them, beside the limits of the profile.
+	Timeout time.Duration `conf:"timeout" help:"time limit of each of these calls"`
 }
 
-// DefaultConfig names no model.
+// DefaultConfig names no profile.
 func DefaultConfig() Config {
-	server := llm.DefaultConfig()
-	server.Timeout, server.MaxResponseBytes = 25*time.Second, 1<<20
-	return Config{Server: server, MaxOutputTokens: 8192, Attempts: 2}
+	return Config{MaxOutputTokens: 8192, Attempts: 2, Timeout: 25 * time.Second}
 }
 
 // Validate reports every field that cannot be used.
 func (c Config) Validate() error {
-	if c.Model == "" {
+	if c.Profile == "" {
 		return nil
 	}
-	faults := []error{c.Server.Validate()}
+	var faults []error
 	if c.MaxOutputTokens <= 0 {
 		faults = append(faults, errors.New("max_output_tokens must be positive"))
 	}
 	if c.Attempts < 1 || c.Attempts > 3 {
 		faults = append(faults, errors.New("attempts must be from 1 to 3"))
+	}
+	if c.Timeout <= 0 {
+		faults = append(faults, errors.New("timeout must be positive"))
 	}
 	return errors.Join(faults...)
 }
@@ -55,29 +56,23 @@ const turn = admission.PerNamespace / 4
 
 // Model restates plans. It is safe for concurrent use.
 type Model struct {
-	cfg    Config
-	client *llm.Client
-	turns  admission.Control
+	cfg   Config
+	asked llm.Profile
+	model llm.Model
+	turns admission.Control
 }
 
-// New returns a model for a valid configuration, or nil where none is named. A nil tel means no telemetry.
-func New(cfg Config, tel *obs.Telemetry) (*Model, error) {
-	if cfg.Model == "" {
+// New returns a model for a valid configuration, or nil where no profile is named. The models stay the
+// caller's.
+func New(cfg Config, models *llm.Set) (*Model, error) {
+	if cfg.Profile == "" {
 		return nil, nil //nolint:nilnil // no model is an answer
 	}
-	client, err := llm.New(cfg.Server, tel)
+	_, asked, err := models.Resolve(cfg.Profile, "")
 	if err != nil {
-		return nil, err
+		return nil, errs.New(errs.InvalidArgument, "LLM_CONFIG_INVALID", "planner.restate.profile: %v", err)
 	}
-	return &Model{cfg: cfg, client: client}, nil
-}
-
-// Close drops idle connections. A nil Model has none.
-func (m *Model) Close() error {
-	if m == nil {
-		return nil
-	}
-	return m.client.Close()
+	return &Model{cfg: cfg, asked: asked, model: models}, nil
 }
 
 // Report is the result of a restatement.
@@ -92,7 +87,7 @@ type Report struct {
 // about the reason why there is none. It waits for its turn behind others of the namespace. An error means
 // that ctx ended, or that too many wait.
 func (m *Model) Restate(ctx context.Context, namespace, text string, before plan.Result) (plan.Result, Report, error) {
-	report := Report{Provider: m.cfg.Server.Provider, Model: m.cfg.Model}
+	report := Report{Provider: m.asked.Provider, Model: m.asked.Model}
 	system, user, ok := plan.RestatePrompt(text)
 	if !ok {
 		why := fmt.Sprintf("a text of more than %d bytes is not restated", plan.MaxRestateBytes)
@@ -106,10 +101,7 @@ func (m *Model) Restate(ctx context.Context, namespace, text string, before plan
 	messages := []llm.Message{{Role: "system", Content: system}, {Role: "user", Content: user}}
 	after := before
 	for range m.cfg.Attempts {
-		resp, err := m.client.Chat(ctx, llm.Request{
-			Model: m.cfg.Model, Messages: messages, MaxOutputTokens: m.cfg.MaxOutputTokens,
-			Format: &llm.Format{Name: "restatement", Schema: []byte(plan.RestateSchema), Strict: true},
-		})
+		resp, err := m.ask(llm.WithCaller(ctx, namespace), messages)
 		report.Calls++
 		if ctx.Err() != nil {
 			return plan.Result{}, report, context.Cause(ctx)
@@ -126,10 +118,10 @@ func (m *Model) Restate(ctx context.Context, namespace, text string, before plan
 			after = before.RestateRefused(m.failed(why))
 			break
 		}
-		if after, report.Accepted = plan.Restate(ctx, text, before, resp.Text, report.Model); report.Accepted {
+		if after, report.Accepted = plan.Restate(ctx, text, before, resp.Message.Content, report.Model); report.Accepted {
 			break
 		}
-		messages = append(messages[:2:2], llm.Message{Role: "assistant", Content: resp.Text}, llm.Message{Role: "user", Content: mend(after.Diagnostics)})
+		messages = append(messages[:2:2], llm.Message{Role: "assistant", Content: resp.Message.Content}, llm.Message{Role: "user", Content: mend(after.Diagnostics)})
 	}
 	if ctx.Err() != nil {
 		return plan.Result{}, report, context.Cause(ctx)
@@ -137,11 +129,19 @@ func (m *Model) Restate(ctx context.Context, namespace, text string, before plan
 	return after, report, nil
 }
 
+// ask makes one call.
+func (m *Model) ask(ctx context.Context, messages []llm.Message) (llm.Response, error) {
+	ctx, cancel := context.WithTimeout(ctx, m.cfg.Timeout)
+	defer cancel()
+	return m.model.Generate(ctx, llm.Request{
+		Profile: m.cfg.Profile, Messages: messages, MaxOutputTokens: m.cfg.MaxOutputTokens,
+		Format: &llm.Format{Name: "restatement", Schema: []byte(plan.RestateSchema), Strict: true},
+	})
+}
+
 // count adds what a call used.
 func (t *Report) count(resp llm.Response) {
-	if resp.Model != "" {
-		t.Model = resp.Model
-	}
+	t.Provider, t.Model = resp.Provider, resp.Model
 	t.Usage.Input += resp.Usage.Input
 	t.Usage.CachedInput += resp.Usage.CachedInput
 	t.Usage.Output += resp.Usage.Output
@@ -149,7 +149,7 @@ func (t *Report) count(resp llm.Response) {
 }
 
 func (m *Model) failed(why string) plan.Diagnostic {
-	return plan.Diagnostic{Code: plan.RestatementFailed, Element: m.cfg.Model, Message: "the plan could not be restated: " + why}
+	return plan.Diagnostic{Code: plan.RestatementFailed, Element: m.asked.Model, Message: "the plan could not be restated: " + why}
 }
 
 // unfinished says why an answer is none, or "".

@@ -5,10 +5,10 @@ package builtin
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
@@ -34,41 +34,37 @@ type Config struct {
 	Starlark starlark.Config `conf:"starlark"`
 }
 
-// DefaultConfig is usable once the model server's key is set.
+// DefaultConfig lets the http actor reach public addresses only.
 func DefaultConfig() Config {
-	return Config{LLM: actorllm.DefaultConfig(), HTTP: http.DefaultConfig(), Starlark: starlark.DefaultConfig()}
+	return Config{HTTP: http.DefaultConfig(), Starlark: starlark.DefaultConfig()}
 }
 
 // Validate reports every field that cannot be used.
 func (c Config) Validate() error {
-	var faults []error
-	if err := c.LLM.Validate(); err != nil {
-		faults = append(faults, fmt.Errorf("llm: %w", err))
-	}
-	return errors.Join(append(faults, c.HTTP.Validate(), c.MCP.Validate(), c.Starlark.Validate())...)
+	return errors.Join(c.HTTP.Validate(), c.MCP.Validate(), c.Starlark.Validate())
 }
 
-// Set is the actors with what they hold. Those of MCP servers change while the process runs.
+// Set is the actors. Those of MCP servers change while the process runs.
 type Set struct {
 	*actor.Registry
-	model *llm.Client
-	mcp   *mcp.Servers
+	mcp *mcp.Servers
 }
 
-// New makes the actors. Telemetry nil means none.
-func New(cfg Config, tel *obs.Telemetry) (*Set, error) {
+// New makes the actors. The models stay the caller's. Telemetry nil means none.
+func New(cfg Config, models *llm.Set, tel *obs.Telemetry) (*Set, error) {
 	if tel == nil {
 		tel = obs.Noop()
 	}
-	model, err := llm.New(cfg.LLM.Server, tel)
-	if err != nil {
-		return nil, err
+	if name := cfg.LLM.Profile; name != "" {
+		if _, _, err := models.Resolve(name, ""); err != nil {
+			return nil, errs.New(errs.InvalidArgument, "LLM_CONFIG_INVALID", "actors.llm.profile: %v", err)
+		}
 	}
 	web, err := http.Spec(cfg.HTTP, tel.TracerProvider, tel.Propagator)
 	if err != nil {
 		return nil, err
 	}
-	specs := append(agent.Specs(), actorllm.Spec(cfg.LLM, model), web, cel.Spec(), template.Spec(), starlark.Spec(cfg.Starlark), sleep.Spec(), fail.Spec(),
+	specs := append(agent.Specs(), actorllm.Spec(cfg.LLM, models), web, cel.Spec(), template.Spec(), starlark.Spec(cfg.Starlark), sleep.Spec(), fail.Spec(),
 		wait.Human(), wait.Signal(), wait.Completion(), spawn.Spec(), spawn.Expand())
 	r, err := actor.NewRegistry(specs...)
 	if err != nil {
@@ -78,7 +74,7 @@ func New(cfg Config, tel *obs.Telemetry) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Set{Registry: r, model: model, mcp: servers}, nil
+	return &Set{Registry: r, mcp: servers}, nil
 }
 
 func mcpDeps(cfg Config, tel *obs.Telemetry) mcp.Deps {
@@ -121,5 +117,5 @@ func (s *Set) Specs() []actor.Spec {
 // Run keeps MCP servers connected until ctx ends.
 func (s *Set) Run(ctx context.Context) error { return s.mcp.Run(ctx) }
 
-// Close ends MCP servers and drops idle connections.
-func (s *Set) Close() error { return errors.Join(s.mcp.Close(), s.model.Close()) }
+// Close ends the connections to MCP servers, and the servers that were started.
+func (s *Set) Close() error { return s.mcp.Close() }

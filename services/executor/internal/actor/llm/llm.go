@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -26,14 +27,44 @@ const schema = `{
       "description": "A conversation; the request, if there is one, follows it.",
       "items": {
         "type": "object",
-        "required": ["role", "content"],
+        "required": ["role"],
         "additionalProperties": false,
-        "properties": {"role": {"enum": ["system", "developer", "user", "assistant"]}, "content": {"type": "string"}}
+        "properties": {
+          "role": {"enum": ["system", "user", "assistant", "tool"]},
+          "content": {"type": "string"},
+          "tool_calls": {
+            "type": "array",
+            "description": "Calls that an assistant message asks for.",
+            "items": {
+              "type": "object",
+              "required": ["id", "name", "arguments"],
+              "additionalProperties": false,
+              "properties": {"id": {"type": "string"}, "name": {"type": "string"}, "arguments": {"description": "The arguments of the call, as JSON."}}
+            }
+          },
+          "tool_call_id": {"type": "string", "description": "The call that a tool message answers."},
+          "is_error": {"type": "boolean", "description": "Whether the tool failed."},
+          "opaque": {"type": "object", "description": "What a provider wants back unchanged."}
+        }
       }
     },
     "system": {"type": "string", "description": "The system message."},
-    "model": {"type": "string", "description": "The model; the operator's default when absent."},
-    "max_output_tokens": {"type": "integer", "minimum": 1, "description": "Limit of the answer; the operator's default when absent. It is always sent."},
+    "profile": {"type": "string", "description": "The model profile of the operator that is asked; the default one when absent."},
+    "model": {"type": "string", "description": "A model of the profile's server, or the name of a profile; the profile's model when absent."},
+    "tools": {
+      "type": "array",
+      "description": "What the model may call. Then the result is the assistant message, with its tool_calls.",
+      "items": {
+        "type": "object",
+        "required": ["name"],
+        "additionalProperties": false,
+        "properties": {"name": {"type": "string"}, "description": {"type": "string"}, "schema": {"type": "object", "description": "JSON Schema of the arguments."}}
+      }
+    },
+    "tool_choice": {"type": "string", "description": "auto, none, required, or the tool that must be called."},
+    "stop": {"type": "array", "description": "Texts at which the answer ends.", "items": {"type": "string"}},
+    "upstream": {"type": "boolean", "description": "Whether the results of the nodes before this one are told to the model; true by default."},
+    "max_output_tokens": {"type": "integer", "minimum": 1, "description": "Limit of the answer; the profile's when absent. It is always sent."},
     "temperature": {"type": "number", "minimum": 0, "maximum": 2},
     "response_schema": {"type": "object", "description": "JSON Schema that the answer must fit; then the result is JSON."},
     "json": {"type": "boolean", "description": "Whether the answer is to be any JSON object; then the result is JSON."},
@@ -45,37 +76,16 @@ const schema = `{
   }
 }`
 
-// Config says which model is asked when a node does not say.
+// Config says what is asked when a node does not say.
 type Config struct {
-	// Server is the model server.
-	Server llm.Config `conf:"server"`
-	// Model is asked when a node names none.
-	Model string `conf:"model" help:"default model of a node"`
+	// Profile is asked when a node names none; empty means the default of the models.
+	Profile string `conf:"profile" help:"model profile of a node that names none; empty means models.default"`
 	// System is the system message when a node gives none; empty sends none.
 	System string `conf:"system" help:"default system message of a node"`
-	// MaxOutputTokens bounds every answer whose node states no bound of its own.
-	MaxOutputTokens int64 `conf:"max_output_tokens" help:"default limit of the answer to a node"`
 }
 
-// DefaultConfig asks OpenAI's small model.
-func DefaultConfig() Config {
-	return Config{Server: llm.DefaultConfig(), Model: "gpt-4o-mini", MaxOutputTokens: 4096}
-}
-
-// Validate reports every field that cannot be used.
-func (c Config) Validate() error {
-	var faults []error
-	if err := c.Server.Validate(); err != nil {
-		faults = append(faults, err)
-	}
-	if c.Model == "" {
-		faults = append(faults, errors.New("model must be set"))
-	}
-	if c.MaxOutputTokens <= 0 {
-		faults = append(faults, errors.New("max_output_tokens must be positive"))
-	}
-	return errors.Join(faults...)
-}
+// maxRefusal bounds the text of a model that declines, in an error.
+const maxRefusal = 2048
 
 // maxPrompt bounds the earlier results in the prompt of one call, far beyond the context of any model.
 const maxPrompt = 16 << 20
@@ -92,17 +102,33 @@ const (
 	ReasonCutOff = "ANSWER_CUT_OFF"
 )
 
-// Spec describes the actor. The client stays the caller's.
-func Spec(cfg Config, client *llm.Client) actor.Spec {
+// Spec describes the actor. The models stay the caller's.
+func Spec(cfg Config, models *llm.Set) actor.Spec {
+	m := &model{cfg: cfg, models: models}
 	return actor.Spec{
-		Name: "llm", Version: "1", Elsewhere: true, Effect: workgraph.Idempotent, Schema: schema, Actor: &model{cfg: cfg, client: client},
-		Description: "Asks a language model that speaks the OpenAI chat protocol, with the results of earlier steps.",
+		Name: "llm", Version: "2", Elsewhere: true, Effect: workgraph.Idempotent, Schema: schema, Examine: m.examine, Actor: m,
+		Description: "Asks a language model, with the results of earlier steps and with tools that it may call.",
 	}
 }
 
 type model struct {
 	cfg    Config
-	client *llm.Client
+	models *llm.Set
+}
+
+// examine finds the profile of a node that there is not.
+func (m *model) examine(_ context.Context, n *workgraph.Node) []workgraph.Argument {
+	name, ok := actor.OwnText(n, "profile")
+	if !ok || name == "" {
+		return nil
+	}
+	if _, _, err := m.models.Resolve(name, ""); err != nil {
+		if e, ok := errors.AsType[*llm.Error](err); ok {
+			return []workgraph.Argument{{Arg: "profile", Fault: e.Message}}
+		}
+		return actor.Faulty("profile", err)
+	}
+	return nil
 }
 
 type arguments struct {
@@ -110,7 +136,12 @@ type arguments struct {
 	UserInput   string            `json:"user_input"`
 	Messages    []llm.Message     `json:"messages"`
 	System      string            `json:"system"`
+	Profile     string            `json:"profile"`
 	Model       string            `json:"model"`
+	Tools       []llm.Tool        `json:"tools"`
+	ToolChoice  string            `json:"tool_choice"`
+	Stop        []string          `json:"stop"`
+	Upstream    *bool             `json:"upstream"`
 	MaxOutput   int64             `json:"max_output_tokens"`
 	Temperature *float64          `json:"temperature"`
 	Schema      json.RawMessage   `json:"response_schema"`
@@ -140,55 +171,71 @@ func (m *model) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 		return workgraph.Outcome{}, err
 	}
 	req := llm.Request{
-		Model: a.Model, Messages: messages, MaxOutputTokens: a.MaxOutput, Temperature: a.Temperature, IdempotencyKey: c.EffectKey(),
+		Profile: a.Profile, Model: a.Model, Messages: messages, Tools: a.Tools, ToolChoice: a.ToolChoice, Stop: a.Stop,
+		MaxOutputTokens: a.MaxOutput, Temperature: a.Temperature, IdempotencyKey: c.EffectKey(),
 	}
-	if req.Model == "" {
-		req.Model = m.cfg.Model
-	}
-	if req.MaxOutputTokens <= 0 {
-		req.MaxOutputTokens = m.cfg.MaxOutputTokens
+	if req.Profile == "" && req.Model == "" {
+		req.Profile = m.cfg.Profile
 	}
 	asJSON := a.JSON || len(a.Schema) > 0
 	if asJSON {
 		req.Format = &llm.Format{Name: "answer", Schema: a.Schema, Strict: len(a.Schema) > 0}
 	}
-	var resp llm.Response
-	if a.Stream {
-		report := actor.ReporterOf(ctx)
-		resp, err = m.client.Stream(ctx, req, func(text string) error {
-			c.Heartbeat()
-			report.Text(text)
-			return nil
-		})
-	} else {
-		resp, err = m.client.Chat(ctx, req)
-	}
+	resp, err := m.ask(llm.WithCaller(ctx, actor.NamespaceOf(ctx)), c, req, a.Stream)
 	if err != nil {
 		return workgraph.Outcome{}, failure(ctx, err)
 	}
-	usage := m.usage(req.Model, resp)
+	return answer(&a, asJSON, resp)
+}
+
+// ask asks the model, and shows watchers the text while it is written.
+func (m *model) ask(ctx context.Context, c *workgraph.Call, req llm.Request, stream bool) (llm.Response, error) {
+	if !stream {
+		return m.models.Generate(ctx, req)
+	}
+	report := actor.ReporterOf(ctx)
+	return m.models.Stream(ctx, req, func(d llm.Delta) error {
+		c.Heartbeat()
+		if d.Text != "" {
+			report.Text(d.Text)
+		}
+		return nil
+	})
+}
+
+// answer is the outcome of a call that the model answered.
+func answer(a *arguments, asJSON bool, resp llm.Response) (workgraph.Outcome, error) {
+	used := usage(resp)
 	fail := func(t workgraph.ErrorType, reason, format string, args ...any) (workgraph.Outcome, error) {
 		e := workgraph.Errorf(t, reason, format, args...)
-		e.Usage = usage
+		e.Usage = used
 		return workgraph.Outcome{}, e
 	}
+	calls := len(resp.Message.ToolCalls) > 0
+	content := resp.Message.Content
 	switch {
 	case resp.Refusal != "":
-		return fail(workgraph.Permanent, ReasonRefused, "the model declined: %s", resp.Refusal)
-	case resp.FinishReason == "content_filter":
+		return fail(workgraph.Permanent, ReasonRefused, "the model declined: %s", errs.Clip(resp.Refusal, maxRefusal))
+	case resp.FinishReason == llm.FinishContentFilter:
 		return fail(workgraph.Permanent, ReasonRefused, "the model's content filter ended the answer")
-	case asJSON && resp.FinishReason == "length":
-		return fail(workgraph.Permanent, ReasonCutOff, "the answer reached its limit of %d tokens: raise max_output_tokens", req.MaxOutputTokens)
-	case asJSON && !json.Valid([]byte(resp.Text)):
+	case asJSON && resp.FinishReason == llm.FinishLength:
+		return fail(workgraph.Permanent, ReasonCutOff, "the answer reached its limit of tokens: raise max_output_tokens")
+	case calls && resp.FinishReason == llm.FinishLength:
+		return fail(workgraph.Permanent, ReasonCutOff, "the answer reached its limit of tokens within a tool call: raise max_output_tokens")
+	case asJSON && !calls && !json.Valid([]byte(content)):
 		return fail(workgraph.Retryable, ReasonNotJSON, "the model was asked for JSON and wrote something else")
 	}
-	out := workgraph.Outcome{Usage: usage}
-	if asJSON {
-		out.Values = []json.RawMessage{json.RawMessage(resp.Text)}
-		return out, nil
+	var out workgraph.Outcome
+	var err error
+	switch {
+	case len(a.Tools) > 0:
+		out, err = actor.Value(resp.Message)
+	case asJSON:
+		out.Values = []json.RawMessage{json.RawMessage(content)}
+	default:
+		out, err = actor.Value(content)
 	}
-	text, err := actor.Value(resp.Text)
-	out.Values = text.Values
+	out.Usage = used
 	return out, err
 }
 
@@ -233,7 +280,11 @@ func (m *model) conversation(a *arguments, c *workgraph.Call) ([]llm.Message, er
 		section(&b, "attachment", d.ID, d.Description, body)
 	}
 	told := false
-	for _, u := range c.Upstream {
+	upstream := c.Upstream
+	if a.Upstream != nil && !*a.Upstream {
+		upstream = nil
+	}
+	for _, u := range upstream {
 		switch u.Outcome {
 		case workgraph.VisitCompleted:
 			if len(u.Values) == 0 {
@@ -281,13 +332,9 @@ func text(raw json.RawMessage) string {
 }
 
 // usage books the call even if the server reported no counts: then it is one call of unknown size, not none.
-func (m *model) usage(asked string, resp llm.Response) []workgraph.Usage {
-	name := resp.Model
-	if name == "" {
-		name = asked
-	}
+func usage(resp llm.Response) []workgraph.Usage {
 	return []workgraph.Usage{{
-		Provider: m.cfg.Server.Provider, Model: name,
+		Provider: resp.Provider, Model: resp.Model,
 		InputTokens: resp.Usage.Input, OutputTokens: resp.Usage.Output,
 		CachedTokens: resp.Usage.CachedInput, ReasoningTokens: resp.Usage.Reasoning, Call: "chat",
 	}}

@@ -14,6 +14,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
+	"github.com/epigraph-run/epigraph/internal/llm/providers"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/actortest"
@@ -27,14 +28,13 @@ func model(t *testing.T, script fakellm.Script) (actor.Spec, *fakellm.Server) {
 	fake := fakellm.New(script)
 	s := httptest.NewServer(fake)
 	t.Cleanup(s.Close)
-	cfg := actorllm.DefaultConfig()
-	cfg.Server.BaseURL = s.URL + "/v1"
-	cfg.Server.APIKey = conf.NewSecret("test")
-	cfg.Model = "fake-1"
-	client, err := llm.New(cfg.Server, nil)
+	cfg := providers.DefaultConfig()
+	cfg.Change("default", func(p *llm.Profile) { p.BaseURL, p.APIKey, p.Model = s.URL+"/v1", conf.NewSecret("test"), "fake-1" })
+	cfg.Change("small", func(p *llm.Profile) { p.BaseURL, p.Model, p.PriceKey = s.URL+"/v1", "fake-2", "cheap" })
+	models, err := providers.Open(cfg, llm.Options{})
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, client.Close()) })
-	return actorllm.Spec(cfg, client), fake
+	t.Cleanup(func() { require.NoError(t, models.Close()) })
+	return actorllm.Spec(actorllm.Config{}, models), fake
 }
 
 func TestAnswer(t *testing.T) {

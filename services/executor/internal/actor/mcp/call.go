@@ -56,7 +56,7 @@ type caller struct {
 func (a caller) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	within, cancel := context.WithTimeout(ctx, a.sv.cfg.Timeout)
 	defer cancel()
-	leave, err := a.sv.turns.Enter(within, actor.Namespace(ctx))
+	leave, err := a.sv.turns.Enter(within, actor.NamespaceOf(ctx))
 	if err != nil {
 		return workgraph.Outcome{}, a.early(ctx, c, fmt.Errorf("%d calls are under way at the MCP server %q, and none ended within %s", a.sv.cfg.Parallel, a.sv.name, a.sv.cfg.Timeout))
 	}

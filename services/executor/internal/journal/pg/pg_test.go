@@ -242,3 +242,5 @@ func BenchmarkCommit(b *testing.B) {
 		}
 	})
 }
+
+func BenchmarkThreads(b *testing.B) { journaltest.BenchThreads(b, driver()) }

@@ -219,6 +219,13 @@ func (t txn) row(ctx context.Context, query string, args ...any) *sql.Row {
 	return t.tx.QueryRowContext(ctx, query, args...)
 }
 
+func (t txn) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	if st := t.stmt(ctx, query); st != nil { //nolint:sqlclosecheck // the transaction closes it
+		return st.QueryContext(ctx, args...)
+	}
+	return t.tx.QueryContext(ctx, query, args...)
+}
+
 func micros(t time.Time) int64 { return dbkit.ToUnixMicros(dbkit.Micros(t)) }
 
 // textList is a list of texts for json_each.

@@ -133,3 +133,5 @@ func BenchmarkCommands(b *testing.B) {
 		}
 	})
 }
+
+func BenchmarkThreads(b *testing.B) { journaltest.BenchThreads(b, driver()) }

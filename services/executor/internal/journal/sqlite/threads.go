@@ -32,7 +32,7 @@ func (t txn) findThreads(ctx context.Context, units []*journal.RunBatch, found *
 		found.Add(th)
 	}
 	for _, r := range items {
-		rows, err := t.tx.QueryContext(ctx, findItems, r.Thread, r.From, r.To)
+		rows, err := t.query(ctx, findItems, r.Thread, r.From, r.To)
 		there, err := dbkit.Collect(rows, err, func(rows *sql.Rows) (it thread.Item, err error) {
 			err = rows.Scan(&it.Seq, &it.Kind, &it.RunID, &it.NodeID, &it.Visit, &it.Brief, &it.Body)
 			return it, err

@@ -206,8 +206,9 @@ func (s *Store) HoldThread(ctx context.Context, namespace, id, runID string) err
 // Lineage implements thread.Store.
 func (s *Store) Lineage(ctx context.Context, namespace, id string) ([]thread.Segment, error) {
 	rows, err := s.db.Read.Query(ctx, `WITH RECURSIVE up (thread_id, parent_id, parent_seq, last, level) AS (
-			SELECT t.thread_id, t.parent_id, t.parent_seq, CAST(0 AS bigint), 0 FROM threads t WHERE`+thisThread+` AND `+s.d.Unset(`t.hide_time`)+`
-			UNION ALL SELECT p.thread_id, p.parent_id, p.parent_seq, CASE WHEN up.last > 0 THEN `+s.d.Least(`up.last`, `up.parent_seq`)+` ELSE up.parent_seq END, up.level + 1
+			SELECT t.thread_id, t.parent_id, t.parent_seq, coalesce(`+strings.Replace(lastItem, `%s`, `seq`, 1)+`, t.parent_seq), 0
+			FROM threads t WHERE`+thisThread+` AND `+s.d.Unset(`t.hide_time`)+`
+			UNION ALL SELECT p.thread_id, p.parent_id, p.parent_seq, `+s.d.Least(`up.last`, `up.parent_seq`)+`, up.level + 1
 			FROM up JOIN threads p ON p.thread_id = up.parent_id WHERE up.parent_id <> '' AND up.parent_seq > 0 AND up.level <= $3)
 		SELECT thread_id, parent_seq + 1, last FROM up ORDER BY level`, namespace, id, thread.MaxDepth)
 	found, err := dbkit.Collect(rows, err, func(rows dbkit.Rows) (g thread.Segment, err error) {
@@ -223,10 +224,7 @@ func (s *Store) Lineage(ctx context.Context, namespace, id string) ([]thread.Seg
 // SegmentItems implements thread.Store.
 func (s *Store) SegmentItems(ctx context.Context, namespace string, g thread.Segment, kinds []thread.Kind, limit int) ([]thread.Item, error) {
 	var a arguments
-	conds := []string{"i.thread_id = " + a.add(g.Thread), "i.namespace || '' = " + a.add(namespace), "i.seq >= " + a.add(g.First)}
-	if g.Last > 0 {
-		conds = append(conds, "i.seq <= "+a.add(g.Last))
-	}
+	conds := []string{"i.thread_id = " + a.add(g.Thread), "i.namespace || '' = " + a.add(namespace), "i.seq >= " + a.add(g.First), "i.seq <= " + a.add(g.Last)}
 	if len(kinds) > 0 {
 		conds = append(conds, s.d.In("i.kind", a.add(numbers(kinds))))
 	}

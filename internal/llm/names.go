@@ -1,0 +1,101 @@
+package llm
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// plainName is what every provider takes as the name of a tool.
+var plainName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$`)
+
+var strange = regexp.MustCompile(`[^a-zA-Z0-9_-]+`)
+
+// names translates names of tools, such as mcp/files/read, into those that providers take, and back.
+type names struct {
+	sent map[string]string
+	back map[string]string
+}
+
+// newNames gives each tool of a request a name of its own. Plain names stay, and equal requests get equal
+// names.
+func newNames(req *Request) names {
+	n := names{sent: map[string]string{}, back: map[string]string{}}
+	var odd []string
+	note := func(name string) {
+		switch _, known := n.sent[name]; {
+		case known:
+		case plainName.MatchString(name):
+			n.sent[name], n.back[name] = name, name
+		default:
+			n.sent[name] = ""
+			odd = append(odd, name)
+		}
+	}
+	for i := range req.Tools {
+		note(req.Tools[i].Name)
+	}
+	for i := range req.Messages {
+		for _, c := range req.Messages[i].ToolCalls {
+			note(c.Name)
+		}
+	}
+	for _, name := range odd {
+		plain := strings.Trim(strange.ReplaceAllString(name, "_"), "-")
+		if plain == "" || !plainName.MatchString(plain[:1]) {
+			plain = "_" + plain
+		}
+		plain = plain[:min(len(plain), 60)]
+		as := plain
+		for i := 2; ; i++ {
+			if _, taken := n.back[as]; !taken {
+				break
+			}
+			as = fmt.Sprintf("%s_%d", plain, i)
+		}
+		n.sent[name], n.back[as] = as, name
+	}
+	return n
+}
+
+// apply returns the request with the names that are sent. The given one is not changed.
+func (n names) apply(req Request) Request {
+	plain := true
+	for name, as := range n.sent {
+		plain = plain && name == as
+	}
+	if plain {
+		return req
+	}
+	tools := make([]Tool, len(req.Tools))
+	for i, t := range req.Tools {
+		t.Name = n.sent[t.Name]
+		tools[i] = t
+	}
+	messages := make([]Message, len(req.Messages))
+	for i, m := range req.Messages {
+		if len(m.ToolCalls) > 0 {
+			calls := make([]ToolCall, len(m.ToolCalls))
+			for k, c := range m.ToolCalls {
+				c.Name = n.sent[c.Name]
+				calls[k] = c
+			}
+			m.ToolCalls = calls
+		}
+		messages[i] = m
+	}
+	req.Tools, req.Messages = tools, messages
+	if as, ok := n.sent[req.ToolChoice]; ok {
+		req.ToolChoice = as
+	}
+	return req
+}
+
+// restore gives the calls of an answer the names that the caller knows. A name that no tool has stays.
+func (n names) restore(m *Message) {
+	for i := range m.ToolCalls {
+		if name, ok := n.back[m.ToolCalls[i].Name]; ok {
+			m.ToolCalls[i].Name = name
+		}
+	}
+}

@@ -1,0 +1,331 @@
+package llm
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/near"
+	"github.com/epigraph-run/epigraph/internal/obs"
+	"github.com/epigraph-run/epigraph/internal/sleep"
+)
+
+// Set is the configured models as one Model: a request names the profile. It is safe for concurrent use.
+type Set struct {
+	cfg      Config
+	profiles map[string]*profile
+	conns    *http.Transport
+	front    Model
+}
+
+// Options are the collaborators of a Set. The zero value has none.
+type Options struct {
+	// Telemetry nil means none.
+	Telemetry *obs.Telemetry
+	// Governor nil governs nothing.
+	Governor Governor
+	// Around stands before the profiles, such as a cassette; nil means nothing. If it is an io.Closer, the
+	// set closes it.
+	Around func(Model) Model
+}
+
+// profile is one profile with its model.
+type profile struct {
+	name     string
+	cfg      Profile
+	model    Model
+	account  Account
+	extra    map[string]json.RawMessage
+	governor Governor
+	observer *observer
+}
+
+// Open returns the models of a valid configuration; they connect when first used.
+func Open(cfg Config, providers map[string]Provider, o Options) (*Set, error) {
+	if err := cfg.Validate(slices.Sorted(maps.Keys(providers))); err != nil {
+		return nil, errs.New(errs.InvalidArgument, "LLM_CONFIG_INVALID", "models: %v", err)
+	}
+	if o.Telemetry == nil {
+		o.Telemetry = obs.Noop()
+	}
+	watch, err := newObserver(o.Telemetry, cfg.CaptureContent)
+	if err != nil {
+		return nil, err
+	}
+	s := &Set{cfg: cfg, profiles: map[string]*profile{}, conns: connections()}
+	for name, c := range cfg.Profiles {
+		model, err := providers[c.Provider](Endpoint{
+			BaseURL: c.BaseURL, APIKey: c.APIKey, LegacyMaxTokens: c.LegacyMaxTokens,
+			HTTP: httpClient(s.conns, int64(c.MaxResponseBytes), o.Telemetry),
+		})
+		if err != nil {
+			return nil, errs.New(errs.InvalidArgument, "LLM_CONFIG_INVALID", "models.profiles.%s: %v", name, err)
+		}
+		p := &profile{name: name, cfg: c, model: model, governor: o.Governor, observer: watch, extra: map[string]json.RawMessage{}}
+		for field, text := range c.Extra {
+			p.extra[field] = json.RawMessage(text)
+		}
+		if c.Account != "" {
+			limits := cfg.Accounts[c.Account]
+			p.account = Account{Name: c.Account, RequestsPerMinute: limits.RequestsPerMinute, TokensPerMinute: limits.TokensPerMinute}
+		}
+		s.profiles[name] = p
+	}
+	s.front = profiles{s}
+	if o.Around != nil {
+		s.front = o.Around(s.front)
+	}
+	return s, nil
+}
+
+// Close drops idle connections.
+func (s *Set) Close() error {
+	s.conns.CloseIdleConnections()
+	if c, ok := s.front.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
+}
+
+// Generate implements Model.
+func (s *Set) Generate(ctx context.Context, req Request) (Response, error) {
+	if err := req.Check(); err != nil {
+		return Response{}, err
+	}
+	return s.front.Generate(ctx, req)
+}
+
+// Stream implements Model.
+func (s *Set) Stream(ctx context.Context, req Request, delta func(Delta) error) (Response, error) {
+	if err := req.Check(); err != nil {
+		return Response{}, err
+	}
+	return s.front.Stream(ctx, req, delta)
+}
+
+// Names lists the profiles in order.
+func (s *Set) Names() []string { return slices.Sorted(maps.Keys(s.profiles)) }
+
+// Resolve says which profile answers a request with these names, and its configuration with the model that is
+// asked. The error is an *Error that names what is unknown.
+func (s *Set) Resolve(profileName, model string) (name string, p Profile, err error) {
+	found, model, err := s.find(profileName, model)
+	if err != nil {
+		return "", Profile{}, err
+	}
+	p = found.cfg
+	p.Model = cmp.Or(model, p.Model)
+	return found.name, p, nil
+}
+
+// find is the profile for a request, and the model if it is not the profile's own.
+func (s *Set) find(name, model string) (*profile, string, error) {
+	if name != "" {
+		p, ok := s.profiles[name]
+		if !ok {
+			return nil, "", s.unknown(name)
+		}
+		return p, model, nil
+	}
+	if p, ok := s.profiles[model]; ok {
+		return p, "", nil
+	}
+	byDefault := s.profiles[s.cfg.Default]
+	if model == "" || model == byDefault.cfg.Model {
+		return byDefault, "", nil
+	}
+	for _, n := range s.Names() {
+		if s.profiles[n].cfg.Model == model {
+			return s.profiles[n], "", nil
+		}
+	}
+	return byDefault, model, nil
+}
+
+// unknown is the error about a profile that there is not.
+func (s *Set) unknown(name string) *Error {
+	hint := "the profiles are " + strings.Join(s.Names(), ", ")
+	for _, other := range s.Names() {
+		if _, ok := near.Within(name, other, len(name)/3+1); ok {
+			hint = "did you mean " + other + "?"
+		}
+	}
+	return &Error{Class: Permanent, Code: "PROFILE", Message: fmt.Sprintf("there is no model profile %q; %s", errs.Clip(name, 100), hint)}
+}
+
+// profiles are the profiles of a set as a model.
+type profiles struct{ set *Set }
+
+// Generate implements Model.
+func (p profiles) Generate(ctx context.Context, req Request) (Response, error) {
+	return p.set.call(ctx, req, nil)
+}
+
+// Stream implements Model.
+func (p profiles) Stream(ctx context.Context, req Request, delta func(Delta) error) (Response, error) {
+	return p.set.call(ctx, req, delta)
+}
+
+// call asks the profile of a request, and then its fallbacks. delta is nil if the answer is wanted whole.
+func (s *Set) call(ctx context.Context, req Request, delta func(Delta) error) (Response, error) {
+	first, model, err := s.find(req.Profile, req.Model)
+	if err != nil {
+		return Response{}, err
+	}
+	began := false
+	pass := delta
+	if delta != nil {
+		pass = func(d Delta) error {
+			began = true
+			return delta(d)
+		}
+	}
+	var failed *Error
+	for i, name := range append([]string{first.name}, first.cfg.Fallback...) {
+		p := s.profiles[name]
+		asked := req
+		asked.Profile, asked.Model = name, p.cfg.Model
+		if i == 0 {
+			asked.Model = cmp.Or(model, p.cfg.Model)
+		}
+		out, err := p.answer(ctx, asked, pass, &began)
+		if err == nil {
+			return out, nil
+		}
+		e := typed(err)
+		failed = merge(failed, e, name)
+		if began || ctx.Err() != nil || !e.standIn() && (i == 0 || e.Class == Unknown) {
+			break
+		}
+	}
+	return Response{}, failed
+}
+
+// standIn reports whether another profile may be asked after this error: nothing was done, or nothing came.
+func (e *Error) standIn() bool {
+	return e.Class == Retryable || e.Class == NotPerformed || e.Code == "FIRST_TOKEN_TIMEOUT"
+}
+
+// merge is the error of a chain of profiles after one more has failed: that of the first, unless a later one
+// may have done the work.
+func merge(failed, e *Error, name string) *Error {
+	if failed == nil {
+		return e
+	}
+	out := *failed
+	out.Message = errs.Clip(failed.Message+"; fallback "+name+": "+e.Message, maxMessage)
+	out.Err = errors.Join(failed.Err, e)
+	if e.Class == Unknown {
+		out.Class, out.Status, out.Code, out.RetryAfter = e.Class, e.Status, e.Code, 0
+		return &out
+	}
+	if e.RetryAfter > 0 && e.Class == Retryable {
+		out.RetryAfter = min(cmp.Or(out.RetryAfter, e.RetryAfter), e.RetryAfter)
+	}
+	return &out
+}
+
+func typed(err error) *Error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
+	return &Error{Class: Unknown, Code: "CONNECTION", Message: "the model call failed", Err: err}
+}
+
+// backoff is the wait before the second call of a profile when the server names none; it doubles.
+const backoff = 250 * time.Millisecond
+
+// answer asks one profile, as often as its retry rule says.
+func (p *profile) answer(ctx context.Context, req Request, delta func(Delta) error, began *bool) (Response, error) {
+	wait := backoff
+	for attempt := 1; ; attempt++ {
+		out, err := p.once(ctx, req, delta)
+		if err == nil {
+			return out, nil
+		}
+		e := typed(err)
+		if *began || attempt >= p.cfg.Retry.Attempts || e.Class != Retryable && e.Class != NotPerformed {
+			return Response{}, e
+		}
+		pause := wait/2 + rand.N(wait/2) //nolint:gosec // jitter
+		wait *= 2
+		if e.RetryAfter > 0 {
+			pause = e.RetryAfter
+		}
+		if pause > p.cfg.Retry.MaxWait || !sleep.For(ctx, pause) {
+			return Response{}, e
+		}
+	}
+}
+
+// once makes one call of the provider.
+func (p *profile) once(ctx context.Context, req Request, delta func(Delta) error) (Response, error) {
+	if req.MaxOutputTokens == 0 {
+		req.MaxOutputTokens = p.cfg.MaxOutputTokens
+	}
+	if len(p.extra) > 0 {
+		extra := maps.Clone(p.extra)
+		maps.Copy(extra, req.Extra)
+		req.Extra = extra
+	}
+	permit, err := p.admit(ctx, &req)
+	if err != nil {
+		return Response{}, err
+	}
+	tools := newNames(&req)
+	sent := tools.apply(req)
+	pass := delta
+	if delta != nil {
+		pass = func(d Delta) error {
+			if d.Call != nil && d.Call.Name != "" {
+				if name, ok := tools.back[d.Call.Name]; ok {
+					d.Call.Name = name
+				}
+			}
+			return delta(d)
+		}
+	}
+	out, err := p.observer.observe(ctx, p, &sent, pass)
+	if permit != nil {
+		if e, ok := errors.AsType[*Error](err); ok && e.Status == http.StatusTooManyRequests {
+			permit.Slow(e.RetryAfter)
+		}
+		permit.Done(out.Usage)
+	}
+	if err != nil {
+		return Response{}, err
+	}
+	tools.restore(&out.Message)
+	out.Message.Role = Assistant
+	if len(out.Message.ToolCalls) > 0 && out.FinishReason == FinishStop {
+		out.FinishReason = FinishToolCalls
+	}
+	out.Profile = p.name
+	out.Provider, out.Model = p.cfg.booked(cmp.Or(out.Model, req.Model))
+	return out, nil
+}
+
+// admit waits for room in the account of the profile; the permit is nil if nothing is governed.
+func (p *profile) admit(ctx context.Context, req *Request) (Permit, error) {
+	if p.governor == nil || p.account.Name == "" {
+		return nil, nil //nolint:nilnil // no permit is needed
+	}
+	permit, err := p.governor.Admit(ctx, p.account, CallerOf(ctx), 1, Estimate(*req)+req.MaxOutputTokens)
+	if err == nil {
+		return permit, nil
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return nil, e
+	}
+	return nil, &Error{Class: NotPerformed, Code: "ACCOUNT_LIMIT", Message: "the call waited in vain for room in the limits of account " + p.account.Name, Err: err}
+}

@@ -1,0 +1,50 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// prepareThreads checks what an attempt adds to threads. A conflict that comes up only in the commit makes
+// the run be read again, and this finds it then.
+func (t *session) prepareThreads(ctx context.Context, a *attempt, of []workgraph.ThreadAppend) *workgraph.Error {
+	if err := thread.Check(of); err != nil {
+		return workgraph.Errorf(workgraph.Permanent, thread.ReasonInvalid, "%s", errs.From(err).Message)
+	}
+	if n := thread.Bytes(of); n > t.e.cfg.MaxPayload {
+		return workgraph.Errorf(workgraph.Permanent, journal.ReasonPayloadTooLarge, "what is added to threads has %d bytes, the limit is %d", n, t.e.cfg.MaxPayload)
+	}
+	err := t.untilAnswered(ctx, func() error {
+		return thread.Examine(ctx, t.e.journal, t.e.threadEnds, a.run.namespace, a.run.id, of)
+	})
+	switch {
+	case err == nil:
+		return nil
+	case errs.ReasonOf(err) == thread.ReasonConflict:
+		return workgraph.Errorf(workgraph.Permanent, thread.ReasonConflict, "%s", errs.From(err).Message)
+	}
+	return workgraph.Errorf(workgraph.Retryable, errs.ReasonOf(err), "the thread cannot be read: %v", errs.From(err).Message)
+}
+
+// addToThreads puts what a decision adds to threads into its write.
+func (r *run) addToThreads(w *journal.Append, of []workgraph.ThreadsOf, now time.Time) {
+	for i := range of {
+		w.Threads = append(w.Threads, thread.Appends(of[i].Appends, r.id, of[i].Node, of[i].Visit, now)...)
+	}
+}
+
+// threadsAnswered notes what became of what a write adds to threads.
+func (e *Engine) threadsAnswered(namespace string, as []thread.Append, err error) {
+	switch {
+	case len(as) == 0:
+	case err == nil:
+		e.threadEnds.Committed(namespace, as)
+	default:
+		e.threadEnds.Refused(namespace, as)
+	}
+}
