@@ -142,8 +142,9 @@ type protocol struct {
 	fail func(w http.ResponseWriter, status int, code, message string, retryAfter time.Duration)
 	// codes are the provider's words for faults, and its statuses where they are not those of OpenAI.
 	codes map[Fault]code
-	// failure is an error as an event of a stream.
-	failure func(code) any
+	// failure is an error as an event of a stream, and errorEvent the name of the event.
+	failure    func(code) any
+	errorEvent string
 	// whole is a whole answer, and none one without any content.
 	whole func(*Request, Reply) any
 	none  func(*Request) any
@@ -364,7 +365,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, p protocol, req 
 		case Disconnect:
 			panic(http.ErrAbortHandler)
 		case StreamError:
-			_ = out.event("error", p.failure(p.codes[ServerError]))
+			_ = out.event(p.errorEvent, p.failure(p.codes[ServerError]))
 			return true
 		case Stall:
 			select {
@@ -376,7 +377,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, p protocol, req 
 		return false
 	}
 	if reply.Fault == EarlyError {
-		_ = out.event("error", p.failure(p.codes[Overloaded]))
+		_ = out.event(p.errorEvent, p.failure(p.codes[Overloaded]))
 		return
 	}
 	_ = p.stream(req, reply, out) // whoever asked has gone

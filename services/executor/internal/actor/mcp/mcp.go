@@ -95,8 +95,8 @@ func (s *Servers) find(name string) (sv *server, tool string) {
 }
 
 // ActorInfo is what is known of a tool. One of a server that never listed its tools is taken on trust, since
-// a server that is down must not make graphs faulty: it is UNSAFE unless the configuration says otherwise, and
-// its arguments are the server's to judge.
+// a server that is down must not make graphs faulty. It is UNSAFE unless the configuration says otherwise,
+// and its arguments are the server's to judge.
 func (s *Servers) ActorInfo(name string) (workgraph.ActorInfo, bool) {
 	info := workgraph.ActorInfo{Effect: workgraph.Unsafe, Elsewhere: true, NeverExpands: true}
 	sv, called := s.find(name)

@@ -39,7 +39,8 @@ type process struct {
 
 // start starts a server. Of this process's environment it gets what programs need to run.
 func start(cfg Server) (*process, error) {
-	cmd := exec.CommandContext(context.Background(), cfg.Command, cfg.Args...) // it outlives what asked for it
+	// It outlives the call that asked for it.
+	cmd := exec.CommandContext(context.Background(), cfg.Command, cfg.Args...)
 	cmd.Dir, cmd.Env = cfg.Dir, conf.Inherited("PATH", "HOME", "LANG", "TMPDIR", "SYSTEMROOT")
 	for name, v := range cfg.Env {
 		cmd.Env = append(cmd.Env, name+"="+v.Reveal())

@@ -27,8 +27,8 @@ const (
 	maxTools     = 1000
 	maxToolBytes = 4 << 20
 	maxPages     = 100
-	// maxSchema and maxDescription bound one tool, in bytes. A larger schema is left out, a longer description
-	// is cut.
+	// maxSchema and maxDescription bound one tool, in bytes. A larger schema is left out, and a longer
+	// description is cut.
 	maxSchema      = 64 << 10
 	maxDescription = 1 << 10
 	// maxWords bounds what an error takes over from a server.
