@@ -40,7 +40,10 @@ func TestMCPTools(t *testing.T) {
 	devReady(t, p)
 	grpc := regexp.MustCompile(`gRPC\D+(127\.0\.0\.1:\d+)`).FindStringSubmatch(p.output())[1]
 	shell := append(shellEnv(t, bin), "EPIGRAPH_ADDR="+grpc)
-	run := func(commands string) string { return script(t, dir, shell, commands) }
+	run := func(t *testing.T, commands string) string {
+		t.Helper()
+		return script(t, dir, shell, commands)
+	}
 	graph := func(name string, nodes ...map[string]any) {
 		edges := []any{}
 		for i := 1; i < len(nodes); i++ {
@@ -52,7 +55,7 @@ func TestMCPTools(t *testing.T) {
 	}
 
 	t.Run("Actors/AreListed", func(t *testing.T) {
-		out := run(`until epigraph actors | grep -q mcp/files/ && epigraph actors | grep -q mcp/web/; do sleep 0.2; done; epigraph actors`)
+		out := run(t, `until epigraph actors | grep -q mcp/files/ && epigraph actors | grep -q mcp/web/; do sleep 0.2; done; epigraph actors`)
 		require.Regexp(t, `mcp/files/write_file +idempotent`, out)
 		require.Regexp(t, `mcp/web/get-sum +pure`, out)
 		require.Regexp(t, `mcp/gone/\* .*unavailable: the MCP server "gone" is down: the command cannot be started`, out)
@@ -64,26 +67,26 @@ func TestMCPTools(t *testing.T) {
 			map[string]any{"id": "write", "actor": "mcp/files/write_file", "named": map[string]any{"path": path}},
 			map[string]any{"id": "read", "actor": "mcp/files/read_text_file", "named": map[string]any{"path": path}, "result_pass_down_mode": map[string]any{"mode": "KEY", "key": "file"}},
 			map[string]any{"id": "shout", "actor": "starlark", "named": map[string]any{"script": "def main(file):\n    return file['content'].upper()\n"}})
-		require.Contains(t, run("epigraph run sum.json"), "THE SUM OF 2 AND 40 IS 42.")
+		require.Contains(t, run(t, "epigraph run sum.json"), "THE SUM OF 2 AND 40 IS 42.")
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
 		require.Equal(t, "The sum of 2 and 40 is 42.", string(text))
 	})
 	t.Run("Graph/IsCheckedAgainstTheSchema", func(t *testing.T) {
 		graph("faulty", map[string]any{"id": "add", "actor": "mcp/web/get-sum", "named": map[string]any{"a": "two", "b": 40}})
-		out := run("epigraph run faulty.json || true")
+		out := run(t, "epigraph run faulty.json || true")
 		require.Contains(t, out, "got string, want number")
 	})
 	t.Run("Agent/ActsThroughATool", func(t *testing.T) {
 		path := filepath.Join(notes, "secret.txt")
 		require.NoError(t, os.WriteFile(path, []byte("the word is sesame"), 0o600))
-		decide := `size(named.history) == 0 ? {'actions': [[{'action': 'read', 'arguments': {'path': '` + path + `'}}, {'action': 'add', 'arguments': {'a': 1, 'b': 2}}]]} : ` +
-			`{'result': named.history[0].results[0].ok.content + '; ' + named.history[0].results[1].ok}`
+		decide := `size(named.history) == 0 ? dyn({'actions': [[{'action': 'read', 'arguments': {'path': '` + path + `'}}, {'action': 'add', 'arguments': {'a': 1, 'b': 2}}]]}) : ` +
+			`dyn({'result': named.history[0].results[0].ok.content + '; ' + named.history[0].results[1].ok})`
 		graph("agent", map[string]any{"id": "agent", "actor": "agent", "named": map[string]any{
 			"goal": "Find the word.", "reasoner": "cel", "reasoner_args": map[string]any{"expr": decide},
 			"actions": map[string]any{"read": map[string]any{"actor": "mcp/files/read_text_file"}, "add": map[string]any{"actor": "mcp/web/get-sum"}},
 		}})
-		require.Contains(t, run("epigraph run agent.json"), "the word is sesame; The sum of 1 and 2 is 3.")
+		require.Contains(t, run(t, "epigraph run agent.json"), "the word is sesame; The sum of 1 and 2 is 3.")
 	})
 	t.Run("Doctor/ReachesServers", func(t *testing.T) {
 		doctor := exec.Command(bin, "doctor", "--data="+filepath.Join(dir, "data"))
