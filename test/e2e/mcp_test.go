@@ -80,13 +80,14 @@ func TestMCPTools(t *testing.T) {
 	t.Run("Agent/ActsThroughATool", func(t *testing.T) {
 		path := filepath.Join(notes, "secret.txt")
 		require.NoError(t, os.WriteFile(path, []byte("the word is sesame"), 0o600))
-		decide := `size(named.history) == 0 ? dyn({'actions': [[{'action': 'read', 'arguments': {'path': '` + path + `'}}, {'action': 'add', 'arguments': {'a': 1, 'b': 2}}]]}) : ` +
-			`dyn({'result': named.history[0].results[0].ok.content + '; ' + named.history[0].results[1].ok})`
+		decide := `named.round == 1 ? dyn({'actions': [[{'action': 'read', 'arguments': {'path': '` + path + `'}}]]}) : ` +
+			`named.round == 2 ? dyn({'actions': [[{'action': 'repeat', 'arguments': {'message': named.action_results[0].ok.content}}]]}) : ` +
+			`dyn({'result': named.action_results[0].ok})`
 		graph("agent", map[string]any{"id": "agent", "actor": "agent", "named": map[string]any{
-			"goal": "Find the word.", "reasoner": "cel", "reasoner_args": map[string]any{"expr": decide},
-			"actions": map[string]any{"read": map[string]any{"actor": "mcp/files/read_text_file"}, "add": map[string]any{"actor": "mcp/web/get-sum"}},
+			"user_input": "Find the word.", "reasoner": "cel", "reasoner_args": map[string]any{"expr": decide},
+			"actions": map[string]any{"read": map[string]any{"actor": "mcp/files/read_text_file"}, "repeat": map[string]any{"actor": "mcp/web/echo"}},
 		}})
-		require.Contains(t, run(t, "epigraph run agent.json"), "the word is sesame; The sum of 1 and 2 is 3.")
+		require.Contains(t, run(t, "epigraph run agent.json"), "Echo: the word is sesame")
 	})
 	t.Run("Doctor/ReachesServers", func(t *testing.T) {
 		doctor := exec.Command(bin, "doctor", "--data="+filepath.Join(dir, "data"))

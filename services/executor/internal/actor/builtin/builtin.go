@@ -23,6 +23,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/starlark"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/template"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/wait"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -32,6 +33,8 @@ type Config struct {
 	HTTP     http.Config     `conf:"http"`
 	MCP      mcp.Config      `conf:"mcp"`
 	Starlark starlark.Config `conf:"starlark"`
+	// Agents are agents with names.
+	Agents agent.Config `conf:"agents" help:"agents by name; NAME is the actor agent/NAME"`
 }
 
 // DefaultConfig lets the http actor reach public addresses only.
@@ -50,8 +53,9 @@ type Set struct {
 	mcp *mcp.Servers
 }
 
-// New makes the actors. The models stay the caller's. Telemetry nil means none.
-func New(cfg Config, models *llm.Set, tel *obs.Telemetry) (*Set, error) {
+// New makes the actors, which read threads by way of threads. The models stay the caller's. Telemetry nil
+// means none.
+func New(cfg Config, models *llm.Set, threads thread.Reader, tel *obs.Telemetry) (*Set, error) {
 	if tel == nil {
 		tel = obs.Noop()
 	}
@@ -64,9 +68,13 @@ func New(cfg Config, models *llm.Set, tel *obs.Telemetry) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	specs := append(agent.Specs(), actorllm.Spec(cfg.LLM, models), web, cel.Spec(), template.Spec(), starlark.Spec(cfg.Starlark), sleep.Spec(), fail.Spec(),
+	specs := append(agent.Specs(threads), actorllm.Spec(cfg.LLM, models), web, cel.Spec(), template.Spec(), starlark.Spec(cfg.Starlark), sleep.Spec(), fail.Spec(),
 		wait.Human(), wait.Signal(), wait.Completion(), spawn.Spec(), spawn.Expand())
-	r, err := actor.NewRegistry(specs...)
+	named, err := cfg.Agents.Specs()
+	if err != nil {
+		return nil, err
+	}
+	r, err := actor.NewRegistry(append(specs, named...)...)
 	if err != nil {
 		return nil, err
 	}
