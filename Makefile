@@ -110,6 +110,7 @@ setup: # What the tests need besides Go; test, race, bench and chaos call it.
 	@scripts/ensure-cc
 	@scripts/ensure-postgres
 	@scripts/ensure-interpreters
+	@scripts/ensure-mcp-servers
 
 .PHONY: test
 test: setup bin/.tools-test ## Run all tests with the race detector, in random order; HOGS=2 beside a busy machine

@@ -15,6 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/doctor"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/builtin"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/query"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -75,7 +76,7 @@ func Examine(ctx context.Context, cfg Config, o doctor.Options) (r doctor.Report
 	if !o.All {
 		in = journal.Sample{Size: examined, From: somewhere(ctx, j)}
 	}
-	r = doctor.Examine(ctx, "executor", cfg.Store, o, append(members(j, cfg), suspicions(j, kept, in)...))
+	r = doctor.Examine(ctx, "executor", cfg.Store, o, append(append(members(j, cfg), suspicions(j, kept, in)...), toolServers(cfg)...))
 	r.Sampled = in.Size
 	// a list in JSON, also without findings
 	r.Findings = append(append([]doctor.Finding{}, early...), r.Findings...)
@@ -85,6 +86,16 @@ func Examine(ctx context.Context, cfg Config, o doctor.Options) (r doctor.Report
 func schemaProbe(err error, s doctor.Severity) doctor.Probe {
 	return doctor.Probe{Name: "schema", Severity: s, What: "the schema is not the one that this binary knows", RecoveryStep: "run `epigraph migrate`, or use the binary of the newer release",
 		Look: func(context.Context, int) ([]string, error) { return []string{errs.From(err).Message}, nil }}
+}
+
+// toolServers is the probe of the MCP servers of a configuration; none if it has none.
+func toolServers(cfg Config) []doctor.Probe {
+	if len(cfg.Actors.MCP.Servers) == 0 {
+		return nil
+	}
+	return []doctor.Probe{{Name: "mcp-servers", Severity: doctor.Warning, What: "MCP servers that cannot be reached from here, or whose tools cannot be listed",
+		RecoveryStep: "mend the server, or its entry in executor.actors.mcp.servers; runs that call its tools wait for it and try again",
+		Look:         func(ctx context.Context, _ int) ([]string, error) { return builtin.CheckMCP(ctx, cfg.Actors) }}}
 }
 
 // somewhere is a place among the ids of runs, by time, since their first part is one.

@@ -260,6 +260,7 @@ type Service struct {
 	server      *rpc.Server
 	limitServer *rpc.LimitServer
 	workers     *worker.Server
+	actors      *builtin.Set
 	jobs        *dispatch.Dispatcher
 	// jobWorker is under which name this process works jobs.
 	jobWorker string
@@ -315,6 +316,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("make actors: %w", err)
 	}
+	s.opened(set)
 	cfg.TokenKeys = append(slices.Clip(cfg.TokenKeys), st.tokenKey)
 	if err := s.assemble(cfg, d, set, st); err != nil {
 		return nil, err
@@ -381,7 +383,8 @@ func (s *Service) openStores(ctx context.Context, cfg Config, d Deps, answered f
 
 // assemble makes the parts of the service over open stores.
 func (s *Service) assemble(cfg Config, d Deps, set *builtin.Set, st stores) (err error) {
-	actors := catalog{builtin: set.Registry, more: d.Actors}
+	actors := catalog{builtin: set, more: d.Actors}
+	s.actors = set
 	s.quotas = s.limits.Quotas()
 	s.workers = worker.New(cfg.workers(), worker.Deps{Journal: st.shared, Admission: d.Admission, Builtin: actors, Dial: d.Peer, Reason: engine.EndReason, Logger: s.log})
 	deps := engine.Deps{Journal: st.plain, Packer: s.offload, Actors: s.workers, Evaluated: set.Evaluated, Gates: s.limits.Around(s.workers), Quotas: s.quotas, Remote: s.workers.Remote, Workflows: st.workflows.orNil(), Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}
@@ -417,7 +420,7 @@ func (s *Service) assemble(cfg Config, d Deps, set *builtin.Set, st stores) (err
 	}
 	s.limitServer = rpc.NewLimitServer(st.limits, s.limits.Refresh, s.engine.Programs().UnknownActor)
 	s.workers.Own(s.engine.Owner, s.engine.Held)
-	s.server = rpc.NewServer(s.engine, archived{st.plain}, actors.specs(), s.workers.Registered, d.Registry != nil, d.Admission)
+	s.server = rpc.NewServer(s.engine, archived{st.plain}, actors.specs, s.workers.Registered, d.Registry != nil, d.Admission)
 	runs := rpc.Scheduled{Server: s.server}
 	if s.schedules, err = schedule.New(st.schedules, runs, cfg.MaxSchedules, s.log, d.Telemetry.MeterProvider); err != nil {
 		return fmt.Errorf("make controller of schedules: %w", err)
@@ -459,6 +462,7 @@ func (s *Service) Run(ctx context.Context) error {
 	g.Go(func() error { return s.sweep(ctx) })
 	g.Go(func() error { return s.resumeTurns(ctx) })
 	g.Go(func() error { return s.workers.Run(ctx) })
+	g.Go(func() error { return s.actors.Run(ctx) })
 	g.Go(func() error { return s.limits.Run(ctx) })
 	g.Go(func() error { return s.quotas.Run(ctx, s.engine.Work) })
 	if s.outbox != nil {
@@ -586,7 +590,7 @@ func open(ctx context.Context, cfg Config, tel *obs.Telemetry, answered func()) 
 
 // catalog is the built-in actors with those that the host adds.
 type catalog struct {
-	builtin *actor.Registry
+	builtin *builtin.Set
 	more    workgraph.Actors
 }
 
@@ -596,6 +600,11 @@ func (c catalog) ActorInfo(name string) (workgraph.ActorInfo, bool) {
 	}
 	return c.builtin.ActorInfo(name)
 }
+
+// Absent and Changes are those of builtin.Set.
+func (c catalog) Absent(name string) bool { return c.more[name] == nil && c.builtin.Absent(name) }
+
+func (c catalog) Changes(name string) bool { return c.more[name] == nil && c.builtin.Changes(name) }
 
 func (c catalog) Actor(name string) (workgraph.Actor, bool) {
 	if a, ok := c.more[name]; ok {
@@ -607,7 +616,9 @@ func (c catalog) Actor(name string) (workgraph.Actor, bool) {
 func (c catalog) Names() []string {
 	out := make([]string, 0, len(c.more))
 	for _, s := range c.specs() {
-		out = append(out, s.Name)
+		if s.Actor != nil { // the others stand for many
+			out = append(out, s.Name)
+		}
 	}
 	return out
 }

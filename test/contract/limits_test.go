@@ -25,6 +25,7 @@ func words(text, _ string) figure { return figure{text, ""} }
 const (
 	wg, reg, gw = "workgraph.", "services/registry/internal/store.", "services/gateway/internal/"
 	actors      = "services/executor/internal/actor."
+	tools       = "services/executor/internal/actor/mcp."
 	script      = "services/executor/internal/actor/starlark."
 	engine      = "services/executor/internal/engine."
 	author      = "services/planner/internal/author."
@@ -84,6 +85,11 @@ var figures = map[string][]figure{
 	"values and functions of a script within each other": {{"1,000", script + "maxDepth"}, {"100", script + "maxCalls"}},
 	"what a script prints":                               {{"100 lines", script + "maxPrints"}, {"1 KiB", script + "maxPrinted"}},
 	"result of one script, as JSON":                      {{"16 MiB", script + "maxResult"}},
+	"servers of one executor":                            {{"100", tools + "maxServers"}},
+	"tools of one server":                                {{"1,000", tools + "maxTools"}, {"4 MiB", tools + "maxToolBytes"}, {"100 pages", tools + "maxPages"}},
+	"one tool":                                           {{"64 KiB", tools + "maxSchema"}, {"1 KiB", tools + "maxDescription"}},
+	"reports of progress of one call":                    {{"100 milliseconds", tools + "progressEvery"}},
+	"a server that does not read":                        {{"10 seconds", tools + "writeWithin"}},
 	"a regular expression":                               {{"1,000 bytes", wg + "maxPattern"}, {"2,000", wg + "maxPatternSteps"}, {"four ranges", wg + "maxFoldedRanges"}, {"/ 16", wg + "textUnit"}},
 	"in work at once":                                    {{"5 milliseconds", "internal/turns.restFrom"}, {"a second", "internal/turns.restMost"}, {"100 nodes", "services/executor/internal/engine/program.lightSize"}},
 

@@ -514,7 +514,11 @@ func (actorsCmd) Run(e *env) error {
 		return e.print(r, func() string {
 			var rows [][]string
 			for _, a := range r.GetActors() {
-				rows = append(rows, []string{a.GetName(), view.Word(a.GetEffect().String(), "EFFECT_"), a.GetVersion(), a.GetDescription()})
+				what := view.OneLine(a.GetDescription(), 200)
+				if why := a.GetUnavailable(); why != "" {
+					what = "unavailable: " + view.OneLine(why, 200)
+				}
+				rows = append(rows, []string{a.GetName(), view.Word(a.GetEffect().String(), "EFFECT_"), a.GetVersion(), what})
 			}
 			return view.Table(e.io.style(), []string{"ACTOR", "EFFECT", "VERSION", "WHAT IT DOES"}, rows)
 		})

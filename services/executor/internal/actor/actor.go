@@ -52,6 +52,8 @@ type Spec struct {
 	Approves func(*workgraph.Node) bool
 	// Expands says that outcomes may insert a sub-graph.
 	Expands bool
+	// Unavailable says why calls would fail now; empty if nothing is known to be in their way.
+	Unavailable string
 	// Actor does the work.
 	Actor workgraph.Actor
 }

@@ -47,7 +47,7 @@ type Server struct {
 	engine *engine.Engine
 	query  *query.Query
 	reader journal.Journal
-	actors []actor.Spec
+	actors func() []actor.Spec
 	more   More
 	// priced says that a registry prices usage.
 	priced    bool
@@ -61,11 +61,11 @@ type Server struct {
 // More lists the actors that a namespace has besides those of all.
 type More func(ctx context.Context, namespace string) ([]actor.Spec, error)
 
-// NewServer returns a server; actors are those of every namespace, and costly requests are let in by c.
-func NewServer(e *engine.Engine, j journal.Journal, actors []actor.Spec, more More, priced bool, c *admission.Control) *Server {
+// NewServer returns a server; actors returns those of every namespace, and costly requests are let in by c.
+func NewServer(e *engine.Engine, j journal.Journal, actors func() []actor.Spec, more More, priced bool, c *admission.Control) *Server {
 	examined := map[string]bool{}
-	for i := range actors {
-		examined[actors[i].Name] = actors[i].Examine != nil
+	for _, a := range actors() { // those that come later do not look at their arguments
+		examined[a.Name] = a.Examine != nil
 	}
 	return &Server{engine: e, query: query.New(e), reader: j, actors: actors, more: more, priced: priced, admission: c, examined: examined}
 }
@@ -567,10 +567,10 @@ func (s *Server) ListActors(ctx context.Context, _ *executorv1.ListActorsRequest
 	if err != nil {
 		return nil, err
 	}
-	all := slices.Concat(s.actors, more)
+	all := slices.Concat(s.actors(), more)
 	slices.SortFunc(all, func(a, b actor.Spec) int { return strings.Compare(a.Name, b.Name) })
 	for _, a := range all {
-		info := &executorv1.ActorInfo{Name: a.Name, Description: a.Description, Effect: graphpb.Effect(a.Effect), Version: a.Version}
+		info := &executorv1.ActorInfo{Name: a.Name, Description: a.Description, Effect: graphpb.Effect(a.Effect), Version: a.Version, Unavailable: a.Unavailable}
 		if a.Schema != "" {
 			info.ArgsSchema = &graphv1.Payload{Json: []byte(a.Schema)}
 		}

@@ -123,10 +123,11 @@ func (s *Server) Find(ctx context.Context, namespace string, names []string) (ma
 	out := make(map[string]program.ActorInfo, len(names))
 	var ask []string
 	for _, n := range names {
-		if info, ok := s.builtin.ActorInfo(n); ok {
-			out[n] = program.ActorInfo{ActorInfo: info}
-		} else {
+		switch info, ok := s.builtin.ActorInfo(n); {
+		case !ok:
 			ask = append(ask, n)
+		case !s.builtin.Absent(n):
+			out[n] = program.ActorInfo{ActorInfo: info, Changes: s.builtin.Changes(n)}
 		}
 	}
 	if len(ask) == 0 {

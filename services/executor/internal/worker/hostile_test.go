@@ -54,6 +54,8 @@ type noBuiltin struct{}
 func (noBuiltin) ActorInfo(string) (workgraph.ActorInfo, bool) { return workgraph.ActorInfo{}, false }
 func (noBuiltin) Actor(string) (workgraph.Actor, bool)         { return nil, false }
 func (noBuiltin) Names() []string                              { return nil }
+func (noBuiltin) Absent(string) bool                           { return false }
+func (noBuiltin) Changes(string) bool                          { return false }
 
 // The queue of messages for a worker is bounded: until the worker reads, its messages are not read, and at
 // last it counts as silent.

@@ -105,6 +105,10 @@ type Builtin interface {
 	ActorInfo(name string) (workgraph.ActorInfo, bool)
 	Actor(name string) (workgraph.Actor, bool)
 	Names() []string
+	// Absent reports whether a new graph must not call the actor, although runs that do may go on. Changes
+	// reports whether its ActorInfo may change.
+	Absent(name string) bool
+	Changes(name string) bool
 }
 
 // Deps are what a Server works with.

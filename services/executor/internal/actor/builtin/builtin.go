@@ -3,7 +3,10 @@
 package builtin
 
 import (
+	"context"
 	"errors"
+	"slices"
+	"strings"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/llm"
@@ -14,18 +17,21 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/fail"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/http"
 	actorllm "github.com/epigraph-run/epigraph/services/executor/internal/actor/llm"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/mcp"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/sleep"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/spawn"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/starlark"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/template"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/wait"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
+	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 // Config configures the actors that have something to configure.
 type Config struct {
 	LLM      actorllm.Config `conf:"llm"`
 	HTTP     http.Config     `conf:"http"`
+	MCP      mcp.Config      `conf:"mcp"`
 	Starlark starlark.Config `conf:"starlark"`
 	// Agents are agents with names.
 	Agents agent.Config `conf:"agents" help:"agents by name; NAME is the actor agent/NAME"`
@@ -37,10 +43,15 @@ func DefaultConfig() Config {
 }
 
 // Validate reports every field that cannot be used.
-func (c Config) Validate() error { return errors.Join(c.HTTP.Validate(), c.Starlark.Validate()) }
+func (c Config) Validate() error {
+	return errors.Join(c.HTTP.Validate(), c.MCP.Validate(), c.Starlark.Validate())
+}
 
-// Set is the actors.
-type Set struct{ *actor.Registry }
+// Set is the actors. Those of MCP servers change while the process runs.
+type Set struct {
+	*actor.Registry
+	mcp *mcp.Servers
+}
 
 // New makes the actors, which read threads by way of threads. The models stay the caller's. Telemetry nil
 // means none.
@@ -67,5 +78,52 @@ func New(cfg Config, models *llm.Set, threads thread.Reader, tel *obs.Telemetry)
 	if err != nil {
 		return nil, err
 	}
-	return &Set{Registry: r}, nil
+	servers, err := mcp.New(cfg.MCP, mcpDeps(cfg, tel))
+	if err != nil {
+		return nil, err
+	}
+	return &Set{Registry: r, mcp: servers}, nil
 }
+
+func mcpDeps(cfg Config, tel *obs.Telemetry) mcp.Deps {
+	return mcp.Deps{AllowPrivate: cfg.HTTP.AllowPrivate, Logger: tel.Logger, TracerProvider: tel.TracerProvider, Propagator: tel.Propagator}
+}
+
+// CheckMCP reaches every configured MCP server once, and returns a line for each that fails.
+func CheckMCP(ctx context.Context, cfg Config) ([]string, error) {
+	return mcp.Check(ctx, cfg.MCP, mcpDeps(cfg, obs.Noop()))
+}
+
+// ActorInfo is what validation and compilation ask for.
+func (s *Set) ActorInfo(name string) (workgraph.ActorInfo, bool) {
+	if strings.HasPrefix(name, mcp.Prefix) {
+		return s.mcp.ActorInfo(name)
+	}
+	return s.Registry.ActorInfo(name)
+}
+
+// Absent reports whether a name stands for a tool that its MCP server does not list. It is an actor for the
+// runs that call it already, and none for a new graph.
+func (s *Set) Absent(name string) bool { return s.mcp.Absent(name) }
+
+// Changes reports whether what is known of the actor may change while the process runs.
+func (s *Set) Changes(name string) bool { return strings.HasPrefix(name, mcp.Prefix) }
+
+// Actor is the actor of that name.
+func (s *Set) Actor(name string) (workgraph.Actor, bool) {
+	if strings.HasPrefix(name, mcp.Prefix) {
+		return s.mcp.Actor(name)
+	}
+	return s.Registry.Actor(name)
+}
+
+// Specs lists all actors by name.
+func (s *Set) Specs() []actor.Spec {
+	return slices.SortedFunc(slices.Values(slices.Concat(s.Registry.Specs(), s.mcp.Specs())), func(a, b actor.Spec) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// Run keeps MCP servers connected until ctx ends.
+func (s *Set) Run(ctx context.Context) error { return s.mcp.Run(ctx) }
+
+// Close ends the connections to MCP servers, and the servers that were started.
+func (s *Set) Close() error { return s.mcp.Close() }

@@ -1562,7 +1562,9 @@ type ActorInfo struct {
 	// Its version; part of the key under which results are cached.
 	Version string `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
 	// JSON Schema (2020-12) of its named arguments.
-	ArgsSchema    *v1.Payload `protobuf:"bytes,5,opt,name=args_schema,json=argsSchema,proto3" json:"args_schema,omitempty"`
+	ArgsSchema *v1.Payload `protobuf:"bytes,5,opt,name=args_schema,json=argsSchema,proto3" json:"args_schema,omitempty"`
+	// Why calls would fail now; empty if nothing is known to be in their way.
+	Unavailable   string `protobuf:"bytes,6,opt,name=unavailable,proto3" json:"unavailable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1630,6 +1632,13 @@ func (x *ActorInfo) GetArgsSchema() *v1.Payload {
 		return x.ArgsSchema
 	}
 	return nil
+}
+
+func (x *ActorInfo) GetUnavailable() string {
+	if x != nil {
+		return x.Unavailable
+	}
+	return ""
 }
 
 // PauseRunRequest names a run.
@@ -3793,14 +3802,15 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\x13AttemptNotPerformed\"\x13\n" +
 	"\x11ListActorsRequest\"M\n" +
 	"\x12ListActorsResponse\x127\n" +
-	"\x06actors\x18\x01 \x03(\v2\x1f.epigraph.executor.v1.ActorInfoR\x06actors\"\xcb\x01\n" +
+	"\x06actors\x18\x01 \x03(\v2\x1f.epigraph.executor.v1.ActorInfoR\x06actors\"\xed\x01\n" +
 	"\tActorInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x121\n" +
 	"\x06effect\x18\x03 \x01(\x0e2\x19.epigraph.graph.v1.EffectR\x06effect\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\tR\aversion\x12;\n" +
 	"\vargs_schema\x18\x05 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\n" +
-	"argsSchema\"\x9c\x01\n" +
+	"argsSchema\x12 \n" +
+	"\vunavailable\x18\x06 \x01(\tR\vunavailable\"\x9c\x01\n" +
 	"\x0fPauseRunRequest\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12 \n" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12\x1c\n" +

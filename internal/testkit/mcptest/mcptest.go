@@ -1,0 +1,50 @@
+// Package mcptest finds the MCP servers of other people that tests call. scripts/ensure-mcp-servers installs
+// them. It must not know what is tested.
+package mcptest
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Server is the command of the npm package @modelcontextprotocol/server-NAME. Where it is not installed the
+// test is skipped, or fails with TESTS_NO_SKIPS=1.
+func Server(t testing.TB, name string) (command string, args []string) {
+	t.Helper()
+	_, here, _, _ := runtime.Caller(0)
+	main := filepath.Join(filepath.Dir(here), "../../../bin/mcp/node_modules/@modelcontextprotocol", "server-"+name, "dist/index.js")
+	node, err := exec.LookPath("node")
+	if err == nil {
+		_, err = os.Stat(main)
+	}
+	if err != nil && os.Getenv("TESTS_NO_SKIPS") == "" {
+		t.Skipf("the MCP server %q is not installed: run scripts/ensure-mcp-servers, which needs npm and its registry", name)
+	}
+	require.NoError(t, err, "run scripts/ensure-mcp-servers")
+	return node, []string{main}
+}
+
+// HTTP starts the server "everything" at an address of its own and returns its URL. It may not serve yet.
+func HTTP(t testing.TB) string {
+	t.Helper()
+	node, args := Server(t, "everything")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	port := l.Addr().(*net.TCPAddr).Port
+	require.NoError(t, l.Close())
+	cmd := exec.Command(node, append(args, "streamableHttp")...)
+	cmd.Env = append(os.Environ(), fmt.Sprint("PORT=", port))
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Wait()
+	})
+	return fmt.Sprintf("http://127.0.0.1:%d/mcp", port)
+}

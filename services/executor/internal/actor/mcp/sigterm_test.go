@@ -1,0 +1,8 @@
+package mcp_test
+
+import (
+	"os/signal"
+	"syscall"
+)
+
+func ignoreSIGTERM() { signal.Ignore(syscall.SIGTERM) }
