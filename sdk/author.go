@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
 )
@@ -96,4 +97,39 @@ func (c *Client) CreatePlan(ctx context.Context, goal string, opts ...AuthorOpti
 		}
 	}
 	return c.Planner.CreatePlan(ctx, req)
+}
+
+// Revise has a model write anew what is left of the run, for the goal. Visits that have begun stay as they
+// are. The answer has the request for Executor.AmendRun, which nothing but the caller makes. Without an
+// amendment, its authoring says why there is none. PlanName has no effect. Pause the run before, so that
+// nothing begins in the meantime.
+func (r *Run) Revise(ctx context.Context, goal string, opts ...AuthorOption) (*plannerv1.RevisePlanResponse, error) {
+	how := &plannerv1.CreatePlanRequest{}
+	for _, f := range opts {
+		if err := f(how); err != nil {
+			return nil, err
+		}
+	}
+	g, revision, err := r.Graph(ctx)
+	if err != nil {
+		return nil, err
+	}
+	req := &plannerv1.RevisePlanRequest{
+		RunId: r.ID, ExpectedRevision: revision, Graph: g, Goal: goal, Context: how.GetContext(), Tools: how.GetTools(), Profile: how.GetProfile(),
+		DefaultActor: how.GetDefaultActor(), Named: how.GetNamed(), Limits: how.GetLimits(),
+	}
+	last := map[string]int{}
+	for v, err := range r.Visits(ctx, "") {
+		if err != nil {
+			return nil, err
+		}
+		at, seen := last[v.GetNodeId()]
+		if !seen {
+			at = len(req.Visits)
+			last[v.GetNodeId()] = at
+			req.Visits = append(req.Visits, nil)
+		}
+		req.Visits[at] = &executorv1.Visit{NodeId: v.GetNodeId(), State: v.GetState(), Attempts: v.GetAttempts(), Values: v.GetValues(), Error: v.GetError()}
+	}
+	return r.c.Planner.RevisePlan(ctx, req)
 }

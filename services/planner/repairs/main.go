@@ -235,7 +235,7 @@ func (t *table) print(w io.Writer, verbose bool) {
 	}
 	if verbose {
 		for _, l := range t.lost {
-			fmt.Fprintln(w, "    " + l)
+			fmt.Fprintln(w, "    "+l)
 		}
 	}
 	fmt.Fprintln(w)

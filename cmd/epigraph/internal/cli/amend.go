@@ -57,7 +57,12 @@ func (c *runsAmendCmd) Run(e *env) error {
 		return err
 	}
 	c.warn(e, s, text, req.GetPatch())
-	if c.DryRun {
+	return e.amend(s, req, diff, c.DryRun, c.Yes, c.File == "-")
+}
+
+// amend shows a change, asks, and makes it. silent says that nobody can be asked.
+func (e *env) amend(s *services, req *executorv1.AmendRunRequest, diff *executorv1.AmendRunResponse, dry, yes, silent bool) error {
+	if dry {
 		return e.print(diff, func() string { return changeText(e, diff.GetDiff()) })
 	}
 	if !e.json {
@@ -65,10 +70,10 @@ func (c *runsAmendCmd) Run(e *env) error {
 			return err
 		}
 	}
-	if c.File == "-" && !c.Yes {
+	if silent && !yes {
 		return errs.New(errs.FailedPrecondition, "CONFIRMATION_NEEDED", "the change came from standard input, so nobody can be asked there").Hint("say --yes, or give a file")
 	}
-	ok, err := e.confirm(c.Yes, "change the run?")
+	ok, err := e.confirm(yes, "change the run?")
 	if err != nil || !ok {
 		return err
 	}

@@ -109,6 +109,7 @@ type commands struct {
 		Retry      runsRetryCmd      `cmd:"" help:"Start a new run that repeats the failed visits."`
 		Fork       runsForkCmd       `cmd:"" help:"Start a new run that shares the history of another up to a visit."`
 		Amend      runsAmendCmd      `cmd:"" help:"Change the graph of a live run."`
+		Revise     runsReviseCmd     `cmd:"" help:"Have a model change what is left of a live run."`
 		Delete     runsDeleteCmd     `cmd:"" aliases:"rm" help:"Delete a run that has ended."`
 		BulkCancel runsBulkCancelCmd `cmd:"" help:"Cancel all runs that a filter finds."`
 		BulkRetry  runsBulkRetryCmd  `cmd:"" help:"Retry all failed runs that a filter finds."`

@@ -112,6 +112,8 @@ type job struct {
 	namespace, profile string
 	prompt             string
 	limits             Limits
+	// elements are the nodes and edges that a check goes over besides the text.
+	elements int
 	// check reads an answer. An answer without errors among its findings ends the authoring. whole says that
 	// the model ended its answer by itself.
 	check func(ctx context.Context, text string, whole bool) ([]plan.Diagnostic, error)
@@ -265,7 +267,7 @@ func (w *writing) round(ctx context.Context, req llm.Request, told string) (more
 		return false, nil
 	}
 	whole := resp.FinishReason != llm.FinishLength
-	if r.Findings, err = w.a.read(ctx, w.job.check, r.Text, whole); err != nil {
+	if r.Findings, err = w.a.read(ctx, w.job, r.Text, whole); err != nil {
 		return false, err
 	}
 	if !whole {
@@ -288,13 +290,13 @@ func (w *writing) round(ctx context.Context, req llm.Request, told string) (more
 }
 
 // read checks an answer in its turn among those of the namespace.
-func (a *Author) read(ctx context.Context, check func(context.Context, string, bool) ([]plan.Diagnostic, error), text string, whole bool) ([]plan.Diagnostic, error) {
-	leave, err := a.enter(ctx, len(text), 0)
+func (a *Author) read(ctx context.Context, j job, text string, whole bool) ([]plan.Diagnostic, error) {
+	leave, err := a.enter(ctx, len(text), j.elements)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	return check(ctx, text, whole)
+	return j.check(ctx, text, whole)
 }
 
 // affordable reports whether the money is enough for one more call at its greatest cost.

@@ -25,9 +25,10 @@ type Config struct {
 	Timeout time.Duration `conf:"timeout" help:"longest time for all rounds together; keep it below the limits of calls and requests"`
 	// MaxPromptBytes bounds the first message to the model, with the instructions.
 	MaxPromptBytes int `conf:"max_prompt_bytes" help:"largest prompt of a plan, in bytes; requests with a larger one are refused"`
-	// Instructions and Prompt replace the texts of this package; empty keeps them.
+	// Instructions, Prompt and RevisePrompt replace the texts of this package; empty keeps them.
 	Instructions string `conf:"instructions" help:"system message that asks for a plan; empty means the built-in one"`
 	Prompt       string `conf:"prompt" help:"template of the prompt for a new plan, with {goal}, {context} and {tools}; empty means the built-in one"`
+	RevisePrompt string `conf:"revise_prompt" help:"template of the prompt for the rest of a run, with {goal}, {context}, {tools}, {done} and {open}; empty means the built-in one"`
 }
 
 // DefaultConfig is what suits plans of some dozens of problems.
@@ -55,7 +56,7 @@ func (c Config) Validate() error {
 	for _, t := range []struct {
 		name, text string
 		known      []string
-	}{{"prompt", c.Prompt, createNames}} {
+	}{{"prompt", c.Prompt, createNames}, {"revise_prompt", c.RevisePrompt, reviseNames}} {
 		if t.text == "" {
 			continue
 		}

@@ -7,8 +7,11 @@ import (
 	"strings"
 )
 
-// createNames are the placeholders of the prompt for a new plan.
-var createNames = []string{"goal", "context", "tools"}
+// The placeholders of the templates.
+var (
+	createNames = []string{"goal", "context", "tools"}
+	reviseNames = []string{"goal", "context", "tools", "done", "open"}
+)
 
 // instructions ask for the notation that the reader understands with the fewest doubts, and of which a task
 // is certain as soon as the next one begins.
@@ -39,6 +42,23 @@ Tools:
 {tools}
 
 Write the plan.`
+
+const revisePrompt = `Goal:
+{goal}
+
+What is known:
+{context}
+
+Tools:
+{tools}
+
+These tasks are done or under way. They stay as they are: do not list them again. "needs" may name them.
+{done}
+
+These tasks are planned and have not begun:
+{open}
+
+Write the list of all tasks that are still to be done. Keep the id of a planned task that stays, leave out what is no longer needed, change what must change, and add what is missing. Answer [] if nothing is left to do.`
 
 // paragraphs are separated by blank lines.
 var paragraphs = regexp.MustCompile(`\n[ \t]*(?:\n[ \t]*)+`)

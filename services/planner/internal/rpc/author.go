@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -15,6 +17,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/planpb"
 	"github.com/epigraph-run/epigraph/plan/compile"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
 	"github.com/epigraph-run/epigraph/services/planner/internal/author"
@@ -70,6 +73,91 @@ func namedOf(in map[string]*graphv1.Payload) (map[string]json.RawMessage, error)
 		return nil, graphpb.FaultError(faults)
 	}
 	return named, err
+}
+
+// RevisePlan has a model write anew what is left of a run.
+func (s *Server) RevisePlan(ctx context.Context, req *plannerv1.RevisePlanRequest) (*plannerv1.RevisePlanResponse, error) {
+	r, err := s.remainder(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	made, report, err := s.author.Revise(ctx, r)
+	traced(ctx, report)
+	if err != nil {
+		return nil, err
+	}
+	out := &plannerv1.RevisePlanResponse{Text: made.Text, Authoring: authoring(report)}
+	if len(report.Rounds) > 0 {
+		out.Plan = planpb.Response(made.Read)
+	}
+	if made.Patch == nil {
+		return out, nil
+	}
+	patch, err := patchTo(made.Patch)
+	if err != nil {
+		return nil, err
+	}
+	out.Amendment = &executorv1.AmendRunRequest{RunId: req.GetRunId(), ExpectedRevision: req.GetExpectedRevision(), Patch: patch}
+	if out.Graph, err = graphpb.ToProto(made.Graph); err != nil {
+		return nil, fmt.Errorf("encode graph: %w", err)
+	}
+	return out, nil
+}
+
+// remainder reads a request, within the turns of its namespace.
+func (s *Server) remainder(ctx context.Context, req *plannerv1.RevisePlanRequest) (author.Remainder, error) {
+	leave, err := s.enter(ctx, proto.Size(req)/bytesPerCost+len(req.GetGraph().GetNodes())+len(req.GetGraph().GetEdges()))
+	if err != nil {
+		return author.Remainder{}, err
+	}
+	defer leave()
+	tools, err := toolsOf(req.GetTools())
+	if err != nil {
+		return author.Remainder{}, err
+	}
+	named, err := namedOf(req.GetNamed())
+	if err != nil {
+		return author.Remainder{}, err
+	}
+	g, err := graphpb.FromProto(req.GetGraph())
+	if faults, ok := errors.AsType[workgraph.Faults](err); ok {
+		return author.Remainder{}, graphpb.FaultError(faults)
+	}
+	if err != nil {
+		return author.Remainder{}, err
+	}
+	out := author.Remainder{
+		Order: author.Order{
+			Namespace: grpckit.Namespace(ctx), Profile: req.GetProfile(), Goal: req.GetGoal(), Context: req.GetContext(), Tools: tools,
+			Compile: compile.Options{DefaultActor: req.GetDefaultActor(), Named: named}, Limits: limitsOf(req.GetLimits()),
+		},
+		Graph: g,
+	}
+	for _, v := range req.GetVisits() {
+		p := author.Past{Node: v.GetNodeId(), State: strings.TrimPrefix(v.GetState().String(), "VISIT_STATE_")}
+		p.Open = v.GetState() == executorv1.VisitState_VISIT_STATE_HELD && v.GetAttempts() == 0
+		for _, value := range v.GetValues() {
+			p.Values = append(p.Values, value.GetJson())
+		}
+		if v.GetError() != nil {
+			p.Failed = v.GetError().GetReason() + ": " + v.GetError().GetMessage()
+		}
+		out.Past = append(out.Past, p)
+	}
+	return out, nil
+}
+
+// patchTo is the wire form of a patch.
+func patchTo(p *workgraph.Patch) (*executorv1.GraphPatch, error) {
+	adds, err := graphpb.ToProto(&workgraph.Graph{Nodes: p.PutNodes, Edges: p.AddEdges})
+	if err != nil {
+		return nil, fmt.Errorf("encode patch: %w", err)
+	}
+	removes, err := graphpb.ToProto(&workgraph.Graph{Edges: p.RemoveEdges})
+	if err != nil {
+		return nil, fmt.Errorf("encode patch: %w", err)
+	}
+	return &executorv1.GraphPatch{RemoveNodes: p.RemoveNodes, RemoveEdges: removes.GetEdges(), PutNodes: adds.GetNodes(), AddEdges: adds.GetEdges()}, nil
 }
 
 func traced(ctx context.Context, r author.Report) {

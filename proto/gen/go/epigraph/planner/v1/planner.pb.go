@@ -10,6 +10,7 @@ package plannerv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	v12 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	v11 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	v1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/plan/v1"
 	_ "google.golang.org/genproto/googleapis/api/annotations"
@@ -1261,11 +1262,230 @@ func (x *CreatePlanResponse) GetAuthoring() *Authoring {
 	return nil
 }
 
+// RevisePlanRequest is a run as far as it has come, and what is to change.
+type RevisePlanRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run, for the amendment.
+	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// The graph_revision of the graph, for the amendment.
+	ExpectedRevision int64 `protobuf:"varint,2,opt,name=expected_revision,json=expectedRevision,proto3" json:"expected_revision,omitempty"`
+	// The graph of the run, as GetRunGraph answers it.
+	Graph *v11.Graph `protobuf:"bytes,3,opt,name=graph,proto3" json:"graph,omitempty"`
+	// Its visits, as ListVisits answers them: their nodes, states, values and errors count.
+	Visits []*v12.Visit `protobuf:"bytes,4,rep,name=visits,proto3" json:"visits,omitempty"`
+	// What the run is to achieve.
+	Goal string `protobuf:"bytes,5,opt,name=goal,proto3" json:"goal,omitempty"`
+	// What the model should know besides, such as why the plan must change; may be empty.
+	Context string `protobuf:"bytes,6,opt,name=context,proto3" json:"context,omitempty"`
+	// What new problems may use, besides the actors of the graph.
+	Tools []*PlanTool `protobuf:"bytes,7,rep,name=tools,proto3" json:"tools,omitempty"`
+	// The model profile that is asked; empty means as configured.
+	Profile string `protobuf:"bytes,8,opt,name=profile,proto3" json:"profile,omitempty"`
+	// The actor of every new problem without a tool; empty means "llm".
+	DefaultActor string `protobuf:"bytes,9,opt,name=default_actor,json=defaultActor,proto3" json:"default_actor,omitempty"`
+	// Named arguments for every new problem.
+	Named map[string]*v11.Payload `protobuf:"bytes,10,rep,name=named,proto3" json:"named,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Limits of this authoring.
+	Limits        *AuthorLimits `protobuf:"bytes,11,opt,name=limits,proto3" json:"limits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevisePlanRequest) Reset() {
+	*x = RevisePlanRequest{}
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevisePlanRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevisePlanRequest) ProtoMessage() {}
+
+func (x *RevisePlanRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevisePlanRequest.ProtoReflect.Descriptor instead.
+func (*RevisePlanRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_planner_v1_planner_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *RevisePlanRequest) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *RevisePlanRequest) GetExpectedRevision() int64 {
+	if x != nil {
+		return x.ExpectedRevision
+	}
+	return 0
+}
+
+func (x *RevisePlanRequest) GetGraph() *v11.Graph {
+	if x != nil {
+		return x.Graph
+	}
+	return nil
+}
+
+func (x *RevisePlanRequest) GetVisits() []*v12.Visit {
+	if x != nil {
+		return x.Visits
+	}
+	return nil
+}
+
+func (x *RevisePlanRequest) GetGoal() string {
+	if x != nil {
+		return x.Goal
+	}
+	return ""
+}
+
+func (x *RevisePlanRequest) GetContext() string {
+	if x != nil {
+		return x.Context
+	}
+	return ""
+}
+
+func (x *RevisePlanRequest) GetTools() []*PlanTool {
+	if x != nil {
+		return x.Tools
+	}
+	return nil
+}
+
+func (x *RevisePlanRequest) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
+func (x *RevisePlanRequest) GetDefaultActor() string {
+	if x != nil {
+		return x.DefaultActor
+	}
+	return ""
+}
+
+func (x *RevisePlanRequest) GetNamed() map[string]*v11.Payload {
+	if x != nil {
+		return x.Named
+	}
+	return nil
+}
+
+func (x *RevisePlanRequest) GetLimits() *AuthorLimits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+// RevisePlanResponse is a change of a run, or the record of why there is none.
+type RevisePlanResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The change, ready for AmendRun; absent when the plan has faults. Its patch is empty when nothing needs to
+	// change.
+	Amendment *v12.AmendRunRequest `protobuf:"bytes,1,opt,name=amendment,proto3" json:"amendment,omitempty"`
+	// The graph that the change leads to; absent when the plan has faults.
+	Graph *v11.Graph `protobuf:"bytes,2,opt,name=graph,proto3" json:"graph,omitempty"`
+	// What the reader said of the last answer.
+	Plan *ParsePlanResponse `protobuf:"bytes,3,opt,name=plan,proto3" json:"plan,omitempty"`
+	// The last answer.
+	Text string `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
+	// What it took.
+	Authoring     *Authoring `protobuf:"bytes,5,opt,name=authoring,proto3" json:"authoring,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevisePlanResponse) Reset() {
+	*x = RevisePlanResponse{}
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevisePlanResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevisePlanResponse) ProtoMessage() {}
+
+func (x *RevisePlanResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevisePlanResponse.ProtoReflect.Descriptor instead.
+func (*RevisePlanResponse) Descriptor() ([]byte, []int) {
+	return file_epigraph_planner_v1_planner_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *RevisePlanResponse) GetAmendment() *v12.AmendRunRequest {
+	if x != nil {
+		return x.Amendment
+	}
+	return nil
+}
+
+func (x *RevisePlanResponse) GetGraph() *v11.Graph {
+	if x != nil {
+		return x.Graph
+	}
+	return nil
+}
+
+func (x *RevisePlanResponse) GetPlan() *ParsePlanResponse {
+	if x != nil {
+		return x.Plan
+	}
+	return nil
+}
+
+func (x *RevisePlanResponse) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *RevisePlanResponse) GetAuthoring() *Authoring {
+	if x != nil {
+		return x.Authoring
+	}
+	return nil
+}
+
 var File_epigraph_planner_v1_planner_proto protoreflect.FileDescriptor
 
 const file_epigraph_planner_v1_planner_proto_rawDesc = "" +
 	"\n" +
-	"!epigraph/planner/v1/planner.proto\x12\x13epigraph.planner.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1bepigraph/plan/v1/plan.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\"\x94\x02\n" +
+	"!epigraph/planner/v1/planner.proto\x12\x13epigraph.planner.v1\x1a\x1bbuf/validate/validate.proto\x1a#epigraph/executor/v1/executor.proto\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1bepigraph/plan/v1/plan.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\"\x94\x02\n" +
 	"\vRestatement\x12\x1a\n" +
 	"\baccepted\x18\x01 \x01(\bR\baccepted\x12\x1a\n" +
 	"\bprovider\x18\x02 \x01(\tR\bprovider\x12\x14\n" +
@@ -1375,6 +1595,31 @@ const file_epigraph_planner_v1_planner_proto_rawDesc = "" +
 	"graph_hash\x18\x02 \x01(\tR\tgraphHash\x12:\n" +
 	"\x04plan\x18\x03 \x01(\v2&.epigraph.planner.v1.ParsePlanResponseR\x04plan\x12\x12\n" +
 	"\x04text\x18\x04 \x01(\tR\x04text\x12<\n" +
+	"\tauthoring\x18\x05 \x01(\v2\x1e.epigraph.planner.v1.AuthoringR\tauthoring\"\x9f\x05\n" +
+	"\x11RevisePlanRequest\x12 \n" +
+	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12+\n" +
+	"\x11expected_revision\x18\x02 \x01(\x03R\x10expectedRevision\x126\n" +
+	"\x05graph\x18\x03 \x01(\v2\x18.epigraph.graph.v1.GraphB\x06\xbaH\x03\xc8\x01\x01R\x05graph\x12?\n" +
+	"\x06visits\x18\x04 \x03(\v2\x1b.epigraph.executor.v1.VisitB\n" +
+	"\xbaH\a\x92\x01\x04\x10\xa0\x8d\x06R\x06visits\x12\x1f\n" +
+	"\x04goal\x18\x05 \x01(\tB\v\xbaH\br\x06\x10\x01(\x80\x80\x04R\x04goal\x12#\n" +
+	"\acontext\x18\x06 \x01(\tB\t\xbaH\x06r\x04(\x80\x80@R\acontext\x12>\n" +
+	"\x05tools\x18\a \x03(\v2\x1d.epigraph.planner.v1.PlanToolB\t\xbaH\x06\x92\x01\x03\x10\xf4\x03R\x05tools\x12!\n" +
+	"\aprofile\x18\b \x01(\tB\a\xbaH\x04r\x02\x18@R\aprofile\x12-\n" +
+	"\rdefault_actor\x18\t \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\fdefaultActor\x12Y\n" +
+	"\x05named\x18\n" +
+	" \x03(\v21.epigraph.planner.v1.RevisePlanRequest.NamedEntryB\x10\xbaH\r\x9a\x01\n" +
+	"\x10\xe8\a\"\x05r\x03\x18\x80\bR\x05named\x129\n" +
+	"\x06limits\x18\v \x01(\v2!.epigraph.planner.v1.AuthorLimitsR\x06limits\x1aT\n" +
+	"\n" +
+	"NamedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
+	"\x05value\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05value:\x028\x01\"\x97\x02\n" +
+	"\x12RevisePlanResponse\x12C\n" +
+	"\tamendment\x18\x01 \x01(\v2%.epigraph.executor.v1.AmendRunRequestR\tamendment\x12.\n" +
+	"\x05graph\x18\x02 \x01(\v2\x18.epigraph.graph.v1.GraphR\x05graph\x12:\n" +
+	"\x04plan\x18\x03 \x01(\v2&.epigraph.planner.v1.ParsePlanResponseR\x04plan\x12\x12\n" +
+	"\x04text\x18\x04 \x01(\tR\x04text\x12<\n" +
 	"\tauthoring\x18\x05 \x01(\v2\x1e.epigraph.planner.v1.AuthoringR\tauthoring*i\n" +
 	"\rRestatePolicy\x12\x1e\n" +
 	"\x1aRESTATE_POLICY_UNSPECIFIED\x10\x00\x12\x18\n" +
@@ -1389,12 +1634,14 @@ const file_epigraph_planner_v1_planner_proto_rawDesc = "" +
 	"\x0fAUTHOR_END_TIME\x10\x05\x12\x1a\n" +
 	"\x16AUTHOR_END_NO_PROGRESS\x10\x06\x12\x17\n" +
 	"\x13AUTHOR_END_DECLINED\x10\a\x12\x1b\n" +
-	"\x17AUTHOR_END_MODEL_FAILED\x10\b2\x84\x03\n" +
+	"\x17AUTHOR_END_MODEL_FAILED\x10\b2\x80\x04\n" +
 	"\x0ePlannerService\x12v\n" +
 	"\tParsePlan\x12%.epigraph.planner.v1.ParsePlanRequest\x1a&.epigraph.planner.v1.ParsePlanResponse\"\x1a\x82\xd3\xe4\x93\x02\x14:\x01*\"\x0f/v1/plans:parse\x12~\n" +
 	"\vCompilePlan\x12'.epigraph.planner.v1.CompilePlanRequest\x1a(.epigraph.planner.v1.CompilePlanResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/plans:compile\x12z\n" +
 	"\n" +
-	"CreatePlan\x12&.epigraph.planner.v1.CreatePlanRequest\x1a'.epigraph.planner.v1.CreatePlanResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/v1/plans:createB\xe2\x01\n" +
+	"CreatePlan\x12&.epigraph.planner.v1.CreatePlanRequest\x1a'.epigraph.planner.v1.CreatePlanResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/v1/plans:create\x12z\n" +
+	"\n" +
+	"RevisePlan\x12&.epigraph.planner.v1.RevisePlanRequest\x1a'.epigraph.planner.v1.RevisePlanResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/v1/plans:reviseB\xe2\x01\n" +
 	"\x17com.epigraph.planner.v1B\fPlannerProtoP\x01ZKgithub.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1;plannerv1\xa2\x02\x03EPX\xaa\x02\x13Epigraph.Planner.V1\xca\x02\x13Epigraph\\Planner\\V1\xe2\x02\x1fEpigraph\\Planner\\V1\\GPBMetadata\xea\x02\x15Epigraph::Planner::V1b\x06proto3"
 
 var (
@@ -1410,7 +1657,7 @@ func file_epigraph_planner_v1_planner_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_planner_v1_planner_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_epigraph_planner_v1_planner_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_epigraph_planner_v1_planner_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_epigraph_planner_v1_planner_proto_goTypes = []any{
 	(RestatePolicy)(0),          // 0: epigraph.planner.v1.RestatePolicy
 	(AuthorEnd)(0),              // 1: epigraph.planner.v1.AuthorEnd
@@ -1425,55 +1672,72 @@ var file_epigraph_planner_v1_planner_proto_goTypes = []any{
 	(*Authoring)(nil),           // 10: epigraph.planner.v1.Authoring
 	(*CreatePlanRequest)(nil),   // 11: epigraph.planner.v1.CreatePlanRequest
 	(*CreatePlanResponse)(nil),  // 12: epigraph.planner.v1.CreatePlanResponse
-	nil,                         // 13: epigraph.planner.v1.CompilePlanRequest.ActorsEntry
-	nil,                         // 14: epigraph.planner.v1.CompilePlanRequest.NamedEntry
-	nil,                         // 15: epigraph.planner.v1.CreatePlanRequest.NamedEntry
-	(*v1.ProblemGraph)(nil),     // 16: epigraph.plan.v1.ProblemGraph
-	(*v1.Diagnostic)(nil),       // 17: epigraph.plan.v1.Diagnostic
-	(*v1.Repair)(nil),           // 18: epigraph.plan.v1.Repair
-	(*v1.LineRange)(nil),        // 19: epigraph.plan.v1.LineRange
-	(*v11.Graph)(nil),           // 20: epigraph.graph.v1.Graph
-	(*v11.Payload)(nil),         // 21: epigraph.graph.v1.Payload
-	(*durationpb.Duration)(nil), // 22: google.protobuf.Duration
+	(*RevisePlanRequest)(nil),   // 13: epigraph.planner.v1.RevisePlanRequest
+	(*RevisePlanResponse)(nil),  // 14: epigraph.planner.v1.RevisePlanResponse
+	nil,                         // 15: epigraph.planner.v1.CompilePlanRequest.ActorsEntry
+	nil,                         // 16: epigraph.planner.v1.CompilePlanRequest.NamedEntry
+	nil,                         // 17: epigraph.planner.v1.CreatePlanRequest.NamedEntry
+	nil,                         // 18: epigraph.planner.v1.RevisePlanRequest.NamedEntry
+	(*v1.ProblemGraph)(nil),     // 19: epigraph.plan.v1.ProblemGraph
+	(*v1.Diagnostic)(nil),       // 20: epigraph.plan.v1.Diagnostic
+	(*v1.Repair)(nil),           // 21: epigraph.plan.v1.Repair
+	(*v1.LineRange)(nil),        // 22: epigraph.plan.v1.LineRange
+	(*v11.Graph)(nil),           // 23: epigraph.graph.v1.Graph
+	(*v11.Payload)(nil),         // 24: epigraph.graph.v1.Payload
+	(*durationpb.Duration)(nil), // 25: google.protobuf.Duration
+	(*v12.Visit)(nil),           // 26: epigraph.executor.v1.Visit
+	(*v12.AmendRunRequest)(nil), // 27: epigraph.executor.v1.AmendRunRequest
 }
 var file_epigraph_planner_v1_planner_proto_depIdxs = []int32{
 	0,  // 0: epigraph.planner.v1.ParsePlanRequest.restate:type_name -> epigraph.planner.v1.RestatePolicy
-	16, // 1: epigraph.planner.v1.ParsePlanResponse.graph:type_name -> epigraph.plan.v1.ProblemGraph
-	17, // 2: epigraph.planner.v1.ParsePlanResponse.diagnostics:type_name -> epigraph.plan.v1.Diagnostic
-	18, // 3: epigraph.planner.v1.ParsePlanResponse.repairs:type_name -> epigraph.plan.v1.Repair
+	19, // 1: epigraph.planner.v1.ParsePlanResponse.graph:type_name -> epigraph.plan.v1.ProblemGraph
+	20, // 2: epigraph.planner.v1.ParsePlanResponse.diagnostics:type_name -> epigraph.plan.v1.Diagnostic
+	21, // 3: epigraph.planner.v1.ParsePlanResponse.repairs:type_name -> epigraph.plan.v1.Repair
 	2,  // 4: epigraph.planner.v1.ParsePlanResponse.restatement:type_name -> epigraph.planner.v1.Restatement
-	19, // 5: epigraph.planner.v1.ParsePlanResponse.surroundings:type_name -> epigraph.plan.v1.LineRange
-	16, // 6: epigraph.planner.v1.CompilePlanRequest.graph:type_name -> epigraph.plan.v1.ProblemGraph
-	13, // 7: epigraph.planner.v1.CompilePlanRequest.actors:type_name -> epigraph.planner.v1.CompilePlanRequest.ActorsEntry
-	14, // 8: epigraph.planner.v1.CompilePlanRequest.named:type_name -> epigraph.planner.v1.CompilePlanRequest.NamedEntry
+	22, // 5: epigraph.planner.v1.ParsePlanResponse.surroundings:type_name -> epigraph.plan.v1.LineRange
+	19, // 6: epigraph.planner.v1.CompilePlanRequest.graph:type_name -> epigraph.plan.v1.ProblemGraph
+	15, // 7: epigraph.planner.v1.CompilePlanRequest.actors:type_name -> epigraph.planner.v1.CompilePlanRequest.ActorsEntry
+	16, // 8: epigraph.planner.v1.CompilePlanRequest.named:type_name -> epigraph.planner.v1.CompilePlanRequest.NamedEntry
 	0,  // 9: epigraph.planner.v1.CompilePlanRequest.restate:type_name -> epigraph.planner.v1.RestatePolicy
-	20, // 10: epigraph.planner.v1.CompilePlanResponse.graph:type_name -> epigraph.graph.v1.Graph
+	23, // 10: epigraph.planner.v1.CompilePlanResponse.graph:type_name -> epigraph.graph.v1.Graph
 	4,  // 11: epigraph.planner.v1.CompilePlanResponse.plan:type_name -> epigraph.planner.v1.ParsePlanResponse
-	21, // 12: epigraph.planner.v1.PlanTool.schema:type_name -> epigraph.graph.v1.Payload
-	22, // 13: epigraph.planner.v1.AuthorLimits.timeout:type_name -> google.protobuf.Duration
-	17, // 14: epigraph.planner.v1.AuthorRound.diagnostics:type_name -> epigraph.plan.v1.Diagnostic
-	22, // 15: epigraph.planner.v1.AuthorRound.duration:type_name -> google.protobuf.Duration
+	24, // 12: epigraph.planner.v1.PlanTool.schema:type_name -> epigraph.graph.v1.Payload
+	25, // 13: epigraph.planner.v1.AuthorLimits.timeout:type_name -> google.protobuf.Duration
+	20, // 14: epigraph.planner.v1.AuthorRound.diagnostics:type_name -> epigraph.plan.v1.Diagnostic
+	25, // 15: epigraph.planner.v1.AuthorRound.duration:type_name -> google.protobuf.Duration
 	1,  // 16: epigraph.planner.v1.Authoring.end:type_name -> epigraph.planner.v1.AuthorEnd
 	9,  // 17: epigraph.planner.v1.Authoring.rounds:type_name -> epigraph.planner.v1.AuthorRound
 	7,  // 18: epigraph.planner.v1.CreatePlanRequest.tools:type_name -> epigraph.planner.v1.PlanTool
-	15, // 19: epigraph.planner.v1.CreatePlanRequest.named:type_name -> epigraph.planner.v1.CreatePlanRequest.NamedEntry
+	17, // 19: epigraph.planner.v1.CreatePlanRequest.named:type_name -> epigraph.planner.v1.CreatePlanRequest.NamedEntry
 	8,  // 20: epigraph.planner.v1.CreatePlanRequest.limits:type_name -> epigraph.planner.v1.AuthorLimits
-	20, // 21: epigraph.planner.v1.CreatePlanResponse.graph:type_name -> epigraph.graph.v1.Graph
+	23, // 21: epigraph.planner.v1.CreatePlanResponse.graph:type_name -> epigraph.graph.v1.Graph
 	4,  // 22: epigraph.planner.v1.CreatePlanResponse.plan:type_name -> epigraph.planner.v1.ParsePlanResponse
 	10, // 23: epigraph.planner.v1.CreatePlanResponse.authoring:type_name -> epigraph.planner.v1.Authoring
-	21, // 24: epigraph.planner.v1.CompilePlanRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	21, // 25: epigraph.planner.v1.CreatePlanRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	3,  // 26: epigraph.planner.v1.PlannerService.ParsePlan:input_type -> epigraph.planner.v1.ParsePlanRequest
-	5,  // 27: epigraph.planner.v1.PlannerService.CompilePlan:input_type -> epigraph.planner.v1.CompilePlanRequest
-	11, // 28: epigraph.planner.v1.PlannerService.CreatePlan:input_type -> epigraph.planner.v1.CreatePlanRequest
-	4,  // 29: epigraph.planner.v1.PlannerService.ParsePlan:output_type -> epigraph.planner.v1.ParsePlanResponse
-	6,  // 30: epigraph.planner.v1.PlannerService.CompilePlan:output_type -> epigraph.planner.v1.CompilePlanResponse
-	12, // 31: epigraph.planner.v1.PlannerService.CreatePlan:output_type -> epigraph.planner.v1.CreatePlanResponse
-	29, // [29:32] is the sub-list for method output_type
-	26, // [26:29] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	23, // 24: epigraph.planner.v1.RevisePlanRequest.graph:type_name -> epigraph.graph.v1.Graph
+	26, // 25: epigraph.planner.v1.RevisePlanRequest.visits:type_name -> epigraph.executor.v1.Visit
+	7,  // 26: epigraph.planner.v1.RevisePlanRequest.tools:type_name -> epigraph.planner.v1.PlanTool
+	18, // 27: epigraph.planner.v1.RevisePlanRequest.named:type_name -> epigraph.planner.v1.RevisePlanRequest.NamedEntry
+	8,  // 28: epigraph.planner.v1.RevisePlanRequest.limits:type_name -> epigraph.planner.v1.AuthorLimits
+	27, // 29: epigraph.planner.v1.RevisePlanResponse.amendment:type_name -> epigraph.executor.v1.AmendRunRequest
+	23, // 30: epigraph.planner.v1.RevisePlanResponse.graph:type_name -> epigraph.graph.v1.Graph
+	4,  // 31: epigraph.planner.v1.RevisePlanResponse.plan:type_name -> epigraph.planner.v1.ParsePlanResponse
+	10, // 32: epigraph.planner.v1.RevisePlanResponse.authoring:type_name -> epigraph.planner.v1.Authoring
+	24, // 33: epigraph.planner.v1.CompilePlanRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	24, // 34: epigraph.planner.v1.CreatePlanRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	24, // 35: epigraph.planner.v1.RevisePlanRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	3,  // 36: epigraph.planner.v1.PlannerService.ParsePlan:input_type -> epigraph.planner.v1.ParsePlanRequest
+	5,  // 37: epigraph.planner.v1.PlannerService.CompilePlan:input_type -> epigraph.planner.v1.CompilePlanRequest
+	11, // 38: epigraph.planner.v1.PlannerService.CreatePlan:input_type -> epigraph.planner.v1.CreatePlanRequest
+	13, // 39: epigraph.planner.v1.PlannerService.RevisePlan:input_type -> epigraph.planner.v1.RevisePlanRequest
+	4,  // 40: epigraph.planner.v1.PlannerService.ParsePlan:output_type -> epigraph.planner.v1.ParsePlanResponse
+	6,  // 41: epigraph.planner.v1.PlannerService.CompilePlan:output_type -> epigraph.planner.v1.CompilePlanResponse
+	12, // 42: epigraph.planner.v1.PlannerService.CreatePlan:output_type -> epigraph.planner.v1.CreatePlanResponse
+	14, // 43: epigraph.planner.v1.PlannerService.RevisePlan:output_type -> epigraph.planner.v1.RevisePlanResponse
+	40, // [40:44] is the sub-list for method output_type
+	36, // [36:40] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_planner_v1_planner_proto_init() }
@@ -1494,7 +1758,7 @@ func file_epigraph_planner_v1_planner_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_planner_v1_planner_proto_rawDesc), len(file_epigraph_planner_v1_planner_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   14,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

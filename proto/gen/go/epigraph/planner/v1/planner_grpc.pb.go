@@ -24,6 +24,7 @@ const (
 	PlannerService_ParsePlan_FullMethodName   = "/epigraph.planner.v1.PlannerService/ParsePlan"
 	PlannerService_CompilePlan_FullMethodName = "/epigraph.planner.v1.PlannerService/CompilePlan"
 	PlannerService_CreatePlan_FullMethodName  = "/epigraph.planner.v1.PlannerService/CreatePlan"
+	PlannerService_RevisePlan_FullMethodName  = "/epigraph.planner.v1.PlannerService/RevisePlan"
 )
 
 // PlannerServiceClient is the client API for PlannerService service.
@@ -42,6 +43,9 @@ type PlannerServiceClient interface {
 	// until a limit is reached, or until the plan gets no better. An authoring that ends without a plan is an
 	// answer without a graph, which says why and what it used.
 	CreatePlan(ctx context.Context, in *CreatePlanRequest, opts ...grpc.CallOption) (*CreatePlanResponse, error)
+	// RevisePlan has a model write what is left of a run anew, and returns the change for AmendRun. Visits that
+	// have begun stay as they are. It changes nothing itself.
+	RevisePlan(ctx context.Context, in *RevisePlanRequest, opts ...grpc.CallOption) (*RevisePlanResponse, error)
 }
 
 type plannerServiceClient struct {
@@ -82,6 +86,16 @@ func (c *plannerServiceClient) CreatePlan(ctx context.Context, in *CreatePlanReq
 	return out, nil
 }
 
+func (c *plannerServiceClient) RevisePlan(ctx context.Context, in *RevisePlanRequest, opts ...grpc.CallOption) (*RevisePlanResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RevisePlanResponse)
+	err := c.cc.Invoke(ctx, PlannerService_RevisePlan_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // PlannerServiceServer is the server API for PlannerService service.
 // All implementations must embed UnimplementedPlannerServiceServer
 // for forward compatibility.
@@ -98,6 +112,9 @@ type PlannerServiceServer interface {
 	// until a limit is reached, or until the plan gets no better. An authoring that ends without a plan is an
 	// answer without a graph, which says why and what it used.
 	CreatePlan(context.Context, *CreatePlanRequest) (*CreatePlanResponse, error)
+	// RevisePlan has a model write what is left of a run anew, and returns the change for AmendRun. Visits that
+	// have begun stay as they are. It changes nothing itself.
+	RevisePlan(context.Context, *RevisePlanRequest) (*RevisePlanResponse, error)
 	mustEmbedUnimplementedPlannerServiceServer()
 }
 
@@ -116,6 +133,9 @@ func (UnimplementedPlannerServiceServer) CompilePlan(context.Context, *CompilePl
 }
 func (UnimplementedPlannerServiceServer) CreatePlan(context.Context, *CreatePlanRequest) (*CreatePlanResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreatePlan not implemented")
+}
+func (UnimplementedPlannerServiceServer) RevisePlan(context.Context, *RevisePlanRequest) (*RevisePlanResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RevisePlan not implemented")
 }
 func (UnimplementedPlannerServiceServer) mustEmbedUnimplementedPlannerServiceServer() {}
 func (UnimplementedPlannerServiceServer) testEmbeddedByValue()                        {}
@@ -192,6 +212,24 @@ func _PlannerService_CreatePlan_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PlannerService_RevisePlan_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RevisePlanRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlannerServiceServer).RevisePlan(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlannerService_RevisePlan_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlannerServiceServer).RevisePlan(ctx, req.(*RevisePlanRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // PlannerService_ServiceDesc is the grpc.ServiceDesc for PlannerService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -210,6 +248,10 @@ var PlannerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CreatePlan",
 			Handler:    _PlannerService_CreatePlan_Handler,
+		},
+		{
+			MethodName: "RevisePlan",
+			Handler:    _PlannerService_RevisePlan_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

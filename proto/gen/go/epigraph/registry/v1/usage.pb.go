@@ -35,7 +35,7 @@ const (
 	UsageKind_USAGE_KIND_MODEL UsageKind = 1
 	// A tool, for a node.
 	UsageKind_USAGE_KIND_TOOL UsageKind = 2
-	// A model, for an agent's own reasoning.
+	// A model, for an agent's own reasoning, or for the authoring of a plan.
 	UsageKind_USAGE_KIND_OVERHEAD UsageKind = 3
 )
 
@@ -88,7 +88,7 @@ type UsageSource int32
 const (
 	// Unspecified.
 	UsageSource_USAGE_SOURCE_UNSPECIFIED UsageSource = 0
-	// The executor that made the call.
+	// The executor or planner that made the call.
 	UsageSource_USAGE_SOURCE_EXECUTOR UsageSource = 1
 	// A client that reports calls of its own.
 	UsageSource_USAGE_SOURCE_CLIENT UsageSource = 2
@@ -139,7 +139,7 @@ func (UsageSource) EnumDescriptor() ([]byte, []int) {
 // item, attempt, call), so that no client can take the place of an entry of the executor.
 type UsageEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The run that made the call.
+	// The run that made the call, or the usage_id of the authoring of a plan.
 	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	// The node that made it.
 	NodeId string `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`

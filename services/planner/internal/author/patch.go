@@ -1,0 +1,211 @@
+package author
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"strconv"
+
+	"github.com/epigraph-run/epigraph/plan"
+	"github.com/epigraph-run/epigraph/plan/compile"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+type ends struct{ from, to string }
+
+// patcher makes the patch of an answer.
+type patcher struct {
+	v *reviser
+	// ids are the node ids in the run by those of the compiled answer.
+	ids map[string]string
+	// replaced are the new ids of open nodes that are put anew, because an edge into them that was decided
+	// goes.
+	replaced map[string]string
+	// kept are the open nodes that the answer lists.
+	kept map[string]bool
+	// needs are the edges of the answer, by the ids of the run before replacements.
+	needs map[ends]bool
+	order []ends
+	taken map[string]bool
+	out   workgraph.Patch
+}
+
+// patch is the change from the graph of the run to the compiled answer. Nodes that the answer leaves as they
+// are keep all that a plan does not say, such as retries and conditions.
+func (v *reviser) patch(made *workgraph.Graph, read plan.Graph) workgraph.Patch {
+	p := &patcher{v: v, ids: map[string]string{}, replaced: map[string]string{}, kept: map[string]bool{}, needs: map[ends]bool{}, taken: map[string]bool{}}
+	for id := range v.nodes {
+		p.taken[id] = true
+	}
+	for i := range made.Nodes {
+		n := &made.Nodes[i]
+		switch {
+		case v.nodes[n.Name] != nil:
+			p.ids[n.ID] = n.Name
+			p.kept[n.Name] = !v.fixed[n.Name]
+		default:
+			p.ids[n.ID] = p.free(n.ID)
+		}
+	}
+	for _, e := range made.Edges {
+		x := ends{p.ids[e.From], p.ids[e.To]}
+		p.needs[x] = true
+		p.order = append(p.order, x)
+	}
+	p.replace()
+	p.putNodes(made, read)
+	p.edges()
+	return p.out
+}
+
+// free is an id that no node has.
+func (p *patcher) free(id string) string {
+	base := id
+	for n := 2; p.taken[id]; n++ {
+		id = base + "-" + strconv.Itoa(n)
+	}
+	p.taken[id] = true
+	return id
+}
+
+// replace finds the open nodes that lose an edge from a node that has begun.
+func (p *patcher) replace() {
+	for i := range p.v.Graph.Edges {
+		e := &p.v.Graph.Edges[i]
+		if isData(e) && p.kept[e.To] && p.v.begun[e.From] && !p.needs[ends{e.From, e.To}] && p.replaced[e.To] == "" {
+			p.replaced[e.To] = p.free(e.To)
+		}
+	}
+}
+
+func isData(e *workgraph.Edge) bool { return e.Kind == "" || e.Kind == workgraph.DataEdge }
+
+// now is the id that a node has after the patch.
+func (p *patcher) now(id string) string {
+	if other := p.replaced[id]; other != "" {
+		return other
+	}
+	return id
+}
+
+func (p *patcher) putNodes(made *workgraph.Graph, read plan.Graph) {
+	for i := range p.v.Graph.Nodes {
+		if id := p.v.Graph.Nodes[i].ID; !p.v.fixed[id] && (!p.kept[id] || p.replaced[id] != "") {
+			p.out.RemoveNodes = append(p.out.RemoveNodes, id)
+		}
+	}
+	said := make(map[string]*plan.Problem, len(read.Problems))
+	for i := range read.Problems {
+		said[read.Problems[i].ID] = &read.Problems[i]
+	}
+	for i := range made.Nodes {
+		n := made.Nodes[i]
+		n.ID = p.ids[n.ID]
+		if p.v.fixed[n.ID] {
+			continue
+		}
+		n.Named, _ = p.renamed(n.Named, p.ids)
+		old := p.v.nodes[n.ID]
+		if old == nil {
+			p.out.PutNodes = append(p.out.PutNodes, n)
+			continue
+		}
+		was := *old
+		var moved bool
+		was.Named, moved = p.renamed(old.Named, nil)
+		changed, differs := merged(&was, &n, said[n.Name])
+		if changed.ID = p.now(n.ID); differs || moved || changed.ID != n.ID {
+			p.out.PutNodes = append(p.out.PutNodes, changed)
+		}
+	}
+}
+
+// renamed are named arguments whose references name nodes as they are called after the patch. ids are the ids
+// of the run by those in the references; nil if they are the same.
+func (p *patcher) renamed(named map[string]json.RawMessage, ids map[string]string) (out map[string]json.RawMessage, differs bool) {
+	var refs []compile.Reference
+	if len(named[compile.ArgReferences]) == 0 || json.Unmarshal(named[compile.ArgReferences], &refs) != nil {
+		return named, false
+	}
+	for i := range refs {
+		id := refs[i].Node
+		if ids != nil {
+			id = ids[id]
+		}
+		if id = p.now(id); id != refs[i].Node {
+			refs[i].Node, differs = id, true
+		}
+	}
+	raw, err := json.Marshal(refs)
+	if err != nil || !differs {
+		return named, false // texts always marshal
+	}
+	out = maps.Clone(named)
+	out[compile.ArgReferences] = raw
+	return out, true
+}
+
+// merged is an open node with what the answer says differently. What the answer does not say stays.
+func merged(old, compiled *workgraph.Node, said *plan.Problem) (out workgraph.Node, differs bool) {
+	request, key := requestOf(old)
+	if said.Tool != "" && said.Tool != old.Actor {
+		return *compiled, true
+	}
+	out = *old
+	out.Named = maps.Clone(old.Named)
+	if key != "" && said.Request != "" && said.Request != request {
+		_, from := requestOf(compiled)
+		out.Named[key], differs = compiled.Named[from], true
+	}
+	if len(said.Args) == 0 || bytes.Equal(compiled.Named[compile.ArgArguments], old.Named[compile.ArgArguments]) {
+		return out, differs
+	}
+	if out.Named == nil {
+		out.Named = map[string]json.RawMessage{}
+	}
+	for _, name := range []string{compile.ArgArguments, compile.ArgReferences} {
+		if value, ok := compiled.Named[name]; ok {
+			out.Named[name] = value
+		} else {
+			delete(out.Named, name)
+		}
+	}
+	return out, true
+}
+
+// edges removes and adds edges into open nodes. Edges of replaced nodes move to the new node.
+func (p *patcher) edges() {
+	has := map[ends]bool{} // data edges after the patch
+	removed := map[string]bool{}
+	for _, id := range p.out.RemoveNodes {
+		removed[id] = true
+	}
+	for i := range p.v.Graph.Edges {
+		e := p.v.Graph.Edges[i]
+		wanted := p.needs[ends{e.From, e.To}]
+		moved := p.replaced[e.From] != "" || p.replaced[e.To] != ""
+		switch {
+		case removed[e.From] && p.replaced[e.From] == "" || removed[e.To] && p.replaced[e.To] == "":
+			continue // it goes with its node
+		case p.v.fixed[e.To] || !isData(&e) && !moved:
+			continue
+		case isData(&e) && !wanted:
+			if !moved {
+				p.out.RemoveEdges = append(p.out.RemoveEdges, e)
+			}
+			continue
+		case moved:
+			e.From, e.To = p.now(e.From), p.now(e.To)
+			p.out.AddEdges = append(p.out.AddEdges, e)
+		}
+		if isData(&e) {
+			has[ends{e.From, e.To}] = true
+		}
+	}
+	for _, x := range p.order {
+		if x = (ends{p.now(x.from), p.now(x.to)}); !has[x] {
+			has[x] = true
+			p.out.AddEdges = append(p.out.AddEdges, workgraph.Edge{From: x.from, To: x.to})
+		}
+	}
+}
