@@ -38,6 +38,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/dispatch"
 	"github.com/epigraph-run/epigraph/services/executor/internal/egress"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/governor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/pg"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlite"
@@ -256,6 +257,7 @@ type Service struct {
 	outbox      *outbox.Deliverer // nil without a registry
 	limits      *limit.Limiter
 	quotas      *limit.Quotas
+	governor    *governor.Governor // nil without accounts
 	server      *rpc.Server
 	limitServer *rpc.LimitServer
 	workers     *worker.Server
@@ -296,15 +298,6 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	models, err := providers.Open(cfg.Models, llm.Options{Telemetry: d.Telemetry})
-	if err != nil {
-		return nil, err
-	}
-	s.opened(models)
-	set, err := builtin.New(cfg.Actors, models, d.Telemetry)
-	if err != nil {
-		return nil, fmt.Errorf("make actors: %w", err)
-	}
 	// Every loop here logs its failures; while the database does not answer they are the same for all.
 	outage := obs.NewOutage(d.Telemetry.Logger, "the executor's database", dbkit.Away)
 	d.Telemetry = d.Telemetry.WithLogger(outage.Logger())
@@ -320,6 +313,18 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 		return nil, err
 	}
 	s.opened(limits)
+	if s.governor, err = s.openGovernor(ctx, cfg, j, d.Telemetry); err != nil {
+		return nil, err
+	}
+	models, err := providers.Open(cfg.Models, llm.Options{Telemetry: d.Telemetry, Governor: governorOrNil(s.governor)})
+	if err != nil {
+		return nil, err
+	}
+	s.opened(models)
+	set, err := builtin.New(cfg.Actors, models, d.Telemetry)
+	if err != nil {
+		return nil, fmt.Errorf("make actors: %w", err)
+	}
 	schedules, err := openSchedules(ctx, cfg, j, turns, d.Telemetry)
 	if err != nil {
 		return nil, err
@@ -359,6 +364,9 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	cfg.TokenKeys = append(slices.Clip(cfg.TokenKeys), kept)
 	s.workers = worker.New(cfg.workers(), worker.Deps{Journal: shared, Admission: d.Admission, Builtin: actors, Dial: d.Peer, Reason: engine.EndReason, Logger: s.log})
 	deps := engine.Deps{Journal: plain, Packer: offload, Actors: s.workers, Evaluated: set.Evaluated, Gates: s.limits.Around(s.workers), Quotas: s.quotas, Remote: s.workers.Remote, Workflows: flows.orNil(), Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}
+	if s.governor != nil {
+		govern(&deps, s.governor, cfg, models)
+	}
 	if d.Registry != nil {
 		reg := rpc.NewRegistry(d.Registry, databaseName(kept))
 		if s.outbox, err = outbox.New(j, reg, outbox.Options{Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}); err != nil {
@@ -430,6 +438,9 @@ func (s *Service) Run(ctx context.Context) error {
 	g.Go(func() error { return s.sweep(ctx) })
 	g.Go(func() error { return s.workers.Run(ctx) })
 	g.Go(func() error { return s.limits.Run(ctx) })
+	if s.governor != nil {
+		g.Go(func() error { return s.governor.Run(ctx) })
+	}
 	g.Go(func() error { return s.quotas.Run(ctx, s.engine.Work) })
 	if s.outbox != nil {
 		g.Go(func() error { return s.outbox.Run(ctx) })

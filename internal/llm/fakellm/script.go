@@ -112,6 +112,8 @@ type Script struct {
 	Default Reply `yaml:"default"`
 	// Models are what /v1/models lists; default "fake-1".
 	Models []string `yaml:"models"`
+	// Limits, if set, refuses what is beyond them.
+	Limits *Limits `yaml:"limits"`
 }
 
 // Parse reads a script from YAML; unknown keys are errors.
