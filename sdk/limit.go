@@ -84,7 +84,7 @@ func (c *Client) Limit(ctx context.Context, name string) (*executorv1.Limit, err
 			return l, nil
 		}
 	}
-	return nil, &Error{Reason: "LIMIT_NOT_FOUND", Message: "there is no limit \"" + name + "\"", Hint: "Limits tells those that there are"}
+	return nil, &Error{Reason: "LIMIT_NOT_FOUND", Message: "there is no limit \"" + name + "\"", Hint: "Limits lists the existing ones"}
 }
 
 // DeleteLimit deletes a limit. If there is none the reason is LIMIT_NOT_FOUND.

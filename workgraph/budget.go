@@ -182,9 +182,9 @@ func (s *State) Spent() Spent { return s.spent }
 // be changed.
 func (s *State) Unsettled() []Unsettled { return s.unsettled }
 
-// Barred is the reason why nothing may begin under the run's budget: ReasonBudget, ReasonUnsettled, or empty.
-// It does not depend on other pauses.
-func (s *State) Barred() string {
+// BudgetBlocker is the reason why nothing may begin under the run's budget: ReasonBudget, ReasonUnsettled, or
+// empty. It does not depend on other pauses.
+func (s *State) BudgetBlocker() string {
 	switch {
 	case s.budget.UsedUp(s.spent):
 		return ReasonBudget
@@ -335,14 +335,14 @@ func (s *State) checkBudget() {
 	if s.drain != "" || s.paused {
 		return
 	}
-	if why := s.Barred(); why != "" {
+	if why := s.BudgetBlocker(); why != "" {
 		s.record(Step{Op: OpPause, Note: why})
 		s.applyPause(why)
 		s.halted = true
 	}
 }
 
-// unspent reports whether an attempt was not begun because the budget barred it.
+// unspent reports whether an attempt was not begun because the budget blocked it.
 func (s *State) unspent(u unit, err *Error) bool {
 	if err == nil || err.Type != NotPerformed || !s.paused || s.drain != "" || u.ns.resolved() || u.try().status != VisitRunning {
 		return false

@@ -172,7 +172,7 @@ func TestBudgetSettles(t *testing.T) {
 			k := g.num(0, len(open)-1, "pick")
 			st := open[k]
 			open = append(open[:k:k], open[k+1:]...)
-			if why := s.Barred(); why != "" && !s.Draining() && g.chance(30, "not begun") {
+			if why := s.BudgetBlocker(); why != "" && !s.Draining() && g.chance(30, "not begun") {
 				do(Ended{Ref: st.Ref, Attempt: st.Attempt, Err: Errorf(NotPerformed, why, ""), Now: now})
 				continue
 			}

@@ -291,7 +291,7 @@ func TestBudgetUnsettled(t *testing.T) {
 		m := budgeted(t, wide(), money(10))
 		b := m.ref("B")
 		m.end("A", late(4, -1))
-		require.Equal(t, ReasonUnsettled, m.s.Barred())
+		require.Equal(t, ReasonUnsettled, m.s.BudgetBlocker())
 		m.fail("B", Errorf(NotPerformed, ReasonUnsettled, "not begun"))
 		require.True(t, m.events[len(m.events)-1].PutBack())
 		require.Equal(t, VisitHeld, m.status("B"))

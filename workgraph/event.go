@@ -323,7 +323,7 @@ func (ev *Event) ValuesOf(st *Step) []json.RawMessage {
 	return nil
 }
 
-// PutBack reports whether the event puts back an attempt that had not begun when the run's budget barred it.
+// PutBack reports whether the event puts back an attempt that had not begun when the run's budget blocked it.
 // The attempt starts when the run goes on.
 func (ev *Event) PutBack() bool {
 	return ev.Kind == AttemptEnded && ev.Error != nil && (ev.Error.Reason == ReasonBudget || ev.Error.Reason == ReasonUnsettled) && len(ev.Steps) == 1 && ev.Steps[0].Op == OpStart &&

@@ -58,6 +58,8 @@ func TestServer(t *testing.T) {
 			{Match: "greeting agent", Reply: fakellm.Reply{Text: `{"actions": [[{"action": "http", "arguments": "{}"}, {"action": "greet", "arguments": "{\"text\": \"x\"}"}]], "result": null}`}},
 			{Match: "someone ought to mow", Reply: fakellm.Reply{Text: `{"steps": [{"n": 1, "id": "", "request": "mow the lawn", "quote": "mow the lawn", "needs": []}, ` +
 				`{"n": 2, "id": "", "request": "invite the neighbors", "quote": "invite the neighbors", "needs": [{"n": 1, "quote": "Once the lawn looks good"}]}]}`}},
+			{Match: "garden party", Reply: fakellm.Reply{Text: `[{"id": "mow", "request": "mow the lawn", "needs": []}, {"id": "invite", "request": "invite the neighbors", "needs": ["tent"]}]`}},
+			{Match: `UNKNOWN_REFERENCE "tent"`, Reply: fakellm.Reply{Text: `[{"id": "mow", "request": "mow the lawn", "needs": []}, {"id": "invite", "request": "invite the neighbors", "needs": ["mow"]}]`}},
 			{Match: "give up", Reply: fakellm.Reply{Fault: fakellm.Unauthorized}},
 			{Match: "attack", Reply: fakellm.Reply{Text: "\x1b[31mred\x1b]0;title\a\u009b2J\u202etxt\nsecond line\r\n\tthird"}},
 		},

@@ -10,7 +10,7 @@ import (
 
 func TestHint(t *testing.T) {
 	t.Parallel()
-	const list = "ListRuns tells those that there are"
+	const list = "ListRuns lists the existing ones"
 	for id, want := range map[string]string{
 		"ep_1": "ep_1 is the id of an epic: GetEpic finds it", "int_1": "int_1 is the id of an interrupt: GetInterrupt finds it",
 		"run_1": list, "nope": list, "": list, "zz_1": list,

@@ -73,7 +73,8 @@ var (
 
 // classify turns whatever a call ended in into an *Error. ctx is that of the call, with our limits of time.
 func classify(ctx context.Context, err error, w *wire) *Error {
-	if known, ok := errors.AsType[*Error](err); ok && (known.Code != codeTruncated || ctx.Err() == nil) {
+	// A stream that broke before there was a successful response is judged by what the transport saw.
+	if known, ok := errors.AsType[*Error](err); ok && w.status < http.StatusBadRequest && (known.Code != codeTruncated || ctx.Err() == nil && w.status != 0) {
 		return known
 	}
 	switch cause := context.Cause(ctx); {

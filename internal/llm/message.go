@@ -1,10 +1,12 @@
 package llm
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // The roles of messages.
@@ -206,18 +208,7 @@ func bad(format string, args ...any) error {
 }
 
 func isObject(raw json.RawMessage) bool {
-	return json.Valid(raw) && firstByte(raw) == '{'
-}
-
-func firstByte(raw []byte) byte {
-	for _, c := range raw {
-		switch c {
-		case ' ', '\t', '\r', '\n':
-			continue
-		}
-		return c
-	}
-	return 0
+	return json.Valid(raw) && bytes.HasPrefix(bytes.TrimLeft(raw, " \t\r\n"), []byte("{"))
 }
 
 // Arguments is the JSON for what a model wrote as the arguments of a call: the text itself if it is JSON, an
@@ -225,7 +216,7 @@ func firstByte(raw []byte) byte {
 func Arguments(text string) json.RawMessage {
 	raw := json.RawMessage(text)
 	switch {
-	case firstByte(raw) == 0:
+	case strings.TrimSpace(text) == "":
 		return json.RawMessage("{}")
 	case json.Valid(raw):
 		return raw

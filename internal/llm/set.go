@@ -127,13 +127,14 @@ func (s *Set) Resolve(profileName, model string) (name string, p Profile, err er
 	return found.name, p, nil
 }
 
-// Account is the account of a profile, with an empty name if nothing limits its calls.
-func (s *Set) Account(profile string) Account {
+// Account is the account of a profile, with an empty name if nothing limits its calls, and whether another
+// profile may answer in its place.
+func (s *Set) Account(profile string) (a Account, fallback bool) {
 	p, ok := s.profiles[profile]
 	if !ok {
-		return Account{}
+		return Account{}, false
 	}
-	return p.account
+	return p.account, len(p.cfg.Fallback) > 0
 }
 
 // find is the profile for a request, and the model if it is not the profile's own.
@@ -317,7 +318,7 @@ func (p *profile) once(ctx context.Context, req Request, delta func(Delta) error
 		out.FinishReason = FinishToolCalls
 	}
 	out.Profile = p.name
-	out.Provider, out.Model = p.cfg.booked(cmp.Or(out.Model, req.Model))
+	out.Provider, out.Model = p.cfg.Booked(cmp.Or(out.Model, req.Model))
 	return out, nil
 }
 

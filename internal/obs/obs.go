@@ -43,17 +43,17 @@ type Config struct {
 	ServiceName    string `conf:"-"`
 	ServiceVersion string `conf:"-"`
 	// InstanceID identifies the replica; empty means host name and process id.
-	InstanceID string `help:"name of this replica in telemetry; default host name and process id"`
+	InstanceID string `help:"name of this replica in telemetry; default the host name and process id"`
 	// OTLPEndpoint is host:port or a http(s) URL. Empty falls back to the OTEL_EXPORTER_OTLP_*
 	// variables, and without those nothing is exported.
-	OTLPEndpoint string `conf:"otlp_endpoint" help:"OTLP/gRPC receiver, host:port; default the OTEL_EXPORTER_OTLP_* variables"`
+	OTLPEndpoint string `conf:"otlp_endpoint" help:"OTLP/gRPC receiver, host:port; default from the OTEL_EXPORTER_OTLP_* variables"`
 	// Insecure exports without TLS; a http:// URL implies it.
 	Insecure bool `help:"export telemetry without TLS"`
 	// SampleRatio is the share of new traces that are kept; the caller's decision is always honored. Without
 	// an exporter no traces are kept.
-	SampleRatio float64 `help:"share of new traces that are kept, 0 to 1; none if nothing exports them"`
-	LogLevel    string  `help:"debug, info, warn or error"`
-	LogFormat   string  `help:"json or text"`
+	SampleRatio float64 `help:"share of new traces that are sampled, 0 to 1; none without an exporter"`
+	LogLevel    string  `help:"log level: debug, info, warn or error"`
+	LogFormat   string  `help:"log format: json or text"`
 	// MetricInterval is the pause between two metric exports over OTLP.
 	MetricInterval time.Duration `help:"pause between two metric exports"`
 

@@ -135,7 +135,7 @@ func TestCancellations(t *testing.T) {
 		})
 		t.Run("Run/WithOthersBelowIt", func(t *testing.T) {
 			t.Parallel()
-			id := begin(t, &executorv1.StartRunRequest{TaskId: "tk_family",
+			id := begin(t, &executorv1.StartRunRequest{TaskId: "tk_parent",
 				Graph: nodes(actorNode("d", "spawn", `{"runs": [{"graph": {"nodes": [{"id": "x", "actor": "hangs"}]}}, {"graph": {"nodes": [{"id": "x", "actor": "hangs"}]}}]}`))})
 			var below []*executorv1.Run
 			testkit.Eventually(t, func() bool {
@@ -144,8 +144,8 @@ func TestCancellations(t *testing.T) {
 				below = list.GetRuns()
 				return len(below) == 2
 			})
-			f.registry.cancel("acme", "tk_family", id, 0)
-			reached(t, "tk_family", id)
+			f.registry.cancel("acme", "tk_parent", id, 0)
+			reached(t, "tk_parent", id)
 			for _, r := range below {
 				f.wait(t, r.GetId(), canceled)
 			}

@@ -52,7 +52,7 @@ func TestSpawnAndAwait(t *testing.T) {
 
 		t.Run("Usage/RollsUpToTheRoot", func(t *testing.T) {
 			below := `{"graph": {"nodes": [{"id": "m", "actor": "model"}, {"id": "e", "actor": "spawn", "named": {"runs": [` + one("model") + `, ` + one("refuses") + `]}}]}}`
-			id := begin(t, &executorv1.StartRunRequest{Graph: spawn(t, `{"runs": [`+below+`, `+one("model")+`]}`), TaskId: "tk_family"})
+			id := begin(t, &executorv1.StartRunRequest{Graph: spawn(t, `{"runs": [`+below+`, `+one("model")+`]}`), TaskId: "tk_parent"})
 			r := f.wait(t, id, completed)
 			require.EqualValues(t, 4, r.GetUsage().GetCalls())
 			require.EqualValues(t, 40, r.GetUsage().GetInputTokens())
@@ -65,7 +65,7 @@ func TestSpawnAndAwait(t *testing.T) {
 			child, err := f.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: slots(t, r)[0].RunID})
 			require.NoError(t, err)
 			require.EqualValues(t, 3, child.GetUsage().GetCalls(), "a child has what is below it")
-			require.Equal(t, "tk_family", child.GetTaskId(), "without a task of its own its costs land on its parent's")
+			require.Equal(t, "tk_parent", child.GetTaskId(), "without a task of its own its costs land on its parent's")
 		})
 		t.Run("Slots/SayWhatBecameOfEach", func(t *testing.T) {
 			id := begin(t, &executorv1.StartRunRequest{Graph: spawn(t, `{"timeout": "6s", "runs": [`+one("hangs")+`, `+one("refuses")+`, `+one("model")+`]}`)})

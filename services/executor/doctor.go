@@ -156,15 +156,15 @@ func members(j inspected, cfg Config) []doctor.Probe {
 // suspicions are the probes of the journal.
 func suspicions(j inspected, kept offloading, in journal.Sample) []doctor.Probe {
 	const (
-		report  = "this must never happen: keep the database as it is and report it, with the run's journal"
-		waiting = "an executor sees to it within seconds; if it stays, look at the executors' logs and whether one is alive"
+		report  = "this must never happen: do not change the database, and report it with the journal of the run"
+		waiting = "an executor repairs it within seconds; if it does not, check that an executor is running, and read its log"
 	)
 	var out []doctor.Probe
 	add := func(s journal.Suspicion, sev doctor.Severity, what, remedy string) {
 		out = append(out, doctor.Probe{Name: string(s), Severity: sev, What: what, RecoveryStep: remedy,
 			Look: func(ctx context.Context, limit int) ([]string, error) { return j.Suspects(ctx, s, in, limit+1) }})
 	}
-	add(journal.SuspectGap, doctor.Fault, "journals have gaps, or are shorter than their run says", report)
+	add(journal.SuspectGap, doctor.Fault, "journals have gaps, or are shorter than their runs record", report)
 	add(journal.SuspectEnd, doctor.Fault, "runs and their journals disagree about their end", report)
 	out = append(out, doctor.Probe{Name: "journal-replay", Severity: doctor.Fault, What: "journals contradict themselves or their run", RecoveryStep: report,
 		Look: func(ctx context.Context, limit int) ([]string, error) {
@@ -173,25 +173,25 @@ func suspicions(j inspected, kept offloading, in journal.Sample) []doctor.Probe 
 	add(journal.SuspectGraph, doctor.Fault, "the graphs of runs are missing", "restore table graphs from a backup: such a run cannot go on and cannot be shown")
 	add(journal.SuspectDetails, doctor.Fault, "runs lack their inputs and results", report)
 	out = append(out, doctor.Probe{Name: "blob-missing", Severity: doctor.Fault, What: "values of runs are not in the blob store",
-		RecoveryStep: "is `executor.blobs` the store that they were written to? else restore the objects from a backup: these runs cannot be shown whole, nor go on",
+		RecoveryStep: "check that `executor.blobs` names the store that they were written to; else restore the objects from a backup: until then these runs can be shown in part only, and cannot go on",
 		Look:         func(ctx context.Context, limit int) ([]string, error) { return missing(ctx, j, kept, in, limit) }})
 	add(journal.SuspectSnapshot, doctor.Fault, "snapshots are ahead of their journals", "events were lost: see journal-gap; the snapshot can be deleted")
 	add(journal.SuspectKey, doctor.Fault, "runs that have ended hold business keys", report)
-	add(journal.SuspectInterrupt, doctor.Fault, "interrupts are open that nobody waits for", report)
+	add(journal.SuspectInterrupt, doctor.Fault, "interrupts are open though no visit waits for them", report)
 	add(journal.SuspectCommandLost, doctor.Fault, "commands are stored for runs that have ended", report)
-	add(journal.SuspectCommandOld, doctor.Warning, "commands to runs was not taken up for a minute", waiting)
+	add(journal.SuspectCommandOld, doctor.Warning, "commands to runs have not been applied for a minute", waiting)
 	add(journal.SuspectOverdue, doctor.Fault, "waiting runs are more than a minute overdue", waiting)
 	add(journal.SuspectOwner, doctor.Warning, "runs are owned by executors that are gone", waiting)
 	add(journal.SuspectReleased, doctor.Warning, "running runs were handed back and have no owner", waiting)
 	add(journal.SuspectPending, doctor.Warning, "runs have waited for their start for more than ten minutes", "see `epigraph limits ls`: their namespace may have as many open runs as it is allowed")
-	add(journal.SuspectChild, doctor.Fault, "children go on though their parent is over", "cancel them: `epigraph runs cancel ID`")
-	add(journal.SuspectQuarantined, doctor.Warning, "runs brought several executors down and are quarantined", "look at the executors' logs of that time; then `epigraph runs resume ID`, or cancel")
-	add(journal.SuspectReconcile, doctor.Note, "runs wait for somebody to say what became of a call", "look at the system that was called; then `epigraph runs reconcile`")
-	add(journal.SuspectOutbox, doctor.Warning, "usage and ends of runs could not be told to the registry five times or more", "is the registry up, and does the executor's token fit?")
-	add(journal.SuspectJob, doctor.Warning, "jobs were given up, or have been under way for more than an hour", "look at the error in the jobs page of the executor's admin port; jobs are hints, so evicted-overdue and command-old say whether harm was done")
-	add(journal.SuspectLimit, doctor.Note, "places of limits are booked for executors that are gone", "they count for nothing, and go when a live executor tidies up")
-	add(journal.SuspectRequest, doctor.Warning, "request ids are kept for more than a day beyond their life", "an executor sweeps them every ten minutes; is one alive?")
-	add(journal.SuspectPartition, doctor.Warning, "partitions of the journal are missing", "is an executor alive? it makes them ahead; events without a partition are moved by its maintenance")
+	add(journal.SuspectChild, doctor.Fault, "children go on though their parent has ended", "cancel them: `epigraph runs cancel ID`")
+	add(journal.SuspectQuarantined, doctor.Warning, "runs brought several executors down and are quarantined", "read the executors' logs of that time; then resume the run (`epigraph runs resume ID`) or cancel it")
+	add(journal.SuspectReconcile, doctor.Note, "runs wait for the reconciliation of a call whose outcome is unknown", "look into the system that was called; then `epigraph runs reconcile`")
+	add(journal.SuspectOutbox, doctor.Warning, "deliveries to the registry (usage, ends of runs) have failed five times or more", "check that the registry is up and accepts the executor's token")
+	add(journal.SuspectJob, doctor.Warning, "jobs have failed for good, or have been under way for more than an hour", "see their errors on the jobs page of the executor's admin port; jobs are hints: evicted-overdue and command-old find the runs that they failed")
+	add(journal.SuspectLimit, doctor.Note, "limits hold slots for executors that are gone", "they do not count, and the maintenance of an executor removes them")
+	add(journal.SuspectRequest, doctor.Warning, "request ids are more than a day past their expiry", "an executor sweeps them every ten minutes; check that one is running")
+	add(journal.SuspectPartition, doctor.Warning, "partitions of the journal are missing", "an executor creates them in advance; check that one is running: its maintenance moves the events that have no partition")
 	add(journal.SuspectSchedule, doctor.Warning, "schedules have been due for more than a minute", waiting)
 	add(journal.SuspectSetting, doctor.Fault, "the database may lose what it has acknowledged, or is damaged", "turn fsync, full_page_writes, synchronous_commit and autovacuum on; restore a damaged file from a backup")
 	return out

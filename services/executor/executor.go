@@ -60,71 +60,71 @@ type Config struct {
 	// PostgresURL names the database; the tables are in its schema "executor".
 	PostgresURL conf.Secret `conf:"postgres_url" help:"PostgreSQL URL"`
 	// MaxConns bounds the connections that answer the API on PostgreSQL; 0 leaves it to the URL.
-	MaxConns int32 `help:"connections to PostgreSQL for the API at most"`
+	MaxConns int32 `help:"maximum number of PostgreSQL connections for the API"`
 	// Migrate migrates the schema when the service opens; without it an old schema is an error.
-	Migrate bool `help:"bring the schema up to date at start"`
+	Migrate bool `help:"migrate the schema at start"`
 
 	// ID names this executor among those of one database; empty means the host name. An executor that
 	// restarts under its old name continues its runs at once, else they wait for the lease to end.
-	ID string `conf:"id" help:"name of this executor; default host name"`
+	ID string `conf:"id" help:"name of this executor; default the host name"`
 	// Addr is where other replicas reach this one.
-	Addr string `help:"address for other replicas"`
+	Addr string `help:"address at which other replicas reach this one"`
 	// Lease is how old a heartbeat may get before other executors take over; 0 means what fits the store.
-	Lease time.Duration `help:"age of a heartbeat at which others take over; 0 means 3s, on SQLite 15s, where the end of a process counts at once"`
+	Lease time.Duration `help:"age of the last heartbeat at which other executors take over; 0 means 3s, or 15s on SQLite, where the end of a process is noticed at once"`
 	// Parallel is how many actors are called at once.
-	Parallel int `help:"attempts that run at once"`
+	Parallel int `help:"maximum number of attempts that run at once"`
 	// MaxPayload bounds one value.
-	MaxPayload conf.Bytes `help:"hard limit of one argument or result"`
+	MaxPayload conf.Bytes `help:"maximum size of one argument or result"`
 	// MaxNodes and MaxEdges bound one graph.
-	MaxNodes int `help:"nodes of one graph at most"`
-	MaxEdges int `help:"edges of one graph at most"`
+	MaxNodes int `help:"maximum number of nodes in a graph"`
+	MaxEdges int `help:"maximum number of edges in a graph"`
 	// Drain is how long calls in flight may go on when the service stops.
-	Drain time.Duration `help:"time for attempts in flight when stopping"`
+	Drain time.Duration `help:"time that attempts in flight get when stopping"`
 	// ScanInterval is the pause between two looks for runs without an owner.
 	ScanInterval time.Duration `help:"pause between two scans for runs of dead executors"`
 	// MaxTakeovers is how many take-overs without progress quarantine a run.
-	MaxTakeovers int `help:"take-overs without progress that quarantine a run"`
+	MaxTakeovers int `help:"number of take-overs without progress after which a run is quarantined"`
 	// KeepAlive is the longest silence on a watch.
 	KeepAlive time.Duration `help:"longest silence on a watch"`
 	// EvictAfter is how long a run must have to wait for a timer before it leaves memory.
-	EvictAfter time.Duration `help:"waits for a timer of at least this long evict the run"`
+	EvictAfter time.Duration `help:"shortest wait for a timer that evicts the run"`
 	// MaxLive bounds the memory of all live runs. Beyond it starts are refused, and accepted runs wait as
 	// rows. 0 means an eighth of Go's memory limit.
-	MaxLive conf.Bytes `help:"memory of live runs together; 0 means an eighth of the memory limit, 1GiB without one"`
+	MaxLive conf.Bytes `help:"memory of all live runs; 0 means an eighth of the memory limit, or 1GiB without one"`
 	// MaxDepth is how deep below its root a run may stand.
-	MaxDepth int `help:"depth of child runs below their root at most"`
+	MaxDepth int `help:"maximum depth of child runs below their root"`
 	// MaxFanOut is how many children one visit may spawn.
-	MaxFanOut int `help:"children of one visit at most"`
+	MaxFanOut int `help:"maximum number of children of one visit"`
 	// MaxDescendants is how many runs one root and all below it may be.
-	MaxDescendants int `help:"runs of one root at most, itself and all below it"`
+	MaxDescendants int `help:"maximum number of runs of one root: itself and its descendants"`
 	// MaxSchedules is how many schedules a namespace may have.
-	MaxSchedules int `help:"schedules of one namespace at most"`
+	MaxSchedules int `help:"maximum number of schedules of one namespace"`
 	// MaxWatches is how many watches of one namespace are served at once.
-	MaxWatches int `help:"watches of one namespace at once"`
+	MaxWatches int `help:"maximum number of watches of one namespace at once"`
 
 	// Blobs is the URL of the store of large values (file, s3, gs or mem), or "off". Empty means a directory
 	// beside the SQLite file; on PostgreSQL it means that they stay in the database, up to MaxPayload.
-	Blobs string `help:"where large values are kept: file:///dir, s3://bucket or off (gs://bucket where the binary was built with -tags gcs); default beside the SQLite file, or in PostgreSQL itself"`
+	Blobs string `help:"store of large values: file:///dir, s3://bucket or off (gs://bucket in a binary built with -tags gcs); default beside the SQLite file, or in PostgreSQL itself"`
 	// BlobOver is the size from which on a value goes there.
-	BlobOver conf.Bytes `help:"size from which a value is kept in executor.blobs"`
+	BlobOver conf.Bytes `help:"size from which values are stored in executor.blobs"`
 	// BlobGrace is how long an unreferenced value is kept; it must be longer than any write can be under way.
-	BlobGrace time.Duration `help:"how long an unreferenced value is kept in executor.blobs"`
+	BlobGrace time.Duration `help:"retention of unreferenced values in executor.blobs"`
 	// Retention is how long a run is kept after its end; 0 keeps all. With Archive it is written there first.
-	Retention time.Duration `help:"how long runs are kept after their end; 0 keeps them"`
+	Retention time.Duration `help:"retention of runs after their end; 0 keeps them"`
 	// Archive is the URL of a store that gets each run, as one object, before it is removed.
-	Archive string `help:"where runs are archived before they are removed: file:///dir or s3://bucket (gs://bucket where the binary was built with -tags gcs); default nowhere"`
+	Archive string `help:"store to which runs are archived before they are removed: file:///dir or s3://bucket (gs://bucket in a binary built with -tags gcs); default none"`
 	// Partition is how much time one partition of the journal holds on PostgreSQL.
 	Partition time.Duration `help:"time span of one partition of the journal on PostgreSQL"`
 	// Compress is the size from which on a value is compressed where that makes it smaller; 0 means never.
-	Compress conf.Bytes `help:"size from which a value is compressed; 0 means never"`
+	Compress conf.Bytes `help:"size from which values are compressed; 0 means never"`
 
 	// Workflows is a folder of workflow versions, SLUG@VERSION.json for all namespaces and
 	// NAMESPACE/SLUG@VERSION.json for one, that children may name. All executors of a database need the same
 	// files. Deps.Workflows takes precedence.
-	Workflows string `help:"folder of the graphs of workflow/SLUG@VERSION: SLUG@VERSION.json, or NAMESPACE/SLUG@VERSION.json"`
+	Workflows string `help:"folder of the graphs for workflow/SLUG@VERSION: SLUG@VERSION.json, or NAMESPACE/SLUG@VERSION.json"`
 
 	// RiverUI makes pages of the job queue: see Service.JobPages.
-	RiverUI bool `conf:"river_ui" help:"show the job queue of all namespaces at /river of the admin port: for operators only"`
+	RiverUI bool `conf:"river_ui" help:"show the job queue of all namespaces at /river of the admin port, for operators only"`
 
 	// Actors configures the built-in actors.
 	Actors builtin.Config
@@ -292,28 +292,17 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	if d.Admission == nil {
 		d.Admission = &admission.Control{}
 	}
-	s := &Service{grace: cfg.BlobGrace, log: d.Telemetry.Logger}
+	// Every loop here logs its failures; while the database does not answer they are the same for all.
+	outage := obs.NewOutage(d.Telemetry.Logger, "the executor's database", dbkit.Away)
+	s := &Service{grace: cfg.BlobGrace, log: outage.Logger()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	// Every loop here logs its failures; while the database does not answer they are the same for all.
-	outage := obs.NewOutage(d.Telemetry.Logger, "the executor's database", dbkit.Away)
-	d.Telemetry = d.Telemetry.WithLogger(outage.Logger())
-	s.log = d.Telemetry.Logger
-	j, err := open(ctx, cfg, d.Telemetry, outage.Answered)
+	d.Telemetry = d.Telemetry.WithLogger(s.log)
+	st, err := s.openStores(ctx, cfg, d, outage.Answered)
 	if err != nil {
-		return nil, fmt.Errorf("open journal of executor: %w", err)
-	}
-	s.opened(j)
-	turns := dbkit.NewTurns(j.Readers())
-	limits, err := openLimits(ctx, cfg, j, turns, d.Telemetry)
-	if err != nil {
-		return nil, err
-	}
-	s.opened(limits)
-	if s.governor, err = s.openGovernor(ctx, cfg, j, d.Telemetry); err != nil {
 		return nil, err
 	}
 	models, err := providers.Open(cfg.Models, llm.Options{Telemetry: d.Telemetry, Governor: governorOrNil(s.governor)})
@@ -321,92 +310,126 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 		return nil, err
 	}
 	s.opened(models)
-	set, err := builtin.New(cfg.Actors, models, d.Telemetry)
-	if err != nil {
-		return nil, fmt.Errorf("make actors: %w", err)
-	}
-	schedules, err := openSchedules(ctx, cfg, j, turns, d.Telemetry)
-	if err != nil {
+	cfg.TokenKeys = append(slices.Clip(cfg.TokenKeys), st.tokenKey)
+	if err := s.assemble(cfg, d, models, st); err != nil {
 		return nil, err
 	}
-	s.opened(schedules)
-	offload, err := openOffload(ctx, cfg, j, d.Telemetry.Logger)
+	return s, nil
+}
+
+// stores are what a service reads and writes.
+type stores struct {
+	// journal is the journal itself. shared is the same with a share of its connections for each namespace,
+	// and plain is shared with large and compressed values in their plain form.
+	journal, shared, plain journal.Journal
+	limits                 limit.Store
+	schedules              schedule.Store
+	workflows              workflows
+	// tokenKey is the key of attempt tokens that is kept in the database.
+	tokenKey []byte
+}
+
+// openStores opens the stores and reads the limits. Close closes what it opened, also after an error.
+func (s *Service) openStores(ctx context.Context, cfg Config, d Deps, answered func()) (st stores, err error) {
+	j, err := open(ctx, cfg, d.Telemetry, answered)
 	if err != nil {
-		return nil, err
+		return stores{}, fmt.Errorf("open journal of executor: %w", err)
 	}
-	s.opened(offload)
+	s.opened(j)
+	turns := dbkit.NewTurns(j.Readers())
+	st.journal = j
+	if st.limits, err = openLimits(ctx, cfg, j, turns, d.Telemetry); err != nil {
+		return stores{}, err
+	}
+	s.opened(st.limits)
+	if s.governor, err = s.openGovernor(ctx, cfg, j, d.Telemetry); err != nil {
+		return stores{}, err
+	}
+	if st.schedules, err = openSchedules(ctx, cfg, j, turns, d.Telemetry); err != nil {
+		return stores{}, err
+	}
+	s.opened(st.schedules)
+	if s.offload, err = openOffload(ctx, cfg, j, d.Telemetry.Logger); err != nil {
+		return stores{}, err
+	}
+	s.opened(s.offload)
 	// No namespace takes all connections, and values are read in plain form, however they are stored.
-	shared := journal.Fair(j, turns)
-	plain := offload.Around(shared)
-	maintenance, err := openMaintenance(ctx, cfg, j, plain, d.Telemetry)
-	if err != nil {
-		return nil, err
+	st.shared = journal.Fair(j, turns)
+	st.plain = s.offload.Around(st.shared)
+	if s.maintenance, err = openMaintenance(ctx, cfg, j, st.plain, d.Telemetry); err != nil {
+		return stores{}, err
 	}
-	s.opened(maintenance)
-	flows, err := openWorkflows(cfg.Workflows, d.Workflows)
-	if err != nil {
-		return nil, err
+	s.opened(s.maintenance)
+	if st.workflows, err = openWorkflows(cfg.Workflows, d.Workflows); err != nil {
+		return stores{}, err
 	}
-	s.opened(flows)
-	s.maintenance, s.journal, s.offload, s.limits = maintenance, j, offload, limit.New(limits, d.Telemetry.Logger)
-	actors := catalog{builtin: set.Registry, more: d.Actors}
-	maintenance.limits = s.limits
-	s.quotas = s.limits.Quotas()
+	s.opened(st.workflows)
+	s.journal, s.limits = j, limit.New(st.limits, s.log)
+	s.maintenance.limits = s.limits
 	if err := s.limits.Refresh(ctx); err != nil {
-		return nil, fmt.Errorf("read limits: %w", err)
+		return stores{}, fmt.Errorf("read limits: %w", err)
 	}
 	fresh := make([]byte, tokenKeyBytes)
 	_, _ = rand.Read(fresh) // it never fails
-	kept, err := j.TokenKey(ctx, fresh)
-	if err != nil {
-		return nil, fmt.Errorf("read key of attempt token: %w", err)
+	if st.tokenKey, err = j.TokenKey(ctx, fresh); err != nil {
+		return stores{}, fmt.Errorf("read key of attempt token: %w", err)
 	}
-	cfg.TokenKeys = append(slices.Clip(cfg.TokenKeys), kept)
-	s.workers = worker.New(cfg.workers(), worker.Deps{Journal: shared, Admission: d.Admission, Builtin: actors, Dial: d.Peer, Reason: engine.EndReason, Logger: s.log})
-	deps := engine.Deps{Journal: plain, Packer: offload, Actors: s.workers, Evaluated: set.Evaluated, Gates: s.limits.Around(s.workers), Quotas: s.quotas, Remote: s.workers.Remote, Workflows: flows.orNil(), Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}
+	return st, nil
+}
+
+// assemble makes the parts of the service over open stores.
+func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err error) {
+	set, err := builtin.New(cfg.Actors, models, d.Telemetry)
+	if err != nil {
+		return fmt.Errorf("make actors: %w", err)
+	}
+	actors := catalog{builtin: set.Registry, more: d.Actors}
+	s.quotas = s.limits.Quotas()
+	s.workers = worker.New(cfg.workers(), worker.Deps{Journal: st.shared, Admission: d.Admission, Builtin: actors, Dial: d.Peer, Reason: engine.EndReason, Logger: s.log})
+	deps := engine.Deps{Journal: st.plain, Packer: s.offload, Actors: s.workers, Evaluated: set.Evaluated, Gates: s.limits.Around(s.workers), Quotas: s.quotas, Remote: s.workers.Remote, Workflows: st.workflows.orNil(), Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}
 	if s.governor != nil {
 		govern(&deps, s.governor, cfg, models)
 	}
 	if d.Registry != nil {
-		reg := rpc.NewRegistry(d.Registry, databaseName(kept))
-		if s.outbox, err = outbox.New(j, reg, outbox.Options{Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}); err != nil {
-			return nil, err
+		reg := rpc.NewRegistry(d.Registry, databaseName(st.tokenKey))
+		if s.outbox, err = outbox.New(st.journal, reg, outbox.Options{Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}); err != nil {
+			return err
 		}
 		deps.Claims, deps.Prices, deps.Cancellations, deps.WakeOutbox, deps.Delivered = reg, reg, reg, s.outbox.Wake, s.outbox.Acknowledged
 	}
 	if deps.Egress, err = egress.NewGuard(cfg.Actors.HTTP.AllowPrivate); err != nil {
-		return nil, err
+		return err
 	}
 	if s.webhooks, err = webhook.New(deps.Egress, webhook.Options{Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider,
 		Propagator: d.Telemetry.Propagator}); err != nil {
-		return nil, err
+		return err
 	}
 	s.jobWorker = journal.JobWorkerPrefix + cfg.ID + "/" + ids.New("life")
 	deps.JobWorker = s.jobWorker
 	if s.engine, err = engine.New(cfg.engine(), deps); err != nil {
-		return nil, err
+		return err
 	}
 	if err := s.limits.Meter(d.Telemetry.MeterProvider, s.engine.Backlog); err != nil {
-		return nil, err
+		return err
 	}
-	if s.jobs, err = s.dispatcher(j, d.Telemetry); err != nil {
-		return nil, err
+	if s.jobs, err = s.dispatcher(st.journal, d.Telemetry); err != nil {
+		return err
 	}
 	if cfg.RiverUI {
 		if s.pages, err = s.jobs.UI(JobPagesPath); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	s.limitServer = rpc.NewLimitServer(limits, s.limits.Refresh, s.engine.Programs().UnknownActor)
+	s.limitServer = rpc.NewLimitServer(st.limits, s.limits.Refresh, s.engine.Programs().UnknownActor)
 	s.workers.Own(s.engine.Owner, s.engine.Held)
-	s.server = rpc.NewServer(s.engine, archived{plain}, actors.specs(), s.workers.Registered, d.Registry != nil, d.Admission)
+	s.server = rpc.NewServer(s.engine, archived{st.plain}, actors.specs(), s.workers.Registered, d.Registry != nil, d.Admission)
 	runs := rpc.Scheduled{Server: s.server}
-	if s.schedules, err = schedule.New(schedules, runs, cfg.MaxSchedules, s.log, d.Telemetry.MeterProvider); err != nil {
-		return nil, fmt.Errorf("make controller of schedules: %w", err)
+	if s.schedules, err = schedule.New(st.schedules, runs, cfg.MaxSchedules, s.log, d.Telemetry.MeterProvider); err != nil {
+		return fmt.Errorf("make controller of schedules: %w", err)
 	}
 	s.scheduleServer = rpc.NewScheduleServer(s.schedules, runs)
 	s.server.DialPeers(d.Peer)
-	return s, nil
+	return nil
 }
 
 // databaseName identifies the database of executors that share a registry. It is derived from the key that is

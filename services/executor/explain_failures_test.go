@@ -55,7 +55,7 @@ func TestExplainFailures(t *testing.T) {
 				Message: "the run has ended: FAILED, NODE_FAILED: n failed at attempt 2 of 2 with BUSY: 503, later",
 			}, b)
 			require.Equal(t, b.GetMessage(), x.GetSummary())
-			require.Equal(t, "`epigraph runs retry "+id+"` runs again what failed, in a new run", b.GetHint())
+			require.Equal(t, "`epigraph runs retry "+id+"` starts a new run that repeats the failed visits", b.GetHint())
 		})
 		t.Run("Backoff/SaysTheLastError", func(t *testing.T) {
 			id := begin(t, &graphv1.Node{Id: "n", Actor: "busy", Retry: retry(5, time.Hour)})
@@ -71,7 +71,7 @@ func TestExplainFailures(t *testing.T) {
 			same(t, &executorv1.Blocker{
 				Kind: executorv1.BlockerKind_BLOCKER_KIND_RECONCILIATION, Visit: n, Attempt: 1, MaxAttempts: 1, Actor: "pays", EffectKey: id + "/n/1/0/1",
 				Error:   &executorv1.RunError{Type: executorv1.ErrorType_ERROR_TYPE_UNKNOWN, Reason: "TIMEOUT", Message: "no answer", NodeId: "n", Visit: 1},
-				Message: "nobody knows what became of the UNSAFE call of n, attempt 1 of 1, which ended with TIMEOUT: no answer",
+				Message: "the UNSAFE call of n, attempt 1 of 1, has an unknown outcome; it ended with TIMEOUT: no answer",
 			}, b)
 		})
 		t.Run("Reconciliation/NamesTheItemInItsCommand", func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestExplainFailures(t *testing.T) {
 			_, x := explained(t, f, id, executorv1.BlockerKind_BLOCKER_KIND_ENDED)
 			require.Len(t, x.GetBlockers(), 2)
 			same(t, &executorv1.Blocker{Kind: executorv1.BlockerKind_BLOCKER_KIND_RECONCILIATION, Visit: n, EffectKey: id + "/n/1/0/1",
-				Message: "the run ended before anybody knew whether 1 UNSAFE call had been performed: n"}, x.GetBlockers()[1])
+				Message: "the run ended while the outcome of 1 UNSAFE call was unknown: n"}, x.GetBlockers()[1])
 			events := f.watch(t, &executorv1.WatchRunRequest{RunId: id})
 			end := events[len(events)-1].GetRunEnded()
 			require.Empty(t, cmp.Diff([]*executorv1.VisitRef{n}, end.GetUnknownAttempts(), protocmp.Transform()))

@@ -398,7 +398,7 @@ func goOn(t *testing.T, cfg executor.Config, token string) {
 	t.Run("BackOffThatBecameDueMeanwhile", func(t *testing.T) { require.Equal(t, `"at last"`, completed(t, "backoff")) })
 	t.Run("CallThatWasUnderWayIsMadeAgainOrGivenUp", func(t *testing.T) { require.Equal(t, `"first"`, completed(t, "hanging")) })
 	t.Run("ChildIsWaitedFor", func(t *testing.T) { require.Equal(t, `"grown"`, completed(t, "family")) })
-	t.Run("GraphThatHasGrownGoesOn", func(t *testing.T) { require.Equal(t, `"inner"`, completed(t, "grown")) })
+	t.Run("ExpandedGraphGoesOn", func(t *testing.T) { require.Equal(t, `"inner"`, completed(t, "grown")) })
 	t.Run("QuestionIsAnswered", func(t *testing.T) {
 		open, err := f.ListInterrupts(t.Context(), &executorv1.ListInterruptsRequest{RunId: id["asks"]})
 		require.NoError(t, err)

@@ -209,12 +209,12 @@ func TestWebhooks(t *testing.T) {
 			require.NoError(t, err)
 			f.wait(t, r.GetId(), executorv1.RunState_RUN_STATE_COMPLETED)
 		})
-		t.Run("Interrupt/OfTheFamilyGoesToTheRoot", func(t *testing.T) {
+		t.Run("Interrupt/OfADescendantGoesToTheRoot", func(t *testing.T) {
 			t.Parallel()
 			below := `[{"graph": {"nodes": [{"id": "e", "actor": "spawn", "named": {"runs": [{"graph": {"nodes": [
 				{"id": "q", "actor": "human", "named": {"prompt": "one?"}}, {"id": "r", "actor": "human", "named": {"prompt": "two?"}}]}}]}}]}}]`
-			r := begin(t, &executorv1.StartRunRequest{Graph: nodes(node("spawn", "runs", below)), Webhooks: hooks(box.hook("/ends"), box.hook("/family", onAsk))})
-			got := box.of(t, "/family", 2)
+			r := begin(t, &executorv1.StartRunRequest{Graph: nodes(node("spawn", "runs", below)), Webhooks: hooks(box.hook("/ends"), box.hook("/descendants", onAsk))})
+			got := box.of(t, "/descendants", 2)
 			seen := map[string]bool{}
 			for _, m := range got {
 				require.Equal(t, r.GetId(), m.RootRunID)

@@ -193,11 +193,11 @@ func TestEvents(t *testing.T) {
 		t.Parallel()
 		r := start(t, options{})
 		r.executor.watch = func(*watchRequest, watchStream) error {
-			return errs.New(errs.NotFound, "RUN_NOT_FOUND", "there is no run run_1").Hint("ListRuns tells those that there are, WatchRun shows one and PauseAll is none")
+			return errs.New(errs.NotFound, "RUN_NOT_FOUND", "there is no run run_1").Hint("ListRuns lists the existing ones, WatchRun shows one and PauseAll is none")
 		}
 		e := r.call(t, "GET", "/v1/runs/run_1/events", "").error(t)
 		require.Equal(t, "RUN_NOT_FOUND", e.Reason)
-		require.Equal(t, "GET /v1/runs tells those that there are, GET /v1/runs/{run_id}/events shows one and PauseAll is none", e.Hint)
+		require.Equal(t, "GET /v1/runs lists the existing ones, GET /v1/runs/{run_id}/events shows one and PauseAll is none", e.Hint)
 	})
 	t.Run("Error/LaterIsAnEvent", func(t *testing.T) {
 		t.Parallel()

@@ -34,11 +34,11 @@ type Config struct {
 	TLS TLS
 	// Keys are the API keys, each bound to one namespace. Without any, everyone is let in, which is
 	// allowed on a loopback address only.
-	Keys []grpckit.APIKey `help:"API keys: name, namespace, secret, scopes, as auth.keys has them"`
+	Keys []grpckit.APIKey `help:"API keys: name, namespace, secret, scopes, as in auth.keys"`
 	// Anonymous lets requests without a key in although there are keys; on a loopback address only.
 	Anonymous bool `help:"accept requests without a key; on a loopback address only"`
 
-	MaxBodyBytes   conf.Bytes    `help:"largest request body"`
+	MaxBodyBytes   conf.Bytes    `help:"maximum size of a request body"`
 	BodyTimeout    time.Duration `help:"time limit for the arrival of a request's body"`
 	RequestTimeout time.Duration `help:"time limit of a request, event streams excepted"`
 	WriteTimeout   time.Duration `help:"time limit of a write to a client that does not read"`
@@ -47,20 +47,20 @@ type Config struct {
 	CORSOrigins []string `conf:"cors_origins" help:"origins whose pages may call the API, or *; none by default"`
 
 	KeepAlive time.Duration `help:"longest silence on an event stream"`
-	Retry     time.Duration `help:"pause before clients of an event stream connect again"`
+	Retry     time.Duration `help:"pause before clients of an event stream reconnect"`
 
-	Grace time.Duration `help:"time for requests under way when stopping"`
+	Grace time.Duration `help:"time that requests under way get when stopping"`
 
 	// Cells are the databases with their executors and registries that namespaces are spread over. Without
 	// any there is one: that of upstream.executor and upstream.registry.
-	Cells []Cell `help:"cells: name, executor, registry; without any, all is at upstream.executor and upstream.registry"`
+	Cells []Cell `help:"cells: name, executor, registry; without any, calls go to upstream.executor and upstream.registry"`
 	// Placements say where namespaces live. The first that matches holds.
-	Placements []PlacementRule `help:"cells of namespaces: namespaces (a pattern), cell, closed"`
+	Placements []PlacementRule `help:"placements of namespaces in cells: namespaces (a pattern), cell, closed"`
 	// DefaultCell is where namespaces live that no placement names; empty refuses them.
-	DefaultCell string `help:"cell of namespaces that no placement names; empty refuses them"`
+	DefaultCell string `help:"cell of the namespaces without a placement; empty refuses them"`
 	// CellInFlight bounds the calls under way to one service of one cell, so that a hanging cell blocks only
 	// its own calls.
-	CellInFlight int `help:"calls under way to one service of one cell at most"`
+	CellInFlight int `help:"maximum number of calls under way to one service of one cell"`
 }
 
 // TLS names the certificate with which the gateway serves; without one it serves plain text.

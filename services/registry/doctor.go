@@ -52,7 +52,7 @@ func Examine(ctx context.Context, cfg Config, o doctor.Options) (r doctor.Report
 }
 
 func probes(in store.Inspector, sample int) []doctor.Probe {
-	const report = "this must never happen: report it; the entries are the truth, the sums can be made from them"
+	const report = "this must never happen: report it. The entries are correct, and the sums can be computed from them"
 	out := []doctor.Probe{{Name: "clock", Severity: doctor.Warning, What: "the clocks of the database and of this machine differ", RecoveryStep: "keep both by NTP",
 		Look: func(ctx context.Context, _ int) ([]string, error) {
 			sent := time.Now()
@@ -66,12 +66,12 @@ func probes(in store.Inspector, sample int) []doctor.Probe {
 		out = append(out, doctor.Probe{Name: string(s), Severity: sev, What: what, RecoveryStep: remedy,
 			Look: func(ctx context.Context, limit int) ([]string, error) { return in.Suspects(ctx, s, sample, limit+1) }})
 	}
-	add(store.SuspectTaskTotals, doctor.Fault, "what is booked on tasks is not the sum of their entries", report)
-	add(store.SuspectEpicTotals, doctor.Fault, "what is booked on epics is not the sum of their entries", report)
-	add(store.SuspectNamespaceTotals, doctor.Fault, "what is booked on namespaces is not the sum of their entries", report)
-	add(store.SuspectTaskCounts, doctor.Fault, "epics count their tasks wrongly", report)
-	add(store.SuspectClaim, doctor.Warning, "claims of tasks have run out and were not settled", "the registry sweeps them; is it running?")
-	add(store.SuspectCancellation, doctor.Warning, "runs of canceled tasks were not canceled", "their executors ask this registry every second; do they reach it?")
-	add(store.SuspectRunning, doctor.Warning, "tasks are running that no run claims", "is the run over? then `epigraph tasks transition ID failed` and start it again")
+	add(store.SuspectTaskTotals, doctor.Fault, "the totals of tasks differ from the sums of their entries", report)
+	add(store.SuspectEpicTotals, doctor.Fault, "the totals of epics differ from the sums of their entries", report)
+	add(store.SuspectNamespaceTotals, doctor.Fault, "the totals of namespaces differ from the sums of their entries", report)
+	add(store.SuspectTaskCounts, doctor.Fault, "the task counts of epics are wrong", report)
+	add(store.SuspectClaim, doctor.Warning, "expired claims of tasks were not removed", "the registry sweeps them; check that it is running")
+	add(store.SuspectCancellation, doctor.Warning, "runs of canceled tasks were not canceled", "their executors ask this registry every second; check that they reach it")
+	add(store.SuspectRunning, doctor.Warning, "running tasks have no run", "if its run has ended: `epigraph tasks transition ID failed`, then start it again")
 	return out
 }

@@ -34,9 +34,9 @@ type Config struct {
 	// PostgresURL names the database; the tables are in its schema "registry".
 	PostgresURL conf.Secret `conf:"postgres_url" help:"PostgreSQL URL"`
 	// MaxConns bounds the pool on PostgreSQL; 0 leaves it to the URL.
-	MaxConns int32 `help:"connections to PostgreSQL at most"`
+	MaxConns int32 `help:"maximum number of PostgreSQL connections"`
 	// Migrate migrates the schema when the service opens; without it an old schema is an error.
-	Migrate bool `help:"bring the schema up to date at start"`
+	Migrate bool `help:"migrate the schema at start"`
 	// SweepInterval is the pause between two sweeps.
 	SweepInterval time.Duration `help:"pause between two sweeps of expired claims and request ids"`
 }

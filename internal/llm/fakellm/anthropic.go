@@ -10,7 +10,7 @@ import (
 
 // anthropic is the messages protocol of Anthropic.
 var anthropic = protocol{
-	name: "anthropic", read: readMessages, fail: failAnthropic, whole: wholeMessage, stream: streamMessage,
+	name: "anthropic", read: readMessages, fail: failAnthropic, whole: wholeMessage, stream: streamMessage, errorEvent: "error",
 	failure: func(c code) any { return anthropicError(c.code, c.message) },
 	none: func(req *Request) any {
 		return map[string]any{"id": "msg_1", "type": "message", "role": "assistant", "model": req.Model}

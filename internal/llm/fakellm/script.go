@@ -114,6 +114,9 @@ type Script struct {
 	Models []string `yaml:"models"`
 	// Limits, if set, refuses what is beyond them.
 	Limits *Limits `yaml:"limits"`
+	// Answer is asked before the rules, for models that work out what they say; false leaves the request to
+	// them. It must be safe for concurrent use.
+	Answer func(Request) (Reply, bool) `yaml:"-"`
 }
 
 // Parse reads a script from YAML; unknown keys are errors.

@@ -143,8 +143,9 @@ type protocol struct {
 	fail func(w http.ResponseWriter, status int, code, message string, retryAfter time.Duration)
 	// codes are the provider's words for faults, and its statuses where they are not those of OpenAI.
 	codes map[Fault]code
-	// failure is an error as an event of a stream.
-	failure func(code) any
+	// failure is an error as an event of a stream, and errorEvent the name of the event.
+	failure    func(code) any
+	errorEvent string
 	// whole is a whole answer, and none one without any content.
 	whole func(*Request, Reply) any
 	none  func(*Request) any
@@ -198,10 +199,18 @@ func (s *Server) next(req Request) (Reply, *Limits) {
 	s.mu.Lock()
 	s.requests = append(s.requests, req)
 	reply, limits := s.script.Default, s.script.Limits
+	answer := s.script.Answer
+	s.mu.Unlock()
 	last := lastUser(req.Messages)
 	fromRule := false
+	if answer != nil {
+		if r, ok := answer(req); ok {
+			reply, fromRule = r, true
+		}
+	}
+	s.mu.Lock()
 	for i, rule := range s.script.Rules {
-		if !rule.fits(&req) || (rule.Times > 0 && s.used[i] >= rule.Times) {
+		if fromRule || !rule.fits(&req) || (rule.Times > 0 && s.used[i] >= rule.Times) {
 			continue
 		}
 		s.used[i]++
@@ -376,7 +385,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, p protocol, req 
 		case Disconnect:
 			panic(http.ErrAbortHandler)
 		case StreamError:
-			_ = out.event("error", p.failure(p.codes[ServerError]))
+			_ = out.event(p.errorEvent, p.failure(p.codes[ServerError]))
 			return true
 		case Stall:
 			select {
@@ -388,7 +397,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, p protocol, req 
 		return false
 	}
 	if reply.Fault == EarlyError {
-		_ = out.event("error", p.failure(p.codes[Overloaded]))
+		_ = out.event(p.errorEvent, p.failure(p.codes[Overloaded]))
 		return
 	}
 	_ = p.stream(req, reply, out) // whoever asked has gone

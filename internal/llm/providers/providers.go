@@ -9,13 +9,18 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/llm"
+	"github.com/epigraph-run/epigraph/internal/llm/anthropic"
+	"github.com/epigraph-run/epigraph/internal/llm/google"
 	"github.com/epigraph-run/epigraph/internal/llm/openai"
 )
 
 // all are the providers by the name that profiles give.
 func all() map[string]llm.Provider {
-	return map[string]llm.Provider{"openai": openai.Open}
+	return map[string]llm.Provider{"openai": openai.Open, "anthropic": anthropic.Open, "google": google.Open}
 }
+
+// Names lists the providers in order.
+func Names() []string { return slices.Sorted(maps.Keys(all())) }
 
 // Config names the models that may be asked.
 type Config struct {
@@ -27,7 +32,7 @@ func DefaultConfig() Config { return Config{Config: llm.DefaultConfig()} }
 
 // Validate reports every field that cannot be used.
 func (c Config) Validate() error {
-	return c.Config.Validate(slices.Sorted(maps.Keys(all())))
+	return c.Config.Validate(Names())
 }
 
 // Open returns the models of a valid configuration; they connect when first used. The caller closes the set.

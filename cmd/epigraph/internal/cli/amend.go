@@ -30,14 +30,14 @@ type runsAmendCmd struct {
 
 // Help gives an example.
 func (runsAmendCmd) Help() string {
-	return `Shows the difference first and asks. Visits that have ended stay as they are; those under way of nodes that change are canceled.
+	return `Shows the difference first and asks for confirmation. Ended visits stay as they are. Visits under way are canceled if their node changes.
 
-    epigraph runs graph run_01… --json > g.json   # change what has not run
+    epigraph runs graph run_01… --json > g.json   # change nodes that have not run
     epigraph runs amend run_01… g.json
     echo '{"putNodes": [{"id": "B", "actor": "template", "named": {"text": "other"}}]}' | epigraph runs amend run_01… - --yes`
 }
 
-// Run amends.
+// Run amends the graph of a run.
 func (c *runsAmendCmd) Run(e *env) error {
 	text, err := e.readText(c.File)
 	if err != nil {

@@ -90,14 +90,14 @@ type commands struct {
 	Asked  bool   `help:"Print the version." name:"version"`
 	Client client `embed:"" group:"connection"`
 
-	Plan planCmd `cmd:"" help:"Read a plan and show its problems and its faults." group:"work"`
-	Run  runCmd  `cmd:"" help:"Run a plan or a graph and watch it." group:"work"`
+	Plan planCmds `cmd:"" help:"Read a plan, or have a model write one." group:"work"`
+	Run  runCmd   `cmd:"" help:"Run a plan or a graph and watch it." group:"work"`
 	Runs struct {
 		Ls         runsLsCmd         `cmd:"" aliases:"list" help:"List runs, newest first."`
 		Get        runsGetCmd        `cmd:"" aliases:"show" help:"Show a run with its visits, waits and open interrupts."`
 		Visits     runsVisitsCmd     `cmd:"" help:"List the visits of a run with their outcomes, in order."`
 		Watch      runsWatchCmd      `cmd:"" help:"Watch a run to its end."`
-		Explain    runsExplainCmd    `cmd:"" help:"Explain why a run does not move."`
+		Explain    runsExplainCmd    `cmd:"" help:"Explain why a run does not move, or why it failed."`
 		Graph      runsGraphCmd      `cmd:"" help:"Show the graph of a run."`
 		Interrupts runsInterruptsCmd `cmd:"" help:"List the interrupts of a run and of its descendants."`
 		Pause      runsPauseCmd      `cmd:"" help:"Pause a run: hold back new attempts."`
@@ -106,7 +106,7 @@ type commands struct {
 		Signal     runsSignalCmd     `cmd:"" help:"Send a signal to a run."`
 		Send       runsSendCmd       `cmd:"" help:"Send a message to inboxes of a run."`
 		Cancel     runsCancelCmd     `cmd:"" help:"Cancel a run."`
-		Retry      runsRetryCmd      `cmd:"" help:"Repeat what failed, in a new run."`
+		Retry      runsRetryCmd      `cmd:"" help:"Start a new run that repeats the failed visits."`
 		Fork       runsForkCmd       `cmd:"" help:"Start a new run that shares the history of another up to a visit."`
 		Amend      runsAmendCmd      `cmd:"" help:"Change the graph of a live run."`
 		Delete     runsDeleteCmd     `cmd:"" aliases:"rm" help:"Delete a run that has ended."`
@@ -134,7 +134,7 @@ type commands struct {
 		List   limitsListCmd   `cmd:"" aliases:"ls" help:"List limits with their present use."`
 		Put    limitsPutCmd    `cmd:"" help:"Set a limit."`
 		Delete limitsDeleteCmd `cmd:"" aliases:"rm" help:"Delete a limit."`
-	} `cmd:"" help:"Limit attempts at once, rates and what is open." group:"work"`
+	} `cmd:"" help:"Limit concurrent attempts, rates and open runs." group:"work"`
 	Workers struct {
 		List workersListCmd `cmd:"" aliases:"ls" help:"List the workers that are connected."`
 	} `cmd:"" help:"Show remote workers." group:"work"`
@@ -168,7 +168,7 @@ type commands struct {
 	Serve   serveCmd   `cmd:"" help:"Run one service." group:"server"`
 	Migrate migrateCmd `cmd:"" help:"Bring every database schema up to date." group:"server"`
 	Doctor  doctorCmd  `cmd:"" help:"Check the databases for damage, and show how to repair it." group:"server"`
-	Demo    demoCmd    `cmd:"" help:"Run an example plan against a scripted model and show everything that happened." group:"server"`
+	Demo    demoCmd    `cmd:"" help:"Run an example plan against a scripted model and show every step." group:"server"`
 
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell." group:"other"`
 	Complete   completeCmd   `cmd:"" name:"__complete" hidden:""`
@@ -429,12 +429,12 @@ func topic(args []string) []string {
 	return args
 }
 
-// helpCmd is what `epigraph help` is listed as; topic answers it.
+// helpCmd is the entry of `epigraph help` in lists; topic answers it.
 type helpCmd struct {
 	Topic []string `arg:"" optional:"" help:"The command, for example: runs resume."`
 }
 
-// Run is never asked: see topic.
+// Run is never called: see topic.
 func (helpCmd) Run(*env) error { return nil }
 
 // versionCmd prints which build this is.

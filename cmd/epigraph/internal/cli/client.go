@@ -133,7 +133,7 @@ func (e *env) connect() (*services, error) {
 	return s, nil
 }
 
-// waiting is after how long a command that still has no connection says what it waits for.
+// waiting is the time after which a command without a connection says what it waits for.
 const waiting = time.Second
 
 // lookOut ends the command with a fault that does not pass by itself, as soon as a connection cannot be made;

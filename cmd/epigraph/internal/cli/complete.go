@@ -15,7 +15,7 @@ type completionCmd struct {
 
 // Help says how to use it.
 func (completionCmd) Help() string {
-	return `Put one of these into the start-up file of your shell:
+	return `Add the line for your shell to its start-up file:
 
     source <(epigraph completion bash)
     source <(epigraph completion zsh)
@@ -97,6 +97,9 @@ func candidates(node *kong.Node, words []string) []string {
 			}
 		}
 	}
+	if node.DefaultCmd != nil {
+		flags = append(flags, node.DefaultCmd.Flags...)
+	}
 	var out []string
 	add := func(s string) {
 		if strings.HasPrefix(s, last) {
@@ -114,6 +117,7 @@ func candidates(node *kong.Node, words []string) []string {
 				add("--" + f.Name)
 			}
 		}
+	case last == "" && node.DefaultCmd != nil: // a file, most often
 	default:
 		for _, child := range node.Children {
 			if !child.Hidden {

@@ -76,7 +76,7 @@ type runsPauseCmd struct {
 
 // Help says what goes on.
 func (runsPauseCmd) Help() string {
-	return `Nothing new starts; calls in flight go on, and what they give is kept. "epigraph runs resume" lets the run go on.
+	return `No new attempt starts. Calls in flight continue, and their results are kept. "epigraph runs resume" resumes the run.
 
     epigraph runs pause run_01… --reason 'the model is being changed'`
 }
@@ -100,7 +100,7 @@ func (c *runsPauseCmd) Run(e *env) error {
 			return err
 		}
 		if !over(r) {
-			e.help("`epigraph runs resume %s` lets it go on", r.GetId())
+			e.help("`epigraph runs resume %s` continues it", r.GetId())
 		}
 		return nil
 	})
@@ -115,7 +115,7 @@ type runsSignalCmd struct {
 
 // Help says who takes it.
 func (runsSignalCmd) Help() string {
-	return `The first wait for that name takes it, now or later; signals of one name are taken in order.
+	return `The signal ends the first wait for its name, now or later. Signals of one name are consumed in order.
 
     epigraph runs signal run_01… approved '{"by": "ada"}'`
 }
@@ -138,8 +138,8 @@ func (c *runsSignalCmd) Run(e *env) error {
 type runsSendCmd struct {
 	ID        string `arg:"" help:"The run."`
 	Message   string `arg:"" help:"The message, as JSON or text."`
-	From      string `help:"Sender, as inboxes name senders; the name of a node needs --token." required:"" placeholder:"NAME"`
-	Node      string `help:"The node whose inbox gets it; default every inbox that takes messages of the sender." placeholder:"ID"`
+	From      string `help:"Name of the sender, which inboxes filter by; the name of a node needs --token." required:"" placeholder:"NAME"`
+	Node      string `help:"The node whose inbox gets it; default every inbox that accepts the sender." placeholder:"ID"`
 	Token     string `help:"Token of the attempt that sends it." placeholder:"TOKEN"`
 	RequestID string `help:"Make the command repeatable: the same id sends once." placeholder:"ID"`
 }
@@ -170,14 +170,14 @@ func (c *runsSendCmd) Run(e *env) error {
 type runsRetryCmd struct {
 	ID          string `arg:"" help:"The run that has ended."`
 	AllowUnsafe bool   `help:"Repeat UNSAFE attempts that were performed."`
-	WithoutTask bool   `help:"Work on no task; the namespace alone pays. For a task of the old run that cannot be claimed."`
+	WithoutTask bool   `help:"Work on no task, so that the cost is booked on the namespace only. Needed if the task of the old run cannot be claimed."`
 	RequestID   string `help:"Make the command repeatable: the same id starts one run." placeholder:"ID"`
 	detached
 }
 
 // Help says what runs again.
 func (runsRetryCmd) Help() string {
-	return `A new run takes over what completed; what failed, and what follows from it, runs anew. What was taken over costs nothing.
+	return `Starts a new run that reuses completed visits, which cost nothing. Failed visits and their successors run again.
 
     epigraph runs retry run_01…
     epigraph runs retry run_01… --request-id nightly-42-again
@@ -197,7 +197,7 @@ func (c *runsRetryCmd) Run(e *env) error {
 
 // detached is what the commands take that start a run from another one.
 type detached struct {
-	Detach bool `help:"Print the id of the new run alone, as \"epigraph run -d\" does." short:"d"`
+	Detach bool `help:"Print only the id of the new run, as \"epigraph run -d\" does." short:"d"`
 }
 
 // forked reports a fork.
@@ -216,14 +216,14 @@ func (e *env) forked(r *executorv1.Run, d detached) error {
 
 type runsForkCmd struct {
 	ID          string            `arg:"" help:"The run."`
-	From        string            `help:"The node to run anew, with what follows; without it, reuse every completed visit." placeholder:"NODE"`
+	From        string            `help:"The node to run again, with its successors; without it, every completed visit is reused." placeholder:"NODE"`
 	Visit       int32             `help:"Visit of the node." default:"1" placeholder:"N"`
 	Named       map[string]string `help:"Named argument of that node in the new run, as JSON or text." name:"with" placeholder:"NAME=VALUE"`
 	Args        []string          `help:"Positional arguments of that node in the new run, in place of its own." name:"arg" placeholder:"VALUE" sep:"none"`
 	NoArgs      bool              `help:"Remove the node's own positional arguments in the new run."`
 	Graph       string            `help:"The graph of the new run, as JSON; nodes of reused visits must be unchanged." placeholder:"FILE"`
 	AllowUnsafe bool              `help:"Repeat UNSAFE attempts that were performed."`
-	WithoutTask bool              `help:"Work on no task; the namespace alone pays. For a task of the old run that cannot be claimed."`
+	WithoutTask bool              `help:"Work on no task, so that the cost is booked on the namespace only. Needed if the task of the old run cannot be claimed."`
 	BusinessKey string            `help:"Business key of the new run." placeholder:"KEY"`
 	Labels      map[string]string `help:"Label to filter by." name:"label" placeholder:"NAME=VALUE"`
 	runBudget
@@ -233,10 +233,10 @@ type runsForkCmd struct {
 
 // Help gives examples.
 func (runsForkCmd) Help() string {
-	return `The new run shares the history of the old one up to a visit. Visits that do not depend on it are taken over and cost nothing; that visit and what follows from it run anew.
+	return `The new run shares the history of the old one up to a visit. That visit and its successors run again. Visits that do not depend on it are reused and cost nothing.
 
     epigraph runs fork run_01… --from WRITE --with 'style=shorter'
-    epigraph runs graph run_01… --json > g.json   # change what comes after WRITE
+    epigraph runs graph run_01… --json > g.json   # change nodes after WRITE
     epigraph runs fork run_01… --from WRITE --graph g.json`
 }
 
@@ -304,7 +304,7 @@ type runsDeleteCmd struct {
 
 // Help says what goes with it.
 func (runsDeleteCmd) Help() string {
-	return `Its journal, values, interrupts and the runs below it that have ended go with it. Its usage and costs stay recorded.`
+	return `Deletes the run with its journal, values, interrupts and ended descendants. Its usage and costs stay recorded.`
 }
 
 // Run deletes.
@@ -323,7 +323,7 @@ func (c *runsDeleteCmd) Run(e *env) error {
 
 // runFilter is what the bulk commands select by.
 type runFilter struct {
-	State    []string          `help:"Runs in any of these states; open is all that have not ended." placeholder:"STATE"`
+	State    []string          `help:"Runs in any of these states; open means every run that has not ended." placeholder:"STATE"`
 	Reason   string            `help:"Runs whose state has this reason, for example MAX_VISITS." name:"state-reason" placeholder:"REASON"`
 	Task     string            `help:"Runs for this task." placeholder:"ID"`
 	User     string            `help:"Runs for this user." placeholder:"ID"`
@@ -331,7 +331,7 @@ type runFilter struct {
 	Labels   map[string]string `help:"Runs with all of these labels." name:"label" placeholder:"NAME=VALUE"`
 	After    string            `help:"Runs created at or after this time, or this long ago (2h)." placeholder:"TIME"`
 	Before   string            `help:"Runs created before this time, or this long ago (2h)." placeholder:"TIME"`
-	Limit    int32             `help:"Process this many at most." default:"1000" short:"l"`
+	Limit    int32             `help:"Maximum number of runs to process." default:"1000" short:"l"`
 	DryRun   bool              `help:"Count only; change nothing."`
 	Yes      bool              `help:"Do not ask." short:"y"`
 }
@@ -471,7 +471,7 @@ type runsBulkCancelCmd struct {
 
 // Help gives examples.
 func (runsBulkCancelCmd) Help() string {
-	return `Counts what matches and asks first.
+	return `Shows the number of matching runs first and asks for confirmation.
 
     epigraph runs bulk-cancel --label release=1.4 --why 'wrong model'
     epigraph runs bulk-cancel --state waiting --before 72h --yes`
@@ -496,12 +496,12 @@ func (c *runsBulkCancelCmd) Run(e *env) error {
 type runsBulkRetryCmd struct {
 	runFilter
 	AllowUnsafe bool `help:"Repeat UNSAFE attempts that were performed."`
-	WithoutTask bool `help:"Work on no task; the namespace alone pays. For tasks of the old runs that cannot be claimed."`
+	WithoutTask bool `help:"Work on no task, so that the cost is booked on the namespace only. Needed if the tasks of the old runs cannot be claimed."`
 }
 
 // Help gives examples.
 func (runsBulkRetryCmd) Help() string {
-	return `Retries failed runs (or those in --state), each once however often the command is given. Counts what matches and asks first.
+	return `Retries failed runs (or the runs in --state). A run is retried once, also if the command is repeated. Shows the number of matching runs first and asks for confirmation.
 
     epigraph runs bulk-retry --after 2h --state-reason HTTP_STATUS
     epigraph runs bulk-retry --state failed,canceled --label batch=42 --yes`
@@ -533,7 +533,7 @@ type runsBulkDeleteCmd struct {
 
 // Help gives examples.
 func (runsBulkDeleteCmd) Help() string {
-	return `Only runs that have ended are deleted. Counts what matches and asks first.
+	return `Deletes ended runs only. Shows the number of matching runs first and asks for confirmation.
 
     epigraph runs bulk-delete --state completed --before 720h`
 }
@@ -555,7 +555,7 @@ func (c *runsBulkDeleteCmd) Run(e *env) error {
 }
 
 type attemptsCompleteCmd struct {
-	Token  string   `arg:"" help:"The token that the attempt was given; \"epigraph runs show\" tells it."`
+	Token  string   `arg:"" help:"The attempt token; \"epigraph runs show\" lists it."`
 	Values []string `help:"Result of the work, as JSON or text; repeat it for more values." name:"value" placeholder:"VALUE" sep:"none" xor:"outcome"`
 	Failed *string  `help:"The work failed for good, with this reason." placeholder:"REASON" xor:"outcome"`
 	Why    string   `help:"Message for people." name:"message" placeholder:"TEXT"`
@@ -564,7 +564,7 @@ type attemptsCompleteCmd struct {
 
 // Help shows how an attempt is completed.
 func (attemptsCompleteCmd) Help() string {
-	return `The work may have been done by a program or a person; "runs show" names the tokens that are waited for.
+	return `The work may be that of a program or of a person. "runs show" lists the tokens of waiting attempts.
 
     epigraph attempts complete TOKEN --value '{"score": 7}'
     epigraph attempts complete TOKEN --failed REJECTED --message 'the customer said no'`

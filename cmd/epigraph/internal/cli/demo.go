@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,7 +33,7 @@ type demoCmd struct {
 
 // Help says what the demo needs.
 func (demoCmd) Help() string {
-	return `Needs nothing: the suite runs in this process on databases in a temporary folder, and a scripted model answers over HTTP. With OPENAI_BASE_URL and OPENAI_API_KEY set, that model is asked instead. With --json only the run's events, the run, its task and its epic are printed, one per line.`
+	return `Needs no setup: the suite runs in this process on databases in a temporary folder, and a scripted model answers over HTTP. With OPENAI_BASE_URL and OPENAI_API_KEY set, it asks that model instead. With --json it prints only the events of the run, the run, its task and its epic, one per line.`
 }
 
 // Run shows the main job from a model's text to the costs.
@@ -51,57 +52,18 @@ func (c *demoCmd) Run(e *env) (err error) {
 	if err != nil {
 		return err
 	}
-	cfg := stack.DevConfig()
-	if err := stack.Load(&cfg, conf.Sources{IgnoreEnv: ignoredEnv()}); err != nil {
-		return err
-	}
-	asked := c.Model
-	if os.Getenv("OPENAI_BASE_URL") == "" || os.Getenv("OPENAI_API_KEY") == "" {
-		stop, base, err := scriptedModel()
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, stop()) }()
-		asked = "scripted-1"
-		cfg.Models.Change(cfg.Models.Default, func(p *llm.Profile) {
-			p.BaseURL, p.APIKey, p.PriceKey = base, conf.NewSecret("scripted"), "scripted"
-		})
-	}
-	cfg.Models.Change(cfg.Models.Default, func(p *llm.Profile) { p.Model = asked })
-
-	dir, err := os.MkdirTemp("", "epigraph-demo-")
+	d, err := c.serve(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	d, err := stack.OpenDev(ctx, stack.DevOptions{DataDir: dir, HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", Config: cfg})
-	if err != nil {
-		return err
-	}
-	served := make(chan error, 1)
-	sctx, stopServing := context.WithCancel(ctx)
-	go func() { served <- d.Run(sctx) }()
-	stopped := false
-	stop := func() error {
-		if stopped {
-			return nil
-		}
-		stopped = true
-		stopServing()
-		return <-served
-	}
-	defer func() { err = errors.Join(err, stop()) }()
-
-	if err := d.Ready(ctx); err != nil {
-		return err
-	}
+	defer func() { err = errors.Join(err, d.stop()) }()
 
 	step(1, "What the model wrote")
 	say("%s", quote(style, string(text), 14))
 	step(2, "What it states")
 	say("%s", view.Plan(style, planpb.Response(plan.Parse(string(text)))))
 
-	step(3, "The run, asking "+asked)
+	step(3, "The run, asking "+d.model)
 	remote := *e
 	remote.ctx, remote.passing = ctx, true
 	remote.client.Addr, remote.client.PlannerAddr, remote.client.ExecutorAddr, remote.client.RegistryAddr = d.GRPCAddr(), "", "", ""
@@ -136,7 +98,7 @@ func (c *demoCmd) Run(e *env) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := stop(); err != nil { // the last spans end with the servers
+	if err := d.stop(); err != nil { // the last spans end with the servers
 		return err
 	}
 	columns := 120
@@ -146,6 +108,67 @@ func (c *demoCmd) Run(e *env) (err error) {
 	say("%s", view.Waterfall(style, d.Ring().Trace(final.GetTraceId()), columns))
 	say("\n%s `epigraph dev` serves all of this; `epigraph run FILE` runs your own plans.\n", style.Bold("Next:"))
 	return nil
+}
+
+// demoSuite is the running suite of the demo.
+type demoSuite struct {
+	*stack.Dev
+	// model is the name of the model that the suite asks.
+	model string
+	// stop stops the suite and removes its databases. Calls after the first do nothing.
+	stop func() error
+}
+
+// serve runs the suite in this process on databases in a temporary folder, and returns once it is ready.
+func (c *demoCmd) serve(ctx context.Context) (_ *demoSuite, err error) {
+	var undo []func() error // in the order of the steps
+	stop := func() (err error) {
+		for _, f := range slices.Backward(undo) {
+			err = errors.Join(err, f())
+		}
+		undo = nil
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, stop())
+		}
+	}()
+	cfg := stack.DevConfig()
+	if err := stack.Load(&cfg, conf.Sources{IgnoreEnv: ignoredEnv()}); err != nil {
+		return nil, err
+	}
+	asked := c.Model
+	if os.Getenv("OPENAI_BASE_URL") == "" || os.Getenv("OPENAI_API_KEY") == "" {
+		stopModel, base, err := scriptedModel()
+		if err != nil {
+			return nil, err
+		}
+		undo = append(undo, stopModel)
+		asked = "scripted-1"
+		cfg.Models.Change(cfg.Models.Default, func(p *llm.Profile) {
+			p.BaseURL, p.APIKey, p.PriceKey = base, conf.NewSecret("scripted"), "scripted"
+		})
+	}
+	cfg.Models.Change(cfg.Models.Default, func(p *llm.Profile) { p.Model = asked })
+
+	dir, err := os.MkdirTemp("", "epigraph-demo-")
+	if err != nil {
+		return nil, err
+	}
+	undo = append(undo, func() error { return os.RemoveAll(dir) })
+	d, err := stack.OpenDev(ctx, stack.DevOptions{DataDir: dir, HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", Config: cfg})
+	if err != nil {
+		return nil, err
+	}
+	served := make(chan error, 1)
+	sctx, stopServing := context.WithCancel(ctx)
+	go func() { served <- d.Run(sctx) }()
+	undo = append(undo, func() error { stopServing(); return <-served })
+	if err := d.Ready(ctx); err != nil {
+		return nil, err
+	}
+	return &demoSuite{Dev: d, model: asked, stop: stop}, nil
 }
 
 // overREST starts runs through the gateway, as most clients do, so that the trace shows the whole way.

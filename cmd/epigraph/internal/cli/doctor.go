@@ -17,15 +17,15 @@ import (
 // doctorCmd examines the databases.
 type doctorCmd struct {
 	settings
-	Data     string   `help:"Folder of the databases that \"epigraph dev\" keeps there, in place of those of \"epigraph serve\"." aliases:"data-dir" placeholder:"DIR" type:"existingdir"`
+	Data     string   `help:"Folder of the databases of \"epigraph dev\", in place of the databases of \"epigraph serve\"." aliases:"data-dir" placeholder:"DIR" type:"existingdir"`
 	Services []string `arg:"" optional:"" enum:"registry,executor" help:"Database to check: registry or executor; default both."`
-	All      bool     `help:"Check everything instead of a sample, however long it takes."`
+	All      bool     `help:"Check everything in place of a sample; this may take long."`
 	Strict   bool     `help:"Fail on warnings as well."`
 }
 
 // Help describes the command and its exit codes.
 func (doctorCmd) Help() string {
-	return `Looks for what must never be so in the databases of the services - gaps in journals, visits that ended twice, commands to the dead, runs that stand still, wrong sums - and for settings that endanger them. It reads only, may run beside live services, and looks at the newest runs and at a random stretch unless --all is given. It reads the same file and environment as "epigraph serve", or, with --data, as "epigraph dev" on that folder, in which nothing needs to be at work. Exit code 0: nothing is wrong; 1: there are faults (with --strict: or warnings).`
+	return `Looks for inconsistencies in the databases of the services (gaps in journals, visits that ended twice, commands to ended runs, runs that do not move, wrong sums) and for settings that endanger them. It only reads, may run beside live services, and examines the newest runs and a random range of others unless --all is given. It reads the same file and environment as "epigraph serve", or, with --data, as "epigraph dev" on that folder, where no service needs to run. The exit code is 0 if there are no faults, and 1 if there are (with --strict, also for warnings).`
 }
 
 // Run examines.

@@ -145,7 +145,7 @@ type epicFields struct {
 	BudgetTokens *int64            `help:"Budget in tokens, after which no more runs start; 0 starts none." placeholder:"N"`
 	BudgetUSD    *float64          `help:"Budget in dollars, after which no more runs start; 0 starts none." name:"budget-usd" placeholder:"X"`
 	Labels       map[string]string `help:"Labels to filter by." name:"label" placeholder:"NAME=VALUE"`
-	User         *string           `help:"The user whose goal it is." placeholder:"ID"`
+	User         *string           `help:"The user who has the goal." placeholder:"ID"`
 }
 
 func (f epicFields) apply(x *registryv1.Epic) (mask []string, err error) {
@@ -263,7 +263,7 @@ func (c *epicsUpdateCmd) Run(e *env) error {
 type epicsTransitionCmd struct {
 	ID     string `arg:"" help:"The epic."`
 	State  string `arg:"" help:"New state: active, paused, completed, failed or canceled."`
-	Result string `help:"Outcome of the task."`
+	Result string `help:"Outcome of the epic."`
 	Etag   string `help:"Move it only if it still has this etag."`
 }
 
@@ -516,12 +516,12 @@ func optional(nano *int64) string {
 }
 
 type pricesSetCmd struct {
-	Model    string    `arg:"" help:"The model; one that ends in * covers every model that begins so."`
+	Model    string    `arg:"" help:"The model; a name that ends in * covers every model with that prefix."`
 	Input    float64   `help:"Dollars per million input tokens." required:"" placeholder:"X"`
 	Output   float64   `help:"Dollars per million output tokens." required:"" placeholder:"X"`
-	Cached   *float64  `help:"Dollars per million cached input tokens; default as input." placeholder:"X"`
+	Cached   *float64  `help:"Dollars per million cached input tokens; default the price of input tokens." placeholder:"X"`
 	Provider string    `help:"Provider of the model; default any."`
-	From     time.Time `help:"When it begins, for example 2026-01-31T00:00:00Z; default now." placeholder:"TIME"`
+	From     time.Time `help:"Time from which it applies, for example 2026-01-31T00:00:00Z; default now." placeholder:"TIME"`
 }
 
 // Run adds a price.

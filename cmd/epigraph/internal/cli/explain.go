@@ -15,7 +15,7 @@ type runsExplainCmd struct {
 
 // Help describes the command.
 func (runsExplainCmd) Help() string {
-	return `Says why a run does not move: what it waits for, who holds what it needs, and what to type to help it. What comes first most likely is the answer.`
+	return `Explains why a run does not move: its waits, the holders of what it needs, and the commands that help. The most likely reason comes first.`
 }
 
 // Run explains.

@@ -24,7 +24,7 @@ func TestExplainText(t *testing.T) {
 		RunId: "run_1", State: executorv1.RunState_RUN_STATE_FAILED, Summary: "the run has ended: FAILED (and 1 more)",
 		Blockers: []*executorv1.Blocker{
 			{
-				Kind: executorv1.BlockerKind_BLOCKER_KIND_ENDED, Visit: visit, Attempt: 3, MaxAttempts: 3, Hint: "`epigraph runs retry run_1` runs again what failed",
+				Kind: executorv1.BlockerKind_BLOCKER_KIND_ENDED, Visit: visit, Attempt: 3, MaxAttempts: 3, Hint: "`epigraph runs retry run_1` starts a new run that repeats the failed visits",
 				Message: "the run has ended: FAILED: pay failed at attempt 3 of 3 with HTTP_STATUS: 503",
 				Error:   &executorv1.RunError{Reason: "HTTP_STATUS", Message: "503", NodeId: "pay", Visit: 1},
 			},
@@ -40,7 +40,7 @@ func TestExplainText(t *testing.T) {
 	})
 	require.Equal(t, `run_1 failed: the run has ended: FAILED (and 1 more)
 - ended pay: the run has ended: FAILED: pay failed at attempt 3 of 3 with HTTP_STATUS: 503
-    `+"`epigraph runs retry run_1`"+` runs again what failed
+    `+"`epigraph runs retry run_1`"+` starts a new run that repeats the failed visits
 - child failed pay: child run run_2 ended FAILED at n: CEL: column 3: nothing is called "foo" here
     CEL: column 3: nothing is called "foo" here
       1+foo

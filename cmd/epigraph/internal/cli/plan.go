@@ -22,12 +22,21 @@ import (
 // maxFile bounds the bytes of a file or of standard input.
 const maxFile = 16 << 20
 
+// planCmds are what can be done with plans. Reading one is the default.
+type planCmds struct {
+	Read   planCmd       `cmd:"" default:"withargs" help:"Read a plan and show its problems and its faults."`
+	Create planCreateCmd `cmd:"" help:"Have a model write a plan, and mend it until it can run."`
+}
+
+// Help is that of the default.
+func (planCmds) Help() string { return planCmd{}.Help() }
+
 // planCmd reads a plan here, without a server unless a model is to restate it.
 type planCmd struct {
 	File     string `arg:"" help:"The text with the plan; - reads standard input." default:"-"`
 	Dialect  string `help:"Read only this dialect." placeholder:"NAME"`
 	Complete bool   `help:"The text is complete, because the model stopped by itself: do not warn of a cut."`
-	Restate  bool   `help:"Let the server's model restate a plan that is ambiguous or is not found; it is taken only if all of it is found again in the text. Needs a server."`
+	Restate  bool   `help:"Let the server's model restate a plan that is ambiguous or is not found; the restatement is used only if all of it is verified in the text. Needs a server."`
 	JSONL    bool   `help:"Read one JSON string per line and print one answer per line, as JSON." name:"jsonl" xor:"form"`
 	Mermaid  bool   `help:"Print the plan as a Mermaid flowchart." xor:"form"`
 	Dot      bool   `help:"Print the plan for Graphviz." xor:"form"`
@@ -35,9 +44,9 @@ type planCmd struct {
 
 // Help says what the exit code means.
 func (planCmd) Help() string {
-	return `Works without a server, except with --restate. The exit code is 0 when the plan can run, 1 when it has errors, 5 when the text holds no plan. With --json and --jsonl it is 0 whatever the plan is like: the answer, a ParsePlanResponse, is in the output.
+	return `Works without a server, except with --restate. The exit code is 0 if the plan can run, 1 if it has errors, 5 if the text contains no plan. With --json and --jsonl it is 0 for every plan, and the output is a ParsePlanResponse.
 
-What a problem waits for stands behind ←, and behind ⇠ where nothing but the order of the text implies it. Of the warnings of one code the first five are shown; --json has all.
+The dependencies of a problem follow ←, or ⇠ if only the order of the text implies them. Of each code the first five warnings are shown; --json has all.
 
     epigraph plan answer.txt
     epigraph plan answer.txt --dot | dot -Tsvg > plan.svg

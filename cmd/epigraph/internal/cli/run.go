@@ -26,10 +26,10 @@ import (
 // runCmd starts a run and watches it.
 type runCmd struct {
 	File     string            `arg:"" help:"A text with a plan, or a graph as JSON; - reads standard input." default:"-"`
-	Actor    string            `help:"Actor of problems without one of their own; default llm." placeholder:"NAME"`
+	Actor    string            `help:"Actor of the problems that name none; default llm." placeholder:"NAME"`
 	Actors   map[string]string `help:"Actor of single problems." name:"set-actor" placeholder:"ID=NAME"`
 	Common   map[string]string `help:"Argument for every node of a compiled plan, as JSON or text." name:"with" placeholder:"NAME=VALUE"`
-	Accept   []string          `help:"Repairs on offer to accept, for example REUSED_TOOL." name:"accept-repair" placeholder:"CODE"`
+	Accept   []string          `help:"Offered repair to accept, for example REUSED_TOOL." name:"accept-repair" placeholder:"CODE"`
 	Complete bool              `help:"The text of the plan is complete, because the model stopped by itself."`
 	Restate  bool              `help:"Let the server's model restate a plan that is ambiguous or is not found."`
 	Name     string            `help:"Name of the graph." placeholder:"NAME"`
@@ -41,14 +41,14 @@ type runCmd struct {
 
 	Task        string            `help:"Task that the run works on." placeholder:"ID" xor:"task"`
 	Epic        string            `help:"Create a task for the run in this epic: an id, or the title of an open epic, which is created if there is none." placeholder:"ID|TITLE" xor:"task"`
-	User        string            `help:"User that it runs for." placeholder:"ID"`
-	Chat        string            `help:"Conversation that the run is started from." placeholder:"ID"`
+	User        string            `help:"User for whom it runs." placeholder:"ID"`
+	Chat        string            `help:"Conversation that starts the run." placeholder:"ID"`
 	Labels      map[string]string `help:"Label to filter by." name:"label" placeholder:"NAME=VALUE"`
 	Metadata    map[string]string `help:"Metadata, returned as given." name:"metadata" placeholder:"NAME=VALUE"`
 	BusinessKey string            `help:"Business key; at most one open run has it." placeholder:"KEY"`
 	OnConflict  string            `help:"What to do when an open run has the business key: ${enum}." enum:"fail,return,cancel" default:"fail"`
 	RequestID   string            `help:"Make the command repeatable: the same id starts one run." placeholder:"ID"`
-	Priority    int32             `help:"Priority from 1 (first) to 4, when there is not room for all." placeholder:"N"`
+	Priority    int32             `help:"Priority from 1 (first) to 4, for runs that wait for room." placeholder:"N"`
 	StartAt     string            `help:"When to start: a time, or how long from now (90m)." placeholder:"TIME"`
 	Deadline    time.Duration     `help:"End the run as failed this long after its start." placeholder:"DURATION"`
 	runBudget
@@ -62,7 +62,7 @@ type runCmd struct {
 
 // Help says what the exit code means.
 func (runCmd) Help() string {
-	return `The exit code is 0 when the run completed, 1 when it failed, 3 when it was canceled, 4 when it is paused, 5 when the text holds no plan, 6 when no server answers. Ctrl-C stops watching (130); the run goes on. With --json every event is one line, and the last line is the run.
+	return `The exit code is 0 if the run completed, 1 if it failed, 3 if it was canceled, 4 if it is paused, 5 if the text contains no plan, 6 if no server answers. Ctrl-C stops watching (130); the run continues. With --json every event is one line, and the last line is the run.
 
     epigraph run plan.txt --epic "Launch"
     epigraph run plan.txt --budget-usd 2.50 --budget-tokens 1000000
@@ -412,7 +412,7 @@ func advice(r *executorv1.Run) string {
 			way = "the run goes on by itself when the registry answers with the prices of its calls"
 		}
 		if r.GetStateReason() == "NEEDS_RECONCILIATION" {
-			way = fmt.Sprintf("`epigraph runs reconcile %s NODE` says what became of the call, then ", r.GetId()) + way
+			way = fmt.Sprintf("`epigraph runs reconcile %s NODE` records the outcome of the call, then ", r.GetId()) + way
 		}
 		return fmt.Sprintf("its work is kept: `epigraph runs visits %s` shows it; %s, `epigraph runs cancel %s` ends it", r.GetId(), way, r.GetId())
 	case standsStill(r):

@@ -30,7 +30,7 @@ func (e *env) more(token string) {
 
 type runsLsCmd struct {
 	page
-	State    []string          `help:"Runs in any of these states; open is all that have not ended." placeholder:"STATE"`
+	State    []string          `help:"Runs in any of these states; open means every run that has not ended." placeholder:"STATE"`
 	Task     string            `help:"Runs for this task." placeholder:"ID" xor:"of"`
 	Epic     string            `help:"Runs for the tasks of this epic." placeholder:"ID" xor:"of"`
 	User     string            `help:"Runs for this user." placeholder:"ID"`
@@ -45,13 +45,13 @@ type runsLsCmd struct {
 
 // Help gives examples.
 func (runsLsCmd) Help() string {
-	return `With --epic each task of the epic is asked for, up to 1,000 of them; runs of tasks that were deleted are not found.
+	return `With --epic it lists the runs of each task of the epic, up to 1,000 tasks. Runs of deleted tasks are not found.
 
     epigraph runs ls --state failed --after 2h
     epigraph runs ls --epic ep_01…`
 }
 
-// openStates are those of runs that have not ended, which "open" stands for.
+// openStates are the states of runs that have not ended; "open" stands for them.
 var openStates = []executorv1.RunState{
 	executorv1.RunState_RUN_STATE_PENDING, executorv1.RunState_RUN_STATE_RUNNING, executorv1.RunState_RUN_STATE_WAITING,
 	executorv1.RunState_RUN_STATE_PAUSED, executorv1.RunState_RUN_STATE_QUARANTINED,
@@ -136,7 +136,7 @@ type runsGetCmd struct {
 
 // Help says what --json leaves out.
 func (runsGetCmd) Help() string {
-	return `With --json it is the run alone; its visits are what "epigraph runs visits" lists.`
+	return `With --json it prints only the run; "epigraph runs visits" lists its visits.`
 }
 
 // firstVisits is how many visits are shown with a run.
@@ -323,10 +323,10 @@ type runsWatchCmd struct {
 
 // Help says what the exit code means.
 func (runsWatchCmd) Help() string {
-	return `The exit code says how the run ended, as that of "epigraph run" does. Ctrl-C stops watching (130); the run goes on.`
+	return `The exit code depends on the end of the run, as for "epigraph run". Ctrl-C stops watching (130); the run continues.`
 }
 
-// Run watches.
+// Run watches a run.
 func (c *runsWatchCmd) Run(e *env) error {
 	s, err := e.connect()
 	if err != nil {
@@ -373,7 +373,7 @@ type runsResumeCmd struct {
 
 // Help says what stands in the way.
 func (runsResumeCmd) Help() string {
-	return `A loop that stood at its max_visits gets as many visits again. While nobody knows what became of a call, "epigraph runs reconcile" comes first. A run that has used up its budget needs a higher one; a run that goes on takes it, too. Children under way may use what is left by it.
+	return `A loop that has reached its max_visits gets as many visits again. If a call has an unknown outcome, "epigraph runs reconcile" must come first. A run that has used up its budget needs a larger one. The budget of a run that is not paused can be changed too. Children under way may use the rest of the new budget.
 
     epigraph runs resume run_01… --budget-usd 5`
 }
@@ -427,10 +427,10 @@ type runsReconcileCmd struct {
 
 // Help says what comes next.
 func (runsReconcileCmd) Help() string {
-	return `"epigraph runs visits" shows which visits need it. The run stays paused until "epigraph runs resume", unless it ends by what is said.`
+	return `"epigraph runs visits" shows the visits that need it. The run stays paused until "epigraph runs resume", unless the recorded outcome ends it.`
 }
 
-// Run says it.
+// Run records the outcome.
 func (c *runsReconcileCmd) Run(e *env) error {
 	req := &executorv1.ReconcileVisitRequest{RunId: c.ID, Visit: &executorv1.VisitRef{NodeId: c.Node, Visit: c.Visit, Item: c.Item}, By: c.By}
 	switch {
@@ -459,7 +459,7 @@ func (c *runsReconcileCmd) Run(e *env) error {
 			return err
 		}
 		if r.GetState() == executorv1.RunState_RUN_STATE_PAUSED && !e.json {
-			e.help("`epigraph runs resume %s` lets it go on once no visit needs reconciliation any more", r.GetId())
+			e.help("`epigraph runs resume %s` continues it once no visit needs reconciliation", r.GetId())
 		}
 		return nil
 	})
@@ -473,7 +473,7 @@ type runsGraphCmd struct {
 
 // Help says what --json is good for.
 func (runsGraphCmd) Help() string {
-	return `With --json it is the graph that the run is pinned to, with every default filled in, as the REST API writes it; "epigraph run" takes it.`
+	return `With --json it prints the pinned graph of the run with all defaults filled in, in the form of the REST API. "epigraph run" accepts it.`
 }
 
 // Run shows the graph.

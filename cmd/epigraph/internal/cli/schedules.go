@@ -24,18 +24,18 @@ type scheduleSpec struct {
 	Cron    string        `help:"When to start: a cron line of five fields, or @daily and the like." placeholder:"EXPR"`
 	Zone    string        `help:"Time zone of the expression, for example Europe/Berlin." placeholder:"ZONE"`
 	Overlap string        `help:"What to do when a run of the schedule is still open: skip (the default), queue-one, queue-all, cancel-other or allow." enum:",skip,queue-one,queue-all,cancel-other,allow" default:"" placeholder:"POLICY"`
-	Catchup time.Duration `help:"Catch up on missed starts up to this late." placeholder:"DURATION"`
-	Jitter  time.Duration `help:"Delay each start by a random time up to this." placeholder:"DURATION"`
+	Catchup time.Duration `help:"Catch up on starts missed by at most this long." placeholder:"DURATION"`
+	Jitter  time.Duration `help:"Delay each start by a random time of at most this length." placeholder:"DURATION"`
 	Begin   string        `help:"Start nothing before this time." placeholder:"TIME"`
 	End     string        `help:"Start nothing after this time." placeholder:"TIME"`
 	Note    string        `help:"A note for people." placeholder:"TEXT"`
 
-	Actor    string            `help:"Actor of problems of a plan without one of their own." placeholder:"NAME"`
+	Actor    string            `help:"Actor of the problems that name none." placeholder:"NAME"`
 	Common   map[string]string `help:"Argument for every node of a compiled plan, as JSON or text." name:"with" placeholder:"NAME=VALUE"`
 	Args     []string          `help:"Positional input, as JSON or text." name:"arg" placeholder:"VALUE" sep:"none"`
 	Named    map[string]string `help:"Named input, as JSON or text." name:"input" placeholder:"NAME=VALUE"`
 	Task     string            `help:"Task that the runs work on." placeholder:"ID"`
-	User     string            `help:"User that they run for." placeholder:"ID"`
+	User     string            `help:"User for whom they run." placeholder:"ID"`
 	Labels   map[string]string `help:"Label to filter by." name:"label" placeholder:"NAME=VALUE"`
 	Priority int32             `help:"Priority of the runs, from 1 (first) to 4." placeholder:"N"`
 	runBudget
@@ -177,7 +177,7 @@ type schedulesUpdateCmd struct {
 
 // Help says what stays.
 func (schedulesUpdateCmd) Help() string {
-	return `What is not said stays as it is.
+	return `Settings without a flag stay as they are.
 
     epigraph schedules update nightly --cron '0 4 * * *'`
 }
@@ -307,7 +307,7 @@ type schedulesDeleteCmd struct {
 }
 
 // Help says what stays.
-func (schedulesDeleteCmd) Help() string { return `Runs that it started go on.` }
+func (schedulesDeleteCmd) Help() string { return `Runs that it has started continue.` }
 
 // Run deletes.
 func (c *schedulesDeleteCmd) Run(e *env) error {
@@ -335,7 +335,7 @@ func (c *schedulesPauseCmd) Run(e *env) error {
 		if err := e.print(r, func() string { return scheduleText(e, r) }); err != nil {
 			return err
 		}
-		e.help("`epigraph schedules resume %s` lets it go on", c.ID)
+		e.help("`epigraph schedules resume %s` continues it", c.ID)
 		return nil
 	})
 }
@@ -374,8 +374,8 @@ func (c *schedulesTriggerCmd) Run(e *env) error {
 
 type schedulesBackfillCmd struct {
 	ID      string `arg:"" help:"The schedule."`
-	From    string `help:"Start runs of times from this one on." required:"" placeholder:"TIME"`
-	To      string `help:"Start runs of times before this one." required:"" placeholder:"TIME"`
+	From    string `help:"Start the runs due at or after this time." required:"" placeholder:"TIME"`
+	To      string `help:"Start the runs due before this time." required:"" placeholder:"TIME"`
 	Overlap string `help:"What to do when a run of the schedule is still open: skip, queue-one, queue-all, cancel-other or allow (the default)." enum:",skip,queue-one,queue-all,cancel-other,allow" default:"" placeholder:"POLICY"`
 }
 
@@ -386,7 +386,7 @@ func (schedulesBackfillCmd) Help() string {
     epigraph schedules backfill nightly --from 2026-01-01 --to 2026-01-31 --overlap queue-all`
 }
 
-// Run makes up for starts of the past.
+// Run starts the runs of past times.
 func (c *schedulesBackfillCmd) Run(e *env) error {
 	req := &executorv1.BackfillScheduleRequest{ScheduleId: c.ID}
 	var err error

@@ -71,7 +71,7 @@ type devCmd struct {
 
 // Help describes the command.
 func (devCmd) Help() string {
-	return `Planner, executor, registry and gateway in one process; executor and registry each on a SQLite file. REST is at 127.0.0.1:8080 and gRPC at 127.0.0.1:7400 when not said otherwise. While both are loopback addresses no key is needed. OPENAI_API_KEY and OPENAI_BASE_URL say which model is asked.`
+	return `Runs planner, executor, registry and gateway in one process; executor and registry use a SQLite file each. By default REST is at 127.0.0.1:8080 and gRPC at 127.0.0.1:7400. No key is needed while both are loopback addresses. OPENAI_API_KEY and OPENAI_BASE_URL set the model.`
 }
 
 // Run serves until the command is stopped.
@@ -138,12 +138,12 @@ func (c *serveCmd) Run(e *env) error {
 
 type migrateCmd struct {
 	settings
-	Data string `help:"Folder of the databases that \"epigraph dev\" keeps there, in place of those of \"epigraph serve\"; no other process may use it." aliases:"data-dir" placeholder:"DIR" type:"existingdir"`
+	Data string `help:"Folder of the databases of \"epigraph dev\", in place of the databases of \"epigraph serve\"; no other process may use it." aliases:"data-dir" placeholder:"DIR" type:"existingdir"`
 }
 
 // Help says how the schemas are found.
 func (migrateCmd) Help() string {
-	return `Reads the same file and environment as "epigraph serve", or, with --data, as "epigraph dev" on that folder. With --json every store is one line.`
+	return `Reads the same file and environment as "epigraph serve", or, with --data, as "epigraph dev" on that folder. With --json it prints one line per store.`
 }
 
 // Run migrates.

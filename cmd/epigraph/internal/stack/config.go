@@ -69,11 +69,11 @@ type Config struct {
 	DrainDelay time.Duration `help:"pause between failing readiness and refusing calls when stopping"`
 	// StartTimeout bounds the wait for a database that does not answer or is not migrated yet; 0 means no
 	// bound.
-	StartTimeout time.Duration `help:"time to wait at start for a database that is away or not migrated yet; 0 means without end"`
+	StartTimeout time.Duration `help:"maximum wait at start for a database that does not answer or is not migrated yet; 0 means no limit"`
 
 	// MaxInFlightBytes bounds the memory of the requests under way in this process, encoded and decoded. A
 	// namespace may have half of it.
-	MaxInFlightBytes conf.Bytes `help:"memory that requests under way may hold, half of it for one namespace; 0 means a fifth of the memory limit, 512MiB without one"`
+	MaxInFlightBytes conf.Bytes `help:"memory of all requests under way, half of it for one namespace; 0 means a fifth of the memory limit, or 512MiB without one"`
 
 	// Version is what the binary calls itself, and Commit what it was built from; its main package knows.
 	Version, Commit string `conf:"-"`
@@ -90,34 +90,34 @@ type GRPC struct {
 
 	TLS TLS `conf:"tls"`
 
-	MaxRecvBytes     conf.Bytes    `help:"largest gRPC message"`
+	MaxRecvBytes     conf.Bytes    `help:"maximum size of a gRPC message"`
 	UnaryTimeout     time.Duration `help:"time limit of a unary call"`
-	MaxConnectionAge time.Duration `help:"age at which clients are made to connect again, for balance; 0 means never"`
+	MaxConnectionAge time.Duration `help:"age at which connections are closed, so that clients reconnect and the load is balanced; 0 means never"`
 	Reflection       bool          `help:"serve gRPC reflection"`
 	// Grace is how long calls under way may last when stopping; streams without end are cut off after it.
-	Grace time.Duration `help:"time for calls under way when stopping"`
+	Grace time.Duration `help:"time that calls under way get when stopping"`
 }
 
 // TLS secures the connections among the services. Changed files are read again at the next handshake.
 type TLS struct {
-	CertFile string `help:"PEM certificate that this process shows; empty means plain text"`
+	CertFile string `help:"PEM certificate of this process; empty means plain text"`
 	KeyFile  string `help:"PEM key of that certificate"`
 	// CAFile makes clients use TLS and trust only these authorities. A server with it requires client
 	// certificates of them: see ClientCerts.
-	CAFile     string `conf:"ca_file" help:"PEM authorities that both sides must be certified by"`
-	ServerName string `help:"name that servers' certificates must have; default the host dialed"`
+	CAFile     string `conf:"ca_file" help:"PEM certificates of the authorities that sign the certificates of both sides"`
+	ServerName string `help:"required name in server certificates; default the dialed host"`
 	// ClientCerts says whether a client must show a certificate: "require", or "optional" for clients and
 	// workers that have only an API key. A certificate that is shown is always checked.
-	ClientCerts string `help:"whether clients must show a certificate of ca_file: require or optional"`
+	ClientCerts string `help:"client certificates signed by ca_file: require or optional"`
 	// of is what settings these are, for hints; empty means grpc.tls.
 	of string
 }
 
 // Upstream says where the other services are.
 type Upstream struct {
-	Planner  string `help:"where the gateway finds the planner: host:port, or several separated by commas; names are resolved every second"`
-	Executor string `help:"where the gateway finds the executors, likewise"`
-	Registry string `help:"where gateway and executor find the registry, likewise; empty runs an executor without a registry"`
+	Planner  string `help:"address of the planner for the gateway: host:port, or several separated by commas; names are resolved every second"`
+	Executor string `help:"address of the executors for the gateway, in the same form"`
+	Registry string `help:"address of the registry for gateway, executor and planner, in the same form; empty runs executor and planner without a registry"`
 }
 
 // Admin says where probes and metrics are served.
@@ -127,10 +127,10 @@ type Admin struct {
 	// Password guards everything but the probes. It is sent by HTTP basic authentication with any user name,
 	// or as a bearer token. Without one, profiles and the pages of executor.river_ui are served on a loopback
 	// address only.
-	Password conf.Secret `help:"password of all but /livez and /readyz, by HTTP basic authentication or as a bearer token; needed for pprof and river_ui unless addr is a loopback address"`
+	Password conf.Secret `help:"password for everything except /livez and /readyz, by HTTP basic authentication or as a bearer token; required for pprof and river_ui unless addr is a loopback address"`
 	// Hosts are the names, beside addresses, localhost and the name of the machine, by which the port may be
 	// addressed when there is no password.
-	Hosts []string `help:"further host names of this port that need no password, beside addresses, localhost and the machine's name"`
+	Hosts []string `help:"host names by which this port may be addressed without a password, besides addresses, localhost and the machine's name"`
 }
 
 // DefaultConfig serves every service on loopback addresses with SQLite files in the working directory.

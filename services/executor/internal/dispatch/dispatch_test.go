@@ -279,7 +279,7 @@ func TestDispatch(t *testing.T) {
 		testkit.Within(t, timeout, time.Millisecond, func() bool { return len(b.runs()) >= 10 })
 		require.ElementsMatch(t, want, b.runs())
 	})
-	onBoth(t, "Commands/WakesAParkedRun", func(t *testing.T, s *store) {
+	onBoth(t, "Commands/WakeAnEvictedRun", func(t *testing.T, s *store) {
 		me, err := s.Register(t.Context(), "a", "")
 		require.NoError(t, err)
 		id := started(t, s, me)

@@ -149,7 +149,7 @@ func TestApprovalBindsChildren(t *testing.T) {
 		require.Contains(t, errs.From(err).HintText(), asker)
 	}
 	completed, failed := journal.StateCompleted, journal.StateFailed
-	t.Run("Amend/OfWhatAnApprovalSpawnedIsRefused", func(t *testing.T) {
+	t.Run("Amend/RunSpawnedByAnApprovalIsRefused", func(t *testing.T) {
 		t.Parallel()
 		eachStore(t, func(t *testing.T, s store) {
 			rec := &recorder{}
@@ -170,7 +170,7 @@ func TestApprovalBindsChildren(t *testing.T) {
 			require.Equal(t, 1, rec.of("pay"))
 		})
 	})
-	t.Run("Amend/OfWhatNobodyApprovedIsTaken", func(t *testing.T) {
+	t.Run("Amend/RunWithoutApprovalIsAmended", func(t *testing.T) {
 		t.Parallel()
 		l := run(t, sqliteStore(t), payments(&recorder{}))
 		g := flow(does("ask", "asks"), does("pay", "does"))
@@ -313,7 +313,7 @@ func TestApprovalBindsForksOfChildren(t *testing.T) {
 		require.Equal(t, command.ReasonAmendRefused, errs.ReasonOf(err), "%v", err)
 		refused(t, err, parent)
 	})
-	t.Run("WorkflowsBelowTheForkAreThoseApproved", func(t *testing.T) {
+	t.Run("WorkflowsBelowTheForkAreTheApprovedOnes", func(t *testing.T) {
 		t.Parallel()
 		w, rec := &shelf{}, &recorder{}
 		l, _, child := asked(t, rec, w)

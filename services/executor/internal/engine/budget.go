@@ -27,7 +27,7 @@ func (r *run) attemptBlockerLocked() *workgraph.Error {
 	if r.State.Draining() {
 		return notPerformed(errDraining)
 	}
-	switch why := r.State.Barred(); why {
+	switch why := r.State.BudgetBlocker(); why {
 	case workgraph.ReasonBudget:
 		return workgraph.Errorf(workgraph.NotPerformed, why, "the run's budget was used up before the call began; the run waits for more")
 	case workgraph.ReasonUnsettled:

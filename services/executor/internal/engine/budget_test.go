@@ -122,7 +122,7 @@ func TestRunBudget(t *testing.T) {
 			require.Equal(t, int32(2), row.Nodes.Completed)
 			h := blockers(t, id)[0]
 			require.Equal(t, "the run has used up its budget: 20 of 20 tokens, and holds 1 start back", h.Message)
-			require.Equal(t, "`epigraph runs resume "+id+" --budget-tokens N` lets it go on, with more than it has used", h.Hint)
+			require.Equal(t, "`epigraph runs resume "+id+" --budget-tokens N` continues it with more than it has used", h.Hint)
 			err := resume(id, workgraph.Budget{})
 			require.Equal(t, workgraph.ReasonBudget, errs.ReasonOf(err))
 			require.True(t, errs.Is(err, errs.FailedPrecondition))
@@ -220,7 +220,7 @@ func TestRunBudget(t *testing.T) {
 			none := fork(&workgraph.Budget{Tokens: cap64(0)})
 			spent(t, none)
 		})
-		t.Run("Children/UseWhatTheirParentHasLeft", func(t *testing.T) {
+		t.Run("Children/UseTheRestOfTheirParentsBudget", func(t *testing.T) {
 			parent := chain(3, "spend")
 			parent.Nodes[1].Actor = "spawn"
 			id := l.start(t, parent, budget(workgraph.Budget{Tokens: cap64(40)}))

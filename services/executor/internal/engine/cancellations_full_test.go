@@ -74,7 +74,7 @@ func TestCancellationsWhileAllMemoryIsFull(t *testing.T) {
 			require.Equal(t, 2, l.Live(), "the others have kept their room")
 		})
 	})
-	t.Run("RunsThatAnotherExecutorGaveBackEndWithoutACall", func(t *testing.T) {
+	t.Run("RunsReleasedByAnotherExecutorEndWithoutACall", func(t *testing.T) {
 		t.Parallel()
 		eachStore(t, func(t *testing.T, s store) {
 			u, g, held := &unwanted{done: make(chan []engine.Cancellation, 10)}, newGate(), newGate()

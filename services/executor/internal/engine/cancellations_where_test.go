@@ -50,9 +50,9 @@ func (l *live) canceled(t *testing.T, runs ...string) {
 	}
 }
 
-// TestCancellationsOfRunsThatBringOwnersDown cancels suspects, at work and before their turn, and a
+// TestCancellationsOfSuspects cancels suspects, at work and before their turn, and a
 // quarantined run.
-func TestCancellationsOfRunsThatBringOwnersDown(t *testing.T) {
+func TestCancellationsOfSuspects(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {
 		u, g := &unwanted{done: make(chan []engine.Cancellation, 10)}, newGate()

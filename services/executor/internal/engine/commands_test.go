@@ -128,7 +128,7 @@ func (j *heldCommands) Commit(ctx context.Context, o journal.Owner, ws []journal
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {
-		t.Run("Signal/IsAppliedOnceThoughItWasReadBefore", func(t *testing.T) {
+		t.Run("Signal/ReadBeforeIsAppliedOnce", func(t *testing.T) {
 			slow := &slowQueue{armed: make(chan struct{}), read: make(chan struct{}), out: make(chan struct{}), again: make(chan struct{})}
 			g := newGate()
 			l := run(t, s, actors{"gate": g, "signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}})}, func(c *engine.Config, d *engine.Deps) {
@@ -219,7 +219,7 @@ func TestCommands(t *testing.T) {
 			free()
 			l.wait(t, id, journal.StateCompleted)
 		})
-		t.Run("Run/ThatIsClaimedWhileItIsReadGoesOn", func(t *testing.T) {
+		t.Run("Run/ClaimedWhileItIsReadGoesOn", func(t *testing.T) {
 			stale := &staleRead{read: make(chan struct{}), goOn: make(chan struct{})}
 			l := run(t, s, actors{"sleep": waits(workgraph.Wait{Timer: &workgraph.Timer{After: workgraph.Duration(50 * time.Millisecond)}})}, func(c *engine.Config, d *engine.Deps) {
 				stale.Journal, d.Journal = d.Journal, stale
@@ -229,7 +229,7 @@ func TestCommands(t *testing.T) {
 			row := l.evicted(t, id, journal.StateWaiting)
 			testkit.Eventually(t, func() bool { return time.Now().After(row.WakeTime) })
 			stale.armed.Store(true)
-			l.Bring(ns, id) // it has no owner when this is read
+			l.LoadSoon(ns, id) // it has no owner when this is read
 			<-stale.read
 			args, err := json.Marshal(journal.JobArgs{Namespace: ns, RunID: id})
 			require.NoError(t, err)
@@ -252,7 +252,7 @@ func TestCommands(t *testing.T) {
 			testkit.Eventually(t, func() bool { return l.row(t, id).State == journal.StateCompleted })
 			release()
 		})
-		t.Run("Signal/IsAppliedOnceThoughReadWithALargeOne", func(t *testing.T) {
+		t.Run("Signal/ReadWithALargeOneIsAppliedOnce", func(t *testing.T) {
 			slow := &heldCommands{read: make(chan struct{}), goOn: make(chan struct{}), held: make(chan struct{})}
 			g := newGate()
 			l := run(t, s, actors{"gate": g}, func(c *engine.Config, d *engine.Deps) {

@@ -83,13 +83,13 @@ func TestDetailsOfManyVisits(t *testing.T) {
 	for range visits {
 		kept += <-again
 	}
-	t.Run("AreGivenToTheNextAttemptsWhereTheyWereKept", func(t *testing.T) {
+	t.Run("NextAttemptsGetTheStoredDetails", func(t *testing.T) {
 		require.Greater(t, kept, int64(900<<10))
 		require.LessOrEqual(t, kept, int64(1<<20))
 	})
 	close(end)
 	l.wait(t, id, journal.StateCompleted)
-	t.Run("AreWrittenOnceInTheirIntervalForAllVisits", func(t *testing.T) {
+	t.Run("AreWrittenOncePerIntervalForAllVisits", func(t *testing.T) {
 		require.EqualValues(t, 1, j.alone.Load(), "positions written for heartbeats alone")
 	})
 	t.Run("AreGivenBackWithTheRun", func(t *testing.T) {

@@ -39,7 +39,7 @@ func steps(actors ...string) *workgraph.Graph {
 	return g
 }
 
-func TestGrowthIsBounded(t *testing.T) {
+func TestExpansionsAreBounded(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {
 		a := actors{"ok": &recorder{}, "signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}}),
@@ -74,7 +74,7 @@ func TestGrowthIsBounded(t *testing.T) {
 	})
 }
 
-func TestGrown(t *testing.T) {
+func TestExpanded(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {
 		c := &recorder{}
@@ -96,8 +96,8 @@ func TestGrown(t *testing.T) {
 		require.NoError(t, err)
 		id, first := started.ID, started.Run.GraphHash
 		l.evicted(t, id, journal.StateWaiting)
-		grown := l.row(t, id)
-		require.EqualValues(t, 1, grown.GraphRevision)
+		expanded := l.row(t, id)
+		require.EqualValues(t, 1, expanded.GraphRevision)
 		require.NoError(t, amend(l, id, 1, "c", "one"))
 		t.Run("Events/NameTheGraphsBeforeAndAfter", func(t *testing.T) {
 			row := l.row(t, id)
@@ -107,12 +107,12 @@ func TestGrown(t *testing.T) {
 					told = append(told, *ev.Durable.GraphChange)
 				}
 			}
-			require.Equal(t, []record.GraphChange{{Was: first, Hash: grown.GraphHash}, {Was: grown.GraphHash, Hash: row.GraphHash, Added: []string{"c"}}}, told)
+			require.Equal(t, []record.GraphChange{{Was: first, Hash: expanded.GraphHash}, {Was: expanded.GraphHash, Hash: row.GraphHash, Added: []string{"c"}}}, told)
 			hash, err := l.FirstGraph(t.Context(), row)
 			require.NoError(t, err)
 			require.Equal(t, first, hash)
 		})
-		t.Run("Amend/RefusedOnesAreShownToLaterReaders", func(t *testing.T) {
+		t.Run("Amend/RefusalIsShownToLaterReaders", func(t *testing.T) {
 			// As if its caller had gone before the owner applied it.
 			body, err := g.Canonical()
 			require.NoError(t, err)

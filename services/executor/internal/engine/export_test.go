@@ -23,14 +23,14 @@ func (e *Engine) LateTurns() int64 { return e.lateTurns.Load() }
 // LiveBytes is how much memory counts for live runs.
 func (e *Engine) LiveBytes() int64 { return e.current().memory.Used() }
 
-// ReportBarred reports a queued attempt of a live run as one that its run did not let begin.
-func (e *Engine) ReportBarred(runID, node string) bool {
+// FinishBlocked ends a queued attempt of a live run as one that the budget of the run kept from beginning.
+func (e *Engine) FinishBlocked(runID, node string) bool {
 	t := e.current()
 	r := t.get(runID)
 	for _, a := range r.inFlight() {
 		if a.start.Node == node && t.sched.Remove(&a.task) {
 			a.blocked = true
-			t.finish(a, nil, workgraph.Errorf(workgraph.NotPerformed, workgraph.ReasonBudget, "barred"), tracing.OfSpan(r.trace))
+			t.finish(a, nil, workgraph.Errorf(workgraph.NotPerformed, workgraph.ReasonBudget, "blocked"), tracing.OfSpan(r.trace))
 			return true
 		}
 	}
@@ -46,9 +46,9 @@ func (e *Engine) LockAfterWrite(runID string) (unlock func()) {
 	return r.mu.Unlock
 }
 
-// BringBeside loads a run again and again that another goroutine reads and finds no turn for, until end is
+// LoadBeside loads a run again and again that another goroutine reads and finds no turn for, until end is
 // called. It returns once the lack of a turn is known.
-func (e *Engine) BringBeside(namespace, runID string) (end func()) {
+func (e *Engine) LoadBeside(namespace, runID string) (end func()) {
 	t := e.current()
 	l := &loading{done: make(chan struct{}), err: &noTurnError{namespace}}
 	close(l.done)
@@ -71,8 +71,8 @@ func (e *Engine) BringBeside(namespace, runID string) (end func()) {
 	}
 }
 
-// Bring loads a run that may be this executor's.
-func (e *Engine) Bring(namespace, runID string) { e.current().loadSoon(namespace, runID) }
+// LoadSoon loads a run that may be this executor's.
+func (e *Engine) LoadSoon(namespace, runID string) { e.current().loadSoon(namespace, runID) }
 
 // Turns are the turns to compute of this executor.
 func (e *Engine) Turns() *turns.Turns { return e.computing }
@@ -98,8 +98,8 @@ func (e *Engine) GiveBackAfter(d time.Duration) { e.roomWait = d }
 // KeepTurnsOfSuspects sets how long a suspect may keep its turn.
 func (e *Engine) KeepTurnsOfSuspects(d time.Duration) { e.suspects.MaxHold.Store(int64(d)) }
 
-// Hasten lets runs ask for prices now, as when the price book answers again.
-func (e *Engine) Hasten(ctx context.Context) { e.current().expedite(ctx) }
+// Expedite lets runs ask for prices now, as when the price book answers again.
+func (e *Engine) Expedite(ctx context.Context) { e.current().expedite(ctx) }
 
 // StateVisits are the visits of a run in the machine, without the items of maps.
 func (e *Engine) StateVisits(ctx context.Context, namespace, runID string) (visits []workgraph.VisitInfo, err error) {

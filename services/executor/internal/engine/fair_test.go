@@ -23,7 +23,7 @@ func TestFairness(t *testing.T) {
 		}
 		return g
 	}
-	t.Run("Namespace/CallsThatHangDoNotHoldUpOthers", func(t *testing.T) {
+	t.Run("Namespace/HangingCallsDoNotDelayOthers", func(t *testing.T) {
 		t.Parallel()
 		g := newGate()
 		l := run(t, sqliteStore(t), actors{"hangs": g, "ok": &recorder{}}, func(c *engine.Config, _ *engine.Deps) { c.Parallel = 16 })
@@ -41,7 +41,7 @@ func TestFairness(t *testing.T) {
 		close(g.open) // then the other namespace's calls begin, too
 		testkit.Eventually(t, func() bool { return g.ended.Load() == 60 })
 	})
-	t.Run("Namespace/ThatHoldsFarTooMuchMakesOneCallAtATime", func(t *testing.T) {
+	t.Run("Namespace/FarOverItsShareMakesOneCallAtATime", func(t *testing.T) {
 		t.Parallel()
 		const mib = 1 << 20
 		g := newGate()
@@ -65,7 +65,7 @@ func TestFairness(t *testing.T) {
 		})
 		testkit.Eventually(t, func() bool { return l.Held("greedy") == nil })
 	})
-	t.Run("Namespace/AFewPlacesAreNotKeptBack", func(t *testing.T) {
+	t.Run("Namespace/TakesAllOfAFewSlots", func(t *testing.T) {
 		t.Parallel()
 		g := newGate()
 		defer close(g.open)

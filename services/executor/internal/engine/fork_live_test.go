@@ -31,11 +31,11 @@ func TestForkOfALiveRun(t *testing.T) {
 			require.NotEqual(t, q.ID, l.question(t, id).ID, "it asks again")
 			visits, _, err := l.Visits(t.Context(), query.VisitsRequest{Namespace: ns, RunID: id})
 			require.NoError(t, err)
-			adopted := map[string]bool{}
+			reused := map[string]bool{}
 			for _, v := range visits {
-				adopted[v.Node] = v.Reused
+				reused[v.Node] = v.Reused
 			}
-			require.Equal(t, map[string]bool{"first": true, "ask": false}, adopted)
+			require.Equal(t, map[string]bool{"first": true, "ask": false}, reused)
 			for _, id := range []string{old, id} { // both continue, each with its own answer
 				l.approve(t, l.question(t, id))
 				l.wait(t, id, journal.StateCompleted)

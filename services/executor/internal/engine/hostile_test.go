@@ -67,7 +67,7 @@ func TestHostile(t *testing.T) {
 			require.ErrorAs(t, err, &faults)
 			require.Equal(t, "retry.multiplier", faults[0].Field)
 		})
-		t.Run("Expand/MayCallWhatTheGraphDoesNot", func(t *testing.T) {
+		t.Run("Expand/MayCallActorsThatTheGraphDoesNot", func(t *testing.T) {
 			row := l.wait(t, l.start(t, chain(1, "grows")), journal.StateCompleted, journal.StateFailed)
 			require.Equal(t, journal.StateCompleted, row.State, string(row.Error))
 		})

@@ -78,7 +78,7 @@ func TestCancel(t *testing.T) {
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {
-		t.Run("Stopped/FinishesElsewhereAndRepeatsNothing", func(t *testing.T) {
+		t.Run("Stopped/FinishesElsewhereWithoutRepetition", func(t *testing.T) {
 			rec, g := &recorder{}, newGate()
 			first := run(t, s, actors{"ok": rec, "gate": g})
 			graph := &workgraph.Graph{
@@ -173,7 +173,7 @@ func TestQuarantine(t *testing.T) {
 			x, err := l.Explain(t.Context(), ns, id)
 			require.NoError(t, err)
 			require.Equal(t, query.BlockerQuarantined, x.Blockers[0].Kind)
-			require.Regexp(t, `^the executors that ran it went down each time, so it was set aside; the last one while it was at work with: gate at n0; under way: \w+ called gate, attempt \d+$`, x.Blockers[0].Message)
+			require.Regexp(t, `^the run is quarantined, because its executors went down each time; the last one while it was at work with: gate at n0; under way: \w+ called gate, attempt \d+$`, x.Blockers[0].Message)
 		})
 		t.Run("Cancel/StillWorks", func(t *testing.T) {
 			posted, err := l.j.Enqueue(t.Context(), journal.EnqueueRequest{Reason: "now", Command: journal.Command{Namespace: ns, RunID: id, Kind: journal.CommandCancel, Body: []byte(`{"reason":"now"}`), Time: dbkit.Now()}})
@@ -226,12 +226,12 @@ func TestTimeouts(t *testing.T) {
 		row := l.wait(t, l.start(t, one("hangs", func(n *workgraph.Node) { n.Timeout = workgraph.Duration(20 * time.Millisecond) })), journal.StateFailed)
 		require.Contains(t, string(row.Error), workgraph.ReasonTimeout)
 	})
-	t.Run("Timeout/IsTheReasonThatAnActorLeavesOut", func(t *testing.T) {
+	t.Run("Timeout/IsTheReasonWhenTheActorGivesNone", func(t *testing.T) {
 		row := l.wait(t, l.start(t, one("leaves", func(n *workgraph.Node) { n.Timeout = workgraph.Duration(20 * time.Millisecond) })), journal.StateFailed)
 		require.Contains(t, string(row.Error), `"reason":"TIMEOUT"`)
 		require.Contains(t, string(row.Error), "no end within 20ms")
 	})
-	t.Run("Timeout/GivesUpAnActorThatDoesNotListen", func(t *testing.T) {
+	t.Run("Timeout/AbandonsAnActorThatIgnoresItsContext", func(t *testing.T) {
 		row := l.wait(t, l.start(t, one("deaf", func(n *workgraph.Node) { n.Timeout = workgraph.Duration(20 * time.Millisecond) })), journal.StateFailed)
 		require.Contains(t, string(row.Error), engine.ReasonUnresponsive)
 	})
@@ -627,7 +627,7 @@ func TestLarge(t *testing.T) {
 		require.Equal(t, 1, rec2.of("n301"))
 		second.events(t, id)
 	})
-	t.Run("Map/ListThatCannotBeWrittenFailsTheVisit", func(t *testing.T) {
+	t.Run("Map/UnwritableListFailsTheVisit", func(t *testing.T) {
 		t.Parallel()
 		l := run(t, sqliteStore(t), actors{"big": workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
 			return workgraph.Outcome{Values: []json.RawMessage{quoted(900)}}, nil
@@ -660,7 +660,7 @@ func TestLarge(t *testing.T) {
 		require.Equal(t, engine.ReasonRunTooLarge, e.Reason)
 		require.Equal(t, "n10", e.Node)
 	})
-	t.Run("Outputs/TooLargeTogetherEndTheRunAllTheSame", func(t *testing.T) {
+	t.Run("Outputs/TooLargeTogetherStillEndTheRun", func(t *testing.T) {
 		t.Parallel()
 		big := workgraph.ActorFunc(func(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 			return workgraph.Outcome{Values: []json.RawMessage{quoted(900)}, Usage: []workgraph.Usage{{Provider: "p", Model: "m", InputTokens: 7}}}, nil

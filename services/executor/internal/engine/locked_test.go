@@ -59,7 +59,7 @@ func TestLockedWhilePricesComeBack(t *testing.T) {
 	told := make(chan struct{})
 	go func() {
 		defer close(told)
-		l.Hasten(t.Context())
+		l.Expedite(t.Context())
 	}()
 	select {
 	case <-told:

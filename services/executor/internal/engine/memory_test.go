@@ -145,9 +145,9 @@ func (j slowCommits) Commit(ctx context.Context, o journal.Owner, ws []journal.W
 	return j.Journal.Commit(ctx, o, ws)
 }
 
-// TestMemoryGrowing starts more runs than memory has room for, which are small at their start and large at
-// their end. Runs that have to wait for their turn anyway are evicted while others grow.
-func TestMemoryGrowing(t *testing.T) {
+// TestMemoryOfGrowingRuns starts more runs than memory has room for at their end. Each is small at its start.
+// Runs that wait for their turn are evicted while others grow.
+func TestMemoryOfGrowingRuns(t *testing.T) {
 	t.Parallel()
 	const mib, n, each = 1 << 20, 24, 6
 	grows := func(t *testing.T, change func(*engine.Config, *engine.Deps), acts actors, g *workgraph.Graph) {

@@ -40,8 +40,8 @@ func TestCancelBehindManyCommands(t *testing.T) {
 	called := &recorder{}
 	l := run(t, sqliteStore(t), actors{"ok": called})
 	id := l.start(t, chain(1, "ok"), func(r *command.StartRequest) { r.StartTime = time.Now().Add(time.Hour) })
-	letter := record.Payload{Name: "go"}
-	body, err := letter.Encode()
+	payload := record.Payload{Name: "go"}
+	body, err := payload.Encode()
 	require.NoError(t, err)
 	for range journal.MaxLoadedCommandBytes + 1 {
 		_, err := l.j.Enqueue(t.Context(), journal.EnqueueRequest{Command: journal.Command{Namespace: ns, RunID: id, Kind: journal.CommandSignal, Key: ids.New("req"), Body: body, Time: dbkit.Now()}})

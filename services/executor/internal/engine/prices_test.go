@@ -76,7 +76,7 @@ func TestPricesAway(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, query.BlockerBudget, x.Blockers[0].Kind)
 			require.Equal(t, workgraph.ReasonUnsettled, x.Blockers[0].Name)
-			require.Contains(t, x.Blockers[0].Message, "what 1 call cost")
+			require.Contains(t, x.Blockers[0].Message, "the price of 1 call")
 			err = l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: id})
 			require.Equal(t, workgraph.ReasonUnsettled, errs.ReasonOf(err))
 			require.True(t, errs.Is(err, errs.Unavailable))
@@ -120,7 +120,7 @@ func TestPricesAway(t *testing.T) {
 			require.NoError(t, err)
 			l.wait(t, id, journal.StateCanceled)
 		})
-		t.Run("Children/WhatTheyCouldNotPriceIsTheirParentsToLearn", func(t *testing.T) {
+		t.Run("Children/TheirParentLearnsOfUnpricedCalls", func(t *testing.T) {
 			prices.away.Store(true)
 			parent := chain(2, "spend")
 			parent.Nodes[0].Actor = "spawn"
@@ -142,7 +142,7 @@ func TestPricesAway(t *testing.T) {
 			}
 			require.Equal(t, int64(120), spent)
 		})
-		t.Run("FirstCap/PricesWhatWasUsedBefore", func(t *testing.T) {
+		t.Run("FirstCap/PricesEarlierUsage", func(t *testing.T) {
 			two := chain(3, "spend")
 			two.Nodes[1].Actor = "gate"
 			id := l.start(t, two)
@@ -158,7 +158,7 @@ func TestPricesAway(t *testing.T) {
 			require.NoError(t, resume(id, workgraph.Budget{NanoUSD: cap64(31)}))
 			l.wait(t, id, journal.StateCompleted)
 		})
-		t.Run("FirstCap/ChildrenGetWhatIsLeftOnceThatIsKnown", func(t *testing.T) {
+		t.Run("FirstCap/ChildrenGetTheRestOnceItIsKnown", func(t *testing.T) {
 			parent := chain(3, "spend")
 			parent.Nodes[1].Actor = "spawn"
 			id := l.start(t, parent)
@@ -188,7 +188,7 @@ func TestPricesAway(t *testing.T) {
 			l.wait(t, id, journal.StateCompleted)
 			require.Equal(t, int64(30), priced(t, id))
 		})
-		t.Run("Fuse/ADeadListIsAskedOncePerPause", func(t *testing.T) {
+		t.Run("Breaker/ADeadPriceBookIsAskedOncePerPause", func(t *testing.T) {
 			prices.away.Store(true)
 			defer prices.away.Store(false)
 			before, begun := prices.asks.Load(), time.Now()
@@ -246,7 +246,7 @@ func TestPricesAway(t *testing.T) {
 	})
 }
 
-func TestBarredAndRaised(t *testing.T) {
+func TestBlockedAndRaised(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {
 		g := newGate()
@@ -257,12 +257,12 @@ func TestBarredAndRaised(t *testing.T) {
 		id := l.start(t, &workgraph.Graph{Nodes: []workgraph.Node{{ID: "a", Actor: "gate"}, {ID: "b", Actor: "ok", Retry: workgraph.Retry{MaxAttempts: 1}}}},
 			budget(workgraph.Budget{Tokens: cap64(100)}))
 		g.next(t)
-		testkit.Eventually(t, func() bool { return l.ReportBarred(id, "b") })
+		testkit.Eventually(t, func() bool { return l.FinishBlocked(id, "b") })
 		g.open <- struct{}{}
 		row := l.wait(t, id, journal.StateCompleted)
 		require.Equal(t, int32(2), row.Nodes.Completed)
 		for _, ev := range attemptsOf(l.events(t, id)) {
-			require.Nil(t, ev.Error, "the attempt that was barred begins after all")
+			require.Nil(t, ev.Error, "the attempt that was blocked begins after all")
 		}
 	})
 }

@@ -14,17 +14,17 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// keeper is a journal that records which runs are handed back, while another executor lives.
-type keeper struct {
+// releases is a journal that records which runs are handed back, while another executor lives.
+type releases struct {
 	journal.Journal
 	released chan []string
 }
 
-func (k keeper) Executors(context.Context) ([]journal.Executor, error) {
+func (k releases) Executors(context.Context) ([]journal.Executor, error) {
 	return []journal.Executor{{Owner: journal.Owner{ID: "other"}}}, nil
 }
 
-func (k keeper) Release(_ context.Context, _ journal.Owner, ids []string) error {
+func (k releases) Release(_ context.Context, _ journal.Owner, ids []string) error {
 	k.released <- ids
 	return nil
 }
@@ -32,9 +32,9 @@ func (k keeper) Release(_ context.Context, _ journal.Owner, ids []string) error 
 func TestRoomLine(t *testing.T) {
 	t.Parallel()
 	const runs = 1000
-	line := func(t *testing.T, patience time.Duration) (*session, keeper, context.CancelFunc) {
+	line := func(t *testing.T, patience time.Duration) (*session, releases, context.CancelFunc) {
 		ctx, end := context.WithCancel(t.Context())
-		j := keeper{released: make(chan []string, runs)}
+		j := releases{released: make(chan []string, runs)}
 		e := &Engine{log: slog.New(slog.DiscardHandler), journal: j, roomWait: patience}
 		e.cfg.Lease = time.Minute
 		x := &session{e: e, background: ctx, memory: memory.New(1 << 20), runs: map[string]*run{}, pendingLoads: map[string]bool{}}
@@ -122,7 +122,7 @@ func TestRoomLine(t *testing.T) {
 	})
 }
 
-func TestBringLine(t *testing.T) {
+func TestLoadQueue(t *testing.T) {
 	t.Parallel()
 	var l loadLine
 	for i := range 3 {

@@ -45,7 +45,7 @@ func successors(t *testing.T, s store, a actors, opts ...option) (next func(id s
 func TestSuspects(t *testing.T) {
 	t.Parallel()
 	const bystanders = 6
-	t.Run("Quarantine/HitsTheOneThatWasAtWork", func(t *testing.T) {
+	t.Run("Quarantine/HitsTheRunThatWasExecuting", func(t *testing.T) {
 		t.Parallel()
 		eachStore(t, func(t *testing.T, s store) {
 			here, there := newGate(), newGate()

@@ -70,13 +70,13 @@ func TestTraceOfCommands(t *testing.T) {
 			return err
 		}},
 	} {
-		for where, parkAfter := range map[string]time.Duration{"": time.Minute, "AfterParking": time.Millisecond} {
+		for where, evictAfter := range map[string]time.Duration{"": time.Minute, "AfterEviction": time.Millisecond} {
 			t.Run(string(kind)+"/IsLinkedWithWhoSendsIt"+where, func(t *testing.T) {
 				t.Parallel()
 				tr := newTracer()
 				l := run(t, sqliteStore(t), actors{"ok": &recorder{}, "unsafe": &unclear{}, "task": waits(workgraph.Wait{Completion: &workgraph.CompletionWait{}}),
 					"signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}})}, tr.option,
-					func(cfg *engine.Config, _ *engine.Deps) { cfg.EvictAfter = parkAfter })
+					func(cfg *engine.Config, _ *engine.Deps) { cfg.EvictAfter = evictAfter })
 				l.jobs(t)
 				id := l.start(t, c.graph)
 				if where == "" {

@@ -122,7 +122,7 @@ func TestTrace(t *testing.T) {
 		calls := tr.of(id, "invoke gate")
 		requireBelow(t, resume, calls[len(calls)-1])
 	})
-	t.Run("Restart/OneThatWasNotWantedStaysUnwanted", func(t *testing.T) {
+	t.Run("Restart/UnsampledTraceStaysUnsampled", func(t *testing.T) {
 		t.Parallel()
 		tr, s, g := newTracer(), sqliteStore(t), newGate()
 		first := run(t, s, actors{"gate": g}, tr.option)
@@ -138,7 +138,7 @@ func TestTrace(t *testing.T) {
 		second.stop()
 		require.Empty(t, tr.GetSpans())
 	})
-	t.Run("Pending/BeginsInTheTraceThatRecordedIt", func(t *testing.T) {
+	t.Run("Pending/BeginsInTheTraceOfItsRequest", func(t *testing.T) {
 		t.Parallel()
 		tr := newTracer()
 		l := run(t, sqliteStore(t), actors{"ok": &recorder{}}, tr.option)
@@ -171,7 +171,7 @@ func TestTrace(t *testing.T) {
 		requireLink(t, command, answered)
 		require.Contains(t, command.Attributes, attribute.String("epigraph.command", "ANSWER"))
 	})
-	t.Run("Webhook/BelongsToTheTraceInWhichItHappened", func(t *testing.T) {
+	t.Run("Webhook/BelongsToTheTraceOfItsEvent", func(t *testing.T) {
 		t.Parallel()
 		tr, s, g := newTracer(), sqliteStore(t), newGate()
 		first := run(t, s, actors{"gate": g}, tr.option)
@@ -199,7 +199,7 @@ func TestTrace(t *testing.T) {
 		require.NoError(t, err)
 		requireLink(t, tr.one(t, fork, "run.start"), tr.one(t, id, "run.start"))
 	})
-	t.Run("Child/HangsBelowTheCallThatAskedForIt", func(t *testing.T) {
+	t.Run("Child/SpanIsBelowItsCall", func(t *testing.T) {
 		t.Parallel()
 		tr := newTracer()
 		l := run(t, sqliteStore(t), actors{"ok": &recorder{}, "spawn": spawns(workgraph.Child{Graph: chain(1, "ok")})}, tr.option)
@@ -217,7 +217,7 @@ func TestTrace(t *testing.T) {
 		requireBelow(t, start, tr.one(t, child.ID, "invoke ok"))
 		require.Equal(t, span.SpanContext().TraceID(), start.SpanContext.TraceID())
 	})
-	t.Run("Child/OfAnAgentHangsBelowItsRound", func(t *testing.T) {
+	t.Run("Child/SpanOfAnAgentIsBelowItsRound", func(t *testing.T) {
 		t.Parallel()
 		tr := newTracer()
 		r := &reasoner{script: []string{`["work"]`, `{"result": "all"}`}}
@@ -230,7 +230,7 @@ func TestTrace(t *testing.T) {
 		requireBelow(t, asked[0], start)
 		require.Equal(t, tr.one(t, id, "run.start").SpanContext.TraceID(), start.SpanContext.TraceID())
 	})
-	t.Run("Child/StartedByAnotherReplicaHangsBelowTheCallAllTheSame", func(t *testing.T) {
+	t.Run("Child/SpanIsBelowItsCallWhenAnotherReplicaStartsIt", func(t *testing.T) {
 		t.Parallel()
 		tr, s := newTracer(), sqliteStore(t)
 		var shut atomic.Bool

@@ -128,7 +128,7 @@ func TestTurns(t *testing.T) {
 		require.Zero(t, l.LateTurns(), "every path waits for its turn before it locks its run")
 		testkit.Eventually(t, func() bool { return l.Turns().Keys() == 0 })
 	})
-	t.Run("Read/WaitsForNoTurnWithOneInHand", func(t *testing.T) {
+	t.Run("Read/ReusesTheTurnInHand", func(t *testing.T) {
 		t.Parallel()
 		l := run(t, sqliteStore(t), actors{"ok": &recorder{}, "signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}})})
 		id := l.start(t, then("signal"))
@@ -140,7 +140,7 @@ func TestTurns(t *testing.T) {
 		}
 		last, err := l.Turns().Enter(t.Context(), ns)
 		require.NoError(t, err)
-		end := l.BringBeside(ns, id)
+		end := l.LoadBeside(ns, id)
 		_, err = l.Signal(t.Context(), command.SignalRequest{Namespace: ns, RunID: id, Signal: command.Signal{Name: "go"}})
 		require.NoError(t, err)
 		last()

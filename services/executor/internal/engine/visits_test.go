@@ -70,7 +70,7 @@ func TestVisitPages(t *testing.T) {
 			}
 		}
 	})
-	t.Run("Pages/CostTheSameHoweverLongTheHistory", func(t *testing.T) {
+	t.Run("Pages/CostDoesNotDependOnTheHistory", func(t *testing.T) {
 		id := l.start(t, chain(700, "ok"))
 		l.wait(t, id, journal.StateCompleted)
 		token, before := "", int64(0)
@@ -83,7 +83,7 @@ func TestVisitPages(t *testing.T) {
 		}
 		require.Less(t, j.read.Load()-before, int64(100), "the last page was read from the beginning")
 	})
-	t.Run("Pages/OfARunThatAskedCostTheSameToo", func(t *testing.T) {
+	t.Run("Pages/CostOfARunWithInterruptsDoesNotEither", func(t *testing.T) {
 		g := chain(700, "ok")
 		g.Nodes[0].Actor = "asks"
 		id := l.start(t, g)

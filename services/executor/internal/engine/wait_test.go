@@ -90,9 +90,9 @@ func (l *live) evicted(t testing.TB, id string, want journal.State) journal.Run 
 	return row
 }
 
-func (l *live) commands(t testing.TB, id string, kind journal.CommandKind, letter record.Payload) {
+func (l *live) commands(t testing.TB, id string, kind journal.CommandKind, payload record.Payload) {
 	t.Helper()
-	body, err := letter.Encode()
+	body, err := payload.Encode()
 	require.NoError(t, err)
 	p, err := l.j.Enqueue(t.Context(), journal.EnqueueRequest{Command: journal.Command{Namespace: ns, RunID: id, Kind: kind, Key: ids.New("req"), Body: body, Time: dbkit.Now()}})
 	if errs.ReasonOf(err) == journal.ReasonRunEnded {
@@ -162,7 +162,7 @@ func TestWaits(t *testing.T) {
 			require.NoError(t, err)
 			require.Zero(t, open.Interrupts)
 		})
-		t.Run("Interrupt/ExpiresThoughNobodyHoldsIt", func(t *testing.T) {
+		t.Run("Interrupt/ExpiresWithoutAnOwner", func(t *testing.T) {
 			id := l.start(t, chain(1, "expire"))
 			require.JSONEq(t, `"late"`, string(l.wait(t, id, journal.StateCompleted).Result))
 		})
@@ -392,7 +392,7 @@ func TestDetails(t *testing.T) {
 	})
 }
 
-func TestParkedRunsHoldNothing(t *testing.T) {
+func TestEvictedRunsHoldNothing(t *testing.T) {
 	l := run(t, sqliteStore(t), actors{"signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}})})
 	g := chain(2, "signal")
 	start := func(n int) {
@@ -466,7 +466,7 @@ func TestTimersOutliveLeases(t *testing.T) {
 	t.Parallel()
 	const losses = 2 * journal.DefaultMaxTakeovers
 	eachStore(t, func(t *testing.T, s store) {
-		for name, parkAfter := range map[string]time.Duration{"InMemory": time.Hour, "Parked": 10 * time.Millisecond} {
+		for name, evictAfter := range map[string]time.Duration{"InMemory": time.Hour, "Parked": 10 * time.Millisecond} {
 			t.Run(name, func(t *testing.T) {
 				l := run(t, s, actors{"sleep": outcome(func(c *workgraph.Call) workgraph.Outcome {
 					var ms int
@@ -474,7 +474,7 @@ func TestTimersOutliveLeases(t *testing.T) {
 						panic(err)
 					}
 					return workgraph.Outcome{Wait: &workgraph.Wait{Timer: &workgraph.Timer{After: workgraph.Duration(time.Duration(ms) * time.Millisecond)}}}
-				}), "ok": &recorder{}}, named(name), func(c *engine.Config, _ *engine.Deps) { c.EvictAfter = parkAfter })
+				}), "ok": &recorder{}}, named(name), func(c *engine.Config, _ *engine.Deps) { c.EvictAfter = evictAfter })
 				l.jobs(t)
 				var ids []string
 				for ms := range 20 {

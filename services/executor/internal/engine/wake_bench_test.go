@@ -29,8 +29,8 @@ func BenchmarkWakeUp(b *testing.B) {
 			l.jobs(b)
 			g := chain(2, "ok")
 			g.Nodes[0].Actor = "signal"
-			letter := record.Payload{Name: "go"}
-			body, err := letter.Encode()
+			payload := record.Payload{Name: "go"}
+			body, err := payload.Encode()
 			require.NoError(b, err)
 			var took []time.Duration
 			for b.Loop() {

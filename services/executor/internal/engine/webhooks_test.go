@@ -64,7 +64,7 @@ func (b *jobBook) args(t *testing.T) (out []webhook.Args) {
 	}
 }
 
-func TestTell(t *testing.T) {
+func TestWebhookJobs(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {
 		book := &jobBook{jobs: make(chan journal.Job, 1000)}
@@ -156,7 +156,7 @@ func TestTell(t *testing.T) {
 			require.JSONEq(t, `{"k":"v"}`, string(given.Metadata))
 			require.NotContains(t, fmt.Sprintf("%#v", given), "a secret")
 		})
-		t.Run("Fork/IsNotAskedForTheAddressAgain", func(t *testing.T) {
+		t.Run("Fork/AddressIsNotCheckedAgain", func(t *testing.T) {
 			id := l.start(t, chain(1, "ok"), with)
 			l.wait(t, id, journal.StateCompleted)
 			next, err := l.Fork(t.Context(), command.ForkRequest{Namespace: ns, RunID: id, From: &workgraph.Ref{Node: "n0", Visit: 1}})
@@ -171,7 +171,7 @@ func TestTell(t *testing.T) {
 	})
 }
 
-func TestQuarantineIsTold(t *testing.T) {
+func TestQuarantineMakesWebhookJobs(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {
 		took := make(chan []journal.Job, 1)

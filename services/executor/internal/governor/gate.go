@@ -14,12 +14,18 @@ import (
 // without a slot, memory for a call, or a timeout that runs. A pass expires soon; what it took is given back.
 type gate struct {
 	*Governor
-	account func(profile string) llm.Account
+	find func(profile string) (llm.Account, bool)
 }
 
-// Gate is the gate of attempts. account finds the account of a profile.
-func (g *Governor) Gate(account func(profile string) llm.Account) sched.Gate {
-	return &gate{g, account}
+// Gate is the gate of attempts. find finds the account of a profile, and whether another profile may answer
+// in its place: such an attempt does not wait while the provider wants no calls.
+func (g *Governor) Gate(find func(profile string) (llm.Account, bool)) sched.Gate {
+	return &gate{g, find}
+}
+
+func (g *gate) account(profile string) llm.Account {
+	a, _ := g.find(profile)
+	return a
 }
 
 // Kind implements sched.Gate.
@@ -33,11 +39,18 @@ func (g *gate) Concerns(req sched.GateRequest) bool {
 // Enter implements sched.Gate.
 func (g *gate) Enter(req sched.GateRequest, ready func(sched.Pass)) func() {
 	queued := req.Queued.Add(time.Duration(sched.Class(req.Priority)-1) * handicap)
-	return g.enter(g.account(req.Model.Profile), req.Namespace, llm.Usage{Input: req.Model.Input, Output: req.Model.Output}, queued, func(p *permit) {
+	account, fallback := g.find(req.Model.Profile)
+	w := &waiter{estimate: llm.Usage{Input: req.Model.Input, Output: req.Model.Output}, queued: queued, leaves: fallback}
+	w.ready = func(p *permit) {
+		if p == nil {
+			ready(sched.Pass{}) // the call itself finds out
+			return
+		}
 		ready(sched.Pass{Release: p.unused, Until: p.until, Carry: func(ctx context.Context) context.Context {
 			return context.WithValue(ctx, permitKey{}, p)
 		}})
-	})
+	}
+	return g.enter(account, req.Namespace, w)
 }
 
 // WaitOf implements sched.Gate.

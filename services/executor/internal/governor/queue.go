@@ -20,6 +20,8 @@ const (
 	// maxWithin is how many calls of a namespace wait for one account within their attempts, and how long.
 	maxWithin  = 1000
 	waitWithin = 2 * time.Minute
+	// patience is for how long a pause calls wait that may be made elsewhere or later.
+	patience = 10 * time.Second
 	// maxLines and maxCosts bound an ask: namespaces, and calls of each.
 	maxLines = 256
 	maxCosts = 64
@@ -104,8 +106,10 @@ type waiter struct {
 	estimate llm.Usage
 	cost     Cost // of the last ask
 	queued   time.Time
-	ready    func(*permit)
-	gone     bool
+	// ready is called without the lock, on any goroutine: with nil if leaves is set, and the account pauses.
+	ready  func(*permit)
+	leaves bool
+	gone   bool
 }
 
 // permit is room that a call took.
@@ -172,13 +176,12 @@ func (x *account) cost(l *line, e llm.Usage) Cost {
 	return c
 }
 
-// enter puts a call in line. ready is called without the lock, on any goroutine.
-func (g *Governor) enter(a llm.Account, namespace string, estimate llm.Usage, queued time.Time, ready func(*permit)) (cancel func()) {
+// enter puts a call in line.
+func (g *Governor) enter(a llm.Account, namespace string, w *waiter) (cancel func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	x := g.account(a)
 	l := x.line(namespace)
-	w := &waiter{estimate: estimate, queued: queued, ready: ready}
 	i, _ := slices.BinarySearchFunc(l.waiting, w, func(o, w *waiter) int {
 		if o.queued.After(w.queued) {
 			return 1
@@ -210,7 +213,7 @@ func (g *Governor) soon(x *account) {
 
 // gap is the least time between two exchanges about an account.
 func (g *Governor) gap() time.Duration {
-	return min(max(g.interval/600, 5*time.Millisecond), 100*time.Millisecond)
+	return min(max(g.interval/1200, 5*time.Millisecond), 50*time.Millisecond)
 }
 
 func (g *Governor) notify() {
@@ -229,10 +232,10 @@ func (g *Governor) Admit(ctx context.Context, a llm.Account, namespace string, e
 	}
 	g.mu.Lock()
 	x := g.account(a)
-	n, paused := x.within[namespace], x.seen.Paused-time.Since(x.seenAt)
+	n := x.within[namespace]
 	if n >= maxWithin {
 		g.mu.Unlock()
-		return nil, busy(a, max(paused, time.Second), "%d calls of the namespace wait for it", n)
+		return nil, busy(a, g.pause(a.Name), "%d calls of the namespace wait for it", n)
 	}
 	x.within[namespace]++
 	g.mu.Unlock()
@@ -244,21 +247,27 @@ func (g *Governor) Admit(ctx context.Context, a llm.Account, namespace string, e
 		}
 	}()
 	got := make(chan *permit, 1)
-	cancel := g.enter(a, namespace, estimate, time.Now(), func(p *permit) { got <- p })
-	patience := time.NewTimer(waitWithin)
-	defer patience.Stop()
+	line := func() func() {
+		return g.enter(a, namespace, &waiter{estimate: estimate, queued: time.Now(), leaves: true, ready: func(p *permit) { got <- p }})
+	}
+	cancel := line()
+	late := time.NewTimer(waitWithin)
+	defer late.Stop()
 	var err error
 	for {
 		select {
 		case p := <-got:
+			if p == nil {
+				return nil, busy(a, g.pause(a.Name), "the provider refused calls and wants none for now")
+			}
 			if p.begin(a, estimate) {
 				return p, nil
 			}
-			cancel = g.enter(a, namespace, estimate, time.Now(), func(p *permit) { got <- p })
+			cancel = line()
 			continue
 		case <-ctx.Done():
 			err = ctx.Err()
-		case <-patience.C:
+		case <-late.C:
 			err = busy(a, g.interval/holdsPer, "the call had no turn for %s", waitWithin)
 		}
 		break
@@ -266,10 +275,20 @@ func (g *Governor) Admit(ctx context.Context, a llm.Account, namespace string, e
 	cancel()
 	select {
 	case p := <-got: // it came all the same
-		p.unused()
+		if p != nil {
+			p.unused()
+		}
 	default:
 	}
 	return nil, err
+}
+
+// pause is how much longer the provider wants no calls.
+func (g *Governor) pause(account string) time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	x := g.accounts[account]
+	return max(x.seen.Paused-time.Since(x.seenAt), time.Second)
 }
 
 func busy(a llm.Account, after time.Duration, format string, args ...any) error {

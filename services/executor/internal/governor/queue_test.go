@@ -164,11 +164,11 @@ func TestGate(t *testing.T) {
 	t.Parallel()
 	limits := llm.AccountLimits{RequestsPerMinute: 60, TokensPerMinute: 6000}
 	enter := func(w *world, node string, tokens int64) (chan sched.Pass, sched.Gate, sched.GateRequest, func()) {
-		g := w.governors[0].Gate(func(profile string) llm.Account {
-			if profile != "fast" {
-				return llm.Account{}
+		g := w.governors[0].Gate(func(profile string) (llm.Account, bool) {
+			if profile == "free" {
+				return llm.Account{}, false
 			}
-			return w.account
+			return w.account, profile == "replaceable"
 		})
 		req := sched.GateRequest{Namespace: "n", RunID: "run_1", Queued: time.Now(), Model: sched.ModelCall{Profile: "fast", Input: tokens}}
 		got := make(chan sched.Pass, 1)
@@ -262,6 +262,44 @@ func TestGate(t *testing.T) {
 		require.Equal(t, "the provider refused calls and wants none for now", wait.Message)
 		time.Sleep(20 * time.Second)
 		require.Len(t, got, 1)
+	})
+}
+
+func TestALongPauseKeepsNobodyWhoCanGoElsewhere(t *testing.T) {
+	t.Parallel()
+	limits := llm.AccountLimits{RequestsPerMinute: 60}
+	refuse := func(t *testing.T, w *world, after time.Duration) {
+		p, err := w.admit(t.Context(), "n", 1)
+		require.NoError(t, err)
+		p.Done(llm.Usage{}, &llm.Error{Class: llm.Retryable, Status: 429, RetryAfter: after})
+	}
+	for profile, leaves := range map[string]bool{"replaceable": true, "only": false} {
+		inWorld(t, "Gate/"+profile, 1, limits, func(t *testing.T, w *world) {
+			refuse(t, w, time.Minute)
+			g := w.governors[0].Gate(func(profile string) (llm.Account, bool) { return w.account, profile == "replaceable" })
+			got := make(chan sched.Pass, 1)
+			cancel := g.Enter(sched.GateRequest{Namespace: "n", Queued: time.Now(), Model: sched.ModelCall{Profile: profile}}, func(p sched.Pass) { got <- p })
+			time.Sleep(5 * time.Second)
+			require.Len(t, got, map[bool]int{true: 1}[leaves])
+			cancel()
+		})
+	}
+	inWorld(t, "Call", 1, limits, func(t *testing.T, w *world) {
+		refuse(t, w, time.Minute)
+		began := time.Now()
+		_, err := w.admit(t.Context(), "n", 1)
+		var e *llm.Error
+		require.ErrorAs(t, err, &e)
+		require.Equal(t, llm.NotPerformed, e.Class)
+		require.InDelta(t, time.Minute, e.RetryAfter, float64(time.Second))
+		require.Less(t, time.Since(began), time.Second)
+	})
+	inWorld(t, "AShortPauseIsWaitedFor", 1, limits, func(t *testing.T, w *world) {
+		refuse(t, w, 5*time.Second)
+		began := time.Now()
+		_, err := w.admit(t.Context(), "n", 1)
+		require.NoError(t, err)
+		require.InDelta(t, 5*time.Second, time.Since(began), float64(time.Second))
 	})
 }
 

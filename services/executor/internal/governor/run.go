@@ -198,6 +198,9 @@ func (g *Governor) exchange(ctx context.Context, x *account, owner journal.Owner
 	for i, c := range calls {
 		out = append(out, g.granted(x, c, answer.Granted[i], answer.At, sent)...)
 	}
+	if answer.Paused > patience {
+		out = append(out, x.leave()...)
+	}
 	switch {
 	case x.owes():
 		g.soon(x)
@@ -209,6 +212,20 @@ func (g *Governor) exchange(ctx context.Context, x *account, owner journal.Owner
 		f()
 	}
 	return nil
+}
+
+// leave takes out of line the calls that do not wait for the end of a pause. The caller holds Governor.mu.
+func (x *account) leave() (out []func()) {
+	for _, l := range x.lines {
+		l.waiting = slices.DeleteFunc(l.waiting, func(w *waiter) bool {
+			if w.leaves {
+				w.gone = true
+				out = append(out, func() { w.ready(nil) })
+			}
+			return w.leaves
+		})
+	}
+	return out
 }
 
 // granted lets the first n calls of a line begin. The caller holds g.mu.

@@ -74,7 +74,7 @@ func Fenced(o Owner) error {
 
 // RunNotFound returns the error of a run that is not there.
 func RunNotFound(id string) error {
-	return errs.New(errs.NotFound, ReasonRunNotFound, "run %q not found", id).Hint(idkind.Hint(id, "run", "ListRuns tells those that there are"))
+	return errs.New(errs.NotFound, ReasonRunNotFound, "run %q not found", id).Hint(idkind.Hint(id, "run", "ListRuns lists the existing ones"))
 }
 
 // GraphNotFound returns the error of a graph that is not there.
@@ -94,7 +94,7 @@ func RunEnded(id string) error {
 	return errs.New(errs.FailedPrecondition, ReasonRunEnded, "run %q has ended", id)
 }
 
-// InboxFull returns the error of a run that has not taken up what was sent to it before.
+// InboxFull returns the error of a run that has not applied the commands sent to it before.
 func InboxFull(id string, n, size int64) error {
 	return errs.New(errs.ResourceExhausted, ReasonInboxFull, "%d signals and messages of %d bytes wait for run %q; %d and %d bytes at most may", n, size, id, MaxWaiting, MaxWaitingBytes).
 		Hint("send again when the run has taken some up; send references in place of large payloads")
@@ -107,7 +107,7 @@ func StateRefuses(id string, kind CommandKind, s State) error {
 
 // InterruptNotFound returns the error of an interrupt that is not there.
 func InterruptNotFound(id string) error {
-	return errs.New(errs.NotFound, ReasonInterruptNotFound, "interrupt %q not found", id).Hint(idkind.Hint(id, "int", "ListInterrupts tells those that there are"))
+	return errs.New(errs.NotFound, ReasonInterruptNotFound, "interrupt %q not found", id).Hint(idkind.Hint(id, "int", "ListInterrupts lists the existing ones"))
 }
 
 // InterruptClosed returns the error of an interrupt that was closed in another way.

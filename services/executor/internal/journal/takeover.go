@@ -202,7 +202,7 @@ type Found struct {
 	Waiting, WaitingBytes int64
 }
 
-// What waits to be taken up by one run is bounded. One signal or message is always taken.
+// The unread commands of one run are bounded. One signal or message is always taken.
 const (
 	// MaxWaiting is how many signals and messages may wait for a run.
 	MaxWaiting = 1000

@@ -135,7 +135,7 @@ func (l *Limit) Validate() error {
 
 // NotFound is the error of a limit that is not there.
 func NotFound(name string) error {
-	return errs.New(errs.NotFound, ReasonNotFound, "there is no limit %q", name).Hint("ListLimits tells those that there are")
+	return errs.New(errs.NotFound, ReasonNotFound, "there is no limit %q", name).Hint("ListLimits lists the existing ones")
 }
 
 // TooMany is the error of one limit too many.

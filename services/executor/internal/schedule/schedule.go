@@ -254,7 +254,7 @@ var ErrUnchanged = errs.New(errs.Internal, "SCHEDULE_UNCHANGED", "nothing change
 
 // NotFound is the error of a schedule that is not there.
 func NotFound(id string) error {
-	return errs.New(errs.NotFound, ReasonNotFound, "schedule %q not found", id).Hint(idkind.Hint(id, "sch", "ListSchedules tells those that there are"))
+	return errs.New(errs.NotFound, ReasonNotFound, "schedule %q not found", id).Hint(idkind.Hint(id, "sch", "ListSchedules lists the existing ones"))
 }
 
 // Exists is the error of an id that is taken.

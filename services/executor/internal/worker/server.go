@@ -59,13 +59,13 @@ type Config struct {
 	// HeartbeatInterval is how often a worker must be heard of at least, HeartbeatTimeout after how much
 	// silence it counts as gone.
 	HeartbeatInterval time.Duration `help:"interval of worker heartbeats"`
-	HeartbeatTimeout  time.Duration `help:"silence after which the visits of a worker are given to others"`
+	HeartbeatTimeout  time.Duration `help:"silence after which the visits of a worker go to other workers"`
 	// MaxStreams bounds the workers of one namespace at one executor, MaxActors the actors that all of them
 	// ever served.
-	MaxStreams int `help:"workers of one namespace at one executor at most"`
-	MaxActors  int `help:"actors of workers of one namespace at most"`
+	MaxStreams int `help:"maximum number of workers of one namespace at one executor"`
+	MaxActors  int `help:"maximum number of actors of the workers of one namespace"`
 	// MaxSlots bounds the visits of one worker, even if it offers more.
-	MaxSlots int `help:"visits of one worker at once at most"`
+	MaxSlots int `help:"maximum number of visits of one worker at once"`
 
 	// MaxPayload is announced to workers.
 	MaxPayload int `conf:"-"`
@@ -242,7 +242,7 @@ func (s *Server) attend(ctx context.Context, sess *session, stream grpc.BidiStre
 			return err
 		case now := <-check.C:
 			if d := sess.silentFor(now); d > s.cfg.HeartbeatTimeout {
-				return errs.New(errs.DeadlineExceeded, ReasonSilent, "nothing was heard of the worker for %s", d.Round(time.Millisecond)).
+				return errs.New(errs.DeadlineExceeded, ReasonSilent, "the worker sent nothing for %s", d.Round(time.Millisecond)).
 					Hint("send a heartbeat at least every " + s.cfg.HeartbeatInterval.String())
 			}
 		case <-draining:

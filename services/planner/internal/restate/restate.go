@@ -18,13 +18,13 @@ import (
 // Config says which model is asked.
 type Config struct {
 	// Profile is asked; empty means that no plan is restated.
-	Profile string `conf:"profile" help:"model profile that restates ambiguous plans on request; empty restates none"`
+	Profile string `conf:"profile" help:"model profile that restates ambiguous plans on request; empty disables restatement"`
 	// MaxOutputTokens bounds every answer.
-	MaxOutputTokens int64 `conf:"max_output_tokens" help:"limit of one restatement"`
+	MaxOutputTokens int64 `conf:"max_output_tokens" help:"maximum number of output tokens of one restatement"`
 	// Attempts bounds the calls for one plan: after a refused answer the model gets the reasons.
-	Attempts int `conf:"attempts" help:"calls of the model for one plan at most, from 1 to 3"`
+	Attempts int `conf:"attempts" help:"maximum number of model calls for one plan, from 1 to 3"`
 	// Timeout bounds each of them, beside the limits of the profile.
-	Timeout time.Duration `conf:"timeout" help:"longest time for one of these calls"`
+	Timeout time.Duration `conf:"timeout" help:"time limit of each of these calls"`
 }
 
 // DefaultConfig names no profile.

@@ -213,12 +213,12 @@ type PriceQuery struct {
 
 // EpicNotFound is the error for an epic that is not there.
 func EpicNotFound(id string) error {
-	return errs.New(errs.NotFound, ReasonEpicNotFound, "there is no epic %q", id).Hint(idkind.Hint(id, "ep", "ListEpics tells those that there are"))
+	return errs.New(errs.NotFound, ReasonEpicNotFound, "there is no epic %q", id).Hint(idkind.Hint(id, "ep", "ListEpics lists the existing ones"))
 }
 
 // TaskNotFound is the error for a task that is not there.
 func TaskNotFound(id string) error {
-	return errs.New(errs.NotFound, ReasonTaskNotFound, "there is no task %q", id).Hint(idkind.Hint(id, "tk", "ListTasks tells those that there are"))
+	return errs.New(errs.NotFound, ReasonTaskNotFound, "there is no task %q", id).Hint(idkind.Hint(id, "tk", "ListTasks lists the existing ones"))
 }
 
 // PriceNotFound is the error for a price that is not there.

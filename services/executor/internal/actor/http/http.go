@@ -49,15 +49,15 @@ const schema = `{
 type Config struct {
 	// Timeout bounds one request, redirects and body included. Default 60s; a node's own timeout may be
 	// shorter.
-	Timeout time.Duration `conf:"timeout" help:"time for one request, redirects and body included"`
+	Timeout time.Duration `conf:"timeout" help:"time limit of one request, redirects and body included"`
 	// MaxRequestBytes and MaxResponseBytes bound the bodies. Default 1 MiB and 4 MiB.
-	MaxRequestBytes  conf.Bytes `conf:"max_request_bytes" help:"largest body sent"`
-	MaxResponseBytes conf.Bytes `conf:"max_response_bytes" help:"largest body read"`
+	MaxRequestBytes  conf.Bytes `conf:"max_request_bytes" help:"maximum size of a request body"`
+	MaxResponseBytes conf.Bytes `conf:"max_response_bytes" help:"maximum size of a response body"`
 	// MaxRedirects bounds redirects. Default 5.
-	MaxRedirects int `conf:"max_redirects" help:"redirects at most"`
+	MaxRedirects int `conf:"max_redirects" help:"maximum number of redirects"`
 	// AllowPrivate lists networks like 10.0.0.0/8 that are reachable although they are not public; "all"
 	// allows every address.
-	AllowPrivate []string `conf:"allow_private" help:"networks that are not public but may be reached, such as 10.0.0.0/8, or all"`
+	AllowPrivate []string `conf:"allow_private" help:"allowed networks that are not public, such as 10.0.0.0/8; all allows every address"`
 }
 
 // DefaultConfig reaches public addresses only.

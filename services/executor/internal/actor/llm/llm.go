@@ -98,6 +98,9 @@ const (
 	ReasonRefused = "MODEL_REFUSED"
 	// ReasonNotJSON is the reason when JSON was asked for and something else came.
 	ReasonNotJSON = "ANSWER_NOT_JSON"
+	// ReasonEmpty is the reason when the model wrote nothing and did not end as it should, as after a tool
+	// call that its server could not read.
+	ReasonEmpty = "ANSWER_EMPTY"
 	// ReasonCutOff is the reason when the answer reached its token limit and JSON was asked for.
 	ReasonCutOff = "ANSWER_CUT_OFF"
 )
@@ -264,6 +267,8 @@ func answer(a *arguments, asJSON bool, resp llm.Response) (workgraph.Outcome, er
 		return fail(workgraph.Permanent, ReasonCutOff, "the answer reached its limit of tokens: raise max_output_tokens")
 	case calls && resp.FinishReason == llm.FinishLength:
 		return fail(workgraph.Permanent, ReasonCutOff, "the answer reached its limit of tokens within a tool call: raise max_output_tokens")
+	case !calls && content == "" && resp.FinishReason != llm.FinishStop && resp.FinishReason != llm.FinishLength:
+		return fail(workgraph.Retryable, ReasonEmpty, "the model ended with %q and wrote nothing", errs.Clip(resp.FinishReason, 100))
 	case asJSON && !calls && !json.Valid([]byte(content)):
 		return fail(workgraph.Retryable, ReasonNotJSON, "the model was asked for JSON and wrote something else")
 	}

@@ -79,6 +79,69 @@ func TestAnswer(t *testing.T) {
 	})
 }
 
+func TestTools(t *testing.T) {
+	t.Parallel()
+	script := fakellm.Script{Rules: []fakellm.Rule{
+		{After: "12 degrees", Reply: fakellm.Reply{Text: "It is cold."}},
+		{Match: "weather", Reply: fakellm.Reply{ToolCalls: []fakellm.ToolCall{{ID: "c1", Name: "get_weather", Arguments: `{"day": 9007199254740993}`}}}},
+	}}
+	const tools = `"tools": [{"name": "get/weather", "description": "d", "schema": {"type": "object"}}], "tool_choice": "auto"`
+	t.Run("ResultIsTheAssistantMessage", func(t *testing.T) {
+		t.Parallel()
+		s, fake := model(t, script)
+		out, err := actortest.Call(t, s, `{"request": "the weather?", `+tools+`}`)
+		require.NoError(t, err)
+		require.Equal(t, `{"role":"assistant","content":"","tool_calls":[{"id":"c1","name":"get/weather","arguments":{"day":9007199254740993}}]}`, string(out.Values[0]))
+		require.Len(t, out.Usage, 1)
+		require.Equal(t, []string{"get_weather"}, fake.Requests()[0].Tools)
+		require.Equal(t, "auto", fake.Requests()[0].ToolChoice)
+		require.Equal(t, `{"role":"assistant","content":"It is cold."}`, actortest.Value(t, s, `{`+tools+`, "messages": [
+			{"role": "user", "content": "the weather?"}, `+string(out.Values[0])+`, {"role": "tool", "tool_call_id": "c1", "content": "12 degrees"}]}`), "a text with tools is a message, too")
+	})
+	t.Run("CutOffWithinACall", func(t *testing.T) {
+		t.Parallel()
+		s, _ := model(t, fakellm.Script{Default: fakellm.Reply{FinishReason: "length", ToolCalls: []fakellm.ToolCall{{Name: "get_weather", Arguments: `{"da`}}}})
+		require.Equal(t, actorllm.ReasonCutOff, actortest.Fails(t, s, `{"request": "x", `+tools+`}`).Reason)
+	})
+	t.Run("NothingWritten", func(t *testing.T) {
+		t.Parallel()
+		s, _ := model(t, fakellm.Script{Rules: []fakellm.Rule{{Reply: fakellm.Reply{FinishReason: "malformed_function_call"}}}})
+		e := actortest.Fails(t, s, `{"request": "x", `+tools+`}`)
+		require.Equal(t, actorllm.ReasonEmpty, e.Reason)
+		require.Equal(t, workgraph.Retryable, e.Type)
+		require.Len(t, e.Usage, 1)
+	})
+	t.Run("FaultyMessagesAreNamed", func(t *testing.T) {
+		t.Parallel()
+		s, fake := model(t, script)
+		e := actortest.Fails(t, s, `{"messages": [{"role": "tool", "tool_call_id": "c9", "content": "x"}]}`)
+		require.Equal(t, workgraph.Permanent, e.Type)
+		require.Contains(t, e.Message, `messages[0] answers tool call "c9"`)
+		require.Empty(t, fake.Requests())
+	})
+}
+
+func TestProfile(t *testing.T) {
+	t.Parallel()
+	s, fake := model(t, fakellm.Script{})
+	out, err := actortest.Call(t, s, `{"request": "x", "profile": "small"}`)
+	require.NoError(t, err)
+	require.Equal(t, "fake-2", fake.Requests()[0].Model)
+	require.Equal(t, "cheap", out.Usage[0].Provider, "as the price key says")
+	_, err = actortest.Call(t, s, `{"request": "x", "model": "small", "stop": ["END"]}`)
+	require.NoError(t, err)
+	require.Equal(t, "fake-2", fake.Requests()[1].Model)
+	require.Equal(t, []string{"END"}, fake.Requests()[1].Stop)
+	_, err = actortest.Call(t, s, `{"request": "x", "model": "third"}`)
+	require.NoError(t, err)
+	require.Equal(t, "third", fake.Requests()[2].Model)
+	require.Contains(t, actortest.Fails(t, s, `{"request": "x", "profile": "smal"}`).Message, "did you mean small?")
+	found := s.Examine(t.Context(), &workgraph.Node{Named: map[string]json.RawMessage{"profile": json.RawMessage(`"smal"`)}})
+	require.Len(t, found, 1)
+	require.Equal(t, "profile", found[0].Arg)
+	require.Empty(t, s.Examine(t.Context(), &workgraph.Node{Named: map[string]json.RawMessage{"profile": json.RawMessage(`"small"`)}}))
+}
+
 type pieces struct {
 	mu  sync.Mutex
 	got []string
@@ -122,6 +185,11 @@ func TestConversation(t *testing.T) {
 		system, user := last(t, `{"user_input": "Sum up.", "system": "Be brief.", "previous_agent_results": ["twice"]}`, upstream)
 		require.Equal(t, "Be brief.", system)
 		require.Equal(t, "Sum up.\n\n<result from=\"search\">\nfound it\n</result>\n\n<result from=\"count\">\n{\"n\":2}\n</result>\n\n<failure from=\"broken\">\nR: gone\n</failure>", user)
+	})
+	t.Run("EarlierResultsMayBeLeftOut", func(t *testing.T) {
+		t.Parallel()
+		_, user := last(t, `{"request": "Go on.", "upstream": false}`, upstream)
+		require.Equal(t, "Go on.", user)
 	})
 	t.Run("PreviousResultsAreToldWhenTheirSourceIsNotKnown", func(t *testing.T) {
 		t.Parallel()

@@ -405,15 +405,15 @@ func startOf(row journal.Run) (StartRequest, error) {
 
 // Unexpanded removes from a graph what expansions inserted. A fork expands again when it reuses the visits.
 func Unexpanded(g *workgraph.Graph) *workgraph.Graph {
-	grown := func(id string) bool { return strings.Contains(id, "#") }
-	if !slices.ContainsFunc(g.Nodes, func(n workgraph.Node) bool { return grown(n.ID) }) {
+	expanded := func(id string) bool { return strings.Contains(id, "#") }
+	if !slices.ContainsFunc(g.Nodes, func(n workgraph.Node) bool { return expanded(n.ID) }) {
 		return g
 	}
 	out := g.Clone()
-	out.Nodes = slices.DeleteFunc(out.Nodes, func(n workgraph.Node) bool { return grown(n.ID) })
+	out.Nodes = slices.DeleteFunc(out.Nodes, func(n workgraph.Node) bool { return expanded(n.ID) })
 	for i := range out.Nodes {
 		if on := out.Nodes[i].On; on != nil && on.Inbox != nil {
-			on.Inbox.From = slices.DeleteFunc(slices.Clone(on.Inbox.From), grown)
+			on.Inbox.From = slices.DeleteFunc(slices.Clone(on.Inbox.From), expanded)
 		}
 	}
 	type name struct {
@@ -424,7 +424,7 @@ func Unexpanded(g *workgraph.Graph) *workgraph.Graph {
 	edges := out.Edges
 	out.Edges = nil
 	for _, e := range edges {
-		if grown(e.To) {
+		if expanded(e.To) {
 			continue
 		}
 		// An edge from the sinks of an expansion was originally an edge from the expanded node.

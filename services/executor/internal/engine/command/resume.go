@@ -142,13 +142,13 @@ func (h *Handler) checkResume(ctx context.Context, row journal.Run, budget *work
 	}
 	switch {
 	case visits != "":
-		return errs.New(errs.FailedPrecondition, ReasonReconciliationNeeded, "nobody knows what became of the calls of %s", visits).
-			Set("visits", visits).Hint("say it of each one with ReconcileVisit, then resume the run")
+		return errs.New(errs.FailedPrecondition, ReasonReconciliationNeeded, "the calls of %s have unknown outcomes", visits).
+			Set("visits", visits).Hint("record the outcome of each one with ReconcileVisit, then resume the run")
 	case under.UsedUp(used):
 		return budgetUsedUp(row.ID, under, used)
 	case unsettled && budget.IsZero():
-		return errs.New(errs.Unavailable, workgraph.ReasonUnsettled, "nobody knows yet what the run has spent: the registry was not there to price its calls").
-			Hint("the run goes on by itself when the registry answers; epigraph runs explain " + row.ID + " says what it waits for")
+		return errs.New(errs.Unavailable, workgraph.ReasonUnsettled, "the cost of the run is not known yet: the registry was away when its calls ended").
+			Hint("the run continues by itself when the registry answers; epigraph runs explain " + row.ID + " shows its waits")
 	}
 	return nil
 }

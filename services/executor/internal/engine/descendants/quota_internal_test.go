@@ -47,7 +47,7 @@ func TestDescendantQuota(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, ok)
 	})
-	t.Run("Admit/WhatIsNotRecordedYetCounts", func(t *testing.T) {
+	t.Run("Admit/UnrecordedChildrenCount", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var k Quota
 			var admitted atomic.Int64
@@ -68,7 +68,7 @@ func TestDescendantQuota(t *testing.T) {
 			require.True(t, ok)
 		})
 	})
-	t.Run("Admit/WaitsForThoseThatMayCountTwice", func(t *testing.T) {
+	t.Run("Admit/WaitsForChildrenThatMayCountTwice", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var k Quota
 			below := 0
@@ -112,7 +112,7 @@ func TestDescendantQuota(t *testing.T) {
 			require.Less(t, counts.Load(), int64(3*spawnTries), "one after the other, and not one for each")
 		})
 	})
-	t.Run("Admit/AFullFamilyIsNotCountedAgain", func(t *testing.T) {
+	t.Run("Admit/AFullRootIsNotCountedAgain", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var k Quota
 			counts := 0
@@ -130,7 +130,7 @@ func TestDescendantQuota(t *testing.T) {
 			require.True(t, ok, "runs were deleted meanwhile")
 		})
 	})
-	t.Run("Admit/AFamilyThatFillsUpIsCountedSeldom", func(t *testing.T) {
+	t.Run("Admit/AFillingRootIsCountedSeldom", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var k Quota
 			var below atomic.Int64
@@ -167,7 +167,7 @@ func TestDescendantQuota(t *testing.T) {
 			all.Wait()
 		})
 	})
-	t.Run("Admit/WhatIsRecordedDuringACountCounts", func(t *testing.T) {
+	t.Run("Admit/ChildrenRecordedDuringACountCount", func(t *testing.T) {
 		var k Quota
 		first := children(9)
 		_, ok, err := k.Admit(t.Context(), "root", first, 10, func(int) (int, error) { return 0, nil })
@@ -187,7 +187,7 @@ func TestDescendantQuota(t *testing.T) {
 		require.False(t, ok)
 		require.Equal(t, 10, runs)
 	})
-	t.Run("Admit/ACountThatFailsLetsNobodyIn", func(t *testing.T) {
+	t.Run("Admit/AFailedCountAdmitsNothing", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var k Quota
 			var counts, admitted atomic.Int64
@@ -213,7 +213,7 @@ func TestDescendantQuota(t *testing.T) {
 				ask()
 			}
 			all.Wait()
-			require.Zero(t, admitted.Load(), "the family is full")
+			require.Zero(t, admitted.Load(), "the root is full")
 			require.EqualValues(t, 3, counts.Load(), "the first count that tells is for all")
 		})
 	})

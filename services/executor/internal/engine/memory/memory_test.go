@@ -12,7 +12,7 @@ import (
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
-	t.Run("Line/WhatIsGrantedIsKeptUntilItIsClaimed", func(t *testing.T) {
+	t.Run("Line/GrantedRoomIsKeptUntilTheClaim", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			m := memory.New(80 * mib)
@@ -28,7 +28,7 @@ func TestMemory(t *testing.T) {
 			require.Zero(t, m.Claim("run_large"))
 		})
 	})
-	t.Run("Canceled/TakesWhatIsKeptBeyondTheBudget", func(t *testing.T) {
+	t.Run("Canceled/ReportsMemoryBeyondTheBudget", func(t *testing.T) {
 		t.Parallel()
 		m := memory.New(80 * mib)
 		m.Add("a", 80*mib)

@@ -51,7 +51,7 @@ func RaiseHint(runID string, b *workgraph.Budget, used workgraph.Spent) string {
 	if b.Tokens != nil && used.Tokens >= *b.Tokens {
 		hint += " --budget-tokens N"
 	}
-	return Command(hint) + " lets it go on, with more than it has used"
+	return Command(hint) + " continues it with more than it has used"
 }
 
 // WithoutPrice describes calls whose money is not counted.

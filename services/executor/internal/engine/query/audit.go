@@ -36,7 +36,7 @@ func Audit(ctx context.Context, j journal.Reader, namespace, runID string) ([]st
 		if hash == row.GraphHash {
 			return nil, nil // doctor reports a missing graph by itself
 		}
-		return gone(ctx, j, row, fmt.Sprintf("the graph %s with which it began is not there", hash))
+		return gone(ctx, j, row, fmt.Sprintf("its first graph %s is missing", hash))
 	}
 	if err != nil {
 		return nil, err

@@ -158,12 +158,12 @@ func (q *Query) Explain(ctx context.Context, namespace, runID string) (*Explanat
 		during := ""
 		look(func(s *workgraph.State) { during = underWay(s.Outstanding()) })
 		x.Blockers = append(x.Blockers, Blocker{Kind: BlockerQuarantined, Since: row.UpdateTime,
-			Message: "the executors that ran it went down each time, so it was set aside" + atDeath(row) + during,
+			Message: "the run is quarantined, because its executors went down each time" + atDeath(row) + during,
 			Hint:    phrase.Command("runs resume "+row.ID) + " tries again; " + phrase.Command("runs cancel "+row.ID) + " ends it"})
 	}
 	if q.engine.TakeOverPolicy().Suspect(row.Takeovers) && row.State != journal.StateQuarantined {
-		x.Blockers = append(x.Blockers, Blocker{Kind: BlockerSuspect, Message: fmt.Sprintf("executors that ran it went down %d times without progress; what it does is watched, and suspects work "+
-			"one at a time", row.Takeovers) + atDeath(row), Hint: "it is quarantined if another goes down while it is at work, and else goes on"})
+		x.Blockers = append(x.Blockers, Blocker{Kind: BlockerSuspect, Message: fmt.Sprintf("its executors went down %d times without progress; suspects run one at a time, "+
+			"and their calls are recorded first", row.Takeovers) + atDeath(row), Hint: "if another executor goes down while it works, it is quarantined; otherwise it continues"})
 	}
 	if begun {
 		nodes, err := q.engine.Positions().Nodes(ctx, row)
@@ -198,8 +198,8 @@ func atDeath(row journal.Run) string {
 func (q *Query) BlockersHere(namespace, runID string) []Blocker {
 	if since, ok := q.engine.WaitsForRoom(namespace, runID); ok {
 		return []Blocker{{Kind: BlockerExecutorFull, Since: since,
-			Message: "the run waits for memory: the live runs of its executor, or those of its namespace, hold what they may",
-			Hint:    "more executors, or a higher executor.max_live, let more runs live at once"}}
+			Message: "the run waits for memory: the live runs of its executor, or of its namespace there, have reached their bound",
+			Hint:    "more executors, or a higher executor.max_live, allow more live runs"}}
 	}
 	flights := q.engine.InFlight(namespace, runID)
 	if len(flights) == 0 {
@@ -231,23 +231,23 @@ func gateBlocker(runID string, h engine.Held) Blocker {
 			out.Message += ", which another call of this run holds"
 		case len(b.HolderRunIDs) > 0:
 			out.Message += ", which " + strings.Join(b.HolderRunIDs[:min(3, len(b.HolderRunIDs))], ", ") + " holds"
-			out.Hint = phrase.Command("runs explain "+b.HolderRunIDs[0]) + " says what that one does"
+			out.Hint = phrase.Command("runs explain "+b.HolderRunIDs[0]) + " explains that run"
 		}
 	case sched.GateLimit:
-		out.Kind, out.Message = BlockerConcurrencyLimit, fmt.Sprintf("%s waits since as many calls run as %s allows", h.Ref, b.Name)
+		out.Kind, out.Message = BlockerConcurrencyLimit, fmt.Sprintf("%s waits, because %s allows no more calls at once", h.Ref, b.Name)
 		out.Hint = phrase.Command("limits list") + " shows the limits"
 	case sched.GateRate:
-		out.Kind, out.Message = BlockerRateLimit, fmt.Sprintf("%s waits since as many calls were made as %s allows in its interval", h.Ref, b.Name)
+		out.Kind, out.Message = BlockerRateLimit, fmt.Sprintf("%s waits, because %s allows no more calls in this interval", h.Ref, b.Name)
 		out.Hint = phrase.Command("limits list") + " shows the limits"
 	case sched.GateAccount:
 		out.Kind, out.Message = BlockerModelAccount, fmt.Sprintf("%s waits for room in the limits of the model account %s", h.Ref, b.Name)
 		out.Hint = "models.accounts." + b.Name + " has the limits; a fallback of the profile with another account shares the load"
 	case sched.GateWorker:
 		out.Kind, out.Message = BlockerNoWorker, fmt.Sprintf("%s waits for a worker that serves %s", h.Ref, h.Actor)
-		out.Hint = phrase.Command("workers list") + " shows who is connected; start one that serves " + h.Actor
+		out.Hint = phrase.Command("workers list") + " lists the connected workers; start one that serves " + h.Actor
 	default:
-		out.Kind, out.Message = BlockerExecutorFull, fmt.Sprintf("%s waits for a free place on the executor", h.Ref)
-		out.Hint = "more executors, or a higher executor.parallel, let more run at once"
+		out.Kind, out.Message = BlockerExecutorFull, fmt.Sprintf("%s waits for a free slot of the executor", h.Ref)
+		out.Hint = "more executors, or a higher executor.parallel, allow more calls at once"
 	}
 	if b.Message != "" {
 		out.Message += ": " + b.Message
@@ -328,9 +328,9 @@ func pending(row journal.Run) Blocker {
 	case row.Reason == "START_TIME" || row.WakeTime.After(time.Now()):
 		out.Kind, out.Message = BlockerStartTime, "the run is to start at "+row.WakeTime.Format(time.RFC3339)
 	case row.Reason == "BACKLOG":
-		out.Kind, out.Message = BlockerExecutorFull, "runs that came before, or are more urgent, start first"
+		out.Kind, out.Message = BlockerExecutorFull, "earlier runs, and runs of a higher priority, start first"
 	case row.Reason != "":
-		out.Message = "the namespace has as much open as it may"
+		out.Message = "the namespace has reached its quota"
 		out.Hint = phrase.Command("limits list") + " shows the limits"
 	}
 	return out
@@ -351,11 +351,11 @@ func (q *Query) ownerBlocker(ctx context.Context, x *Explanation) error {
 	}
 	at := slices.IndexFunc(all, func(o journal.Executor) bool { return o.Owner == x.Row.Owner })
 	lost := Blocker{Kind: BlockerLostOwner, Name: x.Owner, Message: fmt.Sprintf("executor %s, which owned the run, is gone", x.Owner),
-		Hint: "another executor takes it over in a moment; if not, see that one runs"}
+		Hint: "another executor takes it over in a moment; if none does, check that one is running"}
 	switch {
 	case at < 0:
 	case all[at].SinceHeartbeat > q.engine.Lease():
-		lost.Message = fmt.Sprintf("executor %s, which owns the run, was last heard of %s ago", x.Owner, all[at].SinceHeartbeat.Round(time.Second))
+		lost.Message = fmt.Sprintf("executor %s, which owns the run, sent its last heartbeat %s ago", x.Owner, all[at].SinceHeartbeat.Round(time.Second))
 		lost.Since = time.Now().Add(-all[at].SinceHeartbeat)
 	default:
 		x.Addr = all[at].Addr
@@ -383,8 +383,8 @@ func (q *Query) commandBlockers(ctx context.Context, x *Explanation) error {
 		}
 	}
 	x.Blockers = append(x.Blockers, Blocker{Kind: BlockerUnappliedCommand, Since: commands[0].Time, Name: strings.Join(names, ", "),
-		Message: fmt.Sprintf("%s not taken up yet: %s", phrase.Counted(len(commands), "piece")+" of commands", strings.Join(names, ", ")),
-		Hint:    "an executor takes them up in a moment; if not, see that one runs"})
+		Message: fmt.Sprintf("%s not applied yet: %s", phrase.Counted(len(commands), "command"), strings.Join(names, ", ")),
+		Hint:    "an executor applies them in a moment; if it does not, check that an executor is running"})
 	return nil
 }
 
@@ -420,13 +420,13 @@ func (x *Explanation) stateBlockers(row journal.Run, s *workgraph.State, nodes m
 }
 
 func paused(row journal.Run, reason string, s *workgraph.State, unknown, held int) Blocker {
-	h := Blocker{Kind: BlockerPaused, Name: reason, Since: row.UpdateTime, Message: "the run is paused", Hint: phrase.Command("runs resume "+row.ID) + " lets it go on"}
+	h := Blocker{Kind: BlockerPaused, Name: reason, Since: row.UpdateTime, Message: "the run is paused", Hint: phrase.Command("runs resume "+row.ID) + " continues it"}
 	b, used := s.Budget(), s.Spent()
 	if open := s.Unsettled(); len(open) > 0 && reason == workgraph.ReasonUnsettled {
 		h.Kind, h.Since, h.Until = BlockerBudget, open[0].At, row.WakeTime
-		h.Message = fmt.Sprintf("the run waits to learn what %s cost, since the registry was not there to price them; besides that it used %s",
+		h.Message = fmt.Sprintf("the run waits for the price of %s, because the registry was away; all other usage is %s",
 			phrase.Counted(len(open), "call"), phrase.Spent(b, used))
-		h.Hint = "see that the registry runs: the run goes on by itself when that answers"
+		h.Hint = "check that the registry is running: the run continues by itself when it answers"
 	} else if b.UsedUp(used) {
 		h.Kind, h.Hint, h.Message = BlockerBudget, phrase.RaiseHint(row.ID, b, used), "the run has used up its budget: "+phrase.Spent(b, used)
 		if reason != workgraph.ReasonBudget && reason != "" {
@@ -442,7 +442,7 @@ func paused(row journal.Run, reason string, s *workgraph.State, unknown, held in
 		h.Message += fmt.Sprintf(", and holds %s back", phrase.Counted(held, "start"))
 	}
 	if unknown > 0 {
-		h.Hint = "say first what became of the calls in question, then " + phrase.Command("runs resume "+row.ID)
+		h.Hint = "first record the outcome of these calls, then " + phrase.Command("runs resume "+row.ID)
 	}
 	return h
 }
@@ -464,9 +464,9 @@ func reasonBlocker(row journal.Run, r workgraph.Reason, n workgraph.Node, approv
 	switch r.Cause {
 	case workgraph.CauseReconciliation:
 		h.Kind, h.EffectKey = BlockerReconciliation, workgraph.EffectKey(row.ID, r.Ref, r.Generation)
-		h.Message = fmt.Sprintf("nobody knows what became of the UNSAFE call of %s, %s", r.Ref, h.attempt())
+		h.Message = fmt.Sprintf("the UNSAFE call of %s, %s, has an unknown outcome", r.Ref, h.attempt())
 		if h.Error != nil {
-			h.Message += ", which ended with " + errorText(h.Error)
+			h.Message += "; it ended with " + errorText(h.Error)
 		}
 		which := fmt.Sprintf("--visit %d", r.Visit)
 		if r.Item > 0 {
@@ -474,7 +474,7 @@ func reasonBlocker(row journal.Run, r workgraph.Reason, n workgraph.Node, approv
 		}
 		h.Hint = phrase.Command(fmt.Sprintf("runs reconcile %s %s %s --performed VALUE | --failed REASON | --not-performed", row.ID, r.Node, which))
 	case workgraph.CauseLimit:
-		h.Kind, h.Name, h.Message = BlockerPaused, string(r.Cause), fmt.Sprintf("the loop of %s has come to its max_visits, %d", r.Node, r.Have)
+		h.Kind, h.Name, h.Message = BlockerPaused, string(r.Cause), fmt.Sprintf("the loop of %s has reached its max_visits, %d", r.Node, r.Have)
 		h.Hint = phrase.Command("runs resume "+row.ID) + " gives it as many visits again"
 	case workgraph.CauseInterrupt:
 		h.Kind, h.Interrupts, h.Message = BlockerInterrupt, r.On, fmt.Sprintf("%s waits for the answer to %s", r.Ref, first)
@@ -492,13 +492,13 @@ func reasonBlocker(row journal.Run, r workgraph.Reason, n workgraph.Node, approv
 		h.Hint = phrase.Command(fmt.Sprintf("runs signal %s %s VALUE", row.ID, first))
 	case workgraph.CauseChildren:
 		h.Kind, h.RunIDs, h.Message = BlockerChildren, r.On, fmt.Sprintf("%s waits for %s", r.Ref, phrase.Counted(len(r.On)+r.More, "child run"))
-		h.Hint = phrase.Command("runs explain "+first) + " says what that one does"
+		h.Hint = phrase.Command("runs explain "+first) + " explains that run"
 	case workgraph.CauseTimer:
 		h.Kind, h.Message = BlockerTimer, fmt.Sprintf("%s sleeps until %s", r.Ref, r.Due.Format(time.RFC3339))
 	case workgraph.CauseBackoff:
 		h.Kind, h.Message = BlockerBackoff, fmt.Sprintf("%s failed and is tried again at %s, %s%s", r.Ref, r.Due.Format(time.RFC3339), h.attempt(), h.lastError())
 	case workgraph.CauseCanceling:
-		h.Kind, h.Message = BlockerRunning, fmt.Sprintf("%s was asked to stop and has not yet", r.Ref)
+		h.Kind, h.Message = BlockerRunning, fmt.Sprintf("%s was asked to stop and has not ended yet", r.Ref)
 	case workgraph.CauseRunning:
 		h.Kind, h.Message = BlockerRunning, fmt.Sprintf("%s calls %s, %s%s", r.Ref, h.Actor, h.attempt(), h.lastError())
 	case workgraph.CauseInbox:
@@ -540,7 +540,7 @@ func (q *Query) childBlockers(ctx context.Context, x *Explanation) error {
 			if row.State != journal.StateRunning {
 				stuck = append(stuck, id+" is "+row.State.String())
 				if len(stuck) == 1 {
-					h.Hint = phrase.Command("runs explain "+id) + " says what that one does"
+					h.Hint = phrase.Command("runs explain "+id) + " explains that run"
 				}
 			}
 		}
@@ -549,13 +549,13 @@ func (q *Query) childBlockers(ctx context.Context, x *Explanation) error {
 		}
 		if len(unsettled) > 0 {
 			poor = append(poor, Blocker{Kind: BlockerBudget, Ref: h.Ref, RunIDs: unsettled, Name: workgraph.ReasonUnsettled,
-				Message: fmt.Sprintf("%s of %s wait to learn what their calls cost: %s", phrase.Counted(len(unsettled), "child run"), h.Ref, strings.Join(unsettled[:min(5, len(unsettled))], ", ")),
-				Hint:    "see that the registry runs: they go on by themselves when that answers"})
+				Message: fmt.Sprintf("%s of %s wait for the price of their calls: %s", phrase.Counted(len(unsettled), "child run"), h.Ref, strings.Join(unsettled[:min(5, len(unsettled))], ", ")),
+				Hint:    "check that the registry is running: they continue by themselves when it answers"})
 		}
 		if len(spent) > 0 {
 			poor = append(poor, Blocker{Kind: BlockerBudget, Ref: h.Ref, RunIDs: spent, Name: workgraph.ReasonBudget,
-				Message: fmt.Sprintf("%s of %s used up what it may use: %s", phrase.Counted(len(spent), "child run"), h.Ref, strings.Join(spent[:min(5, len(spent))], ", ")),
-				Hint: fmt.Sprintf("`epigraph runs resume %s` with a higher --budget-usd or --budget-tokens gives children what is left by it; a child with a lower budget of its own needs it by itself: `epigraph runs explain %s` tells how much was used",
+				Message: fmt.Sprintf("%s of %s used up their budget: %s", phrase.Counted(len(spent), "child run"), h.Ref, strings.Join(spent[:min(5, len(spent))], ", ")),
+				Hint: fmt.Sprintf("`epigraph runs resume %s` with a higher --budget-usd or --budget-tokens gives its rest to the children; a child with a lower budget of its own must be resumed itself: `epigraph runs explain %s` shows its usage",
 					x.Row.ID, spent[0])})
 		}
 	}
@@ -643,7 +643,7 @@ func (q *Query) refusedAmendment(ctx context.Context, x *Explanation) error {
 		return err
 	}
 	h := Blocker{Kind: BlockerAmendRefused, Since: f.Time, Name: f.RequestID, Message: "an amendment was refused: " + f.Message,
-		Hint: "epigraph runs graph " + x.Row.ID + " --json shows the graph as it is; change what has not run"}
+		Hint: "epigraph runs graph " + x.Row.ID + " --json shows the present graph; change only nodes that have not run"}
 	if f.By != "" {
 		h.Message = "an amendment by " + f.By + " was refused: " + f.Message
 	}

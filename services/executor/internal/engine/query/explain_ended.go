@@ -54,7 +54,7 @@ func ended(row journal.Run) Blocker {
 		}
 	}
 	if row.State == journal.StateFailed {
-		out.Hint = phrase.Command("runs retry "+row.ID) + " runs again what failed, in a new run"
+		out.Hint = phrase.Command("runs retry "+row.ID) + " starts a new run that repeats the failed visits"
 	}
 	return out
 }
@@ -88,8 +88,8 @@ func unknownAtEnd(row journal.Run, calls []workgraph.Ref, key string) Blocker {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	return Blocker{Kind: BlockerReconciliation, Ref: calls[0], EffectKey: key, Since: row.EndTime,
-		Message: "the run ended before anybody knew whether " + phrase.Counted(len(calls), "UNSAFE call") + " had been performed: " + strings.Join(names, ", "),
-		Hint:    "find out what became of it; " + phrase.Command("runs retry "+row.ID+" --allow-unsafe") + " lets it be made again"}
+		Message: "the run ended while the outcome of " + phrase.Counted(len(calls), "UNSAFE call") + " was unknown: " + strings.Join(names, ", "),
+		Hint:    "find out whether it was performed; " + phrase.Command("runs retry "+row.ID+" --allow-unsafe") + " repeats it"}
 }
 
 // shownUnknown bounds the calls with unknown outcomes that are named.

@@ -11,7 +11,7 @@ import (
 
 func TestArrange(t *testing.T) {
 	t.Parallel()
-	t.Run("WaitForMemory/HidesWhatCannotRun", func(t *testing.T) {
+	t.Run("WaitForMemory/HidesAttemptsThatCannotRun", func(t *testing.T) {
 		here := []query.Blocker{{Kind: query.BlockerExecutorFull, Message: "the run waits for memory"}}
 		x := query.Explanation{Blockers: []query.Blocker{{Kind: query.BlockerRunning, Ref: workgraph.Ref{Node: "a", Visit: 1}}}}
 		x.Arrange(here)

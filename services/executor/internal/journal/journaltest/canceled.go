@@ -29,7 +29,7 @@ func canceledCases(t *testing.T, d Driver) {
 	of := func(namespace string) func(*journal.Start) {
 		return func(st *journal.Start) { st.Run.Namespace = namespace }
 	}
-	t.Run("ClaimsWhatNobodyOwnsInWhateverState", func(t *testing.T) {
+	t.Run("ClaimsUnownedRunsInAnyState", func(t *testing.T) {
 		w := open(t, d)
 		other := w.register("exec-b")
 		var free, want []string
@@ -53,7 +53,7 @@ func canceledCases(t *testing.T, d Driver) {
 		require.Empty(t, w.takeOver(other, canceled(journal.TakeOverOptions{})).Claimed)
 		require.Len(t, w.takeOver(other, journal.TakeOverOptions{Lease: time.Hour}).Claimed, 1, "the running one that goes on is left to others")
 	})
-	t.Run("LeavesWhatHasNothingToGoOnWith", func(t *testing.T) {
+	t.Run("LeavesRunsWithoutWork", func(t *testing.T) {
 		w := open(t, d)
 		other := w.register("exec-b")
 		id, quarantined := w.started(1, in(journal.StateWaiting)), w.started(1, in(journal.StateQuarantined))
@@ -123,7 +123,7 @@ func canceledCases(t *testing.T, d Driver) {
 			require.Equal(t, journal.DoingReading, res.Claimed[0].Doing)
 		}
 	})
-	t.Run("AFencedOneIsTold", func(t *testing.T) {
+	t.Run("FencedExecutorGetsAnError", func(t *testing.T) {
 		w := open(t, d)
 		old := w.me
 		w.me = w.register(w.me.ID)

@@ -30,7 +30,7 @@ func commandTo(id string, kind journal.CommandKind, key string) func(*journal.Ap
 }
 
 func commandCases(t *testing.T, d Driver) {
-	t.Run("Post/SignalsAndMessagesThatWaitAreBounded", func(t *testing.T) {
+	t.Run("Enqueue/UnreadSignalsAndMessagesAreBounded", func(t *testing.T) {
 		w := open(t, d)
 		id, other := w.started(1), w.started(1)
 		large := func(p *journal.EnqueueRequest) { p.Command.Body = bytes.Repeat([]byte("x"), 3<<20) }
@@ -62,7 +62,7 @@ func commandCases(t *testing.T, d Driver) {
 		require.NoError(t, again(journal.CommandSignal, "more"))
 		require.NoError(t, again(journal.CommandSignal, "more"), "it is repeated, so there need be no room")
 	})
-	t.Run("Post/SoManySignalsWaitAtMost", func(t *testing.T) {
+	t.Run("Enqueue/WaitingSignalsAreBounded", func(t *testing.T) {
 		w := open(t, d)
 		id := w.started(1)
 		send := func(key string) error {
@@ -95,7 +95,7 @@ func commandCases(t *testing.T, d Driver) {
 		require.NoError(t, w.commit(appendTo(id, 1, 1, func(a *journal.Append) { a.Applied = []int64{first} }))[0].Err)
 		require.Equal(t, []journal.CommandKind{journal.CommandResume, journal.CommandSignal}, kinds(ns, id))
 	})
-	t.Run("FindMail/ByKey", func(t *testing.T) {
+	t.Run("FindCommand/ByKey", func(t *testing.T) {
 		w := open(t, d)
 		id, other := w.started(1), w.started(1)
 		for _, p := range []journal.EnqueueRequest{enqueue(id, journal.CommandSignal, "1"), enqueue(id, journal.CommandSignal, "2"), enqueue(id, journal.CommandPause, "1"), enqueue(other, journal.CommandResume, "1")} {
@@ -120,9 +120,9 @@ func commandCases(t *testing.T, d Driver) {
 		}
 		require.NoError(t, w.commit(appendTo(id, 1, 1, func(a *journal.Append) { a.Applied = []int64{all[1].ID} }))[0].Err)
 		_, ok := find(ns, journal.CommandSignal, "2", false)
-		require.False(t, ok, "it was taken up")
+		require.False(t, ok, "it was applied")
 	})
-	t.Run("Post/ReachesTheOwner", func(t *testing.T) {
+	t.Run("Enqueue/ReachesTheOwner", func(t *testing.T) {
 		w := open(t, d)
 		id := w.started(1)
 		ctx, stop := context.WithCancel(t.Context())
@@ -160,7 +160,7 @@ func commandCases(t *testing.T, d Driver) {
 			}
 		})
 	})
-	t.Run("Post/IdleIsRememberedAlone", func(t *testing.T) {
+	t.Run("Enqueue/IdleRecordsOnlyTheRequest", func(t *testing.T) {
 		w := open(t, d)
 		id := w.started(1)
 		idle := func(hash string) journal.EnqueueRequest {
@@ -181,7 +181,7 @@ func commandCases(t *testing.T, d Driver) {
 		require.NoError(t, err)
 		require.Equal(t, []string{id, "h"}, []string{run, hash})
 	})
-	t.Run("Post/Refusals", func(t *testing.T) {
+	t.Run("Enqueue/Refusals", func(t *testing.T) {
 		w := open(t, d)
 		id := w.started(1)
 		ask := func(p journal.EnqueueRequest) (journal.Enqueued, error) { return w.j.Enqueue(t.Context(), p) }
@@ -208,7 +208,7 @@ func commandCases(t *testing.T, d Driver) {
 		res, err = ask(enqueue(id, journal.CommandPause, "", once("h")))
 		require.NoError(t, err, "the same request again")
 		require.False(t, res.New)
-		require.Empty(t, w.unread(id), "taken up, and not written again")
+		require.Empty(t, w.unread(id), "applied, and not written again")
 		_, err = ask(enqueue(id, journal.CommandPause, "", once("other")))
 		reason(t, err, journal.ReasonRequestIDReused)
 		res, err = ask(enqueue(id, journal.CommandPause, "", once("other"), func(p *journal.EnqueueRequest) { p.Request.Method = "ResumeRun" }))
@@ -260,7 +260,7 @@ func commandCases(t *testing.T, d Driver) {
 		require.Equal(t, res[0], w.commit(batch[0])[0], "sent again")
 		require.NoError(t, w.commit(appendTo(parent, 1, 1, func(a *journal.Append) { a.Applied = []int64{ms[0].ID} }))[0].Err)
 		w.commit(batch[0])
-		require.Empty(t, w.pending(w.me), "not even when it was taken up meanwhile")
+		require.Empty(t, w.pending(w.me), "not even when it was applied meanwhile")
 		// Nobody's commands are taken by somebody else's write.
 		w.commit(appendTo(parent, 2, 1, commandTo(w.started(1), journal.CommandSignal, "kept")))
 		kept := w.pending(w.me)
@@ -268,7 +268,7 @@ func commandCases(t *testing.T, d Driver) {
 		w.commit(appendTo(parent, 3, 1, func(a *journal.Append) { a.Applied = []int64{kept[0].ID} }))
 		require.NotEmpty(t, w.pending(w.me))
 	})
-	t.Run("Start/MailsAndIsMailed", func(t *testing.T) {
+	t.Run("Start/SendsAndGetsCommands", func(t *testing.T) {
 		w := open(t, d)
 		parent := w.started(1)
 		child := start(1, func(s *journal.Start) {
@@ -280,7 +280,7 @@ func commandCases(t *testing.T, d Driver) {
 		require.Len(t, w.unread(parent), 1)
 		require.Len(t, w.unread(twin.Run.ID), 1, "it is there in the same commit")
 	})
-	t.Run("End/LeavesNoMail", func(t *testing.T) {
+	t.Run("End/LeavesNoCommands", func(t *testing.T) {
 		w := open(t, d)
 		id := w.started(1)
 		_, err := w.j.Enqueue(t.Context(), enqueue(id, journal.CommandSignal, "s"))
@@ -288,7 +288,7 @@ func commandCases(t *testing.T, d Driver) {
 		require.NoError(t, w.commit(appendTo(id, 1, 1, inState(journal.StateCompleted)))[0].Err)
 		require.Empty(t, w.unread(id))
 	})
-	t.Run("Append/MailsAcrossExecutorsInACircle", func(t *testing.T) {
+	t.Run("Append/SendsCommandsAcrossExecutorsInACircle", func(t *testing.T) {
 		// Each executor ends its runs and sends commands to the other's in the same commits. No order of
 		// locks may make them wait for each other.
 		w := open(t, d)

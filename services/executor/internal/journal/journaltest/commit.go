@@ -270,7 +270,7 @@ func appendCases(t *testing.T, d Driver) {
 		require.Equal(t, st, w.get(id).Status)
 		require.Equal(t, out, w.get(id).Outcome)
 	})
-	t.Run("MetadataTakesThePlaceOfWhatWasThere", func(t *testing.T) {
+	t.Run("MetadataIsReplaced", func(t *testing.T) {
 		w := open(t, d)
 		say := func(text string) func(*journal.Append) {
 			return func(a *journal.Append) { a.Metadata = []byte(text) }
@@ -361,7 +361,7 @@ func appendCases(t *testing.T, d Driver) {
 		reason(t, w.commit(appendTo("run_none", 0, 1))[0].Err, journal.ReasonRunNotFound)
 		reason(t, w.commit(appendTo(id, 3, 1, func(a *journal.Append) { a.Namespace = "other" }))[0].Err, journal.ReasonRunNotFound)
 	})
-	t.Run("WritesOfARunFallTogether", func(t *testing.T) {
+	t.Run("WritesOfARunAreCoalesced", func(t *testing.T) {
 		w := open(t, d)
 		id, ok := w.started(1), w.started(1)
 		res := w.commit(appendTo(id, 1, 1), appendTo(id, 5, 1), appendTo(id, 6, 1), appendTo(ok, 1, 1))

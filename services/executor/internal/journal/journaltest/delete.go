@@ -32,7 +32,7 @@ func deleteCases(t *testing.T, d Driver) {
 		}
 		return calls
 	}
-	t.Run("RunGoesWithAllThatHangsOnIt", func(t *testing.T) {
+	t.Run("RunIsDeletedWithItsRows", func(t *testing.T) {
 		w := open(t, d)
 		kept := w.started(3)
 		id := w.started(40, over, func(s *journal.Start) {
@@ -53,7 +53,7 @@ func deleteCases(t *testing.T, d Driver) {
 		require.Zero(t, rows(w, id))
 		require.NotZero(t, rows(w, kept))
 	})
-	t.Run("RunThatGoesOnStays", func(t *testing.T) {
+	t.Run("OpenRunStays", func(t *testing.T) {
 		w := open(t, d)
 		id := w.started(1)
 		_, err := w.j.DeleteRun(t.Context(), ns, id, 0)
@@ -63,7 +63,7 @@ func deleteCases(t *testing.T, d Driver) {
 		purge(w, 10)
 		require.NotZero(t, rows(w, id))
 	})
-	t.Run("DescendantsThatHaveEndedGoAlong", func(t *testing.T) {
+	t.Run("EndedDescendantsAreDeletedToo", func(t *testing.T) {
 		w := open(t, d)
 		top := w.started(1, over)
 		child := w.started(1, over, below(top))

@@ -97,7 +97,7 @@ func interruptCases(t *testing.T, d Driver) {
 		}))
 		require.Equal(t, "me", get(w, q1.ID).By)
 	})
-	t.Run("AnsweredOnceWithItsMail", func(t *testing.T) {
+	t.Run("AnsweredOnceWithItsCommand", func(t *testing.T) {
 		w := open(t, d)
 		q := interrupt(1)
 		id := w.started(1, func(s *journal.Start) { s.Opened = []journal.Interrupt{q} })

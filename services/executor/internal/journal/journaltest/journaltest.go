@@ -39,8 +39,8 @@ type Driver struct {
 func Run(t *testing.T, d Driver) {
 	for name, cases := range map[string]func(*testing.T, Driver){
 		"Start": startCases, "Append": appendCases, "Fence": fenceCases, "TakeOver": takeOverCases, "TakeOverCanceled": canceledCases,
-		"Read": readCases, "Commands": commandCases, "Park": ownerlessCases, "Pending": pendingCases, "Interrupt": interruptCases, "Outbox": outboxCases, "Writer": writerCases,
-		"Workers": workerCases, "Delete": deleteCases, "Growth": retentionCases, "Outcomes": outcomeCases, "Threads": threadCases,
+		"Read": readCases, "Commands": commandCases, "Ownerless": ownerlessCases, "Pending": pendingCases, "Interrupt": interruptCases, "Outbox": outboxCases, "Writer": writerCases,
+		"Workers": workerCases, "Delete": deleteCases, "Retention": retentionCases, "Outcomes": outcomeCases, "Threads": threadCases,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

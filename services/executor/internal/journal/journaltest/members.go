@@ -176,7 +176,7 @@ func takeOverCases(t *testing.T, d Driver) {
 		require.Equal(t, c, res.Claimed[0].RunID)
 		require.Empty(t, w.takeOver(w.me, journal.TakeOverOptions{Lease: time.Hour}).Claimed)
 	})
-	t.Run("ExceptNamespacesForWhichThereIsNoRoom", func(t *testing.T) {
+	t.Run("ExceptNamespacesWithoutRoom", func(t *testing.T) {
 		w := open(t, d)
 		of := func(ns string) func(*journal.Start) { return func(s *journal.Start) { s.Run.Namespace = ns } }
 		for range 3 {
@@ -192,7 +192,7 @@ func takeOverCases(t *testing.T, d Driver) {
 		w.me = w.register(w.me.ID)
 		require.Empty(t, w.takeOver(w.me, journal.TakeOverOptions{Lease: time.Hour, Except: []string{"full", "other"}, TakeOverPolicy: journal.TakeOverPolicy{MaxTakeovers: 2}}).Claimed, "suspects neither")
 	})
-	t.Run("OnlyWhatCanGoOn", func(t *testing.T) {
+	t.Run("OnlyRunsThatCanGoOn", func(t *testing.T) {
 		w := open(t, d)
 		states := map[string]journal.State{}
 		for _, s := range []journal.State{
@@ -216,7 +216,7 @@ func takeOverCases(t *testing.T, d Driver) {
 			}
 		}
 	})
-	t.Run("EndIsSeenOnlyOfWhoIsGone", func(t *testing.T) {
+	t.Run("EndIsSeenOnlyOfExecutorsThatAreGone", func(t *testing.T) {
 		w := open(t, d)
 		other, err := d.Open(t.Context(), w.place)
 		require.NoError(t, err)
@@ -257,7 +257,7 @@ func takeOverCases(t *testing.T, d Driver) {
 		require.Equal(t, b, res.Claimed[0].RunID)
 		require.Equal(t, w.me, w.get(ended).Owner, "an ended run keeps its last owner")
 	})
-	t.Run("JobsOfTheDeadComeAgain", func(t *testing.T) {
+	t.Run("JobsOfDeadExecutorsComeAgain", func(t *testing.T) {
 		w := open(t, d)
 		id := w.started(1)
 		require.NoError(t, w.j.InsertJobs(t.Context(), ns, []journal.Job{{Kind: journal.JobWake, RunID: id}, {Kind: journal.JobWebhook, RunID: id}}))
@@ -362,7 +362,7 @@ func takeOverCases(t *testing.T, d Driver) {
 			require.Equal(t, 2, w.get(waits).Takeovers)
 		}
 	})
-	t.Run("Quarantine/ReadingCountsWhenItHappensTwice", func(t *testing.T) {
+	t.Run("Quarantine/CrashDuringLoadCountsTheSecondTime", func(t *testing.T) {
 		w := open(t, d)
 		id, other := w.started(1), w.started(1)
 		opts := journal.TakeOverOptions{Lease: time.Hour, TakeOverPolicy: journal.TakeOverPolicy{MaxTakeovers: 2}}

@@ -45,7 +45,7 @@ func outboxCases(t *testing.T, d Driver) {
 		require.Equal(t, "c", got)
 		require.EqualValues(t, 4, items[0].Seq)
 	})
-	t.Run("RetriesHoldUpTheirRunOnly", func(t *testing.T) {
+	t.Run("RetriesBlockTheirRunOnly", func(t *testing.T) {
 		w := open(t, d)
 		x, y := w.started(1), w.started(1)
 		w.commit(appendTo(x, 1, 1, out("x1", "x2")), appendTo(y, 1, 1, out("y1")))
@@ -86,7 +86,7 @@ func outboxCases(t *testing.T, d Driver) {
 		got, _ = claim(w, 9, time.Minute)
 		require.Equal(t, "f3 f4 l2", got, "whatever is due when there is room for all")
 	})
-	t.Run("ForgottenClaimsComeBack", func(t *testing.T) {
+	t.Run("ExpiredClaimsComeBack", func(t *testing.T) {
 		w := open(t, d)
 		id := w.started(1)
 		w.commit(appendTo(id, 1, 1, out("a", "b")))
@@ -122,7 +122,7 @@ func outboxCases(t *testing.T, d Driver) {
 		require.Zero(t, n)
 		require.NoError(t, w.j.AckOutbox(t.Context(), nil))
 	})
-	t.Run("CostsReachTheRunsAbove", func(t *testing.T) {
+	t.Run("CostsReachAncestors", func(t *testing.T) {
 		w := open(t, d)
 		top := w.started(1)
 		below := func(parent string) string {
@@ -156,7 +156,7 @@ func outboxCases(t *testing.T, d Driver) {
 			require.Equal(t, want, [2]int64{r.CostNanoUSD, r.UnpricedCalls})
 		}
 	})
-	t.Run("BooksAreOfOneInstant", func(t *testing.T) {
+	t.Run("AccountingIsOfOneInstant", func(t *testing.T) {
 		w := open(t, d)
 		const each = 40
 		id := w.started(1)

@@ -42,7 +42,7 @@ func ownerlessCases(t *testing.T, d Driver) {
 		require.NoError(t, res[0].Err)
 		reason(t, res[1].Err, journal.ReasonNotOwner)
 	})
-	t.Run("Post/ClaimsAParkedRun", func(t *testing.T) {
+	t.Run("Enqueue/ClaimsAnEvictedRun", func(t *testing.T) {
 		w := open(t, d)
 		other := w.register("exec-b")
 		claim := func(o journal.Owner) func(*journal.EnqueueRequest) {
@@ -88,7 +88,7 @@ func ownerlessCases(t *testing.T, d Driver) {
 		require.Zero(t, ask(enqueue(pending, journal.CommandSignal, "s", claim(other))).Owner, "it has not begun")
 		require.Len(t, w.jobs(), 2)
 	})
-	t.Run("Append/ClaimsParkedTargets", func(t *testing.T) {
+	t.Run("Append/ClaimsEvictedTargets", func(t *testing.T) {
 		w := open(t, d)
 		child, twin, parent, held := w.started(1), w.started(1), w.started(1), w.started(1)
 		w.commit(appendTo(parent, 1, 1, waiting()...))
@@ -118,7 +118,7 @@ func ownerlessCases(t *testing.T, d Driver) {
 		require.Empty(t, w.jobs())
 		require.NoError(t, w.commit(appendTo(id, 2, 1, func(a *journal.Append) { a.Applied = []int64{w.unread(id)[0].ID} }))[0].Err)
 	})
-	t.Run("Release/ClaimsTheRunAgainForItsMail", func(t *testing.T) {
+	t.Run("Release/ReclaimsTheRunForItsCommands", func(t *testing.T) {
 		w := open(t, d)
 		quiet, commanded := w.started(1), w.started(1)
 		_, err := w.j.Enqueue(t.Context(), enqueue(commanded, journal.CommandSignal, "1"))
@@ -147,7 +147,7 @@ func ownerlessCases(t *testing.T, d Driver) {
 		require.NoError(t, w.commit(released)[0].Err)
 		require.True(t, w.get(id).Owner.IsZero())
 	})
-	t.Run("Claim/WhatMayBeClaimed", func(t *testing.T) {
+	t.Run("Claim/OnlyClaimableRuns", func(t *testing.T) {
 		w := open(t, d)
 		in := func(s journal.State) string {
 			id := w.started(1)
@@ -202,7 +202,7 @@ func ownerlessCases(t *testing.T, d Driver) {
 		}
 		require.Len(t, w.takeOver(w.me, journal.TakeOverOptions{Lease: time.Hour}).Quarantined, 1)
 	})
-	t.Run("Claim/HasTheGivenPatience", func(t *testing.T) {
+	t.Run("Claim/HonorsTheTakeOverPolicy", func(t *testing.T) {
 		w := open(t, d)
 		id := w.started(0, func(s *journal.Start) { s.Run.State = journal.StatePending })
 		last := w.me
@@ -227,7 +227,7 @@ func ownerlessCases(t *testing.T, d Driver) {
 		require.Equal(t, -1, claim(journal.TakeOverPolicy{MaxTakeovers: 5, Outlived: func(journal.Owner) bool { return false }}))
 		require.Len(t, w.takeOver(w.me, journal.TakeOverOptions{Lease: time.Hour, TakeOverPolicy: journal.TakeOverPolicy{MaxTakeovers: 5}}).Quarantined, 1)
 	})
-	t.Run("Commands/ToAParkedRunMakesOneJob", func(t *testing.T) {
+	t.Run("Commands/EnqueuedForAnEvictedRunMakeOneJob", func(t *testing.T) {
 		w := open(t, d)
 		id, by := w.started(1), w.started(1)
 		w.commit(appendTo(id, 1, 1, waiting()...))
@@ -242,7 +242,7 @@ func ownerlessCases(t *testing.T, d Driver) {
 		require.Equal(t, w.me, w.claim(w.me, id))
 		require.Len(t, w.pending(w.me), 2)
 	})
-	t.Run("Commands/UnreadAtTheReleaseMakesAJob", func(t *testing.T) {
+	t.Run("Commands/UnreadAtTheReleaseMakeAJob", func(t *testing.T) {
 		w := open(t, d)
 		id := w.started(1)
 		_, err := w.j.Enqueue(t.Context(), enqueue(id, journal.CommandSignal, "1"))
@@ -250,13 +250,13 @@ func ownerlessCases(t *testing.T, d Driver) {
 		require.NoError(t, w.commit(appendTo(id, 1, 1, waiting()...))[0].Err)
 		require.Equal(t, []string{"wake available " + id}, w.jobs())
 	})
-	t.Run("Commands/InTheCommitOfTheReleaseMakesAJob", func(t *testing.T) {
+	t.Run("Commands/InTheCommitOfTheReleaseMakeAJob", func(t *testing.T) {
 		w := open(t, d)
 		id, by := w.started(1), w.started(1)
 		w.commit(appendTo(id, 1, 1, waiting()...), appendTo(by, 1, 1, commandTo(id, journal.CommandSignal, "1")))
 		require.Equal(t, []string{"wake available " + id}, w.jobs())
 	})
-	t.Run("Commands/RacesTheRelease", func(t *testing.T) {
+	t.Run("Commands/RaceTheRelease", func(t *testing.T) {
 		// Whatever comes first: either the owner finds the commands before it releases, or a job is there.
 		w := open(t, d)
 		other, by := w.another(), w.started(1)
@@ -330,7 +330,7 @@ func ownerlessCases(t *testing.T, d Driver) {
 		require.Zero(t, ready(2*time.Hour, 10), "they are ready already")
 		require.ElementsMatch(t, []string{"wake available " + sooner, "wake available " + soon, "wake scheduled " + later}, w.jobs())
 	})
-	t.Run("Hasten/PausedRunsOfAReason", func(t *testing.T) {
+	t.Run("Expedite/PausedRunsOfAReason", func(t *testing.T) {
 		w := open(t, d)
 		paused := func(reason string, state journal.State) string {
 			id := w.started(1)
@@ -366,7 +366,7 @@ func ownerlessCases(t *testing.T, d Driver) {
 		require.ElementsMatch(t, []string{"wake available " + waiting, "wake scheduled " + timer, "wake scheduled " + resting, "wake available " + commanded}, w.jobs())
 		require.True(t, w.get(paused).Owner.IsZero())
 	})
-	t.Run("Take-over/LeavesAMillionParkedRunsAlone", func(t *testing.T) {
+	t.Run("TakeOver/LeavesAMillionEvictedRunsAlone", func(t *testing.T) {
 		w := open(t, d)
 		for range 3 {
 			w.commit(appendTo(w.started(1), 1, 1, waiting()...))
@@ -391,7 +391,7 @@ func ownerlessCases(t *testing.T, d Driver) {
 		require.NoError(t, err)
 		require.Equal(t, "body of h3", string(l.Graph))
 	})
-	t.Run("Jobs/InsertedAloneOnce", func(t *testing.T) {
+	t.Run("Jobs/InsertedOnce", func(t *testing.T) {
 		w := open(t, d)
 		jobs := []journal.Job{{Kind: "sweep", Args: []byte(`{"run_id":"x"}`)}, {Kind: journal.JobStart, RunID: "r", Priority: 1}}
 		require.NoError(t, w.j.InsertJobs(t.Context(), ns, jobs))

@@ -10,7 +10,7 @@ import (
 )
 
 func pendingCases(t *testing.T, d Driver) {
-	t.Run("AmongMuchMailToOthers", func(t *testing.T) {
+	t.Run("AmongManyCommandsToOthers", func(t *testing.T) {
 		w := open(t, d)
 		mine, gone := w.started(1), w.started(1)
 		me := w.me
@@ -42,7 +42,7 @@ func pendingCases(t *testing.T, d Driver) {
 		require.NoError(t, err)
 		require.Equal(t, got, all, "an owner of many runs reads through more")
 	})
-	t.Run("WithoutWhatIsInHand", func(t *testing.T) {
+	t.Run("WithoutCommandsAlreadyRead", func(t *testing.T) {
 		w := open(t, d)
 		free, busy, ending := w.started(1), w.started(1), w.started(1)
 		send := func(id string, kind journal.CommandKind, body string) {

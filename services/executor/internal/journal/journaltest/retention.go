@@ -17,7 +17,7 @@ func retentionCases(t *testing.T, d Driver) {
 			s.Run.State, s.Run.CreateTime, s.Run.EndTime, s.Run.ParentID = journal.StateCompleted, base, at, parent
 		}
 	}
-	t.Run("Expired/OnlyTreesThatAreOverAndOldEnough", func(t *testing.T) {
+	t.Run("Expired/OnlyEndedTreesThatAreOldEnough", func(t *testing.T) {
 		w := open(t, d)
 		young := base.Add(time.Hour)
 		w.started(1) // goes on
@@ -102,7 +102,7 @@ func retentionCases(t *testing.T, d Driver) {
 		_, err := w.j.DeleteRun(w.t.Context(), ns, id, 0)
 		require.NoError(w.t, err)
 	}
-	t.Run("Graphs/OnlyThoseThatNobodyRefersTo", func(t *testing.T) {
+	t.Run("Graphs/OnlyUnreferencedOnes", func(t *testing.T) {
 		w := open(t, d)
 		w.started(1, early, graph("live"))
 		w.started(1, early, graph("kept"), over)

@@ -130,7 +130,7 @@ func workerCases(t *testing.T, d Driver) {
 		require.NoError(t, w.j.Deregister(t.Context(), w.me))
 		require.Empty(t, list("other"))
 	})
-	t.Run("Wakes/TellOtherReplicas", func(t *testing.T) {
+	t.Run("Wakes/NotifyOtherReplicas", func(t *testing.T) {
 		w := open(t, d)
 		far := w.another()
 		me := w.register("exec-b")

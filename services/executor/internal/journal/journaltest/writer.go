@@ -22,7 +22,7 @@ func writerCases(t *testing.T, d Driver) {
 			require.Len(t, w.events(id), n)
 		}
 	})
-	t.Run("AnswersThatGetLost", func(t *testing.T) {
+	t.Run("LostAnswers", func(t *testing.T) {
 		// Every other commit happens and its answer is lost; some never reach the store.
 		w := open(t, d)
 		for id, n := range drive(w, &lossy{Journal: w.j}) {
@@ -33,7 +33,7 @@ func writerCases(t *testing.T, d Driver) {
 		require.NoError(t, err)
 		require.EqualValues(t, 20*9, backlog)
 	})
-	t.Run("FencedStopsAndTellsAll", func(t *testing.T) {
+	t.Run("FencedStopsAndFailsAllWrites", func(t *testing.T) {
 		w := open(t, d)
 		id := w.started(1)
 		wr := journal.NewWriter(w.j, w.me, journal.WriterOptions{})

@@ -18,19 +18,19 @@ func TestGraphForms(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}
-	t.Run("Squeeze/OnceForEachGraph", func(t *testing.T) {
+	t.Run("Compress/OnceForEachGraph", func(t *testing.T) {
 		var g graphForms
 		first := g.compress(c, "h", body("ab", 1000))
 		back(t, first, body("ab", 1000))
 		require.Same(t, &first[0], &g.compress(c, "h", body("ab", 1000))[0])
 	})
-	t.Run("Squeeze/AnotherGraphOfTheSameHash", func(t *testing.T) {
+	t.Run("Compress/AnotherGraphOfTheSameHash", func(t *testing.T) {
 		var g graphForms
 		g.compress(c, "h", body("ab", 1000))
 		back(t, g.compress(c, "h", body("cd", 1000)), body("cd", 1000))
 		back(t, g.compress(c, "h", body("ab", 1000)), body("ab", 1000))
 	})
-	t.Run("Squeeze/WhatIsRememberedIsBounded", func(t *testing.T) {
+	t.Run("Compress/CacheIsBounded", func(t *testing.T) {
 		var g graphForms
 		for i := range 100 {
 			text := body(fmt.Sprintf("%04d", i), maxGraphs/8)

@@ -31,7 +31,7 @@ const (
 
 var errForm = errors.New("the value is in no form that this release knows")
 
-// Options tune a Stash.
+// Options tune an Offload.
 type Options struct {
 	// Store keeps large values; nil leaves them with the rows.
 	Store *blob.Store

@@ -99,21 +99,21 @@ const (
 	unread = manyRuns/100*5 + crowd
 	// crowd is the commands of the first run that waits.
 	crowd = 1000
-	// countedBelow is how many runs the large family has, a quarter of all.
+	// countedBelow is how many runs the large tree has, a quarter of all.
 	countedBelow = manyRuns / 4
 	// Each run of a page is looked up in a handful of tables; a list of all states looks ahead in each.
 	rowsOfPage, pagesOfPage = 10 * listed, 60 * listed
 )
 
 // fillMany writes runs nearly all of which have ended: every 100th waits, every 2,000th has failed; the first
-// 30 are somebody's; every fourth of the others is of one family.
+// 30 are somebody's; every fourth of the others belongs to one tree.
 var fillMany = []string{
 	`INSERT INTO runs (run_id, namespace, owner_id, owner_incarnation, last_seq, revision, create_time, start_time, end_time, update_time, wake_time,
 		input_tokens, cached_input_tokens, output_tokens, reasoning_tokens, calls, takeovers, machine_version, state, nodes_total, nodes_completed,
 		nodes_failed, nodes_skipped, nodes_running, holds_key, sampled, state_reason, cancel_reason, graph_name, graph_hash, task_id, user_id,
 		chat_id, thread_id, business_key, parent_run_id, root_run_id, trace_parent, trace_state, schedule_id)
 		SELECT run_id_at(t) || lpad(i::text, 10, '0'), 'acme', '', 0, 3, 1, t, t, CASE WHEN s >= 6 THEN t END, t, CASE WHEN s = 3 THEN now() + interval '1 day' END,
-		0, 0, 0, 0, 0, 0, 2, s, 5, 5, 0, 0, 0, false, false, '', '', 'g', 'h', who, coalesce(nullif(who, ''), 'everybody'), who, who, who, CASE WHEN i > 30 AND i % 4 = 1 THEN 'family' ELSE who END, run_id_at(t), '', '', who
+		0, 0, 0, 0, 0, 0, 2, s, 5, 5, 0, 0, 0, false, false, '', '', 'g', 'h', who, coalesce(nullif(who, ''), 'everybody'), who, who, who, CASE WHEN i > 30 AND i % 4 = 1 THEN 'tree' ELSE who END, run_id_at(t), '', '', who
 		FROM (SELECT i, now() - interval '40 days' + i * interval '2 minutes' AS t, CASE WHEN i <= 30 THEN 'somebody' ELSE '' END AS who,
 			CASE WHEN i % 2000 = 0 THEN 7 WHEN i % 100 = 0 THEN 3 ELSE 6 END AS s FROM generate_series($1::int, $2::int) i) x`,
 	`UPDATE runs SET cancel_time = create_time WHERE state = 7`,
@@ -218,7 +218,7 @@ func TestReads(t *testing.T) {
 			other("Descendants", 10, func() error { _, err := s.Descendants(ctx, ns, old.ID); return err }),
 			other("CountBelow", 10, func() error { _, err := s.CountBelow(ctx, ns, old.ID, 10); return err }),
 			// It reads each once, and finds nothing below it.
-			other("CountBelow/Family", countedBelow+10, func() error { _, err := s.CountBelow(ctx, ns, "family", countedBelow+1); return err }),
+			other("CountBelow/LargeTree", countedBelow+10, func() error { _, err := s.CountBelow(ctx, ns, "tree", countedBelow+1); return err }),
 			other("PendingCommands", 2*journal.CommandScanLeast, func() error { _, err := s.PendingCommands(ctx, me, journal.CommandQuery{Limit: 10}); return err }),
 			other("SweepGraphs", 100, func() error {
 				_, _, err := s.SweepGraphs(ctx, time.Now().Add(-journal.GraphRest), journal.Key{}, 10)

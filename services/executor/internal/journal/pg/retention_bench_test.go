@@ -111,7 +111,7 @@ func BenchmarkJournalSize(b *testing.B) {
 				_, err := s.TakeOver(ctx, me, journal.TakeOverOptions{Lease: time.Hour, Limit: 100})
 				return err
 			}},
-			{"SweepParked", func() error { _, err := s.SweepOwnerless(ctx, time.Minute, 100); return err }},
+			{"SweepEvicted", func() error { _, err := s.SweepOwnerless(ctx, time.Minute, 100); return err }},
 			{"ListRuns", func() error { _, err := s.List(ctx, ns, journal.Filter{}, page.Cursor{}, 51); return err }},
 			{"ListWaiting", func() error {
 				_, err := s.List(ctx, ns, journal.Filter{States: []journal.State{journal.StateWaiting}}, page.Cursor{}, 51)

@@ -27,23 +27,23 @@ const (
 )
 
 // RunEvent is one event of a run. Durable events have a sequence without gaps per run. Ephemeral events have
-// sequence 0 and may be lost. Companions have sequence 0 as well, because they belong to the durable event
-// that follows: they are sent right before it, also after a stream was resumed, and are never lost. A client
-// that resumes after a sequence has seen the companions of that sequence.
+// sequence 0 and may be lost. Companions have sequence 0 too, because each belongs to the durable event that
+// follows it. They are sent right before that event, also after a stream was resumed, and are never lost. A
+// client that resumes after a sequence has received the companions of that sequence.
 type RunEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Sequence in the run, from 1; 0 when the event is not durable. It is the id of server-sent events.
 	Seq int64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
-	// When it happened.
+	// The time of the event.
 	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
-	// The run in which it happened.
+	// The run of the event.
 	RunId string `protobuf:"bytes,3,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	// The root of that run.
 	RootRunId string `protobuf:"bytes,4,opt,name=root_run_id,json=rootRunId,proto3" json:"root_run_id,omitempty"`
-	// The API key of the request that caused it or of the worker that ended the attempt, as "key:NAME", or
-	// "open" where no key is needed. No client can set it. Empty for an event that neither caused.
+	// The API key of the request that caused the event, or of the worker that ended the attempt: "key:NAME", or
+	// "open" on a server that needs no key. Clients cannot set it. It is empty for all other events.
 	Principal string `protobuf:"bytes,5,opt,name=principal,proto3" json:"principal,omitempty"`
-	// What happened.
+	// The event.
 	//
 	// Types that are valid to be assigned to Event:
 	//
@@ -404,17 +404,17 @@ type RunEvent_RunStarted struct {
 }
 
 type RunEvent_AttemptIntended struct {
-	// Durable: an UNSAFE attempt is about to be made.
+	// Durable: an UNSAFE attempt is about to start.
 	AttemptIntended *AttemptIntended `protobuf:"bytes,11,opt,name=attempt_intended,json=attemptIntended,proto3,oneof"`
 }
 
 type RunEvent_AttemptEnded struct {
-	// Durable: an attempt ended, and what follows from it.
+	// Durable: an attempt ended. The event also records the consequences for the graph.
 	AttemptEnded *AttemptEnded `protobuf:"bytes,12,opt,name=attempt_ended,json=attemptEnded,proto3,oneof"`
 }
 
 type RunEvent_TimerFired struct {
-	// Durable: a timer was due: of a back-off, of a sleep, or of a wait for children or a signal.
+	// Durable: the timer of a back-off, of a sleep, or of a wait for children or a signal fired.
 	TimerFired *TimerFired `protobuf:"bytes,13,opt,name=timer_fired,json=timerFired,proto3,oneof"`
 }
 
@@ -424,12 +424,12 @@ type RunEvent_RunPaused struct {
 }
 
 type RunEvent_RunResumed struct {
-	// Durable: the run goes on.
+	// Durable: the run was resumed.
 	RunResumed *RunResumed `protobuf:"bytes,15,opt,name=run_resumed,json=runResumed,proto3,oneof"`
 }
 
 type RunEvent_CancelRequested struct {
-	// Durable: the end of the run was requested.
+	// Durable: the cancellation of the run was requested.
 	CancelRequested *CancelRequested `protobuf:"bytes,16,opt,name=cancel_requested,json=cancelRequested,proto3,oneof"`
 }
 
@@ -439,13 +439,13 @@ type RunEvent_RunEnded struct {
 }
 
 type RunEvent_VisitsChanged struct {
-	// Companion: visits changed their state by the event that follows, and that event does not say so: visits
-	// that waited, were skipped or were dropped, and whole visits of maps.
+	// Companion: the event that follows changed the state of further visits, which it does not list itself:
+	// of visits that waited, were skipped or were dropped, and of whole visits of maps.
 	VisitsChanged *VisitsChanged `protobuf:"bytes,18,opt,name=visits_changed,json=visitsChanged,proto3,oneof"`
 }
 
 type RunEvent_Reconciled struct {
-	// Durable: somebody reconciled an UNSAFE attempt.
+	// Durable: an UNSAFE attempt was reconciled.
 	Reconciled *Reconciled `protobuf:"bytes,20,opt,name=reconciled,proto3,oneof"`
 }
 
@@ -465,13 +465,13 @@ type RunEvent_InterruptOpened struct {
 }
 
 type RunEvent_InterruptClosed struct {
-	// Durable: an interrupt was answered, or its time was up. An interrupt that is given up with its visit or
-	// run has no event of its own.
+	// Durable: an interrupt was answered, or expired. An interrupt that is canceled with its visit or run has
+	// no event of its own.
 	InterruptClosed *InterruptClosed `protobuf:"bytes,24,opt,name=interrupt_closed,json=interruptClosed,proto3,oneof"`
 }
 
 type RunEvent_SignalReceived struct {
-	// Durable: a signal came in.
+	// Durable: the run received a signal.
 	SignalReceived *SignalReceived `protobuf:"bytes,25,opt,name=signal_received,json=signalReceived,proto3,oneof"`
 }
 
@@ -491,28 +491,28 @@ type RunEvent_GraphAmended struct {
 }
 
 type RunEvent_CompletionReceived struct {
-	// Durable: work that went on outside was finished, or its time was up.
+	// Durable: work outside of the run was reported as finished, or its time limit passed.
 	CompletionReceived *CompletionReceived `protobuf:"bytes,29,opt,name=completion_received,json=completionReceived,proto3,oneof"`
 }
 
 type RunEvent_RunQueued struct {
-	// Ephemeral: the run is recorded and waits for its start. A run that has not begun has no durable events,
-	// so a new watcher gets this event first.
+	// Ephemeral: the run is recorded and waits for its start. A new watcher gets this event first, because a
+	// run that has not started has no durable events.
 	RunQueued *RunQueued `protobuf:"bytes,30,opt,name=run_queued,json=runQueued,proto3,oneof"`
 }
 
 type RunEvent_DeadlinePassed struct {
-	// Durable: the run's time was up.
+	// Durable: the run reached its deadline.
 	DeadlinePassed *DeadlinePassed `protobuf:"bytes,31,opt,name=deadline_passed,json=deadlinePassed,proto3,oneof"`
 }
 
 type RunEvent_BudgetChanged struct {
-	// Durable: the budget was changed, and the run goes on as it was.
+	// Durable: the budget of the run was changed. The state of the run stays the same.
 	BudgetChanged *BudgetChanged `protobuf:"bytes,32,opt,name=budget_changed,json=budgetChanged,proto3,oneof"`
 }
 
 type RunEvent_UsageSettled struct {
-	// Durable: calls were priced that could not be priced when they ended.
+	// Durable: calls were priced whose price was not available when they ended.
 	UsageSettled *UsageSettled `protobuf:"bytes,33,opt,name=usage_settled,json=usageSettled,proto3,oneof"`
 }
 
@@ -527,12 +527,12 @@ type RunEvent_AttemptProgress struct {
 }
 
 type RunEvent_TokenDelta struct {
-	// Ephemeral: a model wrote some text.
+	// Ephemeral: a model produced text.
 	TokenDelta *TokenDelta `protobuf:"bytes,42,opt,name=token_delta,json=tokenDelta,proto3,oneof"`
 }
 
 type RunEvent_KeepAlive struct {
-	// Ephemeral: nothing happened for a while; keeps the connection alive and shows the cursor.
+	// Ephemeral: there was no event for a while. It keeps the connection alive and shows the cursor.
 	KeepAlive *KeepAlive `protobuf:"bytes,43,opt,name=keep_alive,json=keepAlive,proto3,oneof"`
 }
 
@@ -595,9 +595,9 @@ type VisitRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The node.
 	NodeId string `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	// Which visit, from 1.
+	// The number of the visit, from 1.
 	Visit int32 `protobuf:"varint,2,opt,name=visit,proto3" json:"visit,omitempty"`
-	// Which item of the node's map, from 1; 0 when the visit is not of a single item.
+	// The item of the node's map, from 1; 0 for the whole visit.
 	Item          int32 `protobuf:"varint,3,opt,name=item,proto3" json:"item,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -663,9 +663,9 @@ type RunStarted struct {
 	MachineVersion int32 `protobuf:"varint,2,opt,name=machine_version,json=machineVersion,proto3" json:"machine_version,omitempty"`
 	// The start nodes.
 	StartNodes []string `protobuf:"bytes,3,rep,name=start_nodes,json=startNodes,proto3" json:"start_nodes,omitempty"`
-	// Visits taken over from the run of which this one is a fork.
+	// Visits that a fork reuses from the other run.
 	Reused []*VisitRef `protobuf:"bytes,4,rep,name=reused,proto3" json:"reused,omitempty"`
-	// What it may use; absent when nothing limits it.
+	// The budget; absent without a limit.
 	Budget        *RunBudget `protobuf:"bytes,5,opt,name=budget,proto3" json:"budget,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -736,7 +736,7 @@ func (x *RunStarted) GetBudget() *RunBudget {
 	return nil
 }
 
-// DeadlinePassed ends a run that took longer than it may.
+// DeadlinePassed ends a run that exceeded its time limit.
 type DeadlinePassed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -776,9 +776,9 @@ func (*DeadlinePassed) Descriptor() ([]byte, []int) {
 // RunQueued says that a run waits for its start.
 type RunQueued struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why it was not started at once, as a stable word: START_TIME, QUOTA or BACKLOG.
+	// The reason of the wait, as a stable word: START_TIME, QUOTA or BACKLOG.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	// When it is to start.
+	// The planned start.
 	StartTime     *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -835,7 +835,7 @@ type CompletionReceived struct {
 	Visit *VisitRef `protobuf:"bytes,1,opt,name=visit,proto3" json:"visit,omitempty"`
 	// The person who reported it.
 	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
-	// Whether its time was up.
+	// Whether the time limit passed first.
 	Expired       bool `protobuf:"varint,3,opt,name=expired,proto3" json:"expired,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -964,30 +964,30 @@ type AttemptEnded struct {
 	Visit *VisitRef `protobuf:"bytes,1,opt,name=visit,proto3" json:"visit,omitempty"`
 	// The attempt, from 1.
 	Attempt int32 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// Where the visit stands now.
+	// The new state of the visit.
 	State VisitState `protobuf:"varint,3,opt,name=state,proto3,enum=epigraph.executor.v1.VisitState" json:"state,omitempty"`
 	// Its values.
 	Values []*v1.Payload `protobuf:"bytes,4,rep,name=values,proto3" json:"values,omitempty"`
-	// Why the attempt failed.
+	// The error of a failed attempt.
 	Error *RunError `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
-	// What the attempt used.
+	// The usage of the attempt.
 	Usage *Usage `protobuf:"bytes,6,opt,name=usage,proto3" json:"usage,omitempty"`
-	// When the attempt started. Absent for an attempt that was canceled while it was queued, with a
-	// NOT_PERFORMED error.
+	// The start of the attempt. It is absent for an attempt that was canceled in the queue; its error is
+	// NOT_PERFORMED.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// When the next attempt may start, if there is to be one.
+	// The earliest start of the next attempt, if there is one.
 	RetryTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=retry_time,json=retryTime,proto3" json:"retry_time,omitempty"`
-	// Nodes that became ready by it.
+	// Nodes that became ready.
 	ReadyNodes []string `protobuf:"bytes,9,rep,name=ready_nodes,json=readyNodes,proto3" json:"ready_nodes,omitempty"`
-	// Whether it asked the whole run to stop.
+	// Whether the attempt asked to stop the whole run.
 	Terminated bool `protobuf:"varint,11,opt,name=terminated,proto3" json:"terminated,omitempty"`
-	// Whether it left its value out.
+	// Whether the attempt ended without a value on purpose.
 	Abstained bool `protobuf:"varint,12,opt,name=abstained,proto3" json:"abstained,omitempty"`
-	// The actor that was called.
+	// The called actor.
 	Actor string `protobuf:"bytes,13,opt,name=actor,proto3" json:"actor,omitempty"`
 	// Whether the values were taken from the node cache.
 	Cached bool `protobuf:"varint,14,opt,name=cached,proto3" json:"cached,omitempty"`
-	// What the visit waits for from now on.
+	// The wait of the visit, if it waits now.
 	Wait          *WaitInfo `protobuf:"bytes,15,opt,name=wait,proto3" json:"wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1167,12 +1167,12 @@ func (x *TimerFired) GetVisit() *VisitRef {
 	return nil
 }
 
-// RunPaused stops a run with its work kept.
+// RunPaused stops a run and keeps its work.
 type RunPaused struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why, as a stable word.
+	// The reason, as a stable word.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	// For a person.
+	// A message for people.
 	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1222,12 +1222,12 @@ func (x *RunPaused) GetMessage() string {
 	return ""
 }
 
-// RunResumed lets a run go on.
+// RunResumed continues a paused run.
 type RunResumed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why.
+	// The reason.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	// What it may use from here on, if that was changed.
+	// The new budget, if it was changed.
 	Budget        *RunBudget `protobuf:"bytes,2,opt,name=budget,proto3" json:"budget,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1277,12 +1277,12 @@ func (x *RunResumed) GetBudget() *RunBudget {
 	return nil
 }
 
-// BudgetChanged changes what a run may use.
+// BudgetChanged replaces the budget of a run.
 type BudgetChanged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why.
+	// The reason.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	// What it may use from here on.
+	// The new budget.
 	Budget        *RunBudget `protobuf:"bytes,2,opt,name=budget,proto3" json:"budget,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1332,14 +1332,15 @@ func (x *BudgetChanged) GetBudget() *RunBudget {
 	return nil
 }
 
-// UsageSettled prices calls that the run waited for with BUDGET_UNSETTLED.
+// UsageSettled prices calls for whose price the run was paused with BUDGET_UNSETTLED.
 type UsageSettled struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many calls. The use of a run before its first cap in money counts as one call for each model.
+	// The number of calls. The usage before the first cap in money counts as one call per model.
 	Calls int32 `protobuf:"varint,1,opt,name=calls,proto3" json:"calls,omitempty"`
 	// Their cost by the price book, in nano-USD.
 	NanoUsd int64 `protobuf:"varint,2,opt,name=nano_usd,json=nanoUsd,proto3" json:"nano_usd,omitempty"`
-	// How many of them have no known price. They count with the cost that they reported, or not at all.
+	// The number of these calls without a known price. They count with the cost that they reported, or not at
+	// all.
 	UnpricedCalls int32 `protobuf:"varint,3,opt,name=unpriced_calls,json=unpricedCalls,proto3" json:"unpriced_calls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1399,7 +1400,7 @@ func (x *UsageSettled) GetUnpricedCalls() int32 {
 // CancelRequested asks for the end of a run.
 type CancelRequested struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why.
+	// The reason.
 	Reason        string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1447,19 +1448,19 @@ type RunEnded struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// COMPLETED, FAILED or CANCELED.
 	State RunState `protobuf:"varint,1,opt,name=state,proto3,enum=epigraph.executor.v1.RunState" json:"state,omitempty"`
-	// Why, as a stable word.
+	// The reason, as a stable word.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The result.
 	Result *v1.Payload `protobuf:"bytes,3,opt,name=result,proto3" json:"result,omitempty"`
 	// The outputs by node id.
 	Outputs map[string]*v1.Payload `protobuf:"bytes,4,rep,name=outputs,proto3" json:"outputs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Why it failed.
+	// The error, if it failed.
 	Error *RunError `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
-	// How many attempts, those of descendants included, used something that is not booked yet. The end of a run
+	// The number of attempts, those of descendants included, whose usage is not booked yet. The end of a run
 	// waits up to two seconds for the booking, so this is above 0 only while the registry is away.
 	UnbookedAttempts int64 `protobuf:"varint,6,opt,name=unbooked_attempts,json=unbookedAttempts,proto3" json:"unbooked_attempts,omitempty"`
-	// The UNSAFE attempts whose outcome was unknown when the run ended: the run failed elsewhere, was canceled,
-	// or reached its deadline first. They are not repeated unless allow_unsafe is set.
+	// The UNSAFE attempts whose outcome was unknown when the run ended, because it failed at another node, was
+	// canceled, or reached its deadline. A fork or retry repeats them only with allow_unsafe.
 	UnknownAttempts []*VisitRef `protobuf:"bytes,7,rep,name=unknown_attempts,json=unknownAttempts,proto3" json:"unknown_attempts,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -1544,19 +1545,19 @@ func (x *RunEnded) GetUnknownAttempts() []*VisitRef {
 	return nil
 }
 
-// VisitChange is where a visit stands now.
+// VisitChange is the new state of a visit.
 type VisitChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The visit, or the item of a map.
 	Visit *VisitRef `protobuf:"bytes,1,opt,name=visit,proto3" json:"visit,omitempty"`
-	// The new state. VISIT_STATE_UNSPECIFIED when the visit was reset to before its beginning.
+	// The new state; VISIT_STATE_UNSPECIFIED for a visit that was reset and has not begun again.
 	State VisitState `protobuf:"varint,2,opt,name=state,proto3,enum=epigraph.executor.v1.VisitState" json:"state,omitempty"`
-	// Why, as a stable word, where it was skipped: CONDITION_FALSE, KEY_MISSING (its condition uses a key that
-	// is not there, and so is false) or NO_LIVE_INPUT.
+	// The reason of a skipped visit, as a stable word: CONDITION_FALSE, KEY_MISSING (the condition reads a
+	// missing key and counts as false) or NO_LIVE_INPUT.
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Why it failed.
+	// The error, if it failed.
 	Error *RunError `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
-	// Details of why it was skipped, for people: the key that is missing. Often empty.
+	// Details of that reason, for people, such as the missing key. Often empty.
 	Message       string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1627,10 +1628,10 @@ func (x *VisitChange) GetMessage() string {
 	return ""
 }
 
-// VisitsChanged lists visits that came to stand elsewhere.
+// VisitsChanged lists visits with a new state.
 type VisitsChanged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The visits, in the order in which it was decided.
+	// The visits, in the order of the decisions.
 	Visits        []*VisitChange `protobuf:"bytes,1,rep,name=visits,proto3" json:"visits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1673,17 +1674,17 @@ func (x *VisitsChanged) GetVisits() []*VisitChange {
 	return nil
 }
 
-// Reconciled is the outcome of an UNSAFE attempt, as somebody found it out.
+// Reconciled is the reported outcome of an UNSAFE attempt.
 type Reconciled struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The visit.
 	Visit *VisitRef `protobuf:"bytes,1,opt,name=visit,proto3" json:"visit,omitempty"`
-	// Whether the attempt had been performed.
+	// Whether the attempt was performed.
 	Performed bool `protobuf:"varint,2,opt,name=performed,proto3" json:"performed,omitempty"`
 	// The person who reported it.
 	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
-	// The new state of the visit: COMPLETED, FAILED, or HELD when the attempt is made once more after the run
-	// was resumed. ListVisits has the values.
+	// The new state of the visit: COMPLETED, FAILED, or HELD if the attempt is repeated once the run is
+	// resumed. ListVisits returns the values.
 	State         VisitState `protobuf:"varint,4,opt,name=state,proto3,enum=epigraph.executor.v1.VisitState" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1752,7 +1753,7 @@ type ChildrenSpawned struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The visit that waits for them.
 	Visit *VisitRef `protobuf:"bytes,1,opt,name=visit,proto3" json:"visit,omitempty"`
-	// Their ids, in the order asked.
+	// Their ids, in the order of the request.
 	RunIds        []string `protobuf:"bytes,2,rep,name=run_ids,json=runIds,proto3" json:"run_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1809,11 +1810,11 @@ type ChildEnded struct {
 	Visit *VisitRef `protobuf:"bytes,1,opt,name=visit,proto3" json:"visit,omitempty"`
 	// The child.
 	RunId string `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// How it ended.
+	// Its final state.
 	State RunState `protobuf:"varint,3,opt,name=state,proto3,enum=epigraph.executor.v1.RunState" json:"state,omitempty"`
-	// Why, as a stable word.
+	// The reason, as a stable word.
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Whether the deadline of the wait came first.
+	// Whether the deadline of the wait passed first.
 	TimedOut      bool `protobuf:"varint,5,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1889,18 +1890,18 @@ type InterruptOpened struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The interrupt's id, "int_…".
 	InterruptId string `protobuf:"bytes,1,opt,name=interrupt_id,json=interruptId,proto3" json:"interrupt_id,omitempty"`
-	// The visit that asks.
+	// The visit that opened it.
 	Visit *VisitRef `protobuf:"bytes,2,opt,name=visit,proto3" json:"visit,omitempty"`
-	// What the person is asked.
+	// The question to the person.
 	Prompt *v1.Payload `protobuf:"bytes,3,opt,name=prompt,proto3" json:"prompt,omitempty"`
 	// JSON Schema of the answer.
 	Schema *v1.Payload `protobuf:"bytes,4,opt,name=schema,proto3" json:"schema,omitempty"`
-	// When it expires.
+	// The time of its expiry.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
-	// What is to be approved, when the interrupt is one of approval.
+	// The value to approve, if the interrupt is an approval.
 	Approve *v1.Payload `protobuf:"bytes,6,opt,name=approve,proto3" json:"approve,omitempty"`
-	// SHA-256, in hex, of that value and of what follows from it: an approval covers exactly this. Send it back
-	// unchanged.
+	// SHA-256, in hex, of that value and of everything that may run because of the answer. An approval covers
+	// exactly this. Send it back unchanged.
 	ApproveHash   string `protobuf:"bytes,7,opt,name=approve_hash,json=approveHash,proto3" json:"approve_hash,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1994,13 +1995,13 @@ type InterruptClosed struct {
 	Expired bool `protobuf:"varint,2,opt,name=expired,proto3" json:"expired,omitempty"`
 	// The answer.
 	Answer *v1.Payload `protobuf:"bytes,3,opt,name=answer,proto3" json:"answer,omitempty"`
-	// Who answered.
+	// The person who answered.
 	By string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
-	// APPROVED or REJECTED, when the interrupt was one of approval.
+	// APPROVED or REJECTED, if the interrupt was an approval.
 	Decision string `protobuf:"bytes,5,opt,name=decision,proto3" json:"decision,omitempty"`
-	// The visit that asked.
+	// The visit that opened it.
 	Visit *VisitRef `protobuf:"bytes,6,opt,name=visit,proto3" json:"visit,omitempty"`
-	// Whether it was given up because its visit or run ended.
+	// Whether it was canceled because its visit or run ended.
 	Canceled      bool `protobuf:"varint,7,opt,name=canceled,proto3" json:"canceled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2090,9 +2091,10 @@ type SignalReceived struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// What it carries.
+	// Its payload.
 	Payload *v1.Payload `protobuf:"bytes,2,opt,name=payload,proto3" json:"payload,omitempty"`
-	// The visit that waited for it, if any. Else the signal is kept for the next visit that waits for its name.
+	// The visit that waited for it, if any. Otherwise the signal is kept for the next visit that waits for this
+	// name.
 	Visit         *VisitRef `protobuf:"bytes,3,opt,name=visit,proto3" json:"visit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2152,9 +2154,9 @@ func (x *SignalReceived) GetVisit() *VisitRef {
 // MessageDelivered is a message in an inbox.
 type MessageDelivered struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The node whose inbox it is.
+	// The node of the inbox.
 	NodeId string `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	// Who sent it.
+	// The sender.
 	From string `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
 	// The message.
 	Message       *v1.Payload `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
@@ -2220,7 +2222,7 @@ type GraphExpanded struct {
 	Visit *VisitRef `protobuf:"bytes,1,opt,name=visit,proto3" json:"visit,omitempty"`
 	// The ids of the new nodes.
 	NodeIds []string `protobuf:"bytes,2,rep,name=node_ids,json=nodeIds,proto3" json:"node_ids,omitempty"`
-	// The content hash of the whole graph now.
+	// The content hash of the whole new graph.
 	GraphHash     string `protobuf:"bytes,3,opt,name=graph_hash,json=graphHash,proto3" json:"graph_hash,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2282,15 +2284,15 @@ type GraphAmended struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The content hash of the new graph.
 	GraphHash string `protobuf:"bytes,1,opt,name=graph_hash,json=graphHash,proto3" json:"graph_hash,omitempty"`
-	// The revision that it replaced.
+	// The revision before the change.
 	Revision int64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	// Who changed it.
+	// The person who changed it.
 	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
-	// Nodes that are new.
+	// Added nodes.
 	AddedNodes []string `protobuf:"bytes,4,rep,name=added_nodes,json=addedNodes,proto3" json:"added_nodes,omitempty"`
-	// Nodes that are gone.
+	// Removed nodes.
 	RemovedNodes []string `protobuf:"bytes,5,rep,name=removed_nodes,json=removedNodes,proto3" json:"removed_nodes,omitempty"`
-	// Nodes that are other than they were.
+	// Changed nodes.
 	ChangedNodes  []string `protobuf:"bytes,6,rep,name=changed_nodes,json=changedNodes,proto3" json:"changed_nodes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2439,7 +2441,7 @@ type AttemptProgress struct {
 	Visit *VisitRef `protobuf:"bytes,1,opt,name=visit,proto3" json:"visit,omitempty"`
 	// The attempt.
 	Attempt int32 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// What it says.
+	// The reported progress.
 	Progress      *v1.Payload `protobuf:"bytes,3,opt,name=progress,proto3" json:"progress,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2496,7 +2498,7 @@ func (x *AttemptProgress) GetProgress() *v1.Payload {
 	return nil
 }
 
-// TokenDelta is text that a model has just written.
+// TokenDelta is text that a model has just produced.
 type TokenDelta struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The visit.
@@ -2560,7 +2562,7 @@ func (x *TokenDelta) GetText() string {
 	return ""
 }
 
-// KeepAlive shows that the stream lives.
+// KeepAlive shows that the stream is open.
 type KeepAlive struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The last durable sequence that was sent.

@@ -27,7 +27,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// RunState is where a run stands.
+// RunState is the state of a run.
 type RunState int32
 
 const (
@@ -39,7 +39,7 @@ const (
 	RunState_RUN_STATE_RUNNING RunState = 2
 	// Waits for a timer, a child, an answer, a completion or a signal; nothing is under way.
 	RunState_RUN_STATE_WAITING RunState = 3
-	// Stopped with its work kept; state_reason says why.
+	// Stopped, with its work kept; state_reason has the reason.
 	RunState_RUN_STATE_PAUSED RunState = 4
 	// Stopped because it brought its owners down.
 	RunState_RUN_STATE_QUARANTINED RunState = 5
@@ -161,7 +161,7 @@ func (WebhookEvent) EnumDescriptor() ([]byte, []int) {
 	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{1}
 }
 
-// ErrorType says what is known of a failed attempt.
+// ErrorType classifies a failed attempt.
 type ErrorType int32
 
 const (
@@ -222,7 +222,7 @@ func (ErrorType) EnumDescriptor() ([]byte, []int) {
 	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{2}
 }
 
-// VisitState is where a visit stands.
+// VisitState is the state of a visit.
 type VisitState int32
 
 const (
@@ -244,9 +244,9 @@ const (
 	VisitState_VISIT_STATE_CANCELED VisitState = 7
 	// An UNSAFE attempt has an unknown outcome and needs reconciliation.
 	VisitState_VISIT_STATE_NEEDS_RECONCILIATION VisitState = 8
-	// Ended without a value by its own wish; its edges are dead.
+	// Ended without a value on purpose; its edges are dead.
 	VisitState_VISIT_STATE_ABSTAINED VisitState = 9
-	// Ready, and held back by a pause.
+	// Ready, but a pause holds it back.
 	VisitState_VISIT_STATE_HELD VisitState = 10
 	// Asked to stop; the attempt has not ended yet.
 	VisitState_VISIT_STATE_CANCELING VisitState = 11
@@ -311,7 +311,7 @@ func (VisitState) EnumDescriptor() ([]byte, []int) {
 	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{3}
 }
 
-// WaitKind says what a visit waits for.
+// WaitKind is the kind of a wait.
 type WaitKind int32
 
 const (
@@ -323,7 +323,7 @@ const (
 	WaitKind_WAIT_KIND_CHILDREN WaitKind = 2
 	// An answer.
 	WaitKind_WAIT_KIND_INTERRUPT WaitKind = 3
-	// The end of work that goes on outside.
+	// The completion of work outside of the run.
 	WaitKind_WAIT_KIND_COMPLETION WaitKind = 4
 	// A signal.
 	WaitKind_WAIT_KIND_SIGNAL WaitKind = 5
@@ -383,7 +383,7 @@ type Run struct {
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The tenant that it belongs to.
 	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// Where it stands.
+	// Its state.
 	State RunState `protobuf:"varint,3,opt,name=state,proto3,enum=epigraph.executor.v1.RunState" json:"state,omitempty"`
 	// Why it is in this state, as a stable word, for example "TERMINATED" or "MAX_VISITS".
 	StateReason string `protobuf:"bytes,4,opt,name=state_reason,json=stateReason,proto3" json:"state_reason,omitempty"`
@@ -875,18 +875,17 @@ func (x *Webhook) GetSecret() string {
 	return ""
 }
 
-// RunBudget is what a run may use; its children count as they end. A run that has reached a cap starts
-// nothing more: attempts under way end and count, and the run is PAUSED with BUDGET_EXHAUSTED until it is
-// resumed with a higher cap. The use of an attempt is known once it has ended, so a run may exceed its budget
-// by the attempts that were under way. While calls that count against a cap in money cannot be priced, the
-// run is PAUSED with BUDGET_UNSETTLED, and goes on by itself. The budget of an epic is another thing: it
-// decides whether runs start at all.
+// RunBudget caps the usage of a run; each child counts when it ends. A run that has reached a cap starts no
+// further attempts: attempts under way end and count, and the run is PAUSED with BUDGET_EXHAUSTED until it is
+// resumed with a higher cap. The usage of an attempt is known at its end, so a run may exceed its budget by
+// the attempts that were under way. While the price of calls that count against a cap in money is not
+// available, the run is PAUSED with BUDGET_UNSETTLED, and continues by itself afterwards. The budget of an
+// epic is separate: it decides whether runs start at all.
 type RunBudget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many tokens, input and output together: absent is no cap, 0 starts nothing.
+	// Tokens, input and output together. Absent means no cap; with 0 nothing starts.
 	Tokens *int64 `protobuf:"varint,1,opt,name=tokens,proto3,oneof" json:"tokens,omitempty"`
-	// How much money, in nano-USD: absent is no cap, 0 starts nothing. Calls without a known price do not
-	// count.
+	// Money, in nano-USD. Absent means no cap; with 0 nothing starts. Calls without a known price do not count.
 	NanoUsd       *int64 `protobuf:"varint,2,opt,name=nano_usd,json=nanoUsd,proto3,oneof" json:"nano_usd,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1018,14 +1017,14 @@ func (x *Attachment) GetUri() string {
 	return ""
 }
 
-// RunError says why something failed.
+// RunError is the error of a run, a visit or an attempt.
 type RunError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is known of it.
+	// The class of the error.
 	Type ErrorType `protobuf:"varint,1,opt,name=type,proto3,enum=epigraph.executor.v1.ErrorType" json:"type,omitempty"`
 	// A stable word, for example "HTTP_STATUS" or "QUORUM_UNREACHABLE".
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// For a person.
+	// A message for people.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// The node that failed.
 	NodeId string `protobuf:"bytes,4,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
@@ -1100,7 +1099,7 @@ func (x *RunError) GetVisit() int32 {
 	return 0
 }
 
-// Usage counts what models and tools used. Tokens are known from the provider; money from the price book.
+// Usage is the usage of models and tools. The provider reports tokens; the price book has the prices.
 type Usage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// All input tokens, cached ones included.
@@ -1111,15 +1110,15 @@ type Usage struct {
 	OutputTokens int64 `protobuf:"varint,3,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
 	// Output tokens spent on reasoning.
 	ReasoningTokens int64 `protobuf:"varint,4,opt,name=reasoning_tokens,json=reasoningTokens,proto3" json:"reasoning_tokens,omitempty"`
-	// How many calls were made.
+	// The number of calls.
 	Calls int64 `protobuf:"varint,5,opt,name=calls,proto3" json:"calls,omitempty"`
-	// Money of the calls whose price is known, in nano-USD.
+	// The cost of the calls with a known price, in nano-USD.
 	CostNanoUsd int64 `protobuf:"varint,6,opt,name=cost_nano_usd,json=costNanoUsd,proto3" json:"cost_nano_usd,omitempty"`
-	// How many calls have no known price.
+	// The number of calls without a known price.
 	UnpricedCalls int64 `protobuf:"varint,7,opt,name=unpriced_calls,json=unpricedCalls,proto3" json:"unpriced_calls,omitempty"`
-	// How many attempts, those of descendants included, used something that is not booked yet. Their calls and
-	// tokens are counted; their money is not, neither here nor in the accounting of task, epic and namespace.
-	// Lists leave it out.
+	// The number of attempts, those of descendants included, whose usage is not booked yet. Their calls and
+	// tokens are counted here. Their cost is missing here and in the accounting of task, epic and namespace.
+	// Lists leave this field out.
 	UnbookedAttempts int64 `protobuf:"varint,8,opt,name=unbooked_attempts,json=unbookedAttempts,proto3" json:"unbooked_attempts,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -1211,7 +1210,7 @@ func (x *Usage) GetUnbookedAttempts() int64 {
 	return 0
 }
 
-// NodeCounts says how many nodes of the graph stand where.
+// NodeCounts counts the nodes of the graph by state.
 type NodeCounts struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// All nodes.
@@ -1304,7 +1303,7 @@ type Visit struct {
 	NodeId string `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
 	// Which time, from 1.
 	Visit int32 `protobuf:"varint,3,opt,name=visit,proto3" json:"visit,omitempty"`
-	// Where it stands.
+	// Its state.
 	State VisitState `protobuf:"varint,4,opt,name=state,proto3,enum=epigraph.executor.v1.VisitState" json:"state,omitempty"`
 	// The actor that was called.
 	Actor string `protobuf:"bytes,5,opt,name=actor,proto3" json:"actor,omitempty"`
@@ -1337,14 +1336,14 @@ type Visit struct {
 	Duration *durationpb.Duration `protobuf:"bytes,17,opt,name=duration,proto3" json:"duration,omitempty"`
 	// What it waits for, while it waits. A mapped visit has none: see items_waiting.
 	Wait *WaitInfo `protobuf:"bytes,18,opt,name=wait,proto3" json:"wait,omitempty"`
-	// Whether its values were taken from the node cache; then it used nothing.
+	// Whether its values were taken from the node cache. Such a visit has no usage.
 	Cached bool `protobuf:"varint,19,opt,name=cached,proto3" json:"cached,omitempty"`
-	// Whether it was taken over from the run of which this one is a fork.
+	// Whether a fork reuses it from the other run.
 	Reused bool `protobuf:"varint,20,opt,name=reused,proto3" json:"reused,omitempty"`
-	// Why it was skipped, as a stable word: CONDITION_FALSE, KEY_MISSING (its condition uses a key that is not
-	// there, and so is false) or NO_LIVE_INPUT. Empty where it was not skipped.
+	// The reason of a skipped visit, as a stable word: CONDITION_FALSE, KEY_MISSING (the condition reads a
+	// missing key and counts as false) or NO_LIVE_INPUT. Empty for other visits.
 	SkipReason string `protobuf:"bytes,22,opt,name=skip_reason,json=skipReason,proto3" json:"skip_reason,omitempty"`
-	// Details of why it was skipped, for people: the key that is missing. Often empty.
+	// Details of that reason, for people, such as the missing key. Often empty.
 	SkipMessage string `protobuf:"bytes,23,opt,name=skip_message,json=skipMessage,proto3" json:"skip_message,omitempty"`
 	// The effect key of its last UNSAFE attempt. Empty for other effects, and for a mapped visit, whose items
 	// have keys of their own: ExplainRun lists those with an unknown outcome, AttemptIntended all.
@@ -1551,18 +1550,18 @@ func (x *Visit) GetEffectKey() string {
 	return ""
 }
 
-// WaitInfo is what a waiting visit waits for.
+// WaitInfo describes the wait of a visit.
 type WaitInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What kind of thing.
+	// The kind of the wait.
 	Kind WaitKind `protobuf:"varint,1,opt,name=kind,proto3,enum=epigraph.executor.v1.WaitKind" json:"kind,omitempty"`
-	// When it ends by itself.
+	// The time at which it ends by itself.
 	DueTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
-	// The child runs, in the order asked.
+	// The child runs, in the order of the request.
 	ChildRunIds []string `protobuf:"bytes,3,rep,name=child_run_ids,json=childRunIds,proto3" json:"child_run_ids,omitempty"`
 	// The interrupt.
 	InterruptId string `protobuf:"bytes,4,opt,name=interrupt_id,json=interruptId,proto3" json:"interrupt_id,omitempty"`
-	// The token by which CompleteAttempt ends it.
+	// The token with which CompleteAttempt ends the wait.
 	AttemptToken string `protobuf:"bytes,5,opt,name=attempt_token,json=attemptToken,proto3" json:"attempt_token,omitempty"`
 	// The name of the signal.
 	Signal        string `protobuf:"bytes,6,opt,name=signal,proto3" json:"signal,omitempty"`

@@ -22,7 +22,7 @@ func (crowded) Prices(_ context.Context, namespace string, entries []outbox.Entr
 }
 
 // A namespace that the price book refuses stops no other from asking.
-func TestFuseOfANamespace(t *testing.T) {
+func TestBreakerOfANamespace(t *testing.T) {
 	t.Parallel()
 	e := New(crowded{}, slog.New(slog.DiscardHandler))
 	entries := []outbox.Entry{{RunID: "run_1"}}
