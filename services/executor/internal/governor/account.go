@@ -132,11 +132,11 @@ func (s *State) used() (sum Cost) {
 	return sum
 }
 
-// slotOf is the slot that begins at a time, which is made if it is not there and make is set.
-func (s *State) slotOf(at int64, make bool) *Slot {
+// slotOf is the slot that begins at a time, which is made if it is not there and add is set.
+func (s *State) slotOf(at int64, add bool) *Slot {
 	i, ok := slices.BinarySearchFunc(s.Slots, at, func(x Slot, at int64) int { return int(x.At - at) })
 	if !ok {
-		if !make {
+		if !add {
 			return nil
 		}
 		s.Slots = slices.Insert(s.Slots, i, Slot{At: at})
@@ -263,7 +263,7 @@ func (s *State) grant(d *Decision, a Ask, others []Standing) {
 	for k := range paced {
 		paced[k] = max(paced[k], s.Now-l.Interval.Microseconds()/burstsPer)
 	}
-	for n := 0; n < maxGrants; n++ {
+	for range maxGrants {
 		next := first(lines, turn)
 		if next == nil {
 			d.Answer.Again = l.retry()

@@ -30,7 +30,7 @@ func (w *world) admit(ctx context.Context, namespace string, tokens int64) (llm.
 
 // used is the part of a limit that is taken, once all is told.
 func (w *world) used(kind int) float64 {
-	time.Sleep(time.Second)
+	elapse(time.Second)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var n int64
@@ -74,7 +74,7 @@ func TestAdmit(t *testing.T) {
 		defer cancel()
 		_, err = w.admit(ctx, "n", 900)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		time.Sleep(time.Minute)
+		elapse(time.Minute)
 		require.Zero(t, w.used(1))
 	})
 	inWorld(t, "NobodyWaitsForEver", 1, llm.AccountLimits{RequestsPerMinute: 1, MaxConcurrent: 1}, func(t *testing.T, w *world) {
@@ -112,7 +112,7 @@ func TestAdmit(t *testing.T) {
 	inWorld(t, "TheEndOfACallLetsTheNextBegin", 3, llm.AccountLimits{MaxConcurrent: 2}, func(t *testing.T, w *world) {
 		ctx, stop := context.WithCancel(t.Context())
 		w.load(ctx, 30, "n", func() size { return size{100, 50, 50, time.Second} })
-		time.Sleep(60 * time.Second)
+		elapse(60 * time.Second)
 		stop()
 		for _, u := range w.meter.Uses() {
 			under := 0
@@ -129,7 +129,7 @@ func TestAdmit(t *testing.T) {
 		w.limits.Requests = 300 // the account is smaller than the configuration says
 		ctx, stop := context.WithCancel(t.Context())
 		w.load(ctx, 300, "n", func() size { return size{100, 50, 50, time.Second} })
-		time.Sleep(10 * time.Minute)
+		elapse(10 * time.Minute)
 		stop()
 		uses := len(w.meter.Uses())
 		t.Logf("%d calls, %d refused", uses, w.meter.Refused())
@@ -143,11 +143,11 @@ func TestACrashLosesNoMoreThanAMinute(t *testing.T) {
 	inWorld(t, "", 3, llm.AccountLimits{RequestsPerMinute: 60}, func(t *testing.T, w *world) {
 		ctx, stop := context.WithCancel(t.Context())
 		w.load(ctx, 60, "n", func() size { return size{100, 50, 50, 5 * time.Second} })
-		time.Sleep(2 * time.Minute)
+		elapse(2 * time.Minute)
 		w.stop[0]()
 		w.die("x0")
 		died := time.Now()
-		time.Sleep(4 * time.Minute)
+		elapse(4 * time.Minute)
 		stop()
 		var n int
 		for _, u := range w.meter.Uses() {
@@ -214,7 +214,7 @@ func TestGate(t *testing.T) {
 		got, _, _, _ := enter(w, "a", 100)
 		pass := <-got
 		require.Equal(t, 5*time.Second, time.Until(pass.Until).Round(time.Second))
-		time.Sleep(6 * time.Second)
+		elapse(6 * time.Second)
 		_, err := w.admit(pass.Carry(t.Context()), "n", 100)
 		require.NoError(t, err)
 		require.InDelta(t, 1./60, w.used(0), 1e-9, "the one was given back, another was taken")
@@ -222,11 +222,11 @@ func TestGate(t *testing.T) {
 	inWorld(t, "ALateCallCountsFromWhenItBegan", 1, limits, func(t *testing.T, w *world) {
 		got, _, _, _ := enter(w, "a", 100)
 		pass := <-got
-		time.Sleep(4 * time.Second)
+		elapse(4 * time.Second)
 		_, err := w.admit(pass.Carry(t.Context()), "n", 100)
 		require.NoError(t, err)
 		require.InDelta(t, 1./60, w.used(0), 1e-9)
-		time.Sleep(58 * time.Second) // 63 seconds after it took the room
+		elapse(58 * time.Second) // 63 seconds after it took the room
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		p, err := w.admit(ctx, "n", 100) // drops what is too old
@@ -252,7 +252,7 @@ func TestGate(t *testing.T) {
 		p.Done(llm.Usage{}, &llm.Error{Class: llm.Retryable, Status: 429, RetryAfter: 20 * time.Second})
 		got, g, req, cancel := enter(w, "a", 100)
 		defer cancel()
-		time.Sleep(time.Second)
+		elapse(time.Second)
 		require.Empty(t, got)
 		wait, ok := g.WaitOf(req)
 		require.True(t, ok)
@@ -260,7 +260,7 @@ func TestGate(t *testing.T) {
 		require.Equal(t, "acc", wait.Name)
 		require.InDelta(t, 19*time.Second, time.Until(wait.Until), float64(time.Second))
 		require.Equal(t, "the provider refused calls and wants none for now", wait.Message)
-		time.Sleep(20 * time.Second)
+		elapse(20 * time.Second)
 		require.Len(t, got, 1)
 	})
 }
@@ -279,7 +279,7 @@ func TestALongPauseKeepsNobodyWhoCanGoElsewhere(t *testing.T) {
 			g := w.governors[0].Gate(func(profile string) (llm.Account, bool) { return w.account, profile == "replaceable" })
 			got := make(chan sched.Pass, 1)
 			cancel := g.Enter(sched.GateRequest{Namespace: "n", Queued: time.Now(), Model: sched.ModelCall{Profile: profile}}, func(p sched.Pass) { got <- p })
-			time.Sleep(5 * time.Second)
+			elapse(5 * time.Second)
 			require.Len(t, got, map[bool]int{true: 1}[leaves])
 			cancel()
 		})
@@ -325,7 +325,7 @@ func TestAdmitWhileTheStoreIsAway(t *testing.T) {
 		}
 		w.fail(nil, errors.New("the answer is lost"))
 		ps[0].Done(llm.Usage{}, &llm.Error{Class: llm.NotPerformed})
-		time.Sleep(time.Second)
+		elapse(time.Second)
 		ps[1].Done(llm.Usage{}, &llm.Error{Class: llm.NotPerformed})
 		require.InDelta(t, 2./60, w.used(0), 1e-9)
 		w.fail(nil, nil)

@@ -20,6 +20,9 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
+// elapse lets time pass in a bubble.
+func elapse(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // inside a synctest bubble
+
 // memory is a store of one account in memory, so that hours pass in a bubble. The drivers have their own
 // tests.
 type memory struct {
@@ -119,7 +122,7 @@ func (w *world) call(ctx context.Context, replica int, namespace string, s size)
 		p.Done(llm.Usage{}, e)
 		return waited, e
 	}
-	time.Sleep(s.duration)
+	elapse(s.duration)
 	w.meter.Leave(use, s.output, time.Now())
 	p.Done(llm.Usage{Input: s.input, Output: s.output, Known: true}, nil)
 	return waited, nil
@@ -181,7 +184,7 @@ func TestNoMinuteIsBeyondTheLimitsAndNearlyAllIsUsed(t *testing.T) {
 				ctx, stop := context.WithCancel(t.Context())
 				from := time.Now()
 				w.load(ctx, x.callers, "n", x.size)
-				time.Sleep(6 * time.Minute)
+				elapse(6 * time.Minute)
 				stop()
 				uses := w.meter.Uses()
 				mostRequests, mostTokens := fakellm.Most(uses, time.Minute)
@@ -207,10 +210,10 @@ func TestQuietNamespaceWaitsForAFewCalls(t *testing.T) {
 		w := newWorld(t, 3, llm.AccountLimits{RequestsPerMinute: 120})
 		ctx, stop := context.WithCancel(t.Context())
 		w.load(ctx, 3000, "loud", func() size { return size{100, 50, 50, time.Second} })
-		time.Sleep(3 * time.Minute)
+		elapse(3 * time.Minute)
 		var waits []time.Duration
 		for i := range 20 {
-			time.Sleep(time.Duration(rand.Int64N(int64(5 * time.Second))))
+			elapse(time.Duration(rand.Int64N(int64(5 * time.Second))))
 			waited, err := w.call(ctx, i%3, "quiet", size{100, 50, 50, time.Second})
 			require.NoError(t, err)
 			waits = append(waits, waited)
