@@ -64,10 +64,14 @@ type Retry struct {
 	MaxWait time.Duration `help:"longest wait before the next of these calls; a server that wants more is not asked again"`
 }
 
-// AccountLimits are the limits of an account at a provider.
+// AccountLimits are the limits of an account at a provider, over all executors; 0 means none.
 type AccountLimits struct {
 	RequestsPerMinute int64 `help:"requests per minute of all executors; 0 means no limit"`
-	TokensPerMinute   int64 `help:"tokens per minute of all executors; 0 means no limit"`
+	TokensPerMinute   int64 `help:"tokens per minute of all executors, of prompts and answers together; 0 means no limit"`
+	// InputTokensPerMinute counts without what the provider read from its cache.
+	InputTokensPerMinute  int64 `help:"tokens of prompts per minute of all executors, without cached ones; 0 means no limit"`
+	OutputTokensPerMinute int64 `help:"tokens of answers per minute of all executors; 0 means no limit"`
+	MaxConcurrent         int   `help:"calls under way at all executors together; 0 means no limit"`
 }
 
 // SetDefaults fills in what suits most servers.
@@ -132,8 +136,12 @@ func (c Config) Validate(providers []string) error {
 		p.validate(func(format string, args ...any) { add("profiles."+name+"."+format, args...) })
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Accounts)) {
-		if a := c.Accounts[name]; a.RequestsPerMinute < 0 || a.TokensPerMinute < 0 {
+		a := c.Accounts[name]
+		if min(a.RequestsPerMinute, a.TokensPerMinute, a.InputTokensPerMinute, a.OutputTokensPerMinute, int64(a.MaxConcurrent)) < 0 {
 			add("accounts.%s: limits must not be negative", name)
+		}
+		if !profileName.MatchString(name) {
+			add("accounts.%s: a name has up to 64 of a-z, 0-9, - and _, the last two inside only", name)
 		}
 	}
 	return errors.Join(faults...)

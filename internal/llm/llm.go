@@ -4,10 +4,7 @@
 // packages below this one; it knows none of them. It must not know prices, budgets or actors.
 package llm
 
-import (
-	"context"
-	"time"
-)
+import "context"
 
 // Model answers requests. Implementations are safe for concurrent use. Errors are *Error.
 type Model interface {
@@ -36,23 +33,20 @@ func CallerOf(ctx context.Context) string {
 type Account struct {
 	// Name is its name in the configuration; empty means that nothing is governed.
 	Name string
-	// RequestsPerMinute and TokensPerMinute are the limits of the account; 0 means none.
-	RequestsPerMinute, TokensPerMinute int64
+	AccountLimits
 }
 
 // Governor keeps the calls of all replicas within the limits of accounts. Implementations are safe for
 // concurrent use.
 type Governor interface {
-	// Admit waits until the account has room for a call of so many requests and tokens, an estimate, and
+	// Admit waits until the account has room for one more call of a namespace with this estimated usage, and
 	// takes it. The error is that of ctx, or an *Error.
-	Admit(ctx context.Context, account Account, namespace string, requests int, tokens int64) (Permit, error)
+	Admit(ctx context.Context, account Account, namespace string, estimate Usage) (Permit, error)
 }
 
-// Permit is room that a call took. Done is called exactly once, at the end of the call; before it Slow, if
-// the provider refused the call for its rate.
+// Permit is room that a call took.
 type Permit interface {
-	// Done gives the actual usage, which is not known of a call that failed.
-	Done(used Usage)
-	// Slow says that the provider wants no calls for so long; 0 means that it did not say how long.
-	Slow(retryAfter time.Duration)
+	// Done is called exactly once, at the end of the call. failed is nil if the model answered; used is not
+	// known of a call that failed, nor if the server reports nothing.
+	Done(used Usage, failed *Error)
 }

@@ -76,8 +76,7 @@ func Open(cfg Config, providers map[string]Provider, o Options) (*Set, error) {
 			p.extra[field] = json.RawMessage(text)
 		}
 		if c.Account != "" {
-			limits := cfg.Accounts[c.Account]
-			p.account = Account{Name: c.Account, RequestsPerMinute: limits.RequestsPerMinute, TokensPerMinute: limits.TokensPerMinute}
+			p.account = Account{Name: c.Account, AccountLimits: cfg.Accounts[c.Account]}
 		}
 		s.profiles[name] = p
 	}
@@ -126,6 +125,16 @@ func (s *Set) Resolve(profileName, model string) (name string, p Profile, err er
 	p = found.cfg
 	p.Model = cmp.Or(model, p.Model)
 	return found.name, p, nil
+}
+
+// Account is the account of a profile, with an empty name if nothing limits its calls, and whether another
+// profile may answer in its place.
+func (s *Set) Account(profile string) (a Account, fallback bool) {
+	p, ok := s.profiles[profile]
+	if !ok {
+		return Account{}, false
+	}
+	return p.account, len(p.cfg.Fallback) > 0
 }
 
 // find is the profile for a request, and the model if it is not the profile's own.
@@ -297,10 +306,8 @@ func (p *profile) once(ctx context.Context, req Request, delta func(Delta) error
 	}
 	out, err := p.observer.observe(ctx, p, &sent, pass)
 	if permit != nil {
-		if e, ok := errors.AsType[*Error](err); ok && e.Status == http.StatusTooManyRequests {
-			permit.Slow(e.RetryAfter)
-		}
-		permit.Done(out.Usage)
+		failed, _ := errors.AsType[*Error](err)
+		permit.Done(out.Usage, failed)
 	}
 	if err != nil {
 		return Response{}, err
@@ -320,7 +327,7 @@ func (p *profile) admit(ctx context.Context, req *Request) (Permit, error) {
 	if p.governor == nil || p.account.Name == "" {
 		return nil, nil //nolint:nilnil // no permit is needed
 	}
-	permit, err := p.governor.Admit(ctx, p.account, CallerOf(ctx), 1, Estimate(*req)+req.MaxOutputTokens)
+	permit, err := p.governor.Admit(ctx, p.account, CallerOf(ctx), Usage{Input: Estimate(*req), Output: req.MaxOutputTokens})
 	if err == nil {
 		return permit, nil
 	}

@@ -308,15 +308,18 @@ type governor struct {
 	err   error
 }
 
-func (g *governor) Admit(_ context.Context, a llm.Account, namespace string, requests int, tokens int64) (llm.Permit, error) {
-	g.notes = append(g.notes, fmt.Sprint(a.Name, " ", a.TokensPerMinute, " ", namespace, " ", requests, " ", tokens))
+func (g *governor) Admit(_ context.Context, a llm.Account, namespace string, estimate llm.Usage) (llm.Permit, error) {
+	g.notes = append(g.notes, fmt.Sprint(a.Name, " ", a.TokensPerMinute, " ", namespace, " ", estimate.Input, " ", estimate.Output))
 	return g, g.err
 }
 
-func (g *governor) Done(used llm.Usage) {
-	g.notes = append(g.notes, fmt.Sprint("done ", used.Input+used.Output))
+func (g *governor) Done(used llm.Usage, failed *llm.Error) {
+	note := fmt.Sprint("done ", used.Input+used.Output)
+	if failed != nil {
+		note += " " + failed.Code + " " + failed.RetryAfter.String()
+	}
+	g.notes = append(g.notes, note)
 }
-func (g *governor) Slow(d time.Duration) { g.notes = append(g.notes, "slow "+d.String()) }
 
 func TestGovernor(t *testing.T) {
 	t.Parallel()
@@ -330,11 +333,11 @@ func TestGovernor(t *testing.T) {
 		set := chain(t, llm.Options{Governor: g}, accounts, fails(busy), answers("b"))
 		_, err := set.Generate(llm.WithCaller(t.Context(), "team"), ask("12345678"))
 		require.NoError(t, err)
-		require.Equal(t, []string{"acme 1000 team 1 106", "slow 9s", "done 0"}, g.notes, "a profile without an account is not governed")
+		require.Equal(t, []string{"acme 1000 team 6 100", "done 0 rate_limit 9s"}, g.notes, "a profile without an account is not governed")
 		g = &governor{}
 		_, err = chain(t, llm.Options{Governor: g}, accounts, answers("a")).Generate(t.Context(), ask("12345678"))
 		require.NoError(t, err)
-		require.Equal(t, []string{"acme 1000  1 106", "done 5"}, g.notes)
+		require.Equal(t, []string{"acme 1000  6 100", "done 5"}, g.notes)
 	})
 	t.Run("ARefusalIsNotPerformed", func(t *testing.T) {
 		t.Parallel()

@@ -38,6 +38,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/dispatch"
 	"github.com/epigraph-run/epigraph/services/executor/internal/egress"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/governor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/pg"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlite"
@@ -257,6 +258,7 @@ type Service struct {
 	outbox      *outbox.Deliverer // nil without a registry
 	limits      *limit.Limiter
 	quotas      *limit.Quotas
+	governor    *governor.Governor // nil without accounts
 	server      *rpc.Server
 	limitServer *rpc.LimitServer
 	workers     *worker.Server
@@ -302,23 +304,18 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	models, err := providers.Open(cfg.Models, llm.Options{Telemetry: d.Telemetry})
-	if err != nil {
-		return nil, err
-	}
-	s.opened(models)
 	d.Telemetry = d.Telemetry.WithLogger(s.log)
 	st, err := s.openStores(ctx, cfg, d, outage.Answered)
 	if err != nil {
 		return nil, err
 	}
-	set, err := builtin.New(cfg.Actors, models, thread.NewCache(st.plain, 0), d.Telemetry)
+	models, err := providers.Open(cfg.Models, llm.Options{Telemetry: d.Telemetry, Governor: governorOrNil(s.governor)})
 	if err != nil {
-		return nil, fmt.Errorf("make actors: %w", err)
+		return nil, err
 	}
-	s.opened(set)
+	s.opened(models)
 	cfg.TokenKeys = append(slices.Clip(cfg.TokenKeys), st.tokenKey)
-	if err := s.assemble(cfg, d, set, st); err != nil {
+	if err := s.assemble(cfg, d, models, st); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -349,6 +346,9 @@ func (s *Service) openStores(ctx context.Context, cfg Config, d Deps, answered f
 		return stores{}, err
 	}
 	s.opened(st.limits)
+	if s.governor, err = s.openGovernor(ctx, cfg, j, d.Telemetry); err != nil {
+		return stores{}, err
+	}
 	if st.schedules, err = openSchedules(ctx, cfg, j, turns, d.Telemetry); err != nil {
 		return stores{}, err
 	}
@@ -382,12 +382,20 @@ func (s *Service) openStores(ctx context.Context, cfg Config, d Deps, answered f
 }
 
 // assemble makes the parts of the service over open stores.
-func (s *Service) assemble(cfg Config, d Deps, set *builtin.Set, st stores) (err error) {
+func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err error) {
+	set, err := builtin.New(cfg.Actors, models, thread.NewCache(st.plain, 0), d.Telemetry)
+	if err != nil {
+		return fmt.Errorf("make actors: %w", err)
+	}
+	s.opened(set)
 	actors := catalog{builtin: set, more: d.Actors}
 	s.actors = set
 	s.quotas = s.limits.Quotas()
 	s.workers = worker.New(cfg.workers(), worker.Deps{Journal: st.shared, Admission: d.Admission, Builtin: actors, Dial: d.Peer, Reason: engine.EndReason, Logger: s.log})
 	deps := engine.Deps{Journal: st.plain, Packer: s.offload, Actors: s.workers, Evaluated: set.Evaluated, Gates: s.limits.Around(s.workers), Quotas: s.quotas, Remote: s.workers.Remote, Workflows: st.workflows.orNil(), Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}
+	if s.governor != nil {
+		govern(&deps, s.governor, cfg, models)
+	}
 	if d.Registry != nil {
 		reg := rpc.NewRegistry(d.Registry, databaseName(st.tokenKey))
 		if s.outbox, err = outbox.New(st.journal, reg, outbox.Options{Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}); err != nil {
@@ -464,6 +472,9 @@ func (s *Service) Run(ctx context.Context) error {
 	g.Go(func() error { return s.workers.Run(ctx) })
 	g.Go(func() error { return s.actors.Run(ctx) })
 	g.Go(func() error { return s.limits.Run(ctx) })
+	if s.governor != nil {
+		g.Go(func() error { return s.governor.Run(ctx) })
+	}
 	g.Go(func() error { return s.quotas.Run(ctx, s.engine.Work) })
 	if s.outbox != nil {
 		g.Go(func() error { return s.outbox.Run(ctx) })

@@ -112,6 +112,8 @@ type Script struct {
 	Default Reply `yaml:"default"`
 	// Models are what /v1/models lists; default "fake-1".
 	Models []string `yaml:"models"`
+	// Limits, if set, refuses what is beyond them.
+	Limits *Limits `yaml:"limits"`
 	// Answer is asked before the rules, for models that work out what they say; false leaves the request to
 	// them. It must be safe for concurrent use.
 	Answer func(Request) (Reply, bool) `yaml:"-"`

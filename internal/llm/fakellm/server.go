@@ -60,6 +60,7 @@ type Server struct {
 	closeOnce sync.Once
 	http      *http.Server
 	served    chan struct{}
+	meter     Meter
 }
 
 // New returns a server for use as a handler, or with Listen.
@@ -169,7 +170,15 @@ func (s *Server) serve(p protocol) http.HandlerFunc {
 			p.fail(w, http.StatusBadRequest, "invalid_request", fmt.Sprintf("the body is no request: %v", err), 0)
 			return
 		}
-		reply := s.next(req)
+		reply, limits := s.next(req)
+		if limits != nil {
+			use, after := s.meter.Enter(*limits, reply.Usage.Input, req.At)
+			if use == nil {
+				p.fail(w, http.StatusTooManyRequests, "rate_limit_exceeded", "the account has reached its limit", after)
+				return
+			}
+			defer func() { s.meter.Leave(use, reply.Usage.Output, time.Now()) }()
+		}
 		if !s.wait(r.Context(), reply.Delay) {
 			return
 		}
@@ -186,10 +195,10 @@ func (s *Server) serve(p protocol) http.HandlerFunc {
 }
 
 // next notes the request and picks its reply, with all its gaps filled.
-func (s *Server) next(req Request) Reply {
+func (s *Server) next(req Request) (Reply, *Limits) {
 	s.mu.Lock()
 	s.requests = append(s.requests, req)
-	reply := s.script.Default
+	reply, limits := s.script.Default, s.script.Limits
 	answer := s.script.Answer
 	s.mu.Unlock()
 	last := lastUser(req.Messages)
@@ -241,8 +250,11 @@ func (s *Server) next(req Request) Reply {
 		}
 		reply.Usage.Output, reply.FinishReason = req.MaxTokens, "length"
 	}
-	return reply
+	return reply, limits
 }
+
+// Meter counts what the limits of the script bound.
+func (s *Server) Meter() *Meter { return &s.meter }
 
 func echo(last, format string) string {
 	r := []rune(strings.Join(strings.Fields(last), " "))

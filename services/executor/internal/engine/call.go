@@ -37,7 +37,7 @@ import (
 func (t *session) perform(a *attempt) {
 	defer t.sched.Done(&a.task)
 	t.e.meters.scheduled(a.task.Request.Queued, a.run.priority)
-	ctx, cancel := a.begin(trace.ContextWithSpanContext(t.calls, a.run.trace))
+	ctx, cancel := a.begin(a.task.Carry(trace.ContextWithSpanContext(t.calls, a.run.trace)))
 	defer cancel(nil)
 	if !t.lease.Await(ctx) && ctx.Err() == nil {
 		return // the next owner makes the call

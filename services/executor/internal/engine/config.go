@@ -195,6 +195,9 @@ type Deps struct {
 	// Remote reports whether remote workers serve an actor. With nil there are none. It is called for every
 	// attempt and must not block.
 	Remote func(namespace, actor string) bool
+	// ModelCall estimates the model call of an attempt, so that gates can wait for it. With nil there are
+	// none. It is called for every attempt and must not block.
+	ModelCall func(*workgraph.Start) sched.ModelCall
 	// Egress refuses webhooks to addresses that must not be reached.
 	Egress egress.Guard
 

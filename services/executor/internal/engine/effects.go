@@ -47,6 +47,9 @@ func (t *session) startAttempt(r *run, s *workgraph.Start) {
 	if t.e.remote != nil {
 		a.task.Request.Remote = t.e.remote(r.namespace, s.Actor)
 	}
+	if t.e.modelCall != nil {
+		a.task.Request.Model = t.e.modelCall(s)
+	}
 	r.amu.Lock()
 	if r.stopped {
 		r.amu.Unlock()

@@ -53,6 +53,7 @@ type Engine struct {
 	// runs there are.
 	counts     *turns.Turns
 	remote     func(namespace, actor string) bool
+	modelCall  func(*workgraph.Start) sched.ModelCall
 	egress     egress.Guard
 	jobWorker  string
 	log        *slog.Logger

@@ -148,7 +148,7 @@ func newMeters(m metric.Meter, observe func(ctx context.Context) observed) (*met
 	keep(e1)
 	queue, e1 := m.Int64ObservableGauge("epigraph.attempts.waiting", metric.WithDescription("Attempts that wait for a place."))
 	keep(e1)
-	gates, e1 := m.Int64ObservableGauge("epigraph.attempts.at_gates", metric.WithDescription("Attempts that wait at gates, by what they wait for: key, limit, rate, worker."))
+	gates, e1 := m.Int64ObservableGauge("epigraph.attempts.at_gates", metric.WithDescription("Attempts that wait at gates, by what they wait for: key, limit, rate, worker, account."))
 	keep(e1)
 	box, e1 := m.Int64ObservableGauge("epigraph.outbox.backlog", metric.WithDescription("Outbox items that are not acknowledged yet."))
 	keep(e1)

@@ -114,6 +114,48 @@ func Spec(cfg Config, models *llm.Set) actor.Spec {
 	}
 }
 
+// Estimate says which profile a call of the actor asks, and roughly how many tokens it takes, before the
+// prompt is made.
+func Estimate(cfg Config, models *llm.Set, s *workgraph.Start) (profile string, input, output int64) {
+	own := func(name string) (text string) {
+		if raw := s.Named[name]; len(raw) < maxName && json.Unmarshal(raw, &text) != nil {
+			return ""
+		}
+		return text
+	}
+	profile, model := own("profile"), own("model")
+	if profile == "" && model == "" {
+		profile = cfg.Profile
+	}
+	name, p, err := models.Resolve(profile, model)
+	if err != nil {
+		return "", 0, 0
+	}
+	bytes := len(cfg.System)
+	for _, raw := range s.Args {
+		bytes += len(raw)
+	}
+	for _, raw := range s.Named {
+		bytes += len(raw)
+	}
+	for i := range s.Upstream {
+		for _, raw := range s.Upstream[i].Values {
+			bytes += len(raw)
+		}
+	}
+	output = p.MaxOutputTokens
+	if raw := s.Named["max_output_tokens"]; len(raw) > 0 && len(raw) < maxName {
+		var n int64
+		if json.Unmarshal(raw, &n) == nil && n > 0 {
+			output = n
+		}
+	}
+	return name, int64(bytes)/4 + 1, output
+}
+
+// maxName is longer than the name of a profile or model can be, as JSON.
+const maxName = 1024
+
 type model struct {
 	cfg    Config
 	models *llm.Set

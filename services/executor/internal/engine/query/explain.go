@@ -51,6 +51,7 @@ const (
 	BlockerAmendRefused     BlockerKind = 25
 	BlockerChildFailed      BlockerKind = 26
 	BlockerSuspect          BlockerKind = 27
+	BlockerModelAccount     BlockerKind = 28
 )
 
 // Blocker is one reason why a run does not go on.
@@ -238,6 +239,9 @@ func gateBlocker(runID string, h engine.Held) Blocker {
 	case sched.GateRate:
 		out.Kind, out.Message = BlockerRateLimit, fmt.Sprintf("%s waits, because %s allows no more calls in this interval", h.Ref, b.Name)
 		out.Hint = phrase.Command("limits list") + " shows the limits"
+	case sched.GateAccount:
+		out.Kind, out.Message = BlockerModelAccount, fmt.Sprintf("%s waits for room in the limits of the model account %s", h.Ref, b.Name)
+		out.Hint = "models.accounts." + b.Name + " has the limits; a fallback of the profile with another account shares the load"
 	case sched.GateWorker:
 		out.Kind, out.Message = BlockerNoWorker, fmt.Sprintf("%s waits for a worker that serves %s", h.Ref, h.Actor)
 		out.Hint = phrase.Command("workers list") + " lists the connected workers; start one that serves " + h.Actor
@@ -563,7 +567,7 @@ func (q *Query) childBlockers(ctx context.Context, x *Explanation) error {
 func (k BlockerKind) rank() int {
 	order := []BlockerKind{
 		BlockerEnded, BlockerChildFailed, BlockerLostOwner, BlockerQuarantined, BlockerReconciliation, BlockerBudget, BlockerPaused, BlockerStartTime, BlockerQuota, BlockerInterrupt,
-		BlockerCompletion, BlockerNoWorker, BlockerSignal, BlockerConcurrencyKey, BlockerConcurrencyLimit, BlockerRateLimit, BlockerExecutorFull, BlockerChildren,
+		BlockerCompletion, BlockerNoWorker, BlockerSignal, BlockerConcurrencyKey, BlockerConcurrencyLimit, BlockerRateLimit, BlockerModelAccount, BlockerExecutorFull, BlockerChildren,
 		BlockerUnappliedCommand, BlockerBackoff, BlockerTimer, BlockerRunning, BlockerSuspect, BlockerDraining, BlockerInbox, BlockerDependency, BlockerAmendRefused,
 	}
 	return slices.Index(order, k)

@@ -2,6 +2,7 @@ package sched
 
 import (
 	"container/list"
+	"context"
 	"sync"
 	"time"
 
@@ -43,6 +44,8 @@ type Pass struct {
 	Release func()
 	// Until is when an unused pass expires. The attempt then enters again. The zero time means never.
 	Until time.Time
+	// Carry, if set, adds to the context of the attempt what its call needs to know of the pass.
+	Carry func(context.Context) context.Context
 }
 
 // GateRequest describes an attempt to a gate. Two requests of one attempt are equal.
@@ -59,6 +62,15 @@ type GateRequest struct {
 	Remote bool
 	// Queued is when the attempt was ready to begin.
 	Queued time.Time
+	// Model is the model call that the attempt is to make; the zero value means none.
+	Model ModelCall
+}
+
+// ModelCall is a model call as it is estimated before the attempt begins.
+type ModelCall struct {
+	Profile string
+	// Input and Output are tokens.
+	Input, Output int64
 }
 
 // GateKind is the kind of what an attempt waits for.
@@ -72,6 +84,8 @@ const (
 	GateRate   GateKind = "rate"  // the rate limit is reached
 	GateWorker GateKind = "worker"
 	GateQuota  GateKind = "quota" // the quota of the namespace is reached
+	// GateAccount means that the account at a model provider has no room.
+	GateAccount GateKind = "account"
 )
 
 // GateWait describes why an attempt waits.
@@ -130,6 +144,19 @@ func (p *passage) give() []func() {
 		p.has[i], p.passes[i] = false, Pass{}
 	}
 	return out
+}
+
+// Carry adds to the context of a task that runs what its passes carry.
+func (a *Task) Carry(ctx context.Context) context.Context {
+	if a.way == nil {
+		return ctx
+	}
+	for _, p := range a.way.passes {
+		if p.Carry != nil {
+			ctx = p.Carry(ctx)
+		}
+	}
+	return ctx
 }
 
 // KeyGate serializes attempts of this process with equal concurrency keys. It is the default of an engine

@@ -86,6 +86,9 @@ const (
 	// Executors that ran it died again and again. It goes on under observation: it waits for its turn, and what
 	// it does is recorded first.
 	BlockerKind_BLOCKER_KIND_SUSPECT BlockerKind = 27
+	// The account at a model provider, which name names, has no room in its limits, or pauses since the provider
+	// refused calls: until says how long.
+	BlockerKind_BLOCKER_KIND_MODEL_ACCOUNT BlockerKind = 28
 )
 
 // Enum value maps for BlockerKind.
@@ -119,6 +122,7 @@ var (
 		25: "BLOCKER_KIND_AMEND_REFUSED",
 		26: "BLOCKER_KIND_CHILD_FAILED",
 		27: "BLOCKER_KIND_SUSPECT",
+		28: "BLOCKER_KIND_MODEL_ACCOUNT",
 	}
 	BlockerKind_value = map[string]int32{
 		"BLOCKER_KIND_UNSPECIFIED":       0,
@@ -149,6 +153,7 @@ var (
 		"BLOCKER_KIND_AMEND_REFUSED":     25,
 		"BLOCKER_KIND_CHILD_FAILED":      26,
 		"BLOCKER_KIND_SUSPECT":           27,
+		"BLOCKER_KIND_MODEL_ACCOUNT":     28,
 	}
 )
 
@@ -473,7 +478,7 @@ const file_epigraph_executor_v1_explain_proto_rawDesc = "" +
 	"\asummary\x18\x03 \x01(\tR\asummary\x129\n" +
 	"\bblockers\x18\x04 \x03(\v2\x1d.epigraph.executor.v1.BlockerR\bblockers\x12\x14\n" +
 	"\x05owner\x18\x05 \x01(\tR\x05owner\x12\x12\n" +
-	"\x04more\x18\x06 \x01(\x05R\x04more*\xab\x06\n" +
+	"\x04more\x18\x06 \x01(\x05R\x04more*\xcb\x06\n" +
 	"\vBlockerKind\x12\x1c\n" +
 	"\x18BLOCKER_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14BLOCKER_KIND_RUNNING\x10\x01\x12\x1b\n" +
@@ -503,7 +508,8 @@ const file_epigraph_executor_v1_explain_proto_rawDesc = "" +
 	"\x12BLOCKER_KIND_ENDED\x10\x18\x12\x1e\n" +
 	"\x1aBLOCKER_KIND_AMEND_REFUSED\x10\x19\x12\x1d\n" +
 	"\x19BLOCKER_KIND_CHILD_FAILED\x10\x1a\x12\x18\n" +
-	"\x14BLOCKER_KIND_SUSPECT\x10\x1bB\xe9\x01\n" +
+	"\x14BLOCKER_KIND_SUSPECT\x10\x1b\x12\x1e\n" +
+	"\x1aBLOCKER_KIND_MODEL_ACCOUNT\x10\x1cB\xe9\x01\n" +
 	"\x18com.epigraph.executor.v1B\fExplainProtoP\x01ZMgithub.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1;executorv1\xa2\x02\x03EEX\xaa\x02\x14Epigraph.Executor.V1\xca\x02\x14Epigraph\\Executor\\V1\xe2\x02 Epigraph\\Executor\\V1\\GPBMetadata\xea\x02\x16Epigraph::Executor::V1b\x06proto3"
 
 var (

@@ -443,6 +443,28 @@ CREATE TABLE limit_rates (
     PRIMARY KEY (namespace, name)
 ) WITH (fillfactor = 50);
 
+-- Accounts at model providers -------------------------------------------------
+
+-- What an account gave in the last interval, and whose turn it is, as JSON. An exchange locks the row.
+CREATE TABLE model_accounts (
+    name        text COLLATE "C" PRIMARY KEY,
+    state       text        NOT NULL,
+    update_time timestamptz NOT NULL
+) WITH (fillfactor = 50);
+
+-- What each executor has under way at an account and waits for. A row counts only while its executor is
+-- registered with this incarnation. The turn is that of the last corrections that were applied.
+CREATE TABLE model_account_waits (
+    account           text COLLATE "C" NOT NULL,
+    owner_id          text COLLATE "C" NOT NULL,
+    owner_incarnation bigint      NOT NULL,
+    turn              bigint      NOT NULL,
+    held              integer     NOT NULL,
+    asked             timestamptz NOT NULL,
+    waits             text        NOT NULL,
+    PRIMARY KEY (account, owner_id)
+) WITH (fillfactor = 50);
+
 -- Remote workers -------------------------------------------------------------
 
 -- What remote workers serve, or once served: graphs may name these actors while no worker is connected.

@@ -400,6 +400,28 @@ CREATE TABLE limit_rates (
     PRIMARY KEY (namespace, name)
 ) STRICT, WITHOUT ROWID;
 
+-- Accounts at model providers -------------------------------------------------
+
+-- What an account gave in the last interval, and whose turn it is, as JSON. An exchange locks the row.
+CREATE TABLE model_accounts (
+    name        TEXT PRIMARY KEY,
+    state       TEXT        NOT NULL,
+    update_time INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- What each executor has under way at an account and waits for. A row counts only while its executor is
+-- registered with this incarnation. The turn is that of the last corrections that were applied.
+CREATE TABLE model_account_waits (
+    account           TEXT NOT NULL,
+    owner_id          TEXT NOT NULL,
+    owner_incarnation INTEGER      NOT NULL,
+    turn              INTEGER      NOT NULL,
+    held              INTEGER     NOT NULL,
+    asked             INTEGER NOT NULL,
+    waits             TEXT        NOT NULL,
+    PRIMARY KEY (account, owner_id)
+) STRICT, WITHOUT ROWID;
+
 -- Remote workers -------------------------------------------------------------
 
 -- What remote workers serve, or once served: graphs may name these actors while no worker is connected.

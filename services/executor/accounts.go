@@ -1,0 +1,59 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/epigraph-run/epigraph/internal/llm"
+	"github.com/epigraph-run/epigraph/internal/obs"
+	actorllm "github.com/epigraph-run/epigraph/services/executor/internal/actor/llm"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
+	"github.com/epigraph-run/epigraph/services/executor/internal/governor"
+	governorpg "github.com/epigraph-run/epigraph/services/executor/internal/governor/pg"
+	governorsqlite "github.com/epigraph-run/epigraph/services/executor/internal/governor/sqlite"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlite"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// openGovernor opens the accounts that are kept beside j; nil if the configuration names none.
+func (s *Service) openGovernor(ctx context.Context, cfg Config, j journal.Journal, tel *obs.Telemetry) (*governor.Governor, error) {
+	if len(cfg.Models.Accounts) == 0 {
+		return nil, nil //nolint:nilnil // nothing is governed
+	}
+	var store governor.Store
+	if file, ok := j.(*sqlite.Store); ok {
+		store = governorsqlite.New(file)
+	} else {
+		p, err := governorpg.Open(ctx, cfg.PostgresURL.Reveal(), tel.TracerProvider)
+		if err != nil {
+			return nil, fmt.Errorf("open accounts of executor: %w", err)
+		}
+		s.opened(p)
+		store = p
+	}
+	g := governor.New(store, governor.Options{Logger: tel.Logger})
+	return g, g.Meter(tel.MeterProvider)
+}
+
+func governorOrNil(g *governor.Governor) llm.Governor {
+	if g == nil {
+		return nil
+	}
+	return g
+}
+
+// govern has attempts that call the actor llm wait at a gate for room in their accounts. Other calls of
+// models wait within their attempts.
+func govern(d *engine.Deps, g *governor.Governor, cfg Config, models *llm.Set) {
+	// Passes of the last gate, which is that of rates, expire sooner.
+	d.Gates = slices.Insert(slices.Clone(d.Gates), len(d.Gates)-1, g.Gate(models.Account))
+	d.ModelCall = func(s *workgraph.Start) (m sched.ModelCall) {
+		if s.Actor == "llm" {
+			m.Profile, m.Input, m.Output = actorllm.Estimate(cfg.Actors.LLM, models, s)
+		}
+		return m
+	}
+}
