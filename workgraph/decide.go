@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 	"time"
+	"unicode/utf8"
 )
 
 func validJSON(b json.RawMessage) bool { return json.Valid(b) }
@@ -76,6 +77,9 @@ func (s *State) lost(u unit, canceling bool) bool {
 	return canceling || u.ns.moot > 0 && int(u.ns.moot) == len(s.out(u.ns))
 }
 
+// maxPauseReason bounds Outcome.Pause, in bytes.
+const maxPauseReason = 128
+
 // examine applies the rules on state, selection and waits. Unless the values are still to come, it also
 // applies the node's check.
 func (s *State) examine(u unit, o *Outcome) *Error {
@@ -88,8 +92,13 @@ func (s *State) examine(u unit, o *Outcome) *Error {
 			return Errorf(Permanent, ReasonStateRefused, "state %q: %v", k, err)
 		}
 	}
-	if o.Expand != nil && u.item > 0 {
+	switch {
+	case o.Expand != nil && u.item > 0:
 		return Errorf(Permanent, ReasonBadOutcome, "an item of a map cannot expand")
+	case o.Pause != "" && u.item > 0:
+		return Errorf(Permanent, ReasonBadOutcome, "an item of a map cannot pause its run")
+	case len(o.Pause) > maxPauseReason || !utf8.ValidString(o.Pause):
+		return Errorf(Permanent, ReasonBadOutcome, "the reason of a pause must be a text of at most %d bytes", maxPauseReason)
 	}
 	if o.Select != nil {
 		if err := s.checkSelect(u, o.Select); err != nil {
@@ -205,9 +214,12 @@ func (s *State) performed(u unit, o *Outcome, canceling bool, now time.Time) {
 		s.expandQ = append(s.expandQ, task)
 		return
 	}
-	if stopped && o.Stop == Terminate {
+	if stopped && (o.Stop == Terminate || o.Pause != "") {
 		late := *o
-		late.Stop = Proceed
+		late.Pause = ""
+		if late.Stop == Terminate {
+			late.Stop = Proceed
+		}
 		o = &late
 	}
 	s.succeed(u.ns, values, o, nil)
@@ -261,6 +273,11 @@ func (s *State) succeed(ns *nodeState, values []json.RawMessage, o *Outcome, fai
 	case stop == Terminate:
 		s.drainNow(drainTerminate)
 	default:
+		if o != nil && o.Pause != "" && !s.paused {
+			s.record(Step{Op: OpPause, Note: o.Pause})
+			s.applyPause(o.Pause)
+			s.halted = true
+		}
 		s.afterVisit(ns)
 	}
 }

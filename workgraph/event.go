@@ -277,11 +277,15 @@ func (s Status) Ended() bool {
 
 // Reasons of a run's end or pause.
 const (
-	ReasonTerminated     = "TERMINATED"
-	ReasonNodeFailed     = "NODE_FAILED"
-	ReasonStarved        = "STARVED"
-	ReasonCancelRequest  = "CANCEL_REQUESTED"
-	ReasonMaxVisits      = "MAX_VISITS"
+	ReasonTerminated    = "TERMINATED"
+	ReasonNodeFailed    = "NODE_FAILED"
+	ReasonStarved       = "STARVED"
+	ReasonCancelRequest = "CANCEL_REQUESTED"
+	ReasonMaxVisits     = "MAX_VISITS"
+	// ReasonParentPaused is the reason of a run that was paused together with the one above it, and
+	// ReasonParentResumed that of its resume together with that one.
+	ReasonParentPaused   = "PARENT_PAUSED"
+	ReasonParentResumed  = "PARENT_RESUMED"
 	ReasonReconciliation = "NEEDS_RECONCILIATION"
 	// ReasonCallsLost pauses a run after MaxLost attempts of one visit were lost; see Error.Lost.
 	ReasonCallsLost = "CALLS_LOST"

@@ -36,6 +36,9 @@ type Outcome struct {
 	// Threads are items for threads. They become durable together with the end of the attempt, and are no
 	// part of its event. The attempt fails with ReasonThreadConflict if one cannot be added.
 	Threads []ThreadAppend `json:"-"`
+	// Pause, if it is not empty, is the reason for which the run pauses as soon as the visit has completed.
+	// Its successors start when the run is resumed. A run that is ending, or paused already, ignores it.
+	Pause string `json:"pause,omitempty"`
 }
 
 // Select is a visit's own choice among its out-edges.

@@ -52,12 +52,16 @@ func TestServer(t *testing.T) {
 	d := serve(t, fakellm.Script{
 		Models: []string{"fake-1"},
 		Rules: []fakellm.Rule{
-			{Match: `"round":3`, Reply: fakellm.Reply{Text: `{"actions": null, "result": "hello ada"}`}},
-			{Match: `"round":2`, Reply: fakellm.Reply{Text: `{"actions": [[{"action": "greet", "arguments": "{\"who\": \"ada\"}"}]], "result": null}`}},
-			{Match: `"round":1`, Reply: fakellm.Reply{Text: `{"actions": [[{"action": "ask", "arguments": "{}"}]], "result": null}`}},
+			{Match: "weather", After: "rain in the south", Reply: fakellm.Reply{Text: "Take an umbrella south."}},
+			{Match: "weather", Reply: fakellm.Reply{Text: "I look.", ToolCalls: []fakellm.ToolCall{{Name: "north", Arguments: `{}`}, {Name: "south.coast", Arguments: `{"of": "the south"}`}}}},
+			{Match: "hello ada", Reply: fakellm.Reply{Text: `<StructuredResponse><TaskStatus>Completed</TaskStatus><InstantResponse>hello ada</InstantResponse></StructuredResponse>`}},
+			{Match: "go on", Reply: fakellm.Reply{Text: `<ImmediateNextActions><Action><Type>greet</Type><Args><who>ada</who></Args></Action></ImmediateNextActions>`}},
+			{Match: "REFUSED: ", Reply: fakellm.Reply{Text: `{"actions": [[{"action": "ask", "arguments": "{}"}]], "result": null}`}},
 			{Match: "greeting agent", Reply: fakellm.Reply{Text: `{"actions": [[{"action": "http", "arguments": "{}"}, {"action": "greet", "arguments": "{\"text\": \"x\"}"}]], "result": null}`}},
 			{Match: "someone ought to mow", Reply: fakellm.Reply{Text: `{"steps": [{"n": 1, "id": "", "request": "mow the lawn", "quote": "mow the lawn", "needs": []}, ` +
 				`{"n": 2, "id": "", "request": "invite the neighbors", "quote": "invite the neighbors", "needs": [{"n": 1, "quote": "Once the lawn looks good"}]}]}`}},
+			{Match: "garden party", Reply: fakellm.Reply{Text: `[{"id": "mow", "request": "mow the lawn", "needs": []}, {"id": "invite", "request": "invite the neighbors", "needs": ["tent"]}]`}},
+			{Match: `UNKNOWN_REFERENCE "tent"`, Reply: fakellm.Reply{Text: `[{"id": "mow", "request": "mow the lawn", "needs": []}, {"id": "invite", "request": "invite the neighbors", "needs": ["mow"]}]`}},
 			{Match: "give up", Reply: fakellm.Reply{Fault: fakellm.Unauthorized}},
 			{Match: "attack", Reply: fakellm.Reply{Text: "\x1b[31mred\x1b]0;title\a\u009b2J\u202etxt\nsecond line\r\n\tthird"}},
 		},
@@ -207,8 +211,8 @@ func TestNotUTF8(t *testing.T) {
 	}
 }
 
-// The reasoner of an agent may be a worker, which receives the goal, the actions and the results of the
-// rounds so far.
+// The reasoner of an agent may be a worker, which receives the prompt, the actions and the results of the
+// round before.
 func TestAgentWithWorker(t *testing.T) {
 	d := serve(t, fakellm.Script{})
 	c, err := epigraph.Dial(d.GRPCAddr())
@@ -217,25 +221,22 @@ func TestAgentWithWorker(t *testing.T) {
 	type situation struct {
 		Request string                     `json:"request"`
 		Actions map[string]json.RawMessage `json:"actions"`
-		History []struct {
-			Results []struct {
-				OK    int `json:"ok"`
-				Error any `json:"error"`
-			} `json:"results"`
-			Refused string `json:"refused"`
-		} `json:"history"`
+		Round   int                        `json:"round"`
+		Results []struct {
+			OK int `json:"ok"`
+		} `json:"action_results"`
 	}
 	asked := make(chan situation, 10)
 	w := worker.New(c, worker.Options{})
 	worker.Register(w, "strategist", func(_ context.Context, s situation) (any, error) {
 		asked <- s
-		switch len(s.History) {
-		case 0:
-			return []any{map[string]any{"action": "forbidden"}}, nil
+		switch s.Round {
 		case 1:
+			return []any{map[string]any{"action": "forbidden"}}, nil
+		case 2:
 			return []any{map[string]any{"action": "double", "arguments": map[string]any{"n": 21}}}, nil
 		}
-		return map[string]any{"result": s.History[1].Results[0].OK}, nil
+		return map[string]any{"result": s.Results[0].OK}, nil
 	}, worker.Effect(worker.Idempotent))
 	worker.Register(w, "double", func(_ context.Context, in struct {
 		N int `json:"n"`
@@ -258,8 +259,8 @@ func TestAgentWithWorker(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 42, got)
 	require.Len(t, asked, 3)
-	require.Equal(t, "42", (<-asked).Request)
-	require.Contains(t, (<-asked).History[0].Refused, `there is no action "forbidden"`)
+	require.Contains(t, (<-asked).Request, "User: 42")
+	require.Contains(t, (<-asked).Request, `there is no action "forbidden"`)
 	require.Contains(t, (<-asked).Actions, "double")
 }
 
@@ -408,6 +409,9 @@ func serve(t *testing.T, script fakellm.Script, dir ...string) *stack.Dev {
 		p.Model, p.BaseURL, p.APIKey = "fake-1", base, conf.NewSecret("test")
 	})
 	cfg.Planner.Restate.Profile = cfg.Models.Default
+	named := filepath.Join(t.TempDir(), "agents.yaml")
+	require.NoError(t, os.WriteFile(named, []byte(agents), 0o600))
+	require.NoError(t, stack.Load(&cfg, conf.Sources{File: named, Env: []string{}}))
 	d, err := stack.OpenDev(t.Context(), stack.DevOptions{DataDir: append(dir, t.TempDir())[0], HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", Config: cfg})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -422,6 +426,19 @@ func serve(t *testing.T, script fakellm.Script, dir ...string) *stack.Dev {
 	require.NoError(t, d.Ready(wait))
 	return d
 }
+
+// agents are the agents with names of a server.
+const agents = `
+executor:
+  actors:
+    agents:
+      forecaster:
+        description: Tells the weather.
+        definition: |
+          {"form": "tools", "actions": {
+            "north": {"actor": "template", "named": {"text": "sun in the north"}},
+            "south.coast": {"actor": "template", "named": {"text": "rain in {{ named.of }}"}, "schema": {"type": "object", "properties": {"of": {"type": "string"}}}}}}
+`
 
 // seen collects output and calls a function once it holds a text.
 type seen struct {

@@ -35,6 +35,7 @@ var (
 var table = map[string][]Scope{
 	"epigraph.planner.v1.PlannerService/ParsePlan":   run,
 	"epigraph.planner.v1.PlannerService/CompilePlan": run,
+	"epigraph.planner.v1.PlannerService/CreatePlan":  run,
 
 	"epigraph.executor.v1.ExecutorService/StartRun":        run,
 	"epigraph.executor.v1.ExecutorService/ValidateGraph":   run,

@@ -171,8 +171,8 @@ func (p Profile) validate(add func(format string, args ...any)) {
 	}
 }
 
-// booked are the provider and the model under which usage is booked when model answered.
-func (p Profile) booked(model string) (provider, name string) {
+// Booked are the provider and the model under which usage is booked when model answered.
+func (p Profile) Booked(model string) (provider, name string) {
 	provider, name, _ = strings.Cut(p.PriceKey, "/")
 	if provider == "" {
 		provider = p.Provider

@@ -46,7 +46,7 @@ func newObserver(tel *obs.Telemetry, capture bool) (*observer, error) {
 
 // observe makes one call within the limits of time of its profile, in a span, and types its error.
 func (o *observer) observe(ctx context.Context, p *profile, req *Request, delta func(Delta) error) (Response, error) {
-	provider, _ := p.cfg.booked(req.Model)
+	provider, _ := p.cfg.Booked(req.Model)
 	common := []attribute.KeyValue{
 		attribute.String("gen_ai.operation.name", "chat"),
 		attribute.String("gen_ai.provider.name", provider),

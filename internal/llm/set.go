@@ -311,7 +311,7 @@ func (p *profile) once(ctx context.Context, req Request, delta func(Delta) error
 		out.FinishReason = FinishToolCalls
 	}
 	out.Profile = p.name
-	out.Provider, out.Model = p.cfg.booked(cmp.Or(out.Model, req.Model))
+	out.Provider, out.Model = p.cfg.Booked(cmp.Or(out.Model, req.Model))
 	return out, nil
 }
 

@@ -45,6 +45,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/services/executor/internal/rpc"
 	"github.com/epigraph-run/epigraph/services/executor/internal/schedule"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/services/executor/internal/webhook"
 	"github.com/epigraph-run/epigraph/services/executor/internal/worker"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -303,14 +304,14 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 		return nil, err
 	}
 	s.opened(models)
-	set, err := builtin.New(cfg.Actors, models, d.Telemetry)
-	if err != nil {
-		return nil, fmt.Errorf("make actors: %w", err)
-	}
 	d.Telemetry = d.Telemetry.WithLogger(s.log)
 	st, err := s.openStores(ctx, cfg, d, outage.Answered)
 	if err != nil {
 		return nil, err
+	}
+	set, err := builtin.New(cfg.Actors, models, thread.NewCache(st.plain, 0), d.Telemetry)
+	if err != nil {
+		return nil, fmt.Errorf("make actors: %w", err)
 	}
 	cfg.TokenKeys = append(slices.Clip(cfg.TokenKeys), st.tokenKey)
 	if err := s.assemble(cfg, d, set, st); err != nil {

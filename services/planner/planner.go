@@ -17,6 +17,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/turns"
 	"github.com/epigraph-run/epigraph/plan"
 	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+	"github.com/epigraph-run/epigraph/services/planner/internal/author"
 	"github.com/epigraph-run/epigraph/services/planner/internal/restate"
 	"github.com/epigraph-run/epigraph/services/planner/internal/rpc"
 )
@@ -31,13 +33,18 @@ type Config struct {
 	MaxEdges int `conf:"max_edges" help:"maximum number of dependencies in a plan"`
 	// Restate says which model restates plans, if any.
 	Restate restate.Config `conf:"restate"`
+	// Author says which model writes plans, and within which limits.
+	Author author.Config `conf:"author"`
 	// Models are the models that may be asked. They are configured for all services at once.
 	Models providers.Config `conf:"-"`
 }
 
 // DefaultConfig is what suits plans that models write.
 func DefaultConfig() Config {
-	return Config{MaxTextBytes: 1 << 20, MaxProblems: 10_000, MaxEdges: 100_000, Restate: restate.DefaultConfig(), Models: providers.DefaultConfig()}
+	return Config{
+		MaxTextBytes: 1 << 20, MaxProblems: 10_000, MaxEdges: 100_000, Restate: restate.DefaultConfig(),
+		Author: author.DefaultConfig(), Models: providers.DefaultConfig(),
+	}
 }
 
 // Validate reports every bound that is not positive, and every fault in the settings of the model.
@@ -54,6 +61,9 @@ func (c Config) Validate() error {
 	if err := c.Restate.Validate(); err != nil {
 		errList = append(errList, fmt.Errorf("planner.restate: %w", err))
 	}
+	if err := c.Author.Validate(); err != nil {
+		errList = append(errList, fmt.Errorf("planner.author: %w", err))
+	}
 	if err := c.Models.Validate(); err != nil {
 		errList = append(errList, fmt.Errorf("models: %w", err))
 	}
@@ -66,6 +76,8 @@ type Deps struct {
 	Admission *admission.Control
 	// Telemetry records the calls of the model; nil means none.
 	Telemetry *obs.Telemetry
+	// Registry prices and books the calls of models; nil means that costs are not known.
+	Registry registryv1.RegistryServiceClient
 }
 
 // Service is an open planner.
@@ -93,7 +105,17 @@ func Open(_ context.Context, cfg Config, d Deps) (*Service, error) {
 	limits := plan.Limits{MaxBytes: cfg.MaxTextBytes, MaxProblems: cfg.MaxProblems, MaxEdges: cfg.MaxEdges}
 	// leaves processors to others where there are several
 	computing := turns.NewResting(max(1, host.Processors()/2))
-	return &Service{server: rpc.New(limits, d.Admission, computing, model), models: models}, nil
+	server := rpc.New(limits, d.Admission, computing, model)
+	var ledger author.Ledger
+	if d.Registry != nil {
+		ledger = rpc.NewLedger(d.Registry)
+	}
+	writer, err := author.New(cfg.Author, models, limits, ledger, server.Compute)
+	if err != nil {
+		return nil, errors.Join(err, models.Close())
+	}
+	server.UseAuthor(writer)
+	return &Service{server: server, models: models}, nil
 }
 
 // Register adds the planner's API to r.

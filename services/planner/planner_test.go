@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
@@ -21,23 +22,34 @@ func client(t *testing.T) plannerv1.PlannerServiceClient {
 
 func clientOf(t *testing.T, cfg planner.Config) plannerv1.PlannerServiceClient {
 	t.Helper()
-	s, err := planner.Open(t.Context(), cfg, planner.Deps{})
+	return clientWith(t, cfg, planner.Deps{})
+}
+
+func clientWith(t *testing.T, cfg planner.Config, d planner.Deps) plannerv1.PlannerServiceClient {
+	t.Helper()
+	s, err := planner.Open(t.Context(), cfg, d)
 	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return plannerv1.NewPlannerServiceClient(served(t, "planner", s.Register))
+}
+
+// served serves what register adds, behind the suite's interceptors, and dials it.
+func served(t *testing.T, name string, register func(grpc.ServiceRegistrar)) *grpc.ClientConn {
+	t.Helper()
 	server, err := grpckit.NewServer(grpckit.Options{})
 	require.NoError(t, err)
-	s.Register(server)
+	register(server)
 	var net grpckit.BufNet
-	lis, err := net.Listen("planner")
+	lis, err := net.Listen(name)
 	require.NoError(t, err)
 	go func() { _ = server.Serve(lis) }()
-	conn, err := grpckit.Dial("planner", grpckit.DialOptions{Buf: &net})
+	conn, err := grpckit.Dial(name, grpckit.DialOptions{Buf: &net})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, conn.Close())
 		server.Stop()
-		require.NoError(t, s.Close())
 	})
-	return plannerv1.NewPlannerServiceClient(conn)
+	return conn
 }
 
 func TestParsePlan(t *testing.T) {

@@ -27,6 +27,7 @@ const (
 	actors      = "services/executor/internal/actor."
 	script      = "services/executor/internal/actor/starlark."
 	engine      = "services/executor/internal/engine."
+	author      = "services/planner/internal/author."
 	status      = "statuses of HTTP"
 )
 
@@ -100,6 +101,10 @@ var figures = map[string][]figure{
 	"a text that a model restates": {
 		{"32 KiB", "plan.MaxRestateBytes"}, {"256 KiB", "plan.maxAnswerBytes"}, {"500", "plan.maxRestateSteps"}, {"2,000", "plan.maxRestateNeeds"},
 		words("4 at once", "a share of admission"), words("16", "four namespaces' share"), {"256", "internal/admission.Waiting"},
+	},
+	"a plan that a model writes": {
+		{"64 KiB", author + "maxAnswer"}, {"25", author + "maxTold"}, {"400 bytes", author + "maxFaultText"}, {"160", author + "maxLine"},
+		words("4 at once", "a share of admission"), words("16", "four namespaces' share"),
 	},
 	"a compiled plan": {{"4,000,000", "plan/compile.maxSteps"}, {"1,000,000", "plan/compile.MaxEdges"}, {"32 MiB", "plan/compile.maxNamed"}},
 	"the actors that workers of a namespace serve":        {words("10,000", "a default of the configuration"), {"16 MiB", "services/executor/internal/journal.MaxActorBytes"}, words("64 MiB", "chosen where what is remembered is made")},

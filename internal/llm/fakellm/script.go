@@ -112,6 +112,9 @@ type Script struct {
 	Default Reply `yaml:"default"`
 	// Models are what /v1/models lists; default "fake-1".
 	Models []string `yaml:"models"`
+	// Answer is asked before the rules, for models that work out what they say; false leaves the request to
+	// them. It must be safe for concurrent use.
+	Answer func(Request) (Reply, bool) `yaml:"-"`
 }
 
 // Parse reads a script from YAML; unknown keys are errors.

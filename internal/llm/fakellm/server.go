@@ -190,10 +190,18 @@ func (s *Server) next(req Request) Reply {
 	s.mu.Lock()
 	s.requests = append(s.requests, req)
 	reply := s.script.Default
+	answer := s.script.Answer
+	s.mu.Unlock()
 	last := lastUser(req.Messages)
 	fromRule := false
+	if answer != nil {
+		if r, ok := answer(req); ok {
+			reply, fromRule = r, true
+		}
+	}
+	s.mu.Lock()
 	for i, rule := range s.script.Rules {
-		if !rule.fits(&req) || (rule.Times > 0 && s.used[i] >= rule.Times) {
+		if fromRule || !rule.fits(&req) || (rule.Times > 0 && s.used[i] >= rule.Times) {
 			continue
 		}
 		s.used[i]++

@@ -90,8 +90,8 @@ type commands struct {
 	Asked  bool   `help:"Print the version." name:"version"`
 	Client client `embed:"" group:"connection"`
 
-	Plan planCmd `cmd:"" help:"Read a plan and show its problems and its faults." group:"work"`
-	Run  runCmd  `cmd:"" help:"Run a plan or a graph and watch it." group:"work"`
+	Plan planCmds `cmd:"" help:"Read a plan, or have a model write one." group:"work"`
+	Run  runCmd   `cmd:"" help:"Run a plan or a graph and watch it." group:"work"`
 	Runs struct {
 		Ls         runsLsCmd         `cmd:"" aliases:"list" help:"List runs, newest first."`
 		Get        runsGetCmd        `cmd:"" aliases:"show" help:"Show a run with its visits, waits and open interrupts."`

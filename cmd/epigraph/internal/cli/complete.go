@@ -97,6 +97,9 @@ func candidates(node *kong.Node, words []string) []string {
 			}
 		}
 	}
+	if node.DefaultCmd != nil {
+		flags = append(flags, node.DefaultCmd.Flags...)
+	}
 	var out []string
 	add := func(s string) {
 		if strings.HasPrefix(s, last) {
@@ -114,6 +117,7 @@ func candidates(node *kong.Node, words []string) []string {
 				add("--" + f.Name)
 			}
 		}
+	case last == "" && node.DefaultCmd != nil: // a file, most often
 	default:
 		for _, child := range node.Children {
 			if !child.Hidden {

@@ -22,6 +22,15 @@ import (
 // maxFile bounds the bytes of a file or of standard input.
 const maxFile = 16 << 20
 
+// planCmds are what can be done with plans. Reading one is the default.
+type planCmds struct {
+	Read   planCmd       `cmd:"" default:"withargs" help:"Read a plan and show its problems and its faults."`
+	Create planCreateCmd `cmd:"" help:"Have a model write a plan, and mend it until it can run."`
+}
+
+// Help is that of the default.
+func (planCmds) Help() string { return planCmd{}.Help() }
+
 // planCmd reads a plan here, without a server unless a model is to restate it.
 type planCmd struct {
 	File     string `arg:"" help:"The text with the plan; - reads standard input." default:"-"`

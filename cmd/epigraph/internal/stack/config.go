@@ -117,7 +117,7 @@ type TLS struct {
 type Upstream struct {
 	Planner  string `help:"address of the planner for the gateway: host:port, or several separated by commas; names are resolved every second"`
 	Executor string `help:"address of the executors for the gateway, in the same form"`
-	Registry string `help:"address of the registry for gateway and executor, in the same form; empty runs an executor without a registry"`
+	Registry string `help:"address of the registry for gateway, executor and planner, in the same form; empty runs executor and planner without a registry"`
 }
 
 // Admin says where probes and metrics are served.

@@ -297,7 +297,15 @@ func openAPI(ctx context.Context, name string, cfg Config, conns *connections, t
 	cfg.shareModels()
 	switch name {
 	case Planner:
-		return some(planner.Open(ctx, cfg.Planner, planner.Deps{Admission: conns.admission, Telemetry: tel}))
+		d := planner.Deps{Admission: conns.admission, Telemetry: tel}
+		if cfg.Upstream.Registry != "" {
+			conn, err := conns.dial(cfg.Upstream.Registry)
+			if err != nil {
+				return nil, err
+			}
+			d.Registry = registryv1.NewRegistryServiceClient(conn)
+		}
+		return some(planner.Open(ctx, cfg.Planner, d))
 	case Registry:
 		return some(registry.Open(ctx, cfg.Registry, registry.Deps{Telemetry: tel}))
 	case Executor:

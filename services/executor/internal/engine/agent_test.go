@@ -4,18 +4,21 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -35,7 +38,7 @@ func (r *reasoner) Call(_ context.Context, c *workgraph.Call) (workgraph.Outcome
 		r.asked, r.told = map[int]int{}, map[int]string{}
 	}
 	r.asked[c.Visit]++
-	r.told[c.Visit] = string(c.Named["history"])
+	r.told[c.Visit] = string(c.Named["request"])
 	r.mu.Unlock()
 	if r.before != nil {
 		r.before(c.Visit)
@@ -64,9 +67,9 @@ type pureActor struct{ workgraph.Actor }
 func (pureActor) Info() workgraph.ActorInfo { return workgraph.ActorInfo{Effect: workgraph.Pure} }
 
 // agents adds the agent and the steps of its loop to these actors.
-func agents(own actors) actors {
-	for _, s := range agent.Specs() {
-		own[s.Name] = pureActor{s.Actor}
+func agents(t *testing.T, s store, own actors) actors {
+	for _, sp := range agent.Specs(thread.NewCache(s.open(t), 0)) {
+		own[sp.Name] = pureActor{sp.Actor}
 	}
 	return own
 }
@@ -88,9 +91,35 @@ func (l *live) child(t *testing.T, id string) journal.Run {
 	return l.row(t, below[0].RunID)
 }
 
+// remembered are the items of the thread of an agent's run, with the rounds of its states.
+func (l *live) remembered(t *testing.T, row journal.Run) []string {
+	t.Helper()
+	all, err := l.j.ListThreads(t.Context(), ns, thread.Filter{}, page.Cursor{}, 1000)
+	require.NoError(t, err)
+	at := slices.IndexFunc(all, func(th thread.Thread) bool { return th.Holder == row.ID })
+	require.GreaterOrEqual(t, at, 0)
+	items, err := thread.NewCache(l.j, 0).Items(t.Context(), ns, all[at].ID, thread.Query{})
+	require.NoError(t, err)
+	var out []string
+	for _, it := range slices.Backward(items) {
+		switch it.Kind {
+		case workgraph.ThreadState:
+			var st struct {
+				Round int `json:"round"`
+			}
+			require.NoError(t, json.Unmarshal(it.Body, &st))
+			out = append(out, fmt.Sprintf("STATE %d", st.Round))
+		default:
+			out = append(out, "MESSAGE")
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 func TestAgent(t *testing.T) {
 	t.Parallel()
-	const actions = `"goal": "all of it", "reasoner": "reasoner", "actions": {"work": {}, "ask": {}}`
+	const actions = `"goal": "all of it", "reasoner": "reasoner", "branch": false, "actions": {"work": {}, "ask": {}}`
 	eachStore(t, func(t *testing.T, s store) {
 		t.Run("Crash/RepeatsNoCallThatHadFinished", func(t *testing.T) {
 			t.Parallel()
@@ -100,27 +129,27 @@ func TestAgent(t *testing.T) {
 			next := func(id string, r *reasoner, work workgraph.Actor) *live {
 				wire = &line{}
 				mine := wire
-				l := run(t, s, agents(actors{"reasoner": r, "work": work, "ok": &recorder{}, "ask": work}), named(id), func(c *engine.Config, d *engine.Deps) {
+				l := run(t, s, agents(t, s, actors{"reasoner": r, "work": work, "ok": &recorder{}, "ask": work}), named(id), func(c *engine.Config, d *engine.Deps) {
 					c.Lease = 3 * time.Second
 					mine.Journal, d.Journal = d.Journal, mine
 				})
 				l.jobs(t)
 				return l
 			}
-			script := []string{`["work", "work"]`, `["work"]`, `{"result": "all"}`}
+			script := []string{`[["work", "work"]]`, `["work"]`, `{"result": "all"}`}
 			first, g := &reasoner{script: script}, newGate()
 			once := &recorder{}
 			l := next("a", first, workgraph.ActorFunc(func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
-				if c.Node == "act#1/1-work" {
+				if c.Node == "1.1-work" {
 					return once.Call(ctx, c)
 				}
 				return g.Call(ctx, c)
 			}))
 			id := l.start(t, agentOf(t, `{`+actions+`}`))
-			require.Equal(t, "act#1/2-work", g.next(t).Node)
+			require.Equal(t, "1.2-work", g.next(t).Node)
 			testkit.Eventually(t, func() bool {
-				for _, ev := range kinds(l.events(t, l.child(t, id).ID), workgraph.AttemptEnded) {
-					if ev.Node == "act#1/1-work" {
+				for _, ev := range kinds(l.events(t, l.child(t, l.child(t, id).ID).ID), workgraph.AttemptEnded) {
+					if ev.Node == "1.1-work" {
 						return true
 					}
 				}
@@ -143,26 +172,27 @@ func TestAgent(t *testing.T) {
 			require.Equal(t, map[int]int{1: 1}, first.rounds())
 			require.Equal(t, map[int]int{2: 1}, second.rounds())
 			require.Equal(t, map[int]int{2: 1, 3: 1}, third.rounds(), "only the call that had not finished is made again")
-			require.Equal(t, 1, once.of("act#1/1-work"))
-			require.Equal(t, 1, rest.of("act#1/2-work"))
-			require.Zero(t, rest.of("act#1/1-work"))
-			require.Equal(t, 1, last.of("act#2/1-work@2"))
+			require.Equal(t, 1, once.of("1.1-work"))
+			require.Equal(t, 1, rest.of("1.2-work"))
+			require.Zero(t, rest.of("1.1-work"))
+			require.Equal(t, 1, last.of("do.work@2"))
 			child := l.child(t, id)
 			require.Contains(t, string(child.Result), `"all"`)
 			require.EqualValues(t, 300, row.Usage.InputTokens, "what the reasoner used is booked once")
 			l.events(t, child.ID)
 			l.sound(t, id)
 			l.sound(t, child.ID)
+			require.Equal(t, []string{"MESSAGE", "MESSAGE", "STATE 1", "STATE 2", "STATE 3"}, l.remembered(t, child), "nothing is in the thread twice")
 		})
 		r := &reasoner{}
 		work := &recorder{}
 		forbidden := &recorder{}
 		asks := waits(workgraph.Wait{Interrupt: &workgraph.Interrupt{Prompt: json.RawMessage(`"May I?"`)}})
-		l := run(t, s, agents(actors{"reasoner": r, "work": work, "forbidden": forbidden, "ok": &recorder{}, "ask": asks,
+		l := run(t, s, agents(t, s, actors{"reasoner": r, "work": work, "forbidden": forbidden, "ok": &recorder{}, "ask": asks,
 			"never":  &reasoner{script: []string{`["work"]`, `["work"]`, `["work"]`, `{"result": 1}`}},
 			"deeper": spawns(workgraph.Child{Graph: chain(1, "ok")}),
 			"below":  spawns(workgraph.Child{Graph: chain(1, "lower")}),
-			"lower": spawns(workgraph.Child{Graph: agentOf(t, `{"goal": "x", "reasoner": "reasoner", "max_rounds": 100, "allow_graph": true,
+			"lower": spawns(workgraph.Child{Graph: agentOf(t, `{"goal": "x", "reasoner": "reasoner", "max_rounds": 100, "allow_graph": true, "branch": false,
 				"max_history_bytes": 1000000, "actions": {"work": {}, "deeper": {}}}`)})}), func(c *engine.Config, _ *engine.Deps) { c.EvictAfter = 10 * time.Millisecond })
 		l.jobs(t)
 		t.Run("Refused/IsReportedAndNotDone", func(t *testing.T) {
@@ -179,7 +209,7 @@ func TestAgent(t *testing.T) {
 			id := l.start(t, agentOf(t, `{"goal": "x", "reasoner": "reasoner", "actions": {"gone": {"actor": "no/such"}}}`))
 			got := string(l.wait(t, id, journal.StateFailed).Error)
 			require.Contains(t, got, agent.ReasonActionsUnusable)
-			require.Contains(t, got, `UNKNOWN_ACTOR at node`)
+			require.Contains(t, got, `there is no actor`)
 		})
 		t.Run("Interrupt/IsEvictedAndTheAnswerIsTheResult", func(t *testing.T) {
 			r.script = []string{`["ask"]`, `{"result": "asked"}`}
@@ -194,12 +224,73 @@ func TestAgent(t *testing.T) {
 			}
 			l.commands(t, child.ID, journal.CommandAnswer, record.Payload{InterruptID: question, Payload: json.RawMessage(`"you may"`), By: "ada"})
 			l.wait(t, id, journal.StateCompleted)
-			require.Contains(t, r.told[2], `"results":[{"action":"ask","ok":"you may"}]`)
+			require.Contains(t, r.told[2], `you may`)
 		})
 		t.Run("Limit/PausesAndGoesOn", func(t *testing.T) {
 			id := l.start(t, agentOf(t, `{"goal": "x", "reasoner": "never", "max_rounds": 2, "actions": {"work": {}}}`))
 			l.evicted(t, id, journal.StateWaiting)
 			child := l.evicted(t, l.child(t, id).ID, journal.StatePaused)
+			require.NoError(t, l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: child.ID}))
+			l.wait(t, id, journal.StateCompleted)
+		})
+		t.Run("Steps/GoOnOneByOne", func(t *testing.T) {
+			r.script = []string{`["work"]`, `["work"]`, `{"result": "stepped"}`}
+			r.asked = nil
+			id := l.start(t, agentOf(t, `{`+actions+`, "step_by_step": true}`))
+			l.evicted(t, id, journal.StateWaiting)
+			for round := 1; round <= 2; round++ {
+				child := l.evicted(t, l.child(t, id).ID, journal.StatePaused)
+				require.Equal(t, agent.ReasonStep, child.Reason)
+				require.Len(t, r.rounds(), round)
+				require.NoError(t, l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: child.ID}))
+			}
+			l.wait(t, id, journal.StateCompleted)
+			l.sound(t, l.child(t, id).ID)
+		})
+		t.Run("Pause/OfTheRunAboveReachesTheAgent", func(t *testing.T) {
+			r.script = []string{`[["ask", "ask"]]`, `{"result": "asked"}`}
+			r.asked = nil
+			id := l.start(t, agentOf(t, `{`+actions+`}`))
+			l.evicted(t, id, journal.StateWaiting)
+			below := l.child(t, id).ID
+			var asks []string
+			testkit.Eventually(t, func() bool {
+				asks = nil
+				for _, ev := range kinds(l.events(t, l.child(t, below).ID), workgraph.AttemptEnded) {
+					if o := ev.Outcome; o != nil && o.Wait != nil && o.Wait.Interrupt != nil {
+						asks = append(asks, o.Wait.Interrupt.ID)
+					}
+				}
+				return len(asks) == 2
+			})
+			lowest := l.child(t, below).ID
+			require.NoError(t, l.Pause(t.Context(), command.PauseRequest{Namespace: ns, RunID: id, Reason: "LUNCH"}))
+			for _, run := range []string{below, lowest} {
+				require.Equal(t, workgraph.ReasonParentPaused, l.evicted(t, run, journal.StatePaused).Reason)
+			}
+			for _, ask := range asks {
+				l.commands(t, lowest, journal.CommandAnswer, record.Payload{InterruptID: ask, Payload: json.RawMessage(`"yes"`), By: "ada"})
+			}
+			testkit.Eventually(t, func() bool { return len(kinds(l.events(t, lowest), workgraph.InterruptClosed)) == 2 })
+			require.Len(t, r.rounds(), 1, "nothing begins below a paused run")
+			require.NoError(t, l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: id}))
+			l.wait(t, id, journal.StateCompleted)
+			require.Len(t, r.rounds(), 2)
+			for _, run := range []string{id, below, lowest} {
+				l.sound(t, run)
+			}
+		})
+		t.Run("Pause/OfTheAgentItselfOutlivesThatOfTheRunAbove", func(t *testing.T) {
+			r.script = []string{`["work"]`, `{"result": "stepped"}`}
+			id := l.start(t, agentOf(t, `{`+actions+`, "step_by_step": true}`))
+			l.evicted(t, id, journal.StateWaiting)
+			child := l.evicted(t, l.child(t, id).ID, journal.StatePaused)
+			require.NoError(t, l.Pause(t.Context(), command.PauseRequest{Namespace: ns, RunID: id, Reason: "LUNCH"}))
+			l.evicted(t, id, journal.StatePaused)
+			require.NoError(t, l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: id}))
+			l.evicted(t, id, journal.StateWaiting)
+			child = l.evicted(t, child.ID, journal.StatePaused)
+			require.Equal(t, agent.ReasonStep, child.Reason)
 			require.NoError(t, l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: child.ID}))
 			l.wait(t, id, journal.StateCompleted)
 		})
@@ -221,7 +312,7 @@ func TestAgent(t *testing.T) {
 			require.JSONEq(t, `"late"`, string(l.wait(t, again, journal.StateCompleted).Result))
 			require.Equal(t, map[int]int{3: 1}, r.rounds())
 			require.Empty(t, work.calls)
-			require.Contains(t, r.told[3], `{"round":2,"decision":["work"],"results":[{"action":"work","ok":"done act#2/1-work"}]}`)
+			require.Contains(t, r.told[3], `done do.work`)
 			r.fails = nil
 		})
 		t.Run("Retry/OfTheRunAboveRepeatsNoUnsafeCallUnasked", func(t *testing.T) {
@@ -235,17 +326,17 @@ func TestAgent(t *testing.T) {
 			work.calls = nil
 			id := l.start(t, agentOf(t, `{"goal": "x", "reasoner": "reasoner", "actions": {"send": {"actor": "work", "effect": "UNSAFE"}}}`))
 			l.wait(t, id, journal.StateFailed)
-			require.Equal(t, 1, work.of("act#1/1-send"))
+			require.Equal(t, 1, work.of("do.send"))
 			_, err := l.Retry(t.Context(), command.RetryRequest{Namespace: ns, RunID: id})
-			require.ErrorContains(t, err, "UNSAFE calls that were performed would be made again: act#1/1-send of "+l.child(t, id).ID)
+			require.ErrorContains(t, err, "UNSAFE calls that were performed would be made again: do.send of "+l.child(t, id).ID)
 			again, err := l.Retry(t.Context(), command.RetryRequest{Namespace: ns, RunID: l.child(t, id).ID})
 			require.NoError(t, err, "the agent's own run takes over what it did")
 			l.wait(t, again, journal.StateFailed)
-			require.Equal(t, 1, work.of("act#1/1-send"))
+			require.Equal(t, 1, work.of("do.send"))
 			again, err = l.Retry(t.Context(), command.RetryRequest{Namespace: ns, RunID: id, AllowUnsafe: true})
 			require.NoError(t, err)
 			l.wait(t, again, journal.StateFailed)
-			require.Equal(t, 2, work.of("act#1/1-send"))
+			require.Equal(t, 2, work.of("do.send"))
 			r.fails = nil
 		})
 		t.Run("Cancel/ReachesTheActions", func(t *testing.T) {
@@ -258,19 +349,15 @@ func TestAgent(t *testing.T) {
 			l.wait(t, l.child(t, id).ID, journal.StateCanceled)
 		})
 		t.Run("Rounds/CountNothingTowardTheDepth", func(t *testing.T) {
-			r.script = nil
-			for range 33 {
-				r.script = append(r.script, `["work"]`)
-			}
-			r.script = append(r.script, `{"graph": {"nodes": [{"id": "w", "actor": "work"}]}}`, `["work"]`, `["deeper"]`, `{"result": "deep"}`)
+			r.script = []string{`[["work", "work"]]`, `{"graph": {"nodes": [{"id": "w", "actor": "work"}]}}`, `["work"]`, `["deeper"]`, `{"result": "deep"}`}
 			work.calls = nil
 			// The agent is at depth 2 and its own run at depth 3, which is the last allowed.
 			id := l.start(t, chain(1, "below"))
 			row := l.wait(t, id, journal.StateCompleted)
 			require.NotContains(t, string(row.Result), `"FAILED"`)
-			require.Equal(t, 2, work.of("1-work"), "late rounds are runs of their own")
+			require.Equal(t, 1, work.of("1.1-work"))
 			require.Equal(t, 1, work.of("w"))
-			require.Contains(t, r.told[37], `{"action":"deeper","error":{"type":"PERMANENT","reason":"`+engine.ReasonDepthExceeded, "what an action spawns is counted")
+			require.Contains(t, r.told[5], engine.ReasonDepthExceeded, "what an action spawns is counted")
 		})
 		t.Run("Rounds/ManyAreNotDear", func(t *testing.T) {
 			r.script = nil
@@ -278,7 +365,7 @@ func TestAgent(t *testing.T) {
 				r.script = append(r.script, `["work", "work", "work"]`)
 			}
 			r.script = append(r.script, `{"result": 60}`)
-			id := l.start(t, agentOf(t, `{`+actions+`, "max_rounds": 100, "max_history_bytes": 4096}`))
+			id := l.start(t, agentOf(t, `{`+actions+`, "max_rounds": 100, "max_history_bytes": 4096, "max_no_progress": 0}`))
 			l.wait(t, id, journal.StateCompleted)
 			require.Equal(t, fmt.Sprint(60), string(l.child(t, id).Result))
 		})

@@ -90,11 +90,31 @@ func (t *session) admit(ctx context.Context, a *attempt) (doer workgraph.Actor, 
 	return doer, info, nil
 }
 
+// directory finds actors for calls.
+type directory struct {
+	actors    program.Actors
+	namespace string
+}
+
+// Find implements actor.Directory.
+func (d directory) Find(ctx context.Context, names []string) (map[string]workgraph.ActorInfo, error) {
+	found, err := d.actors.Find(ctx, d.namespace, names)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]workgraph.ActorInfo, len(found))
+	for name, info := range found {
+		out[name] = info.ActorInfo
+	}
+	return out, nil
+}
+
 // call calls the actor and reports its outcome, once. An actor that does not return is given up.
 func (t *session) call(ctx context.Context, a *attempt, doer workgraph.Actor, info program.ActorInfo) {
 	progress := reporter{t.e.feed, a}
 	progress.publish(feed.Ephemeral{Started: true, Actor: a.start.Actor, At: a.startTime()})
-	ctx = context.WithValue(actor.WithNamespace(actor.WithReporter(ctx, progress), a.run.namespace), attemptKey{}, a)
+	ctx = actor.WithDirectory(actor.WithNamespace(ctx, a.run.namespace), directory{t.e.actors, a.run.namespace})
+	ctx = context.WithValue(actor.WithReporter(ctx, progress), attemptKey{}, a)
 	span := trace.SpanFromContext(ctx) // the parent's span, which is not ended here
 	if a.run.sampled() {
 		ctx, span = t.e.tracer.Start(ctx, "invoke "+a.start.Actor, trace.WithAttributes(

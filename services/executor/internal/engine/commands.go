@@ -313,6 +313,9 @@ func (r *run) applyCommand(m *journal.Command, more bool) error {
 			l.Slot.Usage = l.Usage
 		}
 	case journal.CommandResume, journal.CommandReconcile:
+		if st, reason := r.State.Status(); l.Reason == workgraph.ReasonParentResumed && (st != workgraph.StatusPaused || reason != workgraph.ReasonParentPaused) {
+			return r.drop(m, x, errors.New("the run was paused for another reason than its parent"))
+		}
 		x.progress = true
 		if c, ok := cmd.(workgraph.Resume); ok && r.t.e.prices != nil {
 			c.Price = true

@@ -44,6 +44,30 @@ func (r *run) relatedCommands(w *journal.Append, eff workgraph.Effects, now time
 	return nil
 }
 
+// steerChildren hands a pause of somebody, and the end of one, on to the children under way. A child that was
+// paused for a reason of its own stays paused.
+func (r *run) steerChildren(w *journal.Append, evs []workgraph.Event, x extra, now time.Time) error {
+	if len(evs) == 0 || x.from.id == 0 {
+		return nil
+	}
+	kind, reason := journal.CommandPause, workgraph.ReasonParentPaused
+	switch evs[0].Kind {
+	case workgraph.RunPaused:
+	case workgraph.RunResumed:
+		kind, reason = journal.CommandResume, workgraph.ReasonParentResumed
+	default:
+		return nil
+	}
+	for _, s := range r.State.Spawns() {
+		body, err := (&record.Payload{Reason: reason, Trace: tracing.OfSpan(r.trace)}).Encode()
+		if err != nil {
+			return fmt.Errorf("encode %s of child: %w", kind, err)
+		}
+		w.Command = append(w.Command, journal.Command{Namespace: r.namespace, RunID: s.Child.ID, Kind: kind, Key: fmt.Sprintf("parent/%d", r.Seq), Body: body, Time: now})
+	}
+	return nil
+}
+
 // childEnded is the message to the parent about the end of the run. Results that are too large for the parent
 // are replaced by an error that says so.
 func (r *run) childEnded(end *workgraph.RunEnd) *record.Payload {

@@ -221,7 +221,8 @@ func TestTrace(t *testing.T) {
 		t.Parallel()
 		tr := newTracer()
 		r := &reasoner{script: []string{`["work"]`, `{"result": "all"}`}}
-		l := run(t, sqliteStore(t), agents(actors{"reasoner": r, "work": &recorder{}, "ok": &recorder{}}), tr.option)
+		s := sqliteStore(t)
+		l := run(t, s, agents(t, s, actors{"reasoner": r, "work": &recorder{}, "ok": &recorder{}}), tr.option)
 		l.jobs(t)
 		id := l.start(t, agentOf(t, `{"goal": "all of it", "reasoner": "reasoner", "actions": {"work": {}}}`))
 		l.wait(t, id, journal.StateCompleted)

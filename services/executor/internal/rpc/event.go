@@ -6,6 +6,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/graphpb"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent"
 	"github.com/epigraph-run/epigraph/services/executor/internal/callpb"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/attempttoken"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
@@ -467,6 +468,16 @@ func pauseText(reason string) string {
 		return "the run's budget is used up; the work so far is kept, and it goes on when it is resumed with more"
 	case workgraph.ReasonUnsettled:
 		return "the registry was not there to price the run's calls; it goes on by itself when they are priced"
+	case workgraph.ReasonParentPaused:
+		return "the run above it was paused; it goes on when that one is resumed"
+	case agent.ReasonNoProgress:
+		return "the agent did the same with the same result again and again; it goes on when it is resumed"
+	case agent.ReasonStep:
+		return "the agent goes step by step; it goes on with the next round when it is resumed"
+	case agent.ReasonBranchDepth:
+		return "the agent wants to branch deeper than its max_branch_depth; it does so when it is resumed"
+	case agent.ReasonBranches:
+		return "the agent wants more branches than its max_branches; they begin when it is resumed"
 	case "KILLED_OWNERS":
 		return "the executors that ran it went down each time; it is not tried again by itself"
 	}

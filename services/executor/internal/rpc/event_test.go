@@ -11,6 +11,7 @@ import (
 
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/attempttoken"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
@@ -133,7 +134,8 @@ func TestEvent(t *testing.T) {
 		require.Equal(t, workgraph.ApproveHash(json.RawMessage(`{"amount":7}`), "b"), asked.GetApproveHash())
 	})
 	t.Run("EveryPause/IsExplained", func(t *testing.T) {
-		for _, reason := range []string{workgraph.ReasonMaxVisits, workgraph.ReasonReconciliation, "KILLED_OWNERS"} {
+		for _, reason := range []string{workgraph.ReasonMaxVisits, workgraph.ReasonReconciliation, "KILLED_OWNERS", workgraph.ReasonParentPaused,
+			agent.ReasonNoProgress, agent.ReasonStep, agent.ReasonBranchDepth, agent.ReasonBranches} {
 			require.NotEmpty(t, eventMessage(durable(workgraph.Event{Kind: workgraph.RunPaused, Reason: reason}), "acme", "", attempttoken.Keys{}).GetRunPaused().GetMessage())
 		}
 	})

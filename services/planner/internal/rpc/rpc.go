@@ -22,6 +22,7 @@ import (
 	"github.com/epigraph-run/epigraph/plan"
 	"github.com/epigraph-run/epigraph/plan/compile"
 	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
+	"github.com/epigraph-run/epigraph/services/planner/internal/author"
 	"github.com/epigraph-run/epigraph/services/planner/internal/restate"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -36,6 +37,7 @@ type Server struct {
 	// turns.
 	computing *turns.Turns
 	model     *restate.Model
+	author    *author.Author
 }
 
 // New returns a server that reads texts within limits, admits costly requests by c and runs all of them in
@@ -145,7 +147,7 @@ func (s *Server) CompilePlan(ctx context.Context, req *plannerv1.CompilePlanRequ
 	if result.HasErrors() {
 		return nil, planError(result)
 	}
-	named, err := graphpb.RawMap("named", req.GetNamed())
+	named, err := namedOf(req.GetNamed())
 	if err != nil {
 		return nil, err
 	}

@@ -3,46 +3,60 @@ package agent
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"reflect"
 	"strconv"
 	"strings"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
-	"github.com/epigraph-run/epigraph/internal/graphpb"
 	"github.com/epigraph-run/epigraph/internal/near"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/response"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/state"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// verdict is the value of act, unless what it inserts gives the results of a round.
+// verdict is the value of act. Exactly one of Refused, Arguments, Groups, Graph and Done is set.
 type verdict struct {
-	// Started are the ids of the nodes of a round.
-	Started []string        `json:"started,omitempty"`
-	Result  json.RawMessage `json:"result,omitempty"`
-	Refused string          `json:"refused,omitempty"`
+	Refused string `json:"refused,omitempty"`
+	// Arguments are those of the one action of the round.
+	Arguments map[string]json.RawMessage `json:"arguments,omitempty"`
+	Groups    [][]doing                  `json:"groups,omitempty"`
+	Graph     *workgraph.Graph           `json:"graph,omitempty"`
+	// Problems are the nodes of Graph with the names under which their results are told.
+	Problems []step `json:"problems,omitempty"`
+	// Previous are the results that the round began with, as later actions see them.
+	Previous json.RawMessage `json:"previous,omitempty"`
+	Done     bool            `json:"done,omitempty"`
+	Result   json.RawMessage `json:"result,omitempty"`
+}
+
+// doing is an action with its final arguments.
+type doing struct {
+	Action    string                     `json:"action"`
+	Arguments map[string]json.RawMessage `json:"arguments,omitempty"`
+	Call      string                     `json:"call,omitempty"`
 }
 
 // step is an action of a round, for the node that lists the results.
 type step struct {
 	ID     string `json:"id"`
 	Action string `json:"action"`
+	Call   string `json:"call,omitempty"`
+	// Of is the action with whose result an agent goes on, if the step is such an agent.
+	Of string `json:"of,omitempty"`
 }
 
-// rules reads the policy of a step of the loop, from its own arguments.
-func rules(ctx context.Context, c *workgraph.Call) (*policy, error) {
-	var a struct {
-		Policy *policy `json:"policy"`
-	}
-	if err := actor.Decode(c.Own, &a); err != nil {
-		return nil, err
-	}
-	if a.Policy == nil {
-		return nil, actor.BadArguments("policy is missing: this actor is a step of the agent actor's loop")
-	}
-	return a.Policy, a.Policy.check(ctx)
-}
+// Reasons for which an agent's run pauses. A resume goes on beyond the limit.
+const (
+	// ReasonBranchDepth is the reason when branches would lie deeper in branches than max_branch_depth.
+	ReasonBranchDepth = "AGENT_BRANCH_DEPTH"
+	// ReasonBranches is the reason when a round would have more than max_branches branches.
+	ReasonBranches = "AGENT_BRANCHES"
+	// ReasonNoProgress is the reason when max_no_progress rounds did the same with the same result.
+	ReasonNoProgress = "AGENT_NO_PROGRESS"
+	// ReasonStep is the reason after each round of an agent that goes step by step.
+	ReasonStep = "AGENT_STEP"
+)
 
 // source is what a node of the loop, or what it has expanded to, handed to this visit.
 func source(c *workgraph.Call, node string) (u workgraph.Upstream, ok bool) {
@@ -57,109 +71,229 @@ func source(c *workgraph.Call, node string) (u workgraph.Upstream, ok bool) {
 	return u, ok
 }
 
-// act carries a decision out, or refuses it as a whole.
-func act(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
-	p, err := rules(ctx, c)
+// read is the response of the round.
+func (d *definition) read(ctx context.Context, c *workgraph.Call) (*response.Response, json.RawMessage, error) {
+	from, ok := source(c, nodeDispatch)
+	if !ok || from.Outcome != workgraph.VisitCompleted {
+		from, _ = source(c, nodeReason)
+	}
+	raw := actor.Result(from.Values)
+	if d.Dispatch == dispatchPlan {
+		r, err := d.readPlan(ctx, c, raw)
+		return r, raw, err
+	}
+	r, err := response.Read(raw)
+	return r, raw, err
+}
+
+// act decides where the loop goes: to the node of an action, to groups, to a person, or to the end of the
+// round. A response is carried out as a whole or not at all.
+func (l *loop) act(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	d, err := definitionOf(c)
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	from, _ := source(c, nodeReason)
-	d, err := read(actor.Result(from.Values))
+	r, _, err := d.read(ctx, c)
 	if err != nil {
-		return value(verdict{Refused: err.Error()})
+		return toObserve(verdict{Refused: errs.Clip(err.Error(), maxTold)})
 	}
 	switch {
-	case len(d.groups) > 0:
-		return p.round(ctx, c, d.groups)
-	case d.graph != nil:
-		return p.graph(ctx, c, d.graph)
+	case r.Status == response.Pending:
+		return ask(r)
+	case len(r.Groups) == 0 && r.Graph == nil:
+		return d.end(ctx, r)
 	}
-	result, err := p.checkResult(ctx, d.result)
+	given, err := l.round(ctx, c, d)
 	if err != nil {
-		return value(verdict{Refused: err.Error()})
+		return workgraph.Outcome{}, err
 	}
-	return value(verdict{Result: result})
+	v := verdict{Previous: previous(given.results)}
+	if r.Graph != nil {
+		return d.actGraph(ctx, r.Graph, v)
+	}
+	return d.actGroups(ctx, r, v, given)
 }
 
-// round inserts the actions: groups one after another, then the node that lists what became of them.
-func (p *policy) round(ctx context.Context, c *workgraph.Call, groups [][]wanted) (workgraph.Outcome, error) {
+// maxTold bounds what a reasoner is told of one fault.
+const maxTold = 4000
+
+func to(v verdict, node string) (workgraph.Outcome, error) {
+	out, err := value(v)
+	out.Select = &workgraph.Select{Others: workgraph.SelectNames, Names: []string{node}}
+	return out, err
+}
+
+func toObserve(v verdict) (workgraph.Outcome, error) { return to(v, nodeObserve) }
+
+// ask waits for a person's answer.
+func ask(r *response.Response) (workgraph.Outcome, error) {
+	said := r.InstantResponse
+	if said == "" {
+		said = r.Description
+	}
+	raw, err := encode(said)
+	if err != nil {
+		return workgraph.Outcome{}, actor.BadArguments("%v", err)
+	}
+	return workgraph.Outcome{Wait: &workgraph.Wait{Interrupt: &workgraph.Interrupt{Prompt: raw}},
+		Select: &workgraph.Select{Others: workgraph.SelectNames, Names: []string{nodeObserve}}}, nil
+}
+
+// end checks the result of a task that is completed.
+func (d *definition) end(ctx context.Context, r *response.Response) (workgraph.Outcome, error) {
+	v := verdict{Done: true}
+	if r.Status != response.Completed {
+		return toObserve(v)
+	}
+	raw := r.Result
+	if len(raw) == 0 && r.InstantResponse != "" {
+		var err error
+		if raw, err = encode(r.InstantResponse); err != nil {
+			return workgraph.Outcome{}, actor.BadArguments("%v", err)
+		}
+	}
+	if len(raw) == 0 && len(d.ResultSchema) == 0 {
+		return toObserve(v) // the results of the last actions stand for it
+	}
+	if len(raw) == 0 {
+		raw = json.RawMessage("null")
+	}
+	var err error
+	if v.Result, err = d.checkResult(ctx, raw); err != nil {
+		return toObserve(verdict{Refused: errs.Clip(err.Error(), maxTold)})
+	}
+	return toObserve(v)
+}
+
+// previous is the list with the results that a round began with, as one element, or an empty list.
+func previous(given state.Results) json.RawMessage {
+	if raw, ok := given.Plain(); ok {
+		return slicesOf([]json.RawMessage{raw})
+	}
+	return json.RawMessage("[]")
+}
+
+// actGroups checks every action, and goes to the node of a single one or to groups.
+func (d *definition) actGroups(ctx context.Context, r *response.Response, v verdict, given *round) (workgraph.Outcome, error) {
 	var f faults
 	n := 0
-	for _, group := range groups {
+	for _, group := range r.Groups {
 		n += len(group)
 	}
-	if n > p.MaxActions {
-		return value(verdict{Refused: fmt.Sprintf("there are %d actions, at most %d are done in one round: begin with the first ones", n, p.MaxActions)})
+	if n > d.MaxActions {
+		return toObserve(verdict{Refused: fmt.Sprintf("there are %d actions, at most %d are done in one round: begin with the first ones", n, d.MaxActions)})
 	}
-	var layers [][]workgraph.Node
-	for i, group := range groups {
-		var layer []workgraph.Node
-		for k, w := range group {
+	branches := 0
+	for i, group := range r.Groups {
+		var layer []doing
+		for k := range group {
+			w := &group[k]
 			place := fmt.Sprintf("actions[%d][%d]", i, k)
-			a, ok := p.Actions[w.action]
+			a, ok := d.Actions[w.Type]
 			if !ok {
-				f.add("%s: %s", place, p.unknown(w.action))
+				f.add("%s: %s", place, d.unknown(w.Type))
 				continue
 			}
-			layer = append(layer, a.node(ctx, place, w.action, w.arguments, &f))
+			if err := a.check(ctx, w.Type); err != nil {
+				return workgraph.Outcome{}, actor.BadArguments("actions.%s: %v", w.Type, err)
+			}
+			arguments := w.Arguments
+			if w.Texts() {
+				arguments = a.typed(arguments)
+			}
+			named := a.node(ctx, place, w.Type, arguments, &f).Named
+			if a.ShareThread {
+				var err error
+				if named, err = sharing(named, given.at.Thread); err != nil {
+					return workgraph.Outcome{}, err
+				}
+			}
+			layer = append(layer, doing{w.Type, named, w.Call})
 		}
-		layers = append(layers, layer)
+		if len(layer) > 1 && d.branches() {
+			branches += len(layer)
+		}
+		v.Groups = append(v.Groups, layer)
 	}
 	if len(f) > 0 {
-		return value(verdict{Refused: f.String()})
+		return toObserve(verdict{Refused: errs.Clip(f.String(), maxTold)})
 	}
-	return p.insert(c, layers)
+	if n == 1 {
+		if one := v.Groups[0][0]; exact(one.Arguments, v.Previous) {
+			return one.alone(v.Previous)
+		}
+	}
+	out, err := to(v, nodeGroups)
+	switch {
+	case branches > d.MaxBranches:
+		out.Pause = ReasonBranches
+	case branches > 0 && given.in.Depth >= d.MaxBranchDepth:
+		out.Pause = ReasonBranchDepth
+	}
+	return out, err
 }
 
-// expandedRounds are the rounds whose actions become part of the agent's run. Each expansion writes the whole
-// graph, so the actions of later rounds are runs of their own: a round of a long agent then costs as much as
-// one of a short agent.
-const expandedRounds = 32
+// branches reports whether the actions of a parallel group are followed by agents.
+func (d *definition) branches() bool { return d.Branch && d.Form != formTools }
 
-// insert makes the graph of a round.
-func (p *policy) insert(c *workgraph.Call, layers [][]workgraph.Node) (workgraph.Outcome, error) {
-	g := &workgraph.Graph{}
-	var steps []step
-	var started, before []string
-	for _, layer := range layers {
-		var ids []string
-		for _, n := range layer {
-			name := n.Name
-			n.ID, n.Name = fmt.Sprintf("%d-%s", len(steps)+1, name), ""
-			// The reasoner sees a failure. The actions after it are not made, since they were requested in
-			// the belief that it succeeds.
-			n.OnError = workgraph.OnError{Action: workgraph.Route}
-			if len(before) > 0 {
-				n.Join = workgraph.Join{Mode: workgraph.Quorum, N: len(before)}
-			}
-			for _, b := range before {
-				g.Edges = append(g.Edges, workgraph.Edge{From: b, To: n.ID})
-			}
-			g.Nodes = append(g.Nodes, n)
-			steps, ids = append(steps, step{n.ID, name}), append(ids, n.ID)
+// alone goes to the action's own node.
+func (w *doing) alone(previous json.RawMessage) (workgraph.Outcome, error) {
+	named := map[string]json.RawMessage{argPrevious: previous}
+	for k, v := range w.Arguments {
+		named[k] = v
+	}
+	return to(verdict{Arguments: named}, doNode(w.Action))
+}
+
+// sharing are the arguments of an agent that works on the thread of its caller.
+func sharing(named map[string]json.RawMessage, threadID string) (map[string]json.RawMessage, error) {
+	raw, err := encode(threadID)
+	if err != nil {
+		return nil, actor.BadArguments("%v", err)
+	}
+	out := map[string]json.RawMessage{"shared_thread": raw}
+	for k, v := range named {
+		out[k] = v
+	}
+	return out, nil
+}
+
+// exact reports whether expressions hand the values on unchanged: they know integers of 64 bits and doubles.
+// Other numbers are arguments of a node of their own.
+func exact(named map[string]json.RawMessage, more json.RawMessage) bool {
+	for _, v := range named {
+		if !exactNumbers(v) {
+			return false
 		}
-		before, started = ids, append(started, ids...)
 	}
-	for _, s := range steps {
-		g.Edges = append(g.Edges, workgraph.Edge{From: s.ID, To: nodeResults}, workgraph.Edge{From: s.ID, To: nodeResults, Kind: workgraph.ErrorEdge})
+	return exactNumbers(more)
+}
+
+func exactNumbers(raw json.RawMessage) bool {
+	for i := 0; i < len(raw); i++ {
+		switch ch := raw[i]; {
+		case ch == '"':
+			for i++; i < len(raw) && raw[i] != '"'; i++ {
+				if raw[i] == '\\' {
+					i++
+				}
+			}
+		case ch == '-' || ch >= '0' && ch <= '9':
+			from := i
+			for i+1 < len(raw) && strings.IndexByte("+-.eE0123456789", raw[i+1]) >= 0 {
+				i++
+			}
+			number := string(raw[from : i+1])
+			if _, err := strconv.ParseInt(number, 10, 64); err == nil {
+				continue
+			}
+			v, err := strconv.ParseFloat(number, 64)
+			if err != nil || strconv.FormatFloat(v, 'f', -1, 64) != number {
+				return false
+			}
+		}
 	}
-	list, err := encode(steps)
-	if err != nil {
-		return workgraph.Outcome{}, err
-	}
-	most, err := encode(min(p.MaxResultBytes, p.MaxHistoryBytes/(2*len(steps))))
-	if err != nil {
-		return workgraph.Outcome{}, err
-	}
-	g.Nodes = append(g.Nodes, workgraph.Node{ID: nodeResults, Kind: workgraph.SummarizerKind, Actor: actorResults,
-		Named: map[string]json.RawMessage{"steps": list, "max_bytes": most}})
-	if c.Visit > expandedRounds {
-		g.Name = "round " + strconv.Itoa(c.Visit)
-		return workgraph.Outcome{Wait: part(g)}, nil
-	}
-	out, err := value(verdict{Started: started})
-	out.Expand = g
-	return out, err
+	return true
 }
 
 // unknown says that there is no such action, and which there are.
@@ -174,117 +308,14 @@ func (p *policy) unknown(name string) string {
 	return fmt.Sprintf("there is no action %q, use one of %s", name, strings.Join(names, ", "))
 }
 
-// graph runs a graph of actions as a run of its own, so that a failure in it fails nothing else.
-func (p *policy) graph(ctx context.Context, c *workgraph.Call, raw json.RawMessage) (workgraph.Outcome, error) {
-	if !p.AllowGraph {
-		return value(verdict{Refused: `graphs are not allowed here: give "actions"`})
-	}
-	if raw[0] == '"' {
-		raw = json.RawMessage(unfence(text(raw)))
-	}
-	g, err := graphpb.ReadModel(raw)
-	if err != nil {
-		return value(verdict{Refused: errs.Clip(err.Error(), 2000)})
-	}
-	clean, err := p.clean(ctx, g)
-	if err != nil {
-		return value(verdict{Refused: err.Error()})
-	}
-	b, err := encode(clean)
-	if err != nil {
-		return value(verdict{Refused: "the graph is not JSON: " + err.Error()})
-	}
-	return p.insert(c, [][]workgraph.Node{{{Name: "graph", Actor: actorGraph, Named: map[string]json.RawMessage{"graph": b}}}})
-}
-
-// part is a piece of the agent's own work in a run of its own, at the depth of the agent's run: the nesting
-// of agents is not affected by the number of rounds of one, or by the form of its decisions.
-func part(g *workgraph.Graph) *workgraph.Wait {
-	return &workgraph.Wait{Children: &workgraph.Children{Runs: []workgraph.Child{{Graph: g, SameDepth: true}}, AsResult: true}}
-}
-
-// runGraph runs the graph of a decision, which act has cleaned.
-func runGraph(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
-	var a struct {
-		Graph *workgraph.Graph `json:"graph"`
-	}
-	if err := actor.Decode(c.Own, &a); err != nil {
-		return workgraph.Outcome{}, err
-	}
-	if a.Graph == nil {
-		return workgraph.Outcome{}, actor.BadArguments("graph is missing: this actor is a step of the agent actor's loop")
-	}
-	return workgraph.Outcome{Wait: part(a.Graph)}, nil
-}
-
-// clean is a reasoner's graph with the actions in place of their names. It may order actions and propagate
-// results under unrestricted names. Arguments that the policy fixes or checks cannot be set that way.
-func (p *policy) clean(ctx context.Context, g *workgraph.Graph) (*workgraph.Graph, error) {
-	var f faults
-	if n := len(g.Nodes); n == 0 || n > p.MaxActions {
-		return nil, fmt.Errorf("the graph has %d nodes, 1 to %d are allowed", n, p.MaxActions)
-	}
-	if len(g.Edges) > 10*p.MaxActions*p.MaxActions {
-		return nil, errors.New("the graph has far too many edges")
-	}
-	if len(g.State) > 0 {
-		f.add("state is not allowed")
-	}
-	out := &workgraph.Graph{Name: errs.Clip(g.Name, 80)}
-	used := map[string]*action{}
-	for i := range g.Nodes {
-		n := &g.Nodes[i]
-		place := fmt.Sprintf("graph.nodes[%d]", i)
-		a, ok := p.Actions[n.Actor]
-		if !ok {
-			f.add("%s: %s", place, p.unknown(n.Actor))
-			continue
+// slicesOf writes a JSON list of raw values.
+func slicesOf(values []json.RawMessage) json.RawMessage {
+	b := []byte{'['}
+	for i, v := range values {
+		if i > 0 {
+			b = append(b, ',')
 		}
-		used[n.Actor] = a
-		rest := *n
-		rest.ID, rest.Name, rest.Kind, rest.Actor, rest.Named, rest.When, rest.Join, rest.OnError, rest.PassDown =
-			"", "", "", "", nil, "", workgraph.Join{}, workgraph.OnError{}, workgraph.PassDown{}
-		if len(rest.Args) == 0 {
-			rest.Args = nil
-		}
-		if !reflect.DeepEqual(rest, workgraph.Node{}) {
-			f.add("%s: a node may have id, name, actor, named, when, join, on_error and result_pass_down_mode, leave out the rest", place)
-		}
-		clean := a.node(ctx, place, n.Actor, n.Named, &f)
-		clean.ID, clean.Name, clean.When, clean.Join, clean.OnError, clean.PassDown = n.ID, errs.Clip(n.Name, 80), n.When, n.Join, n.OnError, n.PassDown
-		out.Nodes = append(out.Nodes, clean)
+		b = append(b, v...)
 	}
-	for i := range g.Nodes {
-		p.pass(fmt.Sprintf("graph.nodes[%d]", i), g.Nodes[i].PassDown, used, &f)
-	}
-	for i := range g.Edges {
-		e := g.Edges[i]
-		place := fmt.Sprintf("graph.edges[%d]", i)
-		if e.Kind == workgraph.BackEdge {
-			f.add("%s: loops are not allowed", place)
-		}
-		p.pass(place, e.PassDown, used, &f)
-		out.Edges = append(out.Edges, e)
-	}
-	if len(f) > 0 {
-		return nil, errors.New(f.String())
-	}
-	return out, nil
-}
-
-// pass refuses ways by which an argument could reach an action unchecked.
-func (p *policy) pass(place string, d workgraph.PassDown, used map[string]*action, f *faults) {
-	switch d.Mode {
-	case "", workgraph.NoPassDown:
-	case workgraph.KeyPassDown:
-		for _, name := range sorted(used) {
-			a := used[name]
-			if why := a.takes(d.Key); why != "" || a.open[d.Key] || a.closed {
-				f.add("%s: results cannot be passed down as %q, which is an argument of %s", place, errs.Clip(d.Key, 80), name)
-				return
-			}
-		}
-	default:
-		f.add("%s: results may be passed down by KEY only", place)
-	}
+	return append(b, ']')
 }

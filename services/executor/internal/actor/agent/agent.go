@@ -1,7 +1,7 @@
 // Package agent is the actor that lets a reasoner decide, round by round, on the next actions. It owns the
-// reading of decisions, the policy of allowed actions and the observations for the reasoner. It must not know
-// which reasoner that is, nor how visits are started and journaled: the loop is a graph of ordinary nodes in
-// a run of its own.
+// input contract, the policy of allowed actions, the loop, and what a round leaves in the agent's thread. It
+// must not know which reasoner that is, nor how visits are started and journaled: the loop is a graph of
+// ordinary nodes in a run of its own.
 package agent
 
 import (
@@ -15,34 +15,65 @@ import (
 	"strings"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/wait"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// The actors, and the nodes of the loop.
+// The actors. Those with stepPrefix are the steps of the loop.
 const (
-	actorAgent, actorAct, actorGraph, actorResults, actorObserve = "agent", "agent/act", "agent/graph", "agent/results", "agent/observe"
-	nodeReason, nodeAct, nodeObserve, nodeResults                = "reason", "act", "observe", "results"
+	actorAgent   = "agent"
+	actorLLM     = "llm"
+	stepPrefix   = "loop/"
+	actorBegin   = stepPrefix + "begin"
+	actorAct     = stepPrefix + "act"
+	actorGroups  = stepPrefix + "groups"
+	actorGather  = stepPrefix + "gather"
+	actorResults = stepPrefix + "results"
+	actorBranch  = stepPrefix + "branch"
+	actorObserve = stepPrefix + "observe"
 )
+
+// givenProperties are the arguments that propagated inputs may state.
+const givenProperties = `
+    "user_input": {"description": "What the user wants; null goes on with the task of the thread. A single positional mapping is taken as the arguments of this part, any other first positional argument as the user input."},
+    "goal": {"description": "The same as user_input."},
+    "request": {"description": "The same as user_input."},
+    "action_results": {"description": "Results of actions that the first round begins with."},
+    "previous_agent_results": {"description": "Results of earlier agents, told as an attachment when the nodes before this one are not known."},
+    "context": {"description": "What the reasoner is told besides, in every round."},
+    "user_profile": {"description": "What is known of the user, told in every round."},
+    "attachments": {"type": "array", "description": "Documents for the reasoner, {id, description, content}; results of the nodes before this one are added.", "items": {"type": "object"}},
+    "tool": {"description": "The tool that a plan names for the problem, told to the reasoner."},
+    "arguments": {"type": "array", "description": "The arguments that a plan gave the problem, told to the reasoner.", "items": {"type": "object"}},
+    "thread_id": {"type": "string", "description": "The thread to work on; a new one that goes with the run when absent."},
+    "shared_thread": {"type": "string", "description": "The thread of the agent that calls this one."}`
+
+// callProperties are arguments of the node's own that bound one call.
+const callProperties = `
+    "budget": {
+      "type": "object", "additionalProperties": false,
+      "description": "What the agent may use before its run pauses.",
+      "properties": {"nano_usd": {"type": "integer", "minimum": 0}, "tokens": {"type": "integer", "minimum": 0}}
+    },
+    "timeout": {"type": "string", "description": "How long the agent may take at most, like 1h."}`
 
 const schema = `{
   "type": "object",
   "additionalProperties": false,
-  "properties": {
-    "goal": {"description": "What is wanted; user_input, request or the first positional argument when absent."},
-    "user_input": {"description": "The same as goal."},
-    "request": {"description": "The same as goal."},
-    "tool": {"description": "The tool that a plan names for the problem, told to the reasoner."},
-    "arguments": {"type": "array", "description": "The arguments that a plan gave the problem, told to the reasoner.", "items": {"type": "object"}},
-    "attachments": {"type": "array", "description": "Documents for the reasoner; results of the nodes before this one are added.", "items": {"type": "object"}},
-    "previous_agent_results": {"description": "Results of earlier steps, told to the reasoner when the nodes before this one are not known."},
-    "system": {"type": "string", "description": "Who the reasoner is to be; how to decide is told to it besides."},
+  "properties": {` + givenProperties + `,
+    "system": {"type": "string", "description": "Who the reasoner is to be; how to decide is told to it besides. Read from the node's own arguments only, as all that follow."},
     "reasoner": {"type": "string", "minLength": 1, "description": "The actor that decides: llm when absent, or any other, a remote worker's included."},
     "reasoner_args": {"type": "object", "description": "Named arguments of the reasoner, such as the model."},
+    "form": {"enum": ["prompt", "tools"], "description": "How the reasoner is asked: by a prompt that a template makes of what is known (prompt, the default), or by the messages of the thread with the actions as native tools (tools)."},
+    "template": {"type": "string", "description": "The template of the prompt, with placeholders like {conversation}; one that shows everything when absent."},
+    "dispatch": {"type": "string", "minLength": 1, "description": "What a response means: groups of actions (groups, the default), a plan (plan), or the name of an actor that turns it into a decision."},
+    "solver": {"type": "object", "description": "What does a problem of a plan: {actor, …named arguments}; an agent gets the results of the problems before it as attachments."},
     "actions": {
       "type": "object", "minProperties": 1, "maxProperties": 64,
-      "description": "What may be done, by name. Nothing else is, whatever the reasoner writes. Read from the node's own arguments only, as all that follow.",
+      "description": "What may be done, by name. Nothing else is, whatever the reasoner writes.",
       "propertyNames": {"pattern": "^[A-Za-z0-9_.-]{1,64}$"},
       "additionalProperties": {
         "type": "object",
@@ -50,256 +81,204 @@ const schema = `{
           "actor": {"type": "string", "minLength": 1, "description": "The actor that does it; the one of the action's name when absent."},
           "description": {"type": "string", "description": "What it does, for the reasoner."},
           "named": {"type": "object", "description": "Arguments that it is called with. They are fixed, but those that the schema names among its properties may be given by the reasoner."},
-          "schema": {"type": "object", "description": "JSON Schema of the arguments; without one any that named does not fix are taken."},
+          "schema": {"type": "object", "description": "JSON Schema of the arguments; without one any that named does not fix and the actor takes."},
           "timeout": {"type": "string", "description": "How long one call may take, like 30s."},
           "max_attempts": {"type": "integer", "minimum": 1, "maximum": 100},
-          "effect": {"enum": ["PURE", "IDEMPOTENT", "UNSAFE"], "description": "Overrides what the actor says of itself."}
+          "effect": {"enum": ["PURE", "IDEMPOTENT", "UNSAFE"], "description": "Overrides what the actor says of itself."},
+          "share_thread": {"type": "boolean", "description": "Whether an agent that is called works on the thread of its caller."}
         },
         "additionalProperties": false
       }
     },
     "allow_graph": {"type": "boolean", "description": "Whether the reasoner may also write a graph of actions."},
     "result_schema": {"type": "object", "description": "JSON Schema of the result; another result is given back to the reasoner."},
-    "max_rounds": {"type": "integer", "minimum": 1, "maximum": 1000, "description": "Decisions before the agent's run pauses; 10 when absent."},
+    "branch": {"type": "boolean", "description": "Whether each action of a parallel group is followed by a copy of the agent that goes on with its result; true when absent."},
+    "branching_agent_start_as_new": {"type": "boolean", "description": "Whether such a copy begins without the states of the agent; it inherits them when absent."},
+    "summarizer": {
+      "type": "object", "additionalProperties": false,
+      "description": "What makes one result of those of the branches: an actor, which gets them as results, or llm with a prompt that shows them as {action_result}; the list of them when absent.",
+      "properties": {"actor": {"type": "string", "minLength": 1}, "named": {"type": "object"}, "prompt": {"type": "string", "minLength": 1}}
+    },
+    "max_rounds": {"type": "integer", "minimum": 1, "maximum": 100000, "description": "Decisions before the agent's run pauses; 10 when absent."},
     "max_actions": {"type": "integer", "minimum": 1, "maximum": 100, "description": "Actions in one round; 16 when absent."},
+    "max_branches": {"type": "integer", "minimum": 1, "maximum": 100, "description": "Branches of one round before the agent's run pauses; 16 when absent."},
+    "max_branch_depth": {"type": "integer", "minimum": 0, "maximum": 20, "description": "How deep branches may lie in branches before the agent's run pauses; 5 when absent."},
+    "max_no_progress": {"type": "integer", "minimum": 0, "maximum": 1000, "description": "Equal rounds with equal results before the agent's run pauses; 5 when absent, 0 for no limit."},
+    "max_states": {"type": "integer", "minimum": 1, "maximum": 1000, "description": "How many of the newest states, or messages, a prompt shows at most; 100 when absent."},
     "max_result_bytes": {"type": "integer", "minimum": 256, "maximum": 1048576, "description": "What the reasoner is told of one result; 16384 when absent."},
     "max_history_bytes": {"type": "integer", "minimum": 4096, "maximum": 4194304, "description": "What the reasoner is told of all rounds; 262144 when absent. The oldest give way."},
-    "timeout": {"type": "string", "description": "How long the agent may take at most, like 1h."}
+    "step_by_step": {"type": "boolean", "description": "Whether the agent's run pauses after every round."},` + callProperties + `
   }
 }`
 
 // Specs describes the actor and the actors of its loop. All of them compute: validation by an agent's schemas
-// may take seconds, without I/O.
-func Specs() []actor.Spec {
-	step := func(name, properties, description string, f workgraph.ActorFunc) actor.Spec {
-		return actor.Spec{Name: name, Version: "1", Effect: workgraph.Pure, SeesPlace: true, Computes: true, Actor: f, Expands: name == actorAct,
+// may take seconds.
+func Specs(threads thread.Reader) []actor.Spec {
+	l := &loop{threads: threads}
+	step := func(name, properties, description string, effect workgraph.Effect, f workgraph.ActorFunc) actor.Spec {
+		return actor.Spec{Name: name, Version: "1", Effect: effect, SeesPlace: true, Computes: true, Actor: f,
 			Schema:      `{"type": "object", "additionalProperties": false, "properties": {` + properties + `}}`,
 			Description: description + " The agent actor uses it."}
 	}
+	const definition = `"definition": {"type": "object"}`
 	return []actor.Spec{
-		{Name: actorAgent, Version: "1", Effect: workgraph.Idempotent, Computes: true, Schema: schema, Examine: examine, Inner: inner, WaitsFor: []string{"timeout"},
+		{Name: actorAgent, Version: "1", Effect: workgraph.Idempotent, SeesPlace: true, Computes: true, Schema: schema, Examine: examine, Inner: inner, WaitsFor: []string{"timeout"},
 			Actor:       workgraph.ActorFunc(call),
-			Description: "Works toward a goal: a reasoner decides which of the allowed actions are done, hears their results, and decides again until it has a result."},
-		step(actorAct, `"policy": {"type": "object"}`, "Turns a reasoner's decision into actions, or refuses it.", act),
-		step(actorGraph, `"graph": {"type": "object"}`, "Runs the graph of a reasoner's decision.", runGraph),
-		step(actorResults, `"steps": {"type": "array"}, "max_bytes": {"type": "integer"}`, "Lists what became of the actions of a round.", results),
-		step(actorObserve, `"limits": {"type": "object"}, "history": {"type": "array"}`, "Ends an agent's round: the history goes back to the reasoner, or its result is the agent's.", observe),
+			Description: "Works toward a goal: a reasoner decides which of the allowed actions are done, hears their results, and decides again until the task is completed."},
+		step(actorBegin, definition+`, "agent": {"type": "object"}`, "Begins an agent's loop on its thread.", workgraph.Idempotent, l.begin),
+		step(actorAct, definition, "Turns a reasoner's response into actions, or refuses it.", workgraph.Pure, l.act),
+		step(actorGroups, definition, "Runs groups of actions.", workgraph.Pure, l.groups),
+		step(actorGather, `"mode": {"type": "string"}, "prompt": {"type": "string"}, "names": {"type": "array"}, "max_bytes": {"type": "integer"}`, "Puts results of actions together.", workgraph.Pure, gather),
+		step(actorResults, `"layers": {"type": "array"}`, "Lists what became of the actions of a round.", workgraph.Pure, results),
+		step(actorBranch, definition+`, "branch": {"type": "object"}, "action": {"type": "string"}`, "Goes on with the result of one action of a parallel group.", workgraph.Idempotent, branch),
+		step(actorObserve, definition, "Ends an agent's round: its state is appended to the thread, and the next prompt or the result is made.", workgraph.Idempotent, l.observe),
 	}
 }
 
-// arguments are those that only the node itself may state: propagated inputs may come from the caller of the
-// run, or from a model.
-type arguments struct {
-	policy
-	System       string                     `json:"system"`
-	Reasoner     string                     `json:"reasoner"`
-	ReasonerArgs map[string]json.RawMessage `json:"reasoner_args"`
-	MaxRounds    int                        `json:"max_rounds"`
-	Timeout      string                     `json:"timeout"`
-}
-
-// given are the arguments that may be propagated inputs.
-type given struct {
-	Goal        json.RawMessage   `json:"goal"`
-	UserInput   json.RawMessage   `json:"user_input"`
-	Request     json.RawMessage   `json:"request"`
-	Attachments []json.RawMessage `json:"attachments"`
-	Tool        json.RawMessage   `json:"tool"`
-	Arguments   []json.RawMessage `json:"arguments"`
-	Previous    json.RawMessage   `json:"previous_agent_results"`
-}
-
-// ownArguments reads what only the node itself may give.
-func ownArguments(ctx context.Context, c *workgraph.Call) (a arguments, timeout workgraph.Duration, err error) {
-	a = arguments{policy: defaults(), Reasoner: "llm", MaxRounds: 10}
-	if err := own(c, &a.policy, policyFields); err != nil {
-		return a, 0, err
-	}
-	if err := own(c, &a, []string{"system", "reasoner", "reasoner_args", "max_rounds", "timeout"}); err != nil {
-		return a, 0, err
-	}
-	if timeout, err = wait.Timeout(a.Timeout); err != nil {
-		return a, 0, err
-	}
-	if a.MaxRounds < 1 || a.MaxRounds > 1000 {
-		return a, 0, actor.BadArguments("max_rounds must be from 1 to 1000")
-	}
-	return a, timeout, a.check(ctx)
-}
+// loop has what the steps of the loop need.
+type loop struct{ threads thread.Reader }
 
 // examine returns the faults of the arguments that only the node itself may state, as far as the schema does
 // not find them.
 func examine(ctx context.Context, n *workgraph.Node) []workgraph.Argument {
-	if len(n.Named["actions"]) == 0 {
-		return []workgraph.Argument{{Arg: "actions", Fault: "actions are missing: name 1 to 64 of them", Hint: "they are read from the node's own arguments only"}}
-	}
 	if text, ok := actor.OwnText(n, "timeout"); ok {
 		if _, err := wait.Timeout(text); err != nil {
 			return actor.Faulty("timeout", err)
 		}
 	}
-	_, _, err := ownArguments(ctx, &workgraph.Call{Start: workgraph.Start{Own: n.Named}})
-	if bad, ok := errors.AsType[*workgraph.Error](err); ok && strings.HasPrefix(bad.Message, "actions.") {
-		return actor.Faulty("actions", err)
+	if len(n.Named["actions"]) == 0 && len(n.Named["solver"]) == 0 {
+		return []workgraph.Argument{{Arg: "actions", Fault: "actions are missing: name 1 to 64 of them", Hint: "they are read from the node's own arguments only"}}
+	}
+	_, err := ownDefinition(ctx, n.Named)
+	if bad, ok := errors.AsType[*workgraph.Error](err); ok {
+		for _, arg := range []string{"actions", "template", "summarizer", "dispatch", "solver"} {
+			if strings.HasPrefix(bad.Message, arg) {
+				return actor.Faulty(arg, err)
+			}
+		}
 	}
 	return nil
 }
 
-// inner are the reasoner and the actions, which are called once the loop runs.
+// inner are the reasoner, the actions, and what else the loop calls once it runs.
 func inner(n *workgraph.Node) []workgraph.InnerNode {
-	a := arguments{Reasoner: "llm"}
-	c := &workgraph.Call{Start: workgraph.Start{Own: n.Named}}
-	if own(c, &a, []string{"reasoner", "reasoner_args"}) != nil || own(c, &a.policy, []string{"actions"}) != nil {
+	d := defaultDefinition()
+	if own(n.Named, &d, []string{"reasoner", "reasoner_args", "dispatch", "solver", "summarizer"}) != nil || own(n.Named, &d.policy, []string{"actions"}) != nil {
 		return nil // examine has said so
 	}
-	out := []workgraph.InnerNode{{Node: &workgraph.Node{Actor: a.Reasoner, Named: a.ReasonerArgs}, Place: "named.reasoner", ActorPlace: "named.reasoner"}}
-	for _, name := range sorted(a.Actions) {
-		x := a.Actions[name]
+	at := func(place, name string, named map[string]json.RawMessage) workgraph.InnerNode {
+		return workgraph.InnerNode{Node: &workgraph.Node{Actor: name, Named: named}, Place: "named." + place, ActorPlace: "named." + place + ".actor"}
+	}
+	reasoner := at("reasoner", d.Reasoner, d.ReasonerArgs)
+	reasoner.ActorPlace = reasoner.Place
+	out := []workgraph.InnerNode{reasoner}
+	if d.Dispatch != dispatchGroups && d.Dispatch != dispatchPlan {
+		of := at("dispatch", d.Dispatch, nil)
+		of.ActorPlace = of.Place
+		out = append(out, of)
+	}
+	if s := d.Summarizer; s != nil && s.Actor != "" {
+		out = append(out, at("summarizer", s.Actor, s.Named))
+	}
+	if len(d.Solver) > 0 {
+		name, named := d.solver()
+		out = append(out, at("solver", name, named))
+	}
+	for _, name := range sorted(d.Actions) {
+		x := d.Actions[name]
 		if x == nil {
 			x = &action{}
 		}
-		place := "named.actions." + errs.Clip(name, 64)
-		in := workgraph.InnerNode{Node: &workgraph.Node{Actor: x.Actor, Named: x.Named, Timeout: x.Timeout}, Place: place, ActorPlace: place + ".actor"}
+		place := "actions." + errs.Clip(name, 64)
+		in := at(place, x.Actor, x.Named)
+		in.Node.Timeout = x.Timeout
 		if x.Actor == "" {
-			in.Node.Actor, in.ActorPlace = name, place
+			in.Node.Actor, in.ActorPlace = name, in.Place
 		}
 		out = append(out, in)
 	}
 	return out
 }
 
+// ReasonActionsUnusable is the reason when an actor of the agent's node does not exist, or states a schema
+// that cannot be used: no decision can correct that.
+const ReasonActionsUnusable = "AGENT_ACTIONS_UNUSABLE"
+
+// call starts the run of an agent's loop and waits for it.
 func call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
-	a, timeout, err := ownArguments(ctx, c)
+	d, err := ownDefinition(ctx, c.Own)
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	var in given
-	if err := actor.Decode(c.Named, &in); err != nil {
-		return workgraph.Outcome{}, err
-	}
-	goal := in.goal(c)
-	if goal == "" {
-		return workgraph.Outcome{}, actor.BadArguments("goal is missing: give goal, user_input or request")
-	}
-	// The reasoner's inputs are propagated inputs, so that any actor can be the reasoner, also one that knows
-	// none of them.
-	told := map[string]any{
-		"request": goal, "history": []any{}, "actions": a.catalog(), "attachments": in.documents(c),
-		"system": a.instructions(a.System), "response_schema": a.decisionSchema(),
-	}
-	if len(in.Arguments) > 0 {
-		told["arguments"] = in.Arguments
-	}
-	if len(in.Tool) > 0 {
-		told["tool"] = in.Tool
-	}
-	input := workgraph.Input{Named: map[string]json.RawMessage{}}
-	for k, v := range told {
-		if _, ok := a.ReasonerArgs[k]; ok {
-			continue
-		}
-		if input.Named[k], err = encode(v); err != nil {
-			return workgraph.Outcome{}, actor.BadArguments("%s: %v", k, err)
-		}
-	}
-	g, err := a.loop()
+	return d.call(ctx, c)
+}
+
+func (d *definition) call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	timeout, budget, err := limitsOf(c.Own)
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	return workgraph.Outcome{Wait: &workgraph.Wait{Children: &workgraph.Children{
-		Runs: []workgraph.Child{{Graph: g, Input: input}}, Timeout: timeout, AsResult: true}}}, nil
-}
-
-// loop is the graph of the agent's run. A round is a visit of each node; the expansion of act stands between
-// it and observe.
-func (a *arguments) loop() (*workgraph.Graph, error) {
-	rules, err := encode(&a.policy)
+	in, err := readInput(c)
 	if err != nil {
-		return nil, actor.BadArguments("%v", err)
+		return workgraph.Outcome{}, err
 	}
-	bounds, err := encode(limits{a.MaxResultBytes, a.MaxHistoryBytes})
+	if in.Thread == "" {
+		in.Thread, in.Create = ids.New(thread.IDPrefix), &createThread{Agent: c.Actor}
+	}
+	if err := d.resolve(ctx); err != nil {
+		return workgraph.Outcome{}, err
+	}
+	d.ToolsText = d.tools()
+	return d.start(in, timeout, budget, false)
+}
+
+// start spawns the run of the loop.
+func (d *definition) start(in *instance, timeout workgraph.Duration, budget *workgraph.Budget, sameDepth bool) (workgraph.Outcome, error) {
+	g, err := d.graph()
 	if err != nil {
-		return nil, actor.BadArguments("%v", err)
+		return workgraph.Outcome{}, err
 	}
-	keep := workgraph.PassDown{Mode: workgraph.NoPassDown}
-	return &workgraph.Graph{
-		Name: "agent",
-		Nodes: []workgraph.Node{
-			{ID: nodeReason, Kind: workgraph.AgentKind, Actor: a.Reasoner, Named: a.ReasonerArgs, MaxVisits: a.MaxRounds},
-			// The reasoner's inputs are not propagated to the actions, which would take them for arguments.
-			{ID: nodeAct, Actor: actorAct, Named: map[string]json.RawMessage{"policy": rules}, MaxVisits: workgraph.Unlimited, PassDown: workgraph.Merge("{'args': [], 'named': {}}"),
-				OnError: workgraph.OnError{Action: workgraph.Route}},
-			{ID: nodeObserve, Kind: workgraph.SummarizerKind, Actor: actorObserve, Named: map[string]json.RawMessage{"limits": bounds}, MaxVisits: workgraph.Unlimited},
-		},
-		Edges: []workgraph.Edge{
-			{From: nodeReason, To: nodeAct},
-			{From: nodeReason, To: nodeObserve},
-			{From: nodeAct, To: nodeObserve, PassDown: keep},
-			{From: nodeAct, To: nodeObserve, Kind: workgraph.ErrorEdge, PassDown: keep},
-			// observe selects it
-			{From: nodeObserve, To: nodeReason, Kind: workgraph.BackEdge, When: "true", PassDown: workgraph.Key("history")},
-		},
-	}, nil
-}
-
-// goal is the text of the goal.
-func (in *given) goal(c *workgraph.Call) string {
-	for _, raw := range []json.RawMessage{in.Goal, in.UserInput, in.Request} {
-		if t := text(raw); t != "" && t != "null" {
-			return t
-		}
-	}
-	if len(c.Args) > 0 {
-		return text(c.Args[0])
-	}
-	return ""
-}
-
-// documents are the attachments and what the nodes before the agent gave.
-func (in *given) documents(c *workgraph.Call) []json.RawMessage {
-	type document struct {
-		ID          string          `json:"id"`
-		Description string          `json:"description"`
-		Content     json.RawMessage `json:"content"`
-	}
-	out := slices.Clip(slices.Clone(in.Attachments))
-	if out == nil {
-		out = []json.RawMessage{}
-	}
-	add := func(id, description string, content json.RawMessage) {
-		if raw, err := encode(document{id, description, content}); err == nil {
-			out = append(out, raw)
-		}
-	}
-	told := false
-	for _, u := range c.Upstream {
-		if u.Outcome == workgraph.VisitCompleted && len(u.Values) > 0 {
-			told = true
-			add(u.Node, "result of an earlier step", actor.Result(u.Values))
-		}
-	}
-	if !told && len(in.Previous) > 0 && string(in.Previous) != "null" {
-		add("earlier steps", "results of earlier steps", in.Previous)
-	}
-	return out
-}
-
-// own reads some of the node's own arguments; the others stay as they are.
-func own(c *workgraph.Call, dst any, fields []string) error {
-	asked := map[string]json.RawMessage{}
-	for _, f := range fields {
-		if v, ok := c.Own[f]; ok && string(v) != "null" {
-			asked[f] = v
-		}
-	}
-	raw, err := encode(asked)
+	raw, err := encode(in)
 	if err != nil {
-		return actor.BadArguments("%v", err)
+		return workgraph.Outcome{}, actor.BadArguments("%v", err)
 	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(dst); err != nil {
-		return actor.BadArguments("%s", strings.TrimPrefix(err.Error(), "json: "))
+	run := workgraph.Child{Graph: g, Input: workgraph.Input{Named: map[string]json.RawMessage{"agent": raw}}, Budget: budget, SameDepth: sameDepth}
+	return workgraph.Outcome{Wait: &workgraph.Wait{Children: &workgraph.Children{Runs: []workgraph.Child{run}, Timeout: timeout, AsResult: true}}}, nil
+}
+
+// resolve finds the actors of the definition, and takes over the schemas that they state.
+func (d *definition) resolve(ctx context.Context) error {
+	names := map[string]string{d.Reasoner: "reasoner"}
+	if d.Dispatch != dispatchGroups && d.Dispatch != dispatchPlan {
+		names[d.Dispatch] = "dispatch"
+	}
+	if s := d.Summarizer; s != nil && s.Actor != "" {
+		names[s.Actor] = "summarizer"
+	}
+	if len(d.Solver) > 0 {
+		name, _ := d.solver()
+		names[name] = "solver"
+	}
+	for name, a := range d.Actions {
+		names[a.Actor] = "actions." + name
+	}
+	known, err := actor.DirectoryOf(ctx).Find(ctx, sorted(names))
+	if err != nil {
+		return workgraph.Errorf(workgraph.Retryable, ReasonActionsUnusable, "the actors cannot be looked up: %v", err)
+	}
+	for _, name := range sorted(names) {
+		if _, ok := known[name]; !ok {
+			return workgraph.Errorf(workgraph.Permanent, ReasonActionsUnusable, "%s: there is no actor %q", names[name], name)
+		}
+	}
+	for name, a := range d.Actions {
+		if isAgent(a.Actor) {
+			continue // its schema is about its definition
+		}
+		a.ActorSchema = known[a.Actor].Schema
+		if err := a.check(ctx, name); err != nil {
+			return workgraph.Errorf(workgraph.Permanent, ReasonActionsUnusable, "actions.%s: %v", name, err)
+		}
 	}
 	return nil
 }

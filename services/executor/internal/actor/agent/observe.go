@@ -3,194 +3,325 @@ package agent
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
-	"strings"
+	"slices"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/prompt"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/response"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/state"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// finding is what became of one action: exactly one of OK, Error, Skipped and Abstained.
-type finding struct {
-	Action    string          `json:"action"`
-	OK        json.RawMessage `json:"ok,omitempty"`
-	Error     *failure        `json:"error,omitempty"`
-	Skipped   string          `json:"skipped,omitempty"`
-	Abstained bool            `json:"abstained,omitempty"`
-	// Truncated is the full length of a result of which OK is only the beginning, as a text.
-	Truncated int `json:"truncated,omitempty"`
-}
-
-type failure struct {
-	Type    workgraph.ErrorType `json:"type"`
-	Reason  string              `json:"reason"`
-	Message string              `json:"message,omitempty"`
-}
-
-// maxMessage bounds what a reasoner hears of one failure.
-const maxMessage = 2000
-
-// results lists what became of a round's actions, in the order asked.
-func results(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
-	var a struct {
-		Steps []step `json:"steps"`
-		Max   int    `json:"max_bytes"`
-	}
-	if err := actor.Decode(c.Own, &a); err != nil {
-		return workgraph.Outcome{}, err
-	}
-	if len(a.Steps) == 0 || a.Max <= 0 {
-		return workgraph.Outcome{}, actor.BadArguments("steps are missing: this actor is a step of the agent actor's loop")
-	}
-	prefix := strings.TrimSuffix(c.Node, nodeResults)
-	list := make([]finding, len(a.Steps))
-	for i, s := range a.Steps {
-		list[i] = found(c, prefix+s.ID, s.Action, a.Max)
-	}
-	return value(list)
-}
-
-func found(c *workgraph.Call, node, name string, most int) finding {
-	f := finding{Action: name}
-	u, ok := source(c, node)
-	switch {
-	case !ok, u.Outcome == workgraph.VisitFailed && u.Error != nil && u.Error.Reason == workgraph.ReasonQuorumUnreachable:
-		f.Skipped = "an action before it did not succeed"
-	case u.Outcome == workgraph.VisitCompleted:
-		f.OK, f.Truncated = cut(actor.Result(u.Values), most)
-	case u.Outcome == workgraph.VisitAbstained:
-		f.Abstained = true
-	case u.Error != nil:
-		f.Error = &failure{u.Error.Type, u.Error.Reason, errs.Clip(u.Error.Message, min(most, maxMessage))}
-	default:
-		f.Error = &failure{Type: workgraph.Permanent, Reason: workgraph.ReasonActorError}
-	}
-	return f
-}
-
-// round is an entry of the history that the reasoner gets.
-type round struct {
-	Round    int             `json:"round"`
-	Decision json.RawMessage `json:"decision,omitempty"`
-	// Truncated is the full length of a decision of which Decision is only the beginning, as a text.
-	Truncated int             `json:"truncated,omitempty"`
-	Results   json.RawMessage `json:"results,omitempty"`
-	// Refused says why nothing of the decision was done.
-	Refused string `json:"refused,omitempty"`
-	// Failed says why the round broke off; some of its actions may have been done.
-	Failed string `json:"failed,omitempty"`
-	// Omitted stands for a round that there is no more room for.
-	Omitted bool `json:"omitted,omitempty"`
-}
-
-// limits bound the observations for the reasoner.
-type limits struct {
-	Result  int `json:"result_bytes"`
-	History int `json:"history_bytes"`
-}
-
-// ReasonActionsUnusable is the reason when an allowed action of the agent's node names an actor that does not
-// exist: no decision can correct that.
-const ReasonActionsUnusable = "AGENT_ACTIONS_UNUSABLE"
-
-// observe closes a round: its value is the history, which goes back to the reasoner, or the result.
-func observe(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
-	var given struct {
-		Limits limits `json:"limits"`
-	}
-	if err := actor.Decode(c.Own, &given); err != nil {
-		return workgraph.Outcome{}, err
-	}
-	most := given.Limits
-	if most.Result <= 0 || most.History <= 0 {
-		return workgraph.Outcome{}, actor.BadArguments("limits are missing: this actor is a step of the agent actor's loop")
-	}
-	var in struct {
-		History []json.RawMessage `json:"history"`
-	}
-	if err := actor.Decode(c.Named, &in); err != nil {
-		return workgraph.Outcome{}, err
-	}
-	decided, _ := source(c, nodeReason)
-	entry := round{Round: c.Visit}
-	entry.Decision, entry.Truncated = cut(actor.Result(decided.Values), min(most.Result, most.History/4))
-	switch done, ok := source(c, nodeAct); {
-	case !ok:
-		entry.Refused = "no action gave a result"
-	case done.Outcome != workgraph.VisitCompleted:
-		entry.Refused = "this cannot be done"
-		if e := done.Error; e != nil {
-			if strings.Contains(e.Message, workgraph.CodeUnknownActor+" ") {
-				return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, ReasonActionsUnusable, "an action names an actor that does not exist: %s", e.Message)
-			}
-			entry.Refused = errs.Clip(e.Error(), maxMessage)
-			if e.Reason == workgraph.ReasonChildFailed {
-				entry.Refused, entry.Failed = "", entry.Refused
-			}
-		}
-	case done.Node != nodeAct || isList(actor.Result(done.Values)):
-		entry.Results = actor.Result(done.Values)
-	default:
-		var v verdict
-		if err := json.Unmarshal(actor.Result(done.Values), &v); err != nil {
-			return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, workgraph.ReasonBadOutcome, "the verdict on round %d: %v", c.Visit, err)
-		}
-		if v.Refused == "" {
-			if len(v.Result) == 0 {
-				v.Result = json.RawMessage("null")
-			}
-			return workgraph.Outcome{Values: []json.RawMessage{v.Result}, Select: &workgraph.Select{Others: workgraph.SelectNone}}, nil
-		}
-		entry.Refused = errs.Clip(v.Refused, maxMessage)
-	}
-	raw, err := encode(entry)
+// round is what the present round of the loop began with: the input, or what the agent's last state left.
+func (l *loop) round(ctx context.Context, c *workgraph.Call, d *definition) (*round, error) {
+	in, err := instanceOf(c)
 	if err != nil {
-		return workgraph.Outcome{}, actor.BadArguments("%v", err)
+		return nil, err
 	}
-	out, err := value(forget(append(in.History, raw), most.History))
-	out.Select = &workgraph.Select{Others: workgraph.SelectNames, Names: []string{nodeReason}}
+	r := &round{d: d, in: in, c: c, number: c.Visit, userInput: in.UserInput, results: in.ActionResults}
+	if r.at, err = positionOf(c); err != nil || c.Visit == 1 {
+		return r, err
+	}
+	items, err := l.threads.Items(ctx, actor.NamespaceOf(ctx), r.at.Thread, thread.Query{Kinds: []thread.Kind{workgraph.ThreadState}, Before: r.at.Seq + 1, Limit: 1})
+	if err != nil {
+		return nil, threadError(err)
+	}
+	last := &state.Item{}
+	if len(items) == 0 || json.Unmarshal(items[0].Body, last) != nil {
+		return nil, workgraph.Errorf(workgraph.Permanent, thread.ReasonInvalid, "thread %s has no state at item %d", r.at.Thread, r.at.Seq)
+	}
+	r.last = last
+	r.userInput, r.results = prompt.Text(last.Answer), last.Next()
+	return r, nil
+}
+
+// observe closes a round: it appends the state to the thread, and gives the result or what is told next.
+func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	d, err := definitionOf(c)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	r, err := l.round(ctx, c, d)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	said, raw, err := d.read(ctx, c)
+	item := &state.Item{Round: r.number, RawResponse: raw, ReasonerInput: prompt.Text(c.Named["request"])}
+	item.UserInput = r.userInput
+	if err != nil {
+		said = &response.Response{Status: response.Ongoing}
+	} else {
+		item.NewTask, item.Status, item.Description, item.DescriptionExtended = said.NewTask, said.Status, said.Description, said.DescriptionExtended
+		item.InstantResponse = said.InstantResponse
+		item.Response = state.Response{InstantResponse: said.InstantResponse, NextActions: said.Groups, InstantLearnings: said.Learnings}
+	}
+	item.Status = said.Status
+	result, over, err := r.outcome(said, item)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	r.compare(item)
+	items, err := r.items(item, said)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	a, err := l.appendTo(ctx, c, r, items)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	var out workgraph.Outcome
+	if over {
+		out = workgraph.Outcome{Values: []json.RawMessage{result}, Select: &workgraph.Select{Others: workgraph.SelectNone}}
+	} else {
+		next := &round{d: d, in: r.in, c: c, number: r.number + 1, userInput: prompt.Text(item.Answer), results: item.Next(), from: r.before(a)}
+		if next.states, err = l.briefs(ctx, actor.NamespaceOf(ctx), next.from, d.MaxStates-1); err != nil {
+			return workgraph.Outcome{}, err
+		}
+		next.states = append(next.states, item.Brief)
+		if out, err = next.told(ctx, l, items); err != nil {
+			return workgraph.Outcome{}, err
+		}
+		out.Select = &workgraph.Select{Others: workgraph.SelectNames, Names: []string{nodeReason}}
+		switch {
+		case d.MaxNoProgress > 0 && item.Repeats >= d.MaxNoProgress:
+			out.Pause = ReasonNoProgress
+		case d.StepByStep:
+			out.Pause = ReasonStep
+		}
+	}
+	out.Threads = []workgraph.ThreadAppend{a}
+	out.State, err = position{a.Thread, a.After + int64(len(items))}.state()
 	return out, err
 }
 
-// isList distinguishes the results of a round from a verdict.
-func isList(raw json.RawMessage) bool { return bytes.HasPrefix(bytes.TrimSpace(raw), []byte("[")) }
-
-// forget makes room by leaving out what the oldest rounds gave. The latest stays: it has bounds of its own.
-func forget(history []json.RawMessage, most int) []json.RawMessage {
-	size := 0
-	for _, raw := range history {
-		size += len(raw) + 1
+// outcome fills in what became of the round. over says that the task has come to its end, with the result.
+func (r *round) outcome(said *response.Response, item *state.Item) (result json.RawMessage, over bool, err error) {
+	act, ok := source(r.c, nodeAct)
+	if u, broke := source(r.c, nodeDispatch); broke && u.Outcome != workgraph.VisitCompleted {
+		r.refuse(item, "the response could not be read: "+because(u.Error))
+		return nil, false, nil
 	}
-	for i := 0; i < len(history)-1 && size > most; i++ {
-		var r round
-		if json.Unmarshal(history[i], &r) != nil || r.Omitted {
-			continue
+	switch {
+	case ok && act.Outcome != workgraph.VisitCompleted:
+		r.refuse(item, "this cannot be done: "+because(act.Error))
+		return nil, false, nil
+	case ok && said.Status == response.Pending:
+		item.Answer, item.Given = actor.Result(act.Values), r.results
+		if prompt.Text(item.Answer) == "" {
+			item.Answer = json.RawMessage(`"(no answer)"`)
 		}
-		short, err := encode(round{Round: r.Round, Omitted: true})
-		if err != nil {
-			continue
+		return nil, false, nil
+	case ok:
+		var v verdict
+		if err := json.Unmarshal(actor.Result(act.Values), &v); err != nil {
+			return nil, false, badLoop("the verdict on round %d: %v", r.number, err)
 		}
-		size -= len(history[i]) - len(short)
-		history[i] = short
+		if v.Refused != "" {
+			r.refuse(item, v.Refused)
+			return nil, false, nil
+		}
+		if v.Done && said.Status == response.Completed {
+			return r.result(v.Result), true, nil
+		}
+		if v.Done {
+			return nil, false, nil // the task goes on without an action
+		}
 	}
-	return history
+	for _, u := range r.c.Upstream {
+		switch {
+		case u.Node == nodeGroups || isPart(u.Node, nodeGroups):
+			if u.Outcome == workgraph.VisitCompleted {
+				if err := json.Unmarshal(actor.Result(u.Values), &item.ActionResults); err != nil {
+					return nil, false, badLoop("the results of round %d: %v", r.number, err)
+				}
+				if len(item.ActionResults) == 0 {
+					r.refuse(item, "no action gave a result")
+				}
+				return nil, false, nil
+			}
+			item.ActionResults = state.Results{{Error: failureOf(u.Error)}}
+		default:
+			name, ok := actionOf(u.Node)
+			if !ok {
+				continue
+			}
+			one := found(u, name)
+			if len(said.Groups) > 0 {
+				one.Call = said.Groups[0][0].Call
+			}
+			item.ActionResults = state.Results{one}
+			if u.Outcome == workgraph.VisitCompleted {
+				return nil, false, nil
+			}
+		}
+	}
+	if item.ActionResults == nil {
+		r.refuse(item, "no action gave a result")
+	}
+	return nil, false, nil
 }
 
-// cut is a value of at most so many bytes: as it is, or else its beginning as a text and its whole length.
-func cut(raw json.RawMessage, most int) (json.RawMessage, int) {
-	if len(raw) > most {
-		var b bytes.Buffer
-		if json.Compact(&b, raw) == nil {
-			raw = b.Bytes()
+// result is the result of the agent: what the response states, or the results of the last actions.
+func (r *round) result(stated json.RawMessage) json.RawMessage {
+	if len(stated) > 0 {
+		return stated
+	}
+	if raw, ok := r.results.Plain(); ok {
+		return raw
+	}
+	return json.RawMessage("null")
+}
+
+// refuse records why nothing was done. The results of the round before are told again.
+func (r *round) refuse(item *state.Item, why string) {
+	item.Refused = errs.Clip(why, maxTold)
+	item.Given = slices.DeleteFunc(slices.Clone(r.results), func(one state.Result) bool { return one.Refused() })
+	item.ActionResults = state.Results{state.Refusal(item.Refused)}
+}
+
+func because(e *workgraph.Error) string {
+	if e == nil {
+		return workgraph.ReasonActorError
+	}
+	return e.Error()
+}
+
+// compare counts how often the agent did the same with the same result.
+func (r *round) compare(item *state.Item) {
+	h := sha256.New()
+	enc := json.NewEncoder(h)
+	for _, v := range []any{item.Response.NextActions, item.ActionResults, item.Status} {
+		if enc.Encode(v) != nil {
+			return // cannot happen: all of it was read from JSON
 		}
 	}
-	if len(raw) <= most {
-		return raw, 0
+	item.Fingerprint, item.Repeats = hex.EncodeToString(h.Sum(nil)[:16]), 1
+	if r.last != nil && r.last.Fingerprint == item.Fingerprint && item.Status == response.Ongoing && !(r.d.MaxNoProgress > 0 && r.last.Repeats >= r.d.MaxNoProgress) {
+		item.Repeats = r.last.Repeats + 1
 	}
-	short, err := encode(errs.Clip(text(raw), most))
+}
+
+// items are what the round leaves in the thread: messages, learnings and, at last, the state.
+func (r *round) items(item *state.Item, said *response.Response) ([]workgraph.ThreadItem, error) {
+	out, err := r.messagesOf(item, said)
 	if err != nil {
-		short = json.RawMessage(`""`) // a text always marshals
+		return nil, err
 	}
-	return short, len(raw)
+	for _, learned := range said.Learnings {
+		raw, err := encode(learned)
+		if err != nil {
+			return nil, badLoop("a learning: %v", err)
+		}
+		out = append(out, workgraph.ThreadItem{Kind: workgraph.ThreadLearning, Body: raw})
+	}
+	st, err := stateItem(item)
+	return append(out, st), err
+}
+
+// maxState bounds the state of a round, in bytes. What is longer is shortened.
+const maxState = thread.MaxBody - 64<<10
+
+func stateItem(item *state.Item) (workgraph.ThreadItem, error) {
+	body, err := encode(item)
+	if err == nil && len(body) > maxState {
+		short := *item
+		short.ReasonerInput = errs.Clip(short.ReasonerInput, 64<<10)
+		if len(short.RawResponse) > 64<<10 {
+			short.RawResponse, err = encode(errs.Clip(string(short.RawResponse), 64<<10))
+		}
+		short.ActionResults = short.ActionResults.Cut(maxState / 2)
+		short.Given = short.Given.Cut(maxState / 4)
+		if err == nil {
+			body, err = encode(&short)
+		}
+	}
+	if err != nil {
+		return workgraph.ThreadItem{}, badLoop("the state: %v", err)
+	}
+	b := item.Brief
+	for _, s := range []*string{&b.UserInput, &b.InstantResponse, &b.Description, &b.DescriptionExtended} {
+		*s = errs.Clip(*s, thread.MaxBrief/8)
+	}
+	brief, err := encode(b)
+	if err != nil {
+		return workgraph.ThreadItem{}, badLoop("the state: %v", err)
+	}
+	return workgraph.ThreadItem{Kind: workgraph.ThreadState, Brief: brief, Body: body}, nil
+}
+
+// appendTo is the append of the round. A run that was forked from another one finds that the thread goes on
+// beyond its own position, with what the other run did: it goes on with a fork of the thread.
+func (l *loop) appendTo(ctx context.Context, c *workgraph.Call, r *round, items []workgraph.ThreadItem) (workgraph.ThreadAppend, error) {
+	t, err := l.threads.Thread(ctx, actor.NamespaceOf(ctx), r.at.Thread)
+	if err != nil {
+		return workgraph.ThreadAppend{}, threadError(err)
+	}
+	a := workgraph.ThreadAppend{Thread: r.at.Thread, After: t.Last, Items: items}
+	if t.Last > r.at.Seq && !r.shares() {
+		a.Thread, a.After = ids.New(thread.IDPrefix), r.at.Seq
+		a.Create = &workgraph.ThreadCreate{Parent: r.at.Thread, ParentSeq: r.at.Seq, Lifetime: workgraph.ThreadEphemeral, Agent: t.Agent}
+	}
+	return a, nil
+}
+
+// shares reports whether actions work on the thread of the agent.
+func (r *round) shares() bool {
+	for _, a := range r.d.Actions {
+		if a.ShareThread {
+			return true
+		}
+	}
+	return r.in.Shared
+}
+
+// before is the position up to which the thread can be read while an append is under way.
+func (r *round) before(a workgraph.ThreadAppend) position {
+	if a.Create != nil {
+		return position{a.Create.Parent, a.Create.ParentSeq}
+	}
+	return position{a.Thread, a.After}
+}
+
+// actionOf is the action of a node of the loop, or of a node that such a node has expanded to.
+func actionOf(node string) (string, bool) {
+	name, ok := bytes.CutPrefix([]byte(node), []byte("do."))
+	if at := bytes.IndexByte(name, '#'); at >= 0 {
+		name = name[:at]
+	}
+	return string(name), ok
+}
+
+// isPart reports whether a node was inserted by another one.
+func isPart(node, of string) bool {
+	return len(node) > len(of) && node[:len(of)] == of && node[len(of)] == '#'
+}
+
+// found is what became of one action.
+func found(u workgraph.Upstream, name string) state.Result {
+	r := state.Result{Action: name}
+	switch u.Outcome {
+	case workgraph.VisitCompleted:
+		r.OK = actor.Result(u.Values)
+	case workgraph.VisitAbstained:
+		r.Abstained = true
+	default:
+		r.Error = failureOf(u.Error)
+	}
+	return r
+}
+
+// maxFailure bounds what a reasoner hears of one failure.
+const maxFailure = 2000
+
+func failureOf(e *workgraph.Error) *state.Failure {
+	if e == nil {
+		return &state.Failure{Type: string(workgraph.Permanent), Reason: workgraph.ReasonActorError}
+	}
+	return &state.Failure{Type: string(e.Type), Reason: e.Reason, Message: errs.Clip(e.Message, maxFailure)}
 }

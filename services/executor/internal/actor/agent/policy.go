@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/response"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -37,8 +39,14 @@ type action struct {
 	Timeout     workgraph.Duration         `json:"timeout,omitempty"`
 	MaxAttempts int                        `json:"max_attempts,omitempty"`
 	Effect      workgraph.Effect           `json:"effect,omitempty"`
+	// ShareThread lets an agent that is called work on the thread of its caller.
+	ShareThread bool `json:"share_thread,omitempty"`
+	// ActorSchema is the schema that the actor itself states. The agent's call fills it in.
+	ActorSchema json.RawMessage `json:"actor_schema,omitempty"`
 
-	schema *workgraph.Schema
+	schema, actorSchema *workgraph.Schema
+	// types are the schemas of single arguments.
+	types map[string]json.RawMessage
 	// open are the arguments that the schema names; closed says that it restricts other arguments too.
 	open   map[string]bool
 	closed bool
@@ -52,20 +60,29 @@ var actionName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 func guarded(actorName string) []string {
 	switch actorName {
 	case "spawn":
-		return []string{"graph", "ref", "runs", "task_id", "budget", "labels"}
-	case actorAgent:
-		return slices.Concat(policyFields, []string{"system", "reasoner", "reasoner_args", "max_rounds", "timeout"})
+		return []string{"graph", "ref", "runs", "task_id", "budget", "labels", argPrevious}
 	}
-	return nil
+	if isAgent(actorName) {
+		return slices.Concat(policyFields, definitionFields, callFields, []string{"thread_id", "shared_thread", argPrevious})
+	}
+	return []string{argPrevious}
 }
+
+// isAgent reports whether the actor is the agent actor, or an agent with a name.
+func isAgent(actorName string) bool {
+	return actorName == actorAgent || strings.HasPrefix(actorName, actorAgent+"/")
+}
+
+// argPrevious is the argument with the results that came before an action. Only the agent states it.
+const argPrevious = "previous_action_results"
 
 func defaults() policy {
 	return policy{MaxActions: 16, MaxResultBytes: 16 << 10, MaxHistoryBytes: 256 << 10}
 }
 
-// check reports what cannot be used, and makes the rest ready.
-func (p *policy) check(ctx context.Context) error {
-	if len(p.Actions) == 0 || len(p.Actions) > maxActionNames {
+// check reports what cannot be used, and makes the rest ready. Without a need for actions there may be none.
+func (p *policy) check(ctx context.Context, needed bool) error {
+	if needed && len(p.Actions) == 0 || len(p.Actions) > maxActionNames {
 		return actor.BadArguments("actions: name 1 to %d actions in the node's own arguments, there are %d", maxActionNames, len(p.Actions))
 	}
 	for _, b := range []struct {
@@ -101,8 +118,10 @@ func (a *action) check(ctx context.Context, name string) error {
 		a.Actor = name
 	}
 	switch {
-	case strings.HasPrefix(a.Actor, actorAgent+"/"):
+	case strings.HasPrefix(a.Actor, stepPrefix):
 		return fmt.Errorf("%s is a step of an agent and no action", a.Actor)
+	case a.ShareThread && !isAgent(a.Actor):
+		return fmt.Errorf("share_thread: %s is no agent", a.Actor)
 	case a.Actor == "expand":
 		return fmt.Errorf("expand cannot be an action: use spawn with as_result, and fix its graph")
 	case a.Timeout < 0:
@@ -115,10 +134,16 @@ func (a *action) check(ctx context.Context, name string) error {
 	default:
 		return fmt.Errorf("effect %q is none of PURE, IDEMPOTENT and UNSAFE", string(a.Effect))
 	}
+	var err error
+	if len(a.ActorSchema) > 0 {
+		if a.actorSchema, err = workgraph.CompileSchema(ctx, a.ActorSchema); err != nil {
+			return fmt.Errorf("the schema of the actor %s: %w", a.Actor, err)
+		}
+		a.types = properties(a.ActorSchema)
+	}
 	if len(a.Schema) == 0 {
 		return nil
 	}
-	var err error
 	if a.schema, err = workgraph.CompileSchema(ctx, a.Schema); err != nil {
 		return fmt.Errorf("schema: %w", err)
 	}
@@ -132,6 +157,7 @@ func (a *action) check(ctx context.Context, name string) error {
 			return fmt.Errorf("schema: properties: %w", err)
 		}
 	}
+	a.types = properties
 	a.open = make(map[string]bool, len(properties))
 	for k := range properties {
 		a.open[k] = true
@@ -144,6 +170,35 @@ func (a *action) check(ctx context.Context, name string) error {
 		}
 	}
 	return nil
+}
+
+// properties are the schemas of single arguments in a schema.
+func properties(schema json.RawMessage) map[string]json.RawMessage {
+	var s struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	if json.Unmarshal(schema, &s) != nil {
+		return nil
+	}
+	return s.Properties
+}
+
+// typed are arguments that were written as texts, with the types that the schema asks for.
+func (a *action) typed(arguments map[string]json.RawMessage) map[string]json.RawMessage {
+	out := make(map[string]json.RawMessage, len(arguments))
+	for k, v := range arguments {
+		out[k] = v
+		var s struct {
+			Type json.RawMessage `json:"type"`
+		}
+		if len(v) == 0 || v[0] != '"' || json.Unmarshal(a.types[k], &s) != nil || len(s.Type) == 0 || bytes.Contains(s.Type, []byte(`"string"`)) {
+			continue
+		}
+		if inner := json.RawMessage(response.Unfence(text(v))); json.Valid(inner) {
+			out[k] = inner
+		}
+	}
+	return out
 }
 
 // takes says why an argument is not a reasoner's to give, or nothing.
@@ -188,8 +243,77 @@ func (a *action) node(ctx context.Context, place, name string, arguments map[str
 		}
 		maps.Copy(n.Named, asked)
 	}
+	if a.actorSchema != nil {
+		raw := json.RawMessage("{}")
+		var err error
+		if n.Named != nil {
+			raw, err = encode(n.Named)
+		}
+		if err == nil {
+			err = a.actorSchema.Check(ctx, raw)
+		}
+		if err != nil {
+			f.add("%s: the arguments of %s are not what the actor %s takes: %s", place, name, a.Actor, plain(err))
+		}
+	}
 	return n
 }
+
+// visible is the schema of the arguments that a reasoner may give: without those that are fixed, and without
+// those that are never its own.
+func (a *action) visible() json.RawMessage {
+	schema := a.Schema
+	switch {
+	case len(schema) > 0:
+	case isAgent(a.Actor):
+		return json.RawMessage(agentTool)
+	default:
+		schema = a.ActorSchema
+	}
+	var parts map[string]json.RawMessage
+	if len(schema) == 0 || json.Unmarshal(schema, &parts) != nil {
+		return nil
+	}
+	all := properties(schema)
+	if all == nil {
+		return schema
+	}
+	hidden := map[string]bool{}
+	for k := range all {
+		if a.takes(k) != "" {
+			hidden[k] = true
+		}
+	}
+	if len(hidden) == 0 {
+		return schema
+	}
+	for k := range hidden {
+		delete(all, k)
+	}
+	var required []string
+	if json.Unmarshal(parts["required"], &required) == nil {
+		required = slices.DeleteFunc(required, func(k string) bool { return hidden[k] })
+		if delete(parts, "required"); len(required) > 0 {
+			parts["required"], _ = encode(required) // texts always marshal
+		}
+	}
+	// Alternatives may name an argument that is not shown.
+	delete(parts, "anyOf")
+	delete(parts, "oneOf")
+	raw, err := encode(all)
+	if err != nil {
+		return nil
+	}
+	parts["properties"] = raw
+	if raw, err = encode(parts); err != nil {
+		return nil
+	}
+	return raw
+}
+
+// agentTool is what a reasoner may give an agent that it calls.
+const agentTool = `{"type":"object","required":["user_input"],"properties":{"user_input":{"type":"string","description":"What the agent is to do, with all that it must know."},` +
+	`"context":{"type":"string"},"attachments":{"type":"array","items":{"type":"object","properties":{"id":{"type":"string"},"description":{"type":"string"},"content":{}}}}}}`
 
 // plain is an error of a schema, short enough for a reasoner.
 func plain(err error) string { return errs.Clip(err.Error(), 1000) }
@@ -197,14 +321,20 @@ func plain(err error) string { return errs.Clip(err.Error(), 1000) }
 // checkResult returns a result that fits its schema: as it is, or parsed from its text, since models are
 // asked for texts. The error is for the reasoner.
 func (p *policy) checkResult(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
-	if p.result == nil {
+	if len(p.ResultSchema) == 0 {
 		return raw, nil
+	}
+	if p.result == nil {
+		var err error
+		if p.result, err = workgraph.CompileSchema(ctx, p.ResultSchema); err != nil {
+			return nil, err
+		}
 	}
 	first := p.result.Check(ctx, raw)
 	if first == nil {
 		return raw, nil
 	}
-	inner := json.RawMessage(unfence(text(raw)))
+	inner := json.RawMessage(response.Unfence(text(raw)))
 	if len(raw) > 0 && raw[0] == '"' && json.Valid(inner) {
 		if first = p.result.Check(ctx, inner); first == nil {
 			return inner, nil
@@ -221,63 +351,26 @@ func (p *policy) catalog() map[string]any {
 	}
 	out := make(map[string]any, len(p.Actions))
 	for name, a := range p.Actions {
-		out[name] = entry{a.Description, a.Schema}
+		out[name] = entry{a.Description, a.visible()}
 	}
 	return out
 }
 
-// instructions is the system prompt that explains decisions to a model.
-func (p *policy) instructions(system string) string {
+// tools is the description of the actions as the text of a prompt.
+func (p *policy) tools() string {
 	var b strings.Builder
-	if system != "" {
-		b.WriteString(system + "\n\n")
-	}
-	fmt.Fprintf(&b, `You work toward the user's goal in rounds. In each round you decide, as one JSON object and nothing else, either what is done next or what the result is:
-{"actions": [[{"action": NAME, "arguments": {...}}, ...], ...]}: the groups are done one after the other, the actions of one group at the same time, at most %d in all. After a failure the groups that follow are skipped.
-{"result": ...}: the goal is reached, or cannot be reached; this ends the work.
-`, p.MaxActions)
-	if p.AllowGraph {
-		fmt.Fprintf(&b, `{"graph": {"nodes": [{"id": ID, "actor": NAME OF AN ACTION, "named": {ARGUMENTS}}, ...], "edges": [{"from": ID, "to": ID}, ...]}}: actions that depend on each other, at most %d.
-`, p.MaxActions)
-	}
-	b.WriteString(`Leave out or set to null what you do not use. Arguments and the result may also be JSON in a text.
-After each round you are told what became of all rounds so far: of each action "ok" with its result, "error", or "skipped". What was "refused" was not done: mend it. Of a round that "failed" some actions may have been done.
-`)
-	if len(p.ResultSchema) > 0 {
-		fmt.Fprintf(&b, "The result must fit this JSON Schema: %s\n", p.ResultSchema)
-	}
-	b.WriteString("These actions exist and no others:")
-	for _, name := range sorted(p.Actions) {
+	for i, name := range sorted(p.Actions) {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
 		a := p.Actions[name]
-		fmt.Fprintf(&b, "\n- %s", name)
+		b.WriteString("- " + name)
 		if a.Description != "" {
 			b.WriteString(": " + a.Description)
 		}
-		if len(a.Schema) > 0 {
-			fmt.Fprintf(&b, " Arguments: %s", a.Schema)
+		if s := a.visible(); len(s) > 0 {
+			fmt.Fprintf(&b, " Arguments: %s", s)
 		}
 	}
 	return b.String()
-}
-
-// decisionSchema is the JSON Schema of a decision. It is closed and requires every field, as strict model
-// servers demand: values without a fixed shape are texts in it.
-func (p *policy) decisionSchema() map[string]any {
-	object := func(properties map[string]any) map[string]any {
-		return map[string]any{"type": "object", "properties": properties, "required": sorted(properties), "additionalProperties": false}
-	}
-	properties := map[string]any{
-		"actions": map[string]any{
-			"type": []string{"array", "null"}, "description": "Groups of actions, or null.",
-			"items": map[string]any{"type": "array", "items": object(map[string]any{
-				"action":    map[string]any{"type": "string", "enum": sorted(p.Actions)},
-				"arguments": map[string]any{"type": "string", "description": "The arguments: a JSON object as a text."},
-			})},
-		},
-		"result": map[string]any{"type": []string{"string", "null"}, "description": "The result, or null while there is something to do."},
-	}
-	if p.AllowGraph {
-		properties["graph"] = map[string]any{"type": []string{"string", "null"}, "description": "A graph of actions: a JSON object as a text, or null."}
-	}
-	return object(properties)
 }

@@ -2,7 +2,7 @@ package agent
 
 import (
 	"encoding/json"
-	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,14 +14,19 @@ import (
 // Every decision leads to calls of allowed actors only, with the fixed arguments unchanged.
 func TestActKeepsToThePolicy(t *testing.T) {
 	t.Parallel()
-	const rule = `{"policy": {"max_actions": 4, "max_result_bytes": 1000, "max_history_bytes": 5000, "allow_graph": true, "actions": {
+	const rule = `{"reasoner": "r", "max_actions": 4, "max_result_bytes": 1000, "max_history_bytes": 5000, "allow_graph": true, "actions": {
 		"a": {"actor": "one", "named": {"url": "fixed"}},
 		"b": {"actor": "two", "named": {"url": "fixed", "n": 1}, "schema": {"properties": {"n": {"type": "integer"}}, "additionalProperties": false}},
-		"s": {"actor": "spawn", "named": {"ref": "workflow/x@1"}}}}}`
-	var own map[string]json.RawMessage
-	require.NoError(t, json.Unmarshal([]byte(rule), &own))
-	allowed := []string{"one", "two", "spawn", actorGraph, actorResults}
-	names := rapid.SampledFrom([]string{"a", "b", "s", "one", "spawn", "expand", "agent", "agent/act", ""})
+		"s": {"actor": "spawn", "named": {"ref": "workflow/x@1"}}}}`
+	d := defaultDefinition()
+	require.NoError(t, json.Unmarshal([]byte(rule), &d))
+	require.NoError(t, d.check(t.Context()))
+	whole, err := encode(&d)
+	require.NoError(t, err)
+	own := map[string]json.RawMessage{"definition": whole}
+	allowed := []string{"one", "two", "spawn"}
+	l := &loop{}
+	names := rapid.SampledFrom([]string{"a", "b", "s", "one", "spawn", "expand", "agent", "loop/act", ""})
 	values := rapid.SampledFrom([]string{`1`, `"x"`, `null`, `{"nodes":[{"id":"e","actor":"http"}]}`, `["url"]`})
 	keys := rapid.SampledFrom([]string{"url", "n", "graph", "runs", "ref", "q"})
 	arguments := rapid.Custom(func(t *rapid.T) map[string]json.RawMessage {
@@ -48,49 +53,61 @@ func TestActKeepsToThePolicy(t *testing.T) {
 		}
 		return m
 	})
-	var check func(t *rapid.T, g *workgraph.Graph)
-	check = func(t *rapid.T, g *workgraph.Graph) {
-		for i := range g.Nodes {
-			n := &g.Nodes[i]
-			require.Contains(t, allowed, n.Actor)
-			require.Nil(t, n.Map)
-			require.Empty(t, n.Args)
-			switch {
-			case n.Actor == "one", n.Actor == "two":
-				require.Equal(t, `"fixed"`, string(n.Named["url"]))
-				for _, down := range append([]workgraph.PassDown{n.PassDown}, passes(g)...) {
-					require.False(t, down.Mode == workgraph.KeyPassDown && down.Key == "url")
-				}
-			case n.Actor == actorGraph:
-				inner, err := workgraph.Decode(n.Named["graph"])
-				require.NoError(t, err)
-				check(t, inner)
-			case n.Actor == "spawn":
-				require.Equal(t, `"workflow/x@1"`, string(n.Named["ref"]))
-				require.NotContains(t, n.Named, "graph")
-				require.NotContains(t, n.Named, "runs")
-			}
+	keeps := func(t *rapid.T, name string, named map[string]json.RawMessage) {
+		switch name {
+		case "one", "two":
+			require.Equal(t, `"fixed"`, string(named["url"]))
+		case "spawn":
+			require.Equal(t, `"workflow/x@1"`, string(named["ref"]))
+			require.NotContains(t, named, "graph")
+			require.NotContains(t, named, "runs")
 		}
 	}
 	acted := 0
 	rapid.Check(t, func(t *rapid.T) {
-		var d any
+		var said any
 		if rapid.Bool().Draw(t, "graph") {
-			d = map[string]any{"graph": map[string]any{"nodes": rapid.SliceOfN(node, 1, 3).Draw(t, "nodes"), "edges": []any{
+			said = map[string]any{"graph": map[string]any{"nodes": rapid.SliceOfN(node, 1, 3).Draw(t, "nodes"), "edges": []any{
 				map[string]any{"from": "x", "to": "y", "result_pass_down_mode": map[string]any{"mode": rapid.SampledFrom([]string{"KEY", "NO_PASS_DOWN"}).Draw(t, "mode"), "key": keys.Draw(t, "edge")}}}}}
 		} else {
-			d = map[string]any{"actions": rapid.SliceOfN(rapid.SliceOfN(one, 1, 2), 1, 3).Draw(t, "groups")}
+			said = map[string]any{"actions": rapid.SliceOfN(rapid.SliceOfN(one, 1, 2), 1, 3).Draw(t, "groups")}
 		}
-		raw, err := json.Marshal(d)
+		raw, err := json.Marshal(said)
 		require.NoError(t, err)
-		out, err := act(t.Context(), workgraph.NewCall(workgraph.Start{Own: own,
-			Upstream: []workgraph.Upstream{{Node: nodeReason, Outcome: workgraph.VisitCompleted, Values: []json.RawMessage{raw}}}}, workgraph.CallOptions{}))
+		out, err := l.act(t.Context(), workgraph.NewCall(workgraph.Start{Ref: workgraph.Ref{Visit: 1}, Own: own,
+			Upstream: []workgraph.Upstream{{Node: nodeReason, Outcome: workgraph.VisitCompleted, Values: []json.RawMessage{raw}}}}, workgraph.CallOptions{Scope: standing{}}))
 		require.NoError(t, err)
-		if out.Expand != nil {
-			acted++
-			require.True(t, slices.ContainsFunc(out.Expand.Nodes, func(n workgraph.Node) bool { return n.Actor == actorResults }))
-			check(t, out.Expand)
+		var v verdict
+		require.NoError(t, json.Unmarshal(out.Values[0], &v))
+		to := out.Select.Names[0]
+		switch {
+		case v.Refused != "":
+			require.Equal(t, nodeObserve, to)
+			return
+		case v.Arguments != nil:
+			a := d.Actions[strings.TrimPrefix(to, "do.")]
+			require.NotNil(t, a, to)
+			delete(v.Arguments, argPrevious)
+			keeps(t, a.Actor, v.Arguments)
+		case v.Groups != nil:
+			for _, g := range v.Groups {
+				for _, w := range g {
+					keeps(t, d.Actions[w.Action].Actor, w.Arguments)
+				}
+			}
+		default:
+			for i := range v.Graph.Nodes {
+				n := &v.Graph.Nodes[i]
+				require.Contains(t, allowed, n.Actor)
+				require.Nil(t, n.Map)
+				require.Empty(t, n.Args)
+				keeps(t, n.Actor, n.Named)
+				for _, down := range append([]workgraph.PassDown{n.PassDown}, passes(v.Graph)...) {
+					require.False(t, down.Mode == workgraph.KeyPassDown && down.Key == "url")
+				}
+			}
 		}
+		acted++
 	})
 	require.NotZero(t, acted)
 }
@@ -102,3 +119,19 @@ func passes(g *workgraph.Graph) []workgraph.PassDown {
 	}
 	return out
 }
+
+// standing is the scope of a loop in its first round.
+type standing struct{}
+
+func (standing) Var(name string) (json.RawMessage, bool) {
+	switch name {
+	case "input":
+		return json.RawMessage(`{"named": {"agent": {"thread": "thr_1"}}}`), true
+	case "state":
+		return json.RawMessage(`{"at": {"thread": "thr_1", "seq": 1}}`), true
+	}
+	return nil, false
+}
+
+func (standing) Ancestor(string) (workgraph.NodeResult, bool) { return workgraph.NodeResult{}, false }
+func (standing) Ancestors() []string                          { return nil }

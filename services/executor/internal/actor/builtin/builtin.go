@@ -19,6 +19,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/starlark"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/template"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/wait"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 )
 
 // Config configures the actors that have something to configure.
@@ -26,6 +27,8 @@ type Config struct {
 	LLM      actorllm.Config `conf:"llm"`
 	HTTP     http.Config     `conf:"http"`
 	Starlark starlark.Config `conf:"starlark"`
+	// Agents are agents with names.
+	Agents agent.Config `conf:"agents" help:"agents by name; NAME is the actor agent/NAME"`
 }
 
 // DefaultConfig lets the http actor reach public addresses only.
@@ -39,8 +42,9 @@ func (c Config) Validate() error { return errors.Join(c.HTTP.Validate(), c.Starl
 // Set is the actors.
 type Set struct{ *actor.Registry }
 
-// New makes the actors. The models stay the caller's. Telemetry nil means none.
-func New(cfg Config, models *llm.Set, tel *obs.Telemetry) (*Set, error) {
+// New makes the actors, which read threads by way of threads. The models stay the caller's. Telemetry nil
+// means none.
+func New(cfg Config, models *llm.Set, threads thread.Reader, tel *obs.Telemetry) (*Set, error) {
 	if tel == nil {
 		tel = obs.Noop()
 	}
@@ -53,9 +57,13 @@ func New(cfg Config, models *llm.Set, tel *obs.Telemetry) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	specs := append(agent.Specs(), actorllm.Spec(cfg.LLM, models), web, cel.Spec(), template.Spec(), starlark.Spec(cfg.Starlark), sleep.Spec(), fail.Spec(),
+	specs := append(agent.Specs(threads), actorllm.Spec(cfg.LLM, models), web, cel.Spec(), template.Spec(), starlark.Spec(cfg.Starlark), sleep.Spec(), fail.Spec(),
 		wait.Human(), wait.Signal(), wait.Completion(), spawn.Spec(), spawn.Expand())
-	r, err := actor.NewRegistry(specs...)
+	named, err := cfg.Agents.Specs()
+	if err != nil {
+		return nil, err
+	}
+	r, err := actor.NewRegistry(append(specs, named...)...)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -80,6 +81,83 @@ func (x RestatePolicy) Number() protoreflect.EnumNumber {
 // Deprecated: Use RestatePolicy.Descriptor instead.
 func (RestatePolicy) EnumDescriptor() ([]byte, []int) {
 	return file_epigraph_planner_v1_planner_proto_rawDescGZIP(), []int{0}
+}
+
+// AuthorEnd says why an authoring ended.
+type AuthorEnd int32
+
+const (
+	// Unspecified.
+	AuthorEnd_AUTHOR_END_UNSPECIFIED AuthorEnd = 0
+	// The plan can run.
+	AuthorEnd_AUTHOR_END_COMPLETE AuthorEnd = 1
+	// The model has answered as often as it may.
+	AuthorEnd_AUTHOR_END_ROUNDS AuthorEnd = 2
+	// The tokens would not have been enough for another round.
+	AuthorEnd_AUTHOR_END_TOKENS AuthorEnd = 3
+	// The money would not have been enough for another round.
+	AuthorEnd_AUTHOR_END_COST AuthorEnd = 4
+	// The time was over.
+	AuthorEnd_AUTHOR_END_TIME AuthorEnd = 5
+	// An answer had the same faults as one before.
+	AuthorEnd_AUTHOR_END_NO_PROGRESS AuthorEnd = 6
+	// The model declined.
+	AuthorEnd_AUTHOR_END_DECLINED AuthorEnd = 7
+	// The call of the model failed.
+	AuthorEnd_AUTHOR_END_MODEL_FAILED AuthorEnd = 8
+)
+
+// Enum value maps for AuthorEnd.
+var (
+	AuthorEnd_name = map[int32]string{
+		0: "AUTHOR_END_UNSPECIFIED",
+		1: "AUTHOR_END_COMPLETE",
+		2: "AUTHOR_END_ROUNDS",
+		3: "AUTHOR_END_TOKENS",
+		4: "AUTHOR_END_COST",
+		5: "AUTHOR_END_TIME",
+		6: "AUTHOR_END_NO_PROGRESS",
+		7: "AUTHOR_END_DECLINED",
+		8: "AUTHOR_END_MODEL_FAILED",
+	}
+	AuthorEnd_value = map[string]int32{
+		"AUTHOR_END_UNSPECIFIED":  0,
+		"AUTHOR_END_COMPLETE":     1,
+		"AUTHOR_END_ROUNDS":       2,
+		"AUTHOR_END_TOKENS":       3,
+		"AUTHOR_END_COST":         4,
+		"AUTHOR_END_TIME":         5,
+		"AUTHOR_END_NO_PROGRESS":  6,
+		"AUTHOR_END_DECLINED":     7,
+		"AUTHOR_END_MODEL_FAILED": 8,
+	}
+)
+
+func (x AuthorEnd) Enum() *AuthorEnd {
+	p := new(AuthorEnd)
+	*p = x
+	return p
+}
+
+func (x AuthorEnd) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (AuthorEnd) Descriptor() protoreflect.EnumDescriptor {
+	return file_epigraph_planner_v1_planner_proto_enumTypes[1].Descriptor()
+}
+
+func (AuthorEnd) Type() protoreflect.EnumType {
+	return &file_epigraph_planner_v1_planner_proto_enumTypes[1]
+}
+
+func (x AuthorEnd) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use AuthorEnd.Descriptor instead.
+func (AuthorEnd) EnumDescriptor() ([]byte, []int) {
+	return file_epigraph_planner_v1_planner_proto_rawDescGZIP(), []int{1}
 }
 
 // Restatement is the record of a model that was asked to restate a plan.
@@ -607,11 +685,587 @@ func (x *CompilePlanResponse) GetPlan() *ParsePlanResponse {
 	return nil
 }
 
+// PlanTool is something that a problem of a plan may use.
+type PlanTool struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of its actor, for example "http".
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// What it does, for the model.
+	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
+	// The JSON Schema of its arguments; absent when it has none. Arguments that a plan states are checked
+	// against it.
+	Schema        *v11.Payload `protobuf:"bytes,3,opt,name=schema,proto3" json:"schema,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanTool) Reset() {
+	*x = PlanTool{}
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanTool) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanTool) ProtoMessage() {}
+
+func (x *PlanTool) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanTool.ProtoReflect.Descriptor instead.
+func (*PlanTool) Descriptor() ([]byte, []int) {
+	return file_epigraph_planner_v1_planner_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *PlanTool) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PlanTool) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *PlanTool) GetSchema() *v11.Payload {
+	if x != nil {
+		return x.Schema
+	}
+	return nil
+}
+
+// AuthorLimits bound an authoring further than the configuration of the planner does.
+type AuthorLimits struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Answers of the model; 0 means as configured.
+	MaxRounds int32 `protobuf:"varint,1,opt,name=max_rounds,json=maxRounds,proto3" json:"max_rounds,omitempty"`
+	// Tokens of all rounds, input and output; 0 means as configured.
+	MaxTokens int64 `protobuf:"varint,2,opt,name=max_tokens,json=maxTokens,proto3" json:"max_tokens,omitempty"`
+	// Money for all rounds in nano-USD; absent means as configured. A model without a known price is refused
+	// then with PRICE_UNKNOWN.
+	MaxCostNanoUsd *int64 `protobuf:"varint,3,opt,name=max_cost_nano_usd,json=maxCostNanoUsd,proto3,oneof" json:"max_cost_nano_usd,omitempty"`
+	// Time for all rounds; absent means as configured.
+	Timeout       *durationpb.Duration `protobuf:"bytes,4,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuthorLimits) Reset() {
+	*x = AuthorLimits{}
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuthorLimits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuthorLimits) ProtoMessage() {}
+
+func (x *AuthorLimits) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuthorLimits.ProtoReflect.Descriptor instead.
+func (*AuthorLimits) Descriptor() ([]byte, []int) {
+	return file_epigraph_planner_v1_planner_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *AuthorLimits) GetMaxRounds() int32 {
+	if x != nil {
+		return x.MaxRounds
+	}
+	return 0
+}
+
+func (x *AuthorLimits) GetMaxTokens() int64 {
+	if x != nil {
+		return x.MaxTokens
+	}
+	return 0
+}
+
+func (x *AuthorLimits) GetMaxCostNanoUsd() int64 {
+	if x != nil && x.MaxCostNanoUsd != nil {
+		return *x.MaxCostNanoUsd
+	}
+	return 0
+}
+
+func (x *AuthorLimits) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+// AuthorRound is one answer of the model.
+type AuthorRound struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the model was told: the whole prompt in the first round, the faults of its answer in later ones.
+	Told string `protobuf:"bytes,1,opt,name=told,proto3" json:"told,omitempty"`
+	// Its answer.
+	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	// What is wrong with the answer, with the warnings. Lines and columns are those of the text.
+	Diagnostics []*v1.Diagnostic `protobuf:"bytes,3,rep,name=diagnostics,proto3" json:"diagnostics,omitempty"`
+	// The profile that answered.
+	Profile string `protobuf:"bytes,4,opt,name=profile,proto3" json:"profile,omitempty"`
+	// The provider that is booked.
+	Provider string `protobuf:"bytes,5,opt,name=provider,proto3" json:"provider,omitempty"`
+	// The model that is booked.
+	Model string `protobuf:"bytes,6,opt,name=model,proto3" json:"model,omitempty"`
+	// All input tokens, cached ones included. An estimate if the server reported none.
+	InputTokens int64 `protobuf:"varint,7,opt,name=input_tokens,json=inputTokens,proto3" json:"input_tokens,omitempty"`
+	// Input tokens that the provider had cached.
+	CachedInputTokens int64 `protobuf:"varint,8,opt,name=cached_input_tokens,json=cachedInputTokens,proto3" json:"cached_input_tokens,omitempty"`
+	// All output tokens, reasoning included. An estimate if the server reported none.
+	OutputTokens int64 `protobuf:"varint,9,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
+	// Output tokens spent on reasoning.
+	ReasoningTokens int64 `protobuf:"varint,10,opt,name=reasoning_tokens,json=reasoningTokens,proto3" json:"reasoning_tokens,omitempty"`
+	// What the call cost in nano-USD; absent when that is not known.
+	CostNanoUsd *int64 `protobuf:"varint,11,opt,name=cost_nano_usd,json=costNanoUsd,proto3,oneof" json:"cost_nano_usd,omitempty"`
+	// How long the call took.
+	Duration      *durationpb.Duration `protobuf:"bytes,12,opt,name=duration,proto3" json:"duration,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuthorRound) Reset() {
+	*x = AuthorRound{}
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuthorRound) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuthorRound) ProtoMessage() {}
+
+func (x *AuthorRound) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuthorRound.ProtoReflect.Descriptor instead.
+func (*AuthorRound) Descriptor() ([]byte, []int) {
+	return file_epigraph_planner_v1_planner_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *AuthorRound) GetTold() string {
+	if x != nil {
+		return x.Told
+	}
+	return ""
+}
+
+func (x *AuthorRound) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *AuthorRound) GetDiagnostics() []*v1.Diagnostic {
+	if x != nil {
+		return x.Diagnostics
+	}
+	return nil
+}
+
+func (x *AuthorRound) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
+func (x *AuthorRound) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *AuthorRound) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *AuthorRound) GetInputTokens() int64 {
+	if x != nil {
+		return x.InputTokens
+	}
+	return 0
+}
+
+func (x *AuthorRound) GetCachedInputTokens() int64 {
+	if x != nil {
+		return x.CachedInputTokens
+	}
+	return 0
+}
+
+func (x *AuthorRound) GetOutputTokens() int64 {
+	if x != nil {
+		return x.OutputTokens
+	}
+	return 0
+}
+
+func (x *AuthorRound) GetReasoningTokens() int64 {
+	if x != nil {
+		return x.ReasoningTokens
+	}
+	return 0
+}
+
+func (x *AuthorRound) GetCostNanoUsd() int64 {
+	if x != nil && x.CostNanoUsd != nil {
+		return *x.CostNanoUsd
+	}
+	return 0
+}
+
+func (x *AuthorRound) GetDuration() *durationpb.Duration {
+	if x != nil {
+		return x.Duration
+	}
+	return nil
+}
+
+// Authoring is the record of what a model was asked and what that used.
+type Authoring struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Why it ended.
+	End AuthorEnd `protobuf:"varint,1,opt,name=end,proto3,enum=epigraph.planner.v1.AuthorEnd" json:"end,omitempty"`
+	// Why, in a sentence; empty when the plan is complete.
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// The rounds in order.
+	Rounds []*AuthorRound `protobuf:"bytes,3,rep,name=rounds,proto3" json:"rounds,omitempty"`
+	// All input tokens.
+	InputTokens int64 `protobuf:"varint,4,opt,name=input_tokens,json=inputTokens,proto3" json:"input_tokens,omitempty"`
+	// All output tokens.
+	OutputTokens int64 `protobuf:"varint,5,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
+	// What all rounds cost in nano-USD; absent when that is not known of one of them.
+	CostNanoUsd *int64 `protobuf:"varint,6,opt,name=cost_nano_usd,json=costNanoUsd,proto3,oneof" json:"cost_nano_usd,omitempty"`
+	// The id under which the registry has booked the rounds: ListUsage takes it as a run_id. Empty when the
+	// planner has no registry, or when the registry did not answer.
+	UsageId       string `protobuf:"bytes,7,opt,name=usage_id,json=usageId,proto3" json:"usage_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Authoring) Reset() {
+	*x = Authoring{}
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Authoring) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Authoring) ProtoMessage() {}
+
+func (x *Authoring) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Authoring.ProtoReflect.Descriptor instead.
+func (*Authoring) Descriptor() ([]byte, []int) {
+	return file_epigraph_planner_v1_planner_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Authoring) GetEnd() AuthorEnd {
+	if x != nil {
+		return x.End
+	}
+	return AuthorEnd_AUTHOR_END_UNSPECIFIED
+}
+
+func (x *Authoring) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Authoring) GetRounds() []*AuthorRound {
+	if x != nil {
+		return x.Rounds
+	}
+	return nil
+}
+
+func (x *Authoring) GetInputTokens() int64 {
+	if x != nil {
+		return x.InputTokens
+	}
+	return 0
+}
+
+func (x *Authoring) GetOutputTokens() int64 {
+	if x != nil {
+		return x.OutputTokens
+	}
+	return 0
+}
+
+func (x *Authoring) GetCostNanoUsd() int64 {
+	if x != nil && x.CostNanoUsd != nil {
+		return *x.CostNanoUsd
+	}
+	return 0
+}
+
+func (x *Authoring) GetUsageId() string {
+	if x != nil {
+		return x.UsageId
+	}
+	return ""
+}
+
+// CreatePlanRequest says what is to be achieved, and with what.
+type CreatePlanRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is to be achieved.
+	Goal string `protobuf:"bytes,1,opt,name=goal,proto3" json:"goal,omitempty"`
+	// What the model should know besides; may be empty.
+	Context string `protobuf:"bytes,2,opt,name=context,proto3" json:"context,omitempty"`
+	// What problems may use. A plan that names another tool is faulty; without any, problems name none.
+	Tools []*PlanTool `protobuf:"bytes,3,rep,name=tools,proto3" json:"tools,omitempty"`
+	// The model profile that is asked; empty means as configured.
+	Profile string `protobuf:"bytes,4,opt,name=profile,proto3" json:"profile,omitempty"`
+	// The actor of every problem without a tool; empty means "llm".
+	DefaultActor string `protobuf:"bytes,5,opt,name=default_actor,json=defaultActor,proto3" json:"default_actor,omitempty"`
+	// Named arguments for every problem.
+	Named map[string]*v11.Payload `protobuf:"bytes,6,rep,name=named,proto3" json:"named,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The name of the graph; empty names it after the plan's hash.
+	Name string `protobuf:"bytes,7,opt,name=name,proto3" json:"name,omitempty"`
+	// Limits of this authoring.
+	Limits        *AuthorLimits `protobuf:"bytes,8,opt,name=limits,proto3" json:"limits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreatePlanRequest) Reset() {
+	*x = CreatePlanRequest{}
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreatePlanRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreatePlanRequest) ProtoMessage() {}
+
+func (x *CreatePlanRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreatePlanRequest.ProtoReflect.Descriptor instead.
+func (*CreatePlanRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_planner_v1_planner_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *CreatePlanRequest) GetGoal() string {
+	if x != nil {
+		return x.Goal
+	}
+	return ""
+}
+
+func (x *CreatePlanRequest) GetContext() string {
+	if x != nil {
+		return x.Context
+	}
+	return ""
+}
+
+func (x *CreatePlanRequest) GetTools() []*PlanTool {
+	if x != nil {
+		return x.Tools
+	}
+	return nil
+}
+
+func (x *CreatePlanRequest) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
+func (x *CreatePlanRequest) GetDefaultActor() string {
+	if x != nil {
+		return x.DefaultActor
+	}
+	return ""
+}
+
+func (x *CreatePlanRequest) GetNamed() map[string]*v11.Payload {
+	if x != nil {
+		return x.Named
+	}
+	return nil
+}
+
+func (x *CreatePlanRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CreatePlanRequest) GetLimits() *AuthorLimits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+// CreatePlanResponse is a plan, or the record of why there is none.
+type CreatePlanResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The graph, as CompilePlan makes it of the text; absent when the plan has faults.
+	Graph *v11.Graph `protobuf:"bytes,1,opt,name=graph,proto3" json:"graph,omitempty"`
+	// Content hash of the graph.
+	GraphHash string `protobuf:"bytes,2,opt,name=graph_hash,json=graphHash,proto3" json:"graph_hash,omitempty"`
+	// What the reader said of the last answer.
+	Plan *ParsePlanResponse `protobuf:"bytes,3,opt,name=plan,proto3" json:"plan,omitempty"`
+	// The last answer.
+	Text string `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
+	// What it took.
+	Authoring     *Authoring `protobuf:"bytes,5,opt,name=authoring,proto3" json:"authoring,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreatePlanResponse) Reset() {
+	*x = CreatePlanResponse{}
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreatePlanResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreatePlanResponse) ProtoMessage() {}
+
+func (x *CreatePlanResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreatePlanResponse.ProtoReflect.Descriptor instead.
+func (*CreatePlanResponse) Descriptor() ([]byte, []int) {
+	return file_epigraph_planner_v1_planner_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *CreatePlanResponse) GetGraph() *v11.Graph {
+	if x != nil {
+		return x.Graph
+	}
+	return nil
+}
+
+func (x *CreatePlanResponse) GetGraphHash() string {
+	if x != nil {
+		return x.GraphHash
+	}
+	return ""
+}
+
+func (x *CreatePlanResponse) GetPlan() *ParsePlanResponse {
+	if x != nil {
+		return x.Plan
+	}
+	return nil
+}
+
+func (x *CreatePlanResponse) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *CreatePlanResponse) GetAuthoring() *Authoring {
+	if x != nil {
+		return x.Authoring
+	}
+	return nil
+}
+
 var File_epigraph_planner_v1_planner_proto protoreflect.FileDescriptor
 
 const file_epigraph_planner_v1_planner_proto_rawDesc = "" +
 	"\n" +
-	"!epigraph/planner/v1/planner.proto\x12\x13epigraph.planner.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1bepigraph/plan/v1/plan.proto\x1a\x1cgoogle/api/annotations.proto\"\x94\x02\n" +
+	"!epigraph/planner/v1/planner.proto\x12\x13epigraph.planner.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1bepigraph/plan/v1/plan.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\"\x94\x02\n" +
 	"\vRestatement\x12\x1a\n" +
 	"\baccepted\x18\x01 \x01(\bR\baccepted\x12\x1a\n" +
 	"\bprovider\x18\x02 \x01(\tR\bprovider\x12\x14\n" +
@@ -663,14 +1317,84 @@ const file_epigraph_planner_v1_planner_proto_rawDesc = "" +
 	"\x05graph\x18\x01 \x01(\v2\x18.epigraph.graph.v1.GraphR\x05graph\x12\x1d\n" +
 	"\n" +
 	"graph_hash\x18\x02 \x01(\tR\tgraphHash\x12:\n" +
-	"\x04plan\x18\x03 \x01(\v2&.epigraph.planner.v1.ParsePlanResponseR\x04plan*i\n" +
+	"\x04plan\x18\x03 \x01(\v2&.epigraph.planner.v1.ParsePlanResponseR\x04plan\"\x8a\x01\n" +
+	"\bPlanTool\x12\x1e\n" +
+	"\x04name\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\x04name\x12*\n" +
+	"\vdescription\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80@R\vdescription\x122\n" +
+	"\x06schema\x18\x03 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x06schema\"\xec\x01\n" +
+	"\fAuthorLimits\x12&\n" +
+	"\n" +
+	"max_rounds\x18\x01 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\tmaxRounds\x12&\n" +
+	"\n" +
+	"max_tokens\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\tmaxTokens\x127\n" +
+	"\x11max_cost_nano_usd\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x00R\x0emaxCostNanoUsd\x88\x01\x01\x12=\n" +
+	"\atimeout\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x02*\x00R\atimeoutB\x14\n" +
+	"\x12_max_cost_nano_usd\"\xd6\x03\n" +
+	"\vAuthorRound\x12\x12\n" +
+	"\x04told\x18\x01 \x01(\tR\x04told\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12>\n" +
+	"\vdiagnostics\x18\x03 \x03(\v2\x1c.epigraph.plan.v1.DiagnosticR\vdiagnostics\x12\x18\n" +
+	"\aprofile\x18\x04 \x01(\tR\aprofile\x12\x1a\n" +
+	"\bprovider\x18\x05 \x01(\tR\bprovider\x12\x14\n" +
+	"\x05model\x18\x06 \x01(\tR\x05model\x12!\n" +
+	"\finput_tokens\x18\a \x01(\x03R\vinputTokens\x12.\n" +
+	"\x13cached_input_tokens\x18\b \x01(\x03R\x11cachedInputTokens\x12#\n" +
+	"\routput_tokens\x18\t \x01(\x03R\foutputTokens\x12)\n" +
+	"\x10reasoning_tokens\x18\n" +
+	" \x01(\x03R\x0freasoningTokens\x12'\n" +
+	"\rcost_nano_usd\x18\v \x01(\x03H\x00R\vcostNanoUsd\x88\x01\x01\x125\n" +
+	"\bduration\x18\f \x01(\v2\x19.google.protobuf.DurationR\bdurationB\x10\n" +
+	"\x0e_cost_nano_usd\"\xaf\x02\n" +
+	"\tAuthoring\x120\n" +
+	"\x03end\x18\x01 \x01(\x0e2\x1e.epigraph.planner.v1.AuthorEndR\x03end\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x128\n" +
+	"\x06rounds\x18\x03 \x03(\v2 .epigraph.planner.v1.AuthorRoundR\x06rounds\x12!\n" +
+	"\finput_tokens\x18\x04 \x01(\x03R\vinputTokens\x12#\n" +
+	"\routput_tokens\x18\x05 \x01(\x03R\foutputTokens\x12'\n" +
+	"\rcost_nano_usd\x18\x06 \x01(\x03H\x00R\vcostNanoUsd\x88\x01\x01\x12\x19\n" +
+	"\busage_id\x18\a \x01(\tR\ausageIdB\x10\n" +
+	"\x0e_cost_nano_usd\"\xf5\x03\n" +
+	"\x11CreatePlanRequest\x12\x1f\n" +
+	"\x04goal\x18\x01 \x01(\tB\v\xbaH\br\x06\x10\x01(\x80\x80\x04R\x04goal\x12#\n" +
+	"\acontext\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80@R\acontext\x12>\n" +
+	"\x05tools\x18\x03 \x03(\v2\x1d.epigraph.planner.v1.PlanToolB\t\xbaH\x06\x92\x01\x03\x10\xf4\x03R\x05tools\x12!\n" +
+	"\aprofile\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18@R\aprofile\x12-\n" +
+	"\rdefault_actor\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\fdefaultActor\x12Y\n" +
+	"\x05named\x18\x06 \x03(\v21.epigraph.planner.v1.CreatePlanRequest.NamedEntryB\x10\xbaH\r\x9a\x01\n" +
+	"\x10\xe8\a\"\x05r\x03\x18\x80\bR\x05named\x12\x1c\n" +
+	"\x04name\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x04name\x129\n" +
+	"\x06limits\x18\b \x01(\v2!.epigraph.planner.v1.AuthorLimitsR\x06limits\x1aT\n" +
+	"\n" +
+	"NamedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
+	"\x05value\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05value:\x028\x01\"\xf1\x01\n" +
+	"\x12CreatePlanResponse\x12.\n" +
+	"\x05graph\x18\x01 \x01(\v2\x18.epigraph.graph.v1.GraphR\x05graph\x12\x1d\n" +
+	"\n" +
+	"graph_hash\x18\x02 \x01(\tR\tgraphHash\x12:\n" +
+	"\x04plan\x18\x03 \x01(\v2&.epigraph.planner.v1.ParsePlanResponseR\x04plan\x12\x12\n" +
+	"\x04text\x18\x04 \x01(\tR\x04text\x12<\n" +
+	"\tauthoring\x18\x05 \x01(\v2\x1e.epigraph.planner.v1.AuthoringR\tauthoring*i\n" +
 	"\rRestatePolicy\x12\x1e\n" +
 	"\x1aRESTATE_POLICY_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14RESTATE_POLICY_NEVER\x10\x01\x12\x1e\n" +
-	"\x1aRESTATE_POLICY_WHEN_UNSURE\x10\x022\x88\x02\n" +
+	"\x1aRESTATE_POLICY_WHEN_UNSURE\x10\x02*\xea\x01\n" +
+	"\tAuthorEnd\x12\x1a\n" +
+	"\x16AUTHOR_END_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13AUTHOR_END_COMPLETE\x10\x01\x12\x15\n" +
+	"\x11AUTHOR_END_ROUNDS\x10\x02\x12\x15\n" +
+	"\x11AUTHOR_END_TOKENS\x10\x03\x12\x13\n" +
+	"\x0fAUTHOR_END_COST\x10\x04\x12\x13\n" +
+	"\x0fAUTHOR_END_TIME\x10\x05\x12\x1a\n" +
+	"\x16AUTHOR_END_NO_PROGRESS\x10\x06\x12\x17\n" +
+	"\x13AUTHOR_END_DECLINED\x10\a\x12\x1b\n" +
+	"\x17AUTHOR_END_MODEL_FAILED\x10\b2\x84\x03\n" +
 	"\x0ePlannerService\x12v\n" +
 	"\tParsePlan\x12%.epigraph.planner.v1.ParsePlanRequest\x1a&.epigraph.planner.v1.ParsePlanResponse\"\x1a\x82\xd3\xe4\x93\x02\x14:\x01*\"\x0f/v1/plans:parse\x12~\n" +
-	"\vCompilePlan\x12'.epigraph.planner.v1.CompilePlanRequest\x1a(.epigraph.planner.v1.CompilePlanResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/plans:compileB\xe2\x01\n" +
+	"\vCompilePlan\x12'.epigraph.planner.v1.CompilePlanRequest\x1a(.epigraph.planner.v1.CompilePlanResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/plans:compile\x12z\n" +
+	"\n" +
+	"CreatePlan\x12&.epigraph.planner.v1.CreatePlanRequest\x1a'.epigraph.planner.v1.CreatePlanResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/v1/plans:createB\xe2\x01\n" +
 	"\x17com.epigraph.planner.v1B\fPlannerProtoP\x01ZKgithub.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1;plannerv1\xa2\x02\x03EPX\xaa\x02\x13Epigraph.Planner.V1\xca\x02\x13Epigraph\\Planner\\V1\xe2\x02\x1fEpigraph\\Planner\\V1\\GPBMetadata\xea\x02\x15Epigraph::Planner::V1b\x06proto3"
 
 var (
@@ -685,47 +1409,71 @@ func file_epigraph_planner_v1_planner_proto_rawDescGZIP() []byte {
 	return file_epigraph_planner_v1_planner_proto_rawDescData
 }
 
-var file_epigraph_planner_v1_planner_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_epigraph_planner_v1_planner_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_epigraph_planner_v1_planner_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_epigraph_planner_v1_planner_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_epigraph_planner_v1_planner_proto_goTypes = []any{
 	(RestatePolicy)(0),          // 0: epigraph.planner.v1.RestatePolicy
-	(*Restatement)(nil),         // 1: epigraph.planner.v1.Restatement
-	(*ParsePlanRequest)(nil),    // 2: epigraph.planner.v1.ParsePlanRequest
-	(*ParsePlanResponse)(nil),   // 3: epigraph.planner.v1.ParsePlanResponse
-	(*CompilePlanRequest)(nil),  // 4: epigraph.planner.v1.CompilePlanRequest
-	(*CompilePlanResponse)(nil), // 5: epigraph.planner.v1.CompilePlanResponse
-	nil,                         // 6: epigraph.planner.v1.CompilePlanRequest.ActorsEntry
-	nil,                         // 7: epigraph.planner.v1.CompilePlanRequest.NamedEntry
-	(*v1.ProblemGraph)(nil),     // 8: epigraph.plan.v1.ProblemGraph
-	(*v1.Diagnostic)(nil),       // 9: epigraph.plan.v1.Diagnostic
-	(*v1.Repair)(nil),           // 10: epigraph.plan.v1.Repair
-	(*v1.LineRange)(nil),        // 11: epigraph.plan.v1.LineRange
-	(*v11.Graph)(nil),           // 12: epigraph.graph.v1.Graph
-	(*v11.Payload)(nil),         // 13: epigraph.graph.v1.Payload
+	(AuthorEnd)(0),              // 1: epigraph.planner.v1.AuthorEnd
+	(*Restatement)(nil),         // 2: epigraph.planner.v1.Restatement
+	(*ParsePlanRequest)(nil),    // 3: epigraph.planner.v1.ParsePlanRequest
+	(*ParsePlanResponse)(nil),   // 4: epigraph.planner.v1.ParsePlanResponse
+	(*CompilePlanRequest)(nil),  // 5: epigraph.planner.v1.CompilePlanRequest
+	(*CompilePlanResponse)(nil), // 6: epigraph.planner.v1.CompilePlanResponse
+	(*PlanTool)(nil),            // 7: epigraph.planner.v1.PlanTool
+	(*AuthorLimits)(nil),        // 8: epigraph.planner.v1.AuthorLimits
+	(*AuthorRound)(nil),         // 9: epigraph.planner.v1.AuthorRound
+	(*Authoring)(nil),           // 10: epigraph.planner.v1.Authoring
+	(*CreatePlanRequest)(nil),   // 11: epigraph.planner.v1.CreatePlanRequest
+	(*CreatePlanResponse)(nil),  // 12: epigraph.planner.v1.CreatePlanResponse
+	nil,                         // 13: epigraph.planner.v1.CompilePlanRequest.ActorsEntry
+	nil,                         // 14: epigraph.planner.v1.CompilePlanRequest.NamedEntry
+	nil,                         // 15: epigraph.planner.v1.CreatePlanRequest.NamedEntry
+	(*v1.ProblemGraph)(nil),     // 16: epigraph.plan.v1.ProblemGraph
+	(*v1.Diagnostic)(nil),       // 17: epigraph.plan.v1.Diagnostic
+	(*v1.Repair)(nil),           // 18: epigraph.plan.v1.Repair
+	(*v1.LineRange)(nil),        // 19: epigraph.plan.v1.LineRange
+	(*v11.Graph)(nil),           // 20: epigraph.graph.v1.Graph
+	(*v11.Payload)(nil),         // 21: epigraph.graph.v1.Payload
+	(*durationpb.Duration)(nil), // 22: google.protobuf.Duration
 }
 var file_epigraph_planner_v1_planner_proto_depIdxs = []int32{
 	0,  // 0: epigraph.planner.v1.ParsePlanRequest.restate:type_name -> epigraph.planner.v1.RestatePolicy
-	8,  // 1: epigraph.planner.v1.ParsePlanResponse.graph:type_name -> epigraph.plan.v1.ProblemGraph
-	9,  // 2: epigraph.planner.v1.ParsePlanResponse.diagnostics:type_name -> epigraph.plan.v1.Diagnostic
-	10, // 3: epigraph.planner.v1.ParsePlanResponse.repairs:type_name -> epigraph.plan.v1.Repair
-	1,  // 4: epigraph.planner.v1.ParsePlanResponse.restatement:type_name -> epigraph.planner.v1.Restatement
-	11, // 5: epigraph.planner.v1.ParsePlanResponse.surroundings:type_name -> epigraph.plan.v1.LineRange
-	8,  // 6: epigraph.planner.v1.CompilePlanRequest.graph:type_name -> epigraph.plan.v1.ProblemGraph
-	6,  // 7: epigraph.planner.v1.CompilePlanRequest.actors:type_name -> epigraph.planner.v1.CompilePlanRequest.ActorsEntry
-	7,  // 8: epigraph.planner.v1.CompilePlanRequest.named:type_name -> epigraph.planner.v1.CompilePlanRequest.NamedEntry
+	16, // 1: epigraph.planner.v1.ParsePlanResponse.graph:type_name -> epigraph.plan.v1.ProblemGraph
+	17, // 2: epigraph.planner.v1.ParsePlanResponse.diagnostics:type_name -> epigraph.plan.v1.Diagnostic
+	18, // 3: epigraph.planner.v1.ParsePlanResponse.repairs:type_name -> epigraph.plan.v1.Repair
+	2,  // 4: epigraph.planner.v1.ParsePlanResponse.restatement:type_name -> epigraph.planner.v1.Restatement
+	19, // 5: epigraph.planner.v1.ParsePlanResponse.surroundings:type_name -> epigraph.plan.v1.LineRange
+	16, // 6: epigraph.planner.v1.CompilePlanRequest.graph:type_name -> epigraph.plan.v1.ProblemGraph
+	13, // 7: epigraph.planner.v1.CompilePlanRequest.actors:type_name -> epigraph.planner.v1.CompilePlanRequest.ActorsEntry
+	14, // 8: epigraph.planner.v1.CompilePlanRequest.named:type_name -> epigraph.planner.v1.CompilePlanRequest.NamedEntry
 	0,  // 9: epigraph.planner.v1.CompilePlanRequest.restate:type_name -> epigraph.planner.v1.RestatePolicy
-	12, // 10: epigraph.planner.v1.CompilePlanResponse.graph:type_name -> epigraph.graph.v1.Graph
-	3,  // 11: epigraph.planner.v1.CompilePlanResponse.plan:type_name -> epigraph.planner.v1.ParsePlanResponse
-	13, // 12: epigraph.planner.v1.CompilePlanRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	2,  // 13: epigraph.planner.v1.PlannerService.ParsePlan:input_type -> epigraph.planner.v1.ParsePlanRequest
-	4,  // 14: epigraph.planner.v1.PlannerService.CompilePlan:input_type -> epigraph.planner.v1.CompilePlanRequest
-	3,  // 15: epigraph.planner.v1.PlannerService.ParsePlan:output_type -> epigraph.planner.v1.ParsePlanResponse
-	5,  // 16: epigraph.planner.v1.PlannerService.CompilePlan:output_type -> epigraph.planner.v1.CompilePlanResponse
-	15, // [15:17] is the sub-list for method output_type
-	13, // [13:15] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	20, // 10: epigraph.planner.v1.CompilePlanResponse.graph:type_name -> epigraph.graph.v1.Graph
+	4,  // 11: epigraph.planner.v1.CompilePlanResponse.plan:type_name -> epigraph.planner.v1.ParsePlanResponse
+	21, // 12: epigraph.planner.v1.PlanTool.schema:type_name -> epigraph.graph.v1.Payload
+	22, // 13: epigraph.planner.v1.AuthorLimits.timeout:type_name -> google.protobuf.Duration
+	17, // 14: epigraph.planner.v1.AuthorRound.diagnostics:type_name -> epigraph.plan.v1.Diagnostic
+	22, // 15: epigraph.planner.v1.AuthorRound.duration:type_name -> google.protobuf.Duration
+	1,  // 16: epigraph.planner.v1.Authoring.end:type_name -> epigraph.planner.v1.AuthorEnd
+	9,  // 17: epigraph.planner.v1.Authoring.rounds:type_name -> epigraph.planner.v1.AuthorRound
+	7,  // 18: epigraph.planner.v1.CreatePlanRequest.tools:type_name -> epigraph.planner.v1.PlanTool
+	15, // 19: epigraph.planner.v1.CreatePlanRequest.named:type_name -> epigraph.planner.v1.CreatePlanRequest.NamedEntry
+	8,  // 20: epigraph.planner.v1.CreatePlanRequest.limits:type_name -> epigraph.planner.v1.AuthorLimits
+	20, // 21: epigraph.planner.v1.CreatePlanResponse.graph:type_name -> epigraph.graph.v1.Graph
+	4,  // 22: epigraph.planner.v1.CreatePlanResponse.plan:type_name -> epigraph.planner.v1.ParsePlanResponse
+	10, // 23: epigraph.planner.v1.CreatePlanResponse.authoring:type_name -> epigraph.planner.v1.Authoring
+	21, // 24: epigraph.planner.v1.CompilePlanRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	21, // 25: epigraph.planner.v1.CreatePlanRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	3,  // 26: epigraph.planner.v1.PlannerService.ParsePlan:input_type -> epigraph.planner.v1.ParsePlanRequest
+	5,  // 27: epigraph.planner.v1.PlannerService.CompilePlan:input_type -> epigraph.planner.v1.CompilePlanRequest
+	11, // 28: epigraph.planner.v1.PlannerService.CreatePlan:input_type -> epigraph.planner.v1.CreatePlanRequest
+	4,  // 29: epigraph.planner.v1.PlannerService.ParsePlan:output_type -> epigraph.planner.v1.ParsePlanResponse
+	6,  // 30: epigraph.planner.v1.PlannerService.CompilePlan:output_type -> epigraph.planner.v1.CompilePlanResponse
+	12, // 31: epigraph.planner.v1.PlannerService.CreatePlan:output_type -> epigraph.planner.v1.CreatePlanResponse
+	29, // [29:32] is the sub-list for method output_type
+	26, // [26:29] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_planner_v1_planner_proto_init() }
@@ -737,13 +1485,16 @@ func file_epigraph_planner_v1_planner_proto_init() {
 		(*CompilePlanRequest_Text)(nil),
 		(*CompilePlanRequest_Graph)(nil),
 	}
+	file_epigraph_planner_v1_planner_proto_msgTypes[6].OneofWrappers = []any{}
+	file_epigraph_planner_v1_planner_proto_msgTypes[7].OneofWrappers = []any{}
+	file_epigraph_planner_v1_planner_proto_msgTypes[8].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_planner_v1_planner_proto_rawDesc), len(file_epigraph_planner_v1_planner_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   7,
+			NumEnums:      2,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

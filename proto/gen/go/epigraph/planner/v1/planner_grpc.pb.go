@@ -23,6 +23,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	PlannerService_ParsePlan_FullMethodName   = "/epigraph.planner.v1.PlannerService/ParsePlan"
 	PlannerService_CompilePlan_FullMethodName = "/epigraph.planner.v1.PlannerService/CompilePlan"
+	PlannerService_CreatePlan_FullMethodName  = "/epigraph.planner.v1.PlannerService/CreatePlan"
 )
 
 // PlannerServiceClient is the client API for PlannerService service.
@@ -37,6 +38,10 @@ type PlannerServiceClient interface {
 	// CompilePlan turns a plan into a graph that can run. A plan with ERROR diagnostics is refused with
 	// PLAN_INVALID and all of them; a text without a plan with NO_PLAN.
 	CompilePlan(ctx context.Context, in *CompilePlanRequest, opts ...grpc.CallOption) (*CompilePlanResponse, error)
+	// CreatePlan has a model write a plan. The faults of an answer go back to the model until the plan can run,
+	// until a limit is reached, or until the plan gets no better. An authoring that ends without a plan is an
+	// answer without a graph, which says why and what it used.
+	CreatePlan(ctx context.Context, in *CreatePlanRequest, opts ...grpc.CallOption) (*CreatePlanResponse, error)
 }
 
 type plannerServiceClient struct {
@@ -67,6 +72,16 @@ func (c *plannerServiceClient) CompilePlan(ctx context.Context, in *CompilePlanR
 	return out, nil
 }
 
+func (c *plannerServiceClient) CreatePlan(ctx context.Context, in *CreatePlanRequest, opts ...grpc.CallOption) (*CreatePlanResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CreatePlanResponse)
+	err := c.cc.Invoke(ctx, PlannerService_CreatePlan_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // PlannerServiceServer is the server API for PlannerService service.
 // All implementations must embed UnimplementedPlannerServiceServer
 // for forward compatibility.
@@ -79,6 +94,10 @@ type PlannerServiceServer interface {
 	// CompilePlan turns a plan into a graph that can run. A plan with ERROR diagnostics is refused with
 	// PLAN_INVALID and all of them; a text without a plan with NO_PLAN.
 	CompilePlan(context.Context, *CompilePlanRequest) (*CompilePlanResponse, error)
+	// CreatePlan has a model write a plan. The faults of an answer go back to the model until the plan can run,
+	// until a limit is reached, or until the plan gets no better. An authoring that ends without a plan is an
+	// answer without a graph, which says why and what it used.
+	CreatePlan(context.Context, *CreatePlanRequest) (*CreatePlanResponse, error)
 	mustEmbedUnimplementedPlannerServiceServer()
 }
 
@@ -94,6 +113,9 @@ func (UnimplementedPlannerServiceServer) ParsePlan(context.Context, *ParsePlanRe
 }
 func (UnimplementedPlannerServiceServer) CompilePlan(context.Context, *CompilePlanRequest) (*CompilePlanResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CompilePlan not implemented")
+}
+func (UnimplementedPlannerServiceServer) CreatePlan(context.Context, *CreatePlanRequest) (*CreatePlanResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreatePlan not implemented")
 }
 func (UnimplementedPlannerServiceServer) mustEmbedUnimplementedPlannerServiceServer() {}
 func (UnimplementedPlannerServiceServer) testEmbeddedByValue()                        {}
@@ -152,6 +174,24 @@ func _PlannerService_CompilePlan_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PlannerService_CreatePlan_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreatePlanRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlannerServiceServer).CreatePlan(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlannerService_CreatePlan_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlannerServiceServer).CreatePlan(ctx, req.(*CreatePlanRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // PlannerService_ServiceDesc is the grpc.ServiceDesc for PlannerService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -166,6 +206,10 @@ var PlannerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CompilePlan",
 			Handler:    _PlannerService_CompilePlan_Handler,
+		},
+		{
+			MethodName: "CreatePlan",
+			Handler:    _PlannerService_CreatePlan_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -1,4 +1,4 @@
-package agent
+package response
 
 import (
 	"encoding/json"
@@ -9,23 +9,23 @@ import (
 )
 
 // shown writes a decision in a short form of its own.
-func shown(d *decision) string {
+func shown(d *Response) string {
 	var groups []string
-	for _, g := range d.groups {
+	for _, g := range d.Groups {
 		var names []string
 		for _, w := range g {
-			args, _ := json.Marshal(w.arguments) // maps of JSON always marshal
-			names = append(names, w.action+string(args))
+			args, _ := json.Marshal(w.Arguments) // maps of JSON always marshal
+			names = append(names, w.Type+string(args))
 		}
 		groups = append(groups, strings.Join(names, "+"))
 	}
 	switch {
-	case d.graph != nil:
-		return "graph " + string(d.graph)
-	case d.groups != nil:
+	case d.Graph != nil:
+		return "graph " + string(d.Graph)
+	case d.Groups != nil:
 		return strings.Join(groups, " > ")
 	}
-	return "result " + string(d.result)
+	return "result " + string(d.Result)
 }
 
 func TestRead(t *testing.T) {
@@ -59,7 +59,7 @@ func TestRead(t *testing.T) {
 	} {
 		t.Run("Understood/"+name, func(t *testing.T) {
 			t.Parallel()
-			d, err := read(json.RawMessage(c.in))
+			d, err := Read(json.RawMessage(c.in))
 			require.NoError(t, err)
 			require.Equal(t, c.want, shown(d))
 		})
@@ -86,35 +86,41 @@ func TestRead(t *testing.T) {
 		"NumberAsAction":  {`{"actions": [[1]]}`, "an action is an object"},
 		// Read level by level this would take minutes.
 		"Deep":    {quote(strings.Repeat("[", 9000) + `"` + strings.Repeat("x", 900_000) + `"` + strings.Repeat("]", 9000)), "an action is an object"},
-		"TooLong": {`"` + strings.Repeat("a", maxDecision) + `"`, "the limit is"},
+		"TooLong": {`"` + strings.Repeat("a", MaxBytes) + `"`, "the limit is"},
 	} {
 		t.Run("Refused/"+name, func(t *testing.T) {
 			t.Parallel()
-			_, err := read(json.RawMessage(c.in))
+			_, err := Read(json.RawMessage(c.in))
 			require.ErrorContains(t, err, c.want)
 		})
 	}
 }
 
 func FuzzRead(f *testing.F) {
-	for _, s := range []string{`{"actions": [[{"action": "a", "arguments": "{}"}]]}`, `"` + "```json\\n{}\\n```" + `"`, `[["a"]]`, `"{[}]"`, `{"result":`} {
+	for _, s := range []string{`{"actions": [[{"action": "a", "arguments": "{}"}]]}`, `"` + "```json\\n{}\\n```" + `"`, `[["a"]]`, `"{[}]"`, `{"result":`,
+		`"<ImmediateNextActions><Action><Type>a</Type><Args><x>1</x></Args>"`, `{"role": "assistant", "tool_calls": [{"name": "a", "arguments": {}}]}`,
+		`"<TaskStatus>Pending</TaskStatus>"`, `{"task_status": "Ongoing"}`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if !json.Valid(b) {
 			t.Skip()
 		}
-		d, err := read(b)
+		r, err := Read(b)
 		if err != nil {
 			require.NotEmpty(t, err.Error())
 			return
 		}
-		n := 0
-		for _, set := range []bool{len(d.groups) > 0, d.graph != nil, d.result != nil} {
-			if set {
-				n++
+		acts := len(r.Groups) > 0 || r.Graph != nil
+		require.False(t, len(r.Groups) > 0 && r.Graph != nil, "%s", b)
+		require.Equal(t, acts, acts && r.Status == Ongoing, "a response with actions is Ongoing: %s", b)
+		require.Contains(t, []Status{Ongoing, Pending, Completed}, r.Status, "%s", b)
+		for _, g := range r.Groups {
+			require.NotEmpty(t, g, "%s", b)
+			for i := range g {
+				_, err := json.Marshal(g[i])
+				require.NoError(t, err, "%s", b)
 			}
 		}
-		require.Equal(t, 1, n, "%s", b)
 	})
 }

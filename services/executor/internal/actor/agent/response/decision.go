@@ -1,79 +1,19 @@
-package agent
+package response
 
 import (
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
-
-// decision is what a reasoner wants: exactly one of groups, graph and result is set.
-type decision struct {
-	groups [][]wanted
-	graph  json.RawMessage
-	result json.RawMessage
-}
-
-// wanted is one action that is asked for.
-type wanted struct {
-	action    string
-	arguments map[string]json.RawMessage
-}
-
-// Bounds of the text that is read.
-const (
-	maxDecision = 1 << 20
-	maxGroups   = 1000
-	maxStarts   = 16 // places in a text at which JSON is looked for
-)
-
-// read decodes the output of a reasoner in the forms that models use: an object, its text, bare, fenced or
-// after other words, actions in groups or one after another. A text that is no decision is the result. The
-// error is for the reasoner.
-func read(raw json.RawMessage) (*decision, error) {
-	raw = bytes.TrimSpace(raw)
-	switch {
-	case len(raw) > maxDecision:
-		return nil, fmt.Errorf("the decision has %d bytes, the limit is %d", len(raw), maxDecision)
-	case len(raw) == 0:
-		return nil, errors.New("there is no decision: " + want)
-	case raw[0] == '"':
-		return readText(text(raw))
-	}
-	return readValue(raw)
-}
-
-const want = `give one of "actions", "result" and "graph"`
-
-func readText(s string) (*decision, error) {
-	s = strings.TrimSpace(s)
-	if s == "" {
-		return nil, errors.New("the decision is empty: " + want)
-	}
-	found, err := within(s)
-	if err != nil {
-		return nil, fmt.Errorf("the decision is not valid JSON: %w", err)
-	}
-	for _, c := range found {
-		if looksLikeOne(c) {
-			return readValue(c)
-		}
-	}
-	if inner := unfence(s); len(found) > 0 && (inner[0] == '{' || inner[0] == '[') {
-		return readValue(found[0])
-	}
-	raw, err := encode(s)
-	if err != nil {
-		return nil, err
-	}
-	return &decision{result: raw}, nil
-}
 
 // within returns the JSON values in a text, the likeliest first. A value that is cut off is skipped with its
 // parts: a piece of a decision is none.
 func within(s string) ([]json.RawMessage, error) {
-	if inner := unfence(s); json.Valid([]byte(inner)) {
+	if inner := Unfence(s); json.Valid([]byte(inner)) {
 		return []json.RawMessage{json.RawMessage(inner)}, nil
 	}
 	var out []json.RawMessage
@@ -111,25 +51,8 @@ func meant(s string) bool {
 	return next[0] == '{' || next[0] == '['
 }
 
-// unfence is the text within a fence of three backquotes around all of it, or else the text.
-func unfence(s string) string {
-	s = strings.TrimSpace(s)
-	inner, ok := strings.CutPrefix(s, "```")
-	if !ok {
-		return s
-	}
-	first, rest, ok := strings.Cut(inner, "\n")
-	if !ok || strings.ContainsAny(first, "{[") {
-		rest = strings.TrimPrefix(inner, "json")
-	}
-	if end := strings.LastIndex(rest, "```"); end >= 0 { // the result itself may hold fences
-		rest = rest[:end]
-	}
-	if rest = strings.TrimSpace(rest); rest == "" {
-		return s
-	}
-	return rest
-}
+// decisionKeys are the fields by which an object is a decision.
+var decisionKeys = []string{"actions", "next_actions", "result", "graph", "task_status"}
 
 // looksLikeOne distinguishes a decision from JSON that is part of an answer.
 func looksLikeOne(raw json.RawMessage) bool {
@@ -143,12 +66,10 @@ func looksLikeOne(raw json.RawMessage) bool {
 		if json.Unmarshal(raw, &m) != nil {
 			return false
 		}
-		for _, k := range []string{"actions", "result", "graph"} {
-			if _, ok := m[k]; ok {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(decisionKeys, func(k string) bool {
+			_, ok := m[k]
+			return ok
+		})
 	case '[':
 		first := firstOf(raw)
 		if len(first) > 0 && first[0] == '[' {
@@ -174,7 +95,7 @@ func firstOf(list json.RawMessage) json.RawMessage {
 	return bytes.TrimSpace(items[0])
 }
 
-func readValue(raw json.RawMessage) (*decision, error) {
+func readValue(raw json.RawMessage) (*Response, error) {
 	raw = bytes.TrimSpace(raw)
 	switch raw[0] {
 	case '[':
@@ -185,46 +106,82 @@ func readValue(raw json.RawMessage) (*decision, error) {
 		if len(groups) == 0 {
 			return nil, errors.New("the list of actions is empty: name an action, or give the result")
 		}
-		return &decision{groups: groups}, nil
+		return &Response{Groups: groups}, nil
 	case '{':
 		return readObject(raw)
 	}
 	return nil, errors.New("the decision is neither an object nor a text: " + want)
 }
 
-func readObject(raw json.RawMessage) (*decision, error) {
+// remarks are the fields of a decision beside what is to be done.
+type remarks struct {
+	InstantResponse json.RawMessage `json:"instant_response"`
+	NewTask         json.RawMessage `json:"new_task"`
+	Status          json.RawMessage `json:"task_status"`
+	Description     json.RawMessage `json:"task_status_description"`
+	Extended        json.RawMessage `json:"task_status_description_extended"`
+	Learnings       json.RawMessage `json:"instant_learnings"`
+}
+
+func readObject(raw json.RawMessage) (*Response, error) {
 	var m map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &m); err != nil {
 		return nil, fmt.Errorf("the decision cannot be read: %w", err)
 	}
-	var d decision
-	var err error
-	if v := m["actions"]; !absent(v) {
-		if d.groups, err = readGroups(v); err != nil {
-			return nil, err
+	r, err := readRemarks(raw)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range []string{"actions", "next_actions"} {
+		if v := m[k]; !absent(v) && r.Groups == nil {
+			if r.Groups, err = readGroups(v); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if v := m["graph"]; !absent(v) && string(v) != "{}" {
-		d.graph = v
+		r.Graph = v
 	}
 	result, given := m["result"]
 	if len(m) > 1 && string(bytes.TrimSpace(result)) == "null" {
 		given = false // a model that fills in every field writes null for none
 	}
-	acts := len(d.groups) > 0
+	acts := len(r.Groups) > 0
 	switch {
-	case acts && d.graph != nil:
+	case acts && r.Graph != nil:
 		return nil, errors.New("the decision has both actions and a graph: " + want)
-	case acts || d.graph != nil:
+	case acts || r.Graph != nil:
 		if !absent(result) {
 			return nil, errors.New("the decision has something to do and a result: do it first and give the result in a later round, or give the result alone")
 		}
 	case given:
-		d.result = result
-	default:
+		r.Result = result
+		if r.InstantResponse == "" {
+			r.InstantResponse = text(result)
+		}
+	case r.Status == "" && r.InstantResponse == "":
 		return nil, errors.New("the decision says nothing: " + want)
 	}
-	return &d, nil
+	return r, nil
+}
+
+func readRemarks(raw json.RawMessage) (*Response, error) {
+	var said remarks
+	if err := json.Unmarshal(raw, &said); err != nil {
+		return nil, fmt.Errorf("the decision cannot be read: %w", err)
+	}
+	r := &Response{InstantResponse: text(said.InstantResponse), NewTask: yes(text(said.NewTask)),
+		Description: text(said.Description), DescriptionExtended: text(said.Extended)}
+	if err := r.take(&element{tag: tagStatus, text: text(said.Status)}); err != nil {
+		return nil, err
+	}
+	if !absent(said.Learnings) {
+		if err := json.Unmarshal(said.Learnings, &r.Learnings); err != nil {
+			return nil, errors.New(`instant_learnings must be a list of {"id", "content"}`)
+		}
+		r.Learnings = r.Learnings[:min(len(r.Learnings), maxLearnings)]
+	}
+	return r, nil
 }
 
 // absent reports whether raw is one of the forms in which models write nothing.
@@ -233,9 +190,12 @@ func absent(raw json.RawMessage) bool {
 	return s == "" || s == "null" || s == `""`
 }
 
-func readGroups(raw json.RawMessage) ([][]wanted, error) {
+// maxGroups bounds the groups that are read.
+const maxGroups = 1000
+
+func readGroups(raw json.RawMessage) ([][]Action, error) {
 	if raw = bytes.TrimSpace(raw); raw[0] == '"' {
-		raw = json.RawMessage(unfence(text(raw)))
+		raw = json.RawMessage(Unfence(text(raw)))
 	}
 	var items []json.RawMessage
 	if err := json.Unmarshal(raw, &items); err != nil {
@@ -244,7 +204,7 @@ func readGroups(raw json.RawMessage) ([][]wanted, error) {
 	if len(items) > maxGroups {
 		return nil, fmt.Errorf("there are %d groups, far too many", len(items))
 	}
-	var out [][]wanted
+	var out [][]Action
 	for i, item := range items {
 		item = bytes.TrimSpace(item)
 		if item[0] != '[' {
@@ -252,14 +212,14 @@ func readGroups(raw json.RawMessage) ([][]wanted, error) {
 			if err != nil {
 				return nil, fmt.Errorf("actions[%d]: %w", i, err)
 			}
-			out = append(out, []wanted{w})
+			out = append(out, []Action{w})
 			continue
 		}
 		var members []json.RawMessage
 		if err := json.Unmarshal(item, &members); err != nil {
 			return nil, fmt.Errorf("actions[%d]: %w", i, err)
 		}
-		var group []wanted
+		var group []Action
 		for k, member := range members {
 			w, err := readAction(member)
 			if err != nil {
@@ -292,38 +252,40 @@ func pick(m map[string]json.RawMessage, keys []string) (json.RawMessage, bool) {
 	return nil, false
 }
 
-func readAction(raw json.RawMessage) (wanted, error) {
-	w := wanted{arguments: map[string]json.RawMessage{}}
+func readAction(raw json.RawMessage) (Action, error) {
+	a := Action{Arguments: map[string]json.RawMessage{}}
 	var m map[string]json.RawMessage
 	switch raw = bytes.TrimSpace(raw); raw[0] {
 	case '"':
-		w.action = strings.TrimSpace(text(raw))
-		return w, nil
+		a.Type = strings.TrimSpace(text(raw))
+		return a, nil
 	case '{':
 		if err := json.Unmarshal(raw, &m); err != nil {
-			return w, err
+			return a, err
 		}
 	default:
-		return w, errors.New(`an action is an object like {"action": "name", "arguments": {}}`)
+		return a, errors.New(`an action is an object like {"action": "name", "arguments": {}}`)
 	}
 	name, ok := pick(m, actionKeys)
-	if !ok || json.Unmarshal(name, &w.action) != nil {
-		return w, errors.New(`it does not name its "action"`)
+	if !ok || json.Unmarshal(name, &a.Type) != nil {
+		return a, errors.New(`it does not name its "action"`)
 	}
-	w.action = strings.TrimSpace(w.action)
-	if v, ok := pick(m, argumentKeys); ok && !absent(v) {
-		if v = bytes.TrimSpace(v); v[0] == '"' {
-			v = json.RawMessage(unfence(text(v)))
+	a.Type = strings.TrimSpace(a.Type)
+	if v, ok := pick(m, argumentKeys); ok {
+		args, err := arguments(v)
+		if err != nil {
+			return a, fmt.Errorf(`the "arguments" of %.80q must be a JSON object: %w`, a.Type, err)
 		}
-		if err := json.Unmarshal(v, &w.arguments); err != nil {
-			return w, fmt.Errorf(`the "arguments" of %.80q must be a JSON object: %w`, w.action, err)
-		}
+		a.Arguments = args
 	}
 	for _, k := range remarkKeys {
+		if k == "reasoning" {
+			a.Reasoning = text(m[k])
+		}
 		delete(m, k)
 	}
 	if len(m) > 0 {
-		return w, fmt.Errorf(`%.80q is no part of an action: put it into "arguments"`, sorted(m)[0])
+		return a, fmt.Errorf(`%.80q is no part of an action: put it into "arguments"`, slices.Sorted(maps.Keys(m))[0])
 	}
-	return w, nil
+	return a, nil
 }

@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
+	planv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/plan/v1"
+	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
+)
+
+// authorFlags say what a model is told, and how far it may go.
+type authorFlags struct {
+	About     string            `help:"What the model should know besides." placeholder:"TEXT"`
+	AboutFile string            `help:"File with what the model should know besides." placeholder:"FILE" type:"existingfile"`
+	Tools     []string          `help:"Actor that problems may use, with the description and schema that the server has; repeatable." name:"tool" placeholder:"NAME"`
+	ToolsFile string            `help:"File with more tools: a JSON list of {name, description, schema}." placeholder:"FILE" type:"existingfile"`
+	Profile   string            `help:"Model profile that is asked." placeholder:"NAME"`
+	Actor     string            `help:"Actor of problems without a tool; default llm." placeholder:"NAME"`
+	Common    map[string]string `help:"Argument for every node, as JSON or text." name:"with" placeholder:"NAME=VALUE"`
+	MaxRounds int32             `help:"Answers of the model at most; 0 means as the server says." placeholder:"N"`
+	MaxTokens int64             `help:"Tokens of all answers at most; 0 means as the server says." placeholder:"N"`
+	MaxUSD    *float64          `help:"Money for all answers at most, in dollars." name:"max-usd" placeholder:"X"`
+	MaxTime   time.Duration     `help:"Time for all answers at most; 0 means as the server says." placeholder:"DURATION"`
+}
+
+// limits are the limits in the flags.
+func (f *authorFlags) limits() (*plannerv1.AuthorLimits, error) {
+	l := &plannerv1.AuthorLimits{MaxRounds: f.MaxRounds, MaxTokens: f.MaxTokens}
+	if f.MaxTime > 0 {
+		l.Timeout = durationpb.New(f.MaxTime)
+	}
+	if f.MaxUSD != nil {
+		nano, err := nanoUSD("--max-usd", *f.MaxUSD)
+		if err != nil {
+			return nil, err
+		}
+		l.MaxCostNanoUsd = &nano
+	}
+	return l, nil
+}
+
+// about is what the model should know besides.
+func (f *authorFlags) about(e *env) (string, error) {
+	if f.AboutFile == "" {
+		return f.About, nil
+	}
+	text, err := e.readText(f.AboutFile)
+	return strings.TrimSpace(f.About + "\n\n" + text), err
+}
+
+// tools are the named actors as the server describes them, and those of the file.
+func (f *authorFlags) tools(ctx context.Context, e *env, s *services) ([]*plannerv1.PlanTool, error) {
+	var out []*plannerv1.PlanTool
+	if len(f.Tools) > 0 {
+		r, err := s.executor.ListActors(ctx, &executorv1.ListActorsRequest{})
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range f.Tools {
+			at := slices.IndexFunc(r.GetActors(), func(a *executorv1.ActorInfo) bool { return a.GetName() == name })
+			if at < 0 {
+				return nil, usage(errs.New(errs.InvalidArgument, "ACTOR_UNKNOWN", "--tool: there is no actor %q", name).Hint("`epigraph actors` lists them"))
+			}
+			a := r.GetActors()[at]
+			out = append(out, &plannerv1.PlanTool{Name: a.GetName(), Description: a.GetDescription(), Schema: a.GetArgsSchema()})
+		}
+	}
+	if f.ToolsFile == "" {
+		return out, nil
+	}
+	text, err := e.readText(f.ToolsFile)
+	if err != nil {
+		return nil, err
+	}
+	var list []struct {
+		Name        string          `json:"name"`
+		Description string          `json:"description"`
+		Schema      json.RawMessage `json:"schema"`
+	}
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		return nil, usage(errs.New(errs.InvalidArgument, "TOOLS_INVALID", "%s is no list of tools: %v", f.ToolsFile, err).
+			Hint(`write [{"name": "search", "description": "searches the web", "schema": {"type": "object"}}]`))
+	}
+	for _, t := range list {
+		out = append(out, &plannerv1.PlanTool{Name: t.Name, Description: t.Description, Schema: &graphv1.Payload{Json: t.Schema}})
+	}
+	return out, nil
+}
+
+// asking is the context of a request that a model answers: the limit of a request counts for each of its
+// rounds at least, and the server has limits of its own.
+func (f *authorFlags) asking(e *env) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(e.ctx, max(e.client.Timeout, f.MaxTime, 2*time.Minute))
+}
+
+type planCreateCmd struct {
+	Goal string `arg:"" help:"What is to be achieved."`
+	authorFlags
+	Name   string `help:"Name of the graph." placeholder:"NAME"`
+	Start  bool   `help:"Run the plan and watch it." name:"run"`
+	Detach bool   `help:"With --run: do not watch." short:"d"`
+}
+
+// Help says what the exit code means.
+func (planCreateCmd) Help() string {
+	return `Has a model of the server write a plan. The faults of an answer go back to the model until the plan can run, until a limit is reached, or until the plan gets no better. The plan is printed as the model wrote it, so that it can be kept in a file; remarks go to stderr. With --json the whole record is printed. The exit code is 0 when the plan can run, 1 when it cannot; with --run it is that of ` + "`epigraph run`" + `.
+
+    epigraph plan create "Plan a weekend in Oslo" > plan.json
+    epigraph plan create "Compare these offers" --about-file offers.txt --tool http --max-usd 0.10 --run`
+}
+
+// Run asks, shows and starts.
+func (c *planCreateCmd) Run(e *env) error {
+	limits, err := c.limits()
+	if err != nil {
+		return err
+	}
+	about, err := c.about(e)
+	if err != nil {
+		return err
+	}
+	s, err := e.connect()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	ctx, cancel := c.asking(e)
+	defer cancel()
+	tools, err := c.authorFlags.tools(ctx, e, s)
+	if err != nil {
+		return err
+	}
+	r, err := s.planner.CreatePlan(ctx, &plannerv1.CreatePlanRequest{
+		Goal: c.Goal, Context: about, Tools: tools, Profile: c.Profile, DefaultActor: c.Actor, Named: payloads(c.Common), Name: c.Name, Limits: limits,
+	})
+	if err != nil {
+		return err
+	}
+	if !e.json {
+		e.authored(r.GetAuthoring())
+	}
+	if r.GetGraph() == nil {
+		if e.json {
+			if err := printJSON(e.io.Out, r); err != nil {
+				return err
+			}
+		} else {
+			fmt.Fprint(e.io.Err, view.Diagnostics(e.io.errStyle(), "the answer", r.GetText(), r.GetPlan().GetDiagnostics()))
+		}
+		return exit(exitFailed)
+	}
+	if !c.Start {
+		return e.print(r, func() string { return r.GetText() + "\n" })
+	}
+	run, err := s.executor.StartRun(ctx, &executorv1.StartRunRequest{Graph: r.GetGraph()})
+	if err != nil {
+		return err
+	}
+	if c.Detach {
+		return e.print(run, func() string { return run.GetId() + "\n" })
+	}
+	if !e.json {
+		_ = e.say(fmt.Sprintf("%s  %s  %s\n", e.io.style().Bold(run.GetId()), view.OneLine(run.GetGraphName(), 60), view.Plural(len(r.GetGraph().GetNodes()), "node")))
+	}
+	return e.watch(s, run.GetId(), r.GetGraph(), 0, false)
+}
+
+// authored shows the rounds of an authoring, and how it ended.
+func (e *env) authored(a *plannerv1.Authoring) {
+	for i, r := range a.GetRounds() {
+		n := 0
+		for _, d := range r.GetDiagnostics() {
+			if d.GetSeverity() == planv1.Severity_SEVERITY_ERROR {
+				n++
+			}
+		}
+		found := "no faults"
+		if n > 0 {
+			found = view.Plural(n, "fault")
+		}
+		price := ""
+		if r.CostNanoUsd != nil {
+			price = ", " + view.Money(r.GetCostNanoUsd())
+		}
+		e.note("round %d: %s, %s, tokens %d→%d%s", i+1, view.OneLine(r.GetModel(), 60), found, r.GetInputTokens(), r.GetOutputTokens(), price)
+	}
+	if a.GetEnd() != plannerv1.AuthorEnd_AUTHOR_END_COMPLETE {
+		e.note("no plan (%s): %s", strings.ReplaceAll(view.Word(a.GetEnd().String(), "AUTHOR_END_"), "_", " "), view.OneLine(a.GetMessage(), 0))
+	}
+}

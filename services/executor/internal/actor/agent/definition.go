@@ -1,0 +1,242 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/prompt"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/wait"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// The forms of the reasoner.
+const (
+	formPrompt = "prompt"
+	formTools  = "tools"
+)
+
+// The kinds of dispatch. Any other text is the actor that turns a response into one of them.
+const (
+	dispatchGroups = "groups"
+	dispatchPlan   = "plan"
+)
+
+// definition is what an agent is: everything that does not differ between two calls of it. Only the node
+// itself may state it, since propagated inputs may come from the caller of the run, or from a model.
+type definition struct {
+	policy
+	System       string                     `json:"system,omitempty"`
+	Reasoner     string                     `json:"reasoner"`
+	ReasonerArgs map[string]json.RawMessage `json:"reasoner_args,omitempty"`
+	Form         string                     `json:"form"`
+	Template     string                     `json:"template,omitempty"`
+	Dispatch     string                     `json:"dispatch"`
+	// Solver are the arguments of the agent, or the actor, that does a problem of a plan.
+	Solver     map[string]json.RawMessage `json:"solver,omitempty"`
+	Summarizer *summarizer                `json:"summarizer,omitempty"`
+	// Branch says whether each action of a parallel group is followed by an agent of its own.
+	Branch     bool `json:"branch"`
+	StartAsNew bool `json:"branching_agent_start_as_new,omitempty"`
+
+	MaxRounds      int  `json:"max_rounds"`
+	MaxBranchDepth int  `json:"max_branch_depth"`
+	MaxBranches    int  `json:"max_branches"`
+	MaxNoProgress  int  `json:"max_no_progress"`
+	MaxStates      int  `json:"max_states"`
+	StepByStep     bool `json:"step_by_step,omitempty"`
+
+	// ToolsText describes the actions in a prompt. The agent's call fills it in.
+	ToolsText string `json:"tools_text,omitempty"`
+
+	template *prompt.Template
+}
+
+// summarizer makes one result of those of the branches: an actor, or llm with a prompt.
+type summarizer struct {
+	Actor  string                     `json:"actor,omitempty"`
+	Named  map[string]json.RawMessage `json:"named,omitempty"`
+	Prompt string                     `json:"prompt,omitempty"`
+
+	template *prompt.Template
+}
+
+// definitionFields are the arguments that make up a definition, besides those of the policy.
+var definitionFields = []string{"system", "reasoner", "reasoner_args", "form", "template", "dispatch", "solver", "summarizer", "branch",
+	"branching_agent_start_as_new", "max_rounds", "max_branch_depth", "max_branches", "max_no_progress", "max_states", "step_by_step"}
+
+// callFields are arguments of the node's own that one call of the agent uses and its loop does not.
+var callFields = []string{"timeout", "budget"}
+
+func defaultDefinition() definition {
+	return definition{policy: defaults(), Reasoner: actorLLM, Form: formPrompt, Dispatch: dispatchGroups, Branch: true,
+		MaxRounds: 10, MaxBranchDepth: 5, MaxBranches: 16, MaxNoProgress: 5, MaxStates: 100}
+}
+
+// ownDefinition reads a definition from the arguments that only the node itself may give.
+func ownDefinition(ctx context.Context, given map[string]json.RawMessage) (*definition, error) {
+	d := defaultDefinition()
+	if err := own(given, &d.policy, policyFields); err != nil {
+		return nil, err
+	}
+	if err := own(given, &d, definitionFields); err != nil {
+		return nil, err
+	}
+	return &d, d.check(ctx)
+}
+
+// check reports what cannot be used, and makes the rest ready.
+func (d *definition) check(ctx context.Context) error {
+	for _, b := range []struct {
+		name         string
+		v, low, high int
+	}{{"max_rounds", d.MaxRounds, 1, 100_000}, {"max_branch_depth", d.MaxBranchDepth, 0, 20}, {"max_branches", d.MaxBranches, 1, 100},
+		{"max_no_progress", d.MaxNoProgress, 0, 1000}, {"max_states", d.MaxStates, 1, 1000}} {
+		if b.v < b.low || b.v > b.high {
+			return actor.BadArguments("%s must be from %d to %d", b.name, b.low, b.high)
+		}
+	}
+	switch {
+	case d.Form != formPrompt && d.Form != formTools:
+		return actor.BadArguments("form %.80q is neither prompt nor tools", d.Form)
+	case d.Form == formTools && d.Template != "":
+		return actor.BadArguments("template: the tools form has no template, its input is the messages of the thread")
+	case d.Form == formTools && d.Dispatch != dispatchGroups:
+		return actor.BadArguments("dispatch: the tools form has groups only, since every call is answered")
+	case d.Dispatch == dispatchPlan && len(d.Solver) == 0:
+		return actor.BadArguments("solver is missing: name what does the problems of a plan, like {\"actor\": \"llm\"}")
+	case d.Dispatch == "":
+		return actor.BadArguments("dispatch is empty: write groups, plan or the name of an actor")
+	}
+	if err := d.templates(); err != nil {
+		return err
+	}
+	return d.policy.check(ctx, d.Dispatch != dispatchPlan)
+}
+
+func (d *definition) templates() (err error) {
+	text := d.Template
+	if text == "" {
+		text = prompt.Default
+	}
+	if d.template, err = prompt.Parse(text); err != nil {
+		return actor.BadArguments("template: %v", err)
+	}
+	s := d.Summarizer
+	if s == nil {
+		return nil
+	}
+	if (s.Actor == "") == (s.Prompt == "") {
+		return actor.BadArguments("summarizer: give exactly one of actor and prompt")
+	}
+	if s.Prompt != "" {
+		if s.template, err = prompt.Parse(s.Prompt); err != nil {
+			return actor.BadArguments("summarizer: prompt: %v", err)
+		}
+	}
+	return nil
+}
+
+// definitionOf reads the definition of a step of the loop, from its own arguments. It was checked when the
+// agent was called, so schemas are compiled where they are used.
+func definitionOf(c *workgraph.Call) (*definition, error) {
+	var a struct {
+		Definition *definition `json:"definition"`
+	}
+	if err := actor.Decode(c.Own, &a); err != nil {
+		return nil, err
+	}
+	if a.Definition == nil {
+		return nil, actor.BadArguments("definition is missing: this actor is a step of the agent actor's loop")
+	}
+	return a.Definition, a.Definition.templates()
+}
+
+// limitsOf are the arguments of one call of the agent that are not part of its definition.
+func limitsOf(given map[string]json.RawMessage) (timeout workgraph.Duration, budget *workgraph.Budget, err error) {
+	var a struct {
+		Timeout string            `json:"timeout"`
+		Budget  *workgraph.Budget `json:"budget"`
+	}
+	if err := own(given, &a, callFields); err != nil {
+		return 0, nil, err
+	}
+	timeout, err = wait.Timeout(a.Timeout)
+	return timeout, a.Budget, err
+}
+
+// own reads some of the node's own arguments; the others stay as they are.
+func own(given map[string]json.RawMessage, dst any, fields []string) error {
+	asked := map[string]json.RawMessage{}
+	for _, f := range fields {
+		if v, ok := given[f]; ok && string(v) != "null" {
+			asked[f] = v
+		}
+	}
+	raw, err := encode(asked)
+	if err != nil {
+		return actor.BadArguments("%v", err)
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(dst); err != nil {
+		return actor.BadArguments("%s", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return nil
+}
+
+// instructions is the system prompt that explains decisions to a model.
+func (d *definition) instructions() string {
+	var b strings.Builder
+	if d.System != "" {
+		b.WriteString(d.System + "\n\n")
+	}
+	switch {
+	case d.Form == formTools:
+		b.WriteString("Call tools to work toward what the user wants. Answer without calling a tool when it is reached, or cannot be reached, or when you need an answer from the user.\n")
+	case d.Dispatch == dispatchPlan:
+		b.WriteString(planInstructions)
+	default:
+		d.explain(&b)
+	}
+	if len(d.ResultSchema) > 0 {
+		fmt.Fprintf(&b, "The result must fit this JSON Schema: %s\n", d.ResultSchema)
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// explain says how decisions are written in the prompt form.
+func (d *definition) explain(b *strings.Builder) {
+	fmt.Fprintf(b, `You work toward what the user wants in rounds. In each round you decide what is done next, and answer with this and nothing else:
+<StructuredResponse>
+  <InstantResponse>what you say to the user: the result, or a question</InstantResponse>
+  <TaskStatus>Ongoing, Completed, or Pending to wait for the user's answer</TaskStatus>
+  <TaskStatusDescription>how far the task is</TaskStatusDescription>
+  <ImmediateNextActions>
+    <Action><Type>NAME OF AN ACTION</Type><Args>{"ARGUMENT": VALUE}</Args></Action>
+    <AlternativeActions><Action>...</Action><Action>...</Action></AlternativeActions>
+  </ImmediateNextActions>
+</StructuredResponse>
+Actions are done one after the other, those within AlternativeActions at the same time, at most %d in all. After a failure those that follow are skipped. Leave ImmediateNextActions out when there is nothing to do. Write <NewTask>true</NewTask> when the user begins another task, and <InstantLearnings><LearningID>...</LearningID><LearningContent>...</LearningContent></InstantLearnings> for what is worth keeping.
+`, d.MaxActions)
+	if d.AllowGraph {
+		fmt.Fprintf(b, `Actions that depend on each other may be a graph of at most %d instead: {"graph": {"nodes": [{"id": ID, "actor": NAME OF AN ACTION, "named": {ARGUMENTS}}, ...], "edges": [{"from": ID, "to": ID}, ...]}}.
+`, d.MaxActions)
+	}
+	b.WriteString("You are told the results of the actions of the last round only. What was refused was not done: mend it.\n")
+}
+
+const planInstructions = `Break what the user wants down into problems, and answer with this and nothing else:
+<StructuredResponse>
+  <Problems>
+    <Problem><Request>what is to be done</Request><ProblemID>A_NAME</ProblemID></Problem>
+  </Problems>
+  <ProblemGraph>
+    A_NAME -> ANOTHER_NAME
+  </ProblemGraph>
+</StructuredResponse>
+A line of the graph says what comes before what; problems that do not depend on each other stand on lines of their own. A plan with faults is not done: you are told the faults, mend them. When you are told the results, answer the user in plain text.
+`

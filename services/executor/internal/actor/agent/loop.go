@@ -1,0 +1,185 @@
+package agent
+
+import (
+	"encoding/json"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// The nodes of the loop. Each allowed action has a node of its own besides, see doNode.
+const (
+	nodeBegin    = "begin"
+	nodeReason   = "reason"
+	nodeDispatch = "dispatch"
+	nodeAct      = "act"
+	nodeGroups   = "groups"
+	nodeObserve  = "observe"
+	nodeResults  = "results"
+)
+
+// doNode is the node of an action.
+func doNode(name string) string { return "do." + name }
+
+// Expressions of the loop. What is told to the reasoner is not propagated to the actions, which would take it
+// for arguments, and the arguments of actions are not propagated to the reasoner.
+const (
+	passNothing   = "{'args': [], 'named': {}}"
+	passResult    = "{'args': [], 'named': result}"
+	passArguments = "{'args': [], 'named': result.arguments}"
+)
+
+// stateAt is the key of the run's state that says where the agent stands.
+const stateAt = "at"
+
+// graph is the graph of the agent's run. A round is one visit of reason, act, the node of an action (or
+// groups), and observe. It depends on the definition alone, so that all calls of one agent share a program.
+func (d *definition) graph() (*workgraph.Graph, error) {
+	own, err := encode(d)
+	if err != nil {
+		return nil, actor.BadArguments("%v", err)
+	}
+	named := func() map[string]json.RawMessage { return map[string]json.RawMessage{"definition": own} }
+	nothing := workgraph.Merge(passNothing)
+	route := workgraph.OnError{Action: workgraph.Route}
+	reasoner, err := d.reasonerNode()
+	if err != nil {
+		return nil, actor.BadArguments("%v", err)
+	}
+	g := &workgraph.Graph{Name: "agent", State: map[string]workgraph.StateKey{stateAt: {}}}
+	add := func(n workgraph.Node) {
+		if n.MaxVisits == 0 {
+			n.MaxVisits = workgraph.Unlimited
+		}
+		g.Nodes = append(g.Nodes, n)
+	}
+	edge := func(from, to string, kind workgraph.EdgeKind, pass workgraph.PassDown) {
+		g.Edges = append(g.Edges, workgraph.Edge{From: from, To: to, Kind: kind, PassDown: pass})
+	}
+	add(workgraph.Node{ID: nodeBegin, Actor: actorBegin, Named: named(), MaxVisits: 1})
+	add(reasoner)
+	edge(nodeBegin, nodeReason, "", workgraph.Merge(passResult))
+	decider := nodeReason
+	if d.Dispatch != dispatchGroups && d.Dispatch != dispatchPlan {
+		add(workgraph.Node{ID: nodeDispatch, Actor: d.Dispatch, OnError: route})
+		edge(nodeReason, nodeDispatch, "", workgraph.Merge("{'args': [], 'named': {'response': result}}"))
+		edge(nodeDispatch, nodeObserve, workgraph.ErrorEdge, nothing)
+		decider = nodeDispatch
+	}
+	add(workgraph.Node{ID: nodeAct, Actor: actorAct, Named: named(), OnError: route})
+	edge(decider, nodeAct, "", workgraph.PassDown{})
+	for _, name := range sorted(d.Actions) {
+		a := d.Actions[name]
+		id := doNode(name)
+		add(workgraph.Node{ID: id, Name: name, Actor: a.Actor, Named: a.Named, Timeout: a.Timeout, Effect: a.Effect, Retry: workgraph.Retry{MaxAttempts: a.MaxAttempts}, OnError: route})
+		edge(nodeAct, id, "", workgraph.Merge(passArguments))
+		edge(id, nodeObserve, "", nothing)
+		edge(id, nodeObserve, workgraph.ErrorEdge, nothing)
+	}
+	add(workgraph.Node{ID: nodeGroups, Actor: actorGroups, Named: named(), OnError: route})
+	edge(nodeAct, nodeGroups, "", nothing)
+	edge(nodeGroups, nodeObserve, "", nothing)
+	edge(nodeGroups, nodeObserve, workgraph.ErrorEdge, nothing)
+	add(workgraph.Node{ID: nodeObserve, Kind: workgraph.SummarizerKind, Actor: actorObserve, Named: named()})
+	edge(nodeAct, nodeObserve, "", nothing)
+	edge(nodeAct, nodeObserve, workgraph.ErrorEdge, nothing)
+	if decider == nodeDispatch {
+		edge(nodeDispatch, nodeObserve, "", nothing)
+	}
+	edge(nodeReason, nodeObserve, "", workgraph.PassDown{Mode: workgraph.NoPassDown})
+	// observe selects it
+	g.Edges = append(g.Edges, workgraph.Edge{From: nodeObserve, To: nodeReason, Kind: workgraph.BackEdge, When: "true", PassDown: workgraph.Merge(passResult)})
+	return g, nil
+}
+
+// reasonerNode is the node that reasons, with what it is told in every round.
+func (d *definition) reasonerNode() (workgraph.Node, error) {
+	n := workgraph.Node{ID: nodeReason, Kind: workgraph.AgentKind, Actor: d.Reasoner, MaxVisits: d.MaxRounds, Named: map[string]json.RawMessage{}}
+	told := map[string]any{"system": d.instructions()}
+	switch {
+	case d.Form == formTools:
+		told["tools"] = d.nativeTools()
+	case d.Reasoner != actorLLM:
+		told["actions"] = d.catalog()
+	}
+	if d.Reasoner == actorLLM {
+		told["upstream"] = false
+	}
+	for k, v := range told {
+		raw, err := encode(v)
+		if err != nil {
+			return n, err
+		}
+		n.Named[k] = raw
+	}
+	for k, v := range d.ReasonerArgs {
+		n.Named[k] = v
+	}
+	return n, nil
+}
+
+// tool is an action as models know it.
+type tool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Schema      json.RawMessage `json:"schema,omitempty"`
+}
+
+func (d *definition) nativeTools() []tool {
+	out := []tool{}
+	for _, name := range sorted(d.Actions) {
+		a := d.Actions[name]
+		schema := a.visible()
+		if len(schema) == 0 {
+			schema = json.RawMessage(`{"type":"object"}`)
+		}
+		out = append(out, tool{Name: name, Description: a.Description, Schema: schema})
+	}
+	return out
+}
+
+// position is where an agent stands: its thread, and its own last item in it. It is a key of the run's state,
+// so that a fork of the run stands where the run stood at that visit.
+type position struct {
+	Thread string `json:"thread"`
+	Seq    int64  `json:"seq"`
+}
+
+func positionOf(c *workgraph.Call) (position, error) {
+	raw, _ := c.Var("state")
+	var s struct {
+		At position `json:"at"`
+	}
+	if err := json.Unmarshal(raw, &s); err != nil || s.At.Thread == "" {
+		return position{}, badLoop("it stands nowhere")
+	}
+	return s.At, nil
+}
+
+// state is the update that sets the position.
+func (p position) state() (map[string]json.RawMessage, error) {
+	raw, err := encode(p)
+	if err != nil {
+		return nil, actor.BadArguments("%v", err)
+	}
+	return map[string]json.RawMessage{stateAt: raw}, nil
+}
+
+// instanceOf is the input of the loop.
+func instanceOf(c *workgraph.Call) (*instance, error) {
+	raw, ok := c.Var("input")
+	var in struct {
+		Named struct {
+			Agent *instance `json:"agent"`
+		} `json:"named"`
+	}
+	if !ok || json.Unmarshal(raw, &in) != nil || in.Named.Agent == nil || in.Named.Agent.Thread == "" {
+		return nil, badLoop("it has no input")
+	}
+	return in.Named.Agent, nil
+}
+
+// badLoop is the error of a step that is not in a loop that the agent actor made.
+func badLoop(format string, args ...any) error {
+	return actor.BadArguments("this actor is a step of the agent actor's loop: "+format, args...)
+}

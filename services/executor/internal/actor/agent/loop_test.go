@@ -1,0 +1,482 @@
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+const (
+	search  = `"user_input": "find", "reasoner": "r", "actions": {"search": {"actor": "tool"}}`
+	oneCall = `{"actions": [[{"action": "search", "arguments": {"q": 1}}]]}`
+	over    = `{"result": "done"}`
+)
+
+// told is what became of the actions of a round, as it is kept in the state.
+func (e *env) told(t *testing.T, round int) string {
+	t.Helper()
+	states := e.threads.states(t, e.threads.root(t))
+	require.GreaterOrEqual(t, len(states), round)
+	return encoded(t, states[round-1].ActionResults)
+}
+
+func TestLoop(t *testing.T) {
+	t.Parallel()
+	t.Run("Rounds/UntilTheResult", func(t *testing.T) {
+		t.Parallel()
+		r, a := &reasoner{script: []string{oneCall, oneCall, `{"result": {"n": 9007199254740993}}`}}, &tool{}
+		res := work(t, workgraph.Actors{"r": r, "tool": a}, `{`+search+`}`)
+		done(t, res, `{"n": 9007199254740993}`)
+		require.Contains(t, string(res.Result), "9007199254740993")
+		require.Equal(t, []string{`{"previous_action_results":[],"q":1}`, `{"previous_action_results":[{"previous_action_results":[],"q":1}],"q":1}`}, a.calls,
+			"what is told to the reasoner does not reach the actions")
+		require.EqualValues(t, 30, res.Usage[0].InputTokens, "it rolls up")
+		require.JSONEq(t, `{"search": {}}`, string(r.asked[2]["actions"]))
+		require.JSONEq(t, `2`, string(r.asked[1]["round"]))
+		require.JSONEq(t, `[{"action": "search", "ok": {"previous_action_results": [], "q": 1}}]`, string(r.asked[1]["action_results"]))
+		require.Contains(t, string(r.asked[0]["system"]), "ImmediateNextActions")
+		require.NotContains(t, r.asked[1], "q", "the arguments of actions do not reach the reasoner")
+	})
+	t.Run("Numbers/KeepAllTheirDigits", func(t *testing.T) {
+		t.Parallel()
+		r, a := &reasoner{script: []string{`{"actions": [{"action": "search", "arguments": {"big": 123456789012345678901234567890, "small": 1.10}}]}`, `{"actions": [{"action": "search", "arguments": {"big": 9007199254740993, "half": 0.5}}]}`, over}}, says(`1.0`)
+		done(t, work(t, workgraph.Actors{"r": r, "tool": a}, `{`+search+`}`), `"done"`)
+		require.Equal(t, []string{`{"big":123456789012345678901234567890,"previous_action_results":[],"small":1.10}`, `{"big":9007199254740993,"half":0.5,"previous_action_results":[1.0]}`}, a.calls)
+	})
+	t.Run("Groups/InOrderAndResultsToo", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{`{"actions": [[{"action": "b", "arguments": {"n": 1}}], [{"action": "b", "arguments": {"n": 2}}, {"action": "a"}], [{"action": "b", "arguments": {"n": 3}}]]}`, over}}
+		a, b := says(`"a"`), says(`"b"`)
+		e := newEnv(t, workgraph.Actors{"r": r, "a": a, "b": b})
+		done(t, e.run(t, `{"user_input": "x", "reasoner": "r", "branch": false, "actions": {"a": {}, "b": {}}}`), `"done"`)
+		require.Equal(t, []string{`{"n":1,"previous_action_results":[]}`, `{"n":2,"previous_action_results":["b"]}`, `{"n":3,"previous_action_results":["b",["b","a"]]}`}, b.calls)
+		require.JSONEq(t, `[{"action":"b","ok":"b"},{"group":[{"action":"b","ok":"b"},{"action":"a","ok":"a"}]},{"action":"b","ok":"b"}]`, e.told(t, 1))
+		require.Len(t, r.asked, 2, "no branches were asked for")
+	})
+	t.Run("Failure/IsToldAndStopsWhatFollows", func(t *testing.T) {
+		t.Parallel()
+		r, a := &reasoner{script: []string{`{"actions": [["ok", "bad"], ["ok"], ["ok"]]}`, over}}, says(`1`)
+		e := newEnv(t, workgraph.Actors{"r": r, "tool": a})
+		done(t, e.run(t, `{"user_input": "x", "reasoner": "r", "branch": false, "actions": {"ok": {"actor": "tool"}, "bad": {"actor": "fail", "named": {"reason": "NO_DISK", "message": "full"}}}}`), `"done"`)
+		require.Len(t, a.calls, 1)
+		require.JSONEq(t, `[{"group": [{"action":"ok","ok":1},{"action":"bad","error":{"type":"PERMANENT","reason":"NO_DISK","message":"full"}}]},
+			{"action":"ok","skipped":"an action before it did not succeed"},{"action":"ok","skipped":"an action before it did not succeed"}]`, e.told(t, 1))
+		require.Contains(t, r.prompt(t, 2), "<ActionError>NO_DISK: full</ActionError>")
+	})
+	t.Run("Failure/OfABranchIsTold", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{`{"actions": [["ok", "bad"], ["ok"]]}`, `{"result": "fine"}`, over}}
+		e := newEnv(t, workgraph.Actors{"r": r, "tool": says(`1`)})
+		done(t, e.run(t, `{"user_input": "x", "reasoner": "r", "actions": {"ok": {"actor": "tool"}, "bad": {"actor": "fail", "named": {"reason": "NO"}}}}`), `"done"`)
+		require.JSONEq(t, `[{"group": [{"action":"ok","ok":"fine"},{"action":"bad","error":{"type":"PERMANENT","reason":"NO","message":"failed on purpose"}}]},
+			{"action":"ok","skipped":"an action before it did not succeed"}]`, e.told(t, 1))
+	})
+	t.Run("Failure/OfTheOnlyActionIsTold", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{`["bad"]`, over}}
+		e := newEnv(t, workgraph.Actors{"r": r})
+		done(t, e.run(t, `{"user_input": "x", "reasoner": "r", "actions": {"bad": {"actor": "fail", "named": {"reason": "NO"}}}}`), `"done"`)
+		require.JSONEq(t, `[{"action":"bad","error":{"type":"PERMANENT","reason":"NO","message":"failed on purpose"}}]`, e.told(t, 1))
+	})
+	t.Run("Abstention/IsTold", func(t *testing.T) {
+		t.Parallel()
+		shy := &tool{upon: func(map[string]json.RawMessage) (workgraph.Outcome, error) {
+			return workgraph.Outcome{Stop: workgraph.AbstainResult}, nil
+		}}
+		r := &reasoner{script: []string{`["shy"]`, `["shy", "shy"]`, over}}
+		e := newEnv(t, workgraph.Actors{"r": r, "shy": shy})
+		done(t, e.run(t, `{"user_input": "x", "reasoner": "r", "actions": {"shy": {}}}`), `"done"`)
+		require.JSONEq(t, `[{"action":"shy","abstained":true}]`, e.told(t, 1))
+		require.Contains(t, e.told(t, 2), "no action gave a result")
+	})
+	t.Run("Growth/OfAnActionIsItsResult", func(t *testing.T) {
+		t.Parallel()
+		grows := &tool{upon: func(map[string]json.RawMessage) (workgraph.Outcome, error) {
+			return workgraph.Outcome{Expand: &workgraph.Graph{Nodes: []workgraph.Node{{ID: "x", Actor: "cel", Named: map[string]json.RawMessage{"expr": json.RawMessage(`"6*7"`)}}}}}, nil
+		}}
+		r := &reasoner{script: []string{`["grows"]`, over}}
+		e := newEnv(t, workgraph.Actors{"r": r, "grows": grows})
+		done(t, e.run(t, `{"user_input": "x", "reasoner": "r", "actions": {"grows": {}}}`), `"done"`)
+		require.JSONEq(t, `[{"action":"grows","ok":42}]`, e.told(t, 1))
+	})
+	t.Run("Reasoner/ItsFailureIsTheNodes", func(t *testing.T) {
+		t.Parallel()
+		res := work(t, workgraph.Actors{"r": &reasoner{}, "tool": &tool{}}, `{`+search+`}`)
+		require.Equal(t, workgraph.ReasonChildFailed, res.Error.Reason)
+		require.Contains(t, res.Error.Message, "SCRIPT_ENDED")
+		res = work(t, workgraph.Actors{"r": &reasoner{}, "tool": &tool{}}, `{`+search+`}`, func(g *workgraph.Graph) {
+			g.Nodes[0].OnError = workgraph.OnError{Action: workgraph.Fallback, Value: json.RawMessage(`"sorry"`)}
+		})
+		done(t, res, `"sorry"`)
+	})
+	t.Run("Map/OneAgentPerItem", func(t *testing.T) {
+		t.Parallel()
+		res := work(t, workgraph.Actors{"tool": &tool{}}, `{"reasoner": "cel", "reasoner_args": {"expr": "{'result': named.user_input + '!'}"}, "actions": {"tool": {}}}`,
+			func(g *workgraph.Graph) { g.Nodes[0].Map = &workgraph.Map{Over: "['a', 'b']", As: "goal"} })
+		done(t, res, `[{"ok": "a!"}, {"ok": "b!"}]`)
+	})
+	t.Run("Agents/InAgents", func(t *testing.T) {
+		t.Parallel()
+		done(t, work(t, nil, `{"goal": "outer", "reasoner": "cel", "reasoner_args": {"expr":
+			"named.round == 1 ? dyn({'actions': [{'action': 'ask', 'arguments': {'user_input': 'inner'}}]}) : dyn({'result': named.action_results[0].ok})"},
+			"actions": {"ask": {"actor": "agent", "named": {"reasoner": "cel", "reasoner_args": {"expr": "{'result': named.user_input + ' result'}"}, "actions": {"x": {"actor": "cel"}}}}}}`),
+			`"inner result"`)
+	})
+	t.Run("Dispatch/ByAnActor", func(t *testing.T) {
+		t.Parallel()
+		r, a := &reasoner{script: []string{"please look for 7", "stop"}}, says(`"found"`)
+		e := newEnv(t, workgraph.Actors{"r": r, "tool": a})
+		done(t, e.run(t, `{`+search+`, "dispatch": "third"}`, func(*workgraph.Graph) {
+			e.all["third"] = &tool{upon: func(named map[string]json.RawMessage) (workgraph.Outcome, error) {
+				say := `{"result": "over"}`
+				if strings.Contains(string(named["response"]), "look for") {
+					say = oneCall
+				}
+				return workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(say)}}, nil
+			}}
+		}), `"over"`)
+		require.Equal(t, []string{`{"previous_action_results":[],"q":1}`}, a.calls)
+	})
+	t.Run("Dispatch/ItsFailureIsTold", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{"one", "two"}}
+		e := newEnv(t, workgraph.Actors{"r": r, "tool": &tool{}})
+		n := 0
+		e.all["third"] = &tool{upon: func(map[string]json.RawMessage) (workgraph.Outcome, error) {
+			if n++; n == 1 {
+				return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, "NO_SENSE", "what is one?")
+			}
+			return workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(over)}}, nil
+		}}
+		done(t, e.run(t, `{`+search+`, "dispatch": "third"}`), `"done"`)
+		require.Contains(t, r.prompt(t, 2), "the response could not be read: NO_SENSE: what is one?")
+	})
+}
+
+func TestTask(t *testing.T) {
+	t.Parallel()
+	t.Run("Pending/AsksAndGoesOnWithTheAnswer", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{acts("looked", "search"), `<TaskStatus>Pending</TaskStatus><TaskStatusDescription>waiting</TaskStatusDescription><InstantResponse>Which size?</InstantResponse>`, completed}}
+		e := newEnv(t, workgraph.Actors{"r": r, "tool": says(`"found"`)})
+		var asked string
+		e.options = append(e.options, workgraph.WithInterrupts(func(_ context.Context, q workgraph.OpenedInterrupt) (workgraph.Answer, error) {
+			asked = string(q.Interrupt.Prompt)
+			return workgraph.Answer{Value: json.RawMessage(`"large"`)}, nil
+		}))
+		done(t, e.run(t, `{`+search+`}`), `"done"`)
+		require.Equal(t, `"Which size?"`, asked)
+		require.Equal(t, "Actions:\n- search\n\nCurrent state of the task:\nlooked\n\nConversation:\nUser: find\nAgent: Which size?\nUser: large\n\n"+
+			"Results of the last actions:\n<ActionResults>\n  <Action>\n    <ActionType>search</ActionType>\n    <ActionResult>found</ActionResult>\n  </Action>\n</ActionResults>", r.prompt(t, 3),
+			"the results stay, and a Pending state is not shown")
+		states := e.threads.states(t, e.threads.root(t))
+		require.EqualValues(t, "Pending", states[1].Status)
+		require.Equal(t, "large", states[2].UserInput)
+	})
+	t.Run("NewTask/LeavesTheStatesBehind", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{acts("the first task", "search"), completed, `<NewTask>true</NewTask>` + acts("the second task", "search"), completed}}
+		e := newEnv(t, workgraph.Actors{"r": r, "tool": says(`1`)})
+		done(t, e.run(t, `{`+search+`}`), `"done"`)
+		done(t, e.run(t, `{"thread_id": "`+e.threads.root(t)+`", `+search+`}`), `"done"`)
+		require.Contains(t, r.prompt(t, 3), "the first task")
+		require.NotContains(t, r.prompt(t, 4), "the first task")
+		require.Contains(t, r.prompt(t, 4), "Current state of the task:\nthe second task")
+	})
+	t.Run("Continue/WithoutUserInput", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{completed, completed}}
+		e := newEnv(t, workgraph.Actors{"r": r, "tool": says(`1`)})
+		done(t, e.run(t, `{`+search+`}`), `"done"`)
+		done(t, e.run(t, `{"thread_id": "`+e.threads.root(t)+`", "user_input": null, "reasoner": "r", "actions": {"search": {"actor": "tool"}}}`), `"done"`)
+		require.Contains(t, r.prompt(t, 2), "Conversation:\nUser: find\nAgent: done")
+	})
+	t.Run("Learnings/AreKept", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{`<TaskStatus>Completed</TaskStatus><InstantResponse>ok</InstantResponse><InstantLearnings><LearningID>l1</LearningID><LearningContent>likes tea</LearningContent></InstantLearnings>`}}
+		e := newEnv(t, workgraph.Actors{"r": r, "tool": says(`1`)})
+		done(t, e.run(t, `{`+search+`}`), `"ok"`)
+		var kinds []workgraph.ThreadKind
+		for _, it := range e.threads.items[e.threads.root(t)] {
+			if kinds = append(kinds, it.Kind); it.Kind == workgraph.ThreadLearning {
+				require.JSONEq(t, `{"id": "l1", "content": "likes tea"}`, string(it.Body))
+			}
+		}
+		require.Equal(t, []workgraph.ThreadKind{workgraph.ThreadMessage, workgraph.ThreadMessage, workgraph.ThreadLearning, workgraph.ThreadState}, kinds)
+	})
+	t.Run("Ongoing/WithoutAnActionReasonsAgain", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{`<TaskStatus>Ongoing</TaskStatus><TaskStatusDescription>thinking</TaskStatusDescription>`, completed}}
+		done(t, work(t, workgraph.Actors{"r": r, "tool": says(`1`)}, `{`+search+`}`), `"done"`)
+		require.Contains(t, r.prompt(t, 2), "Current state of the task:\nthinking")
+	})
+	t.Run("Result/OfTheLastActionWithoutAResponse", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{acts("", "search"), `<TaskStatus>Completed</TaskStatus>`}}
+		done(t, work(t, workgraph.Actors{"r": r, "tool": says(`{"n": 1}`)}, `{`+search+`}`), `{"n": 1}`)
+	})
+	t.Run("Result/ReadByItsSchema", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{`<InstantResponse>seven</InstantResponse>`, `<InstantResponse>7</InstantResponse>`}}
+		done(t, work(t, workgraph.Actors{"r": r, "tool": says(`1`)}, `{`+search+`, "result_schema": {"type": "integer"}}`), `7`)
+		require.Contains(t, r.prompt(t, 2), "the result is not what its schema asks for")
+	})
+}
+
+func TestInput(t *testing.T) {
+	t.Parallel()
+	const rest = `"reasoner": "r", "actions": {"x": {"actor": "tool"}}`
+	t.Run("Everything/Arrives", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{over}}
+		done(t, work(t, workgraph.Actors{"r": r, "tool": &tool{}}, `{"user_input": {"q": 1}, "action_results": [{"type": "seen", "result": "it"}], "previous_agent_results": {"p": 2},
+			"context": "the context", "user_profile": {"name": "Ada"}, "attachments": [{"id": "d", "description": "a note", "content": "text"}], "tool": "web.search", "arguments": [{"value": 1}], `+rest+`}`), `"done"`)
+		require.Equal(t, "Actions:\n- x\n\nUser profile:\n{\"name\":\"Ada\"}\n\nContext:\nthe context\n\nAttachments:\n<Attachment id=\"d\" description=\"a note\">\ntext\n</Attachment>\n"+
+			"<Attachment id=\"unknown_task\" description=\"The result of the 'unknown_task' agent\">\n{\"p\":2}\n</Attachment>\n\nConversation:\nUser: {\"q\":1}\n\nTool: web.search\n\nArguments:\n{\"value\":1}\n\n"+
+			"Results of the last actions:\n<ActionResults>\n  <Action>\n    <ActionType>seen</ActionType>\n    <ActionResult>it</ActionResult>\n  </Action>\n</ActionResults>", r.prompt(t, 1))
+	})
+	t.Run("Upstream/IsAttached", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{over}}
+		done(t, work(t, workgraph.Actors{"r": r, "tool": &tool{}}, `{"user_input": "x", `+rest+`}`, func(g *workgraph.Graph) {
+			g.Nodes = append(g.Nodes, workgraph.Node{ID: "before", Actor: "cel", Named: map[string]json.RawMessage{"expr": json.RawMessage(`"1+1"`)}})
+			g.Edges = []workgraph.Edge{{From: "before", To: "agent"}}
+		}), `"done"`)
+		require.Contains(t, r.prompt(t, 1), "<Attachment id=\"before\" description=\"The result of the 'before' agent\">\n2\n</Attachment>")
+	})
+	t.Run("PositionalMapping/IsTakenAsItIs", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{over}}
+		done(t, work(t, workgraph.Actors{"r": r, "tool": says(`{"user_input": null, "action_results": "B1_data"}`)}, `{`+rest+`}`, func(g *workgraph.Graph) {
+			g.Nodes = append(g.Nodes, workgraph.Node{ID: "before", Actor: "tool", PassDown: workgraph.FirstArg()})
+			g.Edges = []workgraph.Edge{{From: "before", To: "agent"}}
+		}), `"done"`)
+		require.Equal(t, "Actions:\n- x\n\nResults of the last actions:\n<ActionResults>\n  <Action>\n    <ActionResult>B1_data</ActionResult>\n  </Action>\n</ActionResults>", r.prompt(t, 1))
+	})
+	t.Run("PositionalText/IsTheUserInput", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{over}}
+		e := newEnv(t, workgraph.Actors{"r": r, "tool": &tool{}})
+		e.input = workgraph.Input{Args: []json.RawMessage{json.RawMessage(`"hello"`)}}
+		done(t, e.run(t, `{`+rest+`}`), `"done"`)
+		require.Contains(t, r.prompt(t, 1), "User: hello")
+	})
+	t.Run("PositionalMapping/ChangesNoDefinition", func(t *testing.T) {
+		t.Parallel()
+		r, a := &reasoner{script: []string{`["evil"]`, over}}, &tool{}
+		e := newEnv(t, workgraph.Actors{"r": r, "tool": a, "evil": a})
+		e.input = workgraph.Input{Args: []json.RawMessage{json.RawMessage(`{"user_input": "hello", "actions": {"evil": {}}, "reasoner": "evil"}`)}, Named: map[string]json.RawMessage{"actions": json.RawMessage(`{"evil": {}}`)}}
+		done(t, e.run(t, `{`+rest+`}`), `"done"`)
+		require.Empty(t, a.calls)
+	})
+	t.Run("Texts/BecomeWhatTheSchemaAsks", func(t *testing.T) {
+		t.Parallel()
+		r, a := &reasoner{script: []string{`<ImmediateNextActions><Action><Type>x</Type><Args><n>7</n><s>7</s><list>[1,2]</list><free>8</free></Args></Action></ImmediateNextActions>`, over}}, &tool{}
+		done(t, work(t, workgraph.Actors{"r": r, "tool": a}, `{"user_input": "x", "reasoner": "r", "actions": {"x": {"actor": "tool", "schema": {"properties": {"n": {"type": "integer"}, "s": {"type": "string"}, "list": {"type": "array"}}}}}}`), `"done"`)
+		require.Equal(t, []string{`{"free":"8","list":[1,2],"n":7,"previous_action_results":[],"s":"7"}`}, a.calls)
+	})
+}
+
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	// stands is the reason for which the agent's run stands still.
+	stands := func(t *testing.T, res workgraph.Result, reason string) {
+		t.Helper()
+		require.Equal(t, workgraph.StatusFailed, res.Status, "nothing resumes a run in memory")
+		require.Contains(t, res.Error.Message, reason)
+	}
+	t.Run("Rounds/Pause", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{oneCall, oneCall, over}}
+		stands(t, work(t, workgraph.Actors{"r": r, "tool": &tool{}}, `{`+search+`, "max_rounds": 2}`), workgraph.ReasonMaxVisits)
+		require.Len(t, r.asked, 2)
+	})
+	t.Run("NoProgress/Pauses", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{}
+		for range 10 {
+			r.script = append(r.script, oneCall)
+		}
+		stands(t, work(t, workgraph.Actors{"r": r, "tool": says(`"same"`)}, `{`+search+`, "max_rounds": 100, "max_no_progress": 3}`), agent.ReasonNoProgress)
+		require.Len(t, r.asked, 3)
+	})
+	t.Run("NoProgress/OfRefusedResponses", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{}
+		for range 10 {
+			r.script = append(r.script, `["nobody"]`)
+		}
+		stands(t, work(t, workgraph.Actors{"r": r, "tool": says(`1`)}, `{`+search+`, "max_rounds": 100}`), agent.ReasonNoProgress)
+		require.Len(t, r.asked, 5)
+	})
+	t.Run("NoProgress/AnotherResultIsProgress", func(t *testing.T) {
+		t.Parallel()
+		n := 0
+		a := &tool{upon: func(map[string]json.RawMessage) (workgraph.Outcome, error) {
+			n++
+			return workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(fmt.Sprint(n / 2))}}, nil
+		}}
+		r := &reasoner{script: []string{oneCall, oneCall, oneCall, oneCall, oneCall, over}}
+		done(t, work(t, workgraph.Actors{"r": r, "tool": a}, `{`+search+`, "max_no_progress": 3}`), `"done"`)
+	})
+	t.Run("Steps/PauseAfterEach", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{oneCall, over}}
+		stands(t, work(t, workgraph.Actors{"r": r, "tool": &tool{}}, `{`+search+`, "step_by_step": true}`), agent.ReasonStep)
+		require.Len(t, r.asked, 1)
+	})
+	t.Run("Branches/TooMany", func(t *testing.T) {
+		t.Parallel()
+		r, a := &reasoner{script: []string{acts("", "search+search+search")}}, &tool{}
+		stands(t, work(t, workgraph.Actors{"r": r, "tool": a}, `{`+search+`, "max_branches": 2}`), agent.ReasonBranches)
+		require.Empty(t, a.calls)
+	})
+	t.Run("Branches/TooDeep", func(t *testing.T) {
+		t.Parallel()
+		r, a := &reasoner{}, says(`1`)
+		for range 20 {
+			r.script = append(r.script, acts("", "search+search"))
+		}
+		e := newEnv(t, workgraph.Actors{"r": r, "tool": a})
+		res := e.run(t, `{`+search+`, "max_branch_depth": 2}`)
+		require.NotEqual(t, workgraph.StatusCompleted, res.Status)
+		deepest := 0
+		for _, row := range e.threads.rows {
+			deepest = max(deepest, row.Depth)
+		}
+		require.Equal(t, 2, deepest, "branches of branches, and none in these")
+	})
+	t.Run("Result/IsCutWithAMarker", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{oneCall, over}}
+		done(t, work(t, workgraph.Actors{"r": r, "tool": says(`"` + strings.Repeat("ä", 5000) + `"`)}, `{`+search+`, "max_result_bytes": 301}`), `"done"`)
+		require.Contains(t, r.prompt(t, 2), `<ActionResult truncated="10000">`+strings.Repeat("ä", 150)+`…</ActionResult>`)
+	})
+	t.Run("History/HasABound", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{}
+		for i := range 30 {
+			r.script = append(r.script, acts(fmt.Sprint(i)+strings.Repeat("x", 1000), "search"))
+		}
+		r.script = append(r.script, completed)
+		done(t, work(t, workgraph.Actors{"r": r, "tool": says(`"` + strings.Repeat("y", 9000) + `"`)}, `{`+search+`, "max_rounds": 100, "max_history_bytes": 8192, "max_no_progress": 0}`), `"done"`)
+		require.Less(t, len(r.prompt(t, 31)), 9000)
+		require.Contains(t, r.prompt(t, 31), "\n29xxx")
+	})
+}
+
+func TestToolsForm(t *testing.T) {
+	t.Parallel()
+	calls := func(of ...string) string {
+		return `{"role": "assistant", "content": "on it", "opaque": {"p": {"sig": "x"}}, "tool_calls": [` + strings.Join(of, ", ") + `]}`
+	}
+	t.Run("Calls/AreEachAnswered", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{
+			calls(`{"id": "c1", "name": "a", "arguments": {"x": 1}}`, `{"id": "c2", "name": "bad", "arguments": {}}`, `{"id": "c3", "name": "a", "arguments": {"x": 2}}`),
+			calls(`{"id": "c4", "name": "a", "arguments": {"x": 3}}`), calls(`{"id": "c5", "name": "nobody", "arguments": {}}`), `{"role": "assistant", "content": "It is sunny."}`}}
+		a := &tool{upon: func(named map[string]json.RawMessage) (workgraph.Outcome, error) {
+			return workgraph.Outcome{Values: []json.RawMessage{named["x"]}}, nil
+		}}
+		e := newEnv(t, workgraph.Actors{"r": r, "tool": a})
+		done(t, e.run(t, `{"user_input": "weather?", "context": "ctx", "reasoner": "r", "form": "tools", "actions": {
+			"a": {"actor": "tool", "description": "Tells.", "schema": {"type": "object", "properties": {"x": {"type": "integer"}}}}, "bad": {"actor": "fail", "named": {"reason": "NO"}}}}`), `"It is sunny."`)
+		require.JSONEq(t, `[{"name": "a", "description": "Tells.", "schema": {"type": "object", "properties": {"x": {"type": "integer"}}}}, {"name": "bad", "schema": `+string(visibleOfFail(t, r))+`}]`, string(r.asked[0]["tools"]))
+		require.JSONEq(t, `[{"role": "user", "content": "Context:\nctx"}, {"role": "user", "content": "weather?"}]`, string(r.asked[0]["messages"]))
+		require.JSONEq(t, `[{"role": "user", "content": "Context:\nctx"}, {"role": "user", "content": "weather?"},
+			`+calls(`{"id": "c1", "name": "a", "arguments": {"x": 1}}`, `{"id": "c2", "name": "bad", "arguments": {}}`, `{"id": "c3", "name": "a", "arguments": {"x": 2}}`)+`,
+			{"role": "tool", "tool_call_id": "c1", "content": "1"}, {"role": "tool", "tool_call_id": "c2", "content": "NO: failed on purpose", "is_error": true}, {"role": "tool", "tool_call_id": "c3", "content": "2"}]`,
+			string(r.asked[1]["messages"]))
+		require.Contains(t, string(r.asked[2]["messages"]), `"tool_call_id":"c4"`)
+		require.Contains(t, string(r.asked[3]["messages"]), `there is no action`)
+		require.Len(t, e.threads.rows, 1, "calls of one message do not branch")
+	})
+	t.Run("Messages/AreBoundedAndBeginWithTheUser", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{}
+		for i := range 20 {
+			r.script = append(r.script, calls(fmt.Sprintf(`{"id": "c%d", "name": "a", "arguments": {"x": %d}}`, i, i)))
+		}
+		r.script = append(r.script, `"done"`)
+		done(t, work(t, workgraph.Actors{"r": r, "tool": says(`1`)}, `{"user_input": "go", "reasoner": "r", "form": "tools", "max_rounds": 100, "max_states": 10, "actions": {"a": {"actor": "tool"}}}`), `"done"`)
+		var last []map[string]any
+		require.NoError(t, json.Unmarshal(r.asked[20]["messages"], &last))
+		require.LessOrEqual(t, len(last), 11)
+		require.Equal(t, "go", last[0]["content"], "the task is always told")
+		require.Equal(t, "assistant", last[1]["role"], "no answer without its call")
+	})
+}
+
+// visibleOfFail is the schema that the model is shown of the second tool.
+func visibleOfFail(t *testing.T, r *reasoner) json.RawMessage {
+	t.Helper()
+	var all []struct {
+		Schema json.RawMessage `json:"schema"`
+	}
+	require.NoError(t, json.Unmarshal(r.asked[0]["tools"], &all))
+	require.NotContains(t, string(all[1].Schema), `"reason":`, "what is fixed is not shown")
+	require.Contains(t, string(all[1].Schema), `"message":`, "the schema of the actor is shown")
+	return all[1].Schema
+}
+
+func TestPlans(t *testing.T) {
+	t.Parallel()
+	const planning = `{"user_input": "shop", "reasoner": "r", "dispatch": "plan", "solver": {"actor": "s"}}`
+	t.Run("Faults/AreToldAndNeverRun", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{"<ProblemGraph>A -> B\nB -> A</ProblemGraph><Problems><Problem><Request>a</Request><ProblemID>A</ProblemID></Problem><Problem><Request>b</Request><ProblemID>B</ProblemID></Problem></Problems>",
+			"<Problems><Problem><Request>a</Request><ProblemID>A</ProblemID></Problem></Problems><ProblemGraph>A</ProblemGraph>", "All done."}}
+		s := says(`"solved"`)
+		e := newEnv(t, workgraph.Actors{"r": r, "s": s})
+		done(t, e.run(t, planning), `"All done."`)
+		require.Contains(t, r.prompt(t, 2), "the plan has faults and was not done")
+		require.Contains(t, r.prompt(t, 2), "CYCLE")
+		require.Len(t, s.calls, 1)
+		require.JSONEq(t, `[{"action": "A", "ok": "solved"}]`, e.told(t, 2))
+	})
+	t.Run("Answer/WithAListIsNoPlan", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{"1. Buy tea\n2. Buy milk", "Done:\n1. tea\n2. milk"}}
+		s := says(`"ok"`)
+		done(t, work(t, workgraph.Actors{"r": r, "s": s}, planning), `"Done:\n1. tea\n2. milk"`)
+		require.Len(t, s.calls, 2)
+	})
+	t.Run("FailedProblem/IsToldWithTheOthers", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{"<Problems><Problem><Request>a</Request><ProblemID>A</ProblemID></Problem><Problem><Request>b</Request><ProblemID>B</ProblemID></Problem><Problem><Request>c</Request><ProblemID>C</ProblemID></Problem></Problems><ProblemGraph>A -> B\nC</ProblemGraph>", "Sorry."}}
+		s := &tool{upon: func(named map[string]json.RawMessage) (workgraph.Outcome, error) {
+			if string(named["request"]) == `"a"` {
+				return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, "NO_TEA", "sold out")
+			}
+			return workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(`"ok"`)}}, nil
+		}}
+		e := newEnv(t, workgraph.Actors{"r": r, "s": s})
+		done(t, e.run(t, planning), `"Sorry."`)
+		require.JSONEq(t, `[{"action":"A","error":{"type":"PERMANENT","reason":"NO_TEA","message":"sold out"}},{"action":"B","skipped":"an action before it did not succeed"},{"action":"C","ok":"ok"}]`, e.told(t, 1))
+	})
+	t.Run("NoPlan/IsTold", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{"Hm.", "<Problems><Problem><Request>a</Request><ProblemID>A</ProblemID></Problem></Problems>", "Done."}}
+		done(t, work(t, workgraph.Actors{"r": r, "s": says(`1`)}, planning), `"Done."`)
+		require.Contains(t, r.prompt(t, 2), "there is no plan")
+	})
+}
+
+func TestSharedThread(t *testing.T) {
+	t.Parallel()
+	r := &reasoner{script: []string{`[{"action": "sub", "arguments": {"user_input": "ask around"}}]`, completed}}
+	s := &reasoner{script: []string{`{"result": "they say yes"}`}}
+	e := newEnv(t, workgraph.Actors{"r": r, "s": s, "x": says(`1`)})
+	done(t, e.run(t, `{"user_input": "find out", "reasoner": "r", "actions": {"sub": {"actor": "agent", "share_thread": true, "named": {"reasoner": "s", "actions": {"x": {}}}}}}`), `"done"`)
+	require.Len(t, e.threads.rows, 1)
+	require.Contains(t, s.prompt(t, 1), "Conversation:\nUser: ask around")
+	require.Contains(t, r.prompt(t, 2), "Conversation:\nUser: ask around\nAgent: they say yes\nUser: find out")
+	require.Contains(t, r.prompt(t, 2), "<ActionResult>they say yes</ActionResult>")
+}

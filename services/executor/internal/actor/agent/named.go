@@ -1,0 +1,121 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/wait"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// Config defines agents by name: the agent NAME is the actor agent/NAME.
+type Config map[string]Named
+
+// Named is the definition of an agent with a name. Exactly one of Definition and File is set.
+type Named struct {
+	// Description says what the agent does, to people and to agents that may call it.
+	Description string `conf:"description" help:"what the agent does"`
+	// Definition is a JSON object of the arguments that a node of the actor agent would state itself.
+	Definition string `conf:"definition" help:"arguments of the actor agent, as a JSON object"`
+	// File holds the same.
+	File string `conf:"file" help:"file with the definition"`
+}
+
+var agentName = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
+
+// maxDefinition bounds a definition, in bytes.
+const maxDefinition = 1 << 20
+
+// Specs describes the agents, by name. The error has every fault.
+func (c Config) Specs() ([]actor.Spec, error) {
+	var out []actor.Spec
+	var faults []error
+	for _, name := range slices.Sorted(maps.Keys(c)) {
+		s, err := c[name].spec(name)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("agents.%s: %w", name, err))
+			continue
+		}
+		out = append(out, s)
+	}
+	return out, errors.Join(faults...)
+}
+
+func (n Named) spec(name string) (actor.Spec, error) {
+	if !agentName.MatchString(name) {
+		return actor.Spec{}, errors.New("the name must have 1 to 63 small letters, digits, _, . and -, and begin with a letter or digit")
+	}
+	own, err := n.arguments()
+	if err != nil {
+		return actor.Spec{}, err
+	}
+	d, err := ownDefinition(context.Background(), own)
+	if err != nil {
+		return actor.Spec{}, err
+	}
+	description := n.Description
+	if description == "" {
+		description = "The agent " + name + "."
+	}
+	return actor.Spec{Name: actorAgent + "/" + name, Version: "1", Effect: workgraph.Idempotent, SeesPlace: true, Computes: true, Description: description,
+		WaitsFor: []string{"timeout"}, Examine: examineNamed,
+		Inner:  func(*workgraph.Node) []workgraph.InnerNode { return inner(&workgraph.Node{Named: own}) },
+		Schema: `{"type": "object", "additionalProperties": false, "properties": {` + givenProperties + `,` + callProperties + `}}`,
+		Actor: workgraph.ActorFunc(func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+			mine := *d
+			mine.Actions = make(map[string]*action, len(d.Actions))
+			for k, a := range d.Actions { // a call takes over what the actors state of themselves
+				one := *a
+				mine.Actions[k] = &one
+			}
+			return mine.call(ctx, c)
+		})}, nil
+}
+
+func examineNamed(_ context.Context, n *workgraph.Node) []workgraph.Argument {
+	if text, ok := actor.OwnText(n, "timeout"); ok {
+		_, err := wait.Timeout(text)
+		return actor.Faulty("timeout", err)
+	}
+	return nil
+}
+
+// arguments reads the definition as the own arguments of a node.
+func (n Named) arguments() (map[string]json.RawMessage, error) {
+	text := []byte(n.Definition)
+	switch {
+	case (n.Definition == "") == (n.File == ""):
+		return nil, errors.New("give exactly one of definition and file")
+	case n.File != "":
+		f, err := os.Stat(n.File)
+		if err != nil {
+			return nil, err
+		}
+		if f.Size() > maxDefinition {
+			return nil, fmt.Errorf("file %s has %d bytes, the limit is %d", n.File, f.Size(), maxDefinition)
+		}
+		if text, err = os.ReadFile(n.File); err != nil {
+			return nil, err
+		}
+	}
+	var own map[string]json.RawMessage
+	dec := json.NewDecoder(bytes.NewReader(text))
+	if err := dec.Decode(&own); err != nil {
+		return nil, fmt.Errorf("the definition must be a JSON object: %w", err)
+	}
+	for _, k := range sorted(own) {
+		if !slices.Contains(policyFields, k) && !slices.Contains(definitionFields, k) {
+			return nil, fmt.Errorf("%.80q is no part of a definition: use %s", k, strings.Join(slices.Concat(definitionFields, policyFields), ", "))
+		}
+	}
+	return own, nil
+}

@@ -1,0 +1,84 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+func TestNamed(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "a.json")
+	require.NoError(t, os.WriteFile(file, []byte(`{"reasoner": "r", "actions": {"search": {"actor": "tool"}}}`), 0o600))
+	named := func(t *testing.T, own workgraph.Actors, c agent.Config) *env {
+		t.Helper()
+		specs, err := c.Specs()
+		require.NoError(t, err)
+		r, err := actor.NewRegistry(specs...)
+		require.NoError(t, err)
+		e := newEnv(t, own)
+		for _, s := range specs {
+			info, _ := r.ActorInfo(s.Name)
+			e.all[s.Name] = described{t, s.Actor, info, e}
+		}
+		return e
+	}
+	as := func(name string) func(*workgraph.Graph) {
+		return func(g *workgraph.Graph) { g.Nodes[0].Actor = name }
+	}
+	t.Run("Call/ByItsName", func(t *testing.T) {
+		t.Parallel()
+		r, a := &reasoner{script: []string{oneCall, over}}, &tool{}
+		e := named(t, workgraph.Actors{"r": r, "tool": a}, agent.Config{"finder": {File: file}})
+		done(t, e.run(t, `{"user_input": "find", "budget": {"tokens": 1000}}`, as("agent/finder")), `"done"`)
+		require.Len(t, a.calls, 1)
+		require.Equal(t, "agent/finder", e.threads.rows[e.threads.root(t)].Agent)
+	})
+	t.Run("Definition/IsNotTheCallers", func(t *testing.T) {
+		t.Parallel()
+		r, a := &reasoner{script: []string{`["evil"]`, over}}, &tool{}
+		e := named(t, workgraph.Actors{"r": r, "tool": a, "evil": a}, agent.Config{"finder": {File: file}})
+		e.input = workgraph.Input{Named: map[string]json.RawMessage{"actions": json.RawMessage(`{"evil": {}}`), "reasoner": json.RawMessage(`"evil"`)}}
+		done(t, e.run(t, `{"user_input": "find"}`, as("agent/finder")), `"done"`)
+		require.Empty(t, a.calls)
+	})
+	t.Run("Tool/OfAnotherAgent", func(t *testing.T) {
+		t.Parallel()
+		r, s := &reasoner{script: []string{`[{"action": "finder", "arguments": {"user_input": "look"}}]`, over}}, &reasoner{script: []string{`{"result": "seen"}`}}
+		e := named(t, workgraph.Actors{"r": r, "s": s, "tool": &tool{}}, agent.Config{"finder": {Description: "Finds.", Definition: `{"reasoner": "s", "actions": {"search": {"actor": "tool"}}}`}})
+		done(t, e.run(t, `{"user_input": "find", "reasoner": "r", "actions": {"finder": {"actor": "agent/finder"}}}`), `"done"`)
+		require.Contains(t, r.prompt(t, 1), `- finder Arguments: {"type":"object","required":["user_input"]`)
+		require.Contains(t, r.prompt(t, 2), "<ActionResult>seen</ActionResult>")
+	})
+	for name, c := range map[string]struct {
+		of   agent.Named
+		want string
+	}{
+		"Nothing":      {agent.Named{}, "exactly one of definition and file"},
+		"Both":         {agent.Named{Definition: "{}", File: file}, "exactly one of definition and file"},
+		"NoJSON":       {agent.Named{Definition: "actions"}, "must be a JSON object"},
+		"UnknownField": {agent.Named{Definition: `{"goal": "x", "actions": {"a": {}}}`}, `"goal" is no part of a definition`},
+		"NoActions":    {agent.Named{Definition: `{}`}, "name 1 to 64 actions"},
+		"Template":     {agent.Named{Definition: `{"template": "{x}", "actions": {"a": {}}}`}, "there is no placeholder {x}"},
+		"NoFile":       {agent.Named{File: file + "x"}, "no such file"},
+	} {
+		t.Run("Refused/"+name, func(t *testing.T) {
+			t.Parallel()
+			_, err := agent.Config{"bad": c.of}.Specs()
+			require.ErrorContains(t, err, "agents.bad: ")
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+	t.Run("Refused/Name", func(t *testing.T) {
+		t.Parallel()
+		_, err := agent.Config{"Not A Name": {File: file}}.Specs()
+		require.ErrorContains(t, err, "small letters")
+	})
+}

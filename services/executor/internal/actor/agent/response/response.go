@@ -1,0 +1,285 @@
+// Package response reads what a reasoner decided: the XML form, native tool calls, and JSON decisions. It
+// owns these forms and their bounds. Everything that it reads is written by a model. It must not know which
+// actions are allowed.
+package response
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Status is the status of the agent's task after a round.
+type Status string
+
+// The statuses. Pending asks the user and waits for the answer.
+const (
+	Ongoing   Status = "Ongoing"
+	Pending   Status = "Pending"
+	Completed Status = "Completed"
+)
+
+// Response is what a reasoner wants.
+type Response struct {
+	// InstantResponse is what it says to the user.
+	InstantResponse string
+	// Groups are the next actions: groups one after another, the actions of a group at the same time. None is
+	// empty.
+	Groups [][]Action
+	// Graph is a graph of actions in JSON, in place of groups.
+	Graph json.RawMessage
+	// Result is the result of the task, or nil if the response states none.
+	Result json.RawMessage
+
+	Learnings           []Learning
+	NewTask             bool
+	Status              Status
+	Description         string
+	DescriptionExtended string
+	// Calls says that the groups are native tool calls, each of which wants an answer.
+	Calls bool
+}
+
+// Action is one action that is wanted.
+type Action struct {
+	Type      string                     `json:"action"`
+	Arguments map[string]json.RawMessage `json:"arguments,omitempty"`
+	// Call is the id of the tool call that asked for it.
+	Call      string `json:"call,omitempty"`
+	Reasoning string `json:"reasoning,omitempty"`
+	// FollowUp and Memory are what the XML form says of the action: that it continues an earlier one, and
+	// where its result is to be remembered. They are kept in the state.
+	FollowUp bool   `json:"is_follow_up,omitempty"`
+	Memory   string `json:"memory_target,omitempty"`
+	// texts says that the arguments were written as texts, so that a schema may read them as other types.
+	texts bool
+}
+
+// Texts reports whether every argument was written as a text, as in XML. A number is the text of a number
+// then.
+func (a *Action) Texts() bool { return a.texts }
+
+// Learning is a fact to be kept.
+type Learning struct {
+	ID      string `json:"id"`
+	Content string `json:"content"`
+}
+
+// Bounds of what is read.
+const (
+	MaxBytes     = 1 << 20
+	maxActions   = 10_000
+	maxLearnings = 100
+	maxStarts    = 16 // places in a text at which JSON is looked for
+)
+
+// askPrefix begins the type of an action that is a question to the user.
+const askPrefix = "UserInputsRequired"
+
+const want = `give one of "actions", "result" and "graph"`
+
+// Read decodes the output of a reasoner in the forms that models use: an assistant message with tool calls, a
+// decision as an object or as a text, bare, fenced or after other words, and the XML form with whatever
+// stands around it. A text of none of these forms is the result. The error is for the reasoner.
+func Read(raw json.RawMessage) (*Response, error) {
+	raw = bytes.TrimSpace(raw)
+	switch {
+	case len(raw) > MaxBytes:
+		return nil, fmt.Errorf("the decision has %d bytes, the limit is %d", len(raw), MaxBytes)
+	case len(raw) == 0:
+		return nil, errors.New("there is no decision: " + want)
+	case raw[0] == '"':
+		return finish(readText(text(raw)))
+	case raw[0] == '{':
+		if m, ok := message(raw); ok {
+			return finish(m.read())
+		}
+	}
+	return finish(readValue(raw))
+}
+
+// finish settles the status that a response implies.
+func finish(r *Response, err error) (*Response, error) {
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range r.Groups {
+		for i := range g {
+			if strings.HasPrefix(g[i].Type, askPrefix) {
+				r.Status = Pending
+				if r.InstantResponse == "" {
+					r.InstantResponse = question(&g[i])
+				}
+			}
+		}
+	}
+	acts := len(r.Groups) > 0 || r.Graph != nil
+	switch {
+	case r.Status == Pending && r.InstantResponse == "" && r.Description == "":
+		return nil, errors.New("the task is Pending but nothing is asked: write the question as the InstantResponse")
+	case r.Status == Pending:
+		// The question comes first. What was to be done besides is decided again when it is answered.
+		r.Groups, r.Graph, r.Result, r.Calls = nil, nil, nil, false
+	case acts:
+		r.Status = Ongoing
+	case r.Status == "":
+		r.Status = Completed
+	}
+	return r, nil
+}
+
+// question is what an action of askPrefix asks.
+func question(a *Action) string {
+	for _, k := range []string{"question", "prompt", "target"} {
+		if t := text(a.Arguments[k]); t != "" {
+			return t
+		}
+	}
+	return a.Reasoning
+}
+
+// readText looks for the XML form first: its tags are never part of JSON.
+func readText(s string) (*Response, error) {
+	s = strings.TrimSpace(s)
+	if s == "" {
+		return nil, errors.New("the decision is empty: " + want)
+	}
+	if r, ok, err := readXML(s); ok {
+		return r, err
+	}
+	found, err := within(s)
+	if err != nil {
+		return nil, fmt.Errorf("the decision is not valid JSON: %w", err)
+	}
+	for _, c := range found {
+		if looksLikeOne(c) {
+			return readValue(c)
+		}
+	}
+	if inner := Unfence(s); len(found) > 0 && (inner[0] == '{' || inner[0] == '[') {
+		return readValue(found[0])
+	}
+	return textResult(s)
+}
+
+// textResult is the response of plain words.
+func textResult(s string) (*Response, error) {
+	raw, err := encode(s)
+	if err != nil {
+		return nil, err
+	}
+	return &Response{InstantResponse: s, Result: raw}, nil
+}
+
+// assistant is a message of a model.
+type assistant struct {
+	Role      string          `json:"role"`
+	Content   json.RawMessage `json:"content"`
+	ToolCalls []toolCall      `json:"tool_calls"`
+}
+
+type toolCall struct {
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments"`
+}
+
+// message reads an assistant message. Other objects are none.
+func message(raw json.RawMessage) (*assistant, bool) {
+	var head struct {
+		Role json.RawMessage `json:"role"`
+	}
+	if json.Unmarshal(raw, &head) != nil || string(head.Role) != `"assistant"` {
+		return nil, false
+	}
+	var m assistant
+	if json.Unmarshal(raw, &m) != nil {
+		return nil, false
+	}
+	return &m, true
+}
+
+// read is the message as a response: its calls, or else its text.
+func (m *assistant) read() (*Response, error) {
+	said := strings.TrimSpace(text(m.Content))
+	if len(m.ToolCalls) == 0 {
+		if said == "" {
+			return nil, errors.New("the message has no text and calls no tool: call a tool, or write the result")
+		}
+		return readText(said)
+	}
+	if len(m.ToolCalls) > maxActions {
+		return nil, fmt.Errorf("there are %d tool calls, far too many", len(m.ToolCalls))
+	}
+	r := &Response{InstantResponse: said, Calls: true}
+	group := make([]Action, len(m.ToolCalls))
+	for i, c := range m.ToolCalls {
+		args, err := arguments(c.Arguments)
+		if err != nil {
+			return nil, fmt.Errorf("tool_calls[%d]: the arguments of %.80q must be a JSON object: %w", i, c.Name, err)
+		}
+		group[i] = Action{Type: strings.TrimSpace(c.Name), Arguments: args, Call: c.ID}
+	}
+	r.Groups = [][]Action{group}
+	return r, nil
+}
+
+// arguments reads an object, or the text of one.
+func arguments(raw json.RawMessage) (map[string]json.RawMessage, error) {
+	out := map[string]json.RawMessage{}
+	if absent(raw) {
+		return out, nil
+	}
+	if raw = bytes.TrimSpace(raw); raw[0] == '"' {
+		raw = json.RawMessage(Unfence(text(raw)))
+	}
+	if absent(raw) {
+		return out, nil
+	}
+	return out, json.Unmarshal(raw, &out)
+}
+
+// Unfence is the text within a fence of three backquotes around all of it, or else the text.
+func Unfence(s string) string {
+	s = strings.TrimSpace(s)
+	inner, ok := strings.CutPrefix(s, "```")
+	if !ok {
+		return s
+	}
+	first, rest, ok := strings.Cut(inner, "\n")
+	if !ok || strings.ContainsAny(first, "{[<") {
+		rest = strings.TrimPrefix(strings.TrimPrefix(inner, "json"), "xml")
+	}
+	if end := strings.LastIndex(rest, "```"); end >= 0 { // the result itself may hold fences
+		rest = rest[:end]
+	}
+	if rest = strings.TrimSpace(rest); rest == "" {
+		return s
+	}
+	return rest
+}
+
+// encode writes JSON without the escapes that are for web pages, which cost tokens.
+func encode(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSpace(b.Bytes()), nil
+}
+
+// text is a JSON string's text, and any other value as JSON; nothing for null.
+func text(raw json.RawMessage) string {
+	var s string
+	if len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	if string(raw) == "null" {
+		return ""
+	}
+	return string(raw)
+}

@@ -1,0 +1,232 @@
+// Package state holds what an agent remembers: one item for each round, and the results of a round's actions.
+// It owns their JSON forms. It is pure: it must not know where items are stored.
+package state
+
+import (
+	"encoding/json"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/response"
+)
+
+// Item is what is kept of one round.
+type Item struct {
+	Brief
+	// Round counts the rounds of one run, from 1.
+	Round int `json:"round"`
+	// ReasonerInput is the prompt that the reasoner got. It is empty in the tools form, where the messages of
+	// the thread are the input.
+	ReasonerInput string `json:"reasoner_input,omitempty"`
+	// RawResponse is what the reasoner gave, whatever it was.
+	RawResponse json.RawMessage `json:"raw_response,omitempty"`
+	Response    Response        `json:"response"`
+	// ActionResults is what became of the round's actions, or nil if there were none.
+	ActionResults Results `json:"action_results,omitempty"`
+	// Refused says why nothing of the response was done.
+	Refused string `json:"refused,omitempty"`
+	// Answer is a person's answer to the question of a Pending round: the user input of the next round.
+	Answer json.RawMessage `json:"answer,omitempty"`
+	// Given are the action results that the round began with, if the next round gets them again.
+	Given Results `json:"given,omitempty"`
+	// Fingerprint is the same for rounds that did the same with the same result, and Repeats how many such
+	// rounds there were in a row.
+	Fingerprint string `json:"fingerprint,omitempty"`
+	Repeats     int    `json:"repeats,omitempty"`
+}
+
+// Next are the action results that the next round begins with.
+func (it *Item) Next() Results {
+	return append(it.Given[:len(it.Given):len(it.Given)], it.ActionResults...)
+}
+
+// Brief is the part of an item that prompts show.
+type Brief struct {
+	NewTask             bool            `json:"new_task"`
+	Status              response.Status `json:"task_status"`
+	Description         string          `json:"task_status_description,omitempty"`
+	DescriptionExtended string          `json:"task_status_description_extended,omitempty"`
+	UserInput           string          `json:"user_input,omitempty"`
+	InstantResponse     string          `json:"instant_response,omitempty"`
+}
+
+// Response is a response in the form in which it is kept.
+type Response struct {
+	InstantResponse  string              `json:"instant_response,omitempty"`
+	NextActions      [][]response.Action `json:"next_actions,omitempty"`
+	InstantLearnings []response.Learning `json:"instant_learnings,omitempty"`
+}
+
+// Results are what became of the actions of a round: one entry for each group, in order.
+type Results []Result
+
+// Result is one entry. Exactly one of Value, OK, Error, Skipped, Abstained and Group is set; Action names the
+// action in all but Value and Group.
+type Result struct {
+	Action string `json:"action,omitempty"`
+	// Call is the id of the tool call that asked for the action.
+	Call string `json:"call,omitempty"`
+	// OK is the result of an action, Value one that no action gave.
+	OK        json.RawMessage `json:"ok,omitempty"`
+	Value     json.RawMessage `json:"value,omitempty"`
+	Error     *Failure        `json:"error,omitempty"`
+	Skipped   string          `json:"skipped,omitempty"`
+	Abstained bool            `json:"abstained,omitempty"`
+	// Group are the results of a parallel group.
+	Group Results `json:"group,omitempty"`
+}
+
+// Failure is the error of an action.
+type Failure struct {
+	Type    string `json:"type"`
+	Reason  string `json:"reason"`
+	Message string `json:"message,omitempty"`
+}
+
+// reasonRefused is the reason of an entry that says why a response was not carried out.
+const reasonRefused = "REFUSED"
+
+// Refusal is the entry of a response of which nothing was done.
+func Refusal(why string) Result {
+	return Result{Error: &Failure{Type: "NOT_PERFORMED", Reason: reasonRefused, Message: why}}
+}
+
+// Refused reports whether the entry is a Refusal.
+func (r *Result) Refused() bool {
+	return r.Action == "" && r.Error != nil && r.Error.Reason == reasonRefused
+}
+
+// Count is how many results there are, those within groups included.
+func (r Results) Count() int {
+	n := 0
+	for i := range r {
+		if n++; len(r[i].Group) > 0 {
+			n += r[i].Group.Count() - 1
+		}
+	}
+	return n
+}
+
+// Each calls f for every result, those within groups included.
+func (r Results) Each(f func(*Result)) {
+	for i := range r {
+		if len(r[i].Group) > 0 {
+			r[i].Group.Each(f)
+			continue
+		}
+		f(&r[i])
+	}
+}
+
+// Cut is the results with the values shortened, as texts, so that all of them together have about so many
+// bytes.
+func (r Results) Cut(most int) Results {
+	share := most / max(1, r.Count())
+	out := make(Results, len(r))
+	for i := range r {
+		out[i] = r[i]
+		if len(r[i].Group) > 0 {
+			out[i].Group = r[i].Group.Cut(share * r[i].Group.Count())
+			continue
+		}
+		for _, v := range []*json.RawMessage{&out[i].OK, &out[i].Value} {
+			if len(*v) > share {
+				if raw, err := json.Marshal(errs.Clip(string(*v), share/2)); err == nil {
+					*v = raw
+				}
+			}
+		}
+	}
+	return out
+}
+
+// Given are action results that a caller states. A member of a list with exactly the fields type (a text) and
+// result is the result of an action, anything else a value.
+func Given(raw json.RawMessage) Results {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil
+	}
+	if one, ok := typed(raw); ok {
+		return Results{one}
+	}
+	var members []json.RawMessage
+	if json.Unmarshal(raw, &members) == nil {
+		var out Results
+		some := false
+		for _, m := range members {
+			one, ok := typed(m)
+			if !ok {
+				one = Result{Value: m}
+			}
+			some = some || ok
+			out = append(out, one)
+		}
+		if some {
+			return out
+		}
+	}
+	return Results{{Value: raw}}
+}
+
+func typed(raw json.RawMessage) (Result, bool) {
+	var m map[string]json.RawMessage
+	var name string
+	if json.Unmarshal(raw, &m) != nil || len(m) != 2 || len(m["result"]) == 0 || json.Unmarshal(m["type"], &name) != nil || name == "" {
+		return Result{}, false
+	}
+	return Result{Action: name, OK: m["result"]}, true
+}
+
+// Plain is the results as other actions and callers see them: the result of each action, a parallel group as
+// one list. A round of one group is its result. ok is false if there are no results.
+func (r Results) Plain() (raw json.RawMessage, ok bool) {
+	var all []json.RawMessage
+	for i := range r {
+		if v, ok := r[i].plain(); ok {
+			all = append(all, v)
+		}
+	}
+	switch {
+	case len(all) == 0:
+		return nil, false
+	case len(r) == 1:
+		return all[0], true
+	}
+	return list(all), true
+}
+
+func (r *Result) plain() (json.RawMessage, bool) {
+	switch {
+	case len(r.Value) > 0:
+		return r.Value, true
+	case len(r.OK) > 0:
+		return r.OK, true
+	case r.Error != nil:
+		raw, err := json.Marshal(map[string]*Failure{"error": r.Error})
+		return raw, err == nil
+	case len(r.Group) > 0:
+		all := []json.RawMessage{}
+		for i := range r.Group {
+			if v, ok := r.Group[i].plain(); ok {
+				all = append(all, v)
+			}
+		}
+		return list(all), true
+	}
+	return nil, false
+}
+
+// list writes a JSON list of raw values.
+func list(values []json.RawMessage) json.RawMessage {
+	n := 2
+	for _, v := range values {
+		n += len(v) + 1
+	}
+	b := append(make([]byte, 0, n), '[')
+	for i, v := range values {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, v...)
+	}
+	return append(b, ']')
+}

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/plan"
+)
+
+func TestMend(t *testing.T) {
+	t.Parallel()
+	const two = `[{"id": "a", "request": "x", "needs": ["zed", "a"]}, {"id": "b", "request": "y", "needs": ["a"]}]`
+	const faults = "Faults:\n- line 1, column 3: UNKNOWN_REFERENCE \"zed\": the edge names nothing. Hint: add it\n    the line\n- SELF_LOOP \"a\": a depends on itself\n"
+	t.Run("WholeMendsAll", func(t *testing.T) {
+		t.Parallel()
+		r := plan.Parse(mend(two, faults, true), plan.WithComplete())
+		require.Empty(t, r.Diagnostics)
+		require.Len(t, r.Graph.Problems, 2)
+		require.Len(t, r.Graph.Edges, 1)
+	})
+	t.Run("HalfMendsEveryOther", func(t *testing.T) {
+		t.Parallel()
+		r := plan.Parse(mend(two, faults, false), plan.WithComplete())
+		require.True(t, r.HasErrors())
+		require.Len(t, r.Graph.Edges, 2)
+	})
+	t.Run("DoubtsAreLeft", func(t *testing.T) {
+		t.Parallel()
+		r := plan.Parse(mend(two, "\nDoubts:\n- SELF_LOOP \"a\": a doubt\n", true), plan.WithComplete())
+		require.Len(t, r.Graph.Edges, 3)
+	})
+}
