@@ -306,6 +306,8 @@ func (sv *server) probe(s *session) {
 	case err = <-done:
 	case <-ctx.Done():
 		err = ctx.Err()
+	case <-s.ended:
+		return
 	}
 	if _, answered := errors.AsType[*jsonrpc.Error](err); err != nil && !answered {
 		sv.drop(s, errors.New("it does not answer"))
