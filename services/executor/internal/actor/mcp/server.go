@@ -53,6 +53,8 @@ type server struct {
 	pause  time.Duration
 	again  time.Time
 	closed bool
+	// work are the probes and the connections that are being closed.
+	work sync.WaitGroup
 	// reports are where progress goes, by the token of the call.
 	reports map[string]*report
 }
@@ -158,12 +160,12 @@ func (sv *server) failed(ctx context.Context, err error) {
 // drop gives up a connection that does not work, so that the next call makes another one.
 func (sv *server) drop(s *session, why error) {
 	sv.mu.Lock()
+	defer sv.mu.Unlock()
 	if sv.live == s {
 		sv.live = nil
 		sv.failed(context.Background(), why)
+		sv.work.Go(s.close)
 	}
-	sv.mu.Unlock()
-	go s.close()
 }
 
 // relist asks for the tools to be listed again.
@@ -239,6 +241,7 @@ func (sv *server) close() {
 		s.close()
 		<-s.ended
 	}
+	sv.work.Wait()
 	if sv.transport != nil {
 		sv.transport.CloseIdleConnections()
 	}
@@ -297,19 +300,32 @@ func (sv *server) progressed(p *mcp.ProgressNotificationParams) {
 
 // probe looks whether a server that did not answer a call in time answers at all.
 func (sv *server) probe(s *session) {
-	ctx, cancel := context.WithTimeout(context.Background(), pingWithin)
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	if sv.closed || !s.probing.CompareAndSwap(false, true) {
+		return
+	}
+	sv.work.Go(func() {
+		defer s.probing.Store(false)
+		if !s.answers() {
+			sv.drop(s, errors.New("it does not answer"))
+		}
+	})
+}
+
+// answers reports whether the server answers a ping, also with an error, or the connection is over already.
+func (s *session) answers() bool {
+	ctx, end := s.within(context.Background())
+	defer end()
+	ctx, cancel := context.WithTimeout(ctx, pingWithin)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- s.sdk.Ping(ctx, nil) }()
-	var err error
 	select {
-	case err = <-done:
+	case err := <-done:
+		_, answered := errors.AsType[*jsonrpc.Error](err)
+		return err == nil || answered || s.ctx.Err() != nil
 	case <-ctx.Done():
-		err = ctx.Err()
-	case <-s.ended:
-		return
-	}
-	if _, answered := errors.AsType[*jsonrpc.Error](err); err != nil && !answered {
-		sv.drop(s, errors.New("it does not answer"))
+		return s.ctx.Err() != nil
 	}
 }
