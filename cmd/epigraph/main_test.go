@@ -52,6 +52,8 @@ func TestServer(t *testing.T) {
 	d := serve(t, fakellm.Script{
 		Models: []string{"fake-1"},
 		Rules: []fakellm.Rule{
+			{Match: "weather", After: "rain in the south", Reply: fakellm.Reply{Text: "Take an umbrella south."}},
+			{Match: "weather", Reply: fakellm.Reply{Text: "I look.", ToolCalls: []fakellm.ToolCall{{Name: "north", Arguments: `{}`}, {Name: "south.coast", Arguments: `{"of": "the south"}`}}}},
 			{Match: "hello ada", Reply: fakellm.Reply{Text: `<StructuredResponse><TaskStatus>Completed</TaskStatus><InstantResponse>hello ada</InstantResponse></StructuredResponse>`}},
 			{Match: "go on", Reply: fakellm.Reply{Text: `<ImmediateNextActions><Action><Type>greet</Type><Args><who>ada</who></Args></Action></ImmediateNextActions>`}},
 			{Match: "REFUSED: ", Reply: fakellm.Reply{Text: `{"actions": [[{"action": "ask", "arguments": "{}"}]], "result": null}`}},
@@ -407,6 +409,9 @@ func serve(t *testing.T, script fakellm.Script, dir ...string) *stack.Dev {
 		p.Model, p.BaseURL, p.APIKey = "fake-1", base, conf.NewSecret("test")
 	})
 	cfg.Planner.Restate.Profile = cfg.Models.Default
+	named := filepath.Join(t.TempDir(), "agents.yaml")
+	require.NoError(t, os.WriteFile(named, []byte(agents), 0o600))
+	require.NoError(t, stack.Load(&cfg, conf.Sources{File: named, Env: []string{}}))
 	d, err := stack.OpenDev(t.Context(), stack.DevOptions{DataDir: append(dir, t.TempDir())[0], HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", Config: cfg})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -421,6 +426,19 @@ func serve(t *testing.T, script fakellm.Script, dir ...string) *stack.Dev {
 	require.NoError(t, d.Ready(wait))
 	return d
 }
+
+// agents are the agents with names of a server.
+const agents = `
+executor:
+  actors:
+    agents:
+      forecaster:
+        description: Tells the weather.
+        definition: |
+          {"form": "tools", "actions": {
+            "north": {"actor": "template", "named": {"text": "sun in the north"}},
+            "south.coast": {"actor": "template", "named": {"text": "rain in {{ named.of }}"}, "schema": {"type": "object", "properties": {"of": {"type": "string"}}}}}}
+`
 
 // seen collects output and calls a function once it holds a text.
 type seen struct {

@@ -1,0 +1,102 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// calls counts the calls of all actors, by node and visit, and tells when the n-th one has been made.
+type calls struct {
+	mu   sync.Mutex
+	of   map[string]int
+	made int
+	n    int
+	then func()
+}
+
+func (k *calls) around(a workgraph.Actor) workgraph.Actor {
+	return pureActor{workgraph.ActorFunc(func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+		out, err := a.Call(ctx, c)
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.of[c.Ref.String()]++
+		if k.made++; k.made == k.n {
+			k.then()
+		}
+		return out, err
+	})}
+}
+
+// An executor dies after each call of an agent's run, before the outcome is durable. Another one goes on:
+// it repeats that call and no other, and nothing is in the thread twice.
+func TestAgentKilledAtEveryVisit(t *testing.T) {
+	t.Parallel()
+	const graph = `{"goal": "all of it", "reasoner": "reasoner", "actions": {"work": {}}}`
+	script := []string{`["work"]`, `["work", "work"]`, `{"result": "all"}`}
+	// whole is the run without a death.
+	whole := func(t *testing.T, s store, id string, k *calls, wire *line) *live {
+		t.Helper()
+		own := agents(t, s, actors{"reasoner": &reasoner{script: script}, "work": &recorder{}, "ok": &recorder{}})
+		for name, a := range own {
+			own[name] = k.around(a)
+		}
+		l := run(t, s, own, named(id), func(c *engine.Config, d *engine.Deps) {
+			c.Lease = time.Second
+			if wire != nil {
+				wire.Journal, d.Journal = d.Journal, wire
+			}
+		})
+		l.jobs(t)
+		return l
+	}
+	kept := []string{"MESSAGE", "MESSAGE", "STATE 1", "STATE 2", "STATE 3"}
+	for name, open := range map[string]func(testing.TB) store{"SQLite": sqliteStore, "Postgres": pgStore} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all := &calls{of: map[string]int{}}
+			s := open(t)
+			l := whole(t, s, "a", all, nil)
+			id := l.start(t, agentOf(t, graph))
+			l.wait(t, id, journal.StateCompleted)
+			require.Equal(t, kept, l.remembered(t, l.child(t, id)))
+			for n := 1; n <= all.made; n++ {
+				t.Run(fmt.Sprintf("Call%d", n), func(t *testing.T) {
+					t.Parallel()
+					s, wire := open(t), &line{}
+					first := &calls{of: map[string]int{}, n: n, then: func() { wire.cut.Store(true) }}
+					l := whole(t, s, "a", first, wire)
+					id := l.start(t, agentOf(t, graph))
+					second := &calls{of: map[string]int{}}
+					l = whole(t, s, "b", second, nil)
+					row := l.wait(t, id, journal.StateCompleted)
+					require.JSONEq(t, `"done after"`, string(row.Result))
+					child := l.child(t, id)
+					require.JSONEq(t, `"all"`, string(child.Result))
+					require.Equal(t, kept, l.remembered(t, child))
+					both := maps.Clone(first.of)
+					for ref, made := range second.of {
+						both[ref] += made
+					}
+					repeated := 0
+					for ref, made := range both {
+						require.Equal(t, all.of[ref] > 0, made > 0, ref)
+						repeated += made - all.of[ref]
+					}
+					require.Equal(t, 1, repeated, "%v after %v", second.of, first.of)
+					l.sound(t, id)
+					l.sound(t, child.ID)
+				})
+			}
+		})
+	}
+}
