@@ -265,12 +265,6 @@ func besides(misread, rest workgraph.Faults) workgraph.Faults {
 	return out
 }
 
-// unused refuses a field that would do nothing.
-func unused(field, why, hint string) error {
-	return errs.New(errs.InvalidArgument, workgraph.CodeUnused, "%s is set, and would do nothing: %s", field, why).
-		Violate(field, workgraph.CodeUnused, why).Hint(hint)
-}
-
 // sharedGraph is a graph that several requests share, read.
 type sharedGraph struct {
 	message *graphv1.Graph
