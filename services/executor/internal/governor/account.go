@@ -7,7 +7,7 @@ import (
 
 const (
 	// slotsPer is into how many slots an interval is cut for counting.
-	slotsPer = 120
+	slotsPer = 240
 	// holdsPer is which part of the interval a call may begin late in.
 	holdsPer = 60
 	// burstsPer is which part of the interval an account may catch up with at once.

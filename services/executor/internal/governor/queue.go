@@ -25,6 +25,8 @@ const (
 	// maxLines and maxCosts bound an ask: namespaces, and calls of each.
 	maxLines = 256
 	maxCosts = 64
+	// maxTokens is more than any call has.
+	maxTokens = 1 << 40
 	// maxKnown is for how many namespaces an account knows how their estimates are off.
 	maxKnown = 1000
 	// exchange is how long one exchange may take, sweep how often leftovers are removed.
@@ -166,12 +168,10 @@ func (x *account) line(namespace string) *line {
 
 // cost is what a call of the line takes.
 func (x *account) cost(l *line, e llm.Usage) Cost {
-	in, out := l.input.of(e.Input, l.flying), l.output.of(e.Output, l.flying)
+	in, out := l.input.of(min(e.Input, maxTokens), l.flying), l.output.of(min(e.Output, maxTokens), l.flying)
 	c := Cost{1, in + out, in, out}
 	for k, n := range x.limits.Per {
-		if n > 0 {
-			c[k] = min(c[k], n) // it begins alone
-		}
+		c[k] = min(c[k], n) // with the whole limit it begins alone
 	}
 	return c
 }
@@ -307,24 +307,34 @@ func (p *permit) begin(a llm.Account, estimate llm.Usage) bool {
 	if p.state != granted || a.Name != x.name || p.owner != g.owner {
 		return false
 	}
-	if time.Now().After(p.until) {
+	now := x.cost(x.line(p.namespace), estimate)
+	if time.Now().After(p.until) || x.farAbove(now, p.cost) {
 		g.end(p, Cost{}.minus(p.cost))
 		return false
 	}
 	p.state, p.began = begun, time.Now()
 	if late := p.began.Sub(p.taken); late > x.limits.hold() {
 		slot := x.limits.slot()
-		to := p.at + ((late + slot - 1) / slot * slot).Microseconds()
+		to := p.at + int64((late+slot-1)/slot)*slot.Microseconds()
 		x.moves = append(x.moves, Correction{At: p.at, To: to, Delta: p.cost})
 		p.at = to
 		g.soon(x)
 	}
-	if now := x.cost(x.line(p.namespace), estimate); now != p.cost {
-		more := now.minus(p.cost) // what the gate could not know
+	if more := now.minus(p.cost); more != (Cost{}) { // what the gate could not know
 		p.estimate, p.cost = estimate, now
 		g.correct(x, p.at, more)
 	}
 	return true
+}
+
+// farAbove reports whether a call costs so much more than it was expected to that it must wait for that.
+func (x *account) farAbove(cost, expected Cost) bool {
+	for k, n := range x.limits.Per {
+		if cost[k]-expected[k] > max(expected[k]/2, n/100) {
+			return true
+		}
+	}
+	return false
 }
 
 // unused gives room back that no call used.
@@ -407,6 +417,11 @@ func (g *Governor) end(p *permit, delta Cost) {
 
 // correct notes a correction. The caller holds g.mu.
 func (g *Governor) correct(x *account, at int64, delta Cost) {
+	for k, n := range x.limits.Per {
+		if n == 0 {
+			delta[k] = 0
+		}
+	}
 	if delta == (Cost{}) {
 		return
 	}

@@ -3,6 +3,7 @@ package governor_test
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -195,6 +196,23 @@ func TestGate(t *testing.T) {
 		p.Done(llm.Usage{}, nil)
 		pass.Release()
 		require.InDelta(t, 2./60, w.used(0), 1e-9)
+	})
+	inWorld(t, "ACallFarAboveItsEstimateWaitsForThatMuchRoom", 1, limits, func(t *testing.T, w *world) {
+		_, err := w.admit(t.Context(), "n", 3000)
+		require.NoError(t, err)
+		elapse(50 * time.Second)
+		got, _, _, _ := enter(w, "a", 100)
+		pass := <-got
+		began := time.Now()
+		_, err = w.admit(pass.Carry(t.Context()), "n", 5000)
+		require.NoError(t, err)
+		require.Greater(t, time.Since(began), 10*time.Second)
+		require.InDelta(t, 5000./6000, w.used(1), 1e-9)
+	})
+	inWorld(t, "AnAbsurdEstimateIsTheWholeLimit", 1, limits, func(t *testing.T, w *world) {
+		_, err := w.governors[0].Admit(t.Context(), w.account, "n", llm.Usage{Input: math.MaxInt64, Output: math.MaxInt64})
+		require.NoError(t, err)
+		require.InDelta(t, 1, w.used(1), 1e-9)
 	})
 	inWorld(t, "AnotherNamespaceDoesNotUseIt", 1, limits, func(t *testing.T, w *world) {
 		got, _, _, _ := enter(w, "a", 100)

@@ -172,6 +172,12 @@ func TestNoMinuteIsBeyondTheLimitsAndNearlyAllIsUsed(t *testing.T) {
 			n := between(200, 1800)
 			return size{600, n / 2, n - n/2, time.Duration(between(500, 3000)) * time.Millisecond}
 		}},
+		"Tokens/AnswersAreShortOrLong": {llm.AccountLimits{TokensPerMinute: 120_000}, 1000, func() size {
+			if rand.IntN(2) == 0 {
+				return size{126, 6, 3, 600 * time.Millisecond}
+			}
+			return size{126, 6, 100, 1200 * time.Millisecond}
+		}},
 		"Both": {llm.AccountLimits{RequestsPerMinute: 300, TokensPerMinute: 150_000}, 100, func() size {
 			n := between(100, 900)
 			return size{600, n / 2, n - n/2, time.Second}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
+	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
 	"github.com/epigraph-run/epigraph/services/executor/internal/governor"
@@ -41,3 +43,23 @@ var driver = governortest.Driver{
 func TestMain(m *testing.M) { testkit.Main(m) }
 
 func TestConformance(t *testing.T) { governortest.Run(t, driver) }
+
+// BenchmarkMinutes loads an account for two minutes after the first one, through three executors' governors.
+func BenchmarkMinutes(b *testing.B) {
+	for name, limits := range map[string]llm.AccountLimits{
+		"Tokens":   {TokensPerMinute: 120_000},
+		"Requests": {RequestsPerMinute: 1000},
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				m := governortest.Load(b, driver, limits, time.Minute, 2, 1000)
+				b.ReportMetric(float64(m.Refused), "refused")
+				b.ReportMetric(float64(m.MostRequests), "requests/worst-minute")
+				b.ReportMetric(float64(m.MostTokens), "tokens/worst-minute")
+				b.ReportMetric(100*max(m.RequestsUsed, m.TokensUsed), "%used")
+				b.ReportMetric(float64(m.QuietWaitMean.Milliseconds()), "ms/quiet-wait")
+				b.ReportMetric(float64(m.QuietWaitMax.Milliseconds()), "ms/longest-quiet-wait")
+			}
+		})
+	}
+}
