@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/llm"
+	"github.com/epigraph-run/epigraph/internal/llm/cassette"
 	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
 	"github.com/epigraph-run/epigraph/internal/llm/providers"
 	"github.com/epigraph-run/epigraph/internal/testkit"
@@ -422,6 +425,42 @@ func TestFaults(t *testing.T) {
 		_, err := open(t, c, llm.Options{}).Generate(t.Context(), ask("x"))
 		require.Equal(t, "API_KEY", fault(t, err).Code)
 	})
+}
+
+func TestCassette(t *testing.T) {
+	t.Parallel()
+	for _, provider := range providers.Names() {
+		t.Run(provider, func(t *testing.T) {
+			t.Parallel()
+			fake, urls := serve(t, fakellm.Script{
+				Rules:   []fakellm.Rule{{Match: "busy", Reply: fakellm.Reply{Fault: fakellm.RateLimit, RetryAfter: time.Second}}},
+				Default: fakellm.Reply{Text: "a text in some pieces", Thinking: "hm", ToolCalls: []fakellm.ToolCall{{Name: "a_b", Arguments: `{"q":1}`}}},
+			})
+			c := profile(provider, urls[provider])
+			c.Cassette.Mode, c.Cassette.Path = cassette.Record, filepath.Join(t.TempDir(), "calls.jsonl")
+			asked := func(set *llm.Set) (out []any) {
+				req := ask("x")
+				req.Tools = []llm.Tool{{Name: "a/b"}}
+				whole, err := set.Generate(t.Context(), req)
+				require.NoError(t, err)
+				streamed, err := set.Stream(t.Context(), req, drop)
+				require.NoError(t, err)
+				_, err = set.Generate(t.Context(), ask("busy"))
+				e := *fault(t, err)
+				e.Err = nil
+				return append(out, whole, streamed, e)
+			}
+			want := asked(open(t, c, llm.Options{}))
+			require.Len(t, fake.Requests(), 3)
+			raw, err := os.ReadFile(c.Cassette.Path)
+			require.NoError(t, err)
+			require.NotContains(t, string(raw), "sk-test")
+			require.NoError(t, fake.Close())
+			c.Cassette.Mode = cassette.Replay
+			c.Change("default", func(p *llm.Profile) { p.APIKey = conf.Secret{} })
+			require.Equal(t, want, asked(open(t, c, llm.Options{})), "with the server gone")
+		})
+	}
 }
 
 func TestFromEnvironment(t *testing.T) {

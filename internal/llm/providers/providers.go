@@ -3,6 +3,9 @@
 package providers
 
 import (
+	"errors"
+	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -10,6 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/internal/llm/anthropic"
+	"github.com/epigraph-run/epigraph/internal/llm/cassette"
 	"github.com/epigraph-run/epigraph/internal/llm/google"
 	"github.com/epigraph-run/epigraph/internal/llm/openai"
 )
@@ -25,18 +29,43 @@ func Names() []string { return slices.Sorted(maps.Keys(all())) }
 // Config names the models that may be asked.
 type Config struct {
 	llm.Config
+	// Cassette says whether calls are recorded, or played back without any network.
+	Cassette cassette.Config
 }
 
 // DefaultConfig asks OpenAI's small model.
-func DefaultConfig() Config { return Config{Config: llm.DefaultConfig()} }
+func DefaultConfig() Config {
+	return Config{Config: llm.DefaultConfig(), Cassette: cassette.DefaultConfig()}
+}
 
 // Validate reports every field that cannot be used.
 func (c Config) Validate() error {
-	return c.Config.Validate(Names())
+	err := c.Cassette.Validate()
+	if err != nil {
+		err = fmt.Errorf("cassette: %w", err)
+	}
+	return errors.Join(c.Config.Validate(Names()), err)
 }
 
 // Open returns the models of a valid configuration; they connect when first used. The caller closes the set.
+// The cassette, if there is one, takes the place of o.Around.
 func Open(c Config, o llm.Options) (*llm.Set, error) {
+	if c.Cassette.Mode == "" {
+		return llm.Open(c.Config, all(), o)
+	}
+	var secrets []string
+	for _, p := range c.Profiles {
+		secrets = append(secrets, p.APIKey.Reveal())
+	}
+	var log *slog.Logger
+	if o.Telemetry != nil {
+		log = o.Telemetry.Logger
+	}
+	around, err := cassette.Open(c.Cassette, secrets, log)
+	if err != nil {
+		return nil, err
+	}
+	o.Around = around
 	return llm.Open(c.Config, all(), o)
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/epigraph-run/epigraph/examples"
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/llm"
+	"github.com/epigraph-run/epigraph/internal/llm/cassette"
 	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
 	"github.com/epigraph-run/epigraph/internal/planpb"
 	"github.com/epigraph-run/epigraph/plan"
@@ -28,7 +29,10 @@ import (
 )
 
 type demoCmd struct {
-	Model string `help:"Model to ask when OPENAI_BASE_URL and OPENAI_API_KEY are set." default:"gpt-4o-mini"`
+	Model   string `help:"Model to ask when OPENAI_BASE_URL and OPENAI_API_KEY are set." default:"gpt-4o-mini"`
+	Record  string `help:"Write all model calls to a cassette." placeholder:"FILE" xor:"cassette"`
+	Replay  string `help:"Answer from a cassette, at the pace of its calls; no model is asked." placeholder:"FILE" xor:"cassette"`
+	Nearest bool   `help:"With --replay, let the most similar request answer where none is equal; what drifted goes to FILE.drift.jsonl."`
 }
 
 // Help says what the demo needs.
@@ -139,7 +143,10 @@ func (c *demoCmd) serve(ctx context.Context) (_ *demoSuite, err error) {
 		return nil, err
 	}
 	asked := c.Model
-	if os.Getenv("OPENAI_BASE_URL") == "" || os.Getenv("OPENAI_API_KEY") == "" {
+	c.cassette(&cfg)
+	if c.Replay != "" {
+		asked = c.Replay
+	} else if os.Getenv("OPENAI_BASE_URL") == "" || os.Getenv("OPENAI_API_KEY") == "" {
 		stopModel, base, err := scriptedModel()
 		if err != nil {
 			return nil, err
@@ -169,6 +176,20 @@ func (c *demoCmd) serve(ctx context.Context) (_ *demoSuite, err error) {
 		return nil, err
 	}
 	return &demoSuite{Dev: d, model: asked, stop: stop}, nil
+}
+
+// cassette has the model calls recorded or played back.
+func (c *demoCmd) cassette(cfg *stack.Config) {
+	tape := &cfg.Models.Cassette
+	switch {
+	case c.Record != "":
+		tape.Mode, tape.Path = cassette.Record, c.Record
+	case c.Replay != "":
+		tape.Mode, tape.Path, tape.Pace = cassette.Replay, c.Replay, true
+	}
+	if c.Nearest {
+		tape.Match = cassette.Nearest
+	}
 }
 
 // overREST starts runs through the gateway, as most clients do, so that the trace shows the whole way.
