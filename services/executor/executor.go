@@ -268,6 +268,8 @@ type Service struct {
 	webhooks  *webhook.Deliverer
 
 	scheduleServer *rpc.ScheduleServer
+	threads        *thread.Conductor
+	threadServer   *rpc.ThreadServer
 	log            *slog.Logger
 	// closers are what Open opened; Close closes the last one first.
 	closers []io.Closer
@@ -421,6 +423,8 @@ func (s *Service) assemble(cfg Config, d Deps, set *builtin.Set, st stores) (err
 		return fmt.Errorf("make controller of schedules: %w", err)
 	}
 	s.scheduleServer = rpc.NewScheduleServer(s.schedules, runs)
+	s.threads = thread.NewConductor(st.plain, rpc.Conversing{Server: s.server}, s.log, dbkit.Now)
+	s.threadServer = rpc.NewThreadServer(st.plain, s.threads)
 	s.server.DialPeers(d.Peer)
 	return nil
 }
@@ -442,6 +446,7 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	executorv1.RegisterPeerServiceServer(r, peer{workers: s.workers, explainer: s.server.Explainer()})
 	executorv1.RegisterLimitServiceServer(r, s.limitServer)
 	executorv1.RegisterScheduleServiceServer(r, s.scheduleServer)
+	executorv1.RegisterThreadServiceServer(r, s.threadServer)
 }
 
 // Run takes runs and continues those that others left, until ctx ends. Then calls in flight may end within
@@ -452,6 +457,7 @@ func (s *Service) Run(ctx context.Context) error {
 	g.Go(func() error { return s.jobs.Run(ctx) })
 	g.Go(func() error { return s.schedules.Run(ctx) })
 	g.Go(func() error { return s.sweep(ctx) })
+	g.Go(func() error { return s.resumeTurns(ctx) })
 	g.Go(func() error { return s.workers.Run(ctx) })
 	g.Go(func() error { return s.limits.Run(ctx) })
 	g.Go(func() error { return s.quotas.Run(ctx, s.engine.Work) })
