@@ -52,14 +52,14 @@ func TestServer(t *testing.T) {
 	d := serve(t, fakellm.Script{
 		Models: []string{"fake-1"},
 		Rules: []fakellm.Rule{
+			{Match: "someone ought to mow", Reply: fakellm.Reply{Text: `{"steps": [{"n": 1, "id": "", "request": "mow the lawn", "quote": "mow the lawn", "needs": []}, ` +
+				`{"n": 2, "id": "", "request": "invite the neighbors", "quote": "invite the neighbors", "needs": [{"n": 1, "quote": "Once the lawn looks good"}]}]}`}},
 			{Match: "weather", After: "rain in the south", Reply: fakellm.Reply{Text: "Take an umbrella south."}},
 			{Match: "weather", Reply: fakellm.Reply{Text: "I look.", ToolCalls: []fakellm.ToolCall{{Name: "north", Arguments: `{}`}, {Name: "south.coast", Arguments: `{"of": "the south"}`}}}},
 			{Match: "hello ada", Reply: fakellm.Reply{Text: `<StructuredResponse><TaskStatus>Completed</TaskStatus><InstantResponse>hello ada</InstantResponse></StructuredResponse>`}},
 			{Match: "go on", Reply: fakellm.Reply{Text: `<ImmediateNextActions><Action><Type>greet</Type><Args><who>ada</who></Args></Action></ImmediateNextActions>`}},
 			{Match: "REFUSED: ", Reply: fakellm.Reply{Text: `{"actions": [[{"action": "ask", "arguments": "{}"}]], "result": null}`}},
 			{Match: "greeting agent", Reply: fakellm.Reply{Text: `{"actions": [[{"action": "http", "arguments": "{}"}, {"action": "greet", "arguments": "{\"text\": \"x\"}"}]], "result": null}`}},
-			{Match: "someone ought to mow", Reply: fakellm.Reply{Text: `{"steps": [{"n": 1, "id": "", "request": "mow the lawn", "quote": "mow the lawn", "needs": []}, ` +
-				`{"n": 2, "id": "", "request": "invite the neighbors", "quote": "invite the neighbors", "needs": [{"n": 1, "quote": "Once the lawn looks good"}]}]}`}},
 			{Match: "garden party", Reply: fakellm.Reply{Text: `[{"id": "mow", "request": "mow the lawn", "needs": []}, {"id": "invite", "request": "invite the neighbors", "needs": ["tent"]}]`}},
 			{Match: `UNKNOWN_REFERENCE "tent"`, Reply: fakellm.Reply{Text: `[{"id": "mow", "request": "mow the lawn", "needs": []}, {"id": "invite", "request": "invite the neighbors", "needs": ["mow"]}]`}},
 			{Match: "give up", Reply: fakellm.Reply{Fault: fakellm.Unauthorized}},

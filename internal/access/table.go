@@ -78,6 +78,18 @@ var table = map[string][]Scope{
 	"epigraph.executor.v1.ScheduleService/BackfillSchedule": run,
 	"epigraph.executor.v1.ScheduleService/TriggerSchedule":  run,
 
+	"epigraph.executor.v1.ThreadService/CreateThread":  run,
+	"epigraph.executor.v1.ThreadService/GetThread":     run,
+	"epigraph.executor.v1.ThreadService/ListThreads":   run,
+	"epigraph.executor.v1.ThreadService/DeleteThread":  run,
+	"epigraph.executor.v1.ThreadService/ForkThread":    run,
+	"epigraph.executor.v1.ThreadService/ListMessages":  run,
+	"epigraph.executor.v1.ThreadService/ListStates":    run,
+	"epigraph.executor.v1.ThreadService/ListLearnings": run,
+	"epigraph.executor.v1.ThreadService/AppendMessage": run,
+	"epigraph.executor.v1.ThreadService/GetTurn":       run,
+	"epigraph.executor.v1.ThreadService/ListTurns":     run,
+
 	"epigraph.executor.v1.WorkerService/Work":        {Worker},
 	"epigraph.executor.v1.WorkerService/ListWorkers": {Run, Worker},
 

@@ -80,7 +80,7 @@ func TestArguments(t *testing.T) {
 
 func TestEstimate(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]int64{"": 0, "a": 1, "12345678": 2, "ünïcödé": 3, "日本語": 3, "\xff\xfe": 2} {
+	for text, want := range map[string]int64{"": 0, "a": 1, "12345678": 2, "ünïcödé": 2, "日本語": 3, "日本語日": 3, "\xff\xfe": 2} {
 		require.Equal(t, want, llm.EstimateText(text), "%q", text)
 	}
 	req := llm.Request{

@@ -193,6 +193,8 @@ func suspicions(j inspected, kept offloading, in journal.Sample) []doctor.Probe 
 	add(journal.SuspectRequest, doctor.Warning, "request ids are more than a day past their expiry", "an executor sweeps them every ten minutes; check that one is running")
 	add(journal.SuspectPartition, doctor.Warning, "partitions of the journal are missing", "an executor creates them in advance; check that one is running: its maintenance moves the events that have no partition")
 	add(journal.SuspectSchedule, doctor.Warning, "schedules have been due for more than a minute", waiting)
+	add(journal.SuspectThread, doctor.Fault, "items of threads are missing", "keep the database as it is, and report it")
+	add(journal.SuspectTurn, doctor.Warning, "messages have waited for agents for more than a minute, while no run is at work on their threads", waiting)
 	add(journal.SuspectSetting, doctor.Fault, "the database may lose what it has acknowledged, or is damaged", "turn fsync, full_page_writes, synchronous_commit and autovacuum on; restore a damaged file from a backup")
 	return out
 }

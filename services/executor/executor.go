@@ -270,6 +270,8 @@ type Service struct {
 	webhooks  *webhook.Deliverer
 
 	scheduleServer *rpc.ScheduleServer
+	threads        *thread.Conductor
+	threadServer   *rpc.ThreadServer
 	log            *slog.Logger
 	// closers are what Open opened; Close closes the last one first.
 	closers []io.Closer
@@ -429,6 +431,8 @@ func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err 
 		return fmt.Errorf("make controller of schedules: %w", err)
 	}
 	s.scheduleServer = rpc.NewScheduleServer(s.schedules, runs)
+	s.threads = thread.NewConductor(st.plain, rpc.Conversing{Server: s.server}, s.log, dbkit.Now)
+	s.threadServer = rpc.NewThreadServer(st.plain, s.threads)
 	s.server.DialPeers(d.Peer)
 	return nil
 }
@@ -450,6 +454,7 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	executorv1.RegisterPeerServiceServer(r, peer{workers: s.workers, explainer: s.server.Explainer()})
 	executorv1.RegisterLimitServiceServer(r, s.limitServer)
 	executorv1.RegisterScheduleServiceServer(r, s.scheduleServer)
+	executorv1.RegisterThreadServiceServer(r, s.threadServer)
 }
 
 // Run takes runs and continues those that others left, until ctx ends. Then calls in flight may end within
@@ -460,6 +465,7 @@ func (s *Service) Run(ctx context.Context) error {
 	g.Go(func() error { return s.jobs.Run(ctx) })
 	g.Go(func() error { return s.schedules.Run(ctx) })
 	g.Go(func() error { return s.sweep(ctx) })
+	g.Go(func() error { return s.resumeTurns(ctx) })
 	g.Go(func() error { return s.workers.Run(ctx) })
 	g.Go(func() error { return s.limits.Run(ctx) })
 	if s.governor != nil {

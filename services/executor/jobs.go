@@ -62,6 +62,7 @@ func (s *Service) dispatcher(j journal.Journal, tel *obs.Telemetry) (*dispatch.D
 		Kinds: []dispatch.Kind{{Name: journal.JobWake, Handle: s.work}, {Name: journal.JobStart, Handle: s.work},
 			{Name: journal.JobMaintenance, Handle: s.maintenance.work, Every: maintenanceEvery},
 			{Name: journal.JobSchedule, Handle: s.lookAfter, Timeout: firingTimeout},
+			{Name: journal.JobThread, Handle: s.nextTurn},
 			{Name: journal.JobWebhook, Handle: s.deliverWebhook}}}
 	switch j := j.(type) {
 	case *pg.Store:

@@ -478,6 +478,50 @@ func largeCases() map[string]func(*largeWorld) {
 			require.NoError(w.t, err)
 			w.is(got.GetStart().GetRunId(), completed)
 		},
+		"ThreadService/CreateThread": func(w *largeWorld) { w.thread() },
+		"ThreadService/GetThread": func(w *largeWorld) {
+			_, err := w.threads().GetThread(w.t.Context(), &executorv1.GetThreadRequest{ThreadId: w.thread()})
+			require.NoError(w.t, err)
+		},
+		"ThreadService/ListThreads": func(w *largeWorld) {
+			w.thread()
+			list, err := w.threads().ListThreads(w.t.Context(), &executorv1.ListThreadsRequest{})
+			require.NoError(w.t, err)
+			require.NotEmpty(w.t, list.GetThreads())
+		},
+		"ThreadService/ForkThread": func(w *largeWorld) {
+			_, err := w.threads().ForkThread(w.t.Context(), &executorv1.ForkThreadRequest{ThreadId: w.thread()})
+			require.NoError(w.t, err)
+		},
+		"ThreadService/DeleteThread": func(w *largeWorld) {
+			_, err := w.threads().DeleteThread(w.t.Context(), &executorv1.DeleteThreadRequest{ThreadId: w.thread()})
+			require.NoError(w.t, err)
+		},
+		"ThreadService/ListMessages": func(w *largeWorld) {
+			_, err := w.threads().ListMessages(w.t.Context(), &executorv1.ListMessagesRequest{ThreadId: w.thread()})
+			require.NoError(w.t, err)
+		},
+		"ThreadService/ListStates": func(w *largeWorld) {
+			_, err := w.threads().ListStates(w.t.Context(), &executorv1.ListStatesRequest{ThreadId: w.thread(), Full: true})
+			require.NoError(w.t, err)
+		},
+		"ThreadService/ListLearnings": func(w *largeWorld) {
+			_, err := w.threads().ListLearnings(w.t.Context(), &executorv1.ListLearningsRequest{ThreadId: w.thread()})
+			require.NoError(w.t, err)
+		},
+		"ThreadService/AppendMessage": func(w *largeWorld) { w.turn(w.thread()) },
+		"ThreadService/GetTurn": func(w *largeWorld) {
+			turn := w.turn(w.thread())
+			got, err := w.threads().GetTurn(w.t.Context(), &executorv1.GetTurnRequest{ThreadId: turn.GetThreadId(), Number: turn.GetNumber()})
+			require.NoError(w.t, err)
+			require.JSONEq(w.t, large, string(got.GetContent().GetJson()))
+		},
+		"ThreadService/ListTurns": func(w *largeWorld) {
+			turn := w.turn(w.thread())
+			list, err := w.threads().ListTurns(w.t.Context(), &executorv1.ListTurnsRequest{ThreadId: turn.GetThreadId()})
+			require.NoError(w.t, err)
+			require.JSONEq(w.t, large, string(list.GetTurns()[0].GetContent().GetJson()))
+		},
 		"WorkerService/Work": func(w *largeWorld) {
 			worker := w.worker(w.t, hello(1, pure("repeats")))
 			id := w.start(&graphv1.Node{Id: "r", Actor: "repeats", Named: map[string]*graphv1.Payload{"mine": value(large)}})
@@ -498,6 +542,27 @@ func largeCases() map[string]func(*largeWorld) {
 
 func (w *largeWorld) limits() executorv1.LimitServiceClient {
 	return executorv1.NewLimitServiceClient(w.dial(keyAcme))
+}
+
+func (w *largeWorld) threads() executorv1.ThreadServiceClient {
+	return executorv1.NewThreadServiceClient(w.dial(keyAcme))
+}
+
+// thread makes a thread whose agent nobody serves.
+func (w *largeWorld) thread() string {
+	w.t.Helper()
+	th, err := w.threads().CreateThread(w.t.Context(), &executorv1.CreateThreadRequest{Thread: &executorv1.Thread{Agent: "agent/nobody"}})
+	require.NoError(w.t, err)
+	return th.GetId()
+}
+
+// turn sends a large message.
+func (w *largeWorld) turn(id string) *executorv1.Turn {
+	w.t.Helper()
+	turn, err := w.threads().AppendMessage(w.t.Context(), &executorv1.AppendMessageRequest{ThreadId: id, Content: value(large)})
+	require.NoError(w.t, err)
+	require.JSONEq(w.t, large, string(turn.GetContent().GetJson()))
+	return turn
 }
 
 func (w *largeWorld) schedules() executorv1.ScheduleServiceClient {

@@ -121,6 +121,9 @@ func (u *maintenance) work(ctx context.Context, _ dispatch.Job) error {
 			return err
 		}
 	}
+	if err := u.sweepThreads(ctx, begin.Add(maintenanceTime)); err != nil {
+		return err
+	}
 	shrink, err := u.journal.Shrink(ctx, before, movedRows)
 	if err != nil {
 		return fmt.Errorf("give back space: %w", err)

@@ -51,6 +51,8 @@ func same(t *testing.T, answer proto.Message) proto.Message {
 		return run(m)
 	case *executorv1.AmendRunResponse:
 		return &executorv1.AmendRunResponse{Run: run(m.GetRun()), Diff: m.GetDiff()}
+	case *executorv1.Thread, *executorv1.Turn:
+		return m
 	case *executorv1.TriggerScheduleResponse:
 		return m
 	}
@@ -68,7 +70,16 @@ func TestRepeats(t *testing.T) {
 		f := serve(t, workgraph.Actors{"does": c.actor(workgraph.Idempotent), "pays": declared{workgraph.Unsafe, workgraph.ActorFunc(
 			func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
 				return workgraph.Outcome{}, workgraph.Errorf(workgraph.Unknown, "TIMEOUT", "no answer")
-			})}}, store)
+			})}, "hears": workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
+			return workgraph.Outcome{Wait: &workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}}}, nil
+		})}, store)
+		threads := executorv1.NewThreadServiceClient(f.conn)
+		thread := func(t *testing.T) string {
+			t.Helper()
+			th, err := threads.CreateThread(t.Context(), &executorv1.CreateThreadRequest{Thread: &executorv1.Thread{Agent: "hears"}})
+			require.NoError(t, err)
+			return th.GetId()
+		}
 		schedules := executorv1.NewScheduleServiceClient(f.conn)
 		ctx := t.Context()
 		waits := actorNode("wait", "signal", `{"name": "go"}`)
@@ -186,6 +197,18 @@ func TestRepeats(t *testing.T) {
 				req := &executorv1.TriggerScheduleRequest{ScheduleId: id, RequestId: id}
 				return req, func() { req.ScheduleId += "-other" }
 			}},
+			"CreateThread": {"": func(_ *testing.T, id string) (proto.Message, func()) {
+				req := &executorv1.CreateThreadRequest{Thread: &executorv1.Thread{Key: id}, RequestId: id}
+				return req, func() { req.Thread.Key += "-other" }
+			}},
+			"ForkThread": {"": func(t *testing.T, id string) (proto.Message, func()) {
+				req := &executorv1.ForkThreadRequest{ThreadId: thread(t), RequestId: id}
+				return req, func() { req.Thread = &executorv1.Thread{Title: "other"} }
+			}},
+			"AppendMessage": {"": func(t *testing.T, id string) (proto.Message, func()) {
+				req := &executorv1.AppendMessageRequest{ThreadId: thread(t), Content: value(`"hi"`), RequestId: id}
+				return req, func() { req.Content = value(`"other"`) }
+			}},
 		}
 		methods := repeatable()
 		for name := range table {
@@ -232,6 +255,10 @@ func TestRepeats(t *testing.T) {
 						run = m.GetRun().GetId()
 					case *executorv1.TriggerScheduleResponse:
 						run = m.GetStart().GetRunId()
+					case *executorv1.Turn:
+						run = m.GetRunId()
+					case *executorv1.Thread:
+						return // no run belongs to it
 					}
 					_, err = f.CancelRun(ctx, &executorv1.CancelRunRequest{RunId: run})
 					require.NoError(t, err)

@@ -134,14 +134,6 @@ func TestValidateGraph(t *testing.T) {
 		require.Equal(t, "MISSING_ARGUMENT b", v.GetWarnings()[0].GetCode()+" "+v.GetWarnings()[0].GetNodeId())
 		require.Contains(t, v.GetWarnings()[0].GetHint(), "with an input that has it nothing is wrong")
 	})
-	t.Run("Thread/IsRefusedByName", func(t *testing.T) {
-		t.Parallel()
-		_, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: g(node("a", "cel", "expr", `"1"`)), ThreadId: "t"})
-		require.Equal(t, "FIELD_NOT_USED", errs.ReasonOf(err))
-		require.Equal(t, "thread_id", errs.From(err).Violations[0].Field)
-		_, err = f.ListRuns(t.Context(), &executorv1.ListRunsRequest{ThreadId: "t"})
-		require.Equal(t, "FIELD_NOT_USED", errs.ReasonOf(err))
-	})
 }
 
 // An actor that is called by a node's own arguments is checked like a node, but only with warnings: a worker

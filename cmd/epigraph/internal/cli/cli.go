@@ -130,6 +130,14 @@ type commands struct {
 		Backfill schedulesBackfillCmd `cmd:"" help:"Start the runs of past times."`
 		Delete   schedulesDeleteCmd   `cmd:"" aliases:"rm" help:"Delete a schedule."`
 	} `cmd:"" help:"Create, show and change schedules." group:"work"`
+	Threads struct {
+		Ls    threadsLsCmd    `cmd:"" aliases:"list" help:"List threads, newest first."`
+		Show  threadsShowCmd  `cmd:"" aliases:"get" help:"Show a thread with its newest messages."`
+		Fork  threadsForkCmd  `cmd:"" help:"Go on from an item of a thread in a new one."`
+		Turns threadsTurnsCmd `cmd:"" help:"List the messages to the agent of a thread, and what became of them."`
+		Rm    threadsRmCmd    `cmd:"" aliases:"delete" help:"Delete a thread."`
+	} `cmd:"" help:"Show, fork and delete the threads of agents." group:"work"`
+	Chat   chatCmd `cmd:"" help:"Talk with an agent." group:"work"`
 	Limits struct {
 		List   limitsListCmd   `cmd:"" aliases:"ls" help:"List limits with their present use."`
 		Put    limitsPutCmd    `cmd:"" help:"Set a limit."`

@@ -93,6 +93,7 @@ type services struct {
 	registry registryv1.RegistryServiceClient
 	// The executor's other faces.
 	schedules executorv1.ScheduleServiceClient
+	threads   executorv1.ThreadServiceClient
 	limits    executorv1.LimitServiceClient
 	workers   executorv1.WorkerServiceClient
 
@@ -130,6 +131,7 @@ func (e *env) connect() (*services, error) {
 	s.planner, s.executor, s.registry = plannerv1.NewPlannerServiceClient(p), executorv1.NewExecutorServiceClient(x), registryv1.NewRegistryServiceClient(r)
 	e.lookOut(s, byAddr)
 	s.schedules, s.limits, s.workers = executorv1.NewScheduleServiceClient(x), executorv1.NewLimitServiceClient(x), executorv1.NewWorkerServiceClient(x)
+	s.threads = executorv1.NewThreadServiceClient(x)
 	return s, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -188,7 +189,17 @@ func TestAgent(t *testing.T) {
 		work := &recorder{}
 		forbidden := &recorder{}
 		asks := waits(workgraph.Wait{Interrupt: &workgraph.Interrupt{Prompt: json.RawMessage(`"May I?"`)}})
-		l := run(t, s, agents(t, s, actors{"reasoner": r, "work": work, "forbidden": forbidden, "ok": &recorder{}, "ask": asks,
+		brancher := workgraph.ActorFunc(func(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+			say := `[["work", "work", "work"]]`
+			switch told := string(c.Named["request"]); {
+			case strings.Contains(told, "ActionGroup"):
+				say = `{"result": "joined"}`
+			case strings.Contains(told, "ActionResults"):
+				say = `{"task_status": "Completed"}`
+			}
+			return workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(say)}, Usage: []workgraph.Usage{{Provider: "p", Model: "m", InputTokens: 100}}}, nil
+		})
+		l := run(t, s, agents(t, s, actors{"reasoner": r, "brancher": brancher, "work": work, "forbidden": forbidden, "ok": &recorder{}, "ask": asks,
 			"never":  &reasoner{script: []string{`["work"]`, `["work"]`, `["work"]`, `{"result": 1}`}},
 			"deeper": spawns(workgraph.Child{Graph: chain(1, "ok")}),
 			"below":  spawns(workgraph.Child{Graph: chain(1, "lower")}),
@@ -232,6 +243,27 @@ func TestAgent(t *testing.T) {
 			child := l.evicted(t, l.child(t, id).ID, journal.StatePaused)
 			require.NoError(t, l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: child.ID}))
 			l.wait(t, id, journal.StateCompleted)
+		})
+		t.Run("Branches/GoOnBeyondTheLimitWhenResumed", func(t *testing.T) {
+			id := l.start(t, agentOf(t, `{"goal": "all of it", "reasoner": "brancher", "max_branches": 2, "actions": {"work": {}}}`))
+			l.evicted(t, id, journal.StateWaiting)
+			child := l.evicted(t, l.child(t, id).ID, journal.StatePaused)
+			require.Equal(t, agent.ReasonBranches, child.Reason)
+			require.NoError(t, l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: child.ID}))
+			row := l.wait(t, id, journal.StateCompleted)
+			require.EqualValues(t, 500, row.Usage.InputTokens, "five calls of the reasoner")
+			require.JSONEq(t, `"joined"`, string(l.child(t, id).Result))
+			below, err := l.j.Descendants(t.Context(), ns, id)
+			require.NoError(t, err)
+			require.Len(t, below, 5, "the agent's run, the round's, and one for each branch")
+			all, err := l.j.ListThreads(t.Context(), ns, thread.Filter{}, page.Cursor{}, 3)
+			require.NoError(t, err)
+			for _, th := range all {
+				require.Equal(t, 1, th.Depth, "each branch has a fork of the thread")
+			}
+			for _, b := range below {
+				l.sound(t, b.RunID)
+			}
 		})
 		t.Run("Steps/GoOnOneByOne", func(t *testing.T) {
 			r.script = []string{`["work"]`, `["work"]`, `{"result": "stepped"}`}
@@ -314,6 +346,31 @@ func TestAgent(t *testing.T) {
 			require.Empty(t, work.calls)
 			require.Contains(t, r.told[3], `done do.work`)
 			r.fails = nil
+		})
+		t.Run("Fork/OfTheAgentsRunGoesOnWithAForkOfTheThread", func(t *testing.T) {
+			r.script = []string{`["work"]`, `["work"]`, `{"result": "first"}`}
+			id := l.start(t, agentOf(t, `{`+actions+`}`))
+			l.wait(t, id, journal.StateCompleted)
+			was := l.child(t, id)
+			r.asked = nil
+			r.script[1], r.script[2] = `["ask"]`, `{"result": "second"}`
+			again, err := l.Fork(t.Context(), command.ForkRequest{Namespace: ns, RunID: was.ID, From: &workgraph.Ref{Node: "reason", Visit: 2}})
+			require.NoError(t, err)
+			var question string
+			testkit.Eventually(t, func() bool {
+				for _, ev := range kinds(l.events(t, again), workgraph.AttemptEnded) {
+					if o := ev.Outcome; o != nil && o.Wait != nil && o.Wait.Interrupt != nil {
+						question = o.Wait.Interrupt.ID
+					}
+				}
+				return question != ""
+			})
+			l.commands(t, again, journal.CommandAnswer, record.Payload{InterruptID: question, Payload: json.RawMessage(`"you may"`), By: "ada"})
+			require.JSONEq(t, `"second"`, string(l.wait(t, again, journal.StateCompleted).Result))
+			require.Equal(t, map[int]int{2: 1, 3: 1}, r.rounds())
+			require.Equal(t, []string{"MESSAGE", "MESSAGE", "STATE 1", "STATE 2", "STATE 3"}, l.remembered(t, was), "the thread of the first run is as it was")
+			require.Equal(t, []string{"MESSAGE", "MESSAGE", "STATE 1", "STATE 2", "STATE 3"}, l.remembered(t, l.row(t, again)))
+			require.Contains(t, r.told[3], "you may")
 		})
 		t.Run("Retry/OfTheRunAboveRepeatsNoUnsafeCallUnasked", func(t *testing.T) {
 			r.script = []string{`["send"]`, `["send"]`}

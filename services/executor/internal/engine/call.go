@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -268,6 +269,7 @@ func (t *session) invoke(ctx context.Context, doer workgraph.Actor, a *attempt) 
 	}()
 	c, _ := ctx.Value(clocksKey{}).(*clocks)
 	start := a.start
+	start.Thread = cmp.Or(start.Thread, a.run.lineage.Thread)
 	start.AttemptToken, start.RootRunID = a.run.attemptToken(start.Ref, start.Attempt), a.run.root
 	start.Details = t.detailsOf(a)
 	call := workgraph.NewCall(start, workgraph.CallOptions{

@@ -77,7 +77,7 @@ func (e *Engine) begin(ctx context.Context, t *session, req command.StartRequest
 			return e.earlier(ctx, req, err)
 		}
 	}
-	if req.ScheduleID == "" {
+	if req.ScheduleID == "" && req.Turn == 0 {
 		req.Principal = access.Of(ctx).String()
 	}
 	id := req.ID

@@ -126,6 +126,32 @@ func (f fair) SegmentItems(ctx context.Context, namespace string, s thread.Segme
 	})
 }
 
+func (f fair) QueueTurn(ctx context.Context, t thread.Turn, q thread.Request, most int) (thread.Turn, error) {
+	return dbkit.Write(ctx, f.turns, t.Namespace, func(ctx context.Context) (thread.Turn, error) { return f.j.QueueTurn(ctx, t, q, most) })
+}
+
+func (f fair) NextTurn(ctx context.Context, namespace, id string) (thread.Line, error) {
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) (thread.Line, error) { return f.j.NextTurn(ctx, namespace, id) })
+}
+
+func (f fair) SettleTurn(ctx context.Context, t thread.Turn) error {
+	return f.turns.Do(ctx, t.Namespace, func(ctx context.Context) error { return f.j.SettleTurn(ctx, t) })
+}
+
+func (f fair) Turn(ctx context.Context, namespace, id string, number int64) (thread.Turn, error) {
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) (thread.Turn, error) { return f.j.Turn(ctx, namespace, id, number) })
+}
+
+func (f fair) ListTurns(ctx context.Context, namespace, id string, after int64, limit int) ([]thread.Turn, error) {
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) ([]thread.Turn, error) {
+		return f.j.ListTurns(ctx, namespace, id, after, limit)
+	})
+}
+
+func (f fair) OverdueTurns(ctx context.Context, before time.Time, after string, limit int) ([]thread.Name, error) {
+	return f.j.OverdueTurns(ctx, before, after, limit)
+}
+
 func (f fair) SweepThreads(ctx context.Context, unusedSince time.Time, after string, limit int) (hidden int, next string, err error) {
 	return f.j.SweepThreads(ctx, unusedSince, after, limit)
 }

@@ -56,6 +56,10 @@ const (
 	SuspectPartition Suspicion = "partition"
 	// SuspectSchedule: a schedule is due and nobody has looked after it.
 	SuspectSchedule Suspicion = "schedule-overdue"
+	// SuspectThread: items of a thread are missing.
+	SuspectThread Suspicion = "thread-gap"
+	// SuspectTurn: a message waits for an agent, and no run is at work on its thread.
+	SuspectTurn Suspicion = "turn-overdue"
 	// SuspectSetting: the database is set up so that it may lose what it acknowledged.
 	SuspectSetting Suspicion = "database-setting"
 )

@@ -39,6 +39,8 @@ const (
 	JobMaintenance JobKind = "maintenance"
 	// JobSchedule asks for somebody to look after a schedule: its time has come, or a run of it has ended.
 	JobSchedule JobKind = "schedule"
+	// JobThread asks for the next turn of a thread: the run at work on it has ended, or asks a question.
+	JobThread JobKind = "thread"
 	// JobWebhook asks for what happened in a run to be told to an address outside.
 	JobWebhook JobKind = "webhook"
 )
@@ -65,6 +67,19 @@ func ScheduleJob(namespace, id string, due time.Time) Job {
 		j.At = due.Add(-ScheduleEarly)
 	}
 	return j
+}
+
+// ThreadArgs is what a job about a thread carries.
+type ThreadArgs struct {
+	Namespace string `json:"namespace"`
+	ThreadID  string `json:"thread_id"`
+}
+
+// ThreadJob asks for the next turn of a thread.
+func ThreadJob(namespace, id string) Job {
+	// Two texts always marshal.
+	args, _ := json.Marshal(ThreadArgs{Namespace: namespace, ThreadID: id})
+	return Job{Kind: JobThread, Args: args}
 }
 
 // JobArgs is what a job about a run carries.

@@ -123,8 +123,10 @@ func (s *Server) startRequest(ctx context.Context, req *executorv1.StartRunReque
 		BusinessKey: req.GetBusinessKey(), Labels: req.GetLabels(), Priority: int(req.GetPriority()), StartTime: instant(req.GetStartTime()),
 		Budget: callpb.FromBudget(req.GetBudget()), Webhooks: webhooks(req.GetWebhooks()),
 	}
-	if req.GetThreadId() != "" {
-		return out, unused("thread_id", "no agent works on a thread", "leave it out; chat_id, labels and metadata keep what a run belongs to")
+	if out.ThreadID = req.GetThreadId(); out.ThreadID != "" {
+		if _, err := s.reader.Thread(ctx, out.Namespace, out.ThreadID); err != nil {
+			return out, away(err)
+		}
 	}
 	if t := req.GetTimeout(); t != nil {
 		if err := t.CheckValid(); err != nil || t.AsDuration() <= 0 {
@@ -263,12 +265,6 @@ func besides(misread, rest workgraph.Faults) workgraph.Faults {
 	return out
 }
 
-// unused refuses a field that would do nothing.
-func unused(field, why, hint string) error {
-	return errs.New(errs.InvalidArgument, workgraph.CodeUnused, "%s is set, and would do nothing: %s", field, why).
-		Violate(field, workgraph.CodeUnused, why).Hint(hint)
-}
-
 // sharedGraph is a graph that several requests share, read.
 type sharedGraph struct {
 	message *graphv1.Graph
@@ -383,9 +379,6 @@ func (s *Server) GetRunGraph(ctx context.Context, req *executorv1.GetRunGraphReq
 
 // ListRuns implements the service.
 func (s *Server) ListRuns(ctx context.Context, req *executorv1.ListRunsRequest) (*executorv1.ListRunsResponse, error) {
-	if req.GetThreadId() != "" {
-		return nil, unused("thread_id", "runs have no threads", "filter by chat_id or labels")
-	}
 	ns := grpckit.Namespace(ctx)
 	filter := proto.CloneOf(req)
 	filter.PageSize, filter.PageToken = 0, ""
@@ -398,7 +391,7 @@ func (s *Server) ListRuns(ctx context.Context, req *executorv1.ListRunsRequest) 
 		return nil, err
 	}
 	f := journal.Filter{
-		TaskID: req.GetTaskId(), UserID: req.GetUserId(), ChatID: req.GetChatId(), BusinessKey: req.GetBusinessKey(),
+		TaskID: req.GetTaskId(), UserID: req.GetUserId(), ChatID: req.GetChatId(), ThreadID: req.GetThreadId(), BusinessKey: req.GetBusinessKey(),
 		ParentID: req.GetParentRunId(), ScheduleID: req.GetScheduleId(), Labels: req.GetLabels(), CreatedAfter: instant(req.GetCreatedAfter()), CreatedBefore: instant(req.GetCreatedBefore()),
 	}
 	for _, st := range req.GetStates() {

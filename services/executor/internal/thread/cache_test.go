@@ -164,7 +164,7 @@ func TestCache(t *testing.T) {
 					want := r.all(id, q)
 					got, err := c.Items(t.Context(), "ns", id, q)
 					require.NoError(t, err)
-					require.Equal(t, len(want), len(got), "seed %d: %+v", seed, q)
+					require.Len(t, got, len(want), "seed %d: %+v", seed, q)
 					for i := range want {
 						require.Equal(t, want[i], got[i], "seed %d: %+v", seed, q)
 					}

@@ -70,6 +70,7 @@ type Request struct {
 // Store keeps threads beside the journal, whose commits append to them. Implementations are safe for
 // concurrent use.
 type Store interface {
+	Turns
 	// Thread returns a thread of the namespace. ReasonNotFound.
 	Thread(ctx context.Context, namespace, id string) (Thread, error)
 	// ThreadByKey returns the thread that has the key. ReasonNotFound.

@@ -130,7 +130,7 @@ func Specs(threads thread.Reader) []actor.Spec {
 		step(actorGroups, definition, "Runs groups of actions.", workgraph.Pure, l.groups),
 		step(actorGather, `"mode": {"type": "string"}, "prompt": {"type": "string"}, "names": {"type": "array"}, "max_bytes": {"type": "integer"}`, "Puts results of actions together.", workgraph.Pure, gather),
 		step(actorResults, `"layers": {"type": "array"}`, "Lists what became of the actions of a round.", workgraph.Pure, results),
-		step(actorBranch, definition+`, "branch": {"type": "object"}, "action": {"type": "string"}`, "Goes on with the result of one action of a parallel group.", workgraph.Idempotent, branch),
+		step(actorBranch, `"action": {"type": "string"}`, "Goes on with the result of one action of a parallel group.", workgraph.Idempotent, branch),
 		step(actorObserve, definition, "Ends an agent's round: its state is appended to the thread, and the next prompt or the result is made.", workgraph.Idempotent, l.observe),
 	}
 }

@@ -122,7 +122,8 @@ func (b *groupBuilder) layer(number int, group []doing) {
 		if len(group) > 1 && b.d.branches() {
 			end = fmt.Sprintf("%d.%d-agent", number, k+1)
 			b.g.Nodes = append(b.g.Nodes, workgraph.Node{ID: end, Kind: workgraph.AgentKind, Actor: actorBranch, OnError: routed,
-				Named: b.named(map[string]any{"definition": b.d, "branch": b.branch, "action": w.Action})})
+				Named: b.named(map[string]any{"action": w.Action})})
+			b.branching()
 			b.edge(id, end, "")
 			l.Steps = append(l.Steps, step{ID: id, Action: w.Action})
 		}
@@ -144,6 +145,21 @@ func (b *groupBuilder) layer(number int, group []doing) {
 		b.g.Edges[len(b.g.Edges)-1].PassDown = workgraph.Merge(passNothing)
 	}
 	b.layers = append(b.layers, l)
+}
+
+// stateBranch is the key of the state of a round's run with what all branches of it have in common.
+const stateBranch = "branch"
+
+// common is what all branches of a round have in common.
+type common struct {
+	Definition *definition `json:"definition"`
+	Branch     *instance   `json:"branch"`
+}
+
+func (b *groupBuilder) branching() {
+	if b.g.State == nil {
+		b.g.State = map[string]workgraph.StateKey{stateBranch: {Initial: b.named(map[string]any{"c": common{b.d, b.branch}})["c"]}}
+	}
 }
 
 // gatherNode is the node that extends the results by those of a layer.
@@ -382,24 +398,24 @@ func became(c *workgraph.Call, s step) state.Result {
 // branch goes on with the result of one action of a parallel group: the agent with
 // {user_input: null, action_results}.
 func branch(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
-	d, err := definitionOf(c)
-	if err != nil {
-		return workgraph.Outcome{}, err
-	}
 	var a struct {
-		Branch *instance `json:"branch"`
-		Action string    `json:"action"`
+		Action string `json:"action"`
 	}
 	if err := actor.Decode(c.Own, &a); err != nil {
 		return workgraph.Outcome{}, err
 	}
-	if a.Branch == nil || a.Branch.Create == nil {
+	raw, ok := c.Var("state")
+	var s struct {
+		Branch common `json:"branch"`
+	}
+	if !ok || json.Unmarshal(raw, &s) != nil || s.Branch.Definition == nil || s.Branch.Branch == nil || s.Branch.Branch.Create == nil {
 		return workgraph.Outcome{}, badLoop("branch is missing")
 	}
+	d := s.Branch.Definition
 	if err := d.check(ctx); err != nil {
 		return workgraph.Outcome{}, err
 	}
-	in := *a.Branch
+	in := *s.Branch.Branch
 	for _, u := range c.Upstream {
 		in.ActionResults = append(in.ActionResults, found(u, a.Action))
 	}

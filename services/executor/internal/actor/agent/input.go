@@ -107,8 +107,8 @@ func readInput(c *workgraph.Call) (*instance, error) {
 	if g.SharedThread != "" {
 		in.Thread, in.Shared = g.SharedThread, true
 	}
-	if in.Thread == "" {
-		in.Thread = c.Thread
+	if in.Thread == "" && c.RunID == c.RootRunID {
+		in.Thread = c.Thread // the run's own; the agents of runs below it have threads of their own
 	}
 	if in.UserInput == "" && len(in.ActionResults) == 0 && in.Thread == "" && len(in.Attachments) == 0 {
 		return nil, actor.BadArguments("user_input is missing: give user_input (or goal, or request), action_results, or the thread_id of a task to go on with")

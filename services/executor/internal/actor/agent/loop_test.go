@@ -480,3 +480,43 @@ func TestSharedThread(t *testing.T) {
 	require.Contains(t, r.prompt(t, 2), "Conversation:\nUser: ask around\nAgent: they say yes\nUser: find out")
 	require.Contains(t, r.prompt(t, 2), "<ActionResult>they say yes</ActionResult>")
 }
+
+// Three branches, one of which branches again, and an action after them.
+func TestNestedBranches(t *testing.T) {
+	t.Parallel()
+	const fine = `<TaskStatus>Completed</TaskStatus>`
+	r := &reasoner{script: []string{acts("three", "A+B+C", "D")}, when: []reply{
+		{"X_data", fine}, {"Y_data", fine},
+		{"D_data", `<TaskStatus>Completed</TaskStatus><InstantResponse>all seen</InstantResponse>`},
+		{"<ActionGroup>", fine}, // the branch B hears of its own branches
+		{"A_data", fine}, {"C_data", fine}, {"B_data", acts("deeper", "X+Y")},
+	}}
+	own := workgraph.Actors{"r": r}
+	for _, name := range []string{"A", "B", "C", "X", "Y", "D"} {
+		own[name] = says(`"` + name + `_data"`)
+	}
+	e := newEnv(t, own)
+	res := e.run(t, `{"user_input": "see all", "reasoner": "r", "actions": {"A": {}, "B": {}, "C": {}, "X": {}, "Y": {}, "D": {}}}`)
+	done(t, res, `"all seen"`)
+	d, _ := own["D"].(*tool)
+	require.Equal(t, []string{`{"previous_action_results":[["A_data",["X_data","Y_data"],"C_data"]]}`}, d.calls, "the action after the branches sees all of it")
+	require.EqualValues(t, 80, res.Usage[0].InputTokens, "the costs of eight calls roll up")
+	depths := map[int]int{}
+	for _, row := range e.threads.rows {
+		depths[row.Depth]++
+	}
+	require.Equal(t, map[int]int{0: 1, 1: 3, 2: 2}, depths, "a tree of threads: the agent, its branches, and theirs")
+}
+
+// What is too long for a state is cut; the agent goes on.
+func TestLongState(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 900_000)
+	r := &reasoner{script: []string{`{"actions": [[{"action": "search", "arguments": {"q": "` + long + `"}}]], "instant_response": "` + long[:100_000] + `"}`, over}}
+	e := newEnv(t, workgraph.Actors{"r": r, "tool": says(`"` + long + long + `"`)})
+	done(t, e.run(t, `{`+search+`}`), `"done"`)
+	states := e.threads.states(t, e.threads.root(t))
+	require.Len(t, states, 2)
+	require.Equal(t, "search", states[0].Response.NextActions[0][0].Type)
+	require.Less(t, len(states[0].ActionResults[0].OK), 600_000)
+}

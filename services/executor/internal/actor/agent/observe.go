@@ -230,16 +230,7 @@ const maxState = thread.MaxBody - 64<<10
 func stateItem(item *state.Item) (workgraph.ThreadItem, error) {
 	body, err := encode(item)
 	if err == nil && len(body) > maxState {
-		short := *item
-		short.ReasonerInput = errs.Clip(short.ReasonerInput, 64<<10)
-		if len(short.RawResponse) > 64<<10 {
-			short.RawResponse, err = encode(errs.Clip(string(short.RawResponse), 64<<10))
-		}
-		short.ActionResults = short.ActionResults.Cut(maxState / 2)
-		short.Given = short.Given.Cut(maxState / 4)
-		if err == nil {
-			body, err = encode(&short)
-		}
+		body, err = encode(shortened(item))
 	}
 	if err != nil {
 		return workgraph.ThreadItem{}, badLoop("the state: %v", err)
@@ -253,6 +244,34 @@ func stateItem(item *state.Item) (workgraph.ThreadItem, error) {
 		return workgraph.ThreadItem{}, badLoop("the state: %v", err)
 	}
 	return workgraph.ThreadItem{Kind: workgraph.ThreadState, Brief: brief, Body: body}, nil
+}
+
+// maxPart bounds the parts of a state that is too long, in bytes.
+const maxPart = 64 << 10
+
+// shortened is a state whose longest parts are cut, so that it can be kept.
+func shortened(item *state.Item) *state.Item {
+	short := *item
+	for _, s := range []*string{&short.ReasonerInput, &short.UserInput, &short.InstantResponse, &short.Description, &short.DescriptionExtended,
+		&short.Response.InstantResponse} {
+		*s = errs.Clip(*s, maxPart)
+	}
+	for _, raw := range []*json.RawMessage{&short.RawResponse, &short.Answer} {
+		if len(*raw) > maxPart {
+			*raw, _ = encode(errs.Clip(string(*raw), maxPart)) // texts always marshal
+		}
+	}
+	short.Response.NextActions = nil
+	for _, group := range item.Response.NextActions {
+		var names []response.Action
+		for _, a := range group {
+			a.Arguments, a.Reasoning = nil, ""
+			names = append(names, a)
+		}
+		short.Response.NextActions = append(short.Response.NextActions, names)
+	}
+	short.ActionResults, short.Given = short.ActionResults.Cut(maxState/4), short.Given.Cut(maxState/4)
+	return &short
 }
 
 // appendTo is the append of the round. A run that was forked from another one finds that the thread goes on

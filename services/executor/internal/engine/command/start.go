@@ -58,8 +58,10 @@ type StartRequest struct {
 	Signal *Signal
 	// Webhooks receive the events of the run.
 	Webhooks []webhook.Hook
-	// Principal is the caller that the start is attributed to, for a schedule. If empty, it is the caller
-	// of the request.
+	// Turn is the number of the turn of ThreadID that starts the run; 0 means none.
+	Turn int64
+	// Principal is the caller that the start is attributed to, for a schedule or a turn. Else it is the
+	// caller of the request.
 	Principal string
 
 	// RootID is the root of the run's lineage, if the run has a parent.

@@ -22,6 +22,7 @@ type Journal struct {
 	journal.Retention
 	remotes
 	journal.OutcomeCache
+	thread.Turns
 
 	rows journal.Journal
 	s    *Offload
@@ -34,7 +35,7 @@ var _ journal.Journal = Journal{}
 
 // Around returns j as its readers should see it. What is written to it must have been packed.
 func (s *Offload) Around(j journal.Journal) Journal {
-	return Journal{Members: j, Interrupts: j, Jobs: j, Outbox: j, Deletion: j, Blobs: j, Retention: j, remotes: j, OutcomeCache: j, rows: j, s: s}
+	return Journal{Members: j, Interrupts: j, Jobs: j, Outbox: j, Deletion: j, Blobs: j, Retention: j, remotes: j, OutcomeCache: j, Turns: j, rows: j, s: s}
 }
 
 // What thread.Store says. Only items have values that are packed.

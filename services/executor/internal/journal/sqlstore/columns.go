@@ -66,11 +66,12 @@ type (
 		From string
 		*journal.Command
 	}
-	// NewThreadRow is a thread that a batch begins, ThreadItemRow an item that it adds to one.
+	// NewThreadRow is a thread that a batch begins.
 	NewThreadRow struct {
 		Batch *journal.RunBatch
 		*thread.Thread
 	}
+	// ThreadItemRow is an item that a batch adds to a thread.
 	ThreadItemRow struct {
 		Batch *journal.RunBatch
 		*thread.ItemOf

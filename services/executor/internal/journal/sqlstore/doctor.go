@@ -77,6 +77,14 @@ func (s *Store) Suspicions() map[journal.Suspicion]string {
 		journal.SuspectSchedule: `SELECT id || ' in ' || namespace || ': due since ' || ` + d.Stamp(`due`) + ` FROM schedules
 			WHERE ` + d.Set(`due`) + ` AND due < ` + d.Ago(time.Minute) + ` ORDER BY due LIMIT $1`,
 	}
+	out[journal.SuspectThread] = `SELECT thread_id || ': ' || n || ' items after ' || parent_seq || ', the last is ' || hi FROM (
+		SELECT t.thread_id, t.parent_seq, (SELECT count(*) FROM thread_items i WHERE i.thread_id = t.thread_id) AS n,
+			coalesce((SELECT max(i.seq) FROM thread_items i WHERE i.thread_id = t.thread_id), t.parent_seq) AS hi
+		FROM (SELECT * FROM threads ORDER BY thread_id DESC LIMIT $2) t WHERE ` + d.Unset(`t.hide_time`) + `) x WHERE n <> hi - parent_seq LIMIT $1`
+	out[journal.SuspectTurn] = `SELECT u.thread_id || ': turn ' || u.number || ' of ' || ` + d.Stamp(`u.create_time`) + ` FROM thread_turns u` +
+		d.LookUp(`threads`, `t`, `t.thread_id = u.thread_id`) + ` WHERE u.state = 1 AND u.create_time < ` + d.Ago(time.Minute) + ` AND ` + d.Unset(`t.hide_time`) + `
+			AND NOT ` + open(`t.holder`) + ` AND NOT EXISTS (SELECT 1 FROM thread_turns s JOIN runs r ON r.run_id = s.run_id WHERE s.thread_id = u.thread_id AND s.state = 2 AND r.state < 6)
+		ORDER BY u.create_time LIMIT $1`
 	maps.Copy(out, s.db.Suspicions)
 	return out
 }

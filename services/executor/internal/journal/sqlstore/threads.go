@@ -292,7 +292,8 @@ func (s *Store) PurgeThreads(ctx context.Context, limit int) (more bool, err err
 		if err != nil || int(gone) >= limit {
 			return err
 		}
-		return tx.Batch(ctx, dbkit.Stmt{Query: `DELETE FROM blob_refs WHERE run_id = $1`, Args: []any{id}}, dbkit.Stmt{Query: `DELETE FROM threads WHERE thread_id = $1`, Args: []any{id}})
+		return tx.Batch(ctx, dbkit.Stmt{Query: `DELETE FROM thread_turns WHERE thread_id = $1`, Args: []any{id}},
+			dbkit.Stmt{Query: `DELETE FROM blob_refs WHERE run_id = $1`, Args: []any{id}}, dbkit.Stmt{Query: `DELETE FROM threads WHERE thread_id = $1`, Args: []any{id}})
 	})
 	return more, err
 }

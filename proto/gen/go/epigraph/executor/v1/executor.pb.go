@@ -101,8 +101,7 @@ type StartRunRequest struct {
 	UserId string `protobuf:"bytes,5,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
 	// The conversation that it was started from.
 	ChatId string `protobuf:"bytes,6,opt,name=chat_id,json=chatId,proto3" json:"chat_id,omitempty"`
-	// Refused with FIELD_NOT_USED when it is set: no agent works on a thread. chat_id, labels and metadata keep
-	// what a run belongs to.
+	// The thread on which its agents work: see ThreadService. It must be there.
 	ThreadId string `protobuf:"bytes,7,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
 	// Facts for every node, seen by conditions as `context`.
 	Context *v1.Payload `protobuf:"bytes,8,opt,name=context,proto3" json:"context,omitempty"`
@@ -635,7 +634,7 @@ type ListRunsRequest struct {
 	UserId string `protobuf:"bytes,5,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
 	// Runs of this conversation.
 	ChatId string `protobuf:"bytes,6,opt,name=chat_id,json=chatId,proto3" json:"chat_id,omitempty"`
-	// Refused with FIELD_NOT_USED when it is set: runs have no threads.
+	// Runs on this thread.
 	ThreadId string `protobuf:"bytes,7,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
 	// Runs with this business key.
 	BusinessKey string `protobuf:"bytes,8,opt,name=business_key,json=businessKey,proto3" json:"business_key,omitempty"`

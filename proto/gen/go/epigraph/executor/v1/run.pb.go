@@ -401,7 +401,7 @@ type Run struct {
 	UserId string `protobuf:"bytes,10,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
 	// The conversation from which it was started.
 	ChatId string `protobuf:"bytes,11,opt,name=chat_id,json=chatId,proto3" json:"chat_id,omitempty"`
-	// Empty: runs have no threads.
+	// The thread on which its agents work.
 	ThreadId string `protobuf:"bytes,12,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
 	// Facts for every node. Not shown in lists.
 	Context *v1.Payload `protobuf:"bytes,13,opt,name=context,proto3" json:"context,omitempty"`

@@ -335,6 +335,25 @@ CREATE TABLE thread_items (
     PRIMARY KEY (thread_id, seq)
 );
 
+-- Messages to the agents of threads. State 1 waits.
+CREATE TABLE thread_turns (
+    number       bigint NOT NULL,
+    state        integer NOT NULL,
+    create_time  timestamptz NOT NULL,
+    start_time   timestamptz,
+    thread_id    text COLLATE "C" NOT NULL,
+    namespace    text COLLATE "C" NOT NULL,
+    run_id       text COLLATE "C" NOT NULL,
+    interrupt_id text COLLATE "C" NOT NULL DEFAULT '',
+    asked_by     text COLLATE "C" NOT NULL DEFAULT '',
+    principal    text NOT NULL,
+    error        text NOT NULL DEFAULT '',
+    message      bytea,
+    PRIMARY KEY (thread_id, number)
+);
+CREATE INDEX thread_turns_queued ON thread_turns (create_time) WHERE state = 1;
+CREATE INDEX thread_turns_next   ON thread_turns (thread_id, number) WHERE state = 1;
+
 -- Values ---------------------------------------------------------------------
 
 -- Values that are kept outside of the database. Each has its row before it is stored.

@@ -293,6 +293,25 @@ CREATE TABLE thread_items (
     PRIMARY KEY (thread_id, seq)
 ) STRICT, WITHOUT ROWID;
 
+-- Messages to the agents of threads. State 1 waits.
+CREATE TABLE thread_turns (
+    number       INTEGER NOT NULL,
+    state        INTEGER NOT NULL,
+    create_time  INTEGER NOT NULL,
+    start_time   INTEGER NOT NULL DEFAULT 0,
+    thread_id    TEXT NOT NULL,
+    namespace    TEXT NOT NULL,
+    run_id       TEXT NOT NULL,
+    interrupt_id TEXT NOT NULL DEFAULT '',
+    asked_by     TEXT NOT NULL DEFAULT '',
+    principal    TEXT NOT NULL,
+    error        TEXT NOT NULL DEFAULT '',
+    message      BLOB,
+    PRIMARY KEY (thread_id, number)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX thread_turns_queued ON thread_turns (create_time) WHERE state = 1;
+CREATE INDEX thread_turns_next   ON thread_turns (thread_id, number) WHERE state = 1;
+
 -- Values ---------------------------------------------------------------------
 
 -- Values that are kept outside of the database. Each has its row before it is stored.

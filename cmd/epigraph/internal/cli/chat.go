@@ -1,0 +1,215 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/sleep"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
+)
+
+// maxLine bounds a line that is read from the user, in bytes.
+const maxLine = 1 << 20
+
+// turnPoll is the pause between two looks at a turn that waits for others.
+const turnPoll = 100 * time.Millisecond
+
+type chatCmd struct {
+	Agent  string `arg:"" help:"The agent: an actor such as agent/NAME." optional:""`
+	Thread string `help:"Go on with this thread." placeholder:"ID"`
+	Title  string `help:"Title of a new thread." placeholder:"TEXT"`
+}
+
+// Help gives examples.
+func (chatCmd) Help() string {
+	return `Each line of the input is a message. The answer is printed as it is written. When the agent asks a question,
+the next line answers it. The conversation is kept: the same thread goes on at any time.
+
+    epigraph chat agent/support
+    epigraph chat --thread thr_01h455vb4pex5vsknk084sn02q
+    echo 'What is due today?' | epigraph chat agent/support --json`
+}
+
+// Run talks until the input ends.
+func (c *chatCmd) Run(e *env) error {
+	if (c.Agent == "") == (c.Thread == "") {
+		return usage(errs.New(errs.InvalidArgument, "AGENT_MISSING", "name either an agent or a --thread").Hint("`epigraph actors` lists agents, `epigraph threads ls` threads"))
+	}
+	return e.with(func(ctx context.Context, s *services) error {
+		t := &talk{e: e, s: s, seen: map[string]bool{}, after: map[string]int64{}}
+		if err := t.open(ctx, c); err != nil {
+			return err
+		}
+		lines := bufio.NewScanner(e.io.In)
+		lines.Buffer(nil, maxLine)
+		for {
+			if e.io.Typed && !e.json {
+				fmt.Fprint(e.io.Err, "> ")
+			}
+			if !lines.Scan() {
+				break
+			}
+			line := strings.TrimSpace(lines.Text())
+			if line == "" {
+				continue
+			}
+			if err := t.say(ctx, line); err != nil {
+				return err
+			}
+		}
+		if errors.Is(lines.Err(), bufio.ErrTooLong) {
+			return errs.New(errs.InvalidArgument, "LINE_TOO_LONG", "a message may have %d bytes", maxLine)
+		}
+		return lines.Err()
+	})
+}
+
+// talk is a conversation on a thread.
+type talk struct {
+	e      *env
+	s      *services
+	thread string
+	// seen are the questions that were shown. after is how far each run was watched.
+	seen  map[string]bool
+	after map[string]int64
+	// wrote says that the present answer was streamed, at least in part.
+	wrote bool
+}
+
+func (t *talk) open(ctx context.Context, c *chatCmd) error {
+	t.thread = c.Thread
+	if t.thread != "" {
+		_, err := t.s.threads.GetThread(ctx, &executorv1.GetThreadRequest{ThreadId: t.thread})
+		return err
+	}
+	th, err := t.s.threads.CreateThread(ctx, &executorv1.CreateThreadRequest{Thread: &executorv1.Thread{Agent: c.Agent, Title: c.Title}})
+	if err != nil {
+		return err
+	}
+	t.thread = th.GetId()
+	if !t.e.json {
+		t.e.note("thread %s", t.thread)
+	}
+	return nil
+}
+
+// reply is what a line brought, as --json prints it.
+type reply struct {
+	Thread   string          `json:"threadId"`
+	Turn     int64           `json:"turn"`
+	Run      string          `json:"runId,omitempty"`
+	Answer   json.RawMessage `json:"answer,omitempty"`
+	Question json.RawMessage `json:"question,omitempty"`
+	Error    string          `json:"error,omitempty"`
+}
+
+// say sends a line and shows what comes of it.
+func (t *talk) say(ctx context.Context, line string) error {
+	content, err := json.Marshal(line)
+	if err != nil {
+		return err
+	}
+	turn, err := t.s.threads.AppendMessage(ctx, &executorv1.AppendMessageRequest{ThreadId: t.thread, Content: &graphv1.Payload{Json: content}})
+	for err == nil && turn.GetState() == executorv1.TurnState_TURN_STATE_QUEUED {
+		if !sleep.For(ctx, turnPoll) {
+			return ctx.Err()
+		}
+		turn, err = t.s.threads.GetTurn(ctx, &executorv1.GetTurnRequest{ThreadId: t.thread, Number: turn.GetNumber()})
+	}
+	if err != nil {
+		return err
+	}
+	r := reply{Thread: t.thread, Turn: turn.GetNumber(), Run: turn.GetRunId(), Error: turn.GetError()}
+	if r.Run != "" {
+		if err := t.watch(ctx, &r); err != nil {
+			return err
+		}
+	}
+	return t.show(&r)
+}
+
+// watch shows what the agent writes, until its run has ended, stands still, or asks.
+func (t *talk) watch(ctx context.Context, r *reply) error {
+	t.wrote = false
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	events := make(chan *executorv1.RunEvent)
+	failed := make(chan error, 1)
+	go func() {
+		defer close(events)
+		failed <- follow(ctx, t.s, r.Run, t.after[r.Run], true, events)
+	}()
+	for ev := range events {
+		if ev.GetRunId() == r.Run && ev.GetSeq() > 0 {
+			t.after[r.Run] = ev.GetSeq()
+		}
+		if text := ev.GetTokenDelta().GetText(); text != "" && !t.e.json {
+			t.wrote = true
+			if _, err := io.WriteString(t.e.io.Out, text); err != nil {
+				return err
+			}
+		}
+		q := ev.GetInterruptOpened()
+		if id := q.GetInterruptId(); id != "" && !t.seen[id] {
+			t.seen[id] = true
+			r.Question = q.GetPrompt().GetJson()
+			if len(q.GetApprove().GetJson()) > 0 {
+				r.Error = fmt.Sprintf("the agent asks for an approval: `epigraph interrupts answer %s` decides", id)
+			}
+			return nil
+		}
+	}
+	if err := <-failed; err != nil {
+		return err
+	}
+	run, err := t.s.executor.GetRun(ctx, &executorv1.GetRunRequest{RunId: r.Run})
+	if err != nil {
+		return err
+	}
+	switch run.GetState() {
+	case executorv1.RunState_RUN_STATE_COMPLETED:
+		r.Answer = run.GetResult().GetJson()
+	case executorv1.RunState_RUN_STATE_FAILED:
+		r.Error = run.GetError().GetMessage()
+	default:
+		r.Error = fmt.Sprintf("the run is %s %s: `epigraph runs explain %s` tells why", strings.TrimPrefix(run.GetState().String(), "RUN_STATE_"), run.GetStateReason(), r.Run)
+	}
+	return nil
+}
+
+// show prints what a line brought.
+func (t *talk) show(r *reply) error {
+	if t.e.json {
+		return json.NewEncoder(t.e.io.Out).Encode(r)
+	}
+	if t.wrote {
+		fmt.Fprintln(t.e.io.Out)
+	}
+	if r.Error != "" {
+		t.e.note("%s", r.Error)
+	}
+	switch {
+	case len(r.Question) > 0:
+		return t.e.say(plain(r.Question) + "\n")
+	case len(r.Answer) > 0 && !t.wrote:
+		return t.e.say(plain(r.Answer) + "\n")
+	}
+	return nil
+}
+
+// plain is a JSON text without its quotes, and any other value as it is.
+func plain(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	return string(raw)
+}

@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+)
+
+type threadsLsCmd struct {
+	page
+	Agent  string `help:"Threads of this agent." placeholder:"NAME"`
+	Key    string `help:"Threads whose keys begin so." placeholder:"PREFIX"`
+	Parent string `help:"Forks of this thread." placeholder:"ID"`
+}
+
+// Run lists.
+func (c *threadsLsCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.threads.ListThreads(ctx, &executorv1.ListThreadsRequest{PageSize: c.Limit, PageToken: c.Token, Agent: c.Agent, KeyPrefix: c.Key, ParentId: c.Parent})
+		if err != nil {
+			return err
+		}
+		defer e.more(r.GetNextPageToken())
+		return e.print(r, func() string {
+			if len(r.GetThreads()) == 0 {
+				return "no threads\n"
+			}
+			var rows [][]string
+			for _, t := range r.GetThreads() {
+				rows = append(rows, []string{t.GetId(), view.OneLine(t.GetAgent(), 30), fmt.Sprint(t.GetLastSequence()), view.When(t.GetUseTime()),
+					view.OneLine(t.GetKey(), 40), view.OneLine(t.GetTitle(), 40), t.GetParentId()})
+			}
+			return view.Table(e.io.style(), []string{"THREAD", "AGENT", "ITEMS", "USED", "KEY", "TITLE", "FORK OF"}, rows)
+		})
+	})
+}
+
+type threadsShowCmd struct {
+	ID    string `arg:"" help:"The thread."`
+	Limit int32  `help:"Show this many messages, the newest." default:"20" short:"l"`
+}
+
+// Run shows.
+func (c *threadsShowCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		t, err := s.threads.GetThread(ctx, &executorv1.GetThreadRequest{ThreadId: c.ID})
+		if err != nil {
+			return err
+		}
+		if e.json {
+			return printJSON(e.io.Out, t)
+		}
+		m, err := s.threads.ListMessages(ctx, &executorv1.ListMessagesRequest{ThreadId: c.ID, PageSize: c.Limit})
+		if err != nil {
+			return err
+		}
+		return e.say(threadText(e, t, m.GetMessages()))
+	})
+}
+
+// threadText shows a thread with messages that are newest first.
+func threadText(e *env, t *executorv1.Thread, messages []*executorv1.ThreadItem) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s  %s  %s\n", e.io.style().Bold(t.GetId()), view.OneLine(t.GetAgent(), 60), view.OneLine(t.GetTitle(), 60))
+	if t.GetKey() != "" {
+		fmt.Fprintf(&b, "key: %s\n", view.OneLine(t.GetKey(), 120))
+	}
+	if t.GetParentId() != "" {
+		fmt.Fprintf(&b, "fork of: %s after item %d\n", t.GetParentId(), t.GetParentSequence())
+	}
+	if t.GetRunId() != "" {
+		fmt.Fprintf(&b, "run: %s\n", t.GetRunId())
+	}
+	for i := len(messages) - 1; i >= 0; i-- {
+		fmt.Fprintf(&b, "%6d  %s\n", messages[i].GetSequence(), view.OneLine(string(messages[i].GetBody().GetJson()), 160))
+	}
+	return b.String()
+}
+
+type threadsForkCmd struct {
+	ID        string `arg:"" help:"The thread to fork."`
+	At        int64  `help:"The last item that both share; default the last one there is." placeholder:"N"`
+	Title     string `help:"Title of the fork." placeholder:"TEXT"`
+	Agent     string `help:"Agent of the fork; default that of the thread." placeholder:"NAME"`
+	RequestID string `help:"Make the command repeatable: the same id makes one fork." placeholder:"ID"`
+}
+
+// Help gives an example.
+func (threadsForkCmd) Help() string {
+	return `Nothing is copied, and the thread itself stays as it is.
+
+    epigraph threads fork thr_01h455vb4pex5vsknk084sn02q --at 10`
+}
+
+// Run forks.
+func (c *threadsForkCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		t, err := s.threads.ForkThread(ctx, &executorv1.ForkThreadRequest{ThreadId: c.ID, Sequence: c.At, RequestId: c.RequestID,
+			Thread: &executorv1.Thread{Title: c.Title, Agent: c.Agent}})
+		if err != nil {
+			return err
+		}
+		return e.print(t, func() string { return threadText(e, t, nil) })
+	})
+}
+
+type threadsRmCmd struct {
+	ID string `arg:"" help:"The thread."`
+}
+
+// Help says what stays.
+func (threadsRmCmd) Help() string { return `Its forks and its runs stay.` }
+
+// Run deletes.
+func (c *threadsRmCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.threads.DeleteThread(ctx, &executorv1.DeleteThreadRequest{ThreadId: c.ID})
+		if err != nil {
+			return err
+		}
+		return e.print(r, func() string { return "deleted\n" })
+	})
+}
+
+type threadsTurnsCmd struct {
+	page
+	ID string `arg:"" help:"The thread."`
+}
+
+// Run lists.
+func (c *threadsTurnsCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.threads.ListTurns(ctx, &executorv1.ListTurnsRequest{ThreadId: c.ID, PageSize: c.Limit, PageToken: c.Token})
+		if err != nil {
+			return err
+		}
+		defer e.more(r.GetNextPageToken())
+		return e.print(r, func() string {
+			if len(r.GetTurns()) == 0 {
+				return "no turns\n"
+			}
+			var rows [][]string
+			for _, t := range r.GetTurns() {
+				rows = append(rows, []string{fmt.Sprint(t.GetNumber()), e.io.style().State(strings.TrimPrefix(t.GetState().String(), "TURN_STATE_")), t.GetRunId(),
+					view.When(t.GetCreateTime()), view.OneLine(string(t.GetContent().GetJson()), 60), view.OneLine(t.GetError(), 60)})
+			}
+			return view.Table(e.io.style(), []string{"TURN", "STATE", "RUN", "SENT", "MESSAGE", "WHY"}, rows)
+		})
+	})
+}

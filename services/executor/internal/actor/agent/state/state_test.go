@@ -1,0 +1,82 @@
+package state_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/state"
+)
+
+func raw(s string) json.RawMessage { return json.RawMessage(s) }
+
+func TestGiven(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		in   string
+		want state.Results
+	}{
+		"Nothing":    {`null`, nil},
+		"Value":      {`{"a": 1}`, state.Results{{Value: raw(`{"a": 1}`)}}},
+		"Action":     {`{"type": "x", "result": 7}`, state.Results{{Action: "x", OK: raw(`7`)}}},
+		"ActionPlus": {`{"type": "x", "result": 7, "more": 1}`, state.Results{{Value: raw(`{"type": "x", "result": 7, "more": 1}`)}}},
+		"Mixed":      {`[{"type": "x", "result": 7}, 8]`, state.Results{{Action: "x", OK: raw(`7`)}, {Value: raw(`8`)}}},
+		"List":       {`[1, 2]`, state.Results{{Value: raw(`[1, 2]`)}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, c.want, state.Given(raw(c.in)))
+		})
+	}
+}
+
+func TestPlain(t *testing.T) {
+	t.Parallel()
+	group := state.Result{Group: state.Results{{Action: "a", OK: raw(`1`)}, {Action: "b", Error: &state.Failure{Type: "PERMANENT", Reason: "NO"}}, {Action: "c", Skipped: "x"}}}
+	for name, c := range map[string]struct {
+		in   state.Results
+		want string
+	}{
+		"One":     {state.Results{{Action: "a", OK: raw(`[1]`)}}, `[1]`},
+		"Several": {state.Results{{Action: "a", OK: raw(`1`)}, {Value: raw(`2`)}}, `[1, 2]`},
+		"Group":   {state.Results{group}, `[1, {"error": {"type": "PERMANENT", "reason": "NO"}}]`},
+		"Nested":  {state.Results{{Action: "z", OK: raw(`0`)}, group}, `[0, [1, {"error": {"type": "PERMANENT", "reason": "NO"}}]]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, ok := c.in.Plain()
+			require.True(t, ok)
+			require.JSONEq(t, c.want, string(got))
+		})
+	}
+	t.Run("None", func(t *testing.T) {
+		t.Parallel()
+		_, ok := state.Results{{Action: "a", Abstained: true}}.Plain()
+		require.False(t, ok)
+	})
+}
+
+func TestCut(t *testing.T) {
+	t.Parallel()
+	long := raw(`"` + strings.Repeat("x", 10_000) + `"`)
+	rs := state.Results{{Action: "a", OK: long}, {Action: "b", OK: raw(`1`)}, {Group: state.Results{{Action: "c", OK: long}, {Action: "d", OK: long}}}}
+	require.Equal(t, 4, rs.Count())
+	cut := rs.Cut(4000)
+	b, err := json.Marshal(cut)
+	require.NoError(t, err)
+	require.Less(t, len(b), 4000)
+	require.Equal(t, raw(`1`), cut[1].OK)
+	require.Equal(t, "d", cut[2].Group[1].Action)
+	require.Len(t, rs[0].OK, 10_002, "the results themselves stay")
+}
+
+func TestNext(t *testing.T) {
+	t.Parallel()
+	it := state.Item{Given: state.Results{{Value: raw(`1`)}}, ActionResults: state.Results{state.Refusal("no")}}
+	next := it.Next()
+	require.Len(t, next, 2)
+	require.False(t, next[0].Refused())
+	require.True(t, next[1].Refused())
+}
