@@ -190,7 +190,7 @@ func (a caller) fault(ctx, within context.Context, s *session, err error, effect
 		return actor.Interrupted(t)
 	}
 	if within.Err() != nil {
-		go a.sv.probe(s)
+		a.sv.background(func() { a.sv.probe(s) })
 		return workgraph.Errorf(t, workgraph.ReasonTimeout, "the MCP server %q gave no result within %s", a.sv.name, a.sv.cfg.Timeout)
 	}
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {

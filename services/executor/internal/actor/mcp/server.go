@@ -53,6 +53,8 @@ type server struct {
 	pause  time.Duration
 	again  time.Time
 	closed bool
+	// behind is what goes on behind calls and has to end before the server is closed.
+	behind sync.WaitGroup
 	// reports are where progress goes, by the token of the call.
 	reports map[string]*report
 }
@@ -122,7 +124,9 @@ func (sv *server) dial(done chan struct{}) {
 	defer close(done)
 	sv.dialing = nil
 	if err == nil && sv.closed {
-		go s.close()
+		sv.mu.Unlock()
+		s.close()
+		sv.mu.Lock()
 		err = errors.New("this executor stops")
 	}
 	if err != nil {
@@ -163,7 +167,20 @@ func (sv *server) drop(s *session, why error) {
 		sv.failed(context.Background(), why)
 	}
 	sv.mu.Unlock()
-	go s.close()
+	sv.background(s.close)
+}
+
+// background does f beside its caller. Once the server is closed, f is done at once.
+func (sv *server) background(f func()) {
+	sv.mu.Lock()
+	closed := sv.closed
+	if !closed {
+		sv.behind.Go(f)
+	}
+	sv.mu.Unlock()
+	if closed {
+		f()
+	}
 }
 
 // relist asks for the tools to be listed again.
@@ -237,8 +254,8 @@ func (sv *server) close() {
 	}
 	if s != nil {
 		s.close()
-		<-s.ended
 	}
+	sv.behind.Wait()
 	if sv.transport != nil {
 		sv.transport.CloseIdleConnections()
 	}

@@ -54,13 +54,14 @@ type session struct {
 	once  sync.Once
 }
 
-// close ends the connection, and the server if it was started here.
+// close ends the connection, and the server if it was started here. It waits for both.
 func (s *session) close() {
 	s.once.Do(func() {
 		if s.process != nil {
 			_ = s.process.Close() // first: the SDK waits for calls under way, which a hung server keeps
 		}
 		_ = s.sdk.Close() // the connection is given up, whatever it says
+		<-s.ended
 	})
 }
 
