@@ -149,8 +149,6 @@ func (a caller) send(ctx context.Context, s *session, params *mcp.CallToolParams
 		err    error
 	}
 	got := make(chan answer, 1)
-	ctx, end := s.within(ctx)
-	defer end()
 	go func() {
 		r, err := s.sdk.CallTool(ctx, params)
 		got <- answer{r, err}
@@ -192,7 +190,7 @@ func (a caller) fault(ctx, within context.Context, s *session, err error, effect
 		return actor.Interrupted(t)
 	}
 	if within.Err() != nil {
-		a.sv.probe(s)
+		a.sv.background(func() { a.sv.probe(s) })
 		return workgraph.Errorf(t, workgraph.ReasonTimeout, "the MCP server %q gave no result within %s", a.sv.name, a.sv.cfg.Timeout)
 	}
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {

@@ -53,8 +53,8 @@ type server struct {
 	pause  time.Duration
 	again  time.Time
 	closed bool
-	// work are the probes and the connections that are being closed.
-	work sync.WaitGroup
+	// behind is what goes on behind calls and has to end before the server is closed.
+	behind sync.WaitGroup
 	// reports are where progress goes, by the token of the call.
 	reports map[string]*report
 }
@@ -124,7 +124,9 @@ func (sv *server) dial(done chan struct{}) {
 	defer close(done)
 	sv.dialing = nil
 	if err == nil && sv.closed {
-		go s.close()
+		sv.mu.Unlock()
+		s.close()
+		sv.mu.Lock()
 		err = errors.New("this executor stops")
 	}
 	if err != nil {
@@ -160,11 +162,24 @@ func (sv *server) failed(ctx context.Context, err error) {
 // drop gives up a connection that does not work, so that the next call makes another one.
 func (sv *server) drop(s *session, why error) {
 	sv.mu.Lock()
-	defer sv.mu.Unlock()
 	if sv.live == s {
 		sv.live = nil
 		sv.failed(context.Background(), why)
-		sv.work.Go(s.close)
+	}
+	sv.mu.Unlock()
+	sv.background(s.close)
+}
+
+// background does f beside its caller. Once the server is closed, f is done at once.
+func (sv *server) background(f func()) {
+	sv.mu.Lock()
+	closed := sv.closed
+	if !closed {
+		sv.behind.Go(f)
+	}
+	sv.mu.Unlock()
+	if closed {
+		f()
 	}
 }
 
@@ -239,9 +254,8 @@ func (sv *server) close() {
 	}
 	if s != nil {
 		s.close()
-		<-s.ended
 	}
-	sv.work.Wait()
+	sv.behind.Wait()
 	if sv.transport != nil {
 		sv.transport.CloseIdleConnections()
 	}
@@ -300,32 +314,17 @@ func (sv *server) progressed(p *mcp.ProgressNotificationParams) {
 
 // probe looks whether a server that did not answer a call in time answers at all.
 func (sv *server) probe(s *session) {
-	sv.mu.Lock()
-	defer sv.mu.Unlock()
-	if sv.closed || !s.probing.CompareAndSwap(false, true) {
-		return
-	}
-	sv.work.Go(func() {
-		defer s.probing.Store(false)
-		if !s.answers() {
-			sv.drop(s, errors.New("it does not answer"))
-		}
-	})
-}
-
-// answers reports whether the server answers a ping, also with an error, or the connection is over already.
-func (s *session) answers() bool {
-	ctx, end := s.within(context.Background())
-	defer end()
-	ctx, cancel := context.WithTimeout(ctx, pingWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), pingWithin)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- s.sdk.Ping(ctx, nil) }()
+	var err error
 	select {
-	case err := <-done:
-		_, answered := errors.AsType[*jsonrpc.Error](err)
-		return err == nil || answered || s.ctx.Err() != nil
+	case err = <-done:
 	case <-ctx.Done():
-		return s.ctx.Err() != nil
+		err = ctx.Err()
+	}
+	if _, answered := errors.AsType[*jsonrpc.Error](err); err != nil && !answered {
+		sv.drop(s, errors.New("it does not answer"))
 	}
 }

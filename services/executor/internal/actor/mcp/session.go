@@ -49,34 +49,19 @@ type tool struct {
 type session struct {
 	sdk     *mcp.ClientSession
 	process *process // nil of a server elsewhere
-	// ctx ends as soon as the connection is given up, and with it the calls under way.
-	ctx    context.Context
-	cancel context.CancelFunc
 	// ended is closed when the connection is over.
 	ended chan struct{}
 	once  sync.Once
-	// probing says that somebody looks already whether the server answers.
-	probing atomic.Bool
 }
 
-// within is ctx until the connection is given up.
-func (s *session) within(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(s.ctx, cancel)
-	return ctx, func() {
-		stop()
-		cancel()
-	}
-}
-
-// close ends the connection, and the server if it was started here.
+// close ends the connection, and the server if it was started here. It waits for both.
 func (s *session) close() {
 	s.once.Do(func() {
-		s.cancel()
 		if s.process != nil {
 			_ = s.process.Close() // first: the SDK waits for calls under way, which a hung server keeps
 		}
 		_ = s.sdk.Close() // the connection is given up, whatever it says
+		<-s.ended
 	})
 }
 
@@ -90,12 +75,10 @@ func (s *Servers) open(ctx context.Context, sv *server) (*session, error) {
 		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { sv.progressed(r.Params) },
 	})
 	out := &session{ended: make(chan struct{})}
-	out.ctx, out.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	var transport mcp.Transport
 	if sv.cfg.Command != "" {
 		p, err := start(sv.cfg)
 		if err != nil {
-			out.cancel()
 			return nil, fmt.Errorf("the command cannot be started: %w", err)
 		}
 		out.process = p
@@ -104,7 +87,6 @@ func (s *Servers) open(ctx context.Context, sv *server) (*session, error) {
 	} else {
 		web, err := s.web(sv)
 		if err != nil {
-			out.cancel()
 			return nil, err
 		}
 		transport = web
@@ -115,7 +97,6 @@ func (s *Servers) open(ctx context.Context, sv *server) (*session, error) {
 		if out.process != nil {
 			_ = out.process.Close() // ends the server, whatever becomes of it
 		}
-		out.cancel()
 		return nil, err
 	}
 	out.sdk = sdk
