@@ -38,8 +38,8 @@ const (
 	soakSlower    = 10
 	soakRSS       = 1 << 30
 	// soakLimit is the address space of a process, so that a successful attack ends the process and not the
-	// machine.
-	soakLimit = 6 << 30
+	// machine. 4 GiB of it are addresses without memory that Starlark reserves for its small integers.
+	soakLimit = (6 + 4) << 30
 	// attackers is how many requests of the hostile tenant are under way at once, variants how many attacks
 	// are made up besides those that are written down.
 	attackers = 6

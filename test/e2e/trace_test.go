@@ -113,7 +113,7 @@ func traceTrip(t *testing.T, s *suite, store string) {
 
 // asks is an agent that asks a person once and gives the answer.
 const asks = `{"graph":{"name":"asks","nodes":[{"id":"agent","actor":"agent","named":{"goal":"ask","reasoner":"cel",
-	"reasoner_args":{"expr":"size(named.history) == 0 ? dyn({'actions': [[{'action': 'ask', 'arguments': {'prompt': 'well?'}}]]}) : dyn({'result': 'asked'})"},
+	"reasoner_args":{"expr":"named.round == 1 ? dyn({'actions': [[{'action': 'ask', 'arguments': {'prompt': 'well?'}}]]}) : dyn({'result': 'asked'})"},
 	"actions":{"ask":{"actor":"human"}}}}]}}`
 
 // traceRestart follows an agent's run and the run below it through a wait, a restart of the executor and the
