@@ -37,6 +37,14 @@ func (k *calls) around(a workgraph.Actor) workgraph.Actor {
 	})}
 }
 
+// heir takes runs over from every executor that is not heard of at this moment.
+type heir struct{ journal.Journal }
+
+func (h heir) TakeOver(ctx context.Context, self journal.Owner, o journal.TakeOverOptions) (journal.TakeOverResult, error) {
+	o.Lease = time.Millisecond
+	return h.Journal.TakeOver(ctx, self, o)
+}
+
 // An executor dies after each call of an agent's run, before the outcome is durable. Another one goes on:
 // it repeats that call and no other, and nothing is in the thread twice.
 func TestAgentKilledAtEveryVisit(t *testing.T) {
@@ -44,18 +52,13 @@ func TestAgentKilledAtEveryVisit(t *testing.T) {
 	const graph = `{"goal": "all of it", "reasoner": "reasoner", "actions": {"work": {}}}`
 	script := []string{`["work"]`, `["work", "work"]`, `{"result": "all"}`}
 	// whole is the run without a death.
-	whole := func(t *testing.T, s store, id string, k *calls, wire *line) *live {
+	whole := func(t *testing.T, s store, id string, k *calls, over func(journal.Journal) journal.Journal) *live {
 		t.Helper()
 		own := agents(t, s, actors{"reasoner": &reasoner{script: script}, "work": &recorder{}, "ok": &recorder{}})
 		for name, a := range own {
 			own[name] = k.around(a)
 		}
-		l := run(t, s, own, named(id), func(c *engine.Config, d *engine.Deps) {
-			c.Lease = time.Second
-			if wire != nil {
-				wire.Journal, d.Journal = d.Journal, wire
-			}
-		})
+		l := run(t, s, own, named(id), func(_ *engine.Config, d *engine.Deps) { d.Journal = over(d.Journal) })
 		l.jobs(t)
 		return l
 	}
@@ -65,19 +68,26 @@ func TestAgentKilledAtEveryVisit(t *testing.T) {
 			t.Parallel()
 			all := &calls{of: map[string]int{}}
 			s := open(t)
-			l := whole(t, s, "a", all, nil)
+			l := whole(t, s, "a", all, func(j journal.Journal) journal.Journal { return j })
 			id := l.start(t, agentOf(t, graph))
 			l.wait(t, id, journal.StateCompleted)
 			require.Equal(t, kept, l.remembered(t, l.child(t, id)))
 			for n := 1; n <= all.made; n++ {
 				t.Run(fmt.Sprintf("Call%d", n), func(t *testing.T) {
 					t.Parallel()
-					s, wire := open(t), &line{}
-					first := &calls{of: map[string]int{}, n: n, then: func() { wire.cut.Store(true) }}
-					l := whole(t, s, "a", first, wire)
+					s, wire, dead := open(t), &line{}, make(chan struct{})
+					first := &calls{of: map[string]int{}, n: n, then: func() {
+						wire.cut.Store(true)
+						close(dead)
+					}}
+					l := whole(t, s, "a", first, func(j journal.Journal) journal.Journal {
+						wire.Journal = j
+						return wire
+					})
 					id := l.start(t, agentOf(t, graph))
+					<-dead
 					second := &calls{of: map[string]int{}}
-					l = whole(t, s, "b", second, nil)
+					l = whole(t, s, "b", second, func(j journal.Journal) journal.Journal { return heir{j} })
 					row := l.wait(t, id, journal.StateCompleted)
 					require.JSONEq(t, `"done after"`, string(row.Result))
 					child := l.child(t, id)

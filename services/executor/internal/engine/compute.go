@@ -195,4 +195,4 @@ func computingLimit(processors int) int { return max(1, processors/2) }
 
 // evaluates reports whether a step of the run may evaluate expressions, check values against schemas, or
 // expand the graph.
-func (r *run) evaluates() bool { return r.Program.Machine.Evaluates() || r.graphChanged.Load() }
+func (r *run) evaluates() bool { return r.programEvaluates || r.graphChanged.Load() }

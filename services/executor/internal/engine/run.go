@@ -38,6 +38,8 @@ type run struct {
 	// children are the child runs that this run waits for, by id. The value says whether the child is known
 	// to be recorded.
 	children map[string]bool
+	// programEvaluates says whether the program evaluates anything. The program stays, so this needs no lock.
+	programEvaluates bool
 	// graphChanged is set when the run's graph differs from its program's, or is about to.
 	graphChanged atomic.Bool
 	// gone is set when this value no longer represents the run, because the run was evicted or lost.

@@ -477,7 +477,7 @@ func (e *Engine) fits(req command.StartRequest) error {
 
 // newRun is a run of which only the position is known.
 func (t *session) newRun(id string, at replay.Position) *run {
-	r := &run{t: t, Position: at, identity: identity{id: id, root: id}, children: map[string]bool{}, inbox: inbox{applying: map[int64]bool{}},
+	r := &run{t: t, Position: at, programEvaluates: at.Program.Machine.Evaluates(), identity: identity{id: id, root: id}, children: map[string]bool{}, inbox: inbox{applying: map[int64]bool{}},
 		motion: motion{attempts: map[workgraph.Ref]*attempt{}}, turnHeld: turnHeld{ends: make(chan struct{})}}
 	r.State.OnEvaluation(r.evaluation)
 	r.size.Store(uncounted)

@@ -1568,7 +1568,7 @@ var File_epigraph_executor_v1_thread_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_thread_proto_rawDesc = "" +
 	"\n" +
-	"!epigraph/executor/v1/thread.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xce\x04\n" +
+	"!epigraph/executor/v1/thread.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdd\x04\n" +
 	"\x06Thread\x12\x17\n" +
 	"\x02id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x02id\x12\x1a\n" +
 	"\x03key\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x03key\x12\x1e\n" +
@@ -1576,8 +1576,8 @@ const file_epigraph_executor_v1_thread_proto_rawDesc = "" +
 	"\x05title\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\x05title\x12@\n" +
 	"\blifetime\x18\x05 \x01(\x0e2$.epigraph.executor.v1.ThreadLifetimeR\blifetime\x12$\n" +
 	"\tparent_id\x18\x06 \x01(\tB\a\xbaH\x04r\x02\x18@R\bparentId\x12'\n" +
-	"\x0fparent_sequence\x18\a \x01(\x03R\x0eparentSequence\x12J\n" +
-	"\x06labels\x18\b \x03(\v2(.epigraph.executor.v1.Thread.LabelsEntryB\b\xbaH\x05\x9a\x01\x02\x10@R\x06labels\x12\x1e\n" +
+	"\x0fparent_sequence\x18\a \x01(\x03R\x0eparentSequence\x12Y\n" +
+	"\x06labels\x18\b \x03(\v2(.epigraph.executor.v1.Thread.LabelsEntryB\x17\xbaH\x14\x9a\x01\x11\x10@\"\x05r\x03\x18\x80\x02*\x06r\x04\x18\x80\x80\x04R\x06labels\x12\x1e\n" +
 	"\x06run_id\x18\t \x01(\tB\a\xbaH\x04r\x02\x18@R\x05runId\x12#\n" +
 	"\rlast_sequence\x18\n" +
 	" \x01(\x03R\flastSequence\x12;\n" +
