@@ -201,6 +201,17 @@ func Value(v any) (workgraph.Outcome, error) {
 	return workgraph.Outcome{Values: []json.RawMessage{raw}}, nil
 }
 
+// Encode writes JSON without the escapes that are for web pages, which cost tokens.
+func Encode(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSpace(b.Bytes()), nil
+}
+
 // Result is one value for the values of a visit: null for none, the value for one, a list for a tuple.
 func Result(values []json.RawMessage) json.RawMessage {
 	switch len(values) {
@@ -209,11 +220,11 @@ func Result(values []json.RawMessage) json.RawMessage {
 	case 1:
 		return values[0]
 	}
-	return list(values)
+	return List(values)
 }
 
-// list, object and text write JSON around raw values without reading those again.
-func list(vals []json.RawMessage) json.RawMessage {
+// List writes a JSON list of raw values, without reading them again.
+func List(vals []json.RawMessage) json.RawMessage {
 	n := 2 + len(vals)
 	for _, v := range vals {
 		n += len(v)
@@ -228,6 +239,7 @@ func list(vals []json.RawMessage) json.RawMessage {
 	return append(b, ']')
 }
 
+// object and text write JSON around raw values without reading those again.
 func object(m map[string]json.RawMessage) json.RawMessage {
 	n := 2
 	for k, v := range m {

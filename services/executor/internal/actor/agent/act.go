@@ -131,7 +131,7 @@ func ask(r *response.Response) (workgraph.Outcome, error) {
 	if said == "" {
 		said = r.Description
 	}
-	raw, err := encode(said)
+	raw, err := actor.Encode(said)
 	if err != nil {
 		return workgraph.Outcome{}, actor.BadArguments("%v", err)
 	}
@@ -148,7 +148,7 @@ func (d *definition) end(ctx context.Context, r *response.Response) (workgraph.O
 	raw := r.Result
 	if len(raw) == 0 && r.InstantResponse != "" {
 		var err error
-		if raw, err = encode(r.InstantResponse); err != nil {
+		if raw, err = actor.Encode(r.InstantResponse); err != nil {
 			return workgraph.Outcome{}, actor.BadArguments("%v", err)
 		}
 	}
@@ -168,7 +168,7 @@ func (d *definition) end(ctx context.Context, r *response.Response) (workgraph.O
 // previous is the list with the results that a round began with, as one element, or an empty list.
 func previous(given state.Results) json.RawMessage {
 	if raw, ok := given.Plain(); ok {
-		return slicesOf([]json.RawMessage{raw})
+		return actor.List([]json.RawMessage{raw})
 	}
 	return json.RawMessage("[]")
 }
@@ -247,7 +247,7 @@ func (w *doing) alone(previous json.RawMessage) (workgraph.Outcome, error) {
 
 // sharing are the arguments of an agent that works on the thread of its caller.
 func sharing(named map[string]json.RawMessage, threadID string) (map[string]json.RawMessage, error) {
-	raw, err := encode(threadID)
+	raw, err := actor.Encode(threadID)
 	if err != nil {
 		return nil, actor.BadArguments("%v", err)
 	}
@@ -306,16 +306,4 @@ func (p *policy) unknown(name string) string {
 		}
 	}
 	return fmt.Sprintf("there is no action %q, use one of %s", name, strings.Join(names, ", "))
-}
-
-// slicesOf writes a JSON list of raw values.
-func slicesOf(values []json.RawMessage) json.RawMessage {
-	b := []byte{'['}
-	for i, v := range values {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, v...)
-	}
-	return append(b, ']')
 }

@@ -5,7 +5,6 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -238,7 +237,7 @@ func (d *definition) start(in *instance, timeout workgraph.Duration, budget *wor
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	raw, err := encode(in)
+	raw, err := actor.Encode(in)
 	if err != nil {
 		return workgraph.Outcome{}, actor.BadArguments("%v", err)
 	}
@@ -283,19 +282,8 @@ func (d *definition) resolve(ctx context.Context) error {
 	return nil
 }
 
-// encode writes JSON without the escapes that are for web pages, which cost tokens.
-func encode(v any) (json.RawMessage, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSpace(b.Bytes()), nil
-}
-
 func value(v any) (workgraph.Outcome, error) {
-	raw, err := encode(v)
+	raw, err := actor.Encode(v)
 	if err != nil {
 		return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, workgraph.ReasonBadOutcome, "%v", err)
 	}

@@ -103,7 +103,7 @@ const maxMessage = 1 << 20
 
 func messageItem(m message) (workgraph.ThreadItem, error) {
 	m.Content = errs.Clip(m.Content, maxMessage)
-	raw, err := encode(m)
+	raw, err := actor.Encode(m)
 	if err != nil {
 		return workgraph.ThreadItem{}, actor.BadArguments("%v", err)
 	}

@@ -176,7 +176,7 @@ func own(given map[string]json.RawMessage, dst any, fields []string) error {
 			asked[f] = v
 		}
 	}
-	raw, err := encode(asked)
+	raw, err := actor.Encode(asked)
 	if err != nil {
 		return actor.BadArguments("%v", err)
 	}

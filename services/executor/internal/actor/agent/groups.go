@@ -91,7 +91,7 @@ func (b *groupBuilder) edge(from, to string, kind workgraph.EdgeKind) {
 func (b *groupBuilder) named(of map[string]any) map[string]json.RawMessage {
 	out := map[string]json.RawMessage{}
 	for k, v := range of {
-		raw, err := encode(v)
+		raw, err := actor.Encode(v)
 		if err != nil {
 			b.err = err
 		}
@@ -303,7 +303,7 @@ func gather(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	}
 	switch a.Mode {
 	case gatherList:
-		return workgraph.Outcome{Values: []json.RawMessage{slicesOf(values)}}, nil
+		return workgraph.Outcome{Values: []json.RawMessage{actor.List(values)}}, nil
 	case gatherPrompt:
 		t, err := prompt.Parse(a.Prompt)
 		if err != nil {
@@ -320,7 +320,7 @@ func gather(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	default:
 		return workgraph.Outcome{}, badLoop("it has no mode")
 	}
-	one := slicesOf(values)
+	one := actor.List(values)
 	if a.Mode == gatherAppend {
 		if len(values) != 1 {
 			return workgraph.Outcome{}, badLoop("%d results came where one was expected", len(values))
@@ -333,7 +333,7 @@ func gather(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 			return workgraph.Outcome{}, badLoop("%s: %v", argPrevious, err)
 		}
 	}
-	return workgraph.Outcome{Values: []json.RawMessage{slicesOf(append(before, one))}}, nil
+	return workgraph.Outcome{Values: []json.RawMessage{actor.List(append(before, one))}}, nil
 }
 
 // isGather reports whether the node is the list that a summarizer got.

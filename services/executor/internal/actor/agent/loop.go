@@ -35,7 +35,7 @@ const stateAt = "at"
 // graph is the graph of the agent's run. A round is one visit of reason, act, the node of an action (or
 // groups), and observe. It depends on the definition alone, so that all calls of one agent share a program.
 func (d *definition) graph() (*workgraph.Graph, error) {
-	own, err := encode(d)
+	own, err := actor.Encode(d)
 	if err != nil {
 		return nil, actor.BadArguments("%v", err)
 	}
@@ -106,7 +106,7 @@ func (d *definition) reasonerNode() (workgraph.Node, error) {
 		told["upstream"] = false
 	}
 	for k, v := range told {
-		raw, err := encode(v)
+		raw, err := actor.Encode(v)
 		if err != nil {
 			return n, err
 		}
@@ -158,7 +158,7 @@ func positionOf(c *workgraph.Call) (position, error) {
 
 // state is the update that sets the position.
 func (p position) state() (map[string]json.RawMessage, error) {
-	raw, err := encode(p)
+	raw, err := actor.Encode(p)
 	if err != nil {
 		return nil, actor.BadArguments("%v", err)
 	}

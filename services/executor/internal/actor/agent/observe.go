@@ -214,7 +214,7 @@ func (r *round) items(item *state.Item, said *response.Response) ([]workgraph.Th
 		return nil, err
 	}
 	for _, learned := range said.Learnings {
-		raw, err := encode(learned)
+		raw, err := actor.Encode(learned)
 		if err != nil {
 			return nil, badLoop("a learning: %v", err)
 		}
@@ -228,9 +228,9 @@ func (r *round) items(item *state.Item, said *response.Response) ([]workgraph.Th
 const maxState = thread.MaxBody - 64<<10
 
 func stateItem(item *state.Item) (workgraph.ThreadItem, error) {
-	body, err := encode(item)
+	body, err := actor.Encode(item)
 	if err == nil && len(body) > maxState {
-		body, err = encode(shortened(item))
+		body, err = actor.Encode(shortened(item))
 	}
 	if err != nil {
 		return workgraph.ThreadItem{}, badLoop("the state: %v", err)
@@ -239,7 +239,7 @@ func stateItem(item *state.Item) (workgraph.ThreadItem, error) {
 	for _, s := range []*string{&b.UserInput, &b.InstantResponse, &b.Description, &b.DescriptionExtended} {
 		*s = errs.Clip(*s, thread.MaxBrief/8)
 	}
-	brief, err := encode(b)
+	brief, err := actor.Encode(b)
 	if err != nil {
 		return workgraph.ThreadItem{}, badLoop("the state: %v", err)
 	}
@@ -258,7 +258,7 @@ func shortened(item *state.Item) *state.Item {
 	}
 	for _, raw := range []*json.RawMessage{&short.RawResponse, &short.Answer} {
 		if len(*raw) > maxPart {
-			*raw, _ = encode(errs.Clip(string(*raw), maxPart)) // texts always marshal
+			*raw, _ = actor.Encode(errs.Clip(string(*raw), maxPart)) // texts always marshal
 		}
 	}
 	short.Response.NextActions = nil

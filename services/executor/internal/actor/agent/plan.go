@@ -62,7 +62,7 @@ func (d *definition) readPlan(ctx context.Context, c *workgraph.Call, raw json.R
 			return nil, fmt.Errorf("%q cannot be the id of a problem: choose another", nodeResults)
 		}
 	}
-	graph, err := encode(g)
+	graph, err := actor.Encode(g)
 	if err != nil {
 		return nil, err
 	}

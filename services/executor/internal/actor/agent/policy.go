@@ -228,7 +228,7 @@ func (a *action) node(ctx context.Context, place, name string, arguments map[str
 	}
 	maps.Copy(asked, arguments)
 	if a.schema != nil {
-		raw, err := encode(asked)
+		raw, err := actor.Encode(asked)
 		if err == nil {
 			err = a.schema.Check(ctx, raw)
 		}
@@ -247,7 +247,7 @@ func (a *action) node(ctx context.Context, place, name string, arguments map[str
 		raw := json.RawMessage("{}")
 		var err error
 		if n.Named != nil {
-			raw, err = encode(n.Named)
+			raw, err = actor.Encode(n.Named)
 		}
 		if err == nil {
 			err = a.actorSchema.Check(ctx, raw)
@@ -294,18 +294,18 @@ func (a *action) visible() json.RawMessage {
 	if json.Unmarshal(parts["required"], &required) == nil {
 		required = slices.DeleteFunc(required, func(k string) bool { return hidden[k] })
 		if delete(parts, "required"); len(required) > 0 {
-			parts["required"], _ = encode(required) // texts always marshal
+			parts["required"], _ = actor.Encode(required) // texts always marshal
 		}
 	}
 	// Alternatives may name an argument that is not shown.
 	delete(parts, "anyOf")
 	delete(parts, "oneOf")
-	raw, err := encode(all)
+	raw, err := actor.Encode(all)
 	if err != nil {
 		return nil
 	}
 	parts["properties"] = raw
-	if raw, err = encode(parts); err != nil {
+	if raw, err = actor.Encode(parts); err != nil {
 		return nil
 	}
 	return raw

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -21,7 +22,7 @@ func TestActKeepsToThePolicy(t *testing.T) {
 	d := defaultDefinition()
 	require.NoError(t, json.Unmarshal([]byte(rule), &d))
 	require.NoError(t, d.check(t.Context()))
-	whole, err := encode(&d)
+	whole, err := actor.Encode(&d)
 	require.NoError(t, err)
 	own := map[string]json.RawMessage{"definition": whole}
 	allowed := []string{"one", "two", "spawn"}

@@ -149,7 +149,7 @@ func (r *round) messages(ctx context.Context, l *loop, items []workgraph.ThreadI
 		if task == "" {
 			task = "Go on."
 		}
-		raw, err := encode(message{Role: "user", Content: task})
+		raw, err := actor.Encode(message{Role: "user", Content: task})
 		if err != nil {
 			return workgraph.Outcome{}, badLoop("%v", err)
 		}
@@ -157,7 +157,7 @@ func (r *round) messages(ctx context.Context, l *loop, items []workgraph.ThreadI
 	}
 	// What is told in every round stands before the conversation, so that it is there whatever is left out.
 	if about := r.about(); about != "" {
-		raw, err := encode(message{Role: "user", Content: about})
+		raw, err := actor.Encode(message{Role: "user", Content: about})
 		if err != nil {
 			return workgraph.Outcome{}, badLoop("%v", err)
 		}

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 )
 
 // Status is the status of the agent's task after a round.
@@ -166,7 +168,7 @@ func readText(s string) (*Response, error) {
 
 // textResult is the response of plain words.
 func textResult(s string) (*Response, error) {
-	raw, err := encode(s)
+	raw, err := actor.Encode(s)
 	if err != nil {
 		return nil, err
 	}
@@ -259,17 +261,6 @@ func Unfence(s string) string {
 		return s
 	}
 	return rest
-}
-
-// encode writes JSON without the escapes that are for web pages, which cost tokens.
-func encode(v any) (json.RawMessage, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSpace(b.Bytes()), nil
 }
 
 // text is a JSON string's text, and any other value as JSON; nothing for null.

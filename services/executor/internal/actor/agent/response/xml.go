@@ -7,6 +7,8 @@ import (
 	"html"
 	"slices"
 	"strings"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 )
 
 // The tags of the XML form, in small letters.
@@ -213,7 +215,7 @@ func (e *element) action() (Action, error) {
 		a.Arguments = map[string]json.RawMessage{}
 	}
 	if _, given := a.Arguments["target"]; target != "" && !given {
-		raw, err := encode(target)
+		raw, err := actor.Encode(target)
 		if err != nil {
 			return a, err
 		}
@@ -251,7 +253,7 @@ func xmlArguments(s string) (args map[string]json.RawMessage, texts bool, err er
 			n, next := until(after, name)
 			body, after = original(after, n), next
 		}
-		raw, err := encode(strings.TrimSpace(plain(body)))
+		raw, err := actor.Encode(strings.TrimSpace(plain(body)))
 		if err != nil {
 			return nil, false, err
 		}

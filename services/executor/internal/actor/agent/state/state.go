@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/response"
 )
 
@@ -191,7 +192,7 @@ func (r Results) Plain() (raw json.RawMessage, ok bool) {
 	case len(r) == 1:
 		return all[0], true
 	}
-	return list(all), true
+	return actor.List(all), true
 }
 
 func (r *Result) plain() (json.RawMessage, bool) {
@@ -210,23 +211,7 @@ func (r *Result) plain() (json.RawMessage, bool) {
 				all = append(all, v)
 			}
 		}
-		return list(all), true
+		return actor.List(all), true
 	}
 	return nil, false
-}
-
-// list writes a JSON list of raw values.
-func list(values []json.RawMessage) json.RawMessage {
-	n := 2
-	for _, v := range values {
-		n += len(v) + 1
-	}
-	b := append(make([]byte, 0, n), '[')
-	for i, v := range values {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, v...)
-	}
-	return append(b, ']')
 }
