@@ -30,14 +30,19 @@ func (d *definition) readPlan(ctx context.Context, c *workgraph.Call, raw json.R
 		return nil, fmt.Errorf("the plan has %d bytes, the limit is %d", len(raw), response.MaxBytes)
 	}
 	said := planText(raw)
-	if c.Visit > 1 && !stated.MatchString(said) {
+	in, err := instanceOf(c)
+	if err != nil {
+		return nil, err
+	}
+	later := c.Visit > 1 || in.Depth > 0 // a branch goes on with what was begun
+	if later && !stated.MatchString(said) {
 		return response.Read(raw)
 	}
 	read := plan.Parse(said, plan.WithContext(ctx))
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
-	case read.NoPlan != nil && c.Visit > 1:
+	case read.NoPlan != nil && later:
 		return response.Read(raw)
 	case read.NoPlan != nil:
 		if r, err := response.Read(raw); err == nil && r.Status == response.Pending {
@@ -66,7 +71,7 @@ func (d *definition) readPlan(ctx context.Context, c *workgraph.Call, raw json.R
 	if err != nil {
 		return nil, err
 	}
-	return &response.Response{Graph: graph, Status: response.Ongoing}, nil
+	return &response.Response{Graph: graph, Compiled: true, Status: response.Ongoing}, nil
 }
 
 // planText is the text of a response: its own, or that of a message.

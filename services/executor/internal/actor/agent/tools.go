@@ -27,7 +27,7 @@ func (r *round) messagesOf(item *state.Item, said *response.Response) ([]workgra
 	}
 	switch {
 	case r.d.Form == formTools:
-		kept, err := r.answered(item, said)
+		kept, err := r.answered(item, said.TaskCalls)
 		if err != nil {
 			return nil, err
 		}
@@ -37,7 +37,7 @@ func (r *round) messagesOf(item *state.Item, said *response.Response) ([]workgra
 			return nil, err
 		}
 	}
-	if answer := prompt.Text(item.Answer); answer != "" {
+	if answer := prompt.Text(item.Answer); answer != "" && !slices.ContainsFunc(said.TaskCalls, response.TaskCall.Asks) {
 		if err := add(message{Role: "user", Content: answer}); err != nil {
 			return nil, err
 		}
@@ -47,7 +47,7 @@ func (r *round) messagesOf(item *state.Item, said *response.Response) ([]workgra
 
 // answered are the model's message and the answers to its calls. Every call is answered, since no model
 // server takes a conversation with a call that is not.
-func (r *round) answered(item *state.Item, said *response.Response) ([]workgraph.ThreadItem, error) {
+func (r *round) answered(item *state.Item, own []response.TaskCall) ([]workgraph.ThreadItem, error) {
 	raw := item.RawResponse
 	var m struct {
 		Role  string `json:"role"`
@@ -74,9 +74,14 @@ func (r *round) answered(item *state.Item, said *response.Response) ([]workgraph
 	out := []workgraph.ThreadItem{{Kind: workgraph.ThreadMessage, Body: raw}}
 	answers := map[string]*state.Result{}
 	item.ActionResults.Each(func(one *state.Result) { answers[one.Call] = one })
-	for _, call := range m.Calls {
+	for i, call := range m.Calls {
 		answer := message{Role: "tool", ToolCallID: call.ID}
+		at := slices.IndexFunc(own, func(c response.TaskCall) bool { return c.Index == i })
 		switch one, ok := answers[call.ID]; {
+		case at >= 0 && own[at].Asks():
+			answer.Content = prompt.Text(item.Answer)
+		case at >= 0:
+			answer.Content, answer.IsError = own[at].Answer, own[at].Failed
 		case ok && call.ID != "":
 			answer.Content, answer.IsError = r.d.answer(one)
 		case item.Refused != "":
