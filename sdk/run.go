@@ -342,8 +342,8 @@ func (r *Run) ResumeStep(ctx context.Context, reason string) error {
 	return err
 }
 
-// Stop asks the loops of the run, and of those below it, to end after the round under way. An agent then gives
-// the results of its last actions.
+// Stop asks the loops of the run, and of those below it, to end after the round under way. An agent then
+// gives the results of its last actions.
 func (r *Run) Stop(ctx context.Context, reason string) error {
 	_, err := r.c.Executor.StopRun(ctx, &executorv1.StopRunRequest{RunId: r.ID, Reason: reason})
 	return err

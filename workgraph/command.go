@@ -7,9 +7,9 @@ import (
 )
 
 // Command is an input of the machine. The concrete types are Begin (of a run), Attempt, Ended, TimerDue,
-// Reconcile, Recover, Cancel, Pause, EndLoops, Resume and Settled; from outside of the run come ChildEnded, Answered,
-// AttemptCompleted, Signaled, Delivered, Amended and DeadlinePassed. Now is the caller's clock, since the
-// machine has none.
+// Reconcile, Recover, Cancel, Pause, EndLoops, Resume and Settled; from outside of the run come ChildEnded,
+// Answered, AttemptCompleted, Signaled, Delivered, Amended and DeadlinePassed. Now is the caller's clock,
+// since the machine has none.
 type Command interface{ command() }
 
 // Begin starts the run.
@@ -151,8 +151,8 @@ type Pause struct {
 }
 
 // EndLoops asks the loops of the run to end. From then on no BACK edge is followed, unless the outcome of its
-// source selects it by name, and calls are told by Start.Stopping. Nothing under way is broken off, and a pause
-// stays.
+// source selects it by name, and calls are told by Start.Stopping. Nothing under way is broken off, and a
+// pause stays.
 type EndLoops struct {
 	Reason string
 	Now    time.Time

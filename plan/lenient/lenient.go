@@ -22,7 +22,8 @@ const (
 // other quotes, constants and tuples of Python, comments, keys without quotes, quotes within a text that are
 // not escaped, commas that are missing or too many, closing brackets behind the value, and a missing closing
 // bracket before one that closes what is around it. Numbers keep their digits. The error says what is wrong,
-// where, and how to mend it: a text that breaks off, text without quotes, and brackets whose place is a guess.
+// where, and how to mend it: a text that breaks off, text without quotes, and brackets whose place is a
+// guess.
 func JSON(s string) (json.RawMessage, error) {
 	s = strings.TrimSpace(s)
 	if json.Valid([]byte(s)) {

@@ -242,8 +242,8 @@ func (t *session) spawnChild(r *run, s *workgraph.Spawn, by *record.Approval, ag
 	}
 }
 
-// stopChild stops a child that started after its parent was asked to stop: the stop of the parent may have come
-// before there was a child to hear it. After a crash the start of the child is repeated, and so is this.
+// stopChild stops a child that started after its parent was asked to stop: the stop of the parent may have
+// come before there was a child to hear it. After a crash the start of the child is repeated, and so is this.
 func (t *session) stopChild(r *run, id string) {
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		err := t.e.Stop(t.background, command.StopRequest{Namespace: r.namespace, RunID: id, Reason: workgraph.ReasonParentStopped})

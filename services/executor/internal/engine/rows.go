@@ -44,8 +44,8 @@ func (r *run) relatedCommands(w *journal.Append, eff workgraph.Effects, now time
 	return nil
 }
 
-// steerChildren hands a pause of somebody, the end of one, and a stop on to the children under way. A child that
-// was paused for a reason of its own stays paused.
+// steerChildren hands a pause of somebody, the end of one, and a stop on to the children under way. A child
+// that was paused for a reason of its own stays paused.
 func (r *run) steerChildren(w *journal.Append, evs []workgraph.Event, x extra, now time.Time) error {
 	if len(evs) == 0 || x.from.id == 0 {
 		return nil

@@ -44,8 +44,8 @@ type RunBatch struct {
 	Opened  []Interrupt
 	Closed  []Closing
 	Blobs   []BlobRef
-	// Threads are what is to be added to threads. NewThreads, ThreadItems and ThreadAgents are what a resolved
-	// batch writes of that.
+	// Threads are what is to be added to threads. NewThreads, ThreadItems and ThreadAgents are what a
+	// resolved batch writes of that.
 	Threads      []thread.Append
 	NewThreads   []thread.Thread
 	ThreadItems  []thread.ItemOf

@@ -15,8 +15,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// verdict is the value of act. Exactly one of Refused, Arguments, Groups, Graph and Done is set; with HandOver
-// the arguments are those of the agent that goes on.
+// verdict is the value of act. Exactly one of Refused, Arguments, Groups, Graph and Done is set; with
+// HandOver the arguments are those of the agent that goes on.
 type verdict struct {
 	Refused string `json:"refused,omitempty"`
 	// Arguments are those of the one action of the round.

@@ -57,7 +57,7 @@ type given struct {
 }
 
 // taskFields are the arguments that a positional mapping may hold.
-var taskFields = []string{"user_input", "goal", "request", "action_results", "previous_agent_results", "context", "user_profile", "attachments", "tool", "arguments", "thread_id"}
+var taskFields = []string{"user_input", "goal", "request", "action_results", "previous_agent_results", "previous_action_results", "context", "user_profile", "attachments", "tool", "arguments", "thread_id"}
 
 // inputFields are the three names of the user input. A call states one of them.
 var inputFields = []string{"user_input", "goal", "request"}
@@ -200,7 +200,8 @@ func readInput(c *workgraph.Call) (*instance, error) {
 }
 
 // attachments are those that are given, what the nodes before the agent gave, and the results of earlier
-// agents and actions that a call states besides. consumed says that the first positional argument is the task.
+// agents and actions that a call states besides. consumed says that the first positional argument is the
+// task.
 func (g *given) attachments(c *workgraph.Call, consumed bool) ([]prompt.Attachment, error) {
 	var out []prompt.Attachment
 	for i, raw := range g.Attachments {

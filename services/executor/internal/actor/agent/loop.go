@@ -95,7 +95,8 @@ func (d *definition) graph() (*workgraph.Graph, error) {
 	edge(nodeReason, nodeObserve, "", workgraph.PassDown{Mode: workgraph.NoPassDown})
 	for _, name := range sorted(d.Actions) {
 		if d.Actions[name].HandOver {
-			edge(nodeObserve, doNode(name), "", workgraph.Merge(passArguments)) // the round is over before the other agent begins
+			// The round is over before the other agent begins.
+			edge(nodeObserve, doNode(name), "", workgraph.Merge(passArguments))
 		}
 	}
 	// observe selects it

@@ -10,7 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/http"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -554,6 +556,69 @@ func TestTaskTools(t *testing.T) {
 		require.ErrorContains(t, err, "actions.learn: a tool of the agent's own has this name")
 		r := &reasoner{script: []string{message(`{"id": "1", "name": "learn", "arguments": {"n": 1}}`), `"over"`}}
 		done(t, work(t, workgraph.Actors{"r": r, "tool": says(`1`)}, named+`, "task_tools": ["ask_user"]}`), `"over"`)
+	})
+}
+
+// Whatever actor an action has, its schema is shown to the model, without what the model cannot give.
+func TestSchemasShown(t *testing.T) {
+	t.Parallel()
+	web, err := http.Spec(http.DefaultConfig(), nil, nil)
+	require.NoError(t, err)
+	r := &reasoner{script: []string{`"over"`}}
+	e := newEnv(t, workgraph.Actors{"r": r})
+	for _, s := range []actor.Spec{web} {
+		reg, err := actor.NewRegistry(s)
+		require.NoError(t, err)
+		info, _ := reg.ActorInfo(s.Name)
+		e.all[s.Name] = described{t, s.Actor, info, e}
+	}
+	// Those of workers and MCP servers come by the same directory.
+	e.all["shop/find"] = described{t, says(`1`), workgraph.ActorInfo{Effect: workgraph.Pure, Schema: json.RawMessage(`{"type": "object", "required": ["what", "key"], "properties": {"what": {"type": "string"}, "key": {"type": "string"}}}`)}, e}
+	done(t, e.run(t, `{"user_input": "x", "form": "tools", "task_tools": [], "reasoner": "r", "actions": {
+		"fetch": {"actor": "http", "named": {"method": "GET"}}, "run": {"actor": "spawn", "named": {"ref": "self"}}, "find": {"actor": "shop/find", "named": {"key": "k"}}}}`), `"over"`)
+	var shown []struct {
+		Name   string
+		Schema struct {
+			Required   []string
+			Properties map[string]json.RawMessage
+		}
+	}
+	require.NoError(t, json.Unmarshal(r.asked[0]["tools"], &shown))
+	require.Len(t, shown, 3)
+	fetch, find, run := shown[0].Schema, shown[1].Schema, shown[2].Schema
+	require.Contains(t, fetch.Properties, "url")
+	require.NotContains(t, fetch.Properties, "method", "what is fixed")
+	require.NotContains(t, find.Properties, "key")
+	require.Equal(t, []string{"what"}, find.Required)
+	for _, never := range []string{"graph", "ref", "runs", "task_id", "budget", "labels"} {
+		require.NotContains(t, run.Properties, never)
+	}
+	require.NotEmpty(t, run.Properties)
+}
+
+func TestSummarizers(t *testing.T) {
+	t.Parallel()
+	branches := []string{acts("", "search+search", "search"), `{"result": "b"}`, `{"result": "b"}`, over}
+	t.Run("Failure/IsToldWithTheResults", func(t *testing.T) {
+		t.Parallel()
+		a := says(`1`)
+		e := newEnv(t, workgraph.Actors{"r": &reasoner{script: branches}, "tool": a})
+		done(t, e.run(t, `{`+search+`, "summarizer": {"actor": "fail", "named": {"reason": "NO_SUM", "message": "cannot count"}}}`), `"done"`)
+		require.JSONEq(t, `[{"group": [{"action": "search", "ok": "b"}, {"action": "search", "ok": "b"}, {"action": "summarizer", "error": {"type": "PERMANENT", "reason": "NO_SUM", "message": "cannot count"}}]},
+			{"action": "search", "skipped": "an action before it did not succeed"}]`, e.told(t, 1))
+		require.Len(t, a.calls, 2, "what follows is skipped")
+	})
+	t.Run("Prompt/TakesArguments", func(t *testing.T) {
+		t.Parallel()
+		llm := says(`"both"`)
+		e := newEnv(t, workgraph.Actors{"r": &reasoner{script: branches}, "tool": says(`1`), "llm": llm})
+		done(t, e.run(t, `{`+search+`, "summarizer": {"prompt": "Join: {action_result}", "named": {"model": "small", "system": "Be brief."}}}`), `"done"`)
+		require.Len(t, llm.calls, 1)
+		var asked map[string]any
+		require.NoError(t, json.Unmarshal([]byte(llm.calls[0]), &asked))
+		require.Equal(t, []any{"small", "Be brief.", false}, []any{asked["model"], asked["system"], asked["upstream"]})
+		require.Contains(t, asked["request"], "Join: <ActionResults>")
+		require.JSONEq(t, `[{"value": "both"}, {"action": "search", "ok": 1}]`, e.told(t, 1))
 	})
 }
 

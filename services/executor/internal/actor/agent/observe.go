@@ -106,8 +106,8 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 	return out, err
 }
 
-// ending is how a round goes on. With over the task has come to its end with the result, with handOver another
-// agent goes on with the arguments; else there is a next round.
+// ending is how a round goes on. With over the task has come to its end with the result, with handOver
+// another agent goes on with the arguments; else there is a next round.
 type ending struct {
 	over      bool
 	result    json.RawMessage
@@ -190,8 +190,8 @@ func (r *round) outcome(said *response.Response, item *state.Item) (ending, erro
 	return ending{}, nil
 }
 
-// handOver is the outcome of a round after which another agent goes on. From the append on it takes the turns of
-// the thread, if it has a name and works there.
+// handOver is the outcome of a round after which another agent goes on. From the append on it takes the turns
+// of the thread, if it has a name and works there.
 func (d *definition) handOver(end *ending, a *workgraph.ThreadAppend) (workgraph.Outcome, error) {
 	to := d.Actions[end.handOver]
 	named := end.arguments

@@ -325,8 +325,8 @@ func (a *action) visible() json.RawMessage {
 	return raw
 }
 
-// agentTool is what a reasoner may give an agent that it calls, and handOverTool what it may give one that goes
-// on with the conversation.
+// agentTool is what a reasoner may give an agent that it calls, and handOverTool what it may give one that
+// goes on with the conversation.
 const (
 	agentTool    = `{"type":"object","required":["user_input"],"properties":{"user_input":{"type":"string","description":"What the agent is to do, with all that it must know."},` + agentToolRest
 	handOverTool = `{"type":"object","properties":{"user_input":{"type":"string","description":"What the agent is to do, if the conversation does not say it."},` + agentToolRest

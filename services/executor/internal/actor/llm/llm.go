@@ -260,8 +260,8 @@ func (m *model) ask(ctx context.Context, c *workgraph.Call, req llm.Request, str
 	})
 }
 
-// answer is the outcome of a call that the model answered. JSON that was asked for is checked by fits if that is
-// not nil: not every server heeds the schema that it is given.
+// answer is the outcome of a call that the model answered. JSON that was asked for is checked by fits if that
+// is not nil: not every server heeds the schema that it is given.
 func answer(ctx context.Context, a *arguments, asJSON bool, fits *workgraph.Schema, resp llm.Response) (workgraph.Outcome, error) {
 	used := usage(resp)
 	fail := func(t workgraph.ErrorType, reason, format string, args ...any) (workgraph.Outcome, error) {

@@ -429,8 +429,8 @@ func scan(s string) (root *element, n int) {
 	return root, n
 }
 
-// attributes takes parts of an element that are written as attributes: <Action Type="mail"/>. Those of Args are
-// arguments; others are left out.
+// attributes takes parts of an element that are written as attributes: <Action Type="mail"/>. Those of Args
+// are arguments; others are left out.
 func (e *element) attributes(attrs []lenient.Attr) {
 	if e.tag == tagArgs {
 		e.attrs = attrs
