@@ -335,9 +335,9 @@ func TestInput(t *testing.T) {
 		t.Parallel()
 		r := &reasoner{script: []string{over}}
 		e := newEnv(t, workgraph.Actors{"r": r, "tool": &tool{}})
-		done(t, e.run(t, `{"user_input": ["first", {"n": 1}, "last"], "tool": "web", "references": [{"text": "#E1", "node": "E1", "field": "items"}, "odd"], `+rest+`}`), `"done"`)
-		require.Equal(t, "Actions:\n- x\n\nConversation:\nUser: first\nUser: {\"n\":1}\nUser: last\n\nTool: web\n\nReferences:\n#E1 is the result of \"E1\", field \"items\"\n\"odd\"", r.prompt(t, 1))
-		require.Equal(t, "first\n{\"n\":1}\nlast\n\nTool: web\n\nReferences:\n#E1 is the result of \"E1\", field \"items\"\n\"odd\"", e.threads.states(t, e.threads.root(t))[0].UserInput)
+		done(t, e.run(t, `{"user_input": ["first", {"n": 1}, "last"], "tool": "web", "references": [{"text": "#E1", "node": "E1", "field": "items"}, {"odd": 1}], `+rest+`}`), `"done"`)
+		require.Equal(t, "Actions:\n- x\n\nConversation:\nUser: first\nUser: {\"n\":1}\nUser: last\n\nTool: web\n\nReferences:\n#E1 is the result of \"E1\", field \"items\"\n{\"odd\": 1}", r.prompt(t, 1))
+		require.Equal(t, "first\n{\"n\":1}\nlast\n\nTool: web\n\nReferences:\n#E1 is the result of \"E1\", field \"items\"\n{\"odd\": 1}", e.threads.states(t, e.threads.root(t))[0].UserInput)
 	})
 	t.Run("PositionalMapping/IsTakenAsItIs", func(t *testing.T) {
 		t.Parallel()

@@ -154,12 +154,12 @@ func TestBranchIsolation(t *testing.T) {
 			r.when = []reply{{"<ActionResult>B1_data", `<TaskStatus>Ongoing</TaskStatus><TaskStatusDescription>thinking</TaskStatusDescription>`}, {"thinking", fine}, {"<ActionResult>B2_data", fine}}
 			return workgraph.Answer{Value: json.RawMessage(`"large"`)}, nil
 		}))
-		done(t, e.run(t, `{"user_input": "compare", "reasoner": "r", "template": "{previous_states}|{current_state}\n{conversation}\n{action_result}", "actions": {"B1": {}, "B2": {}}}`), `"done"`)
+		done(t, e.run(t, `{"user_input": "compare", "reasoner": "r", "template": "{previous_states}\n|{current_state}\n{conversation}\n{action_result}", "actions": {"B1": {}, "B2": {}}}`), `"done"`)
 		const results = "\n<ActionResults>\n  <Action>\n    <ActionType>B1</ActionType>\n    <ActionResult>B1_data</ActionResult>\n  </Action>\n</ActionResults>"
 		require.Equal(t, "|asking at length\nUser: compare\nAgent: I ask both."+results, of(t, r, "<ActionResult>B1_data"))
 		const later = "\nUser: compare\nAgent: I ask both.\nAgent: Which size?\nUser: large\nAgent: Again." + results
-		require.Equal(t, "asking at length|again"+later, of(t, r, "|again"+later), "in a later round, the round that branches is the current state")
-		require.Equal(t, "again\n\nasking at length|thinking"+later, of(t, r, "|thinking"), "and an earlier one in the branch's own second round")
+		require.Equal(t, "asking at length\n|again"+later, of(t, r, "|again"+later), "in a later round, the round that branches is the current state")
+		require.Equal(t, "again\n\nasking at length\n|thinking"+later, of(t, r, "|thinking"), "and an earlier one in the branch's own second round")
 	})
 	t.Run("Summarizer/IsAnActor", func(t *testing.T) {
 		t.Parallel()
