@@ -139,8 +139,8 @@ func (d *definition) decide(ctx context.Context, r *response.Response, given *ro
 }
 
 // say is what a response adds to the thread before anything of it is done, so that branches, agents on the
-// same thread and whoever reads it know what was said. It moves the agent to the end of that. In the tools form
-// a message is appended with the answers to its calls, at the end of the round.
+// same thread and whoever reads it know what was said. It moves the agent to the end of that. In the tools
+// form a message is appended with the answers to its calls, at the end of the round.
 func (l *loop) say(ctx context.Context, c *workgraph.Call, r *response.Response, given *round) (*workgraph.ThreadAppend, error) {
 	if given.d.Form == formTools || r.InstantResponse == "" {
 		return nil, nil
@@ -277,8 +277,8 @@ func (d *definition) actGroups(ctx context.Context, r *response.Response, v verd
 	return out, err
 }
 
-// apart refuses agents of one group that would work on the agent's thread at the same time, or beside branches,
-// which do not see each other.
+// apart refuses agents of one group that would work on the agent's thread at the same time, or beside
+// branches, which do not see each other.
 func (d *definition) apart(i int, group []response.Action, f *faults) {
 	sharing := 0
 	for k := range group {

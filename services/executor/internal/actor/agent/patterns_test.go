@@ -182,7 +182,8 @@ func TestBranchIsolation(t *testing.T) {
 	})
 }
 
-// What calls an agent or a model as an action does not show: they are told the results that every action gets.
+// The loop does not show to an agent or a model that it calls: they are told the results that every action
+// gets.
 func TestActionsThatAreTold(t *testing.T) {
 	t.Parallel()
 	const before = "Attachments:\n<Attachment id=\"previous_action_results\" description=\"The results of the actions before this one, in order\">\n"

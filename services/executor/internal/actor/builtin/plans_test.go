@@ -45,7 +45,8 @@ func defaults(t *testing.T) (*builtin.Set, map[string]map[string]json.RawMessage
 	}
 }
 
-// fits reports the faults of a plan that compiles, for each default actor. ok is false if it does not compile.
+// fits requires a plan that compiles to be valid with each default actor. ok is false if it does not compile;
+// uses says that a problem of it uses the result of another one.
 func fits(ctx context.Context, t *testing.T, set *builtin.Set, actors map[string]map[string]json.RawMessage, text string) (uses, ok bool) {
 	t.Helper()
 	read := plan.Parse(text, plan.WithContext(ctx))
