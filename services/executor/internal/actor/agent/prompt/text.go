@@ -189,9 +189,9 @@ func AttachmentsText(as []Attachment, most int) string {
 	return b.String()
 }
 
-// ConversationText is the conversation of messages of a thread, which are given newest first: a line "User: …"
-// for each of the user's, and "Agent: …" for each of the agent's that says something. It has at most so many
-// bytes: the oldest lines give way, and the end of a line that is longer.
+// ConversationText is the conversation of messages of a thread, which are given newest first: a line
+// "User: …" for each of the user's, and "Agent: …" for each of the agent's that says something. It has at
+// most so many bytes: the oldest lines give way, and the end of a line that is longer.
 func ConversationText(messages []json.RawMessage, most int) string {
 	var lines []string
 	size := 0
