@@ -132,6 +132,12 @@ func TestAgentControls(t *testing.T) {
 			id := l.start(t, agentOf(t, `{"reasoner": "brancher", `+named+`}`))
 			q := l.questions(t, id, 2)
 			stop(t, l, id)
+			below, err := l.j.Descendants(t.Context(), ns, id)
+			require.NoError(t, err)
+			require.Len(t, below, 4, "the agent's run, that of its round, and the branches")
+			for _, b := range below {
+				testkit.Eventually(t, func() bool { return len(kinds(l.events(t, b.RunID), workgraph.StopRequested)) == 1 })
+			}
 			l.answer(t, q)
 			l.wait(t, id, journal.StateCompleted)
 			require.JSONEq(t, `[["yes", "yes"], "done 2-work"]`, string(l.child(t, id).Result))

@@ -94,6 +94,8 @@ func TestContract(t *testing.T) {
 		"attachments.uri":              {given: `"attachments": [{"id": "d", "uri": "https://the.uri"}]`, want: "https://the.uri"},
 		"tool":                         {given: `"tool": "the.tool"`, want: "the.tool"},
 		"arguments":                    {given: `"arguments": [{"value": "the argument"}]`, want: "the argument"},
+		"references":                   {given: `"references": [{"text": "#E1", "problem": "first"}]`, want: "#E1"},
+		"upstream":                     {elsewhere: "TestInputRefused/Upstream/MayBeLeftOut"},
 		"thread_id":                    {given: `"thread_id": "thr_old"`, want: "said before"},
 		"shared_thread":                {given: `"shared_thread": "thr_old"`, want: "said before"},
 		"system":                       {given: `"system": "You are the oracle."`, want: "You are the oracle."},
@@ -265,6 +267,12 @@ func TestInputRefused(t *testing.T) {
 		done(t, work(t, workgraph.Actors{"r": r, "tool": says(`"the result"`)}, `{"user_input": "sum up", `+rest+`}`, before(workgraph.FirstArg())), `"done"`)
 		require.Contains(t, r.prompt(t, 1), "<Attachment id=\"before\" description=\"The result of the 'before' agent\">\nthe result\n</Attachment>")
 		require.Contains(t, r.prompt(t, 1), "User: sum up")
+	})
+	t.Run("Upstream/MayBeLeftOut", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{over}}
+		done(t, work(t, workgraph.Actors{"r": r, "tool": says(`"the result"`)}, `{"user_input": "x", "upstream": false, `+rest+`}`, before(workgraph.PassDown{})), `"done"`)
+		require.NotContains(t, r.prompt(t, 1), "the result")
 	})
 	t.Run("EarlierResults/AreToldBesideThoseBefore", func(t *testing.T) {
 		t.Parallel()

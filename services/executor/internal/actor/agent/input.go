@@ -22,10 +22,16 @@ type instance struct {
 	Create *createThread `json:"create,omitempty"`
 	// Shared says that the caller holds the thread.
 	Shared bool `json:"shared,omitempty"`
+	// Agent is the actor that was called.
+	Agent string `json:"agent,omitempty"`
 	// Depth is how many branchings lead to it.
 	Depth int `json:"depth,omitempty"`
 
-	UserInput     string              `json:"user_input,omitempty"`
+	UserInput string `json:"user_input,omitempty"`
+	// Inputs are the members of a user input that is a list.
+	Inputs []string `json:"inputs,omitempty"`
+	// State is the state of the agent of which this one is a branch, in the round in which it branched.
+	State         *state.Brief        `json:"state,omitempty"`
 	ActionResults state.Results       `json:"action_results,omitempty"`
 	Context       string              `json:"context,omitempty"`
 	UserProfile   string              `json:"user_profile,omitempty"`
@@ -46,18 +52,19 @@ type given struct {
 	Request       json.RawMessage   `json:"request"`
 	ActionResults json.RawMessage   `json:"action_results"`
 	Previous      json.RawMessage   `json:"previous_agent_results"`
-	Before        json.RawMessage   `json:"previous_action_results"`
 	Context       json.RawMessage   `json:"context"`
 	UserProfile   json.RawMessage   `json:"user_profile"`
 	Attachments   []json.RawMessage `json:"attachments"`
 	Tool          json.RawMessage   `json:"tool"`
 	Arguments     []json.RawMessage `json:"arguments"`
+	References    []json.RawMessage `json:"references"`
+	Before        json.RawMessage   `json:"previous_action_results"`
 	ThreadID      string            `json:"thread_id"`
 	SharedThread  string            `json:"shared_thread"`
 }
 
 // taskFields are the arguments that a positional mapping may hold.
-var taskFields = []string{"user_input", "goal", "request", "action_results", "previous_agent_results", "previous_action_results", "context", "user_profile", "attachments", "tool", "arguments", "thread_id"}
+var taskFields = []string{"user_input", "goal", "request", "action_results", "previous_agent_results", "previous_action_results", "context", "user_profile", "attachments", "tool", "arguments", "references", "thread_id"}
 
 // inputFields are the three names of the user input. A call states one of them.
 var inputFields = []string{"user_input", "goal", "request"}
@@ -173,15 +180,15 @@ func readInput(c *workgraph.Call) (*instance, error) {
 	if err := actor.Decode(named, &g); err != nil {
 		return nil, err
 	}
-	in := &instance{Context: prompt.Text(g.Context), UserProfile: prompt.Text(g.UserProfile), ActionResults: state.Given(g.ActionResults), UserInput: prompt.Text(said)}
-	if tool := prompt.Text(g.Tool); tool != "" {
-		in.UserInput += "\n\nTool: " + tool
-	}
-	for i, a := range g.Arguments {
-		if i == 0 {
-			in.UserInput += "\n\nArguments:"
+	in := &instance{Context: prompt.Text(g.Context), UserProfile: prompt.Text(g.UserProfile), ActionResults: state.Given(g.ActionResults), Inputs: inputs(said)}
+	if more := g.problem(); more != "" {
+		if len(in.Inputs) == 0 {
+			in.Inputs = []string{""}
 		}
-		in.UserInput += "\n" + prompt.Text(a)
+		in.Inputs[len(in.Inputs)-1] += more
+	}
+	if in.UserInput = strings.Join(in.Inputs, "\n"); len(in.Inputs) < 2 {
+		in.Inputs = nil
 	}
 	if in.Attachments, err = g.attachments(c, consumed); err != nil {
 		return nil, err
@@ -199,6 +206,50 @@ func readInput(c *workgraph.Call) (*instance, error) {
 	return in, nil
 }
 
+// said is the user input as messages.
+func (in *instance) said() []string {
+	if len(in.Inputs) > 0 || in.UserInput == "" {
+		return in.Inputs
+	}
+	return []string{in.UserInput}
+}
+
+// maxInputs bounds the members of a user input. A longer list is one text.
+const maxInputs = 100
+
+// inputs are the texts of a user input: one for each member of a list.
+func inputs(raw json.RawMessage) []string {
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) != nil || len(list) > maxInputs {
+		list = []json.RawMessage{raw}
+	}
+	var out []string
+	for _, one := range list {
+		if text := prompt.Text(one); text != "" {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+// problem is what a plan says of its problem, besides the request.
+func (g *given) problem() string {
+	var b strings.Builder
+	if tool := prompt.Text(g.Tool); tool != "" {
+		b.WriteString("\n\nTool: " + tool)
+	}
+	for i, a := range g.Arguments {
+		if i == 0 {
+			b.WriteString("\n\nArguments:")
+		}
+		b.WriteString("\n" + prompt.Text(a))
+	}
+	if refs := actor.References(g.References); refs != "" {
+		b.WriteString("\n\n" + refs)
+	}
+	return b.String()
+}
+
 // attachments are those that are given, what the nodes before the agent gave, and the results of earlier
 // agents and actions that a call states besides. consumed says that the first positional argument is the
 // task.
@@ -211,28 +262,27 @@ func (g *given) attachments(c *workgraph.Call, consumed bool) ([]prompt.Attachme
 		}
 		out = append(out, a)
 	}
+	if actor.Filled(g.Before) {
+		out = append(out, prompt.Attachment{ID: argPrevious, Description: "The results of the actions before this one, in order", Content: g.Before})
+	}
 	var told []json.RawMessage
-	_, err := instanceOf(c)
-	action := err == nil // of another agent: the nodes before this one are the steps of that agent's loop
-	for _, u := range c.Upstream {
-		if u.Outcome != workgraph.VisitCompleted || len(u.Values) == 0 || action {
+	upstream := c.Upstream
+	if string(c.Own[argUpstream]) == "false" {
+		upstream = nil
+	}
+	for _, u := range upstream {
+		if u.Outcome != workgraph.VisitCompleted || len(u.Values) == 0 {
 			continue
 		}
 		result := actor.Result(u.Values)
-		if bytes.Equal(result, g.Before) {
-			continue // the list of the results before an action is told below
-		}
 		told = append(told, result)
 		// A result that came as the positional argument is the task itself.
 		if !consumed || len(c.Args) == 0 || !bytes.Equal(c.Args[0], result) {
 			out = append(out, resultOf(u.Node, result))
 		}
 	}
-	if !isEmpty(g.Previous) && !isOf(g.Previous, told) {
+	if actor.Filled(g.Previous) && !isOf(g.Previous, told) {
 		out = append(out, resultOf("unknown_task", g.Previous))
-	}
-	if !isEmpty(g.Before) {
-		out = append(out, prompt.Attachment{ID: argPrevious, Description: "The results of the actions before", Content: g.Before})
 	}
 	return out, nil
 }
@@ -244,19 +294,10 @@ func attachment(raw json.RawMessage) (a prompt.Attachment, err error) {
 	if err := dec.Decode(&a); err != nil {
 		return a, errors.New(strings.TrimPrefix(err.Error(), "json: "))
 	}
-	if isEmpty(a.Content) && a.URI == "" {
+	if (len(a.Content) == 0 || string(a.Content) == "null") && a.URI == "" {
 		return a, errors.New("it has no content")
 	}
 	return a, nil
-}
-
-// isEmpty reports whether a value says nothing.
-func isEmpty(raw json.RawMessage) bool {
-	switch string(bytes.TrimSpace(raw)) {
-	case "", "null", "[]":
-		return true
-	}
-	return false
 }
 
 // isOf reports whether a value is one of the results, or a list of them.

@@ -28,6 +28,7 @@ const (
 	passNothing   = "{'args': [], 'named': {}}"
 	passResult    = "{'args': [], 'named': result}"
 	passArguments = "{'args': [], 'named': result.arguments}"
+	passRequest   = "{'args': [], 'named': {'request': result}}"
 )
 
 // stateAt is the key of the run's state that says where the agent stands.
@@ -74,10 +75,10 @@ func (d *definition) graph() (*workgraph.Graph, error) {
 		id := doNode(name)
 		if a.HandOver {
 			// What such an agent gives is the result of the run.
-			add(workgraph.Node{ID: id, Name: name, Actor: a.Actor, Named: a.Named, Timeout: a.Timeout, Retry: workgraph.Retry{MaxAttempts: a.MaxAttempts}})
+			add(workgraph.Node{ID: id, Name: name, Actor: a.Actor, Named: undisturbed(a.Actor, a.Named), Timeout: a.Timeout, Retry: workgraph.Retry{MaxAttempts: a.MaxAttempts}})
 			continue
 		}
-		add(workgraph.Node{ID: id, Name: name, Actor: a.Actor, Named: a.Named, Timeout: a.Timeout, Effect: a.Effect, Retry: workgraph.Retry{MaxAttempts: a.MaxAttempts}, OnError: route})
+		add(workgraph.Node{ID: id, Name: name, Actor: a.Actor, Named: undisturbed(a.Actor, a.Named), Timeout: a.Timeout, Effect: a.Effect, Retry: workgraph.Retry{MaxAttempts: a.MaxAttempts}, OnError: route})
 		edge(nodeAct, id, "", workgraph.Merge(passArguments))
 		edge(id, nodeObserve, "", nothing)
 		edge(id, nodeObserve, workgraph.ErrorEdge, nothing)

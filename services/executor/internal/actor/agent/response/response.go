@@ -47,7 +47,12 @@ type Response struct {
 	Calls bool
 	// TaskCalls are calls that were not actions but said something of the task.
 	TaskCalls []TaskCall
+	// empty says that groups were written, all without an action.
+	empty bool
 }
+
+// Acts reports whether there is something to be done.
+func (r *Response) Acts() bool { return len(r.Groups) > 0 || r.Graph != nil }
 
 // Action is one action that is wanted.
 type Action struct {
@@ -122,15 +127,20 @@ func finish(r *Response, err error) (*Response, error) {
 			}
 		}
 	}
-	acts := len(r.Groups) > 0 || r.Graph != nil
+	if r.Status == Pending && r.InstantResponse == "" {
+		r.InstantResponse = r.Description // the question
+	}
+	acts := r.Acts()
 	switch {
-	case r.Status == Pending && r.InstantResponse == "" && r.Description == "":
+	case r.Status == Pending && r.InstantResponse == "":
 		return nil, errors.New("the task is Pending but nothing is asked: write the question as the InstantResponse")
 	case r.Status == Pending:
 		// The question comes first. What was to be done besides is decided again when it is answered.
 		r.Groups, r.Graph, r.Result, r.Calls = nil, nil, nil, false
 	case acts:
 		r.Status = Ongoing
+	case r.Status == "" && r.empty && r.Result == nil:
+		r.Status = Ongoing // it meant to act
 	case r.Status == "":
 		r.Status = Completed
 	}
