@@ -60,7 +60,7 @@ func (l *loop) groups(ctx context.Context, c *workgraph.Call) (workgraph.Outcome
 func branchOf(d *definition, in *instance, at position) *instance {
 	b := &instance{Create: &createThread{Agent: actorAgent}, Depth: in.Depth + 1, Context: in.Context, UserProfile: in.UserProfile, Attachments: in.Attachments}
 	if !d.StartAsNew {
-		b.Create.Parent, b.Create.ParentSeq = at.Thread, at.Seq
+		b.Create.Parent, b.Create.ParentSeq, b.Input = at.Thread, at.Seq, at.Input
 	}
 	return b
 }

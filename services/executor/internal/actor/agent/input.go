@@ -19,6 +19,8 @@ type instance struct {
 	Create *createThread `json:"create,omitempty"`
 	// Shared says that the caller holds the thread.
 	Shared bool `json:"shared,omitempty"`
+	// Input is the message of the thread with the newest user input, if that is known.
+	Input int64 `json:"input,omitempty"`
 	// Depth is how many branchings lead to it.
 	Depth int `json:"depth,omitempty"`
 

@@ -24,10 +24,12 @@ func (l *loop) round(ctx context.Context, c *workgraph.Call, d *definition) (*ro
 	if err != nil {
 		return nil, err
 	}
-	r := &round{d: d, in: in, c: c, number: c.Visit, userInput: in.UserInput, results: in.ActionResults}
-	if r.at, err = positionOf(c); err != nil || c.Visit == 1 {
+	r := &round{d: d, in: in, c: c, userInput: in.UserInput, results: in.ActionResults}
+	if r.at, err = positionOf(c); err != nil || r.at.Round == 1 {
+		r.number = 1
 		return r, err
 	}
+	r.number = r.at.Round
 	items, err := l.threads.Items(ctx, actor.NamespaceOf(ctx), r.at.Thread, thread.Query{Kinds: []thread.Kind{workgraph.ThreadState}, Before: r.at.Seq + 1, Limit: 1})
 	if err != nil {
 		return nil, threadError(err)
@@ -52,7 +54,10 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 		return workgraph.Outcome{}, err
 	}
 	said, raw, err := d.read(ctx, c)
-	item := &state.Item{Round: r.number, RawResponse: raw, ReasonerInput: prompt.Text(c.Named["request"])}
+	item := &state.Item{Round: r.number, RawResponse: raw, ReasonerInput: prompt.Text(c.Named["request"]), Sent: r.at.Sent}
+	if d.Form == formTools && r.number == 1 {
+		item.ReasonerInput = r.about()
+	}
 	item.UserInput = r.userInput
 	if err != nil {
 		said = &response.Response{Status: response.Ongoing}
@@ -75,19 +80,17 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
+	pos := r.moved(a, item)
 	var out workgraph.Outcome
 	if over {
 		out = workgraph.Outcome{Values: []json.RawMessage{result}, Select: &workgraph.Select{Others: workgraph.SelectNone}}
 	} else {
-		next := &round{d: d, in: r.in, c: c, number: r.number + 1, userInput: prompt.Text(item.Answer), results: item.Next(), from: r.before(a)}
-		if next.states, err = l.briefs(ctx, actor.NamespaceOf(ctx), next.from, d.MaxStates-1); err != nil {
-			return workgraph.Outcome{}, err
-		}
-		next.states = append(next.states, item.Brief)
+		next := &round{d: d, in: r.in, c: c, number: pos.Round, userInput: prompt.Text(item.Answer), results: item.Next(), at: pos, from: r.before(a), ending: &seen{pos.Seq, item.Brief}}
 		if out, err = next.told(ctx, l, items); err != nil {
 			return workgraph.Outcome{}, err
 		}
-		out.Select = &workgraph.Select{Others: workgraph.SelectNames, Names: []string{nodeReason}}
+		next.next(&out, nodeSummary)
+		pos.Sent, pos.Asked = next.sent, next.asked
 		switch {
 		case d.MaxNoProgress > 0 && item.Repeats >= d.MaxNoProgress:
 			out.Pause = ReasonNoProgress
@@ -96,8 +99,24 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 		}
 	}
 	out.Threads = []workgraph.ThreadAppend{a}
-	out.State, err = position{a.Thread, a.After + int64(len(items))}.state()
+	out.State, err = pos.state()
 	return out, err
+}
+
+// moved is where the agent stands after the append of a round.
+func (r *round) moved(a workgraph.ThreadAppend, item *state.Item) position {
+	p := position{Thread: a.Thread, Seq: a.After + int64(len(a.Items)), Round: r.number + 1, Input: r.at.Input, About: r.at.About, Again: r.at.Again}
+	if item.ReasonerInput != "" && r.number == 1 && r.d.Form == formTools {
+		p.About = p.Seq
+	}
+	if prompt.Text(item.Answer) != "" {
+		for i := range a.Items {
+			if a.Items[i].Kind == workgraph.ThreadMessage {
+				p.Input = a.After + int64(i) + 1 // the answer is the last message
+			}
+		}
+	}
+	return p
 }
 
 // outcome fills in what became of the round. over says that the task has come to its end, with the result.
@@ -302,9 +321,9 @@ func (r *round) shares() bool {
 // before is the position up to which the thread can be read while an append is under way.
 func (r *round) before(a workgraph.ThreadAppend) position {
 	if a.Create != nil {
-		return position{a.Create.Parent, a.Create.ParentSeq}
+		return position{Thread: a.Create.Parent, Seq: a.Create.ParentSeq}
 	}
-	return position{a.Thread, a.After}
+	return position{Thread: a.Thread, Seq: a.After}
 }
 
 // actionOf is the action of a node of the loop, or of a node that such a node has expanded to.

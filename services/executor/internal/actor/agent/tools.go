@@ -1,12 +1,13 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/prompt"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/response"
@@ -63,7 +64,7 @@ func (r *round) answered(item *state.Item, said *response.Response) ([]workgraph
 		}
 		out := []workgraph.ThreadItem{one}
 		if item.Refused != "" || len(item.ActionResults) > 0 {
-			told, err := messageItem(message{Role: "user", Content: prompt.ActionResults(item.ActionResults, r.d.share(item.ActionResults))})
+			told, err := messageItem(message{Role: "user", Content: prompt.ActionResults(item.ActionResults, r.d.share(item.ActionResults, room{left: r.d.History.Tokens}))})
 			if err != nil {
 				return nil, err
 			}
@@ -115,59 +116,133 @@ func (d *definition) answer(one *state.Result) (content string, failed bool) {
 	return errs.Clip(prompt.Text(one.OK), d.MaxResultBytes), false
 }
 
-// messages is the outcome that carries the newest messages of the thread, within the bounds of what is told.
-// An answer to a call whose message is not told is left out, and the task stands first if what is left does
-// not begin with a message of the user.
+// messages is the outcome that carries the newest messages of the thread, within the room of the round. What is
+// told in every round stands before them, then the summary, and the newest user input if they lack it.
 func (r *round) messages(ctx context.Context, l *loop, items []workgraph.ThreadItem) (workgraph.Outcome, error) {
-	var all []json.RawMessage
-	size := 0
-	for i := range slices.Backward(items) {
-		if items[i].Kind == workgraph.ThreadMessage {
-			all = append(all, items[i].Body)
-			size += len(items[i].Body)
+	all, err := r.recent(ctx, l, items)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	m := room{left: r.d.History.Tokens}
+	var out []json.RawMessage
+	say := func(text string) error {
+		if text == "" {
+			return nil
+		}
+		raw, err := actor.Encode(message{Role: "user", Content: text})
+		out = append(out, raw)
+		return err
+	}
+	about := m.take(r.about())
+	full := m.left
+	before := r.summary.told(&m)
+	parts := partsOf(all)
+	if n := r.d.History.older(parts, full-m.left, m.left); n > 0 && r.asks() {
+		return r.ask(parts[:n], parts[n].first-1)
+	}
+	if err := errors.Join(say(about), say(before)); err != nil {
+		return workgraph.Outcome{}, badLoop("%v", err)
+	}
+	kept := parts[newest(parts, m.left, r.d.History.Messages):]
+	if seq := r.input(all); len(kept) > 0 && kept[0].first > seq {
+		input, err := r.inputOf(ctx, l, seq, all)
+		if err != nil {
+			return workgraph.Outcome{}, err
+		}
+		if len(input.raw) > 0 {
+			m.left -= llm.EstimateMessage(&input.Message)
+			out, r.sent.Input = append(out, input.raw), input.seq
+			kept = parts[newest(parts, m.left, r.d.History.Messages):]
 		}
 	}
-	if more := r.d.MaxStates - len(all); more > 0 && r.from.Thread != "" && size < r.d.MaxHistoryBytes {
-		older, err := l.threads.Items(ctx, actor.NamespaceOf(ctx), r.from.Thread, thread.Query{Kinds: []thread.Kind{workgraph.ThreadMessage}, Before: r.from.Seq + 1,
-			Limit: more, MaxBytes: r.d.MaxHistoryBytes - size})
-		if err != nil {
-			return workgraph.Outcome{}, threadError(err)
+	switch {
+	case len(out) > 0 || len(kept) > 0 && kept[0].messages[0].Role == "user":
+	case len(kept) > 0:
+		err = say("(Earlier messages are left out.)") // model servers want a message of the user first
+	default:
+		err = say("Go on.")
+	}
+	if err != nil {
+		return workgraph.Outcome{}, badLoop("%v", err)
+	}
+	if n := len(kept); n > 0 {
+		r.sent.First, r.sent.Last = kept[0].first, kept[n-1].last
+		if n == 1 && kept[0].tokens > m.left {
+			r.sent.Cut = kept[0].cut(m.left)
 		}
-		for i := range older {
-			if size += len(older[i].Body); size > r.d.MaxHistoryBytes {
-				break
+	}
+	for i := range kept {
+		for k := range kept[i].messages {
+			raw := kept[i].messages[k].raw
+			if r.sent.Cut > 0 {
+				if raw, err = shortAnswer(raw, r.sent.Cut); err != nil {
+					return workgraph.Outcome{}, badLoop("%v", err)
+				}
 			}
-			all = append(all, older[i].Body)
+			out = append(out, raw)
 		}
 	}
-	slices.Reverse(all)
-	for len(all) > 0 && roleOf(all[0]) == "tool" {
-		all = all[1:]
+	if r.sent.About = r.at.About; r.summary != nil {
+		r.sent.Summary = r.summary.seq
 	}
-	if len(all) == 0 || roleOf(all[0]) != "user" {
-		task := r.in.UserInput
-		if task == "" {
-			task = "Go on."
-		}
-		raw, err := actor.Encode(message{Role: "user", Content: task})
-		if err != nil {
-			return workgraph.Outcome{}, badLoop("%v", err)
-		}
-		all = append([]json.RawMessage{raw}, all...)
-	}
-	// What is told in every round stands before the conversation, so that it is there whatever is left out.
-	if about := r.about(); about != "" {
-		raw, err := actor.Encode(message{Role: "user", Content: about})
-		if err != nil {
-			return workgraph.Outcome{}, badLoop("%v", err)
-		}
-		all = append([]json.RawMessage{raw}, all...)
-	}
-	told := map[string]any{"messages": all}
+	told := map[string]any{"messages": out}
 	if r.d.Reasoner != actorLLM {
 		told["round"] = r.number
 	}
 	return r.value(told)
+}
+
+// cut is to how many bytes each answer of a call is shortened so that the call and its answers fit, or 0 if it
+// has none.
+func (p *part) cut(left int64) int {
+	if len(p.messages) < 2 {
+		return 0
+	}
+	left -= llm.EstimateMessage(&p.messages[0].Message)
+	return max(minShare, int(left)*tokenBytes/(len(p.messages)-1))
+}
+
+// shortAnswer shortens an answer to a call. Other messages stay as they are.
+func shortAnswer(raw json.RawMessage, most int) (json.RawMessage, error) {
+	e := entryOf(0, raw)
+	if e.Role != "tool" || len(e.Content) <= most {
+		return raw, nil
+	}
+	e.Content = errs.Clip(e.Content, most)
+	return actor.Encode(e.Message)
+}
+
+// input is the sequence of the newest user input: of this run, or of what was read. It is 0 if none is known.
+func (r *round) input(all []entry) int64 {
+	if r.at.Input > 0 {
+		return r.at.Input
+	}
+	for i := range slices.Backward(all) {
+		if all[i].Role == "user" {
+			return all[i].seq
+		}
+	}
+	return 0
+}
+
+// inputOf is the message with the newest user input, which may be among those that were read.
+func (r *round) inputOf(ctx context.Context, l *loop, seq int64, all []entry) (entry, error) {
+	for i := range all {
+		if all[i].seq == seq {
+			return all[i], nil
+		}
+	}
+	if seq == 0 || r.from.Thread == "" {
+		return entry{}, nil
+	}
+	items, err := l.threads.Items(ctx, actor.NamespaceOf(ctx), r.from.Thread, thread.Query{Kinds: []thread.Kind{workgraph.ThreadMessage}, Before: seq + 1, Limit: 1})
+	if err != nil {
+		return entry{}, threadError(err)
+	}
+	if len(items) == 0 || items[0].Seq != seq {
+		return entry{}, nil
+	}
+	return entryOf(seq, items[0].Body), nil
 }
 
 // about is the context, the user profile, the attachments, and results that the agent began with.
@@ -176,13 +251,13 @@ func (r *round) about() string {
 	if err != nil {
 		return "" // cannot happen: a test parses it
 	}
-	half := r.d.MaxHistoryBytes / 2
-	return t.Render(map[string]string{
-		prompt.UserProfile:  errs.Clip(r.in.UserProfile, half),
-		prompt.Context:      errs.Clip(r.in.Context, half),
-		prompt.Attachments:  prompt.AttachmentsText(r.in.Attachments, max(256, r.d.MaxHistoryBytes/max(1, len(r.in.Attachments)))),
-		prompt.ActionResult: prompt.ActionResults(r.in.ActionResults, r.d.share(r.in.ActionResults)),
-	})
+	m := room{left: r.d.History.Tokens}
+	values := map[string]string{}
+	values[prompt.Context] = m.clip(r.in.Context)
+	values[prompt.UserProfile] = m.clip(r.in.UserProfile)
+	values[prompt.Attachments] = m.take(prompt.AttachmentsText(r.in.Attachments, m.share(len(r.in.Attachments))))
+	values[prompt.ActionResult] = prompt.ActionResults(r.in.ActionResults, r.d.share(r.in.ActionResults, m))
+	return t.Render(values)
 }
 
 const aboutTemplate = `[[
@@ -205,13 +280,3 @@ Results so far:
 {action_result}
 ]]
 `
-
-func roleOf(raw json.RawMessage) string {
-	var m struct {
-		Role string `json:"role"`
-	}
-	if !bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) || json.Unmarshal(raw, &m) != nil {
-		return ""
-	}
-	return m.Role
-}
