@@ -62,7 +62,7 @@ func TestAgentKilledAtEveryVisit(t *testing.T) {
 		l.jobs(t)
 		return l
 	}
-	kept := []string{"MESSAGE", "MESSAGE", "STATE 1", "STATE 2", "STATE 3", "SUMMARY 1 to 2"}
+	kept := []string{"MESSAGE", "MESSAGE", "STATE 1", "STATE 2", "STATE 3", "SUMMARY 2 to 2"}
 	for name, open := range map[string]func(testing.TB) store{"SQLite": sqliteStore, "Postgres": pgStore} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

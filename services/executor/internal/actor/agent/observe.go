@@ -25,7 +25,7 @@ func (l *loop) round(ctx context.Context, c *workgraph.Call, d *definition) (*ro
 		return nil, err
 	}
 	r := &round{d: d, in: in, c: c, userInput: in.UserInput, results: in.ActionResults}
-	if r.at, err = positionOf(c); err != nil || r.at.Round == 1 {
+	if r.at, err = positionOf(c); err != nil || r.at.Round <= 1 {
 		r.number = 1
 		return r, err
 	}
