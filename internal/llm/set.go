@@ -127,8 +127,8 @@ func (s *Set) Resolve(profileName, model string) (name string, p Profile, err er
 	return found.name, p, nil
 }
 
-// Limits are how many tokens a request with these names may have, prompt and answer together, and how many its
-// answer. A fallback may answer as well, so that the least of them counts. 0 means that it is not known.
+// Limits are how many tokens a request with these names may have, prompt and answer together, and how many
+// its answer. A fallback may answer as well, so that the least of them counts. 0 means that it is not known.
 func (s *Set) Limits(profileName, model string) (context, answer int64) {
 	p, _, err := s.find(profileName, model)
 	if err != nil {

@@ -174,8 +174,8 @@ func (r *round) told(ctx context.Context, l *loop, items []workgraph.ThreadItem)
 // asks reports whether a summary may be asked for.
 func (r *round) asks() bool { return !r.settled && r.number >= r.at.Again }
 
-// prompt is the outcome that carries the prompt. Each part takes at most half of the room that those before it
-// have left, and the history of the thread the rest.
+// prompt is the outcome that carries the prompt. Each part takes at most half of the room that those before
+// it have left, and the history of the thread the rest.
 func (r *round) prompt(ctx context.Context, l *loop) (workgraph.Outcome, error) {
 	all, err := r.briefs(ctx, l)
 	if err != nil {
@@ -200,6 +200,34 @@ func (r *round) prompt(ctx context.Context, l *loop) (workgraph.Outcome, error) 
 	})
 	current, _ := prompt.States(briefsOf(all), m.share(1))
 	show(prompt.CurrentState, func() string { return m.take(current) })
+	recalled, err := r.recall(ctx, l, all, m)
+	if err != nil || r.asked != nil {
+		return recalled.ask, err
+	}
+	values[prompt.Conversation], values[prompt.PreviousStates] = recalled.conversation, recalled.previous
+	text := t.Render(values)
+	if text == "" {
+		text = "Go on." // a template may show nothing of what there is; no model takes an empty message
+	}
+	out := map[string]any{"request": text}
+	if r.d.Reasoner != actorLLM {
+		// Lists are never null, so that expressions need not tell the two apart.
+		out["round"], out["user_input"], out["action_results"] = r.number, r.userInput, append(state.Results{}, r.results...)
+		out["attachments"], out["context"], out["user_profile"] = append([]prompt.Attachment{}, r.in.Attachments...), r.in.Context, r.in.UserProfile
+		out["current_state"], out["previous_states"] = current, recalled.previous
+	}
+	return r.value(out)
+}
+
+// recalled is the history of a thread in a prompt, or the request for a summary of its older part.
+type recalled struct {
+	conversation, previous string
+	ask                    workgraph.Outcome
+}
+
+// recall makes the history of states, within the room. The newest user input is in the conversation even if
+// its state gives way.
+func (r *round) recall(ctx context.Context, l *loop, all []seen, m room) (out recalled, err error) {
 	full := m.left
 	before := r.summary.told(&m)
 	recent := all
@@ -208,19 +236,19 @@ func (r *round) prompt(ctx context.Context, l *loop) (workgraph.Outcome, error) 
 	}
 	parts := r.statesOf(recent)
 	if n := r.d.History.older(parts, full-m.left, m.left); n > 0 && r.asks() {
-		return r.ask(parts[:n], parts[n-1].last)
+		out.ask, err = r.ask(parts[:n], parts[n-1].last)
+		return out, err
 	}
 	kept := recent[newest(parts, m.left, r.d.History.Messages):]
 	whole := r.summary == nil && len(kept) == len(all) && len(all) < r.limit(0)
-	if !whole && r.userInput == "" && t.Holds(prompt.Conversation) && !slices.ContainsFunc(kept, func(s seen) bool { return s.UserInput != "" }) {
+	said := r.userInput != "" || slices.ContainsFunc(kept, func(s seen) bool { return s.UserInput != "" })
+	if !whole && !said && r.d.template.Holds(prompt.Conversation) {
 		input, err := r.inputOf(ctx, l, r.at.Input, nil)
 		if err != nil {
-			return workgraph.Outcome{}, err
+			return out, err
 		}
 		if input.Content != "" {
-			line := "User: " + input.Content
-			m.take(line)
-			before, r.sent.Input = before+"\n"+line, input.seq
+			before, r.sent.Input = before+"\n"+m.take("User: "+input.Content), input.seq
 			kept = recent[newest(parts, m.left, r.d.History.Messages):]
 		}
 	}
@@ -232,21 +260,9 @@ func (r *round) prompt(ctx context.Context, l *loop) (workgraph.Outcome, error) 
 	}
 	most := len(r.userInput) + int(m.left)*maxTokenBytes
 	shown := briefsOf(kept)
-	values[prompt.Conversation] = strings.TrimSpace(before + "\n" + prompt.ConversationText(shown, r.userInput, most))
-	_, previous := prompt.States(shown, most)
-	values[prompt.PreviousStates] = previous
-	text := t.Render(values)
-	if text == "" {
-		text = "Go on." // a template may show nothing of what there is; no model takes an empty message
-	}
-	out := map[string]any{"request": text}
-	if r.d.Reasoner != actorLLM {
-		// Lists are never null, so that expressions need not tell the two apart.
-		out["round"], out["user_input"], out["action_results"] = r.number, r.userInput, append(state.Results{}, r.results...)
-		out["attachments"], out["context"], out["user_profile"] = append([]prompt.Attachment{}, r.in.Attachments...), r.in.Context, r.in.UserProfile
-		out["current_state"], out["previous_states"] = current, previous
-	}
-	return r.value(out)
+	out.conversation = strings.TrimSpace(before + "\n" + prompt.ConversationText(shown, r.userInput, most))
+	_, out.previous = prompt.States(shown, most)
+	return out, nil
 }
 
 func briefsOf(all []seen) []state.Brief {

@@ -91,8 +91,8 @@ const defaultSummaryPrompt = `Summarize the conversation below for the assistant
 
 {conversation}`
 
-// bound fills in what the definition leaves open. Where it is known what the model of the reasoner takes, that
-// is the bound: the context without the answer and what is sent besides.
+// bound fills in what the definition leaves open. Where it is known what the model of the reasoner takes,
+// that is the bound: the context without the answer and what is sent besides.
 func (d *definition) bound(limits Limits) {
 	most := int64(0)
 	if d.Reasoner == actorLLM && limits != nil {

@@ -79,7 +79,8 @@ func inTools(t *testing.T, rounds int, history string, own workgraph.Actors) (*r
 	return r, e
 }
 
-// inPrompts runs so many rounds in the prompt form. What each of them says has 50 tokens, and so has its state.
+// inPrompts runs so many rounds in the prompt form. What each of them says has 50 tokens, and so has its
+// state.
 func inPrompts(t *testing.T, rounds int, history string, own workgraph.Actors) (*reasoner, *env) {
 	t.Helper()
 	r := &reasoner{}

@@ -145,8 +145,8 @@ func (r *round) limit(pending int) int {
 // after reports whether no summary stands for the item.
 func (r *round) after(seq int64) bool { return r.summary == nil || seq > r.summary.Last }
 
-// recent are the messages that may be told, oldest first: those that the outcome will append, and those of the
-// thread that no summary stands for.
+// recent are the messages that may be told, oldest first: those that the outcome will append, and those of
+// the thread that no summary stands for.
 func (r *round) recent(ctx context.Context, l *loop, items []workgraph.ThreadItem) ([]entry, error) {
 	var out []entry
 	size := 0
@@ -230,8 +230,8 @@ func spoken(who, said string) int64 {
 	return llm.EstimateText(who) + llm.EstimateText(said) + 1
 }
 
-// ask is the outcome that asks for a summary of the older parts of a thread, up to a sequence. If they are too
-// much for one call, their oldest are left out.
+// ask is the outcome that asks for a summary of the older parts of a thread, up to a sequence. If they are
+// too much for one call, their oldest are left out.
 func (r *round) ask(parts []part, upTo int64) (workgraph.Outcome, error) {
 	left := r.d.History.Tokens / 4 * 3
 	text := ""

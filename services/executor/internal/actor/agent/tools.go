@@ -116,8 +116,8 @@ func (d *definition) answer(one *state.Result) (content string, failed bool) {
 	return errs.Clip(prompt.Text(one.OK), d.MaxResultBytes), false
 }
 
-// messages is the outcome that carries the newest messages of the thread, within the room of the round. What is
-// told in every round stands before them, then the summary, and the newest user input if they lack it.
+// messages is the outcome that carries the newest messages of the thread, within the room of the round. What
+// is told in every round stands before them, then the summary, and the newest user input if they lack it.
 func (r *round) messages(ctx context.Context, l *loop, items []workgraph.ThreadItem) (workgraph.Outcome, error) {
 	all, err := r.recent(ctx, l, items)
 	if err != nil {
@@ -192,8 +192,8 @@ func (r *round) messages(ctx context.Context, l *loop, items []workgraph.ThreadI
 	return r.value(told)
 }
 
-// cut is to how many bytes each answer of a call is shortened so that the call and its answers fit, or 0 if it
-// has none.
+// cut is to how many bytes each answer of a call is shortened so that the call and its answers fit, or 0 if
+// it has none.
 func (p *part) cut(left int64) int {
 	if len(p.messages) < 2 {
 		return 0

@@ -358,7 +358,9 @@ func threadForkCases(t *testing.T, d Driver) {
 	t.Run("Fork/WritesOneRowWhateverTheLength", func(t *testing.T) {
 		w := open(t, d)
 		run, commits := w.started(1), 1
-		rows := func(table string) string { return w.d.Query(t, w.place, `SELECT CAST(count(*) AS text) FROM `+table)[0] }
+		rows := func(table string) string {
+			return w.d.Query(t, w.place, `SELECT CAST(count(*) AS text) FROM `+table)[0]
+		}
 		others := func() (n []string) {
 			for _, table := range []string{"thread_items", "thread_turns", "blob_refs", "request_ids", "outbox", "events", "commands"} {
 				n = append(n, rows(table))
