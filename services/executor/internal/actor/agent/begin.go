@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 
@@ -43,8 +44,15 @@ func (l *loop) begin(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 	if cr := in.Create; cr != nil {
 		a.Create = &workgraph.ThreadCreate{Parent: cr.Parent, ParentSeq: cr.ParentSeq, Agent: cr.Agent, Lifetime: workgraph.ThreadEphemeral}
 	}
-	if in.UserInput != "" {
-		item, err := messageItem(message{Role: "user", Content: in.UserInput})
+	if in.State != nil {
+		item, err := stateItem(&state.Item{Brief: *in.State, Response: state.Response{InstantResponse: in.State.InstantResponse}})
+		if err != nil {
+			return workgraph.Outcome{}, err
+		}
+		a.Items = append(a.Items, item)
+	}
+	for _, said := range in.said() {
+		item, err := messageItem(message{Role: "user", Content: said})
 		if err != nil {
 			return workgraph.Outcome{}, err
 		}
@@ -52,8 +60,8 @@ func (l *loop) begin(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 	}
 	r := &round{d: d, in: in, c: c, number: 1, userInput: in.UserInput, results: in.ActionResults}
 	r.at = position{Thread: in.Thread, Seq: last + int64(len(a.Items)), Round: 1}
-	if r.at.Input = in.Input; len(a.Items) > 0 {
-		r.at.Input = r.at.Seq
+	if r.at.Input = in.Input; len(in.said()) > 0 {
+		r.at.Input = &state.Span{First: r.at.Seq - int64(len(in.said())) + 1, Last: r.at.Seq}
 	}
 	r.from = position{Thread: in.Thread, Seq: last}
 	if in.Create != nil {
@@ -130,16 +138,15 @@ type round struct {
 	// at is where the agent stands, and last its own last state, which is nil in the first round.
 	at   position
 	last *state.Item
-	// from is up to where the thread can be read, and ending the state that the outcome appends after it.
-	from   position
-	ending *seen
+	// from is up to where the thread can be read.
+	from position
 	// summary stands for the older part of the thread. settled says that none is asked for in this round any
 	// more.
 	summary *summary
 	settled bool
 	// sent is what is told of the thread, or asked what is to be summarized before.
 	sent  *state.Sent
-	asked *span
+	asked *state.Span
 }
 
 // next selects where the loop goes: to the reasoner, or first to a summary.
@@ -168,7 +175,7 @@ func (r *round) told(ctx context.Context, l *loop, items []workgraph.ThreadItem)
 	if r.d.Form == formTools {
 		return r.messages(ctx, l, items)
 	}
-	return r.prompt(ctx, l)
+	return r.prompt(ctx, l, items)
 }
 
 // asks reports whether a summary may be asked for.
@@ -176,20 +183,20 @@ func (r *round) asks() bool { return !r.settled && r.number >= r.at.Again }
 
 // prompt is the outcome that carries the prompt. Each part takes at most half of the room that those before
 // it have left, and the history of the thread the rest.
-func (r *round) prompt(ctx context.Context, l *loop) (workgraph.Outcome, error) {
-	all, err := r.briefs(ctx, l)
+func (r *round) prompt(ctx context.Context, l *loop, items []workgraph.ThreadItem) (workgraph.Outcome, error) {
+	states, err := r.states(ctx, l, items)
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
 	m, t := room{left: r.d.History.Tokens}, r.d.template
 	m.take(r.d.Template)
-	m.take(r.userInput)
-	values := map[string]string{prompt.UserInput: r.userInput}
+	values := map[string]string{}
 	show := func(name string, text func() string) {
 		if t.Holds(name) {
 			values[name] = text()
 		}
 	}
+	show(prompt.UserInput, func() string { return m.take(r.userInput) })
 	show(prompt.Tools, func() string { return m.take(r.d.ToolsText) })
 	show(prompt.Context, func() string { return m.clip(r.in.Context) })
 	show(prompt.UserProfile, func() string { return m.clip(r.in.UserProfile) })
@@ -198,9 +205,9 @@ func (r *round) prompt(ctx context.Context, l *loop) (workgraph.Outcome, error) 
 	show(prompt.ActionMemory, func() string {
 		return m.take(errs.Clip(prompt.Memory(r.results), min(r.d.MaxResultBytes, m.share(1))))
 	})
-	current, _ := prompt.States(briefsOf(all), m.share(1))
+	current, _ := prompt.States(briefsOf(states), m.share(1))
 	show(prompt.CurrentState, func() string { return m.take(current) })
-	recalled, err := r.recall(ctx, l, all, m)
+	recalled, err := r.recall(ctx, l, items, states, m)
 	if err != nil || r.asked != nil {
 		return recalled.ask, err
 	}
@@ -225,43 +232,38 @@ type recalled struct {
 	ask                    workgraph.Outcome
 }
 
-// recall makes the history of states, within the room. The newest user input is in the conversation even if
-// its state gives way.
-func (r *round) recall(ctx context.Context, l *loop, all []seen, m room) (out recalled, err error) {
-	full := m.left
-	before := r.summary.told(&m)
-	recent := all
-	for len(recent) > 0 && !r.after(recent[0].seq) {
-		recent = recent[1:]
-	}
-	parts := r.statesOf(recent)
-	if n := r.d.History.older(parts, full-m.left, m.left); n > 0 && r.asks() {
-		out.ask, err = r.ask(parts[:n], parts[n-1].last)
+// recall makes the history of messages and states, within the room.
+func (r *round) recall(ctx context.Context, l *loop, items []workgraph.ThreadItem, states []seen, m room) (out recalled, err error) {
+	messages, err := r.recent(ctx, l, items)
+	if err != nil {
 		return out, err
 	}
-	kept := recent[newest(parts, m.left, r.d.History.Messages):]
-	whole := r.summary == nil && len(kept) == len(all) && len(all) < r.limit(0)
-	said := r.userInput != "" || slices.ContainsFunc(kept, func(s seen) bool { return s.UserInput != "" })
-	if !whole && !said && r.d.template.Holds(prompt.Conversation) {
-		input, err := r.inputOf(ctx, l, r.at.Input, nil)
-		if err != nil {
-			return out, err
+	parts := r.promptParts(messages, states)
+	full := m.left
+	before := r.summary.told(&m)
+	if n := r.d.History.older(parts, full-m.left, m.left); n > 0 && r.asks() {
+		out.ask, err = r.ask(parts[:n], parts[n].first-1)
+		return out, err
+	}
+	c, err := r.choose(ctx, l, parts, &m)
+	if err != nil {
+		return out, err
+	}
+	var said []json.RawMessage // newest first
+	var shown []state.Brief
+	for i := range c.kept {
+		if p := &c.kept[i]; p.state != nil {
+			shown = append(shown, *p.state)
 		}
-		if input.Content != "" {
-			before, r.sent.Input = before+"\n"+m.take("User: "+input.Content), input.seq
-			kept = recent[newest(parts, m.left, r.d.History.Messages):]
+		if p := &c.kept[len(c.kept)-1-i]; p.state == nil {
+			said = append(said, p.messages[0].raw)
 		}
 	}
-	if n := len(kept); n > 0 {
-		r.sent.First, r.sent.Last = kept[0].seq, kept[n-1].seq
+	for i := range slices.Backward(c.input) {
+		said = append(said, c.input[i].raw)
 	}
-	if r.summary != nil {
-		r.sent.Summary = r.summary.seq
-	}
-	most := len(r.userInput) + int(m.left)*maxTokenBytes
-	shown := briefsOf(kept)
-	out.conversation = strings.TrimSpace(before + "\n" + prompt.ConversationText(shown, r.userInput, most))
-	_, out.previous = prompt.States(shown, most)
+	out.conversation = strings.TrimSpace(before + "\n" + prompt.ConversationText(said, maxMessage))
+	_, out.previous = prompt.States(shown, maxMessage)
 	return out, nil
 }
 

@@ -183,7 +183,7 @@ func TestHistory(t *testing.T) {
 		t.Parallel()
 		s := &summarizer{}
 		r, e := inPrompts(t, 5, `{"tokens": 1000, "summarize": {"above": 350, "keep": 110, "actor": "s", "prompt": "Shorten:\n{conversation}"}}`, workgraph.Actors{"s": s})
-		line := func(n int) string { return "\nState: " + word(n) + "\nAgent: " + word(n) }
+		line := func(n int) string { return "\nAgent: " + word(n) + "\nState: " + word(n) }
 		require.Equal(t, []string{"Shorten:\nUser: go" + line(1) + line(2) + line(3)}, s.asked)
 		require.Equal(t, "Now: "+word(4)+"\n"+sumLead+"sum 1\nUser: go\nAgent: "+word(4), r.prompt(t, 5))
 		require.Equal(t, "Before: "+word(4)+"\nNow: "+word(5)+"\n"+sumLead+"sum 1\nUser: go\nAgent: "+word(4)+"\nAgent: "+word(5), r.prompt(t, 6))
@@ -271,7 +271,7 @@ func TestHistory(t *testing.T) {
 		for i := range states {
 			require.Equal(t, r.messages(t, i+1), e.rebuilt(t, &states[i]), "round %d: %+v", i+1, states[i].Sent)
 		}
-		require.Equal(t, &state.Sent{First: 11, Last: 12, Input: 1, Summary: 14, Messages: 100, Tokens: 1000, Above: 400, Keep: 130}, states[4].Sent)
+		require.Equal(t, &state.Sent{First: 11, Last: 12, Input: &state.Span{First: 1, Last: 1}, Summary: 14, Messages: 100, Tokens: 1000, Above: 400, Keep: 130}, states[4].Sent)
 	})
 	t.Run("Sent/HasWhatIsToldInEveryRoundByReference", func(t *testing.T) {
 		t.Parallel()
@@ -309,6 +309,8 @@ func TestHistory(t *testing.T) {
 	})
 }
 
+func within(seq int64, s *state.Span) bool { return s != nil && seq >= s.First && seq <= s.Last }
+
 // rebuilt are the messages that were sent in a round, by what its state says.
 func (e *env) rebuilt(t *testing.T, st *state.Item) (out []string) {
 	t.Helper()
@@ -334,7 +336,7 @@ func (e *env) rebuilt(t *testing.T, st *state.Item) (out []string) {
 		}
 	}
 	for _, it := range e.threads.items[id] {
-		if it.Kind == workgraph.ThreadMessage && (it.Seq == st.Sent.Input || it.Seq >= st.Sent.First && it.Seq <= st.Sent.Last) {
+		if it.Kind == workgraph.ThreadMessage && (within(it.Seq, st.Sent.Input) || within(it.Seq, &state.Span{First: st.Sent.First, Last: st.Sent.Last})) {
 			out = append(out, ordered(t, it.Body))
 		}
 	}

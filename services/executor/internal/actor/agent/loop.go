@@ -28,6 +28,7 @@ const (
 	passNothing   = "{'args': [], 'named': {}}"
 	passResult    = "{'args': [], 'named': result}"
 	passArguments = "{'args': [], 'named': result.arguments}"
+	passRequest   = "{'args': [], 'named': {'request': result}}"
 )
 
 // stateAt is the key of the run's state that says where the agent stands.
@@ -75,7 +76,7 @@ func (d *definition) graph() (*workgraph.Graph, error) {
 	for _, name := range sorted(d.Actions) {
 		a := d.Actions[name]
 		id := doNode(name)
-		add(workgraph.Node{ID: id, Name: name, Actor: a.Actor, Named: a.Named, Timeout: a.Timeout, Effect: a.Effect, Retry: workgraph.Retry{MaxAttempts: a.MaxAttempts}, OnError: route})
+		add(workgraph.Node{ID: id, Name: name, Actor: a.Actor, Named: undisturbed(a.Actor, a.Named), Timeout: a.Timeout, Effect: a.Effect, Retry: workgraph.Retry{MaxAttempts: a.MaxAttempts}, OnError: route})
 		edge(nodeAct, id, "", workgraph.Merge(passArguments))
 		edge(id, nodeObserve, "", nothing)
 		edge(id, nodeObserve, workgraph.ErrorEdge, nothing)
@@ -154,13 +155,13 @@ type position struct {
 	Seq    int64  `json:"seq"`
 	// Round is the round that is under way, or comes next.
 	Round int `json:"round"`
-	// Input is the message with the newest user input, and About the state of the first round; 0 if there is
-	// none.
-	Input int64 `json:"input,omitempty"`
+	// Input are the messages with the newest user input, if they are known.
+	Input *state.Span `json:"input,omitempty"`
+	// About is the state of the first round if it has what is told in every round; else 0.
 	About int64 `json:"about,omitempty"`
 	// Sent is what the reasoner is told of the thread in this round, and Asked what is summarized before it.
 	Sent  *state.Sent `json:"sent,omitempty"`
-	Asked *span       `json:"asked,omitempty"`
+	Asked *state.Span `json:"asked,omitempty"`
 	// Again is the round from which a summary is asked for again after one that failed.
 	Again int `json:"again,omitempty"`
 }

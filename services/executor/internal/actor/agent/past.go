@@ -97,15 +97,50 @@ func partsOf(messages []entry) []part {
 	return out
 }
 
-func (p *part) count() int { return max(1, len(p.messages)) }
+// promptParts are the messages and the states that a prompt may show, by sequence.
+func (r *round) promptParts(messages []entry, states []seen) []part {
+	t := r.d.template
+	var out []part
+	for i := range messages {
+		e := &messages[i]
+		if e.Role == "tool" || e.Content == "" || !t.Holds(prompt.Conversation) {
+			continue
+		}
+		out = append(out, part{first: e.seq, last: e.seq, tokens: llm.EstimateText(e.Content) + 3, messages: messages[i : i+1]})
+	}
+	for i := range states {
+		s := &states[i]
+		if !r.after(s.seq) {
+			continue
+		}
+		p := part{first: s.seq, last: s.seq, state: &s.Brief}
+		if t.Holds(prompt.PreviousStates) {
+			p.tokens = llm.EstimateText(cmp.Or(s.DescriptionExtended, s.Description))
+		}
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(a, b part) int { return cmp.Compare(a.first, b.first) })
+	return out
+}
+
+// counts are numbers of messages and of states. Each of them has the same bound.
+type counts struct{ messages, states int }
+
+func (c *counts) add(p *part) {
+	if c.messages += len(p.messages); p.state != nil {
+		c.states++
+	}
+}
+
+func (c *counts) above(most int) bool { return max(c.messages, c.states) > most }
 
 // newest is the index of the first of the newest parts that fit. The last part is always among them.
-func newest(parts []part, tokens int64, messages int) int {
+func newest(parts []part, tokens int64, most int) int {
 	from := len(parts)
-	for n := 0; from > 0; from-- {
+	for n := (counts{}); from > 0; from-- {
 		p := &parts[from-1]
-		n, tokens = n+p.count(), tokens-p.tokens
-		if from < len(parts) && (tokens < 0 || n > messages) {
+		n.add(p)
+		if tokens -= p.tokens; from < len(parts) && (tokens < 0 || n.above(most)) {
 			break
 		}
 	}
@@ -120,11 +155,12 @@ func (h *history) older(parts []part, told, left int64) int {
 		return 0
 	}
 	limit := min(s.Above, told+left)
-	tokens, n := told, 0
+	tokens, n := told, counts{}
 	for i := range parts {
-		tokens, n = tokens+parts[i].tokens, n+parts[i].count()
+		tokens += parts[i].tokens
+		n.add(&parts[i])
 	}
-	if tokens <= limit && n <= h.Messages {
+	if tokens <= limit && !n.above(h.Messages) {
 		return 0
 	}
 	return newest(parts, min(s.Keep, limit/2), max(1, h.Messages/2))
@@ -180,54 +216,116 @@ type seen struct {
 	state.Brief
 }
 
-// briefs are the newest states up to where the thread can be read and the one that the outcome will append,
-// the oldest first.
-func (r *round) briefs(ctx context.Context, l *loop) ([]seen, error) {
+// enoughStates is how many states are read whatever a summary stands for: the current one is the newest that
+// is not Pending.
+const enoughStates = 16
+
+// states are the newest states, oldest first: those that the outcome will append, and those of the thread.
+func (r *round) states(ctx context.Context, l *loop, items []workgraph.ThreadItem) ([]seen, error) {
 	var out []seen
-	if r.ending != nil {
-		out = append(out, *r.ending)
+	add := func(seq int64, brief []byte) error {
+		s := seen{seq: seq}
+		if err := json.Unmarshal(brief, &s.Brief); err != nil {
+			return workgraph.Errorf(workgraph.Permanent, thread.ReasonInvalid, "state %d of thread %s cannot be read: %v", seq, r.from.Thread, err)
+		}
+		out = append(out, s)
+		return nil
 	}
-	if more := r.limit(len(out)); more > 0 && r.from.Thread != "" {
+	for i, it := range slices.Backward(items) {
+		if it.Kind == workgraph.ThreadState {
+			if err := add(r.from.Seq+int64(i)+1, it.Brief); err != nil {
+				return nil, err
+			}
+		}
+	}
+	more := r.limit(len(out))
+	if r.summary != nil {
+		more = max(more, enoughStates)
+	}
+	if more > 0 && r.from.Thread != "" {
 		items, err := l.threads.Items(ctx, actor.NamespaceOf(ctx), r.from.Thread, thread.Query{Kinds: []thread.Kind{workgraph.ThreadState}, Before: r.from.Seq + 1,
 			Limit: more, MaxBytes: maxBriefs})
 		if err != nil {
 			return nil, threadError(err)
 		}
 		for i := range items {
-			s := seen{seq: items[i].Seq}
-			if err := json.Unmarshal(items[i].Brief, &s.Brief); err != nil {
-				return nil, workgraph.Errorf(workgraph.Permanent, thread.ReasonInvalid, "state %d of thread %s cannot be read: %v", s.seq, r.from.Thread, err)
+			if err := add(items[i].Seq, items[i].Brief); err != nil {
+				return nil, err
 			}
-			out = append(out, s)
 		}
 	}
 	slices.Reverse(out)
 	return out, nil
 }
 
-// statesOf are states as parts, with the room of what the template shows of them.
-func (r *round) statesOf(all []seen) []part {
-	t := r.d.template
-	out := make([]part, len(all))
-	for i := range all {
-		b := &all[i].Brief
-		out[i] = part{first: all[i].seq, last: all[i].seq, state: b}
-		if t.Holds(prompt.Conversation) {
-			out[i].tokens += spoken("User", b.UserInput) + spoken("Agent", b.InstantResponse)
-		}
-		if t.Holds(prompt.PreviousStates) {
-			out[i].tokens += llm.EstimateText(cmp.Or(b.DescriptionExtended, b.Description))
+// input are the messages with the newest user input that come before what is kept, and their room. They are
+// told whatever gives way.
+func (r *round) input(ctx context.Context, l *loop, parts, kept []part) (out []entry, err error) {
+	span := r.at.Input
+	for i := 0; span == nil && i < len(parts); i++ {
+		if p := &parts[len(parts)-1-i]; len(p.messages) > 0 && p.messages[0].Role == "user" {
+			span = &state.Span{First: p.first, Last: p.last}
 		}
 	}
-	return out
+	if span == nil || len(kept) > 0 && kept[0].first <= span.First {
+		return nil, nil
+	}
+	last := span.Last
+	if len(kept) > 0 {
+		last = min(last, kept[0].first-1)
+	}
+	for i := range parts {
+		if p := &parts[i]; len(p.messages) > 0 && p.first >= span.First && p.last <= last {
+			out = append(out, p.messages...)
+		}
+	}
+	if int64(len(out)) == last-span.First+1 || r.from.Thread == "" {
+		return out, nil
+	}
+	items, err := l.threads.Items(ctx, actor.NamespaceOf(ctx), r.from.Thread, thread.Query{Kinds: []thread.Kind{workgraph.ThreadMessage}, Before: last + 1, Limit: int(last - span.First + 1)})
+	if err != nil {
+		return nil, threadError(err)
+	}
+	out = nil
+	for _, it := range slices.Backward(items) {
+		if it.Seq >= span.First {
+			out = append(out, entryOf(it.Seq, it.Body))
+		}
+	}
+	return out, nil
 }
 
-// spoken is the room of a line of the conversation.
-func spoken(who, said string) int64 {
-	if said == "" {
-		return 0
+// choice is what of a thread is told: the input that comes before the kept parts, and these.
+type choice struct {
+	input []entry
+	kept  []part
+}
+
+// choose leaves out the oldest parts beyond the room.
+func (r *round) choose(ctx context.Context, l *loop, parts []part, m *room) (c choice, err error) {
+	c.kept = parts[newest(parts, m.left, r.d.History.Messages):]
+	if c.input, err = r.input(ctx, l, parts, c.kept); err != nil {
+		return c, err
 	}
-	return llm.EstimateText(who) + llm.EstimateText(said) + 1
+	if len(c.input) > 0 {
+		for i := range c.input {
+			m.left = max(0, m.left-llm.EstimateMessage(&c.input[i].Message))
+		}
+		c.kept = parts[newest(parts, m.left, r.d.History.Messages):]
+		if c.input, err = r.input(ctx, l, parts, c.kept); err != nil {
+			return c, err
+		}
+		if n := len(c.input); n > 0 {
+			r.sent.Input = &state.Span{First: c.input[0].seq, Last: c.input[n-1].seq}
+		}
+	}
+	if n := len(c.kept); n > 0 {
+		r.sent.First, r.sent.Last = c.kept[0].first, c.kept[n-1].last
+	}
+	if r.summary != nil {
+		r.sent.Summary = r.summary.seq
+	}
+	return c, nil
 }
 
 // ask is the outcome that asks for a summary of the older parts of a thread, up to a sequence. If they are
@@ -240,13 +338,13 @@ func (r *round) ask(parts []part, upTo int64) (workgraph.Outcome, error) {
 		left -= llm.EstimateText(text)
 	}
 	parts = parts[newest(parts, left, maxMessages):]
-	r.asked = &span{First: parts[0].first, Last: upTo}
+	r.asked = &state.Span{First: parts[0].first, Last: upTo}
 	if r.summary != nil {
 		r.asked.First = r.summary.First
 	}
 	each := maxMessage
 	if parts[0].tokens > left { // one part, whatever its length
-		each = max(minShare, int(left)*tokenBytes/parts[0].count())
+		each = max(minShare, int(left)*tokenBytes/max(1, len(parts[0].messages)))
 	}
 	var b strings.Builder
 	b.WriteString(text)
@@ -265,9 +363,7 @@ func (p *part) spell(b *strings.Builder, each int) {
 		}
 	}
 	if s := p.state; s != nil {
-		line("User", s.UserInput)
 		line("State", cmp.Or(s.DescriptionExtended, s.Description))
-		line("Agent", s.InstantResponse)
 	}
 	for i := range p.messages {
 		m := &p.messages[i]

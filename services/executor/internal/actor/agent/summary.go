@@ -21,12 +21,6 @@ const (
 	nodeSummarized      = "summarized"
 )
 
-// span are the items for which a summary is asked.
-type span struct {
-	First int64 `json:"first"`
-	Last  int64 `json:"last"`
-}
-
 // summarizerNode is the node that summarizes: an actor, or a model, which is that of the reasoner if none is
 // named.
 func (d *definition) summarizerNode(id string) (workgraph.Node, error) {

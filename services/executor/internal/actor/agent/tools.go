@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/llm"
@@ -12,36 +11,24 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/prompt"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/response"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/state"
-	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// messagesOf are the messages that a round leaves in the thread. In the tools form these are the message of
-// the model as it is, and an answer to each of its calls; in the prompt form what it said to the user. A
-// person's answer follows.
-func (r *round) messagesOf(item *state.Item, said *response.Response) ([]workgraph.ThreadItem, error) {
-	var out []workgraph.ThreadItem
-	add := func(m message) error {
-		it, err := messageItem(m)
-		out = append(out, it)
-		return err
+// messagesOf are the messages that the end of a round leaves in the thread. In the tools form these are the
+// message of the model as it is, and an answer to each of its calls; in the prompt form act has appended what
+// was said. A person's answer follows.
+func (r *round) messagesOf(item *state.Item, said *response.Response) (out []workgraph.ThreadItem, err error) {
+	if r.d.Form == formTools {
+		if out, err = r.answered(item, said); err != nil {
+			return nil, err
+		}
 	}
-	switch {
-	case r.d.Form == formTools:
-		kept, err := r.answered(item, said)
+	for _, answer := range inputs(item.Answer) {
+		it, err := messageItem(message{Role: "user", Content: answer})
 		if err != nil {
 			return nil, err
 		}
-		out = kept
-	case said.InstantResponse != "":
-		if err := add(message{Role: "assistant", Content: said.InstantResponse}); err != nil {
-			return nil, err
-		}
-	}
-	if answer := prompt.Text(item.Answer); answer != "" {
-		if err := add(message{Role: "user", Content: answer}); err != nil {
-			return nil, err
-		}
+		out = append(out, it)
 	}
 	return out, nil
 }
@@ -119,7 +106,7 @@ func (d *definition) answer(one *state.Result) (content string, failed bool) {
 // messages is the outcome that carries the newest messages of the thread, within the room of the round. What
 // is told in every round stands before them, then the summary, and the newest user input if they lack it.
 func (r *round) messages(ctx context.Context, l *loop, items []workgraph.ThreadItem) (workgraph.Outcome, error) {
-	all, err := r.recent(ctx, l, items)
+	recent, err := r.recent(ctx, l, items)
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
@@ -136,25 +123,21 @@ func (r *round) messages(ctx context.Context, l *loop, items []workgraph.ThreadI
 	about := m.take(r.about())
 	full := m.left
 	before := r.summary.told(&m)
-	parts := partsOf(all)
+	parts := partsOf(recent)
 	if n := r.d.History.older(parts, full-m.left, m.left); n > 0 && r.asks() {
 		return r.ask(parts[:n], parts[n].first-1)
 	}
 	if err := errors.Join(say(about), say(before)); err != nil {
 		return workgraph.Outcome{}, badLoop("%v", err)
 	}
-	kept := parts[newest(parts, m.left, r.d.History.Messages):]
-	if seq := r.input(all); len(kept) > 0 && kept[0].first > seq {
-		input, err := r.inputOf(ctx, l, seq, all)
-		if err != nil {
-			return workgraph.Outcome{}, err
-		}
-		if len(input.raw) > 0 {
-			m.left -= llm.EstimateMessage(&input.Message)
-			out, r.sent.Input = append(out, input.raw), input.seq
-			kept = parts[newest(parts, m.left, r.d.History.Messages):]
-		}
+	c, err := r.choose(ctx, l, parts, &m)
+	if err != nil {
+		return workgraph.Outcome{}, err
 	}
+	for i := range c.input {
+		out = append(out, c.input[i].raw)
+	}
+	kept := c.kept
 	switch {
 	case len(out) > 0 || len(kept) > 0 && kept[0].messages[0].Role == "user":
 	case len(kept) > 0:
@@ -165,11 +148,8 @@ func (r *round) messages(ctx context.Context, l *loop, items []workgraph.ThreadI
 	if err != nil {
 		return workgraph.Outcome{}, badLoop("%v", err)
 	}
-	if n := len(kept); n > 0 {
-		r.sent.First, r.sent.Last = kept[0].first, kept[n-1].last
-		if n == 1 && kept[0].tokens > m.left {
-			r.sent.Cut = kept[0].cut(m.left)
-		}
+	if len(kept) == 1 && kept[0].tokens > m.left {
+		r.sent.Cut = kept[0].cut(m.left)
 	}
 	for i := range kept {
 		for k := range kept[i].messages {
@@ -182,9 +162,7 @@ func (r *round) messages(ctx context.Context, l *loop, items []workgraph.ThreadI
 			out = append(out, raw)
 		}
 	}
-	if r.sent.About = r.at.About; r.summary != nil {
-		r.sent.Summary = r.summary.seq
-	}
+	r.sent.About = r.at.About
 	told := map[string]any{"messages": out}
 	if r.d.Reasoner != actorLLM {
 		told["round"] = r.number
@@ -210,39 +188,6 @@ func shortAnswer(raw json.RawMessage, most int) (json.RawMessage, error) {
 	}
 	e.Content = errs.Clip(e.Content, most)
 	return actor.Encode(e.Message)
-}
-
-// input is the sequence of the newest user input: of this run, or of what was read. It is 0 if none is known.
-func (r *round) input(all []entry) int64 {
-	if r.at.Input > 0 {
-		return r.at.Input
-	}
-	for i := range slices.Backward(all) {
-		if all[i].Role == "user" {
-			return all[i].seq
-		}
-	}
-	return 0
-}
-
-// inputOf is the message with the newest user input, which may be among those that were read.
-func (r *round) inputOf(ctx context.Context, l *loop, seq int64, all []entry) (entry, error) {
-	for i := range all {
-		if all[i].seq == seq {
-			return all[i], nil
-		}
-	}
-	if seq == 0 || r.from.Thread == "" {
-		return entry{}, nil
-	}
-	items, err := l.threads.Items(ctx, actor.NamespaceOf(ctx), r.from.Thread, thread.Query{Kinds: []thread.Kind{workgraph.ThreadMessage}, Before: seq + 1, Limit: 1})
-	if err != nil {
-		return entry{}, threadError(err)
-	}
-	if len(items) == 0 || items[0].Seq != seq {
-		return entry{}, nil
-	}
-	return entryOf(seq, items[0].Body), nil
 }
 
 // about is the context, the user profile, the attachments, and results that the agent began with.
