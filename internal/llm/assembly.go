@@ -13,8 +13,8 @@ type callParts struct {
 	arguments strings.Builder
 }
 
-// Add adds a piece. The error is about a call whose index leaves a gap, or about more calls than an answer may
-// have.
+// Add adds a piece. The error is about a call whose index leaves a gap, or about more calls than an answer
+// may have.
 func (a *Assembly) Add(d Delta) error {
 	a.text.WriteString(d.Text)
 	c := d.Call

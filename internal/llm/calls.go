@@ -13,8 +13,8 @@ import (
 const (
 	// maxCalls bounds the tool calls of one answer.
 	maxCalls = 1_000
-	// maxWord bounds what a server says of itself: the model, the id of an answer, why it ended. Usage is booked
-	// by the model.
+	// maxWord bounds what a server says of itself: the model, the id of an answer, why it ended. Usage is
+	// booked by the model.
 	maxWord = 200
 )
 
@@ -49,7 +49,7 @@ func (c careful) Stream(ctx context.Context, req Request, delta func(Delta) erro
 // answer is one answer of a model while it comes.
 type answer struct {
 	names names
-	// ids are those that were told with the pieces, by the place of the call.
+	// ids are those of the calls so far, as the pieces told them.
 	ids  []string
 	used map[string]bool
 }
@@ -114,12 +114,10 @@ func (a *answer) mend(out Response, err error) (Response, error) {
 		if name, ok := a.names.back[c.Name]; ok {
 			c.Name = name
 		}
-		id := ""
-		if i < len(a.ids) {
-			id = a.ids[i]
-		} else {
-			id = a.own(c.ID)
+		if i == len(a.ids) { // no piece told it
+			a.ids = append(a.ids, a.own(c.ID))
 		}
+		id := a.ids[i]
 		other = other || id != c.ID
 		c.ID = id
 	}

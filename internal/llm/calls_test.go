@@ -157,7 +157,8 @@ func TestAnswersThatAreNone(t *testing.T) {
 	})
 }
 
-// Whatever ids and names a server gives, an answer without error can be answered, and its pieces tell the same.
+// Whatever ids and names a server gives, an answer without error can be answered, and its pieces tell the
+// same.
 func TestCallsProperty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

@@ -39,8 +39,8 @@ type Error struct {
 	// Status is the HTTP status, 0 if there was no response.
 	Status int
 	// Code is the provider's error code, of 100 bytes at most, or one of ours: TIMEOUT, FIRST_TOKEN_TIMEOUT,
-	// IDLE_TIMEOUT, CANCELED, CONNECTION, MALFORMED, TRUNCATED, RESPONSE_TOO_LARGE, REQUEST, CONTEXT_EXCEEDED,
-	// PROFILE, API_KEY, ACCOUNT_LIMIT, CASSETTE, NOT_RECORDED, PANIC.
+	// IDLE_TIMEOUT, CANCELED, CONNECTION, MALFORMED, TRUNCATED, RESPONSE_TOO_LARGE, REQUEST,
+	// CONTEXT_EXCEEDED, PROFILE, API_KEY, ACCOUNT_LIMIT, CASSETTE, NOT_RECORDED, PANIC.
 	Code string
 	// Message is bounded and may be shown to the owner of the run.
 	Message string

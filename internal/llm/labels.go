@@ -16,8 +16,8 @@ func (p *profile) label(model string) string {
 	return other
 }
 
-// label is the kind of an error as a label of metrics: its code if it is a known one, else the HTTP status, else
-// the word that the conventions have for it. Servers may send any text as a code.
+// label is the kind of an error as a label of metrics: its code if it is a known one, else the HTTP status,
+// else the word that the conventions have for it. Servers may send any text as a code.
 func (e *Error) label() string {
 	switch e.Code {
 	case "TIMEOUT", codeFirstToken, "IDLE_TIMEOUT", "CANCELED", "CONNECTION", "MALFORMED", codeTruncated, "RESPONSE_TOO_LARGE", "REQUEST", "API_KEY":

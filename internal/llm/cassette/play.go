@@ -97,8 +97,8 @@ func (p *player) load(name string) error {
 	return err
 }
 
-// read reads a file. A line that is cut off, as after a crash, is left out: the last one, or one before a header,
-// which another process wrote that went on.
+// read reads a file. A line that is cut off, as after a crash, is left out: the last one, or one before a
+// header, which another process wrote that went on.
 func read(r io.Reader) (out []entry, err error) {
 	lines := bufio.NewReaderSize(r, 64<<10)
 	var cut error // about the line before

@@ -31,8 +31,8 @@ type recorder struct {
 	file *os.File
 }
 
-// newRecorder appends to the file, or to a new one of the directory. A crash may have cut off the last line of
-// the file: a header behind it tells readers so.
+// newRecorder appends to the file, or to a new one of the directory. A crash may have cut off the last line
+// of the file: a header behind it tells readers so.
 func newRecorder(path string, hide *redactor) (*recorder, error) {
 	if isDir(path) {
 		path = filepath.Join(path, fmt.Sprintf("%d-%d.jsonl", time.Now().UnixMilli(), os.Getpid()))

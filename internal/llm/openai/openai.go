@@ -122,8 +122,8 @@ func (m *model) Stream(ctx context.Context, req llm.Request, delta func(llm.Delt
 	return out, nil
 }
 
-// pieces are the deltas of a chunk. One that holds neither text nor a call, but something of the answer, such as
-// reasoning, is a delta without content: a sign that the answer goes on.
+// pieces are the deltas of a chunk. One that holds neither text nor a call, but something of the answer, such
+// as reasoning, is a delta without content: a sign that the answer goes on.
 func pieces(d *sdk.ChatCompletionChunkChoiceDelta) []llm.Delta {
 	var out []llm.Delta
 	if d.Content != "" {

@@ -48,8 +48,8 @@ func (c Config) Validate() error {
 }
 
 // Open returns the models of a valid configuration; they connect when first used. The caller closes the set.
-// The cassette, if there is one, takes the place of o.Around. While one is played no account has limits, since
-// nobody is asked.
+// The cassette, if there is one, takes the place of o.Around. While one is played no account has limits,
+// since nobody is asked.
 func Open(c Config, o llm.Options) (*llm.Set, error) {
 	if c.Cassette.Mode == "" {
 		return llm.Open(c.Config, all(), o)

@@ -105,8 +105,8 @@ func (x *account) waits() bool {
 	return false
 }
 
-// due takes the accounts that are due, one exchange of each at a time, and returns the time until the next one
-// is.
+// due takes the accounts that are due, one exchange of each at a time, and returns the time until the next
+// one is.
 func (g *Governor) due() (out []*account, next time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -299,7 +299,8 @@ func (s *ThreadServer) AppendMessage(ctx context.Context, req *executorv1.Append
 	if err != nil {
 		return nil, away(err)
 	}
-	// The turn is durable: what cannot be done now is done later, and an error would have the message sent twice.
+	// The turn is durable: what cannot be done now is done later, and an error would have the message sent
+	// twice.
 	s.conductor.Try(ctx, ns, t.Thread)
 	if now, err := s.store.Turn(ctx, ns, t.Thread, t.Number); err == nil {
 		t = now

@@ -8,12 +8,12 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/prompt"
 )
 
-// maxKeptCalls is how many calls of one message are kept, each with an answer: as many as max_actions allows at
-// most.
+// maxKeptCalls is how many calls of one message are kept, each with an answer: as many as max_actions allows
+// at most.
 const maxKeptCalls = 100
 
-// answerable reports whether a model server takes the message back once its calls are answered. It does not if
-// calls lack a name, or an id of their own.
+// answerable reports whether a model server takes the message back once its calls are answered. It does not
+// if calls lack a name, or an id of their own.
 func answerable(raw json.RawMessage) bool {
 	var m struct {
 		Calls []llm.ToolCall `json:"tool_calls"`
