@@ -43,9 +43,9 @@ func (r *round) answered(item *state.Item, said *response.Response) ([]workgraph
 			ID string `json:"id"`
 		} `json:"tool_calls"`
 	}
-	if json.Unmarshal(raw, &m) != nil || m.Role != "assistant" || len(raw) > maxMessage {
-		// A reasoner that is no model, or text alone.
-		one, err := messageItem(message{Role: "assistant", Content: prompt.Text(raw)})
+	if json.Unmarshal(raw, &m) != nil || m.Role != "assistant" || len(raw) > maxMessage || !answerable(raw) {
+		// A reasoner that is no model, text alone, or calls that no model server takes back.
+		one, err := messageItem(message{Role: "assistant", Content: inWords(raw)})
 		if err != nil {
 			return nil, err
 		}
