@@ -109,8 +109,8 @@ func (r *round) moved(a workgraph.ThreadAppend, item *state.Item) position {
 	}
 	if n := int64(len(inputs(item.Answer))); n > 0 {
 		for i := range a.Items {
-			if a.Items[i].Kind == workgraph.ThreadMessage {
-				p.Input = &state.Span{First: a.After + int64(i) + 2 - n, Last: a.After + int64(i) + 1} // the answers are the last messages
+			if a.Items[i].Kind == workgraph.ThreadMessage { // the answers are the last ones
+				p.Input = &state.Span{First: a.After + int64(i) + 2 - n, Last: a.After + int64(i) + 1}
 			}
 		}
 	}
