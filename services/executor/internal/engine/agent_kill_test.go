@@ -54,8 +54,8 @@ func TestAgentKilledAtEveryVisit(t *testing.T) {
 	t.Parallel()
 	t.Run("Actions", func(t *testing.T) {
 		t.Parallel()
-		killedAtEveryVisit(t, `{"goal": "all of it", "reasoner": "reasoner", "actions": {"work": {}}}`, []string{`{"instant_response": "I begin.", "actions": ["work"]}`, `["work", "work"]`, `{"result": "all"}`},
-			[]string{"MESSAGE", "MESSAGE", "MESSAGE", "STATE 1", "STATE 2", "STATE 3"}, "agent")
+		killedAtEveryVisit(t, `{"goal": "all of it", "reasoner": "reasoner", "actions": {"work": {}}, "history": {"messages": 1, "summarize": {"actor": "shorten"}}}`, []string{`{"instant_response": "I begin.", "actions": ["work"]}`, `["work", "work"]`, `{"result": "all"}`},
+			[]string{"MESSAGE", "MESSAGE", "MESSAGE", "STATE 1", "STATE 2", "STATE 3", "SUMMARY 1 to 1", "SUMMARY 1 to 4"}, "agent")
 	})
 	t.Run("HandOver", func(t *testing.T) {
 		t.Parallel()
@@ -68,12 +68,12 @@ func TestAgentKilledAtEveryVisit(t *testing.T) {
 // end, and takes is the agent of the thread.
 func killedAtEveryVisit(t *testing.T, graph string, script, kept []string, takes string) {
 	t.Helper()
-	heirs, err := agent.Config{"heir": {Definition: `{"reasoner": "other", "actions": {"work": {}}}`}}.Specs()
+	heirs, err := agent.Config{"heir": {Definition: `{"reasoner": "other", "actions": {"work": {}}}`}}.Specs(nil)
 	require.NoError(t, err)
 	// whole is the run without a death.
 	whole := func(t *testing.T, s store, id string, k *calls, over func(journal.Journal) journal.Journal) *live {
 		t.Helper()
-		own := agents(t, s, actors{"reasoner": &reasoner{script: script}, "other": &reasoner{script: []string{`["work"]`, `{"result": "all"}`}}, "work": &recorder{}, "ok": &recorder{}})
+		own := agents(t, s, actors{"reasoner": &reasoner{script: script}, "other": &reasoner{script: []string{`["work"]`, `{"result": "all"}`}}, "work": &recorder{}, "ok": &recorder{}, "shorten": &recorder{}})
 		own[heirs[0].Name] = pureActor{heirs[0].Actor}
 		for name, a := range own {
 			own[name] = k.around(a)

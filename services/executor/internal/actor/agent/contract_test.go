@@ -37,7 +37,7 @@ func fields(t *testing.T) (out []string) {
 		walk(before, o.Additional)
 		walk(before, o.Items)
 	}
-	walk("", json.RawMessage(agent.Specs(nil)[0].Schema))
+	walk("", json.RawMessage(agent.Specs(nil, nil)[0].Schema))
 	slices.Sort(out)
 	return out
 }
@@ -128,9 +128,16 @@ func TestContract(t *testing.T) {
 		"max_branches":                 {given: `"max_branches": 1`, want: agent.ReasonBranches, script: parallel, refused: noBranch},
 		"max_branch_depth":             {given: `"max_branch_depth": 0`, want: agent.ReasonBranchDepth, script: parallel, refused: noBranch},
 		"max_no_progress":              {given: `"max_no_progress": 2`, want: agent.ReasonNoProgress, script: every(call("search", `{}`), call("search", `{}`), call("search", `{}`), over)},
-		"max_states":                   {elsewhere: "TestToolsForm/Messages/AreBoundedAndBeginWithTheUser"},
 		"max_result_bytes":             {elsewhere: "TestLimits/Result/IsCutWithAMarker"},
-		"max_history_bytes":            {elsewhere: "TestLimits/History/HasABound"},
+		"history":                      {given: `"history": {"messages": 1, "tokens": 4000, "summarize": {"actor": "other"}}`, want: "othertrue", script: every(call("search", `{}`), call("search", `{}`), over)},
+		"history.messages":             {elsewhere: "TestHistory/Messages"},
+		"history.tokens":               {elsewhere: "TestHistory/Tokens"},
+		"history.summarize":            {elsewhere: "TestHistory/Summarize"},
+		"history.summarize.above":      {elsewhere: "TestHistory/Summarize"},
+		"history.summarize.keep":       {elsewhere: "TestHistory/Summarize"},
+		"history.summarize.profile":    {elsewhere: "TestHistory/Summarize/IsTheReasonersModelUnlessToldOtherwise"},
+		"history.summarize.actor":      {elsewhere: "TestHistory/Summarize"},
+		"history.summarize.prompt":     {elsewhere: "TestHistory/Summarize"},
 		"task_tools":                   {given: `"task_tools": []`, want: "or when you need an answer from the user", refused: map[string]string{"prompt": "task_tools has no effect", "plan": "task_tools has no effect"}},
 		"step_by_step":                 {given: `"step_by_step": true`, want: agent.ReasonStep},
 		"budget":                       {elsewhere: "engine: TestAgentLimits/*/Budget"},
