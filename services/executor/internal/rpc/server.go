@@ -73,8 +73,12 @@ func NewServer(e *engine.Engine, j journal.Journal, actors func() []actor.Spec, 
 // StartRun implements the service.
 func (s *Server) StartRun(ctx context.Context, req *executorv1.StartRunRequest) (*executorv1.Run, error) {
 	once, before, err := s.answered(ctx, command.MethodStart, req)
-	if err != nil || before != nil {
-		return before, err
+	if err != nil {
+		return nil, err
+	}
+	if before != nil {
+		grpckit.MarkRepeated(ctx)
+		return before, nil
 	}
 	started, err := s.start(ctx, req, once)
 	switch {
@@ -82,6 +86,9 @@ func (s *Server) StartRun(ctx context.Context, req *executorv1.StartRunRequest) 
 		return nil, err
 	case started.Run != nil:
 		return s.rowMessage(*started.Run, started.Interrupts, true)
+	}
+	if !started.Created {
+		grpckit.MarkRepeated(ctx)
 	}
 	return s.run(ctx, started.ID)
 }
@@ -226,6 +233,9 @@ func (s *Server) ValidateGraph(ctx context.Context, req *executorv1.ValidateGrap
 	}
 	if len(out.Faults) == 0 {
 		out.GraphHash = found.Hash
+		for _, b := range found.Behaviors {
+			out.Behaviors = append(out.Behaviors, &executorv1.NodeBehavior{NodeId: b.Node, Effect: graphpb.Effect(b.Effect), MayExpand: b.MayExpand, Approves: b.Approves})
+		}
 	}
 	return out, nil
 }
