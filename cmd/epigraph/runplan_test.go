@@ -208,7 +208,11 @@ func TestRunPlan(t *testing.T) {
 		asked(t, "do a", "do b")
 		require.Equal(t, []string{"a", "b"}, e.nodes(true))
 		require.Equal(t, []string{"pay", "end"}, e.nodes(false), "an UNSAFE task waits, and what needs it")
-		require.Contains(t, e.parts[len(e.parts)-1].GetWaits()+e.parts[len(e.parts)-2].GetWaits()+e.parts[0].GetWaits(), "UNSAFE")
+		var waits []string
+		for _, p := range e.parts {
+			waits = append(waits, p.GetWaits())
+		}
+		require.Subset(t, waits, []string{"its call may be UNSAFE to repeat", `it needs "pay", which waits`})
 		require.Empty(t, done, "nothing else has begun")
 		run, err := c.Run(e.run.GetRunId()).Get(ctx)
 		require.NoError(t, err)
@@ -260,7 +264,9 @@ func TestRunPlan(t *testing.T) {
 		run := state(t, e.run.GetRunId())
 		require.Equal(t, executorv1.RunState_RUN_STATE_CANCELED, run.GetState())
 		require.Contains(t, lastCancel(t, c, run.GetId()), "no plan came (no progress)")
-		asked(t, "do a")
+		for len(done) > 0 { // the first task may have begun
+			<-done
+		}
 	})
 	t.Run("ACallerWhoGoesCancelsTheRun", func(t *testing.T) {
 		p := model.plan("Cairo", trip([]string{"a", "look"}, []string{"b", "look", "a"}))

@@ -178,7 +178,7 @@ func hands(ctx context.Context, c *epigraph.Client, tools map[string]bool, o opt
 	if len(tools) == 0 {
 		return func() {}, nil
 	}
-	w := worker.New(c, worker.Options{Parallel: 1000})
+	w := worker.New(c, worker.Options{Slots: 1000})
 	took := o.first + time.Duration(float64(o.answer)/o.pace*float64(time.Second))
 	for t := range tools {
 		worker.Register(w, t, func(ctx context.Context, _ map[string]any) (string, error) {

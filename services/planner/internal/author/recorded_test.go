@@ -20,9 +20,10 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-var every = flag.Int("every", 20, "take every n-th recorded plan")
-
-const recorded = "../../../../../shared/data/plans.jsonl.gz"
+var (
+	every    = flag.Int("every", 20, "take every n-th recorded plan")
+	recorded = flag.String("data", "../../../../../shared/data/plans.jsonl.gz", "recorded plans, gzipped JSON Lines")
+)
 
 // silent listens and says nothing.
 type silent struct{}
@@ -42,7 +43,7 @@ func (silent) Check(context.Context, *workgraph.Graph) ([]workgraph.Fault, error
 //	go test ./services/planner/internal/author -run TestRecordedPlans -every 1 -v
 func TestRecordedPlans(t *testing.T) {
 	t.Parallel()
-	f, err := os.Open(recorded)
+	f, err := os.Open(*recorded)
 	if errors.Is(err, os.ErrNotExist) {
 		t.Skip("the recorded plans are not there")
 	}

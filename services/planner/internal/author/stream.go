@@ -150,7 +150,7 @@ func (d *draft) certain(ctx context.Context) (g *workgraph.Graph, ok bool) {
 func (d *draft) tell(ctx context.Context, g *workgraph.Graph) error {
 	in := edgesInto(g)
 	var fresh []workgraph.Node
-	reached := map[string]bool{}
+	reached, listed := map[string]bool{}, 0
 	for i := range g.Nodes {
 		n := g.Nodes[i]
 		t := d.told[n.ID]
@@ -158,12 +158,16 @@ func (d *draft) tell(ctx context.Context, g *workgraph.Graph) error {
 			d.broken = true // the check of the whole answer names it
 			return nil
 		}
+		if t != nil {
+			listed++
+		}
 		// an id that had to change may be another one in the whole plan
 		if reached[n.ID] = t != nil || n.ID == n.Name && allIn(reached, in[n.ID]); t == nil && reached[n.ID] {
 			fresh = append(fresh, n)
 		}
 	}
-	if len(fresh) == 0 {
+	// A new answer is trusted once it has listed all that was told.
+	if len(fresh) == 0 || listed < len(d.told) {
 		return nil
 	}
 	usable, err := d.to.Usable(ctx, fresh)

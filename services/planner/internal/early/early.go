@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,8 +28,9 @@ type Run struct {
 
 // Behavior is what calls of a node may do.
 type Behavior struct {
-	Effect              workgraph.Effect
-	MayExpand, Approves bool
+	Effect workgraph.Effect
+	// Approves says that a call asks for an approval.
+	Approves bool
 }
 
 // Executor has the run. Implementations are safe for concurrent use. Errors are *errs.Error values.
@@ -40,8 +42,8 @@ type Executor interface {
 	// Amend changes the graph of a run at a revision. Exactly one of patch and whole is not nil. A repeat with
 	// the same id does nothing.
 	Amend(ctx context.Context, runID, id string, revision int64, patch *workgraph.Patch, whole *workgraph.Graph) error
-	// Revision is that of the run's graph.
-	Revision(ctx context.Context, runID string) (int64, error)
+	// Graph is the run's graph as it is now, with its revision.
+	Graph(ctx context.Context, runID string) (*workgraph.Graph, int64, error)
 	Cancel(ctx context.Context, runID, reason string) error
 }
 
@@ -91,8 +93,8 @@ type Launch struct {
 	put      map[string][]workgraph.Edge
 	revision int64
 	changes  int
-	// others says that somebody else has changed the graph.
-	others bool
+	// others is the graph as somebody else has changed it, as far as it was read; nil if nobody has.
+	others *workgraph.Graph
 }
 
 type node struct {
@@ -166,8 +168,6 @@ func (b Behavior) waits() string {
 	switch {
 	case b.Effect != workgraph.Pure && b.Effect != workgraph.Idempotent:
 		return "its call may be UNSAFE to repeat"
-	case b.MayExpand:
-		return "it may insert nodes behind itself"
 	case b.Approves:
 		return "an approval is asked for the whole plan"
 	}
@@ -289,13 +289,13 @@ const (
 )
 
 // amend sends one change until the run has it. Another change of the graph in between, such as an expansion,
-// leads to a new try at its revision: what is added here touches nothing else.
+// leads to a new try at its revision.
 func (l *Launch) amend(ctx context.Context, patch *workgraph.Patch, whole *workgraph.Graph) error {
 	l.changes++
 	pause := firstPause
 	for n := 1; ; n++ {
 		id := fmt.Sprintf("plan-%s-%d-%d", l.run.ID, l.changes, l.revision)
-		err := l.ex.Amend(ctx, l.run.ID, id, l.revision, patch, whole)
+		err := l.ex.Amend(ctx, l.run.ID, id, l.revision, l.behindExpansions(patch), whole)
 		switch {
 		case err == nil:
 			l.revision++
@@ -306,11 +306,11 @@ func (l *Launch) amend(ctx context.Context, patch *workgraph.Patch, whole *workg
 			return errs.New(errs.FailedPrecondition, ReasonRunEnded, "run %q ended before its plan was complete", l.run.ID).
 				Hint("epigraph explain "+l.run.ID+" says why").Set("run_id", l.run.ID)
 		case errs.ReasonOf(err) == reasonRevision:
-			at, err := l.ex.Revision(ctx, l.run.ID)
+			g, at, err := l.ex.Graph(ctx, l.run.ID)
 			if err != nil {
 				return err
 			}
-			l.revision, l.others = at, true
+			l.revision, l.others = at, g
 			if whole != nil {
 				return errs.New(errs.Conflict, reasonRevision, "somebody else has changed the graph of run %q", l.run.ID)
 			}
@@ -325,12 +325,54 @@ func (l *Launch) amend(ctx context.Context, patch *workgraph.Patch, whole *workg
 	}
 }
 
+// behindExpansions is a patch whose new edges lead from where the expansions of their nodes end, as the edges
+// that were there before an expansion do.
+func (l *Launch) behindExpansions(p *workgraph.Patch) *workgraph.Patch {
+	if p == nil || l.others == nil {
+		return p
+	}
+	out := *p
+	out.AddEdges = nil
+	for _, e := range p.AddEdges {
+		ends := l.ends(e.From)
+		if len(ends) == 0 {
+			out.AddEdges = append(out.AddEdges, e)
+			continue
+		}
+		if at := slices.IndexFunc(l.others.Nodes, func(n workgraph.Node) bool { return n.ID == e.From }); at >= 0 && e.PassDown.Mode == "" {
+			e.PassDown = l.others.Nodes[at].PassDown
+		}
+		for _, id := range ends {
+			e.From = id
+			out.AddEdges = append(out.AddEdges, e)
+		}
+	}
+	return &out
+}
+
+// ends are the last nodes of what a node expanded to.
+func (l *Launch) ends(id string) (out []string) {
+	within := func(n string) bool { return strings.HasPrefix(n, id+"#") }
+	leads := map[string]bool{}
+	for i := range l.others.Edges {
+		if e := &l.others.Edges[i]; within(e.To) && (e.Kind == workgraph.DataEdge || e.Kind == "") {
+			leads[e.From] = true
+		}
+	}
+	for i := range l.others.Nodes {
+		if n := l.others.Nodes[i].ID; within(n) && !leads[n] {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
 // Finish makes the run's graph that of the whole plan. After an error the run still has the placeholder.
 func (l *Launch) Finish(ctx context.Context, g *workgraph.Graph) error {
 	l.halt()
 	<-l.done
 	defer l.abandon()
-	if !l.others {
+	if l.others == nil {
 		err := l.amend(ctx, nil, g)
 		if errs.ReasonOf(err) != reasonRevision {
 			return err

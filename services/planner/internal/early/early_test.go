@@ -42,8 +42,6 @@ func (*memory) Examine(_ context.Context, g *workgraph.Graph, _ bool) ([]early.B
 		switch n.Actor {
 		case "nobody":
 			return nil, []workgraph.Fault{{Code: workgraph.CodeUnknownActor, Node: n.ID}}, nil
-		case "grow":
-			out = append(out, early.Behavior{Effect: workgraph.Pure, MayExpand: true})
 		case "sign":
 			out = append(out, early.Behavior{Effect: workgraph.Pure, Approves: true})
 		case "pay":
@@ -94,10 +92,10 @@ func (m *memory) Amend(ctx context.Context, _, id string, revision int64, patch 
 	return nil
 }
 
-func (m *memory) Revision(context.Context, string) (int64, error) {
+func (m *memory) Graph(context.Context, string) (*workgraph.Graph, int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.revision, nil
+	return m.graph.Clone(), m.revision, nil
 }
 
 func (m *memory) Cancel(ctx context.Context, _, reason string) error {
@@ -127,11 +125,22 @@ func (m *memory) nodes() (out []string) {
 
 func away(*memory) error { return errs.New(errs.Unavailable, "SERVICE_UNAVAILABLE", "away") }
 
-// expanded adds a node as an expansion would.
+// expanded expands the node a to two nodes in a row.
 func expanded(m *memory) error {
-	m.graph, _ = workgraph.ApplyPatch(m.graph, workgraph.Patch{PutNodes: []workgraph.Node{{ID: "theirs", Actor: "x"}}})
+	m.graph.Nodes = append(m.graph.Nodes, workgraph.Node{ID: "a#1/x", Actor: "x"}, workgraph.Node{ID: "a#1/y", Actor: "x"})
+	m.graph.Edges = append(m.graph.Edges, workgraph.Edge{From: "a", To: "a#1/x"}, workgraph.Edge{From: "a#1/x", To: "a#1/y"})
 	m.revision++
 	return nil
+}
+
+// into lists the nodes that lead to a node.
+func (m *memory) into(id string) (out []string) {
+	for _, e := range m.graph.Edges {
+		if e.To == id {
+			out = append(out, e.From)
+		}
+	}
+	return out
 }
 
 func TestLaunch(t *testing.T) {
@@ -218,16 +227,19 @@ func TestLaunch(t *testing.T) {
 		synctest.Wait()
 		add("b")
 		time.Sleep(time.Second)
-		require.Equal(t, []string{early.Placeholder, "a", "theirs", "b"}, w.m.nodes())
+		require.Equal(t, []string{early.Placeholder, "a", "a#1/x", "a#1/y", "b"}, w.m.nodes())
+		require.Equal(t, []string{"a#1/y"}, w.m.into("b"), "it gets what the expansion comes to")
 		require.NoError(t, w.Finish(ctx, whole))
-		require.Equal(t, []string{"a", "theirs", "b", "p", "c"}, w.m.nodes())
-		require.Len(t, w.m.graph.Edges, 3)
+		require.Equal(t, []string{"a", "a#1/x", "a#1/y", "b", "p", "c"}, w.m.nodes())
+		require.Equal(t, []string{"p", "b"}, w.m.into("c"))
+		require.Equal(t, []string{"a#1/y"}, w.m.into("b"))
 	})
 	launch("AnExpansionAtTheEnd", &memory{meet: map[int]func(*memory) error{2: expanded}}, func(t *testing.T, ctx context.Context, w *world, add func(...string)) {
 		add("a")
 		synctest.Wait()
 		require.NoError(t, w.Finish(ctx, whole))
-		require.Equal(t, []string{"a", "theirs", "p", "b", "c"}, w.m.nodes())
+		require.Equal(t, []string{"a", "a#1/x", "a#1/y", "p", "b", "c"}, w.m.nodes())
+		require.Equal(t, []string{"a#1/y"}, w.m.into("b"))
 	})
 	launch("AnExecutorThatIsAwayIsAskedAgain", &memory{meet: map[int]func(*memory) error{1: away, 2: away}}, func(t *testing.T, ctx context.Context, w *world, add func(...string)) {
 		add("a")
@@ -270,15 +282,15 @@ func TestLaunch(t *testing.T) {
 		require.Equal(t, 10*time.Second, time.Since(w.m.began))
 	})
 	launch("BehaviorsThatWait", &memory{}, func(t *testing.T, ctx context.Context, w *world, _ func(...string)) {
-		nodes := []workgraph.Node{{ID: "g", Actor: "grow"}, {ID: "s", Actor: "sign"}, {ID: "o", Actor: "odd"}, {ID: early.Placeholder, Actor: "x"}, {ID: "n", Actor: "nobody"}}
+		nodes := []workgraph.Node{{ID: "s", Actor: "sign"}, {ID: "o", Actor: "odd"}, {ID: early.Placeholder, Actor: "x"}, {ID: "n", Actor: "nobody"}}
 		usable, err := w.Usable(ctx, nodes)
 		require.NoError(t, err)
-		require.Equal(t, []bool{true, true, true, true, false}, usable, "what cannot run is no part of the plan yet")
-		w.Add(nodes[:4], nil)
+		require.Equal(t, []bool{true, true, true, false}, usable, "what cannot run is no part of the plan yet")
+		w.Add(nodes[:3], nil)
 		synctest.Wait()
 		require.Equal(t, []string{early.Placeholder}, w.m.nodes())
-		require.Equal(t, "[it may insert nodes behind itself an approval is asked for the whole plan its call may be UNSAFE to repeat its id is taken until the plan is complete]",
-			fmt.Sprint([]string{w.told[0].Waits, w.told[1].Waits, w.told[2].Waits, w.told[3].Waits}))
+		require.Equal(t, "[an approval is asked for the whole plan its call may be UNSAFE to repeat its id is taken until the plan is complete]",
+			fmt.Sprint([]string{w.told[0].Waits, w.told[1].Waits, w.told[2].Waits}))
 		w.Cancel(ctx, "")
 	})
 }

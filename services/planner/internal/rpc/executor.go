@@ -58,7 +58,7 @@ func (e *executor) Examine(ctx context.Context, g *workgraph.Graph, knownInput b
 	}
 	var out []early.Behavior
 	for _, b := range r.GetBehaviors() {
-		out = append(out, early.Behavior{Effect: graphpb.EffectOf(b.GetEffect()), MayExpand: b.GetMayExpand(), Approves: b.GetApproves()})
+		out = append(out, early.Behavior{Effect: graphpb.EffectOf(b.GetEffect()), Approves: b.GetApproves()})
 	}
 	return out, graphpb.Faults(r.GetFaults()), nil
 }
@@ -79,10 +79,14 @@ func (e *executor) Amend(ctx context.Context, runID, id string, revision int64, 
 	return err
 }
 
-// Revision implements early.Executor.
-func (e *executor) Revision(ctx context.Context, runID string) (int64, error) {
-	run, err := e.client.GetRun(ctx, &executorv1.GetRunRequest{RunId: runID})
-	return run.GetGraphRevision(), err
+// Graph implements early.Executor.
+func (e *executor) Graph(ctx context.Context, runID string) (*workgraph.Graph, int64, error) {
+	r, err := e.client.GetRunGraph(ctx, &executorv1.GetRunGraphRequest{RunId: runID})
+	if err != nil {
+		return nil, 0, err
+	}
+	g, err := graphpb.FromProto(r.GetGraph())
+	return g, r.GetGraphRevision(), err
 }
 
 // Cancel implements early.Executor.

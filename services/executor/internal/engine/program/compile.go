@@ -182,8 +182,9 @@ type Behavior struct {
 	Node string
 	// Effect is the worst of the node's own calls and those that its arguments make. A call that is not known
 	// counts as UNSAFE.
-	Effect              workgraph.Effect
-	MayExpand, Approves bool
+	Effect workgraph.Effect
+	// Approves says that a call asks for an approval.
+	Approves bool
 }
 
 // Recompile compiles a graph that may have been expanded, within the limits and with the actors of the

@@ -120,8 +120,7 @@ func (w *inner) behave(x within, info *workgraph.ActorInfo, own bool) {
 	}
 	w.may(x, e)
 	if own {
-		b := &w.behaviors[w.index[x.outer]]
-		b.MayExpand, b.Approves = !info.NeverExpands, info.Approves != nil && info.Approves(x.Node)
+		w.behaviors[w.index[x.outer]].Approves = info.Approves != nil && info.Approves(x.Node)
 	}
 }
 
