@@ -92,6 +92,9 @@ func (w *writing) run(ctx context.Context, a *author.Author, order author.Order)
 			err = fmt.Errorf("complete run: %w", err)
 		}
 	}
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
 	if w.launch != nil && (err != nil || made.Graph == nil) {
 		w.launch.Cancel(ctx, reason(err, report))
 	}
