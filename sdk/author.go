@@ -102,16 +102,17 @@ func (c *Client) CreatePlan(ctx context.Context, goal string, opts ...AuthorOpti
 	return c.Planner.CreatePlan(ctx, req)
 }
 
-// StreamPlan is CreatePlan that yields what happens while the model writes: pieces of its answer, the parts of
-// the plan that are certain, the rounds, and the result as the last event. The iteration ends after the result,
-// with ctx, or with an error, which is then the last pair. A caller that leaves early ends the authoring.
+// StreamPlan is CreatePlan that yields what happens while the model writes: pieces of its answer, the parts
+// of the plan that are certain, the rounds, and the result as the last event. The iteration ends after the
+// result, with ctx, or with an error, which is then the last pair. A caller that leaves early ends the
+// authoring.
 func (c *Client) StreamPlan(ctx context.Context, goal string, opts ...AuthorOption) iter.Seq2[*plannerv1.StreamPlanResponse, error] {
 	return c.streamPlan(ctx, goal, nil, opts)
 }
 
-// RunPlan is StreamPlan that starts a run first, which the first event names. Its tasks begin as soon as their
-// part is certain. UNSAFE ones, and all behind them, wait for the whole plan. The run is canceled if no plan
-// comes, or if the caller leaves before the result. StartAt and the conflict policies of BusinessKey are
+// RunPlan is StreamPlan that starts a run first, which the first event names. Its tasks begin as soon as
+// their part is certain. UNSAFE ones, and all behind them, wait for the whole plan. The run is canceled if no
+// plan comes, or if the caller leaves before the result. StartAt and the conflict policies of BusinessKey are
 // refused. RequestID makes the call repeatable: a repeat is told the run, and nothing else.
 func (c *Client) RunPlan(ctx context.Context, goal string, start []StartOption, opts ...AuthorOption) iter.Seq2[*plannerv1.StreamPlanResponse, error] {
 	req, err := startRequest(nil, start)

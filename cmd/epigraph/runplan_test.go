@@ -32,7 +32,8 @@ type writtenPlan struct {
 	// answers are those of the rounds; the last one repeats.
 	answers []string
 	asked   int
-	// at is closed when the text of the first answer in front of its last task was sent; on lets the rest come.
+	// at is closed when the text of the first answer in front of its last task was sent; on lets the rest
+	// come.
 	at, on chan struct{}
 }
 

@@ -1,6 +1,7 @@
-// Command streaming measures the time that is won when the tasks of a plan begin while a model still writes it.
-// A scripted model writes recorded plans at the pace of a real one. Each plan is done in both ways side by side,
-// on a whole installation in this process: written, and then started; and started while it is written.
+// Command streaming measures the time that is won when the tasks of a plan begin while a model still writes
+// it. A scripted model writes recorded plans at the pace of a real one. Each plan is done in both ways side
+// by side, on a whole installation in this process: written, and then started; and started while it is
+// written.
 package main
 
 import (
@@ -39,6 +40,8 @@ type options struct {
 	answer   int
 	parallel int
 	verbose  bool
+	// rewritten has the plans written in the notation that the planner asks for.
+	rewritten bool
 }
 
 func main() {
@@ -50,6 +53,7 @@ func main() {
 	flag.DurationVar(&o.first, "first", 500*time.Millisecond, "time until the first token of an answer")
 	flag.IntVar(&o.answer, "answer", 90, "tokens of the answer of each task")
 	flag.IntVar(&o.parallel, "parallel", 2, "plans that are done at the same time")
+	flag.BoolVar(&o.rewritten, "rewritten", false, "have the plans written in the notation that the planner asks for")
 	flag.BoolVar(&o.verbose, "v", false, "list the plans")
 	flag.Parse()
 	if err := measure(context.Background(), os.Stdout, o); err != nil {

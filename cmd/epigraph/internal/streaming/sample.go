@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -11,6 +12,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/epigraph-run/epigraph/plan"
 	"github.com/epigraph-run/epigraph/plan/compile"
@@ -54,7 +56,7 @@ func sample(ctx context.Context, o options) ([]record, error) {
 		} else if err != nil {
 			return nil, fmt.Errorf("read %s: %w", o.data, err)
 		}
-		if r.fits(ctx) {
+		if r.fits(ctx, o) {
 			by[r.Family] = append(by[r.Family], r)
 		}
 	}
@@ -80,7 +82,7 @@ func sample(ctx context.Context, o options) ([]record, error) {
 }
 
 // fits reports whether the plan can run as it is, and finds its tools.
-func (r *record) fits(ctx context.Context) bool {
+func (r *record) fits(ctx context.Context, o options) bool {
 	if len(r.Raw) > 4*maxTokens {
 		return false
 	}
@@ -89,7 +91,7 @@ func (r *record) fits(ctx context.Context) bool {
 		return false
 	}
 	g, err := compile.Graph(ctx, read.Graph, compile.Options{})
-	if err != nil || len(g.Nodes) < minTasks {
+	if err != nil || len(g.Nodes) < minTasks || len(g.Nodes) < len(read.Graph.Problems) && o.rewritten {
 		return false
 	}
 	for _, p := range read.Graph.Problems {
@@ -97,5 +99,37 @@ func (r *record) fits(ctx context.Context) bool {
 			r.tools = append(r.tools, p.Tool)
 		}
 	}
+	if o.rewritten {
+		r.Raw = rewritten(read.Graph)
+	}
 	return len(r.tools) <= 50
+}
+
+// rewritten is a plan in the notation that the planner asks models for. Groups are left out.
+func rewritten(g plan.Graph) string {
+	needs := map[string][]string{}
+	for _, e := range g.Edges {
+		if !slices.Contains(needs[e.To], e.From) {
+			needs[e.To] = append(needs[e.To], e.From)
+		}
+	}
+	var lines []string
+	for _, p := range g.Problems {
+		t := map[string]any{"id": p.ID, "request": strings.TrimSpace(cmp.Or(p.Request, p.ID) + "\n" + p.Details), "needs": append([]string{}, needs[p.ID]...)}
+		if p.Tool != "" {
+			args := map[string]json.RawMessage{}
+			for _, a := range p.Args {
+				if a.Name != "" && !strings.Contains(a.Name, " -> ") && a.Kind == plan.Literal {
+					args[a.Name] = a.JSON()
+				}
+			}
+			t["tool"], t["args"] = p.Tool, args
+		}
+		line, err := json.Marshal(t)
+		if err != nil {
+			continue // texts and JSON always marshal
+		}
+		lines = append(lines, string(line))
+	}
+	return "[\n" + strings.Join(lines, ",\n") + "\n]"
 }

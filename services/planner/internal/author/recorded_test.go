@@ -37,8 +37,8 @@ func (silent) Usable(_ context.Context, nodes []workgraph.Node) ([]bool, error) 
 }
 func (silent) Check(context.Context, *workgraph.Graph) ([]workgraph.Fault, error) { return nil, nil }
 
-// TestRecordedPlans has recorded plans written piece by piece. What is told of them must be in the whole plan,
-// unchanged. All of them are gone through by
+// TestRecordedPlans has recorded plans written piece by piece. What is told of them must be in the whole
+// plan, unchanged. All of them are gone through by
 //
 //	go test ./services/planner/internal/author -run TestRecordedPlans -every 1 -v
 func TestRecordedPlans(t *testing.T) {
@@ -90,8 +90,8 @@ func TestRecordedPlans(t *testing.T) {
 	}
 }
 
-// piecewise writes a plan in pieces, and returns the number of tasks that were told before its end, that of all
-// tasks, and what the whole plan changed.
+// piecewise writes a plan in pieces, and returns the number of tasks that were told before its end, that of
+// all tasks, and what the whole plan changed.
 func piecewise(t *testing.T, a *Author, text string, read plan.Result) (early, whole int, changed []plan.Diagnostic) {
 	t.Helper()
 	var tools []Tool

@@ -39,8 +39,8 @@ type Executor interface {
 	// Examine returns the faults of a graph, or what its nodes do, in the order of the graph. The faults of
 	// known input are those of a run with this request's input.
 	Examine(ctx context.Context, g *workgraph.Graph, knownInput bool) ([]Behavior, []workgraph.Fault, error)
-	// Amend changes the graph of a run at a revision. Exactly one of patch and whole is not nil. A repeat with
-	// the same id does nothing.
+	// Amend changes the graph of a run at a revision. Exactly one of patch and whole is not nil. A repeat
+	// with the same id does nothing.
 	Amend(ctx context.Context, runID, id string, revision int64, patch *workgraph.Patch, whole *workgraph.Graph) error
 	// Graph is the run's graph as it is now, with its revision.
 	Graph(ctx context.Context, runID string) (*workgraph.Graph, int64, error)

@@ -2265,8 +2265,8 @@ type AmendRunRequest struct {
 	By string `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
 	// Makes the request repeatable.
 	RequestId string `protobuf:"bytes,6,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// The whole graph that the run is to have, in place of a patch: its name and the order of its nodes and edges
-	// hold as well.
+	// The whole graph that the run is to have, in place of a patch: the order of its nodes and edges holds as
+	// well. The graph_name of the run stays that of its start.
 	Graph         *v1.Graph `protobuf:"bytes,7,opt,name=graph,proto3" json:"graph,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
