@@ -88,6 +88,7 @@ var table = map[string][]Scope{
 	"epigraph.executor.v1.ThreadService/ListMessages":  run,
 	"epigraph.executor.v1.ThreadService/ListStates":    run,
 	"epigraph.executor.v1.ThreadService/ListLearnings": run,
+	"epigraph.executor.v1.ThreadService/ListSummaries": run,
 	"epigraph.executor.v1.ThreadService/AppendMessage": run,
 	"epigraph.executor.v1.ThreadService/GetTurn":       run,
 	"epigraph.executor.v1.ThreadService/ListTurns":     run,

@@ -69,7 +69,7 @@ func (pureActor) Info() workgraph.ActorInfo { return workgraph.ActorInfo{Effect:
 
 // agents adds the agent and the steps of its loop to these actors.
 func agents(t *testing.T, s store, own actors) actors {
-	for _, sp := range agent.Specs(thread.NewCache(s.open(t), 0)) {
+	for _, sp := range agent.Specs(thread.NewCache(s.open(t), 0), nil) {
 		own[sp.Name] = pureActor{sp.Actor}
 	}
 	return own
@@ -110,6 +110,12 @@ func (l *live) remembered(t *testing.T, row journal.Run) []string {
 			}
 			require.NoError(t, json.Unmarshal(it.Body, &st))
 			out = append(out, fmt.Sprintf("STATE %d", st.Round))
+		case workgraph.ThreadSummary:
+			var span struct {
+				First, Last int64
+			}
+			require.NoError(t, json.Unmarshal(it.Brief, &span))
+			out = append(out, fmt.Sprintf("SUMMARY %d to %d", span.First, span.Last))
 		default:
 			out = append(out, "MESSAGE")
 		}
@@ -204,7 +210,7 @@ func TestAgent(t *testing.T) {
 			"deeper": spawns(workgraph.Child{Graph: chain(1, "ok")}),
 			"below":  spawns(workgraph.Child{Graph: chain(1, "lower")}),
 			"lower": spawns(workgraph.Child{Graph: agentOf(t, `{"goal": "x", "reasoner": "reasoner", "max_rounds": 100, "allow_graph": true, "branch": false,
-				"max_history_bytes": 1000000, "actions": {"work": {}, "deeper": {}}}`)})}), func(c *engine.Config, _ *engine.Deps) { c.EvictAfter = 10 * time.Millisecond })
+				"history": {"tokens": 250000}, "actions": {"work": {}, "deeper": {}}}`)})}), func(c *engine.Config, _ *engine.Deps) { c.EvictAfter = 10 * time.Millisecond })
 		l.jobs(t)
 		t.Run("Refused/IsReportedAndNotDone", func(t *testing.T) {
 			r.script = []string{`["work", "forbidden"]`, `{"graph": {"nodes": [{"id": "x", "actor": "forbidden"}]}}`, `{"result": "well"}`}
@@ -349,12 +355,12 @@ func TestAgent(t *testing.T) {
 			r.fails = nil
 		})
 		t.Run("Fork/OfTheAgentsRunGoesOnWithAForkOfTheThread", func(t *testing.T) {
-			r.script = []string{`["work"]`, `["work"]`, `{"result": "first"}`}
+			r.script = []string{`{"instant_response": "I begin.", "actions": ["work"]}`, `{"instant_response": "Once more.", "actions": ["work"]}`, `{"result": "first"}`}
 			id := l.start(t, agentOf(t, `{`+actions+`}`))
 			l.wait(t, id, journal.StateCompleted)
 			was := l.child(t, id)
 			r.asked = nil
-			r.script[1], r.script[2] = `["ask"]`, `{"result": "second"}`
+			r.script[1], r.script[2] = `{"task_status": "Pending", "instant_response": "Which one?"}`, `{"result": "second"}`
 			again, err := l.Fork(t.Context(), command.ForkRequest{Namespace: ns, RunID: was.ID, From: &workgraph.Ref{Node: "reason", Visit: 2}})
 			require.NoError(t, err)
 			var question string
@@ -366,12 +372,13 @@ func TestAgent(t *testing.T) {
 				}
 				return question != ""
 			})
+			require.Equal(t, []string{"MESSAGE", "MESSAGE", "MESSAGE", "STATE 1"}, l.remembered(t, l.row(t, again)), "the question is there while it is open")
 			l.commands(t, again, journal.CommandAnswer, record.Payload{InterruptID: question, Payload: json.RawMessage(`"you may"`), By: "ada"})
 			require.JSONEq(t, `"second"`, string(l.wait(t, again, journal.StateCompleted).Result))
 			require.Equal(t, map[int]int{2: 1, 3: 1}, r.rounds())
-			require.Equal(t, []string{"MESSAGE", "MESSAGE", "STATE 1", "STATE 2", "STATE 3"}, l.remembered(t, was), "the thread of the first run is as it was")
-			require.Equal(t, []string{"MESSAGE", "MESSAGE", "STATE 1", "STATE 2", "STATE 3"}, l.remembered(t, l.row(t, again)))
-			require.Contains(t, r.told[3], "you may")
+			require.Equal(t, []string{"MESSAGE", "MESSAGE", "MESSAGE", "MESSAGE", "STATE 1", "STATE 2", "STATE 3"}, l.remembered(t, was), "the thread of the first run is as it was")
+			require.Equal(t, []string{"MESSAGE", "MESSAGE", "MESSAGE", "MESSAGE", "MESSAGE", "STATE 1", "STATE 2", "STATE 3"}, l.remembered(t, l.row(t, again)))
+			require.Contains(t, r.told[3], `Agent: I begin.\nAgent: Which one?\nUser: you may\n`, "and what was said after the fork is not in its own")
 		})
 		t.Run("Retry/OfTheRunAboveRepeatsNoUnsafeCallUnasked", func(t *testing.T) {
 			r.script = []string{`["send"]`, `["send"]`}
@@ -423,7 +430,7 @@ func TestAgent(t *testing.T) {
 				r.script = append(r.script, `["work", "work", "work"]`)
 			}
 			r.script = append(r.script, `{"result": 60}`)
-			id := l.start(t, agentOf(t, `{`+actions+`, "max_rounds": 100, "max_history_bytes": 4096, "max_no_progress": 0}`))
+			id := l.start(t, agentOf(t, `{`+actions+`, "max_rounds": 100, "history": {"tokens": 1024}, "max_no_progress": 0}`))
 			l.wait(t, id, journal.StateCompleted)
 			require.Equal(t, fmt.Sprint(60), string(l.child(t, id).Result))
 		})
