@@ -36,6 +36,7 @@ var table = map[string][]Scope{
 	"epigraph.planner.v1.PlannerService/ParsePlan":   run,
 	"epigraph.planner.v1.PlannerService/CompilePlan": run,
 	"epigraph.planner.v1.PlannerService/CreatePlan":  run,
+	"epigraph.planner.v1.PlannerService/StreamPlan":  run,
 	"epigraph.planner.v1.PlannerService/RevisePlan":  run,
 
 	"epigraph.executor.v1.ExecutorService/StartRun":        run,

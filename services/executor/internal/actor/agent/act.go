@@ -139,7 +139,7 @@ func (d *definition) decide(ctx context.Context, r *response.Response, given *ro
 	case r.Status == response.Pending:
 		return ask(r)
 	case !r.Acts():
-		return d.end(ctx, r)
+		return d.end(ctx, r, given)
 	}
 	v := verdict{Previous: previous(given.results)}
 	if r.Graph != nil {
@@ -189,7 +189,7 @@ func ask(r *response.Response) (workgraph.Outcome, error) {
 }
 
 // end checks the result of a task that is completed.
-func (d *definition) end(ctx context.Context, r *response.Response) (workgraph.Outcome, error) {
+func (d *definition) end(ctx context.Context, r *response.Response, given *round) (workgraph.Outcome, error) {
 	v := verdict{Done: true}
 	if r.Status != response.Completed {
 		return toObserve(v)
@@ -202,6 +202,9 @@ func (d *definition) end(ctx context.Context, r *response.Response) (workgraph.O
 		}
 	}
 	if len(raw) == 0 && len(d.ResultSchema) == 0 {
+		if given.results.WasCut() {
+			return workgraph.Outcome{}, refusal(state.ReasonCut + ": the results of the last actions are too large to stand for the result of the task: write it as the InstantResponse")
+		}
 		return toObserve(v) // the results of the last actions stand for it
 	}
 	if len(raw) == 0 {
