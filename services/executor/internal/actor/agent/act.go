@@ -129,7 +129,7 @@ func (d *definition) decide(ctx context.Context, r *response.Response, given *ro
 	case r.Status == response.Pending:
 		return ask(r)
 	case len(r.Groups) == 0 && r.Graph == nil:
-		return d.end(ctx, r)
+		return d.end(ctx, r, given)
 	}
 	v := verdict{Previous: previous(given.results)}
 	if r.Graph != nil {
@@ -179,7 +179,7 @@ func ask(r *response.Response) (workgraph.Outcome, error) {
 }
 
 // end checks the result of a task that is completed.
-func (d *definition) end(ctx context.Context, r *response.Response) (workgraph.Outcome, error) {
+func (d *definition) end(ctx context.Context, r *response.Response, given *round) (workgraph.Outcome, error) {
 	v := verdict{Done: true}
 	if r.Status != response.Completed {
 		return toObserve(v)
@@ -192,6 +192,9 @@ func (d *definition) end(ctx context.Context, r *response.Response) (workgraph.O
 		}
 	}
 	if len(raw) == 0 && len(d.ResultSchema) == 0 {
+		if given.results.WasCut() {
+			return workgraph.Outcome{}, refusal(state.ReasonCut + ": the results of the last actions are too large to stand for the result of the task: write it as the InstantResponse")
+		}
 		return toObserve(v) // the results of the last actions stand for it
 	}
 	if len(raw) == 0 {

@@ -703,15 +703,36 @@ func TestNestedBranches(t *testing.T) {
 	require.Equal(t, map[int]int{0: 1, 1: 3, 2: 2}, depths, "a tree of threads: the agent, its branches, and theirs")
 }
 
-// What is too long for a state is cut; the agent goes on.
+// A result that is too large for a state is not handed on as if its beginning were the value.
+func TestCutResult(t *testing.T) {
+	t.Parallel()
+	r := &reasoner{script: []string{`["large"]`, `<TaskStatus>Completed</TaskStatus>`, `["small"]`, `<TaskStatus>Completed</TaskStatus>`}}
+	small := says(`"small"`)
+	done(t, work(t, workgraph.Actors{"r": r, "large": says(`"` + strings.Repeat("x", 2_400_000) + `"`), "small": small}, `{"user_input": "x", "reasoner": "r", "actions": {"large": {}, "small": {}}}`), `"small"`)
+	require.Contains(t, r.prompt(t, 3), "RESULT_TOO_LARGE: the results of the last actions are too large to stand for the result")
+	require.Contains(t, r.prompt(t, 3), `<ActionResult truncated="24000`)
+	require.JSONEq(t, `{"previous_action_results": [{"error": {"type": "PERMANENT", "reason": "RESULT_TOO_LARGE",
+		"message": "the result has 2400002 bytes, too many for a state to keep: keep it elsewhere and give a reference"}}]}`, small.calls[0])
+}
+
+// A state that is too long is cut, its results last; the agent goes on.
 func TestLongState(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("x", 900_000)
-	r := &reasoner{script: []string{`{"actions": [[{"action": "search", "arguments": {"q": "` + long + `"}}]], "instant_response": "` + long[:100_000] + `"}`, over}}
-	e := newEnv(t, workgraph.Actors{"r": r, "tool": says(`"` + long + long + `"`)})
-	done(t, e.run(t, `{`+search+`}`), `"done"`)
-	states := e.threads.states(t, e.threads.root(t))
-	require.Len(t, states, 2)
-	require.Equal(t, "search", states[0].Response.NextActions[0][0].Type)
-	require.Less(t, len(states[0].ActionResults[0].OK), 600_000)
+	for name, c := range map[string]struct{ result, least, cut int }{
+		"ResultStays": {1_800_000, 1_800_002, 0},
+		"ResultIsCut": {2_400_000, 1_700_000, 2_400_002},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			long := strings.Repeat("x", 900_000)
+			r := &reasoner{script: []string{`{"actions": [[{"action": "search", "arguments": {"q": "` + long + `"}}]], "instant_response": "` + long[:100_000] + `"}`, over}}
+			e := newEnv(t, workgraph.Actors{"r": r, "tool": says(`"` + strings.Repeat("x", c.result) + `"`)})
+			done(t, e.run(t, `{`+search+`}`), `"done"`)
+			states := e.threads.states(t, e.threads.root(t))
+			require.Len(t, states, 2)
+			require.Equal(t, "search", states[0].Response.NextActions[0][0].Type)
+			require.GreaterOrEqual(t, len(states[0].ActionResults[0].OK), c.least)
+			require.Equal(t, c.cut, states[0].ActionResults[0].Cut)
+		})
+	}
 }

@@ -247,13 +247,15 @@ func (r *round) items(item *state.Item, said *response.Response) ([]workgraph.Th
 	return append(out, st), err
 }
 
-// maxState bounds the state of a round, in bytes. What is longer is shortened.
+// maxState bounds the state of a round, in bytes. A longer one is shortened.
 const maxState = thread.MaxBody - 64<<10
 
 func stateItem(item *state.Item) (workgraph.ThreadItem, error) {
 	body, err := actor.Encode(item)
 	if err == nil && len(body) > maxState {
-		body, err = actor.Encode(shortened(item))
+		if item, err = shortened(item); err == nil {
+			body, err = actor.Encode(item)
+		}
 	}
 	if err != nil {
 		return workgraph.ThreadItem{}, badLoop("the state: %v", err)
@@ -273,11 +275,12 @@ func brief(b state.Brief) state.Brief {
 	return b
 }
 
-// maxPart bounds the parts of a state that is too long, in bytes.
+// maxPart bounds the parts of a state that is too long, in bytes, but for the results.
 const maxPart = 64 << 10
 
-// shortened is a state whose longest parts are cut, so that it can be kept.
-func shortened(item *state.Item) *state.Item {
+// shortened is a state whose longest parts are cut, so that it can be kept. The results are cut last, as far
+// as they must be.
+func shortened(item *state.Item) (*state.Item, error) {
 	short := *item
 	for _, s := range []*string{&short.ReasonerInput, &short.UserInput, &short.InstantResponse, &short.Description, &short.DescriptionExtended,
 		&short.Response.InstantResponse} {
@@ -297,8 +300,16 @@ func shortened(item *state.Item) *state.Item {
 		}
 		short.Response.NextActions = append(short.Response.NextActions, names)
 	}
-	short.ActionResults, short.Given = short.ActionResults.Cut(maxState/4), short.Given.Cut(maxState/4)
-	return &short
+	bare := short
+	bare.ActionResults, bare.Given = short.ActionResults.Cut(0), short.Given.Cut(0)
+	rest, err := actor.Encode(&bare)
+	if err != nil {
+		return nil, err
+	}
+	room, all, given := max(0, maxState-len(rest)), short.ActionResults.Bytes(), short.Given.Bytes()
+	short.ActionResults = short.ActionResults.Cut(room * all / max(1, all+given))
+	short.Given = short.Given.Cut(room * given / max(1, all+given))
+	return &short, nil
 }
 
 // appendTo is the append of the round. A run that was forked from another one finds that the thread goes on
