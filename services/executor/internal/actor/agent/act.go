@@ -71,15 +71,15 @@ func source(c *workgraph.Call, node string) (u workgraph.Upstream, ok bool) {
 	return u, ok
 }
 
-// read is the response of the round.
-func (d *definition) read(ctx context.Context, c *workgraph.Call) (*response.Response, json.RawMessage, error) {
+// read is the response of the round. last is the agent's own last state, or nil.
+func (d *definition) read(ctx context.Context, c *workgraph.Call, last *state.Item) (*response.Response, json.RawMessage, error) {
 	from, ok := source(c, nodeDispatch)
 	if !ok || from.Outcome != workgraph.VisitCompleted {
 		from, _ = source(c, nodeReason)
 	}
 	raw := actor.Result(from.Values)
 	if d.Dispatch == dispatchPlan {
-		r, err := d.readPlan(ctx, c, raw)
+		r, err := d.readPlan(ctx, raw, c.Visit == 1 || last != nil && last.Refused != "")
 		return r, raw, err
 	}
 	r, err := response.Read(raw)
@@ -93,19 +93,19 @@ func (l *loop) act(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, e
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	r, _, err := d.read(ctx, c)
+	given, err := l.round(ctx, c, d)
 	if err != nil {
-		return toObserve(verdict{Refused: errs.Clip(err.Error(), maxTold)})
+		return workgraph.Outcome{}, err
+	}
+	r, _, err := d.read(ctx, c, given.last)
+	if err != nil {
+		return toObserve(verdict{Refused: errs.Clip(err.Error(), maxTold+maxPlanTold)})
 	}
 	switch {
 	case r.Status == response.Pending:
 		return ask(r)
 	case len(r.Groups) == 0 && r.Graph == nil:
 		return d.end(ctx, r)
-	}
-	given, err := l.round(ctx, c, d)
-	if err != nil {
-		return workgraph.Outcome{}, err
 	}
 	v := verdict{Previous: previous(given.results)}
 	if r.Graph != nil {

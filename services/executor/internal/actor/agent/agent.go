@@ -47,6 +47,7 @@ const givenProperties = `
     "attachments": {"type": "array", "description": "Documents for the reasoner, {id, description, content}; results of the nodes before this one are added.", "items": {"type": "object"}},
     "tool": {"description": "The tool that a plan names for the problem, told to the reasoner."},
     "arguments": {"type": "array", "description": "The arguments that a plan gave the problem, told to the reasoner.", "items": {"type": "object"}},
+    "references": {"type": "array", "description": "Where the request or the arguments of a plan use results of other problems, {text, node, field}, told to the reasoner.", "items": {"type": "object"}},
     "thread_id": {"type": "string", "description": "The thread to work on; a new one that goes with the run when absent."},
     "shared_thread": {"type": "string", "description": "The thread of the agent that calls this one."}`
 
@@ -69,6 +70,7 @@ const schema = `{
     "form": {"enum": ["prompt", "tools"], "description": "How the reasoner is asked: by a prompt that a template makes of what is known (prompt, the default), or by the messages of the thread with the actions as native tools (tools)."},
     "template": {"type": "string", "description": "The template of the prompt, with placeholders like {conversation}; one that shows everything when absent."},
     "dispatch": {"type": "string", "minLength": 1, "description": "What a response means: groups of actions (groups, the default), a plan (plan), or the name of an actor that turns it into a decision."},
+    "dispatch_args": {"type": "object", "description": "Named arguments of that actor, such as the script of starlark."},
     "solver": {"type": "object", "description": "What does a problem of a plan: {actor, …named arguments}; an agent gets the results of the problems before it as attachments."},
     "actions": {
       "type": "object", "minProperties": 1, "maxProperties": 64,
@@ -150,7 +152,7 @@ func examine(ctx context.Context, n *workgraph.Node) []workgraph.Argument {
 	}
 	_, err := ownDefinition(ctx, n.Named)
 	if bad, ok := errors.AsType[*workgraph.Error](err); ok {
-		for _, arg := range []string{"actions", "template", "summarizer", "dispatch", "solver"} {
+		for _, arg := range []string{"actions", "template", "summarizer", "dispatch_args", "dispatch", "solver"} {
 			if strings.HasPrefix(bad.Message, arg) {
 				return actor.Faulty(arg, err)
 			}
@@ -162,7 +164,7 @@ func examine(ctx context.Context, n *workgraph.Node) []workgraph.Argument {
 // inner are the reasoner, the actions, and what else the loop calls once it runs.
 func inner(n *workgraph.Node) []workgraph.InnerNode {
 	d := defaultDefinition()
-	if own(n.Named, &d, []string{"reasoner", "reasoner_args", "dispatch", "solver", "summarizer"}) != nil || own(n.Named, &d.policy, []string{"actions"}) != nil {
+	if own(n.Named, &d, []string{"reasoner", "reasoner_args", "dispatch", "dispatch_args", "solver", "summarizer"}) != nil || own(n.Named, &d.policy, []string{"actions"}) != nil {
 		return nil // examine has said so
 	}
 	at := func(place, name string, named map[string]json.RawMessage) workgraph.InnerNode {
@@ -172,7 +174,7 @@ func inner(n *workgraph.Node) []workgraph.InnerNode {
 	reasoner.ActorPlace = reasoner.Place
 	out := []workgraph.InnerNode{reasoner}
 	if d.Dispatch != dispatchGroups && d.Dispatch != dispatchPlan {
-		of := at("dispatch", d.Dispatch, nil)
+		of := at("dispatch", d.Dispatch, d.DispatchArgs)
 		of.ActorPlace = of.Place
 		out = append(out, of)
 	}

@@ -48,12 +48,13 @@ type given struct {
 	Attachments   []json.RawMessage `json:"attachments"`
 	Tool          json.RawMessage   `json:"tool"`
 	Arguments     []json.RawMessage `json:"arguments"`
+	References    actor.References  `json:"references"`
 	ThreadID      string            `json:"thread_id"`
 	SharedThread  string            `json:"shared_thread"`
 }
 
 // taskFields are the arguments that a positional mapping may hold.
-var taskFields = []string{"user_input", "goal", "request", "action_results", "previous_agent_results", "context", "user_profile", "attachments", "tool", "arguments"}
+var taskFields = []string{"user_input", "goal", "request", "action_results", "previous_agent_results", "context", "user_profile", "attachments", "tool", "arguments", "references"}
 
 // readInput reads the input contract: a mapping of named arguments, into which a single positional mapping is
 // taken as it is. Any other first positional argument is the user input.
@@ -99,6 +100,7 @@ func readInput(c *workgraph.Call) (*instance, error) {
 		}
 		in.UserInput += "\n" + prompt.Text(a)
 	}
+	in.UserInput += g.References.Text()
 	var err error
 	if in.Attachments, err = g.attachments(c); err != nil {
 		return nil, err

@@ -237,9 +237,10 @@ func TestInput(t *testing.T) {
 		t.Parallel()
 		r := &reasoner{script: []string{over}}
 		done(t, work(t, workgraph.Actors{"r": r, "tool": &tool{}}, `{"user_input": {"q": 1}, "action_results": [{"type": "seen", "result": "it"}], "previous_agent_results": {"p": 2},
-			"context": "the context", "user_profile": {"name": "Ada"}, "attachments": [{"id": "d", "description": "a note", "content": "text"}], "tool": "web.search", "arguments": [{"value": 1}], `+rest+`}`), `"done"`)
+			"context": "the context", "user_profile": {"name": "Ada"}, "attachments": [{"id": "d", "description": "a note", "content": "text"}], "tool": "web.search", "arguments": [{"value": 1}],
+			"references": [{"text": "#1", "node": "one"}], `+rest+`}`), `"done"`)
 		require.Equal(t, "Actions:\n- x\n\nUser profile:\n{\"name\":\"Ada\"}\n\nContext:\nthe context\n\nAttachments:\n<Attachment id=\"d\" description=\"a note\">\ntext\n</Attachment>\n"+
-			"<Attachment id=\"unknown_task\" description=\"The result of the 'unknown_task' agent\">\n{\"p\":2}\n</Attachment>\n\nConversation:\nUser: {\"q\":1}\n\nTool: web.search\n\nArguments:\n{\"value\":1}\n\n"+
+			"<Attachment id=\"unknown_task\" description=\"The result of the 'unknown_task' agent\">\n{\"p\":2}\n</Attachment>\n\nConversation:\nUser: {\"q\":1}\n\nTool: web.search\n\nArguments:\n{\"value\":1}\n\nReferences:\n#1 is the result of 'one'\n\n"+
 			"Results of the last actions:\n<ActionResults>\n  <Action>\n    <ActionType>seen</ActionType>\n    <ActionResult>it</ActionResult>\n  </Action>\n</ActionResults>", r.prompt(t, 1))
 	})
 	t.Run("Upstream/IsAttached", func(t *testing.T) {
@@ -438,8 +439,19 @@ func TestPlans(t *testing.T) {
 		done(t, e.run(t, planning), `"All done."`)
 		require.Contains(t, r.prompt(t, 2), "the plan has faults and was not done")
 		require.Contains(t, r.prompt(t, 2), "CYCLE")
+		require.Contains(t, r.prompt(t, 2), "The plan was:\n&lt;ProblemGraph&gt;A -&gt; B\n", "no model remembers what it wrote")
 		require.Len(t, s.calls, 1)
 		require.JSONEq(t, `[{"action": "A", "ok": "solved"}]`, e.told(t, 2))
+	})
+	t.Run("Faults/AreMendedInAnyNotation", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{"1. Buy tea (needs 2)\n2. Buy milk (needs 1)", `[{"id": "tea", "request": "Buy tea", "needs": ["sugar"]}]`, `[{"id": "tea", "request": "Buy tea", "needs": []}]`, "Done."}}
+		s := says(`"ok"`)
+		e := newEnv(t, workgraph.Actors{"r": r, "s": s})
+		done(t, e.run(t, planning), `"Done."`)
+		require.Contains(t, r.prompt(t, 3), "UNKNOWN_REFERENCE")
+		require.Len(t, s.calls, 1)
+		require.JSONEq(t, `[{"action": "tea", "ok": "ok"}]`, e.told(t, 3))
 	})
 	t.Run("Answer/WithAListIsNoPlan", func(t *testing.T) {
 		t.Parallel()

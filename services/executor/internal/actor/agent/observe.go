@@ -51,7 +51,7 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	said, raw, err := d.read(ctx, c)
+	said, raw, err := d.read(ctx, c, r.last)
 	item := &state.Item{Round: r.number, RawResponse: raw, ReasonerInput: prompt.Text(c.Named["request"])}
 	item.UserInput = r.userInput
 	if err != nil {
@@ -180,7 +180,7 @@ func (r *round) result(stated json.RawMessage) json.RawMessage {
 
 // refuse records why nothing was done. The results of the round before are told again.
 func (r *round) refuse(item *state.Item, why string) {
-	item.Refused = errs.Clip(why, maxTold)
+	item.Refused = errs.Clip(why, maxTold+maxPlanTold)
 	item.Given = slices.DeleteFunc(slices.Clone(r.results), func(one state.Result) bool { return one.Refused() })
 	item.ActionResults = state.Results{state.Refusal(item.Refused)}
 }

@@ -72,7 +72,8 @@ const schema = `{
     "previous_agent_results": {"description": "Results of earlier steps, told to the model when the nodes before this one are not known."},
     "attachments": {"type": "array", "description": "Documents, told to the model.", "items": {"type": "object"}},
     "tool": {"description": "The tool that a plan names for the problem, told to the model if it is a text that the request does not hold."},
-    "arguments": {"type": "array", "description": "The arguments that a plan gave the problem, told to the model.", "items": {"type": "object"}}
+    "arguments": {"type": "array", "description": "The arguments that a plan gave the problem, told to the model.", "items": {"type": "object"}},
+    "references": {"type": "array", "description": "Where the request or the arguments of a plan use results of other problems, {text, node, field}, told to the model.", "items": {"type": "object"}}
   }
 }`
 
@@ -196,6 +197,7 @@ type arguments struct {
 	Attachments []attachment      `json:"attachments"`
 	Tool        json.RawMessage   `json:"tool"`
 	Arguments   []json.RawMessage `json:"arguments"`
+	References  actor.References  `json:"references"`
 }
 
 type attachment struct {
@@ -319,6 +321,7 @@ func (m *model) conversation(a *arguments, c *workgraph.Call) ([]llm.Message, er
 			b.WriteString("\n" + text(arg))
 		}
 	}
+	b.WriteString(a.References.Text())
 	for _, d := range a.Attachments {
 		body := text(d.Content)
 		if body == "" {

@@ -202,6 +202,11 @@ func TestConversation(t *testing.T) {
 		require.Contains(t, user, "<attachment from=\"d1\" description=\"a note\">\ntext of it\n</attachment>")
 		require.Contains(t, user, `{"name":"city","value":"Rome"}`)
 	})
+	t.Run("ReferencesAreExplained", func(t *testing.T) {
+		t.Parallel()
+		_, user := last(t, `{"request": "Tell #E1 and $v.city$.", "references": [{"text": "#E1", "node": "E1"}, {"argument": "x", "text": "#E1", "node": "E1"}, {"text": "$v.city$", "node": "v", "field": "city"}]}`)
+		require.Equal(t, "Tell #E1 and $v.city$.\n\nReferences:\n#E1 is the result of 'E1'\n$v.city$ is city of the result of 'v'", user)
+	})
 	t.Run("ToolIsToldOnce", func(t *testing.T) {
 		t.Parallel()
 		_, user := last(t, `{"request": "Look it up.", "tool": "web.search", "arguments": [{"name": "city", "value": "Rome"}]}`)

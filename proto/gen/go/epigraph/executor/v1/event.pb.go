@@ -590,70 +590,6 @@ func (*RunEvent_TokenDelta) isRunEvent_Event() {}
 
 func (*RunEvent_KeepAlive) isRunEvent_Event() {}
 
-// VisitRef names a visit, and within a map an item.
-type VisitRef struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The node.
-	NodeId string `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	// The number of the visit, from 1.
-	Visit int32 `protobuf:"varint,2,opt,name=visit,proto3" json:"visit,omitempty"`
-	// The item of the node's map, from 1; 0 for the whole visit.
-	Item          int32 `protobuf:"varint,3,opt,name=item,proto3" json:"item,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *VisitRef) Reset() {
-	*x = VisitRef{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *VisitRef) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*VisitRef) ProtoMessage() {}
-
-func (x *VisitRef) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use VisitRef.ProtoReflect.Descriptor instead.
-func (*VisitRef) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *VisitRef) GetNodeId() string {
-	if x != nil {
-		return x.NodeId
-	}
-	return ""
-}
-
-func (x *VisitRef) GetVisit() int32 {
-	if x != nil {
-		return x.Visit
-	}
-	return 0
-}
-
-func (x *VisitRef) GetItem() int32 {
-	if x != nil {
-		return x.Item
-	}
-	return 0
-}
-
 // RunStarted opens a history.
 type RunStarted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -673,7 +609,7 @@ type RunStarted struct {
 
 func (x *RunStarted) Reset() {
 	*x = RunStarted{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[2]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -685,7 +621,7 @@ func (x *RunStarted) String() string {
 func (*RunStarted) ProtoMessage() {}
 
 func (x *RunStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[2]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -698,7 +634,7 @@ func (x *RunStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStarted.ProtoReflect.Descriptor instead.
 func (*RunStarted) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{2}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *RunStarted) GetGraphHash() string {
@@ -745,7 +681,7 @@ type DeadlinePassed struct {
 
 func (x *DeadlinePassed) Reset() {
 	*x = DeadlinePassed{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[3]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -757,7 +693,7 @@ func (x *DeadlinePassed) String() string {
 func (*DeadlinePassed) ProtoMessage() {}
 
 func (x *DeadlinePassed) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[3]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -770,7 +706,7 @@ func (x *DeadlinePassed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadlinePassed.ProtoReflect.Descriptor instead.
 func (*DeadlinePassed) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{3}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{2}
 }
 
 // RunQueued says that a run waits for its start.
@@ -786,7 +722,7 @@ type RunQueued struct {
 
 func (x *RunQueued) Reset() {
 	*x = RunQueued{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[4]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -798,7 +734,7 @@ func (x *RunQueued) String() string {
 func (*RunQueued) ProtoMessage() {}
 
 func (x *RunQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[4]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -811,7 +747,7 @@ func (x *RunQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunQueued.ProtoReflect.Descriptor instead.
 func (*RunQueued) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{4}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *RunQueued) GetReason() string {
@@ -843,7 +779,7 @@ type CompletionReceived struct {
 
 func (x *CompletionReceived) Reset() {
 	*x = CompletionReceived{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[5]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -855,7 +791,7 @@ func (x *CompletionReceived) String() string {
 func (*CompletionReceived) ProtoMessage() {}
 
 func (x *CompletionReceived) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[5]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -868,7 +804,7 @@ func (x *CompletionReceived) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompletionReceived.ProtoReflect.Descriptor instead.
 func (*CompletionReceived) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{5}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CompletionReceived) GetVisit() *VisitRef {
@@ -908,7 +844,7 @@ type AttemptIntended struct {
 
 func (x *AttemptIntended) Reset() {
 	*x = AttemptIntended{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[6]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -920,7 +856,7 @@ func (x *AttemptIntended) String() string {
 func (*AttemptIntended) ProtoMessage() {}
 
 func (x *AttemptIntended) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[6]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -933,7 +869,7 @@ func (x *AttemptIntended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptIntended.ProtoReflect.Descriptor instead.
 func (*AttemptIntended) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{6}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *AttemptIntended) GetVisit() *VisitRef {
@@ -995,7 +931,7 @@ type AttemptEnded struct {
 
 func (x *AttemptEnded) Reset() {
 	*x = AttemptEnded{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[7]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1007,7 +943,7 @@ func (x *AttemptEnded) String() string {
 func (*AttemptEnded) ProtoMessage() {}
 
 func (x *AttemptEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[7]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1020,7 +956,7 @@ func (x *AttemptEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptEnded.ProtoReflect.Descriptor instead.
 func (*AttemptEnded) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{7}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *AttemptEnded) GetVisit() *VisitRef {
@@ -1132,7 +1068,7 @@ type TimerFired struct {
 
 func (x *TimerFired) Reset() {
 	*x = TimerFired{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[8]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1144,7 +1080,7 @@ func (x *TimerFired) String() string {
 func (*TimerFired) ProtoMessage() {}
 
 func (x *TimerFired) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[8]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1157,7 +1093,7 @@ func (x *TimerFired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerFired.ProtoReflect.Descriptor instead.
 func (*TimerFired) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{8}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TimerFired) GetVisit() *VisitRef {
@@ -1180,7 +1116,7 @@ type RunPaused struct {
 
 func (x *RunPaused) Reset() {
 	*x = RunPaused{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[9]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1192,7 +1128,7 @@ func (x *RunPaused) String() string {
 func (*RunPaused) ProtoMessage() {}
 
 func (x *RunPaused) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[9]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1205,7 +1141,7 @@ func (x *RunPaused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunPaused.ProtoReflect.Descriptor instead.
 func (*RunPaused) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{9}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RunPaused) GetReason() string {
@@ -1235,7 +1171,7 @@ type RunResumed struct {
 
 func (x *RunResumed) Reset() {
 	*x = RunResumed{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[10]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1247,7 +1183,7 @@ func (x *RunResumed) String() string {
 func (*RunResumed) ProtoMessage() {}
 
 func (x *RunResumed) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[10]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1260,7 +1196,7 @@ func (x *RunResumed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResumed.ProtoReflect.Descriptor instead.
 func (*RunResumed) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{10}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RunResumed) GetReason() string {
@@ -1290,7 +1226,7 @@ type BudgetChanged struct {
 
 func (x *BudgetChanged) Reset() {
 	*x = BudgetChanged{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[11]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1302,7 +1238,7 @@ func (x *BudgetChanged) String() string {
 func (*BudgetChanged) ProtoMessage() {}
 
 func (x *BudgetChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[11]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1315,7 +1251,7 @@ func (x *BudgetChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetChanged.ProtoReflect.Descriptor instead.
 func (*BudgetChanged) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{11}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *BudgetChanged) GetReason() string {
@@ -1348,7 +1284,7 @@ type UsageSettled struct {
 
 func (x *UsageSettled) Reset() {
 	*x = UsageSettled{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[12]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1360,7 +1296,7 @@ func (x *UsageSettled) String() string {
 func (*UsageSettled) ProtoMessage() {}
 
 func (x *UsageSettled) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[12]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1373,7 +1309,7 @@ func (x *UsageSettled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSettled.ProtoReflect.Descriptor instead.
 func (*UsageSettled) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{12}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *UsageSettled) GetCalls() int32 {
@@ -1408,7 +1344,7 @@ type CancelRequested struct {
 
 func (x *CancelRequested) Reset() {
 	*x = CancelRequested{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[13]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1420,7 +1356,7 @@ func (x *CancelRequested) String() string {
 func (*CancelRequested) ProtoMessage() {}
 
 func (x *CancelRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[13]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1433,7 +1369,7 @@ func (x *CancelRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequested.ProtoReflect.Descriptor instead.
 func (*CancelRequested) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{13}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CancelRequested) GetReason() string {
@@ -1468,7 +1404,7 @@ type RunEnded struct {
 
 func (x *RunEnded) Reset() {
 	*x = RunEnded{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[14]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1480,7 +1416,7 @@ func (x *RunEnded) String() string {
 func (*RunEnded) ProtoMessage() {}
 
 func (x *RunEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[14]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1493,7 +1429,7 @@ func (x *RunEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEnded.ProtoReflect.Descriptor instead.
 func (*RunEnded) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{14}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RunEnded) GetState() RunState {
@@ -1565,7 +1501,7 @@ type VisitChange struct {
 
 func (x *VisitChange) Reset() {
 	*x = VisitChange{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[15]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1577,7 +1513,7 @@ func (x *VisitChange) String() string {
 func (*VisitChange) ProtoMessage() {}
 
 func (x *VisitChange) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[15]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1590,7 +1526,7 @@ func (x *VisitChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VisitChange.ProtoReflect.Descriptor instead.
 func (*VisitChange) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{15}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *VisitChange) GetVisit() *VisitRef {
@@ -1639,7 +1575,7 @@ type VisitsChanged struct {
 
 func (x *VisitsChanged) Reset() {
 	*x = VisitsChanged{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[16]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1651,7 +1587,7 @@ func (x *VisitsChanged) String() string {
 func (*VisitsChanged) ProtoMessage() {}
 
 func (x *VisitsChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[16]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1664,7 +1600,7 @@ func (x *VisitsChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VisitsChanged.ProtoReflect.Descriptor instead.
 func (*VisitsChanged) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{16}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *VisitsChanged) GetVisits() []*VisitChange {
@@ -1692,7 +1628,7 @@ type Reconciled struct {
 
 func (x *Reconciled) Reset() {
 	*x = Reconciled{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[17]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1704,7 +1640,7 @@ func (x *Reconciled) String() string {
 func (*Reconciled) ProtoMessage() {}
 
 func (x *Reconciled) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[17]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1717,7 +1653,7 @@ func (x *Reconciled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reconciled.ProtoReflect.Descriptor instead.
 func (*Reconciled) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{17}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Reconciled) GetVisit() *VisitRef {
@@ -1761,7 +1697,7 @@ type ChildrenSpawned struct {
 
 func (x *ChildrenSpawned) Reset() {
 	*x = ChildrenSpawned{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[18]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1773,7 +1709,7 @@ func (x *ChildrenSpawned) String() string {
 func (*ChildrenSpawned) ProtoMessage() {}
 
 func (x *ChildrenSpawned) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[18]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1786,7 +1722,7 @@ func (x *ChildrenSpawned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildrenSpawned.ProtoReflect.Descriptor instead.
 func (*ChildrenSpawned) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ChildrenSpawned) GetVisit() *VisitRef {
@@ -1822,7 +1758,7 @@ type ChildEnded struct {
 
 func (x *ChildEnded) Reset() {
 	*x = ChildEnded{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[19]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1834,7 +1770,7 @@ func (x *ChildEnded) String() string {
 func (*ChildEnded) ProtoMessage() {}
 
 func (x *ChildEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[19]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1847,7 +1783,7 @@ func (x *ChildEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildEnded.ProtoReflect.Descriptor instead.
 func (*ChildEnded) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ChildEnded) GetVisit() *VisitRef {
@@ -1909,7 +1845,7 @@ type InterruptOpened struct {
 
 func (x *InterruptOpened) Reset() {
 	*x = InterruptOpened{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[20]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1921,7 +1857,7 @@ func (x *InterruptOpened) String() string {
 func (*InterruptOpened) ProtoMessage() {}
 
 func (x *InterruptOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[20]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1934,7 +1870,7 @@ func (x *InterruptOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptOpened.ProtoReflect.Descriptor instead.
 func (*InterruptOpened) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *InterruptOpened) GetInterruptId() string {
@@ -2009,7 +1945,7 @@ type InterruptClosed struct {
 
 func (x *InterruptClosed) Reset() {
 	*x = InterruptClosed{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[21]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2021,7 +1957,7 @@ func (x *InterruptClosed) String() string {
 func (*InterruptClosed) ProtoMessage() {}
 
 func (x *InterruptClosed) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[21]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2034,7 +1970,7 @@ func (x *InterruptClosed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptClosed.ProtoReflect.Descriptor instead.
 func (*InterruptClosed) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *InterruptClosed) GetInterruptId() string {
@@ -2102,7 +2038,7 @@ type SignalReceived struct {
 
 func (x *SignalReceived) Reset() {
 	*x = SignalReceived{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[22]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2114,7 +2050,7 @@ func (x *SignalReceived) String() string {
 func (*SignalReceived) ProtoMessage() {}
 
 func (x *SignalReceived) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[22]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2127,7 +2063,7 @@ func (x *SignalReceived) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalReceived.ProtoReflect.Descriptor instead.
 func (*SignalReceived) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SignalReceived) GetName() string {
@@ -2166,7 +2102,7 @@ type MessageDelivered struct {
 
 func (x *MessageDelivered) Reset() {
 	*x = MessageDelivered{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[23]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2178,7 +2114,7 @@ func (x *MessageDelivered) String() string {
 func (*MessageDelivered) ProtoMessage() {}
 
 func (x *MessageDelivered) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[23]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2191,7 +2127,7 @@ func (x *MessageDelivered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageDelivered.ProtoReflect.Descriptor instead.
 func (*MessageDelivered) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *MessageDelivered) GetNodeId() string {
@@ -2230,7 +2166,7 @@ type GraphExpanded struct {
 
 func (x *GraphExpanded) Reset() {
 	*x = GraphExpanded{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[24]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2242,7 +2178,7 @@ func (x *GraphExpanded) String() string {
 func (*GraphExpanded) ProtoMessage() {}
 
 func (x *GraphExpanded) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[24]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2255,7 +2191,7 @@ func (x *GraphExpanded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphExpanded.ProtoReflect.Descriptor instead.
 func (*GraphExpanded) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GraphExpanded) GetVisit() *VisitRef {
@@ -2300,7 +2236,7 @@ type GraphAmended struct {
 
 func (x *GraphAmended) Reset() {
 	*x = GraphAmended{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[25]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2312,7 +2248,7 @@ func (x *GraphAmended) String() string {
 func (*GraphAmended) ProtoMessage() {}
 
 func (x *GraphAmended) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[25]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2325,7 +2261,7 @@ func (x *GraphAmended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphAmended.ProtoReflect.Descriptor instead.
 func (*GraphAmended) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GraphAmended) GetGraphHash() string {
@@ -2385,7 +2321,7 @@ type AttemptStarted struct {
 
 func (x *AttemptStarted) Reset() {
 	*x = AttemptStarted{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[26]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2397,7 +2333,7 @@ func (x *AttemptStarted) String() string {
 func (*AttemptStarted) ProtoMessage() {}
 
 func (x *AttemptStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[26]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2410,7 +2346,7 @@ func (x *AttemptStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptStarted.ProtoReflect.Descriptor instead.
 func (*AttemptStarted) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AttemptStarted) GetVisit() *VisitRef {
@@ -2449,7 +2385,7 @@ type AttemptProgress struct {
 
 func (x *AttemptProgress) Reset() {
 	*x = AttemptProgress{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[27]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2461,7 +2397,7 @@ func (x *AttemptProgress) String() string {
 func (*AttemptProgress) ProtoMessage() {}
 
 func (x *AttemptProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[27]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2474,7 +2410,7 @@ func (x *AttemptProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptProgress.ProtoReflect.Descriptor instead.
 func (*AttemptProgress) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *AttemptProgress) GetVisit() *VisitRef {
@@ -2513,7 +2449,7 @@ type TokenDelta struct {
 
 func (x *TokenDelta) Reset() {
 	*x = TokenDelta{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[28]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2525,7 +2461,7 @@ func (x *TokenDelta) String() string {
 func (*TokenDelta) ProtoMessage() {}
 
 func (x *TokenDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[28]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2538,7 +2474,7 @@ func (x *TokenDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenDelta.ProtoReflect.Descriptor instead.
 func (*TokenDelta) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TokenDelta) GetVisit() *VisitRef {
@@ -2573,7 +2509,7 @@ type KeepAlive struct {
 
 func (x *KeepAlive) Reset() {
 	*x = KeepAlive{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[29]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2585,7 +2521,7 @@ func (x *KeepAlive) String() string {
 func (*KeepAlive) ProtoMessage() {}
 
 func (x *KeepAlive) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[29]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2598,7 +2534,7 @@ func (x *KeepAlive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAlive.ProtoReflect.Descriptor instead.
 func (*KeepAlive) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *KeepAlive) GetLastSeq() int64 {
@@ -2657,11 +2593,7 @@ const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"tokenDelta\x12@\n" +
 	"\n" +
 	"keep_alive\x18+ \x01(\v2\x1f.epigraph.executor.v1.KeepAliveH\x00R\tkeepAliveB\a\n" +
-	"\x05event\"W\n" +
-	"\bVisitRef\x12!\n" +
-	"\anode_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06nodeId\x12\x14\n" +
-	"\x05visit\x18\x02 \x01(\x05R\x05visit\x12\x12\n" +
-	"\x04item\x18\x03 \x01(\x05R\x04item\"\xe6\x01\n" +
+	"\x05event\"\xe6\x01\n" +
 	"\n" +
 	"RunStarted\x12\x1d\n" +
 	"\n" +
@@ -2828,40 +2760,40 @@ func file_epigraph_executor_v1_event_proto_rawDescGZIP() []byte {
 	return file_epigraph_executor_v1_event_proto_rawDescData
 }
 
-var file_epigraph_executor_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_epigraph_executor_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_epigraph_executor_v1_event_proto_goTypes = []any{
 	(*RunEvent)(nil),              // 0: epigraph.executor.v1.RunEvent
-	(*VisitRef)(nil),              // 1: epigraph.executor.v1.VisitRef
-	(*RunStarted)(nil),            // 2: epigraph.executor.v1.RunStarted
-	(*DeadlinePassed)(nil),        // 3: epigraph.executor.v1.DeadlinePassed
-	(*RunQueued)(nil),             // 4: epigraph.executor.v1.RunQueued
-	(*CompletionReceived)(nil),    // 5: epigraph.executor.v1.CompletionReceived
-	(*AttemptIntended)(nil),       // 6: epigraph.executor.v1.AttemptIntended
-	(*AttemptEnded)(nil),          // 7: epigraph.executor.v1.AttemptEnded
-	(*TimerFired)(nil),            // 8: epigraph.executor.v1.TimerFired
-	(*RunPaused)(nil),             // 9: epigraph.executor.v1.RunPaused
-	(*RunResumed)(nil),            // 10: epigraph.executor.v1.RunResumed
-	(*BudgetChanged)(nil),         // 11: epigraph.executor.v1.BudgetChanged
-	(*UsageSettled)(nil),          // 12: epigraph.executor.v1.UsageSettled
-	(*CancelRequested)(nil),       // 13: epigraph.executor.v1.CancelRequested
-	(*RunEnded)(nil),              // 14: epigraph.executor.v1.RunEnded
-	(*VisitChange)(nil),           // 15: epigraph.executor.v1.VisitChange
-	(*VisitsChanged)(nil),         // 16: epigraph.executor.v1.VisitsChanged
-	(*Reconciled)(nil),            // 17: epigraph.executor.v1.Reconciled
-	(*ChildrenSpawned)(nil),       // 18: epigraph.executor.v1.ChildrenSpawned
-	(*ChildEnded)(nil),            // 19: epigraph.executor.v1.ChildEnded
-	(*InterruptOpened)(nil),       // 20: epigraph.executor.v1.InterruptOpened
-	(*InterruptClosed)(nil),       // 21: epigraph.executor.v1.InterruptClosed
-	(*SignalReceived)(nil),        // 22: epigraph.executor.v1.SignalReceived
-	(*MessageDelivered)(nil),      // 23: epigraph.executor.v1.MessageDelivered
-	(*GraphExpanded)(nil),         // 24: epigraph.executor.v1.GraphExpanded
-	(*GraphAmended)(nil),          // 25: epigraph.executor.v1.GraphAmended
-	(*AttemptStarted)(nil),        // 26: epigraph.executor.v1.AttemptStarted
-	(*AttemptProgress)(nil),       // 27: epigraph.executor.v1.AttemptProgress
-	(*TokenDelta)(nil),            // 28: epigraph.executor.v1.TokenDelta
-	(*KeepAlive)(nil),             // 29: epigraph.executor.v1.KeepAlive
-	nil,                           // 30: epigraph.executor.v1.RunEnded.OutputsEntry
-	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
+	(*RunStarted)(nil),            // 1: epigraph.executor.v1.RunStarted
+	(*DeadlinePassed)(nil),        // 2: epigraph.executor.v1.DeadlinePassed
+	(*RunQueued)(nil),             // 3: epigraph.executor.v1.RunQueued
+	(*CompletionReceived)(nil),    // 4: epigraph.executor.v1.CompletionReceived
+	(*AttemptIntended)(nil),       // 5: epigraph.executor.v1.AttemptIntended
+	(*AttemptEnded)(nil),          // 6: epigraph.executor.v1.AttemptEnded
+	(*TimerFired)(nil),            // 7: epigraph.executor.v1.TimerFired
+	(*RunPaused)(nil),             // 8: epigraph.executor.v1.RunPaused
+	(*RunResumed)(nil),            // 9: epigraph.executor.v1.RunResumed
+	(*BudgetChanged)(nil),         // 10: epigraph.executor.v1.BudgetChanged
+	(*UsageSettled)(nil),          // 11: epigraph.executor.v1.UsageSettled
+	(*CancelRequested)(nil),       // 12: epigraph.executor.v1.CancelRequested
+	(*RunEnded)(nil),              // 13: epigraph.executor.v1.RunEnded
+	(*VisitChange)(nil),           // 14: epigraph.executor.v1.VisitChange
+	(*VisitsChanged)(nil),         // 15: epigraph.executor.v1.VisitsChanged
+	(*Reconciled)(nil),            // 16: epigraph.executor.v1.Reconciled
+	(*ChildrenSpawned)(nil),       // 17: epigraph.executor.v1.ChildrenSpawned
+	(*ChildEnded)(nil),            // 18: epigraph.executor.v1.ChildEnded
+	(*InterruptOpened)(nil),       // 19: epigraph.executor.v1.InterruptOpened
+	(*InterruptClosed)(nil),       // 20: epigraph.executor.v1.InterruptClosed
+	(*SignalReceived)(nil),        // 21: epigraph.executor.v1.SignalReceived
+	(*MessageDelivered)(nil),      // 22: epigraph.executor.v1.MessageDelivered
+	(*GraphExpanded)(nil),         // 23: epigraph.executor.v1.GraphExpanded
+	(*GraphAmended)(nil),          // 24: epigraph.executor.v1.GraphAmended
+	(*AttemptStarted)(nil),        // 25: epigraph.executor.v1.AttemptStarted
+	(*AttemptProgress)(nil),       // 26: epigraph.executor.v1.AttemptProgress
+	(*TokenDelta)(nil),            // 27: epigraph.executor.v1.TokenDelta
+	(*KeepAlive)(nil),             // 28: epigraph.executor.v1.KeepAlive
+	nil,                           // 29: epigraph.executor.v1.RunEnded.OutputsEntry
+	(*timestamppb.Timestamp)(nil), // 30: google.protobuf.Timestamp
+	(*VisitRef)(nil),              // 31: epigraph.executor.v1.VisitRef
 	(*RunBudget)(nil),             // 32: epigraph.executor.v1.RunBudget
 	(VisitState)(0),               // 33: epigraph.executor.v1.VisitState
 	(*v1.Payload)(nil),            // 34: epigraph.graph.v1.Payload
@@ -2871,79 +2803,79 @@ var file_epigraph_executor_v1_event_proto_goTypes = []any{
 	(RunState)(0),                 // 38: epigraph.executor.v1.RunState
 }
 var file_epigraph_executor_v1_event_proto_depIdxs = []int32{
-	31, // 0: epigraph.executor.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
-	2,  // 1: epigraph.executor.v1.RunEvent.run_started:type_name -> epigraph.executor.v1.RunStarted
-	6,  // 2: epigraph.executor.v1.RunEvent.attempt_intended:type_name -> epigraph.executor.v1.AttemptIntended
-	7,  // 3: epigraph.executor.v1.RunEvent.attempt_ended:type_name -> epigraph.executor.v1.AttemptEnded
-	8,  // 4: epigraph.executor.v1.RunEvent.timer_fired:type_name -> epigraph.executor.v1.TimerFired
-	9,  // 5: epigraph.executor.v1.RunEvent.run_paused:type_name -> epigraph.executor.v1.RunPaused
-	10, // 6: epigraph.executor.v1.RunEvent.run_resumed:type_name -> epigraph.executor.v1.RunResumed
-	13, // 7: epigraph.executor.v1.RunEvent.cancel_requested:type_name -> epigraph.executor.v1.CancelRequested
-	14, // 8: epigraph.executor.v1.RunEvent.run_ended:type_name -> epigraph.executor.v1.RunEnded
-	16, // 9: epigraph.executor.v1.RunEvent.visits_changed:type_name -> epigraph.executor.v1.VisitsChanged
-	17, // 10: epigraph.executor.v1.RunEvent.reconciled:type_name -> epigraph.executor.v1.Reconciled
-	18, // 11: epigraph.executor.v1.RunEvent.children_spawned:type_name -> epigraph.executor.v1.ChildrenSpawned
-	19, // 12: epigraph.executor.v1.RunEvent.child_ended:type_name -> epigraph.executor.v1.ChildEnded
-	20, // 13: epigraph.executor.v1.RunEvent.interrupt_opened:type_name -> epigraph.executor.v1.InterruptOpened
-	21, // 14: epigraph.executor.v1.RunEvent.interrupt_closed:type_name -> epigraph.executor.v1.InterruptClosed
-	22, // 15: epigraph.executor.v1.RunEvent.signal_received:type_name -> epigraph.executor.v1.SignalReceived
-	23, // 16: epigraph.executor.v1.RunEvent.message_delivered:type_name -> epigraph.executor.v1.MessageDelivered
-	24, // 17: epigraph.executor.v1.RunEvent.graph_expanded:type_name -> epigraph.executor.v1.GraphExpanded
-	25, // 18: epigraph.executor.v1.RunEvent.graph_amended:type_name -> epigraph.executor.v1.GraphAmended
-	5,  // 19: epigraph.executor.v1.RunEvent.completion_received:type_name -> epigraph.executor.v1.CompletionReceived
-	4,  // 20: epigraph.executor.v1.RunEvent.run_queued:type_name -> epigraph.executor.v1.RunQueued
-	3,  // 21: epigraph.executor.v1.RunEvent.deadline_passed:type_name -> epigraph.executor.v1.DeadlinePassed
-	11, // 22: epigraph.executor.v1.RunEvent.budget_changed:type_name -> epigraph.executor.v1.BudgetChanged
-	12, // 23: epigraph.executor.v1.RunEvent.usage_settled:type_name -> epigraph.executor.v1.UsageSettled
-	26, // 24: epigraph.executor.v1.RunEvent.attempt_started:type_name -> epigraph.executor.v1.AttemptStarted
-	27, // 25: epigraph.executor.v1.RunEvent.attempt_progress:type_name -> epigraph.executor.v1.AttemptProgress
-	28, // 26: epigraph.executor.v1.RunEvent.token_delta:type_name -> epigraph.executor.v1.TokenDelta
-	29, // 27: epigraph.executor.v1.RunEvent.keep_alive:type_name -> epigraph.executor.v1.KeepAlive
-	1,  // 28: epigraph.executor.v1.RunStarted.reused:type_name -> epigraph.executor.v1.VisitRef
+	30, // 0: epigraph.executor.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
+	1,  // 1: epigraph.executor.v1.RunEvent.run_started:type_name -> epigraph.executor.v1.RunStarted
+	5,  // 2: epigraph.executor.v1.RunEvent.attempt_intended:type_name -> epigraph.executor.v1.AttemptIntended
+	6,  // 3: epigraph.executor.v1.RunEvent.attempt_ended:type_name -> epigraph.executor.v1.AttemptEnded
+	7,  // 4: epigraph.executor.v1.RunEvent.timer_fired:type_name -> epigraph.executor.v1.TimerFired
+	8,  // 5: epigraph.executor.v1.RunEvent.run_paused:type_name -> epigraph.executor.v1.RunPaused
+	9,  // 6: epigraph.executor.v1.RunEvent.run_resumed:type_name -> epigraph.executor.v1.RunResumed
+	12, // 7: epigraph.executor.v1.RunEvent.cancel_requested:type_name -> epigraph.executor.v1.CancelRequested
+	13, // 8: epigraph.executor.v1.RunEvent.run_ended:type_name -> epigraph.executor.v1.RunEnded
+	15, // 9: epigraph.executor.v1.RunEvent.visits_changed:type_name -> epigraph.executor.v1.VisitsChanged
+	16, // 10: epigraph.executor.v1.RunEvent.reconciled:type_name -> epigraph.executor.v1.Reconciled
+	17, // 11: epigraph.executor.v1.RunEvent.children_spawned:type_name -> epigraph.executor.v1.ChildrenSpawned
+	18, // 12: epigraph.executor.v1.RunEvent.child_ended:type_name -> epigraph.executor.v1.ChildEnded
+	19, // 13: epigraph.executor.v1.RunEvent.interrupt_opened:type_name -> epigraph.executor.v1.InterruptOpened
+	20, // 14: epigraph.executor.v1.RunEvent.interrupt_closed:type_name -> epigraph.executor.v1.InterruptClosed
+	21, // 15: epigraph.executor.v1.RunEvent.signal_received:type_name -> epigraph.executor.v1.SignalReceived
+	22, // 16: epigraph.executor.v1.RunEvent.message_delivered:type_name -> epigraph.executor.v1.MessageDelivered
+	23, // 17: epigraph.executor.v1.RunEvent.graph_expanded:type_name -> epigraph.executor.v1.GraphExpanded
+	24, // 18: epigraph.executor.v1.RunEvent.graph_amended:type_name -> epigraph.executor.v1.GraphAmended
+	4,  // 19: epigraph.executor.v1.RunEvent.completion_received:type_name -> epigraph.executor.v1.CompletionReceived
+	3,  // 20: epigraph.executor.v1.RunEvent.run_queued:type_name -> epigraph.executor.v1.RunQueued
+	2,  // 21: epigraph.executor.v1.RunEvent.deadline_passed:type_name -> epigraph.executor.v1.DeadlinePassed
+	10, // 22: epigraph.executor.v1.RunEvent.budget_changed:type_name -> epigraph.executor.v1.BudgetChanged
+	11, // 23: epigraph.executor.v1.RunEvent.usage_settled:type_name -> epigraph.executor.v1.UsageSettled
+	25, // 24: epigraph.executor.v1.RunEvent.attempt_started:type_name -> epigraph.executor.v1.AttemptStarted
+	26, // 25: epigraph.executor.v1.RunEvent.attempt_progress:type_name -> epigraph.executor.v1.AttemptProgress
+	27, // 26: epigraph.executor.v1.RunEvent.token_delta:type_name -> epigraph.executor.v1.TokenDelta
+	28, // 27: epigraph.executor.v1.RunEvent.keep_alive:type_name -> epigraph.executor.v1.KeepAlive
+	31, // 28: epigraph.executor.v1.RunStarted.reused:type_name -> epigraph.executor.v1.VisitRef
 	32, // 29: epigraph.executor.v1.RunStarted.budget:type_name -> epigraph.executor.v1.RunBudget
-	31, // 30: epigraph.executor.v1.RunQueued.start_time:type_name -> google.protobuf.Timestamp
-	1,  // 31: epigraph.executor.v1.CompletionReceived.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 32: epigraph.executor.v1.AttemptIntended.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 33: epigraph.executor.v1.AttemptEnded.visit:type_name -> epigraph.executor.v1.VisitRef
+	30, // 30: epigraph.executor.v1.RunQueued.start_time:type_name -> google.protobuf.Timestamp
+	31, // 31: epigraph.executor.v1.CompletionReceived.visit:type_name -> epigraph.executor.v1.VisitRef
+	31, // 32: epigraph.executor.v1.AttemptIntended.visit:type_name -> epigraph.executor.v1.VisitRef
+	31, // 33: epigraph.executor.v1.AttemptEnded.visit:type_name -> epigraph.executor.v1.VisitRef
 	33, // 34: epigraph.executor.v1.AttemptEnded.state:type_name -> epigraph.executor.v1.VisitState
 	34, // 35: epigraph.executor.v1.AttemptEnded.values:type_name -> epigraph.graph.v1.Payload
 	35, // 36: epigraph.executor.v1.AttemptEnded.error:type_name -> epigraph.executor.v1.RunError
 	36, // 37: epigraph.executor.v1.AttemptEnded.usage:type_name -> epigraph.executor.v1.Usage
-	31, // 38: epigraph.executor.v1.AttemptEnded.start_time:type_name -> google.protobuf.Timestamp
-	31, // 39: epigraph.executor.v1.AttemptEnded.retry_time:type_name -> google.protobuf.Timestamp
+	30, // 38: epigraph.executor.v1.AttemptEnded.start_time:type_name -> google.protobuf.Timestamp
+	30, // 39: epigraph.executor.v1.AttemptEnded.retry_time:type_name -> google.protobuf.Timestamp
 	37, // 40: epigraph.executor.v1.AttemptEnded.wait:type_name -> epigraph.executor.v1.WaitInfo
-	1,  // 41: epigraph.executor.v1.TimerFired.visit:type_name -> epigraph.executor.v1.VisitRef
+	31, // 41: epigraph.executor.v1.TimerFired.visit:type_name -> epigraph.executor.v1.VisitRef
 	32, // 42: epigraph.executor.v1.RunResumed.budget:type_name -> epigraph.executor.v1.RunBudget
 	32, // 43: epigraph.executor.v1.BudgetChanged.budget:type_name -> epigraph.executor.v1.RunBudget
 	38, // 44: epigraph.executor.v1.RunEnded.state:type_name -> epigraph.executor.v1.RunState
 	34, // 45: epigraph.executor.v1.RunEnded.result:type_name -> epigraph.graph.v1.Payload
-	30, // 46: epigraph.executor.v1.RunEnded.outputs:type_name -> epigraph.executor.v1.RunEnded.OutputsEntry
+	29, // 46: epigraph.executor.v1.RunEnded.outputs:type_name -> epigraph.executor.v1.RunEnded.OutputsEntry
 	35, // 47: epigraph.executor.v1.RunEnded.error:type_name -> epigraph.executor.v1.RunError
-	1,  // 48: epigraph.executor.v1.RunEnded.unknown_attempts:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 49: epigraph.executor.v1.VisitChange.visit:type_name -> epigraph.executor.v1.VisitRef
+	31, // 48: epigraph.executor.v1.RunEnded.unknown_attempts:type_name -> epigraph.executor.v1.VisitRef
+	31, // 49: epigraph.executor.v1.VisitChange.visit:type_name -> epigraph.executor.v1.VisitRef
 	33, // 50: epigraph.executor.v1.VisitChange.state:type_name -> epigraph.executor.v1.VisitState
 	35, // 51: epigraph.executor.v1.VisitChange.error:type_name -> epigraph.executor.v1.RunError
-	15, // 52: epigraph.executor.v1.VisitsChanged.visits:type_name -> epigraph.executor.v1.VisitChange
-	1,  // 53: epigraph.executor.v1.Reconciled.visit:type_name -> epigraph.executor.v1.VisitRef
+	14, // 52: epigraph.executor.v1.VisitsChanged.visits:type_name -> epigraph.executor.v1.VisitChange
+	31, // 53: epigraph.executor.v1.Reconciled.visit:type_name -> epigraph.executor.v1.VisitRef
 	33, // 54: epigraph.executor.v1.Reconciled.state:type_name -> epigraph.executor.v1.VisitState
-	1,  // 55: epigraph.executor.v1.ChildrenSpawned.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 56: epigraph.executor.v1.ChildEnded.visit:type_name -> epigraph.executor.v1.VisitRef
+	31, // 55: epigraph.executor.v1.ChildrenSpawned.visit:type_name -> epigraph.executor.v1.VisitRef
+	31, // 56: epigraph.executor.v1.ChildEnded.visit:type_name -> epigraph.executor.v1.VisitRef
 	38, // 57: epigraph.executor.v1.ChildEnded.state:type_name -> epigraph.executor.v1.RunState
-	1,  // 58: epigraph.executor.v1.InterruptOpened.visit:type_name -> epigraph.executor.v1.VisitRef
+	31, // 58: epigraph.executor.v1.InterruptOpened.visit:type_name -> epigraph.executor.v1.VisitRef
 	34, // 59: epigraph.executor.v1.InterruptOpened.prompt:type_name -> epigraph.graph.v1.Payload
 	34, // 60: epigraph.executor.v1.InterruptOpened.schema:type_name -> epigraph.graph.v1.Payload
-	31, // 61: epigraph.executor.v1.InterruptOpened.expire_time:type_name -> google.protobuf.Timestamp
+	30, // 61: epigraph.executor.v1.InterruptOpened.expire_time:type_name -> google.protobuf.Timestamp
 	34, // 62: epigraph.executor.v1.InterruptOpened.approve:type_name -> epigraph.graph.v1.Payload
 	34, // 63: epigraph.executor.v1.InterruptClosed.answer:type_name -> epigraph.graph.v1.Payload
-	1,  // 64: epigraph.executor.v1.InterruptClosed.visit:type_name -> epigraph.executor.v1.VisitRef
+	31, // 64: epigraph.executor.v1.InterruptClosed.visit:type_name -> epigraph.executor.v1.VisitRef
 	34, // 65: epigraph.executor.v1.SignalReceived.payload:type_name -> epigraph.graph.v1.Payload
-	1,  // 66: epigraph.executor.v1.SignalReceived.visit:type_name -> epigraph.executor.v1.VisitRef
+	31, // 66: epigraph.executor.v1.SignalReceived.visit:type_name -> epigraph.executor.v1.VisitRef
 	34, // 67: epigraph.executor.v1.MessageDelivered.message:type_name -> epigraph.graph.v1.Payload
-	1,  // 68: epigraph.executor.v1.GraphExpanded.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 69: epigraph.executor.v1.AttemptStarted.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 70: epigraph.executor.v1.AttemptProgress.visit:type_name -> epigraph.executor.v1.VisitRef
+	31, // 68: epigraph.executor.v1.GraphExpanded.visit:type_name -> epigraph.executor.v1.VisitRef
+	31, // 69: epigraph.executor.v1.AttemptStarted.visit:type_name -> epigraph.executor.v1.VisitRef
+	31, // 70: epigraph.executor.v1.AttemptProgress.visit:type_name -> epigraph.executor.v1.VisitRef
 	34, // 71: epigraph.executor.v1.AttemptProgress.progress:type_name -> epigraph.graph.v1.Payload
-	1,  // 72: epigraph.executor.v1.TokenDelta.visit:type_name -> epigraph.executor.v1.VisitRef
+	31, // 72: epigraph.executor.v1.TokenDelta.visit:type_name -> epigraph.executor.v1.VisitRef
 	34, // 73: epigraph.executor.v1.RunEnded.OutputsEntry.value:type_name -> epigraph.graph.v1.Payload
 	74, // [74:74] is the sub-list for method output_type
 	74, // [74:74] is the sub-list for method input_type
@@ -2993,7 +2925,7 @@ func file_epigraph_executor_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_executor_v1_event_proto_rawDesc), len(file_epigraph_executor_v1_event_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   31,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
