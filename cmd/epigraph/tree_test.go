@@ -20,8 +20,8 @@ import (
 
 var update = flag.Bool("update", false, "record the cassettes of the examples anew, and rewrite the golden files")
 
-// shops is the model of examples/agent/nested.json: three branches, one of which branches again, and an action
-// after them.
+// shops is the model of examples/agent/nested.json: three branches, one of which branches again, and an
+// action after them.
 func shops(r fakellm.Request) (fakellm.Reply, bool) {
 	prompt := r.Messages[len(r.Messages)-1].Content
 	say := func(status, text string, groups ...string) (fakellm.Reply, bool) {

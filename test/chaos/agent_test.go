@@ -189,9 +189,10 @@ func (w *city) settings() []string {
 		}
 		actions[name] = map[string]any{"actor": "http", "named": map[string]any{"method": method, "url": w.tools + "/" + name}}
 	}
-	definition, _ := json.Marshal(map[string]any{"actions": actions})                                           // texts always marshal
-	agents, _ := json.Marshal(map[string]any{"guide": map[string]any{"definition": string(definition)}})        // as above
-	profiles, _ := json.Marshal(map[string]any{"default": map[string]any{"base_url": w.model, "api_key": "x"}}) // as above
+	definition, _ := json.Marshal(map[string]any{"actions": actions, // always marshals
+		"template": "{conversation}\n{current_state}\n{previous_states}\n{action_result}"})
+	agents, _ := json.Marshal(map[string]any{"guide": map[string]any{"definition": string(definition)}})
+	profiles, _ := json.Marshal(map[string]any{"default": map[string]any{"base_url": w.model, "api_key": "x"}})
 	return []string{"executor.actors.agents=" + string(agents), "models.profiles=" + string(profiles), "executor.max_takeovers=5"}
 }
 
@@ -225,7 +226,8 @@ func (k *conversation) until(ctx context.Context, yes func(context.Context) (boo
 	}
 }
 
-// settle does what an operator does when an UNSAFE call was cut off: look whether it was performed, and say so.
+// settle does what an operator does when an UNSAFE call was cut off: look whether it was performed, and say
+// so.
 func (k *conversation) settle(ctx context.Context) error {
 	paused, err := persist(ctx, func(ctx context.Context) (*executorv1.ListRunsResponse, error) {
 		return k.exec.ListRuns(ctx, &executorv1.ListRunsRequest{States: []executorv1.RunState{executorv1.RunState_RUN_STATE_PAUSED}})

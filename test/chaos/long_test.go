@@ -11,8 +11,8 @@ const (
 	stormKills       = 700
 	stormKillsSQLite = 120
 	failovers        = 50
-	// agentWhole says that an executor is killed at every visit of an agent, and agentLanes how many are at once
-	// on each store.
+	// agentWhole says that an executor is killed at every visit of an agent, and agentLanes how many are at
+	// once on each store.
 	agentWhole    = true
 	agentLanes    = 2
 	scheduleKills = 30

@@ -10,8 +10,8 @@ const (
 	plans            = 30
 	stormKills       = 14
 	stormKillsSQLite = 5
-	// agentWhole says that an executor is killed at every visit of an agent, and agentLanes how many are at once
-	// on each store.
+	// agentWhole says that an executor is killed at every visit of an agent, and agentLanes how many are at
+	// once on each store.
 	agentWhole    = false
 	agentLanes    = 1
 	scheduleKills = 3

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,9 +15,9 @@ import (
 	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
 )
 
-// TestConversation is a conversation of ten turns with an agent of `epigraph dev`. The process is killed after
-// the third and after the seventh turn. The conversation is forked after the fifth, and both go on. Each prompt
-// has the history of its own branch.
+// TestConversation is a conversation of ten turns with an agent of `epigraph dev`. The process is killed
+// after the third and after the seventh turn. The conversation is forked after the fifth, and both go on.
+// Each prompt has the history of its own branch.
 func TestConversation(t *testing.T) {
 	t.Parallel()
 	bin, err := binary()
@@ -48,6 +49,7 @@ func TestConversation(t *testing.T) {
 		t.Helper()
 		out := script(t, dir, shell, "printf '%s\\n' '"+strings.Join(lines, "' '")+"' | epigraph chat "+with+" --json")
 		dec := json.NewDecoder(strings.NewReader(out))
+		history = slices.Clone(history) // another branch goes on from it, too
 		for _, line := range lines {
 			var reply struct {
 				ThreadID string `json:"threadId"`
@@ -56,7 +58,7 @@ func TestConversation(t *testing.T) {
 			require.NoError(t, dec.Decode(&reply), out)
 			require.Equal(t, "re: "+line, reply.Answer)
 			thread = reply.ThreadID
-			prompts = append(prompts, strings.Join(append(history, "User: "+line), "\n"))
+			prompts = append(prompts, strings.Join(slices.Concat(history, []string{"User: " + line}), "\n"))
 			history = append(history, "User: "+line, "Agent: re: "+line)
 		}
 		return thread, history

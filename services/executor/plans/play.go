@@ -252,8 +252,8 @@ type outcome struct {
 	problems             []problem
 	edges, joins, rounds int
 	told                 []string
-	// arrived counts the results that arrived at the problems that depend on them, back those that the planner
-	// was told.
+	// arrived counts the results that arrived at the problems that depend on them, back those that the
+	// planner was told.
 	arrived, back int
 	faults        []string
 }

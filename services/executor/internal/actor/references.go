@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// References are the uses of other problems' results in what a plan says of a problem, as the planner compiles
-// them.
+// References are the uses of other problems' results in what a plan says of a problem, as the planner
+// compiles them.
 type References []struct {
 	Text  string `json:"text"`
 	Node  string `json:"node"`

@@ -50,7 +50,9 @@ func TestExamples(t *testing.T) {
 			g, err := workgraph.Decode(raw)
 			require.NoError(t, err)
 			e := newEnv(t, workgraph.Actors{"llm": recorded(t, examples+"nested.jsonl")})
-			specs, err := namedAgents(t).Specs()
+			raw, err = os.ReadFile(examples + "agents.yaml")
+			require.NoError(t, err)
+			specs, err := namedAgents(t, raw).Specs()
 			require.NoError(t, err)
 			reg, err := actor.NewRegistry(append(specs, template.Spec(), starlark.Spec(starlark.DefaultConfig()))...)
 			require.NoError(t, err)
@@ -70,11 +72,36 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// namedAgents are those of agents.yaml.
-func namedAgents(t *testing.T) agent.Config {
-	t.Helper()
-	raw, err := os.ReadFile(examples + "agents.yaml")
+// TestFirstAgent runs the agent with which docs/agents.md begins.
+func TestFirstAgent(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../../../docs/agents.md")
 	require.NoError(t, err)
+	_, rest, _ := bytes.Cut(page, []byte("```yaml\n"))
+	raw, _, found := bytes.Cut(rest, []byte("```"))
+	require.True(t, found)
+	specs, err := namedAgents(t, raw).Specs()
+	require.NoError(t, err)
+	model := &reasoner{script: []string{`{"role": "assistant", "content": "", "tool_calls": [{"id": "1", "name": "forecast", "arguments": {"query": {"latitude": 59.9, "longitude": 10.7, "hourly": "rain"}}}]}`,
+		`{"role": "assistant", "content": "No rain in Oslo."}`}}
+	api := says(`{"status": 200, "body": {"hourly": {"rain": [0, 0]}}}`)
+	e := newEnv(t, workgraph.Actors{"llm": model, "http": api})
+	reg, err := actor.NewRegistry(specs...)
+	require.NoError(t, err)
+	info, _ := reg.ActorInfo("agent/weather")
+	e.all["agent/weather"] = described{t, specs[0].Actor, info, e}
+	g := &workgraph.Graph{Nodes: []workgraph.Node{{ID: "w", Actor: "agent/weather", Named: map[string]json.RawMessage{"user_input": json.RawMessage(`"Rain in Oslo?"`)}}}}
+	res, err := workgraph.Run(t.Context(), g, e.all, workgraph.Input{})
+	require.NoError(t, err)
+	done(t, res, `"No rain in Oslo."`)
+	require.Len(t, api.calls, 1)
+	require.JSONEq(t, `{"method": "GET", "url": "https://api.open-meteo.com/v1/forecast", "query": {"latitude": 59.9, "longitude": 10.7, "hourly": "rain"}, "previous_action_results": []}`, api.calls[0])
+	require.Contains(t, string(model.asked[1]["messages"]), `"rain\":[0,0]`)
+}
+
+// namedAgents are those of a configuration.
+func namedAgents(t *testing.T, raw []byte) agent.Config {
+	t.Helper()
 	var file struct {
 		Executor struct {
 			Actors struct {
