@@ -105,8 +105,9 @@ var figures = map[string][]figure{
 	"faults of one value":                             {{"50", wg + "maxPlaces"}},
 	"text of a plan":                                  {{"1,000", "plan.maxGraphDiagnostics"}},
 	"a request to a model": {
-		{"100,000", "internal/llm.maxMessages"}, {"1,000", "internal/llm.maxTools"}, {"64 MiB", "internal/llm.maxRequestBytes"}, {"1,000", "internal/llm.maxCalls"},
+		{"100,000", "internal/llm.maxMessages"}, {"1,000", "internal/llm.maxTools"}, {"64 MiB", "internal/llm.maxRequestBytes"},
 	},
+	"an answer of a model": {{"1,000", "internal/llm.maxCalls"}, {"100", "services/executor/internal/actor/agent.maxKeptCalls"}},
 	"a text that a model restates": {
 		{"32 KiB", "plan.MaxRestateBytes"}, {"256 KiB", "plan.maxAnswerBytes"}, {"500", "plan.maxRestateSteps"}, {"2,000", "plan.maxRestateNeeds"},
 		words("4 at once", "a share of admission"), words("16", "four namespaces' share"), {"256", "internal/admission.Waiting"},

@@ -75,8 +75,8 @@ type ToolCall struct {
 type Reply struct {
 	Text      string     `yaml:"text"`
 	ToolCalls []ToolCall `yaml:"tool_calls"`
-	// Thinking is a text of reasoning before the answer, with a signature that must be sent back. OpenAI's
-	// protocol has none.
+	// Thinking is a text of reasoning before the answer, with a signature that must be sent back. In OpenAI's
+	// protocol it is the field reasoning_content, which other servers add to it, and has no signature.
 	Thinking string `yaml:"thinking"`
 	// Refusal is what the model says in place of an answer.
 	Refusal string `yaml:"refusal"`

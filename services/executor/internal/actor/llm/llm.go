@@ -73,7 +73,8 @@ const schema = `{
     "attachments": {"type": "array", "description": "Documents, told to the model.", "items": {"type": "object"}},
     "tool": {"description": "The tool that a plan names for the problem, told to the model if it is a text that the request does not hold."},
     "arguments": {"type": "array", "description": "The arguments that a plan gave the problem, told to the model.", "items": {"type": "object"}},
-    "references": {"type": "array", "description": "Where the request or the arguments of a plan use results of other problems, {text, node, field}, told to the model.", "items": {"type": "object"}}
+    "references": {"type": "array", "description": "What texts like #E1 in the request of a plan's problem stand for, told to the model.", "items": {"type": "object"}},
+    "previous_action_results": {"description": "Results of the actions before this one, told to the model when an agent calls it as an action."}
   }
 }`
 
@@ -197,7 +198,8 @@ type arguments struct {
 	Attachments []attachment      `json:"attachments"`
 	Tool        json.RawMessage   `json:"tool"`
 	Arguments   []json.RawMessage `json:"arguments"`
-	References  actor.References  `json:"references"`
+	References  []json.RawMessage `json:"references"`
+	Before      json.RawMessage   `json:"previous_action_results"`
 }
 
 type attachment struct {
@@ -321,7 +323,9 @@ func (m *model) conversation(a *arguments, c *workgraph.Call) ([]llm.Message, er
 			b.WriteString("\n" + text(arg))
 		}
 	}
-	b.WriteString(a.References.Text())
+	if refs := actor.References(a.References); refs != "" {
+		b.WriteString("\n\n" + refs)
+	}
 	for _, d := range a.Attachments {
 		body := text(d.Content)
 		if body == "" {
@@ -353,6 +357,9 @@ func (m *model) conversation(a *arguments, c *workgraph.Call) ([]llm.Message, er
 	}
 	if !told && len(a.Previous) > 0 && string(a.Previous) != "null" {
 		section(&b, "result", "earlier steps", "", text(a.Previous))
+	}
+	if actor.Filled(a.Before) {
+		section(&b, "result", "earlier actions", "", text(a.Before))
 	}
 	if b.Len() > 0 {
 		out = append(out, llm.Message{Role: "user", Content: b.String()})

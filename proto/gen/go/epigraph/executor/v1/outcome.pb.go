@@ -33,7 +33,7 @@ type Stop int32
 const (
 	// CONTINUE.
 	Stop_STOP_UNSPECIFIED Stop = 0
-	// The run goes on.
+	// The run continues.
 	Stop_STOP_CONTINUE Stop = 1
 	// The run ends as COMPLETED once what is in flight has ended.
 	Stop_STOP_TERMINATE Stop = 2
@@ -424,7 +424,7 @@ type AttemptError struct {
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	// For a person.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	// The earliest time of the next attempt, from now.
+	// The earliest time of the next attempt, from now; more than an hour counts as an hour.
 	RetryAfter *durationpb.Duration `protobuf:"bytes,4,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	// What models used all the same.
 	Usage         []*ModelUsage `protobuf:"bytes,5,rep,name=usage,proto3" json:"usage,omitempty"`
@@ -616,7 +616,7 @@ type Wait_Interrupt struct {
 }
 
 type Wait_Completion struct {
-	// The end of work that goes on outside.
+	// The end of work outside the executor.
 	Completion *CompletionWait `protobuf:"bytes,4,opt,name=completion,proto3,oneof"`
 }
 
