@@ -127,6 +127,22 @@ func (s *Set) Resolve(profileName, model string) (name string, p Profile, err er
 	return found.name, p, nil
 }
 
+// Limits are how many tokens a request with these names may have, prompt and answer together, and how many
+// its answer. A fallback may answer as well, so that the least of them counts. 0 means that it is not known.
+func (s *Set) Limits(profileName, model string) (context, answer int64) {
+	p, _, err := s.find(profileName, model)
+	if err != nil {
+		return 0, 0
+	}
+	answer = p.cfg.MaxOutputTokens
+	for _, name := range append([]string{p.name}, p.cfg.Fallback...) {
+		if n := s.profiles[name].cfg.ContextTokens; n > 0 && (context == 0 || n < context) {
+			context = n
+		}
+	}
+	return context, answer
+}
+
 // Account is the account of a profile, with an empty name if nothing limits its calls, and whether another
 // profile may answer in its place.
 func (s *Set) Account(profile string) (a Account, fallback bool) {

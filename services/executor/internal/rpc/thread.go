@@ -271,6 +271,12 @@ func (s *ThreadServer) ListLearnings(ctx context.Context, req *executorv1.ListLe
 	return &executorv1.ListLearningsResponse{Learnings: out, NextPageToken: next}, err
 }
 
+// ListSummaries implements the service.
+func (s *ThreadServer) ListSummaries(ctx context.Context, req *executorv1.ListSummariesRequest) (*executorv1.ListSummariesResponse, error) {
+	out, next, err := s.items(ctx, "ListSummaries", workgraph.ThreadSummary, req, true)
+	return &executorv1.ListSummariesResponse{Summaries: out, NextPageToken: next}, err
+}
+
 // AppendMessage implements the service.
 func (s *ThreadServer) AppendMessage(ctx context.Context, req *executorv1.AppendMessageRequest) (*executorv1.Turn, error) {
 	content, err := raw("content", req.GetContent())

@@ -154,7 +154,7 @@ func (l *loop) say(ctx context.Context, c *workgraph.Call, r *response.Response,
 	if err != nil {
 		return nil, err
 	}
-	given.at = position{a.Thread, a.After + 1}
+	given.at.Thread, given.at.Seq = a.Thread, a.After+1
 	return &a, nil
 }
 

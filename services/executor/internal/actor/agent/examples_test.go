@@ -52,7 +52,7 @@ func TestExamples(t *testing.T) {
 			e := newEnv(t, workgraph.Actors{"llm": recorded(t, examples+"nested.jsonl")})
 			raw, err = os.ReadFile(examples + "agents.yaml")
 			require.NoError(t, err)
-			specs, err := namedAgents(t, raw).Specs()
+			specs, err := namedAgents(t, raw).Specs(nil)
 			require.NoError(t, err)
 			reg, err := actor.NewRegistry(append(specs, template.Spec(), starlark.Spec(starlark.DefaultConfig()))...)
 			require.NoError(t, err)
@@ -80,7 +80,7 @@ func TestFirstAgent(t *testing.T) {
 	_, rest, _ := bytes.Cut(page, []byte("```yaml\n"))
 	raw, _, found := bytes.Cut(rest, []byte("```"))
 	require.True(t, found)
-	specs, err := namedAgents(t, raw).Specs()
+	specs, err := namedAgents(t, raw).Specs(nil)
 	require.NoError(t, err)
 	model := &reasoner{script: []string{`{"role": "assistant", "content": "", "tool_calls": [{"id": "1", "name": "forecast", "arguments": {"query": {"latitude": 59.9, "longitude": 10.7, "hourly": "rain"}}}]}`,
 		`{"role": "assistant", "content": "No rain in Oslo."}`}}

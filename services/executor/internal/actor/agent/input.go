@@ -20,6 +20,8 @@ type instance struct {
 	Create *createThread `json:"create,omitempty"`
 	// Shared says that the caller holds the thread.
 	Shared bool `json:"shared,omitempty"`
+	// Input are the messages of the thread with the newest user input, if they are known.
+	Input *state.Span `json:"input,omitempty"`
 	// Agent is the actor that was called.
 	Agent string `json:"agent,omitempty"`
 	// Depth is how many branchings lead to it.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/state"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -54,6 +55,9 @@ func (d *definition) graph() (*workgraph.Graph, error) {
 		}
 		g.Nodes = append(g.Nodes, n)
 	}
+	back := func(from string) { // the steps before it select it
+		g.Edges = append(g.Edges, workgraph.Edge{From: from, To: nodeReason, Kind: workgraph.BackEdge, When: "true", PassDown: workgraph.Merge(passResult)})
+	}
 	edge := func(from, to string, kind workgraph.EdgeKind, pass workgraph.PassDown) {
 		g.Edges = append(g.Edges, workgraph.Edge{From: from, To: to, Kind: kind, PassDown: pass})
 	}
@@ -88,8 +92,13 @@ func (d *definition) graph() (*workgraph.Graph, error) {
 		edge(nodeDispatch, nodeObserve, "", nothing)
 	}
 	edge(nodeReason, nodeObserve, "", workgraph.PassDown{Mode: workgraph.NoPassDown})
-	// observe selects it
-	g.Edges = append(g.Edges, workgraph.Edge{From: nodeObserve, To: nodeReason, Kind: workgraph.BackEdge, When: "true", PassDown: workgraph.Merge(passResult)})
+	back(nodeObserve)
+	if d.History.Summarize != nil {
+		if err := d.summaries(own, add, edge); err != nil {
+			return nil, actor.BadArguments("%v", err)
+		}
+		back(nodeSummarized)
+	}
 	return g, nil
 }
 
@@ -144,6 +153,17 @@ func (d *definition) nativeTools() []tool {
 type position struct {
 	Thread string `json:"thread"`
 	Seq    int64  `json:"seq"`
+	// Round is the round that is under way, or comes next.
+	Round int `json:"round"`
+	// Input are the messages with the newest user input, if they are known.
+	Input *state.Span `json:"input,omitempty"`
+	// About is the state of the first round if it has what is told in every round; else 0.
+	About int64 `json:"about,omitempty"`
+	// Sent is what the reasoner is told of the thread in this round, and Asked what is summarized before it.
+	Sent  *state.Sent `json:"sent,omitempty"`
+	Asked *state.Span `json:"asked,omitempty"`
+	// Again is the round from which a summary is asked for again after one that failed.
+	Again int `json:"again,omitempty"`
 }
 
 func positionOf(c *workgraph.Call) (position, error) {

@@ -456,7 +456,7 @@ func TestLimits(t *testing.T) {
 			r.script = append(r.script, acts(fmt.Sprint(i)+strings.Repeat("x", 1000), "search"))
 		}
 		r.script = append(r.script, completed)
-		done(t, work(t, workgraph.Actors{"r": r, "tool": says(`"` + strings.Repeat("y", 9000) + `"`)}, `{`+search+`, "max_rounds": 100, "max_history_bytes": 8192, "max_no_progress": 0}`), `"done"`)
+		done(t, work(t, workgraph.Actors{"r": r, "tool": says(`"` + strings.Repeat("y", 9000) + `"`)}, `{`+search+`, "max_rounds": 100, "history": {"tokens": 2048}, "max_no_progress": 0}`), `"done"`)
 		require.Less(t, len(r.prompt(t, 31)), 9000)
 		require.Contains(t, r.prompt(t, 31), "\n29xxx")
 	})
@@ -521,7 +521,7 @@ func TestToolsForm(t *testing.T) {
 			r.script = append(r.script, calls(fmt.Sprintf(`{"id": "c%d", "name": "a", "arguments": {"x": %d}}`, i, i)))
 		}
 		r.script = append(r.script, `"done"`)
-		done(t, work(t, workgraph.Actors{"r": r, "tool": says(`1`)}, `{"user_input": "go", "reasoner": "r", "form": "tools", "max_rounds": 100, "max_states": 10, "actions": {"a": {"actor": "tool"}}}`), `"done"`)
+		done(t, work(t, workgraph.Actors{"r": r, "tool": says(`1`)}, `{"user_input": "go", "reasoner": "r", "form": "tools", "max_rounds": 100, "history": {"messages": 10}, "actions": {"a": {"actor": "tool"}}}`), `"done"`)
 		var last []map[string]any
 		require.NoError(t, json.Unmarshal(r.asked[20]["messages"], &last))
 		require.LessOrEqual(t, len(last), 11)
