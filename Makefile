@@ -60,6 +60,10 @@ size: build ## Fail if the binary is larger than MAX_BINARY, or gs:// stores can
 demo: build ## Run an example plan on an embedded server, with a scripted model; CASSETTE=FILE plays recorded calls
 	bin/epigraph demo $(if $(CASSETTE),--replay $(CASSETTE))
 
+.PHONY: demo-offline
+demo-offline: build ## Record and play the demo in a network namespace without a network (Linux)
+	scripts/offline-demo bin/epigraph
+
 .PHONY: dev
 dev: build ## Run all four services in one process
 	bin/epigraph dev
@@ -140,6 +144,14 @@ bench-peers: setup ## Compare with the databases' limits and other engines in on
 .PHONY: corpus
 corpus: ## Measure the plan reader on CORPUS and on the texts in plan/corpus
 	go run ./plan/corpus -data $(CORPUS)
+
+.PHONY: plans
+plans: ## Have an agent carry out 20 recorded plans of CORPUS, with scripted models
+	go run ./services/executor/plans -data $(CORPUS)
+
+.PHONY: prompts
+prompts: ## Print the prompts of the six ways in which an agent remembers
+	go test -count=1 -v -run TestPattern ./services/executor/internal/actor/agent
 
 .PHONY: chaos
 chaos: setup ## Kill servers under load and count what was lost (long)

@@ -400,6 +400,12 @@ func fits(ts *testscript.TestScript, _ bool, args []string) {
 // end.
 func serve(t *testing.T, script fakellm.Script, dir ...string) *stack.Dev {
 	t.Helper()
+	return serveWith(t, script, func(*stack.Config) {}, dir...)
+}
+
+// serveWith is serve with settings of its own.
+func serveWith(t *testing.T, script fakellm.Script, change func(*stack.Config), dir ...string) *stack.Dev {
+	t.Helper()
 	model := fakellm.New(script)
 	base, err := model.Listen("127.0.0.1:0")
 	require.NoError(t, err)
@@ -413,6 +419,7 @@ func serve(t *testing.T, script fakellm.Script, dir ...string) *stack.Dev {
 	named := filepath.Join(t.TempDir(), "agents.yaml")
 	require.NoError(t, os.WriteFile(named, []byte(agents), 0o600))
 	require.NoError(t, stack.Load(&cfg, conf.Sources{File: named, Env: []string{}}))
+	change(&cfg)
 	d, err := stack.OpenDev(t.Context(), stack.DevOptions{DataDir: append(dir, t.TempDir())[0], HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", Config: cfg})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))

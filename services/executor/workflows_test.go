@@ -53,6 +53,9 @@ func TestWorkflows(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, "greet@2", child.GetGraphName())
 			require.Equal(t, r.GetId(), child.GetParentRunId())
+			require.EqualValues(t, 1, child.GetParentVisit().GetVisit())
+			require.NotEmpty(t, child.GetParentVisit().GetNodeId())
+			require.Nil(t, r.GetParentVisit(), "a root has none")
 		})
 		t.Run("Children/AreToldWhatIsWrong", func(t *testing.T) {
 			for ref, want := range map[string][]string{

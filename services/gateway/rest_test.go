@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -161,6 +162,25 @@ func TestNamesWithSlashes(t *testing.T) {
 		require.Equal(t, http.StatusNotImplemented, res.status, res.body)
 	}
 	require.Equal(t, "PATH_NOT_FOUND", r.call(t, "GET", "/v1/workers/a/b", "").error(t).Reason)
+}
+
+// Every path that the description lists leads to its service.
+func TestEveryPathIsServed(t *testing.T) {
+	t.Parallel()
+	r := start(t, options{})
+	var doc struct {
+		Paths map[string]map[string]any
+	}
+	require.NoError(t, json.Unmarshal([]byte(r.call(t, "GET", "/openapi.json", "").body), &doc))
+	require.Contains(t, doc.Paths, "/v1/threads/{thread_id}")
+	variable := regexp.MustCompile(`\{[^}]*\}`)
+	for path, methods := range doc.Paths {
+		for method := range methods {
+			// A verb that no path has shows what is wrong with the path alone.
+			res := r.call(t, "TRACE", variable.ReplaceAllString(path, "x"), "")
+			require.Contains(t, res.header.Get("Allow"), strings.ToUpper(method), "%s %s: %s", method, path, res.body)
+		}
+	}
 }
 
 func TestPatch(t *testing.T) {

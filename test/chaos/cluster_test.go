@@ -292,9 +292,18 @@ func (c *cluster) died(p failpoint.Point) {
 
 // ask calls one executor after the other until one answers with more than that it is not there.
 func ask[T any](ctx context.Context, c *cluster, f func(context.Context, executorv1.ExecutorServiceClient) (T, error)) (T, error) {
-	for i := int(turn.Add(1)); ; i++ {
+	i := int(turn.Add(1))
+	return persist(ctx, func(ctx context.Context) (T, error) {
+		i++
+		return f(ctx, c.replicas[i%len(c.replicas)].exec)
+	})
+}
+
+// persist repeats a call until it works. It gives up where another try cannot help.
+func persist[T any](ctx context.Context, f func(context.Context) (T, error)) (T, error) {
+	for {
 		try, cancel := context.WithTimeout(ctx, 5*time.Second)
-		v, err := f(try, c.replicas[i%len(c.replicas)].exec)
+		v, err := f(try)
 		cancel()
 		if err == nil || ctx.Err() != nil {
 			return v, err

@@ -200,22 +200,12 @@ func (c *cluster) audit(ctx context.Context, o *outside, jobs []*job, extra bool
 	}
 	// One outcome for each visit, and none begun again after it: the journals are replayed.
 	a.expect("doctor: journal-replay", "doctor replays every journal without a fault")
-	ecfg, rcfg := executor.DefaultConfig(), registry.DefaultConfig()
-	ecfg.Store, ecfg.PostgresURL, ecfg.SQLitePath = c.store, conf.NewSecret(c.url), filepath.Join(c.executors, "executor.db")
-	rcfg.Store, rcfg.PostgresURL, rcfg.SQLitePath = c.store, conf.NewSecret(c.url), filepath.Join(c.dir, "registry.db")
-	er, err := executor.Examine(ctx, ecfg, doctor.Options{All: true})
-	require.NoError(t, err)
-	rr, err := registry.Examine(ctx, rcfg, doctor.Options{All: true})
-	require.NoError(t, err)
-	for _, f := range append(er.Findings, rr.Findings...) {
-		// A server of tests may be set up to forget; that is not the executor's fault.
-		if f.Severity == doctor.Fault && f.Check != "database-setting" {
-			found := f.Examples
-			if len(found) == 0 {
-				found = []string{fmt.Sprintf("%d times", f.Count)}
-			}
-			a.expect("doctor: "+f.Check, "doctor does not find: "+f.What, found...)
+	for _, f := range c.examined(ctx) {
+		found := f.Examples
+		if len(found) == 0 {
+			found = []string{fmt.Sprintf("%d times", f.Count)}
 		}
+		a.expect("doctor: "+f.Check, "doctor does not find: "+f.What, found...)
 	}
 	twice, unsafe := o.twice()
 	a.unsafe = unsafe
@@ -259,9 +249,26 @@ func (c *cluster) audit(ctx context.Context, o *outside, jobs []*job, extra bool
 			a.add("runs beyond those asked for", run)
 		}
 	}
+	var err error
 	a.visits, err = strconv.Atoi(c.rows(ctx, `SELECT CAST(count(*) AS text) FROM events WHERE kind = 12`)[0])
 	require.NoError(t, err)
 	return a
+}
+
+// examined are the faults that doctor finds in the databases; it replays every journal.
+func (c *cluster) examined(ctx context.Context) []doctor.Finding {
+	c.t.Helper()
+	ecfg, rcfg := executor.DefaultConfig(), registry.DefaultConfig()
+	ecfg.Store, ecfg.PostgresURL, ecfg.SQLitePath = c.store, conf.NewSecret(c.url), filepath.Join(c.executors, "executor.db")
+	rcfg.Store, rcfg.PostgresURL, rcfg.SQLitePath = c.store, conf.NewSecret(c.url), filepath.Join(c.dir, "registry.db")
+	er, err := executor.Examine(ctx, ecfg, doctor.Options{All: true})
+	require.NoError(c.t, err)
+	rr, err := registry.Examine(ctx, rcfg, doctor.Options{All: true})
+	require.NoError(c.t, err)
+	// A server of tests may be set up to forget; that is not the executor's fault.
+	return slices.DeleteFunc(append(er.Findings, rr.Findings...), func(f doctor.Finding) bool {
+		return f.Severity != doctor.Fault || f.Check == "database-setting"
+	})
 }
 
 // reporter is what of a *testing.T an audit is reported to.

@@ -11,11 +11,15 @@ const (
 	stormKills       = 700
 	stormKillsSQLite = 120
 	failovers        = 50
-	scheduleKills    = 30
-	zombies          = 5
-	restarts         = 6
-	hookKills        = 10
-	hookHolds        = 5
+	// agentWhole says that an executor is killed at every visit of an agent, and agentLanes how many are at
+	// once on each store.
+	agentWhole    = true
+	agentLanes    = 2
+	scheduleKills = 30
+	zombies       = 5
+	restarts      = 6
+	hookKills     = 10
+	hookHolds     = 5
 	// soakTime is how long one tenant attacks another, soakTimeDev the same on SQLite; soakStrict says that
 	// nothing else runs on the machine.
 	soakTime    = 10 * time.Minute

@@ -10,9 +10,13 @@ const (
 	plans            = 30
 	stormKills       = 14
 	stormKillsSQLite = 5
-	scheduleKills    = 3
-	zombies          = 1
-	restarts         = 2
+	// agentWhole says that an executor is killed at every visit of an agent, and agentLanes how many are at
+	// once on each store.
+	agentWhole    = false
+	agentLanes    = 1
+	scheduleKills = 3
+	zombies       = 1
+	restarts      = 2
 	// hookKills are the kills between the end of a run and its webhook, hookHolds those during the delivery.
 	hookKills = 1
 	hookHolds = 1

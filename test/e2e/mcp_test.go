@@ -19,6 +19,7 @@ import (
 func TestMCPTools(t *testing.T) {
 	t.Parallel()
 	node, files := mcptest.Server(t, "filesystem")
+	_, everything := mcptest.Server(t, "everything")
 	web := mcptest.HTTP(t)
 	bin, err := binary()
 	require.NoError(t, err)
@@ -27,9 +28,10 @@ func TestMCPTools(t *testing.T) {
 	notes := filepath.Join(dir, "notes")
 	require.NoError(t, os.Mkdir(notes, 0o700))
 	servers, err := json.Marshal(map[string]any{
-		"files": map[string]any{"command": node, "args": append(files, notes)},
-		"web":   map[string]any{"url": web, "allow_private": []string{"127.0.0.0/8"}},
-		"gone":  map[string]any{"command": "/nowhere/server"},
+		"files":      map[string]any{"command": node, "args": append(files, notes)},
+		"web":        map[string]any{"url": web, "allow_private": []string{"127.0.0.0/8"}},
+		"everything": map[string]any{"command": node, "args": everything},
+		"gone":       map[string]any{"command": "/nowhere/server"},
 	})
 	require.NoError(t, err)
 	env := []string{"HOME=" + dir, "PATH=" + os.Getenv("PATH"), "EPIGRAPH_EXECUTOR_DRAIN=1s", "EPIGRAPH_EXECUTOR_ACTORS_MCP_SERVERS=" + string(servers)}
@@ -90,6 +92,11 @@ func TestMCPTools(t *testing.T) {
 			"actions": map[string]any{"read": map[string]any{"actor": "mcp/files/read_text_file"}, "repeat": map[string]any{"actor": "mcp/web/echo"}},
 		}})
 		require.Contains(t, run(t, "epigraph run agent.json"), "Echo: the word is sesame")
+	})
+	t.Run("Example/Runs", func(t *testing.T) {
+		example, err := filepath.Abs("../../examples/agent/mcp.json")
+		require.NoError(t, err)
+		require.Contains(t, run(t, "epigraph run "+example), "Echo: The sum of 2 and 40 is 42.")
 	})
 	t.Run("Doctor/ReachesServers", func(t *testing.T) {
 		doctor := exec.Command(bin, "doctor", "--data="+filepath.Join(dir, "data"))

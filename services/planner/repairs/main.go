@@ -138,7 +138,7 @@ func play(ctx context.Context, list []record, whole bool, rounds int) (table, er
 		if len(req.Messages) < 4 {
 			return fakellm.Reply{Text: now.Raw}, true
 		}
-		return fakellm.Reply{Text: mend(req.Messages[2].Content, req.Messages[3].Content, whole)}, true
+		return fakellm.Reply{Text: mended(req.Messages[2].Content, req.Messages[3].Content, whole)}, true
 	}})
 	url, err := fake.Listen("127.0.0.1:0")
 	if err != nil {

@@ -14,20 +14,20 @@ func TestMend(t *testing.T) {
 	const faults = "Faults:\n- line 1, column 3: UNKNOWN_REFERENCE \"zed\": the edge names nothing. Hint: add it\n    the line\n- SELF_LOOP \"a\": a depends on itself\n"
 	t.Run("WholeMendsAll", func(t *testing.T) {
 		t.Parallel()
-		r := plan.Parse(mend(two, faults, true), plan.WithComplete())
+		r := plan.Parse(mended(two, faults, true), plan.WithComplete())
 		require.Empty(t, r.Diagnostics)
 		require.Len(t, r.Graph.Problems, 2)
 		require.Len(t, r.Graph.Edges, 1)
 	})
 	t.Run("HalfMendsEveryOther", func(t *testing.T) {
 		t.Parallel()
-		r := plan.Parse(mend(two, faults, false), plan.WithComplete())
+		r := plan.Parse(mended(two, faults, false), plan.WithComplete())
 		require.True(t, r.HasErrors())
 		require.Len(t, r.Graph.Edges, 2)
 	})
 	t.Run("DoubtsAreLeft", func(t *testing.T) {
 		t.Parallel()
-		r := plan.Parse(mend(two, "\nDoubts:\n- SELF_LOOP \"a\": a doubt\n", true), plan.WithComplete())
+		r := plan.Parse(mended(two, "\nDoubts:\n- SELF_LOOP \"a\": a doubt\n", true), plan.WithComplete())
 		require.Len(t, r.Graph.Edges, 3)
 	})
 }

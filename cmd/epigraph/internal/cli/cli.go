@@ -96,6 +96,7 @@ type commands struct {
 		Ls         runsLsCmd         `cmd:"" aliases:"list" help:"List runs, newest first."`
 		Get        runsGetCmd        `cmd:"" aliases:"show" help:"Show a run with its visits, waits and open interrupts."`
 		Visits     runsVisitsCmd     `cmd:"" help:"List the visits of a run with their outcomes, in order."`
+		Tree       runsTreeCmd       `cmd:"" help:"Show the visits of a run and of the runs below it, with their costs."`
 		Watch      runsWatchCmd      `cmd:"" help:"Watch a run to its end."`
 		Explain    runsExplainCmd    `cmd:"" help:"Explain why a run does not move, or why it failed."`
 		Graph      runsGraphCmd      `cmd:"" help:"Show the graph of a run."`

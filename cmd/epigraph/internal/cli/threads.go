@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
@@ -43,6 +46,12 @@ type threadsShowCmd struct {
 	Limit int32  `help:"Show this many messages, the newest." default:"20" short:"l"`
 }
 
+// Help says what the lines are.
+func (threadsShowCmd) Help() string {
+	return `A line is a message, or the state at the end of a round of the agent, with its sequence. A fork at the state
+shares the whole round.`
+}
+
 // Run shows.
 func (c *threadsShowCmd) Run(e *env) error {
 	return e.with(func(ctx context.Context, s *services) error {
@@ -57,12 +66,42 @@ func (c *threadsShowCmd) Run(e *env) error {
 		if err != nil {
 			return err
 		}
-		return e.say(threadText(e, t, m.GetMessages()))
+		st, err := s.threads.ListStates(ctx, &executorv1.ListStatesRequest{ThreadId: c.ID, PageSize: c.Limit})
+		if err != nil {
+			return err
+		}
+		return e.say(threadText(e, t, itemsOf(m.GetMessages(), st.GetStates())))
 	})
 }
 
-// threadText shows a thread with messages that are newest first.
-func threadText(e *env, t *executorv1.Thread, messages []*executorv1.ThreadItem) string {
+// itemsOf are messages and states as far back as both go, the newest first.
+func itemsOf(messages, states []*executorv1.ThreadItem) []*executorv1.ThreadItem {
+	all := slices.Concat(messages, states)
+	slices.SortFunc(all, func(a, b *executorv1.ThreadItem) int { return cmp.Compare(b.GetSequence(), a.GetSequence()) })
+	if len(messages) > 0 {
+		first := messages[len(messages)-1].GetSequence()
+		all = slices.DeleteFunc(all, func(it *executorv1.ThreadItem) bool { return it.GetSequence() < first })
+	}
+	return all
+}
+
+// itemText is an item on one line: a message as it is, and of a state where the task stood.
+func itemText(it *executorv1.ThreadItem) string {
+	if it.GetKind() != executorv1.ThreadItemKind_THREAD_ITEM_KIND_STATE {
+		return string(it.GetBody().GetJson())
+	}
+	var brief struct {
+		Status      string `json:"task_status"`
+		Description string `json:"task_status_description"`
+	}
+	if json.Unmarshal(it.GetBrief().GetJson(), &brief) != nil {
+		return "state"
+	}
+	return strings.TrimSpace("state: " + brief.Status + " " + brief.Description)
+}
+
+// threadText shows a thread with items that are newest first.
+func threadText(e *env, t *executorv1.Thread, items []*executorv1.ThreadItem) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  %s  %s\n", e.io.style().Bold(t.GetId()), view.OneLine(t.GetAgent(), 60), view.OneLine(t.GetTitle(), 60))
 	if t.GetKey() != "" {
@@ -74,8 +113,8 @@ func threadText(e *env, t *executorv1.Thread, messages []*executorv1.ThreadItem)
 	if t.GetRunId() != "" {
 		fmt.Fprintf(&b, "run: %s\n", t.GetRunId())
 	}
-	for i := len(messages) - 1; i >= 0; i-- {
-		fmt.Fprintf(&b, "%6d  %s\n", messages[i].GetSequence(), view.OneLine(string(messages[i].GetBody().GetJson()), 160))
+	for _, it := range slices.Backward(items) {
+		fmt.Fprintf(&b, "%6d  %s\n", it.GetSequence(), view.OneLine(itemText(it), 160))
 	}
 	return b.String()
 }
@@ -90,7 +129,8 @@ type threadsForkCmd struct {
 
 // Help gives an example.
 func (threadsForkCmd) Help() string {
-	return `Nothing is copied, and the thread itself stays as it is.
+	return `Nothing is copied, and the thread itself stays as it is. A fork at the state of a round shares the whole round:
+"epigraph threads show" lists the sequences.
 
     epigraph threads fork thr_01h455vb4pex5vsknk084sn02q --at 10`
 }

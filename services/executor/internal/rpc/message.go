@@ -107,6 +107,9 @@ func (s *Server) rowMessage(r journal.Run, open int, whole bool) (*executorv1.Ru
 		return nil, err
 	}
 	m.Budget, m.Webhooks, m.Principal = callpb.Budget(given.Budget), webhooksShown(given.Webhooks), given.Principal
+	if given.Parent != nil {
+		m.ParentVisit = refMessage(*given.Parent)
+	}
 	if err := decode("metadata", given.Metadata, &m.Metadata); err != nil {
 		return nil, err
 	}

@@ -59,8 +59,10 @@ type Name struct{ Namespace, ID string }
 // Line is what decides about the next turn of a thread.
 type Line struct {
 	Thread Thread
-	// Next is the first queued turn; nil if none waits.
-	Next *Turn
+	// Next is the first queued turn; nil if none waits. Began says that the run of the turn is there: an
+	// earlier try came to its end after the start.
+	Next  *Turn
+	Began bool
 	// Runs are the open runs at work on the thread: its holder, and the runs that its last turns started.
 	Runs []string
 }
@@ -164,6 +166,11 @@ func (c *Conductor) Try(ctx context.Context, namespace, id string) {
 func (c *Conductor) give(ctx context.Context, line Line) (again bool, err error) {
 	t := *line.Next
 	t.StartTime = c.now()
+	if line.Began {
+		// The message would else answer what its own run asks.
+		t.State, t.InterruptID, t.AskedBy = TurnStarted, "", ""
+		return true, c.store.SettleTurn(ctx, t)
+	}
 	if t.InterruptID != "" {
 		// An earlier try may have come to its end after the answer.
 		err := c.runs.Answer(ctx, t, t.InterruptID)

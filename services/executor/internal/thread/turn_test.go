@@ -17,6 +17,7 @@ type oneLine struct {
 
 	turns []thread.Turn
 	runs  []string
+	began map[string]bool
 	crash func(thread.Turn) error
 }
 
@@ -25,7 +26,7 @@ func (l *oneLine) NextTurn(context.Context, string, string) (thread.Line, error)
 	for i := range l.turns {
 		if l.turns[i].State == thread.TurnQueued {
 			t := l.turns[i]
-			line.Next = &t
+			line.Next, line.Began = &t, l.began[t.RunID]
 			break
 		}
 	}
@@ -56,7 +57,7 @@ func (o *office) Start(_ context.Context, _ thread.Thread, t thread.Turn) error 
 		return o.err
 	}
 	o.starts = append(o.starts, t.Number)
-	o.line.runs = []string{t.RunID}
+	o.line.runs, o.line.began[t.RunID] = []string{t.RunID}, true
 	return nil
 }
 
@@ -82,7 +83,7 @@ func (o *office) Answer(_ context.Context, t thread.Turn, id string) error {
 func TestConductor(t *testing.T) {
 	t.Parallel()
 	fresh := func(n int) (*oneLine, *office, func() error) {
-		l := &oneLine{}
+		l := &oneLine{began: map[string]bool{}}
 		for i := range n {
 			l.turns = append(l.turns, thread.Turn{Number: int64(i + 1), State: thread.TurnQueued, RunID: "run_" + string(rune('a'+i))})
 		}
@@ -131,6 +132,24 @@ func TestConductor(t *testing.T) {
 		require.Error(t, advance())
 		require.NoError(t, advance())
 		require.Equal(t, map[string][]int64{"int_1": {2}, "int_2": {3}}, o.answers)
+	})
+	t.Run("Crash/BetweenStartAndSettlementAnswersNothing", func(t *testing.T) {
+		t.Parallel()
+		l, o, advance := fresh(2)
+		crashed := false
+		l.crash = func(t thread.Turn) error {
+			if t.State == thread.TurnStarted && !crashed {
+				crashed = true
+				return errs.New(errs.Unavailable, "AWAY", "away")
+			}
+			return nil
+		}
+		require.Error(t, advance())
+		o.open = []string{"int_1"} // by the run that the first turn started
+		require.NoError(t, advance())
+		require.Equal(t, []int64{1}, o.starts)
+		require.Equal(t, map[string][]int64{"int_1": {2}}, o.answers)
+		require.Equal(t, []thread.TurnState{thread.TurnStarted, thread.TurnAnswered}, states(l))
 	})
 	t.Run("Crash/AfterTheChoiceOfAQuestionThatClosed", func(t *testing.T) {
 		t.Parallel()

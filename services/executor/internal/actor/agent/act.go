@@ -77,20 +77,23 @@ func source(c *workgraph.Call, node string) (u workgraph.Upstream, ok bool) {
 }
 
 // read is the response of the round: that of the reasoner, or what the dispatcher made of it.
-func (d *definition) read(ctx context.Context, c *workgraph.Call) (*response.Response, error) {
+func (d *definition) read(ctx context.Context, c *workgraph.Call, r *round) (*response.Response, error) {
 	from, ok := source(c, nodeDispatch)
 	if !ok || from.Outcome != workgraph.VisitCompleted {
 		from, _ = source(c, nodeReason)
 	}
 	raw := actor.Result(from.Values)
 	if d.Dispatch == dispatchPlan {
-		return d.readPlan(ctx, c, raw)
+		begins := c.Visit == 1 && r.in.Depth == 0 // a branch continues what was begun
+		refused := r.last != nil && r.last.Refused != ""
+		_, done := r.results.Plain()
+		return d.readPlan(ctx, raw, begins || refused, begins || refused && !done)
 	}
-	r, err := response.Read(raw)
+	resp, err := response.Read(raw)
 	if err == nil && d.Form == formTools {
-		r.TakeTaskCalls(d.TaskTools)
+		resp.TakeTaskCalls(d.TaskTools)
 	}
-	return r, err
+	return resp, err
 }
 
 // act decides where the loop goes: to the node of an action, to groups, to a person, or to the end of the
@@ -100,17 +103,17 @@ func (l *loop) act(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, e
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	r, err := d.read(ctx, c)
+	given, err := l.round(ctx, c, d)
 	if err != nil {
-		return toObserve(verdict{Refused: errs.Clip(err.Error(), maxTold)})
+		return workgraph.Outcome{}, err
+	}
+	r, err := d.read(ctx, c, given)
+	if err != nil {
+		return toObserve(verdict{Refused: errs.Clip(err.Error(), maxTold+maxPlanTold)})
 	}
 	if c.Stopping && (r.Status == response.Pending || r.Acts()) {
 		// Not a verdict, which could be taken for the answer of a person.
 		return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, workgraph.ReasonStopped, "the agent was stopped before it was done")
-	}
-	given, err := l.round(ctx, c, d)
-	if err != nil {
-		return workgraph.Outcome{}, err
 	}
 	say, err := l.say(ctx, c, r, given)
 	if err != nil {

@@ -75,6 +75,7 @@ const schema = `{
     "form": {"enum": ["prompt", "tools"], "description": "How the reasoner is asked: by a prompt that a template makes of what is known (prompt, the default), or by the messages of the thread with the actions as native tools (tools)."},
     "template": {"type": "string", "description": "The template of the prompt, with placeholders like {conversation}; one that shows everything when absent."},
     "dispatch": {"type": "string", "minLength": 1, "description": "What a response means: groups of actions (groups, the default), a plan (plan), or the name of an actor that turns it into a decision."},
+    "dispatch_args": {"type": "object", "description": "Named arguments of that actor, such as the script of starlark."},
     "solver": {"type": "object", "description": "What does a problem of a plan: {actor, …named arguments}; an agent gets the results of the problems before it as attachments."},
     "actions": {
       "type": "object", "minProperties": 1, "maxProperties": 64,
@@ -188,7 +189,7 @@ func examine(ctx context.Context, n *workgraph.Node) []workgraph.Argument {
 // inner are the reasoner, the actions, and what else the loop calls once it runs.
 func inner(n *workgraph.Node) []workgraph.InnerNode {
 	d := defaultDefinition()
-	if own(n.Named, &d, []string{"reasoner", "reasoner_args", "dispatch", "solver", "summarizer", "history"}) != nil || own(n.Named, &d.policy, []string{"actions"}) != nil {
+	if own(n.Named, &d, []string{"reasoner", "reasoner_args", "dispatch_args", "dispatch", "solver", "summarizer", "history"}) != nil || own(n.Named, &d.policy, []string{"actions"}) != nil {
 		return nil // examine has said so
 	}
 	at := func(place, name string, named map[string]json.RawMessage) workgraph.InnerNode {
@@ -198,7 +199,7 @@ func inner(n *workgraph.Node) []workgraph.InnerNode {
 	reasoner.ActorPlace = reasoner.Place
 	out := []workgraph.InnerNode{reasoner}
 	if d.Dispatch != dispatchGroups && d.Dispatch != dispatchPlan {
-		of := at("dispatch", d.Dispatch, nil)
+		of := at("dispatch", d.Dispatch, d.DispatchArgs)
 		of.ActorPlace = of.Place
 		out = append(out, of)
 	}

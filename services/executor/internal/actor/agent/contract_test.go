@@ -104,6 +104,7 @@ func TestContract(t *testing.T) {
 		"form":                         {given: `"form": "tools"`, want: `"messages"`, refused: map[string]string{"plan": "dispatch: the tools form has groups only"}},
 		"template":                     {given: `"template": "the template {conversation}"`, want: "the template", refused: map[string]string{"tools": "template has no effect"}},
 		"dispatch":                     {given: `"dispatch": "third"`, want: "thirdtrue", refused: map[string]string{"tools": "dispatch: the tools form has groups only", "plan": "solver has no effect"}},
+		"dispatch_args":                {elsewhere: "TestUntrusted refuses it; examples/agent/dispatch.json runs on it"},
 		"solver":                       {given: `"solver": {"actor": "other"}`, want: "othertrue", refused: map[string]string{"prompt": "solver has no effect", "tools": "solver has no effect"}},
 		"actions":                      {given: `"actions": {"search": {"actor": "tool"}, "zusatz": {"actor": "tool"}}`, want: "zusatz"},
 		"actions.actor":                {given: `"actions": {"search": {"actor": "other"}}`, want: "othertrue", script: every(call("search", `{}`), over)},

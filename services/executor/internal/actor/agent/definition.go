@@ -37,6 +37,8 @@ type definition struct {
 	Form         string                     `json:"form"`
 	Template     string                     `json:"template,omitempty"`
 	Dispatch     string                     `json:"dispatch"`
+	// DispatchArgs are the arguments of the actor that Dispatch names, besides the response.
+	DispatchArgs map[string]json.RawMessage `json:"dispatch_args,omitempty"`
 	// Solver are the arguments of the agent, or the actor, that does a problem of a plan.
 	Solver     map[string]json.RawMessage `json:"solver,omitempty"`
 	Summarizer *summarizer                `json:"summarizer,omitempty"`
@@ -70,7 +72,7 @@ type summarizer struct {
 }
 
 // definitionFields are the arguments that make up a definition, besides those of the policy.
-var definitionFields = []string{"system", "reasoner", "reasoner_args", "form", "template", "dispatch", "solver", "summarizer", "branch",
+var definitionFields = []string{"system", "reasoner", "reasoner_args", "form", "template", "dispatch", "dispatch_args", "solver", "summarizer", "branch",
 	"branching_agent_start_as_new", "task_tools", "max_rounds", "max_branch_depth", "max_branches", "max_no_progress", "step_by_step", "history"}
 
 // callFields are arguments of the node's own that one call of the agent uses and its loop does not.
@@ -142,6 +144,8 @@ func (d *definition) check(ctx context.Context) error {
 		return actor.BadArguments("dispatch: the tools form has groups only, since every call is answered")
 	case d.Dispatch == dispatchPlan && len(d.Solver) == 0:
 		return actor.BadArguments("solver is missing: name what does the problems of a plan, like {\"actor\": \"llm\"}")
+	case len(d.DispatchArgs) > 0 && (d.Dispatch == dispatchGroups || d.Dispatch == dispatchPlan):
+		return actor.BadArguments("dispatch_args: %s is no actor, so it takes no arguments", d.Dispatch)
 	case d.Dispatch == "":
 		return actor.BadArguments("dispatch is empty: write groups, plan or the name of an actor")
 	}
@@ -301,7 +305,7 @@ const planInstructions = `Break what the user wants down into problems, and answ
     A_NAME -> ANOTHER_NAME
   </ProblemGraph>
 </StructuredResponse>
-A line of the graph says what comes before what; problems that do not depend on each other stand on lines of their own. A plan with faults is not done: you are told the faults, mend them. When you are told the results, answer the user in plain text.
+A line of the graph says what comes before what; problems that do not depend on each other stand on lines of their own. A plan with faults is not done: you are told the faults, with your plan, and answer with the whole plan, mended. When you are told the results, answer the user in plain text.
 `
 
 // reasonerText and reasonerNumber are arguments of the reasoner, or zero if they are of another type.

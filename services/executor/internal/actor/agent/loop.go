@@ -67,7 +67,7 @@ func (d *definition) graph() (*workgraph.Graph, error) {
 	edge(nodeBegin, nodeReason, "", workgraph.Merge(passResult))
 	decider := nodeReason
 	if d.Dispatch != dispatchGroups && d.Dispatch != dispatchPlan {
-		add(workgraph.Node{ID: nodeDispatch, Actor: d.Dispatch, OnError: route})
+		add(workgraph.Node{ID: nodeDispatch, Actor: d.Dispatch, Named: d.DispatchArgs, OnError: route})
 		edge(nodeReason, nodeDispatch, "", workgraph.Merge("{'args': [], 'named': {'response': result}}"))
 		edge(nodeDispatch, nodeObserve, workgraph.ErrorEdge, nothing)
 		decider = nodeDispatch

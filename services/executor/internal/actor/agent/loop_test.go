@@ -317,9 +317,10 @@ func TestInput(t *testing.T) {
 		t.Parallel()
 		r := &reasoner{script: []string{over}}
 		done(t, work(t, workgraph.Actors{"r": r, "tool": &tool{}}, `{"user_input": {"q": 1}, "action_results": [{"type": "seen", "result": "it"}], "previous_agent_results": {"p": 2},
-			"context": "the context", "user_profile": {"name": "Ada"}, "attachments": [{"id": "d", "description": "a note", "content": "text"}], "tool": "web.search", "arguments": [{"value": 1}], `+rest+`}`), `"done"`)
+			"context": "the context", "user_profile": {"name": "Ada"}, "attachments": [{"id": "d", "description": "a note", "content": "text"}], "tool": "web.search", "arguments": [{"value": 1}],
+			"references": [{"text": "#1", "node": "one"}], `+rest+`}`), `"done"`)
 		require.Equal(t, "Actions:\n- x\n\nUser profile:\n{\"name\":\"Ada\"}\n\nContext:\nthe context\n\nAttachments:\n<Attachment id=\"d\" description=\"a note\">\ntext\n</Attachment>\n"+
-			"<Attachment id=\"unknown_task\" description=\"The result of the 'unknown_task' agent\">\n{\"p\":2}\n</Attachment>\n\nConversation:\nUser: {\"q\":1}\n\nTool: web.search\n\nArguments:\n{\"value\":1}\n\n"+
+			"<Attachment id=\"unknown_task\" description=\"The result of the 'unknown_task' agent\">\n{\"p\":2}\n</Attachment>\n\nConversation:\nUser: {\"q\":1}\n\nTool: web.search\n\nArguments:\n{\"value\":1}\n\nReferences:\n#1 is the result of \"one\"\n\n"+
 			"Results of the last actions:\n<ActionResults>\n  <Action>\n    <ActionType>seen</ActionType>\n    <ActionResult>it</ActionResult>\n  </Action>\n</ActionResults>", r.prompt(t, 1))
 	})
 	t.Run("Upstream/IsAttached", func(t *testing.T) {
@@ -746,94 +747,6 @@ func visibleOfFail(t *testing.T, r *reasoner) json.RawMessage {
 	require.NotContains(t, string(all[1].Schema), `"reason":`, "what is fixed is not shown")
 	require.Contains(t, string(all[1].Schema), `"message":`, "the schema of the actor is shown")
 	return all[1].Schema
-}
-
-func TestPlans(t *testing.T) {
-	t.Parallel()
-	const planning = `{"user_input": "shop", "reasoner": "r", "dispatch": "plan", "solver": {"actor": "s"}}`
-	t.Run("Faults/AreToldAndNeverRun", func(t *testing.T) {
-		t.Parallel()
-		r := &reasoner{script: []string{"<ProblemGraph>A -> B\nB -> A</ProblemGraph><Problems><Problem><Request>a</Request><ProblemID>A</ProblemID></Problem><Problem><Request>b</Request><ProblemID>B</ProblemID></Problem></Problems>",
-			"<Problems><Problem><Request>a</Request><ProblemID>A</ProblemID></Problem></Problems><ProblemGraph>A</ProblemGraph>", "All done."}}
-		s := says(`"solved"`)
-		e := newEnv(t, workgraph.Actors{"r": r, "s": s})
-		done(t, e.run(t, planning), `"All done."`)
-		require.Contains(t, r.prompt(t, 2), "the plan has faults and was not done")
-		require.Contains(t, r.prompt(t, 2), "CYCLE")
-		require.Len(t, s.calls, 1)
-		require.JSONEq(t, `[{"action": "A", "ok": "solved"}]`, e.told(t, 2))
-	})
-	t.Run("Answer/WithAListIsNoPlan", func(t *testing.T) {
-		t.Parallel()
-		r := &reasoner{script: []string{"1. Buy tea\n2. Buy milk", "Done:\n1. tea\n2. milk"}}
-		s := says(`"ok"`)
-		done(t, work(t, workgraph.Actors{"r": r, "s": s}, planning), `"Done:\n1. tea\n2. milk"`)
-		require.Len(t, s.calls, 2)
-	})
-	t.Run("Graph/OfTheReasonerIsNoPlan", func(t *testing.T) {
-		t.Parallel()
-		evil := says(`"evil"`)
-		r := &reasoner{script: []string{"1. Buy tea", `{"graph": {"nodes": [{"id": "x", "actor": "evil"}]}}`, "Done."}}
-		e := newEnv(t, workgraph.Actors{"r": r, "s": says(`"ok"`), "evil": evil})
-		done(t, e.run(t, planning), `"Done."`)
-		require.Empty(t, evil.calls, "only a plan names nothing but the solver")
-		require.Contains(t, r.prompt(t, 3), "graphs are not allowed here")
-	})
-	t.Run("FailedProblem/IsToldWithTheOthers", func(t *testing.T) {
-		t.Parallel()
-		r := &reasoner{script: []string{"<Problems><Problem><Request>a</Request><ProblemID>A</ProblemID></Problem><Problem><Request>b</Request><ProblemID>B</ProblemID></Problem><Problem><Request>c</Request><ProblemID>C</ProblemID></Problem></Problems><ProblemGraph>A -> B\nC</ProblemGraph>", "Sorry."}}
-		s := &tool{upon: func(named map[string]json.RawMessage) (workgraph.Outcome, error) {
-			if string(named["request"]) == `"a"` {
-				return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, "NO_TEA", "sold out")
-			}
-			return workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(`"ok"`)}}, nil
-		}}
-		e := newEnv(t, workgraph.Actors{"r": r, "s": s})
-		done(t, e.run(t, planning), `"Sorry."`)
-		require.JSONEq(t, `[{"action":"A","error":{"type":"PERMANENT","reason":"NO_TEA","message":"sold out"}},{"action":"B","skipped":"an action before it did not succeed"},{"action":"C","ok":"ok"}]`, e.told(t, 1))
-	})
-	t.Run("Remarks/BesideThePlan", func(t *testing.T) {
-		t.Parallel()
-		r := &reasoner{script: []string{"<StructuredResponse><NewTask>true</NewTask><InstantResponse>I plan.</InstantResponse><TaskStatus>Completed</TaskStatus><TaskStatusDescription>planned</TaskStatusDescription>" +
-			"<InstantLearnings><LearningID>l1</LearningID><LearningContent>likes tea</LearningContent></InstantLearnings>" +
-			"<Problems><Problem><Request>a</Request><ProblemID>A</ProblemID></Problem></Problems></StructuredResponse>", "Done."}}
-		e := newEnv(t, workgraph.Actors{"r": r, "s": says(`"ok"`)})
-		done(t, e.run(t, planning), `"Done."`)
-		require.Contains(t, r.prompt(t, 2), "Current state of the task:\nplanned\n\nConversation:\nUser: shop\nAgent: I plan.")
-		first := e.threads.states(t, e.threads.root(t))[0]
-		require.True(t, first.NewTask)
-		require.EqualValues(t, "Ongoing", first.Status, "there is something to do")
-		require.Len(t, first.Response.InstantLearnings, 1)
-		require.Contains(t, string(first.Response.Graph), `"named":{"request":"a"}`, "the plan, without the arguments of the solver")
-		require.Nil(t, first.Response.NextActions)
-	})
-	t.Run("Pending/ComesBeforeThePlan", func(t *testing.T) {
-		t.Parallel()
-		const plan = "<Problems><Problem><Request>a</Request><ProblemID>A</ProblemID></Problem></Problems>"
-		r, s := &reasoner{script: []string{"<TaskStatus>Pending</TaskStatus><InstantResponse>For how many?</InstantResponse>" + plan, plan, "Done."}}, says(`"ok"`)
-		e := newEnv(t, workgraph.Actors{"r": r, "s": s})
-		e.options = append(e.options, workgraph.WithInterrupts(func(_ context.Context, q workgraph.OpenedInterrupt) (workgraph.Answer, error) {
-			require.Equal(t, `"For how many?"`, string(q.Interrupt.Prompt))
-			require.Empty(t, s.calls)
-			return workgraph.Answer{Value: json.RawMessage(`"two"`)}, nil
-		}))
-		done(t, e.run(t, planning), `"Done."`)
-		require.Len(t, s.calls, 1)
-	})
-	t.Run("References/ReachTheSolver", func(t *testing.T) {
-		t.Parallel()
-		r := &reasoner{script: []string{"Plan: look it up\n#E1 = Search[tower]\nPlan: ask\n#E2 = LLM[how old is #E1]", "Done."}}
-		s := &reasoner{when: []reply{{"how old", "old"}, {"tower", "a tower"}}}
-		done(t, work(t, workgraph.Actors{"r": r, "s": s, "x": says(`1`)}, `{"user_input": "find", "reasoner": "r", "dispatch": "plan", "solver": {"actor": "agent", "reasoner": "s", "actions": {"x": {}}}}`), `"Done."`)
-		require.Contains(t, s.prompt(t, 2), "\n\nReferences:\n#E1 is the result of \"E1\"")
-		require.Contains(t, s.prompt(t, 2), "<Attachment id=\"E1\" description=\"The result of the 'E1' agent\">\na tower\n</Attachment>")
-	})
-	t.Run("NoPlan/IsTold", func(t *testing.T) {
-		t.Parallel()
-		r := &reasoner{script: []string{"Hm.", "<Problems><Problem><Request>a</Request><ProblemID>A</ProblemID></Problem></Problems>", "Done."}}
-		done(t, work(t, workgraph.Actors{"r": r, "s": says(`1`)}, planning), `"Done."`)
-		require.Contains(t, r.prompt(t, 2), "there is no plan")
-	})
 }
 
 func TestSharedThread(t *testing.T) {

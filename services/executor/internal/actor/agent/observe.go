@@ -51,7 +51,7 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	said, err := d.read(ctx, c)
+	said, err := d.read(ctx, c, r)
 	if err != nil { // act has refused it
 		said = &response.Response{Status: response.Ongoing}
 	}
@@ -258,7 +258,7 @@ func (r *round) soFar(item *state.Item) json.RawMessage {
 
 // refuse records why nothing was done: the task goes on. The results of the round before are told again.
 func (r *round) refuse(item *state.Item, why string) {
-	item.Status, item.Refused, item.Given = response.Ongoing, errs.Clip(why, maxTold), r.results.WithoutRefusals()
+	item.Status, item.Refused, item.Given = response.Ongoing, errs.Clip(why, maxTold+maxPlanTold), r.results.WithoutRefusals()
 	item.ActionResults = state.Results{state.Refusal(item.Refused)}
 }
 

@@ -11,7 +11,14 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// The six ways in which memory reaches a prompt, each by the exact prompt that the reasoner got.
+// The six ways in which memory reaches a prompt, each by the exact prompt that the reasoner got. This prints
+// them: go test -v -run TestPattern ./services/executor/internal/actor/agent
+
+// show prints a prompt.
+func show(t *testing.T, what, prompt string) {
+	t.Helper()
+	t.Logf("%s:\n%s\n", what, prompt)
+}
 
 const completed = `<StructuredResponse><TaskStatus>Completed</TaskStatus><InstantResponse>done</InstantResponse></StructuredResponse>`
 
@@ -30,7 +37,7 @@ func acts(description string, groups ...string) string {
 	return b.String()
 }
 
-func TestFeedbackLoop(t *testing.T) {
+func TestPattern1FeedbackLoop(t *testing.T) {
 	t.Parallel()
 	r := &reasoner{script: []string{acts("looking", "look"), acts("searching", "search"), completed}}
 	e := newEnv(t, workgraph.Actors{"r": r, "look": says(`{"body_html": "<p>", "source": "https://x"}`), "search": says(`{"search_results": [1, 2]}`)})
@@ -42,6 +49,7 @@ func TestFeedbackLoop(t *testing.T) {
 	require.Equal(t, head+"Earlier states of the task, the newest first:\nlooking\n\nCurrent state of the task:\nsearching\n\nConversation:\nUser: find it\n\n"+
 		"Results of the last actions:\n<ActionResults>\n  <Action>\n    <ActionType>search</ActionType>\n    <ActionResult>{\"search_results\":[1,2]}</ActionResult>\n  </Action>\n</ActionResults>",
 		r.prompt(t, 3), "the results of the round before only")
+	show(t, "1. Feedback loop: the third round is told the results of the second, not of the first", r.prompt(t, 3))
 	states := e.threads.states(t, e.threads.root(t))
 	require.Len(t, states, 3)
 	require.Equal(t, "find it", states[0].UserInput)
@@ -59,7 +67,7 @@ func encoded(t *testing.T, v any) string {
 	return string(b)
 }
 
-func TestSequentialAccumulation(t *testing.T) {
+func TestPattern2SequentialAccumulation(t *testing.T) {
 	t.Parallel()
 	t.Run("TheSeedsExample/Exactly", func(t *testing.T) {
 		t.Parallel()
@@ -72,9 +80,10 @@ func TestSequentialAccumulation(t *testing.T) {
 		require.Equal(t, []string{`{"previous_action_results":["initial_value","A1_data"]}`}, b1.calls)
 		require.Equal(t, []string{`{"previous_action_results":["initial_value","A1_data"]}`}, b2.calls)
 		require.Equal(t, []string{`{"previous_action_results":["initial_value","A1_data",["B1_data","B2_data"]]}`}, c1.calls)
-		require.Contains(t, r.prompt(t, 4), "Results of the last actions:\n<ActionResults>\n  <Action>\n    <ActionType>A1</ActionType>\n    <ActionResult>A1_data</ActionResult>\n  </Action>\n"+
+		require.Equal(t, "Actions:\n- A1\n- B1\n- B2\n- C1\n\nCurrent state of the task:\nall\n\nConversation:\nUser: go\n\nResults of the last actions:\n<ActionResults>\n  <Action>\n    <ActionType>A1</ActionType>\n    <ActionResult>A1_data</ActionResult>\n  </Action>\n"+
 			"  <ActionGroup>\n    <Action>\n      <ActionType>B1</ActionType>\n      <ActionResult>B1_data</ActionResult>\n    </Action>\n    <Action>\n      <ActionType>B2</ActionType>\n      <ActionResult>B2_data</ActionResult>\n    </Action>\n"+
-			"  </ActionGroup>\n  <Action>\n    <ActionType>C1</ActionType>\n    <ActionResult>C1_data</ActionResult>\n  </Action>\n</ActionResults>")
+			"  </ActionGroup>\n  <Action>\n    <ActionType>C1</ActionType>\n    <ActionResult>C1_data</ActionResult>\n  </Action>\n</ActionResults>", r.prompt(t, 4))
+		show(t, "2. Sequential accumulation: C1 got "+c1.calls[0]+", and the next round is told all of it", r.prompt(t, 4))
 	})
 	t.Run("NothingGiven/IsEmpty", func(t *testing.T) {
 		t.Parallel()
@@ -93,7 +102,7 @@ func compact(calls []string) []string {
 	return out
 }
 
-func TestBranchIsolation(t *testing.T) {
+func TestPattern3BranchIsolation(t *testing.T) {
 	t.Parallel()
 	branches := func(t *testing.T, more string) (*reasoner, *env) {
 		t.Helper()
@@ -123,6 +132,7 @@ func TestBranchIsolation(t *testing.T) {
 			of(t, r, "<ActionResult>B1_data"))
 		require.NotContains(t, of(t, r, "<ActionResult>B1_data"), "B2_data")
 		require.NotContains(t, of(t, r, "<ActionResult>B2_data"), "B1_data")
+		show(t, "3. Branch isolation: the branch of B1", of(t, r, "<ActionResult>B1_data"))
 		require.Len(t, e.threads.rows, 3, "each branch has a thread of its own")
 		require.Contains(t, of(t, r, "<ActionResult>one is fine"), "<ActionGroup>\n    <Action>\n      <ActionType>B1</ActionType>\n      <ActionResult>one is fine</ActionResult>\n    </Action>\n    <Action>\n      <ActionType>B2</ActionType>\n      <ActionResult>two is fine</ActionResult>")
 	})
@@ -228,7 +238,7 @@ func TestActionsThatAreTold(t *testing.T) {
 	})
 }
 
-func TestCrossAgentAttachments(t *testing.T) {
+func TestPattern4CrossAgentAttachments(t *testing.T) {
 	t.Parallel()
 	r := &reasoner{script: []string{`<StructuredResponse><Problems>
 		<Problem><Request>Fetch the urls</Request><ProblemID>FETCH_URLS</ProblemID></Problem>
@@ -241,11 +251,12 @@ func TestCrossAgentAttachments(t *testing.T) {
 	require.Len(t, s.asked, 3)
 	require.Equal(t, "Actions:\n- x\n\nAttachments:\n<Attachment id=\"FETCH_URLS\" description=\"The result of the 'FETCH_URLS' agent\">\nthe urls\n</Attachment>\n"+
 		"<Attachment id=\"FETCH_PRICES\" description=\"The result of the 'FETCH_PRICES' agent\">\nthe prices\n</Attachment>\n\nConversation:\nUser: Compare them", s.prompt(t, 3), "none is lost at the join")
+	show(t, "4. Cross-agent attachments: the agent of COMPARE", s.prompt(t, 3))
 	require.Equal(t, "Conversation:\nUser: shop\n\nResults of the last actions:\n<ActionResults>\n  <Action>\n    <ActionType>FETCH_URLS</ActionType>\n    <ActionResult>the urls</ActionResult>\n  </Action>\n"+
 		"  <Action>\n    <ActionType>FETCH_PRICES</ActionType>\n    <ActionResult>the prices</ActionResult>\n  </Action>\n  <Action>\n    <ActionType>COMPARE</ActionType>\n    <ActionResult>compared</ActionResult>\n  </Action>\n</ActionResults>", r.prompt(t, 2))
 }
 
-func TestConversation(t *testing.T) {
+func TestPattern5Conversation(t *testing.T) {
 	t.Parallel()
 	r := &reasoner{script: []string{"Quantum computing is a type of computation...", "Qubits are the fundamental units...", "By superposition."}}
 	e := newEnv(t, workgraph.Actors{"r": r, "x": says(`1`)})
@@ -257,13 +268,15 @@ func TestConversation(t *testing.T) {
 	require.Equal(t, "User: Tell me about quantum computing\nAgent: Quantum computing is a type of computation...\nUser: What are qubits?\n"+
 		"Agent: Qubits are the fundamental units...\nUser: How do they differ from classical bits?", r.prompt(t, 3))
 	require.Len(t, e.threads.rows, 1)
+	show(t, "5. Conversation: the third turn", r.prompt(t, 3))
 }
 
-func TestActionMemory(t *testing.T) {
+func TestPattern6ActionMemory(t *testing.T) {
 	t.Parallel()
 	r := &reasoner{script: []string{acts("", "look"), completed}}
 	done(t, work(t, workgraph.Actors{"r": r, "look": says(`{"action_memory": {"memory": "The price is 7."}, "body": "long"}`)},
 		`{"user_input": "price", "reasoner": "r", "template": "Memory: {action_memory}\n{action_result}\n{user_input}", "actions": {"look": {}}}`), `"done"`)
 	require.Equal(t, "price", r.prompt(t, 1))
 	require.Equal(t, "Memory: The price is 7.\n<ActionResults>\n  <Action>\n    <ActionType>look</ActionType>\n    <ActionResult>{\"action_memory\":{\"memory\":\"The price is 7.\"},\"body\":\"long\"}</ActionResult>\n  </Action>\n</ActionResults>", r.prompt(t, 2))
+	show(t, "6. Action memory: {action_memory} beside {action_result}", r.prompt(t, 2))
 }

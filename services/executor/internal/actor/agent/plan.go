@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/plan"
 	"github.com/epigraph-run/epigraph/plan/compile"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
@@ -24,26 +25,25 @@ const maxProblems = 200
 // may hold them.
 var stated = regexp.MustCompile(`(?i)<Problem|ProblemGraph|->`)
 
-// readPlan reads the plan in a response. The first response is a plan in whatever form; later ones are plans
-// if they are marked as such, and else the answer. The error is for the reasoner.
-func (d *definition) readPlan(ctx context.Context, c *workgraph.Call, raw json.RawMessage) (*response.Response, error) {
+// maxPlanTold bounds what a reasoner is shown of a plan of its own that has faults, in bytes.
+const maxPlanTold = 12 << 10
+
+// readPlan reads the plan in a response. With open a plan may be in whatever form, else only with the marks of
+// one: the first response may be a plan, and so may that after a refused one. A response without a plan is the
+// answer, unless there must be one. The error is for the reasoner.
+func (d *definition) readPlan(ctx context.Context, raw json.RawMessage, open, must bool) (*response.Response, error) {
 	if len(raw) > response.MaxBytes {
 		return nil, fmt.Errorf("the plan has %d bytes, the limit is %d", len(raw), response.MaxBytes)
 	}
 	said := planText(raw)
-	in, err := instanceOf(c)
-	if err != nil {
-		return nil, err
-	}
-	later := c.Visit > 1 || in.Depth > 0 // a branch goes on with what was begun
-	if later && !stated.MatchString(said) {
+	if !open && !stated.MatchString(said) {
 		return response.Read(raw)
 	}
 	read := plan.Parse(said, plan.WithContext(ctx))
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
-	case read.NoPlan != nil && later:
+	case read.NoPlan != nil && !must:
 		return response.Read(raw)
 	case read.NoPlan != nil:
 		if r, err := response.Read(raw); err == nil && r.Status == response.Pending {
@@ -51,14 +51,14 @@ func (d *definition) readPlan(ctx context.Context, c *workgraph.Call, raw json.R
 		}
 		return nil, fmt.Errorf("there is no plan: %s", read.NoPlan.Message)
 	case read.HasErrors():
-		return nil, planFaults(read.Diagnostics)
+		return nil, planFaults(read.Diagnostics, said)
 	case len(read.Graph.Problems) > maxProblems:
 		return nil, fmt.Errorf("the plan has %d problems, the limit is %d: plan larger pieces of work", len(read.Graph.Problems), maxProblems)
 	}
 	name, named := d.solver()
 	g, err := compile.Graph(ctx, read.Graph, compile.Options{DefaultActor: name, Named: named})
 	if bad, ok := errors.AsType[*compile.Error](err); ok {
-		return nil, planFaults(bad.Diagnostics)
+		return nil, planFaults(bad.Diagnostics, said)
 	}
 	if err != nil {
 		return nil, err
@@ -112,15 +112,16 @@ func planText(raw json.RawMessage) string {
 	return prompt.Text(raw)
 }
 
-// planFaults are the faults of a plan, for the reasoner.
-func planFaults(found []plan.Diagnostic) error {
+// planFaults are the faults of a plan with the plan itself, for the reasoner that wrote it: places in a text
+// tell nothing to a model that does not see the text.
+func planFaults(found []plan.Diagnostic, said string) error {
 	var f faults
 	for _, diagnostic := range found {
 		if diagnostic.Severity == plan.Error {
 			f.add("%s", diagnostic.String())
 		}
 	}
-	return fmt.Errorf("the plan has faults and was not done:\n%s", f)
+	return fmt.Errorf("the plan has faults and was not done:\n%s\n\nThe plan was:\n%s", errs.Clip(f.String(), maxTold/2), errs.Clip(said, maxPlanTold))
 }
 
 // solver is the actor that does the problems of a plan, with its arguments.

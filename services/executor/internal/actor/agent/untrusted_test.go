@@ -142,6 +142,7 @@ func TestArguments(t *testing.T) {
 		"Form":           {`{"goal": "x", "actions": {"a": {}}, "form": "poem"}`, "form"},
 		"TemplateUnused": {`{"goal": "x", "actions": {"a": {}}, "form": "tools", "template": "{tools}"}`, "the tools form has no template"},
 		"PlanOfTools":    {`{"goal": "x", "actions": {"a": {}}, "form": "tools", "dispatch": "plan"}`, "dispatch: the tools form has groups only"},
+		"ArgsOfNobody":   {`{"goal": "x", "actions": {"a": {}}, "dispatch_args": {"x": 1}}`, "dispatch_args: groups is no actor"},
 		"NoSolver":       {`{"goal": "x", "dispatch": "plan"}`, "solver is missing"},
 		"Summarizer":     {`{"goal": "x", "actions": {"a": {}}, "summarizer": {"actor": "x", "prompt": "y"}}`, "exactly one of actor and prompt"},
 		"Attachment":     {`{"goal": "x", "actions": {"a": {}}, "attachments": [7]}`, "attachments[0]"},

@@ -46,7 +46,7 @@ func DecodeMetadata(b []byte) (Metadata, error) {
 	return m, nil
 }
 
-// CallerData is what callers attached to a run.
+// CallerData is what callers attached to a run: people, programs, or the visit of another run.
 type CallerData struct {
 	// Metadata is that of the start request.
 	Metadata json.RawMessage
@@ -56,12 +56,14 @@ type CallerData struct {
 	Principal string
 	// Webhooks are without their secrets.
 	Webhooks []webhook.Hook
+	// Parent is the visit that spawned the run, or nil.
+	Parent *workgraph.Ref
 }
 
 // CallerDataOf reads what callers attached from the metadata of a run's row.
 func CallerDataOf(row []byte) (CallerData, error) {
 	m, err := DecodeMetadata(row)
-	return CallerData{Metadata: m.User, Budget: m.Budget, Principal: m.Principal, Webhooks: webhook.Without(m.Webhooks)}, err
+	return CallerData{Metadata: m.User, Budget: m.Budget, Principal: m.Principal, Webhooks: webhook.Without(m.Webhooks), Parent: m.Ref}, err
 }
 
 // WithoutSecrets is the metadata of a row without the secrets of webhooks, as it may leave the executor.

@@ -93,6 +93,13 @@ func turnCases(t *testing.T, d Driver) {
 		require.EqualValues(t, 2, line.Next.Number)
 		require.NoError(t, w.j.HoldThread(t.Context(), ns, th.ID, holder))
 		require.Equal(t, []string{holder}, next(w, th.ID).Runs)
+		require.False(t, next(w, th.ID).Began)
+		w.started(1, func(s *journal.Start) { s.Run.ID = line.Next.RunID })
+		require.True(t, next(w, th.ID).Began)
+		require.ElementsMatch(t, []string{holder, line.Next.RunID}, next(w, th.ID).Runs)
+		require.NoError(t, w.commit(appendTo(line.Next.RunID, 1, 1, inState(journal.StateCompleted)))[0].Err)
+		require.True(t, next(w, th.ID).Began, "also when it has ended")
+		require.Equal(t, []string{holder}, next(w, th.ID).Runs)
 	})
 	t.Run("Settle/OnlyAQueuedTurn", func(t *testing.T) {
 		w := open(t, d)

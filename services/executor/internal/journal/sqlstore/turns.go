@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 )
 
@@ -71,12 +72,22 @@ func (s *Store) NextTurn(ctx context.Context, namespace, id string) (line thread
 		return line, err
 	}
 	line.Next = &next
-	rows, err := s.db.Read.Query(ctx, `SELECT r.run_id FROM runs r WHERE r.run_id IN ($3, (SELECT u.run_id FROM thread_turns u
-		WHERE u.thread_id = $2 AND u.state = 2 ORDER BY u.number DESC LIMIT 1)) AND r.namespace || '' = $1 AND r.state < 6 ORDER BY r.run_id`, namespace, id, line.Thread.Holder)
-	line.Runs, err = dbkit.Collect(rows, err, func(rows dbkit.Rows) (run string, err error) {
-		err = rows.Scan(&run)
-		return run, err
+	type work struct {
+		run   string
+		state int32
+	}
+	rows, err := s.db.Read.Query(ctx, `SELECT r.run_id, r.state FROM runs r WHERE r.run_id IN ($3, $4, (SELECT u.run_id FROM thread_turns u
+		WHERE u.thread_id = $2 AND u.state = 2 ORDER BY u.number DESC LIMIT 1)) AND r.namespace || '' = $1 ORDER BY r.run_id`, namespace, id, line.Thread.Holder, next.RunID)
+	found, err := dbkit.Collect(rows, err, func(rows dbkit.Rows) (w work, err error) {
+		err = rows.Scan(&w.run, &w.state)
+		return w, err
 	})
+	for _, w := range found {
+		line.Began = line.Began || w.run == next.RunID
+		if !journal.State(w.state).Ended() {
+			line.Runs = append(line.Runs, w.run)
+		}
+	}
 	return line, err
 }
 

@@ -607,70 +607,6 @@ func (*RunEvent_TokenDelta) isRunEvent_Event() {}
 
 func (*RunEvent_KeepAlive) isRunEvent_Event() {}
 
-// VisitRef names a visit, and within a map an item.
-type VisitRef struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The node.
-	NodeId string `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	// The number of the visit, from 1.
-	Visit int32 `protobuf:"varint,2,opt,name=visit,proto3" json:"visit,omitempty"`
-	// The item of the node's map, from 1; 0 for the whole visit.
-	Item          int32 `protobuf:"varint,3,opt,name=item,proto3" json:"item,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *VisitRef) Reset() {
-	*x = VisitRef{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *VisitRef) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*VisitRef) ProtoMessage() {}
-
-func (x *VisitRef) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use VisitRef.ProtoReflect.Descriptor instead.
-func (*VisitRef) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *VisitRef) GetNodeId() string {
-	if x != nil {
-		return x.NodeId
-	}
-	return ""
-}
-
-func (x *VisitRef) GetVisit() int32 {
-	if x != nil {
-		return x.Visit
-	}
-	return 0
-}
-
-func (x *VisitRef) GetItem() int32 {
-	if x != nil {
-		return x.Item
-	}
-	return 0
-}
-
 // RunStarted opens a history.
 type RunStarted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -690,7 +626,7 @@ type RunStarted struct {
 
 func (x *RunStarted) Reset() {
 	*x = RunStarted{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[2]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -702,7 +638,7 @@ func (x *RunStarted) String() string {
 func (*RunStarted) ProtoMessage() {}
 
 func (x *RunStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[2]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -715,7 +651,7 @@ func (x *RunStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStarted.ProtoReflect.Descriptor instead.
 func (*RunStarted) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{2}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *RunStarted) GetGraphHash() string {
@@ -762,7 +698,7 @@ type DeadlinePassed struct {
 
 func (x *DeadlinePassed) Reset() {
 	*x = DeadlinePassed{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[3]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -774,7 +710,7 @@ func (x *DeadlinePassed) String() string {
 func (*DeadlinePassed) ProtoMessage() {}
 
 func (x *DeadlinePassed) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[3]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -787,7 +723,7 @@ func (x *DeadlinePassed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadlinePassed.ProtoReflect.Descriptor instead.
 func (*DeadlinePassed) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{3}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{2}
 }
 
 // RunQueued says that a run waits for its start.
@@ -803,7 +739,7 @@ type RunQueued struct {
 
 func (x *RunQueued) Reset() {
 	*x = RunQueued{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[4]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -815,7 +751,7 @@ func (x *RunQueued) String() string {
 func (*RunQueued) ProtoMessage() {}
 
 func (x *RunQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[4]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -828,7 +764,7 @@ func (x *RunQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunQueued.ProtoReflect.Descriptor instead.
 func (*RunQueued) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{4}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *RunQueued) GetReason() string {
@@ -860,7 +796,7 @@ type CompletionReceived struct {
 
 func (x *CompletionReceived) Reset() {
 	*x = CompletionReceived{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[5]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -872,7 +808,7 @@ func (x *CompletionReceived) String() string {
 func (*CompletionReceived) ProtoMessage() {}
 
 func (x *CompletionReceived) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[5]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -885,7 +821,7 @@ func (x *CompletionReceived) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompletionReceived.ProtoReflect.Descriptor instead.
 func (*CompletionReceived) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{5}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CompletionReceived) GetVisit() *VisitRef {
@@ -925,7 +861,7 @@ type AttemptIntended struct {
 
 func (x *AttemptIntended) Reset() {
 	*x = AttemptIntended{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[6]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -937,7 +873,7 @@ func (x *AttemptIntended) String() string {
 func (*AttemptIntended) ProtoMessage() {}
 
 func (x *AttemptIntended) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[6]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -950,7 +886,7 @@ func (x *AttemptIntended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptIntended.ProtoReflect.Descriptor instead.
 func (*AttemptIntended) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{6}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *AttemptIntended) GetVisit() *VisitRef {
@@ -1012,7 +948,7 @@ type AttemptEnded struct {
 
 func (x *AttemptEnded) Reset() {
 	*x = AttemptEnded{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[7]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1024,7 +960,7 @@ func (x *AttemptEnded) String() string {
 func (*AttemptEnded) ProtoMessage() {}
 
 func (x *AttemptEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[7]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1037,7 +973,7 @@ func (x *AttemptEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptEnded.ProtoReflect.Descriptor instead.
 func (*AttemptEnded) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{7}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *AttemptEnded) GetVisit() *VisitRef {
@@ -1149,7 +1085,7 @@ type TimerFired struct {
 
 func (x *TimerFired) Reset() {
 	*x = TimerFired{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[8]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1161,7 +1097,7 @@ func (x *TimerFired) String() string {
 func (*TimerFired) ProtoMessage() {}
 
 func (x *TimerFired) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[8]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1174,7 +1110,7 @@ func (x *TimerFired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerFired.ProtoReflect.Descriptor instead.
 func (*TimerFired) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{8}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TimerFired) GetVisit() *VisitRef {
@@ -1197,7 +1133,7 @@ type RunPaused struct {
 
 func (x *RunPaused) Reset() {
 	*x = RunPaused{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[9]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1209,7 +1145,7 @@ func (x *RunPaused) String() string {
 func (*RunPaused) ProtoMessage() {}
 
 func (x *RunPaused) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[9]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1222,7 +1158,7 @@ func (x *RunPaused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunPaused.ProtoReflect.Descriptor instead.
 func (*RunPaused) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{9}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RunPaused) GetReason() string {
@@ -1254,7 +1190,7 @@ type RunResumed struct {
 
 func (x *RunResumed) Reset() {
 	*x = RunResumed{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[10]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1266,7 +1202,7 @@ func (x *RunResumed) String() string {
 func (*RunResumed) ProtoMessage() {}
 
 func (x *RunResumed) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[10]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1279,7 +1215,7 @@ func (x *RunResumed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResumed.ProtoReflect.Descriptor instead.
 func (*RunResumed) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{10}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RunResumed) GetReason() string {
@@ -1316,7 +1252,7 @@ type BudgetChanged struct {
 
 func (x *BudgetChanged) Reset() {
 	*x = BudgetChanged{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[11]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1328,7 +1264,7 @@ func (x *BudgetChanged) String() string {
 func (*BudgetChanged) ProtoMessage() {}
 
 func (x *BudgetChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[11]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1341,7 +1277,7 @@ func (x *BudgetChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetChanged.ProtoReflect.Descriptor instead.
 func (*BudgetChanged) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{11}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *BudgetChanged) GetReason() string {
@@ -1374,7 +1310,7 @@ type UsageSettled struct {
 
 func (x *UsageSettled) Reset() {
 	*x = UsageSettled{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[12]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1386,7 +1322,7 @@ func (x *UsageSettled) String() string {
 func (*UsageSettled) ProtoMessage() {}
 
 func (x *UsageSettled) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[12]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1399,7 +1335,7 @@ func (x *UsageSettled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSettled.ProtoReflect.Descriptor instead.
 func (*UsageSettled) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{12}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *UsageSettled) GetCalls() int32 {
@@ -1434,7 +1370,7 @@ type StopRequested struct {
 
 func (x *StopRequested) Reset() {
 	*x = StopRequested{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[13]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1446,7 +1382,7 @@ func (x *StopRequested) String() string {
 func (*StopRequested) ProtoMessage() {}
 
 func (x *StopRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[13]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1459,7 +1395,7 @@ func (x *StopRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequested.ProtoReflect.Descriptor instead.
 func (*StopRequested) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{13}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *StopRequested) GetReason() string {
@@ -1480,7 +1416,7 @@ type CancelRequested struct {
 
 func (x *CancelRequested) Reset() {
 	*x = CancelRequested{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[14]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1492,7 +1428,7 @@ func (x *CancelRequested) String() string {
 func (*CancelRequested) ProtoMessage() {}
 
 func (x *CancelRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[14]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1505,7 +1441,7 @@ func (x *CancelRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequested.ProtoReflect.Descriptor instead.
 func (*CancelRequested) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{14}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CancelRequested) GetReason() string {
@@ -1540,7 +1476,7 @@ type RunEnded struct {
 
 func (x *RunEnded) Reset() {
 	*x = RunEnded{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[15]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1552,7 +1488,7 @@ func (x *RunEnded) String() string {
 func (*RunEnded) ProtoMessage() {}
 
 func (x *RunEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[15]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1565,7 +1501,7 @@ func (x *RunEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEnded.ProtoReflect.Descriptor instead.
 func (*RunEnded) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{15}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RunEnded) GetState() RunState {
@@ -1637,7 +1573,7 @@ type VisitChange struct {
 
 func (x *VisitChange) Reset() {
 	*x = VisitChange{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[16]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1649,7 +1585,7 @@ func (x *VisitChange) String() string {
 func (*VisitChange) ProtoMessage() {}
 
 func (x *VisitChange) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[16]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1662,7 +1598,7 @@ func (x *VisitChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VisitChange.ProtoReflect.Descriptor instead.
 func (*VisitChange) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{16}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *VisitChange) GetVisit() *VisitRef {
@@ -1711,7 +1647,7 @@ type VisitsChanged struct {
 
 func (x *VisitsChanged) Reset() {
 	*x = VisitsChanged{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[17]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1723,7 +1659,7 @@ func (x *VisitsChanged) String() string {
 func (*VisitsChanged) ProtoMessage() {}
 
 func (x *VisitsChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[17]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1736,7 +1672,7 @@ func (x *VisitsChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VisitsChanged.ProtoReflect.Descriptor instead.
 func (*VisitsChanged) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{17}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *VisitsChanged) GetVisits() []*VisitChange {
@@ -1764,7 +1700,7 @@ type Reconciled struct {
 
 func (x *Reconciled) Reset() {
 	*x = Reconciled{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[18]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1776,7 +1712,7 @@ func (x *Reconciled) String() string {
 func (*Reconciled) ProtoMessage() {}
 
 func (x *Reconciled) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[18]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1789,7 +1725,7 @@ func (x *Reconciled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reconciled.ProtoReflect.Descriptor instead.
 func (*Reconciled) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Reconciled) GetVisit() *VisitRef {
@@ -1833,7 +1769,7 @@ type ChildrenSpawned struct {
 
 func (x *ChildrenSpawned) Reset() {
 	*x = ChildrenSpawned{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[19]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1845,7 +1781,7 @@ func (x *ChildrenSpawned) String() string {
 func (*ChildrenSpawned) ProtoMessage() {}
 
 func (x *ChildrenSpawned) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[19]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1858,7 +1794,7 @@ func (x *ChildrenSpawned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildrenSpawned.ProtoReflect.Descriptor instead.
 func (*ChildrenSpawned) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ChildrenSpawned) GetVisit() *VisitRef {
@@ -1894,7 +1830,7 @@ type ChildEnded struct {
 
 func (x *ChildEnded) Reset() {
 	*x = ChildEnded{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[20]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1906,7 +1842,7 @@ func (x *ChildEnded) String() string {
 func (*ChildEnded) ProtoMessage() {}
 
 func (x *ChildEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[20]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1919,7 +1855,7 @@ func (x *ChildEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildEnded.ProtoReflect.Descriptor instead.
 func (*ChildEnded) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ChildEnded) GetVisit() *VisitRef {
@@ -1981,7 +1917,7 @@ type InterruptOpened struct {
 
 func (x *InterruptOpened) Reset() {
 	*x = InterruptOpened{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[21]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1993,7 +1929,7 @@ func (x *InterruptOpened) String() string {
 func (*InterruptOpened) ProtoMessage() {}
 
 func (x *InterruptOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[21]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2006,7 +1942,7 @@ func (x *InterruptOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptOpened.ProtoReflect.Descriptor instead.
 func (*InterruptOpened) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *InterruptOpened) GetInterruptId() string {
@@ -2081,7 +2017,7 @@ type InterruptClosed struct {
 
 func (x *InterruptClosed) Reset() {
 	*x = InterruptClosed{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[22]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2093,7 +2029,7 @@ func (x *InterruptClosed) String() string {
 func (*InterruptClosed) ProtoMessage() {}
 
 func (x *InterruptClosed) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[22]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2106,7 +2042,7 @@ func (x *InterruptClosed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptClosed.ProtoReflect.Descriptor instead.
 func (*InterruptClosed) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *InterruptClosed) GetInterruptId() string {
@@ -2174,7 +2110,7 @@ type SignalReceived struct {
 
 func (x *SignalReceived) Reset() {
 	*x = SignalReceived{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[23]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2186,7 +2122,7 @@ func (x *SignalReceived) String() string {
 func (*SignalReceived) ProtoMessage() {}
 
 func (x *SignalReceived) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[23]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2199,7 +2135,7 @@ func (x *SignalReceived) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalReceived.ProtoReflect.Descriptor instead.
 func (*SignalReceived) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SignalReceived) GetName() string {
@@ -2238,7 +2174,7 @@ type MessageDelivered struct {
 
 func (x *MessageDelivered) Reset() {
 	*x = MessageDelivered{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[24]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2250,7 +2186,7 @@ func (x *MessageDelivered) String() string {
 func (*MessageDelivered) ProtoMessage() {}
 
 func (x *MessageDelivered) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[24]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2263,7 +2199,7 @@ func (x *MessageDelivered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageDelivered.ProtoReflect.Descriptor instead.
 func (*MessageDelivered) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *MessageDelivered) GetNodeId() string {
@@ -2302,7 +2238,7 @@ type GraphExpanded struct {
 
 func (x *GraphExpanded) Reset() {
 	*x = GraphExpanded{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[25]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2314,7 +2250,7 @@ func (x *GraphExpanded) String() string {
 func (*GraphExpanded) ProtoMessage() {}
 
 func (x *GraphExpanded) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[25]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2327,7 +2263,7 @@ func (x *GraphExpanded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphExpanded.ProtoReflect.Descriptor instead.
 func (*GraphExpanded) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GraphExpanded) GetVisit() *VisitRef {
@@ -2372,7 +2308,7 @@ type GraphAmended struct {
 
 func (x *GraphAmended) Reset() {
 	*x = GraphAmended{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[26]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2384,7 +2320,7 @@ func (x *GraphAmended) String() string {
 func (*GraphAmended) ProtoMessage() {}
 
 func (x *GraphAmended) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[26]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2397,7 +2333,7 @@ func (x *GraphAmended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphAmended.ProtoReflect.Descriptor instead.
 func (*GraphAmended) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GraphAmended) GetGraphHash() string {
@@ -2457,7 +2393,7 @@ type AttemptStarted struct {
 
 func (x *AttemptStarted) Reset() {
 	*x = AttemptStarted{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[27]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2469,7 +2405,7 @@ func (x *AttemptStarted) String() string {
 func (*AttemptStarted) ProtoMessage() {}
 
 func (x *AttemptStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[27]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2482,7 +2418,7 @@ func (x *AttemptStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptStarted.ProtoReflect.Descriptor instead.
 func (*AttemptStarted) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *AttemptStarted) GetVisit() *VisitRef {
@@ -2521,7 +2457,7 @@ type AttemptProgress struct {
 
 func (x *AttemptProgress) Reset() {
 	*x = AttemptProgress{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[28]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2533,7 +2469,7 @@ func (x *AttemptProgress) String() string {
 func (*AttemptProgress) ProtoMessage() {}
 
 func (x *AttemptProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[28]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2546,7 +2482,7 @@ func (x *AttemptProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptProgress.ProtoReflect.Descriptor instead.
 func (*AttemptProgress) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *AttemptProgress) GetVisit() *VisitRef {
@@ -2585,7 +2521,7 @@ type TokenDelta struct {
 
 func (x *TokenDelta) Reset() {
 	*x = TokenDelta{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[29]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2597,7 +2533,7 @@ func (x *TokenDelta) String() string {
 func (*TokenDelta) ProtoMessage() {}
 
 func (x *TokenDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[29]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2610,7 +2546,7 @@ func (x *TokenDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenDelta.ProtoReflect.Descriptor instead.
 func (*TokenDelta) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TokenDelta) GetVisit() *VisitRef {
@@ -2645,7 +2581,7 @@ type KeepAlive struct {
 
 func (x *KeepAlive) Reset() {
 	*x = KeepAlive{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[30]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2657,7 +2593,7 @@ func (x *KeepAlive) String() string {
 func (*KeepAlive) ProtoMessage() {}
 
 func (x *KeepAlive) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[30]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2670,7 +2606,7 @@ func (x *KeepAlive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAlive.ProtoReflect.Descriptor instead.
 func (*KeepAlive) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *KeepAlive) GetLastSeq() int64 {
@@ -2730,11 +2666,7 @@ const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"tokenDelta\x12@\n" +
 	"\n" +
 	"keep_alive\x18+ \x01(\v2\x1f.epigraph.executor.v1.KeepAliveH\x00R\tkeepAliveB\a\n" +
-	"\x05event\"W\n" +
-	"\bVisitRef\x12!\n" +
-	"\anode_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06nodeId\x12\x14\n" +
-	"\x05visit\x18\x02 \x01(\x05R\x05visit\x12\x12\n" +
-	"\x04item\x18\x03 \x01(\x05R\x04item\"\xe6\x01\n" +
+	"\x05event\"\xe6\x01\n" +
 	"\n" +
 	"RunStarted\x12\x1d\n" +
 	"\n" +
@@ -2904,41 +2836,41 @@ func file_epigraph_executor_v1_event_proto_rawDescGZIP() []byte {
 	return file_epigraph_executor_v1_event_proto_rawDescData
 }
 
-var file_epigraph_executor_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_epigraph_executor_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_epigraph_executor_v1_event_proto_goTypes = []any{
 	(*RunEvent)(nil),              // 0: epigraph.executor.v1.RunEvent
-	(*VisitRef)(nil),              // 1: epigraph.executor.v1.VisitRef
-	(*RunStarted)(nil),            // 2: epigraph.executor.v1.RunStarted
-	(*DeadlinePassed)(nil),        // 3: epigraph.executor.v1.DeadlinePassed
-	(*RunQueued)(nil),             // 4: epigraph.executor.v1.RunQueued
-	(*CompletionReceived)(nil),    // 5: epigraph.executor.v1.CompletionReceived
-	(*AttemptIntended)(nil),       // 6: epigraph.executor.v1.AttemptIntended
-	(*AttemptEnded)(nil),          // 7: epigraph.executor.v1.AttemptEnded
-	(*TimerFired)(nil),            // 8: epigraph.executor.v1.TimerFired
-	(*RunPaused)(nil),             // 9: epigraph.executor.v1.RunPaused
-	(*RunResumed)(nil),            // 10: epigraph.executor.v1.RunResumed
-	(*BudgetChanged)(nil),         // 11: epigraph.executor.v1.BudgetChanged
-	(*UsageSettled)(nil),          // 12: epigraph.executor.v1.UsageSettled
-	(*StopRequested)(nil),         // 13: epigraph.executor.v1.StopRequested
-	(*CancelRequested)(nil),       // 14: epigraph.executor.v1.CancelRequested
-	(*RunEnded)(nil),              // 15: epigraph.executor.v1.RunEnded
-	(*VisitChange)(nil),           // 16: epigraph.executor.v1.VisitChange
-	(*VisitsChanged)(nil),         // 17: epigraph.executor.v1.VisitsChanged
-	(*Reconciled)(nil),            // 18: epigraph.executor.v1.Reconciled
-	(*ChildrenSpawned)(nil),       // 19: epigraph.executor.v1.ChildrenSpawned
-	(*ChildEnded)(nil),            // 20: epigraph.executor.v1.ChildEnded
-	(*InterruptOpened)(nil),       // 21: epigraph.executor.v1.InterruptOpened
-	(*InterruptClosed)(nil),       // 22: epigraph.executor.v1.InterruptClosed
-	(*SignalReceived)(nil),        // 23: epigraph.executor.v1.SignalReceived
-	(*MessageDelivered)(nil),      // 24: epigraph.executor.v1.MessageDelivered
-	(*GraphExpanded)(nil),         // 25: epigraph.executor.v1.GraphExpanded
-	(*GraphAmended)(nil),          // 26: epigraph.executor.v1.GraphAmended
-	(*AttemptStarted)(nil),        // 27: epigraph.executor.v1.AttemptStarted
-	(*AttemptProgress)(nil),       // 28: epigraph.executor.v1.AttemptProgress
-	(*TokenDelta)(nil),            // 29: epigraph.executor.v1.TokenDelta
-	(*KeepAlive)(nil),             // 30: epigraph.executor.v1.KeepAlive
-	nil,                           // 31: epigraph.executor.v1.RunEnded.OutputsEntry
-	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
+	(*RunStarted)(nil),            // 1: epigraph.executor.v1.RunStarted
+	(*DeadlinePassed)(nil),        // 2: epigraph.executor.v1.DeadlinePassed
+	(*RunQueued)(nil),             // 3: epigraph.executor.v1.RunQueued
+	(*CompletionReceived)(nil),    // 4: epigraph.executor.v1.CompletionReceived
+	(*AttemptIntended)(nil),       // 5: epigraph.executor.v1.AttemptIntended
+	(*AttemptEnded)(nil),          // 6: epigraph.executor.v1.AttemptEnded
+	(*TimerFired)(nil),            // 7: epigraph.executor.v1.TimerFired
+	(*RunPaused)(nil),             // 8: epigraph.executor.v1.RunPaused
+	(*RunResumed)(nil),            // 9: epigraph.executor.v1.RunResumed
+	(*BudgetChanged)(nil),         // 10: epigraph.executor.v1.BudgetChanged
+	(*UsageSettled)(nil),          // 11: epigraph.executor.v1.UsageSettled
+	(*StopRequested)(nil),         // 12: epigraph.executor.v1.StopRequested
+	(*CancelRequested)(nil),       // 13: epigraph.executor.v1.CancelRequested
+	(*RunEnded)(nil),              // 14: epigraph.executor.v1.RunEnded
+	(*VisitChange)(nil),           // 15: epigraph.executor.v1.VisitChange
+	(*VisitsChanged)(nil),         // 16: epigraph.executor.v1.VisitsChanged
+	(*Reconciled)(nil),            // 17: epigraph.executor.v1.Reconciled
+	(*ChildrenSpawned)(nil),       // 18: epigraph.executor.v1.ChildrenSpawned
+	(*ChildEnded)(nil),            // 19: epigraph.executor.v1.ChildEnded
+	(*InterruptOpened)(nil),       // 20: epigraph.executor.v1.InterruptOpened
+	(*InterruptClosed)(nil),       // 21: epigraph.executor.v1.InterruptClosed
+	(*SignalReceived)(nil),        // 22: epigraph.executor.v1.SignalReceived
+	(*MessageDelivered)(nil),      // 23: epigraph.executor.v1.MessageDelivered
+	(*GraphExpanded)(nil),         // 24: epigraph.executor.v1.GraphExpanded
+	(*GraphAmended)(nil),          // 25: epigraph.executor.v1.GraphAmended
+	(*AttemptStarted)(nil),        // 26: epigraph.executor.v1.AttemptStarted
+	(*AttemptProgress)(nil),       // 27: epigraph.executor.v1.AttemptProgress
+	(*TokenDelta)(nil),            // 28: epigraph.executor.v1.TokenDelta
+	(*KeepAlive)(nil),             // 29: epigraph.executor.v1.KeepAlive
+	nil,                           // 30: epigraph.executor.v1.RunEnded.OutputsEntry
+	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
+	(*VisitRef)(nil),              // 32: epigraph.executor.v1.VisitRef
 	(*RunBudget)(nil),             // 33: epigraph.executor.v1.RunBudget
 	(VisitState)(0),               // 34: epigraph.executor.v1.VisitState
 	(*v1.Payload)(nil),            // 35: epigraph.graph.v1.Payload
@@ -2948,80 +2880,80 @@ var file_epigraph_executor_v1_event_proto_goTypes = []any{
 	(RunState)(0),                 // 39: epigraph.executor.v1.RunState
 }
 var file_epigraph_executor_v1_event_proto_depIdxs = []int32{
-	32, // 0: epigraph.executor.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
-	2,  // 1: epigraph.executor.v1.RunEvent.run_started:type_name -> epigraph.executor.v1.RunStarted
-	6,  // 2: epigraph.executor.v1.RunEvent.attempt_intended:type_name -> epigraph.executor.v1.AttemptIntended
-	7,  // 3: epigraph.executor.v1.RunEvent.attempt_ended:type_name -> epigraph.executor.v1.AttemptEnded
-	8,  // 4: epigraph.executor.v1.RunEvent.timer_fired:type_name -> epigraph.executor.v1.TimerFired
-	9,  // 5: epigraph.executor.v1.RunEvent.run_paused:type_name -> epigraph.executor.v1.RunPaused
-	10, // 6: epigraph.executor.v1.RunEvent.run_resumed:type_name -> epigraph.executor.v1.RunResumed
-	14, // 7: epigraph.executor.v1.RunEvent.cancel_requested:type_name -> epigraph.executor.v1.CancelRequested
-	15, // 8: epigraph.executor.v1.RunEvent.run_ended:type_name -> epigraph.executor.v1.RunEnded
-	17, // 9: epigraph.executor.v1.RunEvent.visits_changed:type_name -> epigraph.executor.v1.VisitsChanged
-	18, // 10: epigraph.executor.v1.RunEvent.reconciled:type_name -> epigraph.executor.v1.Reconciled
-	19, // 11: epigraph.executor.v1.RunEvent.children_spawned:type_name -> epigraph.executor.v1.ChildrenSpawned
-	20, // 12: epigraph.executor.v1.RunEvent.child_ended:type_name -> epigraph.executor.v1.ChildEnded
-	21, // 13: epigraph.executor.v1.RunEvent.interrupt_opened:type_name -> epigraph.executor.v1.InterruptOpened
-	22, // 14: epigraph.executor.v1.RunEvent.interrupt_closed:type_name -> epigraph.executor.v1.InterruptClosed
-	23, // 15: epigraph.executor.v1.RunEvent.signal_received:type_name -> epigraph.executor.v1.SignalReceived
-	24, // 16: epigraph.executor.v1.RunEvent.message_delivered:type_name -> epigraph.executor.v1.MessageDelivered
-	25, // 17: epigraph.executor.v1.RunEvent.graph_expanded:type_name -> epigraph.executor.v1.GraphExpanded
-	26, // 18: epigraph.executor.v1.RunEvent.graph_amended:type_name -> epigraph.executor.v1.GraphAmended
-	5,  // 19: epigraph.executor.v1.RunEvent.completion_received:type_name -> epigraph.executor.v1.CompletionReceived
-	4,  // 20: epigraph.executor.v1.RunEvent.run_queued:type_name -> epigraph.executor.v1.RunQueued
-	3,  // 21: epigraph.executor.v1.RunEvent.deadline_passed:type_name -> epigraph.executor.v1.DeadlinePassed
-	11, // 22: epigraph.executor.v1.RunEvent.budget_changed:type_name -> epigraph.executor.v1.BudgetChanged
-	12, // 23: epigraph.executor.v1.RunEvent.usage_settled:type_name -> epigraph.executor.v1.UsageSettled
-	13, // 24: epigraph.executor.v1.RunEvent.stop_requested:type_name -> epigraph.executor.v1.StopRequested
-	27, // 25: epigraph.executor.v1.RunEvent.attempt_started:type_name -> epigraph.executor.v1.AttemptStarted
-	28, // 26: epigraph.executor.v1.RunEvent.attempt_progress:type_name -> epigraph.executor.v1.AttemptProgress
-	29, // 27: epigraph.executor.v1.RunEvent.token_delta:type_name -> epigraph.executor.v1.TokenDelta
-	30, // 28: epigraph.executor.v1.RunEvent.keep_alive:type_name -> epigraph.executor.v1.KeepAlive
-	1,  // 29: epigraph.executor.v1.RunStarted.reused:type_name -> epigraph.executor.v1.VisitRef
+	31, // 0: epigraph.executor.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
+	1,  // 1: epigraph.executor.v1.RunEvent.run_started:type_name -> epigraph.executor.v1.RunStarted
+	5,  // 2: epigraph.executor.v1.RunEvent.attempt_intended:type_name -> epigraph.executor.v1.AttemptIntended
+	6,  // 3: epigraph.executor.v1.RunEvent.attempt_ended:type_name -> epigraph.executor.v1.AttemptEnded
+	7,  // 4: epigraph.executor.v1.RunEvent.timer_fired:type_name -> epigraph.executor.v1.TimerFired
+	8,  // 5: epigraph.executor.v1.RunEvent.run_paused:type_name -> epigraph.executor.v1.RunPaused
+	9,  // 6: epigraph.executor.v1.RunEvent.run_resumed:type_name -> epigraph.executor.v1.RunResumed
+	13, // 7: epigraph.executor.v1.RunEvent.cancel_requested:type_name -> epigraph.executor.v1.CancelRequested
+	14, // 8: epigraph.executor.v1.RunEvent.run_ended:type_name -> epigraph.executor.v1.RunEnded
+	16, // 9: epigraph.executor.v1.RunEvent.visits_changed:type_name -> epigraph.executor.v1.VisitsChanged
+	17, // 10: epigraph.executor.v1.RunEvent.reconciled:type_name -> epigraph.executor.v1.Reconciled
+	18, // 11: epigraph.executor.v1.RunEvent.children_spawned:type_name -> epigraph.executor.v1.ChildrenSpawned
+	19, // 12: epigraph.executor.v1.RunEvent.child_ended:type_name -> epigraph.executor.v1.ChildEnded
+	20, // 13: epigraph.executor.v1.RunEvent.interrupt_opened:type_name -> epigraph.executor.v1.InterruptOpened
+	21, // 14: epigraph.executor.v1.RunEvent.interrupt_closed:type_name -> epigraph.executor.v1.InterruptClosed
+	22, // 15: epigraph.executor.v1.RunEvent.signal_received:type_name -> epigraph.executor.v1.SignalReceived
+	23, // 16: epigraph.executor.v1.RunEvent.message_delivered:type_name -> epigraph.executor.v1.MessageDelivered
+	24, // 17: epigraph.executor.v1.RunEvent.graph_expanded:type_name -> epigraph.executor.v1.GraphExpanded
+	25, // 18: epigraph.executor.v1.RunEvent.graph_amended:type_name -> epigraph.executor.v1.GraphAmended
+	4,  // 19: epigraph.executor.v1.RunEvent.completion_received:type_name -> epigraph.executor.v1.CompletionReceived
+	3,  // 20: epigraph.executor.v1.RunEvent.run_queued:type_name -> epigraph.executor.v1.RunQueued
+	2,  // 21: epigraph.executor.v1.RunEvent.deadline_passed:type_name -> epigraph.executor.v1.DeadlinePassed
+	10, // 22: epigraph.executor.v1.RunEvent.budget_changed:type_name -> epigraph.executor.v1.BudgetChanged
+	11, // 23: epigraph.executor.v1.RunEvent.usage_settled:type_name -> epigraph.executor.v1.UsageSettled
+	12, // 24: epigraph.executor.v1.RunEvent.stop_requested:type_name -> epigraph.executor.v1.StopRequested
+	26, // 25: epigraph.executor.v1.RunEvent.attempt_started:type_name -> epigraph.executor.v1.AttemptStarted
+	27, // 26: epigraph.executor.v1.RunEvent.attempt_progress:type_name -> epigraph.executor.v1.AttemptProgress
+	28, // 27: epigraph.executor.v1.RunEvent.token_delta:type_name -> epigraph.executor.v1.TokenDelta
+	29, // 28: epigraph.executor.v1.RunEvent.keep_alive:type_name -> epigraph.executor.v1.KeepAlive
+	32, // 29: epigraph.executor.v1.RunStarted.reused:type_name -> epigraph.executor.v1.VisitRef
 	33, // 30: epigraph.executor.v1.RunStarted.budget:type_name -> epigraph.executor.v1.RunBudget
-	32, // 31: epigraph.executor.v1.RunQueued.start_time:type_name -> google.protobuf.Timestamp
-	1,  // 32: epigraph.executor.v1.CompletionReceived.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 33: epigraph.executor.v1.AttemptIntended.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 34: epigraph.executor.v1.AttemptEnded.visit:type_name -> epigraph.executor.v1.VisitRef
+	31, // 31: epigraph.executor.v1.RunQueued.start_time:type_name -> google.protobuf.Timestamp
+	32, // 32: epigraph.executor.v1.CompletionReceived.visit:type_name -> epigraph.executor.v1.VisitRef
+	32, // 33: epigraph.executor.v1.AttemptIntended.visit:type_name -> epigraph.executor.v1.VisitRef
+	32, // 34: epigraph.executor.v1.AttemptEnded.visit:type_name -> epigraph.executor.v1.VisitRef
 	34, // 35: epigraph.executor.v1.AttemptEnded.state:type_name -> epigraph.executor.v1.VisitState
 	35, // 36: epigraph.executor.v1.AttemptEnded.values:type_name -> epigraph.graph.v1.Payload
 	36, // 37: epigraph.executor.v1.AttemptEnded.error:type_name -> epigraph.executor.v1.RunError
 	37, // 38: epigraph.executor.v1.AttemptEnded.usage:type_name -> epigraph.executor.v1.Usage
-	32, // 39: epigraph.executor.v1.AttemptEnded.start_time:type_name -> google.protobuf.Timestamp
-	32, // 40: epigraph.executor.v1.AttemptEnded.retry_time:type_name -> google.protobuf.Timestamp
+	31, // 39: epigraph.executor.v1.AttemptEnded.start_time:type_name -> google.protobuf.Timestamp
+	31, // 40: epigraph.executor.v1.AttemptEnded.retry_time:type_name -> google.protobuf.Timestamp
 	38, // 41: epigraph.executor.v1.AttemptEnded.wait:type_name -> epigraph.executor.v1.WaitInfo
-	1,  // 42: epigraph.executor.v1.TimerFired.visit:type_name -> epigraph.executor.v1.VisitRef
+	32, // 42: epigraph.executor.v1.TimerFired.visit:type_name -> epigraph.executor.v1.VisitRef
 	33, // 43: epigraph.executor.v1.RunResumed.budget:type_name -> epigraph.executor.v1.RunBudget
 	33, // 44: epigraph.executor.v1.BudgetChanged.budget:type_name -> epigraph.executor.v1.RunBudget
 	39, // 45: epigraph.executor.v1.RunEnded.state:type_name -> epigraph.executor.v1.RunState
 	35, // 46: epigraph.executor.v1.RunEnded.result:type_name -> epigraph.graph.v1.Payload
-	31, // 47: epigraph.executor.v1.RunEnded.outputs:type_name -> epigraph.executor.v1.RunEnded.OutputsEntry
+	30, // 47: epigraph.executor.v1.RunEnded.outputs:type_name -> epigraph.executor.v1.RunEnded.OutputsEntry
 	36, // 48: epigraph.executor.v1.RunEnded.error:type_name -> epigraph.executor.v1.RunError
-	1,  // 49: epigraph.executor.v1.RunEnded.unknown_attempts:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 50: epigraph.executor.v1.VisitChange.visit:type_name -> epigraph.executor.v1.VisitRef
+	32, // 49: epigraph.executor.v1.RunEnded.unknown_attempts:type_name -> epigraph.executor.v1.VisitRef
+	32, // 50: epigraph.executor.v1.VisitChange.visit:type_name -> epigraph.executor.v1.VisitRef
 	34, // 51: epigraph.executor.v1.VisitChange.state:type_name -> epigraph.executor.v1.VisitState
 	36, // 52: epigraph.executor.v1.VisitChange.error:type_name -> epigraph.executor.v1.RunError
-	16, // 53: epigraph.executor.v1.VisitsChanged.visits:type_name -> epigraph.executor.v1.VisitChange
-	1,  // 54: epigraph.executor.v1.Reconciled.visit:type_name -> epigraph.executor.v1.VisitRef
+	15, // 53: epigraph.executor.v1.VisitsChanged.visits:type_name -> epigraph.executor.v1.VisitChange
+	32, // 54: epigraph.executor.v1.Reconciled.visit:type_name -> epigraph.executor.v1.VisitRef
 	34, // 55: epigraph.executor.v1.Reconciled.state:type_name -> epigraph.executor.v1.VisitState
-	1,  // 56: epigraph.executor.v1.ChildrenSpawned.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 57: epigraph.executor.v1.ChildEnded.visit:type_name -> epigraph.executor.v1.VisitRef
+	32, // 56: epigraph.executor.v1.ChildrenSpawned.visit:type_name -> epigraph.executor.v1.VisitRef
+	32, // 57: epigraph.executor.v1.ChildEnded.visit:type_name -> epigraph.executor.v1.VisitRef
 	39, // 58: epigraph.executor.v1.ChildEnded.state:type_name -> epigraph.executor.v1.RunState
-	1,  // 59: epigraph.executor.v1.InterruptOpened.visit:type_name -> epigraph.executor.v1.VisitRef
+	32, // 59: epigraph.executor.v1.InterruptOpened.visit:type_name -> epigraph.executor.v1.VisitRef
 	35, // 60: epigraph.executor.v1.InterruptOpened.prompt:type_name -> epigraph.graph.v1.Payload
 	35, // 61: epigraph.executor.v1.InterruptOpened.schema:type_name -> epigraph.graph.v1.Payload
-	32, // 62: epigraph.executor.v1.InterruptOpened.expire_time:type_name -> google.protobuf.Timestamp
+	31, // 62: epigraph.executor.v1.InterruptOpened.expire_time:type_name -> google.protobuf.Timestamp
 	35, // 63: epigraph.executor.v1.InterruptOpened.approve:type_name -> epigraph.graph.v1.Payload
 	35, // 64: epigraph.executor.v1.InterruptClosed.answer:type_name -> epigraph.graph.v1.Payload
-	1,  // 65: epigraph.executor.v1.InterruptClosed.visit:type_name -> epigraph.executor.v1.VisitRef
+	32, // 65: epigraph.executor.v1.InterruptClosed.visit:type_name -> epigraph.executor.v1.VisitRef
 	35, // 66: epigraph.executor.v1.SignalReceived.payload:type_name -> epigraph.graph.v1.Payload
-	1,  // 67: epigraph.executor.v1.SignalReceived.visit:type_name -> epigraph.executor.v1.VisitRef
+	32, // 67: epigraph.executor.v1.SignalReceived.visit:type_name -> epigraph.executor.v1.VisitRef
 	35, // 68: epigraph.executor.v1.MessageDelivered.message:type_name -> epigraph.graph.v1.Payload
-	1,  // 69: epigraph.executor.v1.GraphExpanded.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 70: epigraph.executor.v1.AttemptStarted.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 71: epigraph.executor.v1.AttemptProgress.visit:type_name -> epigraph.executor.v1.VisitRef
+	32, // 69: epigraph.executor.v1.GraphExpanded.visit:type_name -> epigraph.executor.v1.VisitRef
+	32, // 70: epigraph.executor.v1.AttemptStarted.visit:type_name -> epigraph.executor.v1.VisitRef
+	32, // 71: epigraph.executor.v1.AttemptProgress.visit:type_name -> epigraph.executor.v1.VisitRef
 	35, // 72: epigraph.executor.v1.AttemptProgress.progress:type_name -> epigraph.graph.v1.Payload
-	1,  // 73: epigraph.executor.v1.TokenDelta.visit:type_name -> epigraph.executor.v1.VisitRef
+	32, // 73: epigraph.executor.v1.TokenDelta.visit:type_name -> epigraph.executor.v1.VisitRef
 	35, // 74: epigraph.executor.v1.RunEnded.OutputsEntry.value:type_name -> epigraph.graph.v1.Payload
 	75, // [75:75] is the sub-list for method output_type
 	75, // [75:75] is the sub-list for method input_type
@@ -3072,7 +3004,7 @@ func file_epigraph_executor_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_executor_v1_event_proto_rawDesc), len(file_epigraph_executor_v1_event_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   32,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -325,7 +325,7 @@ var File_epigraph_executor_v1_interrupt_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_interrupt_proto_rawDesc = "" +
 	"\n" +
-	"$epigraph/executor/v1/interrupt.proto\x12\x14epigraph.executor.v1\x1a epigraph/executor/v1/event.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd8\x05\n" +
+	"$epigraph/executor/v1/interrupt.proto\x12\x14epigraph.executor.v1\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd8\x05\n" +
 	"\tInterrupt\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x1e\n" +
@@ -404,7 +404,7 @@ func file_epigraph_executor_v1_interrupt_proto_init() {
 	if File_epigraph_executor_v1_interrupt_proto != nil {
 		return
 	}
-	file_epigraph_executor_v1_event_proto_init()
+	file_epigraph_executor_v1_run_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -468,8 +468,10 @@ type Run struct {
 	// account. The owner of the run applies them; if it is away, the executor that takes the run over does. Not
 	// shown in lists.
 	PendingCommands []string `protobuf:"bytes,42,rep,name=pending_commands,json=pendingCommands,proto3" json:"pending_commands,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The visit of the parent that spawned it. Absent at a root.
+	ParentVisit   *VisitRef `protobuf:"bytes,43,opt,name=parent_visit,json=parentVisit,proto3" json:"parent_visit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Run) Reset() {
@@ -792,6 +794,13 @@ func (x *Run) GetPrincipal() string {
 func (x *Run) GetPendingCommands() []string {
 	if x != nil {
 		return x.PendingCommands
+	}
+	return nil
+}
+
+func (x *Run) GetParentVisit() *VisitRef {
+	if x != nil {
+		return x.ParentVisit
 	}
 	return nil
 }
@@ -1294,6 +1303,70 @@ func (x *NodeCounts) GetRunning() int32 {
 	return 0
 }
 
+// VisitRef names a visit, and within a map an item.
+type VisitRef struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The node.
+	NodeId string `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// The number of the visit, from 1.
+	Visit int32 `protobuf:"varint,2,opt,name=visit,proto3" json:"visit,omitempty"`
+	// The item of the node's map, from 1; 0 for the whole visit.
+	Item          int32 `protobuf:"varint,3,opt,name=item,proto3" json:"item,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VisitRef) Reset() {
+	*x = VisitRef{}
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VisitRef) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VisitRef) ProtoMessage() {}
+
+func (x *VisitRef) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VisitRef.ProtoReflect.Descriptor instead.
+func (*VisitRef) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *VisitRef) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *VisitRef) GetVisit() int32 {
+	if x != nil {
+		return x.Visit
+	}
+	return 0
+}
+
+func (x *VisitRef) GetItem() int32 {
+	if x != nil {
+		return x.Item
+	}
+	return 0
+}
+
 // Visit is the n-th time that a run reached a node.
 type Visit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1354,7 +1427,7 @@ type Visit struct {
 
 func (x *Visit) Reset() {
 	*x = Visit{}
-	mi := &file_epigraph_executor_v1_run_proto_msgTypes[7]
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1366,7 +1439,7 @@ func (x *Visit) String() string {
 func (*Visit) ProtoMessage() {}
 
 func (x *Visit) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_run_proto_msgTypes[7]
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1379,7 +1452,7 @@ func (x *Visit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Visit.ProtoReflect.Descriptor instead.
 func (*Visit) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{7}
+	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Visit) GetRunId() string {
@@ -1571,7 +1644,7 @@ type WaitInfo struct {
 
 func (x *WaitInfo) Reset() {
 	*x = WaitInfo{}
-	mi := &file_epigraph_executor_v1_run_proto_msgTypes[8]
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1583,7 +1656,7 @@ func (x *WaitInfo) String() string {
 func (*WaitInfo) ProtoMessage() {}
 
 func (x *WaitInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_run_proto_msgTypes[8]
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1596,7 +1669,7 @@ func (x *WaitInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitInfo.ProtoReflect.Descriptor instead.
 func (*WaitInfo) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{8}
+	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *WaitInfo) GetKind() WaitKind {
@@ -1645,7 +1718,7 @@ var File_epigraph_executor_v1_run_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\n" +
-	"\x1eepigraph/executor/v1/run.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xde\x10\n" +
+	"\x1eepigraph/executor/v1/run.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa1\x11\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x124\n" +
@@ -1695,7 +1768,8 @@ const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\x06budget\x18' \x01(\v2\x1f.epigraph.executor.v1.RunBudgetR\x06budget\x129\n" +
 	"\bwebhooks\x18( \x03(\v2\x1d.epigraph.executor.v1.WebhookR\bwebhooks\x12\x1c\n" +
 	"\tprincipal\x18) \x01(\tR\tprincipal\x12)\n" +
-	"\x10pending_commands\x18* \x03(\tR\x0fpendingCommands\x1aT\n" +
+	"\x10pending_commands\x18* \x03(\tR\x0fpendingCommands\x12A\n" +
+	"\fparent_visit\x18+ \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\vparentVisit\x1aT\n" +
 	"\n" +
 	"NamedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
@@ -1752,7 +1826,11 @@ const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\tcompleted\x18\x02 \x01(\x05R\tcompleted\x12\x16\n" +
 	"\x06failed\x18\x03 \x01(\x05R\x06failed\x12\x18\n" +
 	"\askipped\x18\x04 \x01(\x05R\askipped\x12\x18\n" +
-	"\arunning\x18\x05 \x01(\x05R\arunning\"\xf7\a\n" +
+	"\arunning\x18\x05 \x01(\x05R\arunning\"W\n" +
+	"\bVisitRef\x12!\n" +
+	"\anode_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06nodeId\x12\x14\n" +
+	"\x05visit\x18\x02 \x01(\x05R\x05visit\x12\x12\n" +
+	"\x04item\x18\x03 \x01(\x05R\x04item\"\xf7\a\n" +
 	"\x05Visit\x12\x1e\n" +
 	"\x06run_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x05runId\x12\"\n" +
 	"\anode_id\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x06nodeId\x12\x14\n" +
@@ -1851,7 +1929,7 @@ func file_epigraph_executor_v1_run_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_executor_v1_run_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_epigraph_executor_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_epigraph_executor_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_epigraph_executor_v1_run_proto_goTypes = []any{
 	(RunState)(0),                 // 0: epigraph.executor.v1.RunState
 	(WebhookEvent)(0),             // 1: epigraph.executor.v1.WebhookEvent
@@ -1865,62 +1943,64 @@ var file_epigraph_executor_v1_run_proto_goTypes = []any{
 	(*RunError)(nil),              // 9: epigraph.executor.v1.RunError
 	(*Usage)(nil),                 // 10: epigraph.executor.v1.Usage
 	(*NodeCounts)(nil),            // 11: epigraph.executor.v1.NodeCounts
-	(*Visit)(nil),                 // 12: epigraph.executor.v1.Visit
-	(*WaitInfo)(nil),              // 13: epigraph.executor.v1.WaitInfo
-	nil,                           // 14: epigraph.executor.v1.Run.NamedEntry
-	nil,                           // 15: epigraph.executor.v1.Run.MetadataEntry
-	nil,                           // 16: epigraph.executor.v1.Run.LabelsEntry
-	nil,                           // 17: epigraph.executor.v1.Run.OutputsEntry
-	nil,                           // 18: epigraph.executor.v1.Webhook.HeadersEntry
-	(*v1.Payload)(nil),            // 19: epigraph.graph.v1.Payload
-	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
-	(v1.Effect)(0),                // 21: epigraph.graph.v1.Effect
-	(*durationpb.Duration)(nil),   // 22: google.protobuf.Duration
+	(*VisitRef)(nil),              // 12: epigraph.executor.v1.VisitRef
+	(*Visit)(nil),                 // 13: epigraph.executor.v1.Visit
+	(*WaitInfo)(nil),              // 14: epigraph.executor.v1.WaitInfo
+	nil,                           // 15: epigraph.executor.v1.Run.NamedEntry
+	nil,                           // 16: epigraph.executor.v1.Run.MetadataEntry
+	nil,                           // 17: epigraph.executor.v1.Run.LabelsEntry
+	nil,                           // 18: epigraph.executor.v1.Run.OutputsEntry
+	nil,                           // 19: epigraph.executor.v1.Webhook.HeadersEntry
+	(*v1.Payload)(nil),            // 20: epigraph.graph.v1.Payload
+	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
+	(v1.Effect)(0),                // 22: epigraph.graph.v1.Effect
+	(*durationpb.Duration)(nil),   // 23: google.protobuf.Duration
 }
 var file_epigraph_executor_v1_run_proto_depIdxs = []int32{
 	0,  // 0: epigraph.executor.v1.Run.state:type_name -> epigraph.executor.v1.RunState
-	19, // 1: epigraph.executor.v1.Run.args:type_name -> epigraph.graph.v1.Payload
-	14, // 2: epigraph.executor.v1.Run.named:type_name -> epigraph.executor.v1.Run.NamedEntry
-	19, // 3: epigraph.executor.v1.Run.context:type_name -> epigraph.graph.v1.Payload
+	20, // 1: epigraph.executor.v1.Run.args:type_name -> epigraph.graph.v1.Payload
+	15, // 2: epigraph.executor.v1.Run.named:type_name -> epigraph.executor.v1.Run.NamedEntry
+	20, // 3: epigraph.executor.v1.Run.context:type_name -> epigraph.graph.v1.Payload
 	8,  // 4: epigraph.executor.v1.Run.attachments:type_name -> epigraph.executor.v1.Attachment
-	15, // 5: epigraph.executor.v1.Run.metadata:type_name -> epigraph.executor.v1.Run.MetadataEntry
-	16, // 6: epigraph.executor.v1.Run.labels:type_name -> epigraph.executor.v1.Run.LabelsEntry
-	20, // 7: epigraph.executor.v1.Run.create_time:type_name -> google.protobuf.Timestamp
-	20, // 8: epigraph.executor.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	20, // 9: epigraph.executor.v1.Run.end_time:type_name -> google.protobuf.Timestamp
-	20, // 10: epigraph.executor.v1.Run.update_time:type_name -> google.protobuf.Timestamp
-	19, // 11: epigraph.executor.v1.Run.result:type_name -> epigraph.graph.v1.Payload
-	17, // 12: epigraph.executor.v1.Run.outputs:type_name -> epigraph.executor.v1.Run.OutputsEntry
+	16, // 5: epigraph.executor.v1.Run.metadata:type_name -> epigraph.executor.v1.Run.MetadataEntry
+	17, // 6: epigraph.executor.v1.Run.labels:type_name -> epigraph.executor.v1.Run.LabelsEntry
+	21, // 7: epigraph.executor.v1.Run.create_time:type_name -> google.protobuf.Timestamp
+	21, // 8: epigraph.executor.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	21, // 9: epigraph.executor.v1.Run.end_time:type_name -> google.protobuf.Timestamp
+	21, // 10: epigraph.executor.v1.Run.update_time:type_name -> google.protobuf.Timestamp
+	20, // 11: epigraph.executor.v1.Run.result:type_name -> epigraph.graph.v1.Payload
+	18, // 12: epigraph.executor.v1.Run.outputs:type_name -> epigraph.executor.v1.Run.OutputsEntry
 	9,  // 13: epigraph.executor.v1.Run.error:type_name -> epigraph.executor.v1.RunError
 	10, // 14: epigraph.executor.v1.Run.usage:type_name -> epigraph.executor.v1.Usage
 	11, // 15: epigraph.executor.v1.Run.nodes:type_name -> epigraph.executor.v1.NodeCounts
-	20, // 16: epigraph.executor.v1.Run.wake_time:type_name -> google.protobuf.Timestamp
-	20, // 17: epigraph.executor.v1.Run.deadline:type_name -> google.protobuf.Timestamp
+	21, // 16: epigraph.executor.v1.Run.wake_time:type_name -> google.protobuf.Timestamp
+	21, // 17: epigraph.executor.v1.Run.deadline:type_name -> google.protobuf.Timestamp
 	7,  // 18: epigraph.executor.v1.Run.budget:type_name -> epigraph.executor.v1.RunBudget
 	6,  // 19: epigraph.executor.v1.Run.webhooks:type_name -> epigraph.executor.v1.Webhook
-	1,  // 20: epigraph.executor.v1.Webhook.events:type_name -> epigraph.executor.v1.WebhookEvent
-	18, // 21: epigraph.executor.v1.Webhook.headers:type_name -> epigraph.executor.v1.Webhook.HeadersEntry
-	19, // 22: epigraph.executor.v1.Attachment.content:type_name -> epigraph.graph.v1.Payload
-	2,  // 23: epigraph.executor.v1.RunError.type:type_name -> epigraph.executor.v1.ErrorType
-	3,  // 24: epigraph.executor.v1.Visit.state:type_name -> epigraph.executor.v1.VisitState
-	19, // 25: epigraph.executor.v1.Visit.values:type_name -> epigraph.graph.v1.Payload
-	9,  // 26: epigraph.executor.v1.Visit.error:type_name -> epigraph.executor.v1.RunError
-	10, // 27: epigraph.executor.v1.Visit.usage:type_name -> epigraph.executor.v1.Usage
-	20, // 28: epigraph.executor.v1.Visit.start_time:type_name -> google.protobuf.Timestamp
-	20, // 29: epigraph.executor.v1.Visit.end_time:type_name -> google.protobuf.Timestamp
-	19, // 30: epigraph.executor.v1.Visit.progress:type_name -> epigraph.graph.v1.Payload
-	21, // 31: epigraph.executor.v1.Visit.effect:type_name -> epigraph.graph.v1.Effect
-	22, // 32: epigraph.executor.v1.Visit.duration:type_name -> google.protobuf.Duration
-	13, // 33: epigraph.executor.v1.Visit.wait:type_name -> epigraph.executor.v1.WaitInfo
-	4,  // 34: epigraph.executor.v1.WaitInfo.kind:type_name -> epigraph.executor.v1.WaitKind
-	20, // 35: epigraph.executor.v1.WaitInfo.due_time:type_name -> google.protobuf.Timestamp
-	19, // 36: epigraph.executor.v1.Run.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	19, // 37: epigraph.executor.v1.Run.OutputsEntry.value:type_name -> epigraph.graph.v1.Payload
-	38, // [38:38] is the sub-list for method output_type
-	38, // [38:38] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	12, // 20: epigraph.executor.v1.Run.parent_visit:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 21: epigraph.executor.v1.Webhook.events:type_name -> epigraph.executor.v1.WebhookEvent
+	19, // 22: epigraph.executor.v1.Webhook.headers:type_name -> epigraph.executor.v1.Webhook.HeadersEntry
+	20, // 23: epigraph.executor.v1.Attachment.content:type_name -> epigraph.graph.v1.Payload
+	2,  // 24: epigraph.executor.v1.RunError.type:type_name -> epigraph.executor.v1.ErrorType
+	3,  // 25: epigraph.executor.v1.Visit.state:type_name -> epigraph.executor.v1.VisitState
+	20, // 26: epigraph.executor.v1.Visit.values:type_name -> epigraph.graph.v1.Payload
+	9,  // 27: epigraph.executor.v1.Visit.error:type_name -> epigraph.executor.v1.RunError
+	10, // 28: epigraph.executor.v1.Visit.usage:type_name -> epigraph.executor.v1.Usage
+	21, // 29: epigraph.executor.v1.Visit.start_time:type_name -> google.protobuf.Timestamp
+	21, // 30: epigraph.executor.v1.Visit.end_time:type_name -> google.protobuf.Timestamp
+	20, // 31: epigraph.executor.v1.Visit.progress:type_name -> epigraph.graph.v1.Payload
+	22, // 32: epigraph.executor.v1.Visit.effect:type_name -> epigraph.graph.v1.Effect
+	23, // 33: epigraph.executor.v1.Visit.duration:type_name -> google.protobuf.Duration
+	14, // 34: epigraph.executor.v1.Visit.wait:type_name -> epigraph.executor.v1.WaitInfo
+	4,  // 35: epigraph.executor.v1.WaitInfo.kind:type_name -> epigraph.executor.v1.WaitKind
+	21, // 36: epigraph.executor.v1.WaitInfo.due_time:type_name -> google.protobuf.Timestamp
+	20, // 37: epigraph.executor.v1.Run.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	20, // 38: epigraph.executor.v1.Run.OutputsEntry.value:type_name -> epigraph.graph.v1.Payload
+	39, // [39:39] is the sub-list for method output_type
+	39, // [39:39] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_executor_v1_run_proto_init() }
@@ -1935,7 +2015,7 @@ func file_epigraph_executor_v1_run_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_executor_v1_run_proto_rawDesc), len(file_epigraph_executor_v1_run_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   14,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
