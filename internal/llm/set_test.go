@@ -368,6 +368,33 @@ func TestAPanicGivesThePermitBack(t *testing.T) {
 	require.Contains(t, g.notes[1], "done 0 PANIC")
 }
 
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	set := chain(t, llm.Options{}, func(c *llm.Config) {
+		for name, context := range map[string]int64{"p0": 9000, "p1": 0, "p2": 8000, "alone": 0} {
+			c.Change(name, func(p *llm.Profile) { p.ContextTokens, p.MaxOutputTokens = context, 100 })
+		}
+		c.Change("p2", func(p *llm.Profile) { p.MaxOutputTokens = 200 })
+		c.Change("alone", func(p *llm.Profile) { p.Provider, p.Model = "p0", "m" })
+	}, answers("a"), answers("b"), answers("c"))
+	for name, tt := range map[string]struct {
+		profile, model  string
+		context, answer int64
+	}{
+		"ByDefault/TheLeastOfTheFallbacks": {"", "", 8000, 100},
+		"OfAProfile":                       {"p2", "other", 8000, 200},
+		"ByItsModel":                       {"", "mp2", 8000, 200},
+		"NotKnown":                         {"alone", "", 0, 100},
+		"NoSuchProfile":                    {"nobody", "", 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			context, answer := set.Limits(tt.profile, tt.model)
+			require.Equal(t, []int64{tt.context, tt.answer}, []int64{context, answer})
+		})
+	}
+}
+
 func TestContextTokens(t *testing.T) {
 	t.Parallel()
 	const prompt = 4 + 1000 // by Estimate

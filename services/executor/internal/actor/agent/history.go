@@ -101,7 +101,7 @@ func (d *definition) bound(limits Limits) {
 			answer = n
 		}
 		if context > 0 {
-			most = min(max(context-answer-d.fixed(), minTokens), maxTokens)
+			most = min(max((context-answer)/10*9-d.fixed(), minTokens), maxTokens) // estimates may be a tenth too low
 		}
 	}
 	h := &d.History
