@@ -36,6 +36,7 @@ var table = map[string][]Scope{
 	"epigraph.planner.v1.PlannerService/ParsePlan":   run,
 	"epigraph.planner.v1.PlannerService/CompilePlan": run,
 	"epigraph.planner.v1.PlannerService/CreatePlan":  run,
+	"epigraph.planner.v1.PlannerService/StreamPlan":  run,
 	"epigraph.planner.v1.PlannerService/RevisePlan":  run,
 
 	"epigraph.executor.v1.ExecutorService/StartRun":        run,
@@ -49,6 +50,7 @@ var table = map[string][]Scope{
 	"epigraph.executor.v1.ExecutorService/ResumeRun":       run,
 	"epigraph.executor.v1.ExecutorService/ReconcileVisit":  run,
 	"epigraph.executor.v1.ExecutorService/PauseRun":        run,
+	"epigraph.executor.v1.ExecutorService/StopRun":         run,
 	"epigraph.executor.v1.ExecutorService/SignalRun":       run,
 	"epigraph.executor.v1.ExecutorService/SignalWithStart": run,
 	"epigraph.executor.v1.ExecutorService/RetryRun":        run,

@@ -16,6 +16,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/internal/turns"
 	"github.com/epigraph-run/epigraph/plan"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/planner/internal/author"
@@ -78,6 +79,9 @@ type Deps struct {
 	Telemetry *obs.Telemetry
 	// Registry prices and books the calls of models; nil means that costs are not known.
 	Registry registryv1.RegistryServiceClient
+	// Executor runs plans while they are written, for the callers of StreamPlan; nil refuses that. Its
+	// connection must call on behalf of the caller.
+	Executor executorv1.ExecutorServiceClient
 }
 
 // Service is an open planner.
@@ -115,6 +119,9 @@ func Open(_ context.Context, cfg Config, d Deps) (*Service, error) {
 		return nil, errors.Join(err, models.Close())
 	}
 	server.UseAuthor(writer)
+	if d.Executor != nil {
+		server.UseExecutor(d.Executor)
+	}
 	return &Service{server: server, models: models}, nil
 }
 

@@ -115,6 +115,7 @@ var figures = map[string][]figure{
 	"a plan that a model writes": {
 		{"64 KiB", author + "maxAnswer"}, {"25", author + "maxTold"}, {"400 bytes", author + "maxFaultText"}, {"160", author + "maxLine"},
 		{"4 KiB", author + "maxResult"}, {"64 KiB", author + "maxResults"}, {"80 bytes", author + "minResult"}, {"300 bytes", author + "maxRequest"},
+		{"32 KiB", author + "maxFixed"},
 		words("4 at once", "a share of admission"), words("16", "four namespaces' share"),
 	},
 	"a compiled plan": {{"4,000,000", "plan/compile.maxSteps"}, {"1,000,000", "plan/compile.MaxEdges"}, {"32 MiB", "plan/compile.maxNamed"}},

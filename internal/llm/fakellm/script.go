@@ -5,6 +5,7 @@
 package fakellm
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -83,6 +84,9 @@ type Reply struct {
 	// Delay is waited before the first byte; streams spread ChunkDelay between the pieces besides.
 	Delay      time.Duration `yaml:"delay"`
 	ChunkDelay time.Duration `yaml:"chunk_delay"`
+	// Hold, if set, is called before each piece of a streamed text with the text that was sent before. It may
+	// wait; false ends the stream in the middle.
+	Hold func(ctx context.Context, sent string) bool `yaml:"-"`
 	// FinishReason is stop, or tool_calls with tool calls, unless said otherwise: in the words of OpenAI.
 	FinishReason string `yaml:"finish_reason"`
 	Usage        Usage  `yaml:"usage"`
