@@ -71,8 +71,8 @@ func one(b *strings.Builder, r *state.Result, most int, indent string) {
 	default:
 		s := Text(r.OK)
 		cut := ""
-		if len(s) > most {
-			cut = fmt.Sprintf(` truncated="%d"`, len(s))
+		if whole := max(len(s), r.Cut); whole > most || r.Cut > 0 {
+			cut = fmt.Sprintf(` truncated="%d"`, whole)
 			s = errs.Clip(s, most)
 		}
 		element(b, in, "ActionResult", cut, s)

@@ -4,6 +4,7 @@ package state
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -108,6 +109,8 @@ type Result struct {
 	Abstained bool            `json:"abstained,omitempty"`
 	// Group are the results of a parallel group.
 	Group Results `json:"group,omitempty"`
+	// Cut is how many bytes the value had, if only its beginning is kept, as a text.
+	Cut int `json:"cut,omitempty"`
 }
 
 // Failure is the error of an action.
@@ -152,26 +155,52 @@ func (r Results) Each(f func(*Result)) {
 	}
 }
 
-// Cut is the results with the values shortened, as texts, so that all of them together have about so many
-// bytes.
+// Cut is the results with the longest values shortened, as texts, so that all values together have at most so
+// many bytes, but for two bytes of each.
 func (r Results) Cut(most int) Results {
-	share := most / max(1, r.Count())
-	out := make(Results, len(r))
-	for i := range r {
-		out[i] = r[i]
-		if len(r[i].Group) > 0 {
-			out[i].Group = r[i].Group.Cut(share * r[i].Group.Count())
-			continue
+	var sizes []int
+	r.Each(func(one *Result) { sizes = append(sizes, len(one.OK)+len(one.Value)) })
+	slices.Sort(sizes)
+	for i, n := range sizes {
+		if others := len(sizes) - i; n*others > most {
+			return r.cut(max(0, most/others))
 		}
+		most -= n
+	}
+	return r
+}
+
+// cut shortens the values that have more bytes than that.
+func (r Results) cut(most int) Results {
+	out := slices.Clone(r)
+	for i := range out {
+		out[i].Group = out[i].Group.cut(most)
 		for _, v := range []*json.RawMessage{&out[i].OK, &out[i].Value} {
-			if len(*v) > share {
-				if raw, err := json.Marshal(errs.Clip(string(*v), share/2)); err == nil {
-					*v = raw
-				}
+			if len(*v) > most {
+				out[i].Cut, *v = max(out[i].Cut, len(*v)), beginning(*v, most)
 			}
 		}
 	}
 	return out
+}
+
+// beginning is the beginning of a value as a text that has at most so many bytes with its quotes.
+func beginning(raw json.RawMessage, most int) json.RawMessage {
+	for n := most; n > 0; {
+		text, err := actor.Encode(errs.Clip(string(raw), n))
+		if err == nil && len(text) <= most {
+			return text
+		}
+		n = max(n/2, n-(len(text)-most)) // quotes and what must be escaped take more
+	}
+	return json.RawMessage(`""`)
+}
+
+// Bytes is how many bytes the values have together.
+func (r Results) Bytes() int {
+	n := 0
+	r.Each(func(one *Result) { n += len(one.OK) + len(one.Value) })
+	return n
 }
 
 // Given are action results that a caller states. A member of a list with exactly the fields type (a text) and
@@ -212,7 +241,8 @@ func typed(raw json.RawMessage) (Result, bool) {
 }
 
 // Plain is the results as other actions and callers see them: the result of each action, a parallel group as
-// one list. A round of one group is its result. A Refusal is no result. ok is false if there are no results.
+// one list. A round of one group is its result. A Refusal is no result, and a result that was cut is an error
+// of ReasonCut. ok is false if there are no results.
 func (r Results) Plain() (raw json.RawMessage, ok bool) {
 	var all []json.RawMessage
 	n := 0
@@ -239,8 +269,21 @@ func (r Results) WithoutRefusals() Results {
 	return slices.DeleteFunc(slices.Clone(r), func(one Result) bool { return one.Refused() })
 }
 
+// ReasonCut is the reason of a result that was too large for the state of its round.
+const ReasonCut = "RESULT_TOO_LARGE"
+
+// WasCut reports whether only the beginning of a result is kept.
+func (r Results) WasCut() (cut bool) {
+	r.Each(func(one *Result) { cut = cut || one.Cut > 0 })
+	return cut
+}
+
 func (r *Result) plain() (json.RawMessage, bool) {
 	switch {
+	case r.Cut > 0:
+		raw, err := json.Marshal(map[string]*Failure{"error": {Type: "PERMANENT", Reason: ReasonCut,
+			Message: fmt.Sprintf("the result has %d bytes, too many for a state to keep: keep it elsewhere and give a reference", r.Cut)}})
+		return raw, err == nil
 	case len(r.Value) > 0:
 		return r.Value, true
 	case len(r.OK) > 0:
