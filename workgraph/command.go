@@ -307,6 +307,9 @@ type Start struct {
 	// RootRunID is the root of the run, which is the run itself if it has no parent. The caller that starts
 	// attempts sets it.
 	RootRunID string
+	// ParentRunID is the run that waits for this one, empty for a root. The caller that starts attempts sets
+	// it.
+	ParentRunID string
 	// Messages are those that started a visit of an inbox, oldest first. Such a visit has no propagated
 	// arguments.
 	Messages []Message

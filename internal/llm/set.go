@@ -291,6 +291,9 @@ func (p *profile) once(ctx context.Context, req Request, delta func(Delta) error
 	if err != nil {
 		return Response{}, err
 	}
+	if permit != nil {
+		ctx = withSent(ctx, permit.Sent)
+	}
 	tools := newNames(&req)
 	sent := tools.apply(req)
 	pass := delta

@@ -26,6 +26,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/memlimit"
 	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/internal/sleep"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/executor"
 	"github.com/epigraph-run/epigraph/services/gateway"
@@ -304,6 +305,13 @@ func openAPI(ctx context.Context, name string, cfg Config, conns *connections, t
 				return nil, err
 			}
 			d.Registry = registryv1.NewRegistryServiceClient(conn)
+		}
+		if cfg.Upstream.Executor != "" && len(cfg.Gateway.Cells) == 0 && len(cfg.Planner.Models.Accounts) > 0 {
+			conn, err := conns.dial(cfg.Upstream.Executor)
+			if err != nil {
+				return nil, err
+			}
+			d.Accounts = executorv1.NewPeerServiceClient(conn)
 		}
 		return some(planner.Open(ctx, cfg.Planner, d))
 	case Registry:

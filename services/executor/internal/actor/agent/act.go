@@ -111,7 +111,35 @@ func (l *loop) act(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, e
 	if r.Graph != nil {
 		return d.actGraph(ctx, r.Graph, v)
 	}
-	return d.actGroups(ctx, r, v, given)
+	if !d.shares(r) {
+		return d.actGroups(ctx, r, v, given)
+	}
+	at, made, err := l.standing(ctx, c, given.at)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	given.at = at
+	out, err := d.actGroups(ctx, r, v, given)
+	if err != nil || at.of(c.RunID) && made == nil {
+		return out, err
+	}
+	if made != nil {
+		out.Threads = []workgraph.ThreadAppend{*made}
+	}
+	out.State, err = at.state()
+	return out, err
+}
+
+// shares reports whether an action of the response works on the thread of the agent.
+func (d *definition) shares(r *response.Response) bool {
+	for _, group := range r.Groups {
+		for i := range group {
+			if a := d.Actions[group[i].Type]; a != nil && a.ShareThread {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // maxTold bounds what a reasoner is told of one fault.
@@ -204,7 +232,7 @@ func (d *definition) actGroups(ctx context.Context, r *response.Response, v verd
 			named := a.node(ctx, place, w.Type, arguments, &f).Named
 			if a.ShareThread {
 				var err error
-				if named, err = sharing(named, given.at.Thread); err != nil {
+				if named, err = sharing(named, given.at); err != nil {
 					return workgraph.Outcome{}, err
 				}
 			}
@@ -246,8 +274,8 @@ func (w *doing) alone(previous json.RawMessage) (workgraph.Outcome, error) {
 }
 
 // sharing are the arguments of an agent that works on the thread of its caller.
-func sharing(named map[string]json.RawMessage, threadID string) (map[string]json.RawMessage, error) {
-	raw, err := actor.Encode(threadID)
+func sharing(named map[string]json.RawMessage, at position) (map[string]json.RawMessage, error) {
+	raw, err := actor.Encode(at)
 	if err != nil {
 		return nil, actor.BadArguments("%v", err)
 	}

@@ -48,7 +48,7 @@ const givenProperties = `
     "tool": {"description": "The tool that a plan names for the problem, told to the reasoner."},
     "arguments": {"type": "array", "description": "The arguments that a plan gave the problem, told to the reasoner.", "items": {"type": "object"}},
     "thread_id": {"type": "string", "description": "The thread to work on; a new one that goes with the run when absent."},
-    "shared_thread": {"type": "string", "description": "The thread of the agent that calls this one."}`
+    "shared_thread": {"type": "object", "description": "Where the agent stands that calls this one; share_thread sets it."}`
 
 // callProperties are arguments of the node's own that bound one call.
 const callProperties = `

@@ -1,9 +1,13 @@
 package agent
 
 import (
+	"context"
 	"encoding/json"
 
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -143,6 +147,40 @@ func (d *definition) nativeTools() []tool {
 type position struct {
 	Thread string `json:"thread"`
 	Seq    int64  `json:"seq"`
+	// Runs are those that hold the thread, from the root to the loop's own. The last one is another run's in a
+	// fork that has not appended yet.
+	Runs []string `json:"runs,omitempty"`
+}
+
+// of reports whether the run stands there itself.
+func (p position) of(runID string) bool {
+	return len(p.Runs) > 0 && p.Runs[len(p.Runs)-1] == runID
+}
+
+// standing is where the run may append: where it stands, and what makes the thread if there is none yet. A
+// run that was forked from another one goes on with that one's thread if nobody else does, and else with a
+// fork of it.
+func (l *loop) standing(ctx context.Context, c *workgraph.Call, at position) (position, *workgraph.ThreadAppend, error) {
+	t, err := l.threads.Thread(ctx, actor.NamespaceOf(ctx), at.Thread)
+	if err != nil {
+		return at, nil, threadError(err)
+	}
+	if at.of(c.RunID) {
+		return position{at.Thread, t.Last, at.Runs}, nil, nil
+	}
+	if t.Last == at.Seq {
+		runs := holders(c)
+		err := l.threads.HoldThread(ctx, actor.NamespaceOf(ctx), at.Thread, runs)
+		if err == nil {
+			return position{at.Thread, at.Seq, runs}, nil, nil
+		}
+		if errs.ReasonOf(err) != thread.ReasonBusy {
+			return at, nil, threadError(err)
+		}
+	}
+	a := &workgraph.ThreadAppend{Thread: ids.New(thread.IDPrefix), After: at.Seq,
+		Create: &workgraph.ThreadCreate{Parent: at.Thread, ParentSeq: at.Seq, Lifetime: workgraph.ThreadEphemeral, Agent: t.Agent}}
+	return position{a.Thread, at.Seq, []string{c.RunID}}, a, nil
 }
 
 func positionOf(c *workgraph.Call) (position, error) {

@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
-	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/prompt"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/response"
@@ -71,10 +70,15 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	a, err := l.appendTo(ctx, c, r, items)
+	at, made, err := l.standing(ctx, c, r.at)
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
+	a := workgraph.ThreadAppend{Thread: at.Thread, After: at.Seq}
+	if made != nil {
+		a = *made
+	}
+	a.Items = items
 	var out workgraph.Outcome
 	if over {
 		out = workgraph.Outcome{Values: []json.RawMessage{result}, Select: &workgraph.Select{Others: workgraph.SelectNone}}
@@ -96,7 +100,7 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 		}
 	}
 	out.Threads = []workgraph.ThreadAppend{a}
-	out.State, err = position{a.Thread, a.After + int64(len(items))}.state()
+	out.State, err = position{at.Thread, at.Seq + int64(len(items)), at.Runs}.state()
 	return out, err
 }
 
@@ -274,37 +278,12 @@ func shortened(item *state.Item) *state.Item {
 	return &short
 }
 
-// appendTo is the append of the round. A run that was forked from another one finds that the thread goes on
-// beyond its own position, with what the other run did: it goes on with a fork of the thread.
-func (l *loop) appendTo(ctx context.Context, c *workgraph.Call, r *round, items []workgraph.ThreadItem) (workgraph.ThreadAppend, error) {
-	t, err := l.threads.Thread(ctx, actor.NamespaceOf(ctx), r.at.Thread)
-	if err != nil {
-		return workgraph.ThreadAppend{}, threadError(err)
-	}
-	a := workgraph.ThreadAppend{Thread: r.at.Thread, After: t.Last, Items: items}
-	if t.Last > r.at.Seq && !r.shares() {
-		a.Thread, a.After = ids.New(thread.IDPrefix), r.at.Seq
-		a.Create = &workgraph.ThreadCreate{Parent: r.at.Thread, ParentSeq: r.at.Seq, Lifetime: workgraph.ThreadEphemeral, Agent: t.Agent}
-	}
-	return a, nil
-}
-
-// shares reports whether actions work on the thread of the agent.
-func (r *round) shares() bool {
-	for _, a := range r.d.Actions {
-		if a.ShareThread {
-			return true
-		}
-	}
-	return r.in.Shared
-}
-
 // before is the position up to which the thread can be read while an append is under way.
 func (r *round) before(a workgraph.ThreadAppend) position {
 	if a.Create != nil {
-		return position{a.Create.Parent, a.Create.ParentSeq}
+		return position{a.Create.Parent, a.Create.ParentSeq, nil}
 	}
-	return position{a.Thread, a.After}
+	return position{a.Thread, a.After, nil}
 }
 
 // actionOf is the action of a node of the loop, or of a node that such a node has expanded to.
