@@ -3,7 +3,6 @@ package engine_test
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,7 +25,7 @@ func TestAgentsOnOneThread(t *testing.T) {
 		l := run(t, s, agents(t, s, actors{"reasoner": r, "helper": helper, "work": &recorder{}, "ok": &recorder{}, "refused": outcome(func(c *workgraph.Call) workgraph.Outcome {
 			for _, u := range c.Upstream {
 				if u.Error != nil {
-					refused <- u.Error.Reason
+					refused <- u.Error.Message
 				}
 			}
 			return text("noted")
@@ -73,7 +72,7 @@ func TestAgentsOnOneThread(t *testing.T) {
 			run := l.start(t, &workgraph.Graph{Nodes: []workgraph.Node{
 				{ID: "a", Actor: "agent", Named: named(agent), OnError: route}, {ID: "b", Actor: "agent", Named: named(agent), OnError: route}, {ID: "refused", Actor: "refused", Join: workgraph.Join{Mode: workgraph.Any}},
 			}, Edges: []workgraph.Edge{{From: "a", To: "refused", Kind: workgraph.ErrorEdge}, {From: "b", To: "refused", Kind: workgraph.ErrorEdge}}})
-			require.Equal(t, thread.ReasonBusy, <-refused)
+			require.Contains(t, <-refused, thread.ReasonBusy)
 			close(held)
 			l.wait(t, run, journal.StateCompleted)
 			require.Equal(t, map[int]int{1: 1}, r.rounds())
@@ -85,10 +84,9 @@ func TestAgentsOnOneThread(t *testing.T) {
 			script(`[["sub", "sub"]]`, `["sub", "sub"]`, `{"result": "done"}`)
 			run := l.start(t, agentOf(t, host))
 			l.wait(t, run, journal.StateCompleted)
-			require.Equal(t, 1, strings.Count(r.told[2], "heard"))
 			require.Contains(t, r.told[2], thread.ReasonBusy, "of two at once one is refused")
-			require.Equal(t, 2, strings.Count(r.told[3], "heard"), "one after the other is fine")
-			require.Equal(t, map[int]int{1: 3}, helper.rounds())
+			require.NotContains(t, r.told[3], thread.ReasonBusy)
+			require.Equal(t, map[int]int{1: 3}, helper.rounds(), "one of the two at once, and two one after the other")
 		})
 		t.Run("AForkGoesOnOnAForkOfTheThread", func(t *testing.T) {
 			script(`["sub"]`, `["sub"]`, `{"result": "first"}`)

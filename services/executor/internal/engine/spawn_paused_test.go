@@ -12,6 +12,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -83,9 +84,12 @@ func TestPauseHoldsBackChildrenThatAreBeingStarted(t *testing.T) {
 		t.Run("AlsoAfterACrash", func(t *testing.T) {
 			_, l, id := begin(t)
 			l.stop()
-			_, err := l.j.Enqueue(t.Context(), journal.EnqueueRequest{Command: journal.Command{Namespace: ns, RunID: id, Kind: journal.CommandPause, Body: []byte(`{"reason":"LUNCH"}`), Time: time.Now()}})
+			body, err := (&record.Payload{Reason: "LUNCH"}).Encode()
+			require.NoError(t, err)
+			_, err = l.j.Enqueue(t.Context(), journal.EnqueueRequest{Command: journal.Command{Namespace: ns, RunID: id, Kind: journal.CommandPause, Body: body, Time: time.Now()}})
 			require.NoError(t, err)
 			again := run(t, s, a, named("second"))
+			again.jobs(t)
 			again.evicted(t, id, journal.StatePaused)
 			none(t, again, id)
 			require.NoError(t, again.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: id}))

@@ -16,6 +16,8 @@ const (
 	prior = 5
 	// trusted is after how many calls an estimate is corrected downwards.
 	trusted = 5
+	// reliable is after how many calls a namespace is known by its own calls alone.
+	reliable = 50
 	// caution is how many deviations above the mean the calls under way together are assumed to take.
 	caution = 4
 	// sparePer is the part of a limit that all calls under way take at least beyond what they will probably use.
@@ -37,7 +39,7 @@ func (g *guess) learn(estimate, used int64) {
 	w := max(memory, 1/float64(g.known+prior))
 	g.mean += w * (r - g.mean)
 	g.squares += w * (r*r - g.squares)
-	g.top = max(r, g.top*(1-memory/4))
+	g.top = max(r, g.top*(1-memory/20))
 }
 
 // heir is what a namespace is assumed to be like of which nothing is known yet: as all others.
@@ -69,6 +71,10 @@ func (g *guess) of(estimate int64, flying int) taking {
 
 func (t taking) plus(u taking) taking {
 	return taking{t.likely + u.likely, t.careful + u.careful, t.most + u.most}
+}
+
+func (t taking) atLeast(u taking) taking {
+	return taking{max(t.likely, u.likely), max(t.careful, u.careful), max(t.most, u.most)}
 }
 
 // with is what the call takes if it has a part of the spare room.

@@ -173,7 +173,7 @@ func (x *account) line(namespace string) *line {
 
 // cost is what a call of the line takes.
 func (x *account) cost(l *line, e llm.Usage) Cost {
-	in, out := l.guess[0].of(min(e.Input, maxTokens), l.flying), l.guess[1].of(min(e.Output, maxTokens), l.flying)
+	in, out := x.taking(l, 0, e.Input), x.taking(l, 1, e.Output)
 	under := int64(max(x.held, x.seen.UnderWay) + 1)
 	spare := func(k int) int64 { return x.limits.Per[k] / sparePer / under }
 	c := Cost{1, in.plus(out).with(spare(1)), in.with(spare(2)), out.with(spare(3))}
@@ -181,6 +181,17 @@ func (x *account) cost(l *line, e llm.Usage) Cost {
 		c[k] = min(c[k], n) // with the whole limit it begins alone
 	}
 	return c
+}
+
+// taking is what a call of the line is expected to use of prompt or answer. While little is known of the
+// line, it is expected to use what calls of other lines do, if that is more.
+func (x *account) taking(l *line, of int, estimate int64) taking {
+	estimate = min(estimate, maxTokens)
+	t := l.guess[of].of(estimate, l.flying)
+	if l.guess[of].known < reliable {
+		t = t.atLeast(x.guess[of].of(estimate, l.flying))
+	}
+	return t
 }
 
 // enter puts a call in line.

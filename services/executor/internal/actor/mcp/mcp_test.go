@@ -569,7 +569,7 @@ func TestDown(t *testing.T) {
 	t.Run("Never/ButByAnEarlierProcess", func(t *testing.T) {
 		t.Parallel()
 		p := serve(t)
-		p.tool("hello", "greets", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) { return text("hello"), nil })
+		p.tool("hello", `{"type": "object", "properties": {"who": {"type": "string"}}}`, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) { return text("hello"), nil })
 		m := &memory{}
 		s := openWith(t, map[string]mcp.Server{"p": p.config()}, m)
 		want := listed(t, s, "mcp/p/hello")
@@ -579,7 +579,8 @@ func TestDown(t *testing.T) {
 		known := func(name string, of mcp.Server) (found actor.Spec) {
 			s := openWith(t, map[string]mcp.Server{"p": of}, m)
 			testkit.Eventually(t, func() bool {
-				found = s.Specs()[0]
+				for _, found = range s.Specs() {
+				}
 				return found.Unavailable != ""
 			})
 			require.Equal(t, name, found.Name)

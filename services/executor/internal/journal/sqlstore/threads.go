@@ -38,7 +38,9 @@ func scanThread(row dbkit.Scanner, more ...any) (t thread.Thread, err error) {
 	if last.After(t.UseTime) {
 		t.UseTime = last
 	}
-	t.Below = strings.Fields(below)
+	if below != "" {
+		t.Below = strings.Fields(below)
+	}
 	t.Labels, err = journal.DecodeLabels(labels)
 	return t, err
 }
