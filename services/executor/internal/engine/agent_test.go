@@ -285,6 +285,7 @@ func TestAgent(t *testing.T) {
 			id := l.start(t, agentOf(t, `{`+actions+`}`))
 			l.evicted(t, id, journal.StateWaiting)
 			below := l.child(t, id).ID
+			l.evicted(t, below, journal.StateWaiting)
 			var asks []string
 			testkit.Eventually(t, func() bool {
 				asks = nil

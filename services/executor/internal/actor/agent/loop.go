@@ -31,6 +31,7 @@ const (
 	passNothing   = "{'args': [], 'named': {}}"
 	passResult    = "{'args': [], 'named': result}"
 	passArguments = "{'args': [], 'named': result.arguments}"
+	passRequest   = "{'args': [], 'named': {'request': result}}"
 )
 
 // stateAt is the key of the run's state that says where the agent stands.
@@ -75,7 +76,7 @@ func (d *definition) graph() (*workgraph.Graph, error) {
 	for _, name := range sorted(d.Actions) {
 		a := d.Actions[name]
 		id := doNode(name)
-		add(workgraph.Node{ID: id, Name: name, Actor: a.Actor, Named: a.Named, Timeout: a.Timeout, Effect: a.Effect, Retry: workgraph.Retry{MaxAttempts: a.MaxAttempts}, OnError: route})
+		add(workgraph.Node{ID: id, Name: name, Actor: a.Actor, Named: undisturbed(a.Actor, a.Named), Timeout: a.Timeout, Effect: a.Effect, Retry: workgraph.Retry{MaxAttempts: a.MaxAttempts}, OnError: route})
 		edge(nodeAct, id, "", workgraph.Merge(passArguments))
 		edge(id, nodeObserve, "", nothing)
 		edge(id, nodeObserve, workgraph.ErrorEdge, nothing)

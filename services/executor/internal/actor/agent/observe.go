@@ -6,7 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"slices"
+	"strings"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
@@ -36,7 +36,7 @@ func (l *loop) round(ctx context.Context, c *workgraph.Call, d *definition) (*ro
 		return nil, workgraph.Errorf(workgraph.Permanent, thread.ReasonInvalid, "thread %s has no state at item %d", r.at.Thread, r.at.Seq)
 	}
 	r.last = last
-	r.userInput, r.results = prompt.Text(last.Answer), last.Next()
+	r.userInput, r.results = strings.Join(inputs(last.Answer), "\n"), last.Next()
 	return r, nil
 }
 
@@ -50,17 +50,13 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	said, raw, err := d.read(ctx, c)
-	item := &state.Item{Round: r.number, RawResponse: raw, ReasonerInput: prompt.Text(c.Named["request"])}
-	item.UserInput = r.userInput
-	if err != nil {
+	said, err := d.read(ctx, c)
+	if err != nil { // act has refused it
 		said = &response.Response{Status: response.Ongoing}
-	} else {
-		item.NewTask, item.Status, item.Description, item.DescriptionExtended = said.NewTask, said.Status, said.Description, said.DescriptionExtended
-		item.InstantResponse = said.InstantResponse
-		item.Response = state.Response{InstantResponse: said.InstantResponse, NextActions: said.Groups, InstantLearnings: said.Learnings}
 	}
-	item.Status = said.Status
+	from, _ := source(c, nodeReason)
+	item := &state.Item{Round: r.number, RawResponse: actor.Result(from.Values), ReasonerInput: prompt.Text(c.Named["request"]), Brief: stateOf(said, r.userInput),
+		Response: state.Response{InstantResponse: said.InstantResponse, NextActions: said.Groups, Graph: d.shown(said.Graph), InstantLearnings: said.Learnings}}
 	result, over, err := r.outcome(said, item)
 	if err != nil {
 		return workgraph.Outcome{}, err
@@ -83,7 +79,7 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 	if over {
 		out = workgraph.Outcome{Values: []json.RawMessage{result}, Select: &workgraph.Select{Others: workgraph.SelectNone}}
 	} else {
-		next := &round{d: d, in: r.in, c: c, number: r.number + 1, userInput: prompt.Text(item.Answer), results: item.Next(), from: r.before(a)}
+		next := &round{d: d, in: r.in, c: c, number: r.number + 1, userInput: strings.Join(inputs(item.Answer), "\n"), results: item.Next(), from: r.before(a)}
 		if next.states, err = l.briefs(ctx, actor.NamespaceOf(ctx), next.from, d.MaxStates-1); err != nil {
 			return workgraph.Outcome{}, err
 		}
@@ -104,6 +100,12 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 	return out, err
 }
 
+// stateOf is the part of a round's state that prompts show.
+func stateOf(said *response.Response, userInput string) state.Brief {
+	return state.Brief{NewTask: said.NewTask, Status: said.Status, Description: said.Description, DescriptionExtended: said.DescriptionExtended,
+		UserInput: userInput, InstantResponse: said.InstantResponse}
+}
+
 // outcome fills in what became of the round. over says that the task has come to its end, with the result.
 func (r *round) outcome(said *response.Response, item *state.Item) (result json.RawMessage, over bool, err error) {
 	act, ok := source(r.c, nodeAct)
@@ -116,8 +118,8 @@ func (r *round) outcome(said *response.Response, item *state.Item) (result json.
 		r.refuse(item, "this cannot be done: "+because(act.Error))
 		return nil, false, nil
 	case ok && said.Status == response.Pending:
-		item.Answer, item.Given = actor.Result(act.Values), r.results
-		if prompt.Text(item.Answer) == "" {
+		item.Answer, item.Given = actor.Result(act.Values), r.results.WithoutRefusals()
+		if len(inputs(item.Answer)) == 0 {
 			item.Answer = json.RawMessage(`"(no answer)"`)
 		}
 		return nil, false, nil
@@ -134,6 +136,7 @@ func (r *round) outcome(said *response.Response, item *state.Item) (result json.
 			return r.result(v.Result), true, nil
 		}
 		if v.Done {
+			item.Given = r.results.WithoutRefusals()
 			return nil, false, nil // the task goes on without an action
 		}
 	}
@@ -182,10 +185,9 @@ func (r *round) result(stated json.RawMessage) json.RawMessage {
 	return json.RawMessage("null")
 }
 
-// refuse records why nothing was done. The results of the round before are told again.
+// refuse records why nothing was done: the task goes on. The results of the round before are told again.
 func (r *round) refuse(item *state.Item, why string) {
-	item.Refused = errs.Clip(why, maxTold)
-	item.Given = slices.DeleteFunc(slices.Clone(r.results), func(one state.Result) bool { return one.Refused() })
+	item.Status, item.Refused, item.Given = response.Ongoing, errs.Clip(why, maxTold), r.results.WithoutRefusals()
 	item.ActionResults = state.Results{state.Refusal(item.Refused)}
 }
 
@@ -239,15 +241,19 @@ func stateItem(item *state.Item) (workgraph.ThreadItem, error) {
 	if err != nil {
 		return workgraph.ThreadItem{}, badLoop("the state: %v", err)
 	}
-	b := item.Brief
-	for _, s := range []*string{&b.UserInput, &b.InstantResponse, &b.Description, &b.DescriptionExtended} {
-		*s = errs.Clip(*s, thread.MaxBrief/8)
-	}
-	brief, err := actor.Encode(b)
+	short, err := actor.Encode(brief(item.Brief))
 	if err != nil {
 		return workgraph.ThreadItem{}, badLoop("the state: %v", err)
 	}
-	return workgraph.ThreadItem{Kind: workgraph.ThreadState, Brief: brief, Body: body}, nil
+	return workgraph.ThreadItem{Kind: workgraph.ThreadState, Brief: short, Body: body}, nil
+}
+
+// brief is the part of a state that prompts show, in the length in which it is kept.
+func brief(b state.Brief) state.Brief {
+	for _, s := range []*string{&b.UserInput, &b.InstantResponse, &b.Description, &b.DescriptionExtended} {
+		*s = errs.Clip(*s, thread.MaxBrief/8)
+	}
+	return b
 }
 
 // maxPart bounds the parts of a state that is too long, in bytes.
@@ -260,7 +266,7 @@ func shortened(item *state.Item) *state.Item {
 		&short.Response.InstantResponse} {
 		*s = errs.Clip(*s, maxPart)
 	}
-	for _, raw := range []*json.RawMessage{&short.RawResponse, &short.Answer} {
+	for _, raw := range []*json.RawMessage{&short.RawResponse, &short.Answer, &short.Response.Graph} {
 		if len(*raw) > maxPart {
 			*raw, _ = actor.Encode(errs.Clip(string(*raw), maxPart)) // texts always marshal
 		}
