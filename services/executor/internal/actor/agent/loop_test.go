@@ -619,7 +619,9 @@ func TestSharedThreadAlone(t *testing.T) {
 	t.Parallel()
 	const sub = `"actions": {"sub": {"actor": "agent", "share_thread": true, "named": {"reasoner": "s", "actions": {"x": {}}}}, "x": {}}`
 	ask := func(what string) string { return `{"action": "sub", "arguments": {"user_input": "` + what + `"}}` }
-	native := func(id string) string { return `{"id": "` + id + `", "name": "sub", "arguments": {"user_input": "look"}}` }
+	native := func(id string) string {
+		return `{"id": "` + id + `", "name": "sub", "arguments": {"user_input": "look"}}`
+	}
 	for name, c := range map[string]struct{ say, more string }{
 		"TwoInAGroup":      {`{"actions": [[` + ask("a") + `, ` + ask("b") + `]]}`, `, "branch": false`},
 		"BesideABranch":    {`{"actions": [[` + ask("a") + `, "x"]]}`, ``},

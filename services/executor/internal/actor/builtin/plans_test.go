@@ -55,7 +55,7 @@ func fits(ctx context.Context, t *testing.T, set *builtin.Set, actors map[string
 	}
 	for name, named := range actors {
 		g, err := compile.Graph(ctx, read.Graph, compile.Options{DefaultActor: name, Named: named})
-		if bad := (*compile.Error)(nil); errors.As(err, &bad) {
+		if _, bad := errors.AsType[*compile.Error](err); bad {
 			return false, false
 		}
 		require.NoError(t, err)
