@@ -31,8 +31,8 @@ const (
 	accountPause = 6 * time.Second
 )
 
-// modelRun is a run of so many calls of the model that do not wait for each other. Answers have 3 to 100 tokens
-// of the 120 that are asked for.
+// modelRun is a run of so many calls of the model that do not wait for each other. Answers have 3 to 100
+// tokens of the 120 that are asked for.
 func modelRun(calls int, prompt func(i int) string) *executorv1.StartRunRequest {
 	g := &graphv1.Graph{}
 	for i := range calls {
@@ -44,8 +44,8 @@ func modelRun(calls int, prompt func(i int) string) *executorv1.StartRunRequest 
 }
 
 // TestModelAccount has a loud and a quiet namespace call one model account through three executors, and
-// measures at the model's server: what it gets in any 60 seconds, how long the quiet namespace waits, and what
-// a refusal of one call does to the calls of all.
+// measures at the model's server: what it gets in any 60 seconds, how long the quiet namespace waits, and
+// what a refusal of one call does to the calls of all.
 func TestModelAccount(t *testing.T) {
 	var mu sync.Mutex
 	quiet := map[string]time.Time{} // when a prompt arrived

@@ -245,8 +245,8 @@ var (
 	errPaused = errors.New("engine: the run is paused")
 )
 
-// goOnSpawning returns the children that are to be started now that the run is not paused any more. The caller
-// holds r.mu.
+// goOnSpawning returns the children that are to be started now that the run is not paused any more. The
+// caller holds r.mu.
 func (r *run) goOnSpawning() (list []workgraph.Spawn) {
 	if st, _ := r.State.Status(); !r.held || st == workgraph.StatusPaused {
 		return nil

@@ -20,7 +20,8 @@ const (
 	reliable = 50
 	// caution is how many deviations above the mean the calls under way together are assumed to take.
 	caution = 4
-	// sparePer is the part of a limit that all calls under way take at least beyond what they will probably use.
+	// sparePer is the part of a limit that all calls under way take at least beyond what they will probably
+	// use.
 	sparePer = 50
 	// outlasted is how many later calls end before a call counts as one that uses its whole estimate.
 	outlasted = 256

@@ -148,8 +148,8 @@ func (d *definition) nativeTools() []tool {
 type position struct {
 	Thread string `json:"thread"`
 	Seq    int64  `json:"seq"`
-	// Runs are those that hold the thread, from the root to the loop's own. The last one is another run's in a
-	// fork that has not appended yet.
+	// Runs are those that hold the thread, from the root to the loop's own. In a fork that has not appended
+	// yet the last one is the run that it was forked from.
 	Runs []string `json:"runs,omitempty"`
 }
 

@@ -9,6 +9,7 @@
 package executorv1
 
 import (
+	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	v1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
@@ -885,7 +886,7 @@ var File_epigraph_executor_v1_peer_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x1fepigraph/executor/v1/peer.proto\x12\x14epigraph.executor.v1\x1a\"epigraph/executor/v1/explain.proto\x1a\"epigraph/executor/v1/outcome.proto\x1a!epigraph/executor/v1/worker.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1egoogle/protobuf/duration.proto\"\x8b\x01\n" +
+	"\x1fepigraph/executor/v1/peer.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\"epigraph/executor/v1/explain.proto\x1a\"epigraph/executor/v1/outcome.proto\x1a!epigraph/executor/v1/worker.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1egoogle/protobuf/duration.proto\"\x8b\x01\n" +
 	"\rInvokeRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x127\n" +
 	"\aattempt\x18\x02 \x01(\v2\x1d.epigraph.executor.v1.AttemptR\aattempt\x12#\n" +
@@ -907,10 +908,10 @@ const file_epigraph_executor_v1_peer_proto_rawDesc = "" +
 	"\x04call\x18\x01 \x01(\v2\x1f.epigraph.executor.v1.ModelCallH\x00R\x04call\x129\n" +
 	"\x04sent\x18\x02 \x01(\v2#.epigraph.executor.v1.ModelCallSentH\x00R\x04sent\x126\n" +
 	"\x03end\x18\x03 \x01(\v2\".epigraph.executor.v1.ModelCallEndH\x00R\x03endB\x06\n" +
-	"\x04step\"\x82\x01\n" +
-	"\tModelCall\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x18\n" +
-	"\aaccount\x18\x02 \x01(\tR\aaccount\x12=\n" +
+	"\x04step\"\x96\x01\n" +
+	"\tModelCall\x12&\n" +
+	"\tnamespace\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tnamespace\x12\"\n" +
+	"\aaccount\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\aaccount\x12=\n" +
 	"\bestimate\x18\x03 \x01(\v2!.epigraph.executor.v1.ModelTokensR\bestimate\"^\n" +
 	"\vModelTokens\x12\x14\n" +
 	"\x05input\x18\x01 \x01(\x03R\x05input\x12!\n" +
@@ -919,13 +920,13 @@ const file_epigraph_executor_v1_peer_proto_rawDesc = "" +
 	"\rModelCallSent\"\x87\x01\n" +
 	"\fModelCallEnd\x125\n" +
 	"\x04used\x18\x01 \x01(\v2!.epigraph.executor.v1.ModelTokensR\x04used\x12@\n" +
-	"\afailure\x18\x02 \x01(\v2&.epigraph.executor.v1.ModelCallFailureR\afailure\"\xd7\x01\n" +
+	"\afailure\x18\x02 \x01(\v2&.epigraph.executor.v1.ModelCallFailureR\afailure\"\xe1\x01\n" +
 	"\x10ModelCallFailure\x12#\n" +
 	"\rnot_performed\x18\x01 \x01(\bR\fnotPerformed\x12\x1c\n" +
 	"\tretryable\x18\x02 \x01(\bR\tretryable\x12\x18\n" +
 	"\aunknown\x18\x03 \x01(\bR\aunknown\x12\x16\n" +
-	"\x06status\x18\x04 \x01(\x05R\x06status\x12\x12\n" +
-	"\x04code\x18\x05 \x01(\tR\x04code\x12:\n" +
+	"\x06status\x18\x04 \x01(\x05R\x06status\x12\x1c\n" +
+	"\x04code\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\x04code\x12:\n" +
 	"\vretry_after\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"retryAfter\"R\n" +
 	"\x0eGovernResponse\x12@\n" +
