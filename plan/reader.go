@@ -46,17 +46,32 @@ func streaming(dialect string) bool {
 // smallText is the length of text up to which every new line triggers a reading.
 const smallText = 16 << 10
 
+// Due reports whether enough text has come for Ready to read again. Otherwise Ready costs nothing.
+func (r *Reader) Due() bool { return r.readable() > 0 }
+
+// readable is the length of the text that Ready would read now, or 0.
+func (r *Reader) readable() int {
+	fresh := r.buf[r.seen:]
+	if len(fresh) == 0 || len(r.buf) > smallText && len(fresh) < len(r.buf)/8 {
+		return 0
+	}
+	if i := bytes.LastIndexByte(fresh, '\n'); i >= 0 {
+		return r.seen + i + 1
+	}
+	if len(fresh) < 256 {
+		return 0
+	}
+	return len(r.buf)
+}
+
+// Len is the length of the text so far, as far as it is read.
+func (r *Reader) Len() int { return len(r.buf) }
+
 // Ready returns the finished problems, with all edges that lead to them, in the order of the plan. A later
 // call returns the same and possibly more. If later text takes something back, Close reports RETRACTED.
 func (r *Reader) Ready() Graph {
-	fresh := r.buf[r.seen:]
-	if len(fresh) == 0 || len(r.buf) > smallText && len(fresh) < len(r.buf)/8 {
-		return r.ready
-	}
-	end := len(r.buf)
-	if i := bytes.LastIndexByte(fresh, '\n'); i >= 0 {
-		end = r.seen + i + 1
-	} else if len(fresh) < 256 {
+	end := r.readable()
+	if end == 0 {
 		return r.ready
 	}
 	for end > 0 && end < len(r.buf) && !utf8.RuneStart(r.buf[end]) {
@@ -76,7 +91,10 @@ func (r *Reader) Ready() Graph {
 			}
 		}
 	}
-	n := len(res.Graph.Problems) - 1
+	n := len(res.Graph.Problems)
+	if !isData(res.Dialect) || closed(r.buf[:end]) != n {
+		n-- // the last one may go on
+	}
 	if n <= len(r.ready.Problems) {
 		return r.ready
 	}
@@ -94,6 +112,43 @@ func (r *Reader) Ready() Graph {
 		r.ready = next
 	}
 	return r.ready
+}
+
+// closed counts the objects of a list that have ended, if the text ends between two of them. The list is the
+// outermost one that is open at the end. In any other place the count is -1.
+func closed(text []byte) int {
+	type open struct {
+		bracket byte
+		objects int
+	}
+	var stack []open
+	inText, escaped := false, false
+	for _, c := range text {
+		switch {
+		case escaped:
+			escaped = false
+		case inText:
+			escaped, inText = c == '\\', c != '"'
+		case c == '"':
+			inText = true
+		case c == '[' || c == '{':
+			stack = append(stack, open{bracket: c})
+		case (c == ']' || c == '}') && len(stack) > 0:
+			stack = stack[:len(stack)-1]
+			if n := len(stack); c == '}' && n > 0 {
+				stack[n-1].objects++
+			}
+		}
+	}
+	for i := range stack {
+		if stack[i].bracket == '[' {
+			if i == len(stack)-1 && !inText {
+				return stack[i].objects
+			}
+			break
+		}
+	}
+	return -1
 }
 
 // extends reports whether g contains everything in old. If it does not, it names what is missing.

@@ -46,6 +46,23 @@ func TestReader(t *testing.T) {
 			}
 		})
 	}
+	t.Run("Closed/ATaskNeedNotWaitForTheNext", func(t *testing.T) {
+		for text, want := range map[string]string{
+			"[\n{\"id\": \"a\", \"request\": \"x\", \"needs\": []},\n":                                      "a",
+			"{\"tasks\": [\n{\"id\": \"a\", \"request\": \"x\", \"needs\": []},\n":                          "a",
+			"[\n{\"id\": \"a\", \"request\": \"}, {\", \"needs\": []},\n":                                   "a",
+			"[\n{\"id\": \"a\", \"request\": \"x\", \"needs\": [],\n":                                       "",
+			"[\n{\"id\": \"a\", \"request\": \"x\", \"needs\": [], \"args\": {\"of\": [\n{\"y\": 1},\n":     "",
+			"[\n{\"id\": \"a\", \"request\": \"x\", \"needs\": []},\n{\"id\": \"b\", \"request\": \"y\",\n": "a",
+		} {
+			rd := plan.NewReader()
+			_, err := rd.Write([]byte(text))
+			require.NoError(t, err)
+			require.True(t, rd.Due())
+			require.Equal(t, want, ids(rd.Ready()), text)
+			require.False(t, rd.Due())
+		}
+	})
 	t.Run("TakenBack/IsReported", func(t *testing.T) {
 		rd := plan.NewReader()
 		write := func(s string) {

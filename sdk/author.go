@@ -2,6 +2,9 @@ package epigraph
 
 import (
 	"context"
+	"errors"
+	"io"
+	"iter"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -97,6 +100,60 @@ func (c *Client) CreatePlan(ctx context.Context, goal string, opts ...AuthorOpti
 		}
 	}
 	return c.Planner.CreatePlan(ctx, req)
+}
+
+// StreamPlan is CreatePlan that yields what happens while the model writes: pieces of its answer, the parts
+// of the plan that are certain, the rounds, and the result as the last event. The iteration ends after the
+// result, with ctx, or with an error, which is then the last pair. A caller that leaves early ends the
+// authoring.
+func (c *Client) StreamPlan(ctx context.Context, goal string, opts ...AuthorOption) iter.Seq2[*plannerv1.StreamPlanResponse, error] {
+	return c.streamPlan(ctx, goal, nil, opts)
+}
+
+// RunPlan is StreamPlan that starts a run first, which the first event names. Its tasks begin as soon as
+// their part is certain. UNSAFE ones, and all behind them, wait for the whole plan. The run is canceled if no
+// plan comes, or if the caller leaves before the result. StartAt and the conflict policies of BusinessKey are
+// refused. RequestID makes the call repeatable: a repeat is told the run, and nothing else.
+func (c *Client) RunPlan(ctx context.Context, goal string, start []StartOption, opts ...AuthorOption) iter.Seq2[*plannerv1.StreamPlanResponse, error] {
+	req, err := startRequest(nil, start)
+	if err == nil && (req.GetStartTime() != nil || req.GetConflictPolicy() > executorv1.ConflictPolicy_CONFLICT_POLICY_FAIL) {
+		err = errors.New("epigraph: a plan that is being written takes no StartAt, and no policy for its business key but to fail")
+	}
+	if err != nil {
+		return func(yield func(*plannerv1.StreamPlanResponse, error) bool) { yield(nil, err) }
+	}
+	return c.streamPlan(ctx, goal, &plannerv1.PlanRun{
+		Args: req.GetArgs(), Named: req.GetNamed(), TaskId: req.GetTaskId(), UserId: req.GetUserId(), ChatId: req.GetChatId(), ThreadId: req.GetThreadId(),
+		Context: req.GetContext(), Attachments: req.GetAttachments(), Metadata: req.GetMetadata(), Labels: req.GetLabels(), BusinessKey: req.GetBusinessKey(),
+		RequestId: req.GetRequestId(), Priority: req.GetPriority(), Timeout: req.GetTimeout(), Budget: req.GetBudget(), Webhooks: req.GetWebhooks(),
+	}, opts)
+}
+
+func (c *Client) streamPlan(ctx context.Context, goal string, run *plannerv1.PlanRun, opts []AuthorOption) iter.Seq2[*plannerv1.StreamPlanResponse, error] {
+	return func(yield func(*plannerv1.StreamPlanResponse, error) bool) {
+		how := &plannerv1.CreatePlanRequest{}
+		for _, f := range opts {
+			if err := f(how); err != nil {
+				yield(nil, err)
+				return
+			}
+		}
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		stream, err := c.Planner.StreamPlan(ctx, &plannerv1.StreamPlanRequest{
+			Goal: goal, Context: how.GetContext(), Tools: how.GetTools(), Profile: how.GetProfile(), DefaultActor: how.GetDefaultActor(),
+			Named: how.GetNamed(), Name: how.GetName(), Limits: how.GetLimits(), Run: run,
+		})
+		for err == nil {
+			var m *plannerv1.StreamPlanResponse
+			if m, err = stream.Recv(); err == nil && !yield(m, nil) {
+				return
+			}
+		}
+		if !errors.Is(err, io.EOF) {
+			yield(nil, err)
+		}
+	}
 }
 
 // Revise has a model write anew what is left of the run, for the goal. Visits that have begun stay as they

@@ -7,7 +7,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
@@ -21,11 +24,27 @@ type authoring struct {
 	executorv1.UnimplementedExecutorServiceServer
 	create *plannerv1.CreatePlanRequest
 	revise *plannerv1.RevisePlanRequest
+	stream *plannerv1.StreamPlanRequest
 }
 
 func (a *authoring) CreatePlan(_ context.Context, r *plannerv1.CreatePlanRequest) (*plannerv1.CreatePlanResponse, error) {
 	a.create = r
 	return &plannerv1.CreatePlanResponse{Text: "[]"}, nil
+}
+
+func (a *authoring) StreamPlan(r *plannerv1.StreamPlanRequest, s grpc.ServerStreamingServer[plannerv1.StreamPlanResponse]) error {
+	a.stream = r
+	if err := s.Send(&plannerv1.StreamPlanResponse{Event: &plannerv1.StreamPlanResponse_Run{Run: &plannerv1.PlanRunStarted{RunId: "run_7"}}}); err != nil {
+		return err
+	}
+	if err := s.Send(&plannerv1.StreamPlanResponse{Event: &plannerv1.StreamPlanResponse_Text{Text: &plannerv1.PlanText{Round: 1, Text: "a"}}}); err != nil {
+		return err
+	}
+	st, err := status.New(codes.FailedPrecondition, "it ended").WithDetails(&errdetails.ErrorInfo{Reason: "PLAN_RUN_ENDED", Domain: "epigraph.run"})
+	if err != nil {
+		return err
+	}
+	return st.Err()
 }
 
 func (a *authoring) RevisePlan(_ context.Context, r *plannerv1.RevisePlanRequest) (*plannerv1.RevisePlanResponse, error) {
@@ -75,6 +94,29 @@ func TestAuthor(t *testing.T) {
 		require.Equal(t, `"north"`, string(got.GetNamed()["team"].GetJson()))
 		l := got.GetLimits()
 		require.Equal(t, []int64{2, 1000, 60, 7}, []int64{int64(l.GetMaxRounds()), l.GetMaxTokens(), l.GetTimeout().GetSeconds(), l.GetMaxCostNanoUsd()})
+	})
+	t.Run("RunPlan/SendsItsOptionsAndYieldsTheEvents", func(t *testing.T) {
+		t.Parallel()
+		c, a := open(t)
+		var got []string
+		for m, err := range c.RunPlan(t.Context(), "fly", []epigraph.StartOption{epigraph.RequestID("r"), epigraph.Named("x", 1), epigraph.Priority(3)}, opts...) {
+			if err != nil {
+				got = append(got, epigraph.ReasonOf(err))
+				continue
+			}
+			got = append(got, m.GetRun().GetRunId()+m.GetText().GetText())
+		}
+		require.Equal(t, []string{"run_7", "a", "PLAN_RUN_ENDED"}, got)
+		require.Equal(t, []string{"fly", "it rains", "r"}, []string{a.stream.GetGoal(), a.stream.GetContext(), a.stream.GetRun().GetRequestId()})
+		require.EqualValues(t, 3, a.stream.GetRun().GetPriority())
+		require.Equal(t, "1", string(a.stream.GetRun().GetNamed()["x"].GetJson()))
+		for _, err := range c.RunPlan(t.Context(), "fly", []epigraph.StartOption{epigraph.StartAt(time.Now())}) {
+			require.ErrorContains(t, err, "StartAt")
+		}
+		for range c.StreamPlan(t.Context(), "fly", opts...) {
+			break
+		}
+		require.Nil(t, a.stream.GetRun())
 	})
 	t.Run("Revise/SendsTheLastVisitOfEachNode", func(t *testing.T) {
 		t.Parallel()

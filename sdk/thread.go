@@ -163,3 +163,11 @@ func (t *Thread) Learnings(ctx context.Context) iter.Seq2[*executorv1.ThreadItem
 		return m.GetLearnings(), m.GetNextPageToken(), err
 	})
 }
+
+// Summaries are what agents were told in place of older items, newest first. An error is the last pair.
+func (t *Thread) Summaries(ctx context.Context) iter.Seq2[*executorv1.ThreadItem, error] {
+	return all(func(token string) ([]*executorv1.ThreadItem, string, error) {
+		m, err := t.c.threads().ListSummaries(ctx, &executorv1.ListSummariesRequest{ThreadId: t.ID, PageSize: largePage, PageToken: token})
+		return m.GetSummaries(), m.GetNextPageToken(), err
+	})
+}

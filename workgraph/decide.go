@@ -427,7 +427,7 @@ func (s *State) retry(u unit, err *Error, now time.Time) {
 		gen++
 	}
 	wait := s.node(u.ns).backoff(nth, s.seed(u.ns, u.item, attempt))
-	due := instant(now.Add(max(wait, time.Duration(err.RetryAfter))))
+	due := instant(now.Add(max(wait, min(time.Duration(err.RetryAfter), MaxRetryAfter))))
 	d := &Detail{Attempt: attempt, Generation: gen, Lost: lost, Due: due, Error: err}
 	if s.ev.Error == err {
 		d.Error = nil

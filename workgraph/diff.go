@@ -109,6 +109,23 @@ func ApplyPatch(g *Graph, p Patch) (*Graph, Faults) {
 	return out, nil
 }
 
+// Replaceable returns the faults for which a run with graph g cannot get the graph now by an amendment: nodes
+// that only an expansion could have made. Recompile finds the other faults.
+func Replaceable(g, now *Graph) Faults {
+	known := make(map[string]bool, len(g.Nodes))
+	for i := range g.Nodes {
+		known[g.Nodes[i].ID] = true
+	}
+	var faults Faults
+	for i := range now.Nodes {
+		id := now.Nodes[i].ID
+		if code, msg := idFault(id); code != "" && !known[id] && len(faults) < MaxFaults {
+			faults = append(faults, Fault{Code: code, Node: id, Field: "id", Message: msg, Hint: "use letters, digits, _ and -"})
+		}
+	}
+	return faults
+}
+
 // edgeName is the identity of an edge.
 type edgeName struct {
 	From, To string

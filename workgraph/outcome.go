@@ -239,6 +239,10 @@ const (
 	ReasonActorError        = "ACTOR_ERROR"
 )
 
+// MaxRetryAfter is the longest delay that the other side of a call may ask for. Without it a server could
+// park a run for good.
+const MaxRetryAfter = time.Hour
+
 // Error is the typed failure of an attempt. An Actor may return it as a Go error.
 type Error struct {
 	Type ErrorType `json:"type"`
@@ -246,7 +250,8 @@ type Error struct {
 	// TIMEOUT, IDLE_TIMEOUT or CANCELED, then takes its place.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// RetryAfter is the least delay before the next attempt, as the other side asked for it.
+	// RetryAfter is the least delay before the next attempt, as the other side asked for it; a longer one
+	// than MaxRetryAfter counts as that.
 	RetryAfter Duration `json:"retry_after,omitempty"`
 	// Usage is what the failed attempt consumed.
 	Usage []Usage `json:"usage,omitempty"`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -423,9 +424,21 @@ func TestTimers(t *testing.T) {
 			m.now = at
 			m.do(TimerDue{Now: m.now})
 		}
-		m.fail("A", &Error{Type: Retryable, Reason: "X", RetryAfter: Duration(time.Hour)})
+		m.fail("A", &Error{Type: Retryable, Reason: "X", RetryAfter: Duration(time.Minute)})
 		at, _ := m.s.NextTimer()
-		require.Equal(t, time.Hour, at.Sub(m.now))
+		require.Equal(t, time.Minute, at.Sub(m.now))
+	})
+	t.Run("Backoff/NobodyParksARunForGood", func(t *testing.T) {
+		for _, asked := range []time.Duration{MaxRetryAfter + 1, math.MaxInt64} {
+			g := nodes(FirstArg(), "A").Graph()
+			g.Nodes[0].Retry = Retry{MaxAttempts: 2, InitialBackoff: Duration(time.Second), Jitter: Unlimited}
+			m := newMachine(t, compile(t, g))
+			m.begin()
+			m.fail("A", &Error{Type: Retryable, Reason: "X", RetryAfter: Duration(asked)})
+			at, ok := m.s.NextTimer()
+			require.True(t, ok)
+			require.Equal(t, MaxRetryAfter, at.Sub(m.now))
+		}
 	})
 	t.Run("Wait/EndsTheVisitWithItsValues", func(t *testing.T) {
 		g := nodes(FirstArg(), "sleep", "after").Chain("sleep", "after").Graph()

@@ -48,6 +48,8 @@ const (
 	ThreadMessage  ThreadKind = 1
 	ThreadState    ThreadKind = 2
 	ThreadLearning ThreadKind = 3
+	// ThreadSummary stands for the items before it, up to a sequence that its body names.
+	ThreadSummary ThreadKind = 4
 )
 
 // ThreadLifetime says how long a thread is kept. The numbers are stored and never change.

@@ -111,6 +111,7 @@ func TestChat(t *testing.T) {
 		require.Empty(t, listed(t, th.Messages(t.Context())), "this agent keeps none")
 		require.Empty(t, listed(t, th.States(t.Context())))
 		require.Empty(t, listed(t, th.Learnings(t.Context())))
+		require.Empty(t, listed(t, th.Summaries(t.Context())))
 		fork, err := th.Fork(t.Context(), 0, epigraph.EphemeralThread())
 		require.NoError(t, err)
 		require.Len(t, listed(t, c.Threads(t.Context(), &executorv1.ListThreadsRequest{ParentId: th.ID})), 1)

@@ -36,6 +36,7 @@ var table = map[string][]Scope{
 	"epigraph.planner.v1.PlannerService/ParsePlan":   run,
 	"epigraph.planner.v1.PlannerService/CompilePlan": run,
 	"epigraph.planner.v1.PlannerService/CreatePlan":  run,
+	"epigraph.planner.v1.PlannerService/StreamPlan":  run,
 	"epigraph.planner.v1.PlannerService/RevisePlan":  run,
 
 	"epigraph.executor.v1.ExecutorService/StartRun":        run,
@@ -87,6 +88,7 @@ var table = map[string][]Scope{
 	"epigraph.executor.v1.ThreadService/ListMessages":  run,
 	"epigraph.executor.v1.ThreadService/ListStates":    run,
 	"epigraph.executor.v1.ThreadService/ListLearnings": run,
+	"epigraph.executor.v1.ThreadService/ListSummaries": run,
 	"epigraph.executor.v1.ThreadService/AppendMessage": run,
 	"epigraph.executor.v1.ThreadService/GetTurn":       run,
 	"epigraph.executor.v1.ThreadService/ListTurns":     run,

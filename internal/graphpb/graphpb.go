@@ -158,6 +158,9 @@ func RawMap(field string, ps map[string]*graphv1.Payload) (map[string]json.RawMe
 // Effect is the wire form of an effect; the empty one is unspecified.
 func Effect(e workgraph.Effect) graphv1.Effect { return effects.to(e) }
 
+// EffectOf reads the wire form of an effect; one that is not known is empty.
+func EffectOf(e graphv1.Effect) workgraph.Effect { return decode(&reader{}, "effect", effects, e) }
+
 // renamed pairs fields of the model with what the wire form calls them.
 func renamed() []string {
 	return []string{
@@ -218,9 +221,18 @@ func violation(f workgraph.Fault) errs.Violation {
 // Violations are the faults that a service found in a graph, as FaultError has them.
 func Violations(faults []*graphv1.Fault) []errs.Violation {
 	out := make([]errs.Violation, 0, len(faults))
+	for _, f := range Faults(faults) {
+		out = append(out, violation(f))
+	}
+	return out
+}
+
+// Faults are the faults that a service found in a graph; their fields are those of the wire form.
+func Faults(faults []*graphv1.Fault) []workgraph.Fault {
+	out := make([]workgraph.Fault, 0, len(faults))
 	for _, f := range faults {
 		from, to, _ := strings.Cut(f.GetEdge(), " -> ")
-		out = append(out, violation(workgraph.Fault{Node: f.GetNodeId(), From: from, To: to, Field: f.GetField(), Code: f.GetCode(), Message: f.GetMessage(), Hint: f.GetHint()}))
+		out = append(out, workgraph.Fault{Node: f.GetNodeId(), From: from, To: to, Field: f.GetField(), Code: f.GetCode(), Message: f.GetMessage(), Hint: f.GetHint()})
 	}
 	return out
 }

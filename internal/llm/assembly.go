@@ -13,21 +13,19 @@ type callParts struct {
 	arguments strings.Builder
 }
 
-// maxCalls bounds the tool calls of one answer.
-const maxCalls = 1_000
-
-// Add adds a piece. The error is about a call whose index leaves a gap.
+// Add adds a piece. The error is about a call whose index leaves a gap, or about more calls than an answer
+// may have.
 func (a *Assembly) Add(d Delta) error {
 	a.text.WriteString(d.Text)
 	c := d.Call
 	if c == nil {
 		return nil
 	}
-	if c.Index == len(a.calls) && len(a.calls) < maxCalls {
-		a.calls = append(a.calls, &callParts{})
+	if err := nextCall(c.Index, len(a.calls)); err != nil {
+		return err
 	}
-	if c.Index < 0 || c.Index >= len(a.calls) {
-		return Malformed("the stream has a piece of a tool call that did not begin")
+	if c.Index == len(a.calls) {
+		a.calls = append(a.calls, &callParts{})
 	}
 	into := a.calls[c.Index]
 	if c.ID != "" {

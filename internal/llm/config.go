@@ -41,7 +41,7 @@ type Profile struct {
 	Fallback []string `help:"profiles that are asked in turn when this one refuses, cannot be reached or does not begin its answer in time"`
 	Retry    Retry    `conf:"retry"`
 
-	ContextTokens   int64         `help:"tokens that the model can take, prompt and answer together; 0 means that it is not known"`
+	ContextTokens   int64         `help:"tokens that the model can take, prompt and answer together: a request that is longer for sure is refused; 0 means that it is not known"`
 	MaxOutputTokens int64         `help:"limit of the answer to a call that states none; always sent"`
 	Timeout         time.Duration `help:"longest time for one model call"`
 	// FirstTokenTimeout and IdleTimeout bound streams only.
@@ -171,6 +171,9 @@ func (p Profile) validate(add func(format string, args ...any)) {
 	}
 	if p.Retry.Attempts < 1 || p.Retry.Attempts > 10 {
 		add("retry.attempts must be from 1 to 10")
+	}
+	if p.ContextTokens > 0 && p.MaxOutputTokens >= p.ContextTokens {
+		add("max_output_tokens must be less than context_tokens, which are those of the prompt too")
 	}
 	for name, text := range p.Extra {
 		if !json.Valid([]byte(text)) {

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/retryafter"
 )
 
 // Class says what a failed call means for whoever thinks of calling again.
@@ -38,12 +38,13 @@ type Error struct {
 	Class Class
 	// Status is the HTTP status, 0 if there was no response.
 	Status int
-	// Code is the provider's error code, or one of ours: TIMEOUT, CANCELED, CONNECTION, MALFORMED,
-	// TRUNCATED, RESPONSE_TOO_LARGE, REQUEST, PROFILE, FIRST_TOKEN_TIMEOUT, IDLE_TIMEOUT, NOT_RECORDED.
+	// Code is the provider's error code, of 100 bytes at most, or one of ours: TIMEOUT, FIRST_TOKEN_TIMEOUT,
+	// IDLE_TIMEOUT, CANCELED, CONNECTION, MALFORMED, TRUNCATED, RESPONSE_TOO_LARGE, REQUEST,
+	// CONTEXT_EXCEEDED, PROFILE, API_KEY, ACCOUNT_LIMIT, CASSETTE, NOT_RECORDED, PANIC.
 	Code string
 	// Message is bounded and may be shown to the owner of the run.
 	Message string
-	// RetryAfter is what the server asked for, 0 if nothing.
+	// RetryAfter is what the server asked for, up to retryafter.Max; 0 if nothing.
 	RetryAfter time.Duration
 	Err        error
 }
@@ -61,8 +62,10 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 const (
-	maxMessage    = 2048
-	codeTruncated = "TRUNCATED"
+	maxMessage     = 2048
+	codeTruncated  = "TRUNCATED"
+	codeFirstToken = "FIRST_TOKEN_TIMEOUT"
+	codeContext    = "CONTEXT_EXCEEDED"
 )
 
 // The limits of time whose ends are told apart.
@@ -79,7 +82,7 @@ func classify(ctx context.Context, err error, w *wire) *Error {
 	}
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errFirstToken):
-		return &Error{Class: Unknown, Code: "FIRST_TOKEN_TIMEOUT", Message: cause.Error(), Err: err}
+		return &Error{Class: Unknown, Code: codeFirstToken, Message: cause.Error(), Err: err}
 	case errors.Is(cause, errIdle):
 		return &Error{Class: Unknown, Code: "IDLE_TIMEOUT", Message: cause.Error(), Err: err}
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
@@ -110,7 +113,7 @@ func refused(err error, w *wire) *Error {
 	said := readRefusal(w.body)
 	e := &Error{
 		Class: Permanent, Status: w.status, Code: said.code, Message: errs.Clip(said.message, maxMessage),
-		RetryAfter: max(retryAfter(w.header), said.retryAfter), Err: err,
+		RetryAfter: max(retryafter.Of(w.header), said.retryAfter), Err: err,
 	}
 	if e.Message == "" {
 		e.Message = http.StatusText(w.status)
@@ -153,26 +156,15 @@ func Ended() error {
 	return &Error{Class: Unknown, Code: codeTruncated, Message: "the stream ended before the answer did"}
 }
 
-// GaveUp is the error of a stream whose reader returned err.
+// GaveUp is the error of a stream whose reader returned err. An *Error stays as it is.
 func GaveUp(err error) error {
+	if known, ok := errors.AsType[*Error](err); ok {
+		return known
+	}
 	return &Error{Class: Unknown, Code: "CANCELED", Message: "the reader of the stream gave up", Err: err}
 }
 
 // Malformed is the error of an answer that is none.
 func Malformed(why string) error {
 	return &Error{Class: Unknown, Code: "MALFORMED", Message: why}
-}
-
-func retryAfter(h http.Header) time.Duration {
-	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil && ms > 0 {
-		return time.Duration(ms * float64(time.Millisecond))
-	}
-	v := strings.TrimSpace(h.Get("Retry-After"))
-	if s, err := strconv.ParseFloat(v, 64); err == nil && s > 0 && s < 1e6 {
-		return time.Duration(s * float64(time.Second))
-	}
-	if at, err := http.ParseTime(v); err == nil {
-		return max(0, time.Until(at))
-	}
-	return 0
 }

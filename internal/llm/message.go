@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
 )
 
 // The roles of messages.
@@ -14,7 +16,7 @@ const (
 	System    = "system"
 	User      = "user"
 	Assistant = "assistant"
-	// Tool is the role of a message that answers one tool call.
+	// ToolRole is the role of a message that answers one tool call.
 	ToolRole = "tool"
 )
 
@@ -94,7 +96,8 @@ type Request struct {
 
 // Bounds of a request. Those of models are below them.
 const (
-	maxMessages     = 100_000
+	maxMessages = 100_000
+	// maxTools bounds the tools, and their names together with those of earlier calls.
 	maxTools        = 1_000
 	maxRequestBytes = 64 << 20
 )
@@ -110,6 +113,20 @@ func (r *Request) Check() error {
 		return bad("tools has %d tools, %d at most", len(r.Tools), maxTools)
 	}
 	size := 0
+	names := map[string]bool{}
+	for i, t := range r.Tools {
+		size += len(t.Name) + len(t.Description) + len(t.Schema)
+		if t.Name == "" || names[t.Name] {
+			return bad("tools[%d].name %q is empty or not unique", i, t.Name)
+		}
+		if !isObject(t.Schema) && len(t.Schema) > 0 {
+			return bad("tools[%d].schema is no JSON object", i)
+		}
+		names[t.Name] = true
+	}
+	if c := r.ToolChoice; c != "" && c != ChooseAuto && c != ChooseNone && c != ChooseRequired && !names[c] {
+		return bad("tool_choice %q is neither auto, none, required nor the name of a tool", c)
+	}
 	open := map[string]int{} // calls without an answer yet, with the message that made them
 	for i := range r.Messages {
 		m := &r.Messages[i]
@@ -117,26 +134,29 @@ func (r *Request) Check() error {
 		if err := m.check(i, open); err != nil {
 			return err
 		}
+		for _, c := range m.ToolCalls {
+			if names[c.Name] = true; len(names) > maxTools {
+				return bad("messages[%d] calls a tool of yet another name: tools and earlier calls have %d different names at most", i, maxTools)
+			}
+		}
 	}
 	if len(open) > 0 {
 		return unanswered(open)
 	}
-	names := make([]string, 0, len(r.Tools))
-	for i, t := range r.Tools {
-		size += len(t.Name) + len(t.Description) + len(t.Schema)
-		if t.Name == "" || slices.Contains(names, t.Name) {
-			return bad("tools[%d].name %q is empty or not unique", i, t.Name)
+	for name, value := range r.Extra {
+		if size += len(name) + len(value); !json.Valid(value) {
+			return bad("extra field %q is no JSON", name)
 		}
-		if !isObject(t.Schema) && len(t.Schema) > 0 {
-			return bad("tools[%d].schema is no JSON object", i)
-		}
-		names = append(names, t.Name)
+	}
+	for _, text := range r.Stop {
+		size += len(text)
+	}
+	if r.Format != nil {
+		size += len(r.Format.Schema)
 	}
 	switch {
 	case size > maxRequestBytes:
 		return bad("the request has %d bytes, %d at most", size, maxRequestBytes)
-	case !slices.Contains(append(names, "", ChooseAuto, ChooseNone, ChooseRequired), r.ToolChoice):
-		return bad("tool_choice %q is neither auto, none, required nor the name of a tool", r.ToolChoice)
 	case r.ToolChoice != "" && r.ToolChoice != ChooseNone && len(r.Tools) == 0:
 		return bad("tool_choice is %q, but tools is empty", r.ToolChoice)
 	case r.MaxOutputTokens < 0:
@@ -144,16 +164,11 @@ func (r *Request) Check() error {
 	case r.Format != nil && len(r.Format.Schema) > 0 && !isObject(r.Format.Schema):
 		return bad("format.schema is no JSON object")
 	}
-	for name, value := range r.Extra {
-		if !json.Valid(value) {
-			return bad("extra field %q is no JSON", name)
-		}
-	}
 	return nil
 }
 
 func (m *Message) size() int {
-	n := len(m.Content) + 16
+	n := len(m.Content) + len(m.ToolCallID) + 16
 	for _, c := range m.ToolCalls {
 		n += len(c.ID) + len(c.Name) + len(c.Arguments) + 16
 	}
@@ -204,7 +219,7 @@ func unanswered(open map[string]int) error {
 }
 
 func bad(format string, args ...any) error {
-	return &Error{Class: Permanent, Code: "REQUEST", Message: fmt.Sprintf(format, args...)}
+	return &Error{Class: Permanent, Code: "REQUEST", Message: errs.Clip(fmt.Sprintf(format, args...), maxMessage)}
 }
 
 func isObject(raw json.RawMessage) bool {

@@ -2,6 +2,7 @@ package llm_test
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -22,6 +23,10 @@ func TestCheck(t *testing.T) {
 		return m
 	}
 	answer := func(id string) llm.Message { return llm.Message{Role: llm.ToolRole, ToolCallID: id} }
+	named := llm.Message{Role: llm.Assistant}
+	for i := range 1001 {
+		named.ToolCalls = append(named.ToolCalls, llm.ToolCall{ID: strconv.Itoa(i), Name: strconv.Itoa(i), Arguments: json.RawMessage("{}")})
+	}
 	tools := []llm.Tool{{Name: "a"}, {Name: "b", Schema: json.RawMessage(` {"type":"object"}`)}}
 	for name, tt := range map[string]struct {
 		req  llm.Request
@@ -44,6 +49,8 @@ func TestCheck(t *testing.T) {
 		"AFormatThatIsNone":   {llm.Request{Messages: []llm.Message{user}, Format: &llm.Format{Schema: json.RawMessage("{")}}, "format.schema"},
 		"ExtraIsNoJSON":       {llm.Request{Messages: []llm.Message{user}, Extra: map[string]json.RawMessage{"a": json.RawMessage("x")}}, `extra field "a"`},
 		"NegativeLimit":       {llm.Request{Messages: []llm.Message{user}, MaxOutputTokens: -1}, "max_output_tokens"},
+		"TooManyNames":        {llm.Request{Messages: []llm.Message{named}}, "messages[0] calls a tool of yet another name"},
+		"ALongName":           {llm.Request{Messages: []llm.Message{user}, ToolChoice: strings.Repeat("x", 1<<20), Tools: tools}, "tool_choice"},
 		"TooMany":             {llm.Request{Messages: make([]llm.Message, 100_001)}, "messages has 100001 messages"},
 		"TooLarge":            {llm.Request{Messages: []llm.Message{{Role: llm.User, Content: strings.Repeat("x", 64<<20)}}}, "the request has"},
 	} {
@@ -56,6 +63,7 @@ func TestCheck(t *testing.T) {
 			}
 			require.ErrorContains(t, err, tt.want)
 			require.Equal(t, llm.Permanent, fault(t, err).Class)
+			require.Less(t, len(fault(t, err).Message), 4096, "messages are bounded")
 		})
 	}
 }

@@ -17,8 +17,11 @@ type names struct {
 	back map[string]string
 }
 
+// maxPlain is the longest name that is made: with the number behind it, it has 64 bytes at most.
+const maxPlain = 58
+
 // newNames gives each tool of a request a name of its own. Plain names stay, and equal requests get equal
-// names.
+// names. It takes time in proportion to the request, whatever the names are.
 func newNames(req *Request) names {
 	n := names{sent: map[string]string{}, back: map[string]string{}}
 	var odd []string
@@ -40,15 +43,17 @@ func newNames(req *Request) names {
 			note(c.Name)
 		}
 	}
+	next := map[string]int{} // the number for the next name that becomes a plain one
 	for _, name := range odd {
 		plain := strings.Trim(strange.ReplaceAllString(name, "_"), "-")
 		if plain == "" || !plainName.MatchString(plain[:1]) {
 			plain = "_" + plain
 		}
-		plain = plain[:min(len(plain), 60)]
+		plain = plain[:min(len(plain), maxPlain)]
 		as := plain
-		for i := 2; ; i++ {
+		for i := max(2, next[plain]); ; i++ {
 			if _, taken := n.back[as]; !taken {
+				next[plain] = i
 				break
 			}
 			as = fmt.Sprintf("%s_%d", plain, i)
@@ -89,13 +94,4 @@ func (n names) apply(req Request) Request {
 		req.ToolChoice = as
 	}
 	return req
-}
-
-// restore gives the calls of an answer the names that the caller knows. A name that no tool has stays.
-func (n names) restore(m *Message) {
-	for i := range m.ToolCalls {
-		if name, ok := n.back[m.ToolCalls[i].Name]; ok {
-			m.ToolCalls[i].Name = name
-		}
-	}
 }

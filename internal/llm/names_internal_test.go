@@ -3,6 +3,7 @@ package llm
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -24,12 +25,26 @@ func TestNames(t *testing.T) {
 				require.Regexp(t, plainName, tool.Name)
 				require.False(t, seen[tool.Name])
 				seen[tool.Name] = true
-				m := Message{ToolCalls: []ToolCall{{Name: tool.Name}}}
-				n.restore(&m)
-				require.Equal(t, req.Tools[i].Name, m.ToolCalls[0].Name)
+				require.Equal(t, req.Tools[i].Name, n.back[tool.Name])
 			}
 			require.Equal(t, n.sent, newNames(&req).sent, "equal requests get equal names")
 		})
+	})
+	t.Run("ManyThatBecomeTheSameTakeTimeInProportion", func(t *testing.T) {
+		t.Parallel()
+		const many = 50_000
+		req := Request{Tools: make([]Tool, many)}
+		for i := range req.Tools {
+			req.Tools[i].Name = string([]rune{rune(0x4E00 + i%20_000), rune(0x4E00 + i/20_000)})
+		}
+		done := make(chan names, 1)
+		go func() { done <- newNames(&req) }()
+		select {
+		case n := <-done:
+			require.Len(t, n.back, many)
+		case <-time.After(20 * time.Second):
+			require.Fail(t, "the names took longer than 20 seconds")
+		}
 	})
 	t.Run("ARequestIsNotChanged", func(t *testing.T) {
 		t.Parallel()

@@ -3,6 +3,7 @@ package llm
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -10,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/obs"
 )
 
@@ -47,14 +49,16 @@ func newObserver(tel *obs.Telemetry, capture bool) (*observer, error) {
 // observe makes one call within the limits of time of its profile, in a span, and types its error.
 func (o *observer) observe(ctx context.Context, p *profile, req *Request, delta func(Delta) error) (Response, error) {
 	provider, _ := p.cfg.Booked(req.Model)
+	label := p.label(req.Model)
 	common := []attribute.KeyValue{
 		attribute.String("gen_ai.operation.name", "chat"),
 		attribute.String("gen_ai.provider.name", provider),
-		attribute.String("gen_ai.request.model", req.Model),
+		attribute.String("gen_ai.request.model", label),
 	}
-	ctx, span := o.tracer.Start(ctx, "chat "+req.Model, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(common...))
+	ctx, span := o.tracer.Start(ctx, "chat "+label, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(common...))
 	defer span.End()
-	span.SetAttributes(attribute.String("epigraph.model.profile", p.name), attribute.Int64("gen_ai.request.max_tokens", req.MaxOutputTokens))
+	span.SetAttributes(attribute.String("gen_ai.request.model", errs.Clip(req.Model, maxWord)),
+		attribute.String("epigraph.model.profile", p.name), attribute.Int64("gen_ai.request.max_tokens", req.MaxOutputTokens))
 	if req.Temperature != nil {
 		span.SetAttributes(attribute.Float64("gen_ai.request.temperature", *req.Temperature))
 	}
@@ -72,6 +76,7 @@ func (o *observer) observe(ctx context.Context, p *profile, req *Request, delta 
 		out, err = p.model.Generate(limited, *req)
 	} else {
 		pace := newPace(p.cfg, cancel)
+		defer pace.stop()
 		out, err = p.model.Stream(limited, *req, func(d Delta) error {
 			if pace.beat() {
 				first := time.Since(start).Seconds()
@@ -83,7 +88,6 @@ func (o *observer) observe(ctx context.Context, p *profile, req *Request, delta 
 			}
 			return delta(d)
 		})
-		pace.stop()
 	}
 	if w.host != "" {
 		common = append(common, attribute.String("server.address", w.host), attribute.Int("server.port", w.port))
@@ -91,8 +95,9 @@ func (o *observer) observe(ctx context.Context, p *profile, req *Request, delta 
 	}
 	if err != nil {
 		e := classify(limited, err, w)
-		common = append(common, attribute.String("error.type", e.Code))
-		span.SetAttributes(attribute.String("error.type", e.Code), attribute.String("epigraph.error.class", e.Class.String()))
+		kind := e.label()
+		common = append(common, attribute.String("error.type", kind))
+		span.SetAttributes(attribute.String("error.type", kind), attribute.String("epigraph.error.code", e.Code), attribute.String("epigraph.error.class", e.Class.String()))
 		span.SetStatus(codes.Error, e.Message)
 		o.duration.Record(ctx, time.Since(start).Seconds(), metric.WithAttributes(common...))
 		return Response{}, e
@@ -120,15 +125,39 @@ func (o *observer) answered(ctx context.Context, span trace.Span, common []attri
 	o.content(span, "gen_ai.output.messages", []Message{out.Message})
 }
 
+// maxContent bounds the messages in an attribute of a span, in bytes before they are JSON.
+const maxContent = 64 << 10
+
+// content records messages: the newest ones as far as they fit, of the one that does not fit the beginning of
+// its text, and how many are left out.
 func (o *observer) content(span trace.Span, key string, messages []Message) {
 	if !o.capture || !span.IsRecording() {
 		return
 	}
-	b, err := json.Marshal(messages)
+	left := maxContent
+	first := len(messages)
+	var cut *Message
+	for first > 0 && cut == nil && left > 0 {
+		m := &messages[first-1]
+		if n := m.size(); n > left {
+			cut = &Message{Role: m.Role, Content: errs.Clip(m.Content, left), ToolCallID: errs.Clip(m.ToolCallID, maxWord), IsError: m.IsError}
+		} else {
+			left -= n
+		}
+		first--
+	}
+	told := slices.Clone(messages[first:])
+	if cut != nil {
+		told[0] = *cut
+	}
+	b, err := json.Marshal(told)
 	if err != nil {
 		return
 	}
 	span.SetAttributes(attribute.String(key, string(b)))
+	if first > 0 {
+		span.SetAttributes(attribute.Int(key+".omitted", first))
+	}
 }
 
 // pace ends a stream that does not begin in time, or stops in the middle.

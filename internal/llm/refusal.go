@@ -4,7 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"time"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/retryafter"
 )
+
+// maxCode bounds the code of an error.
+const maxCode = 96
 
 // refusal is what a server says that does not answer.
 type refusal struct {
@@ -43,7 +49,7 @@ func readRefusal(body []byte) (out refusal) {
 		out.message = detail.Message
 		for _, name := range []any{detail.Code, detail.Status, detail.Type} {
 			if s, ok := name.(string); ok && s != "" {
-				out.code = s
+				out.code = errs.Clip(s, maxCode)
 				break
 			}
 		}
@@ -53,7 +59,7 @@ func readRefusal(body []byte) (out refusal) {
 		_ = json.Unmarshal(detail.Details, &details) // only some servers have them in this form
 		for _, d := range details {
 			if wait, err := time.ParseDuration(d.RetryDelay); err == nil && wait > 0 {
-				out.retryAfter = wait
+				out.retryAfter = retryafter.Bound(wait)
 			}
 		}
 	case json.Unmarshal(doc.Error, &out.message) == nil:

@@ -71,11 +71,11 @@ func Open(cfg Config, providers map[string]Provider, o Options) (*Set, error) {
 		if err != nil {
 			return nil, errs.New(errs.InvalidArgument, "LLM_CONFIG_INVALID", "models.profiles.%s: %v", name, err)
 		}
-		p := &profile{name: name, cfg: c, model: model, governor: o.Governor, observer: watch, extra: map[string]json.RawMessage{}}
+		p := &profile{name: name, cfg: c, model: careful{model}, governor: o.Governor, observer: watch, extra: map[string]json.RawMessage{}}
 		for field, text := range c.Extra {
 			p.extra[field] = json.RawMessage(text)
 		}
-		if c.Account != "" {
+		if c.Account != "" && o.Governor != nil {
 			p.account = Account{Name: c.Account, AccountLimits: cfg.Accounts[c.Account]}
 		}
 		s.profiles[name] = p
@@ -125,6 +125,22 @@ func (s *Set) Resolve(profileName, model string) (name string, p Profile, err er
 	p = found.cfg
 	p.Model = cmp.Or(model, p.Model)
 	return found.name, p, nil
+}
+
+// Limits are how many tokens a request with these names may have, prompt and answer together, and how many
+// its answer. A fallback may answer as well, so that the least of them counts. 0 means that it is not known.
+func (s *Set) Limits(profileName, model string) (context, answer int64) {
+	p, _, err := s.find(profileName, model)
+	if err != nil {
+		return 0, 0
+	}
+	answer = p.cfg.MaxOutputTokens
+	for _, name := range append([]string{p.name}, p.cfg.Fallback...) {
+		if n := s.profiles[name].cfg.ContextTokens; n > 0 && (context == 0 || n < context) {
+			context = n
+		}
+	}
+	return context, answer
 }
 
 // Account is the account of a profile, with an empty name if nothing limits its calls, and whether another
@@ -222,16 +238,19 @@ func (s *Set) call(ctx context.Context, req Request, delta func(Delta) error) (R
 
 // standIn reports whether another profile may be asked after this error: nothing was done, or nothing came.
 func (e *Error) standIn() bool {
-	return e.Class == Retryable || e.Class == NotPerformed || e.Code == "FIRST_TOKEN_TIMEOUT"
+	return e.Class == Retryable || e.Class == NotPerformed || e.Code == codeFirstToken || e.Code == codeContext
 }
 
 // merge is the error of a chain of profiles after one more has failed: that of the first, unless a later one
-// may have done the work.
+// may have done the work, or is the first one that has room for the request.
 func merge(failed, e *Error, name string) *Error {
 	if failed == nil {
 		return e
 	}
 	out := *failed
+	if failed.Code == codeContext {
+		out = *e
+	}
 	out.Message = errs.Clip(failed.Message+"; fallback "+name+": "+e.Message, maxMessage)
 	out.Err = errors.Join(failed.Err, e)
 	if e.Class == Unknown {
@@ -287,50 +306,54 @@ func (p *profile) once(ctx context.Context, req Request, delta func(Delta) error
 		maps.Copy(extra, req.Extra)
 		req.Extra = extra
 	}
-	permit, err := p.admit(ctx, &req)
+	estimate := Estimate(req)
+	if err := p.fits(estimate, req.MaxOutputTokens); err != nil {
+		return Response{}, err
+	}
+	permit, err := p.admit(ctx, Usage{Input: estimate, Output: req.MaxOutputTokens})
 	if err != nil {
 		return Response{}, err
 	}
 	if permit != nil {
 		ctx = withSent(ctx, permit.Sent)
 	}
-	tools := newNames(&req)
-	sent := tools.apply(req)
-	pass := delta
-	if delta != nil {
-		pass = func(d Delta) error {
-			if d.Call != nil && d.Call.Name != "" {
-				if name, ok := tools.back[d.Call.Name]; ok {
-					d.Call.Name = name
-				}
-			}
-			return delta(d)
-		}
-	}
-	out, err := p.observer.observe(ctx, p, &sent, pass)
+	var out Response
 	if permit != nil {
-		failed, _ := errors.AsType[*Error](err)
-		permit.Done(out.Usage, failed)
+		err = &Error{Class: Unknown, Code: "PANIC", Message: "the client of the model server panicked"}
+		defer func() {
+			failed, _ := errors.AsType[*Error](err)
+			permit.Done(out.Usage, failed)
+		}()
 	}
-	if err != nil {
+	if out, err = p.observer.observe(ctx, p, &req, delta); err != nil {
 		return Response{}, err
-	}
-	tools.restore(&out.Message)
-	out.Message.Role = Assistant
-	if len(out.Message.ToolCalls) > 0 && out.FinishReason == FinishStop {
-		out.FinishReason = FinishToolCalls
 	}
 	out.Profile = p.name
 	out.Provider, out.Model = p.cfg.Booked(cmp.Or(out.Model, req.Model))
 	return out, nil
 }
 
+// slack is by how much an estimate may be above the real number: see Estimate.
+const slack = 1.25
+
+// fits refuses a request that the model has no room for. An estimate that is too high by its usual error
+// refuses nothing.
+func (p *profile) fits(estimate, output int64) error {
+	most := p.cfg.ContextTokens
+	if most == 0 || output <= most-int64(float64(estimate)/slack) {
+		return nil
+	}
+	return &Error{Class: Permanent, Code: codeContext, Message: fmt.Sprintf(
+		"the request has about %d tokens and max_output_tokens is %d, but profile %s takes %d together: shorten the conversation, lower max_output_tokens or ask another profile",
+		estimate, output, p.name, most)}
+}
+
 // admit waits for room in the account of the profile; the permit is nil if nothing is governed.
-func (p *profile) admit(ctx context.Context, req *Request) (Permit, error) {
+func (p *profile) admit(ctx context.Context, estimate Usage) (Permit, error) {
 	if p.governor == nil || p.account.Name == "" {
 		return nil, nil //nolint:nilnil // no permit is needed
 	}
-	permit, err := p.governor.Admit(ctx, p.account, CallerOf(ctx), Usage{Input: Estimate(*req), Output: req.MaxOutputTokens})
+	permit, err := p.governor.Admit(ctx, p.account, CallerOf(ctx), estimate)
 	if err == nil {
 		return permit, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -278,7 +279,10 @@ func TestLimitsOfTime(t *testing.T) {
 			return drip(6*time.Second, 1)(ctx, n, req, delta)
 		}, "IDLE_TIMEOUT", 6 * time.Second},
 		"Total": {drip(4*time.Second, 100), "TIMEOUT", 60 * time.Second},
-		"None":  {drip(4*time.Second, 10), "", 40 * time.Second},
+		"Reasoning": {func(ctx context.Context, n int, req llm.Request, delta func(llm.Delta) error) (llm.Response, error) {
+			return drip(4*time.Second, 10)(ctx, n, req, func(llm.Delta) error { return delta(llm.Delta{}) })
+		}, "", 40 * time.Second},
+		"None": {drip(4*time.Second, 10), "", 40 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -380,6 +384,161 @@ func TestGovernor(t *testing.T) {
 	})
 }
 
+func TestAPanicGivesThePermitBack(t *testing.T) {
+	t.Parallel()
+	g := &governor{}
+	set := chain(t, llm.Options{Governor: g}, func(c *llm.Config) {
+		c.Accounts = map[string]llm.AccountLimits{"acme": {MaxConcurrent: 1}}
+		c.Change("p0", func(p *llm.Profile) { p.Account = "acme" })
+	}, func(context.Context, int, llm.Request, func(llm.Delta) error) (llm.Response, error) {
+		panic("a strange answer")
+	})
+	require.Panics(t, func() { _, _ = set.Generate(t.Context(), ask("x")) })
+	require.Len(t, g.notes, 2)
+	require.Contains(t, g.notes[1], "done 0 PANIC")
+}
+
+func TestContextTokens(t *testing.T) {
+	t.Parallel()
+	const prompt = 4 + 1000 // by Estimate
+	for name, tt := range map[string]struct {
+		context, fallback int64
+		from, code        string
+	}{
+		"NotKnown":                       {0, 0, "p0", ""},
+		"Enough":                         {prompt + 100, 0, "p0", ""},
+		"EnoughIfTheEstimateIsTooHigh":   {prompt*4/5 + 100, 0, "p0", ""},
+		"TooSmall":                       {prompt*4/5 + 99, prompt*4/5 + 99, "", "CONTEXT_EXCEEDED"},
+		"AFallbackHasRoom":               {200, 0, "p1", ""},
+		"AFallbackWithRoomRefusesForNow": {200, -1, "", "rate_limit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			second := answers("b")
+			if tt.fallback < 0 {
+				second, tt.fallback = fails(busy), 0
+			}
+			g := &governor{}
+			set := chain(t, llm.Options{Governor: g}, func(c *llm.Config) {
+				c.Accounts = map[string]llm.AccountLimits{"acme": {}}
+				c.Change("p0", func(p *llm.Profile) { p.ContextTokens, p.MaxOutputTokens, p.Account = tt.context, 100, "acme" })
+				c.Change("p1", func(p *llm.Profile) { p.ContextTokens, p.MaxOutputTokens = tt.fallback, 100 })
+			}, answers("a"), second)
+			out, err := set.Generate(t.Context(), ask(strings.Repeat("four", 1000)))
+			if tt.code == "" {
+				require.NoError(t, err)
+				require.Equal(t, tt.from, out.Profile)
+				return
+			}
+			e := fault(t, err)
+			require.Equal(t, tt.code, e.Code)
+			require.Contains(t, e.Message, fmt.Sprintf("the request has about 1004 tokens and max_output_tokens is 100, but profile p0 takes %d", tt.context))
+			require.Empty(t, g.notes, "no room of an account is taken")
+			if tt.code == "rate_limit" {
+				require.Equal(t, llm.Retryable, e.Class, "the fallback can answer later")
+			} else {
+				require.Equal(t, llm.Permanent, e.Class)
+			}
+		})
+	}
+	t.Run("AnAbsurdLimitOfTheAnswer", func(t *testing.T) {
+		t.Parallel()
+		set := chain(t, llm.Options{}, func(c *llm.Config) { c.Change("p0", func(p *llm.Profile) { p.ContextTokens = 8000 }) }, answers("a"))
+		req := ask("x")
+		req.MaxOutputTokens = math.MaxInt64
+		_, err := set.Generate(t.Context(), req)
+		require.Equal(t, "CONTEXT_EXCEEDED", fault(t, err).Code)
+	})
+}
+
+func TestAccount(t *testing.T) {
+	t.Parallel()
+	account := func(o llm.Options) string {
+		a, _ := chain(t, o, func(c *llm.Config) {
+			c.Accounts = map[string]llm.AccountLimits{"acme": {MaxConcurrent: 1}}
+			c.Change("p0", func(p *llm.Profile) { p.Account = "acme" })
+		}, answers("a")).Account("p0")
+		return a.Name
+	}
+	require.Equal(t, "acme", account(llm.Options{Governor: &governor{}}))
+	require.Empty(t, account(llm.Options{}), "nothing is governed, so nothing limits the calls")
+}
+
+func TestLabelsAreFew(t *testing.T) {
+	t.Parallel()
+	reader, spans := metric.NewManualReader(), tracetest.NewSpanRecorder()
+	tel := obs.Noop()
+	tel.MeterProvider = metric.NewMeterProvider(metric.WithReader(reader))
+	tel.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
+	set := chain(t, llm.Options{Telemetry: tel}, nil, func(_ context.Context, n int, _ llm.Request, _ func(llm.Delta) error) (llm.Response, error) {
+		switch n % 4 {
+		case 0:
+			return says("a"), nil
+		case 1:
+			return llm.Response{}, &llm.Error{Class: llm.Permanent, Status: 400, Code: fmt.Sprint("code ", n)}
+		case 2:
+			return llm.Response{}, &llm.Error{Class: llm.Permanent, Code: fmt.Sprint("code ", n)}
+		default:
+			return llm.Response{}, &refused
+		}
+	})
+	for i := range 100 {
+		req := ask("x")
+		req.Model = fmt.Sprint("model ", i)
+		_, _ = set.Generate(t.Context(), req)
+	}
+	_, _ = set.Generate(t.Context(), ask("x"))
+	var got metricdata.ResourceMetrics
+	require.NoError(t, reader.Collect(t.Context(), &got))
+	labels := map[string]bool{}
+	for _, scope := range got.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			if d, ok := m.Data.(metricdata.Histogram[float64]); ok {
+				for _, p := range d.DataPoints {
+					model, _ := p.Attributes.Value("gen_ai.request.model")
+					kind, _ := p.Attributes.Value("error.type")
+					labels[model.AsString()+" "+kind.AsString()] = true
+				}
+			}
+		}
+	}
+	require.Equal(t, map[string]bool{"other ": true, "other 400": true, "other _OTHER": true, "other 401": true, "mp0 400": true}, labels)
+	for _, s := range spans.Ended() {
+		require.Contains(t, []string{"chat other", "chat mp0"}, s.Name())
+	}
+	attributes := map[string]string{}
+	for _, kv := range spans.Ended()[7].Attributes() {
+		attributes[string(kv.Key)] = kv.Value.String()
+	}
+	require.Equal(t, "model 7", attributes["gen_ai.request.model"], "a span says what was asked for")
+}
+
+func TestCaptureIsBounded(t *testing.T) {
+	t.Parallel()
+	spans := tracetest.NewSpanRecorder()
+	tel := obs.Noop()
+	tel.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
+	set := chain(t, llm.Options{Telemetry: tel}, func(c *llm.Config) { c.CaptureContent = true }, answers(strings.Repeat("z", 1<<20)))
+	req := ask("the first one")
+	for _, text := range []string{strings.Repeat("x", 100<<10), "the newest"} {
+		req.Messages = append(req.Messages, llm.Message{Role: llm.User, Content: text})
+	}
+	_, err := set.Generate(t.Context(), req)
+	require.NoError(t, err)
+	attributes := map[string]string{}
+	for _, kv := range spans.Ended()[0].Attributes() {
+		attributes[string(kv.Key)] = kv.Value.String()
+	}
+	in := attributes["gen_ai.input.messages"]
+	require.Less(t, len(in), 66<<10)
+	require.Contains(t, in, "the newest")
+	require.Contains(t, in, "xxxx…", "of one that does not fit the beginning")
+	require.NotContains(t, in, "the first one")
+	require.Equal(t, "1", attributes["gen_ai.input.messages.omitted"])
+	require.Less(t, len(attributes["gen_ai.output.messages"]), 66<<10)
+	require.Contains(t, attributes["gen_ai.output.messages"], "zzzz…")
+}
+
 func TestResolve(t *testing.T) {
 	t.Parallel()
 	set := chain(t, llm.Options{}, nil, answers("a"), answers("b"))
@@ -407,14 +566,14 @@ func TestConfig(t *testing.T) {
 	c.Profiles["Bad.Name"] = llm.Profile{}
 	c.Change("x", func(p *llm.Profile) {
 		p.Provider, p.BaseURL, p.Fallback, p.Account, p.PriceKey, p.Extra = "who", "ftp://x", []string{"x"}, "none", "/m", map[string]string{"f": "text"}
-		p.Retry.Attempts, p.IdleTimeout = 99, -1
+		p.Retry.Attempts, p.IdleTimeout, p.ContextTokens = 99, -1, 4096
 	})
 	_, err := llm.Open(c, map[string]llm.Provider{"openai": openai.Open}, llm.Options{})
 	require.True(t, errs.Is(err, errs.InvalidArgument))
 	for _, want := range []string{
 		`default is "gone"`, "accounts.a", "profiles.Bad.Name: a name", "profiles.Bad.Name.model", "profiles.Bad.Name.timeout", "profiles.Bad.Name.max_response_bytes",
 		`profiles.x.fallback: "x"`, `profiles.x.account: there is no account "none"`, `profiles.x.provider is "who": it is openai`, "profiles.x.base_url", "profiles.x.price_key",
-		"profiles.x.extra.f", "profiles.x.retry.attempts", "profiles.x.idle_timeout",
+		"profiles.x.extra.f", "profiles.x.retry.attempts", "profiles.x.idle_timeout", "profiles.x.max_output_tokens must be less",
 	} {
 		require.ErrorContains(t, err, want)
 	}

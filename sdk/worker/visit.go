@@ -128,7 +128,7 @@ const (
 type Error struct {
 	Type            ErrorType
 	Reason, Message string
-	// RetryAfter delays the next attempt at least so long.
+	// RetryAfter delays the next attempt at least so long, an hour at most.
 	RetryAfter time.Duration
 	// Usage is what models used all the same.
 	Usage []*executorv1.ModelUsage
@@ -152,7 +152,7 @@ func typed(t ErrorType, reason string, err error) error {
 // Retryable is a definite failure that another attempt may mend; reason is a stable upper-case word.
 func Retryable(reason string, err error) error { return typed(RetryableError, reason, err) }
 
-// RetryAfter is Retryable with a delay of the next attempt.
+// RetryAfter is Retryable with a delay of the next attempt, an hour at most.
 func RetryAfter(d time.Duration, reason string, err error) error {
 	return &Error{Type: RetryableError, Reason: reason, Message: fmt.Sprint(err), RetryAfter: d, cause: err}
 }

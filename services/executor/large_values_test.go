@@ -509,6 +509,10 @@ func largeCases() map[string]func(*largeWorld) {
 			_, err := w.threads().ListLearnings(w.t.Context(), &executorv1.ListLearningsRequest{ThreadId: w.thread()})
 			require.NoError(w.t, err)
 		},
+		"ThreadService/ListSummaries": func(w *largeWorld) {
+			_, err := w.threads().ListSummaries(w.t.Context(), &executorv1.ListSummariesRequest{ThreadId: w.thread()})
+			require.NoError(w.t, err)
+		},
 		"ThreadService/AppendMessage": func(w *largeWorld) { w.turn(w.thread()) },
 		"ThreadService/GetTurn": func(w *largeWorld) {
 			turn := w.turn(w.thread())

@@ -3,16 +3,20 @@ package executor_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
@@ -546,6 +550,68 @@ func TestSteerAmendRunChangesWhatHasNotRun(t *testing.T) {
 		require.Equal(t, `"a4"`, string(f.wait(t, id, completed).GetResult().GetJson()))
 		require.Zero(t, c.of("a3"))
 	})
+}
+
+func TestSteerAmendRunToAWholeGraph(t *testing.T) {
+	t.Parallel()
+	f := serve(t, nil)
+	ended := func(t *testing.T, id string) (run *executorv1.Run) {
+		t.Helper()
+		testkit.Eventually(t, func() bool {
+			var err error
+			run, err = f.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: id})
+			return err == nil && run.GetEndTime() != nil
+		})
+		return run
+	}
+	cel := func(id string) *graphv1.Node {
+		return &graphv1.Node{Id: id, Actor: "cel", Named: map[string]*graphv1.Payload{"expr": value(`"'` + id + `'"`)}}
+	}
+	req := &executorv1.StartRunRequest{RequestId: "once", Graph: &graphv1.Graph{Nodes: []*graphv1.Node{{Id: "open", Actor: "completion"}}}}
+	run, err := f.StartRun(t.Context(), req)
+	require.NoError(t, err)
+	amend := func(revision int64, change func(*executorv1.AmendRunRequest)) error {
+		r := &executorv1.AmendRunRequest{RunId: run.GetId(), ExpectedRevision: revision}
+		change(r)
+		_, err := f.AmendRun(t.Context(), r)
+		return err
+	}
+	require.NoError(t, amend(0, func(r *executorv1.AmendRunRequest) {
+		r.Patch = &executorv1.GraphPatch{PutNodes: []*graphv1.Node{cel("b")}}
+	}))
+	testkit.Eventually(t, func() bool {
+		v, err := f.ListVisits(t.Context(), &executorv1.ListVisitsRequest{RunId: run.GetId()})
+		return err == nil && slices.ContainsFunc(v.GetVisits(), func(v *executorv1.Visit) bool {
+			return v.GetNodeId() == "b" && v.GetState() == executorv1.VisitState_VISIT_STATE_COMPLETED
+		})
+	})
+	whole := &graphv1.Graph{Name: "whole", Nodes: []*graphv1.Node{cel("a"), cel("b"), cel("c")}, Edges: []*graphv1.Edge{{From: "a", To: "c"}, {From: "b", To: "c"}}}
+	require.Equal(t, "CHANGE_MISSING", errs.ReasonOf(amend(1, func(*executorv1.AmendRunRequest) {})))
+	require.Equal(t, "CHANGE_MISSING", errs.ReasonOf(amend(1, func(r *executorv1.AmendRunRequest) { r.Patch, r.Graph = &executorv1.GraphPatch{}, whole })))
+	require.Equal(t, "GRAPH_INVALID", errs.ReasonOf(amend(1, func(r *executorv1.AmendRunRequest) {
+		r.Graph = &graphv1.Graph{Nodes: []*graphv1.Node{cel("b"), cel("b#1/x")}}
+	})), "only an expansion makes such an id")
+	require.Equal(t, "AMEND_REFUSED", errs.ReasonOf(amend(1, func(r *executorv1.AmendRunRequest) { r.Graph = &graphv1.Graph{Nodes: []*graphv1.Node{cel("a")}} })))
+	require.NoError(t, amend(1, func(r *executorv1.AmendRunRequest) { r.Graph = whole }))
+	last := ended(t, run.GetId())
+	require.Equal(t, executorv1.RunState_RUN_STATE_COMPLETED, last.GetState())
+	plain, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: whole})
+	require.NoError(t, err)
+	require.Equal(t, plain.GetGraphHash(), last.GetGraphHash(), "the order of nodes holds as well")
+	require.Equal(t, string(ended(t, plain.GetId()).GetResult().GetJson()), string(last.GetResult().GetJson()))
+	g, err := f.GetRunGraph(t.Context(), &executorv1.GetRunGraphRequest{RunId: run.GetId()})
+	require.NoError(t, err)
+	require.EqualValues(t, 2, g.GetGraphRevision())
+	require.Equal(t, "whole", g.GetGraph().GetName())
+
+	var header metadata.MD
+	again, err := f.StartRun(t.Context(), req, grpc.Header(&header))
+	require.NoError(t, err)
+	require.Equal(t, run.GetId(), again.GetId())
+	require.True(t, grpckit.Repeated(header))
+	_, err = f.StartRun(t.Context(), &executorv1.StartRunRequest{RequestId: "another", Graph: whole}, grpc.Header(&header))
+	require.NoError(t, err)
+	require.False(t, grpckit.Repeated(header))
 }
 
 func TestSteerDeleteRunOnlyWhatHasEnded(t *testing.T) {

@@ -49,9 +49,7 @@ func (s *Service) resumeTurns(ctx context.Context) error {
 			}
 			for _, n := range names {
 				after = n.ID
-				if err := s.threads.Advance(ctx, n.Namespace, n.ID); err != nil && ctx.Err() == nil {
-					s.log.WarnContext(ctx, "message to an agent waits", "err", err, "thread_id", n.ID)
-				}
+				s.threads.Try(ctx, n.Namespace, n.ID)
 			}
 			if len(names) < threadPage {
 				break

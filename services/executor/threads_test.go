@@ -52,6 +52,9 @@ func onThreads(t *testing.T, test func(t *testing.T, f talking)) {
 			a := workgraph.ThreadAppend{Thread: id, After: m[id], Items: []workgraph.ThreadItem{
 				{Kind: workgraph.ThreadMessage, Body: text}, {Kind: workgraph.ThreadState, Brief: json.RawMessage(`{"status":"Completed"}`), Body: json.RawMessage(`{"round":1}`)},
 				{Kind: workgraph.ThreadLearning, Body: json.RawMessage(`{"id":"l"}`)}}}
+			if a.After == 3 {
+				a.Items[2] = workgraph.ThreadItem{Kind: workgraph.ThreadSummary, Body: json.RawMessage(`{"first":1,"last":3,"summary":"s"}`)}
+			}
 			m[id] += 3
 			return []workgraph.ThreadAppend{a}
 		}
@@ -248,6 +251,11 @@ func TestThreadService(t *testing.T) {
 			learned, err := f.threads.ListLearnings(t.Context(), &executorv1.ListLearningsRequest{ThreadId: fork.GetId()})
 			require.NoError(t, err)
 			require.Len(t, learned.GetLearnings(), 1)
+			sums, err := f.threads.ListSummaries(t.Context(), &executorv1.ListSummariesRequest{ThreadId: id})
+			require.NoError(t, err)
+			require.Len(t, sums.GetSummaries(), 1)
+			require.JSONEq(t, `{"first":1,"last":3,"summary":"s"}`, string(sums.GetSummaries()[0].GetBody().GetJson()))
+			require.EqualValues(t, 6, sums.GetSummaries()[0].GetSequence())
 		})
 		t.Run("Key/FindsTheThread", func(t *testing.T) {
 			made, err := f.threads.CreateThread(t.Context(), &executorv1.CreateThreadRequest{Thread: &executorv1.Thread{Key: "u:c:w"}})

@@ -124,6 +124,25 @@ func TestValidateGraph(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, append(v.GetFaults(), v.GetWarnings()...))
 	})
+	t.Run("Behaviors/AreThoseOfAllCalls", func(t *testing.T) {
+		t.Parallel()
+		list := g(node("get", "http", "url", `"https://x"`), node("post", "http", "url", `"https://x"`, "method", `"POST"`), node("llm", "llm", "request", `"x"`),
+			node("agent", "agent", "goal", `"x"`, "actions", `{"cel": {}}`), node("posts", "agent", "goal", `"x"`, "actions", `{"http": {"named": {"method": "POST"}}}`),
+			node("asks", "human", "prompt", `"x"`), node("approve", "human", "prompt", `"x"`, "approve", `1`),
+			node("child", "spawn", "graph", `{"nodes": [{"id": "a", "actor": "http", "named": {"url": "https://x", "method": "POST"}}]}`))
+		list.Nodes = append(list.Nodes, &graphv1.Node{Id: "stated", Actor: "cel", Named: named("expr", `"1"`), Effect: graphv1.Effect_EFFECT_UNSAFE})
+		v, err := f.ValidateGraph(t.Context(), &executorv1.ValidateGraphRequest{Graph: list})
+		require.NoError(t, err)
+		var got []string
+		for _, b := range v.GetBehaviors() {
+			got = append(got, fmt.Sprintf("%s %s %t", b.GetNodeId(), strings.TrimPrefix(b.GetEffect().String(), "EFFECT_"), b.GetApproves()))
+		}
+		require.Equal(t, []string{"get PURE false", "post UNSAFE false", "llm IDEMPOTENT false", "agent IDEMPOTENT false", "posts UNSAFE false", "asks PURE false",
+			"approve PURE true", "child UNSAFE false", "stated UNSAFE false"}, got, "%v", v)
+		v, err = f.ValidateGraph(t.Context(), &executorv1.ValidateGraphRequest{Graph: g(node("a", "nobody"))})
+		require.NoError(t, err)
+		require.Empty(t, v.GetBehaviors())
+	})
 	t.Run("Input/WhatOnlyItCanBringIsAWarningBesideFaults", func(t *testing.T) {
 		t.Parallel()
 		v, err := f.ValidateGraph(t.Context(), &executorv1.ValidateGraphRequest{Graph: g(node("a", "nobody"), node("b", "cel"))})

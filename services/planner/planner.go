@@ -83,6 +83,9 @@ type Deps struct {
 	// Accounts asks executors for room in model accounts; nil means that no account limits the planner's
 	// calls. Its connection must have the services' token.
 	Accounts executorv1.PeerServiceClient
+	// Executor runs plans while they are written, for the callers of StreamPlan; nil refuses that. Its
+	// connection must call on behalf of the caller.
+	Executor executorv1.ExecutorServiceClient
 }
 
 // Service is an open planner.
@@ -124,6 +127,9 @@ func Open(_ context.Context, cfg Config, d Deps) (*Service, error) {
 		return nil, errors.Join(err, models.Close())
 	}
 	server.UseAuthor(writer)
+	if d.Executor != nil {
+		server.UseExecutor(d.Executor)
+	}
 	return &Service{server: server, models: models}, nil
 }
 

@@ -105,8 +105,9 @@ var figures = map[string][]figure{
 	"faults of one value":                             {{"50", wg + "maxPlaces"}},
 	"text of a plan":                                  {{"1,000", "plan.maxGraphDiagnostics"}},
 	"a request to a model": {
-		{"100,000", "internal/llm.maxMessages"}, {"1,000", "internal/llm.maxTools"}, {"64 MiB", "internal/llm.maxRequestBytes"}, {"1,000", "internal/llm.maxCalls"},
+		{"100,000", "internal/llm.maxMessages"}, {"1,000", "internal/llm.maxTools"}, {"64 MiB", "internal/llm.maxRequestBytes"},
 	},
+	"an answer of a model": {{"1,000", "internal/llm.maxCalls"}, {"100", "services/executor/internal/actor/agent.maxKeptCalls"}},
 	"a text that a model restates": {
 		{"32 KiB", "plan.MaxRestateBytes"}, {"256 KiB", "plan.maxAnswerBytes"}, {"500", "plan.maxRestateSteps"}, {"2,000", "plan.maxRestateNeeds"},
 		words("4 at once", "a share of admission"), words("16", "four namespaces' share"), {"256", "internal/admission.Waiting"},
@@ -114,6 +115,7 @@ var figures = map[string][]figure{
 	"a plan that a model writes": {
 		{"64 KiB", author + "maxAnswer"}, {"25", author + "maxTold"}, {"400 bytes", author + "maxFaultText"}, {"160", author + "maxLine"},
 		{"4 KiB", author + "maxResult"}, {"64 KiB", author + "maxResults"}, {"80 bytes", author + "minResult"}, {"300 bytes", author + "maxRequest"},
+		{"32 KiB", author + "maxFixed"},
 		words("4 at once", "a share of admission"), words("16", "four namespaces' share"),
 	},
 	"a compiled plan": {{"4,000,000", "plan/compile.maxSteps"}, {"1,000,000", "plan/compile.MaxEdges"}, {"32 MiB", "plan/compile.maxNamed"}},

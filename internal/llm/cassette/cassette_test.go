@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/internal/testkit"
@@ -148,6 +149,21 @@ func TestStrict(t *testing.T) {
 		require.Equal(t, "NOT_RECORDED", e.Code)
 		require.Contains(t, e.Message, `messages[1].content: recorded "what is the capital of France?", asked "what is the capital of Spain?"`)
 		require.Contains(t, e.Message, "models.cassette.match=nearest")
+	})
+	t.Run("NothingAndNullDiffer", func(t *testing.T) {
+		t.Parallel()
+		l := &live{answer: echo}
+		call := func(arguments string) llm.Request {
+			req := ask("a")
+			req.Messages = append(req.Messages, llm.Message{Role: llm.Assistant, ToolCalls: []llm.ToolCall{{ID: "c", Name: "t", Arguments: json.RawMessage(arguments)}}},
+				llm.Message{Role: llm.ToolRole, ToolCallID: "c"})
+			return req
+		}
+		for was, is := range map[string]string{`{"city":null}`: `{}`, `{}`: `{"city":null}`, `[null]`: `[]`, `null`: `{}`} {
+			m := open(t, Config{Mode: Replay, Path: recorded(t, l, nil, call(was))}, l)
+			_, err := m.Generate(t.Context(), call(is))
+			require.Contains(t, fault(t, err).Message, "messages[1].tool_calls[0].arguments", "%s and %s", was, is)
+		}
 	})
 	t.Run("CanceledCallsAreNotRecorded", func(t *testing.T) {
 		t.Parallel()
@@ -310,13 +326,38 @@ func TestFiles(t *testing.T) {
 		_, err = m.Generate(t.Context(), ask("b"))
 		require.NoError(t, err)
 	})
+	t.Run("AnotherProcessGoesOnBehindALineThatWasCutOff", func(t *testing.T) {
+		t.Parallel()
+		for cut, want := range map[string][]string{`{"request": {"mess`: {"a", "b"}, `{"casse`: {"b"}, "\n": {"a", "b"}} {
+			l := &live{answer: echo}
+			path := recorded(t, l, nil, ask("a"))
+			raw, err := os.ReadFile(path)
+			require.NoError(t, err)
+			switch cut {
+			case "\n":
+				raw = bytes.TrimSuffix(raw, []byte(cut)) // a whole line without its end
+			case `{"casse`:
+				raw = []byte(cut)
+			default:
+				raw = append(raw, cut...)
+			}
+			require.NoError(t, os.WriteFile(path, raw, 0o600))
+			_, err = open(t, Config{Mode: Record, Path: path}, l).Generate(t.Context(), ask("b"))
+			require.NoError(t, err)
+			m := open(t, Config{Mode: Replay, Path: path}, l)
+			for _, text := range want {
+				_, err = m.Generate(t.Context(), ask(text))
+				require.NoError(t, err, "%q: %s", cut, text)
+			}
+		}
+	})
 	t.Run("Faulty", func(t *testing.T) {
 		t.Parallel()
 		const head = `{"cassette":1}` + "\n"
 		const good = `{"request": {"messages": [{"role": "user", "content": "x"}]}, "response": {"message": {}}}` + "\n"
 		for text, want := range map[string]string{
 			"": "first line", "{}\n": "first line", `{"cassette":2}` + "\n": "first line", head: "no recorded call",
-			head + "{\n" + good: "line 2", head + `{"request": {"messages": [{"role": "user"}]}}` + "\n": "neither a response nor an error",
+			head + "{\n" + good: "line 2", head + "{\n{\n" + head + good: "line 2", head + "{\n": "line 2", head + "{\n" + head + good: "", head + `{"request": {"messages": [{"role": "user"}]}}` + "\n": "neither a response nor an error",
 			head + `{"request": {}, "response": {"message": {}}}` + "\n": "messages is empty", head + head + good: "",
 		} {
 			path := filepath.Join(t.TempDir(), "c.jsonl")
@@ -335,6 +376,23 @@ func TestFiles(t *testing.T) {
 			require.ErrorContains(t, err, want)
 		}
 		require.NoError(t, Config{}.Validate())
+	})
+}
+
+// Requests differ in a field if their texts differ, and only then.
+func TestDifferencesProperty(t *testing.T) {
+	t.Parallel()
+	value := rapid.SampledFrom([]string{`{}`, `{"a":null}`, `{"a":1}`, `{"a":1.0}`, `[]`, `[null]`, `[[]]`, `null`, `"null"`, `""`, `{"a":{"b":null}}`, `{"a":{}}`})
+	rapid.Check(t, func(rt *rapid.T) {
+		docs := make([]document, 2)
+		for i := range docs {
+			req := ask("x")
+			req.Extra = map[string]json.RawMessage{"v": json.RawMessage(value.Draw(rt, "value"))}
+			var err error
+			docs[i], err = canonical(&req, newRedactor(nil))
+			require.NoError(rt, err)
+		}
+		require.Equal(rt, docs[0].sum() == docs[1].sum(), len(differences(docs[0], docs[1])) == 0)
 	})
 }
 

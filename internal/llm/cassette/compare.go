@@ -120,7 +120,10 @@ func (s *sketch) like(o sketch) float64 {
 // maxChanges bounds the changes that are told of one call.
 const maxChanges = 20
 
-// differences lists the fields in which two requests differ.
+// absent is the value of a field that is not there, which is not null.
+type absent struct{}
+
+// differences lists the fields in which two requests differ: one at least if their texts do.
 func differences(was, is document) []Change {
 	var out []Change
 	walk("", was.value, is.value, &out)
@@ -141,15 +144,21 @@ func walk(path string, was, is any, out *[]Change) {
 				}
 			}
 			slices.Sort(keys)
+			of := func(m map[string]any, key string) any {
+				if v, ok := m[key]; ok {
+					return v
+				}
+				return absent{}
+			}
 			for _, key := range keys {
-				walk(strings.TrimPrefix(path+"."+key, "."), a[key], b[key], out)
+				walk(strings.TrimPrefix(path+"."+key, "."), of(a, key), of(b, key), out)
 			}
 			return
 		}
 	case []any:
 		if b, ok := is.([]any); ok {
 			for i := range max(len(a), len(b)) {
-				var x, y any
+				var x, y any = absent{}, absent{}
 				if i < len(a) {
 					x = a[i]
 				}
@@ -169,7 +178,7 @@ func walk(path string, was, is any, out *[]Change) {
 }
 
 func shown(v any) string {
-	if v == nil {
+	if v == (absent{}) {
 		return ""
 	}
 	raw, err := json.Marshal(v)

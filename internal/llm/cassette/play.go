@@ -2,7 +2,6 @@ package cassette
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -98,48 +97,58 @@ func (p *player) load(name string) error {
 	return err
 }
 
-// read reads a file. A last line that is cut off, as after a crash, is left out.
+// read reads a file. A line that is cut off, as after a crash, is left out: the last one, or one before a
+// header, which another process wrote that went on.
 func read(r io.Reader) (out []entry, err error) {
 	lines := bufio.NewReaderSize(r, 64<<10)
+	var cut error // about the line before
 	for n := 1; ; n++ {
-		line, err := lines.ReadSlice('\n')
-		long := bytes.Clone(line)
-		for errors.Is(err, bufio.ErrBufferFull) && len(long) <= maxLine {
-			line, err = lines.ReadSlice('\n')
-			long = append(long, line...)
+		line, last, err := readLine(lines)
+		if err != nil {
+			return nil, fmt.Errorf("line %d %w", n, err)
 		}
-		switch {
-		case len(long) > maxLine:
-			return nil, fmt.Errorf("line %d has more than %d bytes", n, maxLine)
-		case err != nil && !errors.Is(err, io.EOF):
-			return nil, err
-		}
-		last := err != nil
 		var e struct {
 			header
 			entry
 		}
-		switch err := json.Unmarshal(long, &e); {
-		case n == 1 && (err != nil || e.Cassette != version):
-			return nil, fmt.Errorf(`its first line is not {"cassette":%d}`, version)
+		switch err := json.Unmarshal(line, &e); {
+		case err == nil && e.Cassette == version:
+			cut = nil
+		case cut != nil:
+			return nil, cut
+		case n == 1:
+			cut = fmt.Errorf(`its first line is not {"cassette":%d}`, version)
 		case last && err != nil:
-			return out, nil
 		case err != nil:
-			return nil, fmt.Errorf("line %d: %w", n, err)
-		case e.Cassette == version: // two processes that began at once both wrote it
-			if last {
-				return out, nil
-			}
-			continue
-		}
-		if (e.Response == nil) == (e.Error == nil) {
+			cut = fmt.Errorf("line %d: %w", n, err)
+		case (e.Response == nil) == (e.Error == nil):
 			return nil, fmt.Errorf("line %d has neither a response nor an error, or both", n)
+		default:
+			if err := e.Request.Check(); err != nil {
+				return nil, fmt.Errorf("line %d: %w", n, err)
+			}
+			out = append(out, e.entry)
 		}
-		if err := e.Request.Check(); err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
+		if last {
+			return out, cut
 		}
-		if out = append(out, e.entry); last {
-			return out, nil
+	}
+}
+
+// readLine reads a line, and reports whether it is the last one.
+func readLine(r *bufio.Reader) (line []byte, last bool, err error) {
+	for {
+		part, err := r.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case len(line) > maxLine:
+			return nil, false, fmt.Errorf("has more than %d bytes", maxLine)
+		case err == nil:
+			return line, false, nil
+		case errors.Is(err, io.EOF):
+			return line, true, nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil, false, fmt.Errorf("cannot be read: %w", err)
 		}
 	}
 }

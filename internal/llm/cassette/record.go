@@ -31,18 +31,27 @@ type recorder struct {
 	file *os.File
 }
 
-// newRecorder appends to the file, or to a new one of the directory.
+// newRecorder appends to the file, or to a new one of the directory. A crash may have cut off the last line
+// of the file: a header behind it tells readers so.
 func newRecorder(path string, hide *redactor) (*recorder, error) {
 	if isDir(path) {
 		path = filepath.Join(path, fmt.Sprintf("%d-%d.jsonl", time.Now().UnixMilli(), os.Getpid()))
 	}
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) //nolint:gosec // the operator's choice
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600) //nolint:gosec // the operator's choice
 	if err != nil {
 		return nil, unusable(path, err)
 	}
 	info, err := file.Stat()
-	if err == nil && info.Size() == 0 {
+	last := []byte{'\n'}
+	if err == nil && info.Size() > 0 {
+		_, err = file.ReadAt(last, info.Size()-1)
+	}
+	switch {
+	case err != nil:
+	case info.Size() == 0:
 		_, err = fmt.Fprintf(file, "{\"cassette\":%d}\n", version)
+	case last[0] != '\n':
+		_, err = fmt.Fprintf(file, "\n{\"cassette\":%d}\n", version)
 	}
 	if err != nil {
 		return nil, unusable(path, errors.Join(err, file.Close()))

@@ -114,6 +114,9 @@ func wholeChat(req *Request, reply Reply) any {
 	if calls != nil {
 		message["tool_calls"] = calls
 	}
+	if reply.Thinking != "" {
+		message["reasoning_content"] = reply.Thinking
+	}
 	if reply.Fault == Filtered {
 		message["content"], reply.FinishReason = "", "content_filter"
 	}
@@ -138,6 +141,9 @@ func streamChat(req *Request, reply Reply, s *sender) error {
 		return send([]any{map[string]any{"index": 0, "delta": d, "finish_reason": finish}}, nil)
 	}
 	if err := delta(map[string]any{"role": "assistant", "content": ""}, nil); err != nil {
+		return err
+	}
+	if err := s.pieces(reply.Thinking, func(p string) error { return delta(map[string]any{"reasoning_content": p}, nil) }); err != nil {
 		return err
 	}
 	text := reply.Text

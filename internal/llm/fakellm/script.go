@@ -5,6 +5,7 @@
 package fakellm
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -75,14 +76,17 @@ type ToolCall struct {
 type Reply struct {
 	Text      string     `yaml:"text"`
 	ToolCalls []ToolCall `yaml:"tool_calls"`
-	// Thinking is a text of reasoning before the answer, with a signature that must be sent back. OpenAI's
-	// protocol has none.
+	// Thinking is a text of reasoning before the answer, with a signature that must be sent back. In OpenAI's
+	// protocol it is the field reasoning_content, which other servers add to it, and has no signature.
 	Thinking string `yaml:"thinking"`
 	// Refusal is what the model says in place of an answer.
 	Refusal string `yaml:"refusal"`
 	// Delay is waited before the first byte; streams spread ChunkDelay between the pieces besides.
 	Delay      time.Duration `yaml:"delay"`
 	ChunkDelay time.Duration `yaml:"chunk_delay"`
+	// Hold, if set, is called before each piece of a streamed text with the text that was sent before. It may
+	// wait; false ends the stream in the middle.
+	Hold func(ctx context.Context, sent string) bool `yaml:"-"`
 	// FinishReason is stop, or tool_calls with tool calls, unless said otherwise: in the words of OpenAI.
 	FinishReason string `yaml:"finish_reason"`
 	Usage        Usage  `yaml:"usage"`

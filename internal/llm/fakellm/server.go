@@ -337,8 +337,9 @@ func (s *Server) fault(w http.ResponseWriter, r *http.Request, p protocol, req *
 type sender struct {
 	w     http.ResponseWriter
 	flush *http.ResponseController
-	// pause waits before the next piece; false if the caller or the server gave up.
-	pause func() bool
+	// pause waits before the next piece of a text, of which this much was sent; false if the caller or the
+	// server gave up.
+	pause func(sent string) bool
 	// halt ends the stream in the middle as the fault of the reply says, and reports whether it did.
 	halt func(i, n int) bool
 }
@@ -363,10 +364,12 @@ func (s *sender) event(name string, v any) error {
 // pieces calls each for the pieces of a text, at the pace of the script.
 func (s *sender) pieces(text string, each func(string) error) error {
 	parts := split(text)
+	sent := 0
 	for i, p := range parts {
-		if !s.pause() || s.halt(i, len(parts)) {
+		if !s.pause(text[:sent]) || s.halt(i, len(parts)) {
 			return errHalted
 		}
+		sent += len(p)
 		if err := each(p); err != nil {
 			return err
 		}
@@ -376,7 +379,9 @@ func (s *sender) pieces(text string, each func(string) error) error {
 
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, p protocol, req *Request, reply Reply) {
 	w.Header().Set("Content-Type", "text/event-stream")
-	out := &sender{w: w, flush: http.NewResponseController(w), pause: func() bool { return s.wait(r.Context(), reply.ChunkDelay) }}
+	out := &sender{w: w, flush: http.NewResponseController(w), pause: func(sent string) bool {
+		return s.wait(r.Context(), reply.ChunkDelay) && (reply.Hold == nil || reply.Hold(r.Context(), sent))
+	}}
 	out.halt = func(i, n int) bool {
 		if i < n/2 {
 			return false

@@ -98,15 +98,7 @@ func (m *model) Stream(ctx context.Context, req llm.Request, delta func(llm.Delt
 			out.FinishReason = first.FinishReason
 		}
 		out.Refusal += first.Delta.Refusal
-		pieces := []llm.Delta{{Text: first.Delta.Content}}
-		for i := range first.Delta.ToolCalls {
-			c := &first.Delta.ToolCalls[i]
-			pieces = append(pieces, llm.Delta{Call: &llm.CallDelta{Index: int(c.Index), ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments}})
-		}
-		for _, d := range pieces {
-			if d.Text == "" && d.Call == nil {
-				continue
-			}
+		for _, d := range pieces(&first.Delta) {
 			began = true
 			if err := a.Add(d); err != nil {
 				return llm.Response{}, err
@@ -128,6 +120,36 @@ func (m *model) Stream(ctx context.Context, req llm.Request, delta func(llm.Delt
 	}
 	out.Message = a.Message()
 	return out, nil
+}
+
+// pieces are the deltas of a chunk. One that holds neither text nor a call, but something of the answer, such
+// as reasoning, is a delta without content: a sign that the answer goes on.
+func pieces(d *sdk.ChatCompletionChunkChoiceDelta) []llm.Delta {
+	var out []llm.Delta
+	if d.Content != "" {
+		out = append(out, llm.Delta{Text: d.Content})
+	}
+	for i := range d.ToolCalls {
+		c := &d.ToolCalls[i]
+		out = append(out, llm.Delta{Call: &llm.CallDelta{Index: int(c.Index), ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments}})
+	}
+	if len(out) == 0 && (d.Refusal != "" || reasons(d)) {
+		out = append(out, llm.Delta{})
+	}
+	return out
+}
+
+// reasons reports whether a chunk has reasoning. Each server has a name of its own for it, such as
+// reasoning_content or reasoning, and none is in OpenAI's protocol.
+func reasons(d *sdk.ChatCompletionChunkChoiceDelta) bool {
+	for _, field := range d.JSON.ExtraFields {
+		switch field.Raw() {
+		case "", "null", `""`, "[]", "{}", "false", "0":
+		default:
+			return true
+		}
+	}
+	return false
 }
 
 func header(req *llm.Request) []option.RequestOption {

@@ -98,14 +98,15 @@ func TestWire(t *testing.T) {
 		t.Parallel()
 		for body, want := range map[string]struct{ code, message string }{
 			`{"error": {"message": "no such model", "code": "model_not_found"}}`:               {"model_not_found", "no such model"},
+			`{"error": {"message": "m", "code": "` + strings.Repeat("c", 5000) + `"}}`:         {strings.Repeat("c", 96) + "…", "m"},
 			`{"error": {"message": "busy", "code": 17}}`:                                       {"", "busy"},
 			`{"error": {"message": "busy", "code": 17, "status": "S", "details": "in words"}}`: {"S", "busy"},
-			`{"error": "just a text"}`:                                                         {"", "just a text"},
-			`{"message": "at the top"}`:                                                        {"", "at the top"},
-			`[{"error": {"message": "in a list", "type": "t"}}]`:                               {"t", "in a list"},
-			`<html>no JSON</html>`:                                                             {"", "Not Found"},
-			`{"error": null}`:                                                                  {"", "Not Found"},
-			``:                                                                                 {"", "Not Found"},
+			`{"error": "just a text"}`:                           {"", "just a text"},
+			`{"message": "at the top"}`:                          {"", "at the top"},
+			`[{"error": {"message": "in a list", "type": "t"}}]`: {"t", "in a list"},
+			`<html>no JSON</html>`:                               {"", "Not Found"},
+			`{"error": null}`:                                    {"", "Not Found"},
+			``:                                                   {"", "Not Found"},
 		} {
 			c, _, _ := answering(t, 404, body)
 			_, err := c.Generate(t.Context(), hello())
@@ -152,6 +153,44 @@ func TestWire(t *testing.T) {
 			require.NoError(t, err, name)
 			require.Equal(t, c.text, out.Message.Content, name)
 		}
+	})
+	t.Run("Stream/ReasoningIsASignOfLife", func(t *testing.T) {
+		t.Parallel()
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			for _, delta := range []string{
+				`{"role": "assistant", "content": ""}`, `{"reasoning_content": "hm"}`, `{"content": null, "reasoning": "hm"}`, `{"reasoning_details": [{"text": "hm"}]}`,
+				`{"reasoning_content": null, "reasoning": ""}`, `{"refusal": "no"}`, `{"content": "x", "reasoning_content": null}`,
+			} {
+				_, _ = io.WriteString(w, `data: {"choices": [{"delta": `+delta+"}]}\n\n")
+			}
+			_, _ = io.WriteString(w, `data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}`+"\n\n")
+		}))
+		defer s.Close()
+		m, err := openai.Open(llm.Endpoint{BaseURL: s.URL, HTTP: s.Client()})
+		require.NoError(t, err)
+		var got []llm.Delta
+		_, err = m.Stream(t.Context(), hello(), func(d llm.Delta) error { got = append(got, d); return nil })
+		require.NoError(t, err)
+		require.Equal(t, []llm.Delta{{}, {}, {}, {}, {Text: "x"}}, got, "three of reasoning, one of the refusal, and the text")
+	})
+	t.Run("Calls/WithoutIDs", func(t *testing.T) {
+		t.Parallel()
+		const whole = `{"choices": [{"message": {"tool_calls": [{"id": "", "function": {"name": "t", "arguments": "{}"}}, {"function": {"name": "t", "arguments": "{}"}}]}, "finish_reason": "stop"}]}`
+		const piece = `{"choices": [{"delta": {"tool_calls": [{"index": 0, "function": {"name": "t", "arguments": "{}"}}, {"index": 1, "function": {"name": "t", "arguments": "{}"}}]}, "finish_reason": "stop"}]}`
+		check := func(out llm.Response, err error) {
+			require.NoError(t, err)
+			require.Len(t, out.Message.ToolCalls, 2)
+			req := llm.Request{Messages: []llm.Message{out.Message}}
+			for _, c := range out.Message.ToolCalls {
+				req.Messages = append(req.Messages, llm.Message{Role: llm.ToolRole, ToolCallID: c.ID})
+			}
+			require.NoError(t, req.Check())
+		}
+		c, _, _ := answering(t, 200, whole)
+		check(c.Generate(t.Context(), hello()))
+		c, _, _ = answering(t, 200, "data: "+piece+"\n\n")
+		check(c.Stream(t.Context(), hello(), func(llm.Delta) error { return nil }))
 	})
 	t.Run("Stream/IsBounded", func(t *testing.T) {
 		t.Parallel()

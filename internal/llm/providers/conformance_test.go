@@ -427,6 +427,13 @@ func TestFaults(t *testing.T) {
 	})
 }
 
+// full is a governor of accounts without room.
+type full struct{}
+
+func (full) Admit(context.Context, llm.Account, string, llm.Usage) (llm.Permit, error) {
+	return nil, errors.New("no room")
+}
+
 func TestCassette(t *testing.T) {
 	t.Parallel()
 	for _, provider := range providers.Names() {
@@ -457,8 +464,12 @@ func TestCassette(t *testing.T) {
 			require.NotContains(t, string(raw), "sk-test")
 			require.NoError(t, fake.Close())
 			c.Cassette.Mode = cassette.Replay
-			c.Change("default", func(p *llm.Profile) { p.APIKey = conf.Secret{} })
-			require.Equal(t, want, asked(open(t, c, llm.Options{})), "with the server gone")
+			c.Accounts = map[string]llm.AccountLimits{"full": {MaxConcurrent: 1}}
+			c.Change("default", func(p *llm.Profile) { p.APIKey, p.Account = conf.Secret{}, "full" })
+			set := open(t, c, llm.Options{Governor: full{}})
+			require.Equal(t, want, asked(set), "with the server gone")
+			account, _ := set.Account("default")
+			require.Empty(t, account.Name, "nobody waits for room in an account that is not asked")
 		})
 	}
 }

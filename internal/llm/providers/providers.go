@@ -48,7 +48,8 @@ func (c Config) Validate() error {
 }
 
 // Open returns the models of a valid configuration; they connect when first used. The caller closes the set.
-// The cassette, if there is one, takes the place of o.Around.
+// The cassette, if there is one, takes the place of o.Around. While one is played no account has limits,
+// since nobody is asked.
 func Open(c Config, o llm.Options) (*llm.Set, error) {
 	if c.Cassette.Mode == "" {
 		return llm.Open(c.Config, all(), o)
@@ -66,6 +67,9 @@ func Open(c Config, o llm.Options) (*llm.Set, error) {
 		return nil, err
 	}
 	o.Around = around
+	if c.Cassette.Mode == cassette.Replay {
+		o.Governor = nil
+	}
 	return llm.Open(c.Config, all(), o)
 }
 

@@ -10,7 +10,7 @@ import (
 // commandOf is the command, with a flag where needed, for each call of the API in hints: hints are written
 // for callers of the API, and users of the command line need the command.
 var commandOf = map[string]string{
-	"StartRun": "run", "ParsePlan": "plan read", "CreatePlan": "plan create", "RevisePlan": "runs revise",
+	"StartRun": "run", "ParsePlan": "plan read", "CreatePlan": "plan create", "StreamPlan": "plan create --run", "RevisePlan": "runs revise",
 	"ListRuns": "runs ls", "GetRun": "runs get", "GetRunGraph": "runs graph", "ListVisits": "runs visits", "WatchRun": "runs watch", "ExplainRun": "runs explain",
 	"PauseRun": "runs pause", "ResumeRun": "runs resume", "CancelRun": "runs cancel", "RetryRun": "runs retry", "ForkRun": "runs fork", "AmendRun": "runs amend",
 	"DeleteRun": "runs delete", "ReconcileVisit": "runs reconcile", "SignalRun": "runs signal", "SendMessage": "runs send",

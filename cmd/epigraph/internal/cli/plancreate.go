@@ -3,7 +3,9 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -107,13 +109,15 @@ type planCreateCmd struct {
 	Goal string `arg:"" help:"What is to be achieved."`
 	authorFlags
 	Name   string `help:"Name of the graph." placeholder:"NAME"`
-	Start  bool   `help:"Run the plan and watch it." name:"run"`
-	Detach bool   `help:"With --run: do not watch." short:"d"`
+	Start  bool   `help:"Run the plan while it is written, and watch it." name:"run"`
+	Detach bool   `help:"With --run: do not watch the run once the plan is complete." short:"d"`
 }
 
 // Help says what the exit code means.
 func (planCreateCmd) Help() string {
 	return `Has a model of the server write a plan. The faults of an answer go back to the model until the plan can run, until a limit is reached, or until the plan gets no better. The plan is printed as the model wrote it, so that it can be kept in a file; remarks go to stderr. With --json the whole record is printed. The exit code is 0 when the plan can run, 1 when it cannot; with --run it is that of ` + "`epigraph run`" + `.
+
+With --run the tasks of the plan begin as soon as their part is certain, while the model still writes. A task whose call may be UNSAFE waits for the whole plan. The run is canceled if no plan comes, or if this command ends before. With --json the events of the plan are printed, and then those of the run.
 
     epigraph plan create "Plan a weekend in Oslo" > plan.json
     epigraph plan create "Compare these offers" --about-file offers.txt --tool http --max-usd 0.10 --run`
@@ -140,8 +144,21 @@ func (c *planCreateCmd) Run(e *env) error {
 	if err != nil {
 		return err
 	}
-	r, err := s.planner.CreatePlan(ctx, &plannerv1.CreatePlanRequest{
+	req := &plannerv1.StreamPlanRequest{
 		Goal: c.Goal, Context: about, Tools: tools, Profile: c.Profile, DefaultActor: c.Actor, Named: payloads(c.Common), Name: c.Name, Limits: limits,
+	}
+	if c.Start {
+		req.Run = &plannerv1.PlanRun{}
+		run, r, err := c.stream(ctx, e, s, req)
+		if errs.ReasonOf(err) != "PLAN_RUN_NOT_CONFIGURED" {
+			if err != nil {
+				return err
+			}
+			return c.watch(e, s, run, r)
+		}
+	}
+	r, err := s.planner.CreatePlan(ctx, &plannerv1.CreatePlanRequest{
+		Goal: req.GetGoal(), Context: about, Tools: tools, Profile: c.Profile, DefaultActor: c.Actor, Named: req.GetNamed(), Name: c.Name, Limits: limits,
 	})
 	if err != nil {
 		return err
@@ -150,14 +167,7 @@ func (c *planCreateCmd) Run(e *env) error {
 		e.authored(r.GetAuthoring())
 	}
 	if r.GetGraph() == nil {
-		if e.json {
-			if err := printJSON(e.io.Out, r); err != nil {
-				return err
-			}
-		} else {
-			fmt.Fprint(e.io.Err, view.Diagnostics(e.io.errStyle(), "the answer", r.GetText(), r.GetPlan().GetDiagnostics()))
-		}
-		return exit(exitFailed)
+		return e.unwritten(r)
 	}
 	if !c.Start {
 		return e.print(r, func() string { return r.GetText() + "\n" })
@@ -166,13 +176,80 @@ func (c *planCreateCmd) Run(e *env) error {
 	if err != nil {
 		return err
 	}
+	return c.watch(e, s, run.GetId(), r)
+}
+
+// unwritten shows the faults of a plan that cannot run.
+func (e *env) unwritten(r *plannerv1.CreatePlanResponse) error {
+	if !e.json {
+		fmt.Fprint(e.io.Err, view.Diagnostics(e.io.errStyle(), "the answer", r.GetText(), r.GetPlan().GetDiagnostics()))
+	} else if err := printJSON(e.io.Out, r); err != nil {
+		return err
+	}
+	return exit(exitFailed)
+}
+
+// watch shows the run of a plan.
+func (c *planCreateCmd) watch(e *env, s *services, runID string, r *plannerv1.CreatePlanResponse) error {
 	if c.Detach {
-		return e.print(run, func() string { return run.GetId() + "\n" })
+		run, err := s.executor.GetRun(e.ctx, &executorv1.GetRunRequest{RunId: runID})
+		if err != nil {
+			return err
+		}
+		return e.print(run, func() string { return runID + "\n" })
 	}
 	if !e.json {
-		_ = e.say(fmt.Sprintf("%s  %s  %s\n", e.io.style().Bold(run.GetId()), view.OneLine(run.GetGraphName(), 60), view.Plural(len(r.GetGraph().GetNodes()), "node")))
+		_ = e.say(fmt.Sprintf("%s  %s  %s\n", e.io.style().Bold(runID), view.OneLine(r.GetGraph().GetName(), 60), view.Plural(len(r.GetGraph().GetNodes()), "node")))
 	}
-	return e.watch(s, run.GetId(), r.GetGraph(), 0, false)
+	return e.watch(s, runID, r.GetGraph(), 0, false)
+}
+
+// stream has the plan written and run at the same time, and shows what begins.
+func (c *planCreateCmd) stream(ctx context.Context, e *env, s *services, req *plannerv1.StreamPlanRequest) (runID string, r *plannerv1.CreatePlanResponse, err error) {
+	events, err := s.planner.StreamPlan(ctx, req)
+	for err == nil {
+		var m *plannerv1.StreamPlanResponse
+		if m, err = events.Recv(); err != nil {
+			break
+		}
+		if e.json && (m.GetResult() == nil || m.GetResult().GetGraph() != nil) {
+			if err := printJSON(e.io.Out, m); err != nil {
+				return runID, nil, err
+			}
+		}
+		switch {
+		case m.GetRun() != nil:
+			runID = m.GetRun().GetRunId()
+		case m.GetPart() != nil:
+			c.begun(e, m.GetPart())
+		case m.GetResult() != nil:
+			r = m.GetResult()
+			if !e.json {
+				e.authored(r.GetAuthoring())
+			}
+			if r.GetGraph() == nil {
+				return runID, nil, e.unwritten(r)
+			}
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return runID, r, err
+}
+
+// begun shows the tasks of a part.
+func (*planCreateCmd) begun(e *env, p *plannerv1.PlanPart) {
+	if e.json {
+		return
+	}
+	for _, n := range p.GetNodes() {
+		if p.GetStarted() {
+			e.note("begun: %s", view.OneLine(n.GetId(), 60))
+		} else if p.GetWaits() != "" {
+			e.note("waits for the whole plan: %s, %s", view.OneLine(n.GetId(), 60), view.OneLine(p.GetWaits(), 0))
+		}
+	}
 }
 
 // authored shows the rounds of an authoring, and how it ended.

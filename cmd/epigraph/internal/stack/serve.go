@@ -313,6 +313,14 @@ func openAPI(ctx context.Context, name string, cfg Config, conns *connections, t
 			}
 			d.Accounts = executorv1.NewPeerServiceClient(conn)
 		}
+		// With several cells only the gateway knows where a namespace lives.
+		if cfg.Upstream.Executor != "" && len(cfg.Gateway.Cells) == 0 {
+			conn, err := conns.behalf(cfg.Upstream.Executor)
+			if err != nil {
+				return nil, err
+			}
+			d.Executor = executorv1.NewExecutorServiceClient(conn)
+		}
 		return some(planner.Open(ctx, cfg.Planner, d))
 	case Registry:
 		return some(registry.Open(ctx, cfg.Registry, registry.Deps{Telemetry: tel}))
@@ -366,34 +374,50 @@ type connections struct {
 	token conf.Secret     // in place of the configured one
 	// onBehalf makes calls those of whoever called this process.
 	onBehalf bool
-	open     map[string]*grpc.ClientConn
+	open     map[kept]*grpc.ClientConn
 	// admission is that of the process; nil leaves one to each service.
 	admission *admission.Control
 }
 
 func (c *connections) dial(target string) (*grpc.ClientConn, error) {
-	if conn := c.open[target]; conn != nil {
+	return c.keep(target, c.onBehalf)
+}
+
+// behalf is a connection whose calls are those of whoever called this process.
+func (c *connections) behalf(target string) (*grpc.ClientConn, error) { return c.keep(target, true) }
+
+func (c *connections) keep(target string, onBehalf bool) (*grpc.ClientConn, error) {
+	key := kept{target, onBehalf}
+	if conn := c.open[key]; conn != nil {
 		return conn, nil
 	}
-	conn, err := c.connect(target, meetTime)
+	conn, err := c.connect(target, meetTime, onBehalf)
 	if err != nil {
 		return nil, err
 	}
 	if c.open == nil {
-		c.open = map[string]*grpc.ClientConn{}
+		c.open = map[kept]*grpc.ClientConn{}
 	}
-	c.open[target] = conn
+	c.open[key] = conn
 	return conn, nil
+}
+
+// kept tells the connections to one target apart.
+type kept struct {
+	target   string
+	onBehalf bool
 }
 
 // meetTime is how long a call waits for another service of an installation that has only just begun.
 const meetTime = 5 * time.Second
 
 // fresh makes a connection that is the caller's to close.
-func (c *connections) fresh(target string) (*grpc.ClientConn, error) { return c.connect(target, 0) }
+func (c *connections) fresh(target string) (*grpc.ClientConn, error) {
+	return c.connect(target, 0, c.onBehalf)
+}
 
-func (c *connections) connect(target string, meet time.Duration) (*grpc.ClientConn, error) {
-	o := grpckit.DialOptions{Meet: meet, Token: c.cfg.Auth.ServiceToken, OnBehalf: c.onBehalf, Telemetry: c.tel, Buf: c.buf, MaxRecvBytes: int(c.cfg.GRPC.MaxRecvBytes)}
+func (c *connections) connect(target string, meet time.Duration, onBehalf bool) (*grpc.ClientConn, error) {
+	o := grpckit.DialOptions{Meet: meet, Token: c.cfg.Auth.ServiceToken, OnBehalf: onBehalf, Telemetry: c.tel, Buf: c.buf, MaxRecvBytes: int(c.cfg.GRPC.MaxRecvBytes)}
 	if !c.token.IsZero() {
 		o.Token = c.token
 	}

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -193,18 +192,4 @@ func public(ip netip.Addr) bool {
 func isatap(ip netip.Addr) bool {
 	b := ip.As16()
 	return b[8]&^0x02 == 0 && b[9] == 0 && b[10] == 0x5e && b[11] == 0xfe
-}
-
-// MaxRetryAfter is the longest pause that the other side may ask for.
-const MaxRetryAfter = time.Hour
-
-// RetryAfter is the pause that a header of that name asks for, 0 if none.
-func RetryAfter(header string) time.Duration {
-	if n, err := strconv.ParseInt(strings.TrimSpace(header), 10, 64); err == nil {
-		return time.Duration(max(0, min(n, int64(MaxRetryAfter/time.Second)))) * time.Second
-	}
-	if at, err := http.ParseTime(header); err == nil {
-		return max(0, min(time.Until(at), MaxRetryAfter))
-	}
-	return 0
 }

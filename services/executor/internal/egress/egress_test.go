@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -147,16 +146,4 @@ func TestWords(t *testing.T) {
 		require.NotContains(t, got, "s3cret")
 		require.NotContains(t, got, "cluster.local")
 	}
-}
-
-func TestRetryAfter(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]time.Duration{"": 0, "x": 0, "-3": 0, "0": 0, "7": 7 * time.Second, " 7 ": 7 * time.Second, "999999999999": time.Hour,
-		"Mon, 02 Jan 2006 15:04:05 GMT": 0} {
-		require.Equal(t, want, egress.RetryAfter(in), in)
-	}
-	require.Equal(t, time.Hour, egress.RetryAfter(time.Now().Add(48*time.Hour).UTC().Format(http.TimeFormat)))
-	soon := egress.RetryAfter(time.Now().Add(30 * time.Second).UTC().Format(http.TimeFormat))
-	require.Greater(t, soon, 25*time.Second)
-	require.LessOrEqual(t, soon, 30*time.Second)
 }

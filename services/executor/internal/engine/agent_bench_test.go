@@ -41,7 +41,7 @@ func BenchmarkAgentRounds(b *testing.B) {
 				}
 				return workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(say)}}, nil
 			})
-			for _, sp := range agent.Specs(thread.NewCache(s.open(b), 0)) {
+			for _, sp := range agent.Specs(thread.NewCache(s.open(b), 0), nil) {
 				own[sp.Name] = pureActor{sp.Actor}
 			}
 			l := run(b, s, own, quiet, func(c *engine.Config, _ *engine.Deps) { c.ID = fmt.Sprintf("bench-%d", b.N) })

@@ -49,12 +49,12 @@ func (h heir) TakeOver(ctx context.Context, self journal.Owner, o journal.TakeOv
 // it repeats that call and no other, and nothing is in the thread twice.
 func TestAgentKilledAtEveryVisit(t *testing.T) {
 	t.Parallel()
-	const graph = `{"goal": "all of it", "reasoner": "reasoner", "actions": {"work": {}}}`
+	const graph = `{"goal": "all of it", "reasoner": "reasoner", "actions": {"work": {}}, "history": {"messages": 1, "summarize": {"actor": "shorten"}}}`
 	script := []string{`{"instant_response": "I begin.", "actions": ["work"]}`, `["work", "work"]`, `{"result": "all"}`}
 	// whole is the run without a death.
 	whole := func(t *testing.T, s store, id string, k *calls, over func(journal.Journal) journal.Journal) *live {
 		t.Helper()
-		own := agents(t, s, actors{"reasoner": &reasoner{script: script}, "work": &recorder{}, "ok": &recorder{}})
+		own := agents(t, s, actors{"reasoner": &reasoner{script: script}, "work": &recorder{}, "ok": &recorder{}, "shorten": &recorder{}})
 		for name, a := range own {
 			own[name] = k.around(a)
 		}
@@ -62,7 +62,7 @@ func TestAgentKilledAtEveryVisit(t *testing.T) {
 		l.jobs(t)
 		return l
 	}
-	kept := []string{"MESSAGE", "MESSAGE", "MESSAGE", "STATE 1", "STATE 2", "STATE 3"}
+	kept := []string{"MESSAGE", "MESSAGE", "MESSAGE", "STATE 1", "STATE 2", "STATE 3", "SUMMARY 1 to 1", "SUMMARY 1 to 4"}
 	for name, open := range map[string]func(testing.TB) store{"SQLite": sqliteStore, "Postgres": pgStore} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

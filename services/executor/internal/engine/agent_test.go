@@ -69,7 +69,7 @@ func (pureActor) Info() workgraph.ActorInfo { return workgraph.ActorInfo{Effect:
 
 // agents adds the agent and the steps of its loop to these actors.
 func agents(t *testing.T, s store, own actors) actors {
-	for _, sp := range agent.Specs(thread.NewCache(s.open(t), 0)) {
+	for _, sp := range agent.Specs(thread.NewCache(s.open(t), 0), nil) {
 		own[sp.Name] = pureActor{sp.Actor}
 	}
 	return own
@@ -110,6 +110,12 @@ func (l *live) remembered(t *testing.T, row journal.Run) []string {
 			}
 			require.NoError(t, json.Unmarshal(it.Body, &st))
 			out = append(out, fmt.Sprintf("STATE %d", st.Round))
+		case workgraph.ThreadSummary:
+			var span struct {
+				First, Last int64
+			}
+			require.NoError(t, json.Unmarshal(it.Brief, &span))
+			out = append(out, fmt.Sprintf("SUMMARY %d to %d", span.First, span.Last))
 		default:
 			out = append(out, "MESSAGE")
 		}
@@ -204,7 +210,7 @@ func TestAgent(t *testing.T) {
 			"deeper": spawns(workgraph.Child{Graph: chain(1, "ok")}),
 			"below":  spawns(workgraph.Child{Graph: chain(1, "lower")}),
 			"lower": spawns(workgraph.Child{Graph: agentOf(t, `{"goal": "x", "reasoner": "reasoner", "max_rounds": 100, "allow_graph": true, "branch": false,
-				"max_history_bytes": 1000000, "actions": {"work": {}, "deeper": {}}}`)})}), func(c *engine.Config, _ *engine.Deps) { c.EvictAfter = 10 * time.Millisecond })
+				"history": {"tokens": 250000}, "actions": {"work": {}, "deeper": {}}}`)})}), func(c *engine.Config, _ *engine.Deps) { c.EvictAfter = 10 * time.Millisecond })
 		l.jobs(t)
 		t.Run("Refused/IsReportedAndNotDone", func(t *testing.T) {
 			r.script = []string{`["work", "forbidden"]`, `{"graph": {"nodes": [{"id": "x", "actor": "forbidden"}]}}`, `{"result": "well"}`}
@@ -424,7 +430,7 @@ func TestAgent(t *testing.T) {
 				r.script = append(r.script, `["work", "work", "work"]`)
 			}
 			r.script = append(r.script, `{"result": 60}`)
-			id := l.start(t, agentOf(t, `{`+actions+`, "max_rounds": 100, "max_history_bytes": 4096, "max_no_progress": 0}`))
+			id := l.start(t, agentOf(t, `{`+actions+`, "max_rounds": 100, "history": {"tokens": 1024}, "max_no_progress": 0}`))
 			l.wait(t, id, journal.StateCompleted)
 			require.Equal(t, fmt.Sprint(60), string(l.child(t, id).Result))
 		})

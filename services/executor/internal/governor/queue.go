@@ -78,6 +78,11 @@ type account struct {
 
 	// due is when to exchange next; the zero time means when something happens. last is when that was done.
 	due, last time.Time
+	// busy says that an exchange is under way, or waits for its turn.
+	busy bool
+	// until is until when it is not exchanged after a fault; fault is how long that is.
+	until time.Time
+	fault time.Duration
 	// pending are corrections that were not sent. sent are those of the turn, which are sent until they are
 	// answered.
 	pending, sent map[int64]Cost
@@ -223,6 +228,9 @@ func (g *Governor) enter(a llm.Account, namespace string, w *waiter) (cancel fun
 // soon has the account exchanged at the next opportunity. The caller holds g.mu.
 func (g *Governor) soon(x *account) {
 	at := x.last.Add(g.gap())
+	if at.Before(x.until) {
+		at = x.until
+	}
 	if x.due.IsZero() || at.Before(x.due) {
 		x.due = at
 		g.notify()
@@ -483,7 +491,7 @@ func (g *Governor) begin(owner journal.Owner) {
 	}
 	g.owner = owner
 	for _, x := range g.accounts {
-		x.held, x.turn = 0, 0
+		x.held, x.turn, x.fault, x.until = 0, 0, 0, time.Time{}
 		x.pending, x.sent, x.refused, x.refusedSent, x.moves, x.movesSent = map[int64]Cost{}, nil, nil, nil, nil, nil
 		for _, l := range x.lines {
 			l.flying, l.begun, l.ended = 0, nil, 0

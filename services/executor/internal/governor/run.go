@@ -1,7 +1,6 @@
 package governor
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -12,8 +11,15 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// idle is how long the loop sleeps when nothing is due.
-const idle = time.Minute
+const (
+	// idle is how long the loop sleeps when nothing is due.
+	idle = time.Minute
+	// MaxExchanges is how many accounts are exchanged at once, so that one whose row is locked, or cannot be
+	// read, keeps no other from its turn.
+	MaxExchanges = 4
+	// minFault and maxFault are how long an account waits after a failed exchange: twice as long after each.
+	minFault, maxFault = 10 * time.Millisecond, time.Second
+)
 
 // Run exchanges until ctx ends.
 func (g *Governor) Run(ctx context.Context) error {
@@ -22,25 +28,28 @@ func (g *Governor) Run(ctx context.Context) error {
 	work.Go(func() { g.watch(ctx) })
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	fault := 10 * time.Millisecond
+	places := make(chan struct{}, MaxExchanges)
 	for ctx.Err() == nil {
-		wait, err := g.round(ctx)
-		if err == nil {
-			fault = 10 * time.Millisecond
-		} else {
-			if ctx.Err() == nil && !journal.IsFenced(err) && errs.ReasonOf(err) != ReasonStale {
-				g.log.WarnContext(ctx, "limits of accounts not exchanged", "err", err)
-			}
-			wait, fault = fault, min(2*fault, time.Second)
+		due, next := g.due()
+		for _, x := range due {
+			work.Go(func() {
+				defer g.notify()
+				defer g.rested(x)
+				select {
+				case places <- struct{}{}:
+					defer func() { <-places }()
+				case <-ctx.Done():
+					return
+				}
+				if err := g.exchange(ctx, x); err != nil && ctx.Err() == nil && !journal.IsFenced(err) && errs.ReasonOf(err) != ReasonStale {
+					g.log.WarnContext(ctx, "limits of an account not exchanged", "err", err, "account", x.name)
+				}
+			})
 		}
-		timer.Reset(wait)
-		wake := g.wake
-		if err != nil {
-			wake = nil // a request now would fare no better
-		}
+		timer.Reset(next)
 		select {
 		case <-ctx.Done():
-		case <-wake:
+		case <-g.wake:
 		case <-timer.C:
 		}
 	}
@@ -96,32 +105,31 @@ func (x *account) waits() bool {
 	return false
 }
 
-// round exchanges all accounts that are due, and returns the time until the next one is.
-func (g *Governor) round(ctx context.Context) (time.Duration, error) {
+// due takes the accounts that are due, one exchange of each at a time, and returns the time until the next
+// one is.
+func (g *Governor) due() (out []*account, next time.Duration) {
 	g.mu.Lock()
-	now, owner := time.Now(), g.owner
-	next := idle
-	var due []*account
+	defer g.mu.Unlock()
+	now := time.Now()
+	next = idle
 	for _, x := range g.accounts {
 		switch {
-		case x.due.IsZero() || owner.IsZero():
+		case x.due.IsZero() || x.busy || g.owner.IsZero():
 		case now.Before(x.due):
 			next = min(next, x.due.Sub(now))
 		default:
-			due = append(due, x)
+			x.busy = true
+			out = append(out, x)
 		}
 	}
-	g.mu.Unlock()
-	slices.SortFunc(due, func(a, b *account) int { return cmp.Compare(a.name, b.name) })
-	for _, x := range due {
-		if err := g.exchange(ctx, x, owner); err != nil {
-			return 0, err
-		}
-	}
-	if len(due) > 0 {
-		next = 0
-	}
-	return next, nil
+	return out, next
+}
+
+// rested lets an account be exchanged again.
+func (g *Governor) rested(x *account) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	x.busy = false
 }
 
 // asked is a line of an ask with its calls.
@@ -167,9 +175,10 @@ func (g *Governor) ask(x *account) (Ask, []asked) {
 }
 
 // exchange does one exchange about an account.
-func (g *Governor) exchange(ctx context.Context, x *account, owner journal.Owner) error {
+func (g *Governor) exchange(ctx context.Context, x *account) error {
 	g.mu.Lock()
-	if g.owner != owner {
+	owner := g.owner
+	if owner.IsZero() {
 		g.mu.Unlock()
 		return nil
 	}
@@ -188,10 +197,13 @@ func (g *Governor) exchange(ctx context.Context, x *account, owner journal.Owner
 		return err
 	}
 	if err != nil {
+		x.fault = min(max(2*x.fault, minFault), maxFault)
+		x.until = time.Now().Add(x.fault)
 		g.soon(x) // the corrections are sent again, with the same turn
 		g.mu.Unlock()
 		return err
 	}
+	x.fault = 0
 	x.sent, x.movesSent, x.refusedSent = nil, nil, nil
 	x.seen, x.seenAt = answer, time.Now()
 	var out []func()

@@ -59,6 +59,9 @@ type Interrupts interface {
 	GetInterrupt(ctx context.Context, namespace, id string) (Interrupt, error)
 	// ListInterrupts returns up to limit interrupts after a cursor, newest first by (CreateTime, ID).
 	ListInterrupts(ctx context.Context, namespace string, f InterruptFilter, after page.Cursor, limit int) ([]Interrupt, error)
+	// OldestQuestion returns the id of the oldest open interrupt of a run and its descendants that is no
+	// approval, by (CreateTime, ID); empty if there is none.
+	OldestQuestion(ctx context.Context, namespace, runID string) (string, error)
 }
 
 // Closes reports whether i was answered by a before, so that closing it changes nothing. An error says that

@@ -85,22 +85,28 @@ func (s *Server) ForkRun(ctx context.Context, req *executorv1.ForkRunRequest) (*
 
 // AmendRun implements the service.
 func (s *Server) AmendRun(ctx context.Context, req *executorv1.AmendRunRequest) (*executorv1.AmendRunResponse, error) {
-	leave, err := s.enter(ctx, standing, req, &graphv1.Graph{Nodes: req.GetPatch().GetPutNodes(), Edges: req.GetPatch().GetAddEdges()})
+	if (req.GetPatch() == nil) == (req.GetGraph() == nil) {
+		return nil, errs.New(errs.InvalidArgument, "CHANGE_MISSING", "exactly one of patch and graph must be given").
+			Violate("patch", "CHANGE_MISSING", "give a patch, or the whole graph that the run is to have")
+	}
+	leave, err := s.enter(ctx, standing, req, &graphv1.Graph{Nodes: req.GetPatch().GetPutNodes(), Edges: req.GetPatch().GetAddEdges()}, req.GetGraph())
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	patch, err := patchOf(req.GetPatch())
+	how := command.AmendRequest{Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), Revision: req.GetExpectedRevision(), DryRun: req.GetDryRun(), By: req.GetBy()}
+	if req.GetGraph() == nil {
+		how.Patch, err = patchOf(req.GetPatch())
+	} else if how.Graph, err = graphpb.FromProto(req.GetGraph()); err != nil {
+		err = graphFaults(err)
+	}
 	if err != nil {
 		return nil, err
 	}
-	once, err := repeatable(req)
-	if err != nil {
+	if how.Request, err = repeatable(req); err != nil {
 		return nil, err
 	}
-	a, err := s.engine.Amend(ctx, command.AmendRequest{
-		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), Revision: req.GetExpectedRevision(), Patch: patch, DryRun: req.GetDryRun(),
-		By: req.GetBy(), Request: once})
+	a, err := s.engine.Amend(ctx, how)
 	if err != nil {
 		return nil, graphFaults(err)
 	}

@@ -73,8 +73,12 @@ func NewServer(e *engine.Engine, j journal.Journal, actors func() []actor.Spec, 
 // StartRun implements the service.
 func (s *Server) StartRun(ctx context.Context, req *executorv1.StartRunRequest) (*executorv1.Run, error) {
 	once, before, err := s.answered(ctx, command.MethodStart, req)
-	if err != nil || before != nil {
-		return before, err
+	if err != nil {
+		return nil, err
+	}
+	if before != nil {
+		grpckit.MarkRepeated(ctx)
+		return before, nil
 	}
 	started, err := s.start(ctx, req, once)
 	switch {
@@ -82,6 +86,9 @@ func (s *Server) StartRun(ctx context.Context, req *executorv1.StartRunRequest) 
 		return nil, err
 	case started.Run != nil:
 		return s.rowMessage(*started.Run, started.Interrupts, true)
+	}
+	if !started.Created {
+		grpckit.MarkRepeated(ctx)
 	}
 	return s.run(ctx, started.ID)
 }
@@ -226,6 +233,9 @@ func (s *Server) ValidateGraph(ctx context.Context, req *executorv1.ValidateGrap
 	}
 	if len(out.Faults) == 0 {
 		out.GraphHash = found.Hash
+		for _, b := range found.Behaviors {
+			out.Behaviors = append(out.Behaviors, &executorv1.NodeBehavior{NodeId: b.Node, Effect: graphpb.Effect(b.Effect), Approves: b.Approves})
+		}
 	}
 	return out, nil
 }
@@ -362,9 +372,16 @@ func (s *Server) GetRunGraph(ctx context.Context, req *executorv1.GetRunGraphReq
 		return nil, err
 	}
 	defer leave()
-	hash, body, err := s.reader.Graph(ctx, grpckit.Namespace(ctx), req.GetRunId())
-	if err != nil {
-		return nil, err
+	var row journal.Run
+	var hash string
+	var body []byte
+	for again := true; again; again = hash != row.GraphHash { // it may change between the two reads
+		if row, err = s.reader.Head(ctx, grpckit.Namespace(ctx), req.GetRunId()); err != nil {
+			return nil, err
+		}
+		if hash, body, err = s.reader.Graph(ctx, grpckit.Namespace(ctx), req.GetRunId()); err != nil {
+			return nil, err
+		}
 	}
 	g, err := workgraph.Decode(body)
 	if err != nil {
@@ -374,7 +391,7 @@ func (s *Server) GetRunGraph(ctx context.Context, req *executorv1.GetRunGraphReq
 	if err != nil {
 		return nil, fmt.Errorf("graph of run %s: %w", req.GetRunId(), err)
 	}
-	return &executorv1.GetRunGraphResponse{Graph: m, GraphHash: hash}, nil
+	return &executorv1.GetRunGraphResponse{Graph: m, GraphHash: hash, GraphRevision: row.GraphRevision}, nil
 }
 
 // ListRuns implements the service.

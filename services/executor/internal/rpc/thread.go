@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 
@@ -53,19 +52,9 @@ func (s Conversing) Start(ctx context.Context, th thread.Thread, t thread.Turn) 
 	return graphFaults(err)
 }
 
-// maxQuestions is how many open questions of a run are looked at.
-const maxQuestions = 100
-
 // Question implements thread.Runs. A message is no decision, so approvals are left to AnswerInterrupt.
 func (s Conversing) Question(ctx context.Context, namespace, runID string) (string, error) {
-	open, err := s.reader.ListInterrupts(ctx, namespace, journal.InterruptFilter{RunID: runID, States: []journal.InterruptState{journal.InterruptOpen}}, page.Cursor{}, maxQuestions)
-	oldest := ""
-	for i := range open {
-		if len(open[i].Approve) == 0 {
-			oldest = open[i].ID
-		}
-	}
-	return oldest, err
+	return s.reader.OldestQuestion(ctx, namespace, runID)
 }
 
 // Answer implements thread.Runs.
@@ -282,6 +271,12 @@ func (s *ThreadServer) ListLearnings(ctx context.Context, req *executorv1.ListLe
 	return &executorv1.ListLearningsResponse{Learnings: out, NextPageToken: next}, err
 }
 
+// ListSummaries implements the service.
+func (s *ThreadServer) ListSummaries(ctx context.Context, req *executorv1.ListSummariesRequest) (*executorv1.ListSummariesResponse, error) {
+	out, next, err := s.items(ctx, "ListSummaries", workgraph.ThreadSummary, req, true)
+	return &executorv1.ListSummariesResponse{Summaries: out, NextPageToken: next}, err
+}
+
 // AppendMessage implements the service.
 func (s *ThreadServer) AppendMessage(ctx context.Context, req *executorv1.AppendMessageRequest) (*executorv1.Turn, error) {
 	content, err := raw("content", req.GetContent())
@@ -310,11 +305,13 @@ func (s *ThreadServer) AppendMessage(ctx context.Context, req *executorv1.Append
 	if err != nil {
 		return nil, away(err)
 	}
-	// The turn is durable: what cannot be done now is done later.
-	if err := s.conductor.Advance(ctx, ns, t.Thread); err != nil && !errs.Is(err, errs.Unavailable) && !errs.Is(err, errs.ResourceExhausted) && !errors.Is(err, context.DeadlineExceeded) {
-		return nil, away(err)
+	// The turn is durable: what cannot be done now is done later, and an error would have the message sent
+	// twice.
+	s.conductor.Try(ctx, ns, t.Thread)
+	if now, err := s.store.Turn(ctx, ns, t.Thread, t.Number); err == nil {
+		t = now
 	}
-	return turnAnswer(s.store.Turn(ctx, ns, t.Thread, t.Number))
+	return turnMessage(&t), nil
 }
 
 // GetTurn implements the service.

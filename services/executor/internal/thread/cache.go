@@ -54,7 +54,7 @@ func (c *Cache) Items(ctx context.Context, namespace, id string, q Query) ([]Ite
 	}
 	kinds := slices.Compact(slices.Sorted(slices.Values(q.Kinds)))
 	if len(kinds) == 0 {
-		kinds = []Kind{workgraph.ThreadMessage, workgraph.ThreadState, workgraph.ThreadLearning}
+		kinds = []Kind{workgraph.ThreadMessage, workgraph.ThreadState, workgraph.ThreadLearning, workgraph.ThreadSummary}
 	}
 	out := collected{q: q}
 	for i, g := range segments {

@@ -186,7 +186,7 @@ func Check(of []workgraph.ThreadAppend) error {
 // CheckItem reports the fault of an item.
 func CheckItem(it *workgraph.ThreadItem) error {
 	switch {
-	case it.Kind < workgraph.ThreadMessage || it.Kind > workgraph.ThreadLearning:
+	case it.Kind < workgraph.ThreadMessage || it.Kind > workgraph.ThreadSummary:
 		return invalid("%d is no kind of items", it.Kind)
 	case len(it.Brief) > MaxBrief:
 		return invalid("the brief of an item has %d bytes, the limit is %d", len(it.Brief), MaxBrief)

@@ -34,7 +34,7 @@ func TestCheck(t *testing.T) {
 		"NoThread":       one(func(a *workgraph.ThreadAppend) { a.Thread = "" }),
 		"Negative":       one(func(a *workgraph.ThreadAppend) { a.After = -1 }),
 		"LongID":         one(func(a *workgraph.ThreadAppend) { a.Thread = strings.Repeat("x", thread.MaxName+1) }),
-		"Kind":           one(func(a *workgraph.ThreadAppend) { a.Items[0].Kind = 4 }),
+		"Kind":           one(func(a *workgraph.ThreadAppend) { a.Items[0].Kind = 5 }),
 		"NoBody":         one(func(a *workgraph.ThreadAppend) { a.Items[0].Body = nil }),
 		"BodyIsNotJSON":  one(func(a *workgraph.ThreadAppend) { a.Items[0].Body = []byte(`{`) }),
 		"BriefIsNotJSON": one(func(a *workgraph.ThreadAppend) { a.Items[0].Brief = []byte(`{`) }),

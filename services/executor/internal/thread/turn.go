@@ -148,6 +148,18 @@ func (c *Conductor) Advance(ctx context.Context, namespace, id string) error {
 	return nil
 }
 
+// Try is Advance for a caller whose answer does not depend on it: what fails is logged, and tried again by
+// whoever looks after turns that wait.
+func (c *Conductor) Try(ctx context.Context, namespace, id string) {
+	switch err := c.Advance(ctx, namespace, id); {
+	case err == nil || ctx.Err() != nil:
+	case errs.Is(err, errs.Unavailable) || errs.Is(err, errs.ResourceExhausted):
+		c.log.InfoContext(ctx, "message to an agent waits", "err", err, "thread_id", id)
+	default:
+		c.log.WarnContext(ctx, "message to an agent waits", "err", err, "thread_id", id)
+	}
+}
+
 // give gives the next turn of a line to its agent. It reports whether another turn may follow at once.
 func (c *Conductor) give(ctx context.Context, line Line) (again bool, err error) {
 	t := *line.Next

@@ -21,6 +21,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/epigraph-run/epigraph/internal/retryafter"
 	"github.com/epigraph-run/epigraph/services/executor/internal/egress"
 )
 
@@ -284,7 +285,7 @@ func classify(resp *http.Response) (time.Duration, error) {
 	case code >= 300 && code < 400:
 		return never, fmt.Errorf("the receiver answered %d, which would lead elsewhere; redirects are not followed", code)
 	case code == http.StatusRequestTimeout, code == http.StatusTooEarly, code == http.StatusTooManyRequests, code >= 500:
-		return egress.RetryAfter(resp.Header.Get("Retry-After")), fmt.Errorf("the receiver answered %d", code)
+		return retryafter.Of(resp.Header), fmt.Errorf("the receiver answered %d", code)
 	default:
 		return never, fmt.Errorf("the receiver answered %d", code)
 	}

@@ -83,7 +83,7 @@ func errorOf(m *executorv1.AttemptError) error {
 	if e.Reason == "" {
 		e.Reason = workgraph.ReasonActorError
 	}
-	e.RetryAfter = workgraph.Duration(max(m.GetRetryAfter().AsDuration(), 0))
+	e.RetryAfter = workgraph.Duration(max(0, min(m.GetRetryAfter().AsDuration(), workgraph.MaxRetryAfter)))
 	return e
 }
 

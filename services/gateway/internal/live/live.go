@@ -1,5 +1,6 @@
-// Package live owns the stream of a run's events as server-sent events: cursors, keep-alives, the end
-// of a stream and its errors. It must not know routes, credentials or how JSON is written.
+// Package live owns the streams of events over HTTP: those of a run, and those of a plan that is being
+// written. It owns cursors, keep-alives, the end of a stream and its errors. It must not know routes,
+// credentials or how JSON is written.
 package live
 
 import (
@@ -274,13 +275,7 @@ func (s *stream) flush() error {
 }
 
 // Name is the name of an event's kind in the proto, for example "attempt_ended".
-func Name(ev *executorv1.RunEvent) string {
-	m := ev.ProtoReflect()
-	if fd := m.WhichOneof(m.Descriptor().Oneofs().ByName("event")); fd != nil {
-		return string(fd.Name())
-	}
-	return "unknown"
-}
+func Name(ev *executorv1.RunEvent) string { return kind(ev) }
 
 // parse reads the cursor and the switches. complete means that the client has all of an ended run.
 func parse(r *http.Request) (req *executorv1.WatchRunRequest, complete bool, err error) {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -21,6 +22,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -172,6 +174,19 @@ func (s *Server) proxy(d protoreflect.ServiceDescriptor) {
 }
 
 func (s *Server) buildRoutes() error {
+	streams := live.Options{
+		Executor:     executorv1.NewExecutorServiceClient(s.Cells.Conn(cells.Executor)),
+		Encode:       jsonview.Encode,
+		Fail:         s.writeError,
+		Describe:     func(r *http.Request, err error) proto.Message { return s.message(err, exchangeOf(r.Context()).id) },
+		FromStatus:   fromCall,
+		Log:          s.log,
+		KeepAlive:    s.KeepAlive,
+		FirstEvent:   s.FirstEvent,
+		WriteTimeout: s.WriteTimeout,
+		Retry:        s.Retry,
+		Stopping:     host.Draining,
+	}
 	for _, f := range []protoreflect.FileDescriptor{
 		plannerv1.File_epigraph_planner_v1_planner_proto,
 		executorv1.File_epigraph_executor_v1_executor_proto,
@@ -184,7 +199,9 @@ func (s *Server) buildRoutes() error {
 		for i := range services.Len() {
 			s.proxy(services.Get(i))
 			for _, rt := range serviceRoutes(services.Get(i)) {
-				rt.handler = s.forward(rt)
+				if rt.handler = s.forward(rt); rt.rpc.IsStreamingServer() {
+					rt.stream, rt.handler = true, s.countStreams(s.plans(rt, streams))
+				}
 				s.routes = append(s.routes, rt)
 				if name := string(rt.rpc.Name()); s.places[name] == "" {
 					// the first of several is the usual one
@@ -195,19 +212,7 @@ func (s *Server) buildRoutes() error {
 	}
 	events := newRoute(http.MethodGet, "/v1/runs/{run_id}/events")
 	events.stream = true
-	events.handler = s.countStreams(live.New(live.Options{
-		Executor:     executorv1.NewExecutorServiceClient(s.Cells.Conn(cells.Executor)),
-		Encode:       jsonview.Encode,
-		Fail:         s.writeError,
-		Describe:     func(r *http.Request, err error) proto.Message { return s.message(err, exchangeOf(r.Context()).id) },
-		FromStatus:   fromCall,
-		Log:          s.log,
-		KeepAlive:    s.KeepAlive,
-		FirstEvent:   s.FirstEvent,
-		WriteTimeout: s.WriteTimeout,
-		Retry:        s.Retry,
-		Stopping:     host.Draining,
-	}))
+	events.handler = s.countStreams(live.New(streams))
 	s.places["WatchRun"] = events.method + " " + events.template
 	s.health = newHealth(s.Options)
 	for path, h := range map[string]http.Handler{
@@ -362,6 +367,30 @@ func (s *Server) forward(rt *route) http.Handler {
 			s.log.DebugContext(ctx, "the answer was not taken", "err", answer.err, "route", r.Pattern, "request_id", x.id)
 			panic(http.ErrAbortHandler) // nobody must take it for a whole answer
 		}
+	})
+}
+
+// plans serves the events of plans that are being written.
+func (s *Server) plans(rt *route, o live.Options) http.Handler {
+	client := plannerv1.NewPlannerServiceClient(s.Planner)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		share := s.Budget.Share(grpckit.Namespace(r.Context()))
+		defer share.Free()
+		checked, err := rt.prepare(w, r, s.MaxBodyBytes, &share, func(_ []byte, err *errs.Error) error { return err })
+		if err != nil {
+			s.writeError(w, r, err)
+			return
+		}
+		req := &plannerv1.StreamPlanRequest{}
+		body, err := io.ReadAll(checked.Body)
+		if err == nil && len(body) > 0 {
+			err = protojson.Unmarshal(body, req)
+		}
+		if err != nil {
+			s.writeError(w, r, errs.New(errs.InvalidArgument, "BODY_UNREADABLE", "the body is no request").With(err))
+			return
+		}
+		live.Plan(o, client, w, r, req)
 	})
 }
 

@@ -114,6 +114,8 @@ type job struct {
 	limits             Limits
 	// elements are the nodes and edges that a check goes over besides the text.
 	elements int
+	// draft hears of the answers while they are written; nil wants them whole.
+	draft *draft
 	// check reads an answer. An answer without errors among its findings ends the authoring. whole says that
 	// the model ended its answer by itself.
 	check func(ctx context.Context, text string, whole bool) ([]plan.Diagnostic, error)
@@ -218,6 +220,11 @@ func (w *writing) rounds(ctx context.Context) error {
 		}
 		if n == 1 {
 			told = w.system + "\n\n" + told
+			if d := w.job.draft; d != nil {
+				if err := d.to.Begin(ctx, w.bounds.Timeout); err != nil {
+					return err
+				}
+			}
 		}
 		more, err := w.round(ctx, req, told)
 		if !more || err != nil {
@@ -225,6 +232,12 @@ func (w *writing) rounds(ctx context.Context) error {
 		}
 		last := &w.report.Rounds[n-1]
 		told = faultText(last.Text, last.Findings)
+		if d := w.job.draft; d != nil {
+			d.to.Round(last)
+			if fixed := d.fixed(); fixed != "" {
+				told += "\n\n" + fixed
+			}
+		}
 	}
 }
 
@@ -244,7 +257,7 @@ func (w *writing) request(told string) llm.Request {
 // round makes one call and reads the answer. more says that another round is of use.
 func (w *writing) round(ctx context.Context, req llm.Request, told string) (more bool, err error) {
 	begin := time.Now()
-	resp, err := w.a.models.Generate(ctx, req)
+	resp, err := w.ask(ctx, req)
 	if err != nil {
 		if ctx.Err() != nil {
 			return false, err
@@ -287,6 +300,16 @@ func (w *writing) round(ctx context.Context, req llm.Request, told string) (more
 		return true, nil
 	}
 	return false, nil
+}
+
+// ask makes one call, and lets the draft hear of the answer.
+func (w *writing) ask(ctx context.Context, req llm.Request) (llm.Response, error) {
+	d := w.job.draft
+	if d == nil {
+		return w.a.models.Generate(ctx, req)
+	}
+	d.begin(ctx)
+	return w.a.models.Stream(ctx, req, func(piece llm.Delta) error { return d.write(ctx, piece.Text) })
 }
 
 // read checks an answer in its turn among those of the namespace.

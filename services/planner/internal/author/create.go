@@ -41,15 +41,24 @@ type Made struct {
 
 // Create has a model write a plan. An authoring that ends without a plan is no error: the report says why.
 func (a *Author) Create(ctx context.Context, o Order) (Made, Report, error) {
+	return a.create(ctx, o, nil)
+}
+
+// create has a model write a plan, and tells l of it unless that is nil.
+func (a *Author) create(ctx context.Context, o Order, l Listener) (Made, Report, error) {
 	kit, err := newKit(ctx, o.Tools)
 	if err != nil {
 		return Made{}, Report{}, err
 	}
 	o.Compile.Known = kit.has
 	var made Made
+	var d *draft
+	if l != nil {
+		d = &draft{a: a, kit: kit, how: o.Compile, to: l, told: map[string]*told{}}
+	}
 	prompt := fill(orElse(a.cfg.Prompt, createPrompt), map[string]string{"goal": o.Goal, "context": o.Context, "tools": toolText(o.Tools)})
 	report, err := a.write(ctx, job{
-		namespace: o.Namespace, profile: o.Profile, prompt: prompt, limits: o.Limits,
+		namespace: o.Namespace, profile: o.Profile, prompt: prompt, limits: o.Limits, draft: d,
 		check: func(ctx context.Context, text string, whole bool) ([]plan.Diagnostic, error) {
 			made = Made{Text: text, Read: a.parse(ctx, text, whole)}
 			if ctx.Err() != nil {
@@ -67,6 +76,9 @@ func (a *Author) Create(ctx context.Context, o Order) (Made, Report, error) {
 				return made.Read.Diagnostics, nil
 			}
 			g, found, err := compiled(ctx, made.Read.Graph, o.Compile)
+			if err == nil && g != nil && d != nil && len(found) == 0 {
+				found, err = d.whole(ctx, g, made.Read.Graph)
+			}
 			made.Read.Diagnostics = append(made.Read.Diagnostics, found...)
 			if !made.Read.HasErrors() {
 				made.Graph = g

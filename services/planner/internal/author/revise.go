@@ -210,52 +210,60 @@ func requestOf(n *workgraph.Node) (text, key string) {
 
 // openText shows the tasks that have not begun in the notation of the instructions.
 func (v *reviser) openText() string {
-	needs := map[string][]string{}
-	for i := range v.Graph.Edges {
-		if e := &v.Graph.Edges[i]; e.Kind == workgraph.DataEdge || e.Kind == "" {
-			needs[e.To] = append(needs[e.To], e.From)
-		}
-	}
+	needs := edgesInto(v.Graph)
 	var lines []string
 	for i := range v.Graph.Nodes {
 		n := &v.Graph.Nodes[i]
 		if v.fixed[n.ID] {
 			continue
 		}
-		type task struct {
-			ID      string                     `json:"id"`
-			Request string                     `json:"request"`
-			Tool    string                     `json:"tool,omitempty"`
-			Args    map[string]json.RawMessage `json:"args,omitempty"`
-			Needs   []string                   `json:"needs"`
-		}
-		t := task{ID: n.ID, Needs: append([]string{}, needs[n.ID]...)}
-		t.Request, _ = requestOf(n)
-		if n.Actor != v.defaultActor() {
-			t.Tool = n.Actor
-		}
-		var args []compile.Argument
-		if json.Unmarshal(n.Named[compile.ArgArguments], &args) == nil {
-			for _, a := range args {
-				if a.Name != "" && !strings.Contains(a.Name, " -> ") {
-					if t.Args == nil {
-						t.Args = map[string]json.RawMessage{}
-					}
-					t.Args[a.Name] = a.Value
-				}
-			}
-		}
-		var line bytes.Buffer
-		enc := json.NewEncoder(&line)
-		enc.SetEscapeHTML(false)
-		if enc.Encode(t) == nil {
-			lines = append(lines, strings.TrimSpace(line.String()))
+		if line := taskLine(n, needs[n.ID], v.defaultActor()); line != "" {
+			lines = append(lines, line)
 		}
 	}
 	if len(lines) == 0 {
 		return "[]"
 	}
 	return "[\n" + strings.Join(lines, ",\n") + "\n]"
+}
+
+// taskLine shows a node with the edges into it in the notation of the instructions. It is empty for a node
+// that cannot be shown.
+func taskLine(n *workgraph.Node, in []workgraph.Edge, defaultActor string) string {
+	t := struct {
+		ID      string                     `json:"id"`
+		Request string                     `json:"request"`
+		Tool    string                     `json:"tool,omitempty"`
+		Args    map[string]json.RawMessage `json:"args,omitempty"`
+		Needs   []string                   `json:"needs"`
+	}{ID: n.ID, Needs: []string{}}
+	for i := range in {
+		if e := &in[i]; e.Kind == workgraph.DataEdge || e.Kind == "" {
+			t.Needs = append(t.Needs, e.From)
+		}
+	}
+	t.Request, _ = requestOf(n)
+	if n.Actor != defaultActor {
+		t.Tool = n.Actor
+	}
+	var args []compile.Argument
+	if json.Unmarshal(n.Named[compile.ArgArguments], &args) == nil {
+		for _, a := range args {
+			if a.Name != "" && !strings.Contains(a.Name, " -> ") {
+				if t.Args == nil {
+					t.Args = map[string]json.RawMessage{}
+				}
+				t.Args[a.Name] = a.Value
+			}
+		}
+	}
+	var line bytes.Buffer
+	enc := json.NewEncoder(&line)
+	enc.SetEscapeHTML(false)
+	if enc.Encode(t) != nil {
+		return "" // an argument of the graph is no JSON
+	}
+	return strings.TrimSpace(line.String())
 }
 
 // listStart is the start of a list of objects.

@@ -34,22 +34,48 @@ func (s *Server) UseAuthor(a *author.Author) { s.author = a }
 
 // CreatePlan has a model write a plan.
 func (s *Server) CreatePlan(ctx context.Context, req *plannerv1.CreatePlanRequest) (*plannerv1.CreatePlanResponse, error) {
-	tools, err := toolsOf(req.GetTools())
+	order, err := orderOf(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	named, err := namedOf(req.GetNamed())
-	if err != nil {
-		return nil, err
-	}
-	made, report, err := s.author.Create(ctx, author.Order{
-		Namespace: grpckit.Namespace(ctx), Profile: req.GetProfile(), Goal: req.GetGoal(), Context: req.GetContext(), Tools: tools,
-		Compile: compile.Options{Name: req.GetName(), DefaultActor: req.GetDefaultActor(), Named: named}, Limits: limitsOf(req.GetLimits()),
-	})
+	made, report, err := s.author.Create(ctx, order)
 	traced(ctx, report)
 	if err != nil {
 		return nil, err
 	}
+	return created(made, report)
+}
+
+// ordering is what requests for new plans have alike.
+type ordering interface {
+	GetGoal() string
+	GetContext() string
+	GetTools() []*plannerv1.PlanTool
+	GetProfile() string
+	GetDefaultActor() string
+	GetNamed() map[string]*graphv1.Payload
+	GetName() string
+	GetLimits() *plannerv1.AuthorLimits
+}
+
+func orderOf(ctx context.Context, req ordering) (author.Order, error) {
+	tools, err := toolsOf(req.GetTools())
+	if err != nil {
+		return author.Order{}, err
+	}
+	named, err := namedOf(req.GetNamed())
+	if err != nil {
+		return author.Order{}, err
+	}
+	return author.Order{
+		Namespace: grpckit.Namespace(ctx), Profile: req.GetProfile(), Goal: req.GetGoal(), Context: req.GetContext(), Tools: tools,
+		Compile: compile.Options{Name: req.GetName(), DefaultActor: req.GetDefaultActor(), Named: named}, Limits: limitsOf(req.GetLimits()),
+	}, nil
+}
+
+// created is the answer about a plan.
+func created(made author.Made, report author.Report) (*plannerv1.CreatePlanResponse, error) {
+	var err error
 	out := &plannerv1.CreatePlanResponse{Text: made.Text, Authoring: authoring(report)}
 	if len(report.Rounds) > 0 {
 		out.Plan = planpb.Response(made.Read)
@@ -199,11 +225,7 @@ func authoring(r author.Report) *plannerv1.Authoring {
 	known := len(r.Rounds) > 0
 	for i := range r.Rounds {
 		x := &r.Rounds[i]
-		out.Rounds = append(out.Rounds, &plannerv1.AuthorRound{
-			Told: x.Told, Text: x.Text, Diagnostics: planpb.Diagnostics(x.Findings), Profile: x.Profile, Provider: x.Provider, Model: x.Model,
-			InputTokens: x.Usage.Input, CachedInputTokens: x.Usage.CachedInput, OutputTokens: x.Usage.Output, ReasoningTokens: x.Usage.Reasoning,
-			CostNanoUsd: x.Cost, Duration: durationpb.New(x.Duration),
-		})
+		out.Rounds = append(out.Rounds, roundOf(x))
 		out.InputTokens += x.Usage.Input
 		out.OutputTokens += x.Usage.Output
 		if x.Cost == nil {
@@ -216,4 +238,12 @@ func authoring(r author.Report) *plannerv1.Authoring {
 		out.CostNanoUsd = &cost
 	}
 	return out
+}
+
+func roundOf(x *author.Round) *plannerv1.AuthorRound {
+	return &plannerv1.AuthorRound{
+		Told: x.Told, Text: x.Text, Diagnostics: planpb.Diagnostics(x.Findings), Profile: x.Profile, Provider: x.Provider, Model: x.Model,
+		InputTokens: x.Usage.Input, CachedInputTokens: x.Usage.CachedInput, OutputTokens: x.Usage.Output, ReasoningTokens: x.Usage.Reasoning,
+		CostNanoUsd: x.Cost, Duration: durationpb.New(x.Duration),
+	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/turns"
 	"github.com/epigraph-run/epigraph/plan"
 	"github.com/epigraph-run/epigraph/plan/compile"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
 	"github.com/epigraph-run/epigraph/services/planner/internal/author"
 	"github.com/epigraph-run/epigraph/services/planner/internal/restate"
@@ -38,6 +39,8 @@ type Server struct {
 	computing *turns.Turns
 	model     *restate.Model
 	author    *author.Author
+	// executor runs plans while they are written; nil if there is none.
+	executor executorv1.ExecutorServiceClient
 }
 
 // New returns a server that reads texts within limits, admits costly requests by c and runs all of them in

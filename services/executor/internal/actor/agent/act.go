@@ -168,16 +168,12 @@ func (l *loop) say(ctx context.Context, c *workgraph.Call, r *response.Response,
 	if len(items) == 0 && (given.at.of(c.RunID) || !given.d.shares(r)) {
 		return nil, nil
 	}
-	at, a, err := l.standing(ctx, c, given.at)
+	a, at, err := l.appendTo(ctx, c, given.at, items)
 	if err != nil {
 		return nil, err
 	}
-	if a == nil {
-		a = &workgraph.ThreadAppend{Thread: at.Thread, After: at.Seq}
-	}
-	a.Items = items
-	given.at = position{at.Thread, at.Seq + int64(len(items)), at.Runs}
-	return a, nil
+	given.at = at
+	return &a, nil
 }
 
 // maxTold bounds what a reasoner is told of one fault.
@@ -328,7 +324,7 @@ func (w *doing) alone(previous json.RawMessage) (workgraph.Outcome, error) {
 
 // sharing are the arguments of an agent that works on the thread of its caller.
 func sharing(named map[string]json.RawMessage, at position) (map[string]json.RawMessage, error) {
-	raw, err := actor.Encode(at)
+	raw, err := actor.Encode(position{Thread: at.Thread, Seq: at.Seq, Runs: at.Runs})
 	if err != nil {
 		return nil, actor.BadArguments("%v", err)
 	}

@@ -5,6 +5,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,6 +34,7 @@ const (
 	actorResults = stepPrefix + "results"
 	actorBranch  = stepPrefix + "branch"
 	actorObserve = stepPrefix + "observe"
+	actorSummary = stepPrefix + "summary"
 )
 
 // givenProperties are the arguments that propagated inputs may state.
@@ -106,16 +108,33 @@ const schema = `{
     "max_branches": {"type": "integer", "minimum": 1, "maximum": 100, "description": "Branches of one round before the agent's run pauses; 16 when absent."},
     "max_branch_depth": {"type": "integer", "minimum": 0, "maximum": 20, "description": "How deep branches may lie in branches before the agent's run pauses; 5 when absent."},
     "max_no_progress": {"type": "integer", "minimum": 0, "maximum": 1000, "description": "Equal rounds with equal results before the agent's run pauses; 5 when absent, 0 for no limit."},
-    "max_states": {"type": "integer", "minimum": 1, "maximum": 1000, "description": "How many of the newest states, or messages, a prompt shows at most; 100 when absent."},
+    "history": {
+      "type": "object", "additionalProperties": false,
+      "description": "How much of the thread the reasoner is told. The oldest gives way; the thread keeps all of it.",
+      "properties": {
+        "messages": {"type": "integer", "minimum": 1, "maximum": 1000, "description": "The newest messages that are told, or the newest states in the prompt form; 100 when absent."},
+        "tokens": {"type": "integer", "minimum": 256, "maximum": 400000, "description": "Estimated tokens of all that is told in a round. When absent, the context_tokens of the reasoner's model profile without its answer and what is sent besides, or 65536 where that is not known. Never more than that."},
+        "summarize": {
+          "type": "object", "additionalProperties": false,
+          "description": "Has the older part of the thread summarized before it gives way. The summary is kept in the thread and told in its place.",
+          "properties": {
+            "above": {"type": "integer", "minimum": 128, "maximum": 400000, "description": "Estimated tokens of the thread above which its older part is summarized; three quarters of tokens when absent."},
+            "keep": {"type": "integer", "minimum": 1, "maximum": 200000, "description": "Estimated tokens of the newest part, which is told as it is; a quarter of above when absent."},
+            "profile": {"type": "string", "minLength": 1, "description": "The model profile that summarizes; the reasoner's model when absent."},
+            "actor": {"type": "string", "minLength": 1, "description": "The actor that summarizes in place of a model. It is told the request, and its result is the summary."},
+            "prompt": {"type": "string", "minLength": 1, "description": "The request, with what is summarized as {conversation}."}
+          }
+        }
+      }
+    },
     "max_result_bytes": {"type": "integer", "minimum": 256, "maximum": 1048576, "description": "What the reasoner is told of one result; 16384 when absent."},
-    "max_history_bytes": {"type": "integer", "minimum": 4096, "maximum": 4194304, "description": "What the reasoner is told of all rounds; 262144 when absent. The oldest give way."},
     "step_by_step": {"type": "boolean", "description": "Whether the agent's run pauses after every round."},` + callProperties + `
   }
 }`
 
 // Specs describes the actor and the actors of its loop. All of them compute: validation by an agent's schemas
-// may take seconds.
-func Specs(threads thread.Reader) []actor.Spec {
+// may take seconds. Limits tell what the models of reasoners take; nil means that it is not known.
+func Specs(threads thread.Reader, limits Limits) []actor.Spec {
 	l := &loop{threads: threads}
 	step := func(name, properties, description string, effect workgraph.Effect, f workgraph.ActorFunc) actor.Spec {
 		return actor.Spec{Name: name, Version: "1", Effect: effect, SeesPlace: true, Computes: true, Actor: f,
@@ -125,7 +144,7 @@ func Specs(threads thread.Reader) []actor.Spec {
 	const definition = `"definition": {"type": "object"}`
 	return []actor.Spec{
 		{Name: actorAgent, Version: "1", Effect: workgraph.Idempotent, SeesPlace: true, Computes: true, Schema: schema, Examine: examine, Inner: inner, WaitsFor: []string{"timeout"},
-			Actor:       workgraph.ActorFunc(call),
+			Actor:       limits.call(),
 			Description: "Works toward a goal: a reasoner decides which of the allowed actions are done, hears their results, and decides again until the task is completed."},
 		step(actorBegin, definition+`, "agent": {"type": "object"}`, "Begins an agent's loop on its thread.", workgraph.Idempotent, l.begin),
 		step(actorAct, definition, "Turns a reasoner's response into actions, or refuses it. What it says is appended to the thread.", workgraph.Idempotent, l.act),
@@ -133,6 +152,7 @@ func Specs(threads thread.Reader) []actor.Spec {
 		step(actorGather, `"mode": {"type": "string"}, "prompt": {"type": "string"}, "names": {"type": "array"}, "max_bytes": {"type": "integer"}`, "Puts results of actions together.", workgraph.Pure, gather),
 		step(actorResults, `"layers": {"type": "array"}`, "Lists what became of the actions of a round.", workgraph.Pure, results),
 		step(actorBranch, `"action": {"type": "string"}`, "Goes on with the result of one action of a parallel group.", workgraph.Idempotent, branch),
+		step(actorSummary, definition, "Keeps a summary of the older part of an agent's thread.", workgraph.Idempotent, l.summarized),
 		step(actorObserve, definition, "Ends an agent's round: its state is appended to the thread, and the next prompt or the result is made.", workgraph.Idempotent, l.observe),
 	}
 }
@@ -153,7 +173,7 @@ func examine(ctx context.Context, n *workgraph.Node) []workgraph.Argument {
 	}
 	_, err := ownDefinition(ctx, n.Named)
 	if bad, ok := errors.AsType[*workgraph.Error](err); ok {
-		for _, arg := range []string{"actions", "template", "summarizer", "dispatch", "solver"} {
+		for _, arg := range []string{"actions", "template", "summarizer", "dispatch", "solver", "history"} {
 			if strings.HasPrefix(bad.Message, arg) {
 				return actor.Faulty(arg, err)
 			}
@@ -165,7 +185,7 @@ func examine(ctx context.Context, n *workgraph.Node) []workgraph.Argument {
 // inner are the reasoner, the actions, and what else the loop calls once it runs.
 func inner(n *workgraph.Node) []workgraph.InnerNode {
 	d := defaultDefinition()
-	if own(n.Named, &d, []string{"reasoner", "reasoner_args", "dispatch", "solver", "summarizer"}) != nil || own(n.Named, &d.policy, []string{"actions"}) != nil {
+	if own(n.Named, &d, []string{"reasoner", "reasoner_args", "dispatch", "solver", "summarizer", "history"}) != nil || own(n.Named, &d.policy, []string{"actions"}) != nil {
 		return nil // examine has said so
 	}
 	at := func(place, name string, named map[string]json.RawMessage) workgraph.InnerNode {
@@ -185,6 +205,11 @@ func inner(n *workgraph.Node) []workgraph.InnerNode {
 	if len(d.Solver) > 0 {
 		name, named := d.solver()
 		out = append(out, at("solver", name, named))
+	}
+	if d.History.Summarize != nil {
+		if s, err := d.summarizerNode(""); err == nil {
+			out = append(out, at("history.summarize", s.Actor, s.Named))
+		}
 	}
 	for _, name := range sorted(d.Actions) {
 		x := d.Actions[name]
@@ -206,16 +231,18 @@ func inner(n *workgraph.Node) []workgraph.InnerNode {
 // that cannot be used: no decision can correct that.
 const ReasonActionsUnusable = "AGENT_ACTIONS_UNUSABLE"
 
-// call starts the run of an agent's loop and waits for it.
-func call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
-	d, err := ownDefinition(ctx, c.Own)
-	if err != nil {
-		return workgraph.Outcome{}, err
-	}
-	return d.call(ctx, c)
+// call is the actor that starts the run of an agent's loop and waits for it.
+func (l Limits) call() workgraph.Actor {
+	return workgraph.ActorFunc(func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+		d, err := ownDefinition(ctx, c.Own)
+		if err != nil {
+			return workgraph.Outcome{}, err
+		}
+		return d.call(ctx, c, l)
+	})
 }
 
-func (d *definition) call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+func (d *definition) call(ctx context.Context, c *workgraph.Call, limits Limits) (workgraph.Outcome, error) {
 	timeout, budget, err := limitsOf(c.Own)
 	if err != nil {
 		return workgraph.Outcome{}, err
@@ -232,6 +259,7 @@ func (d *definition) call(ctx context.Context, c *workgraph.Call) (workgraph.Out
 		return workgraph.Outcome{}, err
 	}
 	d.ToolsText = d.tools()
+	d.bound(limits)
 	return d.start(in, timeout, budget, false)
 }
 
@@ -261,6 +289,9 @@ func (d *definition) resolve(ctx context.Context) error {
 	if len(d.Solver) > 0 {
 		name, _ := d.solver()
 		names[name] = "solver"
+	}
+	if s := d.History.Summarize; s != nil {
+		names[cmp.Or(s.Actor, actorLLM)] = "history.summarize"
 	}
 	for name, a := range d.Actions {
 		names[a.Actor] = "actions." + name

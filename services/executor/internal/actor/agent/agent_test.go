@@ -27,6 +27,8 @@ type threads struct {
 	mu    sync.Mutex
 	rows  map[string]thread.Thread
 	items map[string][]thread.Item
+	// reads are how many items each reading gave.
+	reads []int
 }
 
 func newThreads() *threads {
@@ -67,6 +69,7 @@ func (m *threads) Items(_ context.Context, _, id string, q thread.Query) ([]thre
 		return nil, thread.NotFound(id)
 	}
 	var out []thread.Item
+	defer func() { m.reads = append(m.reads, len(out)) }()
 	size := 0
 	for id != "" {
 		t := m.rows[id]
@@ -130,6 +133,9 @@ func (m *threads) states(t *testing.T, id string) (out []state.Item) {
 	}
 	return out
 }
+
+// last is the sequence of the last item of a thread.
+func (m *threads) last(id string) int64 { return m.rows[id].ParentSeq + int64(len(m.items[id])) }
 
 // root is the id of the first thread.
 func (m *threads) root(t *testing.T) string {
@@ -255,7 +261,7 @@ func (e *env) Find(_ context.Context, names []string) (map[string]workgraph.Acto
 func newEnv(t *testing.T, own workgraph.Actors) *env {
 	t.Helper()
 	e := &env{threads: newThreads(), all: workgraph.Actors{}}
-	specs, err := actor.NewRegistry(append(agent.Specs(e.threads), cel.Spec(), fail.Spec(), spawn.Spec(), spawn.Expand(), wait.Human())...)
+	specs, err := actor.NewRegistry(append(agent.Specs(e.threads, nil), cel.Spec(), fail.Spec(), spawn.Spec(), spawn.Expand(), wait.Human())...)
 	require.NoError(t, err)
 	for _, s := range specs.Specs() {
 		info, _ := specs.ActorInfo(s.Name)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
@@ -60,24 +61,26 @@ func (l *loop) begin(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 		a.Items = append(a.Items, item)
 	}
 	r := &round{d: d, in: in, c: c, number: 1, userInput: in.UserInput, results: in.ActionResults}
-	r.from = position{in.Thread, last, nil}
+	r.at = position{Thread: in.Thread, Seq: last + int64(len(a.Items)), Round: 1, Runs: runs}
+	if r.at.Input = in.Input; len(in.said()) > 0 {
+		r.at.Input = &state.Span{First: r.at.Seq - int64(len(in.said())) + 1, Last: r.at.Seq}
+	}
+	r.from = position{Thread: in.Thread, Seq: last}
 	if in.Create != nil {
 		r.from.Thread = in.Create.Parent // the thread itself is not there yet
-	}
-	if r.states, err = l.briefs(ctx, actor.NamespaceOf(ctx), r.from, d.MaxStates); err != nil {
-		return workgraph.Outcome{}, err
-	}
-	if in.State != nil {
-		r.states = append(r.states, *in.State)
 	}
 	out, err := r.told(ctx, l, a.Items)
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
+	if d.History.Summarize != nil {
+		r.next(&out, nodeFirstSummary)
+	}
 	if a.Create != nil || len(a.Items) > 0 {
 		out.Threads = []workgraph.ThreadAppend{a}
 	}
-	out.State, err = position{in.Thread, last + int64(len(a.Items)), runs}.state()
+	r.at.Sent, r.at.Asked = r.sent, r.asked
+	out.State, err = r.at.state()
 	return out, err
 }
 
@@ -124,27 +127,6 @@ func messageItem(m message) (workgraph.ThreadItem, error) {
 // maxBriefs bounds what is read of the states of a thread, in bytes.
 const maxBriefs = 16 << 20
 
-// briefs are the newest states of a thread up to a position, the oldest first.
-func (l *loop) briefs(ctx context.Context, namespace string, at position, most int) ([]state.Brief, error) {
-	if at.Thread == "" {
-		return nil, nil
-	}
-	items, err := l.threads.Items(ctx, namespace, at.Thread, thread.Query{Kinds: []thread.Kind{workgraph.ThreadState}, Before: at.Seq + 1, Limit: most, MaxBytes: maxBriefs})
-	if err != nil {
-		return nil, threadError(err)
-	}
-	out := make([]state.Brief, 0, len(items))
-	for i := range items {
-		var b state.Brief
-		if err := json.Unmarshal(items[i].Brief, &b); err != nil {
-			return nil, workgraph.Errorf(workgraph.Permanent, thread.ReasonInvalid, "state %d of thread %s cannot be read: %v", items[i].Seq, at.Thread, err)
-		}
-		out = append(out, b)
-	}
-	slices.Reverse(out)
-	return out, nil
-}
-
 // round is what a round begins with.
 type round struct {
 	d      *definition
@@ -154,49 +136,144 @@ type round struct {
 	// userInput is what the user says in this round, and results are those of the round before.
 	userInput string
 	results   state.Results
-	states    []state.Brief
-	// at is where the agent stands, and last its own last state. Both are empty in the first round of begin.
+	// at is where the agent stands, and last its own last state, which is nil in the first round.
 	at   position
 	last *state.Item
 	// from is up to where the thread can be read.
 	from position
+	// summary stands for the older part of the thread. settled says that none is asked for in this round any
+	// more.
+	summary *summary
+	settled bool
+	// sent is what is told of the thread, or asked what is to be summarized before.
+	sent  *state.Sent
+	asked *state.Span
 }
 
-// told is the outcome that carries what the reasoner is told. items are those that the outcome will append.
+// next selects where the loop goes: to the reasoner, or first to a summary.
+func (r *round) next(out *workgraph.Outcome, toSummary string) {
+	node := nodeReason
+	if r.asked != nil {
+		node = toSummary
+	}
+	out.Select = &workgraph.Select{Others: workgraph.SelectNames, Names: []string{node}}
+}
+
+// told is the outcome that carries what the reasoner is told, or the request for a summary. items are those
+// that the outcome will append.
 func (r *round) told(ctx context.Context, l *loop, items []workgraph.ThreadItem) (workgraph.Outcome, error) {
+	h := &r.d.History
+	r.sent = &state.Sent{Messages: h.Messages, Tokens: h.Tokens}
+	if s := h.Summarize; s != nil {
+		r.sent.Above, r.sent.Keep = s.Above, s.Keep
+		if r.summary == nil {
+			var err error
+			if r.summary, err = l.summary(ctx, r.from); err != nil {
+				return workgraph.Outcome{}, err
+			}
+		}
+	}
 	if r.d.Form == formTools {
 		return r.messages(ctx, l, items)
 	}
-	half := r.d.MaxHistoryBytes / 2
-	said, err := r.recent(ctx, l, items, half)
+	return r.prompt(ctx, l, items)
+}
+
+// asks reports whether a summary may be asked for.
+func (r *round) asks() bool { return !r.settled && r.number >= r.at.Again }
+
+// prompt is the outcome that carries the prompt. Each part takes at most half of the room that those before
+// it have left, and the history of the thread the rest.
+func (r *round) prompt(ctx context.Context, l *loop, items []workgraph.ThreadItem) (workgraph.Outcome, error) {
+	states, err := r.states(ctx, l, items)
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	current, previous := prompt.States(r.states, half/2)
-	values := map[string]string{
-		prompt.UserInput:      r.userInput,
-		prompt.Conversation:   prompt.ConversationText(said, half),
-		prompt.ActionResult:   prompt.ActionResults(r.results, r.d.share(r.results)),
-		prompt.ActionMemory:   errs.Clip(prompt.Memory(r.results), r.d.MaxResultBytes),
-		prompt.Attachments:    prompt.AttachmentsText(r.in.Attachments, max(256, r.d.MaxHistoryBytes/max(1, len(r.in.Attachments)))),
-		prompt.CurrentState:   current,
-		prompt.PreviousStates: previous,
-		prompt.UserProfile:    errs.Clip(r.in.UserProfile, half),
-		prompt.Context:        errs.Clip(r.in.Context, half),
-		prompt.Tools:          r.d.ToolsText,
+	m, t := room{left: r.d.History.Tokens}, r.d.template
+	m.take(r.d.Template)
+	values := map[string]string{}
+	show := func(name string, text func() string) {
+		if t.Holds(name) {
+			values[name] = text()
+		}
 	}
-	text := r.d.template.Render(values)
+	show(prompt.UserInput, func() string { return m.take(r.userInput) })
+	show(prompt.Tools, func() string { return m.take(r.d.ToolsText) })
+	show(prompt.Context, func() string { return m.clip(r.in.Context) })
+	show(prompt.UserProfile, func() string { return m.clip(r.in.UserProfile) })
+	show(prompt.Attachments, func() string { return m.take(prompt.AttachmentsText(r.in.Attachments, m.share(len(r.in.Attachments)))) })
+	show(prompt.ActionResult, func() string { return m.take(prompt.ActionResults(r.results, r.d.share(r.results, m))) })
+	show(prompt.ActionMemory, func() string {
+		return m.take(errs.Clip(prompt.Memory(r.results), min(r.d.MaxResultBytes, m.share(1))))
+	})
+	current, _ := prompt.States(briefsOf(states), m.share(1))
+	show(prompt.CurrentState, func() string { return m.take(current) })
+	recalled, err := r.recall(ctx, l, items, states, m)
+	if err != nil || r.asked != nil {
+		return recalled.ask, err
+	}
+	values[prompt.Conversation], values[prompt.PreviousStates] = recalled.conversation, recalled.previous
+	text := t.Render(values)
 	if text == "" {
 		text = "Go on." // a template may show nothing of what there is; no model takes an empty message
 	}
-	told := map[string]any{"request": text}
+	out := map[string]any{"request": text}
 	if r.d.Reasoner != actorLLM {
 		// Lists are never null, so that expressions need not tell the two apart.
-		told["round"], told["user_input"], told["action_results"] = r.number, r.userInput, append(state.Results{}, r.results...)
-		told["attachments"], told["context"], told["user_profile"] = append([]prompt.Attachment{}, r.in.Attachments...), r.in.Context, r.in.UserProfile
-		told["current_state"], told["previous_states"] = current, previous
+		out["round"], out["user_input"], out["action_results"] = r.number, r.userInput, append(state.Results{}, r.results...)
+		out["attachments"], out["context"], out["user_profile"] = append([]prompt.Attachment{}, r.in.Attachments...), r.in.Context, r.in.UserProfile
+		out["current_state"], out["previous_states"] = current, recalled.previous
 	}
-	return r.value(told)
+	return r.value(out)
+}
+
+// recalled is the history of a thread in a prompt, or the request for a summary of its older part.
+type recalled struct {
+	conversation, previous string
+	ask                    workgraph.Outcome
+}
+
+// recall makes the history of messages and states, within the room.
+func (r *round) recall(ctx context.Context, l *loop, items []workgraph.ThreadItem, states []seen, m room) (out recalled, err error) {
+	messages, err := r.recent(ctx, l, items)
+	if err != nil {
+		return out, err
+	}
+	parts := r.promptParts(messages, states)
+	full := m.left
+	before := r.summary.told(&m)
+	if n := r.d.History.older(parts, full-m.left, m.left); n > 0 && r.asks() {
+		out.ask, err = r.ask(parts[:n], parts[n].first-1)
+		return out, err
+	}
+	c, err := r.choose(ctx, l, parts, &m)
+	if err != nil {
+		return out, err
+	}
+	var said []json.RawMessage // newest first
+	var shown []state.Brief
+	for i := range c.kept {
+		if p := &c.kept[i]; p.state != nil {
+			shown = append(shown, *p.state)
+		}
+		if p := &c.kept[len(c.kept)-1-i]; p.state == nil {
+			said = append(said, p.messages[0].raw)
+		}
+	}
+	for i := range slices.Backward(c.input) {
+		said = append(said, c.input[i].raw)
+	}
+	out.conversation = strings.TrimSpace(before + "\n" + prompt.ConversationText(said, maxMessage))
+	_, out.previous = prompt.States(shown, maxMessage)
+	return out, nil
+}
+
+func briefsOf(all []seen) []state.Brief {
+	out := make([]state.Brief, len(all))
+	for i := range all {
+		out[i] = all[i].Brief
+	}
+	return out
 }
 
 // value is what is told without what the arguments of the reasoner fix: propagated inputs would win over
@@ -208,7 +285,7 @@ func (r *round) value(told map[string]any) (workgraph.Outcome, error) {
 	return value(told)
 }
 
-// share is how many bytes of each result are told.
-func (d *definition) share(rs state.Results) int {
-	return min(d.MaxResultBytes, max(256, d.MaxHistoryBytes/(2*max(1, rs.Count()))))
+// share is how many bytes of each result are told, within half of the room.
+func (d *definition) share(rs state.Results, m room) int {
+	return min(d.MaxResultBytes, m.share(rs.Count()))
 }

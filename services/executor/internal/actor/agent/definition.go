@@ -46,8 +46,9 @@ type definition struct {
 	MaxBranchDepth int  `json:"max_branch_depth"`
 	MaxBranches    int  `json:"max_branches"`
 	MaxNoProgress  int  `json:"max_no_progress"`
-	MaxStates      int  `json:"max_states"`
 	StepByStep     bool `json:"step_by_step,omitempty"`
+
+	History history `json:"history"`
 
 	// ToolsText describes the actions in a prompt. The agent's call fills it in.
 	ToolsText string `json:"tools_text,omitempty"`
@@ -66,14 +67,14 @@ type summarizer struct {
 
 // definitionFields are the arguments that make up a definition, besides those of the policy.
 var definitionFields = []string{"system", "reasoner", "reasoner_args", "form", "template", "dispatch", "solver", "summarizer", "branch",
-	"branching_agent_start_as_new", "max_rounds", "max_branch_depth", "max_branches", "max_no_progress", "max_states", "step_by_step"}
+	"branching_agent_start_as_new", "max_rounds", "max_branch_depth", "max_branches", "max_no_progress", "step_by_step", "history"}
 
 // callFields are arguments of the node's own that one call of the agent uses and its loop does not.
 var callFields = []string{"timeout", "budget", argUpstream}
 
 func defaultDefinition() definition {
 	return definition{policy: defaults(), Reasoner: actorLLM, Form: formPrompt, Dispatch: dispatchGroups, Branch: true,
-		MaxRounds: 10, MaxBranchDepth: 5, MaxBranches: 16, MaxNoProgress: 5, MaxStates: 100}
+		MaxRounds: 10, MaxBranchDepth: 5, MaxBranches: 16, MaxNoProgress: 5, History: history{Messages: 100}}
 }
 
 // ownDefinition reads a definition from the arguments that only the node itself may give.
@@ -94,7 +95,7 @@ func (d *definition) check(ctx context.Context) error {
 		name         string
 		v, low, high int
 	}{{"max_rounds", d.MaxRounds, 1, 100_000}, {"max_branch_depth", d.MaxBranchDepth, 0, 20}, {"max_branches", d.MaxBranches, 1, 100},
-		{"max_no_progress", d.MaxNoProgress, 0, 1000}, {"max_states", d.MaxStates, 1, 1000}} {
+		{"max_no_progress", d.MaxNoProgress, 0, 1000}} {
 		if b.v < b.low || b.v > b.high {
 			return actor.BadArguments("%s must be from %d to %d", b.name, b.low, b.high)
 		}
@@ -114,6 +115,9 @@ func (d *definition) check(ctx context.Context) error {
 	if err := d.templates(); err != nil {
 		return err
 	}
+	if err := d.History.check(d); err != nil {
+		return err
+	}
 	return d.policy.check(ctx, d.Dispatch != dispatchPlan)
 }
 
@@ -124,6 +128,11 @@ func (d *definition) templates() (err error) {
 	}
 	if d.template, err = prompt.Parse(text); err != nil {
 		return actor.BadArguments("template: %v", err)
+	}
+	if s := d.History.Summarize; s != nil {
+		if err := s.parse(); err != nil {
+			return err
+		}
 	}
 	s := d.Summarizer
 	if s == nil {
@@ -240,3 +249,14 @@ const planInstructions = `Break what the user wants down into problems, and answ
 </StructuredResponse>
 A line of the graph says what comes before what; problems that do not depend on each other stand on lines of their own. A plan with faults is not done: you are told the faults, mend them. When you are told the results, answer the user in plain text.
 `
+
+// reasonerText and reasonerNumber are arguments of the reasoner, or zero if they are of another type.
+func (d *definition) reasonerText(name string) (s string) {
+	_ = json.Unmarshal(d.ReasonerArgs[name], &s) // the reasoner says what is wrong with it
+	return s
+}
+
+func (d *definition) reasonerNumber(name string) (n int64) {
+	_ = json.Unmarshal(d.ReasonerArgs[name], &n)
+	return n
+}

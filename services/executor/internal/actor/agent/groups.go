@@ -61,7 +61,7 @@ func (l *loop) groups(ctx context.Context, c *workgraph.Call) (workgraph.Outcome
 func branchOf(d *definition, in *instance, at position, now *state.Brief) *instance {
 	b := &instance{Agent: in.Agent, Create: &createThread{Agent: in.Agent}, Depth: in.Depth + 1, Context: in.Context, UserProfile: in.UserProfile, Attachments: in.Attachments}
 	if !d.StartAsNew {
-		b.Create.Parent, b.Create.ParentSeq, b.State = at.Thread, at.Seq, now
+		b.Create.Parent, b.Create.ParentSeq, b.Input, b.State = at.Thread, at.Seq, at.Input, now
 	}
 	return b
 }

@@ -22,6 +22,8 @@ type instance struct {
 	Create *createThread `json:"create,omitempty"`
 	// Runs are those that hold the thread and lend it to the agent.
 	Runs []string `json:"runs,omitempty"`
+	// Input are the messages of the thread with the newest user input, if they are known.
+	Input *state.Span `json:"input,omitempty"`
 	// Agent is the actor that was called.
 	Agent string `json:"agent,omitempty"`
 	// Depth is how many branchings lead to it.

@@ -7,6 +7,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/state"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -58,6 +59,9 @@ func (d *definition) graph() (*workgraph.Graph, error) {
 		}
 		g.Nodes = append(g.Nodes, n)
 	}
+	back := func(from string) { // the steps before it select it
+		g.Edges = append(g.Edges, workgraph.Edge{From: from, To: nodeReason, Kind: workgraph.BackEdge, When: "true", PassDown: workgraph.Merge(passResult)})
+	}
 	edge := func(from, to string, kind workgraph.EdgeKind, pass workgraph.PassDown) {
 		g.Edges = append(g.Edges, workgraph.Edge{From: from, To: to, Kind: kind, PassDown: pass})
 	}
@@ -92,8 +96,13 @@ func (d *definition) graph() (*workgraph.Graph, error) {
 		edge(nodeDispatch, nodeObserve, "", nothing)
 	}
 	edge(nodeReason, nodeObserve, "", workgraph.PassDown{Mode: workgraph.NoPassDown})
-	// observe selects it
-	g.Edges = append(g.Edges, workgraph.Edge{From: nodeObserve, To: nodeReason, Kind: workgraph.BackEdge, When: "true", PassDown: workgraph.Merge(passResult)})
+	back(nodeObserve)
+	if d.History.Summarize != nil {
+		if err := d.summaries(own, add, edge); err != nil {
+			return nil, actor.BadArguments("%v", err)
+		}
+		back(nodeSummarized)
+	}
 	return g, nil
 }
 
@@ -151,6 +160,17 @@ type position struct {
 	// Runs are those that hold the thread, from the root to the loop's own. In a fork that has not appended
 	// yet the last one is the run that it was forked from.
 	Runs []string `json:"runs,omitempty"`
+	// Round is the round that is under way, or comes next.
+	Round int `json:"round"`
+	// Input are the messages with the newest user input, if they are known.
+	Input *state.Span `json:"input,omitempty"`
+	// About is the state of the first round if it has what is told in every round; else 0.
+	About int64 `json:"about,omitempty"`
+	// Sent is what the reasoner is told of the thread in this round, and Asked what is summarized before it.
+	Sent  *state.Sent `json:"sent,omitempty"`
+	Asked *state.Span `json:"asked,omitempty"`
+	// Again is the round from which a summary is asked for again after one that failed.
+	Again int `json:"again,omitempty"`
 }
 
 // of reports whether the run stands there itself.
@@ -167,13 +187,15 @@ func (l *loop) standing(ctx context.Context, c *workgraph.Call, at position) (po
 		return at, nil, threadError(err)
 	}
 	if at.of(c.RunID) {
-		return position{at.Thread, t.Last, at.Runs}, nil, nil
+		at.Seq = t.Last
+		return at, nil, nil
 	}
 	if t.Last == at.Seq {
 		runs := holders(c)
 		err := l.threads.HoldThread(ctx, actor.NamespaceOf(ctx), at.Thread, runs)
 		if err == nil {
-			return position{at.Thread, at.Seq, runs}, nil, nil
+			at.Runs = runs
+			return at, nil, nil
 		}
 		if errs.ReasonOf(err) != thread.ReasonBusy {
 			return at, nil, threadError(err)
@@ -181,7 +203,20 @@ func (l *loop) standing(ctx context.Context, c *workgraph.Call, at position) (po
 	}
 	a := &workgraph.ThreadAppend{Thread: ids.New(thread.IDPrefix), After: at.Seq,
 		Create: &workgraph.ThreadCreate{Parent: at.Thread, ParentSeq: at.Seq, Lifetime: workgraph.ThreadEphemeral, Agent: t.Agent}}
-	return position{a.Thread, at.Seq, []string{c.RunID}}, a, nil
+	at.Thread, at.Runs = a.Thread, []string{c.RunID}
+	return at, a, nil
+}
+
+// appendTo is the append of items where the run stands, and the position after them.
+func (l *loop) appendTo(ctx context.Context, c *workgraph.Call, at position, items []workgraph.ThreadItem) (workgraph.ThreadAppend, position, error) {
+	to, made, err := l.standing(ctx, c, at)
+	a := workgraph.ThreadAppend{Thread: to.Thread, After: to.Seq}
+	if made != nil {
+		a = *made
+	}
+	a.Items = items
+	to.Seq += int64(len(items))
+	return a, to, err
 }
 
 func positionOf(c *workgraph.Call) (position, error) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -454,7 +455,7 @@ func TestLimits(t *testing.T) {
 			r.script = append(r.script, acts(fmt.Sprint(i)+strings.Repeat("x", 1000), "search"))
 		}
 		r.script = append(r.script, completed)
-		done(t, work(t, workgraph.Actors{"r": r, "tool": says(`"` + strings.Repeat("y", 9000) + `"`)}, `{`+search+`, "max_rounds": 100, "max_history_bytes": 8192, "max_no_progress": 0}`), `"done"`)
+		done(t, work(t, workgraph.Actors{"r": r, "tool": says(`"` + strings.Repeat("y", 9000) + `"`)}, `{`+search+`, "max_rounds": 100, "history": {"tokens": 2048}, "max_no_progress": 0}`), `"done"`)
 		require.Less(t, len(r.prompt(t, 31)), 9000)
 		require.Contains(t, r.prompt(t, 31), "\n29xxx")
 	})
@@ -486,6 +487,32 @@ func TestToolsForm(t *testing.T) {
 		require.Contains(t, string(r.asked[3]["messages"]), `there is no action`)
 		require.Len(t, e.threads.rows, 1, "calls of one message do not branch")
 	})
+	t.Run("Calls/ThatNoServerTakesBackAreKeptInWords", func(t *testing.T) {
+		t.Parallel()
+		many := make([]string, 101)
+		for i := range many {
+			many[i] = fmt.Sprintf(`{"id": "c%d", "name": "a", "arguments": {}}`, i)
+		}
+		for name, of := range map[string][]string{
+			"NoID":     {`{"id": "", "name": "a", "arguments": {"x": 1}}`},
+			"EqualIDs": {`{"id": "c", "name": "a", "arguments": {"x": 1}}`, `{"id": "c", "name": "a", "arguments": {"x": 2}}`},
+			"NoName":   {`{"id": "c", "name": "", "arguments": {}}`},
+			"TooMany":  many,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				r := &reasoner{script: []string{calls(of...), `{"role": "assistant", "content": "done"}`}}
+				e := newEnv(t, workgraph.Actors{"r": r, "tool": says(`1`)})
+				done(t, e.run(t, `{"user_input": "go", "reasoner": "r", "form": "tools", "actions": {"a": {"actor": "tool"}}}`), `"done"`)
+				for _, asked := range r.asked {
+					var req llm.Request
+					require.NoError(t, json.Unmarshal(asked["messages"], &req.Messages))
+					require.NoError(t, req.Check(), "%s", asked["messages"])
+				}
+				require.Contains(t, string(r.asked[1]["messages"]), fmt.Sprintf(`on it\n\n(%d tool calls)`, len(of)))
+			})
+		}
+	})
 	t.Run("Messages/AreBoundedAndBeginWithTheUser", func(t *testing.T) {
 		t.Parallel()
 		r := &reasoner{}
@@ -493,7 +520,7 @@ func TestToolsForm(t *testing.T) {
 			r.script = append(r.script, calls(fmt.Sprintf(`{"id": "c%d", "name": "a", "arguments": {"x": %d}}`, i, i)))
 		}
 		r.script = append(r.script, `"done"`)
-		done(t, work(t, workgraph.Actors{"r": r, "tool": says(`1`)}, `{"user_input": "go", "reasoner": "r", "form": "tools", "max_rounds": 100, "max_states": 10, "actions": {"a": {"actor": "tool"}}}`), `"done"`)
+		done(t, work(t, workgraph.Actors{"r": r, "tool": says(`1`)}, `{"user_input": "go", "reasoner": "r", "form": "tools", "max_rounds": 100, "history": {"messages": 10}, "actions": {"a": {"actor": "tool"}}}`), `"done"`)
 		var last []map[string]any
 		require.NoError(t, json.Unmarshal(r.asked[20]["messages"], &last))
 		require.LessOrEqual(t, len(last), 11)

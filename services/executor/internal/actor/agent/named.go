@@ -35,12 +35,12 @@ var agentName = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
 // maxDefinition bounds a definition, in bytes.
 const maxDefinition = 1 << 20
 
-// Specs describes the agents, by name. The error has every fault.
-func (c Config) Specs() ([]actor.Spec, error) {
+// Specs describes the agents, by name. Limits are those of Specs. The error has every fault.
+func (c Config) Specs(limits Limits) ([]actor.Spec, error) {
 	var out []actor.Spec
 	var faults []error
 	for _, name := range slices.Sorted(maps.Keys(c)) {
-		s, err := c[name].spec(name)
+		s, err := c[name].spec(name, limits)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("agents.%s: %w", name, err))
 			continue
@@ -50,7 +50,7 @@ func (c Config) Specs() ([]actor.Spec, error) {
 	return out, errors.Join(faults...)
 }
 
-func (n Named) spec(name string) (actor.Spec, error) {
+func (n Named) spec(name string, limits Limits) (actor.Spec, error) {
 	if !agentName.MatchString(name) {
 		return actor.Spec{}, errors.New("the name must have 1 to 63 small letters, digits, _, . and -, and begin with a letter or digit")
 	}
@@ -77,7 +77,7 @@ func (n Named) spec(name string) (actor.Spec, error) {
 				one := *a
 				mine.Actions[k] = &one
 			}
-			return mine.call(ctx, c)
+			return mine.call(ctx, c, limits)
 		})}, nil
 }
 

@@ -19,7 +19,7 @@ func TestNamed(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte(`{"reasoner": "r", "actions": {"search": {"actor": "tool"}}}`), 0o600))
 	named := func(t *testing.T, own workgraph.Actors, c agent.Config) *env {
 		t.Helper()
-		specs, err := c.Specs()
+		specs, err := c.Specs(nil)
 		require.NoError(t, err)
 		r, err := actor.NewRegistry(specs...)
 		require.NoError(t, err)
@@ -81,14 +81,14 @@ func TestNamed(t *testing.T) {
 	} {
 		t.Run("Refused/"+name, func(t *testing.T) {
 			t.Parallel()
-			_, err := agent.Config{"bad": c.of}.Specs()
+			_, err := agent.Config{"bad": c.of}.Specs(nil)
 			require.ErrorContains(t, err, "agents.bad: ")
 			require.ErrorContains(t, err, c.want)
 		})
 	}
 	t.Run("Refused/Name", func(t *testing.T) {
 		t.Parallel()
-		_, err := agent.Config{"Not A Name": {File: file}}.Specs()
+		_, err := agent.Config{"Not A Name": {File: file}}.Specs(nil)
 		require.ErrorContains(t, err, "small letters")
 	})
 }

@@ -23,10 +23,12 @@ func (l *loop) round(ctx context.Context, c *workgraph.Call, d *definition) (*ro
 	if err != nil {
 		return nil, err
 	}
-	r := &round{d: d, in: in, c: c, number: c.Visit, userInput: in.UserInput, results: in.ActionResults}
-	if r.at, err = positionOf(c); err != nil || c.Visit == 1 {
+	r := &round{d: d, in: in, c: c, userInput: in.UserInput, results: in.ActionResults}
+	if r.at, err = positionOf(c); err != nil || r.at.Round <= 1 {
+		r.number = 1
 		return r, err
 	}
+	r.number = r.at.Round
 	items, err := l.threads.Items(ctx, actor.NamespaceOf(ctx), r.at.Thread, thread.Query{Kinds: []thread.Kind{workgraph.ThreadState}, Before: r.at.Seq + 1, Limit: 1})
 	if err != nil {
 		return nil, threadError(err)
@@ -56,7 +58,11 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 	}
 	from, _ := source(c, nodeReason)
 	item := &state.Item{Round: r.number, RawResponse: actor.Result(from.Values), ReasonerInput: prompt.Text(c.Named["request"]), Brief: stateOf(said, r.userInput),
-		Response: state.Response{InstantResponse: said.InstantResponse, NextActions: said.Groups, Graph: d.shown(said.Graph), InstantLearnings: said.Learnings}}
+		Response: state.Response{InstantResponse: said.InstantResponse, NextActions: said.Groups, Graph: d.shown(said.Graph), InstantLearnings: said.Learnings},
+		Sent:     r.at.Sent}
+	if d.Form == formTools && r.number == 1 {
+		item.ReasonerInput = r.about()
+	}
 	result, over, err := r.outcome(said, item)
 	if err != nil {
 		return workgraph.Outcome{}, err
@@ -66,28 +72,22 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	at, made, err := l.standing(ctx, c, r.at)
+	a, at, err := l.appendTo(ctx, c, r.at, items)
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	a := workgraph.ThreadAppend{Thread: at.Thread, After: at.Seq}
-	if made != nil {
-		a = *made
-	}
-	a.Items = items
+	pos := r.moved(a, item)
+	pos.Runs = at.Runs
 	var out workgraph.Outcome
 	if over {
 		out = workgraph.Outcome{Values: []json.RawMessage{result}, Select: &workgraph.Select{Others: workgraph.SelectNone}}
 	} else {
-		next := &round{d: d, in: r.in, c: c, number: r.number + 1, userInput: strings.Join(inputs(item.Answer), "\n"), results: item.Next(), from: r.before(a)}
-		if next.states, err = l.briefs(ctx, actor.NamespaceOf(ctx), next.from, d.MaxStates-1); err != nil {
-			return workgraph.Outcome{}, err
-		}
-		next.states = append(next.states, item.Brief)
+		next := &round{d: d, in: r.in, c: c, number: pos.Round, userInput: strings.Join(inputs(item.Answer), "\n"), results: item.Next(), at: pos, from: r.before(a)}
 		if out, err = next.told(ctx, l, items); err != nil {
 			return workgraph.Outcome{}, err
 		}
-		out.Select = &workgraph.Select{Others: workgraph.SelectNames, Names: []string{nodeReason}}
+		next.next(&out, nodeSummary)
+		pos.Sent, pos.Asked = next.sent, next.asked
 		switch {
 		case d.MaxNoProgress > 0 && item.Repeats >= d.MaxNoProgress:
 			out.Pause = ReasonNoProgress
@@ -96,8 +96,25 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 		}
 	}
 	out.Threads = []workgraph.ThreadAppend{a}
-	out.State, err = position{at.Thread, at.Seq + int64(len(items)), at.Runs}.state()
+	out.State, err = pos.state()
 	return out, err
+}
+
+// moved is where the agent stands after the append of a round.
+func (r *round) moved(a workgraph.ThreadAppend, item *state.Item) position {
+	p := r.at
+	p.Thread, p.Seq, p.Round, p.Sent = a.Thread, a.After+int64(len(a.Items)), r.number+1, nil
+	if item.ReasonerInput != "" && r.number == 1 && r.d.Form == formTools {
+		p.About = p.Seq
+	}
+	if n := int64(len(inputs(item.Answer))); n > 0 {
+		for i := range a.Items {
+			if a.Items[i].Kind == workgraph.ThreadMessage { // the answers are the last ones
+				p.Input = &state.Span{First: a.After + int64(i) + 2 - n, Last: a.After + int64(i) + 1}
+			}
+		}
+	}
+	return p
 }
 
 // stateOf is the part of a round's state that prompts show.
@@ -287,9 +304,9 @@ func shortened(item *state.Item) *state.Item {
 // before is the position up to which the thread can be read while an append is under way.
 func (r *round) before(a workgraph.ThreadAppend) position {
 	if a.Create != nil {
-		return position{a.Create.Parent, a.Create.ParentSeq, nil}
+		return position{Thread: a.Create.Parent, Seq: a.Create.ParentSeq}
 	}
-	return position{a.Thread, a.After, nil}
+	return position{Thread: a.Thread, Seq: a.After}
 }
 
 // actionOf is the action of a node of the loop, or of a node that such a node has expanded to.

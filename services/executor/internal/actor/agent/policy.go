@@ -18,17 +18,16 @@ import (
 
 // policy says what a decision may ask for.
 type policy struct {
-	Actions         map[string]*action `json:"actions"`
-	AllowGraph      bool               `json:"allow_graph,omitempty"`
-	ResultSchema    json.RawMessage    `json:"result_schema,omitempty"`
-	MaxActions      int                `json:"max_actions"`
-	MaxResultBytes  int                `json:"max_result_bytes"`
-	MaxHistoryBytes int                `json:"max_history_bytes"`
+	Actions        map[string]*action `json:"actions"`
+	AllowGraph     bool               `json:"allow_graph,omitempty"`
+	ResultSchema   json.RawMessage    `json:"result_schema,omitempty"`
+	MaxActions     int                `json:"max_actions"`
+	MaxResultBytes int                `json:"max_result_bytes"`
 
 	result *workgraph.Schema
 }
 
-var policyFields = []string{"actions", "allow_graph", "result_schema", "max_actions", "max_result_bytes", "max_history_bytes"}
+var policyFields = []string{"actions", "allow_graph", "result_schema", "max_actions", "max_result_bytes"}
 
 // action is one thing that may be done.
 type action struct {
@@ -96,7 +95,7 @@ func undisturbed(actorName string, named map[string]json.RawMessage) map[string]
 }
 
 func defaults() policy {
-	return policy{MaxActions: 16, MaxResultBytes: 16 << 10, MaxHistoryBytes: 256 << 10}
+	return policy{MaxActions: 16, MaxResultBytes: 16 << 10}
 }
 
 // check reports what cannot be used, and makes the rest ready. Without a need for actions there may be none.
@@ -107,7 +106,7 @@ func (p *policy) check(ctx context.Context, needed bool) error {
 	for _, b := range []struct {
 		name         string
 		v, low, high int
-	}{{"max_actions", p.MaxActions, 1, 100}, {"max_result_bytes", p.MaxResultBytes, 256, 1 << 20}, {"max_history_bytes", p.MaxHistoryBytes, 4 << 10, 4 << 20}} {
+	}{{"max_actions", p.MaxActions, 1, 100}, {"max_result_bytes", p.MaxResultBytes, 256, 1 << 20}} {
 		if b.v < b.low || b.v > b.high {
 			return actor.BadArguments("%s must be from %d to %d", b.name, b.low, b.high)
 		}

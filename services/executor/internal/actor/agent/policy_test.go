@@ -15,7 +15,7 @@ import (
 // Every decision leads to calls of allowed actors only, with the fixed arguments unchanged.
 func TestActKeepsToThePolicy(t *testing.T) {
 	t.Parallel()
-	const rule = `{"reasoner": "r", "max_actions": 4, "max_result_bytes": 1000, "max_history_bytes": 5000, "allow_graph": true, "actions": {
+	const rule = `{"reasoner": "r", "max_actions": 4, "max_result_bytes": 1000, "allow_graph": true, "actions": {
 		"a": {"actor": "one", "named": {"url": "fixed"}},
 		"b": {"actor": "two", "named": {"url": "fixed", "n": 1}, "schema": {"properties": {"n": {"type": "integer"}}, "additionalProperties": false}},
 		"s": {"actor": "spawn", "named": {"ref": "workflow/x@1"}}}}`

@@ -1,17 +1,16 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"slices"
+	"errors"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/prompt"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/response"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/state"
-	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -44,15 +43,15 @@ func (r *round) answered(item *state.Item, said *response.Response) ([]workgraph
 			ID string `json:"id"`
 		} `json:"tool_calls"`
 	}
-	if json.Unmarshal(raw, &m) != nil || m.Role != "assistant" || len(raw) > maxMessage {
-		// A reasoner that is no model, or text alone.
-		one, err := messageItem(message{Role: "assistant", Content: prompt.Text(raw)})
+	if json.Unmarshal(raw, &m) != nil || m.Role != "assistant" || len(raw) > maxMessage || !answerable(raw) {
+		// A reasoner that is no model, text alone, or calls that no model server takes back.
+		one, err := messageItem(message{Role: "assistant", Content: inWords(raw)})
 		if err != nil {
 			return nil, err
 		}
 		out := []workgraph.ThreadItem{one}
 		if item.Refused != "" || len(item.ActionResults) > 0 {
-			told, err := messageItem(message{Role: "user", Content: prompt.ActionResults(item.ActionResults, r.d.share(item.ActionResults))})
+			told, err := messageItem(message{Role: "user", Content: prompt.ActionResults(item.ActionResults, r.d.share(item.ActionResults, room{left: r.d.History.Tokens}))})
 			if err != nil {
 				return nil, err
 			}
@@ -104,69 +103,91 @@ func (d *definition) answer(one *state.Result) (content string, failed bool) {
 	return errs.Clip(prompt.Text(one.OK), d.MaxResultBytes), false
 }
 
-// recent are the newest messages of the thread, newest first: those of items, which are not there yet, and
-// older ones while all have at most so many bytes.
-func (r *round) recent(ctx context.Context, l *loop, items []workgraph.ThreadItem, most int) ([]json.RawMessage, error) {
-	var all []json.RawMessage
-	size := 0
-	for i := range slices.Backward(items) {
-		if items[i].Kind == workgraph.ThreadMessage {
-			all = append(all, items[i].Body)
-			size += len(items[i].Body)
-		}
-	}
-	if more := r.d.MaxStates - len(all); more > 0 && r.from.Thread != "" && size < most {
-		older, err := l.threads.Items(ctx, actor.NamespaceOf(ctx), r.from.Thread, thread.Query{Kinds: []thread.Kind{workgraph.ThreadMessage}, Before: r.from.Seq + 1,
-			Limit: more, MaxBytes: most - size})
-		if err != nil {
-			return nil, threadError(err)
-		}
-		for i := range older {
-			if size += len(older[i].Body); size > most {
-				break
-			}
-			all = append(all, older[i].Body)
-		}
-	}
-	return all, nil
-}
-
-// messages is the outcome that carries the newest messages of the thread, within the bounds of what is told.
-// An answer to a call whose message is not told is left out, and the task stands first if what is left does
-// not begin with a message of the user.
+// messages is the outcome that carries the newest messages of the thread, within the room of the round. What
+// is told in every round stands before them, then the summary, and the newest user input if they lack it.
 func (r *round) messages(ctx context.Context, l *loop, items []workgraph.ThreadItem) (workgraph.Outcome, error) {
-	all, err := r.recent(ctx, l, items, r.d.MaxHistoryBytes)
+	recent, err := r.recent(ctx, l, items)
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	slices.Reverse(all)
-	for len(all) > 0 && roleOf(all[0]) == "tool" {
-		all = all[1:]
-	}
-	if len(all) == 0 || roleOf(all[0]) != "user" {
-		task := r.in.UserInput
-		if task == "" {
-			task = "Go on."
+	m := room{left: r.d.History.Tokens}
+	var out []json.RawMessage
+	say := func(text string) error {
+		if text == "" {
+			return nil
 		}
-		raw, err := actor.Encode(message{Role: "user", Content: task})
-		if err != nil {
-			return workgraph.Outcome{}, badLoop("%v", err)
-		}
-		all = append([]json.RawMessage{raw}, all...)
+		raw, err := actor.Encode(message{Role: "user", Content: text})
+		out = append(out, raw)
+		return err
 	}
-	// What is told in every round stands before the conversation, so that it is there whatever is left out.
-	if about := r.about(); about != "" {
-		raw, err := actor.Encode(message{Role: "user", Content: about})
-		if err != nil {
-			return workgraph.Outcome{}, badLoop("%v", err)
-		}
-		all = append([]json.RawMessage{raw}, all...)
+	about := m.take(r.about())
+	full := m.left
+	before := r.summary.told(&m)
+	parts := partsOf(recent)
+	if n := r.d.History.older(parts, full-m.left, m.left); n > 0 && r.asks() {
+		return r.ask(parts[:n], parts[n].first-1)
 	}
-	told := map[string]any{"messages": all}
+	if err := errors.Join(say(about), say(before)); err != nil {
+		return workgraph.Outcome{}, badLoop("%v", err)
+	}
+	c, err := r.choose(ctx, l, parts, &m)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	for i := range c.input {
+		out = append(out, c.input[i].raw)
+	}
+	kept := c.kept
+	switch {
+	case len(out) > 0 || len(kept) > 0 && kept[0].messages[0].Role == "user":
+	case len(kept) > 0:
+		err = say("(Earlier messages are left out.)") // model servers want a message of the user first
+	default:
+		err = say("Go on.")
+	}
+	if err != nil {
+		return workgraph.Outcome{}, badLoop("%v", err)
+	}
+	if len(kept) == 1 && kept[0].tokens > m.left {
+		r.sent.Cut = kept[0].cut(m.left)
+	}
+	for i := range kept {
+		for k := range kept[i].messages {
+			raw := kept[i].messages[k].raw
+			if r.sent.Cut > 0 {
+				if raw, err = shortAnswer(raw, r.sent.Cut); err != nil {
+					return workgraph.Outcome{}, badLoop("%v", err)
+				}
+			}
+			out = append(out, raw)
+		}
+	}
+	r.sent.About = r.at.About
+	told := map[string]any{"messages": out}
 	if r.d.Reasoner != actorLLM {
 		told["round"] = r.number
 	}
 	return r.value(told)
+}
+
+// cut is to how many bytes each answer of a call is shortened so that the call and its answers fit, or 0 if
+// it has none.
+func (p *part) cut(left int64) int {
+	if len(p.messages) < 2 {
+		return 0
+	}
+	left -= llm.EstimateMessage(&p.messages[0].Message)
+	return max(minShare, int(left)*tokenBytes/(len(p.messages)-1))
+}
+
+// shortAnswer shortens an answer to a call. Other messages stay as they are.
+func shortAnswer(raw json.RawMessage, most int) (json.RawMessage, error) {
+	e := entryOf(0, raw)
+	if e.Role != "tool" || len(e.Content) <= most {
+		return raw, nil
+	}
+	e.Content = errs.Clip(e.Content, most)
+	return actor.Encode(e.Message)
 }
 
 // about is the context, the user profile, the attachments, and results that the agent began with.
@@ -175,13 +196,13 @@ func (r *round) about() string {
 	if err != nil {
 		return "" // cannot happen: a test parses it
 	}
-	half := r.d.MaxHistoryBytes / 2
-	return t.Render(map[string]string{
-		prompt.UserProfile:  errs.Clip(r.in.UserProfile, half),
-		prompt.Context:      errs.Clip(r.in.Context, half),
-		prompt.Attachments:  prompt.AttachmentsText(r.in.Attachments, max(256, r.d.MaxHistoryBytes/max(1, len(r.in.Attachments)))),
-		prompt.ActionResult: prompt.ActionResults(r.in.ActionResults, r.d.share(r.in.ActionResults)),
-	})
+	m := room{left: r.d.History.Tokens}
+	values := map[string]string{}
+	values[prompt.Context] = m.clip(r.in.Context)
+	values[prompt.UserProfile] = m.clip(r.in.UserProfile)
+	values[prompt.Attachments] = m.take(prompt.AttachmentsText(r.in.Attachments, m.share(len(r.in.Attachments))))
+	values[prompt.ActionResult] = prompt.ActionResults(r.in.ActionResults, r.d.share(r.in.ActionResults, m))
+	return t.Render(values)
 }
 
 const aboutTemplate = `[[
@@ -204,13 +225,3 @@ Results so far:
 {action_result}
 ]]
 `
-
-func roleOf(raw json.RawMessage) string {
-	var m struct {
-		Role string `json:"role"`
-	}
-	if !bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) || json.Unmarshal(raw, &m) != nil {
-		return ""
-	}
-	return m.Role
-}

@@ -68,9 +68,15 @@ func New(cfg Config, models *llm.Set, threads thread.Reader, memory mcp.Memory, 
 	if err != nil {
 		return nil, err
 	}
-	specs := append(agent.Specs(threads), actorllm.Spec(cfg.LLM, models), web, cel.Spec(), template.Spec(), starlark.Spec(cfg.Starlark), sleep.Spec(), fail.Spec(),
+	limits := func(profile, model string) (context, answer int64) {
+		if profile == "" && model == "" {
+			profile = cfg.LLM.Profile
+		}
+		return models.Limits(profile, model)
+	}
+	specs := append(agent.Specs(threads, limits), actorllm.Spec(cfg.LLM, models), web, cel.Spec(), template.Spec(), starlark.Spec(cfg.Starlark), sleep.Spec(), fail.Spec(),
 		wait.Human(), wait.Signal(), wait.Completion(), spawn.Spec(), spawn.Expand())
-	named, err := cfg.Agents.Specs()
+	named, err := cfg.Agents.Specs(limits)
 	if err != nil {
 		return nil, err
 	}

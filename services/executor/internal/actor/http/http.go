@@ -25,6 +25,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/retryafter"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/egress"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -444,7 +445,7 @@ func statusError(resp *http.Response, body []byte, effect workgraph.Effect) erro
 		t = afterEffect(workgraph.Permanent, effect)
 	}
 	e := workgraph.Errorf(t, ReasonStatus, "%s %s answered %s: %s", resp.Request.Method, resp.Request.URL.Redacted(), resp.Status, excerpt(body))
-	e.RetryAfter = workgraph.Duration(egress.RetryAfter(resp.Header.Get("Retry-After")))
+	e.RetryAfter = workgraph.Duration(retryafter.Of(resp.Header))
 	return e
 }
 

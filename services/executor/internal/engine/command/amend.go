@@ -34,6 +34,8 @@ type AmendRequest struct {
 	// Revision is the revision of the graph for which the change was made.
 	Revision int64
 	Patch    workgraph.Patch
+	// Graph, if it is not nil, is the graph that the run is to have; the patch does not count then.
+	Graph *workgraph.Graph
 	// DryRun plans the change and does not apply it.
 	DryRun  bool
 	By      string
@@ -193,7 +195,12 @@ func (h *Handler) planAmend(ctx context.Context, req AmendRequest) (*Amendment, 
 		return nil, nil, err
 	}
 	defer leave()
-	patched, faults := workgraph.ApplyPatch(now.Graph(), req.Patch)
+	patched, faults := req.Graph, workgraph.Faults(nil)
+	if patched == nil {
+		patched, faults = workgraph.ApplyPatch(now.Graph(), req.Patch)
+	} else {
+		faults = workgraph.Replaceable(now.Graph(), patched)
+	}
 	if len(faults) > 0 {
 		return nil, nil, faults
 	}

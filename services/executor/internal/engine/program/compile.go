@@ -36,11 +36,11 @@ func (s *Set) Examine(ctx context.Context, namespace string, g *workgraph.Graph,
 		return Examination{}, err
 	}
 	defer leave()
-	warnings, err := s.warnings(ctx, namespace, p.Machine, g, in)
+	warnings, behaviors, err := s.warnings(ctx, namespace, p.Machine, g, in)
 	if err != nil {
 		return Examination{}, err
 	}
-	return Examination{Warnings: warnings, Hash: p.Hash}, nil
+	return Examination{Warnings: warnings, Hash: p.Hash, Behaviors: behaviors}, nil
 }
 
 // Compile validates and compiles a graph within the limits, for a run with this input; nil means an unknown
@@ -173,6 +173,18 @@ type Examination struct {
 	Faults, Warnings workgraph.Faults
 	// Hash is the hash of the graph that a run would be pinned to. It is empty if there are faults.
 	Hash string
+	// Behaviors are those of the nodes, in the order of the graph. There are none if there are faults.
+	Behaviors []Behavior
+}
+
+// Behavior is what calls of a node may do.
+type Behavior struct {
+	Node string
+	// Effect is the worst of the node's own calls and those that its arguments make. A call that is not known
+	// counts as UNSAFE.
+	Effect workgraph.Effect
+	// Approves says that a call asks for an approval.
+	Approves bool
 }
 
 // Recompile compiles a graph that may have been expanded, within the limits and with the actors of the

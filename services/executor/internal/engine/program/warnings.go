@@ -13,17 +13,22 @@ import (
 const maxInner = 8
 
 // warnings returns the warnings of the program of g, and those about the calls that its nodes declare to
-// make.
-func (s *Set) warnings(ctx context.Context, namespace string, p *workgraph.Program, g *workgraph.Graph, in *workgraph.Input) (workgraph.Faults, error) {
+// make. It also returns what the calls of each node may do.
+func (s *Set) warnings(ctx context.Context, namespace string, p *workgraph.Program, g *workgraph.Graph, in *workgraph.Input) (workgraph.Faults, []Behavior, error) {
 	list, err := p.Warnings(ctx, in)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	w := inner{s: s, namespace: namespace, faults: list}
+	w := inner{s: s, namespace: namespace, faults: list, behaviors: make([]Behavior, len(g.Nodes)), index: make(map[string]int, len(g.Nodes))}
+	for i := range g.Nodes {
+		id := g.Nodes[i].ID
+		w.index[id] = i
+		w.behaviors[i] = Behavior{Node: id, Effect: workgraph.Pure}
+	}
 	if err := w.look(ctx, g); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return w.all(), nil
+	return w.all(), w.behaviors, nil
 }
 
 // inner collects warnings about nodes inside of arguments.
@@ -32,6 +37,9 @@ type inner struct {
 	namespace string
 	faults    workgraph.Faults
 	more      int
+	// behaviors are those of the graph's nodes, by index.
+	behaviors []Behavior
+	index     map[string]int
 	// names are the actors of the namespace, read when the first one is unknown.
 	names         []string
 	hinted, steps int
@@ -67,14 +75,20 @@ func (w *inner) look(ctx context.Context, g *workgraph.Graph) error {
 			}
 			info, ok := known[x.Node.Actor]
 			if !ok {
+				w.may(x, workgraph.Unsafe)
 				w.unknown(ctx, x)
 				continue
 			}
 			w.unused(x, info.WaitsFor)
+			w.behave(x, &info.ActorInfo, depth == 0)
 			if info.Inner == nil {
 				continue
 			}
-			for _, in := range info.Inner(x.Node) {
+			inside := info.Inner(x.Node)
+			if len(inside) == 0 || depth == maxInner {
+				w.may(x, workgraph.Unsafe) // the calls are known to nobody yet
+			}
+			for _, in := range inside {
 				in.Place, in.ActorPlace = below(x.Place, in.Place), below(x.Place, in.ActorPlace)
 				next = append(next, within{in, x.outer})
 			}
@@ -82,6 +96,32 @@ func (w *inner) look(ctx context.Context, g *workgraph.Graph) error {
 		level = next
 	}
 	return nil
+}
+
+// may adds an effect to what calls of the outer node may do.
+func (w *inner) may(x within, e workgraph.Effect) {
+	b := &w.behaviors[w.index[x.outer]]
+	if e == workgraph.Unsafe || b.Effect == workgraph.Pure {
+		b.Effect = e
+	}
+}
+
+// behave adds what calls of a node may do. own says that it is a node of the graph.
+func (w *inner) behave(x within, info *workgraph.ActorInfo, own bool) {
+	e := x.Node.Effect
+	if e == "" && info.EffectOf != nil {
+		e = info.EffectOf(x.Node)
+	}
+	if e == "" {
+		e = info.Effect
+	}
+	if e == "" {
+		e = workgraph.Unsafe
+	}
+	w.may(x, e)
+	if own {
+		w.behaviors[w.index[x.outer]].Approves = info.Approves != nil && info.Approves(x.Node)
+	}
 }
 
 func below(place, field string) string {

@@ -18,8 +18,8 @@ import (
 
 const (
 	channel = "executor_account"
-	// conns are one for exchanges, one for notifications, and one for sweeps.
-	conns = 3
+	// conns are those of exchanges, one for notifications, and one for sweeps.
+	conns = governor.MaxExchanges + 2
 )
 
 var _ governor.Store = (*Store)(nil)

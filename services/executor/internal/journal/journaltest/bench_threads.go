@@ -2,6 +2,7 @@ package journaltest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,7 +15,7 @@ import (
 
 // BenchThreads measures reading all messages of a thread of 10,000 messages and 2,000 states: cold, when
 // nothing is in memory, and warm, after one more message was appended. append measures a commit of one event
-// and two items, beside one of the event alone.
+// and two items, beside one of the event alone. fork measures forks of threads of 10 and of 100,000 items.
 func BenchThreads(b *testing.B, d Driver) {
 	ctx := b.Context()
 	j, err := d.Open(ctx, d.Fresh(b))
@@ -44,6 +45,23 @@ func BenchThreads(b *testing.B, d Driver) {
 	}
 	for range 20 {
 		require.NoError(b, add(kinds...))
+	}
+	for _, length := range []int64{10, 100_000} {
+		long, err := j.CreateThread(ctx, newThread())
+		require.NoError(b, err)
+		for at := int64(0); at < length; at += 10_000 {
+			a := workgraph.ThreadAppend{Thread: long.ID, After: at, Items: slices.Repeat([]workgraph.ThreadItem{{Kind: m, Body: []byte(text)}}, int(min(length, 10_000)))}
+			require.NoError(b, commitAll(ctx, j, me, []journal.Write{appendTo(run, events, 1, addTo(run, a))}))
+			events++
+		}
+		b.Run(fmt.Sprintf("fork/items=%d", length), func(b *testing.B) {
+			for b.Loop() {
+				f, err := j.CreateThread(ctx, newThread(func(c *thread.Create) { c.ParentID = long.ID }))
+				if err != nil || f.Last != length {
+					b.Fatal(err, f.Last)
+				}
+			}
+		})
 	}
 	query := thread.Query{Kinds: []thread.Kind{m}}
 	read := func(b *testing.B, c *thread.Cache) {

@@ -97,6 +97,32 @@ func interruptCases(t *testing.T, d Driver) {
 		}))
 		require.Equal(t, "me", get(w, q1.ID).By)
 	})
+	t.Run("OldestQuestionIsNoApproval", func(t *testing.T) {
+		w := open(t, d)
+		oldest := func(namespace, run string) string {
+			id, err := w.j.OldestQuestion(t.Context(), namespace, run)
+			require.NoError(t, err)
+			return id
+		}
+		question := func(q *journal.Interrupt) { q.Approve, q.Binds = nil, "" }
+		root := w.started(1, func(s *journal.Start) { s.Opened = []journal.Interrupt{interrupt(1), interrupt(2)} })
+		child := w.started(1, func(s *journal.Start) { s.Run.ParentID, s.Run.RootID = root, root })
+		stranger := w.started(1, func(s *journal.Start) { s.Opened = []journal.Interrupt{interrupt(0, question)} })
+		require.Empty(t, oldest(ns, root), "approvals alone")
+		first, second, third := interrupt(3, question), interrupt(4, question), interrupt(5, question)
+		w.commit(appendTo(child, 1, 1, func(a *journal.Append) { a.Opened = []journal.Interrupt{third, first} }),
+			appendTo(root, 1, 1, func(a *journal.Append) { a.Opened = []journal.Interrupt{second} }))
+		require.Equal(t, first.ID, oldest(ns, root))
+		require.Equal(t, first.ID, oldest(ns, child))
+		require.Empty(t, oldest("other", root))
+		w.commit(appendTo(child, 2, 1, func(a *journal.Append) {
+			a.Closed = []journal.Closing{{ID: first.ID, State: journal.InterruptExpired, Time: base}}
+		}))
+		require.Equal(t, second.ID, oldest(ns, root))
+		require.Equal(t, third.ID, oldest(ns, child), "the root's own is not the child's")
+		require.NotEmpty(t, oldest(ns, stranger))
+		require.Empty(t, oldest(ns, "run_none"))
+	})
 	t.Run("AnsweredOnceWithItsCommand", func(t *testing.T) {
 		w := open(t, d)
 		q := interrupt(1)

@@ -3,6 +3,7 @@ package journaltest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -353,6 +354,30 @@ func threadForkCases(t *testing.T, d Driver) {
 		require.NoError(t, err)
 		require.Equal(t, 2, got.Depth)
 		require.Equal(t, run, got.Holder)
+	})
+	t.Run("Fork/WritesOneRowWhateverTheLength", func(t *testing.T) {
+		w := open(t, d)
+		run, commits := w.started(1), 1
+		rows := func(table string) string {
+			return w.d.Query(t, w.place, `SELECT CAST(count(*) AS text) FROM `+table)[0]
+		}
+		others := func() (n []string) {
+			for _, table := range []string{"thread_items", "thread_turns", "blob_refs", "request_ids", "outbox", "events", "commands"} {
+				n = append(n, rows(table))
+			}
+			return n
+		}
+		for i, length := range []int{10, 100_000} {
+			th := w.thread()
+			for at := 0; at < length; at += 10_000 {
+				require.NoError(t, w.commit(appendTo(run, commits, 1, says(run, th.ID, int64(at), slices.Repeat([]string{`1`}, min(length, 10_000))...)))[0].Err)
+				commits++
+			}
+			before := others()
+			require.EqualValues(t, length, fork(w, th.ID, 0).Last)
+			require.Equal(t, fmt.Sprint(2*i+2), rows("threads"))
+			require.Equal(t, before, others())
+		}
 	})
 	t.Run("Fork/DepthIsBounded", func(t *testing.T) {
 		w := open(t, d)

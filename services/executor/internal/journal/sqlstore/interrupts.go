@@ -37,6 +37,17 @@ func (s *Store) ListInterrupts(ctx context.Context, namespace string, f journal.
 	return dbkit.CollectPage(ctx, rows, err, func(rows dbkit.Rows) (journal.Interrupt, error) { return scanInterrupt(rows) })
 }
 
+// OldestQuestion implements journal.Interrupts.
+func (s *Store) OldestQuestion(ctx context.Context, namespace, runID string) (id string, err error) {
+	// The root finds them, as in listInterrupts.
+	err = dbkit.FirstRow(s.db.Read.Query(ctx, `SELECT i.id FROM interrupts i WHERE i.namespace || '' = $1 AND i.state + 0 = 1 AND i.approve IS NULL AND`+
+		s.ofRoot+` ORDER BY i.create_time, i.id LIMIT 1`, namespace, runID)).Scan(&id)
+	if none(err) {
+		return "", nil
+	}
+	return id, err
+}
+
 func (s *Store) listInterrupts(namespace string, f journal.InterruptFilter, after page.Cursor, limit int) (query string, args []any) {
 	var a arguments
 	conds := []string{"i.namespace = " + a.add(namespace)}

@@ -424,7 +424,7 @@ type AttemptError struct {
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	// For a person.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	// The earliest time of the next attempt, from now.
+	// The earliest time of the next attempt, from now; more than an hour counts as an hour.
 	RetryAfter *durationpb.Duration `protobuf:"bytes,4,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	// What models used all the same.
 	Usage         []*ModelUsage `protobuf:"bytes,5,rep,name=usage,proto3" json:"usage,omitempty"`

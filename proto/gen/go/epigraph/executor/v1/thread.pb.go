@@ -97,6 +97,8 @@ const (
 	ThreadItemKind_THREAD_ITEM_KIND_STATE ThreadItemKind = 2
 	// Something that an agent keeps as a fact.
 	ThreadItemKind_THREAD_ITEM_KIND_LEARNING ThreadItemKind = 3
+	// A summary of the items before it, up to a sequence.
+	ThreadItemKind_THREAD_ITEM_KIND_SUMMARY ThreadItemKind = 4
 )
 
 // Enum value maps for ThreadItemKind.
@@ -106,12 +108,14 @@ var (
 		1: "THREAD_ITEM_KIND_MESSAGE",
 		2: "THREAD_ITEM_KIND_STATE",
 		3: "THREAD_ITEM_KIND_LEARNING",
+		4: "THREAD_ITEM_KIND_SUMMARY",
 	}
 	ThreadItemKind_value = map[string]int32{
 		"THREAD_ITEM_KIND_UNSPECIFIED": 0,
 		"THREAD_ITEM_KIND_MESSAGE":     1,
 		"THREAD_ITEM_KIND_STATE":       2,
 		"THREAD_ITEM_KIND_LEARNING":    3,
+		"THREAD_ITEM_KIND_SUMMARY":     4,
 	}
 )
 
@@ -1326,6 +1330,126 @@ func (x *ListLearningsResponse) GetNextPageToken() string {
 	return ""
 }
 
+// ListSummariesRequest names a thread and a page.
+type ListSummariesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The thread.
+	ThreadId string `protobuf:"bytes,1,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
+	// How many at most; 0 means 50, more than 1000 means 1000.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// Where to go on: next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSummariesRequest) Reset() {
+	*x = ListSummariesRequest{}
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSummariesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSummariesRequest) ProtoMessage() {}
+
+func (x *ListSummariesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSummariesRequest.ProtoReflect.Descriptor instead.
+func (*ListSummariesRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ListSummariesRequest) GetThreadId() string {
+	if x != nil {
+		return x.ThreadId
+	}
+	return ""
+}
+
+func (x *ListSummariesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListSummariesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListSummariesResponse is a page of summaries.
+type ListSummariesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The summaries. The body of one has first and last, the sequences of the items that it stands for, and
+	// summary, the text.
+	Summaries []*ThreadItem `protobuf:"bytes,1,rep,name=summaries,proto3" json:"summaries,omitempty"`
+	// Where the next page begins; empty on the last one.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSummariesResponse) Reset() {
+	*x = ListSummariesResponse{}
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSummariesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSummariesResponse) ProtoMessage() {}
+
+func (x *ListSummariesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSummariesResponse.ProtoReflect.Descriptor instead.
+func (*ListSummariesResponse) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ListSummariesResponse) GetSummaries() []*ThreadItem {
+	if x != nil {
+		return x.Summaries
+	}
+	return nil
+}
+
+func (x *ListSummariesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
 // AppendMessageRequest is a message to the agent of a thread.
 type AppendMessageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1341,7 +1465,7 @@ type AppendMessageRequest struct {
 
 func (x *AppendMessageRequest) Reset() {
 	*x = AppendMessageRequest{}
-	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[15]
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1353,7 +1477,7 @@ func (x *AppendMessageRequest) String() string {
 func (*AppendMessageRequest) ProtoMessage() {}
 
 func (x *AppendMessageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[15]
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1366,7 +1490,7 @@ func (x *AppendMessageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendMessageRequest.ProtoReflect.Descriptor instead.
 func (*AppendMessageRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{15}
+	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *AppendMessageRequest) GetThreadId() string {
@@ -1403,7 +1527,7 @@ type GetTurnRequest struct {
 
 func (x *GetTurnRequest) Reset() {
 	*x = GetTurnRequest{}
-	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[16]
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1415,7 +1539,7 @@ func (x *GetTurnRequest) String() string {
 func (*GetTurnRequest) ProtoMessage() {}
 
 func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[16]
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1428,7 +1552,7 @@ func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnRequest.ProtoReflect.Descriptor instead.
 func (*GetTurnRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{16}
+	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetTurnRequest) GetThreadId() string {
@@ -1460,7 +1584,7 @@ type ListTurnsRequest struct {
 
 func (x *ListTurnsRequest) Reset() {
 	*x = ListTurnsRequest{}
-	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[17]
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1472,7 +1596,7 @@ func (x *ListTurnsRequest) String() string {
 func (*ListTurnsRequest) ProtoMessage() {}
 
 func (x *ListTurnsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[17]
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1485,7 +1609,7 @@ func (x *ListTurnsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnsRequest.ProtoReflect.Descriptor instead.
 func (*ListTurnsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{17}
+	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListTurnsRequest) GetThreadId() string {
@@ -1522,7 +1646,7 @@ type ListTurnsResponse struct {
 
 func (x *ListTurnsResponse) Reset() {
 	*x = ListTurnsResponse{}
-	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[18]
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1534,7 +1658,7 @@ func (x *ListTurnsResponse) String() string {
 func (*ListTurnsResponse) ProtoMessage() {}
 
 func (x *ListTurnsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[18]
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1547,7 +1671,7 @@ func (x *ListTurnsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnsResponse.ProtoReflect.Descriptor instead.
 func (*ListTurnsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{18}
+	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListTurnsResponse) GetTurns() []*Turn {
@@ -1662,6 +1786,14 @@ const file_epigraph_executor_v1_thread_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\tpageToken\"\x7f\n" +
 	"\x15ListLearningsResponse\x12>\n" +
 	"\tlearnings\x18\x01 \x03(\v2 .epigraph.executor.v1.ThreadItemR\tlearnings\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x84\x01\n" +
+	"\x14ListSummariesRequest\x12&\n" +
+	"\tthread_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\bthreadId\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\tpageToken\"\x7f\n" +
+	"\x15ListSummariesResponse\x12>\n" +
+	"\tsummaries\x18\x01 \x03(\v2 .epigraph.executor.v1.ThreadItemR\tsummaries\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa5\x01\n" +
 	"\x14AppendMessageRequest\x12&\n" +
 	"\tthread_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\bthreadId\x12<\n" +
@@ -1683,18 +1815,19 @@ const file_epigraph_executor_v1_thread_proto_rawDesc = "" +
 	"\x1bTHREAD_LIFETIME_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cTHREAD_LIFETIME_CONVERSATION\x10\x01\x12\x1d\n" +
 	"\x19THREAD_LIFETIME_EPHEMERAL\x10\x02\x12\x17\n" +
-	"\x13THREAD_LIFETIME_RUN\x10\x03*\x8b\x01\n" +
+	"\x13THREAD_LIFETIME_RUN\x10\x03*\xa9\x01\n" +
 	"\x0eThreadItemKind\x12 \n" +
 	"\x1cTHREAD_ITEM_KIND_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18THREAD_ITEM_KIND_MESSAGE\x10\x01\x12\x1a\n" +
 	"\x16THREAD_ITEM_KIND_STATE\x10\x02\x12\x1d\n" +
-	"\x19THREAD_ITEM_KIND_LEARNING\x10\x03*\x86\x01\n" +
+	"\x19THREAD_ITEM_KIND_LEARNING\x10\x03\x12\x1c\n" +
+	"\x18THREAD_ITEM_KIND_SUMMARY\x10\x04*\x86\x01\n" +
 	"\tTurnState\x12\x1a\n" +
 	"\x16TURN_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11TURN_STATE_QUEUED\x10\x01\x12\x16\n" +
 	"\x12TURN_STATE_STARTED\x10\x02\x12\x17\n" +
 	"\x13TURN_STATE_ANSWERED\x10\x03\x12\x15\n" +
-	"\x11TURN_STATE_FAILED\x10\x042\x9b\v\n" +
+	"\x11TURN_STATE_FAILED\x10\x042\xb1\f\n" +
 	"\rThreadService\x12o\n" +
 	"\fCreateThread\x12).epigraph.executor.v1.CreateThreadRequest\x1a\x1c.epigraph.executor.v1.Thread\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*\"\v/v1/threads\x12r\n" +
 	"\tGetThread\x12&.epigraph.executor.v1.GetThreadRequest\x1a\x1c.epigraph.executor.v1.Thread\"\x1f\x82\xd3\xe4\x93\x02\x19\x12\x17/v1/threads/{thread_id}\x12w\n" +
@@ -1705,7 +1838,8 @@ const file_epigraph_executor_v1_thread_proto_rawDesc = "" +
 	"\fListMessages\x12).epigraph.executor.v1.ListMessagesRequest\x1a*.epigraph.executor.v1.ListMessagesResponse\"(\x82\xd3\xe4\x93\x02\"\x12 /v1/threads/{thread_id}/messages\x12\x87\x01\n" +
 	"\n" +
 	"ListStates\x12'.epigraph.executor.v1.ListStatesRequest\x1a(.epigraph.executor.v1.ListStatesResponse\"&\x82\xd3\xe4\x93\x02 \x12\x1e/v1/threads/{thread_id}/states\x12\x93\x01\n" +
-	"\rListLearnings\x12*.epigraph.executor.v1.ListLearningsRequest\x1a+.epigraph.executor.v1.ListLearningsResponse\")\x82\xd3\xe4\x93\x02#\x12!/v1/threads/{thread_id}/learnings\x12\x84\x01\n" +
+	"\rListLearnings\x12*.epigraph.executor.v1.ListLearningsRequest\x1a+.epigraph.executor.v1.ListLearningsResponse\")\x82\xd3\xe4\x93\x02#\x12!/v1/threads/{thread_id}/learnings\x12\x93\x01\n" +
+	"\rListSummaries\x12*.epigraph.executor.v1.ListSummariesRequest\x1a+.epigraph.executor.v1.ListSummariesResponse\")\x82\xd3\xe4\x93\x02#\x12!/v1/threads/{thread_id}/summaries\x12\x84\x01\n" +
 	"\rAppendMessage\x12*.epigraph.executor.v1.AppendMessageRequest\x1a\x1a.epigraph.executor.v1.Turn\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/threads/{thread_id}/messages\x12{\n" +
 	"\aGetTurn\x12$.epigraph.executor.v1.GetTurnRequest\x1a\x1a.epigraph.executor.v1.Turn\".\x82\xd3\xe4\x93\x02(\x12&/v1/threads/{thread_id}/turns/{number}\x12\x83\x01\n" +
 	"\tListTurns\x12&.epigraph.executor.v1.ListTurnsRequest\x1a'.epigraph.executor.v1.ListTurnsResponse\"%\x82\xd3\xe4\x93\x02\x1f\x12\x1d/v1/threads/{thread_id}/turnsB\xe8\x01\n" +
@@ -1724,7 +1858,7 @@ func file_epigraph_executor_v1_thread_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_executor_v1_thread_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_epigraph_executor_v1_thread_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_epigraph_executor_v1_thread_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_epigraph_executor_v1_thread_proto_goTypes = []any{
 	(ThreadLifetime)(0),           // 0: epigraph.executor.v1.ThreadLifetime
 	(ThreadItemKind)(0),           // 1: epigraph.executor.v1.ThreadItemKind
@@ -1744,28 +1878,30 @@ var file_epigraph_executor_v1_thread_proto_goTypes = []any{
 	(*ListStatesResponse)(nil),    // 15: epigraph.executor.v1.ListStatesResponse
 	(*ListLearningsRequest)(nil),  // 16: epigraph.executor.v1.ListLearningsRequest
 	(*ListLearningsResponse)(nil), // 17: epigraph.executor.v1.ListLearningsResponse
-	(*AppendMessageRequest)(nil),  // 18: epigraph.executor.v1.AppendMessageRequest
-	(*GetTurnRequest)(nil),        // 19: epigraph.executor.v1.GetTurnRequest
-	(*ListTurnsRequest)(nil),      // 20: epigraph.executor.v1.ListTurnsRequest
-	(*ListTurnsResponse)(nil),     // 21: epigraph.executor.v1.ListTurnsResponse
-	nil,                           // 22: epigraph.executor.v1.Thread.LabelsEntry
-	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
-	(*v1.Payload)(nil),            // 24: epigraph.graph.v1.Payload
-	(*emptypb.Empty)(nil),         // 25: google.protobuf.Empty
+	(*ListSummariesRequest)(nil),  // 18: epigraph.executor.v1.ListSummariesRequest
+	(*ListSummariesResponse)(nil), // 19: epigraph.executor.v1.ListSummariesResponse
+	(*AppendMessageRequest)(nil),  // 20: epigraph.executor.v1.AppendMessageRequest
+	(*GetTurnRequest)(nil),        // 21: epigraph.executor.v1.GetTurnRequest
+	(*ListTurnsRequest)(nil),      // 22: epigraph.executor.v1.ListTurnsRequest
+	(*ListTurnsResponse)(nil),     // 23: epigraph.executor.v1.ListTurnsResponse
+	nil,                           // 24: epigraph.executor.v1.Thread.LabelsEntry
+	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
+	(*v1.Payload)(nil),            // 26: epigraph.graph.v1.Payload
+	(*emptypb.Empty)(nil),         // 27: google.protobuf.Empty
 }
 var file_epigraph_executor_v1_thread_proto_depIdxs = []int32{
 	0,  // 0: epigraph.executor.v1.Thread.lifetime:type_name -> epigraph.executor.v1.ThreadLifetime
-	22, // 1: epigraph.executor.v1.Thread.labels:type_name -> epigraph.executor.v1.Thread.LabelsEntry
-	23, // 2: epigraph.executor.v1.Thread.create_time:type_name -> google.protobuf.Timestamp
-	23, // 3: epigraph.executor.v1.Thread.use_time:type_name -> google.protobuf.Timestamp
+	24, // 1: epigraph.executor.v1.Thread.labels:type_name -> epigraph.executor.v1.Thread.LabelsEntry
+	25, // 2: epigraph.executor.v1.Thread.create_time:type_name -> google.protobuf.Timestamp
+	25, // 3: epigraph.executor.v1.Thread.use_time:type_name -> google.protobuf.Timestamp
 	1,  // 4: epigraph.executor.v1.ThreadItem.kind:type_name -> epigraph.executor.v1.ThreadItemKind
-	23, // 5: epigraph.executor.v1.ThreadItem.time:type_name -> google.protobuf.Timestamp
-	24, // 6: epigraph.executor.v1.ThreadItem.brief:type_name -> epigraph.graph.v1.Payload
-	24, // 7: epigraph.executor.v1.ThreadItem.body:type_name -> epigraph.graph.v1.Payload
+	25, // 5: epigraph.executor.v1.ThreadItem.time:type_name -> google.protobuf.Timestamp
+	26, // 6: epigraph.executor.v1.ThreadItem.brief:type_name -> epigraph.graph.v1.Payload
+	26, // 7: epigraph.executor.v1.ThreadItem.body:type_name -> epigraph.graph.v1.Payload
 	2,  // 8: epigraph.executor.v1.Turn.state:type_name -> epigraph.executor.v1.TurnState
-	24, // 9: epigraph.executor.v1.Turn.content:type_name -> epigraph.graph.v1.Payload
-	23, // 10: epigraph.executor.v1.Turn.create_time:type_name -> google.protobuf.Timestamp
-	23, // 11: epigraph.executor.v1.Turn.start_time:type_name -> google.protobuf.Timestamp
+	26, // 9: epigraph.executor.v1.Turn.content:type_name -> epigraph.graph.v1.Payload
+	25, // 10: epigraph.executor.v1.Turn.create_time:type_name -> google.protobuf.Timestamp
+	25, // 11: epigraph.executor.v1.Turn.start_time:type_name -> google.protobuf.Timestamp
 	3,  // 12: epigraph.executor.v1.CreateThreadRequest.thread:type_name -> epigraph.executor.v1.Thread
 	0,  // 13: epigraph.executor.v1.ListThreadsRequest.lifetime:type_name -> epigraph.executor.v1.ThreadLifetime
 	3,  // 14: epigraph.executor.v1.ListThreadsResponse.threads:type_name -> epigraph.executor.v1.Thread
@@ -1773,35 +1909,38 @@ var file_epigraph_executor_v1_thread_proto_depIdxs = []int32{
 	4,  // 16: epigraph.executor.v1.ListMessagesResponse.messages:type_name -> epigraph.executor.v1.ThreadItem
 	4,  // 17: epigraph.executor.v1.ListStatesResponse.states:type_name -> epigraph.executor.v1.ThreadItem
 	4,  // 18: epigraph.executor.v1.ListLearningsResponse.learnings:type_name -> epigraph.executor.v1.ThreadItem
-	24, // 19: epigraph.executor.v1.AppendMessageRequest.content:type_name -> epigraph.graph.v1.Payload
-	5,  // 20: epigraph.executor.v1.ListTurnsResponse.turns:type_name -> epigraph.executor.v1.Turn
-	6,  // 21: epigraph.executor.v1.ThreadService.CreateThread:input_type -> epigraph.executor.v1.CreateThreadRequest
-	7,  // 22: epigraph.executor.v1.ThreadService.GetThread:input_type -> epigraph.executor.v1.GetThreadRequest
-	8,  // 23: epigraph.executor.v1.ThreadService.ListThreads:input_type -> epigraph.executor.v1.ListThreadsRequest
-	10, // 24: epigraph.executor.v1.ThreadService.DeleteThread:input_type -> epigraph.executor.v1.DeleteThreadRequest
-	11, // 25: epigraph.executor.v1.ThreadService.ForkThread:input_type -> epigraph.executor.v1.ForkThreadRequest
-	12, // 26: epigraph.executor.v1.ThreadService.ListMessages:input_type -> epigraph.executor.v1.ListMessagesRequest
-	14, // 27: epigraph.executor.v1.ThreadService.ListStates:input_type -> epigraph.executor.v1.ListStatesRequest
-	16, // 28: epigraph.executor.v1.ThreadService.ListLearnings:input_type -> epigraph.executor.v1.ListLearningsRequest
-	18, // 29: epigraph.executor.v1.ThreadService.AppendMessage:input_type -> epigraph.executor.v1.AppendMessageRequest
-	19, // 30: epigraph.executor.v1.ThreadService.GetTurn:input_type -> epigraph.executor.v1.GetTurnRequest
-	20, // 31: epigraph.executor.v1.ThreadService.ListTurns:input_type -> epigraph.executor.v1.ListTurnsRequest
-	3,  // 32: epigraph.executor.v1.ThreadService.CreateThread:output_type -> epigraph.executor.v1.Thread
-	3,  // 33: epigraph.executor.v1.ThreadService.GetThread:output_type -> epigraph.executor.v1.Thread
-	9,  // 34: epigraph.executor.v1.ThreadService.ListThreads:output_type -> epigraph.executor.v1.ListThreadsResponse
-	25, // 35: epigraph.executor.v1.ThreadService.DeleteThread:output_type -> google.protobuf.Empty
-	3,  // 36: epigraph.executor.v1.ThreadService.ForkThread:output_type -> epigraph.executor.v1.Thread
-	13, // 37: epigraph.executor.v1.ThreadService.ListMessages:output_type -> epigraph.executor.v1.ListMessagesResponse
-	15, // 38: epigraph.executor.v1.ThreadService.ListStates:output_type -> epigraph.executor.v1.ListStatesResponse
-	17, // 39: epigraph.executor.v1.ThreadService.ListLearnings:output_type -> epigraph.executor.v1.ListLearningsResponse
-	5,  // 40: epigraph.executor.v1.ThreadService.AppendMessage:output_type -> epigraph.executor.v1.Turn
-	5,  // 41: epigraph.executor.v1.ThreadService.GetTurn:output_type -> epigraph.executor.v1.Turn
-	21, // 42: epigraph.executor.v1.ThreadService.ListTurns:output_type -> epigraph.executor.v1.ListTurnsResponse
-	32, // [32:43] is the sub-list for method output_type
-	21, // [21:32] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	4,  // 19: epigraph.executor.v1.ListSummariesResponse.summaries:type_name -> epigraph.executor.v1.ThreadItem
+	26, // 20: epigraph.executor.v1.AppendMessageRequest.content:type_name -> epigraph.graph.v1.Payload
+	5,  // 21: epigraph.executor.v1.ListTurnsResponse.turns:type_name -> epigraph.executor.v1.Turn
+	6,  // 22: epigraph.executor.v1.ThreadService.CreateThread:input_type -> epigraph.executor.v1.CreateThreadRequest
+	7,  // 23: epigraph.executor.v1.ThreadService.GetThread:input_type -> epigraph.executor.v1.GetThreadRequest
+	8,  // 24: epigraph.executor.v1.ThreadService.ListThreads:input_type -> epigraph.executor.v1.ListThreadsRequest
+	10, // 25: epigraph.executor.v1.ThreadService.DeleteThread:input_type -> epigraph.executor.v1.DeleteThreadRequest
+	11, // 26: epigraph.executor.v1.ThreadService.ForkThread:input_type -> epigraph.executor.v1.ForkThreadRequest
+	12, // 27: epigraph.executor.v1.ThreadService.ListMessages:input_type -> epigraph.executor.v1.ListMessagesRequest
+	14, // 28: epigraph.executor.v1.ThreadService.ListStates:input_type -> epigraph.executor.v1.ListStatesRequest
+	16, // 29: epigraph.executor.v1.ThreadService.ListLearnings:input_type -> epigraph.executor.v1.ListLearningsRequest
+	18, // 30: epigraph.executor.v1.ThreadService.ListSummaries:input_type -> epigraph.executor.v1.ListSummariesRequest
+	20, // 31: epigraph.executor.v1.ThreadService.AppendMessage:input_type -> epigraph.executor.v1.AppendMessageRequest
+	21, // 32: epigraph.executor.v1.ThreadService.GetTurn:input_type -> epigraph.executor.v1.GetTurnRequest
+	22, // 33: epigraph.executor.v1.ThreadService.ListTurns:input_type -> epigraph.executor.v1.ListTurnsRequest
+	3,  // 34: epigraph.executor.v1.ThreadService.CreateThread:output_type -> epigraph.executor.v1.Thread
+	3,  // 35: epigraph.executor.v1.ThreadService.GetThread:output_type -> epigraph.executor.v1.Thread
+	9,  // 36: epigraph.executor.v1.ThreadService.ListThreads:output_type -> epigraph.executor.v1.ListThreadsResponse
+	27, // 37: epigraph.executor.v1.ThreadService.DeleteThread:output_type -> google.protobuf.Empty
+	3,  // 38: epigraph.executor.v1.ThreadService.ForkThread:output_type -> epigraph.executor.v1.Thread
+	13, // 39: epigraph.executor.v1.ThreadService.ListMessages:output_type -> epigraph.executor.v1.ListMessagesResponse
+	15, // 40: epigraph.executor.v1.ThreadService.ListStates:output_type -> epigraph.executor.v1.ListStatesResponse
+	17, // 41: epigraph.executor.v1.ThreadService.ListLearnings:output_type -> epigraph.executor.v1.ListLearningsResponse
+	19, // 42: epigraph.executor.v1.ThreadService.ListSummaries:output_type -> epigraph.executor.v1.ListSummariesResponse
+	5,  // 43: epigraph.executor.v1.ThreadService.AppendMessage:output_type -> epigraph.executor.v1.Turn
+	5,  // 44: epigraph.executor.v1.ThreadService.GetTurn:output_type -> epigraph.executor.v1.Turn
+	23, // 45: epigraph.executor.v1.ThreadService.ListTurns:output_type -> epigraph.executor.v1.ListTurnsResponse
+	34, // [34:46] is the sub-list for method output_type
+	22, // [22:34] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_executor_v1_thread_proto_init() }
@@ -1815,7 +1954,7 @@ func file_epigraph_executor_v1_thread_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_executor_v1_thread_proto_rawDesc), len(file_epigraph_executor_v1_thread_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   20,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -30,6 +30,7 @@ const (
 	ThreadService_ListMessages_FullMethodName  = "/epigraph.executor.v1.ThreadService/ListMessages"
 	ThreadService_ListStates_FullMethodName    = "/epigraph.executor.v1.ThreadService/ListStates"
 	ThreadService_ListLearnings_FullMethodName = "/epigraph.executor.v1.ThreadService/ListLearnings"
+	ThreadService_ListSummaries_FullMethodName = "/epigraph.executor.v1.ThreadService/ListSummaries"
 	ThreadService_AppendMessage_FullMethodName = "/epigraph.executor.v1.ThreadService/AppendMessage"
 	ThreadService_GetTurn_FullMethodName       = "/epigraph.executor.v1.ThreadService/GetTurn"
 	ThreadService_ListTurns_FullMethodName     = "/epigraph.executor.v1.ThreadService/ListTurns"
@@ -58,6 +59,8 @@ type ThreadServiceClient interface {
 	ListStates(ctx context.Context, in *ListStatesRequest, opts ...grpc.CallOption) (*ListStatesResponse, error)
 	// ListLearnings lists what agents kept as facts on a thread, newest first.
 	ListLearnings(ctx context.Context, in *ListLearningsRequest, opts ...grpc.CallOption) (*ListLearningsResponse, error)
+	// ListSummaries lists what agents were told in place of the older items of a thread, newest first.
+	ListSummaries(ctx context.Context, in *ListSummariesRequest, opts ...grpc.CallOption) (*ListSummariesResponse, error)
 	// AppendMessage sends a message to the agent of a thread. A run of the agent that asks for input gets it as
 	// the answer. Otherwise it starts a run, once no open run is at work on the thread. Messages are taken in
 	// order.
@@ -156,6 +159,16 @@ func (c *threadServiceClient) ListLearnings(ctx context.Context, in *ListLearnin
 	return out, nil
 }
 
+func (c *threadServiceClient) ListSummaries(ctx context.Context, in *ListSummariesRequest, opts ...grpc.CallOption) (*ListSummariesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListSummariesResponse)
+	err := c.cc.Invoke(ctx, ThreadService_ListSummaries_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *threadServiceClient) AppendMessage(ctx context.Context, in *AppendMessageRequest, opts ...grpc.CallOption) (*Turn, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Turn)
@@ -209,6 +222,8 @@ type ThreadServiceServer interface {
 	ListStates(context.Context, *ListStatesRequest) (*ListStatesResponse, error)
 	// ListLearnings lists what agents kept as facts on a thread, newest first.
 	ListLearnings(context.Context, *ListLearningsRequest) (*ListLearningsResponse, error)
+	// ListSummaries lists what agents were told in place of the older items of a thread, newest first.
+	ListSummaries(context.Context, *ListSummariesRequest) (*ListSummariesResponse, error)
 	// AppendMessage sends a message to the agent of a thread. A run of the agent that asks for input gets it as
 	// the answer. Otherwise it starts a run, once no open run is at work on the thread. Messages are taken in
 	// order.
@@ -250,6 +265,9 @@ func (UnimplementedThreadServiceServer) ListStates(context.Context, *ListStatesR
 }
 func (UnimplementedThreadServiceServer) ListLearnings(context.Context, *ListLearningsRequest) (*ListLearningsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListLearnings not implemented")
+}
+func (UnimplementedThreadServiceServer) ListSummaries(context.Context, *ListSummariesRequest) (*ListSummariesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListSummaries not implemented")
 }
 func (UnimplementedThreadServiceServer) AppendMessage(context.Context, *AppendMessageRequest) (*Turn, error) {
 	return nil, status.Error(codes.Unimplemented, "method AppendMessage not implemented")
@@ -425,6 +443,24 @@ func _ThreadService_ListLearnings_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ThreadService_ListSummaries_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListSummariesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ThreadServiceServer).ListSummaries(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ThreadService_ListSummaries_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ThreadServiceServer).ListSummaries(ctx, req.(*ListSummariesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ThreadService_AppendMessage_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(AppendMessageRequest)
 	if err := dec(in); err != nil {
@@ -517,6 +553,10 @@ var ThreadService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListLearnings",
 			Handler:    _ThreadService_ListLearnings_Handler,
+		},
+		{
+			MethodName: "ListSummaries",
+			Handler:    _ThreadService_ListSummaries_Handler,
 		},
 		{
 			MethodName: "AppendMessage",

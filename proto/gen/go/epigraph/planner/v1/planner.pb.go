@@ -1262,6 +1262,628 @@ func (x *CreatePlanResponse) GetAuthoring() *Authoring {
 	return nil
 }
 
+// StreamPlanRequest says what is to be achieved, with what, and whether it begins at once.
+type StreamPlanRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is to be achieved.
+	Goal string `protobuf:"bytes,1,opt,name=goal,proto3" json:"goal,omitempty"`
+	// What the model should know besides; may be empty.
+	Context string `protobuf:"bytes,2,opt,name=context,proto3" json:"context,omitempty"`
+	// What problems may use. A plan that names another tool is faulty; without any, problems name none.
+	Tools []*PlanTool `protobuf:"bytes,3,rep,name=tools,proto3" json:"tools,omitempty"`
+	// The model profile that is asked; empty means as configured.
+	Profile string `protobuf:"bytes,4,opt,name=profile,proto3" json:"profile,omitempty"`
+	// The actor of every problem without a tool; empty means "llm".
+	DefaultActor string `protobuf:"bytes,5,opt,name=default_actor,json=defaultActor,proto3" json:"default_actor,omitempty"`
+	// Named arguments for every problem.
+	Named map[string]*v11.Payload `protobuf:"bytes,6,rep,name=named,proto3" json:"named,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The name of the graph; empty names it after the plan's hash.
+	Name string `protobuf:"bytes,7,opt,name=name,proto3" json:"name,omitempty"`
+	// Limits of this authoring.
+	Limits *AuthorLimits `protobuf:"bytes,8,opt,name=limits,proto3" json:"limits,omitempty"`
+	// The run that begins while the plan is written; absent starts none. A planner that reaches no executor
+	// refuses it with PLAN_RUN_NOT_CONFIGURED.
+	Run           *PlanRun `protobuf:"bytes,9,opt,name=run,proto3" json:"run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamPlanRequest) Reset() {
+	*x = StreamPlanRequest{}
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamPlanRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamPlanRequest) ProtoMessage() {}
+
+func (x *StreamPlanRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamPlanRequest.ProtoReflect.Descriptor instead.
+func (*StreamPlanRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_planner_v1_planner_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *StreamPlanRequest) GetGoal() string {
+	if x != nil {
+		return x.Goal
+	}
+	return ""
+}
+
+func (x *StreamPlanRequest) GetContext() string {
+	if x != nil {
+		return x.Context
+	}
+	return ""
+}
+
+func (x *StreamPlanRequest) GetTools() []*PlanTool {
+	if x != nil {
+		return x.Tools
+	}
+	return nil
+}
+
+func (x *StreamPlanRequest) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
+func (x *StreamPlanRequest) GetDefaultActor() string {
+	if x != nil {
+		return x.DefaultActor
+	}
+	return ""
+}
+
+func (x *StreamPlanRequest) GetNamed() map[string]*v11.Payload {
+	if x != nil {
+		return x.Named
+	}
+	return nil
+}
+
+func (x *StreamPlanRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *StreamPlanRequest) GetLimits() *AuthorLimits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *StreamPlanRequest) GetRun() *PlanRun {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+// PlanRun are the options of a run whose graph is being written. They mean what they mean in StartRunRequest.
+type PlanRun struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Positional input of the start nodes.
+	Args []*v11.Payload `protobuf:"bytes,1,rep,name=args,proto3" json:"args,omitempty"`
+	// Named input of the start nodes.
+	Named map[string]*v11.Payload `protobuf:"bytes,2,rep,name=named,proto3" json:"named,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The task that the run works on.
+	TaskId string `protobuf:"bytes,3,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// The user for whom it runs.
+	UserId string `protobuf:"bytes,4,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
+	// The conversation that it was started from.
+	ChatId string `protobuf:"bytes,5,opt,name=chat_id,json=chatId,proto3" json:"chat_id,omitempty"`
+	// The thread on which its agents work.
+	ThreadId string `protobuf:"bytes,6,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
+	// Facts for every node.
+	Context *v11.Payload `protobuf:"bytes,7,opt,name=context,proto3" json:"context,omitempty"`
+	// Documents for the run.
+	Attachments []*v12.Attachment `protobuf:"bytes,8,rep,name=attachments,proto3" json:"attachments,omitempty"`
+	// Facts for the caller's own use.
+	Metadata map[string]string `protobuf:"bytes,9,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Short facts to filter by.
+	Labels map[string]string `protobuf:"bytes,10,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// At most one open run has a given business key; another one refuses the request.
+	BusinessKey string `protobuf:"bytes,11,opt,name=business_key,json=businessKey,proto3" json:"business_key,omitempty"`
+	// Makes the request repeatable: a repeat is told the run and asks no model.
+	RequestId string `protobuf:"bytes,12,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Priority from 1 (first) to 4; 0 means 2.
+	Priority int32 `protobuf:"varint,13,opt,name=priority,proto3" json:"priority,omitempty"`
+	// Time after its start at which the run ends as FAILED with DEADLINE_EXCEEDED; absent means never.
+	Timeout *durationpb.Duration `protobuf:"bytes,14,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// What it may use before it is paused; the plan itself does not count. Absent is no limit.
+	Budget *v12.RunBudget `protobuf:"bytes,15,opt,name=budget,proto3" json:"budget,omitempty"`
+	// Webhooks that get the events of the run.
+	Webhooks      []*v12.Webhook `protobuf:"bytes,16,rep,name=webhooks,proto3" json:"webhooks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanRun) Reset() {
+	*x = PlanRun{}
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanRun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanRun) ProtoMessage() {}
+
+func (x *PlanRun) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanRun.ProtoReflect.Descriptor instead.
+func (*PlanRun) Descriptor() ([]byte, []int) {
+	return file_epigraph_planner_v1_planner_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *PlanRun) GetArgs() []*v11.Payload {
+	if x != nil {
+		return x.Args
+	}
+	return nil
+}
+
+func (x *PlanRun) GetNamed() map[string]*v11.Payload {
+	if x != nil {
+		return x.Named
+	}
+	return nil
+}
+
+func (x *PlanRun) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *PlanRun) GetUserId() string {
+	if x != nil {
+		return x.UserId
+	}
+	return ""
+}
+
+func (x *PlanRun) GetChatId() string {
+	if x != nil {
+		return x.ChatId
+	}
+	return ""
+}
+
+func (x *PlanRun) GetThreadId() string {
+	if x != nil {
+		return x.ThreadId
+	}
+	return ""
+}
+
+func (x *PlanRun) GetContext() *v11.Payload {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+func (x *PlanRun) GetAttachments() []*v12.Attachment {
+	if x != nil {
+		return x.Attachments
+	}
+	return nil
+}
+
+func (x *PlanRun) GetMetadata() map[string]string {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
+}
+
+func (x *PlanRun) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *PlanRun) GetBusinessKey() string {
+	if x != nil {
+		return x.BusinessKey
+	}
+	return ""
+}
+
+func (x *PlanRun) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *PlanRun) GetPriority() int32 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *PlanRun) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+func (x *PlanRun) GetBudget() *v12.RunBudget {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
+func (x *PlanRun) GetWebhooks() []*v12.Webhook {
+	if x != nil {
+		return x.Webhooks
+	}
+	return nil
+}
+
+// StreamPlanResponse is one event. The result is the last one of a stream that ends without an error, except
+// after a run that an earlier request with the same request_id has started.
+type StreamPlanResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What happened.
+	//
+	// Types that are valid to be assigned to Event:
+	//
+	//	*StreamPlanResponse_Run
+	//	*StreamPlanResponse_Text
+	//	*StreamPlanResponse_Part
+	//	*StreamPlanResponse_Round
+	//	*StreamPlanResponse_Result
+	Event         isStreamPlanResponse_Event `protobuf_oneof:"event"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamPlanResponse) Reset() {
+	*x = StreamPlanResponse{}
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamPlanResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamPlanResponse) ProtoMessage() {}
+
+func (x *StreamPlanResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamPlanResponse.ProtoReflect.Descriptor instead.
+func (*StreamPlanResponse) Descriptor() ([]byte, []int) {
+	return file_epigraph_planner_v1_planner_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *StreamPlanResponse) GetEvent() isStreamPlanResponse_Event {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *StreamPlanResponse) GetRun() *PlanRunStarted {
+	if x != nil {
+		if x, ok := x.Event.(*StreamPlanResponse_Run); ok {
+			return x.Run
+		}
+	}
+	return nil
+}
+
+func (x *StreamPlanResponse) GetText() *PlanText {
+	if x != nil {
+		if x, ok := x.Event.(*StreamPlanResponse_Text); ok {
+			return x.Text
+		}
+	}
+	return nil
+}
+
+func (x *StreamPlanResponse) GetPart() *PlanPart {
+	if x != nil {
+		if x, ok := x.Event.(*StreamPlanResponse_Part); ok {
+			return x.Part
+		}
+	}
+	return nil
+}
+
+func (x *StreamPlanResponse) GetRound() *AuthorRound {
+	if x != nil {
+		if x, ok := x.Event.(*StreamPlanResponse_Round); ok {
+			return x.Round
+		}
+	}
+	return nil
+}
+
+func (x *StreamPlanResponse) GetResult() *CreatePlanResponse {
+	if x != nil {
+		if x, ok := x.Event.(*StreamPlanResponse_Result); ok {
+			return x.Result
+		}
+	}
+	return nil
+}
+
+type isStreamPlanResponse_Event interface {
+	isStreamPlanResponse_Event()
+}
+
+type StreamPlanResponse_Run struct {
+	// The run was started, before the model is asked.
+	Run *PlanRunStarted `protobuf:"bytes,1,opt,name=run,proto3,oneof"`
+}
+
+type StreamPlanResponse_Text struct {
+	// A piece of the answer.
+	Text *PlanText `protobuf:"bytes,2,opt,name=text,proto3,oneof"`
+}
+
+type StreamPlanResponse_Part struct {
+	// A part of the plan is certain.
+	Part *PlanPart `protobuf:"bytes,3,opt,name=part,proto3,oneof"`
+}
+
+type StreamPlanResponse_Round struct {
+	// A round ended with faults, and the model answers once more.
+	Round *AuthorRound `protobuf:"bytes,4,opt,name=round,proto3,oneof"`
+}
+
+type StreamPlanResponse_Result struct {
+	// The authoring ended.
+	Result *CreatePlanResponse `protobuf:"bytes,5,opt,name=result,proto3,oneof"`
+}
+
+func (*StreamPlanResponse_Run) isStreamPlanResponse_Event() {}
+
+func (*StreamPlanResponse_Text) isStreamPlanResponse_Event() {}
+
+func (*StreamPlanResponse_Part) isStreamPlanResponse_Event() {}
+
+func (*StreamPlanResponse_Round) isStreamPlanResponse_Event() {}
+
+func (*StreamPlanResponse_Result) isStreamPlanResponse_Event() {}
+
+// PlanRunStarted names the run of a plan.
+type PlanRunStarted struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run.
+	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// Whether an earlier request with the same request_id started it. Nothing follows then.
+	Existing      bool `protobuf:"varint,2,opt,name=existing,proto3" json:"existing,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanRunStarted) Reset() {
+	*x = PlanRunStarted{}
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanRunStarted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanRunStarted) ProtoMessage() {}
+
+func (x *PlanRunStarted) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanRunStarted.ProtoReflect.Descriptor instead.
+func (*PlanRunStarted) Descriptor() ([]byte, []int) {
+	return file_epigraph_planner_v1_planner_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *PlanRunStarted) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *PlanRunStarted) GetExisting() bool {
+	if x != nil {
+		return x.Existing
+	}
+	return false
+}
+
+// PlanText is a piece of an answer as the model writes it.
+type PlanText struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The number of the round, from 1.
+	Round int32 `protobuf:"varint,1,opt,name=round,proto3" json:"round,omitempty"`
+	// The text. Pieces that wait for the caller are put together.
+	Text          string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanText) Reset() {
+	*x = PlanText{}
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanText) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanText) ProtoMessage() {}
+
+func (x *PlanText) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanText.ProtoReflect.Descriptor instead.
+func (*PlanText) Descriptor() ([]byte, []int) {
+	return file_epigraph_planner_v1_planner_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *PlanText) GetRound() int32 {
+	if x != nil {
+		return x.Round
+	}
+	return 0
+}
+
+func (x *PlanText) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+// PlanPart is a part of the plan that the model does not take back.
+type PlanPart struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The nodes, as they will be in the graph.
+	Nodes []*v11.Node `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// The edges into them.
+	Edges []*v11.Edge `protobuf:"bytes,2,rep,name=edges,proto3" json:"edges,omitempty"`
+	// Whether the nodes are in the run, and begin there when the nodes before them have ended.
+	Started bool `protobuf:"varint,3,opt,name=started,proto3" json:"started,omitempty"`
+	// Why they wait for the whole plan, in a sentence; empty when they are started, and without a run.
+	Waits         string `protobuf:"bytes,4,opt,name=waits,proto3" json:"waits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanPart) Reset() {
+	*x = PlanPart{}
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanPart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanPart) ProtoMessage() {}
+
+func (x *PlanPart) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanPart.ProtoReflect.Descriptor instead.
+func (*PlanPart) Descriptor() ([]byte, []int) {
+	return file_epigraph_planner_v1_planner_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *PlanPart) GetNodes() []*v11.Node {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *PlanPart) GetEdges() []*v11.Edge {
+	if x != nil {
+		return x.Edges
+	}
+	return nil
+}
+
+func (x *PlanPart) GetStarted() bool {
+	if x != nil {
+		return x.Started
+	}
+	return false
+}
+
+func (x *PlanPart) GetWaits() string {
+	if x != nil {
+		return x.Waits
+	}
+	return ""
+}
+
 // RevisePlanRequest is a run as far as it has come, and what is to change.
 type RevisePlanRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1293,7 +1915,7 @@ type RevisePlanRequest struct {
 
 func (x *RevisePlanRequest) Reset() {
 	*x = RevisePlanRequest{}
-	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[11]
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1305,7 +1927,7 @@ func (x *RevisePlanRequest) String() string {
 func (*RevisePlanRequest) ProtoMessage() {}
 
 func (x *RevisePlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[11]
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1318,7 +1940,7 @@ func (x *RevisePlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevisePlanRequest.ProtoReflect.Descriptor instead.
 func (*RevisePlanRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_planner_v1_planner_proto_rawDescGZIP(), []int{11}
+	return file_epigraph_planner_v1_planner_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RevisePlanRequest) GetRunId() string {
@@ -1418,7 +2040,7 @@ type RevisePlanResponse struct {
 
 func (x *RevisePlanResponse) Reset() {
 	*x = RevisePlanResponse{}
-	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[12]
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1430,7 +2052,7 @@ func (x *RevisePlanResponse) String() string {
 func (*RevisePlanResponse) ProtoMessage() {}
 
 func (x *RevisePlanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[12]
+	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1443,7 +2065,7 @@ func (x *RevisePlanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevisePlanResponse.ProtoReflect.Descriptor instead.
 func (*RevisePlanResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_planner_v1_planner_proto_rawDescGZIP(), []int{12}
+	return file_epigraph_planner_v1_planner_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RevisePlanResponse) GetAmendment() *v12.AmendRunRequest {
@@ -1595,7 +2217,70 @@ const file_epigraph_planner_v1_planner_proto_rawDesc = "" +
 	"graph_hash\x18\x02 \x01(\tR\tgraphHash\x12:\n" +
 	"\x04plan\x18\x03 \x01(\v2&.epigraph.planner.v1.ParsePlanResponseR\x04plan\x12\x12\n" +
 	"\x04text\x18\x04 \x01(\tR\x04text\x12<\n" +
-	"\tauthoring\x18\x05 \x01(\v2\x1e.epigraph.planner.v1.AuthoringR\tauthoring\"\x9f\x05\n" +
+	"\tauthoring\x18\x05 \x01(\v2\x1e.epigraph.planner.v1.AuthoringR\tauthoring\"\xa5\x04\n" +
+	"\x11StreamPlanRequest\x12\x1f\n" +
+	"\x04goal\x18\x01 \x01(\tB\v\xbaH\br\x06\x10\x01(\x80\x80\x04R\x04goal\x12#\n" +
+	"\acontext\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80@R\acontext\x12>\n" +
+	"\x05tools\x18\x03 \x03(\v2\x1d.epigraph.planner.v1.PlanToolB\t\xbaH\x06\x92\x01\x03\x10\xf4\x03R\x05tools\x12!\n" +
+	"\aprofile\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18@R\aprofile\x12-\n" +
+	"\rdefault_actor\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\fdefaultActor\x12Y\n" +
+	"\x05named\x18\x06 \x03(\v21.epigraph.planner.v1.StreamPlanRequest.NamedEntryB\x10\xbaH\r\x9a\x01\n" +
+	"\x10\xe8\a\"\x05r\x03\x18\x80\bR\x05named\x12\x1c\n" +
+	"\x04name\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x04name\x129\n" +
+	"\x06limits\x18\b \x01(\v2!.epigraph.planner.v1.AuthorLimitsR\x06limits\x12.\n" +
+	"\x03run\x18\t \x01(\v2\x1c.epigraph.planner.v1.PlanRunR\x03run\x1aT\n" +
+	"\n" +
+	"NamedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
+	"\x05value\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05value:\x028\x01\"\x91\t\n" +
+	"\aPlanRun\x129\n" +
+	"\x04args\x18\x01 \x03(\v2\x1a.epigraph.graph.v1.PayloadB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x04args\x12O\n" +
+	"\x05named\x18\x02 \x03(\v2'.epigraph.planner.v1.PlanRun.NamedEntryB\x10\xbaH\r\x9a\x01\n" +
+	"\x10\xe8\a\"\x05r\x03\x18\x80\bR\x05named\x12 \n" +
+	"\atask_id\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06taskId\x12!\n" +
+	"\auser_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06userId\x12!\n" +
+	"\achat_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06chatId\x12%\n" +
+	"\tthread_id\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\bthreadId\x124\n" +
+	"\acontext\x18\a \x01(\v2\x1a.epigraph.graph.v1.PayloadR\acontext\x12L\n" +
+	"\vattachments\x18\b \x03(\v2 .epigraph.executor.v1.AttachmentB\b\xbaH\x05\x92\x01\x02\x10dR\vattachments\x12_\n" +
+	"\bmetadata\x18\t \x03(\v2*.epigraph.planner.v1.PlanRun.MetadataEntryB\x17\xbaH\x14\x9a\x01\x11\x10@\"\x05r\x03\x18\x80\x02*\x06r\x04\x18\x80\x80\x04R\bmetadata\x12~\n" +
+	"\x06labels\x18\n" +
+	" \x03(\v2(.epigraph.planner.v1.PlanRun.LabelsEntryB<\xbaH9\x9a\x016\x10@\"+r)2'^[a-z0-9]([a-z0-9._/-]{0,61}[a-z0-9])?$*\x05r\x03\x18\x80\x02R\x06labels\x12+\n" +
+	"\fbusiness_key\x18\v \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\vbusinessKey\x12'\n" +
+	"\n" +
+	"request_id\x18\f \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\x12%\n" +
+	"\bpriority\x18\r \x01(\x05B\t\xbaH\x06\x1a\x04\x18\x04(\x00R\bpriority\x12=\n" +
+	"\atimeout\x18\x0e \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x02*\x00R\atimeout\x127\n" +
+	"\x06budget\x18\x0f \x01(\v2\x1f.epigraph.executor.v1.RunBudgetR\x06budget\x12C\n" +
+	"\bwebhooks\x18\x10 \x03(\v2\x1d.epigraph.executor.v1.WebhookB\b\xbaH\x05\x92\x01\x02\x10\bR\bwebhooks\x1aT\n" +
+	"\n" +
+	"NamedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
+	"\x05value\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05value:\x028\x01\x1a;\n" +
+	"\rMetadataEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbd\x02\n" +
+	"\x12StreamPlanResponse\x127\n" +
+	"\x03run\x18\x01 \x01(\v2#.epigraph.planner.v1.PlanRunStartedH\x00R\x03run\x123\n" +
+	"\x04text\x18\x02 \x01(\v2\x1d.epigraph.planner.v1.PlanTextH\x00R\x04text\x123\n" +
+	"\x04part\x18\x03 \x01(\v2\x1d.epigraph.planner.v1.PlanPartH\x00R\x04part\x128\n" +
+	"\x05round\x18\x04 \x01(\v2 .epigraph.planner.v1.AuthorRoundH\x00R\x05round\x12A\n" +
+	"\x06result\x18\x05 \x01(\v2'.epigraph.planner.v1.CreatePlanResponseH\x00R\x06resultB\a\n" +
+	"\x05event\"C\n" +
+	"\x0ePlanRunStarted\x12\x15\n" +
+	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
+	"\bexisting\x18\x02 \x01(\bR\bexisting\"4\n" +
+	"\bPlanText\x12\x14\n" +
+	"\x05round\x18\x01 \x01(\x05R\x05round\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"\x98\x01\n" +
+	"\bPlanPart\x12-\n" +
+	"\x05nodes\x18\x01 \x03(\v2\x17.epigraph.graph.v1.NodeR\x05nodes\x12-\n" +
+	"\x05edges\x18\x02 \x03(\v2\x17.epigraph.graph.v1.EdgeR\x05edges\x12\x18\n" +
+	"\astarted\x18\x03 \x01(\bR\astarted\x12\x14\n" +
+	"\x05waits\x18\x04 \x01(\tR\x05waits\"\x9f\x05\n" +
 	"\x11RevisePlanRequest\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12+\n" +
 	"\x11expected_revision\x18\x02 \x01(\x03R\x10expectedRevision\x126\n" +
@@ -1634,12 +2319,14 @@ const file_epigraph_planner_v1_planner_proto_rawDesc = "" +
 	"\x0fAUTHOR_END_TIME\x10\x05\x12\x1a\n" +
 	"\x16AUTHOR_END_NO_PROGRESS\x10\x06\x12\x17\n" +
 	"\x13AUTHOR_END_DECLINED\x10\a\x12\x1b\n" +
-	"\x17AUTHOR_END_MODEL_FAILED\x10\b2\x80\x04\n" +
+	"\x17AUTHOR_END_MODEL_FAILED\x10\b2\xfe\x04\n" +
 	"\x0ePlannerService\x12v\n" +
 	"\tParsePlan\x12%.epigraph.planner.v1.ParsePlanRequest\x1a&.epigraph.planner.v1.ParsePlanResponse\"\x1a\x82\xd3\xe4\x93\x02\x14:\x01*\"\x0f/v1/plans:parse\x12~\n" +
 	"\vCompilePlan\x12'.epigraph.planner.v1.CompilePlanRequest\x1a(.epigraph.planner.v1.CompilePlanResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/plans:compile\x12z\n" +
 	"\n" +
-	"CreatePlan\x12&.epigraph.planner.v1.CreatePlanRequest\x1a'.epigraph.planner.v1.CreatePlanResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/v1/plans:create\x12z\n" +
+	"CreatePlan\x12&.epigraph.planner.v1.CreatePlanRequest\x1a'.epigraph.planner.v1.CreatePlanResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/v1/plans:create\x12|\n" +
+	"\n" +
+	"StreamPlan\x12&.epigraph.planner.v1.StreamPlanRequest\x1a'.epigraph.planner.v1.StreamPlanResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/v1/plans:stream0\x01\x12z\n" +
 	"\n" +
 	"RevisePlan\x12&.epigraph.planner.v1.RevisePlanRequest\x1a'.epigraph.planner.v1.RevisePlanResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/v1/plans:reviseB\xe2\x01\n" +
 	"\x17com.epigraph.planner.v1B\fPlannerProtoP\x01ZKgithub.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1;plannerv1\xa2\x02\x03EPX\xaa\x02\x13Epigraph.Planner.V1\xca\x02\x13Epigraph\\Planner\\V1\xe2\x02\x1fEpigraph\\Planner\\V1\\GPBMetadata\xea\x02\x15Epigraph::Planner::V1b\x06proto3"
@@ -1657,7 +2344,7 @@ func file_epigraph_planner_v1_planner_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_planner_v1_planner_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_epigraph_planner_v1_planner_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_epigraph_planner_v1_planner_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_epigraph_planner_v1_planner_proto_goTypes = []any{
 	(RestatePolicy)(0),          // 0: epigraph.planner.v1.RestatePolicy
 	(AuthorEnd)(0),              // 1: epigraph.planner.v1.AuthorEnd
@@ -1672,72 +2359,111 @@ var file_epigraph_planner_v1_planner_proto_goTypes = []any{
 	(*Authoring)(nil),           // 10: epigraph.planner.v1.Authoring
 	(*CreatePlanRequest)(nil),   // 11: epigraph.planner.v1.CreatePlanRequest
 	(*CreatePlanResponse)(nil),  // 12: epigraph.planner.v1.CreatePlanResponse
-	(*RevisePlanRequest)(nil),   // 13: epigraph.planner.v1.RevisePlanRequest
-	(*RevisePlanResponse)(nil),  // 14: epigraph.planner.v1.RevisePlanResponse
-	nil,                         // 15: epigraph.planner.v1.CompilePlanRequest.ActorsEntry
-	nil,                         // 16: epigraph.planner.v1.CompilePlanRequest.NamedEntry
-	nil,                         // 17: epigraph.planner.v1.CreatePlanRequest.NamedEntry
-	nil,                         // 18: epigraph.planner.v1.RevisePlanRequest.NamedEntry
-	(*v1.ProblemGraph)(nil),     // 19: epigraph.plan.v1.ProblemGraph
-	(*v1.Diagnostic)(nil),       // 20: epigraph.plan.v1.Diagnostic
-	(*v1.Repair)(nil),           // 21: epigraph.plan.v1.Repair
-	(*v1.LineRange)(nil),        // 22: epigraph.plan.v1.LineRange
-	(*v11.Graph)(nil),           // 23: epigraph.graph.v1.Graph
-	(*v11.Payload)(nil),         // 24: epigraph.graph.v1.Payload
-	(*durationpb.Duration)(nil), // 25: google.protobuf.Duration
-	(*v12.Visit)(nil),           // 26: epigraph.executor.v1.Visit
-	(*v12.AmendRunRequest)(nil), // 27: epigraph.executor.v1.AmendRunRequest
+	(*StreamPlanRequest)(nil),   // 13: epigraph.planner.v1.StreamPlanRequest
+	(*PlanRun)(nil),             // 14: epigraph.planner.v1.PlanRun
+	(*StreamPlanResponse)(nil),  // 15: epigraph.planner.v1.StreamPlanResponse
+	(*PlanRunStarted)(nil),      // 16: epigraph.planner.v1.PlanRunStarted
+	(*PlanText)(nil),            // 17: epigraph.planner.v1.PlanText
+	(*PlanPart)(nil),            // 18: epigraph.planner.v1.PlanPart
+	(*RevisePlanRequest)(nil),   // 19: epigraph.planner.v1.RevisePlanRequest
+	(*RevisePlanResponse)(nil),  // 20: epigraph.planner.v1.RevisePlanResponse
+	nil,                         // 21: epigraph.planner.v1.CompilePlanRequest.ActorsEntry
+	nil,                         // 22: epigraph.planner.v1.CompilePlanRequest.NamedEntry
+	nil,                         // 23: epigraph.planner.v1.CreatePlanRequest.NamedEntry
+	nil,                         // 24: epigraph.planner.v1.StreamPlanRequest.NamedEntry
+	nil,                         // 25: epigraph.planner.v1.PlanRun.NamedEntry
+	nil,                         // 26: epigraph.planner.v1.PlanRun.MetadataEntry
+	nil,                         // 27: epigraph.planner.v1.PlanRun.LabelsEntry
+	nil,                         // 28: epigraph.planner.v1.RevisePlanRequest.NamedEntry
+	(*v1.ProblemGraph)(nil),     // 29: epigraph.plan.v1.ProblemGraph
+	(*v1.Diagnostic)(nil),       // 30: epigraph.plan.v1.Diagnostic
+	(*v1.Repair)(nil),           // 31: epigraph.plan.v1.Repair
+	(*v1.LineRange)(nil),        // 32: epigraph.plan.v1.LineRange
+	(*v11.Graph)(nil),           // 33: epigraph.graph.v1.Graph
+	(*v11.Payload)(nil),         // 34: epigraph.graph.v1.Payload
+	(*durationpb.Duration)(nil), // 35: google.protobuf.Duration
+	(*v12.Attachment)(nil),      // 36: epigraph.executor.v1.Attachment
+	(*v12.RunBudget)(nil),       // 37: epigraph.executor.v1.RunBudget
+	(*v12.Webhook)(nil),         // 38: epigraph.executor.v1.Webhook
+	(*v11.Node)(nil),            // 39: epigraph.graph.v1.Node
+	(*v11.Edge)(nil),            // 40: epigraph.graph.v1.Edge
+	(*v12.Visit)(nil),           // 41: epigraph.executor.v1.Visit
+	(*v12.AmendRunRequest)(nil), // 42: epigraph.executor.v1.AmendRunRequest
 }
 var file_epigraph_planner_v1_planner_proto_depIdxs = []int32{
 	0,  // 0: epigraph.planner.v1.ParsePlanRequest.restate:type_name -> epigraph.planner.v1.RestatePolicy
-	19, // 1: epigraph.planner.v1.ParsePlanResponse.graph:type_name -> epigraph.plan.v1.ProblemGraph
-	20, // 2: epigraph.planner.v1.ParsePlanResponse.diagnostics:type_name -> epigraph.plan.v1.Diagnostic
-	21, // 3: epigraph.planner.v1.ParsePlanResponse.repairs:type_name -> epigraph.plan.v1.Repair
+	29, // 1: epigraph.planner.v1.ParsePlanResponse.graph:type_name -> epigraph.plan.v1.ProblemGraph
+	30, // 2: epigraph.planner.v1.ParsePlanResponse.diagnostics:type_name -> epigraph.plan.v1.Diagnostic
+	31, // 3: epigraph.planner.v1.ParsePlanResponse.repairs:type_name -> epigraph.plan.v1.Repair
 	2,  // 4: epigraph.planner.v1.ParsePlanResponse.restatement:type_name -> epigraph.planner.v1.Restatement
-	22, // 5: epigraph.planner.v1.ParsePlanResponse.surroundings:type_name -> epigraph.plan.v1.LineRange
-	19, // 6: epigraph.planner.v1.CompilePlanRequest.graph:type_name -> epigraph.plan.v1.ProblemGraph
-	15, // 7: epigraph.planner.v1.CompilePlanRequest.actors:type_name -> epigraph.planner.v1.CompilePlanRequest.ActorsEntry
-	16, // 8: epigraph.planner.v1.CompilePlanRequest.named:type_name -> epigraph.planner.v1.CompilePlanRequest.NamedEntry
+	32, // 5: epigraph.planner.v1.ParsePlanResponse.surroundings:type_name -> epigraph.plan.v1.LineRange
+	29, // 6: epigraph.planner.v1.CompilePlanRequest.graph:type_name -> epigraph.plan.v1.ProblemGraph
+	21, // 7: epigraph.planner.v1.CompilePlanRequest.actors:type_name -> epigraph.planner.v1.CompilePlanRequest.ActorsEntry
+	22, // 8: epigraph.planner.v1.CompilePlanRequest.named:type_name -> epigraph.planner.v1.CompilePlanRequest.NamedEntry
 	0,  // 9: epigraph.planner.v1.CompilePlanRequest.restate:type_name -> epigraph.planner.v1.RestatePolicy
-	23, // 10: epigraph.planner.v1.CompilePlanResponse.graph:type_name -> epigraph.graph.v1.Graph
+	33, // 10: epigraph.planner.v1.CompilePlanResponse.graph:type_name -> epigraph.graph.v1.Graph
 	4,  // 11: epigraph.planner.v1.CompilePlanResponse.plan:type_name -> epigraph.planner.v1.ParsePlanResponse
-	24, // 12: epigraph.planner.v1.PlanTool.schema:type_name -> epigraph.graph.v1.Payload
-	25, // 13: epigraph.planner.v1.AuthorLimits.timeout:type_name -> google.protobuf.Duration
-	20, // 14: epigraph.planner.v1.AuthorRound.diagnostics:type_name -> epigraph.plan.v1.Diagnostic
-	25, // 15: epigraph.planner.v1.AuthorRound.duration:type_name -> google.protobuf.Duration
+	34, // 12: epigraph.planner.v1.PlanTool.schema:type_name -> epigraph.graph.v1.Payload
+	35, // 13: epigraph.planner.v1.AuthorLimits.timeout:type_name -> google.protobuf.Duration
+	30, // 14: epigraph.planner.v1.AuthorRound.diagnostics:type_name -> epigraph.plan.v1.Diagnostic
+	35, // 15: epigraph.planner.v1.AuthorRound.duration:type_name -> google.protobuf.Duration
 	1,  // 16: epigraph.planner.v1.Authoring.end:type_name -> epigraph.planner.v1.AuthorEnd
 	9,  // 17: epigraph.planner.v1.Authoring.rounds:type_name -> epigraph.planner.v1.AuthorRound
 	7,  // 18: epigraph.planner.v1.CreatePlanRequest.tools:type_name -> epigraph.planner.v1.PlanTool
-	17, // 19: epigraph.planner.v1.CreatePlanRequest.named:type_name -> epigraph.planner.v1.CreatePlanRequest.NamedEntry
+	23, // 19: epigraph.planner.v1.CreatePlanRequest.named:type_name -> epigraph.planner.v1.CreatePlanRequest.NamedEntry
 	8,  // 20: epigraph.planner.v1.CreatePlanRequest.limits:type_name -> epigraph.planner.v1.AuthorLimits
-	23, // 21: epigraph.planner.v1.CreatePlanResponse.graph:type_name -> epigraph.graph.v1.Graph
+	33, // 21: epigraph.planner.v1.CreatePlanResponse.graph:type_name -> epigraph.graph.v1.Graph
 	4,  // 22: epigraph.planner.v1.CreatePlanResponse.plan:type_name -> epigraph.planner.v1.ParsePlanResponse
 	10, // 23: epigraph.planner.v1.CreatePlanResponse.authoring:type_name -> epigraph.planner.v1.Authoring
-	23, // 24: epigraph.planner.v1.RevisePlanRequest.graph:type_name -> epigraph.graph.v1.Graph
-	26, // 25: epigraph.planner.v1.RevisePlanRequest.visits:type_name -> epigraph.executor.v1.Visit
-	7,  // 26: epigraph.planner.v1.RevisePlanRequest.tools:type_name -> epigraph.planner.v1.PlanTool
-	18, // 27: epigraph.planner.v1.RevisePlanRequest.named:type_name -> epigraph.planner.v1.RevisePlanRequest.NamedEntry
-	8,  // 28: epigraph.planner.v1.RevisePlanRequest.limits:type_name -> epigraph.planner.v1.AuthorLimits
-	27, // 29: epigraph.planner.v1.RevisePlanResponse.amendment:type_name -> epigraph.executor.v1.AmendRunRequest
-	23, // 30: epigraph.planner.v1.RevisePlanResponse.graph:type_name -> epigraph.graph.v1.Graph
-	4,  // 31: epigraph.planner.v1.RevisePlanResponse.plan:type_name -> epigraph.planner.v1.ParsePlanResponse
-	10, // 32: epigraph.planner.v1.RevisePlanResponse.authoring:type_name -> epigraph.planner.v1.Authoring
-	24, // 33: epigraph.planner.v1.CompilePlanRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	24, // 34: epigraph.planner.v1.CreatePlanRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	24, // 35: epigraph.planner.v1.RevisePlanRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	3,  // 36: epigraph.planner.v1.PlannerService.ParsePlan:input_type -> epigraph.planner.v1.ParsePlanRequest
-	5,  // 37: epigraph.planner.v1.PlannerService.CompilePlan:input_type -> epigraph.planner.v1.CompilePlanRequest
-	11, // 38: epigraph.planner.v1.PlannerService.CreatePlan:input_type -> epigraph.planner.v1.CreatePlanRequest
-	13, // 39: epigraph.planner.v1.PlannerService.RevisePlan:input_type -> epigraph.planner.v1.RevisePlanRequest
-	4,  // 40: epigraph.planner.v1.PlannerService.ParsePlan:output_type -> epigraph.planner.v1.ParsePlanResponse
-	6,  // 41: epigraph.planner.v1.PlannerService.CompilePlan:output_type -> epigraph.planner.v1.CompilePlanResponse
-	12, // 42: epigraph.planner.v1.PlannerService.CreatePlan:output_type -> epigraph.planner.v1.CreatePlanResponse
-	14, // 43: epigraph.planner.v1.PlannerService.RevisePlan:output_type -> epigraph.planner.v1.RevisePlanResponse
-	40, // [40:44] is the sub-list for method output_type
-	36, // [36:40] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	7,  // 24: epigraph.planner.v1.StreamPlanRequest.tools:type_name -> epigraph.planner.v1.PlanTool
+	24, // 25: epigraph.planner.v1.StreamPlanRequest.named:type_name -> epigraph.planner.v1.StreamPlanRequest.NamedEntry
+	8,  // 26: epigraph.planner.v1.StreamPlanRequest.limits:type_name -> epigraph.planner.v1.AuthorLimits
+	14, // 27: epigraph.planner.v1.StreamPlanRequest.run:type_name -> epigraph.planner.v1.PlanRun
+	34, // 28: epigraph.planner.v1.PlanRun.args:type_name -> epigraph.graph.v1.Payload
+	25, // 29: epigraph.planner.v1.PlanRun.named:type_name -> epigraph.planner.v1.PlanRun.NamedEntry
+	34, // 30: epigraph.planner.v1.PlanRun.context:type_name -> epigraph.graph.v1.Payload
+	36, // 31: epigraph.planner.v1.PlanRun.attachments:type_name -> epigraph.executor.v1.Attachment
+	26, // 32: epigraph.planner.v1.PlanRun.metadata:type_name -> epigraph.planner.v1.PlanRun.MetadataEntry
+	27, // 33: epigraph.planner.v1.PlanRun.labels:type_name -> epigraph.planner.v1.PlanRun.LabelsEntry
+	35, // 34: epigraph.planner.v1.PlanRun.timeout:type_name -> google.protobuf.Duration
+	37, // 35: epigraph.planner.v1.PlanRun.budget:type_name -> epigraph.executor.v1.RunBudget
+	38, // 36: epigraph.planner.v1.PlanRun.webhooks:type_name -> epigraph.executor.v1.Webhook
+	16, // 37: epigraph.planner.v1.StreamPlanResponse.run:type_name -> epigraph.planner.v1.PlanRunStarted
+	17, // 38: epigraph.planner.v1.StreamPlanResponse.text:type_name -> epigraph.planner.v1.PlanText
+	18, // 39: epigraph.planner.v1.StreamPlanResponse.part:type_name -> epigraph.planner.v1.PlanPart
+	9,  // 40: epigraph.planner.v1.StreamPlanResponse.round:type_name -> epigraph.planner.v1.AuthorRound
+	12, // 41: epigraph.planner.v1.StreamPlanResponse.result:type_name -> epigraph.planner.v1.CreatePlanResponse
+	39, // 42: epigraph.planner.v1.PlanPart.nodes:type_name -> epigraph.graph.v1.Node
+	40, // 43: epigraph.planner.v1.PlanPart.edges:type_name -> epigraph.graph.v1.Edge
+	33, // 44: epigraph.planner.v1.RevisePlanRequest.graph:type_name -> epigraph.graph.v1.Graph
+	41, // 45: epigraph.planner.v1.RevisePlanRequest.visits:type_name -> epigraph.executor.v1.Visit
+	7,  // 46: epigraph.planner.v1.RevisePlanRequest.tools:type_name -> epigraph.planner.v1.PlanTool
+	28, // 47: epigraph.planner.v1.RevisePlanRequest.named:type_name -> epigraph.planner.v1.RevisePlanRequest.NamedEntry
+	8,  // 48: epigraph.planner.v1.RevisePlanRequest.limits:type_name -> epigraph.planner.v1.AuthorLimits
+	42, // 49: epigraph.planner.v1.RevisePlanResponse.amendment:type_name -> epigraph.executor.v1.AmendRunRequest
+	33, // 50: epigraph.planner.v1.RevisePlanResponse.graph:type_name -> epigraph.graph.v1.Graph
+	4,  // 51: epigraph.planner.v1.RevisePlanResponse.plan:type_name -> epigraph.planner.v1.ParsePlanResponse
+	10, // 52: epigraph.planner.v1.RevisePlanResponse.authoring:type_name -> epigraph.planner.v1.Authoring
+	34, // 53: epigraph.planner.v1.CompilePlanRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	34, // 54: epigraph.planner.v1.CreatePlanRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	34, // 55: epigraph.planner.v1.StreamPlanRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	34, // 56: epigraph.planner.v1.PlanRun.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	34, // 57: epigraph.planner.v1.RevisePlanRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	3,  // 58: epigraph.planner.v1.PlannerService.ParsePlan:input_type -> epigraph.planner.v1.ParsePlanRequest
+	5,  // 59: epigraph.planner.v1.PlannerService.CompilePlan:input_type -> epigraph.planner.v1.CompilePlanRequest
+	11, // 60: epigraph.planner.v1.PlannerService.CreatePlan:input_type -> epigraph.planner.v1.CreatePlanRequest
+	13, // 61: epigraph.planner.v1.PlannerService.StreamPlan:input_type -> epigraph.planner.v1.StreamPlanRequest
+	19, // 62: epigraph.planner.v1.PlannerService.RevisePlan:input_type -> epigraph.planner.v1.RevisePlanRequest
+	4,  // 63: epigraph.planner.v1.PlannerService.ParsePlan:output_type -> epigraph.planner.v1.ParsePlanResponse
+	6,  // 64: epigraph.planner.v1.PlannerService.CompilePlan:output_type -> epigraph.planner.v1.CompilePlanResponse
+	12, // 65: epigraph.planner.v1.PlannerService.CreatePlan:output_type -> epigraph.planner.v1.CreatePlanResponse
+	15, // 66: epigraph.planner.v1.PlannerService.StreamPlan:output_type -> epigraph.planner.v1.StreamPlanResponse
+	20, // 67: epigraph.planner.v1.PlannerService.RevisePlan:output_type -> epigraph.planner.v1.RevisePlanResponse
+	63, // [63:68] is the sub-list for method output_type
+	58, // [58:63] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_planner_v1_planner_proto_init() }
@@ -1752,13 +2478,20 @@ func file_epigraph_planner_v1_planner_proto_init() {
 	file_epigraph_planner_v1_planner_proto_msgTypes[6].OneofWrappers = []any{}
 	file_epigraph_planner_v1_planner_proto_msgTypes[7].OneofWrappers = []any{}
 	file_epigraph_planner_v1_planner_proto_msgTypes[8].OneofWrappers = []any{}
+	file_epigraph_planner_v1_planner_proto_msgTypes[13].OneofWrappers = []any{
+		(*StreamPlanResponse_Run)(nil),
+		(*StreamPlanResponse_Text)(nil),
+		(*StreamPlanResponse_Part)(nil),
+		(*StreamPlanResponse_Round)(nil),
+		(*StreamPlanResponse_Result)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_planner_v1_planner_proto_rawDesc), len(file_epigraph_planner_v1_planner_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   17,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -24,6 +24,7 @@ const (
 	PlannerService_ParsePlan_FullMethodName   = "/epigraph.planner.v1.PlannerService/ParsePlan"
 	PlannerService_CompilePlan_FullMethodName = "/epigraph.planner.v1.PlannerService/CompilePlan"
 	PlannerService_CreatePlan_FullMethodName  = "/epigraph.planner.v1.PlannerService/CreatePlan"
+	PlannerService_StreamPlan_FullMethodName  = "/epigraph.planner.v1.PlannerService/StreamPlan"
 	PlannerService_RevisePlan_FullMethodName  = "/epigraph.planner.v1.PlannerService/RevisePlan"
 )
 
@@ -43,6 +44,11 @@ type PlannerServiceClient interface {
 	// until a limit is reached, or until the plan gets no better. An authoring that ends without a plan is an
 	// answer without a graph, which says why and what it used.
 	CreatePlan(ctx context.Context, in *CreatePlanRequest, opts ...grpc.CallOption) (*CreatePlanResponse, error)
+	// StreamPlan is CreatePlan that tells the text and the certain parts of the plan while the model writes. With
+	// `run` it starts a run first. The tasks of the run begin as soon as their part is certain; UNSAFE ones, and
+	// all behind them, wait for the whole plan. Without a plan at the end, or when the caller goes away before,
+	// the run is canceled. Over REST the events are server-sent events, or lines of JSON.
+	StreamPlan(ctx context.Context, in *StreamPlanRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamPlanResponse], error)
 	// RevisePlan has a model write what is left of a run anew, and returns the change for AmendRun. Visits that
 	// have begun stay as they are. It changes nothing itself.
 	RevisePlan(ctx context.Context, in *RevisePlanRequest, opts ...grpc.CallOption) (*RevisePlanResponse, error)
@@ -86,6 +92,25 @@ func (c *plannerServiceClient) CreatePlan(ctx context.Context, in *CreatePlanReq
 	return out, nil
 }
 
+func (c *plannerServiceClient) StreamPlan(ctx context.Context, in *StreamPlanRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamPlanResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &PlannerService_ServiceDesc.Streams[0], PlannerService_StreamPlan_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[StreamPlanRequest, StreamPlanResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type PlannerService_StreamPlanClient = grpc.ServerStreamingClient[StreamPlanResponse]
+
 func (c *plannerServiceClient) RevisePlan(ctx context.Context, in *RevisePlanRequest, opts ...grpc.CallOption) (*RevisePlanResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RevisePlanResponse)
@@ -112,6 +137,11 @@ type PlannerServiceServer interface {
 	// until a limit is reached, or until the plan gets no better. An authoring that ends without a plan is an
 	// answer without a graph, which says why and what it used.
 	CreatePlan(context.Context, *CreatePlanRequest) (*CreatePlanResponse, error)
+	// StreamPlan is CreatePlan that tells the text and the certain parts of the plan while the model writes. With
+	// `run` it starts a run first. The tasks of the run begin as soon as their part is certain; UNSAFE ones, and
+	// all behind them, wait for the whole plan. Without a plan at the end, or when the caller goes away before,
+	// the run is canceled. Over REST the events are server-sent events, or lines of JSON.
+	StreamPlan(*StreamPlanRequest, grpc.ServerStreamingServer[StreamPlanResponse]) error
 	// RevisePlan has a model write what is left of a run anew, and returns the change for AmendRun. Visits that
 	// have begun stay as they are. It changes nothing itself.
 	RevisePlan(context.Context, *RevisePlanRequest) (*RevisePlanResponse, error)
@@ -133,6 +163,9 @@ func (UnimplementedPlannerServiceServer) CompilePlan(context.Context, *CompilePl
 }
 func (UnimplementedPlannerServiceServer) CreatePlan(context.Context, *CreatePlanRequest) (*CreatePlanResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreatePlan not implemented")
+}
+func (UnimplementedPlannerServiceServer) StreamPlan(*StreamPlanRequest, grpc.ServerStreamingServer[StreamPlanResponse]) error {
+	return status.Error(codes.Unimplemented, "method StreamPlan not implemented")
 }
 func (UnimplementedPlannerServiceServer) RevisePlan(context.Context, *RevisePlanRequest) (*RevisePlanResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RevisePlan not implemented")
@@ -212,6 +245,17 @@ func _PlannerService_CreatePlan_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PlannerService_StreamPlan_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(StreamPlanRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(PlannerServiceServer).StreamPlan(m, &grpc.GenericServerStream[StreamPlanRequest, StreamPlanResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type PlannerService_StreamPlanServer = grpc.ServerStreamingServer[StreamPlanResponse]
+
 func _PlannerService_RevisePlan_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(RevisePlanRequest)
 	if err := dec(in); err != nil {
@@ -254,6 +298,12 @@ var PlannerService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _PlannerService_RevisePlan_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "StreamPlan",
+			Handler:       _PlannerService_StreamPlan_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "epigraph/planner/v1/planner.proto",
 }

@@ -16,9 +16,11 @@ type Item struct {
 	Brief
 	// Round counts the rounds of one run, from 1.
 	Round int `json:"round"`
-	// ReasonerInput is the prompt that the reasoner got. It is empty in the tools form, where the messages of
-	// the thread are the input.
+	// ReasonerInput is the prompt that the reasoner got. In the tools form it is what was told before the
+	// messages of the thread, and the state of the first round has it.
 	ReasonerInput string `json:"reasoner_input,omitempty"`
+	// Sent is what the reasoner was told of the thread.
+	Sent *Sent `json:"sent,omitempty"`
 	// RawResponse is what the reasoner gave, whatever it was.
 	RawResponse json.RawMessage `json:"raw_response,omitempty"`
 	Response    Response        `json:"response"`
@@ -34,6 +36,35 @@ type Item struct {
 	// rounds there were in a row.
 	Fingerprint string `json:"fingerprint,omitempty"`
 	Repeats     int    `json:"repeats,omitempty"`
+}
+
+// Span are items of a thread, by sequences.
+type Span struct {
+	First int64 `json:"first"`
+	Last  int64 `json:"last"`
+}
+
+// Sent says what a reasoner was told of a thread, by sequences. In the tools form it was told in this order:
+// the ReasonerInput of About, the Summary, the Input, and the messages from First to Last.
+type Sent struct {
+	// First and Last are the messages, and the states in the prompt form. They are 0 if there was none.
+	First int64 `json:"first,omitempty"`
+	Last  int64 `json:"last,omitempty"`
+	// Input are the messages with the newest user input that come before First.
+	Input *Span `json:"input,omitempty"`
+	// Summary is the item that stood for what came before First.
+	Summary int64 `json:"summary,omitempty"`
+	// About is the state whose ReasonerInput was told; in the first round it is the state itself, and 0.
+	About int64 `json:"about,omitempty"`
+	// Cut is to how many bytes each answer to the last calls was shortened, if they did not fit.
+	Cut int `json:"cut,omitempty"`
+	// Messages, Tokens, Above and Keep are the policy: the history of the agent's definition.
+	Messages int   `json:"messages"`
+	Tokens   int64 `json:"tokens"`
+	Above    int64 `json:"above,omitempty"`
+	Keep     int64 `json:"keep,omitempty"`
+	// Failed says why there is no newer summary.
+	Failed string `json:"failed,omitempty"`
 }
 
 // Next are the action results that the next round begins with.
