@@ -320,6 +320,9 @@ type Start struct {
 	RootRunID string
 	// Stopping says that the loops of the run are to end: a call that would go on with one ends it instead.
 	Stopping bool
+	// ParentRunID is the run that waits for this one, empty for a root. The caller that starts attempts sets
+	// it.
+	ParentRunID string
 	// Messages are those that started a visit of an inbox, oldest first. Such a visit has no propagated
 	// arguments.
 	Messages []Message

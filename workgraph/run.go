@@ -23,6 +23,7 @@ type Option func(*runConfig)
 
 type runConfig struct {
 	runID    string
+	parent   string // the run that waits for this one
 	parallel int
 	context  []byte
 	budget   *Budget
@@ -316,6 +317,7 @@ func (r *runner) work(ctx context.Context) {
 			break
 		}
 		call = Call{Start: r.queue[r.head], scope: r.scope}
+		call.ParentRunID = r.cfg.parent
 		r.queue[r.head] = Start{}
 		if r.head++; r.head == len(r.queue) {
 			r.queue, r.head = r.queue[:0], 0

@@ -46,6 +46,9 @@ type Governor interface {
 
 // Permit is room that a call took.
 type Permit interface {
+	// Sent is called when the request was written to the connection, so that the provider counts it from then
+	// on. It is called again for a connection that turns out to be closed, and never for a call without any.
+	Sent()
 	// Done is called exactly once, at the end of the call. failed is nil if the model answered; used is not
 	// known of a call that failed, nor if the server reports nothing.
 	Done(used Usage, failed *Error)

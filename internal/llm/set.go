@@ -314,6 +314,9 @@ func (p *profile) once(ctx context.Context, req Request, delta func(Delta) error
 	if err != nil {
 		return Response{}, err
 	}
+	if permit != nil {
+		ctx = withSent(ctx, permit.Sent)
+	}
 	var out Response
 	if permit != nil {
 		err = &Error{Class: Unknown, Code: "PANIC", Message: "the client of the model server panicked"}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -310,21 +311,30 @@ func TestLimitsOfTime(t *testing.T) {
 
 // governor notes what it is asked.
 type governor struct {
+	mu    sync.Mutex
 	notes []string
 	err   error
 }
 
 func (g *governor) Admit(_ context.Context, a llm.Account, namespace string, estimate llm.Usage) (llm.Permit, error) {
-	g.notes = append(g.notes, fmt.Sprint(a.Name, " ", a.TokensPerMinute, " ", namespace, " ", estimate.Input, " ", estimate.Output))
+	g.note(fmt.Sprint(a.Name, " ", a.TokensPerMinute, " ", namespace, " ", estimate.Input, " ", estimate.Output))
 	return g, g.err
 }
+
+func (g *governor) note(s string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.notes = append(g.notes, s)
+}
+
+func (g *governor) Sent() { g.note("sent") }
 
 func (g *governor) Done(used llm.Usage, failed *llm.Error) {
 	note := fmt.Sprint("done ", used.Input+used.Output)
 	if failed != nil {
 		note += " " + failed.Code + " " + failed.RetryAfter.String()
 	}
-	g.notes = append(g.notes, note)
+	g.note(note)
 }
 
 func TestGovernor(t *testing.T) {
@@ -344,6 +354,26 @@ func TestGovernor(t *testing.T) {
 		_, err = chain(t, llm.Options{Governor: g}, accounts, answers("a")).Generate(t.Context(), ask("12345678"))
 		require.NoError(t, err)
 		require.Equal(t, []string{"acme 1000  6 100", "done 5"}, g.notes)
+	})
+	t.Run("IsToldWhenTheRequestLeaves", func(t *testing.T) {
+		t.Parallel()
+		fake := fakellm.New(fakellm.Script{Default: fakellm.Reply{Text: "yes", Usage: fakellm.Usage{Input: 3, Output: 2}}})
+		url, err := fake.Listen("127.0.0.1:0")
+		require.NoError(t, err)
+		defer func() { require.NoError(t, fake.Close()) }()
+		cfg := llm.DefaultConfig()
+		cfg.Accounts = map[string]llm.AccountLimits{"acme": {RequestsPerMinute: 5}}
+		cfg.Change(llm.DefaultProfile, func(p *llm.Profile) { p.BaseURL, p.Account, p.MaxOutputTokens = url, "acme", 100 })
+		g := &governor{}
+		set, err := llm.Open(cfg, map[string]llm.Provider{"openai": openai.Open}, llm.Options{Governor: g})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, set.Close()) }()
+		_, err = set.Generate(t.Context(), ask("12345678"))
+		require.NoError(t, err)
+		_, err = set.Stream(t.Context(), ask("12345678"), func(llm.Delta) error { return nil })
+		require.NoError(t, err)
+		one := []string{"acme 0  6 100", "sent", "done 5"}
+		require.Equal(t, append(one, one...), g.notes)
 	})
 	t.Run("ARefusalIsNotPerformed", func(t *testing.T) {
 		t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strconv"
 	"strings"
@@ -30,6 +31,13 @@ type wire struct {
 
 type wireKey struct{}
 
+type sentKey struct{}
+
+// withSent has f called when a request of ctx was written to its connection.
+func withSent(ctx context.Context, f func()) context.Context {
+	return context.WithValue(ctx, sentKey{}, f)
+}
+
 func wireOf(ctx context.Context) *wire {
 	w, _ := ctx.Value(wireKey{}).(*wire)
 	if w == nil {
@@ -52,6 +60,9 @@ type transport struct {
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	w := wireOf(r.Context())
 	w.host, w.port = r.URL.Hostname(), port(r.URL)
+	if sent, ok := r.Context().Value(sentKey{}).(func()); ok {
+		r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { sent() }}))
+	}
 	res, err := t.next.RoundTrip(r)
 	if err != nil {
 		return nil, err

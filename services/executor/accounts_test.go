@@ -1,12 +1,17 @@
 package executor_test
 
 import (
+	"context"
+	"io"
 	"net/http/httptest"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
 	"github.com/epigraph-run/epigraph/internal/testkit"
@@ -59,6 +64,41 @@ func TestModelAccounts(t *testing.T) {
 				f.wait(t, id, executorv1.RunState_RUN_STATE_COMPLETED)
 			}
 		})
+		govern := func(ctx context.Context, account string) (grpc.BidiStreamingClient[executorv1.GovernRequest, executorv1.GovernResponse], *executorv1.GovernResponse, error) {
+			s, err := executorv1.NewPeerServiceClient(f.conn).Govern(ctx)
+			require.NoError(t, err)
+			require.NoError(t, s.Send(&executorv1.GovernRequest{Step: &executorv1.GovernRequest_Call{Call: &executorv1.ModelCall{
+				Namespace: "acme", Account: account, Estimate: &executorv1.ModelTokens{Input: 10, Output: 10}}}}))
+			m, err := s.Recv()
+			return s, m, err
+		}
+		t.Run("CallsOfOtherServicesTakeRoom", func(t *testing.T) {
+			s, m, err := govern(t.Context(), "narrow")
+			require.NoError(t, err)
+			require.Nil(t, m.GetRefusal())
+			id := begin(t, ask("narrow", "later"))
+			explained(t, f, id, executorv1.BlockerKind_BLOCKER_KIND_MODEL_ACCOUNT)
+			require.NoError(t, s.Send(&executorv1.GovernRequest{Step: &executorv1.GovernRequest_Sent{Sent: &executorv1.ModelCallSent{}}}))
+			require.NoError(t, s.Send(&executorv1.GovernRequest{Step: &executorv1.GovernRequest_End{End: &executorv1.ModelCallEnd{Used: &executorv1.ModelTokens{Input: 9, Output: 5}}}}))
+			_, err = s.Recv()
+			require.ErrorIs(t, err, io.EOF)
+			f.wait(t, id, executorv1.RunState_RUN_STATE_COMPLETED)
+		})
+		t.Run("CallsOfAServiceThatGoesAwayEnd", func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			_, _, err := govern(ctx, "narrow")
+			require.NoError(t, err)
+			id := begin(t, ask("narrow", "later"))
+			explained(t, f, id, executorv1.BlockerKind_BLOCKER_KIND_MODEL_ACCOUNT)
+			cancel()
+			f.wait(t, id, executorv1.RunState_RUN_STATE_COMPLETED)
+		})
+		t.Run("AnAccountThatIsNotThereIsNamed", func(t *testing.T) {
+			_, _, err := govern(t.Context(), "wide")
+			e := errs.From(grpckit.FromStatus(err))
+			require.Equal(t, "MODEL_ACCOUNT_UNKNOWN", e.Reason)
+			require.Contains(t, e.Message, `no model account "wide"`)
+		})
 		t.Run("ARefusalIsExplainedToOthers", func(t *testing.T) {
 			explained(t, f, begin(t, ask("refused", "stop")), executorv1.BlockerKind_BLOCKER_KIND_BACKOFF)
 			asked := len(fake.Requests())
@@ -72,7 +112,11 @@ func TestModelAccounts(t *testing.T) {
 			require.WithinRange(t, b.GetUntil().AsTime(), time.Now().Add(3*time.Minute), time.Now().Add(5*time.Minute))
 			now := len(fake.Requests())
 			require.Equal(t, asked, now)
-			_, err := f.CancelRun(t.Context(), &executorv1.CancelRunRequest{RunId: id})
+			_, m, err := govern(t.Context(), "refused")
+			require.NoError(t, err)
+			require.Contains(t, m.GetRefusal().GetMessage(), "the provider refused calls")
+			require.Greater(t, m.GetRefusal().GetRetryAfter().AsDuration(), 3*time.Minute)
+			_, err = f.CancelRun(t.Context(), &executorv1.CancelRunRequest{RunId: id})
 			require.NoError(t, err)
 			f.wait(t, id, executorv1.RunState_RUN_STATE_CANCELED)
 		})

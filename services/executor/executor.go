@@ -259,6 +259,7 @@ type Service struct {
 	limits      *limit.Limiter
 	quotas      *limit.Quotas
 	governor    *governor.Governor // nil without accounts
+	accounts    rpc.Accounts
 	server      *rpc.Server
 	limitServer *rpc.LimitServer
 	workers     *worker.Server
@@ -349,6 +350,7 @@ func (s *Service) openStores(ctx context.Context, cfg Config, d Deps, answered f
 	if s.governor, err = s.openGovernor(ctx, cfg, j, d.Telemetry); err != nil {
 		return stores{}, err
 	}
+	s.accounts = rpc.Accounts{Governor: governorOrNil(s.governor), Limits: cfg.Models.Accounts}
 	if st.schedules, err = openSchedules(ctx, cfg, j, turns, d.Telemetry); err != nil {
 		return stores{}, err
 	}
@@ -383,7 +385,7 @@ func (s *Service) openStores(ctx context.Context, cfg Config, d Deps, answered f
 
 // assemble makes the parts of the service over open stores.
 func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err error) {
-	set, err := builtin.New(cfg.Actors, models, thread.NewCache(st.plain, 0), d.Telemetry)
+	set, err := builtin.New(cfg.Actors, models, thread.NewCache(st.plain, 0), st.plain, d.Telemetry)
 	if err != nil {
 		return fmt.Errorf("make actors: %w", err)
 	}
@@ -454,7 +456,7 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 		r.Intern((*executorv1.StartRunRequest)(nil), "graph")
 	}
 	executorv1.RegisterWorkerServiceServer(r, s.workers)
-	executorv1.RegisterPeerServiceServer(r, peer{workers: s.workers, explainer: s.server.Explainer()})
+	executorv1.RegisterPeerServiceServer(r, peer{workers: s.workers, explainer: s.server.Explainer(), accounts: s.accounts})
 	executorv1.RegisterLimitServiceServer(r, s.limitServer)
 	executorv1.RegisterScheduleServiceServer(r, s.scheduleServer)
 	executorv1.RegisterThreadServiceServer(r, s.threadServer)
@@ -521,11 +523,17 @@ func (s *Service) Close() error {
 	return s.closed
 }
 
-// peer answers other executors.
+// peer answers other executors, and the planner.
 type peer struct {
 	executorv1.UnimplementedPeerServiceServer
 	workers   *worker.Server
 	explainer rpc.Explainer
+	accounts  rpc.Accounts
+}
+
+// Govern implements the service.
+func (p peer) Govern(stream grpc.BidiStreamingServer[executorv1.GovernRequest, executorv1.GovernResponse]) error {
+	return p.accounts.Govern(stream)
 }
 
 // ExplainLocal implements the service.

@@ -19,6 +19,7 @@ import (
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+	"github.com/epigraph-run/epigraph/services/planner/internal/accounts"
 	"github.com/epigraph-run/epigraph/services/planner/internal/author"
 	"github.com/epigraph-run/epigraph/services/planner/internal/restate"
 	"github.com/epigraph-run/epigraph/services/planner/internal/rpc"
@@ -79,6 +80,9 @@ type Deps struct {
 	Telemetry *obs.Telemetry
 	// Registry prices and books the calls of models; nil means that costs are not known.
 	Registry registryv1.RegistryServiceClient
+	// Accounts asks executors for room in model accounts; nil means that no account limits the planner's
+	// calls. Its connection must have the services' token.
+	Accounts executorv1.PeerServiceClient
 	// Executor runs plans while they are written, for the callers of StreamPlan; nil refuses that. Its
 	// connection must call on behalf of the caller.
 	Executor executorv1.ExecutorServiceClient
@@ -98,7 +102,11 @@ func Open(_ context.Context, cfg Config, d Deps) (*Service, error) {
 	if d.Admission == nil {
 		d.Admission = &admission.Control{}
 	}
-	models, err := providers.Open(cfg.Models, llm.Options{Telemetry: d.Telemetry})
+	o := llm.Options{Telemetry: d.Telemetry}
+	if d.Accounts != nil {
+		o.Governor = accounts.New(d.Accounts)
+	}
+	models, err := providers.Open(cfg.Models, o)
 	if err != nil {
 		return nil, err
 	}

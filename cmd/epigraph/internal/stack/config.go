@@ -116,7 +116,7 @@ type TLS struct {
 // Upstream says where the other services are.
 type Upstream struct {
 	Planner  string `help:"address of the planner for the gateway: host:port, or several separated by commas; names are resolved every second"`
-	Executor string `help:"address of the executors for gateway and planner, in the same form; empty keeps the planner from running plans while they are written"`
+	Executor string `help:"address of the executors for gateway and planner, in the same form; empty keeps the planner from running plans while they are written, and its model calls ungoverned"`
 	Registry string `help:"address of the registry for gateway, executor and planner, in the same form; empty runs executor and planner without a registry"`
 }
 

@@ -16,6 +16,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/llm"
+	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
@@ -75,6 +77,50 @@ func TestDev(t *testing.T) {
 				found[s.Service] = true
 			}
 			return found["epigraph-gateway"] && found["epigraph-registry"]
+		})
+	})
+	t.Run("Accounts/LimitPlannerAndExecutorTogether", func(t *testing.T) {
+		t.Parallel()
+		asked, goOn := make(chan struct{}, 10), make(chan struct{})
+		fake := fakellm.New(fakellm.Script{Answer: func(fakellm.Request) (fakellm.Reply, bool) {
+			asked <- struct{}{}
+			<-goOn
+			return fakellm.Reply{Text: `[{"id": "a", "request": "x", "needs": []}]`}, true
+		}})
+		url, err := fake.Listen("127.0.0.1:0")
+		require.NoError(t, err)
+		defer func() { require.NoError(t, fake.Close()) }()
+		cfg := quiet()
+		cfg.Models.Accounts = map[string]llm.AccountLimits{"narrow": {MaxConcurrent: 1}}
+		cfg.Models.Change(llm.DefaultProfile, func(p *llm.Profile) { p.BaseURL, p.Account = url, "narrow" })
+		d := openDev(t, stack.DevOptions{DataDir: t.TempDir(), Config: cfg})
+		run(t, d)
+		require.NoError(t, d.Ready(testkit.Context(t, 20*time.Second)))
+		conn, err := grpckit.Dial(d.GRPCAddr(), grpckit.DialOptions{})
+		require.NoError(t, err)
+		defer conn.Close()
+		created := make(chan error, 1)
+		go func() {
+			_, err := plannerv1.NewPlannerServiceClient(conn).CreatePlan(t.Context(), &plannerv1.CreatePlanRequest{Goal: "x"})
+			created <- err
+		}()
+		<-asked
+		runs := executorv1.NewExecutorServiceClient(conn)
+		r, err := runs.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: &graphv1.Graph{Nodes: []*graphv1.Node{
+			{Id: "n", Actor: "llm", Named: map[string]*graphv1.Payload{"request": {Json: []byte(`"x"`)}}}}}})
+		require.NoError(t, err)
+		testkit.Eventually(t, func() bool {
+			x, err := runs.ExplainRun(t.Context(), &executorv1.ExplainRunRequest{RunId: r.GetId()})
+			require.NoError(t, err)
+			return len(x.GetBlockers()) == 1 && x.GetBlockers()[0].GetKind() == executorv1.BlockerKind_BLOCKER_KIND_MODEL_ACCOUNT
+		})
+		require.Empty(t, asked)
+		close(goOn)
+		require.NoError(t, <-created)
+		testkit.Eventually(t, func() bool {
+			got, err := runs.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: r.GetId()})
+			require.NoError(t, err)
+			return got.GetState() == executorv1.RunState_RUN_STATE_COMPLETED
 		})
 	})
 	t.Run("Stop/IsSilentBesideWatchers", func(t *testing.T) {

@@ -306,6 +306,13 @@ func openAPI(ctx context.Context, name string, cfg Config, conns *connections, t
 			}
 			d.Registry = registryv1.NewRegistryServiceClient(conn)
 		}
+		if cfg.Upstream.Executor != "" && len(cfg.Gateway.Cells) == 0 && len(cfg.Planner.Models.Accounts) > 0 {
+			conn, err := conns.dial(cfg.Upstream.Executor)
+			if err != nil {
+				return nil, err
+			}
+			d.Accounts = executorv1.NewPeerServiceClient(conn)
+		}
 		// With several cells only the gateway knows where a namespace lives.
 		if cfg.Upstream.Executor != "" && len(cfg.Gateway.Cells) == 0 {
 			conn, err := conns.behalf(cfg.Upstream.Executor)

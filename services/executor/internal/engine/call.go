@@ -270,7 +270,7 @@ func (t *session) invoke(ctx context.Context, doer workgraph.Actor, a *attempt) 
 	c, _ := ctx.Value(clocksKey{}).(*clocks)
 	start := a.start
 	start.Thread = cmp.Or(start.Thread, a.run.lineage.Thread)
-	start.AttemptToken, start.RootRunID = a.run.attemptToken(start.Ref, start.Attempt), a.run.root
+	start.AttemptToken, start.RootRunID, start.ParentRunID = a.run.attemptToken(start.Ref, start.Attempt), a.run.root, a.run.lineage.Parent
 	start.Details = t.detailsOf(a)
 	call := workgraph.NewCall(start, workgraph.CallOptions{
 		Heartbeat: func(details json.RawMessage) {

@@ -227,7 +227,7 @@ func (t *session) spawnChild(r *run, s *workgraph.Spawn, by *record.Approval, ag
 				t.stopChild(r, s.Child.ID)
 			}
 			return
-		case errors.Is(err, errUnwanted), journal.IsFenced(err), errs.ReasonOf(err) == journal.ReasonWriterStopped, t.background.Err() != nil:
+		case errors.Is(err, errUnwanted), errors.Is(err, errPaused), journal.IsFenced(err), errs.ReasonOf(err) == journal.ReasonWriterStopped, t.background.Err() != nil:
 			return
 		case !transient(err):
 			t.childNotStarted(r, s, err)
@@ -253,7 +253,27 @@ func (t *session) stopChild(r *run, id string) {
 	}
 }
 
-var errUnwanted = errors.New("engine: the child is not wanted any more")
+var (
+	errUnwanted = errors.New("engine: the child is not wanted any more")
+	// errPaused keeps a child from starting. A pause reaches the children that are recorded; this one would
+	// miss it.
+	errPaused = errors.New("engine: the run is paused")
+)
+
+// goOnSpawning returns the children that are to be started now that the run is not paused any more. The
+// caller holds r.mu.
+func (r *run) goOnSpawning() (list []workgraph.Spawn) {
+	if st, _ := r.State.Status(); !r.held || st == workgraph.StatusPaused {
+		return nil
+	}
+	r.held = false
+	for _, s := range r.State.Spawns() {
+		if recorded, wanted := r.children[s.Child.ID]; wanted && !recorded {
+			list = append(list, s)
+		}
+	}
+	return list
+}
 
 func (r *run) wantsChild(child string) bool {
 	r.lock()
@@ -288,6 +308,10 @@ func (t *session) startChild(r *run, s *workgraph.Spawn, by *record.Approval, ag
 			// the writer. A later cancel is written later, and finds the child.
 			if recorded, wanted := r.children[c.ID]; !wanted || recorded || r.gone.Load() {
 				return errUnwanted
+			}
+			if st, _ := r.State.Status(); st == workgraph.StatusPaused {
+				r.held = true
+				return errPaused
 			}
 			if _, now := r.allowance(c.Budget); now != allowed {
 				return errBudgetChanged

@@ -225,6 +225,7 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 	r.webhookJobs(w, evs, eff)
 	// A snapshot saves reading an expanded graph by way of the first one, which takes longer.
 	c := r.consequence(out, eff)
+	c.heldBack = r.goOnSpawning()
 	leaves := c.idle && c.idleTimer == 0 && !x.from.more && !x.recover
 	if r.wantsSnapshot(eff.Ended != nil, leaves) || w.GraphHash != "" {
 		if w.Snapshot, err = r.snapshot(); err != nil {

@@ -31,6 +31,9 @@ func (t *session) actOn(r *run, res journal.Result, c consequence) {
 		return
 	}
 	r.setTimer(c.timer)
+	if len(c.heldBack) > 0 {
+		t.spawn(func() { t.spawnChildren(r, c.heldBack, true) })
+	}
 	if len(c.effects.Spawns) > 0 {
 		t.spawn(func() { t.spawnChildren(r, c.effects.Spawns, c.recovered) })
 		return

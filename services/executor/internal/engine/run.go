@@ -38,6 +38,8 @@ type run struct {
 	// children are the child runs that this run waits for, by id. The value says whether the child is known
 	// to be recorded.
 	children map[string]bool
+	// held is set while children are not started because the run is paused.
+	held bool
 	// programEvaluates says whether the program evaluates anything. The program stays, so this needs no lock.
 	programEvaluates bool
 	// graphChanged is set when the run's graph differs from its program's, or is about to.
@@ -224,12 +226,13 @@ func (r *run) idle() bool {
 	if r.State.InFlight() > 0 {
 		return false
 	}
+	st, _ := r.State.Status()
 	for _, recorded := range r.children {
-		if !recorded {
+		if !recorded && st != workgraph.StatusPaused { // children of a paused run start when it goes on
 			return false
 		}
 	}
-	switch st, _ := r.State.Status(); st {
+	switch st {
 	case workgraph.StatusPaused, workgraph.StatusRunning:
 		at, ok := r.next()
 		return !ok || time.Until(at) > r.t.e.cfg.EvictAfter
@@ -362,6 +365,8 @@ type consequence struct {
 	commands  []journal.Command
 	applied   []int64
 	threads   []thread.Append
+	// heldBack are children that the run did not start while it was paused.
+	heldBack []workgraph.Spawn
 	// recovered is set for effects of recovery: what they ask for may have been done before.
 	recovered bool
 	// released is set if the decision also releases ownership of the run.

@@ -8,8 +8,10 @@ import (
 const (
 	// slotsPer is into how many slots an interval is cut for counting.
 	slotsPer = 240
-	// holdsPer is which part of the interval a call may begin late in.
-	holdsPer = 60
+	// holdsPer is the part of the interval by which a call may be sent late.
+	holdsPer = 240
+	// retriesPer is the part of the interval that passes until an executor asks again by itself.
+	retriesPer = 60
 	// burstsPer is which part of the interval an account may catch up with at once.
 	burstsPer = 20
 	// askTimeout is how long an executor whose turn it is, but that does not ask, keeps others out.
@@ -26,20 +28,23 @@ const (
 // then.
 func (l Limits) keep() time.Duration { return max(l.Interval/12, l.hold()) }
 
-// hold is how late a call may begin after it took room, and count from when it took it.
+// hold is how late a call may be sent after it took room, and count from when it took it.
 func (l Limits) hold() time.Duration {
-	return min(max(l.Interval/holdsPer, 20*time.Millisecond), time.Second)
+	return min(max(l.Interval/holdsPer, 50*time.Millisecond), time.Second)
 }
+
+// travel is for how long one call may be on its way to the provider longer than another.
+func (l Limits) travel() time.Duration { return 2 * l.hold() }
 
 func (l Limits) slot() time.Duration { return max(l.Interval/slotsPer, time.Millisecond) }
 
-// cover is how long what was taken counts: the interval, the inaccuracy of a slot, and the time that a call
-// may begin late.
-func (l Limits) cover() time.Duration { return l.Interval + l.slot() + l.hold() }
+// cover is how long what was taken counts: the interval, the inaccuracy of a slot, and the times by which a
+// call may be sent late, and arrive late.
+func (l Limits) cover() time.Duration { return l.Interval + l.slot() + l.hold() + l.travel() }
 
 // retry is how often is asked again, in case a wake-up was lost.
 func (l Limits) retry() time.Duration {
-	return min(max(l.Interval/holdsPer, 50*time.Millisecond), time.Second)
+	return min(max(l.Interval/retriesPer, 50*time.Millisecond), time.Second)
 }
 
 // State is what an account has given. Its JSON is kept by stores. The zero value has given nothing.
@@ -111,6 +116,10 @@ func (s *State) Decide(now time.Time, a Ask, fresh bool, before int, others []St
 			}
 			d.Waits = append(d.Waits, Waits{Namespace: x.Namespace, Calls: n, Mean: sum, Since: now.Add(-x.Age)})
 		}
+	}
+	d.Answer.UnderWay = d.Held
+	for _, o := range others {
+		d.Answer.UnderWay += o.Held
 	}
 	d.Answer.Speed = s.speed(l)
 	used := s.used()

@@ -40,7 +40,7 @@ func TestDecide(t *testing.T) {
 		require.Equal(t, 30, decide(&s, 0, wants(l, "n", request, 64)).Granted[0])
 		answer := decide(&s, 0, wants(l, "n", request, 64))
 		require.Zero(t, answer.Granted[0])
-		require.InDelta(t, 62500*time.Microsecond, answer.Again, float64(time.Millisecond), "30 calls last 3.0625 seconds, of which three are caught up")
+		require.InDelta(t, 50*time.Millisecond, answer.Again, float64(time.Millisecond), "30 calls last 3.05 seconds, of which three are caught up")
 		require.Equal(t, 10, decide(&s, time.Second, wants(l, "n", request, 64)).Granted[0])
 	})
 	t.Run("WithoutLimitsEverythingBegins", func(t *testing.T) {

@@ -126,6 +126,8 @@ type Answer struct {
 	// used after one, 1 as a rule.
 	Paused time.Duration
 	Speed  float64
+	// UnderWay is how many calls are under way at all executors, with those that may begin now.
+	UnderWay int
 	// Used is the part of each limit that the calls of the last interval took.
 	Used [kinds]float64
 }

@@ -74,6 +74,7 @@ type account struct {
 	lines  map[string]*line
 	held   int
 	within map[string]int // how many calls wait within their attempts, by namespace
+	guess  [2]guess       // of all namespaces
 
 	// due is when to exchange next; the zero time means when something happens. last is when that was done.
 	due, last time.Time
@@ -105,8 +106,11 @@ type refusal struct {
 type line struct {
 	waiting []*waiter
 	flying  int
-	input   guess
-	output  guess
+	guess   [2]guess // of prompts and of answers
+	// begun are the outcomes to learn from, in the order in which the calls began; ended is how many of them
+	// have ended.
+	begun []*outcome
+	ended int
 }
 
 type waiter struct {
@@ -131,6 +135,7 @@ type permit struct {
 	began     time.Time
 	// taken is when it took the room, or shortly before; until is when it loses it.
 	taken, until time.Time
+	outcome      *outcome
 	// state is guarded by Governor.mu.
 	state permitState
 }
@@ -166,19 +171,32 @@ func (x *account) line(namespace string) *line {
 			}
 		}
 	}
-	l = &line{}
+	l = &line{guess: [2]guess{x.guess[0].heir(), x.guess[1].heir()}}
 	x.lines[namespace] = l
 	return l
 }
 
 // cost is what a call of the line takes.
 func (x *account) cost(l *line, e llm.Usage) Cost {
-	in, out := l.input.of(min(e.Input, maxTokens), l.flying), l.output.of(min(e.Output, maxTokens), l.flying)
-	c := Cost{1, in + out, in, out}
+	in, out := x.taking(l, 0, e.Input), x.taking(l, 1, e.Output)
+	under := int64(max(x.held, x.seen.UnderWay) + 1)
+	spare := func(k int) int64 { return x.limits.Per[k] / sparePer / under }
+	c := Cost{1, in.plus(out).with(spare(1)), in.with(spare(2)), out.with(spare(3))}
 	for k, n := range x.limits.Per {
 		c[k] = min(c[k], n) // with the whole limit it begins alone
 	}
 	return c
+}
+
+// taking is what a call of the line is expected to use of prompt or answer. While little is known of the
+// line, it is expected to use what calls of other lines do, if that is more.
+func (x *account) taking(l *line, of int, estimate int64) taking {
+	estimate = min(estimate, maxTokens)
+	t := l.guess[of].of(estimate, l.flying)
+	if l.guess[of].known < reliable {
+		t = t.atLeast(x.guess[of].of(estimate, l.flying))
+	}
+	return t
 }
 
 // enter puts a call in line.
@@ -276,7 +294,7 @@ func (g *Governor) Admit(ctx context.Context, a llm.Account, namespace string, e
 		case <-ctx.Done():
 			err = ctx.Err()
 		case <-late.C:
-			err = busy(a, g.interval/holdsPer, "the call had no turn for %s", waitWithin)
+			err = busy(a, g.interval/retriesPer, "the call had no turn for %s", waitWithin)
 		}
 		break
 	}
@@ -315,24 +333,48 @@ func (p *permit) begin(a llm.Account, estimate llm.Usage) bool {
 	if p.state != granted || a.Name != x.name || p.owner != g.owner {
 		return false
 	}
-	now := x.cost(x.line(p.namespace), estimate)
+	l, now := x.line(p.namespace), p.cost
+	if estimate != p.estimate { // what the gate could not know
+		now = x.cost(l, estimate)
+	}
 	if time.Now().After(p.until) || x.farAbove(now, p.cost) {
 		g.end(p, Cost{}.minus(p.cost))
 		return false
 	}
 	p.state, p.began = begun, time.Now()
-	if late := p.began.Sub(p.taken); late > x.limits.hold() {
-		slot := x.limits.slot()
-		to := p.at + int64((late+slot-1)/slot)*slot.Microseconds()
-		x.moves = append(x.moves, Correction{At: p.at, To: to, Delta: p.cost})
-		p.at = to
-		g.soon(x)
-	}
-	if more := now.minus(p.cost); more != (Cost{}) { // what the gate could not know
+	p.late(p.began)
+	if more := now.minus(p.cost); more != (Cost{}) {
 		p.estimate, p.cost = estimate, now
 		g.correct(x, p.at, more)
 	}
+	p.outcome = &outcome{estimate: [2]int64{estimate.Input, estimate.Output}}
+	l.begun = append(l.begun, p.outcome)
 	return true
+}
+
+// Sent implements llm.Permit.
+func (p *permit) Sent() {
+	p.g.mu.Lock()
+	defer p.g.mu.Unlock()
+	if p.state == begun && p.owner == p.g.owner {
+		p.late(time.Now())
+	}
+}
+
+// late counts the call from now on, if that is later than what it took allows for. The caller holds
+// Governor.mu.
+func (p *permit) late(now time.Time) {
+	x := p.account
+	late := now.Sub(p.taken)
+	if late <= x.limits.hold() {
+		return
+	}
+	slot := x.limits.slot()
+	late = (late + slot - 1) / slot * slot
+	to := p.at + late.Microseconds()
+	x.moves = append(x.moves, Correction{At: p.at, To: to, Delta: p.cost})
+	p.at, p.taken = to, p.taken.Add(late)
+	p.g.soon(x)
 }
 
 // farAbove reports whether a call costs so much more than it was expected to that it must wait for that.
@@ -362,18 +404,20 @@ func (p *permit) Done(used llm.Usage, failed *llm.Error) {
 	if p.state != begun {
 		return
 	}
-	x := p.account
+	x, l := p.account, p.account.line(p.namespace)
 	var delta Cost
+	p.outcome.ended = true
+	if p.owner == g.owner && !p.outcome.passed {
+		l.ended++
+	}
 	switch {
 	case failed == nil && used.Known:
-		l := x.line(p.namespace)
 		fresh := max(used.Input-used.CachedInput, 0)
 		counted := used.Input
 		if x.limits.Per[2] > 0 {
 			counted = fresh
 		}
-		l.input.learn(p.estimate.Input, counted)
-		l.output.learn(p.estimate.Output, used.Output)
+		p.outcome.known, p.outcome.used = true, [2]int64{counted, used.Output}
 		delta = Cost{1, used.Input + used.Output, fresh, used.Output}.minus(p.cost)
 	case failed != nil && failed.Class == llm.NotPerformed:
 		delta = Cost{}.minus(p.cost)
@@ -381,6 +425,7 @@ func (p *permit) Done(used llm.Usage, failed *llm.Error) {
 		// Providers count the request, not the tokens.
 		delta = Cost{1}.minus(p.cost)
 	}
+	l.settle(&x.guess)
 	if failed != nil && overloaded(failed) && p.owner == g.owner {
 		r := &refusal{began: p.began, retryAfter: failed.RetryAfter}
 		if x.refused != nil {
@@ -449,7 +494,7 @@ func (g *Governor) begin(owner journal.Owner) {
 		x.held, x.turn, x.fault, x.until = 0, 0, 0, time.Time{}
 		x.pending, x.sent, x.refused, x.refusedSent, x.moves, x.movesSent = map[int64]Cost{}, nil, nil, nil, nil, nil
 		for _, l := range x.lines {
-			l.flying = 0
+			l.flying, l.begun, l.ended = 0, nil, 0
 		}
 		g.soon(x)
 	}

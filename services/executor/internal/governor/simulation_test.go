@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
@@ -83,6 +84,8 @@ type world struct {
 	account   llm.Account
 	stop      []context.CancelFunc
 	busy      sync.WaitGroup
+	// delays are after what time a request leaves, and how long it is on its way; nil means at once.
+	delays func() (sent, travel time.Duration)
 }
 
 func newWorld(t *testing.T, replicas int, account llm.AccountLimits) *world {
@@ -116,6 +119,12 @@ func (w *world) call(ctx context.Context, replica int, namespace string, s size)
 		return 0, err
 	}
 	waited := time.Since(queued)
+	if w.delays != nil {
+		sent, travel := w.delays()
+		elapse(sent)
+		p.Sent()
+		elapse(travel)
+	}
 	use, after := w.meter.Enter(w.limits, s.input, time.Now())
 	if use == nil {
 		e := &llm.Error{Class: llm.Retryable, Status: 429, RetryAfter: after}
@@ -205,6 +214,75 @@ func TestNoMinuteIsBeyondTheLimitsAndNearlyAllIsUsed(t *testing.T) {
 				}
 				require.GreaterOrEqual(t, max(requests, tokens), 0.95)
 				require.Zero(t, w.meter.Refused())
+			})
+		})
+	}
+}
+
+// tenant is what the calls of a namespace are like: they use between low and high times their estimate, and
+// take longer the more they use if slow is set.
+type tenant struct {
+	callers   int
+	estimate  int64
+	low, high float64
+	duration  time.Duration
+	slow      bool
+}
+
+func (x tenant) size() size {
+	part := rand.Float64()
+	n := int64(float64(x.estimate) * (x.low + part*(x.high-x.low)))
+	d := x.duration/2 + time.Duration(rand.Int64N(int64(x.duration/2)))
+	if x.slow {
+		d = x.duration/10 + time.Duration(part*float64(x.duration))
+	}
+	return size{x.estimate, n / 2, n - n/2, d}
+}
+
+// load3 is a limit and what three executors are asked for.
+type load3 struct {
+	limit   int64
+	tenants []tenant
+}
+
+var loads = rapid.Custom(func(rt *rapid.T) (x load3) {
+	x.limit = rapid.Int64Range(50_000, 1_000_000).Draw(rt, "limit")
+	x.tenants = rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) tenant {
+		one := tenant{
+			callers: rapid.IntRange(5, 60).Draw(rt, "callers"), estimate: rapid.Int64Range(x.limit/500, x.limit/100).Draw(rt, "estimate"),
+			low: rapid.Float64Range(0.05, 3).Draw(rt, "low"), slow: rapid.Bool().Draw(rt, "slow"),
+			duration: time.Duration(rapid.IntRange(100, 5000).Draw(rt, "duration")) * time.Millisecond,
+		}
+		one.high = rapid.Float64Range(one.low, 3).Draw(rt, "high")
+		return one
+	}), 1, 3).Draw(rt, "tenants")
+	return x
+})
+
+// No stretch of a minute passes the limit, whatever calls use in proportion to their estimates, however long
+// they take, and however late they are sent and arrive.
+func TestNoStretchPassesTheLimit(t *testing.T) {
+	t.Parallel()
+	for i := range 16 {
+		x := loads.Example(i)
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, 3, llm.AccountLimits{TokensPerMinute: x.limit})
+				w.limits.Tokens = 0 // it counts and lets everything in
+				w.delays = func() (sent, travel time.Duration) {
+					return time.Duration(rand.Int64N(int64(1500 * time.Millisecond))), time.Duration(rand.Int64N(int64(500 * time.Millisecond)))
+				}
+				ctx, stop := context.WithCancel(t.Context())
+				for k, one := range x.tenants {
+					w.load(ctx, one.callers, fmt.Sprint("n", k), one.size)
+				}
+				elapse(125 * time.Second)
+				stop()
+				uses := w.meter.Uses()
+				_, most := fakellm.Most(uses, time.Minute)
+				t.Logf("%d calls; most in a minute: %.2f %% of the limit; %+v", len(uses), 100*float64(most)/float64(x.limit), x)
+				require.LessOrEqual(t, most, x.limit)
 			})
 		})
 	}

@@ -112,8 +112,8 @@ func (f fair) DeleteThread(ctx context.Context, namespace, id string) error {
 	return f.turns.Do(ctx, namespace, func(ctx context.Context) error { return f.j.DeleteThread(ctx, namespace, id) })
 }
 
-func (f fair) HoldThread(ctx context.Context, namespace, id, runID string) error {
-	return f.turns.Do(ctx, namespace, func(ctx context.Context) error { return f.j.HoldThread(ctx, namespace, id, runID) })
+func (f fair) HoldThread(ctx context.Context, namespace, id string, runs []string) error {
+	return f.turns.Do(ctx, namespace, func(ctx context.Context) error { return f.j.HoldThread(ctx, namespace, id, runs) })
 }
 
 func (f fair) Lineage(ctx context.Context, namespace, id string) ([]thread.Segment, error) {
@@ -387,6 +387,16 @@ func (f fair) Shrink(ctx context.Context, before time.Time, limit int) (more boo
 
 func (f fair) SweepGraphs(ctx context.Context, before time.Time, after Key, limit int) (removed int, next Key, err error) {
 	return f.j.SweepGraphs(ctx, before, after, limit)
+}
+
+// What ToolLists says.
+
+func (f fair) KeptTools(ctx context.Context, server string) ([]byte, error) {
+	return f.j.KeptTools(ctx, server)
+}
+
+func (f fair) KeepTools(ctx context.Context, server string, list []byte) error {
+	return f.j.KeepTools(ctx, server, list)
 }
 
 // What OutcomeCache says.

@@ -29,6 +29,7 @@ type Journal interface {
 	Retention
 	Workers
 	OutcomeCache
+	ToolLists
 	thread.Store
 	// Close ends every connection. It may be called more than once.
 	Close() error

@@ -5,6 +5,14 @@ import (
 	"time"
 )
 
+// ToolLists keeps what MCP servers listed last, as the actor mcp writes it.
+type ToolLists interface {
+	// KeptTools returns the last list of a server, nil if there is none.
+	KeptTools(ctx context.Context, server string) ([]byte, error)
+	// KeepTools keeps a list in place of the last one.
+	KeepTools(ctx context.Context, server string, list []byte) error
+}
+
 const (
 	// MaxOutcomeBytes bounds one outcome that is kept for equal calls.
 	MaxOutcomeBytes = 64 << 10

@@ -17,9 +17,10 @@ type Reader interface {
 	// Items returns items of a thread, newest first, and those of the threads above it up to the forks.
 	// ReasonNotFound.
 	Items(ctx context.Context, namespace, id string, q Query) ([]Item, error)
-	// HoldThread lets a run hold the thread. It succeeds if no other open run holds it, so that nobody
-	// needs to let go of it. ReasonBusy, ReasonNotFound.
-	HoldThread(ctx context.Context, namespace, id, runID string) error
+	// HoldThread lets runs hold the thread, by the rule of Hold: from the root down to the run of the agent
+	// that works there, at least one. Nobody needs to let go of it, since runs that have ended hold nothing.
+	// ReasonBusy, ReasonNotFound.
+	HoldThread(ctx context.Context, namespace, id string, runs []string) error
 }
 
 // Query says which items are read.
@@ -83,7 +84,7 @@ type Store interface {
 	// DeleteThread removes a thread. Its items stay as long as forks need them. ReasonNotFound, ReasonBusy.
 	DeleteThread(ctx context.Context, namespace, id string) error
 	// HoldThread is that of Reader.
-	HoldThread(ctx context.Context, namespace, id, runID string) error
+	HoldThread(ctx context.Context, namespace, id string, runs []string) error
 	// Lineage returns the segments of a thread, its own first. All but that, which ends with the last item,
 	// are the same as long as the thread is there. ReasonNotFound.
 	Lineage(ctx context.Context, namespace, id string) ([]Segment, error)

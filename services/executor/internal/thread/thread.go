@@ -72,8 +72,10 @@ type Thread struct {
 	ParentSeq int64
 	// Depth is how many threads stand above.
 	Depth int
-	// Holder is the run that held the thread last; it may have ended.
+	// Holder is the run that held the thread last, the one at the root; it may have ended. Below are the runs
+	// of agents below it that it was lent to, down to the one that worked there last.
 	Holder     string
+	Below      []string
 	Labels     map[string]string
 	CreateTime time.Time
 	// UseTime is when the thread was made, held or appended to last.

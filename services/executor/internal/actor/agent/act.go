@@ -126,7 +126,9 @@ func (l *loop) act(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, e
 	if err != nil || say == nil {
 		return out, err
 	}
-	out.Threads = []workgraph.ThreadAppend{*say}
+	if say.Create != nil || len(say.Items) > 0 {
+		out.Threads = []workgraph.ThreadAppend{*say}
+	}
 	out.State, err = given.at.state()
 	return out, err
 }
@@ -151,22 +153,39 @@ func (d *definition) decide(ctx context.Context, r *response.Response, given *ro
 	return d.actGroups(ctx, r, v, given)
 }
 
+// shares reports whether an action of the response works on the thread of the agent.
+func (d *definition) shares(r *response.Response) bool {
+	for _, group := range r.Groups {
+		for i := range group {
+			if a := d.Actions[group[i].Type]; a != nil && a.shares() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // say is what a response adds to the thread before anything of it is done, so that branches, agents on the
-// same thread and whoever reads it know what was said. It moves the agent to the end of that. In the tools
-// form a message is appended with the answers to its calls, at the end of the round.
+// same thread and whoever reads it know what was said. It moves the agent to the end of that, and to where
+// agents may share its thread. In the tools form a message is appended with the answers to its calls, at the
+// end of the round.
 func (l *loop) say(ctx context.Context, c *workgraph.Call, r *response.Response, given *round) (*workgraph.ThreadAppend, error) {
-	if given.d.Form == formTools || r.InstantResponse == "" {
+	var items []workgraph.ThreadItem
+	if given.d.Form != formTools && r.InstantResponse != "" {
+		item, err := messageItem(message{Role: "assistant", Content: r.InstantResponse})
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, item)
+	}
+	if len(items) == 0 && (given.at.of(c.RunID) || !given.d.shares(r)) {
 		return nil, nil
 	}
-	item, err := messageItem(message{Role: "assistant", Content: r.InstantResponse})
+	a, at, err := l.appendTo(ctx, c, given.at, items)
 	if err != nil {
 		return nil, err
 	}
-	a, err := l.appendTo(ctx, c, given, []workgraph.ThreadItem{item})
-	if err != nil {
-		return nil, err
-	}
-	given.at.Thread, given.at.Seq = a.Thread, a.After+1
+	given.at = at
 	return &a, nil
 }
 
@@ -262,7 +281,7 @@ func (d *definition) actGroups(ctx context.Context, r *response.Response, v verd
 			}
 			if a.shares() && !a.HandOver {
 				var err error
-				if named, err = sharing(named, given.at.Thread); err != nil {
+				if named, err = sharing(named, given.at); err != nil {
 					return workgraph.Outcome{}, err
 				}
 			}
@@ -337,8 +356,8 @@ func (w *doing) handOver(previous json.RawMessage) (workgraph.Outcome, error) {
 }
 
 // sharing are the arguments of an agent that works on the thread of its caller.
-func sharing(named map[string]json.RawMessage, threadID string) (map[string]json.RawMessage, error) {
-	raw, err := actor.Encode(threadID)
+func sharing(named map[string]json.RawMessage, at position) (map[string]json.RawMessage, error) {
+	raw, err := actor.Encode(position{Thread: at.Thread, Seq: at.Seq, Runs: at.Runs})
 	if err != nil {
 		return nil, actor.BadArguments("%v", err)
 	}

@@ -53,7 +53,7 @@ const givenProperties = `
     "references": {"type": "array", "description": "What texts like #E1 in the problem of a plan stand for, told to the reasoner.", "items": {"type": "object"}},
     "previous_action_results": {"description": "Results of the actions before this one, when another agent calls it as an action; told as an attachment."},
     "thread_id": {"type": "string", "description": "The thread to work on; a new one that goes with the run when absent."},
-    "shared_thread": {"type": "string", "description": "The thread of the agent that calls this one."}`
+    "shared_thread": {"type": "object", "description": "Where the agent stands that calls this one; share_thread sets it."}`
 
 // callProperties are arguments of the node's own that bound one call.
 const callProperties = `

@@ -50,14 +50,14 @@ func (m *threads) ThreadByKey(context.Context, string, string) (thread.Thread, e
 	return thread.Thread{}, thread.NotFound("")
 }
 
-func (m *threads) HoldThread(_ context.Context, _, id, run string) error {
+func (m *threads) HoldThread(_ context.Context, _, id string, runs []string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	t, ok := m.rows[id]
 	if !ok {
 		return thread.NotFound(id)
 	}
-	t.Holder = run
+	t.Holder, t.Below = runs[0], runs[1:]
 	m.rows[id] = t
 	return nil
 }

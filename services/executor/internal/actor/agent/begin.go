@@ -25,14 +25,16 @@ func (l *loop) begin(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 		return workgraph.Outcome{}, err
 	}
 	var last int64
+	runs := append(slices.Clone(in.Runs), c.RunID)
 	switch {
 	case in.Create != nil:
 		last = in.Create.ParentSeq
 	default:
-		if !in.Shared {
-			if err := l.threads.HoldThread(ctx, actor.NamespaceOf(ctx), in.Thread, holder(c)); err != nil {
-				return workgraph.Outcome{}, threadError(err)
-			}
+		if len(in.Runs) == 0 {
+			runs = holders(c)
+		}
+		if err := l.threads.HoldThread(ctx, actor.NamespaceOf(ctx), in.Thread, runs); err != nil {
+			return workgraph.Outcome{}, threadError(err)
 		}
 		t, err := l.threads.Thread(ctx, actor.NamespaceOf(ctx), in.Thread)
 		if err != nil {
@@ -59,7 +61,7 @@ func (l *loop) begin(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 		a.Items = append(a.Items, item)
 	}
 	r := &round{d: d, in: in, c: c, number: 1, userInput: in.UserInput, results: in.ActionResults}
-	r.at = position{Thread: in.Thread, Seq: last + int64(len(a.Items)), Round: 1}
+	r.at = position{Thread: in.Thread, Seq: last + int64(len(a.Items)), Round: 1, Runs: runs}
 	if r.at.Input = in.Input; len(in.said()) > 0 {
 		r.at.Input = &state.Span{First: r.at.Seq - int64(len(in.said())) + 1, Last: r.at.Seq}
 	}
@@ -82,13 +84,12 @@ func (l *loop) begin(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 	return out, err
 }
 
-// holder is the run that holds an agent's thread: the root, so that a call of another agent of the same work
-// does not find the thread busy.
-func holder(c *workgraph.Call) string {
-	if c.RootRunID != "" {
-		return c.RootRunID
+// holders are the runs that hold the thread of an agent's loop: the root and the loop's own.
+func holders(c *workgraph.Call) []string {
+	if c.RootRunID == "" || c.RootRunID == c.RunID {
+		return []string{c.RunID}
 	}
-	return c.RunID
+	return []string{c.RootRunID, c.RunID}
 }
 
 // threadError is the error of a call that cannot use its thread.

@@ -9,9 +9,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/prompt"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/state"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -20,8 +22,8 @@ type instance struct {
 	// Thread is the thread that it works on. Create is set if the thread is to be made.
 	Thread string        `json:"thread"`
 	Create *createThread `json:"create,omitempty"`
-	// Shared says that the caller holds the thread.
-	Shared bool `json:"shared,omitempty"`
+	// Runs are those that hold the thread and lend it to the agent.
+	Runs []string `json:"runs,omitempty"`
 	// Input are the messages of the thread with the newest user input, if they are known.
 	Input *state.Span `json:"input,omitempty"`
 	// Agent is the actor that was called.
@@ -62,7 +64,7 @@ type given struct {
 	References    []json.RawMessage `json:"references"`
 	Before        json.RawMessage   `json:"previous_action_results"`
 	ThreadID      string            `json:"thread_id"`
-	SharedThread  string            `json:"shared_thread"`
+	SharedThread  *position         `json:"shared_thread"`
 }
 
 // taskFields are the arguments that a positional mapping may hold.
@@ -196,8 +198,12 @@ func readInput(c *workgraph.Call) (*instance, error) {
 		return nil, err
 	}
 	in.Thread = g.ThreadID
-	if g.SharedThread != "" {
-		in.Thread, in.Shared = g.SharedThread, true
+	if at := g.SharedThread; at != nil {
+		if at.of(c.RunID) || at.of(c.ParentRunID) {
+			in.Thread, in.Runs = at.Thread, at.Runs
+		} else { // the caller is a fork of the run that lent the thread
+			in.Thread, in.Create = ids.New(thread.IDPrefix), &createThread{Parent: at.Thread, ParentSeq: at.Seq, Agent: c.Actor}
+		}
 	}
 	if in.Thread == "" && c.RunID == c.RootRunID {
 		in.Thread = c.Thread // the run's own; the agents of runs below it have threads of their own

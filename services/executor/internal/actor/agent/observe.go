@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
-	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/prompt"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/response"
@@ -74,17 +73,18 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	a, err := l.appendTo(ctx, c, r, items)
+	a, at, err := l.appendTo(ctx, c, r.at, items)
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
 	pos := r.moved(a, item)
+	pos.Runs = at.Runs
 	var out workgraph.Outcome
 	switch {
 	case end.over:
 		out = workgraph.Outcome{Values: []json.RawMessage{end.result}, Select: &workgraph.Select{Others: workgraph.SelectNone}}
 	case end.handOver != "":
-		if out, err = d.handOver(&end, &a); err != nil {
+		if out, err = d.handOver(&end, &a, pos); err != nil {
 			return workgraph.Outcome{}, err
 		}
 	default:
@@ -216,12 +216,12 @@ func (r *round) outcome(said *response.Response, item *state.Item) (ending, erro
 
 // handOver is the outcome of a round after which another agent goes on. From the append on it takes the turns
 // of the thread, if it has a name and works there.
-func (d *definition) handOver(end *ending, a *workgraph.ThreadAppend) (workgraph.Outcome, error) {
+func (d *definition) handOver(end *ending, a *workgraph.ThreadAppend, at position) (workgraph.Outcome, error) {
 	to := d.Actions[end.handOver]
 	named := end.arguments
 	if to.shares() {
 		var err error
-		if named, err = sharing(named, a.Thread); err != nil {
+		if named, err = sharing(named, at); err != nil {
 			return workgraph.Outcome{}, err
 		}
 		if to.Actor != actorAgent {
@@ -349,31 +349,6 @@ func shortened(item *state.Item) (*state.Item, error) {
 	short.ActionResults = short.ActionResults.Cut(room * all / max(1, all+given))
 	short.Given = short.Given.Cut(room * given / max(1, all+given))
 	return &short, nil
-}
-
-// appendTo is the append of the round. A run that was forked from another one finds that the thread goes on
-// beyond its own position, with what the other run did: it goes on with a fork of the thread.
-func (l *loop) appendTo(ctx context.Context, c *workgraph.Call, r *round, items []workgraph.ThreadItem) (workgraph.ThreadAppend, error) {
-	t, err := l.threads.Thread(ctx, actor.NamespaceOf(ctx), r.at.Thread)
-	if err != nil {
-		return workgraph.ThreadAppend{}, threadError(err)
-	}
-	a := workgraph.ThreadAppend{Thread: r.at.Thread, After: t.Last, Items: items}
-	if t.Last > r.at.Seq && !r.shares() {
-		a.Thread, a.After = ids.New(thread.IDPrefix), r.at.Seq
-		a.Create = &workgraph.ThreadCreate{Parent: r.at.Thread, ParentSeq: r.at.Seq, Lifetime: workgraph.ThreadEphemeral, Agent: t.Agent}
-	}
-	return a, nil
-}
-
-// shares reports whether actions work on the thread of the agent.
-func (r *round) shares() bool {
-	for _, a := range r.d.Actions {
-		if a.shares() {
-			return true
-		}
-	}
-	return r.in.Shared
 }
 
 // before is the position up to which the thread can be read while an append is under way.

@@ -111,13 +111,13 @@ func (l *loop) summarized(ctx context.Context, c *workgraph.Call) (workgraph.Out
 		if err != nil {
 			return workgraph.Outcome{}, badLoop("the summary: %v", err)
 		}
-		a, err := l.appendTo(ctx, c, r, []workgraph.ThreadItem{{Kind: workgraph.ThreadSummary, Brief: brief, Body: raw}})
+		a, at, err := l.appendTo(ctx, c, r.at, []workgraph.ThreadItem{{Kind: workgraph.ThreadSummary, Brief: brief, Body: raw}})
 		if err != nil {
 			return workgraph.Outcome{}, err
 		}
 		add = []workgraph.ThreadAppend{a}
 		s.seq = a.After + 1
-		pos.Thread, pos.Seq = a.Thread, s.seq
+		pos.Thread, pos.Seq, pos.Runs = at.Thread, at.Seq, at.Runs
 		next.from, next.summary = r.before(a), s
 	}
 	out, err := next.told(ctx, l, nil)

@@ -53,9 +53,9 @@ type Set struct {
 	mcp *mcp.Servers
 }
 
-// New makes the actors, which read threads by way of threads. The models stay the caller's. Telemetry nil
-// means none.
-func New(cfg Config, models *llm.Set, threads thread.Reader, tel *obs.Telemetry) (*Set, error) {
+// New makes the actors, which read threads by way of threads and keep lists of tools in memory. The models
+// stay the caller's. Telemetry nil means none.
+func New(cfg Config, models *llm.Set, threads thread.Reader, memory mcp.Memory, tel *obs.Telemetry) (*Set, error) {
 	if tel == nil {
 		tel = obs.Noop()
 	}
@@ -84,7 +84,9 @@ func New(cfg Config, models *llm.Set, threads thread.Reader, tel *obs.Telemetry)
 	if err != nil {
 		return nil, err
 	}
-	servers, err := mcp.New(cfg.MCP, mcpDeps(cfg, tel))
+	deps := mcpDeps(cfg, tel)
+	deps.Memory = memory
+	servers, err := mcp.New(cfg.MCP, deps)
 	if err != nil {
 		return nil, err
 	}

@@ -32,6 +32,8 @@ type Deps struct {
 	Logger         *slog.Logger
 	TracerProvider trace.TracerProvider
 	Propagator     propagation.TextMapPropagator
+	// Memory keeps what servers list; nil forgets it with the process.
+	Memory Memory
 }
 
 // Servers are the configured servers. They are safe for concurrent use.
@@ -46,7 +48,7 @@ type Servers struct {
 func New(cfg Config, d Deps) (*Servers, error) {
 	s := &Servers{version: d.Version, tracers: d.TracerProvider, propagator: d.Propagator, byName: map[string]*server{}}
 	for name, one := range cfg.Servers {
-		sv := &server{name: name, cfg: one.withDefaults(), log: d.Logger, open: s.open, changed: make(chan struct{}, 1), reports: map[string]*report{}}
+		sv := &server{name: name, cfg: one.withDefaults(), log: d.Logger, open: s.open, memory: d.Memory, changed: make(chan struct{}, 1), reports: map[string]*report{}}
 		sv.turns = turns.Within(turns.Bounds{Key: sv.cfg.Parallel, All: sv.cfg.Parallel})
 		if one.URL != "" {
 			guard, err := egress.NewGuard(slices.Concat(d.AllowPrivate, one.AllowPrivate))

@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -126,13 +127,36 @@ func faulty(t *testing.T, mode string, env ...string) mcp.Server {
 	return out
 }
 
+// memory keeps lists in this process.
+type memory struct {
+	lists  sync.Map
+	writes atomic.Int64
+}
+
+func (m *memory) KeptTools(_ context.Context, server string) ([]byte, error) {
+	list, _ := m.lists.Load(server)
+	raw, _ := list.([]byte)
+	return raw, nil
+}
+
+func (m *memory) KeepTools(_ context.Context, server string, list []byte) error {
+	m.lists.Store(server, list)
+	m.writes.Add(1)
+	return nil
+}
+
 // open makes servers that Run keeps connected.
 func open(t *testing.T, servers map[string]mcp.Server) *mcp.Servers {
+	t.Helper()
+	return openWith(t, servers, nil)
+}
+
+func openWith(t *testing.T, servers map[string]mcp.Server, m mcp.Memory) *mcp.Servers {
 	t.Helper()
 	cfg := mcp.Config{Servers: servers}
 	require.NoError(t, cfg.Validate())
 	tracers := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.AlwaysSample()))
-	s, err := mcp.New(cfg, mcp.Deps{Version: "test", Logger: slog.New(slog.DiscardHandler), TracerProvider: tracers, Propagator: propagation.TraceContext{}})
+	s, err := mcp.New(cfg, mcp.Deps{Version: "test", Logger: slog.New(slog.DiscardHandler), TracerProvider: tracers, Propagator: propagation.TraceContext{}, Memory: m})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -327,6 +351,8 @@ type inProcess struct {
 	requests []http.Header
 	// handler is what serves now.
 	handler http.Handler
+	// close ends the server.
+	close func()
 }
 
 func serve(t *testing.T) *inProcess {
@@ -340,8 +366,12 @@ func serve(t *testing.T) *inProcess {
 		p.mu.Unlock()
 		h.ServeHTTP(w, r)
 	}))
-	t.Cleanup(srv.Close)
-	t.Cleanup(p.forget)
+	p.close = sync.OnceFunc(func() {
+		p.forget()
+		srv.CloseClientConnections()
+		srv.Close()
+	})
+	t.Cleanup(p.close)
 	p.url = srv.URL
 	return p
 }
@@ -535,6 +565,41 @@ func TestDown(t *testing.T) {
 		require.Len(t, specs, 1)
 		require.Equal(t, "mcp/down/*", specs[0].Name)
 		require.Contains(t, specs[0].Unavailable, "refused the connection")
+	})
+	t.Run("Never/ButByAnEarlierProcess", func(t *testing.T) {
+		t.Parallel()
+		p := serve(t)
+		p.tool("hello", `{"type": "object", "properties": {"who": {"type": "string"}}}`, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) { return text("hello"), nil })
+		m := &memory{}
+		s := openWith(t, map[string]mcp.Server{"p": p.config()}, m)
+		want := listed(t, s, "mcp/p/hello")
+		testkit.Eventually(t, func() bool { return m.writes.Load() == 1 })
+		gone := p.config()
+		p.close()
+		known := func(name string, of mcp.Server) (found actor.Spec) {
+			s := openWith(t, map[string]mcp.Server{"p": of}, m)
+			testkit.Eventually(t, func() bool {
+				for _, found = range s.Specs() {
+				}
+				return found.Unavailable != ""
+			})
+			require.Equal(t, name, found.Name)
+			return found
+		}
+		got := known("mcp/p/hello", gone)
+		require.Equal(t, want.Schema, got.Schema)
+		require.Equal(t, want.Description, got.Description)
+		require.Equal(t, workgraph.Unsafe, got.Effect)
+		corrected := gone
+		corrected.Effects = map[string]workgraph.Effect{"hello": workgraph.Pure}
+		require.Equal(t, workgraph.Pure, known("mcp/p/hello", corrected).Effect)
+		hidden := gone
+		hidden.Tools = []string{"other"}
+		known("mcp/p/*", hidden)
+		elsewhere := gone
+		elsewhere.URL = "http://127.0.0.1:1/mcp"
+		known("mcp/p/*", elsewhere)
+		require.EqualValues(t, 1, m.writes.Load(), "the same list is kept once")
 	})
 	t.Run("Private/IsRefused", func(t *testing.T) {
 		t.Parallel()

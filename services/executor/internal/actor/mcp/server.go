@@ -39,6 +39,7 @@ type server struct {
 	turns     *turns.Turns
 	log       *slog.Logger
 	open      func(context.Context, *server) (*session, error)
+	memory    Memory // nil remembers nothing
 	// changed has room for one request to list the tools again.
 	changed chan struct{}
 
@@ -46,8 +47,11 @@ type server struct {
 	// live is the connection, nil while there is none; dialing is closed at the end of the attempt under way.
 	live    *session
 	dialing chan struct{}
-	// tools are those of the last list, kept while the server is down; nil if it never listed any.
+	// tools are those of the last list, also of an earlier process; nil if the server never listed any.
 	tools map[string]*tool
+	// kept is the last list as it was kept, and recalled says that it was looked for.
+	kept     []byte
+	recalled bool
 	// down is why the last attempt failed, pause how long the next one waits, until again.
 	down   error
 	pause  time.Duration
@@ -112,6 +116,7 @@ func (sv *server) session(ctx context.Context) (*session, error) {
 func (sv *server) dial(done chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), sv.cfg.ConnectTimeout)
 	defer cancel()
+	sv.recall(ctx)
 	s, err := sv.open(ctx, sv)
 	var tools map[string]*tool
 	if err == nil {
@@ -137,6 +142,7 @@ func (sv *server) dial(done chan struct{}) {
 		sv.log.InfoContext(ctx, "MCP server reached again", "server", sv.name)
 	}
 	sv.live, sv.tools, sv.down, sv.pause = s, tools, nil, 0
+	sv.keep(tools)
 	go func() {
 		<-s.ended
 		sv.mu.Lock()
@@ -240,6 +246,7 @@ func (sv *server) listAgain(ctx context.Context, s *session) {
 	defer sv.mu.Unlock()
 	if sv.live == s {
 		sv.tools = tools
+		sv.keep(tools)
 	}
 }
 

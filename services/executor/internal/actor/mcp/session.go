@@ -38,7 +38,8 @@ const (
 // tool is a tool as its server lists it.
 type tool struct {
 	name, description, version string
-	effect                     workgraph.Effect
+	// hint is the effect by the server's word, effect the one that counts.
+	hint, effect workgraph.Effect
 	// schema is the JSON Schema of the arguments; nil if the server's cannot be used.
 	schema json.RawMessage
 	// properties are the arguments that the schema names.
@@ -253,21 +254,19 @@ func usable(name string) bool {
 
 // read takes from a tool what is needed of it.
 func (sv *server) read(ctx context.Context, t *mcp.Tool, version string) *tool {
-	out := &tool{name: t.Name, version: version, description: errs.Clip(strings.TrimSpace(strings.ToValidUTF8(t.Description, "")), maxDescription), effect: workgraph.Unsafe}
+	out := &tool{name: t.Name, version: version, description: errs.Clip(strings.TrimSpace(strings.ToValidUTF8(t.Description, "")), maxDescription), hint: workgraph.Unsafe}
 	if out.description == "" {
 		out.description = errs.Clip(strings.ToValidUTF8(t.Title, ""), maxDescription)
 	}
 	if a := t.Annotations; a != nil {
 		switch {
 		case a.ReadOnlyHint:
-			out.effect = workgraph.Pure
+			out.hint = workgraph.Pure
 		case a.IdempotentHint:
-			out.effect = workgraph.Idempotent
+			out.hint = workgraph.Idempotent
 		}
 	}
-	if e, ok := sv.cfg.Effects[t.Name]; ok {
-		out.effect = e
-	}
+	out.effect = sv.effectOf(out)
 	schema, ok := t.InputSchema.(map[string]any)
 	if !ok {
 		return out
@@ -280,10 +279,25 @@ func (sv *server) read(ctx context.Context, t *mcp.Tool, version string) *tool {
 	if _, err := workgraph.CompileSchema(ctx, raw); err != nil {
 		return out // the server judges the arguments
 	}
-	out.schema, out.properties = raw, map[string]bool{}
+	out.schema = raw
 	properties, _ := schema["properties"].(map[string]any)
-	for name := range properties {
-		out.properties[name] = true
+	out.properties = set(properties)
+	return out
+}
+
+// effectOf is the effect of a tool, which the configuration may correct.
+func (sv *server) effectOf(t *tool) workgraph.Effect {
+	if e, ok := sv.cfg.Effects[t.name]; ok {
+		return e
+	}
+	return t.hint
+}
+
+// set has the keys of m.
+func set[V any](m map[string]V) map[string]bool {
+	out := make(map[string]bool, len(m))
+	for k := range m {
+		out[k] = true
 	}
 	return out
 }

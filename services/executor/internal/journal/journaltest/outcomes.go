@@ -9,6 +9,21 @@ import (
 )
 
 func outcomeCases(t *testing.T, d Driver) {
+	t.Run("Tools/TheLastListIsKept", func(t *testing.T) {
+		w := open(t, d)
+		got, err := w.j.KeptTools(t.Context(), "files")
+		require.NoError(t, err)
+		require.Nil(t, got)
+		for _, list := range []string{`{"tools":[]}`, `{"tools":[{}]}`} {
+			require.NoError(t, w.j.KeepTools(t.Context(), "files", []byte(list)))
+			got, err = w.another().KeptTools(t.Context(), "files")
+			require.NoError(t, err)
+			require.Equal(t, list, string(got))
+		}
+		got, err = w.j.KeptTools(t.Context(), "other")
+		require.NoError(t, err)
+		require.Nil(t, got)
+	})
 	t.Run("Outcomes/AreKeptUntilTheirTime", func(t *testing.T) {
 		w := open(t, d)
 		key, end := []byte{0, 1, 255}, base.Add(time.Minute)

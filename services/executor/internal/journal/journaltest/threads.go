@@ -120,7 +120,7 @@ func threadRowCases(t *testing.T, d Driver) {
 		_, err = w.j.Lineage(t.Context(), "other", made.ID)
 		reason(t, err, thread.ReasonNotFound)
 		reason(t, w.j.DeleteThread(t.Context(), "other", made.ID), thread.ReasonNotFound)
-		reason(t, w.j.HoldThread(t.Context(), "other", made.ID, "run_1"), thread.ReasonNotFound)
+		reason(t, w.j.HoldThread(t.Context(), "other", made.ID, []string{"run_1"}), thread.ReasonNotFound)
 		_, err = w.j.CreateThread(t.Context(), newThread(func(c *thread.Create) { c.Namespace, c.ParentID = "other", made.ID }))
 		reason(t, err, thread.ReasonNotFound)
 		list, err := w.j.ListThreads(t.Context(), "other", thread.Filter{}, page.Cursor{}, 10)
@@ -441,7 +441,7 @@ func threadHoldCases(t *testing.T, d Driver) {
 	t.Run("Hold/ByOneOpenRun", func(t *testing.T) {
 		w := open(t, d)
 		th, a, b := w.thread(), w.started(1), w.started(1)
-		hold := func(run string) error { return w.j.HoldThread(t.Context(), ns, th.ID, run) }
+		hold := func(run string) error { return w.j.HoldThread(t.Context(), ns, th.ID, []string{run}) }
 		require.NoError(t, hold(a))
 		require.NoError(t, hold(a), "again")
 		err := hold(b)
@@ -457,6 +457,32 @@ func threadHoldCases(t *testing.T, d Driver) {
 		require.NoError(t, w.j.DeleteThread(t.Context(), ns, th.ID))
 		reason(t, hold(a), thread.ReasonNotFound)
 	})
+	t.Run("Hold/ByOneAgentOfARun", func(t *testing.T) {
+		w := open(t, d)
+		th, root := w.thread(), w.started(1)
+		first, second, guest := w.started(1), w.started(1), w.started(1)
+		hold := func(runs ...string) error {
+			return w.j.HoldThread(t.Context(), ns, th.ID, append([]string{root}, runs...))
+		}
+		require.NoError(t, hold(first))
+		err := hold(second)
+		reason(t, err, thread.ReasonBusy)
+		require.Equal(t, first, errs.From(err).Meta["run_id"])
+		require.NoError(t, hold(first, guest), "it lends the thread")
+		reason(t, hold(first, second), thread.ReasonBusy)
+		got, err := w.j.Thread(t.Context(), ns, th.ID)
+		require.NoError(t, err)
+		require.Equal(t, root, got.Holder)
+		require.Equal(t, []string{first, guest}, got.Below)
+		require.NoError(t, w.commit(appendTo(guest, 1, 1, inState(journal.StateCompleted)))[0].Err)
+		reason(t, hold(second), thread.ReasonBusy)
+		require.NoError(t, w.commit(appendTo(root, 1, 1, func(a *journal.Append) {
+			a.Command = []journal.Command{{Namespace: ns, RunID: first, Kind: journal.CommandCancel, Key: "parent", Time: base}}
+		}))[0].Err)
+		require.NoError(t, hold(second), "the first was told to end")
+		require.NoError(t, w.commit(appendTo(root, 2, 1, inState(journal.StateFailed)))[0].Err)
+		require.NoError(t, w.j.DeleteThread(t.Context(), ns, th.ID), "the end of the root frees the thread")
+	})
 	t.Run("Hold/OneOfManyAtOnce", func(t *testing.T) {
 		w := open(t, d)
 		th := w.thread()
@@ -464,7 +490,7 @@ func threadHoldCases(t *testing.T, d Driver) {
 		got := make(chan error, n)
 		for range n {
 			run := w.started(1)
-			go func() { got <- w.j.HoldThread(context.WithoutCancel(t.Context()), ns, th.ID, run) }()
+			go func() { got <- w.j.HoldThread(context.WithoutCancel(t.Context()), ns, th.ID, []string{run}) }()
 		}
 		won := 0
 		for range n {
@@ -486,7 +512,7 @@ func threadSweepCases(t *testing.T, d Driver) {
 		}
 		kept, unused, used, held := w.thread(old(workgraph.ThreadConversation)), w.thread(old(workgraph.ThreadEphemeral)), w.thread(old(workgraph.ThreadEphemeral)), w.thread(old(workgraph.ThreadEphemeral))
 		run, ended := w.started(1), w.started(1)
-		require.NoError(t, w.j.HoldThread(t.Context(), ns, held.ID, run))
+		require.NoError(t, w.j.HoldThread(t.Context(), ns, held.ID, []string{run}))
 		recent := addTo(run, workgraph.ThreadAppend{Thread: used.ID, Items: messages(`"a"`)})
 		require.NoError(t, w.commit(appendTo(run, 1, 1, recent, func(a *journal.Append) { a.Threads[0].Items[0].Time = dbkit.Now() }))[0].Err)
 		of := func(run, id string) {

@@ -91,7 +91,7 @@ func turnCases(t *testing.T, d Driver) {
 		line := next(w, th.ID)
 		require.Empty(t, line.Runs)
 		require.EqualValues(t, 2, line.Next.Number)
-		require.NoError(t, w.j.HoldThread(t.Context(), ns, th.ID, holder))
+		require.NoError(t, w.j.HoldThread(t.Context(), ns, th.ID, []string{holder}))
 		require.Equal(t, []string{holder}, next(w, th.ID).Runs)
 		require.False(t, next(w, th.ID).Began)
 		w.started(1, func(s *journal.Start) { s.Run.ID = line.Next.RunID })

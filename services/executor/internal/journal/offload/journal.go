@@ -22,6 +22,7 @@ type Journal struct {
 	journal.Retention
 	remotes
 	journal.OutcomeCache
+	journal.ToolLists
 	thread.Turns
 
 	rows journal.Journal
@@ -35,7 +36,7 @@ var _ journal.Journal = Journal{}
 
 // Around returns j as its readers should see it. What is written to it must have been packed.
 func (s *Offload) Around(j journal.Journal) Journal {
-	return Journal{Members: j, Interrupts: j, Jobs: j, Outbox: j, Deletion: j, Blobs: j, Retention: j, remotes: j, OutcomeCache: j, Turns: j, rows: j, s: s}
+	return Journal{Members: j, Interrupts: j, Jobs: j, Outbox: j, Deletion: j, Blobs: j, Retention: j, remotes: j, OutcomeCache: j, ToolLists: j, Turns: j, rows: j, s: s}
 }
 
 // What thread.Store says. Only items have values that are packed.
@@ -66,8 +67,8 @@ func (j Journal) DeleteThread(ctx context.Context, namespace, id string) error {
 }
 
 // HoldThread implements thread.Store.
-func (j Journal) HoldThread(ctx context.Context, namespace, id, runID string) error {
-	return j.rows.HoldThread(ctx, namespace, id, runID)
+func (j Journal) HoldThread(ctx context.Context, namespace, id string, runs []string) error {
+	return j.rows.HoldThread(ctx, namespace, id, runs)
 }
 
 // Lineage implements thread.Store.

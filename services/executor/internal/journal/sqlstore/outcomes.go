@@ -25,6 +25,20 @@ func (s *Store) KeepOutcome(ctx context.Context, namespace string, key, outcome 
 		namespace, key, outcome, until))
 }
 
+// KeptTools implements journal.ToolLists.
+func (s *Store) KeptTools(ctx context.Context, server string) (list []byte, err error) {
+	err = dbkit.FirstRow(s.db.Read.Query(ctx, `SELECT tools FROM mcp_servers WHERE name = $1`, server)).Scan(&list)
+	if none(err) {
+		return nil, nil
+	}
+	return list, err
+}
+
+// KeepTools implements journal.ToolLists.
+func (s *Store) KeepTools(ctx context.Context, server string, list []byte) error {
+	return Away(s.write(ctx, `INSERT INTO mcp_servers (name, tools) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET tools = excluded.tools`, server, list))
+}
+
 // SweepOutcomes implements journal.OutcomeCache.
 func (s *Store) SweepOutcomes(ctx context.Context, now time.Time, most int) (int, error) {
 	expired, err := s.db.Read.Exec(ctx, `DELETE FROM kept_outcomes WHERE expire_time <= $1`, now)

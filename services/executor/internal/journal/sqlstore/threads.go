@@ -17,7 +17,7 @@ const (
 	// lastItem selects a column of the last item of a thread t.
 	lastItem = `(SELECT i.%s FROM thread_items i WHERE i.thread_id = t.thread_id ORDER BY i.seq DESC LIMIT 1)`
 	// threadColumns are those of a thread t for scanThread.
-	threadColumns = `t.thread_id, t.namespace, t.key, t.agent, t.title, t.lifetime, t.parent_id, t.parent_seq, t.depth, t.holder, t.labels, t.create_time, t.use_time`
+	threadColumns = `t.thread_id, t.namespace, t.key, t.agent, t.title, t.lifetime, t.parent_id, t.parent_seq, t.depth, t.holder, t.below, t.labels, t.create_time, t.use_time`
 	// thisThread holds for the thread t that is $2 of namespace $1, and thisKey for that with the key $2.
 	thisThread = ` t.thread_id = $2 AND t.namespace || '' = $1`
 	thisKey    = ` t.namespace = $1 AND t.key = $2 AND t.key <> ''`
@@ -29,13 +29,17 @@ const (
 // scanThread reads threadColumns, the last sequence and the time of the last item.
 func scanThread(row dbkit.Scanner, more ...any) (t thread.Thread, err error) {
 	var labels []byte
+	var below string
 	var last time.Time
-	if err := row.Scan(append([]any{&t.ID, &t.Namespace, &t.Key, &t.Agent, &t.Title, &t.Lifetime, &t.ParentID, &t.ParentSeq, &t.Depth, &t.Holder, &labels,
+	if err := row.Scan(append([]any{&t.ID, &t.Namespace, &t.Key, &t.Agent, &t.Title, &t.Lifetime, &t.ParentID, &t.ParentSeq, &t.Depth, &t.Holder, &below, &labels,
 		dbkit.At(&t.CreateTime), dbkit.At(&t.UseTime), &t.Last, dbkit.At(&last)}, more...)...); err != nil {
 		return t, err
 	}
 	if last.After(t.UseTime) {
 		t.UseTime = last
+	}
+	if below != "" {
+		t.Below = strings.Fields(below)
 	}
 	t.Labels, err = journal.DecodeLabels(labels)
 	return t, err
@@ -189,16 +193,35 @@ func (s *Store) DeleteThread(ctx context.Context, namespace, id string) error {
 }
 
 // HoldThread implements thread.Store.
-func (s *Store) HoldThread(ctx context.Context, namespace, id, runID string) error {
+func (s *Store) HoldThread(ctx context.Context, namespace, id string, runs []string) error {
 	return s.db.Read.Update(ctx, func(ctx context.Context, tx dbkit.Querier) error {
 		t, err := s.lockedThread(ctx, tx, namespace, id)
 		if err != nil {
 			return err
 		}
-		n, err := tx.Exec(ctx, `UPDATE threads AS t SET holder = $3, use_time = `+s.d.Now()+` WHERE`+thisThread+` AND (t.holder = $3 OR NOT `+held+`)`, namespace, id, runID)
-		if err == nil && n == 0 {
-			return thread.Busy(id, t.Holder)
+		had := []string{}
+		if t.Holder != "" {
+			had = append([]string{t.Holder}, t.Below...)
 		}
+		// Below the root a run that was told to end is as good as ended: the one that takes its place may not
+		// have to wait for it.
+		rows, err := tx.Query(ctx, `SELECT r.run_id, r.state < 6 AND (r.run_id = $2 OR NOT EXISTS (
+			SELECT 1 FROM commands c WHERE c.run_id = r.run_id AND c.kind = '`+string(journal.CommandCancel)+`')) FROM runs r WHERE `+s.d.In(`r.run_id`, `$1`), had, t.Holder)
+		open := map[string]bool{}
+		if _, err := dbkit.Collect(rows, err, func(rows dbkit.Rows) (id string, err error) {
+			var is bool
+			err = rows.Scan(&id, &is)
+			open[id] = is
+			return id, err
+		}); err != nil {
+			return err
+		}
+		next, by := thread.Hold(had, func(run string) bool { return open[run] }, runs)
+		if by != "" {
+			return thread.Busy(id, by)
+		}
+		_, err = tx.Exec(ctx, `UPDATE threads AS t SET holder = $3, below = $4, use_time = `+s.d.Now()+` WHERE`+thisThread,
+			namespace, id, next[0], strings.Join(next[1:], " "))
 		return err
 	})
 }

@@ -312,6 +312,7 @@ CREATE TABLE threads (
     title       text NOT NULL,
     parent_id   text COLLATE "C" NOT NULL,
     holder      text COLLATE "C" NOT NULL,
+    below       text COLLATE "C" NOT NULL, -- the runs below the holder that it is lent to
     labels      bytea
 ) WITH (fillfactor = 75);
 CREATE UNIQUE INDEX threads_by_key ON threads (namespace, key) WHERE key <> '';
@@ -389,6 +390,12 @@ CREATE UNLOGGED TABLE kept_outcomes (
     PRIMARY KEY (namespace, key)
 );
 CREATE INDEX kept_outcomes_by_end ON kept_outcomes (expire_time);
+
+-- The tools that each configured MCP server listed last.
+CREATE TABLE mcp_servers (
+    name  text COLLATE "C" PRIMARY KEY,
+    tools bytea NOT NULL
+);
 
 -- Limits ---------------------------------------------------------------------
 

@@ -270,6 +270,7 @@ CREATE TABLE threads (
     title       TEXT NOT NULL,
     parent_id   TEXT NOT NULL,
     holder      TEXT NOT NULL,
+    below       TEXT NOT NULL, -- the runs below the holder that it is lent to
     labels      BLOB
 ) STRICT;
 CREATE UNIQUE INDEX threads_by_key ON threads (namespace, key) WHERE key <> '';
@@ -346,6 +347,12 @@ CREATE TABLE kept_outcomes (
     PRIMARY KEY (namespace, key)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX kept_outcomes_by_end ON kept_outcomes (expire_time);
+
+-- The tools that each configured MCP server listed last.
+CREATE TABLE mcp_servers (
+    name  TEXT PRIMARY KEY,
+    tools BLOB NOT NULL
+) STRICT;
 
 -- Limits ---------------------------------------------------------------------
 
