@@ -113,7 +113,8 @@ func TestAuthor(t *testing.T) {
 		for _, err := range c.RunPlan(t.Context(), "fly", []epigraph.StartOption{epigraph.StartAt(time.Now())}) {
 			require.ErrorContains(t, err, "StartAt")
 		}
-		for range c.StreamPlan(t.Context(), "fly", opts...) {
+		for _, err := range c.StreamPlan(t.Context(), "fly", opts...) {
+			require.NoError(t, err)
 			break
 		}
 		require.Nil(t, a.stream.GetRun())

@@ -336,6 +336,19 @@ func (r *Run) Resume(ctx context.Context, reason string) error {
 	return err
 }
 
+// ResumeStep lets a paused run go on for one round of a loop, such as a round of an agent.
+func (r *Run) ResumeStep(ctx context.Context, reason string) error {
+	_, err := r.c.Executor.ResumeRun(ctx, &executorv1.ResumeRunRequest{RunId: r.ID, Reason: reason, Step: true})
+	return err
+}
+
+// Stop asks the loops of the run, and of those below it, to end after the round under way. An agent then
+// gives the results of its last actions.
+func (r *Run) Stop(ctx context.Context, reason string) error {
+	_, err := r.c.Executor.StopRun(ctx, &executorv1.StopRunRequest{RunId: r.ID, Reason: reason})
+	return err
+}
+
 // Signal ends a wait of the run for a signal of that name, now or when one begins.
 func (r *Run) Signal(ctx context.Context, name string, payload any) error {
 	p, err := Payload(payload)

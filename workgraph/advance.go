@@ -77,6 +77,8 @@ func (s *State) dispatch(cmd Command) error {
 		return s.cancel(c)
 	case Pause:
 		return s.pause(c)
+	case EndLoops:
+		return s.endLoops(c)
 	case Resume:
 		return s.resume(c)
 	case Settled:
@@ -447,6 +449,18 @@ func (s *State) pause(c Pause) error {
 	}
 	s.openEvent(RunPaused, instant(c.Now)).Reason = c.Reason
 	s.applyPause(c.Reason)
+	return nil
+}
+
+func (s *State) endLoops(c EndLoops) error {
+	if s.drain != "" {
+		return fmt.Errorf("%w: the run is ending", ErrState)
+	}
+	if s.stopping {
+		return nil
+	}
+	s.openEvent(StopRequested, instant(c.Now)).Reason = c.Reason
+	s.stopping = true
 	return nil
 }
 

@@ -414,7 +414,9 @@ func (s *State) resume(c Resume) error {
 		s.conclude(now)
 		return nil
 	}
+	ev.Step = c.Step
 	s.applyResume()
+	s.applyStepping(ev)
 	for range len(s.limited) {
 		if s.drain != "" {
 			break

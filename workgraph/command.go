@@ -7,9 +7,9 @@ import (
 )
 
 // Command is an input of the machine. The concrete types are Begin (of a run), Attempt, Ended, TimerDue,
-// Reconcile, Recover, Cancel, Pause, Resume and Settled; from outside of the run come ChildEnded, Answered,
-// AttemptCompleted, Signaled, Delivered, Amended and DeadlinePassed. Now is the caller's clock, since the
-// machine has none.
+// Reconcile, Recover, Cancel, Pause, EndLoops, Resume and Settled; from outside of the run come ChildEnded,
+// Answered, AttemptCompleted, Signaled, Delivered, Amended and DeadlinePassed. Now is the caller's clock,
+// since the machine has none.
 type Command interface{ command() }
 
 // Begin starts the run.
@@ -150,12 +150,22 @@ type Pause struct {
 	Now    time.Time
 }
 
+// EndLoops asks the loops of the run to end. From then on no BACK edge is followed, unless the outcome of its
+// source selects it by name, and calls are told by Start.Stopping. Nothing under way is broken off, and a
+// pause stays.
+type EndLoops struct {
+	Reason string
+	Now    time.Time
+}
+
 // Resume ends a pause. A loop at its limit gets MaxVisits more visits. Resume is refused with ErrBudget if
 // the run's budget, changed by Budget, is used up. A run that is not paused only takes the Budget.
 type Resume struct {
 	Reason string
 	// Budget, if not nil, has caps that replace those of the run. Caps that it does not name stay.
 	Budget *Budget
+	// Step pauses the run again after one round of a loop: when a BACK edge has been followed.
+	Step bool
 	// Raise limits the command to a higher budget. Caps are only raised, a pause ends only if the budget was
 	// its reason, and nothing is refused because of the run's state.
 	Raise bool
@@ -187,6 +197,7 @@ func (Reconcile) command()        {}
 func (Recover) command()          {}
 func (Cancel) command()           {}
 func (Pause) command()            {}
+func (EndLoops) command()         {}
 func (Resume) command()           {}
 func (Settled) command()          {}
 
@@ -307,6 +318,8 @@ type Start struct {
 	// RootRunID is the root of the run, which is the run itself if it has no parent. The caller that starts
 	// attempts sets it.
 	RootRunID string
+	// Stopping says that the loops of the run are to end: a call that would go on with one ends it instead.
+	Stopping bool
 	// Messages are those that started a visit of an inbox, oldest first. Such a visit has no propagated
 	// arguments.
 	Messages []Message

@@ -273,13 +273,25 @@ func (s *State) succeed(ns *nodeState, values []json.RawMessage, o *Outcome, fai
 	case stop == Terminate:
 		s.drainNow(drainTerminate)
 	default:
-		if o != nil && o.Pause != "" && !s.paused {
-			s.record(Step{Op: OpPause, Note: o.Pause})
-			s.applyPause(o.Pause)
+		why := ""
+		if s.stepping && s.turns(s.edgeQ[from:]) {
+			why = ReasonStep
+		}
+		if o != nil && o.Pause != "" {
+			why = o.Pause
+		}
+		if why != "" && !s.paused {
+			s.record(Step{Op: OpPause, Note: why})
+			s.applyPause(why)
 			s.halted = true
 		}
 		s.afterVisit(ns)
 	}
+}
+
+// turns reports whether a loop goes on by one of the edges.
+func (s *State) turns(edges []edgeTask) bool {
+	return slices.ContainsFunc(edges, func(t edgeTask) bool { return t.live && s.p.edges[t.e].kind == BackEdge })
 }
 
 // afterVisit queues a check of the loop that the end of a visit may have ended.
@@ -300,6 +312,8 @@ func (s *State) decideEdges(ns *nodeState, values []json.RawMessage, stop Stop, 
 			t.note = "ABSTAINED"
 		case pe.kind == ErrorEdge:
 			t.note = "NO_ERROR"
+		case pe.kind == BackEdge && s.stopping && !sel.names(s.p.nodes[pe.to].ID):
+			t.note = ReasonStopped
 		case !selected(sel, pe, s.p.nodes[pe.to].ID):
 			t.note = "NOT_SELECTED"
 		case ns.decision() == Rejected && !s.p.onResult(pe):
@@ -340,6 +354,11 @@ func (s *State) evalEdge(t *edgeTask, sc **scope, values []json.RawMessage) *Err
 		}
 	}
 	return nil
+}
+
+// names reports whether an outcome selects an edge by the name of its target.
+func (sel *Select) names(to string) bool {
+	return sel != nil && sel.Others == SelectNames && slices.Contains(sel.Names, to)
 }
 
 func selected(sel *Select, pe *pedge, to string) bool {

@@ -40,6 +40,8 @@ const (
 	BudgetChanged EventKind = "BUDGET_CHANGED"
 	// UsageSettled prices usage that had no price when it was used.
 	UsageSettled EventKind = "USAGE_SETTLED"
+	// StopRequested asks the loops of the run to end.
+	StopRequested EventKind = "STOP_REQUESTED"
 )
 
 // Event is one entry of a run's journal: what happened and, in Steps, every decision that followed. A replay
@@ -64,11 +66,13 @@ type Event struct {
 	// Outcome and Error are as the actor gave them: ATTEMPT_ENDED, RECONCILED, COMPLETION_RECEIVED.
 	Outcome *Outcome `json:"outcome,omitempty"`
 	Error   *Error   `json:"error,omitempty"`
-	// Reason: CANCEL_REQUESTED, RUN_PAUSED, RUN_RESUMED, BUDGET_CHANGED. In TIMER_FIRED it is
+	// Reason: CANCEL_REQUESTED, STOP_REQUESTED, RUN_PAUSED, RUN_RESUMED, BUDGET_CHANGED. In TIMER_FIRED it is
 	// INTERRUPT_EXPIRED, COMPLETION_EXPIRED or SIGNAL_EXPIRED if such a wait ended, else empty.
 	Reason string  `json:"reason,omitempty"`
 	By     string  `json:"by,omitempty"`  // RECONCILED, INTERRUPT_CLOSED, COMPLETION_RECEIVED: the caller
 	End    *RunEnd `json:"end,omitempty"` // RUN_ENDED
+	// Step says that the run pauses again after one round of a loop: RUN_RESUMED.
+	Step bool `json:"step,omitempty"`
 
 	Child *ChildSlot `json:"child,omitempty"` // CHILD_ENDED
 	Usage []Usage    `json:"usage,omitempty"` // CHILD_ENDED: the child's
@@ -282,10 +286,17 @@ const (
 	ReasonStarved       = "STARVED"
 	ReasonCancelRequest = "CANCEL_REQUESTED"
 	ReasonMaxVisits     = "MAX_VISITS"
+	// ReasonStep is the reason of a run that was resumed for one round of a loop.
+	ReasonStep = "STEP"
+	// ReasonStopped is why a BACK edge of a run that was asked to stop is dead, and why a call of such a run
+	// was not made.
+	ReasonStopped = "STOPPED"
 	// ReasonParentPaused is the reason of a run that was paused together with the one above it, and
 	// ReasonParentResumed that of its resume together with that one.
-	ReasonParentPaused   = "PARENT_PAUSED"
-	ReasonParentResumed  = "PARENT_RESUMED"
+	ReasonParentPaused  = "PARENT_PAUSED"
+	ReasonParentResumed = "PARENT_RESUMED"
+	// ReasonParentStopped is the reason of the stop of a run together with the one above it.
+	ReasonParentStopped  = "PARENT_STOPPED"
 	ReasonReconciliation = "NEEDS_RECONCILIATION"
 	// ReasonCallsLost pauses a run after MaxLost attempts of one visit were lost; see Error.Lost.
 	ReasonCallsLost = "CALLS_LOST"

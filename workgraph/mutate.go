@@ -495,7 +495,13 @@ func (s *State) applyPause(reason string) {
 	if !s.paused || s.reason == ReasonUnsettled { // that pause would end by itself
 		s.paused, s.reason = true, reason
 	}
+	if reason != ReasonUnsettled {
+		s.stepping = false
+	}
 }
+
+// applyStepping notes whether a resumed run pauses again after one round of a loop.
+func (s *State) applyStepping(ev *Event) { s.stepping = s.stepping || ev.Step }
 
 // applyResume starts what was held, unless usage is still unsettled. Loops at their limit follow by their own
 // steps.

@@ -34,9 +34,9 @@ func WithInterrupts(f func(ctx context.Context, q OpenedInterrupt) (Answer, erro
 	return func(c *runConfig) { c.ask = f }
 }
 
-// WithCommands takes commands from outside: Signaled, Delivered, Answered, AttemptCompleted, Pause, Resume,
-// Settled, Cancel and DeadlinePassed. A zero Now is set to the current time. While the channel is open a run
-// that waits goes on waiting. A command that is not accepted goes to refused, unless that is nil.
+// WithCommands takes commands from outside: Signaled, Delivered, Answered, AttemptCompleted, Pause, EndLoops,
+// Resume, Settled, Cancel and DeadlinePassed. A zero Now is set to the current time. While the channel is
+// open a run that waits goes on waiting. A command that is not accepted goes to refused, unless that is nil.
 func WithCommands(in <-chan Command, refused func(Command, error)) Option {
 	return func(c *runConfig) { c.in, c.refused = in, refused }
 }
@@ -255,6 +255,9 @@ func stamped(cmd Command) (Command, error) {
 		now(&c.Now)
 		return c, nil
 	case Pause:
+		now(&c.Now)
+		return c, nil
+	case EndLoops:
 		now(&c.Now)
 		return c, nil
 	case Resume:

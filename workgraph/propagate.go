@@ -249,6 +249,7 @@ func (s *State) makeStart(st *Start, ns *nodeState, item int32) {
 	st.RunID, st.Actor, st.Kind, st.Effect, st.Thread = s.runID, n.Actor, n.Kind, n.Effect, n.Thread
 	st.Attempt, st.Generation, st.ConcurrencyKey = int(t.no), int(t.gen), ns.key
 	st.Timeout, st.IdleTimeout = n.timeouts()
+	st.Stopping = s.stopping
 	if n.Cache != nil {
 		st.CacheTTL = n.Cache.ttl()
 	}

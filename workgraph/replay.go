@@ -83,9 +83,12 @@ func (s *State) applyEvent(ev *Event) error {
 		}
 	case RunPaused:
 		s.applyPause(ev.Reason)
+	case StopRequested:
+		s.stopping = true
 	case RunResumed:
 		s.applyBudget(ev.Budget, ev.Unsettled)
 		s.applyResume()
+		s.applyStepping(ev)
 	case BudgetChanged:
 		s.applyBudget(ev.Budget, ev.Unsettled)
 	case UsageSettled:

@@ -19,6 +19,8 @@ type savedState struct {
 	Status     Status                     `json:"status"`
 	Paused     bool                       `json:"paused,omitempty"`
 	Reason     string                     `json:"reason,omitempty"`
+	Stopping   bool                       `json:"stopping,omitempty"`
+	Stepping   bool                       `json:"stepping,omitempty"`
 	Drain      string                     `json:"drain,omitempty"`
 	Failed     *Ref                       `json:"failed,omitempty"`
 	Failure    *Error                     `json:"failure,omitempty"`
@@ -172,7 +174,7 @@ type savedItem struct {
 // Snapshot is the state as bytes for Restore, of this or a later machine version. It is a cache: without it a
 // replay takes longer.
 func (s *State) Snapshot() ([]byte, error) {
-	c := savedState{Version: MachineVersion, RunID: s.runID, Seq: s.seq, Status: s.status, Paused: s.paused, Reason: s.reason,
+	c := savedState{Version: MachineVersion, RunID: s.runID, Seq: s.seq, Status: s.status, Paused: s.paused, Reason: s.reason, Stopping: s.stopping, Stepping: s.stepping,
 		Drain: s.drain, Failed: s.failed, Failure: s.failure, End: s.end, Input: s.input, Context: s.context, Usage: s.usage,
 		Order: s.order, Begun: s.root != nil, Granted: s.granted, Signals: s.signals}
 	if s.root == nil {
@@ -354,6 +356,7 @@ func Restore(ctx context.Context, p *Program, snapshot []byte) (st *State, err e
 	}
 	s.status, s.paused, s.reason, s.drain, s.failed, s.failure, s.end = c.Status, c.Paused, c.Reason, c.Drain, c.Failed, c.Failure, c.End
 	s.usage, s.granted, s.order = c.Usage, c.Granted, c.Order
+	s.stopping, s.stepping = c.Stopping, c.Stepping
 	if c.Budget != nil && c.Spent != nil {
 		s.budget, s.spent, s.unsettled = c.Budget, *c.Spent, c.Unsettled
 	}

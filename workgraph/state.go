@@ -21,13 +21,15 @@ type State struct {
 	runID string
 	seq   int64
 
-	status  Status
-	paused  bool
-	reason  string // of the pause
-	drain   string // why nothing starts any more: one of the drain constants
-	failed  *Ref
-	failure *Error
-	end     *RunEnd
+	status Status
+	paused bool
+	// stopping says that loops are to end, stepping that the run pauses after one more round of one.
+	stopping, stepping bool
+	reason             string // of the pause
+	drain              string // why nothing starts any more: one of the drain constants
+	failed             *Ref
+	failure            *Error
+	end                *RunEnd
 
 	input   Input
 	context json.RawMessage
@@ -319,6 +321,9 @@ func (s *State) Status() (Status, string) {
 // Draining reports that nothing new may start. An attempt that was given out and has not begun must not
 // begin; the caller reports it by Ended with a NOT_PERFORMED error.
 func (s *State) Draining() bool { return s.drain != "" }
+
+// Stopping reports that the loops of the run were asked to end.
+func (s *State) Stopping() bool { return s.stopping }
 
 // InFlight counts attempts that were started and have not ended.
 func (s *State) InFlight() int { return len(s.flights) }

@@ -19,7 +19,10 @@ type ThreadAppend struct {
 	After int64
 	// Create makes the thread first; nil means that the thread is there.
 	Create *ThreadCreate
-	Items  []ThreadItem
+	// Agent is the actor that takes the turns of the thread from now on; empty leaves it as it is. It needs
+	// items.
+	Agent string
+	Items []ThreadItem
 }
 
 // ThreadCreate describes a new thread, which the run of the attempt holds.

@@ -50,6 +50,7 @@ var table = map[string][]Scope{
 	"epigraph.executor.v1.ExecutorService/ResumeRun":       run,
 	"epigraph.executor.v1.ExecutorService/ReconcileVisit":  run,
 	"epigraph.executor.v1.ExecutorService/PauseRun":        run,
+	"epigraph.executor.v1.ExecutorService/StopRun":         run,
 	"epigraph.executor.v1.ExecutorService/SignalRun":       run,
 	"epigraph.executor.v1.ExecutorService/SignalWithStart": run,
 	"epigraph.executor.v1.ExecutorService/RetryRun":        run,

@@ -80,7 +80,9 @@ func TestMCPTools(t *testing.T) {
 	t.Run("Agent/ActsThroughATool", func(t *testing.T) {
 		path := filepath.Join(notes, "secret.txt")
 		require.NoError(t, os.WriteFile(path, []byte("the word is sesame"), 0o600))
-		decide := `named.round == 1 ? dyn({'actions': [[{'action': 'read', 'arguments': {'path': '` + path + `'}}]]}) : ` +
+		// The reasoner is shown the schemas of the tools.
+		decide := `!('path' in named.actions.read.schema.properties && 'message' in named.actions.repeat.schema.properties) ? dyn({'result': 'no schemas'}) : ` +
+			`named.round == 1 ? dyn({'actions': [[{'action': 'read', 'arguments': {'path': '` + path + `'}}]]}) : ` +
 			`named.round == 2 ? dyn({'actions': [[{'action': 'repeat', 'arguments': {'message': named.action_results[0].ok.content}}]]}) : ` +
 			`dyn({'result': named.action_results[0].ok})`
 		graph("agent", map[string]any{"id": "agent", "actor": "agent", "named": map[string]any{

@@ -1,8 +1,10 @@
 package form
 
-// Codes of faults, as package plan names them.
+// CodeUnclosed is the code of a fault where an end is missing: a bracket, a quote, or the end of a tag.
+const CodeUnclosed = "UNCLOSED"
+
+// Codes of other faults, as package plan names them.
 const (
-	codeUnclosed     = "UNCLOSED"
 	codeUnbalanced   = "UNBALANCED"
 	codeMalformed    = "MALFORMED"
 	codeLimitReached = "LIMIT_REACHED"

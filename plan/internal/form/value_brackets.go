@@ -41,7 +41,7 @@ func (p *valueParser) peekObject(i int) bool {
 func (p *valueParser) unclosed(v *Value, name string) {
 	v.Open = true
 	v.End = p.pos
-	p.fault(true, codeUnclosed, v.Off, name, "the "+name+" opened here is not closed", "write the closing bracket")
+	p.fault(true, CodeUnclosed, v.Off, name, "the "+name+" opened here is not closed", "write the closing bracket")
 	p.pop()
 }
 
@@ -248,7 +248,7 @@ func (p *valueParser) readKey() *Value {
 	if c == '"' || c == '\'' || c == '`' {
 		if n := openKey(p.s, p.pos); n > 0 {
 			v := &Value{Kind: KindString, Str: p.s[p.pos+1 : p.pos+n], Off: p.pos, End: p.pos + n}
-			p.fault(true, codeUnclosed, p.pos, v.Str, "a key has lost its closing quote", "write the closing quote")
+			p.fault(true, CodeUnclosed, p.pos, v.Str, "a key has lost its closing quote", "write the closing quote")
 			p.pos += n
 			return v
 		}

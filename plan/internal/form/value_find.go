@@ -234,6 +234,14 @@ func ValueAt(s string, off, maxDepth int, known bool) (*Tree, int) {
 	return p.one()
 }
 
+// Lone reads the value with which a text begins, of at most so many values. It returns the value, with a nil
+// root if there is none, and the offset behind it.
+func Lone(s string, maxDepth, values int) (*Tree, int) {
+	p := newValueParser(s, 0, maxDepth)
+	p.budget = values
+	return p.one()
+}
+
 // newValueParser returns a parser of the one value at off.
 func newValueParser(s string, off, maxDepth int) *valueParser {
 	return &valueParser{s: s, pos: off, max: maxDepth, t: &Tree{AnyKeys: true}, budget: 10_000, noClose: new([3]int)}

@@ -188,7 +188,7 @@ func (p *valueParser) readString(q byte) *Value {
 		if c == '\n' && firstQuote < 0 && len(p.stack) > 0 {
 			if at, ok := lostQuote(p.s, start+1, j, q); ok {
 				v := &Value{Kind: KindString, Str: Unescape(p.s[start+1:at], escaped), Off: start, End: at, In: int32(start + 1), Out: int32(at)}
-				p.fault(true, codeUnclosed, start, Clip(v.Str), "a string is not closed before the end of its line", "write the closing quote")
+				p.fault(true, CodeUnclosed, start, Clip(v.Str), "a string is not closed before the end of its line", "write the closing quote")
 				p.pos = at
 				return v
 			}
@@ -220,7 +220,7 @@ func (p *valueParser) readString(q byte) *Value {
 		v.Open = true
 		v.Str = Unescape(p.s[start+1:], escaped)
 		v.End = p.pos
-		p.fault(true, codeUnclosed, start, Clip(v.Str), "a string is not closed", "write the closing quote")
+		p.fault(true, CodeUnclosed, start, Clip(v.Str), "a string is not closed", "write the closing quote")
 		return v
 	}
 	if inner {

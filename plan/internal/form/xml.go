@@ -64,7 +64,7 @@ func (p *xmlParser) run() {
 
 func (p *xmlParser) fault(off int, element, message string) {
 	if len(p.faults) < 1000 {
-		p.faults = append(p.faults, Fault{true, codeUnclosed, off, element, message, "write its end tag"})
+		p.faults = append(p.faults, Fault{true, CodeUnclosed, off, element, message, "write its end tag"})
 	}
 }
 

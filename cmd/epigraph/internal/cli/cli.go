@@ -101,6 +101,7 @@ type commands struct {
 		Graph      runsGraphCmd      `cmd:"" help:"Show the graph of a run."`
 		Interrupts runsInterruptsCmd `cmd:"" help:"List the interrupts of a run and of its descendants."`
 		Pause      runsPauseCmd      `cmd:"" help:"Pause a run: hold back new attempts."`
+		Stop       runsStopCmd       `cmd:"" help:"Stop a run: end its loops and agents with what they have."`
 		Resume     runsResumeCmd     `cmd:"" help:"Resume a paused run."`
 		Reconcile  runsReconcileCmd  `cmd:"" help:"Record the outcome of an attempt whose outcome is unknown."`
 		Signal     runsSignalCmd     `cmd:"" help:"Send a signal to a run."`

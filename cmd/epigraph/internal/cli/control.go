@@ -106,6 +106,43 @@ func (c *runsPauseCmd) Run(e *env) error {
 	})
 }
 
+type runsStopCmd struct {
+	ID     string `arg:"" help:"The run."`
+	Reason string `help:"Reason, for the history." short:"r"`
+}
+
+// Help says what a stop leaves.
+func (runsStopCmd) Help() string {
+	return `The loops of the run, and of the runs below it, end after the round under way. An agent ends with the results of its last actions. Nothing is broken off and nothing is lost; "epigraph runs cancel" ends a run at once, without a result. A paused run stops when it is resumed.
+
+    epigraph runs stop run_01… --reason 'good enough'`
+}
+
+// Run stops.
+func (c *runsStopCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.executor.StopRun(ctx, &executorv1.StopRunRequest{RunId: c.ID, Reason: c.Reason})
+		if err != nil {
+			return err
+		}
+		if err := e.print(r, func() string {
+			switch {
+			case unapplied(r, "STOP"):
+				return recorded(r, "stop")
+			case over(r):
+				return stands(r)
+			}
+			return fmt.Sprintf("%s ends after the round under way; it is %s still\n", r.GetId(), view.Word(r.GetState().String(), "RUN_STATE_"))
+		}); err != nil {
+			return err
+		}
+		if standsStill(r) {
+			e.help("`epigraph runs resume %s` lets it come to its end", r.GetId())
+		}
+		return nil
+	})
+}
+
 type runsSignalCmd struct {
 	ID        string  `arg:"" help:"The run."`
 	Name      string  `arg:"" help:"The signal's name."`

@@ -367,6 +367,7 @@ func (c *runsCancelCmd) Run(e *env) error {
 type runsResumeCmd struct {
 	ID     string `arg:"" help:"The run."`
 	Reason string `help:"Reason, for the history." short:"r"`
+	Step   bool   `help:"Pause it again after one round of a loop, such as a round of an agent."`
 	runBudget
 	RequestID string `help:"Make the command repeatable: the same id resumes once." placeholder:"ID"`
 }
@@ -385,7 +386,7 @@ func (c *runsResumeCmd) Run(e *env) error {
 		return err
 	}
 	return e.with(func(ctx context.Context, s *services) error {
-		r, err := s.executor.ResumeRun(ctx, &executorv1.ResumeRunRequest{RunId: c.ID, Reason: c.Reason, Budget: budget, RequestId: c.RequestID})
+		r, err := s.executor.ResumeRun(ctx, &executorv1.ResumeRunRequest{RunId: c.ID, Reason: c.Reason, Step: c.Step, Budget: budget, RequestId: c.RequestID})
 		if err != nil {
 			return err
 		}

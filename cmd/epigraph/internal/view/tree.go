@@ -311,7 +311,12 @@ func (t *Tree) ofRun(s Style, ev *executorv1.RunEvent) string {
 		return s.yellow("⏸ paused: " + OneLine(why, 200))
 	case *executorv1.RunEvent_RunResumed:
 		t.paused = ""
+		if e.RunResumed.GetStep() {
+			return "▶ goes on for one round"
+		}
 		return "▶ goes on"
+	case *executorv1.RunEvent_StopRequested:
+		return s.yellow(OneLine("◼ stop requested: "+e.StopRequested.GetReason(), 200))
 	case *executorv1.RunEvent_BudgetChanged:
 		return "▷ may use more or less from here on"
 	case *executorv1.RunEvent_UsageSettled:

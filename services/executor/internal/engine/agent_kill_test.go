@@ -10,8 +10,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/page"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -49,12 +52,29 @@ func (h heir) TakeOver(ctx context.Context, self journal.Owner, o journal.TakeOv
 // it repeats that call and no other, and nothing is in the thread twice.
 func TestAgentKilledAtEveryVisit(t *testing.T) {
 	t.Parallel()
-	const graph = `{"goal": "all of it", "reasoner": "reasoner", "actions": {"work": {}}, "history": {"messages": 1, "summarize": {"actor": "shorten"}}}`
-	script := []string{`{"instant_response": "I begin.", "actions": ["work"]}`, `["work", "work"]`, `{"result": "all"}`}
+	t.Run("Actions", func(t *testing.T) {
+		t.Parallel()
+		killedAtEveryVisit(t, `{"goal": "all of it", "reasoner": "reasoner", "actions": {"work": {}}, "history": {"messages": 1, "summarize": {"actor": "shorten"}}}`, []string{`{"instant_response": "I begin.", "actions": ["work"]}`, `["work", "work"]`, `{"result": "all"}`},
+			[]string{"MESSAGE", "MESSAGE", "MESSAGE", "STATE 1", "STATE 2", "STATE 3", "SUMMARY 1 to 1", "SUMMARY 1 to 4"}, "agent")
+	})
+	t.Run("HandOver", func(t *testing.T) {
+		t.Parallel()
+		killedAtEveryVisit(t, `{"goal": "all of it", "reasoner": "reasoner", "actions": {"heir": {"actor": "agent/heir", "hand_over": true}}}`, []string{`["heir"]`},
+			[]string{"MESSAGE", "MESSAGE", "STATE 1", "STATE 1", "STATE 2"}, "agent/heir")
+	})
+}
+
+// killedAtEveryVisit runs an agent whose reasoner has a script. kept are the items that its thread has in the
+// end, and takes is the agent of the thread.
+func killedAtEveryVisit(t *testing.T, graph string, script, kept []string, takes string) {
+	t.Helper()
+	heirs, err := agent.Config{"heir": {Definition: `{"reasoner": "other", "actions": {"work": {}}}`}}.Specs(nil)
+	require.NoError(t, err)
 	// whole is the run without a death.
 	whole := func(t *testing.T, s store, id string, k *calls, over func(journal.Journal) journal.Journal) *live {
 		t.Helper()
-		own := agents(t, s, actors{"reasoner": &reasoner{script: script}, "work": &recorder{}, "ok": &recorder{}, "shorten": &recorder{}})
+		own := agents(t, s, actors{"reasoner": &reasoner{script: script}, "other": &reasoner{script: []string{`["work"]`, `{"result": "all"}`}}, "work": &recorder{}, "ok": &recorder{}, "shorten": &recorder{}})
+		own[heirs[0].Name] = pureActor{heirs[0].Actor}
 		for name, a := range own {
 			own[name] = k.around(a)
 		}
@@ -62,17 +82,16 @@ func TestAgentKilledAtEveryVisit(t *testing.T) {
 		l.jobs(t)
 		return l
 	}
-	kept := []string{"MESSAGE", "MESSAGE", "MESSAGE", "STATE 1", "STATE 2", "STATE 3", "SUMMARY 1 to 1", "SUMMARY 1 to 4"}
 	for name, open := range map[string]func(testing.TB) store{"SQLite": sqliteStore, "Postgres": pgStore} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			all := &calls{of: map[string]int{}}
+			undead := &calls{of: map[string]int{}}
 			s := open(t)
-			l := whole(t, s, "a", all, func(j journal.Journal) journal.Journal { return j })
+			l := whole(t, s, "a", undead, func(j journal.Journal) journal.Journal { return j })
 			id := l.start(t, agentOf(t, graph))
 			l.wait(t, id, journal.StateCompleted)
 			require.Equal(t, kept, l.remembered(t, l.child(t, id)))
-			for n := 1; n <= all.made; n++ {
+			for n := 1; n <= undead.made; n++ {
 				t.Run(fmt.Sprintf("Call%d", n), func(t *testing.T) {
 					t.Parallel()
 					s, wire, dead := open(t), &line{}, make(chan struct{})
@@ -93,14 +112,17 @@ func TestAgentKilledAtEveryVisit(t *testing.T) {
 					child := l.child(t, id)
 					require.JSONEq(t, `"all"`, string(child.Result))
 					require.Equal(t, kept, l.remembered(t, child))
+					all, err := l.j.ListThreads(t.Context(), ns, thread.Filter{}, page.Cursor{}, 10)
+					require.NoError(t, err)
+					require.Equal(t, takes, all[len(all)-1].Agent)
 					both := maps.Clone(first.of)
 					for ref, made := range second.of {
 						both[ref] += made
 					}
 					repeated := 0
 					for ref, made := range both {
-						require.Equal(t, all.of[ref] > 0, made > 0, ref)
-						repeated += made - all.of[ref]
+						require.Equal(t, undead.of[ref] > 0, made > 0, ref)
+						repeated += made - undead.of[ref]
 					}
 					require.Equal(t, 1, repeated, "%v after %v", second.of, first.of)
 					l.sound(t, id)

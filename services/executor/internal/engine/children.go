@@ -221,7 +221,11 @@ func (t *session) spawnChild(r *run, s *workgraph.Spawn, by *record.Approval, ag
 			if _, wanted := r.children[s.Child.ID]; wanted {
 				r.children[s.Child.ID] = true
 			}
+			stopping := r.State.Stopping()
 			r.mu.Unlock()
+			if stopping {
+				t.stopChild(r, s.Child.ID)
+			}
 			return
 		case errors.Is(err, errUnwanted), journal.IsFenced(err), errs.ReasonOf(err) == journal.ReasonWriterStopped, t.background.Err() != nil:
 			return
@@ -235,6 +239,17 @@ func (t *session) spawnChild(r *run, s *workgraph.Spawn, by *record.Approval, ag
 		}
 		wait = min(2*wait, 5*time.Second)
 		again = true
+	}
+}
+
+// stopChild stops a child that started after its parent was asked to stop: the stop of the parent may have
+// come before there was a child to hear it. After a crash the start of the child is repeated, and so is this.
+func (t *session) stopChild(r *run, id string) {
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		err := t.e.Stop(t.background, command.StopRequest{Namespace: r.namespace, RunID: id, Reason: workgraph.ReasonParentStopped})
+		if !transient(err) || !sleep.For(t.background, wait) {
+			return
+		}
 	}
 }
 

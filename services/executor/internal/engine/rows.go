@@ -44,22 +44,24 @@ func (r *run) relatedCommands(w *journal.Append, eff workgraph.Effects, now time
 	return nil
 }
 
-// steerChildren hands a pause of somebody, and the end of one, on to the children under way. A child that was
-// paused for a reason of its own stays paused.
+// steerChildren hands a pause of somebody, the end of one, and a stop on to the children under way. A child
+// that was paused for a reason of its own stays paused.
 func (r *run) steerChildren(w *journal.Append, evs []workgraph.Event, x extra, now time.Time) error {
 	if len(evs) == 0 || x.from.id == 0 {
 		return nil
 	}
-	kind, reason := journal.CommandPause, workgraph.ReasonParentPaused
+	kind, reason, step := journal.CommandPause, workgraph.ReasonParentPaused, false
 	switch evs[0].Kind {
 	case workgraph.RunPaused:
 	case workgraph.RunResumed:
-		kind, reason = journal.CommandResume, workgraph.ReasonParentResumed
+		kind, reason, step = journal.CommandResume, workgraph.ReasonParentResumed, evs[0].Step
+	case workgraph.StopRequested:
+		kind, reason = journal.CommandStop, workgraph.ReasonParentStopped
 	default:
 		return nil
 	}
 	for _, s := range r.State.Spawns() {
-		body, err := (&record.Payload{Reason: reason, Trace: tracing.OfSpan(r.trace)}).Encode()
+		body, err := (&record.Payload{Reason: reason, Step: step, Trace: tracing.OfSpan(r.trace)}).Encode()
 		if err != nil {
 			return fmt.Errorf("encode %s of child: %w", kind, err)
 		}

@@ -44,11 +44,12 @@ type RunBatch struct {
 	Opened  []Interrupt
 	Closed  []Closing
 	Blobs   []BlobRef
-	// Threads are what is to be added to threads. NewThreads and ThreadItems are what a resolved batch writes
-	// of that.
-	Threads     []thread.Append
-	NewThreads  []thread.Thread
-	ThreadItems []thread.ItemOf
+	// Threads are what is to be added to threads. NewThreads, ThreadItems and ThreadAgents are what a
+	// resolved batch writes of that.
+	Threads      []thread.Append
+	NewThreads   []thread.Thread
+	ThreadItems  []thread.ItemOf
+	ThreadAgents []thread.AgentOf
 
 	// HoldsKey, CancelReason and CancelTime are what a resolved Start's row begins with.
 	HoldsKey     bool
@@ -498,7 +499,7 @@ func Resolve(units []*RunBatch, g Preconditions, done *Outcomes) Resolved {
 			done.Refused(u, err)
 			continue
 		}
-		u.NewThreads, u.ThreadItems = w.New, w.Items
+		u.NewThreads, u.ThreadItems, u.ThreadAgents = w.New, w.Items, w.Agents
 		if s == nil {
 			r.Appends = append(r.Appends, u)
 			continue

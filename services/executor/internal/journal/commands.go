@@ -13,6 +13,7 @@ const (
 	CommandCancel     CommandKind = "CANCEL"
 	CommandPause      CommandKind = "PAUSE"
 	CommandResume     CommandKind = "RESUME"
+	CommandStop       CommandKind = "STOP"
 	CommandReconcile  CommandKind = "RECONCILE"
 	CommandAmend      CommandKind = "AMEND"
 	CommandChildEnded CommandKind = "CHILD_ENDED"

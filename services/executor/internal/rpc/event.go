@@ -195,7 +195,9 @@ func eventMessage(ev feed.Event, namespace, graphHash string, tokens attempttoke
 	case workgraph.RunPaused:
 		m.Event = &executorv1.RunEvent_RunPaused{RunPaused: &executorv1.RunPaused{Reason: d.Reason, Message: pauseText(d.Reason)}}
 	case workgraph.RunResumed:
-		m.Event = &executorv1.RunEvent_RunResumed{RunResumed: &executorv1.RunResumed{Reason: d.Reason, Budget: callpb.Budget(d.Budget)}}
+		m.Event = &executorv1.RunEvent_RunResumed{RunResumed: &executorv1.RunResumed{Reason: d.Reason, Step: d.Step, Budget: callpb.Budget(d.Budget)}}
+	case workgraph.StopRequested:
+		m.Event = &executorv1.RunEvent_StopRequested{StopRequested: &executorv1.StopRequested{Reason: d.Reason}}
 	case workgraph.BudgetChanged:
 		m.Event = &executorv1.RunEvent_BudgetChanged{BudgetChanged: &executorv1.BudgetChanged{Reason: d.Reason, Budget: callpb.Budget(d.Budget)}}
 	case workgraph.UsageSettled:
@@ -470,6 +472,8 @@ func pauseText(reason string) string {
 		return "the registry was not there to price the run's calls; it goes on by itself when they are priced"
 	case workgraph.ReasonParentPaused:
 		return "the run above it was paused; it goes on when that one is resumed"
+	case workgraph.ReasonStep:
+		return "it was resumed for one round; it goes on when it is resumed"
 	case agent.ReasonNoProgress:
 		return "the agent did the same with the same result again and again; it goes on when it is resumed"
 	case agent.ReasonStep:

@@ -533,7 +533,7 @@ func (s *Server) ResumeRun(ctx context.Context, req *executorv1.ResumeRunRequest
 	}
 	err = s.engine.Resume(ctx, command.ResumeRequest{
 		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), Reason: req.GetReason(), Revision: revision, Request: once,
-		Budget: callpb.FromBudget(req.GetBudget())})
+		Step: req.GetStep(), Budget: callpb.FromBudget(req.GetBudget())})
 	if err != nil {
 		return nil, err
 	}

@@ -80,6 +80,24 @@ func (s *Server) PauseRun(ctx context.Context, req *executorv1.PauseRunRequest) 
 	return s.run(ctx, req.GetRunId())
 }
 
+// StopRun implements the service.
+func (s *Server) StopRun(ctx context.Context, req *executorv1.StopRunRequest) (*executorv1.Run, error) {
+	revision, err := parseEtag(req.GetEtag())
+	if err != nil {
+		return nil, err
+	}
+	once, err := repeatable(req)
+	if err != nil {
+		return nil, err
+	}
+	err = s.engine.Stop(ctx, command.StopRequest{
+		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), Reason: req.GetReason(), Revision: revision, Request: once})
+	if err != nil {
+		return nil, err
+	}
+	return s.run(ctx, req.GetRunId())
+}
+
 // SignalRun implements the service.
 func (s *Server) SignalRun(ctx context.Context, req *executorv1.SignalRunRequest) (*executorv1.Run, error) {
 	payload, err := raw("payload", req.GetPayload())

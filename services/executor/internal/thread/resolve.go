@@ -73,7 +73,12 @@ func Looks(as []Append) []Range {
 type Write struct {
 	New   []Thread
 	Items []ItemOf
+	// Agents are threads whose turns another agent takes from now on, each once.
+	Agents []AgentOf
 }
+
+// AgentOf is the agent of a thread.
+type AgentOf struct{ Thread, Agent string }
 
 // ItemOf is an item of a thread.
 type ItemOf struct {
@@ -141,6 +146,10 @@ func (f *Found) one(namespace, runID string, a *Append, writer any, w *Write) er
 		st.items[seq] = a.Items[i]
 		f.undo = append(f.undo, func() { delete(st.items, seq) })
 		w.Items = append(w.Items, ItemOf{a.Thread, &a.Items[i]})
+	}
+	if a.Agent != "" {
+		w.Agents = slices.DeleteFunc(w.Agents, func(of AgentOf) bool { return of.Thread == a.Thread })
+		w.Agents = append(w.Agents, AgentOf{a.Thread, a.Agent})
 	}
 	return nil
 }

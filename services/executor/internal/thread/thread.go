@@ -116,8 +116,10 @@ type Append struct {
 	Thread string
 	After  int64
 	Create *workgraph.ThreadCreate
-	Items  []Item
-	Time   time.Time
+	// Agent takes the turns from now on; empty leaves it as it is.
+	Agent string
+	Items []Item
+	Time  time.Time
 }
 
 // Last is the sequence of the last item after the append.
@@ -128,7 +130,7 @@ func Appends(of []workgraph.ThreadAppend, runID, nodeID string, visit int, now t
 	out := make([]Append, len(of))
 	for i := range of {
 		a := &of[i]
-		out[i] = Append{Thread: a.Thread, After: a.After, Create: a.Create, Time: now, Items: make([]Item, len(a.Items))}
+		out[i] = Append{Thread: a.Thread, After: a.After, Create: a.Create, Agent: a.Agent, Time: now, Items: make([]Item, len(a.Items))}
 		for j, it := range a.Items {
 			out[i].Items[j] = Item{Seq: a.After + int64(j) + 1, Kind: it.Kind, Time: now, RunID: runID, NodeID: nodeID, Visit: int32(min(visit, 1<<31-1)), Brief: it.Brief, Body: it.Body}
 		}
@@ -161,7 +163,10 @@ func Check(of []workgraph.ThreadAppend) error {
 		if a.Thread == "" || a.After < 0 || len(a.Items) == 0 && a.Create == nil {
 			return invalid("append %d needs a thread, a sequence that is not negative, and items", i)
 		}
-		if err := checkText("the thread id", a.Thread, MaxName); err != nil {
+		if a.Agent != "" && len(a.Items) == 0 {
+			return invalid("append %d gives thread %q another agent and adds nothing", i, a.Thread)
+		}
+		if err := cmp.Or(checkText("the thread id", a.Thread, MaxName), checkText("the agent", a.Agent, MaxName)); err != nil {
 			return err
 		}
 		if a.Create != nil {

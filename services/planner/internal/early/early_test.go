@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/sleep"
 	"github.com/epigraph-run/epigraph/services/planner/internal/early"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -143,6 +144,13 @@ func (m *memory) into(id string) (out []string) {
 	return out
 }
 
+// pass lets time pass in the bubble.
+func pass(t *testing.T, d time.Duration) {
+	t.Helper()
+	require.True(t, sleep.For(t.Context(), d))
+	synctest.Wait()
+}
+
 func TestLaunch(t *testing.T) {
 	t.Parallel()
 	whole := &workgraph.Graph{Name: "whole", Nodes: []workgraph.Node{{ID: "a", Actor: "x"}, {ID: "p", Actor: "pay"}, {ID: "b", Actor: "x"}, {ID: "c", Actor: "x"}},
@@ -212,12 +220,12 @@ func TestLaunch(t *testing.T) {
 	})
 	launch("PartsThatComeMeanwhileJoin", &memory{took: time.Second}, func(t *testing.T, ctx context.Context, w *world, add func(...string)) {
 		add("a")
-		time.Sleep(500 * time.Millisecond)
+		pass(t, 500*time.Millisecond)
 		add("b")
-		time.Sleep(4 * time.Second)
+		pass(t, 4*time.Second)
 		add("p", "c")
 		require.Len(t, w.m.amended, 1)
-		time.Sleep(2 * time.Second)
+		pass(t, 2*time.Second)
 		require.Equal(t, []time.Duration{time.Second, 6 * time.Second}, w.m.at, "an amendment takes a fifth of the time")
 		require.NoError(t, w.Finish(ctx, whole))
 		require.Equal(t, 7500*time.Millisecond, time.Since(w.m.began), "the last one does not wait")
@@ -226,7 +234,7 @@ func TestLaunch(t *testing.T) {
 		add("a")
 		synctest.Wait()
 		add("b")
-		time.Sleep(time.Second)
+		pass(t, time.Second)
 		require.Equal(t, []string{early.Placeholder, "a", "a#1/x", "a#1/y", "b"}, w.m.nodes())
 		require.Equal(t, []string{"a#1/y"}, w.m.into("b"), "it gets what the expansion comes to")
 		require.NoError(t, w.Finish(ctx, whole))
@@ -243,7 +251,7 @@ func TestLaunch(t *testing.T) {
 	})
 	launch("AnExecutorThatIsAwayIsAskedAgain", &memory{meet: map[int]func(*memory) error{1: away, 2: away}}, func(t *testing.T, ctx context.Context, w *world, add func(...string)) {
 		add("a")
-		time.Sleep(time.Second)
+		pass(t, time.Second)
 		require.Len(t, w.m.amended, 1)
 		require.Equal(t, 3, w.m.sent)
 		require.NoError(t, w.Finish(ctx, whole))
@@ -254,7 +262,7 @@ func TestLaunch(t *testing.T) {
 			synctest.Wait()
 			require.Equal(t, "the executor did not take it: no", w.told[0].Waits)
 			add("b")
-			time.Sleep(time.Second)
+			pass(t, time.Second)
 			require.Contains(t, w.told[1].Waits, `it needs "a"`)
 			require.NoError(t, w.Finish(ctx, whole))
 			require.Equal(t, whole, w.m.graph)

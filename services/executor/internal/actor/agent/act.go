@@ -16,11 +16,13 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// verdict is the value of act. Exactly one of Refused, Arguments, Groups, Graph and Done is set.
+// verdict is the value of act. Exactly one of Refused, Arguments, Groups, Graph and Done is set; with
+// HandOver the arguments are those of the agent that goes on.
 type verdict struct {
 	Refused string `json:"refused,omitempty"`
 	// Arguments are those of the one action of the round.
 	Arguments map[string]json.RawMessage `json:"arguments,omitempty"`
+	HandOver  string                     `json:"hand_over,omitempty"`
 	Groups    [][]doing                  `json:"groups,omitempty"`
 	Graph     *workgraph.Graph           `json:"graph,omitempty"`
 	// Problems are the nodes of Graph with the names under which their results are told.
@@ -84,7 +86,11 @@ func (d *definition) read(ctx context.Context, c *workgraph.Call) (*response.Res
 	if d.Dispatch == dispatchPlan {
 		return d.readPlan(ctx, c, raw)
 	}
-	return response.Read(raw)
+	r, err := response.Read(raw)
+	if err == nil && d.Form == formTools {
+		r.TakeTaskCalls(d.TaskTools)
+	}
+	return r, err
 }
 
 // act decides where the loop goes: to the node of an action, to groups, to a person, or to the end of the
@@ -97,6 +103,10 @@ func (l *loop) act(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, e
 	r, err := d.read(ctx, c)
 	if err != nil {
 		return toObserve(verdict{Refused: errs.Clip(err.Error(), maxTold)})
+	}
+	if c.Stopping && (r.Status == response.Pending || r.Acts()) {
+		// Not a verdict, which could be taken for the answer of a person.
+		return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, workgraph.ReasonStopped, "the agent was stopped before it was done")
 	}
 	given, err := l.round(ctx, c, d)
 	if err != nil {
@@ -128,12 +138,12 @@ func (d *definition) decide(ctx context.Context, r *response.Response, given *ro
 	switch {
 	case r.Status == response.Pending:
 		return ask(r)
-	case len(r.Groups) == 0 && r.Graph == nil:
+	case !r.Acts():
 		return d.end(ctx, r, given)
 	}
 	v := verdict{Previous: previous(given.results)}
 	if r.Graph != nil {
-		return d.actGraph(ctx, r.Graph, v)
+		return d.actGraph(ctx, r, v)
 	}
 	return d.actGroups(ctx, r, v, given)
 }
@@ -244,7 +254,10 @@ func (d *definition) actGroups(ctx context.Context, r *response.Response, v verd
 				arguments = a.typed(arguments)
 			}
 			named := a.node(ctx, place, w.Type, arguments, &f).Named
-			if a.ShareThread {
+			if a.HandOver && n > 1 {
+				f.add("%s: %s hands over to another agent, which ends the round: make it the only action", place, w.Type)
+			}
+			if a.shares() && !a.HandOver {
 				var err error
 				if named, err = sharing(named, given.at.Thread); err != nil {
 					return workgraph.Outcome{}, err
@@ -266,7 +279,9 @@ func (d *definition) actGroups(ctx context.Context, r *response.Response, v verd
 		v.State = &now
 	}
 	if n == 1 {
-		if one := v.Groups[0][0]; exact(one.Arguments, v.Previous) {
+		if one := v.Groups[0][0]; d.Actions[one.Action].HandOver {
+			return one.handOver(v.Previous)
+		} else if exact(one.Arguments, v.Previous) {
 			return one.alone(v.Previous)
 		}
 	}
@@ -285,7 +300,7 @@ func (d *definition) actGroups(ctx context.Context, r *response.Response, v verd
 func (d *definition) apart(i int, group []response.Action, f *faults) {
 	sharing := 0
 	for k := range group {
-		if a := d.Actions[group[k].Type]; a != nil && a.ShareThread {
+		if a := d.Actions[group[k].Type]; a != nil && a.shares() && !a.HandOver {
 			sharing++
 			if sharing > 1 || len(group) > 1 && d.branches() {
 				f.add("actions[%d][%d]: %s works on your own thread and cannot be done at the same time as others: give it a group of its own", i, k, group[k].Type)
@@ -304,6 +319,18 @@ func (w *doing) alone(previous json.RawMessage) (workgraph.Outcome, error) {
 		named[k] = v
 	}
 	return to(verdict{Arguments: named}, doNode(w.Action))
+}
+
+// handOver ends the round with another agent in the place of this one.
+func (w *doing) handOver(previous json.RawMessage) (workgraph.Outcome, error) {
+	if !exact(w.Arguments, previous) {
+		return workgraph.Outcome{}, refusal(fmt.Sprintf("the arguments of %s have numbers of more digits than can be handed over: write them as texts", w.Action))
+	}
+	named := map[string]json.RawMessage{argPrevious: previous}
+	for k, v := range w.Arguments {
+		named[k] = v
+	}
+	return toObserve(verdict{HandOver: w.Action, Arguments: named})
 }
 
 // sharing are the arguments of an agent that works on the thread of its caller.

@@ -40,13 +40,14 @@ const (
 // givenProperties are the arguments that propagated inputs may state.
 const givenProperties = `
     "user_input": {"description": "What the user wants; null goes on with the task of the thread. A single positional mapping is taken as the arguments of this part, any other first positional argument as the user input."},
-    "goal": {"description": "The same as user_input."},
+    "goal": {"description": "The same as user_input; only one of the three is given."},
     "request": {"description": "The same as user_input."},
     "action_results": {"description": "Results of actions that the first round begins with."},
-    "previous_agent_results": {"description": "Results of earlier agents, told as an attachment when the nodes before this one are not known."},
+    "previous_agent_results": {"description": "Results of earlier agents, told as an attachment beside those of the nodes before this one."},
+    "previous_action_results": {"description": "Results of the actions that an agent did before it called this one, told as an attachment."},
     "context": {"description": "What the reasoner is told besides, in every round."},
     "user_profile": {"description": "What is known of the user, told in every round."},
-    "attachments": {"type": "array", "description": "Documents for the reasoner, {id, description, content}; results of the nodes before this one are added.", "items": {"type": "object"}},
+    "attachments": {"type": "array", "description": "Documents for the reasoner, {id, description, content}; results of the nodes before this one are added.", "items": {"type": "object", "additionalProperties": false, "properties": {"id": {"type": "string"}, "description": {"type": "string"}, "content": {}, "uri": {"type": "string"}}}},
     "tool": {"description": "The tool that a plan names for the problem, told to the reasoner."},
     "arguments": {"type": "array", "description": "The arguments that a plan gave the problem, told to the reasoner.", "items": {"type": "object"}},
     "references": {"type": "array", "description": "What texts like #E1 in the problem of a plan stand for, told to the reasoner.", "items": {"type": "object"}},
@@ -89,7 +90,8 @@ const schema = `{
           "timeout": {"type": "string", "description": "How long one call may take, like 30s."},
           "max_attempts": {"type": "integer", "minimum": 1, "maximum": 100},
           "effect": {"enum": ["PURE", "IDEMPOTENT", "UNSAFE"], "description": "Overrides what the actor says of itself."},
-          "share_thread": {"type": "boolean", "description": "Whether an agent that is called works on the thread of its caller."}
+          "share_thread": {"type": "boolean", "description": "Whether an agent that is called works on the thread of its caller. When absent it does if it is handed over to."},
+          "hand_over": {"type": "boolean", "description": "Whether an agent that is called goes on in the place of its caller: its result is the caller's, and it gets the later turns of the thread."}
         },
         "additionalProperties": false
       }
@@ -128,6 +130,7 @@ const schema = `{
       }
     },
     "max_result_bytes": {"type": "integer", "minimum": 256, "maximum": 1048576, "description": "What the reasoner is told of one result; 16384 when absent."},
+    "task_tools": {"type": "array", "uniqueItems": true, "items": {"enum": ["ask_user", "learn", "new_task", "task_status"]}, "description": "Tools of the agent's own in the tools form, by which the reasoner asks the user, keeps a fact, says that a new task begins, and says how far the task is; all of them when absent."},
     "step_by_step": {"type": "boolean", "description": "Whether the agent's run pauses after every round."},` + callProperties + `
   }
 }`
@@ -173,8 +176,8 @@ func examine(ctx context.Context, n *workgraph.Node) []workgraph.Argument {
 	}
 	_, err := ownDefinition(ctx, n.Named)
 	if bad, ok := errors.AsType[*workgraph.Error](err); ok {
-		for _, arg := range []string{"actions", "template", "summarizer", "dispatch", "solver", "history"} {
-			if strings.HasPrefix(bad.Message, arg) {
+		for _, arg := range slices.Concat(policyFields, definitionFields) {
+			if after, ok := strings.CutPrefix(bad.Message, arg); ok && after != "" && strings.IndexByte(" :.", after[0]) >= 0 {
 				return actor.Faulty(arg, err)
 			}
 		}

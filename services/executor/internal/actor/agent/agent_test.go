@@ -276,15 +276,21 @@ func newEnv(t *testing.T, own workgraph.Actors) *env {
 // run runs one agent with these arguments of its own.
 func (e *env) run(t *testing.T, named string, change ...func(*workgraph.Graph)) workgraph.Result {
 	t.Helper()
+	res, err := e.try(t, named, change...)
+	require.NoError(t, err)
+	return res
+}
+
+// try is run with the faults for which the graph is refused.
+func (e *env) try(t *testing.T, named string, change ...func(*workgraph.Graph)) (workgraph.Result, error) {
+	t.Helper()
 	n := workgraph.Node{ID: "agent", Actor: "agent"}
 	require.NoError(t, json.Unmarshal([]byte(named), &n.Named))
 	g := &workgraph.Graph{Nodes: []workgraph.Node{n}}
 	for _, f := range change {
 		f(g)
 	}
-	res, err := workgraph.Run(t.Context(), g, e.all, e.input, e.options...)
-	require.NoError(t, err)
-	return res
+	return workgraph.Run(t.Context(), g, e.all, e.input, e.options...)
 }
 
 // work runs one agent in an environment of its own.

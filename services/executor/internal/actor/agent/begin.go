@@ -140,6 +140,8 @@ type round struct {
 	last *state.Item
 	// from is up to where the thread can be read.
 	from position
+	// answeredCall says that a person's answer is the answer of the call that asked for it.
+	answeredCall bool
 	// summary stands for the older part of the thread. settled says that none is asked for in this round any
 	// more.
 	summary *summary

@@ -5,10 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/prompt"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/response"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/wait"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -47,6 +49,8 @@ type definition struct {
 	MaxBranches    int  `json:"max_branches"`
 	MaxNoProgress  int  `json:"max_no_progress"`
 	StepByStep     bool `json:"step_by_step,omitempty"`
+	// TaskTools are the tools of the agent's own, in the tools form.
+	TaskTools []string `json:"task_tools"`
 
 	History history `json:"history"`
 
@@ -67,14 +71,14 @@ type summarizer struct {
 
 // definitionFields are the arguments that make up a definition, besides those of the policy.
 var definitionFields = []string{"system", "reasoner", "reasoner_args", "form", "template", "dispatch", "solver", "summarizer", "branch",
-	"branching_agent_start_as_new", "max_rounds", "max_branch_depth", "max_branches", "max_no_progress", "step_by_step", "history"}
+	"branching_agent_start_as_new", "task_tools", "max_rounds", "max_branch_depth", "max_branches", "max_no_progress", "step_by_step", "history"}
 
 // callFields are arguments of the node's own that one call of the agent uses and its loop does not.
 var callFields = []string{"timeout", "budget", argUpstream}
 
 func defaultDefinition() definition {
 	return definition{policy: defaults(), Reasoner: actorLLM, Form: formPrompt, Dispatch: dispatchGroups, Branch: true,
-		MaxRounds: 10, MaxBranchDepth: 5, MaxBranches: 16, MaxNoProgress: 5, History: history{Messages: 100}}
+		TaskTools: response.TaskTools(), MaxRounds: 10, MaxBranchDepth: 5, MaxBranches: 16, MaxNoProgress: 5, History: history{Messages: 100}}
 }
 
 // ownDefinition reads a definition from the arguments that only the node itself may give.
@@ -86,8 +90,39 @@ func ownDefinition(ctx context.Context, given map[string]json.RawMessage) (*defi
 	if err := own(given, &d, definitionFields); err != nil {
 		return nil, err
 	}
-	return &d, d.check(ctx)
+	if err := d.check(ctx); err != nil {
+		return nil, err
+	}
+	return &d, d.idle(given)
 }
+
+// idle reports a field that is stated and has no effect.
+func (d *definition) idle(given map[string]json.RawMessage) error {
+	stated := func(name string) bool { v, ok := given[name]; return ok && string(v) != "null" }
+	for _, c := range []struct {
+		idle bool
+		why  string
+		of   []string
+	}{
+		{d.Form == formTools, "the tools form has no template, its input is the messages of the thread", []string{"template"}},
+		{d.Form == formTools, "the tools form knows no graphs: every call is answered", []string{"allow_graph"}},
+		{d.Form == formTools, "the tools form does not branch: every call is answered", branchFields},
+		{d.Form != formTools, "only the tools form has tools of the agent's own", []string{"task_tools"}},
+		{d.Dispatch != dispatchPlan, "it does the problems of plans: write \"dispatch\": \"plan\" too", []string{"solver"}},
+		{!d.Branch, "nothing branches with \"branch\": false", branchFields[1:]},
+		{len(d.Actions) == 0, "there are no actions", append([]string{"allow_graph", "max_actions"}, branchFields...)},
+	} {
+		for _, name := range c.of {
+			if c.idle && stated(name) {
+				return actor.BadArguments("%s has no effect: %s", name, c.why)
+			}
+		}
+	}
+	return nil
+}
+
+// branchFields are about branches.
+var branchFields = []string{"branch", "branching_agent_start_as_new", "summarizer", "max_branches", "max_branch_depth"}
 
 // check reports what cannot be used, and makes the rest ready.
 func (d *definition) check(ctx context.Context) error {
@@ -103,14 +138,15 @@ func (d *definition) check(ctx context.Context) error {
 	switch {
 	case d.Form != formPrompt && d.Form != formTools:
 		return actor.BadArguments("form %.80q is neither prompt nor tools", d.Form)
-	case d.Form == formTools && d.Template != "":
-		return actor.BadArguments("template: the tools form has no template, its input is the messages of the thread")
 	case d.Form == formTools && d.Dispatch != dispatchGroups:
 		return actor.BadArguments("dispatch: the tools form has groups only, since every call is answered")
 	case d.Dispatch == dispatchPlan && len(d.Solver) == 0:
 		return actor.BadArguments("solver is missing: name what does the problems of a plan, like {\"actor\": \"llm\"}")
 	case d.Dispatch == "":
 		return actor.BadArguments("dispatch is empty: write groups, plan or the name of an actor")
+	}
+	if err := d.checkTools(); err != nil {
+		return err
 	}
 	if err := d.templates(); err != nil {
 		return err
@@ -119,6 +155,19 @@ func (d *definition) check(ctx context.Context) error {
 		return err
 	}
 	return d.policy.check(ctx, d.Dispatch != dispatchPlan)
+}
+
+// checkTools reports a tool of the agent's own that there is not, or that has the name of an action.
+func (d *definition) checkTools() error {
+	for _, name := range d.TaskTools {
+		if !slices.Contains(response.TaskTools(), name) {
+			return actor.BadArguments("task_tools: there is no %.80q, use some of %s", name, strings.Join(response.TaskTools(), ", "))
+		}
+		if _, taken := d.Actions[name]; taken && d.Form == formTools {
+			return actor.BadArguments("actions.%s: a tool of the agent's own has this name: name the action otherwise, or leave %s out of task_tools", name, name)
+		}
+	}
+	return nil
 }
 
 func (d *definition) templates() (err error) {
@@ -205,7 +254,12 @@ func (d *definition) instructions() string {
 	}
 	switch {
 	case d.Form == formTools:
-		b.WriteString("Call tools to work toward what the user wants. Answer without calling a tool when it is reached, or cannot be reached, or when you need an answer from the user.\n")
+		b.WriteString("Call tools to work toward what the user wants. Answer without calling a tool when it is reached, or cannot be reached")
+		if slices.Contains(d.TaskTools, response.AskUser) {
+			b.WriteString(". Call " + response.AskUser + " when you need an answer from the user, and nothing else besides.\n")
+		} else {
+			b.WriteString(", or when you need an answer from the user.\n")
+		}
 	case d.Dispatch == dispatchPlan:
 		b.WriteString(planInstructions)
 	default:

@@ -424,20 +424,20 @@ func branch(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	return d.start(&in, 0, nil, true)
 }
 
-// actGraph checks a graph of a reasoner and goes to groups.
-func (d *definition) actGraph(ctx context.Context, raw json.RawMessage, v verdict) (workgraph.Outcome, error) {
+// actGraph checks a graph of a reasoner, unless it was made of a plan, and goes to groups.
+func (d *definition) actGraph(ctx context.Context, r *response.Response, v verdict) (workgraph.Outcome, error) {
 	var g *workgraph.Graph
 	var err error
 	switch {
-	case d.Dispatch == dispatchPlan:
-		g, err = compiled(raw)
+	case r.Compiled:
+		g, err = compiled(r.Graph)
 		if err != nil {
 			return workgraph.Outcome{}, err
 		}
 	case !d.AllowGraph:
 		return workgraph.Outcome{}, refusal("graphs are not allowed here: give actions")
 	default:
-		if g, err = d.clean(ctx, raw); err != nil {
+		if g, err = d.clean(ctx, r.Graph); err != nil {
 			return workgraph.Outcome{}, refusal(err.Error())
 		}
 	}
@@ -456,7 +456,11 @@ func (d *definition) actGraph(ctx context.Context, raw json.RawMessage, v verdic
 // results under unrestricted names. Arguments that the policy fixes or checks cannot be set that way.
 func (p *policy) clean(ctx context.Context, raw json.RawMessage) (*workgraph.Graph, error) {
 	if len(raw) > 0 && raw[0] == '"' {
-		raw = json.RawMessage(response.Unfence(text(raw)))
+		inner, err := response.Inner(text(raw))
+		if err != nil {
+			return nil, fmt.Errorf("the graph is not valid JSON: %w", err)
+		}
+		raw = inner
 	}
 	g, err := graphpb.ReadModel(raw)
 	if err != nil {
@@ -488,7 +492,10 @@ func (p *policy) clean(ctx context.Context, raw json.RawMessage) (*workgraph.Gra
 		if err := a.check(ctx, n.Actor); err != nil {
 			return nil, err
 		}
-		if a.ShareThread {
+		switch {
+		case a.HandOver:
+			f.add("%s: %s hands over to another agent and cannot be part of a graph: make it the only action", place, n.Actor)
+		case a.shares():
 			f.add("%s: %s works on your own thread and cannot be part of a graph: ask for it as an action", place, n.Actor)
 		}
 		used[n.Actor] = a

@@ -3,7 +3,9 @@ package agent
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -64,43 +66,123 @@ type given struct {
 }
 
 // taskFields are the arguments that a positional mapping may hold.
-var taskFields = []string{"user_input", "goal", "request", "action_results", "previous_agent_results", "context", "user_profile", "attachments", "tool", "arguments", "references"}
+var taskFields = []string{"user_input", "goal", "request", "action_results", "previous_agent_results", "previous_action_results", "context", "user_profile", "attachments", "tool", "arguments", "references", "thread_id"}
 
-// readInput reads the input contract: a mapping of named arguments, into which a single positional mapping is
-// taken as it is. Any other first positional argument is the user input.
-func readInput(c *workgraph.Call) (*instance, error) {
-	named := c.Named
-	var alone json.RawMessage
-	if len(c.Args) > 0 {
-		var task map[string]json.RawMessage
-		raw := bytes.TrimSpace(c.Args[0])
-		if len(raw) > 0 && raw[0] == '{' && json.Unmarshal(raw, &task) == nil && slices.ContainsFunc(taskFields, func(k string) bool {
-			_, ok := task[k]
-			return ok
-		}) {
-			named = make(map[string]json.RawMessage, len(c.Named)+len(task))
-			for k, v := range c.Named {
-				named[k] = v
+// inputFields are the three names of the user input. A call states one of them.
+var inputFields = []string{"user_input", "goal", "request"}
+
+// task is what the positional arguments of a call are: a mapping with fields of a task, or the user input.
+type task struct {
+	mapping map[string]json.RawMessage
+	alone   json.RawMessage
+}
+
+// taskOf reads the positional arguments. Results of the nodes before that are passed down as further ones are
+// attachments.
+func taskOf(c *workgraph.Call) (t task, err error) {
+	if len(c.Args) == 0 {
+		return t, nil
+	}
+	first := bytes.TrimSpace(c.Args[0])
+	var m map[string]json.RawMessage
+	if len(first) > 0 && first[0] == '{' && json.Unmarshal(first, &m) == nil && slices.ContainsFunc(taskFields, func(k string) bool {
+		_, ok := m[k]
+		return ok
+	}) {
+		for _, k := range sorted(m) {
+			if !slices.Contains(taskFields, k) {
+				return t, actor.BadArguments("args[0]: %.80q is no field of a task: use %s; a definition is stated by the agent's node alone", k, strings.Join(taskFields, ", "))
 			}
-			for _, k := range taskFields {
-				if v, ok := task[k]; ok {
-					named[k] = v
-				}
-			}
-		} else {
-			alone = raw
+		}
+		t.mapping = m
+	} else {
+		t.alone = first
+	}
+	for i, arg := range c.Args[1:] {
+		if !isUpstream(c, arg) {
+			return t, actor.BadArguments("args[%d]: an agent takes one positional argument: give the others by name, or as attachments", i+1)
 		}
 	}
+	return t, nil
+}
+
+// isUpstream reports whether a positional argument is the result of a node before this one.
+func isUpstream(c *workgraph.Call, arg json.RawMessage) bool {
+	for _, u := range c.Upstream {
+		if u.Outcome == workgraph.VisitCompleted && len(u.Values) > 0 && (bytes.Equal(arg, actor.Result(u.Values)) ||
+			slices.ContainsFunc(u.Values, func(v json.RawMessage) bool { return bytes.Equal(v, arg) })) {
+			return true
+		}
+	}
+	return false
+}
+
+// userInput is the user input from the nearest place that states one: the positional argument, the node's own
+// arguments, those that travel with the run. A null is one, too: it goes on with the task. consumed says that
+// the positional argument is part of the task.
+func (t *task) userInput(c *workgraph.Call) (raw json.RawMessage, consumed bool, err error) {
+	stated := func(in map[string]json.RawMessage) (names []string) {
+		for _, k := range inputFields {
+			if _, ok := in[k]; ok {
+				names = append(names, k)
+			}
+		}
+		if given := slices.DeleteFunc(slices.Clone(names), func(k string) bool { return prompt.Text(in[k]) == "" }); len(given) > 0 {
+			return given
+		}
+		return names
+	}
+	pick := func(in map[string]json.RawMessage, names []string) (json.RawMessage, error) {
+		if len(names) > 1 && prompt.Text(in[names[0]]) != "" {
+			return nil, actor.BadArguments("%s and %s are both given: they mean the same, give one of them", names[0], names[1])
+		}
+		return in[names[0]], nil
+	}
+	if names := stated(t.mapping); len(names) > 0 {
+		raw, err = pick(t.mapping, names)
+		return raw, true, err
+	}
+	own := stated(c.Own)
+	switch {
+	case len(own) > 0:
+		if raw, err = pick(c.Named, own); err != nil || prompt.Text(raw) == "" && t.alone != nil {
+			return t.alone, t.alone != nil, err
+		}
+		if t.alone != nil && !isUpstream(c, t.alone) {
+			return nil, false, actor.BadArguments("args[0] and %s are both given: give one user input, and the rest as context or attachments", own[0])
+		}
+		return raw, t.mapping != nil, nil
+	case t.alone != nil:
+		return t.alone, true, nil
+	}
+	if names := stated(c.Named); len(names) > 0 {
+		raw, err = pick(c.Named, names)
+	}
+	return raw, t.mapping != nil, err
+}
+
+// readInput reads the input contract: a mapping of named arguments, into which a single positional mapping is
+// taken as it is. Any other first positional argument is the user input. Whatever a call states is used or
+// refused.
+func readInput(c *workgraph.Call) (*instance, error) {
+	t, err := taskOf(c)
+	if err != nil {
+		return nil, err
+	}
+	said, consumed, err := t.userInput(c)
+	if err != nil {
+		return nil, err
+	}
+	named := maps.Clone(c.Named)
+	if named == nil {
+		named = map[string]json.RawMessage{}
+	}
+	maps.Copy(named, t.mapping)
 	var g given
 	if err := actor.Decode(named, &g); err != nil {
 		return nil, err
 	}
-	in := &instance{Context: prompt.Text(g.Context), UserProfile: prompt.Text(g.UserProfile), ActionResults: state.Given(g.ActionResults)}
-	for _, raw := range []json.RawMessage{g.UserInput, g.Goal, g.Request, alone} {
-		if in.Inputs = inputs(raw); len(in.Inputs) > 0 {
-			break
-		}
-	}
+	in := &instance{Context: prompt.Text(g.Context), UserProfile: prompt.Text(g.UserProfile), ActionResults: state.Given(g.ActionResults), Inputs: inputs(said)}
 	if more := g.problem(); more != "" {
 		if len(in.Inputs) == 0 {
 			in.Inputs = []string{""}
@@ -110,8 +192,7 @@ func readInput(c *workgraph.Call) (*instance, error) {
 	if in.UserInput = strings.Join(in.Inputs, "\n"); len(in.Inputs) < 2 {
 		in.Inputs = nil
 	}
-	var err error
-	if in.Attachments, err = g.attachments(c); err != nil {
+	if in.Attachments, err = g.attachments(c, consumed); err != nil {
 		return nil, err
 	}
 	in.Thread = g.ThreadID
@@ -171,20 +252,22 @@ func (g *given) problem() string {
 	return b.String()
 }
 
-// attachments are those that are given, and what the nodes before the agent gave.
-func (g *given) attachments(c *workgraph.Call) ([]prompt.Attachment, error) {
+// attachments are those that are given, what the nodes before the agent gave, and the results of earlier
+// agents and actions that a call states besides. consumed says that the first positional argument is the
+// task.
+func (g *given) attachments(c *workgraph.Call, consumed bool) ([]prompt.Attachment, error) {
 	var out []prompt.Attachment
 	for i, raw := range g.Attachments {
-		var a prompt.Attachment
-		if err := json.Unmarshal(raw, &a); err != nil {
-			return nil, actor.BadArguments(`attachments[%d]: write {"id", "description", "content"}: %v`, i, err)
+		a, err := attachment(raw)
+		if err != nil {
+			return nil, actor.BadArguments(`attachments[%d]: %v: write {"id", "description", "content"}, or "uri" in place of the content`, i, err)
 		}
 		out = append(out, a)
 	}
 	if actor.Filled(g.Before) {
 		out = append(out, prompt.Attachment{ID: argPrevious, Description: "The results of the actions before this one, in order", Content: g.Before})
 	}
-	var told bool
+	var told []json.RawMessage
 	upstream := c.Upstream
 	if string(c.Own[argUpstream]) == "false" {
 		upstream = nil
@@ -193,16 +276,39 @@ func (g *given) attachments(c *workgraph.Call) ([]prompt.Attachment, error) {
 		if u.Outcome != workgraph.VisitCompleted || len(u.Values) == 0 {
 			continue
 		}
-		told = true
-		// A result that came as the positional mapping is the task itself.
-		if len(c.Args) == 0 || !bytes.Equal(c.Args[0], actor.Result(u.Values)) {
-			out = append(out, resultOf(u.Node, actor.Result(u.Values)))
+		result := actor.Result(u.Values)
+		told = append(told, result)
+		// A result that came as the positional argument is the task itself.
+		if !consumed || len(c.Args) == 0 || !bytes.Equal(c.Args[0], result) {
+			out = append(out, resultOf(u.Node, result))
 		}
 	}
-	if !told && len(g.Previous) > 0 && string(g.Previous) != "null" {
+	if actor.Filled(g.Previous) && !isOf(g.Previous, told) {
 		out = append(out, resultOf("unknown_task", g.Previous))
 	}
 	return out, nil
+}
+
+// attachment reads a document. Its fields are those of prompt.Attachment.
+func attachment(raw json.RawMessage) (a prompt.Attachment, err error) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&a); err != nil {
+		return a, errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	}
+	if (len(a.Content) == 0 || string(a.Content) == "null") && a.URI == "" {
+		return a, errors.New("it has no content")
+	}
+	return a, nil
+}
+
+// isOf reports whether a value is one of the results, or a list of them.
+func isOf(raw json.RawMessage, results []json.RawMessage) bool {
+	one := func(v json.RawMessage) bool {
+		return slices.ContainsFunc(results, func(r json.RawMessage) bool { return bytes.Equal(bytes.TrimSpace(v), bytes.TrimSpace(r)) })
+	}
+	var list []json.RawMessage
+	return one(raw) || json.Unmarshal(raw, &list) == nil && len(list) > 0 && !slices.ContainsFunc(list, func(v json.RawMessage) bool { return !one(v) })
 }
 
 // resultOf is the result of another agent as an attachment.

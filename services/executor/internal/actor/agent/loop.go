@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/response"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/state"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -76,6 +77,11 @@ func (d *definition) graph() (*workgraph.Graph, error) {
 	for _, name := range sorted(d.Actions) {
 		a := d.Actions[name]
 		id := doNode(name)
+		if a.HandOver {
+			// What such an agent gives is the result of the run.
+			add(workgraph.Node{ID: id, Name: name, Actor: a.Actor, Named: undisturbed(a.Actor, a.Named), Timeout: a.Timeout, Retry: workgraph.Retry{MaxAttempts: a.MaxAttempts}})
+			continue
+		}
 		add(workgraph.Node{ID: id, Name: name, Actor: a.Actor, Named: undisturbed(a.Actor, a.Named), Timeout: a.Timeout, Effect: a.Effect, Retry: workgraph.Retry{MaxAttempts: a.MaxAttempts}, OnError: route})
 		edge(nodeAct, id, "", workgraph.Merge(passArguments))
 		edge(id, nodeObserve, "", nothing)
@@ -92,6 +98,12 @@ func (d *definition) graph() (*workgraph.Graph, error) {
 		edge(nodeDispatch, nodeObserve, "", nothing)
 	}
 	edge(nodeReason, nodeObserve, "", workgraph.PassDown{Mode: workgraph.NoPassDown})
+	for _, name := range sorted(d.Actions) {
+		if d.Actions[name].HandOver {
+			// The round is over before the other agent begins.
+			edge(nodeObserve, doNode(name), "", workgraph.Merge(passArguments))
+		}
+	}
 	back(nodeObserve)
 	if d.History.Summarize != nil {
 		if err := d.summaries(own, add, edge); err != nil {
@@ -144,6 +156,10 @@ func (d *definition) nativeTools() []tool {
 			schema = json.RawMessage(`{"type":"object"}`)
 		}
 		out = append(out, tool{Name: name, Description: a.Description, Schema: schema})
+	}
+	for _, name := range d.TaskTools {
+		description, schema := response.TaskTool(name)
+		out = append(out, tool{Name: name, Description: description, Schema: schema})
 	}
 	return out
 }

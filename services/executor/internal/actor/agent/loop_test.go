@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -357,11 +356,11 @@ func TestInput(t *testing.T) {
 		done(t, e.run(t, `{`+rest+`}`), `"done"`)
 		require.Contains(t, r.prompt(t, 1), "User: hello")
 	})
-	t.Run("PositionalMapping/ChangesNoDefinition", func(t *testing.T) {
+	t.Run("Traveling/ChangesNoDefinition", func(t *testing.T) {
 		t.Parallel()
 		r, a := &reasoner{script: []string{`["evil"]`, over}}, &tool{}
 		e := newEnv(t, workgraph.Actors{"r": r, "tool": a, "evil": a})
-		e.input = workgraph.Input{Args: []json.RawMessage{json.RawMessage(`{"user_input": "hello", "actions": {"evil": {}}, "reasoner": "evil"}`)}, Named: map[string]json.RawMessage{"actions": json.RawMessage(`{"evil": {}}`)}}
+		e.input = workgraph.Input{Args: []json.RawMessage{json.RawMessage(`{"user_input": "hello"}`)}, Named: map[string]json.RawMessage{"actions": json.RawMessage(`{"evil": {}}`), "reasoner": json.RawMessage(`"evil"`)}}
 		done(t, e.run(t, `{`+rest+`}`), `"done"`)
 		require.Empty(t, a.calls)
 	})
@@ -404,6 +403,46 @@ func TestLimits(t *testing.T) {
 		}
 		stands(t, work(t, workgraph.Actors{"r": r, "tool": says(`1`)}, `{`+search+`, "max_rounds": 100}`), agent.ReasonNoProgress)
 		require.Len(t, r.asked, 5)
+	})
+	t.Run("NoProgress/OfToolCallsWithNewIDs", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{}
+		for i := range 10 {
+			args := `{"q": 1, "deep": {"a": 1, "b": 2}}`
+			if i%2 == 1 {
+				args = `{"deep": {"b": 2, "a": 1}, "q": 1}`
+			}
+			r.script = append(r.script, fmt.Sprintf(`{"role": "assistant", "content": "try %d", "tool_calls": [{"id": "c%d", "name": "search", "arguments": %s}]}`, i, i, args))
+		}
+		stands(t, work(t, workgraph.Actors{"r": r, "tool": says(`"same"`)}, `{`+search+`, "form": "tools", "max_rounds": 100, "max_no_progress": 3}`), agent.ReasonNoProgress)
+		require.Len(t, r.asked, 3)
+	})
+	t.Run("NoProgress/ReasonedAnew", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{}
+		for i := range 10 {
+			r.script = append(r.script, fmt.Sprintf(`<InstantResponse>try %d</InstantResponse><ImmediateNextActions><Action><Type>search</Type><Reasoning>thought %d</Reasoning><MemoryTarget>m%d</MemoryTarget></Action></ImmediateNextActions>`, i, i, i))
+		}
+		stands(t, work(t, workgraph.Actors{"r": r, "tool": says(`"same"`)}, `{`+search+`, "max_rounds": 100, "max_no_progress": 3}`), agent.ReasonNoProgress)
+		require.Len(t, r.asked, 3)
+	})
+	t.Run("NoProgress/OtherArgumentsAreProgress", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{}
+		for i := range 8 {
+			r.script = append(r.script, fmt.Sprintf(`{"actions": [[{"action": "search", "arguments": {"q": %d}}]]}`, i))
+		}
+		r.script = append(r.script, over)
+		done(t, work(t, workgraph.Actors{"r": r, "tool": says(`"same"`)}, `{`+search+`, "max_rounds": 100, "max_no_progress": 3}`), `"done"`)
+	})
+	t.Run("NoProgress/OfWordsAlone", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{`<TaskStatus>Ongoing</TaskStatus><TaskStatusDescription>half</TaskStatusDescription>`}}
+		for range 8 {
+			r.script = append(r.script, `<TaskStatus>Ongoing</TaskStatus><TaskStatusDescription>nearly</TaskStatusDescription>`)
+		}
+		stands(t, work(t, workgraph.Actors{"r": r, "tool": says(`1`)}, `{`+search+`, "max_rounds": 100, "max_no_progress": 3}`), agent.ReasonNoProgress)
+		require.Len(t, r.asked, 4, "how far the task is was another one first")
 	})
 	t.Run("NoProgress/AnotherResultIsProgress", func(t *testing.T) {
 		t.Parallel()
@@ -459,187 +498,6 @@ func TestLimits(t *testing.T) {
 		require.Less(t, len(r.prompt(t, 31)), 9000)
 		require.Contains(t, r.prompt(t, 31), "\n29xxx")
 	})
-}
-
-func TestToolsForm(t *testing.T) {
-	t.Parallel()
-	calls := func(of ...string) string {
-		return `{"role": "assistant", "content": "on it", "opaque": {"p": {"sig": "x"}}, "tool_calls": [` + strings.Join(of, ", ") + `]}`
-	}
-	t.Run("Calls/AreEachAnswered", func(t *testing.T) {
-		t.Parallel()
-		r := &reasoner{script: []string{
-			calls(`{"id": "c1", "name": "a", "arguments": {"x": 1}}`, `{"id": "c2", "name": "bad", "arguments": {}}`, `{"id": "c3", "name": "a", "arguments": {"x": 2}}`),
-			calls(`{"id": "c4", "name": "a", "arguments": {"x": 3}}`), calls(`{"id": "c5", "name": "nobody", "arguments": {}}`), `{"role": "assistant", "content": "It is sunny."}`}}
-		a := &tool{upon: func(named map[string]json.RawMessage) (workgraph.Outcome, error) {
-			return workgraph.Outcome{Values: []json.RawMessage{named["x"]}}, nil
-		}}
-		e := newEnv(t, workgraph.Actors{"r": r, "tool": a})
-		done(t, e.run(t, `{"user_input": "weather?", "context": "ctx", "reasoner": "r", "form": "tools", "actions": {
-			"a": {"actor": "tool", "description": "Tells.", "schema": {"type": "object", "properties": {"x": {"type": "integer"}}}}, "bad": {"actor": "fail", "named": {"reason": "NO"}}}}`), `"It is sunny."`)
-		require.JSONEq(t, `[{"name": "a", "description": "Tells.", "schema": {"type": "object", "properties": {"x": {"type": "integer"}}}}, {"name": "bad", "schema": `+string(visibleOfFail(t, r))+`}]`, string(r.asked[0]["tools"]))
-		require.JSONEq(t, `[{"role": "user", "content": "Context:\nctx"}, {"role": "user", "content": "weather?"}]`, string(r.asked[0]["messages"]))
-		require.JSONEq(t, `[{"role": "user", "content": "Context:\nctx"}, {"role": "user", "content": "weather?"},
-			`+calls(`{"id": "c1", "name": "a", "arguments": {"x": 1}}`, `{"id": "c2", "name": "bad", "arguments": {}}`, `{"id": "c3", "name": "a", "arguments": {"x": 2}}`)+`,
-			{"role": "tool", "tool_call_id": "c1", "content": "1"}, {"role": "tool", "tool_call_id": "c2", "content": "NO: failed on purpose", "is_error": true}, {"role": "tool", "tool_call_id": "c3", "content": "2"}]`,
-			string(r.asked[1]["messages"]))
-		require.Contains(t, string(r.asked[2]["messages"]), `"tool_call_id":"c4"`)
-		require.Contains(t, string(r.asked[3]["messages"]), `there is no action`)
-		require.Len(t, e.threads.rows, 1, "calls of one message do not branch")
-	})
-	t.Run("Calls/ThatNoServerTakesBackAreKeptInWords", func(t *testing.T) {
-		t.Parallel()
-		many := make([]string, 101)
-		for i := range many {
-			many[i] = fmt.Sprintf(`{"id": "c%d", "name": "a", "arguments": {}}`, i)
-		}
-		for name, of := range map[string][]string{
-			"NoID":     {`{"id": "", "name": "a", "arguments": {"x": 1}}`},
-			"EqualIDs": {`{"id": "c", "name": "a", "arguments": {"x": 1}}`, `{"id": "c", "name": "a", "arguments": {"x": 2}}`},
-			"NoName":   {`{"id": "c", "name": "", "arguments": {}}`},
-			"TooMany":  many,
-		} {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				r := &reasoner{script: []string{calls(of...), `{"role": "assistant", "content": "done"}`}}
-				e := newEnv(t, workgraph.Actors{"r": r, "tool": says(`1`)})
-				done(t, e.run(t, `{"user_input": "go", "reasoner": "r", "form": "tools", "actions": {"a": {"actor": "tool"}}}`), `"done"`)
-				for _, asked := range r.asked {
-					var req llm.Request
-					require.NoError(t, json.Unmarshal(asked["messages"], &req.Messages))
-					require.NoError(t, req.Check(), "%s", asked["messages"])
-				}
-				require.Contains(t, string(r.asked[1]["messages"]), fmt.Sprintf(`on it\n\n(%d tool calls)`, len(of)))
-			})
-		}
-	})
-	t.Run("Messages/AreBoundedAndBeginWithTheUser", func(t *testing.T) {
-		t.Parallel()
-		r := &reasoner{}
-		for i := range 20 {
-			r.script = append(r.script, calls(fmt.Sprintf(`{"id": "c%d", "name": "a", "arguments": {"x": %d}}`, i, i)))
-		}
-		r.script = append(r.script, `"done"`)
-		done(t, work(t, workgraph.Actors{"r": r, "tool": says(`1`)}, `{"user_input": "go", "reasoner": "r", "form": "tools", "max_rounds": 100, "history": {"messages": 10}, "actions": {"a": {"actor": "tool"}}}`), `"done"`)
-		var last []map[string]any
-		require.NoError(t, json.Unmarshal(r.asked[20]["messages"], &last))
-		require.LessOrEqual(t, len(last), 11)
-		require.Equal(t, "go", last[0]["content"], "the task is always told")
-		require.Equal(t, "assistant", last[1]["role"], "no answer without its call")
-	})
-}
-
-// visibleOfFail is the schema that the model is shown of the second tool.
-func visibleOfFail(t *testing.T, r *reasoner) json.RawMessage {
-	t.Helper()
-	var all []struct {
-		Schema json.RawMessage `json:"schema"`
-	}
-	require.NoError(t, json.Unmarshal(r.asked[0]["tools"], &all))
-	require.NotContains(t, string(all[1].Schema), `"reason":`, "what is fixed is not shown")
-	require.Contains(t, string(all[1].Schema), `"message":`, "the schema of the actor is shown")
-	return all[1].Schema
-}
-
-func TestPlans(t *testing.T) {
-	t.Parallel()
-	const planning = `{"user_input": "shop", "reasoner": "r", "dispatch": "plan", "solver": {"actor": "s"}}`
-	t.Run("Faults/AreToldAndNeverRun", func(t *testing.T) {
-		t.Parallel()
-		r := &reasoner{script: []string{"<ProblemGraph>A -> B\nB -> A</ProblemGraph><Problems><Problem><Request>a</Request><ProblemID>A</ProblemID></Problem><Problem><Request>b</Request><ProblemID>B</ProblemID></Problem></Problems>",
-			"<Problems><Problem><Request>a</Request><ProblemID>A</ProblemID></Problem></Problems><ProblemGraph>A</ProblemGraph>", "All done."}}
-		s := says(`"solved"`)
-		e := newEnv(t, workgraph.Actors{"r": r, "s": s})
-		done(t, e.run(t, planning), `"All done."`)
-		require.Contains(t, r.prompt(t, 2), "the plan has faults and was not done")
-		require.Contains(t, r.prompt(t, 2), "CYCLE")
-		require.Len(t, s.calls, 1)
-		require.JSONEq(t, `[{"action": "A", "ok": "solved"}]`, e.told(t, 2))
-	})
-	t.Run("Answer/WithAListIsNoPlan", func(t *testing.T) {
-		t.Parallel()
-		r := &reasoner{script: []string{"1. Buy tea\n2. Buy milk", "Done:\n1. tea\n2. milk"}}
-		s := says(`"ok"`)
-		done(t, work(t, workgraph.Actors{"r": r, "s": s}, planning), `"Done:\n1. tea\n2. milk"`)
-		require.Len(t, s.calls, 2)
-	})
-	t.Run("FailedProblem/IsToldWithTheOthers", func(t *testing.T) {
-		t.Parallel()
-		r := &reasoner{script: []string{"<Problems><Problem><Request>a</Request><ProblemID>A</ProblemID></Problem><Problem><Request>b</Request><ProblemID>B</ProblemID></Problem><Problem><Request>c</Request><ProblemID>C</ProblemID></Problem></Problems><ProblemGraph>A -> B\nC</ProblemGraph>", "Sorry."}}
-		s := &tool{upon: func(named map[string]json.RawMessage) (workgraph.Outcome, error) {
-			if string(named["request"]) == `"a"` {
-				return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, "NO_TEA", "sold out")
-			}
-			return workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(`"ok"`)}}, nil
-		}}
-		e := newEnv(t, workgraph.Actors{"r": r, "s": s})
-		done(t, e.run(t, planning), `"Sorry."`)
-		require.JSONEq(t, `[{"action":"A","error":{"type":"PERMANENT","reason":"NO_TEA","message":"sold out"}},{"action":"B","skipped":"an action before it did not succeed"},{"action":"C","ok":"ok"}]`, e.told(t, 1))
-	})
-	t.Run("Remarks/BesideThePlan", func(t *testing.T) {
-		t.Parallel()
-		r := &reasoner{script: []string{"<StructuredResponse><NewTask>true</NewTask><InstantResponse>I plan.</InstantResponse><TaskStatus>Completed</TaskStatus><TaskStatusDescription>planned</TaskStatusDescription>" +
-			"<InstantLearnings><LearningID>l1</LearningID><LearningContent>likes tea</LearningContent></InstantLearnings>" +
-			"<Problems><Problem><Request>a</Request><ProblemID>A</ProblemID></Problem></Problems></StructuredResponse>", "Done."}}
-		e := newEnv(t, workgraph.Actors{"r": r, "s": says(`"ok"`)})
-		done(t, e.run(t, planning), `"Done."`)
-		require.Contains(t, r.prompt(t, 2), "Current state of the task:\nplanned\n\nConversation:\nUser: shop\nAgent: I plan.")
-		first := e.threads.states(t, e.threads.root(t))[0]
-		require.True(t, first.NewTask)
-		require.EqualValues(t, "Ongoing", first.Status, "there is something to do")
-		require.Len(t, first.Response.InstantLearnings, 1)
-		require.Contains(t, string(first.Response.Graph), `"named":{"request":"a"}`, "the plan, without the arguments of the solver")
-		require.Nil(t, first.Response.NextActions)
-	})
-	t.Run("Pending/ComesBeforeThePlan", func(t *testing.T) {
-		t.Parallel()
-		const plan = "<Problems><Problem><Request>a</Request><ProblemID>A</ProblemID></Problem></Problems>"
-		r, s := &reasoner{script: []string{"<TaskStatus>Pending</TaskStatus><InstantResponse>For how many?</InstantResponse>" + plan, plan, "Done."}}, says(`"ok"`)
-		e := newEnv(t, workgraph.Actors{"r": r, "s": s})
-		e.options = append(e.options, workgraph.WithInterrupts(func(_ context.Context, q workgraph.OpenedInterrupt) (workgraph.Answer, error) {
-			require.Equal(t, `"For how many?"`, string(q.Interrupt.Prompt))
-			require.Empty(t, s.calls)
-			return workgraph.Answer{Value: json.RawMessage(`"two"`)}, nil
-		}))
-		done(t, e.run(t, planning), `"Done."`)
-		require.Len(t, s.calls, 1)
-	})
-	t.Run("References/ReachTheSolver", func(t *testing.T) {
-		t.Parallel()
-		r := &reasoner{script: []string{"Plan: look it up\n#E1 = Search[tower]\nPlan: ask\n#E2 = LLM[how old is #E1]", "Done."}}
-		s := &reasoner{when: []reply{{"how old", "old"}, {"tower", "a tower"}}}
-		done(t, work(t, workgraph.Actors{"r": r, "s": s, "x": says(`1`)}, `{"user_input": "find", "reasoner": "r", "dispatch": "plan", "solver": {"actor": "agent", "reasoner": "s", "actions": {"x": {}}}}`), `"Done."`)
-		require.Contains(t, s.prompt(t, 2), "\n\nReferences:\n#E1 is the result of \"E1\"")
-		require.Contains(t, s.prompt(t, 2), "<Attachment id=\"E1\" description=\"The result of the 'E1' agent\">\na tower\n</Attachment>")
-	})
-	t.Run("NoPlan/IsTold", func(t *testing.T) {
-		t.Parallel()
-		r := &reasoner{script: []string{"Hm.", "<Problems><Problem><Request>a</Request><ProblemID>A</ProblemID></Problem></Problems>", "Done."}}
-		done(t, work(t, workgraph.Actors{"r": r, "s": says(`1`)}, planning), `"Done."`)
-		require.Contains(t, r.prompt(t, 2), "there is no plan")
-	})
-}
-
-func TestSharedThread(t *testing.T) {
-	t.Parallel()
-	r := &reasoner{script: []string{`{"instant_response": "I ask.", "actions": [{"action": "sub", "arguments": {"user_input": "ask around"}}]}`, completed}}
-	s := &reasoner{script: []string{`{"result": "they say yes"}`}}
-	e := newEnv(t, workgraph.Actors{"r": r, "s": s, "x": says(`1`)})
-	done(t, e.run(t, `{"user_input": "find out", "reasoner": "r", "actions": {"sub": {"actor": "agent", "share_thread": true, "named": {"reasoner": "s", "actions": {"x": {}}}}}}`), `"done"`)
-	require.Len(t, e.threads.rows, 1)
-	require.Equal(t, "Actions:\n- x\n\nConversation:\nUser: find out\nAgent: I ask.\nUser: ask around", s.prompt(t, 1), "it knows what was said before it was called")
-	require.Equal(t, "Actions:\n- sub Arguments: "+agentToolText(t, r)+"\n\nConversation:\nUser: find out\nAgent: I ask.\nUser: ask around\nAgent: they say yes\n\n"+
-		"Results of the last actions:\n<ActionResults>\n  <Action>\n    <ActionType>sub</ActionType>\n    <ActionResult>they say yes</ActionResult>\n  </Action>\n</ActionResults>", r.prompt(t, 2))
-}
-
-// agentToolText is the schema that the prompt shows of an agent as an action.
-func agentToolText(t *testing.T, r *reasoner) string {
-	t.Helper()
-	_, rest, ok := strings.Cut(r.prompt(t, 1), " Arguments: ")
-	require.True(t, ok)
-	text, _, _ := strings.Cut(rest, "\n")
-	require.True(t, json.Valid([]byte(text)))
-	return text
 }
 
 // Three branches, one of which branches again, and an action after them.

@@ -3,8 +3,6 @@ package agent
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"strings"
 
@@ -59,14 +57,17 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 	}
 	from, _ := source(c, nodeReason)
 	item := &state.Item{Round: r.number, RawResponse: actor.Result(from.Values), ReasonerInput: prompt.Text(c.Named["request"]), Brief: stateOf(said, r.userInput),
-		Response: state.Response{InstantResponse: said.InstantResponse, NextActions: said.Groups, Graph: d.shown(said.Graph), InstantLearnings: said.Learnings},
+		Response: state.Response{InstantResponse: said.InstantResponse, NextActions: said.Groups, Graph: d.shown(said), InstantLearnings: said.Learnings},
 		Sent:     r.at.Sent}
 	if d.Form == formTools && r.number == 1 {
 		item.ReasonerInput = r.about()
 	}
-	result, over, err := r.outcome(said, item)
+	end, err := r.outcome(said, item)
 	if err != nil {
 		return workgraph.Outcome{}, err
+	}
+	if c.Stopping && !end.over {
+		end = ending{over: true, result: r.soFar(item)}
 	}
 	r.compare(item)
 	items, err := r.items(item, said)
@@ -79,9 +80,14 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 	}
 	pos := r.moved(a, item)
 	var out workgraph.Outcome
-	if over {
-		out = workgraph.Outcome{Values: []json.RawMessage{result}, Select: &workgraph.Select{Others: workgraph.SelectNone}}
-	} else {
+	switch {
+	case end.over:
+		out = workgraph.Outcome{Values: []json.RawMessage{end.result}, Select: &workgraph.Select{Others: workgraph.SelectNone}}
+	case end.handOver != "":
+		if out, err = d.handOver(&end, &a); err != nil {
+			return workgraph.Outcome{}, err
+		}
+	default:
 		next := &round{d: d, in: r.in, c: c, number: pos.Round, userInput: strings.Join(inputs(item.Answer), "\n"), results: item.Next(), at: pos, from: r.before(a)}
 		if out, err = next.told(ctx, l, items); err != nil {
 			return workgraph.Outcome{}, err
@@ -107,7 +113,7 @@ func (r *round) moved(a workgraph.ThreadAppend, item *state.Item) position {
 	if item.ReasonerInput != "" && r.number == 1 && r.d.Form == formTools {
 		p.About = p.Seq
 	}
-	if n := int64(len(inputs(item.Answer))); n > 0 {
+	if n := int64(len(inputs(item.Answer))); n > 0 && !r.answeredCall {
 		for i := range a.Items {
 			if a.Items[i].Kind == workgraph.ThreadMessage { // the answers are the last ones
 				p.Input = &state.Span{First: a.After + int64(i) + 2 - n, Last: a.After + int64(i) + 1}
@@ -123,38 +129,55 @@ func stateOf(said *response.Response, userInput string) state.Brief {
 		UserInput: userInput, InstantResponse: said.InstantResponse}
 }
 
-// outcome fills in what became of the round. over says that the task has come to its end, with the result.
-func (r *round) outcome(said *response.Response, item *state.Item) (result json.RawMessage, over bool, err error) {
+// ending is how a round goes on. With over the task has come to its end with the result, with handOver
+// another agent goes on with the arguments; else there is a next round.
+type ending struct {
+	over      bool
+	result    json.RawMessage
+	handOver  string
+	arguments map[string]json.RawMessage
+}
+
+// outcome fills in what became of the round.
+func (r *round) outcome(said *response.Response, item *state.Item) (ending, error) {
 	act, ok := source(r.c, nodeAct)
 	if u, broke := source(r.c, nodeDispatch); broke && u.Outcome != workgraph.VisitCompleted {
 		r.refuse(item, "the response could not be read: "+because(u.Error))
-		return nil, false, nil
+		return ending{}, nil
 	}
 	switch {
 	case ok && act.Outcome != workgraph.VisitCompleted:
 		r.refuse(item, "this cannot be done: "+because(act.Error))
-		return nil, false, nil
+		return ending{}, nil
 	case ok && said.Status == response.Pending:
 		item.Answer, item.Given = actor.Result(act.Values), r.results.WithoutRefusals()
 		if len(inputs(item.Answer)) == 0 {
 			item.Answer = json.RawMessage(`"(no answer)"`)
 		}
-		return nil, false, nil
+		return ending{}, nil
 	case ok:
 		var v verdict
 		if err := json.Unmarshal(actor.Result(act.Values), &v); err != nil {
-			return nil, false, badLoop("the verdict on round %d: %v", r.number, err)
+			return ending{}, badLoop("the verdict on round %d: %v", r.number, err)
 		}
 		if v.Refused != "" {
 			r.refuse(item, v.Refused)
-			return nil, false, nil
+			return ending{}, nil
 		}
 		if v.Done && said.Status == response.Completed {
-			return r.result(v.Result), true, nil
+			return ending{over: true, result: r.result(v.Result)}, nil
+		}
+		if v.HandOver != "" {
+			gone := state.Result{Action: v.HandOver, OK: json.RawMessage(`"It goes on with the conversation."`)}
+			if len(said.Groups) > 0 {
+				gone.Call = said.Groups[0][0].Call
+			}
+			item.ActionResults = state.Results{gone}
+			return ending{handOver: v.HandOver, arguments: v.Arguments}, nil
 		}
 		if v.Done {
 			item.Given = r.results.WithoutRefusals()
-			return nil, false, nil // the task goes on without an action
+			return ending{}, nil // the task goes on without an action
 		}
 	}
 	for _, u := range r.c.Upstream {
@@ -162,12 +185,12 @@ func (r *round) outcome(said *response.Response, item *state.Item) (result json.
 		case u.Node == nodeGroups || isPart(u.Node, nodeGroups):
 			if u.Outcome == workgraph.VisitCompleted {
 				if err := json.Unmarshal(actor.Result(u.Values), &item.ActionResults); err != nil {
-					return nil, false, badLoop("the results of round %d: %v", r.number, err)
+					return ending{}, badLoop("the results of round %d: %v", r.number, err)
 				}
 				if len(item.ActionResults) == 0 {
 					r.refuse(item, "no action gave a result")
 				}
-				return nil, false, nil
+				return ending{}, nil
 			}
 			item.ActionResults = state.Results{{Error: failureOf(u.Error)}}
 		default:
@@ -181,14 +204,33 @@ func (r *round) outcome(said *response.Response, item *state.Item) (result json.
 			}
 			item.ActionResults = state.Results{one}
 			if u.Outcome == workgraph.VisitCompleted {
-				return nil, false, nil
+				return ending{}, nil
 			}
 		}
 	}
 	if item.ActionResults == nil {
 		r.refuse(item, "no action gave a result")
 	}
-	return nil, false, nil
+	return ending{}, nil
+}
+
+// handOver is the outcome of a round after which another agent goes on. From the append on it takes the turns
+// of the thread, if it has a name and works there.
+func (d *definition) handOver(end *ending, a *workgraph.ThreadAppend) (workgraph.Outcome, error) {
+	to := d.Actions[end.handOver]
+	named := end.arguments
+	if to.shares() {
+		var err error
+		if named, err = sharing(named, a.Thread); err != nil {
+			return workgraph.Outcome{}, err
+		}
+		if to.Actor != actorAgent {
+			a.Agent = to.Actor
+		}
+	}
+	out, err := value(verdict{Arguments: named})
+	out.Select = &workgraph.Select{Others: workgraph.SelectNames, Names: []string{doNode(end.handOver)}}
+	return out, err
 }
 
 // result is the result of the agent: what the response states, or the results of the last actions.
@@ -202,6 +244,18 @@ func (r *round) result(stated json.RawMessage) json.RawMessage {
 	return json.RawMessage("null")
 }
 
+// soFar is the result of an agent that is stopped: the results of its last actions.
+func (r *round) soFar(item *state.Item) json.RawMessage {
+	if len(item.ActionResults) > 0 && item.Refused == "" {
+		if raw, ok := item.ActionResults.Plain(); ok {
+			return raw
+		}
+	}
+	done := *r
+	done.results = r.results.WithoutRefusals()
+	return done.result(nil)
+}
+
 // refuse records why nothing was done: the task goes on. The results of the round before are told again.
 func (r *round) refuse(item *state.Item, why string) {
 	item.Status, item.Refused, item.Given = response.Ongoing, errs.Clip(why, maxTold), r.results.WithoutRefusals()
@@ -213,21 +267,6 @@ func because(e *workgraph.Error) string {
 		return workgraph.ReasonActorError
 	}
 	return e.Error()
-}
-
-// compare counts how often the agent did the same with the same result.
-func (r *round) compare(item *state.Item) {
-	h := sha256.New()
-	enc := json.NewEncoder(h)
-	for _, v := range []any{item.Response.NextActions, item.ActionResults, item.Status} {
-		if enc.Encode(v) != nil {
-			return // cannot happen: all of it was read from JSON
-		}
-	}
-	item.Fingerprint, item.Repeats = hex.EncodeToString(h.Sum(nil)[:16]), 1
-	if r.last != nil && r.last.Fingerprint == item.Fingerprint && item.Status == response.Ongoing && !(r.d.MaxNoProgress > 0 && r.last.Repeats >= r.d.MaxNoProgress) {
-		item.Repeats = r.last.Repeats + 1
-	}
 }
 
 // items are what the round leaves in the thread: messages, learnings and, at last, the state.
@@ -330,7 +369,7 @@ func (l *loop) appendTo(ctx context.Context, c *workgraph.Call, r *round, items 
 // shares reports whether actions work on the thread of the agent.
 func (r *round) shares() bool {
 	for _, a := range r.d.Actions {
-		if a.ShareThread {
+		if a.shares() {
 			return true
 		}
 	}

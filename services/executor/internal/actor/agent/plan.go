@@ -31,14 +31,19 @@ func (d *definition) readPlan(ctx context.Context, c *workgraph.Call, raw json.R
 		return nil, fmt.Errorf("the plan has %d bytes, the limit is %d", len(raw), response.MaxBytes)
 	}
 	said := planText(raw)
-	if c.Visit > 1 && !stated.MatchString(said) {
+	in, err := instanceOf(c)
+	if err != nil {
+		return nil, err
+	}
+	later := c.Visit > 1 || in.Depth > 0 // a branch goes on with what was begun
+	if later && !stated.MatchString(said) {
 		return response.Read(raw)
 	}
 	read := plan.Parse(said, plan.WithContext(ctx))
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
-	case read.NoPlan != nil && c.Visit > 1:
+	case read.NoPlan != nil && later:
 		return response.Read(raw)
 	case read.NoPlan != nil:
 		if r, err := response.Read(raw); err == nil && r.Status == response.Pending {
@@ -67,15 +72,17 @@ func (d *definition) readPlan(ctx context.Context, c *workgraph.Call, raw json.R
 	if err != nil {
 		return nil, err
 	}
-	return response.Remarks(said).With(graph), nil
+	r := response.Remarks(said).With(graph)
+	r.Compiled = len(r.Graph) > 0
+	return r, nil
 }
 
 // shown is a graph as it is kept: without the arguments of the solver, which are the same in every node.
-func (d *definition) shown(graph json.RawMessage) json.RawMessage {
-	if d.Dispatch != dispatchPlan || len(graph) == 0 {
-		return graph
+func (d *definition) shown(r *response.Response) json.RawMessage {
+	if !r.Compiled {
+		return r.Graph
 	}
-	g, err := workgraph.Decode(graph)
+	g, err := workgraph.Decode(r.Graph)
 	if err != nil {
 		return nil // cannot happen: it was compiled
 	}

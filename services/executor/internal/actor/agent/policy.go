@@ -38,8 +38,10 @@ type action struct {
 	Timeout     workgraph.Duration         `json:"timeout,omitempty"`
 	MaxAttempts int                        `json:"max_attempts,omitempty"`
 	Effect      workgraph.Effect           `json:"effect,omitempty"`
-	// ShareThread lets an agent that is called work on the thread of its caller.
-	ShareThread bool `json:"share_thread,omitempty"`
+	// HandOver lets an agent that is called go on in the place of its caller.
+	HandOver bool `json:"hand_over,omitempty"`
+	// ShareThread lets an agent that is called work on the thread of its caller. Nil is what HandOver is.
+	ShareThread *bool `json:"share_thread,omitempty"`
 	// ActorSchema is the schema that the actor itself states. The agent's call fills it in.
 	ActorSchema json.RawMessage `json:"actor_schema,omitempty"`
 
@@ -138,8 +140,10 @@ func (a *action) check(ctx context.Context, name string) error {
 	switch {
 	case strings.HasPrefix(a.Actor, stepPrefix):
 		return fmt.Errorf("%s is a step of an agent and no action", a.Actor)
-	case a.ShareThread && !isAgent(a.Actor):
+	case a.ShareThread != nil && !isAgent(a.Actor):
 		return fmt.Errorf("share_thread: %s is no agent", a.Actor)
+	case a.HandOver && !isAgent(a.Actor):
+		return fmt.Errorf("hand_over: %s is no agent", a.Actor)
 	case a.Actor == "expand":
 		return fmt.Errorf("expand cannot be an action: use spawn with as_result, and fix its graph")
 	case a.Timeout < 0:
@@ -190,6 +194,14 @@ func (a *action) check(ctx context.Context, name string) error {
 	return nil
 }
 
+// shares reports whether the agent that is called works on the thread of its caller.
+func (a *action) shares() bool {
+	if a.ShareThread != nil {
+		return *a.ShareThread
+	}
+	return a.HandOver
+}
+
 // properties are the schemas of single arguments in a schema.
 func properties(schema json.RawMessage) map[string]json.RawMessage {
 	var s struct {
@@ -212,7 +224,7 @@ func (a *action) typed(arguments map[string]json.RawMessage) map[string]json.Raw
 		if len(v) == 0 || v[0] != '"' || json.Unmarshal(a.types[k], &s) != nil || len(s.Type) == 0 || bytes.Contains(s.Type, []byte(`"string"`)) {
 			continue
 		}
-		if inner := json.RawMessage(response.Unfence(text(v))); json.Valid(inner) {
+		if inner, err := response.Inner(text(v)); err == nil {
 			out[k] = inner
 		}
 	}
@@ -283,6 +295,8 @@ func (a *action) visible() json.RawMessage {
 	schema := a.Schema
 	switch {
 	case len(schema) > 0:
+	case a.HandOver && a.shares():
+		return json.RawMessage(handOverTool)
 	case isAgent(a.Actor):
 		return json.RawMessage(agentTool)
 	default:
@@ -329,9 +343,14 @@ func (a *action) visible() json.RawMessage {
 	return raw
 }
 
-// agentTool is what a reasoner may give an agent that it calls.
-const agentTool = `{"type":"object","required":["user_input"],"properties":{"user_input":{"type":"string","description":"What the agent is to do, with all that it must know."},` +
-	`"context":{"type":"string"},"attachments":{"type":"array","items":{"type":"object","properties":{"id":{"type":"string"},"description":{"type":"string"},"content":{}}}}}}`
+// agentTool is what a reasoner may give an agent that it calls, and handOverTool what it may give one that
+// goes on with the conversation.
+const (
+	agentTool    = `{"type":"object","required":["user_input"],"properties":{"user_input":{"type":"string","description":"What the agent is to do, with all that it must know."},` + agentToolRest
+	handOverTool = `{"type":"object","properties":{"user_input":{"type":"string","description":"What the agent is to do, if the conversation does not say it."},` + agentToolRest
+
+	agentToolRest = `"context":{"type":"string"},"attachments":{"type":"array","items":{"type":"object","properties":{"id":{"type":"string"},"description":{"type":"string"},"content":{},"uri":{"type":"string"}},"additionalProperties":false}}}}`
+)
 
 // plain is an error of a schema, short enough for a reasoner.
 func plain(err error) string { return errs.Clip(err.Error(), 1000) }
@@ -352,10 +371,11 @@ func (p *policy) checkResult(ctx context.Context, raw json.RawMessage) (json.Raw
 	if first == nil {
 		return raw, nil
 	}
-	inner := json.RawMessage(response.Unfence(text(raw)))
-	if len(raw) > 0 && raw[0] == '"' && json.Valid(inner) {
-		if first = p.result.Check(ctx, inner); first == nil {
-			return inner, nil
+	if len(raw) > 0 && raw[0] == '"' {
+		if inner, err := response.Inner(text(raw)); err == nil {
+			if first = p.result.Check(ctx, inner); first == nil {
+				return inner, nil
+			}
 		}
 	}
 	return nil, fmt.Errorf("the result is not what its schema asks for: %s", plain(first))

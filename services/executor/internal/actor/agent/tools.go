@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
+	"strings"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/llm"
@@ -19,9 +21,12 @@ import (
 // was said. A person's answer follows.
 func (r *round) messagesOf(item *state.Item, said *response.Response) (out []workgraph.ThreadItem, err error) {
 	if r.d.Form == formTools {
-		if out, err = r.answered(item, said); err != nil {
+		if out, err = r.answered(item, said.TaskCalls); err != nil {
 			return nil, err
 		}
+	}
+	if r.answeredCall {
+		return out, nil // the person's answer is that of the call
 	}
 	for _, answer := range inputs(item.Answer) {
 		it, err := messageItem(message{Role: "user", Content: answer})
@@ -35,7 +40,7 @@ func (r *round) messagesOf(item *state.Item, said *response.Response) (out []wor
 
 // answered are the model's message and the answers to its calls. Every call is answered, since no model
 // server takes a conversation with a call that is not.
-func (r *round) answered(item *state.Item, said *response.Response) ([]workgraph.ThreadItem, error) {
+func (r *round) answered(item *state.Item, own []response.TaskCall) ([]workgraph.ThreadItem, error) {
 	raw := item.RawResponse
 	var m struct {
 		Role  string `json:"role"`
@@ -62,9 +67,14 @@ func (r *round) answered(item *state.Item, said *response.Response) ([]workgraph
 	out := []workgraph.ThreadItem{{Kind: workgraph.ThreadMessage, Body: raw}}
 	answers := map[string]*state.Result{}
 	item.ActionResults.Each(func(one *state.Result) { answers[one.Call] = one })
-	for _, call := range m.Calls {
+	for i, call := range m.Calls {
 		answer := message{Role: "tool", ToolCallID: call.ID}
+		at := slices.IndexFunc(own, func(c response.TaskCall) bool { return c.Index == i })
 		switch one, ok := answers[call.ID]; {
+		case at >= 0 && own[at].Asks():
+			answer.Content, r.answeredCall = strings.Join(inputs(item.Answer), "\n"), true
+		case at >= 0:
+			answer.Content, answer.IsError = own[at].Answer, own[at].Failed
 		case ok && call.ID != "":
 			answer.Content, answer.IsError = r.d.answer(one)
 		case item.Refused != "":

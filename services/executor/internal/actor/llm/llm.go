@@ -12,6 +12,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/llm"
+	"github.com/epigraph-run/epigraph/plan/lenient"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -100,6 +101,8 @@ const (
 	ReasonRefused = "MODEL_REFUSED"
 	// ReasonNotJSON is the reason when JSON was asked for and something else came.
 	ReasonNotJSON = "ANSWER_NOT_JSON"
+	// ReasonOffSchema is the reason when the model wrote JSON that is not what response_schema asks for.
+	ReasonOffSchema = "ANSWER_OFF_SCHEMA"
 	// ReasonEmpty is the reason when the model wrote nothing and did not end as it should, as after a tool
 	// call that its server could not read.
 	ReasonEmpty = "ANSWER_EMPTY"
@@ -154,6 +157,9 @@ func Estimate(cfg Config, models *llm.Set, s *workgraph.Start) (profile string, 
 	}
 	return name, int64(bytes)/4 + 1, output
 }
+
+// maxFault bounds what is told of an answer that is not as it should be, in bytes.
+const maxFault = 1000
 
 // maxName is longer than the name of a profile or model can be, as JSON.
 const maxName = 1024
@@ -226,6 +232,12 @@ func (m *model) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 	if req.Profile == "" && req.Model == "" {
 		req.Profile = m.cfg.Profile
 	}
+	var fits *workgraph.Schema
+	if len(a.Schema) > 0 {
+		if fits, err = workgraph.CompileSchema(ctx, a.Schema); err != nil {
+			return workgraph.Outcome{}, actor.BadArguments("response_schema: %v", err)
+		}
+	}
 	asJSON := a.JSON || len(a.Schema) > 0
 	if asJSON {
 		req.Format = &llm.Format{Name: "answer", Schema: a.Schema, Strict: len(a.Schema) > 0}
@@ -234,7 +246,7 @@ func (m *model) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 	if err != nil {
 		return workgraph.Outcome{}, failure(ctx, err)
 	}
-	return answer(&a, asJSON, resp)
+	return answer(ctx, &a, asJSON, fits, resp)
 }
 
 // ask asks the model, and shows watchers the text while it is written.
@@ -252,8 +264,9 @@ func (m *model) ask(ctx context.Context, c *workgraph.Call, req llm.Request, str
 	})
 }
 
-// answer is the outcome of a call that the model answered.
-func answer(a *arguments, asJSON bool, resp llm.Response) (workgraph.Outcome, error) {
+// answer is the outcome of a call that the model answered. JSON that was asked for is checked by fits if that
+// is not nil: not every server heeds the schema that it is given.
+func answer(ctx context.Context, a *arguments, asJSON bool, fits *workgraph.Schema, resp llm.Response) (workgraph.Outcome, error) {
 	used := usage(resp)
 	fail := func(t workgraph.ErrorType, reason, format string, args ...any) (workgraph.Outcome, error) {
 		e := workgraph.Errorf(t, reason, format, args...)
@@ -273,8 +286,18 @@ func answer(a *arguments, asJSON bool, resp llm.Response) (workgraph.Outcome, er
 		return fail(workgraph.Permanent, ReasonCutOff, "the answer reached its limit of tokens within a tool call: raise max_output_tokens")
 	case !calls && content == "" && resp.FinishReason != llm.FinishStop && resp.FinishReason != llm.FinishLength:
 		return fail(workgraph.Retryable, ReasonEmpty, "the model ended with %q and wrote nothing", errs.Clip(resp.FinishReason, 100))
-	case asJSON && !calls && !json.Valid([]byte(content)):
-		return fail(workgraph.Retryable, ReasonNotJSON, "the model was asked for JSON and wrote something else")
+	}
+	var value json.RawMessage
+	if asJSON && (!calls || len(a.Tools) == 0) {
+		var err error
+		if value, err = lenient.JSON(lenient.Unfence(content)); err != nil {
+			return fail(workgraph.Retryable, ReasonNotJSON, "the model was asked for JSON and wrote something else: %s", errs.Clip(err.Error(), maxFault))
+		}
+		if fits != nil {
+			if err := fits.Check(ctx, value); err != nil {
+				return fail(workgraph.Retryable, ReasonOffSchema, "the answer is not what response_schema asks for: %s", errs.Clip(err.Error(), maxFault))
+			}
+		}
 	}
 	var out workgraph.Outcome
 	var err error
@@ -282,7 +305,7 @@ func answer(a *arguments, asJSON bool, resp llm.Response) (workgraph.Outcome, er
 	case len(a.Tools) > 0:
 		out, err = actor.Value(resp.Message)
 	case asJSON:
-		out.Values = []json.RawMessage{json.RawMessage(content)}
+		out.Values = []json.RawMessage{value}
 	default:
 		out, err = actor.Value(content)
 	}

@@ -60,6 +60,30 @@ func TestAnswer(t *testing.T) {
 		require.Equal(t, actorllm.ReasonNotJSON, e.Reason)
 		require.Len(t, e.Usage, 1)
 	})
+	const shape = `"request": "x", "response_schema": {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer", "maximum": 9}}}`
+	t.Run("Schema/AnotherAnswerIsTriedAgainAndBooked", func(t *testing.T) {
+		t.Parallel()
+		// The server was given the schema and does not heed it.
+		s, fake := model(t, fakellm.Script{Default: fakellm.Reply{Text: `{"n": 10}`}})
+		e := actortest.Fails(t, s, `{`+shape+`}`)
+		require.Equal(t, workgraph.Retryable, e.Type)
+		require.Equal(t, actorllm.ReasonOffSchema, e.Reason)
+		require.Contains(t, e.Message, "/n", "where it is wrong")
+		require.Len(t, e.Usage, 1)
+		require.NotZero(t, e.Usage[0].OutputTokens)
+		require.Len(t, fake.Requests(), 1)
+	})
+	t.Run("Schema/TheAnswerIsReadLeniently", func(t *testing.T) {
+		t.Parallel()
+		s, _ := model(t, fakellm.Script{Default: fakellm.Reply{Text: "```json\n{'n': 9,}\n```"}})
+		require.Equal(t, `{"n":9}`, actortest.Value(t, s, `{`+shape+`}`))
+	})
+	t.Run("Schema/ThatCannotBeUsedAsksNobody", func(t *testing.T) {
+		t.Parallel()
+		s, fake := model(t, fakellm.Script{Default: fakellm.Reply{Text: `1`}})
+		require.Contains(t, actortest.Fails(t, s, `{"request": "x", "response_schema": {"$ref": "https://x.example/s"}}`).Message, "response_schema")
+		require.Empty(t, fake.Requests())
+	})
 	t.Run("JSON/ACutAnswerSaysSo", func(t *testing.T) {
 		t.Parallel()
 		s, _ := model(t, fakellm.Script{Default: fakellm.Reply{Text: `{"a":`, FinishReason: "length"}})

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -107,6 +108,34 @@ func (h *Handler) Pause(ctx context.Context, req PauseRequest) error {
 		return refusedCommand(err)
 	}
 	_, err = h.applied(ctx, req.Namespace, req.RunID, journal.CommandPause, "pause")
+	return err
+}
+
+// StopRequest asks the loops of a run, and of the runs below it, to end.
+type StopRequest struct {
+	Namespace, RunID string
+	// Reason is shown in the history.
+	Reason string
+	// Revision, if not 0, must equal the run's revision.
+	Revision int64
+	Request  journal.Request
+}
+
+// Stop asks the loops of a run to end. A run that was asked stays as it is.
+func (h *Handler) Stop(ctx context.Context, req StopRequest) error {
+	req.Request.Method = MethodStop
+	if done, err := h.isRepeat(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
+		if done {
+			_, err = h.applied(ctx, req.Namespace, req.RunID, journal.CommandStop, "stop")
+		}
+		return err
+	}
+	_, err := h.enqueue(ctx, journal.EnqueueRequest{Revision: req.Revision, Request: req.Request, Open: openStates(),
+		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandStop, Key: "stop"}}, &record.Payload{Reason: cmp.Or(req.Reason, "REQUESTED"), RequestID: req.Request.ID})
+	if err != nil {
+		return refusedCommand(err)
+	}
+	_, err = h.applied(ctx, req.Namespace, req.RunID, journal.CommandStop, "stop")
 	return err
 }
 

@@ -16,6 +16,7 @@ const (
 	MethodRetry           = "RetryRun"
 	MethodCancel          = "CancelRun"
 	MethodPause           = "PauseRun"
+	MethodStop            = "StopRun"
 	MethodResume          = "ResumeRun"
 	MethodSignal          = "SignalRun"
 	MethodSend            = "SendMessage"

@@ -32,6 +32,8 @@ const (
 type ResumeRequest struct {
 	Namespace, RunID string
 	Reason           string
+	// Step pauses the run again after one round of a loop.
+	Step bool
 	// Budget has caps that replace those of the run; nil changes nothing.
 	Budget *workgraph.Budget
 	// Revision, if not 0, must equal the run's revision.
@@ -75,6 +77,9 @@ func (h *Handler) Resume(ctx context.Context, req ResumeRequest) error {
 	if err != nil {
 		return err
 	}
+	if goesOn(row.State) && req.Step {
+		return notPaused(row).Hint("pause it first: a step is what a paused run goes on for")
+	}
 	if goesOn(row.State) && !given {
 		return h.remember(ctx, req.Namespace, req.RunID, journal.CommandResume, req.Request)
 	}
@@ -95,7 +100,7 @@ func (h *Handler) Resume(ctx context.Context, req ResumeRequest) error {
 		p.Open = openStates()
 	}
 	// Every command raises the revision, so a given Revision excludes any command in between.
-	_, err = h.enqueue(ctx, p, &record.Payload{Reason: req.Reason, RequestID: req.Request.ID, Budget: req.Budget})
+	_, err = h.enqueue(ctx, p, &record.Payload{Reason: req.Reason, Step: req.Step, RequestID: req.Request.ID, Budget: req.Budget})
 	switch errs.ReasonOf(err) {
 	case "":
 	case journal.ReasonStateRefuses, journal.ReasonRunEnded:
@@ -266,7 +271,7 @@ func unknownVisits(s *workgraph.State) string {
 	return strings.Join(out, ", ")
 }
 
-func notPaused(row journal.Run) error {
+func notPaused(row journal.Run) *errs.Error {
 	state := row.State.String()
 	return errs.New(errs.FailedPrecondition, ReasonNotPaused, "run %q is %s, not PAUSED", row.ID, state).Set("state", state)
 }

@@ -126,7 +126,7 @@ func compactEvent(d *Durable, row journal.Event) ([]byte, bool) {
 	ev := &d.Event
 	if slices.Index(compactKinds[:], ev.Kind) < 0 || int(row.Visit) != ev.Visit || ev.Version <= 0 || ev.At.Location() != time.UTC ||
 		len(ev.Context) > 0 || ev.Error != nil || ev.By != "" || d.Principal != "" || ev.Child != nil || ev.Usage != nil || ev.Closed != nil || ev.Signal != "" ||
-		ev.Payload != nil || ev.Message != nil || ev.Graph != nil || ev.Revision != 0 || ev.Budget != nil || ev.Spent != nil || ev.Unsettled != nil || ev.Costs != nil || d.GraphChange != nil {
+		ev.Payload != nil || ev.Message != nil || ev.Graph != nil || ev.Revision != 0 || ev.Budget != nil || ev.Spent != nil || ev.Unsettled != nil || ev.Costs != nil || ev.Step || d.GraphChange != nil {
 		return nil, false
 	}
 	w := compactWriter{b: make([]byte, 0, 256), names: make([]string, 0, 8), fits: true}

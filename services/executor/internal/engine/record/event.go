@@ -87,6 +87,8 @@ func rowKind(k workgraph.EventKind) int32 {
 		return 33
 	case workgraph.UsageSettled:
 		return 34
+	case workgraph.StopRequested:
+		return 35
 	}
 	return 0
 }

@@ -14,8 +14,9 @@ import (
 type Payload struct {
 	// RequestID is the id of the request that wrote the command. It is copied to the event.
 	RequestID string `json:"request_id,omitempty"`
-	// Reason belongs to CANCEL, PAUSE and RESUME.
+	// Reason belongs to CANCEL, PAUSE, STOP and RESUME. Step belongs to RESUME.
 	Reason string `json:"reason,omitempty"`
+	Step   bool   `json:"step,omitempty"`
 	// Principal is the caller that wrote the command, by the API key. It is copied to the event.
 	Principal string `json:"principal,omitempty"`
 	// By is the person that acts, as the client names it, of RECONCILE, AMEND, ANSWER and COMPLETION.
@@ -78,8 +79,10 @@ func (l *Payload) Command(kind journal.CommandKind, now time.Time) workgraph.Com
 		return workgraph.Cancel{Reason: l.Reason, Now: now}
 	case journal.CommandPause:
 		return workgraph.Pause{Reason: l.Reason, Now: now}
+	case journal.CommandStop:
+		return workgraph.EndLoops{Reason: l.Reason, Now: now}
 	case journal.CommandResume:
-		return workgraph.Resume{Reason: l.Reason, Budget: l.Budget, Raise: l.Raise, Now: now}
+		return workgraph.Resume{Reason: l.Reason, Step: l.Step, Budget: l.Budget, Raise: l.Raise, Now: now}
 	case journal.CommandReconcile:
 		return workgraph.Reconcile{Ref: l.Ref, Outcome: l.Outcome, Err: l.Err, By: l.By, Now: now}
 	case journal.CommandAnswer:

@@ -192,6 +192,36 @@ func threadAppendCases(t *testing.T, d Driver) {
 		require.NoError(t, err)
 		require.Equal(t, []thread.Item{{Seq: 3, Kind: workgraph.ThreadMessage, Time: base, RunID: run, NodeID: "n", Visit: 1, Body: []byte(`"c"`)}}, its)
 	})
+	t.Run("Agent/ChangesWithTheItems", func(t *testing.T) {
+		w := open(t, d)
+		th, run := w.thread(func(c *thread.Create) { c.Agent = "agent/a" }), w.started(1)
+		other := w.thread(func(c *thread.Create) { c.Agent = "agent/a" })
+		is := func(want string) {
+			t.Helper()
+			got, err := w.j.Thread(t.Context(), ns, th.ID)
+			require.NoError(t, err)
+			require.Equal(t, want, got.Agent)
+		}
+		hands := func(seq int, after int64, to string) journal.Write {
+			return appendTo(run, seq, 1, addTo(run, workgraph.ThreadAppend{Thread: th.ID, After: after, Agent: to, Items: messages(`"x"`)}))
+		}
+		first := hands(1, 0, "agent/b")
+		require.NoError(t, w.commit(first)[0].Err)
+		is("agent/b")
+		require.NoError(t, w.commit(appendTo(run, 2, 1, says(run, th.ID, 1, `"y"`)))[0].Err)
+		is("agent/b")
+		reason(t, w.commit(hands(3, 1, "agent/lost"))[0].Err, thread.ReasonConflict)
+		is("agent/b")
+		require.NoError(t, w.commit(hands(3, 2, "agent/a"))[0].Err)
+		require.NoError(t, w.commit(first)[0].Err, "what is written already changes nothing")
+		is("agent/a")
+		got, err := w.j.Thread(t.Context(), ns, other.ID)
+		require.NoError(t, err)
+		require.Equal(t, "agent/a", got.Agent)
+		listed, err := w.j.ListThreads(t.Context(), ns, thread.Filter{Agent: "agent/a"}, page.Cursor{}, 10)
+		require.NoError(t, err)
+		require.Len(t, listed, 2, "it is listed by the agent that it has")
+	})
 	t.Run("Items/OfAKind", func(t *testing.T) {
 		w := open(t, d)
 		th, run := w.thread(), w.started(1)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlstore"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 )
 
 // blob keeps an empty value as null, as the contract says.
@@ -122,6 +123,12 @@ type (
 		*journal.Closing
 	}
 
+	// agentRow is the agent that a run gives a thread.
+	agentRow struct {
+		runID string
+		thread.AgentOf
+	}
+
 	// appliedRow is a command that a run has applied.
 	appliedRow struct {
 		runID string
@@ -151,6 +158,8 @@ type statements struct {
 	// newThreads and threadItems are what batches add to threads.
 	newThreads  statement[sqlstore.NewThreadRow]
 	threadItems statement[sqlstore.ThreadItemRow]
+	// threadAgents gives threads another agent.
+	threadAgents statement[agentRow]
 }
 
 func newStatements() statements {
@@ -199,6 +208,13 @@ func newStatements() statements {
 				close_time = c.close_time FROM ` + from + only + " AND i.id = c.id AND i.run_id = c.run_id AND i.state = 1"
 		}),
 	}
+	s.threadAgents = newStatement("ta", "a", "a.by_run", sqlstore.Columns[agentRow]{
+		sqlstore.Col("by_run", "text", func(a agentRow) string { return a.runID }),
+		sqlstore.Col("thread_id", "text", func(a agentRow) string { return a.Thread }),
+		sqlstore.Col("agent", "text", func(a agentRow) string { return a.Agent }),
+	}, func(from, only string, _ int) string {
+		return `UPDATE threads t SET agent = a.agent FROM ` + from + only + " AND t.thread_id = a.thread_id"
+	})
 	s.fenced = map[string]string{}
 	for _, text := range []string{s.events.one, s.events.many} {
 		s.fenced[text] = text + " AND " + fence(len(s.events.table)+1) + " = 1"
@@ -450,6 +466,7 @@ func (s *statements) children(b *builder, units []runBatch) {
 	var closed []closingRow
 	var newThreads []sqlstore.NewThreadRow
 	var threadItems []sqlstore.ThreadItemRow
+	var threadAgents []agentRow
 	for _, u := range units {
 		for i := range u.Events {
 			events = append(events, sqlstore.EventRow{Namespace: u.Namespace, Event: &u.Events[i]})
@@ -482,6 +499,9 @@ func (s *statements) children(b *builder, units []runBatch) {
 		for i := range u.ThreadItems {
 			threadItems = append(threadItems, sqlstore.ThreadItemRow{Batch: u, ItemOf: &u.ThreadItems[i]})
 		}
+		for _, a := range u.ThreadAgents {
+			threadAgents = append(threadAgents, agentRow{u.RunID, a})
+		}
 	}
 	put(b, s.events, events)
 	put(b, s.outbox, out)
@@ -494,4 +514,5 @@ func (s *statements) children(b *builder, units []runBatch) {
 	put(b, s.closed, closed)
 	put(b, s.newThreads, newThreads)
 	put(b, s.threadItems, threadItems)
+	put(b, s.threadAgents, threadAgents)
 }

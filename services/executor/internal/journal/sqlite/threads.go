@@ -68,5 +68,10 @@ func (t txn) threads(ctx context.Context, u *journal.RunBatch) error {
 			return err
 		}
 	}
+	for _, a := range u.ThreadAgents {
+		if _, err := t.exec(ctx, `UPDATE threads SET agent = ? WHERE thread_id = ?`, a.Agent, a.Thread); err != nil {
+			return err
+		}
+	}
 	return nil
 }

@@ -70,6 +70,7 @@ type RunEvent struct {
 	//	*RunEvent_DeadlinePassed
 	//	*RunEvent_BudgetChanged
 	//	*RunEvent_UsageSettled
+	//	*RunEvent_StopRequested
 	//	*RunEvent_AttemptStarted
 	//	*RunEvent_AttemptProgress
 	//	*RunEvent_TokenDelta
@@ -358,6 +359,15 @@ func (x *RunEvent) GetUsageSettled() *UsageSettled {
 	return nil
 }
 
+func (x *RunEvent) GetStopRequested() *StopRequested {
+	if x != nil {
+		if x, ok := x.Event.(*RunEvent_StopRequested); ok {
+			return x.StopRequested
+		}
+	}
+	return nil
+}
+
 func (x *RunEvent) GetAttemptStarted() *AttemptStarted {
 	if x != nil {
 		if x, ok := x.Event.(*RunEvent_AttemptStarted); ok {
@@ -516,6 +526,11 @@ type RunEvent_UsageSettled struct {
 	UsageSettled *UsageSettled `protobuf:"bytes,33,opt,name=usage_settled,json=usageSettled,proto3,oneof"`
 }
 
+type RunEvent_StopRequested struct {
+	// Durable: the loops of the run were asked to end.
+	StopRequested *StopRequested `protobuf:"bytes,34,opt,name=stop_requested,json=stopRequested,proto3,oneof"`
+}
+
 type RunEvent_AttemptStarted struct {
 	// Ephemeral: an attempt started.
 	AttemptStarted *AttemptStarted `protobuf:"bytes,40,opt,name=attempt_started,json=attemptStarted,proto3,oneof"`
@@ -581,6 +596,8 @@ func (*RunEvent_DeadlinePassed) isRunEvent_Event() {}
 func (*RunEvent_BudgetChanged) isRunEvent_Event() {}
 
 func (*RunEvent_UsageSettled) isRunEvent_Event() {}
+
+func (*RunEvent_StopRequested) isRunEvent_Event() {}
 
 func (*RunEvent_AttemptStarted) isRunEvent_Event() {}
 
@@ -1228,7 +1245,9 @@ type RunResumed struct {
 	// The reason.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The new budget, if it was changed.
-	Budget        *RunBudget `protobuf:"bytes,2,opt,name=budget,proto3" json:"budget,omitempty"`
+	Budget *RunBudget `protobuf:"bytes,2,opt,name=budget,proto3" json:"budget,omitempty"`
+	// The run pauses again after one round of a loop.
+	Step          bool `protobuf:"varint,3,opt,name=step,proto3" json:"step,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1275,6 +1294,13 @@ func (x *RunResumed) GetBudget() *RunBudget {
 		return x.Budget
 	}
 	return nil
+}
+
+func (x *RunResumed) GetStep() bool {
+	if x != nil {
+		return x.Step
+	}
+	return false
 }
 
 // BudgetChanged replaces the budget of a run.
@@ -1397,6 +1423,52 @@ func (x *UsageSettled) GetUnpricedCalls() int32 {
 	return 0
 }
 
+// StopRequested asks the loops of a run to end.
+type StopRequested struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The reason.
+	Reason        string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StopRequested) Reset() {
+	*x = StopRequested{}
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StopRequested) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StopRequested) ProtoMessage() {}
+
+func (x *StopRequested) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StopRequested.ProtoReflect.Descriptor instead.
+func (*StopRequested) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *StopRequested) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // CancelRequested asks for the end of a run.
 type CancelRequested struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1408,7 +1480,7 @@ type CancelRequested struct {
 
 func (x *CancelRequested) Reset() {
 	*x = CancelRequested{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[13]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1420,7 +1492,7 @@ func (x *CancelRequested) String() string {
 func (*CancelRequested) ProtoMessage() {}
 
 func (x *CancelRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[13]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1433,7 +1505,7 @@ func (x *CancelRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequested.ProtoReflect.Descriptor instead.
 func (*CancelRequested) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{13}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CancelRequested) GetReason() string {
@@ -1468,7 +1540,7 @@ type RunEnded struct {
 
 func (x *RunEnded) Reset() {
 	*x = RunEnded{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[14]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1480,7 +1552,7 @@ func (x *RunEnded) String() string {
 func (*RunEnded) ProtoMessage() {}
 
 func (x *RunEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[14]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1493,7 +1565,7 @@ func (x *RunEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEnded.ProtoReflect.Descriptor instead.
 func (*RunEnded) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{14}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RunEnded) GetState() RunState {
@@ -1565,7 +1637,7 @@ type VisitChange struct {
 
 func (x *VisitChange) Reset() {
 	*x = VisitChange{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[15]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1577,7 +1649,7 @@ func (x *VisitChange) String() string {
 func (*VisitChange) ProtoMessage() {}
 
 func (x *VisitChange) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[15]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1590,7 +1662,7 @@ func (x *VisitChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VisitChange.ProtoReflect.Descriptor instead.
 func (*VisitChange) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{15}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *VisitChange) GetVisit() *VisitRef {
@@ -1639,7 +1711,7 @@ type VisitsChanged struct {
 
 func (x *VisitsChanged) Reset() {
 	*x = VisitsChanged{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[16]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1651,7 +1723,7 @@ func (x *VisitsChanged) String() string {
 func (*VisitsChanged) ProtoMessage() {}
 
 func (x *VisitsChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[16]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1664,7 +1736,7 @@ func (x *VisitsChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VisitsChanged.ProtoReflect.Descriptor instead.
 func (*VisitsChanged) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{16}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *VisitsChanged) GetVisits() []*VisitChange {
@@ -1692,7 +1764,7 @@ type Reconciled struct {
 
 func (x *Reconciled) Reset() {
 	*x = Reconciled{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[17]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1704,7 +1776,7 @@ func (x *Reconciled) String() string {
 func (*Reconciled) ProtoMessage() {}
 
 func (x *Reconciled) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[17]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1717,7 +1789,7 @@ func (x *Reconciled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reconciled.ProtoReflect.Descriptor instead.
 func (*Reconciled) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{17}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Reconciled) GetVisit() *VisitRef {
@@ -1761,7 +1833,7 @@ type ChildrenSpawned struct {
 
 func (x *ChildrenSpawned) Reset() {
 	*x = ChildrenSpawned{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[18]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1773,7 +1845,7 @@ func (x *ChildrenSpawned) String() string {
 func (*ChildrenSpawned) ProtoMessage() {}
 
 func (x *ChildrenSpawned) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[18]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1786,7 +1858,7 @@ func (x *ChildrenSpawned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildrenSpawned.ProtoReflect.Descriptor instead.
 func (*ChildrenSpawned) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ChildrenSpawned) GetVisit() *VisitRef {
@@ -1822,7 +1894,7 @@ type ChildEnded struct {
 
 func (x *ChildEnded) Reset() {
 	*x = ChildEnded{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[19]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1834,7 +1906,7 @@ func (x *ChildEnded) String() string {
 func (*ChildEnded) ProtoMessage() {}
 
 func (x *ChildEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[19]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1847,7 +1919,7 @@ func (x *ChildEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildEnded.ProtoReflect.Descriptor instead.
 func (*ChildEnded) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ChildEnded) GetVisit() *VisitRef {
@@ -1909,7 +1981,7 @@ type InterruptOpened struct {
 
 func (x *InterruptOpened) Reset() {
 	*x = InterruptOpened{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[20]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1921,7 +1993,7 @@ func (x *InterruptOpened) String() string {
 func (*InterruptOpened) ProtoMessage() {}
 
 func (x *InterruptOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[20]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1934,7 +2006,7 @@ func (x *InterruptOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptOpened.ProtoReflect.Descriptor instead.
 func (*InterruptOpened) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *InterruptOpened) GetInterruptId() string {
@@ -2009,7 +2081,7 @@ type InterruptClosed struct {
 
 func (x *InterruptClosed) Reset() {
 	*x = InterruptClosed{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[21]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2021,7 +2093,7 @@ func (x *InterruptClosed) String() string {
 func (*InterruptClosed) ProtoMessage() {}
 
 func (x *InterruptClosed) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[21]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2034,7 +2106,7 @@ func (x *InterruptClosed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptClosed.ProtoReflect.Descriptor instead.
 func (*InterruptClosed) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *InterruptClosed) GetInterruptId() string {
@@ -2102,7 +2174,7 @@ type SignalReceived struct {
 
 func (x *SignalReceived) Reset() {
 	*x = SignalReceived{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[22]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2114,7 +2186,7 @@ func (x *SignalReceived) String() string {
 func (*SignalReceived) ProtoMessage() {}
 
 func (x *SignalReceived) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[22]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2127,7 +2199,7 @@ func (x *SignalReceived) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalReceived.ProtoReflect.Descriptor instead.
 func (*SignalReceived) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SignalReceived) GetName() string {
@@ -2166,7 +2238,7 @@ type MessageDelivered struct {
 
 func (x *MessageDelivered) Reset() {
 	*x = MessageDelivered{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[23]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2178,7 +2250,7 @@ func (x *MessageDelivered) String() string {
 func (*MessageDelivered) ProtoMessage() {}
 
 func (x *MessageDelivered) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[23]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2191,7 +2263,7 @@ func (x *MessageDelivered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageDelivered.ProtoReflect.Descriptor instead.
 func (*MessageDelivered) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *MessageDelivered) GetNodeId() string {
@@ -2230,7 +2302,7 @@ type GraphExpanded struct {
 
 func (x *GraphExpanded) Reset() {
 	*x = GraphExpanded{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[24]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2242,7 +2314,7 @@ func (x *GraphExpanded) String() string {
 func (*GraphExpanded) ProtoMessage() {}
 
 func (x *GraphExpanded) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[24]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2255,7 +2327,7 @@ func (x *GraphExpanded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphExpanded.ProtoReflect.Descriptor instead.
 func (*GraphExpanded) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GraphExpanded) GetVisit() *VisitRef {
@@ -2300,7 +2372,7 @@ type GraphAmended struct {
 
 func (x *GraphAmended) Reset() {
 	*x = GraphAmended{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[25]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2312,7 +2384,7 @@ func (x *GraphAmended) String() string {
 func (*GraphAmended) ProtoMessage() {}
 
 func (x *GraphAmended) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[25]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2325,7 +2397,7 @@ func (x *GraphAmended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphAmended.ProtoReflect.Descriptor instead.
 func (*GraphAmended) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GraphAmended) GetGraphHash() string {
@@ -2385,7 +2457,7 @@ type AttemptStarted struct {
 
 func (x *AttemptStarted) Reset() {
 	*x = AttemptStarted{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[26]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2397,7 +2469,7 @@ func (x *AttemptStarted) String() string {
 func (*AttemptStarted) ProtoMessage() {}
 
 func (x *AttemptStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[26]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2410,7 +2482,7 @@ func (x *AttemptStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptStarted.ProtoReflect.Descriptor instead.
 func (*AttemptStarted) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *AttemptStarted) GetVisit() *VisitRef {
@@ -2449,7 +2521,7 @@ type AttemptProgress struct {
 
 func (x *AttemptProgress) Reset() {
 	*x = AttemptProgress{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[27]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2461,7 +2533,7 @@ func (x *AttemptProgress) String() string {
 func (*AttemptProgress) ProtoMessage() {}
 
 func (x *AttemptProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[27]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2474,7 +2546,7 @@ func (x *AttemptProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptProgress.ProtoReflect.Descriptor instead.
 func (*AttemptProgress) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *AttemptProgress) GetVisit() *VisitRef {
@@ -2513,7 +2585,7 @@ type TokenDelta struct {
 
 func (x *TokenDelta) Reset() {
 	*x = TokenDelta{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[28]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2525,7 +2597,7 @@ func (x *TokenDelta) String() string {
 func (*TokenDelta) ProtoMessage() {}
 
 func (x *TokenDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[28]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2538,7 +2610,7 @@ func (x *TokenDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenDelta.ProtoReflect.Descriptor instead.
 func (*TokenDelta) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *TokenDelta) GetVisit() *VisitRef {
@@ -2573,7 +2645,7 @@ type KeepAlive struct {
 
 func (x *KeepAlive) Reset() {
 	*x = KeepAlive{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[29]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2585,7 +2657,7 @@ func (x *KeepAlive) String() string {
 func (*KeepAlive) ProtoMessage() {}
 
 func (x *KeepAlive) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[29]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2598,7 +2670,7 @@ func (x *KeepAlive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAlive.ProtoReflect.Descriptor instead.
 func (*KeepAlive) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *KeepAlive) GetLastSeq() int64 {
@@ -2612,7 +2684,7 @@ var File_epigraph_executor_v1_event_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\n" +
-	" epigraph/executor/v1/event.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb6\x11\n" +
+	" epigraph/executor/v1/event.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x84\x12\n" +
 	"\bRunEvent\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x15\n" +
@@ -2650,7 +2722,8 @@ const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"run_queued\x18\x1e \x01(\v2\x1f.epigraph.executor.v1.RunQueuedH\x00R\trunQueued\x12O\n" +
 	"\x0fdeadline_passed\x18\x1f \x01(\v2$.epigraph.executor.v1.DeadlinePassedH\x00R\x0edeadlinePassed\x12L\n" +
 	"\x0ebudget_changed\x18  \x01(\v2#.epigraph.executor.v1.BudgetChangedH\x00R\rbudgetChanged\x12I\n" +
-	"\rusage_settled\x18! \x01(\v2\".epigraph.executor.v1.UsageSettledH\x00R\fusageSettled\x12O\n" +
+	"\rusage_settled\x18! \x01(\v2\".epigraph.executor.v1.UsageSettledH\x00R\fusageSettled\x12L\n" +
+	"\x0estop_requested\x18\" \x01(\v2#.epigraph.executor.v1.StopRequestedH\x00R\rstopRequested\x12O\n" +
 	"\x0fattempt_started\x18( \x01(\v2$.epigraph.executor.v1.AttemptStartedH\x00R\x0eattemptStarted\x12R\n" +
 	"\x10attempt_progress\x18) \x01(\v2%.epigraph.executor.v1.AttemptProgressH\x00R\x0fattemptProgress\x12C\n" +
 	"\vtoken_delta\x18* \x01(\v2 .epigraph.executor.v1.TokenDeltaH\x00R\n" +
@@ -2710,18 +2783,21 @@ const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\x05visit\x18\x01 \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\x05visit\"=\n" +
 	"\tRunPaused\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\"]\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\"q\n" +
 	"\n" +
 	"RunResumed\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x127\n" +
-	"\x06budget\x18\x02 \x01(\v2\x1f.epigraph.executor.v1.RunBudgetR\x06budget\"`\n" +
+	"\x06budget\x18\x02 \x01(\v2\x1f.epigraph.executor.v1.RunBudgetR\x06budget\x12\x12\n" +
+	"\x04step\x18\x03 \x01(\bR\x04step\"`\n" +
 	"\rBudgetChanged\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x127\n" +
 	"\x06budget\x18\x02 \x01(\v2\x1f.epigraph.executor.v1.RunBudgetR\x06budget\"f\n" +
 	"\fUsageSettled\x12\x14\n" +
 	"\x05calls\x18\x01 \x01(\x05R\x05calls\x12\x19\n" +
 	"\bnano_usd\x18\x02 \x01(\x03R\ananoUsd\x12%\n" +
-	"\x0eunpriced_calls\x18\x03 \x01(\x05R\runpricedCalls\")\n" +
+	"\x0eunpriced_calls\x18\x03 \x01(\x05R\runpricedCalls\"'\n" +
+	"\rStopRequested\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\")\n" +
 	"\x0fCancelRequested\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xd9\x03\n" +
 	"\bRunEnded\x124\n" +
@@ -2828,7 +2904,7 @@ func file_epigraph_executor_v1_event_proto_rawDescGZIP() []byte {
 	return file_epigraph_executor_v1_event_proto_rawDescData
 }
 
-var file_epigraph_executor_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_epigraph_executor_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_epigraph_executor_v1_event_proto_goTypes = []any{
 	(*RunEvent)(nil),              // 0: epigraph.executor.v1.RunEvent
 	(*VisitRef)(nil),              // 1: epigraph.executor.v1.VisitRef
@@ -2843,113 +2919,115 @@ var file_epigraph_executor_v1_event_proto_goTypes = []any{
 	(*RunResumed)(nil),            // 10: epigraph.executor.v1.RunResumed
 	(*BudgetChanged)(nil),         // 11: epigraph.executor.v1.BudgetChanged
 	(*UsageSettled)(nil),          // 12: epigraph.executor.v1.UsageSettled
-	(*CancelRequested)(nil),       // 13: epigraph.executor.v1.CancelRequested
-	(*RunEnded)(nil),              // 14: epigraph.executor.v1.RunEnded
-	(*VisitChange)(nil),           // 15: epigraph.executor.v1.VisitChange
-	(*VisitsChanged)(nil),         // 16: epigraph.executor.v1.VisitsChanged
-	(*Reconciled)(nil),            // 17: epigraph.executor.v1.Reconciled
-	(*ChildrenSpawned)(nil),       // 18: epigraph.executor.v1.ChildrenSpawned
-	(*ChildEnded)(nil),            // 19: epigraph.executor.v1.ChildEnded
-	(*InterruptOpened)(nil),       // 20: epigraph.executor.v1.InterruptOpened
-	(*InterruptClosed)(nil),       // 21: epigraph.executor.v1.InterruptClosed
-	(*SignalReceived)(nil),        // 22: epigraph.executor.v1.SignalReceived
-	(*MessageDelivered)(nil),      // 23: epigraph.executor.v1.MessageDelivered
-	(*GraphExpanded)(nil),         // 24: epigraph.executor.v1.GraphExpanded
-	(*GraphAmended)(nil),          // 25: epigraph.executor.v1.GraphAmended
-	(*AttemptStarted)(nil),        // 26: epigraph.executor.v1.AttemptStarted
-	(*AttemptProgress)(nil),       // 27: epigraph.executor.v1.AttemptProgress
-	(*TokenDelta)(nil),            // 28: epigraph.executor.v1.TokenDelta
-	(*KeepAlive)(nil),             // 29: epigraph.executor.v1.KeepAlive
-	nil,                           // 30: epigraph.executor.v1.RunEnded.OutputsEntry
-	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
-	(*RunBudget)(nil),             // 32: epigraph.executor.v1.RunBudget
-	(VisitState)(0),               // 33: epigraph.executor.v1.VisitState
-	(*v1.Payload)(nil),            // 34: epigraph.graph.v1.Payload
-	(*RunError)(nil),              // 35: epigraph.executor.v1.RunError
-	(*Usage)(nil),                 // 36: epigraph.executor.v1.Usage
-	(*WaitInfo)(nil),              // 37: epigraph.executor.v1.WaitInfo
-	(RunState)(0),                 // 38: epigraph.executor.v1.RunState
+	(*StopRequested)(nil),         // 13: epigraph.executor.v1.StopRequested
+	(*CancelRequested)(nil),       // 14: epigraph.executor.v1.CancelRequested
+	(*RunEnded)(nil),              // 15: epigraph.executor.v1.RunEnded
+	(*VisitChange)(nil),           // 16: epigraph.executor.v1.VisitChange
+	(*VisitsChanged)(nil),         // 17: epigraph.executor.v1.VisitsChanged
+	(*Reconciled)(nil),            // 18: epigraph.executor.v1.Reconciled
+	(*ChildrenSpawned)(nil),       // 19: epigraph.executor.v1.ChildrenSpawned
+	(*ChildEnded)(nil),            // 20: epigraph.executor.v1.ChildEnded
+	(*InterruptOpened)(nil),       // 21: epigraph.executor.v1.InterruptOpened
+	(*InterruptClosed)(nil),       // 22: epigraph.executor.v1.InterruptClosed
+	(*SignalReceived)(nil),        // 23: epigraph.executor.v1.SignalReceived
+	(*MessageDelivered)(nil),      // 24: epigraph.executor.v1.MessageDelivered
+	(*GraphExpanded)(nil),         // 25: epigraph.executor.v1.GraphExpanded
+	(*GraphAmended)(nil),          // 26: epigraph.executor.v1.GraphAmended
+	(*AttemptStarted)(nil),        // 27: epigraph.executor.v1.AttemptStarted
+	(*AttemptProgress)(nil),       // 28: epigraph.executor.v1.AttemptProgress
+	(*TokenDelta)(nil),            // 29: epigraph.executor.v1.TokenDelta
+	(*KeepAlive)(nil),             // 30: epigraph.executor.v1.KeepAlive
+	nil,                           // 31: epigraph.executor.v1.RunEnded.OutputsEntry
+	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
+	(*RunBudget)(nil),             // 33: epigraph.executor.v1.RunBudget
+	(VisitState)(0),               // 34: epigraph.executor.v1.VisitState
+	(*v1.Payload)(nil),            // 35: epigraph.graph.v1.Payload
+	(*RunError)(nil),              // 36: epigraph.executor.v1.RunError
+	(*Usage)(nil),                 // 37: epigraph.executor.v1.Usage
+	(*WaitInfo)(nil),              // 38: epigraph.executor.v1.WaitInfo
+	(RunState)(0),                 // 39: epigraph.executor.v1.RunState
 }
 var file_epigraph_executor_v1_event_proto_depIdxs = []int32{
-	31, // 0: epigraph.executor.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
+	32, // 0: epigraph.executor.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
 	2,  // 1: epigraph.executor.v1.RunEvent.run_started:type_name -> epigraph.executor.v1.RunStarted
 	6,  // 2: epigraph.executor.v1.RunEvent.attempt_intended:type_name -> epigraph.executor.v1.AttemptIntended
 	7,  // 3: epigraph.executor.v1.RunEvent.attempt_ended:type_name -> epigraph.executor.v1.AttemptEnded
 	8,  // 4: epigraph.executor.v1.RunEvent.timer_fired:type_name -> epigraph.executor.v1.TimerFired
 	9,  // 5: epigraph.executor.v1.RunEvent.run_paused:type_name -> epigraph.executor.v1.RunPaused
 	10, // 6: epigraph.executor.v1.RunEvent.run_resumed:type_name -> epigraph.executor.v1.RunResumed
-	13, // 7: epigraph.executor.v1.RunEvent.cancel_requested:type_name -> epigraph.executor.v1.CancelRequested
-	14, // 8: epigraph.executor.v1.RunEvent.run_ended:type_name -> epigraph.executor.v1.RunEnded
-	16, // 9: epigraph.executor.v1.RunEvent.visits_changed:type_name -> epigraph.executor.v1.VisitsChanged
-	17, // 10: epigraph.executor.v1.RunEvent.reconciled:type_name -> epigraph.executor.v1.Reconciled
-	18, // 11: epigraph.executor.v1.RunEvent.children_spawned:type_name -> epigraph.executor.v1.ChildrenSpawned
-	19, // 12: epigraph.executor.v1.RunEvent.child_ended:type_name -> epigraph.executor.v1.ChildEnded
-	20, // 13: epigraph.executor.v1.RunEvent.interrupt_opened:type_name -> epigraph.executor.v1.InterruptOpened
-	21, // 14: epigraph.executor.v1.RunEvent.interrupt_closed:type_name -> epigraph.executor.v1.InterruptClosed
-	22, // 15: epigraph.executor.v1.RunEvent.signal_received:type_name -> epigraph.executor.v1.SignalReceived
-	23, // 16: epigraph.executor.v1.RunEvent.message_delivered:type_name -> epigraph.executor.v1.MessageDelivered
-	24, // 17: epigraph.executor.v1.RunEvent.graph_expanded:type_name -> epigraph.executor.v1.GraphExpanded
-	25, // 18: epigraph.executor.v1.RunEvent.graph_amended:type_name -> epigraph.executor.v1.GraphAmended
+	14, // 7: epigraph.executor.v1.RunEvent.cancel_requested:type_name -> epigraph.executor.v1.CancelRequested
+	15, // 8: epigraph.executor.v1.RunEvent.run_ended:type_name -> epigraph.executor.v1.RunEnded
+	17, // 9: epigraph.executor.v1.RunEvent.visits_changed:type_name -> epigraph.executor.v1.VisitsChanged
+	18, // 10: epigraph.executor.v1.RunEvent.reconciled:type_name -> epigraph.executor.v1.Reconciled
+	19, // 11: epigraph.executor.v1.RunEvent.children_spawned:type_name -> epigraph.executor.v1.ChildrenSpawned
+	20, // 12: epigraph.executor.v1.RunEvent.child_ended:type_name -> epigraph.executor.v1.ChildEnded
+	21, // 13: epigraph.executor.v1.RunEvent.interrupt_opened:type_name -> epigraph.executor.v1.InterruptOpened
+	22, // 14: epigraph.executor.v1.RunEvent.interrupt_closed:type_name -> epigraph.executor.v1.InterruptClosed
+	23, // 15: epigraph.executor.v1.RunEvent.signal_received:type_name -> epigraph.executor.v1.SignalReceived
+	24, // 16: epigraph.executor.v1.RunEvent.message_delivered:type_name -> epigraph.executor.v1.MessageDelivered
+	25, // 17: epigraph.executor.v1.RunEvent.graph_expanded:type_name -> epigraph.executor.v1.GraphExpanded
+	26, // 18: epigraph.executor.v1.RunEvent.graph_amended:type_name -> epigraph.executor.v1.GraphAmended
 	5,  // 19: epigraph.executor.v1.RunEvent.completion_received:type_name -> epigraph.executor.v1.CompletionReceived
 	4,  // 20: epigraph.executor.v1.RunEvent.run_queued:type_name -> epigraph.executor.v1.RunQueued
 	3,  // 21: epigraph.executor.v1.RunEvent.deadline_passed:type_name -> epigraph.executor.v1.DeadlinePassed
 	11, // 22: epigraph.executor.v1.RunEvent.budget_changed:type_name -> epigraph.executor.v1.BudgetChanged
 	12, // 23: epigraph.executor.v1.RunEvent.usage_settled:type_name -> epigraph.executor.v1.UsageSettled
-	26, // 24: epigraph.executor.v1.RunEvent.attempt_started:type_name -> epigraph.executor.v1.AttemptStarted
-	27, // 25: epigraph.executor.v1.RunEvent.attempt_progress:type_name -> epigraph.executor.v1.AttemptProgress
-	28, // 26: epigraph.executor.v1.RunEvent.token_delta:type_name -> epigraph.executor.v1.TokenDelta
-	29, // 27: epigraph.executor.v1.RunEvent.keep_alive:type_name -> epigraph.executor.v1.KeepAlive
-	1,  // 28: epigraph.executor.v1.RunStarted.reused:type_name -> epigraph.executor.v1.VisitRef
-	32, // 29: epigraph.executor.v1.RunStarted.budget:type_name -> epigraph.executor.v1.RunBudget
-	31, // 30: epigraph.executor.v1.RunQueued.start_time:type_name -> google.protobuf.Timestamp
-	1,  // 31: epigraph.executor.v1.CompletionReceived.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 32: epigraph.executor.v1.AttemptIntended.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 33: epigraph.executor.v1.AttemptEnded.visit:type_name -> epigraph.executor.v1.VisitRef
-	33, // 34: epigraph.executor.v1.AttemptEnded.state:type_name -> epigraph.executor.v1.VisitState
-	34, // 35: epigraph.executor.v1.AttemptEnded.values:type_name -> epigraph.graph.v1.Payload
-	35, // 36: epigraph.executor.v1.AttemptEnded.error:type_name -> epigraph.executor.v1.RunError
-	36, // 37: epigraph.executor.v1.AttemptEnded.usage:type_name -> epigraph.executor.v1.Usage
-	31, // 38: epigraph.executor.v1.AttemptEnded.start_time:type_name -> google.protobuf.Timestamp
-	31, // 39: epigraph.executor.v1.AttemptEnded.retry_time:type_name -> google.protobuf.Timestamp
-	37, // 40: epigraph.executor.v1.AttemptEnded.wait:type_name -> epigraph.executor.v1.WaitInfo
-	1,  // 41: epigraph.executor.v1.TimerFired.visit:type_name -> epigraph.executor.v1.VisitRef
-	32, // 42: epigraph.executor.v1.RunResumed.budget:type_name -> epigraph.executor.v1.RunBudget
-	32, // 43: epigraph.executor.v1.BudgetChanged.budget:type_name -> epigraph.executor.v1.RunBudget
-	38, // 44: epigraph.executor.v1.RunEnded.state:type_name -> epigraph.executor.v1.RunState
-	34, // 45: epigraph.executor.v1.RunEnded.result:type_name -> epigraph.graph.v1.Payload
-	30, // 46: epigraph.executor.v1.RunEnded.outputs:type_name -> epigraph.executor.v1.RunEnded.OutputsEntry
-	35, // 47: epigraph.executor.v1.RunEnded.error:type_name -> epigraph.executor.v1.RunError
-	1,  // 48: epigraph.executor.v1.RunEnded.unknown_attempts:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 49: epigraph.executor.v1.VisitChange.visit:type_name -> epigraph.executor.v1.VisitRef
-	33, // 50: epigraph.executor.v1.VisitChange.state:type_name -> epigraph.executor.v1.VisitState
-	35, // 51: epigraph.executor.v1.VisitChange.error:type_name -> epigraph.executor.v1.RunError
-	15, // 52: epigraph.executor.v1.VisitsChanged.visits:type_name -> epigraph.executor.v1.VisitChange
-	1,  // 53: epigraph.executor.v1.Reconciled.visit:type_name -> epigraph.executor.v1.VisitRef
-	33, // 54: epigraph.executor.v1.Reconciled.state:type_name -> epigraph.executor.v1.VisitState
-	1,  // 55: epigraph.executor.v1.ChildrenSpawned.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 56: epigraph.executor.v1.ChildEnded.visit:type_name -> epigraph.executor.v1.VisitRef
-	38, // 57: epigraph.executor.v1.ChildEnded.state:type_name -> epigraph.executor.v1.RunState
-	1,  // 58: epigraph.executor.v1.InterruptOpened.visit:type_name -> epigraph.executor.v1.VisitRef
-	34, // 59: epigraph.executor.v1.InterruptOpened.prompt:type_name -> epigraph.graph.v1.Payload
-	34, // 60: epigraph.executor.v1.InterruptOpened.schema:type_name -> epigraph.graph.v1.Payload
-	31, // 61: epigraph.executor.v1.InterruptOpened.expire_time:type_name -> google.protobuf.Timestamp
-	34, // 62: epigraph.executor.v1.InterruptOpened.approve:type_name -> epigraph.graph.v1.Payload
-	34, // 63: epigraph.executor.v1.InterruptClosed.answer:type_name -> epigraph.graph.v1.Payload
-	1,  // 64: epigraph.executor.v1.InterruptClosed.visit:type_name -> epigraph.executor.v1.VisitRef
-	34, // 65: epigraph.executor.v1.SignalReceived.payload:type_name -> epigraph.graph.v1.Payload
-	1,  // 66: epigraph.executor.v1.SignalReceived.visit:type_name -> epigraph.executor.v1.VisitRef
-	34, // 67: epigraph.executor.v1.MessageDelivered.message:type_name -> epigraph.graph.v1.Payload
-	1,  // 68: epigraph.executor.v1.GraphExpanded.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 69: epigraph.executor.v1.AttemptStarted.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 70: epigraph.executor.v1.AttemptProgress.visit:type_name -> epigraph.executor.v1.VisitRef
-	34, // 71: epigraph.executor.v1.AttemptProgress.progress:type_name -> epigraph.graph.v1.Payload
-	1,  // 72: epigraph.executor.v1.TokenDelta.visit:type_name -> epigraph.executor.v1.VisitRef
-	34, // 73: epigraph.executor.v1.RunEnded.OutputsEntry.value:type_name -> epigraph.graph.v1.Payload
-	74, // [74:74] is the sub-list for method output_type
-	74, // [74:74] is the sub-list for method input_type
-	74, // [74:74] is the sub-list for extension type_name
-	74, // [74:74] is the sub-list for extension extendee
-	0,  // [0:74] is the sub-list for field type_name
+	13, // 24: epigraph.executor.v1.RunEvent.stop_requested:type_name -> epigraph.executor.v1.StopRequested
+	27, // 25: epigraph.executor.v1.RunEvent.attempt_started:type_name -> epigraph.executor.v1.AttemptStarted
+	28, // 26: epigraph.executor.v1.RunEvent.attempt_progress:type_name -> epigraph.executor.v1.AttemptProgress
+	29, // 27: epigraph.executor.v1.RunEvent.token_delta:type_name -> epigraph.executor.v1.TokenDelta
+	30, // 28: epigraph.executor.v1.RunEvent.keep_alive:type_name -> epigraph.executor.v1.KeepAlive
+	1,  // 29: epigraph.executor.v1.RunStarted.reused:type_name -> epigraph.executor.v1.VisitRef
+	33, // 30: epigraph.executor.v1.RunStarted.budget:type_name -> epigraph.executor.v1.RunBudget
+	32, // 31: epigraph.executor.v1.RunQueued.start_time:type_name -> google.protobuf.Timestamp
+	1,  // 32: epigraph.executor.v1.CompletionReceived.visit:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 33: epigraph.executor.v1.AttemptIntended.visit:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 34: epigraph.executor.v1.AttemptEnded.visit:type_name -> epigraph.executor.v1.VisitRef
+	34, // 35: epigraph.executor.v1.AttemptEnded.state:type_name -> epigraph.executor.v1.VisitState
+	35, // 36: epigraph.executor.v1.AttemptEnded.values:type_name -> epigraph.graph.v1.Payload
+	36, // 37: epigraph.executor.v1.AttemptEnded.error:type_name -> epigraph.executor.v1.RunError
+	37, // 38: epigraph.executor.v1.AttemptEnded.usage:type_name -> epigraph.executor.v1.Usage
+	32, // 39: epigraph.executor.v1.AttemptEnded.start_time:type_name -> google.protobuf.Timestamp
+	32, // 40: epigraph.executor.v1.AttemptEnded.retry_time:type_name -> google.protobuf.Timestamp
+	38, // 41: epigraph.executor.v1.AttemptEnded.wait:type_name -> epigraph.executor.v1.WaitInfo
+	1,  // 42: epigraph.executor.v1.TimerFired.visit:type_name -> epigraph.executor.v1.VisitRef
+	33, // 43: epigraph.executor.v1.RunResumed.budget:type_name -> epigraph.executor.v1.RunBudget
+	33, // 44: epigraph.executor.v1.BudgetChanged.budget:type_name -> epigraph.executor.v1.RunBudget
+	39, // 45: epigraph.executor.v1.RunEnded.state:type_name -> epigraph.executor.v1.RunState
+	35, // 46: epigraph.executor.v1.RunEnded.result:type_name -> epigraph.graph.v1.Payload
+	31, // 47: epigraph.executor.v1.RunEnded.outputs:type_name -> epigraph.executor.v1.RunEnded.OutputsEntry
+	36, // 48: epigraph.executor.v1.RunEnded.error:type_name -> epigraph.executor.v1.RunError
+	1,  // 49: epigraph.executor.v1.RunEnded.unknown_attempts:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 50: epigraph.executor.v1.VisitChange.visit:type_name -> epigraph.executor.v1.VisitRef
+	34, // 51: epigraph.executor.v1.VisitChange.state:type_name -> epigraph.executor.v1.VisitState
+	36, // 52: epigraph.executor.v1.VisitChange.error:type_name -> epigraph.executor.v1.RunError
+	16, // 53: epigraph.executor.v1.VisitsChanged.visits:type_name -> epigraph.executor.v1.VisitChange
+	1,  // 54: epigraph.executor.v1.Reconciled.visit:type_name -> epigraph.executor.v1.VisitRef
+	34, // 55: epigraph.executor.v1.Reconciled.state:type_name -> epigraph.executor.v1.VisitState
+	1,  // 56: epigraph.executor.v1.ChildrenSpawned.visit:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 57: epigraph.executor.v1.ChildEnded.visit:type_name -> epigraph.executor.v1.VisitRef
+	39, // 58: epigraph.executor.v1.ChildEnded.state:type_name -> epigraph.executor.v1.RunState
+	1,  // 59: epigraph.executor.v1.InterruptOpened.visit:type_name -> epigraph.executor.v1.VisitRef
+	35, // 60: epigraph.executor.v1.InterruptOpened.prompt:type_name -> epigraph.graph.v1.Payload
+	35, // 61: epigraph.executor.v1.InterruptOpened.schema:type_name -> epigraph.graph.v1.Payload
+	32, // 62: epigraph.executor.v1.InterruptOpened.expire_time:type_name -> google.protobuf.Timestamp
+	35, // 63: epigraph.executor.v1.InterruptOpened.approve:type_name -> epigraph.graph.v1.Payload
+	35, // 64: epigraph.executor.v1.InterruptClosed.answer:type_name -> epigraph.graph.v1.Payload
+	1,  // 65: epigraph.executor.v1.InterruptClosed.visit:type_name -> epigraph.executor.v1.VisitRef
+	35, // 66: epigraph.executor.v1.SignalReceived.payload:type_name -> epigraph.graph.v1.Payload
+	1,  // 67: epigraph.executor.v1.SignalReceived.visit:type_name -> epigraph.executor.v1.VisitRef
+	35, // 68: epigraph.executor.v1.MessageDelivered.message:type_name -> epigraph.graph.v1.Payload
+	1,  // 69: epigraph.executor.v1.GraphExpanded.visit:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 70: epigraph.executor.v1.AttemptStarted.visit:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 71: epigraph.executor.v1.AttemptProgress.visit:type_name -> epigraph.executor.v1.VisitRef
+	35, // 72: epigraph.executor.v1.AttemptProgress.progress:type_name -> epigraph.graph.v1.Payload
+	1,  // 73: epigraph.executor.v1.TokenDelta.visit:type_name -> epigraph.executor.v1.VisitRef
+	35, // 74: epigraph.executor.v1.RunEnded.OutputsEntry.value:type_name -> epigraph.graph.v1.Payload
+	75, // [75:75] is the sub-list for method output_type
+	75, // [75:75] is the sub-list for method input_type
+	75, // [75:75] is the sub-list for extension type_name
+	75, // [75:75] is the sub-list for extension extendee
+	0,  // [0:75] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_executor_v1_event_proto_init() }
@@ -2982,6 +3060,7 @@ func file_epigraph_executor_v1_event_proto_init() {
 		(*RunEvent_DeadlinePassed)(nil),
 		(*RunEvent_BudgetChanged)(nil),
 		(*RunEvent_UsageSettled)(nil),
+		(*RunEvent_StopRequested)(nil),
 		(*RunEvent_AttemptStarted)(nil),
 		(*RunEvent_AttemptProgress)(nil),
 		(*RunEvent_TokenDelta)(nil),
@@ -2993,7 +3072,7 @@ func file_epigraph_executor_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_executor_v1_event_proto_rawDesc), len(file_epigraph_executor_v1_event_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   31,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -33,6 +33,7 @@ const (
 	ExecutorService_ResumeRun_FullMethodName       = "/epigraph.executor.v1.ExecutorService/ResumeRun"
 	ExecutorService_ReconcileVisit_FullMethodName  = "/epigraph.executor.v1.ExecutorService/ReconcileVisit"
 	ExecutorService_PauseRun_FullMethodName        = "/epigraph.executor.v1.ExecutorService/PauseRun"
+	ExecutorService_StopRun_FullMethodName         = "/epigraph.executor.v1.ExecutorService/StopRun"
 	ExecutorService_SignalRun_FullMethodName       = "/epigraph.executor.v1.ExecutorService/SignalRun"
 	ExecutorService_SignalWithStart_FullMethodName = "/epigraph.executor.v1.ExecutorService/SignalWithStart"
 	ExecutorService_SendMessage_FullMethodName     = "/epigraph.executor.v1.ExecutorService/SendMessage"
@@ -100,6 +101,13 @@ type ExecutorServiceClient interface {
 	// unchanged. The answer is sent once the owner of the run has applied the request. If that takes longer
 	// than five seconds, PAUSE is in pending_commands.
 	PauseRun(ctx context.Context, in *PauseRunRequest, opts ...grpc.CallOption) (*Run, error)
+	// StopRun asks the loops of a run, and of the runs below it, to end with what they have. Nothing under way
+	// is broken off. From then on no BACK edge is followed, unless the actor before it selects it by name, and
+	// an agent ends its task after the round under way: its result is the result of the last actions. A run
+	// that is PAUSED stays so until it is resumed. A run that was asked before is returned unchanged. The
+	// answer is sent once the owner of the run has applied the request. If that takes longer than five seconds,
+	// STOP is in pending_commands.
+	StopRun(ctx context.Context, in *StopRunRequest, opts ...grpc.CallOption) (*Run, error)
 	// SignalRun gives a run a signal. The first wait for its name takes it, now or later; signals of one name
 	// are taken in order.
 	SignalRun(ctx context.Context, in *SignalRunRequest, opts ...grpc.CallOption) (*Run, error)
@@ -276,6 +284,16 @@ func (c *executorServiceClient) PauseRun(ctx context.Context, in *PauseRunReques
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Run)
 	err := c.cc.Invoke(ctx, ExecutorService_PauseRun_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *executorServiceClient) StopRun(ctx context.Context, in *StopRunRequest, opts ...grpc.CallOption) (*Run, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Run)
+	err := c.cc.Invoke(ctx, ExecutorService_StopRun_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -491,6 +509,13 @@ type ExecutorServiceServer interface {
 	// unchanged. The answer is sent once the owner of the run has applied the request. If that takes longer
 	// than five seconds, PAUSE is in pending_commands.
 	PauseRun(context.Context, *PauseRunRequest) (*Run, error)
+	// StopRun asks the loops of a run, and of the runs below it, to end with what they have. Nothing under way
+	// is broken off. From then on no BACK edge is followed, unless the actor before it selects it by name, and
+	// an agent ends its task after the round under way: its result is the result of the last actions. A run
+	// that is PAUSED stays so until it is resumed. A run that was asked before is returned unchanged. The
+	// answer is sent once the owner of the run has applied the request. If that takes longer than five seconds,
+	// STOP is in pending_commands.
+	StopRun(context.Context, *StopRunRequest) (*Run, error)
 	// SignalRun gives a run a signal. The first wait for its name takes it, now or later; signals of one name
 	// are taken in order.
 	SignalRun(context.Context, *SignalRunRequest) (*Run, error)
@@ -586,6 +611,9 @@ func (UnimplementedExecutorServiceServer) ReconcileVisit(context.Context, *Recon
 }
 func (UnimplementedExecutorServiceServer) PauseRun(context.Context, *PauseRunRequest) (*Run, error) {
 	return nil, status.Error(codes.Unimplemented, "method PauseRun not implemented")
+}
+func (UnimplementedExecutorServiceServer) StopRun(context.Context, *StopRunRequest) (*Run, error) {
+	return nil, status.Error(codes.Unimplemented, "method StopRun not implemented")
 }
 func (UnimplementedExecutorServiceServer) SignalRun(context.Context, *SignalRunRequest) (*Run, error) {
 	return nil, status.Error(codes.Unimplemented, "method SignalRun not implemented")
@@ -843,6 +871,24 @@ func _ExecutorService_PauseRun_Handler(srv interface{}, ctx context.Context, dec
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ExecutorServiceServer).PauseRun(ctx, req.(*PauseRunRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ExecutorService_StopRun_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StopRunRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServiceServer).StopRun(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecutorService_StopRun_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServiceServer).StopRun(ctx, req.(*StopRunRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1181,6 +1227,10 @@ var ExecutorService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "PauseRun",
 			Handler:    _ExecutorService_PauseRun_Handler,
+		},
+		{
+			MethodName: "StopRun",
+			Handler:    _ExecutorService_StopRun_Handler,
 		},
 		{
 			MethodName: "SignalRun",

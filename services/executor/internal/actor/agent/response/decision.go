@@ -8,13 +8,15 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/lenient"
 )
 
 // within returns the JSON values in a text, the likeliest first. A value that is cut off is skipped with its
 // parts: a piece of a decision is none.
 func within(s string) ([]json.RawMessage, error) {
-	if inner := Unfence(s); json.Valid([]byte(inner)) {
-		return []json.RawMessage{json.RawMessage(inner)}, nil
+	if raw, err := lenient.JSON(lenient.Unfence(s)); err == nil {
+		return []json.RawMessage{raw}, nil
 	}
 	var out []json.RawMessage
 	for from, n := 0, 0; n < maxStarts; n++ {
@@ -23,13 +25,11 @@ func within(s string) ([]json.RawMessage, error) {
 			break
 		}
 		from += at
-		dec := json.NewDecoder(strings.NewReader(s[from:]))
-		var v json.RawMessage
-		err := dec.Decode(&v)
+		v, size, err := lenient.At(s[from:])
 		switch {
 		case err == nil:
 			out = append(out, v)
-			from += int(dec.InputOffset())
+			from += size
 		case meant(s[from:]):
 			return nil, err
 		default:
@@ -196,7 +196,11 @@ const maxGroups = 1000
 
 func readGroups(raw json.RawMessage) ([][]Action, error) {
 	if raw = bytes.TrimSpace(raw); raw[0] == '"' {
-		raw = json.RawMessage(Unfence(text(raw)))
+		inner, err := lenient.JSON(lenient.Unfence(text(raw)))
+		if err != nil {
+			return nil, fmt.Errorf("actions must be a list of groups, each a list of actions: %w", err)
+		}
+		raw = inner
 	}
 	var items []json.RawMessage
 	if err := json.Unmarshal(raw, &items); err != nil {

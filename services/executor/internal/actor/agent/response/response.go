@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/epigraph-run/epigraph/plan/lenient"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 )
 
@@ -32,6 +33,8 @@ type Response struct {
 	Groups [][]Action
 	// Graph is a graph of actions in JSON, in place of groups.
 	Graph json.RawMessage
+	// Compiled says that Graph was made of a plan, by us, and is to be done as it is. Read never sets it.
+	Compiled bool
 	// Result is the result of the task, or nil if the response states none.
 	Result json.RawMessage
 
@@ -42,9 +45,14 @@ type Response struct {
 	DescriptionExtended string
 	// Calls says that the groups are native tool calls, each of which wants an answer.
 	Calls bool
+	// TaskCalls are calls that were not actions but said something of the task.
+	TaskCalls []TaskCall
 	// empty says that groups were written, all without an action.
 	empty bool
 }
+
+// Acts reports whether there is something to be done.
+func (r *Response) Acts() bool { return len(r.Groups) > 0 || r.Graph != nil }
 
 // Action is one action that is wanted.
 type Action struct {
@@ -122,7 +130,7 @@ func finish(r *Response, err error) (*Response, error) {
 	if r.Status == Pending && r.InstantResponse == "" {
 		r.InstantResponse = r.Description // the question
 	}
-	acts := len(r.Groups) > 0 || r.Graph != nil
+	acts := r.Acts()
 	switch {
 	case r.Status == Pending && r.InstantResponse == "":
 		return nil, errors.New("the task is Pending but nothing is asked: write the question as the InstantResponse")
@@ -167,7 +175,7 @@ func readText(s string) (*Response, error) {
 			return readValue(c)
 		}
 	}
-	if inner := Unfence(s); len(found) > 0 && (inner[0] == '{' || inner[0] == '[') {
+	if inner := lenient.Unfence(s); len(found) > 0 && (inner[0] == '{' || inner[0] == '[') {
 		return readValue(found[0])
 	}
 	return textResult(s)
@@ -241,34 +249,27 @@ func arguments(raw json.RawMessage) (map[string]json.RawMessage, error) {
 	if absent(raw) {
 		return out, nil
 	}
-	if raw = bytes.TrimSpace(raw); raw[0] == '"' {
-		raw = json.RawMessage(Unfence(text(raw)))
+	if raw = bytes.TrimSpace(raw); raw[0] != '"' {
+		return out, json.Unmarshal(raw, &out)
 	}
-	if absent(raw) {
+	return argumentsIn(lenient.Unfence(text(raw)))
+}
+
+// argumentsIn reads the text of an object.
+func argumentsIn(s string) (map[string]json.RawMessage, error) {
+	out := map[string]json.RawMessage{}
+	if absent(json.RawMessage(s)) {
 		return out, nil
+	}
+	raw, err := lenient.JSON(s)
+	if err != nil {
+		return nil, err
 	}
 	return out, json.Unmarshal(raw, &out)
 }
 
-// Unfence is the text within a fence of three backquotes around all of it, or else the text.
-func Unfence(s string) string {
-	s = strings.TrimSpace(s)
-	inner, ok := strings.CutPrefix(s, "```")
-	if !ok {
-		return s
-	}
-	first, rest, ok := strings.Cut(inner, "\n")
-	if !ok || strings.ContainsAny(first, "{[<") {
-		rest = strings.TrimPrefix(strings.TrimPrefix(inner, "json"), "xml")
-	}
-	if end := strings.LastIndex(rest, "```"); end >= 0 { // the result itself may hold fences
-		rest = rest[:end]
-	}
-	if rest = strings.TrimSpace(rest); rest == "" {
-		return s
-	}
-	return rest
-}
+// Inner is the JSON that a text holds, fenced or not and with the slips of models mended.
+func Inner(s string) (json.RawMessage, error) { return lenient.JSON(lenient.Unfence(s)) }
 
 // text is a JSON string's text, and any other value as JSON; nothing for null.
 func text(raw json.RawMessage) string {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/epigraph-run/epigraph/plan/lenient"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 )
 
@@ -57,6 +58,7 @@ type element struct {
 	tag      string
 	text     string
 	children []*element
+	attrs    []lenient.Attr // of Args
 }
 
 // readXML reads the XML form out of a text. ok is false if none of its tags is there. Only the tags of the
@@ -203,6 +205,11 @@ func (e *element) action() (Action, error) {
 			if err != nil {
 				return a, fmt.Errorf("the Args of %.80q are neither elements nor a JSON object: %w", a.Type, err)
 			}
+			for _, at := range c.attrs {
+				if args[at.Name], err = actor.Encode(at.Value); err != nil {
+					return a, err
+				}
+			}
 			a.Arguments, a.texts = args, texts
 		}
 	}
@@ -228,8 +235,8 @@ func (e *element) action() (Action, error) {
 // xmlArguments reads the content of Args: a JSON object, or an element for each argument. Elements of one
 // name are a list.
 func xmlArguments(s string) (args map[string]json.RawMessage, texts bool, err error) {
-	if inner := Unfence(plain(s)); strings.HasPrefix(inner, "{") {
-		args, err = arguments(json.RawMessage(inner))
+	if inner := lenient.Unfence(plain(s)); strings.HasPrefix(inner, "{") {
+		args, err = argumentsIn(inner)
 		return args, false, err
 	}
 	args = map[string]json.RawMessage{}
@@ -241,16 +248,17 @@ func xmlArguments(s string) (args map[string]json.RawMessage, texts bool, err er
 		if at < 0 {
 			break
 		}
-		rest = rest[at+1:]
-		name, after, ok := openTag(rest)
-		if !ok {
+		name, _, n := lenient.Tag(rest, at)
+		if n == 0 || len(name) > maxTagName || name[0] == '/' {
+			rest = rest[at+1:]
 			continue
 		}
+		tag, after := rest[at:at+n], rest[at+n:]
 		if len(args) > maxActions {
 			return nil, false, fmt.Errorf("there are more than %d arguments", maxActions)
 		}
 		body := ""
-		if !strings.HasSuffix(rest[:len(rest)-len(after)], "/>") {
+		if !strings.HasSuffix(tag, "/>") {
 			n, next := until(after, name)
 			body, after = original(after, n), next
 		}
@@ -283,21 +291,8 @@ func asBytes(v []json.RawMessage) [][]byte {
 	return out
 }
 
-// openTag reads the tag that begins a text after its "<".
-func openTag(s string) (name, after string, ok bool) {
-	n := 0
-	for n < len(s) && n <= 64 && (s[n] == '_' || s[n] == '-' || s[n] == '.' || s[n] >= '0' && s[n] <= '9' || s[n] >= 'a' && s[n] <= 'z' || s[n] >= 'A' && s[n] <= 'Z') {
-		n++
-	}
-	if n == 0 || n > 64 || s[0] >= '0' && s[0] <= '9' {
-		return "", "", false
-	}
-	end := strings.IndexByte(s[n:min(len(s), n+256)], '>')
-	if end < 0 || end > 0 && s[n] != ' ' && s[n] != '/' && s[n] != '\t' && s[n] != '\n' {
-		return "", "", false
-	}
-	return s[:n], s[n+end+1:], true
-}
+// maxTagName bounds the name of an argument that is written as an element, in bytes.
+const maxTagName = 64
 
 // until is the length of the text up to the end tag of that name, and what follows. Without one it is all of
 // the text.
@@ -359,6 +354,7 @@ func endTag(s, name string) (at, length int) {
 type token struct {
 	from, to int // the place of the tag
 	tag      string
+	attrs    []lenient.Attr
 	closes   bool
 	empty    bool // <Tag/>
 	next     int  // the next token of the same tag, or 0
@@ -373,13 +369,12 @@ func tokens(s string) (out []token) {
 			return out
 		}
 		i += at
-		rest := s[i+1:]
-		closing := strings.HasPrefix(rest, "/")
-		name, after, ok := openTag(strings.TrimPrefix(rest, "/"))
-		if !ok {
+		name, attrs, n := lenient.Tag(s, i)
+		if n == 0 {
 			continue
 		}
-		t := token{from: i, to: len(s) - len(after), tag: strings.ToLower(name), closes: closing}
+		name, closing := strings.CutPrefix(name, "/")
+		t := token{from: i, to: i + n, tag: strings.ToLower(name), attrs: attrs, closes: closing}
 		if _, known := inside[t.tag]; !known {
 			continue
 		}
@@ -412,6 +407,7 @@ func scan(s string) (root *element, n int) {
 		}
 		n++
 		e := &element{tag: t.tag}
+		e.attributes(t.attrs)
 		stack = stack[:depth]
 		stack[depth-1].children = append(stack[depth-1].children, e)
 		end := len(s)
@@ -432,6 +428,20 @@ func scan(s string) (root *element, n int) {
 		}
 	}
 	return root, n
+}
+
+// attributes takes parts of an element that are written as attributes: <Action Type="mail"/>. Those of Args
+// are arguments; others are left out.
+func (e *element) attributes(attrs []lenient.Attr) {
+	if e.tag == tagArgs {
+		e.attrs = attrs
+		return
+	}
+	for _, a := range attrs {
+		if tag := strings.ToLower(a.Name); leaf(tag) && slices.Contains(inside[tag], e.tag) {
+			e.children = append(e.children, &element{tag: tag, text: html.EscapeString(a.Value)})
+		}
+	}
 }
 
 // place is how many elements of the stack stay open around an element of this tag; 0 if it does not belong
