@@ -95,10 +95,13 @@ func (a *answer) own(id string) string {
 	return id
 }
 
-// mend is a whole answer as callers get it.
+// mend is a whole answer as callers get it. With an error about its calls it comes along, for its usage.
 func (a *answer) mend(out Response, err error) (Response, error) {
 	if err != nil {
-		return out, err
+		return Response{}, err
+	}
+	for _, word := range []*string{&out.ID, &out.Model, &out.FinishReason} {
+		*word = errs.Clip(strings.ToValidUTF8(*word, ""), maxWord)
 	}
 	m := &out.Message
 	if n := len(m.ToolCalls); n > maxCalls {
@@ -127,9 +130,6 @@ func (a *answer) mend(out Response, err error) (Response, error) {
 	m.Role = Assistant
 	if len(m.ToolCalls) > 0 && out.FinishReason == FinishStop {
 		out.FinishReason = FinishToolCalls
-	}
-	for _, word := range []*string{&out.ID, &out.Model, &out.FinishReason} {
-		*word = errs.Clip(strings.ToValidUTF8(*word, ""), maxWord)
 	}
 	return out, nil
 }

@@ -46,7 +46,10 @@ type Error struct {
 	Message string
 	// RetryAfter is what the server asked for, up to retryafter.Max; 0 if nothing.
 	RetryAfter time.Duration
-	Err        error
+	// Used is what an answer cost that came and is of no use, to be booked: its profile, provider, model and
+	// usage. It is nil if none came, or the server did not say.
+	Used *Response
+	Err  error
 }
 
 // Error is for logs.

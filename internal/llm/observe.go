@@ -100,7 +100,7 @@ func (o *observer) observe(ctx context.Context, p *profile, req *Request, delta 
 		span.SetAttributes(attribute.String("error.type", kind), attribute.String("epigraph.error.code", e.Code), attribute.String("epigraph.error.class", e.Class.String()))
 		span.SetStatus(codes.Error, e.Message)
 		o.duration.Record(ctx, time.Since(start).Seconds(), metric.WithAttributes(common...))
-		return Response{}, e
+		return out, e
 	}
 	o.duration.Record(ctx, time.Since(start).Seconds(), metric.WithAttributes(common...))
 	o.answered(ctx, span, common, &out)

@@ -254,7 +254,7 @@ func merge(failed, e *Error, name string) *Error {
 	out.Message = errs.Clip(failed.Message+"; fallback "+name+": "+e.Message, maxMessage)
 	out.Err = errors.Join(failed.Err, e)
 	if e.Class == Unknown {
-		out.Class, out.Status, out.Code, out.RetryAfter = e.Class, e.Status, e.Code, 0
+		out.Class, out.Status, out.Code, out.RetryAfter, out.Used = e.Class, e.Status, e.Code, 0, e.Used
 		return &out
 	}
 	if e.RetryAfter > 0 && e.Class == Retryable {
@@ -322,11 +322,15 @@ func (p *profile) once(ctx context.Context, req Request, delta func(Delta) error
 			permit.Done(out.Usage, failed)
 		}()
 	}
-	if out, err = p.observer.observe(ctx, p, &req, delta); err != nil {
-		return Response{}, err
-	}
+	out, err = p.observer.observe(ctx, p, &req, delta)
 	out.Profile = p.name
 	out.Provider, out.Model = p.cfg.Booked(cmp.Or(out.Model, req.Model))
+	if err != nil {
+		if e, ok := errors.AsType[*Error](err); ok && out.Usage.Known {
+			e.Used = &Response{Profile: out.Profile, Provider: out.Provider, Model: out.Model, Usage: out.Usage}
+		}
+		return Response{}, err
+	}
 	return out, nil
 }
 

@@ -122,7 +122,9 @@ func TestFallback(t *testing.T) {
 		"AFaultyFallbackIsPassed":   {[]scripted{fails(busy), fails(refused), answers("c")}, "p2", llm.Error{}},
 		"AllFail/TheFirstIsTold":    {[]scripted{fails(busy), fails(busier)}, "", llm.Error{Class: llm.Retryable, Status: 429, Code: "rate_limit", Message: "busy; fallback p1: busier", RetryAfter: 4 * time.Second}},
 		"AllFail/PermanentInTheEnd": {[]scripted{fails(busy), fails(refused)}, "", llm.Error{Class: llm.Retryable, Status: 429, Code: "rate_limit", Message: "busy; fallback p1: bad key", RetryAfter: 9 * time.Second}},
-		"AllFail/UnknownWins":       {[]scripted{fails(busy), fails(lost), answers("c")}, "", llm.Error{Class: llm.Unknown, Code: "CONNECTION", Message: "busy; fallback p1: lost"}},
+		"AllFail/AnAnswerIsBooked": {[]scripted{fails(busy), calling(called("a", ""))}, "", llm.Error{Class: llm.Unknown, Code: "MALFORMED", Message: "busy; fallback p1: tool call 1 of the answer has no name",
+			Used: &llm.Response{Profile: "p1", Provider: "p1", Model: "m-2026", Usage: says("").Usage}}},
+		"AllFail/UnknownWins": {[]scripted{fails(busy), fails(lost), answers("c")}, "", llm.Error{Class: llm.Unknown, Code: "CONNECTION", Message: "busy; fallback p1: lost"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -366,6 +368,33 @@ func TestAPanicGivesThePermitBack(t *testing.T) {
 	require.Panics(t, func() { _, _ = set.Generate(t.Context(), ask("x")) })
 	require.Len(t, g.notes, 2)
 	require.Contains(t, g.notes[1], "done 0 PANIC")
+}
+
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	set := chain(t, llm.Options{}, func(c *llm.Config) {
+		for name, context := range map[string]int64{"p0": 9000, "p1": 0, "p2": 8000, "alone": 0} {
+			c.Change(name, func(p *llm.Profile) { p.ContextTokens, p.MaxOutputTokens = context, 100 })
+		}
+		c.Change("p2", func(p *llm.Profile) { p.MaxOutputTokens = 200 })
+		c.Change("alone", func(p *llm.Profile) { p.Provider, p.Model = "p0", "m" })
+	}, answers("a"), answers("b"), answers("c"))
+	for name, tt := range map[string]struct {
+		profile, model  string
+		context, answer int64
+	}{
+		"ByDefault/TheLeastOfTheFallbacks": {"", "", 8000, 100},
+		"OfAProfile":                       {"p2", "other", 8000, 200},
+		"ByItsModel":                       {"", "mp2", 8000, 200},
+		"NotKnown":                         {"alone", "", 0, 100},
+		"NoSuchProfile":                    {"nobody", "", 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			context, answer := set.Limits(tt.profile, tt.model)
+			require.Equal(t, []int64{tt.context, tt.answer}, []int64{context, answer})
+		})
+	}
 }
 
 func TestContextTokens(t *testing.T) {

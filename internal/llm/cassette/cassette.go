@@ -13,6 +13,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/llm"
+	"github.com/epigraph-run/epigraph/internal/retryafter"
 )
 
 // Modes of a cassette.
@@ -77,6 +78,8 @@ type failure struct {
 	Code       string `json:"code,omitempty"`
 	Message    string `json:"message"`
 	RetryAfter int64  `json:"retry_after_ms,omitempty"`
+	// Used is what the call used all the same.
+	Used *llm.Response `json:"used,omitempty"`
 }
 
 var classes = map[string]llm.Class{
@@ -88,11 +91,12 @@ func failed(err error) *failure {
 	if !ok {
 		e = &llm.Error{Message: err.Error()}
 	}
-	return &failure{Class: e.Class.String(), Status: e.Status, Code: e.Code, Message: e.Message, RetryAfter: e.RetryAfter.Milliseconds()}
+	return &failure{Class: e.Class.String(), Status: e.Status, Code: e.Code, Message: e.Message, RetryAfter: e.RetryAfter.Milliseconds(), Used: e.Used}
 }
 
 func (f *failure) error() error {
-	return &llm.Error{Class: classes[f.Class], Status: f.Status, Code: f.Code, Message: f.Message, RetryAfter: time.Duration(f.RetryAfter) * time.Millisecond}
+	pause := time.Duration(min(f.RetryAfter, retryafter.Max.Milliseconds())) * time.Millisecond
+	return &llm.Error{Class: classes[f.Class], Status: f.Status, Code: f.Code, Message: f.Message, RetryAfter: retryafter.Bound(pause), Used: f.Used}
 }
 
 // Open opens the cassette of a valid configuration with a mode. secrets are texts that never go into it,

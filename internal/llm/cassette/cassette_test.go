@@ -150,6 +150,16 @@ func TestStrict(t *testing.T) {
 		require.Contains(t, e.Message, `messages[1].content: recorded "what is the capital of France?", asked "what is the capital of Spain?"`)
 		require.Contains(t, e.Message, "models.cassette.match=nearest")
 	})
+	t.Run("AFailureIsWhatItWas", func(t *testing.T) {
+		t.Parallel()
+		used := says("")
+		used.Message = llm.Message{}
+		e := llm.Error{Class: llm.Unknown, Code: "MALFORMED", Message: "none", RetryAfter: 1 << 62, Used: &used}
+		l := &live{answer: func(int, llm.Request) (llm.Response, error) { return llm.Response{}, &e }}
+		_, err := open(t, Config{Mode: Replay, Path: recorded(t, l, nil, ask("a"))}, l).Generate(t.Context(), ask("a"))
+		e.RetryAfter = time.Hour
+		require.Equal(t, &e, fault(t, err), "but for a pause of ages")
+	})
 	t.Run("NothingAndNullDiffer", func(t *testing.T) {
 		t.Parallel()
 		l := &live{answer: echo}

@@ -101,7 +101,8 @@ func (d *definition) bound(limits Limits) {
 			answer = n
 		}
 		if context > 0 {
-			most = min(max(context-answer-d.fixed(), minTokens), maxTokens)
+			// Estimates may be a tenth too low.
+			most = min(max((context-answer)/10*9-d.fixed(), minTokens), maxTokens)
 		}
 	}
 	h := &d.History

@@ -262,6 +262,17 @@ func TestHistory(t *testing.T) {
 		require.Len(t, s.asked, 1)
 		require.Len(t, r.asked, 3, "the call that follows is held back")
 	})
+	t.Run("Input/OfSeveralMessagesIsToldWhole", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{toolCall(1), toolCall(2), `"bye"`}}
+		e := newEnv(t, workgraph.Actors{"r": r, "tool": says(`1`)})
+		done(t, e.run(t, `{"user_input": ["one", "two"], "reasoner": "r", "form": "tools", "actions": {"a": {"actor": "tool"}}, "history": {"messages": 3}}`), `"bye"`)
+		require.Equal(t, []string{userSays("one"), userSays("two"), toolCall(1), `{"content":"1","role":"tool","tool_call_id":"c1"}`}, r.messages(t, 2))
+		require.Equal(t, []string{userSays("one"), userSays("two"), toolCall(2), `{"content":"1","role":"tool","tool_call_id":"c2"}`}, r.messages(t, 3))
+		states := e.threads.states(t, e.threads.root(t))
+		require.Equal(t, &state.Span{First: 1, Last: 1}, states[1].Sent.Input, "the second one is among the newest three messages")
+		require.Equal(t, &state.Span{First: 1, Last: 2}, states[2].Sent.Input)
+	})
 	t.Run("Sent/IsEnoughToRebuildIt", func(t *testing.T) {
 		t.Parallel()
 		s := &summarizer{}

@@ -447,5 +447,8 @@ func failure(ctx context.Context, err error) error {
 	}
 	out := workgraph.Errorf(t, ReasonModel, "%s", msg)
 	out.RetryAfter = workgraph.Duration(e.RetryAfter)
+	if e.Used != nil {
+		out.Usage = usage(*e.Used)
+	}
 	return out
 }

@@ -135,6 +135,13 @@ func TestTools(t *testing.T) {
 		require.Equal(t, workgraph.Retryable, e.Type)
 		require.Len(t, e.Usage, 1)
 	})
+	t.Run("AnAnswerOfNoUseIsBooked", func(t *testing.T) {
+		t.Parallel()
+		s, _ := model(t, fakellm.Script{Default: fakellm.Reply{ToolCalls: []fakellm.ToolCall{{Name: "", Arguments: `{}`}}, Usage: fakellm.Usage{Input: 11, Output: 5}}})
+		e := actortest.Fails(t, s, `{"request": "x", `+tools+`}`)
+		require.Equal(t, workgraph.Unknown, e.Type)
+		require.Equal(t, []workgraph.Usage{{Provider: "openai", Model: "fake-1", InputTokens: 11, OutputTokens: 5, Call: "chat"}}, e.Usage)
+	})
 	t.Run("FaultyMessagesAreNamed", func(t *testing.T) {
 		t.Parallel()
 		s, fake := model(t, script)

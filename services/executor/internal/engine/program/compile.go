@@ -161,6 +161,8 @@ func hint(name string, names []string, steps *int) string {
 	if near := Nearest(name, names, steps); len(near) > 0 {
 		return "did you mean " + strings.Join(near, " or ") + "?"
 	}
+	// The steps of an agent's loop are for agents only.
+	names = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return strings.HasPrefix(n, "loop/") })
 	if len(names) > 0 {
 		return "actors here: " + strings.Join(names[:min(len(names), 20)], ", ") + "; those of a worker are known once it has connected"
 	}

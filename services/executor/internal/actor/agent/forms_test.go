@@ -186,6 +186,7 @@ func TestTaskTools(t *testing.T) {
 	})
 }
 
+// Whatever actor an action has, its schema is shown to the model, without what the model cannot give.
 func TestSchemasShown(t *testing.T) {
 	t.Parallel()
 	web, err := http.Spec(http.DefaultConfig(), nil, nil)
@@ -248,6 +249,7 @@ func TestSummarizers(t *testing.T) {
 	})
 }
 
+// visibleOfFail is the schema that the model is shown of the second tool.
 func visibleOfFail(t *testing.T, r *reasoner) json.RawMessage {
 	t.Helper()
 	var all []struct {
@@ -259,85 +261,90 @@ func visibleOfFail(t *testing.T, r *reasoner) json.RawMessage {
 	return all[1].Schema
 }
 
-func TestSharedThread(t *testing.T) {
+func TestPlans(t *testing.T) {
 	t.Parallel()
-	r := &reasoner{script: []string{`{"instant_response": "I ask.", "actions": [{"action": "sub", "arguments": {"user_input": "ask around"}}]}`, completed}}
-	s := &reasoner{script: []string{`{"result": "they say yes"}`}}
-	e := newEnv(t, workgraph.Actors{"r": r, "s": s, "x": says(`1`)})
-	done(t, e.run(t, `{"user_input": "find out", "reasoner": "r", "actions": {"sub": {"actor": "agent", "share_thread": true, "named": {"reasoner": "s", "actions": {"x": {}}}}}}`), `"done"`)
-	require.Len(t, e.threads.rows, 1)
-	require.Equal(t, "Actions:\n- x\n\nConversation:\nUser: find out\nAgent: I ask.\nUser: ask around", s.prompt(t, 1), "it knows what was said before it was called")
-	require.Equal(t, "Actions:\n- sub Arguments: "+agentToolText(t, r)+"\n\nConversation:\nUser: find out\nAgent: I ask.\nUser: ask around\nAgent: they say yes\n\n"+
-		"Results of the last actions:\n<ActionResults>\n  <Action>\n    <ActionType>sub</ActionType>\n    <ActionResult>they say yes</ActionResult>\n  </Action>\n</ActionResults>", r.prompt(t, 2))
-}
-
-func agentToolText(t *testing.T, r *reasoner) string {
-	t.Helper()
-	_, rest, ok := strings.Cut(r.prompt(t, 1), " Arguments: ")
-	require.True(t, ok)
-	text, _, _ := strings.Cut(rest, "\n")
-	require.True(t, json.Valid([]byte(text)))
-	return text
-}
-
-func TestHandOver(t *testing.T) {
-	t.Parallel()
-	const other = `"other": {"actor": "agent", "hand_over": true, "named": {"reasoner": "s", "actions": {"x": {}}}`
-	t.Run("Prompt/GoesOnInItsPlace", func(t *testing.T) {
+	const planning = `{"user_input": "shop", "reasoner": "r", "dispatch": "plan", "solver": {"actor": "s"}}`
+	t.Run("Faults/AreToldAndNeverRun", func(t *testing.T) {
 		t.Parallel()
-		r := &reasoner{script: []string{acts("", "x"), `<InstantResponse>I pass it on.</InstantResponse><ImmediateNextActions><Action><Type>other</Type></Action></ImmediateNextActions>`}}
-		s := &reasoner{script: []string{acts("", "x"), `{"result": "all done"}`}}
-		e := newEnv(t, workgraph.Actors{"r": r, "s": s, "x": says(`"x_data"`)})
-		done(t, e.run(t, `{"user_input": "find out", "reasoner": "r", "actions": {"x": {}, `+other+`}}}`), `"all done"`)
-		require.Len(t, r.asked, 2, "it does not reason again")
-		require.Len(t, e.threads.rows, 1)
-		require.Contains(t, s.prompt(t, 1), "Conversation:\nUser: find out\nAgent: I pass it on.")
-		require.Contains(t, s.prompt(t, 1), "x_data", "what was found before")
-		states := e.threads.states(t, e.threads.root(t))
-		require.Equal(t, []int{1, 2, 1, 2}, []int{states[0].Round, states[1].Round, states[2].Round, states[3].Round}, "the round of the hand-over comes before those of the other agent")
+		r := &reasoner{script: []string{"<ProblemGraph>A -> B\nB -> A</ProblemGraph><Problems><Problem><Request>a</Request><ProblemID>A</ProblemID></Problem><Problem><Request>b</Request><ProblemID>B</ProblemID></Problem></Problems>",
+			"<Problems><Problem><Request>a</Request><ProblemID>A</ProblemID></Problem></Problems><ProblemGraph>A</ProblemGraph>", "All done."}}
+		s := says(`"solved"`)
+		e := newEnv(t, workgraph.Actors{"r": r, "s": s})
+		done(t, e.run(t, planning), `"All done."`)
+		require.Contains(t, r.prompt(t, 2), "the plan has faults and was not done")
+		require.Contains(t, r.prompt(t, 2), "CYCLE")
+		require.Len(t, s.calls, 1)
+		require.JSONEq(t, `[{"action": "A", "ok": "solved"}]`, e.told(t, 2))
 	})
-	t.Run("Tools/EveryCallIsAnswered", func(t *testing.T) {
+	t.Run("Answer/WithAListIsNoPlan", func(t *testing.T) {
 		t.Parallel()
-		call := `{"role": "assistant", "content": "", "tool_calls": [{"id": "c1", "name": "other", "arguments": {"user_input": "pay it back", "context": "order 7"}}]}`
-		r, s := &reasoner{script: []string{call}}, &reasoner{script: []string{`"paid"`}}
-		e := newEnv(t, workgraph.Actors{"r": r, "s": s, "x": says(`1`)})
-		done(t, e.run(t, `{"user_input": "refund!", "form": "tools", "reasoner": "r", "actions": {"other": {"actor": "agent", "hand_over": true, "named": {"form": "tools", "reasoner": "s", "actions": {"x": {}}}}}}`), `"paid"`)
-		require.JSONEq(t, `[{"role": "user", "content": "Context:\norder 7"}, {"role": "user", "content": "refund!"}, `+call+`, {"role": "tool", "tool_call_id": "c1", "content": "It goes on with the conversation."},
-			{"role": "user", "content": "pay it back"}]`, string(s.asked[0]["messages"]))
+		r := &reasoner{script: []string{"1. Buy tea\n2. Buy milk", "Done:\n1. tea\n2. milk"}}
+		s := says(`"ok"`)
+		done(t, work(t, workgraph.Actors{"r": r, "s": s}, planning), `"Done:\n1. tea\n2. milk"`)
+		require.Len(t, s.calls, 2)
 	})
-	t.Run("Thread/OfItsOwn", func(t *testing.T) {
+	t.Run("Graph/OfTheReasonerIsNoPlan", func(t *testing.T) {
 		t.Parallel()
-		r, s := &reasoner{script: []string{`[{"action": "other", "arguments": {"user_input": "on your own"}}]`}}, &reasoner{script: []string{over}}
-		e := newEnv(t, workgraph.Actors{"r": r, "s": s, "x": says(`1`)})
-		done(t, e.run(t, `{"user_input": "find out", "reasoner": "r", "actions": {`+other+`, "share_thread": false}}}`), `"done"`)
-		require.Len(t, e.threads.rows, 2)
-		require.NotContains(t, s.prompt(t, 1), "find out")
+		evil := says(`"evil"`)
+		r := &reasoner{script: []string{"1. Buy tea", `{"graph": {"nodes": [{"id": "x", "actor": "evil"}]}}`, "Done."}}
+		e := newEnv(t, workgraph.Actors{"r": r, "s": says(`"ok"`), "evil": evil})
+		done(t, e.run(t, planning), `"Done."`)
+		require.Empty(t, evil.calls, "only a plan names nothing but the solver")
+		require.Contains(t, r.prompt(t, 3), "graphs are not allowed here")
 	})
-	t.Run("Failure/IsTheCallers", func(t *testing.T) {
+	t.Run("FailedProblem/IsToldWithTheOthers", func(t *testing.T) {
 		t.Parallel()
-		r := &reasoner{script: []string{`["other"]`}}
-		res := newEnv(t, workgraph.Actors{"r": r, "s": &reasoner{}, "x": says(`1`)}).run(t, `{"user_input": "find out", "reasoner": "r", "actions": {`+other+`}}}`)
-		require.Equal(t, workgraph.StatusFailed, res.Status)
-		require.Contains(t, res.Error.Message, "SCRIPT_ENDED")
-		require.Len(t, r.asked, 1)
+		r := &reasoner{script: []string{"<Problems><Problem><Request>a</Request><ProblemID>A</ProblemID></Problem><Problem><Request>b</Request><ProblemID>B</ProblemID></Problem><Problem><Request>c</Request><ProblemID>C</ProblemID></Problem></Problems><ProblemGraph>A -> B\nC</ProblemGraph>", "Sorry."}}
+		s := &tool{upon: func(named map[string]json.RawMessage) (workgraph.Outcome, error) {
+			if string(named["request"]) == `"a"` {
+				return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, "NO_TEA", "sold out")
+			}
+			return workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(`"ok"`)}}, nil
+		}}
+		e := newEnv(t, workgraph.Actors{"r": r, "s": s})
+		done(t, e.run(t, planning), `"Sorry."`)
+		require.JSONEq(t, `[{"action":"A","error":{"type":"PERMANENT","reason":"NO_TEA","message":"sold out"}},{"action":"B","skipped":"an action before it did not succeed"},{"action":"C","ok":"ok"}]`, e.told(t, 1))
 	})
-	for name, c := range map[string]struct{ decision, heard string }{
-		"BesideOthers": {`["x", "other"]`, "other hands over to another agent, which ends the round: make it the only action"},
-		"InAGraph":     {`{"graph": {"nodes": [{"id": "a", "actor": "other"}]}}`, "other hands over to another agent and cannot be part of a graph"},
-		"LongNumbers":  {`[{"action": "other", "arguments": {"user_input": "x", "attachments": [{"id": "n", "content": 123456789012345678901234567890}]}}]`, "write them as texts"},
-	} {
-		t.Run("Refused/"+name, func(t *testing.T) {
-			t.Parallel()
-			r, s := &reasoner{script: []string{c.decision, over}}, &reasoner{}
-			e := newEnv(t, workgraph.Actors{"r": r, "s": s, "x": says(`1`)})
-			done(t, e.run(t, `{"user_input": "find out", "reasoner": "r", "allow_graph": true, "actions": {"x": {}, `+other+`}}}`), `"done"`)
-			require.Contains(t, e.threads.states(t, e.threads.root(t))[0].Refused, c.heard)
-			require.Empty(t, s.asked)
-		})
-	}
-	t.Run("Refused/NoAgent", func(t *testing.T) {
+	t.Run("Remarks/BesideThePlan", func(t *testing.T) {
 		t.Parallel()
-		_, err := newEnv(t, workgraph.Actors{"r": &reasoner{}, "x": says(`1`)}).try(t, `{"user_input": "x", "reasoner": "r", "actions": {"x": {"hand_over": true}}}`)
-		require.ErrorContains(t, err, "actions.x: hand_over: x is no agent")
+		r := &reasoner{script: []string{"<StructuredResponse><NewTask>true</NewTask><InstantResponse>I plan.</InstantResponse><TaskStatus>Completed</TaskStatus><TaskStatusDescription>planned</TaskStatusDescription>" +
+			"<InstantLearnings><LearningID>l1</LearningID><LearningContent>likes tea</LearningContent></InstantLearnings>" +
+			"<Problems><Problem><Request>a</Request><ProblemID>A</ProblemID></Problem></Problems></StructuredResponse>", "Done."}}
+		e := newEnv(t, workgraph.Actors{"r": r, "s": says(`"ok"`)})
+		done(t, e.run(t, planning), `"Done."`)
+		require.Contains(t, r.prompt(t, 2), "Current state of the task:\nplanned\n\nConversation:\nUser: shop\nAgent: I plan.")
+		first := e.threads.states(t, e.threads.root(t))[0]
+		require.True(t, first.NewTask)
+		require.EqualValues(t, "Ongoing", first.Status, "there is something to do")
+		require.Len(t, first.Response.InstantLearnings, 1)
+		require.Contains(t, string(first.Response.Graph), `"named":{"request":"a"}`, "the plan, without the arguments of the solver")
+		require.Nil(t, first.Response.NextActions)
+	})
+	t.Run("Pending/ComesBeforeThePlan", func(t *testing.T) {
+		t.Parallel()
+		const plan = "<Problems><Problem><Request>a</Request><ProblemID>A</ProblemID></Problem></Problems>"
+		r, s := &reasoner{script: []string{"<TaskStatus>Pending</TaskStatus><InstantResponse>For how many?</InstantResponse>" + plan, plan, "Done."}}, says(`"ok"`)
+		e := newEnv(t, workgraph.Actors{"r": r, "s": s})
+		e.options = append(e.options, workgraph.WithInterrupts(func(_ context.Context, q workgraph.OpenedInterrupt) (workgraph.Answer, error) {
+			require.Equal(t, `"For how many?"`, string(q.Interrupt.Prompt))
+			require.Empty(t, s.calls)
+			return workgraph.Answer{Value: json.RawMessage(`"two"`)}, nil
+		}))
+		done(t, e.run(t, planning), `"Done."`)
+		require.Len(t, s.calls, 1)
+	})
+	t.Run("References/ReachTheSolver", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{"Plan: look it up\n#E1 = Search[tower]\nPlan: ask\n#E2 = LLM[how old is #E1]", "Done."}}
+		s := &reasoner{when: []reply{{"how old", "old"}, {"tower", "a tower"}}}
+		done(t, work(t, workgraph.Actors{"r": r, "s": s, "x": says(`1`)}, `{"user_input": "find", "reasoner": "r", "dispatch": "plan", "solver": {"actor": "agent", "reasoner": "s", "actions": {"x": {}}}}`), `"Done."`)
+		require.Contains(t, s.prompt(t, 2), "\n\nReferences:\n#E1 is the result of \"E1\"")
+		require.Contains(t, s.prompt(t, 2), "<Attachment id=\"E1\" description=\"The result of the 'E1' agent\">\na tower\n</Attachment>")
+	})
+	t.Run("NoPlan/IsTold", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{"Hm.", "<Problems><Problem><Request>a</Request><ProblemID>A</ProblemID></Problem></Problems>", "Done."}}
+		done(t, work(t, workgraph.Actors{"r": r, "s": says(`1`)}, planning), `"Done."`)
+		require.Contains(t, r.prompt(t, 2), "there is no plan")
 	})
 }
