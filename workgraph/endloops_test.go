@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEndLoops asks loops to end, and takes single rounds. crash restores the machine from its journal and from
-// its snapshot.
+// TestEndLoops asks loops to end, and takes single rounds. crash restores the machine from its journal and
+// from its snapshot.
 func TestEndLoops(t *testing.T) {
 	t.Parallel()
 	round := func(t *testing.T) *machine {
