@@ -260,4 +260,3 @@ func visibleOfFail(t *testing.T, r *reasoner) json.RawMessage {
 	require.Contains(t, string(all[1].Schema), `"message":`, "the schema of the actor is shown")
 	return all[1].Schema
 }
-

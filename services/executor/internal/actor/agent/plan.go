@@ -28,9 +28,9 @@ var stated = regexp.MustCompile(`(?i)<Problem|ProblemGraph|->`)
 // maxPlanTold bounds what a reasoner is shown of a plan of its own that has faults, in bytes.
 const maxPlanTold = 12 << 10
 
-// readPlan reads the plan in a response. With open a plan may be in whatever form, else only with the marks of
-// one: the first response may be a plan, and so may that after a refused one. A response without a plan is the
-// answer, unless there must be one. The error is for the reasoner.
+// readPlan reads the plan in a response. With open a plan may be in whatever form, else only with the marks
+// of one: the first response may be a plan, and so may that after a refused one. A response without a plan is
+// the answer, unless there must be one. The error is for the reasoner.
 func (d *definition) readPlan(ctx context.Context, raw json.RawMessage, open, must bool) (*response.Response, error) {
 	if len(raw) > response.MaxBytes {
 		return nil, fmt.Errorf("the plan has %d bytes, the limit is %d", len(raw), response.MaxBytes)
