@@ -19,10 +19,10 @@ import (
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
-	"github.com/epigraph-run/epigraph/services/planner/internal/accounts"
 	"github.com/epigraph-run/epigraph/services/planner/internal/author"
 	"github.com/epigraph-run/epigraph/services/planner/internal/restate"
 	"github.com/epigraph-run/epigraph/services/planner/internal/rpc"
+	"github.com/epigraph-run/epigraph/services/planner/internal/rpc/accounts"
 )
 
 // Config bounds what one request may ask for.

@@ -370,7 +370,9 @@ func (p *permit) late(now time.Time) {
 		return
 	}
 	slot := x.limits.slot()
-	late = (late + slot - 1) / slot * slot
+	if whole := late.Truncate(slot); whole < late {
+		late = whole + slot
+	}
 	to := p.at + late.Microseconds()
 	x.moves = append(x.moves, Correction{At: p.at, To: to, Delta: p.cost})
 	p.at, p.taken = to, p.taken.Add(late)

@@ -68,9 +68,7 @@ func serveFault(mode string) {
 	case "noisy":
 		fmt.Println("Welcome to the noisy server!")
 		answers(os.Stdin)
-	case "floods":
-		answers(os.Stdin)
-	case "dies":
+	case "floods", "dies":
 		answers(os.Stdin)
 	}
 }

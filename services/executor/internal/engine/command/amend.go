@@ -195,7 +195,8 @@ func (h *Handler) planAmend(ctx context.Context, req AmendRequest) (*Amendment, 
 		return nil, nil, err
 	}
 	defer leave()
-	patched, faults := req.Graph, workgraph.Faults(nil)
+	var faults workgraph.Faults
+	patched := req.Graph
 	if patched == nil {
 		patched, faults = workgraph.ApplyPatch(now.Graph(), req.Patch)
 	} else {

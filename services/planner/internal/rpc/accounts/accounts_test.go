@@ -17,7 +17,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/llm"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
-	"github.com/epigraph-run/epigraph/services/planner/internal/accounts"
+	"github.com/epigraph-run/epigraph/services/planner/internal/rpc/accounts"
 )
 
 // executor answers calls by a script, and notes what it is told.
