@@ -453,7 +453,7 @@ var File_epigraph_executor_v1_explain_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_explain_proto_rawDesc = "" +
 	"\n" +
-	"\"epigraph/executor/v1/explain.proto\x12\x14epigraph.executor.v1\x1a epigraph/executor/v1/event.proto\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9d\x04\n" +
+	"\"epigraph/executor/v1/explain.proto\x12\x14epigraph.executor.v1\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9d\x04\n" +
 	"\aBlocker\x125\n" +
 	"\x04kind\x18\x01 \x01(\x0e2!.epigraph.executor.v1.BlockerKindR\x04kind\x124\n" +
 	"\x05visit\x18\x02 \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\x05visit\x12\x18\n" +
@@ -555,7 +555,6 @@ func file_epigraph_executor_v1_explain_proto_init() {
 	if File_epigraph_executor_v1_explain_proto != nil {
 		return
 	}
-	file_epigraph_executor_v1_event_proto_init()
 	file_epigraph_executor_v1_run_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -1785,7 +1785,7 @@ var File_epigraph_executor_v1_worker_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_worker_proto_rawDesc = "" +
 	"\n" +
-	"!epigraph/executor/v1/worker.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1eepigraph/executor/v1/run.proto\x1a\"epigraph/executor/v1/outcome.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa6\x04\n" +
+	"!epigraph/executor/v1/worker.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\"epigraph/executor/v1/outcome.proto\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa6\x04\n" +
 	"\vWorkRequest\x129\n" +
 	"\x05hello\x18\x01 \x01(\v2!.epigraph.executor.v1.WorkerHelloH\x00R\x05hello\x12E\n" +
 	"\theartbeat\x18\x02 \x01(\v2%.epigraph.executor.v1.WorkerHeartbeatH\x00R\theartbeat\x12@\n" +
@@ -2021,8 +2021,8 @@ func file_epigraph_executor_v1_worker_proto_init() {
 	if File_epigraph_executor_v1_worker_proto != nil {
 		return
 	}
-	file_epigraph_executor_v1_run_proto_init()
 	file_epigraph_executor_v1_outcome_proto_init()
+	file_epigraph_executor_v1_run_proto_init()
 	file_epigraph_executor_v1_worker_proto_msgTypes[0].OneofWrappers = []any{
 		(*WorkRequest_Hello)(nil),
 		(*WorkRequest_Heartbeat)(nil),
