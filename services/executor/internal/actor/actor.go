@@ -212,6 +212,24 @@ func Encode(v any) (json.RawMessage, error) {
 	return bytes.TrimSpace(b.Bytes()), nil
 }
 
+// AsText is a value as models and people read it: the text of a JSON string, nothing for null, and any other
+// value as JSON without the spaces, which cost tokens.
+func AsText(raw json.RawMessage) string {
+	raw = bytes.TrimSpace(raw)
+	var s string
+	switch {
+	case len(raw) == 0 || string(raw) == "null":
+		return ""
+	case raw[0] == '"' && json.Unmarshal(raw, &s) == nil:
+		return s
+	}
+	var b bytes.Buffer
+	if json.Compact(&b, raw) != nil {
+		return string(raw)
+	}
+	return b.String()
+}
+
 // Result is one value for the values of a visit: null for none, the value for one, a list for a tuple.
 func Result(values []json.RawMessage) json.RawMessage {
 	switch len(values) {

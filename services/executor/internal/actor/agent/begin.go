@@ -15,7 +15,7 @@ import (
 
 // begin makes or takes the thread, appends what the user said, and makes the first prompt.
 func (l *loop) begin(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
-	d, err := definitionOf(c)
+	d, err := l.definitions.of(c)
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
@@ -51,12 +51,14 @@ func (l *loop) begin(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 		a.Items = append(a.Items, item)
 	}
 	r := &round{d: d, in: in, c: c, number: 1, userInput: in.UserInput, results: in.ActionResults}
-	r.from = position{in.Thread, last}
+	r.from = position{Thread: in.Thread, Seq: last}
 	if in.Create != nil {
 		r.from.Thread = in.Create.Parent // the thread itself is not there yet
 	}
-	if r.states, err = l.briefs(ctx, actor.NamespaceOf(ctx), r.from, d.MaxStates); err != nil {
-		return workgraph.Outcome{}, err
+	if d.showsStates() {
+		if r.states, err = l.briefs(ctx, actor.NamespaceOf(ctx), r.from, d.MaxStates); err != nil {
+			return workgraph.Outcome{}, err
+		}
 	}
 	out, err := r.told(ctx, l, a.Items)
 	if err != nil {
@@ -65,7 +67,7 @@ func (l *loop) begin(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 	if a.Create != nil || len(a.Items) > 0 {
 		out.Threads = []workgraph.ThreadAppend{a}
 	}
-	out.State, err = position{in.Thread, last + int64(len(a.Items))}.state()
+	out.State, err = position{Thread: in.Thread, Seq: last + int64(len(a.Items))}.state()
 	return out, err
 }
 
@@ -115,10 +117,10 @@ const maxBriefs = 16 << 20
 
 // briefs are the newest states of a thread up to a position, the oldest first.
 func (l *loop) briefs(ctx context.Context, namespace string, at position, most int) ([]state.Brief, error) {
-	if at.Thread == "" {
+	if at.Thread == "" || most == 0 {
 		return nil, nil
 	}
-	items, err := l.threads.Items(ctx, namespace, at.Thread, thread.Query{Kinds: []thread.Kind{workgraph.ThreadState}, Before: at.Seq + 1, Limit: most, MaxBytes: maxBriefs})
+	items, err := l.threads.Items(ctx, namespace, at.Thread, thread.Query{Kinds: []thread.Kind{workgraph.ThreadState}, Before: at.Seq + 1, Limit: most, MaxBytes: maxBriefs, Briefs: true})
 	if err != nil {
 		return nil, threadError(err)
 	}

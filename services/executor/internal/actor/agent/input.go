@@ -84,20 +84,20 @@ func readInput(c *workgraph.Call) (*instance, error) {
 	if err := actor.Decode(named, &g); err != nil {
 		return nil, err
 	}
-	in := &instance{Context: prompt.Text(g.Context), UserProfile: prompt.Text(g.UserProfile), ActionResults: state.Given(g.ActionResults)}
+	in := &instance{Context: actor.AsText(g.Context), UserProfile: actor.AsText(g.UserProfile), ActionResults: state.Given(g.ActionResults)}
 	for _, raw := range []json.RawMessage{g.UserInput, g.Goal, g.Request, alone} {
-		if in.UserInput = prompt.Text(raw); in.UserInput != "" {
+		if in.UserInput = actor.AsText(raw); in.UserInput != "" {
 			break
 		}
 	}
-	if tool := prompt.Text(g.Tool); tool != "" {
+	if tool := actor.AsText(g.Tool); tool != "" {
 		in.UserInput += "\n\nTool: " + tool
 	}
 	for i, a := range g.Arguments {
 		if i == 0 {
 			in.UserInput += "\n\nArguments:"
 		}
-		in.UserInput += "\n" + prompt.Text(a)
+		in.UserInput += "\n" + actor.AsText(a)
 	}
 	var err error
 	if in.Attachments, err = g.attachments(c); err != nil {

@@ -138,11 +138,12 @@ func (d *definition) nativeTools() []tool {
 	return out
 }
 
-// position is where an agent stands: its thread, and its own last item in it. It is a key of the run's state,
-// so that a fork of the run stands where the run stood at that visit.
+// position is where an agent stands: its thread, its own last item in it, and how many rounds it has behind
+// it. It is a key of the run's state, so that a fork of the run stands where the run stood at that visit.
 type position struct {
 	Thread string `json:"thread"`
 	Seq    int64  `json:"seq"`
+	Rounds int    `json:"rounds,omitempty"`
 }
 
 func positionOf(c *workgraph.Call) (position, error) {

@@ -508,15 +508,24 @@ func TestNestedBranches(t *testing.T) {
 	require.Equal(t, map[int]int{0: 1, 1: 3, 2: 2}, depths, "a tree of threads: the agent, its branches, and theirs")
 }
 
-// What is too long for a state is cut; the agent goes on.
+// A state that is too long is cut, its results last; the agent goes on.
 func TestLongState(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("x", 900_000)
-	r := &reasoner{script: []string{`{"actions": [[{"action": "search", "arguments": {"q": "` + long + `"}}]], "instant_response": "` + long[:100_000] + `"}`, over}}
-	e := newEnv(t, workgraph.Actors{"r": r, "tool": says(`"` + long + long + `"`)})
-	done(t, e.run(t, `{`+search+`}`), `"done"`)
-	states := e.threads.states(t, e.threads.root(t))
-	require.Len(t, states, 2)
-	require.Equal(t, "search", states[0].Response.NextActions[0][0].Type)
-	require.Less(t, len(states[0].ActionResults[0].OK), 600_000)
+	for name, c := range map[string]struct{ result, least, cut int }{
+		"ResultStays": {1_800_000, 1_800_002, 0},
+		"ResultIsCut": {2_400_000, 1_700_000, 2_400_002},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			long := strings.Repeat("x", 900_000)
+			r := &reasoner{script: []string{`{"actions": [[{"action": "search", "arguments": {"q": "` + long + `"}}]], "instant_response": "` + long[:100_000] + `"}`, over}}
+			e := newEnv(t, workgraph.Actors{"r": r, "tool": says(`"` + strings.Repeat("x", c.result) + `"`)})
+			done(t, e.run(t, `{`+search+`}`), `"done"`)
+			states := e.threads.states(t, e.threads.root(t))
+			require.Len(t, states, 2)
+			require.Equal(t, "search", states[0].Response.NextActions[0][0].Type)
+			require.GreaterOrEqual(t, len(states[0].ActionResults[0].OK), c.least)
+			require.Equal(t, c.cut, states[0].ActionResults[0].Cut)
+		})
+	}
 }

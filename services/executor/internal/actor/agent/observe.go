@@ -11,7 +11,6 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
-	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/prompt"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/response"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/state"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
@@ -24,26 +23,27 @@ func (l *loop) round(ctx context.Context, c *workgraph.Call, d *definition) (*ro
 	if err != nil {
 		return nil, err
 	}
-	r := &round{d: d, in: in, c: c, number: c.Visit, userInput: in.UserInput, results: in.ActionResults}
-	if r.at, err = positionOf(c); err != nil || c.Visit == 1 {
+	r := &round{d: d, in: in, c: c, number: 1, userInput: in.UserInput, results: in.ActionResults}
+	if r.at, err = positionOf(c); err != nil || r.at.Rounds == 0 {
 		return r, err
 	}
-	items, err := l.threads.Items(ctx, actor.NamespaceOf(ctx), r.at.Thread, thread.Query{Kinds: []thread.Kind{workgraph.ThreadState}, Before: r.at.Seq + 1, Limit: 1})
+	r.number = r.at.Rounds + 1
+	it, err := l.threads.Item(ctx, actor.NamespaceOf(ctx), r.at.Thread, r.at.Seq)
 	if err != nil {
 		return nil, threadError(err)
 	}
 	last := &state.Item{}
-	if len(items) == 0 || json.Unmarshal(items[0].Body, last) != nil {
+	if it.Kind != workgraph.ThreadState || json.Unmarshal(it.Body, last) != nil {
 		return nil, workgraph.Errorf(workgraph.Permanent, thread.ReasonInvalid, "thread %s has no state at item %d", r.at.Thread, r.at.Seq)
 	}
 	r.last = last
-	r.userInput, r.results = prompt.Text(last.Answer), last.Next()
+	r.userInput, r.results = actor.AsText(last.Answer), last.Next()
 	return r, nil
 }
 
 // observe closes a round: it appends the state to the thread, and gives the result or what is told next.
 func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
-	d, err := definitionOf(c)
+	d, err := l.definitions.of(c)
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
@@ -52,7 +52,7 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 		return workgraph.Outcome{}, err
 	}
 	said, raw, err := d.read(ctx, c)
-	item := &state.Item{Round: r.number, RawResponse: raw, ReasonerInput: prompt.Text(c.Named["request"])}
+	item := &state.Item{Round: r.number, RawResponse: raw, ReasonerInput: actor.AsText(c.Named["request"])}
 	item.UserInput = r.userInput
 	if err != nil {
 		said = &response.Response{Status: response.Ongoing}
@@ -79,11 +79,13 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 	if over {
 		out = workgraph.Outcome{Values: []json.RawMessage{result}, Select: &workgraph.Select{Others: workgraph.SelectNone}}
 	} else {
-		next := &round{d: d, in: r.in, c: c, number: r.number + 1, userInput: prompt.Text(item.Answer), results: item.Next(), from: r.before(a)}
-		if next.states, err = l.briefs(ctx, actor.NamespaceOf(ctx), next.from, d.MaxStates-1); err != nil {
-			return workgraph.Outcome{}, err
+		next := &round{d: d, in: r.in, c: c, number: r.number + 1, userInput: actor.AsText(item.Answer), results: item.Next(), from: r.before(a)}
+		if d.showsStates() {
+			if next.states, err = l.briefs(ctx, actor.NamespaceOf(ctx), next.from, d.MaxStates-1); err != nil {
+				return workgraph.Outcome{}, err
+			}
+			next.states = append(next.states, item.Brief)
 		}
-		next.states = append(next.states, item.Brief)
 		if out, err = next.told(ctx, l, items); err != nil {
 			return workgraph.Outcome{}, err
 		}
@@ -96,7 +98,7 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 		}
 	}
 	out.Threads = []workgraph.ThreadAppend{a}
-	out.State, err = position{a.Thread, a.After + int64(len(items))}.state()
+	out.State, err = position{a.Thread, a.After + int64(len(items)), r.number}.state()
 	return out, err
 }
 
@@ -113,7 +115,7 @@ func (r *round) outcome(said *response.Response, item *state.Item) (result json.
 		return nil, false, nil
 	case ok && said.Status == response.Pending:
 		item.Answer, item.Given = actor.Result(act.Values), r.results
-		if prompt.Text(item.Answer) == "" {
+		if actor.AsText(item.Answer) == "" {
 			item.Answer = json.RawMessage(`"(no answer)"`)
 		}
 		return nil, false, nil
@@ -224,13 +226,15 @@ func (r *round) items(item *state.Item, said *response.Response) ([]workgraph.Th
 	return append(out, st), err
 }
 
-// maxState bounds the state of a round, in bytes. What is longer is shortened.
+// maxState bounds the state of a round, in bytes. A longer one is shortened.
 const maxState = thread.MaxBody - 64<<10
 
 func stateItem(item *state.Item) (workgraph.ThreadItem, error) {
 	body, err := actor.Encode(item)
 	if err == nil && len(body) > maxState {
-		body, err = actor.Encode(shortened(item))
+		if item, err = shortened(item); err == nil {
+			body, err = actor.Encode(item)
+		}
 	}
 	if err != nil {
 		return workgraph.ThreadItem{}, badLoop("the state: %v", err)
@@ -246,11 +250,12 @@ func stateItem(item *state.Item) (workgraph.ThreadItem, error) {
 	return workgraph.ThreadItem{Kind: workgraph.ThreadState, Brief: brief, Body: body}, nil
 }
 
-// maxPart bounds the parts of a state that is too long, in bytes.
+// maxPart bounds the parts of a state that is too long, in bytes, but for the results.
 const maxPart = 64 << 10
 
-// shortened is a state whose longest parts are cut, so that it can be kept.
-func shortened(item *state.Item) *state.Item {
+// shortened is a state whose longest parts are cut, so that it can be kept. The results are cut last, as far
+// as they must be.
+func shortened(item *state.Item) (*state.Item, error) {
 	short := *item
 	for _, s := range []*string{&short.ReasonerInput, &short.UserInput, &short.InstantResponse, &short.Description, &short.DescriptionExtended,
 		&short.Response.InstantResponse} {
@@ -270,8 +275,16 @@ func shortened(item *state.Item) *state.Item {
 		}
 		short.Response.NextActions = append(short.Response.NextActions, names)
 	}
-	short.ActionResults, short.Given = short.ActionResults.Cut(maxState/4), short.Given.Cut(maxState/4)
-	return &short
+	bare := short
+	bare.ActionResults, bare.Given = short.ActionResults.Cut(0), short.Given.Cut(0)
+	rest, err := actor.Encode(&bare)
+	if err != nil {
+		return nil, err
+	}
+	room, all, given := max(0, maxState-len(rest)), short.ActionResults.Bytes(), short.Given.Bytes()
+	short.ActionResults = short.ActionResults.Cut(room * all / max(1, all+given))
+	short.Given = short.Given.Cut(room * given / max(1, all+given))
+	return &short, nil
 }
 
 // appendTo is the append of the round. A run that was forked from another one finds that the thread goes on
@@ -302,9 +315,9 @@ func (r *round) shares() bool {
 // before is the position up to which the thread can be read while an append is under way.
 func (r *round) before(a workgraph.ThreadAppend) position {
 	if a.Create != nil {
-		return position{a.Create.Parent, a.Create.ParentSeq}
+		return position{Thread: a.Create.Parent, Seq: a.Create.ParentSeq}
 	}
-	return position{a.Thread, a.After}
+	return position{Thread: a.Thread, Seq: a.After}
 }
 
 // actionOf is the action of a node of the loop, or of a node that such a node has expanded to.

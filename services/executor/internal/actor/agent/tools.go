@@ -37,7 +37,7 @@ func (r *round) messagesOf(item *state.Item, said *response.Response) ([]workgra
 			return nil, err
 		}
 	}
-	if answer := prompt.Text(item.Answer); answer != "" {
+	if answer := actor.AsText(item.Answer); answer != "" {
 		if err := add(message{Role: "user", Content: answer}); err != nil {
 			return nil, err
 		}
@@ -57,7 +57,7 @@ func (r *round) answered(item *state.Item, said *response.Response) ([]workgraph
 	}
 	if json.Unmarshal(raw, &m) != nil || m.Role != "assistant" || len(raw) > maxMessage {
 		// A reasoner that is no model, or text alone.
-		one, err := messageItem(message{Role: "assistant", Content: prompt.Text(raw)})
+		one, err := messageItem(message{Role: "assistant", Content: actor.AsText(raw)})
 		if err != nil {
 			return nil, err
 		}
@@ -112,7 +112,7 @@ func (d *definition) answer(one *state.Result) (content string, failed bool) {
 	case one.Abstained:
 		return "it gave no result", false
 	}
-	return errs.Clip(prompt.Text(one.OK), d.MaxResultBytes), false
+	return errs.Clip(actor.AsText(one.OK), d.MaxResultBytes), false
 }
 
 // messages is the outcome that carries the newest messages of the thread, within the bounds of what is told.

@@ -283,7 +283,6 @@ func ThreadColumns() Columns[*thread.Thread] {
 		Col("title", "text", func(t *thread.Thread) string { return t.Title }),
 		Col("parent_id", "text", func(t *thread.Thread) string { return t.ParentID }),
 		Col("holder", "text", func(t *thread.Thread) string { return t.Holder }),
-		Col("labels", "bytea", func(t *thread.Thread) []byte { return journal.EncodeLabels(t.Labels) }),
 	}
 }
 

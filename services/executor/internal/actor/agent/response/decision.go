@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 )
 
 // within returns the JSON values in a text, the likeliest first. A value that is cut off is skipped with its
@@ -157,7 +159,7 @@ func readObject(raw json.RawMessage) (*Response, error) {
 	case given:
 		r.Result = result
 		if r.InstantResponse == "" {
-			r.InstantResponse = text(result)
+			r.InstantResponse = actor.AsText(result)
 		}
 	case r.Status == "" && r.InstantResponse == "":
 		return nil, errors.New("the decision says nothing: " + want)
@@ -170,9 +172,9 @@ func readRemarks(raw json.RawMessage) (*Response, error) {
 	if err := json.Unmarshal(raw, &said); err != nil {
 		return nil, fmt.Errorf("the decision cannot be read: %w", err)
 	}
-	r := &Response{InstantResponse: text(said.InstantResponse), NewTask: yes(text(said.NewTask)),
-		Description: text(said.Description), DescriptionExtended: text(said.Extended)}
-	if err := r.take(&element{tag: tagStatus, text: text(said.Status)}); err != nil {
+	r := &Response{InstantResponse: actor.AsText(said.InstantResponse), NewTask: yes(actor.AsText(said.NewTask)),
+		Description: actor.AsText(said.Description), DescriptionExtended: actor.AsText(said.Extended)}
+	if err := r.take(&element{tag: tagStatus, text: actor.AsText(said.Status)}); err != nil {
 		return nil, err
 	}
 	if !absent(said.Learnings) {
@@ -195,7 +197,7 @@ const maxGroups = 1000
 
 func readGroups(raw json.RawMessage) ([][]Action, error) {
 	if raw = bytes.TrimSpace(raw); raw[0] == '"' {
-		raw = json.RawMessage(Unfence(text(raw)))
+		raw = json.RawMessage(Unfence(actor.AsText(raw)))
 	}
 	var items []json.RawMessage
 	if err := json.Unmarshal(raw, &items); err != nil {
@@ -257,7 +259,7 @@ func readAction(raw json.RawMessage) (Action, error) {
 	var m map[string]json.RawMessage
 	switch raw = bytes.TrimSpace(raw); raw[0] {
 	case '"':
-		a.Type = strings.TrimSpace(text(raw))
+		a.Type = strings.TrimSpace(actor.AsText(raw))
 		return a, nil
 	case '{':
 		if err := json.Unmarshal(raw, &m); err != nil {
@@ -280,7 +282,7 @@ func readAction(raw json.RawMessage) (Action, error) {
 	}
 	for _, k := range remarkKeys {
 		if k == "reasoning" {
-			a.Reasoning = text(m[k])
+			a.Reasoning = actor.AsText(m[k])
 		}
 		delete(m, k)
 	}

@@ -93,7 +93,7 @@ func Read(raw json.RawMessage) (*Response, error) {
 	case len(raw) == 0:
 		return nil, errors.New("there is no decision: " + want)
 	case raw[0] == '"':
-		return finish(readText(text(raw)))
+		return finish(readText(actor.AsText(raw)))
 	case raw[0] == '{':
 		if m, ok := message(raw); ok {
 			return finish(m.read())
@@ -135,7 +135,7 @@ func finish(r *Response, err error) (*Response, error) {
 // question is what an action of askPrefix asks.
 func question(a *Action) string {
 	for _, k := range []string{"question", "prompt", "target"} {
-		if t := text(a.Arguments[k]); t != "" {
+		if t := actor.AsText(a.Arguments[k]); t != "" {
 			return t
 		}
 	}
@@ -205,7 +205,7 @@ func message(raw json.RawMessage) (*assistant, bool) {
 
 // read is the message as a response: its calls, or else its text.
 func (m *assistant) read() (*Response, error) {
-	said := strings.TrimSpace(text(m.Content))
+	said := strings.TrimSpace(actor.AsText(m.Content))
 	if len(m.ToolCalls) == 0 {
 		if said == "" {
 			return nil, errors.New("the message has no text and calls no tool: call a tool, or write the result")
@@ -235,7 +235,7 @@ func arguments(raw json.RawMessage) (map[string]json.RawMessage, error) {
 		return out, nil
 	}
 	if raw = bytes.TrimSpace(raw); raw[0] == '"' {
-		raw = json.RawMessage(Unfence(text(raw)))
+		raw = json.RawMessage(Unfence(actor.AsText(raw)))
 	}
 	if absent(raw) {
 		return out, nil
@@ -261,16 +261,4 @@ func Unfence(s string) string {
 		return s
 	}
 	return rest
-}
-
-// text is a JSON string's text, and any other value as JSON; nothing for null.
-func text(raw json.RawMessage) string {
-	var s string
-	if len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, &s) == nil {
-		return s
-	}
-	if string(raw) == "null" {
-		return ""
-	}
-	return string(raw)
 }

@@ -4,6 +4,7 @@ package state
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
@@ -74,6 +75,8 @@ type Result struct {
 	Abstained bool            `json:"abstained,omitempty"`
 	// Group are the results of a parallel group.
 	Group Results `json:"group,omitempty"`
+	// Cut is how many bytes the value had, if only its beginning is kept, as a text.
+	Cut int `json:"cut,omitempty"`
 }
 
 // Failure is the error of an action.
@@ -118,26 +121,52 @@ func (r Results) Each(f func(*Result)) {
 	}
 }
 
-// Cut is the results with the values shortened, as texts, so that all of them together have about so many
-// bytes.
+// Cut is the results with the longest values shortened, as texts, so that all values together have at most so
+// many bytes, but for two bytes of each.
 func (r Results) Cut(most int) Results {
-	share := most / max(1, r.Count())
-	out := make(Results, len(r))
-	for i := range r {
-		out[i] = r[i]
-		if len(r[i].Group) > 0 {
-			out[i].Group = r[i].Group.Cut(share * r[i].Group.Count())
-			continue
+	var sizes []int
+	r.Each(func(one *Result) { sizes = append(sizes, len(one.OK)+len(one.Value)) })
+	slices.Sort(sizes)
+	for i, n := range sizes {
+		if others := len(sizes) - i; n*others > most {
+			return r.cut(max(0, most/others))
 		}
+		most -= n
+	}
+	return r
+}
+
+// cut shortens the values that have more bytes than that.
+func (r Results) cut(most int) Results {
+	out := slices.Clone(r)
+	for i := range out {
+		out[i].Group = out[i].Group.cut(most)
 		for _, v := range []*json.RawMessage{&out[i].OK, &out[i].Value} {
-			if len(*v) > share {
-				if raw, err := json.Marshal(errs.Clip(string(*v), share/2)); err == nil {
-					*v = raw
-				}
+			if len(*v) > most {
+				out[i].Cut, *v = len(*v), beginning(*v, most)
 			}
 		}
 	}
 	return out
+}
+
+// beginning is the beginning of a value as a text that has at most so many bytes with its quotes.
+func beginning(raw json.RawMessage, most int) json.RawMessage {
+	for n := most; n > 0; {
+		text, err := actor.Encode(errs.Clip(string(raw), n))
+		if err == nil && len(text) <= most {
+			return text
+		}
+		n = max(n/2, n-(len(text)-most)) // quotes and what must be escaped take more
+	}
+	return json.RawMessage(`""`)
+}
+
+// Bytes is how many bytes the values have together.
+func (r Results) Bytes() int {
+	n := 0
+	r.Each(func(one *Result) { n += len(one.OK) + len(one.Value) })
+	return n
 }
 
 // Given are action results that a caller states. A member of a list with exactly the fields type (a text) and

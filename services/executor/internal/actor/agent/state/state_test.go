@@ -64,10 +64,15 @@ func TestCut(t *testing.T) {
 	rs := state.Results{{Action: "a", OK: long}, {Action: "b", OK: raw(`1`)}, {Group: state.Results{{Action: "c", OK: long}, {Action: "d", OK: long}}}}
 	require.Equal(t, 4, rs.Count())
 	cut := rs.Cut(4000)
-	b, err := json.Marshal(cut)
-	require.NoError(t, err)
-	require.Less(t, len(b), 4000)
+	require.LessOrEqual(t, cut.Bytes(), 4000)
+	require.Greater(t, cut.Bytes(), 3900, "the room is used")
+	require.Equal(t, []int{10_002, 0, 10_002}, []int{cut[0].Cut, cut[1].Cut, cut[2].Group[1].Cut})
 	require.Equal(t, raw(`1`), cut[1].OK)
+	escaped := state.Results{{OK: raw(`"` + strings.Repeat(`\n`, 10_000) + `"`)}}.Cut(1000)
+	require.LessOrEqual(t, len(escaped[0].OK), 1000)
+	require.True(t, json.Valid(escaped[0].OK))
+	require.Equal(t, rs, rs.Cut(40_000))
+	require.Equal(t, raw(`""`), rs.Cut(0)[1].OK)
 	require.Equal(t, "d", cut[2].Group[1].Action)
 	require.Len(t, rs[0].OK, 10_002, "the results themselves stay")
 }

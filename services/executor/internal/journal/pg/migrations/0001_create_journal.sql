@@ -311,8 +311,7 @@ CREATE TABLE threads (
     agent       text COLLATE "C" NOT NULL,
     title       text NOT NULL,
     parent_id   text COLLATE "C" NOT NULL,
-    holder      text COLLATE "C" NOT NULL,
-    labels      bytea
+    holder      text COLLATE "C" NOT NULL
 ) WITH (fillfactor = 75);
 CREATE UNIQUE INDEX threads_by_key ON threads (namespace, key) WHERE key <> '';
 CREATE INDEX threads_listed    ON threads (namespace, create_time DESC, thread_id DESC) WHERE hide_time IS NULL;

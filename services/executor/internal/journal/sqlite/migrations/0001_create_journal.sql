@@ -269,8 +269,7 @@ CREATE TABLE threads (
     agent       TEXT NOT NULL,
     title       TEXT NOT NULL,
     parent_id   TEXT NOT NULL,
-    holder      TEXT NOT NULL,
-    labels      BLOB
+    holder      TEXT NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX threads_by_key ON threads (namespace, key) WHERE key <> '';
 CREATE INDEX threads_listed    ON threads (namespace, create_time DESC, thread_id DESC) WHERE hide_time = 0;
