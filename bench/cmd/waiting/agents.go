@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -173,13 +175,17 @@ func (r *rig) beginAgents(ctx context.Context, first, n int, pause time.Duration
 	return ids, err
 }
 
-// child is the one run below another one.
-func (h *host) child(ctx context.Context, id string) (string, error) {
-	page, err := h.api.ListRuns(ctx, &executorv1.ListRunsRequest{ParentRunId: id})
-	if err != nil || len(page.GetRuns()) != 1 {
-		return "", fmt.Errorf("%d runs below %s: %w", len(page.GetRuns()), id, err)
-	}
-	return page.GetRuns()[0].GetId(), nil
+// child is the one run below another one, once it is there.
+func (h *host) child(ctx context.Context, id string) (child string, err error) {
+	err = until(ctx, func() (bool, error) {
+		page, err := h.api.ListRuns(ctx, &executorv1.ListRunsRequest{ParentRunId: id})
+		if err != nil || len(page.GetRuns()) == 0 {
+			return false, err
+		}
+		child = page.GetRuns()[0].GetId()
+		return true, nil
+	})
+	return child, err
 }
 
 // agents lets agents loop at once in one executor: it looks at the memory of each while all of them ask a
@@ -223,6 +229,9 @@ func (r *rig) agents(ctx context.Context, o options, m *model, out io.Writer) er
 		return err
 	}
 	fmt.Fprintf(out, "- all ask the model: %s; for each agent %s\n", asking, asking.since(before, o.agents))
+	if err := h.profile(ctx, o.profiles, "heap", "goroutine"); err != nil {
+		return err
+	}
 	m.release()
 	if err := r.still(ctx, 2*o.agents+o.agents/2); err != nil {
 		return err
@@ -267,6 +276,23 @@ func (h *host) look(ctx context.Context) (m memoryLook, err error) {
 		m.Memory, err = h.inUse(ctx)
 	}
 	return m, err
+}
+
+// profile writes profiles of the executor into a directory, if there is one.
+func (h *host) profile(ctx context.Context, dir string, names ...string) error {
+	if dir == "" {
+		return nil
+	}
+	for _, name := range names {
+		text, err := h.get(ctx, "/debug/pprof/"+name)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, strings.Replace(name, "?", "-", 1)+".pprof"), text, 0o644)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // quick is a quick round for the first calls of an agent, and then what is given.
@@ -338,6 +364,8 @@ func (r *rig) timeCalls(ctx context.Context, o options, m *model, delay time.Dur
 	if err != nil {
 		return err
 	}
+	profiled := make(chan error, 1)
+	go func() { profiled <- h.profile(ctx, o.profiles, "profile?seconds=5") }()
 	var mu sync.Mutex
 	ends := map[int]map[string]time.Time{} // by agent: node and visit
 	watching, stop := context.WithCancel(ctx)
@@ -373,6 +401,9 @@ func (r *rig) timeCalls(ctx context.Context, o options, m *model, delay time.Dur
 		return err
 	}
 	took := time.Since(began)
+	if err := <-profiled; err != nil {
+		return err
+	}
 	stop()
 	watches.Wait()
 	m.mu.Lock()

@@ -28,6 +28,7 @@ type options struct {
 	timers, live, throughput int
 	agents, rounds           int
 	delays                   []time.Duration
+	profiles, only           string
 }
 
 func main() {
@@ -44,6 +45,8 @@ func main() {
 	flag.IntVar(&o.agents, "agents", 1000, "agents that loop at once; 0 leaves them out")
 	flag.IntVar(&o.rounds, "rounds", 6, "calls of a model by each agent, but for the last, while calls are timed")
 	delays := flag.String("delays", "5s,2s", "how long the model takes, one measurement after the other")
+	flag.StringVar(&o.profiles, "profiles", "", "directory for profiles of the executor: memory while all agents ask the model, and CPU while calls are timed")
+	flag.StringVar(&o.only, "store", "", "postgres or sqlite; both when empty")
 	flag.Parse()
 	for _, text := range strings.Split(*delays, ",") {
 		d, err := time.ParseDuration(text)
@@ -75,7 +78,7 @@ func measureAll(ctx context.Context, o options, out io.Writer) (err error) {
 		return fmt.Errorf("build the executor: %w\n%s", err, text)
 	}
 	var stores []store
-	if o.postgres > 0 || o.throughput > 0 || o.live > 0 || o.agents > 0 {
+	if o.only != "sqlite" && (o.postgres > 0 || o.throughput > 0 || o.live > 0 || o.agents > 0) {
 		p, err := openPostgres(ctx)
 		if err != nil {
 			return err
@@ -83,7 +86,7 @@ func measureAll(ctx context.Context, o options, out io.Writer) (err error) {
 		defer func() { err = errors.Join(err, p.close()) }()
 		stores = append(stores, p)
 	}
-	if o.sqlite > 0 || o.agents > 0 {
+	if o.only != "postgres" && (o.sqlite > 0 || o.agents > 0) {
 		stores = append(stores, &sqliteStore{dir: tmp})
 	}
 	for _, s := range stores {

@@ -138,16 +138,28 @@ func (h *host) memory() (int64, error) {
 
 // inUse is the memory that the process has in use.
 func (h *host) inUse(ctx context.Context) (m drive.Memory, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+h.debug+"/memory", nil)
+	text, err := h.get(ctx, "/memory")
+	if err == nil {
+		err = json.Unmarshal(text, &m)
+	}
+	return m, err
+}
+
+// get reads what the process serves about itself.
+func (h *host) get(ctx context.Context, path string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+h.debug+path, nil)
 	if err != nil {
-		return m, err
+		return nil, err
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return m, err
+		return nil, err
 	}
 	defer res.Body.Close()
-	return m, json.NewDecoder(res.Body).Decode(&m)
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: %s", path, res.Status)
+	}
+	return io.ReadAll(res.Body)
 }
 
 // until polls cond, a few times a second.

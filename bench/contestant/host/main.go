@@ -42,6 +42,9 @@ func main() {
 	model := flag.String("model", "", "URL of a model server for the actor llm")
 	debug := flag.Bool("debug", false, "serve /debug/pprof/ and /memory on a loopback address")
 	flag.Parse()
+	if *debug {
+		runtime.MemProfileRate = 16 << 10 // before anything is allocated that lives long
+	}
 	if err := run(*store, *id, *model, *parallel, *profile, *debug); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
