@@ -313,13 +313,18 @@ func (p *profile) once(ctx context.Context, req Request, delta func(Delta) error
 		return Response{}, err
 	}
 	tools.restore(&out.Message)
+	p.finish(&out, req.Model)
+	return out, nil
+}
+
+// finish fills in what an answer does not say itself.
+func (p *profile) finish(out *Response, asked string) {
 	out.Message.Role = Assistant
 	if len(out.Message.ToolCalls) > 0 && out.FinishReason == FinishStop {
 		out.FinishReason = FinishToolCalls
 	}
 	out.Profile = p.name
-	out.Provider, out.Model = p.cfg.Booked(cmp.Or(out.Model, req.Model))
-	return out, nil
+	out.Provider, out.Model = p.cfg.Booked(cmp.Or(out.Model, asked))
 }
 
 // admit waits for room in the account of the profile; the permit is nil if nothing is governed.

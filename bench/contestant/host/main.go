@@ -1,8 +1,8 @@
 // Command host is the executor as a part of another program: the service with its journal and its gRPC server
 // on a loopback address, and an actor of the program's own, in Go, that does nothing or sleeps. It must not
 // know the harness beyond its protocol: it prints where it serves and stops when its standard input ends.
-// SIGUSR1 gives unused memory back to the system, SIGUSR2 starts a CPU profile and, the next time, ends it. With
-// -debug it serves profiles and what memory is in use over HTTP.
+// SIGUSR1 gives unused memory back to the system, SIGUSR2 starts a CPU profile and, the next time, ends it.
+// With -debug it serves profiles and what memory is in use over HTTP.
 package main
 
 import (

@@ -209,7 +209,7 @@ func Encode(v any) (json.RawMessage, error) {
 	if err := enc.Encode(v); err != nil {
 		return nil, err
 	}
-	return bytes.TrimSpace(b.Bytes()), nil
+	return bytes.Clone(bytes.TrimSpace(b.Bytes())), nil // values are kept for long, without the room to grow
 }
 
 // AsText is a value as models and people read it: the text of a JSON string, nothing for null, and any other

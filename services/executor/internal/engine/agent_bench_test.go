@@ -95,8 +95,8 @@ func (l *live) eventRows(t testing.TB, id string) int {
 	}
 }
 
-// BenchmarkAgentPrompt builds the first prompt of an agent on a thread of 10,000 messages and 2,000 states, in
-// both forms and as long as one may be: cold, with nothing of the thread in memory, and warm.
+// BenchmarkAgentPrompt builds the first prompt of an agent on a thread of 10,000 messages and 2,000 states,
+// in both forms and as long as one may be: cold, with nothing of the thread in memory, and warm.
 func BenchmarkAgentPrompt(b *testing.B) {
 	eachBench(b, func(b *testing.B, s store) {
 		var began workgraph.ActorFunc

@@ -17,8 +17,8 @@ var _ Reader = (*Cache)(nil)
 const (
 	// DefaultCacheBytes is how many bytes of items a cache keeps unless the caller says otherwise.
 	DefaultCacheBytes = 64 << 20
-	// firstRows is how many items are read from the store at first, when nothing is known of their length, and
-	// mostRows is how many are read at once later.
+	// firstRows is how many items are read from the store at first, when nothing is known of their length,
+	// and mostRows is how many are read at once later.
 	firstRows, mostRows = 500, 4000
 	// windowBytes is about what an empty window takes in memory.
 	windowBytes = 256

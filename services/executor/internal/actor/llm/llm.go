@@ -221,6 +221,8 @@ func (m *model) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 	if req.Profile == "" && req.Model == "" {
 		req.Profile = m.cfg.Profile
 	}
+	// The prompt was made of these, and the call may take minutes.
+	a.Request, a.UserInput, a.System, a.Messages, a.Attachments, a.Previous, a.Arguments = "", "", "", nil, nil, nil, nil
 	asJSON := a.JSON || len(a.Schema) > 0
 	if asJSON {
 		req.Format = &llm.Format{Name: "answer", Schema: a.Schema, Strict: len(a.Schema) > 0}
