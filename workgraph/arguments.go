@@ -76,10 +76,13 @@ func (c *checker) argumentsOf(actor string, schema json.RawMessage) *argSchema {
 	return s
 }
 
-// planArguments reports whether a compiled plan gives the named argument to every problem, whatever its
-// actor.
+// planArguments reports whether a compiled plan may give the named argument to a problem, whatever its actor.
 func planArguments(name string) bool {
-	return name == "request" || name == "user_input" || name == "arguments"
+	switch name {
+	case "request", "user_input", "arguments", "tool", "references":
+		return true
+	}
+	return false
 }
 
 // checkArguments checks the node's own arguments.

@@ -227,8 +227,8 @@ func TestMissingArguments(t *testing.T) {
 		require.Equal(t, []string{"UNKNOWN_ARGUMENT m named.txet"}, places(got))
 		require.Equal(t, `did you mean "text"?`, got[0].Hint)
 	})
-	t.Run("Problem/MayCarryThePlansRequest", func(t *testing.T) {
-		g := two(PassDown{}, "any", "to", "text", "request")
+	t.Run("Problem/MayCarryWhatThePlanSays", func(t *testing.T) {
+		g := two(PassDown{}, "any", "to", "text", "request", "user_input", "arguments", "tool", "references")
 		g.Nodes[1].Kind = ProblemKind
 		require.Empty(t, faultsOf(g, calc))
 	})

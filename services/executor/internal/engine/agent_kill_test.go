@@ -50,7 +50,7 @@ func (h heir) TakeOver(ctx context.Context, self journal.Owner, o journal.TakeOv
 func TestAgentKilledAtEveryVisit(t *testing.T) {
 	t.Parallel()
 	const graph = `{"goal": "all of it", "reasoner": "reasoner", "actions": {"work": {}}}`
-	script := []string{`["work"]`, `["work", "work"]`, `{"result": "all"}`}
+	script := []string{`{"instant_response": "I begin.", "actions": ["work"]}`, `["work", "work"]`, `{"result": "all"}`}
 	// whole is the run without a death.
 	whole := func(t *testing.T, s store, id string, k *calls, over func(journal.Journal) journal.Journal) *live {
 		t.Helper()
@@ -62,7 +62,7 @@ func TestAgentKilledAtEveryVisit(t *testing.T) {
 		l.jobs(t)
 		return l
 	}
-	kept := []string{"MESSAGE", "MESSAGE", "STATE 1", "STATE 2", "STATE 3"}
+	kept := []string{"MESSAGE", "MESSAGE", "MESSAGE", "STATE 1", "STATE 2", "STATE 3"}
 	for name, open := range map[string]func(testing.TB) store{"SQLite": sqliteStore, "Postgres": pgStore} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

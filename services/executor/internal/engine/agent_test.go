@@ -285,6 +285,7 @@ func TestAgent(t *testing.T) {
 			id := l.start(t, agentOf(t, `{`+actions+`}`))
 			l.evicted(t, id, journal.StateWaiting)
 			below := l.child(t, id).ID
+			l.evicted(t, below, journal.StateWaiting)
 			var asks []string
 			testkit.Eventually(t, func() bool {
 				asks = nil
@@ -348,12 +349,12 @@ func TestAgent(t *testing.T) {
 			r.fails = nil
 		})
 		t.Run("Fork/OfTheAgentsRunGoesOnWithAForkOfTheThread", func(t *testing.T) {
-			r.script = []string{`["work"]`, `["work"]`, `{"result": "first"}`}
+			r.script = []string{`{"instant_response": "I begin.", "actions": ["work"]}`, `{"instant_response": "Once more.", "actions": ["work"]}`, `{"result": "first"}`}
 			id := l.start(t, agentOf(t, `{`+actions+`}`))
 			l.wait(t, id, journal.StateCompleted)
 			was := l.child(t, id)
 			r.asked = nil
-			r.script[1], r.script[2] = `["ask"]`, `{"result": "second"}`
+			r.script[1], r.script[2] = `{"task_status": "Pending", "instant_response": "Which one?"}`, `{"result": "second"}`
 			again, err := l.Fork(t.Context(), command.ForkRequest{Namespace: ns, RunID: was.ID, From: &workgraph.Ref{Node: "reason", Visit: 2}})
 			require.NoError(t, err)
 			var question string
@@ -365,12 +366,13 @@ func TestAgent(t *testing.T) {
 				}
 				return question != ""
 			})
+			require.Equal(t, []string{"MESSAGE", "MESSAGE", "MESSAGE", "STATE 1"}, l.remembered(t, l.row(t, again)), "the question is there while it is open")
 			l.commands(t, again, journal.CommandAnswer, record.Payload{InterruptID: question, Payload: json.RawMessage(`"you may"`), By: "ada"})
 			require.JSONEq(t, `"second"`, string(l.wait(t, again, journal.StateCompleted).Result))
 			require.Equal(t, map[int]int{2: 1, 3: 1}, r.rounds())
-			require.Equal(t, []string{"MESSAGE", "MESSAGE", "STATE 1", "STATE 2", "STATE 3"}, l.remembered(t, was), "the thread of the first run is as it was")
-			require.Equal(t, []string{"MESSAGE", "MESSAGE", "STATE 1", "STATE 2", "STATE 3"}, l.remembered(t, l.row(t, again)))
-			require.Contains(t, r.told[3], "you may")
+			require.Equal(t, []string{"MESSAGE", "MESSAGE", "MESSAGE", "MESSAGE", "STATE 1", "STATE 2", "STATE 3"}, l.remembered(t, was), "the thread of the first run is as it was")
+			require.Equal(t, []string{"MESSAGE", "MESSAGE", "MESSAGE", "MESSAGE", "MESSAGE", "STATE 1", "STATE 2", "STATE 3"}, l.remembered(t, l.row(t, again)))
+			require.Contains(t, r.told[3], `Agent: I begin.\nAgent: Which one?\nUser: you may\n`, "and what was said after the fork is not in its own")
 		})
 		t.Run("Retry/OfTheRunAboveRepeatsNoUnsafeCallUnasked", func(t *testing.T) {
 			r.script = []string{`["send"]`, `["send"]`}

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -26,8 +27,10 @@ type verdict struct {
 	Problems []step `json:"problems,omitempty"`
 	// Previous are the results that the round began with, as later actions see them.
 	Previous json.RawMessage `json:"previous,omitempty"`
-	Done     bool            `json:"done,omitempty"`
-	Result   json.RawMessage `json:"result,omitempty"`
+	// State is the state of the round as branches inherit it.
+	State  *state.Brief    `json:"state,omitempty"`
+	Done   bool            `json:"done,omitempty"`
+	Result json.RawMessage `json:"result,omitempty"`
 }
 
 // doing is an action with its final arguments.
@@ -71,19 +74,17 @@ func source(c *workgraph.Call, node string) (u workgraph.Upstream, ok bool) {
 	return u, ok
 }
 
-// read is the response of the round.
-func (d *definition) read(ctx context.Context, c *workgraph.Call) (*response.Response, json.RawMessage, error) {
+// read is the response of the round: that of the reasoner, or what the dispatcher made of it.
+func (d *definition) read(ctx context.Context, c *workgraph.Call) (*response.Response, error) {
 	from, ok := source(c, nodeDispatch)
 	if !ok || from.Outcome != workgraph.VisitCompleted {
 		from, _ = source(c, nodeReason)
 	}
 	raw := actor.Result(from.Values)
 	if d.Dispatch == dispatchPlan {
-		r, err := d.readPlan(ctx, c, raw)
-		return r, raw, err
+		return d.readPlan(ctx, c, raw)
 	}
-	r, err := response.Read(raw)
-	return r, raw, err
+	return response.Read(raw)
 }
 
 // act decides where the loop goes: to the node of an action, to groups, to a person, or to the end of the
@@ -93,25 +94,67 @@ func (l *loop) act(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, e
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	r, _, err := d.read(ctx, c)
+	r, err := d.read(ctx, c)
 	if err != nil {
 		return toObserve(verdict{Refused: errs.Clip(err.Error(), maxTold)})
 	}
+	given, err := l.round(ctx, c, d)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	say, err := l.say(ctx, c, r, given)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	out, err := d.decide(ctx, r, given)
+	if why, ok := errors.AsType[refusal](err); ok {
+		return toObserve(verdict{Refused: errs.Clip(string(why), maxTold)})
+	}
+	if err != nil || say == nil {
+		return out, err
+	}
+	out.Threads = []workgraph.ThreadAppend{*say}
+	out.State, err = given.at.state()
+	return out, err
+}
+
+// refusal is the error of a response that is not carried out. It is for the reasoner.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+// decide is what comes of a response. The error may be a refusal.
+func (d *definition) decide(ctx context.Context, r *response.Response, given *round) (workgraph.Outcome, error) {
 	switch {
 	case r.Status == response.Pending:
 		return ask(r)
 	case len(r.Groups) == 0 && r.Graph == nil:
 		return d.end(ctx, r)
 	}
-	given, err := l.round(ctx, c, d)
-	if err != nil {
-		return workgraph.Outcome{}, err
-	}
 	v := verdict{Previous: previous(given.results)}
 	if r.Graph != nil {
 		return d.actGraph(ctx, r.Graph, v)
 	}
 	return d.actGroups(ctx, r, v, given)
+}
+
+// say is what a response adds to the thread before anything of it is done, so that branches, agents on the
+// same thread and whoever reads it know what was said. It moves the agent to the end of that. In the tools
+// form a message is appended with the answers to its calls, at the end of the round.
+func (l *loop) say(ctx context.Context, c *workgraph.Call, r *response.Response, given *round) (*workgraph.ThreadAppend, error) {
+	if given.d.Form == formTools || r.InstantResponse == "" {
+		return nil, nil
+	}
+	item, err := messageItem(message{Role: "assistant", Content: r.InstantResponse})
+	if err != nil {
+		return nil, err
+	}
+	a, err := l.appendTo(ctx, c, given, []workgraph.ThreadItem{item})
+	if err != nil {
+		return nil, err
+	}
+	given.at.Thread, given.at.Seq = a.Thread, a.After+1
+	return &a, nil
 }
 
 // maxTold bounds what a reasoner is told of one fault.
@@ -127,11 +170,7 @@ func toObserve(v verdict) (workgraph.Outcome, error) { return to(v, nodeObserve)
 
 // ask waits for a person's answer.
 func ask(r *response.Response) (workgraph.Outcome, error) {
-	said := r.InstantResponse
-	if said == "" {
-		said = r.Description
-	}
-	raw, err := actor.Encode(said)
+	raw, err := actor.Encode(r.InstantResponse)
 	if err != nil {
 		return workgraph.Outcome{}, actor.BadArguments("%v", err)
 	}
@@ -160,7 +199,7 @@ func (d *definition) end(ctx context.Context, r *response.Response) (workgraph.O
 	}
 	var err error
 	if v.Result, err = d.checkResult(ctx, raw); err != nil {
-		return toObserve(verdict{Refused: errs.Clip(err.Error(), maxTold)})
+		return workgraph.Outcome{}, refusal(err.Error())
 	}
 	return toObserve(v)
 }
@@ -181,7 +220,7 @@ func (d *definition) actGroups(ctx context.Context, r *response.Response, v verd
 		n += len(group)
 	}
 	if n > d.MaxActions {
-		return toObserve(verdict{Refused: fmt.Sprintf("there are %d actions, at most %d are done in one round: begin with the first ones", n, d.MaxActions)})
+		return workgraph.Outcome{}, refusal(fmt.Sprintf("there are %d actions, at most %d are done in one round: begin with the first ones", n, d.MaxActions))
 	}
 	branches := 0
 	for i, group := range r.Groups {
@@ -213,10 +252,15 @@ func (d *definition) actGroups(ctx context.Context, r *response.Response, v verd
 		if len(layer) > 1 && d.branches() {
 			branches += len(layer)
 		}
+		d.apart(i, group, &f)
 		v.Groups = append(v.Groups, layer)
 	}
 	if len(f) > 0 {
-		return toObserve(verdict{Refused: errs.Clip(f.String(), maxTold)})
+		return workgraph.Outcome{}, refusal(f.String())
+	}
+	if branches > 0 {
+		now := brief(stateOf(r, given.userInput))
+		v.State = &now
 	}
 	if n == 1 {
 		if one := v.Groups[0][0]; exact(one.Arguments, v.Previous) {
@@ -231,6 +275,20 @@ func (d *definition) actGroups(ctx context.Context, r *response.Response, v verd
 		out.Pause = ReasonBranchDepth
 	}
 	return out, err
+}
+
+// apart refuses agents of one group that would work on the agent's thread at the same time, or beside
+// branches, which do not see each other.
+func (d *definition) apart(i int, group []response.Action, f *faults) {
+	sharing := 0
+	for k := range group {
+		if a := d.Actions[group[k].Type]; a != nil && a.ShareThread {
+			sharing++
+			if sharing > 1 || len(group) > 1 && d.branches() {
+				f.add("actions[%d][%d]: %s works on your own thread and cannot be done at the same time as others: give it a group of its own", i, k, group[k].Type)
+			}
+		}
+	}
 }
 
 // branches reports whether the actions of a parallel group are followed by agents.

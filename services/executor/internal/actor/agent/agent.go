@@ -47,6 +47,8 @@ const givenProperties = `
     "attachments": {"type": "array", "description": "Documents for the reasoner, {id, description, content}; results of the nodes before this one are added.", "items": {"type": "object"}},
     "tool": {"description": "The tool that a plan names for the problem, told to the reasoner."},
     "arguments": {"type": "array", "description": "The arguments that a plan gave the problem, told to the reasoner.", "items": {"type": "object"}},
+    "references": {"type": "array", "description": "What texts like #E1 in the problem of a plan stand for, told to the reasoner.", "items": {"type": "object"}},
+    "previous_action_results": {"description": "Results of the actions before this one, when another agent calls it as an action; told as an attachment."},
     "thread_id": {"type": "string", "description": "The thread to work on; a new one that goes with the run when absent."},
     "shared_thread": {"type": "string", "description": "The thread of the agent that calls this one."}`
 
@@ -57,7 +59,8 @@ const callProperties = `
       "description": "What the agent may use before its run pauses.",
       "properties": {"nano_usd": {"type": "integer", "minimum": 0}, "tokens": {"type": "integer", "minimum": 0}}
     },
-    "timeout": {"type": "string", "description": "How long the agent may take at most, like 1h."}`
+    "timeout": {"type": "string", "description": "How long the agent may take at most, like 1h."},
+    "upstream": {"type": "boolean", "description": "Whether the results of the nodes before this one are attached; true when absent."}`
 
 const schema = `{
   "type": "object",
@@ -125,7 +128,7 @@ func Specs(threads thread.Reader) []actor.Spec {
 			Actor:       workgraph.ActorFunc(call),
 			Description: "Works toward a goal: a reasoner decides which of the allowed actions are done, hears their results, and decides again until the task is completed."},
 		step(actorBegin, definition+`, "agent": {"type": "object"}`, "Begins an agent's loop on its thread.", workgraph.Idempotent, l.begin),
-		step(actorAct, definition, "Turns a reasoner's response into actions, or refuses it.", workgraph.Pure, l.act),
+		step(actorAct, definition, "Turns a reasoner's response into actions, or refuses it. What it says is appended to the thread.", workgraph.Idempotent, l.act),
 		step(actorGroups, definition, "Runs groups of actions.", workgraph.Pure, l.groups),
 		step(actorGather, `"mode": {"type": "string"}, "prompt": {"type": "string"}, "names": {"type": "array"}, "max_bytes": {"type": "integer"}`, "Puts results of actions together.", workgraph.Pure, gather),
 		step(actorResults, `"layers": {"type": "array"}`, "Lists what became of the actions of a round.", workgraph.Pure, results),
@@ -224,6 +227,7 @@ func (d *definition) call(ctx context.Context, c *workgraph.Call) (workgraph.Out
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
+	in.Agent = c.Actor
 	if in.Thread == "" {
 		in.Thread, in.Create = ids.New(thread.IDPrefix), &createThread{Agent: c.Actor}
 	}

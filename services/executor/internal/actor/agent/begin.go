@@ -43,8 +43,15 @@ func (l *loop) begin(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 	if cr := in.Create; cr != nil {
 		a.Create = &workgraph.ThreadCreate{Parent: cr.Parent, ParentSeq: cr.ParentSeq, Agent: cr.Agent, Lifetime: workgraph.ThreadEphemeral}
 	}
-	if in.UserInput != "" {
-		item, err := messageItem(message{Role: "user", Content: in.UserInput})
+	if in.State != nil {
+		item, err := stateItem(&state.Item{Brief: *in.State, Response: state.Response{InstantResponse: in.State.InstantResponse}})
+		if err != nil {
+			return workgraph.Outcome{}, err
+		}
+		a.Items = append(a.Items, item)
+	}
+	for _, said := range in.said() {
+		item, err := messageItem(message{Role: "user", Content: said})
 		if err != nil {
 			return workgraph.Outcome{}, err
 		}
@@ -59,6 +66,9 @@ func (l *loop) begin(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 		if r.states, err = l.briefs(ctx, actor.NamespaceOf(ctx), r.from, d.MaxStates); err != nil {
 			return workgraph.Outcome{}, err
 		}
+	}
+	if in.State != nil {
+		r.states = append(r.states, *in.State)
 	}
 	out, err := r.told(ctx, l, a.Items)
 	if err != nil {
@@ -159,10 +169,17 @@ func (r *round) told(ctx context.Context, l *loop, items []workgraph.ThreadItem)
 		return r.messages(ctx, l, items)
 	}
 	half := r.d.MaxHistoryBytes / 2
+	var said []json.RawMessage
+	if r.d.template.Holds(prompt.Conversation) {
+		var err error
+		if said, err = r.recent(ctx, l, items, half); err != nil {
+			return workgraph.Outcome{}, err
+		}
+	}
 	current, previous := prompt.States(r.states, half/2)
 	values := map[string]string{
 		prompt.UserInput:      r.userInput,
-		prompt.Conversation:   prompt.ConversationText(r.states, r.userInput, half),
+		prompt.Conversation:   prompt.ConversationText(said, half),
 		prompt.ActionResult:   prompt.ActionResults(r.results, r.d.share(r.results)),
 		prompt.ActionMemory:   errs.Clip(prompt.Memory(r.results), r.d.MaxResultBytes),
 		prompt.Attachments:    prompt.AttachmentsText(r.in.Attachments, max(256, r.d.MaxHistoryBytes/max(1, len(r.in.Attachments)))),

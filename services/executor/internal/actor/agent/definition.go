@@ -69,7 +69,7 @@ var definitionFields = []string{"system", "reasoner", "reasoner_args", "form", "
 	"branching_agent_start_as_new", "max_rounds", "max_branch_depth", "max_branches", "max_no_progress", "max_states", "step_by_step"}
 
 // callFields are arguments of the node's own that one call of the agent uses and its loop does not.
-var callFields = []string{"timeout", "budget"}
+var callFields = []string{"timeout", "budget", argUpstream}
 
 func defaultDefinition() definition {
 	return definition{policy: defaults(), Reasoner: actorLLM, Form: formPrompt, Dispatch: dispatchGroups, Branch: true,
@@ -142,7 +142,7 @@ func (d *definition) templates() (err error) {
 
 // showsStates reports whether the reasoner is told of earlier states.
 func (d *definition) showsStates() bool {
-	return d.Form != formTools && (d.Reasoner != actorLLM || d.template.Holds(prompt.Conversation) || d.template.Holds(prompt.CurrentState) || d.template.Holds(prompt.PreviousStates))
+	return d.Form != formTools && (d.Reasoner != actorLLM || d.template.Holds(prompt.CurrentState) || d.template.Holds(prompt.PreviousStates))
 }
 
 // limitsOf are the arguments of one call of the agent that are not part of its definition.
@@ -151,7 +151,7 @@ func limitsOf(given map[string]json.RawMessage) (timeout workgraph.Duration, bud
 		Timeout string            `json:"timeout"`
 		Budget  *workgraph.Budget `json:"budget"`
 	}
-	if err := own(given, &a, callFields); err != nil {
+	if err := own(given, &a, []string{"timeout", "budget"}); err != nil {
 		return 0, nil, err
 	}
 	timeout, err = wait.Timeout(a.Timeout)

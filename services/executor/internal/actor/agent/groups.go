@@ -39,7 +39,7 @@ func (l *loop) groups(ctx context.Context, c *workgraph.Call) (workgraph.Outcome
 	if err := json.Unmarshal(actor.Result(from.Values), &v); err != nil {
 		return workgraph.Outcome{}, badLoop("the verdict: %v", err)
 	}
-	b := &groupBuilder{d: d, definition: c.Own["definition"], branch: branchOf(d, in, at)}
+	b := &groupBuilder{d: d, definition: c.Own["definition"], branch: branchOf(d, in, at, v.State)}
 	if v.Graph != nil {
 		b.actions(v.Graph, v.Problems)
 	} else {
@@ -56,11 +56,12 @@ func (l *loop) groups(ctx context.Context, c *workgraph.Call) (workgraph.Outcome
 		Input: workgraph.Input{Named: map[string]json.RawMessage{argPrevious: v.Previous}}}}}}}, nil
 }
 
-// branchOf is the input of an agent that goes on with one action of a parallel group: a copy of this one.
-func branchOf(d *definition, in *instance, at position) *instance {
-	b := &instance{Create: &createThread{Agent: actorAgent}, Depth: in.Depth + 1, Context: in.Context, UserProfile: in.UserProfile, Attachments: in.Attachments}
+// branchOf is the input of an agent that goes on with one action of a parallel group: a copy of this one, in
+// the state of the present round.
+func branchOf(d *definition, in *instance, at position, now *state.Brief) *instance {
+	b := &instance{Agent: in.Agent, Create: &createThread{Agent: in.Agent}, Depth: in.Depth + 1, Context: in.Context, UserProfile: in.UserProfile, Attachments: in.Attachments}
 	if !d.StartAsNew {
-		b.Create.Parent, b.Create.ParentSeq = at.Thread, at.Seq
+		b.Create.Parent, b.Create.ParentSeq, b.State = at.Thread, at.Seq, now
 	}
 	return b
 }
@@ -115,7 +116,7 @@ func (b *groupBuilder) layer(number int, group []doing) {
 			id = fmt.Sprintf("%d-%s", number, w.Action)
 		}
 		a := b.d.Actions[w.Action]
-		b.g.Nodes = append(b.g.Nodes, workgraph.Node{ID: id, Name: w.Action, Actor: a.Actor, Named: w.Arguments, Timeout: a.Timeout, Effect: a.Effect,
+		b.g.Nodes = append(b.g.Nodes, workgraph.Node{ID: id, Name: w.Action, Actor: a.Actor, Named: undisturbed(a.Actor, w.Arguments), Timeout: a.Timeout, Effect: a.Effect,
 			Retry: workgraph.Retry{MaxAttempts: a.MaxAttempts}, OnError: routed})
 		if b.before != "" {
 			b.edge(b.before, id, "")
@@ -214,7 +215,7 @@ func (b *groupBuilder) summary(number int, s *summarizer, ends []string) string 
 		for k, v := range s.Named {
 			n.Named[k] = v
 		}
-		list = b.gather(fmt.Sprintf("%d-list", number), gatherPrompt, ends, workgraph.Key("request"), map[string]any{"prompt": s.Prompt, "names": b.names(ends), "max_bytes": b.d.MaxResultBytes})
+		list = b.gather(fmt.Sprintf("%d-list", number), gatherPrompt, ends, workgraph.Merge(passRequest), map[string]any{"prompt": s.Prompt, "names": b.names(ends), "max_bytes": b.d.MaxResultBytes})
 	} else {
 		list = b.gather(fmt.Sprintf("%d-list", number), gatherList, ends, workgraph.Key("results"), nil)
 	}
@@ -436,10 +437,10 @@ func (d *definition) actGraph(ctx context.Context, raw json.RawMessage, v verdic
 			return workgraph.Outcome{}, err
 		}
 	case !d.AllowGraph:
-		return toObserve(verdict{Refused: `graphs are not allowed here: give actions`})
+		return workgraph.Outcome{}, refusal("graphs are not allowed here: give actions")
 	default:
 		if g, err = d.clean(ctx, raw); err != nil {
-			return toObserve(verdict{Refused: errs.Clip(err.Error(), maxTold)})
+			return workgraph.Outcome{}, refusal(err.Error())
 		}
 	}
 	v.Graph = g
@@ -488,6 +489,9 @@ func (p *policy) clean(ctx context.Context, raw json.RawMessage) (*workgraph.Gra
 		}
 		if a.fault != nil {
 			return nil, a.fault
+		}
+		if a.ShareThread {
+			f.add("%s: %s works on your own thread and cannot be part of a graph: ask for it as an action", place, n.Actor)
 		}
 		used[n.Actor] = a
 		rest := *n

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/prompt"
@@ -19,10 +20,16 @@ type instance struct {
 	Create *createThread `json:"create,omitempty"`
 	// Shared says that the caller holds the thread.
 	Shared bool `json:"shared,omitempty"`
+	// Agent is the actor that was called.
+	Agent string `json:"agent,omitempty"`
 	// Depth is how many branchings lead to it.
 	Depth int `json:"depth,omitempty"`
 
-	UserInput     string              `json:"user_input,omitempty"`
+	UserInput string `json:"user_input,omitempty"`
+	// Inputs are the members of a user input that is a list.
+	Inputs []string `json:"inputs,omitempty"`
+	// State is the state of the agent of which this one is a branch, in the round in which it branched.
+	State         *state.Brief        `json:"state,omitempty"`
 	ActionResults state.Results       `json:"action_results,omitempty"`
 	Context       string              `json:"context,omitempty"`
 	UserProfile   string              `json:"user_profile,omitempty"`
@@ -48,12 +55,14 @@ type given struct {
 	Attachments   []json.RawMessage `json:"attachments"`
 	Tool          json.RawMessage   `json:"tool"`
 	Arguments     []json.RawMessage `json:"arguments"`
+	References    []json.RawMessage `json:"references"`
+	Before        json.RawMessage   `json:"previous_action_results"`
 	ThreadID      string            `json:"thread_id"`
 	SharedThread  string            `json:"shared_thread"`
 }
 
 // taskFields are the arguments that a positional mapping may hold.
-var taskFields = []string{"user_input", "goal", "request", "action_results", "previous_agent_results", "context", "user_profile", "attachments", "tool", "arguments"}
+var taskFields = []string{"user_input", "goal", "request", "action_results", "previous_agent_results", "context", "user_profile", "attachments", "tool", "arguments", "references"}
 
 // readInput reads the input contract: a mapping of named arguments, into which a single positional mapping is
 // taken as it is. Any other first positional argument is the user input.
@@ -86,18 +95,18 @@ func readInput(c *workgraph.Call) (*instance, error) {
 	}
 	in := &instance{Context: actor.AsText(g.Context), UserProfile: actor.AsText(g.UserProfile), ActionResults: state.Given(g.ActionResults)}
 	for _, raw := range []json.RawMessage{g.UserInput, g.Goal, g.Request, alone} {
-		if in.UserInput = actor.AsText(raw); in.UserInput != "" {
+		if in.Inputs = inputs(raw); len(in.Inputs) > 0 {
 			break
 		}
 	}
-	if tool := actor.AsText(g.Tool); tool != "" {
-		in.UserInput += "\n\nTool: " + tool
-	}
-	for i, a := range g.Arguments {
-		if i == 0 {
-			in.UserInput += "\n\nArguments:"
+	if more := g.problem(); more != "" {
+		if len(in.Inputs) == 0 {
+			in.Inputs = []string{""}
 		}
-		in.UserInput += "\n" + actor.AsText(a)
+		in.Inputs[len(in.Inputs)-1] += more
+	}
+	if in.UserInput = strings.Join(in.Inputs, "\n"); len(in.Inputs) < 2 {
+		in.Inputs = nil
 	}
 	var err error
 	if in.Attachments, err = g.attachments(c); err != nil {
@@ -116,6 +125,50 @@ func readInput(c *workgraph.Call) (*instance, error) {
 	return in, nil
 }
 
+// said is the user input as messages.
+func (in *instance) said() []string {
+	if len(in.Inputs) > 0 || in.UserInput == "" {
+		return in.Inputs
+	}
+	return []string{in.UserInput}
+}
+
+// maxInputs bounds the members of a user input. A longer list is one text.
+const maxInputs = 100
+
+// inputs are the texts of a user input: one for each member of a list.
+func inputs(raw json.RawMessage) []string {
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) != nil || len(list) > maxInputs {
+		list = []json.RawMessage{raw}
+	}
+	var out []string
+	for _, one := range list {
+		if text := actor.AsText(one); text != "" {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+// problem is what a plan says of its problem, besides the request.
+func (g *given) problem() string {
+	var b strings.Builder
+	if tool := actor.AsText(g.Tool); tool != "" {
+		b.WriteString("\n\nTool: " + tool)
+	}
+	for i, a := range g.Arguments {
+		if i == 0 {
+			b.WriteString("\n\nArguments:")
+		}
+		b.WriteString("\n" + actor.AsText(a))
+	}
+	if refs := actor.References(g.References); refs != "" {
+		b.WriteString("\n\n" + refs)
+	}
+	return b.String()
+}
+
 // attachments are those that are given, and what the nodes before the agent gave.
 func (g *given) attachments(c *workgraph.Call) ([]prompt.Attachment, error) {
 	var out []prompt.Attachment
@@ -126,8 +179,15 @@ func (g *given) attachments(c *workgraph.Call) ([]prompt.Attachment, error) {
 		}
 		out = append(out, a)
 	}
-	told := false
-	for _, u := range c.Upstream {
+	if actor.Filled(g.Before) {
+		out = append(out, prompt.Attachment{ID: argPrevious, Description: "The results of the actions before this one, in order", Content: g.Before})
+	}
+	var told bool
+	upstream := c.Upstream
+	if string(c.Own[argUpstream]) == "false" {
+		upstream = nil
+	}
+	for _, u := range upstream {
 		if u.Outcome != workgraph.VisitCompleted || len(u.Values) == 0 {
 			continue
 		}

@@ -27,6 +27,7 @@ const (
 	passNothing   = "{'args': [], 'named': {}}"
 	passResult    = "{'args': [], 'named': result}"
 	passArguments = "{'args': [], 'named': result.arguments}"
+	passRequest   = "{'args': [], 'named': {'request': result}}"
 )
 
 // stateAt is the key of the run's state that says where the agent stands.
@@ -71,7 +72,7 @@ func (d *definition) graph() (*workgraph.Graph, error) {
 	for _, name := range sorted(d.Actions) {
 		a := d.Actions[name]
 		id := doNode(name)
-		add(workgraph.Node{ID: id, Name: name, Actor: a.Actor, Named: a.Named, Timeout: a.Timeout, Effect: a.Effect, Retry: workgraph.Retry{MaxAttempts: a.MaxAttempts}, OnError: route})
+		add(workgraph.Node{ID: id, Name: name, Actor: a.Actor, Named: undisturbed(a.Actor, a.Named), Timeout: a.Timeout, Effect: a.Effect, Retry: workgraph.Retry{MaxAttempts: a.MaxAttempts}, OnError: route})
 		edge(nodeAct, id, "", workgraph.Merge(passArguments))
 		edge(id, nodeObserve, "", nothing)
 		edge(id, nodeObserve, workgraph.ErrorEdge, nothing)
@@ -138,12 +139,14 @@ func (d *definition) nativeTools() []tool {
 	return out
 }
 
-// position is where an agent stands: its thread, its own last item in it, and how many rounds it has behind
-// it. It is a key of the run's state, so that a fork of the run stands where the run stood at that visit.
+// position is where an agent stands: its thread, its own last item in it, how many rounds it has behind it,
+// and the state of the last one. It is a key of the run's state, so that a fork of the run stands where the
+// run stood at that visit.
 type position struct {
 	Thread string `json:"thread"`
 	Seq    int64  `json:"seq"`
 	Rounds int    `json:"rounds,omitempty"`
+	State  int64  `json:"state,omitempty"`
 }
 
 func positionOf(c *workgraph.Call) (position, error) {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -143,6 +144,7 @@ func TestLoop(t *testing.T) {
 			}}
 		}), `"over"`)
 		require.Equal(t, []string{`{"previous_action_results":[],"q":1}`}, a.calls)
+		require.Equal(t, `"please look for 7"`, string(e.threads.states(t, e.threads.root(t))[0].RawResponse), "what the reasoner gave, not the dispatcher")
 	})
 	t.Run("Dispatch/ItsFailureIsTold", func(t *testing.T) {
 		t.Parallel()
@@ -213,9 +215,83 @@ func TestTask(t *testing.T) {
 	})
 	t.Run("Ongoing/WithoutAnActionReasonsAgain", func(t *testing.T) {
 		t.Parallel()
-		r := &reasoner{script: []string{`<TaskStatus>Ongoing</TaskStatus><TaskStatusDescription>thinking</TaskStatusDescription>`, completed}}
+		const thinking = `<TaskStatus>Ongoing</TaskStatus><TaskStatusDescription>thinking</TaskStatusDescription>`
+		r, a := &reasoner{script: []string{acts("looked", "search"), thinking, acts("again", "search"), thinking, `<TaskStatus>Completed</TaskStatus>`}}, says(`"found"`)
+		done(t, work(t, workgraph.Actors{"r": r, "tool": a}, `{`+search+`}`), `"found"`)
+		require.Contains(t, r.prompt(t, 3), "Current state of the task:\nthinking")
+		require.Contains(t, r.prompt(t, 3), "<ActionResult>found</ActionResult>", "the results stay")
+		require.Equal(t, []string{`{"previous_action_results":[]}`, `{"previous_action_results":["found"]}`}, a.calls)
+	})
+	t.Run("Ongoing/WithEmptyGroupsReasonsAgain", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{`<InstantResponse>Let me see.</InstantResponse><ImmediateNextActions><AlternativeActions></AlternativeActions></ImmediateNextActions>`, completed}}
 		done(t, work(t, workgraph.Actors{"r": r, "tool": says(`1`)}, `{`+search+`}`), `"done"`)
-		require.Contains(t, r.prompt(t, 2), "Current state of the task:\nthinking")
+		require.Contains(t, r.prompt(t, 2), "Agent: Let me see.")
+	})
+	t.Run("Refused/IsNoResult", func(t *testing.T) {
+		t.Parallel()
+		r, a := &reasoner{script: []string{`["no_op"]`, `["search"]`, `["default"]`, `["search"]`, `["nobody"]`, `<TaskStatus>Completed</TaskStatus>`}}, says(`"A_data"`)
+		e := newEnv(t, workgraph.Actors{"r": r, "tool": a})
+		done(t, e.run(t, `{`+search+`}`), `"A_data"`)
+		require.Equal(t, []string{`{"previous_action_results":[]}`, `{"previous_action_results":["A_data"]}`}, a.calls)
+		require.Contains(t, r.prompt(t, 4), "<ActionResult>A_data</ActionResult>")
+		require.Contains(t, r.prompt(t, 4), `there is no action "default"`)
+		require.NotContains(t, r.prompt(t, 5), "there is no action", "it is told once")
+	})
+	t.Run("Refused/IsOngoing", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{`<TaskStatus>Completed</TaskStatus><InstantResponse>seven</InstantResponse>`, `<InstantResponse>7</InstantResponse>`}}
+		e := newEnv(t, workgraph.Actors{"r": r, "tool": says(`1`)})
+		done(t, e.run(t, `{`+search+`, "result_schema": {"type": "integer"}}`), `7`)
+		states := e.threads.states(t, e.threads.root(t))
+		require.EqualValues(t, "Ongoing", states[0].Status)
+		require.EqualValues(t, "Completed", states[1].Status)
+		require.NotContains(t, r.prompt(t, 2), "Agent: seven", "what is refused is not said")
+	})
+	t.Run("Failed/RunLeavesWhatWasSaid", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{}
+		e := newEnv(t, workgraph.Actors{"r": r, "tool": says(`1`)})
+		require.Equal(t, workgraph.StatusFailed, e.run(t, `{`+search+`}`).Status, "the reasoner fails")
+		again := func(said string) workgraph.Result {
+			return e.run(t, `{"user_input": "`+said+`", "thread_id": "`+e.threads.root(t)+`", "reasoner": "r", "max_branches": 2, "actions": {"search": {"actor": "tool"}}}`)
+		}
+		r.script = []string{`<InstantResponse>I ask three.</InstantResponse>` + acts("", "search+search+search")}
+		require.Equal(t, workgraph.StatusFailed, again("again").Status, "it pauses, and nothing resumes it")
+		r.script = []string{completed}
+		done(t, again("and now"), `"done"`)
+		require.Contains(t, r.prompt(t, 3), "Conversation:\nUser: find\nUser: again\nAgent: I ask three.\nUser: and now")
+	})
+	t.Run("Response/IsThereBeforeItsActions", func(t *testing.T) {
+		t.Parallel()
+		var e *env
+		var there []string
+		a := &tool{upon: func(map[string]json.RawMessage) (workgraph.Outcome, error) {
+			its, err := e.threads.Items(t.Context(), "", e.threads.root(t), thread.Query{})
+			for _, it := range its {
+				there = append(there, string(it.Body))
+			}
+			return workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(`1`)}}, err
+		}}
+		r := &reasoner{script: []string{`<InstantResponse>I look.</InstantResponse>` + acts("", "search"), completed}}
+		e = newEnv(t, workgraph.Actors{"r": r, "tool": a})
+		done(t, e.run(t, `{`+search+`}`), `"done"`)
+		require.Equal(t, []string{`{"role":"assistant","content":"I look."}`, `{"role":"user","content":"find"}`}, there)
+	})
+	t.Run("Pending/InItsDescription", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{`<TaskStatus>Pending</TaskStatus><TaskStatusDescription>Which size?</TaskStatusDescription>`, completed}}
+		e := newEnv(t, workgraph.Actors{"r": r, "tool": says(`1`)})
+		var asked string
+		e.options = append(e.options, workgraph.WithInterrupts(func(_ context.Context, q workgraph.OpenedInterrupt) (workgraph.Answer, error) {
+			asked = string(q.Interrupt.Prompt)
+			require.Len(t, e.threads.items[e.threads.root(t)], 2, "the question is in the thread while it is open")
+			return workgraph.Answer{Value: json.RawMessage(`["large", {"or": "small"}]`)}, nil
+		}))
+		done(t, e.run(t, `{`+search+`}`), `"done"`)
+		require.Equal(t, `"Which size?"`, asked)
+		require.Contains(t, r.prompt(t, 2), "Conversation:\nUser: find\nAgent: Which size?\nUser: large\nUser: {\"or\":\"small\"}")
+		require.Equal(t, "Which size?", e.threads.states(t, e.threads.root(t))[0].InstantResponse)
 	})
 	t.Run("Result/OfTheLastActionWithoutAResponse", func(t *testing.T) {
 		t.Parallel()
@@ -244,12 +320,24 @@ func TestInput(t *testing.T) {
 	})
 	t.Run("Upstream/IsAttached", func(t *testing.T) {
 		t.Parallel()
+		told := func(more string) string {
+			r := &reasoner{script: []string{over}}
+			done(t, work(t, workgraph.Actors{"r": r, "tool": &tool{}}, `{"user_input": "x", `+rest+more+`}`, func(g *workgraph.Graph) {
+				g.Nodes = append(g.Nodes, workgraph.Node{ID: "before", Actor: "cel", Named: map[string]json.RawMessage{"expr": json.RawMessage(`"1+1"`)}})
+				g.Edges = []workgraph.Edge{{From: "before", To: "agent"}}
+			}), `"done"`)
+			return r.prompt(t, 1)
+		}
+		require.Contains(t, told(""), "<Attachment id=\"before\" description=\"The result of the 'before' agent\">\n2\n</Attachment>")
+		require.Equal(t, "Actions:\n- x\n\nConversation:\nUser: x", told(`, "upstream": false`))
+	})
+	t.Run("UserInput/MembersOfAListAreALineEach", func(t *testing.T) {
+		t.Parallel()
 		r := &reasoner{script: []string{over}}
-		done(t, work(t, workgraph.Actors{"r": r, "tool": &tool{}}, `{"user_input": "x", `+rest+`}`, func(g *workgraph.Graph) {
-			g.Nodes = append(g.Nodes, workgraph.Node{ID: "before", Actor: "cel", Named: map[string]json.RawMessage{"expr": json.RawMessage(`"1+1"`)}})
-			g.Edges = []workgraph.Edge{{From: "before", To: "agent"}}
-		}), `"done"`)
-		require.Contains(t, r.prompt(t, 1), "<Attachment id=\"before\" description=\"The result of the 'before' agent\">\n2\n</Attachment>")
+		e := newEnv(t, workgraph.Actors{"r": r, "tool": &tool{}})
+		done(t, e.run(t, `{"user_input": ["first", {"n": 1}, "last"], "tool": "web", "references": [{"text": "#E1", "node": "E1", "field": "items"}, {"odd": 1}], `+rest+`}`), `"done"`)
+		require.Equal(t, "Actions:\n- x\n\nConversation:\nUser: first\nUser: {\"n\":1}\nUser: last\n\nTool: web\n\nReferences:\n#E1 is the result of \"E1\", field \"items\"\n{\"odd\": 1}", r.prompt(t, 1))
+		require.Equal(t, "first\n{\"n\":1}\nlast\n\nTool: web\n\nReferences:\n#E1 is the result of \"E1\", field \"items\"\n{\"odd\": 1}", e.threads.states(t, e.threads.root(t))[0].UserInput)
 	})
 	t.Run("PositionalMapping/IsTakenAsItIs", func(t *testing.T) {
 		t.Parallel()
@@ -461,6 +549,42 @@ func TestPlans(t *testing.T) {
 		done(t, e.run(t, planning), `"Sorry."`)
 		require.JSONEq(t, `[{"action":"A","error":{"type":"PERMANENT","reason":"NO_TEA","message":"sold out"}},{"action":"B","skipped":"an action before it did not succeed"},{"action":"C","ok":"ok"}]`, e.told(t, 1))
 	})
+	t.Run("Remarks/BesideThePlan", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{"<StructuredResponse><NewTask>true</NewTask><InstantResponse>I plan.</InstantResponse><TaskStatus>Completed</TaskStatus><TaskStatusDescription>planned</TaskStatusDescription>" +
+			"<InstantLearnings><LearningID>l1</LearningID><LearningContent>likes tea</LearningContent></InstantLearnings>" +
+			"<Problems><Problem><Request>a</Request><ProblemID>A</ProblemID></Problem></Problems></StructuredResponse>", "Done."}}
+		e := newEnv(t, workgraph.Actors{"r": r, "s": says(`"ok"`)})
+		done(t, e.run(t, planning), `"Done."`)
+		require.Contains(t, r.prompt(t, 2), "Current state of the task:\nplanned\n\nConversation:\nUser: shop\nAgent: I plan.")
+		first := e.threads.states(t, e.threads.root(t))[0]
+		require.True(t, first.NewTask)
+		require.EqualValues(t, "Ongoing", first.Status, "there is something to do")
+		require.Len(t, first.Response.InstantLearnings, 1)
+		require.Contains(t, string(first.Response.Graph), `"named":{"request":"a"}`, "the plan, without the arguments of the solver")
+		require.Nil(t, first.Response.NextActions)
+	})
+	t.Run("Pending/ComesBeforeThePlan", func(t *testing.T) {
+		t.Parallel()
+		const plan = "<Problems><Problem><Request>a</Request><ProblemID>A</ProblemID></Problem></Problems>"
+		r, s := &reasoner{script: []string{"<TaskStatus>Pending</TaskStatus><InstantResponse>For how many?</InstantResponse>" + plan, plan, "Done."}}, says(`"ok"`)
+		e := newEnv(t, workgraph.Actors{"r": r, "s": s})
+		e.options = append(e.options, workgraph.WithInterrupts(func(_ context.Context, q workgraph.OpenedInterrupt) (workgraph.Answer, error) {
+			require.Equal(t, `"For how many?"`, string(q.Interrupt.Prompt))
+			require.Empty(t, s.calls)
+			return workgraph.Answer{Value: json.RawMessage(`"two"`)}, nil
+		}))
+		done(t, e.run(t, planning), `"Done."`)
+		require.Len(t, s.calls, 1)
+	})
+	t.Run("References/ReachTheSolver", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{"Plan: look it up\n#E1 = Search[tower]\nPlan: ask\n#E2 = LLM[how old is #E1]", "Done."}}
+		s := &reasoner{when: []reply{{"how old", "old"}, {"tower", "a tower"}}}
+		done(t, work(t, workgraph.Actors{"r": r, "s": s, "x": says(`1`)}, `{"user_input": "find", "reasoner": "r", "dispatch": "plan", "solver": {"actor": "agent", "reasoner": "s", "actions": {"x": {}}}}`), `"Done."`)
+		require.Contains(t, s.prompt(t, 2), "\n\nReferences:\n#E1 is the result of \"E1\"")
+		require.Contains(t, s.prompt(t, 2), "<Attachment id=\"E1\" description=\"The result of the 'E1' agent\">\na tower\n</Attachment>")
+	})
 	t.Run("NoPlan/IsTold", func(t *testing.T) {
 		t.Parallel()
 		r := &reasoner{script: []string{"Hm.", "<Problems><Problem><Request>a</Request><ProblemID>A</ProblemID></Problem></Problems>", "Done."}}
@@ -471,14 +595,58 @@ func TestPlans(t *testing.T) {
 
 func TestSharedThread(t *testing.T) {
 	t.Parallel()
-	r := &reasoner{script: []string{`[{"action": "sub", "arguments": {"user_input": "ask around"}}]`, completed}}
+	r := &reasoner{script: []string{`{"instant_response": "I ask.", "actions": [{"action": "sub", "arguments": {"user_input": "ask around"}}]}`, completed}}
 	s := &reasoner{script: []string{`{"result": "they say yes"}`}}
 	e := newEnv(t, workgraph.Actors{"r": r, "s": s, "x": says(`1`)})
 	done(t, e.run(t, `{"user_input": "find out", "reasoner": "r", "actions": {"sub": {"actor": "agent", "share_thread": true, "named": {"reasoner": "s", "actions": {"x": {}}}}}}`), `"done"`)
 	require.Len(t, e.threads.rows, 1)
-	require.Contains(t, s.prompt(t, 1), "Conversation:\nUser: ask around")
-	require.Contains(t, r.prompt(t, 2), "Conversation:\nUser: ask around\nAgent: they say yes\nUser: find out")
-	require.Contains(t, r.prompt(t, 2), "<ActionResult>they say yes</ActionResult>")
+	require.Equal(t, "Actions:\n- x\n\nConversation:\nUser: find out\nAgent: I ask.\nUser: ask around", s.prompt(t, 1), "it knows what was said before it was called")
+	require.Equal(t, "Actions:\n- sub Arguments: "+agentToolText(t, r)+"\n\nConversation:\nUser: find out\nAgent: I ask.\nUser: ask around\nAgent: they say yes\n\n"+
+		"Results of the last actions:\n<ActionResults>\n  <Action>\n    <ActionType>sub</ActionType>\n    <ActionResult>they say yes</ActionResult>\n  </Action>\n</ActionResults>", r.prompt(t, 2))
+}
+
+// agentToolText is the schema that the prompt shows of an agent as an action.
+func agentToolText(t *testing.T, r *reasoner) string {
+	t.Helper()
+	_, rest, ok := strings.Cut(r.prompt(t, 1), " Arguments: ")
+	require.True(t, ok)
+	text, _, _ := strings.Cut(rest, "\n")
+	require.True(t, json.Valid([]byte(text)))
+	return text
+}
+
+func TestSharedThreadAlone(t *testing.T) {
+	t.Parallel()
+	const sub = `"actions": {"sub": {"actor": "agent", "share_thread": true, "named": {"reasoner": "s", "actions": {"x": {}}}}, "x": {}}`
+	ask := func(what string) string { return `{"action": "sub", "arguments": {"user_input": "` + what + `"}}` }
+	native := func(id string) string {
+		return `{"id": "` + id + `", "name": "sub", "arguments": {"user_input": "look"}}`
+	}
+	for name, c := range map[string]struct{ say, more string }{
+		"TwoInAGroup":      {`{"actions": [[` + ask("a") + `, ` + ask("b") + `]]}`, `, "branch": false`},
+		"BesideABranch":    {`{"actions": [[` + ask("a") + `, "x"]]}`, ``},
+		"TwoNativeCalls":   {`{"role": "assistant", "tool_calls": [` + native("1") + `, ` + native("2") + `]}`, `, "form": "tools"`},
+		"AsPartOfAGraph":   {`{"graph": {"nodes": [{"id": "a", "actor": "sub", "named": {"user_input": "a"}}]}}`, `, "allow_graph": true`},
+		"SecondOfTwoInRow": {`{"actions": [["x"], [` + ask("a") + `, ` + ask("b") + `]]}`, `, "branch": false`},
+	} {
+		t.Run("Refused/"+name, func(t *testing.T) {
+			t.Parallel()
+			r, s, x := &reasoner{script: []string{c.say, `{"result": "over"}`}}, &reasoner{}, says(`1`)
+			done(t, work(t, workgraph.Actors{"r": r, "s": s, "x": x}, `{"user_input": "find", "reasoner": "r", `+sub+c.more+`}`), `"over"`)
+			require.Empty(t, s.asked)
+			require.Empty(t, x.calls, "nothing of the response is done")
+			require.Contains(t, string(r.asked[1]["request"])+string(r.asked[1]["messages"]), "works on your own thread and cannot be")
+		})
+	}
+	t.Run("OneAfterTheOther", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{`{"actions": [[` + ask("first") + `], [` + ask("second") + `]]}`, completed}}
+		s := &reasoner{script: []string{`{"result": "one"}`, `{"result": "two"}`}}
+		e := newEnv(t, workgraph.Actors{"r": r, "s": s, "x": says(`1`)})
+		done(t, e.run(t, `{"user_input": "find", "reasoner": "r", `+sub+`}`), `"done"`)
+		require.Contains(t, s.prompt(t, 2), "Conversation:\nUser: find\nUser: first\nAgent: one\nUser: second")
+		require.Len(t, e.threads.rows, 1)
+	})
 }
 
 // Three branches, one of which branches again, and an action after them.

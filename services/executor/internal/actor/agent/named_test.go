@@ -57,6 +57,16 @@ func TestNamed(t *testing.T) {
 		require.Contains(t, r.prompt(t, 1), `- finder Arguments: {"type":"object","required":["user_input"]`)
 		require.Contains(t, r.prompt(t, 2), "<ActionResult>seen</ActionResult>")
 	})
+	t.Run("Branches/AreOfTheAgent", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{acts("", "search+search"), `{"result": 1}`, `{"result": 2}`, over}}
+		e := named(t, workgraph.Actors{"r": r, "tool": says(`1`)}, agent.Config{"finder": {File: file}})
+		done(t, e.run(t, `{"user_input": "find"}`, as("agent/finder")), `"done"`)
+		require.Len(t, e.threads.rows, 3)
+		for _, row := range e.threads.rows {
+			require.Equal(t, "agent/finder", row.Agent)
+		}
+	})
 	for name, c := range map[string]struct {
 		of   agent.Named
 		want string

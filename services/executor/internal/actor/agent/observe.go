@@ -6,7 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"slices"
+	"strings"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
@@ -28,16 +28,16 @@ func (l *loop) round(ctx context.Context, c *workgraph.Call, d *definition) (*ro
 		return r, err
 	}
 	r.number = r.at.Rounds + 1
-	it, err := l.threads.Item(ctx, actor.NamespaceOf(ctx), r.at.Thread, r.at.Seq)
+	it, err := l.threads.Item(ctx, actor.NamespaceOf(ctx), r.at.Thread, r.at.State)
 	if err != nil {
 		return nil, threadError(err)
 	}
 	last := &state.Item{}
 	if it.Kind != workgraph.ThreadState || json.Unmarshal(it.Body, last) != nil {
-		return nil, workgraph.Errorf(workgraph.Permanent, thread.ReasonInvalid, "thread %s has no state at item %d", r.at.Thread, r.at.Seq)
+		return nil, workgraph.Errorf(workgraph.Permanent, thread.ReasonInvalid, "thread %s has no state at item %d", r.at.Thread, r.at.State)
 	}
 	r.last = last
-	r.userInput, r.results = actor.AsText(last.Answer), last.Next()
+	r.userInput, r.results = strings.Join(inputs(last.Answer), "\n"), last.Next()
 	return r, nil
 }
 
@@ -51,17 +51,13 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	said, raw, err := d.read(ctx, c)
-	item := &state.Item{Round: r.number, RawResponse: raw, ReasonerInput: actor.AsText(c.Named["request"])}
-	item.UserInput = r.userInput
-	if err != nil {
+	said, err := d.read(ctx, c)
+	if err != nil { // act has refused it
 		said = &response.Response{Status: response.Ongoing}
-	} else {
-		item.NewTask, item.Status, item.Description, item.DescriptionExtended = said.NewTask, said.Status, said.Description, said.DescriptionExtended
-		item.InstantResponse = said.InstantResponse
-		item.Response = state.Response{InstantResponse: said.InstantResponse, NextActions: said.Groups, InstantLearnings: said.Learnings}
 	}
-	item.Status = said.Status
+	from, _ := source(c, nodeReason)
+	item := &state.Item{Round: r.number, RawResponse: actor.Result(from.Values), ReasonerInput: actor.AsText(c.Named["request"]), Brief: stateOf(said, r.userInput),
+		Response: state.Response{InstantResponse: said.InstantResponse, NextActions: said.Groups, Graph: d.shown(said.Graph), InstantLearnings: said.Learnings}}
 	result, over, err := r.outcome(said, item)
 	if err != nil {
 		return workgraph.Outcome{}, err
@@ -79,7 +75,7 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 	if over {
 		out = workgraph.Outcome{Values: []json.RawMessage{result}, Select: &workgraph.Select{Others: workgraph.SelectNone}}
 	} else {
-		next := &round{d: d, in: r.in, c: c, number: r.number + 1, userInput: actor.AsText(item.Answer), results: item.Next(), from: r.before(a)}
+		next := &round{d: d, in: r.in, c: c, number: r.number + 1, userInput: strings.Join(inputs(item.Answer), "\n"), results: item.Next(), from: r.before(a)}
 		if d.showsStates() {
 			if next.states, err = l.briefs(ctx, actor.NamespaceOf(ctx), next.from, d.MaxStates-1); err != nil {
 				return workgraph.Outcome{}, err
@@ -98,8 +94,15 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 		}
 	}
 	out.Threads = []workgraph.ThreadAppend{a}
-	out.State, err = position{a.Thread, a.After + int64(len(items)), r.number}.state()
+	last := a.After + int64(len(items))
+	out.State, err = position{Thread: a.Thread, Seq: last, Rounds: r.number, State: last}.state()
 	return out, err
+}
+
+// stateOf is the part of a round's state that prompts show.
+func stateOf(said *response.Response, userInput string) state.Brief {
+	return state.Brief{NewTask: said.NewTask, Status: said.Status, Description: said.Description, DescriptionExtended: said.DescriptionExtended,
+		UserInput: userInput, InstantResponse: said.InstantResponse}
 }
 
 // outcome fills in what became of the round. over says that the task has come to its end, with the result.
@@ -114,8 +117,8 @@ func (r *round) outcome(said *response.Response, item *state.Item) (result json.
 		r.refuse(item, "this cannot be done: "+because(act.Error))
 		return nil, false, nil
 	case ok && said.Status == response.Pending:
-		item.Answer, item.Given = actor.Result(act.Values), r.results
-		if actor.AsText(item.Answer) == "" {
+		item.Answer, item.Given = actor.Result(act.Values), r.results.WithoutRefusals()
+		if len(inputs(item.Answer)) == 0 {
 			item.Answer = json.RawMessage(`"(no answer)"`)
 		}
 		return nil, false, nil
@@ -132,6 +135,7 @@ func (r *round) outcome(said *response.Response, item *state.Item) (result json.
 			return r.result(v.Result), true, nil
 		}
 		if v.Done {
+			item.Given = r.results.WithoutRefusals()
 			return nil, false, nil // the task goes on without an action
 		}
 	}
@@ -180,10 +184,9 @@ func (r *round) result(stated json.RawMessage) json.RawMessage {
 	return json.RawMessage("null")
 }
 
-// refuse records why nothing was done. The results of the round before are told again.
+// refuse records why nothing was done: the task goes on. The results of the round before are told again.
 func (r *round) refuse(item *state.Item, why string) {
-	item.Refused = errs.Clip(why, maxTold)
-	item.Given = slices.DeleteFunc(slices.Clone(r.results), func(one state.Result) bool { return one.Refused() })
+	item.Status, item.Refused, item.Given = response.Ongoing, errs.Clip(why, maxTold), r.results.WithoutRefusals()
 	item.ActionResults = state.Results{state.Refusal(item.Refused)}
 }
 
@@ -239,15 +242,19 @@ func stateItem(item *state.Item) (workgraph.ThreadItem, error) {
 	if err != nil {
 		return workgraph.ThreadItem{}, badLoop("the state: %v", err)
 	}
-	b := item.Brief
-	for _, s := range []*string{&b.UserInput, &b.InstantResponse, &b.Description, &b.DescriptionExtended} {
-		*s = errs.Clip(*s, thread.MaxBrief/8)
-	}
-	brief, err := actor.Encode(b)
+	short, err := actor.Encode(brief(item.Brief))
 	if err != nil {
 		return workgraph.ThreadItem{}, badLoop("the state: %v", err)
 	}
-	return workgraph.ThreadItem{Kind: workgraph.ThreadState, Brief: brief, Body: body}, nil
+	return workgraph.ThreadItem{Kind: workgraph.ThreadState, Brief: short, Body: body}, nil
+}
+
+// brief is the part of a state that prompts show, in the length in which it is kept.
+func brief(b state.Brief) state.Brief {
+	for _, s := range []*string{&b.UserInput, &b.InstantResponse, &b.Description, &b.DescriptionExtended} {
+		*s = errs.Clip(*s, thread.MaxBrief/8)
+	}
+	return b
 }
 
 // maxPart bounds the parts of a state that is too long, in bytes, but for the results.
@@ -261,7 +268,7 @@ func shortened(item *state.Item) (*state.Item, error) {
 		&short.Response.InstantResponse} {
 		*s = errs.Clip(*s, maxPart)
 	}
-	for _, raw := range []*json.RawMessage{&short.RawResponse, &short.Answer} {
+	for _, raw := range []*json.RawMessage{&short.RawResponse, &short.Answer, &short.Response.Graph} {
 		if len(*raw) > maxPart {
 			*raw, _ = actor.Encode(errs.Clip(string(*raw), maxPart)) // texts always marshal
 		}

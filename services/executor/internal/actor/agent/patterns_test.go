@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -118,7 +119,7 @@ func TestBranchIsolation(t *testing.T) {
 	t.Run("Branch/SeesNothingOfItsSibling", func(t *testing.T) {
 		t.Parallel()
 		r, e := branches(t, "")
-		require.Equal(t, "Actions:\n- B1\n- B2\n\nContext:\nctx\n\nResults of the last actions:\n<ActionResults>\n  <Action>\n    <ActionType>B1</ActionType>\n    <ActionResult>B1_data</ActionResult>\n  </Action>\n</ActionResults>",
+		require.Equal(t, "Actions:\n- B1\n- B2\n\nContext:\nctx\n\nCurrent state of the task:\nasking both\n\nConversation:\nUser: compare\n\nResults of the last actions:\n<ActionResults>\n  <Action>\n    <ActionType>B1</ActionType>\n    <ActionResult>B1_data</ActionResult>\n  </Action>\n</ActionResults>",
 			of(t, r, "<ActionResult>B1_data"))
 		require.NotContains(t, of(t, r, "<ActionResult>B1_data"), "B2_data")
 		require.NotContains(t, of(t, r, "<ActionResult>B2_data"), "B1_data")
@@ -135,11 +136,30 @@ func TestBranchIsolation(t *testing.T) {
 			return of(t, r, "<ActionResult>B1_data")
 		}
 		inherited := run("")
-		require.Contains(t, inherited, "Current state of the task:\nfirst round")
-		require.Contains(t, inherited, "User: compare")
+		require.Contains(t, inherited, "Earlier states of the task, the newest first:\nfirst round\n\nCurrent state of the task:\nasking both\n\nConversation:\nUser: compare\n\n")
 		fresh := run(`, "branching_agent_start_as_new": true`)
-		require.NotContains(t, fresh, "first round")
-		require.NotContains(t, fresh, "compare")
+		require.Equal(t, "Actions:\n- A\n- B1\n- B2\n\nResults of the last actions:\n<ActionResults>\n  <Action>\n    <ActionType>B1</ActionType>\n    <ActionResult>B1_data</ActionResult>\n  </Action>\n</ActionResults>", fresh)
+	})
+	t.Run("Round/IsKnownToItsBranches", func(t *testing.T) {
+		t.Parallel()
+		const fine = `<TaskStatus>Completed</TaskStatus><InstantResponse>fine</InstantResponse>`
+		r := &reasoner{script: []string{
+			`<InstantResponse>I ask both.</InstantResponse><TaskStatusDescriptionExtended>asking at length</TaskStatusDescriptionExtended>` + acts("asking both", "B1+B2"),
+			`<TaskStatus>Pending</TaskStatus><InstantResponse>Which size?</InstantResponse>`, `<InstantResponse>Again.</InstantResponse>` + acts("again", "B1+B2"), completed},
+			when: []reply{{"<ActionResult>B1_data", fine}, {"<ActionResult>B2_data", fine}}}
+		e := newEnv(t, workgraph.Actors{"r": r, "B1": says(`"B1_data"`), "B2": says(`"B2_data"`)})
+		e.options = append(e.options, workgraph.WithInterrupts(func(context.Context, workgraph.OpenedInterrupt) (workgraph.Answer, error) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.when = []reply{{"<ActionResult>B1_data", `<TaskStatus>Ongoing</TaskStatus><TaskStatusDescription>thinking</TaskStatusDescription>`}, {"thinking", fine}, {"<ActionResult>B2_data", fine}}
+			return workgraph.Answer{Value: json.RawMessage(`"large"`)}, nil
+		}))
+		done(t, e.run(t, `{"user_input": "compare", "reasoner": "r", "template": "{previous_states}\n|{current_state}\n{conversation}\n{action_result}", "actions": {"B1": {}, "B2": {}}}`), `"done"`)
+		const results = "\n<ActionResults>\n  <Action>\n    <ActionType>B1</ActionType>\n    <ActionResult>B1_data</ActionResult>\n  </Action>\n</ActionResults>"
+		require.Equal(t, "|asking at length\nUser: compare\nAgent: I ask both."+results, of(t, r, "<ActionResult>B1_data"))
+		const later = "\nUser: compare\nAgent: I ask both.\nAgent: Which size?\nUser: large\nAgent: Again." + results
+		require.Equal(t, "asking at length\n|again"+later, of(t, r, "|again"+later), "in a later round, the round that branches is the current state")
+		require.Equal(t, "again\n\nasking at length\n|thinking"+later, of(t, r, "|thinking"), "and an earlier one in the branch's own second round")
 	})
 	t.Run("Summarizer/IsAnActor", func(t *testing.T) {
 		t.Parallel()
@@ -159,6 +179,52 @@ func TestBranchIsolation(t *testing.T) {
 			`{"user_input": "compare", "reasoner": "r", "actions": {"B1": {}, "B2": {}}, "summarizer": {"prompt": "Join:\n{action_result}"}}`), `"done"`)
 		require.Len(t, model.calls, 1)
 		require.Contains(t, model.calls[0], `"request":"Join:\n\u003cActionResults\u003e\n  \u003cAction\u003e\n    \u003cActionType\u003eB1\u003c/ActionType\u003e`)
+	})
+}
+
+// The loop does not show to an agent or a model that it calls: they are told the results that every action
+// gets.
+func TestActionsThatAreTold(t *testing.T) {
+	t.Parallel()
+	const before = "Attachments:\n<Attachment id=\"previous_action_results\" description=\"The results of the actions before this one, in order\">\n"
+	const asks = `"sub": {"actor": "agent", "named": {"reasoner": "s", "actions": {"x": {}}}}`
+	ask := func(what string) string { return `{"action": "` + what + `", "arguments": {"user_input": "look"}}` }
+	for name, c := range map[string]struct {
+		script  []string
+		actions string
+		prompts []string
+	}{
+		"Alone/WithoutResults": {[]string{`[` + ask("sub") + `]`, completed}, asks, []string{"Actions:\n- x\n\nConversation:\nUser: look"}},
+		"Alone/InALaterRound":  {[]string{`["A"]`, `[` + ask("sub") + `]`, completed}, asks, []string{"Actions:\n- x\n\n" + before + "[\"A_data\"]\n</Attachment>\n\nConversation:\nUser: look"}},
+		"Group/AfterAnother":   {[]string{`["A", ` + ask("sub") + `]`, completed}, asks, []string{"Actions:\n- x\n\n" + before + "[\"A_data\"]\n</Attachment>\n\nConversation:\nUser: look"}},
+		"Fixed/PreviousAgentResults": {[]string{`["A", ` + ask("sub") + `]`, completed},
+			`"sub": {"actor": "agent", "named": {"reasoner": "s", "actions": {"x": {}}, "previous_agent_results": "kept"}}`,
+			[]string{"Actions:\n- x\n\n" + before + "[\"A_data\"]\n</Attachment>\n<Attachment id=\"unknown_task\" description=\"The result of the 'unknown_task' agent\">\nkept\n</Attachment>\n\nConversation:\nUser: look"}},
+	} {
+		t.Run("Agent/"+name, func(t *testing.T) {
+			t.Parallel()
+			r, s := &reasoner{script: c.script}, &reasoner{script: []string{`{"result": "seen"}`}}
+			done(t, work(t, workgraph.Actors{"r": r, "s": s, "x": says(`1`), "A": says(`"A_data"`)}, `{"user_input": "find", "reasoner": "r", "actions": {"A": {}, `+c.actions+`}}`), `"done"`)
+			require.Len(t, s.asked, len(c.prompts))
+			for i, want := range c.prompts {
+				require.Equal(t, want, s.prompt(t, i+1))
+			}
+		})
+	}
+	t.Run("Model/IsNotToldOfTheLoop", func(t *testing.T) {
+		t.Parallel()
+		m := says(`"said"`)
+		r := &reasoner{script: []string{`[{"action": "llm", "arguments": {"request": "one"}}]`, `["A", {"action": "llm", "arguments": {"request": "two"}}]`, completed}}
+		done(t, work(t, workgraph.Actors{"r": r, "llm": m, "A": says(`"A_data"`)}, `{"user_input": "find", "reasoner": "r", "actions": {"A": {}, "llm": {}}}`), `"done"`)
+		require.Equal(t, []string{`{"previous_action_results":[],"request":"one","upstream":false}`, `{"previous_action_results":["said","A_data"],"request":"two","upstream":false}`}, m.calls)
+	})
+	t.Run("Upstream/IsNotTheReasonersToGive", func(t *testing.T) {
+		t.Parallel()
+		m := says(`"said"`)
+		r := &reasoner{script: []string{`[{"action": "llm", "arguments": {"request": "one", "upstream": true}}]`, completed}}
+		done(t, work(t, workgraph.Actors{"r": r, "llm": m}, `{"user_input": "find", "reasoner": "r", "actions": {"llm": {}}}`), `"done"`)
+		require.Empty(t, m.calls)
+		require.Contains(t, r.prompt(t, 2), `argument "upstream" of llm is not yours to give`)
 	})
 }
 

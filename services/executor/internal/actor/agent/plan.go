@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"strings"
 
@@ -65,7 +66,30 @@ func (d *definition) readPlan(ctx context.Context, c *workgraph.Call, raw json.R
 	if err != nil {
 		return nil, err
 	}
-	return &response.Response{Graph: graph, Status: response.Ongoing}, nil
+	return response.Remarks(said).With(graph), nil
+}
+
+// shown is a graph as it is kept: without the arguments of the solver, which are the same in every node.
+func (d *definition) shown(graph json.RawMessage) json.RawMessage {
+	if d.Dispatch != dispatchPlan || len(graph) == 0 {
+		return graph
+	}
+	g, err := workgraph.Decode(graph)
+	if err != nil {
+		return nil // cannot happen: it was compiled
+	}
+	_, same := d.solver()
+	for i := range g.Nodes {
+		maps.DeleteFunc(g.Nodes[i].Named, func(name string, _ json.RawMessage) bool {
+			_, ok := same[name]
+			return ok
+		})
+	}
+	raw, err := actor.Encode(g)
+	if err != nil {
+		return nil // cannot happen: it was read from JSON
+	}
+	return raw
 }
 
 // planText is the text of a response: its own, or that of a message.

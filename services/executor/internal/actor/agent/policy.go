@@ -69,6 +69,9 @@ func guarded(actorName string) []string {
 	if isAgent(actorName) {
 		return slices.Concat(policyFields, definitionFields, callFields, []string{"thread_id", "shared_thread", argPrevious})
 	}
+	if actorName == actorLLM {
+		return []string{argUpstream, argPrevious}
+	}
 	return []string{argPrevious}
 }
 
@@ -77,8 +80,24 @@ func isAgent(actorName string) bool {
 	return actorName == actorAgent || strings.HasPrefix(actorName, actorAgent+"/")
 }
 
-// argPrevious is the argument with the results that came before an action. Only the agent states it.
-const argPrevious = "previous_action_results"
+const (
+	// argPrevious is the argument with the results that came before an action. Only the agent states it.
+	argPrevious = "previous_action_results"
+	// argUpstream is the argument of agents and models that says whether they are told the results of the
+	// nodes before them.
+	argUpstream = "upstream"
+)
+
+// undisturbed are the arguments of a node of the loop: the nodes before it are steps of the loop, which a
+// model or an agent is not told of. It is told previous_action_results.
+func undisturbed(actorName string, named map[string]json.RawMessage) map[string]json.RawMessage {
+	if _, stated := named[argUpstream]; stated || actorName != actorLLM && !isAgent(actorName) {
+		return named
+	}
+	out := map[string]json.RawMessage{argUpstream: json.RawMessage("false")}
+	maps.Copy(out, named)
+	return out
+}
 
 func defaults() policy {
 	return policy{MaxActions: 16, MaxResultBytes: 16 << 10, MaxHistoryBytes: 256 << 10}

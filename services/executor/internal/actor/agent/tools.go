@@ -15,32 +15,21 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// messagesOf are the messages that a round leaves in the thread. In the tools form these are the message of
-// the model as it is, and an answer to each of its calls; in the prompt form what it said to the user. A
-// person's answer follows.
-func (r *round) messagesOf(item *state.Item, said *response.Response) ([]workgraph.ThreadItem, error) {
-	var out []workgraph.ThreadItem
-	add := func(m message) error {
-		it, err := messageItem(m)
-		out = append(out, it)
-		return err
+// messagesOf are the messages that the end of a round leaves in the thread. In the tools form these are the
+// message of the model as it is, and an answer to each of its calls; in the prompt form act has appended what
+// was said. A person's answer follows.
+func (r *round) messagesOf(item *state.Item, said *response.Response) (out []workgraph.ThreadItem, err error) {
+	if r.d.Form == formTools {
+		if out, err = r.answered(item, said); err != nil {
+			return nil, err
+		}
 	}
-	switch {
-	case r.d.Form == formTools:
-		kept, err := r.answered(item, said)
+	for _, answer := range inputs(item.Answer) {
+		it, err := messageItem(message{Role: "user", Content: answer})
 		if err != nil {
 			return nil, err
 		}
-		out = kept
-	case said.InstantResponse != "":
-		if err := add(message{Role: "assistant", Content: said.InstantResponse}); err != nil {
-			return nil, err
-		}
-	}
-	if answer := actor.AsText(item.Answer); answer != "" {
-		if err := add(message{Role: "user", Content: answer}); err != nil {
-			return nil, err
-		}
+		out = append(out, it)
 	}
 	return out, nil
 }
@@ -115,10 +104,9 @@ func (d *definition) answer(one *state.Result) (content string, failed bool) {
 	return errs.Clip(actor.AsText(one.OK), d.MaxResultBytes), false
 }
 
-// messages is the outcome that carries the newest messages of the thread, within the bounds of what is told.
-// An answer to a call whose message is not told is left out, and the task stands first if what is left does
-// not begin with a message of the user.
-func (r *round) messages(ctx context.Context, l *loop, items []workgraph.ThreadItem) (workgraph.Outcome, error) {
+// recent are the newest messages of the thread, newest first: those of items, which are not there yet, and
+// older ones while all have at most so many bytes.
+func (r *round) recent(ctx context.Context, l *loop, items []workgraph.ThreadItem, most int) ([]json.RawMessage, error) {
 	var all []json.RawMessage
 	size := 0
 	for i := range slices.Backward(items) {
@@ -127,18 +115,29 @@ func (r *round) messages(ctx context.Context, l *loop, items []workgraph.ThreadI
 			size += len(items[i].Body)
 		}
 	}
-	if more := r.d.MaxStates - len(all); more > 0 && r.from.Thread != "" && size < r.d.MaxHistoryBytes {
+	if more := r.d.MaxStates - len(all); more > 0 && r.from.Thread != "" && size < most {
 		older, err := l.threads.Items(ctx, actor.NamespaceOf(ctx), r.from.Thread, thread.Query{Kinds: []thread.Kind{workgraph.ThreadMessage}, Before: r.from.Seq + 1,
-			Limit: more, MaxBytes: r.d.MaxHistoryBytes - size})
+			Limit: more, MaxBytes: most - size})
 		if err != nil {
-			return workgraph.Outcome{}, threadError(err)
+			return nil, threadError(err)
 		}
 		for i := range older {
-			if size += len(older[i].Body); size > r.d.MaxHistoryBytes {
+			if size += len(older[i].Body); size > most {
 				break
 			}
 			all = append(all, older[i].Body)
 		}
+	}
+	return all, nil
+}
+
+// messages is the outcome that carries the newest messages of the thread, within the bounds of what is told.
+// An answer to a call whose message is not told is left out, and the task stands first if what is left does
+// not begin with a message of the user.
+func (r *round) messages(ctx context.Context, l *loop, items []workgraph.ThreadItem) (workgraph.Outcome, error) {
+	all, err := r.recent(ctx, l, items, r.d.MaxHistoryBytes)
+	if err != nil {
+		return workgraph.Outcome{}, err
 	}
 	slices.Reverse(all)
 	for len(all) > 0 && roleOf(all[0]) == "tool" {

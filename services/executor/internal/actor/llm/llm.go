@@ -71,7 +71,9 @@ const schema = `{
     "previous_agent_results": {"description": "Results of earlier steps, told to the model when the nodes before this one are not known."},
     "attachments": {"type": "array", "description": "Documents, told to the model.", "items": {"type": "object"}},
     "tool": {"description": "The tool that a plan names for the problem, told to the model if it is a text that the request does not hold."},
-    "arguments": {"type": "array", "description": "The arguments that a plan gave the problem, told to the model.", "items": {"type": "object"}}
+    "arguments": {"type": "array", "description": "The arguments that a plan gave the problem, told to the model.", "items": {"type": "object"}},
+    "references": {"type": "array", "description": "What texts like #E1 in the request of a plan's problem stand for, told to the model.", "items": {"type": "object"}},
+    "previous_action_results": {"description": "Results of the actions before this one, told to the model when an agent calls it as an action."}
   }
 }`
 
@@ -195,6 +197,8 @@ type arguments struct {
 	Attachments []attachment      `json:"attachments"`
 	Tool        json.RawMessage   `json:"tool"`
 	Arguments   []json.RawMessage `json:"arguments"`
+	References  []json.RawMessage `json:"references"`
+	Before      json.RawMessage   `json:"previous_action_results"`
 }
 
 type attachment struct {
@@ -320,6 +324,9 @@ func (m *model) conversation(a *arguments, c *workgraph.Call) ([]llm.Message, er
 			b.WriteString("\n" + actor.AsText(arg))
 		}
 	}
+	if refs := actor.References(a.References); refs != "" {
+		b.WriteString("\n\n" + refs)
+	}
 	for _, d := range a.Attachments {
 		body := actor.AsText(d.Content)
 		if body == "" {
@@ -351,6 +358,9 @@ func (m *model) conversation(a *arguments, c *workgraph.Call) ([]llm.Message, er
 	}
 	if !told && len(a.Previous) > 0 && string(a.Previous) != "null" {
 		section(&b, "result", "earlier steps", "", actor.AsText(a.Previous))
+	}
+	if actor.Filled(a.Before) {
+		section(&b, "result", "earlier actions", "", actor.AsText(a.Before))
 	}
 	if b.Len() > 0 {
 		out = append(out, llm.Message{Role: "user", Content: b.String()})

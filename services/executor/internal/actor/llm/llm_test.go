@@ -196,6 +196,18 @@ func TestConversation(t *testing.T) {
 		_, user := last(t, `{"request": "Go on.", "previous_agent_results": ["a", 1]}`)
 		require.Contains(t, user, `["a",1]`)
 	})
+	t.Run("WhatAnAgentGivesItsActions", func(t *testing.T) {
+		t.Parallel()
+		_, user := last(t, `{"request": "Go on.", "upstream": false, "previous_action_results": ["A", ["B", "C"]], "previous_agent_results": "kept"}`, upstream)
+		require.Equal(t, "Go on.\n\n<result from=\"earlier steps\">\nkept\n</result>\n\n<result from=\"earlier actions\">\n[\"A\",[\"B\",\"C\"]]\n</result>", user)
+		_, user = last(t, `{"request": "Go on.", "upstream": false, "previous_action_results": [ ]}`, upstream)
+		require.Equal(t, "Go on.", user)
+	})
+	t.Run("ReferencesOfAPlanAreTold", func(t *testing.T) {
+		t.Parallel()
+		_, user := last(t, `{"request": "How old is #E1?", "references": [{"argument": "q", "text": "#E1", "node": "E1"}, {"text": "$2.n", "node": "two", "field": "n"}]}`)
+		require.Equal(t, "How old is #E1?\n\nReferences:\n#E1 is the result of \"E1\"\n$2.n is the result of \"two\", field \"n\"", user)
+	})
 	t.Run("DocumentsAndArgumentsAreTold", func(t *testing.T) {
 		t.Parallel()
 		_, user := last(t, `{"request": "Read.", "attachments": [{"id": "d1", "description": "a note", "content": "text of it"}], "arguments": [{"name": "city", "value": "Rome"}]}`)

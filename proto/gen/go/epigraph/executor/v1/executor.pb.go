@@ -1328,7 +1328,7 @@ func (*ReconcileVisitRequest_Failed) isReconcileVisitRequest_Outcome() {}
 
 func (*ReconcileVisitRequest_NotPerformed) isReconcileVisitRequest_Outcome() {}
 
-// AttemptPerformed is the result of an attempt, as somebody found it out.
+// AttemptPerformed is the result of an attempt, as the caller has found it out.
 type AttemptPerformed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The values; in REST they are plain JSON, as everywhere.
@@ -1374,8 +1374,8 @@ func (x *AttemptPerformed) GetValues() []*v1.Payload {
 	return nil
 }
 
-// AttemptFailed is the reason why an attempt failed, as somebody found out. It counts as a PERMANENT error of
-// the visit.
+// AttemptFailed is the reason why an attempt failed, as the caller has found out. It counts as a PERMANENT
+// error of the visit.
 type AttemptFailed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A stable word, for example "HTTP_STATUS".
@@ -1866,7 +1866,7 @@ type SendMessageRequest struct {
 	// Makes the request repeatable, also by a later attempt with a token of its own.
 	RequestId string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// The token of an attempt of the node `from` of this run. The attempt must be under way, or wait for work
-	// outside. Without a token nobody can send in the name of a node. A caller that has only the scope worker
+	// outside. Sending in the name of a node needs a token. A caller that has only the scope worker
 	// must give it.
 	AttemptToken  string `protobuf:"bytes,6,opt,name=attempt_token,json=attemptToken,proto3" json:"attempt_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3623,7 +3623,7 @@ func (*CompleteAttemptRequest_Completed) isCompleteAttemptRequest_Result() {}
 
 func (*CompleteAttemptRequest_Failed) isCompleteAttemptRequest_Result() {}
 
-// CompleteAttemptResponse names the run that goes on by it.
+// CompleteAttemptResponse names the run to which the attempt belongs.
 type CompleteAttemptResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The run.

@@ -86,13 +86,13 @@ type ExecutorServiceClient interface {
 	// state refuses with RUN_NOT_PAUSED. While an attempt has an unknown outcome, the request is refused with
 	// RECONCILIATION_NEEDED and the names of the visits: see ReconcileVisit. While the budget is used up, with
 	// that of the request taken into account, it is refused with BUDGET_EXHAUSTED and the use so far. A run
-	// that is paused with BUDGET_UNSETTLED goes on by itself: a request without a budget is refused with that
+	// that is paused with BUDGET_UNSETTLED resumes by itself: a request without a budget is refused with that
 	// reason.
 	ResumeRun(ctx context.Context, in *ResumeRunRequest, opts ...grpc.CallOption) (*Run, error)
 	// ReconcileVisit records the outcome of an UNSAFE attempt whose outcome is unknown. The visit must be
 	// NEEDS_RECONCILIATION, else the request is refused with VISIT_NOT_IN_RECONCILIATION; its run must be
 	// PAUSED, else with RUN_NOT_PAUSED. The answer is sent once the owner of the run has applied the request.
-	// If that takes longer than five seconds, RECONCILE is in pending_commands. The run goes on with ResumeRun,
+	// If that takes longer than five seconds, RECONCILE is in pending_commands. The run continues with ResumeRun,
 	// once no visit of it needs reconciliation. It ends at once if the outcome fails it or if nothing is left
 	// to do. Repeating the same reconciliation returns the run.
 	ReconcileVisit(ctx context.Context, in *ReconcileVisitRequest, opts ...grpc.CallOption) (*Run, error)
@@ -131,7 +131,7 @@ type ExecutorServiceClient interface {
 	// ExplainRun says why a run does not move.
 	ExplainRun(ctx context.Context, in *ExplainRunRequest, opts ...grpc.CallOption) (*ExplainRunResponse, error)
 	// DeleteRun removes a run that has ended, with its journal, payloads and interrupts, and its descendants
-	// that have ended. A run that goes on refuses with RUN_NOT_ENDED.
+	// that have ended. A run that has not ended is refused with RUN_NOT_ENDED.
 	DeleteRun(ctx context.Context, in *DeleteRunRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
 	// BulkCancelRuns cancels the runs that a filter finds.
 	BulkCancelRuns(ctx context.Context, in *BulkCancelRunsRequest, opts ...grpc.CallOption) (*BulkCancelRunsResponse, error)
@@ -477,13 +477,13 @@ type ExecutorServiceServer interface {
 	// state refuses with RUN_NOT_PAUSED. While an attempt has an unknown outcome, the request is refused with
 	// RECONCILIATION_NEEDED and the names of the visits: see ReconcileVisit. While the budget is used up, with
 	// that of the request taken into account, it is refused with BUDGET_EXHAUSTED and the use so far. A run
-	// that is paused with BUDGET_UNSETTLED goes on by itself: a request without a budget is refused with that
+	// that is paused with BUDGET_UNSETTLED resumes by itself: a request without a budget is refused with that
 	// reason.
 	ResumeRun(context.Context, *ResumeRunRequest) (*Run, error)
 	// ReconcileVisit records the outcome of an UNSAFE attempt whose outcome is unknown. The visit must be
 	// NEEDS_RECONCILIATION, else the request is refused with VISIT_NOT_IN_RECONCILIATION; its run must be
 	// PAUSED, else with RUN_NOT_PAUSED. The answer is sent once the owner of the run has applied the request.
-	// If that takes longer than five seconds, RECONCILE is in pending_commands. The run goes on with ResumeRun,
+	// If that takes longer than five seconds, RECONCILE is in pending_commands. The run continues with ResumeRun,
 	// once no visit of it needs reconciliation. It ends at once if the outcome fails it or if nothing is left
 	// to do. Repeating the same reconciliation returns the run.
 	ReconcileVisit(context.Context, *ReconcileVisitRequest) (*Run, error)
@@ -522,7 +522,7 @@ type ExecutorServiceServer interface {
 	// ExplainRun says why a run does not move.
 	ExplainRun(context.Context, *ExplainRunRequest) (*ExplainRunResponse, error)
 	// DeleteRun removes a run that has ended, with its journal, payloads and interrupts, and its descendants
-	// that have ended. A run that goes on refuses with RUN_NOT_ENDED.
+	// that have ended. A run that has not ended is refused with RUN_NOT_ENDED.
 	DeleteRun(context.Context, *DeleteRunRequest) (*emptypb.Empty, error)
 	// BulkCancelRuns cancels the runs that a filter finds.
 	BulkCancelRuns(context.Context, *BulkCancelRunsRequest) (*BulkCancelRunsResponse, error)

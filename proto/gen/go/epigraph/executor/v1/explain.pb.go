@@ -40,9 +40,9 @@ const (
 	BlockerKind_BLOCKER_KIND_BACKOFF BlockerKind = 4
 	// A timer.
 	BlockerKind_BLOCKER_KIND_TIMER BlockerKind = 5
-	// Child runs go on.
+	// Child runs are under way.
 	BlockerKind_BLOCKER_KIND_CHILDREN BlockerKind = 6
-	// Work outside goes on.
+	// Work outside the executor is under way.
 	BlockerKind_BLOCKER_KIND_COMPLETION BlockerKind = 7
 	// No signal of the name has come.
 	BlockerKind_BLOCKER_KIND_SIGNAL BlockerKind = 8
@@ -54,7 +54,7 @@ const (
 	BlockerKind_BLOCKER_KIND_BUDGET BlockerKind = 11
 	// The run is paused.
 	BlockerKind_BLOCKER_KIND_PAUSED BlockerKind = 12
-	// The executor that owned the run is gone, and nobody has taken it over yet.
+	// The executor that owned the run is gone, and no other executor has taken it over yet.
 	BlockerKind_BLOCKER_KIND_LOST_OWNER BlockerKind = 13
 	// Another visit holds the concurrency key.
 	BlockerKind_BLOCKER_KIND_CONCURRENCY_KEY BlockerKind = 14
@@ -78,12 +78,12 @@ const (
 	BlockerKind_BLOCKER_KIND_UNAPPLIED_COMMAND BlockerKind = 23
 	// The run has ended.
 	BlockerKind_BLOCKER_KIND_ENDED BlockerKind = 24
-	// The last amendment was refused when it was applied. It blocks nothing, but somebody may believe that it
+	// The last amendment was refused when it was applied. It blocks nothing, but its caller may believe that it
 	// was made.
 	BlockerKind_BLOCKER_KIND_AMEND_REFUSED BlockerKind = 25
 	// A child run ended without completing: run_ids names it, and error is its error.
 	BlockerKind_BLOCKER_KIND_CHILD_FAILED BlockerKind = 26
-	// Executors that ran it died again and again. It goes on under observation: it waits for its turn, and what
+	// Executors that ran it died again and again. It continues under observation: it waits for its turn, and what
 	// it does is recorded first.
 	BlockerKind_BLOCKER_KIND_SUSPECT BlockerKind = 27
 	// The account at a model provider, which name names, has no room in its limits, or pauses since the provider
@@ -369,7 +369,7 @@ type ExplainRunResponse struct {
 	Summary string `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`
 	// What holds it up; at most 1000.
 	Blockers []*Blocker `protobuf:"bytes,4,rep,name=blockers,proto3" json:"blockers,omitempty"`
-	// The executor that owns it; empty when nobody does.
+	// The executor that owns it; empty when there is none.
 	Owner string `protobuf:"bytes,5,opt,name=owner,proto3" json:"owner,omitempty"`
 	// How many more blockers there are.
 	More          int32 `protobuf:"varint,6,opt,name=more,proto3" json:"more,omitempty"`

@@ -173,7 +173,7 @@ type Interrupt struct {
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	// When it was closed.
 	CloseTime *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=close_time,json=closeTime,proto3" json:"close_time,omitempty"`
-	// The API key that answered, such as "key:ci"; empty until then, and when nobody did.
+	// The API key that answered, such as "key:ci"; empty until then, and when none did.
 	Principal     string `protobuf:"bytes,16,opt,name=principal,proto3" json:"principal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

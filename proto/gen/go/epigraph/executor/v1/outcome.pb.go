@@ -33,7 +33,7 @@ type Stop int32
 const (
 	// CONTINUE.
 	Stop_STOP_UNSPECIFIED Stop = 0
-	// The run goes on.
+	// The run continues.
 	Stop_STOP_CONTINUE Stop = 1
 	// The run ends as COMPLETED once what is in flight has ended.
 	Stop_STOP_TERMINATE Stop = 2
@@ -616,7 +616,7 @@ type Wait_Interrupt struct {
 }
 
 type Wait_Completion struct {
-	// The end of work that goes on outside.
+	// The end of work outside the executor.
 	Completion *CompletionWait `protobuf:"bytes,4,opt,name=completion,proto3,oneof"`
 }
 

@@ -202,7 +202,7 @@ type InvokeResponse_Error struct {
 }
 
 type InvokeResponse_Details struct {
-	// The attempt goes on.
+	// The attempt is still under way.
 	Details *v1.Payload `protobuf:"bytes,3,opt,name=details,proto3,oneof"`
 }
 

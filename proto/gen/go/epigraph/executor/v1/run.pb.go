@@ -443,9 +443,9 @@ type Run struct {
 	TraceId string `protobuf:"bytes,31,opt,name=trace_id,json=traceId,proto3" json:"trace_id,omitempty"`
 	// Priority: 1 goes before 2 when there is not room for all.
 	Priority int32 `protobuf:"varint,32,opt,name=priority,proto3" json:"priority,omitempty"`
-	// When a waiting run goes on by itself, or a pending one is to start.
+	// When a waiting run continues by itself, or a pending one is to start.
 	WakeTime *timestamppb.Timestamp `protobuf:"bytes,33,opt,name=wake_time,json=wakeTime,proto3" json:"wake_time,omitempty"`
-	// When it ends as FAILED with DEADLINE_EXCEEDED, if it still goes on.
+	// When it ends as FAILED with DEADLINE_EXCEEDED, unless it has ended before.
 	Deadline *timestamppb.Timestamp `protobuf:"bytes,34,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	// The run of which it is a fork.
 	ForkedFromRunId string `protobuf:"bytes,35,opt,name=forked_from_run_id,json=forkedFromRunId,proto3" json:"forked_from_run_id,omitempty"`
@@ -1319,7 +1319,7 @@ type Visit struct {
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	// When it ended.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
-	// The sequence of the event that ended it; 0 while it goes on.
+	// The sequence of the event that ended it; 0 while it is open.
 	EndSeq int64 `protobuf:"varint,12,opt,name=end_seq,json=endSeq,proto3" json:"end_seq,omitempty"`
 	// How many items a map has; 0 when the node is none.
 	ItemsTotal int32 `protobuf:"varint,13,opt,name=items_total,json=itemsTotal,proto3" json:"items_total,omitempty"`

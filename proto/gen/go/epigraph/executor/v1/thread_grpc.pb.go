@@ -49,7 +49,7 @@ type ThreadServiceClient interface {
 	ListThreads(ctx context.Context, in *ListThreadsRequest, opts ...grpc.CallOption) (*ListThreadsResponse, error)
 	// DeleteThread removes a thread that no open run holds. Its forks keep the items that they share with it.
 	DeleteThread(ctx context.Context, in *DeleteThreadRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
-	// ForkThread makes a thread that goes on from an item of another one. Nothing is copied, however long the
+	// ForkThread makes a thread that continues from an item of another one. Nothing is copied, however long the
 	// other one is.
 	ForkThread(ctx context.Context, in *ForkThreadRequest, opts ...grpc.CallOption) (*Thread, error)
 	// ListMessages lists the messages of a thread, newest first.
@@ -200,7 +200,7 @@ type ThreadServiceServer interface {
 	ListThreads(context.Context, *ListThreadsRequest) (*ListThreadsResponse, error)
 	// DeleteThread removes a thread that no open run holds. Its forks keep the items that they share with it.
 	DeleteThread(context.Context, *DeleteThreadRequest) (*emptypb.Empty, error)
-	// ForkThread makes a thread that goes on from an item of another one. Nothing is copied, however long the
+	// ForkThread makes a thread that continues from an item of another one. Nothing is copied, however long the
 	// other one is.
 	ForkThread(context.Context, *ForkThreadRequest) (*Thread, error)
 	// ListMessages lists the messages of a thread, newest first.

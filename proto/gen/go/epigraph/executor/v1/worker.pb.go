@@ -182,7 +182,7 @@ type WorkRequest_Error struct {
 }
 
 type WorkRequest_Progress struct {
-	// An attempt goes on.
+	// An attempt is still under way.
 	Progress *AttemptHeartbeat `protobuf:"bytes,5,opt,name=progress,proto3,oneof"`
 }
 
@@ -1314,7 +1314,7 @@ func (x *AttemptDeclined) GetToken() string {
 	return ""
 }
 
-// AttemptHeartbeat says that an attempt goes on.
+// AttemptHeartbeat says that an attempt is still under way.
 type AttemptHeartbeat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The token of the attempt.

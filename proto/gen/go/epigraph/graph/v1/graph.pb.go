@@ -380,7 +380,7 @@ const (
 	OnErrorKind_ON_ERROR_KIND_UNSPECIFIED OnErrorKind = 0
 	// The run fails.
 	OnErrorKind_ON_ERROR_KIND_FAIL OnErrorKind = 1
-	// The node's edges are dead and the run goes on.
+	// The node's edges are dead and the run continues.
 	OnErrorKind_ON_ERROR_KIND_CONTINUE OnErrorKind = 2
 	// The fallback value is the result.
 	OnErrorKind_ON_ERROR_KIND_FALLBACK OnErrorKind = 3

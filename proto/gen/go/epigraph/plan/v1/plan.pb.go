@@ -151,7 +151,7 @@ const (
 	Severity_SEVERITY_UNSPECIFIED Severity = 0
 	// Stops compilation.
 	Severity_SEVERITY_ERROR Severity = 1
-	// Worth a look; compilation goes on.
+	// Worth a look; compilation continues.
 	Severity_SEVERITY_WARNING Severity = 2
 	// For information.
 	Severity_SEVERITY_INFO Severity = 3

@@ -36,7 +36,7 @@ const (
 	EpicState_EPIC_STATE_UNSPECIFIED EpicState = 0
 	// No task has been added yet.
 	EpicState_EPIC_STATE_PLANNING EpicState = 1
-	// Work goes on.
+	// Work is under way.
 	EpicState_EPIC_STATE_ACTIVE EpicState = 2
 	// No new work starts.
 	EpicState_EPIC_STATE_PAUSED EpicState = 3

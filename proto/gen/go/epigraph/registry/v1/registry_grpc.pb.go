@@ -95,8 +95,8 @@ type RegistryServiceClient interface {
 	// either for a run that has lost the task to another.
 	SettleClaim(ctx context.Context, in *SettleClaimRequest, opts ...grpc.CallOption) (*Task, error)
 	// LeaseCancellations hands out runs to cancel, of all namespaces: runs whose task was canceled or deleted,
-	// alone or with its epic, or went to another run. Each database has its own. During the lease nobody else
-	// gets them. Runs that are not acknowledged are handed out again.
+	// alone or with its epic, or went to another run. Each database has its own. During the lease no other
+	// caller gets them. Runs that are not acknowledged are handed out again.
 	LeaseCancellations(ctx context.Context, in *LeaseCancellationsRequest, opts ...grpc.CallOption) (*LeaseCancellationsResponse, error)
 	// AcknowledgeCancellations says that runs will certainly end. Repeating it changes nothing.
 	AcknowledgeCancellations(ctx context.Context, in *AcknowledgeCancellationsRequest, opts ...grpc.CallOption) (*AcknowledgeCancellationsResponse, error)
@@ -404,8 +404,8 @@ type RegistryServiceServer interface {
 	// either for a run that has lost the task to another.
 	SettleClaim(context.Context, *SettleClaimRequest) (*Task, error)
 	// LeaseCancellations hands out runs to cancel, of all namespaces: runs whose task was canceled or deleted,
-	// alone or with its epic, or went to another run. Each database has its own. During the lease nobody else
-	// gets them. Runs that are not acknowledged are handed out again.
+	// alone or with its epic, or went to another run. Each database has its own. During the lease no other
+	// caller gets them. Runs that are not acknowledged are handed out again.
 	LeaseCancellations(context.Context, *LeaseCancellationsRequest) (*LeaseCancellationsResponse, error)
 	// AcknowledgeCancellations says that runs will certainly end. Repeating it changes nothing.
 	AcknowledgeCancellations(context.Context, *AcknowledgeCancellationsRequest) (*AcknowledgeCancellationsResponse, error)

@@ -153,16 +153,18 @@ func TestTexts(t *testing.T) {
 			prompt.AttachmentsText([]prompt.Attachment{{ID: "FETCH_URLS", Description: "The result of the 'FETCH_URLS' agent", Content: json.RawMessage(`{"a": 1}`)},
 				{ID: `<x"`, Content: json.RawMessage(`"</Attachment>"`)}, {ID: "u", URI: "file:a"}}, 10))
 	})
-	said := []state.Brief{
-		{UserInput: "Tell me about quantum computing", InstantResponse: "It is a type of computation."},
-		{InstantResponse: ""},
-		{UserInput: "What are qubits?", InstantResponse: "Units.", Status: response.Pending},
-	}
-	t.Run("Conversation/InputBeforeResponse", func(t *testing.T) {
+	t.Run("Conversation/TheOldestGiveWay", func(t *testing.T) {
 		t.Parallel()
-		require.Equal(t, "User: Tell me about quantum computing\nAgent: It is a type of computation.\nUser: What are qubits?\nAgent: Units.\nUser: And bits?", prompt.ConversationText(said, "And bits?", 1000))
-		require.Equal(t, "Agent: Units.\nUser: And bits?", prompt.ConversationText(said, "And bits?", 40))
-		require.Empty(t, prompt.ConversationText(nil, "", 40))
+		var said []json.RawMessage
+		for _, m := range []string{`{"role": "user", "content": "And bits?"}`, `{"role": "assistant", "content": "Units."}`, `{"role": "tool", "tool_call_id": "1", "content": "found"}`,
+			`{"role": "assistant", "content": "", "tool_calls": []}`, `{"role": "user", "content": "What are qubits?"}`, `[]`, `{"role": "assistant", "content": "It is a type of computation."}`,
+			`{"role": "user", "content": "Tell me about quantum computing"}`} {
+			said = append(said, json.RawMessage(m))
+		}
+		require.Equal(t, "User: Tell me about quantum computing\nAgent: It is a type of computation.\nUser: What are qubits?\nAgent: Units.\nUser: And bits?", prompt.ConversationText(said, 1000))
+		require.Equal(t, "Agent: Units.\nUser: And bits?", prompt.ConversationText(said, 40))
+		require.Equal(t, "User: And…", prompt.ConversationText(said, 9), "a long one is cut")
+		require.Empty(t, prompt.ConversationText(nil, 40))
 	})
 	states := []state.Brief{
 		{NewTask: true, Description: "another task"},

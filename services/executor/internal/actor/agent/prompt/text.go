@@ -3,6 +3,7 @@ package prompt
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -171,34 +172,34 @@ func AttachmentsText(as []Attachment, most int) string {
 	return b.String()
 }
 
-// ConversationText is the conversation of the states, which are in order, and the user input that has no
-// state yet: a line "User: …" for each input and "Agent: …" for each response, the input of a state before
-// its response. It has at most so many bytes: the oldest lines give way.
-func ConversationText(states []state.Brief, input string, most int) string {
+// ConversationText is the conversation of messages of a thread, which are given newest first: a line
+// "User: …" for each of the user's, and "Agent: …" for each of the agent's that says something. It has at
+// most so many bytes: the oldest lines give way, and the end of a line that is longer.
+func ConversationText(messages []json.RawMessage, most int) string {
 	var lines []string
 	size := 0
-	add := func(who, said string) bool {
-		if said == "" {
-			return true
+	for _, raw := range messages {
+		var m struct {
+			Role    string          `json:"role"`
+			Content json.RawMessage `json:"content"`
 		}
-		line := who + ": " + said
+		if json.Unmarshal(raw, &m) != nil {
+			continue
+		}
+		who, said := "User", actor.AsText(m.Content)
+		if m.Role == "assistant" {
+			who = "Agent"
+		}
+		if m.Role == "tool" || said == "" {
+			continue
+		}
+		line := errs.Clip(who+": "+said, most)
 		if size += len(line) + 1; size > most && len(lines) > 0 {
-			return false
+			break
 		}
 		lines = append(lines, line)
-		return true
 	}
-	// From the end, so that the newest have room.
-	if add("User", input) {
-		for i := len(states) - 1; i >= 0; i-- {
-			if !add("Agent", states[i].InstantResponse) || !add("User", states[i].UserInput) {
-				break
-			}
-		}
-	}
-	for i, k := 0, len(lines)-1; i < k; i, k = i+1, k-1 {
-		lines[i], lines[k] = lines[k], lines[i]
-	}
+	slices.Reverse(lines)
 	return strings.Join(lines, "\n")
 }
 

@@ -139,6 +139,7 @@ func readObject(raw json.RawMessage) (*Response, error) {
 			if r.Groups, err = readGroups(v); err != nil {
 				return nil, err
 			}
+			r.empty = len(r.Groups) == 0 && len(firstOf(v)) > 0
 		}
 	}
 	if v := m["graph"]; !absent(v) && string(v) != "{}" {

@@ -42,6 +42,8 @@ type Response struct {
 	DescriptionExtended string
 	// Calls says that the groups are native tool calls, each of which wants an answer.
 	Calls bool
+	// empty says that groups were written, all without an action.
+	empty bool
 }
 
 // Action is one action that is wanted.
@@ -117,15 +119,20 @@ func finish(r *Response, err error) (*Response, error) {
 			}
 		}
 	}
+	if r.Status == Pending && r.InstantResponse == "" {
+		r.InstantResponse = r.Description // the question
+	}
 	acts := len(r.Groups) > 0 || r.Graph != nil
 	switch {
-	case r.Status == Pending && r.InstantResponse == "" && r.Description == "":
+	case r.Status == Pending && r.InstantResponse == "":
 		return nil, errors.New("the task is Pending but nothing is asked: write the question as the InstantResponse")
 	case r.Status == Pending:
 		// The question comes first. What was to be done besides is decided again when it is answered.
 		r.Groups, r.Graph, r.Result, r.Calls = nil, nil, nil, false
 	case acts:
 		r.Status = Ongoing
+	case r.Status == "" && r.empty && r.Result == nil:
+		r.Status = Ongoing // it meant to act
 	case r.Status == "":
 		r.Status = Completed
 	}

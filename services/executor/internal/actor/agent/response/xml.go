@@ -125,6 +125,7 @@ func (r *Response) take(e *element) error {
 				r.Groups = append(r.Groups, group)
 			}
 		}
+		r.empty = len(e.children) > 0 && len(r.Groups) == 0
 	}
 	return nil
 }

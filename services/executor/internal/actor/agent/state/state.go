@@ -51,10 +51,12 @@ type Brief struct {
 	InstantResponse     string          `json:"instant_response,omitempty"`
 }
 
-// Response is a response in the form in which it is kept.
+// Response is a response in the form in which it is kept. At most one of NextActions and Graph is set.
 type Response struct {
-	InstantResponse  string              `json:"instant_response,omitempty"`
-	NextActions      [][]response.Action `json:"next_actions,omitempty"`
+	InstantResponse string              `json:"instant_response,omitempty"`
+	NextActions     [][]response.Action `json:"next_actions,omitempty"`
+	// Graph is a graph in place of next actions: of actions, or of the problems of a plan.
+	Graph            json.RawMessage     `json:"graph,omitempty"`
 	InstantLearnings []response.Learning `json:"instant_learnings,omitempty"`
 }
 
@@ -207,10 +209,15 @@ func typed(raw json.RawMessage) (Result, bool) {
 }
 
 // Plain is the results as other actions and callers see them: the result of each action, a parallel group as
-// one list. A round of one group is its result. ok is false if there are no results.
+// one list. A round of one group is its result. A Refusal is no result. ok is false if there are no results.
 func (r Results) Plain() (raw json.RawMessage, ok bool) {
 	var all []json.RawMessage
+	n := 0
 	for i := range r {
+		if r[i].Refused() {
+			continue
+		}
+		n++
 		if v, ok := r[i].plain(); ok {
 			all = append(all, v)
 		}
@@ -218,10 +225,15 @@ func (r Results) Plain() (raw json.RawMessage, ok bool) {
 	switch {
 	case len(all) == 0:
 		return nil, false
-	case len(r) == 1:
+	case n == 1:
 		return all[0], true
 	}
 	return actor.List(all), true
+}
+
+// WithoutRefusals are the results that actions gave: why an earlier response was refused is told once.
+func (r Results) WithoutRefusals() Results {
+	return slices.DeleteFunc(slices.Clone(r), func(one Result) bool { return one.Refused() })
 }
 
 func (r *Result) plain() (json.RawMessage, bool) {

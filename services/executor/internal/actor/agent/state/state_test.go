@@ -42,6 +42,7 @@ func TestPlain(t *testing.T) {
 		"One":     {state.Results{{Action: "a", OK: raw(`[1]`)}}, `[1]`},
 		"Several": {state.Results{{Action: "a", OK: raw(`1`)}, {Value: raw(`2`)}}, `[1, 2]`},
 		"Group":   {state.Results{group}, `[1, {"error": {"type": "PERMANENT", "reason": "NO"}}]`},
+		"Refused": {state.Results{{Action: "a", OK: raw(`1`)}, state.Refusal("no")}, `1`},
 		"Nested":  {state.Results{{Action: "z", OK: raw(`0`)}, group}, `[0, [1, {"error": {"type": "PERMANENT", "reason": "NO"}}]]`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,41 @@
+package response
+
+import "encoding/json"
+
+// Remarks is what a text says beside what is to be done, in the XML form or in a JSON object: what is said to
+// the user, the status and its descriptions, and learnings. What is to be done, and what cannot be read, is
+// left out.
+func Remarks(text string) *Response {
+	if root, n := scan(text); n > 0 {
+		r := &Response{}
+		for top := root.children; len(top) > 0; top = top[1:] {
+			if e := top[0]; e.tag == tagResponse {
+				top = append(top[:1:1], append(e.children, top[1:]...)...)
+			} else if e.tag != tagNextActions && r.take(e) != nil {
+				continue // a status that is none
+			}
+		}
+		return r
+	}
+	found, err := within(text)
+	if err != nil {
+		return &Response{}
+	}
+	for _, raw := range found {
+		if r, err := readRemarks(raw); err == nil && raw[0] == '{' {
+			return r
+		}
+	}
+	return &Response{}
+}
+
+// With is the response with a graph to be done, of which the status follows as in Read.
+func (r *Response) With(graph json.RawMessage) *Response {
+	r.Graph = graph
+	out, err := finish(r, nil)
+	if err != nil { // Pending without a question
+		r.Status = Ongoing
+		return r
+	}
+	return out
+}
