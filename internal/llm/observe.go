@@ -76,8 +76,8 @@ func (o *observer) observe(ctx context.Context, p *profile, req *Request, delta 
 	return out, nil
 }
 
-// observed is a call that is under way. What begins and ends it is not inlined: the stack of a call that waits
-// for an answer is memory, and calls wait by the thousand.
+// observed is a call that is under way. What begins and ends it is not inlined: the stack of a call that
+// waits for an answer is memory, and calls wait by the thousand.
 type observed struct {
 	*observer
 	common []attribute.KeyValue
