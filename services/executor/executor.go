@@ -133,6 +133,8 @@ type Config struct {
 	Models providers.Config `conf:"-"`
 	// Workers bounds what remote workers may do.
 	Workers worker.Config
+	// Threads bounds what threads take.
+	Threads thread.Config
 	// MaxStreamAge makes workers reconnect now and then; 0 means never. It is the maximum age of connections.
 	MaxStreamAge time.Duration `conf:"-"`
 	// TokenKeys sign attempt tokens; the first signs new ones. All executors of a database need the same. The
@@ -151,7 +153,7 @@ func DefaultConfig() Config {
 		MaxNodes: e.MaxNodes, MaxEdges: e.MaxEdges, Drain: e.Drain, ScanInterval: e.ScanInterval, MaxTakeovers: e.MaxTakeovers, KeepAlive: e.KeepAlive,
 		EvictAfter: e.EvictAfter, MaxDepth: e.MaxDepth, MaxFanOut: e.MaxFanOut, MaxDescendants: e.MaxDescendants, MaxWatches: e.MaxWatches, MaxSchedules: schedule.DefaultMax,
 		BlobOver: 256 << 10, BlobGrace: 24 * time.Hour, Compress: 1 << 10, Partition: 7 * 24 * time.Hour,
-		Actors: builtin.DefaultConfig(), Models: providers.DefaultConfig(), Workers: worker.DefaultConfig(),
+		Actors: builtin.DefaultConfig(), Models: providers.DefaultConfig(), Workers: worker.DefaultConfig(), Threads: thread.DefaultConfig(),
 	}
 }
 
@@ -188,6 +190,9 @@ func (c Config) Validate() error {
 	}
 	if err := c.Workers.Validate(); err != nil {
 		faults = append(faults, fmt.Errorf("workers: %w", err))
+	}
+	if err := c.Threads.Validate(); err != nil {
+		faults = append(faults, fmt.Errorf("threads: %w", err))
 	}
 	faults = append(faults, c.validateRetention()...)
 	return errors.Join(append(faults, e.Validate())...)
@@ -385,7 +390,7 @@ func (s *Service) openStores(ctx context.Context, cfg Config, d Deps, answered f
 
 // assemble makes the parts of the service over open stores.
 func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err error) {
-	set, err := builtin.New(cfg.Actors, models, thread.NewCache(st.plain, 0), st.plain, d.Telemetry)
+	set, err := builtin.New(cfg.Actors, models, thread.NewCache(st.plain, int64(cfg.Threads.Cache)), st.plain, d.Telemetry)
 	if err != nil {
 		return fmt.Errorf("make actors: %w", err)
 	}
@@ -437,7 +442,7 @@ func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err 
 	}
 	s.scheduleServer = rpc.NewScheduleServer(s.schedules, runs)
 	s.threads = thread.NewConductor(st.plain, rpc.Conversing{Server: s.server}, s.log, dbkit.Now)
-	s.threadServer = rpc.NewThreadServer(st.plain, s.threads)
+	s.threadServer = rpc.NewThreadServer(st.plain, s.threads, cfg.Threads.MaxQueued)
 	s.server.DialPeers(d.Peer)
 	return nil
 }

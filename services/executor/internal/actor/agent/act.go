@@ -99,7 +99,7 @@ func (d *definition) read(ctx context.Context, c *workgraph.Call, r *round) (*re
 // act decides where the loop goes: to the node of an action, to groups, to a person, or to the end of the
 // round. A response is carried out as a whole or not at all.
 func (l *loop) act(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
-	d, err := definitionOf(c)
+	d, err := l.definitions.whole(ctx, c.Own["definition"])
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
@@ -268,8 +268,8 @@ func (d *definition) actGroups(ctx context.Context, r *response.Response, v verd
 				f.add("%s: %s", place, d.unknown(w.Type))
 				continue
 			}
-			if err := a.check(ctx, w.Type); err != nil {
-				return workgraph.Outcome{}, actor.BadArguments("actions.%s: %v", w.Type, err)
+			if a.fault != nil {
+				return workgraph.Outcome{}, actor.BadArguments("actions.%s: %v", w.Type, a.fault)
 			}
 			arguments := w.Arguments
 			if w.Texts() {

@@ -139,7 +139,7 @@ const schema = `{
 // Specs describes the actor and the actors of its loop. All of them compute: validation by an agent's schemas
 // may take seconds. Limits tell what the models of reasoners take; nil means that it is not known.
 func Specs(threads thread.Reader, limits Limits) []actor.Spec {
-	l := &loop{threads: threads}
+	l := &loop{threads: threads, definitions: newDefinitions()}
 	step := func(name, properties, description string, effect workgraph.Effect, f workgraph.ActorFunc) actor.Spec {
 		return actor.Spec{Name: name, Version: "1", Effect: effect, SeesPlace: true, Computes: true, Actor: f,
 			Schema:      `{"type": "object", "additionalProperties": false, "properties": {` + properties + `}}`,
@@ -155,14 +155,17 @@ func Specs(threads thread.Reader, limits Limits) []actor.Spec {
 		step(actorGroups, definition, "Runs groups of actions.", workgraph.Pure, l.groups),
 		step(actorGather, `"mode": {"type": "string"}, "prompt": {"type": "string"}, "names": {"type": "array"}, "max_bytes": {"type": "integer"}`, "Puts results of actions together.", workgraph.Pure, gather),
 		step(actorResults, `"layers": {"type": "array"}`, "Lists what became of the actions of a round.", workgraph.Pure, results),
-		step(actorBranch, `"action": {"type": "string"}`, "Goes on with the result of one action of a parallel group.", workgraph.Idempotent, branch),
+		step(actorBranch, `"action": {"type": "string"}`, "Goes on with the result of one action of a parallel group.", workgraph.Idempotent, l.branch),
 		step(actorSummary, definition, "Keeps a summary of the older part of an agent's thread.", workgraph.Idempotent, l.summarized),
 		step(actorObserve, definition, "Ends an agent's round: its state is appended to the thread, and the next prompt or the result is made.", workgraph.Idempotent, l.observe),
 	}
 }
 
 // loop has what the steps of the loop need.
-type loop struct{ threads thread.Reader }
+type loop struct {
+	threads     thread.Reader
+	definitions *definitions
+}
 
 // examine returns the faults of the arguments that only the node itself may state, as far as the schema does
 // not find them.
@@ -314,7 +317,7 @@ func (d *definition) resolve(ctx context.Context) error {
 			continue // its schema is about its definition
 		}
 		a.ActorSchema = known[a.Actor].Schema
-		if err := a.check(ctx, name); err != nil {
+		if err := a.check(ctx); err != nil {
 			return workgraph.Errorf(workgraph.Permanent, ReasonActionsUnusable, "actions.%s: %v", name, err)
 		}
 	}
@@ -327,15 +330,6 @@ func value(v any) (workgraph.Outcome, error) {
 		return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, workgraph.ReasonBadOutcome, "%v", err)
 	}
 	return workgraph.Outcome{Values: []json.RawMessage{raw}}, nil
-}
-
-// text is a JSON string's text, and any other value as JSON.
-func text(raw json.RawMessage) string {
-	var s string
-	if len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, &s) == nil {
-		return s
-	}
-	return string(raw)
 }
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

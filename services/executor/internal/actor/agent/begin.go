@@ -16,7 +16,7 @@ import (
 
 // begin makes or takes the thread, appends what the user said, and makes the first prompt.
 func (l *loop) begin(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
-	d, err := definitionOf(c)
+	d, err := l.definitions.of(c)
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}

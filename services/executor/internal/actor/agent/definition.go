@@ -202,19 +202,9 @@ func (d *definition) templates() (err error) {
 	return nil
 }
 
-// definitionOf reads the definition of a step of the loop, from its own arguments. It was checked when the
-// agent was called, so schemas are compiled where they are used.
-func definitionOf(c *workgraph.Call) (*definition, error) {
-	var a struct {
-		Definition *definition `json:"definition"`
-	}
-	if err := actor.Decode(c.Own, &a); err != nil {
-		return nil, err
-	}
-	if a.Definition == nil {
-		return nil, actor.BadArguments("definition is missing: this actor is a step of the agent actor's loop")
-	}
-	return a.Definition, a.Definition.templates()
+// showsStates reports whether the reasoner is told of earlier states.
+func (d *definition) showsStates() bool {
+	return d.Form != formTools && (d.Reasoner != actorLLM || d.template.Holds(prompt.CurrentState) || d.template.Holds(prompt.PreviousStates))
 }
 
 // limitsOf are the arguments of one call of the agent that are not part of its definition.

@@ -22,7 +22,7 @@ import (
 // groups runs the groups, or the graph, of a round as a run of its own. The run has the depth of the agent's,
 // so that the nesting of agents is not affected by the form of their decisions.
 func (l *loop) groups(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
-	d, err := definitionOf(c)
+	d, err := l.definitions.of(c)
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
@@ -39,7 +39,7 @@ func (l *loop) groups(ctx context.Context, c *workgraph.Call) (workgraph.Outcome
 	if err := json.Unmarshal(actor.Result(from.Values), &v); err != nil {
 		return workgraph.Outcome{}, badLoop("the verdict: %v", err)
 	}
-	b := &groupBuilder{d: d, branch: branchOf(d, in, at, v.State)}
+	b := &groupBuilder{d: d, definition: c.Own["definition"], branch: branchOf(d, in, at, v.State)}
 	if v.Graph != nil {
 		b.actions(v.Graph, v.Problems)
 	} else {
@@ -69,10 +69,12 @@ func branchOf(d *definition, in *instance, at position, now *state.Brief) *insta
 // groupBuilder makes the graph of a round: layers one after another, then the node that lists the results.
 // Results reach every later action as one growing list, which a gather node after each layer extends.
 type groupBuilder struct {
-	d      *definition
-	branch *instance
-	g      workgraph.Graph
-	layers []layer
+	d *definition
+	// definition is d as the step got it.
+	definition json.RawMessage
+	branch     *instance
+	g          workgraph.Graph
+	layers     []layer
 	// before is the gather node of the layer before.
 	before string
 	err    error
@@ -153,13 +155,13 @@ const stateBranch = "branch"
 
 // common is what all branches of a round have in common.
 type common struct {
-	Definition *definition `json:"definition"`
-	Branch     *instance   `json:"branch"`
+	Definition json.RawMessage `json:"definition"`
+	Branch     *instance       `json:"branch"`
 }
 
 func (b *groupBuilder) branching() {
 	if b.g.State == nil {
-		b.g.State = map[string]workgraph.StateKey{stateBranch: {Initial: b.named(map[string]any{"c": common{b.d, b.branch}})["c"]}}
+		b.g.State = map[string]workgraph.StateKey{stateBranch: {Initial: b.named(map[string]any{"c": common{b.definition, b.branch}})["c"]}}
 	}
 }
 
@@ -232,7 +234,7 @@ func (b *groupBuilder) names(ends []string) []string {
 			if n := &b.g.Nodes[i]; n.ID == end {
 				name := n.Name
 				if raw, ok := n.Named["action"]; ok && n.Actor == actorBranch {
-					name = text(raw)
+					name = actor.AsText(raw)
 				}
 				out = append(out, name)
 			}
@@ -398,7 +400,7 @@ func became(c *workgraph.Call, s step) state.Result {
 
 // branch goes on with the result of one action of a parallel group: the agent with
 // {user_input: null, action_results}.
-func branch(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+func (l *loop) branch(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	var a struct {
 		Action string `json:"action"`
 	}
@@ -409,11 +411,11 @@ func branch(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	var s struct {
 		Branch common `json:"branch"`
 	}
-	if !ok || json.Unmarshal(raw, &s) != nil || s.Branch.Definition == nil || s.Branch.Branch == nil || s.Branch.Branch.Create == nil {
+	if !ok || json.Unmarshal(raw, &s) != nil || s.Branch.Branch == nil || s.Branch.Branch.Create == nil {
 		return workgraph.Outcome{}, badLoop("branch is missing")
 	}
-	d := s.Branch.Definition
-	if err := d.check(ctx); err != nil {
+	d, err := l.definitions.whole(ctx, s.Branch.Definition)
+	if err != nil {
 		return workgraph.Outcome{}, err
 	}
 	in := *s.Branch.Branch
@@ -456,7 +458,7 @@ func (d *definition) actGraph(ctx context.Context, r *response.Response, v verdi
 // results under unrestricted names. Arguments that the policy fixes or checks cannot be set that way.
 func (p *policy) clean(ctx context.Context, raw json.RawMessage) (*workgraph.Graph, error) {
 	if len(raw) > 0 && raw[0] == '"' {
-		inner, err := response.Inner(text(raw))
+		inner, err := response.Inner(actor.AsText(raw))
 		if err != nil {
 			return nil, fmt.Errorf("the graph is not valid JSON: %w", err)
 		}
@@ -489,8 +491,8 @@ func (p *policy) clean(ctx context.Context, raw json.RawMessage) (*workgraph.Gra
 			f.add("%s: %s", place, p.unknown(n.Actor))
 			continue
 		}
-		if err := a.check(ctx, n.Actor); err != nil {
-			return nil, err
+		if a.fault != nil {
+			return nil, a.fault
 		}
 		switch {
 		case a.HandOver:

@@ -129,13 +129,13 @@ func (t *task) userInput(c *workgraph.Call) (raw json.RawMessage, consumed bool,
 				names = append(names, k)
 			}
 		}
-		if given := slices.DeleteFunc(slices.Clone(names), func(k string) bool { return prompt.Text(in[k]) == "" }); len(given) > 0 {
+		if given := slices.DeleteFunc(slices.Clone(names), func(k string) bool { return actor.AsText(in[k]) == "" }); len(given) > 0 {
 			return given
 		}
 		return names
 	}
 	pick := func(in map[string]json.RawMessage, names []string) (json.RawMessage, error) {
-		if len(names) > 1 && prompt.Text(in[names[0]]) != "" {
+		if len(names) > 1 && actor.AsText(in[names[0]]) != "" {
 			return nil, actor.BadArguments("%s and %s are both given: they mean the same, give one of them", names[0], names[1])
 		}
 		return in[names[0]], nil
@@ -147,7 +147,7 @@ func (t *task) userInput(c *workgraph.Call) (raw json.RawMessage, consumed bool,
 	own := stated(c.Own)
 	switch {
 	case len(own) > 0:
-		if raw, err = pick(c.Named, own); err != nil || prompt.Text(raw) == "" && t.alone != nil {
+		if raw, err = pick(c.Named, own); err != nil || actor.AsText(raw) == "" && t.alone != nil {
 			return t.alone, t.alone != nil, err
 		}
 		if t.alone != nil && !isUpstream(c, t.alone) {
@@ -184,7 +184,7 @@ func readInput(c *workgraph.Call) (*instance, error) {
 	if err := actor.Decode(named, &g); err != nil {
 		return nil, err
 	}
-	in := &instance{Context: prompt.Text(g.Context), UserProfile: prompt.Text(g.UserProfile), ActionResults: state.Given(g.ActionResults), Inputs: inputs(said)}
+	in := &instance{Context: actor.AsText(g.Context), UserProfile: actor.AsText(g.UserProfile), ActionResults: state.Given(g.ActionResults), Inputs: inputs(said)}
 	if more := g.problem(); more != "" {
 		if len(in.Inputs) == 0 {
 			in.Inputs = []string{""}
@@ -233,7 +233,7 @@ func inputs(raw json.RawMessage) []string {
 	}
 	var out []string
 	for _, one := range list {
-		if text := prompt.Text(one); text != "" {
+		if text := actor.AsText(one); text != "" {
 			out = append(out, text)
 		}
 	}
@@ -243,14 +243,14 @@ func inputs(raw json.RawMessage) []string {
 // problem is what a plan says of its problem, besides the request.
 func (g *given) problem() string {
 	var b strings.Builder
-	if tool := prompt.Text(g.Tool); tool != "" {
+	if tool := actor.AsText(g.Tool); tool != "" {
 		b.WriteString("\n\nTool: " + tool)
 	}
 	for i, a := range g.Arguments {
 		if i == 0 {
 			b.WriteString("\n\nArguments:")
 		}
-		b.WriteString("\n" + prompt.Text(a))
+		b.WriteString("\n" + actor.AsText(a))
 	}
 	if refs := actor.References(g.References); refs != "" {
 		b.WriteString("\n\n" + refs)

@@ -168,8 +168,9 @@ func (d *definition) nativeTools() []tool {
 	return out
 }
 
-// position is where an agent stands: its thread, and its own last item in it. It is a key of the run's state,
-// so that a fork of the run stands where the run stood at that visit.
+// position is where an agent stands: its thread, its own last item in it, how many rounds it has behind it,
+// and the state of the last one. It is a key of the run's state, so that a fork of the run stands where the
+// run stood at that visit.
 type position struct {
 	Thread string `json:"thread"`
 	Seq    int64  `json:"seq"`
@@ -178,6 +179,8 @@ type position struct {
 	Runs []string `json:"runs,omitempty"`
 	// Round is the round that is under way, or comes next.
 	Round int `json:"round"`
+	// State is the agent's own last state; 0 before the first one.
+	State int64 `json:"state,omitempty"`
 	// Input are the messages with the newest user input, if they are known.
 	Input *state.Span `json:"input,omitempty"`
 	// About is the state of the first round if it has what is told in every round; else 0.

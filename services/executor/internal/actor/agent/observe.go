@@ -8,7 +8,6 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
-	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/prompt"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/response"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/state"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
@@ -27,13 +26,13 @@ func (l *loop) round(ctx context.Context, c *workgraph.Call, d *definition) (*ro
 		return r, err
 	}
 	r.number = r.at.Round
-	items, err := l.threads.Items(ctx, actor.NamespaceOf(ctx), r.at.Thread, thread.Query{Kinds: []thread.Kind{workgraph.ThreadState}, Before: r.at.Seq + 1, Limit: 1})
+	it, err := l.threads.Item(ctx, actor.NamespaceOf(ctx), r.at.Thread, r.at.State)
 	if err != nil {
 		return nil, threadError(err)
 	}
 	last := &state.Item{}
-	if len(items) == 0 || json.Unmarshal(items[0].Body, last) != nil {
-		return nil, workgraph.Errorf(workgraph.Permanent, thread.ReasonInvalid, "thread %s has no state at item %d", r.at.Thread, r.at.Seq)
+	if it.Kind != workgraph.ThreadState || json.Unmarshal(it.Body, last) != nil {
+		return nil, workgraph.Errorf(workgraph.Permanent, thread.ReasonInvalid, "thread %s has no state at item %d", r.at.Thread, r.at.State)
 	}
 	r.last = last
 	r.userInput, r.results = strings.Join(inputs(last.Answer), "\n"), last.Next()
@@ -42,7 +41,7 @@ func (l *loop) round(ctx context.Context, c *workgraph.Call, d *definition) (*ro
 
 // observe closes a round: it appends the state to the thread, and gives the result or what is told next.
 func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
-	d, err := definitionOf(c)
+	d, err := l.definitions.of(c)
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
@@ -55,7 +54,7 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 		said = &response.Response{Status: response.Ongoing}
 	}
 	from, _ := source(c, nodeReason)
-	item := &state.Item{Round: r.number, RawResponse: actor.Result(from.Values), ReasonerInput: prompt.Text(c.Named["request"]), Brief: stateOf(said, r.userInput),
+	item := &state.Item{Round: r.number, RawResponse: actor.Result(from.Values), ReasonerInput: actor.AsText(c.Named["request"]), Brief: stateOf(said, r.userInput),
 		Response: state.Response{InstantResponse: said.InstantResponse, NextActions: said.Groups, Graph: d.shown(said), InstantLearnings: said.Learnings},
 		Sent:     r.at.Sent}
 	if d.Form == formTools && r.number == 1 {
@@ -110,6 +109,7 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 func (r *round) moved(a workgraph.ThreadAppend, item *state.Item) position {
 	p := r.at
 	p.Thread, p.Seq, p.Round, p.Sent = a.Thread, a.After+int64(len(a.Items)), r.number+1, nil
+	p.State = p.Seq // the state is the last item
 	if item.ReasonerInput != "" && r.number == 1 && r.d.Form == formTools {
 		p.About = p.Seq
 	}

@@ -25,6 +25,8 @@ type policy struct {
 	MaxResultBytes int                `json:"max_result_bytes"`
 
 	result *workgraph.Schema
+	// resultFault says why there is no result although there is a ResultSchema.
+	resultFault error
 }
 
 var policyFields = []string{"actions", "allow_graph", "result_schema", "max_actions", "max_result_bytes"}
@@ -51,6 +53,8 @@ type action struct {
 	// open are the arguments that the schema names; closed says that it restricts other arguments too.
 	open   map[string]bool
 	closed bool
+	// fault says why the action cannot be done. It is of definitions that were checked before.
+	fault error
 }
 
 const maxActionNames = 64
@@ -113,30 +117,46 @@ func (p *policy) check(ctx context.Context, needed bool) error {
 			return actor.BadArguments("%s must be from %d to %d", b.name, b.low, b.high)
 		}
 	}
-	if len(p.ResultSchema) > 0 {
-		var err error
-		if p.result, err = workgraph.CompileSchema(ctx, p.ResultSchema); err != nil {
-			return actor.BadArguments("result_schema: %v", err)
-		}
+	p.complete()
+	if p.compile(ctx); p.resultFault != nil {
+		return actor.BadArguments("result_schema: %v", p.resultFault)
 	}
 	for _, name := range sorted(p.Actions) {
 		if !actionName.MatchString(name) {
 			return actor.BadArguments("actions: %.80q is no name: use up to 64 letters, digits, _, . and -", name)
 		}
-		if p.Actions[name] == nil {
-			p.Actions[name] = &action{}
-		}
-		if err := p.Actions[name].check(ctx, name); err != nil {
+		if err := p.Actions[name].fault; err != nil {
 			return actor.BadArguments("actions.%s: %v", name, err)
 		}
 	}
 	return nil
 }
 
-func (a *action) check(ctx context.Context, name string) error {
-	if a.Actor == "" {
-		a.Actor = name
+// complete fills in the actors of actions that name none.
+func (p *policy) complete() {
+	for name, a := range p.Actions {
+		if a == nil {
+			a = &action{}
+			p.Actions[name] = a
+		}
+		if a.Actor == "" {
+			a.Actor = name
+		}
 	}
+}
+
+// compile checks the actions and compiles all schemas. It notes the faults.
+func (p *policy) compile(ctx context.Context) {
+	for _, a := range p.Actions {
+		a.fault = a.check(ctx)
+	}
+	if len(p.ResultSchema) > 0 {
+		p.result, p.resultFault = workgraph.CompileSchema(ctx, p.ResultSchema)
+	}
+}
+
+// check makes a complete action ready, or says why it cannot be done.
+func (a *action) check(ctx context.Context) error {
 	switch {
 	case strings.HasPrefix(a.Actor, stepPrefix):
 		return fmt.Errorf("%s is a step of an agent and no action", a.Actor)
@@ -224,7 +244,7 @@ func (a *action) typed(arguments map[string]json.RawMessage) map[string]json.Raw
 		if len(v) == 0 || v[0] != '"' || json.Unmarshal(a.types[k], &s) != nil || len(s.Type) == 0 || bytes.Contains(s.Type, []byte(`"string"`)) {
 			continue
 		}
-		if inner, err := response.Inner(text(v)); err == nil {
+		if inner, err := response.Inner(actor.AsText(v)); err == nil {
 			out[k] = inner
 		}
 	}
@@ -361,18 +381,15 @@ func (p *policy) checkResult(ctx context.Context, raw json.RawMessage) (json.Raw
 	if len(p.ResultSchema) == 0 {
 		return raw, nil
 	}
-	if p.result == nil {
-		var err error
-		if p.result, err = workgraph.CompileSchema(ctx, p.ResultSchema); err != nil {
-			return nil, err
-		}
+	if p.resultFault != nil {
+		return nil, p.resultFault
 	}
 	first := p.result.Check(ctx, raw)
 	if first == nil {
 		return raw, nil
 	}
 	if len(raw) > 0 && raw[0] == '"' {
-		if inner, err := response.Inner(text(raw)); err == nil {
+		if inner, err := response.Inner(actor.AsText(raw)); err == nil {
 			if first = p.result.Check(ctx, inner); first == nil {
 				return inner, nil
 			}

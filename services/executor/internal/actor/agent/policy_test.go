@@ -26,7 +26,7 @@ func TestActKeepsToThePolicy(t *testing.T) {
 	require.NoError(t, err)
 	own := map[string]json.RawMessage{"definition": whole}
 	allowed := []string{"one", "two", "spawn"}
-	l := &loop{}
+	l := &loop{definitions: newDefinitions()}
 	names := rapid.SampledFrom([]string{"a", "b", "s", "one", "spawn", "expand", "agent", "loop/act", ""})
 	values := rapid.SampledFrom([]string{`1`, `"x"`, `null`, `{"nodes":[{"id":"e","actor":"http"}]}`, `["url"]`})
 	keys := rapid.SampledFrom([]string{"url", "n", "graph", "runs", "ref", "q"})

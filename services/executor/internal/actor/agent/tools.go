@@ -110,7 +110,7 @@ func (d *definition) answer(one *state.Result) (content string, failed bool) {
 	case one.Abstained:
 		return "it gave no result", false
 	}
-	return errs.Clip(prompt.Text(one.OK), d.MaxResultBytes), false
+	return errs.Clip(actor.AsText(one.OK), d.MaxResultBytes), false
 }
 
 // messages is the outcome that carries the newest messages of the thread, within the room of the round. What

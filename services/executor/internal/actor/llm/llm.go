@@ -3,7 +3,6 @@
 package llm
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -238,6 +237,8 @@ func (m *model) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 			return workgraph.Outcome{}, actor.BadArguments("response_schema: %v", err)
 		}
 	}
+	// The prompt was made of these, and the call may take minutes.
+	a.Request, a.UserInput, a.System, a.Messages, a.Attachments, a.Previous, a.Arguments = "", "", "", nil, nil, nil, nil
 	asJSON := a.JSON || len(a.Schema) > 0
 	if asJSON {
 		req.Format = &llm.Format{Name: "answer", Schema: a.Schema, Strict: len(a.Schema) > 0}
@@ -330,27 +331,27 @@ func (m *model) conversation(a *arguments, c *workgraph.Call) ([]llm.Message, er
 		request = a.UserInput
 	}
 	if request == "" && len(c.Args) > 0 && len(a.Messages) == 0 {
-		request = text(c.Args[0])
+		request = actor.AsText(c.Args[0])
 	}
 	if request == "" && len(a.Messages) == 0 {
 		return nil, actor.BadArguments("one of request, user_input and messages is needed")
 	}
 	var b strings.Builder
 	b.WriteString(request)
-	if len(a.Tool) > 0 && a.Tool[0] == '"' && !strings.Contains(request, text(a.Tool)) {
-		b.WriteString("\n\nTool: " + text(a.Tool))
+	if len(a.Tool) > 0 && a.Tool[0] == '"' && !strings.Contains(request, actor.AsText(a.Tool)) {
+		b.WriteString("\n\nTool: " + actor.AsText(a.Tool))
 	}
 	if len(a.Arguments) > 0 {
 		b.WriteString("\n\nArguments:")
 		for _, arg := range a.Arguments {
-			b.WriteString("\n" + text(arg))
+			b.WriteString("\n" + actor.AsText(arg))
 		}
 	}
 	if refs := actor.References(a.References); refs != "" {
 		b.WriteString("\n\n" + refs)
 	}
 	for _, d := range a.Attachments {
-		body := text(d.Content)
+		body := actor.AsText(d.Content)
 		if body == "" {
 			body = d.URI
 		}
@@ -371,7 +372,7 @@ func (m *model) conversation(a *arguments, c *workgraph.Call) ([]llm.Message, er
 				return nil, actor.BadArguments("the results of the nodes before this one are longer than %d bytes together: keep large ones outside and pass references", maxPrompt)
 			}
 			told = true
-			section(&b, "result", u.Node, "", text(actor.Result(u.Values)))
+			section(&b, "result", u.Node, "", actor.AsText(actor.Result(u.Values)))
 		case workgraph.VisitFailed:
 			if u.Error != nil {
 				section(&b, "failure", u.Node, "", u.Error.Error())
@@ -379,10 +380,10 @@ func (m *model) conversation(a *arguments, c *workgraph.Call) ([]llm.Message, er
 		}
 	}
 	if !told && len(a.Previous) > 0 && string(a.Previous) != "null" {
-		section(&b, "result", "earlier steps", "", text(a.Previous))
+		section(&b, "result", "earlier steps", "", actor.AsText(a.Previous))
 	}
 	if actor.Filled(a.Before) {
-		section(&b, "result", "earlier actions", "", text(a.Before))
+		section(&b, "result", "earlier actions", "", actor.AsText(a.Before))
 	}
 	if b.Len() > 0 {
 		out = append(out, llm.Message{Role: "user", Content: b.String()})
@@ -396,19 +397,6 @@ func section(b *strings.Builder, tag, from, description, body string) {
 		fmt.Fprintf(b, " description=%q", description)
 	}
 	fmt.Fprintf(b, ">\n%s\n</%s>", body, tag)
-}
-
-// text is a JSON string's text, and any other value as JSON.
-func text(raw json.RawMessage) string {
-	var s string
-	if len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, &s) == nil {
-		return s
-	}
-	var b bytes.Buffer // without the spaces, which cost tokens
-	if json.Compact(&b, raw) != nil {
-		return string(raw)
-	}
-	return b.String()
 }
 
 // usage books the call even if the server reported no counts: then it is one call of unknown size, not none.

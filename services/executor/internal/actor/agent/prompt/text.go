@@ -1,7 +1,6 @@
 package prompt
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -9,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/response"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/state"
 )
@@ -69,7 +69,7 @@ func one(b *strings.Builder, r *state.Result, most int, indent string) {
 	case r.Abstained:
 		element(b, in, "ActionSkipped", "", "it gave no result")
 	default:
-		s := Text(r.OK)
+		s := actor.AsText(r.OK)
 		cut := ""
 		if whole := max(len(s), r.Cut); whole > most || r.Cut > 0 {
 			cut = fmt.Sprintf(` truncated="%d"`, whole)
@@ -107,23 +107,6 @@ func escape(b *strings.Builder, s string, attribute bool) {
 	}
 }
 
-// Text is a JSON string's text, any other value as compact JSON, and nothing for null.
-func Text(raw json.RawMessage) string {
-	raw = bytes.TrimSpace(raw)
-	var s string
-	switch {
-	case len(raw) == 0 || string(raw) == "null":
-		return ""
-	case raw[0] == '"' && json.Unmarshal(raw, &s) == nil:
-		return s
-	}
-	var b bytes.Buffer
-	if json.Compact(&b, raw) != nil {
-		return string(raw)
-	}
-	return b.String()
-}
-
 // Memory is what actions want to be remembered: the texts of action_memory.memory in their results, a line
 // each.
 func Memory(rs state.Results) string {
@@ -143,7 +126,7 @@ func Memory(rs state.Results) string {
 				} `json:"action_memory"`
 			}
 			if len(raw) > 0 && raw[0] == '{' && json.Unmarshal(raw, &v) == nil {
-				if m := Text(v.Memory.Memory); m != "" {
+				if m := actor.AsText(v.Memory.Memory); m != "" {
 					lines = append(lines, m)
 				}
 			}
@@ -174,7 +157,7 @@ func AttachmentsText(as []Attachment, most int) string {
 			b.WriteString(`" description="`)
 			escape(&b, as[i].Description, true)
 		}
-		body := Text(as[i].Content)
+		body := actor.AsText(as[i].Content)
 		if body == "" {
 			body = as[i].URI
 		}
@@ -203,7 +186,7 @@ func ConversationText(messages []json.RawMessage, most int) string {
 		if json.Unmarshal(raw, &m) != nil {
 			continue
 		}
-		who, said := "User", Text(m.Content)
+		who, said := "User", actor.AsText(m.Content)
 		if m.Role == "assistant" {
 			who = "Agent"
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/epigraph-run/epigraph/plan/lenient"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 )
 
 // within returns the JSON values in a text, the likeliest first. A value that is cut off is skipped with its
@@ -158,7 +159,7 @@ func readObject(raw json.RawMessage) (*Response, error) {
 	case given:
 		r.Result = result
 		if r.InstantResponse == "" {
-			r.InstantResponse = text(result)
+			r.InstantResponse = actor.AsText(result)
 		}
 	case r.Status == "" && r.InstantResponse == "":
 		return nil, errors.New("the decision says nothing: " + want)
@@ -171,9 +172,9 @@ func readRemarks(raw json.RawMessage) (*Response, error) {
 	if err := json.Unmarshal(raw, &said); err != nil {
 		return nil, fmt.Errorf("the decision cannot be read: %w", err)
 	}
-	r := &Response{InstantResponse: text(said.InstantResponse), NewTask: yes(text(said.NewTask)),
-		Description: text(said.Description), DescriptionExtended: text(said.Extended)}
-	if err := r.take(&element{tag: tagStatus, text: text(said.Status)}); err != nil {
+	r := &Response{InstantResponse: actor.AsText(said.InstantResponse), NewTask: yes(actor.AsText(said.NewTask)),
+		Description: actor.AsText(said.Description), DescriptionExtended: actor.AsText(said.Extended)}
+	if err := r.take(&element{tag: tagStatus, text: actor.AsText(said.Status)}); err != nil {
 		return nil, err
 	}
 	if !absent(said.Learnings) {
@@ -196,7 +197,7 @@ const maxGroups = 1000
 
 func readGroups(raw json.RawMessage) ([][]Action, error) {
 	if raw = bytes.TrimSpace(raw); raw[0] == '"' {
-		inner, err := lenient.JSON(lenient.Unfence(text(raw)))
+		inner, err := lenient.JSON(lenient.Unfence(actor.AsText(raw)))
 		if err != nil {
 			return nil, fmt.Errorf("actions must be a list of groups, each a list of actions: %w", err)
 		}
@@ -262,7 +263,7 @@ func readAction(raw json.RawMessage) (Action, error) {
 	var m map[string]json.RawMessage
 	switch raw = bytes.TrimSpace(raw); raw[0] {
 	case '"':
-		a.Type = strings.TrimSpace(text(raw))
+		a.Type = strings.TrimSpace(actor.AsText(raw))
 		return a, nil
 	case '{':
 		if err := json.Unmarshal(raw, &m); err != nil {
@@ -285,7 +286,7 @@ func readAction(raw json.RawMessage) (Action, error) {
 	}
 	for _, k := range remarkKeys {
 		if k == "reasoning" {
-			a.Reasoning = text(m[k])
+			a.Reasoning = actor.AsText(m[k])
 		}
 		delete(m, k)
 	}

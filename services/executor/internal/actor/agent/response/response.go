@@ -103,7 +103,7 @@ func Read(raw json.RawMessage) (*Response, error) {
 	case len(raw) == 0:
 		return nil, errors.New("there is no decision: " + want)
 	case raw[0] == '"':
-		return finish(readText(text(raw)))
+		return finish(readText(actor.AsText(raw)))
 	case raw[0] == '{':
 		if m, ok := message(raw); ok {
 			return finish(m.read())
@@ -150,7 +150,7 @@ func finish(r *Response, err error) (*Response, error) {
 // question is what an action of askPrefix asks.
 func question(a *Action) string {
 	for _, k := range []string{"question", "prompt", "target"} {
-		if t := text(a.Arguments[k]); t != "" {
+		if t := actor.AsText(a.Arguments[k]); t != "" {
 			return t
 		}
 	}
@@ -220,7 +220,7 @@ func message(raw json.RawMessage) (*assistant, bool) {
 
 // read is the message as a response: its calls, or else its text.
 func (m *assistant) read() (*Response, error) {
-	said := strings.TrimSpace(text(m.Content))
+	said := strings.TrimSpace(actor.AsText(m.Content))
 	if len(m.ToolCalls) == 0 {
 		if said == "" {
 			return nil, errors.New("the message has no text and calls no tool: call a tool, or write the result")
@@ -252,7 +252,7 @@ func arguments(raw json.RawMessage) (map[string]json.RawMessage, error) {
 	if raw = bytes.TrimSpace(raw); raw[0] != '"' {
 		return out, json.Unmarshal(raw, &out)
 	}
-	return argumentsIn(lenient.Unfence(text(raw)))
+	return argumentsIn(lenient.Unfence(actor.AsText(raw)))
 }
 
 // argumentsIn reads the text of an object.
@@ -270,15 +270,3 @@ func argumentsIn(s string) (map[string]json.RawMessage, error) {
 
 // Inner is the JSON that a text holds, fenced or not and with the slips of models mended.
 func Inner(s string) (json.RawMessage, error) { return lenient.JSON(lenient.Unfence(s)) }
-
-// text is a JSON string's text, and any other value as JSON; nothing for null.
-func text(raw json.RawMessage) string {
-	var s string
-	if len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, &s) == nil {
-		return s
-	}
-	if string(raw) == "null" {
-		return ""
-	}
-	return string(raw)
-}

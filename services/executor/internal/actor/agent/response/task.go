@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 )
 
 // The tools by which a model that calls tools says of its task what the other forms write into tags.
@@ -84,7 +86,7 @@ func (r *Response) TakeTaskCalls(tools []string) {
 // takeTaskCall takes one call into the response. The error is for the model.
 func (r *Response) takeTaskCall(a *Action, c *TaskCall) (question string, err error) {
 	take := func(name string, needed bool) string {
-		v := strings.TrimSpace(text(a.Arguments[name]))
+		v := strings.TrimSpace(actor.AsText(a.Arguments[name]))
 		if v == "" && needed && err == nil {
 			err = fmt.Errorf("%s is missing: call %s with it", name, a.Type)
 		}
