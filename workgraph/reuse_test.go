@@ -312,11 +312,11 @@ func TestForksAgree(t *testing.T) {
 		for _, a := range reused {
 			require.False(t, again[a.Ref], "%s was taken over and called", a.Ref)
 		}
+		if old.End() == nil || old.End().Status != StatusCompleted {
+			return // a failure may come earlier in the fork, where less is to be done before it
+		}
 		if from != nil && called[*from] {
 			require.True(t, again[*from], "%s is what the fork begins with", *from)
-		}
-		if old.End() == nil || old.End().Status != StatusCompleted {
-			return // several failures may come in another order
 		}
 		require.Equal(t, string(js(old.End())), string(js(fork.End())), "graph %s", mustJSON(spec.g))
 		require.Equal(t, len(called), len(reused)+len(again))

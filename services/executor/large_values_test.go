@@ -232,6 +232,12 @@ func largeCases() map[string]func(*largeWorld) {
 			w.whole(got)
 			w.is(id, paused)
 		},
+		"ExecutorService/StopRun": func(w *largeWorld) {
+			id, _ := w.waits(asksNode(), say("last"))
+			got, err := w.c.StopRun(w.t.Context(), &executorv1.StopRunRequest{RunId: id})
+			require.NoError(w.t, err)
+			w.whole(got)
+		},
 		"ExecutorService/ResumeRun": func(w *largeWorld) {
 			id, _ := w.waits(asksNode(), say("last"))
 			_, err := w.c.PauseRun(w.t.Context(), &executorv1.PauseRunRequest{RunId: id})
@@ -426,6 +432,15 @@ func largeCases() map[string]func(*largeWorld) {
 		"PeerService/ExplainLocal": func(w *largeWorld) {
 			_, err := executorv1.NewPeerServiceClient(w.dial(serviceToken)).ExplainLocal(w.t.Context(), &executorv1.ExplainLocalRequest{Namespace: "acme", RunId: w.start(asksNode())})
 			require.NoError(w.t, err)
+		},
+		"PeerService/Govern": func(w *largeWorld) { // a fault repeats no more than the beginning of a name
+			stream, err := executorv1.NewPeerServiceClient(w.dial(serviceToken)).Govern(w.t.Context())
+			require.NoError(w.t, err)
+			name := strings.Repeat("a", 256)
+			require.NoError(w.t, stream.Send(&executorv1.GovernRequest{Step: &executorv1.GovernRequest_Call{Call: &executorv1.ModelCall{Namespace: "acme", Account: name}}}))
+			_, err = stream.Recv()
+			require.ErrorContains(w.t, err, "the executor has no model account")
+			require.NotContains(w.t, err.Error(), name)
 		},
 		"ScheduleService/CreateSchedule": func(w *largeWorld) { w.schedule("create") },
 		"ScheduleService/GetSchedule": func(w *largeWorld) {

@@ -167,6 +167,12 @@ func principals(t *testing.T, r *replica) {
 			require.NoError(t, err)
 			return event(t, run.GetId(), func(ev *executorv1.RunEvent) bool { return ev.GetRunPaused() != nil }).GetPrincipal()
 		},
+		executors + "StopRun": func(t *testing.T) string {
+			run := asking(t)
+			_, err := runs.StopRun(ctx, &executorv1.StopRunRequest{RunId: run.GetId()})
+			require.NoError(t, err)
+			return event(t, run.GetId(), func(ev *executorv1.RunEvent) bool { return ev.GetStopRequested() != nil }).GetPrincipal()
+		},
 		executors + "ResumeRun": func(t *testing.T) string {
 			run := asking(t)
 			_, err := runs.PauseRun(ctx, &executorv1.PauseRunRequest{RunId: run.GetId()})

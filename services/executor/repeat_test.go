@@ -149,6 +149,10 @@ func TestRepeats(t *testing.T) {
 					return req, func() { req.Reason = "y" }
 				},
 			},
+			"StopRun": {"Runs": func(t *testing.T, id string) (proto.Message, func()) {
+				req := &executorv1.StopRunRequest{RunId: waiter(t), Reason: "x", RequestId: id}
+				return req, func() { req.Reason = "y" }
+			}},
 			"ResumeRun": {
 				"IsPaused": func(t *testing.T, id string) (proto.Message, func()) {
 					req := &executorv1.ResumeRunRequest{RunId: waiter(t), RequestId: id}

@@ -1,6 +1,7 @@
 package author
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -56,7 +57,7 @@ func (a *Author) create(ctx context.Context, o Order, l Listener) (Made, Report,
 	if l != nil {
 		d = &draft{a: a, kit: kit, how: o.Compile, to: l, told: map[string]*told{}}
 	}
-	prompt := fill(orElse(a.cfg.Prompt, createPrompt), map[string]string{"goal": o.Goal, "context": o.Context, "tools": toolText(o.Tools)})
+	prompt := fill(cmp.Or(a.cfg.Prompt, createPrompt), map[string]string{"goal": o.Goal, "context": o.Context, "tools": toolText(o.Tools)})
 	report, err := a.write(ctx, job{
 		namespace: o.Namespace, profile: o.Profile, prompt: prompt, limits: o.Limits, draft: d,
 		check: func(ctx context.Context, text string, whole bool) ([]plan.Diagnostic, error) {
@@ -90,13 +91,6 @@ func (a *Author) create(ctx context.Context, o Order, l Listener) (Made, Report,
 		made.Graph = nil
 	}
 	return made, report, err
-}
-
-func orElse(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
 }
 
 func (a *Author) parse(ctx context.Context, text string, whole bool) plan.Result {

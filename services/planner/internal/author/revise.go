@@ -2,6 +2,7 @@ package author
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -55,7 +56,7 @@ func (a *Author) Revise(ctx context.Context, r Remainder) (Revision, Report, err
 		return Revision{}, Report{}, err
 	}
 	var out Revision
-	prompt := fill(orElse(a.cfg.RevisePrompt, revisePrompt), map[string]string{
+	prompt := fill(cmp.Or(a.cfg.RevisePrompt, revisePrompt), map[string]string{
 		"goal": r.Goal, "context": r.Context, "tools": toolText(v.tools), "done": v.doneText(), "open": v.openText(),
 	})
 	report, err := a.write(ctx, job{
@@ -121,7 +122,7 @@ func newReviser(ctx context.Context, r Remainder) (*reviser, error) {
 	return v, nil
 }
 
-func (v *reviser) defaultActor() string { return orElse(v.Compile.DefaultActor, compile.DefaultActor) }
+func (v *reviser) defaultActor() string { return cmp.Or(v.Compile.DefaultActor, compile.DefaultActor) }
 
 // ancestors fixes the nodes whose results nodes that have begun may still get: the edges into those cannot
 // change.
@@ -205,7 +206,7 @@ func requestOf(n *workgraph.Node) (text, key string) {
 			return text, key
 		}
 	}
-	return orElse(n.Name, n.ID), ""
+	return cmp.Or(n.Name, n.ID), ""
 }
 
 // openText shows the tasks that have not begun in the notation of the instructions.

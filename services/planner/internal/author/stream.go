@@ -1,6 +1,7 @@
 package author
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -264,7 +265,7 @@ func (d *draft) fixed() string {
 	size := 0
 	for i, id := range d.order {
 		t := d.told[id]
-		line := taskLine(&t.node, t.in, orElse(d.how.DefaultActor, compile.DefaultActor))
+		line := taskLine(&t.node, t.in, cmp.Or(d.how.DefaultActor, compile.DefaultActor))
 		if size += len(line); size > maxFixed {
 			lines = append(lines, fmt.Sprintf("and %d more", len(d.order)-i))
 			break

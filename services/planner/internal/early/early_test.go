@@ -3,6 +3,7 @@ package early_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -91,6 +92,13 @@ func (m *memory) Amend(ctx context.Context, _, id string, revision int64, patch 
 	m.graph, m.revision = g, m.revision+1
 	m.amended, m.at = append(m.amended, id), append(m.at, time.Since(m.began))
 	return nil
+}
+
+// times are when the amendments were made, after the start.
+func (m *memory) times() []time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.at)
 }
 
 func (m *memory) Graph(context.Context, string) (*workgraph.Graph, int64, error) {
@@ -224,9 +232,9 @@ func TestLaunch(t *testing.T) {
 		add("b")
 		pass(t, 4*time.Second)
 		add("p", "c")
-		require.Len(t, w.m.amended, 1)
+		require.Len(t, w.m.times(), 1)
 		pass(t, 2*time.Second)
-		require.Equal(t, []time.Duration{time.Second, 6 * time.Second}, w.m.at, "an amendment takes a fifth of the time")
+		require.Equal(t, []time.Duration{time.Second, 6 * time.Second}, w.m.times(), "an amendment takes a fifth of the time")
 		require.NoError(t, w.Finish(ctx, whole))
 		require.Equal(t, 7500*time.Millisecond, time.Since(w.m.began), "the last one does not wait")
 	})
@@ -252,7 +260,7 @@ func TestLaunch(t *testing.T) {
 	launch("AnExecutorThatIsAwayIsAskedAgain", &memory{meet: map[int]func(*memory) error{1: away, 2: away}}, func(t *testing.T, ctx context.Context, w *world, add func(...string)) {
 		add("a")
 		pass(t, time.Second)
-		require.Len(t, w.m.amended, 1)
+		require.Len(t, w.m.times(), 1)
 		require.Equal(t, 3, w.m.sent)
 		require.NoError(t, w.Finish(ctx, whole))
 	})
