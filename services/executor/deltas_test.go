@@ -48,8 +48,8 @@ func hears(t *testing.T, c executorv1.ExecutorServiceClient, runID string) *hear
 	return h
 }
 
-// until waits for the text of one call, of which no byte may be missing, and returns the run that wrote it. A new
-// owner makes the call again, whose text begins anew.
+// until waits for the text of one call, of which no byte may be missing, and returns the run that wrote it. A
+// new owner makes the call again, whose text begins anew.
 func (h *heard) until(want string) (runID string) {
 	h.t.Helper()
 	for {

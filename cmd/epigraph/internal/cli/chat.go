@@ -189,8 +189,8 @@ func (t *talk) watch(ctx context.Context, r *reply) error {
 	return nil
 }
 
-// isAnswer reports whether an event is text that the agent says to the user. The agent is the run of the turn,
-// or the run that this one waits for.
+// isAnswer reports whether an event is text that the agent says to the user. The agent is the run of the
+// turn, or the run that this one waits for.
 func (t *talk) isAnswer(ctx context.Context, turn string, ev *executorv1.RunEvent) bool {
 	d := ev.GetTokenDelta()
 	if d.GetText() == "" || d.GetKind() == executorv1.TextKind_TEXT_KIND_RAW {

@@ -87,9 +87,9 @@ const (
 	maxChanges = 500
 )
 
-// Follower brings the ephemeral events of other executors' runs to the watchers here. It holds one stream to
-// each executor while something is watched that is not owned here, so that it does not matter which one owns a
-// run, or comes to own it. It implements feed.Elsewhere.
+// Follower brings the ephemeral events of other executors' runs to the watchers here. While something is
+// watched that is not owned here it holds one stream to each executor, so that it does not matter which one
+// owns a run, or comes to own it. It implements feed.Elsewhere.
 type Follower struct {
 	feed    *feed.Feed
 	journal journal.Members

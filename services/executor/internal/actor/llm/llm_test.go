@@ -23,7 +23,7 @@ import (
 )
 
 // model serves a scripted model over real HTTP and returns the actor that asks it.
-func model(t *testing.T, script fakellm.Script) (actor.Spec, *fakellm.Server) {
+func model(t testing.TB, script fakellm.Script) (actor.Spec, *fakellm.Server) {
 	t.Helper()
 	fake := fakellm.New(script)
 	s := httptest.NewServer(fake)

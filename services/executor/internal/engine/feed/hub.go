@@ -72,8 +72,8 @@ func (h *hub) watched(runID, rootID string) bool {
 	return false
 }
 
-// ofRun adds a sink for a run, and calls with at the same instant unless it is nil. With recalls the sink gets
-// what attempts have said so far.
+// ofRun adds a sink for a run, and calls with at the same instant unless it is nil. With recalls the sink
+// gets what attempts have said so far.
 func (h *hub) ofRun(id string, s sink, recalls bool, with func()) (undo func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
