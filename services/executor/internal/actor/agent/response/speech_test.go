@@ -62,7 +62,7 @@ func TestSpeech(t *testing.T) {
 			}
 			require.Equal(t, c.want, spoke(strings.Split(c.text, "")...), "letter by letter")
 			if r, err := Read(quoted(c.text)); err == nil && c.want != "" && name != "JSON/Later" {
-				require.Equal(t, r.InstantResponse, c.want, "as it is read when it is whole")
+				require.Equal(t, c.want, r.InstantResponse, "as it is read when it is whole")
 			}
 		})
 	}
