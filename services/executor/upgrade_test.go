@@ -145,7 +145,7 @@ func TestMakeRelease(t *testing.T) {
 		below, err := f.ListRuns(t.Context(), &executorv1.ListRunsRequest{ParentRunId: ids["family"]})
 		require.NoError(t, err)
 		require.Len(t, below.GetRuns(), 1)
-		f.wait(t, below.GetRuns()[0].GetId(), executorv1.RunState_RUN_STATE_WAITING) // its time to sleep is set
+		f.wait(t, below.GetRuns()[0].GetId(), executorv1.RunState_RUN_STATE_WAITING)
 		// Both calls are under way; the one to be made once has its intent.
 		require.ElementsMatch(t, []string{"/get", "/pay"}, []string{<-called, <-called})
 		visits, err := f.ListVisits(t.Context(), &executorv1.ListVisitsRequest{RunId: ids["outside"]})
