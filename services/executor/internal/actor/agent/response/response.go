@@ -90,7 +90,7 @@ const (
 // askPrefix begins the type of an action that is a question to the user.
 const askPrefix = "UserInputsRequired"
 
-const want = `give one of "actions", "result" and "graph"`
+const want = "say what is to be done next, or give the result"
 
 // Read decodes the output of a reasoner in the forms that models use: an assistant message with tool calls, a
 // decision as an object or as a text, bare, fenced or after other words, and the XML form with whatever
@@ -157,7 +157,8 @@ func question(a *Action) string {
 	return a.Reasoning
 }
 
-// readText looks for the XML form first: its tags are never part of JSON.
+// readText reads a text in the form that stands outermost in it: the XML form may hold JSON, and JSON may
+// quote tags of that form.
 func readText(s string) (*Response, error) {
 	s = strings.TrimSpace(s)
 	if s == "" {

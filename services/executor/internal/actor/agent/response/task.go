@@ -57,7 +57,7 @@ func (r *Response) TakeTaskCalls(tools []string) {
 		return
 	}
 	var rest []Action
-	question := ""
+	var questions []string
 	for i := range r.Groups[0] {
 		a := &r.Groups[0][i]
 		if !slices.Contains(tools, a.Type) {
@@ -69,13 +69,14 @@ func (r *Response) TakeTaskCalls(tools []string) {
 		if err != nil {
 			c.Answer, c.Failed = err.Error(), true
 		}
-		question = join(question, asked)
+		questions = append(questions, asked)
 		r.TaskCalls = append(r.TaskCalls, c)
 	}
+	question := lines(questions...)
 	switch {
 	case question != "":
 		// The question comes first. What was to be done besides is decided again when it is answered.
-		r.Status, r.Groups, r.InstantResponse = Pending, nil, join(r.InstantResponse, question)
+		r.Status, r.Groups, r.InstantResponse = Pending, nil, lines(r.InstantResponse, question)
 	case len(rest) == 0:
 		r.Groups = nil
 	default:
