@@ -107,6 +107,8 @@ func (b *groupBuilder) named(of map[string]any) map[string]json.RawMessage {
 var routed = workgraph.OnError{Action: workgraph.Route}
 
 // layer adds a group. An action of a group of several is followed by an agent that goes on with its result.
+// The ids of actions begin with a number, and those of other nodes with a letter, so that no name of an action
+// makes two nodes one.
 func (b *groupBuilder) layer(number int, group []doing) {
 	l := layer{}
 	var ends []string
@@ -123,7 +125,7 @@ func (b *groupBuilder) layer(number int, group []doing) {
 		}
 		end := id
 		if len(group) > 1 && b.d.branches() {
-			end = fmt.Sprintf("%d.%d-agent", number, k+1)
+			end = fmt.Sprintf("agent.%d.%d", number, k+1)
 			b.g.Nodes = append(b.g.Nodes, workgraph.Node{ID: end, Kind: workgraph.AgentKind, Actor: actorBranch, OnError: routed,
 				Named: b.named(map[string]any{"action": w.Action})})
 			b.branching()
@@ -166,7 +168,10 @@ func (b *groupBuilder) branching() {
 }
 
 // gatherNode is the node that extends the results by those of a layer.
-func gatherNode(number int) string { return fmt.Sprintf("%d-gather", number) }
+func gatherNode(number int) string { return fmt.Sprintf("gather.%d", number) }
+
+// listNode is the node with the results that the summarizer of a layer gets.
+func listNode(number int) string { return fmt.Sprintf("list.%d", number) }
 
 // lasts are the steps of a layer: for a branch the action first and then its agent.
 func lasts(steps []step, n int) []step {
@@ -184,7 +189,7 @@ func lasts(steps []step, n int) []step {
 
 // gather adds a node that puts the values of others together. It runs if all of them succeed.
 func (b *groupBuilder) gather(id, mode string, from []string, pass workgraph.PassDown, more map[string]any) string {
-	named := map[string]any{"mode": mode}
+	named := map[string]any{"mode": mode, "from": from}
 	for k, v := range more {
 		named[k] = v
 	}
@@ -201,7 +206,7 @@ func (b *groupBuilder) gather(id, mode string, from []string, pass workgraph.Pas
 
 // summary adds the summarizer of a group.
 func (b *groupBuilder) summary(number int, s *summarizer, ends []string) string {
-	id := fmt.Sprintf("%d-summary", number)
+	id := fmt.Sprintf("summary.%d", number)
 	n := workgraph.Node{ID: id, Kind: workgraph.SummarizerKind, Actor: s.Actor, Named: s.Named, OnError: routed, Retry: workgraph.Retry{MaxAttempts: 3}}
 	var list string
 	if s.Prompt != "" {
@@ -215,9 +220,9 @@ func (b *groupBuilder) summary(number int, s *summarizer, ends []string) string 
 		for k, v := range s.Named {
 			n.Named[k] = v
 		}
-		list = b.gather(fmt.Sprintf("%d-list", number), gatherPrompt, ends, workgraph.Merge(passRequest), map[string]any{"prompt": s.Prompt, "names": b.names(ends), "max_bytes": b.d.MaxResultBytes})
+		list = b.gather(listNode(number), gatherPrompt, ends, workgraph.Merge(passRequest), map[string]any{"prompt": s.Prompt, "names": b.names(ends), "max_bytes": b.d.MaxResultBytes})
 	} else {
-		list = b.gather(fmt.Sprintf("%d-list", number), gatherList, ends, workgraph.Key("results"), nil)
+		list = b.gather(listNode(number), gatherList, ends, workgraph.Key("results"), nil)
 	}
 	b.g.Nodes = append(b.g.Nodes, n)
 	b.edge(list, id, "")
@@ -291,6 +296,7 @@ const (
 func gather(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	var a struct {
 		Mode   string   `json:"mode"`
+		From   []string `json:"from"`
 		Prompt string   `json:"prompt"`
 		Names  []string `json:"names"`
 		Max    int      `json:"max_bytes"`
@@ -299,8 +305,8 @@ func gather(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 		return workgraph.Outcome{}, err
 	}
 	var values []json.RawMessage
-	for _, u := range c.Upstream {
-		if u.Outcome == workgraph.VisitCompleted && !isGather(u.Node) {
+	for _, node := range a.From {
+		if u, ok := source(c, node); ok && u.Outcome == workgraph.VisitCompleted {
 			values = append(values, actor.Result(u.Values))
 		}
 	}
@@ -337,12 +343,6 @@ func gather(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 		}
 	}
 	return workgraph.Outcome{Values: []json.RawMessage{actor.List(append(before, one))}}, nil
-}
-
-// isGather reports whether the node is the list that a summarizer got.
-func isGather(node string) bool {
-	const list = "-list"
-	return len(node) > len(list) && node[len(node)-len(list):] == list
 }
 
 // results lists what became of a round's actions: an entry for each group, in the order asked.
