@@ -141,7 +141,7 @@ const schema = `{
 func Specs(threads thread.Reader, limits Limits) []actor.Spec {
 	l := &loop{threads: threads, definitions: newDefinitions()}
 	step := func(name, properties, description string, effect workgraph.Effect, f workgraph.ActorFunc) actor.Spec {
-		return actor.Spec{Name: name, Version: "1", Effect: effect, SeesPlace: true, Computes: true, Actor: f,
+		return actor.Spec{Name: name, Version: "1", Effect: effect, SeesPlace: true, Computes: true, Actor: uninterrupted(f),
 			Schema:      `{"type": "object", "additionalProperties": false, "properties": {` + properties + `}}`,
 			Description: description + " The agent actor uses it."}
 	}
@@ -158,6 +158,18 @@ func Specs(threads thread.Reader, limits Limits) []actor.Spec {
 		step(actorBranch, `"action": {"type": "string"}`, "Goes on with the result of one action of a parallel group.", workgraph.Idempotent, l.branch),
 		step(actorSummary, definition, "Keeps a summary of the older part of an agent's thread.", workgraph.Idempotent, l.summarized),
 		step(actorObserve, definition, "Ends an agent's round: its state is appended to the thread, and the next prompt or the result is made.", workgraph.Idempotent, l.observe),
+	}
+}
+
+// uninterrupted is a step whose outcome does not count if its call was ended meanwhile. Reading and checking
+// fail then, and the reasoner must not be told so.
+func uninterrupted(f workgraph.ActorFunc) workgraph.ActorFunc {
+	return func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+		out, err := f(ctx, c)
+		if err == nil && ctx.Err() != nil {
+			return workgraph.Outcome{}, actor.Interrupted(workgraph.NotPerformed)
+		}
+		return out, err
 	}
 }
 
@@ -179,14 +191,14 @@ func examine(ctx context.Context, n *workgraph.Node) []workgraph.Argument {
 		return []workgraph.Argument{{Arg: "actions", Fault: "actions are missing: name 1 to 64 of them", Hint: "they are read from the node's own arguments only"}}
 	}
 	_, err := ownDefinition(ctx, n.Named)
-	if bad, ok := errors.AsType[*workgraph.Error](err); ok {
-		for _, arg := range slices.Concat(policyFields, definitionFields) {
-			if after, ok := strings.CutPrefix(bad.Message, arg); ok && after != "" && strings.IndexByte(" :.", after[0]) >= 0 {
-				return actor.Faulty(arg, err)
-			}
-		}
+	if err == nil || ctx.Err() != nil {
+		return nil
 	}
-	return nil
+	name := "actions"
+	if e, ok := errors.AsType[*argumentError](err); ok {
+		name = e.argument
+	}
+	return actor.Faulty(name, err)
 }
 
 // inner are the reasoner, the actions, and what else the loop calls once it runs.

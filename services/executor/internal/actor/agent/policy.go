@@ -107,26 +107,26 @@ func defaults() policy {
 // check reports what cannot be used, and makes the rest ready. Without a need for actions there may be none.
 func (p *policy) check(ctx context.Context, needed bool) error {
 	if needed && len(p.Actions) == 0 || len(p.Actions) > maxActionNames {
-		return actor.BadArguments("actions: name 1 to %d actions in the node's own arguments, there are %d", maxActionNames, len(p.Actions))
+		return badArgument("actions", "actions: name 1 to %d actions in the node's own arguments, there are %d", maxActionNames, len(p.Actions))
 	}
 	for _, b := range []struct {
 		name         string
 		v, low, high int
 	}{{"max_actions", p.MaxActions, 1, 100}, {"max_result_bytes", p.MaxResultBytes, 256, 1 << 20}} {
 		if b.v < b.low || b.v > b.high {
-			return actor.BadArguments("%s must be from %d to %d", b.name, b.low, b.high)
+			return badArgument(b.name, "%s must be from %d to %d", b.name, b.low, b.high)
 		}
 	}
 	p.complete()
 	if p.compile(ctx); p.resultFault != nil {
-		return actor.BadArguments("result_schema: %v", p.resultFault)
+		return badArgument("result_schema", "result_schema: %v", p.resultFault)
 	}
 	for _, name := range sorted(p.Actions) {
 		if !actionName.MatchString(name) {
-			return actor.BadArguments("actions: %.80q is no name: use up to 64 letters, digits, _, . and -", name)
+			return badArgument("actions", "actions: %.80q is no name: use up to 64 letters, digits, _, . and -", name)
 		}
 		if err := p.Actions[name].fault; err != nil {
-			return actor.BadArguments("actions.%s: %v", name, err)
+			return badArgument("actions", "actions.%s: %v", name, err)
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -111,6 +112,28 @@ func TestActKeepsToThePolicy(t *testing.T) {
 		acted++
 	})
 	require.NotZero(t, acted)
+}
+
+// A call that is ended while it reads a response says nothing of the response.
+func TestActThatIsEnded(t *testing.T) {
+	t.Parallel()
+	var act workgraph.Actor
+	for _, s := range Specs(nil, nil) {
+		if s.Name == actorAct {
+			act = s.Actor
+		}
+	}
+	call := workgraph.NewCall(workgraph.Start{Ref: workgraph.Ref{Visit: 1},
+		Own:      map[string]json.RawMessage{"definition": json.RawMessage(`{"reasoner": "r", "form": "prompt", "dispatch": "plan", "solver": {"actor": "s"}, "max_actions": 4}`)},
+		Upstream: []workgraph.Upstream{{Node: nodeReason, Outcome: workgraph.VisitCompleted, Values: []json.RawMessage{json.RawMessage(`"1. Buy tea\n2. Buy milk"`)}}}}, workgraph.CallOptions{Scope: standing{}})
+	out, err := act.Call(t.Context(), call)
+	require.NoError(t, err)
+	require.Equal(t, []string{nodeGroups}, out.Select.Names)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	out, err = act.Call(ended, call)
+	require.Error(t, err)
+	require.Empty(t, out.Values, "no refusal is recorded")
 }
 
 func passes(g *workgraph.Graph) []workgraph.PassDown {

@@ -159,14 +159,26 @@ func TestArguments(t *testing.T) {
 		e := actortest.Fails(t, first, `{"goal": "x", "actions": {"a": {}}}`, func(s *workgraph.Start) { s.Own = nil })
 		require.Contains(t, e.Message, "in the node's own arguments")
 	})
-	t.Run("Validation/FindsATemplatesFault", func(t *testing.T) {
-		t.Parallel()
-		n := &workgraph.Node{Named: map[string]json.RawMessage{"actions": json.RawMessage(`{"a": {}}`), "template": json.RawMessage(`"{user_inptu}"`)}}
-		faults := first.Examine(t.Context(), n)
-		require.Len(t, faults, 1)
-		require.Equal(t, "template", faults[0].Arg)
-		require.Contains(t, faults[0].Fault, "did you mean {user_input}?")
-	})
+	for name, c := range map[string]struct{ stated, arg, fault string }{
+		"Template":     {`"template": "{user_inptu}"`, "template", "did you mean {user_input}?"},
+		"ResultSchema": {`"result_schema": {"type": 7}`, "result_schema", "result_schema: "},
+		"Form":         {`"form": "poem"`, "form", "neither prompt nor tools"},
+		"ReasonerArgs": {`"reasoner_args": 7`, "reasoner_args", "cannot unmarshal number"},
+		"ActionsTime":  {`"actions": {"a": {"timeout": "soon"}}`, "actions", "actions: "},
+		"History":      {`"history": {"tokens": 1}`, "history", "history.tokens must be"},
+		"Branch":       {`"branch": false, "max_branches": 2`, "max_branches", "max_branches has no effect"},
+		"Solver":       {`"dispatch": "plan"`, "solver", "solver is missing"},
+	} {
+		t.Run("Validation/"+name, func(t *testing.T) {
+			t.Parallel()
+			n := &workgraph.Node{}
+			require.NoError(t, json.Unmarshal([]byte(`{"actions": {"a": {}}, `+c.stated+`}`), &n.Named))
+			faults := first.Examine(t.Context(), n)
+			require.Len(t, faults, 1, "a graph whose every call fails is refused")
+			require.Equal(t, c.arg, faults[0].Arg)
+			require.Contains(t, faults[0].Fault, c.fault)
+		})
+	}
 	t.Run("Steps/AreForTheLoopOnly", func(t *testing.T) {
 		t.Parallel()
 		for _, s := range agent.Specs(newThreads(), nil)[1:] {
