@@ -172,7 +172,7 @@ func (d *definition) shares(r *response.Response) bool {
 func (l *loop) say(ctx context.Context, c *workgraph.Call, r *response.Response, given *round) (*workgraph.ThreadAppend, error) {
 	var items []workgraph.ThreadItem
 	if given.d.Form != formTools && r.InstantResponse != "" {
-		item, err := messageItem(message{Role: "assistant", Content: r.InstantResponse})
+		item, err := messageItem(message{Role: "assistant", Content: r.InstantResponse}, maxMessage)
 		if err != nil {
 			return nil, err
 		}

@@ -153,7 +153,7 @@ func Specs(threads thread.Reader, limits Limits) []actor.Spec {
 		step(actorBegin, definition+`, "agent": {"type": "object"}`, "Begins an agent's loop on its thread.", workgraph.Idempotent, l.begin),
 		step(actorAct, definition, "Turns a reasoner's response into actions, or refuses it. What it says is appended to the thread.", workgraph.Idempotent, l.act),
 		step(actorGroups, definition, "Runs groups of actions.", workgraph.Pure, l.groups),
-		step(actorGather, `"mode": {"type": "string"}, "from": {"type": "array"}, "prompt": {"type": "string"}, "names": {"type": "array"}, "max_bytes": {"type": "integer"}`, "Puts results of actions together.", workgraph.Pure, gather),
+		step(actorGather, `"mode": {"type": "string"}, "from": {"type": "array"}, "prompt": {"type": "string"}, "names": {"type": "array"}, "max_bytes": {"type": "integer"}, "all_bytes": {"type": "integer"}`, "Puts results of actions together.", workgraph.Pure, gather),
 		step(actorResults, `"layers": {"type": "array"}`, "Lists what became of the actions of a round.", workgraph.Pure, results),
 		step(actorBranch, `"action": {"type": "string"}`, "Goes on with the result of one action of a parallel group.", workgraph.Idempotent, l.branch),
 		step(actorSummary, definition, "Keeps a summary of the older part of an agent's thread.", workgraph.Idempotent, l.summarized),

@@ -220,7 +220,8 @@ func (b *groupBuilder) summary(number int, s *summarizer, ends []string) string 
 		for k, v := range s.Named {
 			n.Named[k] = v
 		}
-		list = b.gather(listNode(number), gatherPrompt, ends, workgraph.Merge(passRequest), map[string]any{"prompt": s.Prompt, "names": b.names(ends), "max_bytes": b.d.MaxResultBytes})
+		list = b.gather(listNode(number), gatherPrompt, ends, workgraph.Merge(passRequest), map[string]any{"prompt": s.Prompt, "names": b.names(ends),
+			"max_bytes": b.d.MaxResultBytes, "all_bytes": b.d.History.share()})
 	} else {
 		list = b.gather(listNode(number), gatherList, ends, workgraph.Key("results"), nil)
 	}
@@ -299,7 +300,8 @@ func gather(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 		From   []string `json:"from"`
 		Prompt string   `json:"prompt"`
 		Names  []string `json:"names"`
-		Max    int      `json:"max_bytes"`
+		Each   int      `json:"max_bytes"`
+		All    int      `json:"all_bytes"`
 	}
 	if err := actor.Decode(c.Own, &a); err != nil {
 		return workgraph.Outcome{}, err
@@ -324,7 +326,7 @@ func gather(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 				rs[i].Action = a.Names[i]
 			}
 		}
-		return value(t.Render(map[string]string{prompt.ActionResult: prompt.ActionResults(rs, max(256, a.Max))}))
+		return value(t.Render(map[string]string{prompt.ActionResult: prompt.ActionResults(rs, a.Each, a.All)}))
 	case gatherAppend, gatherAppendList:
 	default:
 		return workgraph.Outcome{}, badLoop("it has no mode")

@@ -140,13 +140,16 @@ func (m *room) take(s string) string {
 }
 
 // clip shortens a text to half of what is left, and takes it.
-func (m *room) clip(s string) string { return m.take(errs.Clip(s, m.share(1))) }
+func (m *room) clip(s string) string { return m.take(errs.Clip(s, m.share())) }
+
+// share is how many bytes are half of what is told in a round.
+func (h *history) share() int { return (&room{left: h.Tokens}).share() }
 
 // minShare is how many bytes of a text are told at least.
 const minShare = 256
 
-// share is how many bytes each of n texts may have if they take half of what is left.
-func (m *room) share(n int) int { return max(minShare, int(m.left*tokenBytes/2)/max(1, n)) }
+// share is how many bytes are half of what is left.
+func (m *room) share() int { return max(minShare, int(m.left*tokenBytes/2)) }
 
 // tokenBytes is how many bytes of a text in English are a token, and maxTokenBytes how many are one at most
 // in any language, by llm.EstimateText.

@@ -35,7 +35,7 @@ func (l *loop) round(ctx context.Context, c *workgraph.Call, d *definition) (*ro
 		return nil, workgraph.Errorf(workgraph.Permanent, thread.ReasonInvalid, "thread %s has no state at item %d", r.at.Thread, r.at.State)
 	}
 	r.last = last
-	r.userInput, r.results = strings.Join(inputs(last.Answer), "\n"), last.Next()
+	r.userInput, r.results = strings.Join(replies(last.Answer), "\n"), last.Next()
 	return r, nil
 }
 
@@ -87,7 +87,7 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 			return workgraph.Outcome{}, err
 		}
 	default:
-		next := &round{d: d, in: r.in, c: c, number: pos.Round, userInput: strings.Join(inputs(item.Answer), "\n"), results: item.Next(), at: pos, from: r.before(a)}
+		next := &round{d: d, in: r.in, c: c, number: pos.Round, userInput: strings.Join(replies(item.Answer), "\n"), results: item.Next(), at: pos, from: r.before(a)}
 		if out, err = next.told(ctx, l, items); err != nil {
 			return workgraph.Outcome{}, err
 		}
@@ -113,7 +113,7 @@ func (r *round) moved(a workgraph.ThreadAppend, item *state.Item) position {
 	if item.ReasonerInput != "" && r.number == 1 && r.d.Form == formTools {
 		p.About = p.Seq
 	}
-	if n := int64(len(inputs(item.Answer))); n > 0 && !r.answeredCall {
+	if n := int64(len(replies(item.Answer))); n > 0 && !r.answeredCall {
 		for i := range a.Items {
 			if a.Items[i].Kind == workgraph.ThreadMessage { // the answers are the last ones
 				p.Input = &state.Span{First: a.After + int64(i) + 2 - n, Last: a.After + int64(i) + 1}
@@ -151,7 +151,7 @@ func (r *round) outcome(said *response.Response, item *state.Item) (ending, erro
 		return ending{}, nil
 	case ok && said.Status == response.Pending:
 		item.Answer, item.Given = actor.Result(act.Values), r.results.WithoutRefusals()
-		if len(inputs(item.Answer)) == 0 {
+		if len(replies(item.Answer)) == 0 {
 			item.Answer = json.RawMessage(`"(no answer)"`)
 		}
 		return ending{}, nil
@@ -269,7 +269,11 @@ func because(e *workgraph.Error) string {
 	return e.Error()
 }
 
-// items are what the round leaves in the thread: messages, learnings and, at last, the state.
+// maxAppend bounds what a round leaves in the thread, in bytes. An outcome may have executor.max_payload.
+const maxAppend = 3 << 20
+
+// items are what the round leaves in the thread: messages, learnings and, at last, the state, which has the
+// room that the others leave.
 func (r *round) items(item *state.Item, said *response.Response) ([]workgraph.ThreadItem, error) {
 	out, err := r.messagesOf(item, said)
 	if err != nil {
@@ -282,19 +286,23 @@ func (r *round) items(item *state.Item, said *response.Response) ([]workgraph.Th
 		}
 		out = append(out, workgraph.ThreadItem{Kind: workgraph.ThreadLearning, Body: raw})
 	}
-	st, err := stateItem(item)
+	left := maxAppend
+	for i := range out {
+		left -= len(out[i].Body)
+	}
+	st, err := stateItem(item, min(maxState, left))
 	return append(out, st), err
 }
 
 // maxState bounds the state of a round, in bytes. A longer one is shortened.
 const maxState = thread.MaxBody - 64<<10
 
-func stateItem(item *state.Item) (workgraph.ThreadItem, error) {
+// stateItem is a state that has at most so many bytes.
+func stateItem(item *state.Item, most int) (workgraph.ThreadItem, error) {
 	body, err := actor.Encode(item)
-	if err == nil && len(body) > maxState {
-		if item, err = shortened(item); err == nil {
-			body, err = actor.Encode(item)
-		}
+	if err == nil && len(body) > most {
+		item = shortened(item, most)
+		body, err = actor.Encode(item)
 	}
 	if err != nil {
 		return workgraph.ThreadItem{}, badLoop("the state: %v", err)
@@ -309,46 +317,65 @@ func stateItem(item *state.Item) (workgraph.ThreadItem, error) {
 // brief is the part of a state that prompts show, in the length in which it is kept.
 func brief(b state.Brief) state.Brief {
 	for _, s := range []*string{&b.UserInput, &b.InstantResponse, &b.Description, &b.DescriptionExtended} {
-		*s = errs.Clip(*s, thread.MaxBrief/8)
+		*s = state.Clip(*s, thread.MaxBrief/8)
 	}
 	return b
 }
 
-// maxPart bounds the parts of a state that is too long, in bytes, but for the results.
-const maxPart = 64 << 10
-
-// shortened is a state whose longest parts are cut, so that it can be kept. The results are cut last, as far
-// as they must be.
-func shortened(item *state.Item) (*state.Item, error) {
+// shortened is a state of at most so many bytes. The results have what the other parts leave, each of which is
+// cut to a small share.
+func shortened(item *state.Item, most int) *state.Item {
 	short := *item
+	part := max(1<<10, most/32)
 	for _, s := range []*string{&short.ReasonerInput, &short.UserInput, &short.InstantResponse, &short.Description, &short.DescriptionExtended,
-		&short.Response.InstantResponse} {
-		*s = errs.Clip(*s, maxPart)
+		&short.Refused, &short.Response.InstantResponse} {
+		*s = state.Clip(*s, part)
 	}
 	for _, raw := range []*json.RawMessage{&short.RawResponse, &short.Answer, &short.Response.Graph} {
-		if len(*raw) > maxPart {
-			*raw, _ = actor.Encode(errs.Clip(string(*raw), maxPart)) // texts always marshal
+		if len(*raw) > part {
+			*raw, _ = actor.Encode(state.Clip(string(*raw), part)) // texts always marshal
 		}
 	}
-	short.Response.NextActions = nil
-	for _, group := range item.Response.NextActions {
-		var names []response.Action
-		for _, a := range group {
-			a.Arguments, a.Reasoning = nil, ""
-			names = append(names, a)
+	short.Response.NextActions, short.Response.InstantLearnings = fewer(item.Response.NextActions, part), nil
+	for left, all := part, item.Response.InstantLearnings; len(all) > 0; all = all[1:] {
+		if left -= size(all[0]); left < 0 {
+			break
 		}
-		short.Response.NextActions = append(short.Response.NextActions, names)
+		short.Response.InstantLearnings = append(short.Response.InstantLearnings, all[0])
 	}
 	bare := short
 	bare.ActionResults, bare.Given = short.ActionResults.Cut(0), short.Given.Cut(0)
-	rest, err := actor.Encode(&bare)
-	if err != nil {
-		return nil, err
-	}
-	room, all, given := max(0, maxState-len(rest)), short.ActionResults.Bytes(), short.Given.Bytes()
+	room, all, given := max(0, most-size(&bare)), short.ActionResults.Bytes(), short.Given.Bytes()
 	short.ActionResults = short.ActionResults.Cut(room * all / max(1, all+given))
 	short.Given = short.Given.Cut(room * given / max(1, all+given))
-	return &short, nil
+	return &short
+}
+
+// fewer are the first of the actions, without their arguments, as far as they are within so many bytes.
+func fewer(groups [][]response.Action, left int) (out [][]response.Action) {
+	most := left / 8 // of a name
+	for _, group := range groups {
+		var names []response.Action
+		for _, a := range group {
+			a.Arguments, a.Reasoning, a.Memory = nil, "", ""
+			a.Type, a.Call = state.Clip(a.Type, most), state.Clip(a.Call, most)
+			if left -= size(a); left < 0 {
+				return out
+			}
+			names = append(names, a)
+		}
+		out = append(out, names)
+	}
+	return out
+}
+
+// size is how many bytes a value has in JSON.
+func size(v any) int {
+	raw, err := actor.Encode(v)
+	if err != nil {
+		return maxState // cannot happen: the parts of a state are texts and JSON
+	}
+	return len(raw)
 }
 
 // before is the position up to which the thread can be read while an append is under way.

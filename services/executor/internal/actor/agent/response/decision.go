@@ -214,6 +214,9 @@ func readRemarks(raw json.RawMessage) (*Response, error) {
 			return nil, errors.New(`instant_learnings must be a list of {"id", "content"}`)
 		}
 		r.Learnings = r.Learnings[:min(len(r.Learnings), maxLearnings)]
+		for i, l := range r.Learnings {
+			r.Learnings[i] = l.bounded()
+		}
 	}
 	return r, nil
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/plan/lenient"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 )
@@ -79,12 +80,18 @@ type Learning struct {
 	Content string `json:"content"`
 }
 
+// bounded is the learning with texts that are not too long.
+func (l Learning) bounded() Learning {
+	return Learning{errs.Clip(l.ID, maxLearning/32), errs.Clip(l.Content, maxLearning)}
+}
+
 // Bounds of what is read.
 const (
 	MaxBytes     = 1 << 20
 	maxActions   = 10_000
 	maxLearnings = 100
-	maxStarts    = 16 // places in a text at which JSON is looked for
+	maxLearning  = 8 << 10 // bytes of one
+	maxStarts    = 16      // places in a text at which JSON is looked for
 )
 
 // askPrefix begins the type of an action that is a question to the user.

@@ -105,6 +105,8 @@ func (r *Response) takeTaskCall(a *Action, c *TaskCall) (question string, err er
 		case err != nil:
 		case len(r.Learnings) == maxLearnings:
 			err = errors.New("this is one too many for one message: keep it in a later one")
+		case l != l.bounded():
+			err = fmt.Errorf("the fact is too long: keep one of at most %d bytes, under an id of at most %d", maxLearning, maxLearning/32)
 		default:
 			r.Learnings, c.Answer = append(r.Learnings, l), "kept"
 		}

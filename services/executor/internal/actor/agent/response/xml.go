@@ -171,7 +171,7 @@ func (r *Response) learn(e *element) {
 	var l Learning
 	flush := func() {
 		if l.Content != "" && len(r.Learnings) < maxLearnings {
-			r.Learnings = append(r.Learnings, l)
+			r.Learnings = append(r.Learnings, l.bounded())
 		}
 		l = Learning{}
 	}
