@@ -107,8 +107,8 @@ func (b *groupBuilder) named(of map[string]any) map[string]json.RawMessage {
 var routed = workgraph.OnError{Action: workgraph.Route}
 
 // layer adds a group. An action of a group of several is followed by an agent that goes on with its result.
-// The ids of actions begin with a number, and those of other nodes with a letter, so that no name of an action
-// makes two nodes one.
+// The ids of actions begin with a number, and those of other nodes with a letter, so that no name of an
+// action makes two nodes one.
 func (b *groupBuilder) layer(number int, group []doing) {
 	l := layer{}
 	var ends []string

@@ -322,8 +322,7 @@ func brief(b state.Brief) state.Brief {
 	return b
 }
 
-// shortened is a state of at most so many bytes. The results have what the other parts leave, each of which is
-// cut to a small share.
+// shortened is a state of at most so many bytes. Each part has a small share, and the results have the rest.
 func shortened(item *state.Item, most int) *state.Item {
 	short := *item
 	part := max(1<<10, most/32)

@@ -2,10 +2,12 @@ package agent_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/actortest"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent"
@@ -95,6 +97,43 @@ func TestUntrusted(t *testing.T) {
 	})
 }
 
+// Whatever a call states, and however it is written, a prompt keeps to its room.
+func TestPromptsKeepToTheirRoom(t *testing.T) {
+	t.Parallel()
+	const tokens, labels = 2000, 150 // those of the template and of cuts come on top
+	many := func(n int, of string) string { return "[" + strings.TrimSuffix(strings.Repeat(of+", ", n), ", ") + "]" }
+	odd := `"` + strings.Repeat("&<", 100) + `"`
+	for name, stated := range map[string]string{
+		"Results":     `"action_results": ` + many(200, odd),
+		"Actions":     `"action_results": ` + many(200, `{"type": "a", "result": `+odd+`}`),
+		"Attachments": `"attachments": ` + many(300, `{"id": "&&&", "description": `+odd+`, "content": `+odd+`}`),
+		"Profile":     `"user_profile": ` + many(50, odd),
+		"All": `"action_results": ` + many(200, odd) + `, "attachments": ` + many(300, `{"content": `+odd+`}`) + `, "context": ` + many(50, odd) + `, "user_profile": ` + many(50, odd) +
+			`, "previous_agent_results": ` + many(500, odd) + `, "previous_action_results": ` + many(500, odd),
+	} {
+		for _, form := range []string{"prompt", "tools"} {
+			t.Run(name+"/"+form, func(t *testing.T) {
+				t.Parallel()
+				r := &reasoner{script: []string{`"over"`}}
+				done(t, work(t, workgraph.Actors{"r": r, "x": says(`1`)}, `{"user_input": "go", "reasoner": "r", "form": "`+form+`", "actions": {"x": {}}, "history": {"tokens": 2000}, `+stated+`}`), `"over"`)
+				told := ""
+				if form == "prompt" {
+					told = r.prompt(t, 1)
+				} else {
+					var messages []struct{ Content string }
+					require.NoError(t, json.Unmarshal(r.asked[0]["messages"], &messages))
+					for _, m := range messages {
+						told += m.Content
+					}
+				}
+				require.LessOrEqual(t, llm.EstimateText(told), int64(tokens+labels))
+				require.Greater(t, llm.EstimateText(told), int64(tokens/3), "the room is used")
+				require.Contains(t, told, "go")
+			})
+		}
+	}
+}
+
 func TestGraphs(t *testing.T) {
 	t.Parallel()
 	graph := func(nodes string) string {
@@ -146,6 +185,8 @@ func TestArguments(t *testing.T) {
 		"NoSolver":       {`{"goal": "x", "dispatch": "plan"}`, "solver is missing"},
 		"Summarizer":     {`{"goal": "x", "actions": {"a": {}}, "summarizer": {"actor": "x", "prompt": "y"}}`, "exactly one of actor and prompt"},
 		"Attachment":     {`{"goal": "x", "actions": {"a": {}}, "attachments": [7]}`, "attachments[0]"},
+		"Attachments":    {`{"goal": "x", "actions": {"a": {}}, "attachments": [` + strings.Repeat(`{"uri": "x"}, `, 1000) + `{"uri": "x"}]}`, "there are 1001 attachments, the limit is 1000"},
+		"LongInput":      {`{"goal": "` + strings.Repeat("x", 1<<20) + `", "actions": {"a": {}}}`, "the user input has 1048578 bytes, the limit is 1048576"},
 	} {
 		t.Run("Refused/"+name, func(t *testing.T) {
 			t.Parallel()

@@ -19,8 +19,8 @@ const minEntry = 256
 // ActionResults is the XML of what became of actions, empty if there are none: an Action for each, with its
 // ActionType and ActionResult, and an ActionGroup around the actions of a parallel group. A value that no
 // action gave has no ActionType; a list of such values has an Action for each. Every result has at most each
-// bytes; truncated tells the whole length of one that was cut. All of them have about all bytes: results beyond
-// that are left out, and ActionsLeftOut says how many.
+// bytes; truncated tells the whole length of one that was cut. All of them have about all bytes. Results
+// beyond that are left out, and ActionsLeftOut says how many.
 func ActionResults(rs state.Results, each, all int) string {
 	if len(rs) == 0 {
 		return ""
@@ -209,8 +209,8 @@ func AttachmentsText(as []Attachment, all int) string {
 	return b.String()
 }
 
-// text is the attachment in an element of at most so many bytes, but for its id and description, of which each
-// has a quarter at most.
+// text is the attachment in an element of at most so many bytes. Its id and its description have a quarter of
+// them each at most.
 func (a *Attachment) text(most int) string {
 	head := `<Attachment id="` + clipped(a.ID, most/4, true)
 	if a.Description != "" {

@@ -12,7 +12,8 @@ func Remarks(text string) *Response {
 	if top, ok, err := elements(text); ok {
 		r := &Response{}
 		if err == nil {
-			_ = r.takeAll(slices.DeleteFunc(top, func(e *element) bool { return e.tag == tagNextActions })) // a status that is none is left out
+			top = slices.DeleteFunc(top, func(e *element) bool { return e.tag == tagNextActions })
+			_ = r.takeAll(top) // a status that is none is left out
 		}
 		return r
 	}

@@ -214,8 +214,8 @@ func (r Results) Bytes() int {
 	return n
 }
 
-// Given are action results that a caller states. A member of a list with exactly the fields type (a text of at
-// most maxType bytes) and result is the result of an action, anything else a value.
+// Given are action results that a caller states. A member of a list with exactly the fields type and result
+// is the result of an action, anything else a value. A type is a text of maxType bytes at most.
 func Given(raw json.RawMessage) Results {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil
