@@ -44,15 +44,14 @@ const givenProperties = `
     "request": {"description": "The same as user_input."},
     "action_results": {"description": "Results of actions that the first round begins with."},
     "previous_agent_results": {"description": "Results of earlier agents, told as an attachment beside those of the nodes before this one."},
-    "previous_action_results": {"description": "Results of the actions that an agent did before it called this one, told as an attachment."},
     "context": {"description": "What the reasoner is told besides, in every round."},
     "user_profile": {"description": "What is known of the user, told in every round."},
     "attachments": {"type": "array", "description": "Documents for the reasoner, {id, description, content}; results of the nodes before this one are added.", "items": {"type": "object", "additionalProperties": false, "properties": {"id": {"type": "string"}, "description": {"type": "string"}, "content": {}, "uri": {"type": "string"}}}},
     "tool": {"description": "The tool that a plan names for the problem, told to the reasoner."},
     "arguments": {"type": "array", "description": "The arguments that a plan gave the problem, told to the reasoner.", "items": {"type": "object"}},
     "references": {"type": "array", "description": "What texts like #E1 in the problem of a plan stand for, told to the reasoner.", "items": {"type": "object"}},
-    "previous_action_results": {"description": "Results of the actions before this one, when another agent calls it as an action; told as an attachment."},
-    "thread_id": {"type": "string", "description": "The thread to work on; a new one that goes with the run when absent."},
+    "previous_action_results": {"description": "Results of the actions that another agent did before it called this one as an action; told as an attachment."},
+    "thread_id": {"type": "string", "description": "The thread to work on; when absent a new one, which is kept for an hour after its last use."},
     "shared_thread": {"type": "object", "description": "Where the agent stands that calls this one; share_thread sets it."}`
 
 // callProperties are arguments of the node's own that bound one call.
@@ -65,7 +64,7 @@ const callProperties = `
     "timeout": {"type": "string", "description": "How long the agent may take at most, like 1h."},
     "upstream": {"type": "boolean", "description": "Whether the results of the nodes before this one are attached; true when absent."}`
 
-const schema = `{
+var schema = `{
   "type": "object",
   "additionalProperties": false,
   "properties": {` + givenProperties + `,
@@ -106,11 +105,11 @@ const schema = `{
       "description": "What makes one result of those of the branches: an actor, which gets them as results, or llm with a prompt that shows them as {action_result}; the list of them when absent.",
       "properties": {"actor": {"type": "string", "minLength": 1}, "named": {"type": "object"}, "prompt": {"type": "string", "minLength": 1}}
     },
-    "max_rounds": {"type": "integer", "minimum": 1, "maximum": 100000, "description": "Decisions before the agent's run pauses; 10 when absent."},
-    "max_actions": {"type": "integer", "minimum": 1, "maximum": 100, "description": "Actions in one round; 16 when absent."},
-    "max_branches": {"type": "integer", "minimum": 1, "maximum": 100, "description": "Branches of one round before the agent's run pauses; 16 when absent."},
-    "max_branch_depth": {"type": "integer", "minimum": 0, "maximum": 20, "description": "How deep branches may lie in branches before the agent's run pauses; 5 when absent."},
-    "max_no_progress": {"type": "integer", "minimum": 0, "maximum": 1000, "description": "Equal rounds with equal results before the agent's run pauses; 5 when absent, 0 for no limit."},
+    "max_rounds": {` + numberOf("max_rounds") + `, "description": "Decisions before the agent's run pauses; 10 when absent."},
+    "max_actions": {` + numberOf("max_actions") + `, "description": "Actions in one round; 16 when absent."},
+    "max_branches": {` + numberOf("max_branches") + `, "description": "Branches of one round before the agent's run pauses; 16 when absent."},
+    "max_branch_depth": {` + numberOf("max_branch_depth") + `, "description": "How deep branches may lie in branches before the agent's run pauses; 5 when absent."},
+    "max_no_progress": {` + numberOf("max_no_progress") + `, "description": "Equal rounds with equal results before the agent's run pauses; 5 when absent, 0 for no limit."},
     "history": {
       "type": "object", "additionalProperties": false,
       "description": "How much of the thread the reasoner is told. The oldest gives way; the thread keeps all of it.",
@@ -130,7 +129,7 @@ const schema = `{
         }
       }
     },
-    "max_result_bytes": {"type": "integer", "minimum": 256, "maximum": 1048576, "description": "What the reasoner is told of one result; 16384 when absent."},
+    "max_result_bytes": {` + numberOf("max_result_bytes") + `, "description": "What the reasoner is told of one result; 16384 when absent."},
     "task_tools": {"type": "array", "uniqueItems": true, "items": {"enum": ["ask_user", "learn", "new_task", "task_status"]}, "description": "Tools of the agent's own in the tools form, by which the reasoner asks the user, keeps a fact, says that a new task begins, and says how far the task is; all of them when absent."},
     "step_by_step": {"type": "boolean", "description": "Whether the agent's run pauses after every round."},` + callProperties + `
   }

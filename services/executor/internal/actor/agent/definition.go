@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -123,19 +124,31 @@ func (d *definition) idle(given map[string]json.RawMessage) error {
 	return nil
 }
 
+// bounds are the least and the most of each argument that is a number.
+var bounds = map[string][2]int{"max_rounds": {1, 100_000}, "max_actions": {1, 100}, "max_branches": {1, 100}, "max_branch_depth": {0, 20},
+	"max_no_progress": {0, 1000}, "max_result_bytes": {256, 1 << 20}}
+
+// inBounds reports a number that is out of bounds.
+func inBounds(name string, v int) error {
+	if b := bounds[name]; v < b[0] || v > b[1] {
+		return badArgument(name, "%s must be from %d to %d", name, b[0], b[1])
+	}
+	return nil
+}
+
+// numberOf is the part of the schema of a number that bounds it.
+func numberOf(name string) string {
+	return fmt.Sprintf(`"type": "integer", "minimum": %d, "maximum": %d`, bounds[name][0], bounds[name][1])
+}
+
 // branchFields are about branches.
 var branchFields = []string{"branch", "branching_agent_start_as_new", "summarizer", "max_branches", "max_branch_depth"}
 
 // check reports what cannot be used, and makes the rest ready.
 func (d *definition) check(ctx context.Context) error {
-	for _, b := range []struct {
-		name         string
-		v, low, high int
-	}{{"max_rounds", d.MaxRounds, 1, 100_000}, {"max_branch_depth", d.MaxBranchDepth, 0, 20}, {"max_branches", d.MaxBranches, 1, 100},
-		{"max_no_progress", d.MaxNoProgress, 0, 1000}} {
-		if b.v < b.low || b.v > b.high {
-			return badArgument(b.name, "%s must be from %d to %d", b.name, b.low, b.high)
-		}
+	if err := cmp.Or(inBounds("max_rounds", d.MaxRounds), inBounds("max_branch_depth", d.MaxBranchDepth), inBounds("max_branches", d.MaxBranches),
+		inBounds("max_no_progress", d.MaxNoProgress)); err != nil {
+		return err
 	}
 	switch {
 	case d.Form != formPrompt && d.Form != formTools:

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -109,13 +110,8 @@ func (p *policy) check(ctx context.Context, needed bool) error {
 	if needed && len(p.Actions) == 0 || len(p.Actions) > maxActionNames {
 		return badArgument("actions", "actions: name 1 to %d actions in the node's own arguments, there are %d", maxActionNames, len(p.Actions))
 	}
-	for _, b := range []struct {
-		name         string
-		v, low, high int
-	}{{"max_actions", p.MaxActions, 1, 100}, {"max_result_bytes", p.MaxResultBytes, 256, 1 << 20}} {
-		if b.v < b.low || b.v > b.high {
-			return badArgument(b.name, "%s must be from %d to %d", b.name, b.low, b.high)
-		}
+	if err := cmp.Or(inBounds("max_actions", p.MaxActions), inBounds("max_result_bytes", p.MaxResultBytes)); err != nil {
+		return err
 	}
 	p.complete()
 	if p.compile(ctx); p.resultFault != nil {
