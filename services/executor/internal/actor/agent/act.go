@@ -66,7 +66,7 @@ const (
 // source is what a node of the loop, or what it has expanded to, handed to this visit.
 func source(c *workgraph.Call, node string) (u workgraph.Upstream, ok bool) {
 	for _, up := range c.Upstream {
-		if up.Node == node || strings.HasPrefix(up.Node, node+"#") {
+		if isPart(up.Node, node) {
 			if u = up; up.Outcome == workgraph.VisitCompleted {
 				return up, true
 			}

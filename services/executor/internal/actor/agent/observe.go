@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"strings"
@@ -182,7 +181,7 @@ func (r *round) outcome(said *response.Response, item *state.Item) (ending, erro
 	}
 	for _, u := range r.c.Upstream {
 		switch {
-		case u.Node == nodeGroups || isPart(u.Node, nodeGroups):
+		case isPart(u.Node, nodeGroups):
 			if u.Outcome == workgraph.VisitCompleted {
 				if err := json.Unmarshal(actor.Result(u.Values), &item.ActionResults); err != nil {
 					return ending{}, badLoop("the results of round %d: %v", r.number, err)
@@ -387,17 +386,13 @@ func (r *round) before(a workgraph.ThreadAppend) position {
 
 // actionOf is the action of a node of the loop, or of a node that such a node has expanded to.
 func actionOf(node string) (string, bool) {
-	name, ok := bytes.CutPrefix([]byte(node), []byte("do."))
-	if at := bytes.IndexByte(name, '#'); at >= 0 {
-		name = name[:at]
-	}
-	return string(name), ok
+	name, ok := strings.CutPrefix(node, doNode(""))
+	name, _, _ = strings.Cut(name, "#")
+	return name, ok
 }
 
-// isPart reports whether a node was inserted by another one.
-func isPart(node, of string) bool {
-	return len(node) > len(of) && node[:len(of)] == of && node[len(of)] == '#'
-}
+// isPart reports whether a node is the other one, or was inserted by it.
+func isPart(node, of string) bool { return node == of || strings.HasPrefix(node, of+"#") }
 
 // found is what became of one action.
 func found(u workgraph.Upstream, name string) state.Result {

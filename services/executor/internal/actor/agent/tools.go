@@ -102,15 +102,7 @@ func (r *round) answered(item *state.Item, own []response.TaskCall) ([]workgraph
 
 // answer is what a model is told of one call.
 func (d *definition) answer(one *state.Result) (content string, failed bool) {
-	switch {
-	case one.Error != nil:
-		return one.Error.Reason + ": " + one.Error.Message, true
-	case one.Skipped != "":
-		return one.Skipped, true
-	case one.Abstained:
-		return "it gave no result", false
-	}
-	return errs.Clip(actor.AsText(one.OK), d.MaxResultBytes), false
+	return errs.Clip(one.Text(), d.MaxResultBytes), one.Error != nil || one.Skipped != ""
 }
 
 // messages is the outcome that carries the newest messages of the thread, within the room of the round. What

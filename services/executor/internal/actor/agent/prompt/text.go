@@ -92,21 +92,17 @@ func (w *listing) result(r *state.Result, indent string) {
 	}
 	const tags = len("<ActionResult truncated=\"\"></ActionResult>\n") + 10
 	most := max(0, min(w.each, w.share-len(text)-len(tail)-len(in)-tags))
+	whole, tag, attribute := r.Text(), "ActionResult", ""
+	shown, cut := escaped(whole, most, false)
 	switch {
 	case r.Error != nil:
-		text += element(in, "ActionError", "", clipped(r.Error.Reason+": "+r.Error.Message, most, false))
-	case r.Skipped != "":
-		text += element(in, "ActionSkipped", "", clipped(r.Skipped, most, false))
-	case r.Abstained:
-		text += element(in, "ActionSkipped", "", "it gave no result")
-	default:
-		whole, attribute := actor.AsText(r.OK), ""
-		shown, cut := escaped(whole, most, false)
-		if cut || r.Cut > 0 {
-			attribute = fmt.Sprintf(` truncated="%d"`, max(len(whole), r.Cut))
-		}
-		text += element(in, "ActionResult", attribute, shown)
+		tag = "ActionError"
+	case r.Skipped != "" || r.Abstained:
+		tag = "ActionSkipped"
+	case cut || r.Cut > 0:
+		attribute = fmt.Sprintf(` truncated="%d"`, max(len(whole), r.Cut))
 	}
+	text += element(in, tag, attribute, shown)
 	text += tail
 	if len(text) > w.left {
 		w.leftOut++

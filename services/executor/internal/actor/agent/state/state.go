@@ -134,6 +134,19 @@ func (r *Result) Refused() bool {
 	return r.Action == "" && r.Error != nil && r.Error.Reason == reasonRefused
 }
 
+// Text is what became of an action in words: its result, or why there is none.
+func (r *Result) Text() string {
+	switch {
+	case r.Error != nil:
+		return r.Error.Reason + ": " + r.Error.Message
+	case r.Skipped != "":
+		return r.Skipped
+	case r.Abstained:
+		return "it gave no result"
+	}
+	return actor.AsText(r.OK)
+}
+
 // Count is how many results there are, those within groups included.
 func (r Results) Count() int {
 	n := 0
