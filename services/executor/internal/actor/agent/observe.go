@@ -52,13 +52,7 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 	if err != nil { // act has refused it
 		said = &response.Response{Status: response.Ongoing}
 	}
-	from, _ := source(c, nodeReason)
-	item := &state.Item{Round: r.number, RawResponse: actor.Result(from.Values), ReasonerInput: actor.AsText(c.Named["request"]), Brief: stateOf(said, r.userInput),
-		Response: state.Response{InstantResponse: said.InstantResponse, NextActions: said.Groups, Graph: d.shown(said), InstantLearnings: said.Learnings},
-		Sent:     r.at.Sent}
-	if d.Form == formTools && r.number == 1 {
-		item.ReasonerInput = r.about()
-	}
+	item := r.item(said)
 	end, err := r.outcome(said, item)
 	if err != nil {
 		return workgraph.Outcome{}, err
@@ -82,26 +76,47 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 	case end.over:
 		out = workgraph.Outcome{Values: []json.RawMessage{end.result}, Select: &workgraph.Select{Others: workgraph.SelectNone}}
 	case end.handOver != "":
-		if out, err = d.handOver(&end, &a, pos); err != nil {
-			return workgraph.Outcome{}, err
-		}
+		out, err = d.handOver(&end, &a, pos)
 	default:
-		next := &round{d: d, in: r.in, c: c, number: pos.Round, userInput: strings.Join(replies(item.Answer), "\n"), results: item.Next(), at: pos, from: r.before(a)}
-		if out, err = next.told(ctx, l, items); err != nil {
-			return workgraph.Outcome{}, err
-		}
-		next.next(&out, nodeSummary)
-		pos.Sent, pos.Asked = next.sent, next.asked
-		switch {
-		case d.MaxNoProgress > 0 && item.Repeats >= d.MaxNoProgress:
-			out.Pause = ReasonNoProgress
-		case d.StepByStep:
-			out.Pause = ReasonStep
-		}
+		out, err = r.goOn(ctx, l, item, a, &pos)
+	}
+	if err != nil {
+		return workgraph.Outcome{}, err
 	}
 	out.Threads = []workgraph.ThreadAppend{a}
 	out.State, err = pos.state()
 	return out, err
+}
+
+// item is what is kept of the round whatever comes of it.
+func (r *round) item(said *response.Response) *state.Item {
+	from, _ := source(r.c, nodeReason)
+	item := &state.Item{Round: r.number, RawResponse: actor.Result(from.Values), ReasonerInput: actor.AsText(r.c.Named["request"]), Brief: stateOf(said, r.userInput),
+		Response: state.Response{InstantResponse: said.InstantResponse, NextActions: said.Groups, Graph: r.d.shown(said), InstantLearnings: said.Learnings},
+		Sent:     r.at.Sent}
+	if r.d.Form == formTools && r.number == 1 {
+		item.ReasonerInput = r.about()
+	}
+	return item
+}
+
+// goOn is the outcome that begins the next round, after the append of this one. It notes in the position what
+// the reasoner is told.
+func (r *round) goOn(ctx context.Context, l *loop, item *state.Item, a workgraph.ThreadAppend, pos *position) (workgraph.Outcome, error) {
+	next := &round{d: r.d, in: r.in, c: r.c, number: pos.Round, userInput: strings.Join(replies(item.Answer), "\n"), results: item.Next(), at: *pos, from: r.before(a)}
+	out, err := next.told(ctx, l, a.Items)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	next.next(&out, nodeSummary)
+	pos.Sent, pos.Asked = next.sent, next.asked
+	switch {
+	case r.d.MaxNoProgress > 0 && item.Repeats >= r.d.MaxNoProgress:
+		out.Pause = ReasonNoProgress
+	case r.d.StepByStep:
+		out.Pause = ReasonStep
+	}
+	return out, nil
 }
 
 // moved is where the agent stands after the append of a round.
@@ -137,80 +152,85 @@ type ending struct {
 	arguments map[string]json.RawMessage
 }
 
-// outcome fills in what became of the round.
+// outcome fills in what became of the round, and says how it goes on.
 func (r *round) outcome(said *response.Response, item *state.Item) (ending, error) {
-	act, ok := source(r.c, nodeAct)
-	if u, broke := source(r.c, nodeDispatch); broke && u.Outcome != workgraph.VisitCompleted {
+	if u, ok := source(r.c, nodeDispatch); ok && u.Outcome != workgraph.VisitCompleted {
 		r.refuse(item, "the response could not be read: "+because(u.Error))
 		return ending{}, nil
 	}
+	act, ok := source(r.c, nodeAct)
 	switch {
-	case ok && act.Outcome != workgraph.VisitCompleted:
+	case !ok:
+	case act.Outcome != workgraph.VisitCompleted:
 		r.refuse(item, "this cannot be done: "+because(act.Error))
 		return ending{}, nil
-	case ok && said.Status == response.Pending:
+	case said.Status == response.Pending:
 		item.Answer, item.Given = actor.Result(act.Values), r.results.WithoutRefusals()
 		if len(replies(item.Answer)) == 0 {
 			item.Answer = json.RawMessage(`"(no answer)"`)
 		}
 		return ending{}, nil
-	case ok:
+	default:
 		var v verdict
 		if err := json.Unmarshal(actor.Result(act.Values), &v); err != nil {
 			return ending{}, badLoop("the verdict on round %d: %v", r.number, err)
 		}
-		if v.Refused != "" {
-			r.refuse(item, v.Refused)
-			return ending{}, nil
-		}
-		if v.Done && said.Status == response.Completed {
-			return ending{over: true, result: r.result(v.Result)}, nil
-		}
-		if v.HandOver != "" {
-			gone := state.Result{Action: v.HandOver, OK: json.RawMessage(`"It goes on with the conversation."`)}
-			if len(said.Groups) > 0 {
-				gone.Call = said.Groups[0][0].Call
-			}
-			item.ActionResults = state.Results{gone}
-			return ending{handOver: v.HandOver, arguments: v.Arguments}, nil
-		}
-		if v.Done {
-			item.Given = r.results.WithoutRefusals()
-			return ending{}, nil // the task goes on without an action
+		if end, decided := r.decided(&v, said, item); decided {
+			return end, nil
 		}
 	}
+	return ending{}, r.acted(said, item)
+}
+
+// decided is how the round goes on if nothing was done in it. decided is false if there was something to do.
+func (r *round) decided(v *verdict, said *response.Response, item *state.Item) (end ending, decided bool) {
+	switch {
+	case v.Refused != "":
+		r.refuse(item, v.Refused)
+	case v.Done && said.Status == response.Completed:
+		end = ending{over: true, result: r.result(v.Result)}
+	case v.HandOver != "":
+		gone := state.Result{Action: v.HandOver, OK: json.RawMessage(`"It goes on with the conversation."`), Call: said.FirstCall()}
+		item.ActionResults = state.Results{gone}
+		end = ending{handOver: v.HandOver, arguments: v.Arguments}
+	case v.Done:
+		item.Given = r.results.WithoutRefusals() // the task goes on without an action
+	default:
+		return end, false
+	}
+	return end, true
+}
+
+// acted fills in what became of the actions: of the one that the round had, or of all by groups. What
+// completed counts before what failed.
+func (r *round) acted(said *response.Response, item *state.Item) error {
+	var last workgraph.Upstream
 	for _, u := range r.c.Upstream {
-		switch {
-		case isPart(u.Node, nodeGroups):
-			if u.Outcome == workgraph.VisitCompleted {
-				if err := json.Unmarshal(actor.Result(u.Values), &item.ActionResults); err != nil {
-					return ending{}, badLoop("the results of round %d: %v", r.number, err)
-				}
-				if len(item.ActionResults) == 0 {
-					r.refuse(item, "no action gave a result")
-				}
-				return ending{}, nil
-			}
-			item.ActionResults = state.Results{{Error: failureOf(u.Error)}}
-		default:
-			name, ok := actionOf(u.Node)
-			if !ok {
-				continue
-			}
-			one := found(u, name)
-			if len(said.Groups) > 0 {
-				one.Call = said.Groups[0][0].Call
-			}
-			item.ActionResults = state.Results{one}
-			if u.Outcome == workgraph.VisitCompleted {
-				return ending{}, nil
-			}
+		if _, one := actionOf(u.Node); !one && !isPart(u.Node, nodeGroups) {
+			continue
+		}
+		if last = u; u.Outcome == workgraph.VisitCompleted {
+			break
 		}
 	}
-	if item.ActionResults == nil {
+	name, one := actionOf(last.Node)
+	switch {
+	case last.Node == "":
+	case one:
+		result := found(last, name)
+		result.Call = said.FirstCall()
+		item.ActionResults = state.Results{result}
+	case last.Outcome != workgraph.VisitCompleted:
+		item.ActionResults = state.Results{{Error: failureOf(last.Error)}}
+	default:
+		if err := json.Unmarshal(actor.Result(last.Values), &item.ActionResults); err != nil {
+			return badLoop("the results of round %d: %v", r.number, err)
+		}
+	}
+	if len(item.ActionResults) == 0 {
 		r.refuse(item, "no action gave a result")
 	}
-	return ending{}, nil
+	return nil
 }
 
 // handOver is the outcome of a round after which another agent goes on. From the append on it takes the turns

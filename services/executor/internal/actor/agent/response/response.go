@@ -55,6 +55,14 @@ type Response struct {
 // Acts reports whether there is something to be done.
 func (r *Response) Acts() bool { return len(r.Groups) > 0 || r.Graph != nil }
 
+// FirstCall is the id of the tool call that asked for the first action, or empty.
+func (r *Response) FirstCall() string {
+	if len(r.Groups) == 0 {
+		return ""
+	}
+	return r.Groups[0][0].Call
+}
+
 // Action is one action that is wanted.
 type Action struct {
 	Type      string                     `json:"action"`
