@@ -77,7 +77,7 @@ func source(c *workgraph.Call, node string) (u workgraph.Upstream, ok bool) {
 }
 
 // read is the response of the round: that of the reasoner, or what the dispatcher made of it.
-func (d *definition) read(ctx context.Context, c *workgraph.Call, r *round) (*response.Response, error) {
+func (l *loop) read(ctx context.Context, c *workgraph.Call, d *definition, r *round) (*response.Response, error) {
 	from, ok := source(c, nodeDispatch)
 	if !ok || from.Outcome != workgraph.VisitCompleted {
 		from, _ = source(c, nodeReason)
@@ -87,7 +87,7 @@ func (d *definition) read(ctx context.Context, c *workgraph.Call, r *round) (*re
 		begins := c.Visit == 1 && r.in.Depth == 0 // a branch continues what was begun
 		refused := r.last != nil && r.last.Refused != ""
 		_, done := r.results.Plain()
-		return d.readPlan(ctx, raw, begins || refused, begins || refused && !done)
+		return l.plans.read(ctx, d, c, raw, begins || refused, begins || refused && !done)
 	}
 	resp, err := response.Read(raw)
 	if err == nil && d.Form == formTools {
@@ -107,7 +107,7 @@ func (l *loop) act(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, e
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	r, err := d.read(ctx, c, given)
+	r, err := l.read(ctx, c, d, given)
 	if err != nil {
 		return toObserve(verdict{Refused: errs.Clip(err.Error(), maxTold+maxPlanTold)})
 	}

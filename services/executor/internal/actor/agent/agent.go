@@ -138,7 +138,7 @@ var schema = `{
 // Specs describes the actor and the actors of its loop. All of them compute: validation by an agent's schemas
 // may take seconds. Limits tell what the models of reasoners take; nil means that it is not known.
 func Specs(threads thread.Reader, limits Limits) []actor.Spec {
-	l := &loop{threads: threads, definitions: newDefinitions()}
+	l := &loop{threads: threads, definitions: newDefinitions(), plans: newPlans()}
 	step := func(name, properties, description string, effect workgraph.Effect, f workgraph.ActorFunc) actor.Spec {
 		return actor.Spec{Name: name, Version: "1", Effect: effect, SeesPlace: true, Computes: true, Actor: uninterrupted(f),
 			Schema:      `{"type": "object", "additionalProperties": false, "properties": {` + properties + `}}`,
@@ -176,6 +176,7 @@ func uninterrupted(f workgraph.ActorFunc) workgraph.ActorFunc {
 type loop struct {
 	threads     thread.Reader
 	definitions *definitions
+	plans       *plans
 }
 
 // examine returns the faults of the arguments that only the node itself may state, as far as the schema does

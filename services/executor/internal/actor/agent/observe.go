@@ -48,7 +48,7 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	said, err := d.read(ctx, c, r)
+	said, err := l.read(ctx, c, d, r)
 	if err != nil { // act has refused it
 		said = &response.Response{Status: response.Ongoing}
 	}
