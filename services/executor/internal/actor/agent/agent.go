@@ -22,19 +22,19 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// The actors. Those with stepPrefix are the steps of the loop.
+// The actors. Those with loopPrefix are the loop's own.
 const (
 	actorAgent   = "agent"
 	actorLLM     = "llm"
-	stepPrefix   = "loop/"
-	actorBegin   = stepPrefix + "begin"
-	actorAct     = stepPrefix + "act"
-	actorGroups  = stepPrefix + "groups"
-	actorGather  = stepPrefix + "gather"
-	actorResults = stepPrefix + "results"
-	actorBranch  = stepPrefix + "branch"
-	actorObserve = stepPrefix + "observe"
-	actorSummary = stepPrefix + "summary"
+	loopPrefix   = "loop/"
+	actorBegin   = loopPrefix + "begin"
+	actorAct     = loopPrefix + "act"
+	actorGroups  = loopPrefix + "groups"
+	actorGather  = loopPrefix + "gather"
+	actorResults = loopPrefix + "results"
+	actorBranch  = loopPrefix + "branch"
+	actorObserve = loopPrefix + "observe"
+	actorSummary = loopPrefix + "summary"
 )
 
 // givenProperties are the arguments that propagated inputs may state.
@@ -139,7 +139,7 @@ var schema = `{
 // may take seconds. Limits tell what the models of reasoners take; nil means that it is not known.
 func Specs(threads thread.Reader, limits Limits) []actor.Spec {
 	l := &loop{threads: threads, definitions: newDefinitions(), plans: newPlans()}
-	step := func(name, properties, description string, effect workgraph.Effect, f workgraph.ActorFunc) actor.Spec {
+	part := func(name, properties, description string, effect workgraph.Effect, f workgraph.ActorFunc) actor.Spec {
 		return actor.Spec{Name: name, Version: "1", Effect: effect, SeesPlace: true, Computes: true, Actor: uninterrupted(f),
 			Schema:      `{"type": "object", "additionalProperties": false, "properties": {` + properties + `}}`,
 			Description: description + " The agent actor uses it."}
@@ -149,18 +149,18 @@ func Specs(threads thread.Reader, limits Limits) []actor.Spec {
 		{Name: actorAgent, Version: "1", Effect: workgraph.Idempotent, SeesPlace: true, Computes: true, Schema: schema, Examine: examine, Inner: inner, WaitsFor: []string{"timeout"},
 			Actor:       limits.call(),
 			Description: "Works toward a goal: a reasoner decides which of the allowed actions are done, hears their results, and decides again until the task is completed."},
-		step(actorBegin, definition+`, "agent": {"type": "object"}`, "Begins an agent's loop on its thread.", workgraph.Idempotent, l.begin),
-		step(actorAct, definition, "Turns a reasoner's response into actions, or refuses it. What it says is appended to the thread.", workgraph.Idempotent, l.act),
-		step(actorGroups, definition, "Runs groups of actions.", workgraph.Pure, l.groups),
-		step(actorGather, `"mode": {"type": "string"}, "from": {"type": "array"}, "prompt": {"type": "string"}, "names": {"type": "array"}, "max_bytes": {"type": "integer"}, "all_bytes": {"type": "integer"}`, "Puts results of actions together.", workgraph.Pure, gather),
-		step(actorResults, `"layers": {"type": "array"}`, "Lists what became of the actions of a round.", workgraph.Pure, results),
-		step(actorBranch, `"action": {"type": "string"}`, "Goes on with the result of one action of a parallel group.", workgraph.Idempotent, l.branch),
-		step(actorSummary, definition, "Keeps a summary of the older part of an agent's thread.", workgraph.Idempotent, l.summarized),
-		step(actorObserve, definition, "Ends an agent's round: its state is appended to the thread, and the next prompt or the result is made.", workgraph.Idempotent, l.observe),
+		part(actorBegin, definition+`, "agent": {"type": "object"}`, "Begins an agent's loop on its thread.", workgraph.Idempotent, l.begin),
+		part(actorAct, definition, "Turns a reasoner's response into actions, or refuses it. What it says is appended to the thread.", workgraph.Idempotent, l.act),
+		part(actorGroups, definition, "Runs groups of actions.", workgraph.Pure, l.groups),
+		part(actorGather, `"mode": {"type": "string"}, "from": {"type": "array"}, "prompt": {"type": "string"}, "names": {"type": "array"}, "max_bytes": {"type": "integer"}, "all_bytes": {"type": "integer"}`, "Puts results of actions together.", workgraph.Pure, gather),
+		part(actorResults, `"layers": {"type": "array"}`, "Lists what became of the actions of a round.", workgraph.Pure, results),
+		part(actorBranch, `"action": {"type": "string"}`, "Goes on with the result of one action of a parallel group.", workgraph.Idempotent, l.branch),
+		part(actorSummary, definition, "Keeps a summary of the older part of an agent's thread.", workgraph.Idempotent, l.summarized),
+		part(actorObserve, definition, "Ends an agent's round: its state is appended to the thread, and the next prompt or the result is made.", workgraph.Idempotent, l.observe),
 	}
 }
 
-// uninterrupted is a step whose outcome does not count if its call was ended meanwhile. Reading and checking
+// uninterrupted is an actor whose outcome does not count if its call was ended meanwhile. Reading and checking
 // fail then, and the reasoner must not be told so.
 func uninterrupted(f workgraph.ActorFunc) workgraph.ActorFunc {
 	return func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
@@ -172,7 +172,7 @@ func uninterrupted(f workgraph.ActorFunc) workgraph.ActorFunc {
 	}
 }
 
-// loop has what the steps of the loop need.
+// loop has what its actors need.
 type loop struct {
 	threads     thread.Reader
 	definitions *definitions

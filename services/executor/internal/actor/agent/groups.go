@@ -70,7 +70,7 @@ func branchOf(d *definition, in *instance, at position, now *state.Brief) *insta
 // Results reach every later action as one growing list, which a gather node after each layer extends.
 type groupBuilder struct {
 	d *definition
-	// definition is d as the step got it.
+	// definition is d as it came with the call.
 	definition json.RawMessage
 	branch     *instance
 	g          workgraph.Graph
@@ -82,7 +82,7 @@ type groupBuilder struct {
 
 // layer is a group for the node that lists the results.
 type layer struct {
-	Steps []step `json:"steps"`
+	Nodes []actionNode `json:"nodes"`
 	// Summary is the node whose value stands for the group, if there is a summarizer.
 	Summary string `json:"summary,omitempty"`
 }
@@ -130,12 +130,12 @@ func (b *groupBuilder) layer(number int, group []doing) {
 				Named: b.named(map[string]any{"action": w.Action})})
 			b.branching()
 			b.edge(id, end, "")
-			l.Steps = append(l.Steps, step{ID: id, Action: w.Action})
+			l.Nodes = append(l.Nodes, actionNode{ID: id, Action: w.Action})
 		}
-		l.Steps = append(l.Steps, step{ID: end, Action: w.Action, Call: w.Call})
+		l.Nodes = append(l.Nodes, actionNode{ID: end, Action: w.Action, Call: w.Call})
 		ends = append(ends, end)
 	}
-	l.Steps = lasts(l.Steps, len(group))
+	l.Nodes = lasts(l.Nodes, len(group))
 	from := ends
 	if s := b.d.Summarizer; s != nil && len(group) > 1 && b.d.branches() {
 		l.Summary = b.summary(number, s, ends)
@@ -173,15 +173,15 @@ func gatherNode(number int) string { return fmt.Sprintf("gather.%d", number) }
 // listNode is the node with the results that the summarizer of a layer gets.
 func listNode(number int) string { return fmt.Sprintf("list.%d", number) }
 
-// lasts are the steps of a layer: for a branch the action first and then its agent.
-func lasts(steps []step, n int) []step {
-	if len(steps) == n {
-		return steps
+// lasts are the nodes of a layer, of which a branch has two, the action and then its agent: the last of each.
+func lasts(nodes []actionNode, n int) []actionNode {
+	if len(nodes) == n {
+		return nodes
 	}
-	out := make([]step, 0, n)
-	for i := 1; i < len(steps); i += 2 {
-		s := steps[i]
-		s.Of = steps[i-1].ID
+	out := make([]actionNode, 0, n)
+	for i := 1; i < len(nodes); i += 2 {
+		s := nodes[i]
+		s.Of = nodes[i-1].ID
 		out = append(out, s)
 	}
 	return out
@@ -250,7 +250,7 @@ func (b *groupBuilder) names(ends []string) []string {
 }
 
 // actions adds a graph of actions as it is. Its nodes are listed one after another.
-func (b *groupBuilder) actions(g *workgraph.Graph, problems []step) {
+func (b *groupBuilder) actions(g *workgraph.Graph, problems []actionNode) {
 	b.g.Edges = append(b.g.Edges, g.Edges...)
 	for i := range g.Nodes {
 		n := g.Nodes[i]
@@ -260,7 +260,7 @@ func (b *groupBuilder) actions(g *workgraph.Graph, problems []step) {
 		b.g.Nodes = append(b.g.Nodes, n)
 	}
 	for _, p := range problems {
-		b.layers = append(b.layers, layer{Steps: []step{p}})
+		b.layers = append(b.layers, layer{Nodes: []actionNode{p}})
 	}
 }
 
@@ -361,7 +361,7 @@ func results(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	out := make(state.Results, len(a.Layers))
 	for i, l := range a.Layers {
 		var group state.Results
-		for _, s := range l.Steps {
+		for _, s := range l.Nodes {
 			group = append(group, became(c, s))
 		}
 		switch {
@@ -384,8 +384,8 @@ func results(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	return value(out)
 }
 
-// became is what became of one step: its own result, or the failure of the action that it goes on from.
-func became(c *workgraph.Call, s step) state.Result {
+// became is what became of one action: its result, that of the agent that goes on with it, or the failure.
+func became(c *workgraph.Call, s actionNode) state.Result {
 	u, ok := source(c, s.ID)
 	if s.Of != "" && (!ok || u.Outcome != workgraph.VisitCompleted && u.Outcome != workgraph.VisitFailed) {
 		if of, there := source(c, s.Of); there && of.Outcome != workgraph.VisitCompleted {
@@ -451,7 +451,7 @@ func (d *definition) actGraph(ctx context.Context, r *response.Response, v verdi
 		if name == "" {
 			name = g.Nodes[i].ID
 		}
-		v.Problems = append(v.Problems, step{ID: g.Nodes[i].ID, Action: name})
+		v.Problems = append(v.Problems, actionNode{ID: g.Nodes[i].ID, Action: name})
 	}
 	return to(v, nodeGroups)
 }

@@ -49,8 +49,8 @@ type createThread struct {
 	Agent     string `json:"agent,omitempty"`
 }
 
-// given are the arguments of a call that are not its definition.
-type given struct {
+// arguments are those of a call that are not its definition.
+type arguments struct {
 	UserInput     json.RawMessage   `json:"user_input"`
 	Goal          json.RawMessage   `json:"goal"`
 	Request       json.RawMessage   `json:"request"`
@@ -180,7 +180,7 @@ func readInput(c *workgraph.Call) (*instance, error) {
 		named = map[string]json.RawMessage{}
 	}
 	maps.Copy(named, t.mapping)
-	var g given
+	var g arguments
 	if err := actor.Decode(named, &g); err != nil {
 		return nil, err
 	}
@@ -261,7 +261,7 @@ func replies(raw json.RawMessage) []string {
 const maxAttachments = 1000
 
 // problem is what a plan says of its problem, besides the request.
-func (g *given) problem() string {
+func (g *arguments) problem() string {
 	var b strings.Builder
 	if tool := actor.AsText(g.Tool); tool != "" {
 		b.WriteString("\n\nTool: " + tool)
@@ -281,7 +281,7 @@ func (g *given) problem() string {
 // attachments are those that are given, what the nodes before the agent gave, and the results of earlier
 // agents and actions that a call states besides. consumed says that the first positional argument is the
 // task.
-func (g *given) attachments(c *workgraph.Call, consumed bool) ([]prompt.Attachment, error) {
+func (g *arguments) attachments(c *workgraph.Call, consumed bool) ([]prompt.Attachment, error) {
 	var out []prompt.Attachment
 	for i, raw := range g.Attachments {
 		a, err := attachment(raw)

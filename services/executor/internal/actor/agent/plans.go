@@ -30,7 +30,7 @@ type planned struct {
 
 func newPlans() *plans { return &plans{kept: lru.New[[sha256.Size]byte, planned](maxPlans)} }
 
-// read is readPlan of the definition of a step.
+// read is readPlan for a call in the loop.
 func (k *plans) read(ctx context.Context, d *definition, c *workgraph.Call, raw json.RawMessage, open, must bool) (*response.Response, error) {
 	h := sha256.New()
 	flags := byte(0)

@@ -90,7 +90,7 @@ const (
 	argUpstream = "upstream"
 )
 
-// undisturbed are the arguments of a node of the loop: the nodes before it are steps of the loop, which a
+// undisturbed are the arguments of a node of the loop: the nodes before it are the loop's own, which a
 // model or an agent is not told of. It is told previous_action_results.
 func undisturbed(actorName string, named map[string]json.RawMessage) map[string]json.RawMessage {
 	if _, stated := named[argUpstream]; stated || actorName != actorLLM && !isAgent(actorName) {
@@ -154,8 +154,8 @@ func (p *policy) compile(ctx context.Context) {
 // check makes a complete action ready, or says why it cannot be done.
 func (a *action) check(ctx context.Context) error {
 	switch {
-	case strings.HasPrefix(a.Actor, stepPrefix):
-		return fmt.Errorf("%s is a step of an agent and no action", a.Actor)
+	case strings.HasPrefix(a.Actor, loopPrefix):
+		return fmt.Errorf("%s is for the loop of an agent and no action", a.Actor)
 	case a.ShareThread != nil && !isAgent(a.Actor):
 		return fmt.Errorf("share_thread: %s is no agent", a.Actor)
 	case a.HandOver && !isAgent(a.Actor):

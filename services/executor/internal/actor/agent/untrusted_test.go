@@ -169,7 +169,7 @@ func TestArguments(t *testing.T) {
 		"UnknownField":   {`{"goal": "x", "actions": {"a": {"aktor": "x"}}}`, "aktor"},
 		"BadSchema":      {`{"goal": "x", "actions": {"a": {"schema": {"type": 7}}}}`, "actions.a: schema"},
 		"Expand":         {`{"goal": "x", "actions": {"a": {"actor": "expand"}}}`, "expand cannot be an action"},
-		"StepOfTheLoop":  {`{"goal": "x", "actions": {"a": {"actor": "loop/act"}}}`, "is a step of an agent"},
+		"StepOfTheLoop":  {`{"goal": "x", "actions": {"a": {"actor": "loop/act"}}}`, "is for the loop of an agent"},
 		"SharedByNobody": {`{"goal": "x", "actions": {"a": {"actor": "cel", "share_thread": true}}}`, "share_thread: cel is no agent"},
 		"Rounds":         {`{"goal": "x", "actions": {"a": {}}, "max_rounds": 100001}`, "max_rounds"},
 		"Depth":          {`{"goal": "x", "actions": {"a": {}}, "max_branch_depth": 21}`, "max_branch_depth"},
