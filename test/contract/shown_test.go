@@ -21,7 +21,7 @@ func TestFailuresAreShown(t *testing.T) {
 	named := regexp.MustCompile("`(?:(\\w+)\\.)?((?:Test|Fuzz)\\w+)((?:/[^`/]+)*)`").FindAllStringSubmatch(string(page), -1)
 	require.Greater(t, len(named), 50)
 	upper := regexp.MustCompile(`^[A-Z]`) // the points of a kill have small letters, and are found by the test itself
-	sources := map[string][]string{} // by the name of the folder
+	sources := map[string][]string{}      // by the name of the folder
 	root := filepath.Join("..", "..")
 	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {

@@ -215,11 +215,6 @@ func (d *definition) templates() (err error) {
 	return nil
 }
 
-// showsStates reports whether the reasoner is told of earlier states.
-func (d *definition) showsStates() bool {
-	return d.Form != formTools && (d.Reasoner != actorLLM || d.template.Holds(prompt.CurrentState) || d.template.Holds(prompt.PreviousStates))
-}
-
 // limitsOf are the arguments of one call of the agent that are not part of its definition.
 func limitsOf(given map[string]json.RawMessage) (timeout workgraph.Duration, budget *workgraph.Budget, err error) {
 	var a struct {
