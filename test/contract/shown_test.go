@@ -20,7 +20,8 @@ func TestFailuresAreShown(t *testing.T) {
 	require.NoError(t, err)
 	named := regexp.MustCompile("`(?:(\\w+)\\.)?((?:Test|Fuzz)\\w+)((?:/[^`/]+)*)`").FindAllStringSubmatch(string(page), -1)
 	require.Greater(t, len(named), 50)
-	upper := regexp.MustCompile(`^[A-Z]`) // the points of a kill have small letters, and are found by the test itself
+	// The points of a kill have small letters. TestPoints itself finds them.
+	upper := regexp.MustCompile(`^[A-Z]`)
 	sources := map[string][]string{}      // by the name of the folder
 	root := filepath.Join("..", "..")
 	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

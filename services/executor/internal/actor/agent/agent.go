@@ -160,8 +160,8 @@ func Specs(threads thread.Reader, limits Limits) []actor.Spec {
 	}
 }
 
-// uninterrupted is an actor whose outcome does not count if its call was ended meanwhile. Reading and checking
-// fail then, and the reasoner must not be told so.
+// uninterrupted is an actor whose outcome does not count if its call was ended meanwhile. Reading and
+// checking fail then, and the reasoner must not be told so.
 func uninterrupted(f workgraph.ActorFunc) workgraph.ActorFunc {
 	return func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 		out, err := f(ctx, c)

@@ -15,8 +15,8 @@ import (
 // the bytes of its text and graph.
 const maxPlans, planBase, planMemory = 16 << 20, 1 << 10, 2
 
-// plans keeps plans from act, which reads and compiles them, to observe, which needs the same once more. It is
-// safe for concurrent use.
+// plans keeps plans from act, which reads and compiles them, to observe, which needs the same once more. It
+// is safe for concurrent use.
 type plans struct {
 	mu   sync.Mutex
 	kept *lru.Cache[[sha256.Size]byte, planned]
