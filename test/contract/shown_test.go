@@ -22,7 +22,7 @@ func TestFailuresAreShown(t *testing.T) {
 	require.Greater(t, len(named), 50)
 	// The points of a kill have small letters. TestPoints itself finds them.
 	upper := regexp.MustCompile(`^[A-Z]`)
-	sources := map[string][]string{}      // by the name of the folder
+	sources := map[string][]string{} // by the name of the folder
 	root := filepath.Join("..", "..")
 	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
