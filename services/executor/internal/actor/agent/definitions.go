@@ -81,6 +81,7 @@ func (k *definitions) read(raw json.RawMessage) (*shared, error) {
 		return nil, badLoop("definition is missing")
 	}
 	s = &shared{definition: d}
+	s.History.clamp()
 	s.complete()
 	if err := s.templates(); err != nil {
 		return nil, err
