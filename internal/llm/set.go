@@ -363,7 +363,7 @@ func (p *profile) refusal(req *Request, err error) *Error {
 // slack is by how much an estimate may be above the real number: see Estimate.
 const slack = 1.25
 
-// fits refuses a request that the model has no room for, or that asks for more of an answer than calls may. An
+// fits refuses a request that the model has no room for, or that states a longer answer than calls may. An
 // estimate that is too high by its usual error refuses nothing.
 func (p *profile) fits(estimate, output int64) error {
 	if most := p.cfg.OutputLimit; output > most {
