@@ -279,6 +279,7 @@ type Service struct {
 	scheduleServer *rpc.ScheduleServer
 	threads        *thread.Conductor
 	threadServer   *rpc.ThreadServer
+	factServer     *rpc.FactServer
 	log            *slog.Logger
 	// closers are what Open opened; Close closes the last one first.
 	closers []io.Closer
@@ -390,7 +391,7 @@ func (s *Service) openStores(ctx context.Context, cfg Config, d Deps, answered f
 
 // assemble makes the parts of the service over open stores.
 func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err error) {
-	set, err := builtin.New(cfg.Actors, models, thread.NewCache(st.plain, int64(cfg.Threads.Cache)), st.plain, d.Telemetry)
+	set, err := builtin.New(cfg.Actors, models, thread.NewCache(st.plain, int64(cfg.Threads.Cache)), st.plain, st.plain, d.Telemetry)
 	if err != nil {
 		return fmt.Errorf("make actors: %w", err)
 	}
@@ -443,6 +444,7 @@ func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err 
 	s.scheduleServer = rpc.NewScheduleServer(s.schedules, runs)
 	s.threads = thread.NewConductor(st.plain, rpc.Conversing{Server: s.server}, s.log, dbkit.Now)
 	s.threadServer = rpc.NewThreadServer(st.plain, s.threads, cfg.Threads.MaxQueued)
+	s.factServer = rpc.NewFactServer(st.plain)
 	s.server.DialPeers(d.Peer)
 	return nil
 }
@@ -465,6 +467,7 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	executorv1.RegisterLimitServiceServer(r, s.limitServer)
 	executorv1.RegisterScheduleServiceServer(r, s.scheduleServer)
 	executorv1.RegisterThreadServiceServer(r, s.threadServer)
+	executorv1.RegisterFactServiceServer(r, s.factServer)
 }
 
 // Run takes runs and continues those that others left, until ctx ends. Then calls in flight may end within

@@ -137,6 +137,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		executorv1.RegisterExecutorServiceHandlerClient(ctx, s.mux, executorv1.NewExecutorServiceClient(executor)),
 		executorv1.RegisterWorkerServiceHandlerClient(ctx, s.mux, executorv1.NewWorkerServiceClient(executor)),
 		executorv1.RegisterThreadServiceHandlerClient(ctx, s.mux, executorv1.NewThreadServiceClient(executor)),
+		executorv1.RegisterFactServiceHandlerClient(ctx, s.mux, executorv1.NewFactServiceClient(executor)),
 		executorv1.RegisterScheduleServiceHandlerClient(ctx, s.mux, executorv1.NewScheduleServiceClient(executor)),
 		executorv1.RegisterLimitServiceHandlerClient(ctx, s.mux, executorv1.NewLimitServiceClient(executor)),
 		registryv1.RegisterRegistryServiceHandlerClient(ctx, s.mux, registryv1.NewRegistryServiceClient(registry)),

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"strings"
@@ -100,9 +101,18 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 			out.Pause = ReasonStep
 		}
 	}
+	a.Facts = r.facts(said)
 	out.Threads = []workgraph.ThreadAppend{a}
 	out.State, err = pos.state()
 	return out, err
+}
+
+// facts are the learnings of a round as they are kept beyond the thread.
+func (r *round) facts(said *response.Response) (out []workgraph.Fact) {
+	for _, learned := range said.Learnings {
+		out = append(out, workgraph.Fact{Agent: cmp.Or(r.in.Name, actorAgent), User: r.c.UserID, Name: learned.ID, Content: learned.Content})
+	}
+	return out
 }
 
 // moved is where the agent stands after the append of a round.
