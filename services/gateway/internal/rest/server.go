@@ -193,6 +193,7 @@ func (s *Server) buildRoutes() error {
 		executorv1.File_epigraph_executor_v1_executor_proto,
 		executorv1.File_epigraph_executor_v1_worker_proto,
 		executorv1.File_epigraph_executor_v1_thread_proto,
+		executorv1.File_epigraph_executor_v1_fact_proto,
 		executorv1.File_epigraph_executor_v1_schedule_proto,
 		executorv1.File_epigraph_executor_v1_limit_proto,
 		registryv1.File_epigraph_registry_v1_registry_proto,
