@@ -141,15 +141,12 @@ func Appends(of []workgraph.ThreadAppend, runID, nodeID string, visit int, now t
 	return out
 }
 
-// Bytes is how many bytes the items and facts of an outcome have together.
+// Bytes is how many bytes the items of an outcome have together. Facts repeat a part of that.
 func Bytes(of []workgraph.ThreadAppend) int {
 	n := 0
 	for i := range of {
 		for _, it := range of[i].Items {
 			n += len(it.Brief) + len(it.Body)
-		}
-		for _, f := range of[i].Facts {
-			n += len(f.Content)
 		}
 	}
 	return n
