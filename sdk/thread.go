@@ -30,16 +30,6 @@ func ThreadTitle(title string) ThreadOption {
 	return func(t *executorv1.Thread) { t.Title = title }
 }
 
-// ThreadLabel adds a short fact.
-func ThreadLabel(key, value string) ThreadOption {
-	return func(t *executorv1.Thread) {
-		if t.Labels == nil {
-			t.Labels = map[string]string{}
-		}
-		t.Labels[key] = value
-	}
-}
-
 // EphemeralThread lets the thread go an hour after its last use.
 func EphemeralThread() ThreadOption {
 	return func(t *executorv1.Thread) {

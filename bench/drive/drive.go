@@ -21,6 +21,13 @@ import (
 	"github.com/epigraph-run/epigraph/bench/load"
 )
 
+// Memory is what a Go process has in use after a collection, in bytes.
+type Memory struct {
+	Heap       int64 `json:"heap"`
+	Stacks     int64 `json:"stacks"`
+	Goroutines int   `json:"goroutines"`
+}
+
 // Operations of a Request.
 const (
 	// OpRun runs graphs and times them.
@@ -51,6 +58,8 @@ type Request struct {
 type Answer struct {
 	Ready bool   `json:"ready,omitempty"`
 	Addr  string `json:"addr,omitempty"`
+	// Debug is where the process serves profiles and Memory over HTTP, if it does.
+	Debug string `json:"debug,omitempty"`
 	Err   string `json:"err,omitempty"`
 
 	Wall  time.Duration `json:"wall,omitempty"`

@@ -93,7 +93,7 @@ func TestChat(t *testing.T) {
 		require.Contains(t, notes, "agent/nobody")
 	})
 	t.Run("SDK/TalksAsWell", func(t *testing.T) {
-		th, err := c.CreateThread(t.Context(), "agent/loud", epigraph.ThreadKey("u:c:w"), epigraph.ThreadTitle("Hi"), epigraph.ThreadLabel("team", "a"))
+		th, err := c.CreateThread(t.Context(), "agent/loud", epigraph.ThreadKey("u:c:w"), epigraph.ThreadTitle("Hi"))
 		require.NoError(t, err)
 		turn, err := th.Send(t.Context(), "hello", "once")
 		require.NoError(t, err)

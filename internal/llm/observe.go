@@ -48,28 +48,13 @@ func newObserver(tel *obs.Telemetry, capture bool) (*observer, error) {
 
 // observe makes one call within the limits of time of its profile, in a span, and types its error.
 func (o *observer) observe(ctx context.Context, p *profile, req *Request, delta func(Delta) error) (Response, error) {
-	provider, _ := p.cfg.Booked(req.Model)
-	label := p.label(req.Model)
-	common := []attribute.KeyValue{
-		attribute.String("gen_ai.operation.name", "chat"),
-		attribute.String("gen_ai.provider.name", provider),
-		attribute.String("gen_ai.request.model", label),
-	}
-	ctx, span := o.tracer.Start(ctx, "chat "+label, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(common...))
-	defer span.End()
-	span.SetAttributes(attribute.String("gen_ai.request.model", errs.Clip(req.Model, maxWord)),
-		attribute.String("epigraph.model.profile", p.name), attribute.Int64("gen_ai.request.max_tokens", req.MaxOutputTokens))
-	if req.Temperature != nil {
-		span.SetAttributes(attribute.Float64("gen_ai.request.temperature", *req.Temperature))
-	}
-	o.content(span, "gen_ai.input.messages", req.Messages)
-
-	w := &wire{}
-	limited, stop := context.WithTimeout(context.WithValue(ctx, wireKey{}, w), p.cfg.Timeout)
+	c := &observed{observer: o, start: time.Now()}
+	ctx = c.begin(ctx, p, req)
+	defer c.span.End()
+	limited, stop := context.WithTimeout(context.WithValue(ctx, wireKey{}, &c.wire), p.cfg.Timeout)
 	defer stop()
 	limited, cancel := context.WithCancelCause(limited)
 	defer cancel(nil)
-	start := time.Now()
 	var out Response
 	var err error
 	if delta == nil {
@@ -79,9 +64,7 @@ func (o *observer) observe(ctx context.Context, p *profile, req *Request, delta 
 		defer pace.stop()
 		out, err = p.model.Stream(limited, *req, func(d Delta) error {
 			if pace.beat() {
-				first := time.Since(start).Seconds()
-				o.firstChunk.Record(ctx, first, metric.WithAttributes(common...))
-				span.SetAttributes(attribute.Float64("gen_ai.response.time_to_first_chunk", first))
+				c.first(ctx)
 			}
 			if d.Text == "" && d.Call == nil {
 				return nil
@@ -89,22 +72,68 @@ func (o *observer) observe(ctx context.Context, p *profile, req *Request, delta 
 			return delta(d)
 		})
 	}
-	if w.host != "" {
-		common = append(common, attribute.String("server.address", w.host), attribute.Int("server.port", w.port))
-		span.SetAttributes(common[len(common)-2:]...)
-	}
-	if err != nil {
-		e := classify(limited, err, w)
-		kind := e.label()
-		common = append(common, attribute.String("error.type", kind))
-		span.SetAttributes(attribute.String("error.type", kind), attribute.String("epigraph.error.code", e.Code), attribute.String("epigraph.error.class", e.Class.String()))
-		span.SetStatus(codes.Error, e.Message)
-		o.duration.Record(ctx, time.Since(start).Seconds(), metric.WithAttributes(common...))
+	if e := c.end(ctx, limited, &out, err); e != nil {
 		return out, e
 	}
-	o.duration.Record(ctx, time.Since(start).Seconds(), metric.WithAttributes(common...))
-	o.answered(ctx, span, common, &out)
 	return out, nil
+}
+
+// observed is a call that is under way. What begins and ends it is not inlined: the stack of a call that
+// waits for an answer is memory, and calls wait by the thousand.
+type observed struct {
+	*observer
+	common []attribute.KeyValue
+	span   trace.Span
+	start  time.Time
+	wire   wire
+}
+
+//go:noinline
+func (c *observed) begin(ctx context.Context, p *profile, req *Request) context.Context {
+	provider, _ := p.cfg.Booked(req.Model)
+	label := p.label(req.Model)
+	c.common = []attribute.KeyValue{
+		attribute.String("gen_ai.operation.name", "chat"),
+		attribute.String("gen_ai.provider.name", provider),
+		attribute.String("gen_ai.request.model", label),
+	}
+	ctx, c.span = c.tracer.Start(ctx, "chat "+label, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(c.common...))
+	c.span.SetAttributes(attribute.String("gen_ai.request.model", errs.Clip(req.Model, maxWord)),
+		attribute.String("epigraph.model.profile", p.name), attribute.Int64("gen_ai.request.max_tokens", req.MaxOutputTokens))
+	if req.Temperature != nil {
+		c.span.SetAttributes(attribute.Float64("gen_ai.request.temperature", *req.Temperature))
+	}
+	c.content(c.span, "gen_ai.input.messages", req.Messages)
+	return ctx
+}
+
+// first notes the first piece of a stream.
+func (c *observed) first(ctx context.Context) {
+	took := time.Since(c.start).Seconds()
+	c.firstChunk.Record(ctx, took, metric.WithAttributes(c.common...))
+	c.span.SetAttributes(attribute.Float64("gen_ai.response.time_to_first_chunk", took))
+}
+
+// end notes the end of the call, whose context is limited, and classifies its error.
+//
+//go:noinline
+func (c *observed) end(ctx, limited context.Context, out *Response, err error) error {
+	if c.wire.host != "" {
+		c.common = append(c.common, attribute.String("server.address", c.wire.host), attribute.Int("server.port", c.wire.port))
+		c.span.SetAttributes(c.common[len(c.common)-2:]...)
+	}
+	if err != nil {
+		e := classify(limited, err, &c.wire)
+		kind := e.label()
+		c.common = append(c.common, attribute.String("error.type", kind))
+		c.span.SetAttributes(attribute.String("error.type", kind), attribute.String("epigraph.error.code", e.Code), attribute.String("epigraph.error.class", e.Class.String()))
+		c.span.SetStatus(codes.Error, e.Message)
+		c.duration.Record(ctx, time.Since(c.start).Seconds(), metric.WithAttributes(c.common...))
+		return e
+	}
+	c.duration.Record(ctx, time.Since(c.start).Seconds(), metric.WithAttributes(c.common...))
+	c.answered(ctx, c.span, c.common, out)
+	return nil
 }
 
 // answered notes an answer.

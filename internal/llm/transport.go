@@ -126,6 +126,8 @@ func connections() *http.Transport {
 		DialContext:            (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
 		TLSHandshakeTimeout:    10 * time.Second,
 		MaxIdleConnsPerHost:    64,
+		ReadBufferSize:         2 << 10, // connections wait, one for each call
+		WriteBufferSize:        2 << 10,
 		IdleConnTimeout:        90 * time.Second,
 		ForceAttemptHTTP2:      true,
 		MaxResponseHeaderBytes: 64 << 10,

@@ -134,6 +134,8 @@ type Config struct {
 	Models providers.Config `conf:"-"`
 	// Workers bounds what remote workers may do.
 	Workers worker.Config
+	// Threads bounds what threads take.
+	Threads thread.Config
 	// MaxStreamAge makes workers reconnect now and then; 0 means never. It is the maximum age of connections.
 	MaxStreamAge time.Duration `conf:"-"`
 	// TokenKeys sign attempt tokens; the first signs new ones. All executors of a database need the same. The
@@ -152,7 +154,7 @@ func DefaultConfig() Config {
 		MaxNodes: e.MaxNodes, MaxEdges: e.MaxEdges, Drain: e.Drain, ScanInterval: e.ScanInterval, MaxTakeovers: e.MaxTakeovers, KeepAlive: e.KeepAlive,
 		EvictAfter: e.EvictAfter, MaxDepth: e.MaxDepth, MaxFanOut: e.MaxFanOut, MaxDescendants: e.MaxDescendants, MaxWatches: e.MaxWatches, MaxSchedules: schedule.DefaultMax,
 		BlobOver: 256 << 10, BlobGrace: 24 * time.Hour, Compress: 1 << 10, Partition: 7 * 24 * time.Hour,
-		Actors: builtin.DefaultConfig(), Models: providers.DefaultConfig(), Workers: worker.DefaultConfig(),
+		Actors: builtin.DefaultConfig(), Models: providers.DefaultConfig(), Workers: worker.DefaultConfig(), Threads: thread.DefaultConfig(),
 	}
 }
 
@@ -189,6 +191,9 @@ func (c Config) Validate() error {
 	}
 	if err := c.Workers.Validate(); err != nil {
 		faults = append(faults, fmt.Errorf("workers: %w", err))
+	}
+	if err := c.Threads.Validate(); err != nil {
+		faults = append(faults, fmt.Errorf("threads: %w", err))
 	}
 	faults = append(faults, c.validateRetention()...)
 	return errors.Join(append(faults, e.Validate())...)
@@ -266,6 +271,7 @@ type Service struct {
 	server      *rpc.Server
 	limitServer *rpc.LimitServer
 	workers     *worker.Server
+	follower    *rpc.Follower // nil without other executors
 	actors      *builtin.Set
 	jobs        *dispatch.Dispatcher
 	// jobWorker is under which name this process works jobs.
@@ -388,7 +394,7 @@ func (s *Service) openStores(ctx context.Context, cfg Config, d Deps, answered f
 
 // assemble makes the parts of the service over open stores.
 func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err error) {
-	set, err := builtin.New(cfg.Actors, models, thread.NewCache(st.plain, 0), st.plain, d.Telemetry)
+	set, err := builtin.New(cfg.Actors, models, thread.NewCache(st.plain, int64(cfg.Threads.Cache)), st.plain, d.Telemetry)
 	if err != nil {
 		return fmt.Errorf("make actors: %w", err)
 	}
@@ -440,8 +446,12 @@ func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err 
 	}
 	s.scheduleServer = rpc.NewScheduleServer(s.schedules, runs)
 	s.threads = thread.NewConductor(st.plain, rpc.Conversing{Server: s.server}, s.log, dbkit.Now)
-	s.threadServer = rpc.NewThreadServer(st.plain, s.threads)
+	s.threadServer = rpc.NewThreadServer(st.plain, s.threads, cfg.Threads.MaxQueued)
 	s.server.DialPeers(d.Peer)
+	if d.Peer != nil {
+		s.follower = s.server.Follower(d.Peer, s.log)
+		s.engine.Feed().From(s.follower)
+	}
 	return nil
 }
 
@@ -459,7 +469,7 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 		r.Intern((*executorv1.StartRunRequest)(nil), "graph")
 	}
 	executorv1.RegisterWorkerServiceServer(r, s.workers)
-	executorv1.RegisterPeerServiceServer(r, peer{workers: s.workers, explainer: s.server.Explainer(), accounts: s.accounts})
+	executorv1.RegisterPeerServiceServer(r, peer{workers: s.workers, explainer: s.server.Explainer(), accounts: s.accounts, followed: s.server.Followed()})
 	executorv1.RegisterLimitServiceServer(r, s.limitServer)
 	executorv1.RegisterScheduleServiceServer(r, s.scheduleServer)
 	executorv1.RegisterThreadServiceServer(r, s.threadServer)
@@ -475,6 +485,9 @@ func (s *Service) Run(ctx context.Context) error {
 	g.Go(func() error { return s.sweep(ctx) })
 	g.Go(func() error { return s.resumeTurns(ctx) })
 	g.Go(func() error { return s.workers.Run(ctx) })
+	if s.follower != nil {
+		g.Go(func() error { return s.follower.Run(ctx) })
+	}
 	g.Go(func() error { return s.actors.Run(ctx) })
 	g.Go(func() error { return s.limits.Run(ctx) })
 	if s.governor != nil {
@@ -532,6 +545,12 @@ type peer struct {
 	workers   *worker.Server
 	explainer rpc.Explainer
 	accounts  rpc.Accounts
+	followed  rpc.Followed
+}
+
+// Follow implements the service.
+func (p peer) Follow(stream grpc.BidiStreamingServer[executorv1.FollowRequest, executorv1.FollowResponse]) error {
+	return p.followed.Follow(stream)
 }
 
 // Govern implements the service.

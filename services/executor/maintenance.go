@@ -47,6 +47,8 @@ type maintenance struct {
 	// limits say how long namespaces keep their runs that have a word of their own on it; nil without.
 	limits    *limit.Limiter
 	partition time.Duration
+	// ephemeral is how long ephemeral threads are kept after their last use.
+	ephemeral time.Duration
 	archive   *blob.Store // nil without
 	log       *slog.Logger
 	now       func() time.Time
@@ -58,7 +60,7 @@ type maintenance struct {
 }
 
 func openMaintenance(ctx context.Context, cfg Config, j journal.Journal, plain journal.Reader, tel *obs.Telemetry) (u *maintenance, err error) {
-	u = &maintenance{journal: j, plain: plain, retention: cfg.Retention, partition: cfg.Partition, log: tel.Logger, now: dbkit.Now}
+	u = &maintenance{journal: j, plain: plain, retention: cfg.Retention, partition: cfg.Partition, ephemeral: cfg.Threads.EphemeralAge, log: tel.Logger, now: dbkit.Now}
 	if cfg.Archive != "" {
 		if u.archive, err = blob.Open(ctx, cfg.Archive); err != nil {
 			return nil, fmt.Errorf("open archive of executor: %w", err)

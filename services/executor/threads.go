@@ -11,7 +11,6 @@ import (
 	"github.com/epigraph-run/epigraph/internal/sleep"
 	"github.com/epigraph-run/epigraph/services/executor/internal/dispatch"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
-	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 )
 
 const (
@@ -63,7 +62,7 @@ func (s *Service) resumeTurns(ctx context.Context) error {
 // up.
 func (u *maintenance) sweepThreads(ctx context.Context, until time.Time) error {
 	for after, more := "", true; more && time.Now().Before(until); more = after != "" {
-		_, next, err := u.journal.SweepThreads(ctx, u.now().Add(-thread.EphemeralAge), after, threadPage)
+		_, next, err := u.journal.SweepThreads(ctx, u.now().Add(-u.ephemeral), after, threadPage)
 		if err != nil {
 			return fmt.Errorf("look for threads whose time is over: %w", err)
 		}

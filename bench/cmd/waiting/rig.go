@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os/exec"
 	"slices"
 	"syscall"
@@ -35,11 +36,13 @@ type host struct {
 	cmd  *exec.Cmd
 	in   io.WriteCloser
 	conn *grpc.ClientConn
-	api  executorv1.ExecutorServiceClient
+	// debug is where it tells about itself.
+	debug string
+	api   executorv1.ExecutorServiceClient
 }
 
 // in starts executors on a fresh database for the time that f takes.
-func in(ctx context.Context, binary string, s store, executors int, f func(*rig) error) (err error) {
+func in(ctx context.Context, binary string, s store, executors int, f func(*rig) error, args ...string) (err error) {
 	r := &rig{store: s}
 	if r.database, err = s.fresh(ctx); err != nil {
 		return err
@@ -51,7 +54,7 @@ func in(ctx context.Context, binary string, s store, executors int, f func(*rig)
 		err = errors.Join(err, r.database.close())
 	}()
 	for i := range executors {
-		h, err := startHost(binary, r.target(), fmt.Sprintf("e%d", i))
+		h, err := startHost(binary, r.target(), fmt.Sprintf("e%d", i), args...)
 		if err != nil {
 			return err
 		}
@@ -71,8 +74,8 @@ func in(ctx context.Context, binary string, s store, executors int, f func(*rig)
 	return f(r)
 }
 
-func startHost(binary, target, id string) (*host, error) {
-	cmd := exec.Command(binary, "-store", target, "-id", id)
+func startHost(binary, target, id string, args ...string) (*host, error) {
+	cmd := exec.Command(binary, append([]string{"-store", target, "-id", id, "-debug"}, args...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -92,6 +95,7 @@ func startHost(binary, target, id string) (*host, error) {
 		err = json.Unmarshal(line, &a)
 	}
 	if err == nil {
+		h.debug = a.Debug
 		h.conn, err = grpc.NewClient(a.Addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	}
 	if err != nil {
@@ -130,6 +134,32 @@ func (h *host) memory() (int64, error) {
 		}
 	}
 	return least, nil
+}
+
+// inUse is the memory that the process has in use.
+func (h *host) inUse(ctx context.Context) (m drive.Memory, err error) {
+	text, err := h.get(ctx, "/memory")
+	if err == nil {
+		err = json.Unmarshal(text, &m)
+	}
+	return m, err
+}
+
+// get reads what the process serves about itself.
+func (h *host) get(ctx context.Context, path string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+h.debug+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: %s", path, res.Status)
+	}
+	return io.ReadAll(res.Body)
 }
 
 // until polls cond, a few times a second.

@@ -2,6 +2,7 @@
 // on a loopback address, and an actor of the program's own, in Go, that does nothing or sleeps. It must not
 // know the harness beyond its protocol: it prints where it serves and stops when its standard input ends.
 // SIGUSR1 gives unused memory back to the system, SIGUSR2 starts a CPU profile and, the next time, ends it.
+// With -debug it serves profiles and what memory is in use over HTTP.
 package main
 
 import (
@@ -11,8 +12,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	netpprof "net/http/pprof"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"runtime/pprof"
 	"strings"
@@ -24,6 +28,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/host"
+	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/services/executor"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -34,8 +39,13 @@ func main() {
 	id := flag.String("id", "bench", "name of this executor among those of its database")
 	parallel := flag.Int("parallel", 20_000, "attempts that run at once: sleepers take a place while they sleep")
 	profile := flag.String("cpuprofile", "", "prefix of the files of CPU profiles")
+	model := flag.String("model", "", "URL of a model server for the actor llm")
+	debug := flag.Bool("debug", false, "serve /debug/pprof/ and /memory on a loopback address")
 	flag.Parse()
-	if err := run(*store, *id, *parallel, *profile); err != nil {
+	if *debug {
+		runtime.MemProfileRate = 16 << 10 // before anything is allocated that lives long
+	}
+	if err := run(*store, *id, *model, *parallel, *profile, *debug); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -62,7 +72,7 @@ func where(id string) workgraph.ActorFunc {
 	}
 }
 
-func run(store, id string, parallel int, profile string) error {
+func run(store, id, model string, parallel int, profile string, debugged bool) error {
 	ctx, stop := host.Signals(context.Background())
 	defer stop()
 	go func() { // the harness is gone when this ends
@@ -78,6 +88,9 @@ func run(store, id string, parallel int, profile string) error {
 		cfg.Store, cfg.PostgresURL = "postgres", conf.NewSecret(store)
 	} else {
 		cfg.SQLitePath = store
+	}
+	if model != "" {
+		cfg.Models.Change("default", func(p *llm.Profile) { p.BaseURL, p.APIKey, p.Model = model, conf.NewSecret("bench"), "fake-1" })
 	}
 	report := obs.DefaultConfig()
 	report.ServiceName, report.LogLevel = "executor", "warn"
@@ -99,8 +112,14 @@ func run(store, id string, parallel int, profile string) error {
 		return err
 	}
 	server.SetServing(true)
+	answer := drive.Answer{Ready: true, Addr: lis.Addr().String()}
+	if debugged {
+		if answer.Debug, err = serveDebug(); err != nil {
+			return err
+		}
+	}
 	ready := func(ctx context.Context) error {
-		if err := json.NewEncoder(os.Stdout).Encode(drive.Answer{Ready: true, Addr: lis.Addr().String()}); err != nil {
+		if err := json.NewEncoder(os.Stdout).Encode(answer); err != nil {
 			return err
 		}
 		<-ctx.Done()
@@ -108,6 +127,26 @@ func run(store, id string, parallel int, profile string) error {
 	}
 	return host.Run(ctx, host.Flush(time.Second, tel.Shutdown), s, host.GRPC(server, lis, time.Second),
 		host.Func(ready, func() error { return nil }))
+}
+
+// serveDebug serves until the process ends.
+func serveDebug() (addr string, err error) {
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", netpprof.Index)
+	mux.HandleFunc("/debug/pprof/profile", netpprof.Profile)
+	mux.HandleFunc("/memory", func(w http.ResponseWriter, _ *http.Request) {
+		runtime.GC() // twice, since finalizers keep what they are about to free
+		debug.FreeOSMemory()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		_ = json.NewEncoder(w).Encode(drive.Memory{Heap: int64(m.HeapAlloc), Stacks: int64(m.StackInuse), Goroutines: runtime.NumGoroutine()})
+	})
+	go func() { _ = http.Serve(lis, mux) }()
+	return lis.Addr().String(), nil
 }
 
 func memory(ctx context.Context) {

@@ -58,13 +58,21 @@ func (m *model) Generate(ctx context.Context, req llm.Request) (llm.Response, er
 	if err != nil {
 		return llm.Response{}, err
 	}
+	return answer(res)
+}
+
+// answer reads a whole answer. It is not inlined: its values would stand on the stack of a call that waits.
+//
+//go:noinline
+func answer(res *sdk.ChatCompletion) (llm.Response, error) {
 	if len(res.Choices) == 0 {
 		return llm.Response{}, llm.Malformed("the answer has no choice")
 	}
-	first := res.Choices[0]
+	first := &res.Choices[0]
 	out := llm.Response{ID: res.ID, Model: res.Model, Refusal: first.Message.Refusal, FinishReason: first.FinishReason, Usage: usage(&res.Usage)}
 	out.Message.Content = first.Message.Content
-	for _, c := range first.Message.ToolCalls {
+	for i := range first.Message.ToolCalls {
+		c := &first.Message.ToolCalls[i]
 		out.Message.ToolCalls = append(out.Message.ToolCalls, llm.ToolCall{ID: c.ID, Name: c.Function.Name, Arguments: llm.Arguments(c.Function.Arguments)})
 	}
 	return out, nil

@@ -209,7 +209,25 @@ func Encode(v any) (json.RawMessage, error) {
 	if err := enc.Encode(v); err != nil {
 		return nil, err
 	}
-	return bytes.TrimSpace(b.Bytes()), nil
+	return bytes.Clone(bytes.TrimSpace(b.Bytes())), nil // values are kept for long, without the room to grow
+}
+
+// AsText is a value as models and people read it: the text of a JSON string, nothing for null, and any other
+// value as JSON without the spaces, which cost tokens.
+func AsText(raw json.RawMessage) string {
+	raw = bytes.TrimSpace(raw)
+	var s string
+	switch {
+	case len(raw) == 0 || string(raw) == "null":
+		return ""
+	case raw[0] == '"' && json.Unmarshal(raw, &s) == nil:
+		return s
+	}
+	var b bytes.Buffer
+	if json.Compact(&b, raw) != nil {
+		return string(raw)
+	}
+	return b.String()
 }
 
 // Result is one value for the values of a visit: null for none, the value for one, a list for a tuple.

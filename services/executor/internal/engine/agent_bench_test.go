@@ -3,8 +3,10 @@ package engine_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/page"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -90,4 +93,80 @@ func (l *live) eventRows(t testing.TB, id string) int {
 		n += len(rows)
 		after = rows[len(rows)-1].Seq
 	}
+}
+
+// BenchmarkAgentPrompt builds the first prompt of an agent on a thread of 10,000 messages and 2,000 states,
+// in both forms and as long as one may be: cold, with nothing of the thread in memory, and warm.
+func BenchmarkAgentPrompt(b *testing.B) {
+	eachBench(b, func(b *testing.B, s store) {
+		var began workgraph.ActorFunc
+		own := instant()
+		own["reasoner"] = workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
+			return workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(`{"result": "done"}`)}}, nil
+		})
+		own["fill"] = workgraph.ActorFunc(func(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+			var id string
+			after := int64(0)
+			if err := errors.Join(json.Unmarshal(c.Named["thread"], &id), json.Unmarshal(c.Named["after"], &after)); err != nil {
+				return workgraph.Outcome{}, err
+			}
+			text := strings.Repeat("word ", 40)
+			a := workgraph.ThreadAppend{Thread: id, After: after}
+			for i := range 1000 {
+				if i%6 == 5 {
+					brief := fmt.Appendf(nil, `{"task_status": "Ongoing", "task_status_description": "state %d", "user_input": %q, "instant_response": %q}`, i, text, text)
+					a.Items = append(a.Items, workgraph.ThreadItem{Kind: workgraph.ThreadState, Brief: brief, Body: fmt.Appendf(nil, `{"raw_response": %q}`, strings.Repeat(text, 10))})
+					continue
+				}
+				a.Items = append(a.Items, workgraph.ThreadItem{Kind: workgraph.ThreadMessage, Body: fmt.Appendf(nil, `{"role": "user", "content": %q}`, text)})
+			}
+			return workgraph.Outcome{Threads: []workgraph.ThreadAppend{a}, Values: []json.RawMessage{json.RawMessage(`1`)}}, nil
+		})
+		for _, sp := range agent.Specs(thread.NewCache(s.open(b), 0), nil) {
+			own[sp.Name] = pureActor{sp.Actor}
+		}
+		own["loop/begin"] = pureActor{workgraph.ActorFunc(func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) { return began(ctx, c) })}
+		l := run(b, s, own, quiet)
+		l.jobs(b)
+		id := l.thread(b)
+		g := &workgraph.Graph{}
+		for k := range 12 {
+			g.Nodes = append(g.Nodes, workgraph.Node{ID: fmt.Sprint("n", k), Actor: "fill", Named: map[string]json.RawMessage{"thread": json.RawMessage(`"` + id + `"`), "after": fmt.Appendf(nil, "%d", 1000*k)}})
+			if k > 0 {
+				g.Edges = append(g.Edges, workgraph.Edge{From: fmt.Sprint("n", k-1), To: fmt.Sprint("n", k)})
+			}
+		}
+		l.wait(b, l.start(b, g), journal.StateCompleted)
+		for _, form := range []string{"prompt", "tools"} {
+			b.Run(form, func(b *testing.B) {
+				var cold, warm time.Duration
+				bytes := 0
+				began = func(ctx context.Context, c *workgraph.Call) (out workgraph.Outcome, err error) {
+					specs := agent.Specs(thread.NewCache(l.j, 0), nil)
+					begin := specs[slices.IndexFunc(specs, func(sp actor.Spec) bool { return sp.Name == "loop/begin" })].Actor
+					at := time.Now()
+					if _, err = begin.Call(ctx, c); err != nil {
+						return out, err
+					}
+					cold += time.Since(at)
+					at = time.Now()
+					out, err = begin.Call(ctx, c)
+					warm += time.Since(at)
+					if err == nil {
+						bytes = len(out.Values[0])
+					}
+					return out, err
+				}
+				for range b.N {
+					n := workgraph.Node{ID: "agent", Actor: "agent"}
+					require.NoError(b, json.Unmarshal(fmt.Appendf(nil, `{"shared_thread": %q, "reasoner": "reasoner", "form": %q, "actions": {"ok": {}}, "max_states": 1000, "max_history_bytes": 4194304}`, id, form), &n.Named))
+					l.wait(b, l.start(b, &workgraph.Graph{Nodes: []workgraph.Node{n}}), journal.StateCompleted)
+				}
+				b.ReportMetric(float64(cold.Microseconds())/float64(b.N)/1000, "ms/cold")
+				b.ReportMetric(float64(warm.Microseconds())/float64(b.N)/1000, "ms/warm")
+				b.ReportMetric(float64(bytes), "B/prompt")
+			})
+		}
+		l.stop()
+	})
 }

@@ -116,13 +116,7 @@ func (t *session) call(ctx context.Context, a *attempt, doer workgraph.Actor, in
 	progress.publish(feed.Ephemeral{Started: true, Actor: a.start.Actor, At: a.startTime()})
 	ctx = actor.WithDirectory(actor.WithNamespace(ctx, a.run.namespace), directory{t.e.actors, a.run.namespace})
 	ctx = context.WithValue(actor.WithReporter(ctx, progress), attemptKey{}, a)
-	span := trace.SpanFromContext(ctx) // the parent's span, which is not ended here
-	if a.run.sampled() {
-		ctx, span = t.e.tracer.Start(ctx, "invoke "+a.start.Actor, trace.WithAttributes(
-			tracing.RunAttribute(a.run.id), attribute.String("epigraph.node.id", a.start.Node),
-			attribute.Int("epigraph.visit", a.start.Visit), attribute.Int("epigraph.item", a.start.Item),
-			attribute.Int("epigraph.attempt", a.start.Attempt), attribute.String("epigraph.actor", a.start.Actor)))
-	}
+	ctx, span := t.spanOf(ctx, a)
 	var carried outbox.Trace
 	if t.e.claims != nil {
 		carried = tracing.Of(ctx)
@@ -130,6 +124,7 @@ func (t *session) call(ctx context.Context, a *attempt, doer workgraph.Actor, in
 	var once sync.Once
 	ended := func(out *workgraph.Outcome, err *workgraph.Error, leads bool) {
 		once.Do(func() {
+			progress.end()
 			if err != nil {
 				span.SetStatus(codes.Error, err.Error())
 				span.SetAttributes(attribute.String("error.type", err.Reason))
@@ -184,21 +179,44 @@ func (t *session) call(ctx context.Context, a *attempt, doer workgraph.Actor, in
 		end(nil, a.classify(call, err))
 		return
 	}
-	if refused := t.prepare(ctx, a, &out); refused != nil {
-		if ctx.Err() != nil {
-			refused = a.classify(ctx, ctx.Err())
-		}
+	if refused := t.accept(ctx, a, &out); refused != nil {
 		refused.Usage = out.Usage
 		end(nil, refused)
 		return
 	}
-	if n := record.OutcomeSize(out); n > t.e.cfg.MaxPayload {
-		tooLarge := workgraph.Errorf(workgraph.Permanent, journal.ReasonPayloadTooLarge, "the result has %d bytes, the limit is %d", n, t.e.cfg.MaxPayload)
-		tooLarge.Usage = out.Usage
-		end(nil, tooLarge)
-		return
-	}
 	end(&out, nil)
+}
+
+// accept prepares an outcome, or says why it is refused.
+//
+//go:noinline
+func (t *session) accept(ctx context.Context, a *attempt, out *workgraph.Outcome) (refused *workgraph.Error) {
+	if refused = t.prepare(ctx, a, out); refused != nil {
+		if ctx.Err() != nil {
+			refused = a.classify(ctx, ctx.Err())
+		}
+		return refused
+	}
+	if n := record.OutcomeSize(*out); n > t.e.cfg.MaxPayload {
+		return workgraph.Errorf(workgraph.Permanent, journal.ReasonPayloadTooLarge, "the result has %d bytes, the limit is %d", n, t.e.cfg.MaxPayload)
+	}
+	return nil
+}
+
+// spanOf begins the span of a call of a run that is traced. Otherwise the span is the parent's.
+//
+// It is not inlined, as what begins and ends a call is not elsewhere: the stack of a call that waits for an
+// answer is memory, and calls wait by the thousand.
+//
+//go:noinline
+func (t *session) spanOf(ctx context.Context, a *attempt) (context.Context, trace.Span) {
+	if !a.run.sampled() {
+		return ctx, trace.SpanFromContext(ctx)
+	}
+	return t.e.tracer.Start(ctx, "invoke "+a.start.Actor, trace.WithAttributes(
+		tracing.RunAttribute(a.run.id), attribute.String("epigraph.node.id", a.start.Node),
+		attribute.Int("epigraph.visit", a.start.Visit), attribute.Int("epigraph.item", a.start.Item),
+		attribute.Int("epigraph.attempt", a.start.Attempt), attribute.String("epigraph.actor", a.start.Actor)))
 }
 
 // actor finds the actor that makes the call. While the journal, which knows the remote workers, cannot be
@@ -267,12 +285,21 @@ func (t *session) invoke(ctx context.Context, doer workgraph.Actor, a *attempt) 
 			err = workgraph.Errorf(kind, workgraph.ReasonPanic, "the actor panicked: %v", p)
 		}
 	}()
+	call := t.callOf(ctx, a)
+	defer func() { a.looked.Store(call.Looked()) }()
+	return doer.Call(ctx, call)
+}
+
+// callOf is what the actor gets.
+//
+//go:noinline
+func (t *session) callOf(ctx context.Context, a *attempt) *workgraph.Call {
 	c, _ := ctx.Value(clocksKey{}).(*clocks)
 	start := a.start
 	start.Thread = cmp.Or(start.Thread, a.run.lineage.Thread)
 	start.AttemptToken, start.RootRunID, start.ParentRunID = a.run.attemptToken(start.Ref, start.Attempt), a.run.root, a.run.lineage.Parent
 	start.Details = t.detailsOf(a)
-	call := workgraph.NewCall(start, workgraph.CallOptions{
+	return workgraph.NewCall(start, workgraph.CallOptions{
 		Heartbeat: func(details json.RawMessage) {
 			if c != nil && c.idle != nil {
 				c.idle.timer.Reset(c.idle.d)
@@ -281,8 +308,6 @@ func (t *session) invoke(ctx context.Context, doer workgraph.Actor, a *attempt) 
 		},
 		Scope: callScope{a.run, a.start.Ref},
 	})
-	defer func() { a.looked.Store(call.Looked()) }()
-	return doer.Call(ctx, call)
 }
 
 // finish reports the end of an attempt to the machine, once, and wakes the writer. An attempt that only the

@@ -46,7 +46,7 @@ func (l *live) thread(t testing.TB) string {
 // items are those of a thread, oldest first, as "sequence node body".
 func (l *live) items(t testing.TB, id string) (out []string) {
 	t.Helper()
-	its, err := l.j.SegmentItems(t.Context(), ns, thread.Segment{Thread: id, First: 1, Last: 100}, nil, 100)
+	its, err := l.j.SegmentItems(t.Context(), ns, thread.Segment{Thread: id, First: 1, Last: 100}, thread.Selection{Limit: 100, Body: true, Origin: true})
 	require.NoError(t, err)
 	for _, it := range its {
 		out = append([]string{fmt.Sprintf("%d %s %s", it.Seq, it.NodeID, it.Body)}, out...)

@@ -120,9 +120,9 @@ func (f fair) Lineage(ctx context.Context, namespace, id string) ([]thread.Segme
 	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) ([]thread.Segment, error) { return f.j.Lineage(ctx, namespace, id) })
 }
 
-func (f fair) SegmentItems(ctx context.Context, namespace string, s thread.Segment, kinds []thread.Kind, limit int) ([]thread.Item, error) {
+func (f fair) SegmentItems(ctx context.Context, namespace string, s thread.Segment, q thread.Selection) ([]thread.Item, error) {
 	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) ([]thread.Item, error) {
-		return f.j.SegmentItems(ctx, namespace, s, kinds, limit)
+		return f.j.SegmentItems(ctx, namespace, s, q)
 	})
 }
 

@@ -75,11 +75,12 @@ type ThreadServer struct {
 	executorv1.UnimplementedThreadServiceServer
 	store     thread.Store
 	conductor *thread.Conductor
+	maxQueued int
 }
 
-// NewThreadServer returns a server of the threads in a store.
-func NewThreadServer(store thread.Store, conductor *thread.Conductor) *ThreadServer {
-	return &ThreadServer{store: store, conductor: conductor}
+// NewThreadServer returns a server of the threads in a store. Up to maxQueued turns of one thread may wait.
+func NewThreadServer(store thread.Store, conductor *thread.Conductor, maxQueued int) *ThreadServer {
+	return &ThreadServer{store: store, conductor: conductor, maxQueued: maxQueued}
 }
 
 // CreateThread implements the service.
@@ -119,11 +120,8 @@ func (s *ThreadServer) create(ctx context.Context, method string, req identified
 	if err := thread.CheckCreate(&c); err != nil {
 		return nil, err
 	}
-	if err := command.CheckLabels(m.GetLabels()); err != nil {
-		return nil, err
-	}
 	made, err := s.store.CreateThread(ctx, thread.Create{
-		Thread: thread.Thread{ID: ids.New(thread.IDPrefix), Namespace: grpckit.Namespace(ctx), Key: c.Key, Agent: c.Agent, Title: m.GetTitle(), Labels: m.GetLabels(),
+		Thread: thread.Thread{ID: ids.New(thread.IDPrefix), Namespace: grpckit.Namespace(ctx), Key: c.Key, Agent: c.Agent, Title: m.GetTitle(),
 			Lifetime: cmp.Or(c.Lifetime, workgraph.ThreadConversation), ParentID: parent, ParentSeq: seq, CreateTime: dbkit.Now()},
 		Request: thread.Request{Method: method, ID: once.ID, BodyHash: once.BodyHash},
 	})
@@ -140,7 +138,7 @@ func threadAnswer(t thread.Thread, err error) (*executorv1.Thread, error) {
 func threadMessage(t *thread.Thread) *executorv1.Thread {
 	return &executorv1.Thread{
 		Id: t.ID, Key: t.Key, Agent: t.Agent, Title: t.Title, Lifetime: executorv1.ThreadLifetime(t.Lifetime), ParentId: t.ParentID, ParentSequence: t.ParentSeq,
-		Labels: t.Labels, RunId: t.Holder, LastSequence: t.Last, CreateTime: stamp(t.CreateTime), UseTime: stamp(t.UseTime),
+		RunId: t.Holder, LastSequence: t.Last, CreateTime: stamp(t.CreateTime), UseTime: stamp(t.UseTime),
 	}
 }
 
@@ -234,7 +232,7 @@ func (s *ThreadServer) items(ctx context.Context, method string, kind thread.Kin
 		if g.Last < g.First || len(rows) > pg.Limit {
 			continue
 		}
-		more, err := s.store.SegmentItems(ctx, ns, g, []thread.Kind{kind}, pg.Limit+1-len(rows))
+		more, err := s.store.SegmentItems(ctx, ns, g, thread.Selection{Kinds: []thread.Kind{kind}, Limit: pg.Limit + 1 - len(rows), Body: full, Origin: true})
 		if err != nil {
 			return nil, "", away(err)
 		}
@@ -244,10 +242,7 @@ func (s *ThreadServer) items(ctx context.Context, method string, kind thread.Kin
 	for i := range rows {
 		it := &rows[i]
 		m := &executorv1.ThreadItem{Sequence: it.Seq, Kind: executorv1.ThreadItemKind(it.Kind), Time: stamp(it.Time), RunId: it.RunID, NodeId: it.NodeID,
-			Visit: it.Visit, Brief: graphpb.Payload(it.Brief)}
-		if full {
-			m.Body = graphpb.Payload(it.Body)
-		}
+			Visit: it.Visit, Brief: graphpb.Payload(it.Brief), Body: graphpb.Payload(it.Body)}
 		out = append(out, m)
 	}
 	return out, next, nil
@@ -301,7 +296,7 @@ func (s *ThreadServer) AppendMessage(ctx context.Context, req *executorv1.Append
 	}
 	t := thread.Turn{Namespace: ns, Thread: req.GetThreadId(), RunID: ids.New(command.IDPrefix), Message: message.Bytes(),
 		Principal: access.Of(ctx).String(), CreateTime: dbkit.Now()}
-	t, err = s.store.QueueTurn(ctx, t, thread.Request{Method: "AppendMessage", ID: once.ID, BodyHash: once.BodyHash}, thread.MaxQueued)
+	t, err = s.store.QueueTurn(ctx, t, thread.Request{Method: "AppendMessage", ID: once.ID, BodyHash: once.BodyHash}, s.maxQueued)
 	if err != nil {
 		return nil, away(err)
 	}

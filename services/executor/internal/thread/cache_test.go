@@ -22,12 +22,14 @@ type rows struct {
 	mu       sync.Mutex
 	lineages map[string][]thread.Segment
 	items    map[string][]thread.Item
-	read     int
+	// read counts items that were read, and asked questions about lineages.
+	read, asked int
 }
 
 func (r *rows) Lineage(_ context.Context, _, id string) ([]thread.Segment, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.asked++
 	l, ok := r.lineages[id]
 	if !ok {
 		return nil, thread.NotFound(id)
@@ -35,11 +37,20 @@ func (r *rows) Lineage(_ context.Context, _, id string) ([]thread.Segment, error
 	return slices.Clone(l), nil
 }
 
-func (r *rows) SegmentItems(_ context.Context, _ string, g thread.Segment, kinds []thread.Kind, limit int) (out []thread.Item, err error) {
+func (r *rows) Thread(_ context.Context, _, id string) (thread.Thread, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return thread.Thread{ID: id, Last: r.lineages[id][0].Last}, nil
+}
+
+func (r *rows) SegmentItems(_ context.Context, _ string, g thread.Segment, q thread.Selection) (out []thread.Item, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, it := range slices.Backward(r.items[g.Thread]) {
-		if len(out) < limit && it.Seq >= g.First && it.Seq <= g.Last && slices.Contains(kinds, it.Kind) {
+		if len(out) < q.Limit && it.Seq >= g.First && it.Seq <= g.Last && (len(q.Kinds) == 0 || slices.Contains(q.Kinds, it.Kind)) {
+			if !q.Body {
+				it.Body = nil
+			}
 			out = append(out, it)
 			r.read++
 		}
@@ -54,7 +65,7 @@ func (r *rows) add(id string, n int, kind func(seq int64) thread.Kind) {
 	own := &r.lineages[id][0]
 	for range n {
 		own.Last++
-		r.items[id] = append(r.items[id], thread.Item{Seq: own.Last, Kind: kind(own.Last), Body: fmt.Appendf(nil, `"%s %d"`, id, own.Last)})
+		r.items[id] = append(r.items[id], thread.Item{Seq: own.Last, Kind: kind(own.Last), Brief: []byte(`{}`), Body: fmt.Appendf(nil, `"%s %d"`, id, own.Last)})
 	}
 }
 
@@ -76,6 +87,9 @@ func (r *rows) all(id string, q thread.Query) (out []thread.Item) {
 		for _, it := range slices.Backward(r.items[g.Thread]) {
 			if it.Seq < g.First || it.Seq > g.Last || q.Before > 0 && it.Seq >= q.Before || len(q.Kinds) > 0 && !slices.Contains(q.Kinds, it.Kind) {
 				continue
+			}
+			if q.Briefs {
+				it.Body = nil
 			}
 			if q.Limit > 0 && len(out) == q.Limit || q.MaxBytes > 0 && len(out) > 0 && bytes+it.Size() > q.MaxBytes {
 				return out
@@ -116,7 +130,85 @@ func TestCache(t *testing.T) {
 		its, err := c.Items(t.Context(), "ns", "a", thread.Query{Kinds: []thread.Kind{workgraph.ThreadState}, Limit: 1})
 		require.NoError(t, err)
 		require.Len(t, its, 1)
-		require.LessOrEqual(t, r.read, 1000)
+		require.Equal(t, 1, r.read)
+	})
+	t.Run("Items/WithoutBodies", func(t *testing.T) {
+		t.Parallel()
+		r := fresh(10, mixed)
+		c := thread.NewCache(r, 0)
+		whole, err := c.Items(t.Context(), "ns", "a", thread.Query{})
+		require.NoError(t, err)
+		its, err := c.Items(t.Context(), "ns", "a", thread.Query{Briefs: true})
+		require.NoError(t, err)
+		require.Len(t, its, len(whole))
+		for i := range its {
+			whole[i].Body = nil
+			require.Equal(t, whole[i], its[i])
+		}
+	})
+	t.Run("Lineage/IsReadWhenTheThreadHasGrown", func(t *testing.T) {
+		t.Parallel()
+		r := fresh(10, messages)
+		c := thread.NewCache(r, 0)
+		items := func(before int64, want int) {
+			t.Helper()
+			its, err := c.Items(t.Context(), "ns", "a", thread.Query{Before: before})
+			require.NoError(t, err)
+			require.Len(t, its, want)
+		}
+		items(11, 10)
+		items(5, 4)
+		require.Equal(t, 1, r.asked)
+		r.add("a", 2, messages)
+		items(13, 12)
+		require.Equal(t, 2, r.asked)
+		r.add("a", 2, messages)
+		_, err := c.Thread(t.Context(), "ns", "a")
+		require.NoError(t, err)
+		items(15, 14)
+		require.Equal(t, 2, r.asked, "the thread itself says how far it goes")
+		items(0, 14)
+		require.Equal(t, 3, r.asked)
+	})
+	t.Run("Memory/EmptyWindowsCount", func(t *testing.T) {
+		t.Parallel()
+		r := &rows{lineages: map[string][]thread.Segment{}, items: map[string][]thread.Item{}}
+		c := thread.NewCache(r, 64<<10)
+		read := func(id string) {
+			_, err := c.Items(t.Context(), "ns", id, thread.Query{Before: 1 << 40})
+			require.NoError(t, err)
+		}
+		for i := range 2000 {
+			id := fmt.Sprint("t", i)
+			r.lineages[id] = []thread.Segment{{Thread: id, First: 1, Last: 1}}
+			read(id)
+		}
+		require.Less(t, c.Kept(), 1000)
+	})
+	t.Run("Item/OfTheThreadOrOneAbove", func(t *testing.T) {
+		t.Parallel()
+		r := fresh(5, messages)
+		r.fork("f", "a", 3)
+		r.add("f", 2, messages)
+		c := thread.NewCache(r, 0)
+		item := func(id string, seq int64) string {
+			it, err := c.Item(t.Context(), "ns", id, seq)
+			if err != nil {
+				require.Equal(t, thread.ReasonInvalid, errs.ReasonOf(err))
+				return ""
+			}
+			require.Equal(t, seq, it.Seq)
+			return string(it.Body)
+		}
+		for seq, want := range map[int64]string{1: `"a 1"`, 3: `"a 3"`, 4: `"f 4"`, 5: `"f 5"`, 6: "", 0: ""} {
+			require.Equal(t, want, item("f", seq), seq)
+		}
+		r.add("f", 1, messages)
+		require.Equal(t, `"f 6"`, item("f", 6))
+		require.Equal(t, `"a 4"`, item("a", 4))
+		require.Equal(t, 2, r.asked, "once for each thread")
+		_, err := c.Item(t.Context(), "ns", "none", 1)
+		require.Equal(t, thread.ReasonNotFound, errs.ReasonOf(err))
 	})
 	t.Run("Memory/OneThreadTakesAQuarterAtMost", func(t *testing.T) {
 		t.Parallel()
@@ -155,7 +247,7 @@ func TestCache(t *testing.T) {
 					r.fork(f, id, rnd.Int64N(r.lineages[id][0].Last+1))
 					ids = append(ids, f)
 				default:
-					q := thread.Query{Limit: rnd.IntN(10), Before: rnd.Int64N(50), MaxBytes: rnd.IntN(2) * rnd.IntN(2000)}
+					q := thread.Query{Limit: rnd.IntN(10), Before: rnd.Int64N(50), MaxBytes: rnd.IntN(2) * rnd.IntN(2000), Briefs: rnd.IntN(2) == 0}
 					for k := range thread.Kind(3) {
 						if rnd.IntN(3) == 0 {
 							q.Kinds = append(q.Kinds, k+1)

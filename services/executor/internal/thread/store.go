@@ -14,9 +14,12 @@ type Reader interface {
 	Thread(ctx context.Context, namespace, id string) (Thread, error)
 	// ThreadByKey returns the thread that has the key. ReasonNotFound.
 	ThreadByKey(ctx context.Context, namespace, key string) (Thread, error)
-	// Items returns items of a thread, newest first, and those of the threads above it up to the forks.
-	// ReasonNotFound.
+	// Items returns items of a thread, newest first, and those of the threads above it up to the forks,
+	// without their origin. ReasonNotFound.
 	Items(ctx context.Context, namespace, id string, q Query) ([]Item, error)
+	// Item returns one item of a thread, which may be that of a thread above it, without its origin.
+	// ReasonNotFound is of the thread, ReasonInvalid of the sequence.
+	Item(ctx context.Context, namespace, id string, seq int64) (Item, error)
 	// HoldThread lets runs hold the thread, by the rule of Hold: from the root down to the run of the agent
 	// that works there, at least one. Nobody needs to let go of it, since runs that have ended hold nothing.
 	// ReasonBusy, ReasonNotFound.
@@ -34,6 +37,19 @@ type Query struct {
 	// MaxBytes ends the reading before the items together have more bytes, but for the first; 0 means no
 	// limit.
 	MaxBytes int
+	// Briefs leaves the bodies out.
+	Briefs bool
+}
+
+// Selection says what of a segment is read.
+type Selection struct {
+	// Kinds are alternatives; none means any.
+	Kinds []Kind
+	// Limit is how many items are read at most.
+	Limit int
+	// Body and Origin tell what is read of an item besides its sequence, kind and brief. The origin is its
+	// time, run, node and visit.
+	Body, Origin bool
 }
 
 // Segment is the part of a lineage that one thread holds: its own items from First to Last. It is empty if
@@ -88,9 +104,9 @@ type Store interface {
 	// Lineage returns the segments of a thread, its own first. All but that, which ends with the last item,
 	// are the same as long as the thread is there. ReasonNotFound.
 	Lineage(ctx context.Context, namespace, id string) ([]Segment, error)
-	// SegmentItems returns up to limit items of a segment, newest first, and fewer where page.MaxBytes are
-	// full. No kinds means any.
-	SegmentItems(ctx context.Context, namespace string, s Segment, kinds []Kind, limit int) ([]Item, error)
+	// SegmentItems returns items of a segment, newest first, and fewer than the limit where page.MaxBytes are
+	// full.
+	SegmentItems(ctx context.Context, namespace string, s Segment, q Selection) ([]Item, error)
 	// SweepThreads hides up to limit threads whose time is over: ephemeral ones that were not used since a
 	// time, and those of runs that have ended. Threads that an open run holds stay. It returns how many it
 	// hid and the place to go on from, which is empty after the last one.

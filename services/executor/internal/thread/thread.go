@@ -49,8 +49,6 @@ const (
 	// MaxName bounds keys and names of agents, MaxTitle titles, both in bytes.
 	MaxName  = 256
 	MaxTitle = 512
-	// EphemeralAge is how long an ephemeral thread is kept after its last use.
-	EphemeralAge = time.Hour
 )
 
 type (
@@ -76,7 +74,6 @@ type Thread struct {
 	// of agents below it that it was lent to, down to the one that worked there last.
 	Holder     string
 	Below      []string
-	Labels     map[string]string
 	CreateTime time.Time
 	// UseTime is when the thread was made, held or appended to last.
 	UseTime time.Time
@@ -85,13 +82,7 @@ type Thread struct {
 }
 
 // Size implements page.Row.
-func (t Thread) Size() int {
-	n := 512 + len(t.Key) + len(t.Agent) + len(t.Title)
-	for k, v := range t.Labels {
-		n += len(k) + len(v)
-	}
-	return n
-}
+func (t Thread) Size() int { return 512 + len(t.Key) + len(t.Agent) + len(t.Title) }
 
 // Item is one item of a thread. Its bytes are shared and must not be changed.
 type Item struct {

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// MaxQueued is how many turns of one thread may wait.
-	MaxQueued = 100
 	// ReasonQueueFull is the reason of a turn while as many of its thread wait as may.
 	ReasonQueueFull = "THREAD_QUEUE_FULL"
 	// ReasonNoAgent is the reason of a turn of a thread that names no agent.
 	ReasonNoAgent = "THREAD_WITHOUT_AGENT"
 	// ReasonTurnNotFound is the reason when a thread has no such turn.
 	ReasonTurnNotFound = "TURN_NOT_FOUND"
+	// maxAdvance is how many steps Advance takes at once; a turn takes one or two.
+	maxAdvance = 1000
 	// maxTurnError bounds the stored text of a failure.
 	maxTurnError = 1000
 )
@@ -135,7 +135,7 @@ func NewConductor(s Store, r Runs, log *slog.Logger, now func() time.Time) *Cond
 // else took meanwhile is not taken again. errs.Unavailable and errs.ResourceExhausted leave the turn in
 // the queue.
 func (c *Conductor) Advance(ctx context.Context, namespace, id string) error {
-	for range 2*MaxQueued + 1 {
+	for range maxAdvance {
 		line, err := c.store.NextTurn(ctx, namespace, id)
 		if errs.ReasonOf(err) == ReasonNotFound {
 			return nil

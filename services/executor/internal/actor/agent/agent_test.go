@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/state"
@@ -77,6 +78,9 @@ func (m *threads) Items(_ context.Context, _, id string, q thread.Query) ([]thre
 			if q.Before > 0 && it.Seq >= q.Before || len(q.Kinds) > 0 && !slices.Contains(q.Kinds, it.Kind) {
 				continue
 			}
+			if q.Briefs {
+				it.Body = nil
+			}
 			if size += it.Size(); q.Limit > 0 && len(out) == q.Limit || q.MaxBytes > 0 && size > q.MaxBytes && len(out) > 0 {
 				return out, nil
 			}
@@ -87,6 +91,17 @@ func (m *threads) Items(_ context.Context, _, id string, q thread.Query) ([]thre
 		}
 	}
 	return out, nil
+}
+
+func (m *threads) Item(ctx context.Context, namespace, id string, seq int64) (thread.Item, error) {
+	its, err := m.Items(ctx, namespace, id, thread.Query{Before: seq + 1, Limit: 1})
+	if err == nil && (len(its) == 0 || its[0].Seq != seq) {
+		err = errs.New(errs.InvalidArgument, thread.ReasonInvalid, "no item %d", seq)
+	}
+	if err != nil {
+		return thread.Item{}, err
+	}
+	return its[0], nil
 }
 
 // append applies what an outcome appends.

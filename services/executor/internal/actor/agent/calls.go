@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/epigraph-run/epigraph/internal/llm"
-	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/prompt"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 )
 
 // maxKeptCalls is how many calls of one message are kept, each with an answer: as many as max_actions allows
@@ -40,7 +40,7 @@ func inWords(raw json.RawMessage) string {
 		Calls   []json.RawMessage `json:"tool_calls"`
 	}
 	if json.Unmarshal(raw, &m) != nil || m.Role != llm.Assistant || len(m.Calls) == 0 {
-		return prompt.Text(raw)
+		return actor.AsText(raw)
 	}
 	if m.Content != "" {
 		m.Content += "\n\n"

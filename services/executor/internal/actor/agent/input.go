@@ -49,8 +49,8 @@ type createThread struct {
 	Agent     string `json:"agent,omitempty"`
 }
 
-// given are the arguments of a call that are not its definition.
-type given struct {
+// arguments are those of a call that are not its definition.
+type arguments struct {
 	UserInput     json.RawMessage   `json:"user_input"`
 	Goal          json.RawMessage   `json:"goal"`
 	Request       json.RawMessage   `json:"request"`
@@ -129,13 +129,13 @@ func (t *task) userInput(c *workgraph.Call) (raw json.RawMessage, consumed bool,
 				names = append(names, k)
 			}
 		}
-		if given := slices.DeleteFunc(slices.Clone(names), func(k string) bool { return prompt.Text(in[k]) == "" }); len(given) > 0 {
+		if given := slices.DeleteFunc(slices.Clone(names), func(k string) bool { return actor.AsText(in[k]) == "" }); len(given) > 0 {
 			return given
 		}
 		return names
 	}
 	pick := func(in map[string]json.RawMessage, names []string) (json.RawMessage, error) {
-		if len(names) > 1 && prompt.Text(in[names[0]]) != "" {
+		if len(names) > 1 && actor.AsText(in[names[0]]) != "" {
 			return nil, actor.BadArguments("%s and %s are both given: they mean the same, give one of them", names[0], names[1])
 		}
 		return in[names[0]], nil
@@ -147,7 +147,7 @@ func (t *task) userInput(c *workgraph.Call) (raw json.RawMessage, consumed bool,
 	own := stated(c.Own)
 	switch {
 	case len(own) > 0:
-		if raw, err = pick(c.Named, own); err != nil || prompt.Text(raw) == "" && t.alone != nil {
+		if raw, err = pick(c.Named, own); err != nil || actor.AsText(raw) == "" && t.alone != nil {
 			return t.alone, t.alone != nil, err
 		}
 		if t.alone != nil && !isUpstream(c, t.alone) {
@@ -180,11 +180,11 @@ func readInput(c *workgraph.Call) (*instance, error) {
 		named = map[string]json.RawMessage{}
 	}
 	maps.Copy(named, t.mapping)
-	var g given
+	var g arguments
 	if err := actor.Decode(named, &g); err != nil {
 		return nil, err
 	}
-	in := &instance{Context: prompt.Text(g.Context), UserProfile: prompt.Text(g.UserProfile), ActionResults: state.Given(g.ActionResults), Inputs: inputs(said)}
+	in := &instance{Context: actor.AsText(g.Context), UserProfile: actor.AsText(g.UserProfile), ActionResults: state.Given(g.ActionResults), Inputs: inputs(said)}
 	if more := g.problem(); more != "" {
 		if len(in.Inputs) == 0 {
 			in.Inputs = []string{""}
@@ -193,6 +193,12 @@ func readInput(c *workgraph.Call) (*instance, error) {
 	}
 	if in.UserInput = strings.Join(in.Inputs, "\n"); len(in.Inputs) < 2 {
 		in.Inputs = nil
+	}
+	if whole, err := actor.Encode(in.UserInput); err != nil || len(whole) > maxMessage {
+		return nil, actor.BadArguments("the user input has %d bytes, the limit is %d: give long texts as attachments", len(whole), maxMessage)
+	}
+	if n := len(g.Attachments); n > maxAttachments {
+		return nil, actor.BadArguments("there are %d attachments, the limit is %d: put several documents into one", n, maxAttachments)
 	}
 	if in.Attachments, err = g.attachments(c, consumed); err != nil {
 		return nil, err
@@ -227,30 +233,44 @@ const maxInputs = 100
 
 // inputs are the texts of a user input: one for each member of a list.
 func inputs(raw json.RawMessage) []string {
-	var list []json.RawMessage
-	if json.Unmarshal(raw, &list) != nil || len(list) > maxInputs {
+	list, ok := state.Members(raw, maxInputs)
+	if !ok {
 		list = []json.RawMessage{raw}
 	}
 	var out []string
 	for _, one := range list {
-		if text := prompt.Text(one); text != "" {
+		if text := actor.AsText(one); text != "" {
 			out = append(out, text)
 		}
 	}
 	return out
 }
 
+// replies are the texts of a person's answer, as inputs reads them. They are cut to about maxMessage bytes.
+func replies(raw json.RawMessage) []string {
+	out := inputs(raw)
+	if len(raw) > maxMessage {
+		for i := range out {
+			out[i] = state.Clip(out[i], maxMessage/len(out))
+		}
+	}
+	return out
+}
+
+// maxAttachments bounds the attachments that a call states.
+const maxAttachments = 1000
+
 // problem is what a plan says of its problem, besides the request.
-func (g *given) problem() string {
+func (g *arguments) problem() string {
 	var b strings.Builder
-	if tool := prompt.Text(g.Tool); tool != "" {
+	if tool := actor.AsText(g.Tool); tool != "" {
 		b.WriteString("\n\nTool: " + tool)
 	}
 	for i, a := range g.Arguments {
 		if i == 0 {
 			b.WriteString("\n\nArguments:")
 		}
-		b.WriteString("\n" + prompt.Text(a))
+		b.WriteString("\n" + actor.AsText(a))
 	}
 	if refs := actor.References(g.References); refs != "" {
 		b.WriteString("\n\n" + refs)
@@ -261,7 +281,7 @@ func (g *given) problem() string {
 // attachments are those that are given, what the nodes before the agent gave, and the results of earlier
 // agents and actions that a call states besides. consumed says that the first positional argument is the
 // task.
-func (g *given) attachments(c *workgraph.Call, consumed bool) ([]prompt.Attachment, error) {
+func (g *arguments) attachments(c *workgraph.Call, consumed bool) ([]prompt.Attachment, error) {
 	var out []prompt.Attachment
 	for i, raw := range g.Attachments {
 		a, err := attachment(raw)
@@ -313,8 +333,8 @@ func isOf(raw json.RawMessage, results []json.RawMessage) bool {
 	one := func(v json.RawMessage) bool {
 		return slices.ContainsFunc(results, func(r json.RawMessage) bool { return bytes.Equal(bytes.TrimSpace(v), bytes.TrimSpace(r)) })
 	}
-	var list []json.RawMessage
-	return one(raw) || json.Unmarshal(raw, &list) == nil && len(list) > 0 && !slices.ContainsFunc(list, func(v json.RawMessage) bool { return !one(v) })
+	list, _ := state.Members(raw, maxAttachments)
+	return one(raw) || len(list) > 0 && !slices.ContainsFunc(list, func(v json.RawMessage) bool { return !one(v) })
 }
 
 // resultOf is the result of another agent as an attachment.

@@ -34,7 +34,7 @@ func (s *summary) told(m *room) string {
 	if s == nil {
 		return ""
 	}
-	return m.take(summaryLead + errs.Clip(s.Text, m.share(1)))
+	return m.take(summaryLead + errs.Clip(s.Text, m.share()))
 }
 
 // summary is the newest one of a thread up to a position, or nil.
@@ -244,7 +244,7 @@ func (r *round) states(ctx context.Context, l *loop, items []workgraph.ThreadIte
 	}
 	if more > 0 && r.from.Thread != "" {
 		items, err := l.threads.Items(ctx, actor.NamespaceOf(ctx), r.from.Thread, thread.Query{Kinds: []thread.Kind{workgraph.ThreadState}, Before: r.from.Seq + 1,
-			Limit: more, MaxBytes: maxBriefs})
+			Limit: more, MaxBytes: maxBriefs, Briefs: true})
 		if err != nil {
 			return nil, threadError(err)
 		}
@@ -378,7 +378,7 @@ func (p *part) spell(b *strings.Builder, each int) {
 			line("User", m.Content)
 		}
 		for _, call := range m.ToolCalls {
-			line("Agent calls "+call.Name, prompt.Text(call.Arguments))
+			line("Agent calls "+call.Name, actor.AsText(call.Arguments))
 		}
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/epigraph-run/epigraph/plan"
 	"github.com/epigraph-run/epigraph/plan/compile"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
-	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/prompt"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/response"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -107,9 +106,9 @@ func planText(raw json.RawMessage) string {
 		Content json.RawMessage `json:"content"`
 	}
 	if json.Unmarshal(raw, &m) == nil && m.Role == "assistant" {
-		return prompt.Text(m.Content)
+		return actor.AsText(m.Content)
 	}
-	return prompt.Text(raw)
+	return actor.AsText(raw)
 }
 
 // planFaults are the faults of a plan with the plan itself, for the reasoner that wrote it: places in a text
@@ -130,7 +129,7 @@ func (d *definition) solver() (name string, named map[string]json.RawMessage) {
 	named = map[string]json.RawMessage{}
 	for k, v := range d.Solver {
 		if k == "actor" {
-			name = strings.TrimSpace(text(v))
+			name = strings.TrimSpace(actor.AsText(v))
 			continue
 		}
 		named[k] = v

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -25,6 +26,8 @@ type policy struct {
 	MaxResultBytes int                `json:"max_result_bytes"`
 
 	result *workgraph.Schema
+	// resultFault says why there is no result although there is a ResultSchema.
+	resultFault error
 }
 
 var policyFields = []string{"actions", "allow_graph", "result_schema", "max_actions", "max_result_bytes"}
@@ -51,6 +54,8 @@ type action struct {
 	// open are the arguments that the schema names; closed says that it restricts other arguments too.
 	open   map[string]bool
 	closed bool
+	// fault says why the action cannot be done. It is of definitions that were checked before.
+	fault error
 }
 
 const maxActionNames = 64
@@ -85,7 +90,7 @@ const (
 	argUpstream = "upstream"
 )
 
-// undisturbed are the arguments of a node of the loop: the nodes before it are steps of the loop, which a
+// undisturbed are the arguments of a node of the loop: the nodes before it are the loop's own, which a
 // model or an agent is not told of. It is told previous_action_results.
 func undisturbed(actorName string, named map[string]json.RawMessage) map[string]json.RawMessage {
 	if _, stated := named[argUpstream]; stated || actorName != actorLLM && !isAgent(actorName) {
@@ -103,43 +108,54 @@ func defaults() policy {
 // check reports what cannot be used, and makes the rest ready. Without a need for actions there may be none.
 func (p *policy) check(ctx context.Context, needed bool) error {
 	if needed && len(p.Actions) == 0 || len(p.Actions) > maxActionNames {
-		return actor.BadArguments("actions: name 1 to %d actions in the node's own arguments, there are %d", maxActionNames, len(p.Actions))
+		return badArgument("actions", "actions: name 1 to %d actions in the node's own arguments, there are %d", maxActionNames, len(p.Actions))
 	}
-	for _, b := range []struct {
-		name         string
-		v, low, high int
-	}{{"max_actions", p.MaxActions, 1, 100}, {"max_result_bytes", p.MaxResultBytes, 256, 1 << 20}} {
-		if b.v < b.low || b.v > b.high {
-			return actor.BadArguments("%s must be from %d to %d", b.name, b.low, b.high)
-		}
+	if err := cmp.Or(inBounds("max_actions", p.MaxActions), inBounds("max_result_bytes", p.MaxResultBytes)); err != nil {
+		return err
 	}
-	if len(p.ResultSchema) > 0 {
-		var err error
-		if p.result, err = workgraph.CompileSchema(ctx, p.ResultSchema); err != nil {
-			return actor.BadArguments("result_schema: %v", err)
-		}
+	p.complete()
+	if p.compile(ctx); p.resultFault != nil {
+		return badArgument("result_schema", "result_schema: %v", p.resultFault)
 	}
 	for _, name := range sorted(p.Actions) {
 		if !actionName.MatchString(name) {
-			return actor.BadArguments("actions: %.80q is no name: use up to 64 letters, digits, _, . and -", name)
+			return badArgument("actions", "actions: %.80q is no name: use up to 64 letters, digits, _, . and -", name)
 		}
-		if p.Actions[name] == nil {
-			p.Actions[name] = &action{}
-		}
-		if err := p.Actions[name].check(ctx, name); err != nil {
-			return actor.BadArguments("actions.%s: %v", name, err)
+		if err := p.Actions[name].fault; err != nil {
+			return badArgument("actions", "actions.%s: %v", name, err)
 		}
 	}
 	return nil
 }
 
-func (a *action) check(ctx context.Context, name string) error {
-	if a.Actor == "" {
-		a.Actor = name
+// complete fills in the actors of actions that name none.
+func (p *policy) complete() {
+	for name, a := range p.Actions {
+		if a == nil {
+			a = &action{}
+			p.Actions[name] = a
+		}
+		if a.Actor == "" {
+			a.Actor = name
+		}
 	}
+}
+
+// compile checks the actions and compiles all schemas. It notes the faults.
+func (p *policy) compile(ctx context.Context) {
+	for _, a := range p.Actions {
+		a.fault = a.check(ctx)
+	}
+	if len(p.ResultSchema) > 0 {
+		p.result, p.resultFault = workgraph.CompileSchema(ctx, p.ResultSchema)
+	}
+}
+
+// check makes a complete action ready, or says why it cannot be done.
+func (a *action) check(ctx context.Context) error {
 	switch {
-	case strings.HasPrefix(a.Actor, stepPrefix):
-		return fmt.Errorf("%s is a step of an agent and no action", a.Actor)
+	case strings.HasPrefix(a.Actor, loopPrefix):
+		return fmt.Errorf("%s is for the loop of an agent and no action", a.Actor)
 	case a.ShareThread != nil && !isAgent(a.Actor):
 		return fmt.Errorf("share_thread: %s is no agent", a.Actor)
 	case a.HandOver && !isAgent(a.Actor):
@@ -224,7 +240,7 @@ func (a *action) typed(arguments map[string]json.RawMessage) map[string]json.Raw
 		if len(v) == 0 || v[0] != '"' || json.Unmarshal(a.types[k], &s) != nil || len(s.Type) == 0 || bytes.Contains(s.Type, []byte(`"string"`)) {
 			continue
 		}
-		if inner, err := response.Inner(text(v)); err == nil {
+		if inner, err := response.Inner(actor.AsText(v)); err == nil {
 			out[k] = inner
 		}
 	}
@@ -361,18 +377,15 @@ func (p *policy) checkResult(ctx context.Context, raw json.RawMessage) (json.Raw
 	if len(p.ResultSchema) == 0 {
 		return raw, nil
 	}
-	if p.result == nil {
-		var err error
-		if p.result, err = workgraph.CompileSchema(ctx, p.ResultSchema); err != nil {
-			return nil, err
-		}
+	if p.resultFault != nil {
+		return nil, p.resultFault
 	}
 	first := p.result.Check(ctx, raw)
 	if first == nil {
 		return raw, nil
 	}
 	if len(raw) > 0 && raw[0] == '"' {
-		if inner, err := response.Inner(text(raw)); err == nil {
+		if inner, err := response.Inner(actor.AsText(raw)); err == nil {
 			if first = p.result.Check(ctx, inner); first == nil {
 				return inner, nil
 			}

@@ -8,11 +8,10 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
-	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/prompt"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// The nodes of a summary: the call, and the step that keeps it. The first two stand before the first round,
+// The nodes of a summary: the call, and the node that keeps it. The first two stand before the first round,
 // the others between two rounds.
 const (
 	nodeFirstSummary    = "begin.summary"
@@ -73,7 +72,7 @@ const summaryPause = 5
 // summarized keeps a summary as an item of the thread, and makes what is told in the round. Without a summary
 // the round is told as much as fits.
 func (l *loop) summarized(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
-	d, err := definitionOf(c)
+	d, err := l.definitions.of(c)
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
@@ -88,7 +87,7 @@ func (l *loop) summarized(ctx context.Context, c *workgraph.Call) (workgraph.Out
 	if !ok {
 		from, _ = source(c, nodeFirstSummary)
 	}
-	s := &summary{First: r.at.Asked.First, Last: r.at.Asked.Last, Text: strings.TrimSpace(prompt.Text(actor.Result(from.Values)))}
+	s := &summary{First: r.at.Asked.First, Last: r.at.Asked.Last, Text: strings.TrimSpace(actor.AsText(actor.Result(from.Values)))}
 	next := *r
 	next.from, next.settled = r.at, true
 	pos := r.at

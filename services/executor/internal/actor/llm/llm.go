@@ -3,7 +3,6 @@
 package llm
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/plan/lenient"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/response"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -69,7 +69,8 @@ const schema = `{
     "temperature": {"type": "number", "minimum": 0, "maximum": 2},
     "response_schema": {"type": "object", "description": "JSON Schema that the answer must fit; then the result is JSON."},
     "json": {"type": "boolean", "description": "Whether the answer is to be any JSON object; then the result is JSON."},
-    "stream": {"type": "boolean", "description": "Whether watchers see the text while it is written."},
+    "stream": {"enum": [true, false, "watched"], "description": "Whether watchers see the text while it is written; with watched only if somebody watches the run when the model is asked, or the run works on a thread."},
+    "decision": {"type": "boolean", "description": "Whether the answer is the decision of an agent: then watchers see what it says to the user apart from the raw text."},
     "previous_agent_results": {"description": "Results of earlier steps, told to the model when the nodes before this one are not known."},
     "attachments": {"type": "array", "description": "Documents, told to the model.", "items": {"type": "object"}},
     "tool": {"description": "The tool that a plan names for the problem, told to the model if it is a text that the request does not hold."},
@@ -199,7 +200,8 @@ type arguments struct {
 	Temperature *float64          `json:"temperature"`
 	Schema      json.RawMessage   `json:"response_schema"`
 	JSON        bool              `json:"json"`
-	Stream      bool              `json:"stream"`
+	Stream      json.RawMessage   `json:"stream"`
+	Decision    bool              `json:"decision"`
 	Previous    json.RawMessage   `json:"previous_agent_results"`
 	Attachments []attachment      `json:"attachments"`
 	Tool        json.RawMessage   `json:"tool"`
@@ -238,11 +240,13 @@ func (m *model) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 			return workgraph.Outcome{}, actor.BadArguments("response_schema: %v", err)
 		}
 	}
+	// The prompt was made of these, and the call may take minutes.
+	a.Request, a.UserInput, a.System, a.Messages, a.Attachments, a.Previous, a.Arguments = "", "", "", nil, nil, nil, nil
 	asJSON := a.JSON || len(a.Schema) > 0
 	if asJSON {
 		req.Format = &llm.Format{Name: "answer", Schema: a.Schema, Strict: len(a.Schema) > 0}
 	}
-	resp, err := m.ask(llm.WithCaller(ctx, actor.NamespaceOf(ctx)), c, req, a.Stream)
+	resp, err := m.ask(llm.WithCaller(ctx, actor.NamespaceOf(ctx)), c, req, &a)
 	if err != nil {
 		return workgraph.Outcome{}, failure(ctx, err)
 	}
@@ -250,14 +254,28 @@ func (m *model) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 }
 
 // ask asks the model, and shows watchers the text while it is written.
-func (m *model) ask(ctx context.Context, c *workgraph.Call, req llm.Request, stream bool) (llm.Response, error) {
-	if !stream {
+func (m *model) ask(ctx context.Context, c *workgraph.Call, req llm.Request, a *arguments) (llm.Response, error) {
+	report := actor.ReporterOf(ctx)
+	switch string(a.Stream) {
+	case "true":
+	case `"watched"`:
+		if c.Thread == "" && !report.Watched() {
+			return m.models.Generate(ctx, req)
+		}
+	default:
 		return m.models.Generate(ctx, req)
 	}
-	report := actor.ReporterOf(ctx)
+	var speech response.Speech
 	return m.models.Stream(ctx, req, func(d llm.Delta) error {
 		c.Heartbeat()
-		if d.Text != "" {
+		switch {
+		case d.Text == "":
+		case a.Decision:
+			report.Raw(d.Text)
+			if said := speech.Write(d.Text); said != "" {
+				report.Text(said)
+			}
+		default:
 			report.Text(d.Text)
 		}
 		return nil
@@ -330,27 +348,27 @@ func (m *model) conversation(a *arguments, c *workgraph.Call) ([]llm.Message, er
 		request = a.UserInput
 	}
 	if request == "" && len(c.Args) > 0 && len(a.Messages) == 0 {
-		request = text(c.Args[0])
+		request = actor.AsText(c.Args[0])
 	}
 	if request == "" && len(a.Messages) == 0 {
 		return nil, actor.BadArguments("one of request, user_input and messages is needed")
 	}
 	var b strings.Builder
 	b.WriteString(request)
-	if len(a.Tool) > 0 && a.Tool[0] == '"' && !strings.Contains(request, text(a.Tool)) {
-		b.WriteString("\n\nTool: " + text(a.Tool))
+	if len(a.Tool) > 0 && a.Tool[0] == '"' && !strings.Contains(request, actor.AsText(a.Tool)) {
+		b.WriteString("\n\nTool: " + actor.AsText(a.Tool))
 	}
 	if len(a.Arguments) > 0 {
 		b.WriteString("\n\nArguments:")
 		for _, arg := range a.Arguments {
-			b.WriteString("\n" + text(arg))
+			b.WriteString("\n" + actor.AsText(arg))
 		}
 	}
 	if refs := actor.References(a.References); refs != "" {
 		b.WriteString("\n\n" + refs)
 	}
 	for _, d := range a.Attachments {
-		body := text(d.Content)
+		body := actor.AsText(d.Content)
 		if body == "" {
 			body = d.URI
 		}
@@ -371,7 +389,7 @@ func (m *model) conversation(a *arguments, c *workgraph.Call) ([]llm.Message, er
 				return nil, actor.BadArguments("the results of the nodes before this one are longer than %d bytes together: keep large ones outside and pass references", maxPrompt)
 			}
 			told = true
-			section(&b, "result", u.Node, "", text(actor.Result(u.Values)))
+			section(&b, "result", u.Node, "", actor.AsText(actor.Result(u.Values)))
 		case workgraph.VisitFailed:
 			if u.Error != nil {
 				section(&b, "failure", u.Node, "", u.Error.Error())
@@ -379,10 +397,10 @@ func (m *model) conversation(a *arguments, c *workgraph.Call) ([]llm.Message, er
 		}
 	}
 	if !told && len(a.Previous) > 0 && string(a.Previous) != "null" {
-		section(&b, "result", "earlier steps", "", text(a.Previous))
+		section(&b, "result", "earlier steps", "", actor.AsText(a.Previous))
 	}
 	if actor.Filled(a.Before) {
-		section(&b, "result", "earlier actions", "", text(a.Before))
+		section(&b, "result", "earlier actions", "", actor.AsText(a.Before))
 	}
 	if b.Len() > 0 {
 		out = append(out, llm.Message{Role: "user", Content: b.String()})
@@ -396,19 +414,6 @@ func section(b *strings.Builder, tag, from, description, body string) {
 		fmt.Fprintf(b, " description=%q", description)
 	}
 	fmt.Fprintf(b, ">\n%s\n</%s>", body, tag)
-}
-
-// text is a JSON string's text, and any other value as JSON.
-func text(raw json.RawMessage) string {
-	var s string
-	if len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, &s) == nil {
-		return s
-	}
-	var b bytes.Buffer // without the spaces, which cost tokens
-	if json.Compact(&b, raw) != nil {
-		return string(raw)
-	}
-	return b.String()
 }
 
 // usage books the call even if the server reported no counts: then it is one call of unknown size, not none.

@@ -49,7 +49,7 @@ func (w *world) items(id string) (out []string) {
 	segments, err := w.j.Lineage(w.t.Context(), ns, id)
 	require.NoError(w.t, err)
 	for _, g := range segments {
-		its, err := w.j.SegmentItems(w.t.Context(), ns, g, nil, 1000)
+		its, err := w.j.SegmentItems(w.t.Context(), ns, g, thread.Selection{Limit: 1000, Body: true})
 		require.NoError(w.t, err)
 		for _, it := range its {
 			out = append([]string{fmt.Sprintf("%d %s", it.Seq, it.Body)}, out...)
@@ -78,7 +78,7 @@ func threadRowCases(t *testing.T, d Driver) {
 	t.Run("Create/ReadsBack", func(t *testing.T) {
 		w := open(t, d)
 		made := w.thread(func(c *thread.Create) {
-			c.Key, c.Agent, c.Title, c.Labels = "u:c:w", "agent/x", "Hello", map[string]string{"team": "a"}
+			c.Key, c.Agent, c.Title = "u:c:w", "agent/x", "Hello"
 		})
 		got, err := w.j.Thread(t.Context(), ns, made.ID)
 		require.NoError(t, err)
@@ -126,7 +126,7 @@ func threadRowCases(t *testing.T, d Driver) {
 		list, err := w.j.ListThreads(t.Context(), "other", thread.Filter{}, page.Cursor{}, 10)
 		require.NoError(t, err)
 		require.Empty(t, list)
-		its, err := w.j.SegmentItems(t.Context(), "other", thread.Segment{Thread: made.ID, First: 1, Last: 9}, nil, 10)
+		its, err := w.j.SegmentItems(t.Context(), "other", thread.Segment{Thread: made.ID, First: 1, Last: 9}, thread.Selection{Limit: 10})
 		require.NoError(t, err)
 		require.Empty(t, its)
 	})
@@ -188,7 +188,7 @@ func threadAppendCases(t *testing.T, d Driver) {
 		got, err := w.j.Thread(t.Context(), ns, th.ID)
 		require.NoError(t, err)
 		require.EqualValues(t, 3, got.Last)
-		its, err := w.j.SegmentItems(t.Context(), ns, thread.Segment{Thread: th.ID, First: 1, Last: 3}, nil, 1)
+		its, err := w.j.SegmentItems(t.Context(), ns, thread.Segment{Thread: th.ID, First: 1, Last: 3}, thread.Selection{Limit: 1, Body: true, Origin: true})
 		require.NoError(t, err)
 		require.Equal(t, []thread.Item{{Seq: 3, Kind: workgraph.ThreadMessage, Time: base, RunID: run, NodeID: "n", Visit: 1, Body: []byte(`"c"`)}}, its)
 	})
@@ -227,10 +227,12 @@ func threadAppendCases(t *testing.T, d Driver) {
 		th, run := w.thread(), w.started(1)
 		items := []workgraph.ThreadItem{{Kind: workgraph.ThreadMessage, Body: []byte(`1`)}, {Kind: workgraph.ThreadState, Body: []byte(`2`), Brief: []byte(`{}`)}, {Kind: workgraph.ThreadLearning, Body: []byte(`3`)}}
 		require.NoError(t, w.commit(appendTo(run, 1, 1, addTo(run, workgraph.ThreadAppend{Thread: th.ID, Items: items})))[0].Err)
-		its, err := w.j.SegmentItems(t.Context(), ns, thread.Segment{Thread: th.ID, First: 1, Last: 2}, []thread.Kind{workgraph.ThreadState, workgraph.ThreadLearning}, 10)
+		its, err := w.j.SegmentItems(t.Context(), ns, thread.Segment{Thread: th.ID, First: 1, Last: 2}, thread.Selection{Kinds: []thread.Kind{workgraph.ThreadState, workgraph.ThreadLearning}, Limit: 10})
 		require.NoError(t, err)
-		require.Len(t, its, 1)
-		require.Equal(t, `{}`, string(its[0].Brief))
+		require.Equal(t, []thread.Item{{Seq: 2, Kind: workgraph.ThreadState, Brief: []byte(`{}`)}}, its, "without its body and origin")
+		its, err = w.j.SegmentItems(t.Context(), ns, thread.Segment{Thread: th.ID, First: 1, Last: 3}, thread.Selection{Kinds: []thread.Kind{workgraph.ThreadState}, Limit: 10, Body: true})
+		require.NoError(t, err)
+		require.Equal(t, []thread.Item{{Seq: 2, Kind: workgraph.ThreadState, Brief: []byte(`{}`), Body: []byte(`2`)}}, its)
 	})
 	t.Run("Repeated/WritesNothingTwice", func(t *testing.T) {
 		w := open(t, d)
@@ -508,7 +510,7 @@ func threadSweepCases(t *testing.T, d Driver) {
 	t.Run("Sweep/HidesWhatIsOver", func(t *testing.T) {
 		w := open(t, d)
 		old := func(l thread.Lifetime) func(*thread.Create) {
-			return func(c *thread.Create) { c.Lifetime, c.CreateTime = l, dbkit.Now().Add(-2*thread.EphemeralAge) }
+			return func(c *thread.Create) { c.Lifetime, c.CreateTime = l, dbkit.Now().Add(-2*time.Hour) }
 		}
 		kept, unused, used, held := w.thread(old(workgraph.ThreadConversation)), w.thread(old(workgraph.ThreadEphemeral)), w.thread(old(workgraph.ThreadEphemeral)), w.thread(old(workgraph.ThreadEphemeral))
 		run, ended := w.started(1), w.started(1)
@@ -535,9 +537,9 @@ func threadSweepCases(t *testing.T, d Driver) {
 				require.Equal(t, is, err == nil, id)
 			}
 		}
-		require.Equal(t, 2, sweep(dbkit.Now().Add(-thread.EphemeralAge)))
+		require.Equal(t, 2, sweep(dbkit.Now().Add(-time.Hour)))
 		there(map[string]bool{kept.ID: true, unused.ID: false, used.ID: true, held.ID: true, "thr_open": true, "thr_over": false})
-		require.Equal(t, 1, sweep(dbkit.Now().Add(thread.EphemeralAge)))
+		require.Equal(t, 1, sweep(dbkit.Now().Add(time.Hour)))
 		there(map[string]bool{kept.ID: true, used.ID: false, held.ID: true, "thr_open": true})
 	})
 }

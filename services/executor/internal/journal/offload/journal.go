@@ -77,8 +77,8 @@ func (j Journal) Lineage(ctx context.Context, namespace, id string) ([]thread.Se
 }
 
 // SegmentItems implements thread.Store.
-func (j Journal) SegmentItems(ctx context.Context, namespace string, g thread.Segment, kinds []thread.Kind, limit int) ([]thread.Item, error) {
-	items, err := j.rows.SegmentItems(ctx, namespace, g, kinds, limit)
+func (j Journal) SegmentItems(ctx context.Context, namespace string, g thread.Segment, q thread.Selection) ([]thread.Item, error) {
+	items, err := j.rows.SegmentItems(ctx, namespace, g, q)
 	for i := range items {
 		if err == nil {
 			err = j.all(ctx, namespace, &items[i].Brief, &items[i].Body)

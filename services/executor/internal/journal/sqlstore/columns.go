@@ -284,7 +284,6 @@ func ThreadColumns() Columns[*thread.Thread] {
 		Col("parent_id", "text", func(t *thread.Thread) string { return t.ParentID }),
 		Col("holder", "text", func(t *thread.Thread) string { return t.Holder }),
 		Col("below", "text", func(t *thread.Thread) string { return strings.Join(t.Below, " ") }),
-		Col("labels", "bytea", func(t *thread.Thread) []byte { return journal.EncodeLabels(t.Labels) }),
 	}
 }
 

@@ -17,7 +17,7 @@ const (
 	// lastItem selects a column of the last item of a thread t.
 	lastItem = `(SELECT i.%s FROM thread_items i WHERE i.thread_id = t.thread_id ORDER BY i.seq DESC LIMIT 1)`
 	// threadColumns are those of a thread t for scanThread.
-	threadColumns = `t.thread_id, t.namespace, t.key, t.agent, t.title, t.lifetime, t.parent_id, t.parent_seq, t.depth, t.holder, t.below, t.labels, t.create_time, t.use_time`
+	threadColumns = `t.thread_id, t.namespace, t.key, t.agent, t.title, t.lifetime, t.parent_id, t.parent_seq, t.depth, t.holder, t.below, t.create_time, t.use_time`
 	// thisThread holds for the thread t that is $2 of namespace $1, and thisKey for that with the key $2.
 	thisThread = ` t.thread_id = $2 AND t.namespace || '' = $1`
 	thisKey    = ` t.namespace = $1 AND t.key = $2 AND t.key <> ''`
@@ -28,10 +28,9 @@ const (
 
 // scanThread reads threadColumns, the last sequence and the time of the last item.
 func scanThread(row dbkit.Scanner, more ...any) (t thread.Thread, err error) {
-	var labels []byte
 	var below string
 	var last time.Time
-	if err := row.Scan(append([]any{&t.ID, &t.Namespace, &t.Key, &t.Agent, &t.Title, &t.Lifetime, &t.ParentID, &t.ParentSeq, &t.Depth, &t.Holder, &below, &labels,
+	if err := row.Scan(append([]any{&t.ID, &t.Namespace, &t.Key, &t.Agent, &t.Title, &t.Lifetime, &t.ParentID, &t.ParentSeq, &t.Depth, &t.Holder, &below,
 		dbkit.At(&t.CreateTime), dbkit.At(&t.UseTime), &t.Last, dbkit.At(&last)}, more...)...); err != nil {
 		return t, err
 	}
@@ -41,8 +40,7 @@ func scanThread(row dbkit.Scanner, more ...any) (t thread.Thread, err error) {
 	if below != "" {
 		t.Below = strings.Fields(below)
 	}
-	t.Labels, err = journal.DecodeLabels(labels)
-	return t, err
+	return t, nil
 }
 
 // selectThread reads threads t for scanThread.
@@ -245,16 +243,30 @@ func (s *Store) Lineage(ctx context.Context, namespace, id string) ([]thread.Seg
 }
 
 // SegmentItems implements thread.Store.
-func (s *Store) SegmentItems(ctx context.Context, namespace string, g thread.Segment, kinds []thread.Kind, limit int) ([]thread.Item, error) {
+func (s *Store) SegmentItems(ctx context.Context, namespace string, g thread.Segment, q thread.Selection) ([]thread.Item, error) {
 	var a arguments
 	conds := []string{"i.thread_id = " + a.add(g.Thread), "i.namespace || '' = " + a.add(namespace), "i.seq >= " + a.add(g.First), "i.seq <= " + a.add(g.Last)}
-	if len(kinds) > 0 {
-		conds = append(conds, s.d.In("i.kind", a.add(numbers(kinds))))
+	if len(q.Kinds) > 0 {
+		conds = append(conds, s.d.In("i.kind", a.add(numbers(q.Kinds))))
 	}
-	rows, err := s.db.Read.Query(ctx, `SELECT i.seq, i.kind, i.time, i.run_id, i.node_id, i.visit, i.brief, i.body FROM thread_items i
-		WHERE `+strings.Join(conds, " AND ")+` ORDER BY i.seq DESC LIMIT `+a.add(limit), a...)
-	return dbkit.CollectPage(ctx, rows, err, func(rows dbkit.Rows) (it thread.Item, err error) {
-		err = rows.Scan(&it.Seq, &it.Kind, dbkit.At(&it.Time), &it.RunID, &it.NodeID, &it.Visit, &it.Brief, &it.Body)
+	var blank thread.Item
+	var it thread.Item // thousands of rows are read into the same places
+	columns, into := `i.seq, i.brief`, []any{&it.Seq, &it.Brief}
+	if len(q.Kinds) == 1 {
+		blank.Kind = q.Kinds[0]
+	} else {
+		columns, into = columns+`, i.kind`, append(into, &it.Kind)
+	}
+	if q.Body {
+		columns, into = columns+`, i.body`, append(into, &it.Body)
+	}
+	if q.Origin {
+		columns, into = columns+`, i.time, i.run_id, i.node_id, i.visit`, append(into, dbkit.At(&it.Time), &it.RunID, &it.NodeID, &it.Visit)
+	}
+	rows, err := s.db.Read.Query(ctx, `SELECT `+columns+` FROM thread_items i WHERE `+strings.Join(conds, " AND ")+` ORDER BY i.seq DESC LIMIT `+a.add(q.Limit), a...)
+	return dbkit.CollectPage(ctx, rows, err, func(rows dbkit.Rows) (thread.Item, error) {
+		it = blank
+		err := rows.Scan(into...)
 		return it, err
 	})
 }

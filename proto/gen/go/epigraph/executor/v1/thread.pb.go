@@ -225,16 +225,14 @@ type Thread struct {
 	ParentId string `protobuf:"bytes,6,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"`
 	// The sequence of the last item that it shares with its parent. Output only.
 	ParentSequence int64 `protobuf:"varint,7,opt,name=parent_sequence,json=parentSequence,proto3" json:"parent_sequence,omitempty"`
-	// Labels.
-	Labels map[string]string `protobuf:"bytes,8,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The run that held it last, which may have ended. Output only.
-	RunId string `protobuf:"bytes,9,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	RunId string `protobuf:"bytes,8,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	// The sequence of its last item. Output only.
-	LastSequence int64 `protobuf:"varint,10,opt,name=last_sequence,json=lastSequence,proto3" json:"last_sequence,omitempty"`
+	LastSequence int64 `protobuf:"varint,9,opt,name=last_sequence,json=lastSequence,proto3" json:"last_sequence,omitempty"`
 	// When it was made. Output only.
-	CreateTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	CreateTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When it was made, held or appended to last. Output only.
-	UseTime       *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=use_time,json=useTime,proto3" json:"use_time,omitempty"`
+	UseTime       *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=use_time,json=useTime,proto3" json:"use_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -316,13 +314,6 @@ func (x *Thread) GetParentSequence() int64 {
 		return x.ParentSequence
 	}
 	return 0
-}
-
-func (x *Thread) GetLabels() map[string]string {
-	if x != nil {
-		return x.Labels
-	}
-	return nil
 }
 
 func (x *Thread) GetRunId() string {
@@ -898,7 +889,7 @@ type ForkThreadRequest struct {
 	ThreadId string `protobuf:"bytes,1,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
 	// The last item that the fork shares with it; 0 means the last item there is.
 	Sequence int64 `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// The fork: key, agent, title, lifetime and labels. An empty agent means that of the thread.
+	// The fork: key, agent, title and lifetime. An empty agent means that of the thread.
 	Thread *Thread `protobuf:"bytes,3,opt,name=thread,proto3" json:"thread,omitempty"`
 	// Makes the request repeatable.
 	RequestId     string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
@@ -1692,7 +1683,7 @@ var File_epigraph_executor_v1_thread_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_thread_proto_rawDesc = "" +
 	"\n" +
-	"!epigraph/executor/v1/thread.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdd\x04\n" +
+	"!epigraph/executor/v1/thread.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc7\x03\n" +
 	"\x06Thread\x12\x17\n" +
 	"\x02id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x02id\x12\x1a\n" +
 	"\x03key\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x03key\x12\x1e\n" +
@@ -1700,17 +1691,13 @@ const file_epigraph_executor_v1_thread_proto_rawDesc = "" +
 	"\x05title\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\x05title\x12@\n" +
 	"\blifetime\x18\x05 \x01(\x0e2$.epigraph.executor.v1.ThreadLifetimeR\blifetime\x12$\n" +
 	"\tparent_id\x18\x06 \x01(\tB\a\xbaH\x04r\x02\x18@R\bparentId\x12'\n" +
-	"\x0fparent_sequence\x18\a \x01(\x03R\x0eparentSequence\x12Y\n" +
-	"\x06labels\x18\b \x03(\v2(.epigraph.executor.v1.Thread.LabelsEntryB\x17\xbaH\x14\x9a\x01\x11\x10@\"\x05r\x03\x18\x80\x02*\x06r\x04\x18\x80\x80\x04R\x06labels\x12\x1e\n" +
-	"\x06run_id\x18\t \x01(\tB\a\xbaH\x04r\x02\x18@R\x05runId\x12#\n" +
-	"\rlast_sequence\x18\n" +
-	" \x01(\x03R\flastSequence\x12;\n" +
-	"\vcreate_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"\x0fparent_sequence\x18\a \x01(\x03R\x0eparentSequence\x12\x1e\n" +
+	"\x06run_id\x18\b \x01(\tB\a\xbaH\x04r\x02\x18@R\x05runId\x12#\n" +
+	"\rlast_sequence\x18\t \x01(\x03R\flastSequence\x12;\n" +
+	"\vcreate_time\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x125\n" +
-	"\buse_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\auseTime\x1a9\n" +
-	"\vLabelsEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xba\x02\n" +
+	"\buse_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\auseTime\"\xba\x02\n" +
 	"\n" +
 	"ThreadItem\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x03R\bsequence\x128\n" +
@@ -1858,7 +1845,7 @@ func file_epigraph_executor_v1_thread_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_executor_v1_thread_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_epigraph_executor_v1_thread_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_epigraph_executor_v1_thread_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_epigraph_executor_v1_thread_proto_goTypes = []any{
 	(ThreadLifetime)(0),           // 0: epigraph.executor.v1.ThreadLifetime
 	(ThreadItemKind)(0),           // 1: epigraph.executor.v1.ThreadItemKind
@@ -1884,63 +1871,61 @@ var file_epigraph_executor_v1_thread_proto_goTypes = []any{
 	(*GetTurnRequest)(nil),        // 21: epigraph.executor.v1.GetTurnRequest
 	(*ListTurnsRequest)(nil),      // 22: epigraph.executor.v1.ListTurnsRequest
 	(*ListTurnsResponse)(nil),     // 23: epigraph.executor.v1.ListTurnsResponse
-	nil,                           // 24: epigraph.executor.v1.Thread.LabelsEntry
-	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
-	(*v1.Payload)(nil),            // 26: epigraph.graph.v1.Payload
-	(*emptypb.Empty)(nil),         // 27: google.protobuf.Empty
+	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
+	(*v1.Payload)(nil),            // 25: epigraph.graph.v1.Payload
+	(*emptypb.Empty)(nil),         // 26: google.protobuf.Empty
 }
 var file_epigraph_executor_v1_thread_proto_depIdxs = []int32{
 	0,  // 0: epigraph.executor.v1.Thread.lifetime:type_name -> epigraph.executor.v1.ThreadLifetime
-	24, // 1: epigraph.executor.v1.Thread.labels:type_name -> epigraph.executor.v1.Thread.LabelsEntry
-	25, // 2: epigraph.executor.v1.Thread.create_time:type_name -> google.protobuf.Timestamp
-	25, // 3: epigraph.executor.v1.Thread.use_time:type_name -> google.protobuf.Timestamp
-	1,  // 4: epigraph.executor.v1.ThreadItem.kind:type_name -> epigraph.executor.v1.ThreadItemKind
-	25, // 5: epigraph.executor.v1.ThreadItem.time:type_name -> google.protobuf.Timestamp
-	26, // 6: epigraph.executor.v1.ThreadItem.brief:type_name -> epigraph.graph.v1.Payload
-	26, // 7: epigraph.executor.v1.ThreadItem.body:type_name -> epigraph.graph.v1.Payload
-	2,  // 8: epigraph.executor.v1.Turn.state:type_name -> epigraph.executor.v1.TurnState
-	26, // 9: epigraph.executor.v1.Turn.content:type_name -> epigraph.graph.v1.Payload
-	25, // 10: epigraph.executor.v1.Turn.create_time:type_name -> google.protobuf.Timestamp
-	25, // 11: epigraph.executor.v1.Turn.start_time:type_name -> google.protobuf.Timestamp
-	3,  // 12: epigraph.executor.v1.CreateThreadRequest.thread:type_name -> epigraph.executor.v1.Thread
-	0,  // 13: epigraph.executor.v1.ListThreadsRequest.lifetime:type_name -> epigraph.executor.v1.ThreadLifetime
-	3,  // 14: epigraph.executor.v1.ListThreadsResponse.threads:type_name -> epigraph.executor.v1.Thread
-	3,  // 15: epigraph.executor.v1.ForkThreadRequest.thread:type_name -> epigraph.executor.v1.Thread
-	4,  // 16: epigraph.executor.v1.ListMessagesResponse.messages:type_name -> epigraph.executor.v1.ThreadItem
-	4,  // 17: epigraph.executor.v1.ListStatesResponse.states:type_name -> epigraph.executor.v1.ThreadItem
-	4,  // 18: epigraph.executor.v1.ListLearningsResponse.learnings:type_name -> epigraph.executor.v1.ThreadItem
-	4,  // 19: epigraph.executor.v1.ListSummariesResponse.summaries:type_name -> epigraph.executor.v1.ThreadItem
-	26, // 20: epigraph.executor.v1.AppendMessageRequest.content:type_name -> epigraph.graph.v1.Payload
-	5,  // 21: epigraph.executor.v1.ListTurnsResponse.turns:type_name -> epigraph.executor.v1.Turn
-	6,  // 22: epigraph.executor.v1.ThreadService.CreateThread:input_type -> epigraph.executor.v1.CreateThreadRequest
-	7,  // 23: epigraph.executor.v1.ThreadService.GetThread:input_type -> epigraph.executor.v1.GetThreadRequest
-	8,  // 24: epigraph.executor.v1.ThreadService.ListThreads:input_type -> epigraph.executor.v1.ListThreadsRequest
-	10, // 25: epigraph.executor.v1.ThreadService.DeleteThread:input_type -> epigraph.executor.v1.DeleteThreadRequest
-	11, // 26: epigraph.executor.v1.ThreadService.ForkThread:input_type -> epigraph.executor.v1.ForkThreadRequest
-	12, // 27: epigraph.executor.v1.ThreadService.ListMessages:input_type -> epigraph.executor.v1.ListMessagesRequest
-	14, // 28: epigraph.executor.v1.ThreadService.ListStates:input_type -> epigraph.executor.v1.ListStatesRequest
-	16, // 29: epigraph.executor.v1.ThreadService.ListLearnings:input_type -> epigraph.executor.v1.ListLearningsRequest
-	18, // 30: epigraph.executor.v1.ThreadService.ListSummaries:input_type -> epigraph.executor.v1.ListSummariesRequest
-	20, // 31: epigraph.executor.v1.ThreadService.AppendMessage:input_type -> epigraph.executor.v1.AppendMessageRequest
-	21, // 32: epigraph.executor.v1.ThreadService.GetTurn:input_type -> epigraph.executor.v1.GetTurnRequest
-	22, // 33: epigraph.executor.v1.ThreadService.ListTurns:input_type -> epigraph.executor.v1.ListTurnsRequest
-	3,  // 34: epigraph.executor.v1.ThreadService.CreateThread:output_type -> epigraph.executor.v1.Thread
-	3,  // 35: epigraph.executor.v1.ThreadService.GetThread:output_type -> epigraph.executor.v1.Thread
-	9,  // 36: epigraph.executor.v1.ThreadService.ListThreads:output_type -> epigraph.executor.v1.ListThreadsResponse
-	27, // 37: epigraph.executor.v1.ThreadService.DeleteThread:output_type -> google.protobuf.Empty
-	3,  // 38: epigraph.executor.v1.ThreadService.ForkThread:output_type -> epigraph.executor.v1.Thread
-	13, // 39: epigraph.executor.v1.ThreadService.ListMessages:output_type -> epigraph.executor.v1.ListMessagesResponse
-	15, // 40: epigraph.executor.v1.ThreadService.ListStates:output_type -> epigraph.executor.v1.ListStatesResponse
-	17, // 41: epigraph.executor.v1.ThreadService.ListLearnings:output_type -> epigraph.executor.v1.ListLearningsResponse
-	19, // 42: epigraph.executor.v1.ThreadService.ListSummaries:output_type -> epigraph.executor.v1.ListSummariesResponse
-	5,  // 43: epigraph.executor.v1.ThreadService.AppendMessage:output_type -> epigraph.executor.v1.Turn
-	5,  // 44: epigraph.executor.v1.ThreadService.GetTurn:output_type -> epigraph.executor.v1.Turn
-	23, // 45: epigraph.executor.v1.ThreadService.ListTurns:output_type -> epigraph.executor.v1.ListTurnsResponse
-	34, // [34:46] is the sub-list for method output_type
-	22, // [22:34] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	24, // 1: epigraph.executor.v1.Thread.create_time:type_name -> google.protobuf.Timestamp
+	24, // 2: epigraph.executor.v1.Thread.use_time:type_name -> google.protobuf.Timestamp
+	1,  // 3: epigraph.executor.v1.ThreadItem.kind:type_name -> epigraph.executor.v1.ThreadItemKind
+	24, // 4: epigraph.executor.v1.ThreadItem.time:type_name -> google.protobuf.Timestamp
+	25, // 5: epigraph.executor.v1.ThreadItem.brief:type_name -> epigraph.graph.v1.Payload
+	25, // 6: epigraph.executor.v1.ThreadItem.body:type_name -> epigraph.graph.v1.Payload
+	2,  // 7: epigraph.executor.v1.Turn.state:type_name -> epigraph.executor.v1.TurnState
+	25, // 8: epigraph.executor.v1.Turn.content:type_name -> epigraph.graph.v1.Payload
+	24, // 9: epigraph.executor.v1.Turn.create_time:type_name -> google.protobuf.Timestamp
+	24, // 10: epigraph.executor.v1.Turn.start_time:type_name -> google.protobuf.Timestamp
+	3,  // 11: epigraph.executor.v1.CreateThreadRequest.thread:type_name -> epigraph.executor.v1.Thread
+	0,  // 12: epigraph.executor.v1.ListThreadsRequest.lifetime:type_name -> epigraph.executor.v1.ThreadLifetime
+	3,  // 13: epigraph.executor.v1.ListThreadsResponse.threads:type_name -> epigraph.executor.v1.Thread
+	3,  // 14: epigraph.executor.v1.ForkThreadRequest.thread:type_name -> epigraph.executor.v1.Thread
+	4,  // 15: epigraph.executor.v1.ListMessagesResponse.messages:type_name -> epigraph.executor.v1.ThreadItem
+	4,  // 16: epigraph.executor.v1.ListStatesResponse.states:type_name -> epigraph.executor.v1.ThreadItem
+	4,  // 17: epigraph.executor.v1.ListLearningsResponse.learnings:type_name -> epigraph.executor.v1.ThreadItem
+	4,  // 18: epigraph.executor.v1.ListSummariesResponse.summaries:type_name -> epigraph.executor.v1.ThreadItem
+	25, // 19: epigraph.executor.v1.AppendMessageRequest.content:type_name -> epigraph.graph.v1.Payload
+	5,  // 20: epigraph.executor.v1.ListTurnsResponse.turns:type_name -> epigraph.executor.v1.Turn
+	6,  // 21: epigraph.executor.v1.ThreadService.CreateThread:input_type -> epigraph.executor.v1.CreateThreadRequest
+	7,  // 22: epigraph.executor.v1.ThreadService.GetThread:input_type -> epigraph.executor.v1.GetThreadRequest
+	8,  // 23: epigraph.executor.v1.ThreadService.ListThreads:input_type -> epigraph.executor.v1.ListThreadsRequest
+	10, // 24: epigraph.executor.v1.ThreadService.DeleteThread:input_type -> epigraph.executor.v1.DeleteThreadRequest
+	11, // 25: epigraph.executor.v1.ThreadService.ForkThread:input_type -> epigraph.executor.v1.ForkThreadRequest
+	12, // 26: epigraph.executor.v1.ThreadService.ListMessages:input_type -> epigraph.executor.v1.ListMessagesRequest
+	14, // 27: epigraph.executor.v1.ThreadService.ListStates:input_type -> epigraph.executor.v1.ListStatesRequest
+	16, // 28: epigraph.executor.v1.ThreadService.ListLearnings:input_type -> epigraph.executor.v1.ListLearningsRequest
+	18, // 29: epigraph.executor.v1.ThreadService.ListSummaries:input_type -> epigraph.executor.v1.ListSummariesRequest
+	20, // 30: epigraph.executor.v1.ThreadService.AppendMessage:input_type -> epigraph.executor.v1.AppendMessageRequest
+	21, // 31: epigraph.executor.v1.ThreadService.GetTurn:input_type -> epigraph.executor.v1.GetTurnRequest
+	22, // 32: epigraph.executor.v1.ThreadService.ListTurns:input_type -> epigraph.executor.v1.ListTurnsRequest
+	3,  // 33: epigraph.executor.v1.ThreadService.CreateThread:output_type -> epigraph.executor.v1.Thread
+	3,  // 34: epigraph.executor.v1.ThreadService.GetThread:output_type -> epigraph.executor.v1.Thread
+	9,  // 35: epigraph.executor.v1.ThreadService.ListThreads:output_type -> epigraph.executor.v1.ListThreadsResponse
+	26, // 36: epigraph.executor.v1.ThreadService.DeleteThread:output_type -> google.protobuf.Empty
+	3,  // 37: epigraph.executor.v1.ThreadService.ForkThread:output_type -> epigraph.executor.v1.Thread
+	13, // 38: epigraph.executor.v1.ThreadService.ListMessages:output_type -> epigraph.executor.v1.ListMessagesResponse
+	15, // 39: epigraph.executor.v1.ThreadService.ListStates:output_type -> epigraph.executor.v1.ListStatesResponse
+	17, // 40: epigraph.executor.v1.ThreadService.ListLearnings:output_type -> epigraph.executor.v1.ListLearningsResponse
+	19, // 41: epigraph.executor.v1.ThreadService.ListSummaries:output_type -> epigraph.executor.v1.ListSummariesResponse
+	5,  // 42: epigraph.executor.v1.ThreadService.AppendMessage:output_type -> epigraph.executor.v1.Turn
+	5,  // 43: epigraph.executor.v1.ThreadService.GetTurn:output_type -> epigraph.executor.v1.Turn
+	23, // 44: epigraph.executor.v1.ThreadService.ListTurns:output_type -> epigraph.executor.v1.ListTurnsResponse
+	33, // [33:45] is the sub-list for method output_type
+	21, // [21:33] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_executor_v1_thread_proto_init() }
@@ -1954,7 +1939,7 @@ func file_epigraph_executor_v1_thread_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_executor_v1_thread_proto_rawDesc), len(file_epigraph_executor_v1_thread_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   22,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

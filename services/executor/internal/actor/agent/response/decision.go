@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/epigraph-run/epigraph/plan/lenient"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 )
 
 // within returns the JSON values in a text, the likeliest first. A value that is cut off is skipped with its
@@ -49,6 +51,37 @@ func meant(s string) bool {
 		return next[0] == '"' || next[0] == '\''
 	}
 	return next[0] == '{' || next[0] == '['
+}
+
+// begun finds the beginning of a decision in JSON.
+var begun = regexp.MustCompile(`^[\[{\s]*["']?(?:actions|next_actions|result|graph|task_status|instant_response|action|name|tool)["']?\s*:`)
+
+// withinJSON reports whether a place in a text is within JSON: a value that goes on there, or a decision that
+// begins before it and cannot be read. JSON that ends before the place is not looked at.
+func withinJSON(s string, at int) bool {
+	start := 0 // of the text without its fence
+	if inner := lenient.Unfence(s); len(inner) < len(s) {
+		start = strings.Index(s, inner)
+	}
+	for from, n := start, 0; from < at && n < maxStarts; n++ {
+		i := strings.IndexAny(s[from:at], "{[")
+		if i < 0 {
+			return false
+		}
+		from += i
+		_, size, err := lenient.At(s[from:])
+		switch {
+		case err == nil && from+size > at:
+			return true
+		case err == nil:
+			from += size
+		case begun.MatchString(s[from:]) || from == start && s[from] == '{' && meant(s[from:]):
+			return true
+		default:
+			from++
+		}
+	}
+	return false
 }
 
 // decisionKeys are the fields by which an object is a decision.
@@ -150,7 +183,7 @@ func readObject(raw json.RawMessage) (*Response, error) {
 	acts := len(r.Groups) > 0
 	switch {
 	case acts && r.Graph != nil:
-		return nil, errors.New("the decision has both actions and a graph: " + want)
+		return nil, errors.New("the decision has both actions and a graph: give one of them")
 	case acts || r.Graph != nil:
 		if !absent(result) {
 			return nil, errors.New("the decision has something to do and a result: do it first and give the result in a later round, or give the result alone")
@@ -158,10 +191,10 @@ func readObject(raw json.RawMessage) (*Response, error) {
 	case given:
 		r.Result = result
 		if r.InstantResponse == "" {
-			r.InstantResponse = text(result)
+			r.InstantResponse = actor.AsText(result)
 		}
 	case r.Status == "" && r.InstantResponse == "":
-		return nil, errors.New("the decision says nothing: " + want)
+		return nil, errors.New(`the decision says nothing: give "actions" or a "result"`)
 	}
 	return r, nil
 }
@@ -171,9 +204,9 @@ func readRemarks(raw json.RawMessage) (*Response, error) {
 	if err := json.Unmarshal(raw, &said); err != nil {
 		return nil, fmt.Errorf("the decision cannot be read: %w", err)
 	}
-	r := &Response{InstantResponse: text(said.InstantResponse), NewTask: yes(text(said.NewTask)),
-		Description: text(said.Description), DescriptionExtended: text(said.Extended)}
-	if err := r.take(&element{tag: tagStatus, text: text(said.Status)}); err != nil {
+	r := &Response{InstantResponse: actor.AsText(said.InstantResponse), NewTask: yes(actor.AsText(said.NewTask)),
+		Description: actor.AsText(said.Description), DescriptionExtended: actor.AsText(said.Extended)}
+	if err := r.take(&element{tag: tagStatus, text: actor.AsText(said.Status)}); err != nil {
 		return nil, err
 	}
 	if !absent(said.Learnings) {
@@ -181,6 +214,9 @@ func readRemarks(raw json.RawMessage) (*Response, error) {
 			return nil, errors.New(`instant_learnings must be a list of {"id", "content"}`)
 		}
 		r.Learnings = r.Learnings[:min(len(r.Learnings), maxLearnings)]
+		for i, l := range r.Learnings {
+			r.Learnings[i] = l.bounded()
+		}
 	}
 	return r, nil
 }
@@ -196,7 +232,7 @@ const maxGroups = 1000
 
 func readGroups(raw json.RawMessage) ([][]Action, error) {
 	if raw = bytes.TrimSpace(raw); raw[0] == '"' {
-		inner, err := lenient.JSON(lenient.Unfence(text(raw)))
+		inner, err := lenient.JSON(lenient.Unfence(actor.AsText(raw)))
 		if err != nil {
 			return nil, fmt.Errorf("actions must be a list of groups, each a list of actions: %w", err)
 		}
@@ -262,7 +298,7 @@ func readAction(raw json.RawMessage) (Action, error) {
 	var m map[string]json.RawMessage
 	switch raw = bytes.TrimSpace(raw); raw[0] {
 	case '"':
-		a.Type = strings.TrimSpace(text(raw))
+		a.Type = strings.TrimSpace(actor.AsText(raw))
 		return a, nil
 	case '{':
 		if err := json.Unmarshal(raw, &m); err != nil {
@@ -285,7 +321,7 @@ func readAction(raw json.RawMessage) (Action, error) {
 	}
 	for _, k := range remarkKeys {
 		if k == "reasoning" {
-			a.Reasoning = text(m[k])
+			a.Reasoning = actor.AsText(m[k])
 		}
 		delete(m, k)
 	}

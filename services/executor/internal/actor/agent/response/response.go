@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/plan/lenient"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 )
@@ -54,6 +55,14 @@ type Response struct {
 // Acts reports whether there is something to be done.
 func (r *Response) Acts() bool { return len(r.Groups) > 0 || r.Graph != nil }
 
+// FirstCall is the id of the tool call that asked for the first action, or empty.
+func (r *Response) FirstCall() string {
+	if len(r.Groups) == 0 {
+		return ""
+	}
+	return r.Groups[0][0].Call
+}
+
 // Action is one action that is wanted.
 type Action struct {
 	Type      string                     `json:"action"`
@@ -79,18 +88,24 @@ type Learning struct {
 	Content string `json:"content"`
 }
 
+// bounded is the learning with texts that are not too long.
+func (l Learning) bounded() Learning {
+	return Learning{errs.Clip(l.ID, maxLearning/32), errs.Clip(l.Content, maxLearning)}
+}
+
 // Bounds of what is read.
 const (
 	MaxBytes     = 1 << 20
 	maxActions   = 10_000
 	maxLearnings = 100
-	maxStarts    = 16 // places in a text at which JSON is looked for
+	maxLearning  = 8 << 10 // bytes of one
+	maxStarts    = 16      // places in a text at which JSON is looked for
 )
 
 // askPrefix begins the type of an action that is a question to the user.
 const askPrefix = "UserInputsRequired"
 
-const want = `give one of "actions", "result" and "graph"`
+const want = "say what is to be done next, or give the result"
 
 // Read decodes the output of a reasoner in the forms that models use: an assistant message with tool calls, a
 // decision as an object or as a text, bare, fenced or after other words, and the XML form with whatever
@@ -103,7 +118,7 @@ func Read(raw json.RawMessage) (*Response, error) {
 	case len(raw) == 0:
 		return nil, errors.New("there is no decision: " + want)
 	case raw[0] == '"':
-		return finish(readText(text(raw)))
+		return finish(readText(actor.AsText(raw)))
 	case raw[0] == '{':
 		if m, ok := message(raw); ok {
 			return finish(m.read())
@@ -150,14 +165,15 @@ func finish(r *Response, err error) (*Response, error) {
 // question is what an action of askPrefix asks.
 func question(a *Action) string {
 	for _, k := range []string{"question", "prompt", "target"} {
-		if t := text(a.Arguments[k]); t != "" {
+		if t := actor.AsText(a.Arguments[k]); t != "" {
 			return t
 		}
 	}
 	return a.Reasoning
 }
 
-// readText looks for the XML form first: its tags are never part of JSON.
+// readText reads a text in the form that stands outermost in it: the XML form may hold JSON, and JSON may
+// quote tags of that form.
 func readText(s string) (*Response, error) {
 	s = strings.TrimSpace(s)
 	if s == "" {
@@ -220,7 +236,7 @@ func message(raw json.RawMessage) (*assistant, bool) {
 
 // read is the message as a response: its calls, or else its text.
 func (m *assistant) read() (*Response, error) {
-	said := strings.TrimSpace(text(m.Content))
+	said := strings.TrimSpace(actor.AsText(m.Content))
 	if len(m.ToolCalls) == 0 {
 		if said == "" {
 			return nil, errors.New("the message has no text and calls no tool: call a tool, or write the result")
@@ -252,7 +268,7 @@ func arguments(raw json.RawMessage) (map[string]json.RawMessage, error) {
 	if raw = bytes.TrimSpace(raw); raw[0] != '"' {
 		return out, json.Unmarshal(raw, &out)
 	}
-	return argumentsIn(lenient.Unfence(text(raw)))
+	return argumentsIn(lenient.Unfence(actor.AsText(raw)))
 }
 
 // argumentsIn reads the text of an object.
@@ -270,15 +286,3 @@ func argumentsIn(s string) (map[string]json.RawMessage, error) {
 
 // Inner is the JSON that a text holds, fenced or not and with the slips of models mended.
 func Inner(s string) (json.RawMessage, error) { return lenient.JSON(lenient.Unfence(s)) }
-
-// text is a JSON string's text, and any other value as JSON; nothing for null.
-func text(raw json.RawMessage) string {
-	var s string
-	if len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, &s) == nil {
-		return s
-	}
-	if string(raw) == "null" {
-		return ""
-	}
-	return string(raw)
-}

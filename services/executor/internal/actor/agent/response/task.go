@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 )
 
 // The tools by which a model that calls tools says of its task what the other forms write into tags.
@@ -55,7 +57,7 @@ func (r *Response) TakeTaskCalls(tools []string) {
 		return
 	}
 	var rest []Action
-	question := ""
+	var questions []string
 	for i := range r.Groups[0] {
 		a := &r.Groups[0][i]
 		if !slices.Contains(tools, a.Type) {
@@ -67,13 +69,14 @@ func (r *Response) TakeTaskCalls(tools []string) {
 		if err != nil {
 			c.Answer, c.Failed = err.Error(), true
 		}
-		question = join(question, asked)
+		questions = append(questions, asked)
 		r.TaskCalls = append(r.TaskCalls, c)
 	}
+	question := lines(questions...)
 	switch {
 	case question != "":
 		// The question comes first. What was to be done besides is decided again when it is answered.
-		r.Status, r.Groups, r.InstantResponse = Pending, nil, join(r.InstantResponse, question)
+		r.Status, r.Groups, r.InstantResponse = Pending, nil, lines(r.InstantResponse, question)
 	case len(rest) == 0:
 		r.Groups = nil
 	default:
@@ -84,7 +87,7 @@ func (r *Response) TakeTaskCalls(tools []string) {
 // takeTaskCall takes one call into the response. The error is for the model.
 func (r *Response) takeTaskCall(a *Action, c *TaskCall) (question string, err error) {
 	take := func(name string, needed bool) string {
-		v := strings.TrimSpace(text(a.Arguments[name]))
+		v := strings.TrimSpace(actor.AsText(a.Arguments[name]))
 		if v == "" && needed && err == nil {
 			err = fmt.Errorf("%s is missing: call %s with it", name, a.Type)
 		}
@@ -102,6 +105,8 @@ func (r *Response) takeTaskCall(a *Action, c *TaskCall) (question string, err er
 		case err != nil:
 		case len(r.Learnings) == maxLearnings:
 			err = errors.New("this is one too many for one message: keep it in a later one")
+		case l != l.bounded():
+			err = fmt.Errorf("the fact is too long: keep one of at most %d bytes, under an id of at most %d", maxLearning, maxLearning/32)
 		default:
 			r.Learnings, c.Answer = append(r.Learnings, l), "kept"
 		}

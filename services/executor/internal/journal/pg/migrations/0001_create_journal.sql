@@ -312,8 +312,7 @@ CREATE TABLE threads (
     title       text NOT NULL,
     parent_id   text COLLATE "C" NOT NULL,
     holder      text COLLATE "C" NOT NULL,
-    below       text COLLATE "C" NOT NULL, -- the runs below the holder that it is lent to
-    labels      bytea
+    below       text COLLATE "C" NOT NULL -- the runs below the holder that it is lent to
 ) WITH (fillfactor = 75);
 CREATE UNIQUE INDEX threads_by_key ON threads (namespace, key) WHERE key <> '';
 CREATE INDEX threads_listed    ON threads (namespace, create_time DESC, thread_id DESC) WHERE hide_time IS NULL;

@@ -270,8 +270,7 @@ CREATE TABLE threads (
     title       TEXT NOT NULL,
     parent_id   TEXT NOT NULL,
     holder      TEXT NOT NULL,
-    below       TEXT NOT NULL, -- the runs below the holder that it is lent to
-    labels      BLOB
+    below       TEXT NOT NULL -- the runs below the holder that it is lent to
 ) STRICT;
 CREATE UNIQUE INDEX threads_by_key ON threads (namespace, key) WHERE key <> '';
 CREATE INDEX threads_listed    ON threads (namespace, create_time DESC, thread_id DESC) WHERE hide_time = 0;
