@@ -31,6 +31,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/internal/llm/providers"
 	"github.com/epigraph-run/epigraph/internal/obs"
+	"github.com/epigraph-run/epigraph/internal/turns"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
@@ -244,6 +245,8 @@ type Deps struct {
 	Registry registryv1.RegistryServiceClient
 	// Admission is shared by all services of the process; nil means one of the executor's own.
 	Admission *admission.Control
+	// Computing is shared by all services of the process; nil means one of the executor's own.
+	Computing *turns.Turns
 	// Actors are called beside the built-in ones, and in place of those with the same name.
 	Actors workgraph.Actors
 	// Workflows finds the graph of "workflow/SLUG@VERSION" for a namespace, in place of Config.Workflows.
@@ -401,7 +404,7 @@ func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err 
 	s.actors = set
 	s.quotas = s.limits.Quotas()
 	s.workers = worker.New(cfg.workers(), worker.Deps{Journal: st.shared, Admission: d.Admission, Builtin: actors, Dial: d.Peer, Reason: engine.EndReason, Logger: s.log})
-	deps := engine.Deps{Journal: st.plain, Packer: s.offload, Actors: s.workers, Evaluated: set.Evaluated, Gates: s.limits.Around(s.workers), Quotas: s.quotas, Remote: s.workers.Remote, Workflows: st.workflows.orNil(), Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}
+	deps := engine.Deps{Journal: st.plain, Packer: s.offload, Actors: s.workers, Evaluated: set.Evaluated, Computing: d.Computing, Gates: s.limits.Around(s.workers), Quotas: s.quotas, Remote: s.workers.Remote, Workflows: st.workflows.orNil(), Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}
 	if s.governor != nil {
 		govern(&deps, s.governor, cfg, models)
 	}

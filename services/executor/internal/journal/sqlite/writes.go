@@ -120,7 +120,8 @@ func newWrites() *writes {
 // hot are the statements that are prepared once.
 func (w *writes) hot() []string {
 	qs := []string{fenceSQL, placeSQL, progressSQL, releaseSQL, appendSQL, insertGraph, w.appendSame, w.appendState, w.outcomeOf,
-		w.run.query, w.details.query, w.label.query, w.snapshot.query, w.out.query, findThread, findItems, w.threadItem.query}
+		w.run.query, w.details.query, w.label.query, w.snapshot.query, w.out.query, findThread, findItems, w.threadItem.query,
+		sendCommand, dropCommand, tidyCommands, tidyInterrupts, claimOwnerless, ownerSQL, insertJob, wakesSQL}
 	for _, n := range eventChunks() {
 		qs = append(qs, w.insertEvents[n])
 	}
