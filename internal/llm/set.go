@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -37,6 +38,9 @@ type Options struct {
 	// Around stands before the profiles, such as a cassette; nil means nothing. If it is an io.Closer, the
 	// set closes it.
 	Around func(Model) Model
+	// Plays says that Around answers by itself and asks no profile. Its calls have spans and metrics all the
+	// same.
+	Plays bool
 }
 
 // profile is one profile with its model.
@@ -83,6 +87,9 @@ func Open(cfg Config, providers map[string]Provider, o Options) (*Set, error) {
 	s.front = profiles{s}
 	if o.Around != nil {
 		s.front = o.Around(s.front)
+	}
+	if o.Plays {
+		s.front = played{set: s, player: s.front}
 	}
 	return s, nil
 }
@@ -201,6 +208,58 @@ func (p profiles) Stream(ctx context.Context, req Request, delta func(Delta) err
 	return p.set.call(ctx, req, delta)
 }
 
+// played are calls that a player answers in place of the profiles, observed as theirs are.
+type played struct {
+	set    *Set
+	player Model
+}
+
+// Generate implements Model.
+func (p played) Generate(ctx context.Context, req Request) (Response, error) {
+	return p.call(ctx, req, nil)
+}
+
+// Stream implements Model.
+func (p played) Stream(ctx context.Context, req Request, delta func(Delta) error) (Response, error) {
+	return p.call(ctx, req, delta)
+}
+
+// Close closes the player.
+func (p played) Close() error {
+	if c, ok := p.player.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
+}
+
+func (p played) call(ctx context.Context, req Request, delta func(Delta) error) (Response, error) {
+	of, model, err := p.set.find(req.Profile, req.Model)
+	if err != nil {
+		return Response{}, err
+	}
+	asked, as := req, *of
+	asked.Profile, asked.Model = of.name, cmp.Or(model, of.cfg.Model)
+	asked.MaxOutputTokens = cmp.Or(req.MaxOutputTokens, of.cfg.MaxOutputTokens)
+	as.model = fixed{p.player, req}
+	return as.observer.observe(ctx, &as, &asked, delta)
+}
+
+// fixed asks a model what was asked first: a cassette looks for a request as it was recorded.
+type fixed struct {
+	Model
+	req Request
+}
+
+// Generate implements Model.
+func (f fixed) Generate(ctx context.Context, _ Request) (Response, error) {
+	return f.Model.Generate(ctx, f.req)
+}
+
+// Stream implements Model.
+func (f fixed) Stream(ctx context.Context, _ Request, delta func(Delta) error) (Response, error) {
+	return f.Model.Stream(ctx, f.req, delta)
+}
+
 // call asks the profile of a request, and then its fallbacks. delta is nil if the answer is wanted whole.
 func (s *Set) call(ctx context.Context, req Request, delta func(Delta) error) (Response, error) {
 	first, model, err := s.find(req.Profile, req.Model)
@@ -314,35 +373,61 @@ func (p *profile) once(ctx context.Context, req Request, delta func(Delta) error
 	if err != nil {
 		return Response{}, err
 	}
-	if permit != nil {
-		ctx = withSent(ctx, permit.Sent)
+	var sent atomic.Bool
+	ctx = withSent(ctx, func() {
+		sent.Store(true)
+		if permit != nil {
+			permit.Sent()
+		}
+	})
+	var streamed int64 // tokens, as estimated
+	if next := delta; next != nil {
+		delta = func(d Delta) error {
+			streamed += estimateDelta(&d)
+			return next(d)
+		}
 	}
 	var out Response
 	if permit != nil {
 		err = &Error{Class: Unknown, Code: "PANIC", Message: "the client of the model server panicked"}
-		defer func() {
-			failed, _ := errors.AsType[*Error](err)
-			permit.Done(out.Usage, failed)
-		}()
+		defer func() { permit.Done(out.Usage, p.refusal(&req, err)) }()
 	}
 	out, err = p.observer.observe(ctx, p, &req, delta)
 	out.Profile = p.name
 	out.Provider, out.Model = p.cfg.Booked(cmp.Or(out.Model, req.Model))
 	if err != nil {
-		if e, ok := errors.AsType[*Error](err); ok && out.Usage.Known {
-			e.Used = &Response{Profile: out.Profile, Provider: out.Provider, Model: out.Model, Usage: out.Usage}
+		if e, ok := errors.AsType[*Error](err); ok && (out.Usage.Known || e.Class == Unknown && sent.Load()) {
+			// A server that was asked and not heard to the end has worked all the same.
+			e.Used = &Response{Profile: out.Profile, Provider: out.Provider, Model: out.Model, Usage: out.Usage.or(estimate, streamed)}
 		}
 		return Response{}, err
 	}
+	out.Usage = out.Usage.or(estimate, EstimateMessage(&out.Message))
 	return out, nil
+}
+
+// refusal is the error of a call as the account should hear of it. That a model has no room which is not the
+// profile's own says nothing of the account: whoever calls may name any model.
+func (p *profile) refusal(req *Request, err error) *Error {
+	e, _ := errors.AsType[*Error](err)
+	if e == nil || req.Model == p.cfg.Model || e.Class != Retryable {
+		return e
+	}
+	other := *e
+	other.Class = Permanent
+	return &other
 }
 
 // slack is by how much an estimate may be above the real number: see Estimate.
 const slack = 1.25
 
-// fits refuses a request that the model has no room for. An estimate that is too high by its usual error
-// refuses nothing.
+// fits refuses a request that the model has no room for, or that states a longer answer than calls may. An
+// estimate that is too high by its usual error refuses nothing.
 func (p *profile) fits(estimate, output int64) error {
+	if most := p.cfg.OutputLimit; output > most {
+		return &Error{Class: Permanent, Code: codeContext, Message: fmt.Sprintf(
+			"max_output_tokens is %d, but profile %s gives %d at most: lower it, or raise output_limit of the profile", output, p.name, most)}
+	}
 	most := p.cfg.ContextTokens
 	if most == 0 || output <= most-int64(float64(estimate)/slack) {
 		return nil
