@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"google.golang.org/grpc"
 
@@ -76,7 +77,7 @@ func (c Config) Validate() error {
 type Deps struct {
 	// Admission is shared by all services of the process; nil means one of the planner's own.
 	Admission *admission.Control
-	// Telemetry records the calls of the model; nil means none.
+	// Telemetry records the calls of the model, and has the logger; nil means none.
 	Telemetry *obs.Telemetry
 	// Registry prices and books the calls of models; nil means that costs are not known.
 	Registry registryv1.RegistryServiceClient
@@ -102,6 +103,10 @@ func Open(_ context.Context, cfg Config, d Deps) (*Service, error) {
 	if d.Admission == nil {
 		d.Admission = &admission.Control{}
 	}
+	log := slog.New(slog.DiscardHandler)
+	if d.Telemetry != nil {
+		log = d.Telemetry.Logger
+	}
 	o := llm.Options{Telemetry: d.Telemetry}
 	if d.Accounts != nil {
 		o.Governor = accounts.New(d.Accounts)
@@ -122,7 +127,7 @@ func Open(_ context.Context, cfg Config, d Deps) (*Service, error) {
 	if d.Registry != nil {
 		ledger = rpc.NewLedger(d.Registry)
 	}
-	writer, err := author.New(cfg.Author, models, limits, ledger, server.Compute)
+	writer, err := author.New(cfg.Author, models, limits, ledger, server.Compute, log)
 	if err != nil {
 		return nil, errors.Join(err, models.Close())
 	}
