@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -22,12 +23,16 @@ func TestPlanWithTools(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	var got []string
+	both := make(chan struct{})
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
 		var body bytes.Buffer
 		_, _ = body.ReadFrom(r.Body)
 		got = append(got, strings.TrimSpace(r.Method+" "+r.URL.String()+" "+body.String()))
+		if len(got) == 2 {
+			close(both)
+		}
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"city": "Oslo", "more": "http://%s/more", "n": 7}`, r.Host)
 	}))
@@ -45,16 +50,29 @@ func TestPlanWithTools(t *testing.T) {
 		}
 		return s
 	}
+	// The last task is written when those before it have been done.
+	written := model(text)
+	written.Rules[0].Reply.Hold = func(ctx context.Context, sent string) bool {
+		if len(sent) < strings.Index(text, `{"id": "keep"`) {
+			return true
+		}
+		select {
+		case <-both:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
 	for name, c := range map[string]struct {
-		texts []string
+		model fakellm.Script
 		args  []string
 		says  string
 	}{
-		"Run":    {[]string{text}, []string{"--run"}, "begun: find"},
-		"Create": {[]string{wrong, text}, nil, "round 1: fake-1, 1 fault"},
+		"Run":    {written, []string{"--run"}, "begun: more"},
+		"Create": {model(wrong, text), nil, "round 1: fake-1, 1 fault"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := serveWith(t, model(c.texts...), func(cfg *stack.Config) { cfg.Executor.Actors.HTTP.AllowPrivate = []string{"127.0.0.0/8"} })
+			d := serveWith(t, c.model, func(cfg *stack.Config) { cfg.Executor.Actors.HTTP.AllowPrivate = []string{"127.0.0.0/8"} })
 			var out, said bytes.Buffer
 			code := cli.Main(t.Context(), build, append([]string{"--addr", d.GRPCAddr(), "plan", "create", "Look it up", "--tool", "http"}, c.args...), cli.IO{Out: &out, Err: &said})
 			require.Equal(t, 0, code, "%s\n%s", out.String(), said.String())

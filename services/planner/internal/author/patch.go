@@ -210,28 +210,27 @@ func sameValue(a, b json.RawMessage) bool {
 	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
 }
 
-// edges removes and adds edges into open nodes. Edges of replaced nodes move to the new node.
+// edges removes and adds edges into open nodes. Edges of replaced nodes move to the new node, and those of
+// removed ones go with them.
 func (p *patcher) edges() {
-	has := map[ends]bool{} // data edges after the patch
-	removed := map[string]bool{}
+	gone := map[string]bool{}
 	for _, id := range p.out.RemoveNodes {
-		removed[id] = true
+		gone[id] = p.replaced[id] == ""
 	}
+	has := map[ends]bool{} // data edges after the patch
 	for i := range p.v.Graph.Edges {
 		e := p.v.Graph.Edges[i]
-		wanted := p.needs[ends{e.From, e.To}]
-		moved := p.replaced[e.From] != "" || p.replaced[e.To] != ""
-		switch {
-		case removed[e.From] && p.replaced[e.From] == "" || removed[e.To] && p.replaced[e.To] == "":
-			continue // it goes with its node
-		case p.v.fixed[e.To] || !isData(&e) && !moved:
+		if gone[e.From] || gone[e.To] || p.v.fixed[e.To] {
 			continue
-		case isData(&e) && !wanted:
+		}
+		moved := p.now(e.From) != e.From || p.now(e.To) != e.To
+		if isData(&e) && !p.needs[ends{e.From, e.To}] {
 			if !moved {
 				p.out.RemoveEdges = append(p.out.RemoveEdges, e)
 			}
 			continue
-		case moved:
+		}
+		if moved {
 			e.From, e.To = p.now(e.From), p.now(e.To)
 			p.out.AddEdges = append(p.out.AddEdges, e)
 		}

@@ -24,6 +24,13 @@ func work(id, request string) workgraph.Node {
 	}
 }
 
+func encoded(t *testing.T, v any) string {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	require.NoError(t, err)
+	return string(raw)
+}
+
 // whole reads a text that is complete.
 func whole(text string) plan.Result { return plan.Parse(text, plan.WithComplete()) }
 
@@ -126,6 +133,28 @@ func TestRevisedGraph(t *testing.T) {
 		require.Len(t, found, 1)
 		require.Equal(t, plan.UnknownReference, found[0].Code)
 		require.Equal(t, "look", found[0].Element)
+	})
+	t.Run("ToolsKeepAndChangeTheirArguments", func(t *testing.T) {
+		t.Parallel()
+		ask := work("ask", "ask it")
+		ask.Actor, ask.Named["url"] = "http", json.RawMessage(`"https://x"`)
+		ask.Bind = map[string]workgraph.Binding{"json": {Value: json.RawMessage(`{"q": "$next.city"}`), Uses: []workgraph.ResultUse{{Mark: "$next.city", Node: "next", Field: "city"}}}}
+		v := equipped(t, Remainder{
+			Graph: &workgraph.Graph{Nodes: []workgraph.Node{work("done", "did it"), work("next", "do it"), ask}, Edges: []workgraph.Edge{dataEdge("done", "next"), dataEdge("next", "ask")}},
+			Past:  []Past{{Node: "done", State: "COMPLETED"}},
+		})
+		const shown = `{"id":"ask","request":"ask it","tool":"http","args":{"json":{"q":"$next.city"},"url":"https://x"},"needs":["next"]}`
+		require.Contains(t, v.openText(), shown)
+		require.Equal(t, workgraph.Patch{}, *revised(t, v, v.openText()).Patch, "the same list changes nothing")
+		p := revised(t, v, strings.Replace(v.openText(), `"url":"https://x"`, `"url":"https://y","method":"PUT"`, 1)).Patch
+		require.Len(t, p.PutNodes, 1)
+		require.Equal(t, 7, p.PutNodes[0].Retry.MaxAttempts)
+		require.JSONEq(t, `{"request": "ask it", "url": "https://y", "method": "PUT"}`, encoded(t, p.PutNodes[0].Named))
+		require.JSONEq(t, encoded(t, ask.Bind), encoded(t, p.PutNodes[0].Bind))
+		p = revised(t, v, strings.Replace(v.openText(), `"request":"do it","needs":["done"]`, `"request":"do it","needs":[]`, 1)).Patch
+		require.Equal(t, "next-2", p.PutNodes[0].ID)
+		require.Equal(t, "next-2", p.PutNodes[1].Bind["json"].Uses[0].Node, "a binding follows the task that it uses")
+		require.Equal(t, "next", ask.Bind["json"].Uses[0].Node)
 	})
 	t.Run("PlacesAreThoseOfTheAnswer", func(t *testing.T) {
 		t.Parallel()
