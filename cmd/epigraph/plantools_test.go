@@ -17,8 +17,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
 )
 
-// A plan with tools of the server runs as the model wrote it: values are arguments, and uses of results are the
-// results.
+// A plan with tools of the server runs as the model wrote it: values are arguments, and uses of results
+// are the results.
 func TestPlanWithTools(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

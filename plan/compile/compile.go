@@ -28,8 +28,8 @@ const (
 	// ArgPrevious is the name under which a node receives the results of its predecessors: the value itself
 	// if there is one predecessor, else the list in declared edge order.
 	ArgPrevious = "previous_agent_results"
-	// ArgArguments holds the arguments of the problem, as a list of Argument, without those that the actor gets
-	// by name.
+	// ArgArguments holds the arguments of the problem, as a list of Argument, without those that the
+	// actor gets by name.
 	ArgArguments = "arguments"
 	// ArgTool holds the tool that the plan names for the problem, if the actor is another one.
 	ArgTool = "tool"

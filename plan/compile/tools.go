@@ -42,8 +42,9 @@ func (o *Options) known(actor string) bool {
 	return actor == cmp.Or(o.DefaultActor, DefaultActor) || o.Known != nil && o.Known(actor)
 }
 
-// byName reports whether the actor of a problem gets its arguments by name: it is the tool of the problem, and
-// was named as such. A plan that names the default actor as a tool states arguments that are its own.
+// byName reports whether the actor of a problem gets its arguments by name: it is the tool of the
+// problem, and was named as such. A plan that names the default actor as a tool states arguments that are
+// its own.
 func (o *Options) byName(p plan.Problem, actor string, named map[string]bool) bool {
 	return p.Tool == actor && (named[actor] || o.Known != nil && o.Known(actor))
 }

@@ -184,8 +184,8 @@ func (a *Author) system() string { return cmp.Or(a.cfg.Instructions, instruction
 // asLong is how many bytes of a request there may be for each byte of a prompt, which leaves out white space.
 const asLong = 8
 
-// prepare builds the prompt of a request, and then what checks the answers, in a turn of computing. size is the
-// length of the request, and given that of the texts for the prompt.
+// prepare builds the prompt of a request, and then what checks the answers, in a turn of computing. size
+// is the length of the request, and given that of the texts for the prompt.
 func (a *Author) prepare(ctx context.Context, given, size, elements int, prompt func() (string, error), check func() error) (string, error) {
 	leave, err := a.enter(ctx, size, elements)
 	if err != nil {

@@ -272,8 +272,8 @@ func (v *reviser) argsOf(n *workgraph.Node) map[string]json.RawMessage {
 	return argsOf(n, v.defaultActor(), v.Compile.Named)
 }
 
-// argsOf are the arguments of a node as a plan states them. The node of a tool has them by name, beside given,
-// which every node has.
+// argsOf are the arguments of a node as a plan states them. The node of a tool has them by name, beside
+// given, which every node has.
 func argsOf(n *workgraph.Node, defaultActor string, given map[string]json.RawMessage) map[string]json.RawMessage {
 	out := map[string]json.RawMessage{}
 	var list []compile.Argument
@@ -331,9 +331,9 @@ func taskLine(n *workgraph.Node, in []workgraph.Edge, defaultActor string, args 
 // listStart is the start of a list of objects.
 var listStart = regexp.MustCompile(`\[\s*\{`)
 
-// read reads an answer with the fixed nodes at the start of its list, so that the reader knows the ids that
-// tasks may need: it takes a name that it does not know for something else where it can. The result is that of
-// the answer alone.
+// read reads an answer with the fixed nodes at the start of its list, so that the reader knows the ids
+// that tasks may need: it takes a name that it does not know for something else where it can. The result
+// is that of the answer alone.
 func (v *reviser) read(text string, parse func(string) plan.Result) plan.Result {
 	at := listStart.FindStringIndex(text)
 	if at == nil {

@@ -57,8 +57,8 @@ type draft struct {
 	read *plan.Reader
 	// round counts the answers, from 1.
 	round int
-	// seen counts the finished problems of this answer that were looked at, and listed those of them that were
-	// told before.
+	// seen counts the finished problems of this answer that were looked at, and listed those of them that
+	// were told before.
 	seen, listed int
 	// reached are the nodes of this answer that were told or wait for it; waiting are the latter, in order.
 	reached map[string]bool
@@ -106,8 +106,8 @@ func (d *draft) write(ctx context.Context, text string) error {
 	return d.tell(ctx)
 }
 
-// finished compiles the problems that have been finished since the last call, as far as they may be told, with
-// bare ones in place of those that they need. So each problem of an answer is compiled once.
+// finished compiles the problems that have been finished since the last call, as far as they may be told,
+// with bare ones in place of those that they need. So each problem of an answer is compiled once.
 func (d *draft) finished(ctx context.Context) *workgraph.Graph {
 	ready := d.read.Ready()
 	fresh := ready.Problems[d.seen:]

@@ -64,8 +64,8 @@ func (e *executor) Examine(ctx context.Context, g *workgraph.Graph, knownInput b
 	return out, graphpb.Faults(r.GetFaults()), nil
 }
 
-// startable returns the faults for which no run can be started with a graph, as far as an executor says so now.
-// Actors that it does not know are no fault: workers may bring them.
+// startable returns the faults for which no run can be started with a graph, as far as an executor says
+// so now. Actors that it does not know are no fault: workers may bring them.
 func (s *Server) startable(ctx context.Context, g *workgraph.Graph) ([]workgraph.Fault, error) {
 	if s.executor == nil {
 		return nil, nil

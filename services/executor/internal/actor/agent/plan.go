@@ -20,8 +20,8 @@ import (
 // maxProblems bounds the problems of one plan.
 const maxProblems = 200
 
-// stated finds the marks of a plan that is meant as one: its tags, or arrows between ids alone on a line. Lists
-// and arrows in prose are read as plans too, but an answer may hold them.
+// stated finds the marks of a plan that is meant as one: its tags, or arrows between ids alone on a line.
+// Lists and arrows in prose are read as plans too, but an answer may hold them.
 var stated = regexp.MustCompile(strings.ReplaceAll(`(?im)<Problem|ProblemGraph|^[ \t]*ID(?:[ \t]*,[ \t]*ID)*[ \t]*->[ \t]*ID(?:[ \t]*(?:,|->)[ \t]*ID)*[ \t]*;?[ \t\r]*$`,
 	"ID", `[\pL\pN_.#/-]+`))
 
