@@ -117,9 +117,9 @@ func (s *State) openEvent(kind EventKind, now time.Time) *Event {
 
 // The numbers of steps, starts and upstream entries that are allocated at once.
 const (
-	stepChunk     = 32
-	startChunk    = 8
-	upstreamChunk = 16
+	stepChunk     = 8
+	startChunk    = 4
+	upstreamChunk = 4
 )
 
 // closeEvent cuts the steps of the newest event out of their common chunk, unless they outgrew it.

@@ -142,6 +142,10 @@ func TestMakeRelease(t *testing.T) {
 		for name, r := range releaseRuns() {
 			f.wait(t, ids[name], r.state)
 		}
+		below, err := f.ListRuns(t.Context(), &executorv1.ListRunsRequest{ParentRunId: ids["family"]})
+		require.NoError(t, err)
+		require.Len(t, below.GetRuns(), 1)
+		f.wait(t, below.GetRuns()[0].GetId(), executorv1.RunState_RUN_STATE_WAITING)
 		// Both calls are under way; the one to be made once has its intent.
 		require.ElementsMatch(t, []string{"/get", "/pay"}, []string{<-called, <-called})
 		visits, err := f.ListVisits(t.Context(), &executorv1.ListVisitsRequest{RunId: ids["outside"]})

@@ -142,7 +142,7 @@ func BenchmarkAgentPrompt(b *testing.B) {
 				var cold, warm time.Duration
 				bytes := 0
 				began = func(ctx context.Context, c *workgraph.Call) (out workgraph.Outcome, err error) {
-					specs := agent.Specs(thread.NewCache(l.j, 0))
+					specs := agent.Specs(thread.NewCache(l.j, 0), nil)
 					begin := specs[slices.IndexFunc(specs, func(sp actor.Spec) bool { return sp.Name == "loop/begin" })].Actor
 					at := time.Now()
 					if _, err = begin.Call(ctx, c); err != nil {
