@@ -29,6 +29,7 @@ const (
 	script      = "services/executor/internal/actor/starlark."
 	engine      = "services/executor/internal/engine."
 	author      = "services/planner/internal/author."
+	agent       = "services/executor/internal/actor/agent"
 	status      = "statuses of HTTP"
 )
 
@@ -107,7 +108,11 @@ var figures = map[string][]figure{
 	"a request to a model": {
 		{"100,000", "internal/llm.maxMessages"}, {"1,000", "internal/llm.maxTools"}, {"64 MiB", "internal/llm.maxRequestBytes"},
 	},
-	"an answer of a model": {{"1,000", "internal/llm.maxCalls"}, {"100", "services/executor/internal/actor/agent.maxKeptCalls"}},
+	"an answer of a model": {{"1,000", "internal/llm.maxCalls"}, {"100", agent + ".maxKeptCalls"}},
+	"a response that an agent reads": {{"1 MiB", agent + "/response.MaxBytes"}, {"1,000", agent + "/response.maxGroups"}, {"20,000", agent + "/response.maxTags"},
+		{"100", agent + "/response.maxLearnings"}, {"8 KiB", agent + "/response.maxLearning"}},
+	"what an agent is given":                      {{"1 MiB", agent + ".maxMessage"}, {"1,000 attachments", agent + ".maxAttachments"}, {"1,000 results", agent + "/state.MaxMembers"}},
+	"what a round of an agent adds to its thread": {{"3 MiB", agent + ".maxAppend"}},
 	"a text that a model restates": {
 		{"32 KiB", "plan.MaxRestateBytes"}, {"256 KiB", "plan.maxAnswerBytes"}, {"500", "plan.maxRestateSteps"}, {"2,000", "plan.maxRestateNeeds"},
 		words("4 at once", "a share of admission"), words("16", "four namespaces' share"), {"256", "internal/admission.Waiting"},

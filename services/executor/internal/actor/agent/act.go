@@ -26,7 +26,7 @@ type verdict struct {
 	Groups    [][]doing                  `json:"groups,omitempty"`
 	Graph     *workgraph.Graph           `json:"graph,omitempty"`
 	// Problems are the nodes of Graph with the names under which their results are told.
-	Problems []step `json:"problems,omitempty"`
+	Problems []actionNode `json:"problems,omitempty"`
 	// Previous are the results that the round began with, as later actions see them.
 	Previous json.RawMessage `json:"previous,omitempty"`
 	// State is the state of the round as branches inherit it.
@@ -42,12 +42,12 @@ type doing struct {
 	Call      string                     `json:"call,omitempty"`
 }
 
-// step is an action of a round, for the node that lists the results.
-type step struct {
+// actionNode is the node of an action of a round, for the node that lists the results.
+type actionNode struct {
 	ID     string `json:"id"`
 	Action string `json:"action"`
 	Call   string `json:"call,omitempty"`
-	// Of is the action with whose result an agent goes on, if the step is such an agent.
+	// Of is the action with whose result an agent goes on, if the node is such an agent.
 	Of string `json:"of,omitempty"`
 }
 
@@ -66,7 +66,7 @@ const (
 // source is what a node of the loop, or what it has expanded to, handed to this visit.
 func source(c *workgraph.Call, node string) (u workgraph.Upstream, ok bool) {
 	for _, up := range c.Upstream {
-		if up.Node == node || strings.HasPrefix(up.Node, node+"#") {
+		if isPart(up.Node, node) {
 			if u = up; up.Outcome == workgraph.VisitCompleted {
 				return up, true
 			}
@@ -77,7 +77,7 @@ func source(c *workgraph.Call, node string) (u workgraph.Upstream, ok bool) {
 }
 
 // read is the response of the round: that of the reasoner, or what the dispatcher made of it.
-func (d *definition) read(ctx context.Context, c *workgraph.Call, r *round) (*response.Response, error) {
+func (l *loop) read(ctx context.Context, c *workgraph.Call, d *definition, r *round) (*response.Response, error) {
 	from, ok := source(c, nodeDispatch)
 	if !ok || from.Outcome != workgraph.VisitCompleted {
 		from, _ = source(c, nodeReason)
@@ -87,7 +87,7 @@ func (d *definition) read(ctx context.Context, c *workgraph.Call, r *round) (*re
 		begins := c.Visit == 1 && r.in.Depth == 0 // a branch continues what was begun
 		refused := r.last != nil && r.last.Refused != ""
 		_, done := r.results.Plain()
-		return d.readPlan(ctx, raw, begins || refused, begins || refused && !done)
+		return l.plans.read(ctx, d, c, raw, begins || refused, begins || refused && !done)
 	}
 	resp, err := response.Read(raw)
 	if err == nil && d.Form == formTools {
@@ -103,23 +103,23 @@ func (l *loop) act(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, e
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	given, err := l.round(ctx, c, d)
+	r, err := l.round(ctx, c, d)
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	r, err := d.read(ctx, c, given)
+	said, err := l.read(ctx, c, d, r)
 	if err != nil {
 		return toObserve(verdict{Refused: errs.Clip(err.Error(), maxTold+maxPlanTold)})
 	}
-	if c.Stopping && (r.Status == response.Pending || r.Acts()) {
+	if c.Stopping && (said.Status == response.Pending || said.Acts()) {
 		// Not a verdict, which could be taken for the answer of a person.
 		return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, workgraph.ReasonStopped, "the agent was stopped before it was done")
 	}
-	say, err := l.say(ctx, c, r, given)
+	say, err := l.say(ctx, c, said, r)
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	out, err := d.decide(ctx, r, given)
+	out, err := d.decide(ctx, said, r)
 	if why, ok := errors.AsType[refusal](err); ok {
 		return toObserve(verdict{Refused: errs.Clip(string(why), maxTold)})
 	}
@@ -129,7 +129,7 @@ func (l *loop) act(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, e
 	if say.Create != nil || len(say.Items) > 0 {
 		out.Threads = []workgraph.ThreadAppend{*say}
 	}
-	out.State, err = given.at.state()
+	out.State, err = r.at.state()
 	return out, err
 }
 
@@ -139,23 +139,23 @@ type refusal string
 func (r refusal) Error() string { return string(r) }
 
 // decide is what comes of a response. The error may be a refusal.
-func (d *definition) decide(ctx context.Context, r *response.Response, given *round) (workgraph.Outcome, error) {
+func (d *definition) decide(ctx context.Context, said *response.Response, r *round) (workgraph.Outcome, error) {
 	switch {
-	case r.Status == response.Pending:
-		return ask(r)
-	case !r.Acts():
-		return d.end(ctx, r, given)
+	case said.Status == response.Pending:
+		return ask(said)
+	case !said.Acts():
+		return d.end(ctx, said, r)
 	}
-	v := verdict{Previous: previous(given.results)}
-	if r.Graph != nil {
-		return d.actGraph(ctx, r, v)
+	v := verdict{Previous: previous(r.results)}
+	if said.Graph != nil {
+		return d.actGraph(ctx, said, v)
 	}
-	return d.actGroups(ctx, r, v, given)
+	return d.actGroups(ctx, said, v, r)
 }
 
 // shares reports whether an action of the response works on the thread of the agent.
-func (d *definition) shares(r *response.Response) bool {
-	for _, group := range r.Groups {
+func (d *definition) shares(said *response.Response) bool {
+	for _, group := range said.Groups {
 		for i := range group {
 			if a := d.Actions[group[i].Type]; a != nil && a.shares() {
 				return true
@@ -169,23 +169,23 @@ func (d *definition) shares(r *response.Response) bool {
 // same thread and whoever reads it know what was said. It moves the agent to the end of that, and to where
 // agents may share its thread. In the tools form a message is appended with the answers to its calls, at the
 // end of the round.
-func (l *loop) say(ctx context.Context, c *workgraph.Call, r *response.Response, given *round) (*workgraph.ThreadAppend, error) {
+func (l *loop) say(ctx context.Context, c *workgraph.Call, said *response.Response, r *round) (*workgraph.ThreadAppend, error) {
 	var items []workgraph.ThreadItem
-	if given.d.Form != formTools && r.InstantResponse != "" {
-		item, err := messageItem(message{Role: "assistant", Content: r.InstantResponse})
+	if r.d.Form != formTools && said.InstantResponse != "" {
+		item, err := messageItem(message{Role: "assistant", Content: said.InstantResponse}, maxMessage)
 		if err != nil {
 			return nil, err
 		}
 		items = append(items, item)
 	}
-	if len(items) == 0 && (given.at.of(c.RunID) || !given.d.shares(r)) {
+	if len(items) == 0 && (r.at.of(c.RunID) || !r.d.shares(said)) {
 		return nil, nil
 	}
-	a, at, err := l.appendTo(ctx, c, given.at, items)
+	a, at, err := l.appendTo(ctx, c, r.at, items)
 	if err != nil {
 		return nil, err
 	}
-	given.at = at
+	r.at = at
 	return &a, nil
 }
 
@@ -201,8 +201,8 @@ func to(v verdict, node string) (workgraph.Outcome, error) {
 func toObserve(v verdict) (workgraph.Outcome, error) { return to(v, nodeObserve) }
 
 // ask waits for a person's answer.
-func ask(r *response.Response) (workgraph.Outcome, error) {
-	raw, err := actor.Encode(r.InstantResponse)
+func ask(said *response.Response) (workgraph.Outcome, error) {
+	raw, err := actor.Encode(said.InstantResponse)
 	if err != nil {
 		return workgraph.Outcome{}, actor.BadArguments("%v", err)
 	}
@@ -211,20 +211,20 @@ func ask(r *response.Response) (workgraph.Outcome, error) {
 }
 
 // end checks the result of a task that is completed.
-func (d *definition) end(ctx context.Context, r *response.Response, given *round) (workgraph.Outcome, error) {
+func (d *definition) end(ctx context.Context, said *response.Response, r *round) (workgraph.Outcome, error) {
 	v := verdict{Done: true}
-	if r.Status != response.Completed {
+	if said.Status != response.Completed {
 		return toObserve(v)
 	}
-	raw := r.Result
-	if len(raw) == 0 && r.InstantResponse != "" {
+	raw := said.Result
+	if len(raw) == 0 && said.InstantResponse != "" {
 		var err error
-		if raw, err = actor.Encode(r.InstantResponse); err != nil {
+		if raw, err = actor.Encode(said.InstantResponse); err != nil {
 			return workgraph.Outcome{}, actor.BadArguments("%v", err)
 		}
 	}
 	if len(raw) == 0 && len(d.ResultSchema) == 0 {
-		if given.results.WasCut() {
+		if r.results.WasCut() {
 			return workgraph.Outcome{}, refusal(state.ReasonCut + ": the results of the last actions are too large to stand for the result of the task: write it as the InstantResponse")
 		}
 		return toObserve(v) // the results of the last actions stand for it
@@ -240,25 +240,25 @@ func (d *definition) end(ctx context.Context, r *response.Response, given *round
 }
 
 // previous is the list with the results that a round began with, as one element, or an empty list.
-func previous(given state.Results) json.RawMessage {
-	if raw, ok := given.Plain(); ok {
+func previous(results state.Results) json.RawMessage {
+	if raw, ok := results.Plain(); ok {
 		return actor.List([]json.RawMessage{raw})
 	}
 	return json.RawMessage("[]")
 }
 
 // actGroups checks every action, and goes to the node of a single one or to groups.
-func (d *definition) actGroups(ctx context.Context, r *response.Response, v verdict, given *round) (workgraph.Outcome, error) {
+func (d *definition) actGroups(ctx context.Context, said *response.Response, v verdict, r *round) (workgraph.Outcome, error) {
 	var f faults
 	n := 0
-	for _, group := range r.Groups {
+	for _, group := range said.Groups {
 		n += len(group)
 	}
 	if n > d.MaxActions {
 		return workgraph.Outcome{}, refusal(fmt.Sprintf("there are %d actions, at most %d are done in one round: begin with the first ones", n, d.MaxActions))
 	}
 	branches := 0
-	for i, group := range r.Groups {
+	for i, group := range said.Groups {
 		var layer []doing
 		for k := range group {
 			w := &group[k]
@@ -281,7 +281,7 @@ func (d *definition) actGroups(ctx context.Context, r *response.Response, v verd
 			}
 			if a.shares() && !a.HandOver {
 				var err error
-				if named, err = sharing(named, given.at); err != nil {
+				if named, err = sharing(named, r.at); err != nil {
 					return workgraph.Outcome{}, err
 				}
 			}
@@ -297,7 +297,7 @@ func (d *definition) actGroups(ctx context.Context, r *response.Response, v verd
 		return workgraph.Outcome{}, refusal(f.String())
 	}
 	if branches > 0 {
-		now := brief(stateOf(r, given.userInput))
+		now := brief(stateOf(said, r.userInput))
 		v.State = &now
 	}
 	if n == 1 {
@@ -311,7 +311,7 @@ func (d *definition) actGroups(ctx context.Context, r *response.Response, v verd
 	switch {
 	case branches > d.MaxBranches:
 		out.Pause = ReasonBranches
-	case branches > 0 && given.in.Depth >= d.MaxBranchDepth:
+	case branches > 0 && r.in.Depth >= d.MaxBranchDepth:
 		out.Pause = ReasonBranchDepth
 	}
 	return out, err

@@ -22,19 +22,19 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// The actors. Those with stepPrefix are the steps of the loop.
+// The actors. Those with loopPrefix are the loop's own.
 const (
 	actorAgent   = "agent"
 	actorLLM     = "llm"
-	stepPrefix   = "loop/"
-	actorBegin   = stepPrefix + "begin"
-	actorAct     = stepPrefix + "act"
-	actorGroups  = stepPrefix + "groups"
-	actorGather  = stepPrefix + "gather"
-	actorResults = stepPrefix + "results"
-	actorBranch  = stepPrefix + "branch"
-	actorObserve = stepPrefix + "observe"
-	actorSummary = stepPrefix + "summary"
+	loopPrefix   = "loop/"
+	actorBegin   = loopPrefix + "begin"
+	actorAct     = loopPrefix + "act"
+	actorGroups  = loopPrefix + "groups"
+	actorGather  = loopPrefix + "gather"
+	actorResults = loopPrefix + "results"
+	actorBranch  = loopPrefix + "branch"
+	actorObserve = loopPrefix + "observe"
+	actorSummary = loopPrefix + "summary"
 )
 
 // givenProperties are the arguments that propagated inputs may state.
@@ -44,15 +44,14 @@ const givenProperties = `
     "request": {"description": "The same as user_input."},
     "action_results": {"description": "Results of actions that the first round begins with."},
     "previous_agent_results": {"description": "Results of earlier agents, told as an attachment beside those of the nodes before this one."},
-    "previous_action_results": {"description": "Results of the actions that an agent did before it called this one, told as an attachment."},
     "context": {"description": "What the reasoner is told besides, in every round."},
     "user_profile": {"description": "What is known of the user, told in every round."},
     "attachments": {"type": "array", "description": "Documents for the reasoner, {id, description, content}; results of the nodes before this one are added.", "items": {"type": "object", "additionalProperties": false, "properties": {"id": {"type": "string"}, "description": {"type": "string"}, "content": {}, "uri": {"type": "string"}}}},
     "tool": {"description": "The tool that a plan names for the problem, told to the reasoner."},
     "arguments": {"type": "array", "description": "The arguments that a plan gave the problem, told to the reasoner.", "items": {"type": "object"}},
     "references": {"type": "array", "description": "What texts like #E1 in the problem of a plan stand for, told to the reasoner.", "items": {"type": "object"}},
-    "previous_action_results": {"description": "Results of the actions before this one, when another agent calls it as an action; told as an attachment."},
-    "thread_id": {"type": "string", "description": "The thread to work on; a new one that goes with the run when absent."},
+    "previous_action_results": {"description": "Results of the actions that another agent did before it called this one as an action; told as an attachment."},
+    "thread_id": {"type": "string", "description": "The thread to work on; when absent a new one, which is kept for an hour after its last use."},
     "shared_thread": {"type": "object", "description": "Where the agent stands that calls this one; share_thread sets it."}`
 
 // callProperties are arguments of the node's own that bound one call.
@@ -65,7 +64,7 @@ const callProperties = `
     "timeout": {"type": "string", "description": "How long the agent may take at most, like 1h."},
     "upstream": {"type": "boolean", "description": "Whether the results of the nodes before this one are attached; true when absent."}`
 
-const schema = `{
+var schema = `{
   "type": "object",
   "additionalProperties": false,
   "properties": {` + givenProperties + `,
@@ -106,11 +105,11 @@ const schema = `{
       "description": "What makes one result of those of the branches: an actor, which gets them as results, or llm with a prompt that shows them as {action_result}; the list of them when absent.",
       "properties": {"actor": {"type": "string", "minLength": 1}, "named": {"type": "object"}, "prompt": {"type": "string", "minLength": 1}}
     },
-    "max_rounds": {"type": "integer", "minimum": 1, "maximum": 100000, "description": "Decisions before the agent's run pauses; 10 when absent."},
-    "max_actions": {"type": "integer", "minimum": 1, "maximum": 100, "description": "Actions in one round; 16 when absent."},
-    "max_branches": {"type": "integer", "minimum": 1, "maximum": 100, "description": "Branches of one round before the agent's run pauses; 16 when absent."},
-    "max_branch_depth": {"type": "integer", "minimum": 0, "maximum": 20, "description": "How deep branches may lie in branches before the agent's run pauses; 5 when absent."},
-    "max_no_progress": {"type": "integer", "minimum": 0, "maximum": 1000, "description": "Equal rounds with equal results before the agent's run pauses; 5 when absent, 0 for no limit."},
+    "max_rounds": {` + numberOf("max_rounds") + `, "description": "Decisions before the agent's run pauses; 10 when absent."},
+    "max_actions": {` + numberOf("max_actions") + `, "description": "Actions in one round; 16 when absent."},
+    "max_branches": {` + numberOf("max_branches") + `, "description": "Branches of one round before the agent's run pauses; 16 when absent."},
+    "max_branch_depth": {` + numberOf("max_branch_depth") + `, "description": "How deep branches may lie in branches before the agent's run pauses; 5 when absent."},
+    "max_no_progress": {` + numberOf("max_no_progress") + `, "description": "Equal rounds with equal results before the agent's run pauses; 5 when absent, 0 for no limit."},
     "history": {
       "type": "object", "additionalProperties": false,
       "description": "How much of the thread the reasoner is told. The oldest gives way; the thread keeps all of it.",
@@ -130,7 +129,7 @@ const schema = `{
         }
       }
     },
-    "max_result_bytes": {"type": "integer", "minimum": 256, "maximum": 1048576, "description": "What the reasoner is told of one result; 16384 when absent."},
+    "max_result_bytes": {` + numberOf("max_result_bytes") + `, "description": "What the reasoner is told of one result; 16384 when absent."},
     "task_tools": {"type": "array", "uniqueItems": true, "items": {"enum": ["ask_user", "learn", "new_task", "task_status"]}, "description": "Tools of the agent's own in the tools form, by which the reasoner asks the user, keeps a fact, says that a new task begins, and says how far the task is; all of them when absent."},
     "step_by_step": {"type": "boolean", "description": "Whether the agent's run pauses after every round."},` + callProperties + `
   }
@@ -139,9 +138,9 @@ const schema = `{
 // Specs describes the actor and the actors of its loop. All of them compute: validation by an agent's schemas
 // may take seconds. Limits tell what the models of reasoners take; nil means that it is not known.
 func Specs(threads thread.Reader, limits Limits) []actor.Spec {
-	l := &loop{threads: threads, definitions: newDefinitions()}
-	step := func(name, properties, description string, effect workgraph.Effect, f workgraph.ActorFunc) actor.Spec {
-		return actor.Spec{Name: name, Version: "1", Effect: effect, SeesPlace: true, Computes: true, Actor: f,
+	l := &loop{threads: threads, definitions: newDefinitions(), plans: newPlans()}
+	part := func(name, properties, description string, effect workgraph.Effect, f workgraph.ActorFunc) actor.Spec {
+		return actor.Spec{Name: name, Version: "1", Effect: effect, SeesPlace: true, Computes: true, Actor: uninterrupted(f),
 			Schema:      `{"type": "object", "additionalProperties": false, "properties": {` + properties + `}}`,
 			Description: description + " The agent actor uses it."}
 	}
@@ -150,21 +149,34 @@ func Specs(threads thread.Reader, limits Limits) []actor.Spec {
 		{Name: actorAgent, Version: "1", Effect: workgraph.Idempotent, SeesPlace: true, Computes: true, Schema: schema, Examine: examine, Inner: inner, WaitsFor: []string{"timeout"},
 			Actor:       limits.call(),
 			Description: "Works toward a goal: a reasoner decides which of the allowed actions are done, hears their results, and decides again until the task is completed."},
-		step(actorBegin, definition+`, "agent": {"type": "object"}`, "Begins an agent's loop on its thread.", workgraph.Idempotent, l.begin),
-		step(actorAct, definition, "Turns a reasoner's response into actions, or refuses it. What it says is appended to the thread.", workgraph.Idempotent, l.act),
-		step(actorGroups, definition, "Runs groups of actions.", workgraph.Pure, l.groups),
-		step(actorGather, `"mode": {"type": "string"}, "prompt": {"type": "string"}, "names": {"type": "array"}, "max_bytes": {"type": "integer"}`, "Puts results of actions together.", workgraph.Pure, gather),
-		step(actorResults, `"layers": {"type": "array"}`, "Lists what became of the actions of a round.", workgraph.Pure, results),
-		step(actorBranch, `"action": {"type": "string"}`, "Goes on with the result of one action of a parallel group.", workgraph.Idempotent, l.branch),
-		step(actorSummary, definition, "Keeps a summary of the older part of an agent's thread.", workgraph.Idempotent, l.summarized),
-		step(actorObserve, definition, "Ends an agent's round: its state is appended to the thread, and the next prompt or the result is made.", workgraph.Idempotent, l.observe),
+		part(actorBegin, definition+`, "agent": {"type": "object"}`, "Begins an agent's loop on its thread.", workgraph.Idempotent, l.begin),
+		part(actorAct, definition, "Turns a reasoner's response into actions, or refuses it. What it says is appended to the thread.", workgraph.Idempotent, l.act),
+		part(actorGroups, definition, "Runs groups of actions.", workgraph.Pure, l.groups),
+		part(actorGather, `"mode": {"type": "string"}, "from": {"type": "array"}, "prompt": {"type": "string"}, "names": {"type": "array"}, "max_bytes": {"type": "integer"}, "all_bytes": {"type": "integer"}`, "Puts results of actions together.", workgraph.Pure, gather),
+		part(actorResults, `"layers": {"type": "array"}`, "Lists what became of the actions of a round.", workgraph.Pure, results),
+		part(actorBranch, `"action": {"type": "string"}`, "Goes on with the result of one action of a parallel group.", workgraph.Idempotent, l.branch),
+		part(actorSummary, definition, "Keeps a summary of the older part of an agent's thread.", workgraph.Idempotent, l.summarized),
+		part(actorObserve, definition, "Ends an agent's round: its state is appended to the thread, and the next prompt or the result is made.", workgraph.Idempotent, l.observe),
 	}
 }
 
-// loop has what the steps of the loop need.
+// uninterrupted is an actor whose outcome does not count if its call was ended meanwhile. Reading and
+// checking fail then, and the reasoner must not be told so.
+func uninterrupted(f workgraph.ActorFunc) workgraph.ActorFunc {
+	return func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+		out, err := f(ctx, c)
+		if err == nil && ctx.Err() != nil {
+			return workgraph.Outcome{}, actor.Interrupted(workgraph.NotPerformed)
+		}
+		return out, err
+	}
+}
+
+// loop has what its actors need.
 type loop struct {
 	threads     thread.Reader
 	definitions *definitions
+	plans       *plans
 }
 
 // examine returns the faults of the arguments that only the node itself may state, as far as the schema does
@@ -179,14 +191,14 @@ func examine(ctx context.Context, n *workgraph.Node) []workgraph.Argument {
 		return []workgraph.Argument{{Arg: "actions", Fault: "actions are missing: name 1 to 64 of them", Hint: "they are read from the node's own arguments only"}}
 	}
 	_, err := ownDefinition(ctx, n.Named)
-	if bad, ok := errors.AsType[*workgraph.Error](err); ok {
-		for _, arg := range slices.Concat(policyFields, definitionFields) {
-			if after, ok := strings.CutPrefix(bad.Message, arg); ok && after != "" && strings.IndexByte(" :.", after[0]) >= 0 {
-				return actor.Faulty(arg, err)
-			}
-		}
+	if err == nil || ctx.Err() != nil {
+		return nil
 	}
-	return nil
+	name := "actions"
+	if e, ok := errors.AsType[*argumentError](err); ok {
+		name = e.argument
+	}
+	return actor.Faulty(name, err)
 }
 
 // inner are the reasoner, the actions, and what else the loop calls once it runs.

@@ -47,14 +47,14 @@ func (l *loop) begin(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 		a.Create = &workgraph.ThreadCreate{Parent: cr.Parent, ParentSeq: cr.ParentSeq, Agent: cr.Agent, Lifetime: workgraph.ThreadEphemeral}
 	}
 	if in.State != nil {
-		item, err := stateItem(&state.Item{Brief: *in.State, Response: state.Response{InstantResponse: in.State.InstantResponse}})
+		item, err := stateItem(&state.Item{Brief: *in.State, Response: state.Response{InstantResponse: in.State.InstantResponse}}, maxState)
 		if err != nil {
 			return workgraph.Outcome{}, err
 		}
 		a.Items = append(a.Items, item)
 	}
 	for _, said := range in.said() {
-		item, err := messageItem(message{Role: "user", Content: said})
+		item, err := messageItem(message{Role: "user", Content: said}, maxMessage)
 		if err != nil {
 			return workgraph.Outcome{}, err
 		}
@@ -112,11 +112,12 @@ type message struct {
 	IsError    bool   `json:"is_error,omitempty"`
 }
 
-// maxMessage bounds a message that is kept, in bytes.
+// maxMessage bounds a message that is kept, in bytes of JSON.
 const maxMessage = 1 << 20
 
-func messageItem(m message) (workgraph.ThreadItem, error) {
-	m.Content = errs.Clip(m.Content, maxMessage)
+// messageItem is a message whose content is cut to so many bytes of JSON.
+func messageItem(m message, most int) (workgraph.ThreadItem, error) {
+	m.Content = state.Clip(m.Content, most)
 	raw, err := actor.Encode(m)
 	if err != nil {
 		return workgraph.ThreadItem{}, actor.BadArguments("%v", err)
@@ -203,12 +204,12 @@ func (r *round) prompt(ctx context.Context, l *loop, items []workgraph.ThreadIte
 	show(prompt.Tools, func() string { return m.take(r.d.ToolsText) })
 	show(prompt.Context, func() string { return m.clip(r.in.Context) })
 	show(prompt.UserProfile, func() string { return m.clip(r.in.UserProfile) })
-	show(prompt.Attachments, func() string { return m.take(prompt.AttachmentsText(r.in.Attachments, m.share(len(r.in.Attachments)))) })
-	show(prompt.ActionResult, func() string { return m.take(prompt.ActionResults(r.results, r.d.share(r.results, m))) })
+	show(prompt.Attachments, func() string { return m.take(prompt.AttachmentsText(r.in.Attachments, m.share())) })
+	show(prompt.ActionResult, func() string { return m.take(prompt.ActionResults(r.results, r.d.MaxResultBytes, m.share())) })
 	show(prompt.ActionMemory, func() string {
-		return m.take(errs.Clip(prompt.Memory(r.results), min(r.d.MaxResultBytes, m.share(1))))
+		return m.take(errs.Clip(prompt.Memory(r.results), min(r.d.MaxResultBytes, m.share())))
 	})
-	current, _ := prompt.States(briefsOf(states), m.share(1))
+	current, _ := prompt.States(briefsOf(states), m.share())
 	show(prompt.CurrentState, func() string { return m.take(current) })
 	recalled, err := r.recall(ctx, l, items, states, m)
 	if err != nil || r.asked != nil {
@@ -285,9 +286,4 @@ func (r *round) value(told map[string]any) (workgraph.Outcome, error) {
 		delete(told, k)
 	}
 	return value(told)
-}
-
-// share is how many bytes of each result are told, within half of the room.
-func (d *definition) share(rs state.Results, m room) int {
-	return min(d.MaxResultBytes, m.share(rs.Count()))
 }

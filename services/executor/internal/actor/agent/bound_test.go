@@ -2,10 +2,16 @@ package agent
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/response"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/state"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 )
 
 // What the model of the reasoner takes bounds what it is told.
@@ -57,5 +63,44 @@ func TestHistoryFollowsTheModel(t *testing.T) {
 		d, err := ownDefinition(t.Context(), map[string]json.RawMessage{"form": json.RawMessage(`"tools"`), "actions": json.RawMessage(`{"a": {"description": "` + strings.Repeat("x", 4000) + `"}}`)})
 		require.NoError(t, err)
 		require.Greater(t, d.fixed(), int64(1000))
+	})
+}
+
+// What a model, a person or a client says is kept, whatever it is: a round whose actions were done must not
+// fail because it cannot be kept.
+func FuzzItems(f *testing.F) {
+	for _, unit := range []string{`"`, "\x01", "ä"} {
+		f.Add(unit, uint16(40_000))
+		f.Add(unit, uint16(3))
+	}
+	f.Fuzz(func(t *testing.T, unit string, times uint16) {
+		text := strings.Repeat(unit, min(int(times), (1<<20)/max(1, len(unit))))
+		quoted, err := actor.Encode(text)
+		require.NoError(t, err)
+		said := &response.Response{InstantResponse: text, Description: text, DescriptionExtended: text, Status: response.Ongoing}
+		r := &round{d: &definition{policy: defaults(), Form: formTools, History: history{Tokens: defaultTokens}}, number: 1}
+		item := &state.Item{Brief: stateOf(said, text), ReasonerInput: text, RawResponse: quoted, Answer: quoted, Refused: text,
+			Response: state.Response{InstantResponse: text, Graph: quoted,
+				NextActions:      slices.Repeat([][]response.Action{{{Type: text, Call: text, Memory: text, Arguments: map[string]json.RawMessage{"a": quoted}}}}, 3),
+				InstantLearnings: slices.Repeat([]response.Learning{{ID: text, Content: text}}, 3)},
+			ActionResults: slices.Repeat(state.Results{{Action: "a", OK: quoted}, {Group: state.Results{{Action: "b", OK: quoted}}}, {Action: "c", Error: &state.Failure{Reason: "NO", Message: "m"}}}, 4),
+			Given:         state.Given(quoted)}
+		for _, form := range []string{formTools, formPrompt} {
+			r.d.Form = form
+			items, err := r.items(item, said)
+			require.NoError(t, err)
+			all := 0
+			for i := range items {
+				require.NoError(t, thread.CheckItem(&items[i]))
+				all += len(items[i].Body) + len(items[i].Brief)
+			}
+			require.LessOrEqual(t, all, maxAppend+thread.MaxBrief)
+			var kept state.Item
+			require.NoError(t, json.Unmarshal(items[len(items)-1].Body, &kept))
+			require.Len(t, kept.ActionResults, 12, "no result is lost, and each says if it was cut")
+		}
+		begun, err := stateItem(&state.Item{Brief: item.Brief, Response: state.Response{InstantResponse: text}}, maxState)
+		require.NoError(t, err)
+		require.NoError(t, thread.CheckItem(&begun))
 	})
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -116,11 +117,28 @@ func (d *definition) idle(given map[string]json.RawMessage) error {
 	} {
 		for _, name := range c.of {
 			if c.idle && stated(name) {
-				return actor.BadArguments("%s has no effect: %s", name, c.why)
+				return badArgument(name, "%s has no effect: %s", name, c.why)
 			}
 		}
 	}
 	return nil
+}
+
+// bounds are the least and the most of each argument that is a number.
+var bounds = map[string][2]int{"max_rounds": {1, 100_000}, "max_actions": {1, 100}, "max_branches": {1, 100}, "max_branch_depth": {0, 20},
+	"max_no_progress": {0, 1000}, "max_result_bytes": {256, 1 << 20}}
+
+// inBounds reports a number that is out of bounds.
+func inBounds(name string, v int) error {
+	if b := bounds[name]; v < b[0] || v > b[1] {
+		return badArgument(name, "%s must be from %d to %d", name, b[0], b[1])
+	}
+	return nil
+}
+
+// numberOf is the part of the schema of a number that bounds it.
+func numberOf(name string) string {
+	return fmt.Sprintf(`"type": "integer", "minimum": %d, "maximum": %d`, bounds[name][0], bounds[name][1])
 }
 
 // branchFields are about branches.
@@ -128,26 +146,21 @@ var branchFields = []string{"branch", "branching_agent_start_as_new", "summarize
 
 // check reports what cannot be used, and makes the rest ready.
 func (d *definition) check(ctx context.Context) error {
-	for _, b := range []struct {
-		name         string
-		v, low, high int
-	}{{"max_rounds", d.MaxRounds, 1, 100_000}, {"max_branch_depth", d.MaxBranchDepth, 0, 20}, {"max_branches", d.MaxBranches, 1, 100},
-		{"max_no_progress", d.MaxNoProgress, 0, 1000}} {
-		if b.v < b.low || b.v > b.high {
-			return actor.BadArguments("%s must be from %d to %d", b.name, b.low, b.high)
-		}
+	if err := cmp.Or(inBounds("max_rounds", d.MaxRounds), inBounds("max_branch_depth", d.MaxBranchDepth), inBounds("max_branches", d.MaxBranches),
+		inBounds("max_no_progress", d.MaxNoProgress)); err != nil {
+		return err
 	}
 	switch {
 	case d.Form != formPrompt && d.Form != formTools:
-		return actor.BadArguments("form %.80q is neither prompt nor tools", d.Form)
+		return badArgument("form", "form %.80q is neither prompt nor tools", d.Form)
 	case d.Form == formTools && d.Dispatch != dispatchGroups:
-		return actor.BadArguments("dispatch: the tools form has groups only, since every call is answered")
+		return badArgument("dispatch", "dispatch: the tools form has groups only, since every call is answered")
 	case d.Dispatch == dispatchPlan && len(d.Solver) == 0:
-		return actor.BadArguments("solver is missing: name what does the problems of a plan, like {\"actor\": \"llm\"}")
+		return badArgument("solver", "solver is missing: name what does the problems of a plan, like {\"actor\": \"llm\"}")
 	case len(d.DispatchArgs) > 0 && (d.Dispatch == dispatchGroups || d.Dispatch == dispatchPlan):
-		return actor.BadArguments("dispatch_args: %s is no actor, so it takes no arguments", d.Dispatch)
+		return badArgument("dispatch_args", "dispatch_args: %s is no actor, so it takes no arguments", d.Dispatch)
 	case d.Dispatch == "":
-		return actor.BadArguments("dispatch is empty: write groups, plan or the name of an actor")
+		return badArgument("dispatch", "dispatch is empty: write groups, plan or the name of an actor")
 	}
 	if err := d.checkTools(); err != nil {
 		return err
@@ -165,10 +178,10 @@ func (d *definition) check(ctx context.Context) error {
 func (d *definition) checkTools() error {
 	for _, name := range d.TaskTools {
 		if !slices.Contains(response.TaskTools(), name) {
-			return actor.BadArguments("task_tools: there is no %.80q, use some of %s", name, strings.Join(response.TaskTools(), ", "))
+			return badArgument("task_tools", "task_tools: there is no %.80q, use some of %s", name, strings.Join(response.TaskTools(), ", "))
 		}
 		if _, taken := d.Actions[name]; taken && d.Form == formTools {
-			return actor.BadArguments("actions.%s: a tool of the agent's own has this name: name the action otherwise, or leave %s out of task_tools", name, name)
+			return badArgument("actions", "actions.%s: a tool of the agent's own has this name: name the action otherwise, or leave %s out of task_tools", name, name)
 		}
 	}
 	return nil
@@ -180,7 +193,7 @@ func (d *definition) templates() (err error) {
 		text = prompt.Default
 	}
 	if d.template, err = prompt.Parse(text); err != nil {
-		return actor.BadArguments("template: %v", err)
+		return badArgument("template", "template: %v", err)
 	}
 	if s := d.History.Summarize; s != nil {
 		if err := s.parse(); err != nil {
@@ -192,19 +205,14 @@ func (d *definition) templates() (err error) {
 		return nil
 	}
 	if (s.Actor == "") == (s.Prompt == "") {
-		return actor.BadArguments("summarizer: give exactly one of actor and prompt")
+		return badArgument("summarizer", "summarizer: give exactly one of actor and prompt")
 	}
 	if s.Prompt != "" {
 		if s.template, err = prompt.Parse(s.Prompt); err != nil {
-			return actor.BadArguments("summarizer: prompt: %v", err)
+			return badArgument("summarizer", "summarizer: prompt: %v", err)
 		}
 	}
 	return nil
-}
-
-// showsStates reports whether the reasoner is told of earlier states.
-func (d *definition) showsStates() bool {
-	return d.Form != formTools && (d.Reasoner != actorLLM || d.template.Holds(prompt.CurrentState) || d.template.Holds(prompt.PreviousStates))
 }
 
 // limitsOf are the arguments of one call of the agent that are not part of its definition.
@@ -222,22 +230,35 @@ func limitsOf(given map[string]json.RawMessage) (timeout workgraph.Duration, bud
 
 // own reads some of the node's own arguments; the others stay as they are.
 func own(given map[string]json.RawMessage, dst any, fields []string) error {
-	asked := map[string]json.RawMessage{}
-	for _, f := range fields {
-		if v, ok := given[f]; ok && string(v) != "null" {
-			asked[f] = v
+	for _, name := range fields {
+		v, ok := given[name]
+		if !ok || string(v) == "null" {
+			continue
+		}
+		raw, err := actor.Encode(map[string]json.RawMessage{name: v})
+		if err != nil {
+			return badArgument(name, "%s: %v", name, err)
+		}
+		dec := json.NewDecoder(bytes.NewReader(raw))
+		dec.DisallowUnknownFields()
+		if err := dec.Decode(dst); err != nil {
+			return badArgument(name, "%s: %s", name, strings.TrimPrefix(err.Error(), "json: "))
 		}
 	}
-	raw, err := actor.Encode(asked)
-	if err != nil {
-		return actor.BadArguments("%v", err)
-	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(dst); err != nil {
-		return actor.BadArguments("%s", strings.TrimPrefix(err.Error(), "json: "))
-	}
 	return nil
+}
+
+// argumentError is the error of one argument of the node's own.
+type argumentError struct {
+	argument string
+	err      *workgraph.Error
+}
+
+func (e *argumentError) Error() string { return e.err.Error() }
+func (e *argumentError) Unwrap() error { return e.err }
+
+func badArgument(name, format string, args ...any) error {
+	return &argumentError{name, actor.BadArguments(format, args...)}
 }
 
 // instructions is the system prompt that explains decisions to a model.

@@ -17,7 +17,7 @@ const (
 	maxDefinitions, definitionMemory = 32 << 20, 16
 )
 
-// definitions keeps what the steps of loops read again and again: the definitions that come with every call,
+// definitions keeps what the actors of loops read again and again: the definitions that come with every call,
 // decoded once for all agents that have the same. It is safe for concurrent use.
 type definitions struct {
 	mu   sync.Mutex
@@ -36,7 +36,7 @@ func newDefinitions() *definitions {
 	return &definitions{kept: lru.New[[sha256.Size]byte, *shared](maxDefinitions)}
 }
 
-// of returns the definition of a step of the loop, from its own arguments. Its schemas may not be compiled.
+// of returns the definition of a call in the loop, from its own arguments. Its schemas may not be compiled.
 func (k *definitions) of(c *workgraph.Call) (*definition, error) {
 	s, err := k.read(c.Own["definition"])
 	if err != nil {

@@ -70,7 +70,7 @@ func branchOf(d *definition, in *instance, at position, now *state.Brief) *insta
 // Results reach every later action as one growing list, which a gather node after each layer extends.
 type groupBuilder struct {
 	d *definition
-	// definition is d as the step got it.
+	// definition is d as it came with the call.
 	definition json.RawMessage
 	branch     *instance
 	g          workgraph.Graph
@@ -82,7 +82,7 @@ type groupBuilder struct {
 
 // layer is a group for the node that lists the results.
 type layer struct {
-	Steps []step `json:"steps"`
+	Nodes []actionNode `json:"nodes"`
 	// Summary is the node whose value stands for the group, if there is a summarizer.
 	Summary string `json:"summary,omitempty"`
 }
@@ -107,6 +107,8 @@ func (b *groupBuilder) named(of map[string]any) map[string]json.RawMessage {
 var routed = workgraph.OnError{Action: workgraph.Route}
 
 // layer adds a group. An action of a group of several is followed by an agent that goes on with its result.
+// The ids of actions begin with a number, and those of other nodes with a letter, so that no name of an
+// action makes two nodes one.
 func (b *groupBuilder) layer(number int, group []doing) {
 	l := layer{}
 	var ends []string
@@ -123,17 +125,17 @@ func (b *groupBuilder) layer(number int, group []doing) {
 		}
 		end := id
 		if len(group) > 1 && b.d.branches() {
-			end = fmt.Sprintf("%d.%d-agent", number, k+1)
+			end = fmt.Sprintf("agent.%d.%d", number, k+1)
 			b.g.Nodes = append(b.g.Nodes, workgraph.Node{ID: end, Kind: workgraph.AgentKind, Actor: actorBranch, OnError: routed,
 				Named: b.named(map[string]any{"action": w.Action})})
 			b.branching()
 			b.edge(id, end, "")
-			l.Steps = append(l.Steps, step{ID: id, Action: w.Action})
+			l.Nodes = append(l.Nodes, actionNode{ID: id, Action: w.Action})
 		}
-		l.Steps = append(l.Steps, step{ID: end, Action: w.Action, Call: w.Call})
+		l.Nodes = append(l.Nodes, actionNode{ID: end, Action: w.Action, Call: w.Call})
 		ends = append(ends, end)
 	}
-	l.Steps = lasts(l.Steps, len(group))
+	l.Nodes = lasts(l.Nodes, len(group))
 	from := ends
 	if s := b.d.Summarizer; s != nil && len(group) > 1 && b.d.branches() {
 		l.Summary = b.summary(number, s, ends)
@@ -166,17 +168,20 @@ func (b *groupBuilder) branching() {
 }
 
 // gatherNode is the node that extends the results by those of a layer.
-func gatherNode(number int) string { return fmt.Sprintf("%d-gather", number) }
+func gatherNode(number int) string { return fmt.Sprintf("gather.%d", number) }
 
-// lasts are the steps of a layer: for a branch the action first and then its agent.
-func lasts(steps []step, n int) []step {
-	if len(steps) == n {
-		return steps
+// listNode is the node with the results that the summarizer of a layer gets.
+func listNode(number int) string { return fmt.Sprintf("list.%d", number) }
+
+// lasts are the nodes of a layer, of which a branch has two, the action and then its agent: the last of each.
+func lasts(nodes []actionNode, n int) []actionNode {
+	if len(nodes) == n {
+		return nodes
 	}
-	out := make([]step, 0, n)
-	for i := 1; i < len(steps); i += 2 {
-		s := steps[i]
-		s.Of = steps[i-1].ID
+	out := make([]actionNode, 0, n)
+	for i := 1; i < len(nodes); i += 2 {
+		s := nodes[i]
+		s.Of = nodes[i-1].ID
 		out = append(out, s)
 	}
 	return out
@@ -184,7 +189,7 @@ func lasts(steps []step, n int) []step {
 
 // gather adds a node that puts the values of others together. It runs if all of them succeed.
 func (b *groupBuilder) gather(id, mode string, from []string, pass workgraph.PassDown, more map[string]any) string {
-	named := map[string]any{"mode": mode}
+	named := map[string]any{"mode": mode, "from": from}
 	for k, v := range more {
 		named[k] = v
 	}
@@ -201,7 +206,7 @@ func (b *groupBuilder) gather(id, mode string, from []string, pass workgraph.Pas
 
 // summary adds the summarizer of a group.
 func (b *groupBuilder) summary(number int, s *summarizer, ends []string) string {
-	id := fmt.Sprintf("%d-summary", number)
+	id := fmt.Sprintf("summary.%d", number)
 	n := workgraph.Node{ID: id, Kind: workgraph.SummarizerKind, Actor: s.Actor, Named: s.Named, OnError: routed, Retry: workgraph.Retry{MaxAttempts: 3}}
 	var list string
 	if s.Prompt != "" {
@@ -215,9 +220,10 @@ func (b *groupBuilder) summary(number int, s *summarizer, ends []string) string 
 		for k, v := range s.Named {
 			n.Named[k] = v
 		}
-		list = b.gather(fmt.Sprintf("%d-list", number), gatherPrompt, ends, workgraph.Merge(passRequest), map[string]any{"prompt": s.Prompt, "names": b.names(ends), "max_bytes": b.d.MaxResultBytes})
+		list = b.gather(listNode(number), gatherPrompt, ends, workgraph.Merge(passRequest), map[string]any{"prompt": s.Prompt, "names": b.names(ends),
+			"max_bytes": b.d.MaxResultBytes, "all_bytes": b.d.History.share()})
 	} else {
-		list = b.gather(fmt.Sprintf("%d-list", number), gatherList, ends, workgraph.Key("results"), nil)
+		list = b.gather(listNode(number), gatherList, ends, workgraph.Key("results"), nil)
 	}
 	b.g.Nodes = append(b.g.Nodes, n)
 	b.edge(list, id, "")
@@ -244,7 +250,7 @@ func (b *groupBuilder) names(ends []string) []string {
 }
 
 // actions adds a graph of actions as it is. Its nodes are listed one after another.
-func (b *groupBuilder) actions(g *workgraph.Graph, problems []step) {
+func (b *groupBuilder) actions(g *workgraph.Graph, problems []actionNode) {
 	b.g.Edges = append(b.g.Edges, g.Edges...)
 	for i := range g.Nodes {
 		n := g.Nodes[i]
@@ -254,7 +260,7 @@ func (b *groupBuilder) actions(g *workgraph.Graph, problems []step) {
 		b.g.Nodes = append(b.g.Nodes, n)
 	}
 	for _, p := range problems {
-		b.layers = append(b.layers, layer{Steps: []step{p}})
+		b.layers = append(b.layers, layer{Nodes: []actionNode{p}})
 	}
 }
 
@@ -291,16 +297,18 @@ const (
 func gather(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	var a struct {
 		Mode   string   `json:"mode"`
+		From   []string `json:"from"`
 		Prompt string   `json:"prompt"`
 		Names  []string `json:"names"`
-		Max    int      `json:"max_bytes"`
+		Each   int      `json:"max_bytes"`
+		All    int      `json:"all_bytes"`
 	}
 	if err := actor.Decode(c.Own, &a); err != nil {
 		return workgraph.Outcome{}, err
 	}
 	var values []json.RawMessage
-	for _, u := range c.Upstream {
-		if u.Outcome == workgraph.VisitCompleted && !isGather(u.Node) {
+	for _, node := range a.From {
+		if u, ok := source(c, node); ok && u.Outcome == workgraph.VisitCompleted {
 			values = append(values, actor.Result(u.Values))
 		}
 	}
@@ -318,7 +326,7 @@ func gather(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 				rs[i].Action = a.Names[i]
 			}
 		}
-		return value(t.Render(map[string]string{prompt.ActionResult: prompt.ActionResults(rs, max(256, a.Max))}))
+		return value(t.Render(map[string]string{prompt.ActionResult: prompt.ActionResults(rs, a.Each, a.All)}))
 	case gatherAppend, gatherAppendList:
 	default:
 		return workgraph.Outcome{}, badLoop("it has no mode")
@@ -339,12 +347,6 @@ func gather(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	return workgraph.Outcome{Values: []json.RawMessage{actor.List(append(before, one))}}, nil
 }
 
-// isGather reports whether the node is the list that a summarizer got.
-func isGather(node string) bool {
-	const list = "-list"
-	return len(node) > len(list) && node[len(node)-len(list):] == list
-}
-
 // results lists what became of a round's actions: an entry for each group, in the order asked.
 func results(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	var a struct {
@@ -359,7 +361,7 @@ func results(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	out := make(state.Results, len(a.Layers))
 	for i, l := range a.Layers {
 		var group state.Results
-		for _, s := range l.Steps {
+		for _, s := range l.Nodes {
 			group = append(group, became(c, s))
 		}
 		switch {
@@ -382,8 +384,8 @@ func results(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	return value(out)
 }
 
-// became is what became of one step: its own result, or the failure of the action that it goes on from.
-func became(c *workgraph.Call, s step) state.Result {
+// became is what became of one action: its result, that of the agent that goes on with it, or the failure.
+func became(c *workgraph.Call, s actionNode) state.Result {
 	u, ok := source(c, s.ID)
 	if s.Of != "" && (!ok || u.Outcome != workgraph.VisitCompleted && u.Outcome != workgraph.VisitFailed) {
 		if of, there := source(c, s.Of); there && of.Outcome != workgraph.VisitCompleted {
@@ -449,7 +451,7 @@ func (d *definition) actGraph(ctx context.Context, r *response.Response, v verdi
 		if name == "" {
 			name = g.Nodes[i].ID
 		}
-		v.Problems = append(v.Problems, step{ID: g.Nodes[i].ID, Action: name})
+		v.Problems = append(v.Problems, actionNode{ID: g.Nodes[i].ID, Action: name})
 	}
 	return to(v, nodeGroups)
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/llm"
-	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/prompt"
 )
 
@@ -49,10 +48,10 @@ type Limits func(profile, model string) (context, answer int64)
 // check reports what cannot be used, and makes the rest ready.
 func (h *history) check(d *definition) error {
 	if h.Messages < 1 || h.Messages > maxMessages {
-		return actor.BadArguments("history.messages must be from 1 to %d", maxMessages)
+		return badArgument("history", "history.messages must be from 1 to %d", maxMessages)
 	}
 	if h.Tokens != 0 && (h.Tokens < minTokens || h.Tokens > maxTokens) {
-		return actor.BadArguments("history.tokens must be from %d to %d", minTokens, maxTokens)
+		return badArgument("history", "history.tokens must be from %d to %d", minTokens, maxTokens)
 	}
 	s := h.Summarize
 	if s == nil {
@@ -60,15 +59,15 @@ func (h *history) check(d *definition) error {
 	}
 	switch {
 	case s.Above < 0 || s.Above > maxTokens || s.Above > 0 && s.Above < minTokens/2:
-		return actor.BadArguments("history.summarize.above must be from %d to %d", minTokens/2, maxTokens)
+		return badArgument("history", "history.summarize.above must be from %d to %d", minTokens/2, maxTokens)
 	case h.Tokens > 0 && s.Above > h.Tokens:
-		return actor.BadArguments("history.summarize.above is more than history.tokens: what is left out before it is reached is never summarized")
+		return badArgument("history", "history.summarize.above is more than history.tokens: what is left out before it is reached is never summarized")
 	case s.Keep < 0 || s.Keep > 0 && s.Above == 0 || s.Keep > s.Above/2:
-		return actor.BadArguments("history.summarize.keep must be at most half of above")
+		return badArgument("history", "history.summarize.keep must be at most half of above")
 	case s.Profile != "" && s.Actor != "":
-		return actor.BadArguments("history.summarize: give one of profile and actor, or none")
+		return badArgument("history", "history.summarize: give one of profile and actor, or none")
 	case d.Form == formPrompt && !d.template.Holds(prompt.Conversation):
-		return actor.BadArguments("history.summarize: the template has no {conversation}, where the summary is told")
+		return badArgument("history", "history.summarize: the template has no {conversation}, where the summary is told")
 	}
 	return nil
 }
@@ -77,11 +76,11 @@ func (h *history) check(d *definition) error {
 func (s *summarize) parse() (err error) {
 	text := cmp.Or(s.Prompt, defaultSummaryPrompt)
 	if s.template, err = prompt.Parse(text); err != nil {
-		return actor.BadArguments("history.summarize.prompt: %v", err)
+		return badArgument("history", "history.summarize.prompt: %v", err)
 	}
 	for _, name := range prompt.Placeholders() {
 		if s.template.Holds(name) != (name == prompt.Conversation) {
-			return actor.BadArguments("history.summarize.prompt: show what is summarized as {conversation}, which is the only placeholder here")
+			return badArgument("history", "history.summarize.prompt: show what is summarized as {conversation}, which is the only placeholder here")
 		}
 	}
 	return nil
@@ -141,13 +140,16 @@ func (m *room) take(s string) string {
 }
 
 // clip shortens a text to half of what is left, and takes it.
-func (m *room) clip(s string) string { return m.take(errs.Clip(s, m.share(1))) }
+func (m *room) clip(s string) string { return m.take(errs.Clip(s, m.share())) }
+
+// share is how many bytes are half of what is told in a round.
+func (h *history) share() int { return (&room{left: h.Tokens}).share() }
 
 // minShare is how many bytes of a text are told at least.
 const minShare = 256
 
-// share is how many bytes each of n texts may have if they take half of what is left.
-func (m *room) share(n int) int { return max(minShare, int(m.left*tokenBytes/2)/max(1, n)) }
+// share is how many bytes are half of what is left.
+func (m *room) share() int { return max(minShare, int(m.left*tokenBytes/2)) }
 
 // tokenBytes is how many bytes of a text in English are a token, and maxTokenBytes how many are one at most
 // in any language, by llm.EstimateText.

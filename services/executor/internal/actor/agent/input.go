@@ -49,8 +49,8 @@ type createThread struct {
 	Agent     string `json:"agent,omitempty"`
 }
 
-// given are the arguments of a call that are not its definition.
-type given struct {
+// arguments are those of a call that are not its definition.
+type arguments struct {
 	UserInput     json.RawMessage   `json:"user_input"`
 	Goal          json.RawMessage   `json:"goal"`
 	Request       json.RawMessage   `json:"request"`
@@ -180,7 +180,7 @@ func readInput(c *workgraph.Call) (*instance, error) {
 		named = map[string]json.RawMessage{}
 	}
 	maps.Copy(named, t.mapping)
-	var g given
+	var g arguments
 	if err := actor.Decode(named, &g); err != nil {
 		return nil, err
 	}
@@ -193,6 +193,12 @@ func readInput(c *workgraph.Call) (*instance, error) {
 	}
 	if in.UserInput = strings.Join(in.Inputs, "\n"); len(in.Inputs) < 2 {
 		in.Inputs = nil
+	}
+	if whole, err := actor.Encode(in.UserInput); err != nil || len(whole) > maxMessage {
+		return nil, actor.BadArguments("the user input has %d bytes, the limit is %d: give long texts as attachments", len(whole), maxMessage)
+	}
+	if n := len(g.Attachments); n > maxAttachments {
+		return nil, actor.BadArguments("there are %d attachments, the limit is %d: put several documents into one", n, maxAttachments)
 	}
 	if in.Attachments, err = g.attachments(c, consumed); err != nil {
 		return nil, err
@@ -227,8 +233,8 @@ const maxInputs = 100
 
 // inputs are the texts of a user input: one for each member of a list.
 func inputs(raw json.RawMessage) []string {
-	var list []json.RawMessage
-	if json.Unmarshal(raw, &list) != nil || len(list) > maxInputs {
+	list, ok := state.Members(raw, maxInputs)
+	if !ok {
 		list = []json.RawMessage{raw}
 	}
 	var out []string
@@ -240,8 +246,22 @@ func inputs(raw json.RawMessage) []string {
 	return out
 }
 
+// replies are the texts of a person's answer, as inputs reads them. They are cut to about maxMessage bytes.
+func replies(raw json.RawMessage) []string {
+	out := inputs(raw)
+	if len(raw) > maxMessage {
+		for i := range out {
+			out[i] = state.Clip(out[i], maxMessage/len(out))
+		}
+	}
+	return out
+}
+
+// maxAttachments bounds the attachments that a call states.
+const maxAttachments = 1000
+
 // problem is what a plan says of its problem, besides the request.
-func (g *given) problem() string {
+func (g *arguments) problem() string {
 	var b strings.Builder
 	if tool := actor.AsText(g.Tool); tool != "" {
 		b.WriteString("\n\nTool: " + tool)
@@ -261,7 +281,7 @@ func (g *given) problem() string {
 // attachments are those that are given, what the nodes before the agent gave, and the results of earlier
 // agents and actions that a call states besides. consumed says that the first positional argument is the
 // task.
-func (g *given) attachments(c *workgraph.Call, consumed bool) ([]prompt.Attachment, error) {
+func (g *arguments) attachments(c *workgraph.Call, consumed bool) ([]prompt.Attachment, error) {
 	var out []prompt.Attachment
 	for i, raw := range g.Attachments {
 		a, err := attachment(raw)
@@ -313,8 +333,8 @@ func isOf(raw json.RawMessage, results []json.RawMessage) bool {
 	one := func(v json.RawMessage) bool {
 		return slices.ContainsFunc(results, func(r json.RawMessage) bool { return bytes.Equal(bytes.TrimSpace(v), bytes.TrimSpace(r)) })
 	}
-	var list []json.RawMessage
-	return one(raw) || json.Unmarshal(raw, &list) == nil && len(list) > 0 && !slices.ContainsFunc(list, func(v json.RawMessage) bool { return !one(v) })
+	list, _ := state.Members(raw, maxAttachments)
+	return one(raw) || len(list) > 0 && !slices.ContainsFunc(list, func(v json.RawMessage) bool { return !one(v) })
 }
 
 // resultOf is the result of another agent as an attachment.

@@ -60,7 +60,7 @@ func (d *definition) graph() (*workgraph.Graph, error) {
 		}
 		g.Nodes = append(g.Nodes, n)
 	}
-	back := func(from string) { // the steps before it select it
+	back := func(from string) { // what comes before selects it
 		g.Edges = append(g.Edges, workgraph.Edge{From: from, To: nodeReason, Kind: workgraph.BackEdge, When: "true", PassDown: workgraph.Merge(passResult)})
 	}
 	edge := func(from, to string, kind workgraph.EdgeKind, pass workgraph.PassDown) {
@@ -129,7 +129,10 @@ func (d *definition) reasonerNode() (workgraph.Node, error) {
 		told["actions"] = d.catalog()
 	}
 	if d.Reasoner == actorLLM {
-		told["upstream"] = false
+		told["upstream"], told["stream"] = false, "watched"
+		if d.Form != formTools {
+			told["decision"] = true
+		}
 	}
 	for k, v := range told {
 		raw, err := actor.Encode(v)
@@ -244,7 +247,7 @@ func positionOf(c *workgraph.Call) (position, error) {
 		At position `json:"at"`
 	}
 	if err := json.Unmarshal(raw, &s); err != nil || s.At.Thread == "" {
-		return position{}, badLoop("it stands nowhere")
+		return position{}, badLoop("the state of its run does not say where the agent stands")
 	}
 	return s.At, nil
 }
@@ -272,7 +275,7 @@ func instanceOf(c *workgraph.Call) (*instance, error) {
 	return in.Named.Agent, nil
 }
 
-// badLoop is the error of a step that is not in a loop that the agent actor made.
+// badLoop is the error of an actor of the loop that is not in one that the agent actor made.
 func badLoop(format string, args ...any) error {
-	return actor.BadArguments("this actor is a step of the agent actor's loop: "+format, args...)
+	return actor.BadArguments("this actor is for the loop that the agent actor makes: "+format, args...)
 }

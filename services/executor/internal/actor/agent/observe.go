@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"strings"
@@ -35,7 +34,7 @@ func (l *loop) round(ctx context.Context, c *workgraph.Call, d *definition) (*ro
 		return nil, workgraph.Errorf(workgraph.Permanent, thread.ReasonInvalid, "thread %s has no state at item %d", r.at.Thread, r.at.State)
 	}
 	r.last = last
-	r.userInput, r.results = strings.Join(inputs(last.Answer), "\n"), last.Next()
+	r.userInput, r.results = strings.Join(replies(last.Answer), "\n"), last.Next()
 	return r, nil
 }
 
@@ -49,17 +48,11 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	said, err := d.read(ctx, c, r)
+	said, err := l.read(ctx, c, d, r)
 	if err != nil { // act has refused it
 		said = &response.Response{Status: response.Ongoing}
 	}
-	from, _ := source(c, nodeReason)
-	item := &state.Item{Round: r.number, RawResponse: actor.Result(from.Values), ReasonerInput: actor.AsText(c.Named["request"]), Brief: stateOf(said, r.userInput),
-		Response: state.Response{InstantResponse: said.InstantResponse, NextActions: said.Groups, Graph: d.shown(said), InstantLearnings: said.Learnings},
-		Sent:     r.at.Sent}
-	if d.Form == formTools && r.number == 1 {
-		item.ReasonerInput = r.about()
-	}
+	item := r.item(said)
 	end, err := r.outcome(said, item)
 	if err != nil {
 		return workgraph.Outcome{}, err
@@ -83,26 +76,47 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 	case end.over:
 		out = workgraph.Outcome{Values: []json.RawMessage{end.result}, Select: &workgraph.Select{Others: workgraph.SelectNone}}
 	case end.handOver != "":
-		if out, err = d.handOver(&end, &a, pos); err != nil {
-			return workgraph.Outcome{}, err
-		}
+		out, err = d.handOver(&end, &a, pos)
 	default:
-		next := &round{d: d, in: r.in, c: c, number: pos.Round, userInput: strings.Join(inputs(item.Answer), "\n"), results: item.Next(), at: pos, from: r.before(a)}
-		if out, err = next.told(ctx, l, items); err != nil {
-			return workgraph.Outcome{}, err
-		}
-		next.next(&out, nodeSummary)
-		pos.Sent, pos.Asked = next.sent, next.asked
-		switch {
-		case d.MaxNoProgress > 0 && item.Repeats >= d.MaxNoProgress:
-			out.Pause = ReasonNoProgress
-		case d.StepByStep:
-			out.Pause = ReasonStep
-		}
+		out, err = r.goOn(ctx, l, item, a, &pos)
+	}
+	if err != nil {
+		return workgraph.Outcome{}, err
 	}
 	out.Threads = []workgraph.ThreadAppend{a}
 	out.State, err = pos.state()
 	return out, err
+}
+
+// item is what is kept of the round whatever comes of it.
+func (r *round) item(said *response.Response) *state.Item {
+	from, _ := source(r.c, nodeReason)
+	item := &state.Item{Round: r.number, RawResponse: actor.Result(from.Values), ReasonerInput: actor.AsText(r.c.Named["request"]), Brief: stateOf(said, r.userInput),
+		Response: state.Response{InstantResponse: said.InstantResponse, NextActions: said.Groups, Graph: r.d.shown(said), InstantLearnings: said.Learnings},
+		Sent:     r.at.Sent}
+	if r.d.Form == formTools && r.number == 1 {
+		item.ReasonerInput = r.about()
+	}
+	return item
+}
+
+// goOn is the outcome that begins the next round, after the append of this one. It notes in the position what
+// the reasoner is told.
+func (r *round) goOn(ctx context.Context, l *loop, item *state.Item, a workgraph.ThreadAppend, pos *position) (workgraph.Outcome, error) {
+	next := &round{d: r.d, in: r.in, c: r.c, number: pos.Round, userInput: strings.Join(replies(item.Answer), "\n"), results: item.Next(), at: *pos, from: r.before(a)}
+	out, err := next.told(ctx, l, a.Items)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	next.next(&out, nodeSummary)
+	pos.Sent, pos.Asked = next.sent, next.asked
+	switch {
+	case r.d.MaxNoProgress > 0 && item.Repeats >= r.d.MaxNoProgress:
+		out.Pause = ReasonNoProgress
+	case r.d.StepByStep:
+		out.Pause = ReasonStep
+	}
+	return out, nil
 }
 
 // moved is where the agent stands after the append of a round.
@@ -113,7 +127,7 @@ func (r *round) moved(a workgraph.ThreadAppend, item *state.Item) position {
 	if item.ReasonerInput != "" && r.number == 1 && r.d.Form == formTools {
 		p.About = p.Seq
 	}
-	if n := int64(len(inputs(item.Answer))); n > 0 && !r.answeredCall {
+	if n := int64(len(replies(item.Answer))); n > 0 && !r.answeredCall {
 		for i := range a.Items {
 			if a.Items[i].Kind == workgraph.ThreadMessage { // the answers are the last ones
 				p.Input = &state.Span{First: a.After + int64(i) + 2 - n, Last: a.After + int64(i) + 1}
@@ -138,80 +152,85 @@ type ending struct {
 	arguments map[string]json.RawMessage
 }
 
-// outcome fills in what became of the round.
+// outcome fills in what became of the round, and says how it goes on.
 func (r *round) outcome(said *response.Response, item *state.Item) (ending, error) {
-	act, ok := source(r.c, nodeAct)
-	if u, broke := source(r.c, nodeDispatch); broke && u.Outcome != workgraph.VisitCompleted {
+	if u, ok := source(r.c, nodeDispatch); ok && u.Outcome != workgraph.VisitCompleted {
 		r.refuse(item, "the response could not be read: "+because(u.Error))
 		return ending{}, nil
 	}
+	act, ok := source(r.c, nodeAct)
 	switch {
-	case ok && act.Outcome != workgraph.VisitCompleted:
+	case !ok:
+	case act.Outcome != workgraph.VisitCompleted:
 		r.refuse(item, "this cannot be done: "+because(act.Error))
 		return ending{}, nil
-	case ok && said.Status == response.Pending:
+	case said.Status == response.Pending:
 		item.Answer, item.Given = actor.Result(act.Values), r.results.WithoutRefusals()
-		if len(inputs(item.Answer)) == 0 {
+		if len(replies(item.Answer)) == 0 {
 			item.Answer = json.RawMessage(`"(no answer)"`)
 		}
 		return ending{}, nil
-	case ok:
+	default:
 		var v verdict
 		if err := json.Unmarshal(actor.Result(act.Values), &v); err != nil {
 			return ending{}, badLoop("the verdict on round %d: %v", r.number, err)
 		}
-		if v.Refused != "" {
-			r.refuse(item, v.Refused)
-			return ending{}, nil
-		}
-		if v.Done && said.Status == response.Completed {
-			return ending{over: true, result: r.result(v.Result)}, nil
-		}
-		if v.HandOver != "" {
-			gone := state.Result{Action: v.HandOver, OK: json.RawMessage(`"It goes on with the conversation."`)}
-			if len(said.Groups) > 0 {
-				gone.Call = said.Groups[0][0].Call
-			}
-			item.ActionResults = state.Results{gone}
-			return ending{handOver: v.HandOver, arguments: v.Arguments}, nil
-		}
-		if v.Done {
-			item.Given = r.results.WithoutRefusals()
-			return ending{}, nil // the task goes on without an action
+		if end, decided := r.decided(&v, said, item); decided {
+			return end, nil
 		}
 	}
+	return ending{}, r.acted(said, item)
+}
+
+// decided is how the round goes on if nothing was done in it. decided is false if there was something to do.
+func (r *round) decided(v *verdict, said *response.Response, item *state.Item) (end ending, decided bool) {
+	switch {
+	case v.Refused != "":
+		r.refuse(item, v.Refused)
+	case v.Done && said.Status == response.Completed:
+		end = ending{over: true, result: r.result(v.Result)}
+	case v.HandOver != "":
+		gone := state.Result{Action: v.HandOver, OK: json.RawMessage(`"It goes on with the conversation."`), Call: said.FirstCall()}
+		item.ActionResults = state.Results{gone}
+		end = ending{handOver: v.HandOver, arguments: v.Arguments}
+	case v.Done:
+		item.Given = r.results.WithoutRefusals() // the task goes on without an action
+	default:
+		return end, false
+	}
+	return end, true
+}
+
+// acted fills in what became of the actions: of the one that the round had, or of all by groups. What
+// completed counts before what failed.
+func (r *round) acted(said *response.Response, item *state.Item) error {
+	var last workgraph.Upstream
 	for _, u := range r.c.Upstream {
-		switch {
-		case u.Node == nodeGroups || isPart(u.Node, nodeGroups):
-			if u.Outcome == workgraph.VisitCompleted {
-				if err := json.Unmarshal(actor.Result(u.Values), &item.ActionResults); err != nil {
-					return ending{}, badLoop("the results of round %d: %v", r.number, err)
-				}
-				if len(item.ActionResults) == 0 {
-					r.refuse(item, "no action gave a result")
-				}
-				return ending{}, nil
-			}
-			item.ActionResults = state.Results{{Error: failureOf(u.Error)}}
-		default:
-			name, ok := actionOf(u.Node)
-			if !ok {
-				continue
-			}
-			one := found(u, name)
-			if len(said.Groups) > 0 {
-				one.Call = said.Groups[0][0].Call
-			}
-			item.ActionResults = state.Results{one}
-			if u.Outcome == workgraph.VisitCompleted {
-				return ending{}, nil
-			}
+		if _, one := actionOf(u.Node); !one && !isPart(u.Node, nodeGroups) {
+			continue
+		}
+		if last = u; u.Outcome == workgraph.VisitCompleted {
+			break
 		}
 	}
-	if item.ActionResults == nil {
+	name, one := actionOf(last.Node)
+	switch {
+	case last.Node == "":
+	case one:
+		result := found(last, name)
+		result.Call = said.FirstCall()
+		item.ActionResults = state.Results{result}
+	case last.Outcome != workgraph.VisitCompleted:
+		item.ActionResults = state.Results{{Error: failureOf(last.Error)}}
+	default:
+		if err := json.Unmarshal(actor.Result(last.Values), &item.ActionResults); err != nil {
+			return badLoop("the results of round %d: %v", r.number, err)
+		}
+	}
+	if len(item.ActionResults) == 0 {
 		r.refuse(item, "no action gave a result")
 	}
-	return ending{}, nil
+	return nil
 }
 
 // handOver is the outcome of a round after which another agent goes on. From the append on it takes the turns
@@ -269,7 +288,11 @@ func because(e *workgraph.Error) string {
 	return e.Error()
 }
 
-// items are what the round leaves in the thread: messages, learnings and, at last, the state.
+// maxAppend bounds what a round leaves in the thread, in bytes. An outcome may have executor.max_payload.
+const maxAppend = 3 << 20
+
+// items are what the round leaves in the thread: messages, learnings and, at last, the state, which has the
+// room that the others leave.
 func (r *round) items(item *state.Item, said *response.Response) ([]workgraph.ThreadItem, error) {
 	out, err := r.messagesOf(item, said)
 	if err != nil {
@@ -282,19 +305,23 @@ func (r *round) items(item *state.Item, said *response.Response) ([]workgraph.Th
 		}
 		out = append(out, workgraph.ThreadItem{Kind: workgraph.ThreadLearning, Body: raw})
 	}
-	st, err := stateItem(item)
+	left := maxAppend
+	for i := range out {
+		left -= len(out[i].Body)
+	}
+	st, err := stateItem(item, min(maxState, left))
 	return append(out, st), err
 }
 
 // maxState bounds the state of a round, in bytes. A longer one is shortened.
 const maxState = thread.MaxBody - 64<<10
 
-func stateItem(item *state.Item) (workgraph.ThreadItem, error) {
+// stateItem is a state that has at most so many bytes.
+func stateItem(item *state.Item, most int) (workgraph.ThreadItem, error) {
 	body, err := actor.Encode(item)
-	if err == nil && len(body) > maxState {
-		if item, err = shortened(item); err == nil {
-			body, err = actor.Encode(item)
-		}
+	if err == nil && len(body) > most {
+		item = shortened(item, most)
+		body, err = actor.Encode(item)
 	}
 	if err != nil {
 		return workgraph.ThreadItem{}, badLoop("the state: %v", err)
@@ -309,46 +336,64 @@ func stateItem(item *state.Item) (workgraph.ThreadItem, error) {
 // brief is the part of a state that prompts show, in the length in which it is kept.
 func brief(b state.Brief) state.Brief {
 	for _, s := range []*string{&b.UserInput, &b.InstantResponse, &b.Description, &b.DescriptionExtended} {
-		*s = errs.Clip(*s, thread.MaxBrief/8)
+		*s = state.Clip(*s, thread.MaxBrief/8)
 	}
 	return b
 }
 
-// maxPart bounds the parts of a state that is too long, in bytes, but for the results.
-const maxPart = 64 << 10
-
-// shortened is a state whose longest parts are cut, so that it can be kept. The results are cut last, as far
-// as they must be.
-func shortened(item *state.Item) (*state.Item, error) {
+// shortened is a state of at most so many bytes. Each part has a small share, and the results have the rest.
+func shortened(item *state.Item, most int) *state.Item {
 	short := *item
+	part := max(1<<10, most/32)
 	for _, s := range []*string{&short.ReasonerInput, &short.UserInput, &short.InstantResponse, &short.Description, &short.DescriptionExtended,
-		&short.Response.InstantResponse} {
-		*s = errs.Clip(*s, maxPart)
+		&short.Refused, &short.Response.InstantResponse} {
+		*s = state.Clip(*s, part)
 	}
 	for _, raw := range []*json.RawMessage{&short.RawResponse, &short.Answer, &short.Response.Graph} {
-		if len(*raw) > maxPart {
-			*raw, _ = actor.Encode(errs.Clip(string(*raw), maxPart)) // texts always marshal
+		if len(*raw) > part {
+			*raw, _ = actor.Encode(state.Clip(string(*raw), part)) // texts always marshal
 		}
 	}
-	short.Response.NextActions = nil
-	for _, group := range item.Response.NextActions {
-		var names []response.Action
-		for _, a := range group {
-			a.Arguments, a.Reasoning = nil, ""
-			names = append(names, a)
+	short.Response.NextActions, short.Response.InstantLearnings = fewer(item.Response.NextActions, part), nil
+	for left, all := part, item.Response.InstantLearnings; len(all) > 0; all = all[1:] {
+		if left -= size(all[0]); left < 0 {
+			break
 		}
-		short.Response.NextActions = append(short.Response.NextActions, names)
+		short.Response.InstantLearnings = append(short.Response.InstantLearnings, all[0])
 	}
 	bare := short
 	bare.ActionResults, bare.Given = short.ActionResults.Cut(0), short.Given.Cut(0)
-	rest, err := actor.Encode(&bare)
-	if err != nil {
-		return nil, err
-	}
-	room, all, given := max(0, maxState-len(rest)), short.ActionResults.Bytes(), short.Given.Bytes()
+	room, all, given := max(0, most-size(&bare)), short.ActionResults.Bytes(), short.Given.Bytes()
 	short.ActionResults = short.ActionResults.Cut(room * all / max(1, all+given))
 	short.Given = short.Given.Cut(room * given / max(1, all+given))
-	return &short, nil
+	return &short
+}
+
+// fewer are the first of the actions, without their arguments, as far as they are within so many bytes.
+func fewer(groups [][]response.Action, left int) (out [][]response.Action) {
+	most := left / 8 // of a name
+	for _, group := range groups {
+		var names []response.Action
+		for _, a := range group {
+			a.Arguments, a.Reasoning, a.Memory = nil, "", ""
+			a.Type, a.Call = state.Clip(a.Type, most), state.Clip(a.Call, most)
+			if left -= size(a); left < 0 {
+				return out
+			}
+			names = append(names, a)
+		}
+		out = append(out, names)
+	}
+	return out
+}
+
+// size is how many bytes a value has in JSON.
+func size(v any) int {
+	raw, err := actor.Encode(v)
+	if err != nil {
+		return maxState // cannot happen: the parts of a state are texts and JSON
+	}
+	return len(raw)
 }
 
 // before is the position up to which the thread can be read while an append is under way.
@@ -361,17 +406,13 @@ func (r *round) before(a workgraph.ThreadAppend) position {
 
 // actionOf is the action of a node of the loop, or of a node that such a node has expanded to.
 func actionOf(node string) (string, bool) {
-	name, ok := bytes.CutPrefix([]byte(node), []byte("do."))
-	if at := bytes.IndexByte(name, '#'); at >= 0 {
-		name = name[:at]
-	}
-	return string(name), ok
+	name, ok := strings.CutPrefix(node, doNode(""))
+	name, _, _ = strings.Cut(name, "#")
+	return name, ok
 }
 
-// isPart reports whether a node was inserted by another one.
-func isPart(node, of string) bool {
-	return len(node) > len(of) && node[:len(of)] == of && node[len(of)] == '#'
-}
+// isPart reports whether a node is the other one, or was inserted by it.
+func isPart(node, of string) bool { return node == of || strings.HasPrefix(node, of+"#") }
 
 // found is what became of one action.
 func found(u workgraph.Upstream, name string) state.Result {

@@ -34,7 +34,7 @@ func (s *summary) told(m *room) string {
 	if s == nil {
 		return ""
 	}
-	return m.take(summaryLead + errs.Clip(s.Text, m.share(1)))
+	return m.take(summaryLead + errs.Clip(s.Text, m.share()))
 }
 
 // summary is the newest one of a thread up to a position, or nil.

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -89,7 +90,7 @@ const (
 	argUpstream = "upstream"
 )
 
-// undisturbed are the arguments of a node of the loop: the nodes before it are steps of the loop, which a
+// undisturbed are the arguments of a node of the loop: the nodes before it are the loop's own, which a
 // model or an agent is not told of. It is told previous_action_results.
 func undisturbed(actorName string, named map[string]json.RawMessage) map[string]json.RawMessage {
 	if _, stated := named[argUpstream]; stated || actorName != actorLLM && !isAgent(actorName) {
@@ -107,26 +108,21 @@ func defaults() policy {
 // check reports what cannot be used, and makes the rest ready. Without a need for actions there may be none.
 func (p *policy) check(ctx context.Context, needed bool) error {
 	if needed && len(p.Actions) == 0 || len(p.Actions) > maxActionNames {
-		return actor.BadArguments("actions: name 1 to %d actions in the node's own arguments, there are %d", maxActionNames, len(p.Actions))
+		return badArgument("actions", "actions: name 1 to %d actions in the node's own arguments, there are %d", maxActionNames, len(p.Actions))
 	}
-	for _, b := range []struct {
-		name         string
-		v, low, high int
-	}{{"max_actions", p.MaxActions, 1, 100}, {"max_result_bytes", p.MaxResultBytes, 256, 1 << 20}} {
-		if b.v < b.low || b.v > b.high {
-			return actor.BadArguments("%s must be from %d to %d", b.name, b.low, b.high)
-		}
+	if err := cmp.Or(inBounds("max_actions", p.MaxActions), inBounds("max_result_bytes", p.MaxResultBytes)); err != nil {
+		return err
 	}
 	p.complete()
 	if p.compile(ctx); p.resultFault != nil {
-		return actor.BadArguments("result_schema: %v", p.resultFault)
+		return badArgument("result_schema", "result_schema: %v", p.resultFault)
 	}
 	for _, name := range sorted(p.Actions) {
 		if !actionName.MatchString(name) {
-			return actor.BadArguments("actions: %.80q is no name: use up to 64 letters, digits, _, . and -", name)
+			return badArgument("actions", "actions: %.80q is no name: use up to 64 letters, digits, _, . and -", name)
 		}
 		if err := p.Actions[name].fault; err != nil {
-			return actor.BadArguments("actions.%s: %v", name, err)
+			return badArgument("actions", "actions.%s: %v", name, err)
 		}
 	}
 	return nil
@@ -158,8 +154,8 @@ func (p *policy) compile(ctx context.Context) {
 // check makes a complete action ready, or says why it cannot be done.
 func (a *action) check(ctx context.Context) error {
 	switch {
-	case strings.HasPrefix(a.Actor, stepPrefix):
-		return fmt.Errorf("%s is a step of an agent and no action", a.Actor)
+	case strings.HasPrefix(a.Actor, loopPrefix):
+		return fmt.Errorf("%s is for the loop of an agent and no action", a.Actor)
 	case a.ShareThread != nil && !isAgent(a.Actor):
 		return fmt.Errorf("share_thread: %s is no agent", a.Actor)
 	case a.HandOver && !isAgent(a.Actor):

@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -18,18 +20,20 @@ func TestActKeepsToThePolicy(t *testing.T) {
 	const rule = `{"reasoner": "r", "max_actions": 4, "max_result_bytes": 1000, "allow_graph": true, "actions": {
 		"a": {"actor": "one", "named": {"url": "fixed"}},
 		"b": {"actor": "two", "named": {"url": "fixed", "n": 1}, "schema": {"properties": {"n": {"type": "integer"}}, "additionalProperties": false}},
-		"s": {"actor": "spawn", "named": {"ref": "workflow/x@1"}}}}`
+		"s": {"actor": "spawn", "named": {"ref": "workflow/x@1"}},
+		"x-list": {"actor": "one", "named": {"url": "fixed"}}, "gather": {"actor": "one", "named": {"url": "fixed"}},
+		"sub": {"actor": "agent/sub", "share_thread": true, "schema": {"properties": {"q": {}, "n": {}, "url": {}}, "additionalProperties": false}}}}`
 	d := defaultDefinition()
 	require.NoError(t, json.Unmarshal([]byte(rule), &d))
 	require.NoError(t, d.check(t.Context()))
 	whole, err := actor.Encode(&d)
 	require.NoError(t, err)
 	own := map[string]json.RawMessage{"definition": whole}
-	allowed := []string{"one", "two", "spawn"}
-	l := &loop{definitions: newDefinitions()}
-	names := rapid.SampledFrom([]string{"a", "b", "s", "one", "spawn", "expand", "agent", "loop/act", ""})
+	allowed := []string{"one", "two", "spawn"} // a graph has no agent on the thread of its caller
+	l := &loop{definitions: newDefinitions(), plans: newPlans()}
+	names := rapid.SampledFrom([]string{"a", "b", "s", "x-list", "gather", "sub", "one", "spawn", "expand", "agent", "loop/act", ""})
 	values := rapid.SampledFrom([]string{`1`, `"x"`, `null`, `{"nodes":[{"id":"e","actor":"http"}]}`, `["url"]`})
-	keys := rapid.SampledFrom([]string{"url", "n", "graph", "runs", "ref", "q"})
+	keys := rapid.SampledFrom([]string{"url", "n", "graph", "runs", "ref", "q", "thread_id", "shared_thread"})
 	arguments := rapid.Custom(func(t *rapid.T) map[string]json.RawMessage {
 		m := map[string]json.RawMessage{}
 		for k, v := range rapid.MapOfN(keys, values, 0, 3).Draw(t, "arguments") {
@@ -62,6 +66,9 @@ func TestActKeepsToThePolicy(t *testing.T) {
 			require.Equal(t, `"workflow/x@1"`, string(named["ref"]))
 			require.NotContains(t, named, "graph")
 			require.NotContains(t, named, "runs")
+		case "agent/sub":
+			require.NotContains(t, named, "thread_id")
+			require.JSONEq(t, `{"thread": "thr_1", "seq": 1, "runs": ["run"], "round": 0}`, string(named["shared_thread"]), "where the agent stands, whatever the reasoner says")
 		}
 	}
 	acted := 0
@@ -75,7 +82,7 @@ func TestActKeepsToThePolicy(t *testing.T) {
 		}
 		raw, err := json.Marshal(said)
 		require.NoError(t, err)
-		out, err := l.act(t.Context(), workgraph.NewCall(workgraph.Start{Ref: workgraph.Ref{Visit: 1}, Own: own,
+		out, err := l.act(t.Context(), workgraph.NewCall(workgraph.Start{RunID: "run", Ref: workgraph.Ref{Visit: 1}, Own: own,
 			Upstream: []workgraph.Upstream{{Node: nodeReason, Outcome: workgraph.VisitCompleted, Values: []json.RawMessage{raw}}}}, workgraph.CallOptions{Scope: standing{}}))
 		require.NoError(t, err)
 		var v verdict
@@ -113,6 +120,90 @@ func TestActKeepsToThePolicy(t *testing.T) {
 	require.NotZero(t, acted)
 }
 
+// A call that is ended while it reads a response says nothing of the response.
+func TestActThatIsEnded(t *testing.T) {
+	t.Parallel()
+	var act workgraph.Actor
+	for _, s := range Specs(nil, nil) {
+		if s.Name == actorAct {
+			act = s.Actor
+		}
+	}
+	call := workgraph.NewCall(workgraph.Start{Ref: workgraph.Ref{Visit: 1},
+		Own:      map[string]json.RawMessage{"definition": json.RawMessage(`{"reasoner": "r", "form": "prompt", "dispatch": "plan", "solver": {"actor": "s"}, "max_actions": 4}`)},
+		Upstream: []workgraph.Upstream{{Node: nodeReason, Outcome: workgraph.VisitCompleted, Values: []json.RawMessage{json.RawMessage(`"1. Buy tea\n2. Buy milk"`)}}}}, workgraph.CallOptions{Scope: standing{}})
+	out, err := act.Call(t.Context(), call)
+	require.NoError(t, err)
+	require.Equal(t, []string{nodeGroups}, out.Select.Names)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	out, err = act.Call(ended, call)
+	require.Error(t, err)
+	require.Empty(t, out.Values, "no refusal is recorded")
+}
+
+// Whatever tools and arguments a plan names, the solver alone is called, with its own arguments.
+func TestPlanKeepsToTheSolver(t *testing.T) {
+	t.Parallel()
+	d := defaultDefinition()
+	require.NoError(t, json.Unmarshal([]byte(`{"dispatch": "plan", "actions": {"a": {"actor": "one"}}, "solver": {"actor": "solver", "url": "fixed"}}`), &d))
+	tools := rapid.SampledFrom([]string{"", "a", "one", "spawn", "expand", "agent", "loop/act", "solver", "http"})
+	compiled := 0
+	rapid.Check(t, func(t *rapid.T) {
+		var problems []map[string]any
+		for i := range rapid.IntRange(1, 4).Draw(t, "problems") {
+			p := map[string]any{"id": fmt.Sprint("p", i), "request": "x", "needs": []string{}, "args": map[string]any{rapid.SampledFrom([]string{"url", "q", "graph"}).Draw(t, "name"): "evil"}}
+			if tool := tools.Draw(t, "tool"); tool != "" {
+				p["tool"] = tool
+			}
+			problems = append(problems, p)
+		}
+		said, err := json.Marshal(problems)
+		require.NoError(t, err)
+		r, err := d.readPlan(t.Context(), said, true, true)
+		if err != nil {
+			return
+		}
+		compiled++
+		g, err := workgraph.Decode(r.Graph)
+		require.NoError(t, err)
+		for i := range g.Nodes {
+			require.Equal(t, "solver", g.Nodes[i].Actor)
+			require.Equal(t, `"fixed"`, string(g.Nodes[i].Named["url"]))
+		}
+	})
+	require.NotZero(t, compiled)
+}
+
+// A plan is read and compiled once for the two steps that need it.
+func TestPlanIsReadOnce(t *testing.T) {
+	t.Parallel()
+	d := defaultDefinition()
+	d.Dispatch, d.Solver = dispatchPlan, map[string]json.RawMessage{"actor": json.RawMessage(`"s"`)}
+	c := workgraph.NewCall(workgraph.Start{Own: map[string]json.RawMessage{"definition": json.RawMessage(`{}`)}}, workgraph.CallOptions{})
+	k, text := newPlans(), json.RawMessage(`"1. Buy tea\n2. Buy milk"`)
+	first, err := k.read(t.Context(), &d, c, text, true, true)
+	require.NoError(t, err)
+	require.True(t, first.Compiled)
+	again, err := k.read(t.Context(), &d, c, text, true, true)
+	require.NoError(t, err)
+	require.Same(t, first, again)
+	later, err := k.read(t.Context(), &d, c, text, false, false)
+	require.NoError(t, err)
+	require.False(t, later.Compiled, "in a later round it is an answer")
+	_, fault := k.read(t.Context(), &d, c, json.RawMessage(`"Hm."`), true, true)
+	_, same := k.read(t.Context(), &d, c, json.RawMessage(`"Hm."`), true, true)
+	require.Error(t, fault)
+	require.Same(t, fault, same)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	_, err = k.read(ended, &d, c, json.RawMessage(`"1. Buy tea"`), true, true)
+	require.Error(t, err)
+	first, err = k.read(t.Context(), &d, c, json.RawMessage(`"1. Buy tea"`), true, true)
+	require.NoError(t, err, "what a call that was ended read is not kept")
+	require.True(t, first.Compiled)
+}
+
 func passes(g *workgraph.Graph) []workgraph.PassDown {
 	out := make([]workgraph.PassDown, len(g.Edges))
 	for i := range g.Edges {
@@ -129,7 +220,7 @@ func (standing) Var(name string) (json.RawMessage, bool) {
 	case "input":
 		return json.RawMessage(`{"named": {"agent": {"thread": "thr_1"}}}`), true
 	case "state":
-		return json.RawMessage(`{"at": {"thread": "thr_1", "seq": 1}}`), true
+		return json.RawMessage(`{"at": {"thread": "thr_1", "seq": 1, "runs": ["run"]}}`), true
 	}
 	return nil, false
 }

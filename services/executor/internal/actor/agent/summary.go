@@ -11,7 +11,7 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// The nodes of a summary: the call, and the step that keeps it. The first two stand before the first round,
+// The nodes of a summary: the call, and the node that keeps it. The first two stand before the first round,
 // the others between two rounds.
 const (
 	nodeFirstSummary    = "begin.summary"

@@ -28,8 +28,8 @@ func (r *round) messagesOf(item *state.Item, said *response.Response) (out []wor
 	if r.answeredCall {
 		return out, nil // the person's answer is that of the call
 	}
-	for _, answer := range inputs(item.Answer) {
-		it, err := messageItem(message{Role: "user", Content: answer})
+	for _, answer := range replies(item.Answer) {
+		it, err := messageItem(message{Role: "user", Content: answer}, maxMessage)
 		if err != nil {
 			return nil, err
 		}
@@ -38,8 +38,8 @@ func (r *round) messagesOf(item *state.Item, said *response.Response) (out []wor
 	return out, nil
 }
 
-// answered are the model's message and the answers to its calls. Every call is answered, since no model
-// server takes a conversation with a call that is not.
+// answered are the model's message and the answers to its calls, which have maxMessage bytes together. Every
+// call is answered, since no model server takes a conversation with a call that is not.
 func (r *round) answered(item *state.Item, own []response.TaskCall) ([]workgraph.ThreadItem, error) {
 	raw := item.RawResponse
 	var m struct {
@@ -50,13 +50,13 @@ func (r *round) answered(item *state.Item, own []response.TaskCall) ([]workgraph
 	}
 	if json.Unmarshal(raw, &m) != nil || m.Role != "assistant" || len(raw) > maxMessage || !answerable(raw) {
 		// A reasoner that is no model, text alone, or calls that no model server takes back.
-		one, err := messageItem(message{Role: "assistant", Content: inWords(raw)})
+		one, err := messageItem(message{Role: "assistant", Content: inWords(raw)}, maxMessage)
 		if err != nil {
 			return nil, err
 		}
 		out := []workgraph.ThreadItem{one}
 		if item.Refused != "" || len(item.ActionResults) > 0 {
-			told, err := messageItem(message{Role: "user", Content: prompt.ActionResults(item.ActionResults, r.d.share(item.ActionResults, room{left: r.d.History.Tokens}))})
+			told, err := messageItem(message{Role: "user", Content: prompt.ActionResults(item.ActionResults, r.d.MaxResultBytes, r.d.History.share())}, maxMessage)
 			if err != nil {
 				return nil, err
 			}
@@ -72,7 +72,7 @@ func (r *round) answered(item *state.Item, own []response.TaskCall) ([]workgraph
 		at := slices.IndexFunc(own, func(c response.TaskCall) bool { return c.Index == i })
 		switch one, ok := answers[call.ID]; {
 		case at >= 0 && own[at].Asks():
-			answer.Content, r.answeredCall = strings.Join(inputs(item.Answer), "\n"), true
+			answer.Content, r.answeredCall = strings.Join(replies(item.Answer), "\n"), true
 		case at >= 0:
 			answer.Content, answer.IsError = own[at].Answer, own[at].Failed
 		case ok && call.ID != "":
@@ -84,14 +84,14 @@ func (r *round) answered(item *state.Item, own []response.TaskCall) ([]workgraph
 		default:
 			answer.Content, answer.IsError = "it was not done", true
 		}
-		it, err := messageItem(answer)
+		it, err := messageItem(answer, maxMessage/len(m.Calls))
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, it)
 	}
 	if len(m.Calls) == 0 && item.Refused != "" {
-		it, err := messageItem(message{Role: "user", Content: item.Refused})
+		it, err := messageItem(message{Role: "user", Content: item.Refused}, maxMessage)
 		if err != nil {
 			return nil, err
 		}
@@ -102,15 +102,7 @@ func (r *round) answered(item *state.Item, own []response.TaskCall) ([]workgraph
 
 // answer is what a model is told of one call.
 func (d *definition) answer(one *state.Result) (content string, failed bool) {
-	switch {
-	case one.Error != nil:
-		return one.Error.Reason + ": " + one.Error.Message, true
-	case one.Skipped != "":
-		return one.Skipped, true
-	case one.Abstained:
-		return "it gave no result", false
-	}
-	return errs.Clip(actor.AsText(one.OK), d.MaxResultBytes), false
+	return errs.Clip(one.Text(), d.MaxResultBytes), one.Error != nil || one.Skipped != ""
 }
 
 // messages is the outcome that carries the newest messages of the thread, within the room of the round. What
@@ -210,8 +202,8 @@ func (r *round) about() string {
 	values := map[string]string{}
 	values[prompt.Context] = m.clip(r.in.Context)
 	values[prompt.UserProfile] = m.clip(r.in.UserProfile)
-	values[prompt.Attachments] = m.take(prompt.AttachmentsText(r.in.Attachments, m.share(len(r.in.Attachments))))
-	values[prompt.ActionResult] = prompt.ActionResults(r.in.ActionResults, r.d.share(r.in.ActionResults, m))
+	values[prompt.Attachments] = m.take(prompt.AttachmentsText(r.in.Attachments, m.share()))
+	values[prompt.ActionResult] = prompt.ActionResults(r.in.ActionResults, r.d.MaxResultBytes, m.share())
 	return t.Render(values)
 }
 

@@ -2,10 +2,12 @@ package agent_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/actortest"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent"
@@ -95,6 +97,43 @@ func TestUntrusted(t *testing.T) {
 	})
 }
 
+// Whatever a call states, and however it is written, a prompt keeps to its room.
+func TestPromptsKeepToTheirRoom(t *testing.T) {
+	t.Parallel()
+	const tokens, labels = 2000, 150 // those of the template and of cuts come on top
+	many := func(n int, of string) string { return "[" + strings.TrimSuffix(strings.Repeat(of+", ", n), ", ") + "]" }
+	odd := `"` + strings.Repeat("&<", 100) + `"`
+	for name, stated := range map[string]string{
+		"Results":     `"action_results": ` + many(200, odd),
+		"Actions":     `"action_results": ` + many(200, `{"type": "a", "result": `+odd+`}`),
+		"Attachments": `"attachments": ` + many(300, `{"id": "&&&", "description": `+odd+`, "content": `+odd+`}`),
+		"Profile":     `"user_profile": ` + many(50, odd),
+		"All": `"action_results": ` + many(200, odd) + `, "attachments": ` + many(300, `{"content": `+odd+`}`) + `, "context": ` + many(50, odd) + `, "user_profile": ` + many(50, odd) +
+			`, "previous_agent_results": ` + many(500, odd) + `, "previous_action_results": ` + many(500, odd),
+	} {
+		for _, form := range []string{"prompt", "tools"} {
+			t.Run(name+"/"+form, func(t *testing.T) {
+				t.Parallel()
+				r := &reasoner{script: []string{`"over"`}}
+				done(t, work(t, workgraph.Actors{"r": r, "x": says(`1`)}, `{"user_input": "go", "reasoner": "r", "form": "`+form+`", "actions": {"x": {}}, "history": {"tokens": 2000}, `+stated+`}`), `"over"`)
+				told := ""
+				if form == "prompt" {
+					told = r.prompt(t, 1)
+				} else {
+					var messages []struct{ Content string }
+					require.NoError(t, json.Unmarshal(r.asked[0]["messages"], &messages))
+					for _, m := range messages {
+						told += m.Content
+					}
+				}
+				require.LessOrEqual(t, llm.EstimateText(told), int64(tokens+labels))
+				require.Greater(t, llm.EstimateText(told), int64(tokens/3), "the room is used")
+				require.Contains(t, told, "go")
+			})
+		}
+	}
+}
+
 func TestGraphs(t *testing.T) {
 	t.Parallel()
 	graph := func(nodes string) string {
@@ -130,7 +169,7 @@ func TestArguments(t *testing.T) {
 		"UnknownField":   {`{"goal": "x", "actions": {"a": {"aktor": "x"}}}`, "aktor"},
 		"BadSchema":      {`{"goal": "x", "actions": {"a": {"schema": {"type": 7}}}}`, "actions.a: schema"},
 		"Expand":         {`{"goal": "x", "actions": {"a": {"actor": "expand"}}}`, "expand cannot be an action"},
-		"StepOfTheLoop":  {`{"goal": "x", "actions": {"a": {"actor": "loop/act"}}}`, "is a step of an agent"},
+		"StepOfTheLoop":  {`{"goal": "x", "actions": {"a": {"actor": "loop/act"}}}`, "is for the loop of an agent"},
 		"SharedByNobody": {`{"goal": "x", "actions": {"a": {"actor": "cel", "share_thread": true}}}`, "share_thread: cel is no agent"},
 		"Rounds":         {`{"goal": "x", "actions": {"a": {}}, "max_rounds": 100001}`, "max_rounds"},
 		"Depth":          {`{"goal": "x", "actions": {"a": {}}, "max_branch_depth": 21}`, "max_branch_depth"},
@@ -146,6 +185,8 @@ func TestArguments(t *testing.T) {
 		"NoSolver":       {`{"goal": "x", "dispatch": "plan"}`, "solver is missing"},
 		"Summarizer":     {`{"goal": "x", "actions": {"a": {}}, "summarizer": {"actor": "x", "prompt": "y"}}`, "exactly one of actor and prompt"},
 		"Attachment":     {`{"goal": "x", "actions": {"a": {}}, "attachments": [7]}`, "attachments[0]"},
+		"Attachments":    {`{"goal": "x", "actions": {"a": {}}, "attachments": [` + strings.Repeat(`{"uri": "x"}, `, 1000) + `{"uri": "x"}]}`, "there are 1001 attachments, the limit is 1000"},
+		"LongInput":      {`{"goal": "` + strings.Repeat("x", 1<<20) + `", "actions": {"a": {}}}`, "the user input has 1048578 bytes, the limit is 1048576"},
 	} {
 		t.Run("Refused/"+name, func(t *testing.T) {
 			t.Parallel()
@@ -159,14 +200,26 @@ func TestArguments(t *testing.T) {
 		e := actortest.Fails(t, first, `{"goal": "x", "actions": {"a": {}}}`, func(s *workgraph.Start) { s.Own = nil })
 		require.Contains(t, e.Message, "in the node's own arguments")
 	})
-	t.Run("Validation/FindsATemplatesFault", func(t *testing.T) {
-		t.Parallel()
-		n := &workgraph.Node{Named: map[string]json.RawMessage{"actions": json.RawMessage(`{"a": {}}`), "template": json.RawMessage(`"{user_inptu}"`)}}
-		faults := first.Examine(t.Context(), n)
-		require.Len(t, faults, 1)
-		require.Equal(t, "template", faults[0].Arg)
-		require.Contains(t, faults[0].Fault, "did you mean {user_input}?")
-	})
+	for name, c := range map[string]struct{ stated, arg, fault string }{
+		"Template":     {`"template": "{user_inptu}"`, "template", "did you mean {user_input}?"},
+		"ResultSchema": {`"result_schema": {"type": 7}`, "result_schema", "result_schema: "},
+		"Form":         {`"form": "poem"`, "form", "neither prompt nor tools"},
+		"ReasonerArgs": {`"reasoner_args": 7`, "reasoner_args", "cannot unmarshal number"},
+		"ActionsTime":  {`"actions": {"a": {"timeout": "soon"}}`, "actions", "actions: "},
+		"History":      {`"history": {"tokens": 1}`, "history", "history.tokens must be"},
+		"Branch":       {`"branch": false, "max_branches": 2`, "max_branches", "max_branches has no effect"},
+		"Solver":       {`"dispatch": "plan"`, "solver", "solver is missing"},
+	} {
+		t.Run("Validation/"+name, func(t *testing.T) {
+			t.Parallel()
+			n := &workgraph.Node{}
+			require.NoError(t, json.Unmarshal([]byte(`{"actions": {"a": {}}, `+c.stated+`}`), &n.Named))
+			faults := first.Examine(t.Context(), n)
+			require.Len(t, faults, 1, "a graph whose every call fails is refused")
+			require.Equal(t, c.arg, faults[0].Arg)
+			require.Contains(t, faults[0].Fault, c.fault)
+		})
+	}
 	t.Run("Steps/AreForTheLoopOnly", func(t *testing.T) {
 		t.Parallel()
 		for _, s := range agent.Specs(newThreads(), nil)[1:] {

@@ -3,7 +3,9 @@ package prompt_test
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -121,17 +123,41 @@ func TestActionResults(t *testing.T) {
 	}
 	t.Run("XML/Golden", func(t *testing.T) {
 		t.Parallel()
-		golden(t, "results.xml", prompt.ActionResults(rs, 101))
+		golden(t, "results.xml", prompt.ActionResults(rs, 101, 10_000))
 	})
 	t.Run("None/IsEmpty", func(t *testing.T) {
 		t.Parallel()
-		require.Empty(t, prompt.ActionResults(nil, 100))
+		require.Empty(t, prompt.ActionResults(nil, 100, 1000))
 	})
 	t.Run("Given/ActionsAndOthers", func(t *testing.T) {
 		t.Parallel()
 		require.Equal(t, "<ActionResults>\n  <Action>\n    <ActionType>visit</ActionType>\n    <ActionResult>a</ActionResult>\n  </Action>\n  <Action>\n    <ActionResult>7</ActionResult>\n  </Action>\n</ActionResults>",
-			prompt.ActionResults(state.Given(json.RawMessage(`[{"type": "visit", "result": "a"}, 7]`)), 100))
-		require.Empty(t, prompt.ActionResults(state.Given(json.RawMessage(`null`)), 100))
+			prompt.ActionResults(state.Given(json.RawMessage(`[{"type": "visit", "result": "a"}, 7]`)), 100, 1000))
+		require.Empty(t, prompt.ActionResults(state.Given(json.RawMessage(`null`)), 100, 1000))
+	})
+	t.Run("Room/IsNeverExceeded", func(t *testing.T) {
+		t.Parallel()
+		big := json.RawMessage(`"` + strings.Repeat("&", 10_000) + `"`)
+		for name, rs := range map[string]state.Results{
+			"Escapes": {{Action: "a", OK: big}},
+			"Many":    {{Action: "a", OK: big}, {Group: slices.Repeat(state.Results{{Action: "b", OK: big}}, 100)}, {Action: "c", OK: big}},
+			"Members": {{Value: json.RawMessage("[" + strings.Repeat("7,", 499) + "7]")}},
+			"Errors":  slices.Repeat(state.Results{{Action: "d", Error: &state.Failure{Reason: "NO", Message: string(big)}}}, 50),
+			"Names":   slices.Repeat(state.Results{{Action: string(big), Skipped: string(big)}}, 50),
+		} {
+			got := prompt.ActionResults(rs, 16<<10, 4000)
+			require.LessOrEqual(t, len(got), 4000+200, name)
+			require.Greater(t, len(got), 2500, "%s: the room is used", name)
+			if name != "Escapes" {
+				var n int
+				_, err := fmt.Sscanf(got[strings.Index(got, "<ActionsLeftOut>"):], "<ActionsLeftOut>%d<", &n)
+				require.NoError(t, err)
+				all := map[string]int{"Many": 102, "Members": 500, "Errors": 50, "Names": 50}[name]
+				require.Equal(t, all, n+strings.Count(got, "<Action>"), "what is left out is counted")
+			}
+		}
+		long := prompt.ActionResults(state.Results{{Value: json.RawMessage("[" + strings.Repeat("7,", state.MaxMembers) + "7]")}}, 100, 4000)
+		require.Equal(t, 1, strings.Count(long, "<Action>"), "a list of so many is one value")
 	})
 	t.Run("Memory/IsTakenOut", func(t *testing.T) {
 		t.Parallel()
@@ -148,10 +174,16 @@ func TestTexts(t *testing.T) {
 	t.Parallel()
 	t.Run("Attachments/EscapedAndBounded", func(t *testing.T) {
 		t.Parallel()
+		as := []prompt.Attachment{{ID: "FETCH_URLS", Description: "The result of the 'FETCH_URLS' agent", Content: json.RawMessage(`{"a": 1}`)},
+			{ID: `<x"`, Content: json.RawMessage(`"` + strings.Repeat("&", 100) + `"`)}, {ID: "u", URI: "file:a"}}
 		require.Equal(t, "<Attachment id=\"FETCH_URLS\" description=\"The result of the 'FETCH_URLS' agent\">\n{\"a\":1}\n</Attachment>\n"+
-			"<Attachment id=\"&lt;x&quot;\" truncated=\"13\">\n&lt;/Attachme…\n</Attachment>\n<Attachment id=\"u\">\nfile:a\n</Attachment>",
-			prompt.AttachmentsText([]prompt.Attachment{{ID: "FETCH_URLS", Description: "The result of the 'FETCH_URLS' agent", Content: json.RawMessage(`{"a": 1}`)},
-				{ID: `<x"`, Content: json.RawMessage(`"</Attachment>"`)}, {ID: "u", URI: "file:a"}}, 10))
+			"<Attachment id=\"&lt;x&quot;\" truncated=\"100\">\n"+strings.Repeat("&amp;", 37)+"…\n</Attachment>\n<Attachment id=\"u\">\nfile:a\n</Attachment>",
+			prompt.AttachmentsText(as, 600))
+		long := slices.Repeat([]prompt.Attachment{{ID: strings.Repeat("i", 1000), Description: strings.Repeat("d", 1000), Content: json.RawMessage(`"` + strings.Repeat("x", 1000) + `"`)}}, 10)
+		got := prompt.AttachmentsText(long, 600)
+		require.LessOrEqual(t, len(got), 700)
+		require.Equal(t, 2, strings.Count(got, "<Attachment "))
+		require.True(t, strings.HasSuffix(got, "\n(8 more attachments are left out.)"))
 	})
 	t.Run("Conversation/TheOldestGiveWay", func(t *testing.T) {
 		t.Parallel()

@@ -13,83 +13,115 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/state"
 )
 
+// minEntry is how many bytes of a text each of its entries has at least, if there is that much.
+const minEntry = 256
+
 // ActionResults is the XML of what became of actions, empty if there are none: an Action for each, with its
 // ActionType and ActionResult, and an ActionGroup around the actions of a parallel group. A value that no
-// action gave has no ActionType; a list of such values has an Action for each. Every result has at most so
-// many bytes before it is escaped; truncated tells the whole length of one that was cut.
-func ActionResults(rs state.Results, most int) string {
+// action gave has no ActionType; a list of such values has an Action for each. Every result has at most each
+// bytes; truncated tells the whole length of one that was cut. All of them have about all bytes. Results
+// beyond that are left out, and ActionsLeftOut says how many.
+func ActionResults(rs state.Results, each, all int) string {
 	if len(rs) == 0 {
 		return ""
 	}
-	var b strings.Builder
-	b.WriteString("<ActionResults>\n")
-	results(&b, rs, most, "  ")
-	b.WriteString("</ActionResults>")
-	return b.String()
+	rs = spread(rs)
+	w := &listing{each: each, share: max(minEntry, all/rs.Count()), left: all}
+	w.b.WriteString("<ActionResults>\n")
+	w.results(rs, "  ")
+	if w.leftOut > 0 {
+		fmt.Fprintf(&w.b, "  <ActionsLeftOut>%d</ActionsLeftOut>\n", w.leftOut)
+	}
+	w.b.WriteString("</ActionResults>")
+	return w.b.String()
 }
 
-func results(b *strings.Builder, rs state.Results, most int, indent string) {
+// spread is the results with a list of values as a result for each.
+func spread(rs state.Results) state.Results {
+	out := make(state.Results, 0, len(rs))
+	for _, r := range rs {
+		r.Group = spread(r.Group)
+		list, _ := state.Members(r.Value, state.MaxMembers)
+		for _, v := range list {
+			out = append(out, state.Result{OK: v})
+		}
+		if len(list) == 0 {
+			if len(r.Value) > 0 {
+				r.OK, r.Value = r.Value, nil
+			}
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// listing writes results within a number of bytes.
+type listing struct {
+	b strings.Builder
+	// each bounds a result, share what is written for it, left all of them.
+	each, share, left int
+	leftOut           int
+}
+
+func (w *listing) results(rs state.Results, indent string) {
 	for i := range rs {
 		r := &rs[i]
 		switch {
-		case len(r.Group) > 0:
-			b.WriteString(indent + "<ActionGroup>\n")
-			results(b, r.Group, most, indent+"  ")
-			b.WriteString(indent + "</ActionGroup>\n")
-		case len(r.Value) > 0:
-			for _, v := range members(r.Value) {
-				one(b, &state.Result{OK: v}, most, indent)
-			}
+		case len(r.Group) == 0:
+			w.result(r, indent)
+		case w.leftOut > 0:
+			w.leftOut += r.Group.Count()
 		default:
-			one(b, r, most, indent)
+			w.b.WriteString(indent + "<ActionGroup>\n")
+			w.results(r.Group, indent+"  ")
+			w.b.WriteString(indent + "</ActionGroup>\n")
 		}
 	}
 }
 
-// members are the elements of a list, or any other value alone.
-func members(raw json.RawMessage) []json.RawMessage {
-	var list []json.RawMessage
-	if json.Unmarshal(raw, &list) == nil && len(list) > 0 {
-		return list
+// result writes one result, unless it or one before it has no room.
+func (w *listing) result(r *state.Result, indent string) {
+	if w.leftOut > 0 {
+		w.leftOut++
+		return
 	}
-	return []json.RawMessage{raw}
-}
-
-func one(b *strings.Builder, r *state.Result, most int, indent string) {
-	b.WriteString(indent + "<Action>\n")
 	in := indent + "  "
+	text, tail := indent+"<Action>\n", indent+"</Action>\n"
 	if r.Action != "" {
-		element(b, in, "ActionType", "", r.Action)
+		text += element(in, "ActionType", "", clipped(r.Action, w.share/4, false))
 	}
+	const tags = len("<ActionResult truncated=\"\"></ActionResult>\n") + 10
+	most := max(0, min(w.each, w.share-len(text)-len(tail)-len(in)-tags))
+	whole, tag, attribute := r.Text(), "ActionResult", ""
+	shown, cut := escaped(whole, most, false)
 	switch {
 	case r.Error != nil:
-		element(b, in, "ActionError", "", r.Error.Reason+": "+errs.Clip(r.Error.Message, most))
-	case r.Skipped != "":
-		element(b, in, "ActionSkipped", "", r.Skipped)
-	case r.Abstained:
-		element(b, in, "ActionSkipped", "", "it gave no result")
-	default:
-		s := actor.AsText(r.OK)
-		cut := ""
-		if whole := max(len(s), r.Cut); whole > most || r.Cut > 0 {
-			cut = fmt.Sprintf(` truncated="%d"`, whole)
-			s = errs.Clip(s, most)
-		}
-		element(b, in, "ActionResult", cut, s)
+		tag = "ActionError"
+	case r.Skipped != "" || r.Abstained:
+		tag = "ActionSkipped"
+	case cut || r.Cut > 0:
+		attribute = fmt.Sprintf(` truncated="%d"`, max(len(whole), r.Cut))
 	}
-	b.WriteString(indent + "</Action>\n")
+	text += element(in, tag, attribute, shown)
+	text += tail
+	if len(text) > w.left {
+		w.leftOut++
+		return
+	}
+	w.left -= len(text)
+	w.b.WriteString(text)
 }
 
-func element(b *strings.Builder, indent, tag, attributes, text string) {
-	fmt.Fprintf(b, "%s<%s%s>", indent, tag, attributes)
-	escape(b, text, false)
-	fmt.Fprintf(b, "</%s>\n", tag)
+func element(indent, tag, attributes, text string) string {
+	return indent + "<" + tag + attributes + ">" + text + "</" + tag + ">\n"
 }
 
-// escape writes text as XML, for the value of an attribute or the content of an element. Characters that XML
-// does not have become U+FFFD.
-func escape(b *strings.Builder, s string, attribute bool) {
+// escaped is a text as XML, for the value of an attribute or the content of an element. Characters that XML
+// does not have become U+FFFD. It has at most so many bytes, and an ellipsis if it was cut.
+func escaped(s string, most int, attribute bool) (text string, cut bool) {
+	var b strings.Builder
 	for _, r := range s {
+		n := b.Len()
 		switch {
 		case r == '&':
 			b.WriteString("&amp;")
@@ -104,7 +136,17 @@ func escape(b *strings.Builder, s string, attribute bool) {
 		default:
 			b.WriteRune(r)
 		}
+		if b.Len() > most {
+			return b.String()[:n] + "…", true
+		}
 	}
+	return b.String(), false
+}
+
+// clipped is escaped without whether it was cut.
+func clipped(s string, most int, attribute bool) string {
+	text, _ := escaped(s, most, attribute)
+	return text
 }
 
 // Memory is what actions want to be remembered: the texts of action_memory.memory in their results, a line
@@ -144,32 +186,42 @@ type Attachment struct {
 	URI string `json:"uri,omitempty"`
 }
 
-// AttachmentsText is the attachments as text, each of at most so many bytes before it is escaped.
-func AttachmentsText(as []Attachment, most int) string {
+// AttachmentsText is the attachments as text of about so many bytes. Each has an equal share; those that have
+// no room are left out, and a line says how many.
+func AttachmentsText(as []Attachment, all int) string {
 	var b strings.Builder
+	share := max(minEntry, all/max(1, len(as)))
 	for i := range as {
+		text := as[i].text(share)
+		if i > 0 && b.Len()+len(text) > all {
+			fmt.Fprintf(&b, "\n(%d more attachments are left out.)", len(as)-i)
+			break
+		}
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		b.WriteString(`<Attachment id="`)
-		escape(&b, as[i].ID, true)
-		if as[i].Description != "" {
-			b.WriteString(`" description="`)
-			escape(&b, as[i].Description, true)
-		}
-		body := actor.AsText(as[i].Content)
-		if body == "" {
-			body = as[i].URI
-		}
-		if len(body) > most {
-			fmt.Fprintf(&b, `" truncated="%d`, len(body))
-			body = errs.Clip(body, most)
-		}
-		b.WriteString("\">\n")
-		escape(&b, body, false)
-		b.WriteString("\n</Attachment>")
+		b.WriteString(text)
 	}
 	return b.String()
+}
+
+// text is the attachment in an element of at most so many bytes. Its id and its description have a quarter of
+// them each at most.
+func (a *Attachment) text(most int) string {
+	head := `<Attachment id="` + clipped(a.ID, most/4, true)
+	if a.Description != "" {
+		head += `" description="` + clipped(a.Description, most/4, true)
+	}
+	const tail, more = "\n</Attachment>", len("\" truncated=\"\">\n") + 10
+	whole := actor.AsText(a.Content)
+	if whole == "" {
+		whole = a.URI
+	}
+	body, cut := escaped(whole, max(0, most-len(head)-len(tail)-more), false)
+	if cut {
+		head += fmt.Sprintf(`" truncated="%d`, len(whole))
+	}
+	return head + "\">\n" + body + tail
 }
 
 // ConversationText is the conversation of messages of a thread, which are given newest first: a line

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -50,6 +51,37 @@ func meant(s string) bool {
 		return next[0] == '"' || next[0] == '\''
 	}
 	return next[0] == '{' || next[0] == '['
+}
+
+// begun finds the beginning of a decision in JSON.
+var begun = regexp.MustCompile(`^[\[{\s]*["']?(?:actions|next_actions|result|graph|task_status|instant_response|action|name|tool)["']?\s*:`)
+
+// withinJSON reports whether a place in a text is within JSON: a value that goes on there, or a decision that
+// begins before it and cannot be read. JSON that ends before the place is not looked at.
+func withinJSON(s string, at int) bool {
+	start := 0 // of the text without its fence
+	if inner := lenient.Unfence(s); len(inner) < len(s) {
+		start = strings.Index(s, inner)
+	}
+	for from, n := start, 0; from < at && n < maxStarts; n++ {
+		i := strings.IndexAny(s[from:at], "{[")
+		if i < 0 {
+			return false
+		}
+		from += i
+		_, size, err := lenient.At(s[from:])
+		switch {
+		case err == nil && from+size > at:
+			return true
+		case err == nil:
+			from += size
+		case begun.MatchString(s[from:]) || from == start && s[from] == '{' && meant(s[from:]):
+			return true
+		default:
+			from++
+		}
+	}
+	return false
 }
 
 // decisionKeys are the fields by which an object is a decision.
@@ -151,7 +183,7 @@ func readObject(raw json.RawMessage) (*Response, error) {
 	acts := len(r.Groups) > 0
 	switch {
 	case acts && r.Graph != nil:
-		return nil, errors.New("the decision has both actions and a graph: " + want)
+		return nil, errors.New("the decision has both actions and a graph: give one of them")
 	case acts || r.Graph != nil:
 		if !absent(result) {
 			return nil, errors.New("the decision has something to do and a result: do it first and give the result in a later round, or give the result alone")
@@ -162,7 +194,7 @@ func readObject(raw json.RawMessage) (*Response, error) {
 			r.InstantResponse = actor.AsText(result)
 		}
 	case r.Status == "" && r.InstantResponse == "":
-		return nil, errors.New("the decision says nothing: " + want)
+		return nil, errors.New(`the decision says nothing: give "actions" or a "result"`)
 	}
 	return r, nil
 }
@@ -182,6 +214,9 @@ func readRemarks(raw json.RawMessage) (*Response, error) {
 			return nil, errors.New(`instant_learnings must be a list of {"id", "content"}`)
 		}
 		r.Learnings = r.Learnings[:min(len(r.Learnings), maxLearnings)]
+		for i, l := range r.Learnings {
+			r.Learnings[i] = l.bounded()
+		}
 	}
 	return r, nil
 }

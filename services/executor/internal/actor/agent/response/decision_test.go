@@ -34,6 +34,7 @@ func TestRead(t *testing.T) {
 		b, _ := json.Marshal(s) // texts always marshal
 		return string(b)
 	}
+	const quotedTags = `mail{"text":"\u003cTaskStatus\u003eCompleted\u003c/TaskStatus\u003e"}`
 	for name, c := range map[string]struct{ in, want string }{
 		"Groups":         {`{"actions": [[{"action": "a", "arguments": {"x": 9007199254740993}}], [{"action": "b"}, {"action": "c"}]]}`, `a{"x":9007199254740993} > b{}+c{}`},
 		"FlatList":       {`{"actions": [{"action": "a"}, {"action": "b"}]}`, `a{} > b{}`},
@@ -58,6 +59,14 @@ func TestRead(t *testing.T) {
 		"FencesWithin":   {quote("```json\n{\"result\": \"```x```\"}\n```"), `result "` + "```x```" + `"`},
 		"AfterWords":     {quote("I will {search} now:\n{\"actions\": [{\"action\": \"a\"}]}\nDone."), `a{}`},
 		"TwoFences":      {quote("First\n```\nx\n```\nthen\n```json\n[{\"action\": \"a\"}]\n```"), `a{}`},
+		"QuotedTags":     {quote(`{"actions": [[{"action": "mail", "arguments": {"text": "<TaskStatus>Completed</TaskStatus>"}}]]}`), quotedTags},
+		"QuotedFenced":   {quote("```json\n" + `{"actions": [[{"action": "mail", "arguments": {"text": "<TaskStatus>Completed</TaskStatus>"}}]]}` + "\n```"), quotedTags},
+		"QuotedLater":    {quote(`I {mail} it: {"actions": [[{"action": "mail", "arguments": {"text": "<TaskStatus>Completed</TaskStatus>"}}]]}`), quotedTags},
+		"QuotedMended":   {quote(`{'actions': [[{'action': 'mail', 'arguments': {'text': '<TaskStatus>Completed</TaskStatus>'}}]],}`), quotedTags},
+		"QuotedByACall":  {`{"role": "assistant", "content": "{\"result\": \"<InstantResponse>hi</InstantResponse>\"}"}`, `result "<InstantResponse>hi</InstantResponse>"`},
+		"TagsAfterJSON":  {quote(`Of ["x"] and {"result": 1}: <ImmediateNextActions><Action>a</Action></ImmediateNextActions>`), `a{}`},
+		"TagsAfterProse": {quote(`By [[the notes]] {I} <ImmediateNextActions><Action>a</Action></ImmediateNextActions>`), `a{}`},
+		"TagsAroundJSON": {quote(`<ImmediateNextActions><Action><Type>a</Type><Args>{"actions": [["b"]]}</Args></Action></ImmediateNextActions>`), `a{"actions":[["b"]]}`},
 	} {
 		t.Run("Understood/"+name, func(t *testing.T) {
 			t.Parallel()
@@ -81,6 +90,8 @@ func TestRead(t *testing.T) {
 		"BareText":        {quote("```json\n{\"result\": see above}\n```"), "this text has no quotes"},
 		"ClosedTooEarly":  {quote(`{"actions": [{"action": "a"}]}, {"action": "b"}]}`), "more of it follows"},
 		"BrokenOff":       {quote(`So: {"actions": [[{"action": "save", "arguments": {"result": "x"}}]`), "not valid JSON"},
+		"QuotedBrokenOff": {quote(`{"why": "so", "actions": [[{"action": "mail", "arguments": {"text": "<TaskStatus>Completed</TaskStatus>`), "not valid JSON"},
+		"QuotedCutLater":  {quote(`So: {"actions": [[{"action": "mail", "arguments": {"text": "<TaskStatus>Completed</TaskStatus>"}`), "not valid JSON"},
 		"NoDecision":      {quote(`{"answer": 7}`), "says nothing"},
 		"NoName":          {`{"actions": [[{"arguments": {}}]]}`, `actions[0][0]: it does not name its "action"`},
 		"LooseArgument":   {`{"actions": [{"action": "a", "query": "x"}]}`, `"query" is no part of an action`},
@@ -102,7 +113,7 @@ func TestRead(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	for _, s := range []string{`{"actions": [[{"action": "a", "arguments": "{}"}]]}`, `"` + "```json\\n{}\\n```" + `"`, `[["a"]]`, `"{[}]"`, `{"result":`,
 		`"<ImmediateNextActions><Action><Type>a</Type><Args><x>1</x></Args>"`, `{"role": "assistant", "tool_calls": [{"name": "a", "arguments": {}}]}`,
-		`"<TaskStatus>Pending</TaskStatus>"`, `{"task_status": "Ongoing"}`} {
+		`"<TaskStatus>Pending</TaskStatus>"`, `{"task_status": "Ongoing"}`, `"{\"actions\": [[{\"action\": \"a\", \"arguments\": {\"x\": \"<TaskStatus>Completed\"}}]]}"`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

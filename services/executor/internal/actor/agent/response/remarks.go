@@ -1,19 +1,19 @@
 package response
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
+)
 
 // Remarks is what a text says beside what is to be done, in the XML form or in a JSON object: what is said to
 // the user, the status and its descriptions, and learnings. What is to be done, and what cannot be read, is
 // left out.
 func Remarks(text string) *Response {
-	if root, n := scan(text); n > 0 {
+	if top, ok, err := elements(text); ok {
 		r := &Response{}
-		for top := root.children; len(top) > 0; top = top[1:] {
-			if e := top[0]; e.tag == tagResponse {
-				top = append(top[:1:1], append(e.children, top[1:]...)...)
-			} else if e.tag != tagNextActions && r.take(e) != nil {
-				continue // a status that is none
-			}
+		if err == nil {
+			top = slices.DeleteFunc(top, func(e *element) bool { return e.tag == tagNextActions })
+			_ = r.takeAll(top) // a status that is none is left out
 		}
 		return r
 	}

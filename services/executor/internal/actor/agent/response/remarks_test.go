@@ -23,6 +23,7 @@ func TestRemarks(t *testing.T) {
 		"XMLPendingMute":  {"<TaskStatus>Pending</TaskStatus>A -> B", "", Ongoing, true},
 		"JSON":            {"```json\n{\"instant_response\": \"I plan.\", \"tasks\": []}\n```", "I plan.", Ongoing, true},
 		"JSONList":        {`[{"task": "a"}]`, "", Ongoing, true},
+		"JSONQuotesTags":  {`[{"task": "say <TaskStatus>Pending</TaskStatus><InstantResponse>x</InstantResponse>"}]`, "", Ongoing, true},
 		"JSONOddStatus":   {`{"task_status": "Busy", "tasks": []}`, "", Ongoing, true},
 		"JSONCutOff":      {`{"tasks": [{"task": "a"`, "", Ongoing, true},
 		"JSONPending":     {`{"task_status": "Pending", "instant_response": "Which?", "tasks": []}`, "Which?", Pending, false},

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/plan/lenient"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 )
@@ -54,6 +55,14 @@ type Response struct {
 // Acts reports whether there is something to be done.
 func (r *Response) Acts() bool { return len(r.Groups) > 0 || r.Graph != nil }
 
+// FirstCall is the id of the tool call that asked for the first action, or empty.
+func (r *Response) FirstCall() string {
+	if len(r.Groups) == 0 {
+		return ""
+	}
+	return r.Groups[0][0].Call
+}
+
 // Action is one action that is wanted.
 type Action struct {
 	Type      string                     `json:"action"`
@@ -79,18 +88,24 @@ type Learning struct {
 	Content string `json:"content"`
 }
 
+// bounded is the learning with texts that are not too long.
+func (l Learning) bounded() Learning {
+	return Learning{errs.Clip(l.ID, maxLearning/32), errs.Clip(l.Content, maxLearning)}
+}
+
 // Bounds of what is read.
 const (
 	MaxBytes     = 1 << 20
 	maxActions   = 10_000
 	maxLearnings = 100
-	maxStarts    = 16 // places in a text at which JSON is looked for
+	maxLearning  = 8 << 10 // bytes of one
+	maxStarts    = 16      // places in a text at which JSON is looked for
 )
 
 // askPrefix begins the type of an action that is a question to the user.
 const askPrefix = "UserInputsRequired"
 
-const want = `give one of "actions", "result" and "graph"`
+const want = "say what is to be done next, or give the result"
 
 // Read decodes the output of a reasoner in the forms that models use: an assistant message with tool calls, a
 // decision as an object or as a text, bare, fenced or after other words, and the XML form with whatever
@@ -157,7 +172,8 @@ func question(a *Action) string {
 	return a.Reasoning
 }
 
-// readText looks for the XML form first: its tags are never part of JSON.
+// readText reads a text in the form that stands outermost in it: the XML form may hold JSON, and JSON may
+// quote tags of that form.
 func readText(s string) (*Response, error) {
 	s = strings.TrimSpace(s)
 	if s == "" {

@@ -57,7 +57,7 @@ func (r *Response) TakeTaskCalls(tools []string) {
 		return
 	}
 	var rest []Action
-	question := ""
+	var questions []string
 	for i := range r.Groups[0] {
 		a := &r.Groups[0][i]
 		if !slices.Contains(tools, a.Type) {
@@ -69,13 +69,14 @@ func (r *Response) TakeTaskCalls(tools []string) {
 		if err != nil {
 			c.Answer, c.Failed = err.Error(), true
 		}
-		question = join(question, asked)
+		questions = append(questions, asked)
 		r.TaskCalls = append(r.TaskCalls, c)
 	}
+	question := lines(questions...)
 	switch {
 	case question != "":
 		// The question comes first. What was to be done besides is decided again when it is answered.
-		r.Status, r.Groups, r.InstantResponse = Pending, nil, join(r.InstantResponse, question)
+		r.Status, r.Groups, r.InstantResponse = Pending, nil, lines(r.InstantResponse, question)
 	case len(rest) == 0:
 		r.Groups = nil
 	default:
@@ -104,6 +105,8 @@ func (r *Response) takeTaskCall(a *Action, c *TaskCall) (question string, err er
 		case err != nil:
 		case len(r.Learnings) == maxLearnings:
 			err = errors.New("this is one too many for one message: keep it in a later one")
+		case l != l.bounded():
+			err = fmt.Errorf("the fact is too long: keep one of at most %d bytes, under an id of at most %d", maxLearning, maxLearning/32)
 		default:
 			r.Learnings, c.Answer = append(r.Learnings, l), "kept"
 		}

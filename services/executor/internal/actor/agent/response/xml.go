@@ -61,30 +61,18 @@ type element struct {
 	attrs    []lenient.Attr // of Args
 }
 
-// readXML reads the XML form out of a text. ok is false if none of its tags is there. Only the tags of the
+// readXML reads the XML form out of a text. ok is false if the text is not in that form. Only the tags of the
 // form count, and each only where it belongs, so that markup and loose angle brackets within a text are part
 // of the text. An end that is missing is where the element around it ends, or the next element of the form
 // begins.
 func readXML(s string) (r *Response, ok bool, err error) {
-	root, n := scan(s)
-	if n == 0 {
-		return nil, false, nil
-	}
-	top := root.children
-	if len(top) == 0 {
-		return nil, false, nil
+	top, ok, err := elements(s)
+	if !ok || err != nil {
+		return nil, ok, err
 	}
 	r = &Response{}
-	for len(top) > 0 {
-		e := top[0]
-		top = top[1:]
-		if e.tag == tagResponse {
-			top = append(append([]*element{}, e.children...), top...)
-			continue
-		}
-		if err := r.take(e); err != nil {
-			return nil, true, err
-		}
+	if err := r.takeAll(top); err != nil {
+		return nil, true, err
 	}
 	if r.InstantResponse == "" && r.Groups == nil && r.Status == "" && r.Description == "" {
 		return nil, true, fmt.Errorf("the response says nothing: write ImmediateNextActions, or an InstantResponse with the TaskStatus Completed or Pending")
@@ -92,12 +80,46 @@ func readXML(s string) (r *Response, ok bool, err error) {
 	return r, true, nil
 }
 
+// elements are the elements at the top of a text in the XML form. ok is false if the text has no tag of the
+// form, or if JSON stands around the first one: a decision in JSON may quote tags.
+func elements(s string) (top []*element, ok bool, err error) {
+	all, whole := tokens(mask(s))
+	first := slices.IndexFunc(all, func(t token) bool { return !t.closes && slices.Contains(inside[t.tag], "") })
+	switch {
+	case first < 0 || withinJSON(s, all[first].from):
+		return nil, false, nil
+	case !whole:
+		return nil, true, fmt.Errorf("there are more than %d tags, far too many", maxTags)
+	}
+	for _, e := range scan(s, all).children {
+		if e.tag == tagResponse {
+			top = append(top, e.children...)
+		} else {
+			top = append(top, e)
+		}
+	}
+	return top, true, nil
+}
+
+// takeAll adds the elements of the top to the response. It returns the first fault, and takes the other
+// elements all the same.
+func (r *Response) takeAll(top []*element) (first error) {
+	var said []string
+	for _, e := range top {
+		if e.tag == tagInstant {
+			said = append(said, e.value())
+		} else if err := r.take(e); first == nil {
+			first = err
+		}
+	}
+	r.InstantResponse = lines(said...)
+	return first
+}
+
 // take adds one element of the top to the response.
 func (r *Response) take(e *element) error {
 	value := e.value()
 	switch e.tag {
-	case tagInstant:
-		r.InstantResponse = join(r.InstantResponse, value)
 	case tagDescription:
 		r.Description = value
 	case tagExtended:
@@ -127,16 +149,17 @@ func (r *Response) take(e *element) error {
 				r.Groups = append(r.Groups, group)
 			}
 		}
+		if len(r.Groups) > maxGroups {
+			return fmt.Errorf("there are %d groups, far too many", len(r.Groups))
+		}
 		r.empty = len(e.children) > 0 && len(r.Groups) == 0
 	}
 	return nil
 }
 
-func join(a, b string) string {
-	if a == "" || b == "" {
-		return a + b
-	}
-	return a + "\n" + b
+// lines are texts that are not empty, below each other.
+func lines(texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), "\n")
 }
 
 func yes(s string) bool {
@@ -148,7 +171,7 @@ func (r *Response) learn(e *element) {
 	var l Learning
 	flush := func() {
 		if l.Content != "" && len(r.Learnings) < maxLearnings {
-			r.Learnings = append(r.Learnings, l)
+			r.Learnings = append(r.Learnings, l.bounded())
 		}
 		l = Learning{}
 	}
@@ -360,13 +383,16 @@ type token struct {
 	next     int  // the next token of the same tag, or 0
 }
 
-// tokens finds the tags of the form.
-func tokens(s string) (out []token) {
+// maxTags bounds the tags of the form in one text.
+const maxTags = 20_000
+
+// tokens finds the tags of the form. whole is false if there are more than maxTags: then these are the first.
+func tokens(s string) (out []token, whole bool) {
 	last := map[string]int{}
 	for i := 0; ; i++ {
 		at := strings.IndexByte(s[i:], '<')
 		if at < 0 {
-			return out
+			return out, true
 		}
 		i += at
 		name, attrs, n := lenient.Tag(s, i)
@@ -378,6 +404,9 @@ func tokens(s string) (out []token) {
 		if _, known := inside[t.tag]; !known {
 			continue
 		}
+		if len(out) == maxTags {
+			return out, false
+		}
 		t.empty = !closing && s[t.to-2] == '/'
 		if k, ok := last[t.tag]; ok {
 			out[k].next = len(out)
@@ -388,11 +417,10 @@ func tokens(s string) (out []token) {
 	}
 }
 
-// scan builds the elements of the form. n is how many there are.
-func scan(s string) (root *element, n int) {
-	root = &element{}
+// scan builds the elements of the form out of its tags.
+func scan(s string, all []token) *element {
+	root := &element{}
 	stack := []*element{root}
-	all := tokens(mask(s))
 	for k := 0; k < len(all); k++ {
 		t := &all[k]
 		if t.closes {
@@ -405,7 +433,6 @@ func scan(s string) (root *element, n int) {
 		if depth == 0 {
 			continue
 		}
-		n++
 		e := &element{tag: t.tag}
 		e.attributes(t.attrs)
 		stack = stack[:depth]
@@ -427,7 +454,7 @@ func scan(s string) (root *element, n int) {
 			stack = append(stack, e)
 		}
 	}
-	return root, n
+	return root
 }
 
 // attributes takes parts of an element that are written as attributes: <Action Type="mail"/>. Those of Args

@@ -2,6 +2,7 @@ package response
 
 import (
 	"encoding/json"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -102,6 +103,8 @@ func TestXML(t *testing.T) {
 		"BadStatus":    {`<TaskStatus>Nearly</TaskStatus>`, `TaskStatus "Nearly" is none of`},
 		"SaysNothing":  {`<StructuredResponse></StructuredResponse>`, "says nothing"},
 		"AsksNothing":  {`<TaskStatus>Pending</TaskStatus>`, "nothing is asked"},
+		"ManyTags":     {"<ImmediateNextActions>" + strings.Repeat("<Type>", maxTags), "there are more than 20000 tags"},
+		"ManyGroups":   {"<ImmediateNextActions>" + strings.Repeat("<Action>a</Action>", maxGroups+1), "there are 1001 groups, far too many"},
 		"JSONNoStatus": {`{"task_status": "Nearly"}`, `TaskStatus "Nearly"`},
 	} {
 		t.Run("Refused/"+name, func(t *testing.T) {
@@ -119,6 +122,30 @@ func TestXML(t *testing.T) {
 			require.Less(t, time.Since(begin), 5*time.Second, name)
 		}
 	})
+}
+
+// What a response takes to be read grows with its length, not with the square of it. No other test runs
+// beside this one, which looks at all that is allocated.
+func TestHostileMemory(t *testing.T) {
+	calls := make([]string, maxActions)
+	for i := range calls {
+		calls[i] = `{"id": "c", "name": "ask_user", "arguments": {"question": "` + strings.Repeat("x", 30) + `"}}`
+	}
+	for name, in := range map[string]json.RawMessage{
+		"Responses": quoted(strings.Repeat("<StructuredResponse>", maxTags)),
+		"Said":      quoted(strings.Repeat("<InstantResponse>"+strings.Repeat("x", 70)+"</InstantResponse>", maxTags/2)),
+		"Tags":      quoted("<ImmediateNextActions>" + strings.Repeat("<Args>", 170_000)),
+		"Questions": json.RawMessage(`{"role": "assistant", "tool_calls": [` + strings.Join(calls, ",") + `]}`),
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if r, err := Read(in); err == nil {
+			r.TakeTaskCalls(TaskTools())
+		}
+		Remarks(string(in))
+		runtime.ReadMemStats(&after)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(100*MaxBytes), name)
+	}
 }
 
 func TestMessages(t *testing.T) {

@@ -3,6 +3,7 @@
 package state
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -133,6 +134,19 @@ func (r *Result) Refused() bool {
 	return r.Action == "" && r.Error != nil && r.Error.Reason == reasonRefused
 }
 
+// Text is what became of an action in words: its result, or why there is none.
+func (r *Result) Text() string {
+	switch {
+	case r.Error != nil:
+		return r.Error.Reason + ": " + r.Error.Message
+	case r.Skipped != "":
+		return r.Skipped
+	case r.Abstained:
+		return "it gave no result"
+	}
+	return actor.AsText(r.OK)
+}
+
 // Count is how many results there are, those within groups included.
 func (r Results) Count() int {
 	n := 0
@@ -186,14 +200,24 @@ func (r Results) cut(most int) Results {
 
 // beginning is the beginning of a value as a text that has at most so many bytes with its quotes.
 func beginning(raw json.RawMessage, most int) json.RawMessage {
-	for n := most; n > 0; {
-		text, err := actor.Encode(errs.Clip(string(raw), n))
-		if err == nil && len(text) <= most {
-			return text
-		}
-		n = max(n/2, n-(len(text)-most)) // quotes and what must be escaped take more
+	text, err := actor.Encode(Clip(string(raw), most))
+	if err != nil || len(text) > most {
+		return json.RawMessage(`""`)
 	}
-	return json.RawMessage(`""`)
+	return text
+}
+
+// Clip shortens a text so that it has at most so many bytes in JSON, with its quotes, and marks the cut with
+// an ellipsis. Less than the five bytes of an ellipsis are not enough for any text but an empty one.
+func Clip(s string, most int) string {
+	for n := most; ; {
+		cut := errs.Clip(s, n)
+		text, err := actor.Encode(cut)
+		if err != nil || len(text) <= most || n <= 0 {
+			return cut
+		}
+		n = max(0, n/2, n-(len(text)-most)) // quotes and what must be escaped take more
+	}
 }
 
 // Bytes is how many bytes the values have together.
@@ -203,8 +227,8 @@ func (r Results) Bytes() int {
 	return n
 }
 
-// Given are action results that a caller states. A member of a list with exactly the fields type (a text) and
-// result is the result of an action, anything else a value.
+// Given are action results that a caller states. A member of a list with exactly the fields type and result
+// is the result of an action, anything else a value. A type is a text of maxType bytes at most.
 func Given(raw json.RawMessage) Results {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil
@@ -212,29 +236,50 @@ func Given(raw json.RawMessage) Results {
 	if one, ok := typed(raw); ok {
 		return Results{one}
 	}
-	var members []json.RawMessage
-	if json.Unmarshal(raw, &members) == nil {
-		var out Results
-		some := false
-		for _, m := range members {
-			one, ok := typed(m)
-			if !ok {
-				one = Result{Value: m}
-			}
-			some = some || ok
-			out = append(out, one)
+	var out Results
+	some := false
+	members, _ := Members(raw, MaxMembers)
+	for _, m := range members {
+		one, ok := typed(m)
+		if !ok {
+			one = Result{Value: m}
 		}
-		if some {
-			return out
-		}
+		some = some || ok
+		out = append(out, one)
+	}
+	if some {
+		return out
 	}
 	return Results{{Value: raw}}
 }
 
+// MaxMembers is how many members a list of results may have. A longer one is a single value.
+const MaxMembers = 1000
+
+// Members are the members of a list. ok is false for any other value, and for a list of more than so many
+// members. It takes no more memory than they do, whatever the value is.
+func Members(raw json.RawMessage, most int) (list []json.RawMessage, ok bool) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if begin, err := dec.Token(); err != nil || begin != json.Delim('[') {
+		return nil, false
+	}
+	for dec.More() {
+		var one json.RawMessage
+		if len(list) == most || dec.Decode(&one) != nil {
+			return nil, false
+		}
+		list = append(list, one)
+	}
+	return list, true
+}
+
+// maxType bounds the type of a result that a caller states, in bytes.
+const maxType = 256
+
 func typed(raw json.RawMessage) (Result, bool) {
 	var m map[string]json.RawMessage
 	var name string
-	if json.Unmarshal(raw, &m) != nil || len(m) != 2 || len(m["result"]) == 0 || json.Unmarshal(m["type"], &name) != nil || name == "" {
+	if json.Unmarshal(raw, &m) != nil || len(m) != 2 || len(m["result"]) == 0 || json.Unmarshal(m["type"], &name) != nil || name == "" || len(name) > maxType {
 		return Result{}, false
 	}
 	return Result{Action: name, OK: m["result"]}, true

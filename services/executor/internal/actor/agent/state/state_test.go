@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/state"
 )
 
@@ -14,6 +15,7 @@ func raw(s string) json.RawMessage { return json.RawMessage(s) }
 
 func TestGiven(t *testing.T) {
 	t.Parallel()
+	many := "[" + strings.Repeat(`{"type": "x", "result": 7},`, state.MaxMembers) + "1]"
 	for name, c := range map[string]struct {
 		in   string
 		want state.Results
@@ -23,6 +25,8 @@ func TestGiven(t *testing.T) {
 		"Action":     {`{"type": "x", "result": 7}`, state.Results{{Action: "x", OK: raw(`7`)}}},
 		"ActionPlus": {`{"type": "x", "result": 7, "more": 1}`, state.Results{{Value: raw(`{"type": "x", "result": 7, "more": 1}`)}}},
 		"Mixed":      {`[{"type": "x", "result": 7}, 8]`, state.Results{{Action: "x", OK: raw(`7`)}, {Value: raw(`8`)}}},
+		"LongType":   {`{"type": "` + strings.Repeat("x", 300) + `", "result": 7}`, state.Results{{Value: raw(`{"type": "` + strings.Repeat("x", 300) + `", "result": 7}`)}}},
+		"TooMany":    {many, state.Results{{Value: raw(many)}}},
 		"List":       {`[1, 2]`, state.Results{{Value: raw(`[1, 2]`)}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -76,6 +80,32 @@ func TestCut(t *testing.T) {
 	require.Equal(t, raw(`""`), rs.Cut(0)[1].OK)
 	require.Equal(t, "d", cut[2].Group[1].Action)
 	require.Len(t, rs[0].OK, 10_002, "the results themselves stay")
+}
+
+func TestMembers(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string][]json.RawMessage{`[1, "a"]`: {raw(`1`), raw(`"a"`)}, ` []`: nil, `{"a": [1]}`: nil, `7`: nil, ``: nil, `[1, 2, 3]`: nil} {
+		list, ok := state.Members(raw(in), 2)
+		require.Equal(t, want, list, in)
+		require.Equal(t, want != nil || in == " []", ok, in)
+	}
+}
+
+func TestClip(t *testing.T) {
+	t.Parallel()
+	for _, unit := range []string{"a", `"`, "\x01", "ä", "\u2028", "<", "\xff"} {
+		for _, most := range []int{5, 100, 1000, 100_000} {
+			text := strings.Repeat(unit, 20_000)
+			encoded, err := actor.Encode(state.Clip(text, most))
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(encoded), most, "%q", unit)
+			if whole, err := actor.Encode(text); err == nil && len(whole) > most && most >= 100 && unit != "\xff" {
+				require.Greater(t, len(encoded), most/2-20, "%q: the room is used", unit)
+			}
+		}
+	}
+	require.Equal(t, "short", state.Clip("short", 7))
+	require.Equal(t, "sh…", state.Clip("shorts", 7))
 }
 
 func TestNext(t *testing.T) {
