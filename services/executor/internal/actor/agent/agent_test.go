@@ -19,6 +19,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/fail"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/spawn"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/wait"
+	"github.com/epigraph-run/epigraph/services/executor/internal/fact"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -28,6 +29,7 @@ type threads struct {
 	mu    sync.Mutex
 	rows  map[string]thread.Thread
 	items map[string][]thread.Item
+	facts []fact.Fact
 	// reads are how many items each reading gave.
 	reads []int
 }
@@ -47,8 +49,16 @@ func (m *threads) Thread(_ context.Context, _, id string) (thread.Thread, error)
 	return t, nil
 }
 
-func (m *threads) ThreadByKey(context.Context, string, string) (thread.Thread, error) {
-	return thread.Thread{}, thread.NotFound("")
+func (m *threads) ThreadByKey(ctx context.Context, namespace, key string) (thread.Thread, error) {
+	m.mu.Lock()
+	id := ""
+	for _, t := range m.rows {
+		if t.Key == key {
+			id = t.ID
+		}
+	}
+	m.mu.Unlock()
+	return m.Thread(ctx, namespace, id)
 }
 
 func (m *threads) HoldThread(_ context.Context, _, id string, runs []string) error {
@@ -133,6 +143,7 @@ func (m *threads) append(t *testing.T, c *workgraph.Call, as []workgraph.ThreadA
 		for _, it := range w.Items {
 			m.items[it.Thread] = append(m.items[it.Thread], *it.Item)
 		}
+		m.facts = append(m.facts, w.Facts...)
 	}
 }
 
@@ -247,6 +258,9 @@ type described struct {
 func (d described) Info() workgraph.ActorInfo { return d.info }
 
 func (d described) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	if s := d.env.start; s != nil {
+		c.RootRunID, c.UserID, c.ChatID, c.GraphName = s.RootRunID, s.UserID, s.ChatID, s.GraphName
+	}
 	out, err := d.inner.Call(actor.WithDirectory(ctx, d.env), c)
 	if err == nil && len(out.Threads) > 0 {
 		d.env.threads.append(d.t, c, out.Threads)
@@ -261,6 +275,8 @@ type env struct {
 	all     workgraph.Actors
 	options []workgraph.Option
 	input   workgraph.Input
+	// start is what the caller of the run sets of its attempts, if not nil.
+	start *workgraph.Start
 }
 
 func (e *env) Find(_ context.Context, names []string) (map[string]workgraph.ActorInfo, error) {
