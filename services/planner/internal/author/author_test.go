@@ -266,7 +266,8 @@ func TestTasksAreCompiledOnce(t *testing.T) {
 			}
 			require.NoError(t, d.write(t.Context(), fmt.Sprintf("{\"id\": \"n%d\", \"request\": \"x\", \"tool\": \"t\", \"needs\": %s},\n", i, needs)))
 		}
-		require.Len(t, d.order, n, "each task is told as soon as it is there")
+		require.NoError(t, d.write(t.Context(), "{\"id\": \"end\",\n"))
+		require.Len(t, d.order, n, "each task is told while the next one is written")
 		return asked
 	}
 	few, many := compiled(20), compiled(100)
