@@ -38,6 +38,9 @@ type Options struct {
 	// Around stands before the profiles, such as a cassette; nil means nothing. If it is an io.Closer, the
 	// set closes it.
 	Around func(Model) Model
+	// Plays says that Around answers by itself and asks no profile. Its calls have spans and metrics all the
+	// same.
+	Plays bool
 }
 
 // profile is one profile with its model.
@@ -84,6 +87,9 @@ func Open(cfg Config, providers map[string]Provider, o Options) (*Set, error) {
 	s.front = profiles{s}
 	if o.Around != nil {
 		s.front = o.Around(s.front)
+	}
+	if o.Plays {
+		s.front = played{set: s, player: s.front}
 	}
 	return s, nil
 }
@@ -200,6 +206,58 @@ func (p profiles) Generate(ctx context.Context, req Request) (Response, error) {
 // Stream implements Model.
 func (p profiles) Stream(ctx context.Context, req Request, delta func(Delta) error) (Response, error) {
 	return p.set.call(ctx, req, delta)
+}
+
+// played are calls that a player answers in place of the profiles, observed as theirs are.
+type played struct {
+	set    *Set
+	player Model
+}
+
+// Generate implements Model.
+func (p played) Generate(ctx context.Context, req Request) (Response, error) {
+	return p.call(ctx, req, nil)
+}
+
+// Stream implements Model.
+func (p played) Stream(ctx context.Context, req Request, delta func(Delta) error) (Response, error) {
+	return p.call(ctx, req, delta)
+}
+
+// Close closes the player.
+func (p played) Close() error {
+	if c, ok := p.player.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
+}
+
+func (p played) call(ctx context.Context, req Request, delta func(Delta) error) (Response, error) {
+	of, model, err := p.set.find(req.Profile, req.Model)
+	if err != nil {
+		return Response{}, err
+	}
+	asked, as := req, *of
+	asked.Profile, asked.Model = of.name, cmp.Or(model, of.cfg.Model)
+	asked.MaxOutputTokens = cmp.Or(req.MaxOutputTokens, of.cfg.MaxOutputTokens)
+	as.model = fixed{p.player, req}
+	return as.observer.observe(ctx, &as, &asked, delta)
+}
+
+// fixed asks a model what was asked first: a cassette looks for a request as it was recorded.
+type fixed struct {
+	Model
+	req Request
+}
+
+// Generate implements Model.
+func (f fixed) Generate(ctx context.Context, _ Request) (Response, error) {
+	return f.Model.Generate(ctx, f.req)
+}
+
+// Stream implements Model.
+func (f fixed) Stream(ctx context.Context, _ Request, delta func(Delta) error) (Response, error) {
+	return f.Model.Stream(ctx, f.req, delta)
 }
 
 // call asks the profile of a request, and then its fallbacks. delta is nil if the answer is wanted whole.

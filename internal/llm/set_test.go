@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -706,6 +707,40 @@ func TestAround(t *testing.T) {
 	_, err = set.Generate(t.Context(), llm.Request{})
 	require.Error(t, err)
 	require.Equal(t, 1, seen, "a faulty request reaches nobody")
+}
+
+// TestSpansOfTries looks at the spans of calls that are made again, or elsewhere.
+func TestSpansOfTries(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		attempts int
+		want     []string
+	}{
+		"Fallback": {1, []string{"p0 Error 429", "p1 Unset "}},
+		"Retry":    {2, []string{"p0 Error 429", "p0 Error 429", "p1 Unset "}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				spans := tracetest.NewSpanRecorder()
+				tel := obs.Noop()
+				tel.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
+				set := chain(t, llm.Options{Telemetry: tel}, func(cfg *llm.Config) {
+					cfg.Change("p0", func(p *llm.Profile) { p.Retry.Attempts = c.attempts })
+				}, fails(busy), answers("b"))
+				_, err := set.Generate(t.Context(), ask("x"))
+				require.NoError(t, err)
+				var got []string
+				for _, s := range spans.Ended() {
+					of := attribute.NewSet(s.Attributes()...)
+					profile, _ := of.Value("epigraph.model.profile")
+					kind, _ := of.Value("error.type")
+					got = append(got, profile.AsString()+" "+s.Status().Code.String()+" "+kind.AsString())
+				}
+				require.Equal(t, c.want, got)
+			})
+		})
+	}
 }
 
 func TestTelemetry(t *testing.T) {

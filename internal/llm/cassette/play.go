@@ -47,6 +47,8 @@ type player struct {
 	// answer again.
 	given map[string]*take
 	drift *os.File
+	// drifted counts the calls in the report.
+	drifted int
 }
 
 func newPlayer(c Config, hide *redactor, log *slog.Logger) (*player, error) {
@@ -59,7 +61,7 @@ func newPlayer(c Config, hide *redactor, log *slog.Logger) (*player, error) {
 		files = slices.DeleteFunc(files, func(name string) bool { return strings.HasSuffix(name, driftEnd) })
 		slices.Sort(files)
 	}
-	report := reportName(c.Path)
+	report := ReportName(c.Path)
 	if err := os.Remove(report); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, unusable(report, err)
 	}
@@ -161,10 +163,12 @@ func (p *player) Close() error {
 			left++
 		}
 	}
-	p.log.Info("a cassette was played", "path", p.cfg.Path, "calls", len(p.takes), "not_asked", left)
 	if p.drift == nil {
+		p.log.Info("a cassette was played", "path", p.cfg.Path, "calls", len(p.takes), "not_asked", left)
 		return nil
 	}
+	p.log.Warn("a cassette was played, and calls drifted from it", "path", p.cfg.Path, "calls", len(p.takes), "not_asked", left,
+		"drifted", p.drifted, "report", p.drift.Name())
 	return p.drift.Close()
 }
 
@@ -307,7 +311,7 @@ func (p *player) report(d Drift) error {
 func (p *player) write(d Drift) error {
 	if p.drift == nil {
 		var err error
-		if p.drift, err = os.OpenFile(reportName(p.cfg.Path), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil { //nolint:gosec // the operator's choice
+		if p.drift, err = os.OpenFile(ReportName(p.cfg.Path), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil { //nolint:gosec // the operator's choice
 			return err
 		}
 	}
@@ -315,11 +319,12 @@ func (p *player) write(d Drift) error {
 	if err != nil {
 		return err
 	}
+	p.drifted++
 	_, err = p.drift.Write(append(line, '\n'))
 	return err
 }
 
-// reportName is where the report of a cassette goes.
-func reportName(path string) string {
+// ReportName is where the report of what drifted from a cassette goes. There is no such file without a drift.
+func ReportName(path string) string {
 	return strings.TrimSuffix(filepath.Clean(path), ".jsonl") + driftEnd
 }

@@ -7,17 +7,21 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/internal/llm/cassette"
 	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
 	"github.com/epigraph-run/epigraph/internal/llm/providers"
+	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 )
 
@@ -457,7 +461,40 @@ func TestCassette(t *testing.T) {
 				e.Err = nil
 				return append(out, whole, streamed, e)
 			}
-			want := asked(open(t, c, llm.Options{}))
+			// traced are the spans of the calls, without what only a server says.
+			traced := func(o llm.Options) (llm.Options, func() []string) {
+				spans := tracetest.NewSpanRecorder()
+				o.Telemetry = obs.Noop()
+				o.Telemetry.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
+				return o, func() (out []string) {
+					for _, s := range spans.Ended() {
+						if !strings.HasPrefix(s.Name(), "chat ") {
+							continue
+						}
+						of := []string{s.Name(), s.Status().Code.String()}
+						for _, kv := range s.Attributes() {
+							if key := string(kv.Key); !strings.HasPrefix(key, "server.") && !strings.HasSuffix(key, "time_to_first_chunk") {
+								of = append(of, key+"="+kv.Value.String())
+							}
+						}
+						slices.Sort(of)
+						out = append(out, strings.Join(of, " "))
+					}
+					return out
+				}
+			}
+			o, recorded := traced(llm.Options{})
+			want := asked(open(t, c, o))
+			require.Len(t, recorded(), 3)
+			for i, has := range [][]string{
+				{"Unset", "gen_ai.operation.name=chat", `gen_ai.response.finish_reasons=["tool_calls"]`, "gen_ai.usage.output_tokens="},
+				{"Unset", "gen_ai.operation.name=chat", `gen_ai.response.finish_reasons=["tool_calls"]`, "gen_ai.usage.input_tokens="},
+				{"Error", "error.type=", "epigraph.error.class=retryable", "gen_ai.request.model="},
+			} {
+				for _, part := range has {
+					require.Contains(t, recorded()[i], part)
+				}
+			}
 			require.Len(t, fake.Requests(), 3)
 			raw, err := os.ReadFile(c.Cassette.Path)
 			require.NoError(t, err)
@@ -466,8 +503,10 @@ func TestCassette(t *testing.T) {
 			c.Cassette.Mode = cassette.Replay
 			c.Accounts = map[string]llm.AccountLimits{"full": {MaxConcurrent: 1}}
 			c.Change("default", func(p *llm.Profile) { p.APIKey, p.Account = conf.Secret{}, "full" })
-			set := open(t, c, llm.Options{Governor: full{}})
+			o, replayed := traced(llm.Options{Governor: full{}})
+			set := open(t, c, o)
 			require.Equal(t, want, asked(set), "with the server gone")
+			require.Equal(t, recorded(), replayed(), "spans as of real calls")
 			account, _ := set.Account("default")
 			require.Empty(t, account.Name, "nobody waits for room in an account that is not asked")
 		})

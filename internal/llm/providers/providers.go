@@ -68,7 +68,7 @@ func Open(c Config, o llm.Options) (*llm.Set, error) {
 	}
 	o.Around = around
 	if c.Cassette.Mode == cassette.Replay {
-		o.Governor = nil
+		o.Governor, o.Plays = nil, true
 	}
 	return llm.Open(c.Config, all(), o)
 }

@@ -111,6 +111,9 @@ func (c *demoCmd) Run(e *env) (err error) {
 	}
 	say("%s", view.Waterfall(style, d.Ring().Trace(final.GetTraceId()), columns))
 	say("\n%s `epigraph dev` serves all of this; `epigraph run FILE` runs your own plans.\n", style.Bold("Next:"))
+	if c.Replay != "" {
+		return c.drifted(e)
+	}
 	return nil
 }
 
@@ -190,6 +193,20 @@ func (c *demoCmd) cassette(cfg *stack.Config) {
 	if c.Nearest {
 		tape.Match = cassette.Nearest
 	}
+}
+
+// drifted tells how many calls were answered by others than those that were recorded.
+func (c *demoCmd) drifted(e *env) error {
+	report := cassette.ReportName(c.Replay)
+	raw, err := os.ReadFile(report) //nolint:gosec // the user's choice
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	}
+	e.note("%s drifted from the cassette: %s tells how", view.Plural(bytes.Count(raw, []byte("\n")), "model call"), report)
+	return nil
 }
 
 // overREST starts runs through the gateway, as most clients do, so that the trace shows the whole way.
