@@ -244,7 +244,7 @@ func inner(n *workgraph.Node) []workgraph.InnerNode {
 		}
 		place := "actions." + errs.Clip(name, 64)
 		in := at(place, x.Actor, x.Named)
-		in.Node.Timeout = x.Timeout
+		in.Node.Timeout, in.Node.Effect = x.Timeout, x.Effect
 		if x.Actor == "" {
 			in.Node.Actor, in.ActorPlace = name, in.Place
 		}
@@ -333,6 +333,9 @@ func (d *definition) resolve(ctx context.Context) error {
 		}
 	}
 	for name, a := range d.Actions {
+		if of := known[a.Actor].EffectOf; of != nil {
+			a.OwnEffect = of(&workgraph.Node{Actor: a.Actor, Named: a.Named})
+		}
 		if isAgent(a.Actor) {
 			continue // its schema is about its definition
 		}

@@ -88,6 +88,9 @@ func (k *definitions) read(raw json.RawMessage) (*shared, error) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if first, ok := k.kept.Get(hash); ok {
+		return first, nil // another call decoded it meanwhile
+	}
 	k.kept.Put(hash, s, definitionMemory*int64(len(raw)))
 	return s, nil
 }
