@@ -25,7 +25,7 @@ type Named struct {
 	// Description says what the agent does, to people and to agents that may call it.
 	Description string `conf:"description" help:"what the agent does"`
 	// Definition is a JSON object of the arguments that a node of the actor agent would state itself.
-	Definition string `conf:"definition" help:"arguments of the actor agent, as a JSON object"`
+	Definition string `conf:"definition" help:"arguments of the actor agent, as a JSON object; callers can read it in the runs of the agent, so it must hold no secrets"`
 	// File holds the same.
 	File string `conf:"file" help:"file with the definition"`
 }
