@@ -21,7 +21,7 @@ import (
 )
 
 // threads are the threads of runs in memory, in a namespace of the tests' database. The runs are not in it, so
-// that nothing is held: package engine tests that.
+// nothing is held: package engine tests that.
 type threads struct {
 	*thread.Cache
 	*database
