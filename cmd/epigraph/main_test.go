@@ -403,8 +403,19 @@ func serve(t *testing.T, script fakellm.Script, dir ...string) *stack.Dev {
 	return serveWith(t, script, func(*stack.Config) {}, dir...)
 }
 
+// serveAgents is serve with other agents with names, in YAML.
+func serveAgents(t *testing.T, agents string, script fakellm.Script) *stack.Dev {
+	t.Helper()
+	return serveFrom(t, agents, script, func(*stack.Config) {})
+}
+
 // serveWith is serve with settings of its own.
 func serveWith(t *testing.T, script fakellm.Script, change func(*stack.Config), dir ...string) *stack.Dev {
+	t.Helper()
+	return serveFrom(t, agents, script, change, dir...)
+}
+
+func serveFrom(t *testing.T, agents string, script fakellm.Script, change func(*stack.Config), dir ...string) *stack.Dev {
 	t.Helper()
 	model := fakellm.New(script)
 	base, err := model.Listen("127.0.0.1:0")

@@ -104,6 +104,7 @@ var table = map[string][]Scope{
 	"epigraph.executor.v1.PeerService/Invoke":       serviceOnly,
 	"epigraph.executor.v1.PeerService/ExplainLocal": serviceOnly,
 	"epigraph.executor.v1.PeerService/Govern":       serviceOnly,
+	"epigraph.executor.v1.PeerService/Follow":       serviceOnly,
 
 	"epigraph.registry.v1.RegistryService/CreateEpic":     run,
 	"epigraph.registry.v1.RegistryService/GetEpic":        run,

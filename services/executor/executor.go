@@ -268,6 +268,7 @@ type Service struct {
 	server      *rpc.Server
 	limitServer *rpc.LimitServer
 	workers     *worker.Server
+	follower    *rpc.Follower // nil without other executors
 	actors      *builtin.Set
 	jobs        *dispatch.Dispatcher
 	// jobWorker is under which name this process works jobs.
@@ -444,6 +445,10 @@ func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err 
 	s.threads = thread.NewConductor(st.plain, rpc.Conversing{Server: s.server}, s.log, dbkit.Now)
 	s.threadServer = rpc.NewThreadServer(st.plain, s.threads, cfg.Threads.MaxQueued)
 	s.server.DialPeers(d.Peer)
+	if d.Peer != nil {
+		s.follower = s.server.Follower(d.Peer, s.log)
+		s.engine.Feed().From(s.follower)
+	}
 	return nil
 }
 
@@ -461,7 +466,7 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 		r.Intern((*executorv1.StartRunRequest)(nil), "graph")
 	}
 	executorv1.RegisterWorkerServiceServer(r, s.workers)
-	executorv1.RegisterPeerServiceServer(r, peer{workers: s.workers, explainer: s.server.Explainer(), accounts: s.accounts})
+	executorv1.RegisterPeerServiceServer(r, peer{workers: s.workers, explainer: s.server.Explainer(), accounts: s.accounts, followed: s.server.Followed()})
 	executorv1.RegisterLimitServiceServer(r, s.limitServer)
 	executorv1.RegisterScheduleServiceServer(r, s.scheduleServer)
 	executorv1.RegisterThreadServiceServer(r, s.threadServer)
@@ -477,6 +482,9 @@ func (s *Service) Run(ctx context.Context) error {
 	g.Go(func() error { return s.sweep(ctx) })
 	g.Go(func() error { return s.resumeTurns(ctx) })
 	g.Go(func() error { return s.workers.Run(ctx) })
+	if s.follower != nil {
+		g.Go(func() error { return s.follower.Run(ctx) })
+	}
 	g.Go(func() error { return s.actors.Run(ctx) })
 	g.Go(func() error { return s.limits.Run(ctx) })
 	if s.governor != nil {
@@ -534,6 +542,12 @@ type peer struct {
 	workers   *worker.Server
 	explainer rpc.Explainer
 	accounts  rpc.Accounts
+	followed  rpc.Followed
+}
+
+// Follow implements the service.
+func (p peer) Follow(stream grpc.BidiStreamingServer[executorv1.FollowRequest, executorv1.FollowResponse]) error {
+	return p.followed.Follow(stream)
 }
 
 // Govern implements the service.

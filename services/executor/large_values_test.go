@@ -442,6 +442,31 @@ func largeCases() map[string]func(*largeWorld) {
 			require.ErrorContains(w.t, err, "the executor has no model account")
 			require.NotContains(w.t, err.Error(), name)
 		},
+		"PeerService/Follow": func(w *largeWorld) {
+			follow := func(namespace, run string) func() (*executorv1.FollowResponse, error) {
+				stream, err := executorv1.NewPeerServiceClient(w.dial(serviceToken)).Follow(w.t.Context())
+				require.NoError(w.t, err)
+				require.NoError(w.t, stream.Send(&executorv1.FollowRequest{Begin: []*executorv1.Followed{{Namespace: namespace, RunId: run}}}))
+				return stream.Recv
+			}
+			worker := w.worker(w.t, hello(1, pure("tells")))
+			id := w.start(workNode("n", "tells"))
+			v := worker.visit()
+			recv := follow("acme", id)
+			text := strings.Repeat(large, 10)
+			worker.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Tokens{Tokens: &executorv1.AttemptTokens{Token: v.GetToken(), Text: text}}})
+			for told := false; !told; {
+				m, err := recv()
+				require.NoError(w.t, err)
+				require.Equal(w.t, "acme", m.GetNamespace())
+				for _, ev := range m.GetEvents() {
+					told = told || ev.GetRunId() == id && ev.GetTokenDelta().GetText() == text
+				}
+			}
+			worker.answer(v.GetToken(), `1`)
+			_, err := follow("no namespace", id)()
+			require.ErrorContains(w.t, err, "a run is followed in a namespace")
+		},
 		"ScheduleService/CreateSchedule": func(w *largeWorld) { w.schedule("create") },
 		"ScheduleService/GetSchedule": func(w *largeWorld) {
 			w.schedule("get")

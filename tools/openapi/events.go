@@ -25,7 +25,7 @@ Over server-sent events the name of an event is its kind in snake case (` + "`ev
 
 - **Durable** events have a sequence without gaps, ` + "`seq`" + `, which is the ` + "`id`" + ` of the server-sent event. To resume, send the last one as ` + "`Last-Event-ID`" + `.
 - **Companions** have no sequence. They are sent right before the durable event that they belong to, and are never lost.
-- **Ephemeral** events have no sequence either. They are sent to the watchers of that moment, and may be lost.
+- **Ephemeral** events have no sequence either. They are sent to the watchers of that moment, at whichever executor they watch, and may be lost.
 `
 )
 

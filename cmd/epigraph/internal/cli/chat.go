@@ -30,8 +30,9 @@ type chatCmd struct {
 
 // Help gives examples.
 func (chatCmd) Help() string {
-	return `Each line of the input is a message. The answer is printed as it is written. When the agent asks a question,
-the next line answers it. The conversation is kept: the same thread goes on at any time.
+	return `Each line of the input is a message. What the agent says is printed as it is written, if its actor streams it,
+and else at the end. When the agent asks a question, the next line answers it. The conversation is kept: the
+same thread goes on at any time.
 
     epigraph chat agent/support
     epigraph chat --thread thr_01h455vb4pex5vsknk084sn02q
@@ -44,7 +45,7 @@ func (c *chatCmd) Run(e *env) error {
 		return usage(errs.New(errs.InvalidArgument, "AGENT_MISSING", "name either an agent or a --thread").Hint("`epigraph actors` lists agents, `epigraph threads ls` threads"))
 	}
 	return e.with(func(ctx context.Context, s *services) error {
-		t := &talk{e: e, s: s, seen: map[string]bool{}, after: map[string]int64{}}
+		t := &talk{e: e, s: s, seen: map[string]bool{}, after: map[string]int64{}, own: map[string]bool{}}
 		if err := t.open(ctx, c); err != nil {
 			return err
 		}
@@ -80,8 +81,11 @@ type talk struct {
 	// seen are the questions that were shown. after is how far each run was watched.
 	seen  map[string]bool
 	after map[string]int64
-	// wrote says that the present answer was streamed, at least in part.
-	wrote bool
+	// own says of runs whether their text is the agent's own, and not that of its branches or tools.
+	own map[string]bool
+	// speaker is the attempt whose text was printed last, and said that text.
+	speaker string
+	said    strings.Builder
 }
 
 func (t *talk) open(ctx context.Context, c *chatCmd) error {
@@ -138,7 +142,8 @@ func (t *talk) say(ctx context.Context, line string) error {
 
 // watch shows what the agent writes, until its run has ended, stands still, or asks.
 func (t *talk) watch(ctx context.Context, r *reply) error {
-	t.wrote = false
+	t.speaker = ""
+	t.said.Reset()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	events := make(chan *executorv1.RunEvent)
@@ -151,9 +156,8 @@ func (t *talk) watch(ctx context.Context, r *reply) error {
 		if ev.GetRunId() == r.Run && ev.GetSeq() > 0 {
 			t.after[r.Run] = ev.GetSeq()
 		}
-		if text := ev.GetTokenDelta().GetText(); text != "" && !t.e.json {
-			t.wrote = true
-			if _, err := io.WriteString(t.e.io.Out, text); err != nil {
+		if !t.e.json && t.isAnswer(ctx, r.Run, ev) {
+			if err := t.write(ev); err != nil {
 				return err
 			}
 		}
@@ -185,12 +189,66 @@ func (t *talk) watch(ctx context.Context, r *reply) error {
 	return nil
 }
 
+// isAnswer reports whether an event is text that the agent says to the user. The agent is the run of the
+// turn, or the run that this one waits for.
+func (t *talk) isAnswer(ctx context.Context, turn string, ev *executorv1.RunEvent) bool {
+	d := ev.GetTokenDelta()
+	if d.GetText() == "" || d.GetKind() == executorv1.TextKind_TEXT_KIND_RAW {
+		return false
+	}
+	id := ev.GetRunId()
+	own, known := t.own[id]
+	if !known {
+		own = id == turn
+		if !own {
+			run, err := t.s.executor.GetRun(ctx, &executorv1.GetRunRequest{RunId: id})
+			if err != nil {
+				return false // the answer is printed at the end
+			}
+			own = run.GetParentRunId() == turn
+		}
+		t.own[id] = own
+	}
+	return own && (id == turn || d.GetVisit().GetNodeId() == nodeReason)
+}
+
+// nodeReason is the node of an agent's run in which it decides. Its other nodes are actions.
+const nodeReason = "reason"
+
+// write prints text as it comes, that of each attempt on lines of its own. Text that was printed before is
+// left out.
+func (t *talk) write(ev *executorv1.RunEvent) error {
+	d := ev.GetTokenDelta()
+	text, before := d.GetText(), ""
+	if by := fmt.Sprintf("%s/%s/%d/%d/%d", ev.GetRunId(), d.GetVisit().GetNodeId(), d.GetVisit().GetVisit(), d.GetVisit().GetItem(), d.GetAttempt()); by != t.speaker {
+		if t.speaker != "" {
+			before = "\n"
+		}
+		t.speaker = by
+		t.said.Reset()
+	}
+	if twice := int64(t.said.Len()) - d.GetOffset(); twice > 0 {
+		text = text[min(twice, int64(len(text))):]
+	}
+	t.said.WriteString(text)
+	_, err := io.WriteString(t.e.io.Out, before+text)
+	return err
+}
+
+// tell prints a text unless it is what was printed last.
+func (t *talk) tell(text string) error {
+	if t.speaker != "" && strings.TrimSpace(t.said.String()) == strings.TrimSpace(text) {
+		return nil
+	}
+	return t.e.say(text + "\n")
+}
+
 // show prints what a line brought.
 func (t *talk) show(r *reply) error {
 	if t.e.json {
 		return json.NewEncoder(t.e.io.Out).Encode(r)
 	}
-	if t.wrote {
+	if t.speaker != "" {
 		fmt.Fprintln(t.e.io.Out)
 	}
 	if r.Error != "" {
@@ -198,9 +256,9 @@ func (t *talk) show(r *reply) error {
 	}
 	switch {
 	case len(r.Question) > 0:
-		return t.e.say(plain(r.Question) + "\n")
-	case len(r.Answer) > 0 && !t.wrote:
-		return t.e.say(plain(r.Answer) + "\n")
+		return t.tell(plain(r.Question))
+	case len(r.Answer) > 0:
+		return t.tell(plain(r.Answer))
 	}
 	return nil
 }

@@ -214,6 +214,9 @@ func (t *Tree) apply(s Style, ev *executorv1.RunEvent) (string, *treeNode) {
 	case *executorv1.RunEvent_AttemptIntended:
 		t.node(e.AttemptIntended.GetVisit()).state = executorv1.VisitState_VISIT_STATE_RUNNING
 	case *executorv1.RunEvent_TokenDelta:
+		if e.TokenDelta.GetKind() == executorv1.TextKind_TEXT_KIND_RAW {
+			return "", nil
+		}
 		n := t.node(e.TokenDelta.GetVisit())
 		n.text = tail(n.text+e.TokenDelta.GetText(), 200)
 	case *executorv1.RunEvent_AttemptEnded:

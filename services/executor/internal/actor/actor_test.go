@@ -68,15 +68,22 @@ func TestDecode(t *testing.T) {
 
 func TestReporterOf(t *testing.T) {
 	t.Parallel()
-	actor.ReporterOf(t.Context()).Text("nobody listens")
+	none := actor.ReporterOf(t.Context())
+	none.Text("nobody listens")
+	none.Raw("nobody listens")
+	require.False(t, none.Watched())
 	var got recorder
 	ctx := actor.WithReporter(t.Context(), &got)
 	actor.ReporterOf(ctx).Text("a")
 	actor.ReporterOf(ctx).Progress(json.RawMessage("1"))
-	require.Equal(t, recorder{"a", "1"}, got)
+	actor.ReporterOf(ctx).Raw("b")
+	require.True(t, actor.ReporterOf(ctx).Watched())
+	require.Equal(t, recorder{"a", "1", "b"}, got)
 }
 
 type recorder []string
 
 func (r *recorder) Text(s string)              { *r = append(*r, s) }
+func (r *recorder) Raw(s string)               { *r = append(*r, s) }
+func (r *recorder) Watched() bool              { return true }
 func (r *recorder) Progress(s json.RawMessage) { *r = append(*r, string(s)) }

@@ -77,6 +77,8 @@ type attempt struct {
 	started time.Time
 	// reporter is the principal of the worker that reported the end; empty for a call made here.
 	reporter string
+	// said is what the call has written so far; nil without any text.
+	said *feed.Said
 }
 
 // stop ends the context of the call, now or as soon as the call begins. The first cause stays.
@@ -191,13 +193,45 @@ type reporter struct {
 	a    *attempt
 }
 
-func (r reporter) publish(e feed.Ephemeral) {
+func (r reporter) event(e feed.Ephemeral) feed.Event {
 	e.Ref, e.Attempt = r.a.start.Ref, r.a.start.Attempt
-	r.feed.Publish(feed.Event{RunID: r.a.run.id, RootID: r.a.run.root, Ephemeral: &e})
+	return feed.Event{Namespace: r.a.run.namespace, RunID: r.a.run.id, RootID: r.a.run.root, Ephemeral: &e}
 }
 
+func (r reporter) publish(e feed.Ephemeral) { r.feed.Publish(r.event(e)) }
+
 // Text implements actor.Reporter.
-func (r reporter) Text(piece string) { r.publish(feed.Ephemeral{Text: piece, At: dbkit.Now()}) }
+func (r reporter) Text(piece string) { r.say(feed.Ephemeral{Text: piece}) }
+
+// Raw implements actor.Reporter.
+func (r reporter) Raw(piece string) { r.say(feed.Ephemeral{Text: piece, Raw: true}) }
+
+func (r reporter) say(e feed.Ephemeral) {
+	if e.Text == "" {
+		return
+	}
+	r.a.mu.Lock()
+	if r.a.said == nil {
+		r.a.said = &feed.Said{}
+	}
+	said := r.a.said
+	r.a.mu.Unlock()
+	e.At = dbkit.Now()
+	r.feed.Say(said, r.event(e))
+}
+
+// end ends the reports of the call. The text that it wrote is in its outcome now.
+func (r reporter) end() {
+	r.a.mu.Lock()
+	said := r.a.said
+	r.a.mu.Unlock()
+	if said != nil {
+		r.feed.Silence(said)
+	}
+}
+
+// Watched implements actor.Reporter.
+func (r reporter) Watched() bool { return r.feed.Watched(r.a.run.id, r.a.run.root) }
 
 // Progress implements actor.Reporter.
 func (r reporter) Progress(at json.RawMessage) {

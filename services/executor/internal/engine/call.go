@@ -124,6 +124,7 @@ func (t *session) call(ctx context.Context, a *attempt, doer workgraph.Actor, in
 	var once sync.Once
 	ended := func(out *workgraph.Outcome, err *workgraph.Error, leads bool) {
 		once.Do(func() {
+			progress.end()
 			if err != nil {
 				span.SetStatus(codes.Error, err.Error())
 				span.SetAttributes(attribute.String("error.type", err.Reason))

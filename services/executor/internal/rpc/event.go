@@ -291,7 +291,11 @@ func ephemeral(m *executorv1.RunEvent, e *feed.Ephemeral) bool {
 	case e.Started:
 		m.Event = &executorv1.RunEvent_AttemptStarted{AttemptStarted: &executorv1.AttemptStarted{Visit: ref, Attempt: attempt, Actor: e.Actor}}
 	case e.Text != "":
-		m.Event = &executorv1.RunEvent_TokenDelta{TokenDelta: &executorv1.TokenDelta{Visit: ref, Attempt: attempt, Text: e.Text}}
+		kind := executorv1.TextKind_TEXT_KIND_ANSWER
+		if e.Raw {
+			kind = executorv1.TextKind_TEXT_KIND_RAW
+		}
+		m.Event = &executorv1.RunEvent_TokenDelta{TokenDelta: &executorv1.TokenDelta{Visit: ref, Attempt: attempt, Text: e.Text, Kind: kind, Offset: e.Offset}}
 	case len(e.Progress) > 0:
 		m.Event = &executorv1.RunEvent_AttemptProgress{AttemptProgress: &executorv1.AttemptProgress{Visit: ref, Attempt: attempt, Progress: graphpb.Payload(e.Progress)}}
 	default:

@@ -129,7 +129,10 @@ func (d *definition) reasonerNode() (workgraph.Node, error) {
 		told["actions"] = d.catalog()
 	}
 	if d.Reasoner == actorLLM {
-		told["upstream"] = false
+		told["upstream"], told["stream"] = false, "watched"
+		if d.Form != formTools {
+			told["decision"] = true
+		}
 	}
 	for k, v := range told {
 		raw, err := actor.Encode(v)

@@ -13,6 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/plan/lenient"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/response"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -68,7 +69,8 @@ const schema = `{
     "temperature": {"type": "number", "minimum": 0, "maximum": 2},
     "response_schema": {"type": "object", "description": "JSON Schema that the answer must fit; then the result is JSON."},
     "json": {"type": "boolean", "description": "Whether the answer is to be any JSON object; then the result is JSON."},
-    "stream": {"type": "boolean", "description": "Whether watchers see the text while it is written."},
+    "stream": {"enum": [true, false, "watched"], "description": "Whether watchers see the text while it is written; with watched only if somebody watches the run when the model is asked, or the run works on a thread."},
+    "decision": {"type": "boolean", "description": "Whether the answer is the decision of an agent: then watchers see what it says to the user apart from the raw text."},
     "previous_agent_results": {"description": "Results of earlier steps, told to the model when the nodes before this one are not known."},
     "attachments": {"type": "array", "description": "Documents, told to the model.", "items": {"type": "object"}},
     "tool": {"description": "The tool that a plan names for the problem, told to the model if it is a text that the request does not hold."},
@@ -198,7 +200,8 @@ type arguments struct {
 	Temperature *float64          `json:"temperature"`
 	Schema      json.RawMessage   `json:"response_schema"`
 	JSON        bool              `json:"json"`
-	Stream      bool              `json:"stream"`
+	Stream      json.RawMessage   `json:"stream"`
+	Decision    bool              `json:"decision"`
 	Previous    json.RawMessage   `json:"previous_agent_results"`
 	Attachments []attachment      `json:"attachments"`
 	Tool        json.RawMessage   `json:"tool"`
@@ -243,7 +246,7 @@ func (m *model) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 	if asJSON {
 		req.Format = &llm.Format{Name: "answer", Schema: a.Schema, Strict: len(a.Schema) > 0}
 	}
-	resp, err := m.ask(llm.WithCaller(ctx, actor.NamespaceOf(ctx)), c, req, a.Stream)
+	resp, err := m.ask(llm.WithCaller(ctx, actor.NamespaceOf(ctx)), c, req, &a)
 	if err != nil {
 		return workgraph.Outcome{}, failure(ctx, err)
 	}
@@ -251,14 +254,28 @@ func (m *model) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 }
 
 // ask asks the model, and shows watchers the text while it is written.
-func (m *model) ask(ctx context.Context, c *workgraph.Call, req llm.Request, stream bool) (llm.Response, error) {
-	if !stream {
+func (m *model) ask(ctx context.Context, c *workgraph.Call, req llm.Request, a *arguments) (llm.Response, error) {
+	report := actor.ReporterOf(ctx)
+	switch string(a.Stream) {
+	case "true":
+	case `"watched"`:
+		if c.Thread == "" && !report.Watched() {
+			return m.models.Generate(ctx, req)
+		}
+	default:
 		return m.models.Generate(ctx, req)
 	}
-	report := actor.ReporterOf(ctx)
+	var speech response.Speech
 	return m.models.Stream(ctx, req, func(d llm.Delta) error {
 		c.Heartbeat()
-		if d.Text != "" {
+		switch {
+		case d.Text == "":
+		case a.Decision:
+			report.Raw(d.Text)
+			if said := speech.Write(d.Text); said != "" {
+				report.Text(said)
+			}
+		default:
 			report.Text(d.Text)
 		}
 		return nil

@@ -23,7 +23,7 @@ import (
 )
 
 // model serves a scripted model over real HTTP and returns the actor that asks it.
-func model(t *testing.T, script fakellm.Script) (actor.Spec, *fakellm.Server) {
+func model(t testing.TB, script fakellm.Script) (actor.Spec, *fakellm.Server) {
 	t.Helper()
 	fake := fakellm.New(script)
 	s := httptest.NewServer(fake)
@@ -101,6 +101,41 @@ func TestAnswer(t *testing.T) {
 		require.Equal(t, `"`+strings.Join(r.got, "")+`"`, string(out.Values[0]))
 		require.NotZero(t, out.Usage[0].OutputTokens)
 	})
+	t.Run("Stream/OnlyIfSomebodyWatches", func(t *testing.T) {
+		t.Parallel()
+		for name, c := range map[string]struct {
+			stream, thread    string
+			watched, streamed bool
+		}{
+			"Always":           {"true", "", false, true},
+			"Never":            {"false", "thr_1", true, false},
+			"Watched":          {`"watched"`, "", true, true},
+			"WatchedByNobody":  {`"watched"`, "", false, false},
+			"WatchedOnAThread": {`"watched"`, "thr_1", false, true},
+		} {
+			s, fake := model(t, fakellm.Script{Default: fakellm.Reply{Text: "an answer"}})
+			r := pieces{watched: c.watched}
+			_, err := s.Actor.Call(actor.WithReporter(t.Context(), &r), workgraph.NewCall(workgraph.Start{Thread: c.thread,
+				Named: map[string]json.RawMessage{"request": json.RawMessage(`"x"`), "stream": json.RawMessage(c.stream)}}, workgraph.CallOptions{}))
+			require.NoError(t, err, name)
+			require.Equal(t, c.streamed, fake.Requests()[0].Stream, name)
+			require.Equal(t, c.streamed, len(r.got) > 0, name)
+			require.Empty(t, r.raw, name)
+		}
+	})
+	t.Run("Stream/OfADecisionIsWhatItSays", func(t *testing.T) {
+		t.Parallel()
+		const decision = "<StructuredResponse><InstantResponse>I look &amp; see</InstantResponse><TaskStatus>Completed</TaskStatus></StructuredResponse>"
+		s, _ := model(t, fakellm.Script{Default: fakellm.Reply{Text: decision}})
+		var r pieces
+		_, err := s.Actor.Call(actor.WithReporter(t.Context(), &r), workgraph.NewCall(workgraph.Start{
+			Named: map[string]json.RawMessage{"request": json.RawMessage(`"x"`), "stream": json.RawMessage("true"), "decision": json.RawMessage("true")},
+		}, workgraph.CallOptions{}))
+		require.NoError(t, err)
+		require.Equal(t, decision, strings.Join(r.raw, ""))
+		require.Greater(t, len(r.got), 1)
+		require.Equal(t, "I look & see", strings.Join(r.got, ""))
+	})
 }
 
 func TestTools(t *testing.T) {
@@ -174,8 +209,9 @@ func TestProfile(t *testing.T) {
 }
 
 type pieces struct {
-	mu  sync.Mutex
-	got []string
+	mu       sync.Mutex
+	got, raw []string
+	watched  bool
 }
 
 func (p *pieces) Text(s string) {
@@ -183,7 +219,14 @@ func (p *pieces) Text(s string) {
 	defer p.mu.Unlock()
 	p.got = append(p.got, s)
 }
+
+func (p *pieces) Raw(s string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.raw = append(p.raw, s)
+}
 func (p *pieces) Progress(json.RawMessage) {}
+func (p *pieces) Watched() bool            { return p.watched }
 
 func TestConversation(t *testing.T) {
 	t.Parallel()

@@ -307,6 +307,8 @@ def sum(list):
 type once struct{ printed chan struct{} }
 
 func (o once) Text(string)              {}
+func (o once) Raw(string)               {}
+func (o once) Watched() bool            { return false }
 func (o once) Progress(json.RawMessage) { close(o.printed) }
 
 func FuzzScript(f *testing.F) {
@@ -343,6 +345,8 @@ func TestPrint(t *testing.T) {
 type reports []string
 
 func (r *reports) Text(string)                {}
+func (r *reports) Raw(string)                 {}
+func (r *reports) Watched() bool              { return false }
 func (r *reports) Progress(s json.RawMessage) { *r = append(*r, string(s)) }
 
 func TestExamine(t *testing.T) {

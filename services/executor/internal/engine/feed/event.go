@@ -41,11 +41,15 @@ func (e *Event) size() int {
 // Ephemeral is a report on an attempt under way: its start, a piece of text, or its progress.
 type Ephemeral struct {
 	workgraph.Ref
-	Attempt  int
-	At       time.Time
-	Started  bool
-	Actor    string
-	Text     string
+	Attempt int
+	At      time.Time
+	Started bool
+	Actor   string
+	Text    string
+	// Offset is how many bytes of text of this kind the attempt had written before.
+	Offset int64
+	// Raw says that the text is in a form for programs.
+	Raw      bool
 	Progress json.RawMessage
 	// Queued is set if the run has not begun. The event concerns no attempt then.
 	Queued *Queued

@@ -16,6 +16,8 @@ type Feed struct {
 	opts     Options
 	hub      *hub
 	watchers *watchers
+	// elsewhere is nil if there are no other executors.
+	elsewhere Elsewhere
 }
 
 // Live gives access to the runs in the memory of this process.
@@ -43,4 +45,4 @@ func New(j journal.Journal, booked *Booked, live Live, o Options) *Feed {
 }
 
 // Publish delivers events of this process's runs to their watchers.
-func (f *Feed) Publish(events ...Event) { f.hub.publish(events...) }
+func (f *Feed) Publish(events ...Event) { f.hub.publish(false, events...) }

@@ -14,91 +14,6 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// hub passes events of this process's runs to watchers. It is only the fast way: a watcher that misses an
-// event reads it from the journal.
-type hub struct {
-	mu   sync.RWMutex
-	subs map[string]map[*subscription]struct{}
-}
-
-// subscription is the interest of one watcher in one run.
-type subscription struct {
-	wake chan<- struct{}
-	// after and durable limit what the watcher gets: only events after this sequence, and only durable
-	// ones.
-	after   int64
-	durable bool
-
-	mu     sync.Mutex
-	events []Event
-	bytes  int
-	missed bool
-}
-
-// maxHeld and maxHeldBytes bound what is kept in memory for a slow watcher. One event is always kept.
-const (
-	maxHeld      = 1024
-	maxHeldBytes = 1 << 20
-)
-
-func newHub() *hub { return &hub{subs: map[string]map[*subscription]struct{}{}} }
-
-func (h *hub) publish(events ...Event) {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	if len(h.subs) == 0 {
-		return
-	}
-	for _, ev := range events {
-		for s := range h.subs[ev.RunID] {
-			s.put(ev)
-		}
-	}
-}
-
-func (s *subscription) put(ev Event) {
-	if ev.Durable == nil && s.durable || ev.Durable != nil && ev.Durable.Seq <= s.after {
-		return
-	}
-	s.mu.Lock()
-	if n := ev.size(); len(s.events) == 0 || len(s.events) < maxHeld && s.bytes+n <= maxHeldBytes {
-		s.events = append(s.events, ev)
-		s.bytes += n
-	} else if ev.Durable != nil {
-		s.missed = true
-	}
-	s.mu.Unlock()
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
-
-func (s *subscription) take() []Event {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	evs := s.events
-	s.events, s.bytes, s.missed = nil, 0, false
-	return evs
-}
-
-func (h *hub) subscribe(runID string, s *subscription) func() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.subs[runID] == nil {
-		h.subs[runID] = map[*subscription]struct{}{}
-	}
-	h.subs[runID][s] = struct{}{}
-	return func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		delete(h.subs[runID], s)
-		if len(h.subs[runID]) == 0 {
-			delete(h.subs, runID)
-		}
-	}
-}
-
 // WatchRequest selects what to watch.
 type WatchRequest struct {
 	Namespace, RunID string
@@ -126,18 +41,25 @@ type source struct {
 	runID, rootID string
 	cursor        int64
 	sub           *subscription
-	over          bool
+	// early are ephemeral events that came before the run was known here.
+	early []Event
+	over  bool
 	// read is set once the journal was read, or need not be.
 	read bool
 }
 
 type watch struct {
-	f         *Feed
-	req       WatchRequest
-	to        Watcher
-	wake      chan struct{}
-	sources   []*source
-	undo      []func()
+	f       *Feed
+	req     WatchRequest
+	to      Watcher
+	wake    chan struct{}
+	sources []*source
+	byID    map[string]*source
+	undo    []func()
+	// newcomers is nil unless descendants are watched with their ephemeral events.
+	newcomers *newcomers
+	// far says that other executors were asked for their events.
+	far       bool
 	delivered bool
 	// held counts the events that were read and not delivered yet. Their delivery may take any time.
 	held *inflight.Answer
@@ -148,7 +70,7 @@ type watch struct {
 // Watch delivers every durable event after the cursor exactly once and in order, and ephemeral events as
 // they come. It returns nil after the end of the run, and of its descendants if they are watched.
 func (f *Feed) Watch(ctx context.Context, req WatchRequest, to Watcher) error {
-	w := &watch{f: f, req: req, to: to, wake: make(chan struct{}, 1), used: req.After > 0, held: inflight.OfStream(ctx)}
+	w := &watch{f: f, req: req, to: to, wake: make(chan struct{}, 1), used: req.After > 0, held: inflight.OfStream(ctx), byID: map[string]*source{}}
 	defer func() {
 		for _, undo := range w.undo {
 			undo()
@@ -166,6 +88,9 @@ func (f *Feed) Watch(ctx context.Context, req WatchRequest, to Watcher) error {
 		first.rootID, first.read = root, req.After == last
 	} else if err := w.begin(ctx, first); err != nil {
 		return err
+	}
+	if req.Descendants && !req.DurableOnly && !first.over {
+		w.meetNewcomers(first.rootID)
 	}
 	// The hub delivers the events of this process's runs. Polling finds what other replicas and earlier
 	// owners wrote. It slows down while it finds nothing.
@@ -219,7 +144,10 @@ func (w *watch) begin(ctx context.Context, s *source) error {
 			Hint("send the sequence of an event of this run, or 0 to begin at the beginning").Set("last_seq", strconv.FormatInt(row.LastSeq, 10))
 	}
 	s.rootID = row.RootID
-	if row.State.Ended() && w.req.After == row.LastSeq {
+	switch {
+	case !row.State.Ended():
+		w.askElsewhere(s)
+	case w.req.After == row.LastSeq:
 		s.over = true
 	}
 	if row.State == journal.StatePending && !w.req.DurableOnly {
@@ -277,13 +205,62 @@ func queued(row journal.Run) *Queued {
 
 func (w *watch) add(runID, rootID string, after int64) *source {
 	s := &source{runID: runID, rootID: rootID, cursor: after, sub: &subscription{wake: w.wake, after: after, durable: w.req.DurableOnly}}
-	w.undo = append(w.undo, w.f.hub.subscribe(runID, s.sub))
+	// What a run that is found later has said so far came to the newcomers.
+	w.undo = append(w.undo, w.f.hub.ofRun(runID, s.sub, w.newcomers == nil, func() {
+		if w.newcomers != nil {
+			w.newcomers.known[runID] = true
+		}
+	}))
 	w.sources = append(w.sources, s)
+	w.byID[runID] = s
 	return s
+}
+
+// meetNewcomers has the ephemeral events of descendants delivered from their first one on, before the journal
+// is read.
+func (w *watch) meetNewcomers(rootID string) {
+	w.newcomers = &newcomers{wake: w.wake, known: map[string]bool{}}
+	for _, s := range w.sources {
+		w.newcomers.known[s.runID] = true
+	}
+	w.undo = append(w.undo, w.f.hub.ofTree(rootID, w.newcomers))
+}
+
+// askElsewhere asks the other executors, once, for the ephemeral events of what is watched. The run is not in
+// memory here, and whoever owns it may change.
+func (w *watch) askElsewhere(s *source) {
+	if w.far || w.req.DurableOnly || w.f.elsewhere == nil {
+		return
+	}
+	w.far = true
+	i := Interest{Namespace: w.req.Namespace, RunID: w.req.RunID}
+	if w.req.Descendants {
+		i.RunID, i.Tree = s.rootID, true
+	}
+	w.undo = append(w.undo, w.f.elsewhere.Want(i))
+}
+
+// meet takes in the runs of which ephemeral events came before the journal told of them. Below another run
+// than the root the journal must say whether they are descendants.
+func (w *watch) meet() {
+	for evs := w.newcomers.take(); len(evs) > 0; evs = w.newcomers.take() {
+		for _, ev := range evs {
+			s := w.byID[ev.RunID]
+			if s == nil && w.sources[0].rootID == w.req.RunID {
+				s = w.add(ev.RunID, ev.RootID, 0)
+			}
+			if s != nil {
+				s.early = append(s.early, ev)
+			}
+		}
+	}
 }
 
 // round delivers what there is. With look it reads the journal, too.
 func (w *watch) round(ctx context.Context, look bool) (over bool, err error) {
+	if w.newcomers != nil {
+		w.meet()
+	}
 	if w.req.Descendants && (look || w.sources[0].over) {
 		if err := w.findDescendants(ctx); err != nil {
 			return false, err
@@ -294,12 +271,21 @@ func (w *watch) round(ctx context.Context, look bool) (over bool, err error) {
 		if s.over {
 			continue
 		}
+		away := look && !w.f.live.Holds(s.runID)
+		if away {
+			w.askElsewhere(s)
+		}
+		if !s.read || away {
+			s.read = true
+			if err := w.read(ctx, s); err != nil {
+				return false, err
+			}
+		}
 		gap, err := w.deliverLive(ctx, s)
 		if err != nil {
 			return false, err
 		}
-		if gap || !s.over && (!s.read || look && !w.f.live.Holds(s.runID)) {
-			s.read = true
+		if gap && !s.over {
 			if err := w.read(ctx, s); err != nil {
 				return false, err
 			}
@@ -323,7 +309,11 @@ func (w *watch) deliverLive(ctx context.Context, s *source) (gap bool, err error
 	s.sub.mu.Lock()
 	missed := s.sub.missed
 	s.sub.mu.Unlock()
-	for _, ev := range s.sub.take() {
+	evs := s.sub.take()
+	if len(s.early) > 0 {
+		evs, s.early = append(s.early, evs...), nil
+	}
+	for _, ev := range evs {
 		switch {
 		case s.over:
 			return false, nil
@@ -441,12 +431,8 @@ func (w *watch) findDescendants(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	known := make(map[string]bool, len(w.sources))
-	for _, s := range w.sources {
-		known[s.runID] = true
-	}
 	for _, d := range below {
-		if !known[d.RunID] {
+		if w.byID[d.RunID] == nil {
 			w.add(d.RunID, w.sources[0].rootID, 0)
 		}
 	}

@@ -16,11 +16,11 @@ func TestASlowWatcherHoldsNoMoreThanABound(t *testing.T) {
 	s := &subscription{wake: make(chan struct{}, 1)}
 	big := Event{Durable: &record.Durable{Event: workgraph.Event{Seq: 1, Outcome: &workgraph.Outcome{Values: []json.RawMessage{make([]byte, mib)}}}}}
 	for range 100 {
-		s.put(big)
+		s.put(big, false)
 	}
 	require.Len(t, s.events, 1)
 	require.True(t, s.missed, "the rest is read from the journal")
 	require.Len(t, s.take(), 1)
-	s.put(big)
+	s.put(big, false)
 	require.Len(t, s.events, 1)
 }

@@ -25,6 +25,60 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// TextKind says whom a text is for.
+type TextKind int32
+
+const (
+	// Not stated.
+	TextKind_TEXT_KIND_UNSPECIFIED TextKind = 0
+	// It is for people: the answer of a model, or the part of an agent's decision that is said to the user.
+	TextKind_TEXT_KIND_ANSWER TextKind = 1
+	// It is for programs: the decision of an agent as the model writes it. What it says to the user comes as
+	// ANSWER as well.
+	TextKind_TEXT_KIND_RAW TextKind = 2
+)
+
+// Enum value maps for TextKind.
+var (
+	TextKind_name = map[int32]string{
+		0: "TEXT_KIND_UNSPECIFIED",
+		1: "TEXT_KIND_ANSWER",
+		2: "TEXT_KIND_RAW",
+	}
+	TextKind_value = map[string]int32{
+		"TEXT_KIND_UNSPECIFIED": 0,
+		"TEXT_KIND_ANSWER":      1,
+		"TEXT_KIND_RAW":         2,
+	}
+)
+
+func (x TextKind) Enum() *TextKind {
+	p := new(TextKind)
+	*p = x
+	return p
+}
+
+func (x TextKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (TextKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_epigraph_executor_v1_event_proto_enumTypes[0].Descriptor()
+}
+
+func (TextKind) Type() protoreflect.EnumType {
+	return &file_epigraph_executor_v1_event_proto_enumTypes[0]
+}
+
+func (x TextKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use TextKind.Descriptor instead.
+func (TextKind) EnumDescriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{0}
+}
+
 // RunEvent is one event of a run. Durable events have a sequence without gaps per run. Ephemeral events have
 // sequence 0 and may be lost. Companions have sequence 0 too, because each belongs to the durable event that
 // follows it. They are sent right before that event, also after a stream was resumed, and are never lost. A
@@ -2513,7 +2567,13 @@ type TokenDelta struct {
 	// The attempt.
 	Attempt int32 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// The text.
-	Text          string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	// Whom the text is for.
+	Kind TextKind `protobuf:"varint,4,opt,name=kind,proto3,enum=epigraph.executor.v1.TextKind" json:"kind,omitempty"`
+	// How many bytes of this kind, in UTF-8, the attempt had written before. A new watcher gets what attempts
+	// under way have written so far as one delta, the last 32 to 64 KiB of it. So a text may come twice, also
+	// after a stream was resumed.
+	Offset        int64 `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2567,6 +2627,20 @@ func (x *TokenDelta) GetText() string {
 		return x.Text
 	}
 	return ""
+}
+
+func (x *TokenDelta) GetKind() TextKind {
+	if x != nil {
+		return x.Kind
+	}
+	return TextKind_TEXT_KIND_UNSPECIFIED
+}
+
+func (x *TokenDelta) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
 }
 
 // KeepAlive shows that the stream is open.
@@ -2812,14 +2886,20 @@ const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\x0fAttemptProgress\x124\n" +
 	"\x05visit\x18\x01 \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\x05visit\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x126\n" +
-	"\bprogress\x18\x03 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\bprogress\"p\n" +
+	"\bprogress\x18\x03 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\bprogress\"\xbc\x01\n" +
 	"\n" +
 	"TokenDelta\x124\n" +
 	"\x05visit\x18\x01 \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\x05visit\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x12\n" +
-	"\x04text\x18\x03 \x01(\tR\x04text\"&\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\x122\n" +
+	"\x04kind\x18\x04 \x01(\x0e2\x1e.epigraph.executor.v1.TextKindR\x04kind\x12\x16\n" +
+	"\x06offset\x18\x05 \x01(\x03R\x06offset\"&\n" +
 	"\tKeepAlive\x12\x19\n" +
-	"\blast_seq\x18\x01 \x01(\x03R\alastSeqB\xe7\x01\n" +
+	"\blast_seq\x18\x01 \x01(\x03R\alastSeq*N\n" +
+	"\bTextKind\x12\x19\n" +
+	"\x15TEXT_KIND_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10TEXT_KIND_ANSWER\x10\x01\x12\x11\n" +
+	"\rTEXT_KIND_RAW\x10\x02B\xe7\x01\n" +
 	"\x18com.epigraph.executor.v1B\n" +
 	"EventProtoP\x01ZMgithub.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1;executorv1\xa2\x02\x03EEX\xaa\x02\x14Epigraph.Executor.V1\xca\x02\x14Epigraph\\Executor\\V1\xe2\x02 Epigraph\\Executor\\V1\\GPBMetadata\xea\x02\x16Epigraph::Executor::V1b\x06proto3"
 
@@ -2835,130 +2915,133 @@ func file_epigraph_executor_v1_event_proto_rawDescGZIP() []byte {
 	return file_epigraph_executor_v1_event_proto_rawDescData
 }
 
+var file_epigraph_executor_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_epigraph_executor_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_epigraph_executor_v1_event_proto_goTypes = []any{
-	(*RunEvent)(nil),              // 0: epigraph.executor.v1.RunEvent
-	(*RunStarted)(nil),            // 1: epigraph.executor.v1.RunStarted
-	(*DeadlinePassed)(nil),        // 2: epigraph.executor.v1.DeadlinePassed
-	(*RunQueued)(nil),             // 3: epigraph.executor.v1.RunQueued
-	(*CompletionReceived)(nil),    // 4: epigraph.executor.v1.CompletionReceived
-	(*AttemptIntended)(nil),       // 5: epigraph.executor.v1.AttemptIntended
-	(*AttemptEnded)(nil),          // 6: epigraph.executor.v1.AttemptEnded
-	(*TimerFired)(nil),            // 7: epigraph.executor.v1.TimerFired
-	(*RunPaused)(nil),             // 8: epigraph.executor.v1.RunPaused
-	(*RunResumed)(nil),            // 9: epigraph.executor.v1.RunResumed
-	(*BudgetChanged)(nil),         // 10: epigraph.executor.v1.BudgetChanged
-	(*UsageSettled)(nil),          // 11: epigraph.executor.v1.UsageSettled
-	(*StopRequested)(nil),         // 12: epigraph.executor.v1.StopRequested
-	(*CancelRequested)(nil),       // 13: epigraph.executor.v1.CancelRequested
-	(*RunEnded)(nil),              // 14: epigraph.executor.v1.RunEnded
-	(*VisitChange)(nil),           // 15: epigraph.executor.v1.VisitChange
-	(*VisitsChanged)(nil),         // 16: epigraph.executor.v1.VisitsChanged
-	(*Reconciled)(nil),            // 17: epigraph.executor.v1.Reconciled
-	(*ChildrenSpawned)(nil),       // 18: epigraph.executor.v1.ChildrenSpawned
-	(*ChildEnded)(nil),            // 19: epigraph.executor.v1.ChildEnded
-	(*InterruptOpened)(nil),       // 20: epigraph.executor.v1.InterruptOpened
-	(*InterruptClosed)(nil),       // 21: epigraph.executor.v1.InterruptClosed
-	(*SignalReceived)(nil),        // 22: epigraph.executor.v1.SignalReceived
-	(*MessageDelivered)(nil),      // 23: epigraph.executor.v1.MessageDelivered
-	(*GraphExpanded)(nil),         // 24: epigraph.executor.v1.GraphExpanded
-	(*GraphAmended)(nil),          // 25: epigraph.executor.v1.GraphAmended
-	(*AttemptStarted)(nil),        // 26: epigraph.executor.v1.AttemptStarted
-	(*AttemptProgress)(nil),       // 27: epigraph.executor.v1.AttemptProgress
-	(*TokenDelta)(nil),            // 28: epigraph.executor.v1.TokenDelta
-	(*KeepAlive)(nil),             // 29: epigraph.executor.v1.KeepAlive
-	nil,                           // 30: epigraph.executor.v1.RunEnded.OutputsEntry
-	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
-	(*VisitRef)(nil),              // 32: epigraph.executor.v1.VisitRef
-	(*RunBudget)(nil),             // 33: epigraph.executor.v1.RunBudget
-	(VisitState)(0),               // 34: epigraph.executor.v1.VisitState
-	(*v1.Payload)(nil),            // 35: epigraph.graph.v1.Payload
-	(*RunError)(nil),              // 36: epigraph.executor.v1.RunError
-	(*Usage)(nil),                 // 37: epigraph.executor.v1.Usage
-	(*WaitInfo)(nil),              // 38: epigraph.executor.v1.WaitInfo
-	(RunState)(0),                 // 39: epigraph.executor.v1.RunState
+	(TextKind)(0),                 // 0: epigraph.executor.v1.TextKind
+	(*RunEvent)(nil),              // 1: epigraph.executor.v1.RunEvent
+	(*RunStarted)(nil),            // 2: epigraph.executor.v1.RunStarted
+	(*DeadlinePassed)(nil),        // 3: epigraph.executor.v1.DeadlinePassed
+	(*RunQueued)(nil),             // 4: epigraph.executor.v1.RunQueued
+	(*CompletionReceived)(nil),    // 5: epigraph.executor.v1.CompletionReceived
+	(*AttemptIntended)(nil),       // 6: epigraph.executor.v1.AttemptIntended
+	(*AttemptEnded)(nil),          // 7: epigraph.executor.v1.AttemptEnded
+	(*TimerFired)(nil),            // 8: epigraph.executor.v1.TimerFired
+	(*RunPaused)(nil),             // 9: epigraph.executor.v1.RunPaused
+	(*RunResumed)(nil),            // 10: epigraph.executor.v1.RunResumed
+	(*BudgetChanged)(nil),         // 11: epigraph.executor.v1.BudgetChanged
+	(*UsageSettled)(nil),          // 12: epigraph.executor.v1.UsageSettled
+	(*StopRequested)(nil),         // 13: epigraph.executor.v1.StopRequested
+	(*CancelRequested)(nil),       // 14: epigraph.executor.v1.CancelRequested
+	(*RunEnded)(nil),              // 15: epigraph.executor.v1.RunEnded
+	(*VisitChange)(nil),           // 16: epigraph.executor.v1.VisitChange
+	(*VisitsChanged)(nil),         // 17: epigraph.executor.v1.VisitsChanged
+	(*Reconciled)(nil),            // 18: epigraph.executor.v1.Reconciled
+	(*ChildrenSpawned)(nil),       // 19: epigraph.executor.v1.ChildrenSpawned
+	(*ChildEnded)(nil),            // 20: epigraph.executor.v1.ChildEnded
+	(*InterruptOpened)(nil),       // 21: epigraph.executor.v1.InterruptOpened
+	(*InterruptClosed)(nil),       // 22: epigraph.executor.v1.InterruptClosed
+	(*SignalReceived)(nil),        // 23: epigraph.executor.v1.SignalReceived
+	(*MessageDelivered)(nil),      // 24: epigraph.executor.v1.MessageDelivered
+	(*GraphExpanded)(nil),         // 25: epigraph.executor.v1.GraphExpanded
+	(*GraphAmended)(nil),          // 26: epigraph.executor.v1.GraphAmended
+	(*AttemptStarted)(nil),        // 27: epigraph.executor.v1.AttemptStarted
+	(*AttemptProgress)(nil),       // 28: epigraph.executor.v1.AttemptProgress
+	(*TokenDelta)(nil),            // 29: epigraph.executor.v1.TokenDelta
+	(*KeepAlive)(nil),             // 30: epigraph.executor.v1.KeepAlive
+	nil,                           // 31: epigraph.executor.v1.RunEnded.OutputsEntry
+	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
+	(*VisitRef)(nil),              // 33: epigraph.executor.v1.VisitRef
+	(*RunBudget)(nil),             // 34: epigraph.executor.v1.RunBudget
+	(VisitState)(0),               // 35: epigraph.executor.v1.VisitState
+	(*v1.Payload)(nil),            // 36: epigraph.graph.v1.Payload
+	(*RunError)(nil),              // 37: epigraph.executor.v1.RunError
+	(*Usage)(nil),                 // 38: epigraph.executor.v1.Usage
+	(*WaitInfo)(nil),              // 39: epigraph.executor.v1.WaitInfo
+	(RunState)(0),                 // 40: epigraph.executor.v1.RunState
 }
 var file_epigraph_executor_v1_event_proto_depIdxs = []int32{
-	31, // 0: epigraph.executor.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
-	1,  // 1: epigraph.executor.v1.RunEvent.run_started:type_name -> epigraph.executor.v1.RunStarted
-	5,  // 2: epigraph.executor.v1.RunEvent.attempt_intended:type_name -> epigraph.executor.v1.AttemptIntended
-	6,  // 3: epigraph.executor.v1.RunEvent.attempt_ended:type_name -> epigraph.executor.v1.AttemptEnded
-	7,  // 4: epigraph.executor.v1.RunEvent.timer_fired:type_name -> epigraph.executor.v1.TimerFired
-	8,  // 5: epigraph.executor.v1.RunEvent.run_paused:type_name -> epigraph.executor.v1.RunPaused
-	9,  // 6: epigraph.executor.v1.RunEvent.run_resumed:type_name -> epigraph.executor.v1.RunResumed
-	13, // 7: epigraph.executor.v1.RunEvent.cancel_requested:type_name -> epigraph.executor.v1.CancelRequested
-	14, // 8: epigraph.executor.v1.RunEvent.run_ended:type_name -> epigraph.executor.v1.RunEnded
-	16, // 9: epigraph.executor.v1.RunEvent.visits_changed:type_name -> epigraph.executor.v1.VisitsChanged
-	17, // 10: epigraph.executor.v1.RunEvent.reconciled:type_name -> epigraph.executor.v1.Reconciled
-	18, // 11: epigraph.executor.v1.RunEvent.children_spawned:type_name -> epigraph.executor.v1.ChildrenSpawned
-	19, // 12: epigraph.executor.v1.RunEvent.child_ended:type_name -> epigraph.executor.v1.ChildEnded
-	20, // 13: epigraph.executor.v1.RunEvent.interrupt_opened:type_name -> epigraph.executor.v1.InterruptOpened
-	21, // 14: epigraph.executor.v1.RunEvent.interrupt_closed:type_name -> epigraph.executor.v1.InterruptClosed
-	22, // 15: epigraph.executor.v1.RunEvent.signal_received:type_name -> epigraph.executor.v1.SignalReceived
-	23, // 16: epigraph.executor.v1.RunEvent.message_delivered:type_name -> epigraph.executor.v1.MessageDelivered
-	24, // 17: epigraph.executor.v1.RunEvent.graph_expanded:type_name -> epigraph.executor.v1.GraphExpanded
-	25, // 18: epigraph.executor.v1.RunEvent.graph_amended:type_name -> epigraph.executor.v1.GraphAmended
-	4,  // 19: epigraph.executor.v1.RunEvent.completion_received:type_name -> epigraph.executor.v1.CompletionReceived
-	3,  // 20: epigraph.executor.v1.RunEvent.run_queued:type_name -> epigraph.executor.v1.RunQueued
-	2,  // 21: epigraph.executor.v1.RunEvent.deadline_passed:type_name -> epigraph.executor.v1.DeadlinePassed
-	10, // 22: epigraph.executor.v1.RunEvent.budget_changed:type_name -> epigraph.executor.v1.BudgetChanged
-	11, // 23: epigraph.executor.v1.RunEvent.usage_settled:type_name -> epigraph.executor.v1.UsageSettled
-	12, // 24: epigraph.executor.v1.RunEvent.stop_requested:type_name -> epigraph.executor.v1.StopRequested
-	26, // 25: epigraph.executor.v1.RunEvent.attempt_started:type_name -> epigraph.executor.v1.AttemptStarted
-	27, // 26: epigraph.executor.v1.RunEvent.attempt_progress:type_name -> epigraph.executor.v1.AttemptProgress
-	28, // 27: epigraph.executor.v1.RunEvent.token_delta:type_name -> epigraph.executor.v1.TokenDelta
-	29, // 28: epigraph.executor.v1.RunEvent.keep_alive:type_name -> epigraph.executor.v1.KeepAlive
-	32, // 29: epigraph.executor.v1.RunStarted.reused:type_name -> epigraph.executor.v1.VisitRef
-	33, // 30: epigraph.executor.v1.RunStarted.budget:type_name -> epigraph.executor.v1.RunBudget
-	31, // 31: epigraph.executor.v1.RunQueued.start_time:type_name -> google.protobuf.Timestamp
-	32, // 32: epigraph.executor.v1.CompletionReceived.visit:type_name -> epigraph.executor.v1.VisitRef
-	32, // 33: epigraph.executor.v1.AttemptIntended.visit:type_name -> epigraph.executor.v1.VisitRef
-	32, // 34: epigraph.executor.v1.AttemptEnded.visit:type_name -> epigraph.executor.v1.VisitRef
-	34, // 35: epigraph.executor.v1.AttemptEnded.state:type_name -> epigraph.executor.v1.VisitState
-	35, // 36: epigraph.executor.v1.AttemptEnded.values:type_name -> epigraph.graph.v1.Payload
-	36, // 37: epigraph.executor.v1.AttemptEnded.error:type_name -> epigraph.executor.v1.RunError
-	37, // 38: epigraph.executor.v1.AttemptEnded.usage:type_name -> epigraph.executor.v1.Usage
-	31, // 39: epigraph.executor.v1.AttemptEnded.start_time:type_name -> google.protobuf.Timestamp
-	31, // 40: epigraph.executor.v1.AttemptEnded.retry_time:type_name -> google.protobuf.Timestamp
-	38, // 41: epigraph.executor.v1.AttemptEnded.wait:type_name -> epigraph.executor.v1.WaitInfo
-	32, // 42: epigraph.executor.v1.TimerFired.visit:type_name -> epigraph.executor.v1.VisitRef
-	33, // 43: epigraph.executor.v1.RunResumed.budget:type_name -> epigraph.executor.v1.RunBudget
-	33, // 44: epigraph.executor.v1.BudgetChanged.budget:type_name -> epigraph.executor.v1.RunBudget
-	39, // 45: epigraph.executor.v1.RunEnded.state:type_name -> epigraph.executor.v1.RunState
-	35, // 46: epigraph.executor.v1.RunEnded.result:type_name -> epigraph.graph.v1.Payload
-	30, // 47: epigraph.executor.v1.RunEnded.outputs:type_name -> epigraph.executor.v1.RunEnded.OutputsEntry
-	36, // 48: epigraph.executor.v1.RunEnded.error:type_name -> epigraph.executor.v1.RunError
-	32, // 49: epigraph.executor.v1.RunEnded.unknown_attempts:type_name -> epigraph.executor.v1.VisitRef
-	32, // 50: epigraph.executor.v1.VisitChange.visit:type_name -> epigraph.executor.v1.VisitRef
-	34, // 51: epigraph.executor.v1.VisitChange.state:type_name -> epigraph.executor.v1.VisitState
-	36, // 52: epigraph.executor.v1.VisitChange.error:type_name -> epigraph.executor.v1.RunError
-	15, // 53: epigraph.executor.v1.VisitsChanged.visits:type_name -> epigraph.executor.v1.VisitChange
-	32, // 54: epigraph.executor.v1.Reconciled.visit:type_name -> epigraph.executor.v1.VisitRef
-	34, // 55: epigraph.executor.v1.Reconciled.state:type_name -> epigraph.executor.v1.VisitState
-	32, // 56: epigraph.executor.v1.ChildrenSpawned.visit:type_name -> epigraph.executor.v1.VisitRef
-	32, // 57: epigraph.executor.v1.ChildEnded.visit:type_name -> epigraph.executor.v1.VisitRef
-	39, // 58: epigraph.executor.v1.ChildEnded.state:type_name -> epigraph.executor.v1.RunState
-	32, // 59: epigraph.executor.v1.InterruptOpened.visit:type_name -> epigraph.executor.v1.VisitRef
-	35, // 60: epigraph.executor.v1.InterruptOpened.prompt:type_name -> epigraph.graph.v1.Payload
-	35, // 61: epigraph.executor.v1.InterruptOpened.schema:type_name -> epigraph.graph.v1.Payload
-	31, // 62: epigraph.executor.v1.InterruptOpened.expire_time:type_name -> google.protobuf.Timestamp
-	35, // 63: epigraph.executor.v1.InterruptOpened.approve:type_name -> epigraph.graph.v1.Payload
-	35, // 64: epigraph.executor.v1.InterruptClosed.answer:type_name -> epigraph.graph.v1.Payload
-	32, // 65: epigraph.executor.v1.InterruptClosed.visit:type_name -> epigraph.executor.v1.VisitRef
-	35, // 66: epigraph.executor.v1.SignalReceived.payload:type_name -> epigraph.graph.v1.Payload
-	32, // 67: epigraph.executor.v1.SignalReceived.visit:type_name -> epigraph.executor.v1.VisitRef
-	35, // 68: epigraph.executor.v1.MessageDelivered.message:type_name -> epigraph.graph.v1.Payload
-	32, // 69: epigraph.executor.v1.GraphExpanded.visit:type_name -> epigraph.executor.v1.VisitRef
-	32, // 70: epigraph.executor.v1.AttemptStarted.visit:type_name -> epigraph.executor.v1.VisitRef
-	32, // 71: epigraph.executor.v1.AttemptProgress.visit:type_name -> epigraph.executor.v1.VisitRef
-	35, // 72: epigraph.executor.v1.AttemptProgress.progress:type_name -> epigraph.graph.v1.Payload
-	32, // 73: epigraph.executor.v1.TokenDelta.visit:type_name -> epigraph.executor.v1.VisitRef
-	35, // 74: epigraph.executor.v1.RunEnded.OutputsEntry.value:type_name -> epigraph.graph.v1.Payload
-	75, // [75:75] is the sub-list for method output_type
-	75, // [75:75] is the sub-list for method input_type
-	75, // [75:75] is the sub-list for extension type_name
-	75, // [75:75] is the sub-list for extension extendee
-	0,  // [0:75] is the sub-list for field type_name
+	32, // 0: epigraph.executor.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
+	2,  // 1: epigraph.executor.v1.RunEvent.run_started:type_name -> epigraph.executor.v1.RunStarted
+	6,  // 2: epigraph.executor.v1.RunEvent.attempt_intended:type_name -> epigraph.executor.v1.AttemptIntended
+	7,  // 3: epigraph.executor.v1.RunEvent.attempt_ended:type_name -> epigraph.executor.v1.AttemptEnded
+	8,  // 4: epigraph.executor.v1.RunEvent.timer_fired:type_name -> epigraph.executor.v1.TimerFired
+	9,  // 5: epigraph.executor.v1.RunEvent.run_paused:type_name -> epigraph.executor.v1.RunPaused
+	10, // 6: epigraph.executor.v1.RunEvent.run_resumed:type_name -> epigraph.executor.v1.RunResumed
+	14, // 7: epigraph.executor.v1.RunEvent.cancel_requested:type_name -> epigraph.executor.v1.CancelRequested
+	15, // 8: epigraph.executor.v1.RunEvent.run_ended:type_name -> epigraph.executor.v1.RunEnded
+	17, // 9: epigraph.executor.v1.RunEvent.visits_changed:type_name -> epigraph.executor.v1.VisitsChanged
+	18, // 10: epigraph.executor.v1.RunEvent.reconciled:type_name -> epigraph.executor.v1.Reconciled
+	19, // 11: epigraph.executor.v1.RunEvent.children_spawned:type_name -> epigraph.executor.v1.ChildrenSpawned
+	20, // 12: epigraph.executor.v1.RunEvent.child_ended:type_name -> epigraph.executor.v1.ChildEnded
+	21, // 13: epigraph.executor.v1.RunEvent.interrupt_opened:type_name -> epigraph.executor.v1.InterruptOpened
+	22, // 14: epigraph.executor.v1.RunEvent.interrupt_closed:type_name -> epigraph.executor.v1.InterruptClosed
+	23, // 15: epigraph.executor.v1.RunEvent.signal_received:type_name -> epigraph.executor.v1.SignalReceived
+	24, // 16: epigraph.executor.v1.RunEvent.message_delivered:type_name -> epigraph.executor.v1.MessageDelivered
+	25, // 17: epigraph.executor.v1.RunEvent.graph_expanded:type_name -> epigraph.executor.v1.GraphExpanded
+	26, // 18: epigraph.executor.v1.RunEvent.graph_amended:type_name -> epigraph.executor.v1.GraphAmended
+	5,  // 19: epigraph.executor.v1.RunEvent.completion_received:type_name -> epigraph.executor.v1.CompletionReceived
+	4,  // 20: epigraph.executor.v1.RunEvent.run_queued:type_name -> epigraph.executor.v1.RunQueued
+	3,  // 21: epigraph.executor.v1.RunEvent.deadline_passed:type_name -> epigraph.executor.v1.DeadlinePassed
+	11, // 22: epigraph.executor.v1.RunEvent.budget_changed:type_name -> epigraph.executor.v1.BudgetChanged
+	12, // 23: epigraph.executor.v1.RunEvent.usage_settled:type_name -> epigraph.executor.v1.UsageSettled
+	13, // 24: epigraph.executor.v1.RunEvent.stop_requested:type_name -> epigraph.executor.v1.StopRequested
+	27, // 25: epigraph.executor.v1.RunEvent.attempt_started:type_name -> epigraph.executor.v1.AttemptStarted
+	28, // 26: epigraph.executor.v1.RunEvent.attempt_progress:type_name -> epigraph.executor.v1.AttemptProgress
+	29, // 27: epigraph.executor.v1.RunEvent.token_delta:type_name -> epigraph.executor.v1.TokenDelta
+	30, // 28: epigraph.executor.v1.RunEvent.keep_alive:type_name -> epigraph.executor.v1.KeepAlive
+	33, // 29: epigraph.executor.v1.RunStarted.reused:type_name -> epigraph.executor.v1.VisitRef
+	34, // 30: epigraph.executor.v1.RunStarted.budget:type_name -> epigraph.executor.v1.RunBudget
+	32, // 31: epigraph.executor.v1.RunQueued.start_time:type_name -> google.protobuf.Timestamp
+	33, // 32: epigraph.executor.v1.CompletionReceived.visit:type_name -> epigraph.executor.v1.VisitRef
+	33, // 33: epigraph.executor.v1.AttemptIntended.visit:type_name -> epigraph.executor.v1.VisitRef
+	33, // 34: epigraph.executor.v1.AttemptEnded.visit:type_name -> epigraph.executor.v1.VisitRef
+	35, // 35: epigraph.executor.v1.AttemptEnded.state:type_name -> epigraph.executor.v1.VisitState
+	36, // 36: epigraph.executor.v1.AttemptEnded.values:type_name -> epigraph.graph.v1.Payload
+	37, // 37: epigraph.executor.v1.AttemptEnded.error:type_name -> epigraph.executor.v1.RunError
+	38, // 38: epigraph.executor.v1.AttemptEnded.usage:type_name -> epigraph.executor.v1.Usage
+	32, // 39: epigraph.executor.v1.AttemptEnded.start_time:type_name -> google.protobuf.Timestamp
+	32, // 40: epigraph.executor.v1.AttemptEnded.retry_time:type_name -> google.protobuf.Timestamp
+	39, // 41: epigraph.executor.v1.AttemptEnded.wait:type_name -> epigraph.executor.v1.WaitInfo
+	33, // 42: epigraph.executor.v1.TimerFired.visit:type_name -> epigraph.executor.v1.VisitRef
+	34, // 43: epigraph.executor.v1.RunResumed.budget:type_name -> epigraph.executor.v1.RunBudget
+	34, // 44: epigraph.executor.v1.BudgetChanged.budget:type_name -> epigraph.executor.v1.RunBudget
+	40, // 45: epigraph.executor.v1.RunEnded.state:type_name -> epigraph.executor.v1.RunState
+	36, // 46: epigraph.executor.v1.RunEnded.result:type_name -> epigraph.graph.v1.Payload
+	31, // 47: epigraph.executor.v1.RunEnded.outputs:type_name -> epigraph.executor.v1.RunEnded.OutputsEntry
+	37, // 48: epigraph.executor.v1.RunEnded.error:type_name -> epigraph.executor.v1.RunError
+	33, // 49: epigraph.executor.v1.RunEnded.unknown_attempts:type_name -> epigraph.executor.v1.VisitRef
+	33, // 50: epigraph.executor.v1.VisitChange.visit:type_name -> epigraph.executor.v1.VisitRef
+	35, // 51: epigraph.executor.v1.VisitChange.state:type_name -> epigraph.executor.v1.VisitState
+	37, // 52: epigraph.executor.v1.VisitChange.error:type_name -> epigraph.executor.v1.RunError
+	16, // 53: epigraph.executor.v1.VisitsChanged.visits:type_name -> epigraph.executor.v1.VisitChange
+	33, // 54: epigraph.executor.v1.Reconciled.visit:type_name -> epigraph.executor.v1.VisitRef
+	35, // 55: epigraph.executor.v1.Reconciled.state:type_name -> epigraph.executor.v1.VisitState
+	33, // 56: epigraph.executor.v1.ChildrenSpawned.visit:type_name -> epigraph.executor.v1.VisitRef
+	33, // 57: epigraph.executor.v1.ChildEnded.visit:type_name -> epigraph.executor.v1.VisitRef
+	40, // 58: epigraph.executor.v1.ChildEnded.state:type_name -> epigraph.executor.v1.RunState
+	33, // 59: epigraph.executor.v1.InterruptOpened.visit:type_name -> epigraph.executor.v1.VisitRef
+	36, // 60: epigraph.executor.v1.InterruptOpened.prompt:type_name -> epigraph.graph.v1.Payload
+	36, // 61: epigraph.executor.v1.InterruptOpened.schema:type_name -> epigraph.graph.v1.Payload
+	32, // 62: epigraph.executor.v1.InterruptOpened.expire_time:type_name -> google.protobuf.Timestamp
+	36, // 63: epigraph.executor.v1.InterruptOpened.approve:type_name -> epigraph.graph.v1.Payload
+	36, // 64: epigraph.executor.v1.InterruptClosed.answer:type_name -> epigraph.graph.v1.Payload
+	33, // 65: epigraph.executor.v1.InterruptClosed.visit:type_name -> epigraph.executor.v1.VisitRef
+	36, // 66: epigraph.executor.v1.SignalReceived.payload:type_name -> epigraph.graph.v1.Payload
+	33, // 67: epigraph.executor.v1.SignalReceived.visit:type_name -> epigraph.executor.v1.VisitRef
+	36, // 68: epigraph.executor.v1.MessageDelivered.message:type_name -> epigraph.graph.v1.Payload
+	33, // 69: epigraph.executor.v1.GraphExpanded.visit:type_name -> epigraph.executor.v1.VisitRef
+	33, // 70: epigraph.executor.v1.AttemptStarted.visit:type_name -> epigraph.executor.v1.VisitRef
+	33, // 71: epigraph.executor.v1.AttemptProgress.visit:type_name -> epigraph.executor.v1.VisitRef
+	36, // 72: epigraph.executor.v1.AttemptProgress.progress:type_name -> epigraph.graph.v1.Payload
+	33, // 73: epigraph.executor.v1.TokenDelta.visit:type_name -> epigraph.executor.v1.VisitRef
+	0,  // 74: epigraph.executor.v1.TokenDelta.kind:type_name -> epigraph.executor.v1.TextKind
+	36, // 75: epigraph.executor.v1.RunEnded.OutputsEntry.value:type_name -> epigraph.graph.v1.Payload
+	76, // [76:76] is the sub-list for method output_type
+	76, // [76:76] is the sub-list for method input_type
+	76, // [76:76] is the sub-list for extension type_name
+	76, // [76:76] is the sub-list for extension extendee
+	0,  // [0:76] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_executor_v1_event_proto_init() }
@@ -3002,13 +3085,14 @@ func file_epigraph_executor_v1_event_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_executor_v1_event_proto_rawDesc), len(file_epigraph_executor_v1_event_proto_rawDesc)),
-			NumEnums:      0,
+			NumEnums:      1,
 			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_epigraph_executor_v1_event_proto_goTypes,
 		DependencyIndexes: file_epigraph_executor_v1_event_proto_depIdxs,
+		EnumInfos:         file_epigraph_executor_v1_event_proto_enumTypes,
 		MessageInfos:      file_epigraph_executor_v1_event_proto_msgTypes,
 	}.Build()
 	File_epigraph_executor_v1_event_proto = out.File

@@ -26,6 +26,180 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// FollowRequest changes which runs are followed.
+type FollowRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// These are followed from now on.
+	Begin []*Followed `protobuf:"bytes,1,rep,name=begin,proto3" json:"begin,omitempty"`
+	// These are not followed any longer.
+	End           []*Followed `protobuf:"bytes,2,rep,name=end,proto3" json:"end,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FollowRequest) Reset() {
+	*x = FollowRequest{}
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FollowRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FollowRequest) ProtoMessage() {}
+
+func (x *FollowRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
+func (*FollowRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_peer_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *FollowRequest) GetBegin() []*Followed {
+	if x != nil {
+		return x.Begin
+	}
+	return nil
+}
+
+func (x *FollowRequest) GetEnd() []*Followed {
+	if x != nil {
+		return x.End
+	}
+	return nil
+}
+
+// Followed names what is followed.
+type Followed struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The tenant.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// The run.
+	RunId string `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// Whether all runs are followed whose root it is.
+	Tree          bool `protobuf:"varint,3,opt,name=tree,proto3" json:"tree,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Followed) Reset() {
+	*x = Followed{}
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Followed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Followed) ProtoMessage() {}
+
+func (x *Followed) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Followed.ProtoReflect.Descriptor instead.
+func (*Followed) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_peer_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Followed) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *Followed) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *Followed) GetTree() bool {
+	if x != nil {
+		return x.Tree
+	}
+	return false
+}
+
+// FollowResponse has events of one tenant.
+type FollowResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The tenant.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// The events: starts of attempts, progress and text.
+	Events        []*RunEvent `protobuf:"bytes,2,rep,name=events,proto3" json:"events,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FollowResponse) Reset() {
+	*x = FollowResponse{}
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FollowResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FollowResponse) ProtoMessage() {}
+
+func (x *FollowResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FollowResponse.ProtoReflect.Descriptor instead.
+func (*FollowResponse) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_peer_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *FollowResponse) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *FollowResponse) GetEvents() []*RunEvent {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
 // InvokeRequest is an attempt for a worker.
 type InvokeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -41,7 +215,7 @@ type InvokeRequest struct {
 
 func (x *InvokeRequest) Reset() {
 	*x = InvokeRequest{}
-	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[0]
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -53,7 +227,7 @@ func (x *InvokeRequest) String() string {
 func (*InvokeRequest) ProtoMessage() {}
 
 func (x *InvokeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[0]
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -66,7 +240,7 @@ func (x *InvokeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InvokeRequest.ProtoReflect.Descriptor instead.
 func (*InvokeRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_peer_proto_rawDescGZIP(), []int{0}
+	return file_epigraph_executor_v1_peer_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *InvokeRequest) GetNamespace() string {
@@ -109,7 +283,7 @@ type InvokeResponse struct {
 
 func (x *InvokeResponse) Reset() {
 	*x = InvokeResponse{}
-	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[1]
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -121,7 +295,7 @@ func (x *InvokeResponse) String() string {
 func (*InvokeResponse) ProtoMessage() {}
 
 func (x *InvokeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[1]
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -134,7 +308,7 @@ func (x *InvokeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InvokeResponse.ProtoReflect.Descriptor instead.
 func (*InvokeResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_peer_proto_rawDescGZIP(), []int{1}
+	return file_epigraph_executor_v1_peer_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *InvokeResponse) GetMessage() isInvokeResponse_Message {
@@ -237,7 +411,7 @@ type AttemptLost struct {
 
 func (x *AttemptLost) Reset() {
 	*x = AttemptLost{}
-	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[2]
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -249,7 +423,7 @@ func (x *AttemptLost) String() string {
 func (*AttemptLost) ProtoMessage() {}
 
 func (x *AttemptLost) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[2]
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -262,7 +436,7 @@ func (x *AttemptLost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptLost.ProtoReflect.Descriptor instead.
 func (*AttemptLost) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_peer_proto_rawDescGZIP(), []int{2}
+	return file_epigraph_executor_v1_peer_proto_rawDescGZIP(), []int{5}
 }
 
 // ExplainLocalRequest names a run.
@@ -278,7 +452,7 @@ type ExplainLocalRequest struct {
 
 func (x *ExplainLocalRequest) Reset() {
 	*x = ExplainLocalRequest{}
-	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[3]
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -290,7 +464,7 @@ func (x *ExplainLocalRequest) String() string {
 func (*ExplainLocalRequest) ProtoMessage() {}
 
 func (x *ExplainLocalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[3]
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -303,7 +477,7 @@ func (x *ExplainLocalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainLocalRequest.ProtoReflect.Descriptor instead.
 func (*ExplainLocalRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_peer_proto_rawDescGZIP(), []int{3}
+	return file_epigraph_executor_v1_peer_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ExplainLocalRequest) GetNamespace() string {
@@ -331,7 +505,7 @@ type ExplainLocalResponse struct {
 
 func (x *ExplainLocalResponse) Reset() {
 	*x = ExplainLocalResponse{}
-	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[4]
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -343,7 +517,7 @@ func (x *ExplainLocalResponse) String() string {
 func (*ExplainLocalResponse) ProtoMessage() {}
 
 func (x *ExplainLocalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[4]
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -356,7 +530,7 @@ func (x *ExplainLocalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainLocalResponse.ProtoReflect.Descriptor instead.
 func (*ExplainLocalResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_peer_proto_rawDescGZIP(), []int{4}
+	return file_epigraph_executor_v1_peer_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ExplainLocalResponse) GetBlockers() []*Blocker {
@@ -383,7 +557,7 @@ type GovernRequest struct {
 
 func (x *GovernRequest) Reset() {
 	*x = GovernRequest{}
-	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[5]
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -395,7 +569,7 @@ func (x *GovernRequest) String() string {
 func (*GovernRequest) ProtoMessage() {}
 
 func (x *GovernRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[5]
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -408,7 +582,7 @@ func (x *GovernRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GovernRequest.ProtoReflect.Descriptor instead.
 func (*GovernRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_peer_proto_rawDescGZIP(), []int{5}
+	return file_epigraph_executor_v1_peer_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GovernRequest) GetStep() isGovernRequest_Step {
@@ -485,7 +659,7 @@ type ModelCall struct {
 
 func (x *ModelCall) Reset() {
 	*x = ModelCall{}
-	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[6]
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -497,7 +671,7 @@ func (x *ModelCall) String() string {
 func (*ModelCall) ProtoMessage() {}
 
 func (x *ModelCall) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[6]
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -510,7 +684,7 @@ func (x *ModelCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCall.ProtoReflect.Descriptor instead.
 func (*ModelCall) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_peer_proto_rawDescGZIP(), []int{6}
+	return file_epigraph_executor_v1_peer_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ModelCall) GetNamespace() string {
@@ -549,7 +723,7 @@ type ModelTokens struct {
 
 func (x *ModelTokens) Reset() {
 	*x = ModelTokens{}
-	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[7]
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -561,7 +735,7 @@ func (x *ModelTokens) String() string {
 func (*ModelTokens) ProtoMessage() {}
 
 func (x *ModelTokens) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[7]
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -574,7 +748,7 @@ func (x *ModelTokens) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelTokens.ProtoReflect.Descriptor instead.
 func (*ModelTokens) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_peer_proto_rawDescGZIP(), []int{7}
+	return file_epigraph_executor_v1_peer_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ModelTokens) GetInput() int64 {
@@ -607,7 +781,7 @@ type ModelCallSent struct {
 
 func (x *ModelCallSent) Reset() {
 	*x = ModelCallSent{}
-	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[8]
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -619,7 +793,7 @@ func (x *ModelCallSent) String() string {
 func (*ModelCallSent) ProtoMessage() {}
 
 func (x *ModelCallSent) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[8]
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -632,7 +806,7 @@ func (x *ModelCallSent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCallSent.ProtoReflect.Descriptor instead.
 func (*ModelCallSent) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_peer_proto_rawDescGZIP(), []int{8}
+	return file_epigraph_executor_v1_peer_proto_rawDescGZIP(), []int{11}
 }
 
 // ModelCallEnd says how a model call ended.
@@ -648,7 +822,7 @@ type ModelCallEnd struct {
 
 func (x *ModelCallEnd) Reset() {
 	*x = ModelCallEnd{}
-	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[9]
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -660,7 +834,7 @@ func (x *ModelCallEnd) String() string {
 func (*ModelCallEnd) ProtoMessage() {}
 
 func (x *ModelCallEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[9]
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -673,7 +847,7 @@ func (x *ModelCallEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCallEnd.ProtoReflect.Descriptor instead.
 func (*ModelCallEnd) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_peer_proto_rawDescGZIP(), []int{9}
+	return file_epigraph_executor_v1_peer_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ModelCallEnd) GetUsed() *ModelTokens {
@@ -711,7 +885,7 @@ type ModelCallFailure struct {
 
 func (x *ModelCallFailure) Reset() {
 	*x = ModelCallFailure{}
-	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[10]
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -723,7 +897,7 @@ func (x *ModelCallFailure) String() string {
 func (*ModelCallFailure) ProtoMessage() {}
 
 func (x *ModelCallFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[10]
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -736,7 +910,7 @@ func (x *ModelCallFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCallFailure.ProtoReflect.Descriptor instead.
 func (*ModelCallFailure) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_peer_proto_rawDescGZIP(), []int{10}
+	return file_epigraph_executor_v1_peer_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ModelCallFailure) GetNotPerformed() bool {
@@ -792,7 +966,7 @@ type GovernResponse struct {
 
 func (x *GovernResponse) Reset() {
 	*x = GovernResponse{}
-	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[11]
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -804,7 +978,7 @@ func (x *GovernResponse) String() string {
 func (*GovernResponse) ProtoMessage() {}
 
 func (x *GovernResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[11]
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -817,7 +991,7 @@ func (x *GovernResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GovernResponse.ProtoReflect.Descriptor instead.
 func (*GovernResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_peer_proto_rawDescGZIP(), []int{11}
+	return file_epigraph_executor_v1_peer_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GovernResponse) GetRefusal() *ModelCallRefusal {
@@ -840,7 +1014,7 @@ type ModelCallRefusal struct {
 
 func (x *ModelCallRefusal) Reset() {
 	*x = ModelCallRefusal{}
-	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[12]
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -852,7 +1026,7 @@ func (x *ModelCallRefusal) String() string {
 func (*ModelCallRefusal) ProtoMessage() {}
 
 func (x *ModelCallRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[12]
+	mi := &file_epigraph_executor_v1_peer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -865,7 +1039,7 @@ func (x *ModelCallRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCallRefusal.ProtoReflect.Descriptor instead.
 func (*ModelCallRefusal) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_peer_proto_rawDescGZIP(), []int{12}
+	return file_epigraph_executor_v1_peer_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ModelCallRefusal) GetMessage() string {
@@ -886,7 +1060,18 @@ var File_epigraph_executor_v1_peer_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x1fepigraph/executor/v1/peer.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\"epigraph/executor/v1/explain.proto\x1a\"epigraph/executor/v1/outcome.proto\x1a!epigraph/executor/v1/worker.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1egoogle/protobuf/duration.proto\"\x8b\x01\n" +
+	"\x1fepigraph/executor/v1/peer.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a epigraph/executor/v1/event.proto\x1a\"epigraph/executor/v1/explain.proto\x1a\"epigraph/executor/v1/outcome.proto\x1a!epigraph/executor/v1/worker.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1egoogle/protobuf/duration.proto\"\x8d\x01\n" +
+	"\rFollowRequest\x12?\n" +
+	"\x05begin\x18\x01 \x03(\v2\x1e.epigraph.executor.v1.FollowedB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x05begin\x12;\n" +
+	"\x03end\x18\x02 \x03(\v2\x1e.epigraph.executor.v1.FollowedB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x03end\"i\n" +
+	"\bFollowed\x12&\n" +
+	"\tnamespace\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tnamespace\x12!\n" +
+	"\x06run_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\x05runId\x12\x12\n" +
+	"\x04tree\x18\x03 \x01(\bR\x04tree\"f\n" +
+	"\x0eFollowResponse\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x126\n" +
+	"\x06events\x18\x02 \x03(\v2\x1e.epigraph.executor.v1.RunEventR\x06events\"\x8b\x01\n" +
 	"\rInvokeRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x127\n" +
 	"\aattempt\x18\x02 \x01(\v2\x1d.epigraph.executor.v1.AttemptR\aattempt\x12#\n" +
@@ -934,11 +1119,12 @@ const file_epigraph_executor_v1_peer_proto_rawDesc = "" +
 	"\x10ModelCallRefusal\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x12:\n" +
 	"\vretry_after\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"retryAfter2\xa6\x02\n" +
+	"retryAfter2\xff\x02\n" +
 	"\vPeerService\x12W\n" +
 	"\x06Invoke\x12#.epigraph.executor.v1.InvokeRequest\x1a$.epigraph.executor.v1.InvokeResponse(\x010\x01\x12e\n" +
 	"\fExplainLocal\x12).epigraph.executor.v1.ExplainLocalRequest\x1a*.epigraph.executor.v1.ExplainLocalResponse\x12W\n" +
-	"\x06Govern\x12#.epigraph.executor.v1.GovernRequest\x1a$.epigraph.executor.v1.GovernResponse(\x010\x01B\xe6\x01\n" +
+	"\x06Govern\x12#.epigraph.executor.v1.GovernRequest\x1a$.epigraph.executor.v1.GovernResponse(\x010\x01\x12W\n" +
+	"\x06Follow\x12#.epigraph.executor.v1.FollowRequest\x1a$.epigraph.executor.v1.FollowResponse(\x010\x01B\xe6\x01\n" +
 	"\x18com.epigraph.executor.v1B\tPeerProtoP\x01ZMgithub.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1;executorv1\xa2\x02\x03EEX\xaa\x02\x14Epigraph.Executor.V1\xca\x02\x14Epigraph\\Executor\\V1\xe2\x02 Epigraph\\Executor\\V1\\GPBMetadata\xea\x02\x16Epigraph::Executor::V1b\x06proto3"
 
 var (
@@ -953,55 +1139,64 @@ func file_epigraph_executor_v1_peer_proto_rawDescGZIP() []byte {
 	return file_epigraph_executor_v1_peer_proto_rawDescData
 }
 
-var file_epigraph_executor_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_epigraph_executor_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_epigraph_executor_v1_peer_proto_goTypes = []any{
-	(*InvokeRequest)(nil),        // 0: epigraph.executor.v1.InvokeRequest
-	(*InvokeResponse)(nil),       // 1: epigraph.executor.v1.InvokeResponse
-	(*AttemptLost)(nil),          // 2: epigraph.executor.v1.AttemptLost
-	(*ExplainLocalRequest)(nil),  // 3: epigraph.executor.v1.ExplainLocalRequest
-	(*ExplainLocalResponse)(nil), // 4: epigraph.executor.v1.ExplainLocalResponse
-	(*GovernRequest)(nil),        // 5: epigraph.executor.v1.GovernRequest
-	(*ModelCall)(nil),            // 6: epigraph.executor.v1.ModelCall
-	(*ModelTokens)(nil),          // 7: epigraph.executor.v1.ModelTokens
-	(*ModelCallSent)(nil),        // 8: epigraph.executor.v1.ModelCallSent
-	(*ModelCallEnd)(nil),         // 9: epigraph.executor.v1.ModelCallEnd
-	(*ModelCallFailure)(nil),     // 10: epigraph.executor.v1.ModelCallFailure
-	(*GovernResponse)(nil),       // 11: epigraph.executor.v1.GovernResponse
-	(*ModelCallRefusal)(nil),     // 12: epigraph.executor.v1.ModelCallRefusal
-	(*Attempt)(nil),              // 13: epigraph.executor.v1.Attempt
-	(*Outcome)(nil),              // 14: epigraph.executor.v1.Outcome
-	(*AttemptError)(nil),         // 15: epigraph.executor.v1.AttemptError
-	(*v1.Payload)(nil),           // 16: epigraph.graph.v1.Payload
-	(*Blocker)(nil),              // 17: epigraph.executor.v1.Blocker
-	(*durationpb.Duration)(nil),  // 18: google.protobuf.Duration
+	(*FollowRequest)(nil),        // 0: epigraph.executor.v1.FollowRequest
+	(*Followed)(nil),             // 1: epigraph.executor.v1.Followed
+	(*FollowResponse)(nil),       // 2: epigraph.executor.v1.FollowResponse
+	(*InvokeRequest)(nil),        // 3: epigraph.executor.v1.InvokeRequest
+	(*InvokeResponse)(nil),       // 4: epigraph.executor.v1.InvokeResponse
+	(*AttemptLost)(nil),          // 5: epigraph.executor.v1.AttemptLost
+	(*ExplainLocalRequest)(nil),  // 6: epigraph.executor.v1.ExplainLocalRequest
+	(*ExplainLocalResponse)(nil), // 7: epigraph.executor.v1.ExplainLocalResponse
+	(*GovernRequest)(nil),        // 8: epigraph.executor.v1.GovernRequest
+	(*ModelCall)(nil),            // 9: epigraph.executor.v1.ModelCall
+	(*ModelTokens)(nil),          // 10: epigraph.executor.v1.ModelTokens
+	(*ModelCallSent)(nil),        // 11: epigraph.executor.v1.ModelCallSent
+	(*ModelCallEnd)(nil),         // 12: epigraph.executor.v1.ModelCallEnd
+	(*ModelCallFailure)(nil),     // 13: epigraph.executor.v1.ModelCallFailure
+	(*GovernResponse)(nil),       // 14: epigraph.executor.v1.GovernResponse
+	(*ModelCallRefusal)(nil),     // 15: epigraph.executor.v1.ModelCallRefusal
+	(*RunEvent)(nil),             // 16: epigraph.executor.v1.RunEvent
+	(*Attempt)(nil),              // 17: epigraph.executor.v1.Attempt
+	(*Outcome)(nil),              // 18: epigraph.executor.v1.Outcome
+	(*AttemptError)(nil),         // 19: epigraph.executor.v1.AttemptError
+	(*v1.Payload)(nil),           // 20: epigraph.graph.v1.Payload
+	(*Blocker)(nil),              // 21: epigraph.executor.v1.Blocker
+	(*durationpb.Duration)(nil),  // 22: google.protobuf.Duration
 }
 var file_epigraph_executor_v1_peer_proto_depIdxs = []int32{
-	13, // 0: epigraph.executor.v1.InvokeRequest.attempt:type_name -> epigraph.executor.v1.Attempt
-	14, // 1: epigraph.executor.v1.InvokeResponse.outcome:type_name -> epigraph.executor.v1.Outcome
-	15, // 2: epigraph.executor.v1.InvokeResponse.error:type_name -> epigraph.executor.v1.AttemptError
-	16, // 3: epigraph.executor.v1.InvokeResponse.details:type_name -> epigraph.graph.v1.Payload
-	2,  // 4: epigraph.executor.v1.InvokeResponse.lost:type_name -> epigraph.executor.v1.AttemptLost
-	17, // 5: epigraph.executor.v1.ExplainLocalResponse.blockers:type_name -> epigraph.executor.v1.Blocker
-	6,  // 6: epigraph.executor.v1.GovernRequest.call:type_name -> epigraph.executor.v1.ModelCall
-	8,  // 7: epigraph.executor.v1.GovernRequest.sent:type_name -> epigraph.executor.v1.ModelCallSent
-	9,  // 8: epigraph.executor.v1.GovernRequest.end:type_name -> epigraph.executor.v1.ModelCallEnd
-	7,  // 9: epigraph.executor.v1.ModelCall.estimate:type_name -> epigraph.executor.v1.ModelTokens
-	7,  // 10: epigraph.executor.v1.ModelCallEnd.used:type_name -> epigraph.executor.v1.ModelTokens
-	10, // 11: epigraph.executor.v1.ModelCallEnd.failure:type_name -> epigraph.executor.v1.ModelCallFailure
-	18, // 12: epigraph.executor.v1.ModelCallFailure.retry_after:type_name -> google.protobuf.Duration
-	12, // 13: epigraph.executor.v1.GovernResponse.refusal:type_name -> epigraph.executor.v1.ModelCallRefusal
-	18, // 14: epigraph.executor.v1.ModelCallRefusal.retry_after:type_name -> google.protobuf.Duration
-	0,  // 15: epigraph.executor.v1.PeerService.Invoke:input_type -> epigraph.executor.v1.InvokeRequest
-	3,  // 16: epigraph.executor.v1.PeerService.ExplainLocal:input_type -> epigraph.executor.v1.ExplainLocalRequest
-	5,  // 17: epigraph.executor.v1.PeerService.Govern:input_type -> epigraph.executor.v1.GovernRequest
-	1,  // 18: epigraph.executor.v1.PeerService.Invoke:output_type -> epigraph.executor.v1.InvokeResponse
-	4,  // 19: epigraph.executor.v1.PeerService.ExplainLocal:output_type -> epigraph.executor.v1.ExplainLocalResponse
-	11, // 20: epigraph.executor.v1.PeerService.Govern:output_type -> epigraph.executor.v1.GovernResponse
-	18, // [18:21] is the sub-list for method output_type
-	15, // [15:18] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	1,  // 0: epigraph.executor.v1.FollowRequest.begin:type_name -> epigraph.executor.v1.Followed
+	1,  // 1: epigraph.executor.v1.FollowRequest.end:type_name -> epigraph.executor.v1.Followed
+	16, // 2: epigraph.executor.v1.FollowResponse.events:type_name -> epigraph.executor.v1.RunEvent
+	17, // 3: epigraph.executor.v1.InvokeRequest.attempt:type_name -> epigraph.executor.v1.Attempt
+	18, // 4: epigraph.executor.v1.InvokeResponse.outcome:type_name -> epigraph.executor.v1.Outcome
+	19, // 5: epigraph.executor.v1.InvokeResponse.error:type_name -> epigraph.executor.v1.AttemptError
+	20, // 6: epigraph.executor.v1.InvokeResponse.details:type_name -> epigraph.graph.v1.Payload
+	5,  // 7: epigraph.executor.v1.InvokeResponse.lost:type_name -> epigraph.executor.v1.AttemptLost
+	21, // 8: epigraph.executor.v1.ExplainLocalResponse.blockers:type_name -> epigraph.executor.v1.Blocker
+	9,  // 9: epigraph.executor.v1.GovernRequest.call:type_name -> epigraph.executor.v1.ModelCall
+	11, // 10: epigraph.executor.v1.GovernRequest.sent:type_name -> epigraph.executor.v1.ModelCallSent
+	12, // 11: epigraph.executor.v1.GovernRequest.end:type_name -> epigraph.executor.v1.ModelCallEnd
+	10, // 12: epigraph.executor.v1.ModelCall.estimate:type_name -> epigraph.executor.v1.ModelTokens
+	10, // 13: epigraph.executor.v1.ModelCallEnd.used:type_name -> epigraph.executor.v1.ModelTokens
+	13, // 14: epigraph.executor.v1.ModelCallEnd.failure:type_name -> epigraph.executor.v1.ModelCallFailure
+	22, // 15: epigraph.executor.v1.ModelCallFailure.retry_after:type_name -> google.protobuf.Duration
+	15, // 16: epigraph.executor.v1.GovernResponse.refusal:type_name -> epigraph.executor.v1.ModelCallRefusal
+	22, // 17: epigraph.executor.v1.ModelCallRefusal.retry_after:type_name -> google.protobuf.Duration
+	3,  // 18: epigraph.executor.v1.PeerService.Invoke:input_type -> epigraph.executor.v1.InvokeRequest
+	6,  // 19: epigraph.executor.v1.PeerService.ExplainLocal:input_type -> epigraph.executor.v1.ExplainLocalRequest
+	8,  // 20: epigraph.executor.v1.PeerService.Govern:input_type -> epigraph.executor.v1.GovernRequest
+	0,  // 21: epigraph.executor.v1.PeerService.Follow:input_type -> epigraph.executor.v1.FollowRequest
+	4,  // 22: epigraph.executor.v1.PeerService.Invoke:output_type -> epigraph.executor.v1.InvokeResponse
+	7,  // 23: epigraph.executor.v1.PeerService.ExplainLocal:output_type -> epigraph.executor.v1.ExplainLocalResponse
+	14, // 24: epigraph.executor.v1.PeerService.Govern:output_type -> epigraph.executor.v1.GovernResponse
+	2,  // 25: epigraph.executor.v1.PeerService.Follow:output_type -> epigraph.executor.v1.FollowResponse
+	22, // [22:26] is the sub-list for method output_type
+	18, // [18:22] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_executor_v1_peer_proto_init() }
@@ -1009,17 +1204,18 @@ func file_epigraph_executor_v1_peer_proto_init() {
 	if File_epigraph_executor_v1_peer_proto != nil {
 		return
 	}
+	file_epigraph_executor_v1_event_proto_init()
 	file_epigraph_executor_v1_explain_proto_init()
 	file_epigraph_executor_v1_outcome_proto_init()
 	file_epigraph_executor_v1_worker_proto_init()
-	file_epigraph_executor_v1_peer_proto_msgTypes[1].OneofWrappers = []any{
+	file_epigraph_executor_v1_peer_proto_msgTypes[4].OneofWrappers = []any{
 		(*InvokeResponse_Outcome)(nil),
 		(*InvokeResponse_Error)(nil),
 		(*InvokeResponse_Details)(nil),
 		(*InvokeResponse_Tokens)(nil),
 		(*InvokeResponse_Lost)(nil),
 	}
-	file_epigraph_executor_v1_peer_proto_msgTypes[5].OneofWrappers = []any{
+	file_epigraph_executor_v1_peer_proto_msgTypes[8].OneofWrappers = []any{
 		(*GovernRequest_Call)(nil),
 		(*GovernRequest_Sent)(nil),
 		(*GovernRequest_End)(nil),
@@ -1030,7 +1226,7 @@ func file_epigraph_executor_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_executor_v1_peer_proto_rawDesc), len(file_epigraph_executor_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -24,6 +24,7 @@ const (
 	PeerService_Invoke_FullMethodName       = "/epigraph.executor.v1.PeerService/Invoke"
 	PeerService_ExplainLocal_FullMethodName = "/epigraph.executor.v1.PeerService/ExplainLocal"
 	PeerService_Govern_FullMethodName       = "/epigraph.executor.v1.PeerService/Govern"
+	PeerService_Follow_FullMethodName       = "/epigraph.executor.v1.PeerService/Follow"
 )
 
 // PeerServiceClient is the client API for PeerService service.
@@ -43,6 +44,9 @@ type PeerServiceClient interface {
 	// request names the call; the response says whether it may begin. Later requests say that it was sent, and
 	// how it ended, which ends the stream. A stream that breaks while the call is under way counts its estimate.
 	Govern(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[GovernRequest, GovernResponse], error)
+	// Follow streams the ephemeral events of runs that the executor asked owns, now or later. One stream serves
+	// all watchers of the executor that asks. Events that are not taken in time are dropped, the oldest first.
+	Follow(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FollowRequest, FollowResponse], error)
 }
 
 type peerServiceClient struct {
@@ -89,6 +93,19 @@ func (c *peerServiceClient) Govern(ctx context.Context, opts ...grpc.CallOption)
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type PeerService_GovernClient = grpc.BidiStreamingClient[GovernRequest, GovernResponse]
 
+func (c *peerServiceClient) Follow(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FollowRequest, FollowResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &PeerService_ServiceDesc.Streams[2], PeerService_Follow_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[FollowRequest, FollowResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type PeerService_FollowClient = grpc.BidiStreamingClient[FollowRequest, FollowResponse]
+
 // PeerServiceServer is the server API for PeerService service.
 // All implementations must embed UnimplementedPeerServiceServer
 // for forward compatibility.
@@ -106,6 +123,9 @@ type PeerServiceServer interface {
 	// request names the call; the response says whether it may begin. Later requests say that it was sent, and
 	// how it ended, which ends the stream. A stream that breaks while the call is under way counts its estimate.
 	Govern(grpc.BidiStreamingServer[GovernRequest, GovernResponse]) error
+	// Follow streams the ephemeral events of runs that the executor asked owns, now or later. One stream serves
+	// all watchers of the executor that asks. Events that are not taken in time are dropped, the oldest first.
+	Follow(grpc.BidiStreamingServer[FollowRequest, FollowResponse]) error
 	mustEmbedUnimplementedPeerServiceServer()
 }
 
@@ -124,6 +144,9 @@ func (UnimplementedPeerServiceServer) ExplainLocal(context.Context, *ExplainLoca
 }
 func (UnimplementedPeerServiceServer) Govern(grpc.BidiStreamingServer[GovernRequest, GovernResponse]) error {
 	return status.Error(codes.Unimplemented, "method Govern not implemented")
+}
+func (UnimplementedPeerServiceServer) Follow(grpc.BidiStreamingServer[FollowRequest, FollowResponse]) error {
+	return status.Error(codes.Unimplemented, "method Follow not implemented")
 }
 func (UnimplementedPeerServiceServer) mustEmbedUnimplementedPeerServiceServer() {}
 func (UnimplementedPeerServiceServer) testEmbeddedByValue()                     {}
@@ -178,6 +201,13 @@ func _PeerService_Govern_Handler(srv interface{}, stream grpc.ServerStream) erro
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type PeerService_GovernServer = grpc.BidiStreamingServer[GovernRequest, GovernResponse]
 
+func _PeerService_Follow_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(PeerServiceServer).Follow(&grpc.GenericServerStream[FollowRequest, FollowResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type PeerService_FollowServer = grpc.BidiStreamingServer[FollowRequest, FollowResponse]
+
 // PeerService_ServiceDesc is the grpc.ServiceDesc for PeerService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -200,6 +230,12 @@ var PeerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Govern",
 			Handler:       _PeerService_Govern_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "Follow",
+			Handler:       _PeerService_Follow_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
 		},
