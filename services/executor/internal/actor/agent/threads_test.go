@@ -20,8 +20,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// threads are the threads of runs in memory, in a namespace of the tests' database. The runs are not in it, so
-// nothing is held: package engine tests that.
+// threads are the threads of runs in memory, in a namespace of the tests' database. The runs are not in it,
+// so nothing is held: package engine tests that.
 type threads struct {
 	*thread.Cache
 	*database
