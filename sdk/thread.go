@@ -37,6 +37,14 @@ func EphemeralThread() ThreadOption {
 	}
 }
 
+// RunThread lets the thread go with the end of the run that holds it. Only a run is started with such a
+// thread.
+func RunThread() ThreadOption {
+	return func(t *executorv1.Thread) {
+		t.Lifetime = executorv1.ThreadLifetime_THREAD_LIFETIME_RUN
+	}
+}
+
 func threadOf(opts []ThreadOption) *executorv1.Thread {
 	t := &executorv1.Thread{}
 	for _, f := range opts {
@@ -84,6 +92,12 @@ func (c *Client) Threads(ctx context.Context, filter *executorv1.ListThreadsRequ
 // OnThread lets the run work on a thread.
 func OnThread(id string) StartOption {
 	return func(r *executorv1.StartRunRequest) error { r.ThreadId = id; return nil }
+}
+
+// OnNewThread lets the run work on a thread that is made with it, or on the one that has its key already. A
+// conversation without a key has that of the run's user, chat and graph.
+func OnNewThread(opts ...ThreadOption) StartOption {
+	return func(r *executorv1.StartRunRequest) error { r.Thread = threadOf(opts); return nil }
 }
 
 // Get reads the thread.

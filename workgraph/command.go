@@ -323,6 +323,9 @@ type Start struct {
 	// ParentRunID is the run that waits for this one, empty for a root. The caller that starts attempts sets
 	// it.
 	ParentRunID string
+	// UserID and ChatID are those of the run, and GraphName is the name of its graph. The caller that starts
+	// attempts sets them.
+	UserID, ChatID, GraphName string
 	// Messages are those that started a visit of an inbox, oldest first. Such a visit has no propagated
 	// arguments.
 	Messages []Message

@@ -23,6 +23,16 @@ type ThreadAppend struct {
 	// items.
 	Agent string
 	Items []ThreadItem
+	// Facts outlive the thread. They need items, with which they become durable, once.
+	Facts []Fact
+}
+
+// Fact is something that an agent keeps beyond its thread.
+type Fact struct {
+	// Agent is the agent that keeps it. User is whom it is about, or empty.
+	Agent, User string
+	// Name is what the agent calls it, or empty. A later fact of this name takes its place.
+	Name, Content string
 }
 
 // ThreadCreate describes a new thread, which the run of the attempt holds.
@@ -35,6 +45,8 @@ type ThreadCreate struct {
 	// Agent is the actor that takes the turns of the thread, Key a name that is unique in the namespace. Both
 	// may be empty.
 	Agent, Key string
+	// Title is what people call it.
+	Title string
 }
 
 // ThreadItem is one item of a thread. Brief is what lists show of it and may be empty; Body is all of it.

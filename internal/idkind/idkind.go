@@ -16,6 +16,7 @@ var kinds = map[string]struct{ what, call string }{
 	"ep":  {"an epic", "GetEpic"},
 	"tk":  {"a task", "GetTask"},
 	"thr": {"a thread", "GetThread"},
+	"fct": {"a fact", "ListFacts"},
 }
 
 // Hint is the hint for an id that was not found. It names the kind of the id if its prefix is of another kind

@@ -30,6 +30,11 @@ func NewResting(limit int) *Turns {
 	return t
 }
 
+// NewComputing is NewResting for all the work that takes processors in a process which may use so many of
+// them: one key has half of them, at least one. Services of one process share these turns, so that a key that
+// keeps one service busy leaves processors to others at all of them.
+func NewComputing(processors int) *Turns { return NewResting(max(1, processors/2)) }
+
 // wear is what a key has used, as of a time.
 type wear struct {
 	// owed is the length of its pause, which passes while it uses nothing.

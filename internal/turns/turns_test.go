@@ -234,6 +234,19 @@ func TestTurns(t *testing.T) {
 	})
 }
 
+func TestComputing(t *testing.T) {
+	t.Parallel()
+	for processors, want := range map[int]int{1: 1, 2: 1, 3: 1, 4: 2, 64: 32} {
+		all, got := turns.NewComputing(processors), 0
+		for _, ok := all.Try("a"); ok; _, ok = all.Try("a") {
+			got++
+		}
+		require.Equal(t, want, got, "of %d processors", processors)
+		_, ok := all.Try("b")
+		require.True(t, ok, "another key has its own")
+	}
+}
+
 func TestResting(t *testing.T) {
 	t.Parallel()
 	// uses takes a turn of a key for that long.

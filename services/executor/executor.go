@@ -31,6 +31,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/internal/llm/providers"
 	"github.com/epigraph-run/epigraph/internal/obs"
+	"github.com/epigraph-run/epigraph/internal/turns"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
@@ -244,6 +245,8 @@ type Deps struct {
 	Registry registryv1.RegistryServiceClient
 	// Admission is shared by all services of the process; nil means one of the executor's own.
 	Admission *admission.Control
+	// Computing is shared by all services of the process; nil means one of the executor's own.
+	Computing *turns.Turns
 	// Actors are called beside the built-in ones, and in place of those with the same name.
 	Actors workgraph.Actors
 	// Workflows finds the graph of "workflow/SLUG@VERSION" for a namespace, in place of Config.Workflows.
@@ -280,6 +283,7 @@ type Service struct {
 	scheduleServer *rpc.ScheduleServer
 	threads        *thread.Conductor
 	threadServer   *rpc.ThreadServer
+	factServer     *rpc.FactServer
 	log            *slog.Logger
 	// closers are what Open opened; Close closes the last one first.
 	closers []io.Closer
@@ -391,7 +395,7 @@ func (s *Service) openStores(ctx context.Context, cfg Config, d Deps, answered f
 
 // assemble makes the parts of the service over open stores.
 func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err error) {
-	set, err := builtin.New(cfg.Actors, models, thread.NewCache(st.plain, int64(cfg.Threads.Cache)), st.plain, d.Telemetry)
+	set, err := builtin.New(cfg.Actors, models, thread.NewCache(st.plain, int64(cfg.Threads.Cache)), st.plain, st.plain, d.Telemetry)
 	if err != nil {
 		return fmt.Errorf("make actors: %w", err)
 	}
@@ -400,7 +404,7 @@ func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err 
 	s.actors = set
 	s.quotas = s.limits.Quotas()
 	s.workers = worker.New(cfg.workers(), worker.Deps{Journal: st.shared, Admission: d.Admission, Builtin: actors, Dial: d.Peer, Reason: engine.EndReason, Logger: s.log})
-	deps := engine.Deps{Journal: st.plain, Packer: s.offload, Actors: s.workers, Evaluated: set.Evaluated, Gates: s.limits.Around(s.workers), Quotas: s.quotas, Remote: s.workers.Remote, Workflows: st.workflows.orNil(), Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}
+	deps := engine.Deps{Journal: st.plain, Packer: s.offload, Actors: s.workers, Evaluated: set.Evaluated, Computing: d.Computing, Gates: s.limits.Around(s.workers), Quotas: s.quotas, Remote: s.workers.Remote, Workflows: st.workflows.orNil(), Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}
 	if s.governor != nil {
 		govern(&deps, s.governor, cfg, models)
 	}
@@ -444,6 +448,7 @@ func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err 
 	s.scheduleServer = rpc.NewScheduleServer(s.schedules, runs)
 	s.threads = thread.NewConductor(st.plain, rpc.Conversing{Server: s.server}, s.log, dbkit.Now)
 	s.threadServer = rpc.NewThreadServer(st.plain, s.threads, cfg.Threads.MaxQueued)
+	s.factServer = rpc.NewFactServer(st.plain)
 	s.server.DialPeers(d.Peer)
 	if d.Peer != nil {
 		s.follower = s.server.Follower(d.Peer, s.log)
@@ -470,6 +475,7 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	executorv1.RegisterLimitServiceServer(r, s.limitServer)
 	executorv1.RegisterScheduleServiceServer(r, s.scheduleServer)
 	executorv1.RegisterThreadServiceServer(r, s.threadServer)
+	executorv1.RegisterFactServiceServer(r, s.factServer)
 }
 
 // Run takes runs and continues those that others left, until ctx ends. Then calls in flight may end within

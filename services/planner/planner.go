@@ -76,6 +76,8 @@ func (c Config) Validate() error {
 type Deps struct {
 	// Admission is shared by all services of the process; nil means one of the planner's own.
 	Admission *admission.Control
+	// Computing is shared by all services of the process; nil means one of the planner's own.
+	Computing *turns.Turns
 	// Telemetry records the calls of the model; nil means none.
 	Telemetry *obs.Telemetry
 	// Registry prices and books the calls of models; nil means that costs are not known.
@@ -102,6 +104,9 @@ func Open(_ context.Context, cfg Config, d Deps) (*Service, error) {
 	if d.Admission == nil {
 		d.Admission = &admission.Control{}
 	}
+	if d.Computing == nil {
+		d.Computing = turns.NewComputing(host.Processors())
+	}
 	o := llm.Options{Telemetry: d.Telemetry}
 	if d.Accounts != nil {
 		o.Governor = accounts.New(d.Accounts)
@@ -115,9 +120,7 @@ func Open(_ context.Context, cfg Config, d Deps) (*Service, error) {
 		return nil, errors.Join(err, models.Close())
 	}
 	limits := plan.Limits{MaxBytes: cfg.MaxTextBytes, MaxProblems: cfg.MaxProblems, MaxEdges: cfg.MaxEdges}
-	// leaves processors to others where there are several
-	computing := turns.NewResting(max(1, host.Processors()/2))
-	server := rpc.New(limits, d.Admission, computing, model)
+	server := rpc.New(limits, d.Admission, d.Computing, model)
 	var ledger author.Ledger
 	if d.Registry != nil {
 		ledger = rpc.NewLedger(d.Registry)

@@ -25,6 +25,7 @@ const turnPoll = 100 * time.Millisecond
 type chatCmd struct {
 	Agent  string `arg:"" help:"The agent: an actor such as agent/NAME." optional:""`
 	Thread string `help:"Go on with this thread." placeholder:"ID"`
+	Key    string `help:"Go on with the conversation that has this key, or begin it." placeholder:"KEY"`
 	Title  string `help:"Title of a new thread." placeholder:"TEXT"`
 }
 
@@ -36,13 +37,14 @@ same thread goes on at any time.
 
     epigraph chat agent/support
     epigraph chat --thread thr_01h455vb4pex5vsknk084sn02q
+    epigraph chat agent/support --key ann:desk:agent/support
     echo 'What is due today?' | epigraph chat agent/support --json`
 }
 
 // Run talks until the input ends.
 func (c *chatCmd) Run(e *env) error {
-	if (c.Agent == "") == (c.Thread == "") {
-		return usage(errs.New(errs.InvalidArgument, "AGENT_MISSING", "name either an agent or a --thread").Hint("`epigraph actors` lists agents, `epigraph threads ls` threads"))
+	if (c.Agent == "" && c.Key == "") == (c.Thread == "") {
+		return usage(errs.New(errs.InvalidArgument, "AGENT_MISSING", "name an agent, a --key or a --thread").Hint("`epigraph actors` lists agents, `epigraph threads ls` threads"))
 	}
 	return e.with(func(ctx context.Context, s *services) error {
 		t := &talk{e: e, s: s, seen: map[string]bool{}, after: map[string]int64{}, own: map[string]bool{}}
@@ -94,7 +96,7 @@ func (t *talk) open(ctx context.Context, c *chatCmd) error {
 		_, err := t.s.threads.GetThread(ctx, &executorv1.GetThreadRequest{ThreadId: t.thread})
 		return err
 	}
-	th, err := t.s.threads.CreateThread(ctx, &executorv1.CreateThreadRequest{Thread: &executorv1.Thread{Agent: c.Agent, Title: c.Title}})
+	th, err := t.begin(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -103,6 +105,22 @@ func (t *talk) open(ctx context.Context, c *chatCmd) error {
 		t.e.note("thread %s", t.thread)
 	}
 	return nil
+}
+
+// begin finds the conversation by its key, or makes a thread.
+func (t *talk) begin(ctx context.Context, c *chatCmd) (*executorv1.Thread, error) {
+	find := &executorv1.GetThreadRequest{ThreadId: "-", Key: c.Key}
+	if c.Agent == "" {
+		return t.s.threads.GetThread(ctx, find)
+	}
+	th, err := t.s.threads.CreateThread(ctx, &executorv1.CreateThreadRequest{Thread: &executorv1.Thread{Agent: c.Agent, Title: c.Title, Key: c.Key}})
+	if errs.ReasonOf(err) != "THREAD_ALREADY_EXISTS" {
+		return th, err
+	}
+	if th, err = t.s.threads.GetThread(ctx, find); err == nil && th.GetAgent() != c.Agent {
+		t.e.note("the conversation is with %s now", th.GetAgent())
+	}
+	return th, err
 }
 
 // reply is what a line brought, as --json prints it.

@@ -94,6 +94,7 @@ type services struct {
 	// The executor's other faces.
 	schedules executorv1.ScheduleServiceClient
 	threads   executorv1.ThreadServiceClient
+	facts     executorv1.FactServiceClient
 	limits    executorv1.LimitServiceClient
 	workers   executorv1.WorkerServiceClient
 
@@ -131,7 +132,7 @@ func (e *env) connect() (*services, error) {
 	s.planner, s.executor, s.registry = plannerv1.NewPlannerServiceClient(p), executorv1.NewExecutorServiceClient(x), registryv1.NewRegistryServiceClient(r)
 	e.lookOut(s, byAddr)
 	s.schedules, s.limits, s.workers = executorv1.NewScheduleServiceClient(x), executorv1.NewLimitServiceClient(x), executorv1.NewWorkerServiceClient(x)
-	s.threads = executorv1.NewThreadServiceClient(x)
+	s.threads, s.facts = executorv1.NewThreadServiceClient(x), executorv1.NewFactServiceClient(x)
 	return s, nil
 }
 

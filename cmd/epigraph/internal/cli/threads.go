@@ -1,12 +1,16 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
@@ -17,12 +21,19 @@ type threadsLsCmd struct {
 	Agent  string `help:"Threads of this agent." placeholder:"NAME"`
 	Key    string `help:"Threads whose keys begin so." placeholder:"PREFIX"`
 	Parent string `help:"Forks of this thread." placeholder:"ID"`
+
+	Lifetime string `help:"Threads that are kept so: ${enum}." enum:"any,conversation,ephemeral,run" default:"any"`
+}
+
+// lifetime is the one that is asked for.
+func (c *threadsLsCmd) lifetime() executorv1.ThreadLifetime {
+	return executorv1.ThreadLifetime(executorv1.ThreadLifetime_value["THREAD_LIFETIME_"+strings.ToUpper(c.Lifetime)])
 }
 
 // Run lists.
 func (c *threadsLsCmd) Run(e *env) error {
 	return e.with(func(ctx context.Context, s *services) error {
-		r, err := s.threads.ListThreads(ctx, &executorv1.ListThreadsRequest{PageSize: c.Limit, PageToken: c.Token, Agent: c.Agent, KeyPrefix: c.Key, ParentId: c.Parent})
+		r, err := s.threads.ListThreads(ctx, &executorv1.ListThreadsRequest{PageSize: c.Limit, PageToken: c.Token, Agent: c.Agent, KeyPrefix: c.Key, ParentId: c.Parent, Lifetime: c.lifetime()})
 		if err != nil {
 			return err
 		}
@@ -42,14 +53,35 @@ func (c *threadsLsCmd) Run(e *env) error {
 }
 
 type threadsShowCmd struct {
-	ID    string `arg:"" help:"The thread."`
-	Limit int32  `help:"Show this many messages, the newest." default:"20" short:"l"`
+	ID        string `arg:"" help:"The thread."`
+	Limit     int32  `help:"Show this many items, the newest." default:"20" short:"l"`
+	Token     string `help:"Token of the wanted page, as the page before printed it." name:"page-token" placeholder:"TOKEN"`
+	States    bool   `help:"Show the states of its agents in place of messages." xor:"items"`
+	Learnings bool   `help:"Show what its agents learned in place of messages." xor:"items"`
+	Summaries bool   `help:"Show what stands for older items in place of messages." xor:"items"`
 }
 
 // Help says what the lines are.
 func (threadsShowCmd) Help() string {
 	return `A line is a message, or the state at the end of a round of the agent, with its sequence. A fork at the state
-shares the whole round.`
+shares the whole round. --page-token goes back to older items.`
+}
+
+// list reads a page of what is asked for.
+func (c *threadsShowCmd) list(ctx context.Context, s *services) (m proto.Message, items []*executorv1.ThreadItem, next string, err error) {
+	switch {
+	case c.States:
+		r, err := s.threads.ListStates(ctx, &executorv1.ListStatesRequest{ThreadId: c.ID, PageSize: c.Limit, PageToken: c.Token, Full: true})
+		return r, r.GetStates(), r.GetNextPageToken(), err
+	case c.Learnings:
+		r, err := s.threads.ListLearnings(ctx, &executorv1.ListLearningsRequest{ThreadId: c.ID, PageSize: c.Limit, PageToken: c.Token})
+		return r, r.GetLearnings(), r.GetNextPageToken(), err
+	case c.Summaries:
+		r, err := s.threads.ListSummaries(ctx, &executorv1.ListSummariesRequest{ThreadId: c.ID, PageSize: c.Limit, PageToken: c.Token})
+		return r, r.GetSummaries(), r.GetNextPageToken(), err
+	}
+	r, err := s.threads.ListMessages(ctx, &executorv1.ListMessagesRequest{ThreadId: c.ID, PageSize: c.Limit, PageToken: c.Token})
+	return r, r.GetMessages(), r.GetNextPageToken(), err
 }
 
 // Run shows.
@@ -59,19 +91,37 @@ func (c *threadsShowCmd) Run(e *env) error {
 		if err != nil {
 			return err
 		}
+		list, items, next, err := c.list(ctx, s)
+		if err != nil {
+			return err
+		}
 		if e.json {
-			return printJSON(e.io.Out, t)
+			return printWith(e, "thread", t, list)
 		}
-		m, err := s.threads.ListMessages(ctx, &executorv1.ListMessagesRequest{ThreadId: c.ID, PageSize: c.Limit})
-		if err != nil {
-			return err
+		if c.Token == "" && !c.States && !c.Learnings && !c.Summaries {
+			st, err := s.threads.ListStates(ctx, &executorv1.ListStatesRequest{ThreadId: c.ID, PageSize: c.Limit})
+			if err != nil {
+				return err
+			}
+			items = itemsOf(items, st.GetStates())
 		}
-		st, err := s.threads.ListStates(ctx, &executorv1.ListStatesRequest{ThreadId: c.ID, PageSize: c.Limit})
-		if err != nil {
-			return err
-		}
-		return e.say(threadText(e, t, itemsOf(m.GetMessages(), st.GetStates())))
+		defer e.more(next)
+		return e.say(threadText(e, t, items))
 	})
+}
+
+// printWith writes a list as one JSON object with one more field.
+func printWith(e *env, name string, field, list proto.Message) error {
+	var one, all bytes.Buffer
+	if err := errors.Join(printJSON(&one, field), printJSON(&all, list)); err != nil {
+		return err
+	}
+	out := map[string]json.RawMessage{}
+	if err := json.Unmarshal(all.Bytes(), &out); err != nil {
+		return fmt.Errorf("write JSON: %w", err)
+	}
+	out[name] = one.Bytes()
+	return printValue(e.io.Out, out)
 }
 
 // itemsOf are messages and states as far back as both go, the newest first.

@@ -25,6 +25,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/host"
 	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/internal/obs"
+	"github.com/epigraph-run/epigraph/internal/turns"
 	"github.com/epigraph-run/epigraph/services/gateway"
 )
 
@@ -72,8 +73,10 @@ type Dev struct {
 	key      conf.Secret
 	ring     *obs.Ring
 	tel      *obs.Telemetry // of the gRPC port
-	executor ready
-	services []host.Service // in the order in which they open
+	// computing are the turns of all services.
+	computing *turns.Turns
+	executor  ready
+	services  []host.Service // in the order in which they open
 }
 
 // OpenDev opens everything: faulty settings, a data directory in use, addresses that are taken and a store
@@ -170,6 +173,7 @@ func devBudgets(total int64) (front, behind *inflight.Budget) {
 func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc, adminLis net.Listener) error {
 	pool := conns.New(conns.DefaultBounds())
 	readiness, admitted := &host.Readiness{}, &admission.Control{}
+	d.computing = turns.NewComputing(host.Processors())
 	front, behind := devBudgets(int64(cfg.MaxInFlightBytes))
 	token := conf.NewSecret(rand.Text()) // shared by the services of this process, and never leaves it
 	internal := grpckit.AuthConfig{ServiceToken: token}
@@ -199,7 +203,7 @@ func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc, adminLis net.L
 		d.add(admin(cfg, adminLis, readiness, jobs, pool, all...))
 	}
 	for _, name := range []string{Registry, Executor, Planner} {
-		conns := &connections{cfg: plain, tel: tels[name], buf: buf, token: token, admission: admitted}
+		conns := &connections{cfg: plain, tel: tels[name], buf: buf, token: token, admission: admitted, computing: d.computing}
 		d.add(host.Func(nil, func() error { conns.close(); return nil }))
 		s, err := openAPI(ctx, name, plain, conns, tels[name])
 		if err != nil {

@@ -26,6 +26,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/memlimit"
 	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/internal/sleep"
+	"github.com/epigraph-run/epigraph/internal/turns"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/executor"
@@ -298,7 +299,7 @@ func openAPI(ctx context.Context, name string, cfg Config, conns *connections, t
 	cfg.shareModels()
 	switch name {
 	case Planner:
-		d := planner.Deps{Admission: conns.admission, Telemetry: tel}
+		d := planner.Deps{Admission: conns.admission, Computing: conns.computing, Telemetry: tel}
 		if cfg.Upstream.Registry != "" {
 			conn, err := conns.dial(cfg.Upstream.Registry)
 			if err != nil {
@@ -325,7 +326,7 @@ func openAPI(ctx context.Context, name string, cfg Config, conns *connections, t
 	case Registry:
 		return some(registry.Open(ctx, cfg.Registry, registry.Deps{Telemetry: tel}))
 	case Executor:
-		d := executor.Deps{Telemetry: tel, Admission: conns.admission}
+		d := executor.Deps{Telemetry: tel, Admission: conns.admission, Computing: conns.computing}
 		if conns.buf == nil && cfg.Executor.Addr != "" {
 			d.Peer = conns.fresh
 		}
@@ -375,8 +376,9 @@ type connections struct {
 	// onBehalf makes calls those of whoever called this process.
 	onBehalf bool
 	open     map[kept]*grpc.ClientConn
-	// admission is that of the process; nil leaves one to each service.
+	// admission and computing are those of the process; nil leaves one to each service.
 	admission *admission.Control
+	computing *turns.Turns
 }
 
 func (c *connections) dial(target string) (*grpc.ClientConn, error) {

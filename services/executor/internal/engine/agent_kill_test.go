@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/fact"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -54,8 +56,8 @@ func TestAgentKilledAtEveryVisit(t *testing.T) {
 	t.Parallel()
 	t.Run("Actions", func(t *testing.T) {
 		t.Parallel()
-		killedAtEveryVisit(t, `{"goal": "all of it", "reasoner": "reasoner", "actions": {"work": {}}, "history": {"messages": 1, "summarize": {"actor": "shorten"}}}`, []string{`{"instant_response": "I begin.", "actions": ["work"]}`, `["work", "work"]`, `{"result": "all"}`},
-			[]string{"MESSAGE", "MESSAGE", "MESSAGE", "STATE 1", "STATE 2", "STATE 3", "SUMMARY 1 to 1", "SUMMARY 1 to 4"}, "agent")
+		killedAtEveryVisit(t, `{"goal": "all of it", "reasoner": "reasoner", "actions": {"work": {}}, "history": {"messages": 1, "summarize": {"actor": "shorten"}}}`, []string{`{"instant_response": "I begin.", "actions": ["work"], "instant_learnings": [{"id": "drink", "content": "likes tea"}]}`, `["work", "work"]`, `{"result": "all"}`},
+			[]string{"LEARNING", "MESSAGE", "MESSAGE", "MESSAGE", "STATE 1", "STATE 2", "STATE 3", "SUMMARY 1 to 1", "SUMMARY 1 to 5"}, "agent")
 	})
 	t.Run("HandOver", func(t *testing.T) {
 		t.Parallel()
@@ -112,6 +114,9 @@ func killedAtEveryVisit(t *testing.T, graph string, script, kept []string, takes
 					child := l.child(t, id)
 					require.JSONEq(t, `"all"`, string(child.Result))
 					require.Equal(t, kept, l.remembered(t, child))
+					facts, err := l.j.ListFacts(t.Context(), ns, fact.Filter{}, page.Cursor{}, 10)
+					require.NoError(t, err)
+					require.Equal(t, slices.Contains(kept, "LEARNING"), len(facts) == 1, "%v", facts)
 					all, err := l.j.ListThreads(t.Context(), ns, thread.Filter{}, page.Cursor{}, 10)
 					require.NoError(t, err)
 					require.Equal(t, takes, all[len(all)-1].Agent)

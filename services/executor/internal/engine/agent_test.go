@@ -116,6 +116,8 @@ func (l *live) remembered(t *testing.T, row journal.Run) []string {
 			}
 			require.NoError(t, json.Unmarshal(it.Brief, &span))
 			out = append(out, fmt.Sprintf("SUMMARY %d to %d", span.First, span.Last))
+		case workgraph.ThreadLearning:
+			out = append(out, "LEARNING")
 		default:
 			out = append(out, "MESSAGE")
 		}

@@ -190,9 +190,6 @@ func (e *noTurnError) Error() string {
 	return fmt.Sprintf("namespace %s computes as much as it may at once", e.namespace)
 }
 
-// computingLimit leaves processors to other namespaces if there are several.
-func computingLimit(processors int) int { return max(1, processors/2) }
-
 // evaluates reports whether a step of the run may evaluate expressions, check values against schemas, or
 // expand the graph.
 func (r *run) evaluates() bool { return r.programEvaluates || r.graphChanged.Load() }

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/epigraph-run/epigraph/internal/turns"
 	"github.com/epigraph-run/epigraph/services/executor/internal/egress"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/memory"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/price"
@@ -171,6 +172,9 @@ type Deps struct {
 	// Evaluated returns the expressions that a call of an actor with these named arguments evaluates, nil if
 	// there are none: see workgraph.Program.WithEvaluated. A nil func means that no actor evaluates any.
 	Evaluated func(actor string, named map[string]json.RawMessage) []string
+	// Computing are the turns for work that takes processors; with nil the engine makes its own. A holder of
+	// one must not wait for anything that the engine does.
+	Computing *turns.Turns
 	// JobWorker is the name under which this process works jobs of the queue; empty if it works none.
 	JobWorker string
 	// Claims is nil if there is no registry. Runs with a task are refused then, and nothing is booked.

@@ -15,7 +15,7 @@ import (
 const ChildStarts = childStarts
 
 // ComputingLimit is how many turns a namespace has.
-func ComputingLimit() int { return computingLimit(runtime.GOMAXPROCS(0)) }
+func ComputingLimit() int { return max(1, runtime.GOMAXPROCS(0)/2) }
 
 // LateTurns is how many evaluations began without a turn that was waited for before the run was locked.
 func (e *Engine) LateTurns() int64 { return e.lateTurns.Load() }

@@ -40,7 +40,7 @@ func New(cfg Config, d Deps) (*Engine, error) {
 		quotas: d.Quotas, gates: d.Gates, wake: d.WakeOutbox, remote: d.Remote, modelCall: d.ModelCall, egress: d.Egress, jobWorker: d.JobWorker,
 		prices: price.New(d.Prices, d.Logger), outcomes: workgraph.NewOutcomeCache(maxSavedOutcomes), threadEnds: thread.NewEnds(),
 		calling: inflight.New(max(cfg.MaxLiveBytes/2, 4*int64(cfg.MaxPayload))), results: inflight.New(max(cfg.MaxLiveBytes/4, 4*int64(cfg.MaxPayload))),
-		computing: turns.NewResting(computingLimit(host.Processors())), starts: turns.New(childStarts), counts: turns.NewResting(1),
+		computing: d.Computing, starts: turns.New(childStarts), counts: turns.NewResting(1),
 		suspects: suspect.NewTurn(suspect.TurnTime), roomWait: roomWait,
 		booked: feed.NewBooked(d.Journal, d.Claims != nil, d.Delivered),
 	}
@@ -64,6 +64,9 @@ func (d Deps) withDefaults() Deps {
 	}
 	if !slices.ContainsFunc(d.Gates, func(g sched.Gate) bool { return g.Kind() == sched.GateKey }) {
 		d.Gates = append([]sched.Gate{sched.NewKeyGate()}, d.Gates...)
+	}
+	if d.Computing == nil {
+		d.Computing = turns.NewComputing(host.Processors())
 	}
 	if d.WakeOutbox == nil {
 		d.WakeOutbox = func() {}

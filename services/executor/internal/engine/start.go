@@ -24,6 +24,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/tracing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/services/executor/internal/webhook"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -40,11 +41,38 @@ func (e *Engine) Start(ctx context.Context, req command.StartRequest) (id string
 
 // StartRun is Start for callers that also need the row.
 func (e *Engine) StartRun(ctx context.Context, req command.StartRequest) (command.Started, error) {
-	t := e.current()
-	if t == nil {
-		return command.Started{}, e.notReady()
+	for tries := 1; ; tries++ {
+		t := e.current()
+		if t == nil {
+			return command.Started{}, e.notReady()
+		}
+		made, err := e.chooseThread(ctx, req)
+		if err != nil {
+			return command.Started{}, err
+		}
+		s, err := e.begin(ctx, t, made)
+		if tries == 3 || !thread.KeyTaken(err) {
+			return s, err
+		}
 	}
-	return e.begin(ctx, t, req)
+}
+
+// chooseThread finds the thread of a new run by its key, or gives it an id.
+func (e *Engine) chooseThread(ctx context.Context, req command.StartRequest) (command.StartRequest, error) {
+	if req.NewThread == nil {
+		return req, nil
+	}
+	req.ThreadID = ids.New(thread.IDPrefix)
+	if req.NewThread.Key == "" {
+		return req, nil
+	}
+	switch th, err := e.journal.ThreadByKey(ctx, req.Namespace, req.NewThread.Key); {
+	case err == nil:
+		req.ThreadID, req.NewThread = th.ID, nil
+	case errs.ReasonOf(err) != thread.ReasonNotFound:
+		return req, err
+	}
+	return req, nil
 }
 
 func (e *Engine) begin(ctx context.Context, t *session, req command.StartRequest) (_ command.Started, err error) {
@@ -277,6 +305,9 @@ func (r *run) fillStart(s *journal.Start, req command.StartRequest, now time.Tim
 		if s.Cancel, err = l.Encode(); err != nil {
 			return fmt.Errorf("encode cancel: %w", err)
 		}
+	}
+	if req.NewThread != nil {
+		s.Threads = append(s.Threads, thread.Append{Thread: req.ThreadID, Create: req.NewThread, Time: now})
 	}
 	s.Run, err = r.newRow(req, now)
 	return err

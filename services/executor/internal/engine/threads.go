@@ -25,6 +25,8 @@ func (t *session) prepareThreads(ctx context.Context, a *attempt, of []workgraph
 	switch {
 	case err == nil:
 		return nil
+	case thread.KeyTaken(err):
+		return workgraph.Errorf(workgraph.Retryable, thread.ReasonConflict, "%s", errs.From(err).Message)
 	case errs.ReasonOf(err) == thread.ReasonConflict:
 		return workgraph.Errorf(workgraph.Permanent, thread.ReasonConflict, "%s", errs.From(err).Message)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/fact"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 )
 
@@ -44,12 +45,13 @@ type RunBatch struct {
 	Opened  []Interrupt
 	Closed  []Closing
 	Blobs   []BlobRef
-	// Threads are what is to be added to threads. NewThreads, ThreadItems and ThreadAgents are what a
+	// Threads are what is to be added to threads. NewThreads, ThreadItems, ThreadAgents and Facts are what a
 	// resolved batch writes of that.
 	Threads      []thread.Append
 	NewThreads   []thread.Thread
 	ThreadItems  []thread.ItemOf
 	ThreadAgents []thread.AgentOf
+	Facts        []fact.Fact
 
 	// HoldsKey, CancelReason and CancelTime are what a resolved Start's row begins with.
 	HoldsKey     bool
@@ -499,7 +501,7 @@ func Resolve(units []*RunBatch, g Preconditions, done *Outcomes) Resolved {
 			done.Refused(u, err)
 			continue
 		}
-		u.NewThreads, u.ThreadItems, u.ThreadAgents = w.New, w.Items, w.Agents
+		u.NewThreads, u.ThreadItems, u.ThreadAgents, u.Facts = w.New, w.Items, w.Agents, w.Facts
 		if s == nil {
 			r.Appends = append(r.Appends, u)
 			continue
@@ -581,6 +583,30 @@ type SideEffects struct {
 	// Locked are the runs whose rows the commit locks first, in order, so that two commits with commands to
 	// each other's runs do not wait in a circle. It is empty when there are no commands.
 	Locked []string
+	// Learners are the owners of facts that are written: what they have too many of gives way.
+	Learners []Learner
+}
+
+// Learner is the owner of facts in a namespace.
+type Learner struct {
+	Namespace string
+	fact.Owner
+}
+
+// Learners are the owners of the facts of batches, each once and sorted, so that all commits lock them in one
+// order.
+func Learners(units []*RunBatch) (out []Learner) {
+	for _, u := range units {
+		for i := range u.Threads {
+			for j := range u.Threads[i].Facts {
+				out = append(out, Learner{u.Namespace, u.Threads[i].Facts[j].Owner})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Learner) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.User, b.User))
+	})
+	return slices.Compact(out)
 }
 
 // Surroundings tells what a commit of r touches besides.
@@ -616,6 +642,7 @@ func (r *Resolved) Surroundings() SideEffects {
 			}
 		}
 	}
+	a.Learners = Learners(slices.Concat(r.Appends, r.Starts))
 	for _, c := range r.Cancels {
 		a.Targets = append(a.Targets, c.RunID)
 		wake(c.Namespace, c.RunID)

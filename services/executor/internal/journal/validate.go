@@ -196,7 +196,7 @@ func (c *check) threads(as []thread.Append) {
 		c.texts("the thread", a.Thread)
 		c.time(a.Time)
 		if cr := a.Create; cr != nil {
-			c.texts("the new thread", cr.Parent, cr.Agent, cr.Key)
+			c.texts("the new thread", cr.Parent, cr.Agent, cr.Key, cr.Title)
 			c.size += eventOverhead
 		}
 		for j := range a.Items {
@@ -207,6 +207,13 @@ func (c *check) threads(as []thread.Append) {
 			c.texts("the item of a thread", it.RunID, it.NodeID)
 			c.bytes("brief of an item of a thread", it.Brief)
 			c.bytes("item of a thread", it.Body)
+			c.size += eventOverhead
+		}
+		for j := range a.Facts {
+			f := &a.Facts[j]
+			c.need("fact id", f.ID)
+			c.texts("the fact", f.Agent, f.User, f.Name, f.Thread, f.Run)
+			c.bytes("fact", []byte(f.Content))
 			c.size += eventOverhead
 		}
 	}
@@ -342,7 +349,7 @@ func (w Write) Rows() int {
 		return 1
 	}
 	for i := range a.Threads {
-		row += 1 + len(a.Threads[i].Items)
+		row += 1 + len(a.Threads[i].Items) + len(a.Threads[i].Facts)
 	}
 	return max(1, row+len(a.Events)+len(a.Outbox)+len(a.Command)+len(a.Jobs))
 }

@@ -130,6 +130,9 @@ func (s *Server) startRequest(ctx context.Context, req *executorv1.StartRunReque
 		BusinessKey: req.GetBusinessKey(), Labels: req.GetLabels(), Priority: int(req.GetPriority()), StartTime: instant(req.GetStartTime()),
 		Budget: callpb.FromBudget(req.GetBudget()), Webhooks: webhooks(req.GetWebhooks()),
 	}
+	if err := newThread(&out, req); err != nil {
+		return out, err
+	}
 	if out.ThreadID = req.GetThreadId(); out.ThreadID != "" {
 		if _, err := s.reader.Thread(ctx, out.Namespace, out.ThreadID); err != nil {
 			return out, away(err)

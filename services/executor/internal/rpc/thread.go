@@ -128,6 +128,28 @@ func (s *ThreadServer) create(ctx context.Context, method string, req identified
 	return threadAnswer(made, err)
 }
 
+// newThread reads the thread that a run is started with. A conversation without a key is that of the user,
+// the chat and the graph.
+func newThread(out *command.StartRequest, req *executorv1.StartRunRequest) error {
+	m := req.GetThread()
+	switch {
+	case m == nil:
+		return nil
+	case req.GetThreadId() != "":
+		return errs.New(errs.InvalidArgument, thread.ReasonInvalid, "thread_id and thread are both given: thread_id names a thread that is there").
+			Violate("thread", thread.ReasonInvalid, "goes without thread_id").Hint("give one of them")
+	}
+	c := &workgraph.ThreadCreate{Lifetime: thread.Lifetime(m.GetLifetime()), Agent: m.GetAgent(), Key: m.GetKey(), Title: m.GetTitle()}
+	if c.Key == "" && (c.Lifetime == 0 || c.Lifetime == workgraph.ThreadConversation) {
+		c.Key = thread.KeyOf(req.GetUserId(), req.GetChatId(), req.GetGraph().GetName())
+	}
+	if err := thread.CheckCreate(c); err != nil {
+		return err
+	}
+	out.NewThread = c
+	return nil
+}
+
 func threadAnswer(t thread.Thread, err error) (*executorv1.Thread, error) {
 	if err != nil {
 		return nil, away(err)

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/fact"
 )
 
 // Found is what a commit finds of the threads that it appends to, before it writes. Only drivers make one.
@@ -75,6 +77,7 @@ type Write struct {
 	Items []ItemOf
 	// Agents are threads whose turns another agent takes from now on, each once.
 	Agents []AgentOf
+	Facts  []fact.Fact
 }
 
 // AgentOf is the agent of a thread.
@@ -147,6 +150,7 @@ func (f *Found) one(namespace, runID string, a *Append, writer any, w *Write) er
 		f.undo = append(f.undo, func() { delete(st.items, seq) })
 		w.Items = append(w.Items, ItemOf{a.Thread, &a.Items[i]})
 	}
+	w.Facts = append(w.Facts, a.Facts...)
 	if a.Agent != "" {
 		w.Agents = slices.DeleteFunc(w.Agents, func(of AgentOf) bool { return of.Thread == a.Thread })
 		w.Agents = append(w.Agents, AgentOf{a.Thread, a.Agent})
@@ -168,12 +172,12 @@ func (st *state) madeBy(a *Append) bool {
 
 func (f *Found) create(namespace, runID string, a *Append, writer any) (*state, error) {
 	c := a.Create
-	t := Thread{ID: a.Thread, Namespace: namespace, Key: c.Key, Agent: c.Agent, Lifetime: lifetime(c), ParentID: c.Parent, ParentSeq: c.ParentSeq,
+	t := Thread{ID: a.Thread, Namespace: namespace, Key: c.Key, Agent: c.Agent, Title: c.Title, Lifetime: lifetime(c), ParentID: c.Parent, ParentSeq: c.ParentSeq,
 		Holder: runID, CreateTime: dbkit.Micros(a.Time), UseTime: dbkit.Micros(a.Time)}
 	if c.Key != "" {
 		k := nameKey{namespace, c.Key}
 		if id, ok := f.keys[k]; ok {
-			return nil, conflict("thread %q has the key %q", id, c.Key)
+			return nil, errs.From(conflict("thread %q has the key %q", id, c.Key)).Set(metaKey, c.Key)
 		}
 		f.AddKey(namespace, c.Key, a.Thread)
 		f.undo = append(f.undo, func() { delete(f.keys, k) })

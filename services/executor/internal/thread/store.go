@@ -108,8 +108,9 @@ type Store interface {
 	// full.
 	SegmentItems(ctx context.Context, namespace string, s Segment, q Selection) ([]Item, error)
 	// SweepThreads hides up to limit threads whose time is over: ephemeral ones that were not used since a
-	// time, and those of runs that have ended. Threads that an open run holds stay. It returns how many it
-	// hid and the place to go on from, which is empty after the last one.
+	// time, and those of runs that have ended. Threads that an open run holds stay, and those that a failed
+	// run held, which may be retried, as long as its rows are there. It returns how many it hid and the place
+	// to go on from, which is empty after the last one.
 	SweepThreads(ctx context.Context, unusedSince time.Time, after string, limit int) (hidden int, next string, err error)
 	// PurgeThreads removes up to limit rows of threads that are hidden and that no fork needs. It reports
 	// whether there is more to do.

@@ -6,6 +6,8 @@ package thread
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/idkind"
+	"github.com/epigraph-run/epigraph/services/executor/internal/fact"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -112,6 +115,8 @@ type Append struct {
 	// Agent takes the turns from now on; empty leaves it as it is.
 	Agent string
 	Items []Item
+	// Facts are kept apart from the thread. They are written if the items are.
+	Facts []fact.Fact
 	Time  time.Time
 }
 
@@ -127,11 +132,16 @@ func Appends(of []workgraph.ThreadAppend, runID, nodeID string, visit int, now t
 		for j, it := range a.Items {
 			out[i].Items[j] = Item{Seq: a.After + int64(j) + 1, Kind: it.Kind, Time: now, RunID: runID, NodeID: nodeID, Visit: int32(min(visit, 1<<31-1)), Brief: it.Brief, Body: it.Body}
 		}
+		for _, f := range a.Facts {
+			one := fact.New("", fact.Owner{Agent: f.Agent, User: f.User}, f.Name, f.Content)
+			one.Thread, one.Run, one.Time = a.Thread, runID, now
+			out[i].Facts = append(out[i].Facts, one)
+		}
 	}
 	return out
 }
 
-// Bytes is how many bytes the items of an outcome have together.
+// Bytes is how many bytes the items of an outcome have together. Facts repeat a part of that.
 func Bytes(of []workgraph.ThreadAppend) int {
 	n := 0
 	for i := range of {
@@ -147,7 +157,7 @@ func Check(of []workgraph.ThreadAppend) error {
 	if len(of) > MaxAppends {
 		return invalid("an outcome adds to %d threads, the limit is %d", len(of), MaxAppends)
 	}
-	items := 0
+	items, facts := 0, 0
 	for i := range of {
 		a := &of[i]
 		if items += len(a.Items); items > MaxItems {
@@ -155,6 +165,9 @@ func Check(of []workgraph.ThreadAppend) error {
 		}
 		if a.Thread == "" || a.After < 0 || len(a.Items) == 0 && a.Create == nil {
 			return invalid("append %d needs a thread, a sequence that is not negative, and items", i)
+		}
+		if facts += len(a.Facts); facts > fact.MaxFacts || len(a.Facts) > 0 && len(a.Items) == 0 {
+			return invalid("an outcome has %d facts, the limit is %d; they need items", facts, fact.MaxFacts)
 		}
 		if a.Agent != "" && len(a.Items) == 0 {
 			return invalid("append %d gives thread %q another agent and adds nothing", i, a.Thread)
@@ -208,11 +221,34 @@ func CheckCreate(c *workgraph.ThreadCreate) error {
 	case c.Key != "" && lifetime(c) != workgraph.ThreadConversation:
 		return invalid("only a conversation has a key")
 	}
-	return cmp.Or(checkText("the parent", c.Parent, MaxName), checkText("the key", c.Key, MaxName), checkText("the agent", c.Agent, MaxName))
+	return cmp.Or(checkText("the parent", c.Parent, MaxName), checkText("the key", c.Key, MaxName), checkText("the agent", c.Agent, MaxName), checkText("the title", c.Title, MaxTitle))
 }
 
 func lifetime(c *workgraph.ThreadCreate) Lifetime {
 	return cmp.Or(c.Lifetime, workgraph.ThreadConversation)
+}
+
+// KeyOf is the key of the conversation of a user and a chat with a workflow: USER:CHAT:WORKFLOW, or
+// USER:WORKFLOW without a chat. It is empty without a user or a workflow. A colon or a percent sign within a
+// part is escaped, so that the keys of two users differ. A key that would be too long ends with a digest.
+func KeyOf(user, chat, workflow string) string {
+	if user == "" || workflow == "" {
+		return ""
+	}
+	parts := []string{user, workflow}
+	if chat != "" {
+		parts = []string{user, chat, workflow}
+	}
+	escape := strings.NewReplacer("%", "%25", ":", "%3A", "\x00", "%00")
+	for i, p := range parts {
+		parts[i] = escape.Replace(p)
+	}
+	key := strings.Join(parts, ":")
+	if len(key) > MaxName {
+		sum := sha256.Sum256([]byte(key))
+		key = strings.ToValidUTF8(key[:MaxName/2], "") + ":" + hex.EncodeToString(sum[:])
+	}
+	return key
 }
 
 func checkText(what, s string, limit int) error {
@@ -255,6 +291,16 @@ func TooDeep(id string) error {
 func SeqNotThere(id string, seq, last int64) error {
 	return errs.New(errs.InvalidArgument, ReasonInvalid, "thread %q ends with item %d and has no item %d", id, last, seq).
 		Violate("sequence", ReasonInvalid, "is after the last item")
+}
+
+// metaKey says in a conflict that it is about a key.
+const metaKey = "key"
+
+// KeyTaken reports whether a conflict is about the key of a new thread, so that another try finds the thread
+// that has it.
+func KeyTaken(err error) bool {
+	e := errs.From(err)
+	return e != nil && e.Reason == ReasonConflict && e.Meta[metaKey] != ""
 }
 
 func conflict(format string, args ...any) error {

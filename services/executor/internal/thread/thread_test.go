@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/fact"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -51,6 +52,11 @@ func TestCheck(t *testing.T) {
 		"KeyOfEphemeral":   create(workgraph.ThreadCreate{Key: "k", Lifetime: workgraph.ThreadEphemeral}),
 		"LongKey":          create(workgraph.ThreadCreate{Key: strings.Repeat("k", thread.MaxName+1)}),
 		"NoText":           create(workgraph.ThreadCreate{Agent: "a\x00b"}),
+		"FactsWithoutItems": one(func(a *workgraph.ThreadAppend) {
+			a.Create, a.Items, a.Facts = &workgraph.ThreadCreate{}, nil, []workgraph.Fact{{Content: "x"}}
+		}),
+		"ManyFacts": one(func(a *workgraph.ThreadAppend) { a.Facts = make([]workgraph.Fact, fact.MaxFacts+1) }),
+		"LongTitle": create(workgraph.ThreadCreate{Title: strings.Repeat("t", thread.MaxTitle+1)}),
 		"OtherBegin": one(func(a *workgraph.ThreadAppend) {
 			a.Create, a.After = &workgraph.ThreadCreate{Parent: "thr_0", ParentSeq: 2}, 3
 		}),
@@ -60,6 +66,20 @@ func TestCheck(t *testing.T) {
 			require.Equal(t, thread.ReasonInvalid, errs.ReasonOf(thread.Check(of)))
 		})
 	}
+}
+
+func TestKeyOf(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "ann:desk:agent/x", thread.KeyOf("ann", "desk", "agent/x"))
+	require.Equal(t, "ann:agent/x", thread.KeyOf("ann", "", "agent/x"))
+	require.Empty(t, thread.KeyOf("", "desk", "agent/x"))
+	require.Empty(t, thread.KeyOf("ann", "desk", ""))
+	require.NotEqual(t, thread.KeyOf("ann:desk", "", "w"), thread.KeyOf("ann", "desk", "w"), "no user is taken for another one")
+	require.NotEqual(t, thread.KeyOf("a%3Ab", "c", "w"), thread.KeyOf("a:b", "c", "w"))
+	long := strings.Repeat("ä", 200)
+	key := thread.KeyOf(long, long, "w")
+	require.NoError(t, thread.CheckCreate(&workgraph.ThreadCreate{Key: key}))
+	require.NotEqual(t, key, thread.KeyOf(long, long, "v"))
 }
 
 func TestResolve(t *testing.T) {

@@ -15,7 +15,6 @@ import (
 	"strings"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
-	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/wait"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
@@ -62,6 +61,14 @@ const callProperties = `
       "properties": {"nano_usd": {"type": "integer", "minimum": 0}, "tokens": {"type": "integer", "minimum": 0}}
     },
     "timeout": {"type": "string", "description": "How long the agent may take at most, like 1h."},
+    "thread": {
+      "type": "object", "additionalProperties": false,
+      "description": "How the thread is kept if no thread_id is given: a conversation until it is deleted, an ephemeral one for an hour after its last use (the default), that of a run until the agent's run has ended.",
+      "properties": {
+        "lifetime": {"enum": ["CONVERSATION", "EPHEMERAL", "RUN"]},
+        "key": {"type": "string", "minLength": 1, "maxLength": 256, "description": "A conversation is found again by its key, or made. Without one the user, the chat and the agent of a run that has them are the key."}
+      }
+    },
     "upstream": {"type": "boolean", "description": "Whether the results of the nodes before this one are attached; true when absent."}`
 
 var schema = `{
@@ -266,14 +273,15 @@ func (d *definition) call(ctx context.Context, c *workgraph.Call, limits Limits)
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	in, err := readInput(c)
+	kept, err := keepingOf(c.Own, d.Thread)
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	in.Agent = c.Actor
-	if in.Thread == "" {
-		in.Thread, in.Create = ids.New(thread.IDPrefix), &createThread{Agent: c.Actor}
+	in, err := readInput(c, kept)
+	if err != nil {
+		return workgraph.Outcome{}, err
 	}
+	in.Agent, in.Name, d.Thread = c.Actor, nameOf(c), nil // the loop depends on the definition alone
 	if err := d.resolve(ctx); err != nil {
 		return workgraph.Outcome{}, err
 	}

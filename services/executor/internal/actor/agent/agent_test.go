@@ -102,6 +102,9 @@ type described struct {
 func (d described) Info() workgraph.ActorInfo { return d.info }
 
 func (d described) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	if s := d.env.start; s != nil {
+		c.RootRunID, c.UserID, c.ChatID, c.GraphName = s.RootRunID, s.UserID, s.ChatID, s.GraphName
+	}
 	out, err := d.inner.Call(actor.WithDirectory(actor.WithNamespace(ctx, d.env.threads.namespace), d.env), c)
 	if err == nil && len(out.Threads) > 0 {
 		d.env.threads.append(d.t, c, out.Threads)
@@ -116,6 +119,8 @@ type env struct {
 	all     workgraph.Actors
 	options []workgraph.Option
 	input   workgraph.Input
+	// start is what the caller of the run sets of its attempts, if not nil.
+	start *workgraph.Start
 }
 
 func (e *env) Find(_ context.Context, names []string) (map[string]workgraph.ActorInfo, error) {

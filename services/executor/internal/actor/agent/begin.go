@@ -24,6 +24,9 @@ func (l *loop) begin(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
+	if err := l.find(ctx, in); err != nil {
+		return workgraph.Outcome{}, err
+	}
 	var last int64
 	runs := append(slices.Clone(in.Runs), c.RunID)
 	switch {
@@ -44,7 +47,7 @@ func (l *loop) begin(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 	}
 	a := workgraph.ThreadAppend{Thread: in.Thread, After: last}
 	if cr := in.Create; cr != nil {
-		a.Create = &workgraph.ThreadCreate{Parent: cr.Parent, ParentSeq: cr.ParentSeq, Agent: cr.Agent, Lifetime: workgraph.ThreadEphemeral}
+		a.Create = &workgraph.ThreadCreate{Parent: cr.Parent, ParentSeq: cr.ParentSeq, Agent: cr.Agent, Key: cr.Key, Lifetime: cr.Lifetime}
 	}
 	if in.State != nil {
 		item, err := stateItem(&state.Item{Brief: *in.State, Response: state.Response{InstantResponse: in.State.InstantResponse}}, maxState)

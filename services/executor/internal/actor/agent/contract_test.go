@@ -146,6 +146,9 @@ func TestContract(t *testing.T) {
 		"budget.nano_usd":              {elsewhere: "engine: TestAgentLimits/*/Budget"},
 		"budget.tokens":                {elsewhere: "engine: TestAgentLimits/*/Budget"},
 		"timeout":                      {elsewhere: "engine: TestAgentLimits/*/Timeout"},
+		"thread":                       {elsewhere: "TestKept"},
+		"thread.lifetime":              {elsewhere: "TestKept"},
+		"thread.key":                   {elsewhere: "TestKept"},
 	}
 	require.Equal(t, fields(t), slices.Sorted(maps.Keys(table)), "every field of the schema is here, and nothing else")
 	for field, c := range table {

@@ -56,6 +56,8 @@ type definition struct {
 	TaskTools []string `json:"task_tools"`
 
 	History history `json:"history"`
+	// Thread says how the threads of calls are kept that do not say so themselves.
+	Thread *keeping `json:"thread,omitempty"`
 
 	// ToolsText describes the actions in a prompt. The agent's call fills it in.
 	ToolsText string `json:"tools_text,omitempty"`
@@ -74,7 +76,7 @@ type summarizer struct {
 
 // definitionFields are the arguments that make up a definition, besides those of the policy.
 var definitionFields = []string{"system", "reasoner", "reasoner_args", "form", "template", "dispatch", "dispatch_args", "solver", "summarizer", "branch",
-	"branching_agent_start_as_new", "task_tools", "max_rounds", "max_branch_depth", "max_branches", "max_no_progress", "step_by_step", "history"}
+	"branching_agent_start_as_new", "task_tools", "max_rounds", "max_branch_depth", "max_branches", "max_no_progress", "step_by_step", "history", argThread}
 
 // callFields are arguments of the node's own that one call of the agent uses and its loop does not.
 var callFields = []string{"timeout", "budget", argUpstream}
@@ -169,6 +171,9 @@ func (d *definition) check(ctx context.Context) error {
 		return err
 	}
 	if err := d.History.check(d); err != nil {
+		return err
+	}
+	if err := d.Thread.check(); err != nil {
 		return err
 	}
 	return d.policy.check(ctx, d.Dispatch != dispatchPlan)

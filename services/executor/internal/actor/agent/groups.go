@@ -59,7 +59,7 @@ func (l *loop) groups(ctx context.Context, c *workgraph.Call) (workgraph.Outcome
 // branchOf is the input of an agent that goes on with one action of a parallel group: a copy of this one, in
 // the state of the present round.
 func branchOf(d *definition, in *instance, at position, now *state.Brief) *instance {
-	b := &instance{Agent: in.Agent, Create: &createThread{Agent: in.Agent}, Depth: in.Depth + 1, Context: in.Context, UserProfile: in.UserProfile, Attachments: in.Attachments}
+	b := &instance{Agent: in.Agent, Name: in.Name, Create: &createThread{Agent: in.Agent, Lifetime: workgraph.ThreadEphemeral}, Depth: in.Depth + 1, Context: in.Context, UserProfile: in.UserProfile, Attachments: in.Attachments}
 	if !d.StartAsNew {
 		b.Create.Parent, b.Create.ParentSeq, b.Input, b.State = at.Thread, at.Seq, at.Input, now
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -26,8 +25,9 @@ type instance struct {
 	Runs []string `json:"runs,omitempty"`
 	// Input are the messages of the thread with the newest user input, if they are known.
 	Input *state.Span `json:"input,omitempty"`
-	// Agent is the actor that was called.
+	// Agent is the actor that was called, and Name the name under which the agent's facts are kept.
 	Agent string `json:"agent,omitempty"`
+	Name  string `json:"name,omitempty"`
 	// Depth is how many branchings lead to it.
 	Depth int `json:"depth,omitempty"`
 
@@ -47,6 +47,9 @@ type createThread struct {
 	Parent    string `json:"parent,omitempty"`
 	ParentSeq int64  `json:"parent_seq,omitempty"`
 	Agent     string `json:"agent,omitempty"`
+	// Key finds the thread if it is there already.
+	Key      string                   `json:"key,omitempty"`
+	Lifetime workgraph.ThreadLifetime `json:"lifetime"`
 }
 
 // arguments are those of a call that are not its definition.
@@ -166,7 +169,7 @@ func (t *task) userInput(c *workgraph.Call) (raw json.RawMessage, consumed bool,
 // readInput reads the input contract: a mapping of named arguments, into which a single positional mapping is
 // taken as it is. Any other first positional argument is the user input. Whatever a call states is used or
 // refused.
-func readInput(c *workgraph.Call) (*instance, error) {
+func readInput(c *workgraph.Call, kept *keeping) (*instance, error) {
 	t, err := taskOf(c)
 	if err != nil {
 		return nil, err
@@ -208,13 +211,20 @@ func readInput(c *workgraph.Call) (*instance, error) {
 		if at.of(c.RunID) || at.of(c.ParentRunID) {
 			in.Thread, in.Runs = at.Thread, at.Runs
 		} else { // the caller is a fork of the run that lent the thread
-			in.Thread, in.Create = ids.New(thread.IDPrefix), &createThread{Parent: at.Thread, ParentSeq: at.Seq, Agent: c.Actor}
+			in.Thread, in.Create = ids.New(thread.IDPrefix), &createThread{Parent: at.Thread, ParentSeq: at.Seq, Agent: c.Actor, Lifetime: workgraph.ThreadEphemeral}
 		}
 	}
-	if in.Thread == "" && c.RunID == c.RootRunID {
+	_, stated := c.Own[argThread]
+	if in.Thread == "" && c.RunID == c.RootRunID && !stated {
 		in.Thread = c.Thread // the run's own; the agents of runs below it have threads of their own
 	}
-	if in.UserInput == "" && len(in.ActionResults) == 0 && in.Thread == "" && len(in.Attachments) == 0 {
+	if _, both := c.Own["thread_id"]; both && stated {
+		return nil, actor.BadArguments("thread and thread_id are both given: thread_id names a thread that is there, thread says how one is kept")
+	}
+	if in.Thread == "" {
+		in.Thread, in.Create = ids.New(thread.IDPrefix), kept.create(c)
+	}
+	if in.UserInput == "" && len(in.ActionResults) == 0 && in.Create != nil && in.Create.Parent == "" && in.Create.Key == "" && len(in.Attachments) == 0 {
 		return nil, actor.BadArguments("user_input is missing: give user_input (or goal, or request), action_results, or the thread_id of a task to go on with")
 	}
 	return in, nil
@@ -339,5 +349,5 @@ func isOf(raw json.RawMessage, results []json.RawMessage) bool {
 
 // resultOf is the result of another agent as an attachment.
 func resultOf(id string, content json.RawMessage) prompt.Attachment {
-	return prompt.Attachment{ID: id, Description: fmt.Sprintf("The result of the '%s' agent", id), Content: content}
+	return prompt.Attachment{ID: id, Description: actor.DescribeResult(id), Content: content}
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"strings"
@@ -83,9 +84,18 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
+	a.Facts = r.facts(said)
 	out.Threads = []workgraph.ThreadAppend{a}
 	out.State, err = pos.state()
 	return out, err
+}
+
+// facts are the learnings of a round as they are kept beyond the thread.
+func (r *round) facts(said *response.Response) (out []workgraph.Fact) {
+	for _, learned := range said.Learnings {
+		out = append(out, workgraph.Fact{Agent: cmp.Or(r.in.Name, actorAgent), User: r.c.UserID, Name: learned.ID, Content: learned.Content})
+	}
+	return out
 }
 
 // item is what is kept of the round whatever comes of it.

@@ -71,8 +71,11 @@ func guarded(actorName string) []string {
 	if isAgent(actorName) {
 		return slices.Concat(policyFields, definitionFields, callFields, []string{"thread_id", "shared_thread", argPrevious})
 	}
-	if actorName == actorLLM {
+	switch actorName {
+	case actorLLM:
 		return []string{argUpstream, argPrevious}
+	case "facts":
+		return []string{"agent", argPrevious}
 	}
 	return []string{argPrevious}
 }

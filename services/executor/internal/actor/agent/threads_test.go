@@ -13,7 +13,9 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/state"
+	"github.com/epigraph-run/epigraph/services/executor/internal/fact"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlite"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
@@ -31,6 +33,7 @@ type threads struct {
 	// rows and items are what the database holds.
 	rows  map[string]thread.Thread
 	items map[string][]thread.Item
+	facts []fact.Fact
 	// reads are how many items each reading gave.
 	reads []int
 }
@@ -96,6 +99,8 @@ func (m *threads) append(t *testing.T, c *workgraph.Call, as []workgraph.ThreadA
 	for _, a := range as {
 		m.look(t, a.Thread)
 	}
+	m.facts, err = m.ListFacts(t.Context(), m.namespace, fact.Filter{}, page.Cursor{}, 100)
+	require.NoError(t, err)
 }
 
 // look reads a thread into rows and items.

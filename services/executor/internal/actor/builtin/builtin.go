@@ -14,6 +14,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/cel"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/facts"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/fail"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/http"
 	actorllm "github.com/epigraph-run/epigraph/services/executor/internal/actor/llm"
@@ -23,6 +24,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/starlark"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/template"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/wait"
+	"github.com/epigraph-run/epigraph/services/executor/internal/fact"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -53,9 +55,9 @@ type Set struct {
 	mcp *mcp.Servers
 }
 
-// New makes the actors, which read threads by way of threads and keep lists of tools in memory. The models
-// stay the caller's. Telemetry nil means none.
-func New(cfg Config, models *llm.Set, threads thread.Reader, memory mcp.Memory, tel *obs.Telemetry) (*Set, error) {
+// New makes the actors, which read threads by way of threads, facts from kept, and keep lists of tools in
+// memory. The models stay the caller's. Telemetry nil means none.
+func New(cfg Config, models *llm.Set, threads thread.Reader, kept fact.Store, memory mcp.Memory, tel *obs.Telemetry) (*Set, error) {
 	if tel == nil {
 		tel = obs.Noop()
 	}
@@ -74,8 +76,8 @@ func New(cfg Config, models *llm.Set, threads thread.Reader, memory mcp.Memory, 
 		}
 		return models.Limits(profile, model)
 	}
-	specs := append(agent.Specs(threads, limits), actorllm.Spec(cfg.LLM, models), web, cel.Spec(), template.Spec(), starlark.Spec(cfg.Starlark), sleep.Spec(), fail.Spec(),
-		wait.Human(), wait.Signal(), wait.Completion(), spawn.Spec(), spawn.Expand())
+	specs := append(agent.Specs(threads, limits), actorllm.Spec(cfg.LLM, models), attaching(web), attaching(cel.Spec()), attaching(template.Spec()), attaching(starlark.Spec(cfg.Starlark)), sleep.Spec(), fail.Spec(),
+		facts.Spec(kept), wait.Human(), wait.Signal(), wait.Completion(), spawn.Spec(), spawn.Expand())
 	named, err := cfg.Agents.Specs(limits)
 	if err != nil {
 		return nil, err
@@ -91,6 +93,12 @@ func New(cfg Config, models *llm.Set, threads thread.Reader, memory mcp.Memory, 
 		return nil, err
 	}
 	return &Set{Registry: r, mcp: servers}, nil
+}
+
+// attaching is for actors that read named arguments alone, and not what came before them.
+func attaching(s actor.Spec) actor.Spec {
+	s.Actor = actor.Attaching(s.Actor)
+	return s
 }
 
 func mcpDeps(cfg Config, tel *obs.Telemetry) mcp.Deps {
@@ -120,7 +128,11 @@ func (s *Set) Changes(name string) bool { return strings.HasPrefix(name, mcp.Pre
 // Actor is the actor of that name.
 func (s *Set) Actor(name string) (workgraph.Actor, bool) {
 	if strings.HasPrefix(name, mcp.Prefix) {
-		return s.mcp.Actor(name)
+		a, ok := s.mcp.Actor(name)
+		if ok {
+			a = actor.Attaching(a)
+		}
+		return a, ok
 	}
 	return s.Registry.Actor(name)
 }

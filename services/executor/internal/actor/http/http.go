@@ -40,7 +40,7 @@ const schema = `{
     "method": {"enum": ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"], "description": "GET when absent."},
     "headers": {"type": "object", "additionalProperties": {"type": "string"}},
     "query": {"type": "object", "description": "Parameters to add to the address.", "additionalProperties": {"type": ["string", "number", "boolean"]}},
-    "json": {"description": "A body, sent as JSON."},
+    "json": {"description": "A body, sent as JSON. A problem of a plan that has neither json nor body is sent itself, by POST, PUT and PATCH: {request, tool, arguments, references, attachments}."},
     "body": {"type": "string", "description": "A body, sent as it is."},
     "expect_status": {"type": "array", "items": {"type": "integer"}, "description": "Statuses that count as success; 200 to 299 when absent."}
   }
@@ -350,6 +350,11 @@ func (a *client) request(ctx context.Context, args *arguments, c *workgraph.Call
 	if len(args.JSON) > 0 && args.Body != nil {
 		return nil, errTwoBodies
 	}
+	if c.Kind == workgraph.ProblemKind && len(args.JSON) == 0 && args.Body == nil && sends(method) {
+		if args.JSON, err = actor.Problem(c); err != nil {
+			return nil, actor.BadArguments("the problem cannot be sent: %v", err)
+		}
+	}
 	body := []byte(args.JSON)
 	if args.Body != nil {
 		body = []byte(*args.Body)
@@ -379,6 +384,11 @@ func (a *client) request(ctx context.Context, args *arguments, c *workgraph.Call
 		req.Header.Set("Idempotency-Key", c.EffectKey())
 	}
 	return req, nil
+}
+
+// sends reports whether requests of the method have a body.
+func sends(method string) bool {
+	return method == http.MethodPost || method == http.MethodPut || method == http.MethodPatch
 }
 
 // ownMethod is the method that the node itself names.

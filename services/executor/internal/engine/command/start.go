@@ -29,9 +29,12 @@ type StartRequest struct {
 	Context json.RawMessage
 
 	TaskID, UserID, ChatID, ThreadID string
-	BusinessKey                      string
-	Conflict                         journal.ConflictPolicy
-	Labels                           map[string]string
+	// NewThread is the thread of the run in place of ThreadID. If it has a key that another thread has, that
+	// one is taken; else it is made with the run.
+	NewThread   *workgraph.ThreadCreate
+	BusinessKey string
+	Conflict    journal.ConflictPolicy
+	Labels      map[string]string
 	// Priority is 1 (first) to 4; 0 means DefaultPriority.
 	Priority              int
 	Metadata, Attachments []byte

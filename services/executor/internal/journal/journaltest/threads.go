@@ -24,6 +24,7 @@ func threadCases(t *testing.T, d Driver) {
 	t.Run("Forks", func(t *testing.T) { threadForkCases(t, d) })
 	t.Run("Hold", func(t *testing.T) { threadHoldCases(t, d) })
 	t.Run("Sweep", func(t *testing.T) { threadSweepCases(t, d) })
+	t.Run("Facts", func(t *testing.T) { factCases(t, d) })
 	t.Run("Turns", func(t *testing.T) { turnCases(t, d) })
 }
 
@@ -517,6 +518,11 @@ func threadSweepCases(t *testing.T, d Driver) {
 		require.NoError(t, w.j.HoldThread(t.Context(), ns, held.ID, []string{run}))
 		recent := addTo(run, workgraph.ThreadAppend{Thread: used.ID, Items: messages(`"a"`)})
 		require.NoError(t, w.commit(appendTo(run, 1, 1, recent, func(a *journal.Append) { a.Threads[0].Items[0].Time = dbkit.Now() }))[0].Err)
+		failed := w.started(1)
+		require.NoError(t, w.commit(appendTo(failed, 1, 1, addTo(failed, workgraph.ThreadAppend{Thread: "thr_failed", Create: &workgraph.ThreadCreate{Lifetime: workgraph.ThreadEphemeral}})))[0].Err)
+		lent := w.thread(old(workgraph.ThreadEphemeral))
+		require.NoError(t, w.j.HoldThread(t.Context(), ns, lent.ID, []string{ended, failed}))
+		require.NoError(t, w.commit(appendTo(failed, 2, 1, inState(journal.StateFailed)))[0].Err)
 		of := func(run, id string) {
 			require.NoError(t, w.commit(appendTo(run, len(w.events(run)), 1, addTo(run, workgraph.ThreadAppend{Thread: id, Create: &workgraph.ThreadCreate{Lifetime: workgraph.ThreadOfRun}})))[0].Err)
 		}
@@ -540,6 +546,10 @@ func threadSweepCases(t *testing.T, d Driver) {
 		require.Equal(t, 2, sweep(dbkit.Now().Add(-time.Hour)))
 		there(map[string]bool{kept.ID: true, unused.ID: false, used.ID: true, held.ID: true, "thr_open": true, "thr_over": false})
 		require.Equal(t, 1, sweep(dbkit.Now().Add(time.Hour)))
-		there(map[string]bool{kept.ID: true, used.ID: false, held.ID: true, "thr_open": true})
+		there(map[string]bool{kept.ID: true, used.ID: false, held.ID: true, "thr_open": true, "thr_failed": true, lent.ID: true})
+		_, err := w.j.DeleteRun(t.Context(), ns, failed, 0)
+		require.NoError(t, err)
+		require.Equal(t, 2, sweep(dbkit.Now().Add(time.Hour)), "nothing is left to be retried")
+		there(map[string]bool{"thr_failed": false, lent.ID: false})
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/fact"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlstore"
 )
@@ -150,12 +151,13 @@ func lookUp(ctx context.Context, conn *pgxpool.Conn, owner journal.Owner, units 
 	var b pgx.Batch
 	b.Queue("BEGIN")
 	queueFence(&b, owner)
+	if names := locks(requests, keys, a.learners); len(names) > 0 {
+		b.Queue("SELECT pg_advisory_xact_lock(k) FROM unnest($1::bigint[]) AS l (k)", names)
+	}
+	queueThreads(&b, a, &g.Threads)
 	if len(requests)+len(keys) == 0 {
-		queueThreads(&b, a, &g.Threads)
 		return g, conn.SendBatch(ctx, &b).Close()
 	}
-	b.Queue("SELECT pg_advisory_xact_lock(k) FROM unnest($1::bigint[]) AS l (k)", locks(requests, keys))
-	queueThreads(&b, a, &g.Threads)
 	var ns, methods, names []string
 	for _, k := range requests {
 		ns, methods, names = append(ns, k.Namespace), append(methods, k.Method), append(names, k.ID)
@@ -196,7 +198,7 @@ func split(ks []journal.Key) (namespaces, names []string) {
 }
 
 // locks are the advisory locks of names, sorted so that no two commits wait for each other in a circle.
-func locks(requests []journal.RequestKey, keys []journal.Key) []int64 {
+func locks(requests []journal.RequestKey, keys []journal.Key, learners []journal.Learner) []int64 {
 	hash := func(parts ...string) int64 {
 		h := fnv.New64a()
 		for _, s := range parts {
@@ -211,6 +213,9 @@ func locks(requests []journal.RequestKey, keys []journal.Key) []int64 {
 	}
 	for _, k := range keys {
 		ls = append(ls, hash("epigraph/business-key", k.Namespace, k.Name))
+	}
+	for _, k := range learners {
+		ls = append(ls, hash("epigraph/facts", k.Namespace, k.Agent, k.User))
 	}
 	slices.Sort(ls)
 	return slices.Compact(ls)
@@ -326,6 +331,9 @@ func (s *Store) queueSideEffects(b *pgx.Batch, owner journal.Owner, a journal.Si
 	}
 	if len(a.Wakes) > 0 {
 		s.sql.queueWakes(b, a.Wakes)
+	}
+	for _, l := range a.Learners {
+		b.Queue(sqlstore.TrimFacts, l.Namespace, l.Agent, l.User, fact.MaxFacts, fact.MaxBytes)
 	}
 	if len(a.Targets) > 0 {
 		queueOwnerNotices(b, a.Targets, owner)

@@ -160,6 +160,7 @@ type statements struct {
 	threadItems statement[sqlstore.ThreadItemRow]
 	// threadAgents gives threads another agent.
 	threadAgents statement[agentRow]
+	facts        statement[sqlstore.FactRow]
 }
 
 func newStatements() statements {
@@ -214,6 +215,12 @@ func newStatements() statements {
 		sqlstore.Col("agent", "text", func(a agentRow) string { return a.Agent }),
 	}, func(from, only string, _ int) string {
 		return `UPDATE threads t SET agent = a.agent FROM ` + from + only + " AND t.thread_id = a.thread_id"
+	})
+	facts := sqlstore.FactColumns()
+	s.facts = newStatement("fa", "f", "f.by_run", facts, func(from, only string, _ int) string {
+		names := facts.Names("by_run", "place")
+		return "INSERT INTO facts (" + names + ") SELECT DISTINCT ON (namespace, fact_id) " + names + " FROM " + from + only +
+			" ORDER BY namespace, fact_id, place DESC" + sqlstore.FactLearnedAgain
 	})
 	s.fenced = map[string]string{}
 	for _, text := range []string{s.events.one, s.events.many} {
@@ -467,6 +474,7 @@ func (s *statements) children(b *builder, units []runBatch) {
 	var newThreads []sqlstore.NewThreadRow
 	var threadItems []sqlstore.ThreadItemRow
 	var threadAgents []agentRow
+	var facts []sqlstore.FactRow
 	for _, u := range units {
 		for i := range u.Events {
 			events = append(events, sqlstore.EventRow{Namespace: u.Namespace, Event: &u.Events[i]})
@@ -502,6 +510,9 @@ func (s *statements) children(b *builder, units []runBatch) {
 		for _, a := range u.ThreadAgents {
 			threadAgents = append(threadAgents, agentRow{u.RunID, a})
 		}
+		for i := range u.Facts {
+			facts = append(facts, sqlstore.FactRow{Batch: u, Place: int64(len(facts)), Fact: &u.Facts[i]})
+		}
 	}
 	put(b, s.events, events)
 	put(b, s.outbox, out)
@@ -515,4 +526,5 @@ func (s *statements) children(b *builder, units []runBatch) {
 	put(b, s.newThreads, newThreads)
 	put(b, s.threadItems, threadItems)
 	put(b, s.threadAgents, threadAgents)
+	put(b, s.facts, facts)
 }

@@ -14,11 +14,14 @@ type asked struct {
 	// items are those of threads that are looked for, and threadKeys the keys that new threads take.
 	items      []thread.Range
 	threadKeys []journal.Key
+	// learners are whose facts are written: two commits would each remove what the other one needs.
+	learners []journal.Learner
 }
 
 func ask(units []*journal.RunBatch) (a asked) {
 	a.requests, a.keys = journal.Needs(units)
 	a.items, a.threadKeys = journal.Looks(units)
+	a.learners = journal.Learners(units)
 	return a
 }
 

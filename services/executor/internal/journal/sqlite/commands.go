@@ -17,6 +17,10 @@ const (
 	// sendCommand is insertCommand to a run that may be another namespace's. Such a run gets none.
 	sendCommand = `INSERT INTO commands (run_id, namespace, kind, key, body, time) SELECT ?1, ?2, ?3, ?4, ?5, ?6
 		WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = ?1 AND r.namespace <> ?2) ON CONFLICT DO NOTHING`
+	// ownerSQL finds the owner of an open run.
+	ownerSQL = `SELECT owner_id FROM runs WHERE run_id = ? AND state < 6`
+	// dropCommand removes a command that was applied.
+	dropCommand = `DELETE FROM commands WHERE id = ? AND run_id = ?`
 	// claimOwnerless gives an owner a run that waits or is paused without an owner and has commands.
 	claimOwnerless = `UPDATE runs SET owner_id = ?, owner_incarnation = ?, doing = '' WHERE run_id = ? AND owner_id = '' AND state IN (3, 4)
 		AND EXISTS (SELECT 1 FROM commands m WHERE m.run_id = runs.run_id)`
@@ -27,7 +31,7 @@ const (
 
 // ownerOf returns the id of the owner of an open run, or nothing.
 func (t txn) ownerOf(ctx context.Context, runID string) (owner string, err error) {
-	err = t.row(ctx, `SELECT owner_id FROM runs WHERE run_id = ? AND state < 6`, runID).Scan(&owner)
+	err = t.row(ctx, ownerSQL, runID).Scan(&owner)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", nil
 	}

@@ -328,7 +328,7 @@ func (t txn) children(ctx context.Context, units []*journal.RunBatch) error {
 // attachments writes what a batch has for commands, interrupts and jobs.
 func (t txn) attachments(ctx context.Context, u *journal.RunBatch) error {
 	for _, id := range u.Applied {
-		if _, err := t.exec(ctx, `DELETE FROM commands WHERE id = ? AND run_id = ?`, id, u.RunID); err != nil {
+		if _, err := t.exec(ctx, dropCommand, id, u.RunID); err != nil {
 			return err
 		}
 	}

@@ -25,6 +25,9 @@ const (
 			WHEN 'discarded' THEN unique_states & (1 << 3) WHEN 'pending' THEN unique_states & (1 << 4) WHEN 'retryable' THEN unique_states & (1 << 5)
 			WHEN 'running' THEN unique_states & (1 << 6) WHEN 'scheduled' THEN unique_states & (1 << 7) ELSE 0 END >= 1
 		DO NOTHING`
+	// wakesSQL finds out whether a run has commands and no owner.
+	wakesSQL = `SELECT count(*) FROM runs r WHERE r.run_id = ? AND r.state < 6 AND NOT` + live + `
+		AND EXISTS (SELECT 1 FROM commands m WHERE m.run_id = r.run_id)`
 )
 
 // queueTables brings River's tables up, which live in our file.
@@ -98,8 +101,7 @@ func jobArgs(j *journal.JobRow, now time.Time) []any {
 func (t txn) wakeUps(ctx context.Context, wakes []journal.JobRow) error {
 	for i := range wakes {
 		var n int
-		if err := t.row(ctx, `SELECT count(*) FROM runs r WHERE r.run_id = ? AND r.state < 6 AND NOT`+live+`
-			AND EXISTS (SELECT 1 FROM commands m WHERE m.run_id = r.run_id)`, wakes[i].RunID).Scan(&n); err != nil {
+		if err := t.row(ctx, wakesSQL, wakes[i].RunID).Scan(&n); err != nil {
 			return err
 		}
 		if n > 0 {

@@ -69,6 +69,7 @@ type writes struct {
 	blob       insert[sqlstore.BlobRow]
 	thread     insert[*thread.Thread]
 	threadItem insert[sqlstore.ThreadItemRow]
+	fact       insert[sqlstore.FactRow]
 	events     sqlstore.Columns[sqlstore.EventRow]
 	// insertEvents inserts so many events: see eventChunks.
 	insertEvents map[int]string
@@ -76,6 +77,8 @@ type writes struct {
 	// the outcome.
 	status, outcome                    sqlstore.Columns[*journal.RunBatch]
 	appendSame, appendState, outcomeOf string
+	// trimFacts is sqlstore.TrimFacts.
+	trimFacts string
 }
 
 // apart are the columns of a status that indexes name. SQLite rewrites every index that names a column
@@ -99,9 +102,11 @@ func newWrites() *writes {
 		blob:       insertInto(`blob_refs`, sqlstore.BlobColumns()[1:], ` ON CONFLICT DO NOTHING`),
 		thread:     insertInto(`threads`, sqlstore.ThreadColumns(), ``),
 		threadItem: insertInto(`thread_items`, sqlstore.ThreadItemColumns()[1:], ``),
+		fact:       insertInto(`facts`, sqlstore.FactColumns()[2:], sqlstore.FactLearnedAgain),
 		events:     sqlstore.EventColumns(), insertEvents: map[int]string{},
 		status: sqlstore.StatusColumns(), outcome: sqlstore.OutcomeColumns(sqlstore.PlainResult),
 	}
+	w.trimFacts = strings.ReplaceAll(sqlstore.TrimFacts, "$", "?")
 	for _, n := range eventChunks() {
 		w.insertEvents[n] = `INSERT INTO events (` + w.events.Names() + `) VALUES ` + tuples(n, len(w.events))
 	}
@@ -115,7 +120,8 @@ func newWrites() *writes {
 // hot are the statements that are prepared once.
 func (w *writes) hot() []string {
 	qs := []string{fenceSQL, placeSQL, progressSQL, releaseSQL, appendSQL, insertGraph, w.appendSame, w.appendState, w.outcomeOf,
-		w.run.query, w.details.query, w.label.query, w.snapshot.query, w.out.query, findThread, findItems, w.threadItem.query}
+		w.run.query, w.details.query, w.label.query, w.snapshot.query, w.out.query, findThread, findItems, w.threadItem.query,
+		sendCommand, dropCommand, tidyCommands, tidyInterrupts, claimOwnerless, ownerSQL, insertJob, wakesSQL}
 	for _, n := range eventChunks() {
 		qs = append(qs, w.insertEvents[n])
 	}

@@ -2,6 +2,8 @@ package sqlstore
 
 import (
 	"context"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -278,25 +280,28 @@ func (s *Store) SweepThreads(ctx context.Context, unusedSince time.Time, after s
 		AND (t.lifetime = 3 AND t.holder <> '' OR t.use_time < $1 AND coalesce(` + last + ` < $1, true))`
 	err = s.db.Engine.Update(ctx, func(ctx context.Context, tx dbkit.Querier) error {
 		hidden, next = 0, ""
-		rows, err := tx.Query(ctx, `SELECT t.thread_id, `+over+` FROM threads t WHERE t.lifetime > 1 AND `+s.d.Unset(`t.hide_time`)+` AND t.thread_id > $2
-			ORDER BY t.thread_id LIMIT $3`, unusedSince, after, limit)
-		var ids []string
+		rows, err := tx.Query(ctx, `SELECT t.thread_id, t.holder, t.below, `+over+` FROM threads t WHERE t.lifetime > 1 AND `+s.d.Unset(`t.hide_time`)+`
+			AND t.thread_id > $2 ORDER BY t.thread_id LIMIT $3`, unusedSince, after, limit)
+		var past []thread.Thread
 		seen := 0
-		if _, err := dbkit.Collect(rows, err, func(rows dbkit.Rows) (id string, err error) {
+		if _, err := dbkit.Collect(rows, err, func(rows dbkit.Rows) (t thread.Thread, err error) {
 			var over bool
-			if err = rows.Scan(&id, &over); over {
-				ids = append(ids, id)
+			var below string
+			if err = rows.Scan(&t.ID, &t.Holder, &below, &over); over {
+				t.Below = strings.Fields(below)
+				past = append(past, t)
 			}
-			seen, next = seen+1, id
-			return id, err
+			seen, next = seen+1, t.ID
+			return t, err
 		}); err != nil {
 			return err
 		}
 		if seen < limit {
 			next = ""
 		}
-		if len(ids) == 0 {
-			return nil
+		ids, err := s.unneeded(ctx, tx, past)
+		if err != nil || len(ids) == 0 {
+			return err
 		}
 		if lock := s.d.LockedToUpdate(); lock != "" {
 			if _, err := tx.Exec(ctx, `SELECT 1 FROM threads t WHERE `+s.d.In(`t.thread_id`, `$1`)+` ORDER BY t.thread_id`+lock, ids); err != nil {
@@ -308,6 +313,36 @@ func (s *Store) SweepThreads(ctx context.Context, unusedSince time.Time, after s
 		return err
 	})
 	return hidden, next, err
+}
+
+// unneeded are those of threads whose time is over that no failed run needs: one can be retried from any of
+// its visits.
+func (s *Store) unneeded(ctx context.Context, tx dbkit.Querier, past []thread.Thread) ([]string, error) {
+	var runs []string
+	for i := range past {
+		if t := &past[i]; t.Holder != "" {
+			runs = append(append(runs, t.Holder), t.Below...)
+		}
+	}
+	failed := map[string]bool{}
+	if len(runs) > 0 {
+		rows, err := tx.Query(ctx, `SELECT r.run_id FROM runs r WHERE `+s.d.In(`r.run_id`, `$1`)+` AND r.state = `+strconv.Itoa(int(journal.StateFailed))+` AND r.namespace <> '`+journal.Deleted+`'`, runs)
+		if _, err := dbkit.Collect(rows, err, func(rows dbkit.Rows) (id string, err error) {
+			err = rows.Scan(&id)
+			failed[id] = true
+			return id, err
+		}); err != nil {
+			return nil, err
+		}
+	}
+	var ids []string
+	for i := range past {
+		t := &past[i]
+		if !failed[t.Holder] && !slices.ContainsFunc(t.Below, func(id string) bool { return failed[id] }) {
+			ids = append(ids, t.ID)
+		}
+	}
+	return ids, nil
 }
 
 // PurgeThreads implements thread.Store.

@@ -128,7 +128,11 @@ type StartRunRequest struct {
 	Budget *RunBudget `protobuf:"bytes,18,opt,name=budget,proto3" json:"budget,omitempty"`
 	// Webhooks that get the events of the run. Its child runs do not inherit them, but interrupts of
 	// descendants are reported as those of the run. Forks and retries of it inherit them.
-	Webhooks      []*Webhook `protobuf:"bytes,19,rep,name=webhooks,proto3" json:"webhooks,omitempty"`
+	Webhooks []*Webhook `protobuf:"bytes,19,rep,name=webhooks,proto3" json:"webhooks,omitempty"`
+	// A thread for the run, in place of thread_id: lifetime, key, agent and title are read. If another thread has
+	// the key, that one is taken; else it is made with the run. A conversation without a key has that of user_id,
+	// chat_id and the graph's name, "USER:CHAT:WORKFLOW", if there are a user and a name.
+	Thread        *Thread `protobuf:"bytes,20,opt,name=thread,proto3" json:"thread,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -292,6 +296,13 @@ func (x *StartRunRequest) GetBudget() *RunBudget {
 func (x *StartRunRequest) GetWebhooks() []*Webhook {
 	if x != nil {
 		return x.Webhooks
+	}
+	return nil
+}
+
+func (x *StartRunRequest) GetThread() *Thread {
+	if x != nil {
+		return x.Thread
 	}
 	return nil
 }
@@ -3849,8 +3860,7 @@ var File_epigraph_executor_v1_executor_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\n" +
-	"#epigraph/executor/v1/executor.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a epigraph/executor/v1/event.proto\x1a\"epigraph/executor/v1/explain.proto\x1a$epigraph/executor/v1/interrupt.proto\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xed\n" +
-	"\n" +
+	"#epigraph/executor/v1/executor.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a epigraph/executor/v1/event.proto\x1a\"epigraph/executor/v1/explain.proto\x1a$epigraph/executor/v1/interrupt.proto\x1a\x1eepigraph/executor/v1/run.proto\x1a!epigraph/executor/v1/thread.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa3\v\n" +
 	"\x0fStartRunRequest\x126\n" +
 	"\x05graph\x18\x01 \x01(\v2\x18.epigraph.graph.v1.GraphB\x06\xbaH\x03\xc8\x01\x01R\x05graph\x129\n" +
 	"\x04args\x18\x02 \x03(\v2\x1a.epigraph.graph.v1.PayloadB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x04args\x12X\n" +
@@ -3874,7 +3884,8 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"start_time\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x123\n" +
 	"\atimeout\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x127\n" +
 	"\x06budget\x18\x12 \x01(\v2\x1f.epigraph.executor.v1.RunBudgetR\x06budget\x12C\n" +
-	"\bwebhooks\x18\x13 \x03(\v2\x1d.epigraph.executor.v1.WebhookB\b\xbaH\x05\x92\x01\x02\x10\bR\bwebhooks\x1aT\n" +
+	"\bwebhooks\x18\x13 \x03(\v2\x1d.epigraph.executor.v1.WebhookB\b\xbaH\x05\x92\x01\x02\x10\bR\bwebhooks\x124\n" +
+	"\x06thread\x18\x14 \x01(\v2\x1c.epigraph.executor.v1.ThreadR\x06thread\x1aT\n" +
 	"\n" +
 	"NamedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
@@ -4298,20 +4309,21 @@ var file_epigraph_executor_v1_executor_proto_goTypes = []any{
 	(*durationpb.Duration)(nil),     // 63: google.protobuf.Duration
 	(*RunBudget)(nil),               // 64: epigraph.executor.v1.RunBudget
 	(*Webhook)(nil),                 // 65: epigraph.executor.v1.Webhook
-	(*v1.Fault)(nil),                // 66: epigraph.graph.v1.Fault
-	(v1.Effect)(0),                  // 67: epigraph.graph.v1.Effect
-	(RunState)(0),                   // 68: epigraph.executor.v1.RunState
-	(*Run)(nil),                     // 69: epigraph.executor.v1.Run
-	(*Visit)(nil),                   // 70: epigraph.executor.v1.Visit
-	(*VisitRef)(nil),                // 71: epigraph.executor.v1.VisitRef
-	(*v1.Edge)(nil),                 // 72: epigraph.graph.v1.Edge
-	(*v1.Node)(nil),                 // 73: epigraph.graph.v1.Node
-	(InterruptState)(0),             // 74: epigraph.executor.v1.InterruptState
-	(*Interrupt)(nil),               // 75: epigraph.executor.v1.Interrupt
-	(Decision)(0),                   // 76: epigraph.executor.v1.Decision
-	(*RunEvent)(nil),                // 77: epigraph.executor.v1.RunEvent
-	(*ExplainRunResponse)(nil),      // 78: epigraph.executor.v1.ExplainRunResponse
-	(*emptypb.Empty)(nil),           // 79: google.protobuf.Empty
+	(*Thread)(nil),                  // 66: epigraph.executor.v1.Thread
+	(*v1.Fault)(nil),                // 67: epigraph.graph.v1.Fault
+	(v1.Effect)(0),                  // 68: epigraph.graph.v1.Effect
+	(RunState)(0),                   // 69: epigraph.executor.v1.RunState
+	(*Run)(nil),                     // 70: epigraph.executor.v1.Run
+	(*Visit)(nil),                   // 71: epigraph.executor.v1.Visit
+	(*VisitRef)(nil),                // 72: epigraph.executor.v1.VisitRef
+	(*v1.Edge)(nil),                 // 73: epigraph.graph.v1.Edge
+	(*v1.Node)(nil),                 // 74: epigraph.graph.v1.Node
+	(InterruptState)(0),             // 75: epigraph.executor.v1.InterruptState
+	(*Interrupt)(nil),               // 76: epigraph.executor.v1.Interrupt
+	(Decision)(0),                   // 77: epigraph.executor.v1.Decision
+	(*RunEvent)(nil),                // 78: epigraph.executor.v1.RunEvent
+	(*ExplainRunResponse)(nil),      // 79: epigraph.executor.v1.ExplainRunResponse
+	(*emptypb.Empty)(nil),           // 80: google.protobuf.Empty
 }
 var file_epigraph_executor_v1_executor_proto_depIdxs = []int32{
 	59,  // 0: epigraph.executor.v1.StartRunRequest.graph:type_name -> epigraph.graph.v1.Graph
@@ -4326,129 +4338,130 @@ var file_epigraph_executor_v1_executor_proto_depIdxs = []int32{
 	63,  // 9: epigraph.executor.v1.StartRunRequest.timeout:type_name -> google.protobuf.Duration
 	64,  // 10: epigraph.executor.v1.StartRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
 	65,  // 11: epigraph.executor.v1.StartRunRequest.webhooks:type_name -> epigraph.executor.v1.Webhook
-	59,  // 12: epigraph.executor.v1.ValidateGraphRequest.graph:type_name -> epigraph.graph.v1.Graph
-	3,   // 13: epigraph.executor.v1.ValidateGraphRequest.input:type_name -> epigraph.executor.v1.RunInput
-	60,  // 14: epigraph.executor.v1.RunInput.args:type_name -> epigraph.graph.v1.Payload
-	54,  // 15: epigraph.executor.v1.RunInput.named:type_name -> epigraph.executor.v1.RunInput.NamedEntry
-	66,  // 16: epigraph.executor.v1.ValidateGraphResponse.faults:type_name -> epigraph.graph.v1.Fault
-	66,  // 17: epigraph.executor.v1.ValidateGraphResponse.warnings:type_name -> epigraph.graph.v1.Fault
-	5,   // 18: epigraph.executor.v1.ValidateGraphResponse.behaviors:type_name -> epigraph.executor.v1.NodeBehavior
-	67,  // 19: epigraph.executor.v1.NodeBehavior.effect:type_name -> epigraph.graph.v1.Effect
-	59,  // 20: epigraph.executor.v1.GetRunGraphResponse.graph:type_name -> epigraph.graph.v1.Graph
-	68,  // 21: epigraph.executor.v1.ListRunsRequest.states:type_name -> epigraph.executor.v1.RunState
-	55,  // 22: epigraph.executor.v1.ListRunsRequest.labels:type_name -> epigraph.executor.v1.ListRunsRequest.LabelsEntry
-	62,  // 23: epigraph.executor.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
-	62,  // 24: epigraph.executor.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
-	69,  // 25: epigraph.executor.v1.ListRunsResponse.runs:type_name -> epigraph.executor.v1.Run
-	70,  // 26: epigraph.executor.v1.ListVisitsResponse.visits:type_name -> epigraph.executor.v1.Visit
-	64,  // 27: epigraph.executor.v1.ResumeRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
-	71,  // 28: epigraph.executor.v1.ReconcileVisitRequest.visit:type_name -> epigraph.executor.v1.VisitRef
-	17,  // 29: epigraph.executor.v1.ReconcileVisitRequest.performed:type_name -> epigraph.executor.v1.AttemptPerformed
-	18,  // 30: epigraph.executor.v1.ReconcileVisitRequest.failed:type_name -> epigraph.executor.v1.AttemptFailed
-	19,  // 31: epigraph.executor.v1.ReconcileVisitRequest.not_performed:type_name -> epigraph.executor.v1.AttemptNotPerformed
-	60,  // 32: epigraph.executor.v1.AttemptPerformed.values:type_name -> epigraph.graph.v1.Payload
-	22,  // 33: epigraph.executor.v1.ListActorsResponse.actors:type_name -> epigraph.executor.v1.ActorInfo
-	67,  // 34: epigraph.executor.v1.ActorInfo.effect:type_name -> epigraph.graph.v1.Effect
-	60,  // 35: epigraph.executor.v1.ActorInfo.args_schema:type_name -> epigraph.graph.v1.Payload
-	60,  // 36: epigraph.executor.v1.SignalRunRequest.payload:type_name -> epigraph.graph.v1.Payload
-	1,   // 37: epigraph.executor.v1.SignalWithStartRequest.start:type_name -> epigraph.executor.v1.StartRunRequest
-	60,  // 38: epigraph.executor.v1.SignalWithStartRequest.payload:type_name -> epigraph.graph.v1.Payload
-	60,  // 39: epigraph.executor.v1.SendMessageRequest.message:type_name -> epigraph.graph.v1.Payload
-	71,  // 40: epigraph.executor.v1.ForkRunRequest.visit:type_name -> epigraph.executor.v1.VisitRef
-	56,  // 41: epigraph.executor.v1.ForkRunRequest.named:type_name -> epigraph.executor.v1.ForkRunRequest.NamedEntry
-	60,  // 42: epigraph.executor.v1.ForkRunRequest.args:type_name -> epigraph.graph.v1.Payload
-	59,  // 43: epigraph.executor.v1.ForkRunRequest.graph:type_name -> epigraph.graph.v1.Graph
-	57,  // 44: epigraph.executor.v1.ForkRunRequest.labels:type_name -> epigraph.executor.v1.ForkRunRequest.LabelsEntry
-	64,  // 45: epigraph.executor.v1.ForkRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
-	31,  // 46: epigraph.executor.v1.AmendRunRequest.patch:type_name -> epigraph.executor.v1.GraphPatch
-	59,  // 47: epigraph.executor.v1.AmendRunRequest.graph:type_name -> epigraph.graph.v1.Graph
-	72,  // 48: epigraph.executor.v1.GraphPatch.remove_edges:type_name -> epigraph.graph.v1.Edge
-	73,  // 49: epigraph.executor.v1.GraphPatch.put_nodes:type_name -> epigraph.graph.v1.Node
-	72,  // 50: epigraph.executor.v1.GraphPatch.add_edges:type_name -> epigraph.graph.v1.Edge
-	69,  // 51: epigraph.executor.v1.AmendRunResponse.run:type_name -> epigraph.executor.v1.Run
-	33,  // 52: epigraph.executor.v1.AmendRunResponse.diff:type_name -> epigraph.executor.v1.GraphDiff
-	34,  // 53: epigraph.executor.v1.GraphDiff.changed_nodes:type_name -> epigraph.executor.v1.NodeChange
-	71,  // 54: epigraph.executor.v1.GraphDiff.canceled:type_name -> epigraph.executor.v1.VisitRef
-	68,  // 55: epigraph.executor.v1.RunFilter.states:type_name -> epigraph.executor.v1.RunState
-	58,  // 56: epigraph.executor.v1.RunFilter.labels:type_name -> epigraph.executor.v1.RunFilter.LabelsEntry
-	62,  // 57: epigraph.executor.v1.RunFilter.created_after:type_name -> google.protobuf.Timestamp
-	62,  // 58: epigraph.executor.v1.RunFilter.created_before:type_name -> google.protobuf.Timestamp
-	37,  // 59: epigraph.executor.v1.BulkCancelRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
-	38,  // 60: epigraph.executor.v1.BulkCancelRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
-	37,  // 61: epigraph.executor.v1.BulkRetryRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
-	38,  // 62: epigraph.executor.v1.BulkRetryRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
-	37,  // 63: epigraph.executor.v1.BulkDeleteRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
-	38,  // 64: epigraph.executor.v1.BulkDeleteRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
-	74,  // 65: epigraph.executor.v1.ListInterruptsRequest.states:type_name -> epigraph.executor.v1.InterruptState
-	75,  // 66: epigraph.executor.v1.ListInterruptsResponse.interrupts:type_name -> epigraph.executor.v1.Interrupt
-	60,  // 67: epigraph.executor.v1.AnswerInterruptRequest.answer:type_name -> epigraph.graph.v1.Payload
-	76,  // 68: epigraph.executor.v1.AnswerInterruptRequest.decision:type_name -> epigraph.executor.v1.Decision
-	17,  // 69: epigraph.executor.v1.CompleteAttemptRequest.completed:type_name -> epigraph.executor.v1.AttemptPerformed
-	18,  // 70: epigraph.executor.v1.CompleteAttemptRequest.failed:type_name -> epigraph.executor.v1.AttemptFailed
-	60,  // 71: epigraph.executor.v1.StartRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	60,  // 72: epigraph.executor.v1.RunInput.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	60,  // 73: epigraph.executor.v1.ForkRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	1,   // 74: epigraph.executor.v1.ExecutorService.StartRun:input_type -> epigraph.executor.v1.StartRunRequest
-	2,   // 75: epigraph.executor.v1.ExecutorService.ValidateGraph:input_type -> epigraph.executor.v1.ValidateGraphRequest
-	6,   // 76: epigraph.executor.v1.ExecutorService.GetRun:input_type -> epigraph.executor.v1.GetRunRequest
-	7,   // 77: epigraph.executor.v1.ExecutorService.GetRunGraph:input_type -> epigraph.executor.v1.GetRunGraphRequest
-	9,   // 78: epigraph.executor.v1.ExecutorService.ListRuns:input_type -> epigraph.executor.v1.ListRunsRequest
-	11,  // 79: epigraph.executor.v1.ExecutorService.ListVisits:input_type -> epigraph.executor.v1.ListVisitsRequest
-	13,  // 80: epigraph.executor.v1.ExecutorService.WatchRun:input_type -> epigraph.executor.v1.WatchRunRequest
-	14,  // 81: epigraph.executor.v1.ExecutorService.CancelRun:input_type -> epigraph.executor.v1.CancelRunRequest
-	15,  // 82: epigraph.executor.v1.ExecutorService.ResumeRun:input_type -> epigraph.executor.v1.ResumeRunRequest
-	16,  // 83: epigraph.executor.v1.ExecutorService.ReconcileVisit:input_type -> epigraph.executor.v1.ReconcileVisitRequest
-	23,  // 84: epigraph.executor.v1.ExecutorService.PauseRun:input_type -> epigraph.executor.v1.PauseRunRequest
-	24,  // 85: epigraph.executor.v1.ExecutorService.StopRun:input_type -> epigraph.executor.v1.StopRunRequest
-	25,  // 86: epigraph.executor.v1.ExecutorService.SignalRun:input_type -> epigraph.executor.v1.SignalRunRequest
-	26,  // 87: epigraph.executor.v1.ExecutorService.SignalWithStart:input_type -> epigraph.executor.v1.SignalWithStartRequest
-	27,  // 88: epigraph.executor.v1.ExecutorService.SendMessage:input_type -> epigraph.executor.v1.SendMessageRequest
-	28,  // 89: epigraph.executor.v1.ExecutorService.RetryRun:input_type -> epigraph.executor.v1.RetryRunRequest
-	29,  // 90: epigraph.executor.v1.ExecutorService.ForkRun:input_type -> epigraph.executor.v1.ForkRunRequest
-	30,  // 91: epigraph.executor.v1.ExecutorService.AmendRun:input_type -> epigraph.executor.v1.AmendRunRequest
-	35,  // 92: epigraph.executor.v1.ExecutorService.ExplainRun:input_type -> epigraph.executor.v1.ExplainRunRequest
-	36,  // 93: epigraph.executor.v1.ExecutorService.DeleteRun:input_type -> epigraph.executor.v1.DeleteRunRequest
-	39,  // 94: epigraph.executor.v1.ExecutorService.BulkCancelRuns:input_type -> epigraph.executor.v1.BulkCancelRunsRequest
-	41,  // 95: epigraph.executor.v1.ExecutorService.BulkRetryRuns:input_type -> epigraph.executor.v1.BulkRetryRunsRequest
-	43,  // 96: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:input_type -> epigraph.executor.v1.BulkDeleteRunsRequest
-	45,  // 97: epigraph.executor.v1.ExecutorService.ListInterrupts:input_type -> epigraph.executor.v1.ListInterruptsRequest
-	47,  // 98: epigraph.executor.v1.ExecutorService.GetInterrupt:input_type -> epigraph.executor.v1.GetInterruptRequest
-	48,  // 99: epigraph.executor.v1.ExecutorService.AnswerInterrupt:input_type -> epigraph.executor.v1.AnswerInterruptRequest
-	49,  // 100: epigraph.executor.v1.ExecutorService.CompleteAttempt:input_type -> epigraph.executor.v1.CompleteAttemptRequest
-	20,  // 101: epigraph.executor.v1.ExecutorService.ListActors:input_type -> epigraph.executor.v1.ListActorsRequest
-	69,  // 102: epigraph.executor.v1.ExecutorService.StartRun:output_type -> epigraph.executor.v1.Run
-	4,   // 103: epigraph.executor.v1.ExecutorService.ValidateGraph:output_type -> epigraph.executor.v1.ValidateGraphResponse
-	69,  // 104: epigraph.executor.v1.ExecutorService.GetRun:output_type -> epigraph.executor.v1.Run
-	8,   // 105: epigraph.executor.v1.ExecutorService.GetRunGraph:output_type -> epigraph.executor.v1.GetRunGraphResponse
-	10,  // 106: epigraph.executor.v1.ExecutorService.ListRuns:output_type -> epigraph.executor.v1.ListRunsResponse
-	12,  // 107: epigraph.executor.v1.ExecutorService.ListVisits:output_type -> epigraph.executor.v1.ListVisitsResponse
-	77,  // 108: epigraph.executor.v1.ExecutorService.WatchRun:output_type -> epigraph.executor.v1.RunEvent
-	69,  // 109: epigraph.executor.v1.ExecutorService.CancelRun:output_type -> epigraph.executor.v1.Run
-	69,  // 110: epigraph.executor.v1.ExecutorService.ResumeRun:output_type -> epigraph.executor.v1.Run
-	69,  // 111: epigraph.executor.v1.ExecutorService.ReconcileVisit:output_type -> epigraph.executor.v1.Run
-	69,  // 112: epigraph.executor.v1.ExecutorService.PauseRun:output_type -> epigraph.executor.v1.Run
-	69,  // 113: epigraph.executor.v1.ExecutorService.StopRun:output_type -> epigraph.executor.v1.Run
-	69,  // 114: epigraph.executor.v1.ExecutorService.SignalRun:output_type -> epigraph.executor.v1.Run
-	69,  // 115: epigraph.executor.v1.ExecutorService.SignalWithStart:output_type -> epigraph.executor.v1.Run
-	69,  // 116: epigraph.executor.v1.ExecutorService.SendMessage:output_type -> epigraph.executor.v1.Run
-	69,  // 117: epigraph.executor.v1.ExecutorService.RetryRun:output_type -> epigraph.executor.v1.Run
-	69,  // 118: epigraph.executor.v1.ExecutorService.ForkRun:output_type -> epigraph.executor.v1.Run
-	32,  // 119: epigraph.executor.v1.ExecutorService.AmendRun:output_type -> epigraph.executor.v1.AmendRunResponse
-	78,  // 120: epigraph.executor.v1.ExecutorService.ExplainRun:output_type -> epigraph.executor.v1.ExplainRunResponse
-	79,  // 121: epigraph.executor.v1.ExecutorService.DeleteRun:output_type -> google.protobuf.Empty
-	40,  // 122: epigraph.executor.v1.ExecutorService.BulkCancelRuns:output_type -> epigraph.executor.v1.BulkCancelRunsResponse
-	42,  // 123: epigraph.executor.v1.ExecutorService.BulkRetryRuns:output_type -> epigraph.executor.v1.BulkRetryRunsResponse
-	44,  // 124: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:output_type -> epigraph.executor.v1.BulkDeleteRunsResponse
-	46,  // 125: epigraph.executor.v1.ExecutorService.ListInterrupts:output_type -> epigraph.executor.v1.ListInterruptsResponse
-	75,  // 126: epigraph.executor.v1.ExecutorService.GetInterrupt:output_type -> epigraph.executor.v1.Interrupt
-	75,  // 127: epigraph.executor.v1.ExecutorService.AnswerInterrupt:output_type -> epigraph.executor.v1.Interrupt
-	50,  // 128: epigraph.executor.v1.ExecutorService.CompleteAttempt:output_type -> epigraph.executor.v1.CompleteAttemptResponse
-	21,  // 129: epigraph.executor.v1.ExecutorService.ListActors:output_type -> epigraph.executor.v1.ListActorsResponse
-	102, // [102:130] is the sub-list for method output_type
-	74,  // [74:102] is the sub-list for method input_type
-	74,  // [74:74] is the sub-list for extension type_name
-	74,  // [74:74] is the sub-list for extension extendee
-	0,   // [0:74] is the sub-list for field type_name
+	66,  // 12: epigraph.executor.v1.StartRunRequest.thread:type_name -> epigraph.executor.v1.Thread
+	59,  // 13: epigraph.executor.v1.ValidateGraphRequest.graph:type_name -> epigraph.graph.v1.Graph
+	3,   // 14: epigraph.executor.v1.ValidateGraphRequest.input:type_name -> epigraph.executor.v1.RunInput
+	60,  // 15: epigraph.executor.v1.RunInput.args:type_name -> epigraph.graph.v1.Payload
+	54,  // 16: epigraph.executor.v1.RunInput.named:type_name -> epigraph.executor.v1.RunInput.NamedEntry
+	67,  // 17: epigraph.executor.v1.ValidateGraphResponse.faults:type_name -> epigraph.graph.v1.Fault
+	67,  // 18: epigraph.executor.v1.ValidateGraphResponse.warnings:type_name -> epigraph.graph.v1.Fault
+	5,   // 19: epigraph.executor.v1.ValidateGraphResponse.behaviors:type_name -> epigraph.executor.v1.NodeBehavior
+	68,  // 20: epigraph.executor.v1.NodeBehavior.effect:type_name -> epigraph.graph.v1.Effect
+	59,  // 21: epigraph.executor.v1.GetRunGraphResponse.graph:type_name -> epigraph.graph.v1.Graph
+	69,  // 22: epigraph.executor.v1.ListRunsRequest.states:type_name -> epigraph.executor.v1.RunState
+	55,  // 23: epigraph.executor.v1.ListRunsRequest.labels:type_name -> epigraph.executor.v1.ListRunsRequest.LabelsEntry
+	62,  // 24: epigraph.executor.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
+	62,  // 25: epigraph.executor.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
+	70,  // 26: epigraph.executor.v1.ListRunsResponse.runs:type_name -> epigraph.executor.v1.Run
+	71,  // 27: epigraph.executor.v1.ListVisitsResponse.visits:type_name -> epigraph.executor.v1.Visit
+	64,  // 28: epigraph.executor.v1.ResumeRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
+	72,  // 29: epigraph.executor.v1.ReconcileVisitRequest.visit:type_name -> epigraph.executor.v1.VisitRef
+	17,  // 30: epigraph.executor.v1.ReconcileVisitRequest.performed:type_name -> epigraph.executor.v1.AttemptPerformed
+	18,  // 31: epigraph.executor.v1.ReconcileVisitRequest.failed:type_name -> epigraph.executor.v1.AttemptFailed
+	19,  // 32: epigraph.executor.v1.ReconcileVisitRequest.not_performed:type_name -> epigraph.executor.v1.AttemptNotPerformed
+	60,  // 33: epigraph.executor.v1.AttemptPerformed.values:type_name -> epigraph.graph.v1.Payload
+	22,  // 34: epigraph.executor.v1.ListActorsResponse.actors:type_name -> epigraph.executor.v1.ActorInfo
+	68,  // 35: epigraph.executor.v1.ActorInfo.effect:type_name -> epigraph.graph.v1.Effect
+	60,  // 36: epigraph.executor.v1.ActorInfo.args_schema:type_name -> epigraph.graph.v1.Payload
+	60,  // 37: epigraph.executor.v1.SignalRunRequest.payload:type_name -> epigraph.graph.v1.Payload
+	1,   // 38: epigraph.executor.v1.SignalWithStartRequest.start:type_name -> epigraph.executor.v1.StartRunRequest
+	60,  // 39: epigraph.executor.v1.SignalWithStartRequest.payload:type_name -> epigraph.graph.v1.Payload
+	60,  // 40: epigraph.executor.v1.SendMessageRequest.message:type_name -> epigraph.graph.v1.Payload
+	72,  // 41: epigraph.executor.v1.ForkRunRequest.visit:type_name -> epigraph.executor.v1.VisitRef
+	56,  // 42: epigraph.executor.v1.ForkRunRequest.named:type_name -> epigraph.executor.v1.ForkRunRequest.NamedEntry
+	60,  // 43: epigraph.executor.v1.ForkRunRequest.args:type_name -> epigraph.graph.v1.Payload
+	59,  // 44: epigraph.executor.v1.ForkRunRequest.graph:type_name -> epigraph.graph.v1.Graph
+	57,  // 45: epigraph.executor.v1.ForkRunRequest.labels:type_name -> epigraph.executor.v1.ForkRunRequest.LabelsEntry
+	64,  // 46: epigraph.executor.v1.ForkRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
+	31,  // 47: epigraph.executor.v1.AmendRunRequest.patch:type_name -> epigraph.executor.v1.GraphPatch
+	59,  // 48: epigraph.executor.v1.AmendRunRequest.graph:type_name -> epigraph.graph.v1.Graph
+	73,  // 49: epigraph.executor.v1.GraphPatch.remove_edges:type_name -> epigraph.graph.v1.Edge
+	74,  // 50: epigraph.executor.v1.GraphPatch.put_nodes:type_name -> epigraph.graph.v1.Node
+	73,  // 51: epigraph.executor.v1.GraphPatch.add_edges:type_name -> epigraph.graph.v1.Edge
+	70,  // 52: epigraph.executor.v1.AmendRunResponse.run:type_name -> epigraph.executor.v1.Run
+	33,  // 53: epigraph.executor.v1.AmendRunResponse.diff:type_name -> epigraph.executor.v1.GraphDiff
+	34,  // 54: epigraph.executor.v1.GraphDiff.changed_nodes:type_name -> epigraph.executor.v1.NodeChange
+	72,  // 55: epigraph.executor.v1.GraphDiff.canceled:type_name -> epigraph.executor.v1.VisitRef
+	69,  // 56: epigraph.executor.v1.RunFilter.states:type_name -> epigraph.executor.v1.RunState
+	58,  // 57: epigraph.executor.v1.RunFilter.labels:type_name -> epigraph.executor.v1.RunFilter.LabelsEntry
+	62,  // 58: epigraph.executor.v1.RunFilter.created_after:type_name -> google.protobuf.Timestamp
+	62,  // 59: epigraph.executor.v1.RunFilter.created_before:type_name -> google.protobuf.Timestamp
+	37,  // 60: epigraph.executor.v1.BulkCancelRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
+	38,  // 61: epigraph.executor.v1.BulkCancelRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
+	37,  // 62: epigraph.executor.v1.BulkRetryRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
+	38,  // 63: epigraph.executor.v1.BulkRetryRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
+	37,  // 64: epigraph.executor.v1.BulkDeleteRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
+	38,  // 65: epigraph.executor.v1.BulkDeleteRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
+	75,  // 66: epigraph.executor.v1.ListInterruptsRequest.states:type_name -> epigraph.executor.v1.InterruptState
+	76,  // 67: epigraph.executor.v1.ListInterruptsResponse.interrupts:type_name -> epigraph.executor.v1.Interrupt
+	60,  // 68: epigraph.executor.v1.AnswerInterruptRequest.answer:type_name -> epigraph.graph.v1.Payload
+	77,  // 69: epigraph.executor.v1.AnswerInterruptRequest.decision:type_name -> epigraph.executor.v1.Decision
+	17,  // 70: epigraph.executor.v1.CompleteAttemptRequest.completed:type_name -> epigraph.executor.v1.AttemptPerformed
+	18,  // 71: epigraph.executor.v1.CompleteAttemptRequest.failed:type_name -> epigraph.executor.v1.AttemptFailed
+	60,  // 72: epigraph.executor.v1.StartRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	60,  // 73: epigraph.executor.v1.RunInput.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	60,  // 74: epigraph.executor.v1.ForkRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	1,   // 75: epigraph.executor.v1.ExecutorService.StartRun:input_type -> epigraph.executor.v1.StartRunRequest
+	2,   // 76: epigraph.executor.v1.ExecutorService.ValidateGraph:input_type -> epigraph.executor.v1.ValidateGraphRequest
+	6,   // 77: epigraph.executor.v1.ExecutorService.GetRun:input_type -> epigraph.executor.v1.GetRunRequest
+	7,   // 78: epigraph.executor.v1.ExecutorService.GetRunGraph:input_type -> epigraph.executor.v1.GetRunGraphRequest
+	9,   // 79: epigraph.executor.v1.ExecutorService.ListRuns:input_type -> epigraph.executor.v1.ListRunsRequest
+	11,  // 80: epigraph.executor.v1.ExecutorService.ListVisits:input_type -> epigraph.executor.v1.ListVisitsRequest
+	13,  // 81: epigraph.executor.v1.ExecutorService.WatchRun:input_type -> epigraph.executor.v1.WatchRunRequest
+	14,  // 82: epigraph.executor.v1.ExecutorService.CancelRun:input_type -> epigraph.executor.v1.CancelRunRequest
+	15,  // 83: epigraph.executor.v1.ExecutorService.ResumeRun:input_type -> epigraph.executor.v1.ResumeRunRequest
+	16,  // 84: epigraph.executor.v1.ExecutorService.ReconcileVisit:input_type -> epigraph.executor.v1.ReconcileVisitRequest
+	23,  // 85: epigraph.executor.v1.ExecutorService.PauseRun:input_type -> epigraph.executor.v1.PauseRunRequest
+	24,  // 86: epigraph.executor.v1.ExecutorService.StopRun:input_type -> epigraph.executor.v1.StopRunRequest
+	25,  // 87: epigraph.executor.v1.ExecutorService.SignalRun:input_type -> epigraph.executor.v1.SignalRunRequest
+	26,  // 88: epigraph.executor.v1.ExecutorService.SignalWithStart:input_type -> epigraph.executor.v1.SignalWithStartRequest
+	27,  // 89: epigraph.executor.v1.ExecutorService.SendMessage:input_type -> epigraph.executor.v1.SendMessageRequest
+	28,  // 90: epigraph.executor.v1.ExecutorService.RetryRun:input_type -> epigraph.executor.v1.RetryRunRequest
+	29,  // 91: epigraph.executor.v1.ExecutorService.ForkRun:input_type -> epigraph.executor.v1.ForkRunRequest
+	30,  // 92: epigraph.executor.v1.ExecutorService.AmendRun:input_type -> epigraph.executor.v1.AmendRunRequest
+	35,  // 93: epigraph.executor.v1.ExecutorService.ExplainRun:input_type -> epigraph.executor.v1.ExplainRunRequest
+	36,  // 94: epigraph.executor.v1.ExecutorService.DeleteRun:input_type -> epigraph.executor.v1.DeleteRunRequest
+	39,  // 95: epigraph.executor.v1.ExecutorService.BulkCancelRuns:input_type -> epigraph.executor.v1.BulkCancelRunsRequest
+	41,  // 96: epigraph.executor.v1.ExecutorService.BulkRetryRuns:input_type -> epigraph.executor.v1.BulkRetryRunsRequest
+	43,  // 97: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:input_type -> epigraph.executor.v1.BulkDeleteRunsRequest
+	45,  // 98: epigraph.executor.v1.ExecutorService.ListInterrupts:input_type -> epigraph.executor.v1.ListInterruptsRequest
+	47,  // 99: epigraph.executor.v1.ExecutorService.GetInterrupt:input_type -> epigraph.executor.v1.GetInterruptRequest
+	48,  // 100: epigraph.executor.v1.ExecutorService.AnswerInterrupt:input_type -> epigraph.executor.v1.AnswerInterruptRequest
+	49,  // 101: epigraph.executor.v1.ExecutorService.CompleteAttempt:input_type -> epigraph.executor.v1.CompleteAttemptRequest
+	20,  // 102: epigraph.executor.v1.ExecutorService.ListActors:input_type -> epigraph.executor.v1.ListActorsRequest
+	70,  // 103: epigraph.executor.v1.ExecutorService.StartRun:output_type -> epigraph.executor.v1.Run
+	4,   // 104: epigraph.executor.v1.ExecutorService.ValidateGraph:output_type -> epigraph.executor.v1.ValidateGraphResponse
+	70,  // 105: epigraph.executor.v1.ExecutorService.GetRun:output_type -> epigraph.executor.v1.Run
+	8,   // 106: epigraph.executor.v1.ExecutorService.GetRunGraph:output_type -> epigraph.executor.v1.GetRunGraphResponse
+	10,  // 107: epigraph.executor.v1.ExecutorService.ListRuns:output_type -> epigraph.executor.v1.ListRunsResponse
+	12,  // 108: epigraph.executor.v1.ExecutorService.ListVisits:output_type -> epigraph.executor.v1.ListVisitsResponse
+	78,  // 109: epigraph.executor.v1.ExecutorService.WatchRun:output_type -> epigraph.executor.v1.RunEvent
+	70,  // 110: epigraph.executor.v1.ExecutorService.CancelRun:output_type -> epigraph.executor.v1.Run
+	70,  // 111: epigraph.executor.v1.ExecutorService.ResumeRun:output_type -> epigraph.executor.v1.Run
+	70,  // 112: epigraph.executor.v1.ExecutorService.ReconcileVisit:output_type -> epigraph.executor.v1.Run
+	70,  // 113: epigraph.executor.v1.ExecutorService.PauseRun:output_type -> epigraph.executor.v1.Run
+	70,  // 114: epigraph.executor.v1.ExecutorService.StopRun:output_type -> epigraph.executor.v1.Run
+	70,  // 115: epigraph.executor.v1.ExecutorService.SignalRun:output_type -> epigraph.executor.v1.Run
+	70,  // 116: epigraph.executor.v1.ExecutorService.SignalWithStart:output_type -> epigraph.executor.v1.Run
+	70,  // 117: epigraph.executor.v1.ExecutorService.SendMessage:output_type -> epigraph.executor.v1.Run
+	70,  // 118: epigraph.executor.v1.ExecutorService.RetryRun:output_type -> epigraph.executor.v1.Run
+	70,  // 119: epigraph.executor.v1.ExecutorService.ForkRun:output_type -> epigraph.executor.v1.Run
+	32,  // 120: epigraph.executor.v1.ExecutorService.AmendRun:output_type -> epigraph.executor.v1.AmendRunResponse
+	79,  // 121: epigraph.executor.v1.ExecutorService.ExplainRun:output_type -> epigraph.executor.v1.ExplainRunResponse
+	80,  // 122: epigraph.executor.v1.ExecutorService.DeleteRun:output_type -> google.protobuf.Empty
+	40,  // 123: epigraph.executor.v1.ExecutorService.BulkCancelRuns:output_type -> epigraph.executor.v1.BulkCancelRunsResponse
+	42,  // 124: epigraph.executor.v1.ExecutorService.BulkRetryRuns:output_type -> epigraph.executor.v1.BulkRetryRunsResponse
+	44,  // 125: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:output_type -> epigraph.executor.v1.BulkDeleteRunsResponse
+	46,  // 126: epigraph.executor.v1.ExecutorService.ListInterrupts:output_type -> epigraph.executor.v1.ListInterruptsResponse
+	76,  // 127: epigraph.executor.v1.ExecutorService.GetInterrupt:output_type -> epigraph.executor.v1.Interrupt
+	76,  // 128: epigraph.executor.v1.ExecutorService.AnswerInterrupt:output_type -> epigraph.executor.v1.Interrupt
+	50,  // 129: epigraph.executor.v1.ExecutorService.CompleteAttempt:output_type -> epigraph.executor.v1.CompleteAttemptResponse
+	21,  // 130: epigraph.executor.v1.ExecutorService.ListActors:output_type -> epigraph.executor.v1.ListActorsResponse
+	103, // [103:131] is the sub-list for method output_type
+	75,  // [75:103] is the sub-list for method input_type
+	75,  // [75:75] is the sub-list for extension type_name
+	75,  // [75:75] is the sub-list for extension extendee
+	0,   // [0:75] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_executor_v1_executor_proto_init() }
@@ -4460,6 +4473,7 @@ func file_epigraph_executor_v1_executor_proto_init() {
 	file_epigraph_executor_v1_explain_proto_init()
 	file_epigraph_executor_v1_interrupt_proto_init()
 	file_epigraph_executor_v1_run_proto_init()
+	file_epigraph_executor_v1_thread_proto_init()
 	file_epigraph_executor_v1_executor_proto_msgTypes[15].OneofWrappers = []any{
 		(*ReconcileVisitRequest_Performed)(nil),
 		(*ReconcileVisitRequest_Failed)(nil),

@@ -36,9 +36,9 @@ const (
 	ThreadLifetime_THREAD_LIFETIME_UNSPECIFIED ThreadLifetime = 0
 	// Until it is deleted.
 	ThreadLifetime_THREAD_LIFETIME_CONVERSATION ThreadLifetime = 1
-	// An hour after its last use, and while an open run holds it.
+	// An hour after its last use, and while an open run holds it, or a failed one that can be retried.
 	ThreadLifetime_THREAD_LIFETIME_EPHEMERAL ThreadLifetime = 2
-	// Until the run that holds it has ended. Runs make such threads; callers cannot.
+	// Until the run that holds it has ended. Agents make such threads, and starts of runs.
 	ThreadLifetime_THREAD_LIFETIME_RUN ThreadLifetime = 3
 )
 

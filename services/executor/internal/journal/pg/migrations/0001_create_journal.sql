@@ -354,6 +354,22 @@ CREATE TABLE thread_turns (
 CREATE INDEX thread_turns_queued ON thread_turns (create_time) WHERE state = 1;
 CREATE INDEX thread_turns_next   ON thread_turns (thread_id, number) WHERE state = 1;
 
+-- What agents keep beyond their threads. Of an agent and a user the oldest give way.
+CREATE TABLE facts (
+    time      timestamptz NOT NULL, -- when it was learned last
+    namespace text COLLATE "C" NOT NULL,
+    fact_id   text COLLATE "C" NOT NULL,
+    agent     text COLLATE "C" NOT NULL,
+    user_id   text COLLATE "C" NOT NULL,
+    thread_id text COLLATE "C" NOT NULL,
+    run_id    text COLLATE "C" NOT NULL,
+    name      text NOT NULL,
+    content   bytea NOT NULL,
+    PRIMARY KEY (namespace, fact_id)
+);
+CREATE INDEX facts_listed ON facts (namespace, time DESC, fact_id DESC);
+CREATE INDEX facts_of     ON facts (namespace, agent, user_id, time DESC, fact_id DESC);
+
 -- Values ---------------------------------------------------------------------
 
 -- Values that are kept outside of the database. Each has its row before it is stored.

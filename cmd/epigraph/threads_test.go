@@ -1,0 +1,227 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/cli"
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/stack"
+	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	epigraph "github.com/epigraph-run/epigraph/sdk"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// keeper is an agent that learns one thing in every turn, and has a model shorten what it heard.
+const keeper = `
+executor:
+  actors:
+    agents:
+      keeper:
+        definition: |
+          {"reasoner": "cel", "template": "{conversation}", "thread": {"lifetime": "CONVERSATION"},
+           "reasoner_args": {"expr": "{'result': dyn('hi'), 'instant_learnings': dyn([{'id': 'drink', 'content': 'likes tea'}])}"},
+           "history": {"summarize": {"above": 128, "keep": 1}},
+           "actions": {"none": {"actor": "cel", "named": {"expr": "0"}}}}
+`
+
+// TestThreads holds a conversation with an agent that keeps all kinds of items, and reads it in every way.
+func TestThreads(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "keeper.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(keeper), 0o600))
+	d := serveWith(t, fakellm.Script{Default: fakellm.Reply{Text: "They said hello."}}, func(cfg *stack.Config) {
+		require.NoError(t, stack.Load(cfg, conf.Sources{File: file, Env: []string{}}))
+	})
+	c, err := epigraph.Dial(d.GRPCAddr())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+
+	// rest calls the gateway and returns the answer.
+	rest := func(t *testing.T, want int, method, path, body string) (out map[string]any) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+d.HTTPAddr()+path, strings.NewReader(body))
+		require.NoError(t, err)
+		if body != "" {
+			req.Header.Set("Content-Type", "application/json")
+		}
+		res, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		defer func() { _ = res.Body.Close() }()
+		text, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		require.Equal(t, want, res.StatusCode, "%s %s: %s", method, path, text)
+		require.NoError(t, json.Unmarshal(text, &out))
+		return out
+	}
+	// all reads a list in pages of one, and returns its elements.
+	all := func(t *testing.T, path, list string) (out []map[string]any) {
+		t.Helper()
+		for token := ""; ; {
+			page := rest(t, 200, "GET", path+"?pageSize=1&pageToken="+url.QueryEscape(token), "")
+			elements, _ := page[list].([]any)
+			require.LessOrEqual(t, len(elements), 1)
+			for _, e := range elements {
+				out = append(out, e.(map[string]any))
+			}
+			if token, _ = page["nextPageToken"].(string); token == "" {
+				return out
+			}
+		}
+	}
+	command := func(t *testing.T, in string, args ...string) (out, notes string) {
+		t.Helper()
+		var o, e bytes.Buffer
+		code := cli.Main(t.Context(), build, append([]string{"--addr", d.GRPCAddr()}, args...), cli.IO{In: strings.NewReader(in), Out: &o, Err: &e})
+		require.Equal(t, 0, code, "%s%s", o.String(), e.String())
+		return o.String(), e.String()
+	}
+
+	made := rest(t, 200, "POST", "/v1/threads", `{"thread": {"agent": "agent/keeper", "key": "ann:desk", "title": "Desk"}}`)
+	id := made["id"].(string)
+	path := "/v1/threads/" + id
+	for range 2 {
+		turn := rest(t, 200, "POST", path+"/messages", `{"content": "`+strings.Repeat("hello ", 200)+`"}`)
+		answer, err := epigraph.Result[string](t.Context(), c.Run(turn["runId"].(string)))
+		require.NoError(t, err)
+		require.Equal(t, "hi", answer)
+	}
+
+	t.Run("REST/Threads", func(t *testing.T) {
+		require.Equal(t, "Desk", rest(t, 200, "GET", path, "")["title"])
+		require.Equal(t, id, rest(t, 200, "GET", "/v1/threads/-?key=ann:desk", "")["id"])
+		for query, want := range map[string]int{"agent=agent/keeper": 1, "keyPrefix=ann:": 1, "keyPrefix=bob": 0, "lifetime=THREAD_LIFETIME_CONVERSATION": 1, "lifetime=THREAD_LIFETIME_RUN": 0, "parentId=" + id: 0} {
+			list, _ := rest(t, 200, "GET", "/v1/threads?"+query, "")["threads"].([]any)
+			require.Len(t, list, want, query)
+		}
+		fork := rest(t, 200, "POST", path+":fork", `{"sequence": "2", "thread": {"title": "What if"}}`)
+		require.Equal(t, []any{id, "2", "agent/keeper"}, []any{fork["parentId"], fork["parentSequence"], fork["agent"]})
+		require.Len(t, all(t, "/v1/threads/"+fork["id"].(string)+"/messages", "messages"), 2)
+		rest(t, 200, "DELETE", "/v1/threads/"+fork["id"].(string), "")
+		gone := rest(t, 404, "GET", "/v1/threads/"+fork["id"].(string), "")
+		require.Contains(t, encode(t, gone), "THREAD_NOT_FOUND")
+	})
+	t.Run("REST/Items", func(t *testing.T) {
+		messages := all(t, path+"/messages", "messages")
+		require.Len(t, messages, 4)
+		require.Equal(t, map[string]any{"role": "assistant", "content": "hi"}, messages[0]["body"], "the newest first")
+		states := all(t, path+"/states", "states")
+		require.Len(t, states, 2)
+		require.NotContains(t, states[0], "body")
+		full := rest(t, 200, "GET", path+"/states?full=true", "")["states"].([]any)
+		require.Contains(t, full[0].(map[string]any)["body"], "reasoner_input")
+		learnings := all(t, path+"/learnings", "learnings")
+		require.Len(t, learnings, 2)
+		require.Equal(t, map[string]any{"id": "drink", "content": "likes tea"}, learnings[0]["body"])
+		summaries := all(t, path+"/summaries", "summaries")
+		require.NotEmpty(t, summaries)
+		require.Contains(t, encode(t, summaries[0]["body"]), "They said hello.")
+		require.Len(t, all(t, path+"/turns", "turns"), 2)
+		require.Equal(t, "TURN_STATE_STARTED", rest(t, 200, "GET", path+"/turns/1", "")["state"])
+	})
+	t.Run("REST/RunOnAThreadOfItsOwn", func(t *testing.T) {
+		start := func(user string) string {
+			run := rest(t, 200, "POST", "/v1/runs", `{"graph": {"name": "help", "nodes": [{"id": "a", "actor": "agent/keeper", "named": {"user_input": "hello"}}]}, "userId": "`+user+`", "chatId": "desk", "thread": {}}`)
+			_, err := epigraph.Result[string](t.Context(), c.Run(run["id"].(string)))
+			require.NoError(t, err)
+			return run["threadId"].(string)
+		}
+		first := start("cat")
+		require.Equal(t, first, start("cat"))
+		require.NotEqual(t, first, start("dan"))
+		require.Equal(t, "cat:desk:help", rest(t, 200, "GET", "/v1/threads/"+first, "")["key"])
+		rest(t, 400, "POST", "/v1/runs", `{"graph": {"nodes": [{"id": "a", "actor": "sleep"}]}, "thread": {"key": "k"}, "threadId": "`+first+`"}`)
+		g := &workgraph.Graph{Nodes: []workgraph.Node{{ID: "a", Actor: "agent/keeper", Named: map[string]json.RawMessage{"user_input": json.RawMessage(`"hello"`)}}}}
+		run, err := c.StartRun(t.Context(), g, epigraph.OnNewThread(epigraph.RunThread()))
+		require.NoError(t, err)
+		m, err := run.Wait(t.Context())
+		require.NoError(t, err)
+		th, err := c.Thread(m.GetThreadId()).Get(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, executorv1.ThreadLifetime_THREAD_LIFETIME_RUN, th.GetLifetime())
+	})
+	t.Run("CLI/ShowsItems", func(t *testing.T) {
+		for flag, list := range map[string]string{"": "messages", "--states": "states", "--learnings": "learnings", "--summaries": "summaries"} {
+			args := []string{"threads", "show", id, "--json", "--limit", "1"}
+			if flag != "" {
+				args = append(args, flag)
+			}
+			out, _ := command(t, "", args...)
+			var got map[string]any
+			require.NoError(t, json.Unmarshal([]byte(out), &got))
+			require.Equal(t, id, got["thread"].(map[string]any)["id"])
+			require.Len(t, got[list], 1, list)
+			if list != "messages" {
+				continue
+			}
+			out, _ = command(t, "", append(args, "--page-token", got["nextPageToken"].(string))...)
+			var older map[string]any
+			require.NoError(t, json.Unmarshal([]byte(out), &older))
+			require.NotEqual(t, got[list], older[list])
+		}
+		out, notes := command(t, "", "threads", "show", id, "--learnings", "--limit", "1")
+		require.Contains(t, out, "likes tea")
+		require.Contains(t, notes, "--page-token=")
+		out, _ = command(t, "", "threads", "ls", "--lifetime", "run")
+		require.NotContains(t, out, id)
+		out, _ = command(t, "", "threads", "ls", "--lifetime", "conversation")
+		require.Contains(t, out, id)
+	})
+	t.Run("CLI/ChatsByKey", func(t *testing.T) {
+		out, _ := command(t, "hello\n", "chat", "--key", "ann:desk")
+		require.Equal(t, "hi\n", out)
+		_, first := command(t, "hello\n", "chat", "agent/keeper", "--key", "eve:desk")
+		_, again := command(t, "hello\n", "chat", "agent/keeper", "--key", "eve:desk")
+		thread := regexp.MustCompile(`thr_\w+`)
+		require.Equal(t, thread.FindString(first), thread.FindString(again))
+		out, _ = command(t, "", "threads", "turns", thread.FindString(again))
+		require.Regexp(t, `2 +STARTED`, out)
+	})
+	t.Run("SDK/ReadsItems", func(t *testing.T) {
+		th := c.Thread(id)
+		learned := listed(t, th.Learnings(t.Context()))
+		require.Len(t, listed(t, th.States(t.Context())), len(learned))
+		require.Len(t, listed(t, th.Messages(t.Context())), 2*len(learned))
+		require.NotEmpty(t, listed(t, th.Summaries(t.Context())))
+	})
+	t.Run("Facts/OutliveTheThread", func(t *testing.T) {
+		list := func(user string) []any {
+			facts, _ := rest(t, 200, "GET", "/v1/facts?agent=agent/keeper&userId="+user, "")["facts"].([]any)
+			return facts
+		}
+		require.Len(t, list(""), 1)
+		cat := list("cat")
+		require.Len(t, cat, 1)
+		require.Equal(t, []any{"drink", "likes tea", "cat"}, []any{cat[0].(map[string]any)["name"], cat[0].(map[string]any)["content"], cat[0].(map[string]any)["userId"]})
+		rest(t, 200, "DELETE", path, "")
+		require.Len(t, list(""), 1)
+		fact := "/v1/facts/" + cat[0].(map[string]any)["id"].(string)
+		rest(t, 200, "DELETE", fact, "")
+		require.Contains(t, encode(t, rest(t, 404, "DELETE", fact, "")), "FACT_NOT_FOUND")
+		out, _ := command(t, "", "facts", "ls", "--user", "dan")
+		require.Contains(t, out, "likes tea")
+		of := listed(t, c.Facts(t.Context(), nil))
+		require.Len(t, of, 2)
+		command(t, "", "facts", "rm", of[0].GetId())
+		require.NoError(t, c.DeleteFact(t.Context(), of[1].GetId()))
+		out, _ = command(t, "", "facts", "ls")
+		require.Equal(t, "no facts\n", out)
+	})
+}
+
+func encode(t *testing.T, v any) string {
+	t.Helper()
+	b, err := json.Marshal(v)
+	require.NoError(t, err)
+	return string(b)
+}

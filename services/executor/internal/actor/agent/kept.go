@@ -1,0 +1,107 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// argThread is the argument that says how the thread of a call is kept.
+const argThread = "thread"
+
+// lifetimes are those that a call may state, in the order of their numbers.
+var lifetimes = []string{"CONVERSATION", "EPHEMERAL", "RUN"}
+
+// keeping says how long a thread is kept, and by which key it is found again. Nil is the default.
+type keeping struct {
+	Lifetime string `json:"lifetime,omitempty"`
+	Key      string `json:"key,omitempty"`
+}
+
+// keepingOf is what the node itself states, or else what the definition does.
+func keepingOf(stated map[string]json.RawMessage, defined *keeping) (*keeping, error) {
+	var k struct {
+		Thread *keeping `json:"thread"`
+	}
+	if err := own(stated, &k, []string{argThread}); err != nil {
+		return nil, err
+	}
+	if k.Thread == nil {
+		return defined, nil
+	}
+	return k.Thread, k.Thread.check()
+}
+
+func (k *keeping) check() error {
+	switch {
+	case k == nil:
+		return nil
+	case k.Lifetime != "" && !slices.Contains(lifetimes, k.Lifetime):
+		return actor.BadArguments("thread.lifetime: there is no %.40q, use one of %s", k.Lifetime, strings.Join(lifetimes, ", "))
+	}
+	if err := thread.CheckCreate(&workgraph.ThreadCreate{Lifetime: k.lifetime(), Key: k.Key}); err != nil {
+		return actor.BadArguments("thread: %s", errs.From(err).Message)
+	}
+	return nil
+}
+
+// lifetime is the one that is stated. What has a key is a conversation.
+func (k *keeping) lifetime() workgraph.ThreadLifetime {
+	switch {
+	case k == nil || k.Lifetime == "" && k.Key == "":
+		return workgraph.ThreadEphemeral
+	case k.Lifetime == "":
+		return workgraph.ThreadConversation
+	}
+	return workgraph.ThreadLifetime(slices.Index(lifetimes, k.Lifetime) + 1)
+}
+
+// create describes the thread of a call that is given none. A conversation without a key is that of the run's
+// user, chat and agent. In a run below another one it is ephemeral: the conversation is that of the root.
+func (k *keeping) create(c *workgraph.Call) *createThread {
+	out := &createThread{Agent: c.Actor, Lifetime: k.lifetime()}
+	if k != nil {
+		out.Key = k.Key
+	}
+	if out.Lifetime == workgraph.ThreadConversation && out.Key == "" {
+		if c.RunID == c.RootRunID {
+			out.Key = thread.KeyOf(c.UserID, c.ChatID, nameOf(c))
+		} else {
+			out.Lifetime = workgraph.ThreadEphemeral
+		}
+	}
+	return out
+}
+
+// nameOf is the name of the agent that is called: agent/NAME. One that a node of a root run defines has the
+// name of the graph, and any other is called agent.
+func nameOf(c *workgraph.Call) string {
+	switch {
+	case c.Actor != actorAgent:
+		return c.Actor
+	case c.RunID == c.RootRunID && c.GraphName != "":
+		return c.GraphName
+	}
+	return actorAgent
+}
+
+// find takes the thread that has the key, if there is one already.
+func (l *loop) find(ctx context.Context, in *instance) error {
+	if in.Create == nil || in.Create.Key == "" {
+		return nil
+	}
+	t, err := l.threads.ThreadByKey(ctx, actor.NamespaceOf(ctx), in.Create.Key)
+	switch {
+	case err == nil:
+		in.Thread, in.Create = t.ID, nil
+	case errs.ReasonOf(err) != thread.ReasonNotFound:
+		return threadError(err)
+	}
+	return nil
+}
