@@ -43,8 +43,12 @@ func streaming(dialect string) bool {
 	return false
 }
 
-// smallText is the length of text up to which every new line triggers a reading.
-const smallText = 16 << 10
+const (
+	// smallText is the length of text up to which new lines trigger a reading. Beyond it an eighth is new.
+	smallText = 16 << 10
+	// shortText is the length up to which each line does. Beyond it the new lines have freshText bytes.
+	shortText, freshText = 2 << 10, 64
+)
 
 // Due reports whether enough text has come for Ready to read again. Otherwise Ready costs nothing.
 func (r *Reader) Due() bool { return r.readable() > 0 }
@@ -56,6 +60,9 @@ func (r *Reader) readable() int {
 		return 0
 	}
 	if i := bytes.LastIndexByte(fresh, '\n'); i >= 0 {
+		if said := len(bytes.TrimSpace(fresh)); said == 0 || said < freshText && len(r.buf) > shortText {
+			return 0
+		}
 		return r.seen + i + 1
 	}
 	if len(fresh) < 256 {

@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -62,6 +63,34 @@ func TestReader(t *testing.T) {
 			require.Equal(t, want, ids(rd.Ready()), text)
 			require.False(t, rd.Due())
 		}
+	})
+	t.Run("SmallPieces/AreNotReadOneByOne", func(t *testing.T) {
+		rd := plan.NewReader()
+		write := func(s string) {
+			_, err := rd.Write([]byte(s))
+			require.NoError(t, err)
+		}
+		write("1. search(\"" + strings.Repeat("a", 3000) + "\")\n")
+		require.True(t, rd.Due())
+		rd.Ready()
+		read := 0
+		for range 6000 {
+			write("\n")
+			if rd.Due() {
+				rd.Ready()
+				read++
+			}
+		}
+		require.Zero(t, read, "nothing was said")
+		for range 6000 {
+			write("a\n")
+			if rd.Due() {
+				rd.Ready()
+				read++
+			}
+		}
+		require.LessOrEqual(t, read, 12_000/64)
+		require.NotZero(t, read)
 	})
 	t.Run("TakenBack/IsReported", func(t *testing.T) {
 		rd := plan.NewReader()

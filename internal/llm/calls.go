@@ -100,6 +100,7 @@ func (a *answer) mend(out Response, err error) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
+	out.Usage = out.Usage.believed()
 	for _, word := range []*string{&out.ID, &out.Model, &out.FinishReason} {
 		*word = errs.Clip(strings.ToValidUTF8(*word, ""), maxWord)
 	}

@@ -41,9 +41,11 @@ type Profile struct {
 	Fallback []string `help:"profiles that are asked in turn when this one refuses, cannot be reached or does not begin its answer in time"`
 	Retry    Retry    `conf:"retry"`
 
-	ContextTokens   int64         `help:"tokens that the model can take, prompt and answer together: a request that is longer for sure is refused; 0 means that it is not known"`
-	MaxOutputTokens int64         `help:"limit of the answer to a call that states none; always sent"`
-	Timeout         time.Duration `help:"longest time for one model call"`
+	ContextTokens   int64 `help:"tokens that the model can take, prompt and answer together: a request that is longer for sure is refused; 0 means that it is not known"`
+	MaxOutputTokens int64 `help:"limit of the answer to a call that states none; always sent"`
+	// OutputLimit bounds what a tenant can take of an account before a call has been answered.
+	OutputLimit int64         `help:"largest limit of the answer that a call may state"`
+	Timeout     time.Duration `help:"longest time for one model call"`
 	// FirstTokenTimeout and IdleTimeout bound streams only.
 	FirstTokenTimeout time.Duration `help:"longest time to the first piece of a streamed answer; 0 means timeout alone"`
 	IdleTimeout       time.Duration `help:"longest time between two pieces of a streamed answer; 0 means timeout alone"`
@@ -77,7 +79,7 @@ type AccountLimits struct {
 // SetDefaults fills in what suits most servers.
 func (p *Profile) SetDefaults() {
 	*p = Profile{
-		Provider: "openai", MaxOutputTokens: 4096, Timeout: 10 * time.Minute, IdleTimeout: 2 * time.Minute,
+		Provider: "openai", MaxOutputTokens: 4096, OutputLimit: 65536, Timeout: 10 * time.Minute, IdleTimeout: 2 * time.Minute,
 		MaxResponseBytes: 16 << 20, Retry: Retry{Attempts: 1, MaxWait: 10 * time.Second},
 	}
 }
@@ -171,6 +173,9 @@ func (p Profile) validate(add func(format string, args ...any)) {
 	}
 	if p.Retry.Attempts < 1 || p.Retry.Attempts > 10 {
 		add("retry.attempts must be from 1 to 10")
+	}
+	if p.OutputLimit < p.MaxOutputTokens {
+		add("output_limit must not be less than max_output_tokens")
 	}
 	if p.ContextTokens > 0 && p.MaxOutputTokens >= p.ContextTokens {
 		add("max_output_tokens must be less than context_tokens, which are those of the prompt too")

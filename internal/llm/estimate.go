@@ -29,6 +29,15 @@ func EstimateMessage(m *Message) int64 {
 	return n
 }
 
+// estimateDelta is Estimate of a piece of an answer.
+func estimateDelta(d *Delta) int64 {
+	n := EstimateText(d.Text)
+	if d.Call != nil {
+		n += EstimateText(d.Call.Name) + EstimateText(d.Call.Arguments)
+	}
+	return n
+}
+
 // EstimateText is Estimate of a text: a token for four letters of an alphabet, and three for four signs of
 // the scripts that have many.
 func EstimateText(s string) int64 {

@@ -253,6 +253,29 @@ type Usage struct {
 	Known bool `json:"known"`
 }
 
+// maxTokens is more than a call has.
+const maxTokens = 1_000_000_000
+
+// believed is a usage as callers get it: money and limits are counted by it, and servers may report anything.
+// Counts that no call can have are as good as none.
+func (u Usage) believed() Usage {
+	if min(u.Input, u.Output) < 0 || max(u.Input, u.Output) > maxTokens {
+		return Usage{}
+	}
+	u.CachedInput = min(max(u.CachedInput, 0), u.Input)
+	u.Reasoning = min(max(u.Reasoning, 0), u.Output)
+	return u
+}
+
+// or is the usage if it is known, and else an estimate, which stays one that is not known. Money and tokens
+// are counted by it: a server that reports nothing must not be free.
+func (u Usage) or(input, output int64) Usage {
+	if u.Known {
+		return u
+	}
+	return Usage{Input: input, Output: output}
+}
+
 // Reasons for which an answer ended.
 const (
 	FinishStop          = "stop"

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -314,35 +315,61 @@ func (p *profile) once(ctx context.Context, req Request, delta func(Delta) error
 	if err != nil {
 		return Response{}, err
 	}
-	if permit != nil {
-		ctx = withSent(ctx, permit.Sent)
+	var sent atomic.Bool
+	ctx = withSent(ctx, func() {
+		sent.Store(true)
+		if permit != nil {
+			permit.Sent()
+		}
+	})
+	var streamed int64 // tokens, as estimated
+	if next := delta; next != nil {
+		delta = func(d Delta) error {
+			streamed += estimateDelta(&d)
+			return next(d)
+		}
 	}
 	var out Response
 	if permit != nil {
 		err = &Error{Class: Unknown, Code: "PANIC", Message: "the client of the model server panicked"}
-		defer func() {
-			failed, _ := errors.AsType[*Error](err)
-			permit.Done(out.Usage, failed)
-		}()
+		defer func() { permit.Done(out.Usage, p.refusal(&req, err)) }()
 	}
 	out, err = p.observer.observe(ctx, p, &req, delta)
 	out.Profile = p.name
 	out.Provider, out.Model = p.cfg.Booked(cmp.Or(out.Model, req.Model))
 	if err != nil {
-		if e, ok := errors.AsType[*Error](err); ok && out.Usage.Known {
-			e.Used = &Response{Profile: out.Profile, Provider: out.Provider, Model: out.Model, Usage: out.Usage}
+		if e, ok := errors.AsType[*Error](err); ok && (out.Usage.Known || e.Class == Unknown && sent.Load()) {
+			// A server that was asked and not heard to the end has worked all the same.
+			e.Used = &Response{Profile: out.Profile, Provider: out.Provider, Model: out.Model, Usage: out.Usage.or(estimate, streamed)}
 		}
 		return Response{}, err
 	}
+	out.Usage = out.Usage.or(estimate, EstimateMessage(&out.Message))
 	return out, nil
+}
+
+// refusal is the error of a call as the account should hear of it. That a model has no room which is not the
+// profile's own says nothing of the account: whoever calls may name any model.
+func (p *profile) refusal(req *Request, err error) *Error {
+	e, _ := errors.AsType[*Error](err)
+	if e == nil || req.Model == p.cfg.Model || e.Class != Retryable {
+		return e
+	}
+	other := *e
+	other.Class = Permanent
+	return &other
 }
 
 // slack is by how much an estimate may be above the real number: see Estimate.
 const slack = 1.25
 
-// fits refuses a request that the model has no room for. An estimate that is too high by its usual error
-// refuses nothing.
+// fits refuses a request that the model has no room for, or that states a longer answer than calls may. An
+// estimate that is too high by its usual error refuses nothing.
 func (p *profile) fits(estimate, output int64) error {
+	if most := p.cfg.OutputLimit; output > most {
+		return &Error{Class: Permanent, Code: codeContext, Message: fmt.Sprintf(
+			"max_output_tokens is %d, but profile %s gives %d at most: lower it, or raise output_limit of the profile", output, p.name, most)}
+	}
 	most := p.cfg.ContextTokens
 	if most == 0 || output <= most-int64(float64(estimate)/slack) {
 		return nil

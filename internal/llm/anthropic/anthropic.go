@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"time"
@@ -65,15 +66,17 @@ func (m *model) Stream(ctx context.Context, req llm.Request, delta func(llm.Delt
 	if err := stream.Err(); err != nil {
 		return llm.Response{}, err
 	}
-	var whole sdk.Message
+	whole := accumulation{parts: map[int64]*parts{}}
 	began, ended := false, false
 	calls := map[int64]int{} // the place among the calls, by that among the blocks
 	for stream.Next() {
 		event := stream.Current()
-		if err := whole.Accumulate(event); err != nil {
+		if err := whole.add(&event); err != nil {
 			return llm.Response{}, llm.Broken(err, began, nil)
 		}
-		ended = ended || event.Type == "message_stop"
+		if ended = event.Type == "message_stop"; ended {
+			break
+		}
 		d, ok := piece(&event, calls)
 		if !ok {
 			continue
@@ -90,10 +93,75 @@ func (m *model) Stream(ctx context.Context, req llm.Request, delta func(llm.Delt
 		}
 		return llm.Response{}, llm.Broken(err, began, said)
 	}
-	if !ended || whole.StopReason == "" {
+	if !ended || whole.message.StopReason == "" {
 		return llm.Response{}, llm.Ended()
 	}
-	return response(&whole)
+	return response(&whole.message)
+}
+
+// accumulation is the message of a stream. The SDK copies what it has of a block for each piece and at each
+// end of the block, so it gets the pieces of a block together, and one end.
+type accumulation struct {
+	message sdk.Message
+	parts   map[int64]*parts // of the blocks that are open
+}
+
+type parts struct{ text, thinking, signature strings.Builder }
+
+func (a *accumulation) add(event *sdk.MessageStreamEventUnion) error {
+	p := a.parts[event.Index]
+	switch event.Type {
+	case "content_block_start":
+		a.parts[event.Index] = &parts{}
+	case "content_block_delta":
+		if p == nil {
+			return fmt.Errorf("a piece of block %d, which is not open", event.Index)
+		}
+		switch d := &event.Delta; d.Type {
+		case "text_delta":
+			p.text.WriteString(d.Text)
+			return nil
+		case "thinking_delta":
+			p.thinking.WriteString(d.Thinking)
+			return nil
+		case "signature_delta":
+			p.signature.WriteString(d.Signature)
+			return nil
+		}
+	case "content_block_stop":
+		if p == nil {
+			return fmt.Errorf("the end of block %d, which is not open", event.Index)
+		}
+		if err := a.flush(event.Index); err != nil {
+			return err
+		}
+	case "message_stop":
+		for i := range a.parts {
+			if err := a.flush(i); err != nil {
+				return err
+			}
+		}
+	}
+	return a.message.Accumulate(*event)
+}
+
+// flush gives the SDK the pieces of a block, which is no longer open.
+func (a *accumulation) flush(block int64) error {
+	p := a.parts[block]
+	delete(a.parts, block)
+	for _, d := range []sdk.MessageStreamEventUnionDelta{
+		{Type: "text_delta", Text: p.text.String()},
+		{Type: "thinking_delta", Thinking: p.thinking.String()},
+		{Type: "signature_delta", Signature: p.signature.String()},
+	} {
+		if d.Text+d.Thinking+d.Signature == "" {
+			continue
+		}
+		if err := a.message.Accumulate(sdk.MessageStreamEventUnion{Type: "content_block_delta", Index: block, Delta: d}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // piece is the delta of an event. Reasoning is a delta without content: a sign that the answer goes on.
@@ -128,13 +196,14 @@ func header(req *llm.Request) []option.RequestOption {
 // response is a message in neutral form.
 func response(m *sdk.Message) (llm.Response, error) {
 	out := llm.Response{ID: m.ID, Model: m.Model, FinishReason: finish(m.StopReason), Usage: usage(&m.Usage)}
+	var text strings.Builder
 	reasoned := false
 	blocks := make([]json.RawMessage, 0, len(m.Content))
 	for i := range m.Content {
 		b := &m.Content[i]
 		switch b.Type {
 		case "text":
-			out.Message.Content += b.Text
+			text.WriteString(b.Text)
 		case "thinking", "redacted_thinking":
 			reasoned = true
 		case "tool_use":
@@ -153,6 +222,7 @@ func response(m *sdk.Message) (llm.Response, error) {
 		}
 		out.Message.Opaque = map[string]json.RawMessage{opaque: raw}
 	}
+	out.Message.Content = text.String()
 	if m.StopReason == sdk.StopReasonRefusal {
 		out.Refusal = m.StopDetails.Explanation
 	}

@@ -89,6 +89,7 @@ func (m *model) Stream(ctx context.Context, req llm.Request, delta func(llm.Delt
 		return llm.Response{}, err
 	}
 	var a llm.Assembly
+	var refusal strings.Builder
 	began := false
 	for stream.Next() {
 		chunk := stream.Current()
@@ -105,7 +106,7 @@ func (m *model) Stream(ctx context.Context, req llm.Request, delta func(llm.Delt
 		if first.FinishReason != "" {
 			out.FinishReason = first.FinishReason
 		}
-		out.Refusal += first.Delta.Refusal
+		refusal.WriteString(first.Delta.Refusal)
 		for _, d := range pieces(&first.Delta) {
 			began = true
 			if err := a.Add(d); err != nil {
@@ -126,7 +127,7 @@ func (m *model) Stream(ctx context.Context, req llm.Request, delta func(llm.Delt
 	if out.FinishReason == "" {
 		return llm.Response{}, llm.Ended()
 	}
-	out.Message = a.Message()
+	out.Message, out.Refusal = a.Message(), refusal.String()
 	return out, nil
 }
 

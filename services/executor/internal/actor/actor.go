@@ -59,8 +59,10 @@ type Spec struct {
 }
 
 // Interrupted is the error of a call that ended with its context, by its timeout or because somebody ended
-// it. The caller knows which, and sets the reason.
-func Interrupted(t workgraph.ErrorType) error { return &workgraph.Error{Type: t} }
+// it. The caller knows which, and sets the reason. used is what it cost all the same.
+func Interrupted(t workgraph.ErrorType, used ...workgraph.Usage) error {
+	return &workgraph.Error{Type: t, Usage: used}
+}
 
 // Registry is a fixed set of actors. It is immutable and safe for concurrent use.
 type Registry struct {

@@ -171,7 +171,11 @@ func (s *State) correct(l Limits, cs []Correction) (refunds bool) {
 					x.Used[k] = max(x.Used[k]+n, 0)
 				}
 			}
-			s.Paced[k] += s.spread(l, k, n, 1)
+			paced := s.Paced[k] + s.spread(l, k, n, 1)
+			if n > 0 { // more than the limit lasts no longer than the limit
+				paced = max(s.Paced[k], min(paced, s.Now+l.cover().Microseconds()))
+			}
+			s.Paced[k] = paced
 		}
 	}
 	return refunds

@@ -43,6 +43,17 @@ func TestDecide(t *testing.T) {
 		require.InDelta(t, 50*time.Millisecond, answer.Again, float64(time.Millisecond), "30 calls last 3.05 seconds, of which three are caught up")
 		require.Equal(t, 10, decide(&s, time.Second, wants(l, "n", request, 64)).Granted[0])
 	})
+	t.Run("AnAbsurdUseCountsForOneIntervalAtMost", func(t *testing.T) {
+		t.Parallel()
+		var s governor.State
+		l := minute(governor.Cost{0, 1000})
+		small := governor.Cost{1, 10}
+		require.Equal(t, 1, decide(&s, 0, wants(l, "n", small, 1)).Granted[0])
+		a := wants(l, "n", small, 1)
+		a.Corrections = []governor.Correction{{At: start.UnixMicro(), Delta: governor.Cost{0, 1 << 50}}}
+		require.Equal(t, 0, decide(&s, time.Second, a).Granted[0])
+		require.Equal(t, 1, decide(&s, 65*time.Second, wants(l, "n", small, 1)).Granted[0])
+	})
 	t.Run("WithoutLimitsEverythingBegins", func(t *testing.T) {
 		t.Parallel()
 		var s governor.State

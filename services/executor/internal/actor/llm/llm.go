@@ -150,10 +150,11 @@ func Estimate(cfg Config, models *llm.Set, s *workgraph.Start) (profile string, 
 		}
 	}
 	output = p.MaxOutputTokens
+	// A call that asks for more than it may is refused before it begins.
 	if raw := s.Named["max_output_tokens"]; len(raw) > 0 && len(raw) < maxName {
 		var n int64
 		if json.Unmarshal(raw, &n) == nil && n > 0 {
-			output = n
+			output = min(n, p.OutputLimit)
 		}
 	}
 	return name, int64(bytes)/4 + 1, output
@@ -416,7 +417,7 @@ func section(b *strings.Builder, tag, from, description, body string) {
 	fmt.Fprintf(b, ">\n%s\n</%s>", body, tag)
 }
 
-// usage books the call even if the server reported no counts: then it is one call of unknown size, not none.
+// usage is what is booked for a call, which is an estimate where the server reported nothing.
 func usage(resp llm.Response) []workgraph.Usage {
 	return []workgraph.Usage{{
 		Provider: resp.Provider, Model: resp.Model,
@@ -440,8 +441,12 @@ func failure(ctx context.Context, err error) error {
 	case llm.NotPerformed:
 		t = workgraph.NotPerformed
 	}
+	var used []workgraph.Usage
+	if e.Used != nil {
+		used = usage(*e.Used)
+	}
 	if ctx.Err() != nil && (e.Class == llm.Unknown || e.Class == llm.NotPerformed) {
-		return actor.Interrupted(t)
+		return actor.Interrupted(t, used...)
 	}
 	msg := e.Message
 	if e.Status != 0 {
@@ -452,8 +457,6 @@ func failure(ctx context.Context, err error) error {
 	}
 	out := workgraph.Errorf(t, ReasonModel, "%s", msg)
 	out.RetryAfter = workgraph.Duration(e.RetryAfter)
-	if e.Used != nil {
-		out.Usage = usage(*e.Used)
-	}
+	out.Usage = used
 	return out
 }

@@ -337,6 +337,7 @@ func TestFailure(t *testing.T) {
 		}()
 		testkit.Eventually(t, func() bool { return len(fake.Requests()) == 1 })
 		cancel()
-		require.Equal(t, &workgraph.Error{Type: workgraph.Unknown}, <-ended, "whoever ended the call names the reason")
+		require.Equal(t, &workgraph.Error{Type: workgraph.Unknown, Usage: []workgraph.Usage{{Provider: "openai", Model: "fake-1", InputTokens: 5, Call: "chat"}}}, <-ended,
+			"whoever ended the call names the reason; the prompt is paid")
 	})
 }

@@ -460,6 +460,13 @@ func threadHoldCases(t *testing.T, d Driver) {
 		require.NoError(t, w.j.DeleteThread(t.Context(), ns, th.ID))
 		reason(t, hold(a), thread.ReasonNotFound)
 	})
+	t.Run("Hold/ByARunOfAnotherNamespaceHoldsNothing", func(t *testing.T) {
+		w := open(t, d)
+		th, own := w.thread(), w.started(1)
+		foreign := w.started(1, func(s *journal.Start) { s.Run.Namespace = "other" })
+		require.NoError(t, w.j.HoldThread(t.Context(), ns, th.ID, []string{foreign}))
+		require.NoError(t, w.j.HoldThread(t.Context(), ns, th.ID, []string{own}), "nobody learns whether the other run is open")
+	})
 	t.Run("Hold/ByOneAgentOfARun", func(t *testing.T) {
 		w := open(t, d)
 		th, root := w.thread(), w.started(1)

@@ -25,7 +25,7 @@ const (
 	thisKey    = ` t.namespace = $1 AND t.key = $2 AND t.key <> ''`
 	// held holds for a thread t whose holder is open. It must be asked after the row was locked: what a
 	// statement that waits for a lock sees of other rows may be older than the row.
-	held = `EXISTS (SELECT 1 FROM runs r WHERE r.run_id = t.holder AND r.state < 6)`
+	held = `EXISTS (SELECT 1 FROM runs r WHERE r.run_id = t.holder AND r.namespace = t.namespace AND r.state < 6)`
 )
 
 // scanThread reads threadColumns, the last sequence and the time of the last item.
@@ -206,7 +206,7 @@ func (s *Store) HoldThread(ctx context.Context, namespace, id string, runs []str
 		// Below the root a run that was told to end is as good as ended: the one that takes its place may not
 		// have to wait for it.
 		rows, err := tx.Query(ctx, `SELECT r.run_id, r.state < 6 AND (r.run_id = $2 OR NOT EXISTS (
-			SELECT 1 FROM commands c WHERE c.run_id = r.run_id AND c.kind = '`+string(journal.CommandCancel)+`')) FROM runs r WHERE `+s.d.In(`r.run_id`, `$1`), had, t.Holder)
+			SELECT 1 FROM commands c WHERE c.run_id = r.run_id AND c.kind = '`+string(journal.CommandCancel)+`')) FROM runs r WHERE r.namespace = $3 AND `+s.d.In(`r.run_id`, `$1`), had, t.Holder, namespace)
 		open := map[string]bool{}
 		if _, err := dbkit.Collect(rows, err, func(rows dbkit.Rows) (id string, err error) {
 			var is bool
