@@ -93,13 +93,21 @@ func limitsOf(r *plannerv1.CreatePlanRequest) *plannerv1.AuthorLimits {
 // can run or a limit is reached. StartGraph runs the graph of the answer. An answer without a graph is no
 // error: its authoring says why there is none, and what was used. The call is not repeated by the client.
 func (c *Client) CreatePlan(ctx context.Context, goal string, opts ...AuthorOption) (*plannerv1.CreatePlanResponse, error) {
+	req, err := planRequest(goal, opts)
+	if err != nil {
+		return nil, err
+	}
+	return c.Planner.CreatePlan(ctx, req)
+}
+
+func planRequest(goal string, opts []AuthorOption) (*plannerv1.CreatePlanRequest, error) {
 	req := &plannerv1.CreatePlanRequest{Goal: goal}
 	for _, f := range opts {
 		if err := f(req); err != nil {
 			return nil, err
 		}
 	}
-	return c.Planner.CreatePlan(ctx, req)
+	return req, nil
 }
 
 // StreamPlan is CreatePlan that yields what happens while the model writes: pieces of its answer, the parts
@@ -131,19 +139,14 @@ func (c *Client) RunPlan(ctx context.Context, goal string, start []StartOption, 
 
 func (c *Client) streamPlan(ctx context.Context, goal string, run *plannerv1.PlanRun, opts []AuthorOption) iter.Seq2[*plannerv1.StreamPlanResponse, error] {
 	return func(yield func(*plannerv1.StreamPlanResponse, error) bool) {
-		how := &plannerv1.CreatePlanRequest{}
-		for _, f := range opts {
-			if err := f(how); err != nil {
-				yield(nil, err)
-				return
-			}
+		req, err := planRequest(goal, opts)
+		if err != nil {
+			yield(nil, err)
+			return
 		}
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
-		stream, err := c.Planner.StreamPlan(ctx, &plannerv1.StreamPlanRequest{
-			Goal: goal, Context: how.GetContext(), Tools: how.GetTools(), Profile: how.GetProfile(), DefaultActor: how.GetDefaultActor(),
-			Named: how.GetNamed(), Name: how.GetName(), Limits: how.GetLimits(), Run: run,
-		})
+		stream, err := c.Planner.StreamPlan(ctx, &plannerv1.StreamPlanRequest{Plan: req, Run: run})
 		for err == nil {
 			var m *plannerv1.StreamPlanResponse
 			if m, err = stream.Recv(); err == nil && !yield(m, nil) {
@@ -161,11 +164,9 @@ func (c *Client) streamPlan(ctx context.Context, goal string, run *plannerv1.Pla
 // amendment, its authoring says why there is none. PlanName has no effect. Pause the run before, so that
 // nothing begins in the meantime.
 func (r *Run) Revise(ctx context.Context, goal string, opts ...AuthorOption) (*plannerv1.RevisePlanResponse, error) {
-	how := &plannerv1.CreatePlanRequest{}
-	for _, f := range opts {
-		if err := f(how); err != nil {
-			return nil, err
-		}
+	how, err := planRequest(goal, opts)
+	if err != nil {
+		return nil, err
 	}
 	g, revision, err := r.Graph(ctx)
 	if err != nil {

@@ -107,7 +107,7 @@ func TestAuthor(t *testing.T) {
 			got = append(got, m.GetRun().GetRunId()+m.GetText().GetText())
 		}
 		require.Equal(t, []string{"run_7", "a", "PLAN_RUN_ENDED"}, got)
-		require.Equal(t, []string{"fly", "it rains", "r"}, []string{a.stream.GetGoal(), a.stream.GetContext(), a.stream.GetRun().GetRequestId()})
+		require.Equal(t, []string{"fly", "it rains", "r"}, []string{a.stream.GetPlan().GetGoal(), a.stream.GetPlan().GetContext(), a.stream.GetRun().GetRequestId()})
 		require.EqualValues(t, 3, a.stream.GetRun().GetPriority())
 		require.Equal(t, "1", string(a.stream.GetRun().GetNamed()["x"].GetJson()))
 		for _, err := range c.RunPlan(t.Context(), "fly", []epigraph.StartOption{epigraph.StartAt(time.Now())}) {

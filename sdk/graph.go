@@ -78,6 +78,16 @@ func (w *wire) node(n *workgraph.Node) *graphv1.Node {
 		}
 		out.Named[k] = raw(v)
 	}
+	for arg, b := range n.Bind {
+		if out.Bind == nil {
+			out.Bind = map[string]*graphv1.Binding{}
+		}
+		m := &graphv1.Binding{Value: raw(b.Value)}
+		for _, u := range b.Uses {
+			m.Uses = append(m.Uses, &graphv1.ResultUse{Mark: u.Mark, Node: u.Node, Field: u.Field, OrWhole: u.OrWhole})
+		}
+		out.Bind[arg] = m
+	}
 	if j := n.Join; j != (workgraph.Join{}) {
 		out.Join = &graphv1.Join{Kind: graphv1.JoinKind(w.word("JOIN_KIND", string(j.Mode), graphv1.JoinKind_value)), Quorum: int32(j.N),
 			Losers: graphv1.Losers(w.word("LOSERS", string(j.Losers), graphv1.Losers_value))}

@@ -76,8 +76,9 @@ func (c *checker) argumentsOf(actor string, schema json.RawMessage) *argSchema {
 	return s
 }
 
-// planArguments reports whether a compiled plan may give the named argument to a problem, whatever its actor.
-func planArguments(name string) bool {
+// PlanArgument reports whether a compiled plan may give a node of ProblemKind this named argument, whatever
+// its actor.
+func PlanArgument(name string) bool {
 	switch name {
 	case "request", "user_input", "arguments", "tool", "references":
 		return true
@@ -100,16 +101,25 @@ func (c *checker) checkArguments(i int32, n *Node, info *ActorInfo) {
 	if s == nil {
 		return
 	}
+	unknown := func(field, k string) {
+		if _, ok := s.properties[k]; ok || !s.closed || c.full() {
+			return
+		}
+		hint := "known are " + strings.Join(s.names[:min(len(s.names), maxNamed)], ", ")
+		if near := nearName(k, s.names); near != "" {
+			hint = fmt.Sprintf("did you mean %q?", near)
+		}
+		c.node(CodeUnknownArg, n.ID, field+k, hint, "actor %q takes no argument %q", n.Actor, k)
+	}
 	for _, k := range sortedKeys(n.Named) {
 		if _, ok := s.properties[k]; ok {
 			c.checkArg(n, k, s)
-		} else if s.closed && !(n.Kind == ProblemKind && planArguments(k)) && !c.full() {
-			hint := "known are " + strings.Join(s.names[:min(len(s.names), maxNamed)], ", ")
-			if near := nearName(k, s.names); near != "" {
-				hint = fmt.Sprintf("did you mean %q?", near)
-			}
-			c.node(CodeUnknownArg, n.ID, "named."+k, hint, "actor %q takes no argument %q", n.Actor, k)
+		} else if n.Kind != ProblemKind || !PlanArgument(k) {
+			unknown("named.", k)
 		}
+	}
+	for _, k := range sortedKeys(n.Bind) {
+		unknown("bind.", k)
 	}
 	for _, alternatives := range s.demands {
 		if !slices.ContainsFunc(alternatives, func(names []string) bool { return given(names, n) }) {
@@ -121,7 +131,9 @@ func (c *checker) checkArguments(i int32, n *Node, info *ActorInfo) {
 // given reports whether the node itself gives all of these arguments.
 func given(names []string, n *Node) bool {
 	for _, name := range names {
-		if _, own := n.Named[name]; !own && (n.Map == nil || n.Map.As != name) {
+		_, own := n.Named[name]
+		_, bound := n.Bind[name]
+		if !own && !bound && (n.Map == nil || n.Map.As != name) {
 			return false
 		}
 	}

@@ -20,6 +20,11 @@ func (g *Graph) Clone() *Graph {
 		n := &c.Nodes[i]
 		n.Args = slices.Clone(n.Args)
 		n.Named = maps.Clone(n.Named)
+		n.Bind = maps.Clone(n.Bind)
+		for arg, b := range n.Bind {
+			b.Uses = slices.Clone(b.Uses)
+			n.Bind[arg] = b
+		}
 		if n.On = clonePtr(n.On); n.On != nil && n.On.Inbox != nil {
 			n.On.Inbox = clonePtr(n.On.Inbox)
 			n.On.Inbox.From = slices.Clone(n.On.Inbox.From)

@@ -68,6 +68,7 @@ type pnode struct {
 	// pass values down.
 	multi, multiBack                 map[string]bool
 	when, transform, over, key, test *Expr
+	bindings                         []pbinding
 	schema                           *Schema
 	maxAttempts                      int
 	maxVisits                        int
@@ -220,6 +221,7 @@ func (p *Program) compileNode(c *checker, i int) {
 	pn.when = c.giving("bool", Fault{Node: n.ID, Field: "when"}, c.nodeExpr(n.ID, "when", n.When))
 	pn.transform = c.nodeExpr(n.ID, "transform", n.Transform)
 	pn.key = c.giving("string", Fault{Node: n.ID, Field: "concurrency_key"}, c.nodeExpr(n.ID, "concurrency_key", n.ConcurrencyKey))
+	pn.bindings = c.checkBindings(n)
 	if n.On != nil && n.On.Inbox != nil {
 		pn.inbox = n.On.Inbox
 		p.inboxes = append(p.inboxes, int32(i))
@@ -337,6 +339,11 @@ func (p *Program) weigh() {
 	}
 	for raw, s := range p.schemas {
 		n += exprBytes + schemaTextBytes*len(raw) + patternBytes*s.steps
+	}
+	for i := range p.g.Nodes {
+		for _, b := range p.g.Nodes[i].Bind {
+			n += nodeBytes + len(b.Value)
+		}
 	}
 	p.bytes = int64(n)
 }

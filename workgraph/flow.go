@@ -160,6 +160,11 @@ func (s *State) enter(ns *nodeState) {
 		s.failVisit(ns, ferr, false)
 		return
 	}
+	if _, err := s.bound(ns); err != nil {
+		s.unmarkInputs(ns)
+		s.failVisit(ns, err, false)
+		return
+	}
 	var d *Detail
 	if refs != nil || n.Map != nil || key != "" {
 		d = &Detail{Inputs: refs, Mapped: n.Map != nil, Items: items, Key: key}

@@ -34,6 +34,9 @@ type Node struct {
 	// named ones.
 	Args  []json.RawMessage          `json:"args,omitempty"`
 	Named map[string]json.RawMessage `json:"named,omitempty"`
+	// Bind are named arguments that are made of the results of nodes before. They win over all others of
+	// their names, and are not propagated.
+	Bind map[string]Binding `json:"bind,omitempty"`
 	// Transform is a CEL expression over the outcome; its value becomes the visit's single value.
 	Transform string   `json:"transform,omitempty"`
 	PassDown  PassDown `json:"result_pass_down_mode,omitzero"`

@@ -276,6 +276,10 @@ func (s *State) makeStart(st *Start, ns *nodeState, item int32) {
 		maps.Copy(own, st.Named)
 		st.Named = own
 	}
+	if len(n.bindings) > 0 {
+		st.Named = cloneNamed(st.Named, len(n.bindings))
+		maps.Copy(st.Named, s.boundOf(ns))
+	}
 	st.Upstream = s.upstream(ns)
 }
 

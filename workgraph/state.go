@@ -247,6 +247,7 @@ type nodeState struct {
 
 type mapState struct {
 	list  []json.RawMessage
+	bound map[string]json.RawMessage // once an item has begun
 	items []itemState
 	next  int // index of the next item to start
 	open  int // items started and not ended

@@ -304,7 +304,7 @@ func TestRunPlan(t *testing.T) {
 	t.Run("REST/EventsAndLines", func(t *testing.T) {
 		p := model.plan("Quito", trip([]string{"a", "look"}, []string{"b", "look", "a"}))
 		close(p.on)
-		body := `{"goal": "Quito", "tools": [{"name": "look"}], "run": {"labels": {"by": "rest"}}}`
+		body := `{"plan": {"goal": "Quito", "tools": [{"name": "look"}]}, "run": {"labels": {"by": "rest"}}}`
 		post := func(accept string) (string, []string) {
 			req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+d.HTTPAddr()+"/v1/plans:stream", strings.NewReader(body))
 			require.NoError(t, err)
@@ -334,7 +334,7 @@ func TestRunPlan(t *testing.T) {
 		require.Contains(t, lines[0], `"runId"`)
 		require.Contains(t, lines[len(lines)-1], `"graphHash"`)
 		asked(t, "do a", "do b", "do a", "do b")
-		body = `{"goal": "Quito", "profile": "nobody"}`
+		body = `{"plan": {"goal": "Quito", "profile": "nobody"}}`
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+d.HTTPAddr()+"/v1/plans:stream", strings.NewReader(body))
 		require.NoError(t, err)
 		req.Header.Set("Content-Type", "application/json")

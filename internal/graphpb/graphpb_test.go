@@ -27,6 +27,7 @@ func full() *workgraph.Graph {
 			ID: "a", Name: "A", Kind: workgraph.SummarizerKind, Actor: "llm",
 			Args:      []json.RawMessage{json.RawMessage(`9007199254740993`), json.RawMessage(`{"z": 1, "a":[ ]}`)},
 			Named:     map[string]json.RawMessage{"model": json.RawMessage(`"m<&>"`)},
+			Bind:      map[string]workgraph.Binding{"q": {Value: json.RawMessage(`"in $b.x"`), Uses: []workgraph.ResultUse{{Mark: "$b.x", Node: "b", Field: "x", OrWhole: true}}}},
 			Transform: "values[0]", PassDown: workgraph.Key("k"),
 			Join: workgraph.Join{Mode: workgraph.Quorum, N: 2, Losers: workgraph.CancelLosers},
 			When: "true", On: &workgraph.Trigger{Inbox: &workgraph.Inbox{From: []string{"b"}, BatchSize: 3, TTL: workgraph.Duration(time.Second)}},
@@ -184,6 +185,10 @@ func genGraph(t *rapid.T) *workgraph.Graph {
 		n.Args = rapid.SliceOfN(raw, 1, 3).Draw(t, "args")
 		if rapid.Bool().Draw(t, "hasNamed") {
 			n.Named = rapid.MapOfN(word, raw, 1, 3).Draw(t, "named")
+		}
+		if rapid.Bool().Draw(t, "hasBind") {
+			n.Bind = map[string]workgraph.Binding{word.Draw(t, "bound"): {Value: opt("bv"), Uses: []workgraph.ResultUse{{Mark: word.Draw(t, "mark"),
+				Node: word.Draw(t, "use"), Field: word.Draw(t, "field"), OrWhole: rapid.Bool().Draw(t, "ow")}}}}
 		}
 		if rapid.Bool().Draw(t, "hasMap") {
 			n.Map = &workgraph.Map{Over: word.Draw(t, "over"), As: word.Draw(t, "as"), MaxParallel: small.Draw(t, "mp"), Quorum: small.Draw(t, "q"),

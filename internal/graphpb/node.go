@@ -24,6 +24,16 @@ func (w *writer) node(n *workgraph.Node) *graphv1.Node {
 		MaxVisits: w.int32("max_visits", n.MaxVisits), ConcurrencyKey: n.ConcurrencyKey, Thread: n.Thread,
 		Effect: encode(w, "effect", effects, n.Effect),
 	}
+	for arg, b := range n.Bind {
+		if out.Bind == nil {
+			out.Bind = make(map[string]*graphv1.Binding, len(n.Bind))
+		}
+		wire := &graphv1.Binding{Value: Payload(b.Value)}
+		for _, u := range b.Uses {
+			wire.Uses = append(wire.Uses, &graphv1.ResultUse{Mark: u.Mark, Node: u.Node, Field: u.Field, OrWhole: u.OrWhole})
+		}
+		out.Bind[arg] = wire
+	}
 	if n.Join != (workgraph.Join{}) {
 		out.Join = &graphv1.Join{Kind: encode(w, "join.kind", joins, n.Join.Mode), Quorum: w.int32("join.quorum", n.Join.N),
 			Losers: encode(w, "join.losers", losers, n.Join.Losers)}
@@ -62,6 +72,17 @@ func (r *reader) node(n *graphv1.Node) workgraph.Node {
 		Timeout: r.duration("timeout", n.GetTimeout()), IdleTimeout: r.duration("idle_timeout", n.GetIdleTimeout()),
 		MaxVisits: int(n.GetMaxVisits()), ConcurrencyKey: n.GetConcurrencyKey(), Thread: n.GetThread(),
 		Effect: decode(r, "effect", effects, n.GetEffect()),
+	}
+	for _, arg := range slices.Sorted(maps.Keys(n.GetBind())) {
+		if out.Bind == nil {
+			out.Bind = make(map[string]workgraph.Binding, len(n.GetBind()))
+		}
+		wire := n.GetBind()[arg]
+		b := workgraph.Binding{Value: r.optional("bind."+arg+".value", wire.GetValue())}
+		for _, u := range wire.GetUses() {
+			b.Uses = append(b.Uses, workgraph.ResultUse{Mark: u.GetMark(), Node: u.GetNode(), Field: u.GetField(), OrWhole: u.GetOrWhole()})
+		}
+		out.Bind[arg] = b
 	}
 	if j := n.GetJoin(); j != nil {
 		out.Join = workgraph.Join{Mode: decode(r, "join.kind", joins, j.GetKind()), N: int(j.GetQuorum()),

@@ -28,11 +28,13 @@ const (
 	// ArgPrevious is the name under which a node receives the results of its predecessors: the value itself
 	// if there is one predecessor, else the list in declared edge order.
 	ArgPrevious = "previous_agent_results"
-	// ArgArguments holds the arguments of the problem, as a list of Argument.
+	// ArgArguments holds the arguments of the problem, as a list of Argument, without those that the
+	// actor gets by name.
 	ArgArguments = "arguments"
 	// ArgTool holds the tool that the plan names for the problem, if the actor is another one.
 	ArgTool = "tool"
-	// ArgReferences holds the uses of other problems' results, as a list of Reference.
+	// ArgReferences holds the uses of other problems' results, as a list of Reference, without those in
+	// arguments that the actor gets by name.
 	ArgReferences = "references"
 )
 
@@ -46,8 +48,8 @@ type Options struct {
 	// Actors names the actor of single problems, by problem id.
 	Actors map[string]string
 	// Known reports whether an actor of this name exists. A problem whose tool is a known actor is worked on
-	// by it, unless Actors names another one. The actors that these options name are always known; a nil
-	// Known knows no others.
+	// by it, unless Actors names another one, and the actor gets the arguments of the problem by name. The
+	// actors that these options name are always known; a nil Known knows no others.
 	Known func(actor string) bool
 	// Named are arguments of every node.
 	Named map[string]json.RawMessage
@@ -115,7 +117,7 @@ func Graph(ctx context.Context, g plan.Graph, o Options) (*workgraph.Graph, erro
 		if len(c.children[i]) > 0 {
 			continue
 		}
-		n, err := c.node(i, p)
+		n, err := c.node(ctx, i, p)
 		if err != nil {
 			return nil, err
 		}
@@ -268,7 +270,7 @@ func nodeID(id string) string {
 	return clean
 }
 
-func (c *compiler) node(i int, p plan.Problem) (workgraph.Node, error) {
+func (c *compiler) node(ctx context.Context, i int, p plan.Problem) (workgraph.Node, error) {
 	actor := c.o.actor(p, c.named)
 	named := maps.Clone(c.o.Named)
 	if named == nil {
@@ -288,12 +290,17 @@ func (c *compiler) node(i int, p plan.Problem) (workgraph.Node, error) {
 	if err := set(named, key, request); err != nil {
 		return workgraph.Node{}, err
 	}
-	if len(p.Args) > 0 {
-		args := make([]Argument, len(p.Args))
-		for k, a := range p.Args {
-			args[k] = Argument{Name: a.Name, Value: a.JSON(), Refers: a.Kind == plan.Referring}
+	args, refs := p.Args, c.references(p)
+	var bind map[string]workgraph.Binding
+	if c.o.byName(p, actor, c.named) {
+		args, refs, bind = c.o.byNames(ctx, p, refs, named)
+	}
+	if len(args) > 0 {
+		list := make([]Argument, len(args))
+		for k, a := range args {
+			list[k] = Argument{Name: a.Name, Value: a.JSON(), Refers: a.Kind == plan.Referring}
 		}
-		if err := set(named, ArgArguments, args); err != nil {
+		if err := set(named, ArgArguments, list); err != nil {
 			return workgraph.Node{}, err
 		}
 	}
@@ -302,13 +309,13 @@ func (c *compiler) node(i int, p plan.Problem) (workgraph.Node, error) {
 			return workgraph.Node{}, err
 		}
 	}
-	if refs := c.references(p); len(refs) > 0 {
+	if len(refs) > 0 {
 		if err := set(named, ArgReferences, refs); err != nil {
 			return workgraph.Node{}, err
 		}
 	}
 	return workgraph.Node{
-		ID: c.ids[i], Name: p.ID, Kind: workgraph.ProblemKind, Actor: actor, Named: named,
+		ID: c.ids[i], Name: p.ID, Kind: workgraph.ProblemKind, Actor: actor, Named: named, Bind: bind,
 		PassDown: workgraph.Key(ArgPrevious),
 	}, nil
 }

@@ -2,12 +2,14 @@ package compile_test
 
 import (
 	"encoding/json"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/plan"
 	"github.com/epigraph-run/epigraph/plan/compile"
+	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 // withTools are plans in which step a names the tool search with the argument q, in several notations.
@@ -33,8 +35,25 @@ func TestToolBecomesActor(t *testing.T) {
 			require.NotContains(t, g.Nodes[0].Named, compile.ArgTool)
 			require.Equal(t, compile.DefaultActor, g.Nodes[1].Actor)
 			require.JSONEq(t, `"mail"`, string(g.Nodes[1].Named[compile.ArgTool]), "the actor that works it is told")
-			require.Contains(t, string(g.Nodes[0].Named[compile.ArgArguments]), `{"name":"q","value":"tower"}`)
+			require.JSONEq(t, `"tower"`, string(g.Nodes[0].Named["q"]), "a tool gets its arguments by name")
+			require.NotContains(t, g.Nodes[0].Named, compile.ArgArguments)
 			require.Contains(t, string(g.Nodes[1].Named[compile.ArgReferences]), `"argument":"body"`)
+
+			both, err := compile.Graph(t.Context(), r.Graph, compile.Options{Known: func(string) bool { return true }})
+			require.NoError(t, err)
+			mail := both.Nodes[1]
+			require.Equal(t, "mail", mail.Actor)
+			for _, arg := range []string{compile.ArgArguments, compile.ArgReferences, "body"} {
+				require.NotContains(t, mail.Named, arg)
+			}
+			body := mail.Bind["body"]
+			require.Len(t, body.Uses, 1)
+			require.Equal(t, "a", body.Uses[0].Node)
+			require.Equal(t, body.Uses[0].Field != "", body.Uses[0].OrWhole, "output and text mean the result itself")
+			require.JSONEq(t, string(body.Value), strconv.Quote(body.Uses[0].Mark))
+			faults, err := workgraph.Validate(t.Context(), both, nil)
+			require.NoError(t, err)
+			require.Empty(t, faults)
 
 			ds := compile.Tools(r.Graph, o)
 			require.Len(t, ds, 1)
@@ -63,4 +82,35 @@ func TestToolYieldsToNamedActor(t *testing.T) {
 	out, err = compile.Graph(t.Context(), g, o)
 	require.NoError(t, err)
 	require.JSONEq(t, `"hammer"`, string(out.Nodes[0].Named[compile.ArgTool]), "what the options give goes before")
+}
+
+func TestArgumentsByName(t *testing.T) {
+	t.Parallel()
+	one := plan.Problem{ID: "a", Tool: "t", Args: []plan.Arg{
+		{Name: "lit", Kind: plan.Literal, Value: `{"n": 1}`}, {Name: "lit", Kind: plan.Literal, Value: "2"}, {Value: `"bare"`}, {Name: "x -> a", Value: `"why"`},
+		{Name: "ref", Kind: plan.Referring, Value: `["$x.city", "in $x.city and $x"]`}, {Name: "all", Kind: plan.Literal, Value: "3"}, {Name: "request", Kind: plan.Literal, Value: `"own"`},
+	}, Refs: []plan.Reference{
+		{Text: "$x.city", To: "x", Path: "city", Arg: "ref"}, {Text: "$x.city", To: "x", Path: "city", Arg: "ref"}, {Text: "$x", To: "x", Arg: "ref"}, {Text: "$x", To: "x"},
+	}}
+	g := plan.Graph{Problems: []plan.Problem{{ID: "x"}, one}, Edges: []plan.Edge{{From: "x", To: "a"}}}
+	o := compile.Options{Known: func(name string) bool { return name == "t" }, Named: map[string]json.RawMessage{"all": json.RawMessage(`"of all"`)}}
+	out, err := compile.Graph(t.Context(), g, o)
+	require.NoError(t, err)
+	raw, err := json.Marshal(out.Nodes[1])
+	require.NoError(t, err)
+	require.JSONEq(t, `{"id": "a", "name": "a", "kind": "PROBLEM", "actor": "t", "result_pass_down_mode": {"mode": "KEY", "key": "previous_agent_results"},
+		"named": {"lit": 2, "all": "of all", "request": "own", "arguments": [{"value": "bare"}, {"name": "x -> a", "value": "why"}], "references": [{"text": "$x", "node": "x"}]},
+		"bind": {"ref": {"value": ["$x.city", "in $x.city and $x"], "uses": [{"mark": "$x.city", "node": "x", "field": "city"}, {"mark": "$x", "node": "x"}]}}}`, string(raw))
+	require.NotContains(t, out.Nodes[0].Named, "lit")
+
+	o = compile.Options{DefaultActor: "mine"}
+	g.Problems[1].Tool = compile.DefaultActor
+	out, err = compile.Graph(t.Context(), g, o)
+	require.NoError(t, err)
+	require.Equal(t, "mine", out.Nodes[1].Actor, "the default actor is the one of the options alone")
+	require.JSONEq(t, `"llm"`, string(out.Nodes[1].Named[compile.ArgTool]))
+	g.Problems[1].Tool = "mine"
+	out, err = compile.Graph(t.Context(), g, o)
+	require.NoError(t, err)
+	require.NotContains(t, out.Nodes[1].Named, "lit", "the default actor is no tool")
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"google.golang.org/grpc"
 
@@ -78,7 +79,7 @@ type Deps struct {
 	Admission *admission.Control
 	// Computing is shared by all services of the process; nil means one of the planner's own.
 	Computing *turns.Turns
-	// Telemetry records the calls of the model; nil means none.
+	// Telemetry records the calls of the model, and has the logger; nil means none.
 	Telemetry *obs.Telemetry
 	// Registry prices and books the calls of models; nil means that costs are not known.
 	Registry registryv1.RegistryServiceClient
@@ -104,6 +105,10 @@ func Open(_ context.Context, cfg Config, d Deps) (*Service, error) {
 	if d.Admission == nil {
 		d.Admission = &admission.Control{}
 	}
+	log := slog.New(slog.DiscardHandler)
+	if d.Telemetry != nil {
+		log = d.Telemetry.Logger
+	}
 	if d.Computing == nil {
 		d.Computing = turns.NewComputing(host.Processors())
 	}
@@ -125,7 +130,7 @@ func Open(_ context.Context, cfg Config, d Deps) (*Service, error) {
 	if d.Registry != nil {
 		ledger = rpc.NewLedger(d.Registry)
 	}
-	writer, err := author.New(cfg.Author, models, limits, ledger, server.Compute)
+	writer, err := author.New(cfg.Author, models, limits, ledger, server.Compute, log)
 	if err != nil {
 		return nil, errors.Join(err, models.Close())
 	}

@@ -97,7 +97,7 @@ const longer = "[\n{\"id\": \"find\", \"request\": \"Find a flight\", \"tool\": 
 func TestStreamPlan(t *testing.T) {
 	t.Parallel()
 	ask := func(change ...func(*plannerv1.StreamPlanRequest)) *plannerv1.StreamPlanRequest {
-		r := &plannerv1.StreamPlanRequest{Goal: "Fly to Oslo", Tools: []*plannerv1.PlanTool{searchTool()}}
+		r := &plannerv1.StreamPlanRequest{Plan: goal()}
 		for _, f := range change {
 			f(r)
 		}

@@ -144,12 +144,11 @@ func (c *planCreateCmd) Run(e *env) error {
 	if err != nil {
 		return err
 	}
-	req := &plannerv1.StreamPlanRequest{
+	req := &plannerv1.CreatePlanRequest{
 		Goal: c.Goal, Context: about, Tools: tools, Profile: c.Profile, DefaultActor: c.Actor, Named: payloads(c.Common), Name: c.Name, Limits: limits,
 	}
 	if c.Start {
-		req.Run = &plannerv1.PlanRun{}
-		run, r, err := c.stream(ctx, e, s, req)
+		run, r, err := c.stream(ctx, e, s, &plannerv1.StreamPlanRequest{Plan: req, Run: &plannerv1.PlanRun{}})
 		if errs.ReasonOf(err) != "PLAN_RUN_NOT_CONFIGURED" {
 			if err != nil {
 				return err
@@ -157,9 +156,7 @@ func (c *planCreateCmd) Run(e *env) error {
 			return c.watch(e, s, run, r)
 		}
 	}
-	r, err := s.planner.CreatePlan(ctx, &plannerv1.CreatePlanRequest{
-		Goal: req.GetGoal(), Context: about, Tools: tools, Profile: c.Profile, DefaultActor: c.Actor, Named: req.GetNamed(), Name: c.Name, Limits: limits,
-	})
+	r, err := s.planner.CreatePlan(ctx, req)
 	if err != nil {
 		return err
 	}

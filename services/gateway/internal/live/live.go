@@ -4,10 +4,7 @@
 package live
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -63,11 +60,6 @@ const ended = ":end"
 // New returns a handler.
 func New(o Options) *Handler { return &Handler{o: o} }
 
-type received struct {
-	event *executorv1.RunEvent
-	err   error
-}
-
 // ServeHTTP streams until the run has ended, the client has gone, or the server stops.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	req, complete, err := parse(r)
@@ -80,123 +72,32 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	upstream, err := h.o.Executor.WatchRun(ctx, req)
+	s := &runStream{connection: newConnection(h.o, w, r), run: req.GetRunId(), last: req.GetAfterSeq()}
+	s.opening, s.again = "retry: "+strconv.FormatInt(s.Retry.Milliseconds(), 10)+"\n\n", "connect again"
+	err = serve(&s.connection, s, func(ctx context.Context) (interface {
+		Recv() (*executorv1.RunEvent, error)
+	}, error,
+	) {
+		return h.o.Executor.WatchRun(ctx, req)
+	})
 	if err != nil {
-		h.o.Fail(w, r, h.o.FromStatus(err))
-		return
-	}
-	in := make(chan received, ahead)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			ev, err := upstream.Recv()
-			select {
-			case in <- received{ev, err}:
-			case <-ctx.Done():
-				return
-			}
-			if err != nil {
-				return
-			}
-		}
-	}()
-	defer func() { cancel(); <-done }()
-
-	s := &stream{Options: h.o, w: w, rc: http.NewResponseController(w), r: r, run: req.GetRunId(), last: req.GetAfterSeq(),
-		stopping: h.o.Stopping(ctx)}
-	first := time.NewTimer(h.o.FirstEvent)
-	defer first.Stop()
-	var begin *received
-	select {
-	case got := <-in:
-		if got.err != nil && !errors.Is(got.err, io.EOF) {
-			h.o.Fail(w, r, h.o.FromStatus(got.err))
-			return
-		}
-		begin = &got
-	case <-first.C:
-	case <-s.stopping:
-		h.o.Fail(w, r, errs.New(errs.Unavailable, "STOPPING", "this server is stopping").Hint("connect again"))
-		return
-	case <-ctx.Done():
-		return
-	}
-	if err := s.open(); err == nil {
-		err = s.pump(ctx, in, begin)
-		if err != nil && ctx.Err() == nil {
-			h.o.Log.InfoContext(ctx, "event stream cut off", "err", err)
-		}
+		h.o.Log.InfoContext(r.Context(), "event stream cut off", "err", err)
 	}
 }
 
-// stream is one client's connection.
-type stream struct {
-	Options
-	w        http.ResponseWriter
-	rc       *http.ResponseController
-	r        *http.Request
-	run      string
-	last     int64
-	stopping <-chan struct{}
-	buf      bytes.Buffer
+// runStream writes the events of a run.
+type runStream struct {
+	connection
+
+	run  string
+	last int64
 }
 
-func (s *stream) open() error {
-	hd := s.w.Header()
-	hd.Set("Content-Type", "text/event-stream; charset=utf-8")
-	hd.Set("Cache-Control", "no-cache, no-transform")
-	hd.Set("X-Accel-Buffering", "no") // nginx would hold events back
-	s.w.WriteHeader(http.StatusOK)
-	s.buf.WriteString("retry: " + strconv.FormatInt(s.Retry.Milliseconds(), 10) + "\n\n")
-	return s.flush()
-}
+var _ writer[*executorv1.RunEvent] = (*runStream)(nil)
 
-// pump writes what comes in, to the end of the stream.
-func (s *stream) pump(ctx context.Context, in <-chan received, begin *received) error {
-	silence := time.NewTimer(s.KeepAlive)
-	defer silence.Stop()
-	if begin != nil {
-		if over, err := s.take(*begin); over || err != nil {
-			return errors.Join(err, s.flush())
-		}
-	}
-	for {
-		if len(in) == 0 || s.buf.Len() > 64<<10 {
-			if err := s.flush(); err != nil {
-				return err
-			}
-		}
-		silence.Reset(s.KeepAlive)
-		select {
-		case got := <-in:
-			if over, err := s.take(got); over || err != nil {
-				return errors.Join(err, s.flush())
-			}
-		case <-silence.C:
-			s.buf.WriteString(": keep-alive\n\n")
-		case <-s.stopping:
-			s.buf.WriteString(": stopping, connect again\n\n")
-			return s.flush()
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// take writes one event; over says that it was the last.
-func (s *stream) take(got received) (over bool, err error) {
-	switch {
-	case errors.Is(got.err, io.EOF):
-		return true, s.end()
-	case got.err != nil:
-		return true, s.failure(s.FromStatus(got.err), true)
-	}
-	ev := got.event
+func (s *runStream) take(ev *executorv1.RunEvent) (over bool, err error) {
 	if ev.GetKeepAlive() != nil {
-		s.buf.WriteString(": keep-alive\n\n")
+		s.buf.WriteString(s.silence)
 		return false, nil
 	}
 	// Only the run's own sequence is a cursor; descendants have their own sequences.
@@ -215,7 +116,7 @@ func (s *stream) take(got received) (over bool, err error) {
 	return false, nil
 }
 
-func (s *stream) end() error {
+func (s *runStream) end() error {
 	data, err := s.Encode(&executorv1.KeepAlive{LastSeq: s.last})
 	if err != nil {
 		return err
@@ -224,7 +125,7 @@ func (s *stream) end() error {
 	return nil
 }
 
-func (s *stream) unshown(id string, ev *executorv1.RunEvent, cause error) error {
+func (s *runStream) unshown(id string, ev *executorv1.RunEvent, cause error) error {
 	e := errs.From(cause).Set("fatal", "false").Set("event", Name(ev)).Set("seq", strconv.FormatInt(ev.GetSeq(), 10))
 	data, err := s.Encode(s.Describe(s.r, e))
 	if err != nil {
@@ -234,8 +135,8 @@ func (s *stream) unshown(id string, ev *executorv1.RunEvent, cause error) error 
 	return nil
 }
 
-func (s *stream) failure(cause error, fatal bool) error {
-	e := errs.From(cause).Set("fatal", strconv.FormatBool(fatal))
+func (s *runStream) fail(cause error) error {
+	e := errs.From(cause).Set("fatal", "true")
 	data, err := s.Encode(s.Describe(s.r, e))
 	if err != nil {
 		return err
@@ -244,34 +145,9 @@ func (s *stream) failure(cause error, fatal bool) error {
 	return nil
 }
 
-func (s *stream) event(id, name string, data []byte) {
-	if id != "" {
-		s.buf.WriteString("id: " + id + "\n")
-	}
-	s.buf.WriteString("event: " + name + "\n")
-	for line := range bytes.Lines(data) {
-		s.buf.WriteString("data: ")
-		s.buf.Write(bytes.TrimRight(line, "\r\n"))
-		s.buf.WriteByte('\n')
-	}
-	s.buf.WriteByte('\n')
-}
-
-func (s *stream) flush() error {
-	if s.buf.Len() == 0 {
-		return nil
-	}
-	// Not every writer has deadlines; then the connection's own limits hold.
-	_ = s.rc.SetWriteDeadline(time.Now().Add(s.WriteTimeout))
-	_, err := s.w.Write(s.buf.Bytes())
-	s.buf.Reset()
-	if s.buf.Cap() > 256<<10 {
-		s.buf = bytes.Buffer{}
-	}
-	if err != nil {
-		return err
-	}
-	return s.rc.Flush()
+func (s *runStream) stop(error) error {
+	s.buf.WriteString(": stopping, connect again\n\n")
+	return nil
 }
 
 // Name is the name of an event's kind in the proto, for example "attempt_ended".

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -31,6 +32,7 @@ const (
 	NoProgress  End = "NO_PROGRESS"
 	Declined    End = "DECLINED"
 	ModelFailed End = "MODEL_FAILED"
+	Busy        End = "BUSY"
 )
 
 // Limits narrow the configured ones for one plan. Zero fields mean as configured.
@@ -76,8 +78,16 @@ type Report struct {
 	// Message is the reason in a sentence; empty if the plan is complete.
 	Message string
 	Rounds  []Round
-	// UsageID is the id under which the rounds are booked; empty if they are not.
+	// Failed is a call that failed although an answer came, which was paid; nil without one.
+	Failed *Failed
+	// UsageID is the id under which the calls are booked; empty if they are not.
 	UsageID string
+}
+
+// Failed is a call without an answer that could be used.
+type Failed struct {
+	Call
+	Cost *int64
 }
 
 // Author writes plans. It is safe for concurrent use.
@@ -88,6 +98,7 @@ type Author struct {
 	limits plan.Limits
 	enter  Enter
 	turns  admission.Control
+	log    *slog.Logger
 }
 
 // Enter waits until computing of this cost may begin for the namespace of ctx. The cost is that of a text of
@@ -100,11 +111,11 @@ const turn = admission.PerNamespace / 4
 
 // New returns an author for a valid configuration. limits bound the plans that are read. ledger may be nil:
 // then costs are not known, nothing is booked, and limits of money are refused. The models stay the caller's.
-func New(cfg Config, models *llm.Set, limits plan.Limits, ledger Ledger, enter Enter) (*Author, error) {
+func New(cfg Config, models *llm.Set, limits plan.Limits, ledger Ledger, enter Enter, log *slog.Logger) (*Author, error) {
 	if _, _, err := models.Resolve(cfg.Profile, ""); err != nil {
 		return nil, errs.New(errs.InvalidArgument, "LLM_CONFIG_INVALID", "planner.author.profile: %v", err)
 	}
-	return &Author{cfg: cfg, models: models, ledger: ledger, limits: limits, enter: enter}, nil
+	return &Author{cfg: cfg, models: models, ledger: ledger, limits: limits, enter: enter, log: log}, nil
 }
 
 // job is one authoring.
@@ -119,6 +130,8 @@ type job struct {
 	// check reads an answer. An answer without errors among its findings ends the authoring. whole says that
 	// the model ended its answer by itself.
 	check func(ctx context.Context, text string, whole bool) ([]plan.Diagnostic, error)
+	// confirm asks others about an answer without errors, outside of the turn of its check; nil asks nobody.
+	confirm func(ctx context.Context) ([]plan.Diagnostic, error)
 }
 
 // minAnswer is the least room for an answer, in tokens, with which a model is asked.
@@ -134,17 +147,20 @@ func (a *Author) write(ctx context.Context, j job) (report Report, err error) {
 	if err != nil {
 		return Report{}, errs.New(errs.InvalidArgument, "UNKNOWN_PROFILE", "%s", failure(err))
 	}
-	system := cmp.Or(a.cfg.Instructions, instructions)
-	if n := len(system) + len(j.prompt); n > a.cfg.MaxPromptBytes {
-		return Report{}, errs.New(errs.InvalidArgument, "PROMPT_TOO_LARGE", "the prompt would have %d bytes, %d at most", n, a.cfg.MaxPromptBytes).
-			Hint("shorten the context, or give fewer tools")
+	chain := []llm.Profile{asked}
+	for _, other := range asked.Fallback {
+		_, p, err := a.models.Resolve(other, "")
+		if err != nil {
+			return Report{}, fmt.Errorf("fallback of profile %s: %w", name, err)
+		}
+		chain = append(chain, p)
 	}
 	leave, err := a.turns.Enter(ctx, j.namespace, turn)
 	if err != nil {
 		return Report{}, err
 	}
 	defer leave()
-	w := writing{a: a, job: j, profile: name, asked: asked, system: system, seen: map[string]bool{}, bounds: a.bounds(j.limits)}
+	w := writing{a: a, job: j, profile: name, chain: chain, system: a.system(), seen: map[string]bool{}, bounds: a.bounds(j.limits)}
 	defer func() {
 		w.book(ctx)
 		report = w.report
@@ -160,6 +176,34 @@ func (a *Author) write(ctx context.Context, j job) (report Report, err error) {
 		return Report{}, nil
 	}
 	return Report{}, err
+}
+
+// system is the system message.
+func (a *Author) system() string { return cmp.Or(a.cfg.Instructions, instructions) }
+
+// asLong is how many bytes of a request there may be for each byte of a prompt, which leaves out white space.
+const asLong = 8
+
+// prepare builds the prompt of a request, and then what checks the answers, in a turn of computing. size
+// is the length of the request, and given that of the texts for the prompt.
+func (a *Author) prepare(ctx context.Context, given, size, elements int, prompt func() (string, error), check func() error) (string, error) {
+	leave, err := a.enter(ctx, size, elements)
+	if err != nil {
+		return "", err
+	}
+	defer leave()
+	n, text := given, ""
+	if given <= asLong*a.cfg.MaxPromptBytes {
+		if text, err = prompt(); err != nil {
+			return "", err
+		}
+		n = len(a.system()) + len(text)
+	}
+	if n > a.cfg.MaxPromptBytes {
+		return "", errs.New(errs.InvalidArgument, "PROMPT_TOO_LARGE", "the prompt would have %d bytes, %d at most", n, a.cfg.MaxPromptBytes).
+			Hint("shorten the context, or give fewer tools")
+	}
+	return text, check()
 }
 
 // bounds are the limits of one authoring: the narrower of those of the request and of the configuration.
@@ -188,9 +232,10 @@ type writing struct {
 	a       *Author
 	job     job
 	profile string
-	asked   llm.Profile
-	system  string
-	bounds  Limits
+	// chain are the profiles that may answer, the one that is asked first.
+	chain  []llm.Profile
+	system string
+	bounds Limits
 	// seen are the sets of faults that answers had.
 	seen   map[string]bool
 	tokens int64
@@ -215,7 +260,12 @@ func (w *writing) rounds(ctx context.Context) error {
 			return nil
 		}
 		req.MaxOutputTokens = min(w.a.cfg.MaxOutputTokens, room)
-		if ok, err := w.affordable(ctx, req); !ok || err != nil {
+		ok, err := w.affordable(ctx, req)
+		if err != nil && n > 1 && ctx.Err() == nil {
+			w.end(Cost, "it is not known whether another round fits the limit of money: %s", errs.From(err).Message)
+			return nil
+		}
+		if !ok || err != nil {
 			return err
 		}
 		if n == 1 {
@@ -259,6 +309,9 @@ func (w *writing) round(ctx context.Context, req llm.Request, told string) (more
 	begin := time.Now()
 	resp, err := w.ask(ctx, req)
 	if err != nil {
+		if e, ok := errors.AsType[*llm.Error](err); ok && e.Used != nil {
+			w.report.Failed = &Failed{Call: Call{Provider: e.Used.Provider, Model: e.Used.Model, Usage: e.Used.Usage, Time: begin}}
+		}
 		if ctx.Err() != nil {
 			return false, err
 		}
@@ -280,7 +333,17 @@ func (w *writing) round(ctx context.Context, req llm.Request, told string) (more
 		return false, nil
 	}
 	whole := resp.FinishReason != llm.FinishLength
-	if r.Findings, err = w.a.read(ctx, w.job, r.Text, whole); err != nil {
+	r.Findings, err = w.a.read(ctx, w.job, r.Text, whole)
+	if err == nil && whole && w.job.confirm != nil && signature(r.Findings) == "" {
+		var more []plan.Diagnostic
+		more, err = w.job.confirm(ctx)
+		r.Findings = append(r.Findings, more...)
+	}
+	switch {
+	case errs.ReasonOf(err) == admission.ReasonBusy:
+		w.end(Busy, "the answer was not checked: %s", errs.From(err).Message)
+		return false, nil
+	case err != nil:
 		return false, err
 	}
 	if !whole {
@@ -328,24 +391,31 @@ func (w *writing) affordable(ctx context.Context, req llm.Request) (bool, error)
 		return true, nil
 	}
 	most := *w.bounds.MaxCost
-	provider, model := w.asked.Booked(w.asked.Model)
-	next := Call{Provider: provider, Model: model, Usage: llm.Usage{Input: llm.Estimate(req), Output: req.MaxOutputTokens}, Time: time.Now()}
-	if w.a.ledger == nil {
-		return false, unpriced(next).Hint("connect the planner to a registry (upstream.registry), or set no limit of money")
+	calls := w.calls()
+	past := len(calls)
+	for _, p := range w.chain {
+		provider, model := p.Booked(p.Model)
+		calls = append(calls, Call{Provider: provider, Model: model, Usage: llm.Usage{Input: llm.Estimate(req), Output: req.MaxOutputTokens}, Time: time.Now()})
 	}
-	calls := append(w.calls(), next)
+	if w.a.ledger == nil {
+		return false, unpriced(calls[past]).Hint("connect the planner to a registry (upstream.registry), or set no limit of money")
+	}
 	costs, err := w.a.ledger.Price(ctx, w.job.namespace, calls)
 	if err != nil {
 		return false, err
 	}
-	var sum int64
+	var sum, next int64
 	for i, c := range costs {
-		if c == nil {
+		switch {
+		case c == nil:
 			return false, unpriced(calls[i]).Hint("set a price (CreatePrice), or set no limit of money")
+		case i < past:
+			sum += *c
+		default:
+			next = max(next, *c)
 		}
-		sum += *c
 	}
-	if sum > most {
+	if sum+next > most {
 		w.end(Cost, "another round could cost more than the limit of %d nano-USD", most)
 		return false, nil
 	}
@@ -356,29 +426,39 @@ func unpriced(c Call) *errs.Error {
 	return errs.New(errs.FailedPrecondition, "PRICE_UNKNOWN", "a limit of money cannot be kept: the price of %s/%s is not known", c.Provider, c.Model)
 }
 
+// calls are the calls that were paid.
 func (w *writing) calls() []Call {
-	out := make([]Call, len(w.report.Rounds))
+	var out []Call
 	for i := range w.report.Rounds {
-		out[i] = w.report.Rounds[i].Call
+		out = append(out, w.report.Rounds[i].Call)
+	}
+	if f := w.report.Failed; f != nil {
+		out = append(out, f.Call)
 	}
 	return out
 }
 
-// book books the rounds, whether or not somebody still waits for the plan.
+// book books the calls, whether or not somebody still waits for the plan.
 func (w *writing) book(ctx context.Context) {
-	if w.a.ledger == nil || len(w.report.Rounds) == 0 {
+	calls := w.calls()
+	if w.a.ledger == nil || len(calls) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bookingTime)
 	defer cancel()
 	id := ids.New("plan")
-	costs, err := w.a.ledger.Book(ctx, w.job.namespace, id, w.calls())
-	if err != nil {
-		return // the report says that nothing is booked
+	costs, err := w.a.ledger.Book(ctx, w.job.namespace, id, calls)
+	if err != nil { // the report says that nothing is booked
+		w.a.log.WarnContext(ctx, "calls of a model that wrote a plan are not booked", "namespace", w.job.namespace, "calls", len(calls), "error", err)
+		return
 	}
 	w.report.UsageID = id
 	for i, c := range costs {
-		w.report.Rounds[i].Cost = c
+		if i < len(w.report.Rounds) {
+			w.report.Rounds[i].Cost = c
+		} else {
+			w.report.Failed.Cost = c
+		}
 	}
 }
 

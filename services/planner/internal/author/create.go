@@ -29,6 +29,22 @@ type Order struct {
 	// Compile are the options of the graph. Known is set by the author.
 	Compile compile.Options
 	Limits  Limits
+	// Check returns the faults of a plan beside those that the author finds itself; nil finds none. Listeners
+	// of Stream have a check of their own.
+	Check func(ctx context.Context, g *workgraph.Graph) ([]workgraph.Fault, error)
+}
+
+// size is the length of what the order holds, and given that of the texts for its prompt.
+func (o *Order) size() (size, given int) {
+	given = len(o.Goal) + len(o.Context)
+	for _, t := range o.Tools {
+		given += len(t.Name) + len(t.Description) + len(t.Schema)
+	}
+	size = given
+	for name, value := range o.Compile.Named {
+		size += len(name) + len(value)
+	}
+	return size, given
 }
 
 // Made is the last answer as it was read.
@@ -47,7 +63,14 @@ func (a *Author) Create(ctx context.Context, o Order) (Made, Report, error) {
 
 // create has a model write a plan, and tells l of it unless that is nil.
 func (a *Author) create(ctx context.Context, o Order, l Listener) (Made, Report, error) {
-	kit, err := newKit(ctx, o.Tools)
+	var kit *kit
+	size, given := o.size()
+	prompt, err := a.prepare(ctx, given, size, len(o.Tools), func() (string, error) {
+		return fill(cmp.Or(a.cfg.Prompt, createPrompt), map[string]string{"goal": o.Goal, "context": o.Context, "tools": toolText(o.Tools)}), nil
+	}, func() (err error) {
+		kit, err = newKit(ctx, o.Tools)
+		return err
+	})
 	if err != nil {
 		return Made{}, Report{}, err
 	}
@@ -56,8 +79,8 @@ func (a *Author) create(ctx context.Context, o Order, l Listener) (Made, Report,
 	var d *draft
 	if l != nil {
 		d = &draft{a: a, kit: kit, how: o.Compile, to: l, told: map[string]*told{}}
+		o.Check = l.Check
 	}
-	prompt := fill(cmp.Or(a.cfg.Prompt, createPrompt), map[string]string{"goal": o.Goal, "context": o.Context, "tools": toolText(o.Tools)})
 	report, err := a.write(ctx, job{
 		namespace: o.Namespace, profile: o.Profile, prompt: prompt, limits: o.Limits, draft: d,
 		check: func(ctx context.Context, text string, whole bool) ([]plan.Diagnostic, error) {
@@ -77,8 +100,8 @@ func (a *Author) create(ctx context.Context, o Order, l Listener) (Made, Report,
 				return made.Read.Diagnostics, nil
 			}
 			g, found, err := compiled(ctx, made.Read.Graph, o.Compile)
-			if err == nil && g != nil && d != nil && len(found) == 0 {
-				found, err = d.whole(ctx, g, made.Read.Graph)
+			if err == nil && d != nil && len(found) == 0 {
+				found = d.changed(g, made.Read.Graph)
 			}
 			made.Read.Diagnostics = append(made.Read.Diagnostics, found...)
 			if !made.Read.HasErrors() {
@@ -86,7 +109,21 @@ func (a *Author) create(ctx context.Context, o Order, l Listener) (Made, Report,
 			}
 			return made.Read.Diagnostics, err
 		},
+		confirm: func(ctx context.Context) ([]plan.Diagnostic, error) {
+			if o.Check == nil || made.Graph == nil {
+				return nil, nil
+			}
+			faults, err := o.Check(ctx, made.Graph)
+			found := ofGraph(faults)
+			if made.Read.Diagnostics = append(made.Read.Diagnostics, found...); len(found) > 0 {
+				made.Graph = nil
+			}
+			return found, err
+		},
 	})
+	if n := len(report.Rounds); report.End == Busy {
+		made = Made{Text: report.Rounds[n-1].Text}
+	}
 	if report.End != Complete {
 		made.Graph = nil
 	}
@@ -245,7 +282,7 @@ func (k *kit) misused(ctx context.Context, p *plan.Problem) (string, error) {
 		switch {
 		case arg.Name == "":
 			return "an argument has no name", nil
-		case strings.Contains(arg.Name, " -> "):
+		case compile.EdgeArg(arg.Name):
 			continue // what the text says of an edge
 		}
 		given[arg.Name] = arg.JSON()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/epigraph-run/epigraph/plan"
@@ -104,49 +105,67 @@ func (p *patcher) putNodes(made *workgraph.Graph, read plan.Graph) {
 		if p.v.fixed[n.ID] {
 			continue
 		}
-		n.Named, _ = p.renamed(n.Named, p.ids)
+		n, _ = p.renamed(n, p.ids)
 		old := p.v.nodes[n.ID]
 		if old == nil {
 			p.out.PutNodes = append(p.out.PutNodes, n)
 			continue
 		}
-		was := *old
-		var moved bool
-		was.Named, moved = p.renamed(old.Named, nil)
-		changed, differs := merged(&was, &n, said[n.Name])
+		was, moved := p.renamed(*old, nil)
+		changed, differs := p.v.merged(&was, &n, said[n.Name])
 		if changed.ID = p.now(n.ID); differs || moved || changed.ID != n.ID {
 			p.out.PutNodes = append(p.out.PutNodes, changed)
 		}
 	}
 }
 
-// renamed are named arguments whose references name nodes as they are called after the patch. ids are the ids
-// of the run by those in the references; nil if they are the same.
-func (p *patcher) renamed(named map[string]json.RawMessage, ids map[string]string) (out map[string]json.RawMessage, differs bool) {
-	var refs []compile.Reference
-	if len(named[compile.ArgReferences]) == 0 || json.Unmarshal(named[compile.ArgReferences], &refs) != nil {
-		return named, false
-	}
-	for i := range refs {
-		id := refs[i].Node
+// renamed is a node whose references and bindings name nodes as they are called after the patch. ids are the
+// ids of the run by those in the node; nil if they are the same.
+func (p *patcher) renamed(n workgraph.Node, ids map[string]string) (out workgraph.Node, differs bool) {
+	now := func(id string) string {
 		if ids != nil {
 			id = ids[id]
 		}
-		if id = p.now(id); id != refs[i].Node {
-			refs[i].Node, differs = id, true
+		return p.now(id)
+	}
+	for arg, b := range n.Bind {
+		var uses []workgraph.ResultUse
+		for i, u := range b.Uses {
+			if id := now(u.Node); id != u.Node {
+				if uses == nil {
+					uses = slices.Clone(b.Uses)
+				}
+				uses[i].Node = id
+			}
+		}
+		if uses != nil {
+			if !differs {
+				n.Bind, differs = maps.Clone(n.Bind), true
+			}
+			n.Bind[arg] = workgraph.Binding{Value: b.Value, Uses: uses}
+		}
+	}
+	var refs []compile.Reference
+	if len(n.Named[compile.ArgReferences]) == 0 || json.Unmarshal(n.Named[compile.ArgReferences], &refs) != nil {
+		return n, differs
+	}
+	moved := false
+	for i := range refs {
+		if id := now(refs[i].Node); id != refs[i].Node {
+			refs[i].Node, moved = id, true
 		}
 	}
 	raw, err := json.Marshal(refs)
-	if err != nil || !differs {
-		return named, false // texts always marshal
+	if err != nil || !moved {
+		return n, differs // texts always marshal
 	}
-	out = maps.Clone(named)
-	out[compile.ArgReferences] = raw
-	return out, true
+	n.Named = maps.Clone(n.Named)
+	n.Named[compile.ArgReferences] = raw
+	return n, true
 }
 
 // merged is an open node with what the answer says differently. What the answer does not say stays.
-func merged(old, compiled *workgraph.Node, said *plan.Problem) (out workgraph.Node, differs bool) {
+func (v *reviser) merged(old, compiled *workgraph.Node, said *plan.Problem) (out workgraph.Node, differs bool) {
 	request, key := requestOf(old)
 	if said.Tool != "" && said.Tool != old.Actor {
 		return *compiled, true
@@ -157,11 +176,22 @@ func merged(old, compiled *workgraph.Node, said *plan.Problem) (out workgraph.No
 		_, from := requestOf(compiled)
 		out.Named[key], differs = compiled.Named[from], true
 	}
-	if len(said.Args) == 0 || bytes.Equal(compiled.Named[compile.ArgArguments], old.Named[compile.ArgArguments]) {
+	had, has := v.argsOf(old), v.argsOf(compiled)
+	if len(said.Args) == 0 || maps.EqualFunc(had, has, sameValue) {
 		return out, differs
 	}
 	if out.Named == nil {
 		out.Named = map[string]json.RawMessage{}
+	}
+	if out.Actor != v.defaultActor() {
+		for name := range had {
+			delete(out.Named, name)
+		}
+		for name := range has {
+			if value, ok := compiled.Named[name]; ok {
+				out.Named[name] = value
+			}
+		}
 	}
 	for _, name := range []string{compile.ArgArguments, compile.ArgReferences} {
 		if value, ok := compiled.Named[name]; ok {
@@ -170,31 +200,37 @@ func merged(old, compiled *workgraph.Node, said *plan.Problem) (out workgraph.No
 			delete(out.Named, name)
 		}
 	}
+	out.Bind = compiled.Bind
 	return out, true
 }
 
-// edges removes and adds edges into open nodes. Edges of replaced nodes move to the new node.
+// sameValue compares values of arguments, whatever their spaces.
+func sameValue(a, b json.RawMessage) bool {
+	var x, y bytes.Buffer
+	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
+}
+
+// edges removes and adds edges into open nodes. Edges of replaced nodes move to the new node, and those of
+// removed ones go with them.
 func (p *patcher) edges() {
-	has := map[ends]bool{} // data edges after the patch
-	removed := map[string]bool{}
+	gone := map[string]bool{}
 	for _, id := range p.out.RemoveNodes {
-		removed[id] = true
+		gone[id] = p.replaced[id] == ""
 	}
+	has := map[ends]bool{} // data edges after the patch
 	for i := range p.v.Graph.Edges {
 		e := p.v.Graph.Edges[i]
-		wanted := p.needs[ends{e.From, e.To}]
-		moved := p.replaced[e.From] != "" || p.replaced[e.To] != ""
-		switch {
-		case removed[e.From] && p.replaced[e.From] == "" || removed[e.To] && p.replaced[e.To] == "":
-			continue // it goes with its node
-		case p.v.fixed[e.To] || !isData(&e) && !moved:
+		if gone[e.From] || gone[e.To] || p.v.fixed[e.To] {
 			continue
-		case isData(&e) && !wanted:
+		}
+		moved := p.now(e.From) != e.From || p.now(e.To) != e.To
+		if isData(&e) && !p.needs[ends{e.From, e.To}] {
 			if !moved {
 				p.out.RemoveEdges = append(p.out.RemoveEdges, e)
 			}
 			continue
-		case moved:
+		}
+		if moved {
 			e.From, e.To = p.now(e.From), p.now(e.To)
 			p.out.AddEdges = append(p.out.AddEdges, e)
 		}

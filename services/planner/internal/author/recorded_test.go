@@ -113,5 +113,10 @@ func piecewise(t *testing.T, a *Author, text string, read plan.Result) (early, w
 	if read.HasErrors() || err != nil {
 		return 0, 0, nil // the faults are told before what was begun is compared
 	}
+	faults, err := workgraph.Validate(t.Context(), g, nil)
+	require.NoError(t, err)
+	for _, f := range faults {
+		require.NotEqual(t, workgraph.CodeBadBinding, f.Code, "%v\n%s", f, text)
+	}
 	return len(d.order), len(g.Nodes), d.changed(g, read.Graph)
 }

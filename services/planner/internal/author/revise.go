@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/plan"
@@ -51,20 +52,26 @@ type Revision struct {
 // Revise has a model write anew what is left of a run. Nodes that have begun, and those that they still wait
 // for, stay as they are.
 func (a *Author) Revise(ctx context.Context, r Remainder) (Revision, Report, error) {
-	v, err := newReviser(ctx, r)
+	var v *reviser
+	size, given := r.size()
+	prompt, err := a.prepare(ctx, given, size, len(r.Tools)+len(r.Graph.Nodes)+len(r.Graph.Edges), func() (_ string, err error) {
+		if v, err = newReviser(r); err != nil {
+			return "", err
+		}
+		return fill(cmp.Or(a.cfg.RevisePrompt, revisePrompt), map[string]string{
+			"goal": r.Goal, "context": r.Context, "tools": toolText(v.tools), "done": v.doneText(), "open": v.openText(),
+		}), nil
+	}, func() error { return v.equip(ctx) })
 	if err != nil {
 		return Revision{}, Report{}, err
 	}
 	var out Revision
-	prompt := fill(cmp.Or(a.cfg.RevisePrompt, revisePrompt), map[string]string{
-		"goal": r.Goal, "context": r.Context, "tools": toolText(v.tools), "done": v.doneText(), "open": v.openText(),
-	})
 	report, err := a.write(ctx, job{
 		namespace: r.Namespace, profile: r.Profile, prompt: prompt, limits: r.Limits, elements: len(r.Graph.Nodes) + len(r.Graph.Edges),
 		check: func(ctx context.Context, text string, whole bool) ([]plan.Diagnostic, error) {
 			out = Revision{Text: text}
 			if bare := strings.Trim(strings.TrimSpace(text), "`json \n"); bare != "[]" {
-				out.Read = v.apart(a.parse(ctx, v.together(text), whole))
+				out.Read = v.read(text, func(text string) plan.Result { return a.parse(ctx, text, whole) })
 			}
 			if ctx.Err() != nil {
 				return nil, context.Cause(ctx)
@@ -74,6 +81,9 @@ func (a *Author) Revise(ctx context.Context, r Remainder) (Revision, Report, err
 			return found, err
 		},
 	})
+	if n := len(report.Rounds); report.End == Busy {
+		out = Revision{Text: report.Rounds[n-1].Text}
+	}
 	if report.End != Complete {
 		out.Patch, out.Graph = nil, nil
 	}
@@ -90,7 +100,24 @@ type reviser struct {
 	fixed, begun map[string]bool
 }
 
-func newReviser(ctx context.Context, r Remainder) (*reviser, error) {
+// size is that of the order, and of the graph and the results.
+func (r *Remainder) size() (size, given int) {
+	size, given = r.Order.size()
+	for i := range r.Graph.Nodes {
+		for _, value := range r.Graph.Nodes[i].Named {
+			size += len(value)
+		}
+	}
+	for i := range r.Past {
+		for _, value := range r.Past[i].Values {
+			size += len(value)
+		}
+	}
+	return size, given
+}
+
+// newReviser refuses visits of nodes that are not in the graph. The reviser cannot check answers yet.
+func newReviser(r Remainder) (*reviser, error) {
 	v := &reviser{Remainder: r, tools: slices.Clone(r.Tools), nodes: map[string]*workgraph.Node{}, fixed: map[string]bool{}, begun: map[string]bool{}}
 	byName := map[string]bool{}
 	for _, t := range r.Tools {
@@ -114,12 +141,16 @@ func newReviser(ctx context.Context, r Remainder) (*reviser, error) {
 		}
 	}
 	v.ancestors()
-	var err error
+	return v, nil
+}
+
+// equip lets the reviser check answers. It refuses tools that cannot be used.
+func (v *reviser) equip(ctx context.Context) (err error) {
 	if v.kit, err = newKit(ctx, v.tools); err != nil {
-		return nil, err
+		return err
 	}
 	v.Compile.Known = v.kit.has
-	return v, nil
+	return nil
 }
 
 func (v *reviser) defaultActor() string { return cmp.Or(v.Compile.DefaultActor, compile.DefaultActor) }
@@ -177,10 +208,15 @@ func (v *reviser) doneText() string {
 			b.WriteString("  has not ended\n")
 		case p.Failed != "":
 			fmt.Fprintf(&b, "  %s: %s\n", p.State, oneLine(p.Failed, room))
-		case len(p.Values) == 1:
-			fmt.Fprintf(&b, "  %s: %s\n", p.State, oneLine(string(p.Values[0]), room))
-		case len(p.Values) > 1:
-			fmt.Fprintf(&b, "  %s: %s\n", p.State, oneLine(string(bytes.Join(rawBytes(p.Values), []byte(", "))), room))
+		case len(p.Values) > 0:
+			var start []byte
+			for i := 0; i < len(p.Values) && len(start) <= spaced*room; i++ {
+				if i > 0 {
+					start = append(start, ", "...)
+				}
+				start = append(start, p.Values[i][:min(len(p.Values[i]), spaced*room+1)]...)
+			}
+			fmt.Fprintf(&b, "  %s: %s\n", p.State, oneLine(string(start), room))
 		default:
 			fmt.Fprintf(&b, "  %s\n", p.State)
 		}
@@ -188,15 +224,18 @@ func (v *reviser) doneText() string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-func rawBytes(in []json.RawMessage) [][]byte {
-	out := make([][]byte, len(in))
-	for i, v := range in {
-		out[i] = v
-	}
-	return out
-}
+// spaced is how many bytes of a text are looked at for each byte that is shown of it.
+const spaced = 4
 
-func oneLine(s string, most int) string { return errs.Clip(strings.Join(strings.Fields(s), " "), most) }
+// oneLine is the beginning of a text, with its white space as single blanks.
+func oneLine(s string, most int) string {
+	begin := s[:min(len(s), spaced*most)]
+	line := strings.Join(strings.Fields(strings.ToValidUTF8(begin, "")), " ")
+	if len(begin) < len(s) && len(line) <= most {
+		return line + "…"
+	}
+	return errs.Clip(line, most)
+}
 
 // requestOf is the request of a node and the argument that holds it. key is empty if somebody made the graph
 // by hand; then the text is a name.
@@ -218,7 +257,7 @@ func (v *reviser) openText() string {
 		if v.fixed[n.ID] {
 			continue
 		}
-		if line := taskLine(n, needs[n.ID], v.defaultActor()); line != "" {
+		if line := taskLine(n, needs[n.ID], v.defaultActor(), v.argsOf(n)); line != "" {
 			lines = append(lines, line)
 		}
 	}
@@ -228,16 +267,49 @@ func (v *reviser) openText() string {
 	return "[\n" + strings.Join(lines, ",\n") + "\n]"
 }
 
+// argsOf are the arguments of a node as a plan states them.
+func (v *reviser) argsOf(n *workgraph.Node) map[string]json.RawMessage {
+	return argsOf(n, v.defaultActor(), v.Compile.Named)
+}
+
+// argsOf are the arguments of a node as a plan states them. The node of a tool has them by name, beside
+// given, which every node has.
+func argsOf(n *workgraph.Node, defaultActor string, given map[string]json.RawMessage) map[string]json.RawMessage {
+	out := map[string]json.RawMessage{}
+	var list []compile.Argument
+	if json.Unmarshal(n.Named[compile.ArgArguments], &list) == nil {
+		for _, a := range list {
+			if a.Name != "" && !compile.EdgeArg(a.Name) {
+				out[a.Name] = a.Value
+			}
+		}
+	}
+	for arg, b := range n.Bind {
+		if len(b.Value) > 0 {
+			out[arg] = b.Value
+		}
+	}
+	if n.Actor == defaultActor {
+		return out
+	}
+	for name, value := range n.Named {
+		if _, all := given[name]; !all && !workgraph.PlanArgument(name) {
+			out[name] = value
+		}
+	}
+	return out
+}
+
 // taskLine shows a node with the edges into it in the notation of the instructions. It is empty for a node
 // that cannot be shown.
-func taskLine(n *workgraph.Node, in []workgraph.Edge, defaultActor string) string {
+func taskLine(n *workgraph.Node, in []workgraph.Edge, defaultActor string, args map[string]json.RawMessage) string {
 	t := struct {
 		ID      string                     `json:"id"`
 		Request string                     `json:"request"`
 		Tool    string                     `json:"tool,omitempty"`
 		Args    map[string]json.RawMessage `json:"args,omitempty"`
 		Needs   []string                   `json:"needs"`
-	}{ID: n.ID, Needs: []string{}}
+	}{ID: n.ID, Args: args, Needs: []string{}}
 	for i := range in {
 		if e := &in[i]; e.Kind == workgraph.DataEdge || e.Kind == "" {
 			t.Needs = append(t.Needs, e.From)
@@ -246,17 +318,6 @@ func taskLine(n *workgraph.Node, in []workgraph.Edge, defaultActor string) strin
 	t.Request, _ = requestOf(n)
 	if n.Actor != defaultActor {
 		t.Tool = n.Actor
-	}
-	var args []compile.Argument
-	if json.Unmarshal(n.Named[compile.ArgArguments], &args) == nil {
-		for _, a := range args {
-			if a.Name != "" && !strings.Contains(a.Name, " -> ") {
-				if t.Args == nil {
-					t.Args = map[string]json.RawMessage{}
-				}
-				t.Args[a.Name] = a.Value
-			}
-		}
 	}
 	var line bytes.Buffer
 	enc := json.NewEncoder(&line)
@@ -270,44 +331,64 @@ func taskLine(n *workgraph.Node, in []workgraph.Edge, defaultActor string) strin
 // listStart is the start of a list of objects.
 var listStart = regexp.MustCompile(`\[\s*\{`)
 
-// together is an answer with the fixed nodes at the start of its list, so that the reader knows the ids that
-// tasks may need: it takes a name that it does not know for something else where it can. Lines stay.
-func (v *reviser) together(text string) string {
+// read reads an answer with the fixed nodes at the start of its list, so that the reader knows the ids
+// that tasks may need: it takes a name that it does not know for something else where it can. The result
+// is that of the answer alone.
+func (v *reviser) read(text string, parse func(string) plan.Result) plan.Result {
 	at := listStart.FindStringIndex(text)
 	if at == nil {
-		return text
+		return parse(text)
 	}
-	var b strings.Builder
-	b.WriteString(text[:at[0]+1])
+	var added strings.Builder
 	for i := range v.Graph.Nodes {
 		id := v.Graph.Nodes[i].ID
 		if !v.fixed[id] {
 			continue
 		}
-		raw, err := json.Marshal(map[string]any{"id": id, "request": "stays as it is", "needs": []string{}})
+		raw, err := json.Marshal(map[string]any{"id": id, "request": fixedRequest, "needs": []string{}})
 		if err != nil {
-			return text // texts always marshal
+			return parse(text) // texts always marshal
 		}
-		b.Write(raw)
-		b.WriteByte(',')
+		added.Write(raw)
+		added.WriteByte(',')
 	}
-	b.WriteString(text[at[0]+1:])
-	return b.String()
+	before := text[:at[0]+1]
+	r := parse(before + added.String() + text[at[0]+1:])
+	seen := map[string]bool{}
+	r.Graph.Problems = slices.DeleteFunc(r.Graph.Problems, func(p plan.Problem) bool {
+		if !v.fixed[p.ID] || seen[p.ID] || p.Request != fixedRequest {
+			return false
+		}
+		seen[p.ID] = true
+		return true
+	})
+	places(&r, strings.Count(before, "\n")+1, utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]), utf8.RuneCountInString(added.String()))
+	return r
 }
 
-// apart takes the nodes that together added out of a reading: the first problem of each id.
-func (v *reviser) apart(r plan.Result) plan.Result {
-	seen := map[string]bool{}
-	var left []plan.Problem
-	for _, p := range r.Graph.Problems {
-		if v.fixed[p.ID] && !seen[p.ID] && p.Request == "stays as it is" {
-			seen[p.ID] = true
-			continue
+// fixedRequest is the request of a fixed node in front of an answer.
+const fixedRequest = "stays as it is"
+
+// places moves the places of a result on one line behind a column, by a number of columns to the left.
+func places(r *plan.Result, line, behind, by int) {
+	move := func(l int, column *int) {
+		if l == line && *column > behind {
+			*column = max(behind, *column-by)
 		}
-		left = append(left, p)
 	}
-	r.Graph.Problems = left
-	return r
+	for i := range r.Diagnostics {
+		move(r.Diagnostics[i].Line, &r.Diagnostics[i].Column)
+	}
+	for i := range r.Graph.Problems {
+		p := &r.Graph.Problems[i]
+		move(p.Line, &p.Column)
+		for k := range p.Refs {
+			move(p.Refs[k].Line, &p.Refs[k].Column)
+		}
+	}
+	for i := range r.Graph.Edges {
+		move(r.Graph.Edges[i].Line, &r.Graph.Edges[i].Column)
+	}
 }
 
 // check turns an answer into a patch, or finds its faults.

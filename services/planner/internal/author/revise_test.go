@@ -24,13 +24,31 @@ func work(id, request string) workgraph.Node {
 	}
 }
 
+func encoded(t *testing.T, v any) string {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	require.NoError(t, err)
+	return string(raw)
+}
+
+// whole reads a text that is complete.
+func whole(text string) plan.Result { return plan.Parse(text, plan.WithComplete()) }
+
+// equipped is a reviser that checks answers.
+func equipped(t require.TestingT, r Remainder) *reviser {
+	v, err := newReviser(r)
+	require.NoError(t, err)
+	require.NoError(t, v.equip(context.Background()))
+	return v
+}
+
 func dataEdge(from, to string) workgraph.Edge {
 	return workgraph.Edge{From: from, To: to, Kind: workgraph.DataEdge}
 }
 
 // revised is the patch of an answer, and the graph that it leads to.
 func revised(t require.TestingT, v *reviser, text string) Revision {
-	out := Revision{Text: text, Read: v.apart(plan.Parse(v.together(text), plan.WithComplete()))}
+	out := Revision{Text: text, Read: v.read(text, whole)}
 	found, err := v.check(context.Background(), &out)
 	require.NoError(t, err)
 	for _, d := range found {
@@ -52,9 +70,7 @@ func TestRevisedGraph(t *testing.T) {
 		if past == nil {
 			past = []Past{{Node: "done", State: "COMPLETED", Values: []json.RawMessage{json.RawMessage(`"its result"`)}}}
 		}
-		v, err := newReviser(t.Context(), Remainder{Graph: g, Past: past})
-		require.NoError(t, err)
-		return v
+		return equipped(t, Remainder{Graph: g, Past: past})
 	}
 	t.Run("TheModelSeesWhatIsDoneAndWhatIsOpen", func(t *testing.T) {
 		t.Parallel()
@@ -100,7 +116,7 @@ func TestRevisedGraph(t *testing.T) {
 		t.Parallel()
 		text := `[{"id": "done", "request": "again", "needs": []}, {"id": "next", "request": "do it", "needs": ["done", "look"]}]`
 		v := chain(t)
-		out := Revision{Text: text, Read: v.apart(plan.Parse(v.together(text), plan.WithComplete()))}
+		out := Revision{Text: text, Read: v.read(text, whole)}
 		found, err := v.check(t.Context(), &out)
 		require.NoError(t, err)
 		require.Nil(t, out.Patch)
@@ -111,12 +127,51 @@ func TestRevisedGraph(t *testing.T) {
 		t.Parallel()
 		text := `[{"id": "next", "request": "do it", "needs": ["done", "look"]}]`
 		v := chain(t)
-		out := Revision{Text: text, Read: v.apart(plan.Parse(v.together(text), plan.WithComplete()))}
+		out := Revision{Text: text, Read: v.read(text, whole)}
 		found, err := v.check(t.Context(), &out)
 		require.NoError(t, err)
 		require.Len(t, found, 1)
 		require.Equal(t, plan.UnknownReference, found[0].Code)
 		require.Equal(t, "look", found[0].Element)
+	})
+	t.Run("ToolsKeepAndChangeTheirArguments", func(t *testing.T) {
+		t.Parallel()
+		ask := work("ask", "ask it")
+		ask.Actor, ask.Named["url"] = "http", json.RawMessage(`"https://x"`)
+		ask.Bind = map[string]workgraph.Binding{"json": {Value: json.RawMessage(`{"q": "$next.city"}`), Uses: []workgraph.ResultUse{{Mark: "$next.city", Node: "next", Field: "city"}}}}
+		v := equipped(t, Remainder{
+			Graph: &workgraph.Graph{Nodes: []workgraph.Node{work("done", "did it"), work("next", "do it"), ask}, Edges: []workgraph.Edge{dataEdge("done", "next"), dataEdge("next", "ask")}},
+			Past:  []Past{{Node: "done", State: "COMPLETED"}},
+		})
+		const shown = `{"id":"ask","request":"ask it","tool":"http","args":{"json":{"q":"$next.city"},"url":"https://x"},"needs":["next"]}`
+		require.Contains(t, v.openText(), shown)
+		require.Equal(t, workgraph.Patch{}, *revised(t, v, v.openText()).Patch, "the same list changes nothing")
+		p := revised(t, v, strings.Replace(v.openText(), `"url":"https://x"`, `"url":"https://y","method":"PUT"`, 1)).Patch
+		require.Len(t, p.PutNodes, 1)
+		require.Equal(t, 7, p.PutNodes[0].Retry.MaxAttempts)
+		require.JSONEq(t, `{"request": "ask it", "url": "https://y", "method": "PUT"}`, encoded(t, p.PutNodes[0].Named))
+		require.JSONEq(t, encoded(t, ask.Bind), encoded(t, p.PutNodes[0].Bind))
+		p = revised(t, v, strings.Replace(v.openText(), `"request":"do it","needs":["done"]`, `"request":"do it","needs":[]`, 1)).Patch
+		require.Equal(t, "next-2", p.PutNodes[0].ID)
+		require.Equal(t, "next-2", p.PutNodes[1].Bind["json"].Uses[0].Node, "a binding follows the task that it uses")
+		require.Equal(t, "next", ask.Bind["json"].Uses[0].Node)
+	})
+	t.Run("PlacesAreThoseOfTheAnswer", func(t *testing.T) {
+		t.Parallel()
+		for text, want := range map[string]string{
+			`[{"id": "next", "request": "ü", "needs": ["done", "look"]}]`:                                              `"look"`,
+			"So:\n[{\"id\": \"done\", \"request\": \"x\", \"needs\": []}]":                                             `{"id": "done"`,
+			"[\n{\"id\": \"next\", \"request\": \"x\", \"needs\": [\"done\", \"look\"]}]":                              `"look"`,
+			`[{"id": "next", "request": "x", "tool": "hammer", "needs": []}, {"id": "b", "request": "", "needs": []}]`: `{"id": "next"`,
+		} {
+			v := chain(t)
+			out := Revision{Text: text, Read: v.read(text, whole)}
+			found, err := v.check(t.Context(), &out)
+			require.NoError(t, err)
+			require.NotEmpty(t, found, text)
+			line := []rune(strings.Split(text, "\n")[found[0].Line-1])
+			require.True(t, strings.HasPrefix(string(line[found[0].Column-1:]), want), "%v in %s", found[0], text)
+		}
 	})
 	t.Run("WhatAPauseHoldsBackIsOpen", func(t *testing.T) {
 		t.Parallel()
@@ -130,7 +185,7 @@ func TestRevisedGraph(t *testing.T) {
 	})
 	t.Run("AVisitOfNoNodeIsRefused", func(t *testing.T) {
 		t.Parallel()
-		_, err := newReviser(t.Context(), Remainder{Graph: &workgraph.Graph{}, Past: []Past{{Node: "x"}}})
+		_, err := newReviser(Remainder{Graph: &workgraph.Graph{}, Past: []Past{{Node: "x"}}})
 		require.ErrorContains(t, err, `node "x"`)
 	})
 	t.Run("ResultsAreBounded", func(t *testing.T) {
@@ -157,8 +212,7 @@ func TestRevisionsAreAccepted(t *testing.T) {
 			}
 		}
 		state, past := played(t, g)
-		v, err := newReviser(t.Context(), Remainder{Graph: g, Past: past})
-		require.NoError(t, err)
+		v := equipped(t, Remainder{Graph: g, Past: past})
 		text, needs := drawAnswer(t, v)
 		out := revised(t, v, text)
 		q, err := workgraph.Recompile(t.Context(), out.Graph, nil)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,9 +57,13 @@ type draft struct {
 	read *plan.Reader
 	// round counts the answers, from 1.
 	round int
-	// checked are the problems of this answer that were looked at, by id, and whether they may be told.
-	checked map[string]bool
-	// broken says that this answer contradicts what was told; nothing of it is told any more.
+	// seen counts the finished problems of this answer that were looked at, and listed those of them that
+	// were told before.
+	seen, listed int
+	// reached are the nodes of this answer that were told or wait for it; waiting are the latter, in order.
+	reached map[string]bool
+	waiting []*told
+	// broken says that nothing more of this answer is told.
 	broken bool
 	// told are the tasks that were told, by node id, and order lists them as they were told.
 	told  map[string]*told
@@ -74,7 +79,7 @@ type told struct {
 // begin prepares for the next answer.
 func (d *draft) begin(ctx context.Context) {
 	d.round++
-	d.checked, d.broken = map[string]bool{}, false
+	d.seen, d.listed, d.reached, d.waiting, d.broken = 0, 0, map[string]bool{}, nil, false
 	d.read = plan.NewReader(plan.WithLimits(d.a.limits), plan.WithContext(ctx))
 }
 
@@ -92,104 +97,133 @@ func (d *draft) write(ctx context.Context, text string) error {
 	if err != nil {
 		return ctx.Err() // others have their turn; the next piece asks again
 	}
-	part, ok := d.certain(ctx)
+	g := d.finished(ctx)
 	leave()
-	if !ok || ctx.Err() != nil {
+	d.take(g)
+	if d.broken || ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return d.tell(ctx, part)
+	return d.tell(ctx)
 }
 
-// certain compiles the finished problems that may be told, with those that were told before. ok is false if
-// there is nothing new among them.
-func (d *draft) certain(ctx context.Context) (g *workgraph.Graph, ok bool) {
+// finished compiles the problems that have been finished since the last call, as far as they may be told,
+// with bare ones in place of those that they need. So each problem of an answer is compiled once.
+func (d *draft) finished(ctx context.Context) *workgraph.Graph {
 	ready := d.read.Ready()
-	in := map[string][]string{}
-	for _, e := range ready.Edges {
-		in[e.To] = append(in[e.To], e.From)
+	fresh := ready.Problems[d.seen:]
+	d.seen = len(ready.Problems)
+	in := map[string][]plan.Edge{}
+	for i := range fresh {
+		in[fresh[i].ID] = nil
 	}
-	part, has, fresh := plan.Graph{}, map[string]bool{}, false
-	for i := range ready.Problems {
-		p := &ready.Problems[i]
+	for _, e := range ready.Edges {
+		if _, ok := in[e.To]; ok {
+			in[e.To] = append(in[e.To], e)
+		}
+	}
+	var part plan.Graph
+	has, certain := map[string]bool{}, map[string]bool{}
+	add := func(p plan.Problem) {
+		if !has[p.ID] {
+			has[p.ID] = true
+			part.Problems = append(part.Problems, p)
+		}
+	}
+	for i := range fresh {
+		p := &fresh[i]
 		if p.ParentID != "" {
-			return nil, false // a later line may make a group of any problem
-		}
-		may, known := d.checked[p.ID]
-		if !known {
-			found, err := d.kit.check(ctx, plan.Graph{Problems: ready.Problems[i : i+1]})
-			if err != nil {
-				return nil, false
-			}
-			may = len(found) == 0
-			d.checked[p.ID] = may
-		}
-		for _, from := range in[p.ID] {
-			may = may && has[from]
-		}
-		for _, r := range p.Refs {
-			may = may && has[r.To]
-		}
-		if !may || has[p.ID] {
-			continue
-		}
-		has[p.ID], fresh = true, fresh || d.told[p.ID] == nil
-		part.Problems = append(part.Problems, *p)
-	}
-	if !fresh {
-		return nil, false
-	}
-	for _, e := range ready.Edges {
-		if has[e.To] {
-			part.Edges = append(part.Edges, e)
-		}
-	}
-	g, err := compile.Graph(ctx, part, d.how)
-	return g, err == nil
-}
-
-// tell tells the nodes that are new, unless the listener wants some to wait.
-func (d *draft) tell(ctx context.Context, g *workgraph.Graph) error {
-	in := edgesInto(g)
-	var fresh []workgraph.Node
-	reached, listed := map[string]bool{}, 0
-	for i := range g.Nodes {
-		n := g.Nodes[i]
-		t := d.told[n.ID]
-		if t != nil && !t.equals(&n, in[n.ID]) {
-			d.broken = true // the check of the whole answer names it
+			d.broken = true // a later line may make a group of any problem
 			return nil
 		}
-		if t != nil {
-			listed++
+		needs := d.needs(p, in[p.ID], certain)
+		if needs == nil || d.reached[p.ID] || certain[p.ID] {
+			continue
 		}
-		// an id that had to change may be another one in the whole plan
-		if reached[n.ID] = t != nil || n.ID == n.Name && allIn(reached, in[n.ID]); t == nil && reached[n.ID] {
-			fresh = append(fresh, n)
+		if found, err := d.kit.check(ctx, plan.Graph{Problems: fresh[i : i+1]}); err != nil || len(found) > 0 {
+			continue
 		}
+		for _, id := range needs {
+			add(plan.Problem{ID: id})
+		}
+		add(*p)
+		certain[p.ID] = true
+		part.Edges = append(part.Edges, in[p.ID]...)
 	}
-	// A new answer is trusted once it has listed all that was told.
-	if len(fresh) == 0 || listed < len(d.told) {
+	if len(certain) == 0 {
 		return nil
 	}
-	usable, err := d.to.Usable(ctx, fresh)
+	g, err := compile.Graph(ctx, part, d.how)
+	if err != nil {
+		return nil // the check of the whole answer says why
+	}
+	g.Nodes = slices.DeleteFunc(g.Nodes, func(n workgraph.Node) bool { return !certain[n.Name] })
+	return g
+}
+
+// needs are the problems that a problem needs; nil if one of them is neither reached nor certain.
+func (d *draft) needs(p *plan.Problem, in []plan.Edge, certain map[string]bool) []string {
+	out := []string{}
+	for _, e := range in {
+		out = append(out, e.From)
+	}
+	for _, r := range p.Refs {
+		out = append(out, r.To)
+	}
+	if slices.ContainsFunc(out, func(id string) bool { return !d.reached[id] && !certain[id] }) {
+		return nil
+	}
+	return out
+}
+
+// take lets the nodes of a part wait that are new.
+func (d *draft) take(g *workgraph.Graph) {
+	if g == nil {
+		return
+	}
+	in := edgesInto(g)
+	for i := range g.Nodes {
+		n := g.Nodes[i]
+		switch t := d.told[n.ID]; {
+		case t != nil && !t.equals(&n, in[n.ID]):
+			d.broken = true // the check of the whole answer names it
+			return
+		case t != nil:
+			d.listed++
+		case n.ID != n.Name || !allIn(d.reached, in[n.ID]):
+			continue // an id that had to change may be another one in the whole plan
+		default:
+			d.waiting = append(d.waiting, &told{n, in[n.ID]})
+		}
+		d.reached[n.ID] = true
+	}
+}
+
+// tell tells the nodes that wait, unless the listener wants some to wait for the whole plan. A new answer is
+// trusted once it has listed all that was told.
+func (d *draft) tell(ctx context.Context) error {
+	if len(d.waiting) == 0 || d.listed < len(d.told) {
+		return nil
+	}
+	nodes := make([]workgraph.Node, len(d.waiting))
+	for i, t := range d.waiting {
+		nodes[i] = t.node
+	}
+	usable, err := d.to.Usable(ctx, nodes)
 	if err != nil {
 		return ctx.Err() // the listener cannot say now; the next piece asks again
 	}
 	var p Part
-	has := map[string]bool{}
-	for id := range d.told {
-		has[id] = true
-	}
-	for i, n := range fresh {
-		d.checked[n.ID] = usable[i]
-		if !usable[i] || !allIn(has, in[n.ID]) {
+	for i, t := range d.waiting {
+		id := t.node.ID
+		if d.reached[id] = usable[i] && allIn(d.reached, t.in); !d.reached[id] {
 			continue
 		}
-		has[n.ID] = true
-		d.told[n.ID] = &told{n, in[n.ID]}
-		d.order = append(d.order, n.ID)
-		p.Nodes, p.Edges = append(p.Nodes, n), append(p.Edges, in[n.ID]...)
+		d.told[id] = t
+		d.listed++
+		d.order = append(d.order, id)
+		p.Nodes, p.Edges = append(p.Nodes, t.node), append(p.Edges, t.in...)
 	}
+	d.waiting = nil
 	if len(p.Nodes) > 0 {
 		d.to.Part(p)
 	}
@@ -244,15 +278,6 @@ func (d *draft) changed(g *workgraph.Graph, read plan.Graph) (out []plan.Diagnos
 	return out
 }
 
-// whole are the findings about a plan that the author itself has no fault with.
-func (d *draft) whole(ctx context.Context, g *workgraph.Graph, read plan.Graph) ([]plan.Diagnostic, error) {
-	if found := d.changed(g, read); len(found) > 0 {
-		return found, nil
-	}
-	faults, err := d.to.Check(ctx, g)
-	return ofGraph(faults), err
-}
-
 // maxFixed bounds the list of tasks that the model is told as fixed, in bytes.
 const maxFixed = 32 << 10
 
@@ -262,10 +287,10 @@ func (d *draft) fixed() string {
 		return ""
 	}
 	var lines []string
-	size := 0
+	size, actor := 0, cmp.Or(d.how.DefaultActor, compile.DefaultActor)
 	for i, id := range d.order {
 		t := d.told[id]
-		line := taskLine(&t.node, t.in, cmp.Or(d.how.DefaultActor, compile.DefaultActor))
+		line := taskLine(&t.node, t.in, actor, argsOf(&t.node, actor, d.how.Named))
 		if size += len(line); size > maxFixed {
 			lines = append(lines, fmt.Sprintf("and %d more", len(d.order)-i))
 			break

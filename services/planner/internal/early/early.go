@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -107,10 +108,9 @@ type node struct {
 // called once if the run ends before its plan.
 func Begin(ctx context.Context, ex Executor, name, mark string, limit time.Duration, tell func(Batch), fail context.CancelCauseFunc) (*Launch, error) {
 	timeout, _ := workgraph.Duration(limit + grace).MarshalText() // it never fails
-	g := &workgraph.Graph{Name: name, Nodes: []workgraph.Node{{
-		ID: Placeholder, Name: "a model writes the plan of request " + mark, Actor: "completion",
-		Named: map[string]json.RawMessage{"timeout": json.RawMessage(strconv.Quote(string(timeout)))}, Retry: workgraph.Retry{MaxAttempts: 1},
-	}}}
+	wait := waiting(Placeholder, string(timeout))
+	wait.Name, wait.Retry = "a model writes the plan of request "+mark, workgraph.Retry{MaxAttempts: 1}
+	g := &workgraph.Graph{Name: name, Nodes: []workgraph.Node{wait}}
 	run, err := ex.Start(ctx, g)
 	if err != nil {
 		return nil, err
@@ -128,20 +128,26 @@ func Begin(ctx context.Context, ex Executor, name, mark string, limit time.Durat
 	return l, nil
 }
 
+// waiting is a node that only waits.
+func waiting(id, timeout string) workgraph.Node {
+	return workgraph.Node{ID: id, Actor: "completion", Named: map[string]json.RawMessage{"timeout": json.RawMessage(strconv.Quote(timeout))}}
+}
+
 // Run is the run.
 func (l *Launch) Run() Run { return l.run }
 
 // Usable reports which nodes have no fault that the executor knows of.
 func (l *Launch) Usable(ctx context.Context, nodes []workgraph.Node) ([]bool, error) {
 	out := make([]bool, len(nodes))
-	found, faults, err := l.ex.Examine(ctx, &workgraph.Graph{Nodes: nodes}, false)
+	g := apart(nodes)
+	found, faults, err := l.ex.Examine(ctx, g, false)
 	switch {
 	case err != nil:
 		return nil, err
-	case len(faults) == 0 && len(found) == len(nodes):
+	case len(faults) == 0 && len(found) == len(g.Nodes):
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		for i, b := range found {
+		for i, b := range found[:len(nodes)] {
 			out[i] = true
 			if why := b.waits(); why != "" {
 				l.waits[nodes[i].ID] = why
@@ -161,6 +167,30 @@ func (l *Launch) Usable(ctx context.Context, nodes []workgraph.Node) ([]bool, er
 		}
 	}
 	return out, nil
+}
+
+// apart is a graph of the nodes, with others that only wait in place of those whose results they use.
+func apart(nodes []workgraph.Node) *workgraph.Graph {
+	g := &workgraph.Graph{Nodes: slices.Clone(nodes)}
+	has, leads := map[string]bool{}, map[[2]string]bool{}
+	for i := range nodes {
+		has[nodes[i].ID] = true
+	}
+	for i := range nodes {
+		for _, arg := range slices.Sorted(maps.Keys(nodes[i].Bind)) {
+			for _, u := range nodes[i].Bind[arg].Uses {
+				if !has[u.Node] {
+					has[u.Node] = true
+					g.Nodes = append(g.Nodes, waiting(u.Node, "1s"))
+				}
+				if e := [2]string{u.Node, nodes[i].ID}; !leads[e] {
+					leads[e] = true
+					g.Edges = append(g.Edges, workgraph.Edge{From: e[0], To: e[1]})
+				}
+			}
+		}
+	}
+	return g
 }
 
 // waits is why a node with this behavior waits for the whole plan, or empty.

@@ -15,6 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/graphpb"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/internal/planpb"
 	"github.com/epigraph-run/epigraph/plan/compile"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
@@ -34,10 +35,11 @@ func (s *Server) UseAuthor(a *author.Author) { s.author = a }
 
 // CreatePlan has a model write a plan.
 func (s *Server) CreatePlan(ctx context.Context, req *plannerv1.CreatePlanRequest) (*plannerv1.CreatePlanResponse, error) {
-	order, err := orderOf(ctx, req)
+	order, err := s.orderOf(ctx, req)
 	if err != nil {
 		return nil, err
 	}
+	order.Check = s.startable
 	made, report, err := s.author.Create(ctx, order)
 	traced(ctx, report)
 	if err != nil {
@@ -46,19 +48,13 @@ func (s *Server) CreatePlan(ctx context.Context, req *plannerv1.CreatePlanReques
 	return created(made, report)
 }
 
-// ordering is what requests for new plans have alike.
-type ordering interface {
-	GetGoal() string
-	GetContext() string
-	GetTools() []*plannerv1.PlanTool
-	GetProfile() string
-	GetDefaultActor() string
-	GetNamed() map[string]*graphv1.Payload
-	GetName() string
-	GetLimits() *plannerv1.AuthorLimits
-}
-
-func orderOf(ctx context.Context, req ordering) (author.Order, error) {
+// orderOf reads a request, within the turns of its namespace.
+func (s *Server) orderOf(ctx context.Context, req *plannerv1.CreatePlanRequest) (author.Order, error) {
+	leave, err := s.enter(ctx, proto.Size(req)/bytesPerCost)
+	if err != nil {
+		return author.Order{}, err
+	}
+	defer leave()
 	tools, err := toolsOf(req.GetTools())
 	if err != nil {
 		return author.Order{}, err
@@ -77,7 +73,7 @@ func orderOf(ctx context.Context, req ordering) (author.Order, error) {
 func created(made author.Made, report author.Report) (*plannerv1.CreatePlanResponse, error) {
 	var err error
 	out := &plannerv1.CreatePlanResponse{Text: made.Text, Authoring: authoring(report)}
-	if len(report.Rounds) > 0 {
+	if len(report.Rounds) > 0 && report.End != author.Busy {
 		out.Plan = planpb.Response(made.Read)
 	}
 	if made.Graph == nil {
@@ -113,7 +109,7 @@ func (s *Server) RevisePlan(ctx context.Context, req *plannerv1.RevisePlanReques
 		return nil, err
 	}
 	out := &plannerv1.RevisePlanResponse{Text: made.Text, Authoring: authoring(report)}
-	if len(report.Rounds) > 0 {
+	if len(report.Rounds) > 0 && report.End != author.Busy {
 		out.Plan = planpb.Response(made.Read)
 	}
 	if made.Patch == nil {
@@ -217,22 +213,29 @@ var ends = map[author.End]plannerv1.AuthorEnd{
 	author.Tokens: plannerv1.AuthorEnd_AUTHOR_END_TOKENS, author.Cost: plannerv1.AuthorEnd_AUTHOR_END_COST,
 	author.Time: plannerv1.AuthorEnd_AUTHOR_END_TIME, author.NoProgress: plannerv1.AuthorEnd_AUTHOR_END_NO_PROGRESS,
 	author.Declined: plannerv1.AuthorEnd_AUTHOR_END_DECLINED, author.ModelFailed: plannerv1.AuthorEnd_AUTHOR_END_MODEL_FAILED,
+	author.Busy: plannerv1.AuthorEnd_AUTHOR_END_BUSY,
 }
 
 func authoring(r author.Report) *plannerv1.Authoring {
 	out := &plannerv1.Authoring{End: ends[r.End], Message: r.Message, UsageId: r.UsageID}
 	var cost int64
-	known := len(r.Rounds) > 0
+	known := len(r.Rounds) > 0 || r.Failed != nil
+	count := func(u llm.Usage, c *int64) {
+		out.InputTokens += u.Input
+		out.OutputTokens += u.Output
+		if c == nil {
+			known = false
+		} else {
+			cost += *c
+		}
+	}
 	for i := range r.Rounds {
 		x := &r.Rounds[i]
 		out.Rounds = append(out.Rounds, roundOf(x))
-		out.InputTokens += x.Usage.Input
-		out.OutputTokens += x.Usage.Output
-		if x.Cost == nil {
-			known = false
-		} else {
-			cost += *x.Cost
-		}
+		count(x.Usage, x.Cost)
+	}
+	if r.Failed != nil {
+		count(r.Failed.Usage, r.Failed.Cost)
 	}
 	if known {
 		out.CostNanoUsd = &cost

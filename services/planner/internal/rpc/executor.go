@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -61,6 +62,24 @@ func (e *executor) Examine(ctx context.Context, g *workgraph.Graph, knownInput b
 		out = append(out, early.Behavior{Effect: graphpb.EffectOf(b.GetEffect()), Approves: b.GetApproves()})
 	}
 	return out, graphpb.Faults(r.GetFaults()), nil
+}
+
+// startable returns the faults for which no run can be started with a graph, as far as an executor says
+// so now. Actors that it does not know are no fault: workers may bring them.
+func (s *Server) startable(ctx context.Context, g *workgraph.Graph) ([]workgraph.Fault, error) {
+	if s.executor == nil {
+		return nil, nil
+	}
+	_, faults, err := (&executor{client: s.executor}).Examine(ctx, g, false)
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil: // the start of a run asks again
+		return nil, nil //nolint:nilerr // a plan that was paid needs no executor
+	}
+	return slices.DeleteFunc(faults, func(f workgraph.Fault) bool {
+		return f.Code == workgraph.CodeUnknownActor || f.Code == workgraph.CodeMoreFaults
+	}), nil
 }
 
 // Amend implements early.Executor.

@@ -33,11 +33,11 @@ func (s *Server) StreamPlan(req *plannerv1.StreamPlanRequest, stream grpc.Server
 	}
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
-	order, err := orderOf(ctx, req)
+	order, err := s.orderOf(ctx, req.GetPlan())
 	if err != nil {
 		return err
 	}
-	w := &writing{req: req, fail: cancel, events: &events{wake: make(chan struct{}, 1)}}
+	w := &writing{server: s, req: req, fail: cancel, events: &events{wake: make(chan struct{}, 1)}}
 	if req.GetRun() != nil {
 		w.executor = &executor{client: s.executor, how: req.GetRun()}
 	}
@@ -64,6 +64,7 @@ func (s *Server) StreamPlan(req *plannerv1.StreamPlanRequest, stream grpc.Server
 
 // writing is the plan of one request while it is written. It implements author.Listener.
 type writing struct {
+	server   *Server
 	req      *plannerv1.StreamPlanRequest
 	executor *executor // nil without a run
 	events   *events
@@ -125,7 +126,7 @@ func (w *writing) Begin(ctx context.Context, limit time.Duration) error {
 	if err != nil {
 		return err
 	}
-	name := w.req.GetName()
+	name := w.req.GetPlan().GetName()
 	if name == "" {
 		name = "plan"
 	}
@@ -184,7 +185,7 @@ func (w *writing) Part(p author.Part) {
 // Check implements author.Listener.
 func (w *writing) Check(ctx context.Context, g *workgraph.Graph) ([]workgraph.Fault, error) {
 	if w.launch == nil {
-		return nil, nil
+		return w.server.startable(ctx, g)
 	}
 	return w.launch.Check(ctx, g)
 }

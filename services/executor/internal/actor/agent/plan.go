@@ -20,9 +20,10 @@ import (
 // maxProblems bounds the problems of one plan.
 const maxProblems = 200
 
-// stated finds the marks of a plan that is meant as one: lists in prose are read as plans too, but an answer
-// may hold them.
-var stated = regexp.MustCompile(`(?i)<Problem|ProblemGraph|->`)
+// stated finds the marks of a plan that is meant as one: its tags, or arrows between ids alone on a line.
+// Lists and arrows in prose are read as plans too, but an answer may hold them.
+var stated = regexp.MustCompile(strings.ReplaceAll(`(?im)<Problem|ProblemGraph|^[ \t]*ID(?:[ \t]*,[ \t]*ID)*[ \t]*->[ \t]*ID(?:[ \t]*(?:,|->)[ \t]*ID)*[ \t]*;?[ \t\r]*$`,
+	"ID", `[\pL\pN_.#/-]+`))
 
 // maxPlanTold bounds what a reasoner is shown of a plan of its own that has faults, in bytes.
 const maxPlanTold = 12 << 10
@@ -65,6 +66,9 @@ func (d *definition) readPlan(ctx context.Context, raw json.RawMessage, open, mu
 	for i := range g.Nodes {
 		if g.Nodes[i].ID == nodeResults {
 			return nil, fmt.Errorf("%q cannot be the id of a problem: choose another", nodeResults)
+		}
+		if actorName := g.Nodes[i].Actor; actorName != name {
+			return nil, fmt.Errorf("problem %q would be done by %q: problems of a plan are done by the solver", errs.Clip(g.Nodes[i].Name, 100), errs.Clip(actorName, 100))
 		}
 	}
 	graph, err := actor.Encode(g)

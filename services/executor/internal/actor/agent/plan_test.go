@@ -43,6 +43,29 @@ func TestPlans(t *testing.T) {
 		done(t, work(t, workgraph.Actors{"r": r, "s": s}, planning), `"Done:\n1. tea\n2. milk"`)
 		require.Len(t, s.calls, 2)
 	})
+	t.Run("Answer/WithAnArrowIsNoPlan", func(t *testing.T) {
+		t.Parallel()
+		for _, answer := range []string{"OSL -> BER costs 99", "Cheapest: OSL -> BER", "- OSL -> BER\n- OSL -> CPH, if it rains"} {
+			r, s := &reasoner{script: []string{"1. Compare flights", answer}}, says(`"ok"`)
+			done(t, work(t, workgraph.Actors{"r": r, "s": s}, planning), encoded(t, answer))
+			require.Len(t, s.calls, 1, answer)
+		}
+	})
+	t.Run("Later/AnArrowBetweenIDsIsAPlan", func(t *testing.T) {
+		t.Parallel()
+		r, s := &reasoner{script: []string{"1. Look", "FETCH_URLS, PRICES -> COMPARE\r\nCOMPARE->END", "Done."}}, says(`"ok"`)
+		done(t, work(t, workgraph.Actors{"r": r, "s": s}, planning), `"Done."`)
+		require.Len(t, s.calls, 5)
+	})
+	t.Run("Tool/IsNoActor", func(t *testing.T) {
+		t.Parallel()
+		model, other := says(`"model"`), says(`"other"`)
+		r, s := &reasoner{script: []string{`[{"id": "a", "request": "x", "tool": "llm", "needs": []}, {"id": "b", "request": "y", "tool": "other", "needs": []}, {"id": "c", "request": "z", "tool": "s", "args": {"q": 1}, "needs": []}]`, "Done."}}, says(`"ok"`)
+		done(t, work(t, workgraph.Actors{"r": r, "s": s, "llm": model, "other": other}, planning), `"Done."`)
+		require.Len(t, s.calls, 3, "the solver does each problem")
+		require.Empty(t, model.calls)
+		require.Empty(t, other.calls)
+	})
 	t.Run("Graph/OfTheReasonerIsNoPlan", func(t *testing.T) {
 		t.Parallel()
 		evil := says(`"evil"`)

@@ -108,8 +108,8 @@ func (c carrier) Set(key, value string) { c[key] = value }
 // Keys implements propagation.TextMapCarrier.
 func (c carrier) Keys() []string { return slices.Collect(maps.Keys(c)) }
 
-// params are the call as the server gets it: the node's own arguments, and of those that travel with the run
-// the ones that the tool's schema names.
+// params are the call as the server gets it: the node's own arguments, and of those that travel with the run,
+// or that a plan gives to every problem, the ones that the tool's schema names.
 func (a caller) params(c *workgraph.Call) (*mcp.CallToolParams, error) {
 	t, _ := a.sv.tool(a.tool)
 	if t == nil {
@@ -118,7 +118,8 @@ func (a caller) params(c *workgraph.Call) (*mcp.CallToolParams, error) {
 	args := map[string]json.RawMessage{}
 	size := 0
 	for name, v := range c.Named {
-		if _, own := c.Own[name]; own || t.properties[name] {
+		_, own := c.Own[name]
+		if own = own && (c.Kind != workgraph.ProblemKind || !workgraph.PlanArgument(name)); own || t.properties[name] {
 			args[name] = v
 			size += len(name) + len(v)
 		}

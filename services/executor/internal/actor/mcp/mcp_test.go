@@ -187,6 +187,7 @@ type attempt struct {
 	ctx    context.Context
 	named  string
 	own    string
+	kind   workgraph.Kind
 	effect workgraph.Effect
 	beats  func(json.RawMessage)
 }
@@ -198,7 +199,7 @@ func call(t *testing.T, s *mcp.Servers, name string, a attempt) (string, error) 
 	require.True(t, ok)
 	info, ok := s.ActorInfo(name)
 	require.True(t, ok)
-	start := workgraph.Start{RunID: "run_1", Ref: workgraph.Ref{Node: "n", Visit: 1}, Attempt: 2, Generation: 1, Actor: name, Effect: info.Effect}
+	start := workgraph.Start{RunID: "run_1", Ref: workgraph.Ref{Node: "n", Visit: 1}, Attempt: 2, Generation: 1, Actor: name, Effect: info.Effect, Kind: a.kind}
 	if a.effect != "" {
 		start.Effect = a.effect
 	}
@@ -455,6 +456,16 @@ func TestCall(t *testing.T) {
 		require.Contains(t, meta["traceparent"], span.SpanContext().TraceID().String())
 		require.JSONEq(t, `{"known": 9007199254740993, "own": true}`, arguments)
 		require.Contains(t, arguments, "9007199254740993")
+	})
+	t.Run("Plan/OnlyTheArgumentsOfTheToolAreSent", func(t *testing.T) {
+		given := attempt{named: `{"known": 1, "request": "do it", "references": [], "x": 2}`, kind: workgraph.ProblemKind}
+		_, err := call(t, s, "mcp/p/meta", given)
+		require.NoError(t, err)
+		require.JSONEq(t, `{"known": 1, "x": 2}`, arguments)
+		given.kind = workgraph.ActionKind
+		_, err = call(t, s, "mcp/p/meta", given)
+		require.NoError(t, err)
+		require.JSONEq(t, given.named, arguments, "a node of another graph states what it means")
 	})
 	t.Run("Headers/AreSent", func(t *testing.T) {
 		p.mu.Lock()

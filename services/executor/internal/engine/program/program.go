@@ -123,7 +123,7 @@ func isLight(g *workgraph.Graph, known ActorSet) bool {
 		n := &g.Nodes[i]
 		info := known[n.Actor]
 		if schemas += len(info.Schema); schemas > lightSchemas || info.Computes ||
-			n.When != "" || n.Transform != "" || n.ConcurrencyKey != "" || n.PassDown.Expr != "" || n.Check != nil || n.Map != nil || n.On != nil {
+			n.When != "" || n.Transform != "" || n.ConcurrencyKey != "" || n.PassDown.Expr != "" || n.Check != nil || n.Map != nil || n.On != nil || len(n.Bind) > 0 {
 			return false
 		}
 	}

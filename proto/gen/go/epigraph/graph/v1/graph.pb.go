@@ -667,7 +667,10 @@ type Node struct {
 	// Refused with FIELD_NOT_USED when it is set: no actor works on a thread.
 	Thread string `protobuf:"bytes,21,opt,name=thread,proto3" json:"thread,omitempty"`
 	// Overrides what the actor declares.
-	Effect        Effect `protobuf:"varint,22,opt,name=effect,proto3,enum=epigraph.graph.v1.Effect" json:"effect,omitempty"`
+	Effect Effect `protobuf:"varint,22,opt,name=effect,proto3,enum=epigraph.graph.v1.Effect" json:"effect,omitempty"`
+	// Named arguments that are made of the results of nodes before. They win over all others of their names,
+	// and are not propagated.
+	Bind          map[string]*Binding `protobuf:"bytes,23,rep,name=bind,proto3" json:"bind,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -856,6 +859,143 @@ func (x *Node) GetEffect() Effect {
 	return Effect_EFFECT_UNSPECIFIED
 }
 
+func (x *Node) GetBind() map[string]*Binding {
+	if x != nil {
+		return x.Bind
+	}
+	return nil
+}
+
+// Binding is a named argument that is made of the results of nodes before.
+type Binding struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The argument with marks in its texts. A text that is a mark becomes the result itself; in a longer text a
+	// mark becomes the result as text. Absent means the result of the only use.
+	Value *Payload `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
+	// The results that it uses.
+	Uses          []*ResultUse `protobuf:"bytes,2,rep,name=uses,proto3" json:"uses,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Binding) Reset() {
+	*x = Binding{}
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Binding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Binding) ProtoMessage() {}
+
+func (x *Binding) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Binding.ProtoReflect.Descriptor instead.
+func (*Binding) Descriptor() ([]byte, []int) {
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Binding) GetValue() *Payload {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+func (x *Binding) GetUses() []*ResultUse {
+	if x != nil {
+		return x.Uses
+	}
+	return nil
+}
+
+// ResultUse is a use of the result of a node: the one that an expression finds as nodes.ID.
+type ResultUse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What stands for the result in the texts of the value.
+	Mark string `protobuf:"bytes,1,opt,name=mark,proto3" json:"mark,omitempty"`
+	// The node.
+	Node string `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	// A part of the result, such as "items[0].name". Empty means the result. A result that is a text is read as
+	// JSON; one without the field fails the visit.
+	Field string `protobuf:"bytes,3,opt,name=field,proto3" json:"field,omitempty"`
+	// Takes the result itself if it has no such field.
+	OrWhole       bool `protobuf:"varint,4,opt,name=or_whole,json=orWhole,proto3" json:"or_whole,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResultUse) Reset() {
+	*x = ResultUse{}
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResultUse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResultUse) ProtoMessage() {}
+
+func (x *ResultUse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResultUse.ProtoReflect.Descriptor instead.
+func (*ResultUse) Descriptor() ([]byte, []int) {
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ResultUse) GetMark() string {
+	if x != nil {
+		return x.Mark
+	}
+	return ""
+}
+
+func (x *ResultUse) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *ResultUse) GetField() string {
+	if x != nil {
+		return x.Field
+	}
+	return ""
+}
+
+func (x *ResultUse) GetOrWhole() bool {
+	if x != nil {
+		return x.OrWhole
+	}
+	return false
+}
+
 // Edge lets one node's result reach another.
 type Edge struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -875,7 +1015,7 @@ type Edge struct {
 
 func (x *Edge) Reset() {
 	*x = Edge{}
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[3]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -887,7 +1027,7 @@ func (x *Edge) String() string {
 func (*Edge) ProtoMessage() {}
 
 func (x *Edge) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[3]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -900,7 +1040,7 @@ func (x *Edge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Edge.ProtoReflect.Descriptor instead.
 func (*Edge) Descriptor() ([]byte, []int) {
-	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{3}
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Edge) GetFrom() string {
@@ -957,7 +1097,7 @@ type PassDown struct {
 
 func (x *PassDown) Reset() {
 	*x = PassDown{}
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[4]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -969,7 +1109,7 @@ func (x *PassDown) String() string {
 func (*PassDown) ProtoMessage() {}
 
 func (x *PassDown) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[4]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -982,7 +1122,7 @@ func (x *PassDown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PassDown.ProtoReflect.Descriptor instead.
 func (*PassDown) Descriptor() ([]byte, []int) {
-	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{4}
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PassDown) GetMode() isPassDown_Mode {
@@ -1085,7 +1225,7 @@ type NoPassDown struct {
 
 func (x *NoPassDown) Reset() {
 	*x = NoPassDown{}
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[5]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1097,7 +1237,7 @@ func (x *NoPassDown) String() string {
 func (*NoPassDown) ProtoMessage() {}
 
 func (x *NoPassDown) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[5]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1110,7 +1250,7 @@ func (x *NoPassDown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoPassDown.ProtoReflect.Descriptor instead.
 func (*NoPassDown) Descriptor() ([]byte, []int) {
-	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{5}
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{7}
 }
 
 // ResultAsFirstArg puts the result in the place of the first positional argument.
@@ -1122,7 +1262,7 @@ type ResultAsFirstArg struct {
 
 func (x *ResultAsFirstArg) Reset() {
 	*x = ResultAsFirstArg{}
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[6]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1134,7 +1274,7 @@ func (x *ResultAsFirstArg) String() string {
 func (*ResultAsFirstArg) ProtoMessage() {}
 
 func (x *ResultAsFirstArg) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[6]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1147,7 +1287,7 @@ func (x *ResultAsFirstArg) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultAsFirstArg.ProtoReflect.Descriptor instead.
 func (*ResultAsFirstArg) Descriptor() ([]byte, []int) {
-	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{6}
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{8}
 }
 
 // ResultAsLeadingArgs puts the result's values in front of the positional arguments.
@@ -1159,7 +1299,7 @@ type ResultAsLeadingArgs struct {
 
 func (x *ResultAsLeadingArgs) Reset() {
 	*x = ResultAsLeadingArgs{}
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[7]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1171,7 +1311,7 @@ func (x *ResultAsLeadingArgs) String() string {
 func (*ResultAsLeadingArgs) ProtoMessage() {}
 
 func (x *ResultAsLeadingArgs) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[7]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1184,7 +1324,7 @@ func (x *ResultAsLeadingArgs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultAsLeadingArgs.ProtoReflect.Descriptor instead.
 func (*ResultAsLeadingArgs) Descriptor() ([]byte, []int) {
-	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{7}
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{9}
 }
 
 // Join is the policy of a node with several parents.
@@ -1202,7 +1342,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[8]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1214,7 +1354,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[8]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1227,7 +1367,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{8}
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Join) GetKind() JoinKind {
@@ -1262,7 +1402,7 @@ type Activation struct {
 
 func (x *Activation) Reset() {
 	*x = Activation{}
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[9]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1274,7 +1414,7 @@ func (x *Activation) String() string {
 func (*Activation) ProtoMessage() {}
 
 func (x *Activation) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[9]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1287,7 +1427,7 @@ func (x *Activation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Activation.ProtoReflect.Descriptor instead.
 func (*Activation) Descriptor() ([]byte, []int) {
-	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{9}
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Activation) GetInbox() *Inbox {
@@ -1312,7 +1452,7 @@ type Inbox struct {
 
 func (x *Inbox) Reset() {
 	*x = Inbox{}
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[10]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1324,7 +1464,7 @@ func (x *Inbox) String() string {
 func (*Inbox) ProtoMessage() {}
 
 func (x *Inbox) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[10]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1337,7 +1477,7 @@ func (x *Inbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inbox.ProtoReflect.Descriptor instead.
 func (*Inbox) Descriptor() ([]byte, []int) {
-	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{10}
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Inbox) GetFrom() []string {
@@ -1381,7 +1521,7 @@ type Retry struct {
 
 func (x *Retry) Reset() {
 	*x = Retry{}
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[11]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1393,7 +1533,7 @@ func (x *Retry) String() string {
 func (*Retry) ProtoMessage() {}
 
 func (x *Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[11]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1406,7 +1546,7 @@ func (x *Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retry.ProtoReflect.Descriptor instead.
 func (*Retry) Descriptor() ([]byte, []int) {
-	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{11}
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Retry) GetMaxAttempts() int32 {
@@ -1457,7 +1597,7 @@ type Check struct {
 
 func (x *Check) Reset() {
 	*x = Check{}
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[12]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1469,7 +1609,7 @@ func (x *Check) String() string {
 func (*Check) ProtoMessage() {}
 
 func (x *Check) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[12]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1482,7 +1622,7 @@ func (x *Check) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Check.ProtoReflect.Descriptor instead.
 func (*Check) Descriptor() ([]byte, []int) {
-	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{12}
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Check) GetJsonSchema() *Payload {
@@ -1512,7 +1652,7 @@ type OnError struct {
 
 func (x *OnError) Reset() {
 	*x = OnError{}
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[13]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1524,7 +1664,7 @@ func (x *OnError) String() string {
 func (*OnError) ProtoMessage() {}
 
 func (x *OnError) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[13]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1537,7 +1677,7 @@ func (x *OnError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OnError.ProtoReflect.Descriptor instead.
 func (*OnError) Descriptor() ([]byte, []int) {
-	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{13}
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *OnError) GetKind() OnErrorKind {
@@ -1573,7 +1713,7 @@ type Map struct {
 
 func (x *Map) Reset() {
 	*x = Map{}
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[14]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1585,7 +1725,7 @@ func (x *Map) String() string {
 func (*Map) ProtoMessage() {}
 
 func (x *Map) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[14]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1598,7 +1738,7 @@ func (x *Map) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Map.ProtoReflect.Descriptor instead.
 func (*Map) Descriptor() ([]byte, []int) {
-	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{14}
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Map) GetOver() string {
@@ -1647,7 +1787,7 @@ type Cache struct {
 
 func (x *Cache) Reset() {
 	*x = Cache{}
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[15]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1659,7 +1799,7 @@ func (x *Cache) String() string {
 func (*Cache) ProtoMessage() {}
 
 func (x *Cache) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[15]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1672,7 +1812,7 @@ func (x *Cache) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cache.ProtoReflect.Descriptor instead.
 func (*Cache) Descriptor() ([]byte, []int) {
-	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{15}
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Cache) GetTtl() *durationpb.Duration {
@@ -1703,7 +1843,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[16]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1715,7 +1855,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[16]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1728,7 +1868,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{16}
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Fault) GetCode() string {
@@ -1791,7 +1931,7 @@ const file_epigraph_graph_v1_graph_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x1b.epigraph.graph.v1.StateKeyR\x05value:\x028\x01\"v\n" +
 	"\bStateKey\x124\n" +
 	"\areducer\x18\x01 \x01(\x0e2\x1a.epigraph.graph.v1.ReducerR\areducer\x124\n" +
-	"\ainitial\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\ainitial\"\xb6\b\n" +
+	"\ainitial\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\ainitial\"\xc2\t\n" +
 	"\x04Node\x12\x18\n" +
 	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x02id\x12\x1c\n" +
 	"\x04name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x04name\x12/\n" +
@@ -1816,11 +1956,23 @@ const file_epigraph_graph_v1_graph_proto_rawDesc = "" +
 	"\x05cache\x18\x13 \x01(\v2\x18.epigraph.graph.v1.CacheR\x05cache\x12'\n" +
 	"\x0fconcurrency_key\x18\x14 \x01(\tR\x0econcurrencyKey\x12\x16\n" +
 	"\x06thread\x18\x15 \x01(\tR\x06thread\x121\n" +
-	"\x06effect\x18\x16 \x01(\x0e2\x19.epigraph.graph.v1.EffectR\x06effect\x1aT\n" +
+	"\x06effect\x18\x16 \x01(\x0e2\x19.epigraph.graph.v1.EffectR\x06effect\x125\n" +
+	"\x04bind\x18\x17 \x03(\v2!.epigraph.graph.v1.Node.BindEntryR\x04bind\x1aT\n" +
 	"\n" +
 	"NamedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
-	"\x05value\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05value:\x028\x01\"\xbf\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05value:\x028\x01\x1aS\n" +
+	"\tBindEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
+	"\x05value\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.BindingR\x05value:\x028\x01\"w\n" +
+	"\aBinding\x120\n" +
+	"\x05value\x18\x01 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05value\x12:\n" +
+	"\x04uses\x18\x02 \x03(\v2\x1c.epigraph.graph.v1.ResultUseB\b\xbaH\x05\x92\x01\x02\x10dR\x04uses\"\x82\x01\n" +
+	"\tResultUse\x12\x1c\n" +
+	"\x04mark\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x04mark\x12\x1c\n" +
+	"\x04node\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x04node\x12\x1e\n" +
+	"\x05field\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x05field\x12\x19\n" +
+	"\bor_whole\x18\x04 \x01(\bR\aorWhole\"\xbf\x01\n" +
 	"\x04Edge\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\x12\x12\n" +
@@ -1938,7 +2090,7 @@ func file_epigraph_graph_v1_graph_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_graph_v1_graph_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_epigraph_graph_v1_graph_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_epigraph_graph_v1_graph_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_epigraph_graph_v1_graph_proto_goTypes = []any{
 	(Reducer)(0),                // 0: epigraph.graph.v1.Reducer
 	(NodeKind)(0),               // 1: epigraph.graph.v1.NodeKind
@@ -1951,68 +2103,75 @@ var file_epigraph_graph_v1_graph_proto_goTypes = []any{
 	(*Graph)(nil),               // 8: epigraph.graph.v1.Graph
 	(*StateKey)(nil),            // 9: epigraph.graph.v1.StateKey
 	(*Node)(nil),                // 10: epigraph.graph.v1.Node
-	(*Edge)(nil),                // 11: epigraph.graph.v1.Edge
-	(*PassDown)(nil),            // 12: epigraph.graph.v1.PassDown
-	(*NoPassDown)(nil),          // 13: epigraph.graph.v1.NoPassDown
-	(*ResultAsFirstArg)(nil),    // 14: epigraph.graph.v1.ResultAsFirstArg
-	(*ResultAsLeadingArgs)(nil), // 15: epigraph.graph.v1.ResultAsLeadingArgs
-	(*Join)(nil),                // 16: epigraph.graph.v1.Join
-	(*Activation)(nil),          // 17: epigraph.graph.v1.Activation
-	(*Inbox)(nil),               // 18: epigraph.graph.v1.Inbox
-	(*Retry)(nil),               // 19: epigraph.graph.v1.Retry
-	(*Check)(nil),               // 20: epigraph.graph.v1.Check
-	(*OnError)(nil),             // 21: epigraph.graph.v1.OnError
-	(*Map)(nil),                 // 22: epigraph.graph.v1.Map
-	(*Cache)(nil),               // 23: epigraph.graph.v1.Cache
-	(*Fault)(nil),               // 24: epigraph.graph.v1.Fault
-	nil,                         // 25: epigraph.graph.v1.Graph.StateEntry
-	nil,                         // 26: epigraph.graph.v1.Node.NamedEntry
-	(*Payload)(nil),             // 27: epigraph.graph.v1.Payload
-	(*durationpb.Duration)(nil), // 28: google.protobuf.Duration
+	(*Binding)(nil),             // 11: epigraph.graph.v1.Binding
+	(*ResultUse)(nil),           // 12: epigraph.graph.v1.ResultUse
+	(*Edge)(nil),                // 13: epigraph.graph.v1.Edge
+	(*PassDown)(nil),            // 14: epigraph.graph.v1.PassDown
+	(*NoPassDown)(nil),          // 15: epigraph.graph.v1.NoPassDown
+	(*ResultAsFirstArg)(nil),    // 16: epigraph.graph.v1.ResultAsFirstArg
+	(*ResultAsLeadingArgs)(nil), // 17: epigraph.graph.v1.ResultAsLeadingArgs
+	(*Join)(nil),                // 18: epigraph.graph.v1.Join
+	(*Activation)(nil),          // 19: epigraph.graph.v1.Activation
+	(*Inbox)(nil),               // 20: epigraph.graph.v1.Inbox
+	(*Retry)(nil),               // 21: epigraph.graph.v1.Retry
+	(*Check)(nil),               // 22: epigraph.graph.v1.Check
+	(*OnError)(nil),             // 23: epigraph.graph.v1.OnError
+	(*Map)(nil),                 // 24: epigraph.graph.v1.Map
+	(*Cache)(nil),               // 25: epigraph.graph.v1.Cache
+	(*Fault)(nil),               // 26: epigraph.graph.v1.Fault
+	nil,                         // 27: epigraph.graph.v1.Graph.StateEntry
+	nil,                         // 28: epigraph.graph.v1.Node.NamedEntry
+	nil,                         // 29: epigraph.graph.v1.Node.BindEntry
+	(*Payload)(nil),             // 30: epigraph.graph.v1.Payload
+	(*durationpb.Duration)(nil), // 31: google.protobuf.Duration
 }
 var file_epigraph_graph_v1_graph_proto_depIdxs = []int32{
 	10, // 0: epigraph.graph.v1.Graph.nodes:type_name -> epigraph.graph.v1.Node
-	11, // 1: epigraph.graph.v1.Graph.edges:type_name -> epigraph.graph.v1.Edge
-	25, // 2: epigraph.graph.v1.Graph.state:type_name -> epigraph.graph.v1.Graph.StateEntry
+	13, // 1: epigraph.graph.v1.Graph.edges:type_name -> epigraph.graph.v1.Edge
+	27, // 2: epigraph.graph.v1.Graph.state:type_name -> epigraph.graph.v1.Graph.StateEntry
 	0,  // 3: epigraph.graph.v1.StateKey.reducer:type_name -> epigraph.graph.v1.Reducer
-	27, // 4: epigraph.graph.v1.StateKey.initial:type_name -> epigraph.graph.v1.Payload
+	30, // 4: epigraph.graph.v1.StateKey.initial:type_name -> epigraph.graph.v1.Payload
 	1,  // 5: epigraph.graph.v1.Node.kind:type_name -> epigraph.graph.v1.NodeKind
-	27, // 6: epigraph.graph.v1.Node.args:type_name -> epigraph.graph.v1.Payload
-	26, // 7: epigraph.graph.v1.Node.named:type_name -> epigraph.graph.v1.Node.NamedEntry
-	12, // 8: epigraph.graph.v1.Node.result_pass_down_mode:type_name -> epigraph.graph.v1.PassDown
-	16, // 9: epigraph.graph.v1.Node.join:type_name -> epigraph.graph.v1.Join
-	17, // 10: epigraph.graph.v1.Node.on:type_name -> epigraph.graph.v1.Activation
-	19, // 11: epigraph.graph.v1.Node.retry:type_name -> epigraph.graph.v1.Retry
-	20, // 12: epigraph.graph.v1.Node.check:type_name -> epigraph.graph.v1.Check
-	28, // 13: epigraph.graph.v1.Node.timeout:type_name -> google.protobuf.Duration
-	28, // 14: epigraph.graph.v1.Node.idle_timeout:type_name -> google.protobuf.Duration
-	21, // 15: epigraph.graph.v1.Node.on_error:type_name -> epigraph.graph.v1.OnError
-	22, // 16: epigraph.graph.v1.Node.map:type_name -> epigraph.graph.v1.Map
-	23, // 17: epigraph.graph.v1.Node.cache:type_name -> epigraph.graph.v1.Cache
+	30, // 6: epigraph.graph.v1.Node.args:type_name -> epigraph.graph.v1.Payload
+	28, // 7: epigraph.graph.v1.Node.named:type_name -> epigraph.graph.v1.Node.NamedEntry
+	14, // 8: epigraph.graph.v1.Node.result_pass_down_mode:type_name -> epigraph.graph.v1.PassDown
+	18, // 9: epigraph.graph.v1.Node.join:type_name -> epigraph.graph.v1.Join
+	19, // 10: epigraph.graph.v1.Node.on:type_name -> epigraph.graph.v1.Activation
+	21, // 11: epigraph.graph.v1.Node.retry:type_name -> epigraph.graph.v1.Retry
+	22, // 12: epigraph.graph.v1.Node.check:type_name -> epigraph.graph.v1.Check
+	31, // 13: epigraph.graph.v1.Node.timeout:type_name -> google.protobuf.Duration
+	31, // 14: epigraph.graph.v1.Node.idle_timeout:type_name -> google.protobuf.Duration
+	23, // 15: epigraph.graph.v1.Node.on_error:type_name -> epigraph.graph.v1.OnError
+	24, // 16: epigraph.graph.v1.Node.map:type_name -> epigraph.graph.v1.Map
+	25, // 17: epigraph.graph.v1.Node.cache:type_name -> epigraph.graph.v1.Cache
 	2,  // 18: epigraph.graph.v1.Node.effect:type_name -> epigraph.graph.v1.Effect
-	3,  // 19: epigraph.graph.v1.Edge.kind:type_name -> epigraph.graph.v1.EdgeKind
-	12, // 20: epigraph.graph.v1.Edge.result_pass_down_mode:type_name -> epigraph.graph.v1.PassDown
-	13, // 21: epigraph.graph.v1.PassDown.no_pass_down:type_name -> epigraph.graph.v1.NoPassDown
-	14, // 22: epigraph.graph.v1.PassDown.result_as_first_arg:type_name -> epigraph.graph.v1.ResultAsFirstArg
-	15, // 23: epigraph.graph.v1.PassDown.result_as_leading_args:type_name -> epigraph.graph.v1.ResultAsLeadingArgs
-	4,  // 24: epigraph.graph.v1.Join.kind:type_name -> epigraph.graph.v1.JoinKind
-	5,  // 25: epigraph.graph.v1.Join.losers:type_name -> epigraph.graph.v1.Losers
-	18, // 26: epigraph.graph.v1.Activation.inbox:type_name -> epigraph.graph.v1.Inbox
-	28, // 27: epigraph.graph.v1.Inbox.ttl:type_name -> google.protobuf.Duration
-	28, // 28: epigraph.graph.v1.Retry.initial_interval:type_name -> google.protobuf.Duration
-	28, // 29: epigraph.graph.v1.Retry.max_interval:type_name -> google.protobuf.Duration
-	27, // 30: epigraph.graph.v1.Check.json_schema:type_name -> epigraph.graph.v1.Payload
-	6,  // 31: epigraph.graph.v1.OnError.kind:type_name -> epigraph.graph.v1.OnErrorKind
-	27, // 32: epigraph.graph.v1.OnError.fallback:type_name -> epigraph.graph.v1.Payload
-	7,  // 33: epigraph.graph.v1.Map.on_item_error:type_name -> epigraph.graph.v1.OnItemErrorKind
-	28, // 34: epigraph.graph.v1.Cache.ttl:type_name -> google.protobuf.Duration
-	9,  // 35: epigraph.graph.v1.Graph.StateEntry.value:type_name -> epigraph.graph.v1.StateKey
-	27, // 36: epigraph.graph.v1.Node.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	37, // [37:37] is the sub-list for method output_type
-	37, // [37:37] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	29, // 19: epigraph.graph.v1.Node.bind:type_name -> epigraph.graph.v1.Node.BindEntry
+	30, // 20: epigraph.graph.v1.Binding.value:type_name -> epigraph.graph.v1.Payload
+	12, // 21: epigraph.graph.v1.Binding.uses:type_name -> epigraph.graph.v1.ResultUse
+	3,  // 22: epigraph.graph.v1.Edge.kind:type_name -> epigraph.graph.v1.EdgeKind
+	14, // 23: epigraph.graph.v1.Edge.result_pass_down_mode:type_name -> epigraph.graph.v1.PassDown
+	15, // 24: epigraph.graph.v1.PassDown.no_pass_down:type_name -> epigraph.graph.v1.NoPassDown
+	16, // 25: epigraph.graph.v1.PassDown.result_as_first_arg:type_name -> epigraph.graph.v1.ResultAsFirstArg
+	17, // 26: epigraph.graph.v1.PassDown.result_as_leading_args:type_name -> epigraph.graph.v1.ResultAsLeadingArgs
+	4,  // 27: epigraph.graph.v1.Join.kind:type_name -> epigraph.graph.v1.JoinKind
+	5,  // 28: epigraph.graph.v1.Join.losers:type_name -> epigraph.graph.v1.Losers
+	20, // 29: epigraph.graph.v1.Activation.inbox:type_name -> epigraph.graph.v1.Inbox
+	31, // 30: epigraph.graph.v1.Inbox.ttl:type_name -> google.protobuf.Duration
+	31, // 31: epigraph.graph.v1.Retry.initial_interval:type_name -> google.protobuf.Duration
+	31, // 32: epigraph.graph.v1.Retry.max_interval:type_name -> google.protobuf.Duration
+	30, // 33: epigraph.graph.v1.Check.json_schema:type_name -> epigraph.graph.v1.Payload
+	6,  // 34: epigraph.graph.v1.OnError.kind:type_name -> epigraph.graph.v1.OnErrorKind
+	30, // 35: epigraph.graph.v1.OnError.fallback:type_name -> epigraph.graph.v1.Payload
+	7,  // 36: epigraph.graph.v1.Map.on_item_error:type_name -> epigraph.graph.v1.OnItemErrorKind
+	31, // 37: epigraph.graph.v1.Cache.ttl:type_name -> google.protobuf.Duration
+	9,  // 38: epigraph.graph.v1.Graph.StateEntry.value:type_name -> epigraph.graph.v1.StateKey
+	30, // 39: epigraph.graph.v1.Node.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	11, // 40: epigraph.graph.v1.Node.BindEntry.value:type_name -> epigraph.graph.v1.Binding
+	41, // [41:41] is the sub-list for method output_type
+	41, // [41:41] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_graph_v1_graph_proto_init() }
@@ -2021,7 +2180,7 @@ func file_epigraph_graph_v1_graph_proto_init() {
 		return
 	}
 	file_epigraph_graph_v1_payload_proto_init()
-	file_epigraph_graph_v1_graph_proto_msgTypes[4].OneofWrappers = []any{
+	file_epigraph_graph_v1_graph_proto_msgTypes[6].OneofWrappers = []any{
 		(*PassDown_NoPassDown)(nil),
 		(*PassDown_ResultAsFirstArg)(nil),
 		(*PassDown_ResultAsLeadingArgs)(nil),
@@ -2034,7 +2193,7 @@ func file_epigraph_graph_v1_graph_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_graph_v1_graph_proto_rawDesc), len(file_epigraph_graph_v1_graph_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   19,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -106,6 +106,9 @@ const (
 	AuthorEnd_AUTHOR_END_DECLINED AuthorEnd = 7
 	// The call of the model failed.
 	AuthorEnd_AUTHOR_END_MODEL_FAILED AuthorEnd = 8
+	// The answer came, and was not read: too much large work of the namespace was under way. It is in the last
+	// round, and CompilePlan takes it.
+	AuthorEnd_AUTHOR_END_BUSY AuthorEnd = 9
 )
 
 // Enum value maps for AuthorEnd.
@@ -120,6 +123,7 @@ var (
 		6: "AUTHOR_END_NO_PROGRESS",
 		7: "AUTHOR_END_DECLINED",
 		8: "AUTHOR_END_MODEL_FAILED",
+		9: "AUTHOR_END_BUSY",
 	}
 	AuthorEnd_value = map[string]int32{
 		"AUTHOR_END_UNSPECIFIED":  0,
@@ -131,6 +135,7 @@ var (
 		"AUTHOR_END_NO_PROGRESS":  6,
 		"AUTHOR_END_DECLINED":     7,
 		"AUTHOR_END_MODEL_FAILED": 8,
+		"AUTHOR_END_BUSY":         9,
 	}
 )
 
@@ -979,13 +984,13 @@ type Authoring struct {
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	// The rounds in order.
 	Rounds []*AuthorRound `protobuf:"bytes,3,rep,name=rounds,proto3" json:"rounds,omitempty"`
-	// All input tokens.
+	// All input tokens, also those of a call whose answer came and could not be used.
 	InputTokens int64 `protobuf:"varint,4,opt,name=input_tokens,json=inputTokens,proto3" json:"input_tokens,omitempty"`
-	// All output tokens.
+	// All output tokens, likewise.
 	OutputTokens int64 `protobuf:"varint,5,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
-	// What all rounds cost in nano-USD; absent when that is not known of one of them.
+	// What all calls cost in nano-USD; absent when that is not known of one of them.
 	CostNanoUsd *int64 `protobuf:"varint,6,opt,name=cost_nano_usd,json=costNanoUsd,proto3,oneof" json:"cost_nano_usd,omitempty"`
-	// The id under which the registry has booked the rounds: ListUsage takes it as a run_id. Empty when the
+	// The id under which the registry has booked the calls: ListUsage takes it as a run_id. Empty when the
 	// planner has no registry, or when the registry did not answer.
 	UsageId       string `protobuf:"bytes,7,opt,name=usage_id,json=usageId,proto3" json:"usage_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1265,25 +1270,11 @@ func (x *CreatePlanResponse) GetAuthoring() *Authoring {
 // StreamPlanRequest says what is to be achieved, with what, and whether it begins at once.
 type StreamPlanRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is to be achieved.
-	Goal string `protobuf:"bytes,1,opt,name=goal,proto3" json:"goal,omitempty"`
-	// What the model should know besides; may be empty.
-	Context string `protobuf:"bytes,2,opt,name=context,proto3" json:"context,omitempty"`
-	// What problems may use. A plan that names another tool is faulty; without any, problems name none.
-	Tools []*PlanTool `protobuf:"bytes,3,rep,name=tools,proto3" json:"tools,omitempty"`
-	// The model profile that is asked; empty means as configured.
-	Profile string `protobuf:"bytes,4,opt,name=profile,proto3" json:"profile,omitempty"`
-	// The actor of every problem without a tool; empty means "llm".
-	DefaultActor string `protobuf:"bytes,5,opt,name=default_actor,json=defaultActor,proto3" json:"default_actor,omitempty"`
-	// Named arguments for every problem.
-	Named map[string]*v11.Payload `protobuf:"bytes,6,rep,name=named,proto3" json:"named,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The name of the graph; empty names it after the plan's hash.
-	Name string `protobuf:"bytes,7,opt,name=name,proto3" json:"name,omitempty"`
-	// Limits of this authoring.
-	Limits *AuthorLimits `protobuf:"bytes,8,opt,name=limits,proto3" json:"limits,omitempty"`
+	// The plan that is to be written.
+	Plan *CreatePlanRequest `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`
 	// The run that begins while the plan is written; absent starts none. A planner that reaches no executor
 	// refuses it with PLAN_RUN_NOT_CONFIGURED.
-	Run           *PlanRun `protobuf:"bytes,9,opt,name=run,proto3" json:"run,omitempty"`
+	Run           *PlanRun `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1318,58 +1309,9 @@ func (*StreamPlanRequest) Descriptor() ([]byte, []int) {
 	return file_epigraph_planner_v1_planner_proto_rawDescGZIP(), []int{11}
 }
 
-func (x *StreamPlanRequest) GetGoal() string {
+func (x *StreamPlanRequest) GetPlan() *CreatePlanRequest {
 	if x != nil {
-		return x.Goal
-	}
-	return ""
-}
-
-func (x *StreamPlanRequest) GetContext() string {
-	if x != nil {
-		return x.Context
-	}
-	return ""
-}
-
-func (x *StreamPlanRequest) GetTools() []*PlanTool {
-	if x != nil {
-		return x.Tools
-	}
-	return nil
-}
-
-func (x *StreamPlanRequest) GetProfile() string {
-	if x != nil {
-		return x.Profile
-	}
-	return ""
-}
-
-func (x *StreamPlanRequest) GetDefaultActor() string {
-	if x != nil {
-		return x.DefaultActor
-	}
-	return ""
-}
-
-func (x *StreamPlanRequest) GetNamed() map[string]*v11.Payload {
-	if x != nil {
-		return x.Named
-	}
-	return nil
-}
-
-func (x *StreamPlanRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *StreamPlanRequest) GetLimits() *AuthorLimits {
-	if x != nil {
-		return x.Limits
+		return x.Plan
 	}
 	return nil
 }
@@ -2217,22 +2159,10 @@ const file_epigraph_planner_v1_planner_proto_rawDesc = "" +
 	"graph_hash\x18\x02 \x01(\tR\tgraphHash\x12:\n" +
 	"\x04plan\x18\x03 \x01(\v2&.epigraph.planner.v1.ParsePlanResponseR\x04plan\x12\x12\n" +
 	"\x04text\x18\x04 \x01(\tR\x04text\x12<\n" +
-	"\tauthoring\x18\x05 \x01(\v2\x1e.epigraph.planner.v1.AuthoringR\tauthoring\"\xa5\x04\n" +
-	"\x11StreamPlanRequest\x12\x1f\n" +
-	"\x04goal\x18\x01 \x01(\tB\v\xbaH\br\x06\x10\x01(\x80\x80\x04R\x04goal\x12#\n" +
-	"\acontext\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80@R\acontext\x12>\n" +
-	"\x05tools\x18\x03 \x03(\v2\x1d.epigraph.planner.v1.PlanToolB\t\xbaH\x06\x92\x01\x03\x10\xf4\x03R\x05tools\x12!\n" +
-	"\aprofile\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18@R\aprofile\x12-\n" +
-	"\rdefault_actor\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\fdefaultActor\x12Y\n" +
-	"\x05named\x18\x06 \x03(\v21.epigraph.planner.v1.StreamPlanRequest.NamedEntryB\x10\xbaH\r\x9a\x01\n" +
-	"\x10\xe8\a\"\x05r\x03\x18\x80\bR\x05named\x12\x1c\n" +
-	"\x04name\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x04name\x129\n" +
-	"\x06limits\x18\b \x01(\v2!.epigraph.planner.v1.AuthorLimitsR\x06limits\x12.\n" +
-	"\x03run\x18\t \x01(\v2\x1c.epigraph.planner.v1.PlanRunR\x03run\x1aT\n" +
-	"\n" +
-	"NamedEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
-	"\x05value\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05value:\x028\x01\"\x91\t\n" +
+	"\tauthoring\x18\x05 \x01(\v2\x1e.epigraph.planner.v1.AuthoringR\tauthoring\"\x87\x01\n" +
+	"\x11StreamPlanRequest\x12B\n" +
+	"\x04plan\x18\x01 \x01(\v2&.epigraph.planner.v1.CreatePlanRequestB\x06\xbaH\x03\xc8\x01\x01R\x04plan\x12.\n" +
+	"\x03run\x18\x02 \x01(\v2\x1c.epigraph.planner.v1.PlanRunR\x03run\"\x91\t\n" +
 	"\aPlanRun\x129\n" +
 	"\x04args\x18\x01 \x03(\v2\x1a.epigraph.graph.v1.PayloadB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x04args\x12O\n" +
 	"\x05named\x18\x02 \x03(\v2'.epigraph.planner.v1.PlanRun.NamedEntryB\x10\xbaH\r\x9a\x01\n" +
@@ -2309,7 +2239,7 @@ const file_epigraph_planner_v1_planner_proto_rawDesc = "" +
 	"\rRestatePolicy\x12\x1e\n" +
 	"\x1aRESTATE_POLICY_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14RESTATE_POLICY_NEVER\x10\x01\x12\x1e\n" +
-	"\x1aRESTATE_POLICY_WHEN_UNSURE\x10\x02*\xea\x01\n" +
+	"\x1aRESTATE_POLICY_WHEN_UNSURE\x10\x02*\xff\x01\n" +
 	"\tAuthorEnd\x12\x1a\n" +
 	"\x16AUTHOR_END_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13AUTHOR_END_COMPLETE\x10\x01\x12\x15\n" +
@@ -2319,7 +2249,8 @@ const file_epigraph_planner_v1_planner_proto_rawDesc = "" +
 	"\x0fAUTHOR_END_TIME\x10\x05\x12\x1a\n" +
 	"\x16AUTHOR_END_NO_PROGRESS\x10\x06\x12\x17\n" +
 	"\x13AUTHOR_END_DECLINED\x10\a\x12\x1b\n" +
-	"\x17AUTHOR_END_MODEL_FAILED\x10\b2\xfe\x04\n" +
+	"\x17AUTHOR_END_MODEL_FAILED\x10\b\x12\x13\n" +
+	"\x0fAUTHOR_END_BUSY\x10\t2\xfe\x04\n" +
 	"\x0ePlannerService\x12v\n" +
 	"\tParsePlan\x12%.epigraph.planner.v1.ParsePlanRequest\x1a&.epigraph.planner.v1.ParsePlanResponse\"\x1a\x82\xd3\xe4\x93\x02\x14:\x01*\"\x0f/v1/plans:parse\x12~\n" +
 	"\vCompilePlan\x12'.epigraph.planner.v1.CompilePlanRequest\x1a(.epigraph.planner.v1.CompilePlanResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/plans:compile\x12z\n" +
@@ -2344,7 +2275,7 @@ func file_epigraph_planner_v1_planner_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_planner_v1_planner_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_epigraph_planner_v1_planner_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_epigraph_planner_v1_planner_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_epigraph_planner_v1_planner_proto_goTypes = []any{
 	(RestatePolicy)(0),          // 0: epigraph.planner.v1.RestatePolicy
 	(AuthorEnd)(0),              // 1: epigraph.planner.v1.AuthorEnd
@@ -2370,100 +2301,96 @@ var file_epigraph_planner_v1_planner_proto_goTypes = []any{
 	nil,                         // 21: epigraph.planner.v1.CompilePlanRequest.ActorsEntry
 	nil,                         // 22: epigraph.planner.v1.CompilePlanRequest.NamedEntry
 	nil,                         // 23: epigraph.planner.v1.CreatePlanRequest.NamedEntry
-	nil,                         // 24: epigraph.planner.v1.StreamPlanRequest.NamedEntry
-	nil,                         // 25: epigraph.planner.v1.PlanRun.NamedEntry
-	nil,                         // 26: epigraph.planner.v1.PlanRun.MetadataEntry
-	nil,                         // 27: epigraph.planner.v1.PlanRun.LabelsEntry
-	nil,                         // 28: epigraph.planner.v1.RevisePlanRequest.NamedEntry
-	(*v1.ProblemGraph)(nil),     // 29: epigraph.plan.v1.ProblemGraph
-	(*v1.Diagnostic)(nil),       // 30: epigraph.plan.v1.Diagnostic
-	(*v1.Repair)(nil),           // 31: epigraph.plan.v1.Repair
-	(*v1.LineRange)(nil),        // 32: epigraph.plan.v1.LineRange
-	(*v11.Graph)(nil),           // 33: epigraph.graph.v1.Graph
-	(*v11.Payload)(nil),         // 34: epigraph.graph.v1.Payload
-	(*durationpb.Duration)(nil), // 35: google.protobuf.Duration
-	(*v12.Attachment)(nil),      // 36: epigraph.executor.v1.Attachment
-	(*v12.RunBudget)(nil),       // 37: epigraph.executor.v1.RunBudget
-	(*v12.Webhook)(nil),         // 38: epigraph.executor.v1.Webhook
-	(*v11.Node)(nil),            // 39: epigraph.graph.v1.Node
-	(*v11.Edge)(nil),            // 40: epigraph.graph.v1.Edge
-	(*v12.Visit)(nil),           // 41: epigraph.executor.v1.Visit
-	(*v12.AmendRunRequest)(nil), // 42: epigraph.executor.v1.AmendRunRequest
+	nil,                         // 24: epigraph.planner.v1.PlanRun.NamedEntry
+	nil,                         // 25: epigraph.planner.v1.PlanRun.MetadataEntry
+	nil,                         // 26: epigraph.planner.v1.PlanRun.LabelsEntry
+	nil,                         // 27: epigraph.planner.v1.RevisePlanRequest.NamedEntry
+	(*v1.ProblemGraph)(nil),     // 28: epigraph.plan.v1.ProblemGraph
+	(*v1.Diagnostic)(nil),       // 29: epigraph.plan.v1.Diagnostic
+	(*v1.Repair)(nil),           // 30: epigraph.plan.v1.Repair
+	(*v1.LineRange)(nil),        // 31: epigraph.plan.v1.LineRange
+	(*v11.Graph)(nil),           // 32: epigraph.graph.v1.Graph
+	(*v11.Payload)(nil),         // 33: epigraph.graph.v1.Payload
+	(*durationpb.Duration)(nil), // 34: google.protobuf.Duration
+	(*v12.Attachment)(nil),      // 35: epigraph.executor.v1.Attachment
+	(*v12.RunBudget)(nil),       // 36: epigraph.executor.v1.RunBudget
+	(*v12.Webhook)(nil),         // 37: epigraph.executor.v1.Webhook
+	(*v11.Node)(nil),            // 38: epigraph.graph.v1.Node
+	(*v11.Edge)(nil),            // 39: epigraph.graph.v1.Edge
+	(*v12.Visit)(nil),           // 40: epigraph.executor.v1.Visit
+	(*v12.AmendRunRequest)(nil), // 41: epigraph.executor.v1.AmendRunRequest
 }
 var file_epigraph_planner_v1_planner_proto_depIdxs = []int32{
 	0,  // 0: epigraph.planner.v1.ParsePlanRequest.restate:type_name -> epigraph.planner.v1.RestatePolicy
-	29, // 1: epigraph.planner.v1.ParsePlanResponse.graph:type_name -> epigraph.plan.v1.ProblemGraph
-	30, // 2: epigraph.planner.v1.ParsePlanResponse.diagnostics:type_name -> epigraph.plan.v1.Diagnostic
-	31, // 3: epigraph.planner.v1.ParsePlanResponse.repairs:type_name -> epigraph.plan.v1.Repair
+	28, // 1: epigraph.planner.v1.ParsePlanResponse.graph:type_name -> epigraph.plan.v1.ProblemGraph
+	29, // 2: epigraph.planner.v1.ParsePlanResponse.diagnostics:type_name -> epigraph.plan.v1.Diagnostic
+	30, // 3: epigraph.planner.v1.ParsePlanResponse.repairs:type_name -> epigraph.plan.v1.Repair
 	2,  // 4: epigraph.planner.v1.ParsePlanResponse.restatement:type_name -> epigraph.planner.v1.Restatement
-	32, // 5: epigraph.planner.v1.ParsePlanResponse.surroundings:type_name -> epigraph.plan.v1.LineRange
-	29, // 6: epigraph.planner.v1.CompilePlanRequest.graph:type_name -> epigraph.plan.v1.ProblemGraph
+	31, // 5: epigraph.planner.v1.ParsePlanResponse.surroundings:type_name -> epigraph.plan.v1.LineRange
+	28, // 6: epigraph.planner.v1.CompilePlanRequest.graph:type_name -> epigraph.plan.v1.ProblemGraph
 	21, // 7: epigraph.planner.v1.CompilePlanRequest.actors:type_name -> epigraph.planner.v1.CompilePlanRequest.ActorsEntry
 	22, // 8: epigraph.planner.v1.CompilePlanRequest.named:type_name -> epigraph.planner.v1.CompilePlanRequest.NamedEntry
 	0,  // 9: epigraph.planner.v1.CompilePlanRequest.restate:type_name -> epigraph.planner.v1.RestatePolicy
-	33, // 10: epigraph.planner.v1.CompilePlanResponse.graph:type_name -> epigraph.graph.v1.Graph
+	32, // 10: epigraph.planner.v1.CompilePlanResponse.graph:type_name -> epigraph.graph.v1.Graph
 	4,  // 11: epigraph.planner.v1.CompilePlanResponse.plan:type_name -> epigraph.planner.v1.ParsePlanResponse
-	34, // 12: epigraph.planner.v1.PlanTool.schema:type_name -> epigraph.graph.v1.Payload
-	35, // 13: epigraph.planner.v1.AuthorLimits.timeout:type_name -> google.protobuf.Duration
-	30, // 14: epigraph.planner.v1.AuthorRound.diagnostics:type_name -> epigraph.plan.v1.Diagnostic
-	35, // 15: epigraph.planner.v1.AuthorRound.duration:type_name -> google.protobuf.Duration
+	33, // 12: epigraph.planner.v1.PlanTool.schema:type_name -> epigraph.graph.v1.Payload
+	34, // 13: epigraph.planner.v1.AuthorLimits.timeout:type_name -> google.protobuf.Duration
+	29, // 14: epigraph.planner.v1.AuthorRound.diagnostics:type_name -> epigraph.plan.v1.Diagnostic
+	34, // 15: epigraph.planner.v1.AuthorRound.duration:type_name -> google.protobuf.Duration
 	1,  // 16: epigraph.planner.v1.Authoring.end:type_name -> epigraph.planner.v1.AuthorEnd
 	9,  // 17: epigraph.planner.v1.Authoring.rounds:type_name -> epigraph.planner.v1.AuthorRound
 	7,  // 18: epigraph.planner.v1.CreatePlanRequest.tools:type_name -> epigraph.planner.v1.PlanTool
 	23, // 19: epigraph.planner.v1.CreatePlanRequest.named:type_name -> epigraph.planner.v1.CreatePlanRequest.NamedEntry
 	8,  // 20: epigraph.planner.v1.CreatePlanRequest.limits:type_name -> epigraph.planner.v1.AuthorLimits
-	33, // 21: epigraph.planner.v1.CreatePlanResponse.graph:type_name -> epigraph.graph.v1.Graph
+	32, // 21: epigraph.planner.v1.CreatePlanResponse.graph:type_name -> epigraph.graph.v1.Graph
 	4,  // 22: epigraph.planner.v1.CreatePlanResponse.plan:type_name -> epigraph.planner.v1.ParsePlanResponse
 	10, // 23: epigraph.planner.v1.CreatePlanResponse.authoring:type_name -> epigraph.planner.v1.Authoring
-	7,  // 24: epigraph.planner.v1.StreamPlanRequest.tools:type_name -> epigraph.planner.v1.PlanTool
-	24, // 25: epigraph.planner.v1.StreamPlanRequest.named:type_name -> epigraph.planner.v1.StreamPlanRequest.NamedEntry
-	8,  // 26: epigraph.planner.v1.StreamPlanRequest.limits:type_name -> epigraph.planner.v1.AuthorLimits
-	14, // 27: epigraph.planner.v1.StreamPlanRequest.run:type_name -> epigraph.planner.v1.PlanRun
-	34, // 28: epigraph.planner.v1.PlanRun.args:type_name -> epigraph.graph.v1.Payload
-	25, // 29: epigraph.planner.v1.PlanRun.named:type_name -> epigraph.planner.v1.PlanRun.NamedEntry
-	34, // 30: epigraph.planner.v1.PlanRun.context:type_name -> epigraph.graph.v1.Payload
-	36, // 31: epigraph.planner.v1.PlanRun.attachments:type_name -> epigraph.executor.v1.Attachment
-	26, // 32: epigraph.planner.v1.PlanRun.metadata:type_name -> epigraph.planner.v1.PlanRun.MetadataEntry
-	27, // 33: epigraph.planner.v1.PlanRun.labels:type_name -> epigraph.planner.v1.PlanRun.LabelsEntry
-	35, // 34: epigraph.planner.v1.PlanRun.timeout:type_name -> google.protobuf.Duration
-	37, // 35: epigraph.planner.v1.PlanRun.budget:type_name -> epigraph.executor.v1.RunBudget
-	38, // 36: epigraph.planner.v1.PlanRun.webhooks:type_name -> epigraph.executor.v1.Webhook
-	16, // 37: epigraph.planner.v1.StreamPlanResponse.run:type_name -> epigraph.planner.v1.PlanRunStarted
-	17, // 38: epigraph.planner.v1.StreamPlanResponse.text:type_name -> epigraph.planner.v1.PlanText
-	18, // 39: epigraph.planner.v1.StreamPlanResponse.part:type_name -> epigraph.planner.v1.PlanPart
-	9,  // 40: epigraph.planner.v1.StreamPlanResponse.round:type_name -> epigraph.planner.v1.AuthorRound
-	12, // 41: epigraph.planner.v1.StreamPlanResponse.result:type_name -> epigraph.planner.v1.CreatePlanResponse
-	39, // 42: epigraph.planner.v1.PlanPart.nodes:type_name -> epigraph.graph.v1.Node
-	40, // 43: epigraph.planner.v1.PlanPart.edges:type_name -> epigraph.graph.v1.Edge
-	33, // 44: epigraph.planner.v1.RevisePlanRequest.graph:type_name -> epigraph.graph.v1.Graph
-	41, // 45: epigraph.planner.v1.RevisePlanRequest.visits:type_name -> epigraph.executor.v1.Visit
-	7,  // 46: epigraph.planner.v1.RevisePlanRequest.tools:type_name -> epigraph.planner.v1.PlanTool
-	28, // 47: epigraph.planner.v1.RevisePlanRequest.named:type_name -> epigraph.planner.v1.RevisePlanRequest.NamedEntry
-	8,  // 48: epigraph.planner.v1.RevisePlanRequest.limits:type_name -> epigraph.planner.v1.AuthorLimits
-	42, // 49: epigraph.planner.v1.RevisePlanResponse.amendment:type_name -> epigraph.executor.v1.AmendRunRequest
-	33, // 50: epigraph.planner.v1.RevisePlanResponse.graph:type_name -> epigraph.graph.v1.Graph
-	4,  // 51: epigraph.planner.v1.RevisePlanResponse.plan:type_name -> epigraph.planner.v1.ParsePlanResponse
-	10, // 52: epigraph.planner.v1.RevisePlanResponse.authoring:type_name -> epigraph.planner.v1.Authoring
-	34, // 53: epigraph.planner.v1.CompilePlanRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	34, // 54: epigraph.planner.v1.CreatePlanRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	34, // 55: epigraph.planner.v1.StreamPlanRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	34, // 56: epigraph.planner.v1.PlanRun.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	34, // 57: epigraph.planner.v1.RevisePlanRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	3,  // 58: epigraph.planner.v1.PlannerService.ParsePlan:input_type -> epigraph.planner.v1.ParsePlanRequest
-	5,  // 59: epigraph.planner.v1.PlannerService.CompilePlan:input_type -> epigraph.planner.v1.CompilePlanRequest
-	11, // 60: epigraph.planner.v1.PlannerService.CreatePlan:input_type -> epigraph.planner.v1.CreatePlanRequest
-	13, // 61: epigraph.planner.v1.PlannerService.StreamPlan:input_type -> epigraph.planner.v1.StreamPlanRequest
-	19, // 62: epigraph.planner.v1.PlannerService.RevisePlan:input_type -> epigraph.planner.v1.RevisePlanRequest
-	4,  // 63: epigraph.planner.v1.PlannerService.ParsePlan:output_type -> epigraph.planner.v1.ParsePlanResponse
-	6,  // 64: epigraph.planner.v1.PlannerService.CompilePlan:output_type -> epigraph.planner.v1.CompilePlanResponse
-	12, // 65: epigraph.planner.v1.PlannerService.CreatePlan:output_type -> epigraph.planner.v1.CreatePlanResponse
-	15, // 66: epigraph.planner.v1.PlannerService.StreamPlan:output_type -> epigraph.planner.v1.StreamPlanResponse
-	20, // 67: epigraph.planner.v1.PlannerService.RevisePlan:output_type -> epigraph.planner.v1.RevisePlanResponse
-	63, // [63:68] is the sub-list for method output_type
-	58, // [58:63] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	11, // 24: epigraph.planner.v1.StreamPlanRequest.plan:type_name -> epigraph.planner.v1.CreatePlanRequest
+	14, // 25: epigraph.planner.v1.StreamPlanRequest.run:type_name -> epigraph.planner.v1.PlanRun
+	33, // 26: epigraph.planner.v1.PlanRun.args:type_name -> epigraph.graph.v1.Payload
+	24, // 27: epigraph.planner.v1.PlanRun.named:type_name -> epigraph.planner.v1.PlanRun.NamedEntry
+	33, // 28: epigraph.planner.v1.PlanRun.context:type_name -> epigraph.graph.v1.Payload
+	35, // 29: epigraph.planner.v1.PlanRun.attachments:type_name -> epigraph.executor.v1.Attachment
+	25, // 30: epigraph.planner.v1.PlanRun.metadata:type_name -> epigraph.planner.v1.PlanRun.MetadataEntry
+	26, // 31: epigraph.planner.v1.PlanRun.labels:type_name -> epigraph.planner.v1.PlanRun.LabelsEntry
+	34, // 32: epigraph.planner.v1.PlanRun.timeout:type_name -> google.protobuf.Duration
+	36, // 33: epigraph.planner.v1.PlanRun.budget:type_name -> epigraph.executor.v1.RunBudget
+	37, // 34: epigraph.planner.v1.PlanRun.webhooks:type_name -> epigraph.executor.v1.Webhook
+	16, // 35: epigraph.planner.v1.StreamPlanResponse.run:type_name -> epigraph.planner.v1.PlanRunStarted
+	17, // 36: epigraph.planner.v1.StreamPlanResponse.text:type_name -> epigraph.planner.v1.PlanText
+	18, // 37: epigraph.planner.v1.StreamPlanResponse.part:type_name -> epigraph.planner.v1.PlanPart
+	9,  // 38: epigraph.planner.v1.StreamPlanResponse.round:type_name -> epigraph.planner.v1.AuthorRound
+	12, // 39: epigraph.planner.v1.StreamPlanResponse.result:type_name -> epigraph.planner.v1.CreatePlanResponse
+	38, // 40: epigraph.planner.v1.PlanPart.nodes:type_name -> epigraph.graph.v1.Node
+	39, // 41: epigraph.planner.v1.PlanPart.edges:type_name -> epigraph.graph.v1.Edge
+	32, // 42: epigraph.planner.v1.RevisePlanRequest.graph:type_name -> epigraph.graph.v1.Graph
+	40, // 43: epigraph.planner.v1.RevisePlanRequest.visits:type_name -> epigraph.executor.v1.Visit
+	7,  // 44: epigraph.planner.v1.RevisePlanRequest.tools:type_name -> epigraph.planner.v1.PlanTool
+	27, // 45: epigraph.planner.v1.RevisePlanRequest.named:type_name -> epigraph.planner.v1.RevisePlanRequest.NamedEntry
+	8,  // 46: epigraph.planner.v1.RevisePlanRequest.limits:type_name -> epigraph.planner.v1.AuthorLimits
+	41, // 47: epigraph.planner.v1.RevisePlanResponse.amendment:type_name -> epigraph.executor.v1.AmendRunRequest
+	32, // 48: epigraph.planner.v1.RevisePlanResponse.graph:type_name -> epigraph.graph.v1.Graph
+	4,  // 49: epigraph.planner.v1.RevisePlanResponse.plan:type_name -> epigraph.planner.v1.ParsePlanResponse
+	10, // 50: epigraph.planner.v1.RevisePlanResponse.authoring:type_name -> epigraph.planner.v1.Authoring
+	33, // 51: epigraph.planner.v1.CompilePlanRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	33, // 52: epigraph.planner.v1.CreatePlanRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	33, // 53: epigraph.planner.v1.PlanRun.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	33, // 54: epigraph.planner.v1.RevisePlanRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	3,  // 55: epigraph.planner.v1.PlannerService.ParsePlan:input_type -> epigraph.planner.v1.ParsePlanRequest
+	5,  // 56: epigraph.planner.v1.PlannerService.CompilePlan:input_type -> epigraph.planner.v1.CompilePlanRequest
+	11, // 57: epigraph.planner.v1.PlannerService.CreatePlan:input_type -> epigraph.planner.v1.CreatePlanRequest
+	13, // 58: epigraph.planner.v1.PlannerService.StreamPlan:input_type -> epigraph.planner.v1.StreamPlanRequest
+	19, // 59: epigraph.planner.v1.PlannerService.RevisePlan:input_type -> epigraph.planner.v1.RevisePlanRequest
+	4,  // 60: epigraph.planner.v1.PlannerService.ParsePlan:output_type -> epigraph.planner.v1.ParsePlanResponse
+	6,  // 61: epigraph.planner.v1.PlannerService.CompilePlan:output_type -> epigraph.planner.v1.CompilePlanResponse
+	12, // 62: epigraph.planner.v1.PlannerService.CreatePlan:output_type -> epigraph.planner.v1.CreatePlanResponse
+	15, // 63: epigraph.planner.v1.PlannerService.StreamPlan:output_type -> epigraph.planner.v1.StreamPlanResponse
+	20, // 64: epigraph.planner.v1.PlannerService.RevisePlan:output_type -> epigraph.planner.v1.RevisePlanResponse
+	60, // [60:65] is the sub-list for method output_type
+	55, // [55:60] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_planner_v1_planner_proto_init() }
@@ -2491,7 +2418,7 @@ func file_epigraph_planner_v1_planner_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_planner_v1_planner_proto_rawDesc), len(file_epigraph_planner_v1_planner_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   27,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
