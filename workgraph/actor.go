@@ -71,6 +71,9 @@ type ActorInfo struct {
 	// Inner lists the nodes that calls will make of a node's own arguments: nodes of graphs in the arguments,
 	// or other arguments that name an actor. Nil stands for none.
 	Inner func(n *Node) []InnerNode
+	// Internal says that only the graphs of children that a MakesInternal actor asks for may name the actor.
+	// An engine hides it from all other graphs.
+	Internal, MakesInternal bool
 }
 
 // InnerNode is a node that a call of another node's actor brings about.

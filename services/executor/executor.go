@@ -660,7 +660,7 @@ func (c catalog) Actor(name string) (workgraph.Actor, bool) {
 func (c catalog) Names() []string {
 	out := make([]string, 0, len(c.more))
 	for _, s := range c.specs() {
-		if s.Actor != nil { // the others stand for many
+		if s.Actor != nil && !s.Internal { // those without an actor stand for many
 			out = append(out, s.Name)
 		}
 	}

@@ -50,6 +50,8 @@ type Spec struct {
 	Inner    func(*workgraph.Node) []workgraph.InnerNode
 	WaitsFor []string
 	Approves func(*workgraph.Node) bool
+	// Internal and MakesInternal are those of workgraph.ActorInfo.
+	Internal, MakesInternal bool
 	// Expands says that outcomes may insert a sub-graph.
 	Expands bool
 	// Unavailable says why calls would fail now; empty if nothing is known to be in their way.
@@ -102,7 +104,7 @@ func (r *Registry) ActorInfo(name string) (workgraph.ActorInfo, bool) {
 		return workgraph.ActorInfo{}, false
 	}
 	return workgraph.ActorInfo{Effect: s.Effect, EffectOf: s.EffectOf, SeesPlace: s.SeesPlace, Computes: s.Computes, Elsewhere: s.Elsewhere, Version: s.Version, Schema: json.RawMessage(s.Schema),
-		Examine: s.Examine, NeverExpands: !s.Expands, Inner: s.Inner, WaitsFor: slices.Clone(s.WaitsFor), Approves: s.Approves}, true
+		Examine: s.Examine, NeverExpands: !s.Expands, Inner: s.Inner, WaitsFor: slices.Clone(s.WaitsFor), Approves: s.Approves, Internal: s.Internal, MakesInternal: s.MakesInternal}, true
 }
 
 // Actor is the actor of that name.

@@ -104,7 +104,7 @@ func (d directory) Find(ctx context.Context, names []string) (map[string]workgra
 		return nil, err
 	}
 	out := make(map[string]workgraph.ActorInfo, len(found))
-	for name, info := range found {
+	for name, info := range program.Public(found) {
 		out[name] = info.ActorInfo
 	}
 	return out, nil
@@ -179,7 +179,7 @@ func (t *session) call(ctx context.Context, a *attempt, doer workgraph.Actor, in
 		end(nil, a.classify(call, err))
 		return
 	}
-	if refused := t.accept(ctx, a, &out); refused != nil {
+	if refused := t.accept(ctx, a, &info, &out); refused != nil {
 		refused.Usage = out.Usage
 		end(nil, refused)
 		return
@@ -190,8 +190,8 @@ func (t *session) call(ctx context.Context, a *attempt, doer workgraph.Actor, in
 // accept prepares an outcome, or says why it is refused.
 //
 //go:noinline
-func (t *session) accept(ctx context.Context, a *attempt, out *workgraph.Outcome) (refused *workgraph.Error) {
-	if refused = t.prepare(ctx, a, out); refused != nil {
+func (t *session) accept(ctx context.Context, a *attempt, info *program.ActorInfo, out *workgraph.Outcome) (refused *workgraph.Error) {
+	if refused = t.prepare(ctx, a, info, out); refused != nil {
 		if ctx.Err() != nil {
 			refused = a.classify(ctx, ctx.Err())
 		}

@@ -33,7 +33,7 @@ const InterruptPrefix = "int"
 // prepare completes an outcome that asks for more than its values, before the machine gets it: it assigns
 // ids, which must be in the journal, replaces references by graphs, and refuses what cannot be done. It
 // changes out.
-func (t *session) prepare(ctx context.Context, a *attempt, out *workgraph.Outcome) *workgraph.Error {
+func (t *session) prepare(ctx context.Context, a *attempt, info *program.ActorInfo, out *workgraph.Outcome) *workgraph.Error {
 	if out.Expand != nil {
 		if err := t.prepareExpansion(ctx, a, out); err != nil {
 			return err
@@ -58,7 +58,7 @@ func (t *session) prepare(ctx context.Context, a *attempt, out *workgraph.Outcom
 		c := *w.Children
 		c.Runs = append([]workgraph.Child(nil), c.Runs...)
 		w.Children = &c
-		return t.prepareChildren(ctx, a, &c)
+		return t.prepareChildren(ctx, a, info, &c)
 	}
 	return nil
 }
@@ -87,7 +87,7 @@ func (t *session) prepareInterrupt(ctx context.Context, a *attempt, q *workgraph
 	return err
 }
 
-func (t *session) prepareChildren(ctx context.Context, a *attempt, c *workgraph.Children) *workgraph.Error {
+func (t *session) prepareChildren(ctx context.Context, a *attempt, info *program.ActorInfo, c *workgraph.Children) *workgraph.Error {
 	cfg, r := &t.e.cfg, a.run
 	r.lock()
 	_, _, covers := r.State.ApprovedAt(a.start.Ref)
@@ -104,7 +104,10 @@ func (t *session) prepareChildren(ctx context.Context, a *attempt, c *workgraph.
 		return workgraph.Errorf(workgraph.Permanent, ReasonFanOutExceeded, "%d children at once, the limit is %d: spawn them in batches", len(c.Runs), most)
 	}
 	var faults []string
-	from := tracing.Of(ctx)
+	from, source := tracing.Of(ctx), program.FromCaller
+	if info.MakesInternal {
+		source = program.FromActor
+	}
 	for i := range c.Runs {
 		run := &c.Runs[i]
 		run.ID, run.TraceParent, run.TraceState, run.Workflow, run.WorkflowHash = ids.New(command.IDPrefix), from.Parent, from.State, "", ""
@@ -138,7 +141,7 @@ func (t *session) prepareChildren(ctx context.Context, a *attempt, c *workgraph.
 		}
 		var p *program.Program
 		err := t.untilAnswered(ctx, func() (err error) {
-			p, err = t.e.programs.Compile(ctx, r.namespace, run.Graph, nil, &run.Input)
+			p, err = t.e.programs.Compile(ctx, r.namespace, run.Graph, nil, &run.Input, source)
 			return err
 		})
 		if list, ok := errors.AsType[workgraph.Faults](err); ok {
@@ -299,7 +302,8 @@ func (t *session) startChild(r *run, s *workgraph.Spawn, by *record.Approval, ag
 	budget, allowed := r.allowance(c.Budget)
 	r.mu.Unlock()
 	req := command.StartRequest{
-		Namespace: r.namespace, Graph: c.Graph, Budget: budget, Input: c.Input, Context: facts, TaskID: c.TaskID, UserID: r.lineage.User, ChatID: r.lineage.Chat,
+		// The outcome that asks for the child was checked by prepareChildren.
+		Namespace: r.namespace, Graph: c.Graph, Source: program.FromActor, Budget: budget, Input: c.Input, Context: facts, TaskID: c.TaskID, UserID: r.lineage.User, ChatID: r.lineage.Chat,
 		ThreadID: r.lineage.Thread, Labels: c.Labels, Priority: r.priority, ID: c.ID, Deadline: r.deadline, RootID: r.root,
 		Lineage: record.Lineage{Parent: r.id, Ref: s.Ref, Depth: r.lineage.ChildDepth(c), Approved: by, Asks: r.lineage.Asks, User: r.lineage.User, Chat: r.lineage.Chat,
 			Thread: r.lineage.Thread},
@@ -320,7 +324,7 @@ func (t *session) startChild(r *run, s *workgraph.Spawn, by *record.Approval, ag
 		}, Lock: wholeLock{r},
 	}
 	if c.Ref == refSelf {
-		req.Graph = r.ownGraph()
+		req.Graph, req.Source = r.ownGraph(), program.FromCaller
 		if c.WorkflowHash != "" {
 			if hash, err := req.Graph.Hash(); err != nil || hash != c.WorkflowHash {
 				return errs.New(errs.FailedPrecondition, workgraph.ReasonApprovalVoid, "the run's own graph has changed since the child was requested")
@@ -376,7 +380,7 @@ func (t *session) prepareExpansion(ctx context.Context, a *attempt, out *workgra
 	}
 	var known program.ActorSet
 	err := t.untilAnswered(ctx, func() (err error) {
-		known, err = t.e.programs.KnownActors(ctx, a.run.namespace, program.ActorsOf(g))
+		known, err = t.e.programs.KnownActors(ctx, a.run.namespace, program.ActorsOf(g), program.FromCaller)
 		return err
 	})
 	if err != nil {

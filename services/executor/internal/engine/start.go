@@ -87,7 +87,7 @@ func (e *Engine) begin(ctx context.Context, t *session, req command.StartRequest
 	if asksAgain && !t.memory.Room(req.Namespace, replay.Weight(len(req.Graph.Nodes))) {
 		return full()
 	}
-	p, err := e.programs.Compile(ctx, req.Namespace, req.Graph, req.Memo, &in)
+	p, err := e.programs.Compile(ctx, req.Namespace, req.Graph, req.Memo, &in, req.Source)
 	if err != nil {
 		return command.Started{}, err
 	}
@@ -451,7 +451,7 @@ func (r *run) newRow(req command.StartRequest, now time.Time) (journal.Run, erro
 // conflicts.
 func (e *Engine) CheckStart(ctx context.Context, req command.StartRequest) error {
 	in := req.Propagates()
-	if _, err := e.programs.Compile(ctx, req.Namespace, req.Graph, req.Memo, &in); err != nil {
+	if _, err := e.programs.Compile(ctx, req.Namespace, req.Graph, req.Memo, &in, req.Source); err != nil {
 		return err
 	}
 	return e.fits(req)

@@ -584,6 +584,9 @@ func (s *Server) ListActors(ctx context.Context, _ *executorv1.ListActorsRequest
 	all := slices.Concat(s.actors(), more)
 	slices.SortFunc(all, func(a, b actor.Spec) int { return strings.Compare(a.Name, b.Name) })
 	for _, a := range all {
+		if a.Internal {
+			continue
+		}
 		info := &executorv1.ActorInfo{Name: a.Name, Description: a.Description, Effect: graphpb.Effect(a.Effect), Version: a.Version, Unavailable: a.Unavailable}
 		if a.Schema != "" {
 			info.ArgsSchema = &graphv1.Payload{Json: []byte(a.Schema)}

@@ -147,13 +147,13 @@ var schema = `{
 func Specs(threads thread.Reader, limits Limits) []actor.Spec {
 	l := &loop{threads: threads, definitions: newDefinitions(), plans: newPlans()}
 	part := func(name, properties, description string, effect workgraph.Effect, f workgraph.ActorFunc) actor.Spec {
-		return actor.Spec{Name: name, Version: "1", Effect: effect, SeesPlace: true, Computes: true, Actor: uninterrupted(f),
+		return actor.Spec{Name: name, Version: "1", Effect: effect, SeesPlace: true, Computes: true, Internal: true, MakesInternal: true, Actor: uninterrupted(f),
 			Schema:      `{"type": "object", "additionalProperties": false, "properties": {` + properties + `}}`,
 			Description: description + " The agent actor uses it."}
 	}
 	const definition = `"definition": {"type": "object"}`
 	return []actor.Spec{
-		{Name: actorAgent, Version: "1", Effect: workgraph.Idempotent, SeesPlace: true, Computes: true, Schema: schema, Examine: examine, Inner: inner, WaitsFor: []string{"timeout"},
+		{Name: actorAgent, Version: "1", Effect: workgraph.Idempotent, SeesPlace: true, Computes: true, Schema: schema, Examine: examine, Inner: inner, WaitsFor: []string{"timeout"}, MakesInternal: true,
 			Actor:       limits.call(),
 			Description: "Works toward a goal: a reasoner decides which of the allowed actions are done, hears their results, and decides again until the task is completed."},
 		part(actorBegin, definition+`, "agent": {"type": "object"}`, "Begins an agent's loop on its thread.", workgraph.Idempotent, l.begin),
@@ -244,7 +244,7 @@ func inner(n *workgraph.Node) []workgraph.InnerNode {
 		}
 		place := "actions." + errs.Clip(name, 64)
 		in := at(place, x.Actor, x.Named)
-		in.Node.Timeout = x.Timeout
+		in.Node.Timeout, in.Node.Effect = x.Timeout, x.Effect
 		if x.Actor == "" {
 			in.Node.Actor, in.ActorPlace = name, in.Place
 		}
@@ -333,6 +333,9 @@ func (d *definition) resolve(ctx context.Context) error {
 		}
 	}
 	for name, a := range d.Actions {
+		if of := known[a.Actor].EffectOf; of != nil {
+			a.OwnEffect = of(&workgraph.Node{Actor: a.Actor, Named: a.Named})
+		}
 		if isAgent(a.Actor) {
 			continue // its schema is about its definition
 		}

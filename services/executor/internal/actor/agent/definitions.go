@@ -81,12 +81,16 @@ func (k *definitions) read(raw json.RawMessage) (*shared, error) {
 		return nil, badLoop("definition is missing")
 	}
 	s = &shared{definition: d}
+	s.History.clamp()
 	s.complete()
 	if err := s.templates(); err != nil {
 		return nil, err
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if first, ok := k.kept.Get(hash); ok {
+		return first, nil // another call decoded it meanwhile
+	}
 	k.kept.Put(hash, s, definitionMemory*int64(len(raw)))
 	return s, nil
 }

@@ -83,6 +83,12 @@ func TestDefinitions(t *testing.T) {
 		_, err := of(k, text(strings.Repeat("x", 4<<20)))
 		require.NoError(t, err, "one that is not kept")
 	})
+	t.Run("History/IsWithinTheBoundsWhoeverWroteIt", func(t *testing.T) {
+		t.Parallel()
+		d, err := of(newDefinitions(), json.RawMessage(`{"history": {"messages": 1000000000, "tokens": 1000000000000, "summarize": {"above": 1000000000000, "keep": 1000000000000}}}`))
+		require.NoError(t, err)
+		require.Equal(t, []int64{maxMessages, maxTokens, maxTokens, maxTokens / 2}, []int64{int64(d.History.Messages), d.History.Tokens, d.History.Summarize.Above, d.History.Summarize.Keep})
+	})
 	t.Run("Absent/IsRefused", func(t *testing.T) {
 		t.Parallel()
 		_, err := of(newDefinitions(), nil)

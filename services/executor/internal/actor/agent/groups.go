@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -118,7 +119,7 @@ func (b *groupBuilder) layer(number int, group []doing) {
 			id = fmt.Sprintf("%d-%s", number, w.Action)
 		}
 		a := b.d.Actions[w.Action]
-		b.g.Nodes = append(b.g.Nodes, workgraph.Node{ID: id, Name: w.Action, Actor: a.Actor, Named: undisturbed(a.Actor, w.Arguments), Timeout: a.Timeout, Effect: a.Effect,
+		b.g.Nodes = append(b.g.Nodes, workgraph.Node{ID: id, Name: w.Action, Actor: a.Actor, Named: undisturbed(a.Actor, w.Arguments), Timeout: a.Timeout, Effect: cmp.Or(a.Effect, a.OwnEffect),
 			Retry: workgraph.Retry{MaxAttempts: a.MaxAttempts}, OnError: routed})
 		if b.before != "" {
 			b.edge(b.before, id, "")

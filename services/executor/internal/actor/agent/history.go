@@ -72,6 +72,14 @@ func (h *history) check(d *definition) error {
 	return nil
 }
 
+// clamp keeps what is read within the bounds, whoever wrote the definition.
+func (h *history) clamp() {
+	h.Messages, h.Tokens = min(h.Messages, maxMessages), min(h.Tokens, maxTokens)
+	if s := h.Summarize; s != nil {
+		s.Above, s.Keep = min(s.Above, maxTokens), min(s.Keep, maxTokens/2)
+	}
+}
+
 // parse reads the template of the prompt.
 func (s *summarize) parse() (err error) {
 	text := cmp.Or(s.Prompt, defaultSummaryPrompt)

@@ -67,7 +67,7 @@ func (n Named) spec(name string, limits Limits) (actor.Spec, error) {
 		description = "The agent " + name + "."
 	}
 	return actor.Spec{Name: actorAgent + "/" + name, Version: "1", Effect: workgraph.Idempotent, SeesPlace: true, Computes: true, Description: description,
-		WaitsFor: []string{"timeout"}, Examine: examineNamed,
+		WaitsFor: []string{"timeout"}, MakesInternal: true, Examine: examineNamed,
 		Inner:  func(*workgraph.Node) []workgraph.InnerNode { return inner(&workgraph.Node{Named: own}) },
 		Schema: `{"type": "object", "additionalProperties": false, "properties": {` + givenProperties + `,` + callProperties + `}}`,
 		Actor: workgraph.ActorFunc(func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {

@@ -41,6 +41,9 @@ type action struct {
 	Timeout     workgraph.Duration         `json:"timeout,omitempty"`
 	MaxAttempts int                        `json:"max_attempts,omitempty"`
 	Effect      workgraph.Effect           `json:"effect,omitempty"`
+	// OwnEffect is the effect of a call with the arguments in Named alone, if other arguments may change the
+	// effect; else empty. The agent's call fills it in.
+	OwnEffect workgraph.Effect `json:"own_effect,omitempty"`
 	// HandOver lets an agent that is called go on in the place of its caller.
 	HandOver bool `json:"hand_over,omitempty"`
 	// ShareThread lets an agent that is called work on the thread of its caller. Nil is what HandOver is.
@@ -263,7 +266,7 @@ func (a *action) takes(key string) string {
 
 // node returns the node that makes the action with these arguments, or their faults.
 func (a *action) node(ctx context.Context, place, name string, arguments map[string]json.RawMessage, f *faults) workgraph.Node {
-	n := workgraph.Node{Name: name, Actor: a.Actor, Timeout: a.Timeout, Effect: a.Effect, Retry: workgraph.Retry{MaxAttempts: a.MaxAttempts}}
+	n := workgraph.Node{Name: name, Actor: a.Actor, Timeout: a.Timeout, Effect: cmp.Or(a.Effect, a.OwnEffect), Retry: workgraph.Retry{MaxAttempts: a.MaxAttempts}}
 	for _, k := range sorted(arguments) {
 		if why := a.takes(k); why != "" {
 			f.add("%s: argument %q of %s %s: leave it out", place, k, name, why)
@@ -292,6 +295,7 @@ func (a *action) node(ctx context.Context, place, name string, arguments map[str
 		}
 		maps.Copy(n.Named, asked)
 	}
+	a.checkEffect(ctx, place, name, &n, f)
 	if a.actorSchema != nil {
 		raw := json.RawMessage("{}")
 		var err error
@@ -427,4 +431,26 @@ func (p *policy) tools() string {
 		}
 	}
 	return b.String()
+}
+
+// checkEffect refuses arguments of a reasoner that make a call do more than the action itself would.
+func (a *action) checkEffect(ctx context.Context, place, name string, n *workgraph.Node, f *faults) {
+	if a.OwnEffect == "" {
+		return
+	}
+	known, err := actor.DirectoryOf(ctx).Find(ctx, []string{a.Actor})
+	of := known[a.Actor].EffectOf
+	if err != nil || of == nil {
+		f.add("%s: %s cannot be done now: the effect of its arguments is not known", place, name)
+		return
+	}
+	// The effect that the action declares is about its own arguments.
+	if e := of(n); strength(e) > strength(a.OwnEffect) && strength(e) > strength(n.Effect) {
+		f.add("%s: these arguments make the call of %s %s, and the action is %s: leave out or change those that do", place, name, e, n.Effect)
+	}
+}
+
+// strength orders effects by what a repeated call does.
+func strength(e workgraph.Effect) int {
+	return slices.Index([]workgraph.Effect{workgraph.Pure, workgraph.Idempotent, workgraph.Unsafe}, e)
 }

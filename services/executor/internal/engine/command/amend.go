@@ -205,7 +205,7 @@ func (h *Handler) planAmend(ctx context.Context, req AmendRequest) (*Amendment, 
 	if len(faults) > 0 {
 		return nil, nil, faults
 	}
-	p, err := h.programs.Recompile(ctx, req.Namespace, patched)
+	p, err := h.programs.Recompile(ctx, req.Namespace, patched, now.Graph())
 	if err != nil {
 		return nil, nil, err
 	}

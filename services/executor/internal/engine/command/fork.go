@@ -118,8 +118,11 @@ func (h *Handler) fork(ctx context.Context, req ForkRequest) (string, error) {
 	if err := checkApproved(row, before, g); err != nil {
 		return "", err
 	}
-	p, err := h.programs.Compile(ctx, req.Namespace, g, nil, nil)
+	p, err := h.programs.Compile(ctx, req.Namespace, g, nil, nil, program.FromActor)
 	if err != nil {
+		return "", err
+	}
+	if err := h.programs.Unchanged(ctx, req.Namespace, before, p.Machine.Graph()); err != nil {
 		return "", err
 	}
 	reused, again, err := workgraph.ReuseFrom(ctx, old, req.From, before, p.Machine.Graph())
@@ -142,7 +145,7 @@ func (h *Handler) fork(ctx context.Context, req ForkRequest) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	start.Graph, start.Reuse, start.ForkedFrom, start.BusinessKey, start.Request = g, reused, row.ID, req.BusinessKey, req.Request
+	start.Source, start.Graph, start.Reuse, start.ForkedFrom, start.BusinessKey, start.Request = program.FromActor, g, reused, row.ID, req.BusinessKey, req.Request
 	start.Budget = start.Budget.With(req.Budget)
 	if len(req.Labels) > 0 {
 		start.Labels = maps.Clone(start.Labels)

@@ -23,6 +23,8 @@ const IDPrefix = "run"
 type StartRequest struct {
 	Namespace string
 	Graph     *workgraph.Graph
+	// Source says who made Graph.
+	Source program.Source
 	// Memo, if not nil, keeps what is computed about Graph for the next start with it.
 	Memo    *program.Memo
 	Input   workgraph.Input

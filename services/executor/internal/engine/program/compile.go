@@ -14,13 +14,13 @@ import (
 // Examine returns the faults and warnings of a graph without starting a run. If in is nil the input is
 // unknown, and faults that depend on it become warnings.
 func (s *Set) Examine(ctx context.Context, namespace string, g *workgraph.Graph, in *workgraph.Input) (Examination, error) {
-	p, err := s.Compile(ctx, namespace, g, nil, in)
+	p, err := s.Compile(ctx, namespace, g, nil, in, FromCaller)
 	if faults, ok := errors.AsType[workgraph.Faults](err); ok {
 		out := Examination{Faults: faults}
 		if in != nil || len(faults) > workgraph.MaxFaults {
 			return out, nil
 		}
-		_, err = s.Compile(ctx, namespace, g, nil, &workgraph.Input{})
+		_, err = s.Compile(ctx, namespace, g, nil, &workgraph.Input{}, FromCaller)
 		all, ok := errors.AsType[workgraph.Faults](err)
 		if !ok {
 			return out, err
@@ -47,13 +47,13 @@ func (s *Set) Examine(ctx context.Context, namespace string, g *workgraph.Graph,
 // input. Every graph that a client, an agent or a schedule provides comes through here: starts, children,
 // forks, schedules and ValidateGraph. A graph that is not cached is compiled in a compute turn of the
 // namespace, which the caller must not hold.
-func (s *Set) Compile(ctx context.Context, namespace string, g *workgraph.Graph, k *Memo, in *workgraph.Input) (*Program, error) {
+func (s *Set) Compile(ctx context.Context, namespace string, g *workgraph.Graph, k *Memo, in *workgraph.Input, from Source) (*Program, error) {
 	if err := s.withinLimits(g); err != nil {
 		return nil, err
 	}
 	leave := func() {}
 	defer func() { leave() }()
-	p, err := s.cached(ctx, namespace, g, k, func() error {
+	p, err := s.cached(ctx, namespace, g, k, from, func() error {
 		give, err := s.computing.Enter(ctx, namespace)
 		if err == nil {
 			leave = give
@@ -63,7 +63,7 @@ func (s *Set) Compile(ctx context.Context, namespace string, g *workgraph.Graph,
 	list, faulty := errors.AsType[workgraph.Faults](err)
 	switch {
 	case faulty && in != nil: // collect all faults, those of the input among them
-		known, err := s.KnownActors(ctx, namespace, ActorsOf(g))
+		known, err := s.KnownActors(ctx, namespace, ActorsOf(g), from)
 		if err != nil {
 			return nil, err
 		}
@@ -126,6 +126,10 @@ func (s *Set) Hints(ctx context.Context, namespace string, g *workgraph.Graph, f
 	if err != nil {
 		return faults // without names there are no hints
 	}
+	all, err := s.actors.Find(ctx, namespace, ActorsOf(g))
+	if err != nil {
+		return faults
+	}
 	asked := make(map[string]string, len(g.Nodes))
 	for i := range g.Nodes {
 		asked[g.Nodes[i].ID] = g.Nodes[i].Actor
@@ -133,6 +137,10 @@ func (s *Set) Hints(ctx context.Context, namespace string, g *workgraph.Graph, f
 	hinted, steps := 0, MaxNearSteps
 	for i := range faults {
 		if faults[i].Code != workgraph.CodeUnknownActor {
+			continue
+		}
+		if name := asked[faults[i].Node]; all[name].Internal {
+			faults[i].Hint = internalHint(name)
 			continue
 		}
 		if hinted++; hinted > maxHints {
@@ -147,8 +155,8 @@ func (s *Set) Hints(ctx context.Context, namespace string, g *workgraph.Graph, f
 
 // UnknownActor reports whether no actor of the namespace has the name, and returns similar names.
 func (s *Set) UnknownActor(ctx context.Context, namespace, name string) (unknown bool, near []string, err error) {
-	_, _, known, err := s.actors.Actor(ctx, namespace, name)
-	if err != nil || known {
+	_, info, known, err := s.actors.Actor(ctx, namespace, name)
+	if err != nil || known && !info.Internal {
 		return false, nil, err
 	}
 	names, err := s.actors.Names(ctx, namespace)
@@ -161,8 +169,6 @@ func hint(name string, names []string, steps *int) string {
 	if near := Nearest(name, names, steps); len(near) > 0 {
 		return "did you mean " + strings.Join(near, " or ") + "?"
 	}
-	// The steps of an agent's loop are for agents only.
-	names = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return strings.HasPrefix(n, "loop/") })
 	if len(names) > 0 {
 		return "actors here: " + strings.Join(names[:min(len(names), 20)], ", ") + "; those of a worker are known once it has connected"
 	}
@@ -189,13 +195,13 @@ type Behavior struct {
 	Approves bool
 }
 
-// Recompile compiles a graph that may have been expanded, within the limits and with the actors of the
-// namespace.
-func (s *Set) Recompile(ctx context.Context, namespace string, g *workgraph.Graph) (*Program, error) {
+// Recompile compiles a graph that may have been expanded and takes the place of old, within the limits and
+// with the actors of the namespace. See Unchanged.
+func (s *Set) Recompile(ctx context.Context, namespace string, g, old *workgraph.Graph) (*Program, error) {
 	if err := s.withinLimits(g); err != nil {
 		return nil, err
 	}
-	known, err := s.KnownActors(ctx, namespace, ActorsOf(g))
+	known, err := s.KnownActors(ctx, namespace, ActorsOf(g), FromActor)
 	if err != nil {
 		return nil, err
 	}
@@ -207,6 +213,9 @@ func (s *Set) Recompile(ctx context.Context, namespace string, g *workgraph.Grap
 		return nil, err
 	}
 	pinned := compiled.Graph()
+	if err := s.Unchanged(ctx, namespace, old, pinned); err != nil {
+		return nil, err
+	}
 	body, err := pinned.Canonical()
 	if err != nil {
 		return nil, fmt.Errorf("canonical form: %w", err)

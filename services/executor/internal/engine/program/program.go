@@ -4,6 +4,7 @@
 package program
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -69,9 +70,9 @@ func New(actors Actors, bounds Bounds, computing *turns.Turns, evaluated func(ac
 
 // cached compiles a graph with the actors of a namespace, or returns it from the cache. A faulty graph is
 // reported as workgraph.Faults. It calls turn before it compiles, unless the graph is light.
-func (s *Set) cached(ctx context.Context, namespace string, g *workgraph.Graph, k *Memo, turn func() error) (*Program, error) {
+func (s *Set) cached(ctx context.Context, namespace string, g *workgraph.Graph, k *Memo, from Source, turn func() error) (*Program, error) {
 	l, noKey := k.info(g)
-	known, err := s.KnownActors(ctx, namespace, l.actors)
+	known, err := s.KnownActors(ctx, namespace, l.actors, from)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +85,7 @@ func (s *Set) cached(ctx context.Context, namespace string, g *workgraph.Graph, 
 		}
 		return nil, fmt.Errorf("key of graph: %w", noKey)
 	}
-	key := l.key + known.fingerprint()
+	key := l.key + known.fingerprint() + string(from)
 	if p := s.find(key); p != nil {
 		return p, nil
 	}
@@ -179,9 +180,75 @@ func ActorsOf(g *workgraph.Graph) []string {
 	return names
 }
 
-// KnownActors returns the named actors as the namespace describes them.
-func (s *Set) KnownActors(ctx context.Context, namespace string, names []string) (ActorSet, error) {
-	return s.actors.Find(ctx, namespace, names)
+// Source says who made a graph.
+type Source string
+
+const (
+	// FromCaller is a graph that is, or may be, of a client, a model, a schedule or a worker. It may not name
+	// internal actors.
+	FromCaller Source = ""
+	// FromActor is the graph of a child that a MakesInternal actor asked for.
+	FromActor Source = "/internal"
+)
+
+// KnownActors returns the named actors, as the namespace describes them, that a graph may name.
+func (s *Set) KnownActors(ctx context.Context, namespace string, names []string, from Source) (ActorSet, error) {
+	found, err := s.actors.Find(ctx, namespace, names)
+	if err != nil || from == FromActor {
+		return found, err
+	}
+	return Public(found), nil
+}
+
+// Public returns the actors that are not internal.
+func Public(found map[string]ActorInfo) map[string]ActorInfo {
+	out := make(map[string]ActorInfo, len(found))
+	for name, info := range found {
+		if !info.Internal {
+			out[name] = info
+		}
+	}
+	return out
+}
+
+// Unchanged checks a graph that takes the place of another one in a run, or in a fork of it.
+// The new graph may have the internal nodes of the old one as they are. Any other internal node is a fault.
+// Both graphs have defaults and effects filled in.
+func (s *Set) Unchanged(ctx context.Context, namespace string, old, changed *workgraph.Graph) error {
+	found, err := s.actors.Find(ctx, namespace, ActorsOf(changed))
+	if err != nil {
+		return err
+	}
+	node := func(n *workgraph.Node) ([]byte, error) {
+		return (&workgraph.Graph{Nodes: []workgraph.Node{*n}}).Canonical()
+	}
+	var faults workgraph.Faults
+	for i := range changed.Nodes {
+		n := &changed.Nodes[i]
+		if !found[n.Actor].Internal {
+			continue
+		}
+		if at := slices.IndexFunc(old.Nodes, func(o workgraph.Node) bool { return o.ID == n.ID }); at >= 0 {
+			before, err := node(&old.Nodes[at])
+			if err != nil {
+				return err
+			}
+			if after, err := node(n); err == nil && bytes.Equal(before, after) {
+				continue
+			}
+		}
+		faults = append(faults, workgraph.Fault{Code: workgraph.CodeUnknownActor, Node: n.ID, Field: "actor",
+			Message: fmt.Sprintf("%q is internal: a graph may keep its nodes as they are, and not change or add one", n.Actor), Hint: internalHint(n.Actor)})
+	}
+	if len(faults) > 0 {
+		return faults
+	}
+	return nil
+}
+
+// internalHint says what to use in place of an internal actor.
+func internalHint(name string) string {
+	return name + " is for graphs that the server makes: use an actor of the list of actors, such as agent"
 }
 
 // Fits reports whether every value of the graph is known to be within the size limit.

@@ -59,7 +59,7 @@ func TestProgramBytes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := New(fixed{}, Bounds{}, nil, nil, 1)
 			before := heap()
-			p, err := s.cached(t.Context(), "ns", g, nil, func() error { return nil })
+			p, err := s.cached(t.Context(), "ns", g, nil, FromCaller, func() error { return nil })
 			require.NoError(t, err)
 			took := heap() - before
 			t.Logf("%d bytes, counted as %d", took, p.Bytes())
@@ -77,7 +77,7 @@ func TestProgramsAreForgottenByBytes(t *testing.T) {
 	for i := range 20 {
 		g := &workgraph.Graph{Nodes: []workgraph.Node{{ID: "n", Actor: "a", Args: []json.RawMessage{json.RawMessage(fmt.Sprintf(`"%d%s"`, i, strings.Repeat("x", mib)))}}}}
 		var err error
-		last, err = s.cached(t.Context(), "ns", g, nil, func() error { return nil })
+		last, err = s.cached(t.Context(), "ns", g, nil, FromCaller, func() error { return nil })
 		require.NoError(t, err)
 		require.LessOrEqual(t, s.byKey.Weight(), int64(10*mib))
 	}

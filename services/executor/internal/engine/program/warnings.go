@@ -64,7 +64,7 @@ func (w *inner) look(ctx context.Context, g *workgraph.Graph) error {
 			names = append(names, level[i].Node.Actor)
 		}
 		slices.Sort(names)
-		known, err := w.s.KnownActors(ctx, w.namespace, slices.Compact(names))
+		known, err := w.s.KnownActors(ctx, w.namespace, slices.Compact(names), FromCaller)
 		if err != nil {
 			return err
 		}
