@@ -7,173 +7,17 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent"
-	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/state"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/cel"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/fail"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/spawn"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/wait"
-	"github.com/epigraph-run/epigraph/services/executor/internal/fact"
-	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
-
-// threads keeps threads for runs in memory, by the rules of the drivers.
-type threads struct {
-	mu    sync.Mutex
-	rows  map[string]thread.Thread
-	items map[string][]thread.Item
-	facts []fact.Fact
-	// reads are how many items each reading gave.
-	reads []int
-}
-
-func newThreads() *threads {
-	return &threads{rows: map[string]thread.Thread{}, items: map[string][]thread.Item{}}
-}
-
-func (m *threads) Thread(_ context.Context, _, id string) (thread.Thread, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	t, ok := m.rows[id]
-	if !ok {
-		return t, thread.NotFound(id)
-	}
-	t.Last = t.ParentSeq + int64(len(m.items[id]))
-	return t, nil
-}
-
-func (m *threads) ThreadByKey(ctx context.Context, namespace, key string) (thread.Thread, error) {
-	m.mu.Lock()
-	id := ""
-	for _, t := range m.rows {
-		if t.Key == key {
-			id = t.ID
-		}
-	}
-	m.mu.Unlock()
-	return m.Thread(ctx, namespace, id)
-}
-
-func (m *threads) HoldThread(_ context.Context, _, id string, runs []string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	t, ok := m.rows[id]
-	if !ok {
-		return thread.NotFound(id)
-	}
-	t.Holder, t.Below = runs[0], runs[1:]
-	m.rows[id] = t
-	return nil
-}
-
-func (m *threads) Items(_ context.Context, _, id string, q thread.Query) ([]thread.Item, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if _, ok := m.rows[id]; !ok {
-		return nil, thread.NotFound(id)
-	}
-	var out []thread.Item
-	defer func() { m.reads = append(m.reads, len(out)) }()
-	size := 0
-	for id != "" {
-		t := m.rows[id]
-		for _, it := range slices.Backward(m.items[id]) {
-			if q.Before > 0 && it.Seq >= q.Before || len(q.Kinds) > 0 && !slices.Contains(q.Kinds, it.Kind) {
-				continue
-			}
-			if q.Briefs {
-				it.Body = nil
-			}
-			if size += it.Size(); q.Limit > 0 && len(out) == q.Limit || q.MaxBytes > 0 && size > q.MaxBytes && len(out) > 0 {
-				return out, nil
-			}
-			out = append(out, it)
-		}
-		if id = t.ParentID; q.Before == 0 || q.Before > t.ParentSeq+1 {
-			q.Before = t.ParentSeq + 1
-		}
-	}
-	return out, nil
-}
-
-func (m *threads) Item(ctx context.Context, namespace, id string, seq int64) (thread.Item, error) {
-	its, err := m.Items(ctx, namespace, id, thread.Query{Before: seq + 1, Limit: 1})
-	if err == nil && (len(its) == 0 || its[0].Seq != seq) {
-		err = errs.New(errs.InvalidArgument, thread.ReasonInvalid, "no item %d", seq)
-	}
-	if err != nil {
-		return thread.Item{}, err
-	}
-	return its[0], nil
-}
-
-// append applies what an outcome appends.
-func (m *threads) append(t *testing.T, c *workgraph.Call, as []workgraph.ThreadAppend) {
-	require.NoError(t, thread.Check(as))
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, a := range thread.Appends(as, c.RunID, c.Node, c.Visit, time.Now()) {
-		f := thread.Found{}
-		ids := []string{a.Thread}
-		if a.Create != nil && a.Create.Parent != "" {
-			ids = append(ids, a.Create.Parent)
-		}
-		for _, id := range ids {
-			row, ok := m.rows[id]
-			if !ok {
-				continue
-			}
-			f.Add(row)
-			for _, it := range m.items[id] {
-				f.AddItem(id, it)
-			}
-		}
-		w, err := f.Resolve("", c.RunID, []thread.Append{a}, m)
-		require.NoError(t, err)
-		for _, n := range w.New {
-			m.rows[n.ID] = n
-		}
-		for _, it := range w.Items {
-			m.items[it.Thread] = append(m.items[it.Thread], *it.Item)
-		}
-		m.facts = append(m.facts, w.Facts...)
-	}
-}
-
-// states are the states of the only thread that is no fork, or of the thread with the id.
-func (m *threads) states(t *testing.T, id string) (out []state.Item) {
-	t.Helper()
-	for _, it := range m.items[id] {
-		if it.Kind == workgraph.ThreadState {
-			var s state.Item
-			require.NoError(t, json.Unmarshal(it.Body, &s))
-			out = append(out, s)
-		}
-	}
-	return out
-}
-
-// last is the sequence of the last item of a thread.
-func (m *threads) last(id string) int64 { return m.rows[id].ParentSeq + int64(len(m.items[id])) }
-
-// root is the id of the first thread.
-func (m *threads) root(t *testing.T) string {
-	t.Helper()
-	for id, row := range m.rows {
-		if row.ParentID == "" && !strings.HasPrefix(row.Agent, "sub") {
-			return id
-		}
-	}
-	t.Fatal("no thread")
-	return ""
-}
 
 // reasoner decides what its script says, and keeps what it was asked. With a script by prompt the first entry
 // whose key is in the prompt is taken, and used up.
@@ -261,7 +105,7 @@ func (d described) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outco
 	if s := d.env.start; s != nil {
 		c.RootRunID, c.UserID, c.ChatID, c.GraphName = s.RootRunID, s.UserID, s.ChatID, s.GraphName
 	}
-	out, err := d.inner.Call(actor.WithDirectory(ctx, d.env), c)
+	out, err := d.inner.Call(actor.WithDirectory(actor.WithNamespace(ctx, d.env.threads.namespace), d.env), c)
 	if err == nil && len(out.Threads) > 0 {
 		d.env.threads.append(d.t, c, out.Threads)
 		out.Threads = nil
@@ -291,7 +135,7 @@ func (e *env) Find(_ context.Context, names []string) (map[string]workgraph.Acto
 
 func newEnv(t *testing.T, own workgraph.Actors) *env {
 	t.Helper()
-	e := &env{threads: newThreads(), all: workgraph.Actors{}}
+	e := &env{threads: newThreads(t), all: workgraph.Actors{}}
 	specs, err := actor.NewRegistry(append(agent.Specs(e.threads, nil), cel.Spec(), fail.Spec(), spawn.Spec(), spawn.Expand(), wait.Human())...)
 	require.NoError(t, err)
 	for _, s := range specs.Specs() {

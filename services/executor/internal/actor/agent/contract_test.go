@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -204,11 +205,11 @@ func shown(t *testing.T, named string, script []string) string {
 	}
 	e := newEnv(t, workgraph.Actors{"r": r, "r2": r2, "r3": says(`{"result": "r3 says so"}`), "tool": a, "llm": llm, "slow": slow, "flaky": flaky,
 		"other": says(`"other was called"`), "third": says(`{"result": "third was asked"}`)})
-	e.threads.rows["thr_old"] = thread.Thread{ID: "thr_old"}
-	e.threads.items["thr_old"] = []thread.Item{{Seq: 1, Kind: workgraph.ThreadMessage, Body: []byte(`{"role": "user", "content": "said before"}`)},
-		{Seq: 2, Kind: workgraph.ThreadState, Brief: []byte(`{"user_input": "said before", "task_status": "Ongoing"}`), Body: []byte(`{}`)}}
+	old := ids.New(thread.IDPrefix)
+	e.threads.put(t, thread.Thread{ID: old}, workgraph.ThreadItem{Kind: workgraph.ThreadMessage, Body: []byte(`{"role": "user", "content": "said before"}`)},
+		workgraph.ThreadItem{Kind: workgraph.ThreadState, Brief: []byte(`{"user_input": "said before", "task_status": "Ongoing"}`), Body: []byte(`{}`)})
 	var b strings.Builder
-	res, err := e.try(t, named)
+	res, err := e.try(t, strings.ReplaceAll(named, "thr_old", old))
 	if err != nil {
 		b.WriteString(err.Error())
 	}

@@ -225,7 +225,7 @@ func TestHistory(t *testing.T) {
 		const two, three = `{"content":"two","role":"assistant"}`, `{"content":"three","role":"assistant"}`
 		require.Equal(t, []string{userSays(sumLead + "sum 1"), two, userSays("3")}, r.messages(t, 3))
 		t.Run("Fork/SharesTheSummary", func(t *testing.T) {
-			e.threads.rows["thr_fork"] = thread.Thread{ID: "thr_fork", ParentID: id, ParentSeq: e.threads.last(id)}
+			e.threads.put(t, thread.Thread{ID: "thr_fork", ParentID: id, ParentSeq: e.threads.last(id)})
 			turn("4", "thr_fork", `"four"`)
 			require.Len(t, s.asked, 1, "no call is made for it")
 			require.Equal(t, []string{userSays(sumLead + "sum 1"), two, userSays("3"), three, userSays("4")}, r.messages(t, 4))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent"
 	"github.com/epigraph-run/epigraph/services/executor/internal/fact"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
@@ -86,8 +87,9 @@ func TestKept(t *testing.T) {
 	t.Run("ThreadID/GoesBeforeTheDefinition", func(t *testing.T) {
 		t.Parallel()
 		e, _ := world(t, over)
-		e.threads.rows["thr_old"] = thread.Thread{ID: "thr_old"}
-		e.input.Named = map[string]json.RawMessage{"thread_id": json.RawMessage(`"thr_old"`)}
+		old := ids.New(thread.IDPrefix)
+		e.threads.put(t, thread.Thread{ID: old})
+		e.input.Named = map[string]json.RawMessage{"thread_id": json.RawMessage(`"` + old + `"`)}
 		done(t, e.run(t, `{`+rest+`}`, named), `"done"`)
 		require.Len(t, e.threads.rows, 1)
 	})

@@ -267,7 +267,7 @@ func TestTask(t *testing.T) {
 		var e *env
 		var there []string
 		a := &tool{upon: func(map[string]json.RawMessage) (workgraph.Outcome, error) {
-			its, err := e.threads.Items(t.Context(), "", e.threads.root(t), thread.Query{})
+			its, err := e.threads.Items(t.Context(), e.threads.namespace, e.threads.root(t), thread.Query{})
 			for _, it := range its {
 				there = append(there, string(it.Body))
 			}

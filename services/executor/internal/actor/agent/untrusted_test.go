@@ -161,7 +161,7 @@ func TestGraphs(t *testing.T) {
 
 func TestArguments(t *testing.T) {
 	t.Parallel()
-	first := agent.Specs(newThreads(), nil)[0]
+	first := agent.Specs(nil, nil)[0]
 	for name, c := range map[string]struct{ named, want string }{
 		"NoInput":        {`{"actions": {"a": {}}}`, "user_input is missing"},
 		"NoActions":      {`{"goal": "x"}`, "name 1 to 64 actions"},
@@ -222,7 +222,7 @@ func TestArguments(t *testing.T) {
 	}
 	t.Run("Steps/AreForTheLoopOnly", func(t *testing.T) {
 		t.Parallel()
-		for _, s := range agent.Specs(newThreads(), nil)[1:] {
+		for _, s := range agent.Specs(nil, nil)[1:] {
 			require.Equal(t, actor.ReasonArguments, actortest.Fails(t, s, `{}`).Reason, s.Name)
 		}
 	})
@@ -230,7 +230,7 @@ func TestArguments(t *testing.T) {
 	// takes a turn of its namespace.
 	t.Run("Steps/TakeTurns", func(t *testing.T) {
 		t.Parallel()
-		for _, s := range agent.Specs(newThreads(), nil) {
+		for _, s := range agent.Specs(nil, nil) {
 			require.True(t, s.Computes, s.Name)
 		}
 	})
