@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -359,7 +358,7 @@ func (r *round) ask(parts []part, upTo int64) (workgraph.Outcome, error) {
 func (p *part) spell(b *strings.Builder, each int) {
 	line := func(who, said string) {
 		if said != "" {
-			fmt.Fprintf(b, "%s: %s\n", who, errs.Clip(said, each))
+			b.WriteString(prompt.Entry(who, said, each) + "\n")
 		}
 	}
 	if s := p.state; s != nil {

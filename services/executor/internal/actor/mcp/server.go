@@ -24,8 +24,10 @@ const (
 	firstPause, longestPause = time.Second, time.Minute
 	// pingWithin is how long a server has to answer a ping after a call that took too long.
 	pingWithin = 5 * time.Second
-	// relistPause lets the changes of one moment lead to one list.
+	// relistPause lets the changes of one moment lead to one list. A server that tells of changes all the time
+	// is listed for a part of the time only, one of relistShare.
 	relistPause = 100 * time.Millisecond
+	relistShare = 20
 	// progressEvery is the least time between two reports of one call.
 	progressEvery = 100 * time.Millisecond
 )
@@ -199,6 +201,7 @@ func (sv *server) relist() {
 
 // run keeps the server connected and its list up to date, until ctx ends.
 func (sv *server) run(ctx context.Context) {
+	var took time.Duration // by the last list
 	for ctx.Err() == nil {
 		s, err := sv.session(ctx)
 		if err != nil {
@@ -213,8 +216,10 @@ func (sv *server) run(ctx context.Context) {
 		case <-ctx.Done():
 		case <-s.ended:
 		case <-sv.changed:
-			pause(ctx, relistPause)
+			pause(ctx, min(max(relistPause, relistShare*took), longestPause))
+			began := time.Now()
 			sv.listAgain(ctx, s)
+			took = time.Since(began)
 		}
 	}
 }

@@ -224,9 +224,18 @@ func (a *Attachment) text(most int) string {
 	return head + "\">\n" + body + tail
 }
 
-// ConversationText is the conversation of messages of a thread, which are given newest first: a line
-// "User: …" for each of the user's, and "Agent: …" for each of the agent's that says something. It has at
-// most so many bytes: the oldest lines give way, and the end of a line that is longer.
+// breaks are the ends of lines, as models may read them.
+var breaks = strings.NewReplacer("\r\n", "\n  ", "\n", "\n  ", "\r", "\n  ", "\v", "\n  ", "\f", "\n  ", "\u0085", "\n  ", "\u2028", "\n  ", "\u2029", "\n  ")
+
+// Entry is what somebody said as an entry of a conversation, in so many bytes at most. All its lines but the
+// first are indented: no text that a model, a tool or a user wrote reads as an entry of somebody else's.
+func Entry(who, said string, most int) string {
+	return errs.Clip(who+": "+breaks.Replace(errs.Clip(said, most)), most)
+}
+
+// ConversationText is the conversation of messages of a thread, which are given newest first: an Entry "User"
+// for each of the user's, and "Agent" for each of the agent's that says something. It has at most so many
+// bytes: the oldest entries give way, and the end of an entry that is longer.
 func ConversationText(messages []json.RawMessage, most int) string {
 	var lines []string
 	size := 0
@@ -245,7 +254,7 @@ func ConversationText(messages []json.RawMessage, most int) string {
 		if m.Role == "tool" || said == "" {
 			continue
 		}
-		line := errs.Clip(who+": "+said, most)
+		line := Entry(who, said, most)
 		if size += len(line) + 1; size > most && len(lines) > 0 {
 			break
 		}
