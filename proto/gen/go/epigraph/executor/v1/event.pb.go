@@ -2571,8 +2571,8 @@ type TokenDelta struct {
 	// Whom the text is for.
 	Kind TextKind `protobuf:"varint,4,opt,name=kind,proto3,enum=epigraph.executor.v1.TextKind" json:"kind,omitempty"`
 	// How many bytes of this kind, in UTF-8, the attempt had written before. A new watcher gets what attempts
-	// under way have written so far as one delta, the last 32 to 64 KiB of it. So a text may come twice, also
-	// after a stream was resumed.
+	// under way have written so far as one delta, the last 32,768 to 65,536 bytes of it. So a text may come
+	// twice, also after a stream was resumed.
 	Offset        int64 `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
