@@ -24,8 +24,8 @@ const (
 	firstPause, longestPause = time.Second, time.Minute
 	// pingWithin is how long a server has to answer a ping after a call that took too long.
 	pingWithin = 5 * time.Second
-	// relistPause lets the changes of one moment lead to one list. A server whose list changes all the time is
-	// read for one part of the time in relistShare.
+	// relistPause lets the changes of one moment lead to one list. A server whose list changes all the
+	// time is read for one part of the time in relistShare.
 	relistPause = 100 * time.Millisecond
 	relistShare = 20
 	// progressEvery is the least time between two reports of one call.
