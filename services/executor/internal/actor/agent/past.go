@@ -374,7 +374,9 @@ func (p *part) spell(b *strings.Builder, each int) {
 		case m.Role == "tool":
 			line("Result", m.Content)
 		default:
-			line("User", m.Content)
+			if m.Content != "" {
+				b.WriteString("User: " + errs.Clip(m.Content, each) + "\n")
+			}
 		}
 		for _, call := range m.ToolCalls {
 			line("Agent calls "+call.Name, actor.AsText(call.Arguments))

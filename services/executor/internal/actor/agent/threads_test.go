@@ -99,6 +99,8 @@ func (m *threads) append(t *testing.T, c *workgraph.Call, as []workgraph.ThreadA
 	for _, a := range as {
 		m.look(t, a.Thread)
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.facts, err = m.ListFacts(t.Context(), m.namespace, fact.Filter{}, page.Cursor{}, 100)
 	require.NoError(t, err)
 }

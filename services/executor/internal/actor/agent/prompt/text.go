@@ -227,15 +227,15 @@ func (a *Attachment) text(most int) string {
 // breaks are the ends of lines, as models may read them.
 var breaks = strings.NewReplacer("\r\n", "\n  ", "\n", "\n  ", "\r", "\n  ", "\v", "\n  ", "\f", "\n  ", "\u0085", "\n  ", "\u2028", "\n  ", "\u2029", "\n  ")
 
-// Entry is what somebody said as an entry of a conversation, in so many bytes at most. All its lines but the
-// first are indented: no text that a model, a tool or a user wrote reads as an entry of somebody else's.
+// Entry is what an agent or a tool said as an entry of a conversation, in so many bytes at most. All its lines
+// but the first are indented: nothing that they write reads as an entry of the user's.
 func Entry(who, said string, most int) string {
 	return errs.Clip(who+": "+breaks.Replace(errs.Clip(said, most)), most)
 }
 
-// ConversationText is the conversation of messages of a thread, which are given newest first: an Entry "User"
-// for each of the user's, and "Agent" for each of the agent's that says something. It has at most so many
-// bytes: the oldest entries give way, and the end of an entry that is longer.
+// ConversationText is the conversation of messages of a thread, which are given newest first: "User: …" for
+// each of the user's, and an Entry "Agent" for each of the agent's that says something. It has at most so
+// many bytes: the oldest entries give way, and the end of an entry that is longer.
 func ConversationText(messages []json.RawMessage, most int) string {
 	var lines []string
 	size := 0
@@ -247,14 +247,14 @@ func ConversationText(messages []json.RawMessage, most int) string {
 		if json.Unmarshal(raw, &m) != nil {
 			continue
 		}
-		who, said := "User", actor.AsText(m.Content)
-		if m.Role == "assistant" {
-			who = "Agent"
-		}
+		said := actor.AsText(m.Content)
 		if m.Role == "tool" || said == "" {
 			continue
 		}
-		line := Entry(who, said, most)
+		line := errs.Clip("User: "+said, most)
+		if m.Role == "assistant" {
+			line = Entry("Agent", said, most)
+		}
 		if size += len(line) + 1; size > most && len(lines) > 0 {
 			break
 		}
