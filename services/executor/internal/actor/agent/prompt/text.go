@@ -227,8 +227,8 @@ func (a *Attachment) text(most int) string {
 // breaks are the ends of lines, as models may read them.
 var breaks = strings.NewReplacer("\r\n", "\n  ", "\n", "\n  ", "\r", "\n  ", "\v", "\n  ", "\f", "\n  ", "\u0085", "\n  ", "\u2028", "\n  ", "\u2029", "\n  ")
 
-// Entry is what an agent or a tool said as an entry of a conversation, in so many bytes at most. All its lines
-// but the first are indented: nothing that they write reads as an entry of the user's.
+// Entry is what an agent or a tool said as an entry of a conversation, in so many bytes at most. All its
+// lines but the first are indented: nothing that they write reads as an entry of the user's.
 func Entry(who, said string, most int) string {
 	return errs.Clip(who+": "+breaks.Replace(errs.Clip(said, most)), most)
 }
