@@ -2,9 +2,7 @@ package rpc
 
 import (
 	"context"
-	"fmt"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/epigraph-run/epigraph/internal/grpckit"
@@ -25,13 +23,7 @@ func NewFactServer(store fact.Store) *FactServer { return &FactServer{store: sto
 // ListFacts implements the service.
 func (s *FactServer) ListFacts(ctx context.Context, req *executorv1.ListFactsRequest) (*executorv1.ListFactsResponse, error) {
 	ns := grpckit.Namespace(ctx)
-	filter := proto.CloneOf(req)
-	filter.PageSize, filter.PageToken = 0, ""
-	key, err := proto.MarshalOptions{Deterministic: true}.Marshal(filter)
-	if err != nil {
-		return nil, fmt.Errorf("hash filter: %w", err)
-	}
-	pg, err := page.Parse(req.GetPageSize(), req.GetPageToken(), page.Query{Method: "ListFacts", Parent: ns, Filter: string(key)})
+	pg, err := listedPage(ctx, "ListFacts", req)
 	if err != nil {
 		return nil, err
 	}

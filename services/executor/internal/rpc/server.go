@@ -400,13 +400,7 @@ func (s *Server) GetRunGraph(ctx context.Context, req *executorv1.GetRunGraphReq
 // ListRuns implements the service.
 func (s *Server) ListRuns(ctx context.Context, req *executorv1.ListRunsRequest) (*executorv1.ListRunsResponse, error) {
 	ns := grpckit.Namespace(ctx)
-	filter := proto.CloneOf(req)
-	filter.PageSize, filter.PageToken = 0, ""
-	key, err := proto.MarshalOptions{Deterministic: true}.Marshal(filter)
-	if err != nil {
-		return nil, fmt.Errorf("hash filter: %w", err)
-	}
-	pg, err := page.Parse(req.GetPageSize(), req.GetPageToken(), page.Query{Method: "ListRuns", Parent: ns, Filter: string(key)})
+	pg, err := listedPage(ctx, "ListRuns", req)
 	if err != nil {
 		return nil, err
 	}

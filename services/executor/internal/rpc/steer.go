@@ -214,13 +214,7 @@ func (s *Server) CompleteAttempt(ctx context.Context, req *executorv1.CompleteAt
 // ListInterrupts implements the service.
 func (s *Server) ListInterrupts(ctx context.Context, req *executorv1.ListInterruptsRequest) (*executorv1.ListInterruptsResponse, error) {
 	ns := grpckit.Namespace(ctx)
-	filter := proto.CloneOf(req)
-	filter.PageSize, filter.PageToken = 0, ""
-	key, err := proto.MarshalOptions{Deterministic: true}.Marshal(filter)
-	if err != nil {
-		return nil, err
-	}
-	pg, err := page.Parse(req.GetPageSize(), req.GetPageToken(), page.Query{Method: "ListInterrupts", Parent: ns, Filter: string(key)})
+	pg, err := listedPage(ctx, "ListInterrupts", req)
 	if err != nil {
 		return nil, err
 	}

@@ -181,13 +181,7 @@ func (s *ThreadServer) GetThread(ctx context.Context, req *executorv1.GetThreadR
 // ListThreads implements the service.
 func (s *ThreadServer) ListThreads(ctx context.Context, req *executorv1.ListThreadsRequest) (*executorv1.ListThreadsResponse, error) {
 	ns := grpckit.Namespace(ctx)
-	filter := proto.CloneOf(req)
-	filter.PageSize, filter.PageToken = 0, ""
-	key, err := proto.MarshalOptions{Deterministic: true}.Marshal(filter)
-	if err != nil {
-		return nil, fmt.Errorf("hash filter: %w", err)
-	}
-	pg, err := page.Parse(req.GetPageSize(), req.GetPageToken(), page.Query{Method: "ListThreads", Parent: ns, Filter: string(key)})
+	pg, err := listedPage(ctx, "ListThreads", req)
 	if err != nil {
 		return nil, err
 	}
