@@ -318,10 +318,7 @@ func (w *writing) round(ctx context.Context, req llm.Request, told string) (more
 		w.end(ModelFailed, "the model did not answer: %s", failure(err))
 		return false, nil
 	}
-	used := resp.Usage
-	if !used.Known {
-		used = llm.Usage{Input: llm.Estimate(req), Output: llm.EstimateText(resp.Message.Content)}
-	}
+	used := resp.Usage // an estimate if the server reported nothing
 	w.tokens += used.Input + used.Output
 	w.report.Rounds = append(w.report.Rounds, Round{
 		Told: told, Text: resp.Message.Content, Profile: resp.Profile, Duration: time.Since(begin),
