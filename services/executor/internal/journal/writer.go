@@ -95,8 +95,8 @@ type Writer struct {
 	// flights is how many batches are being committed, flying are the namespaces in them.
 	flights int
 	flying  map[string]struct{}
-	// most is how many rows a batch may have just now.
-	most int
+	// most is how many rows a batch may have just now, and mostBytes how many bytes.
+	most, mostBytes int
 	// hard ends when the writer gives up; nil until it runs.
 	hard context.Context //nolint:containedctx // those who submit and lead have none that a commit may end with
 	// broken is why a leader gave up, for Run to end with.
@@ -145,7 +145,7 @@ func NewWriter(c Committer, owner Owner, o WriterOptions) *Writer {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Writer{
-		c: c, owner: owner, o: o, most: o.MaxRows, rows: newStatusCoalescer(o.RowEvery),
+		c: c, owner: owner, o: o, most: o.MaxRows, mostBytes: o.MaxBytes, rows: newStatusCoalescer(o.RowEvery),
 		wake: make(chan struct{}, 1), beside: make(chan struct{}, 1), done: make(chan struct{}),
 		slots: make(chan struct{}, maxStoring), lanes: turns.New(maxStoring / 2),
 		held: map[string][]*held{}, queues: map[string]*queue{}, bytes: map[string]int{}, flying: map[string]struct{}{},
@@ -248,7 +248,7 @@ const maxFlights = 2
 
 // mayFly reports whether a batch may be committed now. It is called with w.mu held.
 func (w *Writer) mayFly() bool {
-	return w.flights == 0 || w.flights < maxFlights && w.most < w.o.MaxRows
+	return w.flights == 0 || w.flights < maxFlights && (w.most < w.o.MaxRows || w.mostBytes < w.o.MaxBytes)
 }
 
 // carry commits a batch and answers it. It is called with w.mu held, and lets go of it meanwhile.
@@ -501,22 +501,30 @@ const (
 	// longCommit is how long a commit may take before batches get smaller: who comes just after one was taken
 	// waits for two.
 	longCommit = 25 * time.Millisecond
-	// fewRows is how many rows a batch may have however long it takes, so that the work for each commit stays
-	// a small part.
-	fewRows = 32
+	// fewRows and fewBytes are what a batch may have however long it takes, so that the work for each commit
+	// stays a small part.
+	fewRows, fewBytes = 8, 128 << 10
 )
 
 // adapt bounds the next batch by how long the last one took.
 func (w *Writer) adapt(b Batch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	switch few := min(fewRows, w.o.MaxRows); {
-	case b.Tries > 1: // it waited for something else
-	case b.Duration > longCommit && b.Rows > few:
-		w.most = max(few, min(w.most, int(int64(b.Rows)*int64(longCommit)/int64(b.Duration))))
-	case b.Duration <= longCommit/2 && b.Rows >= w.most/2: // a small one tells nothing of large ones
-		w.most = min(w.o.MaxRows, 2*w.most)
+	if b.Tries == 1 { // else it waited for something else
+		w.most = adapted(w.most, min(fewRows, w.o.MaxRows), w.o.MaxRows, b.Rows, b.Duration)
+		w.mostBytes = adapted(w.mostBytes, min(fewBytes, w.o.MaxBytes), w.o.MaxBytes, b.Bytes, b.Duration)
 	}
+}
+
+// adapted is how much the next batch may have, where the last one had that much and took that long.
+func adapted(most, few, all, had int, took time.Duration) int {
+	switch {
+	case took > longCommit && had > few:
+		return max(few, min(most, int(int64(had)*int64(longCommit)/int64(took))))
+	case took <= longCommit/2 && had >= most/2: // a small one tells nothing of large ones
+		return min(all, 2*most)
+	}
+	return most
 }
 
 // take removes the next batch: namespaces in turn, one write each, until a limit is reached. closed tells
@@ -527,7 +535,7 @@ func (w *Writer) take() (batch []item, closed bool) {
 		ns := w.turn[0]
 		q := w.queues[ns]
 		it := q.items[0]
-		if len(batch) > 0 && (rows+it.rows > w.most || size+it.size > w.o.MaxBytes) {
+		if len(batch) > 0 && (rows+it.rows > w.most || size+it.size > w.mostBytes) {
 			break
 		}
 		batch = append(batch, it)

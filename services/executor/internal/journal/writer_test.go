@@ -199,6 +199,32 @@ func TestWriterBatchSmallerWhileCommitsTakeLong(t *testing.T) {
 	})
 }
 
+func TestWriterBatchOfFewerBytesWhileCommitsTakeLong(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &scripted{}
+		c.answer = func(_ context.Context, call int) error {
+			size := 0
+			for _, wr := range c.batches[call-1] {
+				size += wr.Size()
+			}
+			time.Sleep(time.Duration(size) * 100 * time.Nanosecond) //nolint:forbidigo // fake time: inside a synctest bubble
+			return nil
+		}
+		w, stop := run(t, c, journal.WriterOptions{})
+		var all sync.WaitGroup
+		for i := range 400 {
+			all.Add(1)
+			require.NoError(t, w.Submit(appendOf("loud", fmt.Sprint(i), 20_000), func(journal.Result) { all.Done() }))
+		}
+		all.Wait()
+		for _, b := range c.batches[3:] {
+			require.LessOrEqual(t, len(b), 12, "250,000 bytes take 25 ms")
+		}
+		require.NoError(t, stop())
+	})
+}
+
 func TestWriterRowCountsAloneAreWrittenOnceASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
