@@ -58,6 +58,7 @@ func measure(ctx context.Context, w io.Writer, data string, rounds int, verbose 
 		return err
 	}
 	fmt.Fprintf(w, "%d of %d recorded plans have faults\n\n", len(list), all)
+	var faults error
 	for _, share := range []struct {
 		name  string
 		whole bool
@@ -68,9 +69,12 @@ func measure(ctx context.Context, w io.Writer, data string, rounds int, verbose 
 		}
 		fmt.Fprintf(w, "%s:\n", share.name)
 		t.print(w, verbose)
+		if share.whole && t.mended < t.plans {
+			faults = fmt.Errorf("%d plans were not mended though the model mends all that it is told", t.plans-t.mended)
+		}
 	}
 	fmt.Fprintf(w, "took %s\n", time.Since(begin).Round(time.Second))
-	return nil
+	return faults
 }
 
 // faulty reads the recorded plans that cannot run. Texts that hold no plan, as those who recorded them say,
@@ -165,7 +169,7 @@ func play(ctx context.Context, list []record, whole bool, rounds int) (table, er
 func serve(ctx context.Context, url string, rounds int) (plannerv1.PlannerServiceClient, func(), error) {
 	cfg := planner.DefaultConfig()
 	cfg.Author.Rounds, cfg.Author.MaxTokens, cfg.Author.MaxOutputTokens = rounds, 10_000_000, 1_000_000
-	cfg.Models.Change("default", func(p *llm.Profile) { p.BaseURL, p.Model = url, "fake-1" })
+	cfg.Models.Change("default", func(p *llm.Profile) { p.BaseURL, p.Model, p.OutputLimit = url, "fake-1", cfg.Author.MaxOutputTokens })
 	s, err := planner.Open(ctx, cfg, planner.Deps{})
 	if err != nil {
 		return nil, nil, err

@@ -1,6 +1,11 @@
 package main
 
 import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,4 +35,26 @@ func TestMend(t *testing.T) {
 		r := plan.Parse(mended(two, "\nDoubts:\n- SELF_LOOP \"a\": a doubt\n", true), plan.WithComplete())
 		require.Len(t, r.Graph.Edges, 3)
 	})
+}
+
+// TestMeasure mends two recorded plans, and leaves out one without a fault.
+func TestMeasure(t *testing.T) {
+	t.Parallel()
+	data := filepath.Join(t.TempDir(), "plans.jsonl.gz")
+	f, err := os.Create(data)
+	require.NoError(t, err)
+	z := gzip.NewWriter(f)
+	for id, raw := range map[string]string{
+		"cycle":   `[{"id": "a", "request": "x", "needs": ["b"]}, {"id": "b", "request": "y", "needs": ["a"]}]`,
+		"unknown": `[{"id": "a", "request": "x", "needs": ["zed"]}]`,
+		"good":    `[{"id": "a", "request": "x", "needs": []}]`,
+	} {
+		require.NoError(t, json.NewEncoder(z).Encode(map[string]string{"id": id, "task": id, "raw": raw}))
+	}
+	require.NoError(t, z.Close())
+	require.NoError(t, f.Close())
+	var out bytes.Buffer
+	require.NoError(t, measure(t.Context(), &out, data, 4, true), "%s", &out)
+	require.Contains(t, out.String(), "2 of 3 recorded plans have faults")
+	require.Contains(t, out.String(), "mended 2 of 2 (100.0 %)")
 }

@@ -81,7 +81,7 @@ func (o *options) reply(r *fakellm.Request, text string) fakellm.Reply {
 }
 
 func measure(ctx context.Context, w io.Writer, o options) error {
-	list, err := sample(ctx, o)
+	list, all, err := sample(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func measure(ctx context.Context, w io.Writer, o options) error {
 			tools[t] = true
 		}
 	}
-	task := strings.Repeat("word", o.answer)
+	task := all.text(o.answer)
 	fake := fakellm.New(fakellm.Script{Answer: func(r fakellm.Request) (fakellm.Reply, bool) {
 		for _, m := range r.Messages {
 			if goal, _, ok := strings.Cut(m.Content, " (recorded)"); ok {
@@ -114,7 +114,7 @@ func measure(ctx context.Context, w io.Writer, o options) error {
 		return err
 	}
 	defer stop()
-	rest, err := hands(ctx, c, tools, o)
+	rest, err := hands(ctx, c, tools, task, o)
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func installation(ctx context.Context, url string) (*epigraph.Client, func(), er
 	cfg.Planner.Author.Timeout, cfg.Planner.Author.MaxTokens, cfg.Planner.Author.MaxOutputTokens = time.Hour, 10_000_000, 1_000_000
 	cfg.GRPC.UnaryTimeout, cfg.Gateway.RequestTimeout = time.Hour, time.Hour
 	cfg.Models.Change(cfg.Models.Default, func(p *llm.Profile) {
-		p.Model, p.BaseURL, p.APIKey, p.Timeout = "fake-1", url, conf.NewSecret("none"), time.Hour
+		p.Model, p.BaseURL, p.APIKey, p.Timeout, p.OutputLimit = "fake-1", url, conf.NewSecret("none"), time.Hour, cfg.Planner.Author.MaxOutputTokens
 	})
 	d, err := stack.OpenDev(ctx, stack.DevOptions{DataDir: dir, HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", Config: cfg})
 	if err != nil {
@@ -177,8 +177,8 @@ func installation(ctx context.Context, url string) (*epigraph.Client, func(), er
 	return c, func() { _ = c.Close(); stop() }, nil
 }
 
-// hands serve the tools of the plans. A call takes as long as an answer of the model.
-func hands(ctx context.Context, c *epigraph.Client, tools map[string]bool, o options) (func(), error) {
+// hands serve the tools of the plans. A call takes as long as an answer of the model, and gives the same.
+func hands(ctx context.Context, c *epigraph.Client, tools map[string]bool, task string, o options) (func(), error) {
 	if len(tools) == 0 {
 		return func() {}, nil
 	}
@@ -188,7 +188,7 @@ func hands(ctx context.Context, c *epigraph.Client, tools map[string]bool, o opt
 		worker.Register(w, t, func(ctx context.Context, _ map[string]any) (string, error) {
 			select {
 			case <-time.After(took):
-				return "done", nil
+				return task, nil
 			case <-ctx.Done():
 				return "", ctx.Err()
 			}

@@ -25,6 +25,8 @@ type record struct {
 	Raw    string   `json:"raw"`
 	Flags  []string `json:"flags"`
 	tools  []string
+	// asks are the fields of results for which its tasks ask.
+	asks []string
 }
 
 // goal is what the scripted model knows the plan by.
@@ -37,16 +39,17 @@ const (
 	minTasks  = 2
 )
 
-// sample draws plans from all sources in turn: those that can run as they are, with two tasks at least.
-func sample(ctx context.Context, o options) ([]record, error) {
+// sample draws plans from all sources in turn: those that can run as they are, with two tasks at least. The
+// answer is one that all their tasks can give.
+func sample(ctx context.Context, o options) (out []record, all *answer, err error) {
 	f, err := os.Open(o.data)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer func() { _ = f.Close() }()
 	z, err := gzip.NewReader(f)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	by := map[string][]record{}
 	for dec := json.NewDecoder(z); ; {
@@ -54,7 +57,7 @@ func sample(ctx context.Context, o options) ([]record, error) {
 		if err := dec.Decode(&r); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
-			return nil, fmt.Errorf("read %s: %w", o.data, err)
+			return nil, nil, fmt.Errorf("read %s: %w", o.data, err)
 		}
 		if r.fits(ctx, o) {
 			by[r.Family] = append(by[r.Family], r)
@@ -66,19 +69,23 @@ func sample(ctx context.Context, o options) ([]record, error) {
 		rng.Shuffle(len(by[name]), func(i, j int) { by[name][i], by[name][j] = by[name][j], by[name][i] })
 	}
 	rng.Shuffle(len(families), func(i, j int) { families[i], families[j] = families[j], families[i] })
-	var out []record
+	all = &answer{}
 	for n := 0; len(out) < o.plans; n++ {
 		left := false
 		for _, name := range families {
-			if n < len(by[name]) && len(out) < o.plans {
-				out, left = append(out, by[name][n]), true
+			if n >= len(by[name]) || len(out) >= o.plans {
+				continue
+			}
+			left = true
+			if !slices.ContainsFunc(by[name][n].asks, func(field string) bool { return !all.add(field) }) {
+				out = append(out, by[name][n])
 			}
 		}
 		if !left {
 			break
 		}
 	}
-	return out, nil
+	return out, all, nil
 }
 
 // fits reports whether the plan can run as it is, and finds its tools.
@@ -90,13 +97,21 @@ func (r *record) fits(ctx context.Context, o options) bool {
 	if read.NoPlan != nil || read.HasErrors() {
 		return false
 	}
-	g, err := compile.Graph(ctx, read.Graph, compile.Options{})
+	// A planner knows the tools that the request names, which are those of the plan.
+	g, err := compile.Graph(ctx, read.Graph, compile.Options{Known: func(string) bool { return true }})
 	if err != nil || len(g.Nodes) < minTasks || len(g.Nodes) < len(read.Graph.Problems) && o.rewritten {
 		return false
 	}
 	for _, p := range read.Graph.Problems {
 		if p.Tool != "" && !slices.Contains(r.tools, p.Tool) {
 			r.tools = append(r.tools, p.Tool)
+		}
+	}
+	for i := range g.Nodes {
+		for _, b := range g.Nodes[i].Bind {
+			for _, u := range b.Uses {
+				r.asks = append(r.asks, u.Field)
+			}
 		}
 	}
 	if o.rewritten {
