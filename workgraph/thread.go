@@ -47,6 +47,9 @@ type ThreadCreate struct {
 	Agent, Key string
 	// Title is what people call it.
 	Title string
+	// UserID and ChatID are those of the runs that the turns of the thread start. The caller that commits the
+	// append sets them to those of the run.
+	UserID, ChatID string
 }
 
 // ThreadItem is one item of a thread. Brief is what lists show of it and may be empty; Body is all of it.

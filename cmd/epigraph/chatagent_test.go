@@ -119,6 +119,24 @@ func TestTextOfAgents(t *testing.T) {
 			require.Equal(t, c.want, chat(t, c.in, &out, out.Write, "agent/"+c.agent))
 		})
 	}
+	t.Run("Chat/QuestionOfAnEarlierTalk", func(t *testing.T) {
+		talk := func(in string) (out, notes string) {
+			var o, e bytes.Buffer
+			code := cli.Main(t.Context(), build, []string{"--addr", d.GRPCAddr(), "chat", "agent/prompted", "--key", "ann:desk", "--user", "ann"}, cli.IO{In: strings.NewReader(in), Out: &o, Err: &e})
+			require.Zero(t, code, "%s%s", &o, &e)
+			return o.String(), e.String()
+		}
+		out, _ := talk("where\n")
+		require.Equal(t, "Which city?\n", out)
+		out, notes := talk("")
+		require.Equal(t, "Which city?\n", out, "whoever comes back sees what is asked")
+		require.Contains(t, notes, "the next line answers")
+		out, _ = talk("Oslo\n")
+		require.Equal(t, "Which city?\n{\"city\":\"Oslo\"}\n", out)
+		out, notes = talk("")
+		require.Empty(t, out)
+		require.NotContains(t, notes, "answers")
+	})
 	t.Run("Chat/AsItIsWritten", func(t *testing.T) {
 		done := holding()
 		defer free()

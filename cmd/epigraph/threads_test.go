@@ -139,16 +139,42 @@ func TestThreads(t *testing.T) {
 		first := start("cat")
 		require.Equal(t, first, start("cat"))
 		require.NotEqual(t, first, start("dan"))
-		require.Equal(t, "cat:desk:help", rest(t, 200, "GET", "/v1/threads/"+first, "")["key"])
+		th := rest(t, 200, "GET", "/v1/threads/"+first, "")
+		require.Equal(t, []any{"cat:desk:help", "cat", "desk"}, []any{th["key"], th["userId"], th["chatId"]})
+		rest(t, 400, "POST", "/v1/runs", `{"graph": {"nodes": [{"id": "a", "actor": "sleep"}]}, "thread": {"userId": "dan"}, "userId": "cat"}`)
 		rest(t, 400, "POST", "/v1/runs", `{"graph": {"nodes": [{"id": "a", "actor": "sleep"}]}, "thread": {"key": "k"}, "threadId": "`+first+`"}`)
 		g := &workgraph.Graph{Nodes: []workgraph.Node{{ID: "a", Actor: "agent/keeper", Named: map[string]json.RawMessage{"user_input": json.RawMessage(`"hello"`)}}}}
 		run, err := c.StartRun(t.Context(), g, epigraph.OnNewThread(epigraph.RunThread()))
 		require.NoError(t, err)
 		m, err := run.Wait(t.Context())
 		require.NoError(t, err)
-		th, err := c.Thread(m.GetThreadId()).Get(t.Context())
+		own, err := c.Thread(m.GetThreadId()).Get(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, executorv1.ThreadLifetime_THREAD_LIFETIME_RUN, th.GetLifetime())
+		require.Equal(t, executorv1.ThreadLifetime_THREAD_LIFETIME_RUN, own.GetLifetime())
+	})
+	t.Run("User/OfTheThreadIsThatOfItsRuns", func(t *testing.T) {
+		th, err := c.CreateThread(t.Context(), "agent/keeper", epigraph.ThreadUser("fay", "desk"))
+		require.NoError(t, err)
+		fork := rest(t, 200, "POST", "/v1/threads/"+th.ID+":fork", `{}`)
+		for _, id := range []string{th.ID, fork["id"].(string)} {
+			turn, err := c.Thread(id).Send(t.Context(), "hello", "")
+			require.NoError(t, err)
+			run, err := c.Run(turn.GetRunId()).Wait(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, []string{"fay", "desk"}, []string{run.GetUserId(), run.GetChatId()})
+		}
+		_, notes := command(t, "hello\n", "chat", "agent/keeper", "--user", "gus", "--chat", "desk")
+		gus := rest(t, 200, "GET", "/v1/threads/"+regexp.MustCompile(`thr_\w+`).FindString(notes), "")
+		require.Equal(t, []any{"gus", "desk"}, []any{gus["userId"], gus["chatId"]})
+		for _, user := range []string{"fay", "gus"} {
+			facts, _ := rest(t, 200, "GET", "/v1/facts?agent=agent/keeper&userId="+user, "")["facts"].([]any)
+			require.Len(t, facts, 1, user)
+			rest(t, 200, "DELETE", "/v1/facts/"+facts[0].(map[string]any)["id"].(string), "")
+		}
+		var o, e bytes.Buffer
+		code := cli.Main(t.Context(), build, []string{"--addr", d.GRPCAddr(), "chat", "--thread", th.ID, "--user", "eve"}, cli.IO{In: strings.NewReader("hello\n"), Out: &o, Err: &e})
+		require.Equal(t, 2, code)
+		require.Contains(t, e.String(), `has the user "fay"`)
 	})
 	t.Run("CLI/ShowsItems", func(t *testing.T) {
 		for flag, list := range map[string]string{"": "messages", "--states": "states", "--learnings": "learnings", "--summaries": "summaries"} {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +28,8 @@ type chatCmd struct {
 	Thread string `help:"Go on with this thread." placeholder:"ID"`
 	Key    string `help:"Go on with the conversation that has this key, or begin it." placeholder:"KEY"`
 	Title  string `help:"Title of a new thread." placeholder:"TEXT"`
+	User   string `help:"User of a new thread: its runs are for this user, and what the agent learns is kept for this user." placeholder:"ID"`
+	Chat   string `help:"Conversation of a new thread, as your application calls it." placeholder:"ID"`
 }
 
 // Help gives examples.
@@ -38,7 +41,7 @@ goes on at any time.
 
     epigraph chat agent/support
     epigraph chat --thread thr_01h455vb4pex5vsknk084sn02q
-    epigraph chat agent/support --key ann:desk:agent/support
+    epigraph chat agent/support --key ann:desk:agent/support --user ann --chat desk
     echo 'What is due today?' | epigraph chat agent/support --json`
 }
 
@@ -59,6 +62,9 @@ func (c *chatCmd) Run(e *env) error {
 				fmt.Fprint(e.io.Err, "> ")
 			}
 			if !lines.Scan() {
+				if e.io.Typed && !e.json {
+					fmt.Fprintln(e.io.Err)
+				}
 				break
 			}
 			line := strings.TrimSpace(lines.Text())
@@ -94,29 +100,63 @@ type talk struct {
 }
 
 func (t *talk) open(ctx context.Context, c *chatCmd) error {
-	t.thread = c.Thread
-	if t.thread != "" {
-		_, err := t.s.threads.GetThread(ctx, &executorv1.GetThreadRequest{ThreadId: t.thread})
-		return err
-	}
 	th, err := t.begin(ctx, c)
 	if err != nil {
 		return err
 	}
 	t.thread = th.GetId()
-	if !t.e.json {
+	for _, x := range []struct{ flag, given, is string }{{"user", c.User, th.GetUserId()}, {"chat", c.Chat, th.GetChatId()}} {
+		if x.given != "" && x.given != x.is {
+			return usage(errs.New(errs.InvalidArgument, "THREAD_OF_ANOTHER", "thread %s has the %s %q", t.thread, x.flag, x.is).Hint("leave --" + x.flag + " out, or begin another thread"))
+		}
+	}
+	if !t.e.json && c.Thread == "" {
 		t.e.note("thread %s", t.thread)
+	}
+	return t.pending(ctx, th.GetRunId())
+}
+
+// pending shows the question that the next line answers, if the run that holds the thread waits for one.
+func (t *talk) pending(ctx context.Context, run string) error {
+	if run == "" {
+		return nil
+	}
+	list, err := t.s.executor.ListInterrupts(ctx, &executorv1.ListInterruptsRequest{RunId: run})
+	if errs.Is(err, errs.NotFound) {
+		return nil // the run is gone
+	}
+	if err != nil {
+		return err
+	}
+	for _, q := range slices.Backward(list.GetInterrupts()) { // oldest first, as messages answer them
+		t.seen[q.GetId()] = true
+		how := answers(q.GetId(), q.GetSchema().GetJson(), q.GetApprove().GetJson())
+		switch {
+		case t.e.json:
+		case len(q.GetApprove().GetJson()) > 0:
+			t.e.note("the agent waits for an approval: %s decides", how)
+		case q.GetOfAgent():
+			t.e.note("the agent has asked, and the next line answers:")
+			return t.e.say(plain(q.GetPrompt().GetJson()) + "\n")
+		default:
+			t.needed = how
+			t.e.note("a question waits; the answer needs the scope approve: send it as the next line, or use %s", how)
+			return t.e.say(plain(q.GetPrompt().GetJson()) + "\n")
+		}
 	}
 	return nil
 }
 
-// begin finds the conversation by its key, or makes a thread.
+// begin finds the conversation by its id or key, or makes a thread.
 func (t *talk) begin(ctx context.Context, c *chatCmd) (*executorv1.Thread, error) {
+	if c.Thread != "" {
+		return t.s.threads.GetThread(ctx, &executorv1.GetThreadRequest{ThreadId: c.Thread})
+	}
 	find := &executorv1.GetThreadRequest{ThreadId: "-", Key: c.Key}
 	if c.Agent == "" {
 		return t.s.threads.GetThread(ctx, find)
 	}
-	th, err := t.s.threads.CreateThread(ctx, &executorv1.CreateThreadRequest{Thread: &executorv1.Thread{Agent: c.Agent, Title: c.Title, Key: c.Key}})
+	th, err := t.s.threads.CreateThread(ctx, &executorv1.CreateThreadRequest{Thread: &executorv1.Thread{Agent: c.Agent, Title: c.Title, Key: c.Key, UserId: c.User, ChatId: c.Chat}})
 	if errs.ReasonOf(err) != "THREAD_ALREADY_EXISTS" {
 		return th, err
 	}
@@ -190,6 +230,10 @@ func (t *talk) watch(ctx context.Context, r *reply) error {
 		q := ev.GetInterruptOpened()
 		if id := q.GetInterruptId(); id != "" && !t.seen[id] {
 			t.seen[id] = true
+			now, err := t.s.executor.GetInterrupt(ctx, &executorv1.GetInterruptRequest{InterruptId: id})
+			if err == nil && now.GetState() != executorv1.InterruptState_INTERRUPT_STATE_OPEN {
+				continue // it was answered before, or by somebody else
+			}
 			r.Question, r.Asked = q.GetPrompt().GetJson(), id
 			how := answers(id, q.GetSchema().GetJson(), q.GetApprove().GetJson())
 			switch {

@@ -36,7 +36,15 @@ func (t *session) prepareThreads(ctx context.Context, a *attempt, of []workgraph
 // addToThreads puts what a decision adds to threads into its write.
 func (r *run) addToThreads(w *journal.Append, of []workgraph.ThreadsOf, now time.Time) {
 	for i := range of {
-		w.Threads = append(w.Threads, thread.Appends(of[i].Appends, r.id, of[i].Node, of[i].Visit, now)...)
+		as := thread.Appends(of[i].Appends, r.id, of[i].Node, of[i].Visit, now)
+		for k := range as {
+			if as[k].Create != nil {
+				c := *as[k].Create
+				c.UserID, c.ChatID = r.lineage.User, r.lineage.Chat
+				as[k].Create = &c
+			}
+		}
+		w.Threads = append(w.Threads, as...)
 	}
 }
 

@@ -196,7 +196,7 @@ func (c *check) threads(as []thread.Append) {
 		c.texts("the thread", a.Thread)
 		c.time(a.Time)
 		if cr := a.Create; cr != nil {
-			c.texts("the new thread", cr.Parent, cr.Agent, cr.Key, cr.Title)
+			c.texts("the new thread", cr.Parent, cr.Agent, cr.Key, cr.Title, cr.UserID, cr.ChatID)
 			c.size += eventOverhead
 		}
 		for j := range a.Items {

@@ -41,7 +41,7 @@ func (s Conversing) Start(ctx context.Context, th thread.Thread, t thread.Turn) 
 		return fmt.Errorf("encode thread id: %w", err)
 	}
 	req := command.StartRequest{
-		Namespace: th.Namespace, ThreadID: th.ID, Turn: t.Number, Principal: t.Principal, ID: t.RunID,
+		Namespace: th.Namespace, ThreadID: th.ID, Turn: t.Number, Principal: t.Principal, ID: t.RunID, UserID: th.UserID, ChatID: th.ChatID,
 		Graph: &workgraph.Graph{Name: "turn of " + th.Agent, Nodes: []workgraph.Node{{ID: turnNode, Actor: th.Agent}}},
 		Input: workgraph.Input{Named: map[string]json.RawMessage{"user_input": t.Message, "thread_id": id}},
 	}
@@ -100,6 +100,7 @@ func (s *ThreadServer) ForkThread(ctx context.Context, req *executorv1.ForkThrea
 		m = &executorv1.Thread{}
 	}
 	m.Agent = cmp.Or(m.GetAgent(), parent.Agent)
+	m.UserId, m.ChatId = cmp.Or(m.GetUserId(), parent.UserID), cmp.Or(m.GetChatId(), parent.ChatID)
 	return s.create(ctx, "ForkThread", req, m, parent.ID, req.GetSequence())
 }
 
@@ -113,7 +114,7 @@ func (s *ThreadServer) create(ctx context.Context, method string, req identified
 	if err != nil {
 		return nil, err
 	}
-	c := workgraph.ThreadCreate{Parent: parent, ParentSeq: seq, Lifetime: thread.Lifetime(m.GetLifetime()), Agent: m.GetAgent(), Key: m.GetKey()}
+	c := workgraph.ThreadCreate{Parent: parent, ParentSeq: seq, Lifetime: thread.Lifetime(m.GetLifetime()), Agent: m.GetAgent(), Key: m.GetKey(), Title: m.GetTitle(), UserID: m.GetUserId(), ChatID: m.GetChatId()}
 	if c.Lifetime == workgraph.ThreadOfRun {
 		return nil, errs.New(errs.InvalidArgument, thread.ReasonInvalid, "only a run makes a thread that ends with it").
 			Violate("thread.lifetime", thread.ReasonInvalid, "not a lifetime for callers").Hint("choose EPHEMERAL, or CONVERSATION and delete it")
@@ -122,7 +123,7 @@ func (s *ThreadServer) create(ctx context.Context, method string, req identified
 		return nil, err
 	}
 	made, err := s.store.CreateThread(ctx, thread.Create{
-		Thread: thread.Thread{ID: ids.New(thread.IDPrefix), Namespace: grpckit.Namespace(ctx), Key: c.Key, Agent: c.Agent, Title: m.GetTitle(),
+		Thread: thread.Thread{ID: ids.New(thread.IDPrefix), Namespace: grpckit.Namespace(ctx), Key: c.Key, Agent: c.Agent, Title: c.Title, UserID: c.UserID, ChatID: c.ChatID,
 			Lifetime: cmp.Or(c.Lifetime, workgraph.ThreadConversation), ParentID: parent, ParentSeq: seq, CreateTime: dbkit.Now()},
 		Request: thread.Request{Method: method, ID: once.ID, BodyHash: once.BodyHash},
 	})
@@ -140,7 +141,13 @@ func newThread(out *command.StartRequest, req *executorv1.StartRunRequest) error
 		return errs.New(errs.InvalidArgument, thread.ReasonInvalid, "thread_id and thread are both given: thread_id names a thread that is there").
 			Violate("thread", thread.ReasonInvalid, "goes without thread_id").Hint("give one of them")
 	}
-	c := &workgraph.ThreadCreate{Lifetime: thread.Lifetime(m.GetLifetime()), Agent: m.GetAgent(), Key: m.GetKey(), Title: m.GetTitle()}
+	for _, c := range []struct{ field, thread, run string }{{"user_id", m.GetUserId(), req.GetUserId()}, {"chat_id", m.GetChatId(), req.GetChatId()}} {
+		if c.thread != "" && c.thread != c.run {
+			return errs.New(errs.InvalidArgument, thread.ReasonInvalid, "the thread of a run has the %s of the run, which is %q", c.field, c.run).
+				Violate("thread."+c.field, thread.ReasonInvalid, "is not that of the run").Hint("leave thread." + c.field + " out")
+		}
+	}
+	c := &workgraph.ThreadCreate{Lifetime: thread.Lifetime(m.GetLifetime()), Agent: m.GetAgent(), Key: m.GetKey(), Title: m.GetTitle(), UserID: req.GetUserId(), ChatID: req.GetChatId()}
 	if c.Key == "" && (c.Lifetime == 0 || c.Lifetime == workgraph.ThreadConversation) {
 		c.Key = thread.KeyOf(req.GetUserId(), req.GetChatId(), req.GetGraph().GetName())
 	}
@@ -160,7 +167,7 @@ func threadAnswer(t thread.Thread, err error) (*executorv1.Thread, error) {
 
 func threadMessage(t *thread.Thread) *executorv1.Thread {
 	return &executorv1.Thread{
-		Id: t.ID, Key: t.Key, Agent: t.Agent, Title: t.Title, Lifetime: executorv1.ThreadLifetime(t.Lifetime), ParentId: t.ParentID, ParentSequence: t.ParentSeq,
+		Id: t.ID, Key: t.Key, Agent: t.Agent, Title: t.Title, UserId: t.UserID, ChatId: t.ChatID, Lifetime: executorv1.ThreadLifetime(t.Lifetime), ParentId: t.ParentID, ParentSequence: t.ParentSeq,
 		RunId: t.Holder, LastSequence: t.Last, CreateTime: stamp(t.CreateTime), UseTime: stamp(t.UseTime),
 	}
 }

@@ -172,7 +172,7 @@ func (st *state) madeBy(a *Append) bool {
 
 func (f *Found) create(namespace, runID string, a *Append, writer any) (*state, error) {
 	c := a.Create
-	t := Thread{ID: a.Thread, Namespace: namespace, Key: c.Key, Agent: c.Agent, Title: c.Title, Lifetime: lifetime(c), ParentID: c.Parent, ParentSeq: c.ParentSeq,
+	t := Thread{ID: a.Thread, Namespace: namespace, Key: c.Key, Agent: c.Agent, Title: c.Title, UserID: c.UserID, ChatID: c.ChatID, Lifetime: lifetime(c), ParentID: c.Parent, ParentSeq: c.ParentSeq,
 		Holder: runID, CreateTime: dbkit.Micros(a.Time), UseTime: dbkit.Micros(a.Time)}
 	if c.Key != "" {
 		k := nameKey{namespace, c.Key}

@@ -49,9 +49,10 @@ const (
 	MaxBody  = 2 << 20
 	// MaxDepth is how many threads may stand above a fork.
 	MaxDepth = 100
-	// MaxName bounds keys and names of agents, MaxTitle titles, both in bytes.
+	// MaxName bounds keys and names of agents, MaxTitle titles, and MaxUser users and chats, all in bytes.
 	MaxName  = 256
 	MaxTitle = 512
+	MaxUser  = 1024
 )
 
 type (
@@ -67,7 +68,9 @@ type Thread struct {
 	// Key is unique in the namespace, or empty.
 	Key          string
 	Agent, Title string
-	Lifetime     Lifetime
+	// UserID and ChatID are those of the runs that its turns start.
+	UserID, ChatID string
+	Lifetime       Lifetime
 	// ParentID is the thread of which this is a fork, and ParentSeq the last item that they share.
 	ParentID  string
 	ParentSeq int64
@@ -85,7 +88,7 @@ type Thread struct {
 }
 
 // Size implements page.Row.
-func (t Thread) Size() int { return 512 + len(t.Key) + len(t.Agent) + len(t.Title) }
+func (t Thread) Size() int { return 512 + len(t.Key) + len(t.Agent) + len(t.Title) + len(t.UserID) + len(t.ChatID) }
 
 // Item is one item of a thread. Its bytes are shared and must not be changed.
 type Item struct {
@@ -221,7 +224,8 @@ func CheckCreate(c *workgraph.ThreadCreate) error {
 	case c.Key != "" && lifetime(c) != workgraph.ThreadConversation:
 		return invalid("only a conversation has a key")
 	}
-	return cmp.Or(checkText("the parent", c.Parent, MaxName), checkText("the key", c.Key, MaxName), checkText("the agent", c.Agent, MaxName), checkText("the title", c.Title, MaxTitle))
+	return cmp.Or(checkText("the parent", c.Parent, MaxName), checkText("the key", c.Key, MaxName), checkText("the agent", c.Agent, MaxName), checkText("the title", c.Title, MaxTitle),
+		checkText("the user", c.UserID, MaxUser), checkText("the chat", c.ChatID, MaxUser))
 }
 
 func lifetime(c *workgraph.ThreadCreate) Lifetime {

@@ -79,7 +79,7 @@ func threadRowCases(t *testing.T, d Driver) {
 	t.Run("Create/ReadsBack", func(t *testing.T) {
 		w := open(t, d)
 		made := w.thread(func(c *thread.Create) {
-			c.Key, c.Agent, c.Title = "u:c:w", "agent/x", "Hello"
+			c.Key, c.Agent, c.Title, c.UserID, c.ChatID = "u:c:w", "agent/x", "Hello", "u", "c"
 		})
 		got, err := w.j.Thread(t.Context(), ns, made.ID)
 		require.NoError(t, err)

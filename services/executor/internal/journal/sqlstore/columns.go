@@ -290,6 +290,8 @@ func ThreadColumns() Columns[*thread.Thread] {
 		Col("key", "text", func(t *thread.Thread) string { return t.Key }),
 		Col("agent", "text", func(t *thread.Thread) string { return t.Agent }),
 		Col("title", "text", func(t *thread.Thread) string { return t.Title }),
+		Col("user_id", "text", func(t *thread.Thread) string { return t.UserID }),
+		Col("chat_id", "text", func(t *thread.Thread) string { return t.ChatID }),
 		Col("parent_id", "text", func(t *thread.Thread) string { return t.ParentID }),
 		Col("holder", "text", func(t *thread.Thread) string { return t.Holder }),
 		Col("below", "text", func(t *thread.Thread) string { return strings.Join(t.Below, " ") }),

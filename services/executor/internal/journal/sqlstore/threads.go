@@ -19,7 +19,7 @@ const (
 	// lastItem selects a column of the last item of a thread t.
 	lastItem = `(SELECT i.%s FROM thread_items i WHERE i.thread_id = t.thread_id ORDER BY i.seq DESC LIMIT 1)`
 	// threadColumns are those of a thread t for scanThread.
-	threadColumns = `t.thread_id, t.namespace, t.key, t.agent, t.title, t.lifetime, t.parent_id, t.parent_seq, t.depth, t.holder, t.below, t.create_time, t.use_time`
+	threadColumns = `t.thread_id, t.namespace, t.key, t.agent, t.title, t.user_id, t.chat_id, t.lifetime, t.parent_id, t.parent_seq, t.depth, t.holder, t.below, t.create_time, t.use_time`
 	// thisThread holds for the thread t that is $2 of namespace $1, and thisKey for that with the key $2.
 	thisThread = ` t.thread_id = $2 AND t.namespace || '' = $1`
 	thisKey    = ` t.namespace = $1 AND t.key = $2 AND t.key <> ''`
@@ -32,7 +32,7 @@ const (
 func scanThread(row dbkit.Scanner, more ...any) (t thread.Thread, err error) {
 	var below string
 	var last time.Time
-	if err := row.Scan(append([]any{&t.ID, &t.Namespace, &t.Key, &t.Agent, &t.Title, &t.Lifetime, &t.ParentID, &t.ParentSeq, &t.Depth, &t.Holder, &below,
+	if err := row.Scan(append([]any{&t.ID, &t.Namespace, &t.Key, &t.Agent, &t.Title, &t.UserID, &t.ChatID, &t.Lifetime, &t.ParentID, &t.ParentSeq, &t.Depth, &t.Holder, &below,
 		dbkit.At(&t.CreateTime), dbkit.At(&t.UseTime), &t.Last, dbkit.At(&last)}, more...)...); err != nil {
 		return t, err
 	}

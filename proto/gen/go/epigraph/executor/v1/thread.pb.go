@@ -232,7 +232,12 @@ type Thread struct {
 	// When it was made. Output only.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When it was made, held or appended to last. Output only.
-	UseTime       *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=use_time,json=useTime,proto3" json:"use_time,omitempty"`
+	UseTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=use_time,json=useTime,proto3" json:"use_time,omitempty"`
+	// Whose conversation it is: the runs that its messages start have this user. A fork has that of its parent
+	// unless it states another one, and a thread that a run makes has that of the run.
+	UserId string `protobuf:"bytes,12,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
+	// The conversation as the application calls it. It goes to runs and forks as user_id does.
+	ChatId        string `protobuf:"bytes,13,opt,name=chat_id,json=chatId,proto3" json:"chat_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -342,6 +347,20 @@ func (x *Thread) GetUseTime() *timestamppb.Timestamp {
 		return x.UseTime
 	}
 	return nil
+}
+
+func (x *Thread) GetUserId() string {
+	if x != nil {
+		return x.UserId
+	}
+	return ""
+}
+
+func (x *Thread) GetChatId() string {
+	if x != nil {
+		return x.ChatId
+	}
+	return ""
 }
 
 // ThreadItem is one item of a thread.
@@ -1683,7 +1702,7 @@ var File_epigraph_executor_v1_thread_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_thread_proto_rawDesc = "" +
 	"\n" +
-	"!epigraph/executor/v1/thread.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc7\x03\n" +
+	"!epigraph/executor/v1/thread.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8d\x04\n" +
 	"\x06Thread\x12\x17\n" +
 	"\x02id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x02id\x12\x1a\n" +
 	"\x03key\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x03key\x12\x1e\n" +
@@ -1697,7 +1716,9 @@ const file_epigraph_executor_v1_thread_proto_rawDesc = "" +
 	"\vcreate_time\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x125\n" +
-	"\buse_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\auseTime\"\xba\x02\n" +
+	"\buse_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\auseTime\x12!\n" +
+	"\auser_id\x18\f \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06userId\x12!\n" +
+	"\achat_id\x18\r \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06chatId\"\xba\x02\n" +
 	"\n" +
 	"ThreadItem\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x03R\bsequence\x128\n" +

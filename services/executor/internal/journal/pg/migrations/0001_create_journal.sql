@@ -311,6 +311,8 @@ CREATE TABLE threads (
     key         text COLLATE "C" NOT NULL,
     agent       text COLLATE "C" NOT NULL,
     title       text NOT NULL,
+    user_id     text NOT NULL, -- of the runs that its turns start
+    chat_id     text NOT NULL,
     parent_id   text COLLATE "C" NOT NULL,
     holder      text COLLATE "C" NOT NULL,
     below       text COLLATE "C" NOT NULL -- the runs below the holder that it is lent to

@@ -269,6 +269,8 @@ CREATE TABLE threads (
     key         TEXT NOT NULL,
     agent       TEXT NOT NULL,
     title       TEXT NOT NULL,
+    user_id     TEXT NOT NULL, -- of the runs that its turns start
+    chat_id     TEXT NOT NULL,
     parent_id   TEXT NOT NULL,
     holder      TEXT NOT NULL,
     below       TEXT NOT NULL -- the runs below the holder that it is lent to
