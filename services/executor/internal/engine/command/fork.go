@@ -146,6 +146,11 @@ func (h *Handler) fork(ctx context.Context, req ForkRequest) (string, error) {
 		return "", err
 	}
 	start.Source, start.Graph, start.Reuse, start.ForkedFrom, start.BusinessKey, start.Request = program.FromActor, g, reused, row.ID, req.BusinessKey, req.Request
+	if of := start.Lineage.Agent; of != nil && req.Graph != nil {
+		changed := *of
+		changed.Configured = false // the caller may have named nodes
+		start.Lineage.Agent = &changed
+	}
 	start.Budget = start.Budget.With(req.Budget)
 	if len(req.Labels) > 0 {
 		start.Labels = maps.Clone(start.Labels)
@@ -392,7 +397,7 @@ func startOf(row journal.Run) (StartRequest, error) {
 	if err != nil {
 		return out, err
 	}
-	out.Metadata, out.Budget, out.Webhooks, out.Lineage.Approved = m.User, m.Budget, m.Webhooks, m.Approved
+	out.Metadata, out.Budget, out.Webhooks, out.Lineage.Approved, out.Lineage.Agent = m.User, m.Budget, m.Webhooks, m.Approved, m.Agent
 	if len(row.Args) > 0 {
 		if err := json.Unmarshal(row.Args, &out.Input.Args); err != nil {
 			return out, fmt.Errorf("decode args of run %s: %w", row.ID, err)
