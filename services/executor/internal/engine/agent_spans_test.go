@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/epigraph-run/epigraph/internal/testkit"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -164,15 +166,32 @@ func TestAgentSpans(t *testing.T) {
 	}
 	t.Run("Fork/IsAnInvocationOfItsOwn", func(t *testing.T) {
 		t.Parallel()
-		tr, _, l := observed(t, actors{"ok": &recorder{}, "reasoner": &reasoner{script: []string{`["a"]`, `{"result": "all"}`}}})
-		id := l.start(t, agentOf(t, `{"goal": "all of it", "reasoner": "reasoner", "actions": {"a": {"actor": "ok"}}}`))
-		l.wait(t, id, journal.StateCompleted)
-		fork, err := l.Fork(t.Context(), command.ForkRequest{Namespace: ns, RunID: l.child(t, id).ID, From: &workgraph.Ref{Node: "do.a", Visit: 1}})
+		own := actors{"ok": &recorder{}, "reasoner": &reasoner{script: []string{`["a"]`, `{"result": "all"}`}}}
+		configured, err := agent.Config{"keeper": {Definition: `{"reasoner": "reasoner", "actions": {"a": {"actor": "ok"}}}`}}.Specs(nil)
 		require.NoError(t, err)
-		l.wait(t, fork, journal.StateCompleted)
-		testkit.Eventually(t, func() bool { return len(tr.named("invoke_agent agent")) == 2 })
-		require.Len(t, tr.of(fork, "invoke_agent agent"), 1)
-		require.Len(t, tr.of(fork, "execute_tool a"), 1)
+		own["agent/keeper"] = pureActor{configured[0].Actor}
+		tr, reader, l := observed(t, own)
+		id := l.start(t, &workgraph.Graph{Nodes: []workgraph.Node{{ID: "a", Actor: "agent/keeper", Named: map[string]json.RawMessage{"user_input": json.RawMessage(`"hello"`)}}}})
+		l.wait(t, id, journal.StateCompleted)
+		loop := l.child(t, id)
+		_, body, err := l.j.Graph(t.Context(), ns, loop.ID)
+		require.NoError(t, err)
+		g, err := workgraph.Decode(body)
+		require.NoError(t, err)
+		g.Nodes[slices.IndexFunc(g.Nodes, func(n workgraph.Node) bool { return n.ID == "do.a" })].Name = "any name"
+		for _, graph := range []*workgraph.Graph{nil, g} {
+			fork, err := l.Fork(t.Context(), command.ForkRequest{Namespace: ns, RunID: loop.ID, From: &workgraph.Ref{Node: "do.a", Visit: 1}, Graph: graph})
+			require.NoError(t, err)
+			l.wait(t, fork, journal.StateCompleted)
+			testkit.Eventually(t, func() bool { return len(tr.of(fork, "invoke_agent agent/keeper")) == 1 })
+			require.NotContains(t, attributesOf(tr.one(t, fork, "invoke_agent agent/keeper")), "gen_ai.conversation.id", "it may work on a fork of the thread")
+		}
+		require.Len(t, tr.named("execute_tool a"), 2)
+		require.Len(t, tr.named("execute_tool any name"), 1)
+		require.Equal(t, map[string]uint64{
+			"gen_ai.agent.name=agent/keeper,gen_ai.tool.name=a,gen_ai.tool.type=function":  2,
+			"gen_ai.agent.name=agent/keeper,gen_ai.tool.name=ok,gen_ai.tool.type=function": 1,
+		}, histogram(t, reader, "gen_ai.execute_tool.duration"), "a name that a caller gave is no label")
 	})
 	t.Run("Caller/KindOfANodeMakesNoTool", func(t *testing.T) {
 		t.Parallel()

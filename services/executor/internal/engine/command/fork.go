@@ -146,11 +146,7 @@ func (h *Handler) fork(ctx context.Context, req ForkRequest) (string, error) {
 		return "", err
 	}
 	start.Source, start.Graph, start.Reuse, start.ForkedFrom, start.BusinessKey, start.Request = program.FromActor, g, reused, row.ID, req.BusinessKey, req.Request
-	if of := start.Lineage.Agent; of != nil && req.Graph != nil {
-		changed := *of
-		changed.Configured = false // the caller may have named nodes
-		start.Lineage.Agent = &changed
-	}
+	start.Lineage.Agent = agentOfFork(start.Lineage.Agent, req.Graph != nil)
 	start.Budget = start.Budget.With(req.Budget)
 	if len(req.Labels) > 0 {
 		start.Labels = maps.Clone(start.Labels)
@@ -175,6 +171,17 @@ func (h *Handler) fork(ctx context.Context, req ForkRequest) (string, error) {
 		tracing.LinkRequest(ctx, row)
 	}
 	return id, err
+}
+
+// agentOfFork is the agent of a fork of its run. The thread is left out, since the fork may go on with a fork
+// of it. With a graph of the caller's the names of the tools are the caller's, too.
+func agentOfFork(of *workgraph.AgentRun, changed bool) *workgraph.AgentRun {
+	if of == nil {
+		return nil
+	}
+	out := *of
+	out.Thread, out.Configured = "", of.Configured && !changed
+	return &out
 }
 
 // withoutTaskHint adds to the refusal of a claim how to start the run without the task.
