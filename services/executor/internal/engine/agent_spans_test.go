@@ -39,7 +39,7 @@ func runOf(s tracetest.SpanStub) string { return attributesOf(s)["epigraph.run.i
 func attributesOf(s tracetest.SpanStub) map[string]string {
 	out := map[string]string{}
 	for _, kv := range s.Attributes {
-		out[string(kv.Key)] = kv.Value.Emit()
+		out[string(kv.Key)] = kv.Value.String()
 	}
 	return out
 }

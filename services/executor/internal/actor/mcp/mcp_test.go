@@ -488,7 +488,7 @@ func TestCall(t *testing.T) {
 			require.Len(t, got, 1)
 			said := map[attribute.Key]string{}
 			for _, kv := range got[0].Attributes {
-				said[kv.Key] = kv.Value.Emit()
+				said[kv.Key] = kv.Value.String()
 			}
 			require.Equal(t, c.want, said)
 		}
