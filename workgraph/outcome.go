@@ -180,6 +180,9 @@ type Interrupt struct {
 	// Workflows are graph hashes of the workflows that the value to approve names, by name. The caller that
 	// gives the outcome to the machine sets them. The machine compares them with the graphs of children.
 	Workflows map[string]string `json:"workflows,omitempty"`
+	// OfAgent says that an agent's own loop asks, so that a message to the agent answers it. The caller that
+	// gives the outcome to the machine sets it, whatever the actor says.
+	OfAgent bool `json:"of_agent,omitempty"`
 }
 
 // CompletionWait is work that goes on outside. A Timeout above 0 fails the visit with COMPLETION_EXPIRED.

@@ -284,6 +284,9 @@ func (s *Set) call(ctx context.Context, req Request, delta func(Delta) error) (R
 		}
 		out, err := p.answer(ctx, asked, pass, &began)
 		if err == nil {
+			if failed != nil {
+				out.Earlier = slices.Concat(failed.Used, out.Earlier)
+			}
 			return out, nil
 		}
 		e := typed(err)
@@ -312,8 +315,9 @@ func merge(failed, e *Error, name string) *Error {
 	}
 	out.Message = errs.Clip(failed.Message+"; fallback "+name+": "+e.Message, maxMessage)
 	out.Err = errors.Join(failed.Err, e)
+	out.Used = slices.Concat(failed.Used, e.Used)
 	if e.Class == Unknown {
-		out.Class, out.Status, out.Code, out.RetryAfter, out.Used = e.Class, e.Status, e.Code, 0, e.Used
+		out.Class, out.Status, out.Code, out.RetryAfter = e.Class, e.Status, e.Code, 0
 		return &out
 	}
 	if e.RetryAfter > 0 && e.Class == Retryable {
@@ -335,12 +339,17 @@ const backoff = 250 * time.Millisecond
 // answer asks one profile, as often as its retry rule says.
 func (p *profile) answer(ctx context.Context, req Request, delta func(Delta) error, began *bool) (Response, error) {
 	wait := backoff
+	var spent []Spent
 	for attempt := 1; ; attempt++ {
 		out, err := p.once(ctx, req, delta)
 		if err == nil {
+			out.Earlier = spent
 			return out, nil
 		}
-		e := typed(err)
+		of := *typed(err)
+		spent = append(spent, of.Used...)
+		e := &of
+		e.Used = spent
 		if *began || attempt >= p.cfg.Retry.Attempts || e.Class != Retryable && e.Class != NotPerformed {
 			return Response{}, e
 		}
@@ -398,7 +407,7 @@ func (p *profile) once(ctx context.Context, req Request, delta func(Delta) error
 	if err != nil {
 		if e, ok := errors.AsType[*Error](err); ok && (out.Usage.Known || e.Class == Unknown && sent.Load()) {
 			// A server that was asked and not heard to the end has worked all the same.
-			e.Used = &Response{Profile: out.Profile, Provider: out.Provider, Model: out.Model, Usage: out.Usage.or(estimate, streamed)}
+			e.Used = []Spent{{Profile: out.Profile, Provider: out.Provider, Model: out.Model, Usage: out.Usage.or(estimate, streamed)}}
 		}
 		return Response{}, err
 	}

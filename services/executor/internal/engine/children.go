@@ -52,7 +52,7 @@ func (t *session) prepare(ctx context.Context, a *attempt, info *program.ActorIn
 	if w.Interrupt != nil {
 		q := *w.Interrupt
 		w.Interrupt = &q
-		return t.prepareInterrupt(ctx, a, &q)
+		return t.prepareInterrupt(ctx, a, info, &q)
 	}
 	if w.Children != nil {
 		c := *w.Children
@@ -63,8 +63,9 @@ func (t *session) prepare(ctx context.Context, a *attempt, info *program.ActorIn
 	return nil
 }
 
-func (t *session) prepareInterrupt(ctx context.Context, a *attempt, q *workgraph.Interrupt) *workgraph.Error {
-	q.ID, q.Workflows = ids.New(InterruptPrefix), nil
+func (t *session) prepareInterrupt(ctx context.Context, a *attempt, info *program.ActorInfo, q *workgraph.Interrupt) *workgraph.Error {
+	// The steps of an agent's loop are the only internal actors. No worker and no model is one.
+	q.ID, q.Workflows, q.OfAgent = ids.New(InterruptPrefix), nil, info.Internal
 	if n := len(q.Prompt) + len(q.Schema) + len(q.Default) + len(q.Approve); n > t.e.cfg.MaxPayload {
 		return workgraph.Errorf(workgraph.Permanent, journal.ReasonPayloadTooLarge, "the interrupt has %d bytes, the limit is %d", n, t.e.cfg.MaxPayload)
 	}

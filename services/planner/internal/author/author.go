@@ -82,13 +82,13 @@ type Report struct {
 	// Message is the reason in a sentence; empty if the plan is complete.
 	Message string
 	Rounds  []Round
-	// Failed is a call that failed although an answer came, which was paid; nil without one.
-	Failed *Failed
+	// Failed are calls that were paid and gave no answer of use.
+	Failed []Failed
 	// UsageID is the id under which the calls are booked; empty if they are not.
 	UsageID string
 }
 
-// Failed is a call without an answer that could be used.
+// Failed is one call without an answer of use.
 type Failed struct {
 	Call
 	Cost *int64
@@ -336,8 +336,8 @@ func (w *writing) round(ctx context.Context, req llm.Request, told string) (more
 	begin := time.Now()
 	resp, err := w.ask(ctx, req)
 	if err != nil {
-		if e, ok := errors.AsType[*llm.Error](err); ok && e.Used != nil {
-			w.report.Failed = &Failed{Call: Call{Provider: e.Used.Provider, Model: e.Used.Model, Usage: e.Used.Usage, Time: begin}}
+		if e, ok := errors.AsType[*llm.Error](err); ok {
+			w.failed(e.Used, begin)
 		}
 		if ctx.Err() != nil {
 			return false, err
@@ -345,6 +345,7 @@ func (w *writing) round(ctx context.Context, req llm.Request, told string) (more
 		w.end(ModelFailed, "the model did not answer: %s", failure(err))
 		return false, nil
 	}
+	w.failed(resp.Earlier, begin)
 	used := resp.Usage // an estimate if the server reported nothing
 	w.tokens += used.Input + used.Output
 	w.report.Rounds = append(w.report.Rounds, Round{
@@ -436,7 +437,7 @@ func (w *writing) affordable(ctx context.Context, req llm.Request) (bool, error)
 		case i < past:
 			sum += *c
 		default:
-			next = max(next, *c)
+			next += *c // a server that is cut off is paid as well as its fallback
 		}
 	}
 	if sum+next > most {
@@ -450,14 +451,22 @@ func unpriced(c Call) *errs.Error {
 	return errs.New(errs.FailedPrecondition, "PRICE_UNKNOWN", "a limit of money cannot be kept: the price of %s/%s is not known", c.Provider, c.Model)
 }
 
+// failed adds calls that were paid and gave no answer of use.
+func (w *writing) failed(spent []llm.Spent, begin time.Time) {
+	for _, s := range spent {
+		w.tokens += s.Usage.Input + s.Usage.Output
+		w.report.Failed = append(w.report.Failed, Failed{Call: Call{Provider: s.Provider, Model: s.Model, Usage: s.Usage, Time: begin}})
+	}
+}
+
 // calls are the calls that were paid.
 func (w *writing) calls() []Call {
 	var out []Call
 	for i := range w.report.Rounds {
 		out = append(out, w.report.Rounds[i].Call)
 	}
-	if f := w.report.Failed; f != nil {
-		out = append(out, f.Call)
+	for i := range w.report.Failed {
+		out = append(out, w.report.Failed[i].Call)
 	}
 	return out
 }
@@ -478,10 +487,10 @@ func (w *writing) book(ctx context.Context) {
 	}
 	w.report.UsageID = id
 	for i, c := range costs {
-		if i < len(w.report.Rounds) {
+		if n := len(w.report.Rounds); i < n {
 			w.report.Rounds[i].Cost = c
 		} else {
-			w.report.Failed.Cost = c
+			w.report.Failed[i-n].Cost = c
 		}
 	}
 }
