@@ -328,6 +328,8 @@ type Start struct {
 	// UserID and ChatID are those of the run, and GraphName is the name of its graph. The caller that starts
 	// attempts sets them.
 	UserID, ChatID, GraphName string
+	// Agent is the agent whose own work the run does, nil if none. The caller that starts attempts sets it.
+	Agent *AgentRun
 	// Messages are those that started a visit of an inbox, oldest first. Such a visit has no propagated
 	// arguments.
 	Messages []Message

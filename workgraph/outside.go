@@ -190,7 +190,7 @@ func (r *runner) child(ctx context.Context, c *Child) ChildSlot {
 		}
 	}
 	cfg := r.cfg
-	cfg.runID, cfg.parent, cfg.depth, cfg.in, cfg.progress, cfg.budget = c.ID, r.cfg.runID, depth, nil, nil, c.Budget
+	cfg.runID, cfg.parent, cfg.agent, cfg.depth, cfg.in, cfg.progress, cfg.budget = c.ID, r.cfg.runID, c.Agent, depth, nil, nil, c.Budget
 	res, err := p.run(ctx, r.out.all, c.Input, cfg)
 	if err != nil {
 		return failed(ReasonBadChild, "%v", err)

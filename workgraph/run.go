@@ -24,6 +24,7 @@ type Option func(*runConfig)
 type runConfig struct {
 	runID    string
 	parent   string // the run that waits for this one
+	agent    *AgentRun
 	parallel int
 	context  []byte
 	budget   *Budget
@@ -317,7 +318,7 @@ func (r *runner) work(ctx context.Context) {
 			break
 		}
 		call = Call{Start: r.queue[r.head], scope: r.scope}
-		call.ParentRunID = r.cfg.parent
+		call.ParentRunID, call.Agent = r.cfg.parent, r.cfg.agent
 		r.queue[r.head] = Start{}
 		if r.head++; r.head == len(r.queue) {
 			r.queue, r.head = r.queue[:0], 0

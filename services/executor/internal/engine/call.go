@@ -277,6 +277,7 @@ func (t *session) callOf(ctx context.Context, a *attempt) *workgraph.Call {
 	start.Thread = cmp.Or(start.Thread, a.run.lineage.Thread)
 	start.AttemptToken, start.RootRunID, start.ParentRunID = a.run.attemptToken(start.Ref, start.Attempt), a.run.root, a.run.lineage.Parent
 	start.UserID, start.ChatID, start.GraphName = a.run.lineage.User, a.run.lineage.Chat, a.run.Program.Name
+	start.Agent = a.run.lineage.Agent
 	start.Details = t.detailsOf(a)
 	return workgraph.NewCall(start, workgraph.CallOptions{
 		Heartbeat: func(details json.RawMessage) {

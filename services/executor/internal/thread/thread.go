@@ -88,7 +88,9 @@ type Thread struct {
 }
 
 // Size implements page.Row.
-func (t Thread) Size() int { return 512 + len(t.Key) + len(t.Agent) + len(t.Title) + len(t.UserID) + len(t.ChatID) }
+func (t Thread) Size() int {
+	return 512 + len(t.Key) + len(t.Agent) + len(t.Title) + len(t.UserID) + len(t.ChatID)
+}
 
 // Item is one item of a thread. Its bytes are shared and must not be changed.
 type Item struct {

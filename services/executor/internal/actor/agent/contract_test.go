@@ -98,7 +98,7 @@ func TestContract(t *testing.T) {
 		"references":                   {given: `"references": [{"text": "#E1", "problem": "first"}]`, want: "#E1"},
 		"upstream":                     {elsewhere: "TestInputRefused/Upstream/MayBeLeftOut"},
 		"thread_id":                    {given: `"thread_id": "thr_old"`, want: "said before"},
-		"shared_thread":                {given: `"shared_thread": {"thread": "thr_old", "seq": 1}`, want: "said before"},
+		"shared_thread":                {elsewhere: "TestSharedThread"},
 		"system":                       {given: `"system": "You are the oracle."`, want: "You are the oracle."},
 		"reasoner":                     {given: `"reasoner": "r3"`, want: "r3true"},
 		"reasoner_args":                {given: `"reasoner_args": {"model": "the-model"}`, want: "the-model"},

@@ -321,7 +321,11 @@ const planInstructions = `Break what the user wants down into problems, and answ
     A_NAME -> ANOTHER_NAME
   </ProblemGraph>
 </StructuredResponse>
-A line of the graph says what comes before what; problems that do not depend on each other stand on lines of their own. A plan with faults is not done: you are told the faults, with your plan, and answer with the whole plan, mended. When you are told the results, answer the user in plain text.
+A line of the graph says what comes before what; problems that do not depend on each other stand on lines of their own. A plan with faults is not done: you are told the faults, with your plan, and answer with the whole plan, mended. When you are told the results, answer the user in plain text. When there is nothing to plan, answer with this instead:
+<StructuredResponse>
+  <InstantResponse>the answer</InstantResponse>
+  <TaskStatus>Completed</TaskStatus>
+</StructuredResponse>
 `
 
 // reasonerText and reasonerNumber are arguments of the reasoner, or zero if they are of another type.

@@ -217,7 +217,10 @@ func readInput(c *workgraph.Call, kept *keeping) (*instance, error) {
 	}
 	in.Thread = g.ThreadID
 	if at := g.SharedThread; at != nil {
-		if at.of(c.RunID) || at.of(c.ParentRunID) {
+		if c.Agent == nil { // else anybody could write into a thread that a run holds
+			return nil, actor.BadArguments("shared_thread is stated by an agent that lends its thread (share_thread of an action), and by nobody else")
+		}
+		if at.lentTo(c) {
 			in.Thread, in.Runs = at.Thread, at.Runs
 		} else { // the caller is a fork of the run that lent the thread
 			in.Thread, in.Create = ids.New(thread.IDPrefix), &createThread{Parent: at.Thread, ParentSeq: at.Seq, Agent: c.Actor, Lifetime: workgraph.ThreadEphemeral}

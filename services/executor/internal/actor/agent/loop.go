@@ -204,6 +204,13 @@ func (p position) of(runID string) bool {
 	return len(p.Runs) > 0 && p.Runs[len(p.Runs)-1] == runID
 }
 
+// lentTo reports whether the run that stands there lends its thread to a call of its own, or of one of its
+// rounds.
+func (p position) lentTo(c *workgraph.Call) bool {
+	ours := p.of(c.RunID) || c.ParentRunID != "" && p.of(c.ParentRunID)
+	return ours && (c.RootRunID == "" || p.Runs[0] == c.RootRunID)
+}
+
 // standing is where the run may append: where it stands, and what makes the thread if there is none yet. A
 // run that was forked from another one goes on with that one's thread if nobody else does, and else with a
 // fork of it.

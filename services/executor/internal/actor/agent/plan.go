@@ -30,14 +30,17 @@ const maxPlanTold = 12 << 10
 
 // readPlan reads the plan in a response. With open a plan may be in whatever form, else only with the marks
 // of one: the first response may be a plan, and so may that after a refused one. A response without a plan is
-// the answer, unless there must be one. The error is for the reasoner.
+// the answer; one that must have a plan is so only if it states its status. The error is for the reasoner.
 func (d *definition) readPlan(ctx context.Context, raw json.RawMessage, open, must bool) (*response.Response, error) {
 	if len(raw) > response.MaxBytes {
 		return nil, fmt.Errorf("the plan has %d bytes, the limit is %d", len(raw), response.MaxBytes)
 	}
 	said := planText(raw)
-	if !open && !stated.MatchString(said) {
-		return response.Read(raw)
+	if !stated.MatchString(said) {
+		r, err := response.Read(raw)
+		if !open || err == nil && r.Stated && r.Status != response.Ongoing { // lists in an answer are no plan
+			return r, err
+		}
 	}
 	read := plan.Parse(said, plan.WithContext(ctx))
 	switch {
@@ -46,10 +49,7 @@ func (d *definition) readPlan(ctx context.Context, raw json.RawMessage, open, mu
 	case read.NoPlan != nil && !must:
 		return response.Read(raw)
 	case read.NoPlan != nil:
-		if r, err := response.Read(raw); err == nil && r.Status == response.Pending {
-			return r, nil
-		}
-		return nil, fmt.Errorf("there is no plan: %s", read.NoPlan.Message)
+		return nil, fmt.Errorf("there is no plan: %s. If nothing is to be planned, answer with an InstantResponse and the TaskStatus Completed", read.NoPlan.Message)
 	case read.HasErrors():
 		return nil, planFaults(read.Diagnostics, said)
 	case len(read.Graph.Problems) > maxProblems:

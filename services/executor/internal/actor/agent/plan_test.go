@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -123,6 +124,22 @@ func TestPlans(t *testing.T) {
 		done(t, work(t, workgraph.Actors{"r": r, "s": s, "x": says(`1`)}, `{"user_input": "find", "reasoner": "r", "dispatch": "plan", "solver": {"actor": "agent", "reasoner": "s", "actions": {"x": {}}}}`), `"Done."`)
 		require.Contains(t, s.prompt(t, 2), "\n\nReferences:\n#E1 is the result of \"E1\"")
 		require.Contains(t, s.prompt(t, 2), "<Attachment id=\"E1\" description=\"The result of the 'E1' agent\">\na tower\n</Attachment>")
+	})
+	t.Run("NoPlan/AnswerThatSaysSo", func(t *testing.T) {
+		t.Parallel()
+		for _, said := range []string{"<InstantResponse>You are welcome.</InstantResponse><TaskStatus>Completed</TaskStatus>", `{"task_status": "Completed", "instant_response": "You are welcome."}`,
+			"<InstantResponse>You are welcome.</InstantResponse><TaskStatus>Completed</TaskStatus><TaskStatusDescription>1. first\n2. second</TaskStatusDescription>"} {
+			r := &reasoner{script: []string{said}}
+			done(t, work(t, workgraph.Actors{"r": r, "s": says(`1`)}, planning), `"You are welcome."`)
+			require.Contains(t, string(r.asked[0]["system"]), "When there is nothing to plan")
+		}
+	})
+	t.Run("NoPlan/InAConversation", func(t *testing.T) {
+		t.Parallel()
+		r := &reasoner{script: []string{"<Problems><Problem><Request>a</Request><ProblemID>A</ProblemID></Problem></Problems>", "Done.", "You are welcome."}}
+		e := newEnv(t, workgraph.Actors{"r": r, "s": says(`1`)})
+		done(t, e.run(t, planning), `"Done."`)
+		done(t, e.run(t, strings.Replace(planning, `"shop"`, `"thanks", "thread_id": "`+e.threads.root(t)+`"`, 1)), `"You are welcome."`)
 	})
 	t.Run("NoPlan/IsTold", func(t *testing.T) {
 		t.Parallel()

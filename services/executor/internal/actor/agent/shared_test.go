@@ -22,6 +22,31 @@ func TestSharedThread(t *testing.T) {
 		"Results of the last actions:\n<ActionResults>\n  <Action>\n    <ActionType>sub</ActionType>\n    <ActionResult>they say yes</ActionResult>\n  </Action>\n</ActionResults>", r.prompt(t, 2))
 }
 
+// TestSharedThreadOfOthers states a thread that another run holds, as the loop of an agent would.
+func TestSharedThreadOfOthers(t *testing.T) {
+	t.Parallel()
+	const forged = `"shared_thread": {"thread": "thr_old", "seq": 1, "runs": ["run_of_another", "its_loop", ""]}`
+	for name, input := range map[string]workgraph.Input{
+		"ByTheNode": {},
+		"ByTheRun":  {Named: map[string]json.RawMessage{"shared_thread": json.RawMessage(strings.TrimPrefix(forged, `"shared_thread": `))}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &reasoner{script: []string{completed}}
+			own := `{"user_input": "x", "reasoner": "s", "actions": {"x": {}}}`
+			if name == "ByTheNode" {
+				own = strings.Replace(own, "{", "{"+forged+", ", 1)
+			}
+			e := newEnv(t, workgraph.Actors{"s": s, "x": says(`1`)})
+			e.input = input
+			res := e.run(t, own)
+			require.Equal(t, workgraph.StatusFailed, res.Status)
+			require.Contains(t, res.Error.Message, "shared_thread is stated by an agent that lends its thread")
+			require.Empty(t, s.asked)
+		})
+	}
+}
+
 // agentToolText is the schema that the prompt shows of an agent as an action.
 func agentToolText(t *testing.T, r *reasoner) string {
 	t.Helper()

@@ -39,9 +39,11 @@ type Response struct {
 	// Result is the result of the task, or nil if the response states none.
 	Result json.RawMessage
 
-	Learnings           []Learning
-	NewTask             bool
-	Status              Status
+	Learnings []Learning
+	NewTask   bool
+	Status    Status
+	// Stated says that the status was written. Else the rest of the response implies it.
+	Stated              bool
 	Description         string
 	DescriptionExtended string
 	// Calls says that the groups are native tool calls, each of which wants an answer.
@@ -145,6 +147,7 @@ func finish(r *Response, err error) (*Response, error) {
 	if r.Status == Pending && r.InstantResponse == "" {
 		r.InstantResponse = r.Description // the question
 	}
+	r.Stated = r.Status != ""
 	acts := r.Acts()
 	switch {
 	case r.Status == Pending && r.InstantResponse == "":
