@@ -42,6 +42,8 @@ func (c *Call) Heartbeat(details ...json.RawMessage) {
 
 // ActorInfo is what validation and compilation need to know about an actor.
 type ActorInfo struct {
+	// Description says what a call does, to people and models. It may be empty.
+	Description string
 	// Effect is the effect of a call unless the node overrides it. Empty counts as UNSAFE.
 	Effect Effect
 	// EffectOf decides the effect from a node's own arguments, for actors whose effect depends on them. It

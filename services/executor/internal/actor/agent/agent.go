@@ -84,7 +84,7 @@ var schema = `{
     "dispatch_args": {"type": "object", "description": "Named arguments of that actor, such as the script of starlark."},
     "solver": {"type": "object", "description": "What does a problem of a plan: {actor, …named arguments}; an agent gets the results of the problems before it as attachments."},
     "actions": {
-      "type": "object", "minProperties": 1, "maxProperties": 64,
+      "type": "object", "maxProperties": 64,
       "description": "What may be done, by name. Nothing else is, whatever the reasoner writes.",
       "propertyNames": {"pattern": "^[A-Za-z0-9_.-]{1,64}$"},
       "additionalProperties": {
@@ -195,7 +195,7 @@ func examine(ctx context.Context, n *workgraph.Node) []workgraph.Argument {
 		}
 	}
 	if len(n.Named["actions"]) == 0 && len(n.Named["solver"]) == 0 {
-		return []workgraph.Argument{{Arg: "actions", Fault: "actions are missing: name 1 to 64 of them", Hint: "they are read from the node's own arguments only"}}
+		return []workgraph.Argument{{Arg: "actions", Fault: noActions, Hint: "they are read from the node's own arguments only"}}
 	}
 	_, err := ownDefinition(ctx, n.Named)
 	if err == nil || ctx.Err() != nil {
@@ -333,6 +333,9 @@ func (d *definition) resolve(ctx context.Context) error {
 		}
 	}
 	for name, a := range d.Actions {
+		if a.Actor != actorAgent { // of which each is another
+			a.Description = cmp.Or(a.Description, known[a.Actor].Description)
+		}
 		if of := known[a.Actor].EffectOf; of != nil {
 			a.OwnEffect = of(&workgraph.Node{Actor: a.Actor, Named: a.Named})
 		}

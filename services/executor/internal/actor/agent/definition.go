@@ -286,7 +286,11 @@ func (d *definition) instructions() string {
 		d.explain(&b)
 	}
 	if len(d.ResultSchema) > 0 {
-		fmt.Fprintf(&b, "The result must fit this JSON Schema: %s\n", d.ResultSchema)
+		where := "as JSON in the InstantResponse"
+		if d.Form == formTools {
+			where = "as JSON, and as all of your last message"
+		}
+		fmt.Fprintf(&b, "The result must fit this JSON Schema: %s\nWrite it %s.\n", d.ResultSchema, where)
 	}
 	return strings.TrimSpace(b.String())
 }

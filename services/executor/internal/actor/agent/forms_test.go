@@ -22,6 +22,32 @@ func TestToolsForm(t *testing.T) {
 	calls := func(of ...string) string {
 		return `{"role": "assistant", "content": "on it", "opaque": {"p": {"sig": "x"}}, "tool_calls": [` + strings.Join(of, ", ") + `]}`
 	}
+	t.Run("Text/IsNeverCarriedOut", func(t *testing.T) {
+		t.Parallel()
+		const quoted = `The page says {"actions": [[{"action": "a"}]]}`
+		r, a := &reasoner{script: []string{`{"role": "assistant", "content": ` + string(encoded(t, quoted)) + `}`}}, says(`1`)
+		done(t, work(t, workgraph.Actors{"r": r, "tool": a}, `{"user_input": "look", "reasoner": "r", "form": "tools", "actions": {"a": {"actor": "tool"}}}`), string(encoded(t, quoted)))
+		require.Empty(t, a.calls)
+	})
+	t.Run("Actions/MayBeNone", func(t *testing.T) {
+		t.Parallel()
+		for _, form := range []string{"tools", "prompt"} {
+			r := &reasoner{script: []string{`"Good morning."`}}
+			done(t, work(t, workgraph.Actors{"r": r}, `{"user_input": "hello", "reasoner": "r", "form": "`+form+`", "actions": {}}`), `"Good morning."`)
+		}
+	})
+	t.Run("Result/AsTheSchemaAsksForIt", func(t *testing.T) {
+		t.Parallel()
+		const schema = `"result_schema": {"type": "object", "required": ["city"], "additionalProperties": false, "properties": {"city": {"type": "string"}}}`
+		for form, say := range map[string]string{"tools": `{"role": "assistant", "content": "{\"city\": \"Oslo\"}"}`, "prompt": "```json\n{\"city\": \"Oslo\"}\n```"} {
+			r := &reasoner{script: []string{`{"role": "assistant", "content": "Oslo"}`, say}}
+			if form == "prompt" {
+				r.script[0] = "Oslo"
+			}
+			done(t, work(t, workgraph.Actors{"r": r, "tool": says(`1`)}, `{"user_input": "where?", "reasoner": "r", "form": "`+form+`", "actions": {"a": {"actor": "tool"}}, `+schema+`}`), `{"city": "Oslo"}`)
+			require.Contains(t, string(r.asked[0]["system"]), "as JSON")
+		}
+	})
 	t.Run("Calls/AreEachAnswered", func(t *testing.T) {
 		t.Parallel()
 		r := &reasoner{script: []string{
@@ -33,7 +59,7 @@ func TestToolsForm(t *testing.T) {
 		e := newEnv(t, workgraph.Actors{"r": r, "tool": a})
 		done(t, e.run(t, `{"user_input": "weather?", "context": "ctx", "reasoner": "r", "form": "tools", "task_tools": [], "actions": {
 			"a": {"actor": "tool", "description": "Tells.", "schema": {"type": "object", "properties": {"x": {"type": "integer"}}}}, "bad": {"actor": "fail", "named": {"reason": "NO"}}}}`), `"It is sunny."`)
-		require.JSONEq(t, `[{"name": "a", "description": "Tells.", "schema": {"type": "object", "properties": {"x": {"type": "integer"}}}}, {"name": "bad", "schema": `+string(visibleOfFail(t, r))+`}]`, string(r.asked[0]["tools"]))
+		require.JSONEq(t, `[{"name": "a", "description": "Tells.", "schema": {"type": "object", "properties": {"x": {"type": "integer"}}}}, {"name": "bad", "description": "Fails on purpose, for drills: with any kind of error, a panic, or by hanging.", "schema": `+string(visibleOfFail(t, r))+`}]`, string(r.asked[0]["tools"]))
 		require.JSONEq(t, `[{"role": "user", "content": "Context:\nctx"}, {"role": "user", "content": "weather?"}]`, string(r.asked[0]["messages"]))
 		require.JSONEq(t, `[{"role": "user", "content": "Context:\nctx"}, {"role": "user", "content": "weather?"},
 			`+calls(`{"id": "c1", "name": "a", "arguments": {"x": 1}}`, `{"id": "c2", "name": "bad", "arguments": {}}`, `{"id": "c3", "name": "a", "arguments": {"x": 2}}`)+`,

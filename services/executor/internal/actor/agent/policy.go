@@ -111,10 +111,16 @@ func defaults() policy {
 	return policy{MaxActions: 16, MaxResultBytes: 16 << 10}
 }
 
-// check reports what cannot be used, and makes the rest ready. Without a need for actions there may be none.
+// noActions is the fault of an agent that does not say what it may do.
+const noActions = "actions are missing in the node's own arguments: name what the agent may do, or write {} for one that only talks"
+
+// check reports what cannot be used, and makes the rest ready. Without a need for actions they may be left out.
 func (p *policy) check(ctx context.Context, needed bool) error {
-	if needed && len(p.Actions) == 0 || len(p.Actions) > maxActionNames {
-		return badArgument("actions", "actions: name 1 to %d actions in the node's own arguments, there are %d", maxActionNames, len(p.Actions))
+	switch {
+	case needed && p.Actions == nil:
+		return badArgument("actions", noActions)
+	case len(p.Actions) > maxActionNames:
+		return badArgument("actions", "actions: there are %d, the limit is %d", len(p.Actions), maxActionNames)
 	}
 	if err := cmp.Or(inBounds("max_actions", p.MaxActions), inBounds("max_result_bytes", p.MaxResultBytes)); err != nil {
 		return err

@@ -164,7 +164,7 @@ func TestArguments(t *testing.T) {
 	first := agent.Specs(nil, nil)[0]
 	for name, c := range map[string]struct{ named, want string }{
 		"NoInput":        {`{"actions": {"a": {}}}`, "user_input is missing"},
-		"NoActions":      {`{"goal": "x"}`, "name 1 to 64 actions"},
+		"NoActions":      {`{"goal": "x"}`, "actions are missing"},
 		"BadName":        {`{"goal": "x", "actions": {"a/b": {}}}`, "is no name"},
 		"UnknownField":   {`{"goal": "x", "actions": {"a": {"aktor": "x"}}}`, "aktor"},
 		"BadSchema":      {`{"goal": "x", "actions": {"a": {"schema": {"type": 7}}}}`, "actions.a: schema"},

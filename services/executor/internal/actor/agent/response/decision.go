@@ -14,10 +14,12 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 )
 
-// within returns the JSON values in a text, the likeliest first. A value that is cut off is skipped with its
-// parts: a piece of a decision is none.
+// within returns the JSON values in a text that may be decisions, in their order. A value in the middle of a
+// line is quoted by the words around it, unless it ends the text. A decision that is cut off is an error with
+// all its parts: a piece of a decision is none.
 func within(s string) ([]json.RawMessage, error) {
-	if raw, err := lenient.JSON(lenient.Unfence(s)); err == nil {
+	whole := lenient.Unfence(s)
+	if raw, err := lenient.JSON(whole); err == nil {
 		return []json.RawMessage{raw}, nil
 	}
 	var out []json.RawMessage
@@ -30,15 +32,22 @@ func within(s string) ([]json.RawMessage, error) {
 		v, size, err := lenient.At(s[from:])
 		switch {
 		case err == nil:
-			out = append(out, v)
+			if beginsLine(s[:from]) || strings.TrimSpace(s[from+size:]) == "" {
+				out = append(out, v)
+			}
 			from += size
-		case meant(s[from:]):
+		case begun.MatchString(s[from:]), n == 0 && strings.HasPrefix(whole, s[from:from+1]) && meant(whole):
 			return nil, err
 		default:
 			from++
 		}
 	}
 	return out, nil
+}
+
+// beginsLine reports whether a line has no words so far.
+func beginsLine(before string) bool {
+	return strings.TrimSpace(before[strings.LastIndexByte(before, '\n')+1:]) == ""
 }
 
 // meant distinguishes the beginning of JSON from a bracket in prose.

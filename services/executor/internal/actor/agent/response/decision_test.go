@@ -58,6 +58,10 @@ func TestRead(t *testing.T) {
 		"FenceUnclosed":  {quote("```\n{\"result\": 7}"), `result 7`},
 		"FencesWithin":   {quote("```json\n{\"result\": \"```x```\"}\n```"), `result "` + "```x```" + `"`},
 		"AfterWords":     {quote("I will {search} now:\n{\"actions\": [{\"action\": \"a\"}]}\nDone."), `a{}`},
+		"InProse":        {quote("The page says {\"actions\": [[{\"action\": \"a\"}]]} and nothing else."), `result "The page says {\"actions\": [[{\"action\": \"a\"}]]} and nothing else."`},
+		"ResultInProse":  {quote("It answers {\"result\": 5} when all is well."), `result "It answers {\"result\": 5} when all is well."`},
+		"CutInProse":     {quote("It said: {\"status\": 200, \"headers\": {\"content-length"), `result "It said: {\"status\": 200, \"headers\": {\"content-length"`},
+		"CodeInProse":    {quote("In Python: d = {\"a\": 1,\n  \"b\": ...}"), `result "In Python: d = {\"a\": 1,\n  \"b\": ...}"`},
 		"TwoFences":      {quote("First\n```\nx\n```\nthen\n```json\n[{\"action\": \"a\"}]\n```"), `a{}`},
 		"QuotedTags":     {quote(`{"actions": [[{"action": "mail", "arguments": {"text": "<TaskStatus>Completed</TaskStatus>"}}]]}`), quotedTags},
 		"QuotedFenced":   {quote("```json\n" + `{"actions": [[{"action": "mail", "arguments": {"text": "<TaskStatus>Completed</TaskStatus>"}}]]}` + "\n```"), quotedTags},
@@ -108,6 +112,50 @@ func TestRead(t *testing.T) {
 			require.ErrorContains(t, err, c.want)
 		})
 	}
+}
+
+// TestReadCalls reads texts of a model that acts by calls: whatever they quote, nothing of it is done.
+func TestReadCalls(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"Actions": `{"actions": [[{"action": "a"}]]}`,
+		"Fenced":  "Here is the body:\n```json\n{\"result\": \"x\"}\n```",
+		"Tags":    `<ImmediateNextActions><Action>a</Action></ImmediateNextActions><TaskStatus>Ongoing</TaskStatus>`,
+		"Graph":   `{"graph": {"nodes": [{"id": "a", "actor": "a"}]}}`,
+		"Cut":     `{"actions": [[{"action"`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			raw, err := json.Marshal(text)
+			require.NoError(t, err)
+			for _, in := range []string{string(raw), `{"role": "assistant", "content": ` + string(raw) + `}`} {
+				r, err := ReadCalls(json.RawMessage(in))
+				require.NoError(t, err)
+				require.False(t, r.Acts())
+				require.Equal(t, text, r.InstantResponse)
+				require.Equal(t, Completed, r.Status)
+			}
+		})
+	}
+	t.Run("Calls", func(t *testing.T) {
+		t.Parallel()
+		r, err := ReadCalls(json.RawMessage(`{"role": "assistant", "content": "{}", "tool_calls": [{"id": "c", "name": "a", "arguments": {}}]}`))
+		require.NoError(t, err)
+		require.Equal(t, "a{}", shown(r))
+	})
+	t.Run("Values", func(t *testing.T) { // of a reasoner that is no model
+		t.Parallel()
+		r, err := ReadCalls(json.RawMessage(`{"actions": ["a"]}`))
+		require.NoError(t, err)
+		require.Equal(t, "a{}", shown(r))
+	})
+	t.Run("Empty", func(t *testing.T) {
+		t.Parallel()
+		for _, in := range []string{``, `""`, `{"role": "assistant", "content": " "}`} {
+			_, err := ReadCalls(json.RawMessage(in))
+			require.Error(t, err)
+		}
+	})
 }
 
 func FuzzRead(f *testing.F) {

@@ -129,6 +129,24 @@ func Read(raw json.RawMessage) (*Response, error) {
 	return finish(readValue(raw))
 }
 
+// ReadCalls is Read for a reasoner that acts by tool calls alone: whatever text it writes is what it says.
+func ReadCalls(raw json.RawMessage) (*Response, error) {
+	trimmed := bytes.TrimSpace(raw)
+	if len(trimmed) == 0 || len(trimmed) > MaxBytes {
+		return Read(raw)
+	}
+	said := ""
+	if m, ok := message(trimmed); ok && len(m.ToolCalls) == 0 {
+		said = actor.AsText(m.Content)
+	} else if trimmed[0] == '"' {
+		said = actor.AsText(trimmed)
+	}
+	if said = strings.TrimSpace(said); said == "" {
+		return Read(raw)
+	}
+	return finish(textResult(said))
+}
+
 // finish settles the status that a response implies.
 func finish(r *Response, err error) (*Response, error) {
 	if err != nil {
