@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -37,6 +38,22 @@ func (t *session) prepareThreads(ctx context.Context, a *attempt, of []workgraph
 func (r *run) addToThreads(w *journal.Append, of []workgraph.ThreadsOf, now time.Time) {
 	for i := range of {
 		w.Threads = append(w.Threads, thread.Appends(of[i].Appends, r.id, of[i].Node, of[i].Visit, now)...)
+	}
+}
+
+// letTurnsGoOn puts what messages wait for into w: the end of the run, or a question. The caller holds r.mu.
+func (r *run) letTurnsGoOn(w *journal.Append, eff workgraph.Effects) {
+	r.holds = r.holds || len(eff.Spawns)+len(eff.Threads) > 0
+	if eff.Ended != nil {
+		w.Holds = r.holds
+		if r.lineage.Thread != "" && r.lineage.Parent == "" {
+			w.Jobs = append(w.Jobs, journal.ThreadJob(r.namespace, r.lineage.Thread, ""))
+		}
+		return
+	}
+	asks := slices.ContainsFunc(eff.Opened, func(o workgraph.OpenedInterrupt) bool { return len(o.Interrupt.Approve) == 0 })
+	if asks && (r.holds || r.lineage.Parent != "" || r.lineage.Thread != "") {
+		w.Jobs = append(w.Jobs, journal.ThreadJob(r.namespace, r.lineage.Thread, r.id))
 	}
 }
 

@@ -42,9 +42,11 @@ type RunBatch struct {
 	Claims  bool
 	Applied []int64
 	Jobs    []JobRow
-	Opened  []Interrupt
-	Closed  []Closing
-	Blobs   []BlobRef
+	// Holds says that the run may hold threads.
+	Holds  bool
+	Opened []Interrupt
+	Closed []Closing
+	Blobs  []BlobRef
 	// Threads are what is to be added to threads. NewThreads, ThreadItems, ThreadAgents and Facts are what a
 	// resolved batch writes of that.
 	Threads      []thread.Append
@@ -285,6 +287,7 @@ func (u *RunBatch) addAppend(a *Append) {
 	u.Progress = u.Progress || a.Progress
 	u.Release = u.Release || a.Release
 	u.Claims = u.Claims || a.Claims
+	u.Holds = u.Holds || a.Holds
 	if a.GraphHash != "" {
 		u.GraphHash, u.Graph = a.GraphHash, a.Graph
 		u.GraphChanges++
@@ -578,6 +581,8 @@ type SideEffects struct {
 	// Wakes are the jobs to be inserted for those runs among Targets and among the released ones that have
 	// commands and no owner by then.
 	Wakes []JobRow
+	// Freed are the jobs to be inserted for those runs that end and hold a thread for which a message waits.
+	Freed []JobRow
 	// Queues are those that get a job.
 	Queues []string
 	// Locked are the runs whose rows the commit locks first, in order, so that two commits with commands to
@@ -633,6 +638,9 @@ func (r *Resolved) Surroundings() SideEffects {
 			}
 			if u.Ends() {
 				a.Ended = append(a.Ended, u.RunID)
+				if u.Holds {
+					a.Freed = append(a.Freed, MakeJob(u.Namespace, u.RunID, ThreadJob(u.Namespace, "", u.RunID)))
+				}
 			}
 			if u.Release {
 				if u.Claims {

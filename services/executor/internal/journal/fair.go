@@ -149,6 +149,10 @@ func (f fair) ListTurns(ctx context.Context, namespace, id string, after int64, 
 	})
 }
 
+func (f fair) HeldTurns(ctx context.Context, namespace, runID, after string, limit int) ([]string, error) {
+	return f.j.HeldTurns(ctx, namespace, runID, after, limit)
+}
+
 func (f fair) OverdueTurns(ctx context.Context, before time.Time, after string, limit int) ([]thread.Name, error) {
 	return f.j.OverdueTurns(ctx, before, after, limit)
 }

@@ -84,6 +84,9 @@ type Turns interface {
 	Turn(ctx context.Context, namespace, id string, number int64) (Turn, error)
 	// ListTurns returns up to limit turns after a number, in order. ReasonNotFound.
 	ListTurns(ctx context.Context, namespace, id string, after int64, limit int) ([]Turn, error)
+	// HeldTurns lists up to limit threads after an id for which turns wait and that a run, or one above it,
+	// holds or held last, by id.
+	HeldTurns(ctx context.Context, namespace, runID, after string, limit int) ([]string, error)
 	// OverdueTurns lists up to limit threads after an id with turns that wait since before a time, by id.
 	OverdueTurns(ctx context.Context, before time.Time, after string, limit int) ([]Name, error)
 }

@@ -1,6 +1,9 @@
 package journaltest
 
 import (
+	"context"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -119,6 +122,83 @@ func turnCases(t *testing.T, d Driver) {
 		got, err := w.j.Turn(t.Context(), ns, u.Thread, u.Number)
 		require.NoError(t, err)
 		require.Equal(t, u, got)
+	})
+	t.Run("Held/AreListedOfARunAndThoseAboveIt", func(t *testing.T) {
+		w := open(t, d)
+		root := w.started(1)
+		child := w.started(1, func(s *journal.Start) { s.Run.ParentID, s.Run.RootID = root, root })
+		below := w.started(1, func(s *journal.Start) { s.Run.ParentID, s.Run.RootID = child, root })
+		var want []string
+		for _, holder := range []string{root, root, below, w.started(1)} {
+			id := w.thread(withAgent).ID
+			require.NoError(t, w.j.HoldThread(t.Context(), ns, id, []string{holder}))
+			queue(w, id)
+			want = append(want, id)
+		}
+		idle := w.thread(withAgent)
+		require.NoError(t, w.j.HoldThread(t.Context(), ns, idle.ID, []string{root}))
+		held := func(run string) (out []string) {
+			for after := ""; ; {
+				ids, err := w.j.HeldTurns(t.Context(), ns, run, after, 2)
+				require.NoError(t, err)
+				if out = append(out, ids...); len(ids) < 2 {
+					return out
+				}
+				after = ids[1]
+			}
+		}
+		require.Equal(t, want[:2], held(root))
+		require.Equal(t, want[:2], held(child))
+		require.Equal(t, want[:3], held(below))
+		foreign, err := w.j.HeldTurns(t.Context(), "other", root, "", 9)
+		require.NoError(t, err)
+		require.Empty(t, foreign)
+	})
+	t.Run("Held/EndInsertsAJobIfATurnWaits", func(t *testing.T) {
+		w := open(t, d)
+		jobs := func(run string) (out []string) {
+			for _, j := range w.jobs() {
+				if strings.HasSuffix(j, run) && strings.HasPrefix(j, string(journal.JobThread)) {
+					out = append(out, j)
+				}
+			}
+			return out
+		}
+		holding := func() (run, id string) {
+			run, id = w.started(1), w.thread(withAgent).ID
+			require.NoError(t, w.j.HoldThread(t.Context(), ns, id, []string{run}))
+			return run, id
+		}
+		holds := func(a *journal.Append) { a.Holds = true }
+		for _, state := range []journal.State{journal.StateCompleted, journal.StateFailed, journal.StateCanceled} {
+			run, id := holding()
+			queue(w, id)
+			require.NoError(t, w.commit(appendTo(run, 1, 1, holds))[0].Err)
+			require.Empty(t, jobs(run), "it goes on")
+			other, _ := holding()
+			for _, r := range w.commit(appendTo(run, 2, 1, holds, inState(state)), appendTo(other, 1, 1, holds, inState(state))) {
+				require.NoError(t, r.Err)
+			}
+			require.Len(t, jobs(run), 1)
+			require.Empty(t, jobs(other), "no message waits")
+		}
+	})
+	t.Run("Held/NoTurnIsMissed", func(t *testing.T) {
+		w := open(t, d)
+		for range 20 {
+			run, id := w.started(1), w.thread(withAgent).ID
+			require.NoError(t, w.j.HoldThread(t.Context(), ns, id, []string{run}))
+			waits := make(chan bool, 1)
+			go func() {
+				u, err := w.j.QueueTurn(context.WithoutCancel(t.Context()), turn(id), thread.Request{}, 5)
+				line, errNext := w.j.NextTurn(context.WithoutCancel(t.Context()), ns, id)
+				waits <- err != nil || errNext != nil || u.Number != 1 || len(line.Runs) > 0
+			}()
+			require.NoError(t, w.commit(appendTo(run, 1, 1, inState(journal.StateCompleted), func(a *journal.Append) { a.Holds = true }))[0].Err)
+			if <-waits {
+				require.True(t, slices.ContainsFunc(w.jobs(), func(j string) bool { return strings.HasSuffix(j, run) }), "the turn waits for the end of a run that has ended")
+			}
+		}
 	})
 	t.Run("Overdue/ListsThreadsOnce", func(t *testing.T) {
 		w := open(t, d)

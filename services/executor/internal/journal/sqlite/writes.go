@@ -77,8 +77,8 @@ type writes struct {
 	// the outcome.
 	status, outcome                    sqlstore.Columns[*journal.RunBatch]
 	appendSame, appendState, outcomeOf string
-	// trimFacts is sqlstore.TrimFacts.
-	trimFacts string
+	// trimFacts is sqlstore.TrimFacts, and freed is freedSQL.
+	trimFacts, freed string
 }
 
 // apart are the columns of a status that indexes name. SQLite rewrites every index that names a column
@@ -106,6 +106,7 @@ func newWrites() *writes {
 		events:     sqlstore.EventColumns(), insertEvents: map[int]string{},
 		status: sqlstore.StatusColumns(), outcome: sqlstore.OutcomeColumns(sqlstore.PlainResult),
 	}
+	w.freed = freedSQL()
 	w.trimFacts = strings.ReplaceAll(sqlstore.TrimFacts, "$", "?")
 	for _, n := range eventChunks() {
 		w.insertEvents[n] = `INSERT INTO events (` + w.events.Names() + `) VALUES ` + tuples(n, len(w.events))
@@ -121,7 +122,7 @@ func newWrites() *writes {
 func (w *writes) hot() []string {
 	qs := []string{fenceSQL, placeSQL, progressSQL, releaseSQL, appendSQL, insertGraph, w.appendSame, w.appendState, w.outcomeOf,
 		w.run.query, w.details.query, w.label.query, w.snapshot.query, w.out.query, findThread, findItems, w.threadItem.query,
-		sendCommand, dropCommand, tidyCommands, tidyInterrupts, claimOwnerless, ownerSQL, insertJob, wakesSQL}
+		sendCommand, dropCommand, tidyCommands, tidyInterrupts, claimOwnerless, ownerSQL, insertJob, wakesSQL, w.freed}
 	for _, n := range eventChunks() {
 		qs = append(qs, w.insertEvents[n])
 	}

@@ -20,6 +20,11 @@ func scanTurn(row dbkit.Scanner) (u thread.Turn, err error) {
 	return u, err
 }
 
+// TurnsWait holds for a thread t that somebody holds, or held, and for which messages wait.
+func TurnsWait(d dbkit.Dialect) string {
+	return ` t.holder <> '' AND ` + d.Holds(`thread_turns`, `u`, `u.thread_id = t.thread_id AND u.state = 1`)
+}
+
 // QueueTurn implements thread.Turns.
 func (s *Store) QueueTurn(ctx context.Context, u thread.Turn, q thread.Request, most int) (queued thread.Turn, err error) {
 	err = s.db.Read.Update(ctx, func(ctx context.Context, tx dbkit.Querier) error {
@@ -41,6 +46,12 @@ func (s *Store) QueueTurn(ctx context.Context, u thread.Turn, q thread.Request, 
 		}
 		if t.Agent == "" {
 			return thread.NoAgent(t.ID)
+		}
+		if lock := s.d.LockedToUpdate(); lock != "" && t.Holder != "" {
+			// The commit that ends the holder either sees the turn, or is seen by whoever looks for the next one.
+			if _, err := tx.Exec(ctx, `SELECT 1 FROM runs r WHERE r.run_id = $1`+lock, t.Holder); err != nil {
+				return err
+			}
 		}
 		var last int64
 		var waiting int
@@ -118,6 +129,19 @@ func (s *Store) ListTurns(ctx context.Context, namespace, id string, after int64
 	}
 	rows, err := s.db.Read.Query(ctx, selectTurn+` AND u.number > $3 ORDER BY u.number LIMIT $4`, namespace, id, after, limit)
 	return dbkit.CollectPage(ctx, rows, err, func(rows dbkit.Rows) (thread.Turn, error) { return scanTurn(rows) })
+}
+
+// HeldTurns implements thread.Turns.
+func (s *Store) HeldTurns(ctx context.Context, namespace, runID, after string, limit int) ([]string, error) {
+	rows, err := s.db.Engine.Query(ctx, `WITH RECURSIVE up (run_id, parent_run_id, level) AS (
+			SELECT r.run_id, r.parent_run_id, 0 FROM runs r WHERE r.run_id = $2 AND r.namespace || '' = $1
+			UNION ALL SELECT p.run_id, p.parent_run_id, up.level + 1 FROM up JOIN runs p ON p.run_id = up.parent_run_id WHERE up.parent_run_id <> '' AND up.level < 100)
+		SELECT t.thread_id FROM up`+s.d.LookUp(`threads`, `t`, `t.holder = up.run_id AND`+TurnsWait(s.d))+` WHERE t.thread_id > $3 ORDER BY t.thread_id LIMIT $4`,
+		namespace, runID, after, limit)
+	return dbkit.Collect(rows, err, func(rows dbkit.Rows) (id string, err error) {
+		err = rows.Scan(&id)
+		return id, err
+	})
 }
 
 // OverdueTurns implements thread.Turns.

@@ -319,6 +319,7 @@ CREATE UNIQUE INDEX threads_by_key ON threads (namespace, key) WHERE key <> '';
 CREATE INDEX threads_listed    ON threads (namespace, create_time DESC, thread_id DESC) WHERE hide_time IS NULL;
 CREATE INDEX threads_by_agent  ON threads (namespace, agent, create_time DESC, thread_id DESC) WHERE agent <> '' AND hide_time IS NULL;
 CREATE INDEX threads_by_parent ON threads (parent_id, create_time DESC, thread_id DESC) WHERE parent_id <> '';
+CREATE INDEX threads_by_holder ON threads (holder) WHERE holder <> '';
 CREATE INDEX threads_fleeting  ON threads (thread_id) WHERE lifetime > 1 AND hide_time IS NULL;
 CREATE INDEX threads_hidden    ON threads (thread_id) WHERE hide_time IS NOT NULL;
 
