@@ -35,8 +35,8 @@ func (s *Service) nextTurn(ctx context.Context, j dispatch.Job) error {
 	return err
 }
 
-// advance gives turns of the threads of a job to their agents. One that cannot be given now keeps no other from
-// it.
+// advance gives turns of the threads of a job to their agents. A turn that cannot be given now keeps no other
+// one back.
 func (s *Service) advance(ctx context.Context, args journal.ThreadArgs) error {
 	var first error
 	if args.ThreadID != "" {

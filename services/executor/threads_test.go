@@ -212,7 +212,7 @@ func TestTurns(t *testing.T) {
 			require.Equal(t, refused, turn.GetState())
 			require.Contains(t, turn.GetError(), "agent/nobody")
 		})
-		// beside is a run of an agent on a thread that its start does not name, so that only the thread knows.
+		// beside is a run of an agent on a thread that its start does not name: the thread alone knows.
 		beside := func(t *testing.T, id, decisions, action string, after ...*graphv1.Node) string {
 			t.Helper()
 			agent := actorNode("a", "agent", fmt.Sprintf(`{"user_input": "x", "thread_id": %q, "reasoner": "cel", "reasoner_args": {"expr": %q}, "actions": {"act": %s}}`, id, decisions, action))

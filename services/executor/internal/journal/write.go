@@ -87,8 +87,8 @@ type Append struct {
 	// thread.ReasonConflict if one cannot be added as it is. What is there already, exactly so, is not added
 	// again.
 	Threads []thread.Append
-	// Holds says that the run may hold threads. A write that ends it then inserts a job if a message waits for
-	// one of them.
+	// Holds says that the run may hold threads. A write that ends it then inserts a job if a message waits
+	// for one of them.
 	Holds bool
 	// Blobs are what its values refer to; a Packer sets them.
 	Blobs []BlobRef

@@ -48,7 +48,7 @@ func (s *Store) QueueTurn(ctx context.Context, u thread.Turn, q thread.Request, 
 			return thread.NoAgent(t.ID)
 		}
 		if lock := s.d.LockedToUpdate(); lock != "" && t.Holder != "" {
-			// The commit that ends the holder either sees the turn, or is seen by whoever looks for the next one.
+			// The commit that ends the holder sees the turn, or whoever looks for the next turn sees the end.
 			if _, err := tx.Exec(ctx, `SELECT 1 FROM runs r WHERE r.run_id = $1`+lock, t.Holder); err != nil {
 				return err
 			}
