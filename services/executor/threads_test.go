@@ -73,6 +73,8 @@ func onThreads(t *testing.T, test func(t *testing.T, f talking)) {
 				}
 				return out, err
 			}),
+			"makes": outcomes(workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(`1`)}, Threads: []workgraph.ThreadAppend{
+				{Thread: "thr_made", Create: &workgraph.ThreadCreate{Agent: "agent/ecko", Key: "made"}}}}),
 			"place": workgraph.ActorFunc(func(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 				b, err := json.Marshal(c.Thread)
 				return workgraph.Outcome{Values: []json.RawMessage{b}}, err
@@ -207,10 +209,31 @@ func TestTurns(t *testing.T) {
 			f.becomes(t, f.send(t, id, `"the red one"`), answered)
 			f.ends(t, first.GetRunId())
 		})
-		t.Run("Agent/ThatIsNotThereFailsTheTurn", func(t *testing.T) {
-			turn := f.send(t, f.create(t, "agent/nobody"), `"hello"`)
-			require.Equal(t, refused, turn.GetState())
-			require.Contains(t, turn.GetError(), "agent/nobody")
+		t.Run("Agent/ThatIsNotThereIsRefused", func(t *testing.T) {
+			unknown := func(err error) {
+				t.Helper()
+				require.Equal(t, "THREAD_AGENT_UNKNOWN", errs.ReasonOf(err), "%v", err)
+				require.Contains(t, err.Error(), "agent/ecko")
+				require.Contains(t, errs.From(err).HintText(), "agent/echo")
+			}
+			nobody := &executorv1.Thread{Agent: "agent/ecko"}
+			_, err := f.threads.CreateThread(t.Context(), &executorv1.CreateThreadRequest{Thread: nobody})
+			unknown(err)
+			_, err = f.threads.ForkThread(t.Context(), &executorv1.ForkThreadRequest{ThreadId: f.create(t, "agent/echo"), Thread: nobody})
+			unknown(err)
+			_, err = f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(actorNode("a", "place", `{}`)), Thread: nobody})
+			unknown(err)
+			// A run may make such a thread, and actors may go.
+			made, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(actorNode("a", "makes", `{}`))})
+			require.NoError(t, err)
+			f.ends(t, made.GetId())
+			th, err := f.threads.GetThread(t.Context(), &executorv1.GetThreadRequest{ThreadId: "-", Key: "made"})
+			require.NoError(t, err)
+			_, err = f.threads.AppendMessage(t.Context(), &executorv1.AppendMessageRequest{ThreadId: th.GetId(), Content: value(`"hello"`)})
+			unknown(err)
+			turns, err := f.threads.ListTurns(t.Context(), &executorv1.ListTurnsRequest{ThreadId: th.GetId()})
+			require.NoError(t, err)
+			require.Empty(t, turns.GetTurns(), "nothing is kept")
 		})
 		// beside is a run of an agent on a thread that its start does not name: the thread alone knows.
 		beside := func(t *testing.T, id, decisions, action string, after ...*graphv1.Node) string {

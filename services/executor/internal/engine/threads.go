@@ -21,21 +21,22 @@ func (t *session) prepareThreads(ctx context.Context, a *attempt, of []workgraph
 		return workgraph.Errorf(workgraph.Permanent, journal.ReasonPayloadTooLarge, "what is added to threads has %d bytes, the limit is %d", n, t.e.cfg.MaxPayload)
 	}
 	err := t.untilAnswered(ctx, func() error {
-		return thread.Examine(ctx, t.e.journal, t.e.threadEnds, a.run.namespace, a.run.id, of)
+		return thread.Examine(ctx, t.e.journal, t.e.threadEnds, a.run.namespace, a.run.id, of, t.e.cfg.ThreadRoom)
 	})
 	switch {
 	case err == nil:
 		return nil
 	case thread.KeyTaken(err):
 		return workgraph.Errorf(workgraph.Retryable, thread.ReasonConflict, "%s", errs.From(err).Message)
-	case errs.ReasonOf(err) == thread.ReasonConflict:
-		return workgraph.Errorf(workgraph.Permanent, thread.ReasonConflict, "%s", errs.From(err).Message)
+	case errs.ReasonOf(err) == thread.ReasonConflict, thread.Full(err):
+		return workgraph.Errorf(workgraph.Permanent, errs.ReasonOf(err), "%s", errs.From(err).Message)
 	}
 	return workgraph.Errorf(workgraph.Retryable, errs.ReasonOf(err), "the thread cannot be read: %v", errs.From(err).Message)
 }
 
 // addToThreads puts what a decision adds to threads into its write.
 func (r *run) addToThreads(w *journal.Append, of []workgraph.ThreadsOf, now time.Time) {
+	w.Room = r.t.e.cfg.ThreadRoom
 	for i := range of {
 		w.Threads = append(w.Threads, thread.Appends(of[i].Appends, r.id, of[i].Node, of[i].Visit, now)...)
 	}

@@ -22,7 +22,7 @@ func turnCases(t *testing.T, d Driver) {
 	}
 	queue := func(w *world, id string) thread.Turn {
 		w.t.Helper()
-		u, err := w.j.QueueTurn(w.t.Context(), turn(id), thread.Request{}, 5)
+		u, err := w.j.QueueTurn(w.t.Context(), turn(id), thread.Request{}, thread.Bounds{Queued: 5})
 		require.NoError(w.t, err)
 		return u
 	}
@@ -40,12 +40,12 @@ func turnCases(t *testing.T, d Driver) {
 		require.EqualValues(t, 1, first.Number)
 		able := turn(th.ID)
 		able.AnswersAny = true
-		able, err := w.j.QueueTurn(t.Context(), able, thread.Request{}, 5)
+		able, err := w.j.QueueTurn(t.Context(), able, thread.Request{}, thread.Bounds{Queued: 5})
 		require.NoError(t, err)
 		for range 3 {
 			queue(w, th.ID)
 		}
-		_, err = w.j.QueueTurn(t.Context(), turn(th.ID), thread.Request{}, 5)
+		_, err = w.j.QueueTurn(t.Context(), turn(th.ID), thread.Request{}, thread.Bounds{Queued: 5})
 		reason(t, err, thread.ReasonQueueFull)
 		require.Equal(t, first, *next(w, th.ID).Next)
 		got, err := w.j.Turn(t.Context(), ns, th.ID, 1)
@@ -60,20 +60,20 @@ func turnCases(t *testing.T, d Driver) {
 	})
 	t.Run("Queue/NeedsAThreadWithAnAgent", func(t *testing.T) {
 		w := open(t, d)
-		_, err := w.j.QueueTurn(t.Context(), turn(w.thread().ID), thread.Request{}, 5)
+		_, err := w.j.QueueTurn(t.Context(), turn(w.thread().ID), thread.Request{}, thread.Bounds{Queued: 5})
 		reason(t, err, thread.ReasonNoAgent)
-		_, err = w.j.QueueTurn(t.Context(), turn("thr_none"), thread.Request{}, 5)
+		_, err = w.j.QueueTurn(t.Context(), turn("thr_none"), thread.Request{}, thread.Bounds{Queued: 5})
 		reason(t, err, thread.ReasonNotFound)
 		foreign := turn(w.thread(withAgent).ID)
 		foreign.Namespace = "other"
-		_, err = w.j.QueueTurn(t.Context(), foreign, thread.Request{}, 5)
+		_, err = w.j.QueueTurn(t.Context(), foreign, thread.Request{}, thread.Bounds{Queued: 5})
 		reason(t, err, thread.ReasonNotFound)
 	})
 	t.Run("Queue/RequestMakesOne", func(t *testing.T) {
 		w := open(t, d)
 		th := w.thread(withAgent)
 		ask := func(hash string) (thread.Turn, error) {
-			return w.j.QueueTurn(t.Context(), turn(th.ID), thread.Request{Method: "M", ID: "r", BodyHash: hash}, 5)
+			return w.j.QueueTurn(t.Context(), turn(th.ID), thread.Request{Method: "M", ID: "r", BodyHash: hash}, thread.Bounds{Queued: 5})
 		}
 		first, err := ask("h")
 		require.NoError(t, err)
@@ -190,7 +190,7 @@ func turnCases(t *testing.T, d Driver) {
 			require.NoError(t, w.j.HoldThread(t.Context(), ns, id, []string{run}))
 			waits := make(chan bool, 1)
 			go func() {
-				u, err := w.j.QueueTurn(context.WithoutCancel(t.Context()), turn(id), thread.Request{}, 5)
+				u, err := w.j.QueueTurn(context.WithoutCancel(t.Context()), turn(id), thread.Request{}, thread.Bounds{Queued: 5})
 				line, errNext := w.j.NextTurn(context.WithoutCancel(t.Context()), ns, id)
 				waits <- err != nil || errNext != nil || u.Number != 1 || len(line.Runs) > 0
 			}()

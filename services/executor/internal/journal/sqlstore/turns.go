@@ -26,7 +26,7 @@ func TurnsWait(d dbkit.Dialect) string {
 }
 
 // QueueTurn implements thread.Turns.
-func (s *Store) QueueTurn(ctx context.Context, u thread.Turn, q thread.Request, most int) (queued thread.Turn, err error) {
+func (s *Store) QueueTurn(ctx context.Context, u thread.Turn, q thread.Request, b thread.Bounds) (queued thread.Turn, err error) {
 	err = s.db.Read.Update(ctx, func(ctx context.Context, tx dbkit.Querier) error {
 		// The request is answered by the run that its turn would start, which names the turn.
 		run, err := s.requested(ctx, tx, u.Namespace, q, u.RunID, u.CreateTime)
@@ -47,6 +47,9 @@ func (s *Store) QueueTurn(ctx context.Context, u thread.Turn, q thread.Request, 
 		if t.Agent == "" {
 			return thread.NoAgent(t.ID)
 		}
+		if b.Refused != nil {
+			return b.Refused
+		}
 		if lock := s.d.LockedToUpdate(); lock != "" && t.Holder != "" {
 			// The commit that ends the holder sees the turn, or whoever looks for the next turn sees the end.
 			if _, err := tx.Exec(ctx, `SELECT 1 FROM runs r WHERE r.run_id = $1`+lock, t.Holder); err != nil {
@@ -59,8 +62,11 @@ func (s *Store) QueueTurn(ctx context.Context, u thread.Turn, q thread.Request, 
 			(SELECT count(*) FROM thread_turns u WHERE u.thread_id = $1 AND u.state = 1)`, u.Thread)).Scan(&last, &waiting); err != nil {
 			return err
 		}
-		if waiting >= most {
-			return thread.QueueFull(t.ID, most)
+		if waiting >= b.Queued {
+			return thread.QueueFull(t.ID, b.Queued)
+		}
+		if err := s.use(ctx, tx, u.Namespace, thread.Usage{Bytes: u.Weight()}, b.Room); err != nil {
+			return err
 		}
 		queued = u
 		queued.Number, queued.State, queued.CreateTime = last+1, thread.TurnQueued, dbkit.Micros(u.CreateTime)

@@ -328,6 +328,7 @@ CREATE TABLE thread_items (
     time      timestamptz NOT NULL,
     kind      integer NOT NULL,
     visit     integer NOT NULL,
+    weight    bigint NOT NULL, -- what it counts in thread_usage
     thread_id text COLLATE "C" NOT NULL,
     namespace text COLLATE "C" NOT NULL,
     run_id    text COLLATE "C" NOT NULL,
@@ -336,6 +337,16 @@ CREATE TABLE thread_items (
     body      bytea,
     PRIMARY KEY (thread_id, seq)
 );
+
+-- How many threads a namespace has, and the bytes of their items and messages: the sum of its rows. Commits of
+-- several executors add to different ones.
+CREATE TABLE thread_usage (
+    namespace text COLLATE "C" NOT NULL,
+    shard     integer NOT NULL,
+    threads   bigint NOT NULL,
+    bytes     bigint NOT NULL,
+    PRIMARY KEY (namespace, shard)
+) WITH (fillfactor = 50);
 
 -- Messages to the agents of threads. State 1 waits.
 CREATE TABLE thread_turns (

@@ -286,6 +286,7 @@ CREATE TABLE thread_items (
     time      INTEGER NOT NULL,
     kind      INTEGER NOT NULL,
     visit     INTEGER NOT NULL,
+    weight    INTEGER NOT NULL, -- what it counts in thread_usage
     thread_id TEXT NOT NULL,
     namespace TEXT NOT NULL,
     run_id    TEXT NOT NULL,
@@ -293,6 +294,16 @@ CREATE TABLE thread_items (
     brief     BLOB,
     body      BLOB,
     PRIMARY KEY (thread_id, seq)
+) STRICT, WITHOUT ROWID;
+
+-- How many threads a namespace has, and the bytes of their items and messages: the sum of its rows. Commits of
+-- several executors add to different ones.
+CREATE TABLE thread_usage (
+    namespace TEXT NOT NULL,
+    shard     INTEGER NOT NULL,
+    threads   INTEGER NOT NULL,
+    bytes     INTEGER NOT NULL,
+    PRIMARY KEY (namespace, shard)
 ) STRICT, WITHOUT ROWID;
 
 -- Messages to the agents of threads. State 1 waits.
