@@ -77,7 +77,7 @@ func TestToolsForm(t *testing.T) {
 		done(t, e.run(t, `{"user_input": "go", `+named+`}`), `"first"`)
 		from := e.threads.root(t)
 		const missing = "its result is not known here: the conversation was forked before it came"
-		for at, of := range map[int64][]string{2: {missing, missing}, 3: {"found", missing}, 4: {"found", "found"}} {
+		for at, want := range map[int64][]string{2: {missing, missing}, 3: {"found", missing}, 4: {"found", "found"}} {
 			r := &reasoner{script: []string{two, `{"role": "assistant", "content": "second"}`}}
 			e.all["r"] = r
 			id := fmt.Sprint("thr_fork", at)
@@ -87,8 +87,8 @@ func TestToolsForm(t *testing.T) {
 				var req llm.Request
 				require.NoError(t, json.Unmarshal(asked["messages"], &req.Messages))
 				require.NoError(t, req.Check(), "forked at %d: %s", at, asked["messages"])
-				require.Equal(t, of, []string{req.Messages[2].Content, req.Messages[3].Content})
-				require.Equal(t, []bool{of[0] == missing, of[1] == missing}, []bool{req.Messages[2].IsError, req.Messages[3].IsError})
+				require.Equal(t, want, []string{req.Messages[2].Content, req.Messages[3].Content})
+				require.Equal(t, []bool{want[0] == missing, want[1] == missing}, []bool{req.Messages[2].IsError, req.Messages[3].IsError})
 				require.Equal(t, "and now?", req.Messages[4].Content)
 			}
 			require.Len(t, r.asked, 2)
