@@ -94,14 +94,13 @@ func (l *live) child(t *testing.T, id string) journal.Run {
 	return l.row(t, below[0].RunID)
 }
 
-// remembered are the items of the thread of an agent's run in the order of their names, with the rounds of its
-// states.
+// remembered are the entries of the thread of an agent's run, in the order of their names.
 func (l *live) remembered(t *testing.T, row journal.Run) []string {
 	t.Helper()
 	return slices.Sorted(slices.Values(l.entries(t, row)))
 }
 
-// entries are those that remembered sorts, in the order of the thread.
+// entries are the items of the thread of an agent's run, with the rounds of its states.
 func (l *live) entries(t *testing.T, row journal.Run) []string {
 	t.Helper()
 	all, err := l.j.ListThreads(t.Context(), ns, thread.Filter{}, page.Cursor{}, 1000)
