@@ -24,8 +24,8 @@ type Config map[string]Named
 type Named struct {
 	// Description says what the agent does, to people and to agents that may call it.
 	Description string `conf:"description" help:"what the agent does"`
-	// Definition is a JSON object of the arguments that a node of the actor agent would state itself. A budget
-	// and a timeout in it bound each call: a caller may lower them.
+	// Definition is a JSON object of the arguments that a node of the actor agent would state itself. A
+	// budget and a timeout in it bound each call: a caller may lower them.
 	Definition string `conf:"definition" help:"arguments of the actor agent, as a JSON object; callers can read it in the runs of the agent, so it must hold no secrets"`
 	// File holds the same.
 	File string `conf:"file" help:"file with the definition"`

@@ -79,8 +79,8 @@ func entryOf(seq int64, raw json.RawMessage) entry {
 	return e
 }
 
-// notKnown is the answer to a call whose own one is not in the thread. A fork may begin between a call and its
-// answers, and no model server takes a conversation with a call that is not answered.
+// notKnown is the answer to a call whose own one is not in the thread. A fork may begin between a call and
+// its answers, and no model server takes a conversation with a call that is not answered.
 const notKnown = "its result is not known here: the conversation was forked before it came"
 
 // partsOf groups messages that are in order. Answers without their call are left out, and a call without an
