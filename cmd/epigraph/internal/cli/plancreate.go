@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -69,11 +68,10 @@ func (f *authorFlags) tools(ctx context.Context, e *env, s *services) ([]*planne
 			return nil, err
 		}
 		for _, name := range f.Tools {
-			at := slices.IndexFunc(r.GetActors(), func(a *executorv1.ActorInfo) bool { return a.GetName() == name })
-			if at < 0 {
-				return nil, usage(errs.New(errs.InvalidArgument, "ACTOR_UNKNOWN", "--tool: there is no actor %q", name).Hint("`epigraph actors` lists them"))
+			a, err := actorNamed(r.GetActors(), "--tool", name)
+			if err != nil {
+				return nil, err
 			}
-			a := r.GetActors()[at]
 			out = append(out, &plannerv1.PlanTool{Name: a.GetName(), Description: a.GetDescription(), Schema: a.GetArgsSchema()})
 		}
 	}
