@@ -417,7 +417,8 @@ func advice(r *executorv1.Run) string {
 		return fmt.Sprintf("its work is kept: `epigraph runs visits %s` shows it; %s, `epigraph runs cancel %s` ends it", r.GetId(), way, r.GetId())
 	case standsStill(r):
 		return fmt.Sprintf("its work is kept: `epigraph runs visits %s` shows it, `epigraph runs cancel %s` ends the run", r.GetId(), r.GetId())
-	case strings.Contains(r.GetError().GetMessage(), "(NOT_RECORDED)"): // a cassette is played, and no model asked
+	case strings.Contains(r.GetError().GetMessage(), "(NOT_RECORDED)"):
+		// a cassette is played, and no model is asked
 	case strings.Contains(r.GetError().GetReason()+": "+r.GetError().GetMessage(), "MODEL_CALL_FAILED: "):
 		// the message of a child run has the reason
 		return "the server asks the model at OPENAI_BASE_URL with OPENAI_API_KEY, as they were set when it started; `epigraph demo` and `--actor template` need no model"

@@ -90,7 +90,7 @@ func (k *actorCache) forget(namespace string) {
 }
 
 func info(a journal.RemoteActor) program.ActorInfo {
-	return program.ActorInfo{ActorInfo: workgraph.ActorInfo{Effect: workgraph.Effect(a.Effect), Version: a.Version, Schema: json.RawMessage(a.Schema)}, Changes: true}
+	return program.ActorInfo{ActorInfo: workgraph.ActorInfo{Effect: workgraph.Effect(a.Effect), Description: a.Description, Version: a.Version, Schema: json.RawMessage(a.Schema)}, Changes: true}
 }
 
 // lookup is what the namespace knows of remote actors with these names.

@@ -109,7 +109,7 @@ func (s *Servers) ActorInfo(name string) (workgraph.ActorInfo, bool) {
 		info.Effect = e
 	}
 	if t, _ := sv.tool(called); t != nil {
-		info.Effect, info.Version, info.Schema = t.effect, t.version, t.schema
+		info.Effect, info.Description, info.Version, info.Schema = t.effect, t.description, t.version, t.schema
 	}
 	return info, true
 }
