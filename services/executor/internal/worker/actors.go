@@ -143,6 +143,13 @@ func (s *Server) Find(ctx context.Context, namespace string, names []string) (ma
 	return out, nil
 }
 
+// Learn implements program.Learner.
+func (s *Server) Learn(ctx context.Context, names []string) {
+	for _, n := range names {
+		s.builtin.Learn(ctx, n)
+	}
+}
+
 // Actor implements engine.Actors. An actor that some worker once served waits for one.
 func (s *Server) Actor(ctx context.Context, namespace, actorName string) (workgraph.Actor, program.ActorInfo, bool, error) {
 	if info, ok := s.builtin.ActorInfo(actorName); ok {

@@ -114,6 +114,18 @@ func (s *Servers) ActorInfo(name string) (workgraph.ActorInfo, bool) {
 	return info, true
 }
 
+// Learn waits for the first list of the server of a tool, until its first connection has failed or
+// connect_timeout is over. Nothing is waited for if the server has listed its tools before, or is down.
+func (s *Servers) Learn(ctx context.Context, name string) {
+	sv, _ := s.find(name)
+	if sv == nil {
+		return
+	}
+	if _, ever, down := sv.listed(); !ever && down == nil {
+		_, _ = sv.session(ctx) // what is not known then is taken on trust
+	}
+}
+
 // Absent reports whether a name stands for a tool that its server does not list, or for one of a server that
 // is not configured.
 func (s *Servers) Absent(name string) bool {
