@@ -42,6 +42,9 @@ func TestChat(t *testing.T) {
 		if m.Text == "fail" {
 			return "", worker.Permanent("BROKEN", errors.New("it is out of order"))
 		}
+		if m.Text == "broken" {
+			return "", worker.Permanent("MODEL_CALL_FAILED", errors.New("cannot connect to the model server (CONNECTION)"))
+		}
 		return m.Text, nil
 	}, worker.Effect(worker.Idempotent))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -115,6 +118,10 @@ func TestChat(t *testing.T) {
 		require.Contains(t, notes, "out of order")
 		_, notes = ends(t, 1, "fail\n", "chat", "agent/fails", "--json")
 		require.Empty(t, notes)
+	})
+	t.Run("Model/ThatCannotBeReachedIsExplained", func(t *testing.T) {
+		_, notes := ends(t, 1, "broken\n", "chat", "agent/fails")
+		require.Contains(t, notes, "help: the server asks the model at OPENAI_BASE_URL")
 	})
 	t.Run("SDK/TalksAsWell", func(t *testing.T) {
 		th, err := c.CreateThread(t.Context(), "agent/loud", epigraph.ThreadKey("u:c:w"), epigraph.ThreadTitle("Hi"))

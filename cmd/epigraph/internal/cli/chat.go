@@ -156,6 +156,7 @@ type reply struct {
 	Question json.RawMessage `json:"question,omitempty"`
 	Asked    string          `json:"interruptId,omitempty"`
 	Error    string          `json:"error,omitempty"`
+	help     string          // what can be done about the error
 }
 
 // say sends a line and shows what comes of it.
@@ -237,7 +238,7 @@ func (t *talk) watch(ctx context.Context, r *reply) error {
 	case executorv1.RunState_RUN_STATE_COMPLETED:
 		r.Answer = run.GetResult().GetJson()
 	case executorv1.RunState_RUN_STATE_FAILED:
-		r.Error = run.GetError().GetMessage()
+		r.Error, r.help = run.GetError().GetMessage(), advice(run)
 	default:
 		r.Error = fmt.Sprintf("the run is %s %s: `epigraph runs explain %s` tells why", strings.TrimPrefix(run.GetState().String(), "RUN_STATE_"), run.GetStateReason(), r.Run)
 	}
@@ -308,6 +309,9 @@ func (t *talk) show(r *reply) error {
 	}
 	if r.Error != "" {
 		t.e.note("%s", r.Error)
+	}
+	if r.help != "" {
+		t.e.help("%s", r.help)
 	}
 	if t.needed != "" {
 		t.e.note("the answer needs the scope approve: send it as the next line, or use %s", t.needed)
