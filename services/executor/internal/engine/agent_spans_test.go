@@ -33,7 +33,8 @@ func (tr tracer) named(name string) (out tracetest.SpanStubs) {
 	return out
 }
 
-// started is the span that started a run. The starter of a child may learn of its start after the child has run.
+// started is the span that started a run. The starter of a child may learn of its start after the child has
+// run.
 func (tr tracer) started(t *testing.T, runID string) tracetest.SpanStub {
 	t.Helper()
 	testkit.Eventually(t, func() bool { return len(tr.of(runID, "run.start")) > 0 })

@@ -105,8 +105,8 @@ func (a *attempt) begin(parent context.Context) (context.Context, context.Cancel
 	return ctx, cancel
 }
 
-// left reports whether the attempt was asked to stop only because its run is not decided for here any more. The
-// next owner makes the call again.
+// left reports whether the attempt was asked to stop only because its run is not decided for here any more.
+// The next owner makes the call again.
 func (a *attempt) left() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

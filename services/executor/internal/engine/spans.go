@@ -65,8 +65,8 @@ func (t *session) endSpan(span trace.Span, a *attempt, out *workgraph.Outcome, e
 		span.SetAttributes(genai.ErrorType.String(class))
 	}
 	span.End()
-	// A call that ends in a wait, as those of agents and people do, says nothing of how long the tool takes. One
-	// that only the end of this session has interrupted is made again.
+	// A call that ends in a wait, as those of agents and people do, says nothing of how long the tool takes.
+	// One that only the end of this session has interrupted is made again.
 	if a.isTool() && (out == nil || out.Wait == nil) && (err == nil || !a.left()) {
 		t.e.meters.tool(a, time.Since(a.startTime()), err)
 	}
