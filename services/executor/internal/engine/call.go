@@ -97,6 +97,9 @@ type directory struct {
 
 // Find implements actor.Directory.
 func (d directory) Find(ctx context.Context, names []string) (map[string]workgraph.ActorInfo, error) {
+	if l, ok := d.actors.(program.Learner); ok {
+		l.Learn(ctx, names)
+	}
 	found, err := d.actors.Find(ctx, d.namespace, names)
 	if err != nil {
 		return nil, err
