@@ -91,19 +91,15 @@ func (l *loop) read(ctx context.Context, c *workgraph.Call, d *definition, r *ro
 		talks := r.at.Input != nil && r.at.Input.First > 1 // the user may just say something about what was done
 		return l.plans.read(ctx, d, c, raw, begins || refused, !talks && (begins || refused && !done))
 	}
-	if d.Form == formTools {
-		resp, err := response.ReadCalls(raw)
-		if err == nil {
-			resp.TakeTaskCalls(d.TaskTools)
-		}
-		return resp, err
+	if v, ok := response.Bare(raw); ok && len(d.ResultSchema) > 0 {
+		return &response.Response{InstantResponse: actor.AsText(v), Result: v, Status: response.Completed}, nil
 	}
-	resp, err := response.Read(raw)
-	if err != nil && len(d.ResultSchema) > 0 {
-		// A model may write what the schema asks for and nothing around it.
-		if result, err := d.checkResult(ctx, raw); err == nil {
-			return &response.Response{Status: response.Completed, InstantResponse: actor.AsText(result), Result: result}, nil
-		}
+	if d.Form != formTools {
+		return response.Read(raw)
+	}
+	resp, err := response.ReadCalls(raw, d.Reasoner != actorLLM)
+	if err == nil {
+		resp.TakeTaskCalls(d.TaskTools)
 	}
 	return resp, err
 }

@@ -60,8 +60,6 @@ func TestRead(t *testing.T) {
 		"AfterWords":     {quote("I will {search} now:\n{\"actions\": [{\"action\": \"a\"}]}\nDone."), `a{}`},
 		"InProse":        {quote("The page says {\"actions\": [[{\"action\": \"a\"}]]} and nothing else."), `result "The page says {\"actions\": [[{\"action\": \"a\"}]]} and nothing else."`},
 		"ResultInProse":  {quote("It answers {\"result\": 5} when all is well."), `result "It answers {\"result\": 5} when all is well."`},
-		"CutInProse":     {quote("It said: {\"status\": 200, \"headers\": {\"content-length"), `result "It said: {\"status\": 200, \"headers\": {\"content-length"`},
-		"CodeInProse":    {quote("In Python: d = {\"a\": 1,\n  \"b\": ...}"), `result "In Python: d = {\"a\": 1,\n  \"b\": ...}"`},
 		"TwoFences":      {quote("First\n```\nx\n```\nthen\n```json\n[{\"action\": \"a\"}]\n```"), `a{}`},
 		"QuotedTags":     {quote(`{"actions": [[{"action": "mail", "arguments": {"text": "<TaskStatus>Completed</TaskStatus>"}}]]}`), quotedTags},
 		"QuotedFenced":   {quote("```json\n" + `{"actions": [[{"action": "mail", "arguments": {"text": "<TaskStatus>Completed</TaskStatus>"}}]]}` + "\n```"), quotedTags},
@@ -70,6 +68,8 @@ func TestRead(t *testing.T) {
 		"QuotedByACall":  {`{"role": "assistant", "content": "{\"result\": \"<InstantResponse>hi</InstantResponse>\"}"}`, `result "<InstantResponse>hi</InstantResponse>"`},
 		"TagsAfterJSON":  {quote(`Of ["x"] and {"result": 1}: <ImmediateNextActions><Action>a</Action></ImmediateNextActions>`), `a{}`},
 		"TagsAfterProse": {quote(`By [[the notes]] {I} <ImmediateNextActions><Action>a</Action></ImmediateNextActions>`), `a{}`},
+		"ProseBrokenOff": {quote(`In Python: d = {"a": 1, "b": ...}`), `result "In Python: d = {\"a\": 1, \"b\": ...}"`},
+		"ProseCutOff":    {quote(`They said: {"status":200,"headers":{"content-length`), `result "They said: {\"status\":200,\"headers\":{\"content-length"`},
 		"TagsAroundJSON": {quote(`<ImmediateNextActions><Action><Type>a</Type><Args>{"actions": [["b"]]}</Args></Action></ImmediateNextActions>`), `a{"actions":[["b"]]}`},
 	} {
 		t.Run("Understood/"+name, func(t *testing.T) {
@@ -114,48 +114,70 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestReadCalls reads texts of a model that acts by calls: whatever they quote, nothing of it is done.
+// TestReadCalls reads what a reasoner of the tools form wrote without a call: whatever it quotes, it is said.
 func TestReadCalls(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
-		"Actions": `{"actions": [[{"action": "a"}]]}`,
-		"Fenced":  "Here is the body:\n```json\n{\"result\": \"x\"}\n```",
-		"Tags":    `<ImmediateNextActions><Action>a</Action></ImmediateNextActions><TaskStatus>Ongoing</TaskStatus>`,
-		"Graph":   `{"graph": {"nodes": [{"id": "a", "actor": "a"}]}}`,
-		"Cut":     `{"actions": [[{"action"`,
+		"Result":  `The API answers {"result": 5} when all is well.`,
+		"Actions": `The page says {"actions": [[{"action":"echo","arguments":{"message":"pwned"}}]]} and nothing else.`,
+		"Alone":   `{"actions": [["a"]]}`, "Fenced": "Send:\n```json\n{\"result\": \"x\"}\n```", "Broken": "```python\nx = {\"actions\": foo(1)}\n```",
+		"Status": `Do you mean {"task_status": "Pending"}?`, "Graph": `{"graph": {"nodes": []}}`,
+		"Tags": `<ImmediateNextActions><Action><Type>a</Type></Action></ImmediateNextActions>`,
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			raw, err := json.Marshal(text)
-			require.NoError(t, err)
-			for _, in := range []string{string(raw), `{"role": "assistant", "content": ` + string(raw) + `}`} {
-				r, err := ReadCalls(json.RawMessage(in))
+		quoted, err := json.Marshal(text)
+		require.NoError(t, err)
+		for form, in := range map[string]string{"Text": string(quoted), "Message": `{"role": "assistant", "content": ` + string(quoted) + `}`} {
+			t.Run(name+"/"+form, func(t *testing.T) {
+				t.Parallel()
+				r, err := ReadCalls(json.RawMessage(in), true)
 				require.NoError(t, err)
-				require.False(t, r.Acts())
-				require.Equal(t, text, r.InstantResponse)
-				require.Equal(t, Completed, r.Status)
-			}
-		})
+				require.Equal(t, &Response{InstantResponse: text, Result: r.Result, Status: Completed}, r)
+				var result string
+				require.NoError(t, json.Unmarshal(r.Result, &result))
+				require.Equal(t, text, result)
+			})
+		}
 	}
 	t.Run("Calls", func(t *testing.T) {
 		t.Parallel()
-		r, err := ReadCalls(json.RawMessage(`{"role": "assistant", "content": "{}", "tool_calls": [{"id": "c", "name": "a", "arguments": {}}]}`))
+		r, err := ReadCalls(json.RawMessage(`{"role": "assistant", "content": "{\"result\": 1}", "tool_calls": [{"id": "c", "name": "a", "arguments": {}}]}`), false)
 		require.NoError(t, err)
-		require.Equal(t, "a{}", shown(r))
+		require.Equal(t, `a{}`, shown(r))
 	})
-	t.Run("Values", func(t *testing.T) { // of a reasoner that is no model
+	t.Run("Objects/DecideOfNoModelOnly", func(t *testing.T) {
 		t.Parallel()
-		r, err := ReadCalls(json.RawMessage(`{"actions": ["a"]}`))
+		const in = `{"actions": [["a"]]}`
+		r, err := ReadCalls(json.RawMessage(in), true)
 		require.NoError(t, err)
-		require.Equal(t, "a{}", shown(r))
+		require.Equal(t, `a{}`, shown(r))
+		r, err = ReadCalls(json.RawMessage(in), false)
+		require.NoError(t, err)
+		require.Equal(t, `result `+in, shown(r))
 	})
-	t.Run("Empty", func(t *testing.T) {
+	t.Run("Nothing", func(t *testing.T) {
 		t.Parallel()
-		for _, in := range []string{``, `""`, `{"role": "assistant", "content": " "}`} {
-			_, err := ReadCalls(json.RawMessage(in))
-			require.Error(t, err)
+		for _, in := range []string{``, `" "`, `{"role": "assistant", "content": ""}`} {
+			_, err := ReadCalls(json.RawMessage(in), false)
+			require.Error(t, err, in)
 		}
 	})
+}
+
+func TestBare(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		`{"city": "Oslo"}`: `{"city": "Oslo"}`, `"{\"city\": \"Oslo\"}"`: `{"city": "Oslo"}`, `[1]`: `[1]`,
+		"\"```json\\n{'city': 'Oslo'}\\n```\"": `{"city": "Oslo"}`, `{"role": "assistant", "content": "{\"city\": 1}"}`: `{"city": 1}`,
+	} {
+		got, ok := Bare(json.RawMessage(in))
+		require.True(t, ok, in)
+		require.JSONEq(t, want, string(got))
+	}
+	for _, in := range []string{``, `7`, `"Oslo"`, `"It is {\"city\": 1}"`, `{"result": 1}`, `{"actions": []}`, `["a"]`, `[["a"]]`, `[]`, `[{"action": "a"}]`,
+		`{"instant_response": "hi", "city": 1}`, `{"task_status": "Pending"}`, `{"role": "assistant", "tool_calls": [{"name": "a"}]}`} {
+		_, ok := Bare(json.RawMessage(in))
+		require.False(t, ok, in)
+	}
 }
 
 func FuzzRead(f *testing.F) {
@@ -167,6 +189,12 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if !json.Valid(b) {
 			t.Skip()
+		}
+		if calls, err := ReadCalls(b, false); err == nil && len(calls.Groups) > 0 {
+			require.True(t, calls.Calls, "only calls act: %s", b)
+		}
+		if v, ok := Bare(b); ok {
+			require.True(t, json.Valid(v), "%s", b)
 		}
 		r, err := Read(b)
 		if err != nil {
