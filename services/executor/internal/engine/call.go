@@ -322,9 +322,9 @@ func (t *session) report(a *attempt, out *workgraph.Outcome, fail *workgraph.Err
 		out = &fair
 	}
 	a.mu.Lock()
-	cause, reporter := a.cause, a.reporter
+	reporter := a.reporter
 	a.mu.Unlock()
-	if fail != nil && (errors.Is(cause, errStopping) || errors.Is(cause, errFenced) || errors.Is(cause, errDropped)) {
+	if fail != nil && a.left() {
 		r.outcomeDecided(a)
 		return
 	}
