@@ -63,7 +63,8 @@ func newNames(req *Request) names {
 	return n
 }
 
-// apply puts the names that are sent into a request. Its lists may be those of another one and stay as they are.
+// apply puts the names that are sent into a request. Its lists may be those of another one, and stay as they
+// are.
 func (n names) apply(req *Request) {
 	plain := true
 	for name, as := range n.sent {

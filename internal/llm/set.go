@@ -417,8 +417,8 @@ func (p *profile) once(ctx context.Context, req *Request, delta func(Delta) erro
 	return out, nil
 }
 
-// book completes the answer of a call, or its error, with what is booked. An estimate stands for usage that the
-// server did not report.
+// book completes the answer of a call, or its error, with what is booked. An estimate stands for usage that
+// the server did not report.
 //
 //go:noinline
 func (p *profile) book(out *Response, err error, req *Request, estimate, streamed int64, sent bool) error {

@@ -145,8 +145,8 @@ func httpClient(shared *http.Transport, limit int64, tel *obs.Telemetry) *http.C
 	}
 }
 
-// Doer sends requests by a transport, without what http.Client does for redirects and cookies. A call waits for
-// its answer for seconds, and holds until then the stack and the copies of the headers that this takes.
+// Doer sends requests by a transport, without what http.Client does for redirects and cookies. A call waits
+// for its answer for seconds, and would hold the stack and the copies of the headers that this takes.
 type Doer struct{ transport http.RoundTripper }
 
 // platformPrefix begins the names of the headers in which SDKs tell on which platform they run.
@@ -168,8 +168,8 @@ func (d Doer) Do(r *http.Request) (*http.Response, error) {
 	return d.transport.RoundTrip(r)
 }
 
-// Encode writes the parameters of a call on a goroutine of its own. What SDKs write them with takes more stack
-// than all the rest of a call, which would hold a stack of that size while it waits for its answer.
+// Encode writes the parameters of a call, on a goroutine of its own: SDKs take more stack for that than for
+// all the rest of a call, which would hold a stack of that size while it waits for its answer.
 func Encode(params json.Marshaler) (body []byte, err error) {
 	done := make(chan struct{})
 	go func() {

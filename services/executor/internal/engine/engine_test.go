@@ -250,7 +250,7 @@ func (l *live) sound(t testing.TB, id string) {
 	require.Empty(t, faults)
 }
 
-// wait waits until a run has one of these states. One that has ended in another state is waited for no longer.
+// wait waits until a run has one of these states, and no longer for one that has ended in another.
 func (l *live) wait(t testing.TB, id string, want ...journal.State) journal.Run {
 	t.Helper()
 	var row journal.Run
