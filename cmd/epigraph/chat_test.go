@@ -72,8 +72,9 @@ func TestChat(t *testing.T) {
 		command(t, "", "threads", "rm", fork)
 	})
 	t.Run("Question/IsAnsweredByTheNextLine", func(t *testing.T) {
-		out, _ := command(t, "lunch\nsoup\n", "chat", "agent/asks")
+		out, notes := command(t, "lunch\nsoup\n", "chat", "agent/asks")
 		require.Equal(t, "What about lunch?\nsoup\n", out)
+		require.Regexp(t, "needs the scope approve: .*`epigraph interrupts answer int_\\w+ VALUE`", strings.Join(strings.Fields(notes), " "), "it is a worker that asks")
 	})
 	t.Run("JSON/OneObjectALine", func(t *testing.T) {
 		out, _ := command(t, "lunch\nsoup\n", "chat", "agent/asks", "--json")

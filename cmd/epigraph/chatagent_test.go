@@ -101,6 +101,7 @@ func TestTextOfAgents(t *testing.T) {
 		var notes bytes.Buffer
 		code := cli.Main(t.Context(), build, append([]string{"--addr", d.GRPCAddr(), "chat"}, args...), cli.IO{In: strings.NewReader(in), Out: writerFunc(write), Err: &notes})
 		require.Equal(t, 0, code, "%s%s", out, &notes)
+		require.NotContains(t, notes.String(), "approve", "the agent itself asks")
 		return out.String()
 	}
 	for name, c := range map[string]struct{ agent, in, want string }{

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -148,6 +149,38 @@ func TestUsageIsBelieved(t *testing.T) {
 	}
 }
 
+// TestEarlierCallsAreTold has servers that worked for nothing before one answered.
+func TestEarlierCallsAreTold(t *testing.T) {
+	t.Parallel()
+	cost := func(n int64) llm.Spent {
+		return llm.Spent{Profile: "p", Provider: "p", Model: "m", Usage: llm.Usage{Input: n, Known: true}}
+	}
+	lost := func(costs ...int64) scripted { // each time it is asked, something else
+		return func(_ context.Context, n int, _ llm.Request, _ func(llm.Delta) error) (llm.Response, error) {
+			return llm.Response{}, &llm.Error{Class: llm.Retryable, Code: "MALFORMED", Message: "none", Used: []llm.Spent{cost(costs[n-1])}}
+		}
+	}
+	again := func(c *llm.Config) {
+		c.Change("p0", func(p *llm.Profile) { p.Retry = llm.Retry{Attempts: 2, MaxWait: time.Second} })
+	}
+	t.Run("Answer/AfterAnAttemptAndAFallback", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			out, err := chain(t, llm.Options{}, again, lost(1, 2), lost(4), answers("a")).Generate(t.Context(), ask("x"))
+			require.NoError(t, err)
+			require.Equal(t, []llm.Spent{cost(1), cost(2), cost(4)}, out.Earlier)
+			require.Equal(t, append(out.Earlier, llm.Spent{Profile: "p2", Provider: "p2", Model: "m-2026", Usage: says("").Usage}), out.Spent())
+		})
+	})
+	t.Run("NoAnswer", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			_, err := chain(t, llm.Options{}, again, lost(1, 2), lost(4)).Generate(t.Context(), ask("x"))
+			require.Equal(t, []llm.Spent{cost(1), cost(2), cost(4)}, fault(t, err).Used)
+		})
+	})
+}
+
 // TestCutOffIsPaid has a server that was asked, and that is not heard to the end.
 func TestCutOffIsPaid(t *testing.T) {
 	t.Parallel()
@@ -168,7 +201,7 @@ func TestCutOffIsPaid(t *testing.T) {
 	_, err = set.Generate(ctx, ask("12345678"))
 	e := fault(t, err)
 	require.Equal(t, llm.Unknown, e.Class)
-	require.Equal(t, llm.Usage{Input: 6}, e.Used.Usage)
+	require.Equal(t, llm.Usage{Input: 6}, e.Used[0].Usage)
 	_, err = set.Generate(ctx, ask("12345678"))
-	require.Nil(t, fault(t, err).Used, "it was not asked")
+	require.Empty(t, fault(t, err).Used, "it was not asked")
 }

@@ -124,7 +124,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 			e := fault(t, err)
 			require.Equal(t, "MALFORMED", e.Code)
 			require.Contains(t, e.Message, tt.want)
-			require.Equal(t, &llm.Response{Profile: "p0", Provider: "p0", Model: "m-2026", Usage: says("").Usage}, e.Used, "it was paid")
+			require.Equal(t, []llm.Spent{{Profile: "p0", Provider: "p0", Model: "m-2026", Usage: says("").Usage}}, e.Used, "it was paid")
 			_, _, err = stream(t, set, ask("x"))
 			require.Equal(t, "MALFORMED", fault(t, err).Code)
 			require.Contains(t, fault(t, err).Message, tt.want)

@@ -46,9 +46,9 @@ type Error struct {
 	Message string
 	// RetryAfter is what the server asked for, up to retryafter.Max; 0 if nothing.
 	RetryAfter time.Duration
-	// Used is what an answer cost that came and is of no use, to be booked: its profile, provider, model and
-	// usage. It is nil if none came, or the server did not say.
-	Used *Response
+	// Used is what calls cost that gave no answer of use, to be booked: one for each call that a server
+	// worked on.
+	Used []Spent
 	Err  error
 }
 

@@ -300,6 +300,21 @@ type Response struct {
 	// FinishReason is one of the constants, or what else the server said.
 	FinishReason string `json:"finish_reason,omitempty"`
 	Usage        Usage  `json:"usage"`
+	// Earlier are calls before this one that cost something and gave no answer.
+	Earlier []Spent `json:"earlier,omitempty"`
+}
+
+// Spent is what one call cost. The fields are those of a Response.
+type Spent struct {
+	Profile  string `json:"profile,omitempty"`
+	Provider string `json:"provider,omitempty"`
+	Model    string `json:"model,omitempty"`
+	Usage    Usage  `json:"usage"`
+}
+
+// Spent lists what the answer cost, with the calls before it.
+func (r *Response) Spent() []Spent {
+	return append(slices.Clip(r.Earlier), Spent{Profile: r.Profile, Provider: r.Provider, Model: r.Model, Usage: r.Usage})
 }
 
 // Delta is a piece of an answer that is being written: text, or a piece of a tool call.

@@ -298,6 +298,9 @@ func (s *Set) call(ctx context.Context, req *Request, delta func(Delta) error) (
 		}
 		out, err := p.answer(ctx, p.asked(req, as), pass, &began)
 		if err == nil {
+			if failed != nil {
+				out.Earlier = slices.Concat(failed.Used, out.Earlier)
+			}
 			return out, nil
 		}
 		e := typed(err)
@@ -338,8 +341,9 @@ func merge(failed, e *Error, name string) *Error {
 	}
 	out.Message = errs.Clip(failed.Message+"; fallback "+name+": "+e.Message, maxMessage)
 	out.Err = errors.Join(failed.Err, e)
+	out.Used = slices.Concat(failed.Used, e.Used)
 	if e.Class == Unknown {
-		out.Class, out.Status, out.Code, out.RetryAfter, out.Used = e.Class, e.Status, e.Code, 0, e.Used
+		out.Class, out.Status, out.Code, out.RetryAfter = e.Class, e.Status, e.Code, 0
 		return &out
 	}
 	if e.RetryAfter > 0 && e.Class == Retryable {
@@ -361,12 +365,17 @@ const backoff = 250 * time.Millisecond
 // answer asks one profile, as often as its retry rule says.
 func (p *profile) answer(ctx context.Context, req *Request, delta func(Delta) error, began *bool) (*Response, error) {
 	wait := backoff
+	var spent []Spent
 	for attempt := 1; ; attempt++ {
 		out, err := p.once(ctx, req, delta)
 		if err == nil {
+			out.Earlier = spent
 			return out, nil
 		}
-		e := typed(err)
+		of := *typed(err)
+		spent = append(spent, of.Used...)
+		e := &of
+		e.Used = spent
 		if *began || attempt >= p.cfg.Retry.Attempts || e.Class != Retryable && e.Class != NotPerformed {
 			return nil, e
 		}
@@ -427,7 +436,7 @@ func (p *profile) book(out *Response, err error, req *Request, estimate, streame
 	if err != nil {
 		if e, ok := errors.AsType[*Error](err); ok && (out.Usage.Known || e.Class == Unknown && sent) {
 			// A server that was asked and not heard to the end has worked all the same.
-			e.Used = &Response{Profile: out.Profile, Provider: out.Provider, Model: out.Model, Usage: out.Usage.or(estimate, streamed)}
+			e.Used = []Spent{{Profile: out.Profile, Provider: out.Provider, Model: out.Model, Usage: out.Usage.or(estimate, streamed)}}
 		}
 		return err
 	}

@@ -123,7 +123,7 @@ func TestFallback(t *testing.T) {
 		"AllFail/TheFirstIsTold":    {[]scripted{fails(busy), fails(busier)}, "", llm.Error{Class: llm.Retryable, Status: 429, Code: "rate_limit", Message: "busy; fallback p1: busier", RetryAfter: 4 * time.Second}},
 		"AllFail/PermanentInTheEnd": {[]scripted{fails(busy), fails(refused)}, "", llm.Error{Class: llm.Retryable, Status: 429, Code: "rate_limit", Message: "busy; fallback p1: bad key", RetryAfter: 9 * time.Second}},
 		"AllFail/AnAnswerIsBooked": {[]scripted{fails(busy), calling(called("a", ""))}, "", llm.Error{Class: llm.Unknown, Code: "MALFORMED", Message: "busy; fallback p1: tool call 1 of the answer has no name",
-			Used: &llm.Response{Profile: "p1", Provider: "p1", Model: "m-2026", Usage: says("").Usage}}},
+			Used: []llm.Spent{{Profile: "p1", Provider: "p1", Model: "m-2026", Usage: says("").Usage}}}},
 		"AllFail/UnknownWins": {[]scripted{fails(busy), fails(lost), answers("c")}, "", llm.Error{Class: llm.Unknown, Code: "CONNECTION", Message: "busy; fallback p1: lost"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -64,7 +64,7 @@ func onThreads(t *testing.T, test func(t *testing.T, f talking)) {
 			}),
 			"agent/asks": workgraph.ActorFunc(func(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 				return workgraph.Outcome{Threads: append1(c, c.Named["user_input"]), Wait: &workgraph.Wait{Interrupt: &workgraph.Interrupt{
-					Prompt: json.RawMessage(`"Which one?"`), Schema: json.RawMessage(`{"type":"string"}`)}}}, nil
+					Prompt: json.RawMessage(`"Which one?"`), Schema: json.RawMessage(`{"type":"string"}`), OfAgent: true}}}, nil
 			}),
 			"agent/slow": workgraph.ActorFunc(func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 				out, err := wait.Call(ctx, c)
@@ -188,7 +188,9 @@ func TestTurns(t *testing.T) {
 			first := f.send(t, id, `"buy it"`)
 			second := f.becomes(t, f.send(t, id, `"the red one"`), answered) // sent before or after it asks
 			require.Equal(t, first.GetRunId(), second.GetRunId())
-			require.NotEmpty(t, second.GetInterruptId())
+			question, err := f.GetInterrupt(t.Context(), &executorv1.GetInterruptRequest{InterruptId: second.GetInterruptId()})
+			require.NoError(t, err)
+			require.False(t, question.GetOfAgent(), "whatever an actor says")
 			require.JSONEq(t, `"the red one"`, string(f.ends(t, first.GetRunId()).GetResult().GetJson()))
 		})
 		t.Run("Answer/ThatDoesNotFitFailsTheTurn", func(t *testing.T) {

@@ -36,6 +36,7 @@ import (
 const (
 	keyAcme, keyOther = "key-of-acme", "key-of-other"
 	keyHands          = "key-of-hands" // in the namespace of acme, with the scope worker alone
+	keyTalks          = "key-of-talks" // in the namespace of acme, with the scope run alone
 	serviceToken      = "token-of-services"
 )
 
@@ -96,6 +97,7 @@ func openWith(t *testing.T, id string, serverTLS, clientTLS *tls.Config, change 
 		ServiceToken: conf.NewSecret(serviceToken), Keys: []grpckit.APIKey{
 			{Name: "acme", Namespace: "acme", Secret: conf.NewSecret(keyAcme), Scopes: access.Scopes()},
 			{Name: "hands", Namespace: "acme", Secret: conf.NewSecret(keyHands), Scopes: []access.Scope{access.Worker}},
+			{Name: "talks", Namespace: "acme", Secret: conf.NewSecret(keyTalks), Scopes: access.DefaultScopes()},
 			{Name: "other", Namespace: "other", Secret: conf.NewSecret(keyOther), Scopes: access.Scopes()}}}})
 	require.NoError(t, err)
 	svc.Register(r.server)

@@ -3,7 +3,6 @@ package chaos_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -132,11 +131,9 @@ func (c *cluster) addr(name string) string {
 	if b, err := os.ReadFile(file); err == nil {
 		return string(b)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(c.t, err)
-	defer l.Close()
-	require.NoError(c.t, os.WriteFile(file, []byte(l.Addr().String()), 0o600))
-	return l.Addr().String()
+	at := freeAddress(c.t)
+	require.NoError(c.t, os.WriteFile(file, []byte(at), 0o600))
+	return at
 }
 
 func (c *cluster) stop() {

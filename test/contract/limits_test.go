@@ -27,6 +27,7 @@ const (
 	actors      = "services/executor/internal/actor."
 	tools       = "services/executor/internal/actor/mcp."
 	script      = "services/executor/internal/actor/starlark."
+	fixed       = "services/executor/internal/actor/tool."
 	engine      = "services/executor/internal/engine."
 	author      = "services/planner/internal/author."
 	agent       = "services/executor/internal/actor/agent"
@@ -86,6 +87,8 @@ var figures = map[string][]figure{
 	"values and functions of a script within each other": {{"1,000", script + "maxDepth"}, {"100", script + "maxCalls"}},
 	"what a script prints":                               {{"100 lines", script + "maxPrints"}, {"1 KiB", script + "maxPrinted"}},
 	"result of one script, as JSON":                      {{"16 MiB", script + "maxResult"}},
+	"tools of one executor":                              {{"1,000", fixed + "maxTools"}},
+	"fixed arguments, and schema, of one tool":           {{"1 MiB", fixed + "maxText"}},
 	"servers of one executor":                            {{"100", tools + "maxServers"}},
 	"tools of one server":                                {{"1,000", tools + "maxTools"}, {"4 MiB", tools + "maxToolBytes"}, {"100 pages", tools + "maxPages"}},
 	"one tool":                                           {{"64 KiB", tools + "maxSchema"}, {"1 KiB", tools + "maxDescription"}},

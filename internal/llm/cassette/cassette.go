@@ -79,7 +79,7 @@ type failure struct {
 	Message    string `json:"message"`
 	RetryAfter int64  `json:"retry_after_ms,omitempty"`
 	// Used is what the call used all the same.
-	Used *llm.Response `json:"used,omitempty"`
+	Used []llm.Spent `json:"used,omitempty"`
 }
 
 var classes = map[string]llm.Class{

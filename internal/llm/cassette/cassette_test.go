@@ -152,9 +152,7 @@ func TestStrict(t *testing.T) {
 	})
 	t.Run("AFailureIsWhatItWas", func(t *testing.T) {
 		t.Parallel()
-		used := says("")
-		used.Message = llm.Message{}
-		e := llm.Error{Class: llm.Unknown, Code: "MALFORMED", Message: "none", RetryAfter: 1 << 62, Used: &used}
+		e := llm.Error{Class: llm.Unknown, Code: "MALFORMED", Message: "none", RetryAfter: 1 << 62, Used: []llm.Spent{{Profile: "p", Provider: "q", Model: "m", Usage: says("").Usage}}}
 		l := &live{answer: func(int, llm.Request) (llm.Response, error) { return llm.Response{}, &e }}
 		_, err := open(t, Config{Mode: Replay, Path: recorded(t, l, nil, ask("a"))}, l).Generate(t.Context(), ask("a"))
 		e.RetryAfter = time.Hour

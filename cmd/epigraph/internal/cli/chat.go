@@ -32,8 +32,9 @@ type chatCmd struct {
 // Help gives examples.
 func (chatCmd) Help() string {
 	return `Each line of the input is a message. What the agent says is printed as it is written, if its actor streams it,
-and else at the end. When the agent asks a question, the next line answers it. The conversation is kept: the
-same thread goes on at any time.
+and else at the end. When the agent asks a question, the next line answers it. A question of another actor, such
+as human, is answered by a line only if your key has the scope approve. The conversation is kept: the same thread
+goes on at any time.
 
     epigraph chat agent/support
     epigraph chat --thread thr_01h455vb4pex5vsknk084sn02q
@@ -80,9 +81,11 @@ type talk struct {
 	e      *env
 	s      *services
 	thread string
-	// seen are the questions that were shown. after is how far each run was watched.
-	seen  map[string]bool
-	after map[string]int64
+	// seen are the questions that were shown. needed is the command that answers the last one if it is not
+	// the agent's own. after is how far each run was watched.
+	seen   map[string]bool
+	needed string
+	after  map[string]int64
 	// own says of runs whether their text is the agent's own, and not that of its branches or tools.
 	own map[string]bool
 	// speaker is the attempt whose text was printed last, and said that text.
@@ -130,6 +133,7 @@ type reply struct {
 	Run      string          `json:"runId,omitempty"`
 	Answer   json.RawMessage `json:"answer,omitempty"`
 	Question json.RawMessage `json:"question,omitempty"`
+	Asked    string          `json:"interruptId,omitempty"`
 	Error    string          `json:"error,omitempty"`
 }
 
@@ -140,6 +144,10 @@ func (t *talk) say(ctx context.Context, line string) error {
 		return err
 	}
 	turn, err := t.s.threads.AppendMessage(ctx, &executorv1.AppendMessageRequest{ThreadId: t.thread, Content: &graphv1.Payload{Json: content}})
+	if t.needed != "" && turn.GetState() == executorv1.TurnState_TURN_STATE_QUEUED {
+		t.e.note("the message waits until the question is answered: %s", t.needed)
+	}
+	t.needed = ""
 	for err == nil && turn.GetState() == executorv1.TurnState_TURN_STATE_QUEUED {
 		if !sleep.For(ctx, turnPoll) {
 			return ctx.Err()
@@ -182,9 +190,13 @@ func (t *talk) watch(ctx context.Context, r *reply) error {
 		q := ev.GetInterruptOpened()
 		if id := q.GetInterruptId(); id != "" && !t.seen[id] {
 			t.seen[id] = true
-			r.Question = q.GetPrompt().GetJson()
-			if len(q.GetApprove().GetJson()) > 0 {
-				r.Error = fmt.Sprintf("the agent asks for an approval: `epigraph interrupts answer %s` decides", id)
+			r.Question, r.Asked = q.GetPrompt().GetJson(), id
+			how := answers(id, q.GetSchema().GetJson(), q.GetApprove().GetJson())
+			switch {
+			case len(q.GetApprove().GetJson()) > 0:
+				r.Error = "the agent asks for an approval: " + how + " decides"
+			case !q.GetOfAgent():
+				t.needed = how
 			}
 			return nil
 		}
@@ -271,6 +283,9 @@ func (t *talk) show(r *reply) error {
 	}
 	if r.Error != "" {
 		t.e.note("%s", r.Error)
+	}
+	if t.needed != "" {
+		t.e.note("the answer needs the scope approve: send it as the next line, or use %s", t.needed)
 	}
 	switch {
 	case len(r.Question) > 0:

@@ -98,16 +98,21 @@ func (c *interruptsShowCmd) Run(e *env) error {
 			return err
 		}
 		if x.GetState() == executorv1.InterruptState_INTERRUPT_STATE_OPEN {
-			how := "VALUE"
-			if len(x.GetApprove().GetJson()) > 0 {
-				how = "yes|no"
-			} else if c := view.ChoicesOf(x.GetSchema().GetJson()); !c.Multiple {
-				how = c.Words(how)
-			}
-			e.help("`epigraph interrupts answer %s %s`", x.GetId(), how)
+			e.help("%s", answers(x.GetId(), x.GetSchema().GetJson(), x.GetApprove().GetJson()))
 		}
 		return nil
 	})
+}
+
+// answers is the command that answers an interrupt.
+func answers(id string, schema, approve []byte) string {
+	how := "VALUE"
+	if len(approve) > 0 {
+		how = "yes|no"
+	} else if c := view.ChoicesOf(schema); !c.Multiple {
+		how = c.Words(how)
+	}
+	return fmt.Sprintf("`epigraph interrupts answer %s %s`", id, how)
 }
 
 func interruptText(e *env, x *executorv1.Interrupt) string {

@@ -107,7 +107,7 @@ func (r *run) interruptRows(w *journal.Append, eff workgraph.Effects, now time.T
 		q := &o.Interrupt
 		w.Opened = append(w.Opened, journal.Interrupt{ID: q.ID, Namespace: r.namespace, RunID: r.id, RootID: r.root, NodeID: o.Node,
 			Visit: int32(min(o.Visit, 1<<31-1)), Item: int32(min(o.Item, 1<<31-1)), State: journal.InterruptOpen, Prompt: q.Prompt, Schema: q.Schema,
-			Approve: q.Approve, Binds: o.Binds, Default: q.Default, CreateTime: now, ExpireTime: o.Due})
+			Approve: q.Approve, Binds: o.Binds, Default: q.Default, OfAgent: q.OfAgent, CreateTime: now, ExpireTime: o.Due})
 	}
 	for _, c := range eff.Closed {
 		state := journal.InterruptAnswered

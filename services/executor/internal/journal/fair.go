@@ -307,8 +307,10 @@ func (f fair) ListInterrupts(ctx context.Context, namespace string, filter Inter
 	})
 }
 
-func (f fair) OldestQuestion(ctx context.Context, namespace, runID string) (string, error) {
-	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) (string, error) { return f.j.OldestQuestion(ctx, namespace, runID) })
+func (f fair) OldestQuestion(ctx context.Context, namespace, runID string, ofAgent bool) (string, error) {
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) (string, error) {
+		return f.j.OldestQuestion(ctx, namespace, runID, ofAgent)
+	})
 }
 
 // What Jobs says.

@@ -16,6 +16,8 @@ type Interrupt struct {
 	State                           InterruptState
 	Prompt, Schema, Approve, Answer []byte
 	Default                         []byte
+	// OfAgent says that an agent's own loop asks, so that a message to the agent answers it.
+	OfAgent bool
 	// Binds names what an approval covers besides Approve: see workgraph.ApproveHash.
 	Binds        string
 	Decision, By string
@@ -60,8 +62,9 @@ type Interrupts interface {
 	// ListInterrupts returns up to limit interrupts after a cursor, newest first by (CreateTime, ID).
 	ListInterrupts(ctx context.Context, namespace string, f InterruptFilter, after page.Cursor, limit int) ([]Interrupt, error)
 	// OldestQuestion returns the id of the oldest open interrupt of a run and its descendants that is no
-	// approval, by (CreateTime, ID); empty if there is none.
-	OldestQuestion(ctx context.Context, namespace, runID string) (string, error)
+	// approval, by (CreateTime, ID); empty if there is none. With ofAgent it is one that an agent's own loop
+	// asks.
+	OldestQuestion(ctx context.Context, namespace, runID string, ofAgent bool) (string, error)
 }
 
 // Closes reports whether i was answered by a before, so that closing it changes nothing. An error says that

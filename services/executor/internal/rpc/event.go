@@ -57,7 +57,7 @@ func began(d *record.Durable, main *executorv1.AttemptEnded) *executorv1.RunEven
 	case w.GetKind() == executorv1.WaitKind_WAIT_KIND_INTERRUPT:
 		q := d.Outcome.Wait.Interrupt
 		x := &executorv1.InterruptOpened{
-			InterruptId: q.ID, Visit: refMessage(d.Ref), Prompt: graphpb.Payload(q.Prompt), Schema: graphpb.Payload(q.Schema), ExpireTime: w.GetDueTime(), Approve: graphpb.Payload(q.Approve)}
+			InterruptId: q.ID, Visit: refMessage(d.Ref), Prompt: graphpb.Payload(q.Prompt), Schema: graphpb.Payload(q.Schema), ExpireTime: w.GetDueTime(), Approve: graphpb.Payload(q.Approve), OfAgent: q.OfAgent}
 		if len(q.Approve) > 0 {
 			x.ApproveHash = workgraph.ApproveHash(q.Approve, binds(d))
 		}

@@ -284,7 +284,7 @@ func interruptMessage(q *journal.Interrupt) *executorv1.Interrupt {
 	m := &executorv1.Interrupt{
 		Id: q.ID, RunId: q.RunID, RootRunId: q.RootID, Visit: &executorv1.VisitRef{NodeId: q.NodeID, Visit: q.Visit, Item: q.Item},
 		State: executorv1.InterruptState(q.State), Prompt: graphpb.Payload(q.Prompt), Schema: graphpb.Payload(q.Schema), Answer: graphpb.Payload(q.Answer),
-		By: q.By, Principal: q.Principal, Decision: decision(q.Decision), Approve: graphpb.Payload(q.Approve),
+		By: q.By, Principal: q.Principal, Decision: decision(q.Decision), Approve: graphpb.Payload(q.Approve), OfAgent: q.OfAgent,
 		CreateTime: stamp(q.CreateTime), ExpireTime: stamp(q.ExpireTime), CloseTime: stamp(q.CloseTime),
 	}
 	if len(q.Approve) > 0 {

@@ -52,9 +52,10 @@ func (s Conversing) Start(ctx context.Context, th thread.Thread, t thread.Turn) 
 	return graphFaults(err)
 }
 
-// Question implements thread.Runs. A message is no decision, so approvals are left to AnswerInterrupt.
-func (s Conversing) Question(ctx context.Context, namespace, runID string) (string, error) {
-	return s.reader.OldestQuestion(ctx, namespace, runID)
+// Question implements thread.Runs. A message answers what an agent's own loop asks. Other questions need the
+// right to answer interrupts. A message is no decision, so approvals are left to AnswerInterrupt.
+func (s Conversing) Question(ctx context.Context, t thread.Turn, runID string) (string, error) {
+	return s.reader.OldestQuestion(ctx, t.Namespace, runID, !t.AnswersAny)
 }
 
 // Answer implements thread.Runs.
@@ -311,7 +312,7 @@ func (s *ThreadServer) AppendMessage(ctx context.Context, req *executorv1.Append
 		return nil, fmt.Errorf("compact message: %w", err)
 	}
 	t := thread.Turn{Namespace: ns, Thread: req.GetThreadId(), RunID: ids.New(command.IDPrefix), Message: message.Bytes(),
-		Principal: access.Of(ctx).String(), CreateTime: dbkit.Now()}
+		Principal: access.Of(ctx).String(), AnswersAny: access.Of(ctx).Has(access.Approve), CreateTime: dbkit.Now()}
 	t, err = s.store.QueueTurn(ctx, t, thread.Request{Method: "AppendMessage", ID: once.ID, BodyHash: once.BodyHash}, s.maxQueued)
 	if err != nil {
 		return nil, away(err)

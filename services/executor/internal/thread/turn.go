@@ -45,7 +45,10 @@ type Turn struct {
 	AskedBy string
 	Message []byte
 	// Principal is who sent it, from the API key that was shown.
-	Principal             string
+	Principal string
+	// AnswersAny says that the sender could also answer what others than the agent ask: its key had the scope
+	// approve.
+	AnswersAny            bool
 	Error                 string
 	CreateTime, StartTime time.Time
 }
@@ -106,9 +109,9 @@ func TurnNotFound(id string, number int64) error {
 type Runs interface {
 	// Start starts the run of a turn on its thread. A run that was started by an earlier try is no error.
 	Start(ctx context.Context, th Thread, t Turn) error
-	// Question returns the oldest open question of a run and all below it that a message can answer; empty if
+	// Question returns the oldest open question of a run and all below it that the turn can answer; empty if
 	// there is none.
-	Question(ctx context.Context, namespace, runID string) (interruptID string, err error)
+	Question(ctx context.Context, t Turn, runID string) (interruptID string, err error)
 	// Answer answers it with the message of the turn. A question that has that answer already is no error.
 	// One that is closed otherwise is errs.FailedPrecondition or errs.NotFound.
 	Answer(ctx context.Context, t Turn, interruptID string) error
@@ -191,7 +194,7 @@ func (c *Conductor) give(ctx context.Context, line Line) (again bool, err error)
 		return true, c.store.SettleTurn(ctx, t)
 	}
 	for _, run := range line.Runs {
-		question, err := c.runs.Question(ctx, t.Namespace, run)
+		question, err := c.runs.Question(ctx, t, run)
 		if err != nil {
 			return false, err
 		}

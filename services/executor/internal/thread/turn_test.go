@@ -61,7 +61,7 @@ func (o *office) Start(_ context.Context, _ thread.Thread, t thread.Turn) error 
 	return nil
 }
 
-func (o *office) Question(context.Context, string, string) (string, error) {
+func (o *office) Question(context.Context, thread.Turn, string) (string, error) {
 	if len(o.open) == 0 {
 		return "", nil
 	}

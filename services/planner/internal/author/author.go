@@ -12,8 +12,12 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/epigraph-run/epigraph/internal/admission"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/genai"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/plan"
@@ -78,13 +82,13 @@ type Report struct {
 	// Message is the reason in a sentence; empty if the plan is complete.
 	Message string
 	Rounds  []Round
-	// Failed is a call that failed although an answer came, which was paid; nil without one.
-	Failed *Failed
+	// Failed are calls that were paid and gave no answer of use.
+	Failed []Failed
 	// UsageID is the id under which the calls are booked; empty if they are not.
 	UsageID string
 }
 
-// Failed is a call without an answer that could be used.
+// Failed is one call without an answer of use.
 type Failed struct {
 	Call
 	Cost *int64
@@ -140,6 +144,27 @@ const minAnswer = 256
 // bookingTime bounds the booking, which goes on after the caller has gone.
 const bookingTime = 5 * time.Second
 
+// beginSpan begins the span of an authoring. The calls of models are below it.
+func beginSpan(ctx context.Context) (context.Context, trace.Span) {
+	return trace.SpanFromContext(ctx).TracerProvider().Tracer("github.com/epigraph-run/epigraph/services/planner").Start(ctx, genai.Plan,
+		trace.WithAttributes(genai.OperationName.String(genai.Plan)))
+}
+
+// endSpan ends the span of an authoring. Its error type is the reason of the error, or the reason for which
+// there is no plan.
+func endSpan(span trace.Span, r Report, err error) {
+	defer span.End()
+	why := string(r.End)
+	if e, ok := errors.AsType[*errs.Error](err); ok {
+		why = e.Reason
+	}
+	if err == nil && r.End == Complete {
+		return
+	}
+	span.SetStatus(codes.Error, why)
+	span.SetAttributes(genai.ErrorType.String(cmp.Or(why, "_OTHER")))
+}
+
 // write runs the rounds. An error means that the caller's context ended, that too many wait, or that the
 // request cannot be served as it is.
 func (a *Author) write(ctx context.Context, j job) (report Report, err error) {
@@ -160,6 +185,8 @@ func (a *Author) write(ctx context.Context, j job) (report Report, err error) {
 		return Report{}, err
 	}
 	defer leave()
+	ctx, span := beginSpan(ctx)
+	defer func() { endSpan(span, report, err) }()
 	w := writing{a: a, job: j, profile: name, chain: chain, system: a.system(), seen: map[string]bool{}, bounds: a.bounds(j.limits)}
 	defer func() {
 		w.book(ctx)
@@ -309,8 +336,8 @@ func (w *writing) round(ctx context.Context, req llm.Request, told string) (more
 	begin := time.Now()
 	resp, err := w.ask(ctx, req)
 	if err != nil {
-		if e, ok := errors.AsType[*llm.Error](err); ok && e.Used != nil {
-			w.report.Failed = &Failed{Call: Call{Provider: e.Used.Provider, Model: e.Used.Model, Usage: e.Used.Usage, Time: begin}}
+		if e, ok := errors.AsType[*llm.Error](err); ok {
+			w.failed(e.Used, begin)
 		}
 		if ctx.Err() != nil {
 			return false, err
@@ -318,6 +345,7 @@ func (w *writing) round(ctx context.Context, req llm.Request, told string) (more
 		w.end(ModelFailed, "the model did not answer: %s", failure(err))
 		return false, nil
 	}
+	w.failed(resp.Earlier, begin)
 	used := resp.Usage // an estimate if the server reported nothing
 	w.tokens += used.Input + used.Output
 	w.report.Rounds = append(w.report.Rounds, Round{
@@ -409,7 +437,7 @@ func (w *writing) affordable(ctx context.Context, req llm.Request) (bool, error)
 		case i < past:
 			sum += *c
 		default:
-			next = max(next, *c)
+			next += *c // a server that is cut off is paid as well as its fallback
 		}
 	}
 	if sum+next > most {
@@ -423,14 +451,22 @@ func unpriced(c Call) *errs.Error {
 	return errs.New(errs.FailedPrecondition, "PRICE_UNKNOWN", "a limit of money cannot be kept: the price of %s/%s is not known", c.Provider, c.Model)
 }
 
+// failed adds calls that were paid and gave no answer of use.
+func (w *writing) failed(spent []llm.Spent, begin time.Time) {
+	for _, s := range spent {
+		w.tokens += s.Usage.Input + s.Usage.Output
+		w.report.Failed = append(w.report.Failed, Failed{Call: Call{Provider: s.Provider, Model: s.Model, Usage: s.Usage, Time: begin}})
+	}
+}
+
 // calls are the calls that were paid.
 func (w *writing) calls() []Call {
 	var out []Call
 	for i := range w.report.Rounds {
 		out = append(out, w.report.Rounds[i].Call)
 	}
-	if f := w.report.Failed; f != nil {
-		out = append(out, f.Call)
+	for i := range w.report.Failed {
+		out = append(out, w.report.Failed[i].Call)
 	}
 	return out
 }
@@ -451,10 +487,10 @@ func (w *writing) book(ctx context.Context) {
 	}
 	w.report.UsageID = id
 	for i, c := range costs {
-		if i < len(w.report.Rounds) {
+		if n := len(w.report.Rounds); i < n {
 			w.report.Rounds[i].Cost = c
 		} else {
-			w.report.Failed.Cost = c
+			w.report.Failed[i-n].Cost = c
 		}
 	}
 }

@@ -159,9 +159,9 @@ func TestPaidAnswersAreKept(t *testing.T) {
 		require.Equal(t, ModelFailed, report.End)
 		require.Len(t, report.Rounds, 1)
 		require.Len(t, d.prices.booked[0], 2)
-		require.Equal(t, "small", report.Failed.Provider)
-		require.EqualValues(t, 110, report.Failed.Usage.Input+report.Failed.Usage.Output)
-		require.EqualValues(t, 220, *report.Failed.Cost)
+		require.Equal(t, "small", report.Failed[0].Provider)
+		require.EqualValues(t, 110, report.Failed[0].Usage.Input+report.Failed[0].Usage.Output)
+		require.EqualValues(t, 220, *report.Failed[0].Cost)
 		require.EqualValues(t, 220, *report.Rounds[0].Cost)
 	})
 	t.Run("ALedgerThatDoesNotBookIsLogged", func(t *testing.T) {

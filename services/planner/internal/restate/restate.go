@@ -142,10 +142,12 @@ func (m *Model) ask(ctx context.Context, messages []llm.Message) (llm.Response, 
 // count adds what a call used.
 func (t *Report) count(resp llm.Response) {
 	t.Provider, t.Model = resp.Provider, resp.Model
-	t.Usage.Input += resp.Usage.Input
-	t.Usage.CachedInput += resp.Usage.CachedInput
-	t.Usage.Output += resp.Usage.Output
-	t.Usage.Reasoning += resp.Usage.Reasoning
+	for _, s := range resp.Spent() {
+		t.Usage.Input += s.Usage.Input
+		t.Usage.CachedInput += s.Usage.CachedInput
+		t.Usage.Output += s.Usage.Output
+		t.Usage.Reasoning += s.Usage.Reasoning
+	}
 }
 
 func (m *Model) failed(why string) plan.Diagnostic {

@@ -219,7 +219,7 @@ var ends = map[author.End]plannerv1.AuthorEnd{
 func authoring(r author.Report) *plannerv1.Authoring {
 	out := &plannerv1.Authoring{End: ends[r.End], Message: r.Message, UsageId: r.UsageID}
 	var cost int64
-	known := len(r.Rounds) > 0 || r.Failed != nil
+	known := len(r.Rounds)+len(r.Failed) > 0
 	count := func(u llm.Usage, c *int64) {
 		out.InputTokens += u.Input
 		out.OutputTokens += u.Output
@@ -234,8 +234,8 @@ func authoring(r author.Report) *plannerv1.Authoring {
 		out.Rounds = append(out.Rounds, roundOf(x))
 		count(x.Usage, x.Cost)
 	}
-	if r.Failed != nil {
-		count(r.Failed.Usage, r.Failed.Cost)
+	for i := range r.Failed {
+		count(r.Failed[i].Usage, r.Failed[i].Cost)
 	}
 	if known {
 		out.CostNanoUsd = &cost

@@ -23,6 +23,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/spawn"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/starlark"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/template"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/tool"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/wait"
 	"github.com/epigraph-run/epigraph/services/executor/internal/fact"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
@@ -37,6 +38,8 @@ type Config struct {
 	Starlark starlark.Config `conf:"starlark"`
 	// Agents are agents with names.
 	Agents agent.Config `conf:"agents" help:"agents by name; NAME is the actor agent/NAME"`
+	// Tools are actors with arguments that the operator fixes.
+	Tools tool.Config `conf:"tools" help:"tools by name, each an actor with fixed arguments; NAME is the actor tool/NAME: docs/actors.md"`
 }
 
 // DefaultConfig lets the http actor reach public addresses only.
@@ -76,13 +79,19 @@ func New(cfg Config, models *llm.Set, threads thread.Reader, kept fact.Store, me
 		}
 		return models.Limits(profile, model)
 	}
-	specs := append(agent.Specs(threads, limits), actorllm.Spec(cfg.LLM, models), attaching(web), attaching(cel.Spec()), attaching(template.Spec()), attaching(starlark.Spec(cfg.Starlark)), sleep.Spec(), fail.Spec(),
+	script := attaching(starlark.Spec(cfg.Starlark))
+	web = attaching(web)
+	specs := append(agent.Specs(threads, limits), actorllm.Spec(cfg.LLM, models), web, attaching(cel.Spec()), attaching(template.Spec()), script, sleep.Spec(), fail.Spec(),
 		facts.Spec(kept), wait.Human(), wait.Signal(), wait.Completion(), spawn.Spec(), spawn.Expand())
 	named, err := cfg.Agents.Specs(limits)
 	if err != nil {
 		return nil, err
 	}
-	r, err := actor.NewRegistry(append(specs, named...)...)
+	tools, err := cfg.Tools.Specs(web, script)
+	if err != nil {
+		return nil, err
+	}
+	r, err := actor.NewRegistry(slices.Concat(specs, named, tools)...)
 	if err != nil {
 		return nil, err
 	}

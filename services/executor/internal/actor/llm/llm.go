@@ -305,7 +305,7 @@ func (q *asked) outcome(ctx context.Context, resp llm.Response, err error) (work
 	if err != nil {
 		return workgraph.Outcome{}, failure(ctx, err)
 	}
-	used := usage(resp)
+	used := usage(resp.Spent())
 	fail := func(t workgraph.ErrorType, reason, format string, args ...any) (workgraph.Outcome, error) {
 		e := workgraph.Errorf(t, reason, format, args...)
 		e.Usage = used
@@ -434,13 +434,16 @@ func section(b *strings.Builder, tag, from, description, body string) {
 	fmt.Fprintf(b, ">\n%s\n</%s>", body, tag)
 }
 
-// usage is what is booked for a call, which is an estimate where the server reported nothing.
-func usage(resp llm.Response) []workgraph.Usage {
-	return []workgraph.Usage{{
-		Provider: resp.Provider, Model: resp.Model,
-		InputTokens: resp.Usage.Input, OutputTokens: resp.Usage.Output,
-		CachedTokens: resp.Usage.CachedInput, ReasoningTokens: resp.Usage.Reasoning, Call: "chat",
-	}}
+// usage is what is booked for calls, which is an estimate where a server reported nothing.
+func usage(spent []llm.Spent) []workgraph.Usage {
+	var out []workgraph.Usage
+	for _, s := range spent {
+		out = append(out, workgraph.Usage{
+			Provider: s.Provider, Model: s.Model, InputTokens: s.Usage.Input, OutputTokens: s.Usage.Output,
+			CachedTokens: s.Usage.CachedInput, ReasoningTokens: s.Usage.Reasoning, Call: "chat",
+		})
+	}
+	return out
 }
 
 // failure types a call without an answer. ctx is that of the call.
@@ -458,10 +461,7 @@ func failure(ctx context.Context, err error) error {
 	case llm.NotPerformed:
 		t = workgraph.NotPerformed
 	}
-	var used []workgraph.Usage
-	if e.Used != nil {
-		used = usage(*e.Used)
-	}
+	used := usage(e.Used)
 	if ctx.Err() != nil && (e.Class == llm.Unknown || e.Class == llm.NotPerformed) {
 		return actor.Interrupted(t, used...)
 	}

@@ -100,7 +100,7 @@ func interruptCases(t *testing.T, d Driver) {
 	t.Run("OldestQuestionIsNoApproval", func(t *testing.T) {
 		w := open(t, d)
 		oldest := func(namespace, run string) string {
-			id, err := w.j.OldestQuestion(t.Context(), namespace, run)
+			id, err := w.j.OldestQuestion(t.Context(), namespace, run, false)
 			require.NoError(t, err)
 			return id
 		}
@@ -122,6 +122,28 @@ func interruptCases(t *testing.T, d Driver) {
 		require.Equal(t, third.ID, oldest(ns, child), "the root's own is not the child's")
 		require.NotEmpty(t, oldest(ns, stranger))
 		require.Empty(t, oldest(ns, "run_none"))
+	})
+	t.Run("OldestQuestionOfAnAgent", func(t *testing.T) {
+		w := open(t, d)
+		oldest := func(run string) string {
+			id, err := w.j.OldestQuestion(t.Context(), ns, run, true)
+			require.NoError(t, err)
+			return id
+		}
+		question := func(q *journal.Interrupt) { q.Approve, q.Binds = nil, "" }
+		ofAgent := func(q *journal.Interrupt) { q.OfAgent = true }
+		others := []journal.Interrupt{interrupt(1, question), interrupt(2, ofAgent)}
+		root := w.started(1, func(s *journal.Start) { s.Opened = others })
+		require.Empty(t, oldest(root), "another actor's question, and an approval")
+		child := w.started(1, func(s *journal.Start) { s.Run.ParentID, s.Run.RootID = root, root })
+		own := interrupt(3, question, ofAgent)
+		w.commit(appendTo(child, 1, 1, func(a *journal.Append) { a.Opened = []journal.Interrupt{own} }))
+		require.Equal(t, own.ID, oldest(root))
+		require.True(t, get(w, own.ID).OfAgent)
+		require.False(t, get(w, others[0].ID).OfAgent)
+		id, err := w.j.OldestQuestion(t.Context(), ns, root, false)
+		require.NoError(t, err)
+		require.Equal(t, others[0].ID, id)
 	})
 	t.Run("AnsweredOnceWithItsCommand", func(t *testing.T) {
 		w := open(t, d)

@@ -277,7 +277,7 @@ func TestReads(t *testing.T) {
 				return err
 			}))
 		}
-		qs = append(qs, other("OldestQuestion", 3*listed, func() error { _, err := s.OldestQuestion(ctx, ns, old.ID); return err }))
+		qs = append(qs, other("OldestQuestion", 3*listed, func() error { _, err := s.OldestQuestion(ctx, ns, old.ID, true); return err }))
 		for what := range s.Suspicions() {
 			if what == journal.SuspectReleased || what == journal.SuspectSetting {
 				continue // the settings of the server are no table

@@ -64,9 +64,11 @@ func TestListsFollowAnIndex(t *testing.T) {
 		require.NoError(t, err)
 		followed(t, s, name, c.index, asked.query, asked.args)
 	}
-	_, err = s.OldestQuestion(ctx, "n", "x")
-	require.NoError(t, err)
-	followed(t, s, "oldest question", "interrupts_by_root", asked.query, asked.args)
+	for _, ofAgent := range []bool{false, true} {
+		_, err = s.OldestQuestion(ctx, "n", "x", ofAgent)
+		require.NoError(t, err)
+		followed(t, s, "oldest question", "interrupts_by_root", asked.query, asked.args)
+	}
 	_, _, err = s.FindCommand(ctx, "n", "run", journal.CommandSignal, "key", true)
 	require.NoError(t, err)
 	followed(t, s, "commands", "sqlite_autoindex_commands_1", asked.query, asked.args)

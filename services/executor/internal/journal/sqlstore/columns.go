@@ -258,6 +258,7 @@ func InterruptColumns() Columns[*journal.Interrupt] {
 		Col("prompt", "bytea", func(i *journal.Interrupt) []byte { return null(i.Prompt) }),
 		Col("schema", "bytea", func(i *journal.Interrupt) []byte { return null(i.Schema) }),
 		Col("approve", "bytea", func(i *journal.Interrupt) []byte { return null(i.Approve) }),
+		Col("of_agent", "boolean", func(i *journal.Interrupt) bool { return i.OfAgent }),
 		Col("binds", "text", func(i *journal.Interrupt) string { return i.Binds }),
 		Col("default_value", "bytea", func(i *journal.Interrupt) []byte { return null(i.Default) }),
 		Col("answer", "bytea", func(i *journal.Interrupt) []byte { return null(i.Answer) }),

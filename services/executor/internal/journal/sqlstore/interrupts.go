@@ -11,12 +11,12 @@ import (
 
 // selectInterrupts reads rows i for scanInterrupt.
 const selectInterrupts = `SELECT i.id, i.namespace, i.run_id, i.root_run_id, i.node_id, i.visit, i.item, i.state, i.prompt, i.schema,
-	i.approve, i.binds, i.answer, i.default_value, i.decision, i.closed_by, i.create_time, i.expire_time, i.close_time, i.principal`
+	i.approve, i.of_agent, i.binds, i.answer, i.default_value, i.decision, i.closed_by, i.create_time, i.expire_time, i.close_time, i.principal`
 
 // scanInterrupt reads a row of selectInterrupts.
 func scanInterrupt(row dbkit.Scanner) (i journal.Interrupt, err error) {
 	err = row.Scan(&i.ID, &i.Namespace, &i.RunID, &i.RootID, &i.NodeID, &i.Visit, &i.Item, &i.State, &i.Prompt, &i.Schema,
-		&i.Approve, &i.Binds, &i.Answer, &i.Default, &i.Decision, &i.By, dbkit.At(&i.CreateTime), dbkit.At(&i.ExpireTime),
+		&i.Approve, &i.OfAgent, &i.Binds, &i.Answer, &i.Default, &i.Decision, &i.By, dbkit.At(&i.CreateTime), dbkit.At(&i.ExpireTime),
 		dbkit.At(&i.CloseTime), &i.Principal)
 	return i, err
 }
@@ -38,9 +38,13 @@ func (s *Store) ListInterrupts(ctx context.Context, namespace string, f journal.
 }
 
 // OldestQuestion implements journal.Interrupts.
-func (s *Store) OldestQuestion(ctx context.Context, namespace, runID string) (id string, err error) {
+func (s *Store) OldestQuestion(ctx context.Context, namespace, runID string, ofAgent bool) (id string, err error) {
+	asked := ` AND i.approve IS NULL`
+	if ofAgent {
+		asked += ` AND i.of_agent`
+	}
 	// The root finds them, as in listInterrupts.
-	err = dbkit.FirstRow(s.db.Read.Query(ctx, `SELECT i.id FROM interrupts i WHERE i.namespace || '' = $1 AND i.state + 0 = 1 AND i.approve IS NULL AND`+
+	err = dbkit.FirstRow(s.db.Read.Query(ctx, `SELECT i.id FROM interrupts i WHERE i.namespace || '' = $1 AND i.state + 0 = 1`+asked+` AND`+
 		s.ofRoot+` ORDER BY i.create_time, i.id LIMIT 1`, namespace, runID)).Scan(&id)
 	if none(err) {
 		return "", nil

@@ -10,12 +10,12 @@ import (
 )
 
 // selectTurn reads turns u for scanTurn.
-const selectTurn = `SELECT u.namespace, u.thread_id, u.number, u.state, u.run_id, u.interrupt_id, u.asked_by, u.message, u.principal, u.error, u.create_time, u.start_time
+const selectTurn = `SELECT u.namespace, u.thread_id, u.number, u.state, u.run_id, u.interrupt_id, u.asked_by, u.message, u.principal, u.answers_any, u.error, u.create_time, u.start_time
 	FROM thread_turns u WHERE u.thread_id = $2 AND u.namespace || '' = $1`
 
 // scanTurn reads a row of selectTurn.
 func scanTurn(row dbkit.Scanner) (u thread.Turn, err error) {
-	err = row.Scan(&u.Namespace, &u.Thread, &u.Number, &u.State, &u.RunID, &u.InterruptID, &u.AskedBy, &u.Message, &u.Principal, &u.Error,
+	err = row.Scan(&u.Namespace, &u.Thread, &u.Number, &u.State, &u.RunID, &u.InterruptID, &u.AskedBy, &u.Message, &u.Principal, &u.AnswersAny, &u.Error,
 		dbkit.At(&u.CreateTime), dbkit.At(&u.StartTime))
 	return u, err
 }
@@ -53,8 +53,9 @@ func (s *Store) QueueTurn(ctx context.Context, u thread.Turn, q thread.Request, 
 		}
 		queued = u
 		queued.Number, queued.State, queued.CreateTime = last+1, thread.TurnQueued, dbkit.Micros(u.CreateTime)
-		_, err = tx.Exec(ctx, `INSERT INTO thread_turns (thread_id, number, namespace, state, create_time, run_id, principal, message) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-			u.Thread, queued.Number, u.Namespace, int32(queued.State), u.CreateTime, u.RunID, u.Principal, u.Message)
+		_, err = tx.Exec(ctx, `INSERT INTO thread_turns (thread_id, number, namespace, state, create_time, run_id, principal, answers_any, message)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+			u.Thread, queued.Number, u.Namespace, int32(queued.State), u.CreateTime, u.RunID, u.Principal, u.AnswersAny, u.Message)
 		return err
 	})
 	return queued, err

@@ -1963,7 +1963,9 @@ type InterruptOpened struct {
 	Approve *v1.Payload `protobuf:"bytes,6,opt,name=approve,proto3" json:"approve,omitempty"`
 	// SHA-256, in hex, of that value and of everything that may run because of the answer. An approval covers
 	// exactly this. Send it back unchanged.
-	ApproveHash   string `protobuf:"bytes,7,opt,name=approve_hash,json=approveHash,proto3" json:"approve_hash,omitempty"`
+	ApproveHash string `protobuf:"bytes,7,opt,name=approve_hash,json=approveHash,proto3" json:"approve_hash,omitempty"`
+	// Whether an agent's own loop asks, so that a message to its thread answers it, whoever sends it.
+	OfAgent       bool `protobuf:"varint,8,opt,name=of_agent,json=ofAgent,proto3" json:"of_agent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2045,6 +2047,13 @@ func (x *InterruptOpened) GetApproveHash() string {
 		return x.ApproveHash
 	}
 	return ""
+}
+
+func (x *InterruptOpened) GetOfAgent() bool {
+	if x != nil {
+		return x.OfAgent
+	}
+	return false
 }
 
 // InterruptClosed is the end of an interrupt.
@@ -2839,7 +2848,7 @@ const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x124\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x1e.epigraph.executor.v1.RunStateR\x05state\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x1b\n" +
-	"\ttimed_out\x18\x05 \x01(\bR\btimedOut\"\xe8\x02\n" +
+	"\ttimed_out\x18\x05 \x01(\bR\btimedOut\"\x83\x03\n" +
 	"\x0fInterruptOpened\x12!\n" +
 	"\finterrupt_id\x18\x01 \x01(\tR\vinterruptId\x124\n" +
 	"\x05visit\x18\x02 \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\x05visit\x122\n" +
@@ -2848,7 +2857,8 @@ const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\vexpire_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expireTime\x124\n" +
 	"\aapprove\x18\x06 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\aapprove\x12!\n" +
-	"\fapprove_hash\x18\a \x01(\tR\vapproveHash\"\x80\x02\n" +
+	"\fapprove_hash\x18\a \x01(\tR\vapproveHash\x12\x19\n" +
+	"\bof_agent\x18\b \x01(\bR\aofAgent\"\x80\x02\n" +
 	"\x0fInterruptClosed\x12!\n" +
 	"\finterrupt_id\x18\x01 \x01(\tR\vinterruptId\x12\x18\n" +
 	"\aexpired\x18\x02 \x01(\bR\aexpired\x122\n" +

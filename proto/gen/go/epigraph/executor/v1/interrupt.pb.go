@@ -174,7 +174,9 @@ type Interrupt struct {
 	// When it was closed.
 	CloseTime *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=close_time,json=closeTime,proto3" json:"close_time,omitempty"`
 	// The API key that answered, such as "key:ci"; empty until then, and when none did.
-	Principal     string `protobuf:"bytes,16,opt,name=principal,proto3" json:"principal,omitempty"`
+	Principal string `protobuf:"bytes,16,opt,name=principal,proto3" json:"principal,omitempty"`
+	// Whether an agent's own loop asks, so that a message to its thread answers it, whoever sends it.
+	OfAgent       bool `protobuf:"varint,17,opt,name=of_agent,json=ofAgent,proto3" json:"of_agent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -321,11 +323,18 @@ func (x *Interrupt) GetPrincipal() string {
 	return ""
 }
 
+func (x *Interrupt) GetOfAgent() bool {
+	if x != nil {
+		return x.OfAgent
+	}
+	return false
+}
+
 var File_epigraph_executor_v1_interrupt_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_interrupt_proto_rawDesc = "" +
 	"\n" +
-	"$epigraph/executor/v1/interrupt.proto\x12\x14epigraph.executor.v1\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd8\x05\n" +
+	"$epigraph/executor/v1/interrupt.proto\x12\x14epigraph.executor.v1\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf3\x05\n" +
 	"\tInterrupt\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x1e\n" +
@@ -346,7 +355,8 @@ const file_epigraph_executor_v1_interrupt_proto_rawDesc = "" +
 	"expireTime\x129\n" +
 	"\n" +
 	"close_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\tcloseTime\x12\x1c\n" +
-	"\tprincipal\x18\x10 \x01(\tR\tprincipal*\xa4\x01\n" +
+	"\tprincipal\x18\x10 \x01(\tR\tprincipal\x12\x19\n" +
+	"\bof_agent\x18\x11 \x01(\bR\aofAgent*\xa4\x01\n" +
 	"\x0eInterruptState\x12\x1f\n" +
 	"\x1bINTERRUPT_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14INTERRUPT_STATE_OPEN\x10\x01\x12\x1c\n" +

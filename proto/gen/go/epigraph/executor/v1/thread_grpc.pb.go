@@ -62,8 +62,9 @@ type ThreadServiceClient interface {
 	// ListSummaries lists what agents were told in place of the older items of a thread, newest first.
 	ListSummaries(ctx context.Context, in *ListSummariesRequest, opts ...grpc.CallOption) (*ListSummariesResponse, error)
 	// AppendMessage sends a message to the agent of a thread. A run of the agent that asks for input gets it as
-	// the answer. Otherwise it starts a run, once no open run is at work on the thread. Messages are taken in
-	// order.
+	// the answer. What other actors of the run ask is answered only by the message of a key with the scope
+	// approve. Otherwise the message starts a run, once no open run is at work on the thread. Messages are taken
+	// in order.
 	AppendMessage(ctx context.Context, in *AppendMessageRequest, opts ...grpc.CallOption) (*Turn, error)
 	// GetTurn shows what became of a message.
 	GetTurn(ctx context.Context, in *GetTurnRequest, opts ...grpc.CallOption) (*Turn, error)
@@ -225,8 +226,9 @@ type ThreadServiceServer interface {
 	// ListSummaries lists what agents were told in place of the older items of a thread, newest first.
 	ListSummaries(context.Context, *ListSummariesRequest) (*ListSummariesResponse, error)
 	// AppendMessage sends a message to the agent of a thread. A run of the agent that asks for input gets it as
-	// the answer. Otherwise it starts a run, once no open run is at work on the thread. Messages are taken in
-	// order.
+	// the answer. What other actors of the run ask is answered only by the message of a key with the scope
+	// approve. Otherwise the message starts a run, once no open run is at work on the thread. Messages are taken
+	// in order.
 	AppendMessage(context.Context, *AppendMessageRequest) (*Turn, error)
 	// GetTurn shows what became of a message.
 	GetTurn(context.Context, *GetTurnRequest) (*Turn, error)

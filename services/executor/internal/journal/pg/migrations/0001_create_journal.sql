@@ -266,6 +266,7 @@ CREATE TABLE interrupts (
     prompt        bytea,
     schema        bytea,
     approve       bytea,
+    of_agent      boolean NOT NULL DEFAULT false, -- whether an agent's own loop asks
     binds         text NOT NULL DEFAULT '', -- what an approval covers besides what it asks
     default_value bytea,
     decision      text NOT NULL DEFAULT '',
@@ -347,6 +348,7 @@ CREATE TABLE thread_turns (
     interrupt_id text COLLATE "C" NOT NULL DEFAULT '',
     asked_by     text COLLATE "C" NOT NULL DEFAULT '',
     principal    text NOT NULL,
+    answers_any  boolean NOT NULL DEFAULT false, -- whether its sender may answer what others than the agent ask
     error        text NOT NULL DEFAULT '',
     message      bytea,
     PRIMARY KEY (thread_id, number)

@@ -224,6 +224,7 @@ CREATE TABLE interrupts (
     prompt        BLOB,
     schema        BLOB,
     approve       BLOB,
+    of_agent      INTEGER NOT NULL DEFAULT 0, -- whether an agent's own loop asks
     binds         TEXT NOT NULL DEFAULT '', -- what an approval covers besides what it asks
     default_value BLOB,
     decision      TEXT NOT NULL DEFAULT '',
@@ -305,6 +306,7 @@ CREATE TABLE thread_turns (
     interrupt_id TEXT NOT NULL DEFAULT '',
     asked_by     TEXT NOT NULL DEFAULT '',
     principal    TEXT NOT NULL,
+    answers_any  INTEGER NOT NULL DEFAULT 0, -- whether its sender may answer what others than the agent ask
     error        TEXT NOT NULL DEFAULT '',
     message      BLOB,
     PRIMARY KEY (thread_id, number)
