@@ -248,7 +248,7 @@ func (s *Store) Lineage(ctx context.Context, namespace, id string) ([]thread.Seg
 func (s *Store) SegmentItems(ctx context.Context, namespace string, g thread.Segment, q thread.Selection) ([]thread.Item, error) {
 	var a arguments
 	conds := []string{"i.thread_id = " + a.add(g.Thread), "i.seq >= " + a.add(g.First), "i.seq <= " + a.add(g.Last)}
-	switch len(q.Kinds) { // the rows of other kinds are looked at as well, so that the condition must be cheap
+	switch len(q.Kinds) { // rows of other kinds are looked at, too: an equality costs the least
 	case 0:
 	case 1:
 		conds = append(conds, "i.kind = "+a.add(int32(q.Kinds[0])))
