@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -24,13 +25,15 @@ import (
 
 // BenchmarkAgentRounds runs one agent for 1,000 rounds of one action each. It reports the time of a round
 // around rounds 10, 100 and 1,000, and the rows of a round in the journal and in the thread. What a round
-// costs must not depend on how many came before.
+// costs must not depend on how many came before. heap is what a round leaves in memory, in the machine and in
+// the cache of threads, until the run leaves it.
 func BenchmarkAgentRounds(b *testing.B) {
 	const rounds = 1000
 	eachBench(b, func(b *testing.B, s store) {
 		for b.Loop() {
 			var mu sync.Mutex
 			var at []time.Time
+			var live [2]uint64 // bytes of the heap in rounds 200 and 800
 			prompts := make([]int, rounds+2)
 			own := instant()
 			own["reasoner"] = workgraph.ActorFunc(func(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
@@ -38,6 +41,9 @@ func BenchmarkAgentRounds(b *testing.B) {
 				defer mu.Unlock()
 				at = append(at, time.Now())
 				prompts[len(at)] = len(c.Named["request"])
+				if n := len(at); n == 200 || n == 800 {
+					live[n/800] = heapInUse()
+				}
 				say := fmt.Sprintf(`{"actions": [{"action": "ok", "arguments": {"n": %d}}], "task_status_description": "in round %d"}`, len(at), len(at))
 				if len(at) > rounds {
 					say = `{"result": "done"}`
@@ -72,11 +78,20 @@ func BenchmarkAgentRounds(b *testing.B) {
 			b.ReportMetric(around(1000), "ms/round1000")
 			b.ReportMetric(float64(events)/rounds, "events/round")
 			b.ReportMetric(float64(threads[0].Last)/rounds, "items/round")
+			b.ReportMetric(float64(int64(live[1]-live[0]))/600, "B-heap/round")
 			b.ReportMetric(float64(prompts[10]), "B/prompt10")
 			b.ReportMetric(float64(prompts[1000]), "B/prompt1000")
 			l.stop()
 		}
 	})
+}
+
+func heapInUse() uint64 {
+	runtime.GC() // twice, since finalizers keep what they are about to free
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }
 
 func medianMs(of []time.Duration) float64 {
