@@ -90,8 +90,9 @@ func TestChat(t *testing.T) {
 		require.Equal(t, got[0]["runId"], got[1]["runId"])
 	})
 	t.Run("Agent/ThatIsNotThereIsSaid", func(t *testing.T) {
-		_, notes := command(t, "hello\n", "chat", "agent/nobody")
-		require.Contains(t, notes, "agent/nobody")
+		var o, e bytes.Buffer
+		require.NotZero(t, cli.Main(t.Context(), build, []string{"--addr", d.GRPCAddr(), "chat", "agent/nobody"}, cli.IO{In: strings.NewReader("hello\n"), Out: &o, Err: &e}))
+		require.Contains(t, e.String(), "agent/nobody")
 	})
 	t.Run("SDK/TalksAsWell", func(t *testing.T) {
 		th, err := c.CreateThread(t.Context(), "agent/loud", epigraph.ThreadKey("u:c:w"), epigraph.ThreadTitle("Hi"))
