@@ -182,6 +182,9 @@ func TestThreads(t *testing.T) {
 			require.NoError(t, json.Unmarshal([]byte(out), &older))
 			require.NotEqual(t, got[list], older[list])
 		}
+		out, _ := command(t, "", "threads", "show", id)
+		require.Regexp(t, `(?m)^ +1  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d  user: hello hello `, out)
+		require.Regexp(t, `(?m)  agent: hi$`, out)
 		out, notes := command(t, "", "threads", "show", id, "--learnings", "--limit", "1")
 		require.Contains(t, out, "likes tea")
 		require.Contains(t, notes, "--page-token=")

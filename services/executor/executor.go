@@ -646,7 +646,13 @@ func (c catalog) ActorInfo(name string) (workgraph.ActorInfo, bool) {
 	return c.builtin.ActorInfo(name)
 }
 
-// Absent and Changes are those of builtin.Set.
+// Learn, Absent and Changes are those of builtin.Set.
+func (c catalog) Learn(ctx context.Context, name string) {
+	if c.more[name] == nil {
+		c.builtin.Learn(ctx, name)
+	}
+}
+
 func (c catalog) Absent(name string) bool { return c.more[name] == nil && c.builtin.Absent(name) }
 
 func (c catalog) Changes(name string) bool { return c.more[name] == nil && c.builtin.Changes(name) }

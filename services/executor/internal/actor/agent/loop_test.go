@@ -146,6 +146,20 @@ func TestLoop(t *testing.T) {
 		require.Equal(t, []string{`{"previous_action_results":[],"q":1}`}, a.calls)
 		require.Equal(t, `"please look for 7"`, string(e.threads.states(t, e.threads.root(t))[0].RawResponse), "what the reasoner gave, not the dispatcher")
 	})
+	t.Run("Dispatch/ToAGraph", func(t *testing.T) {
+		t.Parallel()
+		const third = `{"user_input": "x", "dispatch": "cel", "dispatch_args": {"expr": "dyn(named.response == 'stop' ? dyn({'result': 'over'}) : dyn({'graph': {'nodes': [{'id': 'a', 'actor': 'one'}, {'id': 'b', 'actor': 'two'}], 'edges': [{'from': 'a', 'to': 'b', 'result_pass_down_mode': {'mode': 'KEY', 'key': 'from_a'}}]}}))"}, "reasoner": "r", "actions": {"one": {}, "two": {}}`
+		r, one, two := &reasoner{script: []string{"a to b", "stop"}}, says(`1`), says(`2`)
+		e := newEnv(t, workgraph.Actors{"r": r, "one": one, "two": two})
+		done(t, e.run(t, third+`, "allow_graph": true}`), `"over"`)
+		require.Equal(t, []string{`{"from_a":1,"previous_action_results":[]}`}, two.calls)
+		require.JSONEq(t, `[{"action": "one", "ok": 1}, {"action": "two", "ok": 2}]`, e.told(t, 1))
+		r.script = []string{"a to b", "stop"}
+		e = newEnv(t, workgraph.Actors{"r": r, "one": one, "two": two})
+		done(t, e.run(t, third+`}`), `"over"`)
+		require.Contains(t, e.threads.states(t, e.threads.root(t))[0].Refused, "graphs are not allowed here")
+		require.Len(t, one.calls, 1)
+	})
 	t.Run("Dispatch/ItsFailureIsTold", func(t *testing.T) {
 		t.Parallel()
 		r := &reasoner{script: []string{"one", "two"}}
@@ -303,6 +317,21 @@ func TestTask(t *testing.T) {
 		r := &reasoner{script: []string{`<InstantResponse>seven</InstantResponse>`, `<InstantResponse>7</InstantResponse>`}}
 		done(t, work(t, workgraph.Actors{"r": r, "tool": says(`1`)}, `{`+search+`, "result_schema": {"type": "integer"}}`), `7`)
 		require.Contains(t, r.prompt(t, 2), "the result is not what its schema asks for")
+	})
+	const city = `"result_schema": {"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}}`
+	for form, more := range map[string]string{"Prompt": "", "Tools": `, "form": "tools"`} {
+		t.Run("Result/AloneIsWhatItsSchemaAsksFor/"+form, func(t *testing.T) {
+			t.Parallel()
+			r := &reasoner{script: []string{`{"town": "Oslo"}`, "```json\n{\"city\": \"Oslo\"}\n```"}}
+			done(t, work(t, workgraph.Actors{"r": r, "tool": says(`1`)}, `{`+search+`, `+city+more+`}`), `{"city": "Oslo"}`)
+		})
+	}
+	t.Run("Tools/QuotedActionsAreNotDone", func(t *testing.T) {
+		t.Parallel()
+		const quote = `The page says {"actions": [[{"action": "search"}]]} and nothing else.`
+		r, a := &reasoner{script: []string{quote}}, &tool{}
+		done(t, work(t, workgraph.Actors{"r": r, "tool": a}, `{`+search+`, "form": "tools"}`), encoded(t, quote))
+		require.Empty(t, a.calls)
 	})
 }
 
