@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// maxLooks bounds the runs below one that are looked at, and maxBelow their depth. A run with more is taken
-	// to move.
+	// maxLooks bounds the runs below one that are looked at, and maxBelow their depth. A run with more is
+	// taken to move.
 	maxLooks, maxBelow = 100, 16
 )
 

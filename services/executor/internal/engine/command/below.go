@@ -89,7 +89,8 @@ func (h *Handler) resumeEach(ctx context.Context, paused []journal.Descendant, r
 		case "":
 			goOn[d.RunID] = true
 			resumed = append(resumed, d.RunID)
-		case journal.ReasonStateRefuses, journal.ReasonRunEnded, journal.ReasonRunNotFound: // it has gone on meanwhile
+		case journal.ReasonStateRefuses, journal.ReasonRunEnded, journal.ReasonRunNotFound:
+			// It has gone on meanwhile.
 		case ReasonReconciliationNeeded, workgraph.ReasonBudget, workgraph.ReasonUnsettled:
 			if refused == nil {
 				refused = refusedBelow(d.RunID, err)
