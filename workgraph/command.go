@@ -308,6 +308,8 @@ type Start struct {
 	ConcurrencyKey string
 	Thread         string
 	Kind           Kind
+	// Name is the node's name, which may be empty.
+	Name string
 	// Canceled says that the attempt was already asked to stop. It is set in Outstanding only.
 	Canceled bool
 	// Details are those of the last heartbeat of an earlier attempt. The caller that starts attempts sets

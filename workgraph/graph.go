@@ -99,6 +99,8 @@ const (
 	AgentKind      Kind = "AGENT"
 	SummarizerKind Kind = "SUMMARIZER"
 	ProblemKind    Kind = "PROBLEM"
+	// ToolKind is a node that carries out what an agent's reasoner asked for. The node's name is the tool's.
+	ToolKind Kind = "TOOL"
 )
 
 // EdgeKind tells DATA, ERROR and BACK edges apart. The empty kind is DataEdge.

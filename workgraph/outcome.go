@@ -118,11 +118,31 @@ type Child struct {
 	WorkflowHash string `json:"workflow_hash,omitempty"`
 	// Budget is what the child may use. It gets at most what its parent has left when it is spawned.
 	Budget *Budget `json:"budget,omitempty"`
+	// Agent says that the child does an agent's own work. The machine keeps it and does not read it.
+	Agent *AgentRun `json:"agent,omitempty"`
 	// TraceParent and TraceState are the W3C trace context of the call that asked for the child. The machine
 	// keeps them and does not read them.
 	TraceParent string `json:"trace_parent,omitempty"`
 	TraceState  string `json:"trace_state,omitempty"`
 }
+
+// AgentRun says whose work the run of an agent does. Traces and metrics are named by it.
+type AgentRun struct {
+	// Name is the actor that was called as the agent.
+	Name string `json:"name"`
+	// Thread is the thread that the agent works on. It is empty if that is not known yet when the run is
+	// asked for.
+	Thread string `json:"thread,omitempty"`
+	// Round says that the run carries out one round. Else it is the agent's loop as a whole.
+	Round bool `json:"round,omitempty"`
+	// Configured says that the configuration of the server defines the agent, and with it the names of its
+	// tools.
+	Configured bool `json:"configured,omitempty"`
+}
+
+// StateToolCalls is the key of the state of an agent's run with the ids by which a model asked for tools: an
+// object with the nodes that carry out the calls.
+const StateToolCalls = "tool_calls"
 
 // ChildSlot is the end of one child. Status is COMPLETED, FAILED, CANCELED or TIMED_OUT. Usage is added to
 // the parent's.

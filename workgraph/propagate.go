@@ -246,7 +246,7 @@ func (s *State) makeStart(st *Start, ns *nodeState, item int32) {
 	n := s.node(ns)
 	t := unit{ns, item}.try()
 	st.Ref = s.ref(ns, item)
-	st.RunID, st.Actor, st.Kind, st.Effect, st.Thread = s.runID, n.Actor, n.Kind, n.Effect, n.Thread
+	st.RunID, st.Actor, st.Name, st.Kind, st.Effect, st.Thread = s.runID, n.Actor, n.Name, n.Kind, n.Effect, n.Thread
 	st.Attempt, st.Generation, st.ConcurrencyKey = int(t.no), int(t.gen), ns.key
 	st.Timeout, st.IdleTimeout = n.timeouts()
 	st.Stopping = s.stopping

@@ -472,6 +472,14 @@ func (s *State) StateValues() map[string]json.RawMessage {
 	return out
 }
 
+// StateValue is one value of the run's state. It is nil if the state has no such key.
+func (s *State) StateValue(key string) json.RawMessage {
+	if v, ok := s.vars[key]; ok {
+		return v.value()
+	}
+	return nil
+}
+
 // lookup finds a visit. It is nil if there is none.
 func (s *State) lookup(node string, visit int) *nodeState {
 	n, ok := s.p.index[node]

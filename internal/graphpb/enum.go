@@ -22,7 +22,7 @@ func (t table[S, E]) to(s S) E {
 }
 
 var (
-	kinds      = table[workgraph.Kind, graphv1.NodeKind]{"", workgraph.ActionKind, workgraph.AgentKind, workgraph.SummarizerKind, workgraph.ProblemKind}
+	kinds      = table[workgraph.Kind, graphv1.NodeKind]{"", workgraph.ActionKind, workgraph.AgentKind, workgraph.SummarizerKind, workgraph.ProblemKind, workgraph.ToolKind}
 	effects    = table[workgraph.Effect, graphv1.Effect]{"", workgraph.Pure, workgraph.Idempotent, workgraph.Unsafe}
 	edgeKinds  = table[workgraph.EdgeKind, graphv1.EdgeKind]{"", workgraph.DataEdge, workgraph.ErrorEdge, workgraph.BackEdge}
 	joins      = table[workgraph.JoinMode, graphv1.JoinKind]{"", workgraph.All, workgraph.Any, workgraph.Quorum}

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/genai"
 	"github.com/epigraph-run/epigraph/internal/obs"
 )
 
@@ -93,11 +94,12 @@ func (c *observed) begin(ctx context.Context, p *profile, req *Request) context.
 	provider, _ := p.cfg.Booked(req.Model)
 	label := p.label(req.Model)
 	c.common = []attribute.KeyValue{
-		attribute.String("gen_ai.operation.name", "chat"),
+		genai.OperationName.String(genai.Chat),
 		attribute.String("gen_ai.provider.name", provider),
 		attribute.String("gen_ai.request.model", label),
 	}
-	ctx, c.span = c.tracer.Start(ctx, "chat "+label, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(c.common...))
+	ctx, c.span = c.tracer.Start(ctx, genai.Chat+" "+label, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(c.common...))
+	c.span.SetAttributes(genai.AgentOf(ctx).Attributes()...)
 	c.span.SetAttributes(attribute.String("gen_ai.request.model", errs.Clip(req.Model, maxWord)),
 		attribute.String("epigraph.model.profile", p.name), attribute.Int64("gen_ai.request.max_tokens", req.MaxOutputTokens))
 	if req.Temperature != nil {
@@ -125,8 +127,8 @@ func (c *observed) end(ctx, limited context.Context, out *Response, err error) e
 	if err != nil {
 		e := classify(limited, err, &c.wire)
 		kind := e.label()
-		c.common = append(c.common, attribute.String("error.type", kind))
-		c.span.SetAttributes(attribute.String("error.type", kind), attribute.String("epigraph.error.code", e.Code), attribute.String("epigraph.error.class", e.Class.String()))
+		c.common = append(c.common, genai.ErrorType.String(kind))
+		c.span.SetAttributes(genai.ErrorType.String(kind), attribute.String("epigraph.error.code", e.Code), attribute.String("epigraph.error.class", e.Class.String()))
 		c.span.SetStatus(codes.Error, e.Message)
 		c.duration.Record(ctx, time.Since(c.start).Seconds(), metric.WithAttributes(c.common...))
 		return e

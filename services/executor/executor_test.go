@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"google.golang.org/grpc"
@@ -142,6 +143,7 @@ type fixture struct {
 	registry *fakeRegistry
 	conn     *grpc.ClientConn
 	spans    *tracetest.InMemoryExporter
+	metrics  *sdkmetric.ManualReader
 	server   *grpckit.Server
 }
 
@@ -155,10 +157,11 @@ func serve(t *testing.T, actors workgraph.Actors, change ...func(*executor.Confi
 // serveBeside is serve with a registry that others may use as well.
 func serveBeside(t *testing.T, registry *fakeRegistry, actors workgraph.Actors, change ...func(*executor.Config)) *fixture {
 	t.Helper()
-	f := &fixture{registry: registry, spans: tracetest.NewInMemoryExporter()}
+	f := &fixture{registry: registry, spans: tracetest.NewInMemoryExporter(), metrics: sdkmetric.NewManualReader()}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(f.spans))
 	tel := obs.Noop()
 	tel.TracerProvider, tel.Logger = provider, testkit.Logger(t)
+	tel.MeterProvider = sdkmetric.NewMeterProvider(sdkmetric.WithReader(f.metrics))
 	var buf grpckit.BufNet
 
 	regServer, err := grpckit.NewServer(grpckit.Options{Telemetry: tel})

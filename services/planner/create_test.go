@@ -33,6 +33,11 @@ const (
 // writing serves a planner whose model answers by a script.
 func writing(t *testing.T, script fakellm.Script, registry registryv1.RegistryServiceClient, change func(*planner.Config)) (plannerv1.PlannerServiceClient, *fakellm.Server) {
 	t.Helper()
+	return writingWith(t, script, planner.Deps{Registry: registry}, change)
+}
+
+func writingWith(t *testing.T, script fakellm.Script, d planner.Deps, change func(*planner.Config)) (plannerv1.PlannerServiceClient, *fakellm.Server) {
+	t.Helper()
 	fake := fakellm.New(script)
 	s := httptest.NewServer(fake)
 	t.Cleanup(func() {
@@ -44,7 +49,7 @@ func writing(t *testing.T, script fakellm.Script, registry registryv1.RegistrySe
 	if change != nil {
 		change(&cfg)
 	}
-	return clientWith(t, cfg, planner.Deps{Registry: registry}), fake
+	return clientWith(t, cfg, d), fake
 }
 
 // answers gives one text after the other, and then the last.

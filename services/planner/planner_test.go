@@ -30,13 +30,18 @@ func clientWith(t *testing.T, cfg planner.Config, d planner.Deps) plannerv1.Plan
 	s, err := planner.Open(t.Context(), cfg, d)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	return plannerv1.NewPlannerServiceClient(served(t, "planner", s.Register))
+	return plannerv1.NewPlannerServiceClient(servedWith(t, "planner", grpckit.Options{Telemetry: d.Telemetry}, s.Register))
 }
 
 // served serves what register adds, behind the suite's interceptors, and dials it.
 func served(t *testing.T, name string, register func(grpc.ServiceRegistrar)) *grpc.ClientConn {
 	t.Helper()
-	server, err := grpckit.NewServer(grpckit.Options{})
+	return servedWith(t, name, grpckit.Options{}, register)
+}
+
+func servedWith(t *testing.T, name string, o grpckit.Options, register func(grpc.ServiceRegistrar)) *grpc.ClientConn {
+	t.Helper()
+	server, err := grpckit.NewServer(o)
 	require.NoError(t, err)
 	register(server)
 	var net grpckit.BufNet

@@ -154,7 +154,7 @@ func traceRestart(t *testing.T, s *suite) {
 	const answer = "epigraph.executor.v1.ExecutorService/AnswerInterrupt"
 	spans := s.otlp.Wait(t, timeout, "the traces of both runs", func(spans []otlptest.Span) bool {
 		return len(of(spans, below, "run.command")) > 0 && len(of(spans, top.ID, "run.resume")) > 0 && len(of(spans, top.ID, "run.continued")) > 0 &&
-			len(of(spans, below, "run.continued")) > 0 && len(of(spans, below, "run.resume")) > 0 && len(of(spans, below, answer)) > 0
+			len(of(spans, below, "run.continued")) > 0 && len(of(spans, below, "run.resume")) > 0 && len(of(spans, below, "invoke_agent agent")) > 0 && len(of(spans, below, answer)) > 0
 	})
 	first := s.otlp.Trace(asked)
 
@@ -162,7 +162,14 @@ func traceRestart(t *testing.T, s *suite) {
 	way := s.otlp.RequirePath(t, asked, "epigraph-executor/run.start", "epigraph-executor/invoke agent", "epigraph-executor/run.start", "epigraph-executor/invoke cel")
 	require.Equal(t, top.ID, way[1].Attrs["epigraph.run.id"])
 	require.Equal(t, below, way[2].Attrs["epigraph.run.id"])
-	s.otlp.RequirePath(t, asked, "epigraph-executor/run.start", "epigraph-executor/invoke human")
+	s.otlp.RequirePath(t, asked, "epigraph-executor/run.start", "epigraph-executor/execute_tool ask")
+
+	// The agent has one span, from before the restart to its end.
+	invoked := of(spans, below, "invoke_agent agent")
+	require.Len(t, invoked, 1)
+	require.Equal(t, []string{asked, way[2].SpanID}, []string{invoked[0].TraceID, invoked[0].ParentID})
+	require.Len(t, invoked[0].Links, 1)
+	require.False(t, invoked[0].Failed)
 
 	// Both went on in new traces; each links to the first one, and the first one to each.
 	for _, id := range []string{top.ID, below} {

@@ -65,7 +65,9 @@ func (r *reasoner) rounds() map[int]int {
 
 type pureActor struct{ workgraph.Actor }
 
-func (pureActor) Info() workgraph.ActorInfo { return workgraph.ActorInfo{Effect: workgraph.Pure} }
+func (pureActor) Info() workgraph.ActorInfo {
+	return workgraph.ActorInfo{Effect: workgraph.Pure, MakesInternal: true}
+}
 
 // agents adds the agent and the steps of its loop to these actors.
 func agents(t *testing.T, s store, own actors) actors {

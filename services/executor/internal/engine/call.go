@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
@@ -125,11 +123,7 @@ func (t *session) call(ctx context.Context, a *attempt, doer workgraph.Actor, in
 	ended := func(out *workgraph.Outcome, err *workgraph.Error, leads bool) {
 		once.Do(func() {
 			progress.end()
-			if err != nil {
-				span.SetStatus(codes.Error, err.Error())
-				span.SetAttributes(attribute.String("error.type", err.Reason))
-			}
-			span.End()
+			t.endSpan(span, a, out, err)
 			t.report(a, out, err, carried, leads)
 		})
 	}
@@ -201,22 +195,6 @@ func (t *session) accept(ctx context.Context, a *attempt, info *program.ActorInf
 		return workgraph.Errorf(workgraph.Permanent, journal.ReasonPayloadTooLarge, "the result has %d bytes, the limit is %d", n, t.e.cfg.MaxPayload)
 	}
 	return nil
-}
-
-// spanOf begins the span of a call of a run that is traced. Otherwise the span is the parent's.
-//
-// It is not inlined, as what begins and ends a call is not elsewhere: the stack of a call that waits for an
-// answer is memory, and calls wait by the thousand.
-//
-//go:noinline
-func (t *session) spanOf(ctx context.Context, a *attempt) (context.Context, trace.Span) {
-	if !a.run.sampled() {
-		return ctx, trace.SpanFromContext(ctx)
-	}
-	return t.e.tracer.Start(ctx, "invoke "+a.start.Actor, trace.WithAttributes(
-		tracing.RunAttribute(a.run.id), attribute.String("epigraph.node.id", a.start.Node),
-		attribute.Int("epigraph.visit", a.start.Visit), attribute.Int("epigraph.item", a.start.Item),
-		attribute.Int("epigraph.attempt", a.start.Attempt), attribute.String("epigraph.actor", a.start.Actor)))
 }
 
 // actor finds the actor that makes the call. While the journal, which knows the remote workers, cannot be

@@ -27,6 +27,7 @@ func (t *session) actOn(r *run, res journal.Result, c consequence) {
 		r.retire(errDropped)
 		t.remove(r)
 		t.e.meters.run(string(c.effects.Ended.Status))
+		t.agentEnded(r, c.effects.Ended)
 		t.e.quotas.Ended(r.namespace)
 		return
 	}

@@ -115,7 +115,7 @@ func (t *session) restore(ctx context.Context, loaded journal.Loaded, has *turns
 		r.marks.now = []string{row.Doing}
 	}
 	r.identity = identity{id: row.ID, namespace: row.Namespace, root: row.RootID, task: row.TaskID, schedule: row.ScheduleID, priority: int(row.Priority),
-		created: row.CreateTime, lineage: lineage, deadline: row.Deadline}
+		created: row.CreateTime, origin: tracing.OfRun(*row), lineage: lineage, deadline: row.Deadline}
 	r.usage, r.started, r.metadata = row.Usage, row.StartTime, row.Metadata
 	r.suspect.Store(suspect)
 	r.graphChanged.Store(r.State.MayExpand())

@@ -76,7 +76,9 @@ type identity struct {
 	priority int
 	created  time.Time
 	// trace is the parent span of attempts: the span that started the run, or the one that loaded it.
-	trace   trace.SpanContext
+	trace trace.SpanContext
+	// origin is the span that started the run.
+	origin  trace.SpanContext
 	lineage record.Lineage
 	// deadline is when the run is ended, whatever it does. Zero means never.
 	deadline time.Time

@@ -185,9 +185,9 @@ func (t *session) start(ctx context.Context, id string, p *program.Program, req 
 	r := t.newRun(id, replay.NewPosition(id, p))
 	r.namespace, r.task, r.priority, r.lineage, r.deadline = req.Namespace, req.TaskID, req.Priority, req.Lineage, req.EndsAt(now)
 	r.schedule = req.ScheduleID
-	r.created, r.trace = now, sc
+	r.created, r.trace, r.origin = now, sc, sc
 	if r.lineage.Parent == "" {
-		r.lineage = record.Lineage{Approved: req.Lineage.Approved, User: req.UserID, Chat: req.ChatID, Thread: req.ThreadID, Hooks: req.Webhooks,
+		r.lineage = record.Lineage{Approved: req.Lineage.Approved, Agent: req.Lineage.Agent, User: req.UserID, Chat: req.ChatID, Thread: req.ThreadID, Hooks: req.Webhooks,
 			Asks: webhook.Wanting(req.Webhooks, webhook.InterruptOpened)}
 	} else {
 		r.root = req.RootID
@@ -433,7 +433,8 @@ func (r *run) newRow(req command.StartRequest, now time.Time) (journal.Run, erro
 	if len(req.Input.Named) > 0 {
 		row.Named = encode(req.Input.Named)
 	}
-	m := record.Metadata{User: req.Metadata, Principal: req.Principal, RequestID: req.Request.ID, BodyHash: req.Request.BodyHash, Depth: r.lineage.Depth, Borrowed: r.lineage.Borrowed, Webhooks: r.lineage.Hooks, Approved: r.lineage.Approved}
+	m := record.Metadata{User: req.Metadata, Principal: req.Principal, RequestID: req.Request.ID, BodyHash: req.Request.BodyHash, Depth: r.lineage.Depth, Borrowed: r.lineage.Borrowed, Webhooks: r.lineage.Hooks,
+		Approved: r.lineage.Approved, Agent: r.lineage.Agent}
 	if !req.Budget.IsZero() {
 		m.Budget = req.Budget
 	}

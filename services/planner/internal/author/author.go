@@ -12,8 +12,12 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/epigraph-run/epigraph/internal/admission"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/genai"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/plan"
@@ -140,6 +144,27 @@ const minAnswer = 256
 // bookingTime bounds the booking, which goes on after the caller has gone.
 const bookingTime = 5 * time.Second
 
+// beginSpan begins the span of an authoring. The calls of models are below it.
+func beginSpan(ctx context.Context) (context.Context, trace.Span) {
+	return trace.SpanFromContext(ctx).TracerProvider().Tracer("github.com/epigraph-run/epigraph/services/planner").Start(ctx, genai.Plan,
+		trace.WithAttributes(genai.OperationName.String(genai.Plan)))
+}
+
+// endSpan ends the span of an authoring. Its error type is the reason of the error, or the reason for which
+// there is no plan.
+func endSpan(span trace.Span, r Report, err error) {
+	defer span.End()
+	why := string(r.End)
+	if e, ok := errors.AsType[*errs.Error](err); ok {
+		why = e.Reason
+	}
+	if err == nil && r.End == Complete {
+		return
+	}
+	span.SetStatus(codes.Error, why)
+	span.SetAttributes(genai.ErrorType.String(cmp.Or(why, "_OTHER")))
+}
+
 // write runs the rounds. An error means that the caller's context ended, that too many wait, or that the
 // request cannot be served as it is.
 func (a *Author) write(ctx context.Context, j job) (report Report, err error) {
@@ -160,6 +185,8 @@ func (a *Author) write(ctx context.Context, j job) (report Report, err error) {
 		return Report{}, err
 	}
 	defer leave()
+	ctx, span := beginSpan(ctx)
+	defer func() { endSpan(span, report, err) }()
 	w := writing{a: a, job: j, profile: name, chain: chain, system: a.system(), seen: map[string]bool{}, bounds: a.bounds(j.limits)}
 	defer func() {
 		w.book(ctx)

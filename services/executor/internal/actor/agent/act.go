@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -129,7 +130,11 @@ func (l *loop) act(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, e
 	if say.Create != nil || len(say.Items) > 0 {
 		out.Threads = []workgraph.ThreadAppend{*say}
 	}
-	out.State, err = r.at.state()
+	moved, err := r.at.state()
+	if out.State == nil {
+		out.State = moved
+	}
+	maps.Copy(out.State, moved)
 	return out, err
 }
 
@@ -304,7 +309,7 @@ func (d *definition) actGroups(ctx context.Context, said *response.Response, v v
 		if one := v.Groups[0][0]; d.Actions[one.Action].HandOver {
 			return one.handOver(v.Previous)
 		} else if exact(one.Arguments, v.Previous) {
-			return one.alone(v.Previous)
+			return one.alone(v.Previous, d.Form == formTools)
 		}
 	}
 	out, err := to(v, nodeGroups)
@@ -334,14 +339,32 @@ func (d *definition) apart(i int, group []response.Action, f *faults) {
 // branches reports whether the actions of a parallel group are followed by agents.
 func (d *definition) branches() bool { return d.Branch && d.Form != formTools }
 
-// alone goes to the action's own node.
-func (w *doing) alone(previous json.RawMessage) (workgraph.Outcome, error) {
+// alone goes to the action's own node. With calls the run's state says by which id the model asked for it.
+func (w *doing) alone(previous json.RawMessage, calls bool) (workgraph.Outcome, error) {
 	named := map[string]json.RawMessage{argPrevious: previous}
 	for k, v := range w.Arguments {
 		named[k] = v
 	}
-	return to(verdict{Arguments: named}, doNode(w.Action))
+	out, err := to(verdict{Arguments: named}, doNode(w.Action))
+	if err != nil || !calls {
+		return out, err
+	}
+	ids := map[string]string{}
+	if w.Call != "" {
+		ids[doNode(w.Action)] = callID(w.Call)
+	}
+	raw, err := actor.Encode(ids)
+	if err != nil {
+		return out, actor.BadArguments("%v", err)
+	}
+	out.State = map[string]json.RawMessage{workgraph.StateToolCalls: raw}
+	return out, nil
 }
+
+// maxCallID bounds an id of a model's call where traces show it, in bytes.
+const maxCallID = 200
+
+func callID(id string) string { return errs.Clip(id, maxCallID) }
 
 // handOver ends the round with another agent in the place of this one.
 func (w *doing) handOver(previous json.RawMessage) (workgraph.Outcome, error) {

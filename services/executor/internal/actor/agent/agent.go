@@ -300,7 +300,7 @@ func (d *definition) start(in *instance, timeout workgraph.Duration, budget *wor
 	if err != nil {
 		return workgraph.Outcome{}, actor.BadArguments("%v", err)
 	}
-	run := workgraph.Child{Graph: g, Input: workgraph.Input{Named: map[string]json.RawMessage{"agent": raw}}, Budget: budget, SameDepth: sameDepth}
+	run := workgraph.Child{Graph: g, Input: workgraph.Input{Named: map[string]json.RawMessage{"agent": raw}}, Budget: budget, SameDepth: sameDepth, Agent: in.run()}
 	return workgraph.Outcome{Wait: &workgraph.Wait{Children: &workgraph.Children{Runs: []workgraph.Child{run}, Timeout: timeout, AsResult: true}}}, nil
 }
 

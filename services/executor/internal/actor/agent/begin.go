@@ -210,7 +210,7 @@ func (r *round) prompt(ctx context.Context, l *loop, items []workgraph.ThreadIte
 	show(prompt.Attachments, func() string { return m.take(prompt.AttachmentsText(r.in.Attachments, m.share())) })
 	show(prompt.ActionResult, func() string { return m.take(prompt.ActionResults(r.results, r.d.MaxResultBytes, m.share())) })
 	show(prompt.ActionMemory, func() string {
-		return m.take(errs.Clip(prompt.Memory(r.results), min(r.d.MaxResultBytes, m.share())))
+		return m.take(prompt.Memory(r.results, min(r.d.MaxResultBytes, m.share())))
 	})
 	current, _ := prompt.States(briefsOf(states), m.share())
 	show(prompt.CurrentState, func() string { return m.take(current) })

@@ -40,7 +40,7 @@ func (l *loop) groups(ctx context.Context, c *workgraph.Call) (workgraph.Outcome
 	if err := json.Unmarshal(actor.Result(from.Values), &v); err != nil {
 		return workgraph.Outcome{}, badLoop("the verdict: %v", err)
 	}
-	b := &groupBuilder{d: d, definition: c.Own["definition"], branch: branchOf(d, in, at, v.State)}
+	b := &groupBuilder{d: d, calls: map[string]string{}, definition: c.Own["definition"], branch: branchOf(d, in, at, v.State)}
 	if v.Graph != nil {
 		b.actions(v.Graph, v.Problems)
 	} else {
@@ -53,7 +53,9 @@ func (l *loop) groups(ctx context.Context, c *workgraph.Call) (workgraph.Outcome
 		return workgraph.Outcome{}, err
 	}
 	g.Name = "round " + strconv.Itoa(c.Visit)
-	return workgraph.Outcome{Wait: &workgraph.Wait{Children: &workgraph.Children{AsResult: true, Runs: []workgraph.Child{{Graph: g, SameDepth: true,
+	of := in.run()
+	of.Thread, of.Round = at.Thread, true
+	return workgraph.Outcome{Wait: &workgraph.Wait{Children: &workgraph.Children{AsResult: true, Runs: []workgraph.Child{{Graph: g, SameDepth: true, Agent: of,
 		Input: workgraph.Input{Named: map[string]json.RawMessage{argPrevious: v.Previous}}}}}}}, nil
 }
 
@@ -76,6 +78,8 @@ type groupBuilder struct {
 	branch     *instance
 	g          workgraph.Graph
 	layers     []layer
+	// calls are the ids by which the model asked for actions, by node.
+	calls map[string]string
 	// before is the gather node of the layer before.
 	before string
 	err    error
@@ -119,8 +123,11 @@ func (b *groupBuilder) layer(number int, group []doing) {
 			id = fmt.Sprintf("%d-%s", number, w.Action)
 		}
 		a := b.d.Actions[w.Action]
-		b.g.Nodes = append(b.g.Nodes, workgraph.Node{ID: id, Name: w.Action, Actor: a.Actor, Named: undisturbed(a.Actor, w.Arguments), Timeout: a.Timeout, Effect: cmp.Or(a.Effect, a.OwnEffect),
-			Retry: workgraph.Retry{MaxAttempts: a.MaxAttempts}, OnError: routed})
+		b.g.Nodes = append(b.g.Nodes, workgraph.Node{ID: id, Name: w.Action, Kind: workgraph.ToolKind, Actor: a.Actor, Named: undisturbed(a.Actor, w.Arguments), Timeout: a.Timeout,
+			Effect: cmp.Or(a.Effect, a.OwnEffect), Retry: workgraph.Retry{MaxAttempts: a.MaxAttempts}, OnError: routed})
+		if w.Call != "" {
+			b.calls[id] = callID(w.Call)
+		}
 		if b.before != "" {
 			b.edge(b.before, id, "")
 		}
@@ -163,9 +170,17 @@ type common struct {
 }
 
 func (b *groupBuilder) branching() {
-	if b.g.State == nil {
-		b.g.State = map[string]workgraph.StateKey{stateBranch: {Initial: b.named(map[string]any{"c": common{b.definition, b.branch}})["c"]}}
+	if _, set := b.g.State[stateBranch]; !set {
+		b.state(stateBranch, common{b.definition, b.branch})
 	}
+}
+
+// state sets a value of the state of the round's run.
+func (b *groupBuilder) state(key string, v any) {
+	if b.g.State == nil {
+		b.g.State = map[string]workgraph.StateKey{}
+	}
+	b.g.State[key] = workgraph.StateKey{Initial: b.named(map[string]any{key: v})[key]}
 }
 
 // gatherNode is the node that extends the results by those of a layer.
@@ -279,6 +294,9 @@ func (b *groupBuilder) graph() (*workgraph.Graph, error) {
 		}
 	}
 	b.g.Nodes = append(b.g.Nodes, workgraph.Node{ID: nodeResults, Kind: workgraph.SummarizerKind, Actor: actorResults, Named: b.named(map[string]any{"layers": b.layers})})
+	if len(b.calls) > 0 {
+		b.state(workgraph.StateToolCalls, b.calls)
+	}
 	if b.err != nil {
 		return nil, actor.BadArguments("%v", b.err)
 	}

@@ -52,6 +52,15 @@ type createThread struct {
 	Lifetime workgraph.ThreadLifetime `json:"lifetime"`
 }
 
+// run names the agent of a run that does its work.
+func (in *instance) run() *workgraph.AgentRun {
+	r := &workgraph.AgentRun{Name: in.Agent, Thread: in.Thread, Configured: in.Agent != actorAgent}
+	if in.Create != nil && in.Create.Key != "" {
+		r.Thread = "" // begin may find another one
+	}
+	return r
+}
+
 // arguments are those of a call that are not its definition.
 type arguments struct {
 	UserInput     json.RawMessage   `json:"user_input"`

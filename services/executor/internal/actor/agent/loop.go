@@ -54,6 +54,9 @@ func (d *definition) graph() (*workgraph.Graph, error) {
 		return nil, actor.BadArguments("%v", err)
 	}
 	g := &workgraph.Graph{Name: "agent", State: map[string]workgraph.StateKey{stateAt: {}}}
+	if d.Form == formTools {
+		g.State[workgraph.StateToolCalls] = workgraph.StateKey{}
+	}
 	add := func(n workgraph.Node) {
 		if n.MaxVisits == 0 {
 			n.MaxVisits = workgraph.Unlimited
@@ -83,10 +86,11 @@ func (d *definition) graph() (*workgraph.Graph, error) {
 		id := doNode(name)
 		if a.HandOver {
 			// What such an agent gives is the result of the run.
-			add(workgraph.Node{ID: id, Name: name, Actor: a.Actor, Named: undisturbed(a.Actor, a.Named), Timeout: a.Timeout, Retry: workgraph.Retry{MaxAttempts: a.MaxAttempts}})
+			add(workgraph.Node{ID: id, Name: name, Kind: workgraph.ToolKind, Actor: a.Actor, Named: undisturbed(a.Actor, a.Named), Timeout: a.Timeout, Retry: workgraph.Retry{MaxAttempts: a.MaxAttempts}})
 			continue
 		}
-		add(workgraph.Node{ID: id, Name: name, Actor: a.Actor, Named: undisturbed(a.Actor, a.Named), Timeout: a.Timeout, Effect: a.Effect, Retry: workgraph.Retry{MaxAttempts: a.MaxAttempts}, OnError: route})
+		add(workgraph.Node{ID: id, Name: name, Kind: workgraph.ToolKind, Actor: a.Actor, Named: undisturbed(a.Actor, a.Named), Timeout: a.Timeout, Effect: a.Effect,
+			Retry: workgraph.Retry{MaxAttempts: a.MaxAttempts}, OnError: route})
 		edge(nodeAct, id, "", workgraph.Merge(passArguments))
 		edge(id, nodeObserve, "", nothing)
 		edge(id, nodeObserve, workgraph.ErrorEdge, nothing)

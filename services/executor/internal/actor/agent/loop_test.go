@@ -436,6 +436,31 @@ func TestLimits(t *testing.T) {
 		r.script = append(r.script, over)
 		done(t, work(t, workgraph.Actors{"r": r, "tool": says(`"same"`)}, `{`+search+`, "max_rounds": 100, "max_no_progress": 3}`), `"done"`)
 	})
+	for name, kind := range map[string]struct{ named, round string }{
+		"Graphs": {`{` + search + `, "allow_graph": true, "max_rounds": 100, "max_no_progress": 3}`, `{"graph": {"nodes": [{"id": "x", "actor": "search", "named": {"q": %d, "a": 1}}]}, "task_status_description": "try %d"}`},
+		"Plans": {`{"user_input": "find", "reasoner": "r", "dispatch": "plan", "solver": {"actor": "tool", "q": 1}, "max_rounds": 100, "max_no_progress": 3}`,
+			"<Problems><Problem><Request>look at shelf %d</Request><ProblemID>A</ProblemID></Problem></Problems><TaskStatusDescription>try %d</TaskStatusDescription>"},
+	} {
+		t.Run("NoProgress/OfEqual"+name, func(t *testing.T) {
+			t.Parallel()
+			r := &reasoner{}
+			for i := range 10 {
+				r.script = append(r.script, fmt.Sprintf(kind.round, 7, i))
+			}
+			stands(t, work(t, workgraph.Actors{"r": r, "tool": says(`"same"`)}, kind.named), agent.ReasonNoProgress)
+			require.Len(t, r.asked, 3)
+		})
+		t.Run("NoProgress/Other"+name+"AreProgress", func(t *testing.T) {
+			t.Parallel()
+			r, a := &reasoner{}, says(`"same"`)
+			for i := range 8 {
+				r.script = append(r.script, fmt.Sprintf(kind.round, i, 0))
+			}
+			r.script = append(r.script, over)
+			done(t, work(t, workgraph.Actors{"r": r, "tool": a}, kind.named), `"done"`)
+			require.Len(t, a.calls, 8)
+		})
+	}
 	t.Run("NoProgress/OfWordsAlone", func(t *testing.T) {
 		t.Parallel()
 		r := &reasoner{script: []string{`<TaskStatus>Ongoing</TaskStatus><TaskStatusDescription>half</TaskStatusDescription>`}}

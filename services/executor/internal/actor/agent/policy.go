@@ -266,7 +266,7 @@ func (a *action) takes(key string) string {
 
 // node returns the node that makes the action with these arguments, or their faults.
 func (a *action) node(ctx context.Context, place, name string, arguments map[string]json.RawMessage, f *faults) workgraph.Node {
-	n := workgraph.Node{Name: name, Actor: a.Actor, Timeout: a.Timeout, Effect: cmp.Or(a.Effect, a.OwnEffect), Retry: workgraph.Retry{MaxAttempts: a.MaxAttempts}}
+	n := workgraph.Node{Name: name, Kind: workgraph.ToolKind, Actor: a.Actor, Timeout: a.Timeout, Effect: cmp.Or(a.Effect, a.OwnEffect), Retry: workgraph.Retry{MaxAttempts: a.MaxAttempts}}
 	for _, k := range sorted(arguments) {
 		if why := a.takes(k); why != "" {
 			f.add("%s: argument %q of %s %s: leave it out", place, k, name, why)

@@ -42,7 +42,10 @@ func fingerprint(item *state.Item) (string, bool) {
 		}
 	}
 	all := []any{item.Status, deeds, withoutCalls(item.ActionResults)}
-	if len(deeds) == 0 {
+	switch graph := item.Response.Graph; {
+	case len(graph) > 0:
+		all = append(all, canonical(graph))
+	case len(deeds) == 0:
 		all = append(all, item.Description) // all that such a round does is to tell how far it is
 	}
 	raw, err := json.Marshal(all)

@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/genai"
 	"github.com/epigraph-run/epigraph/internal/near"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -69,9 +70,7 @@ func (a caller) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	within, span := a.s.tracers.Tracer("epigraph/mcp").Start(within, "tools/call "+a.tool, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
-		attribute.String("mcp.method.name", "tools/call"), attribute.String("gen_ai.tool.name", a.tool), attribute.String("gen_ai.operation.name", "execute_tool"),
-		attribute.String("epigraph.mcp.server", a.sv.name)))
+	within, span := a.span(within)
 	defer span.End()
 	a.s.propagator.Inject(within, carrier(params.Meta))
 	token := fmt.Sprintf("%s/%d", c.EffectKey(), c.Attempt)
@@ -91,7 +90,33 @@ func (a caller) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 		err = a.fault(ctx, within, s, err, c.Effect)
 	}
 	span.SetStatus(codes.Error, errs.Clip(err.Error(), maxWords))
+	span.SetAttributes(genai.ErrorType.String(errorType(err)))
 	return workgraph.Outcome{}, err
+}
+
+// span begins the span of a call. The operation is named unless a span around this one names it: a call of an
+// agent is one execution of a tool.
+func (a caller) span(ctx context.Context) (context.Context, trace.Span) {
+	attributes := []attribute.KeyValue{attribute.String("mcp.method.name", methodCall), genai.ToolName.String(a.tool), attribute.String("epigraph.mcp.server", a.sv.name)}
+	if !genai.IsTool(ctx) {
+		attributes = append(attributes, genai.OperationName.String(genai.ExecuteTool))
+	}
+	return a.s.tracers.Tracer("epigraph/mcp").Start(ctx, methodCall+" "+a.tool, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attributes...))
+}
+
+// methodCall is the method by which MCP servers are asked to execute a tool.
+const methodCall = "tools/call"
+
+// errorType is the class of an error by the conventions for MCP.
+func errorType(err error) string {
+	e, ok := errors.AsType[*workgraph.Error](err)
+	switch {
+	case !ok || e.Reason == "":
+		return "_OTHER"
+	case e.Reason == ReasonTool:
+		return "tool_error"
+	}
+	return e.Reason
 }
 
 // carrier puts the trace context into _meta.

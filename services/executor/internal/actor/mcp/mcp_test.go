@@ -22,10 +22,14 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/propagation"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/genai"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/internal/testkit/mcptest"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
@@ -150,9 +154,13 @@ func open(t *testing.T, servers map[string]mcp.Server) *mcp.Servers {
 
 func openWith(t *testing.T, servers map[string]mcp.Server, m mcp.Memory) *mcp.Servers {
 	t.Helper()
+	return openTraced(t, servers, m, sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.AlwaysSample())))
+}
+
+func openTraced(t *testing.T, servers map[string]mcp.Server, m mcp.Memory, tracers trace.TracerProvider) *mcp.Servers {
+	t.Helper()
 	cfg := mcp.Config{Servers: servers}
 	require.NoError(t, cfg.Validate())
-	tracers := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.AlwaysSample()))
 	s, err := mcp.New(cfg, mcp.Deps{Version: "test", Logger: slog.New(slog.DiscardHandler), TracerProvider: tracers, Propagator: propagation.TraceContext{}, Memory: m})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -442,7 +450,8 @@ func TestCall(t *testing.T) {
 	})
 	slow := p.config()
 	slow.Timeout = 300 * time.Millisecond
-	s := open(t, map[string]mcp.Server{"p": p.config(), "slow": slow})
+	spans := tracetest.NewInMemoryExporter()
+	s := openTraced(t, map[string]mcp.Server{"p": p.config(), "slow": slow}, nil, sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)))
 	listed(t, s, "mcp/p/meta")
 	listed(t, s, "mcp/slow/hangs")
 
@@ -455,6 +464,34 @@ func TestCall(t *testing.T) {
 		require.Contains(t, meta["traceparent"], span.SpanContext().TraceID().String())
 		require.JSONEq(t, `{"known": 9007199254740993, "own": true}`, arguments)
 		require.Contains(t, arguments, "9007199254740993")
+	})
+	t.Run("Span/IsTheExecutionUnlessOneAroundItIs", func(t *testing.T) {
+		// Each is the span of one call: of a node, of an agent's tool, and of one that fails.
+		for _, c := range []struct {
+			ctx  context.Context
+			tool string
+			want map[attribute.Key]string
+		}{
+			{t.Context(), "meta", map[attribute.Key]string{"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "meta", "mcp.method.name": "tools/call", "epigraph.mcp.server": "p"}},
+			{genai.WithTool(t.Context()), "meta", map[attribute.Key]string{"gen_ai.tool.name": "meta", "mcp.method.name": "tools/call", "epigraph.mcp.server": "p"}},
+			{genai.WithTool(t.Context()), "fails", map[attribute.Key]string{"gen_ai.tool.name": "fails", "mcp.method.name": "tools/call", "epigraph.mcp.server": "p", "error.type": "tool_error"}},
+		} {
+			spans.Reset()
+			_, err := call(t, s, "mcp/p/"+c.tool, attempt{ctx: c.ctx, named: `{}`})
+			require.Equal(t, c.want["error.type"] != "", err != nil)
+			var got []tracetest.SpanStub
+			for _, one := range spans.GetSpans() {
+				if one.SpanKind == trace.SpanKindClient && one.Name == "tools/call "+c.tool {
+					got = append(got, one)
+				}
+			}
+			require.Len(t, got, 1)
+			said := map[attribute.Key]string{}
+			for _, kv := range got[0].Attributes {
+				said[kv.Key] = kv.Value.String()
+			}
+			require.Equal(t, c.want, said)
+		}
 	})
 	t.Run("Plan/OnlyTheArgumentsOfTheToolAreSent", func(t *testing.T) {
 		given := attempt{named: `{"known": 1, "request": "do it", "references": [], "x": 2}`, kind: workgraph.ProblemKind}

@@ -146,6 +146,7 @@ func (h *Handler) fork(ctx context.Context, req ForkRequest) (string, error) {
 		return "", err
 	}
 	start.Source, start.Graph, start.Reuse, start.ForkedFrom, start.BusinessKey, start.Request = program.FromActor, g, reused, row.ID, req.BusinessKey, req.Request
+	start.Lineage.Agent = agentOfFork(start.Lineage.Agent, req.Graph != nil)
 	start.Budget = start.Budget.With(req.Budget)
 	if len(req.Labels) > 0 {
 		start.Labels = maps.Clone(start.Labels)
@@ -170,6 +171,17 @@ func (h *Handler) fork(ctx context.Context, req ForkRequest) (string, error) {
 		tracing.LinkRequest(ctx, row)
 	}
 	return id, err
+}
+
+// agentOfFork is the agent of a fork of its run. The thread is left out, since the fork may go on with a fork
+// of it. With a graph of the caller's the names of the tools are the caller's, too.
+func agentOfFork(of *workgraph.AgentRun, changed bool) *workgraph.AgentRun {
+	if of == nil {
+		return nil
+	}
+	out := *of
+	out.Thread, out.Configured = "", of.Configured && !changed
+	return &out
 }
 
 // withoutTaskHint adds to the refusal of a claim how to start the run without the task.
@@ -392,7 +404,7 @@ func startOf(row journal.Run) (StartRequest, error) {
 	if err != nil {
 		return out, err
 	}
-	out.Metadata, out.Budget, out.Webhooks, out.Lineage.Approved = m.User, m.Budget, m.Webhooks, m.Approved
+	out.Metadata, out.Budget, out.Webhooks, out.Lineage.Approved, out.Lineage.Agent = m.User, m.Budget, m.Webhooks, m.Approved, m.Agent
 	if len(row.Args) > 0 {
 		if err := json.Unmarshal(row.Args, &out.Input.Args); err != nil {
 			return out, fmt.Errorf("decode args of run %s: %w", row.ID, err)

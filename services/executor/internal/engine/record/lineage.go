@@ -24,6 +24,8 @@ type Lineage struct {
 	// Asks are the indexes of the root's hooks that receive opened interrupts of its descendants, and of
 	// the root itself.
 	Asks []int
+	// Agent is the agent whose own work the run does; nil if none.
+	Agent *workgraph.AgentRun
 
 	User, Chat, Thread string
 }
@@ -47,7 +49,7 @@ func LineageOf(row journal.Run) (Lineage, error) {
 	if m.Ref != nil {
 		f.Ref = *m.Ref
 	}
-	f.Depth, f.Borrowed, f.Hooks, f.Asks, f.Approved = m.Depth, m.Borrowed, m.Webhooks, m.Asks, m.Approved
+	f.Depth, f.Borrowed, f.Hooks, f.Asks, f.Approved, f.Agent = m.Depth, m.Borrowed, m.Webhooks, m.Asks, m.Approved, m.Agent
 	if f.Parent == "" {
 		f.Asks = webhook.Wanting(f.Hooks, webhook.InterruptOpened)
 	}

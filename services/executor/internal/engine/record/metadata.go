@@ -27,11 +27,13 @@ type Metadata struct {
 	Asks     []int          `json:"webhooks_of_root,omitempty"`
 	// Approved is that of the lineage.
 	Approved *Approval `json:"approved,omitempty"`
+	// Agent is that of the lineage.
+	Agent *workgraph.AgentRun `json:"agent,omitempty"`
 }
 
 // Empty reports whether there is nothing to store.
 func (m *Metadata) Empty() bool {
-	return m.User == nil && m.RequestID == "" && m.Principal == "" && m.Ref == nil && m.Depth == 0 && !m.Borrowed && m.Budget == nil && len(m.Webhooks) == 0 && len(m.Asks) == 0 && m.Approved == nil
+	return m.User == nil && m.RequestID == "" && m.Principal == "" && m.Ref == nil && m.Depth == 0 && !m.Borrowed && m.Budget == nil && len(m.Webhooks) == 0 && len(m.Asks) == 0 && m.Approved == nil && m.Agent == nil
 }
 
 // DecodeMetadata reads the metadata of a row. Empty metadata give the zero value.

@@ -100,6 +100,8 @@ const (
 	NodeKind_NODE_KIND_SUMMARIZER NodeKind = 3
 	// A problem of a compiled plan.
 	NodeKind_NODE_KIND_PROBLEM NodeKind = 4
+	// Carries out what an agent's reasoner asked for.
+	NodeKind_NODE_KIND_TOOL NodeKind = 5
 )
 
 // Enum value maps for NodeKind.
@@ -110,6 +112,7 @@ var (
 		2: "NODE_KIND_AGENT",
 		3: "NODE_KIND_SUMMARIZER",
 		4: "NODE_KIND_PROBLEM",
+		5: "NODE_KIND_TOOL",
 	}
 	NodeKind_value = map[string]int32{
 		"NODE_KIND_UNSPECIFIED": 0,
@@ -117,6 +120,7 @@ var (
 		"NODE_KIND_AGENT":       2,
 		"NODE_KIND_SUMMARIZER":  3,
 		"NODE_KIND_PROBLEM":     4,
+		"NODE_KIND_TOOL":        5,
 	}
 )
 
@@ -2037,13 +2041,14 @@ const file_epigraph_graph_v1_graph_proto_rawDesc = "" +
 	"\x0fREDUCER_REPLACE\x10\x01\x12\x12\n" +
 	"\x0eREDUCER_APPEND\x10\x02\x12\x18\n" +
 	"\x14REDUCER_APPEND_BY_ID\x10\x03\x12\x0f\n" +
-	"\vREDUCER_ADD\x10\x04*\x81\x01\n" +
+	"\vREDUCER_ADD\x10\x04*\x95\x01\n" +
 	"\bNodeKind\x12\x19\n" +
 	"\x15NODE_KIND_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10NODE_KIND_ACTION\x10\x01\x12\x13\n" +
 	"\x0fNODE_KIND_AGENT\x10\x02\x12\x18\n" +
 	"\x14NODE_KIND_SUMMARIZER\x10\x03\x12\x15\n" +
-	"\x11NODE_KIND_PROBLEM\x10\x04*[\n" +
+	"\x11NODE_KIND_PROBLEM\x10\x04\x12\x12\n" +
+	"\x0eNODE_KIND_TOOL\x10\x05*[\n" +
 	"\x06Effect\x12\x16\n" +
 	"\x12EFFECT_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vEFFECT_PURE\x10\x01\x12\x15\n" +

@@ -161,12 +161,23 @@ func TestActionResults(t *testing.T) {
 	})
 	t.Run("Memory/IsTakenOut", func(t *testing.T) {
 		t.Parallel()
-		require.Equal(t, "seen x\n{\"n\":1}", prompt.Memory(state.Results{
+		require.Equal(t, "seen x\n  {\"n\":1}", prompt.Memory(state.Results{
 			{Action: "a", OK: json.RawMessage(`{"action_memory": {"memory": "seen x"}, "body": 1}`)},
 			{Action: "b", OK: json.RawMessage(`{"action_memory": {}}`)},
 			{Action: "c", OK: json.RawMessage(`{"action_memory": 7}`)},
 			{Group: state.Results{{Value: json.RawMessage(`{"action_memory": {"memory": {"n": 1}}}`)}}},
-		}))
+		}, 100))
+	})
+	t.Run("Memory/IsBoundedWithItsEscapes", func(t *testing.T) {
+		t.Parallel()
+		for _, text := range []string{strings.Repeat("&", 5000), strings.Repeat("\n", 5000), strings.Repeat("ä", 5000)} {
+			raw, err := json.Marshal(map[string]any{"action_memory": map[string]any{"memory": text}})
+			require.NoError(t, err)
+			got := prompt.Memory(state.Results{{OK: raw}, {OK: raw}}, 1000)
+			require.LessOrEqual(t, len(got), 1003)
+			require.Greater(t, len(got), 900)
+			require.True(t, strings.HasSuffix(got, "…"))
+		}
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/epigraph-run/epigraph/internal/near"
 )
@@ -189,7 +190,7 @@ func (t *Template) Holds(name string) bool { return t.holds[name] }
 
 // Render fills the placeholders in. A placeholder whose value is empty has none: the line that holds it, or
 // the whole block, is left out, and so is one of the blank lines around it. Values are inserted as they are:
-// braces in them are no placeholders.
+// braces in them are no placeholders. An ActionMemory at the beginning of a line is indented by two blanks.
 func (t *Template) Render(values map[string]string) string {
 	var b strings.Builder
 	// gap says that the output is at its beginning or ends with a blank line, and something was left out
@@ -205,16 +206,19 @@ func (t *Template) Render(values map[string]string) string {
 			continue
 		}
 		for _, p := range bl.parts {
-			if p.placeholder {
-				b.WriteString(values[p.text])
-			} else {
+			if !p.placeholder {
 				b.WriteString(p.text)
+				continue
 			}
+			if begun := b.String(); p.text == ActionMemory && (begun == "" || strings.HasSuffix(begun, "\n")) {
+				b.WriteString("  ") // its other lines are indented, too
+			}
+			b.WriteString(values[p.text])
 		}
 		atGap = bl.blank
 		omitted = omitted && bl.blank
 	}
-	return strings.TrimSpace(b.String())
+	return strings.TrimLeft(strings.TrimRightFunc(b.String(), unicode.IsSpace), "\r\n")
 }
 
 func (bl *block) lacks(values map[string]string) bool {

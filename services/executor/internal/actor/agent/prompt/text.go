@@ -150,17 +150,16 @@ func clipped(s string, most int, attribute bool) string {
 }
 
 // Memory is what actions want to be remembered: the texts of action_memory.memory in their results, a line
-// each.
-func Memory(rs state.Results) string {
-	var lines []string
+// each, in at most so many bytes and an ellipsis. They are escaped as XML, and all lines but the first are
+// indented: nothing that they hold reads as results, or as what the user said.
+func Memory(rs state.Results, most int) string {
+	return clipped(breaks.Replace(errs.Clip(strings.Join(memories(rs, nil), "\n"), most)), most, false)
+}
+
+func memories(rs state.Results, to []string) []string {
 	for i := range rs {
 		r := &rs[i]
-		if len(r.Group) > 0 {
-			if m := Memory(r.Group); m != "" {
-				lines = append(lines, m)
-			}
-			continue
-		}
+		to = memories(r.Group, to)
 		for _, raw := range []json.RawMessage{r.OK, r.Value} {
 			var v struct {
 				Memory struct {
@@ -169,12 +168,12 @@ func Memory(rs state.Results) string {
 			}
 			if len(raw) > 0 && raw[0] == '{' && json.Unmarshal(raw, &v) == nil {
 				if m := actor.AsText(v.Memory.Memory); m != "" {
-					lines = append(lines, m)
+					to = append(to, m)
 				}
 			}
 		}
 	}
-	return strings.Join(lines, "\n")
+	return to
 }
 
 // Attachment is a document for a reasoner.
