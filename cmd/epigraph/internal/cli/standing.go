@@ -42,8 +42,8 @@ func standingBelow(ctx context.Context, s *services, runID string) *standing {
 }
 
 func lookBelow(ctx context.Context, s *services, runID string) *standing {
-	l := look{ctx: ctx, s: s, left: maxLooks}
-	r, stands := l.at(runID, 0)
+	l := look{s: s, left: maxLooks}
+	r, stands := l.at(ctx, runID, 0)
 	if !stands || len(l.found.paused) == 0 || standsStill(r) {
 		return nil
 	}
@@ -53,19 +53,18 @@ func lookBelow(ctx context.Context, s *services, runID string) *standing {
 
 // look is one look at a run and the runs below it.
 type look struct {
-	ctx   context.Context
 	s     *services
 	left  int
 	found standing
 }
 
 // at reports whether a run stands still, or waits for nothing but runs that do.
-func (l *look) at(id string, depth int) (*executorv1.Run, bool) {
+func (l *look) at(ctx context.Context, id string, depth int) (*executorv1.Run, bool) {
 	if l.left == 0 || depth == maxBelow {
 		return nil, false
 	}
 	l.left--
-	r, err := l.s.executor.GetRun(l.ctx, &executorv1.GetRunRequest{RunId: id})
+	r, err := l.s.executor.GetRun(ctx, &executorv1.GetRunRequest{RunId: id})
 	switch {
 	case err != nil || len(r.GetPendingCommands()) > 0:
 		return r, false
@@ -75,7 +74,7 @@ func (l *look) at(id string, depth int) (*executorv1.Run, bool) {
 	case r.GetState() != executorv1.RunState_RUN_STATE_WAITING || r.GetOpenInterrupts() > 0:
 		return r, false
 	}
-	page, err := l.s.executor.ListRuns(l.ctx, &executorv1.ListRunsRequest{ParentRunId: id, States: openStates, PageSize: maxLooks})
+	page, err := l.s.executor.ListRuns(ctx, &executorv1.ListRunsRequest{ParentRunId: id, States: openStates, PageSize: maxLooks})
 	if err != nil || len(page.GetRuns()) == 0 || page.GetNextPageToken() != "" {
 		return r, false
 	}
@@ -87,16 +86,16 @@ func (l *look) at(id string, depth int) (*executorv1.Run, bool) {
 		}
 	}
 	for _, c := range page.GetRuns() {
-		if _, stands := l.at(c.GetId(), depth+1); !stands {
+		if _, stands := l.at(ctx, c.GetId(), depth+1); !stands {
 			return r, false
 		}
 	}
-	return r, l.waitsFor(id, open)
+	return r, l.waitsFor(ctx, id, open)
 }
 
 // waitsFor reports whether nothing holds a run up but these children.
-func (l *look) waitsFor(id string, children map[string]bool) bool {
-	x, err := l.s.executor.ExplainRun(l.ctx, &executorv1.ExplainRunRequest{RunId: id})
+func (l *look) waitsFor(ctx context.Context, id string, children map[string]bool) bool {
+	x, err := l.s.executor.ExplainRun(ctx, &executorv1.ExplainRunRequest{RunId: id})
 	if err != nil || x.GetMore() > 0 {
 		return false
 	}
