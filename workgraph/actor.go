@@ -55,7 +55,9 @@ type ActorInfo struct {
 	// Elsewhere says that the work of a call is done by others. The call only waits here and holds little
 	// memory.
 	Elsewhere bool
-	Version   string
+	// Description says what a call does, for people and models. It may be empty.
+	Description string
+	Version     string
 	// Schema is the JSON Schema of the named arguments, if the actor states one.
 	Schema json.RawMessage
 	// Examine checks a node's own arguments beyond the schema, and names the expressions in them.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"regexp"
 	"strings"
 	"testing"
@@ -37,6 +38,15 @@ func TestChat(t *testing.T) {
 	worker.Register(w, "agent/asks", func(_ context.Context, m message) (worker.Result, error) {
 		return worker.Ask("What about "+m.Text+"?", json.RawMessage(`{"type":"string"}`), 0), nil
 	}, worker.Effect(worker.Idempotent))
+	worker.Register(w, "agent/fails", func(_ context.Context, m message) (string, error) {
+		if m.Text == "fail" {
+			return "", worker.Permanent("BROKEN", errors.New("it is out of order"))
+		}
+		if m.Text == "broken" {
+			return "", worker.Permanent("MODEL_CALL_FAILED", errors.New("cannot connect to the model server (CONNECTION)"))
+		}
+		return m.Text, nil
+	}, worker.Effect(worker.Idempotent))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
@@ -45,12 +55,16 @@ func TestChat(t *testing.T) {
 		require.NoError(t, <-ended)
 	}()
 	require.NoError(t, w.Ready(testkit.Context(t, time.Minute)))
-	command := func(t *testing.T, in string, args ...string) (out, notes string) {
+	ends := func(t *testing.T, want int, in string, args ...string) (out, notes string) {
 		t.Helper()
 		var o, e bytes.Buffer
 		code := cli.Main(t.Context(), build, append([]string{"--addr", d.GRPCAddr()}, args...), cli.IO{In: strings.NewReader(in), Out: &o, Err: &e})
-		require.Equal(t, 0, code, "%s%s", o.String(), e.String())
+		require.Equal(t, want, code, "%s%s", o.String(), e.String())
 		return o.String(), e.String()
+	}
+	command := func(t *testing.T, in string, args ...string) (out, notes string) {
+		t.Helper()
+		return ends(t, 0, in, args...)
 	}
 	thread := func(notes string) string { return regexp.MustCompile(`thr_\w+`).FindString(notes) }
 
@@ -89,9 +103,25 @@ func TestChat(t *testing.T) {
 		require.Equal(t, "soup", got[1]["answer"])
 		require.Equal(t, got[0]["runId"], got[1]["runId"])
 	})
-	t.Run("Agent/ThatIsNotThereIsSaid", func(t *testing.T) {
-		_, notes := command(t, "hello\n", "chat", "agent/nobody")
-		require.Contains(t, notes, "agent/nobody")
+	t.Run("Agent/ThatIsNotThereIsRefused", func(t *testing.T) {
+		for name, want := range map[string]string{"agent/nobody": "`epigraph actors` lists them", "loud": "did you mean agent/loud?", "agent/luod": "did you mean agent/loud?"} {
+			_, notes := ends(t, 2, "hello\n", "chat", name)
+			require.Contains(t, notes, `there is no actor "`+name+`"`)
+			require.Contains(t, notes, want)
+			out, _ := command(t, "", "threads", "ls", "--agent", name)
+			require.Equal(t, "no threads\n", out)
+		}
+	})
+	t.Run("Failure/IsTheExitCodeOfAScript", func(t *testing.T) {
+		out, notes := ends(t, 1, "fail\nhello\n", "chat", "agent/fails")
+		require.Equal(t, "hello\n", out, "the lines behind are sent as well")
+		require.Contains(t, notes, "out of order")
+		_, notes = ends(t, 1, "fail\n", "chat", "agent/fails", "--json")
+		require.Empty(t, notes)
+	})
+	t.Run("Model/ThatCannotBeReachedIsExplained", func(t *testing.T) {
+		_, notes := ends(t, 1, "broken\n", "chat", "agent/fails")
+		require.Contains(t, notes, "help: the server asks the model at OPENAI_BASE_URL")
 	})
 	t.Run("SDK/TalksAsWell", func(t *testing.T) {
 		th, err := c.CreateThread(t.Context(), "agent/loud", epigraph.ThreadKey("u:c:w"), epigraph.ThreadTitle("Hi"))

@@ -62,7 +62,7 @@ func TestPausedAgent(t *testing.T) {
 	})
 	t.Run("Chat", func(t *testing.T) {
 		t.Parallel()
-		_, notes := command(t, 0, "look\nlook again\n", "chat", "agent/again")
+		_, notes := command(t, 4, "look\nlook again\n", "chat", "agent/again")
 		require.Regexp(t, `(?m)^run_\w+ waits for what is paused: run_\w+ \(AGENT_NO_PROGRESS\); .epigraph runs resume run_`, notes)
 		require.Regexp(t, `(?m)^the message waits: run_\w+ waits for what is paused`, notes)
 	})

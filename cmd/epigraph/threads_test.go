@@ -111,6 +111,19 @@ func TestThreads(t *testing.T) {
 		gone := rest(t, 404, "GET", "/v1/threads/"+fork["id"].(string), "")
 		require.Contains(t, encode(t, gone), "THREAD_NOT_FOUND")
 	})
+	t.Run("REST/StopEndsTheLoopOfAnAgent", func(t *testing.T) {
+		run := rest(t, 200, "POST", "/v1/runs", `{"graph": {"nodes": [{"id": "a", "actor": "agent", "named": {"user_input": "x", "max_no_progress": 0,
+			"reasoner": "cel", "reasoner_args": {"expr": "dyn({'actions': ['nap']})"}, "actions": {"nap": {"actor": "sleep", "named": {"duration": "20ms"}}}}}]}}`)["id"].(string)
+		for len(all(t, "/v1/runs/"+run+"/visits", "visits")) == 0 {
+			require.NoError(t, t.Context().Err())
+		}
+		stopped := rest(t, 200, "POST", "/v1/runs/"+run+":stop", `{"reason": "enough"}`)
+		require.Equal(t, run, stopped["id"])
+		_, err := epigraph.Result[json.RawMessage](t.Context(), c.Run(run))
+		require.NoError(t, err, "the run completes with the results of the last actions")
+		require.Contains(t, encode(t, rest(t, 200, "GET", "/v1/runs/"+run, "")), "COMPLETED")
+		require.Contains(t, encode(t, rest(t, 404, "POST", "/v1/runs/run_none:stop", `{}`)), "RUN_NOT_FOUND")
+	})
 	t.Run("REST/Items", func(t *testing.T) {
 		messages := all(t, path+"/messages", "messages")
 		require.Len(t, messages, 4)
@@ -169,6 +182,9 @@ func TestThreads(t *testing.T) {
 			require.NoError(t, json.Unmarshal([]byte(out), &older))
 			require.NotEqual(t, got[list], older[list])
 		}
+		out, _ := command(t, "", "threads", "show", id)
+		require.Regexp(t, `(?m)^ +1  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d  user: hello hello `, out)
+		require.Regexp(t, `(?m)  agent: hi$`, out)
 		out, notes := command(t, "", "threads", "show", id, "--learnings", "--limit", "1")
 		require.Contains(t, out, "likes tea")
 		require.Contains(t, notes, "--page-token=")

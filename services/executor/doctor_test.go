@@ -134,7 +134,7 @@ func TestExamine(t *testing.T) {
 			VALUES ('n', 's', 'u', 1, 0, 0, AGO, AGO, AGO, AGO, AGO, BYTES)`, wants: []string{"schedule-overdue"}, severity: doctor.Warning},
 		{name: "ThreadGap", sql: `INSERT INTO threads (thread_id, namespace, parent_seq, create_time, use_time, lifetime, depth, key, agent, title, parent_id, holder, below)
 			VALUES ('thr_1', 'n', 2, AGO, AGO, 1, 0, '', 'a', '', '', '', '');
-			INSERT INTO thread_items (thread_id, seq, namespace, time, kind, visit, run_id, node_id, body) VALUES ('thr_1', 4, 'n', AGO, 1, 0, '', '', BYTES)`,
+			INSERT INTO thread_items (thread_id, seq, namespace, time, kind, visit, weight, run_id, node_id, body) VALUES ('thr_1', 4, 'n', AGO, 1, 0, 1, '', '', BYTES)`,
 			wants: []string{"thread-gap"}, severity: doctor.Fault},
 		{name: "TurnOverdue", sql: `INSERT INTO threads (thread_id, namespace, parent_seq, create_time, use_time, lifetime, depth, key, agent, title, parent_id, holder, below)
 			VALUES ('thr_1', 'n', 0, AGO, AGO, 1, 0, '', 'a', '', '', '', '');

@@ -223,6 +223,7 @@ func (c Config) engine() engine.Config {
 		e.IDWait = min(e.Lease, journal.DefaultLease) // the lease is long there
 	}
 	e.EvictAfter, e.MaxDepth, e.MaxFanOut, e.MaxDescendants, e.MaxWatches = c.EvictAfter, c.MaxDepth, c.MaxFanOut, c.MaxDescendants, c.MaxWatches
+	e.ThreadRoom = c.Threads.Room()
 	if c.MaxLive != 0 {
 		e.MaxLiveBytes = int64(c.MaxLive)
 	}
@@ -447,7 +448,7 @@ func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err 
 	}
 	s.scheduleServer = rpc.NewScheduleServer(s.schedules, runs)
 	s.threads = thread.NewConductor(st.plain, rpc.Conversing{Server: s.server}, s.log, dbkit.Now)
-	s.threadServer = rpc.NewThreadServer(st.plain, s.threads, cfg.Threads.MaxQueued)
+	s.threadServer = rpc.NewThreadServer(st.plain, s.threads, thread.Bounds{Queued: cfg.Threads.MaxQueued, Room: cfg.Threads.Room()}, s.engine.Programs().UnknownActor)
 	s.factServer = rpc.NewFactServer(st.plain)
 	s.server.DialPeers(d.Peer)
 	if d.Peer != nil {
@@ -645,7 +646,13 @@ func (c catalog) ActorInfo(name string) (workgraph.ActorInfo, bool) {
 	return c.builtin.ActorInfo(name)
 }
 
-// Absent and Changes are those of builtin.Set.
+// Learn, Absent and Changes are those of builtin.Set.
+func (c catalog) Learn(ctx context.Context, name string) {
+	if c.more[name] == nil {
+		c.builtin.Learn(ctx, name)
+	}
+}
+
 func (c catalog) Absent(name string) bool { return c.more[name] == nil && c.builtin.Absent(name) }
 
 func (c catalog) Changes(name string) bool { return c.more[name] == nil && c.builtin.Changes(name) }

@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -105,6 +108,37 @@ func TestMCP(t *testing.T) {
 		run = f.wait(t, run.GetId(), executorv1.RunState_RUN_STATE_COMPLETED)
 		require.JSONEq(t, `{"said": "hello ada", "key": "`+run.GetId()+`/greet/1/0/1"}`, string(run.GetResult().GetJson()))
 	})
+}
+
+// TestMCP_FirstList has an agent tell of a tool whose server has not listed it yet.
+func TestMCP_FirstList(t *testing.T) {
+	real, err := url.Parse(toolServer(t, "127.0.0.1:0"))
+	require.NoError(t, err)
+	opened := make(chan struct{})
+	proxy := httputil.NewSingleHostReverseProxy(real)
+	late := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-opened:
+			proxy.ServeHTTP(w, r)
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(late.Close)
+	f := serve(t, nil, withTools(late.URL))
+	var run *executorv1.Run
+	start := &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "ask", Actor: "agent", Named: map[string]*graphv1.Payload{
+		"user_input": value(`"hi"`), "form": value(`"tools"`), "reasoner": value(`"cel"`), "reasoner_args": value(`{"expr": "{'result': named.tools[0]}"}`),
+		"task_tools": value(`[]`), "actions": value(`{"greet": {"actor": "mcp/hi/greet"}}`),
+	}})}
+	testkit.Eventually(t, func() bool { // the executor may not be ready yet
+		run, err = f.StartRun(t.Context(), start)
+		return err == nil
+	})
+	f.wait(t, run.GetId(), executorv1.RunState_RUN_STATE_RUNNING)
+	close(opened)
+	run = f.wait(t, run.GetId(), executorv1.RunState_RUN_STATE_COMPLETED)
+	require.Contains(t, string(run.GetResult().GetJson()), `"required":["who"]`)
+	require.Contains(t, string(run.GetResult().GetJson()), `Greets.`)
 }
 
 // TestMCP_Down starts a run whose tool's server is not there yet.

@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,7 +19,7 @@ import (
 func TestTenant(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, store func(*executor.Config)) {
-		f := serve(t, workgraph.Actors{}, store, func(c *executor.Config) { c.MaxSchedules = 3 })
+		f := serve(t, workgraph.Actors{}, store, func(c *executor.Config) { c.MaxSchedules, c.Threads.MaxThreads, c.Threads.MaxBytes = 3, 3, 64<<10 })
 		ctx := t.Context()
 		labels := func(n int) map[string]string {
 			out := map[string]string{}
@@ -66,6 +67,49 @@ func TestTenant(t *testing.T) {
 			_, err := c.DeleteSchedule(ctx, &executorv1.DeleteScheduleRequest{ScheduleId: "s0"})
 			require.NoError(t, err)
 			require.NoError(t, create("acme", 3))
+		})
+		t.Run("Threads/AreRefusedByNameBeyondTheirRoom", func(t *testing.T) {
+			c := executorv1.NewThreadServiceClient(f.conn)
+			create := func(ns string) (string, error) {
+				th, err := c.CreateThread(grpckit.WithNamespace(ctx, ns), &executorv1.CreateThreadRequest{Thread: &executorv1.Thread{Agent: "cel"}})
+				return th.GetId(), err
+			}
+			refused := func(err error, reason, setting string) {
+				t.Helper()
+				e := errs.From(err)
+				require.Equal(t, errs.ResourceExhausted, e.Kind, "%v", e)
+				require.Equal(t, reason, e.Reason)
+				require.Contains(t, e.HintText(), setting)
+			}
+			var id string
+			for range 3 {
+				var err error
+				id, err = create("acme")
+				require.NoError(t, err)
+			}
+			const tooMany, tooLarge = "TOO_MANY_THREADS", "THREADS_TOO_LARGE"
+			_, err := create("acme")
+			refused(err, tooMany, "executor.threads.max_threads")
+			_, err = c.ForkThread(ctx, &executorv1.ForkThreadRequest{ThreadId: id})
+			refused(err, tooMany, "executor.threads.max_threads")
+			_, err = f.StartRun(ctx, &executorv1.StartRunRequest{Graph: nodes(actorNode("a", "cel", `{"expr": "1"}`)), Thread: &executorv1.Thread{}})
+			refused(err, tooMany, "executor.threads.max_threads")
+			_, err = create("other")
+			require.NoError(t, err)
+			large := strings.Repeat("x", 40<<10)
+			agent := func(user string) *executorv1.Run {
+				run, err := f.StartRun(ctx, &executorv1.StartRunRequest{Graph: nodes(actorNode("a", "agent", fmt.Sprintf(`{"user_input": %q, "thread_id": %q, "reasoner": "cel",
+					"reasoner_args": {"expr": "{'result': dyn(1)}"}, "actions": {"act": {"actor": "cel", "named": {"expr": "1"}}}}`, user, id)))})
+				require.NoError(t, err)
+				return run
+			}
+			f.wait(t, agent("small").GetId(), executorv1.RunState_RUN_STATE_COMPLETED)
+			_, err = c.AppendMessage(ctx, &executorv1.AppendMessageRequest{ThreadId: id, Content: value(`"` + large + `"`)})
+			require.NoError(t, err)
+			_, err = c.AppendMessage(ctx, &executorv1.AppendMessageRequest{ThreadId: id, Content: value(`"` + large + `"`)})
+			refused(err, tooLarge, "executor.threads.max_bytes")
+			failed := f.wait(t, agent(large).GetId(), executorv1.RunState_RUN_STATE_FAILED)
+			require.Contains(t, failed.GetError().String(), tooLarge)
 		})
 		t.Run("Limits/ComeInPages", func(t *testing.T) {
 			c := executorv1.NewLimitServiceClient(f.conn)

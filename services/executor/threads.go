@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -27,11 +28,33 @@ func (s *Service) nextTurn(ctx context.Context, j dispatch.Job) error {
 	if err := json.Unmarshal(j.Args, &args); err != nil {
 		return dispatch.Never(fmt.Errorf("decode job: %w", err))
 	}
-	err := s.threads.Advance(ctx, args.Namespace, args.ThreadID)
+	err := s.advance(ctx, args)
 	if errs.Is(err, errs.Unavailable) || errs.Is(err, errs.ResourceExhausted) {
 		return dispatch.Later(jobPause)
 	}
 	return err
+}
+
+// advance gives turns of the threads of a job to their agents. A turn that cannot be given now keeps no other
+// one back.
+func (s *Service) advance(ctx context.Context, args journal.ThreadArgs) error {
+	var first error
+	if args.ThreadID != "" {
+		first = s.threads.Advance(ctx, args.Namespace, args.ThreadID)
+	}
+	for after := ""; args.RunID != ""; {
+		ids, err := s.journal.HeldTurns(ctx, args.Namespace, args.RunID, after, threadPage)
+		if err != nil {
+			return cmp.Or(first, err)
+		}
+		for _, id := range ids {
+			after, first = id, cmp.Or(first, s.threads.Advance(ctx, args.Namespace, id))
+		}
+		if len(ids) < threadPage {
+			break
+		}
+	}
+	return first
 }
 
 // resumeTurns looks after turns that wait for long: the executor that queued one may have died before it

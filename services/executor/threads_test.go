@@ -73,6 +73,8 @@ func onThreads(t *testing.T, test func(t *testing.T, f talking)) {
 				}
 				return out, err
 			}),
+			"makes": outcomes(workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(`1`)}, Threads: []workgraph.ThreadAppend{
+				{Thread: "thr_made", Create: &workgraph.ThreadCreate{Agent: "agent/ecko", Key: "made"}}}}),
 			"place": workgraph.ActorFunc(func(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 				b, err := json.Marshal(c.Thread)
 				return workgraph.Outcome{Values: []json.RawMessage{b}}, err
@@ -134,6 +136,12 @@ func (f talking) messages(t *testing.T, id string) (out []string) {
 			return out
 		}
 	}
+}
+
+// goOn gives a run the signal that it waits for.
+func (f talking) goOn(ctx context.Context, run string) error {
+	_, err := f.SignalRun(ctx, &executorv1.SignalRunRequest{RunId: run, Name: "go"})
+	return err
 }
 
 func TestTurns(t *testing.T) {
@@ -201,10 +209,84 @@ func TestTurns(t *testing.T) {
 			f.becomes(t, f.send(t, id, `"the red one"`), answered)
 			f.ends(t, first.GetRunId())
 		})
-		t.Run("Agent/ThatIsNotThereFailsTheTurn", func(t *testing.T) {
-			turn := f.send(t, f.create(t, "agent/nobody"), `"hello"`)
-			require.Equal(t, refused, turn.GetState())
-			require.Contains(t, turn.GetError(), "agent/nobody")
+		t.Run("Agent/ThatIsNotThereIsRefused", func(t *testing.T) {
+			unknown := func(err error) {
+				t.Helper()
+				require.Equal(t, "THREAD_AGENT_UNKNOWN", errs.ReasonOf(err), "%v", err)
+				require.Contains(t, err.Error(), "agent/ecko")
+				require.Contains(t, errs.From(err).HintText(), "agent/echo")
+			}
+			nobody := &executorv1.Thread{Agent: "agent/ecko"}
+			_, err := f.threads.CreateThread(t.Context(), &executorv1.CreateThreadRequest{Thread: nobody})
+			unknown(err)
+			_, err = f.threads.ForkThread(t.Context(), &executorv1.ForkThreadRequest{ThreadId: f.create(t, "agent/echo"), Thread: nobody})
+			unknown(err)
+			_, err = f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(actorNode("a", "place", `{}`)), Thread: nobody})
+			unknown(err)
+			// A run may make such a thread, and actors may go.
+			made, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(actorNode("a", "makes", `{}`))})
+			require.NoError(t, err)
+			f.ends(t, made.GetId())
+			th, err := f.threads.GetThread(t.Context(), &executorv1.GetThreadRequest{ThreadId: "-", Key: "made"})
+			require.NoError(t, err)
+			_, err = f.threads.AppendMessage(t.Context(), &executorv1.AppendMessageRequest{ThreadId: th.GetId(), Content: value(`"hello"`)})
+			unknown(err)
+			turns, err := f.threads.ListTurns(t.Context(), &executorv1.ListTurnsRequest{ThreadId: th.GetId()})
+			require.NoError(t, err)
+			require.Empty(t, turns.GetTurns(), "nothing is kept")
+		})
+		// beside is a run of an agent on a thread that its start does not name: the thread alone knows.
+		beside := func(t *testing.T, id, decisions, action string, after ...*graphv1.Node) string {
+			t.Helper()
+			agent := actorNode("a", "agent", fmt.Sprintf(`{"user_input": "x", "thread_id": %q, "reasoner": "cel", "reasoner_args": {"expr": %q}, "actions": {"act": %s}}`, id, decisions, action))
+			run, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(append([]*graphv1.Node{agent}, after...)...)})
+			require.NoError(t, err)
+			return run.GetId()
+		}
+		// soon is long before anybody looks for turns whose job was lost.
+		soon := func(t *testing.T, turn *executorv1.Turn, want executorv1.TurnState) {
+			t.Helper()
+			began := time.Now()
+			f.becomes(t, turn, want)
+			require.Less(t, time.Since(began), 8*time.Second)
+		}
+		waiting := actorNode("b", "signal", `{"name": "go"}`)
+		for how, end := range map[string]struct {
+			after []*graphv1.Node
+			steer func(ctx context.Context, run string) error
+		}{
+			"Completes": {[]*graphv1.Node{waiting}, f.goOn},
+			"Fails":     {[]*graphv1.Node{waiting, actorNode("c", "fail", `{}`)}, f.goOn},
+			"IsCanceled": {[]*graphv1.Node{waiting}, func(ctx context.Context, run string) error {
+				_, err := f.CancelRun(ctx, &executorv1.CancelRunRequest{RunId: run})
+				return err
+			}},
+		} {
+			t.Run("Holder/BringsTheNextMessageWhenIt"+how, func(t *testing.T) {
+				id := f.create(t, "agent/echo")
+				run := beside(t, id, `{'result': dyn(1)}`, `{"actor": "cel", "named": {"expr": "1"}}`, end.after...)
+				f.wait(t, run, executorv1.RunState_RUN_STATE_WAITING)
+				testkit.Within(t, time.Minute, 5*time.Millisecond, func() bool {
+					visits, err := f.ListVisits(t.Context(), &executorv1.ListVisitsRequest{RunId: run, NodeId: "b"})
+					require.NoError(t, err)
+					return len(visits.GetVisits()) > 0
+				}, "the agent is still at work")
+				turn := f.send(t, id, `"hello"`)
+				require.Equal(t, queued, turn.GetState())
+				require.NoError(t, end.steer(t.Context(), run))
+				soon(t, turn, started)
+			})
+		}
+		t.Run("Holder/BringsTheNextMessageWhenItAsks", func(t *testing.T) {
+			id := f.create(t, "agent/echo")
+			beside(t, id, `named.round == 1 ? dyn({'actions': ['act']}) : named.round == 2 ? dyn({'task_status': 'Pending', 'instant_response': 'Where?'}) : dyn({'result': 1})`,
+				`{"actor": "sleep", "named": {"duration": "500ms"}}`)
+			testkit.Within(t, time.Minute, 5*time.Millisecond, func() bool {
+				th, err := f.threads.GetThread(t.Context(), &executorv1.GetThreadRequest{ThreadId: id})
+				require.NoError(t, err)
+				return th.GetRunId() != ""
+			}, "nobody holds the thread")
+			soon(t, f.send(t, id, `"there"`), answered)
 		})
 		t.Run("Request/IsCarriedOutOnce", func(t *testing.T) {
 			id := f.create(t, "agent/echo")

@@ -60,7 +60,10 @@ var figures = map[string][]figure{
 	"lists, maps, elements":    {words("400", status)},
 	"faults that are told":     {{"50", gw + "jsonview.maxFaults"}},
 
-	"schedules":         {{"1,000", "services/executor/internal/schedule.DefaultMax"}},
+	"schedules":                                      {{"1,000", "services/executor/internal/schedule.DefaultMax"}},
+	"threads, ephemeral ones among them":             {{"1,000,000", "services/executor/internal/thread.DefaultMaxThreads"}},
+	"items and messages of all its threads together": {{"16 GiB", "services/executor/internal/thread.DefaultMaxBytes"}},
+
 	"limits":            {{"10,000", "services/executor/internal/limit.MaxLimits"}},
 	"epics":             {words("100,000", "a field of accounting.DefaultBounds")},
 	"tasks of an epic":  {words("10,000", "a field of accounting.DefaultBounds")},

@@ -89,7 +89,7 @@ func TestConversation(t *testing.T) {
 	require.Equal(t, prompts, got, "each turn asked the model once, with the history of its branch")
 	for id, want := range map[string][]string{thread: history, fork.ID: other} {
 		var shown []string
-		for _, m := range regexp.MustCompile(`"content": ?"([^"]*)"`).FindAllStringSubmatch(script(t, dir, shell, "epigraph threads show --limit 100 "+id), -1) {
+		for _, m := range regexp.MustCompile(`(?m)  (?:user|agent): (.*)$`).FindAllStringSubmatch(script(t, dir, shell, "epigraph threads show --limit 100 "+id), -1) {
 			shown = append(shown, m[1])
 		}
 		require.Len(t, shown, len(want))

@@ -128,6 +128,7 @@ func TestStrict(t *testing.T) {
 		req.IdempotencyKey = "run_1/b/1"
 		_, err := m.Generate(t.Context(), req)
 		require.Equal(t, "NOT_RECORDED", fault(t, err).Code)
+		require.Contains(t, fault(t, err).Message, "start the server again")
 	})
 	t.Run("TheKeyAndTheOrderOfFieldsAreNoDifference", func(t *testing.T) {
 		t.Parallel()

@@ -268,7 +268,7 @@ func unplayed(takes []*take) *take {
 func (p *player) nearest(doc document, same []*take) (*take, error) {
 	if n := len(same); n > 0 {
 		if p.cfg.Match == Strict {
-			return nil, faulty("the request was recorded %d times in %s, and is made once more: record the run again, or set models.cassette.match=nearest", n, p.cfg.Path)
+			return nil, faulty("the request was recorded %d times in %s, and is made once more: start the server again to play it from its beginning, record the run again, or set models.cassette.match=nearest", n, p.cfg.Path)
 		}
 		return same[n-1], p.report(Drift{Similarity: 1, Reused: true})
 	}

@@ -17,6 +17,7 @@ func TestAdvice(t *testing.T) {
 		require.Contains(t, advice(failed("MODEL_CALL_FAILED", "refused")), "OPENAI_BASE_URL")
 		require.Contains(t, advice(failed("CHILD_FAILED", "child run_2 ended FAILED: MODEL_CALL_FAILED: refused")), "OPENAI_BASE_URL")
 		require.Empty(t, advice(failed("CHILD_FAILED", "child run_2 ended FAILED: DRILL: boom")))
+		require.Empty(t, advice(failed("CHILD_FAILED", "child run_2 ended FAILED: MODEL_CALL_FAILED: the request was recorded once (NOT_RECORDED)")), "a cassette is played")
 	})
 	t.Run("Resumed/IntoANewPauseSaysWhy", func(t *testing.T) {
 		r := &executorv1.Run{Id: "run_1", State: executorv1.RunState_RUN_STATE_PAUSED, StateReason: "NEEDS_RECONCILIATION"}

@@ -39,6 +39,9 @@ and else at the end. When the agent asks a question, the next line answers it. A
 as human, is answered by a line only if your key has the scope approve. The conversation is kept: the same thread
 goes on at any time.
 
+In a script the exit code is that of the first message whose run did not complete: 1 if it failed, 3 if it was canceled,
+4 if it is paused. At a terminal it is 0.
+
     epigraph chat agent/support
     epigraph chat --thread thr_01h455vb4pex5vsknk084sn02q
     epigraph chat agent/support --key ann:desk:agent/support
@@ -72,10 +75,13 @@ func (c *chatCmd) Run(e *env) error {
 				return err
 			}
 		}
-		if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		switch err := lines.Err(); {
+		case errors.Is(err, bufio.ErrTooLong):
 			return errs.New(errs.InvalidArgument, "LINE_TOO_LONG", "a message may have %d bytes", maxLine)
+		case err != nil || e.io.Typed:
+			return err
 		}
-		return lines.Err()
+		return t.failed
 	})
 }
 
@@ -94,6 +100,15 @@ type talk struct {
 	// speaker is the attempt whose text was printed last, and said that text.
 	speaker string
 	said    strings.Builder
+	// failed is how a script ends because of the first message whose run did not complete.
+	failed error
+}
+
+// fails notes what became of a message.
+func (t *talk) fails(err error) {
+	if t.failed == nil {
+		t.failed = err
+	}
 }
 
 func (t *talk) open(ctx context.Context, c *chatCmd) error {
@@ -119,6 +134,12 @@ func (t *talk) begin(ctx context.Context, c *chatCmd) (*executorv1.Thread, error
 	if c.Agent == "" {
 		return t.s.threads.GetThread(ctx, find)
 	}
+	// A key that must not list actors leaves the check to the server.
+	if r, err := t.s.executor.ListActors(ctx, &executorv1.ListActorsRequest{}); err == nil {
+		if _, err := actorNamed(r.GetActors(), "AGENT", c.Agent); err != nil {
+			return nil, err
+		}
+	}
 	th, err := t.s.threads.CreateThread(ctx, &executorv1.CreateThreadRequest{Thread: &executorv1.Thread{Agent: c.Agent, Title: c.Title, Key: c.Key}})
 	if errs.ReasonOf(err) != "THREAD_ALREADY_EXISTS" {
 		return th, err
@@ -138,6 +159,7 @@ type reply struct {
 	Question json.RawMessage `json:"question,omitempty"`
 	Asked    string          `json:"interruptId,omitempty"`
 	Error    string          `json:"error,omitempty"`
+	help     string          // what can be done about the error
 }
 
 // say sends a line and shows what comes of it.
@@ -157,6 +179,7 @@ func (t *talk) say(ctx context.Context, line string) error {
 		}
 		if looks%looksPerCheck == 0 {
 			if below := t.standing(ctx); below != nil {
+				t.fails(exit(exitPaused))
 				return t.show(&reply{Thread: t.thread, Turn: turn.GetNumber(), Error: "the message waits: " + below.note()})
 			}
 		}
@@ -166,6 +189,9 @@ func (t *talk) say(ctx context.Context, line string) error {
 		return err
 	}
 	r := reply{Thread: t.thread, Turn: turn.GetNumber(), Run: turn.GetRunId(), Error: turn.GetError()}
+	if r.Error != "" {
+		t.fails(exit(exitFailed))
+	}
 	if r.Run != "" {
 		if err := t.watch(ctx, &r); err != nil {
 			return err
@@ -220,6 +246,7 @@ func (t *talk) watch(ctx context.Context, r *reply) error {
 	select {
 	case p := <-below:
 		r.Error = p.note()
+		t.fails(exit(exitPaused))
 		return nil
 	default:
 	}
@@ -230,11 +257,12 @@ func (t *talk) watch(ctx context.Context, r *reply) error {
 	if err != nil {
 		return err
 	}
+	t.fails(exitOf(run))
 	switch run.GetState() {
 	case executorv1.RunState_RUN_STATE_COMPLETED:
 		r.Answer = run.GetResult().GetJson()
 	case executorv1.RunState_RUN_STATE_FAILED:
-		r.Error = run.GetError().GetMessage()
+		r.Error, r.help = run.GetError().GetMessage(), advice(run)
 	default:
 		r.Error = fmt.Sprintf("the run is %s %s: `epigraph runs explain %s` tells why", strings.TrimPrefix(run.GetState().String(), "RUN_STATE_"), run.GetStateReason(), r.Run)
 	}
@@ -318,6 +346,9 @@ func (t *talk) show(r *reply) error {
 	}
 	if r.Error != "" {
 		t.e.note("%s", r.Error)
+	}
+	if r.help != "" {
+		t.e.help("%s", r.help)
 	}
 	if t.needed != "" {
 		t.e.note("the answer needs the scope approve: send it as the next line, or use %s", t.needed)

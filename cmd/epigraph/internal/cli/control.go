@@ -52,8 +52,8 @@ func (e *env) confirm(yes bool, question string) (bool, error) {
 	if yes {
 		return true, nil
 	}
-	if !e.io.Typed || e.json {
-		return false, errs.New(errs.FailedPrecondition, "CONFIRMATION_NEEDED", "%s", question).Hint("say so with --yes, since nobody can be asked here")
+	if err := e.askable(question); err != nil {
+		return false, err
 	}
 	fmt.Fprint(e.io.Err, e.io.errStyle().Fit(question+" [y/N]")+" ")
 	said := make(chan string, 1)
@@ -67,6 +67,14 @@ func (e *env) confirm(yes bool, question string) (bool, error) {
 	case <-e.ctx.Done():
 		return false, e.ctx.Err()
 	}
+}
+
+// askable refuses a question where nobody can be asked.
+func (e *env) askable(question string) error {
+	if e.io.Typed && !e.json {
+		return nil
+	}
+	return errs.New(errs.FailedPrecondition, "CONFIRMATION_NEEDED", "%s", question).Hint("say so with --yes, since nobody can be asked here")
 }
 
 type runsPauseCmd struct {

@@ -78,7 +78,7 @@ func (c *demoCmd) Run(e *env) (err error) {
 	}
 	defer s.close()
 	s.executor = overREST{ExecutorServiceClient: s.executor, api: "http://" + d.HTTPAddr() + "/v1", key: d.APIKey()}
-	cmd := runCmd{Epic: "Launch the new release", Name: "launch", OnConflict: "fail"}
+	cmd := runCmd{runStart: runStart{Epic: "Launch the new release"}, Name: "launch", OnConflict: "fail"}
 	req, err := cmd.request()
 	if err != nil {
 		return err

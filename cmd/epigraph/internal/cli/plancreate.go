@@ -1,12 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -69,11 +69,10 @@ func (f *authorFlags) tools(ctx context.Context, e *env, s *services) ([]*planne
 			return nil, err
 		}
 		for _, name := range f.Tools {
-			at := slices.IndexFunc(r.GetActors(), func(a *executorv1.ActorInfo) bool { return a.GetName() == name })
-			if at < 0 {
-				return nil, usage(errs.New(errs.InvalidArgument, "ACTOR_UNKNOWN", "--tool: there is no actor %q", name).Hint("`epigraph actors` lists them"))
+			a, err := actorNamed(r.GetActors(), "--tool", name)
+			if err != nil {
+				return nil, err
 			}
-			a := r.GetActors()[at]
 			out = append(out, &plannerv1.PlanTool{Name: a.GetName(), Description: a.GetDescription(), Schema: a.GetArgsSchema()})
 		}
 	}
@@ -108,9 +107,10 @@ func (f *authorFlags) asking(e *env) (context.Context, context.CancelFunc) {
 type planCreateCmd struct {
 	Goal string `arg:"" help:"What is to be achieved."`
 	authorFlags
-	Name   string `help:"Name of the graph." placeholder:"NAME"`
-	Start  bool   `help:"Run the plan while it is written, and watch it." name:"run"`
-	Detach bool   `help:"With --run: do not watch the run once the plan is complete." short:"d"`
+	Name  string `help:"Name of the graph." placeholder:"NAME"`
+	Start bool   `help:"Run the plan while it is written, and watch it. The flags of the run are those of epigraph run." name:"run"`
+	runStart
+	Detach bool `help:"With --run: do not watch the run once the plan is complete." short:"d"`
 }
 
 // Help says what the exit code means.
@@ -129,8 +129,18 @@ func (c *planCreateCmd) Run(e *env) error {
 	if err != nil {
 		return err
 	}
+	start, err := c.request()
+	if err != nil {
+		return err
+	}
+	if !c.Start && (c.Detach || c.stated(start)) {
+		return usage(errs.New(errs.InvalidArgument, "FLAG_FOR_RUNS", "flags of a run have no effect without --run").Hint("add --run, or leave them out"))
+	}
 	about, err := c.about(e)
 	if err != nil {
+		return err
+	}
+	if err := c.attach(e, start); err != nil {
 		return err
 	}
 	s, err := e.connect()
@@ -148,32 +158,52 @@ func (c *planCreateCmd) Run(e *env) error {
 		Goal: c.Goal, Context: about, Tools: tools, Profile: c.Profile, DefaultActor: c.Actor, Named: payloads(c.Common), Name: c.Name, Limits: limits,
 	}
 	if c.Start {
-		run, r, err := c.stream(ctx, e, s, &plannerv1.StreamPlanRequest{Plan: req, Run: &plannerv1.PlanRun{}})
-		if errs.ReasonOf(err) != "PLAN_RUN_NOT_CONFIGURED" {
-			if err != nil {
-				return err
-			}
-			return c.watch(e, s, run, r)
-		}
+		return c.run(ctx, e, s, req, start)
 	}
-	r, err := s.planner.CreatePlan(ctx, req)
+	r, err := c.create(ctx, e, s, req)
 	if err != nil {
 		return err
+	}
+	return e.print(r, func() string { return r.GetText() + "\n" })
+}
+
+// create has the plan written as a whole.
+func (c *planCreateCmd) create(ctx context.Context, e *env, s *services, req *plannerv1.CreatePlanRequest) (*plannerv1.CreatePlanResponse, error) {
+	r, err := s.planner.CreatePlan(ctx, req)
+	if err != nil {
+		return nil, err
 	}
 	if !e.json {
 		e.authored(r.GetAuthoring())
 	}
 	if r.GetGraph() == nil {
-		return e.unwritten(r)
+		return nil, e.unwritten(r)
 	}
-	if !c.Start {
-		return e.print(r, func() string { return r.GetText() + "\n" })
-	}
-	run, err := s.executor.StartRun(ctx, &executorv1.StartRunRequest{Graph: r.GetGraph()})
+	return r, nil
+}
+
+// run runs the plan while it is written, or behind that where the planner cannot.
+func (c *planCreateCmd) run(ctx context.Context, e *env, s *services, req *plannerv1.CreatePlanRequest, start *executorv1.StartRunRequest) error {
+	undo, err := c.book(ctx, s, start, cmp.Or(c.Name, view.OneLine(c.Goal, 100)))
 	if err != nil {
 		return err
 	}
-	return c.watch(e, s, run.GetId(), r)
+	id, r, err := c.stream(ctx, e, s, &plannerv1.StreamPlanRequest{Plan: req, Run: planRun(start)})
+	if errs.ReasonOf(err) == "PLAN_RUN_NOT_CONFIGURED" {
+		var run *executorv1.Run
+		if r, err = c.create(ctx, e, s, req); err == nil {
+			start.Graph = r.GetGraph()
+			run, err = s.executor.StartRun(ctx, start)
+		}
+		id = run.GetId()
+	}
+	if err != nil {
+		if id == "" {
+			undo(ctx, err)
+		}
+		return err
+	}
+	return c.watch(e, s, id, r)
 }
 
 // unwritten shows the faults of a plan that cannot run.
@@ -188,11 +218,14 @@ func (e *env) unwritten(r *plannerv1.CreatePlanResponse) error {
 
 // watch shows the run of a plan.
 func (c *planCreateCmd) watch(e *env, s *services, runID string, r *plannerv1.CreatePlanResponse) error {
+	run, err := s.executor.GetRun(e.ctx, &executorv1.GetRunRequest{RunId: runID})
+	if err != nil {
+		return err
+	}
+	if run.GetTaskId() != "" && !e.json {
+		e.note("%s", c.paysFrom(run))
+	}
 	if c.Detach {
-		run, err := s.executor.GetRun(e.ctx, &executorv1.GetRunRequest{RunId: runID})
-		if err != nil {
-			return err
-		}
 		return e.print(run, func() string { return runID + "\n" })
 	}
 	if !e.json {

@@ -33,6 +33,11 @@ func (runsReviseCmd) Help() string {
 
 // Run asks the model, shows and amends.
 func (c *runsReviseCmd) Run(e *env) error {
+	if !c.DryRun && !c.Yes {
+		if err := e.askable("change the run?"); err != nil { // before a model is paid
+			return err
+		}
+	}
 	limits, err := c.limits()
 	if err != nil {
 		return err

@@ -26,3 +26,16 @@ func TestReadText(t *testing.T) {
 		})
 	}
 }
+
+func TestMessageText(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		`{"role": "user", "content": "hi"}`: "user: hi",
+		`{"role": "assistant", "content": "on it", "tool_calls": [{"name": "sum", "arguments": {"a": 1}}, {"name": "now"}]}`: `agent: on it → sum {"a": 1} → now `,
+		`{"role": "tool", "tool_call_id": "c", "content": "3"}`:                                                              "result: 3",
+		`{"role": "tool", "content": "no", "is_error": true}`:                                                                "error: no",
+		`{"text": "no message"}`: `{"text": "no message"}`, `7`: "7",
+	} {
+		require.Equal(t, want, messageText([]byte(in)))
+	}
+}

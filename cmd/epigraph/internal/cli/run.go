@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
-	"time"
-
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -20,7 +18,6 @@ import (
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	planv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/plan/v1"
 	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
-	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 )
 
 // runCmd starts a run and watches it.
@@ -34,30 +31,11 @@ type runCmd struct {
 	Restate  bool              `help:"Let the server's model restate a plan that is ambiguous or is not found."`
 	Name     string            `help:"Name of the graph." placeholder:"NAME"`
 
-	Args        []string          `help:"Positional input, as JSON or text." name:"arg" placeholder:"VALUE" sep:"none"`
-	Named       map[string]string `help:"Named input, as JSON or text." name:"input" placeholder:"NAME=VALUE"`
-	Context     string            `help:"Context for conditions, as JSON." placeholder:"JSON"`
-	Attachments []string          `help:"Document for the run, read as text." name:"attach" placeholder:"FILE" type:"existingfile"`
-
-	Task        string            `help:"Task that the run works on." placeholder:"ID" xor:"task"`
-	Epic        string            `help:"Create a task for the run in this epic: an id, or the title of an open epic, which is created if there is none." placeholder:"ID|TITLE" xor:"task"`
-	User        string            `help:"User for whom it runs." placeholder:"ID"`
-	Chat        string            `help:"Conversation that starts the run." placeholder:"ID"`
-	Labels      map[string]string `help:"Label to filter by." name:"label" placeholder:"NAME=VALUE"`
-	Metadata    map[string]string `help:"Metadata, returned as given." name:"metadata" placeholder:"NAME=VALUE"`
-	BusinessKey string            `help:"Business key; at most one open run has it." placeholder:"KEY"`
-	OnConflict  string            `help:"What to do when an open run has the business key: ${enum}." enum:"fail,return,cancel" default:"fail"`
-	RequestID   string            `help:"Make the command repeatable: the same id starts one run." placeholder:"ID"`
-	Priority    int32             `help:"Priority from 1 (first) to 4, for runs that wait for room." placeholder:"N"`
-	StartAt     string            `help:"When to start: a time, or how long from now (90m)." placeholder:"TIME"`
-	Deadline    time.Duration     `help:"End the run as failed this long after its start." placeholder:"DURATION"`
-	runBudget
-	runWebhooks
-	Signal string `help:"Signal the open run with the business key; start it first if there is none." placeholder:"NAME[=VALUE]"`
-	Detach bool   `help:"Start the run and do not watch it." short:"d"`
-
-	made    *registryv1.Task // the task that was made for the run, if one was
-	newEpic bool             // whether its epic was made with it
+	runStart
+	OnConflict string `help:"What to do when an open run has the business key: ${enum}." enum:"fail,return,cancel" default:"fail"`
+	StartAt    string `help:"When to start: a time, or how long from now (90m)." placeholder:"TIME"`
+	Signal     string `help:"Signal the open run with the business key; start it first if there is none." placeholder:"NAME[=VALUE]"`
+	Detach     bool   `help:"Start the run and do not watch it." short:"d"`
 }
 
 // Help says what the exit code means.
@@ -110,25 +88,17 @@ func (c *runCmd) request() (*executorv1.StartRunRequest, error) {
 	if c.Signal != "" && c.BusinessKey == "" {
 		return nil, usage(errs.New(errs.InvalidArgument, "BUSINESS_KEY_MISSING", "--signal needs --business-key, by which the open run is found"))
 	}
-	req := &executorv1.StartRunRequest{
-		TaskId: c.Task, UserId: c.User, ChatId: c.Chat, Labels: c.Labels, Metadata: c.Metadata,
-		BusinessKey: c.BusinessKey, RequestId: c.RequestID, Named: payloads(c.Named),
+	req, err := c.runStart.request()
+	if err != nil {
+		return nil, err
 	}
 	req.ConflictPolicy = map[string]executorv1.ConflictPolicy{
 		"fail":   executorv1.ConflictPolicy_CONFLICT_POLICY_FAIL,
 		"return": executorv1.ConflictPolicy_CONFLICT_POLICY_RETURN_EXISTING,
 		"cancel": executorv1.ConflictPolicy_CONFLICT_POLICY_CANCEL_EXISTING,
 	}[c.OnConflict]
-	for _, a := range c.Args {
-		req.Args = append(req.Args, &graphv1.Payload{Json: value(a)})
-	}
-	if c.Context != "" {
-		if !json.Valid([]byte(c.Context)) {
-			return nil, usage(errs.New(errs.InvalidArgument, "CONTEXT_INVALID", "--context is not JSON"))
-		}
-		req.Context = &graphv1.Payload{Json: []byte(c.Context)}
-	}
-	return req, c.later(req)
+	req.StartTime, err = later("--start-at", c.StartAt)
+	return req, err
 }
 
 func (c *runCmd) start(e *env, s *services, text string, req *executorv1.StartRunRequest) (*executorv1.Run, *graphv1.Graph, error) {
@@ -140,32 +110,16 @@ func (c *runCmd) start(e *env, s *services, text string, req *executorv1.StartRu
 	}
 	req.Graph = g
 	c.warn(ctx, e, s, text, g, inputOf(req))
-	for _, name := range c.Attachments {
-		body, err := e.readText(name)
-		if err != nil {
-			return nil, nil, err
-		}
-		raw, err := json.Marshal(body)
-		if err != nil {
-			return nil, nil, fmt.Errorf("read %s: %w", name, err)
-		}
-		req.Attachments = append(req.Attachments, &executorv1.Attachment{Id: name, MediaType: "text/plain", Content: &graphv1.Payload{Json: raw}})
+	if err := c.attach(e, req); err != nil {
+		return nil, nil, err
 	}
-	undo := func(context.Context) {}
-	if c.Epic != "" {
-		if c.made, undo, err = c.task(ctx, s, g.GetName()); err != nil {
-			return nil, nil, err
-		}
-		req.TaskId = c.made.GetId()
+	undo, err := c.book(ctx, s, req, c.title(g.GetName()))
+	if err != nil {
+		return nil, nil, err
 	}
 	r, err := c.begin(ctx, s, req)
 	if err != nil {
-		switch errs.KindOf(err) {
-		case errs.Internal, errs.Unavailable, errs.DeadlineExceeded, errs.Canceled:
-			// it may have started all the same
-		default:
-			undo(ctx)
-		}
+		undo(ctx, err)
 		if raw, notGraph := findGraph(text); raw != nil && notGraph == nil {
 			err = c.pointed(e, text, err)
 		}
@@ -173,17 +127,13 @@ func (c *runCmd) start(e *env, s *services, text string, req *executorv1.StartRu
 	return r, g, err
 }
 
-// later sets when the run is to start and to end, and what it may use.
-func (c *runCmd) later(req *executorv1.StartRunRequest) (err error) {
-	req.Priority, req.Webhooks = c.Priority, c.runWebhooks.messages()
-	if req.StartTime, err = later("--start-at", c.StartAt); err != nil {
-		return err
+// title is that of a task that is made for the run.
+func (c *runCmd) title(graph string) string {
+	if c.Name != "" || c.File == "-" {
+		return graph
 	}
-	if c.Deadline > 0 {
-		req.Timeout = durationpb.New(c.Deadline)
-	}
-	req.Budget, err = c.runBudget.message()
-	return err
+	base := filepath.Base(c.File)
+	return strings.ToValidUTF8(strings.TrimSuffix(base, filepath.Ext(base)), "\ufffd")
 }
 
 // begin starts the run, with a signal if there is one.
@@ -417,6 +367,8 @@ func advice(r *executorv1.Run) string {
 		return fmt.Sprintf("its work is kept: `epigraph runs visits %s` shows it; %s, `epigraph runs cancel %s` ends it", r.GetId(), way, r.GetId())
 	case standsStill(r):
 		return fmt.Sprintf("its work is kept: `epigraph runs visits %s` shows it, `epigraph runs cancel %s` ends the run", r.GetId(), r.GetId())
+	case strings.Contains(r.GetError().GetMessage(), "(NOT_RECORDED)"):
+		// a cassette is played, and no model is asked
 	case strings.Contains(r.GetError().GetReason()+": "+r.GetError().GetMessage(), "MODEL_CALL_FAILED: "):
 		// the message of a child run has the reason
 		return "the server asks the model at OPENAI_BASE_URL with OPENAI_API_KEY, as they were set when it started; `epigraph demo` and `--actor template` need no model"

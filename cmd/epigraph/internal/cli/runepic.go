@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"path/filepath"
 	"strings"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -15,12 +14,8 @@ const maxQuery = 256
 
 // task creates a task for the run in the named epic, and the epic if it does not exist. undo removes both,
 // for a run that was refused; a command that is meant to be repeated leaves them for the next time.
-func (c *runCmd) task(ctx context.Context, s *services, title string) (made *registryv1.Task, undo func(context.Context), err error) {
+func (c *runStart) task(ctx context.Context, s *services, title string) (made *registryv1.Task, undo func(context.Context), err error) {
 	undo = func(context.Context) {}
-	if c.Name == "" && c.File != "-" {
-		base := filepath.Base(c.File)
-		title = strings.ToValidUTF8(strings.TrimSuffix(base, filepath.Ext(base)), "\ufffd")
-	}
 	epic := c.Epic
 	if !strings.HasPrefix(epic, "ep_") {
 		if epic, err = openEpic(ctx, s, c.Epic); err != nil {
@@ -84,7 +79,7 @@ func openEpic(ctx context.Context, s *services, title string) (string, error) {
 }
 
 // paysFrom says which task and which epic the usage of the run is booked on.
-func (c *runCmd) paysFrom(r *executorv1.Run) string {
+func (c *runStart) paysFrom(r *executorv1.Run) string {
 	switch {
 	case c.made == nil || c.made.GetId() != r.GetTaskId(): // that of a run that was there
 		return "task " + r.GetTaskId()

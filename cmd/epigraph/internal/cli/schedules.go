@@ -122,7 +122,7 @@ func (c *scheduleSpec) graph(ctx context.Context, e *env, s *services, file stri
 	if err != nil {
 		return nil, err
 	}
-	run := &runCmd{File: file, Actor: c.Actor, Common: c.Common, Args: c.Args, Named: c.Named}
+	run := &runCmd{File: file, Actor: c.Actor, Common: c.Common, runStart: runStart{Args: c.Args, Named: c.Named}}
 	g, err := run.graph(ctx, e, s, text)
 	if err == nil {
 		run.warn(ctx, e, s, text, g, in)

@@ -63,8 +63,9 @@ type threadsShowCmd struct {
 
 // Help says what the lines are.
 func (threadsShowCmd) Help() string {
-	return `A line is a message, or the state at the end of a round of the agent, with its sequence. A fork at the state
-shares the whole round. --page-token goes back to older items.`
+	return `A line is a message, or the state at the end of a round of the agent, with its sequence and its time. A fork
+at the state shares the whole round. --limit counts messages, and their states come with them. --page-token goes back
+to older items. --json prints the items as they are.`
 }
 
 // list reads a page of what is asked for.
@@ -135,9 +136,13 @@ func itemsOf(messages, states []*executorv1.ThreadItem) []*executorv1.ThreadItem
 	return all
 }
 
-// itemText is an item on one line: a message as it is, and of a state where the task stood.
+// itemText is an item in words: who said what, and of a state where the task stood.
 func itemText(it *executorv1.ThreadItem) string {
-	if it.GetKind() != executorv1.ThreadItemKind_THREAD_ITEM_KIND_STATE {
+	switch it.GetKind() {
+	case executorv1.ThreadItemKind_THREAD_ITEM_KIND_STATE:
+	case executorv1.ThreadItemKind_THREAD_ITEM_KIND_MESSAGE:
+		return messageText(it.GetBody().GetJson())
+	default:
 		return string(it.GetBody().GetJson())
 	}
 	var brief struct {
@@ -148,6 +153,31 @@ func itemText(it *executorv1.ThreadItem) string {
 		return "state"
 	}
 	return strings.TrimSpace("state: " + brief.Status + " " + brief.Description)
+}
+
+// messageText is a message with the calls of tools in it. One of no known form is shown as it is.
+func messageText(raw json.RawMessage) string {
+	var m struct {
+		Role    string `json:"role"`
+		Content string `json:"content"`
+		Calls   []struct {
+			Name      string          `json:"name"`
+			Arguments json.RawMessage `json:"arguments"`
+		} `json:"tool_calls"`
+		Failed bool `json:"is_error"`
+	}
+	if json.Unmarshal(raw, &m) != nil || m.Role == "" {
+		return string(raw)
+	}
+	who := map[string]string{"assistant": "agent", "tool": "result"}[m.Role]
+	if m.Failed {
+		who = "error"
+	}
+	out := cmp.Or(who, m.Role) + ": " + m.Content
+	for _, c := range m.Calls {
+		out += fmt.Sprintf(" → %s %s", c.Name, plain(c.Arguments))
+	}
+	return out
 }
 
 // threadText shows a thread with items that are newest first.
@@ -164,7 +194,7 @@ func threadText(e *env, t *executorv1.Thread, items []*executorv1.ThreadItem) st
 		fmt.Fprintf(&b, "run: %s\n", t.GetRunId())
 	}
 	for _, it := range slices.Backward(items) {
-		fmt.Fprintf(&b, "%6d  %s\n", it.GetSequence(), view.OneLine(itemText(it), 160))
+		fmt.Fprintf(&b, "%6d  %s  %s\n", it.GetSequence(), view.When(it.GetTime()), view.OneLine(itemText(it), 160))
 	}
 	return b.String()
 }

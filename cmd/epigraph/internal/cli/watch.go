@@ -60,6 +60,11 @@ func (e *env) watch(s *services, runID string, g *graphv1.Graph, after int64, de
 		}
 		return exit(exitPaused)
 	}
+	return exitOf(r)
+}
+
+// exitOf is how a command ends with a run that moves no more.
+func exitOf(r *executorv1.Run) error {
 	switch r.GetState() {
 	case executorv1.RunState_RUN_STATE_COMPLETED:
 		return nil

@@ -103,7 +103,7 @@ func (r *Registry) ActorInfo(name string) (workgraph.ActorInfo, bool) {
 	if !ok {
 		return workgraph.ActorInfo{}, false
 	}
-	return workgraph.ActorInfo{Effect: s.Effect, EffectOf: s.EffectOf, SeesPlace: s.SeesPlace, Computes: s.Computes, Elsewhere: s.Elsewhere, Version: s.Version, Schema: json.RawMessage(s.Schema),
+	return workgraph.ActorInfo{Effect: s.Effect, EffectOf: s.EffectOf, SeesPlace: s.SeesPlace, Computes: s.Computes, Elsewhere: s.Elsewhere, Description: s.Description, Version: s.Version, Schema: json.RawMessage(s.Schema),
 		Examine: s.Examine, NeverExpands: !s.Expands, Inner: s.Inner, WaitsFor: slices.Clone(s.WaitsFor), Approves: s.Approves, Internal: s.Internal, MakesInternal: s.MakesInternal}, true
 }
 

@@ -33,6 +33,14 @@ func (tr tracer) named(name string) (out tracetest.SpanStubs) {
 	return out
 }
 
+// started is the span that started a run. The starter of a child may learn of its start after the child has
+// run.
+func (tr tracer) started(t *testing.T, runID string) tracetest.SpanStub {
+	t.Helper()
+	testkit.Eventually(t, func() bool { return len(tr.of(runID, "run.start")) > 0 })
+	return tr.one(t, runID, "run.start")
+}
+
 // runOf is the run of a span.
 func runOf(s tracetest.SpanStub) string { return attributesOf(s)["epigraph.run.id"] }
 
@@ -96,7 +104,7 @@ func TestAgentSpans(t *testing.T) {
 		for _, tool := range []string{"a", "b", "fails"} {
 			spans := tr.named("execute_tool " + tool)
 			require.Len(t, spans, 1, tool)
-			requireBelow(t, tr.one(t, runOf(spans[0]), "run.start"), spans[0])
+			requireBelow(t, tr.started(t, runOf(spans[0])), spans[0])
 			got := attributesOf(spans[0])
 			require.Equal(t, []string{"execute_tool", tool, "function", "agent"},
 				[]string{got["gen_ai.operation.name"], got["gen_ai.tool.name"], got["gen_ai.tool.type"], got["gen_ai.agent.name"]})
@@ -104,15 +112,14 @@ func TestAgentSpans(t *testing.T) {
 			require.NotContains(t, got, "gen_ai.tool.call.id", "the prompt form has no ids")
 			require.Equal(t, tool == "fails", spans[0].Status.Code == codes.Error)
 			if tool == "fails" {
-				require.Equal(t, "NOT_TODAY", got["error.type"])
+				require.Equal(t, []string{"NOT_TODAY", "NOT_TODAY"}, []string{got["error.type"], spans[0].Status.Description}, "the words of a tool are content")
 			}
 		}
 		require.NotEmpty(t, tr.named("invoke reasoner"), "what is no tool is called as in any run")
 		threads := map[string]bool{}
 		for _, invoked := range tr.named("invoke_agent agent") {
-			requireBelow(t, tr.one(t, runOf(invoked), "run.start"), invoked)
+			requireBelow(t, tr.started(t, runOf(invoked)), invoked)
 			require.Equal(t, l.row(t, runOf(invoked)).CreateTime, invoked.StartTime.UTC())
-			require.Empty(t, invoked.Links)
 			got := attributesOf(invoked)
 			require.Equal(t, []string{"invoke_agent", "agent"}, []string{got["gen_ai.operation.name"], got["gen_ai.agent.name"]})
 			require.NotContains(t, got, "error.type")
@@ -164,6 +171,17 @@ func TestAgentSpans(t *testing.T) {
 			require.Equal(t, map[string]uint64{labels: 1}, histogram(t, reader, "gen_ai.invoke_agent.duration"))
 		})
 	}
+	t.Run("Failure/IsThatOfTheRun", func(t *testing.T) {
+		t.Parallel()
+		tr, reader, l := observed(t, actors{"ok": &recorder{}, "reasoner": &reasoner{fails: func(int) error { return workgraph.Errorf(workgraph.Permanent, "NO_IDEA", "it has none") }}})
+		id := l.start(t, agentOf(t, `{"goal": "all of it", "reasoner": "reasoner", "actions": {"a": {"actor": "ok"}}}`))
+		l.wait(t, id, journal.StateFailed)
+		testkit.Eventually(t, func() bool { return len(tr.named("invoke_agent agent")) == 1 })
+		invoked := tr.named("invoke_agent agent")[0]
+		require.Equal(t, codes.Error, invoked.Status.Code)
+		require.Equal(t, l.row(t, runOf(invoked)).Reason, attributesOf(invoked)["error.type"])
+		require.Equal(t, map[string]uint64{"error.type=FAILED,gen_ai.agent.name=agent,gen_ai.operation.name=invoke_agent": 1}, histogram(t, reader, "gen_ai.invoke_agent.duration"))
+	})
 	t.Run("Fork/IsAnInvocationOfItsOwn", func(t *testing.T) {
 		t.Parallel()
 		own := actors{"ok": &recorder{}, "reasoner": &reasoner{script: []string{`["a"]`, `{"result": "all"}`}}}

@@ -105,6 +105,14 @@ func (a *attempt) begin(parent context.Context) (context.Context, context.Cancel
 	return ctx, cancel
 }
 
+// left reports whether the attempt was asked to stop only because its run is not decided for here any more.
+// The next owner makes the call again.
+func (a *attempt) left() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return errors.Is(a.cause, errStopping) || errors.Is(a.cause, errFenced) || errors.Is(a.cause, errDropped)
+}
+
 func (a *attempt) startTime() time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -97,6 +97,9 @@ type directory struct {
 
 // Find implements actor.Directory.
 func (d directory) Find(ctx context.Context, names []string) (map[string]workgraph.ActorInfo, error) {
+	if l, ok := d.actors.(program.Learner); ok {
+		l.Learn(ctx, names)
+	}
 	found, err := d.actors.Find(ctx, d.namespace, names)
 	if err != nil {
 		return nil, err
@@ -319,9 +322,9 @@ func (t *session) report(a *attempt, out *workgraph.Outcome, fail *workgraph.Err
 		out = &fair
 	}
 	a.mu.Lock()
-	cause, reporter := a.cause, a.reporter
+	reporter := a.reporter
 	a.mu.Unlock()
-	if fail != nil && (errors.Is(cause, errStopping) || errors.Is(cause, errFenced) || errors.Is(cause, errDropped)) {
+	if fail != nil && a.left() {
 		r.outcomeDecided(a)
 		return
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -66,6 +67,8 @@ type Config struct {
 	MaxDescendants int
 	// DetailsEvery is the least time between two writes of one run's heartbeat details.
 	DetailsEvery time.Duration
+	// ThreadRoom is what the threads of one namespace may take.
+	ThreadRoom thread.Room
 	// MaxWatches is how many watches of one namespace this executor serves at once.
 	MaxWatches int
 	// SnapshotEvery is the least number of events between two snapshots of a busy run.

@@ -216,10 +216,7 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 		// The schedule may wait for the end of this run.
 		w.Jobs = append(w.Jobs, journal.ScheduleJob(r.namespace, r.schedule, time.Time{}))
 	}
-	if r.lineage.Thread != "" && (len(eff.Opened) > 0 || eff.Ended != nil && r.lineage.Parent == "") {
-		// A message may wait for the question, or for the end of the run.
-		w.Jobs = append(w.Jobs, journal.ThreadJob(r.namespace, r.lineage.Thread))
-	}
+	r.letTurnsGoOn(w, eff)
 	r.interruptRows(w, eff, now)
 	r.addToThreads(w, eff.Threads, now)
 	r.webhookJobs(w, evs, eff)

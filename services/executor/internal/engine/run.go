@@ -40,6 +40,9 @@ type run struct {
 	children map[string]bool
 	// held is set while children are not started because the run is paused.
 	held bool
+	// holds is set when threads may be held in the name of the run: it has added to one, or has children,
+	// whose agents hold in the name of the root. A run that was read from the journal may have done either.
+	holds bool
 	// programEvaluates says whether the program evaluates anything. The program stays, so this needs no lock.
 	programEvaluates bool
 	// graphChanged is set when the run's graph differs from its program's, or is about to.

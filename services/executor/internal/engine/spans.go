@@ -56,12 +56,18 @@ func (t *session) spanOf(ctx context.Context, a *attempt) (context.Context, trac
 //go:noinline
 func (t *session) endSpan(span trace.Span, a *attempt, out *workgraph.Outcome, err *workgraph.Error) {
 	if err != nil {
-		span.SetStatus(codes.Error, err.Error())
-		span.SetAttributes(genai.ErrorType.String(err.Reason))
+		class := errs.Clip(err.Reason, maxSpanText)
+		words := err.Error()
+		if a.isTool() { // the words of a tool are a part of its result
+			words = class
+		}
+		span.SetStatus(codes.Error, words)
+		span.SetAttributes(genai.ErrorType.String(class))
 	}
 	span.End()
 	// A call that ends in a wait, as those of agents and people do, says nothing of how long the tool takes.
-	if a.isTool() && (out == nil || out.Wait == nil) {
+	// One that only the end of this session has interrupted is made again.
+	if a.isTool() && (out == nil || out.Wait == nil) && (err == nil || !a.left()) {
 		t.e.meters.tool(a, time.Since(a.startTime()), err)
 	}
 }

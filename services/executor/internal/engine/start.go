@@ -307,6 +307,7 @@ func (r *run) fillStart(s *journal.Start, req command.StartRequest, now time.Tim
 		}
 	}
 	if req.NewThread != nil {
+		s.Room = r.t.e.cfg.ThreadRoom
 		s.Threads = append(s.Threads, thread.Append{Thread: req.ThreadID, Create: req.NewThread, Time: now})
 	}
 	s.Run, err = r.newRow(req, now)

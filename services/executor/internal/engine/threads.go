@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -20,23 +21,40 @@ func (t *session) prepareThreads(ctx context.Context, a *attempt, of []workgraph
 		return workgraph.Errorf(workgraph.Permanent, journal.ReasonPayloadTooLarge, "what is added to threads has %d bytes, the limit is %d", n, t.e.cfg.MaxPayload)
 	}
 	err := t.untilAnswered(ctx, func() error {
-		return thread.Examine(ctx, t.e.journal, t.e.threadEnds, a.run.namespace, a.run.id, of)
+		return thread.Examine(ctx, t.e.journal, t.e.threadEnds, a.run.namespace, a.run.id, of, t.e.cfg.ThreadRoom)
 	})
 	switch {
 	case err == nil:
 		return nil
 	case thread.KeyTaken(err):
 		return workgraph.Errorf(workgraph.Retryable, thread.ReasonConflict, "%s", errs.From(err).Message)
-	case errs.ReasonOf(err) == thread.ReasonConflict:
-		return workgraph.Errorf(workgraph.Permanent, thread.ReasonConflict, "%s", errs.From(err).Message)
+	case errs.ReasonOf(err) == thread.ReasonConflict, thread.Full(err):
+		return workgraph.Errorf(workgraph.Permanent, errs.ReasonOf(err), "%s", errs.From(err).Message)
 	}
 	return workgraph.Errorf(workgraph.Retryable, errs.ReasonOf(err), "the thread cannot be read: %v", errs.From(err).Message)
 }
 
 // addToThreads puts what a decision adds to threads into its write.
 func (r *run) addToThreads(w *journal.Append, of []workgraph.ThreadsOf, now time.Time) {
+	w.Room = r.t.e.cfg.ThreadRoom
 	for i := range of {
 		w.Threads = append(w.Threads, thread.Appends(of[i].Appends, r.id, of[i].Node, of[i].Visit, now)...)
+	}
+}
+
+// letTurnsGoOn puts what messages wait for into w: the end of the run, or a question. The caller holds r.mu.
+func (r *run) letTurnsGoOn(w *journal.Append, eff workgraph.Effects) {
+	r.holds = r.holds || len(eff.Spawns)+len(eff.Threads) > 0
+	if eff.Ended != nil {
+		w.Holds = r.holds
+		if r.lineage.Thread != "" && r.lineage.Parent == "" {
+			w.Jobs = append(w.Jobs, journal.ThreadJob(r.namespace, r.lineage.Thread, ""))
+		}
+		return
+	}
+	asks := slices.ContainsFunc(eff.Opened, func(o workgraph.OpenedInterrupt) bool { return len(o.Interrupt.Approve) == 0 })
+	if asks && (r.holds || r.lineage.Parent != "" || r.lineage.Thread != "") {
+		w.Jobs = append(w.Jobs, journal.ThreadJob(r.namespace, r.lineage.Thread, r.id))
 	}
 }
 

@@ -42,12 +42,16 @@ type RunBatch struct {
 	Claims  bool
 	Applied []int64
 	Jobs    []JobRow
-	Opened  []Interrupt
-	Closed  []Closing
-	Blobs   []BlobRef
-	// Threads are what is to be added to threads. NewThreads, ThreadItems, ThreadAgents and Facts are what a
-	// resolved batch writes of that.
+	// Holds says that the run may hold threads.
+	Holds  bool
+	Opened []Interrupt
+	Closed []Closing
+	Blobs  []BlobRef
+	// Threads are what is to be added to threads, within Room. NewThreads, ThreadItems, ThreadAgents,
+	// Facts and ThreadUsage are what a resolved batch writes of that.
 	Threads      []thread.Append
+	Room         thread.Room
+	ThreadUsage  thread.Usage
 	NewThreads   []thread.Thread
 	ThreadItems  []thread.ItemOf
 	ThreadAgents []thread.AgentOf
@@ -285,6 +289,8 @@ func (u *RunBatch) addAppend(a *Append) {
 	u.Progress = u.Progress || a.Progress
 	u.Release = u.Release || a.Release
 	u.Claims = u.Claims || a.Claims
+	u.Holds = u.Holds || a.Holds
+	u.Room = cmp.Or(a.Room, u.Room)
 	if a.GraphHash != "" {
 		u.GraphHash, u.Graph = a.GraphHash, a.Graph
 		u.GraphChanges++
@@ -438,6 +444,17 @@ func Looks(units []*RunBatch) (ranges []thread.Range, keys []Key) {
 	return ranges, keys
 }
 
+// Appending are the namespaces of batches that add to threads, each once and sorted.
+func Appending(units []*RunBatch) (namespaces []string) {
+	for _, u := range units {
+		if len(u.Threads) > 0 {
+			namespaces = append(namespaces, u.Namespace)
+		}
+	}
+	slices.Sort(namespaces)
+	return slices.Compact(namespaces)
+}
+
 // Needs returns the request ids and business keys that batches ask for, each once and sorted, so that
 // all commits lock them in one order.
 func Needs(units []*RunBatch) (requests []RequestKey, keys []Key) {
@@ -496,12 +513,12 @@ func Resolve(units []*RunBatch, g Preconditions, done *Outcomes) Resolved {
 	started := map[string]*RunBatch{}
 	for _, u := range units {
 		s := u.Start
-		w, err := g.Threads.Resolve(u.Namespace, u.RunID, u.Threads, u)
+		w, err := g.Threads.Resolve(u.Namespace, u.RunID, u.Threads, u.Room, u)
 		if err != nil {
 			done.Refused(u, err)
 			continue
 		}
-		u.NewThreads, u.ThreadItems, u.ThreadAgents, u.Facts = w.New, w.Items, w.Agents, w.Facts
+		u.NewThreads, u.ThreadItems, u.ThreadAgents, u.Facts, u.ThreadUsage = w.New, w.Items, w.Agents, w.Facts, w.Usage
 		if s == nil {
 			r.Appends = append(r.Appends, u)
 			continue
@@ -578,6 +595,8 @@ type SideEffects struct {
 	// Wakes are the jobs to be inserted for those runs among Targets and among the released ones that have
 	// commands and no owner by then.
 	Wakes []JobRow
+	// Freed are the jobs to be inserted for those runs that end and hold a thread for which a message waits.
+	Freed []JobRow
 	// Queues are those that get a job.
 	Queues []string
 	// Locked are the runs whose rows the commit locks first, in order, so that two commits with commands to
@@ -633,6 +652,9 @@ func (r *Resolved) Surroundings() SideEffects {
 			}
 			if u.Ends() {
 				a.Ended = append(a.Ended, u.RunID)
+				if u.Holds {
+					a.Freed = append(a.Freed, MakeJob(u.Namespace, u.RunID, ThreadJob(u.Namespace, "", u.RunID)))
+				}
 			}
 			if u.Release {
 				if u.Claims {

@@ -127,8 +127,12 @@ func (f fair) SegmentItems(ctx context.Context, namespace string, s thread.Segme
 	})
 }
 
-func (f fair) QueueTurn(ctx context.Context, t thread.Turn, q thread.Request, most int) (thread.Turn, error) {
-	return dbkit.Write(ctx, f.turns, t.Namespace, func(ctx context.Context) (thread.Turn, error) { return f.j.QueueTurn(ctx, t, q, most) })
+func (f fair) ThreadUsage(ctx context.Context, namespace string) (thread.Usage, error) {
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) (thread.Usage, error) { return f.j.ThreadUsage(ctx, namespace) })
+}
+
+func (f fair) QueueTurn(ctx context.Context, t thread.Turn, q thread.Request, b thread.Bounds) (thread.Turn, error) {
+	return dbkit.Write(ctx, f.turns, t.Namespace, func(ctx context.Context) (thread.Turn, error) { return f.j.QueueTurn(ctx, t, q, b) })
 }
 
 func (f fair) NextTurn(ctx context.Context, namespace, id string) (thread.Line, error) {
@@ -147,6 +151,10 @@ func (f fair) ListTurns(ctx context.Context, namespace, id string, after int64, 
 	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) ([]thread.Turn, error) {
 		return f.j.ListTurns(ctx, namespace, id, after, limit)
 	})
+}
+
+func (f fair) HeldTurns(ctx context.Context, namespace, runID, after string, limit int) ([]string, error) {
+	return f.j.HeldTurns(ctx, namespace, runID, after, limit)
 }
 
 func (f fair) OverdueTurns(ctx context.Context, before time.Time, after string, limit int) ([]thread.Name, error) {

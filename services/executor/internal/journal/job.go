@@ -39,7 +39,7 @@ const (
 	JobMaintenance JobKind = "maintenance"
 	// JobSchedule asks for somebody to look after a schedule: its time has come, or a run of it has ended.
 	JobSchedule JobKind = "schedule"
-	// JobThread asks for the next turn of a thread: the run at work on it has ended, or asks a question.
+	// JobThread asks for the next turn of threads: the run at work on them has ended, or asks a question.
 	JobThread JobKind = "thread"
 	// JobWebhook asks for what happened in a run to be told to an address outside.
 	JobWebhook JobKind = "webhook"
@@ -72,13 +72,15 @@ func ScheduleJob(namespace, id string, due time.Time) Job {
 // ThreadArgs is what a job about a thread carries.
 type ThreadArgs struct {
 	Namespace string `json:"namespace"`
-	ThreadID  string `json:"thread_id"`
+	ThreadID  string `json:"thread_id,omitempty"`
+	// RunID stands for the threads that the run, or one above it, holds.
+	RunID string `json:"run_id,omitempty"`
 }
 
-// ThreadJob asks for the next turn of a thread.
-func ThreadJob(namespace, id string) Job {
-	// Two texts always marshal.
-	args, _ := json.Marshal(ThreadArgs{Namespace: namespace, ThreadID: id})
+// ThreadJob asks for the next turn of a thread, of those that a run or one above it holds, or of both.
+func ThreadJob(namespace, id, runID string) Job {
+	// Three texts always marshal.
+	args, _ := json.Marshal(ThreadArgs{Namespace: namespace, ThreadID: id, RunID: runID})
 	return Job{Kind: JobThread, Args: args}
 }
 

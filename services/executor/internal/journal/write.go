@@ -84,9 +84,16 @@ type Append struct {
 	Opened []Interrupt
 	Closed []Closing
 	// Threads are added to threads of the namespace in the same transaction. The whole write is refused with
-	// thread.ReasonConflict if one cannot be added as it is. What is there already, exactly so, is not added
-	// again.
+	// thread.ReasonConflict if one cannot be added as it is, and with thread.ReasonTooMany or
+	// thread.ReasonTooLarge if the namespace has no room for it. What is there already, exactly so, is not
+	// added again.
 	Threads []thread.Append
+	// Room is what the threads of the namespace may take. Commits of several executors at once may together
+	// go beyond it by what they add.
+	Room thread.Room
+	// Holds says that the run may hold threads. A write that ends it then inserts a job if a message waits
+	// for one of them.
+	Holds bool
 	// Blobs are what its values refer to; a Packer sets them.
 	Blobs []BlobRef
 }

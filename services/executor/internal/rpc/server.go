@@ -130,7 +130,7 @@ func (s *Server) startRequest(ctx context.Context, req *executorv1.StartRunReque
 		BusinessKey: req.GetBusinessKey(), Labels: req.GetLabels(), Priority: int(req.GetPriority()), StartTime: instant(req.GetStartTime()),
 		Budget: callpb.FromBudget(req.GetBudget()), Webhooks: webhooks(req.GetWebhooks()),
 	}
-	if err := newThread(&out, req); err != nil {
+	if err := newThread(ctx, &out, req, s.engine.Programs().UnknownActor); err != nil {
 		return out, err
 	}
 	if out.ThreadID = req.GetThreadId(); out.ThreadID != "" {

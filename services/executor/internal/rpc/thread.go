@@ -76,12 +76,24 @@ type ThreadServer struct {
 	executorv1.UnimplementedThreadServiceServer
 	store     thread.Store
 	conductor *thread.Conductor
-	maxQueued int
+	bounds    thread.Bounds
+	unknown   UnknownActor
 }
 
-// NewThreadServer returns a server of the threads in a store. Up to maxQueued turns of one thread may wait.
-func NewThreadServer(store thread.Store, conductor *thread.Conductor, maxQueued int) *ThreadServer {
-	return &ThreadServer{store: store, conductor: conductor, maxQueued: maxQueued}
+// NewThreadServer returns a server of the threads in a store, within bounds.
+func NewThreadServer(store thread.Store, conductor *thread.Conductor, bounds thread.Bounds, unknown UnknownActor) *ThreadServer {
+	return &ThreadServer{store: store, conductor: conductor, bounds: bounds, unknown: unknown}
+}
+
+// refuses returns the error of an agent that is no actor. One that cannot be looked up is not refused.
+func (unknown UnknownActor) refuses(ctx context.Context, agent string) error {
+	if agent == "" {
+		return nil
+	}
+	if no, near, err := unknown(ctx, grpckit.Namespace(ctx), agent); err == nil && no {
+		return thread.AgentUnknown(agent, near)
+	}
+	return nil
 }
 
 // CreateThread implements the service.
@@ -124,14 +136,14 @@ func (s *ThreadServer) create(ctx context.Context, method string, req identified
 	made, err := s.store.CreateThread(ctx, thread.Create{
 		Thread: thread.Thread{ID: ids.New(thread.IDPrefix), Namespace: grpckit.Namespace(ctx), Key: c.Key, Agent: c.Agent, Title: m.GetTitle(),
 			Lifetime: cmp.Or(c.Lifetime, workgraph.ThreadConversation), ParentID: parent, ParentSeq: seq, CreateTime: dbkit.Now()},
-		Request: thread.Request{Method: method, ID: once.ID, BodyHash: once.BodyHash},
+		Request: thread.Request{Method: method, ID: once.ID, BodyHash: once.BodyHash}, Room: s.bounds.Room, Refused: s.unknown.refuses(ctx, c.Agent),
 	})
 	return threadAnswer(made, err)
 }
 
 // newThread reads the thread that a run is started with. A conversation without a key is that of the user,
 // the chat and the graph.
-func newThread(out *command.StartRequest, req *executorv1.StartRunRequest) error {
+func newThread(ctx context.Context, out *command.StartRequest, req *executorv1.StartRunRequest, unknown UnknownActor) error {
 	m := req.GetThread()
 	switch {
 	case m == nil:
@@ -144,7 +156,7 @@ func newThread(out *command.StartRequest, req *executorv1.StartRunRequest) error
 	if c.Key == "" && (c.Lifetime == 0 || c.Lifetime == workgraph.ThreadConversation) {
 		c.Key = thread.KeyOf(req.GetUserId(), req.GetChatId(), req.GetGraph().GetName())
 	}
-	if err := thread.CheckCreate(c); err != nil {
+	if err := cmp.Or(thread.CheckCreate(c), unknown.refuses(ctx, c.Agent)); err != nil {
 		return err
 	}
 	out.NewThread = c
@@ -313,7 +325,13 @@ func (s *ThreadServer) AppendMessage(ctx context.Context, req *executorv1.Append
 	}
 	t := thread.Turn{Namespace: ns, Thread: req.GetThreadId(), RunID: ids.New(command.IDPrefix), Message: message.Bytes(),
 		Principal: access.Of(ctx).String(), AnswersAny: access.Of(ctx).Has(access.Approve), CreateTime: dbkit.Now()}
-	t, err = s.store.QueueTurn(ctx, t, thread.Request{Method: "AppendMessage", ID: once.ID, BodyHash: once.BodyHash}, s.maxQueued)
+	th, err := s.store.Thread(ctx, ns, t.Thread)
+	if err != nil {
+		return nil, away(err)
+	}
+	bounds := s.bounds
+	bounds.Refused = s.unknown.refuses(ctx, th.Agent)
+	t, err = s.store.QueueTurn(ctx, t, thread.Request{Method: "AppendMessage", ID: once.ID, BodyHash: once.BodyHash}, bounds)
 	if err != nil {
 		return nil, away(err)
 	}

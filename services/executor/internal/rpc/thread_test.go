@@ -34,6 +34,9 @@ func (f faulty) Turn(ctx context.Context, namespace, id string, number int64) (t
 	return f.Store.Turn(ctx, namespace, id, number)
 }
 
+// known says of every actor that it is there.
+func known(context.Context, string, string) (bool, []string, error) { return false, nil, nil }
+
 func TestAppendMessageThatIsDurableIsNoError(t *testing.T) {
 	t.Parallel()
 	ctx := grpckit.WithNamespace(t.Context(), "ns")
@@ -44,7 +47,7 @@ func TestAppendMessageThatIsDurableIsNoError(t *testing.T) {
 	require.NoError(t, err)
 	for name, f := range map[string]faulty{"TheAgentCannotBeGivenIt": {store, nil}, "NorCanItBeReadAgain": {store, errors.New("nor this")}} {
 		t.Run(name, func(t *testing.T) {
-			s := NewThreadServer(f, thread.NewConductor(f, nil, nil, time.Now), 100)
+			s := NewThreadServer(f, thread.NewConductor(f, nil, nil, time.Now), thread.Bounds{Queued: 100}, known)
 			th, err := s.CreateThread(ctx, &executorv1.CreateThreadRequest{Thread: &executorv1.Thread{Agent: "agent/a"}})
 			require.NoError(t, err)
 			turn, err := s.AppendMessage(ctx, &executorv1.AppendMessageRequest{ThreadId: th.GetId(), Content: &graphv1.Payload{Json: []byte(`"hello"`)}})

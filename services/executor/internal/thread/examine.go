@@ -12,16 +12,22 @@ import (
 type Finder interface {
 	Thread(ctx context.Context, namespace, id string) (Thread, error)
 	ThreadByKey(ctx context.Context, namespace, key string) (Thread, error)
+	ThreadUsage(ctx context.Context, namespace string) (Usage, error)
 }
 
 // Examine reports whether a commit could add these items now, as Found.Resolve does in a commit. It sees that
 // early, when the one attempt can still fail by itself. ends, if not nil, knows the ends of some threads.
-// Errors are those of the finder, and ReasonConflict.
-func Examine(ctx context.Context, by Finder, ends *Ends, namespace, runID string, of []workgraph.ThreadAppend) error {
+// Errors are those of the finder, ReasonConflict, ReasonTooMany and ReasonTooLarge.
+func Examine(ctx context.Context, by Finder, ends *Ends, namespace, runID string, of []workgraph.ThreadAppend, room Room) error {
 	if ends.allow(namespace, of) {
 		return nil
 	}
 	var f Found
+	used, err := by.ThreadUsage(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	f.AddUsage(namespace, used)
 	note := func(id string) (Thread, bool, error) {
 		if st := f.threads[id]; st != nil {
 			return st.Thread, true, nil
@@ -68,6 +74,6 @@ func Examine(ctx context.Context, by Finder, ends *Ends, namespace, runID string
 			f.AddItem(p.ID, Item{Seq: c.ParentSeq})
 		}
 	}
-	_, err := f.Resolve(namespace, runID, Appends(of, runID, "", 0, time.Time{}), nil)
+	_, err = f.Resolve(namespace, runID, Appends(of, runID, "", 0, time.Time{}), room, nil)
 	return err
 }

@@ -12,6 +12,7 @@ import (
 type Found struct {
 	threads map[string]*state
 	keys    map[nameKey]string
+	usage   map[string]Usage
 	// undo takes back what the present call of Resolve changed.
 	undo []func()
 }
@@ -51,6 +52,14 @@ func (f *Found) AddKey(namespace, key, id string) {
 	f.keys[nameKey{namespace, key}] = id
 }
 
+// AddUsage notes what the threads of a namespace take.
+func (f *Found) AddUsage(namespace string, u Usage) {
+	if f.usage == nil {
+		f.usage = map[string]Usage{}
+	}
+	f.usage[namespace] = u
+}
+
 // Range names items of a thread, by their first and last sequence.
 type Range struct {
 	Thread   string
@@ -78,6 +87,8 @@ type Write struct {
 	// Agents are threads whose turns another agent takes from now on, each once.
 	Agents []AgentOf
 	Facts  []fact.Fact
+	// Usage is what the namespace takes more with that.
+	Usage Usage
 }
 
 // AgentOf is the agent of a thread.
@@ -90,20 +101,34 @@ type ItemOf struct {
 }
 
 // Resolve decides what is written of the appends of a run, which writer stands for. What is there already is
-// left out. The error has ReasonConflict, and then nothing of the run may be written. Found changes with what
-// is to be written, so that a later call sees it.
-func (f *Found) Resolve(namespace, runID string, as []Append, writer any) (Write, error) {
+// left out. The error has ReasonConflict, ReasonTooMany or ReasonTooLarge, and then nothing of the run may be
+// written. Found changes with what is to be written, so that a later call sees it.
+func (f *Found) Resolve(namespace, runID string, as []Append, room Room, writer any) (Write, error) {
 	var w Write
 	f.undo = nil
-	for i := range as {
-		if err := f.one(namespace, runID, &as[i], writer, &w); err != nil {
-			for _, undo := range slices.Backward(f.undo) {
-				undo()
-			}
-			return Write{}, err
+	err := f.all(namespace, runID, as, writer, &w)
+	if err == nil {
+		err = room.Check(f.usage[namespace], w.Usage)
+	}
+	if err != nil {
+		for _, undo := range slices.Backward(f.undo) {
+			undo()
 		}
+		return Write{}, err
+	}
+	if w.Usage != (Usage{}) {
+		f.AddUsage(namespace, f.usage[namespace].Plus(w.Usage))
 	}
 	return w, nil
+}
+
+func (f *Found) all(namespace, runID string, as []Append, writer any, w *Write) error {
+	for i := range as {
+		if err := f.one(namespace, runID, &as[i], writer, w); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (f *Found) one(namespace, runID string, a *Append, writer any, w *Write) error {
@@ -117,6 +142,7 @@ func (f *Found) one(namespace, runID string, a *Append, writer any, w *Write) er
 			return err
 		}
 		w.New = append(w.New, st.Thread)
+		w.Usage.Threads++
 	case a.Create != nil && !st.madeBy(a):
 		return conflict("there is a thread %q already", a.Thread)
 	}
@@ -149,6 +175,7 @@ func (f *Found) one(namespace, runID string, a *Append, writer any, w *Write) er
 		st.items[seq] = a.Items[i]
 		f.undo = append(f.undo, func() { delete(st.items, seq) })
 		w.Items = append(w.Items, ItemOf{a.Thread, &a.Items[i]})
+		w.Usage.Bytes += a.Items[i].Weight
 	}
 	w.Facts = append(w.Facts, a.Facts...)
 	if a.Agent != "" {

@@ -74,6 +74,10 @@ type Create struct {
 	// is a fork after the last item of the parent.
 	Thread
 	Request Request
+	// Room is what the namespace may have, with this thread.
+	Room Room
+	// Refused, if not nil, is the error of a request that is no repetition.
+	Refused error
 }
 
 // Request identifies a request that may come twice.
@@ -94,8 +98,10 @@ type Store interface {
 	ThreadByKey(ctx context.Context, namespace, key string) (Thread, error)
 	// ListThreads returns up to limit threads after a cursor, newest first by (CreateTime, ID).
 	ListThreads(ctx context.Context, namespace string, f Filter, after page.Cursor, limit int) ([]Thread, error)
+	// ThreadUsage returns what the threads of a namespace take.
+	ThreadUsage(ctx context.Context, namespace string) (Usage, error)
 	// CreateThread makes a thread, or a fork of one. A repeated request returns the thread that it made.
-	// ReasonExists; of a fork ReasonNotFound, ReasonTooDeep, ReasonInvalid.
+	// ReasonExists, ReasonTooMany; of a fork ReasonNotFound, ReasonTooDeep, ReasonInvalid.
 	CreateThread(ctx context.Context, c Create) (Thread, error)
 	// DeleteThread removes a thread. Its items stay as long as forks need them. ReasonNotFound, ReasonBusy.
 	DeleteThread(ctx context.Context, namespace, id string) error

@@ -96,6 +96,9 @@ type Item struct {
 	RunID, NodeID string
 	Visit         int32
 	Brief, Body   []byte
+	// Weight is what the item counts in the usage of its namespace, in whatever form its bytes are
+	// stored. It is set of an item to be added alone.
+	Weight int64
 }
 
 // Size implements page.Row.
@@ -130,7 +133,8 @@ func Appends(of []workgraph.ThreadAppend, runID, nodeID string, visit int, now t
 		a := &of[i]
 		out[i] = Append{Thread: a.Thread, After: a.After, Create: a.Create, Agent: a.Agent, Time: now, Items: make([]Item, len(a.Items))}
 		for j, it := range a.Items {
-			out[i].Items[j] = Item{Seq: a.After + int64(j) + 1, Kind: it.Kind, Time: now, RunID: runID, NodeID: nodeID, Visit: int32(min(visit, 1<<31-1)), Brief: it.Brief, Body: it.Body}
+			out[i].Items[j] = Item{Seq: a.After + int64(j) + 1, Kind: it.Kind, Time: now, RunID: runID, NodeID: nodeID, Visit: int32(min(visit, 1<<31-1)), Brief: it.Brief, Body: it.Body,
+				Weight: int64(len(it.Brief)+len(it.Body)) + Overhead}
 		}
 		for _, f := range a.Facts {
 			one := fact.New("", fact.Owner{Agent: f.Agent, User: f.User}, f.Name, f.Content)

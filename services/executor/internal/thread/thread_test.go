@@ -100,20 +100,20 @@ func TestResolve(t *testing.T) {
 		t.Parallel()
 		f := found()
 		for i := range int64(3) {
-			w, err := f.Resolve("ns", "run_1", appends(i, fmt.Sprint(i)), 1)
+			w, err := f.Resolve("ns", "run_1", appends(i, fmt.Sprint(i)), thread.Room{}, 1)
 			require.NoError(t, err)
 			require.Len(t, w.Items, 1)
 		}
-		w, err := f.Resolve("ns", "run_1", appends(1, `1`, `2`), 1)
+		w, err := f.Resolve("ns", "run_1", appends(1, `1`, `2`), thread.Room{}, 1)
 		require.NoError(t, err)
 		require.Empty(t, w.Items, "they are there")
 	})
 	t.Run("Refused/ChangesNothing", func(t *testing.T) {
 		t.Parallel()
 		f := found()
-		_, err := f.Resolve("ns", "run_1", append(appends(0, `1`), appends(5, `6`)...), 1)
+		_, err := f.Resolve("ns", "run_1", append(appends(0, `1`), appends(5, `6`)...), thread.Room{}, 1)
 		require.Equal(t, thread.ReasonConflict, errs.ReasonOf(err))
-		w, err := f.Resolve("ns", "run_2", appends(0, `2`), 2)
+		w, err := f.Resolve("ns", "run_2", appends(0, `2`), thread.Room{}, 2)
 		require.NoError(t, err)
 		require.Len(t, w.Items, 1)
 	})
@@ -121,7 +121,7 @@ func TestResolve(t *testing.T) {
 		t.Parallel()
 		f := found()
 		f.AddItem("thr_1", appends(0, `1`)[0].Items[0])
-		_, err := f.Resolve("ns", "run_1", appends(0, `1`, `2`), 1)
+		_, err := f.Resolve("ns", "run_1", appends(0, `1`, `2`), thread.Room{}, 1)
 		require.Equal(t, thread.ReasonConflict, errs.ReasonOf(err))
 	})
 }

@@ -3,6 +3,7 @@ package thread
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -13,6 +14,8 @@ const (
 	ReasonQueueFull = "THREAD_QUEUE_FULL"
 	// ReasonNoAgent is the reason of a turn of a thread that names no agent.
 	ReasonNoAgent = "THREAD_WITHOUT_AGENT"
+	// ReasonAgentUnknown is the reason of a thread, or a turn of one, whose agent is no actor.
+	ReasonAgentUnknown = "THREAD_AGENT_UNKNOWN"
 	// ReasonTurnNotFound is the reason when a thread has no such turn.
 	ReasonTurnNotFound = "TURN_NOT_FOUND"
 	// maxAdvance is how many steps Advance takes at once; a turn takes one or two.
@@ -53,6 +56,9 @@ type Turn struct {
 	CreateTime, StartTime time.Time
 }
 
+// Weight is what the turn counts in the usage of its namespace.
+func (t *Turn) Weight() int64 { return int64(len(t.Message)) + Overhead }
+
 // Size implements page.Row.
 func (t Turn) Size() int { return 512 + len(t.Message) + len(t.Error) }
 
@@ -70,11 +76,19 @@ type Line struct {
 	Runs []string
 }
 
+// Bounds are those of a turn to be queued: how many of its thread may wait, and what the namespace may have.
+// Refused, if not nil, is the error of a turn that is no repetition.
+type Bounds struct {
+	Queued  int
+	Room    Room
+	Refused error
+}
+
 // Turns keeps the turns of threads. Store embeds it.
 type Turns interface {
-	// QueueTurn adds a turn, whose Number it chooses, unless most of the thread wait. A repeated request
-	// returns the turn that it made. ReasonNotFound, ReasonNoAgent, ReasonQueueFull.
-	QueueTurn(ctx context.Context, t Turn, q Request, most int) (Turn, error)
+	// QueueTurn adds a turn, whose Number it chooses, within bounds. A repeated request returns the turn
+	// that it made. ReasonNotFound, ReasonNoAgent, ReasonQueueFull, ReasonTooLarge.
+	QueueTurn(ctx context.Context, t Turn, q Request, b Bounds) (Turn, error)
 	// NextTurn reads what decides about the next turn. ReasonNotFound.
 	NextTurn(ctx context.Context, namespace, id string) (Line, error)
 	// SettleTurn writes the state, the interrupt, who asked, the error and the start time of a queued turn. A
@@ -84,6 +98,9 @@ type Turns interface {
 	Turn(ctx context.Context, namespace, id string, number int64) (Turn, error)
 	// ListTurns returns up to limit turns after a number, in order. ReasonNotFound.
 	ListTurns(ctx context.Context, namespace, id string, after int64, limit int) ([]Turn, error)
+	// HeldTurns lists up to limit threads after an id for which turns wait and that a run, or one above it,
+	// holds or held last, by id.
+	HeldTurns(ctx context.Context, namespace, runID, after string, limit int) ([]string, error)
 	// OverdueTurns lists up to limit threads after an id with turns that wait since before a time, by id.
 	OverdueTurns(ctx context.Context, before time.Time, after string, limit int) ([]Name, error)
 }
@@ -98,6 +115,15 @@ func QueueFull(id string, most int) error {
 func NoAgent(id string) error {
 	return errs.New(errs.FailedPrecondition, ReasonNoAgent, "thread %q has no agent that takes messages", id).
 		Hint("make a thread with an agent, or fork this one with one")
+}
+
+// AgentUnknown is the error of an agent that is no actor; near are actors with similar names.
+func AgentUnknown(agent string, near []string) error {
+	hint := "`epigraph actors` lists those that there are; those of a worker are known once it has connected"
+	if len(near) > 0 {
+		hint = "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return errs.New(errs.InvalidArgument, ReasonAgentUnknown, "the agent of the thread is no actor: there is no %q", agent).Hint(hint)
 }
 
 // TurnNotFound is the error of a turn that is not there.

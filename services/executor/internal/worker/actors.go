@@ -90,7 +90,7 @@ func (k *actorCache) forget(namespace string) {
 }
 
 func info(a journal.RemoteActor) program.ActorInfo {
-	return program.ActorInfo{ActorInfo: workgraph.ActorInfo{Effect: workgraph.Effect(a.Effect), Version: a.Version, Schema: json.RawMessage(a.Schema)}, Changes: true}
+	return program.ActorInfo{ActorInfo: workgraph.ActorInfo{Effect: workgraph.Effect(a.Effect), Description: a.Description, Version: a.Version, Schema: json.RawMessage(a.Schema)}, Changes: true}
 }
 
 // lookup is what the namespace knows of remote actors with these names.
@@ -141,6 +141,13 @@ func (s *Server) Find(ctx context.Context, namespace string, names []string) (ma
 		out[n] = info(a)
 	}
 	return out, nil
+}
+
+// Learn implements program.Learner.
+func (s *Server) Learn(ctx context.Context, names []string) {
+	for _, n := range names {
+		s.builtin.Learn(ctx, n)
+	}
 }
 
 // Actor implements engine.Actors. An actor that some worker once served waits for one.

@@ -54,6 +54,7 @@ type noBuiltin struct{}
 func (noBuiltin) ActorInfo(string) (workgraph.ActorInfo, bool) { return workgraph.ActorInfo{}, false }
 func (noBuiltin) Actor(string) (workgraph.Actor, bool)         { return nil, false }
 func (noBuiltin) Names() []string                              { return nil }
+func (noBuiltin) Learn(context.Context, string)                {}
 func (noBuiltin) Absent(string) bool                           { return false }
 func (noBuiltin) Changes(string) bool                          { return false }
 

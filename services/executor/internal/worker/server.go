@@ -105,6 +105,8 @@ type Builtin interface {
 	ActorInfo(name string) (workgraph.ActorInfo, bool)
 	Actor(name string) (workgraph.Actor, bool)
 	Names() []string
+	// Learn waits for a bounded time until as much is known of the actor as can be soon after a start.
+	Learn(ctx context.Context, name string)
 	// Absent reports whether a new graph must not call the actor, although runs that do may go on. Changes
 	// reports whether its ActorInfo may change.
 	Absent(name string) bool

@@ -103,6 +103,9 @@ func (s *Server) RevisePlan(ctx context.Context, req *plannerv1.RevisePlanReques
 	if err != nil {
 		return nil, err
 	}
+	if err := s.amendable(ctx, req.GetRunId()); err != nil {
+		return nil, err
+	}
 	made, report, err := s.author.Revise(ctx, r)
 	traced(ctx, report)
 	if err != nil {

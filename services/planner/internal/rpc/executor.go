@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/graphpb"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
@@ -80,6 +81,25 @@ func (s *Server) startable(ctx context.Context, g *workgraph.Graph) ([]workgraph
 	return slices.DeleteFunc(faults, func(f workgraph.Fault) bool {
 		return f.Code == workgraph.CodeUnknownActor || f.Code == workgraph.CodeMoreFaults
 	}), nil
+}
+
+// amendable refuses a run that an executor does not know, and one that has ended: no change of it could be
+// used, so that no model is asked for one. What an executor does not tell now, AmendRun does.
+func (s *Server) amendable(ctx context.Context, runID string) error {
+	if s.executor == nil {
+		return nil
+	}
+	run, err := s.executor.GetRun(ctx, &executorv1.GetRunRequest{RunId: runID})
+	switch {
+	case errs.Is(err, errs.NotFound):
+		return err
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err == nil && run.GetEndTime() != nil:
+		return errs.New(errs.FailedPrecondition, "RUN_ENDED", "run %q has ended, so that its plan cannot change", runID).
+			Hint("fork the run, or start another one")
+	}
+	return nil
 }
 
 // Amend implements early.Executor.

@@ -90,8 +90,14 @@ func (l *loop) read(ctx context.Context, c *workgraph.Call, d *definition, r *ro
 		_, done := r.results.Plain()
 		return l.plans.read(ctx, d, c, raw, begins || refused, begins || refused && !done)
 	}
-	resp, err := response.Read(raw)
-	if err == nil && d.Form == formTools {
+	if v, ok := response.Bare(raw); ok && len(d.ResultSchema) > 0 {
+		return &response.Response{InstantResponse: actor.AsText(v), Result: v, Status: response.Completed}, nil
+	}
+	if d.Form != formTools {
+		return response.Read(raw)
+	}
+	resp, err := response.ReadCalls(raw, d.Reasoner != actorLLM)
+	if err == nil {
 		resp.TakeTaskCalls(d.TaskTools)
 	}
 	return resp, err

@@ -336,6 +336,9 @@ func (d *definition) resolve(ctx context.Context) error {
 		if of := known[a.Actor].EffectOf; of != nil {
 			a.OwnEffect = of(&workgraph.Node{Actor: a.Actor, Named: a.Named})
 		}
+		if a.Description == "" && a.Actor != actorAgent {
+			a.Description = errs.Clip(known[a.Actor].Description, maxDescription)
+		}
 		if isAgent(a.Actor) {
 			continue // its schema is about its definition
 		}

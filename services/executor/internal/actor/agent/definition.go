@@ -286,7 +286,14 @@ func (d *definition) instructions() string {
 		d.explain(&b)
 	}
 	if len(d.ResultSchema) > 0 {
-		fmt.Fprintf(&b, "The result must fit this JSON Schema: %s\n", d.ResultSchema)
+		where := "When the task is completed the InstantResponse"
+		switch {
+		case d.Form == formTools:
+			where = "Your last message, which calls no tool,"
+		case d.Dispatch == dispatchPlan:
+			where = "Your answer to the user"
+		}
+		fmt.Fprintf(&b, "%s must be JSON and nothing else, and fit this JSON Schema: %s\n", where, d.ResultSchema)
 	}
 	return strings.TrimSpace(b.String())
 }

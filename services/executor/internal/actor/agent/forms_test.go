@@ -33,7 +33,7 @@ func TestToolsForm(t *testing.T) {
 		e := newEnv(t, workgraph.Actors{"r": r, "tool": a})
 		done(t, e.run(t, `{"user_input": "weather?", "context": "ctx", "reasoner": "r", "form": "tools", "task_tools": [], "actions": {
 			"a": {"actor": "tool", "description": "Tells.", "schema": {"type": "object", "properties": {"x": {"type": "integer"}}}}, "bad": {"actor": "fail", "named": {"reason": "NO"}}}}`), `"It is sunny."`)
-		require.JSONEq(t, `[{"name": "a", "description": "Tells.", "schema": {"type": "object", "properties": {"x": {"type": "integer"}}}}, {"name": "bad", "schema": `+string(visibleOfFail(t, r))+`}]`, string(r.asked[0]["tools"]))
+		require.JSONEq(t, `[{"name": "a", "description": "Tells.", "schema": {"type": "object", "properties": {"x": {"type": "integer"}}}}, {"name": "bad", "description": "Fails on purpose, for drills: with any kind of error, a panic, or by hanging.", "schema": `+string(visibleOfFail(t, r))+`}]`, string(r.asked[0]["tools"]))
 		require.JSONEq(t, `[{"role": "user", "content": "Context:\nctx"}, {"role": "user", "content": "weather?"}]`, string(r.asked[0]["messages"]))
 		require.JSONEq(t, `[{"role": "user", "content": "Context:\nctx"}, {"role": "user", "content": "weather?"},
 			`+calls(`{"id": "c1", "name": "a", "arguments": {"x": 1}}`, `{"id": "c2", "name": "bad", "arguments": {}}`, `{"id": "c3", "name": "a", "arguments": {"x": 2}}`)+`,
@@ -186,7 +186,8 @@ func TestTaskTools(t *testing.T) {
 	})
 }
 
-// Whatever actor an action has, its schema is shown to the model, without what the model cannot give.
+// Whatever actor an action has, its description and its schema are shown to the model, without what the model
+// cannot give.
 func TestSchemasShown(t *testing.T) {
 	t.Parallel()
 	web, err := http.Spec(http.DefaultConfig(), nil, nil)
@@ -200,18 +201,25 @@ func TestSchemasShown(t *testing.T) {
 		e.all[s.Name] = described{t, s.Actor, info, e}
 	}
 	// Those of workers and MCP servers come by the same directory.
-	e.all["shop/find"] = described{t, says(`1`), workgraph.ActorInfo{Effect: workgraph.Pure, Schema: json.RawMessage(`{"type": "object", "required": ["what", "key"], "properties": {"what": {"type": "string"}, "key": {"type": "string"}}}`)}, e}
+	e.all["shop/find"] = described{t, says(`1`), workgraph.ActorInfo{Effect: workgraph.Pure, Description: "Finds\ngoods.", Schema: json.RawMessage(`{"type": "object", "required": ["what", "key"], "properties": {"what": {"type": "string"}, "key": {"type": "string"}}}`)}, e}
 	done(t, e.run(t, `{"user_input": "x", "form": "tools", "task_tools": [], "reasoner": "r", "actions": {
 		"fetch": {"actor": "http", "named": {"method": "GET"}}, "run": {"actor": "spawn", "named": {"ref": "self"}}, "find": {"actor": "shop/find", "named": {"key": "k"}}}}`), `"over"`)
 	var shown []struct {
-		Name   string
-		Schema struct {
+		Name        string
+		Description string
+		Schema      struct {
 			Required   []string
 			Properties map[string]json.RawMessage
 		}
 	}
 	require.NoError(t, json.Unmarshal(r.asked[0]["tools"], &shown))
 	require.Len(t, shown, 3)
+	require.Equal(t, []string{web.Description, "Finds\ngoods."}, []string{shown[0].Description, shown[1].Description})
+	require.NotEmpty(t, shown[2].Description)
+	r.script = []string{over}
+	done(t, e.run(t, `{"user_input": "x", "reasoner": "r", "actions": {"find": {"actor": "shop/find"}, "seek": {"actor": "shop/find", "description": "Seeks."}}}`), `"done"`)
+	require.Contains(t, r.prompt(t, 2), "- find: Finds goods. Arguments: ")
+	require.Contains(t, r.prompt(t, 2), "- seek: Seeks. Arguments: ")
 	fetch, find, run := shown[0].Schema, shown[1].Schema, shown[2].Schema
 	require.Contains(t, fetch.Properties, "url")
 	require.NotContains(t, fetch.Properties, "method", "what is fixed")

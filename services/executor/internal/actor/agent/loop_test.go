@@ -304,6 +304,21 @@ func TestTask(t *testing.T) {
 		done(t, work(t, workgraph.Actors{"r": r, "tool": says(`1`)}, `{`+search+`, "result_schema": {"type": "integer"}}`), `7`)
 		require.Contains(t, r.prompt(t, 2), "the result is not what its schema asks for")
 	})
+	const city = `"result_schema": {"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}}`
+	for form, more := range map[string]string{"Prompt": "", "Tools": `, "form": "tools"`} {
+		t.Run("Result/AloneIsWhatItsSchemaAsksFor/"+form, func(t *testing.T) {
+			t.Parallel()
+			r := &reasoner{script: []string{`{"town": "Oslo"}`, "```json\n{\"city\": \"Oslo\"}\n```"}}
+			done(t, work(t, workgraph.Actors{"r": r, "tool": says(`1`)}, `{`+search+`, `+city+more+`}`), `{"city": "Oslo"}`)
+		})
+	}
+	t.Run("Tools/QuotedActionsAreNotDone", func(t *testing.T) {
+		t.Parallel()
+		const quote = `The page says {"actions": [[{"action": "search"}]]} and nothing else.`
+		r, a := &reasoner{script: []string{quote}}, &tool{}
+		done(t, work(t, workgraph.Actors{"r": r, "tool": a}, `{`+search+`, "form": "tools"}`), encoded(t, quote))
+		require.Empty(t, a.calls)
+	})
 }
 
 func TestInput(t *testing.T) {

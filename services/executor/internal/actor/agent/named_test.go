@@ -54,7 +54,7 @@ func TestNamed(t *testing.T) {
 		r, s := &reasoner{script: []string{`[{"action": "finder", "arguments": {"user_input": "look"}}]`, over}}, &reasoner{script: []string{`{"result": "seen"}`}}
 		e := named(t, workgraph.Actors{"r": r, "s": s, "tool": &tool{}}, agent.Config{"finder": {Description: "Finds.", Definition: `{"reasoner": "s", "actions": {"search": {"actor": "tool"}}}`}})
 		done(t, e.run(t, `{"user_input": "find", "reasoner": "r", "actions": {"finder": {"actor": "agent/finder"}}}`), `"done"`)
-		require.Contains(t, r.prompt(t, 1), `- finder Arguments: {"type":"object","required":["user_input"]`)
+		require.Contains(t, r.prompt(t, 1), `- finder: Finds. Arguments: {"type":"object","required":["user_input"]`)
 		require.Contains(t, r.prompt(t, 2), "<ActionResult>seen</ActionResult>")
 	})
 	t.Run("Branches/AreOfTheAgent", func(t *testing.T) {

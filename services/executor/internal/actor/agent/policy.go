@@ -34,7 +34,8 @@ var policyFields = []string{"actions", "allow_graph", "result_schema", "max_acti
 
 // action is one thing that may be done.
 type action struct {
-	Actor       string                     `json:"actor"`
+	Actor string `json:"actor"`
+	// Description says what the action does. The agent's call fills in that of the actor if there is none.
 	Description string                     `json:"description,omitempty"`
 	Named       map[string]json.RawMessage `json:"named,omitempty"`
 	Schema      json.RawMessage            `json:"schema,omitempty"`
@@ -61,7 +62,11 @@ type action struct {
 	fault error
 }
 
-const maxActionNames = 64
+const (
+	maxActionNames = 64
+	// maxDescription bounds what an actor says of itself to a reasoner, in bytes.
+	maxDescription = 1 << 10
+)
 
 var actionName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 
@@ -424,7 +429,7 @@ func (p *policy) tools() string {
 		a := p.Actions[name]
 		b.WriteString("- " + name)
 		if a.Description != "" {
-			b.WriteString(": " + a.Description)
+			b.WriteString(": " + strings.Join(strings.Fields(a.Description), " "))
 		}
 		if s := a.visible(); len(s) > 0 {
 			fmt.Fprintf(&b, " Arguments: %s", s)

@@ -37,7 +37,7 @@ func TestUntrusted(t *testing.T) {
 		"ForeignThread":     {`[{"action": "agent", "arguments": {"user_input": "x", "thread_id": "thr_of_another"}}]`, `argument "thread_id" of agent is not yours to give`},
 		"OwnBudget":         {`[{"action": "agent", "arguments": {"user_input": "x", "budget": {}}}]`, `argument "budget" of agent is not yours to give`},
 		"TooMany":           {`["free", "free", "free", "free"]`, `there are 4 actions, at most 3 are done in one round`},
-		"NotADecision":      {`{"go": "on"}`, `the decision says nothing`},
+		"NotADecision":      {`{"go": "on"}`, `got object, want string`},
 		"ResultOffTheModel": {`{"result": 7}`, `the result is not what its schema asks for`},
 	} {
 		t.Run("Refused/"+name, func(t *testing.T) {

@@ -127,6 +127,9 @@ func (s *Set) ActorInfo(name string) (workgraph.ActorInfo, bool) {
 	return s.Registry.ActorInfo(name)
 }
 
+// Learn waits until as much is known of an actor as can be soon after a start.
+func (s *Set) Learn(ctx context.Context, name string) { s.mcp.Learn(ctx, name) }
+
 // Absent reports whether a name stands for a tool that its MCP server does not list. It is an actor for the
 // runs that call it already, and none for a new graph.
 func (s *Set) Absent(name string) bool { return s.mcp.Absent(name) }

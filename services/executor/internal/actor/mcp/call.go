@@ -89,8 +89,12 @@ func (a caller) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 		}
 		err = a.fault(ctx, within, s, err, c.Effect)
 	}
-	span.SetStatus(codes.Error, errs.Clip(err.Error(), maxWords))
-	span.SetAttributes(genai.ErrorType.String(errorType(err)))
+	class, words := errorType(err), errs.Clip(err.Error(), maxWords)
+	if class == toolError { // the words are the tool's result
+		words = class
+	}
+	span.SetStatus(codes.Error, words)
+	span.SetAttributes(genai.ErrorType.String(class))
 	return workgraph.Outcome{}, err
 }
 
@@ -107,6 +111,9 @@ func (a caller) span(ctx context.Context) (context.Context, trace.Span) {
 // methodCall is the method by which MCP servers are asked to execute a tool.
 const methodCall = "tools/call"
 
+// toolError is the class of a result that says the tool has failed.
+const toolError = "tool_error"
+
 // errorType is the class of an error by the conventions for MCP.
 func errorType(err error) string {
 	e, ok := errors.AsType[*workgraph.Error](err)
@@ -114,7 +121,7 @@ func errorType(err error) string {
 	case !ok || e.Reason == "":
 		return "_OTHER"
 	case e.Reason == ReasonTool:
-		return "tool_error"
+		return toolError
 	}
 	return e.Reason
 }

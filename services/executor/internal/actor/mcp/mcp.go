@@ -109,9 +109,21 @@ func (s *Servers) ActorInfo(name string) (workgraph.ActorInfo, bool) {
 		info.Effect = e
 	}
 	if t, _ := sv.tool(called); t != nil {
-		info.Effect, info.Version, info.Schema = t.effect, t.version, t.schema
+		info.Effect, info.Description, info.Version, info.Schema = t.effect, t.description, t.version, t.schema
 	}
 	return info, true
+}
+
+// Learn waits for the first list of the server of a tool, until its first connection has failed or
+// connect_timeout is over. Nothing is waited for if the server has listed its tools before, or is down.
+func (s *Servers) Learn(ctx context.Context, name string) {
+	sv, _ := s.find(name)
+	if sv == nil {
+		return
+	}
+	if _, ever, down := sv.listed(); !ever && down == nil {
+		_, _ = sv.session(ctx) // what is not known then is taken on trust
+	}
 }
 
 // Absent reports whether a name stands for a tool that its server does not list, or for one of a server that

@@ -491,6 +491,7 @@ func TestCall(t *testing.T) {
 				said[kv.Key] = kv.Value.String()
 			}
 			require.Equal(t, c.want, said)
+			require.Equal(t, c.want["error.type"], got[0].Status.Description, "what a tool says is content")
 		}
 	})
 	t.Run("Plan/OnlyTheArgumentsOfTheToolAreSent", func(t *testing.T) {

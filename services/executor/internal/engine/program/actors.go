@@ -18,6 +18,14 @@ type Actors interface {
 	Names(ctx context.Context, namespace string) ([]string, error)
 }
 
+// Learner is an ability of Actors that know some actors only a while after their start, such as the tools of
+// a server elsewhere.
+type Learner interface {
+	// Learn waits for a bounded time until as much is known of the named actors as can be now. Calls of
+	// actors that tell others of them wait so; the check of a graph does not.
+	Learn(ctx context.Context, names []string)
+}
+
 // ActorInfo describes an actor before it is called.
 type ActorInfo struct {
 	workgraph.ActorInfo

@@ -1,6 +1,9 @@
 package journaltest
 
 import (
+	"context"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,7 +22,7 @@ func turnCases(t *testing.T, d Driver) {
 	}
 	queue := func(w *world, id string) thread.Turn {
 		w.t.Helper()
-		u, err := w.j.QueueTurn(w.t.Context(), turn(id), thread.Request{}, 5)
+		u, err := w.j.QueueTurn(w.t.Context(), turn(id), thread.Request{}, thread.Bounds{Queued: 5})
 		require.NoError(w.t, err)
 		return u
 	}
@@ -37,12 +40,12 @@ func turnCases(t *testing.T, d Driver) {
 		require.EqualValues(t, 1, first.Number)
 		able := turn(th.ID)
 		able.AnswersAny = true
-		able, err := w.j.QueueTurn(t.Context(), able, thread.Request{}, 5)
+		able, err := w.j.QueueTurn(t.Context(), able, thread.Request{}, thread.Bounds{Queued: 5})
 		require.NoError(t, err)
 		for range 3 {
 			queue(w, th.ID)
 		}
-		_, err = w.j.QueueTurn(t.Context(), turn(th.ID), thread.Request{}, 5)
+		_, err = w.j.QueueTurn(t.Context(), turn(th.ID), thread.Request{}, thread.Bounds{Queued: 5})
 		reason(t, err, thread.ReasonQueueFull)
 		require.Equal(t, first, *next(w, th.ID).Next)
 		got, err := w.j.Turn(t.Context(), ns, th.ID, 1)
@@ -57,20 +60,20 @@ func turnCases(t *testing.T, d Driver) {
 	})
 	t.Run("Queue/NeedsAThreadWithAnAgent", func(t *testing.T) {
 		w := open(t, d)
-		_, err := w.j.QueueTurn(t.Context(), turn(w.thread().ID), thread.Request{}, 5)
+		_, err := w.j.QueueTurn(t.Context(), turn(w.thread().ID), thread.Request{}, thread.Bounds{Queued: 5})
 		reason(t, err, thread.ReasonNoAgent)
-		_, err = w.j.QueueTurn(t.Context(), turn("thr_none"), thread.Request{}, 5)
+		_, err = w.j.QueueTurn(t.Context(), turn("thr_none"), thread.Request{}, thread.Bounds{Queued: 5})
 		reason(t, err, thread.ReasonNotFound)
 		foreign := turn(w.thread(withAgent).ID)
 		foreign.Namespace = "other"
-		_, err = w.j.QueueTurn(t.Context(), foreign, thread.Request{}, 5)
+		_, err = w.j.QueueTurn(t.Context(), foreign, thread.Request{}, thread.Bounds{Queued: 5})
 		reason(t, err, thread.ReasonNotFound)
 	})
 	t.Run("Queue/RequestMakesOne", func(t *testing.T) {
 		w := open(t, d)
 		th := w.thread(withAgent)
 		ask := func(hash string) (thread.Turn, error) {
-			return w.j.QueueTurn(t.Context(), turn(th.ID), thread.Request{Method: "M", ID: "r", BodyHash: hash}, 5)
+			return w.j.QueueTurn(t.Context(), turn(th.ID), thread.Request{Method: "M", ID: "r", BodyHash: hash}, thread.Bounds{Queued: 5})
 		}
 		first, err := ask("h")
 		require.NoError(t, err)
@@ -119,6 +122,83 @@ func turnCases(t *testing.T, d Driver) {
 		got, err := w.j.Turn(t.Context(), ns, u.Thread, u.Number)
 		require.NoError(t, err)
 		require.Equal(t, u, got)
+	})
+	t.Run("Held/AreListedOfARunAndThoseAboveIt", func(t *testing.T) {
+		w := open(t, d)
+		root := w.started(1)
+		child := w.started(1, func(s *journal.Start) { s.Run.ParentID, s.Run.RootID = root, root })
+		below := w.started(1, func(s *journal.Start) { s.Run.ParentID, s.Run.RootID = child, root })
+		var want []string
+		for _, holder := range []string{root, root, below, w.started(1)} {
+			id := w.thread(withAgent).ID
+			require.NoError(t, w.j.HoldThread(t.Context(), ns, id, []string{holder}))
+			queue(w, id)
+			want = append(want, id)
+		}
+		idle := w.thread(withAgent)
+		require.NoError(t, w.j.HoldThread(t.Context(), ns, idle.ID, []string{root}))
+		held := func(run string) (out []string) {
+			for after := ""; ; {
+				ids, err := w.j.HeldTurns(t.Context(), ns, run, after, 2)
+				require.NoError(t, err)
+				if out = append(out, ids...); len(ids) < 2 {
+					return out
+				}
+				after = ids[1]
+			}
+		}
+		require.Equal(t, want[:2], held(root))
+		require.Equal(t, want[:2], held(child))
+		require.Equal(t, want[:3], held(below))
+		foreign, err := w.j.HeldTurns(t.Context(), "other", root, "", 9)
+		require.NoError(t, err)
+		require.Empty(t, foreign)
+	})
+	t.Run("Held/EndInsertsAJobIfATurnWaits", func(t *testing.T) {
+		w := open(t, d)
+		jobs := func(run string) (out []string) {
+			for _, j := range w.jobs() {
+				if strings.HasSuffix(j, run) && strings.HasPrefix(j, string(journal.JobThread)) {
+					out = append(out, j)
+				}
+			}
+			return out
+		}
+		holding := func() (run, id string) {
+			run, id = w.started(1), w.thread(withAgent).ID
+			require.NoError(t, w.j.HoldThread(t.Context(), ns, id, []string{run}))
+			return run, id
+		}
+		holds := func(a *journal.Append) { a.Holds = true }
+		for _, state := range []journal.State{journal.StateCompleted, journal.StateFailed, journal.StateCanceled} {
+			run, id := holding()
+			queue(w, id)
+			require.NoError(t, w.commit(appendTo(run, 1, 1, holds))[0].Err)
+			require.Empty(t, jobs(run), "it goes on")
+			other, _ := holding()
+			for _, r := range w.commit(appendTo(run, 2, 1, holds, inState(state)), appendTo(other, 1, 1, holds, inState(state))) {
+				require.NoError(t, r.Err)
+			}
+			require.Len(t, jobs(run), 1)
+			require.Empty(t, jobs(other), "no message waits")
+		}
+	})
+	t.Run("Held/NoTurnIsMissed", func(t *testing.T) {
+		w := open(t, d)
+		for range 20 {
+			run, id := w.started(1), w.thread(withAgent).ID
+			require.NoError(t, w.j.HoldThread(t.Context(), ns, id, []string{run}))
+			waits := make(chan bool, 1)
+			go func() {
+				u, err := w.j.QueueTurn(context.WithoutCancel(t.Context()), turn(id), thread.Request{}, thread.Bounds{Queued: 5})
+				line, errNext := w.j.NextTurn(context.WithoutCancel(t.Context()), ns, id)
+				waits <- err != nil || errNext != nil || u.Number != 1 || len(line.Runs) > 0
+			}()
+			require.NoError(t, w.commit(appendTo(run, 1, 1, inState(journal.StateCompleted), func(a *journal.Append) { a.Holds = true }))[0].Err)
+			if <-waits {
+				require.True(t, slices.ContainsFunc(w.jobs(), func(j string) bool { return strings.HasSuffix(j, run) }), "the turn waits for the end of a run that has ended")
+			}
+		}
 	})
 	t.Run("Overdue/ListsThreadsOnce", func(t *testing.T) {
 		w := open(t, d)

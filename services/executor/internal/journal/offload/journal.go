@@ -53,6 +53,11 @@ func (j Journal) ThreadByKey(ctx context.Context, namespace, key string) (thread
 	return j.rows.ThreadByKey(ctx, namespace, key)
 }
 
+// ThreadUsage implements thread.Store.
+func (j Journal) ThreadUsage(ctx context.Context, namespace string) (thread.Usage, error) {
+	return j.rows.ThreadUsage(ctx, namespace)
+}
+
 // ListThreads implements thread.Store.
 func (j Journal) ListThreads(ctx context.Context, namespace string, f thread.Filter, after page.Cursor, limit int) ([]thread.Thread, error) {
 	return j.rows.ListThreads(ctx, namespace, f, after, limit)

@@ -332,6 +332,9 @@ func (s *Store) queueSideEffects(b *pgx.Batch, owner journal.Owner, a journal.Si
 	if len(a.Wakes) > 0 {
 		s.sql.queueWakes(b, a.Wakes)
 	}
+	if len(a.Freed) > 0 {
+		s.sql.queueFreed(b, a.Freed)
+	}
 	for _, l := range a.Learners {
 		b.Queue(sqlstore.TrimFacts, l.Namespace, l.Agent, l.User, fact.MaxFacts, fact.MaxBytes)
 	}

@@ -104,6 +104,14 @@ func (s *statements) queueWakes(b *pgx.Batch, wakes []journal.JobRow) {
 		SELECT `+notifyQueue+` FROM (SELECT DISTINCT q FROM jb) d`, s.jobs.args(wakes)...)
 }
 
+// queueFreed inserts the jobs of those runs that hold threads for which messages wait. Whoever queues a
+// message locks the row of the holder first, and the commit has locked it before: so none is missed.
+func (s *statements) queueFreed(b *pgx.Batch, freed []journal.JobRow) {
+	b.Queue(`WITH jb AS (`+insertJobs+` FROM `+s.jobs.from(1, "j")+` CROSS JOIN LATERAL (SELECT FROM threads t WHERE t.holder = j.run_id AND`+
+		sqlstore.TurnsWait(dbkit.DialectPostgres)+` OFFSET 0 LIMIT 1) t `+uniqueJobs+` RETURNING queue AS q)
+		SELECT `+notifyQueue+` FROM (SELECT DISTINCT q FROM jb) d`, s.jobs.args(freed)...)
+}
+
 // jobStatement inserts jobs whatever their runs do.
 func (s *statements) jobStatement(jobs []journal.JobRow) (query string, args []any) {
 	return `WITH jb AS (` + insertJobs + ` FROM ` + s.jobs.from(1, "j") + ` ` + uniqueJobs + ` RETURNING queue AS q)

@@ -129,6 +129,10 @@ var fillMany = []string{
 	`INSERT INTO commands (run_id, namespace, kind, key, time) SELECT run_id, namespace, 'SIGNAL', 'k' || j, now() FROM runs, generate_series(1, 5) j WHERE state = 3 ON CONFLICT DO NOTHING`,
 	`INSERT INTO commands (run_id, namespace, kind, key, time) SELECT run_id, namespace, 'MESSAGE', 'm' || j, now()
 		FROM (SELECT run_id, namespace FROM runs WHERE state = 3 ORDER BY run_id LIMIT 1) r, generate_series(1, 1000) j ON CONFLICT DO NOTHING`,
+	`INSERT INTO threads (thread_id, namespace, parent_seq, create_time, use_time, lifetime, depth, key, agent, title, parent_id, holder, below)
+		SELECT 'thr_' || run_id, namespace, 0, create_time, create_time, 1, 0, '', 'a', '', '', run_id, '' FROM runs ON CONFLICT DO NOTHING`,
+	`INSERT INTO thread_turns (number, state, create_time, thread_id, namespace, run_id, principal)
+		SELECT 1, CASE WHEN state = 3 THEN 1 ELSE 2 END, CASE WHEN state = 3 THEN now() ELSE create_time END, 'thr_' || run_id, namespace, 'run_x', '' FROM runs ON CONFLICT DO NOTHING`,
 	`INSERT INTO graphs (namespace, hash, body) SELECT 'acme', 'h' || i, '' FROM generate_series($1::int, $2::int) i`,
 	`INSERT INTO graphs (namespace, hash, body) VALUES ('acme', 'h', '') ON CONFLICT DO NOTHING`,
 	`INSERT INTO schedules (namespace, id, uid, revision, turns, skipped, done, create_time, update_time, spec) SELECT 'acme', 's' || i, 's' || i, 1, 0, 0, now(), now(), now(), ''
@@ -146,7 +150,7 @@ func TestReads(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.Migrations().Up(ctx)
 	require.NoError(t, err)
-	for _, table := range []string{"runs", "run_details", "run_labels", "run_costs", "interrupts", "events_first", "outbox", "request_ids", "graphs", "schedules", "commands"} {
+	for _, table := range []string{"runs", "run_details", "run_labels", "run_costs", "interrupts", "events_first", "outbox", "request_ids", "graphs", "schedules", "commands", "threads", "thread_turns"} {
 		_, err := s.read.Exec(ctx, `ALTER TABLE `+table+` SET (autovacuum_enabled = off)`)
 		require.NoError(t, err)
 	}
@@ -233,6 +237,7 @@ func TestReads(t *testing.T) {
 				a := journal.SideEffects{Targets: ids, Ended: ids[:2], Claims: ids, Locked: ids}
 				for _, id := range ids {
 					a.Wakes = append(a.Wakes, journal.MakeJob(ns, id, journal.Job{Kind: journal.JobWake}))
+					a.Freed = append(a.Freed, journal.MakeJob(ns, id, journal.ThreadJob(ns, "", id)))
 				}
 				var b pgx.Batch
 				b.Queue("BEGIN")
@@ -277,7 +282,8 @@ func TestReads(t *testing.T) {
 				return err
 			}))
 		}
-		qs = append(qs, other("OldestQuestion", 3*listed, func() error { _, err := s.OldestQuestion(ctx, ns, old.ID, true); return err }))
+		qs = append(qs, other("HeldTurns", 10, func() error { _, err := s.HeldTurns(ctx, ns, busy.ID, "", 10); return err }),
+			other("OldestQuestion", 3*listed, func() error { _, err := s.OldestQuestion(ctx, ns, old.ID, true); return err }))
 		for what := range s.Suspicions() {
 			if what == journal.SuspectReleased || what == journal.SuspectSetting {
 				continue // the settings of the server are no table

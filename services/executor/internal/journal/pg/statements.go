@@ -1,7 +1,9 @@
 package pg
 
 import (
+	"cmp"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strings"
 	"time"
@@ -160,7 +162,9 @@ type statements struct {
 	threadItems statement[sqlstore.ThreadItemRow]
 	// threadAgents gives threads another agent.
 	threadAgents statement[agentRow]
-	facts        statement[sqlstore.FactRow]
+	// threadUsage adds to what the threads of namespaces take.
+	threadUsage statement[sqlstore.UsageRow]
+	facts       statement[sqlstore.FactRow]
 }
 
 func newStatements() statements {
@@ -215,6 +219,10 @@ func newStatements() statements {
 		sqlstore.Col("agent", "text", func(a agentRow) string { return a.Agent }),
 	}, func(from, only string, _ int) string {
 		return `UPDATE threads t SET agent = a.agent FROM ` + from + only + " AND t.thread_id = a.thread_id"
+	})
+	s.threadUsage = newStatement("tu", "w", "w.by_run", sqlstore.UsageColumns(), func(from, only string, _ int) string {
+		return `INSERT INTO thread_usage (namespace, shard, threads, bytes) SELECT namespace, shard, sum(threads), sum(bytes) FROM ` + from + only +
+			` GROUP BY namespace, shard ORDER BY namespace` + sqlstore.AddedUsage
 	})
 	facts := sqlstore.FactColumns()
 	s.facts = newStatement("fa", "f", "f.by_run", facts, func(from, only string, _ int) string {
@@ -337,7 +345,7 @@ func (s *statements) optimistic(batch *pgx.Batch, owner journal.Owner, starts, a
 		})
 	})
 	put(b, s.outcomes, ended)
-	s.children(b, slices.Concat(starts, appends))
+	s.children(b, owner, slices.Concat(starts, appends))
 }
 
 // generalStarts queues what the general route writes for new runs. written gets those that were new.
@@ -349,7 +357,7 @@ func (s *statements) generalStarts(batch *pgx.Batch, owner journal.Owner, units 
 	b.with("upd", s.runs.text(s.runs.from(1, s.runs.alias), " ON CONFLICT DO NOTHING RETURNING run_id, revision", len(s.runs.table)+1),
 		append(s.runs.args(units), owner.ID, owner.Incarnation)...)
 	s.begun(b, units)
-	s.children(b, units)
+	s.children(b, owner, units)
 	b.queue(written)
 }
 
@@ -380,7 +388,7 @@ func (s *statements) generalAppends(batch *pgx.Batch, owner journal.Owner, units
 		}
 	}
 	put(b, s.outcomes, ended)
-	s.children(b, units)
+	s.children(b, owner, units)
 	b.queue(written)
 	for _, u := range units {
 		if u.Metadata != nil {
@@ -457,7 +465,7 @@ func (s *statements) begun(b *builder, units []runBatch) {
 }
 
 // children adds what hangs on runs.
-func (s *statements) children(b *builder, units []runBatch) {
+func (s *statements) children(b *builder, owner journal.Owner, units []runBatch) {
 	n := 0
 	for _, u := range units {
 		n += len(u.Events)
@@ -527,4 +535,23 @@ func (s *statements) children(b *builder, units []runBatch) {
 	put(b, s.threadItems, threadItems)
 	put(b, s.threadAgents, threadAgents)
 	put(b, s.facts, facts)
+	put(b, s.threadUsage, usageOf(owner, units))
+}
+
+// usageShards is how many rows of a namespace commits add to. Each executor adds to one of them.
+const usageShards = 15
+
+// usageOf are the rows of what batches add to the usage of their namespaces. They are sorted, so that two
+// executors with the same shard seldom wait for each other in a circle.
+func usageOf(owner journal.Owner, units []runBatch) (rows []sqlstore.UsageRow) {
+	h := fnv.New32a()
+	h.Write([]byte(owner.ID))
+	shard := 1 + int32(h.Sum32()%usageShards) // 0 is that of all but commits
+	for _, u := range units {
+		if u.ThreadUsage != (thread.Usage{}) {
+			rows = append(rows, sqlstore.UsageRow{Batch: u, Shard: shard})
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b sqlstore.UsageRow) int { return cmp.Compare(a.Batch.Namespace, b.Batch.Namespace) })
+	return rows
 }

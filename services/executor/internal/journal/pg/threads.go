@@ -4,6 +4,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlstore"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 )
 
@@ -14,6 +15,8 @@ type asked struct {
 	// items are those of threads that are looked for, and threadKeys the keys that new threads take.
 	items      []thread.Range
 	threadKeys []journal.Key
+	// appending are the namespaces whose usage of threads is asked for.
+	appending []string
 	// learners are whose facts are written: two commits would each remove what the other one needs.
 	learners []journal.Learner
 }
@@ -21,6 +24,7 @@ type asked struct {
 func ask(units []*journal.RunBatch) (a asked) {
 	a.requests, a.keys = journal.Needs(units)
 	a.items, a.threadKeys = journal.Looks(units)
+	a.appending = journal.Appending(units)
 	a.learners = journal.Learners(units)
 	return a
 }
@@ -64,6 +68,15 @@ func queueThreads(b *pgx.Batch, a asked, found *thread.Found) {
 			})
 			return err
 		})
+	b.Queue(`SELECT u.namespace, `+sqlstore.SumOfUsage+` FROM thread_usage u WHERE u.namespace = ANY ($1) GROUP BY u.namespace`, a.appending).Query(func(rows pgx.Rows) error {
+		var namespace string
+		var u thread.Usage
+		_, err := pgx.ForEachRow(rows, []any{&namespace, &u.Threads, &u.Bytes}, func() error {
+			found.AddUsage(namespace, u)
+			return nil
+		})
+		return err
+	})
 	if len(a.threadKeys) == 0 {
 		return
 	}

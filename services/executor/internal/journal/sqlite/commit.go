@@ -151,7 +151,10 @@ func (t txn) sideEffects(ctx context.Context, owner journal.Owner, a journal.Sid
 			done.Claimed(id)
 		}
 	}
-	if err := t.wakeUps(ctx, a.Wakes); err != nil {
+	if err := t.jobsIf(ctx, wakesSQL, a.Wakes); err != nil {
+		return nil, err
+	}
+	if err := t.jobsIf(ctx, t.w.freed, a.Freed); err != nil {
 		return nil, err
 	}
 	for _, id := range a.Targets {

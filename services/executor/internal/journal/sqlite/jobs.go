@@ -11,6 +11,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlstore"
 )
 
 const (
@@ -29,6 +30,11 @@ const (
 	wakesSQL = `SELECT count(*) FROM runs r WHERE r.run_id = ? AND r.state < 6 AND NOT` + live + `
 		AND EXISTS (SELECT 1 FROM commands m WHERE m.run_id = r.run_id)`
 )
+
+// freedSQL finds out whether a run holds a thread for which a message waits.
+func freedSQL() string {
+	return `SELECT count(*) FROM threads t WHERE t.holder = ? AND` + sqlstore.TurnsWait(dbkit.DialectSQLite)
+}
 
 // queueTables brings River's tables up, which live in our file.
 func (s *Store) queueTables() dbkit.Step {
@@ -97,15 +103,15 @@ func jobArgs(j *journal.JobRow, now time.Time) []any {
 	return []any{j.Kind, j.Queue, string(j.Args), j.Priority, at.UTC().Format(riverTime), state, j.Unique}
 }
 
-// wakeUps inserts the wake-up jobs of those runs that have commands and no owner.
-func (t txn) wakeUps(ctx context.Context, wakes []journal.JobRow) error {
-	for i := range wakes {
+// jobsIf inserts the jobs of those runs for which a query, whose parameter is the run, counts something.
+func (t txn) jobsIf(ctx context.Context, query string, jobs []journal.JobRow) error {
+	for i := range jobs {
 		var n int
-		if err := t.row(ctx, wakesSQL, wakes[i].RunID).Scan(&n); err != nil {
+		if err := t.row(ctx, query, jobs[i].RunID).Scan(&n); err != nil {
 			return err
 		}
 		if n > 0 {
-			if _, err := t.job(ctx, &wakes[i]); err != nil {
+			if _, err := t.job(ctx, &jobs[i]); err != nil {
 				return err
 			}
 		}

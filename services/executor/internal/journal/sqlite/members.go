@@ -269,7 +269,7 @@ func (t txn) disown(ctx context.Context, released []journal.RunRef) error {
 				return err
 			}
 		}
-		if err := t.wakeUps(ctx, []journal.JobRow{journal.MakeJob(f.Namespace, f.RunID, journal.Job{Kind: journal.JobWake})}); err != nil {
+		if err := t.jobsIf(ctx, wakesSQL, []journal.JobRow{journal.MakeJob(f.Namespace, f.RunID, journal.Job{Kind: journal.JobWake})}); err != nil {
 			return err
 		}
 	}
@@ -341,7 +341,7 @@ func (t txn) release(ctx context.Context, owner journal.Owner, runID string) err
 	if err := t.jobs(ctx, jobs); err != nil {
 		return err
 	}
-	return t.wakeUps(ctx, wakes)
+	return t.jobsIf(ctx, wakesSQL, wakes)
 }
 
 // Deregister implements journal.Members.

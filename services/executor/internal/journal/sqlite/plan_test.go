@@ -69,6 +69,12 @@ func TestListsFollowAnIndex(t *testing.T) {
 		require.NoError(t, err)
 		followed(t, s, "oldest question", "interrupts_by_root", asked.query, asked.args)
 	}
+	_, err = s.HeldTurns(ctx, "n", "run", "thr", 10)
+	require.NoError(t, err)
+	for name, q := range map[string]lastQuery{"held turns": {query: asked.query, args: asked.args}, "freed threads": {query: freedSQL(), args: []any{"run"}}} {
+		followed(t, s, name, "threads_by_holder", q.query, q.args)
+		followed(t, s, name, "thread_turns_next", q.query, q.args)
+	}
 	_, _, err = s.FindCommand(ctx, "n", "run", journal.CommandSignal, "key", true)
 	require.NoError(t, err)
 	followed(t, s, "commands", "sqlite_autoindex_commands_1", asked.query, asked.args)
@@ -96,7 +102,7 @@ func followed(t *testing.T, s *Store, name, index, query string, args []any) {
 		var step string
 		require.NoError(t, rows.Scan(&id, &parent, &unused, &step))
 		plan.WriteString(step + "\n")
-		for _, table := range []string{"r", "l", "i", "m", "d", "k"} {
+		for _, table := range []string{"r", "l", "i", "m", "d", "k", "t", "u"} {
 			require.NotEqual(t, "SCAN "+table, strings.SplitN(step+" ", " USING", 2)[0], "%s: %s", name, plan.String())
 		}
 	}

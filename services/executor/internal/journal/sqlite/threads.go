@@ -17,6 +17,7 @@ const (
 	// The item that an append must find is usually the only one, and its values are not needed.
 	findItems = `SELECT seq, kind, run_id, node_id, visit, iif(seq > ?2, brief, NULL), iif(seq > ?2, body, NULL) FROM thread_items
 		WHERE thread_id = ?1 AND seq >= ?2 AND seq <= ?3`
+	findUsage = `SELECT ` + sqlstore.SumOfUsage + ` FROM thread_usage u WHERE u.namespace = ?`
 )
 
 // findThreads reads what decides about the appends of batches to threads.
@@ -44,6 +45,13 @@ func (t txn) findThreads(ctx context.Context, units []*journal.RunBatch, found *
 		for _, it := range there {
 			found.AddItem(r.Thread, it)
 		}
+	}
+	for _, namespace := range journal.Appending(units) {
+		var u thread.Usage
+		if err := t.row(ctx, findUsage, namespace).Scan(&u.Threads, &u.Bytes); err != nil {
+			return err
+		}
+		found.AddUsage(namespace, u)
 	}
 	for _, k := range keys {
 		var id string
@@ -76,6 +84,11 @@ func (t txn) threads(ctx context.Context, u *journal.RunBatch) error {
 	}
 	for i := range u.Facts {
 		if _, err := put(ctx, t, t.w.fact, sqlstore.FactRow{Batch: u, Fact: &u.Facts[i]}); err != nil {
+			return err
+		}
+	}
+	if u.ThreadUsage != (thread.Usage{}) {
+		if _, err := put(ctx, t, t.w.usage, sqlstore.UsageRow{Batch: u}); err != nil {
 			return err
 		}
 	}

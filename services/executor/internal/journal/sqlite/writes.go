@@ -70,6 +70,7 @@ type writes struct {
 	thread     insert[*thread.Thread]
 	threadItem insert[sqlstore.ThreadItemRow]
 	fact       insert[sqlstore.FactRow]
+	usage      insert[sqlstore.UsageRow]
 	events     sqlstore.Columns[sqlstore.EventRow]
 	// insertEvents inserts so many events: see eventChunks.
 	insertEvents map[int]string
@@ -77,8 +78,8 @@ type writes struct {
 	// the outcome.
 	status, outcome                    sqlstore.Columns[*journal.RunBatch]
 	appendSame, appendState, outcomeOf string
-	// trimFacts is sqlstore.TrimFacts.
-	trimFacts string
+	// trimFacts is sqlstore.TrimFacts, and freed is freedSQL.
+	trimFacts, freed string
 }
 
 // apart are the columns of a status that indexes name. SQLite rewrites every index that names a column
@@ -103,9 +104,11 @@ func newWrites() *writes {
 		thread:     insertInto(`threads`, sqlstore.ThreadColumns(), ``),
 		threadItem: insertInto(`thread_items`, sqlstore.ThreadItemColumns()[1:], ``),
 		fact:       insertInto(`facts`, sqlstore.FactColumns()[2:], sqlstore.FactLearnedAgain),
+		usage:      insertInto(`thread_usage`, sqlstore.UsageColumns()[1:], sqlstore.AddedUsage),
 		events:     sqlstore.EventColumns(), insertEvents: map[int]string{},
 		status: sqlstore.StatusColumns(), outcome: sqlstore.OutcomeColumns(sqlstore.PlainResult),
 	}
+	w.freed = freedSQL()
 	w.trimFacts = strings.ReplaceAll(sqlstore.TrimFacts, "$", "?")
 	for _, n := range eventChunks() {
 		w.insertEvents[n] = `INSERT INTO events (` + w.events.Names() + `) VALUES ` + tuples(n, len(w.events))
@@ -120,8 +123,8 @@ func newWrites() *writes {
 // hot are the statements that are prepared once.
 func (w *writes) hot() []string {
 	qs := []string{fenceSQL, placeSQL, progressSQL, releaseSQL, appendSQL, insertGraph, w.appendSame, w.appendState, w.outcomeOf,
-		w.run.query, w.details.query, w.label.query, w.snapshot.query, w.out.query, findThread, findItems, w.threadItem.query,
-		sendCommand, dropCommand, tidyCommands, tidyInterrupts, claimOwnerless, ownerSQL, insertJob, wakesSQL}
+		w.run.query, w.details.query, w.label.query, w.snapshot.query, w.out.query, findThread, findItems, findUsage, w.threadItem.query, w.usage.query,
+		sendCommand, dropCommand, tidyCommands, tidyInterrupts, claimOwnerless, ownerSQL, insertJob, wakesSQL, w.freed}
 	for _, n := range eventChunks() {
 		qs = append(qs, w.insertEvents[n])
 	}

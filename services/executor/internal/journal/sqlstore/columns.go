@@ -326,6 +326,7 @@ func ThreadItemColumns() Columns[ThreadItemRow] {
 		Col("namespace", "text", func(i ThreadItemRow) string { return i.Batch.Namespace }),
 		Col("run_id", "text", func(i ThreadItemRow) string { return i.RunID }),
 		Col("node_id", "text", func(i ThreadItemRow) string { return i.NodeID }),
+		Col("weight", "bigint", func(i ThreadItemRow) int64 { return i.Weight }),
 		Col("brief", "bytea", func(i ThreadItemRow) []byte { return null(i.Brief) }),
 		Col("body", "bytea", func(i ThreadItemRow) []byte { return null(i.Body) }),
 	}

@@ -109,6 +109,9 @@ func (s *Store) CreateThread(ctx context.Context, c thread.Create) (made thread.
 			made, err = s.thread(ctx, tx, thisThread, t.Namespace, id)
 			return err
 		}
+		if c.Refused != nil {
+			return c.Refused
+		}
 		if t.ParentID != "" {
 			p, err := s.lockedThread(ctx, tx, t.Namespace, t.ParentID)
 			switch {
@@ -122,6 +125,9 @@ func (s *Store) CreateThread(ctx context.Context, c thread.Create) (made thread.
 				t.ParentSeq = p.Last
 			}
 			t.Depth = p.Depth + 1
+		}
+		if err := s.use(ctx, tx, t.Namespace, thread.Usage{Threads: 1}, c.Room); err != nil {
+			return err
 		}
 		columns := ThreadColumns()
 		args := make([]any, len(columns))
@@ -349,21 +355,20 @@ func (s *Store) unneeded(ctx context.Context, tx dbkit.Querier, past []thread.Th
 func (s *Store) PurgeThreads(ctx context.Context, limit int) (more bool, err error) {
 	err = s.db.Engine.Update(ctx, func(ctx context.Context, tx dbkit.Querier) error {
 		more = false
-		var id string
-		err := dbkit.FirstRow(tx.Query(ctx, `SELECT t.thread_id FROM threads t WHERE `+s.d.Set(`t.hide_time`)+`
-			AND NOT `+s.d.Holds(`threads`, `f`, `f.parent_id = t.thread_id AND f.parent_id <> ''`)+` ORDER BY t.thread_id LIMIT 1`+s.d.LockedFree())).Scan(&id)
+		var id, namespace string
+		err := dbkit.FirstRow(tx.Query(ctx, `SELECT t.thread_id, t.namespace FROM threads t WHERE `+s.d.Set(`t.hide_time`)+`
+			AND NOT `+s.d.Holds(`threads`, `f`, `f.parent_id = t.thread_id AND f.parent_id <> ''`)+` ORDER BY t.thread_id LIMIT 1`+s.d.LockedFree())).Scan(&id, &namespace)
 		if none(err) {
 			return nil
 		} else if err != nil {
 			return err
 		}
 		more = true
-		gone, err := tx.Exec(ctx, `DELETE FROM thread_items WHERE thread_id = $1 AND `+s.d.InSelect(`seq`, `SELECT seq FROM thread_items WHERE thread_id = $1 LIMIT $2`), id, limit)
-		if err != nil || int(gone) >= limit {
+		less, err := s.purge(ctx, tx, id, limit)
+		if err != nil {
 			return err
 		}
-		return tx.Batch(ctx, dbkit.Stmt{Query: `DELETE FROM thread_turns WHERE thread_id = $1`, Args: []any{id}},
-			dbkit.Stmt{Query: `DELETE FROM blob_refs WHERE run_id = $1`, Args: []any{id}}, dbkit.Stmt{Query: `DELETE FROM threads WHERE thread_id = $1`, Args: []any{id}})
+		return s.use(ctx, tx, namespace, thread.Usage{Threads: -less.Threads, Bytes: -less.Bytes}, thread.Room{})
 	})
 	return more, err
 }

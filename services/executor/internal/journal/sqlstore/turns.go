@@ -20,8 +20,13 @@ func scanTurn(row dbkit.Scanner) (u thread.Turn, err error) {
 	return u, err
 }
 
+// TurnsWait holds for a thread t that somebody holds, or held, and for which messages wait.
+func TurnsWait(d dbkit.Dialect) string {
+	return ` t.holder <> '' AND ` + d.Holds(`thread_turns`, `u`, `u.thread_id = t.thread_id AND u.state = 1`)
+}
+
 // QueueTurn implements thread.Turns.
-func (s *Store) QueueTurn(ctx context.Context, u thread.Turn, q thread.Request, most int) (queued thread.Turn, err error) {
+func (s *Store) QueueTurn(ctx context.Context, u thread.Turn, q thread.Request, b thread.Bounds) (queued thread.Turn, err error) {
 	err = s.db.Read.Update(ctx, func(ctx context.Context, tx dbkit.Querier) error {
 		// The request is answered by the run that its turn would start, which names the turn.
 		run, err := s.requested(ctx, tx, u.Namespace, q, u.RunID, u.CreateTime)
@@ -42,14 +47,26 @@ func (s *Store) QueueTurn(ctx context.Context, u thread.Turn, q thread.Request, 
 		if t.Agent == "" {
 			return thread.NoAgent(t.ID)
 		}
+		if b.Refused != nil {
+			return b.Refused
+		}
+		if lock := s.d.LockedToUpdate(); lock != "" && t.Holder != "" {
+			// The commit that ends the holder sees the turn, or whoever looks for the next turn sees the end.
+			if _, err := tx.Exec(ctx, `SELECT 1 FROM runs r WHERE r.run_id = $1`+lock, t.Holder); err != nil {
+				return err
+			}
+		}
 		var last int64
 		var waiting int
 		if err := dbkit.FirstRow(tx.Query(ctx, `SELECT coalesce((SELECT u.number FROM thread_turns u WHERE u.thread_id = $1 ORDER BY u.number DESC LIMIT 1), 0),
 			(SELECT count(*) FROM thread_turns u WHERE u.thread_id = $1 AND u.state = 1)`, u.Thread)).Scan(&last, &waiting); err != nil {
 			return err
 		}
-		if waiting >= most {
-			return thread.QueueFull(t.ID, most)
+		if waiting >= b.Queued {
+			return thread.QueueFull(t.ID, b.Queued)
+		}
+		if err := s.use(ctx, tx, u.Namespace, thread.Usage{Bytes: u.Weight()}, b.Room); err != nil {
+			return err
 		}
 		queued = u
 		queued.Number, queued.State, queued.CreateTime = last+1, thread.TurnQueued, dbkit.Micros(u.CreateTime)
@@ -118,6 +135,19 @@ func (s *Store) ListTurns(ctx context.Context, namespace, id string, after int64
 	}
 	rows, err := s.db.Read.Query(ctx, selectTurn+` AND u.number > $3 ORDER BY u.number LIMIT $4`, namespace, id, after, limit)
 	return dbkit.CollectPage(ctx, rows, err, func(rows dbkit.Rows) (thread.Turn, error) { return scanTurn(rows) })
+}
+
+// HeldTurns implements thread.Turns.
+func (s *Store) HeldTurns(ctx context.Context, namespace, runID, after string, limit int) ([]string, error) {
+	rows, err := s.db.Engine.Query(ctx, `WITH RECURSIVE up (run_id, parent_run_id, level) AS (
+			SELECT r.run_id, r.parent_run_id, 0 FROM runs r WHERE r.run_id = $2 AND r.namespace || '' = $1
+			UNION ALL SELECT p.run_id, p.parent_run_id, up.level + 1 FROM up JOIN runs p ON p.run_id = up.parent_run_id WHERE up.parent_run_id <> '' AND up.level < 100)
+		SELECT t.thread_id FROM up`+s.d.LookUp(`threads`, `t`, `t.holder = up.run_id AND`+TurnsWait(s.d))+` WHERE t.thread_id > $3 ORDER BY t.thread_id LIMIT $4`,
+		namespace, runID, after, limit)
+	return dbkit.Collect(rows, err, func(rows dbkit.Rows) (id string, err error) {
+		err = rows.Scan(&id)
+		return id, err
+	})
 }
 
 // OverdueTurns implements thread.Turns.

@@ -50,7 +50,8 @@ type PlannerServiceClient interface {
 	// the run is canceled. Over REST the events are server-sent events, or lines of JSON.
 	StreamPlan(ctx context.Context, in *StreamPlanRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamPlanResponse], error)
 	// RevisePlan has a model write what is left of a run anew, and returns the change for AmendRun. Visits that
-	// have begun stay as they are. It changes nothing itself.
+	// have begun stay as they are. It changes nothing itself. A run that has ended is refused with RUN_ENDED
+	// before the model is asked.
 	RevisePlan(ctx context.Context, in *RevisePlanRequest, opts ...grpc.CallOption) (*RevisePlanResponse, error)
 }
 
@@ -143,7 +144,8 @@ type PlannerServiceServer interface {
 	// the run is canceled. Over REST the events are server-sent events, or lines of JSON.
 	StreamPlan(*StreamPlanRequest, grpc.ServerStreamingServer[StreamPlanResponse]) error
 	// RevisePlan has a model write what is left of a run anew, and returns the change for AmendRun. Visits that
-	// have begun stay as they are. It changes nothing itself.
+	// have begun stay as they are. It changes nothing itself. A run that has ended is refused with RUN_ENDED
+	// before the model is asked.
 	RevisePlan(context.Context, *RevisePlanRequest) (*RevisePlanResponse, error)
 	mustEmbedUnimplementedPlannerServiceServer()
 }

@@ -32,7 +32,7 @@ func within(s string) ([]json.RawMessage, error) {
 		case err == nil:
 			out = append(out, v)
 			from += size
-		case meant(s[from:]):
+		case meant(s[from:]) && (from == 0 || lenient.Unfence(s) == strings.TrimSpace(s[from:]) || decides.MatchString(s[from:])):
 			return nil, err
 		default:
 			from++
@@ -52,6 +52,9 @@ func meant(s string) bool {
 	}
 	return next[0] == '{' || next[0] == '['
 }
+
+// decides finds a field of a decision, as broken JSON in a text has it if it was meant to be one.
+var decides = regexp.MustCompile(`["'](?:actions|next_actions|result|graph|task_status|instant_response|action|tool)["']\s*:`)
 
 // begun finds the beginning of a decision in JSON.
 var begun = regexp.MustCompile(`^[\[{\s]*["']?(?:actions|next_actions|result|graph|task_status|instant_response|action|name|tool)["']?\s*:`)
@@ -126,6 +129,38 @@ func firstOf(list json.RawMessage) json.RawMessage {
 		return nil
 	}
 	return bytes.TrimSpace(items[0])
+}
+
+// Bare returns the JSON that a response consists of, fenced or not, unless it says something as a decision
+// does. It is an object, or a list that cannot be one of actions.
+func Bare(raw json.RawMessage) (json.RawMessage, bool) {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 || len(raw) > MaxBytes {
+		return nil, false
+	}
+	if m, ok := message(raw); ok {
+		if len(m.ToolCalls) > 0 {
+			return nil, false
+		}
+		raw = m.Content
+	}
+	if len(raw) > 0 && raw[0] == '"' {
+		var err error
+		if raw, err = Inner(actor.AsText(raw)); err != nil {
+			return nil, false
+		}
+	}
+	switch {
+	case len(raw) == 0 || looksLikeOne(raw):
+		return nil, false
+	case raw[0] == '[': // a list of texts or of lists may be actions
+		first := firstOf(raw)
+		return raw, len(first) > 0 && first[0] != '"' && first[0] != '['
+	case raw[0] != '{':
+		return nil, false
+	}
+	said, err := readRemarks(raw)
+	return raw, err != nil || said.Status == "" && said.InstantResponse == ""
 }
 
 func readValue(raw json.RawMessage) (*Response, error) {

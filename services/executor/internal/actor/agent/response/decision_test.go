@@ -66,6 +66,8 @@ func TestRead(t *testing.T) {
 		"QuotedByACall":  {`{"role": "assistant", "content": "{\"result\": \"<InstantResponse>hi</InstantResponse>\"}"}`, `result "<InstantResponse>hi</InstantResponse>"`},
 		"TagsAfterJSON":  {quote(`Of ["x"] and {"result": 1}: <ImmediateNextActions><Action>a</Action></ImmediateNextActions>`), `a{}`},
 		"TagsAfterProse": {quote(`By [[the notes]] {I} <ImmediateNextActions><Action>a</Action></ImmediateNextActions>`), `a{}`},
+		"ProseBrokenOff": {quote(`In Python: d = {"a": 1, "b": ...}`), `result "In Python: d = {\"a\": 1, \"b\": ...}"`},
+		"ProseCutOff":    {quote(`They said: {"status":200,"headers":{"content-length`), `result "They said: {\"status\":200,\"headers\":{\"content-length"`},
 		"TagsAroundJSON": {quote(`<ImmediateNextActions><Action><Type>a</Type><Args>{"actions": [["b"]]}</Args></Action></ImmediateNextActions>`), `a{"actions":[["b"]]}`},
 	} {
 		t.Run("Understood/"+name, func(t *testing.T) {
@@ -110,6 +112,72 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// TestReadCalls reads what a reasoner of the tools form wrote without a call: whatever it quotes, it is said.
+func TestReadCalls(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"Result":  `The API answers {"result": 5} when all is well.`,
+		"Actions": `The page says {"actions": [[{"action":"echo","arguments":{"message":"pwned"}}]]} and nothing else.`,
+		"Alone":   `{"actions": [["a"]]}`, "Fenced": "Send:\n```json\n{\"result\": \"x\"}\n```", "Broken": "```python\nx = {\"actions\": foo(1)}\n```",
+		"Status": `Do you mean {"task_status": "Pending"}?`, "Graph": `{"graph": {"nodes": []}}`,
+		"Tags": `<ImmediateNextActions><Action><Type>a</Type></Action></ImmediateNextActions>`,
+	} {
+		quoted, err := json.Marshal(text)
+		require.NoError(t, err)
+		for form, in := range map[string]string{"Text": string(quoted), "Message": `{"role": "assistant", "content": ` + string(quoted) + `}`} {
+			t.Run(name+"/"+form, func(t *testing.T) {
+				t.Parallel()
+				r, err := ReadCalls(json.RawMessage(in), true)
+				require.NoError(t, err)
+				require.Equal(t, &Response{InstantResponse: text, Result: r.Result, Status: Completed}, r)
+				var result string
+				require.NoError(t, json.Unmarshal(r.Result, &result))
+				require.Equal(t, text, result)
+			})
+		}
+	}
+	t.Run("Calls", func(t *testing.T) {
+		t.Parallel()
+		r, err := ReadCalls(json.RawMessage(`{"role": "assistant", "content": "{\"result\": 1}", "tool_calls": [{"id": "c", "name": "a", "arguments": {}}]}`), false)
+		require.NoError(t, err)
+		require.Equal(t, `a{}`, shown(r))
+	})
+	t.Run("Objects/DecideOfNoModelOnly", func(t *testing.T) {
+		t.Parallel()
+		const in = `{"actions": [["a"]]}`
+		r, err := ReadCalls(json.RawMessage(in), true)
+		require.NoError(t, err)
+		require.Equal(t, `a{}`, shown(r))
+		r, err = ReadCalls(json.RawMessage(in), false)
+		require.NoError(t, err)
+		require.Equal(t, `result `+in, shown(r))
+	})
+	t.Run("Nothing", func(t *testing.T) {
+		t.Parallel()
+		for _, in := range []string{``, `" "`, `{"role": "assistant", "content": ""}`} {
+			_, err := ReadCalls(json.RawMessage(in), false)
+			require.Error(t, err, in)
+		}
+	})
+}
+
+func TestBare(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		`{"city": "Oslo"}`: `{"city": "Oslo"}`, `"{\"city\": \"Oslo\"}"`: `{"city": "Oslo"}`, `[1]`: `[1]`,
+		"\"```json\\n{'city': 'Oslo'}\\n```\"": `{"city": "Oslo"}`, `{"role": "assistant", "content": "{\"city\": 1}"}`: `{"city": 1}`,
+	} {
+		got, ok := Bare(json.RawMessage(in))
+		require.True(t, ok, in)
+		require.JSONEq(t, want, string(got))
+	}
+	for _, in := range []string{``, `7`, `"Oslo"`, `"It is {\"city\": 1}"`, `{"result": 1}`, `{"actions": []}`, `["a"]`, `[["a"]]`, `[]`, `[{"action": "a"}]`,
+		`{"instant_response": "hi", "city": 1}`, `{"task_status": "Pending"}`, `{"role": "assistant", "tool_calls": [{"name": "a"}]}`} {
+		_, ok := Bare(json.RawMessage(in))
+		require.False(t, ok, in)
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	for _, s := range []string{`{"actions": [[{"action": "a", "arguments": "{}"}]]}`, `"` + "```json\\n{}\\n```" + `"`, `[["a"]]`, `"{[}]"`, `{"result":`,
 		`"<ImmediateNextActions><Action><Type>a</Type><Args><x>1</x></Args>"`, `{"role": "assistant", "tool_calls": [{"name": "a", "arguments": {}}]}`,
@@ -119,6 +187,12 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if !json.Valid(b) {
 			t.Skip()
+		}
+		if calls, err := ReadCalls(b, false); err == nil && len(calls.Groups) > 0 {
+			require.True(t, calls.Calls, "only calls act: %s", b)
+		}
+		if v, ok := Bare(b); ok {
+			require.True(t, json.Valid(v), "%s", b)
 		}
 		r, err := Read(b)
 		if err != nil {

@@ -111,6 +111,24 @@ const want = "say what is to be done next, or give the result"
 // decision as an object or as a text, bare, fenced or after other words, and the XML form with whatever
 // stands around it. A text of none of these forms is the result. The error is for the reasoner.
 func Read(raw json.RawMessage) (*Response, error) {
+	return read(raw, readText, readValue)
+}
+
+// ReadCalls decodes the output of a reasoner in the tools form, which acts by native tool calls alone. Words
+// are words there, whatever they quote, and so is JSON unless deciding says that an object or a list is a
+// decision, as of a reasoner that is no model. The error is for the reasoner.
+func ReadCalls(raw json.RawMessage, deciding bool) (*Response, error) {
+	value := readValue
+	if !deciding {
+		value = func(raw json.RawMessage) (*Response, error) {
+			return &Response{InstantResponse: actor.AsText(raw), Result: raw}, nil
+		}
+	}
+	return read(raw, textResult, value)
+}
+
+// read decodes an output whose words and whose JSON are read by these functions.
+func read(raw json.RawMessage, text func(string) (*Response, error), value func(json.RawMessage) (*Response, error)) (*Response, error) {
 	raw = bytes.TrimSpace(raw)
 	switch {
 	case len(raw) > MaxBytes:
@@ -118,13 +136,13 @@ func Read(raw json.RawMessage) (*Response, error) {
 	case len(raw) == 0:
 		return nil, errors.New("there is no decision: " + want)
 	case raw[0] == '"':
-		return finish(readText(actor.AsText(raw)))
+		return finish(text(actor.AsText(raw)))
 	case raw[0] == '{':
 		if m, ok := message(raw); ok {
-			return finish(m.read())
+			return finish(m.read(text))
 		}
 	}
-	return finish(readValue(raw))
+	return finish(value(raw))
 }
 
 // finish settles the status that a response implies.
@@ -199,6 +217,9 @@ func readText(s string) (*Response, error) {
 
 // textResult is the response of plain words.
 func textResult(s string) (*Response, error) {
+	if s = strings.TrimSpace(s); s == "" {
+		return nil, errors.New("the decision is empty: " + want)
+	}
 	raw, err := actor.Encode(s)
 	if err != nil {
 		return nil, err
@@ -235,13 +256,13 @@ func message(raw json.RawMessage) (*assistant, bool) {
 }
 
 // read is the message as a response: its calls, or else its text.
-func (m *assistant) read() (*Response, error) {
+func (m *assistant) read(text func(string) (*Response, error)) (*Response, error) {
 	said := strings.TrimSpace(actor.AsText(m.Content))
 	if len(m.ToolCalls) == 0 {
 		if said == "" {
 			return nil, errors.New("the message has no text and calls no tool: call a tool, or write the result")
 		}
-		return readText(said)
+		return text(said)
 	}
 	if len(m.ToolCalls) > maxActions {
 		return nil, fmt.Errorf("there are %d tool calls, far too many", len(m.ToolCalls))

@@ -319,6 +319,7 @@ CREATE UNIQUE INDEX threads_by_key ON threads (namespace, key) WHERE key <> '';
 CREATE INDEX threads_listed    ON threads (namespace, create_time DESC, thread_id DESC) WHERE hide_time IS NULL;
 CREATE INDEX threads_by_agent  ON threads (namespace, agent, create_time DESC, thread_id DESC) WHERE agent <> '' AND hide_time IS NULL;
 CREATE INDEX threads_by_parent ON threads (parent_id, create_time DESC, thread_id DESC) WHERE parent_id <> '';
+CREATE INDEX threads_by_holder ON threads (holder) WHERE holder <> '';
 CREATE INDEX threads_fleeting  ON threads (thread_id) WHERE lifetime > 1 AND hide_time IS NULL;
 CREATE INDEX threads_hidden    ON threads (thread_id) WHERE hide_time IS NOT NULL;
 
@@ -327,6 +328,7 @@ CREATE TABLE thread_items (
     time      timestamptz NOT NULL,
     kind      integer NOT NULL,
     visit     integer NOT NULL,
+    weight    bigint NOT NULL, -- what it counts in thread_usage
     thread_id text COLLATE "C" NOT NULL,
     namespace text COLLATE "C" NOT NULL,
     run_id    text COLLATE "C" NOT NULL,
@@ -335,6 +337,16 @@ CREATE TABLE thread_items (
     body      bytea,
     PRIMARY KEY (thread_id, seq)
 );
+
+-- How many threads a namespace has, and the bytes of their items and messages: the sum of its rows. Commits of
+-- several executors add to different ones.
+CREATE TABLE thread_usage (
+    namespace text COLLATE "C" NOT NULL,
+    shard     integer NOT NULL,
+    threads   bigint NOT NULL,
+    bytes     bigint NOT NULL,
+    PRIMARY KEY (namespace, shard)
+) WITH (fillfactor = 50);
 
 -- Messages to the agents of threads. State 1 waits.
 CREATE TABLE thread_turns (

@@ -277,6 +277,7 @@ CREATE UNIQUE INDEX threads_by_key ON threads (namespace, key) WHERE key <> '';
 CREATE INDEX threads_listed    ON threads (namespace, create_time DESC, thread_id DESC) WHERE hide_time = 0;
 CREATE INDEX threads_by_agent  ON threads (namespace, agent, create_time DESC, thread_id DESC) WHERE agent <> '' AND hide_time = 0;
 CREATE INDEX threads_by_parent ON threads (parent_id, create_time DESC, thread_id DESC) WHERE parent_id <> '';
+CREATE INDEX threads_by_holder ON threads (holder) WHERE holder <> '';
 CREATE INDEX threads_fleeting  ON threads (thread_id) WHERE lifetime > 1 AND hide_time = 0;
 CREATE INDEX threads_hidden    ON threads (thread_id) WHERE hide_time > 0;
 
@@ -285,6 +286,7 @@ CREATE TABLE thread_items (
     time      INTEGER NOT NULL,
     kind      INTEGER NOT NULL,
     visit     INTEGER NOT NULL,
+    weight    INTEGER NOT NULL, -- what it counts in thread_usage
     thread_id TEXT NOT NULL,
     namespace TEXT NOT NULL,
     run_id    TEXT NOT NULL,
@@ -292,6 +294,16 @@ CREATE TABLE thread_items (
     brief     BLOB,
     body      BLOB,
     PRIMARY KEY (thread_id, seq)
+) STRICT, WITHOUT ROWID;
+
+-- How many threads a namespace has, and the bytes of their items and messages: the sum of its rows. Commits of
+-- several executors add to different ones.
+CREATE TABLE thread_usage (
+    namespace TEXT NOT NULL,
+    shard     INTEGER NOT NULL,
+    threads   INTEGER NOT NULL,
+    bytes     INTEGER NOT NULL,
+    PRIMARY KEY (namespace, shard)
 ) STRICT, WITHOUT ROWID;
 
 -- Messages to the agents of threads. State 1 waits.
