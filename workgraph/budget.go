@@ -62,8 +62,9 @@ func (b *Budget) raised(o *Budget) *Budget {
 	return b.merge(o, func(own, given int64) int64 { return max(own, given) })
 }
 
-// lowered is b with the caps of o that are lower than those of b or that b does not have.
-func (b *Budget) lowered(o *Budget) *Budget {
+// Lowered is b with the caps of o that are lower than those of b or that b does not have. Either may be nil;
+// neither is changed.
+func (b *Budget) Lowered(o *Budget) *Budget {
 	return b.merge(o, func(own, given int64) int64 { return min(own, given) })
 }
 
@@ -208,7 +209,7 @@ func (s *State) Under(b *Budget) (*Budget, Spent) {
 // left. Nil stands for no budget. While some usage is unsettled the child gets no money; Allowances gives its
 // budget when that is over.
 func (s *State) Allowance(own *Budget) *Budget {
-	return own.lowered(s.budget.left(s.spent, len(s.unsettled) > 0))
+	return own.Lowered(s.budget.left(s.spent, len(s.unsettled) > 0))
 }
 
 // Allowances calls yield with every child that a visit waits for and its Allowance, until yield returns

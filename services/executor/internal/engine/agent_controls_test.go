@@ -210,7 +210,9 @@ func TestAgentLimits(t *testing.T) {
 				return workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(say)}, Usage: []workgraph.Usage{{Provider: "p", Model: "m", InputTokens: 100}}}
 			})
 		}
-		l := run(t, s, agents(t, s, actors{"work": &recorder{}, "ok": &recorder{}, "five": rounds(5, `{"result": "five"}`),
+		capped, err := agent.Config{"capped": {Definition: `{"reasoner": "five", "actions": {"work": {}}, "max_no_progress": 0, "budget": {"tokens": 250}}`}}.Specs(nil)
+		require.NoError(t, err)
+		l := run(t, s, agents(t, s, actors{"agent/capped": pureActor{capped[0].Actor}, "work": &recorder{}, "ok": &recorder{}, "five": rounds(5, `{"result": "five"}`),
 			"ask": waits(workgraph.Wait{Interrupt: &workgraph.Interrupt{Prompt: json.RawMessage(`"May I?"`)}}),
 			// One branch of two branches again, as long as it may.
 			"deeper": decides(func(prompt string) string {
@@ -220,8 +222,8 @@ func TestAgentLimits(t *testing.T) {
 				return `[["deep", "flat"]]`
 			})}), func(c *engine.Config, _ *engine.Deps) { c.EvictAfter = 10 * time.Millisecond })
 		l.jobs(t)
-		t.Run("Budget", func(t *testing.T) {
-			id := l.start(t, agentOf(t, `{"goal": "x", "reasoner": "five", "actions": {"work": {}}, "max_no_progress": 0, "budget": {"tokens": 250}}`))
+		budget := func(t *testing.T, g *workgraph.Graph) {
+			id := l.start(t, g)
 			l.evicted(t, id, journal.StateWaiting)
 			child := l.evicted(t, l.child(t, id).ID, journal.StatePaused)
 			require.Equal(t, workgraph.ReasonBudget, child.Reason)
@@ -233,6 +235,14 @@ func TestAgentLimits(t *testing.T) {
 			row := l.wait(t, id, journal.StateCompleted)
 			require.JSONEq(t, `"five"`, string(l.child(t, id).Result))
 			require.EqualValues(t, 600, row.Usage.InputTokens, "no round was repeated")
+		}
+		t.Run("Budget", func(t *testing.T) {
+			budget(t, agentOf(t, `{"goal": "x", "reasoner": "five", "actions": {"work": {}}, "max_no_progress": 0, "budget": {"tokens": 250}}`))
+		})
+		t.Run("Budget/OfAnAgentWithAName", func(t *testing.T) {
+			g := agentOf(t, `{"goal": "x", "budget": {"tokens": 1000}}`)
+			g.Nodes[0].Actor = "agent/capped"
+			budget(t, g)
 		})
 		t.Run("NoProgress", func(t *testing.T) {
 			id := l.start(t, agentOf(t, `{"goal": "x", "reasoner": "five", "actions": {"work": {}}, "max_no_progress": 3}`))

@@ -94,8 +94,14 @@ func (l *live) child(t *testing.T, id string) journal.Run {
 	return l.row(t, below[0].RunID)
 }
 
-// remembered are the items of the thread of an agent's run, with the rounds of its states.
+// remembered are the entries of the thread of an agent's run, in the order of their names.
 func (l *live) remembered(t *testing.T, row journal.Run) []string {
+	t.Helper()
+	return slices.Sorted(slices.Values(l.entries(t, row)))
+}
+
+// entries are the items of the thread of an agent's run, with the rounds of its states.
+func (l *live) entries(t *testing.T, row journal.Run) []string {
 	t.Helper()
 	all, err := l.j.ListThreads(t.Context(), ns, thread.Filter{}, page.Cursor{}, 1000)
 	require.NoError(t, err)
@@ -124,7 +130,6 @@ func (l *live) remembered(t *testing.T, row journal.Run) []string {
 			out = append(out, "MESSAGE")
 		}
 	}
-	slices.Sort(out)
 	return out
 }
 
@@ -429,14 +434,43 @@ func TestAgent(t *testing.T) {
 			require.Contains(t, r.told[5], engine.ReasonDepthExceeded, "what an action spawns is counted")
 		})
 		t.Run("Rounds/ManyAreNotDear", func(t *testing.T) {
+			const rounds, room = 200, 1024
 			r.script = nil
-			for range 60 {
-				r.script = append(r.script, `["work", "work", "work"]`)
+			for i := range rounds {
+				of := `["work"]`
+				if i%20 == 0 {
+					of = `["work", "work", "work"]` // a run of its own
+				}
+				r.script = append(r.script, fmt.Sprintf(`{"instant_response": "Round %d%s", "actions": %s}`, i+1, strings.Repeat(", word by word", 10), of))
 			}
-			r.script = append(r.script, `{"result": 60}`)
-			id := l.start(t, agentOf(t, `{`+actions+`, "max_rounds": 100, "history": {"tokens": 1024}, "max_no_progress": 0}`))
+			r.script = append(r.script, `{"result": 200}`)
+			id := l.start(t, agentOf(t, fmt.Sprintf(`{%s, "max_rounds": 1000, "history": {"tokens": %d}, "max_no_progress": 0}`, actions, room)))
 			l.wait(t, id, journal.StateCompleted)
-			require.Equal(t, fmt.Sprint(60), string(l.child(t, id).Result))
+			child := l.child(t, id)
+			require.Equal(t, fmt.Sprint(rounds), string(child.Result))
+			begun := map[int]int{} // the events before each round
+			for i, ev := range l.events(t, child.ID) {
+				if ev.Durable.Kind == workgraph.AttemptEnded && ev.Durable.Node == "reason" {
+					begun[ev.Durable.Visit] = i
+				}
+			}
+			events := func(round int) int { return begun[round+1] - begun[round] }
+			require.Equal(t, 4, events(10), "reason, act, work and observe end")
+			require.Equal(t, events(10), events(rounds), "no later round costs more")
+			items := l.entries(t, child)
+			ends := map[int]int{} // the items up to the end of each round
+			for i, item := range items {
+				var round int
+				if n, _ := fmt.Sscanf(item, "STATE %d", &round); n == 1 {
+					ends[round] = i
+				}
+			}
+			require.Equal(t, 2, ends[10]-ends[9], "what was said, and the state")
+			require.Equal(t, 2, ends[rounds]-ends[rounds-1])
+			for round := 10; round <= rounds; round++ {
+				require.Less(t, len(r.told[round]), 5*room, "round %d", round)
+			}
+			require.Contains(t, r.told[rounds], fmt.Sprintf("Round %d,", rounds-1))
 		})
 	})
 }

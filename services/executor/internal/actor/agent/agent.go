@@ -269,7 +269,7 @@ func (l Limits) call() workgraph.Actor {
 }
 
 func (d *definition) call(ctx context.Context, c *workgraph.Call, limits Limits) (workgraph.Outcome, error) {
-	timeout, budget, err := limitsOf(c.Own)
+	given, err := limitsOf(c.Own)
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
@@ -287,11 +287,11 @@ func (d *definition) call(ctx context.Context, c *workgraph.Call, limits Limits)
 	}
 	d.ToolsText = d.tools()
 	d.bound(limits)
-	return d.start(in, timeout, budget, false)
+	return d.start(in, d.limits.lowered(given), false)
 }
 
 // start spawns the run of the loop.
-func (d *definition) start(in *instance, timeout workgraph.Duration, budget *workgraph.Budget, sameDepth bool) (workgraph.Outcome, error) {
+func (d *definition) start(in *instance, limits callLimits, sameDepth bool) (workgraph.Outcome, error) {
 	g, err := d.graph()
 	if err != nil {
 		return workgraph.Outcome{}, err
@@ -300,8 +300,8 @@ func (d *definition) start(in *instance, timeout workgraph.Duration, budget *wor
 	if err != nil {
 		return workgraph.Outcome{}, actor.BadArguments("%v", err)
 	}
-	run := workgraph.Child{Graph: g, Input: workgraph.Input{Named: map[string]json.RawMessage{"agent": raw}}, Budget: budget, SameDepth: sameDepth, Agent: in.run()}
-	return workgraph.Outcome{Wait: &workgraph.Wait{Children: &workgraph.Children{Runs: []workgraph.Child{run}, Timeout: timeout, AsResult: true}}}, nil
+	run := workgraph.Child{Graph: g, Input: workgraph.Input{Named: map[string]json.RawMessage{"agent": raw}}, Budget: limits.budget, SameDepth: sameDepth, Agent: in.run()}
+	return workgraph.Outcome{Wait: &workgraph.Wait{Children: &workgraph.Children{Runs: []workgraph.Child{run}, Timeout: limits.timeout, AsResult: true}}}, nil
 }
 
 // resolve finds the actors of the definition, and takes over the schemas that they state.

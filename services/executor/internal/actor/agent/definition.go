@@ -62,7 +62,25 @@ type definition struct {
 	// ToolsText describes the actions in a prompt. The agent's call fills it in.
 	ToolsText string `json:"tools_text,omitempty"`
 
+	// limits are those of each call. Only an agent with a name has any: a node's own are those of its call.
+	limits callLimits
+
 	template *prompt.Template
+}
+
+// callLimits bound one call of an agent. The zero value bounds nothing.
+type callLimits struct {
+	timeout workgraph.Duration
+	budget  *workgraph.Budget
+}
+
+// lowered are the lower ones of both.
+func (l callLimits) lowered(o callLimits) callLimits {
+	out := callLimits{timeout: l.timeout, budget: l.budget.Lowered(o.budget)}
+	if o.timeout > 0 && (out.timeout == 0 || o.timeout < out.timeout) {
+		out.timeout = o.timeout
+	}
+	return out
 }
 
 // summarizer makes one result of those of the branches: an actor, or llm with a prompt.
@@ -78,8 +96,11 @@ type summarizer struct {
 var definitionFields = []string{"system", "reasoner", "reasoner_args", "form", "template", "dispatch", "dispatch_args", "solver", "summarizer", "branch",
 	"branching_agent_start_as_new", "task_tools", "max_rounds", "max_branch_depth", "max_branches", "max_no_progress", "step_by_step", "history", argThread}
 
+// limitFields are the arguments that bound a call.
+var limitFields = []string{"timeout", "budget"}
+
 // callFields are arguments of the node's own that one call of the agent uses and its loop does not.
-var callFields = []string{"timeout", "budget", argUpstream}
+var callFields = append([]string{argUpstream}, limitFields...)
 
 func defaultDefinition() definition {
 	return definition{policy: defaults(), Reasoner: actorLLM, Form: formPrompt, Dispatch: dispatchGroups, Branch: true,
@@ -220,17 +241,20 @@ func (d *definition) templates() (err error) {
 	return nil
 }
 
-// limitsOf are the arguments of one call of the agent that are not part of its definition.
-func limitsOf(given map[string]json.RawMessage) (timeout workgraph.Duration, budget *workgraph.Budget, err error) {
+// limitsOf reads the arguments that bound a call.
+func limitsOf(given map[string]json.RawMessage) (callLimits, error) {
 	var a struct {
 		Timeout string            `json:"timeout"`
 		Budget  *workgraph.Budget `json:"budget"`
 	}
-	if err := own(given, &a, []string{"timeout", "budget"}); err != nil {
-		return 0, nil, err
+	if err := own(given, &a, limitFields); err != nil {
+		return callLimits{}, err
 	}
-	timeout, err = wait.Timeout(a.Timeout)
-	return timeout, a.Budget, err
+	if fault := a.Budget.Fault(); fault != "" {
+		return callLimits{}, badArgument("budget", "budget: %s", fault)
+	}
+	timeout, err := wait.Timeout(a.Timeout)
+	return callLimits{timeout, a.Budget}, err
 }
 
 // own reads some of the node's own arguments; the others stay as they are.

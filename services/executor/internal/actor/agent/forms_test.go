@@ -69,6 +69,31 @@ func TestToolsForm(t *testing.T) {
 			})
 		}
 	})
+	t.Run("Fork/BetweenCallsAndTheirAnswers", func(t *testing.T) {
+		t.Parallel()
+		two := calls(`{"id": "c1", "name": "a", "arguments": {"x": 1}}`, `{"id": "c2", "name": "a", "arguments": {"x": 2}}`)
+		e := newEnv(t, workgraph.Actors{"r": &reasoner{script: []string{two, `{"role": "assistant", "content": "first"}`}}, "tool": says(`"found"`)})
+		const named = `"reasoner": "r", "form": "tools", "actions": {"a": {"actor": "tool"}}`
+		done(t, e.run(t, `{"user_input": "go", `+named+`}`), `"first"`)
+		from := e.threads.root(t)
+		const missing = "its result is not known here: the conversation was forked before it came"
+		for at, want := range map[int64][]string{2: {missing, missing}, 3: {"found", missing}, 4: {"found", "found"}} {
+			r := &reasoner{script: []string{two, `{"role": "assistant", "content": "second"}`}}
+			e.all["r"] = r
+			id := fmt.Sprint("thr_fork", at)
+			e.threads.put(t, thread.Thread{ID: id, ParentID: from, ParentSeq: at, Depth: 1})
+			done(t, e.run(t, `{"user_input": "and now?", "thread_id": "`+id+`", `+named+`}`), `"second"`)
+			for _, asked := range r.asked {
+				var req llm.Request
+				require.NoError(t, json.Unmarshal(asked["messages"], &req.Messages))
+				require.NoError(t, req.Check(), "forked at %d: %s", at, asked["messages"])
+				require.Equal(t, want, []string{req.Messages[2].Content, req.Messages[3].Content})
+				require.Equal(t, []bool{want[0] == missing, want[1] == missing}, []bool{req.Messages[2].IsError, req.Messages[3].IsError})
+				require.Equal(t, "and now?", req.Messages[4].Content)
+			}
+			require.Len(t, r.asked, 2)
+		}
+	})
 	t.Run("Messages/AreBoundedAndBeginWithTheUser", func(t *testing.T) {
 		t.Parallel()
 		r := &reasoner{}

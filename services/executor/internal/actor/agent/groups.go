@@ -444,7 +444,7 @@ func (l *loop) branch(ctx context.Context, c *workgraph.Call) (workgraph.Outcome
 		in.ActionResults = append(in.ActionResults, found(u, a.Action))
 	}
 	in.Thread = ids.New(thread.IDPrefix)
-	return d.start(&in, 0, nil, true)
+	return d.start(&in, callLimits{}, true)
 }
 
 // actGraph checks a graph of a reasoner, unless it was made of a plan, and goes to groups.

@@ -146,6 +146,20 @@ func TestLoop(t *testing.T) {
 		require.Equal(t, []string{`{"previous_action_results":[],"q":1}`}, a.calls)
 		require.Equal(t, `"please look for 7"`, string(e.threads.states(t, e.threads.root(t))[0].RawResponse), "what the reasoner gave, not the dispatcher")
 	})
+	t.Run("Dispatch/ToAGraph", func(t *testing.T) {
+		t.Parallel()
+		const third = `{"user_input": "x", "dispatch": "cel", "dispatch_args": {"expr": "dyn(named.response == 'stop' ? dyn({'result': 'over'}) : dyn({'graph': {'nodes': [{'id': 'a', 'actor': 'one'}, {'id': 'b', 'actor': 'two'}], 'edges': [{'from': 'a', 'to': 'b', 'result_pass_down_mode': {'mode': 'KEY', 'key': 'from_a'}}]}}))"}, "reasoner": "r", "actions": {"one": {}, "two": {}}`
+		r, one, two := &reasoner{script: []string{"a to b", "stop"}}, says(`1`), says(`2`)
+		e := newEnv(t, workgraph.Actors{"r": r, "one": one, "two": two})
+		done(t, e.run(t, third+`, "allow_graph": true}`), `"over"`)
+		require.Equal(t, []string{`{"from_a":1,"previous_action_results":[]}`}, two.calls)
+		require.JSONEq(t, `[{"action": "one", "ok": 1}, {"action": "two", "ok": 2}]`, e.told(t, 1))
+		r.script = []string{"a to b", "stop"}
+		e = newEnv(t, workgraph.Actors{"r": r, "one": one, "two": two})
+		done(t, e.run(t, third+`}`), `"over"`)
+		require.Contains(t, e.threads.states(t, e.threads.root(t))[0].Refused, "graphs are not allowed here")
+		require.Len(t, one.calls, 1)
+	})
 	t.Run("Dispatch/ItsFailureIsTold", func(t *testing.T) {
 		t.Parallel()
 		r := &reasoner{script: []string{"one", "two"}}

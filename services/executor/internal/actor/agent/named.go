@@ -24,7 +24,8 @@ type Config map[string]Named
 type Named struct {
 	// Description says what the agent does, to people and to agents that may call it.
 	Description string `conf:"description" help:"what the agent does"`
-	// Definition is a JSON object of the arguments that a node of the actor agent would state itself.
+	// Definition is a JSON object of the arguments that a node of the actor agent would state itself. A
+	// budget and a timeout in it bound each call: a caller may lower them.
 	Definition string `conf:"definition" help:"arguments of the actor agent, as a JSON object; callers can read it in the runs of the agent, so it must hold no secrets"`
 	// File holds the same.
 	File string `conf:"file" help:"file with the definition"`
@@ -60,6 +61,9 @@ func (n Named) spec(name string, limits Limits) (actor.Spec, error) {
 	}
 	d, err := ownDefinition(context.Background(), own)
 	if err != nil {
+		return actor.Spec{}, err
+	}
+	if d.limits, err = limitsOf(own); err != nil {
 		return actor.Spec{}, err
 	}
 	description := n.Description
@@ -112,9 +116,10 @@ func (n Named) arguments() (map[string]json.RawMessage, error) {
 	if err := dec.Decode(&own); err != nil {
 		return nil, fmt.Errorf("the definition must be a JSON object: %w", err)
 	}
+	parts := slices.Concat(definitionFields, policyFields, limitFields)
 	for _, k := range sorted(own) {
-		if !slices.Contains(policyFields, k) && !slices.Contains(definitionFields, k) {
-			return nil, fmt.Errorf("%.80q is no part of a definition: use %s", k, strings.Join(slices.Concat(definitionFields, policyFields), ", "))
+		if !slices.Contains(parts, k) {
+			return nil, fmt.Errorf("%.80q is no part of a definition: use %s", k, strings.Join(parts, ", "))
 		}
 	}
 	return own, nil

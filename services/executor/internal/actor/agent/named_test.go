@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -67,10 +68,33 @@ func TestNamed(t *testing.T) {
 			require.Equal(t, "agent/finder", row.Agent)
 		}
 	})
+	t.Run("Limits/AreTheLowerOnes", func(t *testing.T) {
+		t.Parallel()
+		for _, c := range []struct{ stated, given, budget, timeout string }{
+			{``, ``, `null`, `0s`},
+			{`, "budget": {"nano_usd": 500}, "timeout": "1h"`, ``, `{"nano_usd": 500}`, `1h0m0s`},
+			{`, "budget": {"nano_usd": 500}, "timeout": "1h"`, `, "budget": null, "timeout": null`, `{"nano_usd": 500}`, `1h0m0s`},
+			{`, "budget": {"nano_usd": 500}, "timeout": "1h"`, `, "budget": {"nano_usd": 400, "tokens": 9}, "timeout": "2h"`, `{"nano_usd": 400, "tokens": 9}`, `1h0m0s`},
+			{`, "budget": {"nano_usd": 500, "tokens": 5}`, `, "budget": {"nano_usd": 501, "tokens": 6}, "timeout": "2h"`, `{"nano_usd": 500, "tokens": 5}`, `2h0m0s`},
+			{`, "timeout": "1h"`, `, "budget": {"tokens": 0}, "timeout": "30m"`, `{"tokens": 0}`, `30m0s`},
+		} {
+			e := named(t, workgraph.Actors{"r": &tool{}, "tool": &tool{}}, agent.Config{"finder": {Definition: `{"reasoner": "r", "actions": {"search": {"actor": "tool"}}` + c.stated + `}`}})
+			call := &workgraph.Call{}
+			require.NoError(t, json.Unmarshal([]byte(`{"user_input": "find"`+c.given+`}`), &call.Own))
+			call.Named = call.Own
+			out, err := e.all["agent/finder"].Call(t.Context(), call)
+			require.NoError(t, err)
+			require.JSONEq(t, c.budget, encoded(t, out.Wait.Children.Runs[0].Budget), "%+v", c)
+			require.Equal(t, c.timeout, time.Duration(out.Wait.Children.Timeout).String(), "%+v", c)
+		}
+	})
 	for name, c := range map[string]struct {
 		of   agent.Named
 		want string
 	}{
+		"Budget":       {agent.Named{Definition: `{"actions": {"a": {}}, "budget": {"nano_usd": -1}}`}, "budget: nano_usd is below 0"},
+		"BudgetField":  {agent.Named{Definition: `{"actions": {"a": {}}, "budget": {"usd": 1}}`}, `budget: unknown field "usd"`},
+		"Timeout":      {agent.Named{Definition: `{"actions": {"a": {}}, "timeout": "-1h"}`}, "timeout must be above 0"},
 		"Nothing":      {agent.Named{}, "exactly one of definition and file"},
 		"Both":         {agent.Named{Definition: "{}", File: file}, "exactly one of definition and file"},
 		"NoJSON":       {agent.Named{Definition: "actions"}, "must be a JSON object"},

@@ -79,21 +79,49 @@ func entryOf(seq int64, raw json.RawMessage) entry {
 	return e
 }
 
-// partsOf groups messages that are in order. Answers without their call are left out.
+// notKnown is the answer to a call whose own one is not in the thread. A fork may begin between a call and
+// its answers, and no model server takes a conversation with a call that is not answered.
+const notKnown = "its result is not known here: the conversation was forked before it came"
+
+// partsOf groups messages that are in order. Answers without their call are left out, and a call without an
+// answer gets one.
 func partsOf(messages []entry) []part {
 	var out []part
+	var open []string // the calls of the last part that have no answer yet
+	answered := func(e entry) {
+		p := &out[len(out)-1]
+		p.last, p.tokens, p.messages = e.seq, p.tokens+llm.EstimateMessage(&e.Message), append(p.messages, e)
+	}
+	end := func() {
+		for _, id := range open {
+			answered(unanswered(out[len(out)-1].last, id))
+		}
+		open = nil
+	}
 	for i := range messages {
 		e := &messages[i]
-		n := llm.EstimateMessage(&e.Message)
-		switch {
-		case e.Role != "tool":
-			out = append(out, part{first: e.seq, last: e.seq, tokens: n, messages: messages[i : i+1]})
-		case len(out) > 0:
-			p := &out[len(out)-1]
-			p.last, p.tokens, p.messages = e.seq, p.tokens+n, p.messages[:len(p.messages)+1]
+		if e.Role == llm.ToolRole {
+			if at := slices.Index(open, e.ToolCallID); at >= 0 {
+				open = slices.Delete(open, at, at+1)
+				answered(*e)
+			}
+			continue
+		}
+		end()
+		out = append(out, part{first: e.seq, last: e.seq, tokens: llm.EstimateMessage(&e.Message), messages: messages[i : i+1 : i+1]})
+		for k := range e.ToolCalls {
+			open = append(open, e.ToolCalls[k].ID)
 		}
 	}
+	end()
 	return out
+}
+
+// unanswered is the answer to a call that has none.
+func unanswered(seq int64, id string) entry {
+	e := entry{seq: seq, Message: llm.Message{Role: llm.ToolRole, ToolCallID: id, Content: notKnown, IsError: true}}
+	e.raw, _ = actor.Encode(e.Message) // texts always marshal
+	return e
 }
 
 // promptParts are the messages and the states that a prompt may show, by sequence.
