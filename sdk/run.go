@@ -330,13 +330,14 @@ func (r *Run) ResumeWithBudget(ctx context.Context, reason string, b workgraph.B
 	return err
 }
 
-// Resume lets a paused run go on.
+// Resume lets a paused run go on. Of a run that is not paused it resumes the paused runs below it, and is
+// refused with RUN_NOT_PAUSED if there are none.
 func (r *Run) Resume(ctx context.Context, reason string) error {
 	_, err := r.c.Executor.ResumeRun(ctx, &executorv1.ResumeRunRequest{RunId: r.ID, Reason: reason})
 	return err
 }
 
-// ResumeStep lets a paused run go on for one round of a loop, such as a round of an agent.
+// ResumeStep is Resume for one round of a loop, such as a round of an agent.
 func (r *Run) ResumeStep(ctx context.Context, reason string) error {
 	_, err := r.c.Executor.ResumeRun(ctx, &executorv1.ResumeRunRequest{RunId: r.ID, Reason: reason, Step: true})
 	return err

@@ -456,11 +456,18 @@ func (s *State) endLoops(c EndLoops) error {
 	if s.drain != "" {
 		return fmt.Errorf("%w: the run is ending", ErrState)
 	}
-	if s.stopping {
+	now := instant(c.Now)
+	if !s.stopping {
+		s.openEvent(StopRequested, now).Reason = c.Reason
+		s.stopping = true
+	}
+	budget, spent := s.Under(nil)
+	if !s.paused || s.unknown > 0 || s.pricing() || budget.UsedUp(spent) {
 		return nil
 	}
-	s.openEvent(StopRequested, instant(c.Now)).Reason = c.Reason
-	s.stopping = true
+	ev := s.openEvent(RunResumed, now)
+	ev.Reason = ReasonStopped
+	s.goOn(ev, now)
 	return nil
 }
 

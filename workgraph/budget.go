@@ -416,6 +416,12 @@ func (s *State) resume(c Resume) error {
 		return nil
 	}
 	ev.Step = c.Step
+	s.goOn(ev, now)
+	return nil
+}
+
+// goOn ends a pause within its event. Loops at their limit get as many visits again.
+func (s *State) goOn(ev *Event, now time.Time) {
 	s.applyResume()
 	s.applyStepping(ev)
 	for range len(s.limited) {
@@ -428,5 +434,4 @@ func (s *State) resume(c Resume) error {
 	}
 	s.halted = s.paused
 	s.conclude(now)
-	return nil
 }

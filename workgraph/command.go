@@ -151,8 +151,9 @@ type Pause struct {
 }
 
 // EndLoops asks the loops of the run to end. From then on no BACK edge is followed, unless the outcome of its
-// source selects it by name, and calls are told by Start.Stopping. Nothing under way is broken off, and a
-// pause stays.
+// source selects it by name, and calls are told by Start.Stopping. Nothing under way is broken off. A paused
+// run goes on to its end. It stays paused while its budget is used up, while an outcome is unknown, and while
+// its calls are not priced.
 type EndLoops struct {
 	Reason string
 	Now    time.Time

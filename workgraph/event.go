@@ -288,8 +288,8 @@ const (
 	ReasonMaxVisits     = "MAX_VISITS"
 	// ReasonStep is the reason of a run that was resumed for one round of a loop.
 	ReasonStep = "STEP"
-	// ReasonStopped is why a BACK edge of a run that was asked to stop is dead, and why a call of such a run
-	// was not made.
+	// ReasonStopped is why a BACK edge of a run that was asked to stop is dead, why a call of such a run was
+	// not made, and why it went on when it was paused.
 	ReasonStopped = "STOPPED"
 	// ReasonParentPaused is the reason of a run that was paused together with the one above it, and
 	// ReasonParentResumed that of its resume together with that one.

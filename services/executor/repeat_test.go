@@ -161,8 +161,21 @@ func TestRepeats(t *testing.T) {
 					f.wait(t, req.GetRunId(), paused)
 					return req, func() { req.Reason = "y" }
 				},
-				"Runs": func(t *testing.T, id string) (proto.Message, func()) {
-					req := &executorv1.ResumeRunRequest{RunId: waiter(t), RequestId: id}
+				"IsPausedBelow": func(t *testing.T, id string) (proto.Message, func()) {
+					above := actorNode("d", "spawn", `{"runs": [{"graph": {"nodes": [{"id": "wait", "actor": "signal", "named": {"name": "go"}}]}}]}`)
+					req := &executorv1.ResumeRunRequest{RunId: begin(t, waiting, &executorv1.StartRunRequest{Graph: nodes(above)}), RequestId: id}
+					below := ""
+					testkit.Eventually(t, func() bool {
+						r, err := f.ListRuns(ctx, &executorv1.ListRunsRequest{ParentRunId: req.GetRunId(), States: []executorv1.RunState{waiting}})
+						require.NoError(t, err)
+						for _, c := range r.GetRuns() {
+							below = c.GetId()
+						}
+						return below != ""
+					})
+					_, err := f.PauseRun(ctx, &executorv1.PauseRunRequest{RunId: below})
+					require.NoError(t, err)
+					f.wait(t, below, paused)
 					return req, func() { req.Reason = "y" }
 				},
 				"WithABudget": func(t *testing.T, id string) (proto.Message, func()) {

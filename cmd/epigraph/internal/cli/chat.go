@@ -23,6 +23,9 @@ const maxLine = 1 << 20
 // turnPoll is the pause between two looks at a turn that waits for others.
 const turnPoll = 100 * time.Millisecond
 
+// looksPerCheck is after how many looks it is checked whether the agent is paused.
+const looksPerCheck = 10
+
 type chatCmd struct {
 	Agent  string `arg:"" help:"The agent: an actor such as agent/NAME." optional:""`
 	Thread string `help:"Go on with this thread." placeholder:"ID"`
@@ -210,9 +213,15 @@ func (t *talk) say(ctx context.Context, line string) error {
 		t.e.note("the message waits until the question is answered: %s", t.needed)
 	}
 	t.needed = ""
-	for err == nil && turn.GetState() == executorv1.TurnState_TURN_STATE_QUEUED {
+	for looks := 1; err == nil && turn.GetState() == executorv1.TurnState_TURN_STATE_QUEUED; looks++ {
 		if !sleep.For(ctx, turnPoll) {
 			return ctx.Err()
+		}
+		if looks%looksPerCheck == 0 {
+			if below := t.standing(ctx); below != nil {
+				t.fails(exit(exitPaused))
+				return t.show(&reply{Thread: t.thread, Turn: turn.GetNumber(), Error: "the message waits: " + below.note()})
+			}
 		}
 		turn, err = t.s.threads.GetTurn(ctx, &executorv1.GetTurnRequest{ThreadId: t.thread, Number: turn.GetNumber()})
 	}
@@ -243,6 +252,13 @@ func (t *talk) watch(ctx context.Context, r *reply) error {
 		defer close(events)
 		failed <- follow(ctx, t.s, r.Run, t.after[r.Run], true, events)
 	}()
+	below := make(chan *standing, 1)
+	go func() {
+		if p := awaitStanding(ctx, t.s, r.Run); p != nil {
+			below <- p
+			stop()
+		}
+	}()
 	for ev := range events {
 		if ev.GetRunId() == r.Run && ev.GetSeq() > 0 {
 			t.after[r.Run] = ev.GetSeq()
@@ -270,7 +286,15 @@ func (t *talk) watch(ctx context.Context, r *reply) error {
 			return nil
 		}
 	}
-	if err := <-failed; err != nil {
+	err := <-failed
+	select {
+	case p := <-below:
+		r.Error = p.note()
+		t.fails(exit(exitPaused))
+		return nil
+	default:
+	}
+	if err != nil {
 		return err
 	}
 	run, err := t.s.executor.GetRun(ctx, &executorv1.GetRunRequest{RunId: r.Run})
@@ -287,6 +311,19 @@ func (t *talk) watch(ctx context.Context, r *reply) error {
 		r.Error = fmt.Sprintf("the run is %s %s: `epigraph runs explain %s` tells why", strings.TrimPrefix(run.GetState().String(), "RUN_STATE_"), run.GetStateReason(), r.Run)
 	}
 	return nil
+}
+
+// standing is what keeps the run that holds the thread from going on, if that is only paused runs.
+func (t *talk) standing(ctx context.Context) *standing {
+	th, err := t.s.threads.GetThread(ctx, &executorv1.GetThreadRequest{ThreadId: t.thread})
+	if err != nil || th.GetRunId() == "" {
+		return nil
+	}
+	run, err := t.s.executor.GetRun(ctx, &executorv1.GetRunRequest{RunId: th.GetRunId()})
+	if err != nil {
+		return nil
+	}
+	return standingBelow(ctx, t.s, run.GetRootRunId())
 }
 
 // isAnswer reports whether an event is text that the agent says to the user. The agent is the run of the

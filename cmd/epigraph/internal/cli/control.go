@@ -121,7 +121,7 @@ type runsStopCmd struct {
 
 // Help says what a stop leaves.
 func (runsStopCmd) Help() string {
-	return `The loops of the run, and of the runs below it, end after the round under way. An agent ends with the results of its last actions. Nothing is broken off and nothing is lost; "epigraph runs cancel" ends a run at once, without a result. A paused run stops when it is resumed.
+	return `The loops of the run, and of the runs below it, end after the round under way. An agent ends with the results of its last actions. Nothing is broken off and nothing is lost; "epigraph runs cancel" ends a run at once, without a result. A paused run goes on to its end, unless it needs a budget or the outcome of a call first.
 
     epigraph runs stop run_01… --reason 'good enough'`
 }
@@ -145,7 +145,7 @@ func (c *runsStopCmd) Run(e *env) error {
 			return err
 		}
 		if standsStill(r) {
-			e.help("`epigraph runs resume %s` lets it come to its end", r.GetId())
+			e.help("it comes to its end when it is resumed: %s", advice(r))
 		}
 		return nil
 	})

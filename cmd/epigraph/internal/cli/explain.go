@@ -15,7 +15,7 @@ type runsExplainCmd struct {
 
 // Help describes the command.
 func (runsExplainCmd) Help() string {
-	return `Explains why a run does not move: its waits, the holders of what it needs, and the commands that help. The most likely reason comes first.`
+	return `Explains why a run does not move: its waits, the holders of what it needs, and the commands that help. The most likely reason comes first. A run that waits for others is followed by those that hold it up, as far as they are few.`
 }
 
 // Run explains.
@@ -25,8 +25,64 @@ func (c *runsExplainCmd) Run(e *env) error {
 		if err != nil {
 			return err
 		}
-		return e.print(r, func() string { return explainText(e, r) })
+		return e.print(r, func() string {
+			left := maxExplained
+			return explainDown(ctx, e, s, r, &left)
+		})
 	})
+}
+
+const (
+	// maxExplained bounds the runs that one command explains, and maxAside those below one run that are
+	// explained beside each other.
+	maxExplained, maxAside = 12, 3
+)
+
+// explainDown explains a run, and below it the runs that hold it up. left is how many runs may still be
+// explained.
+func explainDown(ctx context.Context, e *env, s *services, r *executorv1.ExplainRunResponse, left *int) string {
+	*left--
+	var below strings.Builder
+	for _, id := range holders(ctx, s, r) {
+		if *left == 0 {
+			break
+		}
+		x, err := s.executor.ExplainRun(ctx, &executorv1.ExplainRunRequest{RunId: id})
+		if err != nil {
+			continue // the run above has told of it
+		}
+		for _, b := range r.GetBlockers() {
+			if strings.HasPrefix(b.GetHint(), "`epigraph runs explain "+id+"`") {
+				b.Hint = ""
+			}
+		}
+		below.WriteString(explainDown(ctx, e, s, x, left))
+	}
+	return explainText(e, r) + below.String()
+}
+
+// holders are the open children that hold a run up: the only one that it waits for, or those of several that
+// are paused or wait for a person.
+func holders(ctx context.Context, s *services, r *executorv1.ExplainRunResponse) (out []string) {
+	var all []string
+	for _, b := range r.GetBlockers() {
+		if b.GetKind() == executorv1.BlockerKind_BLOCKER_KIND_CHILDREN {
+			all = append(all, b.GetRunIds()...)
+		}
+	}
+	if len(all) == 1 {
+		return all
+	}
+	for _, id := range all[:min(len(all), maxLooks)] {
+		c, err := s.executor.GetRun(ctx, &executorv1.GetRunRequest{RunId: id})
+		if err == nil && (standsStill(c) || c.GetOpenInterrupts() > 0) {
+			out = append(out, id)
+		}
+		if len(out) == maxAside {
+			break
+		}
+	}
+	return out
 }
 
 func explainText(e *env, r *executorv1.ExplainRunResponse) string {

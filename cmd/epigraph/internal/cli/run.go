@@ -40,7 +40,7 @@ type runCmd struct {
 
 // Help says what the exit code means.
 func (runCmd) Help() string {
-	return `The exit code is 0 if the run completed, 1 if it failed, 3 if it was canceled, 4 if it is paused, 5 if the text contains no plan, 6 if no server answers. Ctrl-C stops watching (130); the run continues. With --json every event is one line, and the last line is the run.
+	return `The exit code is 0 if the run completed, 1 if it failed, 3 if it was canceled, 4 if it is paused or waits only for paused runs below it, 5 if the text contains no plan, 6 if no server answers. Ctrl-C stops watching (130); the run continues. With --json every event is one line, and the last line is the run.
 
     epigraph run plan.txt --epic "Launch"
     epigraph run plan.txt --budget-usd 2.50 --budget-tokens 1000000

@@ -387,9 +387,10 @@ type runsResumeCmd struct {
 
 // Help says what stands in the way.
 func (runsResumeCmd) Help() string {
-	return `A loop that has reached its max_visits gets as many visits again. If a call has an unknown outcome, "epigraph runs reconcile" must come first. A run that has used up its budget needs a larger one. The budget of a run that is not paused can be changed too. Children under way may use the rest of the new budget.
+	return `A loop that has reached its max_visits gets as many visits again. If a call has an unknown outcome, "epigraph runs reconcile" must come first. A run that has used up its budget needs a larger one. The budget of a run that is not paused can be changed too. Children under way may use the rest of the new budget. A run that waits for paused runs below it has them resumed, whatever paused them; with a new budget only the budget is changed.
 
-    epigraph runs resume run_01… --budget-usd 5`
+    epigraph runs resume run_01… --budget-usd 5
+    epigraph runs resume run_01… --step`
 }
 
 // Run resumes.
@@ -408,6 +409,11 @@ func (c *runsResumeCmd) Run(e *env) error {
 		}
 		if standsStill(r) && !unapplied(r, "RESUME") {
 			e.help("%s", advice(r))
+		}
+		if r.GetState() == executorv1.RunState_RUN_STATE_WAITING && !e.json {
+			if below := standingBelow(ctx, s, r.GetId()); below != nil {
+				e.note("%s\nhelp: %s", below.text(), below.advice())
+			}
 		}
 		return nil
 	})

@@ -37,7 +37,8 @@ func (e *env) watch(s *services, runID string, g *graphv1.Graph, after int64, de
 	if !e.json {
 		show = &screen{e: e, tree: view.NewTree(runID, g)}
 	}
-	if err := e.observe(s, runID, after, descendants, show); err != nil && e.ctx.Err() == nil {
+	below, err := e.observe(s, runID, after, descendants, show)
+	if err != nil && e.ctx.Err() == nil {
 		return err
 	}
 	if e.ctx.Err() != nil {
@@ -52,6 +53,12 @@ func (e *env) watch(s *services, runID string, g *graphv1.Graph, after int64, de
 	}
 	if err := show.end(r, booked); err != nil {
 		return err
+	}
+	if below != nil && !over(r) && !standsStill(r) {
+		if !e.json {
+			e.note("%s\nhelp: %s", below.text(), below.advice())
+		}
+		return exit(exitPaused)
 	}
 	return exitOf(r)
 }
@@ -86,8 +93,9 @@ func (e *env) leave(runID string) error {
 	return exit(exitInterrupted)
 }
 
-// observe shows a run's events until there will be no more of them, or the run stands still.
-func (e *env) observe(s *services, runID string, after int64, descendants bool, show display) error {
+// observe shows a run's events until there will be no more of them, or the run stands still, or waits for
+// nothing but paused runs below it, which it returns.
+func (e *env) observe(s *services, runID string, after int64, descendants bool, show display) (*standing, error) {
 	ctx, cancel := context.WithCancel(e.ctx)
 	defer cancel()
 	events := make(chan *executorv1.RunEvent)
@@ -96,31 +104,37 @@ func (e *env) observe(s *services, runID string, after int64, descendants bool, 
 		defer close(events)
 		failed <- follow(ctx, s, runID, after, descendants, events)
 	}()
-	states := make(chan *executorv1.Run)
-	go poll(ctx, s, runID, states)
+	looks, told := make(chan looked), false
+	go poll(ctx, s, runID, looks)
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		select {
 		case ev, open := <-events:
 			if !open {
-				return <-failed
+				return nil, <-failed
 			}
 			if err := show.event(ev); err != nil {
-				return err
+				return nil, err
 			}
 			if ev.GetRunPaused() == nil || ev.GetRunId() != runID {
 				continue
 			}
 			// An old pause may be over, and the run paused again; the events in between are shown first.
 			if r, err := s.executor.GetRun(ctx, &executorv1.GetRunRequest{RunId: runID}); err == nil && standsStill(r) && r.GetLastSeq() <= ev.GetSeq() {
-				return nil
+				return nil, nil
 			}
-		case r := <-states:
-			if standsStill(r) {
-				return nil
+		case l := <-looks:
+			switch {
+			case standsStill(l.run):
+				return nil, nil
+			case l.below != nil && !l.below.timed:
+				return l.below, nil
+			case l.below != nil && !told && !e.json:
+				told = true
+				e.note("%s, until its time is over\nhelp: %s", l.below.text(), l.below.advice())
 			}
-			show.progress(r)
+			show.progress(l.run)
 		case <-tick.C:
 			show.tick()
 		}
@@ -146,8 +160,14 @@ func over(r *executorv1.Run) bool {
 	return false
 }
 
+// looked is how a run stands, with what it waits for if that is only paused runs below it.
+type looked struct {
+	run   *executorv1.Run
+	below *standing
+}
+
 // poll sends how a run stands once a second. A server that does not answer is follow's to report.
-func poll(ctx context.Context, s *services, runID string, out chan<- *executorv1.Run) {
+func poll(ctx context.Context, s *services, runID string, out chan<- looked) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -160,8 +180,12 @@ func poll(ctx context.Context, s *services, runID string, out chan<- *executorv1
 		if err != nil {
 			continue
 		}
+		l := looked{run: r}
+		if r.GetState() == executorv1.RunState_RUN_STATE_WAITING {
+			l.below = standingBelow(ctx, s, runID)
+		}
 		select {
-		case out <- r:
+		case out <- l:
 		case <-ctx.Done():
 			return
 		}
@@ -236,7 +260,7 @@ func (v *screen) event(ev *executorv1.RunEvent) error {
 	return v.e.say(line + "\n")
 }
 
-func (v *screen) progress(r *executorv1.Run) { v.tree.Spend(r.GetUsage().GetCostNanoUsd()) }
+func (v *screen) progress(r *executorv1.Run) { v.tree.Spend(r.GetUsage()) }
 
 func (v *screen) tick() {
 	v.turn++
@@ -249,7 +273,7 @@ func (v *screen) end(r *executorv1.Run, booked []*registryv1.UsageEntry) error {
 	for _, u := range booked {
 		v.tree.Book(u.GetNodeId(), u.GetCostNanoUsd(), u.CostNanoUsd != nil)
 	}
-	v.tree.Spend(r.GetUsage().GetCostNanoUsd())
+	v.tree.Spend(r.GetUsage())
 	v.tree.Miss(r.GetUsage().GetUnbookedAttempts())
 	if v.e.io.Interactive {
 		v.draw(true)

@@ -245,6 +245,7 @@ func (t *Tree) counts(s Style) string {
 		}
 		count[Word(n.state.String(), "VISIT_STATE_")]++
 	}
+	in, out = max(in, t.input), max(out, t.output)
 	waiting := count["unspecified"]
 	delete(count, "unspecified")
 	parts := []string{}
@@ -263,7 +264,11 @@ func (t *Tree) counts(s Style) string {
 	case t.total.known || t.total.unpriced > 0:
 		parts = append(parts, Cost(t.total.nano, t.total.known, t.total.unpriced, t.unbooked))
 	case t.spent > 0:
-		parts = append(parts, Money(t.spent)+" so far")
+		cost := Money(t.spent)
+		if t.ended == nil {
+			cost += " so far"
+		}
+		parts = append(parts, cost)
 	}
 	return s.dim(strings.Join(parts, " · "))
 }

@@ -24,8 +24,9 @@ type Tree struct {
 	total nodeCost
 	// paused is why the run stands still, empty while it does not.
 	paused string
-	// spent is what the whole run has cost so far, before single nodes' costs are known.
-	spent int64
+	// spent is what the whole run has cost so far, before single nodes' costs are known. input and output are
+	// the tokens of it and of the runs below it.
+	spent, input, output int64
 	// unbooked is how many attempts are missing in the costs.
 	unbooked int64
 	// changed are the nodes that the next durable event moves, and began is what it begins.
@@ -509,8 +510,11 @@ func (t *Tree) ResetCosts() {
 	t.total = nodeCost{}
 }
 
-// Spend sets what the whole run has cost so far; it is shown until the costs of nodes are known.
-func (t *Tree) Spend(nano int64) { t.spent = nano }
+// Spend sets what the whole run and the runs below it have used so far. The cost is shown until the costs of
+// nodes are known.
+func (t *Tree) Spend(u *executorv1.Usage) {
+	t.spent, t.input, t.output = u.GetCostNanoUsd(), u.GetInputTokens(), u.GetOutputTokens()
+}
 
 // Miss sets how many attempts of the whole run are not booked yet: their money is in no cost.
 func (t *Tree) Miss(attempts int64) { t.unbooked = attempts }

@@ -350,6 +350,14 @@ func TestCost(t *testing.T) {
 
 func TestTree(t *testing.T) {
 	second := time.Second
+	t.Run("Counts/OfARunWithChildrenThatEnded", func(t *testing.T) {
+		s := newStory(graph("agent"))
+		s.tree.Spend(&executorv1.Usage{CostNanoUsd: 1_500_000, InputTokens: 243, OutputTokens: 17})
+		require.Contains(t, s.tree.Render(Style{}, Frame{Now: s.now, Turn: -1}), "243→17 tokens · $0.0015 so far")
+		s.after(0, completed("agent", 1))
+		s.after(0, runEnded(executorv1.RunState_RUN_STATE_COMPLETED))
+		require.Contains(t, s.tree.Render(Style{}, Frame{Now: s.now, Turn: -1}), "1 completed · 243→17 tokens · $0.0015\n")
+	})
 	t.Run("Tree/Story", func(t *testing.T) {
 		s := newStory(graph("ask 調べる write nap gone", "ask>write", "調べる>write", "write>gone"))
 		first := s.tree.Render(Style{}, Frame{Now: s.now, Turn: -1})
@@ -360,7 +368,7 @@ func TestTree(t *testing.T) {
 			Error: &executorv1.RunError{Reason: "MODEL_CALL_FAILED", Message: "busy\x1b[2J"},
 		}))
 		s.after(0, &executorv1.RunEvent{Event: &executorv1.RunEvent_TokenDelta{TokenDelta: &executorv1.TokenDelta{Visit: ref("調べる", 1, 0), Text: "Reading\x1b[31m the page"}}})
-		s.tree.Spend(1_500_000)
+		s.tree.Spend(&executorv1.Usage{CostNanoUsd: 1_500_000})
 		middle := s.tree.Render(Style{}, Frame{Now: s.now, Turn: 3})
 		s.after(second, started("ask", 1, 2))
 		s.after(second, ended(&executorv1.AttemptEnded{

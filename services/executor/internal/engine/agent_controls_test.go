@@ -122,8 +122,7 @@ func TestAgentControls(t *testing.T) {
 			id := l.start(t, agentOf(t, `{"reasoner": "never", `+strings.Replace(named, `"goal"`, `"branch": false, "goal"`, 1)+`, "step_by_step": true}`))
 			l.answer(t, l.questions(t, id, 1))
 			child := l.evicted(t, l.child(t, id).ID, journal.StatePaused)
-			stop(t, l, id)
-			require.NoError(t, l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: child.ID}))
+			stop(t, l, id) // which the agent goes on for
 			l.wait(t, id, journal.StateCompleted)
 			require.JSONEq(t, `["done 1-work", "yes"]`, string(l.child(t, id).Result), "what was decided after the stop is not done")
 			require.Equal(t, []string{"MESSAGE", "STATE 1", "STATE 2"}, l.remembered(t, child))
@@ -174,7 +173,8 @@ func TestAgentControls(t *testing.T) {
 				})
 				require.Len(t, l.remembered(t, child), 1+round)
 				require.Equal(t, journal.StateWaiting, l.row(t, id).State, "the run above waits")
-				require.NoError(t, l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: child.ID, Step: round < 3}))
+				// On the run above or on the agent's, it is the same.
+				require.NoError(t, l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: []string{id, child.ID}[round%2], Step: round < 3}))
 				q = l.questions(t, id, 1)
 			}
 			stop(t, l, id)

@@ -144,10 +144,12 @@ func TestResume(t *testing.T) {
 			err = l.Reconcile(t.Context(), command.ReconcileRequest{Namespace: ns, RunID: id, Ref: workgraph.Ref{Node: "a", Visit: 1}, Outcome: &workgraph.Outcome{}})
 			require.Equal(t, command.ReasonNotPaused, errs.ReasonOf(err))
 		})
-		t.Run("Running/IsLeftAlone", func(t *testing.T) {
+		t.Run("Running/IsRefusedAndLeftAlone", func(t *testing.T) {
 			id := l.start(t, chain(1, "gate"))
 			before := l.row(t, id).LastSeq
-			require.NoError(t, l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: id, Revision: 99}))
+			err := l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: id, Revision: 99})
+			require.Equal(t, command.ReasonNotPaused, errs.ReasonOf(err))
+			require.Contains(t, errs.From(err).HintText(), "it goes on: `epigraph runs explain "+id+"`")
 			require.Equal(t, before, l.row(t, id).LastSeq)
 		})
 		t.Run("OtherReplica/ResumesItToo", func(t *testing.T) {

@@ -56,7 +56,7 @@ type ReconcileRequest struct {
 
 // Resume continues a paused or quarantined run. It returns once the owner has applied the command, or after
 // effectWait; Unapplied tells which. For a run that is not paused it only changes the budget, if the
-// request has one.
+// request has one, and else resumes the paused runs below.
 func (h *Handler) Resume(ctx context.Context, req ResumeRequest) error {
 	req.Request.Method = MethodResume
 	given := !req.Budget.IsZero()
@@ -77,11 +77,11 @@ func (h *Handler) Resume(ctx context.Context, req ResumeRequest) error {
 	if err != nil {
 		return err
 	}
-	if goesOn(row.State) && req.Step {
-		return notPaused(row).Hint("pause it first: a step is what a paused run goes on for")
+	if goesOn(row.State) && given && req.Step {
+		return notPaused(row).Hint("change the budget first, without a step")
 	}
 	if goesOn(row.State) && !given {
-		return h.remember(ctx, req.Namespace, req.RunID, journal.CommandResume, req.Request)
+		return h.resumeBelow(ctx, row, req)
 	}
 	if req.Revision != 0 && req.Revision != row.Revision {
 		return journal.EtagMismatch(row.ID)

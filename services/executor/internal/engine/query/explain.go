@@ -398,8 +398,13 @@ func (x *Explanation) stateBlockers(row journal.Run, s *workgraph.State, nodes m
 		}
 		return true
 	})
+	agent := ofAgent(nodes)
 	for _, r := range s.Why(maxBlockers + 1) {
 		switch r.Cause {
+		case workgraph.CauseDependency:
+			if agent {
+				continue // every step of a loop waits for another one
+			}
 		case workgraph.CauseReconciliation:
 			unknown++
 		case workgraph.CauseHeld:
@@ -417,6 +422,17 @@ func (x *Explanation) stateBlockers(row journal.Run, s *workgraph.State, nodes m
 		x.Blockers = append(x.Blockers, Blocker{Kind: BlockerDraining, Name: reason,
 			Message: fmt.Sprintf("the run is ending (%s) and waits for calls in flight", reason)})
 	}
+}
+
+// ofAgent reports whether these are the nodes of the run that an agent works in. Nobody else's graph has
+// steps of its loop.
+func ofAgent(nodes map[string]workgraph.Node) bool {
+	for _, n := range nodes {
+		if strings.HasPrefix(n.Actor, "loop/") {
+			return true
+		}
+	}
+	return false
 }
 
 func paused(row journal.Run, reason string, s *workgraph.State, unknown, held int) Blocker {
@@ -440,6 +456,9 @@ func paused(row journal.Run, reason string, s *workgraph.State, unknown, held in
 	}
 	if held > 0 {
 		h.Message += fmt.Sprintf(", and holds %s back", phrase.Counted(held, "start"))
+	}
+	if s.Stopping() {
+		h.Message += "; it was asked to stop, and ends once it is resumed"
 	}
 	if unknown > 0 {
 		h.Hint = "first record the outcome of these calls, then " + phrase.Command("runs resume "+row.ID)

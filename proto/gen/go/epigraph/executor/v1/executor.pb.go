@@ -1213,7 +1213,8 @@ type ResumeRunRequest struct {
 	// left, if that is more.
 	Budget *RunBudget `protobuf:"bytes,5,opt,name=budget,proto3" json:"budget,omitempty"`
 	// Pauses the run again, with the reason STEP, after one round of a loop. Children under way that were
-	// paused together with the run take one step, too. A run without a loop goes on to its end.
+	// paused together with the run take one step, too. A run without a loop goes on to its end. It cannot be
+	// combined with a budget for a run that is not paused.
 	Step          bool `protobuf:"varint,6,opt,name=step,proto3" json:"step,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

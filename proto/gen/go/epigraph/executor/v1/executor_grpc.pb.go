@@ -83,12 +83,13 @@ type ExecutorServiceClient interface {
 	// ResumeRun lets a PAUSED or QUARANTINED run go on. A loop that reached its max_visits gets as many visits
 	// again. The answer is sent once the owner of the run has applied the request. If that takes longer than
 	// five seconds, the answer shows the run unchanged, with RESUME in pending_commands. A run that is RUNNING,
-	// WAITING or PENDING is returned unchanged; it still takes the budget of the request. A run in another
-	// state refuses with RUN_NOT_PAUSED. While an attempt has an unknown outcome, the request is refused with
-	// RECONCILIATION_NEEDED and the names of the visits: see ReconcileVisit. While the budget is used up, with
-	// that of the request taken into account, it is refused with BUDGET_EXHAUSTED and the use so far. A run
-	// that is paused with BUDGET_UNSETTLED resumes by itself: a request without a budget is refused with that
-	// reason.
+	// WAITING or PENDING takes the budget of the request, and nothing else happens. Without a budget up to 1000
+	// PAUSED runs below it are resumed, whatever paused them. If there are none, and in every other state, the
+	// request is refused with RUN_NOT_PAUSED. While an attempt has an unknown outcome, the request is refused
+	// with RECONCILIATION_NEEDED and the names of the visits: see ReconcileVisit. While the budget is used up,
+	// with that of the request taken into account, it is refused with BUDGET_EXHAUSTED and the use so far. A
+	// run that is paused with BUDGET_UNSETTLED resumes by itself: a request without a budget is refused with
+	// that reason. A refusal because of a run below has its id as run_id.
 	ResumeRun(ctx context.Context, in *ResumeRunRequest, opts ...grpc.CallOption) (*Run, error)
 	// ReconcileVisit records the outcome of an UNSAFE attempt whose outcome is unknown. The visit must be
 	// NEEDS_RECONCILIATION, else the request is refused with VISIT_NOT_IN_RECONCILIATION; its run must be
@@ -104,9 +105,9 @@ type ExecutorServiceClient interface {
 	// StopRun asks the loops of a run, and of the runs below it, to end with what they have. Nothing under way
 	// is broken off. From then on no BACK edge is followed, unless the actor before it selects it by name, and
 	// an agent ends its task after the round under way: its result is the result of the last actions. A run
-	// that is PAUSED stays so until it is resumed. A run that was asked before is returned unchanged. The
-	// answer is sent once the owner of the run has applied the request. If that takes longer than five seconds,
-	// STOP is in pending_commands.
+	// that is PAUSED goes on to its end, unless its budget is used up or an attempt has an unknown outcome. A
+	// run that was asked before and is not paused is returned unchanged. The answer is sent once the owner of
+	// the run has applied the request. If that takes longer than five seconds, STOP is in pending_commands.
 	StopRun(ctx context.Context, in *StopRunRequest, opts ...grpc.CallOption) (*Run, error)
 	// SignalRun gives a run a signal. The first wait for its name takes it, now or later; signals of one name
 	// are taken in order.
@@ -491,12 +492,13 @@ type ExecutorServiceServer interface {
 	// ResumeRun lets a PAUSED or QUARANTINED run go on. A loop that reached its max_visits gets as many visits
 	// again. The answer is sent once the owner of the run has applied the request. If that takes longer than
 	// five seconds, the answer shows the run unchanged, with RESUME in pending_commands. A run that is RUNNING,
-	// WAITING or PENDING is returned unchanged; it still takes the budget of the request. A run in another
-	// state refuses with RUN_NOT_PAUSED. While an attempt has an unknown outcome, the request is refused with
-	// RECONCILIATION_NEEDED and the names of the visits: see ReconcileVisit. While the budget is used up, with
-	// that of the request taken into account, it is refused with BUDGET_EXHAUSTED and the use so far. A run
-	// that is paused with BUDGET_UNSETTLED resumes by itself: a request without a budget is refused with that
-	// reason.
+	// WAITING or PENDING takes the budget of the request, and nothing else happens. Without a budget up to 1000
+	// PAUSED runs below it are resumed, whatever paused them. If there are none, and in every other state, the
+	// request is refused with RUN_NOT_PAUSED. While an attempt has an unknown outcome, the request is refused
+	// with RECONCILIATION_NEEDED and the names of the visits: see ReconcileVisit. While the budget is used up,
+	// with that of the request taken into account, it is refused with BUDGET_EXHAUSTED and the use so far. A
+	// run that is paused with BUDGET_UNSETTLED resumes by itself: a request without a budget is refused with
+	// that reason. A refusal because of a run below has its id as run_id.
 	ResumeRun(context.Context, *ResumeRunRequest) (*Run, error)
 	// ReconcileVisit records the outcome of an UNSAFE attempt whose outcome is unknown. The visit must be
 	// NEEDS_RECONCILIATION, else the request is refused with VISIT_NOT_IN_RECONCILIATION; its run must be
@@ -512,9 +514,9 @@ type ExecutorServiceServer interface {
 	// StopRun asks the loops of a run, and of the runs below it, to end with what they have. Nothing under way
 	// is broken off. From then on no BACK edge is followed, unless the actor before it selects it by name, and
 	// an agent ends its task after the round under way: its result is the result of the last actions. A run
-	// that is PAUSED stays so until it is resumed. A run that was asked before is returned unchanged. The
-	// answer is sent once the owner of the run has applied the request. If that takes longer than five seconds,
-	// STOP is in pending_commands.
+	// that is PAUSED goes on to its end, unless its budget is used up or an attempt has an unknown outcome. A
+	// run that was asked before and is not paused is returned unchanged. The answer is sent once the owner of
+	// the run has applied the request. If that takes longer than five seconds, STOP is in pending_commands.
 	StopRun(context.Context, *StopRunRequest) (*Run, error)
 	// SignalRun gives a run a signal. The first wait for its name takes it, now or later; signals of one name
 	// are taken in order.
