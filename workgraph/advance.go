@@ -118,7 +118,7 @@ func (s *State) openEvent(kind EventKind, now time.Time) *Event {
 // The numbers of steps, starts and upstream entries that are allocated at once.
 const (
 	stepChunk     = 8
-	startChunk    = 4
+	startChunk    = 2
 	upstreamChunk = 4
 )
 

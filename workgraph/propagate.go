@@ -229,6 +229,10 @@ func (s *State) mergePropagated(x *Expr, sc *scope) (*Input, error) {
 		}
 	}
 	if n, ok := m.Find(types.String("named")); ok && n.Type() != types.NullType {
+		if sc.isResult(n) {
+			out.Named = splitObject(single(sc.values)) // a copy would be kept as long as the result
+			return out, nil
+		}
 		raw, err := celJSON(n)
 		if err != nil {
 			return nil, err

@@ -151,6 +151,67 @@ func splitList(raw json.RawMessage) (items []json.RawMessage, ok bool) {
 	return items, err == nil
 }
 
+// splitObject reads the members of a JSON object, as parts of raw itself. raw must be a valid object.
+func splitObject(raw json.RawMessage) map[string]json.RawMessage {
+	out := map[string]json.RawMessage{}
+	for i := bytes.IndexByte(raw, '{') + 1; ; i++ {
+		if i = afterSpace(raw, i); raw[i] == '}' {
+			return out
+		}
+		end := afterValue(raw, i)
+		var name string
+		if json.Unmarshal(raw[i:end], &name) != nil {
+			return out // cannot happen: names are texts
+		}
+		from := afterSpace(raw, afterSpace(raw, end)+1) // behind the colon
+		end = afterValue(raw, from)
+		out[name] = raw[from:end:end]
+		if i = afterSpace(raw, end); raw[i] == '}' {
+			return out
+		}
+	}
+}
+
+// afterSpace is the place of the next byte at or behind i that is no space.
+func afterSpace(raw []byte, i int) int {
+	for raw[i] == ' ' || raw[i] == '\t' || raw[i] == '\n' || raw[i] == '\r' {
+		i++
+	}
+	return i
+}
+
+// afterValue is the place behind the JSON value that begins at i.
+func afterValue(raw []byte, i int) int {
+	depth := 0
+	for ; i < len(raw); i++ {
+		switch raw[i] {
+		case '"':
+			for i++; raw[i] != '"'; i++ {
+				if raw[i] == '\\' {
+					i++
+				}
+			}
+		case '[', '{':
+			depth++
+		case ']', '}':
+			if depth--; depth < 0 {
+				return i // the end of what holds a number or a word
+			}
+		case ',', ' ', '\t', '\n', '\r', ':':
+			if depth == 0 {
+				return i
+			}
+			continue
+		default:
+			continue
+		}
+		if depth == 0 {
+			return i + 1
+		}
+	}
+	return i
+}
+
 // single is a visit's result as one value: null for none, the value for one, a list for a tuple.
 func single(values []json.RawMessage) json.RawMessage {
 	switch len(values) {

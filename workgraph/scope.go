@@ -25,6 +25,8 @@ type scope struct {
 	// over says that the visit itself has completed with values. On the edges that leave it, it is an
 	// ancestor like those before it.
 	over bool
+	// result is the decoded result, once it was asked for.
+	result any
 }
 
 // outcomeScope is the scope of expressions over a visit's outcome.
@@ -69,7 +71,8 @@ func (c *scope) value(m *meter, name string) (any, bool) {
 		if !c.hasResult {
 			return nil, false
 		}
-		return m.decode(single(c.values)), true
+		c.result = m.decode(single(c.values))
+		return c.result, true
 	case "values":
 		if !c.hasResult {
 			return nil, false
@@ -77,6 +80,13 @@ func (c *scope) value(m *meter, name string) (any, bool) {
 		return m.decodeList(c.values), true
 	}
 	return nil, false
+}
+
+// isResult reports whether a value of the expression is the result itself, which is a map.
+func (c *scope) isResult(v ref.Val) bool {
+	result, ok := c.result.(map[string]any)
+	same, is := v.Value().(map[string]any)
+	return ok && is && reflect.ValueOf(result).UnsafePointer() == reflect.ValueOf(same).UnsafePointer()
 }
 
 // nodeSource finds the node that nodes.ID stands for.

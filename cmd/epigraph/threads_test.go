@@ -163,6 +163,19 @@ func TestThreads(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, executorv1.ThreadLifetime_THREAD_LIFETIME_RUN, th.GetLifetime())
 	})
+	t.Run("CLI/TellsTheThreadOfAnAgentsRun", func(t *testing.T) {
+		run := rest(t, 200, "POST", "/v1/runs", `{"graph": {"nodes": [{"id": "a", "actor": "agent/keeper", "named": {"user_input": "hello"}}]}}`)["id"].(string)
+		_, err := epigraph.Result[string](t.Context(), c.Run(run))
+		require.NoError(t, err)
+		below := rest(t, 200, "GET", "/v1/runs?parentRunId="+run, "")["runs"].([]any)
+		require.Len(t, below, 1)
+		out, _ := command(t, "", "runs", "show", below[0].(map[string]any)["id"].(string))
+		thread := regexp.MustCompile(`thread (thr_\w+)`).FindStringSubmatch(out)
+		require.Len(t, thread, 2, out)
+		rest(t, 200, "GET", "/v1/threads/"+thread[1], "")
+		out, _ = command(t, "", "threads", "ls", "--limit", "1")
+		require.Regexp(t, thread[1]+`.* run_\w+`, out)
+	})
 	t.Run("CLI/ShowsItems", func(t *testing.T) {
 		for flag, list := range map[string]string{"": "messages", "--states": "states", "--learnings": "learnings", "--summaries": "summaries"} {
 			args := []string{"threads", "show", id, "--json", "--limit", "1"}

@@ -24,16 +24,17 @@ const (
 type careful struct{ next Model }
 
 // Generate implements Model.
-func (c careful) Generate(ctx context.Context, req Request) (Response, error) {
-	a := &answer{names: newNames(&req), used: map[string]bool{}}
-	out, err := c.next.Generate(ctx, a.names.apply(req))
-	return a.mend(out, err)
+func (c careful) Generate(ctx context.Context, req Request) (out Response, err error) {
+	a := newAnswer(&req)
+	out, err = c.next.Generate(ctx, req)
+	err = a.mend(&out, err)
+	return out, err
 }
 
 // Stream implements Model.
-func (c careful) Stream(ctx context.Context, req Request, delta func(Delta) error) (Response, error) {
-	a := &answer{names: newNames(&req), used: map[string]bool{}}
-	out, err := c.next.Stream(ctx, a.names.apply(req), func(d Delta) error {
+func (c careful) Stream(ctx context.Context, req Request, delta func(Delta) error) (out Response, err error) {
+	a := newAnswer(&req)
+	out, err = c.next.Stream(ctx, req, func(d Delta) error {
 		if d.Call != nil {
 			call, err := a.piece(*d.Call)
 			if err != nil {
@@ -43,7 +44,8 @@ func (c careful) Stream(ctx context.Context, req Request, delta func(Delta) erro
 		}
 		return delta(d)
 	})
-	return a.mend(out, err)
+	err = a.mend(&out, err)
+	return out, err
 }
 
 // answer is one answer of a model while it comes.
@@ -52,6 +54,15 @@ type answer struct {
 	// ids are those of the calls so far, as the pieces told them.
 	ids  []string
 	used map[string]bool
+}
+
+// newAnswer is the answer of a request, whose names become those that are sent.
+//
+//go:noinline
+func newAnswer(req *Request) *answer {
+	a := &answer{names: newNames(req), used: map[string]bool{}}
+	a.names.apply(req)
+	return a
 }
 
 // piece is a piece of a call as it is told: the first one has the id that the message will have.
@@ -95,10 +106,13 @@ func (a *answer) own(id string) string {
 	return id
 }
 
-// mend is a whole answer as callers get it. With an error about its calls it comes along, for its usage.
-func (a *answer) mend(out Response, err error) (Response, error) {
+// mend makes of a whole answer what callers get. With an error about its calls its usage stays.
+//
+//go:noinline
+func (a *answer) mend(out *Response, err error) error {
 	if err != nil {
-		return Response{}, err
+		*out = Response{}
+		return err
 	}
 	out.Usage = out.Usage.believed()
 	for _, word := range []*string{&out.ID, &out.Model, &out.FinishReason} {
@@ -106,14 +120,14 @@ func (a *answer) mend(out Response, err error) (Response, error) {
 	}
 	m := &out.Message
 	if n := len(m.ToolCalls); n > maxCalls {
-		return out, tooManyCalls(strconv.Itoa(n))
+		return tooManyCalls(strconv.Itoa(n))
 	}
 	m.ToolCalls = slices.Clone(m.ToolCalls)
 	other := false
 	for i := range m.ToolCalls {
 		c := &m.ToolCalls[i]
 		if c.Name == "" {
-			return out, Malformed("tool call " + strconv.Itoa(i+1) + " of the answer has no name")
+			return Malformed("tool call " + strconv.Itoa(i+1) + " of the answer has no name")
 		}
 		if name, ok := a.names.back[c.Name]; ok {
 			c.Name = name
@@ -132,5 +146,5 @@ func (a *answer) mend(out Response, err error) (Response, error) {
 	if len(m.ToolCalls) > 0 && out.FinishReason == FinishStop {
 		out.FinishReason = FinishToolCalls
 	}
-	return out, nil
+	return nil
 }

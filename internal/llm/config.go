@@ -203,10 +203,14 @@ func (p Profile) Booked(model string) (provider, name string) {
 type Endpoint struct {
 	BaseURL string
 	APIKey  conf.Secret
-	// HTTP is traced, bounds responses and follows no redirects. Providers must use it for every request.
+	// HTTP is traced, bounds responses and follows no redirects. Providers must use it, or Doer, for every
+	// request.
 	HTTP            *http.Client
 	LegacyMaxTokens bool
 }
+
+// Doer is HTTP for SDKs that take whatever sends a request.
+func (e Endpoint) Doer() Doer { return Doer{e.HTTP.Transport} }
 
 // Provider opens the models of one kind of server. It does no I/O. The models send a request as it is, make
 // no call twice and return what an SDK returns as an error: the caller types it. Tool names hold what

@@ -63,14 +63,15 @@ func newNames(req *Request) names {
 	return n
 }
 
-// apply returns the request with the names that are sent. The given one is not changed.
-func (n names) apply(req Request) Request {
+// apply puts the names that are sent into a request. Its lists may be those of another one, and stay as they
+// are.
+func (n names) apply(req *Request) {
 	plain := true
 	for name, as := range n.sent {
 		plain = plain && name == as
 	}
 	if plain {
-		return req
+		return
 	}
 	tools := make([]Tool, len(req.Tools))
 	for i, t := range req.Tools {
@@ -93,5 +94,4 @@ func (n names) apply(req Request) Request {
 	if as, ok := n.sent[req.ToolChoice]; ok {
 		req.ToolChoice = as
 	}
-	return req
 }

@@ -19,7 +19,8 @@ func TestNames(t *testing.T) {
 				req.Tools = append(req.Tools, Tool{Name: name})
 			}
 			n := newNames(&req)
-			sent := n.apply(req)
+			sent := req
+			n.apply(&sent)
 			seen := map[string]bool{}
 			for i, tool := range sent.Tools {
 				require.Regexp(t, plainName, tool.Name)
@@ -51,7 +52,8 @@ func TestNames(t *testing.T) {
 		req := Request{Tools: []Tool{{Name: "a/b"}}, ToolChoice: "a/b", Messages: []Message{{Role: Assistant, ToolCalls: []ToolCall{{ID: "1", Name: "a/b"}}}}}
 		before, err := json.Marshal(req)
 		require.NoError(t, err)
-		sent := newNames(&req).apply(req)
+		sent := req
+		newNames(&req).apply(&sent)
 		require.Equal(t, "a_b a_b a_b", sent.Tools[0].Name+" "+sent.ToolChoice+" "+sent.Messages[0].ToolCalls[0].Name)
 		after, err := json.Marshal(req)
 		require.NoError(t, err)

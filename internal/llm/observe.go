@@ -47,8 +47,9 @@ func newObserver(tel *obs.Telemetry, capture bool) (*observer, error) {
 	return o, err
 }
 
-// observe makes one call within the limits of time of its profile, in a span, and types its error.
-func (o *observer) observe(ctx context.Context, p *profile, req *Request, delta func(Delta) error) (Response, error) {
+// observe makes one call within the limits of time of its profile, in a span, and types its error. A response
+// comes with an error as well: it may say what was used.
+func (o *observer) observe(ctx context.Context, p *profile, req *Request, delta func(Delta) error) (*Response, error) {
 	c := &observed{observer: o, start: time.Now()}
 	ctx = c.begin(ctx, p, req)
 	defer c.span.End()
@@ -56,27 +57,35 @@ func (o *observer) observe(ctx context.Context, p *profile, req *Request, delta 
 	defer stop()
 	limited, cancel := context.WithCancelCause(limited)
 	defer cancel(nil)
-	var out Response
+	out := &Response{}
 	var err error
 	if delta == nil {
-		out, err = p.model.Generate(limited, *req)
+		*out, err = p.model.Generate(limited, *req)
 	} else {
-		pace := newPace(p.cfg, cancel)
-		defer pace.stop()
-		out, err = p.model.Stream(limited, *req, func(d Delta) error {
-			if pace.beat() {
-				c.first(ctx)
-			}
-			if d.Text == "" && d.Call == nil {
-				return nil
-			}
-			return delta(d)
-		})
+		err = c.stream(ctx, limited, cancel, p, req, out, delta)
 	}
-	if e := c.end(ctx, limited, &out, err); e != nil {
+	if e := c.end(ctx, limited, out, err); e != nil {
 		return out, e
 	}
 	return out, nil
+}
+
+// stream makes a call whose answer is streamed.
+//
+//go:noinline
+func (c *observed) stream(ctx, limited context.Context, cancel context.CancelCauseFunc, p *profile, req *Request, out *Response, delta func(Delta) error) (err error) {
+	pace := newPace(p.cfg, cancel)
+	defer pace.stop()
+	*out, err = p.model.Stream(limited, *req, func(d Delta) error {
+		if pace.beat() {
+			c.first(ctx)
+		}
+		if d.Text == "" && d.Call == nil {
+			return nil
+		}
+		return delta(d)
+	})
+	return err
 }
 
 // observed is a call that is under way. What begins and ends it is not inlined: the stack of a call that

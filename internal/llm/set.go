@@ -26,7 +26,8 @@ type Set struct {
 	cfg      Config
 	profiles map[string]*profile
 	conns    *http.Transport
-	front    Model
+	// front stands before the profiles; nil if nothing does.
+	front Model
 }
 
 // Options are the collaborators of a Set. The zero value has none.
@@ -84,9 +85,8 @@ func Open(cfg Config, providers map[string]Provider, o Options) (*Set, error) {
 		}
 		s.profiles[name] = p
 	}
-	s.front = profiles{s}
 	if o.Around != nil {
-		s.front = o.Around(s.front)
+		s.front = o.Around(profiles{s})
 	}
 	if o.Plays {
 		s.front = played{set: s, player: s.front}
@@ -108,6 +108,9 @@ func (s *Set) Generate(ctx context.Context, req Request) (Response, error) {
 	if err := req.Check(); err != nil {
 		return Response{}, err
 	}
+	if s.front == nil {
+		return given(s.call(ctx, &req, nil))
+	}
 	return s.front.Generate(ctx, req)
 }
 
@@ -116,7 +119,19 @@ func (s *Set) Stream(ctx context.Context, req Request, delta func(Delta) error) 
 	if err := req.Check(); err != nil {
 		return Response{}, err
 	}
+	if s.front == nil {
+		return given(s.call(ctx, &req, delta))
+	}
 	return s.front.Stream(ctx, req, delta)
+}
+
+// given is a response as a Model gives it. Within the set pointers are passed: a copy of each request and
+// response would stand on the stack of a call that waits, once for each function that it goes through.
+func given(out *Response, err error) (Response, error) {
+	if err != nil {
+		return Response{}, err
+	}
+	return *out, nil
 }
 
 // Names lists the profiles in order.
@@ -200,12 +215,12 @@ type profiles struct{ set *Set }
 
 // Generate implements Model.
 func (p profiles) Generate(ctx context.Context, req Request) (Response, error) {
-	return p.set.call(ctx, req, nil)
+	return given(p.set.call(ctx, &req, nil))
 }
 
 // Stream implements Model.
 func (p profiles) Stream(ctx context.Context, req Request, delta func(Delta) error) (Response, error) {
-	return p.set.call(ctx, req, delta)
+	return given(p.set.call(ctx, &req, delta))
 }
 
 // played are calls that a player answers in place of the profiles, observed as theirs are.
@@ -241,7 +256,7 @@ func (p played) call(ctx context.Context, req Request, delta func(Delta) error) 
 	asked.Profile, asked.Model = of.name, cmp.Or(model, of.cfg.Model)
 	asked.MaxOutputTokens = cmp.Or(req.MaxOutputTokens, of.cfg.MaxOutputTokens)
 	as.model = fixed{p.player, req}
-	return as.observer.observe(ctx, &as, &asked, delta)
+	return given(as.observer.observe(ctx, &as, &asked, delta))
 }
 
 // fixed asks a model what was asked first: a cassette looks for a request as it was recorded.
@@ -261,10 +276,10 @@ func (f fixed) Stream(ctx context.Context, _ Request, delta func(Delta) error) (
 }
 
 // call asks the profile of a request, and then its fallbacks. delta is nil if the answer is wanted whole.
-func (s *Set) call(ctx context.Context, req Request, delta func(Delta) error) (Response, error) {
+func (s *Set) call(ctx context.Context, req *Request, delta func(Delta) error) (*Response, error) {
 	first, model, err := s.find(req.Profile, req.Model)
 	if err != nil {
-		return Response{}, err
+		return nil, err
 	}
 	began := false
 	pass := delta
@@ -277,12 +292,11 @@ func (s *Set) call(ctx context.Context, req Request, delta func(Delta) error) (R
 	var failed *Error
 	for i, name := range append([]string{first.name}, first.cfg.Fallback...) {
 		p := s.profiles[name]
-		asked := req
-		asked.Profile, asked.Model = name, p.cfg.Model
+		as := p.cfg.Model
 		if i == 0 {
-			asked.Model = cmp.Or(model, p.cfg.Model)
+			as = cmp.Or(model, as)
 		}
-		out, err := p.answer(ctx, asked, pass, &began)
+		out, err := p.answer(ctx, p.asked(req, as), pass, &began)
 		if err == nil {
 			if failed != nil {
 				out.Earlier = slices.Concat(failed.Used, out.Earlier)
@@ -295,7 +309,19 @@ func (s *Set) call(ctx context.Context, req Request, delta func(Delta) error) (R
 			break
 		}
 	}
-	return Response{}, failed
+	return nil, failed
+}
+
+// asked is a request as the profile sends it, to one of its server's models.
+func (p *profile) asked(req *Request, model string) *Request {
+	out := *req
+	out.Profile, out.Model = p.name, model
+	out.MaxOutputTokens = cmp.Or(out.MaxOutputTokens, p.cfg.MaxOutputTokens)
+	if len(p.extra) > 0 {
+		out.Extra = maps.Clone(p.extra)
+		maps.Copy(out.Extra, req.Extra)
+	}
+	return &out
 }
 
 // standIn reports whether another profile may be asked after this error: nothing was done, or nothing came.
@@ -337,7 +363,7 @@ func typed(err error) *Error {
 const backoff = 250 * time.Millisecond
 
 // answer asks one profile, as often as its retry rule says.
-func (p *profile) answer(ctx context.Context, req Request, delta func(Delta) error, began *bool) (Response, error) {
+func (p *profile) answer(ctx context.Context, req *Request, delta func(Delta) error, began *bool) (*Response, error) {
 	wait := backoff
 	var spent []Spent
 	for attempt := 1; ; attempt++ {
@@ -351,7 +377,7 @@ func (p *profile) answer(ctx context.Context, req Request, delta func(Delta) err
 		e := &of
 		e.Used = spent
 		if *began || attempt >= p.cfg.Retry.Attempts || e.Class != Retryable && e.Class != NotPerformed {
-			return Response{}, e
+			return nil, e
 		}
 		pause := wait/2 + rand.N(wait/2) //nolint:gosec // jitter
 		wait *= 2
@@ -359,28 +385,20 @@ func (p *profile) answer(ctx context.Context, req Request, delta func(Delta) err
 			pause = e.RetryAfter
 		}
 		if pause > p.cfg.Retry.MaxWait || !sleep.For(ctx, pause) {
-			return Response{}, e
+			return nil, e
 		}
 	}
 }
 
 // once makes one call of the provider.
-func (p *profile) once(ctx context.Context, req Request, delta func(Delta) error) (Response, error) {
-	if req.MaxOutputTokens == 0 {
-		req.MaxOutputTokens = p.cfg.MaxOutputTokens
-	}
-	if len(p.extra) > 0 {
-		extra := maps.Clone(p.extra)
-		maps.Copy(extra, req.Extra)
-		req.Extra = extra
-	}
-	estimate := Estimate(req)
+func (p *profile) once(ctx context.Context, req *Request, delta func(Delta) error) (*Response, error) {
+	estimate := Estimate(*req)
 	if err := p.fits(estimate, req.MaxOutputTokens); err != nil {
-		return Response{}, err
+		return nil, err
 	}
 	permit, err := p.admit(ctx, Usage{Input: estimate, Output: req.MaxOutputTokens})
 	if err != nil {
-		return Response{}, err
+		return nil, err
 	}
 	var sent atomic.Bool
 	ctx = withSent(ctx, func() {
@@ -396,23 +414,34 @@ func (p *profile) once(ctx context.Context, req Request, delta func(Delta) error
 			return next(d)
 		}
 	}
-	var out Response
+	out := &Response{}
 	if permit != nil {
 		err = &Error{Class: Unknown, Code: "PANIC", Message: "the client of the model server panicked"}
-		defer func() { permit.Done(out.Usage, p.refusal(&req, err)) }()
+		defer func() { permit.Done(out.Usage, p.refusal(req, err)) }()
 	}
-	out, err = p.observer.observe(ctx, p, &req, delta)
+	out, err = p.observer.observe(ctx, p, req, delta)
+	if err = p.book(out, err, req, estimate, streamed, sent.Load()); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// book completes the answer of a call, or its error, with what is booked. An estimate stands for usage that
+// the server did not report.
+//
+//go:noinline
+func (p *profile) book(out *Response, err error, req *Request, estimate, streamed int64, sent bool) error {
 	out.Profile = p.name
 	out.Provider, out.Model = p.cfg.Booked(cmp.Or(out.Model, req.Model))
 	if err != nil {
-		if e, ok := errors.AsType[*Error](err); ok && (out.Usage.Known || e.Class == Unknown && sent.Load()) {
+		if e, ok := errors.AsType[*Error](err); ok && (out.Usage.Known || e.Class == Unknown && sent) {
 			// A server that was asked and not heard to the end has worked all the same.
 			e.Used = []Spent{{Profile: out.Profile, Provider: out.Provider, Model: out.Model, Usage: out.Usage.or(estimate, streamed)}}
 		}
-		return Response{}, err
+		return err
 	}
 	out.Usage = out.Usage.or(estimate, EstimateMessage(&out.Message))
-	return out, nil
+	return nil
 }
 
 // refusal is the error of a call as the account should hear of it. That a model has no room which is not the

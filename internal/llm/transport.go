@@ -3,7 +3,9 @@ package llm
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -126,8 +128,8 @@ func connections() *http.Transport {
 		DialContext:            (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
 		TLSHandshakeTimeout:    10 * time.Second,
 		MaxIdleConnsPerHost:    64,
-		ReadBufferSize:         2 << 10, // connections wait, one for each call
-		WriteBufferSize:        2 << 10,
+		ReadBufferSize:         1 << 10, // connections wait, one for each call
+		WriteBufferSize:        1 << 10,
 		IdleConnTimeout:        90 * time.Second,
 		ForceAttemptHTTP2:      true,
 		MaxResponseHeaderBytes: 64 << 10,
@@ -141,6 +143,46 @@ func httpClient(shared *http.Transport, limit int64, tel *obs.Telemetry) *http.C
 			otelhttp.WithTracerProvider(tel.TracerProvider), otelhttp.WithMeterProvider(tel.MeterProvider), otelhttp.WithPropagators(tel.Propagator)),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
+}
+
+// Doer sends requests by a transport, without what http.Client does for redirects and cookies. A call waits
+// for its answer for seconds, and would hold the stack and the copies of the headers that this takes.
+type Doer struct{ transport http.RoundTripper }
+
+// platformPrefix begins the names of the headers in which SDKs tell on which platform they run.
+const platformPrefix = "X-Stainless-"
+
+// Do sends a request, which it may change. The headers about the platform are left out.
+func (d Doer) Do(r *http.Request) (*http.Response, error) {
+	sent := make(http.Header, len(r.Header))
+	for name, values := range r.Header {
+		if !strings.HasPrefix(name, platformPrefix) {
+			sent[name] = values
+		}
+	}
+	r.Header = sent
+	if u := r.URL.User; u != nil && sent.Get("Authorization") == "" {
+		password, _ := u.Password()
+		r.SetBasicAuth(u.Username(), password)
+	}
+	return d.transport.RoundTrip(r)
+}
+
+// Encode writes the parameters of a call, on a goroutine of its own: SDKs take more stack for that than for
+// all the rest of a call, which would hold a stack of that size while it waits for its answer.
+func Encode(params json.Marshaler) (body []byte, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if p := recover(); p != nil {
+				err = &Error{Class: Permanent, Code: "REQUEST", Message: fmt.Sprintf("the request cannot be written: %v", p)}
+			}
+		}()
+		body, err = params.MarshalJSON()
+	}()
+	<-done
+	return body, err
 }
 
 var errTooLarge = errors.New("response is larger than allowed")

@@ -36,7 +36,7 @@ func Open(e llm.Endpoint) (llm.Model, error) {
 		e.BaseURL = BaseURL
 	}
 	opts := []option.RequestOption{
-		option.WithBaseURL(e.BaseURL), option.WithHTTPClient(e.HTTP), option.WithMaxRetries(0), option.WithHeader("User-Agent", "epigraph"),
+		option.WithBaseURL(e.BaseURL), option.WithHTTPClient(e.Doer()), option.WithMaxRetries(0), option.WithHeader("User-Agent", "epigraph"),
 		// The client refuses long answers that are not streamed unless the caller limits the time, as llm.Set
 		// does.
 		option.WithRequestTimeout(time.Duration(math.MaxInt64)),
@@ -53,7 +53,7 @@ func (m *model) Generate(ctx context.Context, req llm.Request) (llm.Response, er
 	if err != nil {
 		return llm.Response{}, err
 	}
-	if res.Role == "" || !res.JSON.Content.Valid() {
+	if res == nil || res.Role == "" || !res.JSON.Content.Valid() {
 		return llm.Response{}, llm.Malformed("the answer has no content")
 	}
 	return response(res)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"net/url"
 	"strings"
 
@@ -21,8 +22,11 @@ import (
 // BaseURL is asked when a profile names no other.
 const BaseURL = "https://api.openai.com/v1"
 
+// path is that of the protocol's one method.
+const path = "chat/completions"
+
 type model struct {
-	chat            sdk.ChatCompletionService
+	client          *sdk.Client
 	legacyMaxTokens bool
 }
 
@@ -39,7 +43,7 @@ func Open(e llm.Endpoint) (llm.Model, error) {
 	query := u.Query()
 	u.RawQuery = ""
 	opts := []option.RequestOption{
-		option.WithBaseURL(u.String()), option.WithHTTPClient(e.HTTP), option.WithMaxRetries(0), option.WithHeader("User-Agent", "epigraph"),
+		option.WithBaseURL(u.String()), option.WithHTTPClient(e.Doer()), option.WithMaxRetries(0), option.WithHeader("User-Agent", "epigraph"),
 	}
 	for name, values := range query {
 		for _, v := range values {
@@ -49,12 +53,18 @@ func Open(e llm.Endpoint) (llm.Model, error) {
 	if !e.APIKey.IsZero() {
 		opts = append(opts, option.WithAPIKey(e.APIKey.Reveal()))
 	}
-	return &model{chat: sdk.NewChatCompletionService(opts...), legacyMaxTokens: e.LegacyMaxTokens}, nil
+	// A whole client would read the environment besides.
+	return &model{client: &sdk.Client{Options: sdk.NewChatCompletionService(opts...).Options}, legacyMaxTokens: e.LegacyMaxTokens}, nil
 }
 
-// Generate implements llm.Model.
+// Generate implements llm.Model. The client's method for any path takes the parameters as they are sent. That
+// of the service takes a copy of them, and both would stand on the stack of a call that waits.
 func (m *model) Generate(ctx context.Context, req llm.Request) (llm.Response, error) {
-	res, err := m.chat.New(ctx, m.params(&req), header(&req)...)
+	var res *sdk.ChatCompletion
+	body, err := llm.Encode(m.params(&req))
+	if err == nil {
+		err = m.client.Post(ctx, path, body, &res, header(&req)...)
+	}
 	if err != nil {
 		return llm.Response{}, err
 	}
@@ -65,7 +75,7 @@ func (m *model) Generate(ctx context.Context, req llm.Request) (llm.Response, er
 //
 //go:noinline
 func answer(res *sdk.ChatCompletion) (llm.Response, error) {
-	if len(res.Choices) == 0 {
+	if res == nil || len(res.Choices) == 0 {
 		return llm.Response{}, llm.Malformed("the answer has no choice")
 	}
 	first := &res.Choices[0]
@@ -79,15 +89,26 @@ func answer(res *sdk.ChatCompletion) (llm.Response, error) {
 }
 
 // Stream implements llm.Model.
-func (m *model) Stream(ctx context.Context, req llm.Request, delta func(llm.Delta) error) (out llm.Response, err error) {
+func (m *model) Stream(ctx context.Context, req llm.Request, delta func(llm.Delta) error) (llm.Response, error) {
 	params := m.params(&req)
 	params.StreamOptions = sdk.ChatCompletionStreamOptionsParam{IncludeUsage: param.NewOpt(true)}
-	opts := append(header(&req), option.WithHeader("Accept", "text/event-stream"))
-	stream := m.chat.NewStreaming(ctx, params, opts...)
-	defer func() { _ = stream.Close() }() // what is left of it is of no interest
-	if err := stream.Err(); err != nil {
+	body, err := llm.Encode(params)
+	var res *http.Response
+	if err == nil {
+		opts := append(header(&req), option.WithHeader("Accept", "text/event-stream"), option.WithJSONSet("stream", true))
+		err = m.client.Post(ctx, path, body, &res, opts...)
+	}
+	if err != nil {
 		return llm.Response{}, err
 	}
+	return read(ssestream.NewStream[sdk.ChatCompletionChunk](ssestream.NewDecoder(res), nil), delta)
+}
+
+// read reads a streamed answer. It is not inlined for the same reason as answer.
+//
+//go:noinline
+func read(stream *ssestream.Stream[sdk.ChatCompletionChunk], delta func(llm.Delta) error) (out llm.Response, err error) {
+	defer func() { _ = stream.Close() }() // what is left of it is of no interest
 	var a llm.Assembly
 	var refusal strings.Builder
 	began := false
@@ -169,8 +190,8 @@ func header(req *llm.Request) []option.RequestOption {
 }
 
 // params is a request in the form of the protocol.
-func (m *model) params(req *llm.Request) sdk.ChatCompletionNewParams {
-	p := sdk.ChatCompletionNewParams{Model: req.Model, Messages: make([]sdk.ChatCompletionMessageParamUnion, len(req.Messages))}
+func (m *model) params(req *llm.Request) *sdk.ChatCompletionNewParams {
+	p := &sdk.ChatCompletionNewParams{Model: req.Model, Messages: make([]sdk.ChatCompletionMessageParamUnion, len(req.Messages))}
 	for i := range req.Messages {
 		p.Messages[i] = message(&req.Messages[i])
 	}

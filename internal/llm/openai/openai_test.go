@@ -69,11 +69,22 @@ func TestWire(t *testing.T) {
 		require.Equal(t, "k", sent.Header.Get("Idempotency-Key"))
 		require.Equal(t, "epigraph", sent.Header.Get("User-Agent"))
 		require.Empty(t, sent.Header.Get("Authorization"), "no key, no header")
+		for name := range sent.Header {
+			require.NotContains(t, name, "Stainless", "servers are not told on which platform this runs")
+		}
 		require.Contains(t, string(*body), `"maximum":9007199254740993`)
 		require.Contains(t, string(*body), `"top_k":9007199254740993`)
 		require.JSONEq(t, `{"model": "m", "messages": [{"role": "user", "content": "a < b & c"}], "max_completion_tokens": 7, "a.b": [1], "top_k": 9007199254740993,
 			"tools": [{"type": "function", "function": {"name": "t", "description": "d", "parameters": {"type": "object", "maximum": 9007199254740993}}}, {"type": "function", "function": {"name": "bare"}}],
 			"response_format": {"type": "json_schema", "json_schema": {"name": "f", "schema": {"type": "object"}, "strict": true}}}`, string(*body))
+	})
+	t.Run("Request/UserOfTheAddress", func(t *testing.T) {
+		t.Parallel()
+		c, sent, _ := answering(t, 200, `{"choices": [{"message": {"content": "x"}}]}`, func(p *llm.Profile) { p.BaseURL = strings.Replace(p.BaseURL, "://", "://ann:s%20t@", 1) })
+		_, err := c.Generate(t.Context(), hello())
+		require.NoError(t, err)
+		user, password, _ := sent.BasicAuth()
+		require.Equal(t, []string{"ann", "s t"}, []string{user, password})
 	})
 	t.Run("Request/OlderServers", func(t *testing.T) {
 		t.Parallel()
@@ -114,6 +125,14 @@ func TestWire(t *testing.T) {
 			require.ErrorAs(t, err, &e)
 			require.Equal(t, &llm.Error{Class: llm.Permanent, Status: 404, Code: want.code, Message: want.message, Err: e.Err}, e, body)
 		}
+	})
+	t.Run("Answer/Null", func(t *testing.T) {
+		t.Parallel()
+		c, _, _ := answering(t, 200, "null")
+		_, err := c.Generate(t.Context(), hello())
+		var e *llm.Error
+		require.ErrorAs(t, err, &e)
+		require.Equal(t, "MALFORMED", e.Code)
 	})
 	t.Run("Redirect/IsNotFollowed", func(t *testing.T) {
 		t.Parallel()

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -159,6 +160,7 @@ func (c *runsGetCmd) Run(e *env) error {
 		facts := []string{fmt.Sprintf("graph %s (%.12s)", view.OneLine(r.GetGraphName(), 60), r.GetGraphHash()), "created " + view.When(r.GetCreateTime())}
 		for _, f := range [][2]string{
 			{"task", r.GetTaskId()}, {"user", r.GetUserId()}, {"principal", r.GetPrincipal()}, {"key", r.GetBusinessKey()}, {"parent", r.GetParentRunId()},
+			{"thread", threadOf(r)},
 			{"forked from", r.GetForkedFromRunId()}, {"schedule", r.GetScheduleId()}, {"priority", priority(r)}, {"goes on", whenSet(r.GetWakeTime())},
 			{"deadline", whenSet(r.GetDeadline())}, {"budget", budgetText(r.GetBudget())}, {"webhooks", hooksText(r.GetWebhooks())}, {"graph revision", number(r.GetGraphRevision())}, {"trace", r.GetTraceId()}, {"labels", pairs(r.GetLabels())},
 		} {
@@ -180,6 +182,17 @@ func (c *runsGetCmd) Run(e *env) error {
 		}
 		return err
 	})
+}
+
+// threadOf is the thread of a run: that of its start, or of the agent whose run it is.
+func threadOf(r *executorv1.Run) string {
+	var agent struct {
+		Thread string `json:"thread"`
+	}
+	if r.GetThreadId() != "" || r.GetParentRunId() == "" || json.Unmarshal(r.GetNamed()["agent"].GetJson(), &agent) != nil {
+		return r.GetThreadId()
+	}
+	return agent.Thread
 }
 
 // openInterrupts lists the open interrupts of a run and of its descendants.

@@ -45,9 +45,9 @@ func (c *threadsLsCmd) Run(e *env) error {
 			var rows [][]string
 			for _, t := range r.GetThreads() {
 				rows = append(rows, []string{t.GetId(), view.OneLine(t.GetAgent(), 30), fmt.Sprint(t.GetLastSequence()), view.When(t.GetUseTime()),
-					view.OneLine(t.GetKey(), 40), view.OneLine(t.GetTitle(), 40), t.GetParentId()})
+					view.OneLine(t.GetKey(), 40), view.OneLine(t.GetTitle(), 40), t.GetRunId(), t.GetParentId()})
 			}
-			return view.Table(e.io.style(), []string{"THREAD", "AGENT", "ITEMS", "USED", "KEY", "TITLE", "FORK OF"}, rows)
+			return view.Table(e.io.style(), []string{"THREAD", "AGENT", "ITEMS", "USED", "KEY", "TITLE", "RUN", "FORK OF"}, rows)
 		})
 	})
 }

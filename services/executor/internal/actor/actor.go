@@ -69,12 +69,14 @@ func Interrupted(t workgraph.ErrorType, used ...workgraph.Usage) error {
 // Registry is a fixed set of actors. It is immutable and safe for concurrent use.
 type Registry struct {
 	specs map[string]Spec
-	names []string
+	// schemas are those of the specs. Each call of an actor holds its own for as long as it takes.
+	schemas map[string]json.RawMessage
+	names   []string
 }
 
 // NewRegistry makes a registry. It refuses two actors of one name and a schema that is none.
 func NewRegistry(specs ...Spec) (*Registry, error) {
-	r := &Registry{specs: make(map[string]Spec, len(specs))}
+	r := &Registry{specs: make(map[string]Spec, len(specs)), schemas: make(map[string]json.RawMessage, len(specs))}
 	for _, s := range specs {
 		if _, ok := r.specs[s.Name]; ok || s.Name == "" || s.Actor == nil {
 			return nil, fmt.Errorf("actor %q: needs a name of its own and an implementation", s.Name)
@@ -90,20 +92,20 @@ func NewRegistry(specs ...Spec) (*Registry, error) {
 		if _, err := c.Compile("args.json"); err != nil {
 			return nil, fmt.Errorf("actor %q: schema: %w", s.Name, err)
 		}
-		r.specs[s.Name] = s
+		r.specs[s.Name], r.schemas[s.Name] = s, json.RawMessage(s.Schema)
 		r.names = append(r.names, s.Name)
 	}
 	slices.Sort(r.names)
 	return r, nil
 }
 
-// ActorInfo is what validation and compilation ask for.
+// ActorInfo is what validation and compilation ask for. Its schema must not be changed.
 func (r *Registry) ActorInfo(name string) (workgraph.ActorInfo, bool) {
 	s, ok := r.specs[name]
 	if !ok {
 		return workgraph.ActorInfo{}, false
 	}
-	return workgraph.ActorInfo{Effect: s.Effect, EffectOf: s.EffectOf, SeesPlace: s.SeesPlace, Computes: s.Computes, Elsewhere: s.Elsewhere, Description: s.Description, Version: s.Version, Schema: json.RawMessage(s.Schema),
+	return workgraph.ActorInfo{Effect: s.Effect, EffectOf: s.EffectOf, SeesPlace: s.SeesPlace, Computes: s.Computes, Elsewhere: s.Elsewhere, Description: s.Description, Version: s.Version, Schema: r.schemas[name],
 		Examine: s.Examine, NeverExpands: !s.Expands, Inner: s.Inner, WaitsFor: slices.Clone(s.WaitsFor), Approves: s.Approves, Internal: s.Internal, MakesInternal: s.MakesInternal}, true
 }
 

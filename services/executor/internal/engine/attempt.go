@@ -228,6 +228,13 @@ func (r reporter) say(e feed.Ephemeral) {
 	r.feed.Say(said, r.event(e))
 }
 
+// begin reports that the call begins.
+//
+//go:noinline
+func (r reporter) begin() {
+	r.publish(feed.Ephemeral{Started: true, Actor: r.a.start.Actor, At: r.a.startTime()})
+}
+
 // end ends the reports of the call. The text that it wrote is in its outcome now.
 func (r reporter) end() {
 	r.a.mu.Lock()

@@ -19,7 +19,6 @@ import (
 	"github.com/epigraph-run/epigraph/internal/failpoint"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/attempttoken"
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/phrase"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
@@ -66,27 +65,27 @@ func (t *session) perform(a *attempt) {
 }
 
 // admit finds the actor that makes the call, and the error if the call must not be made.
-func (t *session) admit(ctx context.Context, a *attempt) (doer workgraph.Actor, info program.ActorInfo, refused *workgraph.Error) {
+func (t *session) admit(ctx context.Context, a *attempt) (doer workgraph.Actor, info *program.ActorInfo, refused *workgraph.Error) {
 	if ctx.Err() != nil {
-		return nil, info, notPerformed(context.Cause(ctx))
+		return nil, nil, notPerformed(context.Cause(ctx))
 	}
 	if bar := a.run.attemptBlocker(); bar != nil {
 		a.blocked = true
-		return nil, info, bar
+		return nil, nil, bar
 	}
-	doer, info, ok, err := t.actor(ctx, a)
+	doer, found, ok, err := t.actor(ctx, a)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return nil, info, notPerformed(context.Cause(ctx))
+		return nil, nil, notPerformed(context.Cause(ctx))
 	case err != nil:
-		return nil, info, workgraph.Errorf(workgraph.NotPerformed, ReasonActorUnknown, "actor %q cannot be looked up: %v", a.start.Actor, errs.From(err).Message)
+		return nil, nil, workgraph.Errorf(workgraph.NotPerformed, ReasonActorUnknown, "actor %q cannot be looked up: %v", a.start.Actor, errs.From(err).Message)
 	case !ok:
-		return nil, info, workgraph.Errorf(workgraph.Permanent, ReasonActorUnknown, "there is no actor %q here", a.start.Actor)
+		return nil, nil, workgraph.Errorf(workgraph.Permanent, ReasonActorUnknown, "there is no actor %q here", a.start.Actor)
 	}
 	if n := record.Oversize(t.e.cfg.MaxPayload, a.start.Args, a.start.Named); n > 0 {
-		return nil, info, workgraph.Errorf(workgraph.Permanent, journal.ReasonPayloadTooLarge, "an argument has %d bytes, the limit is %d", n, t.e.cfg.MaxPayload)
+		return nil, nil, workgraph.Errorf(workgraph.Permanent, journal.ReasonPayloadTooLarge, "an argument has %d bytes, the limit is %d", n, t.e.cfg.MaxPayload)
 	}
-	return doer, info, nil
+	return doer, &found, nil
 }
 
 // directory finds actors for calls.
@@ -112,9 +111,9 @@ func (d directory) Find(ctx context.Context, names []string) (map[string]workgra
 }
 
 // call calls the actor and reports its outcome, once. An actor that does not return is given up.
-func (t *session) call(ctx context.Context, a *attempt, doer workgraph.Actor, info program.ActorInfo) {
+func (t *session) call(ctx context.Context, a *attempt, doer workgraph.Actor, info *program.ActorInfo) {
 	progress := reporter{t.e.feed, a}
-	progress.publish(feed.Ephemeral{Started: true, Actor: a.start.Actor, At: a.startTime()})
+	progress.begin()
 	ctx = actor.WithDirectory(actor.WithNamespace(ctx, a.run.namespace), directory{t.e.actors, a.run.namespace})
 	ctx = context.WithValue(actor.WithReporter(ctx, progress), attemptKey{}, a)
 	ctx, span := t.spanOf(ctx, a)
@@ -149,15 +148,8 @@ func (t *session) call(ctx context.Context, a *attempt, doer workgraph.Actor, in
 		leave = sync.OnceFunc(leave)
 		defer leave()
 	}
-	results := t.e.results.Share(a.run.namespace)
-	defer results.Free()
-	ctx = actor.WithRoom(ctx, func(ctx context.Context, bytes int64) error {
-		err := results.Wait(ctx, min(bytes, t.e.results.Most()))
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		return err
-	})
+	ctx, free := t.withRoom(ctx, a)
+	defer free()
 	call, give := t.withTimeouts(ctx, a)
 	defer give()
 	// An actor that ignores the end of its context is abandoned, so that it cannot delay its run.
@@ -176,12 +168,26 @@ func (t *session) call(ctx context.Context, a *attempt, doer workgraph.Actor, in
 		end(nil, a.classify(call, err))
 		return
 	}
-	if refused := t.accept(ctx, a, &info, &out); refused != nil {
+	if refused := t.accept(ctx, a, info, &out); refused != nil {
 		refused.Usage = out.Usage
 		end(nil, refused)
 		return
 	}
 	end(&out, nil)
+}
+
+// withRoom gives a call room in memory for the results that it asks for. free gives all of it back.
+//
+//go:noinline
+func (t *session) withRoom(ctx context.Context, a *attempt) (_ context.Context, free func()) {
+	results := t.e.results.Share(a.run.namespace)
+	return actor.WithRoom(ctx, func(ctx context.Context, bytes int64) error {
+		err := results.Wait(ctx, min(bytes, t.e.results.Most()))
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return err
+	}), results.Free
 }
 
 // accept prepares an outcome, or says why it is refused.

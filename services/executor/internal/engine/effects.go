@@ -22,6 +22,7 @@ func (t *session) actOn(r *run, res journal.Result, c consequence) {
 	for i := range c.effects.Starts {
 		t.startAttempt(r, &c.effects.Starts[i])
 	}
+	clear(c.effects.Starts) // the machine allocates several together, and each holds arguments and results
 	if c.ended {
 		r.gone.Store(true)
 		r.retire(errDropped)

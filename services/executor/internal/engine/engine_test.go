@@ -250,6 +250,7 @@ func (l *live) sound(t testing.TB, id string) {
 	require.Empty(t, faults)
 }
 
+// wait waits until a run has one of these states, and no longer for one that has ended in another.
 func (l *live) wait(t testing.TB, id string, want ...journal.State) journal.Run {
 	t.Helper()
 	var row journal.Run
@@ -260,8 +261,9 @@ func (l *live) wait(t testing.TB, id string, want ...journal.State) journal.Run 
 	}()
 	testkit.Within(t, 5*time.Minute, 2*time.Millisecond, func() bool {
 		row = l.row(t, id)
-		return slices.Contains(want, row.State)
+		return slices.Contains(want, row.State) || !row.EndTime.IsZero()
 	}, "run %s", id)
+	require.Contains(t, want, row.State, "run %s: %s %s", id, row.Reason, row.Error)
 	return row
 }
 

@@ -25,15 +25,28 @@ const (
 )
 
 // callOrReuse returns the saved outcome of an equal call if the node allows it. Otherwise it makes the call.
-func (t *session) callOrReuse(ctx context.Context, doer workgraph.Actor, info program.ActorInfo, a *attempt) (workgraph.Outcome, error) {
+func (t *session) callOrReuse(ctx context.Context, doer workgraph.Actor, info *program.ActorInfo, a *attempt) (workgraph.Outcome, error) {
+	if key := a.cacheKey(info); key != "" {
+		return t.callOnce(ctx, doer, a, key)
+	}
+	return t.invoke(ctx, doer, a)
+}
+
+// cacheKey is the key of the saved outcomes of equal calls; empty if there are none to be.
+//
+//go:noinline
+func (a *attempt) cacheKey(info *program.ActorInfo) string {
 	scope := []string{a.run.namespace, info.Version}
 	if info.SeesPlace {
 		scope = append(scope, a.start.Ref.String())
 	}
-	key := a.start.CacheKey(scope...)
-	if key == "" {
-		return t.invoke(ctx, doer, a)
-	}
+	return a.start.CacheKey(scope...)
+}
+
+// callOnce is callOrReuse for calls whose outcomes are saved.
+//
+//go:noinline
+func (t *session) callOnce(ctx context.Context, doer workgraph.Actor, a *attempt, key string) (workgraph.Outcome, error) {
 	out, ok := t.e.savedOutcome(ctx, a.run.namespace, key)
 	trace.SpanFromContext(ctx).SetAttributes(attribute.Bool("epigraph.cached", ok))
 	if ok {

@@ -20,6 +20,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/genai"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/internal/llm"
+	"github.com/epigraph-run/epigraph/internal/money"
 	"github.com/epigraph-run/epigraph/plan"
 )
 
@@ -283,7 +284,7 @@ func (w *writing) rounds(ctx context.Context) error {
 		req := w.request(told)
 		room := w.bounds.MaxTokens - w.tokens - llm.Estimate(req)
 		if room < minAnswer {
-			w.end(Tokens, "another round would use more than the limit of %d tokens", w.bounds.MaxTokens)
+			w.end(Tokens, "the next round would use more than the limit of %d tokens", w.bounds.MaxTokens)
 			return nil
 		}
 		req.MaxOutputTokens = min(w.a.cfg.MaxOutputTokens, room)
@@ -441,7 +442,7 @@ func (w *writing) affordable(ctx context.Context, req llm.Request) (bool, error)
 		}
 	}
 	if sum+next > most {
-		w.end(Cost, "another round could cost more than the limit of %d nano-USD", most)
+		w.end(Cost, "the next round could cost more than the limit of %s", money.Dollars(most))
 		return false, nil
 	}
 	return true, nil

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 
@@ -256,18 +255,18 @@ func (r *round) recall(ctx context.Context, l *loop, items []workgraph.ThreadIte
 	if err != nil {
 		return out, err
 	}
-	var said []json.RawMessage // newest first
+	var said []prompt.Said // newest first
 	var shown []state.Brief
 	for i := range c.kept {
 		if p := &c.kept[i]; p.state != nil {
 			shown = append(shown, *p.state)
 		}
 		if p := &c.kept[len(c.kept)-1-i]; p.state == nil {
-			said = append(said, p.messages[0].raw)
+			said = p.messages[0].said(said)
 		}
 	}
 	for i := range slices.Backward(c.input) {
-		said = append(said, c.input[i].raw)
+		said = c.input[i].said(said)
 	}
 	out.conversation = strings.TrimSpace(before + "\n" + prompt.ConversationText(said, maxMessage))
 	_, out.previous = prompt.States(shown, maxMessage)

@@ -11,6 +11,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/prompt"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/response"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/state"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -77,6 +78,17 @@ func entryOf(seq int64, raw json.RawMessage) entry {
 		e.Message = llm.Message{Content: string(raw)} // an item that is no message is told as it is
 	}
 	return e
+}
+
+// said adds the message as a conversation shows it, if it does.
+func (e *entry) said(to []prompt.Said) []prompt.Said {
+	if e.Role != "" {
+		return append(to, prompt.Said{Role: e.Role, Text: e.Content})
+	}
+	if s, ok := prompt.ReadSaid(e.raw); ok {
+		to = append(to, s)
+	}
+	return to
 }
 
 // notKnown is the answer to a call whose own one is not in the thread. A fork may begin between a call and
@@ -237,7 +249,7 @@ func (r *round) recent(ctx context.Context, l *loop, items []workgraph.ThreadIte
 	return out, nil
 }
 
-// seen is a state of a thread.
+// seen is a state of a thread, without what was said in its round.
 type seen struct {
 	seq int64
 	state.Brief
@@ -251,11 +263,16 @@ const enoughStates = 16
 func (r *round) states(ctx context.Context, l *loop, items []workgraph.ThreadItem) ([]seen, error) {
 	var out []seen
 	add := func(seq int64, brief []byte) error {
-		s := seen{seq: seq}
-		if err := json.Unmarshal(brief, &s.Brief); err != nil {
+		var s struct { // of a state.Brief
+			NewTask             bool            `json:"new_task"`
+			Status              response.Status `json:"task_status"`
+			Description         string          `json:"task_status_description"`
+			DescriptionExtended string          `json:"task_status_description_extended"`
+		}
+		if err := json.Unmarshal(brief, &s); err != nil {
 			return workgraph.Errorf(workgraph.Permanent, thread.ReasonInvalid, "state %d of thread %s cannot be read: %v", seq, r.from.Thread, err)
 		}
-		out = append(out, s)
+		out = append(out, seen{seq, state.Brief{NewTask: s.NewTask, Status: s.Status, Description: s.Description, DescriptionExtended: s.DescriptionExtended}})
 		return nil
 	}
 	for i, it := range slices.Backward(items) {

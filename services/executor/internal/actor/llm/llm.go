@@ -218,60 +218,77 @@ type attachment struct {
 	URI         string          `json:"uri"`
 }
 
-// Call asks the model once.
+// Call asks the model once. What comes before and after that stands in functions of its own: the stack of a
+// call that waits is memory, and calls wait by the thousand.
 func (m *model) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	q, err := m.read(ctx, c)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	resp, err := m.ask(llm.WithCaller(ctx, actor.NamespaceOf(ctx)), c, q)
+	return q.outcome(ctx, resp, err)
+}
+
+// asked is what a call asks, and how its answer is read.
+type asked struct {
+	llm.Request
+	// stream and decision are those of the arguments, and tools says that there are some.
+	stream          string
+	decision, tools bool
+	// asJSON says that JSON is asked for. fits checks it if it is not nil: not every server heeds the schema
+	// that it is given.
+	asJSON bool
+	fits   *workgraph.Schema
+}
+
+// read makes the request of the arguments, which are not needed any more then.
+func (m *model) read(ctx context.Context, c *workgraph.Call) (*asked, error) {
 	var a arguments
 	if err := actor.Decode(c.Named, &a); err != nil {
-		return workgraph.Outcome{}, err
+		return nil, err
 	}
 	messages, err := m.conversation(&a, c)
 	if err != nil {
-		return workgraph.Outcome{}, err
+		return nil, err
 	}
-	req := llm.Request{
+	q := &asked{stream: string(a.Stream), decision: a.Decision, tools: len(a.Tools) > 0, asJSON: a.JSON || len(a.Schema) > 0}
+	q.Request = llm.Request{
 		Profile: a.Profile, Model: a.Model, Messages: messages, Tools: a.Tools, ToolChoice: a.ToolChoice, Stop: a.Stop,
 		MaxOutputTokens: a.MaxOutput, Temperature: a.Temperature, IdempotencyKey: c.EffectKey(),
 	}
-	if req.Profile == "" && req.Model == "" {
-		req.Profile = m.cfg.Profile
+	if q.Profile == "" && q.Model == "" {
+		q.Profile = m.cfg.Profile
 	}
-	var fits *workgraph.Schema
 	if len(a.Schema) > 0 {
-		if fits, err = workgraph.CompileSchema(ctx, a.Schema); err != nil {
-			return workgraph.Outcome{}, actor.BadArguments("response_schema: %v", err)
+		if q.fits, err = workgraph.CompileSchema(ctx, a.Schema); err != nil {
+			return nil, actor.BadArguments("response_schema: %v", err)
 		}
 	}
-	// The prompt was made of these, and the call may take minutes.
-	a.Request, a.UserInput, a.System, a.Messages, a.Attachments, a.Previous, a.Arguments = "", "", "", nil, nil, nil, nil
-	asJSON := a.JSON || len(a.Schema) > 0
-	if asJSON {
-		req.Format = &llm.Format{Name: "answer", Schema: a.Schema, Strict: len(a.Schema) > 0}
+	if q.asJSON {
+		q.Format = &llm.Format{Name: "answer", Schema: a.Schema, Strict: len(a.Schema) > 0}
 	}
-	resp, err := m.ask(llm.WithCaller(ctx, actor.NamespaceOf(ctx)), c, req, &a)
-	if err != nil {
-		return workgraph.Outcome{}, failure(ctx, err)
-	}
-	return answer(ctx, &a, asJSON, fits, resp)
+	return q, nil
 }
 
 // ask asks the model, and shows watchers the text while it is written.
-func (m *model) ask(ctx context.Context, c *workgraph.Call, req llm.Request, a *arguments) (llm.Response, error) {
-	report := actor.ReporterOf(ctx)
-	switch string(a.Stream) {
-	case "true":
-	case `"watched"`:
-		if c.Thread == "" && !report.Watched() {
-			return m.models.Generate(ctx, req)
-		}
-	default:
-		return m.models.Generate(ctx, req)
+func (m *model) ask(ctx context.Context, c *workgraph.Call, q *asked) (llm.Response, error) {
+	if q.stream == "true" || q.stream == `"watched"` && (c.Thread != "" || actor.ReporterOf(ctx).Watched()) {
+		return m.tell(ctx, c, q)
 	}
+	return m.models.Generate(ctx, q.Request)
+}
+
+// tell is ask with the text shown.
+//
+//go:noinline
+func (m *model) tell(ctx context.Context, c *workgraph.Call, q *asked) (llm.Response, error) {
+	report := actor.ReporterOf(ctx)
 	var speech response.Speech
-	return m.models.Stream(ctx, req, func(d llm.Delta) error {
+	return m.models.Stream(ctx, q.Request, func(d llm.Delta) error {
 		c.Heartbeat()
 		switch {
 		case d.Text == "":
-		case a.Decision:
+		case q.decision:
 			report.Raw(d.Text)
 			if said := speech.Write(d.Text); said != "" {
 				report.Text(said)
@@ -283,9 +300,11 @@ func (m *model) ask(ctx context.Context, c *workgraph.Call, req llm.Request, a *
 	})
 }
 
-// answer is the outcome of a call that the model answered. JSON that was asked for is checked by fits if that
-// is not nil: not every server heeds the schema that it is given.
-func answer(ctx context.Context, a *arguments, asJSON bool, fits *workgraph.Schema, resp llm.Response) (workgraph.Outcome, error) {
+// outcome is that of a call from what the model answered, or from the error in place of that.
+func (q *asked) outcome(ctx context.Context, resp llm.Response, err error) (workgraph.Outcome, error) {
+	if err != nil {
+		return workgraph.Outcome{}, failure(ctx, err)
+	}
 	used := usage(resp.Spent())
 	fail := func(t workgraph.ErrorType, reason, format string, args ...any) (workgraph.Outcome, error) {
 		e := workgraph.Errorf(t, reason, format, args...)
@@ -299,7 +318,7 @@ func answer(ctx context.Context, a *arguments, asJSON bool, fits *workgraph.Sche
 		return fail(workgraph.Permanent, ReasonRefused, "the model declined: %s", errs.Clip(resp.Refusal, maxRefusal))
 	case resp.FinishReason == llm.FinishContentFilter:
 		return fail(workgraph.Permanent, ReasonRefused, "the model's content filter ended the answer")
-	case asJSON && resp.FinishReason == llm.FinishLength:
+	case q.asJSON && resp.FinishReason == llm.FinishLength:
 		return fail(workgraph.Permanent, ReasonCutOff, "the answer reached its limit of tokens: raise max_output_tokens")
 	case calls && resp.FinishReason == llm.FinishLength:
 		return fail(workgraph.Permanent, ReasonCutOff, "the answer reached its limit of tokens within a tool call: raise max_output_tokens")
@@ -307,23 +326,21 @@ func answer(ctx context.Context, a *arguments, asJSON bool, fits *workgraph.Sche
 		return fail(workgraph.Retryable, ReasonEmpty, "the model ended with %q and wrote nothing", errs.Clip(resp.FinishReason, 100))
 	}
 	var value json.RawMessage
-	if asJSON && (!calls || len(a.Tools) == 0) {
-		var err error
+	if q.asJSON && (!calls || !q.tools) {
 		if value, err = lenient.JSON(lenient.Unfence(content)); err != nil {
 			return fail(workgraph.Retryable, ReasonNotJSON, "the model was asked for JSON and wrote something else: %s", errs.Clip(err.Error(), maxFault))
 		}
-		if fits != nil {
-			if err := fits.Check(ctx, value); err != nil {
+		if q.fits != nil {
+			if err := q.fits.Check(ctx, value); err != nil {
 				return fail(workgraph.Retryable, ReasonOffSchema, "the answer is not what response_schema asks for: %s", errs.Clip(err.Error(), maxFault))
 			}
 		}
 	}
 	var out workgraph.Outcome
-	var err error
 	switch {
-	case len(a.Tools) > 0:
+	case q.tools:
 		out, err = actor.Value(resp.Message)
-	case asJSON:
+	case q.asJSON:
 		out.Values = []json.RawMessage{value}
 	default:
 		out, err = actor.Value(content)

@@ -253,10 +253,15 @@ func (s *Store) Lineage(ctx context.Context, namespace, id string) ([]thread.Seg
 // SegmentItems implements thread.Store.
 func (s *Store) SegmentItems(ctx context.Context, namespace string, g thread.Segment, q thread.Selection) ([]thread.Item, error) {
 	var a arguments
-	conds := []string{"i.thread_id = " + a.add(g.Thread), "i.namespace || '' = " + a.add(namespace), "i.seq >= " + a.add(g.First), "i.seq <= " + a.add(g.Last)}
-	if len(q.Kinds) > 0 {
+	conds := []string{"i.thread_id = " + a.add(g.Thread), "i.seq >= " + a.add(g.First), "i.seq <= " + a.add(g.Last)}
+	switch len(q.Kinds) { // rows of other kinds are looked at, too: an equality costs the least
+	case 0:
+	case 1:
+		conds = append(conds, "i.kind = "+a.add(int32(q.Kinds[0])))
+	default:
 		conds = append(conds, s.d.In("i.kind", a.add(numbers(q.Kinds))))
 	}
+	conds = append(conds, "i.namespace = "+a.add(namespace))
 	var blank thread.Item
 	var it thread.Item // thousands of rows are read into the same places
 	columns, into := `i.seq, i.brief`, []any{&it.Seq, &it.Brief}

@@ -232,27 +232,36 @@ func Entry(who, said string, most int) string {
 	return errs.Clip(who+": "+breaks.Replace(errs.Clip(said, most)), most)
 }
 
-// ConversationText is the conversation of messages of a thread, which are given newest first: "User: …" for
-// each of the user's, and an Entry "Agent" for each of the agent's that says something. It has at most so
-// many bytes: the oldest entries give way, and the end of an entry that is longer.
-func ConversationText(messages []json.RawMessage, most int) string {
+// Said is a message of a thread as a conversation shows it.
+type Said struct{ Role, Text string }
+
+// ReadSaid reads a message whose content may be any JSON. ok is false of what is no message.
+func ReadSaid(raw json.RawMessage) (s Said, ok bool) {
+	var m struct {
+		Role    string          `json:"role"`
+		Content json.RawMessage `json:"content"`
+	}
+	if json.Unmarshal(raw, &m) != nil {
+		return s, false
+	}
+	return Said{m.Role, actor.AsText(m.Content)}, true
+}
+
+// ConversationText is the conversation of messages, which are given newest first: "User: …" for each of the
+// user's, and an Entry "Agent" for each of the agent's that says something. It has at most so many bytes: the
+// oldest entries give way, and the end of an entry that is longer.
+func ConversationText(messages []Said, most int) string {
 	var lines []string
 	size := 0
-	for _, raw := range messages {
-		var m struct {
-			Role    string          `json:"role"`
-			Content json.RawMessage `json:"content"`
-		}
-		if json.Unmarshal(raw, &m) != nil {
+	for _, m := range messages {
+		if m.Role == "tool" || m.Text == "" {
 			continue
 		}
-		said := actor.AsText(m.Content)
-		if m.Role == "tool" || said == "" {
-			continue
-		}
-		line := errs.Clip("User: "+said, most)
+		var line string
 		if m.Role == "assistant" {
-			line = Entry("Agent", said, most)
+			line = Entry("Agent", m.Text, most)
+		} else {
+			line = errs.Clip("User: "+m.Text, most)
 		}
 		if size += len(line) + 1; size > most && len(lines) > 0 {
 			break
