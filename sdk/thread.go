@@ -30,8 +30,8 @@ func ThreadTitle(title string) ThreadOption {
 	return func(t *executorv1.Thread) { t.Title = title }
 }
 
-// ThreadUser says whose conversation the thread is: runs that its messages start have this user and this chat,
-// either of which may be empty.
+// ThreadUser says whose conversation the thread is: runs that its messages start have this user and this
+// chat, either of which may be empty.
 func ThreadUser(user, chat string) ThreadOption {
 	return func(t *executorv1.Thread) { t.UserId, t.ChatId = user, chat }
 }

@@ -15,7 +15,8 @@ type answer struct {
 // maxItems bounds the lists of answers.
 const maxItems = 100
 
-// add makes room for a field such as "items[0].name". It reports false if the answer has something else there.
+// add makes room for a field such as "items[0].name". It reports false if the answer has something else
+// there.
 func (a *answer) add(field string) bool {
 	at := a
 	for _, part := range strings.FieldsFunc(field, func(r rune) bool { return strings.ContainsRune(`.[]"' `, r) }) {

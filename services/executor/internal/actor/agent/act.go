@@ -88,7 +88,7 @@ func (l *loop) read(ctx context.Context, c *workgraph.Call, d *definition, r *ro
 		begins := c.Visit == 1 && r.in.Depth == 0 // a branch continues what was begun
 		refused := r.last != nil && r.last.Refused != ""
 		_, done := r.results.Plain()
-		talks := r.at.Input != nil && r.at.Input.First > 1 // the user may just say something about what was done
+		talks := r.at.Input != nil && r.at.Input.First > 1 // about what was done, maybe
 		return l.plans.read(ctx, d, c, raw, begins || refused, !talks && (begins || refused && !done))
 	}
 	if v, ok := response.Bare(raw); ok && len(d.ResultSchema) > 0 {

@@ -119,7 +119,8 @@ func defaults() policy {
 // noActions is the fault of an agent that does not say what it may do.
 const noActions = "actions are missing in the node's own arguments: name what the agent may do, or write {} for one that only talks"
 
-// check reports what cannot be used, and makes the rest ready. Without a need for actions they may be left out.
+// check reports what cannot be used, and makes the rest ready. Without a need for actions they may be left
+// out.
 func (p *policy) check(ctx context.Context, needed bool) error {
 	switch {
 	case needed && p.Actions == nil:
