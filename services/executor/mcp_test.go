@@ -112,10 +112,10 @@ func TestMCP(t *testing.T) {
 
 // TestMCP_FirstList has an agent tell of a tool whose server has not listed it yet.
 func TestMCP_FirstList(t *testing.T) {
-	real, err := url.Parse(toolServer(t, "127.0.0.1:0"))
+	at, err := url.Parse(toolServer(t, "127.0.0.1:0"))
 	require.NoError(t, err)
 	opened := make(chan struct{})
-	proxy := httputil.NewSingleHostReverseProxy(real)
+	proxy := httputil.NewSingleHostReverseProxy(at)
 	late := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-opened:
