@@ -26,7 +26,9 @@ const BaseURL = "https://api.openai.com/v1"
 const path = "chat/completions"
 
 type model struct {
-	client          *sdk.Client
+	// post is a method of a client. A client in its place would link all methods of all its services: other
+	// code of the binary finds methods by name.
+	post            func(ctx context.Context, path string, params, res any, opts ...option.RequestOption) error
 	legacyMaxTokens bool
 }
 
@@ -54,7 +56,8 @@ func Open(e llm.Endpoint) (llm.Model, error) {
 		opts = append(opts, option.WithAPIKey(e.APIKey.Reveal()))
 	}
 	// A whole client would read the environment besides.
-	return &model{client: &sdk.Client{Options: sdk.NewChatCompletionService(opts...).Options}, legacyMaxTokens: e.LegacyMaxTokens}, nil
+	client := &sdk.Client{Options: sdk.NewChatCompletionService(opts...).Options}
+	return &model{post: client.Post, legacyMaxTokens: e.LegacyMaxTokens}, nil
 }
 
 // Generate implements llm.Model. The client's method for any path takes the parameters as they are sent. That
@@ -63,7 +66,7 @@ func (m *model) Generate(ctx context.Context, req llm.Request) (llm.Response, er
 	var res *sdk.ChatCompletion
 	body, err := llm.Encode(m.params(&req))
 	if err == nil {
-		err = m.client.Post(ctx, path, body, &res, header(&req)...)
+		err = m.post(ctx, path, body, &res, header(&req)...)
 	}
 	if err != nil {
 		return llm.Response{}, err
@@ -96,7 +99,7 @@ func (m *model) Stream(ctx context.Context, req llm.Request, delta func(llm.Delt
 	var res *http.Response
 	if err == nil {
 		opts := append(header(&req), option.WithHeader("Accept", "text/event-stream"), option.WithJSONSet("stream", true))
-		err = m.client.Post(ctx, path, body, &res, opts...)
+		err = m.post(ctx, path, body, &res, opts...)
 	}
 	if err != nil {
 		return llm.Response{}, err
