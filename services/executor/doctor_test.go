@@ -132,12 +132,12 @@ func TestExamine(t *testing.T) {
 			wants: []string{"limit-held"}, severity: doctor.Note},
 		{name: "ScheduleOverdue", sql: `INSERT INTO schedules (namespace, id, uid, revision, turns, skipped, done, ahead, due, create_time, update_time, spec)
 			VALUES ('n', 's', 'u', 1, 0, 0, AGO, AGO, AGO, AGO, AGO, BYTES)`, wants: []string{"schedule-overdue"}, severity: doctor.Warning},
-		{name: "ThreadGap", sql: `INSERT INTO threads (thread_id, namespace, parent_seq, create_time, use_time, lifetime, depth, key, agent, title, parent_id, holder, below)
-			VALUES ('thr_1', 'n', 2, AGO, AGO, 1, 0, '', 'a', '', '', '', '');
+		{name: "ThreadGap", sql: `INSERT INTO threads (thread_id, namespace, parent_seq, create_time, use_time, lifetime, depth, key, agent, title, user_id, chat_id, parent_id, holder, below)
+			VALUES ('thr_1', 'n', 2, AGO, AGO, 1, 0, '', 'a', '', '', '', '', '', '');
 			INSERT INTO thread_items (thread_id, seq, namespace, time, kind, visit, weight, run_id, node_id, body) VALUES ('thr_1', 4, 'n', AGO, 1, 0, 1, '', '', BYTES)`,
 			wants: []string{"thread-gap"}, severity: doctor.Fault},
-		{name: "TurnOverdue", sql: `INSERT INTO threads (thread_id, namespace, parent_seq, create_time, use_time, lifetime, depth, key, agent, title, parent_id, holder, below)
-			VALUES ('thr_1', 'n', 0, AGO, AGO, 1, 0, '', 'a', '', '', '', '');
+		{name: "TurnOverdue", sql: `INSERT INTO threads (thread_id, namespace, parent_seq, create_time, use_time, lifetime, depth, key, agent, title, user_id, chat_id, parent_id, holder, below)
+			VALUES ('thr_1', 'n', 0, AGO, AGO, 1, 0, '', 'a', '', '', '', '', '', '');
 			INSERT INTO thread_turns (thread_id, number, namespace, state, create_time, run_id, principal, message) VALUES ('thr_1', 1, 'n', 1, AGO, 'run_1', '', BYTES)`,
 			wants: []string{"turn-overdue"}, severity: doctor.Warning},
 		{name: "BlobGone", sql: `INSERT INTO blobs (namespace, hash, size, touch_time) VALUES ('default', HASH, 7, NOW);

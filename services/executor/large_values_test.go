@@ -603,10 +603,10 @@ func (w *largeWorld) threads() executorv1.ThreadServiceClient {
 	return executorv1.NewThreadServiceClient(w.dial(keyAcme))
 }
 
-// thread makes a thread whose agent nobody serves.
+// thread makes a thread whose agent fails.
 func (w *largeWorld) thread() string {
 	w.t.Helper()
-	th, err := w.threads().CreateThread(w.t.Context(), &executorv1.CreateThreadRequest{Thread: &executorv1.Thread{Agent: "agent/nobody"}})
+	th, err := w.threads().CreateThread(w.t.Context(), &executorv1.CreateThreadRequest{Thread: &executorv1.Thread{Agent: "fail"}})
 	require.NoError(w.t, err)
 	return th.GetId()
 }

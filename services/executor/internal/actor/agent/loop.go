@@ -205,10 +205,10 @@ func (p position) of(runID string) bool {
 }
 
 // lentTo reports whether the run that stands there lends its thread to a call of its own, or of one of its
-// rounds.
+// rounds. A root has the thread from nobody.
 func (p position) lentTo(c *workgraph.Call) bool {
 	ours := p.of(c.RunID) || c.ParentRunID != "" && p.of(c.ParentRunID)
-	return ours && (c.RootRunID == "" || p.Runs[0] == c.RootRunID)
+	return ours && (c.RunID != c.RootRunID || len(p.Runs) == 1)
 }
 
 // standing is where the run may append: where it stands, and what makes the thread if there is none yet. A

@@ -129,8 +129,8 @@ var fillMany = []string{
 	`INSERT INTO commands (run_id, namespace, kind, key, time) SELECT run_id, namespace, 'SIGNAL', 'k' || j, now() FROM runs, generate_series(1, 5) j WHERE state = 3 ON CONFLICT DO NOTHING`,
 	`INSERT INTO commands (run_id, namespace, kind, key, time) SELECT run_id, namespace, 'MESSAGE', 'm' || j, now()
 		FROM (SELECT run_id, namespace FROM runs WHERE state = 3 ORDER BY run_id LIMIT 1) r, generate_series(1, 1000) j ON CONFLICT DO NOTHING`,
-	`INSERT INTO threads (thread_id, namespace, parent_seq, create_time, use_time, lifetime, depth, key, agent, title, parent_id, holder, below)
-		SELECT 'thr_' || run_id, namespace, 0, create_time, create_time, 1, 0, '', 'a', '', '', run_id, '' FROM runs ON CONFLICT DO NOTHING`,
+	`INSERT INTO threads (thread_id, namespace, parent_seq, create_time, use_time, lifetime, depth, key, agent, title, user_id, chat_id, parent_id, holder, below)
+		SELECT 'thr_' || run_id, namespace, 0, create_time, create_time, 1, 0, '', 'a', '', '', '', '', run_id, '' FROM runs ON CONFLICT DO NOTHING`,
 	`INSERT INTO thread_turns (number, state, create_time, thread_id, namespace, run_id, principal)
 		SELECT 1, CASE WHEN state = 3 THEN 1 ELSE 2 END, CASE WHEN state = 3 THEN now() ELSE create_time END, 'thr_' || run_id, namespace, 'run_x', '' FROM runs ON CONFLICT DO NOTHING`,
 	`INSERT INTO graphs (namespace, hash, body) SELECT 'acme', 'h' || i, '' FROM generate_series($1::int, $2::int) i`,
