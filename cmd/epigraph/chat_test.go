@@ -88,7 +88,7 @@ func TestChat(t *testing.T) {
 	t.Run("Question/IsAnsweredByTheNextLine", func(t *testing.T) {
 		out, notes := command(t, "lunch\nsoup\n", "chat", "agent/asks")
 		require.Equal(t, "What about lunch?\nsoup\n", out)
-		require.Regexp(t, "needs the scope approve: .*`epigraph interrupts answer int_\\w+ VALUE`", strings.Join(strings.Fields(notes), " "), "it is a worker that asks")
+		require.Regexp(t, "if your key may answer interrupts; so does `epigraph interrupts answer int_\\w+ VALUE`", strings.Join(strings.Fields(notes), " "), "it is a worker that asks")
 	})
 	t.Run("JSON/OneObjectALine", func(t *testing.T) {
 		out, _ := command(t, "lunch\nsoup\n", "chat", "agent/asks", "--json")

@@ -27,6 +27,12 @@ func talker(last string, tools bool) fakellm.Reply {
 	}
 	const north, south = `<Action><Type>north</Type></Action>`, `<Action><Type>south</Type></Action>`
 	switch {
+	case tools && has("APPROVED"):
+		return fakellm.Reply{Text: "It is paid."}
+	case tools && has("REJECTED"):
+		return fakellm.Reply{Text: "It is not paid."}
+	case tools && has("pay"):
+		return fakellm.Reply{ToolCalls: []fakellm.ToolCall{{ID: "c1", Name: "pay", Arguments: "{}"}}}
 	case tools && has("sun in the north"):
 		return fakellm.Reply{Text: "It is sunny in the north."}
 	case tools && has("weather"):
@@ -58,6 +64,7 @@ executor:
     agents:
       prompted: {definition: '{"actions": {"north": {"actor": "template", "named": {"text": "sun in the north"}}, "south": {"actor": "template", "named": {"text": "rain"}}}}'}
       tooled: {definition: '{"form": "tools", "actions": {"north": {"actor": "template", "named": {"text": "sun in the north"}}}}'}
+      payer: {definition: '{"form": "tools", "actions": {"pay": {"actor": "human", "named": {"prompt": "May I pay?", "approve": {"cents": 7}}}}}'}
       silent: {definition: '{"reasoner_args": {"stream": false}, "actions": {"north": {"actor": "template", "named": {"text": "sun in the north"}}}}'}
 `
 
@@ -119,6 +126,20 @@ func TestTextOfAgents(t *testing.T) {
 			require.Equal(t, c.want, chat(t, c.in, &out, out.Write, "agent/"+c.agent))
 		})
 	}
+	t.Run("Chat/DecidesAboutApprovals", func(t *testing.T) {
+		talk := func(in string) (out, notes string) {
+			var o, e bytes.Buffer
+			code := cli.Main(t.Context(), build, []string{"--addr", d.GRPCAddr(), "chat", "agent/payer", "--key", "ann:till"}, cli.IO{In: strings.NewReader(in), Out: &o, Err: &e})
+			require.Zero(t, code, "%s%s", &o, &e)
+			return o.String(), e.String()
+		}
+		out, notes := talk("pay\nwell\nyes\npay\n")
+		require.Regexp(t, `(?s)May I pay\?\n.*"cents": 7.*It is paid\.\n`, out)
+		require.Contains(t, notes, "say yes or no")
+		out, notes = talk("no\n")
+		require.Regexp(t, `(?s)May I pay\?\n.*"cents": 7.*It is not paid\.\n`, out)
+		require.Contains(t, notes, "the agent waits for an approval")
+	})
 	t.Run("Chat/QuestionOfAnEarlierTalk", func(t *testing.T) {
 		talk := func(in string) (out, notes string) {
 			var o, e bytes.Buffer

@@ -39,8 +39,8 @@ type chatCmd struct {
 func (chatCmd) Help() string {
 	return `Each line of the input is a message. What the agent says is printed as it is written, if its actor streams it,
 and else at the end. When the agent asks a question, the next line answers it. A question of another actor, such
-as human, is answered by a line only if your key has the scope approve. The conversation is kept: the same thread
-goes on at any time.
+as human, is answered by a line only if your key has the scope approve; to an approval it is yes or no. The
+conversation is kept: the same thread goes on at any time.
 
 In a script the exit code is that of the first message whose run did not complete: 1 if it failed, 3 if it was canceled,
 4 if it is paused. At a terminal it is 0.
@@ -101,6 +101,9 @@ type talk struct {
 	seen   map[string]bool
 	needed string
 	after  map[string]int64
+	// approval is what the next line approves or rejects, and approving the run that waits for it.
+	approval  *executorv1.Interrupt
+	approving string
 	// own says of runs whether their text is the agent's own, and not that of its branches or tools.
 	own map[string]bool
 	// speaker is the attempt whose text was printed last, and said that text.
@@ -152,13 +155,15 @@ func (t *talk) pending(ctx context.Context, run string) error {
 		switch {
 		case t.e.json:
 		case len(q.GetApprove().GetJson()) > 0:
-			t.e.note("the agent waits for an approval: %s decides", how)
+			t.approval, t.approving = q, run
+			t.e.note("the agent waits for an approval, and the next line decides, yes or no:")
+			return t.e.say(approvalText(q))
 		case q.GetOfAgent():
 			t.e.note("the agent has asked, and the next line answers:")
 			return t.e.say(plain(q.GetPrompt().GetJson()) + "\n")
 		default:
 			t.needed = how
-			t.e.note("a question waits; the answer needs the scope approve: send it as the next line, or use %s", how)
+			t.e.note("a question waits: %s", nextLine(how))
 			return t.e.say(plain(q.GetPrompt().GetJson()) + "\n")
 		}
 	}
@@ -193,7 +198,7 @@ func (t *talk) begin(ctx context.Context, c *chatCmd) (*executorv1.Thread, error
 // reply is what a line brought, as --json prints it.
 type reply struct {
 	Thread   string          `json:"threadId"`
-	Turn     int64           `json:"turn"`
+	Turn     int64           `json:"turn,omitempty"`
 	Run      string          `json:"runId,omitempty"`
 	Answer   json.RawMessage `json:"answer,omitempty"`
 	Question json.RawMessage `json:"question,omitempty"`
@@ -202,8 +207,44 @@ type reply struct {
 	help     string          // what can be done about the error
 }
 
+// nextLine says how a question is answered that is not the agent's own.
+func nextLine(how string) string {
+	return "the next line answers, if your key may answer interrupts; so does " + how
+}
+
+// approvalText shows what is to be approved.
+func approvalText(q *executorv1.Interrupt) string {
+	out := ""
+	if p := q.GetPrompt().GetJson(); len(p) > 0 {
+		out = plain(p) + "\n"
+	}
+	return out + indent(pretty(q.GetApprove().GetJson())) + "\n"
+}
+
+// decide takes a line for the decision about an approval.
+func (t *talk) decide(ctx context.Context, line string) error {
+	decision := decisionOf(line)
+	if decision == executorv1.Decision_DECISION_UNSPECIFIED {
+		t.e.note("the agent waits for an approval: say yes or no")
+		return nil
+	}
+	_, err := t.s.executor.AnswerInterrupt(ctx, &executorv1.AnswerInterruptRequest{InterruptId: t.approval.GetId(), Decision: decision, ApproveHash: t.approval.GetApproveHash()})
+	if err != nil && errs.ReasonOf(err) != "INTERRUPT_CLOSED" { // else somebody else was faster
+		return err
+	}
+	r := reply{Thread: t.thread, Run: t.approving}
+	t.approval = nil
+	if err := t.watch(ctx, &r); err != nil {
+		return err
+	}
+	return t.show(&r)
+}
+
 // say sends a line and shows what comes of it.
 func (t *talk) say(ctx context.Context, line string) error {
+	if t.approval != nil {
+		return t.decide(ctx, line)
+	}
 	content, err := json.Marshal(line)
 	if err != nil {
 		return err
@@ -278,8 +319,8 @@ func (t *talk) watch(ctx context.Context, r *reply) error {
 			r.Question, r.Asked = q.GetPrompt().GetJson(), id
 			how := answers(id, q.GetSchema().GetJson(), q.GetApprove().GetJson())
 			switch {
-			case len(q.GetApprove().GetJson()) > 0:
-				r.Error = "the agent asks for an approval: " + how + " decides"
+			case len(q.GetApprove().GetJson()) > 0 && err == nil:
+				t.approval, t.approving = now, r.Run
 			case !q.GetOfAgent():
 				t.needed = how
 			}
@@ -395,9 +436,12 @@ func (t *talk) show(r *reply) error {
 		t.e.help("%s", r.help)
 	}
 	if t.needed != "" {
-		t.e.note("the answer needs the scope approve: send it as the next line, or use %s", t.needed)
+		t.e.note("%s", nextLine(t.needed))
 	}
 	switch {
+	case t.approval != nil:
+		t.e.note("the agent asks for an approval, and the next line decides, yes or no:")
+		return t.e.say(approvalText(t.approval))
 	case len(r.Question) > 0:
 		return t.tell(plain(r.Question))
 	case len(r.Answer) > 0:
