@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -31,8 +29,6 @@ type Named struct {
 	File string `conf:"file" help:"file with the definition"`
 }
 
-var agentName = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
-
 // maxDefinition bounds a definition, in bytes.
 const maxDefinition = 1 << 20
 
@@ -52,8 +48,8 @@ func (c Config) Specs(limits Limits) ([]actor.Spec, error) {
 }
 
 func (n Named) spec(name string, limits Limits) (actor.Spec, error) {
-	if !agentName.MatchString(name) {
-		return actor.Spec{}, errors.New("the name must have 1 to 63 small letters, digits, _, . and -, and begin with a letter or digit")
+	if err := actor.CheckName(name); err != nil {
+		return actor.Spec{}, err
 	}
 	own, err := n.arguments()
 	if err != nil {
@@ -95,21 +91,9 @@ func examineNamed(_ context.Context, n *workgraph.Node) []workgraph.Argument {
 
 // arguments reads the definition as the own arguments of a node.
 func (n Named) arguments() (map[string]json.RawMessage, error) {
-	text := []byte(n.Definition)
-	switch {
-	case (n.Definition == "") == (n.File == ""):
-		return nil, errors.New("give exactly one of definition and file")
-	case n.File != "":
-		f, err := os.Stat(n.File)
-		if err != nil {
-			return nil, err
-		}
-		if f.Size() > maxDefinition {
-			return nil, fmt.Errorf("file %s has %d bytes, the limit is %d", n.File, f.Size(), maxDefinition)
-		}
-		if text, err = os.ReadFile(n.File); err != nil {
-			return nil, err
-		}
+	text, err := actor.Configured("definition", n.Definition, n.File, maxDefinition)
+	if err != nil {
+		return nil, err
 	}
 	var own map[string]json.RawMessage
 	dec := json.NewDecoder(bytes.NewReader(text))

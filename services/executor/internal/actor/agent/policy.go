@@ -337,45 +337,7 @@ func (a *action) visible() json.RawMessage {
 	default:
 		schema = a.ActorSchema
 	}
-	var parts map[string]json.RawMessage
-	if len(schema) == 0 || json.Unmarshal(schema, &parts) != nil {
-		return nil
-	}
-	all := properties(schema)
-	if all == nil {
-		return schema
-	}
-	hidden := map[string]bool{}
-	for k := range all {
-		if a.takes(k) != "" {
-			hidden[k] = true
-		}
-	}
-	if len(hidden) == 0 {
-		return schema
-	}
-	for k := range hidden {
-		delete(all, k)
-	}
-	var required []string
-	if json.Unmarshal(parts["required"], &required) == nil {
-		required = slices.DeleteFunc(required, func(k string) bool { return hidden[k] })
-		if delete(parts, "required"); len(required) > 0 {
-			parts["required"], _ = actor.Encode(required) // texts always marshal
-		}
-	}
-	// Alternatives may name an argument that is not shown.
-	delete(parts, "anyOf")
-	delete(parts, "oneOf")
-	raw, err := actor.Encode(all)
-	if err != nil {
-		return nil
-	}
-	parts["properties"] = raw
-	if raw, err = actor.Encode(parts); err != nil {
-		return nil
-	}
-	return raw
+	return actor.SchemaWithout(schema, func(k string) bool { return a.takes(k) != "" })
 }
 
 // agentTool is what a reasoner may give an agent that it calls, and handOverTool what it may give one that

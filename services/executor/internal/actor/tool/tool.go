@@ -12,8 +12,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -59,8 +57,6 @@ const (
 	maxText  = 1 << 20
 )
 
-var toolName = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
-
 // Specs describes the tools, by name. The given specs are those of the actors that tools are made of. The
 // error has every fault.
 func (c Config) Specs(of ...actor.Spec) ([]actor.Spec, error) {
@@ -94,8 +90,8 @@ type tool struct {
 }
 
 func (c *Tool) spec(name string, of []actor.Spec) (actor.Spec, error) {
-	if !toolName.MatchString(name) {
-		return actor.Spec{}, errors.New("the name must have 1 to 63 small letters, digits, _, . and -, and begin with a letter or digit")
+	if err := actor.CheckName(name); err != nil {
+		return actor.Spec{}, err
 	}
 	base, err := c.base(of)
 	if err != nil {
@@ -112,7 +108,7 @@ func (c *Tool) spec(name string, of []actor.Spec) (actor.Spec, error) {
 	if err := t.check(theirs); err != nil {
 		return actor.Spec{}, err
 	}
-	own := theirs.without(t.fixed)
+	own := actor.SchemaWithout(json.RawMessage(base.Schema), func(name string) bool { _, fixed := t.fixed[name]; return fixed })
 	if c.Schema != "" {
 		if own, err = t.restrict(c.Schema, theirs); err != nil {
 			return actor.Spec{}, err
@@ -123,9 +119,7 @@ func (c *Tool) spec(name string, of []actor.Spec) (actor.Spec, error) {
 	if s.Description == "" {
 		s.Description = "The tool " + name + "."
 	}
-	if s.Schema, err = own.text(); err != nil {
-		return actor.Spec{}, err
-	}
+	s.Schema = string(own)
 	s.Version = t.version(s.Schema)
 	switch c.Effect {
 	case "":
@@ -155,38 +149,26 @@ func (c *Tool) base(of []actor.Spec) (actor.Spec, error) {
 
 // arguments reads the fixed arguments. Errors do not show them.
 func (c *Tool) arguments() (map[string]json.RawMessage, error) {
-	text, from := []byte(c.Arguments.Reveal()), "arguments"
-	switch {
-	case (len(text) == 0) == (c.File == ""):
-		return nil, errors.New("give exactly one of arguments and file")
-	case c.File != "":
-		f, err := os.Open(c.File)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = f.Close() }()
-		if text, err = io.ReadAll(io.LimitReader(f, maxText+1)); err != nil {
-			return nil, err
-		}
-		from = "file " + c.File
-	}
-	if len(text) > maxText {
-		return nil, fmt.Errorf("%s: more than %d bytes", from, maxText)
+	text, err := actor.Configured("arguments", c.Arguments.Reveal(), c.File, maxText)
+	if err != nil {
+		return nil, err
 	}
 	var fixed map[string]json.RawMessage
 	if err := json.Unmarshal(text, &fixed); err != nil || len(fixed) == 0 {
-		return nil, fmt.Errorf("%s: write a JSON object with the arguments that are fixed", from)
+		return nil, errors.New("arguments: write a JSON object with the arguments that are fixed")
 	}
 	return fixed, nil
 }
 
 // check reports fixed arguments that the actor would refuse.
 func (t *tool) check(theirs *objectSchema) error {
-	raw, err := theirs.optional().text()
+	optional := maps.Clone(theirs.parts)
+	delete(optional, "required")
+	raw, err := actor.Encode(optional)
 	if err != nil {
 		return err
 	}
-	whole, err := workgraph.CompileSchema(context.Background(), json.RawMessage(raw))
+	whole, err := workgraph.CompileSchema(context.Background(), raw)
 	if err != nil {
 		return err
 	}
@@ -217,7 +199,7 @@ func (t *tool) check(theirs *objectSchema) error {
 }
 
 // restrict reads the schema of the arguments that calls give.
-func (t *tool) restrict(text string, theirs *objectSchema) (*objectSchema, error) {
+func (t *tool) restrict(text string, theirs *objectSchema) (json.RawMessage, error) {
 	if len(text) > maxText {
 		return nil, fmt.Errorf("schema: more than %d bytes", maxText)
 	}
@@ -240,7 +222,7 @@ func (t *tool) restrict(text string, theirs *objectSchema) (*objectSchema, error
 		t.open[name] = true
 	}
 	own.parts["additionalProperties"] = json.RawMessage("false")
-	return own, nil
+	return actor.Encode(own.parts)
 }
 
 // version tells caches two definitions apart. Headers are left out: a new credential changes no result.
@@ -325,7 +307,6 @@ func (t *tool) checkCall(ctx context.Context, named map[string]json.RawMessage) 
 type objectSchema struct {
 	parts      map[string]json.RawMessage
 	properties map[string]json.RawMessage
-	required   []string
 }
 
 func readSchema(raw json.RawMessage) (*objectSchema, error) {
@@ -333,51 +314,15 @@ func readSchema(raw json.RawMessage) (*objectSchema, error) {
 	var typed struct {
 		Type       string                     `json:"type"`
 		Properties map[string]json.RawMessage `json:"properties"`
-		Required   []string                   `json:"required"`
 	}
 	if json.Unmarshal(raw, &s.parts) != nil || json.Unmarshal(raw, &typed) != nil || typed.Type != "object" {
 		return nil, errors.New(`write the JSON Schema of an object: {"type": "object", "properties": {…}}`)
 	}
-	s.properties, s.required = typed.Properties, typed.Required
+	s.properties = typed.Properties
 	return &s, nil
 }
 
 // closed reports whether the object has no other properties.
 func (s *objectSchema) closed() bool {
 	return string(bytes.TrimSpace(s.parts["additionalProperties"])) == "false"
-}
-
-// without is the schema of what is left when some properties are given.
-func (s *objectSchema) without(given map[string]json.RawMessage) *objectSchema {
-	out := &objectSchema{parts: maps.Clone(s.parts), properties: maps.Clone(s.properties)}
-	for name := range given {
-		delete(out.properties, name)
-	}
-	for _, name := range s.required {
-		if _, ok := given[name]; !ok {
-			out.required = append(out.required, name)
-		}
-	}
-	return out
-}
-
-// optional is the schema without what is required.
-func (s *objectSchema) optional() *objectSchema {
-	return &objectSchema{parts: s.parts, properties: s.properties}
-}
-
-func (s *objectSchema) text() (string, error) {
-	parts := maps.Clone(s.parts)
-	delete(parts, "required")
-	var err error
-	if len(s.required) > 0 {
-		if parts["required"], err = actor.Encode(s.required); err != nil {
-			return "", err
-		}
-	}
-	if parts["properties"], err = actor.Encode(s.properties); err != nil {
-		return "", err
-	}
-	raw, err := actor.Encode(parts)
-	return string(raw), err
 }
