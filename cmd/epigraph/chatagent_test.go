@@ -127,9 +127,9 @@ func TestTextOfAgents(t *testing.T) {
 		})
 	}
 	t.Run("Chat/DecidesAboutApprovals", func(t *testing.T) {
-		talk := func(in string) (out, notes string) {
+		talk := func(in string, flags ...string) (out, notes string) {
 			var o, e bytes.Buffer
-			code := cli.Main(t.Context(), build, []string{"--addr", d.GRPCAddr(), "chat", "agent/payer", "--key", "ann:till"}, cli.IO{In: strings.NewReader(in), Out: &o, Err: &e})
+			code := cli.Main(t.Context(), build, append([]string{"--addr", d.GRPCAddr(), "chat", "agent/payer", "--key", "ann:till"}, flags...), cli.IO{In: strings.NewReader(in), Out: &o, Err: &e})
 			require.Zero(t, code, "%s%s", &o, &e)
 			return o.String(), e.String()
 		}
@@ -139,6 +139,10 @@ func TestTextOfAgents(t *testing.T) {
 		out, notes = talk("no\n")
 		require.Regexp(t, `(?s)May I pay\?\n.*"cents": 7.*It is not paid\.\n`, out)
 		require.Contains(t, notes, "the agent waits for an approval")
+		out, _ = talk("pay\n", "--json")
+		require.Contains(t, out, `"question":"May I pay?"`)
+		out, _ = talk("yes\n", "--json")
+		require.Contains(t, out, `"answer":"It is paid."`)
 	})
 	t.Run("Chat/QuestionOfAnEarlierTalk", func(t *testing.T) {
 		talk := func(in string) (out, notes string) {

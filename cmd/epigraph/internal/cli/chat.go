@@ -96,14 +96,13 @@ type talk struct {
 	e      *env
 	s      *services
 	thread string
-	// seen are the questions that were shown. needed is the command that answers the last one if it is not
-	// the agent's own. after is how far each run was watched.
-	seen   map[string]bool
-	needed string
-	after  map[string]int64
-	// approval is what the next line approves or rejects, and approving the run that waits for it.
-	approval  *executorv1.Interrupt
-	approving string
+	// seen are the questions that were shown, and after is how far each run was watched.
+	seen  map[string]bool
+	after map[string]int64
+	// asked is the question that waits for the next line, nil if none does, and asking the run below which it
+	// was asked.
+	asked  *executorv1.Interrupt
+	asking string
 	// own says of runs whether their text is the agent's own, and not that of its branches or tools.
 	own map[string]bool
 	// speaker is the attempt whose text was printed last, and said that text.
@@ -151,23 +150,33 @@ func (t *talk) pending(ctx context.Context, run string) error {
 	}
 	for _, q := range slices.Backward(list.GetInterrupts()) { // oldest first, as messages answer them
 		t.seen[q.GetId()] = true
-		how := answers(q.GetId(), q.GetSchema().GetJson(), q.GetApprove().GetJson())
-		switch {
-		case t.e.json:
-		case len(q.GetApprove().GetJson()) > 0:
-			t.approval, t.approving = q, run
-			t.e.note("the agent waits for an approval, and the next line decides, yes or no:")
-			return t.e.say(approvalText(q))
-		case q.GetOfAgent():
-			t.e.note("the agent has asked, and the next line answers:")
-			return t.e.say(plain(q.GetPrompt().GetJson()) + "\n")
-		default:
-			t.needed = how
-			t.e.note("a question waits: %s", nextLine(how))
-			return t.e.say(plain(q.GetPrompt().GetJson()) + "\n")
+		t.asked, t.asking = q, run
+		if t.e.json {
+			return nil
 		}
+		if q.GetOfAgent() {
+			t.e.note("the agent has asked, and the next line answers:")
+		}
+		return t.question()
 	}
 	return nil
+}
+
+// question shows what waits for the next line, and how it is answered unless the agent itself asks.
+func (t *talk) question() error {
+	q := t.asked
+	text := plain(q.GetPrompt().GetJson())
+	switch {
+	case approves(q):
+		t.e.note("the agent waits for an approval, and the next line decides, yes or no:")
+		if len(q.GetPrompt().GetJson()) > 0 {
+			text += "\n"
+		}
+		text += indent(pretty(q.GetApprove().GetJson()))
+	case !q.GetOfAgent():
+		t.e.note("the next line answers, if your key may answer interrupts; so does %s", answering(q))
+	}
+	return t.tell(text)
 }
 
 // begin finds the conversation by its id or key, or makes a thread.
@@ -207,20 +216,6 @@ type reply struct {
 	help     string          // what can be done about the error
 }
 
-// nextLine says how a question is answered that is not the agent's own.
-func nextLine(how string) string {
-	return "the next line answers, if your key may answer interrupts; so does " + how
-}
-
-// approvalText shows what is to be approved.
-func approvalText(q *executorv1.Interrupt) string {
-	out := ""
-	if p := q.GetPrompt().GetJson(); len(p) > 0 {
-		out = plain(p) + "\n"
-	}
-	return out + indent(pretty(q.GetApprove().GetJson())) + "\n"
-}
-
 // decide takes a line for the decision about an approval.
 func (t *talk) decide(ctx context.Context, line string) error {
 	decision := decisionOf(line)
@@ -228,12 +223,12 @@ func (t *talk) decide(ctx context.Context, line string) error {
 		t.e.note("the agent waits for an approval: say yes or no")
 		return nil
 	}
-	_, err := t.s.executor.AnswerInterrupt(ctx, &executorv1.AnswerInterruptRequest{InterruptId: t.approval.GetId(), Decision: decision, ApproveHash: t.approval.GetApproveHash()})
+	_, err := t.s.executor.AnswerInterrupt(ctx, &executorv1.AnswerInterruptRequest{InterruptId: t.asked.GetId(), Decision: decision, ApproveHash: t.asked.GetApproveHash()})
 	if err != nil && errs.ReasonOf(err) != "INTERRUPT_CLOSED" { // else somebody else was faster
 		return err
 	}
-	r := reply{Thread: t.thread, Run: t.approving}
-	t.approval = nil
+	r := reply{Thread: t.thread, Run: t.asking}
+	t.asked = nil
 	if err := t.watch(ctx, &r); err != nil {
 		return err
 	}
@@ -242,18 +237,19 @@ func (t *talk) decide(ctx context.Context, line string) error {
 
 // say sends a line and shows what comes of it.
 func (t *talk) say(ctx context.Context, line string) error {
-	if t.approval != nil {
+	asked := t.asked
+	if approves(asked) {
 		return t.decide(ctx, line)
 	}
+	t.asked = nil
 	content, err := json.Marshal(line)
 	if err != nil {
 		return err
 	}
 	turn, err := t.s.threads.AppendMessage(ctx, &executorv1.AppendMessageRequest{ThreadId: t.thread, Content: &graphv1.Payload{Json: content}})
-	if t.needed != "" && turn.GetState() == executorv1.TurnState_TURN_STATE_QUEUED {
-		t.e.note("the message waits until the question is answered: %s", t.needed)
+	if asked != nil && !asked.GetOfAgent() && turn.GetState() == executorv1.TurnState_TURN_STATE_QUEUED {
+		t.e.note("the message waits until the question is answered: %s", answering(asked))
 	}
-	t.needed = ""
 	for looks := 1; err == nil && turn.GetState() == executorv1.TurnState_TURN_STATE_QUEUED; looks++ {
 		if !sleep.For(ctx, turnPoll) {
 			return ctx.Err()
@@ -313,17 +309,14 @@ func (t *talk) watch(ctx context.Context, r *reply) error {
 		if id := q.GetInterruptId(); id != "" && !t.seen[id] {
 			t.seen[id] = true
 			now, err := t.s.executor.GetInterrupt(ctx, &executorv1.GetInterruptRequest{InterruptId: id})
-			if err == nil && now.GetState() != executorv1.InterruptState_INTERRUPT_STATE_OPEN {
+			if err != nil && ctx.Err() == nil {
+				return err
+			}
+			if now.GetState() != executorv1.InterruptState_INTERRUPT_STATE_OPEN {
 				continue // it was answered before, or by somebody else
 			}
-			r.Question, r.Asked = q.GetPrompt().GetJson(), id
-			how := answers(id, q.GetSchema().GetJson(), q.GetApprove().GetJson())
-			switch {
-			case len(q.GetApprove().GetJson()) > 0 && err == nil:
-				t.approval, t.approving = now, r.Run
-			case !q.GetOfAgent():
-				t.needed = how
-			}
+			t.asked, t.asking = now, r.Run
+			r.Question, r.Asked = now.GetPrompt().GetJson(), id
 			return nil
 		}
 	}
@@ -435,15 +428,9 @@ func (t *talk) show(r *reply) error {
 	if r.help != "" {
 		t.e.help("%s", r.help)
 	}
-	if t.needed != "" {
-		t.e.note("%s", nextLine(t.needed))
-	}
 	switch {
-	case t.approval != nil:
-		t.e.note("the agent asks for an approval, and the next line decides, yes or no:")
-		return t.e.say(approvalText(t.approval))
-	case len(r.Question) > 0:
-		return t.tell(plain(r.Question))
+	case r.Asked != "":
+		return t.question()
 	case len(r.Answer) > 0:
 		return t.tell(plain(r.Answer))
 	}

@@ -98,22 +98,25 @@ func (c *interruptsShowCmd) Run(e *env) error {
 			return err
 		}
 		if x.GetState() == executorv1.InterruptState_INTERRUPT_STATE_OPEN {
-			e.help("%s", answers(x.GetId(), x.GetSchema().GetJson(), x.GetApprove().GetJson()))
+			e.help("%s", answering(x))
 		}
 		return nil
 	})
 }
 
-// answers is the command that answers an interrupt.
-func answers(id string, schema, approve []byte) string {
+// answering is the command that answers an interrupt.
+func answering(x *executorv1.Interrupt) string {
 	how := "VALUE"
-	if len(approve) > 0 {
+	if approves(x) {
 		how = "yes|no"
-	} else if c := view.ChoicesOf(schema); !c.Multiple {
+	} else if c := view.ChoicesOf(x.GetSchema().GetJson()); !c.Multiple {
 		how = c.Words(how)
 	}
-	return fmt.Sprintf("`epigraph interrupts answer %s %s`", id, how)
+	return fmt.Sprintf("`epigraph interrupts answer %s %s`", x.GetId(), how)
 }
+
+// approves reports whether an interrupt asks for an approval.
+func approves(x *executorv1.Interrupt) bool { return len(x.GetApprove().GetJson()) > 0 }
 
 func interruptText(e *env, x *executorv1.Interrupt) string {
 	var b strings.Builder
@@ -243,7 +246,7 @@ func (c *interruptsAnswerCmd) decide(ctx context.Context, s *services, req *exec
 	if err != nil {
 		return err
 	}
-	if len(x.GetApprove().GetJson()) == 0 {
+	if !approves(x) {
 		if c.Why != "" {
 			return usage(errs.New(errs.InvalidArgument, "FLAG_FOR_APPROVALS", "--reason is for approvals, and %s is none", c.ID))
 		}
