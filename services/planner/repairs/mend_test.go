@@ -2,14 +2,11 @@ package main
 
 import (
 	"bytes"
-	"compress/gzip"
-	"encoding/json"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/plan"
 )
 
@@ -40,19 +37,10 @@ func TestMend(t *testing.T) {
 // TestMeasure mends two recorded plans, and leaves out one without a fault.
 func TestMeasure(t *testing.T) {
 	t.Parallel()
-	data := filepath.Join(t.TempDir(), "plans.jsonl.gz")
-	f, err := os.Create(data)
-	require.NoError(t, err)
-	z := gzip.NewWriter(f)
-	for id, raw := range map[string]string{
-		"cycle":   `[{"id": "a", "request": "x", "needs": ["b"]}, {"id": "b", "request": "y", "needs": ["a"]}]`,
-		"unknown": `[{"id": "a", "request": "x", "needs": ["zed"]}]`,
-		"good":    `[{"id": "a", "request": "x", "needs": []}]`,
-	} {
-		require.NoError(t, json.NewEncoder(z).Encode(map[string]string{"id": id, "task": id, "raw": raw}))
-	}
-	require.NoError(t, z.Close())
-	require.NoError(t, f.Close())
+	data := testkit.GzipLines(t,
+		record{ID: "cycle", Task: "cycle", Raw: `[{"id": "a", "request": "x", "needs": ["b"]}, {"id": "b", "request": "y", "needs": ["a"]}]`},
+		record{ID: "unknown", Task: "unknown", Raw: `[{"id": "a", "request": "x", "needs": ["zed"]}]`},
+		record{ID: "good", Task: "good", Raw: `[{"id": "a", "request": "x", "needs": []}]`})
 	var out bytes.Buffer
 	require.NoError(t, measure(t.Context(), &out, data, 4, true), "%s", &out)
 	require.Contains(t, out.String(), "2 of 3 recorded plans have faults")

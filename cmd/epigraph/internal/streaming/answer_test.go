@@ -2,13 +2,11 @@ package main
 
 import (
 	"bytes"
-	"compress/gzip"
-	"encoding/json"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/testkit"
 )
 
 func TestAnswer(t *testing.T) {
@@ -28,18 +26,9 @@ func TestAnswer(t *testing.T) {
 // model works on.
 func TestMeasure(t *testing.T) {
 	t.Parallel()
-	data := filepath.Join(t.TempDir(), "plans.jsonl.gz")
-	f, err := os.Create(data)
-	require.NoError(t, err)
-	z := gzip.NewWriter(f)
-	for id, raw := range map[string]string{
-		"tools": `[{"id": "a", "request": "find", "tool": "search", "args": {"q": "x"}, "needs": []}, {"id": "b", "request": "read", "tool": "open", "args": {"url": "$a.hits[0].url"}, "needs": ["a"]}]`,
-		"words": `[{"id": "a", "request": "think", "needs": []}, {"id": "b", "request": "say", "needs": ["a"]}]`,
-	} {
-		require.NoError(t, json.NewEncoder(z).Encode(map[string]string{"id": id, "family": id, "raw": raw}))
-	}
-	require.NoError(t, z.Close())
-	require.NoError(t, f.Close())
+	data := testkit.GzipLines(t,
+		record{ID: "tools", Family: "tools", Raw: `[{"id": "a", "request": "find", "tool": "search", "args": {"q": "x"}, "needs": []}, {"id": "b", "request": "read", "tool": "open", "args": {"url": "$a.hits[0].url"}, "needs": ["a"]}]`},
+		record{ID: "words", Family: "words", Raw: `[{"id": "a", "request": "think", "needs": []}, {"id": "b", "request": "say", "needs": ["a"]}]`})
 	var out bytes.Buffer
 	require.NoError(t, measure(t.Context(), &out, options{data: data, plans: 2, pace: 100_000, answer: 90, parallel: 2}))
 	require.Contains(t, out.String(), "2 plans at 100000 tokens a second")
