@@ -63,7 +63,9 @@ func CompileExpr(ctx context.Context, src string) (*Expr, error) {
 	p := &planner{m: newMeter(ctx, compileCostLimit), patterns: map[string]*pattern{}}
 	p.m.blame = fmt.Sprintf("the patterns and other constants of the expression are beyond the cost limit of %d units", compileCostLimit)
 	e := &Expr{src: src, patterns: p.patterns, constant: true}
-	if stopped := p.m.protect(func() { e.prg, err = env.Program(checked, cel.CustomDecoratorV2(p.decorate)) }); stopped != nil {
+	stopped := p.m.protect(func() { e.prg, err = env.Program(checked, cel.CustomDecoratorV2(p.decorate)) })
+	p.m = nil // the library keeps the decorator as long as the program, and the meter holds ctx
+	if stopped != nil {
 		return nil, stopped
 	}
 	if err != nil {
