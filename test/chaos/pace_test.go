@@ -17,7 +17,7 @@ import (
 func TestVerdict(t *testing.T) {
 	t.Parallel()
 	const long = 10 * time.Minute
-	strict := bounds{p99: soakP99, most: soakMax}
+	strict := bounds{request: soakRequest, p99: soakP99, most: soakMax}
 	quick := 20 * time.Millisecond
 	// stands stands still between two times.
 	stands := func(from, to time.Duration) func(context.Context) error {
@@ -50,9 +50,12 @@ func TestVerdict(t *testing.T) {
 				return ctx.Err()
 			}
 		}, "p99 is"},
-		"Slow": {func() func(context.Context) error {
+		"SlowRequests": {func() func(context.Context) error {
 			return func(ctx context.Context) error { sleep.For(ctx, 300*time.Millisecond); return ctx.Err() }
-		}, "p99 is 300ms"},
+		}, "p99 of the requests is 300ms"},
+		"SlowRuns": {func() func(context.Context) error {
+			return func(ctx context.Context) error { sleep.For(ctx, 600*time.Millisecond); return ctx.Err() }
+		}, "p99 is 600ms"},
 		"Faults": {func() func(context.Context) error {
 			return func(context.Context) error { return errors.New("refused") }
 		}, `6000 runs failed: ["refused"`},
@@ -64,7 +67,11 @@ func TestVerdict(t *testing.T) {
 				samples := make(chan sample)
 				run := c.run()
 				go func() {
-					paced(long, func(ctx context.Context) (time.Duration, error) { return 0, run(ctx) }, func(s sample) { samples <- s })
+					paced(long, func(ctx context.Context) (requests, error) {
+						begin := time.Now()
+						err := run(ctx)
+						return requests{longest: time.Since(begin)}, err
+					}, func(s sample) { samples <- s })
 					close(samples)
 				}()
 				for s := range samples {

@@ -31,14 +31,18 @@ import (
 
 // The demands on a suite while one of its tenants does its worst.
 const (
-	soakP99 = 250 * time.Millisecond
-	soakMax = 5 * time.Second
+	// A trivial request of tenant B is answered within soakRequest. A run takes two at least, the start and
+	// the look at its end, and so within soakP99.
+	soakRequest = 250 * time.Millisecond
+	soakP99     = 2 * soakRequest
+	soakMax     = 5 * time.Second
 	// soakP99Shared is asked beside other work on the machine. Where tenant B is slow before anybody attacks,
 	// soakSlower times the p99 that it has then is allowed, up to soakMax.
 	soakP99Shared = time.Second
 	soakSlower    = 10
 	soakRSS       = 1 << 30
-	// soakLive is how much more a process may keep alive after the attack than before it: caches are bounded.
+	// soakLive is how much more a process may keep alive after the attack than before it. Its caches are
+	// bounded: under this memory limit compiled graphs take 24 MiB, outcomes 64, large values 16.
 	soakLive = 128 << 20
 	// soakLimit is the address space of a process, so that a successful attack ends the process and not the
 	// machine. 4 GiB of it are addresses without memory that Starlark reserves for its small integers.
@@ -110,7 +114,7 @@ const soakAlone = 5 * time.Second
 func soaks(t *testing.T, s *soak, seed uint64, long time.Duration) {
 	alone := s.neighbor(soakAlone)
 	require.True(t, s.alive(), "a service died before the attack")
-	require.NoError(t, bounds{p99: runTime, most: runTime}.check(alone, soakAlone), "before the attack")
+	require.NoError(t, bounds{request: runTime, p99: runTime, most: runTime}.check(alone, soakAlone), "before the attack")
 	before, alive := map[string]int64{}, map[string]int64{}
 	for _, p := range s.procs {
 		before[p.name] = p.sample()
@@ -146,15 +150,16 @@ func soaks(t *testing.T, s *soak, seed uint64, long time.Duration) {
 	wg.Wait()
 
 	book.log(t)
-	t.Logf("%-10s %8s %8s %8s %8s", "tenant B", "runs", "p50", "p99", "max")
+	t.Logf("%-10s %8s %8s %8s %8s %8s", "tenant B", "runs", "request", "p50", "p99", "max")
 	t.Log(summary("alone", alone))
 	t.Log(summary("attacked", took))
 	for _, p := range s.procs {
 		t.Logf("%-10s RSS MiB: before %4d, most %4d", p.name, before[p.name]>>20, p.most.Load()>>20)
 	}
-	asked := bounds{p99: soakP99, most: soakMax}
+	asked := bounds{request: soakRequest, p99: soakP99, most: soakMax}
 	if !soakStrict {
-		asked = bounds{p99: min(max(soakP99Shared, soakSlower*percentile(times(alone), 99)), soakMax), most: runTime}
+		asked.p99 = min(max(soakP99Shared, soakSlower*percentile(times(alone), 99)), soakMax)
+		asked.request, asked.most = asked.p99, runTime
 	}
 	verdict := asked.check(took, long)
 	for _, p := range s.procs {
