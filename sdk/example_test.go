@@ -216,3 +216,30 @@ func ExampleClient_Usage() {
 		fmt.Println(call.GetModel(), call.GetInputTokens(), call.GetOutputTokens(), call.GetCostNanoUsd())
 	}
 }
+
+// A conversation: the agent keeps in mind what was said, over restarts of both sides.
+func ExampleThread_Ask() {
+	client, err := epigraph.Dial("127.0.0.1:7400", epigraph.WithKey("ek_…"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer stop()
+
+	talk, err := client.CreateThread(ctx, "agent/support", epigraph.ThreadUser("ann", "desk"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, message := range []string{"My order has not come.", "It is number 17."} {
+		// The agent may answer the first message with a question, which the second one answers.
+		reply, err := talk.Ask(ctx, message, "")
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(reply.Text())
+	}
+}

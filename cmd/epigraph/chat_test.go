@@ -151,4 +151,30 @@ func TestChat(t *testing.T) {
 		require.Equal(t, executorv1.ThreadLifetime_THREAD_LIFETIME_EPHEMERAL, m.GetLifetime())
 		require.NoError(t, fork.Delete(t.Context()))
 	})
+	t.Run("SDK/AsksAndIsAsked", func(t *testing.T) {
+		ctx := testkit.Context(t, time.Minute)
+		talk := func(agent string) *epigraph.Thread {
+			th, err := c.CreateThread(ctx, agent)
+			require.NoError(t, err)
+			return th
+		}
+		loud, err := talk("agent/loud").Ask(ctx, "hello", "")
+		require.NoError(t, err)
+		require.Equal(t, "HELLO", loud.Text())
+		require.JSONEq(t, `"HELLO"`, string(loud.Answer))
+		curious := talk("agent/asks")
+		asked, err := curious.Ask(ctx, "tea", "")
+		require.NoError(t, err)
+		require.NotNil(t, asked.Question)
+		require.Equal(t, "What about tea?", asked.Text())
+		answered, err := curious.Ask(ctx, "with milk", "")
+		require.NoError(t, err)
+		require.Nil(t, answered.Question, "the message answered it")
+		require.Equal(t, "with milk", answered.Text())
+		require.Equal(t, asked.Run.ID, answered.Run.ID)
+		_, err = talk("agent/fails").Ask(ctx, "fail", "")
+		var failed *epigraph.RunError
+		require.ErrorAs(t, err, &failed)
+		require.Equal(t, "BROKEN", failed.Reason)
+	})
 }

@@ -2,6 +2,7 @@ package conf
 
 import (
 	"encoding"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -52,6 +53,8 @@ type field struct {
 	name  string
 	help  string
 	value reflect.Value
+	// json says that the value is a JSON text, which a file may state as keys and values, too.
+	json bool
 }
 
 // fields lists the settings of a struct in declared order, embedded ones inlined.
@@ -70,7 +73,7 @@ func fields(v reflect.Value) []field {
 		if tag == "" {
 			tag = snake(sf.Name)
 		}
-		out = append(out, field{name: tag, help: sf.Tag.Get("help"), value: v.Field(i)})
+		out = append(out, field{name: tag, help: sf.Tag.Get("help"), value: v.Field(i), json: sf.Tag.Get("format") == "json"})
 	}
 	return out
 }
@@ -173,10 +176,10 @@ func (d decoder) object(v reflect.Value, n ast.Node, key string) {
 		d.fault(n, key, ReasonBadValue, "expected keys and values")
 		return
 	}
-	known := map[string]reflect.Value{}
+	known := map[string]field{}
 	var names []string
 	for _, f := range fields(v) {
-		known[f.name] = f.value
+		known[f.name] = f
 		names = append(names, f.name)
 	}
 	for _, e := range entries {
@@ -186,8 +189,93 @@ func (d decoder) object(v reflect.Value, n ast.Node, key string) {
 			d.fault(e.Key, join(key, name), ReasonUnknownKey, "unknown key%s", suggest(name, names))
 			continue
 		}
-		d.value(f, e.Value, join(key, name))
+		if f.json && structured(e.Value) {
+			d.jsonText(f.value, e.Value, join(key, name))
+			continue
+		}
+		d.value(f.value, e.Value, join(key, name))
 	}
+}
+
+// structured reports whether a node has parts.
+func structured(n ast.Node) bool {
+	switch n.(type) {
+	case *ast.MappingNode, *ast.MappingValueNode, *ast.SequenceNode:
+		return true
+	}
+	return false
+}
+
+// jsonText sets a value to the JSON text of a YAML tree.
+func (d decoder) jsonText(v reflect.Value, n ast.Node, key string) {
+	var b strings.Builder
+	if !d.writeJSON(&b, n, key) {
+		return
+	}
+	if err := setScalar(v, b.String()); err != nil {
+		d.fault(n, key, ReasonBadValue, "%v", err)
+	}
+}
+
+// writeJSON writes a YAML tree as JSON, keys in their order. It reports whether all of it is JSON; if not, the
+// fault is told.
+func (d decoder) writeJSON(b *strings.Builder, n ast.Node, key string) bool {
+	if entries, ok := mapping(n); ok {
+		b.WriteByte('{')
+		for i, e := range entries {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			name := e.Key.GetToken().Value
+			b.WriteString(quoted(name) + ":")
+			if !d.writeJSON(b, e.Value, join(key, name)) {
+				return false
+			}
+		}
+		b.WriteByte('}')
+		return true
+	}
+	switch t := n.(type) {
+	case *ast.SequenceNode:
+		b.WriteByte('[')
+		for i, item := range t.Values {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			if !d.writeJSON(b, item, key+"["+strconv.Itoa(i)+"]") {
+				return false
+			}
+		}
+		b.WriteByte(']')
+	case *ast.NullNode:
+		b.WriteString("null")
+	case *ast.BoolNode:
+		b.WriteString(strconv.FormatBool(t.Value))
+	case *ast.IntegerNode, *ast.FloatNode:
+		text := n.GetToken().Value
+		if !json.Valid([]byte(text)) {
+			d.fault(n, key, ReasonBadValue, "%s is no number in JSON; write it in decimal digits, or in quotes if it is a text", text)
+			return false
+		}
+		b.WriteString(text)
+	case *ast.StringNode:
+		b.WriteString(quoted(t.Value))
+	case *ast.LiteralNode:
+		b.WriteString(quoted(t.Value.Value))
+	default:
+		d.fault(n, key, ReasonBadValue, "only values that JSON has are supported: no anchors, aliases, tags, .inf or .nan")
+		return false
+	}
+	return true
+}
+
+// quoted is a text as JSON. Markup stays as it is.
+func quoted(text string) string {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(text) // a text has a JSON form
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 func (d decoder) dict(v reflect.Value, n ast.Node, key string) {

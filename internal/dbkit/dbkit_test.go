@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -285,6 +286,8 @@ func TestPostgres(t *testing.T) {
 	})
 }
 
+func second(_ int, err error) error { return err }
+
 func TestMigrations(t *testing.T) {
 	t.Parallel()
 	open := map[string]func(t *testing.T) func(fstest.MapFS) *dbkit.Migrations{
@@ -332,6 +335,27 @@ func TestMigrations(t *testing.T) {
 			require.Equal(t, dbkit.ReasonSchemaNew, errs.ReasonOf(err))
 			require.ErrorContains(t, err, "is at version 2, this binary knows only 1")
 			require.Zero(t, n)
+		})
+		t.Run(driver+"/FilesOfAnotherBuild", func(t *testing.T) {
+			t.Parallel()
+			at := bind(t)
+			ctx := t.Context()
+			_, err := at(v1).Up(ctx)
+			require.NoError(t, err)
+			with := func(more string) fstest.MapFS {
+				changed := maps.Clone(v1)
+				for name, f := range v1 {
+					changed[name] = &fstest.MapFile{Data: append(bytes.Clone(f.Data), more...)}
+				}
+				return changed
+			}
+			require.NoError(t, at(with("\n-- why, in other words\n")).Check(ctx), "a comment changes nothing")
+			other := with("\nCREATE TABLE forgotten (id text);\n")
+			for name, err := range map[string]error{"Check": at(other).Check(ctx), "Up": second(at(other).Up(ctx))} {
+				require.Equal(t, dbkit.ReasonSchemaOther, errs.ReasonOf(err), name)
+				require.True(t, errs.Is(err, errs.FailedPrecondition), name)
+			}
+			require.NoError(t, at(v1).Check(ctx), "the binary that made the tables goes on")
 		})
 	}
 	t.Run("Postgres/ConcurrentUpAppliesOnce", func(t *testing.T) {

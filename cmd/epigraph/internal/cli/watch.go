@@ -36,6 +36,7 @@ func (e *env) watch(s *services, runID string, g *graphv1.Graph, after int64, de
 	var show display = jsonLines{e.io.Out}
 	if !e.json {
 		show = &screen{e: e, tree: view.NewTree(runID, g)}
+		descendants = descendants || view.HasAgent(g) // whose work is in runs below
 	}
 	below, err := e.observe(s, runID, after, descendants, show)
 	if err != nil && e.ctx.Err() == nil {

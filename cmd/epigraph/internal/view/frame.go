@@ -68,6 +68,9 @@ func (t *Tree) facts(s Style, n *treeNode, now time.Time, live bool) string {
 	}
 	if n.wait != "" && n.state == executorv1.VisitState_VISIT_STATE_WAITING {
 		parts = append(parts, "for "+n.wait)
+		if live && n.doing != "" {
+			parts = append(parts, n.doing)
+		}
 	}
 	if n.mark != "" {
 		parts = append(parts, n.mark)
@@ -105,7 +108,7 @@ func (t *Tree) facts(s Style, n *treeNode, now time.Time, live bool) string {
 	if err != nil && (n.state == executorv1.VisitState_VISIT_STATE_FAILED || n.err != nil && n.state != executorv1.VisitState_VISIT_STATE_COMPLETED) {
 		parts = append(parts, s.red(OneLine(errorText(err), 120)))
 	}
-	if live && n.state == executorv1.VisitState_VISIT_STATE_RUNNING && n.text != "" {
+	if moves := n.state == executorv1.VisitState_VISIT_STATE_RUNNING || n.doing != ""; live && moves && n.text != "" {
 		parts = append(parts, s.dim(OneLine(tail(n.text, 40), 40)))
 	}
 	return strings.Join(parts, "  ")
@@ -202,7 +205,11 @@ func (t *Tree) Render(s Style, f Frame) string {
 		if moves && f.Width > 0 && Columns(answer) > f.Width {
 			answer = "  `epigraph interrupts list`" // which lists the command for the answer
 		}
-		b.WriteString(fit(OneLine(q.node, 32)+" "+q.says) + "\n" + fit(answer) + "\n")
+		who := q.node
+		if n := t.below[q.run]; n != nil {
+			who = n.id
+		}
+		b.WriteString(fit(OneLine(who, 32)+" "+q.says) + "\n" + fit(answer) + "\n")
 	}
 	return b.String()
 }

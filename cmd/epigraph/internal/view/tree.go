@@ -34,11 +34,15 @@ type Tree struct {
 	began   string
 	// interrupts are open.
 	interrupts []interrupt
+	// below are the nodes that the runs below this one belong to, by run.
+	below map[string]*treeNode
 }
 
 // interrupt is an open interrupt of the run.
 type interrupt struct {
 	id, node string
+	// run is the run below that has opened it, empty for the run itself.
+	run string
 	// says is the text of the interrupt, and answer the command that answers it.
 	says, answer string
 }
@@ -61,6 +65,8 @@ type treeNode struct {
 	err, itemErr *executorv1.RunError
 	retryAt      time.Time
 	text         string
+	// doing is what the runs below it do.
+	doing string
 	// wait is what it waits for, in words; mark says where its values came from when it was not called.
 	wait, mark string
 	// children is how many child runs it waits for.
@@ -71,7 +77,7 @@ type treeNode struct {
 
 // NewTree makes a tree of the run's graph; all nodes wait.
 func NewTree(runID string, g *graphv1.Graph) *Tree {
-	t := &Tree{runID: runID, nodes: map[string]*treeNode{}, depth: map[string]int{}, from: map[string][]string{}, cost: map[string]nodeCost{}}
+	t := &Tree{runID: runID, nodes: map[string]*treeNode{}, depth: map[string]int{}, from: map[string][]string{}, cost: map[string]nodeCost{}, below: map[string]*treeNode{}}
 	next := map[string][]string{}
 	degree := map[string]int{}
 	for _, n := range g.GetNodes() {
@@ -117,13 +123,14 @@ func NewTree(runID string, g *graphv1.Graph) *Tree {
 // Apply applies an event and returns a line about it, or "" when it is not worth one.
 func (t *Tree) Apply(s Style, ev *executorv1.RunEvent) string {
 	if ev.GetRunId() != "" && ev.GetRunId() != t.runID {
-		return "" // a descendant's
+		return t.applyBelow(s, ev)
 	}
 	switch e := ev.GetEvent().(type) {
 	case *executorv1.RunEvent_VisitsChanged:
 		t.change(e.VisitsChanged, ev.GetTime().AsTime())
 		return ""
 	case *executorv1.RunEvent_ChildrenSpawned:
+		t.spawned(t.node(e.ChildrenSpawned.GetVisit()), e.ChildrenSpawned.GetRunIds())
 		t.began = s.dim("  spawned " + OneLine(strings.Join(e.ChildrenSpawned.GetRunIds(), ", "), 100))
 		return ""
 	case *executorv1.RunEvent_GraphExpanded:
@@ -165,7 +172,7 @@ func (t *Tree) change(c *executorv1.VisitsChanged, at time.Time) {
 			n.countItem(v.GetState(), v.GetError())
 			continue
 		}
-		t.interrupts = slices.DeleteFunc(t.interrupts, func(q interrupt) bool { return q.node == n.id })
+		t.answered("", n.id)
 		n.state, n.err, n.wait, n.mark, n.ended = v.GetState(), v.GetError(), "", "", time.Time{}
 		switch n.state {
 		case executorv1.VisitState_VISIT_STATE_UNSPECIFIED:
@@ -348,7 +355,7 @@ func asked(q *executorv1.InterruptOpened) interrupt {
 	} else if c := ChoicesOf(q.GetSchema().GetJson()); !c.Multiple {
 		answer = c.Words(answer)
 	}
-	return interrupt{q.GetInterruptId(), q.GetVisit().GetNodeId(), says, "`epigraph interrupts answer " + q.GetInterruptId() + " " + answer + "`"}
+	return interrupt{id: q.GetInterruptId(), node: q.GetVisit().GetNodeId(), says: says, answer: "`epigraph interrupts answer " + q.GetInterruptId() + " " + answer + "`"}
 }
 
 // jsonText is a JSON value as it is, a text without its quotes.

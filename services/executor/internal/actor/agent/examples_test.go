@@ -8,12 +8,13 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/goccy/go-yaml"
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/mcp"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/starlark"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/template"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -105,16 +106,15 @@ func namedAgents(t *testing.T, raw []byte) agent.Config {
 	var file struct {
 		Executor struct {
 			Actors struct {
-				Agents map[string]struct{ Description, Definition string }
+				Agents agent.Config
+				MCP    mcp.Config `conf:"mcp"`
 			}
 		}
 	}
-	require.NoError(t, yaml.Unmarshal(raw, &file))
-	out := agent.Config{}
-	for name, a := range file.Executor.Actors.Agents {
-		out[name] = agent.Named{Description: a.Description, Definition: a.Definition}
-	}
-	return out
+	src := conf.Sources{File: filepath.Join(t.TempDir(), "epigraph.yaml")}
+	require.NoError(t, os.WriteFile(src.File, raw, 0o600))
+	require.NoError(t, conf.Load(&file, src))
+	return file.Executor.Actors.Agents
 }
 
 // recorded is a model that answers as a cassette says. TestTree of cmd/epigraph records it.

@@ -24,7 +24,7 @@ type Named struct {
 	Description string `conf:"description" help:"what the agent does"`
 	// Definition is a JSON object of the arguments that a node of the actor agent would state itself. A
 	// budget and a timeout in it bound each call: a caller may lower them.
-	Definition string `conf:"definition" help:"arguments of the actor agent, as a JSON object; callers can read it in the runs of the agent, so it must hold no secrets"`
+	Definition string `conf:"definition" format:"json" help:"arguments of the actor agent, as keys and values or a JSON text; callers can read it in the runs of the agent, so it must hold no secrets"`
 	// File holds the same.
 	File string `conf:"file" help:"file with the definition"`
 }

@@ -36,12 +36,12 @@ type Tool struct {
 	// Description says what a call does, to people and models.
 	Description string
 	// Arguments is a JSON object of the fixed arguments.
-	Arguments conf.Secret
+	Arguments conf.Secret `format:"json"`
 	// File holds the same.
 	File string
 	// Schema is the JSON Schema of the other arguments. A call gives those that it lists and no others. If it
 	// is empty, a call gives what the actor takes besides the fixed arguments.
-	Schema string
+	Schema string `format:"json"`
 	// Effect is what a call does to the world, if the actor cannot know it.
 	Effect workgraph.Effect
 	// Namespaces are those whose runs may call the tool; empty means all.
