@@ -105,6 +105,29 @@ func TestDev(t *testing.T) {
 	require.NotContains(t, first.output(), "level=ERROR", "a stop is no fault")
 }
 
+// TestDevScripted asks a model that needs no key: one that answers anything, and one that a file scripts.
+func TestDevScripted(t *testing.T) {
+	t.Parallel()
+	bin, err := binary()
+	require.NoError(t, err)
+	dir := t.TempDir()
+	answers := filepath.Join(dir, "model.yaml")
+	require.NoError(t, os.WriteFile(answers, []byte("rules:\n  - {match: Nile, reply: {text: \"6650 km\"}}\n"), 0o600))
+	for name, c := range map[string]struct{ flag, want string }{"anything": {"--scripted", "Done: How long is the Nile?"}, "a file": {"--script=" + answers, "6650 km"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.Command(bin, "dev", c.flag, "--data="+t.TempDir(), "--http=127.0.0.1:0", "--grpc=127.0.0.1:0")
+			cmd.Env = []string{"HOME=" + dir}
+			p := launch(t, cmd)
+			t.Cleanup(p.kill)
+			devReady(t, p)
+			shell := append(shellEnv(t, bin), "EPIGRAPH_ADDR="+regexp.MustCompile(`gRPC\D+(127\.0\.0\.1:\d+)`).FindStringSubmatch(p.output())[1])
+			out := script(t, dir, shell, `echo '{"nodes": [{"id": "a", "actor": "llm", "named": {"request": "How long is the Nile?"}}]}' | epigraph run`)
+			require.Contains(t, out, c.want)
+		})
+	}
+}
+
 // TestDevForOthers has development mode listen where others reach it.
 func TestDevForOthers(t *testing.T) {
 	t.Parallel()

@@ -117,6 +117,11 @@ type commands struct {
 		BulkRetry  runsBulkRetryCmd  `cmd:"" help:"Retry all failed runs that a filter finds."`
 		BulkDelete runsBulkDeleteCmd `cmd:"" help:"Delete all ended runs that a filter finds."`
 	} `cmd:"" help:"Show, steer and stop runs." group:"work"`
+	Workflows struct {
+		Validate workflowsValidateCmd `cmd:"" help:"Check the definition of a workflow."`
+		Graph    workflowsGraphCmd    `cmd:"" help:"Show the graph that a definition becomes."`
+		Run      workflowsRunCmd      `cmd:"" help:"Run a definition and watch it."`
+	} `cmd:"" help:"Check, show and run workflows that are written in files." group:"work"`
 	Interrupts struct {
 		List   interruptsListCmd   `cmd:"" aliases:"ls" help:"List interrupts, newest first."`
 		Show   interruptsShowCmd   `cmd:"" aliases:"get" help:"Show an interrupt."`

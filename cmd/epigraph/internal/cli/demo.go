@@ -150,15 +150,16 @@ func (c *demoCmd) serve(ctx context.Context) (_ *demoSuite, err error) {
 	if c.Replay != "" {
 		asked = c.Replay
 	} else if os.Getenv("OPENAI_BASE_URL") == "" || os.Getenv("OPENAI_API_KEY") == "" {
-		stopModel, base, err := scriptedModel()
+		script, err := demoScript()
+		if err != nil {
+			return nil, err
+		}
+		stopModel, err := scripted(script, &cfg)
 		if err != nil {
 			return nil, err
 		}
 		undo = append(undo, stopModel)
 		asked = "scripted-1"
-		cfg.Models.Change(cfg.Models.Default, func(p *llm.Profile) {
-			p.BaseURL, p.APIKey, p.PriceKey = base, conf.NewSecret("scripted"), "scripted"
-		})
 	}
 	cfg.Models.Change(cfg.Models.Default, func(p *llm.Profile) { p.Model = asked })
 
@@ -242,21 +243,13 @@ func (o overREST) StartRun(ctx context.Context, in *executorv1.StartRunRequest, 
 	return o.GetRun(ctx, &executorv1.GetRunRequest{RunId: answer.ID}, opts...)
 }
 
-// scriptedModel serves the demo's model over HTTP on a free port.
-func scriptedModel() (stop func() error, base string, err error) {
+// demoScript is what the demo's model answers.
+func demoScript() (fakellm.Script, error) {
 	raw, err := examples.Files.ReadFile("launch/model.yaml")
 	if err != nil {
-		return nil, "", err
+		return fakellm.Script{}, err
 	}
-	script, err := fakellm.Parse(raw)
-	if err != nil {
-		return nil, "", err
-	}
-	model := fakellm.New(script)
-	if base, err = model.Listen("127.0.0.1:0"); err != nil {
-		return nil, "", err
-	}
-	return model.Close, base, nil
+	return fakellm.Parse(raw)
 }
 
 // showAccounts shows the task and its epic once the run's end has reached them.

@@ -11,6 +11,8 @@ import (
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/stack"
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/llm"
+	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
 )
 
 // settings are what every server command takes: a file, and single settings over it.
@@ -67,11 +69,17 @@ type devCmd struct {
 	Data string `help:"Folder for the databases; default one in your data folder." aliases:"data-dir" placeholder:"DIR" type:"path"`
 	HTTP string `help:"Address of the REST API; default gateway.addr, which is 127.0.0.1:8080 unless set." name:"http" aliases:"http-addr" placeholder:"HOST:PORT"`
 	GRPC string `help:"Address of the gRPC API." name:"grpc" aliases:"grpc-addr" default:"127.0.0.1:7400" placeholder:"HOST:PORT"`
+
+	Scripted bool   `help:"Ask a scripted model in place of a real one: no key is needed, and it answers \"Done: …\"." xor:"model"`
+	Script   string `help:"Ask a scripted model that answers as this file says." placeholder:"FILE" type:"existingfile" xor:"model"`
 }
 
 // Help describes the command.
 func (devCmd) Help() string {
-	return `Runs planner, executor, registry and gateway in one process; executor and registry use a SQLite file each. By default REST is at 127.0.0.1:8080 and gRPC at 127.0.0.1:7400. No key is needed while both are loopback addresses. OPENAI_API_KEY and OPENAI_BASE_URL set the model.`
+	return `Runs planner, executor, registry and gateway in one process; executor and registry use a SQLite file each. By default REST is at 127.0.0.1:8080 and gRPC at 127.0.0.1:7400. No key is needed while both are loopback addresses. OPENAI_API_KEY and OPENAI_BASE_URL set the model.
+
+    epigraph dev --scripted                              # without a model
+    epigraph dev --script examples/launch/model.yaml     # with answers of your own`
 }
 
 // Run serves until the command is stopped.
@@ -80,6 +88,17 @@ func (c *devCmd) Run(e *env) error {
 	cfg, err := c.own(e, stack.DevConfig)
 	if err != nil {
 		return err
+	}
+	if c.Scripted || c.Script != "" {
+		script, err := c.script()
+		if err != nil {
+			return err
+		}
+		stop, err := scripted(script, &cfg)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = stop() }() // nothing is lost with it
 	}
 	d, err := stack.OpenDev(e.ctx, stack.DevOptions{DataDir: c.Data, HTTPAddr: c.HTTP, GRPCAddr: c.GRPC, Config: cfg})
 	if errs.ReasonOf(err) == "ADDRESS_INVALID" && (c.HTTP != "" || c.GRPC != DefaultAddr) {
@@ -92,6 +111,35 @@ func (c *devCmd) Run(e *env) error {
 		return errors.Join(err, d.Close())
 	}
 	return d.Run(e.ctx)
+}
+
+// script is what the scripted model answers.
+func (c *devCmd) script() (fakellm.Script, error) {
+	if c.Script == "" {
+		return fakellm.Script{}, nil
+	}
+	raw, err := os.ReadFile(c.Script)
+	if err != nil {
+		return fakellm.Script{}, err
+	}
+	script, err := fakellm.Parse(raw)
+	if err != nil {
+		return script, usage(errs.New(errs.InvalidArgument, "SCRIPT_INVALID", "%s: %v", c.Script, err).Hint("examples/launch/model.yaml is such a script"))
+	}
+	return script, nil
+}
+
+// scripted serves a scripted model over HTTP on a free port, and has the default profile ask it.
+func scripted(script fakellm.Script, cfg *stack.Config) (stop func() error, err error) {
+	model := fakellm.New(script)
+	base, err := model.Listen("127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	cfg.Models.Change(cfg.Models.Default, func(p *llm.Profile) {
+		p.Provider, p.Model, p.BaseURL, p.APIKey, p.PriceKey = "openai", "scripted-1", base, conf.NewSecret("scripted"), "scripted"
+	})
+	return model.Close, nil
 }
 
 // announce says where everything is, before the first call is answered.

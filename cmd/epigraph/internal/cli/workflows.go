@@ -1,0 +1,223 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/graphpb"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
+	planv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/plan/v1"
+	"github.com/epigraph-run/epigraph/workflow"
+)
+
+// workflowFile is a definition that was read from a file, with its graph.
+type workflowFile struct {
+	name, text string
+	definition *workflow.Definition
+	graph      *graphv1.Graph
+}
+
+// workflowFrom reads and compiles a definition. Faults are shown with their places.
+func (e *env) workflowFrom(file string) (*workflowFile, error) {
+	text, err := e.readText(file)
+	if err != nil {
+		return nil, err
+	}
+	f := &workflowFile{name: sourceName(file), text: text}
+	d, faults := workflow.Read([]byte(text))
+	if len(faults) > 0 {
+		return nil, f.refused(e, faults)
+	}
+	g, faults := workflow.Compile(d)
+	if len(faults) > 0 {
+		return nil, f.refused(e, faults)
+	}
+	f.definition = d
+	f.graph, err = graphpb.ToProto(g)
+	return f, err
+}
+
+// refused shows the faults of a definition and returns the error that sums them up.
+func (f *workflowFile) refused(e *env, faults workflow.Faults) error {
+	x := errs.New(errs.InvalidArgument, "WORKFLOW_INVALID", "%s has %s", f.name, view.Plural(len(faults), "fault"))
+	ds := make([]*planv1.Diagnostic, len(faults))
+	for i, fault := range faults {
+		ds[i] = &planv1.Diagnostic{Code: fault.Code, Severity: planv1.Severity_SEVERITY_ERROR, Line: int32(fault.Line), Column: int32(fault.Column), Message: fault.Message, Hint: fault.Hint}
+		x.Violations = append(x.Violations, errs.Violation{Field: fmt.Sprintf("%d:%d %s", fault.Line, fault.Column, fault.Path), Reason: fault.Code, Message: fault.Message})
+	}
+	if e.json {
+		return x
+	}
+	fmt.Fprint(e.io.Err, view.Diagnostics(e.io.errStyle(), f.name, f.text, ds))
+	x.Violations = nil
+	return x
+}
+
+// asked has a server look at the graph: whether its actors are there, and take what they are given. It
+// returns the faults and shows the warnings, at the places of their steps.
+func (f *workflowFile) asked(ctx context.Context, e *env, s *services, in *executorv1.RunInput) (workflow.Faults, error) {
+	r, err := s.executor.ValidateGraph(ctx, &executorv1.ValidateGraphRequest{Graph: f.graph, Input: in})
+	if err != nil {
+		return nil, err
+	}
+	if ws := f.placed(r.GetWarnings()); len(ws) > 0 && !e.json {
+		ds := make([]*planv1.Diagnostic, len(ws))
+		for i, w := range ws {
+			ds[i] = &planv1.Diagnostic{Code: w.Code, Severity: planv1.Severity_SEVERITY_WARNING, Line: int32(w.Line), Column: int32(w.Column), Message: w.Message, Hint: w.Hint}
+		}
+		fmt.Fprint(e.io.Err, view.Diagnostics(e.io.errStyle(), f.name, f.text, ds))
+	}
+	return f.placed(r.GetFaults()), nil
+}
+
+// placed are faults of the graph at the places of the steps that they concern.
+func (f *workflowFile) placed(list []*graphv1.Fault) workflow.Faults {
+	var out workflow.Faults
+	for _, g := range list {
+		fault := workflow.Fault{Code: g.GetCode(), Path: g.GetNodeId(), Message: g.GetMessage(), Hint: g.GetHint()}
+		if place, ok := f.definition.Place(g.GetNodeId()); ok {
+			fault.Place = place
+		}
+		if g.GetNodeId() != "" {
+			fault.Message = g.GetNodeId() + ": " + fault.Message
+		}
+		out = append(out, fault)
+	}
+	slices.SortStableFunc(out, func(a, b workflow.Fault) int { return a.Line - b.Line })
+	return out
+}
+
+type workflowsValidateCmd struct {
+	File    string `arg:"" help:"The definition, YAML or JSON; - is standard input." default:"-"`
+	Offline bool   `help:"Ask no server about the actors."`
+}
+
+// Help says what is checked.
+func (workflowsValidateCmd) Help() string {
+	return `All faults are shown at once, with line, column and a hint. A server is asked whether it has the actors, and whether they take what they are given. The exit code is 0 if the workflow can run, and 1 if not.
+
+    epigraph workflows validate digest.yaml
+    epigraph workflows validate digest.yaml --offline`
+}
+
+// Run checks a definition.
+func (c *workflowsValidateCmd) Run(e *env) error {
+	f, err := e.workflowFrom(c.File)
+	if err != nil {
+		return err
+	}
+	if !c.Offline {
+		err = e.with(func(ctx context.Context, s *services) error {
+			faults, err := f.asked(ctx, e, s, nil)
+			if err == nil && len(faults) > 0 {
+				err = f.refused(e, faults)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	d := f.definition
+	if e.json {
+		return json.NewEncoder(e.io.Out).Encode(map[string]any{"valid": true, "name": d.Name, "version": d.Version, "description": d.Description, "tags": d.Tags, "steps": d.Size(), "nodes": len(f.graph.GetNodes()), "edges": len(f.graph.GetEdges())})
+	}
+	name := view.OneLine(strings.TrimSpace(d.Name+" "+d.Version), 100)
+	return e.say(fmt.Sprintf("%s can run: %s\n", name, view.Plural(d.Size(), "step")))
+}
+
+type workflowsGraphCmd struct {
+	File    string `arg:"" help:"The definition, YAML or JSON; - is standard input." default:"-"`
+	Mermaid bool   `help:"Print a Mermaid flowchart (the default)." xor:"form"`
+	Dot     bool   `help:"Print for Graphviz." xor:"form"`
+}
+
+// Help says what --json is good for.
+func (workflowsGraphCmd) Help() string {
+	return `With --json it prints the graph in the form of the REST API. "epigraph run" accepts it.`
+}
+
+// Run shows the graph that a definition becomes.
+func (c *workflowsGraphCmd) Run(e *env) error {
+	f, err := e.workflowFrom(c.File)
+	if err != nil {
+		return err
+	}
+	return e.drawGraph(f.graph, c.Dot)
+}
+
+type workflowsRunCmd struct {
+	File string `arg:"" help:"The definition, YAML or JSON; - is standard input." default:"-"`
+	runStart
+	Detach bool `help:"Start the run and do not watch it." short:"d"`
+}
+
+// Help gives examples.
+func (workflowsRunCmd) Help() string {
+	return `The exit codes are those of "epigraph run". The workflow's budget holds unless flags give another.
+
+    epigraph workflows run digest.yaml --input topic=news
+    epigraph workflows run digest.yaml --epic "Launch" --detach`
+}
+
+// Run starts a run of a definition and watches it.
+func (c *workflowsRunCmd) Run(e *env) error {
+	req, err := c.request()
+	if err != nil {
+		return err
+	}
+	f, err := e.workflowFrom(c.File)
+	if err != nil {
+		return err
+	}
+	s, err := e.connect()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	r, err := c.start(e, s, f, req)
+	if err != nil {
+		return err
+	}
+	if c.Detach {
+		return e.print(r, func() string { return r.GetId() + "\n" })
+	}
+	if !e.json {
+		_ = e.say(fmt.Sprintf("%s  %s  %s\n", e.io.style().Bold(r.GetId()), view.OneLine(r.GetGraphName(), 60), view.Plural(len(f.graph.GetNodes()), "node")))
+	}
+	return e.watch(s, r.GetId(), f.graph, 0, false)
+}
+
+func (c *workflowsRunCmd) start(e *env, s *services, f *workflowFile, req *executorv1.StartRunRequest) (*executorv1.Run, error) {
+	ctx, cancel := context.WithTimeout(e.ctx, e.client.Timeout)
+	defer cancel()
+	req.Graph = f.graph
+	if b := f.definition.Budget; req.Budget == nil && (b.USD != nil || b.Tokens != nil) {
+		req.Budget = &executorv1.RunBudget{Tokens: b.Tokens, NanoUsd: b.NanoUSD()}
+	}
+	faults, err := f.asked(ctx, e, s, inputOf(req))
+	if err == nil && len(faults) > 0 {
+		err = f.refused(e, faults)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := c.attach(e, req); err != nil {
+		return nil, err
+	}
+	undo, err := c.book(ctx, s, req, f.definition.Name)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.executor.StartRun(ctx, req)
+	if err != nil {
+		undo(ctx, err)
+	}
+	return r, err
+}

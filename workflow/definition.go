@@ -1,0 +1,234 @@
+package workflow
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Definition is a workflow as it was written. Read makes it from a text; Compile makes a graph of it.
+type Definition struct {
+	// Name is what people call it. It must not be empty.
+	Name string
+	// Version is a label of the author's; the catalogue numbers versions itself.
+	Version     string
+	Description string
+	Tags        []string
+	// Inputs is the JSON Schema of the run's named arguments; nil accepts any.
+	Inputs json.RawMessage
+	// Model is that of agents that name none.
+	Model  string
+	Agents []Agent
+	Steps  []*Step
+	// Outputs are the names of the results; none means that the last steps give the result.
+	Outputs []string
+	Budget  Budget
+
+	source, outputs *value
+	lines           []string
+}
+
+// Agent is an agent that steps name.
+type Agent struct {
+	Name         string
+	Description  string
+	Instructions string
+	// Model is a model profile of the configuration; empty means that of the workflow.
+	Model string
+	Tools []Tool
+	// MaxRounds bounds how often it may reason; 0 is the default of the actor.
+	MaxRounds int
+
+	at *value
+}
+
+// Tool is something that an agent may call.
+type Tool struct {
+	// Name is what the model calls it.
+	Name string
+	// Actor does it.
+	Actor       string
+	Description string
+	// Arguments are fixed ones.
+	Arguments map[string]json.RawMessage
+
+	at *value
+}
+
+// Budget are the caps of a run; nil is no cap.
+type Budget struct {
+	USD    *float64
+	Tokens *int64
+}
+
+// NanoUSD is the cap in billionths of a dollar, nil for none.
+func (b Budget) NanoUSD() *int64 {
+	if b.USD == nil {
+		return nil
+	}
+	n := int64(math.Round(*b.USD * 1e9))
+	return &n
+}
+
+// maxName bounds names and ids of a definition, in bytes, and maxSteps its steps.
+const maxName, maxSteps = 200, 10_000
+
+// idPattern is what ids of steps look like. They are names in expressions.
+const idHint = "use letters, digits and _, 64 at most, not beginning with a digit"
+
+var idPattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
+
+// Read reads a definition from a YAML or JSON text. Every fault of its structure is told at once, in the
+// order of the text; the definition is nil if there is any. What its parts mean to each other is for Compile.
+func Read(src []byte) (*Definition, Faults) {
+	t := &teller{}
+	v := readSource(t, src)
+	if v == nil {
+		return nil, t.faults.sorted()
+	}
+	d := t.definition(v)
+	if len(t.faults) > 0 {
+		return nil, t.faults.sorted()
+	}
+	return d, nil
+}
+
+func (t *teller) definition(v *value) *Definition {
+	o := t.object(v, "a workflow")
+	d := &Definition{
+		source: v, lines: t.lines, Name: o.line("name", maxName), Version: o.label("version"), Description: o.text("description"), Inputs: o.schema("inputs"),
+	}
+	if v.get("name") == nil {
+		o.missing("name", "begin with `name: …`")
+	}
+	for _, tag := range o.texts("tags") {
+		if s := strings.TrimSpace(tag.text); s != "" && !slices.Contains(d.Tags, s) {
+			d.Tags = append(d.Tags, s)
+		}
+	}
+	t.triggers(o)
+	d.Model = o.line("model", maxName)
+	for _, e := range o.entries("agents") {
+		d.Agents = append(d.Agents, t.agent(e))
+	}
+	steps := o.value("steps")
+	d.Steps = t.steps(o, steps)
+	d.outputs = o.value("outputs")
+	for _, e := range o.entries("outputs") {
+		d.Outputs = append(d.Outputs, e.key)
+	}
+	d.Budget = t.budget(o.value("budget"))
+	o.done()
+	return d
+}
+
+// triggers reads `trigger` or `triggers`. All that starts a workflow is a call, the trigger `manual`.
+func (t *teller) triggers(o *object) {
+	v, _ := o.one("triggers", "trigger")
+	if v == nil {
+		return
+	}
+	items := v.items
+	if v.kind != list {
+		items = []*value{v}
+	}
+	for _, item := range items {
+		kind := item
+		if item.kind == mapping {
+			in := t.object(item, "a trigger")
+			kind = in.value("type")
+			if in.done(); kind == nil {
+				in.missing("type", "write `manual`")
+				continue
+			}
+		}
+		if t.is(kind, text) && kind.text != "manual" {
+			t.at(kind, "UNKNOWN_WORD", "leave it out; `epigraph schedules create --graph` starts runs by the clock", "a workflow is started by a call, the trigger `manual`, not by `%s`", clip(kind.text))
+		}
+	}
+}
+
+// agent reads one of `agents`.
+func (t *teller) agent(e entry) Agent {
+	o := t.object(e.value, "an agent")
+	a := Agent{Name: e.key, at: e.value}
+	if !idPattern.MatchString(e.key) {
+		t.add(Fault{Code: "BAD_ID", Place: e.at, Path: e.value.path(), Message: fmt.Sprintf("%q is no name of an agent", clip(e.key)), Hint: idHint})
+	}
+	a.Description = o.text("description")
+	a.Instructions = o.text("instructions")
+	a.Model = o.line("model", maxName)
+	a.Tools = t.tools(o)
+	a.MaxRounds = o.whole("max_rounds", 1, 100_000, 0)
+	o.done()
+	return a
+}
+
+// tools are those of `tools`: the name of an actor, or keys and values.
+func (t *teller) tools(o *object) []Tool {
+	var out []Tool
+	for _, v := range o.list("tools") {
+		tool := Tool{at: v}
+		switch v.kind {
+		case text:
+			tool.Actor = strings.TrimSpace(v.text)
+		case mapping:
+			in := t.object(v, "a tool")
+			tool.Actor, tool.Name, tool.Description = in.line("actor", maxName), in.line("name", maxName), in.text("description")
+			tool.Arguments = in.named("with")
+			in.done()
+		default:
+			t.is(v, text)
+			continue
+		}
+		if tool.Actor == "" {
+			t.at(v, "MISSING_KEY", "such as `http`, `agent/NAME` or `mcp/SERVER/TOOL`", "a tool names an `actor`")
+			continue
+		}
+		if tool.Name == "" {
+			tool.Name = notID.ReplaceAllString(tool.Actor, "_")
+		}
+		if i := slices.IndexFunc(out, func(x Tool) bool { return x.Name == tool.Name }); i >= 0 {
+			t.at(v, "DUPLICATE_ID", "give one of them another `name`", "there is a tool %q already, in line %d", clip(tool.Name), out[i].at.at.Line)
+			continue
+		}
+		out = append(out, tool)
+	}
+	return out
+}
+
+var notID = regexp.MustCompile(`[^A-Za-z0-9_]+`)
+
+// named are the entries of a key as JSON.
+func (o *object) named(key string) map[string]json.RawMessage {
+	var out map[string]json.RawMessage
+	for _, e := range o.entries(key) {
+		if out == nil {
+			out = map[string]json.RawMessage{}
+		}
+		out[e.key] = e.value.json()
+	}
+	return out
+}
+
+func (t *teller) budget(v *value) Budget {
+	var b Budget
+	if v == nil {
+		return b
+	}
+	o := t.object(v, "a budget")
+	if usd, ok := o.amount("usd"); ok {
+		if b.USD = &usd; usd > 1e9 {
+			t.at(v, "OUT_OF_RANGE", "", "`usd` is beyond what a budget can be")
+		}
+	}
+	if o.value("tokens") != nil {
+		n := int64(o.whole("tokens", 0, 1<<53, 0))
+		b.Tokens = &n
+	}
+	o.done()
+	return b
+}

@@ -1,0 +1,247 @@
+package workflow
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// rule is a comparison of a value with another one.
+type rule struct {
+	field    *value // a reference, with or without braces
+	ref      ref
+	operator string
+	value    *value
+	at       *value
+}
+
+// operators are the comparisons by name. Each makes an expression of the value, which is there, and of the
+// one that it is compared with.
+var operators = map[string]func(x, y string) string{
+	"equals":       func(x, y string) string { return x + " == " + y },
+	"not_equals":   func(x, y string) string { return x + " != " + y },
+	"gt":           func(x, y string) string { return x + " > " + y },
+	"gte":          func(x, y string) string { return x + " >= " + y },
+	"lt":           func(x, y string) string { return x + " < " + y },
+	"lte":          func(x, y string) string { return x + " <= " + y },
+	"contains":     contains,
+	"not_contains": func(x, y string) string { return "!(" + contains(x, y) + ")" },
+	"starts_with":  func(x, y string) string { return "string(" + x + ").startsWith(" + y + ")" },
+	"ends_with":    func(x, y string) string { return "string(" + x + ").endsWith(" + y + ")" },
+	"matches":      func(x, y string) string { return "string(" + x + ").matches(" + y + ")" },
+	"in":           func(x, y string) string { return x + " in " + y },
+	"not_in":       func(x, y string) string { return "!(" + x + " in " + y + ")" },
+	"is_true":      func(x, _ string) string { return x + " == true" },
+	"is_false":     func(x, _ string) string { return x + " == false" },
+	"is_empty":     func(x, _ string) string { return x + " in [null, '', [], {}]" },
+	"is_not_empty": func(x, _ string) string { return "!(" + x + " in [null, '', [], {}])" },
+	"exists":       func(string, string) string { return "true" },
+	"not_exists":   func(string, string) string { return "false" },
+}
+
+func contains(x, y string) string {
+	return "(type(" + x + ") in [list, map] ? " + y + " in " + x + " : string(" + x + ").contains(string(" + y + ")))"
+}
+
+// alone are the operators that compare with nothing, and absent those that hold where there is no value.
+var (
+	alone  = []string{"is_true", "is_false", "is_empty", "is_not_empty", "exists", "not_exists"}
+	absent = []string{"not_equals", "not_contains", "not_in", "is_empty", "not_exists"}
+	// ofText are those whose other side is a text, and ofList those whose is a list.
+	ofText = []string{"starts_with", "ends_with", "matches"}
+	ofList = []string{"in", "not_in"}
+)
+
+func operatorNames() []string {
+	names := make([]string, 0, len(operators))
+	for name := range operators {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// maxRules bounds the rules of one step.
+const maxRules = 100
+
+// rules are the items of `rules`, each keys and values.
+func (o *object) rules() []*object {
+	list := o.list("rules")
+	if len(list) > maxRules {
+		o.t.at(list[maxRules], "TOO_LARGE", "use several steps", "a step may have %d rules", maxRules)
+		list = list[:maxRules]
+	}
+	var out []*object
+	for _, v := range list {
+		if in := o.t.object(v, "a rule"); !in.bad {
+			out = append(out, in)
+		}
+	}
+	return out
+}
+
+// rule reads a rule: `{field, operator, value}`.
+func (t *teller) rule(o *object) rule {
+	r := rule{at: o.v, operator: "equals"}
+	if r.field = o.mustText("field"); r.field != nil {
+		inner := strings.TrimSpace(r.field.text)
+		if m := marks.FindStringSubmatch(inner); m != nil && m[0] == inner {
+			inner = m[1]
+		}
+		var ok bool
+		if r.ref, ok = readRef(inner); !ok {
+			t.at(r.field, "BAD_REFERENCE", "write STEP or STEP.FIELD", "%q is no reference", clip(r.field.text))
+			r.field = nil
+		}
+		r.ref.at = o.v.at
+		if r.field != nil {
+			r.ref.at = r.field.at
+		}
+	}
+	r.operator = o.word("operator", "equals", operatorNames()...)
+	r.value = o.value("value")
+	switch given := o.v.get("value"); {
+	case slices.Contains(alone, r.operator):
+		if given != nil {
+			t.at(given, "FIELD_NOT_USED", "remove it", "%s compares with nothing", r.operator)
+		}
+	case given == nil:
+		o.missing("value", "what the field is compared with")
+	case given.kind == null:
+		r.value = given
+	case slices.Contains(ofText, r.operator):
+		t.is(given, text)
+	case slices.Contains(ofList, r.operator):
+		t.is(given, list)
+	}
+	return r
+}
+
+// expr is the rule as a condition. A value that is not there satisfies negations only.
+func (r rule) expr() string {
+	y := "null"
+	if r.value != nil {
+		y = string(r.value.json())
+	}
+	holds := operators[r.operator]("dyn("+r.ref.expr()+")", y)
+	return "(" + r.ref.present() + ") ? (" + holds + ") : " + strconv.FormatBool(slices.Contains(absent, r.operator))
+}
+
+// switchBody chooses where to go on.
+type switchBody struct {
+	rules []routeRule
+	// rest is where to go if no rule holds: the id of a step, or steps of its own. route is empty for neither.
+	route     *value
+	otherwise *value
+	rest      []*Step
+}
+
+// routeRule is a rule with where it leads: to a step by its id, or to steps of its own.
+type routeRule struct {
+	rule
+	route  *value
+	inline *value
+	steps  []*Step
+}
+
+// name is the route's name in the result of the step.
+func (r routeRule) name(i int) string {
+	if r.route != nil {
+		return r.route.text
+	}
+	return "rule_" + strconv.Itoa(i+1)
+}
+
+// onward is the route that leads to the next step.
+const onward = "continue"
+
+func readSwitch(t *teller, o *object) body {
+	b := &switchBody{}
+	for _, in := range o.rules() {
+		r := routeRule{rule: t.rule(in)}
+		switch where, key := in.one("route", "steps"); {
+		case where == nil:
+			in.missing("route", "the id of the step that follows, or `steps`")
+		case key == "route" && t.is(where, text):
+			r.route = where
+		case key == "steps":
+			r.inline = where
+		}
+		in.done()
+		b.rules = append(b.rules, r)
+	}
+	if o.v.get("rules") == nil {
+		o.missing("rules", "a list of {field, operator, value, route}")
+	}
+	switch v := o.value("default"); {
+	case v == nil:
+	case v.kind == list:
+		b.otherwise = v
+	case t.is(v, text):
+		b.route = v
+	}
+	return b
+}
+
+// assertionBody checks results. It fails if fewer of its rules hold than it asks for.
+type assertionBody struct {
+	rules     []rule
+	threshold float64
+}
+
+func readAssertion(t *teller, o *object) body {
+	b := &assertionBody{threshold: 1}
+	for _, in := range o.rules() {
+		b.rules = append(b.rules, t.rule(in))
+		in.done()
+	}
+	if len(b.rules) == 0 {
+		o.missing("rules", "a list of {field, operator, value}")
+	}
+	if n, ok := o.amount("pass_threshold"); ok {
+		if b.threshold = n; n > 1 {
+			t.at(o.v.get("pass_threshold"), "OUT_OF_RANGE", "1 means all of the rules", "`pass_threshold` is a share from 0 to 1")
+		}
+	}
+	return b
+}
+
+// filterBody keeps the items of a list for which all rules hold.
+type filterBody struct {
+	over  *value
+	ref   ref
+	rules []rule
+}
+
+// itemID is how rules of a filter name the item.
+const itemID = "item"
+
+func readFilter(t *teller, o *object) body {
+	b := &filterBody{}
+	if b.over = o.mustText("over", "list"); b.over != nil {
+		inner := strings.TrimSpace(b.over.text)
+		if m := marks.FindStringSubmatch(inner); m != nil && m[0] == inner {
+			inner = m[1]
+		}
+		var ok bool
+		if b.ref, ok = readRef(inner); !ok {
+			t.at(b.over, "BAD_REFERENCE", "write STEP or STEP.FIELD", "%q is no reference", clip(b.over.text))
+			b.over = nil
+		} else {
+			b.ref.at = b.over.at
+		}
+	}
+	for _, in := range o.rules() {
+		r := t.rule(in)
+		if r.field != nil && r.ref.step != itemID {
+			// A field of the item may be named without it.
+			r.ref.path, r.ref.step = append([]part{{r.ref.step, -1}}, r.ref.path...), itemID
+		}
+		b.rules = append(b.rules, r)
+		in.done()
+	}
+	if len(b.rules) == 0 {
+		o.missing("rules", "a list of {field, operator, value}")
+	}
+	return b
+}

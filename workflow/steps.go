@@ -1,0 +1,451 @@
+package workflow
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// Step is one step of a workflow.
+type Step struct {
+	// ID is what others call it by. It defaults to the type and the place, such as "code_3".
+	ID, Type string
+	// Needs are the steps that it follows, if it says so; others follow what stands before them.
+	Needs    []string
+	hasNeeds bool
+	// Parallel are sequences that run beside each other; the step has no other parts then.
+	Parallel [][]*Step
+	Retry    int
+	Timeout  time.Duration
+	OnError  workgraph.OnError
+	body     body
+
+	at, needsAt *value
+}
+
+// body is what a step of a type has besides.
+type body interface {
+	// node fills in the node of a step.
+	node(c *compiler, s *Step, n *workgraph.Node)
+}
+
+// types are the step types by name, with how each is read.
+var types map[string]func(t *teller, o *object) body
+
+func init() {
+	types = map[string]func(t *teller, o *object) body{
+		"actor": readActor, "agent": readAgent, "assertion": readAssertion, "categorizer": readCategorizer, "code": readCode, "extractor": readExtractor,
+		"filter": readFilter, "http": readHTTP, "human": readHuman, "merge": readMerge, "reply_chat": readReply, "switch": readSwitch,
+		"transform": readTransform, "wait": readWait, "workflow": readWorkflow,
+	}
+}
+
+func typeNames() []string {
+	names := make([]string, 0, len(types))
+	for name := range types {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// steps reads the steps of a workflow.
+func (t *teller) steps(o *object, v *value) []*Step {
+	if v == nil {
+		if !o.bad {
+			t.at(o.v, "MISSING_KEY", "list what is to be done", "a workflow needs `steps`")
+		}
+		return nil
+	}
+	count := 0
+	out := t.sequence(v, "", &count)
+	if v.kind == list && len(v.items) == 0 {
+		t.at(v, "EMPTY", "list what is to be done", "`steps` is empty")
+	}
+	return out
+}
+
+// sequence reads a list of steps. Default ids of steps within others begin with the id of those.
+func (t *teller) sequence(v *value, within string, count *int) []*Step {
+	if !t.is(v, list) {
+		return nil
+	}
+	var out []*Step
+	for i, item := range v.items {
+		if *count++; *count > maxSteps {
+			t.at(item, "TOO_LARGE", "move steps into workflows of their own", "a workflow may have %d steps", maxSteps)
+			return out
+		}
+		if s := t.step(item, within, i+1, count); s != nil {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func (t *teller) step(v *value, within string, at int, count *int) *Step {
+	o := t.object(v, "a step")
+	if o.bad {
+		return nil
+	}
+	s := &Step{at: v}
+	if p := o.value("parallel"); p != nil {
+		if t.is(p, list) {
+			for i, branch := range p.items {
+				if branch.kind != list { // a single step
+					branch = &value{kind: list, items: []*value{branch}, at: branch.at, under: branch.under, index: branch.index}
+				}
+				s.Parallel = append(s.Parallel, t.sequence(branch, fmt.Sprintf("%sparallel_%d_%d_", within, at, i+1), count))
+			}
+		}
+		s.ID = within + "parallel_" + strconv.Itoa(at)
+		o.done()
+		return s
+	}
+	kind := o.value("type")
+	if kind == nil {
+		t.at(v, "MISSING_KEY", "use "+words(typeNames(), "or"), "a step needs `type`")
+		return nil
+	}
+	if !t.is(kind, text) {
+		return nil
+	}
+	read := types[kind.text]
+	if read == nil {
+		t.word(kind, "the type of a step", typeNames())
+		return nil
+	}
+	s.Type = kind.text
+	o.what = "a step of the type " + s.Type
+	if s.ID = o.line("id", maxName); s.ID == "" {
+		s.ID = within + s.Type + "_" + strconv.Itoa(at)
+	} else if !idPattern.MatchString(s.ID) {
+		t.at(v.get("id"), "BAD_ID", idHint, "%q cannot be the id of a step", clip(s.ID))
+	}
+	t.common(o, s)
+	s.body = read(t, o)
+	if sw, ok := s.body.(*switchBody); ok {
+		for i, r := range sw.rules {
+			if r.inline != nil {
+				sw.rules[i].steps = t.sequence(r.inline, fmt.Sprintf("%s_%d_", s.ID, i+1), count)
+			}
+		}
+		if sw.otherwise != nil {
+			sw.rest = t.sequence(sw.otherwise, s.ID+"_default_", count)
+		}
+	}
+	o.done()
+	return s
+}
+
+// common reads what steps of all types have.
+func (t *teller) common(o *object, s *Step) {
+	if s.needsAt = o.value("needs"); s.needsAt != nil {
+		s.hasNeeds = true
+		for _, n := range o.texts("needs") {
+			s.Needs = append(s.Needs, n.text)
+		}
+	}
+	s.Retry = o.whole("retry", 1, 100, 0)
+	s.Timeout, _ = o.duration("timeout")
+	if v := o.value("on_error"); v != nil {
+		switch {
+		case v.kind == mapping:
+			in := t.object(v, "`on_error`")
+			s.OnError = workgraph.OnError{Action: workgraph.Fallback, Value: in.json("value")}
+			if s.OnError.Value == nil {
+				in.missing("value", "the value that stands for the result")
+			}
+			in.done()
+		case v.kind == text && v.text == "fail":
+		case v.kind == text && v.text == "continue":
+			s.OnError = workgraph.OnError{Action: workgraph.Continue}
+		default:
+			t.at(v, "UNKNOWN_WORD", "use `fail`, `continue`, or `{value: …}` that stands for the result", "`on_error` cannot be %s", clip(v.text))
+		}
+	}
+}
+
+// one is the first of some keys that is there, with its name. Several are told.
+func (o *object) one(keys ...string) (v *value, key string) {
+	for _, k := range keys {
+		x := o.value(k)
+		switch {
+		case x == nil:
+		case v != nil:
+			o.t.at(x, "SEVERAL_FORMS", "leave one of them out", "give `%s` or `%s`, not both", key, k)
+		default:
+			v, key = x, k
+		}
+	}
+	return v, key
+}
+
+// must is one, and tells if there is none.
+func (o *object) must(keys ...string) *value {
+	v, _ := o.one(keys...)
+	if v == nil {
+		o.missing(keys[0], "")
+	}
+	return v
+}
+
+// mustText is a text that must be there.
+func (o *object) mustText(keys ...string) *value {
+	if v := o.must(keys...); v != nil && o.t.is(v, text) {
+		return v
+	}
+	return nil
+}
+
+// codeBody runs a script.
+type codeBody struct{ script *value }
+
+func readCode(t *teller, o *object) body {
+	b := &codeBody{script: o.mustText("code", "snippet")}
+	switch language := o.value("language"); {
+	case language == nil:
+	case t.is(language, text) && language.text != "starlark":
+		t.at(language, "UNKNOWN_WORD", "Starlark reads like Python, without imports; other code runs in a worker, by the type `actor`", "the language of a step is `starlark`, not %q", clip(language.text))
+	}
+	return b
+}
+
+const fence = "```"
+
+// returns finds a script that is written like the body of a function.
+var returns = regexp.MustCompile(`(?m)^return\b`)
+
+func (b *codeBody) node(c *compiler, s *Step, n *workgraph.Node) {
+	n.Actor = "starlark"
+	if b.script == nil {
+		return
+	}
+	code, from := b.script.text, append([]string{inputsID}, c.direct(s)...)
+	if trimmed := strings.TrimSpace(code); strings.HasPrefix(trimmed, fence) && strings.HasSuffix(trimmed, fence) && strings.Contains(trimmed, "\n") {
+		code = strings.TrimSuffix(trimmed[strings.IndexByte(trimmed, '\n')+1:], fence) // as models write it
+	}
+	if returns.MatchString(code) {
+		var f strings.Builder
+		f.WriteString("def main(" + strings.Join(from, ", ") + "):\n")
+		for line := range strings.Lines(code) {
+			f.WriteString("    " + line)
+		}
+		code = f.String()
+	}
+	n.Named = map[string]json.RawMessage{"script": jsonText(code)}
+	// A script gets the inputs and the results of the steps right before by name.
+	for _, id := range from {
+		argument(n, id, nil, []ref{{step: id}})
+	}
+}
+
+// jsonText is a text as JSON.
+func jsonText(s string) json.RawMessage { return json.RawMessage(literal(s)) }
+
+// actorBody calls any actor.
+type actorBody struct {
+	actor string
+	with  []entry
+}
+
+func readActor(_ *teller, o *object) body {
+	b := &actorBody{}
+	if v := o.mustText("actor"); v != nil {
+		b.actor = strings.TrimSpace(v.text)
+	}
+	b.with = o.entries("with")
+	return b
+}
+
+func (b *actorBody) node(c *compiler, s *Step, n *workgraph.Node) {
+	n.Actor = b.actor
+	for _, e := range b.with {
+		c.argument(s, n, e.key, e.value)
+	}
+}
+
+func readHTTP(_ *teller, o *object) body {
+	b := &actorBody{actor: "http"}
+	if o.value("url") == nil {
+		o.missing("url", "")
+	}
+	for _, key := range []string{"url", "method", "headers", "query", "json", "body"} {
+		if v := o.value(key); v != nil {
+			b.with = append(b.with, entry{key: key, value: v})
+		}
+	}
+	return b
+}
+
+// transformBody makes a value: a text or any value with references, or an expression.
+type transformBody struct{ template, expr *value }
+
+func readTransform(_ *teller, o *object) body {
+	v, key := o.one("template", "value", "expr")
+	switch {
+	case v == nil:
+		o.missing("template", "a text or a value with {{ STEP.FIELD }}, or `expr`, an expression")
+	case key == "expr":
+		if o.t.is(v, text) {
+			return &transformBody{expr: v}
+		}
+	}
+	return &transformBody{template: v}
+}
+
+func (b *transformBody) node(c *compiler, s *Step, n *workgraph.Node) {
+	n.Actor = "cel"
+	if b.expr != nil {
+		c.expression(s, n, b.expr)
+		return
+	}
+	n.Named = map[string]json.RawMessage{"expr": jsonText("named.value")}
+	c.argument(s, n, "value", b.template)
+}
+
+func readReply(_ *teller, o *object) body {
+	return &transformBody{template: o.must("message", "template")}
+}
+
+// waitBody waits for a time.
+type waitBody struct{ delay *value }
+
+var delayUnits = []string{"seconds", "minutes", "hours", "days"}
+
+func readWait(t *teller, o *object) body {
+	v := o.must("delay", "for")
+	if v == nil {
+		return &waitBody{}
+	}
+	switch unit := o.word("delay_unit", "seconds", delayUnits...); v.kind {
+	case number:
+		seconds, err := strconv.ParseFloat(v.text, 64)
+		if err != nil || seconds < 0 {
+			t.at(v, "OUT_OF_RANGE", "", "a delay is a number from 0 on")
+			return &waitBody{}
+		}
+		seconds *= map[string]float64{"seconds": 1, "minutes": 60, "hours": 3600, "days": 86400}[unit]
+		return &waitBody{delay: &value{kind: number, text: strconv.FormatFloat(seconds, 'f', -1, 64), at: v.at, under: v.under, key: v.key}}
+	case text:
+		if d, ok := readDuration(v.text); ok {
+			return &waitBody{delay: &value{kind: number, text: strconv.FormatFloat(d.Seconds(), 'f', -1, 64), at: v.at, under: v.under, key: v.key}}
+		}
+		if marks.MatchString(v.text) {
+			return &waitBody{delay: v}
+		}
+		t.at(v, "BAD_DURATION", "write for example 500ms, 30s, 1h or 2d", "%q is no time", clip(v.text))
+	default:
+		t.is(v, number)
+	}
+	return &waitBody{}
+}
+
+func (b *waitBody) node(c *compiler, s *Step, n *workgraph.Node) {
+	n.Actor = "sleep"
+	c.argument(s, n, "seconds", b.delay)
+}
+
+// humanBody asks a person.
+type humanBody struct{ with []entry }
+
+func readHuman(_ *teller, o *object) body {
+	b := &humanBody{}
+	if v := o.must("message", "prompt"); v != nil {
+		b.with = append(b.with, entry{key: "prompt", value: v})
+	}
+	for _, key := range []string{"schema", "choices", "multiple", "approve", "answer_within", "default"} {
+		if v := o.value(key); v != nil {
+			if key == "answer_within" {
+				key = "timeout"
+			}
+			b.with = append(b.with, entry{key: key, value: v})
+		}
+	}
+	return b
+}
+
+func (b *humanBody) node(c *compiler, s *Step, n *workgraph.Node) {
+	n.Actor = "human"
+	for _, e := range b.with {
+		c.argument(s, n, e.key, e.value)
+	}
+}
+
+// mergeBody puts results together: those of the steps before, or those that it names.
+type mergeBody struct {
+	from []*value
+	mode string
+}
+
+func readMerge(_ *teller, o *object) body {
+	return &mergeBody{from: o.texts("from"), mode: o.word("mode", "map", "map", "list", "first")}
+}
+
+func (b *mergeBody) node(c *compiler, s *Step, n *workgraph.Node) {
+	n.Actor = "cel"
+	ids := c.direct(s)
+	if b.from != nil {
+		ids = nil
+		for _, v := range b.from {
+			if r := (ref{step: strings.TrimSpace(v.text), at: v.at}); c.known(s, r, v) {
+				ids = append(ids, r.step)
+			}
+		}
+	}
+	n.Named = map[string]json.RawMessage{"expr": jsonText(mergeExpr(b.mode, ids))}
+}
+
+// mergeExpr is the results of steps as one value. In a map the result of a step that did not run is null;
+// a list leaves it out.
+func mergeExpr(mode string, ids []string) string {
+	parts := make([]string, len(ids))
+	for i, id := range ids {
+		result := "nodes." + id + ".result"
+		if mode == "map" {
+			parts[i] = literal(id) + ": has(nodes." + id + ") ? dyn(" + result + ") : null"
+		} else {
+			parts[i] = "(has(nodes." + id + ") ? [dyn(" + result + ")] : [])"
+		}
+	}
+	if mode == "map" {
+		return "{" + strings.Join(parts, ", ") + "}"
+	}
+	list := strings.Join(append(parts, "[]"), " + ")
+	if mode == "first" {
+		return "(" + list + ")[0]"
+	}
+	return list
+}
+
+// workflowBody runs another workflow and takes its result.
+type workflowBody struct {
+	name  string
+	input []entry
+}
+
+func readWorkflow(_ *teller, o *object) body {
+	b := &workflowBody{}
+	if v := o.mustText("workflow"); v != nil {
+		b.name = strings.TrimSpace(v.text)
+	}
+	b.input = o.entries("payload")
+	return b
+}
+
+func (b *workflowBody) node(c *compiler, s *Step, n *workgraph.Node) {
+	n.Actor = "spawn"
+	name := b.name
+	if name != "self" && !strings.HasPrefix(name, "workflow/") {
+		name = "workflow/" + name
+	}
+	n.Named = map[string]json.RawMessage{"ref": jsonText(name), "as_result": json.RawMessage("true")}
+	in := &value{kind: mapping, entries: []entry{{key: "named", value: &value{kind: mapping, entries: b.input, at: s.at.at, under: s.at, key: "payload"}}}, at: s.at.at, under: s.at, key: "payload"}
+	c.argument(s, n, "input", in)
+}

@@ -1,0 +1,452 @@
+package workflow_test
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/workflow"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, string(want), got)
+}
+
+// compiled is the graph of a text that has no fault.
+func compiled(t testing.TB, src string) *workgraph.Graph {
+	t.Helper()
+	d, faults := workflow.Read([]byte(src))
+	require.Empty(t, faults)
+	g, faults := workflow.Compile(d)
+	require.Empty(t, faults)
+	return g
+}
+
+// faultsOf are the faults of a text, in reading or else in compiling it.
+func faultsOf(src string) workflow.Faults {
+	d, faults := workflow.Read([]byte(src))
+	if d == nil {
+		return faults
+	}
+	_, faults = workflow.Compile(d)
+	return faults
+}
+
+// edges are those of a graph, in order, conditions in brackets.
+func edges(g *workgraph.Graph) []string {
+	var out []string
+	for _, e := range g.Edges {
+		s := e.From + " -> " + e.To
+		if e.When != "" {
+			s += " [" + e.When + "]"
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// actors are what the steps of these tests call. Those that would ask somebody answer with what they are
+// asked.
+func actors(t testing.TB) workgraph.Actors {
+	echo := func(args ...string) workgraph.Actor {
+		return workgraph.ActorFunc(func(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+			for _, name := range args {
+				if v := c.Named[name]; v != nil {
+					return workgraph.Outcome{Values: []json.RawMessage{v}}, nil
+				}
+			}
+			return workgraph.Outcome{Values: []json.RawMessage{json.RawMessage("null")}}, nil
+		})
+	}
+	return workgraph.Actors{
+		"cel": workgraph.ActorFunc(func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+			var src string
+			if err := json.Unmarshal(c.Named["expr"], &src); err != nil {
+				return workgraph.Outcome{}, err
+			}
+			e, err := workgraph.CompileExpr(ctx, src)
+			if err != nil {
+				return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, "EXPR", "%v", err)
+			}
+			v, err := e.EvalIn(ctx, c)
+			if err != nil {
+				return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, "EXPR", "%v", err)
+			}
+			return workgraph.Outcome{Values: []json.RawMessage{v}}, nil
+		}),
+		"agent": echo("user_input"), "llm": echo("request"), "human": echo("prompt"), "sleep": echo("seconds"), "http": echo("url"), "starlark": echo("script"), "spawn": echo("input"), "echo": echo("say"),
+	}
+}
+
+// run runs a text with an input and returns its result.
+func run(t testing.TB, src, input string) workgraph.Result {
+	t.Helper()
+	var in workgraph.Input
+	if input != "" {
+		require.NoError(t, json.Unmarshal([]byte(input), &in.Named))
+	}
+	res, err := workgraph.Run(t.Context(), compiled(t, src), actors(t), in)
+	require.NoError(t, err)
+	return res
+}
+
+func TestSequence(t *testing.T) {
+	t.Parallel()
+	g := compiled(t, `
+name: Nightly digest
+trigger: {type: manual}
+steps:
+  - {id: pull, type: code, snippet: "return 1"}
+  - {id: sum, type: agent, prompt: "Summarise", tools: [http, {actor: mcp/files/read, name: read, with: {scope: team}}]}
+  - {type: transform, template: "Digest: {{ sum }} of {{ pull.output }}"}
+`)
+	require.Equal(t, []string{"inputs -> pull", "pull -> sum", "sum -> transform_3"}, edges(g))
+	require.Equal(t, "Nightly digest", g.Name)
+	var script string
+	require.NoError(t, json.Unmarshal(g.Nodes[1].Named["script"], &script))
+	require.Equal(t, "def main(inputs):\n    return 1", script)
+	require.JSONEq(t, `{"http": {"actor": "http"}, "read": {"actor": "mcp/files/read", "named": {"scope": "team"}}}`, string(g.Nodes[2].Named["actions"]))
+	require.Equal(t, []workgraph.ResultUse{{Mark: "{{ sum }}", Node: "sum"}, {Mark: "{{ pull.output }}", Node: "pull"}}, g.Nodes[3].Bind["value"].Uses)
+}
+
+const switched = `
+name: T
+steps:
+  - {id: cls, type: transform, expr: "{'category': input.named.c}"}
+  - id: sw
+    type: switch
+    rules: [{field: cls.category, value: x, route: bx}, {field: cls.category, value: y, route: by}]
+    default: bz
+  - {id: bx, type: transform, template: 1}
+  - {id: by, type: transform, template: 2}
+  - {id: bz, type: transform, template: 3}
+  - {id: after, type: merge, mode: first}
+`
+
+// TestSwitch joins the ends of all branches, as the author means it.
+func TestSwitch(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, []string{
+		"inputs -> cls", "cls -> sw", `sw -> bx [result.route == "bx"]`, `sw -> by [result.route == "by"]`, `sw -> bz [result.route == "bz"]`,
+		"bx -> after", "by -> after", "bz -> after",
+	}, edges(compiled(t, switched)))
+	for c, want := range map[string]string{`"x"`: "1", `"y"`: "2", `"z"`: "3", `7`: "3"} {
+		t.Run(c, func(t *testing.T) {
+			t.Parallel()
+			res := run(t, switched, `{"c": `+c+`}`)
+			require.Equal(t, workgraph.StatusCompleted, res.Status, "%s", res.Reason)
+			require.JSONEq(t, want, string(res.Result))
+		})
+	}
+	t.Run("without a default", func(t *testing.T) {
+		t.Parallel()
+		src := strings.Replace(switched, "    default: bz\n", "", 1)
+		src = strings.Replace(src, "  - {id: bz, type: transform, template: 3}\n", "", 1)
+		res := run(t, src, `{"c": "q"}`)
+		require.Equal(t, workgraph.StatusFailed, res.Status)
+		require.Contains(t, res.Message, "sw: CHECK_FAILED")
+	})
+	t.Run("steps of its own", func(t *testing.T) {
+		t.Parallel()
+		src := `
+name: T
+steps:
+  - id: sw
+    type: switch
+    rules:
+      - field: inputs.n
+        operator: gt
+        value: 10
+        steps:
+          - {id: large, type: transform, expr: "nodes.inputs.result.n * 2"}
+          - {id: larger, type: transform, expr: "{{ large }} + 1"}
+    default: continue
+  - {id: end, type: transform, expr: "has(nodes.larger) ? nodes.larger.result : -1"}
+`
+		require.JSONEq(t, "41", string(run(t, src, `{"n": 20}`).Result))
+		require.JSONEq(t, "-1", string(run(t, src, `{"n": 2}`).Result))
+	})
+}
+
+// TestOperators evaluates every operator of rules.
+func TestOperators(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ value, operator, with, want string }{
+		{`"a"`, "equals", `a`, "true"}, {`1`, "equals", `1.0`, "true"}, {`"1"`, "equals", `1`, "false"}, {`null`, "equals", `null`, "true"},
+		{`"a"`, "not_equals", `b`, "true"}, {`3`, "gt", `2`, "true"}, {`2`, "gte", `2`, "true"}, {`1.5`, "lt", `2`, "true"}, {`2`, "lte", `1`, "false"},
+		{`"abc"`, "contains", `b`, "true"}, {`["a", "b"]`, "contains", `b`, "true"}, {`{"k": 1}`, "contains", `k`, "true"}, {`"abc"`, "not_contains", `z`, "true"},
+		{`"abc"`, "starts_with", `ab`, "true"}, {`"abc"`, "ends_with", `bc`, "true"}, {`"a1"`, "matches", `"[a-z][0-9]"`, "true"},
+		{`"a"`, "in", `[a, b]`, "true"}, {`"c"`, "not_in", `[a, b]`, "true"}, {`true`, "is_true", ``, "true"}, {`false`, "is_false", ``, "true"}, {`0`, "is_false", ``, "false"},
+		{`""`, "is_empty", ``, "true"}, {`[]`, "is_empty", ``, "true"}, {`{}`, "is_empty", ``, "true"}, {`[0]`, "is_not_empty", ``, "true"}, {`0`, "exists", ``, "true"}, {`0`, "not_exists", ``, "false"},
+		// A field that is not there satisfies what is negative.
+		{``, "equals", `a`, "false"}, {``, "not_equals", `a`, "true"}, {``, "exists", ``, "false"}, {``, "not_exists", ``, "true"}, {``, "is_empty", ``, "true"}, {``, "gt", `1`, "false"},
+	} {
+		t.Run(c.value+" "+c.operator+" "+c.with, func(t *testing.T) {
+			t.Parallel()
+			with := ""
+			if c.with != "" {
+				with = ", value: " + c.with
+			}
+			in := `{}`
+			if c.value != "" {
+				in = `{"x": {"y": [` + c.value + `]}}`
+			}
+			res := run(t, `
+name: T
+steps:
+  - {id: check, type: assertion, rules: [{field: "{{ inputs . x.y[0] }}", operator: `+c.operator+with+`}], pass_threshold: 0}
+  - {id: end, type: transform, expr: "{{ check.results }}[0]"}
+`, in)
+			require.Equal(t, workgraph.StatusCompleted, res.Status, "%+v", res)
+			require.JSONEq(t, c.want, string(res.Result))
+		})
+	}
+}
+
+// TestSteps runs one workflow with every type of step.
+func TestSteps(t *testing.T) {
+	t.Parallel()
+	src := `
+name: Everything
+version: 1.2
+description: Every type of step once.
+tags: [all, test]
+inputs: {topic: {type: string}}
+triggers: [manual, {type: manual}]
+model: small
+budget: {usd: 0.5, tokens: 10000}
+agents:
+  writer: {instructions: You write., tools: [agent/helper], max_rounds: 4}
+steps:
+  - {id: fetch, type: http, url: "https://example.org/{{ inputs.topic }}", retry: 5, timeout: 30s}
+  - parallel:
+      - {id: kind, type: categorizer, prompt: "What is {{ fetch }}?", categories: [news, {name: tea, description: All about tea}]}
+      - - {id: facts, type: extractor, prompt: "{{ fetch }}", schema: {city: {type: string}}}
+        - {id: script, type: code, code: "result = named['facts']"}
+  - {id: both, type: merge}
+  - {id: list, type: transform, value: [{n: 1, t: "{{ inputs.topic }}"}, {n: 5, t: x}]}
+  - {id: some, type: filter, over: list, rules: [{field: n, operator: gt, value: 2}]}
+  - {id: sure, type: assertion, rules: [{field: "some[0].n", value: 5}, {field: some, operator: is_not_empty}]}
+  - {id: write, type: agent, agent: writer, prompt: "Write about {{ inputs.topic }}: {{ some[0].t }}"}
+  - {id: own, type: agent, prompt: "Look at it.", system_prompt: Be brief., on_error: {value: nothing}}
+  - {id: ask, type: human, message: "Shall we send {{ write }}?", choices: [yes it is, no]}
+  - {id: nap, type: wait, delay: 2, delay_unit: minutes}
+  - {id: other, type: workflow, workflow: send-mail, payload: {text: "{{ write }}"}}
+  - {id: any, type: actor, actor: echo, with: {say: {deep: ["{{ ask }}"]}}, needs: [ask, nap]}
+  - {id: reply, type: reply_chat, message: "Sent: {{ write }}", needs: [other, any]}
+outputs: {said: "{{ reply }}", from: "{{ inputs.topic }}", passed: "{{ sure.passed }}"}
+`
+	res := run(t, src, `{"topic": "tea"}`)
+	require.Equal(t, workgraph.StatusCompleted, res.Status, "%+v", res)
+	require.JSONEq(t, `{"said": "Sent: Write about tea: x", "from": "tea", "passed": true}`, string(res.Result))
+	g := compiled(t, src)
+	raw, err := json.MarshalIndent(g, "", "  ")
+	require.NoError(t, err)
+	golden(t, "everything.json", string(raw)+"\n")
+	t.Run("what is said about it", func(t *testing.T) {
+		t.Parallel()
+		d, faults := workflow.Read([]byte(src))
+		require.Empty(t, faults)
+		require.Equal(t, []string{"1.2", "Every type of step once.", "all test", "said from passed"},
+			[]string{d.Version, d.Description, strings.Join(d.Tags, " "), strings.Join(d.Outputs, " ")})
+		require.EqualValues(t, 500_000_000, *d.Budget.NanoUSD())
+		require.EqualValues(t, 10_000, *d.Budget.Tokens)
+		place, ok := d.Place("facts")
+		require.True(t, ok)
+		require.Equal(t, 16, place.Line)
+		_, ok = d.Place("inputs")
+		require.False(t, ok)
+	})
+}
+
+// TestFaults tells all faults at once, each with its place and how to mend it.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join("testdata", "faults")
+	files, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	for _, f := range files {
+		name, ok := strings.CutSuffix(f.Name(), ".yaml")
+		if !ok {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			src, err := os.ReadFile(filepath.Join(dir, f.Name()))
+			require.NoError(t, err)
+			faults := faultsOf(string(src))
+			require.NotEmpty(t, faults)
+			var b strings.Builder
+			lines := strings.Split(string(src), "\n")
+			for _, x := range faults {
+				b.WriteString(x.String() + "\n")
+				if x.Line > 0 && x.Line <= len(lines) {
+					fmt.Fprintf(&b, "    %s\n    %s^\n", lines[x.Line-1], strings.Repeat(" ", x.Column-1))
+				}
+			}
+			golden(t, filepath.Join("faults", name+".txt"), b.String())
+		})
+	}
+}
+
+// TestPlaces finds the same places in JSON.
+func TestPlaces(t *testing.T) {
+	t.Parallel()
+	faults := faultsOf("{\n  \"name\": \"ö\", \"stepz\": [],\n  \"steps\": [\n    {\"type\": \"code\", \"code\": \"1\", \"x\": {\"y\": 1}},\n    {\"type\": \"cod\"}\n  ]\n}")
+	require.Equal(t, "2:16: stepz: error[UNKNOWN_KEY]: a workflow has no key `stepz`; did you mean `steps`?\n"+
+		"4:35: steps[0].x: error[UNKNOWN_KEY]: a step of the type code has no key `x`; use `parallel`, `type`, `id`, `needs`, `retry`, `timeout`, `on_error`, `code`, `snippet` or `language`\n"+
+		"5:14: steps[1].type: error[UNKNOWN_WORD]: the type of a step cannot be `cod`; did you mean `code`?", faults.Error())
+}
+
+// TestBounds refuses what is too large before work is done on it.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	deep := strings.Repeat("[", 100) + strings.Repeat("]", 100)
+	for name, c := range map[string]struct{ src, code string }{
+		"long":           {"name: " + strings.Repeat("x", workflow.MaxBytes), "TOO_LARGE"},
+		"deep YAML":      {"name: x\nsteps: " + deep, "TOO_DEEP"},
+		"deep JSON":      {`{"name": "x", "steps": ` + deep + `}`, "TOO_DEEP"},
+		"very deep":      {"a: " + strings.Repeat("[", 100_000), "SYNTAX"},
+		"many values":    {"name: x\nsteps: [" + strings.Repeat("1,", 200_000) + "1]", "TOO_LARGE"},
+		"many keys":      {"name: x\n" + strings.Repeat("k: 1\n", 60_000), "DUPLICATE_KEY"},
+		"alias":          {"name: &a x\nsteps: [*a]", "ALIAS"},
+		"merge":          {"name: x\n<<: {a: 1}\nsteps: []", "BAD_KEY"},
+		"not text":       {"name: \xff", "NOT_TEXT"},
+		"empty":          {"", "EMPTY"},
+		"two documents":  {"name: x\n---\nname: y", "SEVERAL_DOCUMENTS"},
+		"no mapping":     {"- a", "NOT_A_WORKFLOW"},
+		"infinite":       {"name: x\nsteps: [.inf]", "BAD_NUMBER"},
+		"many refs":      {"name: x\nsteps: [{type: transform, template: \"" + many("{{ s%d }}", 200) + "\"}]", "TOO_LARGE"},
+		"many faults":    {"name: x\nsteps: [" + strings.Repeat("{type: x},", 1000) + "]", "UNKNOWN_WORD"},
+		"a bomb of refs": {"name: x\nsteps: [{type: transform, template: \"" + strings.Repeat("{{", 300_000) + "\"}]", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			faults := faultsOf(c.src)
+			require.LessOrEqual(t, len(faults), 100)
+			if c.code == "" {
+				require.Empty(t, faults)
+				return
+			}
+			require.NotEmpty(t, faults)
+			require.Equal(t, c.code, faults[0].Code, "%s", faults[0])
+			require.Less(t, len(faults.Error()), 64<<10)
+		})
+	}
+}
+
+// many are n texts of a format with a number.
+func many(format string, n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, format, i)
+	}
+	return b.String()
+}
+
+// chain is a workflow of n steps, each with the result of the one before.
+func chain(n int) string {
+	var b strings.Builder
+	b.WriteString("name: Chain\nsteps:\n  - {id: s0, type: transform, template: 0}\n")
+	for i := 1; i < n; i++ {
+		fmt.Fprintf(&b, "  - {id: s%d, type: transform, template: \"after {{ s%d }}\"}\n", i, i-1)
+	}
+	return b.String()
+}
+
+func TestLong(t *testing.T) {
+	t.Parallel()
+	require.Len(t, compiled(t, chain(1000)).Nodes, 1001)
+}
+
+func BenchmarkCompile(b *testing.B) {
+	for _, n := range []int{10, 1000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			src := []byte(chain(n))
+			for b.Loop() {
+				d, faults := workflow.Read(src)
+				require.Empty(b, faults)
+				_, faults = workflow.Compile(d)
+				require.Empty(b, faults)
+			}
+		})
+	}
+}
+
+// FuzzRead looks for texts that make reading or compiling fail in another way than by faults, and for graphs
+// that the machine refuses.
+func FuzzRead(f *testing.F) {
+	f.Add(switched)
+	f.Add(`{"name": "x", "steps": [{"type": "wait", "delay": "1m"}]}`)
+	f.Add("name: x\nsteps:\n  - parallel: [{type: code, code: 'result = 1'}, [{type: merge, from: [code_1]}]]\n  - {type: filter, over: \"{{ a.b[0] }}\", rules: [{field: x, operator: in, value: [1]}]}")
+	f.Fuzz(func(t *testing.T, src string) {
+		d, faults := workflow.Read([]byte(src))
+		if d == nil {
+			require.NotEmpty(t, faults)
+			return
+		}
+		g, faults := workflow.Compile(d)
+		if g == nil {
+			require.NotEmpty(t, faults)
+			return
+		}
+		if len(g.Nodes) > 200 {
+			return
+		}
+		_, err := workgraph.Compile(t.Context(), g, known{})
+		var found workgraph.Faults
+		if err != nil {
+			require.ErrorAs(t, err, &found)
+			for _, x := range found {
+				require.Contains(t, []string{"BAD_EXPRESSION", "BAD_ACTOR", "BAD_SCHEMA", "BAD_CHECK", "BAD_BINDING", "BAD_ARGUMENT", "BAD_TIMEOUT", "OUT_OF_RANGE"}, string(x.Code), "%v\n%s", x, src)
+			}
+		}
+	})
+}
+
+// known knows every actor.
+type known struct{}
+
+func (known) ActorInfo(string) (workgraph.ActorInfo, bool) {
+	return workgraph.ActorInfo{Effect: workgraph.Pure}, true
+}
+
+// BenchmarkWorst compiles texts that were made to take long.
+func BenchmarkWorst(b *testing.B) {
+	for name, src := range map[string]string{
+		"independent": "name: x\nsteps:\n" + many("  - {id: s%d, type: wait, delay: 1, needs: []}\n", 10_000),
+		"one join":    "name: x\nsteps:\n  - parallel:\n" + many("    - {id: s%d, type: wait, delay: 1}\n", 9_000) + "  - {type: merge, mode: list}\n",
+		"faults":      "name: x\nsteps:\n" + many("  - {id: s%d, type: transform, template: \"{{ nobody }}\"}\n", 10_000),
+		"long rules":  "name: x\nsteps:\n  - {id: a, type: wait, delay: 1}\n  - type: assertion\n    rules:\n" + strings.Repeat("      - {field: a"+strings.Repeat(".b", 110)+", value: 1}\n", 3_000),
+		"bad refs":    "name: x\nsteps:\n  - {type: transform, template: \"" + strings.Repeat("{{ ! }} ", 100_000) + "\"}\n",
+		"quotes":      "name: \"" + strings.Repeat(`\"`, 400_000) + "\"\nsteps: []\n",
+		"brackets":    "name: x\nsteps: [" + strings.Repeat("[],", 90_000) + "]\n",
+		"keys":        "name: x\n" + many("k%d: 1\n", 90_000),
+		"flow":        "name: {a: {b: {c: " + strings.Repeat("{d: ", 60) + strings.Repeat("}", 63),
+		"indent":      "name: x\nsteps:\n" + strings.Repeat(" ", 500_000) + "x",
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(src)))
+			for b.Loop() {
+				faultsOf(src)
+			}
+		})
+	}
+}
