@@ -14,9 +14,9 @@ type Reply struct {
 	Run *Run
 	// Answer is the result of the run, encoded as JSON. It is nil if Question is not.
 	Answer json.RawMessage
-	// Question waits for an answer, and the run with it. If it is the agent's own (of_agent), the next message
-	// answers it. The answer to another one, such as that of a tool that asks for an approval, takes
-	// Client.Answer or Client.Decide.
+	// Question waits for an answer, and the run with it. If it is the agent's own (of_agent), the next
+	// message answers it. The answer to another one, such as that of a tool that asks for an approval,
+	// takes Client.Answer or Client.Decide.
 	Question *executorv1.Interrupt
 }
 
@@ -46,9 +46,9 @@ func (t *Thread) Ask(ctx context.Context, content any, requestID string) (*Reply
 	return t.Await(ctx, turn)
 }
 
-// Await waits until a message that was sent is answered, or a question waits. While the agent is paused it
-// waits, too, until ctx ends. A run that does not complete is a *RunError, a message that no run could take an
-// error of this kind with the reason TURN_FAILED.
+// Await waits until a message that was sent is answered, or a question waits. While the agent is paused
+// it waits, too, until ctx ends. A run that does not complete is a *RunError, a message that no run
+// could take an error of this kind with the reason TURN_FAILED.
 func (t *Thread) Await(ctx context.Context, turn *executorv1.Turn) (*Reply, error) {
 	for pause := turnPoll; ; pause = min(2*pause, maxTurnPoll) {
 		switch turn.GetState() {
@@ -81,7 +81,7 @@ func (r *Run) reply(ctx context.Context) (*Reply, error) {
 		if err != nil {
 			return nil, err
 		}
-		if q.GetState() == executorv1.InterruptState_INTERRUPT_STATE_OPEN { // others belong to earlier messages
+		if q.GetState() == executorv1.InterruptState_INTERRUPT_STATE_OPEN { // others are older
 			return &Reply{Run: r, Question: q}, nil
 		}
 	}

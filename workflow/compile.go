@@ -10,9 +10,10 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Compile makes the graph of a definition. Every fault is told at once, in the order of the text; the graph is
-// nil if there is any. Whether the actors exist, and take what they are given, is for workgraph.Validate, with
-// the actors of a server: Place says where the fault of a node stands in the text.
+// Compile makes the graph of a definition. Every fault is told at once, in the order of the text; the
+// graph is nil if there is any. Whether the actors exist, and take what they are given, is for
+// workgraph.Validate, with the actors of a server: Place says where the fault of a node stands in the
+// text.
 func Compile(d *Definition) (*workgraph.Graph, Faults) {
 	c := &compiler{teller: &teller{lines: d.lines}, d: d, g: &workgraph.Graph{Name: d.Name}, steps: map[string]*Step{}, place: map[string]int{}, claims: map[string][]end{}}
 	c.declare(d.Steps)
@@ -187,7 +188,7 @@ func (c *compiler) sequence(steps []*Step, ends []end) []end {
 			ends = out
 			continue
 		}
-		in := ends
+		var in []end
 		claimed := c.claims[s.ID]
 		switch {
 		case s.hasNeeds:

@@ -13,7 +13,7 @@ import (
 type Definition struct {
 	// Name is what people call it. It must not be empty.
 	Name string
-	// Version is a label of the author's; the catalogue numbers versions itself.
+	// Version is a label of the author's.
 	Version     string
 	Description string
 	Tags        []string

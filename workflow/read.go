@@ -136,15 +136,6 @@ func (o *object) amount(key string) (n float64, ok bool) {
 	return n, true
 }
 
-// truth is the true or false of a key, or the default.
-func (o *object) truth(key string, without bool) bool {
-	v := o.value(key)
-	if v == nil || !o.t.is(v, boolean) {
-		return without
-	}
-	return v.text == "true"
-}
-
 // word is one of some words, or the default.
 func (o *object) word(key, without string, words ...string) string {
 	v := o.value(key)

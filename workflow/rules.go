@@ -130,7 +130,8 @@ func (r rule) expr() string {
 // switchBody chooses where to go on.
 type switchBody struct {
 	rules []routeRule
-	// rest is where to go if no rule holds: the id of a step, or steps of its own. route is empty for neither.
+	// rest is where to go if no rule holds: the id of a step, or steps of its own. route is empty for
+	// neither.
 	route     *value
 	otherwise *value
 	rest      []*Step

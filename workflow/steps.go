@@ -36,14 +36,10 @@ type body interface {
 }
 
 // types are the step types by name, with how each is read.
-var types map[string]func(t *teller, o *object) body
-
-func init() {
-	types = map[string]func(t *teller, o *object) body{
-		"actor": readActor, "agent": readAgent, "assertion": readAssertion, "categorizer": readCategorizer, "code": readCode, "extractor": readExtractor,
-		"filter": readFilter, "http": readHTTP, "human": readHuman, "merge": readMerge, "reply_chat": readReply, "switch": readSwitch,
-		"transform": readTransform, "wait": readWait, "workflow": readWorkflow,
-	}
+var types = map[string]func(t *teller, o *object) body{
+	"actor": readActor, "agent": readAgent, "assertion": readAssertion, "categorizer": readCategorizer, "code": readCode, "extractor": readExtractor,
+	"filter": readFilter, "http": readHTTP, "human": readHuman, "merge": readMerge, "reply_chat": readReply, "switch": readSwitch,
+	"transform": readTransform, "wait": readWait, "workflow": readWorkflow,
 }
 
 func typeNames() []string {
@@ -405,6 +401,9 @@ func (b *mergeBody) node(c *compiler, s *Step, n *workgraph.Node) {
 // mergeExpr is the results of steps as one value. In a map the result of a step that did not run is null;
 // a list leaves it out.
 func mergeExpr(mode string, ids []string) string {
+	if len(ids) == 0 && mode != "map" {
+		return "[]"
+	}
 	parts := make([]string, len(ids))
 	for i, id := range ids {
 		result := "nodes." + id + ".result"
@@ -417,7 +416,7 @@ func mergeExpr(mode string, ids []string) string {
 	if mode == "map" {
 		return "{" + strings.Join(parts, ", ") + "}"
 	}
-	list := strings.Join(append(parts, "[]"), " + ")
+	list := strings.Join(parts, " + ") + " + []"
 	if mode == "first" {
 		return "(" + list + ")[0]"
 	}

@@ -114,7 +114,7 @@ name: Nightly digest
 trigger: {type: manual}
 steps:
   - {id: pull, type: code, snippet: "return 1"}
-  - {id: sum, type: agent, prompt: "Summarise", tools: [http, {actor: mcp/files/read, name: read, with: {scope: team}}]}
+  - {id: sum, type: agent, prompt: "Summarize", tools: [http, {actor: mcp/files/read, name: read, with: {scope: team}}]}
   - {type: transform, template: "Digest: {{ sum }} of {{ pull.output }}"}
 `)
 	require.Equal(t, []string{"inputs -> pull", "pull -> sum", "sum -> transform_3"}, edges(g))
@@ -415,7 +415,7 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			require.ErrorAs(t, err, &found)
 			for _, x := range found {
-				require.Contains(t, []string{"BAD_EXPRESSION", "BAD_ACTOR", "BAD_SCHEMA", "BAD_CHECK", "BAD_BINDING", "BAD_ARGUMENT", "BAD_TIMEOUT", "OUT_OF_RANGE"}, string(x.Code), "%v\n%s", x, src)
+				require.Contains(t, []string{"BAD_EXPRESSION", "BAD_ACTOR", "BAD_SCHEMA", "BAD_CHECK", "BAD_BINDING", "BAD_ARGUMENT", "BAD_TIMEOUT", "OUT_OF_RANGE"}, x.Code, "%v\n%s", x, src)
 			}
 		}
 	})

@@ -23,7 +23,9 @@ func TestCompiledHoldsNoContext(t *testing.T) {
 		for range 4 { // pools give back what they have after two
 			runtime.GC()
 		}
-		require.True(t, held.Value() == nil, "the context is still held")
+		if held.Value() != nil { // nobody wants to read 64 KiB of it
+			require.Fail(t, "the context is still held")
+		}
 	}
 	for _, src := range []string{
 		`1`,

@@ -217,8 +217,8 @@ func (d decoder) jsonText(v reflect.Value, n ast.Node, key string) {
 	}
 }
 
-// writeJSON writes a YAML tree as JSON, keys in their order. It reports whether all of it is JSON; if not, the
-// fault is told.
+// writeJSON writes a YAML tree as JSON, keys in their order. It reports whether all of it is JSON; if
+// not, the fault is told.
 func (d decoder) writeJSON(b *strings.Builder, n ast.Node, key string) bool {
 	if entries, ok := mapping(n); ok {
 		b.WriteByte('{')

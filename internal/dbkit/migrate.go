@@ -29,8 +29,8 @@ const (
 	ReasonSchemaOld = "SCHEMA_TOO_OLD"
 	// ReasonSchemaNew is the reason of FailedPrecondition when a later binary has migrated the store.
 	ReasonSchemaNew = "SCHEMA_TOO_NEW"
-	// ReasonSchemaOther is the reason of FailedPrecondition when the store was migrated with files of the same
-	// numbers that say something else.
+	// ReasonSchemaOther is the reason of FailedPrecondition when the store was migrated with files of
+	// the same numbers that say something else.
 	ReasonSchemaOther = "SCHEMA_OF_ANOTHER_BUILD"
 
 	versionQuery = `SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied`
