@@ -114,10 +114,11 @@ func (l *live) eventRows(t testing.TB, id string) int {
 	}
 }
 
-// BenchmarkAgentPrompt builds the first prompt of an agent on a thread of 10,000 messages and 2,000 states,
-// in both forms and as long as one may be: cold, with nothing of the thread in memory, and warm. It times the
-// step of the loop that builds it, in runs of agents; hold is the time of that step in which the thread is
-// held, which is a commit and counts in neither. All are medians.
+// BenchmarkAgentPrompt builds the first prompt of an agent on a thread of 10,000 messages and 2,000
+// states, in both forms, as long as one may be and as long as it is by default: cold, with nothing of
+// the thread in memory, and warm. It times the step of the loop that builds it, in runs of agents; hold
+// is the time of that step in which the thread is held, which is a commit and counts in neither. All
+// are medians.
 func BenchmarkAgentPrompt(b *testing.B) {
 	eachBench(b, func(b *testing.B, s store) {
 		var began workgraph.ActorFunc
@@ -141,8 +142,9 @@ func BenchmarkAgentPrompt(b *testing.B) {
 			}
 		}
 		l.wait(b, l.start(b, g), journal.StateCompleted)
-		for _, form := range []string{"prompt", "tools"} {
-			b.Run(form, func(b *testing.B) {
+		const longest = `, "history": {"messages": 1000, "tokens": 400000}`
+		for _, c := range []struct{ name, form, history string }{{"prompt", "prompt", longest}, {"tools", "tools", longest}, {"prompt by default", "prompt", ""}, {"tools by default", "tools", ""}} {
+			b.Run(c.name, func(b *testing.B) {
 				var cold, warm, hold []time.Duration
 				bytes := 0
 				began = func(ctx context.Context, c *workgraph.Call) (out workgraph.Outcome, err error) {
@@ -163,8 +165,7 @@ func BenchmarkAgentPrompt(b *testing.B) {
 				}
 				for range b.N {
 					n := workgraph.Node{ID: "agent", Actor: "agent"}
-					require.NoError(b, json.Unmarshal(fmt.Appendf(nil, `{"thread_id": %q, "user_input": "go on", "reasoner": "reasoner", "form": %q, "actions": {"ok": {}},
-						"history": {"messages": 1000, "tokens": 400000}}`, id, form), &n.Named))
+					require.NoError(b, json.Unmarshal(fmt.Appendf(nil, `{"thread_id": %q, "user_input": "go on", "reasoner": "reasoner", "form": %q, "actions": {"ok": {}}%s}`, id, c.form, c.history), &n.Named))
 					l.wait(b, l.start(b, &workgraph.Graph{Nodes: []workgraph.Node{n}}), journal.StateCompleted)
 				}
 				for name, of := range map[string][]time.Duration{"cold": cold, "warm": warm, "hold": hold} {
