@@ -20,7 +20,8 @@ type Reply struct {
 	Question *executorv1.Interrupt
 }
 
-// Text is the answer, or the question's text. A JSON text is given without its quotes, other JSON as it is.
+// Text is the answer, or the question's text. A JSON text is given without its quotes, null as nothing, and
+// other JSON as it is.
 func (r *Reply) Text() string {
 	raw := r.Answer
 	if r.Question != nil {

@@ -1,8 +1,11 @@
 package workflow
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,18 +18,21 @@ import (
 // workgraph.Validate, with the actors of a server: Place says where the fault of a node stands in the
 // text.
 func Compile(d *Definition) (*workgraph.Graph, Faults) {
-	c := &compiler{teller: &teller{lines: d.lines}, d: d, g: &workgraph.Graph{Name: d.Name}, steps: map[string]*Step{}, place: map[string]int{}, claims: map[string][]end{}}
-	c.declare(d.Steps)
-	begin := workgraph.Node{ID: inputsID, Name: "inputs", Actor: "cel", Named: map[string]json.RawMessage{"expr": jsonText("input.named")}, PassDown: workgraph.Merge("{'args': [], 'named': {}}")}
+	c := &compiler{teller: &teller{lines: d.lines}, d: d, g: &workgraph.Graph{Name: d.Name}, steps: map[string]*Step{}, place: map[string]int{}, claims: map[string][]end{},
+		number: map[string]int{}, home: map[string]int{}, homes: []int{-1}, exprs: map[string]error{}}
+	c.declare(d.Steps, 0)
+	begin := workgraph.Node{ID: inputsID, Name: "inputs", Actor: "cel", Named: map[string]json.RawMessage{"expr": jsonText("input.named")},
+		PassDown: workgraph.Merge("{'args': [], 'named': {}}")}
 	if d.Inputs != nil {
 		begin.Check, begin.Retry = &workgraph.Check{Schema: d.Inputs}, workgraph.Retry{MaxAttempts: 1}
+		c.declareInputs()
 	}
 	c.put(begin, nil)
-	ends := c.sequence(d.Steps, []end{{from: inputsID}})
+	ends := c.sequence(d.Steps, []end{{from: inputsID}}, false)
 	for _, s := range c.order {
 		c.routes(s)
 	}
-	if len(d.Outputs) > 0 {
+	if len(d.Outputs) > 0 && !c.tooLarge {
 		c.outputs(ends)
 	}
 	if len(c.faults) > 0 {
@@ -35,8 +41,36 @@ func Compile(d *Definition) (*workgraph.Graph, Faults) {
 	return c.g, nil
 }
 
-// Place is where a step stands in the text that a definition was read from. ok is false for other ids.
+// declareInputs notes what is known of the inputs.
+func (c *compiler) declareInputs() {
+	c.inputs, _ = closed(c.d.Inputs)
+	if _, ok := c.inputs["expr"]; ok { // it would take the place of the node's own argument
+		c.at(c.d.inputs, "BAD_ID", "choose another", "`expr` cannot be the name of an input: it has a meaning of its own")
+	}
+	if properties := c.d.inputs.get("properties"); properties != nil {
+		c.noDefaults(properties)
+	} else {
+		c.noDefaults(c.d.inputs)
+	}
+}
+
+// noDefaults tells of defaults of inputs, which nothing fills in.
+func (c *compiler) noDefaults(properties *value) {
+	for i := range properties.entries {
+		if given := properties.entries[i].value.get("default"); given != nil {
+			c.at(given, "FIELD_NOT_USED", "leave it out, and give the input at each start", "defaults of inputs are not filled in")
+		}
+	}
+}
+
+// Place is where the text stands that a node of the graph was made of. ok is false for other ids.
 func (d *Definition) Place(step string) (p Place, ok bool) {
+	switch {
+	case step == inputsID && d.inputs != nil:
+		return d.inputs.at, true
+	case step == outputsID && d.outputs != nil:
+		return d.outputs.at, true
+	}
 	var find func(steps []*Step) bool
 	find = func(steps []*Step) bool {
 		for _, s := range steps {
@@ -86,6 +120,9 @@ func (s *Step) within() [][]*Step {
 	return out
 }
 
+// outputsID is the node that makes the result of a run.
+const outputsID = "outputs"
+
 // compiler makes one graph.
 type compiler struct {
 	*teller
@@ -100,10 +137,32 @@ type compiler struct {
 	number map[string]int
 	// claims are the ways to steps that a switch names.
 	claims map[string][]end
+	// when are the routes without which a node does not run, by number: see certain.
+	when []conds
+	// home is the sequence that a step stands in, and homes the sequence that each sequence stands in.
+	home  map[string]int
+	homes []int
+	// inputs are the declared ones, and whether each must be given. nil if any may come.
+	inputs map[string]bool
+	// exprs are the expressions that were compiled.
+	exprs map[string]error
+	// bytes are those of the arguments so far.
+	bytes int
+	// tooLarge says that the graph is beyond its bounds, so that no more of it is made.
+	tooLarge bool
 }
 
-// end is a way on from a node, and what must hold for it.
-type end struct{ from, when string }
+// The bounds of a graph.
+const maxEdges, maxGraphBytes = 50_000, 16 << 20
+
+// conds are routes of switches, each as "SWITCH ROUTE", sorted.
+type conds []string
+
+// maxConds is how many routes are kept of a node. Beyond that nothing is known of it.
+const maxConds = 32
+
+// end is a way on from a node, what must hold for it, and the route that it is of a switch.
+type end struct{ from, when, route string }
 
 // set is a set of small numbers.
 type set []uint64
@@ -126,8 +185,24 @@ func (s *set) merge(other set) {
 	}
 }
 
-// declare notes all steps, so that references and routes to later ones are known.
-func (c *compiler) declare(steps []*Step) {
+// reserved are words that expressions, scripts or this language use otherwise.
+var reserved = map[string]bool{
+	inputsID: true, outputsID: true, itemID: true, onward: true, "default": true, "script": true, "max_steps": true, "named": true, "args": true, "main": true, "result": true,
+	// of CEL
+	"in": true, "true": true, "false": true, "null": true, "as": true, "break": true, "const": true, "else": true, "for": true, "function": true, "if": true, "import": true,
+	"let": true, "loop": true, "package": true, "namespace": true, "return": true, "var": true, "void": true, "while": true,
+	// of Starlark
+	"and": true, "def": true, "elif": true, "lambda": true, "load": true, "not": true, "or": true, "pass": true, "assert": true, "async": true, "await": true,
+	"class": true, "del": true, "except": true, "finally": true, "from": true, "global": true, "is": true, "nonlocal": true, "raise": true, "try": true, "with": true, "yield": true,
+	"None": true, "True": true, "False": true,
+}
+
+// ofRule is the name of the route of a rule that has steps of its own.
+var ofRule = regexp.MustCompile(`^rule_[0-9]+$`)
+
+// declare notes all steps, so that references and routes to later ones are known. home is the sequence that
+// they stand in.
+func (c *compiler) declare(steps []*Step, home int) {
 	for _, s := range steps {
 		if s.Parallel == nil {
 			at := s.at
@@ -135,17 +210,18 @@ func (c *compiler) declare(steps []*Step) {
 				at = id
 			}
 			switch was := c.steps[s.ID]; {
-			case s.ID == inputsID || s.ID == itemID || s.ID == onward:
+			case reserved[s.ID] || ofRule.MatchString(s.ID):
 				c.at(at, "BAD_ID", "choose another", "%q cannot be the id of a step: it has a meaning of its own", s.ID)
 			case was != nil:
 				c.at(at, "DUPLICATE_ID", "give one of them another `id`", "there is a step %q already, in line %d", clip(s.ID), was.at.at.Line)
 			default:
-				c.steps[s.ID], c.place[s.ID] = s, len(c.order)
+				c.steps[s.ID], c.place[s.ID], c.home[s.ID] = s, len(c.order), home
 				c.order = append(c.order, s)
 			}
 		}
 		for _, in := range s.within() {
-			c.declare(in)
+			c.homes = append(c.homes, home)
+			c.declare(in, len(c.homes)-1)
 		}
 	}
 }
@@ -153,50 +229,176 @@ func (c *compiler) declare(steps []*Step) {
 // put adds a node with the edges into it.
 func (c *compiler) put(n workgraph.Node, in []end) {
 	c.g.Nodes = append(c.g.Nodes, n)
-	if c.number == nil {
-		c.number = map[string]int{}
-	}
 	var before set
+	var when []conds
 	seen := make(map[end]bool, len(in))
 	for _, e := range in {
 		if seen[e] {
 			continue
 		}
-		seen[e] = true
+		if seen[e] = true; len(c.g.Edges) == maxEdges {
+			c.tooLarge = true
+			c.add(Fault{Code: "TOO_LARGE", Message: fmt.Sprintf("the workflow has more than %d ways between its steps", maxEdges), Hint: "put a `merge` between steps that many others follow"})
+			break
+		}
 		c.g.Edges = append(c.g.Edges, workgraph.Edge{From: e.from, To: n.ID, When: e.when})
 		if k, ok := c.number[e.from]; ok {
 			before.merge(c.before[k])
 			before.add(k)
+			when = append(when, c.when[k].with(e))
 		}
 	}
 	c.number[n.ID] = len(c.before)
-	c.before = append(c.before, before)
+	c.before, c.when = append(c.before, before), append(c.when, c.joined(n.ID, when))
 }
 
-// sequence compiles steps that follow each other, and returns the ways on from the last ones.
-func (c *compiler) sequence(steps []*Step, ends []end) []end {
+// with are the routes of the source of a way, and the one of the way itself.
+func (w conds) with(e end) conds {
+	if e.route == "" {
+		return w
+	}
+	out := slices.Clone(w)
+	at, _ := slices.BinarySearch(out, e.from+" "+e.route)
+	return slices.Insert(out, at, e.from+" "+e.route)
+}
+
+// joined are the routes without which a node does not run that has these ways in, any of which lets it run.
+// What the ways have in common is known. If that is less than each of them has, they may be all routes of a
+// switch; otherwise the node has a condition of its own.
+func (c *compiler) joined(id string, ways []conds) conds {
+	if len(ways) == 0 {
+		return nil
+	}
+	ways = slices.Clone(ways)
+	for again := true; again && len(ways) > 1; {
+		ways, again = c.folded(ways)
+	}
+	common, alike := ways[0], true
+	for _, w := range ways[1:] {
+		rest := conds{}
+		for _, cond := range common {
+			if _, ok := slices.BinarySearch(w, cond); ok {
+				rest = append(rest, cond)
+			}
+		}
+		common = rest
+	}
+	for _, w := range ways {
+		alike = alike && len(w) > len(common)
+	}
+	if alike && len(ways) > 1 || len(common) > maxConds {
+		own := id + " "
+		common = common[:min(len(common), maxConds)]
+		at, _ := slices.BinarySearch(common, own)
+		common = slices.Insert(slices.Clone(common), at, own)
+	}
+	return common
+}
+
+// folded takes ways that are all routes of the last switch of one of them for one way to that switch. again
+// reports whether there were any.
+func (c *compiler) folded(ways []conds) (out []conds, again bool) {
+	groups := map[string]map[string]bool{} // switch and other conditions -> its routes
+	for _, w := range ways {
+		for i, cond := range w {
+			name, route, _ := strings.Cut(cond, " ")
+			if route == "" {
+				continue
+			}
+			key := name + "\n" + strings.Join(slices.Delete(slices.Clone(w), i, i+1), "\n")
+			if groups[key] == nil {
+				groups[key] = map[string]bool{}
+			}
+			groups[key][route] = true
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(groups)) {
+		name, rest, _ := strings.Cut(key, "\n")
+		b, ok := c.steps[name].body.(*switchBody)
+		if !ok || len(groups[key]) < len(b.routes()) {
+			continue
+		}
+		var left conds
+		if rest != "" {
+			left = strings.Split(rest, "\n")
+		}
+		for _, w := range ways {
+			if !slices.ContainsFunc(w, func(cond string) bool {
+				n, route, _ := strings.Cut(cond, " ")
+				return n == name && groups[key][route] && slices.Equal(without(w, cond), left)
+			}) {
+				out = append(out, w)
+			}
+		}
+		return append(out, left), true
+	}
+	return ways, false
+}
+
+func without(w conds, cond string) conds {
+	var out conds
+	for _, c := range w {
+		if c != cond {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// certain reports whether a step that comes before another one has run whenever the other one runs.
+func (c *compiler) certain(id, before string) bool {
+	k, ok := c.number[id]
+	if !ok {
+		return false
+	}
+	have := c.when[c.number[before]]
+	for _, cond := range c.when[k] {
+		if _, ok := slices.BinarySearch(have, cond); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// sequence compiles steps that follow each other, and returns the ways on from the last ones. routed says
+// that they are the own steps of a switch.
+func (c *compiler) sequence(steps []*Step, ends []end, routed bool) []end {
 	ends = slices.Clone(ends) // other branches begin with them, too
 	// What stands behind a step does not follow those that it needs besides.
 	needed := map[string]bool{}
-	open := func() []end { return slices.DeleteFunc(ends, func(e end) bool { return needed[e.from] }) }
+	open := func() []end {
+		ends = slices.DeleteFunc(ends, func(e end) bool { return needed[e.from] })
+		return ends
+	}
 	for _, s := range steps {
+		if c.full() || c.tooLarge {
+			break
+		}
 		if s.Parallel != nil {
 			var out []end
+			seen := map[end]bool{}
 			for _, branch := range s.Parallel {
-				out = append(out, c.sequence(branch, open())...)
+				for _, e := range c.sequence(branch, open(), routed) {
+					if !seen[e] {
+						seen[e] = true
+						out = append(out, e)
+					}
+				}
 			}
 			ends = out
 			continue
 		}
 		var in []end
 		claimed := c.claims[s.ID]
+		if s.hasNeeds && (routed || len(claimed) > 0) {
+			c.at(s.needsAt, "NEEDS_BESIDE_ROUTE", "leave `needs` out", "the step %q follows the route of a switch alone", clip(s.ID))
+		}
 		switch {
 		case s.hasNeeds:
 			in = c.needed(s)
 			for _, n := range in {
 				needed[n.from] = true
 			}
-			in = append(in, claimed...)
 		case len(claimed) > 0:
 			in = claimed
 		default:
@@ -284,7 +486,22 @@ func (c *compiler) step(s *Step, in []end) []end {
 	}
 	s.body.node(c, s, &n)
 	c.g.Nodes[at] = n
+	c.weigh(s, &n)
 	return []end{{from: s.ID}}
+}
+
+// weigh counts the arguments of a node, so that what is written once and used often stays bounded.
+func (c *compiler) weigh(s *Step, n *workgraph.Node) {
+	for _, v := range n.Named {
+		c.bytes += len(v)
+	}
+	for _, b := range n.Bind {
+		c.bytes += len(b.Value)
+	}
+	if c.bytes > maxGraphBytes && !c.tooLarge {
+		c.tooLarge = true
+		c.at(s.at, "TOO_LARGE", "shorten what agents are told, or name agents of the configuration by agent/NAME", "the arguments of the steps come to more than %d bytes", maxGraphBytes)
+	}
 }
 
 // direct are the steps whose ends lead to a step that was just put.
@@ -295,7 +512,7 @@ func (c *compiler) direct(s *Step) []string {
 		if e.To != s.ID {
 			break
 		}
-		if e.From != inputsID && !seen[e.From] {
+		if _, isSwitch := c.body(e.From).(*switchBody); e.From != inputsID && !isSwitch && !seen[e.From] {
 			seen[e.From] = true
 			out = append(out, e.From)
 		}
@@ -304,15 +521,31 @@ func (c *compiler) direct(s *Step) []string {
 	return out
 }
 
-// known tells of a reference to something that is not there, or does not come before a step.
-func (c *compiler) known(s *Step, r ref, v *value) bool {
+// body is that of a step, nil for other nodes.
+func (c *compiler) body(id string) body {
+	if s := c.steps[id]; s != nil {
+		return s.body
+	}
+	return nil
+}
+
+// known tells of a reference to something that is not there, or does not come before a step, or with sure may
+// not have run.
+func (c *compiler) known(s *Step, r ref, v *value, sure bool) bool {
 	tell := func(code, hint, format string, args ...any) bool {
 		c.add(Fault{Code: code, Place: r.at, Path: v.path(), Message: fmt.Sprintf(format, args...), Hint: hint})
 		return false
 	}
 	if r.step == inputsID {
-		if fields := c.inputFields(); len(r.path) > 0 && fields != nil && !slices.Contains(fields, r.path[0].field) {
-			return tell("UNKNOWN_INPUT", c.didYouMean(r.path[0].field, fields), "the workflow has no input %q", clip(r.path[0].field))
+		if len(r.path) == 0 || c.inputs == nil {
+			return true
+		}
+		name := r.path[0].field
+		switch must, ok := c.inputs[name]; {
+		case !ok:
+			return tell("UNKNOWN_INPUT", c.didYouMean(name, slices.Sorted(maps.Keys(c.inputs))), "the workflow has no input %q", clip(name))
+		case !must && sure:
+			return tell("MAY_BE_MISSING", "name it in `required`, or read it in an expression that asks for it by has()", "the input %q may be missing", clip(name))
 		}
 		return true
 	}
@@ -323,6 +556,9 @@ func (c *compiler) known(s *Step, r ref, v *value) bool {
 	k, done := c.number[r.step]
 	if !done || !c.before[c.number[s.ID]].has(k) {
 		return tell("NOT_BEFORE", "let it come before by `needs`, or by the order of the steps", "the step %q does not come before %q", clip(r.step), clip(s.ID))
+	}
+	if sure && !c.certain(r.step, s.ID) {
+		return tell("MAY_NOT_RUN", "put the results of the branches together by a `merge` with `mode: first`, and name that one", "the step %q stands behind a switch and may not have run", clip(r.step))
 	}
 	if fields := other.fields(); len(r.path) > 0 && fields != nil && !slices.Contains(fields, r.path[0].field) {
 		return tell("UNKNOWN_FIELD", c.didYouMean(r.path[0].field, fields), "the result of the step %q has no field %q", clip(r.step), clip(r.path[0].field))
@@ -343,22 +579,6 @@ func (s *Step) fields() []string {
 	return nil
 }
 
-// inputFields are the declared inputs, nil if any may come.
-func (c *compiler) inputFields() []string {
-	var schema struct {
-		Properties map[string]json.RawMessage `json:"properties"`
-	}
-	if c.d.Inputs == nil || json.Unmarshal(c.d.Inputs, &schema) != nil || len(schema.Properties) == 0 {
-		return nil
-	}
-	names := make([]string, 0, len(schema.Properties))
-	for name := range schema.Properties {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
 // argument gives a node a value with references, and returns these.
 func (c *compiler) argument(s *Step, n *workgraph.Node, name string, v *value) []ref {
 	if v == nil {
@@ -366,7 +586,7 @@ func (c *compiler) argument(s *Step, n *workgraph.Node, name string, v *value) [
 	}
 	refs := c.refs(v)
 	for _, r := range refs {
-		if !c.known(s, r, v) {
+		if !c.known(s, r, v, true) {
 			return refs
 		}
 	}
@@ -378,19 +598,57 @@ func (c *compiler) argument(s *Step, n *workgraph.Node, name string, v *value) [
 func (c *compiler) expression(s *Step, n *workgraph.Node, v *value) {
 	src := v.text
 	for _, r := range c.refs(v) {
-		if !c.known(s, r, v) {
+		if !c.known(s, r, v, true) {
+			return
+		}
+		if inText(v.text, r.mark) {
+			c.add(Fault{Code: "BAD_REFERENCE", Place: r.at, Path: v.path(), Message: clip(r.mark) + " stands within a text of the expression", Hint: "put texts together by +, as in 'Hi ' + {{ STEP }}"})
 			return
 		}
 		src = strings.ReplaceAll(src, r.mark, r.expr())
 	}
-	n.Named = map[string]json.RawMessage{"expr": jsonText(src)}
+	c.evaluates(n, v, src)
+}
+
+// inText reports whether a mark stands between the quotation marks of an expression.
+func inText(src, mark string) bool {
+	var quote byte
+	for i := 0; i < len(src); i++ {
+		switch ch := src[i]; {
+		case quote != 0 && strings.HasPrefix(src[i:], mark):
+			return true
+		case quote != 0 && ch == '\\':
+			i++
+		case quote == 0 && (ch == '"' || ch == '\''):
+			quote = ch
+		case ch == quote:
+			quote = 0
+		}
+	}
+	return false
+}
+
+// evaluates gives a node its expression, and tells a fault of it at v.
+func (c *compiler) evaluates(n *workgraph.Node, v *value, src string) {
+	err, known := c.exprs[src]
+	if !known && !c.full() {
+		_, err = workgraph.CompileExpr(context.Background(), src)
+		c.exprs[src] = err
+	}
+	if err != nil {
+		c.at(v, "BAD_EXPRESSION", "", "the expression cannot be used: %v", err)
+	}
+	if n.Named == nil {
+		n.Named = map[string]json.RawMessage{}
+	}
+	n.Named["expr"] = jsonText(src)
 }
 
 // conditions checks the references of rules, and returns their conditions.
 func (c *compiler) conditions(s *Step, rules []rule) []string {
 	var out []string
 	for _, r := range rules {
-		if r.field == nil || r.ref.step != itemID && !c.known(s, r.ref, r.field) {
+		if r.field == nil || r.ref.step != itemID && !c.known(s, r.ref, r.field, false) {
 			continue
 		}
 		out = append(out, r.expr())
@@ -418,16 +676,31 @@ func (c *compiler) chooses(s *Step, b *switchBody, n *workgraph.Node) {
 		rest = b.route.text
 	}
 	src.WriteString("{'route': " + literal(rest) + "}")
-	n.Named = map[string]json.RawMessage{"expr": jsonText(src.String())}
+	c.evaluates(n, s.at, src.String())
 	if b.route == nil && b.otherwise == nil {
 		n.Check = &workgraph.Check{CEL: "result.route != 'default'"}
 		n.Retry = workgraph.Retry{MaxAttempts: 1}
 	}
 }
 
+// routes are the names of all routes of a switch.
+func (b *switchBody) routes() map[string]bool {
+	out := map[string]bool{}
+	for i, r := range b.rules {
+		out[r.name(i)] = true
+	}
+	switch {
+	case b.route != nil:
+		out[b.route.text] = true
+	case b.otherwise != nil:
+		out["default"] = true
+	}
+	return out
+}
+
 // branches are the ways on from a switch: those to steps that it names are taken when these come.
 func (c *compiler) branches(s *Step, b *switchBody) []end {
-	way := func(route string) end { return end{s.ID, "result.route == " + literal(route)} }
+	way := func(route string) end { return end{s.ID, "result.route == " + literal(route), route} }
 	var out []end
 	lead := func(route *value, e end) {
 		if route.text == onward {
@@ -444,15 +717,25 @@ func (c *compiler) branches(s *Step, b *switchBody) []end {
 			lead(r.route, e)
 			continue
 		}
-		out = append(out, c.sequence(r.steps, []end{e})...)
+		out = append(out, c.sequence(r.steps, []end{e}, true)...)
 	}
 	switch {
 	case b.route != nil:
 		lead(b.route, way(b.route.text))
 	case b.otherwise != nil:
-		out = append(out, c.sequence(b.rest, []end{way("default")})...)
+		out = append(out, c.sequence(b.rest, []end{way("default")}, true)...)
 	}
 	return out
+}
+
+// around reports whether a sequence is another one, or holds it.
+func (c *compiler) around(outer, inner int) bool {
+	for ; inner >= 0; inner = c.homes[inner] {
+		if inner == outer {
+			return true
+		}
+	}
+	return false
 }
 
 // routes tells of routes that lead nowhere, or back.
@@ -470,6 +753,8 @@ func (c *compiler) routes(s *Step) {
 			c.at(v, "UNKNOWN_ROUTE", c.didYouMean(v.text, c.ids()), "the route leads to the step %q, which there is not", clip(v.text))
 		case c.place[v.text] <= c.place[s.ID]:
 			c.at(v, "ROUTE_GOES_BACK", "a switch leads to steps behind it", "the step %q stands before the switch", clip(v.text))
+		case !c.around(c.home[v.text], c.home[s.ID]):
+			c.at(v, "ROUTE_LEADS_INTO", "route to a step of the same list", "the step %q stands in another branch, or in the own steps of a switch", clip(v.text))
 		}
 	}
 	for _, r := range b.rules {
@@ -484,35 +769,29 @@ func (b *assertionBody) node(c *compiler, s *Step, n *workgraph.Node) {
 	for i := range conds {
 		conds[i] = "(" + conds[i] + ")"
 	}
-	list := "[" + strings.Join(conds, ", ") + "]"
-	count := "double(" + list + ".filter(x, x).size()) / " + strconv.Itoa(max(1, len(conds))) + ".0"
-	threshold := strconv.FormatFloat(b.threshold, 'f', 9, 64)
-	n.Named = map[string]json.RawMessage{"expr": jsonText("{'passed': " + count + " >= " + threshold + ", 'score': " + count + ", 'results': " + list + "}")}
+	// The rules are evaluated once, as the only item of a list.
+	score := "double(l.filter(x, x).size()) / " + strconv.Itoa(max(1, len(conds))) + ".0"
+	c.evaluates(n, s.at, "[["+strings.Join(conds, ", ")+"]].map(l, {'passed': "+score+" >= "+strconv.FormatFloat(b.threshold, 'f', 9, 64)+", 'score': "+score+", 'results': l})[0]")
 	n.Check, n.Retry = &workgraph.Check{CEL: "result.passed"}, workgraph.Retry{MaxAttempts: 1}
 }
 
 func (b *filterBody) node(c *compiler, s *Step, n *workgraph.Node) {
 	n.Actor = "cel"
-	if b.over == nil || !c.known(s, b.ref, b.over) {
+	if b.over == nil || !c.known(s, b.ref, b.over, true) {
 		return
 	}
 	conds := c.conditions(s, b.rules)
 	for i := range conds {
 		conds[i] = "(" + conds[i] + ")"
 	}
-	n.Named = map[string]json.RawMessage{"expr": jsonText(b.ref.expr() + ".filter(" + itemID + ", " + strings.Join(conds, " && ") + ")")}
+	c.evaluates(n, s.at, b.ref.expr()+".filter("+itemID+", "+strings.Join(conds, " && ")+")")
 }
 
 // outputs adds the node that makes the result of the run.
 func (c *compiler) outputs(ends []end) {
-	const id = "outputs"
-	if c.steps[id] != nil {
-		c.at(c.steps[id].at, "BAD_ID", "choose another", "%q cannot be the id of a step: it has a meaning of its own", id)
-		return
-	}
-	n := workgraph.Node{ID: id, Actor: "cel", Named: map[string]json.RawMessage{"expr": jsonText("named.value")}}
+	n := workgraph.Node{ID: outputsID, Actor: "cel", Named: map[string]json.RawMessage{"expr": jsonText("named.value")}}
 	c.put(n, ends)
-	s := &Step{ID: id, at: c.d.outputs}
+	s := &Step{ID: outputsID, at: c.d.outputs}
 	c.argument(s, &n, "value", c.d.outputs)
 	c.g.Nodes[len(c.g.Nodes)-1] = n
 }

@@ -27,14 +27,13 @@ type Definition struct {
 	Outputs []string
 	Budget  Budget
 
-	source, outputs *value
+	inputs, outputs *value
 	lines           []string
 }
 
 // Agent is an agent that steps name.
 type Agent struct {
 	Name         string
-	Description  string
 	Instructions string
 	// Model is a model profile of the configuration; empty means that of the workflow.
 	Model string
@@ -76,9 +75,9 @@ func (b Budget) NanoUSD() *int64 {
 // maxName bounds names and ids of a definition, in bytes, and maxSteps its steps.
 const maxName, maxSteps = 200, 10_000
 
-// idPattern is what ids of steps look like. They are names in expressions.
 const idHint = "use letters, digits and _, 64 at most, not beginning with a digit"
 
+// idPattern is what ids of steps look like. They are names in expressions and scripts.
 var idPattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
 
 // Read reads a definition from a YAML or JSON text. Every fault of its structure is told at once, in the
@@ -99,12 +98,12 @@ func Read(src []byte) (*Definition, Faults) {
 func (t *teller) definition(v *value) *Definition {
 	o := t.object(v, "a workflow")
 	d := &Definition{
-		source: v, lines: t.lines, Name: o.line("name", maxName), Version: o.label("version"), Description: o.text("description"), Inputs: o.schema("inputs"),
+		inputs: v.get("inputs"), lines: t.lines, Name: o.line("name", maxName), Version: o.label("version"), Description: o.text("description"), Inputs: o.schema("inputs"),
 	}
 	if v.get("name") == nil {
 		o.missing("name", "begin with `name: …`")
 	}
-	for _, tag := range o.texts("tags") {
+	for _, tag := range o.few("tags", o.texts("tags")) {
 		if s := strings.TrimSpace(tag.text); s != "" && !slices.Contains(d.Tags, s) {
 			d.Tags = append(d.Tags, s)
 		}
@@ -158,8 +157,7 @@ func (t *teller) agent(e entry) Agent {
 	if !idPattern.MatchString(e.key) {
 		t.add(Fault{Code: "BAD_ID", Place: e.at, Path: e.value.path(), Message: fmt.Sprintf("%q is no name of an agent", clip(e.key)), Hint: idHint})
 	}
-	a.Description = o.text("description")
-	a.Instructions = o.text("instructions")
+	a.Instructions = o.plain("instructions")
 	a.Model = o.line("model", maxName)
 	a.Tools = t.tools(o)
 	a.MaxRounds = o.whole("max_rounds", 1, 100_000, 0)
@@ -170,7 +168,7 @@ func (t *teller) agent(e entry) Agent {
 // tools are those of `tools`: the name of an actor, or keys and values.
 func (t *teller) tools(o *object) []Tool {
 	var out []Tool
-	for _, v := range o.list("tools") {
+	for _, v := range o.few("tools", o.list("tools")) {
 		tool := Tool{at: v}
 		switch v.kind {
 		case text:
@@ -179,6 +177,9 @@ func (t *teller) tools(o *object) []Tool {
 			in := t.object(v, "a tool")
 			tool.Actor, tool.Name, tool.Description = in.line("actor", maxName), in.line("name", maxName), in.text("description")
 			tool.Arguments = in.named("with")
+			if with := v.get("with"); with != nil {
+				t.unfilled(with)
+			}
 			in.done()
 		default:
 			t.is(v, text)

@@ -8,13 +8,12 @@ import (
 )
 
 // Place is a place in the text of a definition. Both count from 1, columns in characters; both are 0 for
-// something that no place of the text says, such as a definition that was built in Go.
+// something that no place of the text says.
 type Place struct{ Line, Column int }
 
-// Fault is one fault of a definition, or a warning about one.
+// Fault is one fault of a definition.
 type Fault struct {
-	Code    string
-	Warning bool
+	Code string
 	Place
 	// Path says where in the structure, such as "steps[2].prompt".
 	Path    string
@@ -25,11 +24,7 @@ type Fault struct {
 
 // String is the fault on one line.
 func (f Fault) String() string {
-	word := "error"
-	if f.Warning {
-		word = "warning"
-	}
-	text := fmt.Sprintf("%s[%s]: %s", word, f.Code, f.Message)
+	text := fmt.Sprintf("error[%s]: %s", f.Code, f.Message)
 	if f.Path != "" {
 		text = f.Path + ": " + text
 	}

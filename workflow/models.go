@@ -20,7 +20,7 @@ type agentBody struct {
 func readAgent(t *teller, o *object) body {
 	b := &agentBody{own: Agent{at: o.v}}
 	b.prompt = o.value("prompt")
-	b.own.Instructions = o.text("system_prompt")
+	b.own.Instructions = o.plain("system_prompt")
 	if b.named = o.value("agent"); b.named != nil && !t.is(b.named, text) {
 		b.named = nil
 	}
@@ -163,7 +163,7 @@ func readCategorizer(t *teller, o *object) body {
 	b := &askBody{prompt: o.mustText("prompt"), model: o.line("model", maxName), fields: []string{"category"},
 		system: "Say which category fits best. Answer with its name exactly as it is given."}
 	var names, lines []string
-	for _, v := range o.list("categories") {
+	for _, v := range o.few("categories", o.list("categories")) {
 		name, about := "", ""
 		switch v.kind {
 		case text:
@@ -207,12 +207,8 @@ func readExtractor(_ *teller, o *object) body {
 		o.missing("schema", "such as {city: {type: string}}")
 		return b
 	}
-	var known struct {
-		Properties           map[string]json.RawMessage `json:"properties"`
-		AdditionalProperties json.RawMessage            `json:"additionalProperties"`
-	}
-	if json.Unmarshal(b.schema, &known) == nil && len(known.Properties) > 0 && (known.AdditionalProperties == nil || string(known.AdditionalProperties) == "false") {
-		b.fields = slices.Sorted(maps.Keys(known.Properties))
+	if known, ok := closed(b.schema); ok {
+		b.fields = slices.Sorted(maps.Keys(known))
 	}
 	return b
 }

@@ -221,32 +221,101 @@ func (o *object) entries(key string) []entry {
 	return v.entries
 }
 
-// json is the value of a key as JSON, nil if it is not there.
-func (o *object) json(key string) json.RawMessage {
-	v := o.value(key)
-	if v == nil {
-		return nil
+// maxFew bounds lists of which few have many items.
+const maxFew = 100
+
+// few are the items of a list, cut where there are too many of them.
+func (o *object) few(key string, items []*value) []*value {
+	if len(items) > maxFew {
+		o.t.at(items[maxFew], "TOO_LARGE", "", "`%s` may have %d items", key, maxFew)
+		return items[:maxFew]
 	}
-	return v.json()
+	return items
 }
 
-// schema is the JSON Schema of a key. Keys and values without any key of a schema are the properties of an
-// object: `{topic: {type: string}}`.
+// plain is a text in which no references are filled in.
+func (o *object) plain(key string) string {
+	s := o.text(key)
+	if s != "" {
+		o.t.unfilled(o.v.get(key))
+	}
+	return s
+}
+
+// unfilled tells of references in a value in which none are filled in.
+func (t *teller) unfilled(v *value) {
+	for _, item := range v.items {
+		t.unfilled(item)
+	}
+	for i := range v.entries {
+		t.unfilled(v.entries[i].value)
+	}
+	if v.kind != text || t.full() {
+		return
+	}
+	if mark := marks.FindString(v.text); mark != "" {
+		t.add(Fault{Code: "REFERENCE_NOT_FILLED", Place: t.placeOf(v, mark), Path: v.path(), Message: "references are not filled in here: " + clip(mark),
+			Hint: "put it into a prompt, a template or an argument; rules compare fields with plain values"})
+	}
+}
+
+// schema is the JSON Schema of a key. Keys and values that are no schema are the properties of an object, all
+// of which must be there: `{topic: {type: string}}`.
 func (o *object) schema(key string) json.RawMessage {
 	v := o.value(key)
 	if v == nil || !o.t.is(v, mapping) {
 		return nil
 	}
+	kind := v.get("type")
+	isSchema := kind != nil && (kind.kind == text || kind.kind == list)
 	for i := range v.entries {
-		if slices.Contains(schemaKeys, v.entries[i].key) {
-			return v.json()
-		}
+		isSchema = isSchema || slices.Contains(schemaKeys, v.entries[i].key)
 	}
-	return json.RawMessage(`{"type":"object","properties":` + string(v.json()) + `}`)
+	if isSchema {
+		return v.json()
+	}
+	required := make([]string, len(v.entries))
+	for i := range v.entries {
+		required[i] = literal(v.entries[i].key)
+	}
+	return json.RawMessage(`{"type":"object","required":[` + strings.Join(required, ",") + `],"properties":` + string(v.json()) + `}`)
 }
 
-// schemaKeys are keys by which a mapping is known to be a schema.
-var schemaKeys = []string{"$schema", "$ref", "$defs", "properties", "required", "additionalProperties", "items", "enum", "const", "anyOf", "oneOf", "allOf", "not", "patternProperties"}
+// closed is a schema's properties, and those of them that must be there. ok is false unless these are all
+// that the schema says of which properties there are.
+func closed(schema json.RawMessage) (properties map[string]bool, ok bool) {
+	var parts map[string]json.RawMessage
+	if json.Unmarshal(schema, &parts) != nil {
+		return nil, false
+	}
+	for _, key := range []string{"$ref", "patternProperties", "anyOf", "oneOf", "allOf", "if", "dependentSchemas"} {
+		if _, there := parts[key]; there {
+			return nil, false
+		}
+	}
+	if more := parts["additionalProperties"]; more != nil && string(more) != "false" {
+		return nil, false
+	}
+	var names map[string]json.RawMessage
+	var required []string
+	if json.Unmarshal(parts["properties"], &names) != nil || len(names) == 0 {
+		return nil, false
+	}
+	_ = json.Unmarshal(parts["required"], &required) // one that is no list is the schema's fault
+	properties = make(map[string]bool, len(names))
+	for name := range names {
+		properties[name] = false
+	}
+	for _, name := range required {
+		if _, there := properties[name]; there {
+			properties[name] = true
+		}
+	}
+	return properties, true
+}
+
+// schemaKeys are keys by which a mapping is known to be a schema, besides `type`.
+var schemaKeys = []string{"$schema", "$ref", "$defs", "properties", "patternProperties", "anyOf", "oneOf", "allOf"}
 
 // maxNearest is with how many words a misspelled one is compared.
 const maxNearest = 1000

@@ -20,15 +20,15 @@ type rule struct {
 var operators = map[string]func(x, y string) string{
 	"equals":       func(x, y string) string { return x + " == " + y },
 	"not_equals":   func(x, y string) string { return x + " != " + y },
-	"gt":           func(x, y string) string { return x + " > " + y },
-	"gte":          func(x, y string) string { return x + " >= " + y },
-	"lt":           func(x, y string) string { return x + " < " + y },
-	"lte":          func(x, y string) string { return x + " <= " + y },
+	"gt":           func(x, y string) string { return ordered(x, y) + x + " > " + y },
+	"gte":          func(x, y string) string { return ordered(x, y) + x + " >= " + y },
+	"lt":           func(x, y string) string { return ordered(x, y) + x + " < " + y },
+	"lte":          func(x, y string) string { return ordered(x, y) + x + " <= " + y },
 	"contains":     contains,
 	"not_contains": func(x, y string) string { return "!(" + contains(x, y) + ")" },
-	"starts_with":  func(x, y string) string { return "string(" + x + ").startsWith(" + y + ")" },
-	"ends_with":    func(x, y string) string { return "string(" + x + ").endsWith(" + y + ")" },
-	"matches":      func(x, y string) string { return "string(" + x + ").matches(" + y + ")" },
+	"starts_with":  func(x, y string) string { return isPlain(x) + " && string(" + x + ").startsWith(" + y + ")" },
+	"ends_with":    func(x, y string) string { return isPlain(x) + " && string(" + x + ").endsWith(" + y + ")" },
+	"matches":      func(x, y string) string { return isPlain(x) + " && string(" + x + ").matches(" + y + ")" },
 	"in":           func(x, y string) string { return x + " in " + y },
 	"not_in":       func(x, y string) string { return "!(" + x + " in " + y + ")" },
 	"is_true":      func(x, _ string) string { return x + " == true" },
@@ -40,7 +40,18 @@ var operators = map[string]func(x, y string) string{
 }
 
 func contains(x, y string) string {
-	return "(type(" + x + ") in [list, map] ? " + y + " in " + x + " : string(" + x + ").contains(string(" + y + ")))"
+	return "(type(" + x + ") in [list, map] ? " + y + " in " + x + " : " + isPlain(x) + " && string(" + x + ").contains(string(" + y + ")))"
+}
+
+// isPlain is the condition that a value has a form as text.
+func isPlain(x string) string { return "type(" + x + ") in [string, int, uint, double, bool]" }
+
+// ordered is the condition that two values can be compared by size: two numbers or two texts.
+func ordered(x, y string) string {
+	if strings.HasPrefix(y, `"`) {
+		return "type(" + x + ") == string && "
+	}
+	return "type(" + x + ") in [int, uint, double] && "
 }
 
 // alone are the operators that compare with nothing, and absent those that hold where there is no value.
@@ -50,6 +61,8 @@ var (
 	// ofText are those whose other side is a text, and ofList those whose is a list.
 	ofText = []string{"starts_with", "ends_with", "matches"}
 	ofList = []string{"in", "not_in"}
+	// bySize are those that compare numbers or texts.
+	bySize = []string{"gt", "gte", "lt", "lte"}
 )
 
 func operatorNames() []string {
@@ -80,8 +93,8 @@ func (o *object) rules() []*object {
 	return out
 }
 
-// rule reads a rule: `{field, operator, value}`.
-func (t *teller) rule(o *object) rule {
+// rule reads a rule: `{field, operator, value}`. Its field is one of a step, or of the item of a filter.
+func (t *teller) rule(o *object, ofStep bool) rule {
 	r := rule{at: o.v, operator: "equals"}
 	if r.field = o.mustText("field"); r.field != nil {
 		inner := strings.TrimSpace(r.field.text)
@@ -92,6 +105,9 @@ func (t *teller) rule(o *object) rule {
 		if r.ref, ok = readRef(inner); !ok {
 			t.at(r.field, "BAD_REFERENCE", "write STEP or STEP.FIELD", "%q is no reference", clip(r.field.text))
 			r.field = nil
+		}
+		if ofStep {
+			r.ref = r.ref.ofStep()
 		}
 		r.ref.at = o.v.at
 		if r.field != nil {
@@ -113,6 +129,15 @@ func (t *teller) rule(o *object) rule {
 		t.is(given, text)
 	case slices.Contains(ofList, r.operator):
 		t.is(given, list)
+	case slices.Contains(bySize, r.operator) && given.kind != text:
+		t.is(given, number)
+	case r.operator == "contains" || r.operator == "not_contains":
+		if given.kind != number && given.kind != boolean {
+			t.is(given, text)
+		}
+	}
+	if given := o.v.get("value"); given != nil {
+		t.unfilled(given)
 	}
 	return r
 }
@@ -159,7 +184,7 @@ const onward = "continue"
 func readSwitch(t *teller, o *object) body {
 	b := &switchBody{}
 	for _, in := range o.rules() {
-		r := routeRule{rule: t.rule(in)}
+		r := routeRule{rule: t.rule(in, true)}
 		switch where, key := in.one("route", "steps"); {
 		case where == nil:
 			in.missing("route", "the id of the step that follows, or `steps`")
@@ -171,7 +196,7 @@ func readSwitch(t *teller, o *object) body {
 		in.done()
 		b.rules = append(b.rules, r)
 	}
-	if o.v.get("rules") == nil {
+	if len(b.rules) == 0 {
 		o.missing("rules", "a list of {field, operator, value, route}")
 	}
 	switch v := o.value("default"); {
@@ -193,7 +218,7 @@ type assertionBody struct {
 func readAssertion(t *teller, o *object) body {
 	b := &assertionBody{threshold: 1}
 	for _, in := range o.rules() {
-		b.rules = append(b.rules, t.rule(in))
+		b.rules = append(b.rules, t.rule(in, true))
 		in.done()
 	}
 	if len(b.rules) == 0 {
@@ -229,11 +254,12 @@ func readFilter(t *teller, o *object) body {
 			t.at(b.over, "BAD_REFERENCE", "write STEP or STEP.FIELD", "%q is no reference", clip(b.over.text))
 			b.over = nil
 		} else {
+			b.ref = b.ref.ofStep()
 			b.ref.at = b.over.at
 		}
 	}
 	for _, in := range o.rules() {
-		r := t.rule(in)
+		r := t.rule(in, false)
 		if r.field != nil && r.ref.step != itemID {
 			// A field of the item may be named without it.
 			r.ref.path, r.ref.step = append([]part{{r.ref.step, -1}}, r.ref.path...), itemID

@@ -52,8 +52,6 @@ type value struct {
 	under *value
 	key   string
 	index int
-	// block says of a text that its lines follow those of the document, from the line after its place on.
-	block bool
 }
 
 // entry is a key with its value.
@@ -256,6 +254,10 @@ func (r *sourceReader) yamlValue(v *value, n *yaml.Node, depth int) *value {
 		r.t.at(v, "ALIAS", "write the value out where it is needed", "anchors and aliases are not supported")
 		return nil
 	}
+	if n.Style&yaml.TaggedStyle != 0 { // what such a tag claims is not checked
+		r.t.at(v, "BAD_TAG", "leave it out", "the tag %s is not supported", clip(n.Tag))
+		return nil
+	}
 	switch n.Kind {
 	case yaml.SequenceNode:
 		v.kind = list
@@ -272,7 +274,7 @@ func (r *sourceReader) yamlValue(v *value, n *yaml.Node, depth int) *value {
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			k := n.Content[i]
 			at := Place{k.Line, k.Column}
-			if k.Kind != yaml.ScalarNode || k.Anchor != "" || k.ShortTag() == "!!merge" {
+			if k.Kind != yaml.ScalarNode || k.Anchor != "" || k.Style&yaml.TaggedStyle != 0 || k.ShortTag() == "!!merge" {
 				r.t.at(&value{under: v, key: k.Value, at: at}, "BAD_KEY", "", "a key must be a plain text")
 				return nil
 			}
@@ -291,7 +293,7 @@ func (r *sourceReader) yamlValue(v *value, n *yaml.Node, depth int) *value {
 }
 
 func (r *sourceReader) yamlScalar(v *value, n *yaml.Node) *value {
-	v.text, v.block = n.Value, n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0
+	v.text = n.Value
 	switch tag := n.ShortTag(); tag {
 	case "!!null":
 		v.kind, v.text = null, ""

@@ -74,6 +74,9 @@ func (t *teller) sequence(v *value, within string, count *int) []*Step {
 	}
 	var out []*Step
 	for i, item := range v.items {
+		if t.full() {
+			return out
+		}
 		if *count++; *count > maxSteps {
 			t.at(item, "TOO_LARGE", "move steps into workflows of their own", "a workflow may have %d steps", maxSteps)
 			return out
@@ -97,11 +100,16 @@ func (t *teller) step(v *value, within string, at int, count *int) *Step {
 				if branch.kind != list { // a single step
 					branch = &value{kind: list, items: []*value{branch}, at: branch.at, under: branch.under, index: branch.index}
 				}
+				if len(branch.items) == 0 {
+					t.at(branch, "EMPTY", "give it a step, or remove it", "the branch is empty")
+				}
 				s.Parallel = append(s.Parallel, t.sequence(branch, fmt.Sprintf("%sparallel_%d_%d_", within, at, i+1), count))
 			}
 		}
-		s.ID = within + "parallel_" + strconv.Itoa(at)
-		o.done()
+		if o.done(); len(s.Parallel) == 0 {
+			t.at(p, "EMPTY", "list steps, or lists of steps", "`parallel` is empty")
+			return nil
+		}
 		return s
 	}
 	kind := o.value("type")
@@ -126,6 +134,9 @@ func (t *teller) step(v *value, within string, at int, count *int) *Step {
 	}
 	t.common(o, s)
 	s.body = read(t, o)
+	if retry := v.get("retry"); retry != nil && slices.Contains([]string{"assertion", "switch"}, s.Type) {
+		t.at(retry, "FIELD_NOT_USED", "remove it", "%s would give the same again", o.what)
+	}
 	if sw, ok := s.body.(*switchBody); ok {
 		for i, r := range sw.rules {
 			if r.inline != nil {
@@ -154,14 +165,17 @@ func (t *teller) common(o *object, s *Step) {
 		switch {
 		case v.kind == mapping:
 			in := t.object(v, "`on_error`")
-			s.OnError = workgraph.OnError{Action: workgraph.Fallback, Value: in.json("value")}
-			if s.OnError.Value == nil {
+			given := v.get("value")
+			if in.value("value"); given == nil {
 				in.missing("value", "the value that stands for the result")
+			} else {
+				t.unfilled(given)
+				s.OnError = workgraph.OnError{Action: workgraph.Fallback, Value: given.json()}
 			}
 			in.done()
 		case v.kind == text && v.text == "fail":
 		case v.kind == text && v.text == "continue":
-			s.OnError = workgraph.OnError{Action: workgraph.Continue}
+			s.OnError = workgraph.OnError{Action: workgraph.Fallback, Value: json.RawMessage("null")}
 		default:
 			t.at(v, "UNKNOWN_WORD", "use `fail`, `continue`, or `{value: …}` that stands for the result", "`on_error` cannot be %s", clip(v.text))
 		}
@@ -215,28 +229,28 @@ func readCode(t *teller, o *object) body {
 
 const fence = "```"
 
-// returns finds a script that is written like the body of a function.
-var returns = regexp.MustCompile(`(?m)^return\b`)
-
 func (b *codeBody) node(c *compiler, s *Step, n *workgraph.Node) {
 	n.Actor = "starlark"
 	if b.script == nil {
 		return
 	}
-	code, from := b.script.text, append([]string{inputsID}, c.direct(s)...)
+	code := b.script.text
 	if trimmed := strings.TrimSpace(code); strings.HasPrefix(trimmed, fence) && strings.HasSuffix(trimmed, fence) && strings.Contains(trimmed, "\n") {
 		code = strings.TrimSuffix(trimmed[strings.IndexByte(trimmed, '\n')+1:], fence) // as models write it
 	}
-	if returns.MatchString(code) {
-		var f strings.Builder
-		f.WriteString("def main(" + strings.Join(from, ", ") + "):\n")
-		for line := range strings.Lines(code) {
-			f.WriteString("    " + line)
+	// A script gets by name the inputs, and the results of the steps right before that always ran.
+	from := []string{inputsID}
+	for _, id := range c.direct(s) {
+		if c.certain(id, s.ID) {
+			from = append(from, id)
 		}
-		code = f.String()
+	}
+	code, err := script(code, from)
+	if err != nil {
+		c.at(b.script, "BAD_SCRIPT", "", "%v", err)
+		return
 	}
 	n.Named = map[string]json.RawMessage{"script": jsonText(code)}
-	// A script gets the inputs and the results of the steps right before by name.
 	for _, id := range from {
 		argument(n, id, nil, []ref{{step: id}})
 	}
@@ -320,6 +334,9 @@ func readWait(t *teller, o *object) body {
 	if v == nil {
 		return &waitBody{}
 	}
+	if unit := o.v.get("delay_unit"); unit != nil && v.kind != number {
+		t.at(unit, "FIELD_NOT_USED", "write the unit into the delay, or give a number", "`delay_unit` belongs to a delay that is a number")
+	}
 	switch unit := o.word("delay_unit", "seconds", delayUnits...); v.kind {
 	case number:
 		seconds, err := strconv.ParseFloat(v.text, 64)
@@ -390,12 +407,12 @@ func (b *mergeBody) node(c *compiler, s *Step, n *workgraph.Node) {
 	if b.from != nil {
 		ids = nil
 		for _, v := range b.from {
-			if r := (ref{step: strings.TrimSpace(v.text), at: v.at}); c.known(s, r, v) {
+			if r := (ref{step: strings.TrimSpace(v.text), at: v.at}); c.known(s, r, v, false) {
 				ids = append(ids, r.step)
 			}
 		}
 	}
-	n.Named = map[string]json.RawMessage{"expr": jsonText(mergeExpr(b.mode, ids))}
+	c.evaluates(n, s.at, mergeExpr(b.mode, ids))
 }
 
 // mergeExpr is the results of steps as one value. In a map the result of a step that did not run is null;
@@ -423,6 +440,9 @@ func mergeExpr(mode string, ids []string) string {
 	return list
 }
 
+// versioned is what the name of a workflow with its version looks like.
+var versioned = regexp.MustCompile(`^[^@{}\s]+@[^@{}\s]+$`)
+
 // workflowBody runs another workflow and takes its result.
 type workflowBody struct {
 	name  string
@@ -432,7 +452,10 @@ type workflowBody struct {
 func readWorkflow(_ *teller, o *object) body {
 	b := &workflowBody{}
 	if v := o.mustText("workflow"); v != nil {
-		b.name = strings.TrimSpace(v.text)
+		b.name = strings.TrimPrefix(strings.TrimSpace(v.text), "workflow/")
+		if b.name != "self" && !versioned.MatchString(b.name) {
+			o.t.at(v, "BAD_NAME", "write NAME@VERSION, such as send-mail@1", "%q names no version of a workflow", clip(b.name))
+		}
 	}
 	b.input = o.entries("payload")
 	return b
@@ -441,7 +464,7 @@ func readWorkflow(_ *teller, o *object) body {
 func (b *workflowBody) node(c *compiler, s *Step, n *workgraph.Node) {
 	n.Actor = "spawn"
 	name := b.name
-	if name != "self" && !strings.HasPrefix(name, "workflow/") {
+	if name != "self" {
 		name = "workflow/" + name
 	}
 	n.Named = map[string]json.RawMessage{"ref": jsonText(name), "as_result": json.RawMessage("true")}

@@ -42,8 +42,7 @@ var (
 	items  = regexp.MustCompile(`^\[\s*([0-9]{1,6})\s*\]\s*`)
 )
 
-// readRef reads what stands between the braces. The name `output` or `result` behind a step means all of its
-// result.
+// readRef reads what stands between the braces.
 func readRef(s string) (r ref, ok bool) {
 	if len(s) > maxRef {
 		return r, false
@@ -68,10 +67,15 @@ func readRef(s string) (r ref, ok bool) {
 		n, _ := strconv.Atoi(m[1]) // six digits
 		r.path, s = append(r.path, part{"", n}), s[len(m[0]):]
 	}
+	return r, true
+}
+
+// ofStep is a reference to a step, where the names output and result mean all of its result.
+func (r ref) ofStep() ref {
 	if len(r.path) > 0 && r.step != inputsID && (r.path[0].field == "output" || r.path[0].field == "result") {
 		r.path = r.path[1:]
 	}
-	return r, true
+	return r
 }
 
 // field is the path as a binding has it.
@@ -167,6 +171,7 @@ func (t *teller) collect(v *value, out *[]ref) {
 			continue
 		}
 		r, ok := readRef(m[1])
+		r = r.ofStep()
 		r.mark, r.at = m[0], t.placeOf(v, m[0])
 		if !ok {
 			t.add(Fault{Code: "BAD_REFERENCE", Place: r.at, Path: v.path(), Message: clip(m[0]) + " is no reference",

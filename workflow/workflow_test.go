@@ -196,6 +196,8 @@ func TestOperators(t *testing.T) {
 		{`"a"`, "in", `[a, b]`, "true"}, {`"c"`, "not_in", `[a, b]`, "true"}, {`true`, "is_true", ``, "true"}, {`false`, "is_false", ``, "true"}, {`0`, "is_false", ``, "false"},
 		{`""`, "is_empty", ``, "true"}, {`[]`, "is_empty", ``, "true"}, {`{}`, "is_empty", ``, "true"}, {`[0]`, "is_not_empty", ``, "true"}, {`0`, "exists", ``, "true"}, {`0`, "not_exists", ``, "false"},
 		// A field that is not there satisfies what is negative.
+		// One of another type satisfies nothing else.
+		{`"x"`, "gt", `1`, "false"}, {`1`, "lt", `b`, "false"}, {`"a"`, "lt", `b`, "true"}, {`null`, "starts_with", `n`, "false"}, {`[1]`, "matches", `x`, "false"}, {`null`, "contains", `n`, "false"},
 		{``, "equals", `a`, "false"}, {``, "not_equals", `a`, "true"}, {``, "exists", ``, "false"}, {``, "not_exists", ``, "true"}, {``, "is_empty", ``, "true"}, {``, "gt", `1`, "false"},
 	} {
 		t.Run(c.value+" "+c.operator+" "+c.with, func(t *testing.T) {
@@ -239,7 +241,7 @@ steps:
   - parallel:
       - {id: kind, type: categorizer, prompt: "What is {{ fetch }}?", categories: [news, {name: tea, description: All about tea}]}
       - - {id: facts, type: extractor, prompt: "{{ fetch }}", schema: {city: {type: string}}}
-        - {id: script, type: code, code: "result = named['facts']"}
+        - {id: count, type: code, code: "result = len(facts)"}
   - {id: both, type: merge}
   - {id: list, type: transform, value: [{n: 1, t: "{{ inputs.topic }}"}, {n: 5, t: x}]}
   - {id: some, type: filter, over: list, rules: [{field: n, operator: gt, value: 2}]}
@@ -248,7 +250,7 @@ steps:
   - {id: own, type: agent, prompt: "Look at it.", system_prompt: Be brief., on_error: {value: nothing}}
   - {id: ask, type: human, message: "Shall we send {{ write }}?", choices: [yes it is, no]}
   - {id: nap, type: wait, delay: 2, delay_unit: minutes}
-  - {id: other, type: workflow, workflow: send-mail, payload: {text: "{{ write }}"}}
+  - {id: other, type: workflow, workflow: send-mail@1, payload: {text: "{{ write }}"}}
   - {id: any, type: actor, actor: echo, with: {say: {deep: ["{{ ask }}"]}}, needs: [ask, nap]}
   - {id: reply, type: reply_chat, message: "Sent: {{ write }}", needs: [other, any]}
 outputs: {said: "{{ reply }}", from: "{{ inputs.topic }}", passed: "{{ sure.passed }}"}
@@ -271,7 +273,10 @@ outputs: {said: "{{ reply }}", from: "{{ inputs.topic }}", passed: "{{ sure.pass
 		place, ok := d.Place("facts")
 		require.True(t, ok)
 		require.Equal(t, 16, place.Line)
-		_, ok = d.Place("inputs")
+		place, ok = d.Place("inputs")
+		require.True(t, ok)
+		require.Equal(t, 6, place.Line)
+		_, ok = d.Place("nobody")
 		require.False(t, ok)
 	})
 }
@@ -302,6 +307,92 @@ func TestFaults(t *testing.T) {
 				}
 			}
 			golden(t, filepath.Join("faults", name+".txt"), b.String())
+		})
+	}
+}
+
+// TestRefused refuses what would mean something else than it says.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	const sw = "  - {id: a, type: wait, delay: 1}\n  - {id: sw, type: switch, rules: [{field: a.x, value: 1, route: b}], default: continue}\n"
+	for name, c := range map[string]struct{ steps, code string }{
+		"an empty parallel":            {"  - parallel: []", "EMPTY"},
+		"empty branches":               {"  - {id: a, type: wait, delay: 1}\n" + strings.Repeat("  - parallel: [[],[],[],[],[],[],[],[],[],[]]\n", 12), "EMPTY"},
+		"too many ways":                {"  - parallel: [" + strings.Repeat("{type: wait, delay: 1},", 300) + "]\n  - parallel: [" + strings.Repeat("{type: wait, delay: 1},", 300) + "]", "TOO_LARGE"},
+		"a tag that claims to be true": {"  - {id: a, type: wait, delay: 1}\n  - {type: assertion, rules: [{field: a, value: !!bool \"1) || (true\"}]}", "BAD_TAG"},
+		"a tag of a number":            {"  - {type: transform, template: !!int \"[[1]]\"}", "BAD_TAG"},
+		"needs beside a route":         {sw + "  - {id: b, type: wait, delay: 1, needs: [a]}", "NEEDS_BESIDE_ROUTE"},
+		"needs within a switch":        {"  - {id: a, type: wait, delay: 1}\n  - {type: switch, rules: [{field: a.x, value: 1, steps: [{type: wait, delay: 1, needs: [a]}]}], default: continue}", "NEEDS_BESIDE_ROUTE"},
+		"a branch that may not run":    {sw + "  - {id: b, type: wait, delay: 1}\n  - {type: transform, template: \"{{ b }}\"}", "MAY_NOT_RUN"},
+		"a route into a switch":        {"  - {id: a, type: wait, delay: 1}\n  - {type: switch, rules: [{field: a.x, value: 1, steps: [{id: x, type: wait, delay: 1}]}, {field: a.x, value: 2, route: x}], default: continue}", "ROUTE_LEADS_INTO"},
+		"a word of expressions":        {"  - {id: in, type: wait, delay: 1}", "BAD_ID"},
+		"the name of a route":          {"  - {id: rule_1, type: wait, delay: 1}", "BAD_ID"},
+		"a reference in a rule":        {"  - {id: a, type: wait, delay: 1}\n  - {type: assertion, rules: [{field: a.x, value: \"{{ a.y }}\"}]}", "REFERENCE_NOT_FILLED"},
+		"a reference in instructions":  {"  - {type: agent, system_prompt: \"{{ a }}\"}", "REFERENCE_NOT_FILLED"},
+		"a workflow without version":   {"  - {type: workflow, workflow: send-mail}", "BAD_NAME"},
+		"a unit without a number":      {"  - {type: wait, delay: 3h, delay_unit: days}", "FIELD_NOT_USED"},
+		"a mark within a text":         {"  - {id: a, type: wait, delay: 1}\n  - {type: transform, expr: \"'Hi {{ a }}'\"}", "BAD_REFERENCE"},
+		"an expression":                {"  - {type: transform, expr: \"1 +\"}", "BAD_EXPRESSION"},
+		"a script":                     {"  - {type: code, code: \"def (\"}", "BAD_SCRIPT"},
+		"an assertion tried again":     {"  - {id: a, type: wait, delay: 1}\n  - {type: assertion, retry: 3, rules: [{field: a.x, value: 1}]}", "FIELD_NOT_USED"},
+		"an input that may be missing": {"  - {type: transform, template: \"{{ inputs.y }}\"}", "MAY_BE_MISSING"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			faults := faultsOf("name: x\ninputs: {type: object, required: [x], properties: {x: {type: string}, y: {type: string}}}\nsteps:\n" + c.steps + "\n")
+			require.NotEmpty(t, faults)
+			require.Equal(t, c.code, faults[0].Code, "%s", faults)
+		})
+	}
+	t.Run("an agent told in every step", func(t *testing.T) {
+		t.Parallel()
+		faults := faultsOf("name: x\nagents: {w: {instructions: \"" + strings.Repeat("x", 500_000) + "\"}}\nsteps:\n" + many("  - {id: s%d, type: agent, agent: w}\n", 5_000))
+		require.Equal(t, "TOO_LARGE", faults[0].Code)
+	})
+}
+
+// TestOrder keeps the order that the text states.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		steps string
+		want  []string
+	}{
+		"parallel behind needs": {"  - {id: a, type: wait, delay: 1}\n  - {id: b, type: wait, delay: 1, needs: [a]}\n  - parallel: [{id: c, type: wait, delay: 1}, {id: d, type: wait, delay: 1}]\n",
+			[]string{"inputs -> a", "a -> b", "b -> c", "b -> d"}},
+		"needs of nothing": {"  - {id: a, type: wait, delay: 1, needs: []}\n  - {id: b, type: wait, delay: 1, needs: []}\n  - {id: c, type: merge}\n",
+			[]string{"inputs -> a", "inputs -> b", "a -> c", "b -> c"}},
+		"all routes of a switch": {"  - {id: a, type: wait, delay: 1}\n  - {id: s, type: switch, rules: [{field: a.x, value: 1, route: b}], default: c}\n  - {id: b, type: wait, delay: 1}\n  - {id: c, type: wait, delay: 1}\n" +
+			"  - {id: d, type: wait, delay: 1}\n  - {id: e, type: transform, template: \"{{ a }} {{ d }} {{ s.route }}\"}\n",
+			[]string{"inputs -> a", "a -> s", `s -> b [result.route == "b"]`, `s -> c [result.route == "c"]`, "b -> d", "c -> d", "d -> e"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, c.want, edges(compiled(t, "name: x\nsteps:\n"+c.steps)))
+		})
+	}
+}
+
+// TestScripts writes scripts so that the actor takes them.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ code, want string }{
+		"statements":        {"result = inputs['a']", "inputs, b = named[\"inputs\"], named[\"b\"]\nresult = inputs['a']"},
+		"a body":            {"return b + 1\n", "def main(inputs, b):\n    return b + 1\n"},
+		"an indented body":  {"if b:\n  return 1\nelse:\n  return 2\n", "def main(inputs, b):\n    if b:\n      return 1\n    else:\n      return 2\n"},
+		"return in a text":  {"result = \"\"\"\nreturn\n\"\"\"\n", "inputs, b = named[\"inputs\"], named[\"b\"]\nresult = \"\"\"\nreturn\n\"\"\"\n"},
+		"texts keep blanks": {"x = \"\"\"a\nb\"\"\"\nreturn x\n", "def main(inputs, b):\n    x = \"\"\"a\nb\"\"\"\n    return x\n"},
+		"a function":        {"def f():\n  return 1\nresult = f()", "inputs, b = named[\"inputs\"], named[\"b\"]\ndef f():\n  return 1\nresult = f()"},
+		"fenced":            {"```python\nreturn 1\n```", "def main(inputs, b):\n    return 1\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			raw, err := json.Marshal(c.code)
+			require.NoError(t, err)
+			g := compiled(t, `{"name": "x", "steps": [{"id": "b", "type": "wait", "delay": 1}, {"type": "code", "code": `+string(raw)+`}]}`)
+			var got string
+			require.NoError(t, json.Unmarshal(g.Nodes[2].Named["script"], &got))
+			require.Equal(t, c.want, got)
 		})
 	}
 }

@@ -76,6 +76,14 @@ func migrationFiles(fsys fs.FS, p *goose.Provider) (map[int64]migrationFile, err
 	return files, nil
 }
 
+// applied are the files that were applied, also if one after them failed.
+func applied(res []*goose.MigrationResult, err error) ([]*goose.MigrationResult, error) {
+	if part, ok := errors.AsType[*goose.PartialError](err); ok {
+		return part.Applied, err
+	}
+	return res, err
+}
+
 // record keeps the hashes of files that were just applied.
 func record(ctx context.Context, db *sql.DB, files map[int64]migrationFile, applied []*goose.MigrationResult) error {
 	if len(applied) == 0 {
@@ -171,11 +179,8 @@ func SQLiteMigrations(s *SQLite, fsys fs.FS) (*Migrations, error) {
 			return out, rows.Err()
 		},
 		up: func(ctx context.Context) (int, error) {
-			res, err := p.Up(ctx)
-			if err != nil {
-				return len(res), err
-			}
-			return len(res), record(ctx, s.Write, files, res)
+			res, err := applied(p.Up(ctx))
+			return len(res), errors.Join(err, record(ctx, s.Write, files, res))
 		},
 	}, nil
 }
@@ -353,11 +358,8 @@ func migratePostgres(ctx context.Context, cfg *pgx.ConnConfig, schema string, fs
 	if err != nil {
 		return 0, err
 	}
-	res, err := p.Up(ctx)
-	if err != nil {
-		return len(res), err
-	}
-	return len(res), record(ctx, db, files, res)
+	res, err := applied(p.Up(ctx))
+	return len(res), errors.Join(err, record(ctx, db, files, res))
 }
 
 // wait takes the lock. It polls instead of waiting in one statement, because an index that is built

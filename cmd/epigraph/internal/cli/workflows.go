@@ -21,6 +21,8 @@ type workflowFile struct {
 	name, text string
 	definition *workflow.Definition
 	graph      *graphv1.Graph
+	// warnings are those of the server.
+	warnings []string
 }
 
 // workflowFrom reads and compiles a definition. Faults are shown with their places.
@@ -66,7 +68,11 @@ func (f *workflowFile) asked(ctx context.Context, e *env, s *services, in *execu
 	if err != nil {
 		return nil, err
 	}
-	if ws := f.placed(r.GetWarnings()); len(ws) > 0 && !e.json {
+	ws := f.placed(r.GetWarnings())
+	for _, w := range ws {
+		f.warnings = append(f.warnings, fmt.Sprintf("%d:%d %s: %s", w.Line, w.Column, w.Code, w.Message))
+	}
+	if len(ws) > 0 && !e.json {
 		ds := make([]*planv1.Diagnostic, len(ws))
 		for i, w := range ws {
 			ds[i] = &planv1.Diagnostic{Code: w.Code, Severity: planv1.Severity_SEVERITY_WARNING, Line: int32(w.Line), Column: int32(w.Column), Message: w.Message, Hint: w.Hint}
@@ -80,12 +86,16 @@ func (f *workflowFile) asked(ctx context.Context, e *env, s *services, in *execu
 func (f *workflowFile) placed(list []*graphv1.Fault) workflow.Faults {
 	var out workflow.Faults
 	for _, g := range list {
-		fault := workflow.Fault{Code: g.GetCode(), Path: g.GetNodeId(), Message: g.GetMessage(), Hint: g.GetHint()}
-		if place, ok := f.definition.Place(g.GetNodeId()); ok {
+		at := g.GetNodeId()
+		if _, to, ok := strings.Cut(g.GetEdge(), " -> "); ok {
+			at = to
+		}
+		fault := workflow.Fault{Code: g.GetCode(), Path: g.GetField(), Message: g.GetMessage(), Hint: g.GetHint()}
+		if place, ok := f.definition.Place(at); ok {
 			fault.Place = place
 		}
-		if g.GetNodeId() != "" {
-			fault.Message = g.GetNodeId() + ": " + fault.Message
+		if at != "" {
+			fault.Message = at + ": " + fault.Message
 		}
 		out = append(out, fault)
 	}
@@ -126,7 +136,7 @@ func (c *workflowsValidateCmd) Run(e *env) error {
 	}
 	d := f.definition
 	if e.json {
-		return json.NewEncoder(e.io.Out).Encode(map[string]any{"valid": true, "name": d.Name, "version": d.Version, "description": d.Description, "tags": d.Tags, "steps": d.Size(), "nodes": len(f.graph.GetNodes()), "edges": len(f.graph.GetEdges())})
+		return json.NewEncoder(e.io.Out).Encode(map[string]any{"valid": true, "name": d.Name, "version": d.Version, "description": d.Description, "tags": d.Tags, "steps": d.Size(), "nodes": len(f.graph.GetNodes()), "edges": len(f.graph.GetEdges()), "warnings": f.warnings})
 	}
 	name := view.OneLine(strings.TrimSpace(d.Name+" "+d.Version), 100)
 	return e.say(fmt.Sprintf("%s can run: %s\n", name, view.Plural(d.Size(), "step")))

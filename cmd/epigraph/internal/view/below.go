@@ -39,6 +39,9 @@ func (t *Tree) applyBelow(s Style, ev *executorv1.RunEvent) string {
 		t.spawned(n, e.ChildrenSpawned.GetRunIds())
 	case *executorv1.RunEvent_VisitsChanged:
 		for _, v := range e.VisitsChanged.GetVisits() {
+			if v.GetVisit().GetItem() > 0 {
+				continue // other items may wait still
+			}
 			t.answered(ev.GetRunId(), v.GetVisit().GetNodeId())
 		}
 	case *executorv1.RunEvent_InterruptOpened:
