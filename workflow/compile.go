@@ -7,7 +7,6 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -63,63 +62,6 @@ func (c *compiler) noDefaults(properties *value) {
 	}
 }
 
-// Place is where the text stands that a node of the graph was made of. ok is false for other ids.
-func (d *Definition) Place(step string) (p Place, ok bool) {
-	switch {
-	case step == inputsID && d.inputs != nil:
-		return d.inputs.at, true
-	case step == outputsID && d.outputs != nil:
-		return d.outputs.at, true
-	}
-	var find func(steps []*Step) bool
-	find = func(steps []*Step) bool {
-		for _, s := range steps {
-			if s.ID == step && s.Parallel == nil {
-				p = s.at.at
-				return true
-			}
-			for _, in := range s.within() {
-				if find(in) {
-					return true
-				}
-			}
-		}
-		return false
-	}
-	ok = find(d.Steps)
-	return p, ok
-}
-
-// Size is how many steps there are, those within others included.
-func (d *Definition) Size() int {
-	var count func(steps []*Step) int
-	count = func(steps []*Step) int {
-		n := 0
-		for _, s := range steps {
-			if s.Parallel == nil {
-				n++
-			}
-			for _, in := range s.within() {
-				n += count(in)
-			}
-		}
-		return n
-	}
-	return count(d.Steps)
-}
-
-// within are the sequences of steps in a step.
-func (s *Step) within() [][]*Step {
-	out := slices.Clone(s.Parallel)
-	if b, ok := s.body.(*switchBody); ok {
-		for _, r := range b.rules {
-			out = append(out, r.steps)
-		}
-		out = append(out, b.rest)
-	}
-	return out
-}
-
 // outputsID is the node that makes the result of a run.
 const outputsID = "outputs"
 
@@ -154,36 +96,6 @@ type compiler struct {
 
 // The bounds of a graph.
 const maxEdges, maxGraphBytes = 50_000, 16 << 20
-
-// conds are routes of switches, each as "SWITCH ROUTE", sorted.
-type conds []string
-
-// maxConds is how many routes are kept of a node. Beyond that nothing is known of it.
-const maxConds = 32
-
-// end is a way on from a node, what must hold for it, and the route that it is of a switch.
-type end struct{ from, when, route string }
-
-// set is a set of small numbers.
-type set []uint64
-
-func (s set) has(n int) bool { return n/64 < len(s) && s[n/64]&(1<<(n%64)) != 0 }
-
-func (s *set) add(n int) {
-	for len(*s) <= n/64 {
-		*s = append(*s, 0)
-	}
-	(*s)[n/64] |= 1 << (n % 64)
-}
-
-func (s *set) merge(other set) {
-	for len(*s) < len(other) {
-		*s = append(*s, 0)
-	}
-	for i, w := range other {
-		(*s)[i] |= w
-	}
-}
 
 // reserved are words that expressions, scripts or this language use otherwise.
 var reserved = map[string]bool{
@@ -226,140 +138,6 @@ func (c *compiler) declare(steps []*Step, home int) {
 	}
 }
 
-// put adds a node with the edges into it.
-func (c *compiler) put(n workgraph.Node, in []end) {
-	c.g.Nodes = append(c.g.Nodes, n)
-	var before set
-	var when []conds
-	seen := make(map[end]bool, len(in))
-	for _, e := range in {
-		if seen[e] {
-			continue
-		}
-		if seen[e] = true; len(c.g.Edges) == maxEdges {
-			c.tooLarge = true
-			c.add(Fault{Code: "TOO_LARGE", Message: fmt.Sprintf("the workflow has more than %d ways between its steps", maxEdges), Hint: "put a `merge` between steps that many others follow"})
-			break
-		}
-		c.g.Edges = append(c.g.Edges, workgraph.Edge{From: e.from, To: n.ID, When: e.when})
-		if k, ok := c.number[e.from]; ok {
-			before.merge(c.before[k])
-			before.add(k)
-			when = append(when, c.when[k].with(e))
-		}
-	}
-	c.number[n.ID] = len(c.before)
-	c.before, c.when = append(c.before, before), append(c.when, c.joined(n.ID, when))
-}
-
-// with are the routes of the source of a way, and the one of the way itself.
-func (w conds) with(e end) conds {
-	if e.route == "" {
-		return w
-	}
-	out := slices.Clone(w)
-	at, _ := slices.BinarySearch(out, e.from+" "+e.route)
-	return slices.Insert(out, at, e.from+" "+e.route)
-}
-
-// joined are the routes without which a node does not run that has these ways in, any of which lets it run.
-// What the ways have in common is known. If that is less than each of them has, they may be all routes of a
-// switch; otherwise the node has a condition of its own.
-func (c *compiler) joined(id string, ways []conds) conds {
-	if len(ways) == 0 {
-		return nil
-	}
-	ways = slices.Clone(ways)
-	for again := true; again && len(ways) > 1; {
-		ways, again = c.folded(ways)
-	}
-	common, alike := ways[0], true
-	for _, w := range ways[1:] {
-		rest := conds{}
-		for _, cond := range common {
-			if _, ok := slices.BinarySearch(w, cond); ok {
-				rest = append(rest, cond)
-			}
-		}
-		common = rest
-	}
-	for _, w := range ways {
-		alike = alike && len(w) > len(common)
-	}
-	if alike && len(ways) > 1 || len(common) > maxConds {
-		own := id + " "
-		common = common[:min(len(common), maxConds)]
-		at, _ := slices.BinarySearch(common, own)
-		common = slices.Insert(slices.Clone(common), at, own)
-	}
-	return common
-}
-
-// folded takes ways that are all routes of the last switch of one of them for one way to that switch. again
-// reports whether there were any.
-func (c *compiler) folded(ways []conds) (out []conds, again bool) {
-	groups := map[string]map[string]bool{} // switch and other conditions -> its routes
-	for _, w := range ways {
-		for i, cond := range w {
-			name, route, _ := strings.Cut(cond, " ")
-			if route == "" {
-				continue
-			}
-			key := name + "\n" + strings.Join(slices.Delete(slices.Clone(w), i, i+1), "\n")
-			if groups[key] == nil {
-				groups[key] = map[string]bool{}
-			}
-			groups[key][route] = true
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(groups)) {
-		name, rest, _ := strings.Cut(key, "\n")
-		b, ok := c.steps[name].body.(*switchBody)
-		if !ok || len(groups[key]) < len(b.routes()) {
-			continue
-		}
-		var left conds
-		if rest != "" {
-			left = strings.Split(rest, "\n")
-		}
-		for _, w := range ways {
-			if !slices.ContainsFunc(w, func(cond string) bool {
-				n, route, _ := strings.Cut(cond, " ")
-				return n == name && groups[key][route] && slices.Equal(without(w, cond), left)
-			}) {
-				out = append(out, w)
-			}
-		}
-		return append(out, left), true
-	}
-	return ways, false
-}
-
-func without(w conds, cond string) conds {
-	var out conds
-	for _, c := range w {
-		if c != cond {
-			out = append(out, c)
-		}
-	}
-	return out
-}
-
-// certain reports whether a step that comes before another one has run whenever the other one runs.
-func (c *compiler) certain(id, before string) bool {
-	k, ok := c.number[id]
-	if !ok {
-		return false
-	}
-	have := c.when[c.number[before]]
-	for _, cond := range c.when[k] {
-		if _, ok := slices.BinarySearch(have, cond); !ok {
-			return false
-		}
-	}
-	return true
-}
-
 // sequence compiles steps that follow each other, and returns the ways on from the last ones. routed says
 // that they are the own steps of a switch.
 func (c *compiler) sequence(steps []*Step, ends []end, routed bool) []end {
@@ -390,11 +168,11 @@ func (c *compiler) sequence(steps []*Step, ends []end, routed bool) []end {
 		}
 		var in []end
 		claimed := c.claims[s.ID]
-		if s.hasNeeds && (routed || len(claimed) > 0) {
+		if s.needsAt != nil && (routed || len(claimed) > 0) {
 			c.at(s.needsAt, "NEEDS_BESIDE_ROUTE", "leave `needs` out", "the step %q follows the route of a switch alone", clip(s.ID))
 		}
 		switch {
-		case s.hasNeeds:
+		case s.needsAt != nil:
 			in = c.needed(s)
 			for _, n := range in {
 				needed[n.from] = true
@@ -414,7 +192,7 @@ func (c *compiler) sequence(steps []*Step, ends []end, routed bool) []end {
 // needed are the ways from the steps that a step needs.
 func (c *compiler) needed(s *Step) []end {
 	var out []end
-	for _, v := range c.needs(s) {
+	for _, v := range s.needs {
 		id := v.text
 		switch other := c.steps[id]; {
 		case other == nil:
@@ -425,25 +203,8 @@ func (c *compiler) needed(s *Step) []end {
 			out = append(out, end{from: id})
 		}
 	}
-	if len(s.Needs) == 0 {
+	if len(s.needs) == 0 {
 		out = []end{{from: inputsID}}
-	}
-	return out
-}
-
-// needs are the texts of a step's `needs`.
-func (c *compiler) needs(s *Step) []*value {
-	if s.needsAt == nil {
-		return nil
-	}
-	if s.needsAt.kind == text {
-		return []*value{s.needsAt}
-	}
-	var out []*value
-	for _, v := range s.needsAt.items {
-		if v.kind == text {
-			out = append(out, v)
-		}
 	}
 	return out
 }
@@ -479,14 +240,12 @@ func (c *compiler) step(s *Step, in []end) []end {
 	// What stands before the node is known before its arguments are made.
 	c.put(n, in)
 	at := len(c.g.Nodes) - 1
-	if sw, ok := s.body.(*switchBody); ok {
-		c.chooses(s, sw, &n)
-		c.g.Nodes[at] = n
-		return c.branches(s, sw)
-	}
 	s.body.node(c, s, &n)
 	c.g.Nodes[at] = n
 	c.weigh(s, &n)
+	if sw, ok := s.body.(*switchBody); ok {
+		return c.branches(s, sw)
+	}
 	return []end{{from: s.ID}}
 }
 
@@ -644,90 +403,6 @@ func (c *compiler) evaluates(n *workgraph.Node, v *value, src string) {
 	n.Named["expr"] = jsonText(src)
 }
 
-// conditions checks the references of rules, and returns their conditions.
-func (c *compiler) conditions(s *Step, rules []rule) []string {
-	var out []string
-	for _, r := range rules {
-		if r.field == nil || r.ref.step != itemID && !c.known(s, r.ref, r.field, false) {
-			continue
-		}
-		out = append(out, r.expr())
-	}
-	return out
-}
-
-func (b *switchBody) node(*compiler, *Step, *workgraph.Node) {}
-
-// chooses lets the node of a switch give its route.
-func (c *compiler) chooses(s *Step, b *switchBody, n *workgraph.Node) {
-	n.Actor = "cel"
-	rules := make([]rule, len(b.rules))
-	for i := range b.rules {
-		rules[i] = b.rules[i].rule
-	}
-	var src strings.Builder
-	for i, cond := range c.conditions(s, rules) {
-		if i < len(b.rules) {
-			src.WriteString("(" + cond + ") ? {'route': " + literal(b.rules[i].name(i)) + "} : ")
-		}
-	}
-	rest := "default"
-	if b.route != nil {
-		rest = b.route.text
-	}
-	src.WriteString("{'route': " + literal(rest) + "}")
-	c.evaluates(n, s.at, src.String())
-	if b.route == nil && b.otherwise == nil {
-		n.Check = &workgraph.Check{CEL: "result.route != 'default'"}
-		n.Retry = workgraph.Retry{MaxAttempts: 1}
-	}
-}
-
-// routes are the names of all routes of a switch.
-func (b *switchBody) routes() map[string]bool {
-	out := map[string]bool{}
-	for i, r := range b.rules {
-		out[r.name(i)] = true
-	}
-	switch {
-	case b.route != nil:
-		out[b.route.text] = true
-	case b.otherwise != nil:
-		out["default"] = true
-	}
-	return out
-}
-
-// branches are the ways on from a switch: those to steps that it names are taken when these come.
-func (c *compiler) branches(s *Step, b *switchBody) []end {
-	way := func(route string) end { return end{s.ID, "result.route == " + literal(route), route} }
-	var out []end
-	lead := func(route *value, e end) {
-		if route.text == onward {
-			out = append(out, e)
-			return
-		}
-		if !slices.Contains(c.claims[route.text], e) {
-			c.claims[route.text] = append(c.claims[route.text], e)
-		}
-	}
-	for i, r := range b.rules {
-		e := way(r.name(i))
-		if r.route != nil {
-			lead(r.route, e)
-			continue
-		}
-		out = append(out, c.sequence(r.steps, []end{e}, true)...)
-	}
-	switch {
-	case b.route != nil:
-		lead(b.route, way(b.route.text))
-	case b.otherwise != nil:
-		out = append(out, c.sequence(b.rest, []end{way("default")}, true)...)
-	}
-	return out
-}
-
 // around reports whether a sequence is another one, or holds it.
 func (c *compiler) around(outer, inner int) bool {
 	for ; inner >= 0; inner = c.homes[inner] {
@@ -763,30 +438,6 @@ func (c *compiler) routes(s *Step) {
 	check(b.route)
 }
 
-func (b *assertionBody) node(c *compiler, s *Step, n *workgraph.Node) {
-	n.Actor = "cel"
-	conds := c.conditions(s, b.rules)
-	for i := range conds {
-		conds[i] = "(" + conds[i] + ")"
-	}
-	// The rules are evaluated once, as the only item of a list.
-	score := "double(l.filter(x, x).size()) / " + strconv.Itoa(max(1, len(conds))) + ".0"
-	c.evaluates(n, s.at, "[["+strings.Join(conds, ", ")+"]].map(l, {'passed': "+score+" >= "+strconv.FormatFloat(b.threshold, 'f', 9, 64)+", 'score': "+score+", 'results': l})[0]")
-	n.Check, n.Retry = &workgraph.Check{CEL: "result.passed"}, workgraph.Retry{MaxAttempts: 1}
-}
-
-func (b *filterBody) node(c *compiler, s *Step, n *workgraph.Node) {
-	n.Actor = "cel"
-	if b.over == nil || !c.known(s, b.ref, b.over, true) {
-		return
-	}
-	conds := c.conditions(s, b.rules)
-	for i := range conds {
-		conds[i] = "(" + conds[i] + ")"
-	}
-	c.evaluates(n, s.at, b.ref.expr()+".filter("+itemID+", "+strings.Join(conds, " && ")+")")
-}
-
 // outputs adds the node that makes the result of the run.
 func (c *compiler) outputs(ends []end) {
 	n := workgraph.Node{ID: outputsID, Actor: "cel", Named: map[string]json.RawMessage{"expr": jsonText("named.value")}}
@@ -795,5 +446,3 @@ func (c *compiler) outputs(ends []end) {
 	c.argument(s, &n, "value", c.d.outputs)
 	c.g.Nodes[len(c.g.Nodes)-1] = n
 }
-
-func number1(n int) json.RawMessage { return json.RawMessage(strconv.Itoa(n)) }

@@ -233,3 +233,42 @@ func (t *teller) budget(v *value) Budget {
 	o.done()
 	return b
 }
+
+// each calls f with every step, those within others included, until it returns false.
+func each(steps []*Step, f func(*Step) bool) bool {
+	for _, s := range steps {
+		if s.Parallel == nil && !f(s) {
+			return false
+		}
+		for _, in := range s.within() {
+			if !each(in, f) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Place is where the text stands that a node of the graph was made of. ok is false for other ids.
+func (d *Definition) Place(step string) (p Place, ok bool) {
+	switch {
+	case step == inputsID && d.inputs != nil:
+		return d.inputs.at, true
+	case step == outputsID && d.outputs != nil:
+		return d.outputs.at, true
+	}
+	none := each(d.Steps, func(s *Step) bool {
+		if s.ID == step {
+			p = s.at.at
+		}
+		return s.ID != step
+	})
+	return p, !none
+}
+
+// Size is how many steps there are, those within others included.
+func (d *Definition) Size() int {
+	n := 0
+	each(d.Steps, func(*Step) bool { n++; return true })
+	return n
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -81,10 +82,10 @@ func (c *compiler) definition(a *Agent) map[string]json.RawMessage {
 		out["system"] = jsonText(a.Instructions)
 	}
 	if model := c.model(a.Model); model != "" {
-		out["reasoner_args"] = object1("profile", jsonText(model))
+		out["reasoner_args"] = encode(map[string]json.RawMessage{"profile": jsonText(model)})
 	}
 	if a.MaxRounds > 0 {
-		out["max_rounds"] = number1(a.MaxRounds)
+		out["max_rounds"] = json.RawMessage(strconv.Itoa(a.MaxRounds))
 	}
 	if len(a.Tools) > 0 {
 		actions := map[string]json.RawMessage{}
@@ -131,10 +132,6 @@ func encode(v map[string]json.RawMessage) json.RawMessage {
 	}
 	b.WriteByte('}')
 	return json.RawMessage(b.String())
-}
-
-func object1(key string, v json.RawMessage) json.RawMessage {
-	return encode(map[string]json.RawMessage{key: v})
 }
 
 // askBody asks a model for a value of a schema.

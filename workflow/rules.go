@@ -1,9 +1,12 @@
 package workflow
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 // rule is a comparison of a value with another one.
@@ -12,7 +15,8 @@ type rule struct {
 	ref      ref
 	operator string
 	value    *value
-	at       *value
+	// ofItem says that the field is one of an item, not of a step.
+	ofItem bool
 }
 
 // operators are the comparisons by name. Each makes an expression of the value, which is there, and of the
@@ -65,14 +69,7 @@ var (
 	bySize = []string{"gt", "gte", "lt", "lte"}
 )
 
-func operatorNames() []string {
-	names := make([]string, 0, len(operators))
-	for name := range operators {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
+func operatorNames() []string { return slices.Sorted(maps.Keys(operators)) }
 
 // maxRules bounds the rules of one step.
 const maxRules = 100
@@ -93,26 +90,32 @@ func (o *object) rules() []*object {
 	return out
 }
 
+// reference is the reference of the first of some keys that is there, with or without braces. It is nil if
+// there is none, which is told.
+func (o *object) reference(keys ...string) (*value, ref) {
+	v := o.mustText(keys...)
+	if v == nil {
+		return nil, ref{}
+	}
+	inner := strings.TrimSpace(v.text)
+	if m := marks.FindStringSubmatch(inner); m != nil && m[0] == inner {
+		inner = m[1]
+	}
+	r, ok := readRef(inner)
+	if !ok {
+		o.t.at(v, "BAD_REFERENCE", "write STEP or STEP.FIELD", "%q is no reference", clip(v.text))
+		return nil, ref{}
+	}
+	r.at = v.at
+	return v, r
+}
+
 // rule reads a rule: `{field, operator, value}`. Its field is one of a step, or of the item of a filter.
 func (t *teller) rule(o *object, ofStep bool) rule {
-	r := rule{at: o.v, operator: "equals"}
-	if r.field = o.mustText("field"); r.field != nil {
-		inner := strings.TrimSpace(r.field.text)
-		if m := marks.FindStringSubmatch(inner); m != nil && m[0] == inner {
-			inner = m[1]
-		}
-		var ok bool
-		if r.ref, ok = readRef(inner); !ok {
-			t.at(r.field, "BAD_REFERENCE", "write STEP or STEP.FIELD", "%q is no reference", clip(r.field.text))
-			r.field = nil
-		}
-		if ofStep {
-			r.ref = r.ref.ofStep()
-		}
-		r.ref.at = o.v.at
-		if r.field != nil {
-			r.ref.at = r.field.at
-		}
+	r := rule{operator: "equals"}
+	r.field, r.ref = o.reference("field")
+	if ofStep {
+		r.ref = r.ref.ofStep()
 	}
 	r.operator = o.word("operator", "equals", operatorNames()...)
 	r.value = o.value("value")
@@ -244,23 +247,11 @@ const itemID = "item"
 
 func readFilter(t *teller, o *object) body {
 	b := &filterBody{}
-	if b.over = o.mustText("over", "list"); b.over != nil {
-		inner := strings.TrimSpace(b.over.text)
-		if m := marks.FindStringSubmatch(inner); m != nil && m[0] == inner {
-			inner = m[1]
-		}
-		var ok bool
-		if b.ref, ok = readRef(inner); !ok {
-			t.at(b.over, "BAD_REFERENCE", "write STEP or STEP.FIELD", "%q is no reference", clip(b.over.text))
-			b.over = nil
-		} else {
-			b.ref = b.ref.ofStep()
-			b.ref.at = b.over.at
-		}
-	}
+	b.over, b.ref = o.reference("over", "list")
+	b.ref = b.ref.ofStep()
 	for _, in := range o.rules() {
 		r := t.rule(in, false)
-		if r.field != nil && r.ref.step != itemID {
+		if r.ofItem = true; r.field != nil && r.ref.step != itemID {
 			// A field of the item may be named without it.
 			r.ref.path, r.ref.step = append([]part{{r.ref.step, -1}}, r.ref.path...), itemID
 		}
@@ -271,4 +262,103 @@ func readFilter(t *teller, o *object) body {
 		o.missing("rules", "a list of {field, operator, value}")
 	}
 	return b
+}
+
+// conditions checks the references of rules, and returns their conditions, in brackets.
+func (c *compiler) conditions(s *Step, rules []rule) []string {
+	var out []string
+	for _, r := range rules {
+		if r.field == nil || !r.ofItem && !c.known(s, r.ref, r.field, false) {
+			continue
+		}
+		out = append(out, "("+r.expr()+")")
+	}
+	return out
+}
+
+func (b *switchBody) node(c *compiler, s *Step, n *workgraph.Node) {
+	n.Actor = "cel"
+	rules := make([]rule, len(b.rules))
+	for i := range b.rules {
+		rules[i] = b.rules[i].rule
+	}
+	var src strings.Builder
+	for i, cond := range c.conditions(s, rules) {
+		if i < len(b.rules) {
+			src.WriteString(cond + " ? {'route': " + literal(b.rules[i].name(i)) + "} : ")
+		}
+	}
+	rest := "default"
+	if b.route != nil {
+		rest = b.route.text
+	}
+	src.WriteString("{'route': " + literal(rest) + "}")
+	c.evaluates(n, s.at, src.String())
+	if b.route == nil && b.otherwise == nil {
+		n.Check = &workgraph.Check{CEL: "result.route != 'default'"}
+		n.Retry = workgraph.Retry{MaxAttempts: 1}
+	}
+}
+
+// routes are the names of all routes of a switch.
+func (b *switchBody) routes() map[string]bool {
+	out := map[string]bool{}
+	for i, r := range b.rules {
+		out[r.name(i)] = true
+	}
+	switch {
+	case b.route != nil:
+		out[b.route.text] = true
+	case b.otherwise != nil:
+		out["default"] = true
+	}
+	return out
+}
+
+// branches are the ways on from a switch: those to steps that it names are taken when these come.
+func (c *compiler) branches(s *Step, b *switchBody) []end {
+	way := func(route string) end { return end{s.ID, "result.route == " + literal(route), route} }
+	var out []end
+	lead := func(route *value, e end) {
+		if route.text == onward {
+			out = append(out, e)
+			return
+		}
+		if !slices.Contains(c.claims[route.text], e) {
+			c.claims[route.text] = append(c.claims[route.text], e)
+		}
+	}
+	for i, r := range b.rules {
+		e := way(r.name(i))
+		if r.route != nil {
+			lead(r.route, e)
+			continue
+		}
+		out = append(out, c.sequence(r.steps, []end{e}, true)...)
+	}
+	switch {
+	case b.route != nil:
+		lead(b.route, way(b.route.text))
+	case b.otherwise != nil:
+		out = append(out, c.sequence(b.rest, []end{way("default")}, true)...)
+	}
+	return out
+}
+
+func (b *assertionBody) node(c *compiler, s *Step, n *workgraph.Node) {
+	n.Actor = "cel"
+	conds := c.conditions(s, b.rules)
+	// The rules are evaluated once, as the only item of a list.
+	score := "double(l.filter(x, x).size()) / " + strconv.Itoa(max(1, len(conds))) + ".0"
+	c.evaluates(n, s.at, "[["+strings.Join(conds, ", ")+"]].map(l, {'passed': "+score+" >= "+strconv.FormatFloat(b.threshold, 'f', 9, 64)+", 'score': "+score+", 'results': l})[0]")
+	n.Check, n.Retry = &workgraph.Check{CEL: "result.passed"}, workgraph.Retry{MaxAttempts: 1}
+}
+
+func (b *filterBody) node(c *compiler, s *Step, n *workgraph.Node) {
+	n.Actor = "cel"
+	if b.over == nil || !c.known(s, b.ref, b.over, true) {
+		return
+	}
+	conds := c.conditions(s, b.rules)
+	c.evaluates(n, s.at, b.ref.expr()+".filter("+itemID+", "+strings.Join(conds, " && ")+")")
 }

@@ -3,6 +3,7 @@ package workflow
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,9 +17,6 @@ import (
 type Step struct {
 	// ID is what others call it by. It defaults to the type and the place, such as "code_3".
 	ID, Type string
-	// Needs are the steps that it follows, if it says so; others follow what stands before them.
-	Needs    []string
-	hasNeeds bool
 	// Parallel are sequences that run beside each other; the step has no other parts then.
 	Parallel [][]*Step
 	Retry    int
@@ -26,7 +24,22 @@ type Step struct {
 	OnError  workgraph.OnError
 	body     body
 
-	at, needsAt *value
+	at *value
+	// needs are the steps that it follows, if needsAt is not nil; others follow what stands before them.
+	needsAt *value
+	needs   []*value
+}
+
+// within are the sequences of steps in a step.
+func (s *Step) within() [][]*Step {
+	out := slices.Clone(s.Parallel)
+	if b, ok := s.body.(*switchBody); ok {
+		for _, r := range b.rules {
+			out = append(out, r.steps)
+		}
+		out = append(out, b.rest)
+	}
+	return out
 }
 
 // body is what a step of a type has besides.
@@ -42,14 +55,7 @@ var types = map[string]func(t *teller, o *object) body{
 	"transform": readTransform, "wait": readWait, "workflow": readWorkflow,
 }
 
-func typeNames() []string {
-	names := make([]string, 0, len(types))
-	for name := range types {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
+func typeNames() []string { return slices.Sorted(maps.Keys(types)) }
 
 // steps reads the steps of a workflow.
 func (t *teller) steps(o *object, v *value) []*Step {
@@ -153,12 +159,7 @@ func (t *teller) step(v *value, within string, at int, count *int) *Step {
 
 // common reads what steps of all types have.
 func (t *teller) common(o *object, s *Step) {
-	if s.needsAt = o.value("needs"); s.needsAt != nil {
-		s.hasNeeds = true
-		for _, n := range o.texts("needs") {
-			s.Needs = append(s.Needs, n.text)
-		}
-	}
+	s.needsAt, s.needs = o.value("needs"), o.texts("needs")
 	s.Retry = o.whole("retry", 1, 100, 0)
 	s.Timeout, _ = o.duration("timeout")
 	if v := o.value("on_error"); v != nil {
@@ -324,52 +325,47 @@ func readReply(_ *teller, o *object) body {
 	return &transformBody{template: o.must("message", "template")}
 }
 
-// waitBody waits for a time.
-type waitBody struct{ delay *value }
-
 var delayUnits = []string{"seconds", "minutes", "hours", "days"}
 
 func readWait(t *teller, o *object) body {
+	b := &actorBody{actor: "sleep"}
 	v := o.must("delay", "for")
 	if v == nil {
-		return &waitBody{}
+		return b
+	}
+	wait := func(seconds float64) {
+		b.with = []entry{{key: "seconds", value: &value{kind: number, text: strconv.FormatFloat(seconds, 'f', -1, 64), at: v.at, under: v.under, key: v.key}}}
 	}
 	if unit := o.v.get("delay_unit"); unit != nil && v.kind != number {
 		t.at(unit, "FIELD_NOT_USED", "write the unit into the delay, or give a number", "`delay_unit` belongs to a delay that is a number")
 	}
 	switch unit := o.word("delay_unit", "seconds", delayUnits...); v.kind {
 	case number:
-		seconds, err := strconv.ParseFloat(v.text, 64)
-		if err != nil || seconds < 0 {
+		n, err := strconv.ParseFloat(v.text, 64)
+		if err != nil || n < 0 {
 			t.at(v, "OUT_OF_RANGE", "", "a delay is a number from 0 on")
-			return &waitBody{}
+			break
 		}
-		seconds *= map[string]float64{"seconds": 1, "minutes": 60, "hours": 3600, "days": 86400}[unit]
-		return &waitBody{delay: &value{kind: number, text: strconv.FormatFloat(seconds, 'f', -1, 64), at: v.at, under: v.under, key: v.key}}
+		wait(n * map[string]float64{"seconds": 1, "minutes": 60, "hours": 3600, "days": 86400}[unit])
 	case text:
-		if d, ok := readDuration(v.text); ok {
-			return &waitBody{delay: &value{kind: number, text: strconv.FormatFloat(d.Seconds(), 'f', -1, 64), at: v.at, under: v.under, key: v.key}}
+		d, ok := readDuration(v.text)
+		switch {
+		case ok:
+			wait(d.Seconds())
+		case marks.MatchString(v.text):
+			b.with = []entry{{key: "seconds", value: v}}
+		default:
+			t.at(v, "BAD_DURATION", "write for example 500ms, 30s, 1h or 2d", "%q is no time", clip(v.text))
 		}
-		if marks.MatchString(v.text) {
-			return &waitBody{delay: v}
-		}
-		t.at(v, "BAD_DURATION", "write for example 500ms, 30s, 1h or 2d", "%q is no time", clip(v.text))
 	default:
 		t.is(v, number)
 	}
-	return &waitBody{}
+	return b
 }
 
-func (b *waitBody) node(c *compiler, s *Step, n *workgraph.Node) {
-	n.Actor = "sleep"
-	c.argument(s, n, "seconds", b.delay)
-}
-
-// humanBody asks a person.
-type humanBody struct{ with []entry }
-
+// readHuman reads a step that asks a person.
 func readHuman(_ *teller, o *object) body {
-	b := &humanBody{}
+	b := &actorBody{actor: "human"}
 	if v := o.must("message", "prompt"); v != nil {
 		b.with = append(b.with, entry{key: "prompt", value: v})
 	}
@@ -382,13 +378,6 @@ func readHuman(_ *teller, o *object) body {
 		}
 	}
 	return b
-}
-
-func (b *humanBody) node(c *compiler, s *Step, n *workgraph.Node) {
-	n.Actor = "human"
-	for _, e := range b.with {
-		c.argument(s, n, e.key, e.value)
-	}
 }
 
 // mergeBody puts results together: those of the steps before, or those that it names.

@@ -335,6 +335,7 @@ func TestRefused(t *testing.T) {
 		"an expression":                {"  - {type: transform, expr: \"1 +\"}", "BAD_EXPRESSION"},
 		"a script":                     {"  - {type: code, code: \"def (\"}", "BAD_SCRIPT"},
 		"an assertion tried again":     {"  - {id: a, type: wait, delay: 1}\n  - {type: assertion, retry: 3, rules: [{field: a.x, value: 1}]}", "FIELD_NOT_USED"},
+		"an item that there is not":    {"  - {type: switch, rules: [{field: item.x, value: 1, steps: [{type: wait, delay: 1}]}], default: continue}", "UNKNOWN_STEP"},
 		"an input that may be missing": {"  - {type: transform, template: \"{{ inputs.y }}\"}", "MAY_BE_MISSING"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -360,6 +361,11 @@ func TestOrder(t *testing.T) {
 	}{
 		"parallel behind needs": {"  - {id: a, type: wait, delay: 1}\n  - {id: b, type: wait, delay: 1, needs: [a]}\n  - parallel: [{id: c, type: wait, delay: 1}, {id: d, type: wait, delay: 1}]\n",
 			[]string{"inputs -> a", "a -> b", "b -> c", "b -> d"}},
+		"switches within branches": {"  - {id: a, type: wait, delay: 1}\n  - parallel:\n" +
+			"    - [{id: b, type: wait, delay: 1}, {id: s, type: switch, rules: [{field: a.x, value: 1, steps: [{id: t, type: switch, rules: [{field: a.y, value: 1, steps: [{id: u, type: wait, delay: 1}]}], default: continue}]}], default: continue}]\n" +
+			"    - {id: c, type: wait, delay: 1}\n  - {id: d, type: transform, template: \"{{ b }} {{ c }}\"}\n",
+			[]string{"inputs -> a", "a -> b", "b -> s", `s -> t [result.route == "rule_1"]`, `t -> u [result.route == "rule_1"]`, "a -> c",
+				"u -> d", `t -> d [result.route == "continue"]`, `s -> d [result.route == "continue"]`, "c -> d"}},
 		"needs of nothing": {"  - {id: a, type: wait, delay: 1, needs: []}\n  - {id: b, type: wait, delay: 1, needs: []}\n  - {id: c, type: merge}\n",
 			[]string{"inputs -> a", "inputs -> b", "a -> c", "b -> c"}},
 		"all routes of a switch": {"  - {id: a, type: wait, delay: 1}\n  - {id: s, type: switch, rules: [{field: a.x, value: 1, route: b}], default: c}\n  - {id: b, type: wait, delay: 1}\n  - {id: c, type: wait, delay: 1}\n" +
@@ -524,6 +530,7 @@ func BenchmarkWorst(b *testing.B) {
 	for name, src := range map[string]string{
 		"independent": "name: x\nsteps:\n" + many("  - {id: s%d, type: wait, delay: 1, needs: []}\n", 10_000),
 		"one join":    "name: x\nsteps:\n  - parallel:\n" + many("    - {id: s%d, type: wait, delay: 1}\n", 9_000) + "  - {type: merge, mode: list}\n",
+		"switches":    "name: x\nsteps:\n  - {id: a, type: wait, delay: 1}\n  - parallel:\n" + many("    - {id: s%d, type: switch, rules: [{field: a.x, value: 1, steps: []}], default: continue}\n", 4_000) + "  - {type: wait, delay: 1}\n",
 		"faults":      "name: x\nsteps:\n" + many("  - {id: s%d, type: transform, template: \"{{ nobody }}\"}\n", 10_000),
 		"long rules":  "name: x\nsteps:\n  - {id: a, type: wait, delay: 1}\n  - type: assertion\n    rules:\n" + strings.Repeat("      - {field: a"+strings.Repeat(".b", 110)+", value: 1}\n", 3_000),
 		"bad refs":    "name: x\nsteps:\n  - {type: transform, template: \"" + strings.Repeat("{{ ! }} ", 100_000) + "\"}\n",
