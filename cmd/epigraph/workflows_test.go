@@ -13,6 +13,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/cli"
 	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 )
 
 // TestWorkflows validates, draws and runs workflows from files with the actors of a server.
@@ -86,20 +87,14 @@ func TestWorkflows(t *testing.T) {
 	t.Run("Run/AsksAPersonAndGoesOn", func(t *testing.T) {
 		out, _ := command(t, 0, "workflows", "run", letters, "--input", "letter=The tea was cold.", "--input", "names=[]", "--detach")
 		id := strings.TrimSpace(out)
-		answered := make(chan struct{})
-		go func() { // while the run is watched
-			defer close(answered)
-			for t.Context().Err() == nil {
-				var o, e bytes.Buffer
-				cli.Main(t.Context(), build, []string{"--addr", d.GRPCAddr(), "interrupts", "list", "--run", id, "--json"}, cli.IO{In: strings.NewReader(""), Out: &o, Err: &e})
-				if q := regexp.MustCompile(`int_\w+`).FindString(o.String()); q != "" {
-					cli.Main(t.Context(), build, []string{"--addr", d.GRPCAddr(), "interrupts", "answer", q, "yes"}, cli.IO{In: strings.NewReader(""), Out: &o, Err: &e})
-					return
-				}
-			}
-		}()
+		question := ""
+		testkit.Eventually(t, func() bool {
+			list, _ := command(t, 0, "interrupts", "list", "--run", id, "--json")
+			question = regexp.MustCompile(`int_\w+`).FindString(list)
+			return question != ""
+		}, "nobody is asked")
+		command(t, 0, "interrupts", "answer", question, "yes")
 		shown, _ := command(t, 0, "runs", "watch", id)
-		<-answered
 		require.Contains(t, shown, `Shall we answer this? The tea was cold.`)
 		require.Contains(t, shown, `"asked": "yes"`)
 	})

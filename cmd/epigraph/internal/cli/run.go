@@ -68,19 +68,7 @@ func (c *runCmd) Run(e *env) error {
 	if err != nil {
 		return err
 	}
-	if c.Detach {
-		if c.made != nil && !e.json { // the output is the run alone, for scripts
-			e.note("%s", c.paysFrom(r))
-		}
-		return e.print(r, func() string { return r.GetId() + "\n" })
-	}
-	if !e.json {
-		if r.GetTaskId() != "" {
-			_ = e.say(c.paysFrom(r) + "\n")
-		}
-		_ = e.say(fmt.Sprintf("%s  %s  %s\n", e.io.style().Bold(r.GetId()), view.OneLine(r.GetGraphName(), 60), view.Plural(len(g.GetNodes()), "node")))
-	}
-	return e.watch(s, r.GetId(), g, 0, false)
+	return c.show(e, s, r, g, c.Detach)
 }
 
 // request is built from the flags alone, so that a wrong flag is reported before anything is read or asked.

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
@@ -114,4 +115,21 @@ func planRun(r *executorv1.StartRunRequest) *plannerv1.PlanRun {
 		Attachments: r.GetAttachments(), Metadata: r.GetMetadata(), Labels: r.GetLabels(), BusinessKey: r.GetBusinessKey(), RequestId: r.GetRequestId(),
 		Priority: r.GetPriority(), Timeout: r.GetTimeout(), Budget: r.GetBudget(), Webhooks: r.GetWebhooks(),
 	}
+}
+
+// show shows a run that was started: its id alone if it is detached, and else all that happens in it.
+func (f *runStart) show(e *env, s *services, r *executorv1.Run, g *graphv1.Graph, detach bool) error {
+	if detach {
+		if f.made != nil && !e.json { // the output is the run alone, for scripts
+			e.note("%s", f.paysFrom(r))
+		}
+		return e.print(r, func() string { return r.GetId() + "\n" })
+	}
+	if !e.json {
+		if r.GetTaskId() != "" {
+			_ = e.say(f.paysFrom(r) + "\n")
+		}
+		_ = e.say(fmt.Sprintf("%s  %s  %s\n", e.io.style().Bold(r.GetId()), view.OneLine(r.GetGraphName(), 60), view.Plural(len(g.GetNodes()), "node")))
+	}
+	return e.watch(s, r.GetId(), g, 0, false)
 }

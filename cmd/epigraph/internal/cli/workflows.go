@@ -195,13 +195,7 @@ func (c *workflowsRunCmd) Run(e *env) error {
 	if err != nil {
 		return err
 	}
-	if c.Detach {
-		return e.print(r, func() string { return r.GetId() + "\n" })
-	}
-	if !e.json {
-		_ = e.say(fmt.Sprintf("%s  %s  %s\n", e.io.style().Bold(r.GetId()), view.OneLine(r.GetGraphName(), 60), view.Plural(len(f.graph.GetNodes()), "node")))
-	}
-	return e.watch(s, r.GetId(), f.graph, 0, false)
+	return c.show(e, s, r, f.graph, c.Detach)
 }
 
 func (c *workflowsRunCmd) start(e *env, s *services, f *workflowFile, req *executorv1.StartRunRequest) (*executorv1.Run, error) {
