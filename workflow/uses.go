@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Uses are the parts that a definition is made of, by name, for those who look for workflows. Each list is
-// sorted and has no name twice.
+// Uses are the parts that a definition is made of, by name, for those who look for workflows. Each list
+// is sorted and has no name twice.
 type Uses struct {
 	// Triggers start it: "manual" if it names none.
 	Triggers []string

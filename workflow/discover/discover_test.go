@@ -217,8 +217,8 @@ func TestText(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// spread makes workflows as they are: few triggers and types, many tools and tags, of which some are used by
-// many and most by few.
+// spread makes workflows as they are: few triggers and types, many tools and tags, of which some are
+// used by many and most by few.
 type spread struct {
 	r                       *rand.Rand
 	tool, tag, model, vocab *rand.Zipf

@@ -17,12 +17,14 @@ type Workflow struct {
 	History
 }
 
-// Query says what is looked for. A query that asks nothing finds every workflow, those first that succeed.
+// Query says what is looked for. A query that asks nothing finds every workflow, those first that
+// succeed.
 type Query struct {
 	Requirements
-	// Text are words that the workflow's name, description or tags should have. With capabilities that are
-	// required, they order workflows that fit equally. Without, they are what must fit: a workflow that has
-	// none of them is not found, and the share of words that it has stands for the share of capabilities.
+	// Text are words that the workflow's name, description or tags should have. With capabilities that
+	// are required, they order workflows that fit equally. Without, they are what must fit: a workflow
+	// that has none of them is not found, and the share of words that it has stands for the share of
+	// capabilities.
 	Text string
 	// Exclude are ids that are not to be found, such as that of the workflow that asks.
 	Exclude []string
@@ -72,9 +74,9 @@ func (e *entry) of(kind int) []uint32 {
 	return e.names[from:e.ends[kind]]
 }
 
-// Index finds workflows by what they can do. It is exact: every search rates every workflow. It is safe for
-// concurrent use, and its zero value is empty. It keeps 256 words and the first 4 KiB of the description of a
-// workflow, and 1,000 names of a kind.
+// Index finds workflows by what they can do. It is exact: every search rates every workflow. It is safe
+// for concurrent use, and its zero value is empty. It keeps 256 words and the first 4 KiB of the
+// description of a workflow, and 1,000 names of a kind.
 type Index struct {
 	mu      sync.RWMutex
 	tables  [kinds]table
@@ -169,8 +171,9 @@ func (x *Index) SetHistory(id string, h History) bool {
 	return ok
 }
 
-// Search returns the workflows that fit best, the best one first, and how many it has rated, which are all that
-// the query does not exclude. Those that fit equally stand in the order of their ids. The error is that of ctx.
+// Search returns the workflows that fit best, the best one first, and how many it has rated, which are
+// all that the query does not exclude. Those that fit equally stand in the order of their ids. The
+// error is that of ctx.
 func (x *Index) Search(ctx context.Context, q Query) (matches []Match, total int, err error) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

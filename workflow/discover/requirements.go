@@ -1,5 +1,6 @@
-// Package discover finds, among the workflows of a namespace, those that can do what somebody needs. It knows
-// how well a workflow fits, and searches an index in memory; where workflows are kept is for its callers.
+// Package discover finds, among the workflows of a namespace, those that can do what somebody needs. It
+// knows how well a workflow fits, and searches an index in memory; where workflows are kept is for its
+// callers.
 package discover
 
 import (
@@ -40,9 +41,9 @@ const (
 // words that the messages name.
 const requirementKeys = "`triggers`, `node_types`, `tools`, `tags`, `description` and `model_capability`"
 
-// ReadRequirements reads requirements from a JSON object, or from a JSON text that holds one, as models write
-// them. A list has a singular and a plural key, which mean the same, and may be a single text. An empty text
-// has no requirements. Faults are told all at once.
+// ReadRequirements reads requirements from a JSON object, or from a JSON text that holds one, as models
+// write them. A list has a singular and a plural key, which mean the same, and may be a single text. An
+// empty text has no requirements. Faults are told all at once.
 func ReadRequirements(src []byte) (Requirements, workflow.Faults) {
 	var r reader
 	if len(src) > MaxRequirements {
@@ -62,8 +63,8 @@ func ReadRequirements(src []byte) (Requirements, workflow.Faults) {
 	return r.out, nil
 }
 
-// Check tells which parts are larger than a search takes: 100 names in a list, 200 bytes in a name, and 4 KiB
-// in the description. It is for requirements that were not read from a text.
+// Check tells which parts are larger than a search takes: 100 names in a list, 200 bytes in a name, and
+// 4 KiB in the description. It is for requirements that were not read from a text.
 func (r Requirements) Check() workflow.Faults {
 	var c reader
 	for _, part := range []struct {

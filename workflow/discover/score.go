@@ -51,7 +51,8 @@ type History struct {
 // Executions is how many runs ended.
 func (h History) Executions() int64 { return h.Completed + h.Failed + h.Canceled }
 
-// SuccessRate is the share of completed runs among those that completed or failed. It is 0.5 if there are none.
+// SuccessRate is the share of completed runs among those that completed or failed. It is 0.5 if there
+// are none.
 func (h History) SuccessRate() float64 {
 	if h.Completed+h.Failed <= 0 {
 		return 0.5
@@ -179,7 +180,8 @@ func (m *Match) difference(r Requirements, c Capabilities) {
 	}
 }
 
-// compared splits names into those on both sides, the wanted ones alone, and the others. All are sorted.
+// compared splits names into those on both sides, the wanted ones alone, and the others. All are
+// sorted.
 func compared(wanted, there []string) (has, missing, extra []string) {
 	wanted, there = unique(wanted), unique(there)
 	for _, name := range wanted {

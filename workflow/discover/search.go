@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// counts are what each place of an index has of a query. They are counted name by name, since most names are
-// had by few workflows.
+// counts are what each place of an index has of a query. They are counted name by name, since most
+// names are had by few workflows.
 type counts struct {
 	// capabilities and tags are how many of the wanted ones are there.
 	capabilities, tags []uint16
@@ -97,8 +97,8 @@ func (x *Index) countModels(part string, c *counts) {
 	}
 }
 
-// countWords gives every word of a text a weight, more to words that fewer workflows have, and adds up the
-// weights of those that each workflow has.
+// countWords gives every word of a text a weight, more to words that fewer workflows have, and adds up
+// the weights of those that each workflow has.
 func (x *Index) countWords(s *search, text string) {
 	for _, w := range wordsOf(maxQueryWords, text[:min(len(text), maxQuery)]) {
 		users := x.tables[words].of(w)

@@ -10,12 +10,13 @@ import (
 const (
 	// maxQuery is how much of a query is read, in bytes, and maxQueryWords how many words of it count.
 	maxQuery, maxQueryWords = 4 << 10, 64
-	// maxWords is how many different words of a workflow are known, and maxWord how long one is in bytes.
+	// maxWords is how many different words of a workflow are known, and maxWord how long one is in
+	// bytes.
 	maxWords, maxWord = 256, 64
 )
 
-// wordsOf are the different words of texts, in lower case and without the s of a plural, most of them at
-// most. A character of a script that puts no blanks between words counts as one.
+// wordsOf are the different words of texts, in lower case and without the s of a plural, most of them
+// at most. A character of a script that puts no blanks between words counts as one.
 func wordsOf(most int, texts ...string) []string {
 	var out []string
 	seen := map[string]bool{}
@@ -69,8 +70,8 @@ func singular(w string) string {
 	return w
 }
 
-// table gives names small numbers, so that a name that many workflows have is kept once, and knows who has
-// each. The number of a name that nobody has any more is given to another one.
+// table gives names small numbers, so that a name that many workflows have is kept once, and knows who
+// has each. The number of a name that nobody has any more is given to another one.
 type table struct {
 	numbers map[string]uint32
 	names   []string
