@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -157,17 +158,18 @@ func (r *Rules) log(st *State, m *Message, now time.Time) {
 // maxQueue bounds an inbox. What is beyond it is not heard.
 const maxQueue = 4 * MaxBatchSize
 
-// signaled makes of the signal of a member what it means: a handoff, updates of the state, or words.
+// signaled makes of the signals of a member what they mean: a handoff, updates of the state, or words. Of
+// several the last one counts.
 func (r *Rules) signaled(st *State, m *Message) error {
 	st.Lost = ""
-	if m.Signal != "" {
-		s, ok := r.member(m.From).Signals[m.Signal]
+	for _, call := range m.Signals {
+		s, ok := r.member(m.From).Signals[call.Name]
 		if !ok {
-			return fmt.Errorf("%q has no signal %q", m.From, clip(m.Signal))
+			return fmt.Errorf("%q has no signal %q", m.From, clip(call.Name))
 		}
-		m.To, m.Text = cmp.Or(m.To, s.Handoff), cmp.Or(m.Text, filled(s.Say, m.Arguments))
-		for key, update := range s.Set {
-			if err := r.set(st, key, filledValue(update, m.Arguments)); err != nil {
+		m.To, m.Text = cmp.Or(s.Handoff, m.To), cmp.Or(m.Text, filled(s.Say, call.Arguments))
+		for _, key := range slices.Sorted(maps.Keys(s.Set)) {
+			if err := r.set(st, key, filledValue(s.Set[key], call.Arguments)); err != nil {
 				return err
 			}
 		}
@@ -300,13 +302,17 @@ func (r *Rules) eval(ctx context.Context, st *State, src string, m *Message, use
 // said is a message as expressions see it: every field is there.
 func said(m *Message) map[string]any {
 	null := json.RawMessage("null")
-	or := func(raw json.RawMessage) json.RawMessage {
-		if len(raw) == 0 {
-			return null
-		}
-		return raw
+	var call Call
+	if n := len(m.Signals); n > 0 {
+		call = m.Signals[n-1]
 	}
-	return map[string]any{"from": m.From, "text": m.Text, "to": m.To, "signal": m.Signal, "arguments": or(m.Arguments), "data": or(m.Data), "calls": append([]string{}, m.Calls...)}
+	out := map[string]any{"from": m.From, "text": m.Text, "to": m.To, "signal": call.Name, "arguments": call.Arguments, "data": m.Data, "calls": append([]string{}, m.Calls...)}
+	for _, key := range []string{"arguments", "data"} {
+		if raw, ok := out[key].(json.RawMessage); ok && len(raw) == 0 {
+			out[key] = null
+		}
+	}
+	return out
 }
 
 // truth is the value of a condition. What is missing makes it false.

@@ -140,6 +140,9 @@ func threadOf(m *Member) string {
 	return m.Name
 }
 
+// Team is the team that the rules are of. It must not be changed.
+func (r *Rules) Team() *Team { return r.team }
+
 func (r *Rules) member(name string) *Member {
 	if i, ok := r.index[name]; ok {
 		return &r.team.Members[i]

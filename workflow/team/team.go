@@ -69,6 +69,8 @@ type Member struct {
 	Any bool `json:"any,omitempty"`
 	// Signals say what becomes of those of its agent, by name.
 	Signals map[string]Signal `json:"signals,omitempty"`
+	// Keeps says that a workflow goes on with its conversation when it is called again.
+	Keeps bool `json:"keeps,omitempty"`
 	// Tells says that a failure of the member is told as its answer and does not end the team.
 	Tells bool `json:"tells,omitempty"`
 }
@@ -168,21 +170,26 @@ Read the conversation, and choose who of {participants} speaks next. Answer with
 
 // Message is one message of the log.
 type Message struct {
-	// Seq is the place in the log, from 1 on. The caller of Begin and Hear leaves it at 0.
+	// Seq is the place in the log, from 1 on, which Begin and Hear set.
 	Seq int64 `json:"seq,omitempty"`
 	// From is a member, or Input.
 	From string `json:"from"`
 	Text string `json:"text"`
 	// To is whom the message hands over to.
 	To string `json:"to,omitempty"`
-	// Signal ended the speaker's turn, with Arguments.
-	Signal    string          `json:"signal,omitempty"`
-	Arguments json.RawMessage `json:"arguments,omitempty"`
+	// Signals ended the speaker's turn.
+	Signals []Call `json:"signals,omitempty"`
 	// Calls are the tools that the speaker called.
 	Calls []string `json:"calls,omitempty"`
 	// Data is what the speaker gave if that is no text.
 	Data json.RawMessage `json:"data,omitempty"`
 	At   time.Time       `json:"at"`
+}
+
+// Call is a signal that a member gave.
+type Call struct {
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments,omitempty"`
 }
 
 // Used is what a team has consumed in this run, its members included.

@@ -607,7 +607,7 @@ func TestSignals(t *testing.T) {
 	tm.Members[0].Signals = map[string]team.Signal{"task_agent": {Say: "Routing {{ task }}", Set: map[string]json.RawMessage{"needs": json.RawMessage("true"), "task": json.RawMessage(`"{{ task }}"`), "seen": json.RawMessage(`"a {{ task }}"`)}}}
 	p := newPlay(t, tm)
 	p.says["react"] = func([]team.Message) team.Message {
-		return team.Message{Signal: "task_agent", Arguments: json.RawMessage(`{"task": "Onboard"}`)}
+		return team.Message{Signals: []team.Call{{"task_agent", json.RawMessage(`{"task": "Onboard"}`)}}}
 	}
 	spoke, _ := p.run("task")
 	require.Equal(t, "user,react,work", spoke)
@@ -618,7 +618,7 @@ func TestSignals(t *testing.T) {
 		q := newPlay(t, tm)
 		_, st, _, err := q.rules.Begin(t.Context(), q.st, nil, q.now)
 		require.NoError(t, err)
-		_, _, _, err = q.rules.Hear(t.Context(), st, []team.Message{{From: "react", Signal: "other"}}, team.Used{}, false, q.now)
+		_, _, _, err = q.rules.Hear(t.Context(), st, []team.Message{{From: "react", Signals: []team.Call{{Name: "other"}}}}, team.Used{}, false, q.now)
 		require.ErrorContains(t, err, `no signal "other"`)
 		_, _, _, err = q.rules.Hear(t.Context(), st, []team.Message{{From: "work"}}, team.Used{}, false, q.now)
 		require.ErrorContains(t, err, `"work" does not speak now`)
