@@ -399,10 +399,9 @@ func (r *Rules) woken(st *State, now time.Time) Move {
 				continue
 			}
 			busy[threadOf(to)] = true
-			n := min(len(q), r.batch(to))
-			st.Speaking = append(st.Speaking, Speaker{Name: to.Name, After: st.Heard[to.Name], Last: st.Seq, Took: slices.Clone(q[:n])})
-			st.Queues[to.Name] = q[n:]
-			r.shared(st, to, q[:n])
+			st.Speaking = append(st.Speaking, Speaker{Name: to.Name, After: st.Heard[to.Name], Last: st.Seq, Took: slices.Clone(q)})
+			delete(st.Queues, to.Name)
+			r.shared(st, to, q)
 		}
 	}
 	if wake(r.batch); len(st.Speaking) == 0 {

@@ -120,7 +120,7 @@ func (c *checker) members() {
 		m := &t.Members[i]
 		for name, s := range m.Signals {
 			where := "members." + m.Name + ".signals." + name
-			if s.Handoff != "" && c.r.member(s.Handoff) == nil && !t.Stop.handsTo(s.Handoff) {
+			if s.Handoff != "" && c.r.member(s.Handoff) == nil && !t.Stop.HandsTo(s.Handoff) {
 				c.fault("UNKNOWN_AGENT", where, "name a member, or let `stop` end the team at a handoff to it", "there is no member %q", clip(s.Handoff))
 			}
 			for key := range s.Set {

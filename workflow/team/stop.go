@@ -40,13 +40,13 @@ type Stop struct {
 	Pause    bool     `json:"pause,omitempty"`
 }
 
-// handsTo reports whether the team ends when somebody hands over to a name.
-func (s *Stop) handsTo(name string) bool {
+// HandsTo reports whether the team ends when somebody hands over to a name.
+func (s *Stop) HandsTo(name string) bool {
 	if s == nil {
 		return false
 	}
 	in := func(list []Stop) bool {
-		return slices.ContainsFunc(list, func(x Stop) bool { return x.handsTo(name) })
+		return slices.ContainsFunc(list, func(x Stop) bool { return x.HandsTo(name) })
 	}
 	return s.Handoff == name || s.Handoff == AnyOne || in(s.Any) || in(s.All)
 }

@@ -137,8 +137,8 @@ type Route struct {
 	// From are members, Input or AnyOne.
 	From []string `json:"from"`
 	To   string   `json:"to"`
-	// BatchSize is how many messages call To, 1 when 0. Fewer do when nobody else can speak. It has no meaning
-	// where transitions say who speaks.
+	// BatchSize is how many messages at least call To, 1 when 0. Fewer do when nobody else can speak. It has no
+	// meaning where transitions say who speaks.
 	BatchSize int `json:"batch_size,omitempty"`
 	// TTL drops messages that To has not heard within this time. 0 never does.
 	TTL workgraph.Duration `json:"ttl,omitempty"`

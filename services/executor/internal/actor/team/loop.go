@@ -84,6 +84,9 @@ func memberNode(m *team.Member) (workgraph.Node, error) {
 	if m.Tells {
 		n.OnError = workgraph.OnError{Action: workgraph.Route}
 	}
+	if _, held := m.Named["graph"]; held && m.Kind == team.Workflow && m.Actor == actorSpawn {
+		n.Actor = actorPart
+	}
 	if m.Kind != team.Agent {
 		return n, nil
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/graphpb"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/internal/lru"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
@@ -26,6 +27,8 @@ const (
 	actorBegin  = loopPrefix + "begin"
 	actorTurn   = loopPrefix + "turn"
 	actorHear   = loopPrefix + "hear"
+	actorPart   = loopPrefix + "part"
+	actorSpawn  = "spawn"
 	actorAgent  = "agent"
 	argTeam     = "team"
 	argContinue = "conversation"
@@ -62,6 +65,8 @@ func Specs(threads thread.Reader) []actor.Spec {
 			Description: "Lets the members of a team speak in turn until a condition ends it: group chats, graphs of agents, and agents that are called by messages."},
 		part(actorBegin, "Begins the conversation of a team on its thread.", l.begin),
 		part(actorTurn, "Says what each of those hears who speak now.", l.turn),
+		{Name: actorPart, Version: "1", Effect: workgraph.Idempotent, Internal: true, Actor: workgraph.ActorFunc(runPart), Description: "Runs a workflow that is a member of a team. The team actor uses it.",
+			Schema: `{"type": "object", "additionalProperties": false, "properties": {"graph": {"type": "object"}, "input": {"type": "object"}, "as_result": {"type": "boolean"}}}`},
 		part(actorHear, "Ends a turn of a team: what was said is appended to its thread, and the next speakers are found.", l.hear),
 	}
 }
@@ -214,7 +219,21 @@ func (l *loop) call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, 
 	if err != nil {
 		return workgraph.Outcome{}, actor.BadArguments("%v", err)
 	}
-	run := workgraph.Child{Graph: g, Input: workgraph.Input{Named: map[string]json.RawMessage{"team": raw}}, Agent: &workgraph.AgentRun{Name: actorTeam, Thread: in.Thread}}
+	run := workgraph.Child{Graph: g, Input: workgraph.Input{Named: map[string]json.RawMessage{"team": raw}}, SameDepth: true, Agent: &workgraph.AgentRun{Name: actorTeam, Thread: in.Thread}}
+	return workgraph.Outcome{Wait: &workgraph.Wait{Children: &workgraph.Children{Runs: []workgraph.Child{run}, AsResult: true}}}, nil
+}
+
+// runPart runs a workflow that the team holds. How deep these lie in each other is bounded by the text that
+// defines them, so that they do not count as runs that spawn runs.
+func runPart(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	run := workgraph.Child{SameDepth: true}
+	var err error
+	if run.Graph, err = graphpb.ReadModel(c.Own["graph"]); err != nil {
+		return workgraph.Outcome{}, actor.BadArguments("%v", err)
+	}
+	if err := json.Unmarshal(c.Named["input"], &run.Input); err != nil {
+		return workgraph.Outcome{}, actor.BadArguments("input: %v", err)
+	}
 	return workgraph.Outcome{Wait: &workgraph.Wait{Children: &workgraph.Children{Runs: []workgraph.Child{run}, AsResult: true}}}, nil
 }
 
