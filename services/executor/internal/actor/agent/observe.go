@@ -44,7 +44,8 @@ func (l *loop) round(ctx context.Context, c *workgraph.Call, d *definition) (*ro
 func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	d, err := l.definitions.of(c)
 	if err == nil && len(d.Signals) > 0 {
-		d, err = l.definitions.whole(ctx, c.Own["definition"]) // which calls are signals depends on their schemas
+		// Which calls are signals depends on their schemas.
+		d, err = l.definitions.whole(ctx, c.Own["definition"])
 	}
 	if err != nil {
 		return workgraph.Outcome{}, err

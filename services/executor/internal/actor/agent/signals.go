@@ -137,8 +137,8 @@ func (d *definition) signals(ctx context.Context, said *response.Response) {
 	})
 }
 
-// add takes over what a call of an agent with a name adds to its definition, of which d is a copy. The signals
-// that were there before are shared with others, and stay as they are.
+// add takes over what a call of an agent with a name adds to its definition, of which d is a copy. The
+// signals that were there before are shared with others, and stay as they are.
 func (d *definition) add(ctx context.Context, given map[string]json.RawMessage) error {
 	var more struct {
 		Signals   map[string]*signal `json:"signals"`
