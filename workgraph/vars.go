@@ -57,8 +57,9 @@ func newStateVar(k StateKey) (*stateVar, error) {
 	return v, nil
 }
 
-// Combine is the value of the key after an update, by its reducer. An absent value stands for the initial one.
-// The cost is that of the whole value: a run itself adds to its lists without copying them.
+// Combine is the value of the key after an update, by its reducer. An absent value stands for the
+// initial one. The cost is that of the whole value: a run itself adds to its lists without copying
+// them.
 func (k StateKey) Combine(value, update json.RawMessage) (json.RawMessage, error) {
 	if len(value) > 0 {
 		k.Initial = value

@@ -50,8 +50,8 @@ func (r *Rules) choice(ctx context.Context, st *State, m *Message) (Move, error)
 	return Move{Ask: st.Choosing}, nil
 }
 
-// Chosen is what comes of the answer of the model that chooses: somebody speaks, or it is asked again. After
-// too many bad answers the last speaker speaks again, or the first member.
+// Chosen is what comes of the answer of the model that chooses: somebody speaks, or it is asked again.
+// After too many bad answers the last speaker speaks again, or the first member.
 func (r *Rules) Chosen(st *State, answer string) (*State, Move, error) {
 	if st.Choosing == nil {
 		return nil, Move{}, fmt.Errorf("nobody was asked who speaks next")
@@ -96,8 +96,8 @@ func (r *Rules) named(st *State, q *Question, answer string) (name, fault string
 	return "", "No valid name was given: choose one of " + among + "."
 }
 
-// mentions reports whether a text has a name as a word of its own, as it is or with _ written as a space or
-// escaped.
+// mentions reports whether a text has a name as a word of its own, as it is or with _ written as a
+// space or escaped.
 func mentions(s, name string) bool {
 	for _, form := range []string{name, strings.ReplaceAll(name, "_", " "), strings.ReplaceAll(name, "_", `\_`)} {
 		for at, rest := 0, s; ; {
@@ -163,8 +163,8 @@ func filled(s string, arguments json.RawMessage) string {
 	})
 }
 
-// filledValue is a value with arguments filled in. A text that is one reference becomes the argument itself,
-// and null if it is not given.
+// filledValue is a value with arguments filled in. A text that is one reference becomes the argument
+// itself, and null if it is not given.
 func filledValue(v, arguments json.RawMessage) json.RawMessage {
 	var s string
 	if json.Unmarshal(v, &s) != nil || !strings.Contains(s, "{{") {

@@ -117,8 +117,8 @@ func (c *checker) reached(next func(string) []string, message, hint, code string
 	}
 }
 
-// cycles notes the transitions that close a cycle, in a walk in the declared order, and refuses cycles that
-// nothing ends.
+// cycles notes the transitions that close a cycle, in a walk in the declared order, and refuses cycles
+// that nothing ends.
 func (c *checker) cycles() {
 	t := c.r.team
 	const under, done = 1, 2
@@ -154,8 +154,8 @@ func (c *checker) cycles() {
 	}
 }
 
-// endless refuses the cycle at the end of a path, back to a member, if no condition leaves it and nothing else
-// ends it.
+// endless refuses the cycle at the end of a path, back to a member, if no condition leaves it and
+// nothing else ends it.
 func (c *checker) endless(path []int, to string) {
 	t := c.r.team
 	if t.Stop != nil {

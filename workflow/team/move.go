@@ -20,8 +20,8 @@ var ErrNoSpeaker = errors.New("nobody can speak")
 // MaxState bounds the values of the team's state, in bytes.
 const MaxState = 256 << 10
 
-// Begin starts a team, or goes on with one that has ended or paused, with what it is told. The messages get
-// their sequences. The state is not changed; the new one is returned.
+// Begin starts a team, or goes on with one that has ended or paused, with what it is told. The messages
+// get their sequences. The state is not changed; the new one is returned.
 func (r *Rules) Begin(ctx context.Context, before *State, input []Message, now time.Time) (logged []Message, st *State, move Move, err error) {
 	st = before.clone()
 	if st.Began.IsZero() {
@@ -449,7 +449,8 @@ func (r *Rules) shared(st *State, m *Member, took []Queued) {
 	}
 }
 
-// From is the last message before those that the speakers of the state hear: what is after it is to be read.
+// From is the last message before those that the speakers of the state hear: what is after it is to be
+// read.
 func (st *State) From() int64 {
 	from := st.Seq
 	for i := range st.Speaking {

@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// State is where a team stands. The zero value is a team that has not begun. It is plain data: keep it as JSON.
+// State is where a team stands. The zero value is a team that has not begun. It is plain data: keep it
+// as JSON.
 type State struct {
-	// Seq is the sequence of the last message of the log. A caller that keeps other things between them may
-	// raise it.
+	// Seq is the sequence of the last message of the log. A caller that keeps other things between them
+	// may raise it.
 	Seq int64 `json:"seq"`
 	// Heard is the last message that was in the log when a member was called.
 	Heard map[string]int64 `json:"heard,omitempty"`

@@ -11,8 +11,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Stop is a condition that ends a team in good order. Exactly one of its conditions is set; Of narrows Text,
-// and Pause makes a limit pause the team in place of ending it.
+// Stop is a condition that ends a team in good order. Exactly one of its conditions is set; Of narrows
+// Text, and Pause makes a limit pause the team in place of ending it.
 type Stop struct {
 	Any []Stop `json:"any,omitempty"`
 	// All holds when each part has held, not necessarily at the same time.

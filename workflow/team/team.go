@@ -4,12 +4,12 @@
 //	Hear(answers)   --> Move{Speak: [critic]}      what they said is heard by the others
 //	Hear(answers)   --> Move{Over: TEXT}           a condition ended it
 //
-// A team is plain data, and so is its State: whoever runs it keeps both, and may go on with them after a crash
-// or a year later. What was said is in a log that the caller keeps; the state knows it by sequences alone, so
-// that a turn costs the same in a long conversation as in a short one.
+// A team is plain data, and so is its State: whoever runs it keeps both, and may go on with them after
+// a crash or a year later. What was said is in a log that the caller keeps; the state knows it by
+// sequences alone, so that a turn costs the same in a long conversation as in a short one.
 //
-// The package is pure: it calls no member and knows no clock. Its rules follow those of AutoGen's group chats
-// and GraphFlow where they are sound.
+// The package is pure: it calls no member and knows no clock. Its rules follow those of AutoGen's group
+// chats and GraphFlow where they are sound.
 package team
 
 import (
@@ -36,11 +36,11 @@ const DefaultMaxTurns = 100
 // Team says who belongs to it, who speaks after whom, who hears whom, and when it is over.
 type Team struct {
 	Members []Member `json:"members"`
-	// Start are those who speak first. Empty stands for the members to which no transition leads, or if there
-	// are none, for the first member.
+	// Start are those who speak first. Empty stands for the members to which no transition leads, or if
+	// there are none, for the first member.
 	Start []string `json:"start,omitempty"`
-	// Transitions say who speaks after whom. Without transitions and without Choose members speak as messages
-	// come to them, by Routes.
+	// Transitions say who speaks after whom. Without transitions and without Choose members speak as
+	// messages come to them, by Routes.
 	Transitions []Transition `json:"transitions,omitempty"`
 	// Choose lets a model choose the next speaker. Nil without it.
 	Choose *Choose `json:"choose,omitempty"`
@@ -63,7 +63,8 @@ type Member struct {
 	// Actor is called when the member speaks, with Named as its own arguments.
 	Actor string                     `json:"actor"`
 	Named map[string]json.RawMessage `json:"named,omitempty"`
-	// Thread names the thread that it works on. Members with equal names share one. Empty is one of its own.
+	// Thread names the thread that it works on. Members with equal names share one. Empty is one of its
+	// own.
 	Thread string `json:"thread,omitempty"`
 	// Any lets the first of the transitions into it call it. Else it waits for all that can still come.
 	Any bool `json:"any,omitempty"`
@@ -78,8 +79,8 @@ type Member struct {
 // Kind says what a member is, and so what its actor is given.
 type Kind string
 
-// An Agent is given the messages as its user input and works on a thread. A Human is asked. A Workflow is run
-// on them. An Actor is given `messages` and `text`.
+// An Agent is given the messages as its user input and works on a thread. A Human is asked. A Workflow
+// is run on them. An Actor is given `messages` and `text`.
 const (
 	Agent    Kind = "AGENT"
 	Human    Kind = "HUMAN"
@@ -137,8 +138,8 @@ type Route struct {
 	// From are members, Input or AnyOne.
 	From []string `json:"from"`
 	To   string   `json:"to"`
-	// BatchSize is how many messages at least call To, 1 when 0. Fewer do when nobody else can speak. It has no
-	// meaning where transitions say who speaks.
+	// BatchSize is how many messages at least call To, 1 when 0. Fewer do when nobody else can speak.
+	// It has no meaning where transitions say who speaks.
 	BatchSize int `json:"batch_size,omitempty"`
 	// TTL drops messages that To has not heard within this time. 0 never does.
 	TTL workgraph.Duration `json:"ttl,omitempty"`

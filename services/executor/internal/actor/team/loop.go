@@ -26,8 +26,8 @@ const stateAt = "at"
 
 const passNothing = "{'args': [], 'named': {}}"
 
-// graph is the graph of the team's run. A turn is one visit of turn, those of the members who speak, and one of
-// hear:
+// graph is the graph of the team's run. A turn is one visit of turn, those of the members who speak,
+// and one of hear:
 //
 //	begin --> turn --> speak.a --> hear
 //	            | `--> speak.b ----^ |

@@ -1,6 +1,7 @@
-// Package team is the actor that lets the members of a team speak in turn: agents, people, workflows and other
-// actors. It owns the loop, and what a turn leaves in the thread of the team. Who speaks next, who hears what
-// and when it is over is decided by package workflow/team, which knows no executor.
+// Package team is the actor that lets the members of a team speak in turn: agents, people, workflows
+// and other actors. It owns the loop, and what a turn leaves in the thread of the team. Who speaks
+// next, who hears what and when it is over is decided by package workflow/team, which knows no
+// executor.
 package team
 
 import (
@@ -223,8 +224,8 @@ func (l *loop) call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, 
 	return workgraph.Outcome{Wait: &workgraph.Wait{Children: &workgraph.Children{Runs: []workgraph.Child{run}, AsResult: true}}}, nil
 }
 
-// runPart runs a workflow that the team holds. How deep these lie in each other is bounded by the text that
-// defines them, so that they do not count as runs that spawn runs.
+// runPart runs a workflow that the team holds. How deep these lie in each other is bounded by the text
+// that defines them, so that they do not count as runs that spawn runs.
 func runPart(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	run := workgraph.Child{SameDepth: true}
 	var err error
@@ -293,8 +294,8 @@ func instanceOf(c *workgraph.Call) (*instance, error) {
 	return out, nil
 }
 
-// texts are the texts of what a team is told: one for each member of a list. An object may hold its text as
-// text or content.
+// texts are the texts of what a team is told: one for each member of a list. An object may hold its
+// text as text or content.
 func texts(raw json.RawMessage) []string {
 	var list []json.RawMessage
 	if json.Unmarshal(raw, &list) != nil {

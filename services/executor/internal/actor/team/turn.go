@@ -17,8 +17,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// position is where a team stands: on its thread, and in its conversation. It is a key of the run's state, so
-// that a fork of the run stands where the run stood at that visit.
+// position is where a team stands: on its thread, and in its conversation. It is a key of the run's
+// state, so that a fork of the run stands where the run stood at that visit.
 type position struct {
 	standing.Place
 	Kept
