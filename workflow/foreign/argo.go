@@ -44,7 +44,8 @@ func (b *builder) argo(v *value) {
 	b.argoTemplate(templates, entry, entry, nil, 0)
 }
 
-// argoTemplate adds what a template does behind some steps, and returns its ends. path names it in the result.
+// argoTemplate adds what a template does behind some steps, and returns its ends. path names it in the
+// result.
 func (b *builder) argoTemplate(templates map[string]*value, name, path string, needs []string, depth int) []string {
 	t := templates[name]
 	tasks := argoTasks(t)
@@ -79,7 +80,8 @@ var durations = regexp.MustCompile(`^([0-9]{1,4}d|[0-9]{1,9}(ms|s|m|h))$`)
 
 func last(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
-// argoTasks are the tasks of a template, each behind those that it needs. They are nil if it is no graph.
+// argoTasks are the tasks of a template, each behind those that it needs. They are nil if it is no
+// graph.
 func argoTasks(t *value) []*argoTask {
 	var out []*argoTask
 	if tasks := t.get("dag", "tasks"); tasks != nil {

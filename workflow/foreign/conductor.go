@@ -2,6 +2,7 @@ package foreign
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -16,8 +17,8 @@ func (b *builder) conductor(v *value) {
 	b.conductorTasks(v.get("tasks").list(), nil, map[string][]string{})
 }
 
-// conductorTasks adds tasks that follow each other. ends are those of each task by its reference name. ended
-// says that nothing goes on behind them.
+// conductorTasks adds tasks that follow each other. ends are those of each task by its reference name.
+// ended says that nothing goes on behind them.
 func (b *builder) conductorTasks(tasks []*value, needs []string, ends map[string][]string) (out []string, ended bool) {
 	for i, t := range tasks {
 		name := t.get("taskReferenceName").str()
@@ -104,10 +105,7 @@ var (
 
 func (b *builder) conductorSwitch(t *value, name string, needs []string, ends map[string][]string) (out []string, ended bool) {
 	cases := t.get("decisionCases")
-	var names []string
-	for _, key := range keysOf(cases) {
-		names = append(names, key)
-	}
+	names := slices.Clone(keysOf(cases))
 	if len(names) > maxPorts {
 		b.report("condition", name, "only 100 of its cases are carried over")
 		names = names[:maxPorts]

@@ -81,8 +81,8 @@ func order(edges [][]string) map[string]map[string]bool {
 	return out
 }
 
-// TestCorpus imports recorded definitions and compares the order of their steps with that of the graph: of no
-// two steps it may be another one, unless the report says so.
+// TestCorpus imports recorded definitions and compares the order of their steps with that of the graph:
+// of no two steps it may be another one, unless the report says so.
 func TestCorpus(t *testing.T) {
 	t.Parallel()
 	tallies := map[string]*tally{}
@@ -119,8 +119,8 @@ func TestCorpus(t *testing.T) {
 	for platform, y := range tallies {
 		t.Logf("%-15s read %d, imported and compiled %d, without a report %d, items %d; steps %d, carried over %d; edges %d, kept %d; pairs in order %d, kept %d, invented %d (of %d definitions without loops); refused %v",
 			platform, y.read, y.imported, y.complete, y.items, y.nodes, y.carried, y.edges, y.kept, y.before, y.preserved, y.invented, y.acyclicAll, y.refused)
-		// Recorded edges lead from the head of a loop of Conductor to what follows it, and do not end where a
-		// workflow ends.
+		// Recorded edges lead from the head of a loop of Conductor to what follows it, and do not end
+		// where a workflow ends.
 		require.LessOrEqual(t, y.invented, 2, platform)
 		require.GreaterOrEqual(t, float64(y.preserved), 0.99*float64(y.before), platform)
 		require.GreaterOrEqual(t, float64(y.imported), 0.95*float64(y.read), platform)

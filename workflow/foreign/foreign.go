@@ -1,7 +1,8 @@
-// Package foreign makes workflows of definitions of other systems: n8n, Argo Workflows, GitHub Actions and
-// Conductor. It carries over their structure: steps, their order, joins, branches, parallel parts, waits,
-// people and workflows that call others. What a step does becomes the call of an actor that is named after it,
-// such as n8n/slack, unless this language has a step of the kind. What is not carried over is told.
+// Package foreign makes workflows of definitions of other systems: n8n, Argo Workflows, GitHub Actions
+// and Conductor. It carries over their structure: steps, their order, joins, branches, parallel parts,
+// waits, people and workflows that call others. What a step does becomes the call of an actor that is
+// named after it, such as n8n/slack, unless this language has a step of the kind. What is not carried
+// over is told.
 package foreign
 
 import (
@@ -50,13 +51,15 @@ type Result struct {
 	YAML []byte
 	// Report tells what was not carried over, in the order of the definition, 1,000 items at most.
 	Report []Item
-	// Steps are the ids of the steps that were made of each step of the original, by its name there. The
-	// tasks of an Argo template and the steps of a job have the name of that before theirs, with a slash.
+	// Steps are the ids of the steps that were made of each step of the original, by its name there.
+	// The tasks of an Argo template and the steps of a job have the name of that before theirs, with a
+	// slash.
 	Steps map[string][]string
 }
 
-// Import makes a workflow of a definition in JSON or YAML. The platform is told by the keys. An error says why
-// there is none: ErrUnknown, a text that cannot be read, or one that is beyond the bounds of a workflow.
+// Import makes a workflow of a definition in JSON or YAML. The platform is told by the keys. An error
+// says why there is none: ErrUnknown, a text that cannot be read, or one that is beyond the bounds of a
+// workflow.
 func Import(src []byte) (Result, error) {
 	docs, err := documents(src)
 	if err != nil {
@@ -102,8 +105,8 @@ func detect(v *value) Platform {
 	return ""
 }
 
-// builder makes the steps of a workflow. Every step names what it follows, so that the order is that of the
-// original exactly.
+// builder makes the steps of a workflow. Every step names what it follows, so that the order is that of
+// the original exactly.
 type builder struct {
 	platform    Platform
 	name, about string
@@ -114,15 +117,16 @@ type builder struct {
 	next  map[string]int
 	items []Item
 	steps map[string][]string
-	// ways is how many ways there are between steps, and looked how often it was asked what is before a step.
+	// ways is how many ways there are between steps, and looked how often it was asked what is before a
+	// step.
 	ways, looked int
 	// calling are the Argo templates that are being looked into.
 	calling  map[string]bool
 	tooLarge bool
 }
 
-// maxSteps is how many steps an imported workflow may have, and maxWays how many ways between them. They are
-// those of workflows.
+// maxSteps is how many steps an imported workflow may have, and maxWays how many ways between them.
+// They are those of workflows.
 const maxSteps, maxWays = 10_000, 50_000
 
 func (b *builder) report(what, where, why string) {
@@ -189,8 +193,8 @@ func strs(texts []string) *value {
 	return v
 }
 
-// add adds a step of a type that follows others, and returns its id. source is its name in the original, empty
-// for a step that there is not.
+// add adds a step of a type that follows others, and returns its id. source is its name in the
+// original, empty for a step that there is not.
 func (b *builder) add(source, name, kind string, needs []string, fields ...field) string {
 	if b.ways += len(needs); len(b.out) >= maxSteps || b.ways > maxWays {
 		b.tooLarge = true
@@ -245,8 +249,8 @@ func (b *builder) pass(source, name string, needs []string) string {
 // choice is one way that a switch can choose.
 type choice struct{ field, value, name string }
 
-// choose adds a switch behind a step, and returns a step for each of its ways. With a name for the rest, the
-// last way is taken if no other one is; without, none is.
+// choose adds a switch behind a step, and returns a step for each of its ways. With a name for the
+// rest, the last way is taken if no other one is; without, none is.
 func (b *builder) choose(source, name string, needs []string, choices []choice, rest string) []string {
 	rules := &value{kind: list}
 	at := len(b.out)
@@ -279,8 +283,8 @@ func (b *builder) choose(source, name string, needs []string, choices []choice, 
 	return ways
 }
 
-// decide adds an actor that evaluates a condition of the original, with a switch behind it: the actor's result
-// has a `route`, which is one of the names of the ways.
+// decide adds an actor that evaluates a condition of the original, with a switch behind it: the actor's
+// result has a `route`, which is one of the names of the ways.
 func (b *builder) decide(source, name, kind string, needs, names []string, rest string, arguments *value) []string {
 	id := b.call(source, name, kind, needs, arguments)
 	choices := make([]choice, len(names))

@@ -10,8 +10,8 @@ import (
 type n8nNode struct {
 	*value
 	name, kind string
-	// next are the ways on, by the number of the output, and parts are nodes that serve this one, such as its
-	// tools and its model.
+	// next are the ways on, by the number of the output, and parts are nodes that serve this one, such
+	// as its tools and its model.
 	next  [][]*n8nNode
 	parts []*n8nNode
 	// from are the ways in.

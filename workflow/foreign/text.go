@@ -15,8 +15,8 @@ import (
 const (
 	// MaxBytes is the longest text that is imported.
 	MaxBytes = 4 << 20
-	// maxDepth is how deep values may be nested, maxValues how many there may be, those that aliases repeat
-	// included, and maxDocuments how many documents a text may have.
+	// maxDepth is how deep values may be nested, maxValues how many there may be, those that aliases
+	// repeat included, and maxDocuments how many documents a text may have.
 	maxDepth, maxValues, maxDocuments = 64, 200_000, 20
 )
 
