@@ -84,7 +84,7 @@ func workflowLife(t *testing.T, ctx context.Context, c registryv1.WorkflowServic
 		requireError(t, err, errs.InvalidArgument, "WORKFLOW_REF_INVALID")
 	}
 	n, err := c.RecordWorkflowRuns(ctx, &registryv1.RecordWorkflowRunsRequest{Runs: []*registryv1.WorkflowRun{
-		{RunId: "run_1", Workflow: "letter@1", Outcome: registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_COMPLETED, NanoUsd: 3, Tokens: 4},
+		{RunId: "run_1", Workflow: "letter@1", Outcome: registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_COMPLETED},
 		{RunId: "run_2", Workflow: "letter@2", Outcome: registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_FAILED},
 		{RunId: "run_3", Workflow: "letter@2", Outcome: registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_CANCELED},
 	}})
@@ -93,7 +93,7 @@ func workflowLife(t *testing.T, ctx context.Context, c registryv1.WorkflowServic
 	w, err = c.GetWorkflow(ctx, &registryv1.GetWorkflowRequest{Workflow: "letter"})
 	require.NoError(t, err)
 	rate := 0.5
-	require.Empty(t, cmp.Diff(&registryv1.WorkflowHistory{Completed: 1, Failed: 1, Canceled: 1, NanoUsd: 3, Tokens: 4, SuccessRate: &rate}, w.GetHistory(), protocmp.Transform()))
+	require.Empty(t, cmp.Diff(&registryv1.WorkflowHistory{Completed: 1, Failed: 1, Canceled: 1, SuccessRate: &rate}, w.GetHistory(), protocmp.Transform()))
 
 	_, err = c.DeprecateWorkflow(ctx, &registryv1.DeprecateWorkflowRequest{Workflow: "letter", Message: "x", Undo: true})
 	requireError(t, err, errs.InvalidArgument, "FIELD_NOT_USED")

@@ -2507,11 +2507,7 @@ type WorkflowRun struct {
 	// The version as SLUG@VERSION.
 	Workflow string `protobuf:"bytes,2,opt,name=workflow,proto3" json:"workflow,omitempty"`
 	// How it ended.
-	Outcome WorkflowRunOutcome `protobuf:"varint,3,opt,name=outcome,proto3,enum=epigraph.registry.v1.WorkflowRunOutcome" json:"outcome,omitempty"`
-	// What its calls cost whose price is known, in nano-USD.
-	NanoUsd int64 `protobuf:"varint,4,opt,name=nano_usd,json=nanoUsd,proto3" json:"nano_usd,omitempty"`
-	// Tokens of its calls.
-	Tokens        int64 `protobuf:"varint,5,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	Outcome       WorkflowRunOutcome `protobuf:"varint,3,opt,name=outcome,proto3,enum=epigraph.registry.v1.WorkflowRunOutcome" json:"outcome,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2565,20 +2561,6 @@ func (x *WorkflowRun) GetOutcome() WorkflowRunOutcome {
 		return x.Outcome
 	}
 	return WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_UNSPECIFIED
-}
-
-func (x *WorkflowRun) GetNanoUsd() int64 {
-	if x != nil {
-		return x.NanoUsd
-	}
-	return 0
-}
-
-func (x *WorkflowRun) GetTokens() int64 {
-	if x != nil {
-		return x.Tokens
-	}
-	return 0
 }
 
 // RecordWorkflowRunsRequest carries ends of runs.
@@ -2874,15 +2856,13 @@ const file_epigraph_registry_v1_workflow_proto_rawDesc = "" +
 	"\rbudget_tokens\x18\b \x01(\x03H\x01R\fbudgetTokens\x88\x01\x01\x12 \n" +
 	"\vdeprecation\x18\t \x01(\tR\vdeprecationB\x12\n" +
 	"\x10_budget_nano_usdB\x10\n" +
-	"\x0e_budget_tokens\"\xec\x01\n" +
+	"\x0e_budget_tokens\"\xa7\x01\n" +
 	"\vWorkflowRun\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12&\n" +
 	"\bworkflow\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\bworkflow\x12N\n" +
 	"\aoutcome\x18\x03 \x01(\x0e2(.epigraph.registry.v1.WorkflowRunOutcomeB\n" +
-	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\aoutcome\x12\"\n" +
-	"\bnano_usd\x18\x04 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\ananoUsd\x12\x1f\n" +
-	"\x06tokens\x18\x05 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06tokens\"_\n" +
+	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\aoutcome\"_\n" +
 	"\x19RecordWorkflowRunsRequest\x12B\n" +
 	"\x04runs\x18\x01 \x03(\v2!.epigraph.registry.v1.WorkflowRunB\v\xbaH\b\x92\x01\x05\b\x01\x10\xe8\aR\x04runs\"8\n" +
 	"\x1aRecordWorkflowRunsResponse\x12\x1a\n" +

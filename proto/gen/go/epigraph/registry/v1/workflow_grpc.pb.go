@@ -75,8 +75,8 @@ type WorkflowServiceClient interface {
 	DiscoverWorkflows(ctx context.Context, in *DiscoverWorkflowsRequest, opts ...grpc.CallOption) (*DiscoverWorkflowsResponse, error)
 	// ResolveWorkflow finds the version that a reference stands for, with its graph.
 	ResolveWorkflow(ctx context.Context, in *ResolveWorkflowRequest, opts ...grpc.CallOption) (*ResolveWorkflowResponse, error)
-	// RecordWorkflowRuns adds ends of runs to the history of workflows, each run once. Runs of workflows that
-	// are not there any more are left out.
+	// RecordWorkflowRuns adds ends of runs to the history of workflows, each run once, with what was booked of
+	// their calls. Runs of workflows that are not there any more are left out.
 	RecordWorkflowRuns(ctx context.Context, in *RecordWorkflowRunsRequest, opts ...grpc.CallOption) (*RecordWorkflowRunsResponse, error)
 }
 
@@ -265,8 +265,8 @@ type WorkflowServiceServer interface {
 	DiscoverWorkflows(context.Context, *DiscoverWorkflowsRequest) (*DiscoverWorkflowsResponse, error)
 	// ResolveWorkflow finds the version that a reference stands for, with its graph.
 	ResolveWorkflow(context.Context, *ResolveWorkflowRequest) (*ResolveWorkflowResponse, error)
-	// RecordWorkflowRuns adds ends of runs to the history of workflows, each run once. Runs of workflows that
-	// are not there any more are left out.
+	// RecordWorkflowRuns adds ends of runs to the history of workflows, each run once, with what was booked of
+	// their calls. Runs of workflows that are not there any more are left out.
 	RecordWorkflowRuns(context.Context, *RecordWorkflowRunsRequest) (*RecordWorkflowRunsResponse, error)
 	mustEmbedUnimplementedWorkflowServiceServer()
 }
