@@ -38,10 +38,15 @@ func (w workflows) Workflow(ctx context.Context, namespace, ref string) (*workgr
 		return w.find(ctx, namespace, ref)
 	}
 	if w.dir != nil {
-		g, err := w.dir.Workflow(ctx, namespace, ref)
-		if w.catalog == nil || !errs.Is(err, errs.NotFound) {
-			return g, err
+		g, missing := w.dir.Workflow(ctx, namespace, ref)
+		if w.catalog == nil || !errs.Is(missing, errs.NotFound) {
+			return g, missing
 		}
+		g, err := w.catalog.Version(ctx, namespace, ref)
+		if errs.Is(err, errs.NotFound) || errs.Is(err, errs.InvalidArgument) {
+			err = missing // it tells what there is
+		}
+		return g, err
 	}
 	return w.catalog.Version(ctx, namespace, ref)
 }
