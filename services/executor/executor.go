@@ -252,9 +252,8 @@ type Deps struct {
 	Catalog registryv1.WorkflowServiceClient
 	// Actors are called beside the built-in ones, and in place of those with the same name.
 	Actors workgraph.Actors
-	// Workflows finds the graph of "workflow/SLUG@VERSION" for a namespace, in place of Config.Workflows and of
-	// Catalog.
-	// errs.Unavailable is retried, any other error fails the visit.
+	// Workflows finds the graph of "workflow/SLUG@VERSION" for a namespace, in place of
+	// Config.Workflows and of Catalog. errs.Unavailable is retried, any other error fails the visit.
 	Workflows func(ctx context.Context, namespace, ref string) (*workgraph.Graph, error)
 	// Telemetry reports; nil means none.
 	Telemetry *obs.Telemetry

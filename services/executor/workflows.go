@@ -13,7 +13,8 @@ import (
 
 // workflows is where the graphs of workflow versions come from.
 type workflows struct {
-	find    func(ctx context.Context, namespace, ref string) (*workgraph.Graph, error) // in place of the others
+	// find, if not nil, is asked in place of the others.
+	find    func(ctx context.Context, namespace, ref string) (*workgraph.Graph, error)
 	dir     *workflowdir.Dir
 	catalog *rpc.Catalog
 }

@@ -32,8 +32,8 @@ const (
 	catalogTime = 10 * time.Second
 )
 
-// Catalog finds workflows of the registry by name. It keeps versions that were asked for: they never change, and
-// so go on without the registry. It is safe for concurrent use.
+// Catalog finds workflows of the registry by name. It keeps versions that were asked for: they never
+// change, and so go on without the registry. It is safe for concurrent use.
 type Catalog struct {
 	client registryv1.WorkflowServiceClient
 
