@@ -36,8 +36,8 @@ func compiledSchema(t testing.TB) *jsonschema.Schema {
 	return s
 }
 
-// fits is the error of a value against the schema.
-func fits(t testing.TB, s *jsonschema.Schema, v *value) error {
+// checked is the error of a value against the schema.
+func checked(t testing.TB, s *jsonschema.Schema, v *value) error {
 	t.Helper()
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(v.json()))
 	require.NoError(t, err)
@@ -76,7 +76,7 @@ func TestSchemaAccepts(t *testing.T) {
 		require.NotNil(t, v, "%v", tell.faults)
 		d, faults := Read(src)
 		require.NotNil(t, d, "%v", faults)
-		require.NoError(t, fits(t, s, v), "%s", src)
+		require.NoError(t, checked(t, s, v), "%s", src)
 	}
 }
 
@@ -94,7 +94,7 @@ func TestSchemaRefuses(t *testing.T) {
 				tell := &teller{}
 				if tell.definition(root); len(tell.faults) > 0 && tell.faults[0].Code == "UNKNOWN_KEY" {
 					places[tell.faults[0].Message] = true
-					require.Error(t, fits(t, s, root), "%s", root.json())
+					require.Error(t, checked(t, s, root), "%s", root.json())
 				}
 				v.entries = v.entries[:len(v.entries)-1]
 			}
@@ -144,6 +144,6 @@ func FuzzSchema(f *testing.F) {
 		if d, _ := Read(src); d == nil {
 			return
 		}
-		require.NoError(t, fits(t, s, readSource(&teller{}, src)), "%s", src)
+		require.NoError(t, checked(t, s, readSource(&teller{}, src)), "%s", src)
 	})
 }
