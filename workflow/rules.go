@@ -75,15 +75,20 @@ func operatorNames() []string { return slices.Sorted(maps.Keys(operators)) }
 const maxRules = 100
 
 // rules are the items of `rules`, each keys and values.
-func (o *object) rules() []*object {
-	list := o.list("rules")
+func (o *object) rules() []*object { return o.rulesOf("rules") }
+
+// rulesOf are the rules of a key.
+func (o *object) rulesOf(key string) []*object { return o.t.rulesIn(o.list(key)) }
+
+// rulesIn are the rules of a list.
+func (t *teller) rulesIn(list []*value) []*object {
 	if len(list) > maxRules {
-		o.t.at(list[maxRules], "TOO_LARGE", "use several steps", "a step may have %d rules", maxRules)
+		t.at(list[maxRules], "TOO_LARGE", "use several steps", "a step may have %d rules", maxRules)
 		list = list[:maxRules]
 	}
 	var out []*object
 	for _, v := range list {
-		if in := o.t.object(v, "a rule"); !in.bad {
+		if in := t.object(v, "a rule"); !in.bad {
 			out = append(out, in)
 		}
 	}
@@ -212,6 +217,37 @@ func readSwitch(t *teller, o *object) body {
 	return b
 }
 
+// readRouter reads a switch over the value of one field, which names the step that follows.
+func readRouter(t *teller, o *object) body {
+	b := &switchBody{}
+	field, r := o.reference("field")
+	r = r.ofStep()
+	route := func(given, to *value) {
+		if field != nil && t.is(to, text) {
+			b.rules = append(b.rules, routeRule{rule: rule{field: field, ref: r, operator: "equals", value: given}, route: to})
+		}
+	}
+	switch v := o.must("routes"); {
+	case v == nil:
+	case v.kind == list:
+		for _, to := range o.few("routes", v.items) {
+			route(to, to)
+		}
+	case t.is(v, mapping):
+		for i := range v.entries[:min(len(v.entries), maxRules)] {
+			e := &v.entries[i]
+			route(&value{kind: text, text: e.key, at: e.at, under: v, key: e.key}, e.value)
+		}
+		if len(v.entries) > maxRules {
+			t.at(v, "TOO_LARGE", "use several steps", "a step may have %d routes", maxRules)
+		}
+	}
+	if v := o.value("default"); v != nil && t.is(v, text) {
+		b.route = v
+	}
+	return b
+}
+
 // assertionBody checks results. It fails if fewer of its rules hold than it asks for.
 type assertionBody struct {
 	rules     []rule
@@ -253,8 +289,9 @@ func readFilter(t *teller, o *object) body {
 		r := t.rule(in, false)
 		if r.ofItem = true; r.field != nil && r.ref.step != itemID {
 			// A field of the item may be named without it.
-			r.ref.path, r.ref.step = append([]part{{r.ref.step, -1}}, r.ref.path...), itemID
+			r.ref.path, r.ref.step = append([]part{{r.ref.step, fieldOnly}}, r.ref.path...), itemID
 		}
+		r.ref.base, r.ref.there = itemID, "true"
 		b.rules = append(b.rules, r)
 		in.done()
 	}
@@ -268,7 +305,7 @@ func readFilter(t *teller, o *object) body {
 func (c *compiler) conditions(s *Step, rules []rule) []string {
 	var out []string
 	for _, r := range rules {
-		if r.field == nil || !r.ofItem && !c.known(s, r.ref, r.field, false) {
+		if r.field == nil || !r.ofItem && !c.known(s, &r.ref, r.field, false) {
 			continue
 		}
 		out = append(out, "("+r.expr()+")")
@@ -356,9 +393,10 @@ func (b *assertionBody) node(c *compiler, s *Step, n *workgraph.Node) {
 
 func (b *filterBody) node(c *compiler, s *Step, n *workgraph.Node) {
 	n.Actor = "cel"
-	if b.over == nil || !c.known(s, b.ref, b.over, true) {
+	over := b.ref
+	if b.over == nil || !c.known(s, &over, b.over, true) {
 		return
 	}
 	conds := c.conditions(s, b.rules)
-	c.evaluates(n, s.at, b.ref.expr()+".filter("+itemID+", "+strings.Join(conds, " && ")+")")
+	c.evaluates(n, s.at, over.expr()+".filter("+itemID+", "+strings.Join(conds, " && ")+")")
 }

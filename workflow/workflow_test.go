@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/workflow"
+	"github.com/epigraph-run/epigraph/workflow/flow"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -75,7 +77,7 @@ func actors(t testing.TB) workgraph.Actors {
 			return workgraph.Outcome{Values: []json.RawMessage{json.RawMessage("null")}}, nil
 		})
 	}
-	return workgraph.Actors{
+	all := workgraph.Actors{
 		"cel": workgraph.ActorFunc(func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 			var src string
 			if err := json.Unmarshal(c.Named["expr"], &src); err != nil {
@@ -91,8 +93,26 @@ func actors(t testing.TB) workgraph.Actors {
 			}
 			return workgraph.Outcome{Values: []json.RawMessage{v}}, nil
 		}),
-		"agent": echo("user_input"), "llm": echo("request"), "human": echo("prompt"), "sleep": echo("seconds"), "http": echo("url"), "starlark": echo("script"), "spawn": echo("input"), "echo": echo("say"),
+		"agent": echo("user_input"), "llm": echo("request"), "human": echo("prompt"), "sleep": echo("seconds"), "http": echo("url"), "starlark": echo("script"), "spawn": workgraph.ActorFunc(spawn), "echo": echo("say"),
 	}
+	maps.Copy(all, flow.Actors())
+	return all
+}
+
+// spawn runs the graph that it is given as a run of its own; of a workflow by name it gives the input.
+func spawn(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	if c.Named["graph"] == nil {
+		return workgraph.Outcome{Values: []json.RawMessage{c.Named["input"]}}, nil
+	}
+	g, err := workgraph.Decode(c.Named["graph"])
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	var in workgraph.Input
+	if err := json.Unmarshal(c.Named["input"], &in); err != nil {
+		return workgraph.Outcome{}, err
+	}
+	return workgraph.Outcome{Wait: &workgraph.Wait{Children: &workgraph.Children{Runs: []workgraph.Child{{Graph: g, Input: in}}, AsResult: true}}}, nil
 }
 
 // run runs a text with an input and returns its result.
@@ -408,7 +428,7 @@ func TestPlaces(t *testing.T) {
 	t.Parallel()
 	faults := faultsOf("{\n  \"name\": \"ö\", \"stepz\": [],\n  \"steps\": [\n    {\"type\": \"code\", \"code\": \"1\", \"x\": {\"y\": 1}},\n    {\"type\": \"cod\"}\n  ]\n}")
 	require.Equal(t, "2:16: stepz: error[UNKNOWN_KEY]: a workflow has no key `stepz`; did you mean `steps`?\n"+
-		"4:35: steps[0].x: error[UNKNOWN_KEY]: a step of the type code has no key `x`; use `parallel`, `type`, `id`, `needs`, `retry`, `timeout`, `on_error`, `code`, `snippet` or `language`\n"+
+		"4:35: steps[0].x: error[UNKNOWN_KEY]: a step of the type code has no key `x`; use `parallel`, `type`, `id`, `needs`, `set`, `retry`, `timeout`, `on_error`, `code`, `snippet` or `language`\n"+
 		"5:14: steps[1].type: error[UNKNOWN_WORD]: the type of a step cannot be `cod`; did you mean `code`?", faults.Error())
 }
 

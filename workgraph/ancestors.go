@@ -2,6 +2,7 @@ package workgraph
 
 import (
 	"encoding/json"
+	"slices"
 	"sync"
 )
 
@@ -20,6 +21,10 @@ type Scope interface {
 	Ancestor(id string) (NodeResult, bool)
 	// Ancestors are the ids of all nodes that Ancestor finds, as they are in the graph.
 	Ancestors() []string
+	// Rounds are the results that the node named id gave in a loop that has ended before the calling node: one
+	// for each round in which it completed, in their order. Where that loop stands within another one, these
+	// are the rounds of the last time that it was entered in the same round of the other one.
+	Rounds(id string) []json.RawMessage
 }
 
 // NodeResult is what a visit of an ancestor gave.
@@ -158,9 +163,8 @@ func (s *State) ancestor(ns *nodeState, x int32, round func(x, region int32) boo
 		g = g.parent
 	}
 	token := s.p.regions[s.p.nodes[x].region].token
-	visits := s.visitsOf(x)
-	for i := len(visits) - 1; i >= 0; i-- {
-		c := visits[i]
+	for i := s.visitCount(x) - 1; i >= 0; i-- {
+		c := s.visitAt(x, i)
 		if c == ns || c.status != VisitCompleted || ns.enteredAt > 0 && c.endedAt > ns.enteredAt {
 			continue
 		}
@@ -177,6 +181,30 @@ func (s *State) ancestor(ns *nodeState, x int32, round func(x, region int32) boo
 		}
 	}
 	return nil
+}
+
+// roundsOf are the results of node x in the loop that ns comes behind, in the order of its rounds.
+func (s *State) roundsOf(ns *nodeState, x int32) []json.RawMessage {
+	g := ns.f
+	for !s.p.within(x, g.region) {
+		g = g.parent
+	}
+	var out []json.RawMessage
+	for i := s.visitCount(x) - 1; i >= 0; i-- {
+		c := s.visitAt(x, i)
+		h := c.f
+		for h.region != g.region {
+			h = h.parent
+		}
+		if h.serial < g.serial {
+			break // an earlier round of the loop around both
+		}
+		if h == g && c != ns && c.status == VisitCompleted && (ns.enteredAt == 0 || c.endedAt <= ns.enteredAt) {
+			out = append(out, single(c.values))
+		}
+	}
+	slices.Reverse(out)
+	return out
 }
 
 // ancestors are all nodes that ns sees.
@@ -252,6 +280,18 @@ func (v visitScope) Ancestors() []string {
 		return nil
 	}
 	return v.s.ids(v.s.ancestors(u.ns))
+}
+
+func (v visitScope) Rounds(id string) []json.RawMessage {
+	u, ok := v.unit()
+	if !ok {
+		return nil
+	}
+	x, ok := v.s.p.resolve(v.ref.Node, id)
+	if !ok {
+		return nil
+	}
+	return v.s.roundsOf(u.ns, x)
 }
 
 func (s *State) resultOf(ns *nodeState) NodeResult {

@@ -30,8 +30,8 @@ type ResultUse struct {
 	// or _ is not found within a longer word.
 	Mark string `json:"mark,omitempty"`
 	Node string `json:"node"`
-	// Field is a part of the result, such as "items[0].name"; empty is the result. A result that is a text is
-	// read as JSON. A result without the field fails the visit.
+	// Field is a part of the result, such as "items[0].name"; empty is the result. "[-1]" is the last element of
+	// a list. A result that is a text is read as JSON. A result without the field fails the visit.
 	Field string `json:"field,omitempty"`
 	// OrWhole takes the result itself if it has no such field.
 	OrWhole bool `json:"or_whole,omitempty"`
@@ -359,8 +359,8 @@ func (s *State) used(ns *nodeState, u *puse, room *int) (json.RawMessage, error)
 // maxHas bounds the names of fields in a message.
 const maxHas = 10
 
-// member is a part of a value: a field of an object, or an element of a list by its number from 0. has says
-// what there is instead.
+// member is a part of a value: a field of an object, or an element of a list by its number from 0, or from
+// -1 downwards from the end. has says what there is instead.
 func member(v json.RawMessage, name string) (part json.RawMessage, has string, ok bool) {
 	v = bytes.TrimSpace(v)
 	if len(v) > 0 && v[0] == '"' {
@@ -385,7 +385,11 @@ func member(v json.RawMessage, name string) (part json.RawMessage, has string, o
 		}
 	case len(v) > 0 && v[0] == '[':
 		list, _ := splitList(v)
-		if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(list) {
+		i, err := strconv.Atoi(name)
+		if i < 0 {
+			i += len(list) // from the end
+		}
+		if err == nil && i >= 0 && i < len(list) {
 			return list[i], "", true
 		}
 		has = fmt.Sprintf(": it is a list of %d", len(list))

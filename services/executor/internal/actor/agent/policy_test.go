@@ -227,3 +227,4 @@ func (standing) Var(name string) (json.RawMessage, bool) {
 
 func (standing) Ancestor(string) (workgraph.NodeResult, bool) { return workgraph.NodeResult{}, false }
 func (standing) Ancestors() []string                          { return nil }
+func (standing) Rounds(string) []json.RawMessage              { return nil }
