@@ -31,8 +31,8 @@ type Definition struct {
 	Outputs []string
 	Budget  Budget
 
-	inputs, outputs *value
-	lines           []string
+	root, inputs, outputs *value
+	lines                 []string
 }
 
 // Agent is an agent that steps name.
@@ -109,7 +109,7 @@ func Read(src []byte) (*Definition, Faults) {
 func (t *teller) definition(v *value) *Definition {
 	o := t.object(v, "a workflow")
 	d := &Definition{
-		inputs: v.get("inputs"), lines: t.lines, Name: o.line("name", maxName), Version: o.label("version"), Description: o.text("description"), Inputs: o.schema("inputs"),
+		root: v, inputs: v.get("inputs"), lines: t.lines, Name: o.line("name", maxName), Version: o.label("version"), Description: o.text("description"), Inputs: o.schema("inputs"),
 	}
 	if v.get("name") == nil {
 		o.missing("name", "begin with `name: …`")

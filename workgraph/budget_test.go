@@ -544,3 +544,32 @@ func TestBudgetCosts(t *testing.T) {
 		}
 	})
 }
+
+// TestUsed reads what a run has used from a call in it.
+func TestUsed(t *testing.T) {
+	read := func(m *machine) string {
+		t.Helper()
+		c := NewCall(Start{}, CallOptions{Scope: m.s.ScopeOf(Ref{Node: "C", Visit: 1})})
+		raw, ok := c.Var("usage")
+		require.True(t, ok)
+		require.True(t, c.Looked(), "an equal call later may read something else")
+		return string(raw)
+	}
+	chain := nodes(PassDown{}, "A", "B", "C").Edge("A", "B").Edge("B", "C").Graph()
+	for name, b := range map[string]*Budget{"Free": nil, "Budget": {NanoUSD: i64(1 << 40)}} {
+		t.Run(name, func(t *testing.T) {
+			m := budgeted(t, chain, b)
+			require.JSONEq(t, `{"input_tokens": 0, "output_tokens": 0, "tokens": 0, "nano_usd": 0, "unpriced": 0}`, read(m))
+			m.end("A", used(9, 500))
+			require.JSONEq(t, `{"input_tokens": 4, "output_tokens": 5, "tokens": 9, "nano_usd": 500, "unpriced": 0}`, read(m))
+			m.end("B", Outcome{Wait: &Wait{Children: &Children{Runs: []Child{{ID: "x", Ref: "self"}}}}})
+			m.do(ChildEnded{Ref: Ref{Node: "B", Visit: 1}, Slot: ChildSlot{RunID: "x", Status: StatusCompleted, Result: one(`1`)[0],
+				Usage: []Usage{{Model: "other", InputTokens: 100, OutputTokens: 1}}}, Now: m.now})
+			require.Equal(t, VisitRunning, m.status("C"))
+			require.JSONEq(t, `{"input_tokens": 104, "output_tokens": 6, "tokens": 110, "nano_usd": 500, "unpriced": 1}`, read(m), "what a child used counts when it has ended")
+			m.replays()
+		})
+	}
+	_, ok := NewCall(Start{}, CallOptions{}).Var("usage")
+	require.False(t, ok, "a call outside of a run")
+}

@@ -27,9 +27,10 @@ var _ Scope = (*Call)(nil)
 
 // Var is one of the variables of expressions as JSON. "args", "named", "node", "visit" and "attempt" are
 // those of the call; "item" is that of a map. "input" (an object of args and named), "context" (null if there
-// is none) and "state" (at the time of asking) are those of the run. ok is false for any other name, and for
-// variables of the run in a call outside of a run. The value is put together on demand: arguments may be
-// large, and most expressions read little of them.
+// is none) and "state" (at the time of asking) are those of the run. "usage", which expressions do not
+// know, is what the run has used so far, see Used. ok is false for any other name, and for variables of the
+// run in a call outside of a run. The value is put together on demand: arguments may be large, and most
+// expressions read little of them.
 func (c *Call) Var(name string) (raw json.RawMessage, ok bool) {
 	switch name {
 	case "args":
@@ -98,8 +99,30 @@ func (c *Call) Rounds(id string) []json.RawMessage {
 // reused for an equal call.
 func (c *Call) Looked() bool { return c.looked.Load() }
 
-// Var is one of the run's own variables that a call may read: input, context or state. ok is false for any
-// other name.
+// Used is what a run has used, with the runs below it that have ended. Costs that are not known are not in
+// NanoUSD; Unpriced counts the calls, or in a run without a budget the models, that they are of. Without a
+// cap in money a price book is not asked, and only the costs count that calls reported themselves.
+type Used struct {
+	InputTokens  int64 `json:"input_tokens"`
+	OutputTokens int64 `json:"output_tokens"`
+	Tokens       int64 `json:"tokens"`
+	NanoUSD      int64 `json:"nano_usd"`
+	Unpriced     int64 `json:"unpriced"`
+}
+
+// soFar is what the run has used at the time of asking. What counts against a budget is what Spent says.
+func (s *State) soFar() Used {
+	_, spent := s.Under(nil)
+	out := Used{Tokens: spent.Tokens, NanoUSD: spent.NanoUSD, Unpriced: spent.Unpriced}
+	for i := range s.usage {
+		out.InputTokens = plus(out.InputTokens, max(s.usage[i].InputTokens, 0))
+		out.OutputTokens = plus(out.OutputTokens, max(s.usage[i].OutputTokens, 0))
+	}
+	return out
+}
+
+// Var is one of the run's own variables that a call may read: input, context, state or usage. ok is false
+// for any other name.
 func (s *State) Var(name string) (json.RawMessage, bool) {
 	var v any
 	switch name {
@@ -122,6 +145,8 @@ func (s *State) Var(name string) (json.RawMessage, bool) {
 		return s.context, true
 	case "state":
 		v = s.StateValues()
+	case "usage":
+		v = s.soFar()
 	default:
 		return nil, false
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/response"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/state"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/standing"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -190,14 +191,14 @@ func (l *loop) say(ctx context.Context, c *workgraph.Call, said *response.Respon
 		}
 		items = append(items, item)
 	}
-	if len(items) == 0 && (r.at.of(c.RunID) || !r.d.shares(said)) {
+	if len(items) == 0 && (r.at.Of(c.RunID) || !r.d.shares(said)) {
 		return nil, nil
 	}
-	a, at, err := l.appendTo(ctx, c, r.at, items)
+	a, at, err := standing.Append(ctx, l.threads, c, r.at.Place, items)
 	if err != nil {
 		return nil, err
 	}
-	r.at = at
+	r.at.Place = at
 	return &a, nil
 }
 
@@ -293,7 +294,7 @@ func (d *definition) actGroups(ctx context.Context, said *response.Response, v v
 			}
 			if a.shares() && !a.HandOver {
 				var err error
-				if named, err = sharing(named, r.at); err != nil {
+				if named, err = sharing(named, r.at.Place); err != nil {
 					return workgraph.Outcome{}, err
 				}
 			}
@@ -386,8 +387,8 @@ func (w *doing) handOver(previous json.RawMessage) (workgraph.Outcome, error) {
 }
 
 // sharing are the arguments of an agent that works on the thread of its caller.
-func sharing(named map[string]json.RawMessage, at position) (map[string]json.RawMessage, error) {
-	raw, err := actor.Encode(position{Thread: at.Thread, Seq: at.Seq, Runs: at.Runs})
+func sharing(named map[string]json.RawMessage, at standing.Place) (map[string]json.RawMessage, error) {
+	raw, err := actor.Encode(at)
 	if err != nil {
 		return nil, actor.BadArguments("%v", err)
 	}

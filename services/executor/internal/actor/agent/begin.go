@@ -5,11 +5,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/prompt"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/state"
-	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/standing"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -26,27 +25,9 @@ func (l *loop) begin(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 	if err := l.find(ctx, in); err != nil {
 		return workgraph.Outcome{}, err
 	}
-	var last int64
-	runs := append(slices.Clone(in.Runs), c.RunID)
-	switch {
-	case in.Create != nil:
-		last = in.Create.ParentSeq
-	default:
-		if len(in.Runs) == 0 {
-			runs = holders(c)
-		}
-		if err := l.threads.HoldThread(ctx, actor.NamespaceOf(ctx), in.Thread, runs); err != nil {
-			return workgraph.Outcome{}, threadError(err)
-		}
-		t, err := l.threads.Thread(ctx, actor.NamespaceOf(ctx), in.Thread)
-		if err != nil {
-			return workgraph.Outcome{}, threadError(err)
-		}
-		last = t.Last
-	}
-	a := workgraph.ThreadAppend{Thread: in.Thread, After: last}
-	if cr := in.Create; cr != nil {
-		a.Create = &workgraph.ThreadCreate{Parent: cr.Parent, ParentSeq: cr.ParentSeq, Agent: cr.Agent, Key: cr.Key, Lifetime: cr.Lifetime}
+	a, at, err := standing.Begin(ctx, l.threads, c, in.Thread, in.Create.create(), in.Runs)
+	if err != nil {
+		return workgraph.Outcome{}, err
 	}
 	if in.State != nil {
 		item, err := stateItem(&state.Item{Brief: *in.State, Response: state.Response{InstantResponse: in.State.InstantResponse}}, maxState)
@@ -63,14 +44,12 @@ func (l *loop) begin(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 		a.Items = append(a.Items, item)
 	}
 	r := &round{d: d, in: in, c: c, number: 1, userInput: in.UserInput, results: in.ActionResults}
-	r.at = position{Thread: in.Thread, Seq: last + int64(len(a.Items)), Round: 1, Runs: runs}
+	r.at = position{Place: at, Round: 1}
+	r.at.Seq += int64(len(a.Items))
 	if r.at.Input = in.Input; len(in.said()) > 0 {
 		r.at.Input = &state.Span{First: r.at.Seq - int64(len(in.said())) + 1, Last: r.at.Seq}
 	}
-	r.from = position{Thread: in.Thread, Seq: last}
-	if in.Create != nil {
-		r.from.Thread = in.Create.Parent // the thread itself is not there yet
-	}
+	r.from = standing.Before(a)
 	out, err := r.told(ctx, l, a.Items)
 	if err != nil {
 		return workgraph.Outcome{}, err
@@ -84,26 +63,6 @@ func (l *loop) begin(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 	r.at.Sent, r.at.Asked = r.sent, r.asked
 	out.State, err = r.at.state()
 	return out, err
-}
-
-// holders are the runs that hold the thread of an agent's loop: the root and the loop's own.
-func holders(c *workgraph.Call) []string {
-	if c.RootRunID == "" || c.RootRunID == c.RunID {
-		return []string{c.RunID}
-	}
-	return []string{c.RootRunID, c.RunID}
-}
-
-// threadError is the error of a call that cannot use its thread.
-func threadError(err error) error {
-	e := errs.From(err)
-	t := workgraph.Permanent
-	switch e.Reason {
-	case thread.ReasonBusy, thread.ReasonNotFound, thread.ReasonConflict, thread.ReasonInvalid, thread.ReasonTooDeep:
-	default:
-		t = workgraph.Retryable
-	}
-	return workgraph.Errorf(t, e.Reason, "%s", e.Message)
 }
 
 // message is a message of a thread, in the form of model servers.
@@ -143,7 +102,7 @@ type round struct {
 	at   position
 	last *state.Item
 	// from is up to where the thread can be read.
-	from position
+	from standing.Place
 	// answeredCall says that a person's answer is the answer of the call that asked for it.
 	answeredCall bool
 	// summary stands for the older part of the thread. settled says that none is asked for in this round any

@@ -12,6 +12,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/prompt"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/state"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/standing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -52,6 +53,14 @@ type createThread struct {
 	Lifetime workgraph.ThreadLifetime `json:"lifetime"`
 }
 
+// create is the thread as an append makes it; nil makes none.
+func (t *createThread) create() *workgraph.ThreadCreate {
+	if t == nil {
+		return nil
+	}
+	return &workgraph.ThreadCreate{Parent: t.Parent, ParentSeq: t.ParentSeq, Agent: t.Agent, Key: t.Key, Lifetime: t.Lifetime}
+}
+
 // run names the agent of a run that does its work.
 func (in *instance) run() *workgraph.AgentRun {
 	r := &workgraph.AgentRun{Name: in.Agent, Thread: in.Thread, Configured: in.Agent != actorAgent}
@@ -76,7 +85,7 @@ type arguments struct {
 	References    []json.RawMessage `json:"references"`
 	Before        json.RawMessage   `json:"previous_action_results"`
 	ThreadID      string            `json:"thread_id"`
-	SharedThread  *position         `json:"shared_thread"`
+	SharedThread  *standing.Place   `json:"shared_thread"`
 }
 
 // taskFields are the arguments that a positional mapping may hold.
@@ -220,7 +229,7 @@ func readInput(c *workgraph.Call, kept *keeping) (*instance, error) {
 		if c.Agent == nil { // else anybody could write into a thread that a run holds
 			return nil, actor.BadArguments("shared_thread is stated by an agent that lends its thread (share_thread of an action), and by nobody else")
 		}
-		if at.lentTo(c) {
+		if at.LentTo(c) {
 			in.Thread, in.Runs = at.Thread, at.Runs
 		} else { // the caller is a fork of the run that lent the thread
 			in.Thread, in.Create = ids.New(thread.IDPrefix), &createThread{Parent: at.Thread, ParentSeq: at.Seq, Agent: c.Actor, Lifetime: workgraph.ThreadEphemeral}

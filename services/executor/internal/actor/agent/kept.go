@@ -8,6 +8,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/standing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -96,12 +97,9 @@ func (l *loop) find(ctx context.Context, in *instance) error {
 	if in.Create == nil || in.Create.Key == "" {
 		return nil
 	}
-	t, err := l.threads.ThreadByKey(ctx, actor.NamespaceOf(ctx), in.Create.Key)
-	switch {
-	case err == nil:
-		in.Thread, in.Create = t.ID, nil
-	case errs.ReasonOf(err) != thread.ReasonNotFound:
-		return threadError(err)
+	id, err := standing.Find(ctx, l.threads, in.Create.Key)
+	if id != "" {
+		in.Thread, in.Create = id, nil
 	}
-	return nil
+	return err
 }

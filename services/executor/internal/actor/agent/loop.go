@@ -1,15 +1,12 @@
 package agent
 
 import (
-	"context"
 	"encoding/json"
 
-	"github.com/epigraph-run/epigraph/internal/errs"
-	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/response"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/state"
-	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/standing"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -179,11 +176,7 @@ func (d *definition) nativeTools() []tool {
 // and the state of the last one. It is a key of the run's state, so that a fork of the run stands where the
 // run stood at that visit.
 type position struct {
-	Thread string `json:"thread"`
-	Seq    int64  `json:"seq"`
-	// Runs are those that hold the thread, from the root to the loop's own. In a fork that has not appended
-	// yet the last one is the run that it was forked from.
-	Runs []string `json:"runs,omitempty"`
+	standing.Place
 	// Round is the round that is under way, or comes next.
 	Round int `json:"round"`
 	// State is the agent's own last state; 0 before the first one.
@@ -197,59 +190,6 @@ type position struct {
 	Asked *state.Span `json:"asked,omitempty"`
 	// Again is the round from which a summary is asked for again after one that failed.
 	Again int `json:"again,omitempty"`
-}
-
-// of reports whether the run stands there itself.
-func (p position) of(runID string) bool {
-	return len(p.Runs) > 0 && p.Runs[len(p.Runs)-1] == runID
-}
-
-// lentTo reports whether the run that stands there lends its thread to a call of its own, or of one of its
-// rounds. A root has the thread from nobody.
-func (p position) lentTo(c *workgraph.Call) bool {
-	ours := p.of(c.RunID) || c.ParentRunID != "" && p.of(c.ParentRunID)
-	return ours && (c.RunID != c.RootRunID || len(p.Runs) == 1)
-}
-
-// standing is where the run may append: where it stands, and what makes the thread if there is none yet. A
-// run that was forked from another one goes on with that one's thread if nobody else does, and else with a
-// fork of it.
-func (l *loop) standing(ctx context.Context, c *workgraph.Call, at position) (position, *workgraph.ThreadAppend, error) {
-	t, err := l.threads.Thread(ctx, actor.NamespaceOf(ctx), at.Thread)
-	if err != nil {
-		return at, nil, threadError(err)
-	}
-	if at.of(c.RunID) {
-		at.Seq = t.Last
-		return at, nil, nil
-	}
-	if t.Last == at.Seq {
-		runs := holders(c)
-		err := l.threads.HoldThread(ctx, actor.NamespaceOf(ctx), at.Thread, runs)
-		if err == nil {
-			at.Runs = runs
-			return at, nil, nil
-		}
-		if errs.ReasonOf(err) != thread.ReasonBusy {
-			return at, nil, threadError(err)
-		}
-	}
-	a := &workgraph.ThreadAppend{Thread: ids.New(thread.IDPrefix), After: at.Seq,
-		Create: &workgraph.ThreadCreate{Parent: at.Thread, ParentSeq: at.Seq, Lifetime: workgraph.ThreadEphemeral, Agent: t.Agent}}
-	at.Thread, at.Runs = a.Thread, []string{c.RunID}
-	return at, a, nil
-}
-
-// appendTo is the append of items where the run stands, and the position after them.
-func (l *loop) appendTo(ctx context.Context, c *workgraph.Call, at position, items []workgraph.ThreadItem) (workgraph.ThreadAppend, position, error) {
-	to, made, err := l.standing(ctx, c, at)
-	a := workgraph.ThreadAppend{Thread: to.Thread, After: to.Seq}
-	if made != nil {
-		a = *made
-	}
-	a.Items = items
-	to.Seq += int64(len(items))
-	return a, to, err
 }
 
 func positionOf(c *workgraph.Call) (position, error) {

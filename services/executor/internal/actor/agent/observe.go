@@ -10,6 +10,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/response"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/state"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/standing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -28,7 +29,7 @@ func (l *loop) round(ctx context.Context, c *workgraph.Call, d *definition) (*ro
 	r.number = r.at.Round
 	it, err := l.threads.Item(ctx, actor.NamespaceOf(ctx), r.at.Thread, r.at.State)
 	if err != nil {
-		return nil, threadError(err)
+		return nil, standing.Error(err)
 	}
 	last := &state.Item{}
 	if it.Kind != workgraph.ThreadState || json.Unmarshal(it.Body, last) != nil {
@@ -66,7 +67,7 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	a, at, err := l.appendTo(ctx, c, r.at, items)
+	a, at, err := standing.Append(ctx, l.threads, c, r.at.Place, items)
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
@@ -113,7 +114,7 @@ func (r *round) item(said *response.Response) *state.Item {
 // goOn is the outcome that begins the next round, after the append of this one. It notes in the position what
 // the reasoner is told.
 func (r *round) goOn(ctx context.Context, l *loop, item *state.Item, a workgraph.ThreadAppend, pos *position) (workgraph.Outcome, error) {
-	next := &round{d: r.d, in: r.in, c: r.c, number: pos.Round, userInput: strings.Join(replies(item.Answer), "\n"), results: item.Next(), at: *pos, from: r.before(a)}
+	next := &round{d: r.d, in: r.in, c: r.c, number: pos.Round, userInput: strings.Join(replies(item.Answer), "\n"), results: item.Next(), at: *pos, from: standing.Before(a)}
 	out, err := next.told(ctx, l, a.Items)
 	if err != nil {
 		return workgraph.Outcome{}, err
@@ -250,7 +251,7 @@ func (d *definition) handOver(end *ending, a *workgraph.ThreadAppend, at positio
 	named := end.arguments
 	if to.shares() {
 		var err error
-		if named, err = sharing(named, at); err != nil {
+		if named, err = sharing(named, at.Place); err != nil {
 			return workgraph.Outcome{}, err
 		}
 		if to.Actor != actorAgent {
@@ -404,14 +405,6 @@ func size(v any) int {
 		return maxState // cannot happen: the parts of a state are texts and JSON
 	}
 	return len(raw)
-}
-
-// before is the position up to which the thread can be read while an append is under way.
-func (r *round) before(a workgraph.ThreadAppend) position {
-	if a.Create != nil {
-		return position{Thread: a.Create.Parent, Seq: a.Create.ParentSeq}
-	}
-	return position{Thread: a.Thread, Seq: a.After}
 }
 
 // actionOf is the action of a node of the loop, or of a node that such a node has expanded to.

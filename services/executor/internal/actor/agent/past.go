@@ -13,6 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/prompt"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/response"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/state"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/standing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -38,13 +39,13 @@ func (s *summary) told(m *room) string {
 }
 
 // summary is the newest one of a thread up to a position, or nil.
-func (l *loop) summary(ctx context.Context, at position) (*summary, error) {
+func (l *loop) summary(ctx context.Context, at standing.Place) (*summary, error) {
 	if at.Thread == "" {
 		return nil, nil
 	}
 	items, err := l.threads.Items(ctx, actor.NamespaceOf(ctx), at.Thread, thread.Query{Kinds: []thread.Kind{workgraph.ThreadSummary}, Before: at.Seq + 1, Limit: 1})
 	if err != nil {
-		return nil, threadError(err)
+		return nil, standing.Error(err)
 	}
 	if len(items) == 0 {
 		return nil, nil
@@ -236,7 +237,7 @@ func (r *round) recent(ctx context.Context, l *loop, items []workgraph.ThreadIte
 		older, err := l.threads.Items(ctx, actor.NamespaceOf(ctx), r.from.Thread, thread.Query{Kinds: []thread.Kind{workgraph.ThreadMessage}, Before: r.from.Seq + 1,
 			Limit: more, MaxBytes: most - size})
 		if err != nil {
-			return nil, threadError(err)
+			return nil, standing.Error(err)
 		}
 		for i := range older {
 			if !r.after(older[i].Seq) {
@@ -290,7 +291,7 @@ func (r *round) states(ctx context.Context, l *loop, items []workgraph.ThreadIte
 		items, err := l.threads.Items(ctx, actor.NamespaceOf(ctx), r.from.Thread, thread.Query{Kinds: []thread.Kind{workgraph.ThreadState}, Before: r.from.Seq + 1,
 			Limit: more, MaxBytes: maxBriefs, Briefs: true})
 		if err != nil {
-			return nil, threadError(err)
+			return nil, standing.Error(err)
 		}
 		for i := range items {
 			if err := add(items[i].Seq, items[i].Brief); err != nil {
@@ -328,7 +329,7 @@ func (r *round) input(ctx context.Context, l *loop, parts, kept []part) (out []e
 	}
 	items, err := l.threads.Items(ctx, actor.NamespaceOf(ctx), r.from.Thread, thread.Query{Kinds: []thread.Kind{workgraph.ThreadMessage}, Before: last + 1, Limit: int(last - span.First + 1)})
 	if err != nil {
-		return nil, threadError(err)
+		return nil, standing.Error(err)
 	}
 	out = nil
 	for _, it := range slices.Backward(items) {

@@ -68,7 +68,7 @@ func TestActKeepsToThePolicy(t *testing.T) {
 			require.NotContains(t, named, "runs")
 		case "agent/sub":
 			require.NotContains(t, named, "thread_id")
-			require.JSONEq(t, `{"thread": "thr_1", "seq": 1, "runs": ["run"], "round": 0}`, string(named["shared_thread"]), "where the agent stands, whatever the reasoner says")
+			require.JSONEq(t, `{"thread": "thr_1", "seq": 1, "runs": ["run"]}`, string(named["shared_thread"]), "where the agent stands, whatever the reasoner says")
 		}
 	}
 	acted := 0
@@ -83,7 +83,7 @@ func TestActKeepsToThePolicy(t *testing.T) {
 		raw, err := json.Marshal(said)
 		require.NoError(t, err)
 		out, err := l.act(t.Context(), workgraph.NewCall(workgraph.Start{RunID: "run", Ref: workgraph.Ref{Visit: 1}, Own: own,
-			Upstream: []workgraph.Upstream{{Node: nodeReason, Outcome: workgraph.VisitCompleted, Values: []json.RawMessage{raw}}}}, workgraph.CallOptions{Scope: standing{}}))
+			Upstream: []workgraph.Upstream{{Node: nodeReason, Outcome: workgraph.VisitCompleted, Values: []json.RawMessage{raw}}}}, workgraph.CallOptions{Scope: firstRound{}}))
 		require.NoError(t, err)
 		var v verdict
 		require.NoError(t, json.Unmarshal(out.Values[0], &v))
@@ -131,7 +131,7 @@ func TestActThatIsEnded(t *testing.T) {
 	}
 	call := workgraph.NewCall(workgraph.Start{Ref: workgraph.Ref{Visit: 1},
 		Own:      map[string]json.RawMessage{"definition": json.RawMessage(`{"reasoner": "r", "form": "prompt", "dispatch": "plan", "solver": {"actor": "s"}, "max_actions": 4}`)},
-		Upstream: []workgraph.Upstream{{Node: nodeReason, Outcome: workgraph.VisitCompleted, Values: []json.RawMessage{json.RawMessage(`"1. Buy tea\n2. Buy milk"`)}}}}, workgraph.CallOptions{Scope: standing{}})
+		Upstream: []workgraph.Upstream{{Node: nodeReason, Outcome: workgraph.VisitCompleted, Values: []json.RawMessage{json.RawMessage(`"1. Buy tea\n2. Buy milk"`)}}}}, workgraph.CallOptions{Scope: firstRound{}})
 	out, err := act.Call(t.Context(), call)
 	require.NoError(t, err)
 	require.Equal(t, []string{nodeGroups}, out.Select.Names)
@@ -212,10 +212,10 @@ func passes(g *workgraph.Graph) []workgraph.PassDown {
 	return out
 }
 
-// standing is the scope of a loop in its first round.
-type standing struct{}
+// firstRound is the scope of a loop in its first round.
+type firstRound struct{}
 
-func (standing) Var(name string) (json.RawMessage, bool) {
+func (firstRound) Var(name string) (json.RawMessage, bool) {
 	switch name {
 	case "input":
 		return json.RawMessage(`{"named": {"agent": {"thread": "thr_1"}}}`), true
@@ -225,6 +225,6 @@ func (standing) Var(name string) (json.RawMessage, bool) {
 	return nil, false
 }
 
-func (standing) Ancestor(string) (workgraph.NodeResult, bool) { return workgraph.NodeResult{}, false }
-func (standing) Ancestors() []string                          { return nil }
-func (standing) Rounds(string) []json.RawMessage              { return nil }
+func (firstRound) Ancestor(string) (workgraph.NodeResult, bool) { return workgraph.NodeResult{}, false }
+func (firstRound) Ancestors() []string                          { return nil }
+func (firstRound) Rounds(string) []json.RawMessage              { return nil }

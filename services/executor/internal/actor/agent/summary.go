@@ -8,6 +8,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/standing"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -89,7 +90,7 @@ func (l *loop) summarized(ctx context.Context, c *workgraph.Call) (workgraph.Out
 	}
 	s := &summary{First: r.at.Asked.First, Last: r.at.Asked.Last, Text: strings.TrimSpace(actor.AsText(actor.Result(from.Values)))}
 	next := *r
-	next.from, next.settled = r.at, true
+	next.from, next.settled = r.at.Place, true
 	pos := r.at
 	pos.Asked = nil
 	var add []workgraph.ThreadAppend
@@ -110,14 +111,14 @@ func (l *loop) summarized(ctx context.Context, c *workgraph.Call) (workgraph.Out
 		if err != nil {
 			return workgraph.Outcome{}, badLoop("the summary: %v", err)
 		}
-		a, at, err := l.appendTo(ctx, c, r.at, []workgraph.ThreadItem{{Kind: workgraph.ThreadSummary, Brief: brief, Body: raw}})
+		a, at, err := standing.Append(ctx, l.threads, c, r.at.Place, []workgraph.ThreadItem{{Kind: workgraph.ThreadSummary, Brief: brief, Body: raw}})
 		if err != nil {
 			return workgraph.Outcome{}, err
 		}
 		add = []workgraph.ThreadAppend{a}
 		s.seq = a.After + 1
-		pos.Thread, pos.Seq, pos.Runs = at.Thread, at.Seq, at.Runs
-		next.from, next.summary = r.before(a), s
+		pos.Place = at
+		next.from, next.summary = standing.Before(a), s
 	}
 	out, err := next.told(ctx, l, nil)
 	if err != nil {

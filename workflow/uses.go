@@ -1,0 +1,70 @@
+package workflow
+
+import (
+	"slices"
+	"strings"
+)
+
+// Uses are the parts that a definition is made of, by name, for those who look for workflows. Each list
+// is sorted and has no name twice.
+type Uses struct {
+	// Triggers start it: "manual" if it names none.
+	Triggers []string
+	// Types are those of its steps.
+	Types []string
+	// Tools are the actors that its agents may call, and those that its steps call by name.
+	Tools []string
+	// Models are the model profiles that it names.
+	Models []string
+}
+
+// Uses says which triggers, types of steps, tools and models the definition has.
+func (d *Definition) Uses() Uses {
+	var u Uses
+	u.Triggers = named(u.Triggers, d.root.get("triggers"), "type")
+	u.Triggers = named(u.Triggers, d.root.get("trigger"), "type")
+	if len(u.Triggers) == 0 {
+		u.Triggers = []string{"manual"}
+	}
+	u.Models = named(u.Models, d.root.get("model"), "model_name")
+	for i := range d.Agents {
+		u.of(d.Agents[i].at)
+	}
+	each(d.Steps, func(s *Step) bool {
+		u.Types = append(u.Types, s.Type)
+		u.of(s.at)
+		return true
+	})
+	for _, names := range []*[]string{&u.Triggers, &u.Types, &u.Tools, &u.Models} {
+		slices.Sort(*names)
+		*names = slices.Compact(*names)
+	}
+	return u
+}
+
+// of adds what an agent or a step uses.
+func (u *Uses) of(v *value) {
+	u.Tools = named(u.Tools, v.get("tools"), "actor")
+	u.Tools = named(u.Tools, v.get("actor"), "")
+	u.Models = named(u.Models, v.get("model"), "model_name")
+}
+
+// named adds the names in a value: a text, the text at a key of it, or a list of such.
+func named(names []string, v *value, key string) []string {
+	switch {
+	case v == nil:
+	case v.kind == text:
+		if s := strings.TrimSpace(v.text); s != "" {
+			names = append(names, s)
+		}
+	case v.kind == list:
+		for _, item := range v.items {
+			names = named(names, item, key)
+		}
+	case v.kind == mapping:
+		if in := v.get(key); in != nil && in.kind == text {
+			names = named(names, in, key)
+		}
+	}
+	return names
+}
