@@ -521,3 +521,6 @@ func (b *workflowBody) node(c *compiler, s *Step, n *workgraph.Node) {
 	in := &value{kind: mapping, entries: []entry{{key: "named", value: &value{kind: mapping, entries: b.input, at: s.at.at, under: s.at, key: "payload"}}}, at: s.at.at, under: s.at, key: "payload"}
 	c.argument(s, n, "input", in)
 }
+
+// StepTypes are the names of all types of steps, sorted.
+func StepTypes() []string { return typeNames() }
