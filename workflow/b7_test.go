@@ -64,7 +64,7 @@ name: Nightly digest
 trigger: {type: manual}
 steps:
   - {id: pull, type: code, snippet: "return 1"}
-  - {id: sum, type: agent, prompt: "Summarise", memory: true, tools: [whoami, {type: memory_read}, memory_write]}
+  - {id: sum, type: agent, prompt: "Summarize", memory: true, tools: [whoami, {type: memory_read}, memory_write]}
   - {type: transform, template: "Digest: {{ sum }}"}
 `
 	g := compiled(t, src)

@@ -138,7 +138,7 @@ var ofRule = regexp.MustCompile(`^rule_[0-9]+$`)
 // place is where steps stand: in which sequence, and within which loop and map.
 type place struct {
 	home       int
-	loop, map_ *Step
+	loop, around *Step
 }
 
 // declare notes all steps, so that references and routes to later ones are known.
@@ -164,7 +164,7 @@ func (c *compiler) declare(steps []*Step, p place) {
 
 // enlist notes one step.
 func (c *compiler) enlist(s *Step, p place) {
-	c.steps[s.ID], c.place[s.ID], c.home[s.ID], c.loop[s.ID], c.inMap[s.ID] = s, len(c.order), p.home, p.loop, p.map_
+	c.steps[s.ID], c.place[s.ID], c.home[s.ID], c.loop[s.ID], c.inMap[s.ID] = s, len(c.order), p.home, p.loop, p.around
 	c.order = append(c.order, s)
 }
 
@@ -174,7 +174,7 @@ func (c *compiler) declareIn(s *Step, p place, declare func([]*Step, place)) {
 	case *loopBody:
 		p.loop = s
 	case *mapBody:
-		p.map_ = s
+		p.around = s
 	}
 	for _, in := range s.within() {
 		c.homes = append(c.homes, p.home)
