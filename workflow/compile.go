@@ -137,7 +137,7 @@ var ofRule = regexp.MustCompile(`^rule_[0-9]+$`)
 
 // place is where steps stand: in which sequence, and within which loop and map.
 type place struct {
-	home       int
+	home         int
 	loop, around *Step
 }
 

@@ -135,6 +135,22 @@ var table = map[string][]Scope{
 	"epigraph.registry.v1.RegistryService/GetNamespaceUsage": run,
 	"epigraph.registry.v1.RegistryService/CreatePrice":       admin,
 	"epigraph.registry.v1.RegistryService/ListPrices":        {Run, Admin},
+
+	"epigraph.registry.v1.WorkflowService/CreateWorkflow":        run,
+	"epigraph.registry.v1.WorkflowService/CreateWorkflowVersion": run,
+	"epigraph.registry.v1.WorkflowService/GetWorkflow":           run,
+	"epigraph.registry.v1.WorkflowService/ListWorkflows":         run,
+	"epigraph.registry.v1.WorkflowService/GetWorkflowVersion":    run,
+	"epigraph.registry.v1.WorkflowService/ListWorkflowVersions":  run,
+	"epigraph.registry.v1.WorkflowService/SetWorkflowAlias":      run,
+	"epigraph.registry.v1.WorkflowService/DeleteWorkflowAlias":   run,
+	"epigraph.registry.v1.WorkflowService/DeprecateWorkflow":     run,
+	"epigraph.registry.v1.WorkflowService/DeleteWorkflow":        run,
+	"epigraph.registry.v1.WorkflowService/ValidateWorkflow":      run,
+	"epigraph.registry.v1.WorkflowService/DiscoverWorkflows":     run,
+	"epigraph.registry.v1.WorkflowService/ResolveWorkflow":       run,
+	// A caller that could tell of runs could make a history of its own.
+	"epigraph.registry.v1.WorkflowService/RecordWorkflowRuns": serviceOnly,
 }
 
 // Methods are all that the table names, like epigraph.executor.v1.ExecutorService/GetRun.

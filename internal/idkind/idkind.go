@@ -17,6 +17,7 @@ var kinds = map[string]struct{ what, call string }{
 	"tk":  {"a task", "GetTask"},
 	"thr": {"a thread", "GetThread"},
 	"fct": {"a fact", "ListFacts"},
+	"wf":  {"a workflow", "GetWorkflow"},
 }
 
 // Hint is the hint for an id that was not found. It names the kind of the id if its prefix is of another kind

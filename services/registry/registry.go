@@ -1,6 +1,6 @@
 // Package registry owns the registry service: it opens the store of the configuration, serves
-// epigraph.registry.v1.RegistryService from it, and sweeps expired rows. It must not know the other services
-// nor how it is reached.
+// epigraph.registry.v1.RegistryService and WorkflowService from it, and sweeps expired rows. It must
+// not know the other services nor how it is reached.
 package registry
 
 import (
@@ -18,6 +18,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/obs"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/registry/internal/accounting"
+	"github.com/epigraph-run/epigraph/services/registry/internal/cataloging"
 	"github.com/epigraph-run/epigraph/services/registry/internal/rpc"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store/pg"
@@ -80,6 +81,7 @@ type Deps struct {
 type Service struct {
 	store    store.Store
 	accounts *accounting.Accounts
+	catalog  *cataloging.Catalog
 	log      *slog.Logger
 	sweep    time.Duration
 	close    func() error
@@ -100,7 +102,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 		return nil, fmt.Errorf("open store of registry: %w", err)
 	}
 	s := &Service{
-		store: st, accounts: accounting.New(st), log: d.Telemetry.Logger, sweep: cfg.SweepInterval, close: sync.OnceValue(st.Close),
+		store: st, accounts: accounting.New(st), catalog: cataloging.New(st), log: d.Telemetry.Logger, sweep: cfg.SweepInterval, close: sync.OnceValue(st.Close),
 	}
 	if err := s.prepare(ctx, cfg, migrate); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -111,6 +113,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 // Register adds the service to a server.
 func (s *Service) Register(r grpc.ServiceRegistrar) {
 	registryv1.RegisterRegistryServiceServer(r, rpc.New(s.accounts))
+	registryv1.RegisterWorkflowServiceServer(r, rpc.NewWorkflows(s.catalog))
 }
 
 // Run sweeps expired claims and request ids until ctx ends. A sweep that fails is logged, and made up
@@ -124,15 +127,19 @@ func (s *Service) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		claims, requests, err := s.accounts.Sweep(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
-			s.log.WarnContext(ctx, "sweep failed", slog.Any("err", err))
-		case claims+requests > 0:
-			s.log.InfoContext(ctx, "swept", slog.Int64("claims", claims), slog.Int64("requests", requests))
-		}
+		s.sweepOnce(ctx)
+	}
+}
+
+func (s *Service) sweepOnce(ctx context.Context) {
+	claims, requests, err := s.accounts.Sweep(ctx)
+	workflows, runs, werr := s.catalog.Sweep(ctx)
+	switch err = errors.Join(err, werr); {
+	case ctx.Err() != nil:
+	case err != nil:
+		s.log.WarnContext(ctx, "sweep failed", slog.Any("err", err))
+	case claims+requests+workflows+runs > 0:
+		s.log.InfoContext(ctx, "swept", slog.Int64("claims", claims), slog.Int64("requests", requests), slog.Int64("workflows", workflows), slog.Int64("workflow_runs", runs))
 	}
 }
 

@@ -54,6 +54,13 @@ func serveKeys(t *testing.T, cfg registry.Config, keys grpckit.AuthConfig) func(
 // service too.
 func serveAs(t *testing.T, cfg registry.Config, keys grpckit.AuthConfig, tel *obs.Telemetry) (func(key string) registryv1.RegistryServiceClient, *registry.Service) {
 	t.Helper()
+	dial, s := serveConn(t, cfg, keys, tel)
+	return func(key string) registryv1.RegistryServiceClient { return registryv1.NewRegistryServiceClient(dial(key)) }, s
+}
+
+// serveConn is serveAs for a test that makes its clients itself.
+func serveConn(t *testing.T, cfg registry.Config, keys grpckit.AuthConfig, tel *obs.Telemetry) (func(key string) *grpc.ClientConn, *registry.Service) {
+	t.Helper()
 	s, err := registry.Open(t.Context(), cfg, registry.Deps{Telemetry: tel})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
@@ -69,11 +76,11 @@ func serveAs(t *testing.T, cfg registry.Config, keys grpckit.AuthConfig, tel *ob
 		server.Stop()
 		require.NoError(t, <-done)
 	})
-	return func(key string) registryv1.RegistryServiceClient {
+	return func(key string) *grpc.ClientConn {
 		conn, err := grpckit.Dial("registry", grpckit.DialOptions{Buf: &network, Token: conf.NewSecret(key)})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, conn.Close()) })
-		return registryv1.NewRegistryServiceClient(conn)
+		return conn
 	}, s
 }
 
@@ -515,5 +522,7 @@ type local struct {
 }
 
 func (l *local) RegisterService(_ *grpc.ServiceDesc, impl any) {
-	l.server, _ = impl.(registryv1.RegistryServiceServer)
+	if server, ok := impl.(registryv1.RegistryServiceServer); ok {
+		l.server = server
+	}
 }

@@ -7,17 +7,17 @@ import (
 	"context"
 	"time"
 
-	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
+	"github.com/epigraph-run/epigraph/services/registry/internal/request"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
 )
 
 const (
 	// ReasonRequestIDReused refuses a request id that came earlier with another body.
-	ReasonRequestIDReused = "REQUEST_ID_REUSED"
+	ReasonRequestIDReused = request.ReasonReused
 	// RequestLife is how long a request id is remembered.
 	RequestLife = 72 * time.Hour
 )
@@ -31,55 +31,20 @@ type Accounts struct {
 // New returns the use cases over a store, which stays the caller's to close.
 func New(s store.Store) *Accounts { return &Accounts{store: s, bounds: DefaultBounds()} }
 
-// Once makes a request repeatable: a second one with the same id and body is answered from what the
-// first one did. The zero value does not.
-type Once struct {
-	ID       string
-	BodyHash [32]byte
-}
-
-// Change is what every change of something that exists carries.
-type Change struct {
-	Once
-	// Etag, if set, is what the resource must still have.
-	Etag string
-}
-
-// first remembers a request. If it was served before it returns what it made or changed, else "".
-func first(ctx context.Context, tx store.Tx, namespace, method, resource string, o Once, now time.Time) (earlier string, err error) {
-	if o.ID == "" {
-		return "", nil
-	}
-	r, seen, err := tx.Remember(ctx, store.Request{
-		Namespace: namespace, Method: method, ID: o.ID, BodyHash: o.BodyHash, Resource: resource, Time: now,
-	})
-	if err != nil || !seen {
-		return "", err
-	}
-	if r.BodyHash != o.BodyHash {
-		return "", errs.New(errs.InvalidArgument, ReasonRequestIDReused, "request_id %q came earlier with another request", o.ID).
-			Set("resource", r.Resource).Violate("request_id", ReasonRequestIDReused, "came earlier with another request").
-			Hint("use a fresh request_id for every new request")
-	}
-	return r.Resource, nil
-}
-
-// caller is the caller's recorded name; empty for the services themselves, which only report results of runs.
-func caller(ctx context.Context) string {
-	who := access.Of(ctx)
-	if who.Kind == access.Internal {
-		return ""
-	}
-	return who.String()
-}
+type (
+	// Once makes a request repeatable.
+	Once = request.Once
+	// Change is what every change of something that exists carries.
+	Change = request.Change
+)
 
 // CreateEpic records a fresh epic.
 func (b *Accounts) CreateEpic(ctx context.Context, namespace string, o Once, in epic.Epic) (out epic.Epic, err error) {
 	now := dbkit.Now()
 	in = epic.New(namespace, in, now)
-	in.Principal = caller(ctx)
+	in.Principal = request.Caller(ctx)
 	err = b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
-		earlier, err := first(ctx, tx, namespace, "CreateEpic", in.ID, o, now)
+		earlier, err := o.Earlier(ctx, tx, namespace, "CreateEpic", in.ID, now)
 		if err != nil {
 			return err
 		}
@@ -119,7 +84,7 @@ func (b *Accounts) changeEpic(ctx context.Context, namespace, method, id string,
 ) (out epic.Epic, err error) {
 	now := dbkit.Now()
 	err = b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
-		earlier, err := first(ctx, tx, namespace, method, id, c.Once, now)
+		earlier, err := c.Earlier(ctx, tx, namespace, method, id, now)
 		if err != nil {
 			return err
 		}
@@ -138,7 +103,7 @@ func (b *Accounts) changeEpic(ctx context.Context, namespace, method, id string,
 		if err := fn(ctx, tx, &e, now); err != nil {
 			return err
 		}
-		e.Touch(now, caller(ctx))
+		e.Touch(now, request.Caller(ctx))
 		out = e
 		return tx.PutEpic(ctx, e, over)
 	})
@@ -169,7 +134,7 @@ func (b *Accounts) MoveEpic(ctx context.Context, namespace, id string, c Change,
 			return nil
 		}
 		// Open and canceled tasks are counted alike, so the counters stay.
-		if err := tx.EndTasks(ctx, namespace, id, epic.OpenTaskStates(), epic.TaskCanceled, now, caller(ctx)); err != nil {
+		if err := tx.EndTasks(ctx, namespace, id, epic.OpenTaskStates(), epic.TaskCanceled, now, request.Caller(ctx)); err != nil {
 			return err
 		}
 		if err := tx.CancelRuns(ctx, namespace, id, "", epic.ReasonEpicCanceled); err != nil {
@@ -212,9 +177,9 @@ func (b *Accounts) CreatePrice(ctx context.Context, namespace string, o Once, in
 	if err != nil {
 		return usage.Price{}, err
 	}
-	in.Principal = caller(ctx)
+	in.Principal = request.Caller(ctx)
 	err = b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
-		earlier, err := first(ctx, tx, namespace, "CreatePrice", in.ID, o, now)
+		earlier, err := o.Earlier(ctx, tx, namespace, "CreatePrice", in.ID, now)
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
+	"github.com/epigraph-run/epigraph/services/registry/internal/request"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 )
 
@@ -53,7 +54,7 @@ func open(ctx context.Context, tx store.Tx, namespace, taskID string, now time.T
 
 // save writes the task, keeps the counters of its epic, and unblocks what waited for it.
 func (w *work) save(ctx context.Context, was epic.TaskState) error {
-	w.task.Touch(w.now, caller(ctx))
+	w.task.Touch(w.now, request.Caller(ctx))
 	if err := w.tx.PutTask(ctx, w.task, w.over); err != nil {
 		return err
 	}
@@ -105,9 +106,9 @@ func (b *Accounts) CreateTask(ctx context.Context, namespace string, o Once, in 
 	if err != nil {
 		return epic.Task{}, err
 	}
-	in.Principal = caller(ctx)
+	in.Principal = request.Caller(ctx)
 	err = b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
-		earlier, err := first(ctx, tx, namespace, "CreateTask", in.ID, o, now)
+		earlier, err := o.Earlier(ctx, tx, namespace, "CreateTask", in.ID, now)
 		if err != nil {
 			return err
 		}
@@ -144,7 +145,7 @@ func (b *Accounts) CreateTask(ctx context.Context, namespace string, o Once, in 
 			if err := w.epic.Move(epic.Active, now); err != nil {
 				return err
 			}
-			w.epic.Touch(now, caller(ctx))
+			w.epic.Touch(now, request.Caller(ctx))
 		}
 		out = w.task
 		return w.saveEpic(ctx)
@@ -168,7 +169,7 @@ func (b *Accounts) Tasks(ctx context.Context, q store.TaskQuery) (store.Found[ep
 func (b *Accounts) changeTask(ctx context.Context, namespace, method, id string, c Change, fn func(context.Context, *work) error) (out epic.Task, err error) {
 	now := dbkit.Now()
 	err = b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
-		earlier, err := first(ctx, tx, namespace, method, id, c.Once, now)
+		earlier, err := c.Earlier(ctx, tx, namespace, method, id, now)
 		if err != nil {
 			return err
 		}
@@ -217,7 +218,7 @@ func (b *Accounts) UpdateTask(ctx context.Context, namespace, id string, c Chang
 func signed(ctx context.Context, notes []epic.Note) []epic.Note {
 	notes = slices.Clone(notes)
 	for i := range notes {
-		notes[i].Principal = caller(ctx)
+		notes[i].Principal = request.Caller(ctx)
 	}
 	return notes
 }
@@ -254,7 +255,7 @@ func (b *Accounts) MoveTask(ctx context.Context, namespace, id string, c Change,
 		if o.Note == "" {
 			return nil
 		}
-		return w.task.AddNote(epic.Note{Text: o.Note, Principal: caller(ctx)}, w.now)
+		return w.task.AddNote(epic.Note{Text: o.Note, Principal: request.Caller(ctx)}, w.now)
 	})
 }
 
@@ -332,7 +333,7 @@ func (b *Accounts) DeleteTask(ctx context.Context, namespace, id, etag string) e
 		if err := w.unblock(ctx); err != nil {
 			return err
 		}
-		dependents, err := tx.ForgetDependency(ctx, namespace, id, now, caller(ctx))
+		dependents, err := tx.ForgetDependency(ctx, namespace, id, now, request.Caller(ctx))
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/services/registry/internal/request"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
 )
@@ -25,7 +26,7 @@ const entryPrefix = "us"
 // that would overflow a sum are refused to clients; the executor's calls are booked without them, as calls
 // without a price. A missing task or epic gets nothing, but the namespace does: the usage was real.
 func (b *Accounts) RecordUsage(ctx context.Context, namespace string, in []usage.Entry) (out []usage.Entry, err error) {
-	now, source, principal := dbkit.Now(), usage.Client, caller(ctx)
+	now, source, principal := dbkit.Now(), usage.Client, request.Caller(ctx)
 	if access.Of(ctx).IsService() {
 		source = usage.Executor
 	}

@@ -82,10 +82,10 @@ func New(namespace string, in Epic, now time.Time) Epic {
 }
 
 // Etag is the quoted revision.
-func (e *Epic) Etag() string { return etag(e.Revision) }
+func (e *Epic) Etag() string { return Etag(e.Revision) }
 
 // CheckEtag returns a Conflict unless want is empty, "*" or the present etag.
-func (e *Epic) CheckEtag(want string) error { return checkEtag("epic "+e.ID, e.Revision, want) }
+func (e *Epic) CheckEtag(want string) error { return CheckEtag("epic "+e.ID, e.Revision, want) }
 
 // Touch records a change that callers see in the etag, and who made it unless that is empty.
 func (e *Epic) Touch(now time.Time, principal string) {
@@ -194,10 +194,12 @@ func (p Priority) Normalize() Priority {
 	return p
 }
 
-func etag(revision int64) string { return strconv.Quote(strconv.FormatInt(revision, 10)) }
+// Etag is a quoted revision.
+func Etag(revision int64) string { return strconv.Quote(strconv.FormatInt(revision, 10)) }
 
-func checkEtag(what string, revision int64, want string) error {
-	have := etag(revision)
+// CheckEtag returns a Conflict unless want is empty, "*" or the etag of the present revision.
+func CheckEtag(what string, revision int64, want string) error {
+	have := Etag(revision)
 	if want == "" || want == "*" || want == have {
 		return nil
 	}

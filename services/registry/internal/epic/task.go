@@ -91,10 +91,10 @@ func NewTask(namespace string, in Task, now time.Time) (Task, error) {
 }
 
 // Etag is the quoted revision.
-func (t *Task) Etag() string { return etag(t.Revision) }
+func (t *Task) Etag() string { return Etag(t.Revision) }
 
 // CheckEtag returns a Conflict unless want is empty, "*" or the present etag.
-func (t *Task) CheckEtag(want string) error { return checkEtag("task "+t.ID, t.Revision, want) }
+func (t *Task) CheckEtag(want string) error { return CheckEtag("task "+t.ID, t.Revision, want) }
 
 // Touch records a change that callers see in the etag, and who made it unless that is empty.
 func (t *Task) Touch(now time.Time, principal string) {

@@ -9,6 +9,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/idkind"
 	"github.com/epigraph-run/epigraph/internal/page"
+	"github.com/epigraph-run/epigraph/services/registry/internal/catalog"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
 )
@@ -20,6 +21,10 @@ const (
 	ReasonTaskNotFound = "TASK_NOT_FOUND"
 	// ReasonPriceNotFound names a price that the namespace does not have.
 	ReasonPriceNotFound = "PRICE_NOT_FOUND"
+	// ReasonWorkflowNotFound names a workflow that the namespace does not have.
+	ReasonWorkflowNotFound = "WORKFLOW_NOT_FOUND"
+	// ReasonVersionNotFound names a version that a workflow does not have.
+	ReasonVersionNotFound = "WORKFLOW_VERSION_NOT_FOUND"
 	// ReasonPriceExists refuses a second price of one model from the same time on.
 	ReasonPriceExists = "PRICE_EXISTS"
 )
@@ -45,6 +50,9 @@ type Store interface {
 	AcknowledgeCancellations(ctx context.Context, done []epic.Cancellation) error
 	// SeedPrices adds prices of no namespace and skips those that are there.
 	SeedPrices(ctx context.Context, prices []usage.Price) error
+	// SweepWorkflows removes workflows that were deleted before the one time, with their versions, and
+	// forgets which runs were counted before the other. It returns how many of each there were.
+	SweepWorkflows(ctx context.Context, deletedBefore, runsBefore time.Time) (workflows, runs int64, err error)
 	// Ready returns nil if the database answers and has the schema that this binary knows.
 	Ready(ctx context.Context) error
 	// Close may be called more than once.
@@ -69,6 +77,21 @@ type Reader interface {
 	Price(ctx context.Context, namespace, id string) (usage.Price, error)
 	// PriceBook returns all prices that may concern these models.
 	PriceBook(ctx context.Context, namespace string, models []string) (usage.Book, error)
+
+	// Workflow finds one that is not deleted, by slug or id.
+	Workflow(ctx context.Context, namespace, name string) (catalog.Workflow, error)
+	// Workflows lists those that are not deleted, the newest first.
+	Workflows(ctx context.Context, q WorkflowQuery) (Found[catalog.Workflow], error)
+	// WorkflowVersion reads a version with its text and its graph. slug is for the error.
+	WorkflowVersion(ctx context.Context, namespace, id, slug string, number int64) (catalog.Version, error)
+	// WorkflowVersions lists the versions of a workflow without texts and graphs, at most limit of
+	// those before a number, which 0 leaves out; the newest first.
+	WorkflowVersions(ctx context.Context, namespace, id string, before int64, limit int) ([]catalog.Version, error)
+	// VersionOf is the number of the version of a workflow whose content has this hash, 0 if there is none.
+	VersionOf(ctx context.Context, namespace, id, hash string) (int64, error)
+	// ChangedWorkflows returns at most limit workflows of a namespace, deleted ones too, that have
+	// changed after a change, in the order of their changes.
+	ChangedWorkflows(ctx context.Context, namespace string, after int64, limit int) ([]catalog.Workflow, error)
 }
 
 // Tx reads and writes in one transaction. The lock of an epic guards all of its tasks and claims: every
@@ -150,6 +173,27 @@ type Tx interface {
 	CountPrices(ctx context.Context, namespace string, most int) (int, error)
 	// InsertPrice returns AlreadyExists if the model has a price from the same time on.
 	InsertPrice(ctx context.Context, p usage.Price) error
+
+	// NextChange locks the catalog of a namespace until the end of the transaction, and returns the
+	// number of a change: every writer of workflows holds the lock, so changes are numbered in the
+	// order of their commits.
+	NextChange(ctx context.Context, namespace string) (int64, error)
+	// CountWorkflows counts the workflows of a namespace, deleted ones too, up to most.
+	CountWorkflows(ctx context.Context, namespace string, most int) (int, error)
+	// LastSlug is the greatest number of the slugs of a base, 0 if there are none.
+	LastSlug(ctx context.Context, namespace, base string) (int64, error)
+	// TakenSlugs returns those of the slugs that workflows have, deleted ones too.
+	TakenSlugs(ctx context.Context, namespace string, slugs []string) ([]string, error)
+	InsertWorkflow(ctx context.Context, w catalog.Workflow) error
+	// PutWorkflow writes all but the history, and only over this revision; otherwise it is a Conflict.
+	PutWorkflow(ctx context.Context, w catalog.Workflow, over int64) error
+	InsertVersion(ctx context.Context, v catalog.Version) error
+	// VersionsAmong returns those of the numbers that are versions of a workflow.
+	VersionsAmong(ctx context.Context, namespace, id string, numbers []int64) ([]int64, error)
+	// CountRun notes that a run has been counted, and reports whether it was not before.
+	CountRun(ctx context.Context, namespace, runID, workflowID string, version int64, now time.Time) (fresh bool, err error)
+	// AddHistory adds to the history of a version and of its workflow, which has changed by that.
+	AddHistory(ctx context.Context, namespace, id string, version int64, h catalog.History, change int64) error
 }
 
 // Request is a repeatable request that was served.
@@ -209,6 +253,28 @@ type PriceQuery struct {
 	Namespace, Provider, Model string
 	After                      page.Cursor
 	Limit                      int
+}
+
+// WorkflowQuery filters workflows; all filters that are set must hold.
+type WorkflowQuery struct {
+	Namespace string
+	States    []catalog.State
+	// AnyTag matches workflows that have one of these.
+	AnyTag []string
+	After  page.Cursor
+	Limit  int
+	// Look is how many workflows are looked at; 0 is MaxLook.
+	Look int
+}
+
+// WorkflowNotFound is the error for a workflow that is not there.
+func WorkflowNotFound(name string) error {
+	return errs.New(errs.NotFound, ReasonWorkflowNotFound, "there is no workflow %q", name).Hint(idkind.Hint(name, catalog.Prefix, "ListWorkflows lists the existing ones"))
+}
+
+// VersionNotFound is the error for a version that a workflow does not have.
+func VersionNotFound(slug string, number int64) error {
+	return errs.New(errs.NotFound, ReasonVersionNotFound, "workflow %q has no version %d", slug, number).Hint("ListWorkflowVersions lists the existing ones")
 }
 
 // EpicNotFound is the error for an epic that is not there.

@@ -16,6 +16,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/registry/internal/accounting"
+	"github.com/epigraph-run/epigraph/services/registry/internal/cataloging"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
@@ -31,6 +32,7 @@ type Open func(testing.TB) store.Store
 func Run(t *testing.T, open Open) {
 	for _, group := range []map[string]func(*testing.T, *fixture){
 		epicCases(), taskCases(), dependencyCases(), claimCases(), cancellationCases(), usageCases(), randomCases(), turnCases(), lookCases(),
+		workflowCases(),
 	} {
 		for name, run := range group {
 			t.Run(name, func(t *testing.T) {
@@ -44,8 +46,9 @@ func Run(t *testing.T, open Open) {
 // fixture is the environment of a case. Its ctx is that of a service.
 type fixture struct {
 	*accounting.Accounts
-	store store.Store
-	ctx   context.Context
+	store   store.Store
+	catalog *cataloging.Catalog
+	ctx     context.Context
 }
 
 func newFixture(t testing.TB, open Open) *fixture {
@@ -54,7 +57,7 @@ func newFixture(t testing.TB, open Open) *fixture {
 	prices, err := usage.Defaults()
 	require.NoError(t, err)
 	require.NoError(t, s.SeedPrices(t.Context(), prices))
-	return &fixture{Accounts: accounting.New(s), store: s, ctx: access.With(t.Context(), access.Principal{Kind: access.Internal})}
+	return &fixture{Accounts: accounting.New(s), store: s, catalog: cataloging.New(s), ctx: access.With(t.Context(), access.Principal{Kind: access.Internal})}
 }
 
 // database is where the runs of cases are recorded that need only one.

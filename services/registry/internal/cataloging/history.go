@@ -1,0 +1,103 @@
+package cataloging
+
+import (
+	"context"
+	"errors"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/registry/internal/catalog"
+	"github.com/epigraph-run/epigraph/services/registry/internal/store"
+)
+
+// Run is the end of a run of a version.
+type Run struct {
+	ID      string
+	Ref     catalog.Ref
+	History catalog.History
+}
+
+// version identifies a version in a namespace.
+type version struct {
+	workflow string
+	number   int64
+}
+
+// RecordRuns adds ends of runs to the history, each run once, and returns how many were new. Runs of
+// workflows or versions that are not there any more are left out: nobody would see them.
+func (c *Catalog) RecordRuns(ctx context.Context, namespace string, runs []Run) (fresh int, err error) {
+	now := dbkit.Now()
+	err = c.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
+		fresh = 0
+		change, err := tx.NextChange(ctx, namespace)
+		if err != nil {
+			return err
+		}
+		sums, order := map[version]catalog.History{}, []version(nil)
+		found := known{tx: tx, namespace: namespace, of: map[catalog.Ref]version{}}
+		for _, r := range runs {
+			v, err := found.version(ctx, r.Ref)
+			if err != nil {
+				return err
+			}
+			if v.workflow == "" {
+				continue
+			}
+			is, err := tx.CountRun(ctx, namespace, r.ID, v.workflow, v.number, now)
+			if err != nil {
+				return err
+			}
+			if !is {
+				continue
+			}
+			fresh++
+			if _, ok := sums[v]; !ok {
+				order = append(order, v)
+			}
+			sums[v] = sums[v].Plus(r.History)
+		}
+		for _, v := range order {
+			if err := tx.AddHistory(ctx, namespace, v.workflow, v.number, sums[v], change); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return fresh, err
+}
+
+// known looks references up, each once.
+type known struct {
+	tx        store.Tx
+	namespace string
+	of        map[catalog.Ref]version
+}
+
+// version returns none for what is not there.
+func (k *known) version(ctx context.Context, ref catalog.Ref) (version, error) {
+	if v, ok := k.of[ref]; ok {
+		return v, nil
+	}
+	var v version
+	w, err := k.tx.Workflow(ctx, k.namespace, ref.Name)
+	switch {
+	case missing(err):
+	case err != nil:
+		return v, err
+	default:
+		have, err := k.tx.VersionsAmong(ctx, k.namespace, w.ID, []int64{ref.Version})
+		if err != nil {
+			return v, err
+		}
+		if len(have) > 0 {
+			v = version{w.ID, ref.Version}
+		}
+	}
+	k.of[ref] = v
+	return v, nil
+}
+
+func missing(err error) bool {
+	e, ok := errors.AsType[*errs.Error](err)
+	return ok && e.Kind == errs.NotFound
+}

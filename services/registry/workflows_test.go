@@ -1,0 +1,195 @@
+package registry_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/page"
+	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+	"github.com/epigraph-run/epigraph/services/registry"
+)
+
+const letter = `name: Letter
+version: first
+tags: [mail]
+description: Writes a letter.
+steps:
+  - {id: text, type: transform, template: "Dear {{ inputs.name }}"}
+  - {id: say, type: reply_chat, message: "{{ text }}"}
+`
+
+func TestWorkflows(t *testing.T) {
+	t.Parallel()
+	for name, config := range map[string]func(*testing.T) registry.Config{
+		"sqlite": sqliteConfig,
+		"postgres": func(t *testing.T) registry.Config {
+			cfg := registry.DefaultConfig()
+			cfg.Store, cfg.PostgresURL, cfg.MaxConns = "postgres", conf.NewSecret(pgtest.New(t)), 4
+			return cfg
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dial, _ := serveConn(t, config(t), grpckit.AuthConfig{}, nil)
+			c := registryv1.NewWorkflowServiceClient(dial(""))
+			for name, run := range map[string]func(*testing.T, context.Context, registryv1.WorkflowServiceClient){
+				"Life": workflowLife, "Faults": workflowFaults, "Pages": workflowPages, "Discover": workflowDiscover,
+			} {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					run(t, grpckit.WithNamespace(t.Context(), strings.ToLower(name)), c)
+				})
+			}
+		})
+	}
+}
+
+func workflowLife(t *testing.T, ctx context.Context, c registryv1.WorkflowServiceClient) {
+	w, err := c.CreateWorkflow(ctx, &registryv1.CreateWorkflowRequest{Source: letter, RequestId: "r"})
+	require.NoError(t, err)
+	again, err := c.CreateWorkflow(ctx, &registryv1.CreateWorkflowRequest{Source: letter, RequestId: "r"})
+	require.NoError(t, err)
+	require.Empty(t, cmp.Diff(w, again, protocmp.Transform()))
+	require.Equal(t, []any{"letter", int64(1), int32(3), []string{"mail"}, registryv1.WorkflowState_WORKFLOW_STATE_ACTIVE},
+		[]any{w.GetSlug(), w.GetLatestVersion(), w.GetSize().GetNodes(), w.GetTags(), w.GetState()})
+	require.Nil(t, w.GetHistory().SuccessRate, "nothing has run")
+
+	second := strings.Replace(letter, "Dear", "Hello", 1)
+	v, err := c.CreateWorkflowVersion(ctx, &registryv1.CreateWorkflowVersionRequest{Workflow: "letter", Source: second, Etag: w.GetEtag()})
+	require.NoError(t, err)
+	require.Equal(t, []any{"letter", int64(2), "first", second}, []any{v.GetWorkflow(), v.GetVersion(), v.GetLabel(), v.GetSource()})
+	got, err := c.GetWorkflowVersion(ctx, &registryv1.GetWorkflowVersionRequest{Workflow: w.GetId(), Version: 2})
+	require.NoError(t, err)
+	require.Empty(t, cmp.Diff(v, got, protocmp.Transform()))
+
+	_, err = c.SetWorkflowAlias(ctx, &registryv1.SetWorkflowAliasRequest{Workflow: "letter", Alias: "prod", Versions: []*registryv1.WorkflowWeight{{Version: 1}}})
+	require.NoError(t, err)
+	for ref, want := range map[string]int64{"letter": 2, "letter@1": 1, "letter@prod": 1, "workflow/letter@2": 2, w.GetId(): 2} {
+		r, err := c.ResolveWorkflow(ctx, &registryv1.ResolveWorkflowRequest{Ref: ref})
+		require.NoError(t, err)
+		require.Equal(t, []any{want, fmt.Sprint("letter@", want), 3}, []any{r.GetVersion(), r.GetRef(), len(r.GetGraph().GetNodes())}, ref)
+	}
+	for _, ref := range []string{"@1", "letter@", "letter@0", "letter@01", "letter@99999999999999999999"} {
+		_, err := c.ResolveWorkflow(ctx, &registryv1.ResolveWorkflowRequest{Ref: ref})
+		requireError(t, err, errs.InvalidArgument, "WORKFLOW_REF_INVALID")
+	}
+	n, err := c.RecordWorkflowRuns(ctx, &registryv1.RecordWorkflowRunsRequest{Runs: []*registryv1.WorkflowRun{
+		{RunId: "run_1", Workflow: "letter@1", Outcome: registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_COMPLETED, NanoUsd: 3, Tokens: 4},
+		{RunId: "run_2", Workflow: "letter@2", Outcome: registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_FAILED},
+		{RunId: "run_3", Workflow: "letter@2", Outcome: registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_CANCELED},
+	}})
+	require.NoError(t, err)
+	require.Equal(t, int32(3), n.GetRecorded())
+	w, err = c.GetWorkflow(ctx, &registryv1.GetWorkflowRequest{Workflow: "letter"})
+	require.NoError(t, err)
+	rate := 0.5
+	require.Empty(t, cmp.Diff(&registryv1.WorkflowHistory{Completed: 1, Failed: 1, Canceled: 1, NanoUsd: 3, Tokens: 4, SuccessRate: &rate}, w.GetHistory(), protocmp.Transform()))
+
+	_, err = c.DeprecateWorkflow(ctx, &registryv1.DeprecateWorkflowRequest{Workflow: "letter", Message: "x", Undo: true})
+	requireError(t, err, errs.InvalidArgument, "FIELD_NOT_USED")
+	_, err = c.DeleteWorkflow(ctx, &registryv1.DeleteWorkflowRequest{Workflow: "letter", Etag: w.GetEtag()})
+	require.NoError(t, err)
+	_, err = c.ResolveWorkflow(ctx, &registryv1.ResolveWorkflowRequest{Ref: "letter@1"})
+	requireError(t, err, errs.NotFound, "WORKFLOW_NOT_FOUND")
+}
+
+func workflowFaults(t *testing.T, ctx context.Context, c registryv1.WorkflowServiceClient) {
+	const bad = "name: x\nsteps:\n  - {id: a, type: nope}\n  - {id: b, type: reply_chat}\n  - {id: c, type: reply_chat, message: \"{{ nobody }}\"}\nmore: 1\n"
+	v, err := c.ValidateWorkflow(ctx, &registryv1.ValidateWorkflowRequest{Source: bad})
+	require.NoError(t, err)
+	require.False(t, v.GetValid())
+	require.GreaterOrEqual(t, len(v.GetFaults()), 3)
+	_, err = c.CreateWorkflow(ctx, &registryv1.CreateWorkflowRequest{Source: bad})
+	e := requireError(t, err, errs.InvalidArgument, "WORKFLOW_INVALID")
+	require.Len(t, e.Violations, len(v.GetFaults()))
+	for i, f := range v.GetFaults() {
+		require.Equal(t, f.GetCode(), e.Violations[i].Reason)
+		require.Equal(t, fmt.Sprintf("%d:%d %s", f.GetLine(), f.GetColumn(), f.GetPath()), e.Violations[i].Field)
+		require.Contains(t, e.Violations[i].Message, f.GetMessage())
+		require.Contains(t, e.Violations[i].Message, f.GetHint())
+	}
+	v, err = c.ValidateWorkflow(ctx, &registryv1.ValidateWorkflowRequest{Source: letter})
+	require.NoError(t, err)
+	require.True(t, v.GetValid())
+	require.Equal(t, "Letter", v.GetName())
+	l, err := c.ListWorkflows(ctx, &registryv1.ListWorkflowsRequest{})
+	require.NoError(t, err)
+	require.Empty(t, l.GetWorkflows(), "validation keeps nothing")
+	_, err = c.CreateWorkflow(ctx, &registryv1.CreateWorkflowRequest{Source: letter, Slug: "../x"})
+	require.True(t, errs.Is(err, errs.InvalidArgument), "got %v", err)
+	_, err = c.CreateWorkflow(ctx, &registryv1.CreateWorkflowRequest{Source: strings.Repeat("a", 1<<20+1)})
+	require.True(t, errs.Is(err, errs.InvalidArgument), "got %v", err)
+}
+
+func workflowPages(t *testing.T, ctx context.Context, c registryv1.WorkflowServiceClient) {
+	for i := range 5 {
+		_, err := c.CreateWorkflow(ctx, &registryv1.CreateWorkflowRequest{Source: letter})
+		require.NoError(t, err)
+		if i > 0 {
+			_, err = c.CreateWorkflowVersion(ctx, &registryv1.CreateWorkflowVersionRequest{Workflow: "letter", Source: fmt.Sprintf("%s# %d\n", letter, i)})
+			require.NoError(t, err)
+		}
+	}
+	var slugs []string
+	for token := ""; ; {
+		r, err := c.ListWorkflows(ctx, &registryv1.ListWorkflowsRequest{PageSize: 2, PageToken: token, Tags: []string{"mail"}})
+		require.NoError(t, err)
+		for _, w := range r.GetWorkflows() {
+			slugs = append(slugs, w.GetSlug())
+		}
+		if token = r.GetNextPageToken(); token == "" {
+			break
+		}
+	}
+	require.Equal(t, []string{"letter-5", "letter-4", "letter-3", "letter-2", "letter"}, slugs)
+	var numbers []int64
+	for token := ""; ; {
+		r, err := c.ListWorkflowVersions(ctx, &registryv1.ListWorkflowVersionsRequest{Workflow: "letter", PageSize: 2, PageToken: token})
+		require.NoError(t, err)
+		for _, v := range r.GetVersions() {
+			require.Empty(t, v.GetSource())
+			numbers = append(numbers, v.GetVersion())
+		}
+		if token = r.GetNextPageToken(); token == "" {
+			break
+		}
+		_, err = c.ListWorkflowVersions(ctx, &registryv1.ListWorkflowVersionsRequest{Workflow: "letter-2", PageToken: token})
+		requireError(t, err, errs.InvalidArgument, page.ReasonMismatch)
+	}
+	require.Equal(t, []int64{5, 4, 3, 2, 1}, numbers)
+}
+
+func workflowDiscover(t *testing.T, ctx context.Context, c registryv1.WorkflowServiceClient) {
+	_, err := c.CreateWorkflow(ctx, &registryv1.CreateWorkflowRequest{Source: letter})
+	require.NoError(t, err)
+	want := &registryv1.WorkflowMatch{
+		Slug: "letter", Name: "Letter", Description: "Writes a letter.", Tags: []string{"mail"}, MatchScore: 0.55, Recommendation: "fork_and_patch",
+		HasCapabilities: &registryv1.WorkflowCapabilities{NodeTypes: []string{"reply_chat"}}, MissingCapabilities: &registryv1.WorkflowCapabilities{Tools: []string{"http"}},
+		ExtraCapabilities: &registryv1.WorkflowCapabilities{Triggers: []string{"manual"}, NodeTypes: []string{"transform"}}, SuccessRate: 0.5, Version: 1,
+		Has: []string{"reply_chat"}, Missing: []string{"http"}, Extra: []string{"manual", "transform"},
+	}
+	for _, req := range []*registryv1.DiscoverWorkflowsRequest{
+		{Requirements: &registryv1.WorkflowRequirements{NodeTypes: []string{"reply_chat"}, Tools: []string{"http"}}},
+		{RequirementsJson: `{"node_type": "reply_chat", "tools": ["http"]}`},
+	} {
+		r, err := c.DiscoverWorkflows(ctx, req)
+		require.NoError(t, err)
+		require.Equal(t, int64(1), r.GetTotalSearched())
+		require.Len(t, r.GetMatches(), 1)
+		require.Empty(t, cmp.Diff(want, r.GetMatches()[0], protocmp.Transform(), protocmp.IgnoreFields(want, "workflow_id")))
+	}
+	_, err = c.DiscoverWorkflows(ctx, &registryv1.DiscoverWorkflowsRequest{RequirementsJson: `{"tols": 1, "tags": {}}`})
+	require.Len(t, requireError(t, err, errs.InvalidArgument, "REQUIREMENTS_INVALID").Violations, 2)
+	_, err = c.DiscoverWorkflows(ctx, &registryv1.DiscoverWorkflowsRequest{RequirementsJson: "{}", Requirements: &registryv1.WorkflowRequirements{}})
+	requireError(t, err, errs.InvalidArgument, "FIELD_NOT_USED")
+}
