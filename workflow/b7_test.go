@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestB7 tells of the situations that a platform with a language of this kind refuses, each with its place and
-// what to write.
+// TestB7 tells of the situations that a platform with a language of this kind refuses, each with its
+// place and what to write.
 func TestB7(t *testing.T) {
 	t.Parallel()
 	const head = "name: T\nsteps:\n"

@@ -78,7 +78,8 @@ type compiler struct {
 	*teller
 	d *Definition
 	g *workgraph.Graph
-	// steps are all steps by id, and place is the number of each in the order in which they are compiled.
+	// steps are all steps by id, and place is the number of each in the order in which they are
+	// compiled.
 	steps map[string]*Step
 	place map[string]int
 	order []*Step
@@ -94,15 +95,16 @@ type compiler struct {
 	homes []int
 	// inputs are the declared ones, and whether each must be given. nil if any may come.
 	inputs map[string]bool
-	// loop is the loop around a step, or around a node that stands for one, and inMap the map around a step.
+	// loop is the loop around a step, or around a node that stands for one, and inMap the map around a
+	// step.
 	loop, inMap map[string]*Step
 	// keys are those of the state, and reads the nodes that read them before a step.
 	keys  map[string]StateKey
 	reads map[string]*reader
 	// in are the ways to each step.
 	in map[string][]end
-	// above is the compiler of the workflow around the body of the map `of`, whose items are called `as`. nil
-	// for a workflow itself.
+	// above is the compiler of the workflow around the body of the map `of`, whose items are called
+	// `as`. nil for a workflow itself.
 	above *compiler
 	of    *Step
 	as    string
@@ -194,8 +196,8 @@ func (c *compiler) enlistAll(steps []*Step, p place) {
 	}
 }
 
-// sequence compiles steps that follow each other, and returns the ways on from the last ones. routed says
-// that they are the own steps of a switch.
+// sequence compiles steps that follow each other, and returns the ways on from the last ones. routed
+// says that they are the own steps of a switch.
 func (c *compiler) sequence(steps []*Step, ends []end, routed bool) []end {
 	ends = slices.Clone(ends) // other branches begin with them, too
 	// What stands behind a step does not follow those that it needs besides.

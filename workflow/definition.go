@@ -48,8 +48,8 @@ type Agent struct {
 	// Memory has it go on with the conversation of the run's user.
 	Memory bool
 
-	// deep is an agent with a list of what is to be done, or agents below it. own is one of these that is
-	// defined there.
+	// deep is an agent with a list of what is to be done, or agents below it. own is one of these that
+	// is defined there.
 	deep, todos, own bool
 	below            []Agent
 	at               *value
@@ -91,8 +91,9 @@ const idHint = "use letters, digits and _, 64 at most, not beginning with a digi
 // idPattern is what ids of steps look like. They are names in expressions and scripts.
 var idPattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
 
-// Read reads a definition from a YAML or JSON text. Every fault of its structure is told at once, in the
-// order of the text; the definition is nil if there is any. What its parts mean to each other is for Compile.
+// Read reads a definition from a YAML or JSON text. Every fault of its structure is told at once, in
+// the order of the text; the definition is nil if there is any. What its parts mean to each other is
+// for Compile.
 func Read(src []byte) (*Definition, Faults) {
 	t := &teller{}
 	v := readSource(t, src)
@@ -236,8 +237,8 @@ var platformTools = map[string]string{
 	"get_totp_code":     "credentials stay out of workflows: use a tool of the configuration, tool/NAME",
 }
 
-// platformTool gives a tool that other platforms have the actor that does it here. It is false for one that
-// there is not, or that every agent with tools has.
+// platformTool gives a tool that other platforms have the actor that does it here. It is false for one
+// that there is not, or that every agent with tools has.
 func (t *teller) platformTool(v *value, tool *Tool) bool {
 	name := tool.Actor
 	switch name {

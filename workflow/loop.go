@@ -9,15 +9,16 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// This file has the steps that go round: once for each item of a list, or for as long as a condition says.
+// This file has the steps that go round: once for each item of a list, or for as long as a condition
+// says.
 //
 //	before -> ID.list -> ID -> body … -> ID.end
 //	                     ^ |              |
 //	                     | '-> ID.results -> after
 //	                     '------- BACK ---'
 //
-// ID decides in every round whether there is another one. ID.list is there with a list alone, ID.end only where
-// the body has several ends.
+// ID decides in every round whether there is another one. ID.list is there with a list alone, ID.end
+// only where the body has several ends.
 
 // loopBody is a step that goes round.
 type loopBody struct {
@@ -94,7 +95,8 @@ func (t *teller) as(o *object) string {
 	return name
 }
 
-// over is what is gone through: a list, or a reference with or without braces, which becomes one with them.
+// over is what is gone through: a list, or a reference with or without braces, which becomes one with
+// them.
 func (t *teller) over(v *value) *value {
 	if v.kind == list {
 		return v
@@ -201,8 +203,8 @@ func (c *compiler) goRound(s *Step, b *loopBody, in []end) []end {
 	return []end{{from: s.ID + resultsPart}}
 }
 
-// atLimit puts the node that holds a loop which has gone round as often as it may, and returns the ways into
-// the body.
+// atLimit puts the node that holds a loop which has gone round as often as it may, and returns the ways
+// into the body.
 func (c *compiler) atLimit(s *Step, b *loopBody) []end {
 	id := s.ID + limitPart
 	into := end{from: s.ID, when: "!result.done && !result.limit", route: "body"}
@@ -211,8 +213,8 @@ func (c *compiler) atLimit(s *Step, b *loopBody) []end {
 	return []end{into, {from: id}}
 }
 
-// bodyEnd is the node with which every round of a body ends, and the one with the result of the round: that of
-// the last step, or one that puts the results of the last steps together.
+// bodyEnd is the node with which every round of a body ends, and the one with the result of the round:
+// that of the last step, or one that puts the results of the last steps together.
 func (c *compiler) bodyEnd(s *Step, ends []end) (last, result string) {
 	if len(ends) == 1 && ends[0].when == "" {
 		if of := c.stepOf(ends[0].from); of != nil {

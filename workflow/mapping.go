@@ -8,7 +8,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// This file has the step that does its body for all items of a list side by side, each in a run of its own.
+// This file has the step that does its body for all items of a list side by side, each in a run of its
+// own.
 
 // mapBody is such a step.
 type mapBody struct {
@@ -66,8 +67,8 @@ func (c *compiler) eachItem(s *Step, b *mapBody, in []end) []end {
 	return []end{{from: s.ID}}
 }
 
-// child is the graph of the runs of a map, nil if nothing more is made. What it reads of the workflow around it
-// becomes an argument of the node that makes its inputs.
+// child is the graph of the runs of a map, nil if nothing more is made. What it reads of the workflow
+// around it becomes an argument of the node that makes its inputs.
 func (c *compiler) child(s *Step, b *mapBody, n *workgraph.Node, pseudo *Step) *workgraph.Graph {
 	sub := newCompiler(c.teller, c.d)
 	sub.g.Name = s.ID

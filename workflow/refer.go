@@ -9,7 +9,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// This file finds what a reference stands for at the place of a step, and tells of those that stand for nothing.
+// This file finds what a reference stands for at the place of a step, and tells of those that stand for
+// nothing.
 
 // tellRef tells a fault of a reference in v. It is false.
 func (c *compiler) tellRef(r ref, v *value, code, hint, format string, args ...any) bool {
@@ -17,8 +18,8 @@ func (c *compiler) tellRef(r ref, v *value, code, hint, format string, args ...a
 	return false
 }
 
-// known finds what a reference of a step stands for. It tells of one to something that is not there, or does not
-// come before the step, or with sure may not have run.
+// known finds what a reference of a step stands for. It tells of one to something that is not there, or
+// does not come before the step, or with sure may not have run.
 func (c *compiler) known(s *Step, r *ref, v *value, sure bool) bool {
 	if l := c.itemOf(s, r.step); l != nil {
 		r.node, r.path = l.ID, append([]part{{itemID, -1}}, r.path...)
@@ -138,7 +139,8 @@ func (c *compiler) itemOf(s *Step, name string) *Step {
 	return nil
 }
 
-// stepOf is the step whose result is there when a node has ended, nil for nodes that are no end of a step.
+// stepOf is the step whose result is there when a node has ended, nil for nodes that are no end of a
+// step.
 func (c *compiler) stepOf(node string) *Step {
 	if s := c.steps[node]; s != nil {
 		return s
@@ -184,7 +186,8 @@ func (c *compiler) merged(s *Step, ids []string) []ref {
 	return out
 }
 
-// filled is an expression in whose place of references stand the values. ok is false if one means nothing.
+// filled is an expression in whose place of references stand the values. ok is false if one means
+// nothing.
 func (c *compiler) filled(v *value, known func(r *ref) bool) (src string, ok bool) {
 	src = v.text
 	refs := c.refs(v)

@@ -19,8 +19,8 @@ type rule struct {
 	ofItem bool
 }
 
-// operators are the comparisons by name. Each makes an expression of the value, which is there, and of the
-// one that it is compared with.
+// operators are the comparisons by name. Each makes an expression of the value, which is there, and of
+// the one that it is compared with.
 var operators = map[string]func(x, y string) string{
 	"equals":       func(x, y string) string { return x + " == " + y },
 	"not_equals":   func(x, y string) string { return x + " != " + y },
@@ -58,7 +58,8 @@ func ordered(x, y string) string {
 	return "type(" + x + ") in [int, uint, double] && "
 }
 
-// alone are the operators that compare with nothing, and absent those that hold where there is no value.
+// alone are the operators that compare with nothing, and absent those that hold where there is no
+// value.
 var (
 	alone  = []string{"is_true", "is_false", "is_empty", "is_not_empty", "exists", "not_exists"}
 	absent = []string{"not_equals", "not_contains", "not_in", "is_empty", "not_exists"}
@@ -95,8 +96,8 @@ func (t *teller) rulesIn(list []*value) []*object {
 	return out
 }
 
-// reference is the reference of the first of some keys that is there, with or without braces. It is nil if
-// there is none, which is told.
+// reference is the reference of the first of some keys that is there, with or without braces. It is nil
+// if there is none, which is told.
 func (o *object) reference(keys ...string) (*value, ref) {
 	v := o.mustText(keys...)
 	if v == nil {
@@ -115,7 +116,8 @@ func (o *object) reference(keys ...string) (*value, ref) {
 	return v, r
 }
 
-// rule reads a rule: `{field, operator, value}`. Its field is one of a step, or of the item of a filter.
+// rule reads a rule: `{field, operator, value}`. Its field is one of a step, or of the item of a
+// filter.
 func (t *teller) rule(o *object, ofStep bool) rule {
 	r := rule{operator: "equals"}
 	r.field, r.ref = o.reference("field")

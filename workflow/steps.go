@@ -27,7 +27,8 @@ type Step struct {
 	set *value
 
 	at *value
-	// needs are the steps that it follows, if needsAt is not nil; others follow what stands before them.
+	// needs are the steps that it follows, if needsAt is not nil; others follow what stands before
+	// them.
 	needsAt *value
 	needs   []*value
 }
@@ -292,8 +293,8 @@ func (b *codeBody) node(c *compiler, s *Step, n *workgraph.Node) {
 	}
 }
 
-// variables are what a script gets by name: the inputs, the items of the loops and maps around it, and the
-// results of the steps right before that always ran.
+// variables are what a script gets by name: the inputs, the items of the loops and maps around it, and
+// the results of the steps right before that always ran.
 func (c *compiler) variables(s *Step) (names []string, refs []ref) {
 	give := func(name string) {
 		r := ref{step: name, at: s.at.at}
@@ -466,8 +467,8 @@ func (b *mergeBody) node(c *compiler, s *Step, n *workgraph.Node) {
 	c.evaluates(n, s.at, mergeExpr(b.mode, refs))
 }
 
-// mergeExpr is the results of steps, whose marks are their ids, as one value. In a map the result of a step that did not run is null;
-// a list leaves it out.
+// mergeExpr is the results of steps, whose marks are their ids, as one value. In a map the result of a
+// step that did not run is null; a list leaves it out.
 func mergeExpr(mode string, refs []ref) string {
 	if len(refs) == 0 && mode != "map" {
 		return "[]"

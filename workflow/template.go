@@ -23,8 +23,8 @@ type ref struct {
 	// path are the fields of the result; none means all of it.
 	path []part
 	at   Place
-	// node is the node whose result is read, step if it is empty. base is the value as an expression, and there
-	// the condition that it is there; both are those of the node if they are empty.
+	// node is the node whose result is read, step if it is empty. base is the value as an expression,
+	// and there the condition that it is there; both are those of the node if they are empty.
 	node, base, there string
 	// key is the key of the state that is read, empty for none.
 	key string
@@ -39,8 +39,8 @@ type part struct {
 // fieldOnly marks a field, and lastItem the last item of a list.
 const fieldOnly, lastItem = -1, -2
 
-// maxRef bounds the text of a reference, in bytes, and maxPath its parts: a rule asks of each whether it is
-// there.
+// maxRef bounds the text of a reference, in bytes, and maxPath its parts: a rule asks of each whether
+// it is there.
 const maxRef, maxPath = 240, 16
 
 var (
@@ -225,7 +225,8 @@ func (t *teller) collect(v *value, out *[]ref) {
 // maxPlaced is the length of the longest line in which a piece is looked for, in bytes.
 const maxPlaced = 4 << 10
 
-// placeOf is the place of a piece of a text. It is that of the whole text if the piece is written otherwise.
+// placeOf is the place of a piece of a text. It is that of the whole text if the piece is written
+// otherwise.
 func (t *teller) placeOf(v *value, piece string) Place {
 	most := strings.Count(v.text, "\n") + 2
 	for i := v.at.Line - 1; i >= 0 && i < len(t.lines) && i < v.at.Line-1+most; i++ {

@@ -64,8 +64,8 @@ func edges(g *workgraph.Graph) []string {
 	return out
 }
 
-// actors are what the steps of these tests call. Those that would ask somebody answer with what they are
-// asked.
+// actors are what the steps of these tests call. Those that would ask somebody answer with what they
+// are asked.
 func actors(t testing.TB) workgraph.Actors {
 	echo := func(args ...string) workgraph.Actor {
 		return workgraph.ActorFunc(func(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
@@ -507,8 +507,8 @@ func BenchmarkCompile(b *testing.B) {
 	}
 }
 
-// FuzzRead looks for texts that make reading or compiling fail in another way than by faults, and for graphs
-// that the machine refuses.
+// FuzzRead looks for texts that make reading or compiling fail in another way than by faults, and for
+// graphs that the machine refuses.
 func FuzzRead(f *testing.F) {
 	f.Add(switched)
 	f.Add(`{"name": "x", "steps": [{"type": "wait", "delay": "1m"}]}`)

@@ -10,7 +10,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// TestRounds reads what a node gave in all rounds of a loop: those of the last time that it was entered.
+// TestRounds reads what a node gave in all rounds of a loop: those of the last time that it was
+// entered.
 func TestRounds(t *testing.T) {
 	t.Parallel()
 	value := func(v any) (workgraph.Outcome, error) {

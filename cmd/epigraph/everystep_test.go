@@ -20,7 +20,8 @@ import (
 	"github.com/epigraph-run/epigraph/workflow"
 )
 
-// TestEveryStep runs one workflow with every type of step: a person answers, and a loop at its limit is resumed.
+// TestEveryStep runs one workflow with every type of step: a person answers, and a loop at its limit is
+// resumed.
 func TestEveryStep(t *testing.T) {
 	d := serveWith(t, fakellm.Script{Answer: func(r fakellm.Request) (fakellm.Reply, bool) {
 		text := ""

@@ -1,7 +1,7 @@
-// Package flow has the actors behind the steps of workflows that no other actor stands for: those that hand out
-// the items of a list, collect what a loop gave, hold a loop at its limit, set the state, and tell the user.
-// They are pure, so the executor and programs that run graphs in memory have the same ones. The package knows
-// calls and outcomes only.
+// Package flow has the actors behind the steps of workflows that no other actor stands for: those that
+// hand out the items of a list, collect what a loop gave, hold a loop at its limit, set the state, and
+// tell the user. They are pure, so the executor and programs that run graphs in memory have the same
+// ones. The package knows calls and outcomes only.
 package flow
 
 import (
@@ -31,7 +31,8 @@ const (
 	ReasonNotList = "NOT_A_LIST"
 	// ReasonTooLong is the reason when a list has more items than the step allows.
 	ReasonTooLong = "LIST_TOO_LONG"
-	// ReasonLimit is the reason of a loop that may not go on, and of the pause of one that may after a resume.
+	// ReasonLimit is the reason of a loop that may not go on, and of the pause of one that may after a
+	// resume.
 	ReasonLimit = "MAX_ITERATIONS"
 	// ReasonType is the reason when a value is of another type than its key of the state.
 	ReasonType = "STATE_TYPE"
@@ -74,9 +75,9 @@ func value(v any) (workgraph.Outcome, error) {
 	return workgraph.Outcome{Values: []json.RawMessage{bytes.TrimSpace(b.Bytes())}}, nil
 }
 
-// Items gives the list `over`, which has `max` items at most. A text that is a list as JSON counts as that
-// list. With `as` each item becomes the input of a run: {named: {AS: item, index: …}}, with what `with` has
-// besides.
+// Items gives the list `over`, which has `max` items at most. A text that is a list as JSON counts as
+// that list. With `as` each item becomes the input of a run: {named: {AS: item, index: …}}, with what
+// `with` has besides.
 func Items(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	var a struct {
 		Max int    `json:"max"`
@@ -119,8 +120,8 @@ func Items(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	return value(out)
 }
 
-// round is a result of Each. Next says at which byte of the list the next item stands, and how many bytes the
-// list has, so that no round reads the items before its own.
+// round is a result of Each. Next says at which byte of the list the next item stands, and how many
+// bytes the list has, so that no round reads the items before its own.
 type round struct {
 	Item  json.RawMessage `json:"item,omitempty"`
 	Index int             `json:"index"`
@@ -128,9 +129,9 @@ type round struct {
 	Next  [2]int          `json:"next"`
 }
 
-// Each gives the next item of the list that the node `list` gave, as {item, index, done}. done says that there
-// is none left. The argument `again`, which the edge that goes round hands it, tells the next round of the
-// node `loop` from a new beginning.
+// Each gives the next item of the list that the node `list` gave, as {item, index, done}. done says
+// that there is none left. The argument `again`, which the edge that goes round hands it, tells the
+// next round of the node `loop` from a new beginning.
 func Each(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	var a struct {
 		List string `json:"list"`
@@ -175,8 +176,8 @@ func past(raw []byte, n int) int {
 	return at
 }
 
-// itemAt is the item of a list at a place behind its bracket or another item, and the place behind it. It is
-// nil at the end of the list.
+// itemAt is the item of a list at a place behind its bracket or another item, and the place behind it.
+// It is nil at the end of the list.
 func itemAt(raw []byte, at int) (item json.RawMessage, end int) {
 	for at < len(raw) && strings.IndexByte(", \t\r\n", raw[at]) >= 0 {
 		at++
@@ -206,8 +207,8 @@ func Collect(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	return value(list)
 }
 
-// Limit is called when a loop has gone round as often as it may, `max` times: it pauses the run, which a resume
-// lets go on for as many rounds, or with `fail` it fails.
+// Limit is called when a loop has gone round as often as it may, `max` times: it pauses the run, which
+// a resume lets go on for as many rounds, or with `fail` it fails.
 func Limit(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	var a struct {
 		Max  int  `json:"max"`
@@ -222,8 +223,8 @@ func Limit(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	return workgraph.Outcome{Values: []json.RawMessage{json.RawMessage("null")}, Pause: ReasonLimit}, nil
 }
 
-// Set updates keys of the run's state by `state`, an object. `types` are JSON Schema types by key; a value of
-// another type is refused. The result is `state`.
+// Set updates keys of the run's state by `state`, an object. `types` are JSON Schema types by key; a
+// value of another type is refused. The result is `state`.
 func Set(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	var a struct {
 		Types map[string]string `json:"types"`
