@@ -101,6 +101,7 @@ func (l *loop) read(ctx context.Context, c *workgraph.Call, d *definition, r *ro
 	resp, err := response.ReadCalls(raw, d.Reasoner != actorLLM)
 	if err == nil {
 		resp.TakeTaskCalls(d.TaskTools)
+		d.signals(ctx, resp)
 	}
 	return resp, err
 }
@@ -120,7 +121,7 @@ func (l *loop) act(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, e
 	if err != nil {
 		return toObserve(verdict{Refused: errs.Clip(err.Error(), maxTold+maxPlanTold)})
 	}
-	if c.Stopping && (said.Status == response.Pending || said.Acts()) {
+	if c.Stopping && (said.Status == response.Pending || said.Acts() || len(said.Signals) > 0) {
 		// Not a verdict, which could be taken for the answer of a person.
 		return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, workgraph.ReasonStopped, "the agent was stopped before it was done")
 	}
@@ -289,7 +290,7 @@ func (d *definition) actGroups(ctx context.Context, said *response.Response, v v
 				arguments = a.typed(arguments)
 			}
 			named := a.node(ctx, place, w.Type, arguments, &f).Named
-			if a.HandOver && n > 1 {
+			if a.HandOver && n+len(said.Signals) > 1 {
 				f.add("%s: %s hands over to another agent, which ends the round: make it the only action", place, w.Type)
 			}
 			if a.shares() && !a.HandOver {
@@ -440,6 +441,9 @@ func exactNumbers(raw json.RawMessage) bool {
 // unknown says that there is no such action, and which there are.
 func (p *policy) unknown(name string) string {
 	names := sorted(p.Actions)
+	if p.Signals[name] != nil {
+		return fmt.Sprintf("%s is no action but a signal: call it as a tool", name)
+	}
 	name = errs.Clip(name, 80)
 	for _, n := range names {
 		if _, ok := near.Within(strings.ToLower(name), strings.ToLower(n), len(n)/4); ok {

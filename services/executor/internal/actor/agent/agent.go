@@ -61,6 +61,20 @@ const callProperties = `
       "properties": {"nano_usd": {"type": "integer", "minimum": 0}, "tokens": {"type": "integer", "minimum": 0}}
     },
     "timeout": {"type": "string", "description": "How long the agent may take at most, like 1h."},
+    "signals": {
+      "type": "object", "maxProperties": 64,
+      "description": "Tools that end the turn of an agent of the tools form, by name. Nothing is called; the result of the agent tells of them. An agent with a name takes these besides its own.",
+      "propertyNames": {"pattern": "^[A-Za-z0-9_.-]{1,64}$"},
+      "additionalProperties": {
+        "type": "object", "additionalProperties": false,
+        "properties": {
+          "description": {"type": "string", "description": "What it is for, for the reasoner."},
+          "schema": {"type": "object", "description": "JSON Schema of the arguments; any when absent."},
+          "reply": {"type": "string", "maxLength": 2048, "description": "What the reasoner is told, with the first 100 characters of an argument as {NAME}; noted when absent."}
+        }
+      }
+    },
+    "as_message": {"type": "boolean", "description": "Whether the result is {text, calls, signals, thread_id}: the text, the names of the actions that were called in this turn, the signals that ended it, and the thread."},
     "thread": {
       "type": "object", "additionalProperties": false,
       "description": "How the thread is kept if no thread_id is given: a conversation until it is deleted, an ephemeral one for an hour after its last use (the default), that of a run until the agent's run has ended.",

@@ -103,8 +103,9 @@ type round struct {
 	last *state.Item
 	// from is up to where the thread can be read.
 	from standing.Place
-	// answeredCall says that a person's answer is the answer of the call that asked for it.
-	answeredCall bool
+	// answeredCall says that a person's answer is the answer of the call that asked for it, and signaled that
+	// the round ends the turn by the signals of the response.
+	answeredCall, signaled bool
 	// summary stands for the older part of the thread. settled says that none is asked for in this round any
 	// more.
 	summary *summary

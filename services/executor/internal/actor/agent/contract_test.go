@@ -75,6 +75,7 @@ func TestContract(t *testing.T) {
 		return map[string][]string{"prompt": s, "tools": s, "plan": append([]string{plan}, s...)}
 	}
 	parallel := map[string][]string{"prompt": {acts("", "search+search"), `{"result": "b1"}`, `{"result": "b2"}`, over}, "plan": {plan, acts("", "search+search"), `{"result": "b1"}`, `{"result": "b2"}`, over}}
+	noSignals := map[string]string{"prompt": "signals has no effect: only the tools form calls tools", "plan": "signals has no effect"}
 	noBranch := map[string]string{"tools": "the tools form does not branch"}
 	sub := func(more string) string {
 		return `"actions": {"search": {"actor": "agent", "named": {"reasoner": "r2", "actions": {"x": {"actor": "tool"}}}` + more + `}}`
@@ -142,6 +143,11 @@ func TestContract(t *testing.T) {
 		"history.summarize.prompt":     {elsewhere: "TestHistory/Summarize"},
 		"task_tools":                   {given: `"task_tools": []`, want: "or when you need an answer from the user", refused: map[string]string{"prompt": "task_tools has no effect", "plan": "task_tools has no effect"}},
 		"step_by_step":                 {given: `"step_by_step": true`, want: agent.ReasonStep},
+		"as_message":                   {given: `"as_message": true`, want: `"signals":[],"thread_id":"thr_`},
+		"signals":                      {given: `"signals": {"route": {}}`, want: `"route"`, refused: noSignals},
+		"signals.description":          {given: `"signals": {"route": {"description": "the description"}}`, want: "the description", refused: noSignals},
+		"signals.schema":               {given: `"signals": {"route": {"schema": {"properties": {"theprop": {"type": "string"}}}}}`, want: "theprop", refused: noSignals},
+		"signals.reply":                {elsewhere: "TestSignals/Reply"},
 		"budget":                       {elsewhere: "engine: TestAgentLimits/*/Budget"},
 		"budget.nano_usd":              {elsewhere: "engine: TestAgentLimits/*/Budget"},
 		"budget.tokens":                {elsewhere: "engine: TestAgentLimits/*/Budget"},

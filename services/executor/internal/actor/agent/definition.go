@@ -52,6 +52,8 @@ type definition struct {
 	MaxBranches    int  `json:"max_branches"`
 	MaxNoProgress  int  `json:"max_no_progress"`
 	StepByStep     bool `json:"step_by_step,omitempty"`
+	// AsMessage says that the result tells what was called and signaled beside the text.
+	AsMessage bool `json:"as_message,omitempty"`
 	// TaskTools are the tools of the agent's own, in the tools form.
 	TaskTools []string `json:"task_tools"`
 
@@ -94,13 +96,13 @@ type summarizer struct {
 
 // definitionFields are the arguments that make up a definition, besides those of the policy.
 var definitionFields = []string{"system", "reasoner", "reasoner_args", "form", "template", "dispatch", "dispatch_args", "solver", "summarizer", "branch",
-	"branching_agent_start_as_new", "task_tools", "max_rounds", "max_branch_depth", "max_branches", "max_no_progress", "step_by_step", "history", argThread}
+	"branching_agent_start_as_new", "task_tools", "max_rounds", "max_branch_depth", "max_branches", "max_no_progress", "step_by_step", "history", argThread, argAsMessage}
 
 // limitFields are the arguments that bound a call.
 var limitFields = []string{"timeout", "budget"}
 
 // callFields are arguments of the node's own that one call of the agent uses and its loop does not.
-var callFields = append([]string{argUpstream}, limitFields...)
+var callFields = append([]string{argUpstream, argAsMessage}, limitFields...)
 
 func defaultDefinition() definition {
 	return definition{policy: defaults(), Reasoner: actorLLM, Form: formPrompt, Dispatch: dispatchGroups, Branch: true,
@@ -197,7 +199,13 @@ func (d *definition) check(ctx context.Context) error {
 	if err := d.Thread.check(); err != nil {
 		return err
 	}
-	return d.policy.check(ctx, d.Dispatch != dispatchPlan)
+	if err := d.policy.check(ctx, d.Dispatch != dispatchPlan); err != nil {
+		return err
+	}
+	if len(d.Signals) > 0 && d.Form != formTools {
+		return badArgument(argSignals, "%s", toolsOnly)
+	}
+	return d.checkSignals()
 }
 
 // checkTools reports a tool of the agent's own that there is not, or that has the name of an action.
@@ -303,6 +311,9 @@ func (d *definition) instructions() string {
 			b.WriteString(". Call " + response.AskUser + " when you need an answer from the user, and nothing else besides.\n")
 		} else {
 			b.WriteString(", or when you need an answer from the user.\n")
+		}
+		if len(d.Signals) > 0 {
+			fmt.Fprintf(&b, "Your turn ends with a call of %s: what is to be done besides in this turn, call in the same message.\n", strings.Join(sorted(d.Signals), " or "))
 		}
 	case d.Dispatch == dispatchPlan:
 		b.WriteString(planInstructions)

@@ -38,6 +38,7 @@ func TestExamples(t *testing.T) {
 		"approve.json":  `"paid 7 to bob"`,
 		"named.json":    `"The Nile is 6650 km long."`,
 		"handover.json": `"You get 20 back."`,
+		"signals.json":  `"Planned: onboard Acme Corp"`,
 		"starlark.json": `{"Bergen": 500, "Oslo": 730}`,
 	}
 	files, err := filepath.Glob(examples + "*.json")

@@ -444,7 +444,9 @@ func (l *loop) branch(ctx context.Context, c *workgraph.Call) (workgraph.Outcome
 		in.ActionResults = append(in.ActionResults, found(u, a.Action))
 	}
 	in.Thread = ids.New(thread.IDPrefix)
-	return d.start(&in, callLimits{}, true)
+	mine := *d
+	mine.AsMessage = false // its result is one of a round
+	return mine.start(&in, callLimits{}, true)
 }
 
 // actGraph checks a graph of a reasoner, unless it was made of a plan, and goes to groups.

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"encoding/json"
+	"maps"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/response"
@@ -83,7 +84,7 @@ func (d *definition) graph() (*workgraph.Graph, error) {
 		id := doNode(name)
 		if a.HandOver {
 			// What such an agent gives is the result of the run.
-			add(workgraph.Node{ID: id, Name: name, Kind: workgraph.ToolKind, Actor: a.Actor, Named: undisturbed(a.Actor, a.Named), Timeout: a.Timeout, Retry: workgraph.Retry{MaxAttempts: a.MaxAttempts}})
+			add(workgraph.Node{ID: id, Name: name, Kind: workgraph.ToolKind, Actor: a.Actor, Named: d.answering(undisturbed(a.Actor, a.Named)), Timeout: a.Timeout, Retry: workgraph.Retry{MaxAttempts: a.MaxAttempts}})
 			continue
 		}
 		add(workgraph.Node{ID: id, Name: name, Kind: workgraph.ToolKind, Actor: a.Actor, Named: undisturbed(a.Actor, a.Named), Timeout: a.Timeout, Effect: a.Effect,
@@ -117,6 +118,19 @@ func (d *definition) graph() (*workgraph.Graph, error) {
 		back(nodeSummarized)
 	}
 	return g, nil
+}
+
+// answering are the arguments of an agent whose result is that of this one.
+func (d *definition) answering(named map[string]json.RawMessage) map[string]json.RawMessage {
+	if !d.AsMessage {
+		return named
+	}
+	out := maps.Clone(named)
+	if out == nil {
+		out = map[string]json.RawMessage{}
+	}
+	out[argAsMessage] = json.RawMessage("true")
+	return out
 }
 
 // reasonerNode is the node that reasons, with what it is told in every round.
@@ -157,17 +171,21 @@ type tool struct {
 
 func (d *definition) nativeTools() []tool {
 	out := []tool{}
-	for _, name := range sorted(d.Actions) {
-		a := d.Actions[name]
-		schema := a.visible()
+	add := func(name, description string, schema json.RawMessage) {
 		if len(schema) == 0 {
 			schema = json.RawMessage(`{"type":"object"}`)
 		}
-		out = append(out, tool{Name: name, Description: a.Description, Schema: schema})
+		out = append(out, tool{Name: name, Description: description, Schema: schema})
+	}
+	for _, name := range sorted(d.Actions) {
+		add(name, d.Actions[name].Description, d.Actions[name].visible())
+	}
+	for _, name := range sorted(d.Signals) {
+		add(name, d.Signals[name].Description, d.Signals[name].Schema)
 	}
 	for _, name := range d.TaskTools {
 		description, schema := response.TaskTool(name)
-		out = append(out, tool{Name: name, Description: description, Schema: schema})
+		add(name, description, schema)
 	}
 	return out
 }
@@ -190,6 +208,8 @@ type position struct {
 	Asked *state.Span `json:"asked,omitempty"`
 	// Again is the round from which a summary is asked for again after one that failed.
 	Again int `json:"again,omitempty"`
+	// Called are the actions that were called in this turn, each once.
+	Called []string `json:"called,omitempty"`
 }
 
 func positionOf(c *workgraph.Call) (position, error) {

@@ -67,7 +67,7 @@ func (n Named) spec(name string, limits Limits) (actor.Spec, error) {
 		description = "The agent " + name + "."
 	}
 	return actor.Spec{Name: actorAgent + "/" + name, Version: "1", Effect: workgraph.Idempotent, SeesPlace: true, Computes: true, Description: description,
-		WaitsFor: []string{"timeout"}, MakesInternal: true, Examine: examineNamed,
+		WaitsFor: []string{"timeout"}, MakesInternal: true, Examine: d.examineCall,
 		Inner:  func(*workgraph.Node) []workgraph.InnerNode { return inner(&workgraph.Node{Named: own}) },
 		Schema: `{"type": "object", "additionalProperties": false, "properties": {` + givenProperties + `,` + callProperties + `}}`,
 		Actor: workgraph.ActorFunc(func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
@@ -77,16 +77,30 @@ func (n Named) spec(name string, limits Limits) (actor.Spec, error) {
 				one := *a
 				mine.Actions[k] = &one
 			}
+			if err := mine.add(ctx, c.Own); err != nil {
+				return workgraph.Outcome{}, err
+			}
 			return mine.call(ctx, c, limits)
 		})}, nil
 }
 
-func examineNamed(_ context.Context, n *workgraph.Node) []workgraph.Argument {
+// examineCall returns the faults of the own arguments of a node that calls an agent with a name.
+func (d *definition) examineCall(ctx context.Context, n *workgraph.Node) []workgraph.Argument {
 	if text, ok := actor.OwnText(n, "timeout"); ok {
-		_, err := wait.Timeout(text)
-		return actor.Faulty("timeout", err)
+		if _, err := wait.Timeout(text); err != nil {
+			return actor.Faulty("timeout", err)
+		}
 	}
-	return nil
+	mine := *d
+	err := mine.add(ctx, n.Named)
+	if err == nil || ctx.Err() != nil {
+		return nil
+	}
+	name := argSignals
+	if e, ok := errors.AsType[*argumentError](err); ok {
+		name = e.argument
+	}
+	return actor.Faulty(name, err)
 }
 
 // arguments reads the definition as the own arguments of a node.

@@ -43,6 +43,10 @@ func (l *loop) round(ctx context.Context, c *workgraph.Call, d *definition) (*ro
 // observe closes a round: it appends the state to the thread, and gives the result or what is told next.
 func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	d, err := l.definitions.of(c)
+	if err == nil && len(d.Signals) > 0 {
+		// Which calls are signals depends on their schemas.
+		d, err = l.definitions.whole(ctx, c.Own["definition"])
+	}
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
@@ -72,11 +76,11 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 		return workgraph.Outcome{}, err
 	}
 	pos := r.moved(a, item)
-	pos.Runs = at.Runs
+	pos.Runs, pos.Called = at.Runs, r.called(said, item)
 	var out workgraph.Outcome
 	switch {
 	case end.over:
-		out = workgraph.Outcome{Values: []json.RawMessage{end.result}, Select: &workgraph.Select{Others: workgraph.SelectNone}}
+		out, err = r.final(&end, said, &pos)
 	case end.handOver != "":
 		out, err = d.handOver(&end, &a, pos)
 	default:
@@ -190,7 +194,10 @@ func (r *round) outcome(said *response.Response, item *state.Item) (ending, erro
 			return end, nil
 		}
 	}
-	return ending{}, r.acted(said, item)
+	if err := r.acted(said, item); err != nil || len(said.Signals) == 0 {
+		return ending{}, err
+	}
+	return r.signal(said, item), nil
 }
 
 // decided is how the round goes on if nothing was done in it. decided is false if there was something to do.
@@ -198,6 +205,8 @@ func (r *round) decided(v *verdict, said *response.Response, item *state.Item) (
 	switch {
 	case v.Refused != "":
 		r.refuse(item, v.Refused)
+	case v.Done && len(said.Signals) > 0:
+		end = r.signal(said, item)
 	case v.Done && said.Status == response.Completed:
 		end = ending{over: true, result: r.result(v.Result)}
 	case v.HandOver != "":

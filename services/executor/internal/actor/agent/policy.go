@@ -24,13 +24,15 @@ type policy struct {
 	ResultSchema   json.RawMessage    `json:"result_schema,omitempty"`
 	MaxActions     int                `json:"max_actions"`
 	MaxResultBytes int                `json:"max_result_bytes"`
+	// Signals are tools that end the turn.
+	Signals map[string]*signal `json:"signals,omitempty"`
 
 	result *workgraph.Schema
 	// resultFault says why there is no result although there is a ResultSchema.
 	resultFault error
 }
 
-var policyFields = []string{"actions", "allow_graph", "result_schema", "max_actions", "max_result_bytes"}
+var policyFields = []string{"actions", "allow_graph", "result_schema", "max_actions", "max_result_bytes", argSignals}
 
 // action is one thing that may be done.
 type action struct {
@@ -157,6 +159,11 @@ func (p *policy) complete() {
 			a.Actor = name
 		}
 	}
+	for name, s := range p.Signals {
+		if s == nil {
+			p.Signals[name] = &signal{}
+		}
+	}
 }
 
 // compile checks the actions and compiles all schemas. It notes the faults.
@@ -166,6 +173,9 @@ func (p *policy) compile(ctx context.Context) {
 	}
 	if len(p.ResultSchema) > 0 {
 		p.result, p.resultFault = workgraph.CompileSchema(ctx, p.ResultSchema)
+	}
+	for _, s := range p.Signals {
+		s.fault = s.check(ctx)
 	}
 }
 

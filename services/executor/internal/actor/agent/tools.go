@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -71,6 +72,8 @@ func (r *round) answered(item *state.Item, own []response.TaskCall) ([]workgraph
 		answer := message{Role: "tool", ToolCallID: call.ID}
 		at := slices.IndexFunc(own, func(c response.TaskCall) bool { return c.Index == i })
 		switch one, ok := answers[call.ID]; {
+		case at >= 0 && own[at].Signal && !r.signaled:
+			answer.Content, answer.IsError = cmp.Or(item.Refused, notDone), true
 		case at >= 0 && own[at].Asks():
 			answer.Content, r.answeredCall = strings.Join(replies(item.Answer), "\n"), true
 		case at >= 0:
@@ -82,7 +85,7 @@ func (r *round) answered(item *state.Item, own []response.TaskCall) ([]workgraph
 		case len(m.Calls) == 1 && len(item.ActionResults) == 1:
 			answer.Content, answer.IsError = r.d.answer(&item.ActionResults[0])
 		default:
-			answer.Content, answer.IsError = "it was not done", true
+			answer.Content, answer.IsError = notDone, true
 		}
 		it, err := messageItem(answer, maxMessage/len(m.Calls))
 		if err != nil {
@@ -99,6 +102,9 @@ func (r *round) answered(item *state.Item, own []response.TaskCall) ([]workgraph
 	}
 	return out, nil
 }
+
+// notDone is the answer to a call that was put off by another one.
+const notDone = "it was not done"
 
 // answer is what a model is told of one call.
 func (d *definition) answer(one *state.Result) (content string, failed bool) {

@@ -48,8 +48,10 @@ type Response struct {
 	DescriptionExtended string
 	// Calls says that the groups are native tool calls, each of which wants an answer.
 	Calls bool
-	// TaskCalls are calls that were not actions but said something of the task.
+	// TaskCalls are calls that were not actions but said something of the task, or are signals.
 	TaskCalls []TaskCall
+	// Signals are calls that end the turn once the actions are done.
+	Signals []Signal
 	// empty says that groups were written, all without an action.
 	empty bool
 }
@@ -78,6 +80,8 @@ type Action struct {
 	Memory   string `json:"memory_target,omitempty"`
 	// texts says that the arguments were written as texts, so that a schema may read them as other types.
 	texts bool
+	// index is the place of the tool call in its message.
+	index int
 }
 
 // Texts reports whether every argument was written as a text, as in XML. A number is the text of a number
@@ -277,7 +281,7 @@ func (m *assistant) read(text func(string) (*Response, error)) (*Response, error
 		if err != nil {
 			return nil, fmt.Errorf("tool_calls[%d]: the arguments of %.80q must be a JSON object: %w", i, c.Name, err)
 		}
-		group[i] = Action{Type: strings.TrimSpace(c.Name), Arguments: args, Call: c.ID}
+		group[i] = Action{Type: strings.TrimSpace(c.Name), Arguments: args, Call: c.ID, index: i}
 	}
 	r.Groups = [][]Action{group}
 	return r, nil

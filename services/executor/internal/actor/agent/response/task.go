@@ -38,18 +38,20 @@ func TaskTool(name string) (description string, schema json.RawMessage) {
 	return "Says how far the task is.", object(`"description":{"type":"string","description":"In a few words."},"details":{"type":"string","description":"In full, for yourself in later rounds."}`, `"description"`)
 }
 
-// TaskCall is a call of one of these tools. Answer is what the model is told; it is empty for a question,
-// which a person answers.
+// TaskCall is a call of one of these tools, or of a signal. Answer is what the model is told; it is empty for
+// a question, which a person answers.
 type TaskCall struct {
 	// Call is the id of the call, and Index its place in the message.
 	Call   string
 	Index  int
 	Answer string
 	Failed bool
+	// Signal says that the call is one of Response.Signals.
+	Signal bool
 }
 
 // Asks reports whether the call is a question to the user.
-func (c TaskCall) Asks() bool { return c.Answer == "" }
+func (c TaskCall) Asks() bool { return c.Answer == "" && !c.Signal }
 
 // TakeTaskCalls takes the calls of these tools out of the groups, and what they say into the response.
 func (r *Response) TakeTaskCalls(tools []string) {
@@ -64,7 +66,7 @@ func (r *Response) TakeTaskCalls(tools []string) {
 			rest = append(rest, *a)
 			continue
 		}
-		c := TaskCall{Call: a.Call, Index: i}
+		c := TaskCall{Call: a.Call, Index: a.index}
 		asked, err := r.takeTaskCall(a, &c)
 		if err != nil {
 			c.Answer, c.Failed = err.Error(), true

@@ -141,6 +141,7 @@ func TestHostileMemory(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		if r, err := Read(in); err == nil {
 			r.TakeTaskCalls(TaskTools())
+			r.TakeSignals(func(string, map[string]json.RawMessage) (string, bool, error) { return "noted", true, nil })
 		}
 		Remarks(string(in))
 		runtime.ReadMemStats(&after)

@@ -91,6 +91,8 @@ type Response struct {
 	// Graph is a graph in place of next actions: of actions, or of the problems of a plan.
 	Graph            json.RawMessage     `json:"graph,omitempty"`
 	InstantLearnings []response.Learning `json:"instant_learnings,omitempty"`
+	// Signals are the names of the signals that ended the turn.
+	Signals []string `json:"signals,omitempty"`
 }
 
 // Results are what became of the actions of a round: one entry for each group, in order.
