@@ -144,6 +144,8 @@ var table = map[string][]Scope{
 	"epigraph.registry.v1.WorkflowService/ListWorkflowVersions":  run,
 	"epigraph.registry.v1.WorkflowService/SetWorkflowAlias":      run,
 	"epigraph.registry.v1.WorkflowService/DeleteWorkflowAlias":   run,
+	"epigraph.registry.v1.WorkflowService/ForkWorkflow":          run,
+	"epigraph.registry.v1.WorkflowService/DiffWorkflowVersions":  run,
 	"epigraph.registry.v1.WorkflowService/DeprecateWorkflow":     run,
 	"epigraph.registry.v1.WorkflowService/DeleteWorkflow":        run,
 	"epigraph.registry.v1.WorkflowService/ValidateWorkflow":      run,

@@ -248,10 +248,12 @@ type Deps struct {
 	Admission *admission.Control
 	// Computing is shared by all services of the process; nil means one of the executor's own.
 	Computing *turns.Turns
+	// Catalog is the catalog of workflows; nil means that there is none: only Config.Workflows is looked at.
+	Catalog registryv1.WorkflowServiceClient
 	// Actors are called beside the built-in ones, and in place of those with the same name.
 	Actors workgraph.Actors
-	// Workflows finds the graph of "workflow/SLUG@VERSION" for a namespace, in place of Config.Workflows.
-	// errs.Unavailable is retried, any other error fails the visit.
+	// Workflows finds the graph of "workflow/SLUG@VERSION" for a namespace, in place of
+	// Config.Workflows and of Catalog. errs.Unavailable is retried, any other error fails the visit.
 	Workflows func(ctx context.Context, namespace, ref string) (*workgraph.Graph, error)
 	// Telemetry reports; nil means none.
 	Telemetry *obs.Telemetry
@@ -377,7 +379,7 @@ func (s *Service) openStores(ctx context.Context, cfg Config, d Deps, answered f
 		return stores{}, err
 	}
 	s.opened(s.maintenance)
-	if st.workflows, err = openWorkflows(cfg.Workflows, d.Workflows); err != nil {
+	if st.workflows, err = openWorkflows(cfg.Workflows, d); err != nil {
 		return stores{}, err
 	}
 	s.opened(st.workflows)
@@ -410,7 +412,7 @@ func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err 
 		govern(&deps, s.governor, cfg, models)
 	}
 	if d.Registry != nil {
-		reg := rpc.NewRegistry(d.Registry, databaseName(st.tokenKey))
+		reg := rpc.NewRegistry(d.Registry, d.Catalog, databaseName(st.tokenKey))
 		if s.outbox, err = outbox.New(st.journal, reg, outbox.Options{Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}); err != nil {
 			return err
 		}
@@ -441,7 +443,7 @@ func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err 
 	}
 	s.limitServer = rpc.NewLimitServer(st.limits, s.limits.Refresh, s.engine.Programs().UnknownActor)
 	s.workers.Own(s.engine.Owner, s.engine.Held)
-	s.server = rpc.NewServer(s.engine, archived{st.plain}, actors.specs, s.workers.Registered, d.Registry != nil, d.Admission)
+	s.server = rpc.NewServer(s.engine, archived{st.plain}, actors.specs, s.workers.Registered, d.Registry != nil, d.Admission, st.workflows.catalog)
 	runs := rpc.Scheduled{Server: s.server}
 	if s.schedules, err = schedule.New(st.schedules, runs, cfg.MaxSchedules, s.log, d.Telemetry.MeterProvider); err != nil {
 		return fmt.Errorf("make controller of schedules: %w", err)

@@ -139,6 +139,7 @@ func (b *fakeRegistry) PriceUsage(_ context.Context, r *registryv1.PriceUsageReq
 
 // fixture is an executor behind real gRPC, with a registry beside it.
 type fixture struct {
+	catalog fakeCatalog
 	executorv1.ExecutorServiceClient
 	registry *fakeRegistry
 	conn     *grpc.ClientConn
@@ -167,6 +168,7 @@ func serveBeside(t *testing.T, registry *fakeRegistry, actors workgraph.Actors, 
 	regServer, err := grpckit.NewServer(grpckit.Options{Telemetry: tel})
 	require.NoError(t, err)
 	registryv1.RegisterRegistryServiceServer(regServer, f.registry)
+	registryv1.RegisterWorkflowServiceServer(regServer, &f.catalog)
 	regConn, err := grpckit.Dial("registry", grpckit.DialOptions{Buf: &buf, Telemetry: tel})
 	require.NoError(t, err)
 
@@ -175,7 +177,7 @@ func serveBeside(t *testing.T, registry *fakeRegistry, actors workgraph.Actors, 
 	for _, f := range change {
 		f(&cfg)
 	}
-	svc, err := executor.Open(t.Context(), cfg, executor.Deps{Registry: registryv1.NewRegistryServiceClient(regConn), Actors: actors, Telemetry: tel})
+	svc, err := executor.Open(t.Context(), cfg, executor.Deps{Registry: registryv1.NewRegistryServiceClient(regConn), Catalog: registryv1.NewWorkflowServiceClient(regConn), Actors: actors, Telemetry: tel})
 	require.NoError(t, err)
 	server, err := grpckit.NewServer(grpckit.Options{Telemetry: tel})
 	require.NoError(t, err)

@@ -4,36 +4,57 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/rpc"
 	"github.com/epigraph-run/epigraph/services/executor/internal/workflowdir"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 // workflows is where the graphs of workflow versions come from.
 type workflows struct {
-	find func(ctx context.Context, namespace, ref string) (*workgraph.Graph, error) // nil when there are none
-	dir  *workflowdir.Dir
+	// find, if not nil, is asked in place of the others.
+	find    func(ctx context.Context, namespace, ref string) (*workgraph.Graph, error)
+	dir     *workflowdir.Dir
+	catalog *rpc.Catalog
 }
 
-func openWorkflows(folder string, find func(ctx context.Context, namespace, ref string) (*workgraph.Graph, error)) (workflows, error) {
-	if find != nil || folder == "" {
-		return workflows{find: find}, nil
+func openWorkflows(folder string, d Deps) (w workflows, err error) {
+	if d.Catalog != nil {
+		w.catalog = rpc.NewCatalog(d.Catalog)
 	}
-	dir, err := workflowdir.Open(folder)
-	if err != nil {
+	if w.find = d.Workflows; w.find != nil || folder == "" {
+		return w, nil
+	}
+	if w.dir, err = workflowdir.Open(folder); err != nil {
 		return workflows{}, fmt.Errorf("executor: %w", err)
 	}
-	return workflows{dir.Workflow, dir}, nil
+	return w, nil
 }
 
-// Workflow implements engine.Workflows.
+// Workflow implements engine.Workflows. The folder goes before the catalog, so that what it has is found
+// without a registry.
 func (w workflows) Workflow(ctx context.Context, namespace, ref string) (*workgraph.Graph, error) {
-	return w.find(ctx, namespace, ref)
+	if w.find != nil {
+		return w.find(ctx, namespace, ref)
+	}
+	if w.dir != nil {
+		g, missing := w.dir.Workflow(ctx, namespace, ref)
+		if w.catalog == nil || !errs.Is(missing, errs.NotFound) {
+			return g, missing
+		}
+		g, err := w.catalog.Version(ctx, namespace, ref)
+		if errs.Is(err, errs.NotFound) || errs.Is(err, errs.InvalidArgument) {
+			err = missing // it tells what there is
+		}
+		return g, err
+	}
+	return w.catalog.Version(ctx, namespace, ref)
 }
 
 // orNil is nil without workflows, which the engine distinguishes.
 func (w workflows) orNil() engine.Workflows {
-	if w.find == nil {
+	if w.find == nil && w.dir == nil && w.catalog == nil {
 		return nil
 	}
 	return w

@@ -12,9 +12,9 @@ import (
 func TestOpenWorkflows(t *testing.T) {
 	t.Parallel()
 	t.Run("Deps/GoBeforeTheFolder", func(t *testing.T) {
-		w, err := openWorkflows("/nowhere", func(_ context.Context, namespace, ref string) (*workgraph.Graph, error) {
+		w, err := openWorkflows("/nowhere", Deps{Workflows: func(_ context.Context, namespace, ref string) (*workgraph.Graph, error) {
 			return &workgraph.Graph{Name: namespace + " " + ref}, nil
-		})
+		}})
 		require.NoError(t, err)
 		g, err := w.orNil().Workflow(t.Context(), "acme", "workflow/a@1")
 		require.NoError(t, err)
@@ -22,7 +22,7 @@ func TestOpenWorkflows(t *testing.T) {
 		require.NoError(t, w.Close())
 	})
 	t.Run("None/IsNil", func(t *testing.T) {
-		w, err := openWorkflows("", nil)
+		w, err := openWorkflows("", Deps{})
 		require.NoError(t, err)
 		require.Nil(t, w.orNil())
 		require.NoError(t, w.Close())

@@ -55,7 +55,9 @@ func serveKeys(t *testing.T, cfg registry.Config, keys grpckit.AuthConfig) func(
 func serveAs(t *testing.T, cfg registry.Config, keys grpckit.AuthConfig, tel *obs.Telemetry) (func(key string) registryv1.RegistryServiceClient, *registry.Service) {
 	t.Helper()
 	dial, s := serveConn(t, cfg, keys, tel)
-	return func(key string) registryv1.RegistryServiceClient { return registryv1.NewRegistryServiceClient(dial(key)) }, s
+	return func(key string) registryv1.RegistryServiceClient {
+		return registryv1.NewRegistryServiceClient(dial(key))
+	}, s
 }
 
 // serveConn is serveAs for a test that makes its clients itself.

@@ -43,7 +43,7 @@ func TestWorkflows(t *testing.T) {
 			dial, _ := serveConn(t, config(t), grpckit.AuthConfig{}, nil)
 			c := registryv1.NewWorkflowServiceClient(dial(""))
 			for name, run := range map[string]func(*testing.T, context.Context, registryv1.WorkflowServiceClient){
-				"Life": workflowLife, "Faults": workflowFaults, "Pages": workflowPages, "Discover": workflowDiscover,
+				"Life": workflowLife, "Faults": workflowFaults, "Pages": workflowPages, "Fork": workflowFork, "Discover": workflowDiscover,
 			} {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
@@ -84,7 +84,7 @@ func workflowLife(t *testing.T, ctx context.Context, c registryv1.WorkflowServic
 		requireError(t, err, errs.InvalidArgument, "WORKFLOW_REF_INVALID")
 	}
 	n, err := c.RecordWorkflowRuns(ctx, &registryv1.RecordWorkflowRunsRequest{Runs: []*registryv1.WorkflowRun{
-		{RunId: "run_1", Workflow: "letter@1", Outcome: registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_COMPLETED, NanoUsd: 3, Tokens: 4},
+		{RunId: "run_1", Workflow: "letter@1", Outcome: registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_COMPLETED},
 		{RunId: "run_2", Workflow: "letter@2", Outcome: registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_FAILED},
 		{RunId: "run_3", Workflow: "letter@2", Outcome: registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_CANCELED},
 	}})
@@ -93,7 +93,7 @@ func workflowLife(t *testing.T, ctx context.Context, c registryv1.WorkflowServic
 	w, err = c.GetWorkflow(ctx, &registryv1.GetWorkflowRequest{Workflow: "letter"})
 	require.NoError(t, err)
 	rate := 0.5
-	require.Empty(t, cmp.Diff(&registryv1.WorkflowHistory{Completed: 1, Failed: 1, Canceled: 1, NanoUsd: 3, Tokens: 4, SuccessRate: &rate}, w.GetHistory(), protocmp.Transform()))
+	require.Empty(t, cmp.Diff(&registryv1.WorkflowHistory{Completed: 1, Failed: 1, Canceled: 1, SuccessRate: &rate}, w.GetHistory(), protocmp.Transform()))
 
 	_, err = c.DeprecateWorkflow(ctx, &registryv1.DeprecateWorkflowRequest{Workflow: "letter", Message: "x", Undo: true})
 	requireError(t, err, errs.InvalidArgument, "FIELD_NOT_USED")
@@ -192,4 +192,39 @@ func workflowDiscover(t *testing.T, ctx context.Context, c registryv1.WorkflowSe
 	require.Len(t, requireError(t, err, errs.InvalidArgument, "REQUIREMENTS_INVALID").Violations, 2)
 	_, err = c.DiscoverWorkflows(ctx, &registryv1.DiscoverWorkflowsRequest{RequirementsJson: "{}", Requirements: &registryv1.WorkflowRequirements{}})
 	requireError(t, err, errs.InvalidArgument, "FIELD_NOT_USED")
+}
+
+func workflowFork(t *testing.T, ctx context.Context, c registryv1.WorkflowServiceClient) {
+	_, err := c.CreateWorkflow(ctx, &registryv1.CreateWorkflowRequest{Source: letter})
+	require.NoError(t, err)
+	const document = "based_on: letter\npatches:\n  - {action: update_config, step_id: text, config: {template: Hello}}\n"
+	w, err := c.ForkWorkflow(ctx, &registryv1.ForkWorkflowRequest{Source: document, RequestId: "r"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"letter-fork", "Letter (fork)", "letter@1"}, []string{w.GetSlug(), w.GetName(), w.GetForkedFrom()})
+	again, err := c.ForkWorkflow(ctx, &registryv1.ForkWorkflowRequest{Source: document, RequestId: "r"})
+	require.NoError(t, err)
+	require.Equal(t, w.GetId(), again.GetId())
+	d, err := c.DiffWorkflowVersions(ctx, &registryv1.DiffWorkflowVersionsRequest{From: "letter@1", To: "letter-fork"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"letter@1", "letter-fork@1"}, []string{d.GetFrom(), d.GetTo()})
+	var paths []string
+	for _, x := range d.GetChanges() {
+		paths = append(paths, x.GetKind()+" "+x.GetPath())
+	}
+	require.Equal(t, []string{"changed name", "changed steps.text.template"}, paths)
+	require.Contains(t, d.GetText(), "text")
+
+	bad := document + "  - {action: remove_step, step_id: nobody}\n  - {action: update_prompt, step_id: say, prompt: x}\n"
+	_, err = c.ForkWorkflow(ctx, &registryv1.ForkWorkflowRequest{Source: bad})
+	require.NotEmpty(t, requireError(t, err, errs.InvalidArgument, "WORKFLOW_INVALID").Violations)
+	_, err = c.ForkWorkflow(ctx, &registryv1.ForkWorkflowRequest{Source: "based_on: nothing\npatches: []\n"})
+	require.True(t, errs.Is(err, errs.NotFound) || errs.Is(err, errs.InvalidArgument), "got %v", err)
+	l, err := c.ListWorkflows(ctx, &registryv1.ListWorkflowsRequest{})
+	require.NoError(t, err)
+	require.Len(t, l.GetWorkflows(), 2, "whole or not at all")
+
+	_, err = c.CreateWorkflow(ctx, &registryv1.CreateWorkflowRequest{Source: `{"nodes":[{"id":"a","actor":"cel","named":{"expr":"1"}}]}`, Form: registryv1.WorkflowForm_WORKFLOW_FORM_GRAPH, Slug: "graph"})
+	require.NoError(t, err)
+	_, err = c.DiffWorkflowVersions(ctx, &registryv1.DiffWorkflowVersionsRequest{From: "letter", To: "graph"})
+	requireError(t, err, errs.FailedPrecondition, "WORKFLOW_IS_A_GRAPH")
 }

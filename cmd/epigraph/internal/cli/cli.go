@@ -121,6 +121,8 @@ type commands struct {
 		Validate workflowsValidateCmd `cmd:"" help:"Check the definition of a workflow."`
 		Graph    workflowsGraphCmd    `cmd:"" help:"Show the graph that a definition becomes."`
 		Run      workflowsRunCmd      `cmd:"" help:"Run a definition and watch it."`
+		Import   workflowsImportCmd   `cmd:"" help:"Make a definition of one of another system."`
+		Schema   workflowsSchemaCmd   `cmd:"" help:"Print the JSON Schema of definitions, for editors."`
 	} `cmd:"" help:"Check, show and run workflows that are written in files." group:"work"`
 	Interrupts struct {
 		List   interruptsListCmd   `cmd:"" aliases:"ls" help:"List interrupts, newest first."`

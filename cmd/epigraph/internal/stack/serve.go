@@ -339,7 +339,7 @@ func openAPI(ctx context.Context, name string, cfg Config, conns *connections, t
 			if err != nil {
 				return nil, err
 			}
-			d.Registry = registryv1.NewRegistryServiceClient(conn)
+			d.Registry, d.Catalog = registryv1.NewRegistryServiceClient(conn), registryv1.NewWorkflowServiceClient(conn)
 		}
 		return some(executor.Open(ctx, cfg.Executor, d))
 	}

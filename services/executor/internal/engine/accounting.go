@@ -92,19 +92,30 @@ func (r *run) accounting(x extra, end *workgraph.RunEnd, now time.Time) ([]journ
 		}
 		out = append(out, o)
 	}
+	if end != nil && r.lineage.Workflow != "" {
+		o, err := outbox.Ended{RunID: r.id, Workflow: r.lineage.Workflow, Outcome: outcomeOf(end), Trace: tracing.OfSpan(r.trace)}.Out()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, o)
+	}
 	return out, nil
 }
 
-func (r *run) settlement(end *workgraph.RunEnd, now time.Time) outbox.Settle {
-	s := outbox.Settle{TaskID: r.task, RunID: r.id, Outcome: outbox.Failed, Summary: summary(end.Result), End: now, Trace: tracing.OfSpan(r.trace)}
-	if !r.started.IsZero() {
-		s.Duration = max(now.Sub(r.started), 0)
-	}
+func outcomeOf(end *workgraph.RunEnd) outbox.Outcome {
 	switch end.Status {
 	case workgraph.StatusCompleted:
-		s.Outcome = outbox.Completed
+		return outbox.Completed
 	case workgraph.StatusCanceled:
-		s.Outcome = outbox.Canceled
+		return outbox.Canceled
+	}
+	return outbox.Failed
+}
+
+func (r *run) settlement(end *workgraph.RunEnd, now time.Time) outbox.Settle {
+	s := outbox.Settle{TaskID: r.task, RunID: r.id, Outcome: outcomeOf(end), Summary: summary(end.Result), End: now, Trace: tracing.OfSpan(r.trace)}
+	if !r.started.IsZero() {
+		s.Duration = max(now.Sub(r.started), 0)
 	}
 	if e := record.NewRunError(end); e != nil {
 		s.Error = e.Reason

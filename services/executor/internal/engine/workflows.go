@@ -20,7 +20,7 @@ func (e *Engine) workflow(ctx context.Context, namespace, ref string) (*workgrap
 	}
 	if e.workflows == nil {
 		return nil, workgraph.Errorf(workgraph.Permanent, ReasonWorkflowNotFound,
-			"this executor knows no workflows, so %q cannot be found: give the child's graph itself, or set executor.workflows to a folder that has it", ref)
+			"this executor knows no workflows, so %q cannot be found: give the child's graph itself, or let the executor reach a registry", ref)
 	}
 	g, err := e.workflows.Workflow(ctx, namespace, ref)
 	switch {
@@ -32,6 +32,15 @@ func (e *Engine) workflow(ctx context.Context, namespace, ref string) (*workgrap
 		return nil, workgraph.Errorf(workgraph.Permanent, ReasonWorkflowInvalid, "%v", errs.From(err).Message)
 	}
 	return nil, workgraph.Errorf(workgraph.Permanent, ReasonWorkflowNotFound, "%q: %v", ref, errs.From(err).Message)
+}
+
+// versionOf is the version of the catalog that a child's graph was taken from, as SLUG@VERSION, or empty.
+func versionOf(c *workgraph.Child) string {
+	version, _ := strings.CutPrefix(c.Workflow, "workflow/")
+	if version == refSelf {
+		return ""
+	}
+	return version
 }
 
 // ownGraph is the graph of the run for children with refSelf: without inserted expansions.

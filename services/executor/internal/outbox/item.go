@@ -1,4 +1,4 @@
-// Package outbox owns the items that leave the executor for the registry: their three kinds, their stored
+// Package outbox owns the items that leave the executor for the registry: their kinds, their stored
 // form, and the deliverer that delivers them at least once, in the order of each run, however long it takes.
 // It must not know how runs go on, nor how the registry is reached.
 package outbox
@@ -16,6 +16,7 @@ const (
 	KindConfirm = "CONFIRM"
 	KindUsage   = "USAGE"
 	KindSettle  = "SETTLE"
+	KindEnded   = "ENDED"
 )
 
 // Outcome is how the run of a task ended, in the words of the outbox.
@@ -83,6 +84,18 @@ type Settle struct {
 	End      time.Time     `json:"end"`
 	Trace    Trace         `json:"trace,omitzero"`
 }
+
+// Ended tells the catalog that a run of one of its workflows has ended.
+type Ended struct {
+	RunID string `json:"run_id"`
+	// Workflow is SLUG@VERSION.
+	Workflow string  `json:"workflow"`
+	Outcome  Outcome `json:"outcome"`
+	Trace    Trace   `json:"trace,omitzero"`
+}
+
+// Out is the stored form of an end.
+func (e Ended) Out() (journal.Out, error) { return encode(KindEnded, e) }
 
 // Out is the stored form of a confirm.
 func (c Confirm) Out() (journal.Out, error) { return encode(KindConfirm, c) }

@@ -106,7 +106,7 @@ func (s *Server) rowMessage(r journal.Run, open int, whole bool) (*executorv1.Ru
 	if err != nil {
 		return nil, err
 	}
-	m.Budget, m.Webhooks, m.Principal = callpb.Budget(given.Budget), webhooksShown(given.Webhooks), given.Principal
+	m.Budget, m.Webhooks, m.Principal, m.Workflow = callpb.Budget(given.Budget), webhooksShown(given.Webhooks), given.Principal, given.Workflow
 	if given.Parent != nil {
 		m.ParentVisit = refMessage(*given.Parent)
 	}

@@ -18,6 +18,8 @@ import (
 // Registry reaches the registry service for the engine and the outbox.
 type Registry struct {
 	client registryv1.RegistryServiceClient
+	// catalog keeps the history of workflows; nil if there is none.
+	catalog registryv1.WorkflowServiceClient
 	// database names the one that runs are recorded in.
 	database string
 }
@@ -29,9 +31,9 @@ var (
 	_ outbox.Registry      = (*Registry)(nil)
 )
 
-// NewRegistry returns a Registry that calls client for the executors of a database.
-func NewRegistry(client registryv1.RegistryServiceClient, database string) *Registry {
-	return &Registry{client, database}
+// NewRegistry returns a Registry that calls the clients for the executors of a database. catalog may be nil.
+func NewRegistry(client registryv1.RegistryServiceClient, catalog registryv1.WorkflowServiceClient, database string) *Registry {
+	return &Registry{client, catalog, database}
 }
 
 // shortestLease is the shortest that the registry takes. A claim that is renewed for so long is given back.
@@ -94,6 +96,22 @@ func (r *Registry) Settle(ctx context.Context, namespace string, s outbox.Settle
 		req.State = registryv1.TaskState_TASK_STATE_FAILED
 	}
 	_, err := r.client.SettleClaim(grpckit.WithNamespace(ctx, namespace), req)
+	return err
+}
+
+// RecordRun implements outbox.Registry.
+func (r *Registry) RecordRun(ctx context.Context, namespace string, e outbox.Ended) error {
+	if r.catalog == nil {
+		return nil
+	}
+	run := &registryv1.WorkflowRun{RunId: e.RunID, Workflow: e.Workflow, Outcome: registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_FAILED}
+	switch e.Outcome {
+	case outbox.Completed:
+		run.Outcome = registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_COMPLETED
+	case outbox.Canceled:
+		run.Outcome = registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_CANCELED
+	}
+	_, err := r.catalog.RecordWorkflowRuns(grpckit.WithNamespace(ctx, namespace), &registryv1.RecordWorkflowRunsRequest{Runs: []*registryv1.WorkflowRun{run}})
 	return err
 }
 

@@ -38,6 +38,10 @@ func (s Scheduled) Start(ctx context.Context, x schedule.Schedule, st schedule.S
 	if err := proto.Unmarshal(x.Start, &req); err != nil {
 		return "", errs.New(errs.InvalidArgument, schedule.ReasonInvalid, "what is to be started cannot be read").With(err)
 	}
+	version, err := s.named(ctx, &req)
+	if err != nil {
+		return "", err
+	}
 	leave, err := s.enter(ctx, 0, &req, req.GetGraph())
 	if err != nil {
 		return "", err
@@ -47,7 +51,7 @@ func (s Scheduled) Start(ctx context.Context, x schedule.Schedule, st schedule.S
 	if err != nil {
 		return "", err
 	}
-	start.ID, start.ScheduleID, start.Principal = st.RunID, x.ID, st.Principal
+	start.ID, start.ScheduleID, start.Principal, start.Lineage.Workflow = st.RunID, x.ID, st.Principal, version
 	// This is the same for every try, so a changed schedule does not matter.
 	start.Request = journal.Request{Method: "Schedule", ID: x.UID + "/" + strconv.FormatInt(st.Turn, 10), BodyHash: x.UID}
 	id, _, err := s.engine.Start(ctx, start)
@@ -82,6 +86,12 @@ func (s Scheduled) Exists(ctx context.Context, namespace, runID string) (bool, e
 
 // check says what starting req would be refused for.
 func (s Scheduled) check(ctx context.Context, req *executorv1.StartRunRequest) error {
+	if req.GetWorkflow() != "" {
+		req = proto.CloneOf(req) // what is kept names the workflow, which is looked up at each start
+		if _, err := s.named(ctx, req); err != nil {
+			return err
+		}
+	}
 	leave, err := s.enter(ctx, 0, req, req.GetGraph())
 	if err != nil {
 		return err

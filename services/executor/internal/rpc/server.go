@@ -54,6 +54,8 @@ type Server struct {
 	admission *admission.Control
 	// examined are the actors of every namespace that look at their arguments before a run.
 	examined map[string]bool
+	// catalog finds workflows; nil if there is none.
+	catalog *Catalog
 	// dial reaches other executors; nil if there is no way.
 	dial func(addr string) (*grpc.ClientConn, error)
 }
@@ -62,12 +64,13 @@ type Server struct {
 type More func(ctx context.Context, namespace string) ([]actor.Spec, error)
 
 // NewServer returns a server; actors returns those of every namespace, and costly requests are let in by c.
-func NewServer(e *engine.Engine, j journal.Journal, actors func() []actor.Spec, more More, priced bool, c *admission.Control) *Server {
+// Workflows are found in catalog, which may be nil.
+func NewServer(e *engine.Engine, j journal.Journal, actors func() []actor.Spec, more More, priced bool, c *admission.Control, catalog *Catalog) *Server {
 	examined := map[string]bool{}
 	for _, a := range actors() { // those that come later do not look at their arguments
 		examined[a.Name] = a.Examine != nil
 	}
-	return &Server{engine: e, query: query.New(e), reader: j, actors: actors, more: more, priced: priced, admission: c, examined: examined}
+	return &Server{engine: e, query: query.New(e), reader: j, actors: actors, more: more, priced: priced, admission: c, examined: examined, catalog: catalog}
 }
 
 // StartRun implements the service.
@@ -94,6 +97,10 @@ func (s *Server) StartRun(ctx context.Context, req *executorv1.StartRunRequest) 
 }
 
 func (s *Server) start(ctx context.Context, req *executorv1.StartRunRequest, once journal.Request) (command.Started, error) {
+	version, err := s.named(ctx, req)
+	if err != nil {
+		return command.Started{}, err
+	}
 	leave, err := s.enter(ctx, 0, req, req.GetGraph())
 	if err != nil {
 		return command.Started{}, err
@@ -104,7 +111,7 @@ func (s *Server) start(ctx context.Context, req *executorv1.StartRunRequest, onc
 		return command.Started{}, err
 	}
 	req.Graph = nil // while it waits for its turn it is in memory once, not twice
-	start.Request = once
+	start.Request, start.Lineage.Workflow = once, version
 	started, err := s.engine.StartRun(ctx, start)
 	if err != nil {
 		return command.Started{}, graphFaults(err)

@@ -23,7 +23,8 @@ type version struct {
 	number   int64
 }
 
-// RecordRuns adds ends of runs to the history, each run once, and returns how many were new. Runs of
+// RecordRuns adds ends of runs to the history, each run once, with what was booked of its calls, and returns
+// how many were new. Runs of
 // workflows or versions that are not there any more are left out: nobody would see them.
 func (c *Catalog) RecordRuns(ctx context.Context, namespace string, runs []Run) (fresh int, err error) {
 	now := dbkit.Now()
@@ -51,6 +52,11 @@ func (c *Catalog) RecordRuns(ctx context.Context, namespace string, runs []Run) 
 				continue
 			}
 			fresh++
+			used, err := tx.RunTotals(ctx, namespace, r.ID)
+			if err != nil {
+				return err
+			}
+			r.History.NanoUSD, r.History.Tokens = used.NanoUSD, used.Tokens
 			if _, ok := sums[v]; !ok {
 				order = append(order, v)
 			}

@@ -192,6 +192,8 @@ type Tx interface {
 	VersionsAmong(ctx context.Context, namespace, id string, numbers []int64) ([]int64, error)
 	// CountRun notes that a run has been counted, and reports whether it was not before.
 	CountRun(ctx context.Context, namespace, runID, workflowID string, version int64, now time.Time) (fresh bool, err error)
+	// RunTotals sums up what was booked of the calls of a run.
+	RunTotals(ctx context.Context, namespace, runID string) (catalog.History, error)
 	// AddHistory adds to the history of a version and of its workflow, which has changed by that.
 	AddHistory(ctx context.Context, namespace, id string, version int64, h catalog.History, change int64) error
 }

@@ -26,6 +26,9 @@ type Lineage struct {
 	Asks []int
 	// Agent is the agent whose own work the run does; nil if none.
 	Agent *workgraph.AgentRun
+	// Workflow is the version of the catalog that the graph was taken from, as SLUG@VERSION; empty for other
+	// graphs.
+	Workflow string
 
 	User, Chat, Thread string
 }
@@ -49,7 +52,7 @@ func LineageOf(row journal.Run) (Lineage, error) {
 	if m.Ref != nil {
 		f.Ref = *m.Ref
 	}
-	f.Depth, f.Borrowed, f.Hooks, f.Asks, f.Approved, f.Agent = m.Depth, m.Borrowed, m.Webhooks, m.Asks, m.Approved, m.Agent
+	f.Depth, f.Borrowed, f.Hooks, f.Asks, f.Approved, f.Agent, f.Workflow = m.Depth, m.Borrowed, m.Webhooks, m.Asks, m.Approved, m.Agent, m.Workflow
 	if f.Parent == "" {
 		f.Asks = webhook.Wanting(f.Hooks, webhook.InterruptOpened)
 	}

@@ -29,11 +29,13 @@ type Metadata struct {
 	Approved *Approval `json:"approved,omitempty"`
 	// Agent is that of the lineage.
 	Agent *workgraph.AgentRun `json:"agent,omitempty"`
+	// Workflow is that of the lineage.
+	Workflow string `json:"workflow,omitempty"`
 }
 
 // Empty reports whether there is nothing to store.
 func (m *Metadata) Empty() bool {
-	return m.User == nil && m.RequestID == "" && m.Principal == "" && m.Ref == nil && m.Depth == 0 && !m.Borrowed && m.Budget == nil && len(m.Webhooks) == 0 && len(m.Asks) == 0 && m.Approved == nil && m.Agent == nil
+	return m.User == nil && m.RequestID == "" && m.Principal == "" && m.Ref == nil && m.Depth == 0 && !m.Borrowed && m.Budget == nil && len(m.Webhooks) == 0 && len(m.Asks) == 0 && m.Approved == nil && m.Agent == nil && m.Workflow == ""
 }
 
 // DecodeMetadata reads the metadata of a row. Empty metadata give the zero value.
@@ -60,12 +62,14 @@ type CallerData struct {
 	Webhooks []webhook.Hook
 	// Parent is the visit that spawned the run, or nil.
 	Parent *workgraph.Ref
+	// Workflow is the version of the catalog that the graph was taken from.
+	Workflow string
 }
 
 // CallerDataOf reads what callers attached from the metadata of a run's row.
 func CallerDataOf(row []byte) (CallerData, error) {
 	m, err := DecodeMetadata(row)
-	return CallerData{Metadata: m.User, Budget: m.Budget, Principal: m.Principal, Webhooks: webhook.Without(m.Webhooks), Parent: m.Ref}, err
+	return CallerData{Metadata: m.User, Budget: m.Budget, Principal: m.Principal, Webhooks: webhook.Without(m.Webhooks), Parent: m.Ref, Workflow: m.Workflow}, err
 }
 
 // WithoutSecrets is the metadata of a row without the secrets of webhooks, as it may leave the executor.

@@ -206,6 +206,13 @@ func (t tx) CountRun(ctx context.Context, namespace, runID, workflowID string, v
 	return n == 1, err
 }
 
+// RunTotals implements store.Tx.
+func (t tx) RunTotals(ctx context.Context, namespace, runID string) (h catalog.History, err error) {
+	err = t.row(ctx, `SELECT CAST(COALESCE(sum(cost_nano_usd), 0) AS bigint), CAST(COALESCE(sum(input_tokens + output_tokens), 0) AS bigint)
+		FROM usage_entries WHERE namespace = $1 AND run_id = $2`, namespace, runID).Scan(&h.NanoUSD, &h.Tokens)
+	return h, err
+}
+
 // AddHistory implements store.Tx.
 func (t tx) AddHistory(ctx context.Context, namespace, id string, version int64, h catalog.History, change int64) error {
 	const sums = `completed = completed + $3, failed = failed + $4, canceled = canceled + $5, nano_usd = nano_usd + $6, tokens = tokens + $7`

@@ -17,6 +17,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/request"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
+	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
 	"github.com/epigraph-run/epigraph/workflow/discover"
 )
 
@@ -337,9 +338,17 @@ func workflowRuns(t *testing.T, f *fixture) {
 		return cataloging.Run{ID: id, Ref: catalog.Ref{Name: "w", Version: version}, History: h}
 	}
 	runs := []cataloging.Run{
-		run("r1", 1, catalog.History{Completed: 1, NanoUSD: 7, Tokens: 3}), run("r2", 2, catalog.History{Failed: 1, NanoUSD: 1}),
-		run("r3", 2, catalog.History{Canceled: 1}), run("r1", 1, catalog.History{Completed: 1, NanoUSD: 7, Tokens: 3}),
+		run("r1", 1, catalog.History{Completed: 1}), run("r2", 2, catalog.History{Failed: 1}),
+		run("r3", 2, catalog.History{Canceled: 1}), run("r1", 1, catalog.History{Completed: 1}),
 		run("r4", 8, catalog.History{Completed: 1}), {ID: "r5", Ref: catalog.Ref{Name: "gone", Version: 1}, History: catalog.History{Completed: 1}},
+	}
+	booked, err := f.RecordUsage(f.ctx, ns, []usage.Entry{entry("r1", 1, "", 100, 10), entry("r1", 2, "", 1, 1), entry("other", 1, "", 5, 5)})
+	require.NoError(t, err)
+	cost := int64(0)
+	for _, e := range booked[:2] {
+		if e.CostNanoUSD != nil {
+			cost += *e.CostNanoUSD
+		}
 	}
 	for i, want := range []int{3, 0} {
 		n, err := f.catalog.RecordRuns(f.ctx, ns, runs)
@@ -348,11 +357,11 @@ func workflowRuns(t *testing.T, f *fixture) {
 	}
 	got, err := f.catalog.Get(f.ctx, ns, "w")
 	require.NoError(t, err)
-	require.Equal(t, catalog.History{Completed: 1, Failed: 1, Canceled: 1, NanoUSD: 8, Tokens: 3}, got.History)
+	require.Equal(t, catalog.History{Completed: 1, Failed: 1, Canceled: 1, NanoUSD: cost, Tokens: 112}, got.History)
 	require.Equal(t, int64(2), got.Revision, "an etag stays good while the workflow runs")
 	_, rows, err := f.catalog.Versions(f.ctx, ns, "w", 0, 10)
 	require.NoError(t, err)
-	require.Equal(t, []catalog.History{{Failed: 1, Canceled: 1, NanoUSD: 1}, {Completed: 1, NanoUSD: 7, Tokens: 3}}, []catalog.History{rows[0].History, rows[1].History})
+	require.Equal(t, []catalog.History{{Failed: 1, Canceled: 1}, {Completed: 1, NanoUSD: cost, Tokens: 112}}, []catalog.History{rows[0].History, rows[1].History})
 
 	errors := together(8, func(i int) error {
 		_, err := f.catalog.RecordRuns(f.ctx, ns, []cataloging.Run{run("again", 1, catalog.History{Failed: 1}), run(fmt.Sprint("n", i), 2, catalog.History{Failed: 1})})

@@ -132,7 +132,10 @@ type StartRunRequest struct {
 	// A thread for the run, in place of thread_id: lifetime, key, agent and title are read. If another thread has
 	// the key, that one is taken; else it is made with the run. A conversation without a key has that of user_id,
 	// chat_id and the graph's name, "USER:CHAT:WORKFLOW", if there are a user and a name.
-	Thread        *Thread `protobuf:"bytes,20,opt,name=thread,proto3" json:"thread,omitempty"`
+	Thread *Thread `protobuf:"bytes,20,opt,name=thread,proto3" json:"thread,omitempty"`
+	// A workflow of the catalog in place of a graph: NAME, NAME@VERSION or NAME@ALIAS. Among the versions of an
+	// alias the user_id chooses, or else the business_key. Without a budget, that of the workflow holds.
+	Workflow      string `protobuf:"bytes,21,opt,name=workflow,proto3" json:"workflow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -305,6 +308,13 @@ func (x *StartRunRequest) GetThread() *Thread {
 		return x.Thread
 	}
 	return nil
+}
+
+func (x *StartRunRequest) GetWorkflow() string {
+	if x != nil {
+		return x.Workflow
+	}
+	return ""
 }
 
 // ValidateGraphRequest carries a graph.
@@ -3861,9 +3871,9 @@ var File_epigraph_executor_v1_executor_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\n" +
-	"#epigraph/executor/v1/executor.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a epigraph/executor/v1/event.proto\x1a\"epigraph/executor/v1/explain.proto\x1a$epigraph/executor/v1/interrupt.proto\x1a\x1eepigraph/executor/v1/run.proto\x1a!epigraph/executor/v1/thread.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa3\v\n" +
-	"\x0fStartRunRequest\x126\n" +
-	"\x05graph\x18\x01 \x01(\v2\x18.epigraph.graph.v1.GraphB\x06\xbaH\x03\xc8\x01\x01R\x05graph\x129\n" +
+	"#epigraph/executor/v1/executor.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a epigraph/executor/v1/event.proto\x1a\"epigraph/executor/v1/explain.proto\x1a$epigraph/executor/v1/interrupt.proto\x1a\x1eepigraph/executor/v1/run.proto\x1a!epigraph/executor/v1/thread.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdb\v\n" +
+	"\x0fStartRunRequest\x12.\n" +
+	"\x05graph\x18\x01 \x01(\v2\x18.epigraph.graph.v1.GraphR\x05graph\x129\n" +
 	"\x04args\x18\x02 \x03(\v2\x1a.epigraph.graph.v1.PayloadB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x04args\x12X\n" +
 	"\x05named\x18\x03 \x03(\v20.epigraph.executor.v1.StartRunRequest.NamedEntryB\x10\xbaH\r\x9a\x01\n" +
 	"\x10\xe8\a\"\x05r\x03\x18\x80\bR\x05named\x12 \n" +
@@ -3886,7 +3896,8 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\atimeout\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x127\n" +
 	"\x06budget\x18\x12 \x01(\v2\x1f.epigraph.executor.v1.RunBudgetR\x06budget\x12C\n" +
 	"\bwebhooks\x18\x13 \x03(\v2\x1d.epigraph.executor.v1.WebhookB\b\xbaH\x05\x92\x01\x02\x10\bR\bwebhooks\x124\n" +
-	"\x06thread\x18\x14 \x01(\v2\x1c.epigraph.executor.v1.ThreadR\x06thread\x1aT\n" +
+	"\x06thread\x18\x14 \x01(\v2\x1c.epigraph.executor.v1.ThreadR\x06thread\x12$\n" +
+	"\bworkflow\x18\x15 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\bworkflow\x1aT\n" +
 	"\n" +
 	"NamedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
@@ -3896,7 +3907,9 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x84\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:\x18\xbaH\x15\"\x13\n" +
+	"\x05graph\n" +
+	"\bworkflow\x10\x01\"\x84\x01\n" +
 	"\x14ValidateGraphRequest\x126\n" +
 	"\x05graph\x18\x01 \x01(\v2\x18.epigraph.graph.v1.GraphB\x06\xbaH\x03\xc8\x01\x01R\x05graph\x124\n" +
 	"\x05input\x18\x02 \x01(\v2\x1e.epigraph.executor.v1.RunInputR\x05input\"\xee\x01\n" +

@@ -469,7 +469,10 @@ type Run struct {
 	// shown in lists.
 	PendingCommands []string `protobuf:"bytes,42,rep,name=pending_commands,json=pendingCommands,proto3" json:"pending_commands,omitempty"`
 	// The visit of the parent that spawned it. Absent at a root.
-	ParentVisit   *VisitRef `protobuf:"bytes,43,opt,name=parent_visit,json=parentVisit,proto3" json:"parent_visit,omitempty"`
+	ParentVisit *VisitRef `protobuf:"bytes,43,opt,name=parent_visit,json=parentVisit,proto3" json:"parent_visit,omitempty"`
+	// The version of the catalog that its graph was taken from, as SLUG@VERSION. Forks and retries have none:
+	// their graph may differ.
+	Workflow      string `protobuf:"bytes,44,opt,name=workflow,proto3" json:"workflow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -803,6 +806,13 @@ func (x *Run) GetParentVisit() *VisitRef {
 		return x.ParentVisit
 	}
 	return nil
+}
+
+func (x *Run) GetWorkflow() string {
+	if x != nil {
+		return x.Workflow
+	}
+	return ""
 }
 
 // Webhook is an address that gets events of a run as JSON, at least once, with the headers of Standard
@@ -1718,7 +1728,7 @@ var File_epigraph_executor_v1_run_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\n" +
-	"\x1eepigraph/executor/v1/run.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa1\x11\n" +
+	"\x1eepigraph/executor/v1/run.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbd\x11\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x124\n" +
@@ -1769,7 +1779,8 @@ const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\bwebhooks\x18( \x03(\v2\x1d.epigraph.executor.v1.WebhookR\bwebhooks\x12\x1c\n" +
 	"\tprincipal\x18) \x01(\tR\tprincipal\x12)\n" +
 	"\x10pending_commands\x18* \x03(\tR\x0fpendingCommands\x12A\n" +
-	"\fparent_visit\x18+ \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\vparentVisit\x1aT\n" +
+	"\fparent_visit\x18+ \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\vparentVisit\x12\x1a\n" +
+	"\bworkflow\x18, \x01(\tR\bworkflow\x1aT\n" +
 	"\n" +
 	"NamedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +

@@ -1559,6 +1559,271 @@ func (x *DeleteWorkflowAliasRequest) GetEtag() string {
 	return ""
 }
 
+// ForkWorkflowRequest carries the document of a fork.
+type ForkWorkflowRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The document, YAML or JSON: `based_on`, a reference such as NAME@3; `name`; `patches`.
+	Source string `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	// The slug of the fork. Empty: made of its name.
+	Slug string `protobuf:"bytes,2,opt,name=slug,proto3" json:"slug,omitempty"`
+	// Makes the request repeatable.
+	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForkWorkflowRequest) Reset() {
+	*x = ForkWorkflowRequest{}
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForkWorkflowRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForkWorkflowRequest) ProtoMessage() {}
+
+func (x *ForkWorkflowRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForkWorkflowRequest.ProtoReflect.Descriptor instead.
+func (*ForkWorkflowRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ForkWorkflowRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *ForkWorkflowRequest) GetSlug() string {
+	if x != nil {
+		return x.Slug
+	}
+	return ""
+}
+
+func (x *ForkWorkflowRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+// DiffWorkflowVersionsRequest names two versions.
+type DiffWorkflowVersionsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The one, a reference such as NAME@3.
+	From string `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
+	// The other.
+	To            string `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiffWorkflowVersionsRequest) Reset() {
+	*x = DiffWorkflowVersionsRequest{}
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiffWorkflowVersionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiffWorkflowVersionsRequest) ProtoMessage() {}
+
+func (x *DiffWorkflowVersionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiffWorkflowVersionsRequest.ProtoReflect.Descriptor instead.
+func (*DiffWorkflowVersionsRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *DiffWorkflowVersionsRequest) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *DiffWorkflowVersionsRequest) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+// DiffWorkflowVersionsResponse tells what differs.
+type DiffWorkflowVersionsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The changes, in the order of the definition.
+	Changes []*WorkflowChange `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
+	// The one version as SLUG@VERSION.
+	From string `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
+	// The other version as SLUG@VERSION.
+	To string `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
+	// The changes in words, one on each line.
+	Text          string `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiffWorkflowVersionsResponse) Reset() {
+	*x = DiffWorkflowVersionsResponse{}
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiffWorkflowVersionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiffWorkflowVersionsResponse) ProtoMessage() {}
+
+func (x *DiffWorkflowVersionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiffWorkflowVersionsResponse.ProtoReflect.Descriptor instead.
+func (*DiffWorkflowVersionsResponse) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *DiffWorkflowVersionsResponse) GetChanges() []*WorkflowChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *DiffWorkflowVersionsResponse) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *DiffWorkflowVersionsResponse) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *DiffWorkflowVersionsResponse) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+// WorkflowChange is one difference between two versions.
+type WorkflowChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What differs, such as "steps.writer.prompt".
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// added, removed, changed or moved.
+	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	// What it was.
+	Before string `protobuf:"bytes,3,opt,name=before,proto3" json:"before,omitempty"`
+	// What it is.
+	After         string `protobuf:"bytes,4,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkflowChange) Reset() {
+	*x = WorkflowChange{}
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkflowChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkflowChange) ProtoMessage() {}
+
+func (x *WorkflowChange) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkflowChange.ProtoReflect.Descriptor instead.
+func (*WorkflowChange) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *WorkflowChange) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *WorkflowChange) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *WorkflowChange) GetBefore() string {
+	if x != nil {
+		return x.Before
+	}
+	return ""
+}
+
+func (x *WorkflowChange) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
 // DeprecateWorkflowRequest says why.
 type DeprecateWorkflowRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1578,7 +1843,7 @@ type DeprecateWorkflowRequest struct {
 
 func (x *DeprecateWorkflowRequest) Reset() {
 	*x = DeprecateWorkflowRequest{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[17]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1590,7 +1855,7 @@ func (x *DeprecateWorkflowRequest) String() string {
 func (*DeprecateWorkflowRequest) ProtoMessage() {}
 
 func (x *DeprecateWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[17]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1603,7 +1868,7 @@ func (x *DeprecateWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeprecateWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*DeprecateWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{17}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DeprecateWorkflowRequest) GetWorkflow() string {
@@ -1654,7 +1919,7 @@ type DeleteWorkflowRequest struct {
 
 func (x *DeleteWorkflowRequest) Reset() {
 	*x = DeleteWorkflowRequest{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[18]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1666,7 +1931,7 @@ func (x *DeleteWorkflowRequest) String() string {
 func (*DeleteWorkflowRequest) ProtoMessage() {}
 
 func (x *DeleteWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[18]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1679,7 +1944,7 @@ func (x *DeleteWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*DeleteWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{18}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DeleteWorkflowRequest) GetWorkflow() string {
@@ -1709,7 +1974,7 @@ type ValidateWorkflowRequest struct {
 
 func (x *ValidateWorkflowRequest) Reset() {
 	*x = ValidateWorkflowRequest{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[19]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1721,7 +1986,7 @@ func (x *ValidateWorkflowRequest) String() string {
 func (*ValidateWorkflowRequest) ProtoMessage() {}
 
 func (x *ValidateWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[19]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1734,7 +1999,7 @@ func (x *ValidateWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*ValidateWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{19}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ValidateWorkflowRequest) GetSource() string {
@@ -1768,7 +2033,7 @@ type ValidateWorkflowResponse struct {
 
 func (x *ValidateWorkflowResponse) Reset() {
 	*x = ValidateWorkflowResponse{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[20]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1780,7 +2045,7 @@ func (x *ValidateWorkflowResponse) String() string {
 func (*ValidateWorkflowResponse) ProtoMessage() {}
 
 func (x *ValidateWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[20]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1793,7 +2058,7 @@ func (x *ValidateWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*ValidateWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{20}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ValidateWorkflowResponse) GetValid() bool {
@@ -1844,7 +2109,7 @@ type DiscoverWorkflowsRequest struct {
 
 func (x *DiscoverWorkflowsRequest) Reset() {
 	*x = DiscoverWorkflowsRequest{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[21]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1856,7 +2121,7 @@ func (x *DiscoverWorkflowsRequest) String() string {
 func (*DiscoverWorkflowsRequest) ProtoMessage() {}
 
 func (x *DiscoverWorkflowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[21]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1869,7 +2134,7 @@ func (x *DiscoverWorkflowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscoverWorkflowsRequest.ProtoReflect.Descriptor instead.
 func (*DiscoverWorkflowsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{21}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DiscoverWorkflowsRequest) GetRequirements() *WorkflowRequirements {
@@ -1928,7 +2193,7 @@ type WorkflowRequirements struct {
 
 func (x *WorkflowRequirements) Reset() {
 	*x = WorkflowRequirements{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[22]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1940,7 +2205,7 @@ func (x *WorkflowRequirements) String() string {
 func (*WorkflowRequirements) ProtoMessage() {}
 
 func (x *WorkflowRequirements) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[22]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1953,7 +2218,7 @@ func (x *WorkflowRequirements) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowRequirements.ProtoReflect.Descriptor instead.
 func (*WorkflowRequirements) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{22}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WorkflowRequirements) GetTriggers() []string {
@@ -2011,7 +2276,7 @@ type DiscoverWorkflowsResponse struct {
 
 func (x *DiscoverWorkflowsResponse) Reset() {
 	*x = DiscoverWorkflowsResponse{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[23]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2023,7 +2288,7 @@ func (x *DiscoverWorkflowsResponse) String() string {
 func (*DiscoverWorkflowsResponse) ProtoMessage() {}
 
 func (x *DiscoverWorkflowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[23]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2036,7 +2301,7 @@ func (x *DiscoverWorkflowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscoverWorkflowsResponse.ProtoReflect.Descriptor instead.
 func (*DiscoverWorkflowsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{23}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DiscoverWorkflowsResponse) GetMatches() []*WorkflowMatch {
@@ -2098,7 +2363,7 @@ type WorkflowMatch struct {
 
 func (x *WorkflowMatch) Reset() {
 	*x = WorkflowMatch{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[24]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2110,7 +2375,7 @@ func (x *WorkflowMatch) String() string {
 func (*WorkflowMatch) ProtoMessage() {}
 
 func (x *WorkflowMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[24]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2123,7 +2388,7 @@ func (x *WorkflowMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowMatch.ProtoReflect.Descriptor instead.
 func (*WorkflowMatch) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{24}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WorkflowMatch) GetWorkflowId() string {
@@ -2269,7 +2534,7 @@ type WorkflowCapabilities struct {
 
 func (x *WorkflowCapabilities) Reset() {
 	*x = WorkflowCapabilities{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[25]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2281,7 +2546,7 @@ func (x *WorkflowCapabilities) String() string {
 func (*WorkflowCapabilities) ProtoMessage() {}
 
 func (x *WorkflowCapabilities) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[25]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2294,7 +2559,7 @@ func (x *WorkflowCapabilities) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowCapabilities.ProtoReflect.Descriptor instead.
 func (*WorkflowCapabilities) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{25}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WorkflowCapabilities) GetTriggers() []string {
@@ -2339,7 +2604,7 @@ type ResolveWorkflowRequest struct {
 
 func (x *ResolveWorkflowRequest) Reset() {
 	*x = ResolveWorkflowRequest{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[26]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2351,7 +2616,7 @@ func (x *ResolveWorkflowRequest) String() string {
 func (*ResolveWorkflowRequest) ProtoMessage() {}
 
 func (x *ResolveWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[26]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2364,7 +2629,7 @@ func (x *ResolveWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*ResolveWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{26}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ResolveWorkflowRequest) GetRef() string {
@@ -2408,7 +2673,7 @@ type ResolveWorkflowResponse struct {
 
 func (x *ResolveWorkflowResponse) Reset() {
 	*x = ResolveWorkflowResponse{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[27]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2420,7 +2685,7 @@ func (x *ResolveWorkflowResponse) String() string {
 func (*ResolveWorkflowResponse) ProtoMessage() {}
 
 func (x *ResolveWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[27]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2433,7 +2698,7 @@ func (x *ResolveWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*ResolveWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{27}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ResolveWorkflowResponse) GetWorkflowId() string {
@@ -2507,18 +2772,14 @@ type WorkflowRun struct {
 	// The version as SLUG@VERSION.
 	Workflow string `protobuf:"bytes,2,opt,name=workflow,proto3" json:"workflow,omitempty"`
 	// How it ended.
-	Outcome WorkflowRunOutcome `protobuf:"varint,3,opt,name=outcome,proto3,enum=epigraph.registry.v1.WorkflowRunOutcome" json:"outcome,omitempty"`
-	// What its calls cost whose price is known, in nano-USD.
-	NanoUsd int64 `protobuf:"varint,4,opt,name=nano_usd,json=nanoUsd,proto3" json:"nano_usd,omitempty"`
-	// Tokens of its calls.
-	Tokens        int64 `protobuf:"varint,5,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	Outcome       WorkflowRunOutcome `protobuf:"varint,3,opt,name=outcome,proto3,enum=epigraph.registry.v1.WorkflowRunOutcome" json:"outcome,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WorkflowRun) Reset() {
 	*x = WorkflowRun{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[28]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2530,7 +2791,7 @@ func (x *WorkflowRun) String() string {
 func (*WorkflowRun) ProtoMessage() {}
 
 func (x *WorkflowRun) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[28]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2543,7 +2804,7 @@ func (x *WorkflowRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowRun.ProtoReflect.Descriptor instead.
 func (*WorkflowRun) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{28}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *WorkflowRun) GetRunId() string {
@@ -2567,20 +2828,6 @@ func (x *WorkflowRun) GetOutcome() WorkflowRunOutcome {
 	return WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_UNSPECIFIED
 }
 
-func (x *WorkflowRun) GetNanoUsd() int64 {
-	if x != nil {
-		return x.NanoUsd
-	}
-	return 0
-}
-
-func (x *WorkflowRun) GetTokens() int64 {
-	if x != nil {
-		return x.Tokens
-	}
-	return 0
-}
-
 // RecordWorkflowRunsRequest carries ends of runs.
 type RecordWorkflowRunsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2592,7 +2839,7 @@ type RecordWorkflowRunsRequest struct {
 
 func (x *RecordWorkflowRunsRequest) Reset() {
 	*x = RecordWorkflowRunsRequest{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[29]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2604,7 +2851,7 @@ func (x *RecordWorkflowRunsRequest) String() string {
 func (*RecordWorkflowRunsRequest) ProtoMessage() {}
 
 func (x *RecordWorkflowRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[29]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2617,7 +2864,7 @@ func (x *RecordWorkflowRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordWorkflowRunsRequest.ProtoReflect.Descriptor instead.
 func (*RecordWorkflowRunsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{29}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RecordWorkflowRunsRequest) GetRuns() []*WorkflowRun {
@@ -2638,7 +2885,7 @@ type RecordWorkflowRunsResponse struct {
 
 func (x *RecordWorkflowRunsResponse) Reset() {
 	*x = RecordWorkflowRunsResponse{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[30]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2650,7 +2897,7 @@ func (x *RecordWorkflowRunsResponse) String() string {
 func (*RecordWorkflowRunsResponse) ProtoMessage() {}
 
 func (x *RecordWorkflowRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[30]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2663,7 +2910,7 @@ func (x *RecordWorkflowRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordWorkflowRunsResponse.ProtoReflect.Descriptor instead.
 func (*RecordWorkflowRunsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{30}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RecordWorkflowRunsResponse) GetRecorded() int32 {
@@ -2792,7 +3039,27 @@ const file_epigraph_registry_v1_workflow_proto_rawDesc = "" +
 	"\x1aDeleteWorkflowAliasRequest\x12%\n" +
 	"\bworkflow\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\bworkflow\x12\x1f\n" +
 	"\x05alias\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05alias\x12\x1c\n" +
-	"\x04etag\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\"\xc0\x01\n" +
+	"\x04etag\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\"\xa4\x01\n" +
+	"\x13ForkWorkflowRequest\x12#\n" +
+	"\x06source\x18\x01 \x01(\tB\v\xbaH\br\x06\x10\x01(\x80\x80@R\x06source\x12?\n" +
+	"\x04slug\x18\x02 \x01(\tB+\xbaH(r&2$^([A-Za-z0-9][A-Za-z0-9._-]{0,99})?$R\x04slug\x12'\n" +
+	"\n" +
+	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\"Y\n" +
+	"\x1bDiffWorkflowVersionsRequest\x12\x1e\n" +
+	"\x04from\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\x04from\x12\x1a\n" +
+	"\x02to\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\x02to\"\x96\x01\n" +
+	"\x1cDiffWorkflowVersionsResponse\x12>\n" +
+	"\achanges\x18\x01 \x03(\v2$.epigraph.registry.v1.WorkflowChangeR\achanges\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\tR\x02to\x12\x12\n" +
+	"\x04text\x18\x04 \x01(\tR\x04text\"f\n" +
+	"\x0eWorkflowChange\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x16\n" +
+	"\x06before\x18\x03 \x01(\tR\x06before\x12\x14\n" +
+	"\x05after\x18\x04 \x01(\tR\x05after\"\xc0\x01\n" +
 	"\x18DeprecateWorkflowRequest\x12%\n" +
 	"\bworkflow\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\bworkflow\x12\"\n" +
 	"\amessage\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\amessage\x12\x12\n" +
@@ -2874,15 +3141,13 @@ const file_epigraph_registry_v1_workflow_proto_rawDesc = "" +
 	"\rbudget_tokens\x18\b \x01(\x03H\x01R\fbudgetTokens\x88\x01\x01\x12 \n" +
 	"\vdeprecation\x18\t \x01(\tR\vdeprecationB\x12\n" +
 	"\x10_budget_nano_usdB\x10\n" +
-	"\x0e_budget_tokens\"\xec\x01\n" +
+	"\x0e_budget_tokens\"\xa7\x01\n" +
 	"\vWorkflowRun\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12&\n" +
 	"\bworkflow\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\bworkflow\x12N\n" +
 	"\aoutcome\x18\x03 \x01(\x0e2(.epigraph.registry.v1.WorkflowRunOutcomeB\n" +
-	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\aoutcome\x12\"\n" +
-	"\bnano_usd\x18\x04 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\ananoUsd\x12\x1f\n" +
-	"\x06tokens\x18\x05 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06tokens\"_\n" +
+	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\aoutcome\"_\n" +
 	"\x19RecordWorkflowRunsRequest\x12B\n" +
 	"\x04runs\x18\x01 \x03(\v2!.epigraph.registry.v1.WorkflowRunB\v\xbaH\b\x92\x01\x05\b\x01\x10\xe8\aR\x04runs\"8\n" +
 	"\x1aRecordWorkflowRunsResponse\x12\x1a\n" +
@@ -2899,7 +3164,7 @@ const file_epigraph_registry_v1_workflow_proto_rawDesc = "" +
 	" WORKFLOW_RUN_OUTCOME_UNSPECIFIED\x10\x00\x12\"\n" +
 	"\x1eWORKFLOW_RUN_OUTCOME_COMPLETED\x10\x01\x12\x1f\n" +
 	"\x1bWORKFLOW_RUN_OUTCOME_FAILED\x10\x02\x12!\n" +
-	"\x1dWORKFLOW_RUN_OUTCOME_CANCELED\x10\x032\xf5\x0f\n" +
+	"\x1dWORKFLOW_RUN_OUTCOME_CANCELED\x10\x032\x8b\x12\n" +
 	"\x0fWorkflowService\x12w\n" +
 	"\x0eCreateWorkflow\x12+.epigraph.registry.v1.CreateWorkflowRequest\x1a\x1e.epigraph.registry.v1.Workflow\"\x18\x82\xd3\xe4\x93\x02\x12:\x01*\"\r/v1/workflows\x12\xa0\x01\n" +
 	"\x15CreateWorkflowVersion\x122.epigraph.registry.v1.CreateWorkflowVersionRequest\x1a%.epigraph.registry.v1.WorkflowVersion\",\x82\xd3\xe4\x93\x02&:\x01*\"!/v1/workflows/{workflow}/versions\x12y\n" +
@@ -2908,7 +3173,9 @@ const file_epigraph_registry_v1_workflow_proto_rawDesc = "" +
 	"\x12GetWorkflowVersion\x12/.epigraph.registry.v1.GetWorkflowVersionRequest\x1a%.epigraph.registry.v1.WorkflowVersion\"3\x82\xd3\xe4\x93\x02-\x12+/v1/workflows/{workflow}/versions/{version}\x12\xa8\x01\n" +
 	"\x14ListWorkflowVersions\x121.epigraph.registry.v1.ListWorkflowVersionsRequest\x1a2.epigraph.registry.v1.ListWorkflowVersionsResponse\")\x82\xd3\xe4\x93\x02#\x12!/v1/workflows/{workflow}/versions\x12\x96\x01\n" +
 	"\x10SetWorkflowAlias\x12-.epigraph.registry.v1.SetWorkflowAliasRequest\x1a\x1e.epigraph.registry.v1.Workflow\"3\x82\xd3\xe4\x93\x02-:\x01*\x1a(/v1/workflows/{workflow}/aliases/{alias}\x12\x99\x01\n" +
-	"\x13DeleteWorkflowAlias\x120.epigraph.registry.v1.DeleteWorkflowAliasRequest\x1a\x1e.epigraph.registry.v1.Workflow\"0\x82\xd3\xe4\x93\x02**(/v1/workflows/{workflow}/aliases/{alias}\x12\x92\x01\n" +
+	"\x13DeleteWorkflowAlias\x120.epigraph.registry.v1.DeleteWorkflowAliasRequest\x1a\x1e.epigraph.registry.v1.Workflow\"0\x82\xd3\xe4\x93\x02**(/v1/workflows/{workflow}/aliases/{alias}\x12x\n" +
+	"\fForkWorkflow\x12).epigraph.registry.v1.ForkWorkflowRequest\x1a\x1e.epigraph.registry.v1.Workflow\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/v1/workflows:fork\x12\x99\x01\n" +
+	"\x14DiffWorkflowVersions\x121.epigraph.registry.v1.DiffWorkflowVersionsRequest\x1a2.epigraph.registry.v1.DiffWorkflowVersionsResponse\"\x1a\x82\xd3\xe4\x93\x02\x14\x12\x12/v1/workflows:diff\x12\x92\x01\n" +
 	"\x11DeprecateWorkflow\x12..epigraph.registry.v1.DeprecateWorkflowRequest\x1a\x1e.epigraph.registry.v1.Workflow\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/v1/workflows/{workflow}:deprecate\x12w\n" +
 	"\x0eDeleteWorkflow\x12+.epigraph.registry.v1.DeleteWorkflowRequest\x1a\x16.google.protobuf.Empty\" \x82\xd3\xe4\x93\x02\x1a*\x18/v1/workflows/{workflow}\x12\x94\x01\n" +
 	"\x10ValidateWorkflow\x12-.epigraph.registry.v1.ValidateWorkflowRequest\x1a..epigraph.registry.v1.ValidateWorkflowResponse\"!\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/v1/workflows:validate\x12\x97\x01\n" +
@@ -2930,7 +3197,7 @@ func file_epigraph_registry_v1_workflow_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_registry_v1_workflow_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_epigraph_registry_v1_workflow_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_epigraph_registry_v1_workflow_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_epigraph_registry_v1_workflow_proto_goTypes = []any{
 	(WorkflowState)(0),                   // 0: epigraph.registry.v1.WorkflowState
 	(WorkflowForm)(0),                    // 1: epigraph.registry.v1.WorkflowForm
@@ -2952,86 +3219,95 @@ var file_epigraph_registry_v1_workflow_proto_goTypes = []any{
 	(*ListWorkflowVersionsResponse)(nil), // 17: epigraph.registry.v1.ListWorkflowVersionsResponse
 	(*SetWorkflowAliasRequest)(nil),      // 18: epigraph.registry.v1.SetWorkflowAliasRequest
 	(*DeleteWorkflowAliasRequest)(nil),   // 19: epigraph.registry.v1.DeleteWorkflowAliasRequest
-	(*DeprecateWorkflowRequest)(nil),     // 20: epigraph.registry.v1.DeprecateWorkflowRequest
-	(*DeleteWorkflowRequest)(nil),        // 21: epigraph.registry.v1.DeleteWorkflowRequest
-	(*ValidateWorkflowRequest)(nil),      // 22: epigraph.registry.v1.ValidateWorkflowRequest
-	(*ValidateWorkflowResponse)(nil),     // 23: epigraph.registry.v1.ValidateWorkflowResponse
-	(*DiscoverWorkflowsRequest)(nil),     // 24: epigraph.registry.v1.DiscoverWorkflowsRequest
-	(*WorkflowRequirements)(nil),         // 25: epigraph.registry.v1.WorkflowRequirements
-	(*DiscoverWorkflowsResponse)(nil),    // 26: epigraph.registry.v1.DiscoverWorkflowsResponse
-	(*WorkflowMatch)(nil),                // 27: epigraph.registry.v1.WorkflowMatch
-	(*WorkflowCapabilities)(nil),         // 28: epigraph.registry.v1.WorkflowCapabilities
-	(*ResolveWorkflowRequest)(nil),       // 29: epigraph.registry.v1.ResolveWorkflowRequest
-	(*ResolveWorkflowResponse)(nil),      // 30: epigraph.registry.v1.ResolveWorkflowResponse
-	(*WorkflowRun)(nil),                  // 31: epigraph.registry.v1.WorkflowRun
-	(*RecordWorkflowRunsRequest)(nil),    // 32: epigraph.registry.v1.RecordWorkflowRunsRequest
-	(*RecordWorkflowRunsResponse)(nil),   // 33: epigraph.registry.v1.RecordWorkflowRunsResponse
-	(*timestamppb.Timestamp)(nil),        // 34: google.protobuf.Timestamp
-	(*v1.Graph)(nil),                     // 35: epigraph.graph.v1.Graph
-	(*emptypb.Empty)(nil),                // 36: google.protobuf.Empty
+	(*ForkWorkflowRequest)(nil),          // 20: epigraph.registry.v1.ForkWorkflowRequest
+	(*DiffWorkflowVersionsRequest)(nil),  // 21: epigraph.registry.v1.DiffWorkflowVersionsRequest
+	(*DiffWorkflowVersionsResponse)(nil), // 22: epigraph.registry.v1.DiffWorkflowVersionsResponse
+	(*WorkflowChange)(nil),               // 23: epigraph.registry.v1.WorkflowChange
+	(*DeprecateWorkflowRequest)(nil),     // 24: epigraph.registry.v1.DeprecateWorkflowRequest
+	(*DeleteWorkflowRequest)(nil),        // 25: epigraph.registry.v1.DeleteWorkflowRequest
+	(*ValidateWorkflowRequest)(nil),      // 26: epigraph.registry.v1.ValidateWorkflowRequest
+	(*ValidateWorkflowResponse)(nil),     // 27: epigraph.registry.v1.ValidateWorkflowResponse
+	(*DiscoverWorkflowsRequest)(nil),     // 28: epigraph.registry.v1.DiscoverWorkflowsRequest
+	(*WorkflowRequirements)(nil),         // 29: epigraph.registry.v1.WorkflowRequirements
+	(*DiscoverWorkflowsResponse)(nil),    // 30: epigraph.registry.v1.DiscoverWorkflowsResponse
+	(*WorkflowMatch)(nil),                // 31: epigraph.registry.v1.WorkflowMatch
+	(*WorkflowCapabilities)(nil),         // 32: epigraph.registry.v1.WorkflowCapabilities
+	(*ResolveWorkflowRequest)(nil),       // 33: epigraph.registry.v1.ResolveWorkflowRequest
+	(*ResolveWorkflowResponse)(nil),      // 34: epigraph.registry.v1.ResolveWorkflowResponse
+	(*WorkflowRun)(nil),                  // 35: epigraph.registry.v1.WorkflowRun
+	(*RecordWorkflowRunsRequest)(nil),    // 36: epigraph.registry.v1.RecordWorkflowRunsRequest
+	(*RecordWorkflowRunsResponse)(nil),   // 37: epigraph.registry.v1.RecordWorkflowRunsResponse
+	(*timestamppb.Timestamp)(nil),        // 38: google.protobuf.Timestamp
+	(*v1.Graph)(nil),                     // 39: epigraph.graph.v1.Graph
+	(*emptypb.Empty)(nil),                // 40: google.protobuf.Empty
 }
 var file_epigraph_registry_v1_workflow_proto_depIdxs = []int32{
 	0,  // 0: epigraph.registry.v1.Workflow.state:type_name -> epigraph.registry.v1.WorkflowState
 	4,  // 1: epigraph.registry.v1.Workflow.aliases:type_name -> epigraph.registry.v1.WorkflowAlias
 	7,  // 2: epigraph.registry.v1.Workflow.history:type_name -> epigraph.registry.v1.WorkflowHistory
-	34, // 3: epigraph.registry.v1.Workflow.create_time:type_name -> google.protobuf.Timestamp
-	34, // 4: epigraph.registry.v1.Workflow.update_time:type_name -> google.protobuf.Timestamp
+	38, // 3: epigraph.registry.v1.Workflow.create_time:type_name -> google.protobuf.Timestamp
+	38, // 4: epigraph.registry.v1.Workflow.update_time:type_name -> google.protobuf.Timestamp
 	6,  // 5: epigraph.registry.v1.Workflow.size:type_name -> epigraph.registry.v1.WorkflowSize
 	5,  // 6: epigraph.registry.v1.WorkflowAlias.versions:type_name -> epigraph.registry.v1.WorkflowWeight
 	1,  // 7: epigraph.registry.v1.WorkflowVersion.form:type_name -> epigraph.registry.v1.WorkflowForm
 	6,  // 8: epigraph.registry.v1.WorkflowVersion.size:type_name -> epigraph.registry.v1.WorkflowSize
 	7,  // 9: epigraph.registry.v1.WorkflowVersion.history:type_name -> epigraph.registry.v1.WorkflowHistory
-	34, // 10: epigraph.registry.v1.WorkflowVersion.create_time:type_name -> google.protobuf.Timestamp
+	38, // 10: epigraph.registry.v1.WorkflowVersion.create_time:type_name -> google.protobuf.Timestamp
 	1,  // 11: epigraph.registry.v1.CreateWorkflowRequest.form:type_name -> epigraph.registry.v1.WorkflowForm
 	1,  // 12: epigraph.registry.v1.CreateWorkflowVersionRequest.form:type_name -> epigraph.registry.v1.WorkflowForm
 	0,  // 13: epigraph.registry.v1.ListWorkflowsRequest.states:type_name -> epigraph.registry.v1.WorkflowState
 	3,  // 14: epigraph.registry.v1.ListWorkflowsResponse.workflows:type_name -> epigraph.registry.v1.Workflow
 	8,  // 15: epigraph.registry.v1.ListWorkflowVersionsResponse.versions:type_name -> epigraph.registry.v1.WorkflowVersion
 	5,  // 16: epigraph.registry.v1.SetWorkflowAliasRequest.versions:type_name -> epigraph.registry.v1.WorkflowWeight
-	1,  // 17: epigraph.registry.v1.ValidateWorkflowRequest.form:type_name -> epigraph.registry.v1.WorkflowForm
-	9,  // 18: epigraph.registry.v1.ValidateWorkflowResponse.faults:type_name -> epigraph.registry.v1.WorkflowFault
-	6,  // 19: epigraph.registry.v1.ValidateWorkflowResponse.size:type_name -> epigraph.registry.v1.WorkflowSize
-	25, // 20: epigraph.registry.v1.DiscoverWorkflowsRequest.requirements:type_name -> epigraph.registry.v1.WorkflowRequirements
-	27, // 21: epigraph.registry.v1.DiscoverWorkflowsResponse.matches:type_name -> epigraph.registry.v1.WorkflowMatch
-	28, // 22: epigraph.registry.v1.WorkflowMatch.has_capabilities:type_name -> epigraph.registry.v1.WorkflowCapabilities
-	28, // 23: epigraph.registry.v1.WorkflowMatch.missing_capabilities:type_name -> epigraph.registry.v1.WorkflowCapabilities
-	28, // 24: epigraph.registry.v1.WorkflowMatch.extra_capabilities:type_name -> epigraph.registry.v1.WorkflowCapabilities
-	35, // 25: epigraph.registry.v1.ResolveWorkflowResponse.graph:type_name -> epigraph.graph.v1.Graph
-	2,  // 26: epigraph.registry.v1.WorkflowRun.outcome:type_name -> epigraph.registry.v1.WorkflowRunOutcome
-	31, // 27: epigraph.registry.v1.RecordWorkflowRunsRequest.runs:type_name -> epigraph.registry.v1.WorkflowRun
-	10, // 28: epigraph.registry.v1.WorkflowService.CreateWorkflow:input_type -> epigraph.registry.v1.CreateWorkflowRequest
-	11, // 29: epigraph.registry.v1.WorkflowService.CreateWorkflowVersion:input_type -> epigraph.registry.v1.CreateWorkflowVersionRequest
-	12, // 30: epigraph.registry.v1.WorkflowService.GetWorkflow:input_type -> epigraph.registry.v1.GetWorkflowRequest
-	13, // 31: epigraph.registry.v1.WorkflowService.ListWorkflows:input_type -> epigraph.registry.v1.ListWorkflowsRequest
-	15, // 32: epigraph.registry.v1.WorkflowService.GetWorkflowVersion:input_type -> epigraph.registry.v1.GetWorkflowVersionRequest
-	16, // 33: epigraph.registry.v1.WorkflowService.ListWorkflowVersions:input_type -> epigraph.registry.v1.ListWorkflowVersionsRequest
-	18, // 34: epigraph.registry.v1.WorkflowService.SetWorkflowAlias:input_type -> epigraph.registry.v1.SetWorkflowAliasRequest
-	19, // 35: epigraph.registry.v1.WorkflowService.DeleteWorkflowAlias:input_type -> epigraph.registry.v1.DeleteWorkflowAliasRequest
-	20, // 36: epigraph.registry.v1.WorkflowService.DeprecateWorkflow:input_type -> epigraph.registry.v1.DeprecateWorkflowRequest
-	21, // 37: epigraph.registry.v1.WorkflowService.DeleteWorkflow:input_type -> epigraph.registry.v1.DeleteWorkflowRequest
-	22, // 38: epigraph.registry.v1.WorkflowService.ValidateWorkflow:input_type -> epigraph.registry.v1.ValidateWorkflowRequest
-	24, // 39: epigraph.registry.v1.WorkflowService.DiscoverWorkflows:input_type -> epigraph.registry.v1.DiscoverWorkflowsRequest
-	29, // 40: epigraph.registry.v1.WorkflowService.ResolveWorkflow:input_type -> epigraph.registry.v1.ResolveWorkflowRequest
-	32, // 41: epigraph.registry.v1.WorkflowService.RecordWorkflowRuns:input_type -> epigraph.registry.v1.RecordWorkflowRunsRequest
-	3,  // 42: epigraph.registry.v1.WorkflowService.CreateWorkflow:output_type -> epigraph.registry.v1.Workflow
-	8,  // 43: epigraph.registry.v1.WorkflowService.CreateWorkflowVersion:output_type -> epigraph.registry.v1.WorkflowVersion
-	3,  // 44: epigraph.registry.v1.WorkflowService.GetWorkflow:output_type -> epigraph.registry.v1.Workflow
-	14, // 45: epigraph.registry.v1.WorkflowService.ListWorkflows:output_type -> epigraph.registry.v1.ListWorkflowsResponse
-	8,  // 46: epigraph.registry.v1.WorkflowService.GetWorkflowVersion:output_type -> epigraph.registry.v1.WorkflowVersion
-	17, // 47: epigraph.registry.v1.WorkflowService.ListWorkflowVersions:output_type -> epigraph.registry.v1.ListWorkflowVersionsResponse
-	3,  // 48: epigraph.registry.v1.WorkflowService.SetWorkflowAlias:output_type -> epigraph.registry.v1.Workflow
-	3,  // 49: epigraph.registry.v1.WorkflowService.DeleteWorkflowAlias:output_type -> epigraph.registry.v1.Workflow
-	3,  // 50: epigraph.registry.v1.WorkflowService.DeprecateWorkflow:output_type -> epigraph.registry.v1.Workflow
-	36, // 51: epigraph.registry.v1.WorkflowService.DeleteWorkflow:output_type -> google.protobuf.Empty
-	23, // 52: epigraph.registry.v1.WorkflowService.ValidateWorkflow:output_type -> epigraph.registry.v1.ValidateWorkflowResponse
-	26, // 53: epigraph.registry.v1.WorkflowService.DiscoverWorkflows:output_type -> epigraph.registry.v1.DiscoverWorkflowsResponse
-	30, // 54: epigraph.registry.v1.WorkflowService.ResolveWorkflow:output_type -> epigraph.registry.v1.ResolveWorkflowResponse
-	33, // 55: epigraph.registry.v1.WorkflowService.RecordWorkflowRuns:output_type -> epigraph.registry.v1.RecordWorkflowRunsResponse
-	42, // [42:56] is the sub-list for method output_type
-	28, // [28:42] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	23, // 17: epigraph.registry.v1.DiffWorkflowVersionsResponse.changes:type_name -> epigraph.registry.v1.WorkflowChange
+	1,  // 18: epigraph.registry.v1.ValidateWorkflowRequest.form:type_name -> epigraph.registry.v1.WorkflowForm
+	9,  // 19: epigraph.registry.v1.ValidateWorkflowResponse.faults:type_name -> epigraph.registry.v1.WorkflowFault
+	6,  // 20: epigraph.registry.v1.ValidateWorkflowResponse.size:type_name -> epigraph.registry.v1.WorkflowSize
+	29, // 21: epigraph.registry.v1.DiscoverWorkflowsRequest.requirements:type_name -> epigraph.registry.v1.WorkflowRequirements
+	31, // 22: epigraph.registry.v1.DiscoverWorkflowsResponse.matches:type_name -> epigraph.registry.v1.WorkflowMatch
+	32, // 23: epigraph.registry.v1.WorkflowMatch.has_capabilities:type_name -> epigraph.registry.v1.WorkflowCapabilities
+	32, // 24: epigraph.registry.v1.WorkflowMatch.missing_capabilities:type_name -> epigraph.registry.v1.WorkflowCapabilities
+	32, // 25: epigraph.registry.v1.WorkflowMatch.extra_capabilities:type_name -> epigraph.registry.v1.WorkflowCapabilities
+	39, // 26: epigraph.registry.v1.ResolveWorkflowResponse.graph:type_name -> epigraph.graph.v1.Graph
+	2,  // 27: epigraph.registry.v1.WorkflowRun.outcome:type_name -> epigraph.registry.v1.WorkflowRunOutcome
+	35, // 28: epigraph.registry.v1.RecordWorkflowRunsRequest.runs:type_name -> epigraph.registry.v1.WorkflowRun
+	10, // 29: epigraph.registry.v1.WorkflowService.CreateWorkflow:input_type -> epigraph.registry.v1.CreateWorkflowRequest
+	11, // 30: epigraph.registry.v1.WorkflowService.CreateWorkflowVersion:input_type -> epigraph.registry.v1.CreateWorkflowVersionRequest
+	12, // 31: epigraph.registry.v1.WorkflowService.GetWorkflow:input_type -> epigraph.registry.v1.GetWorkflowRequest
+	13, // 32: epigraph.registry.v1.WorkflowService.ListWorkflows:input_type -> epigraph.registry.v1.ListWorkflowsRequest
+	15, // 33: epigraph.registry.v1.WorkflowService.GetWorkflowVersion:input_type -> epigraph.registry.v1.GetWorkflowVersionRequest
+	16, // 34: epigraph.registry.v1.WorkflowService.ListWorkflowVersions:input_type -> epigraph.registry.v1.ListWorkflowVersionsRequest
+	18, // 35: epigraph.registry.v1.WorkflowService.SetWorkflowAlias:input_type -> epigraph.registry.v1.SetWorkflowAliasRequest
+	19, // 36: epigraph.registry.v1.WorkflowService.DeleteWorkflowAlias:input_type -> epigraph.registry.v1.DeleteWorkflowAliasRequest
+	20, // 37: epigraph.registry.v1.WorkflowService.ForkWorkflow:input_type -> epigraph.registry.v1.ForkWorkflowRequest
+	21, // 38: epigraph.registry.v1.WorkflowService.DiffWorkflowVersions:input_type -> epigraph.registry.v1.DiffWorkflowVersionsRequest
+	24, // 39: epigraph.registry.v1.WorkflowService.DeprecateWorkflow:input_type -> epigraph.registry.v1.DeprecateWorkflowRequest
+	25, // 40: epigraph.registry.v1.WorkflowService.DeleteWorkflow:input_type -> epigraph.registry.v1.DeleteWorkflowRequest
+	26, // 41: epigraph.registry.v1.WorkflowService.ValidateWorkflow:input_type -> epigraph.registry.v1.ValidateWorkflowRequest
+	28, // 42: epigraph.registry.v1.WorkflowService.DiscoverWorkflows:input_type -> epigraph.registry.v1.DiscoverWorkflowsRequest
+	33, // 43: epigraph.registry.v1.WorkflowService.ResolveWorkflow:input_type -> epigraph.registry.v1.ResolveWorkflowRequest
+	36, // 44: epigraph.registry.v1.WorkflowService.RecordWorkflowRuns:input_type -> epigraph.registry.v1.RecordWorkflowRunsRequest
+	3,  // 45: epigraph.registry.v1.WorkflowService.CreateWorkflow:output_type -> epigraph.registry.v1.Workflow
+	8,  // 46: epigraph.registry.v1.WorkflowService.CreateWorkflowVersion:output_type -> epigraph.registry.v1.WorkflowVersion
+	3,  // 47: epigraph.registry.v1.WorkflowService.GetWorkflow:output_type -> epigraph.registry.v1.Workflow
+	14, // 48: epigraph.registry.v1.WorkflowService.ListWorkflows:output_type -> epigraph.registry.v1.ListWorkflowsResponse
+	8,  // 49: epigraph.registry.v1.WorkflowService.GetWorkflowVersion:output_type -> epigraph.registry.v1.WorkflowVersion
+	17, // 50: epigraph.registry.v1.WorkflowService.ListWorkflowVersions:output_type -> epigraph.registry.v1.ListWorkflowVersionsResponse
+	3,  // 51: epigraph.registry.v1.WorkflowService.SetWorkflowAlias:output_type -> epigraph.registry.v1.Workflow
+	3,  // 52: epigraph.registry.v1.WorkflowService.DeleteWorkflowAlias:output_type -> epigraph.registry.v1.Workflow
+	3,  // 53: epigraph.registry.v1.WorkflowService.ForkWorkflow:output_type -> epigraph.registry.v1.Workflow
+	22, // 54: epigraph.registry.v1.WorkflowService.DiffWorkflowVersions:output_type -> epigraph.registry.v1.DiffWorkflowVersionsResponse
+	3,  // 55: epigraph.registry.v1.WorkflowService.DeprecateWorkflow:output_type -> epigraph.registry.v1.Workflow
+	40, // 56: epigraph.registry.v1.WorkflowService.DeleteWorkflow:output_type -> google.protobuf.Empty
+	27, // 57: epigraph.registry.v1.WorkflowService.ValidateWorkflow:output_type -> epigraph.registry.v1.ValidateWorkflowResponse
+	30, // 58: epigraph.registry.v1.WorkflowService.DiscoverWorkflows:output_type -> epigraph.registry.v1.DiscoverWorkflowsResponse
+	34, // 59: epigraph.registry.v1.WorkflowService.ResolveWorkflow:output_type -> epigraph.registry.v1.ResolveWorkflowResponse
+	37, // 60: epigraph.registry.v1.WorkflowService.RecordWorkflowRuns:output_type -> epigraph.registry.v1.RecordWorkflowRunsResponse
+	45, // [45:61] is the sub-list for method output_type
+	29, // [29:45] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_registry_v1_workflow_proto_init() }
@@ -3040,14 +3316,14 @@ func file_epigraph_registry_v1_workflow_proto_init() {
 		return
 	}
 	file_epigraph_registry_v1_workflow_proto_msgTypes[4].OneofWrappers = []any{}
-	file_epigraph_registry_v1_workflow_proto_msgTypes[27].OneofWrappers = []any{}
+	file_epigraph_registry_v1_workflow_proto_msgTypes[31].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_registry_v1_workflow_proto_rawDesc), len(file_epigraph_registry_v1_workflow_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   31,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -30,6 +30,8 @@ const (
 	WorkflowService_ListWorkflowVersions_FullMethodName  = "/epigraph.registry.v1.WorkflowService/ListWorkflowVersions"
 	WorkflowService_SetWorkflowAlias_FullMethodName      = "/epigraph.registry.v1.WorkflowService/SetWorkflowAlias"
 	WorkflowService_DeleteWorkflowAlias_FullMethodName   = "/epigraph.registry.v1.WorkflowService/DeleteWorkflowAlias"
+	WorkflowService_ForkWorkflow_FullMethodName          = "/epigraph.registry.v1.WorkflowService/ForkWorkflow"
+	WorkflowService_DiffWorkflowVersions_FullMethodName  = "/epigraph.registry.v1.WorkflowService/DiffWorkflowVersions"
 	WorkflowService_DeprecateWorkflow_FullMethodName     = "/epigraph.registry.v1.WorkflowService/DeprecateWorkflow"
 	WorkflowService_DeleteWorkflow_FullMethodName        = "/epigraph.registry.v1.WorkflowService/DeleteWorkflow"
 	WorkflowService_ValidateWorkflow_FullMethodName      = "/epigraph.registry.v1.WorkflowService/ValidateWorkflow"
@@ -63,6 +65,11 @@ type WorkflowServiceClient interface {
 	SetWorkflowAlias(ctx context.Context, in *SetWorkflowAliasRequest, opts ...grpc.CallOption) (*Workflow, error)
 	// DeleteWorkflowAlias removes an alias.
 	DeleteWorkflowAlias(ctx context.Context, in *DeleteWorkflowAliasRequest, opts ...grpc.CallOption) (*Workflow, error)
+	// ForkWorkflow makes a new workflow of a version of another: a document with `based_on`, `name` and
+	// `patches`. All patches are applied, or none.
+	ForkWorkflow(ctx context.Context, in *ForkWorkflowRequest, opts ...grpc.CallOption) (*Workflow, error)
+	// DiffWorkflowVersions tells what differs between two versions, of one workflow or of two.
+	DiffWorkflowVersions(ctx context.Context, in *DiffWorkflowVersionsRequest, opts ...grpc.CallOption) (*DiffWorkflowVersionsResponse, error)
 	// DeprecateWorkflow takes a workflow out of discovery. It still runs.
 	DeprecateWorkflow(ctx context.Context, in *DeprecateWorkflowRequest, opts ...grpc.CallOption) (*Workflow, error)
 	// DeleteWorkflow deletes a workflow. Runs that have begun go on; none begins any more. Its slug is free
@@ -75,8 +82,8 @@ type WorkflowServiceClient interface {
 	DiscoverWorkflows(ctx context.Context, in *DiscoverWorkflowsRequest, opts ...grpc.CallOption) (*DiscoverWorkflowsResponse, error)
 	// ResolveWorkflow finds the version that a reference stands for, with its graph.
 	ResolveWorkflow(ctx context.Context, in *ResolveWorkflowRequest, opts ...grpc.CallOption) (*ResolveWorkflowResponse, error)
-	// RecordWorkflowRuns adds ends of runs to the history of workflows, each run once. Runs of workflows that
-	// are not there any more are left out.
+	// RecordWorkflowRuns adds ends of runs to the history of workflows, each run once, with what was booked of
+	// their calls. Runs of workflows that are not there any more are left out.
 	RecordWorkflowRuns(ctx context.Context, in *RecordWorkflowRunsRequest, opts ...grpc.CallOption) (*RecordWorkflowRunsResponse, error)
 }
 
@@ -168,6 +175,26 @@ func (c *workflowServiceClient) DeleteWorkflowAlias(ctx context.Context, in *Del
 	return out, nil
 }
 
+func (c *workflowServiceClient) ForkWorkflow(ctx context.Context, in *ForkWorkflowRequest, opts ...grpc.CallOption) (*Workflow, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Workflow)
+	err := c.cc.Invoke(ctx, WorkflowService_ForkWorkflow_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *workflowServiceClient) DiffWorkflowVersions(ctx context.Context, in *DiffWorkflowVersionsRequest, opts ...grpc.CallOption) (*DiffWorkflowVersionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DiffWorkflowVersionsResponse)
+	err := c.cc.Invoke(ctx, WorkflowService_DiffWorkflowVersions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *workflowServiceClient) DeprecateWorkflow(ctx context.Context, in *DeprecateWorkflowRequest, opts ...grpc.CallOption) (*Workflow, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Workflow)
@@ -253,6 +280,11 @@ type WorkflowServiceServer interface {
 	SetWorkflowAlias(context.Context, *SetWorkflowAliasRequest) (*Workflow, error)
 	// DeleteWorkflowAlias removes an alias.
 	DeleteWorkflowAlias(context.Context, *DeleteWorkflowAliasRequest) (*Workflow, error)
+	// ForkWorkflow makes a new workflow of a version of another: a document with `based_on`, `name` and
+	// `patches`. All patches are applied, or none.
+	ForkWorkflow(context.Context, *ForkWorkflowRequest) (*Workflow, error)
+	// DiffWorkflowVersions tells what differs between two versions, of one workflow or of two.
+	DiffWorkflowVersions(context.Context, *DiffWorkflowVersionsRequest) (*DiffWorkflowVersionsResponse, error)
 	// DeprecateWorkflow takes a workflow out of discovery. It still runs.
 	DeprecateWorkflow(context.Context, *DeprecateWorkflowRequest) (*Workflow, error)
 	// DeleteWorkflow deletes a workflow. Runs that have begun go on; none begins any more. Its slug is free
@@ -265,8 +297,8 @@ type WorkflowServiceServer interface {
 	DiscoverWorkflows(context.Context, *DiscoverWorkflowsRequest) (*DiscoverWorkflowsResponse, error)
 	// ResolveWorkflow finds the version that a reference stands for, with its graph.
 	ResolveWorkflow(context.Context, *ResolveWorkflowRequest) (*ResolveWorkflowResponse, error)
-	// RecordWorkflowRuns adds ends of runs to the history of workflows, each run once. Runs of workflows that
-	// are not there any more are left out.
+	// RecordWorkflowRuns adds ends of runs to the history of workflows, each run once, with what was booked of
+	// their calls. Runs of workflows that are not there any more are left out.
 	RecordWorkflowRuns(context.Context, *RecordWorkflowRunsRequest) (*RecordWorkflowRunsResponse, error)
 	mustEmbedUnimplementedWorkflowServiceServer()
 }
@@ -301,6 +333,12 @@ func (UnimplementedWorkflowServiceServer) SetWorkflowAlias(context.Context, *Set
 }
 func (UnimplementedWorkflowServiceServer) DeleteWorkflowAlias(context.Context, *DeleteWorkflowAliasRequest) (*Workflow, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteWorkflowAlias not implemented")
+}
+func (UnimplementedWorkflowServiceServer) ForkWorkflow(context.Context, *ForkWorkflowRequest) (*Workflow, error) {
+	return nil, status.Error(codes.Unimplemented, "method ForkWorkflow not implemented")
+}
+func (UnimplementedWorkflowServiceServer) DiffWorkflowVersions(context.Context, *DiffWorkflowVersionsRequest) (*DiffWorkflowVersionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DiffWorkflowVersions not implemented")
 }
 func (UnimplementedWorkflowServiceServer) DeprecateWorkflow(context.Context, *DeprecateWorkflowRequest) (*Workflow, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeprecateWorkflow not implemented")
@@ -485,6 +523,42 @@ func _WorkflowService_DeleteWorkflowAlias_Handler(srv interface{}, ctx context.C
 	return interceptor(ctx, in, info, handler)
 }
 
+func _WorkflowService_ForkWorkflow_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ForkWorkflowRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkflowServiceServer).ForkWorkflow(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WorkflowService_ForkWorkflow_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkflowServiceServer).ForkWorkflow(ctx, req.(*ForkWorkflowRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _WorkflowService_DiffWorkflowVersions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DiffWorkflowVersionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkflowServiceServer).DiffWorkflowVersions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WorkflowService_DiffWorkflowVersions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkflowServiceServer).DiffWorkflowVersions(ctx, req.(*DiffWorkflowVersionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _WorkflowService_DeprecateWorkflow_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(DeprecateWorkflowRequest)
 	if err := dec(in); err != nil {
@@ -631,6 +705,14 @@ var WorkflowService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DeleteWorkflowAlias",
 			Handler:    _WorkflowService_DeleteWorkflowAlias_Handler,
+		},
+		{
+			MethodName: "ForkWorkflow",
+			Handler:    _WorkflowService_ForkWorkflow_Handler,
+		},
+		{
+			MethodName: "DiffWorkflowVersions",
+			Handler:    _WorkflowService_DiffWorkflowVersions_Handler,
 		},
 		{
 			MethodName: "DeprecateWorkflow",

@@ -1,0 +1,169 @@
+package executor_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/testkit"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+	"github.com/epigraph-run/epigraph/services/executor"
+)
+
+// fakeCatalog has the versions of one workflow, `welcome`, in namespace acme.
+type fakeCatalog struct {
+	registryv1.UnimplementedWorkflowServiceServer
+	mu   sync.Mutex
+	down bool
+	keys []string
+	runs []*registryv1.WorkflowRun
+}
+
+func (c *fakeCatalog) set(down bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.down = down
+}
+
+func (c *fakeCatalog) ResolveWorkflow(ctx context.Context, r *registryv1.ResolveWorkflowRequest) (*registryv1.ResolveWorkflowResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.down {
+		return nil, errs.New(errs.Unavailable, "DOWN", "down")
+	}
+	c.keys = append(c.keys, r.GetRef()+" "+r.GetKey())
+	if r.GetRef() == "welcome@3" {
+		return &registryv1.ResolveWorkflowResponse{Ref: "welcome@3", Version: 3, Graph: nodes(actorNode("say", "cel", `{"expr": "int(input.named.who)"}`))}, nil
+	}
+	text := map[string]string{"welcome@1": `"hello {{ named.who }}"`, "welcome@2": `"hi {{ named.who }}"`, "welcome": `"hi {{ named.who }}"`, "welcome@prod": `"hello {{ named.who }}"`}[r.GetRef()]
+	if text == "" || grpckit.Namespace(ctx) != "acme" {
+		return nil, errs.New(errs.NotFound, "WORKFLOW_NOT_FOUND", "there is no workflow %q", r.GetRef())
+	}
+	version := int64(2)
+	if strings.Contains(text, "hello") {
+		version = 1
+	}
+	tokens := int64(1000)
+	return &registryv1.ResolveWorkflowResponse{
+		Ref: map[int64]string{1: "welcome@1", 2: "welcome@2"}[version], Version: version, BudgetTokens: &tokens,
+		Graph: &graphv1.Graph{Name: "welcome", Nodes: []*graphv1.Node{{Id: "say", Actor: "template", Named: map[string]*graphv1.Payload{"text": {Json: []byte(text)}}}}},
+	}, nil
+}
+
+func (c *fakeCatalog) RecordWorkflowRuns(_ context.Context, r *registryv1.RecordWorkflowRunsRequest) (*registryv1.RecordWorkflowRunsResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.down {
+		return nil, errs.New(errs.Unavailable, "DOWN", "down")
+	}
+	c.runs = append(c.runs, r.GetRuns()...)
+	return &registryv1.RecordWorkflowRunsResponse{}, nil
+}
+
+// ended waits until the catalog was told of the end of a run.
+func (f *fixture) ended(t *testing.T, run string) *registryv1.WorkflowRun {
+	t.Helper()
+	var out *registryv1.WorkflowRun
+	testkit.Eventually(t, func() bool {
+		f.catalog.mu.Lock()
+		defer f.catalog.mu.Unlock()
+		for _, r := range f.catalog.runs {
+			if r.GetRunId() == run {
+				out = r
+			}
+		}
+		return out != nil
+	})
+	return out
+}
+
+func who(name string) map[string]*graphv1.Payload {
+	return map[string]*graphv1.Payload{"who": {Json: []byte(`"` + name + `"`)}}
+}
+
+func TestCatalog(t *testing.T) {
+	t.Parallel()
+	completed := executorv1.RunState_RUN_STATE_COMPLETED
+	onBoth(t, func(t *testing.T, store func(*executor.Config)) {
+		f := serve(t, nil, store)
+		start := func(r *executorv1.StartRunRequest) (*executorv1.Run, error) { return f.StartRun(t.Context(), r) }
+		t.Run("Start/ByName", func(t *testing.T) {
+			for ref, want := range map[string][2]string{"welcome": {"welcome@2", `"hi ada"`}, "welcome@1": {"welcome@1", `"hello ada"`}, "welcome@prod": {"welcome@1", `"hello ada"`}, "workflow/welcome@2": {"welcome@2", `"hi ada"`}} {
+				r, err := start(&executorv1.StartRunRequest{Workflow: ref, Named: who("ada"), UserId: "u1"})
+				require.NoError(t, err)
+				require.Equal(t, want[0], r.GetWorkflow(), "the version is pinned")
+				require.EqualValues(t, 1000, r.GetBudget().GetTokens(), "the budget of the workflow")
+				r = f.wait(t, r.GetId(), completed)
+				require.JSONEq(t, want[1], string(r.GetResult().GetJson()))
+				end := f.ended(t, r.GetId())
+				require.Equal(t, want[0], end.GetWorkflow())
+				require.Equal(t, registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_COMPLETED, end.GetOutcome())
+			}
+			require.Contains(t, f.catalog.keys, "welcome@prod u1", "the user chooses among the versions of an alias")
+		})
+		t.Run("Start/FailedRunsCountAsFailed", func(t *testing.T) {
+			r, err := start(&executorv1.StartRunRequest{Workflow: "welcome@3", Named: who("ada")})
+			require.NoError(t, err)
+			f.wait(t, r.GetId(), executorv1.RunState_RUN_STATE_FAILED)
+			require.Equal(t, registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_FAILED, f.ended(t, r.GetId()).GetOutcome())
+		})
+		t.Run("Start/Refused", func(t *testing.T) {
+			_, err := start(&executorv1.StartRunRequest{Workflow: "nothing"})
+			require.Equal(t, "WORKFLOW_NOT_FOUND", errs.ReasonOf(err), "got %v", err)
+			_, err = start(&executorv1.StartRunRequest{})
+			require.True(t, errs.Is(err, errs.InvalidArgument), "got %v", err)
+			_, err = start(&executorv1.StartRunRequest{Workflow: "welcome", Graph: nodes(actorNode("a", "template", `{"text": "x"}`))})
+			require.True(t, errs.Is(err, errs.InvalidArgument), "got %v", err)
+		})
+		t.Run("Start/IsRepeatable", func(t *testing.T) {
+			a, err := start(&executorv1.StartRunRequest{Workflow: "welcome", Named: who("ada"), RequestId: "r"})
+			require.NoError(t, err)
+			b, err := start(&executorv1.StartRunRequest{Workflow: "welcome", Named: who("ada"), RequestId: "r"})
+			require.NoError(t, err)
+			require.Equal(t, a.GetId(), b.GetId())
+			_, err = start(&executorv1.StartRunRequest{Workflow: "welcome@1", Named: who("ada"), RequestId: "r"})
+			require.True(t, errs.Is(err, errs.InvalidArgument), "got %v", err)
+		})
+		t.Run("Children/ByNumber", func(t *testing.T) {
+			child := func(ref string, want executorv1.RunState) *executorv1.Run {
+				r, err := start(&executorv1.StartRunRequest{Graph: nodes(actorNode("d", "spawn", `{"ref": "`+ref+`", "input": {"named": {"who": "ada"}}}`))})
+				require.NoError(t, err)
+				return f.wait(t, r.GetId(), want)
+			}
+			r := child("workflow/welcome@2", completed)
+			l, err := f.ListRuns(t.Context(), &executorv1.ListRunsRequest{ParentRunId: r.GetId()})
+			require.NoError(t, err)
+			require.Len(t, l.GetRuns(), 1)
+			require.Equal(t, "welcome@2", l.GetRuns()[0].GetWorkflow())
+			require.Equal(t, "welcome@2", f.ended(t, l.GetRuns()[0].GetId()).GetWorkflow())
+			require.Contains(t, child("workflow/welcome@prod", executorv1.RunState_RUN_STATE_FAILED).GetError().GetMessage(), "by its number")
+		})
+	})
+}
+
+func TestCatalogAway(t *testing.T) {
+	t.Parallel()
+	f := serve(t, nil)
+	start := func(ref string) (*executorv1.Run, error) {
+		return f.StartRun(t.Context(), &executorv1.StartRunRequest{Workflow: ref, Named: who("ada")})
+	}
+	_, err := start("welcome@2")
+	require.NoError(t, err)
+	f.catalog.set(true)
+	r, err := start("welcome@2")
+	require.NoError(t, err, "a version that is known goes on without the registry")
+	f.wait(t, r.GetId(), executorv1.RunState_RUN_STATE_COMPLETED)
+	for _, ref := range []string{"welcome@1", "welcome", "welcome@prod"} {
+		_, err = start(ref)
+		require.Equal(t, "CATALOG_UNREACHABLE", errs.ReasonOf(err), "got %v", err)
+	}
+	f.catalog.set(false)
+	require.Equal(t, "welcome@2", f.ended(t, r.GetId()).GetWorkflow(), "the end is told once the registry is back")
+}

@@ -1,0 +1,125 @@
+package rpc
+
+import (
+	"cmp"
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/graphpb"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/lru"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+const (
+	// reasonNoCatalog refuses a start by name where nobody knows names.
+	reasonNoCatalog = "NO_CATALOG"
+	// reasonCatalogAway is the reason when the registry must be asked and does not answer.
+	reasonCatalogAway = "CATALOG_UNREACHABLE"
+
+	// maxCataloged bounds the versions that are kept, in bytes of their graphs.
+	maxCataloged = 64 << 20
+	// catalogFresh is for how long a version is taken without asking: so long a deleted workflow may start.
+	catalogFresh = 10 * time.Second
+	// catalogTime bounds one question.
+	catalogTime = 10 * time.Second
+)
+
+// Catalog finds workflows of the registry by name. It keeps versions that were asked for: they never
+// change, and so go on without the registry. It is safe for concurrent use.
+type Catalog struct {
+	client registryv1.WorkflowServiceClient
+
+	mu   sync.Mutex
+	kept *lru.Cache[string, cataloged]
+}
+
+type cataloged struct {
+	*registryv1.ResolveWorkflowResponse
+	asked time.Time
+}
+
+// NewCatalog returns a catalog that asks client.
+func NewCatalog(client registryv1.WorkflowServiceClient) *Catalog {
+	return &Catalog{client: client, kept: lru.New[string, cataloged](maxCataloged)}
+}
+
+// Resolve finds the version that a reference stands for. The answer is shared: nobody may change it.
+func (c *Catalog) Resolve(ctx context.Context, namespace, ref, key string) (*registryv1.ResolveWorkflowResponse, error) {
+	name := strings.TrimPrefix(ref, "workflow/")
+	at := namespace + "\x00" + name
+	have, known := c.get(at)
+	if known && time.Since(have.asked) < catalogFresh {
+		return have.ResolveWorkflowResponse, nil
+	}
+	asking, stop := context.WithTimeoutCause(ctx, catalogTime, errs.New(errs.Unavailable, reasonCatalogAway, "the registry does not answer"))
+	defer stop()
+	r, err := c.client.ResolveWorkflow(grpckit.WithNamespace(asking, namespace), &registryv1.ResolveWorkflowRequest{Ref: name, Key: key})
+	switch {
+	case err == nil:
+		c.put(namespace+"\x00"+r.GetRef(), r)
+		return r, nil
+	case ctx.Err() != nil:
+		return nil, err
+	case asking.Err() != nil || errs.Is(err, errs.Unavailable):
+		if known {
+			return have.ResolveWorkflowResponse, nil
+		}
+		return nil, errs.New(errs.Unavailable, reasonCatalogAway, "the registry does not answer, and workflow %q is not known here", errs.Clip(name, 200)).With(err).
+			Hint("try again in a moment; versions by number, such as digest@3, go on without the registry once they have run")
+	}
+	return nil, err
+}
+
+func (c *Catalog) get(at string) (cataloged, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.kept.Get(at)
+}
+
+func (c *Catalog) put(at string, r *registryv1.ResolveWorkflowResponse) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.kept.Put(at, cataloged{r, time.Now()}, int64(len(at)+proto.Size(r)))
+}
+
+// Version is the graph of "workflow/SLUG@VERSION". A child names a number: an alias may stand for another
+// version when the call is made again.
+func (c *Catalog) Version(ctx context.Context, namespace, ref string) (*workgraph.Graph, error) {
+	_, version, _ := strings.Cut(ref, "@")
+	if version == "" || strings.Trim(version, "0123456789") != "" {
+		return nil, errs.New(errs.NotFound, "WORKFLOW_NOT_FOUND", "a child names a version by its number, as in workflow/report@3, not by %q", errs.Clip(version, 80))
+	}
+	r, err := c.Resolve(ctx, namespace, ref, "")
+	if err != nil {
+		return nil, err
+	}
+	return graphpb.FromProto(r.GetGraph())
+}
+
+// named puts the graph of the workflow that a start names into it, and returns the version.
+func (s *Server) named(ctx context.Context, req *executorv1.StartRunRequest) (version string, err error) {
+	if req.GetWorkflow() == "" {
+		return "", nil
+	}
+	if s.catalog == nil {
+		return "", errs.New(errs.FailedPrecondition, reasonNoCatalog, "this executor reaches no registry, so it knows no workflows by name").
+			Violate("workflow", reasonNoCatalog, "cannot be looked up").Hint("give the graph itself, or set upstream.registry")
+	}
+	r, err := s.catalog.Resolve(ctx, grpckit.Namespace(ctx), req.GetWorkflow(), cmp.Or(req.GetUserId(), req.GetBusinessKey()))
+	if err != nil {
+		return "", err
+	}
+	req.Graph = r.GetGraph()
+	if req.Budget == nil && (r.BudgetNanoUsd != nil || r.BudgetTokens != nil) {
+		req.Budget = &executorv1.RunBudget{NanoUsd: r.BudgetNanoUsd, Tokens: r.BudgetTokens}
+	}
+	return r.GetRef(), nil
+}
