@@ -17,7 +17,8 @@ func Schema() []byte {
 	s := schemaWriter{}
 	top := s.asked(`{"name": "x", "triggers": [{}], "agents": {"a": {"tools": [{}]}}, "budget": {}, "state": {"a": {}}, "steps": []}`)
 	defs := shape{"steps": shape{"type": "array", "items": refTo("step")}, "tool": s.object(top["a tool"], "tool"), "agent": s.object(top["an agent"], "agent"),
-		"trigger": s.object(top["a trigger"], "trigger"), "budget": s.object(top["a budget"], "budget")}
+		"trigger": s.object(top["a trigger"], "trigger"), "budget": s.object(top["a budget"], "budget"),
+		"state_key": s.object(top["a key of the state"], "state_key")}
 	var choices []any
 	for _, name := range typeNames() {
 		asked := s.step(name)
@@ -162,8 +163,16 @@ func shapeOf(of, key string) shape {
 		return shape{"anyOf": []any{shape{"type": "null"}, refTo("steps")}}
 	case "parallel.parallel":
 		return shape{"type": "array", "items": shape{"anyOf": []any{refTo("steps"), refTo("step")}}}
-	case "trigger.type":
+	case "trigger.type", "tool.type":
 		return shape{"type": "string"}
+	case "workflow.state":
+		return shape{"type": "object", "additionalProperties": refTo("state_key")}
+	case "set.state":
+		return shape{"type": "object"}
+	case "state_key.type":
+		return shape{"enum": stateTypes}
+	case "state_key.reducer":
+		return shape{"enum": reducers}
 	case "tool.name", "category.name", "workflow.name", "tool.description", "category.description", "workflow.description", "workflow.workflow":
 		return shape{"type": "string"}
 	}
@@ -182,7 +191,18 @@ func shapeOf(of, key string) shape {
 		return shape{"enum": delayUnits}
 	case "mode":
 		return shape{"enum": []string{"map", "list", "first"}}
-	case "retry", "max_rounds", "tokens":
+	case "while", "until":
+		rule := refTo("rule_of_assertion")
+		return shape{"anyOf": []any{shape{"type": []string{"string", "null"}}, shape{"type": "array", "items": rule}, shape{"type": "object"}}}
+	case "on_limit":
+		return shape{"enum": []string{"pause", "fail", "continue"}}
+	case "on_item_error":
+		return shape{"enum": []string{"fail", "continue"}}
+	case "memory", "enable_todos":
+		return shape{"type": "boolean"}
+	case "set":
+		return shape{"type": "object"}
+	case "retry", "max_rounds", "tokens", "max_iterations", "max_items", "max_parallel":
 		return shape{"type": "integer", "minimum": 0}
 	case "pass_threshold", "usd":
 		return shape{"type": "number", "minimum": 0}
@@ -227,5 +247,11 @@ var about = map[string]string{
 	"actor": "The actor that is called.", "with": "The arguments of the actor.", "template": "A value with references.", "expr": "An expression.", "message": "What is said or asked.",
 	"rules": "Comparisons; the first that holds decides, or all must hold.", "field": "STEP.FIELD, the value that is compared.", "operator": "How it is compared; equals without it.", "route": "The id of the step that follows.",
 	"over": "The list: STEP.FIELD.", "delay": "How long: 90s, 2d, or a number with delay_unit.", "workflow.workflow": "NAME@VERSION, or self.", "payload": "The inputs of the other workflow.",
+	"workflow.state": "Keys that steps set and read.", "set": "Keys of the state that are set once the step is done.", "set.state": "The values by key.", "reducer": "How what is set is combined with what is there.",
+	"initial": "The value before any step has set it.", "as": "The name of the item in the body; item without it.", "body": "The steps that are done again and again, or for each item.",
+	"while": "The loop goes round for as long as this holds.", "until": "The loop ends once this holds.", "max_iterations": "How often the loop may go round: 100 without it.",
+	"on_limit": "What happens then: pause, fail, or continue behind the loop.", "max_items": "How many items there may be: 1000 without it.", "max_parallel": "How many items are done at once: 16 without it.",
+	"on_item_error": "What an item that fails means: fail, or continue with null.", "routes": "Ids of steps, or ids by value.", "memory": "Goes on with the conversation of the run's user.",
+	"enable_todos": "Keeps a list of what is to be done.", "subagents": "Agents that it may call: names of `agents`, or {name, description, instructions}.",
 	"choices": "What can be answered.", "answer_within": "How long an answer is waited for.",
 }
