@@ -16,6 +16,23 @@ import (
 // text.
 func Compile(d *Definition) (*workgraph.Graph, Faults) {
 	c := newCompiler(&teller{lines: d.lines}, d)
+	c.compile()
+	if len(c.faults) > 0 {
+		return nil, c.faults.sorted()
+	}
+	return c.g, nil
+}
+
+// Warnings are what is likely to be wrong with a definition that compiles, in the order of the text.
+func Warnings(d *Definition) Faults {
+	c := newCompiler(&teller{lines: d.lines}, d)
+	c.compile()
+	return c.warnings.sorted()
+}
+
+// compile makes the graph.
+func (c *compiler) compile() {
+	d := c.d
 	c.g.Name = d.Name
 	c.declareState()
 	c.declare(d.Steps, place{})
@@ -27,15 +44,12 @@ func Compile(d *Definition) (*workgraph.Graph, Faults) {
 	if len(d.Outputs) > 0 && !c.tooLarge {
 		c.outputs(ends)
 	}
-	if len(c.faults) > 0 {
-		return nil, c.faults.sorted()
-	}
-	return c.g, nil
+	c.unusedMembers()
 }
 
 func newCompiler(t *teller, d *Definition) *compiler {
 	return &compiler{teller: t, d: d, g: &workgraph.Graph{}, steps: map[string]*Step{}, place: map[string]int{}, claims: map[string][]end{}, number: map[string]int{}, home: map[string]int{},
-		homes: []int{-1}, exprs: map[string]error{}, loop: map[string]*Step{}, inMap: map[string]*Step{}, keys: map[string]StateKey{}, reads: map[string]*reader{}, in: map[string][]end{}}
+		homes: []int{-1}, exprs: map[string]error{}, teamed: map[string]bool{}, loop: map[string]*Step{}, inMap: map[string]*Step{}, keys: map[string]StateKey{}, reads: map[string]*reader{}, in: map[string][]end{}}
 }
 
 // begin puts the node that every run begins with.
@@ -113,6 +127,9 @@ type compiler struct {
 	handing handing
 	// exprs are the expressions that were compiled.
 	exprs map[string]error
+	// teamed are the agents that belong to a team.
+	teamed   map[string]bool
+	warnings Faults
 	// bytes are those of the arguments so far.
 	bytes int
 	// tooLarge says that the graph is beyond its bounds, so that no more of it is made.
@@ -371,6 +388,8 @@ func (s *Step) fields() []string {
 		return []string{"user_id", "chat_id", "run_id"}
 	case *loopBody:
 		return []string{"last"}
+	case *teamBody:
+		return []string{"text", "from", "data", "stop", "turns", "messages", "state", "thread_id", "threads"}
 	}
 	return nil
 }

@@ -52,7 +52,10 @@ type Agent struct {
 	// is defined there.
 	deep, todos, own bool
 	below            []Agent
-	at               *value
+	// signals are tools that end its turn in a team, and member what else it is there.
+	signals []signal
+	member  *member
+	at      *value
 }
 
 // Tool is something that an agent may call.
@@ -126,8 +129,11 @@ func (t *teller) definition(v *value) *Definition {
 	for _, e := range o.entries("agents") {
 		d.Agents = append(d.Agents, t.agent(e))
 	}
-	steps := o.value("steps")
-	d.Steps = t.steps(o, steps)
+	if whole := t.team(o); whole != nil {
+		d.Steps = []*Step{whole}
+	} else {
+		d.Steps = t.steps(o, o.value("steps"))
+	}
 	d.outputs = o.value("outputs")
 	for _, e := range o.entries("outputs") {
 		d.Outputs = append(d.Outputs, e.key)
@@ -172,6 +178,7 @@ func (t *teller) agent(e entry) Agent {
 	}
 	a.Instructions, a.Description = o.plain("instructions"), o.plain("description")
 	t.abilities(o, &a)
+	t.member(o, &a)
 	o.done()
 	return a
 }
@@ -185,6 +192,9 @@ func (t *teller) tools(o *object) []Tool {
 		case text:
 			tool.Actor = strings.TrimSpace(v.text)
 		case mapping:
+			if isSignal(v) {
+				continue // signals reads it
+			}
 			in := t.object(v, "a tool")
 			if kind := in.value("type"); kind != nil { // as other platforms say it
 				tool.Actor = in.line("type", maxName)

@@ -110,7 +110,7 @@ func (b *agentBody) read(t *teller, o *object, own ...string) {
 // abilities reads what agents have, wherever they are defined.
 func (t *teller) abilities(o *object, a *Agent) {
 	a.Model = o.model()
-	a.Tools = t.tools(o)
+	a.Tools, a.signals = t.tools(o), t.signals(o)
 	a.MaxRounds = o.whole("max_rounds", 1, 100_000, 0)
 	if v := o.value("memory"); v != nil && t.is(v, boolean) {
 		a.Memory = v.text == "true"
@@ -174,6 +174,9 @@ func (b *agentBody) node(c *compiler, s *Step, n *workgraph.Node) {
 			c.at(b.named, "UNKNOWN_AGENT", c.didYouMean(name, agentNames(c.d)), "there is no agent %q", clip(name))
 			return
 		}
+	}
+	if b.named != nil && a != nil && a.onlyInTeams() {
+		c.at(b.named, "ONLY_IN_TEAMS", "use a step of the type `team`", "the agent %q is one of a team", a.Name)
 	}
 	if a != nil {
 		for name, v := range c.definition(a) {

@@ -19,6 +19,15 @@ func Schema() []byte {
 	defs := shape{"steps": shape{"type": "array", "items": refTo("step")}, "tool": s.object(top["a tool"], "tool"), "agent": s.object(top["an agent"], "agent"),
 		"trigger": s.object(top["a trigger"], "trigger"), "budget": s.object(top["a budget"], "budget"),
 		"state_key": s.object(top["a key of the state"], "state_key")}
+	team := s.asked(`{"name": "x", "agents": {"a": {"tools": [{"set": {}}]}}, "graph": {"transitions": [{"when": {}}], "loops": [{}], "choose": {}, "handoffs": {}}, "router": [{}], "stop": {}}`)
+	for _, key := range team["a workflow"] {
+		if !slices.Contains(top["a workflow"], key) {
+			top["a workflow"] = append(top["a workflow"], key)
+		}
+	}
+	for name, what := range map[string]string{"graph": "`graph`", "transition": "a transition", "loop_of_graph": "a loop", "when": "a condition", "choose": "`choose`", "route": "a route", "stop": "`stop`", "signal": "a tool that ends a turn"} {
+		defs[name] = s.object(team[what], name)
+	}
 	var choices []any
 	for _, name := range typeNames() {
 		asked := s.step(name)
@@ -43,7 +52,7 @@ func Schema() []byte {
 	root["$schema"], root["title"] = "http://json-schema.org/draft-07/schema#", "A workflow of Epigraph"
 	root["required"], root["definitions"] = []string{"name"}, defs
 	if slices.Equal(s.without(top["a workflow"]), []string{"steps"}) {
-		root["required"] = []string{"name", "steps"}
+		root["anyOf"] = []any{shape{"required": []string{"steps"}}, shape{"required": []string{"graph"}}, shape{"required": []string{"router"}}}
 	}
 	out, _ := json.MarshalIndent(root, "", "  ") // it has a JSON form
 	return append(out, '\n')
@@ -176,6 +185,9 @@ func shapeOf(of, key string) shape {
 	case "tool.name", "category.name", "workflow.name", "tool.description", "category.description", "workflow.description", "workflow.workflow":
 		return shape{"type": "string"}
 	}
+	if p := shapeOfTeam(of, key); p != nil {
+		return p
+	}
 	switch key {
 	case "type":
 		return shape{"const": of}
@@ -215,7 +227,7 @@ func shapeOf(of, key string) shape {
 	case "rules":
 		return shape{"type": "array", "items": refTo("rule_of_" + of)}
 	case "tools":
-		return shape{"type": "array", "items": shape{"anyOf": []any{shape{"type": "string"}, refTo("tool")}}}
+		return shape{"type": "array", "items": shape{"anyOf": []any{shape{"type": "string"}, refTo("tool"), refTo("signal")}}}
 	case "categories":
 		return shape{"type": "array", "items": shape{"anyOf": []any{shape{"type": "string"}, refTo("category")}}}
 	case "agents":
@@ -231,6 +243,57 @@ func shapeOf(of, key string) shape {
 		return shape{"type": []string{"string", "number", "null"}}
 	}
 	return shape{}
+}
+
+// shapeOfTeam is shapeOf for what is said of teams. Nil if it knows nothing of the key.
+func shapeOfTeam(of, key string) shape {
+	names := shape{"anyOf": []any{shape{"type": []string{"string", "null"}}, shape{"type": "array", "items": shape{"type": "string"}}}}
+	list := func(of any) shape { return shape{"type": "array", "items": of} }
+	switch of + "." + key {
+	case "agent.workflow":
+		return shape{"anyOf": []any{shape{"type": []string{"string", "null"}}, shape{"$ref": "#"}}}
+	case "agent.on_error":
+		return shape{"enum": []string{"fail", "tell"}}
+	case "agent.human", "choose.repeat":
+		return shape{"type": "boolean"}
+	case "graph.transitions":
+		return list(shape{"anyOf": []any{shape{"type": "string"}, refTo("transition")}})
+	case "graph.loops":
+		return list(refTo("loop_of_graph"))
+	case "graph.choose":
+		return shape{"anyOf": []any{shape{"type": "null"}, refTo("choose")}}
+	case "graph.handoffs":
+		return shape{"type": []string{"string", "object", "null"}}
+	case "graph.start", "transition.from", "transition.to", "loop_of_graph.between", "route.from", "route.to", "stop.from", "stop.answered", "team.agents":
+		return names
+	case "transition.when", "loop_of_graph.while", "when.not":
+		return shape{"anyOf": []any{shape{"type": []string{"string", "null"}}, refTo("when")}}
+	case "when.any", "when.all":
+		return list(shape{"anyOf": []any{shape{"type": "string"}, refTo("when")}})
+	case "stop.any", "stop.all":
+		return list(refTo("stop"))
+	case "transition.join":
+		return shape{"enum": []string{"any", "all"}}
+	case "stop.then":
+		return shape{"enum": []string{"end", "pause"}}
+	case "route.batch_size", "stop.max_messages", "stop.max_turns", "stop.tokens", "choose.attempts":
+		return shape{"type": "integer", "minimum": 1}
+	case "signal.set", "signal.parameters":
+		return shape{"type": "object"}
+	}
+	switch key {
+	case "graph":
+		return shape{"anyOf": []any{shape{"type": "null"}, list(shape{"type": "string"}), refTo("graph")}}
+	case "router":
+		return shape{"anyOf": []any{shape{"type": "null"}, list(refTo("route"))}}
+	case "stop":
+		return shape{"anyOf": []any{shape{"type": "null"}, refTo("stop")}}
+	case "max_turns":
+		return shape{"type": "integer", "minimum": 1}
+	case "handoff", "group", "candidates", "otherwise", "thread":
+		return shape{"type": "string"}
+	}
+	return nil
 }
 
 // about says what keys mean, as editors show it: a key of something, or a key wherever it stands.
@@ -253,5 +316,11 @@ var about = map[string]string{
 	"on_limit": "What happens then: pause, fail, or continue behind the loop.", "max_items": "How many items there may be: 1000 without it.", "max_parallel": "How many items are done at once: 16 without it.",
 	"on_item_error": "What an item that fails means: fail, or continue with null.", "routes": "Ids of steps, or ids by value.", "memory": "Goes on with the conversation of the run's user.",
 	"enable_todos": "Keeps a list of what is to be done.", "subagents": "Agents that it may call: names of `agents`, or {name, description, instructions}.",
+	"graph": "Who of the agents speaks after whom: names in a row, or transitions, loops, choose or handoffs.", "router": "Who hears whom. Without it everybody hears everybody else.",
+	"stop": "What ends the team. Several keys are alternatives.", "max_turns": "After how many turns the team pauses: 100 without it and without a limit in stop.", "task": "What the team is told.", "thread_id": "The thread that is worked on.",
+	"transitions": "`a -> b -> c`, or {from, to, when, join}.", "loops": "{between: [a, b], while: …}: both speak in turn for as long as the condition holds.", "choose": "A model chooses who speaks.",
+	"handoffs": "Who may hand over to whom, or `any`.", "otherwise": "Who speaks if nobody is handed over to: again, end, or a name.", "when": "A condition on what was said: an expression, else, or {text, handoff, expr, any, all, not}.",
+	"batch_size": "How many messages call the agent: 1 without it.", "ttl": "How long a message waits to be heard.", "thread": "A name; agents with the same one share a thread.", "human": "A person is asked.",
+	"agent.workflow": "NAME@VERSION, or a workflow as keys and values.", "agent.on_error": "What a failure means: fail, or tell the others.", "signal.set": "Keys of the state that are set; {{ ARGUMENT }} is what the model gives.",
 	"choices": "What can be answered.", "answer_within": "How long an answer is waited for.",
 }

@@ -53,6 +53,9 @@ func schemaTexts(t testing.TB) [][]byte {
 		[]byte(`{name: x, agents: {a: {instructions: i, tools: [t, {actor: b, with: {c: 1}}]}}, steps: [{type: agent, agent: a, prompt: p}, {type: categorizer, prompt: p, categories: [a, {name: b, description: c}]}]}`),
 		[]byte(`{name: x, steps: [{type: assertion, rules: [{field: inputs.a, operator: exists}], pass_threshold: 0.5}, {type: filter, over: inputs.l, rules: [{field: a, value: 1}]}, {type: workflow, workflow: a@1, payload: {b: 1}}]}`),
 		[]byte(`{name: x, steps: [{type: extractor, prompt: p, schema: {a: {type: string}}}, {type: code, code: "result = 1", language: starlark}, {type: actor, actor: a, with: {b: 1}}]}`),
+		[]byte(`{name: x, agents: {a: {instructions: i, thread: t, tools: [{name: s, set: {k: "{{ v }}"}, parameters: {v: {type: string}}, reply: "{v}"}]}, b: {human: true, choices: [x]}, c: {actor: d, on_error: tell}}, state: {k: {type: string}}, graph: {start: a, transitions: ["a -> b", {from: b, to: [a, c], when: {any: [{text: x}, "true"]}, join: any}], loops: [{between: [a, b], while: else}]}, router: [{from: any, to: a, ttl: 1h}], stop: {any: [{max_messages: 3, then: pause}, {text: x, from: a}]}, max_turns: 5, task: t}`),
+		[]byte(`{name: x, agents: {a: {instructions: i}, b: {workflow: {name: y, graph: [c, d], agents: {c: {instructions: i}, d: {workflow: z@1}}}}}, graph: {choose: {prompt: "{participants} {history}", repeat: true, attempts: 2}}, stop: {timeout: 1h, usd: 0.5}}`),
+		[]byte(`{name: x, agents: {a: {instructions: i}, b: {instructions: i}}, steps: [{type: team, agents: [a, b], graph: {handoffs: any, otherwise: end}, task: t}]}`),
 	}
 	for _, pattern := range []string{"../examples/workflow/*.yaml", "testdata/*.yaml"} {
 		files, err := filepath.Glob(pattern)

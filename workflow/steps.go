@@ -60,7 +60,7 @@ type body interface {
 var types = map[string]func(t *teller, o *object) body{
 	"actor": readActor, "agent": readAgent, "assertion": readAssertion, "categorizer": readCategorizer, "code": readCode, "deep_agent": readDeepAgent, "extractor": readExtractor,
 	"filter": readFilter, "http": readHTTP, "human": readHuman, "identify_user": readUser, "loop": readLoop, "map": readMap, "merge": readMerge, "reply_chat": readReply,
-	"router": readRouter, "set": readSet, "switch": readSwitch, "transform": readTransform, "wait": readWait, "workflow": readWorkflow,
+	"router": readRouter, "set": readSet, "switch": readSwitch, "team": readTeam, "transform": readTransform, "wait": readWait, "workflow": readWorkflow,
 }
 
 func typeNames() []string { return slices.Sorted(maps.Keys(types)) }
