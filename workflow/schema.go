@@ -161,7 +161,7 @@ func (s schemaWriter) object(keys []string, of string) shape {
 		}
 		if text := about[of+"."+key]; text != "" {
 			p["description"] = text
-		} else if text := about[key]; text != "" {
+		} else if text := about[key]; text != "" && (key != "type" || types[of] != nil) {
 			p["description"] = text
 		}
 		properties[key] = p
@@ -196,13 +196,14 @@ func (s schemaWriter) shapeOf(of, key string) shape {
 		return shape{"type": "array", "items": shape{"anyOf": []any{shape{"type": "string"}, s.of("subagent")}}}
 	case "loop.while", "loop.until":
 		return shape{"anyOf": []any{shape{"type": []string{"string", "null"}}, s.of("condition"), shape{"type": "array", "items": s.of("rule_of_loop")}}}
-	case "trigger.type":
-		return shape{"type": "string"}
 	case "tool.name", "category.name", "workflow.name", "tool.description", "category.description", "workflow.description", "workflow.workflow":
 		return shape{"type": "string"}
 	}
 	switch key {
 	case "type":
+		if types[of] == nil {
+			return shape{"type": "string"}
+		}
 		return shape{"const": of}
 	case "id":
 		return shape{"type": "string", "pattern": `^\s*([A-Za-z_][A-Za-z0-9_]{0,63})?\s*$`}
