@@ -129,7 +129,7 @@ func (b *teamBody) transition(t *teller, v *value) {
 
 // loop reads two agents that speak in turn while a condition holds, or one that goes on.
 func (b *teamBody) loop(t *teller, v *value) {
-	o := t.object(v, "a loop")
+	o := t.object(v, "a loop of a graph")
 	between := o.texts("between")
 	while := t.when(o.value("while"))
 	if len(between) < 1 || len(between) > 2 {
@@ -157,7 +157,7 @@ func (t *teller) when(v *value) *team.When {
 	case v.kind == text:
 		return &team.When{Expr: v.text}
 	}
-	o := t.object(v, "a condition")
+	o := t.object(v, "a condition on a message")
 	if o.bad {
 		return nil
 	}

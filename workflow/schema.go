@@ -14,33 +14,29 @@ import (
 // given a definition, and note what they ask. Only what values look like is said here, in shapeOf and
 // about; a key that is not there may have any value.
 func Schema() []byte {
-	s := schemaWriter{}
-	top := s.asked(`{"name": "x", "triggers": [{}], "agents": {"a": {"tools": [{}]}}, "budget": {}, "state": {"a": {}}, "steps": []}`)
-	defs := shape{"steps": shape{"type": "array", "items": refTo("step")}, "tool": s.object(top["a tool"], "tool"), "agent": s.object(top["an agent"], "agent"),
-		"trigger": s.object(top["a trigger"], "trigger"), "budget": s.object(top["a budget"], "budget"),
-		"state_key": s.object(top["a key of the state"], "state_key")}
-	team := s.asked(`{"name": "x", "agents": {"a": {"tools": [{"set": {}}]}}, "graph": {"transitions": [{"when": {}}], "loops": [{}], "choose": {}, "handoffs": {}}, "router": [{}], "stop": {}}`)
-	for _, key := range team["a workflow"] {
+	s := schemaWriter{known: map[string][]string{}}
+	top := s.asked(`{"name": "x", "model": {}, "triggers": [{}], "agents": {"a": {"model": {}, "tools": [{}]}}, "budget": {}, "state": {"a": {}}, "steps": []}`)
+	s.note(top, "workflow")
+	teams := s.asked(`{"name": "x", "agents": {"a": {"tools": [{"set": {}}]}}, "graph": {"transitions": [{"when": {}}], "loops": [{}], "choose": {}, "handoffs": {}}, "router": [{}], "stop": {}}`)
+	s.note(teams, "workflow")
+	for _, key := range teams["a workflow"] {
 		if !slices.Contains(top["a workflow"], key) {
 			top["a workflow"] = append(top["a workflow"], key)
 		}
 	}
-	for name, what := range map[string]string{"graph": "`graph`", "transition": "a transition", "loop_of_graph": "a loop", "when": "a condition", "choose": "`choose`", "route": "a route", "stop": "`stop`", "signal": "a tool that ends a turn"} {
-		defs[name] = s.object(team[what], name)
+	steps := map[string][]string{}
+	for _, name := range typeNames() {
+		asked := s.step(name)
+		steps[name] = asked["a step of the type "+name]
+		s.note(asked, name)
+	}
+	defs := shape{"steps": shape{"type": "array", "items": refTo("step")}}
+	for name, keys := range s.known {
+		defs[name] = s.object(keys, name)
 	}
 	var choices []any
 	for _, name := range typeNames() {
-		asked := s.step(name)
-		step := s.object(asked["a step of the type "+name], name)
-		if rule := asked["a rule"]; rule != nil {
-			defs["rule_of_"+name] = s.object(rule, name+" rule")
-		}
-		if on := asked["`on_error`"]; on != nil {
-			defs["on_error"] = s.object(on, "on_error")
-		}
-		if category := asked["a category"]; category != nil {
-			defs["category"] = s.object(category, "category")
-		}
+		step := s.object(steps[name], name)
 		step["required"] = []string{"type"}
 		defs["step_"+name] = step
 		choices = append(choices, shape{"if": shape{"properties": shape{"type": shape{"const": name}}, "required": []string{"type"}}, "then": refTo("step_" + name)})
@@ -76,7 +72,36 @@ func (t *teller) note(what string, keys []string) {
 	}
 }
 
-type schemaWriter struct{}
+// schemaWriter knows the keys of what stands within steps and workflows, by the names of their parts.
+type schemaWriter struct{ known map[string][]string }
+
+// parts are the names of the parts of a schema for what readers read.
+var parts = map[string]string{"a tool": "tool", "an agent": "agent", "a trigger": "trigger", "a budget": "budget", "a category": "category", "`on_error`": "on_error",
+	"a model": "model", "a subagent": "subagent", "a condition": "condition", "a key of the state": "state_key",
+	"`graph`": "graph", "a transition": "transition", "a loop of a graph": "loop_of_graph", "a condition on a message": "when", "`choose`": "choose", "a route": "route", "`stop`": "stop", "a tool that ends a turn": "signal"}
+
+// note notes the keys of what stands within something. Rules of different types of steps differ.
+func (s schemaWriter) note(asked map[string][]string, of string) {
+	for what, keys := range asked {
+		name := parts[what]
+		if what == "a rule" {
+			name = "rule_of_" + of
+		}
+		for _, key := range keys {
+			if name != "" && !slices.Contains(s.known[name], key) {
+				s.known[name] = append(s.known[name], key)
+			}
+		}
+	}
+}
+
+// of is the part of a name, or any keys and values if there is no such part.
+func (s schemaWriter) of(name string) shape {
+	if s.known[name] == nil {
+		return shape{"type": "object"}
+	}
+	return refTo(name)
+}
 
 // asked are the keys that are asked for in reading a definition, by what has them.
 func (schemaWriter) asked(src string) map[string][]string {
@@ -125,14 +150,15 @@ func (s schemaWriter) step(name string) map[string][]string {
 }
 
 // probes are values whose own keys are asked for. All others are a text.
-var probes = map[string]any{"rules": []any{shape{}}, "tools": []any{shape{}}, "categories": []any{shape{}}, "on_error": shape{}, "while": []any{shape{}}, "until": []any{shape{}}}
+var probes = map[string]any{"rules": []any{shape{}}, "tools": []any{shape{}}, "categories": []any{shape{}}, "on_error": shape{}, "model": shape{}, "subagents": []any{shape{}},
+	"while": shape{"all": []any{shape{}}}, "until": shape{"field": "x"}}
 
 // object is the schema of keys and values. of says whose they are.
-func (schemaWriter) object(keys []string, of string) shape {
+func (s schemaWriter) object(keys []string, of string) shape {
 	properties := shape{}
 	for _, key := range keys {
 		p := shape{}
-		for name, v := range shapeOf(of, key) {
+		for name, v := range s.shapeOf(of, key) {
 			p[name] = v
 		}
 		if kind, ok := p["type"].(string); ok {
@@ -143,7 +169,7 @@ func (schemaWriter) object(keys []string, of string) shape {
 		}
 		if text := about[of+"."+key]; text != "" {
 			p["description"] = text
-		} else if text := about[key]; text != "" {
+		} else if text := about[key]; text != "" && (key != "type" || types[of] != nil) {
 			p["description"] = text
 		}
 		properties[key] = p
@@ -161,35 +187,34 @@ func anys(words []string) []any {
 
 // shapeOf is what the value of a key looks like, empty for any. of is the type of the step, or what
 // else has the key.
-func shapeOf(of, key string) shape {
+func (s schemaWriter) shapeOf(of, key string) shape {
 	texts := shape{"anyOf": []any{shape{"type": []string{"string", "null"}}, shape{"type": "array", "items": shape{"type": "string"}}}}
 	switch of + "." + key {
 	case "switch.default", "router.default":
 		return shape{"anyOf": []any{shape{"type": []string{"string", "null"}}, refTo("steps")}}
 	case "loop.body", "map.body":
 		return shape{"anyOf": []any{shape{"type": "null"}, refTo("steps")}}
-	case "workflow.steps", "switch rule.steps":
+	case "workflow.steps", "rule_of_switch.steps":
 		return shape{"anyOf": []any{shape{"type": "null"}, refTo("steps")}}
 	case "parallel.parallel":
 		return shape{"type": "array", "items": shape{"anyOf": []any{refTo("steps"), refTo("step")}}}
-	case "trigger.type", "tool.type":
-		return shape{"type": "string"}
 	case "workflow.state":
-		return shape{"type": "object", "additionalProperties": refTo("state_key")}
-	case "set.state":
-		return shape{"type": "object"}
-	case "state_key.type":
-		return shape{"enum": stateTypes}
-	case "state_key.reducer":
-		return shape{"enum": reducers}
+		return shape{"type": "object", "additionalProperties": s.of("state_key")}
+	case "deep_agent.subagents":
+		return shape{"type": "array", "items": shape{"anyOf": []any{shape{"type": "string"}, s.of("subagent")}}}
+	case "loop.while", "loop.until":
+		return shape{"anyOf": []any{shape{"type": []string{"string", "null"}}, s.of("condition"), shape{"type": "array", "items": s.of("rule_of_loop")}}}
 	case "tool.name", "category.name", "workflow.name", "tool.description", "category.description", "workflow.description", "workflow.workflow":
 		return shape{"type": "string"}
 	}
-	if p := shapeOfTeam(of, key); p != nil {
+	if p := s.shapeOfTeam(of, key); p != nil {
 		return p
 	}
 	switch key {
 	case "type":
+		if types[of] == nil {
+			return shape{"type": "string"}
+		}
 		return shape{"const": of}
 	case "id":
 		return shape{"type": "string", "pattern": `^\s*([A-Za-z_][A-Za-z0-9_]{0,63})?\s*$`}
@@ -203,18 +228,7 @@ func shapeOf(of, key string) shape {
 		return shape{"enum": delayUnits}
 	case "mode":
 		return shape{"enum": []string{"map", "list", "first"}}
-	case "while", "until":
-		rule := refTo("rule_of_assertion")
-		return shape{"anyOf": []any{shape{"type": []string{"string", "null"}}, shape{"type": "array", "items": rule}, shape{"type": "object"}}}
-	case "on_limit":
-		return shape{"enum": []string{"pause", "fail", "continue"}}
-	case "on_item_error":
-		return shape{"enum": []string{"fail", "continue"}}
-	case "memory", "enable_todos":
-		return shape{"type": "boolean"}
-	case "set":
-		return shape{"type": "object"}
-	case "retry", "max_rounds", "tokens", "max_iterations", "max_items", "max_parallel":
+	case "retry", "max_rounds", "tokens":
 		return shape{"type": "integer", "minimum": 0}
 	case "pass_threshold", "usd":
 		return shape{"type": "number", "minimum": 0}
@@ -225,19 +239,21 @@ func shapeOf(of, key string) shape {
 			return shape{"type": "object"}
 		}
 	case "rules":
-		return shape{"type": "array", "items": refTo("rule_of_" + of)}
+		return shape{"type": "array", "items": s.of("rule_of_" + of)}
 	case "tools":
-		return shape{"type": "array", "items": shape{"anyOf": []any{shape{"type": "string"}, refTo("tool"), refTo("signal")}}}
+		return shape{"type": "array", "items": shape{"anyOf": []any{shape{"type": "string"}, s.of("tool"), s.of("signal")}}}
 	case "categories":
-		return shape{"type": "array", "items": shape{"anyOf": []any{shape{"type": "string"}, refTo("category")}}}
+		return shape{"type": "array", "items": shape{"anyOf": []any{shape{"type": "string"}, s.of("category")}}}
 	case "agents":
-		return shape{"type": "object", "additionalProperties": refTo("agent")}
+		return shape{"type": "object", "additionalProperties": s.of("agent")}
 	case "budget":
-		return shape{"anyOf": []any{shape{"type": "null"}, refTo("budget")}}
+		return shape{"anyOf": []any{shape{"type": "null"}, s.of("budget")}}
+	case "model":
+		return shape{"anyOf": []any{shape{"type": []string{"string", "null"}}, s.of("model")}}
 	case "on_error":
-		return shape{"anyOf": []any{shape{"enum": []any{"fail", "continue", nil}}, refTo("on_error")}}
+		return shape{"anyOf": []any{shape{"enum": []any{"fail", "continue", nil}}, s.of("on_error")}}
 	case "trigger", "triggers":
-		one := []any{shape{"type": []string{"string", "null"}}, refTo("trigger")}
+		one := []any{shape{"type": []string{"string", "null"}}, s.of("trigger")}
 		return shape{"anyOf": append(one, shape{"type": "array", "items": shape{"anyOf": one}})}
 	case "timeout", "delay":
 		return shape{"type": []string{"string", "number", "null"}}
@@ -246,7 +262,7 @@ func shapeOf(of, key string) shape {
 }
 
 // shapeOfTeam is shapeOf for what is said of teams. Nil if it knows nothing of the key.
-func shapeOfTeam(of, key string) shape {
+func (s schemaWriter) shapeOfTeam(of, key string) shape {
 	names := shape{"anyOf": []any{shape{"type": []string{"string", "null"}}, shape{"type": "array", "items": shape{"type": "string"}}}}
 	list := func(of any) shape { return shape{"type": "array", "items": of} }
 	switch of + "." + key {
@@ -257,21 +273,21 @@ func shapeOfTeam(of, key string) shape {
 	case "agent.human", "choose.repeat":
 		return shape{"type": "boolean"}
 	case "graph.transitions":
-		return list(shape{"anyOf": []any{shape{"type": "string"}, refTo("transition")}})
+		return list(shape{"anyOf": []any{shape{"type": "string"}, s.of("transition")}})
 	case "graph.loops":
-		return list(refTo("loop_of_graph"))
+		return list(s.of("loop_of_graph"))
 	case "graph.choose":
-		return shape{"anyOf": []any{shape{"type": "null"}, refTo("choose")}}
+		return shape{"anyOf": []any{shape{"type": "null"}, s.of("choose")}}
 	case "graph.handoffs":
 		return shape{"type": []string{"string", "object", "null"}}
 	case "graph.start", "transition.from", "transition.to", "loop_of_graph.between", "route.from", "route.to", "stop.from", "stop.answered", "team.agents":
 		return names
 	case "transition.when", "loop_of_graph.while", "when.not":
-		return shape{"anyOf": []any{shape{"type": []string{"string", "null"}}, refTo("when")}}
+		return shape{"anyOf": []any{shape{"type": []string{"string", "null"}}, s.of("when")}}
 	case "when.any", "when.all":
-		return list(shape{"anyOf": []any{shape{"type": "string"}, refTo("when")}})
+		return list(shape{"anyOf": []any{shape{"type": "string"}, s.of("when")}})
 	case "stop.any", "stop.all":
-		return list(refTo("stop"))
+		return list(s.of("stop"))
 	case "transition.join":
 		return shape{"enum": []string{"any", "all"}}
 	case "stop.then":
@@ -283,11 +299,11 @@ func shapeOfTeam(of, key string) shape {
 	}
 	switch key {
 	case "graph":
-		return shape{"anyOf": []any{shape{"type": "null"}, list(shape{"type": "string"}), refTo("graph")}}
+		return shape{"anyOf": []any{shape{"type": "null"}, list(shape{"type": "string"}), s.of("graph")}}
 	case "router":
-		return shape{"anyOf": []any{shape{"type": "null"}, list(refTo("route"))}}
+		return shape{"anyOf": []any{shape{"type": "null"}, list(s.of("route"))}}
 	case "stop":
-		return shape{"anyOf": []any{shape{"type": "null"}, refTo("stop")}}
+		return shape{"anyOf": []any{shape{"type": "null"}, s.of("stop")}}
 	case "max_turns":
 		return shape{"type": "integer", "minimum": 1}
 	case "handoff", "group", "candidates", "otherwise", "thread":
@@ -310,12 +326,6 @@ var about = map[string]string{
 	"actor": "The actor that is called.", "with": "The arguments of the actor.", "template": "A value with references.", "expr": "An expression.", "message": "What is said or asked.",
 	"rules": "Comparisons; the first that holds decides, or all must hold.", "field": "STEP.FIELD, the value that is compared.", "operator": "How it is compared; equals without it.", "route": "The id of the step that follows.",
 	"over": "The list: STEP.FIELD.", "delay": "How long: 90s, 2d, or a number with delay_unit.", "workflow.workflow": "NAME@VERSION, or self.", "payload": "The inputs of the other workflow.",
-	"workflow.state": "Keys that steps set and read.", "set": "Keys of the state that are set once the step is done.", "set.state": "The values by key.", "reducer": "How what is set is combined with what is there.",
-	"initial": "The value before any step has set it.", "as": "The name of the item in the body; item without it.", "body": "The steps that are done again and again, or for each item.",
-	"while": "The loop goes round for as long as this holds.", "until": "The loop ends once this holds.", "max_iterations": "How often the loop may go round: 100 without it.",
-	"on_limit": "What happens then: pause, fail, or continue behind the loop.", "max_items": "How many items there may be: 1000 without it.", "max_parallel": "How many items are done at once: 16 without it.",
-	"on_item_error": "What an item that fails means: fail, or continue with null.", "routes": "Ids of steps, or ids by value.", "memory": "Goes on with the conversation of the run's user.",
-	"enable_todos": "Keeps a list of what is to be done.", "subagents": "Agents that it may call: names of `agents`, or {name, description, instructions}.",
 	"graph": "Who of the agents speaks after whom: names in a row, or transitions, loops, choose or handoffs.", "router": "Who hears whom. Without it everybody hears everybody else.",
 	"stop": "What ends the team. Several keys are alternatives.", "max_turns": "After how many turns the team pauses: 100 without it and without a limit in stop.", "task": "What the team is told.", "thread_id": "The thread that is worked on.",
 	"transitions": "`a -> b -> c`, or {from, to, when, join}.", "loops": "{between: [a, b], while: …}: both speak in turn for as long as the condition holds.", "choose": "A model chooses who speaks.",
