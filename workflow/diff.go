@@ -151,6 +151,9 @@ func placed(d *Definition) (map[string]*stepAt, []string) {
 		behind := ""
 		for _, s := range list {
 			inside := within
+			if s.whole() { // its keys are those of the workflow
+				continue
+			}
 			if s.Parallel == nil {
 				steps[s.ID] = &stepAt{Step: s, list: name, behind: behind, number: len(order)}
 				order = append(order, s.ID)

@@ -148,7 +148,12 @@ func (p *patcher) about(f *ForkDocument, d *Definition) {
 
 // note knows the steps and agents of the base.
 func (p *patcher) note(d *Definition) {
-	each(d.Steps, func(s *Step) bool { p.steps[s.ID] = s; return true })
+	each(d.Steps, func(s *Step) bool {
+		if !s.whole() {
+			p.steps[s.ID] = s
+		}
+		return true
+	})
 	for _, a := range d.Agents {
 		p.agents[a.Name] = a.at
 	}
@@ -156,7 +161,7 @@ func (p *patcher) note(d *Definition) {
 
 // topKeys and stepKeys are keys in the order in which they are written.
 var (
-	topKeys  = []string{"name", "version", "description", "tags", "inputs", "trigger", "triggers", "state", "model", "threads", "agents", "steps", "graph", "router", "stop", "outputs", "budget"}
+	topKeys  = []string{"name", "version", "description", "tags", "inputs", "trigger", "triggers", "state", "model", "agents", "task", "thread_id", "steps", "graph", "router", "stop", "max_turns", "outputs", "budget"}
 	stepKeys = []string{"id", "type"}
 )
 

@@ -28,6 +28,10 @@ func (p *patcher) addStep(o *object) {
 		return
 	}
 	behind := p.root.get("steps")
+	if behind == nil || behind.kind != list {
+		p.at(v, "NO_STEPS", "change its `graph` in the text", "the workflow is a team and has no steps")
+		return
+	}
 	at := len(behind.items)
 	if after != nil {
 		if !p.is(after, text) {
@@ -248,7 +252,8 @@ func (p *patcher) routed(id string) bool {
 		}
 		return false
 	}
-	return named(p.root.get("steps"))
+	steps := p.root.get("steps")
+	return steps != nil && named(steps)
 }
 
 // check tells what is wrong with the definition after all patches.

@@ -89,6 +89,12 @@ func (t *teller) team(o *object) *Step {
 	return &Step{ID: teamID, Type: "team", at: o.v, body: b}
 }
 
+// whole reports whether the step is the workflow, so that it does not stand in the text.
+func (s *Step) whole() bool {
+	b, ok := s.body.(*teamBody)
+	return ok && b.whole
+}
+
 // member is what an agent of a team says besides.
 type member struct {
 	// thread is a name that agents share.

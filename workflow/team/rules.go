@@ -50,7 +50,8 @@ func (f Fault) Error() string { return f.Where + ": " + f.Message }
 
 // Compile checks a team and makes it ready. Every fault is told; the rules are nil if one is no warning.
 func Compile(ctx context.Context, t *Team) (*Rules, []Fault) {
-	c := &checker{ctx: ctx, r: &Rules{team: t, index: map[string]int{}, out: map[string][]int{}, groups: map[string]group{}, closes: map[int]bool{},
+	compile := func(src string) (*workgraph.Expr, error) { return workgraph.CompileExpr(ctx, src) }
+	c := &checker{compile: compile, r: &Rules{team: t, index: map[string]int{}, out: map[string][]int{}, groups: map[string]group{}, closes: map[int]bool{},
 		exprs: map[string]*workgraph.Expr{}, siblings: map[string][]string{}, routed: map[string][]*Route{}}}
 	c.members()
 	c.transitions()
@@ -71,11 +72,11 @@ func Compile(ctx context.Context, t *Team) (*Rules, []Fault) {
 }
 
 type checker struct {
-	ctx    context.Context
-	r      *Rules
-	faults []Fault
-	failed bool
-	conds  int
+	compile func(src string) (*workgraph.Expr, error)
+	r       *Rules
+	faults  []Fault
+	failed  bool
+	conds   int
 }
 
 func (c *checker) fault(code, where, hint, format string, args ...any) {
@@ -261,7 +262,7 @@ func (c *checker) expr(src, where string) {
 	if src == "" || c.r.exprs[src] != nil {
 		return
 	}
-	e, err := workgraph.CompileExpr(c.ctx, src)
+	e, err := c.compile(src)
 	if err != nil {
 		c.fault("BAD_EXPRESSION", where, "", "the expression cannot be used: %v", err)
 		return

@@ -51,6 +51,12 @@ func (s *Stop) HandsTo(name string) bool {
 	return s.Handoff == name || s.Handoff == AnyOne || in(s.Any) || in(s.All)
 }
 
+// Costs reports whether the condition looks at costs, so that they must be known as they come.
+func (s *Stop) Costs() bool {
+	costs := func(x Stop) bool { return x.Costs() }
+	return s.NanoUSD > 0 || slices.ContainsFunc(s.Any, costs) || slices.ContainsFunc(s.All, costs)
+}
+
 // conditions are how many of the conditions are set.
 func (s *Stop) conditions() (n int) {
 	for _, is := range []bool{s.Any != nil, s.All != nil, s.MaxMessages != 0, s.MaxTurns != 0, s.Text != "", s.Handoff != "", s.Timeout != 0, s.Tokens != 0,

@@ -98,7 +98,7 @@ type Signal struct {
 	Say string `json:"say,omitempty"`
 }
 
-// Previous, as the target of a transition, is who spoke before the speaker.
+// Previous is who spoke before the speaker, as the target of a transition.
 const Previous = "previous"
 
 // Transition lets To speak after From.

@@ -220,8 +220,21 @@ func (l *loop) call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, 
 	if err != nil {
 		return workgraph.Outcome{}, actor.BadArguments("%v", err)
 	}
-	run := workgraph.Child{Graph: g, Input: workgraph.Input{Named: map[string]json.RawMessage{"team": raw}}, SameDepth: true, Agent: &workgraph.AgentRun{Name: actorTeam, Thread: in.Thread}}
+	run := workgraph.Child{Budget: priced(rules.Team().Stop), Graph: g, Input: workgraph.Input{Named: map[string]json.RawMessage{"team": raw}}, SameDepth: true, Agent: &workgraph.AgentRun{Name: actorTeam, Thread: in.Thread}}
 	return workgraph.Outcome{Wait: &workgraph.Wait{Children: &workgraph.Children{Runs: []workgraph.Child{run}, AsResult: true}}}, nil
+}
+
+// maxNanoUSD is a cap in money that nothing reaches.
+const maxNanoUSD = int64(1) << 50
+
+// priced is the budget of a team that ends at a cost: calls are priced as they are made only under a cap in
+// money. Nil for any other.
+func priced(s *team.Stop) *workgraph.Budget {
+	if s == nil || !s.Costs() {
+		return nil
+	}
+	most := maxNanoUSD
+	return &workgraph.Budget{NanoUSD: &most}
 }
 
 // runPart runs a workflow that the team holds. How deep these lie in each other is bounded by the text
