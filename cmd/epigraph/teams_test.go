@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -127,8 +129,11 @@ func TestTeams(t *testing.T) {
 		require.Contains(t, shown, "We come. DONE")
 	})
 	t.Run("Validate/TellsWarnings", func(t *testing.T) {
-		out, notes := command(t, 0, "workflows", "validate", "../../examples/workflow/swarm.yaml")
-		require.Contains(t, out, "Swarm can run")
-		require.Empty(t, notes)
+		file := filepath.Join(t.TempDir(), "w.yaml")
+		require.NoError(t, os.WriteFile(file, []byte("name: x\nagents: {a: {instructions: i}, b: {instructions: j}}\nrouter: [{from: [input, b], to: a}, {from: a, to: b}]\n"), 0o600))
+		out, notes := command(t, 0, "workflows", "validate", file)
+		require.Contains(t, out, "x can run")
+		require.Contains(t, notes, "w.yaml:2:")
+		require.Contains(t, notes, "warning[CASCADE]: what \"a\" says leads to further messages to \"a\"")
 	})
 }

@@ -21,7 +21,7 @@ type workflowFile struct {
 	name, text string
 	definition *workflow.Definition
 	graph      *graphv1.Graph
-	// warnings are those of the server.
+	// warnings are those of the definition and of the server.
 	warnings []string
 }
 
@@ -41,8 +41,21 @@ func (e *env) workflowFrom(file string) (*workflowFile, error) {
 		return nil, f.refused(e, faults)
 	}
 	f.definition = d
+	f.warn(e, workflow.Warnings(d))
 	f.graph, err = graphpb.ToProto(g)
 	return f, err
+}
+
+// warn shows warnings.
+func (f *workflowFile) warn(e *env, ws workflow.Faults) {
+	ds := make([]*planv1.Diagnostic, len(ws))
+	for i, w := range ws {
+		f.warnings = append(f.warnings, fmt.Sprintf("%d:%d %s: %s", w.Line, w.Column, w.Code, w.Message))
+		ds[i] = &planv1.Diagnostic{Code: w.Code, Severity: planv1.Severity_SEVERITY_WARNING, Line: int32(w.Line), Column: int32(w.Column), Message: w.Message, Hint: w.Hint}
+	}
+	if len(ws) > 0 && !e.json {
+		fmt.Fprint(e.io.Err, view.Diagnostics(e.io.errStyle(), f.name, f.text, ds))
+	}
 }
 
 // refused shows the faults of a definition and returns the error that sums them up.
@@ -68,17 +81,7 @@ func (f *workflowFile) asked(ctx context.Context, e *env, s *services, in *execu
 	if err != nil {
 		return nil, err
 	}
-	ws := f.placed(r.GetWarnings())
-	for _, w := range ws {
-		f.warnings = append(f.warnings, fmt.Sprintf("%d:%d %s: %s", w.Line, w.Column, w.Code, w.Message))
-	}
-	if len(ws) > 0 && !e.json {
-		ds := make([]*planv1.Diagnostic, len(ws))
-		for i, w := range ws {
-			ds[i] = &planv1.Diagnostic{Code: w.Code, Severity: planv1.Severity_SEVERITY_WARNING, Line: int32(w.Line), Column: int32(w.Column), Message: w.Message, Hint: w.Hint}
-		}
-		fmt.Fprint(e.io.Err, view.Diagnostics(e.io.errStyle(), f.name, f.text, ds))
-	}
+	f.warn(e, f.placed(r.GetWarnings()))
 	return f.placed(r.GetFaults()), nil
 }
 
