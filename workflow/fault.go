@@ -65,6 +65,7 @@ func (f Faults) sorted() Faults {
 type teller struct {
 	lines  []string // of the text
 	faults Faults
+	asked  map[string][]string // the keys that were asked for, by what has them, unless it is nil
 }
 
 // full reports whether enough is told, so that nothing more needs to be looked for.

@@ -44,6 +44,7 @@ func (o *object) value(key string) *value {
 
 // done tells of every key that nobody asked for.
 func (o *object) done() {
+	o.t.note(o.what, o.known)
 	if o.bad {
 		return
 	}

@@ -57,6 +57,26 @@ func newStateVar(k StateKey) (*stateVar, error) {
 	return v, nil
 }
 
+// Combine is the value of the key after an update, by its reducer. An absent value stands for the
+// initial one. The cost is that of the whole value: a run itself adds to its lists without copying
+// them.
+func (k StateKey) Combine(value, update json.RawMessage) (json.RawMessage, error) {
+	if len(value) > 0 {
+		k.Initial = value
+	}
+	v, err := newStateVar(k)
+	if err != nil {
+		return nil, err
+	}
+	if len(update) > 0 {
+		if err := v.check(update); err != nil {
+			return nil, err
+		}
+		v.update(update)
+	}
+	return v.value(), nil
+}
+
 // check is an error if update cannot take the value.
 func (v *stateVar) check(raw json.RawMessage) error {
 	if fault := ValueFault(raw); fault != "" {

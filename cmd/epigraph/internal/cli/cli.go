@@ -133,6 +133,9 @@ type commands struct {
 		Deprecate workflowsDeprecateCmd `cmd:"" help:"Take a workflow out of discovery; it still runs."`
 		Delete    workflowsDeleteCmd    `cmd:"" aliases:"rm" help:"Delete a workflow; runs that have begun go on."`
 		ImportDir workflowsImportDirCmd `cmd:"" name:"import-dir" help:"Keep the graphs of a folder in the catalog."`
+
+		Import workflowsImportCmd `cmd:"" help:"Make a definition of one of another system."`
+		Schema workflowsSchemaCmd `cmd:"" help:"Print the JSON Schema of definitions, for editors."`
 	} `cmd:"" help:"Check and run workflows, and keep them in the catalog." group:"work"`
 	Interrupts struct {
 		List   interruptsListCmd   `cmd:"" aliases:"ls" help:"List interrupts, newest first."`

@@ -51,6 +51,11 @@ const givenProperties = `
     "references": {"type": "array", "description": "What texts like #E1 in the problem of a plan stand for, told to the reasoner.", "items": {"type": "object"}},
     "previous_action_results": {"description": "Results of the actions that another agent did before it called this one as an action; told as an attachment."},
     "thread_id": {"type": "string", "description": "The thread to work on; when absent a new one, which is kept for an hour after its last use."},
+    "conversation": {
+      "type": "object", "additionalProperties": false,
+      "description": "The thread to work on, which is made if it is not there; a team gives it to its members.",
+      "properties": {"thread_id": {"type": "string"}, "lifetime": {"enum": ["CONVERSATION", "EPHEMERAL", "RUN"]}}
+    },
     "shared_thread": {"type": "object", "description": "Where the agent stands that calls this one; share_thread sets it."}`
 
 // callProperties are arguments of the node's own that bound one call.

@@ -51,6 +51,8 @@ type createThread struct {
 	// Key finds the thread if it is there already.
 	Key      string                   `json:"key,omitempty"`
 	Lifetime workgraph.ThreadLifetime `json:"lifetime"`
+	// Maybe says that the thread may be there already.
+	Maybe bool `json:"maybe,omitempty"`
 }
 
 // create is the thread as an append makes it; nil makes none.
@@ -86,6 +88,7 @@ type arguments struct {
 	Before        json.RawMessage   `json:"previous_action_results"`
 	ThreadID      string            `json:"thread_id"`
 	SharedThread  *standing.Place   `json:"shared_thread"`
+	Conversation  *conversation     `json:"conversation"`
 }
 
 // taskFields are the arguments that a positional mapping may hold.
@@ -225,6 +228,9 @@ func readInput(c *workgraph.Call, kept *keeping) (*instance, error) {
 		return nil, err
 	}
 	in.Thread = g.ThreadID
+	if err := in.goOn(g.Conversation, c.Actor); err != nil {
+		return nil, err
+	}
 	if at := g.SharedThread; at != nil {
 		if c.Agent == nil { // else anybody could write into a thread that a run holds
 			return nil, actor.BadArguments("shared_thread is stated by an agent that lends its thread (share_thread of an action), and by nobody else")

@@ -92,8 +92,40 @@ func nameOf(c *workgraph.Call) string {
 	return actorAgent
 }
 
-// find takes the thread that has the key, if there is one already.
+// conversation is a thread that is made if it is not there.
+type conversation struct {
+	ThreadID string `json:"thread_id"`
+	Lifetime string `json:"lifetime,omitempty"`
+}
+
+// goOn lets a call work on a conversation.
+func (in *instance) goOn(conv *conversation, agent string) error {
+	if conv == nil {
+		return nil
+	}
+	k := &keeping{Lifetime: conv.Lifetime}
+	if err := k.check(); err != nil {
+		return err
+	}
+	if in.Thread != "" || conv.ThreadID == "" {
+		return actor.BadArguments("conversation: it names a thread, in place of thread_id")
+	}
+	in.Thread, in.Create = conv.ThreadID, &createThread{Agent: agent, Lifetime: k.lifetime(), Maybe: true}
+	return nil
+}
+
+// find takes the thread that is there already, by its key or as the conversation to go on with.
 func (l *loop) find(ctx context.Context, in *instance) error {
+	if in.Create != nil && in.Create.Maybe {
+		_, err := l.threads.Thread(ctx, actor.NamespaceOf(ctx), in.Thread)
+		switch {
+		case err == nil:
+			in.Create = nil
+		case errs.ReasonOf(err) != thread.ReasonNotFound:
+			return standing.Error(err)
+		}
+		return nil
+	}
 	if in.Create == nil || in.Create.Key == "" {
 		return nil
 	}

@@ -137,3 +137,29 @@ func TestFacts(t *testing.T) {
 		})
 	}
 }
+
+func TestConversation(t *testing.T) {
+	t.Parallel()
+	const given = `{"user_input": "hello", "reasoner": "r", "actions": {}, "conversation": {"thread_id": "thr_01h455vb4pex5vsknk084sn02q", "lifetime": "CONVERSATION"}}`
+	r := &reasoner{script: []string{completed, completed}}
+	e := newEnv(t, workgraph.Actors{"r": r})
+	done(t, e.run(t, given), `"done"`)
+	require.Equal(t, workgraph.ThreadConversation, e.threads.rows["thr_01h455vb4pex5vsknk084sn02q"].Lifetime, "it is made, with this id")
+	done(t, e.run(t, given), `"done"`)
+	require.Len(t, e.threads.states(t, "thr_01h455vb4pex5vsknk084sn02q"), 2, "it is gone on with")
+	require.Contains(t, r.prompt(t, 2), "User: hello\nAgent: done\nUser: hello")
+	for name, c := range map[string]struct{ conversation, says string }{
+		"TwoThreads":      {`{"thread_id": "thr_01h455vb4pex5vsknk084sn02q"}, "thread_id": "thr_other"`, "in place of thread_id"},
+		"UnknownLifetime": {`{"thread_id": "thr_01h455vb4pex5vsknk084sn02q", "lifetime": "LONG"}`, "conversation"},
+	} {
+		t.Run("Refused/"+name, func(t *testing.T) {
+			t.Parallel()
+			res, err := newEnv(t, workgraph.Actors{"r": &reasoner{}}).try(t, `{"user_input": "hello", "reasoner": "r", "actions": {}, "conversation": `+c.conversation+`}`)
+			if err == nil {
+				require.Equal(t, workgraph.StatusFailed, res.Status)
+				err = res.Error
+			}
+			require.ErrorContains(t, err, c.says)
+		})
+	}
+}

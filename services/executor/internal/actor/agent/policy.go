@@ -79,7 +79,7 @@ func guarded(actorName string) []string {
 		return []string{"graph", "ref", "runs", "task_id", "budget", "labels", argPrevious}
 	}
 	if isAgent(actorName) {
-		return slices.Concat(policyFields, definitionFields, callFields, []string{"thread_id", "shared_thread", argPrevious})
+		return slices.Concat(policyFields, definitionFields, callFields, []string{"thread_id", "conversation", "shared_thread", argPrevious})
 	}
 	switch actorName {
 	case actorLLM:

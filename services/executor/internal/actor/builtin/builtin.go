@@ -22,6 +22,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/sleep"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/spawn"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/starlark"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/team"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/template"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/tool"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/wait"
@@ -81,7 +82,7 @@ func New(cfg Config, models *llm.Set, threads thread.Reader, kept fact.Store, me
 	}
 	script := attaching(starlark.Spec(cfg.Starlark))
 	web = attaching(web)
-	specs := append(agent.Specs(threads, limits), actorllm.Spec(cfg.LLM, models), web, attaching(cel.Spec()), attaching(template.Spec()), script, sleep.Spec(), fail.Spec(),
+	specs := append(slices.Concat(agent.Specs(threads, limits), team.Specs(threads)), actorllm.Spec(cfg.LLM, models), web, attaching(cel.Spec()), attaching(template.Spec()), script, sleep.Spec(), fail.Spec(),
 		facts.Spec(kept), wait.Human(), wait.Signal(), wait.Completion(), spawn.Spec(), spawn.Expand())
 	named, err := cfg.Agents.Specs(limits)
 	if err != nil {

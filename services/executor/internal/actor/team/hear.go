@@ -1,0 +1,152 @@
+package team
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/standing"
+	"github.com/epigraph-run/epigraph/workflow/team"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// hear ends a turn: what was said is appended, and the next move is found.
+func (l *loop) hear(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	rules, err := l.rules.of(ctx, c.Own[argTeam])
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	p, err := positionOf(c)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	var logged []team.Message
+	var move team.Move
+	if p.Team.Choosing != nil {
+		u, _ := source(c, nodeChoose)
+		p.Team, move, err = rules.Chosen(p.Team, actor.AsText(actor.Result(u.Values)))
+	} else {
+		logged, p.Team, move, err = rules.Hear(ctx, p.Team, answers(c, rules.Team(), p.Team), used(c), c.Stopping, time.Now().UTC())
+	}
+	if err != nil {
+		return workgraph.Outcome{}, failed(err)
+	}
+	last := &team.Message{}
+	if len(logged) > 0 {
+		last = &logged[len(logged)-1]
+	}
+	items, err := p.items(logged, move)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	a, place, err := standing.Append(ctx, l.threads, c, p.Place, items)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	p.Place = place
+	return p.outcome(a, move, last)
+}
+
+// used is what the team's run has consumed.
+func used(c *workgraph.Call) team.Used {
+	var u team.Used
+	if raw, ok := c.Var("usage"); ok {
+		_ = json.Unmarshal(raw, &u) // it is an object of numbers
+	}
+	return u
+}
+
+// answers are what those say who spoke, in the order of the move.
+func answers(c *workgraph.Call, t *team.Team, st *team.State) []team.Message {
+	var out []team.Message
+	for i := range st.Speaking {
+		name := st.Speaking[i].Name
+		u, ok := source(c, speakNode(name))
+		if !ok {
+			continue
+		}
+		m := team.Message{From: name}
+		if u.Outcome != workgraph.VisitCompleted {
+			m.Text = "Error: " + failure(u.Error)
+			out = append(out, m)
+			continue
+		}
+		read := said(actor.Result(u.Values), memberOf(t, name))
+		read.From = name
+		out = append(out, read)
+	}
+	return out
+}
+
+// said reads what a member gave: a text, an object with text, or any other value.
+func said(raw json.RawMessage, m *team.Member) team.Message {
+	var o struct {
+		Text    *string     `json:"text"`
+		Handoff string      `json:"handoff"`
+		Signals []team.Call `json:"signals"`
+		Calls   []string    `json:"calls"`
+	}
+	if json.Unmarshal(raw, &o) != nil || o.Text == nil {
+		out := team.Message{Text: actor.AsText(raw)}
+		var text string
+		if json.Unmarshal(raw, &text) != nil && len(raw) <= maxData {
+			out.Data = raw
+		}
+		return out
+	}
+	out := team.Message{Text: *o.Text, To: o.Handoff, Calls: o.Calls}
+	for _, call := range o.Signals {
+		if m != nil && slices.ContainsFunc(keysOf(m.Signals), func(name string) bool { return name == call.Name }) {
+			out.Signals = append(out.Signals, call)
+		}
+	}
+	if m != nil && m.Kind != team.Agent && len(raw) <= maxData {
+		out.Data = raw
+	}
+	return out
+}
+
+// maxData bounds a value that is kept beside its text, in bytes.
+const maxData = 256 << 10
+
+func keysOf[V any](m map[string]V) []string {
+	out := make([]string, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	return out
+}
+
+// result is what a team gives.
+type result struct {
+	// Text is the final response: that of the member who spoke last.
+	Text     string                     `json:"text"`
+	From     string                     `json:"from,omitempty"`
+	Data     json.RawMessage            `json:"data,omitempty"`
+	Stop     *team.Stopped              `json:"stop"`
+	Turns    int                        `json:"turns"`
+	Messages int                        `json:"messages"`
+	State    map[string]json.RawMessage `json:"state,omitempty"`
+	ThreadID string                     `json:"thread_id"`
+	// Threads are those of the members, by name.
+	Threads map[string]string `json:"threads,omitempty"`
+}
+
+// outcome is the end of a visit: the next turn, or the result.
+func (p *position) outcome(a workgraph.ThreadAppend, move team.Move, last *team.Message) (workgraph.Outcome, error) {
+	out := workgraph.Outcome{Threads: []workgraph.ThreadAppend{a}, Pause: move.Pause, Select: &workgraph.Select{Others: workgraph.SelectNames, Names: []string{nodeTurn}}}
+	var value any
+	if move.Over != nil {
+		out.Select = &workgraph.Select{Others: workgraph.SelectNone}
+		value = result{Text: last.Text, From: last.From, Data: last.Data, Stop: move.Over, Turns: p.Team.Turns, Messages: p.Team.Messages, State: p.Team.Values, ThreadID: a.Thread, Threads: p.Threads}
+	}
+	raw, err := actor.Encode(value)
+	if err != nil {
+		return out, actor.BadArguments("%v", err)
+	}
+	out.Values = []json.RawMessage{raw}
+	out.State, err = p.state()
+	return out, err
+}

@@ -1,0 +1,338 @@
+// Package team is the actor that lets the members of a team speak in turn: agents, people, workflows
+// and other actors. It owns the loop, and what a turn leaves in the thread of the team. Who speaks
+// next, who hears what and when it is over is decided by package workflow/team, which knows no
+// executor.
+package team
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/graphpb"
+	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/internal/lru"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
+	"github.com/epigraph-run/epigraph/workflow/team"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// The actors. Those with loopPrefix are the loop's own.
+const (
+	actorTeam   = "team"
+	loopPrefix  = "team/"
+	actorBegin  = loopPrefix + "begin"
+	actorTurn   = loopPrefix + "turn"
+	actorHear   = loopPrefix + "hear"
+	actorPart   = loopPrefix + "part"
+	actorSpawn  = "spawn"
+	actorAgent  = "agent"
+	argTeam     = "team"
+	argContinue = "conversation"
+)
+
+const schema = `{
+  "type": "object",
+  "additionalProperties": false,
+  "properties": {
+    "team": {"type": "object", "description": "Who belongs to the team, who speaks after whom, who hears whom, and when it is over. Read from the node's own arguments only. The language of workflows makes it."},
+    "task": {"description": "What the team is told: a text, or a list of texts."},
+    "input": {"type": "object", "description": "The inputs of a workflow, which may hold the task as task, user_input or messages, and thread_id."},
+    "user_input": {"description": "The same as task."},
+    "messages": {"description": "The same as task."},
+    "thread_id": {"type": "string", "description": "The thread of the team; when absent that of the run, or a new one, which is kept for an hour after its last use."},
+    "conversation": {
+      "type": "object", "additionalProperties": false,
+      "description": "The thread of the team, which is made if it is not there.",
+      "properties": {"thread_id": {"type": "string"}, "lifetime": {"enum": ["CONVERSATION", "EPHEMERAL", "RUN"]}}
+    }
+  }
+}`
+
+// Specs describes the actor and the actors of its loop.
+func Specs(threads thread.Reader) []actor.Spec {
+	l := &loop{threads: threads, rules: &rules{kept: lru.New[string, *team.Rules](maxRules)}}
+	part := func(name, description string, f workgraph.ActorFunc) actor.Spec {
+		return actor.Spec{Name: name, Version: "1", Effect: workgraph.Idempotent, SeesPlace: true, Computes: true, Internal: true, MakesInternal: true, Actor: f,
+			Schema:      `{"type": "object", "additionalProperties": false, "properties": {"team": {"type": "object"}}}`,
+			Description: description + " The team actor uses it."}
+	}
+	return []actor.Spec{
+		{Name: actorTeam, Version: "1", Effect: workgraph.Idempotent, SeesPlace: true, Computes: true, Schema: schema, Examine: examine, Inner: inner, MakesInternal: true, Actor: workgraph.ActorFunc(l.call),
+			Description: "Lets the members of a team speak in turn until a condition ends it: group chats, graphs of agents, and agents that are called by messages."},
+		part(actorBegin, "Begins the conversation of a team on its thread.", l.begin),
+		part(actorTurn, "Says what each of those hears who speak now.", l.turn),
+		{Name: actorPart, Version: "1", Effect: workgraph.Idempotent, Internal: true, Actor: workgraph.ActorFunc(runPart), Description: "Runs a workflow that is a member of a team. The team actor uses it.",
+			Schema: `{"type": "object", "additionalProperties": false, "properties": {"graph": {"type": "object"}, "input": {"type": "object"}, "as_result": {"type": "boolean"}}}`},
+		part(actorHear, "Ends a turn of a team: what was said is appended to its thread, and the next speakers are found.", l.hear),
+	}
+}
+
+// loop has what its actors need.
+type loop struct {
+	threads thread.Reader
+	rules   *rules
+}
+
+// maxRules bounds the memory of compiled teams, in bytes of their texts times rulesMemory.
+const maxRules, rulesMemory = 16 << 20, 16
+
+// rules keeps compiled teams. It is safe for concurrent use.
+type rules struct {
+	mu   sync.Mutex
+	kept *lru.Cache[string, *team.Rules]
+}
+
+// of reads and compiles the team of a node's own arguments.
+func (k *rules) of(ctx context.Context, raw json.RawMessage) (*team.Rules, error) {
+	key := string(raw)
+	k.mu.Lock()
+	r, ok := k.kept.Get(key)
+	k.mu.Unlock()
+	if ok {
+		return r, nil
+	}
+	t, err := read(raw)
+	if err != nil {
+		return nil, err
+	}
+	r, faults := team.Compile(ctx, t)
+	if r == nil {
+		return nil, actor.BadArguments("team: %v", firstFault(faults))
+	}
+	k.mu.Lock()
+	k.kept.Put(key, r, rulesMemory*int64(len(key)))
+	k.mu.Unlock()
+	return r, nil
+}
+
+// read reads a team. Unknown fields are refused.
+func read(raw json.RawMessage) (*team.Team, error) {
+	if len(raw) == 0 {
+		return nil, actor.BadArguments("team is missing: state it in the node's own arguments")
+	}
+	t := &team.Team{}
+	dec := json.NewDecoder(strings.NewReader(string(raw)))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(t); err != nil {
+		return nil, actor.BadArguments("team: %s", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return t, nil
+}
+
+func firstFault(faults []team.Fault) error {
+	for _, f := range faults {
+		if !f.Warning {
+			return f
+		}
+	}
+	return nil
+}
+
+// examine returns the faults of a team.
+func examine(ctx context.Context, n *workgraph.Node) []workgraph.Argument {
+	t, err := read(n.Named[argTeam])
+	if err != nil {
+		return actor.Faulty(argTeam, err)
+	}
+	r, faults := team.Compile(ctx, t)
+	if r != nil || ctx.Err() != nil {
+		return nil
+	}
+	var out []workgraph.Argument
+	for _, f := range faults {
+		if !f.Warning {
+			out = append(out, workgraph.Argument{Arg: argTeam, Fault: f.Error(), Hint: f.Hint})
+		}
+	}
+	return out
+}
+
+// inner are the members, and what chooses among them.
+func inner(n *workgraph.Node) []workgraph.InnerNode {
+	t, err := read(n.Named[argTeam])
+	if err != nil {
+		return nil // examine has said so
+	}
+	add := func(place, name string, named map[string]json.RawMessage) workgraph.InnerNode {
+		return workgraph.InnerNode{Node: &workgraph.Node{Actor: name, Named: named}, Place: place, ActorPlace: place + ".actor"}
+	}
+	var out []workgraph.InnerNode
+	for i := range t.Members {
+		m := &t.Members[i]
+		out = append(out, add(fmt.Sprintf("named.team.members[%d]", i), m.Actor, m.Named))
+	}
+	if t.Choose != nil {
+		out = append(out, add("named.team.choose", t.Choose.Actor, t.Choose.Named))
+	}
+	return out
+}
+
+// conversation is a thread that is made if it is not there.
+type conversation struct {
+	ThreadID string `json:"thread_id"`
+	Lifetime string `json:"lifetime"`
+}
+
+// arguments are those of a call.
+type arguments struct {
+	Task         json.RawMessage `json:"task"`
+	UserInput    json.RawMessage `json:"user_input"`
+	Messages     json.RawMessage `json:"messages"`
+	ThreadID     string          `json:"thread_id"`
+	Conversation *conversation   `json:"conversation"`
+	Input        json.RawMessage `json:"input"`
+}
+
+// lifetimes are those of threads by name.
+var lifetimes = map[string]workgraph.ThreadLifetime{"": workgraph.ThreadEphemeral, "CONVERSATION": workgraph.ThreadConversation, "EPHEMERAL": workgraph.ThreadEphemeral, "RUN": workgraph.ThreadOfRun}
+
+// instance is what one call is about: the input of the loop.
+type instance struct {
+	Thread string `json:"thread"`
+	// Make is the lifetime with which the thread is made if it is not there. Empty makes none.
+	Make string   `json:"make,omitempty"`
+	Told []string `json:"told,omitempty"`
+}
+
+// maxTold bounds what a team is told, in texts and in bytes.
+const maxTold, maxToldBytes = 100, 1 << 20
+
+// call starts the run of the loop and waits for it.
+func (l *loop) call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	rules, err := l.rules.of(ctx, c.Own[argTeam])
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	in, err := instanceOf(c)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	g, err := graph(rules.Team(), c.Own[argTeam])
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	raw, err := actor.Encode(in)
+	if err != nil {
+		return workgraph.Outcome{}, actor.BadArguments("%v", err)
+	}
+	run := workgraph.Child{Graph: g, Input: workgraph.Input{Named: map[string]json.RawMessage{"team": raw}}, SameDepth: true, Agent: &workgraph.AgentRun{Name: actorTeam, Thread: in.Thread}}
+	return workgraph.Outcome{Wait: &workgraph.Wait{Children: &workgraph.Children{Runs: []workgraph.Child{run}, AsResult: true}}}, nil
+}
+
+// runPart runs a workflow that the team holds. How deep these lie in each other is bounded by the text
+// that defines them, so that they do not count as runs that spawn runs.
+func runPart(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	run := workgraph.Child{SameDepth: true}
+	var err error
+	if run.Graph, err = graphpb.ReadModel(c.Own["graph"]); err != nil {
+		return workgraph.Outcome{}, actor.BadArguments("%v", err)
+	}
+	if err := json.Unmarshal(c.Named["input"], &run.Input); err != nil {
+		return workgraph.Outcome{}, actor.BadArguments("input: %v", err)
+	}
+	return workgraph.Outcome{Wait: &workgraph.Wait{Children: &workgraph.Children{Runs: []workgraph.Child{run}, AsResult: true}}}, nil
+}
+
+// instanceOf reads what a call states, which may stand in the inputs of a workflow.
+func instanceOf(c *workgraph.Call) (*instance, error) {
+	var a arguments
+	named := map[string]json.RawMessage{}
+	for k, v := range c.Named {
+		if k != argTeam {
+			named[k] = v
+		}
+	}
+	if err := actor.Decode(named, &a); err != nil {
+		return nil, err
+	}
+	var in arguments
+	if actor.Filled(a.Input) {
+		if err := json.Unmarshal(a.Input, &in); err != nil {
+			return nil, actor.BadArguments("input: %s", strings.TrimPrefix(err.Error(), "json: "))
+		}
+	}
+	out := &instance{}
+	for _, raw := range []json.RawMessage{a.Task, a.UserInput, a.Messages, in.Task, in.UserInput, in.Messages} {
+		if actor.Filled(raw) {
+			out.Told = texts(raw)
+			break
+		}
+	}
+	size := 0
+	for _, text := range out.Told {
+		size += len(text)
+	}
+	if len(out.Told) > maxTold || size > maxToldBytes {
+		return nil, actor.BadArguments("the team is told %d messages of %d bytes, the limit is %d and %d: give long texts by reference", len(out.Told), size, maxTold, maxToldBytes)
+	}
+	if a.Conversation == nil {
+		a.Conversation = in.Conversation
+	}
+	switch conv := a.Conversation; {
+	case a.ThreadID != "":
+		out.Thread = a.ThreadID
+	case in.ThreadID != "":
+		out.Thread = in.ThreadID
+	case conv != nil && conv.ThreadID != "":
+		if _, ok := lifetimes[conv.Lifetime]; !ok {
+			return nil, actor.BadArguments("conversation.lifetime: there is no %.40q", conv.Lifetime)
+		}
+		out.Thread, out.Make = conv.ThreadID, conv.Lifetime
+		if out.Make == "" {
+			out.Make = "EPHEMERAL"
+		}
+	case c.Thread != "" && c.RunID == c.RootRunID:
+		out.Thread = c.Thread
+	default:
+		out.Thread, out.Make = ids.New(thread.IDPrefix), "EPHEMERAL"
+	}
+	return out, nil
+}
+
+// texts are the texts of what a team is told: one for each member of a list. An object may hold its
+// text as text or content.
+func texts(raw json.RawMessage) []string {
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) != nil {
+		list = []json.RawMessage{raw}
+	}
+	var out []string
+	for _, one := range list {
+		var m struct {
+			Text    *string `json:"text"`
+			Content *string `json:"content"`
+		}
+		text := actor.AsText(one)
+		if json.Unmarshal(one, &m) == nil {
+			for _, s := range []*string{m.Content, m.Text} {
+				if s != nil {
+					text = *s
+				}
+			}
+		}
+		if text != "" {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+// badLoop is the error of an actor of the loop that is not in one that the team actor made.
+func badLoop(format string, args ...any) error {
+	return actor.BadArguments("this actor is for the loop that the team actor makes: "+format, args...)
+}
+
+// maxFailure bounds what is told of a member that failed.
+const maxFailure = 2000
+
+func failure(e *workgraph.Error) string {
+	if e == nil {
+		return workgraph.ReasonActorError
+	}
+	return errs.Clip(e.Message, maxFailure)
+}

@@ -1,0 +1,384 @@
+package team
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/standing"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
+	"github.com/epigraph-run/epigraph/workflow/team"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// position is where a team stands: on its thread, and in its conversation. It is a key of the run's
+// state, so that a fork of the run stands where the run stood at that visit.
+type position struct {
+	standing.Place
+	Kept
+}
+
+// Kept is the state that a team leaves in its thread, so that a later run goes on with it.
+type Kept struct {
+	Team *team.State `json:"team"`
+	// Threads are those of the members, by name.
+	Threads map[string]string `json:"threads,omitempty"`
+}
+
+func positionOf(c *workgraph.Call) (*position, error) {
+	raw, _ := c.Var("state")
+	var s struct {
+		At *position `json:"at"`
+	}
+	if err := json.Unmarshal(raw, &s); err != nil || s.At == nil || s.At.Team == nil || s.At.Thread == "" {
+		return nil, badLoop("the state of its run does not say where the team stands")
+	}
+	return s.At, nil
+}
+
+// state is the update that sets the position.
+func (p *position) state() (map[string]json.RawMessage, error) {
+	raw, err := actor.Encode(p)
+	if err != nil {
+		return nil, actor.BadArguments("%v", err)
+	}
+	return map[string]json.RawMessage{stateAt: raw}, nil
+}
+
+// Reasons of failures.
+const (
+	// ReasonTeam is the reason when a rule of a team cannot be followed.
+	ReasonTeam = "TEAM_FAILED"
+	// ReasonNoSpeaker is the reason when nobody can go on with a conversation.
+	ReasonNoSpeaker = "TEAM_NO_SPEAKER"
+)
+
+func failed(err error) error {
+	if errors.Is(err, team.ErrNoSpeaker) {
+		return workgraph.Errorf(workgraph.Permanent, ReasonNoSpeaker, "%v", err)
+	}
+	return workgraph.Errorf(workgraph.Permanent, ReasonTeam, "%v", err)
+}
+
+// begin makes or takes the thread, and appends what the team is told.
+func (l *loop) begin(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	rules, err := l.rules.of(ctx, c.Own[argTeam])
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	raw, _ := c.Var("input")
+	var in struct {
+		Named struct {
+			Team *instance `json:"team"`
+		} `json:"named"`
+	}
+	if json.Unmarshal(raw, &in) != nil || in.Named.Team == nil || in.Named.Team.Thread == "" {
+		return workgraph.Outcome{}, badLoop("it has no input")
+	}
+	of := in.Named.Team
+	a, place, err := l.take(ctx, c, of)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	p := &position{Place: place, Kept: Kept{Team: &team.State{}}}
+	if a.Create == nil {
+		if err := l.recall(ctx, p); err != nil {
+			return workgraph.Outcome{}, err
+		}
+	}
+	p.Team.Seq = place.Seq
+	input := make([]team.Message, len(of.Told))
+	for i, text := range of.Told {
+		input[i] = team.Message{Text: text}
+	}
+	logged, st, move, err := rules.Begin(ctx, p.Team, input, time.Now().UTC())
+	if err != nil {
+		return workgraph.Outcome{}, failed(err)
+	}
+	p.Team = st
+	if a.Items, err = p.items(logged, move); err != nil {
+		return workgraph.Outcome{}, err
+	}
+	p.Seq = a.After + int64(len(a.Items))
+	return p.outcome(a, move, &team.Message{})
+}
+
+// take is where the loop begins on its thread, with what makes the thread if it is not there.
+func (l *loop) take(ctx context.Context, c *workgraph.Call, of *instance) (workgraph.ThreadAppend, standing.Place, error) {
+	var create *workgraph.ThreadCreate
+	if of.Make != "" {
+		if _, err := l.threads.Thread(ctx, actor.NamespaceOf(ctx), of.Thread); err != nil {
+			if errs.ReasonOf(err) != thread.ReasonNotFound {
+				return workgraph.ThreadAppend{}, standing.Place{}, standing.Error(err)
+			}
+			create = &workgraph.ThreadCreate{Lifetime: lifetimes[of.Make]}
+		}
+	}
+	return standing.Begin(ctx, l.threads, c, of.Thread, create, nil)
+}
+
+// recall reads where the team stood at the end of an earlier run.
+func (l *loop) recall(ctx context.Context, p *position) error {
+	last, err := l.threads.Items(ctx, actor.NamespaceOf(ctx), p.Thread, thread.Query{Kinds: []thread.Kind{workgraph.ThreadState}, Before: p.Seq + 1, Limit: 1})
+	if err != nil {
+		return standing.Error(err)
+	}
+	if len(last) == 0 {
+		return nil
+	}
+	var k Kept
+	if json.Unmarshal(last[0].Body, &k) != nil || k.Team == nil {
+		return workgraph.Errorf(workgraph.Permanent, thread.ReasonInvalid, "the thread %s is that of an agent, not of a team: give the team one of its own", p.Thread)
+	}
+	p.Kept = k
+	return nil
+}
+
+// turn says what those hear who speak now, or asks who is to speak.
+func (l *loop) turn(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	rules, err := l.rules.of(ctx, c.Own[argTeam])
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	p, err := positionOf(c)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	told := map[string]any{}
+	var names []string
+	now := time.Now().UTC()
+	if q := p.Team.Choosing; q != nil {
+		history, err := l.log(ctx, p, 0, maxHistory)
+		if err != nil {
+			return workgraph.Outcome{}, err
+		}
+		told[nodeChoose], names = map[string]any{"request": rules.Prompt(q, history), "upstream": false}, []string{nodeChoose}
+	} else {
+		log, err := l.log(ctx, p, p.Team.From(), maxInbox)
+		if err != nil {
+			return workgraph.Outcome{}, err
+		}
+		for i := range p.Team.Speaking {
+			s := &p.Team.Speaking[i]
+			m := memberOf(rules.Team(), s.Name)
+			if m == nil {
+				return workgraph.Outcome{}, badLoop("there is no member %q", s.Name)
+			}
+			inbox := rules.Inbox(p.Team, s, log, now)
+			cut := s.After < p.Team.From() || len(log) == maxInbox && len(inbox) > 0 && inbox[0].Seq == log[0].Seq
+			if told[s.Name], err = l.given(ctx, p, m, inbox, cut); err != nil {
+				return workgraph.Outcome{}, err
+			}
+			names = append(names, speakNode(s.Name))
+		}
+	}
+	raw, err := actor.Encode(told)
+	if err != nil {
+		return workgraph.Outcome{}, actor.BadArguments("%v", err)
+	}
+	out := workgraph.Outcome{Values: []json.RawMessage{raw}, Select: &workgraph.Select{Others: workgraph.SelectNames, Names: names}}
+	out.State, err = p.state()
+	return out, err
+}
+
+func memberOf(t *team.Team, name string) *team.Member {
+	for i := range t.Members {
+		if t.Members[i].Name == name {
+			return &t.Members[i]
+		}
+	}
+	return nil
+}
+
+// What is read of the log at once, in messages and bytes: by the model that chooses, and by a member.
+const maxHistory, maxInbox, maxLogBytes = 50, 1_000, 512 << 10
+
+// log reads messages of the team after a sequence, oldest first; the newest if there are too many.
+func (l *loop) log(ctx context.Context, p *position, after int64, most int) ([]team.Message, error) {
+	if n := p.Seq - after; n < int64(most) {
+		most = max(1, int(n))
+	}
+	items, err := l.threads.Items(ctx, actor.NamespaceOf(ctx), p.Thread, thread.Query{Kinds: []thread.Kind{workgraph.ThreadMessage}, Before: p.Seq + 1, Limit: most, MaxBytes: maxLogBytes})
+	if err != nil {
+		return nil, standing.Error(err)
+	}
+	var out []team.Message
+	for i := len(items) - 1; i >= 0; i-- {
+		if items[i].Seq <= after {
+			continue
+		}
+		var m line
+		if json.Unmarshal(items[i].Body, &m) != nil {
+			continue // not a message of a team
+		}
+		out = append(out, m.message(items[i].Seq))
+	}
+	return out, nil
+}
+
+// given are the arguments of a member that speaks.
+func (l *loop) given(ctx context.Context, p *position, m *team.Member, inbox []team.Message, cut bool) (map[string]any, error) {
+	texts := make([]string, 0, len(inbox)+1)
+	for i := range inbox {
+		text := inbox[i].Text
+		if inbox[i].From != team.Input {
+			text = inbox[i].From + ": " + text
+		}
+		texts = append(texts, text)
+	}
+	texts = fitting(texts, cut)
+	joined := ""
+	for i, text := range texts {
+		if i > 0 {
+			joined += "\n\n"
+		}
+		joined += text
+	}
+	switch m.Kind {
+	case team.Agent:
+		conv, err := l.conversation(ctx, p, m)
+		if err != nil {
+			return nil, err
+		}
+		if len(texts) == 0 {
+			texts = []string{"Go on."}
+		}
+		return map[string]any{"user_input": texts, argContinue: conv}, nil
+	case team.Human:
+		if _, own := m.Named["prompt"]; own {
+			return map[string]any{}, nil
+		}
+		if joined == "" {
+			joined = "What do you say?"
+		}
+		return map[string]any{"prompt": joined}, nil
+	case team.Workflow:
+		named := map[string]any{"task": joined}
+		if m.Keeps {
+			conv, err := l.conversation(ctx, p, m)
+			if err != nil {
+				return nil, err
+			}
+			named["task"], named[argContinue] = texts, conv
+		}
+		return map[string]any{"input": map[string]any{"named": named}}, nil
+	}
+	return map[string]any{"messages": append([]team.Message{}, inbox...), "text": joined}, nil
+}
+
+// Bounds of what a member is told at once.
+const maxTexts = 90
+
+// fitting are the newest texts, as far as a member is told them at once.
+func fitting(texts []string, cut bool) []string {
+	room, from := maxLogBytes, len(texts)
+	for from > 0 && len(texts)-from < maxTexts && room >= len(texts[from-1]) {
+		from--
+		room -= len(texts[from])
+	}
+	if from == 0 && !cut {
+		return texts
+	}
+	left := "(Earlier messages are left out.)"
+	if from > 0 {
+		left = "(" + strconv.Itoa(from) + " earlier messages are left out.)"
+	}
+	return append([]string{left}, texts[from:]...)
+}
+
+// conversation is the thread of a member. A new one has its id from now on.
+func (l *loop) conversation(ctx context.Context, p *position, m *team.Member) (conversation, error) {
+	of, err := l.threads.Thread(ctx, actor.NamespaceOf(ctx), p.Thread)
+	if err != nil {
+		return conversation{}, standing.Error(err)
+	}
+	name := m.Name
+	if m.Thread != "" {
+		name = "=" + m.Thread
+	}
+	id := p.Threads[name]
+	if id != "" {
+		switch _, err := l.threads.Thread(ctx, actor.NamespaceOf(ctx), id); {
+		case errs.ReasonOf(err) == thread.ReasonNotFound:
+			id = "" // its time was over; or nothing was said there
+		case err != nil:
+			return conversation{}, standing.Error(err)
+		}
+	}
+	if id == "" {
+		id = ids.New(thread.IDPrefix)
+		if p.Threads == nil {
+			p.Threads = map[string]string{}
+		}
+		p.Threads[name] = id
+	}
+	life := "EPHEMERAL"
+	if of.Lifetime == workgraph.ThreadConversation {
+		life = "CONVERSATION"
+	}
+	return conversation{ThreadID: id, Lifetime: life}, nil
+}
+
+// line is a message in the form of the items of threads.
+type line struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+	Name    string `json:"name,omitempty"`
+
+	To      string          `json:"to,omitempty"`
+	Signals []team.Call     `json:"signals,omitempty"`
+	Calls   []string        `json:"calls,omitempty"`
+	Data    json.RawMessage `json:"data,omitempty"`
+	At      time.Time       `json:"at"`
+}
+
+func (m *line) message(seq int64) team.Message {
+	from := m.Name
+	if m.Role == "user" {
+		from = team.Input
+	}
+	return team.Message{Seq: seq, From: from, Text: m.Content, To: m.To, Signals: m.Signals, Calls: m.Calls, Data: m.Data, At: m.At}
+}
+
+// maxMessage bounds a message that is kept, in bytes of its text.
+const maxMessage = 256 << 10
+
+// items are what a turn leaves in the thread: messages and the state. The state counts itself.
+func (p *position) items(logged []team.Message, move team.Move) ([]workgraph.ThreadItem, error) {
+	var out []workgraph.ThreadItem
+	for i := range logged {
+		m := &logged[i]
+		l := line{Role: "assistant", Content: errs.Clip(m.Text, maxMessage), Name: m.From, To: m.To, Signals: m.Signals, Calls: m.Calls, Data: m.Data, At: m.At}
+		if m.From == team.Input {
+			l.Role, l.Name = "user", ""
+		}
+		raw, err := actor.Encode(l)
+		if err != nil {
+			return nil, badLoop("%v", err)
+		}
+		out = append(out, workgraph.ThreadItem{Kind: workgraph.ThreadMessage, Body: raw})
+	}
+	p.Team.Seq++
+	body, err := actor.Encode(p.Kept)
+	if err != nil {
+		return nil, badLoop("%v", err)
+	}
+	what := map[string]any{"task_status": "Ongoing", "task_status_description": fmt.Sprintf("turn %d: %v speak next", p.Team.Turns, move.Speak)}
+	switch {
+	case move.Over != nil:
+		what = map[string]any{"task_status": "Completed", "task_status_description": move.Over.Text}
+	case move.Ask != nil:
+		what["task_status_description"] = fmt.Sprintf("turn %d: one of %v is chosen", p.Team.Turns, move.Ask.Among)
+	}
+	brief, err := actor.Encode(what)
+	if err != nil {
+		return nil, badLoop("%v", err)
+	}
+	return append(out, workgraph.ThreadItem{Kind: workgraph.ThreadState, Brief: brief, Body: body}), nil
+}

@@ -1,0 +1,280 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/page"
+	"github.com/epigraph-run/epigraph/internal/testkit"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/team"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// teams adds the team, the agent and the steps of their loops to these actors.
+func teams(t *testing.T, s store, own actors) actors {
+	for _, sp := range team.Specs(thread.NewCache(s.open(t), 0)) {
+		own[sp.Name] = pureActor{sp.Actor}
+	}
+	return agents(t, s, own)
+}
+
+// teamOf is a graph of one team that is told a task.
+func teamOf(t *testing.T, named string) *workgraph.Graph {
+	t.Helper()
+	n := workgraph.Node{ID: "team", Actor: "team"}
+	require.NoError(t, json.Unmarshal([]byte(named), &n.Named))
+	return &workgraph.Graph{Nodes: []workgraph.Node{n}}
+}
+
+// member says its own name and what it heard, and keeps it.
+type member struct {
+	mu    sync.Mutex
+	calls []string
+	upon  func(name string, n int) string
+}
+
+func (m *member) Call(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	name := strings.TrimPrefix(c.Node, "speak.")
+	m.calls = append(m.calls, name+" hears "+string(c.Named["text"]))
+	say := fmt.Sprintf("%q", fmt.Sprint("from ", name))
+	if m.upon != nil {
+		say = m.upon(name, len(m.calls))
+	}
+	return workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(say)}}, nil
+}
+
+func (m *member) all() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return append([]string{}, m.calls...)
+}
+
+// said is the log of a team: who said what.
+func (l *live) said(t *testing.T, id string) (out []string) {
+	t.Helper()
+	items, err := thread.NewCache(l.j, 0).Items(t.Context(), ns, id, thread.Query{Kinds: []thread.Kind{workgraph.ThreadMessage}})
+	require.NoError(t, err)
+	for i := len(items) - 1; i >= 0; i-- {
+		var m struct{ Role, Name, Content string }
+		require.NoError(t, json.Unmarshal(items[i].Body, &m))
+		if m.Role == "user" {
+			m.Name = "user"
+		}
+		out = append(out, m.Name+": "+m.Content)
+	}
+	return out
+}
+
+// teamEnd is the result of a team's run.
+type teamEnd struct {
+	Text, From string
+	Stop       struct{ Reason, Text string }
+	Turns      int
+	Messages   int
+	ThreadID   string            `json:"thread_id"`
+	Threads    map[string]string `json:"threads"`
+	State      map[string]json.RawMessage
+}
+
+func (l *live) over(t *testing.T, id string) (e teamEnd) {
+	t.Helper()
+	row := l.wait(t, id, journal.StateCompleted)
+	require.NoError(t, json.Unmarshal(row.Result, &e), "%s", row.Result)
+	return e
+}
+
+const ring = `"team": {"members": [{"name": "a", "actor": "says"}, {"name": "b", "actor": "says"}, {"name": "c", "actor": "says"}], "start": ["a"],
+	"transitions": [{"from": "a", "to": "b"}, {"from": "b", "to": "c"}, {"from": "c", "to": "a"}], "stop": {"max_messages": 5}}`
+
+func TestTeam(t *testing.T) {
+	t.Parallel()
+	for base, open := range map[string]func(testing.TB) store{"SQLite": sqliteStore, "Postgres": pgStore} {
+		t.Run(base+"/RoundRobin/GoesOnWhereItStopped", func(t *testing.T) {
+			t.Parallel()
+			s := open(t)
+			m := &member{}
+			l := run(t, s, teams(t, s, actors{"says": m}))
+			l.jobs(t)
+			first := l.over(t, l.start(t, teamOf(t, `{"task": "hello", `+ring+`}`)))
+			require.Equal(t, []string{"a hears \"hello\"", `b hears "hello\n\na: from a"`, `c hears "hello\n\na: from a\n\nb: from b"`, `a hears "b: from b\n\nc: from c"`}, m.all())
+			require.Equal(t, "from a", first.Text)
+			require.Equal(t, "a", first.From)
+			require.Equal(t, "MAX_MESSAGES", first.Stop.Reason)
+			require.Equal(t, 4, first.Turns)
+			second := l.over(t, l.start(t, teamOf(t, `{"thread_id": "`+first.ThreadID+`", "task": ["more"], `+ring+`}`)))
+			require.Equal(t, `b hears "c: from c\n\na: from a\n\nmore"`, m.all()[4])
+			require.Equal(t, first.ThreadID, second.ThreadID)
+			require.Equal(t, []string{"user: hello", "a: from a", "b: from b", "c: from c", "a: from a", "user: more", "b: from b", "c: from c", "a: from a", "b: from b"}, l.said(t, first.ThreadID))
+		})
+		t.Run(base+"/Limit/PausesAndGoesOnWithAsMany", func(t *testing.T) {
+			t.Parallel()
+			s := open(t)
+			m := &member{}
+			l := run(t, s, teams(t, s, actors{"says": m}), func(c *engine.Config, _ *engine.Deps) { c.EvictAfter = 10 * time.Millisecond })
+			l.jobs(t)
+			id := l.start(t, teamOf(t, `{"task": "hello", `+strings.Replace(ring, `{"max_messages": 5}`, `{"any": [{"max_messages": 3, "pause": true}, {"expr": "named.messages == 6"}]}`, 1)+`}`))
+			l.evicted(t, id, journal.StateWaiting)
+			child := l.evicted(t, l.child(t, id).ID, journal.StatePaused)
+			require.Equal(t, "TEAM_LIMIT", child.Reason)
+			require.Len(t, m.all(), 2)
+			require.NoError(t, l.Resume(t.Context(), command.ResumeRequest{Namespace: ns, RunID: child.ID}))
+			require.Equal(t, "EXPRESSION", l.over(t, id).Stop.Reason)
+		})
+		t.Run(base+"/Stop/EndsInGoodOrderAfterTheTurn", func(t *testing.T) {
+			t.Parallel()
+			s := open(t)
+			m := &member{}
+			asks := waits(workgraph.Wait{Interrupt: &workgraph.Interrupt{Prompt: json.RawMessage(`"May I?"`)}})
+			l := run(t, s, teams(t, s, actors{"says": m, "ask": asks}))
+			l.jobs(t)
+			id := l.start(t, teamOf(t, `{"task": "hello", `+strings.Replace(ring, `"c", "actor": "says"`, `"c", "actor": "ask"`, 1)+`}`))
+			q := l.questions(t, id, 1)
+			require.NoError(t, l.Stop(t.Context(), command.StopRequest{Namespace: ns, RunID: id, Reason: "enough"}))
+			l.answer(t, q)
+			over := l.over(t, id)
+			require.Equal(t, "EXTERNAL", over.Stop.Reason)
+			require.Equal(t, "c", over.From)
+			require.Equal(t, "yes", over.Text)
+		})
+		t.Run(base+"/Failure/IsToldOrFailsTheTeam", func(t *testing.T) {
+			t.Parallel()
+			s := open(t)
+			m := &member{}
+			bad := workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
+				return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, "BROKEN", "it is broken")
+			})
+			l := run(t, s, teams(t, s, actors{"says": m, "bad": bad}))
+			l.jobs(t)
+			failing := strings.Replace(ring, `"b", "actor": "says"`, `"b", "actor": "bad"`, 1)
+			id := l.start(t, teamOf(t, `{"task": "hello", `+failing+`}`))
+			require.Contains(t, string(l.wait(t, id, journal.StateFailed).Error), "it is broken")
+			over := l.over(t, l.start(t, teamOf(t, `{"task": "hello", `+strings.Replace(failing, `"actor": "bad"`, `"actor": "bad", "tells": true`, 1)+`}`)))
+			require.Equal(t, []string{"user: hello", "a: from a", "b: Error: it is broken", "c: from c", "a: from a"}, l.said(t, over.ThreadID))
+		})
+		t.Run(base+"/Nested/KeepsItsOwnConversationAndAsksAtTheTop", func(t *testing.T) {
+			t.Parallel()
+			s := open(t)
+			m := &member{}
+			asks := waits(workgraph.Wait{Interrupt: &workgraph.Interrupt{Prompt: json.RawMessage(`"May I?"`)}})
+			l := run(t, s, teams(t, s, actors{"says": m, "ask": asks, "spawn": spawner{}, "inputs": inputs{}}), func(c *engine.Config, _ *engine.Deps) { c.EvictAfter = 10 * time.Millisecond })
+			l.jobs(t)
+			// within is a team as a member of another one.
+			within := func(named string) string {
+				g := &workgraph.Graph{Nodes: []workgraph.Node{{ID: "inputs", Actor: "inputs"}, {ID: "team", Actor: "team", Bind: map[string]workgraph.Binding{"input": {Uses: []workgraph.ResultUse{{Node: "inputs"}}}}}},
+					Edges: []workgraph.Edge{{From: "inputs", To: "team", PassDown: workgraph.Merge("{'args': [], 'named': {}}")}}}
+				require.NoError(t, json.Unmarshal([]byte(named), &g.Nodes[1].Named))
+				raw, err := json.Marshal(g)
+				require.NoError(t, err)
+				return `{"name": "sub", "kind": "WORKFLOW", "keeps": true, "actor": "spawn", "named": {"as_result": true, "graph": ` + string(raw) + `}}`
+			}
+			deepest := within(`{"team": {"members": [{"name": "asker", "actor": "ask"}]}}`)
+			middle := within(`{"team": {"members": [{"name": "x", "actor": "says"}, ` + deepest + `], "transitions": [{"from": "x", "to": "sub"}]}}`)
+			id := l.start(t, teamOf(t, `{"task": "hello", "team": {"members": [{"name": "a", "actor": "says"}, `+middle+`], "transitions": [{"from": "a", "to": "sub"}, {"from": "sub", "to": "a"}], "start": ["a"], "stop": {"max_turns": 4}}}`))
+			first := l.questions(t, id, 1) // listed at the root
+			l.answer(t, first)
+			testkit.Eventually(t, func() bool {
+				now, err := l.j.ListInterrupts(t.Context(), ns, journal.InterruptFilter{RunID: id, States: []journal.InterruptState{journal.InterruptOpen}}, page.Cursor{}, 10)
+				return err == nil && len(now) == 1 && now[0].ID != first[0].ID
+			})
+			l.answer(t, l.questions(t, id, 1))
+			over := l.over(t, id)
+			require.Equal(t, []string{"user: hello", "a: from a", "sub: yes", "a: from a", "sub: yes"}, l.said(t, over.ThreadID))
+			require.Equal(t, []string{"user: hello", "user: a: from a", "x: from x", "sub: yes", "user: a: from a", "x: from x", "sub: yes"}, l.said(t, over.Threads["sub"]))
+		})
+	}
+}
+
+// inputs gives its named arguments, as workflows begin.
+type inputs struct{}
+
+func (inputs) Info() workgraph.ActorInfo { return workgraph.ActorInfo{Effect: workgraph.Pure} }
+
+func (inputs) Call(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	raw, err := json.Marshal(c.Named)
+	return workgraph.Outcome{Values: []json.RawMessage{raw}}, err
+}
+
+// spawner runs the graph that it is given, as the actor spawn does.
+type spawner struct{}
+
+func (spawner) Info() workgraph.ActorInfo { return workgraph.ActorInfo{Effect: workgraph.Pure} }
+
+func (spawner) Call(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	child := workgraph.Child{}
+	if err := errors.Join(json.Unmarshal(c.Named["graph"], &child.Graph), json.Unmarshal(c.Named["input"], &child.Input)); err != nil {
+		return workgraph.Outcome{}, err
+	}
+	return workgraph.Outcome{Wait: &workgraph.Wait{Children: &workgraph.Children{Runs: []workgraph.Child{child}, AsResult: true}}}, nil
+}
+
+// An executor dies after each call of a team's run, before the outcome is durable. Another one goes on, and
+// each message is said once.
+func TestTeamKilledAtEveryCall(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ named, want string }{
+		"RoundRobin": {`{"task": "hello", ` + ring + `}`, "user: hello|a: from a|b: from b|c: from c|a: from a"},
+		"Routed": {`{"task": ["1", "2", "3"], "team": {"members": [{"name": "a", "actor": "says"}, {"name": "b", "actor": "says"}, {"name": "c", "actor": "says"}],
+			"routes": [{"from": ["a"], "to": "b"}, {"from": ["a", "b"], "to": "c", "batch_size": 2}]}}`,
+			"user: 1|user: 2|user: 3|a: from a|b: from b|c: from c"},
+		"Chosen": {`{"task": "hello", "team": {"members": [{"name": "a", "actor": "says"}, {"name": "b", "actor": "says"}], "choose": {"actor": "chooses"}, "stop": {"max_messages": 4}}}`,
+			"user: hello|b: from b|a: from a|b: from b"},
+	} {
+		for base, open := range map[string]func(testing.TB) store{"SQLite": sqliteStore, "Postgres": pgStore} {
+			t.Run(name+"/"+base, func(t *testing.T) {
+				t.Parallel()
+				whole := func(t *testing.T, s store, id string, k *calls, over func(journal.Journal) journal.Journal) *live {
+					t.Helper()
+					own := teams(t, s, actors{"says": &member{}, "chooses": workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
+						return workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(`"b"`)}}, nil
+					})})
+					for name, one := range own {
+						own[name] = k.around(one)
+					}
+					l := run(t, s, own, named(id), func(_ *engine.Config, d *engine.Deps) { d.Journal = over(d.Journal) })
+					l.jobs(t)
+					return l
+				}
+				undead := &calls{of: map[string]int{}}
+				l := whole(t, open(t), "a", undead, func(j journal.Journal) journal.Journal { return j })
+				over := l.over(t, l.start(t, teamOf(t, c.named)))
+				require.Equal(t, c.want, strings.Join(l.said(t, over.ThreadID), "|"))
+				for n := 1; n <= undead.made; n++ {
+					t.Run(fmt.Sprintf("Call%d", n), func(t *testing.T) {
+						t.Parallel()
+						s, wire, dead := open(t), &line{}, make(chan struct{})
+						first := &calls{of: map[string]int{}, n: n, then: func() {
+							wire.cut.Store(true)
+							close(dead)
+						}}
+						l := whole(t, s, "a", first, func(j journal.Journal) journal.Journal {
+							wire.Journal = j
+							return wire
+						})
+						id := l.start(t, teamOf(t, c.named))
+						<-dead
+						second := &calls{of: map[string]int{}}
+						l = whole(t, s, "b", second, func(j journal.Journal) journal.Journal { return heir{j} })
+						over := l.over(t, id)
+						require.Equal(t, c.want, strings.Join(l.said(t, over.ThreadID), "|"))
+						l.sound(t, id)
+						l.sound(t, l.child(t, id).ID)
+					})
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,231 @@
+package workflow
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// Schema is the JSON Schema of definitions, for editors: which keys there are, what they mean and what
+// their values look like. It accepts all that Read accepts. What it does not know, such as whether a
+// reference leads anywhere, is for Read and Compile.
+//
+// The keys are those that the readers ask for, so that there is no second list of them: readers are
+// given a definition, and note what they ask. Only what values look like is said here, in shapeOf and
+// about; a key that is not there may have any value.
+func Schema() []byte {
+	s := schemaWriter{}
+	top := s.asked(`{"name": "x", "triggers": [{}], "agents": {"a": {"tools": [{}]}}, "budget": {}, "state": {"a": {}}, "steps": []}`)
+	defs := shape{"steps": shape{"type": "array", "items": refTo("step")}, "tool": s.object(top["a tool"], "tool"), "agent": s.object(top["an agent"], "agent"),
+		"trigger": s.object(top["a trigger"], "trigger"), "budget": s.object(top["a budget"], "budget")}
+	var choices []any
+	for _, name := range typeNames() {
+		asked := s.step(name)
+		step := s.object(asked["a step of the type "+name], name)
+		if rule := asked["a rule"]; rule != nil {
+			defs["rule_of_"+name] = s.object(rule, name+" rule")
+		}
+		if on := asked["`on_error`"]; on != nil {
+			defs["on_error"] = s.object(on, "on_error")
+		}
+		if category := asked["a category"]; category != nil {
+			defs["category"] = s.object(category, "category")
+		}
+		step["required"] = []string{"type"}
+		defs["step_"+name] = step
+		choices = append(choices, shape{"if": shape{"properties": shape{"type": shape{"const": name}}, "required": []string{"type"}}, "then": refTo("step_" + name)})
+	}
+	choices = append(choices, shape{"if": shape{"properties": shape{"parallel": shape{"not": shape{"type": "null"}}}, "required": []string{"parallel"}}, "then": s.object([]string{"parallel"}, "parallel"),
+		"else": shape{"required": []string{"type"}}})
+	defs["step"] = shape{"type": "object", "properties": shape{"type": shape{"enum": typeNames(), "description": about["type"]}, "parallel": shape{"description": about["parallel"]}}, "allOf": choices}
+	root := s.object(top["a workflow"], "workflow")
+	root["$schema"], root["title"] = "http://json-schema.org/draft-07/schema#", "A workflow of Epigraph"
+	root["required"], root["definitions"] = []string{"name"}, defs
+	if slices.Equal(s.without(top["a workflow"]), []string{"steps"}) {
+		root["required"] = []string{"name", "steps"}
+	}
+	out, _ := json.MarshalIndent(root, "", "  ") // it has a JSON form
+	return append(out, '\n')
+}
+
+// shape is a part of a schema.
+type shape = map[string]any
+
+// refTo is the part of a name.
+func refTo(name string) shape { return shape{"$ref": "#/definitions/" + name} }
+
+// note notes which keys a reader has asked for.
+func (t *teller) note(what string, keys []string) {
+	if t.asked == nil {
+		return
+	}
+	for _, key := range keys {
+		if !slices.Contains(t.asked[what], key) {
+			t.asked[what] = append(t.asked[what], key)
+		}
+	}
+}
+
+type schemaWriter struct{}
+
+// asked are the keys that are asked for in reading a definition, by what has them.
+func (schemaWriter) asked(src string) map[string][]string {
+	t := &teller{asked: map[string][]string{}}
+	if v := readSource(t, []byte(src)); v != nil {
+		t.definition(v)
+	}
+	return t.asked
+}
+
+// without are the keys of a definition that must be there besides its name, as the reader says.
+func (schemaWriter) without(keys []string) []string {
+	_, faults := Read([]byte("name: x"))
+	var out []string
+	for _, f := range faults {
+		for _, key := range keys {
+			if f.Code == "MISSING_KEY" && strings.Contains(f.Message, "`"+key+"`") {
+				out = append(out, key)
+			}
+		}
+	}
+	return out
+}
+
+// step are the keys that are asked for in reading a step of a type. Some are asked only where others
+// are there, so it is read again with all of those that are known.
+func (s schemaWriter) step(name string) map[string][]string {
+	what := "a step of the type " + name
+	asked := map[string][]string{}
+	for n := -1; n < len(asked[what]); {
+		n = len(asked[what])
+		step := shape{}
+		for _, key := range asked[what] {
+			step[key] = "x"
+			if inside := probes[key]; inside != nil {
+				step[key] = inside
+			}
+		}
+		step["type"], step["id"] = name, "x"
+		src, _ := json.Marshal(shape{"name": "x", "steps": []any{step}}) // it has a JSON form
+		asked = s.asked(string(src))
+		// A step with `parallel` has no other keys, and no type.
+		asked[what] = slices.DeleteFunc(asked[what], func(key string) bool { return key == "parallel" })
+	}
+	return asked
+}
+
+// probes are values whose own keys are asked for. All others are a text.
+var probes = map[string]any{"rules": []any{shape{}}, "tools": []any{shape{}}, "categories": []any{shape{}}, "on_error": shape{}, "while": []any{shape{}}, "until": []any{shape{}}}
+
+// object is the schema of keys and values. of says whose they are.
+func (schemaWriter) object(keys []string, of string) shape {
+	properties := shape{}
+	for _, key := range keys {
+		p := shape{}
+		for name, v := range shapeOf(of, key) {
+			p[name] = v
+		}
+		if kind, ok := p["type"].(string); ok {
+			p["type"] = []string{kind, "null"} // as if it were not there
+		}
+		if words, ok := p["enum"].([]string); ok {
+			p["enum"] = append([]any{nil}, anys(words)...)
+		}
+		if text := about[of+"."+key]; text != "" {
+			p["description"] = text
+		} else if text := about[key]; text != "" {
+			p["description"] = text
+		}
+		properties[key] = p
+	}
+	return shape{"type": "object", "additionalProperties": false, "properties": properties}
+}
+
+func anys(words []string) []any {
+	out := make([]any, len(words))
+	for i, w := range words {
+		out[i] = w
+	}
+	return out
+}
+
+// shapeOf is what the value of a key looks like, empty for any. of is the type of the step, or what
+// else has the key.
+func shapeOf(of, key string) shape {
+	texts := shape{"anyOf": []any{shape{"type": []string{"string", "null"}}, shape{"type": "array", "items": shape{"type": "string"}}}}
+	switch of + "." + key {
+	case "switch.default", "router.default":
+		return shape{"anyOf": []any{shape{"type": []string{"string", "null"}}, refTo("steps")}}
+	case "loop.body", "map.body":
+		return shape{"anyOf": []any{shape{"type": "null"}, refTo("steps")}}
+	case "workflow.steps", "switch rule.steps":
+		return shape{"anyOf": []any{shape{"type": "null"}, refTo("steps")}}
+	case "parallel.parallel":
+		return shape{"type": "array", "items": shape{"anyOf": []any{refTo("steps"), refTo("step")}}}
+	case "trigger.type":
+		return shape{"type": "string"}
+	case "tool.name", "category.name", "workflow.name", "tool.description", "category.description", "workflow.description", "workflow.workflow":
+		return shape{"type": "string"}
+	}
+	switch key {
+	case "type":
+		return shape{"const": of}
+	case "id":
+		return shape{"type": "string", "pattern": `^\s*([A-Za-z_][A-Za-z0-9_]{0,63})?\s*$`}
+	case "actor", "agent", "code", "expr", "field", "instructions", "language", "route", "snippet", "system_prompt":
+		return shape{"type": "string"}
+	case "needs", "from", "tags":
+		return texts
+	case "operator":
+		return shape{"enum": operatorNames()}
+	case "delay_unit":
+		return shape{"enum": delayUnits}
+	case "mode":
+		return shape{"enum": []string{"map", "list", "first"}}
+	case "retry", "max_rounds", "tokens":
+		return shape{"type": "integer", "minimum": 0}
+	case "pass_threshold", "usd":
+		return shape{"type": "number", "minimum": 0}
+	case "version":
+		return shape{"type": []string{"string", "number", "null"}}
+	case "with", "payload", "outputs", "inputs", "schema":
+		if of != "human" {
+			return shape{"type": "object"}
+		}
+	case "rules":
+		return shape{"type": "array", "items": refTo("rule_of_" + of)}
+	case "tools":
+		return shape{"type": "array", "items": shape{"anyOf": []any{shape{"type": "string"}, refTo("tool")}}}
+	case "categories":
+		return shape{"type": "array", "items": shape{"anyOf": []any{shape{"type": "string"}, refTo("category")}}}
+	case "agents":
+		return shape{"type": "object", "additionalProperties": refTo("agent")}
+	case "budget":
+		return shape{"anyOf": []any{shape{"type": "null"}, refTo("budget")}}
+	case "on_error":
+		return shape{"anyOf": []any{shape{"enum": []any{"fail", "continue", nil}}, refTo("on_error")}}
+	case "trigger", "triggers":
+		one := []any{shape{"type": []string{"string", "null"}}, refTo("trigger")}
+		return shape{"anyOf": append(one, shape{"type": "array", "items": shape{"anyOf": one}})}
+	case "timeout", "delay":
+		return shape{"type": []string{"string", "number", "null"}}
+	}
+	return shape{}
+}
+
+// about says what keys mean, as editors show it: a key of something, or a key wherever it stands.
+var about = map[string]string{
+	"workflow.name": "What people call the workflow.", "version": "A label of the author's.", "tags": "Words to find it by.", "workflow.description": "What the workflow is for.",
+	"inputs": "The named arguments of a run: a JSON Schema, or its properties alone, all of which must be given then.", "outputs": "The result of the run by name, with references. Without it the last steps give the result.",
+	"trigger": "What starts it: manual, a call.", "triggers": "What starts it: manual, a call.", "model": "A model profile.", "agents": "Agents by name.", "workflow.steps": "What is done, in order.",
+	"budget": "What a run may use. It is paused there.", "usd": "In dollars.", "tokens": "In tokens.",
+	"id": "What other steps call it by.", "type": "What the step does.", "parallel": "Steps, or lists of steps, that run side by side.", "needs": "The steps that it follows, in place of what stands before it.",
+	"retry": "How often it is called in all.", "timeout": "How long a call may take, such as 30s.", "on_error": "What a failure means: fail, continue, or {value: …} that stands for the result.",
+	"prompt": "What it is told. {{ STEP.FIELD }} stands for a result.", "agent": "One of `agents`, or agent/NAME of the configuration.", "system_prompt": "What the model is told of its task.",
+	"instructions": "What the agent is told of its task.", "tools": "What the agent may call: names of actors, or {actor, name, description, with}.", "max_rounds": "How often the agent may reason.",
+	"categories": "The names to choose from.", "schema": "A JSON Schema, or its properties alone.", "code": "A Starlark script.", "snippet": "A Starlark script.", "url": "Where the request goes.",
+	"actor": "The actor that is called.", "with": "The arguments of the actor.", "template": "A value with references.", "expr": "An expression.", "message": "What is said or asked.",
+	"rules": "Comparisons; the first that holds decides, or all must hold.", "field": "STEP.FIELD, the value that is compared.", "operator": "How it is compared; equals without it.", "route": "The id of the step that follows.",
+	"over": "The list: STEP.FIELD.", "delay": "How long: 90s, 2d, or a number with delay_unit.", "workflow.workflow": "NAME@VERSION, or self.", "payload": "The inputs of the other workflow.",
+	"choices": "What can be answered.", "answer_within": "How long an answer is waited for.",
+}

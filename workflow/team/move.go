@@ -1,0 +1,490 @@
+package team
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// ErrNoSpeaker is the error of Begin when the last speaker handed over to somebody who is no member.
+var ErrNoSpeaker = errors.New("nobody can speak")
+
+// MaxState bounds the values of the team's state, in bytes.
+const MaxState = 256 << 10
+
+// Begin starts a team, or goes on with one that has ended or paused, with what it is told. The messages
+// get their sequences. The state is not changed; the new one is returned.
+func (r *Rules) Begin(ctx context.Context, before *State, input []Message, now time.Time) (logged []Message, st *State, move Move, err error) {
+	st = before.clone()
+	if st.Began.IsZero() {
+		st.Values = r.initial()
+	}
+	r.again(st)
+	st.Over, st.Choosing = nil, nil
+	st.Began, st.Turns, st.Messages, st.Fired, st.Raised = now, 0, 0, map[string]Stopped{}, map[string]int{}
+	to := ""
+	input = slices.Clone(input)
+	for i := range input {
+		m := &input[i]
+		m.From = cmp.Or(m.From, Input)
+		r.log(st, m, now)
+		to = cmp.Or(m.To, to)
+	}
+	switch {
+	case to != "" && r.member(to) == nil:
+		return nil, nil, Move{}, fmt.Errorf("%w: the message hands over to %q, who is no member", ErrNoSpeaker, clip(to))
+	case to != "":
+		st.Ready, st.Lost = []string{to}, ""
+	case st.Lost != "":
+		return nil, nil, Move{}, fmt.Errorf("%w: %q handed over to %q, who is no member: send a message that hands over to a member", ErrNoSpeaker, st.Last, clip(st.Lost))
+	case len(st.Ready) == 0 && !r.team.driven():
+		st.Ready, st.Arrived = slices.Clone(r.starts), map[string][]int{}
+	}
+	w := &watch{st: st, delta: input, now: now}
+	if st.Over, err = r.stopped(ctx, w); err != nil || st.Over != nil {
+		return input, st, Move{Over: st.Over}, err
+	}
+	if move, err = r.next(ctx, st, now, last(input)); move.Over == nil {
+		move.Pause = w.pause
+	}
+	return input, st, move, err
+}
+
+// again takes back those who spoke when the run broke off.
+func (r *Rules) again(st *State) {
+	names := make([]string, 0, len(st.Speaking)+len(st.Ready))
+	for i := range st.Speaking {
+		s := &st.Speaking[i]
+		st.Heard[s.Name] = s.After
+		if names = append(names, s.Name); len(s.Took) > 0 {
+			st.Queues[s.Name] = slices.Concat(s.Took, st.Queues[s.Name])
+		}
+	}
+	if st.Speaking = nil; !r.team.driven() {
+		st.Ready = append(names, slices.DeleteFunc(st.Ready, func(name string) bool { return slices.Contains(names, name) })...)
+	}
+	if r.team.Choose != nil {
+		st.Ready = nil // it is chosen again
+	}
+}
+
+// Hear is what comes of the answers of those who spoke, in the order of the move. used is what the run has
+// consumed so far, and external says that somebody asked the team to end.
+func (r *Rules) Hear(ctx context.Context, spoke *State, answers []Message, used Used, external bool, now time.Time) (logged []Message, st *State, move Move, err error) {
+	st = spoke.clone()
+	answers = slices.Clone(answers)
+	before := st.Last
+	for i := range answers {
+		m := &answers[i]
+		if r.member(m.From) == nil || !slices.ContainsFunc(st.Speaking, func(s Speaker) bool { return s.Name == m.From }) {
+			return nil, nil, Move{}, fmt.Errorf("%q does not speak now", clip(m.From))
+		}
+		if err := r.signaled(st, m); err != nil {
+			return nil, nil, Move{}, err
+		}
+		r.log(st, m, now)
+	}
+	for i := range answers {
+		if err := r.follow(ctx, st, &answers[i], before); err != nil {
+			return nil, nil, Move{}, err
+		}
+	}
+	if len(answers) > 0 {
+		st.Before, st.Last = before, answers[len(answers)-1].From
+	}
+	st.Speaking = nil
+	w := &watch{st: st, delta: answers, used: used, now: now}
+	st.Over, err = r.stopped(ctx, w)
+	st.Turns++
+	if w.turns = true; st.Over == nil && err == nil {
+		st.Over, err = r.stopped(ctx, w)
+	}
+	if st.Over == nil && external {
+		st.Over = &Stopped{Reason: External, Text: "The team was asked to end."}
+	}
+	if st.Over != nil || err != nil {
+		return answers, st, Move{Over: st.Over}, err
+	}
+	move, err = r.next(ctx, st, now, last(answers))
+	if move.Over == nil {
+		if most := r.maxTurns(); most > 0 && st.Turns >= most*(1+st.Raised["turns"]) {
+			st.Raised["turns"]++
+			w.pause = cmp.Or(w.pause, PauseTurns)
+		}
+		move.Pause = w.pause
+	}
+	return answers, st, move, err
+}
+
+// maxTurns is after how many turns the team pauses, 0 for never: where a limit ends it, that is enough.
+func (r *Rules) maxTurns() int {
+	if r.team.MaxTurns == 0 && r.team.Stop.limits() {
+		return 0
+	}
+	return cmp.Or(r.team.MaxTurns, DefaultMaxTurns)
+}
+
+func last(list []Message) *Message {
+	if len(list) == 0 {
+		return &Message{}
+	}
+	return &list[len(list)-1]
+}
+
+// log gives a message its place in the log, and puts it into inboxes.
+func (r *Rules) log(st *State, m *Message, now time.Time) {
+	st.Seq++
+	st.Messages++
+	m.Seq, m.At = st.Seq, now
+	if !r.team.driven() {
+		return
+	}
+	for i := range r.team.Members {
+		to := &r.team.Members[i]
+		if r.hears(to.Name, m.From) && len(st.Queues[to.Name]) < maxQueue {
+			st.Queues[to.Name] = append(st.Queues[to.Name], Queued{m.Seq, now, slices.Contains(r.siblings[threadOf(to)], m.From)})
+		}
+	}
+}
+
+// maxQueue bounds an inbox. What is beyond it is not heard.
+const maxQueue = 4 * MaxBatchSize
+
+// signaled makes of the signals of a member what they mean: a handoff, updates of the state, or words. Of
+// several the last one counts.
+func (r *Rules) signaled(st *State, m *Message) error {
+	st.Lost = ""
+	for _, call := range m.Signals {
+		s, ok := r.member(m.From).Signals[call.Name]
+		if !ok {
+			return fmt.Errorf("%q has no signal %q", m.From, clip(call.Name))
+		}
+		m.To, m.Text = cmp.Or(s.Handoff, m.To), cmp.Or(m.Text, filled(s.Say, call.Arguments))
+		for _, key := range slices.Sorted(maps.Keys(s.Set)) {
+			if err := r.set(st, key, filledValue(s.Set[key], call.Arguments)); err != nil {
+				return err
+			}
+		}
+	}
+	if m.To != "" && m.To != AnyOne && r.member(m.To) == nil {
+		st.Lost = m.To
+	}
+	return nil
+}
+
+// Set updates a key of the team's state, by its reducer.
+func (r *Rules) set(st *State, key string, update json.RawMessage) error {
+	k, ok := r.team.State[key]
+	if !ok {
+		return fmt.Errorf("the state has no key %q", clip(key))
+	}
+	v, err := k.Combine(st.Values[key], update)
+	if err != nil {
+		return fmt.Errorf("the key %q of the state: %w", key, err)
+	}
+	size := len(v)
+	for other, value := range st.Values {
+		if other != key {
+			size += len(value)
+		}
+	}
+	if size > MaxState {
+		return fmt.Errorf("the state would have %d bytes, the limit is %d: keep large values outside and set references", size, MaxState)
+	}
+	st.Values[key] = v
+	return nil
+}
+
+// follow finds those who speak after a speaker.
+func (r *Rules) follow(ctx context.Context, st *State, m *Message, before string) error {
+	held := false
+	var otherwise []int
+	for _, i := range r.out[m.From] {
+		e := &r.team.Transitions[i]
+		switch {
+		case e.When == nil:
+			r.arrive(st, i, before)
+		case e.When.Else:
+			otherwise = append(otherwise, i)
+		default:
+			ok, err := r.holds(ctx, st, e.When, m)
+			if err != nil {
+				return fmt.Errorf("the transition from %q to %q: %w", e.From, e.To, err)
+			}
+			if ok {
+				held = true
+				r.arrive(st, i, before)
+			}
+		}
+	}
+	if !held {
+		for _, i := range otherwise {
+			r.arrive(st, i, before)
+		}
+	}
+	return nil
+}
+
+// arrive notes that a transition was taken. Its target is ready if it waits for no other one.
+func (r *Rules) arrive(st *State, i int, before string) {
+	to := r.team.Transitions[i].To
+	if to == Previous {
+		if to = before; to == "" {
+			return
+		}
+	} else if key := r.groupOf(i); !r.groups[key].any {
+		if !slices.Contains(st.Arrived[key], i) {
+			st.Arrived[key] = append(slices.Clone(st.Arrived[key]), i)
+		}
+		if len(st.Arrived[key]) < len(r.groups[key].parts) {
+			return
+		}
+		delete(st.Arrived, key)
+	}
+	if !slices.Contains(st.Ready, to) {
+		st.Ready = append(st.Ready, to)
+	}
+}
+
+// holds reports whether a condition holds for a message.
+func (r *Rules) holds(ctx context.Context, st *State, w *When, m *Message) (bool, error) {
+	switch {
+	case w.Not != nil:
+		ok, err := r.holds(ctx, st, w.Not, m)
+		return !ok, err
+	case w.Text != "":
+		return strings.Contains(m.Text, w.Text), nil
+	case w.Handoff != "":
+		return m.To != "" && (w.Handoff == AnyOne || w.Handoff == m.To), nil
+	case w.Expr != "":
+		return r.truth(ctx, st, w.Expr, m, Used{})
+	}
+	for i := range w.Any {
+		if ok, err := r.holds(ctx, st, &w.Any[i], m); ok || err != nil {
+			return ok, err
+		}
+	}
+	for i := range w.All {
+		if ok, err := r.holds(ctx, st, &w.All[i], m); !ok || err != nil {
+			return false, err
+		}
+	}
+	return len(w.All) > 0, nil
+}
+
+// eval evaluates an expression over a message and the state of the team.
+func (r *Rules) eval(ctx context.Context, st *State, src string, m *Message, used Used) (json.RawMessage, error) {
+	return r.exprs[src].EvalLazy(ctx, func(name string) (json.RawMessage, bool) {
+		var v any
+		switch name {
+		case "result":
+			v = said(m)
+		case "state":
+			v = st.Values
+		case "named":
+			v = map[string]any{"turns": st.Turns, "messages": st.Messages, "tokens": used.Tokens, "nano_usd": used.NanoUSD}
+		default:
+			return nil, false
+		}
+		raw, err := json.Marshal(v)
+		return raw, err == nil
+	})
+}
+
+// said is a message as expressions see it: every field is there.
+func said(m *Message) map[string]any {
+	null := json.RawMessage("null")
+	var call Call
+	if n := len(m.Signals); n > 0 {
+		call = m.Signals[n-1]
+	}
+	out := map[string]any{"from": m.From, "text": m.Text, "to": m.To, "signal": call.Name, "arguments": call.Arguments, "data": m.Data, "calls": append([]string{}, m.Calls...)}
+	for _, key := range []string{"arguments", "data"} {
+		if raw, ok := out[key].(json.RawMessage); ok && len(raw) == 0 {
+			out[key] = null
+		}
+	}
+	return out
+}
+
+// truth is the value of a condition. What is missing makes it false.
+func (r *Rules) truth(ctx context.Context, st *State, src string, m *Message, used Used) (bool, error) {
+	raw, err := r.eval(ctx, st, src, m, used)
+	if workgraph.Missing(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	var ok bool
+	if json.Unmarshal(raw, &ok) != nil {
+		return false, fmt.Errorf("the condition %q gives %s, which is neither true nor false", clip(src), clip(string(raw)))
+	}
+	return ok, nil
+}
+
+// next is the move that follows, with those who speak taken off what is ready.
+func (r *Rules) next(ctx context.Context, st *State, now time.Time, m *Message) (Move, error) {
+	switch {
+	case r.team.Choose != nil:
+		return r.choice(ctx, st, m)
+	case r.team.driven():
+		return r.woken(st, now), nil
+	}
+	if len(st.Ready) == 0 {
+		r.flush(st)
+	}
+	return r.called(st, st.Ready), nil
+}
+
+// flush calls those who wait for transitions that cannot come any more, since nobody else speaks.
+func (r *Rules) flush(st *State) {
+	for i := range r.team.Transitions {
+		key := r.groupOf(i)
+		if to := r.team.Transitions[i].To; len(st.Arrived[key]) > 0 && !slices.Contains(st.Ready, to) {
+			st.Ready = append(st.Ready, to)
+		}
+		delete(st.Arrived, key)
+	}
+}
+
+// called is the move in which those speak who are ready. Of those who share a thread one speaks at a time.
+func (r *Rules) called(st *State, names []string) Move {
+	busy := map[string]bool{}
+	st.Ready = nil
+	for _, name := range names {
+		if key := threadOf(r.member(name)); busy[key] {
+			st.Ready = append(st.Ready, name)
+			continue
+		} else {
+			busy[key] = true
+		}
+		st.Speaking = append(st.Speaking, Speaker{Name: name, After: st.Heard[name], Last: st.Seq})
+	}
+	return r.move(st)
+}
+
+// move is the move of those who speak now.
+func (r *Rules) move(st *State) Move {
+	if len(st.Speaking) == 0 {
+		st.Over = &Stopped{Reason: Complete, Text: "Nobody is left to speak."}
+		return Move{Over: st.Over}
+	}
+	var m Move
+	for i := range st.Speaking {
+		s := &st.Speaking[i]
+		st.Heard[s.Name] = s.Last
+		m.Speak = append(m.Speak, s.Name)
+	}
+	return m
+}
+
+// woken is the move in which those speak whose inboxes are full. Where none is, those speak that have any
+// message.
+func (r *Rules) woken(st *State, now time.Time) Move {
+	busy := map[string]bool{}
+	wake := func(least func(*Member) int) {
+		for i := range r.team.Members {
+			to := &r.team.Members[i]
+			q := r.fresh(st, to.Name, now)
+			if n := len(q); n == 0 || n < least(to) || busy[threadOf(to)] {
+				continue
+			}
+			busy[threadOf(to)] = true
+			st.Speaking = append(st.Speaking, Speaker{Name: to.Name, After: st.Heard[to.Name], Last: st.Seq, Took: slices.Clone(q)})
+			delete(st.Queues, to.Name)
+			r.shared(st, to, q)
+		}
+	}
+	if wake(r.batch); len(st.Speaking) == 0 {
+		wake(func(*Member) int { return 1 })
+	}
+	return r.move(st)
+}
+
+// batch is how many messages call a member.
+func (r *Rules) batch(m *Member) int {
+	if routes := r.routed[m.Name]; len(routes) > 0 {
+		return max(1, routes[0].BatchSize)
+	}
+	return 1
+}
+
+// fresh is the inbox of a member without the messages whose time is over.
+func (r *Rules) fresh(st *State, name string, now time.Time) []Queued {
+	q := st.Queues[name]
+	ttl := r.ttl(name)
+	for ttl > 0 && len(q) > 0 && now.Sub(q[0].At) >= ttl {
+		q = q[1:]
+	}
+	st.Queues[name] = q
+	return q
+}
+
+func (r *Rules) ttl(name string) time.Duration {
+	if routes := r.routed[name]; len(routes) > 0 {
+		return time.Duration(routes[0].TTL)
+	}
+	return 0
+}
+
+// shared notes that messages come into the thread of a member, for those who work there as well.
+func (r *Rules) shared(st *State, m *Member, took []Queued) {
+	for _, name := range r.siblings[threadOf(m)] {
+		if name == m.Name {
+			continue
+		}
+		for i := range st.Queues[name] {
+			q := &st.Queues[name][i]
+			q.Known = q.Known || slices.ContainsFunc(took, func(t Queued) bool { return t.Seq == q.Seq })
+		}
+	}
+}
+
+// From is the last message before those that the speakers of the state hear: what is after it is to be
+// read.
+func (st *State) From() int64 {
+	from := st.Seq
+	for i := range st.Speaking {
+		s := &st.Speaking[i]
+		if from = min(from, s.After); len(s.Took) > 0 {
+			from = min(from, s.Took[0].Seq-1)
+		}
+	}
+	return from
+}
+
+// Inbox is what a speaker hears, in order, out of the log. What is in its thread already is left out.
+func (r *Rules) Inbox(st *State, s *Speaker, log []Message, now time.Time) []Message {
+	m := r.member(s.Name)
+	ttl := r.ttl(s.Name)
+	var out []Message
+	for i := range log {
+		one := &log[i]
+		switch {
+		case r.team.driven():
+			if !slices.ContainsFunc(s.Took, func(q Queued) bool { return q.Seq == one.Seq && !q.Known }) {
+				continue
+			}
+		case one.Seq <= s.After || one.Seq > s.Last || !r.hears(s.Name, one.From) || ttl > 0 && now.Sub(one.At) >= ttl || r.known(st, m, one):
+			continue
+		}
+		out = append(out, *one)
+	}
+	return out
+}
+
+// known reports whether a message is in the thread of a member by somebody who shares it.
+func (r *Rules) known(st *State, m *Member, one *Message) bool {
+	return slices.ContainsFunc(r.siblings[threadOf(m)], func(name string) bool {
+		return name != m.Name && (name == one.From || st.Heard[name] >= one.Seq && r.hears(name, one.From))
+	})
+}

@@ -1,0 +1,350 @@
+package team
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// Rules are a team that was checked and made ready. They are safe for concurrent use and never change.
+type Rules struct {
+	team   *Team
+	index  map[string]int
+	starts []string
+	// out are the transitions from each member, by place.
+	out map[string][]int
+	// groups are the transitions that are joined, by target and group.
+	groups map[string]group
+	// closes are the transitions that close a cycle.
+	closes map[int]bool
+	exprs  map[string]*workgraph.Expr
+	// siblings are the members that share a thread, by name.
+	siblings map[string][]string
+	// routed are the routes to each member.
+	routed map[string][]*Route
+}
+
+// group joins transitions into a member.
+type group struct {
+	any   bool
+	parts []int
+}
+
+// Fault is something that is wrong with a team, or with Warning something that is likely to be.
+type Fault struct {
+	// Code is a stable word.
+	Code string
+	// Where is the place in the team, such as "transitions[2].when" or "members.writer".
+	Where   string
+	Message string
+	Hint    string
+	Warning bool
+}
+
+func (f Fault) Error() string { return f.Where + ": " + f.Message }
+
+// Compile checks a team and makes it ready. Every fault is told; the rules are nil if one is no warning.
+func Compile(ctx context.Context, t *Team) (*Rules, []Fault) {
+	c := &checker{ctx: ctx, r: &Rules{team: t, index: map[string]int{}, out: map[string][]int{}, groups: map[string]group{}, closes: map[int]bool{},
+		exprs: map[string]*workgraph.Expr{}, siblings: map[string][]string{}, routed: map[string][]*Route{}}}
+	c.members()
+	c.transitions()
+	c.routes()
+	c.choose()
+	if t.Stop != nil {
+		c.stop(t.Stop, "stop", 0, false)
+	}
+	c.state()
+	if !c.failed {
+		c.begin()
+		c.flow()
+	}
+	if c.failed {
+		return nil, c.faults
+	}
+	return c.r, c.faults
+}
+
+type checker struct {
+	ctx    context.Context
+	r      *Rules
+	faults []Fault
+	failed bool
+	conds  int
+}
+
+func (c *checker) fault(code, where, hint, format string, args ...any) {
+	c.failed = true
+	c.faults = append(c.faults, Fault{Code: code, Where: where, Message: fmt.Sprintf(format, args...), Hint: hint})
+}
+
+func (c *checker) warn(code, where, hint, format string, args ...any) {
+	c.faults = append(c.faults, Fault{Code: code, Where: where, Message: fmt.Sprintf(format, args...), Hint: hint, Warning: true})
+}
+
+// namePattern is what names of members look like. They are names of tools, and keys in expressions.
+var namePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+func (c *checker) members() {
+	t := c.r.team
+	if len(t.Members) == 0 {
+		c.fault("EMPTY", "members", "name at least one", "a team has no members")
+	}
+	if len(t.Members) > MaxMembers {
+		c.fault("TOO_LARGE", "members", "make teams of teams", "a team may have %d members, this has %d", MaxMembers, len(t.Members))
+		return
+	}
+	for i := range t.Members {
+		m := &t.Members[i]
+		where := "members." + m.Name
+		_, twice := c.r.index[m.Name]
+		switch {
+		case !namePattern.MatchString(m.Name) || len(m.Name) > maxName:
+			c.fault("BAD_ID", where, "use letters, digits and _, 64 at most, not beginning with a digit", "%q is no name of a member", clip(m.Name))
+		case m.Name == Input || m.Name == AnyOne || m.Name == Previous:
+			c.fault("BAD_ID", where, "choose another", "%q has a meaning of its own", m.Name)
+		case twice:
+			c.fault("DUPLICATE_ID", where, "give one of them another name", "there is a member %q already", m.Name)
+		case m.Actor == "":
+			c.fault("MISSING_KEY", where, "name what is called", "the member has no actor")
+		}
+		c.r.index[m.Name] = i
+		c.r.siblings[threadOf(m)] = append(c.r.siblings[threadOf(m)], m.Name)
+	}
+	for i := range t.Members {
+		m := &t.Members[i]
+		for name, s := range m.Signals {
+			where := "members." + m.Name + ".signals." + name
+			if s.Handoff != "" && c.r.member(s.Handoff) == nil && !t.Stop.HandsTo(s.Handoff) {
+				c.fault("UNKNOWN_AGENT", where, "name a member, or let `stop` end the team at a handoff to it", "there is no member %q", clip(s.Handoff))
+			}
+			for key := range s.Set {
+				if _, ok := t.State[key]; !ok {
+					c.fault("UNKNOWN_STATE", where, "declare it in `state`", "the state has no key %q", clip(key))
+				}
+			}
+		}
+	}
+}
+
+// threadOf names the thread of a member among those of the team.
+func threadOf(m *Member) string {
+	if m.Thread != "" {
+		return "=" + m.Thread
+	}
+	return m.Name
+}
+
+// Team is the team that the rules are of. It must not be changed.
+func (r *Rules) Team() *Team { return r.team }
+
+func (r *Rules) member(name string) *Member {
+	if i, ok := r.index[name]; ok {
+		return &r.team.Members[i]
+	}
+	return nil
+}
+
+func (c *checker) known(name, where string, more ...string) bool {
+	if c.r.member(name) != nil || slices.Contains(more, name) {
+		return true
+	}
+	hint := ""
+	if len(c.r.team.Members) <= 10 {
+		names := make([]string, len(c.r.team.Members))
+		for i := range names {
+			names[i] = c.r.team.Members[i].Name
+		}
+		hint = "there is " + strings.Join(names, ", ")
+	}
+	c.fault("UNKNOWN_AGENT", where, hint, "there is no member %q", clip(name))
+	return false
+}
+
+func (c *checker) transitions() {
+	t := c.r.team
+	if len(t.Transitions) > MaxTransitions {
+		c.fault("TOO_LARGE", "transitions", "", "a team may have %d transitions, this has %d", MaxTransitions, len(t.Transitions))
+		return
+	}
+	if len(t.Transitions) > 0 && t.Choose != nil {
+		c.fault("SEVERAL_FORMS", "choose", "leave one of them out", "transitions and a choice both say who speaks next")
+	}
+	plain := map[[2]string]bool{}
+	for i := range t.Transitions {
+		e := &t.Transitions[i]
+		where := fmt.Sprintf("transitions[%d]", i)
+		known := c.known(e.From, where)
+		if !c.known(e.To, where, Previous) || !known {
+			continue
+		}
+		if e.When != nil {
+			c.when(e.When, where+".when", 0, true)
+		} else if pair := [2]string{e.From, e.To}; plain[pair] {
+			c.fault("DUPLICATE_TRANSITION", where, "remove one of them", "there is a transition from %q to %q already", e.From, e.To)
+		} else {
+			plain[pair] = true
+		}
+		c.r.out[e.From] = append(c.r.out[e.From], i)
+	}
+	for i := range t.Members {
+		c.mixed(t.Members[i].Name)
+	}
+}
+
+// mixed refuses conditions beside transitions without one: the latter would fire whatever holds.
+func (c *checker) mixed(name string) {
+	conditional, always, otherwise := false, -1, 0
+	for _, i := range c.r.out[name] {
+		switch w := c.r.team.Transitions[i].When; {
+		case w == nil:
+			always = i
+		default:
+			conditional = true
+			if w.Else {
+				otherwise++
+			}
+		}
+	}
+	if conditional && always >= 0 {
+		c.fault("MIXED_TRANSITIONS", fmt.Sprintf("transitions[%d]", always), "give it `when: else`, or a condition", "%q has transitions with conditions, and this one without", name)
+	}
+	if otherwise > 0 && otherwise == len(c.r.out[name]) {
+		c.fault("MIXED_TRANSITIONS", "members."+name, "leave `when: else` out", "all transitions of %q are for when no other holds", name)
+	}
+}
+
+// when checks a condition. top says that it stands alone, so that it may be an else.
+func (c *checker) when(w *When, where string, deep int, top bool) {
+	if c.conds++; c.conds > maxConditions || deep > maxDepth {
+		if c.conds == maxConditions+1 || deep == maxDepth+1 {
+			c.fault("TOO_LARGE", where, "", "a team may have %d conditions, %d within each other", maxConditions, maxDepth)
+		}
+		return
+	}
+	n := 0
+	for _, is := range []bool{w.Any != nil, w.All != nil, w.Not != nil, w.Text != "", w.Handoff != "", w.Expr != "", w.Else} {
+		if is {
+			n++
+		}
+	}
+	switch {
+	case n != 1:
+		c.fault("BAD_CONDITION", where, "give text, handoff, expr, any, all or not", "a condition is exactly one of them")
+		return
+	case w.Else && !top:
+		c.fault("BAD_CONDITION", where, "let it stand alone", "`else` is no part of another condition")
+	case (w.Any != nil && len(w.Any) == 0) || (w.All != nil && len(w.All) == 0):
+		c.fault("EMPTY", where, "", "the condition has no parts")
+	case w.Handoff != "" && w.Handoff != AnyOne:
+		c.known(w.Handoff, where)
+	}
+	c.expr(w.Expr, where)
+	for i := range w.Any {
+		c.when(&w.Any[i], fmt.Sprintf("%s.any[%d]", where, i), deep+1, false)
+	}
+	for i := range w.All {
+		c.when(&w.All[i], fmt.Sprintf("%s.all[%d]", where, i), deep+1, false)
+	}
+	if w.Not != nil {
+		c.when(w.Not, where+".not", deep+1, false)
+	}
+}
+
+// expr compiles an expression, each text once.
+func (c *checker) expr(src, where string) {
+	if src == "" || c.r.exprs[src] != nil {
+		return
+	}
+	e, err := workgraph.CompileExpr(c.ctx, src)
+	if err != nil {
+		c.fault("BAD_EXPRESSION", where, "", "the expression cannot be used: %v", err)
+		return
+	}
+	c.r.exprs[src] = e
+}
+
+func (c *checker) routes() {
+	t := c.r.team
+	if len(t.Routes) > MaxRoutes {
+		c.fault("TOO_LARGE", "routes", "", "a team may have %d routes, this has %d", MaxRoutes, len(t.Routes))
+		return
+	}
+	for i := range t.Routes {
+		route := &t.Routes[i]
+		where := fmt.Sprintf("routes[%d]", i)
+		ok := c.known(route.To, where)
+		if len(route.From) == 0 {
+			c.fault("EMPTY", where, "name members, input or any", "the route comes from nobody")
+		}
+		for _, from := range route.From {
+			c.known(from, where, Input, AnyOne)
+			if from == route.To {
+				c.fault("ROUTE_TO_ITSELF", where, "leave it out", "%q never hears itself", from)
+			}
+		}
+		switch {
+		case !ok:
+		case route.BatchSize < 0 || route.BatchSize > MaxBatchSize:
+			c.fault("OUT_OF_RANGE", where, "", "a batch has 1 to %d messages", MaxBatchSize)
+		case route.TTL < 0:
+			c.fault("OUT_OF_RANGE", where, "", "a time to live cannot be negative")
+		case route.BatchSize > 1 && (len(t.Transitions) > 0 || t.Choose != nil):
+			c.warn("NO_EFFECT", where, "leave `batch_size` out", "%q is called by the graph, not by the number of its messages", route.To)
+		}
+		for _, other := range c.r.routed[route.To] {
+			if other.BatchSize != route.BatchSize || other.TTL != route.TTL {
+				c.fault("CONFLICTING_ROUTES", where, "give `batch_size` and `ttl` alike at all routes to it", "%q has another batch size or time to live by another route", route.To)
+				break
+			}
+		}
+		c.r.routed[route.To] = append(c.r.routed[route.To], route)
+	}
+}
+
+func (c *checker) choose() {
+	ch := c.r.team.Choose
+	if ch == nil {
+		return
+	}
+	if ch.Actor == "" {
+		c.fault("MISSING_KEY", "choose", "", "nobody is asked who speaks next")
+	}
+	if ch.Attempts < 0 || ch.Attempts > 100 {
+		c.fault("OUT_OF_RANGE", "choose", "", "`attempts` is from 1 to 100")
+	}
+	c.expr(ch.Candidates, "choose.candidates")
+}
+
+func (c *checker) state() {
+	for key, k := range c.r.team.State {
+		if _, err := k.Combine(nil, nil); err != nil {
+			c.fault("BAD_STATE", "state."+key, "", "the key %q: %v", clip(key), err)
+		}
+	}
+	if n := c.r.team.MaxTurns; n < 0 {
+		c.fault("OUT_OF_RANGE", "max_turns", "", "`max_turns` is from 1 on")
+	}
+}
+
+// clip shortens a name for a message.
+func clip(s string) string {
+	if len(s) > 80 {
+		return strings.ToValidUTF8(s[:80], "") + "…"
+	}
+	return s
+}
+
+// initial is the state of a new team.
+func (r *Rules) initial() map[string]json.RawMessage {
+	out := map[string]json.RawMessage{}
+	for key, k := range r.team.State {
+		out[key], _ = k.Combine(nil, nil) // Compile has done it
+	}
+	return out
+}

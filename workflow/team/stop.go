@@ -1,0 +1,228 @@
+package team
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// Stop is a condition that ends a team in good order. Exactly one of its conditions is set; Of narrows
+// Text, and Pause makes a limit pause the team in place of ending it.
+type Stop struct {
+	Any []Stop `json:"any,omitempty"`
+	// All holds when each part has held, not necessarily at the same time.
+	All []Stop `json:"all,omitempty"`
+	// MaxMessages counts messages of the run, what the team is told included.
+	MaxMessages int `json:"max_messages,omitempty"`
+	// MaxTurns counts turns. Those who speak side by side speak in one.
+	MaxTurns int    `json:"max_turns,omitempty"`
+	Text     string `json:"text,omitempty"`
+	// Of are those whose messages count; none means all.
+	Of []string `json:"of,omitempty"`
+	// Handoff is to whom, or AnyOne.
+	Handoff string `json:"handoff,omitempty"`
+	// Timeout is counted from the beginning of the run, and looked at after each turn.
+	Timeout workgraph.Duration `json:"timeout,omitempty"`
+	Tokens  int64              `json:"tokens,omitempty"`
+	NanoUSD int64              `json:"nano_usd,omitempty"`
+	// Call is the tool that somebody called.
+	Call string `json:"call,omitempty"`
+	// Expr is a CEL condition over result, the message, state, and the named turns, messages, tokens and
+	// nano_usd.
+	Expr string `json:"expr,omitempty"`
+	// Answered are those of whom one has spoken.
+	Answered []string `json:"answered,omitempty"`
+	Pause    bool     `json:"pause,omitempty"`
+}
+
+// HandsTo reports whether the team ends when somebody hands over to a name.
+func (s *Stop) HandsTo(name string) bool {
+	if s == nil {
+		return false
+	}
+	in := func(list []Stop) bool {
+		return slices.ContainsFunc(list, func(x Stop) bool { return x.HandsTo(name) })
+	}
+	return s.Handoff == name || s.Handoff == AnyOne || in(s.Any) || in(s.All)
+}
+
+// conditions are how many of the conditions are set.
+func (s *Stop) conditions() (n int) {
+	for _, is := range []bool{s.Any != nil, s.All != nil, s.MaxMessages != 0, s.MaxTurns != 0, s.Text != "", s.Handoff != "", s.Timeout != 0, s.Tokens != 0,
+		s.NanoUSD != 0, s.Call != "", s.Expr != "", s.Answered != nil} {
+		if is {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *checker) stop(s *Stop, where string, deep int, inAll bool) {
+	if c.conds++; c.conds > maxConditions || deep > maxDepth {
+		if c.conds == maxConditions+1 || deep == maxDepth+1 {
+			c.fault("TOO_LARGE", where, "", "a team may have %d conditions, %d within each other", maxConditions, maxDepth)
+		}
+		return
+	}
+	limit := s.MaxMessages != 0 || s.MaxTurns != 0 || s.Timeout != 0 || s.Tokens != 0 || s.NanoUSD != 0
+	switch {
+	case s.conditions() != 1:
+		c.fault("BAD_CONDITION", where, "list several by `any` or `all`", "a condition is exactly one")
+	case s.MaxMessages < 0 || s.MaxTurns < 0 || s.Timeout < 0 || s.Tokens < 0 || s.NanoUSD < 0:
+		c.fault("OUT_OF_RANGE", where, "", "a limit is above 0")
+	case s.Any != nil && len(s.Any) == 0 || s.All != nil && len(s.All) == 0 || s.Answered != nil && len(s.Answered) == 0:
+		c.fault("EMPTY", where, "", "the condition has no parts")
+	case len(s.Of) > 0 && s.Text == "":
+		c.fault("NO_EFFECT", where, "leave it out", "`of` narrows `text` alone")
+	case s.Pause && (!limit || inAll):
+		c.fault("NO_EFFECT", where, "let the condition stand alone, or in `any`", "only a limit can pause the team")
+	}
+	for _, name := range slices.Concat(s.Of, s.Answered) {
+		c.known(name, where)
+	}
+	c.expr(s.Expr, where)
+	for i := range s.Any {
+		c.stop(&s.Any[i], fmt.Sprintf("%s.any[%d]", where, i), deep+1, inAll)
+	}
+	for i := range s.All {
+		c.stop(&s.All[i], fmt.Sprintf("%s.all[%d]", where, i), deep+1, true)
+	}
+}
+
+// watch is what stop conditions look at.
+type watch struct {
+	st    *State
+	delta []Message
+	used  Used
+	now   time.Time
+	// turns says that a turn was just counted: MaxTurns alone is looked at then, else all but it.
+	turns bool
+	pause string
+}
+
+// stopped is the end to which the messages lead, if they do. Else watch.pause may say why to pause.
+func (r *Rules) stopped(ctx context.Context, w *watch) (*Stopped, error) {
+	if r.team.Stop == nil {
+		return nil, nil
+	}
+	return r.ends(ctx, w, r.team.Stop, "")
+}
+
+// limits reports whether a limit ends the team whatever is said.
+func (s *Stop) limits() bool {
+	return s != nil && (s.MaxMessages > 0 || s.MaxTurns > 0 || s.Timeout > 0 || s.Tokens > 0 || s.NanoUSD > 0 ||
+		slices.ContainsFunc(s.Any, func(x Stop) bool { return x.limits() }) ||
+		len(s.All) > 0 && !slices.ContainsFunc(s.All, func(x Stop) bool { return !x.limits() }))
+}
+
+// ends is the end that a condition makes, or nil.
+func (r *Rules) ends(ctx context.Context, w *watch, s *Stop, path string) (*Stopped, error) {
+	part := func(i int) string { return path + "." + strconv.Itoa(i) }
+	for i := range s.Any {
+		if over, err := r.ends(ctx, w, &s.Any[i], part(i)); over != nil || err != nil {
+			return over, err
+		}
+	}
+	if len(s.All) > 0 {
+		return r.endsAll(ctx, w, s, part)
+	}
+	if len(s.Any) > 0 || w.turns != (s.MaxTurns > 0) {
+		return nil, nil
+	}
+	over, err := r.leaf(ctx, w, s, 1+w.st.Raised[path])
+	if over != nil && s.Pause {
+		w.st.Raised[path]++
+		w.pause = PauseLimit
+		return nil, nil
+	}
+	return over, err
+}
+
+// endsAll is the end when each part has held at some time.
+func (r *Rules) endsAll(ctx context.Context, w *watch, s *Stop, part func(int) string) (*Stopped, error) {
+	var reasons, texts []string
+	for i := range s.All {
+		path := part(i)
+		fired, ok := w.st.Fired[path]
+		if !ok {
+			over, err := r.ends(ctx, w, &s.All[i], path)
+			if err != nil {
+				return nil, err
+			}
+			if over == nil {
+				continue
+			}
+			fired = *over
+			w.st.Fired[path] = fired
+		}
+		reasons, texts = append(reasons, fired.Reason), append(texts, fired.Text)
+	}
+	if len(reasons) < len(s.All) {
+		return nil, nil
+	}
+	return &Stopped{Reason: strings.Join(reasons, "+"), Text: strings.Join(texts, ", ")}, nil
+}
+
+// leaf is the end that a single condition makes. times is how often its limit counts.
+func (r *Rules) leaf(ctx context.Context, w *watch, s *Stop, times int) (*Stopped, error) {
+	end := func(reason, format string, args ...any) *Stopped {
+		return &Stopped{Reason: reason, Text: fmt.Sprintf(format, args...)}
+	}
+	st := w.st
+	switch {
+	case s.MaxMessages > 0:
+		if n := s.MaxMessages * times; st.Messages >= n {
+			return end(MaxMessages, "Maximum number of messages %d reached, current message count: %d", n, st.Messages), nil
+		}
+	case s.MaxTurns > 0:
+		if n := s.MaxTurns * times; st.Turns >= n {
+			return end(MaxTurns, "Maximum number of turns %d reached.", n), nil
+		}
+	case s.Timeout > 0:
+		if most := time.Duration(s.Timeout) * time.Duration(times); w.now.Sub(st.Began) >= most {
+			return end(Timeout, "The time of %s is over.", most), nil
+		}
+	case s.Tokens > 0:
+		if n := s.Tokens * int64(times); w.used.Tokens >= n {
+			return end(Tokens, "%d tokens were used, the limit is %d.", w.used.Tokens, n), nil
+		}
+	case s.NanoUSD > 0:
+		if n := s.NanoUSD * int64(times); w.used.NanoUSD >= n {
+			return end(Cost, "%.6f USD were spent, the limit is %.6f.", float64(w.used.NanoUSD)/1e9, float64(n)/1e9), nil
+		}
+	}
+	for i := range w.delta {
+		if over, err := r.saidBy(ctx, w, s, &w.delta[i], end); over != nil || err != nil {
+			return over, err
+		}
+	}
+	return nil, nil
+}
+
+// saidBy is the end that a message makes.
+func (r *Rules) saidBy(ctx context.Context, w *watch, s *Stop, m *Message, end func(reason, format string, args ...any) *Stopped) (*Stopped, error) {
+	switch {
+	case s.Text != "" && strings.Contains(m.Text, s.Text) && (len(s.Of) == 0 || slices.Contains(s.Of, m.From)):
+		return end(TextSaid, "Text '%s' mentioned", s.Text), nil
+	case s.Handoff != "" && m.To != "" && (s.Handoff == AnyOne || s.Handoff == m.To):
+		return end(HandedOff, "Handoff to %s from %s detected.", m.To, m.From), nil
+	case s.Call != "" && slices.Contains(m.Calls, s.Call):
+		return end(Called, "Function '%s' was called.", s.Call), nil
+	case slices.Contains(s.Answered, m.From):
+		return end(Answered, "'%s' answered", m.From), nil
+	case s.Expr != "":
+		ok, err := r.truth(ctx, w.st, s.Expr, m, w.used)
+		if err != nil {
+			return nil, fmt.Errorf("the stop condition %q: %w", clip(s.Expr), err)
+		}
+		if ok {
+			return end(Expression, "%s", s.Expr), nil
+		}
+	}
+	return nil, nil
+}
