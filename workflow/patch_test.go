@@ -2,6 +2,7 @@ package workflow_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -221,6 +222,24 @@ func TestForkOfNothing(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, string(a), string(b))
 		})
+	}
+}
+
+// BenchmarkForkWorst applies as many patches as a fork may have to as many steps as a workflow may have.
+func BenchmarkForkWorst(b *testing.B) {
+	var src, fork strings.Builder
+	src.WriteString("name: T\nsteps:\n")
+	fork.WriteString("based_on: x\npatches:\n")
+	for i := range 9_000 {
+		fmt.Fprintf(&src, "- {id: s%d, type: wait, delay: 1s}\n", i)
+	}
+	for i := range 100 {
+		fmt.Fprintf(&fork, "- {action: add_step, after: s%d, step: {type: wait, delay: 2s}}\n- {action: remove_step, step_id: s%d}\n", i*2, i*2+1)
+	}
+	for b.Loop() {
+		if _, faults := workflow.Fork([]byte(src.String()), []byte(fork.String())); len(faults) > 0 {
+			b.Fatal(faults)
+		}
 	}
 }
 

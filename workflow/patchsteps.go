@@ -236,7 +236,17 @@ func (p *patcher) routed(id string) bool {
 		if v.kind == list && v.key == "needs" {
 			return false
 		}
-		return slices.ContainsFunc(v.inside(), named)
+		for _, item := range v.items {
+			if named(item) {
+				return true
+			}
+		}
+		for i := range v.entries {
+			if named(v.entries[i].value) {
+				return true
+			}
+		}
+		return false
 	}
 	return named(p.root.get("steps"))
 }

@@ -14,23 +14,22 @@ import (
 // given a definition, and note what they ask. Only what values look like is said here, in shapeOf and
 // about; a key that is not there may have any value.
 func Schema() []byte {
-	s := schemaWriter{}
-	top := s.asked(`{"name": "x", "triggers": [{}], "agents": {"a": {"tools": [{}]}}, "budget": {}, "state": {"a": {}}, "steps": []}`)
-	defs := shape{"steps": shape{"type": "array", "items": refTo("step")}, "tool": s.object(top["a tool"], "tool"), "agent": s.object(top["an agent"], "agent"),
-		"trigger": s.object(top["a trigger"], "trigger"), "budget": s.object(top["a budget"], "budget")}
-	var choices []any
+	s := schemaWriter{known: map[string][]string{}}
+	top := s.asked(`{"name": "x", "model": {}, "triggers": [{}], "agents": {"a": {"model": {}, "tools": [{}]}}, "budget": {}, "state": {"a": {}}, "steps": []}`)
+	s.note(top, "workflow")
+	steps := map[string][]string{}
 	for _, name := range typeNames() {
 		asked := s.step(name)
-		step := s.object(asked["a step of the type "+name], name)
-		if rule := asked["a rule"]; rule != nil {
-			defs["rule_of_"+name] = s.object(rule, name+" rule")
-		}
-		if on := asked["`on_error`"]; on != nil {
-			defs["on_error"] = s.object(on, "on_error")
-		}
-		if category := asked["a category"]; category != nil {
-			defs["category"] = s.object(category, "category")
-		}
+		steps[name] = asked["a step of the type "+name]
+		s.note(asked, name)
+	}
+	defs := shape{"steps": shape{"type": "array", "items": refTo("step")}}
+	for name, keys := range s.known {
+		defs[name] = s.object(keys, name)
+	}
+	var choices []any
+	for _, name := range typeNames() {
+		step := s.object(steps[name], name)
 		step["required"] = []string{"type"}
 		defs["step_"+name] = step
 		choices = append(choices, shape{"if": shape{"properties": shape{"type": shape{"const": name}}, "required": []string{"type"}}, "then": refTo("step_" + name)})
@@ -66,7 +65,35 @@ func (t *teller) note(what string, keys []string) {
 	}
 }
 
-type schemaWriter struct{}
+// schemaWriter knows the keys of what stands within steps and workflows, by the names of their parts.
+type schemaWriter struct{ known map[string][]string }
+
+// parts are the names of the parts of a schema for what readers read.
+var parts = map[string]string{"a tool": "tool", "an agent": "agent", "a trigger": "trigger", "a budget": "budget", "a category": "category", "`on_error`": "on_error",
+	"a model": "model", "a subagent": "subagent", "a condition": "condition", "a key of the state": "state_key"}
+
+// note notes the keys of what stands within something. Rules of different types of steps differ.
+func (s schemaWriter) note(asked map[string][]string, of string) {
+	for what, keys := range asked {
+		name := parts[what]
+		if what == "a rule" {
+			name = "rule_of_" + of
+		}
+		for _, key := range keys {
+			if name != "" && !slices.Contains(s.known[name], key) {
+				s.known[name] = append(s.known[name], key)
+			}
+		}
+	}
+}
+
+// of is the part of a name, or any keys and values if there is no such part.
+func (s schemaWriter) of(name string) shape {
+	if s.known[name] == nil {
+		return shape{"type": "object"}
+	}
+	return refTo(name)
+}
 
 // asked are the keys that are asked for in reading a definition, by what has them.
 func (schemaWriter) asked(src string) map[string][]string {
@@ -115,14 +142,15 @@ func (s schemaWriter) step(name string) map[string][]string {
 }
 
 // probes are values whose own keys are asked for. All others are a text.
-var probes = map[string]any{"rules": []any{shape{}}, "tools": []any{shape{}}, "categories": []any{shape{}}, "on_error": shape{}, "while": []any{shape{}}, "until": []any{shape{}}}
+var probes = map[string]any{"rules": []any{shape{}}, "tools": []any{shape{}}, "categories": []any{shape{}}, "on_error": shape{}, "model": shape{}, "subagents": []any{shape{}},
+	"while": shape{"all": []any{shape{}}}, "until": shape{"field": "x"}}
 
 // object is the schema of keys and values. of says whose they are.
-func (schemaWriter) object(keys []string, of string) shape {
+func (s schemaWriter) object(keys []string, of string) shape {
 	properties := shape{}
 	for _, key := range keys {
 		p := shape{}
-		for name, v := range shapeOf(of, key) {
+		for name, v := range s.shapeOf(of, key) {
 			p[name] = v
 		}
 		if kind, ok := p["type"].(string); ok {
@@ -133,7 +161,7 @@ func (schemaWriter) object(keys []string, of string) shape {
 		}
 		if text := about[of+"."+key]; text != "" {
 			p["description"] = text
-		} else if text := about[key]; text != "" {
+		} else if text := about[key]; text != "" && (key != "type" || types[of] != nil) {
 			p["description"] = text
 		}
 		properties[key] = p
@@ -151,24 +179,31 @@ func anys(words []string) []any {
 
 // shapeOf is what the value of a key looks like, empty for any. of is the type of the step, or what
 // else has the key.
-func shapeOf(of, key string) shape {
+func (s schemaWriter) shapeOf(of, key string) shape {
 	texts := shape{"anyOf": []any{shape{"type": []string{"string", "null"}}, shape{"type": "array", "items": shape{"type": "string"}}}}
 	switch of + "." + key {
 	case "switch.default", "router.default":
 		return shape{"anyOf": []any{shape{"type": []string{"string", "null"}}, refTo("steps")}}
 	case "loop.body", "map.body":
 		return shape{"anyOf": []any{shape{"type": "null"}, refTo("steps")}}
-	case "workflow.steps", "switch rule.steps":
+	case "workflow.steps", "rule_of_switch.steps":
 		return shape{"anyOf": []any{shape{"type": "null"}, refTo("steps")}}
 	case "parallel.parallel":
 		return shape{"type": "array", "items": shape{"anyOf": []any{refTo("steps"), refTo("step")}}}
-	case "trigger.type":
-		return shape{"type": "string"}
+	case "workflow.state":
+		return shape{"type": "object", "additionalProperties": s.of("state_key")}
+	case "deep_agent.subagents":
+		return shape{"type": "array", "items": shape{"anyOf": []any{shape{"type": "string"}, s.of("subagent")}}}
+	case "loop.while", "loop.until":
+		return shape{"anyOf": []any{shape{"type": []string{"string", "null"}}, s.of("condition"), shape{"type": "array", "items": s.of("rule_of_loop")}}}
 	case "tool.name", "category.name", "workflow.name", "tool.description", "category.description", "workflow.description", "workflow.workflow":
 		return shape{"type": "string"}
 	}
 	switch key {
 	case "type":
+		if types[of] == nil {
+			return shape{"type": "string"}
+		}
 		return shape{"const": of}
 	case "id":
 		return shape{"type": "string", "pattern": `^\s*([A-Za-z_][A-Za-z0-9_]{0,63})?\s*$`}
@@ -193,19 +228,21 @@ func shapeOf(of, key string) shape {
 			return shape{"type": "object"}
 		}
 	case "rules":
-		return shape{"type": "array", "items": refTo("rule_of_" + of)}
+		return shape{"type": "array", "items": s.of("rule_of_" + of)}
 	case "tools":
-		return shape{"type": "array", "items": shape{"anyOf": []any{shape{"type": "string"}, refTo("tool")}}}
+		return shape{"type": "array", "items": shape{"anyOf": []any{shape{"type": "string"}, s.of("tool")}}}
 	case "categories":
-		return shape{"type": "array", "items": shape{"anyOf": []any{shape{"type": "string"}, refTo("category")}}}
+		return shape{"type": "array", "items": shape{"anyOf": []any{shape{"type": "string"}, s.of("category")}}}
 	case "agents":
-		return shape{"type": "object", "additionalProperties": refTo("agent")}
+		return shape{"type": "object", "additionalProperties": s.of("agent")}
 	case "budget":
-		return shape{"anyOf": []any{shape{"type": "null"}, refTo("budget")}}
+		return shape{"anyOf": []any{shape{"type": "null"}, s.of("budget")}}
+	case "model":
+		return shape{"anyOf": []any{shape{"type": []string{"string", "null"}}, s.of("model")}}
 	case "on_error":
-		return shape{"anyOf": []any{shape{"enum": []any{"fail", "continue", nil}}, refTo("on_error")}}
+		return shape{"anyOf": []any{shape{"enum": []any{"fail", "continue", nil}}, s.of("on_error")}}
 	case "trigger", "triggers":
-		one := []any{shape{"type": []string{"string", "null"}}, refTo("trigger")}
+		one := []any{shape{"type": []string{"string", "null"}}, s.of("trigger")}
 		return shape{"anyOf": append(one, shape{"type": "array", "items": shape{"anyOf": one}})}
 	case "timeout", "delay":
 		return shape{"type": []string{"string", "number", "null"}}

@@ -26,7 +26,7 @@ func (d *Definition) Uses() Uses {
 	if len(u.Triggers) == 0 {
 		u.Triggers = []string{"manual"}
 	}
-	u.Models = named(u.Models, d.root.get("model"), "model_name")
+	u.model(d.root)
 	for i := range d.Agents {
 		u.of(d.Agents[i].at)
 	}
@@ -46,7 +46,20 @@ func (d *Definition) Uses() Uses {
 func (u *Uses) of(v *value) {
 	u.Tools = named(u.Tools, v.get("tools"), "actor")
 	u.Tools = named(u.Tools, v.get("actor"), "")
-	u.Models = named(u.Models, v.get("model"), "model_name")
+	u.model(v)
+	if below := v.get("subagents"); below != nil {
+		for _, item := range below.items {
+			u.of(item)
+		}
+	}
+}
+
+// model adds the model of an agent, a step or the whole: a profile by its name, or keys of which one
+// names it.
+func (u *Uses) model(v *value) {
+	for _, key := range []string{"profile", "model_name"} {
+		u.Models = named(u.Models, v.get("model"), key)
+	}
 }
 
 // named adds the names in a value: a text, the text at a key of it, or a list of such.
