@@ -80,8 +80,8 @@ func fill(b *testing.B, s store.Store) {
 	require.NoError(b, s.Close())
 }
 
-// BenchmarkDiscover searches 100,000 workflows by way of gRPC. It reports how long the first search takes, which
-// reads them, how long others take, and the memory of the index.
+// BenchmarkDiscover searches 100,000 workflows by way of gRPC. It reports how long the first search
+// takes, which reads them, how long others take, and the memory of the index.
 func BenchmarkDiscover(b *testing.B) {
 	for name, open := range map[string]func(*testing.B) (registry.Config, store.Store){
 		"sqlite": func(b *testing.B) (registry.Config, store.Store) {
