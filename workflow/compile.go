@@ -3,8 +3,6 @@ package workflow
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,16 +15,11 @@ import (
 // workgraph.Validate, with the actors of a server: Place says where the fault of a node stands in the
 // text.
 func Compile(d *Definition) (*workgraph.Graph, Faults) {
-	c := &compiler{teller: &teller{lines: d.lines}, d: d, g: &workgraph.Graph{Name: d.Name}, steps: map[string]*Step{}, place: map[string]int{}, claims: map[string][]end{},
-		number: map[string]int{}, home: map[string]int{}, homes: []int{-1}, exprs: map[string]error{}}
-	c.declare(d.Steps, 0)
-	begin := workgraph.Node{ID: inputsID, Name: "inputs", Actor: "cel", Named: map[string]json.RawMessage{"expr": jsonText("input.named")},
-		PassDown: workgraph.Merge("{'args': [], 'named': {}}")}
-	if d.Inputs != nil {
-		begin.Check, begin.Retry = &workgraph.Check{Schema: d.Inputs}, workgraph.Retry{MaxAttempts: 1}
-		c.declareInputs()
-	}
-	c.put(begin, nil)
+	c := newCompiler(&teller{lines: d.lines}, d)
+	c.g.Name = d.Name
+	c.declareState()
+	c.declare(d.Steps, place{})
+	c.begin(d.Inputs)
 	ends := c.sequence(d.Steps, []end{{from: inputsID}}, false)
 	for _, s := range c.order {
 		c.routes(s)
@@ -38,6 +31,21 @@ func Compile(d *Definition) (*workgraph.Graph, Faults) {
 		return nil, c.faults.sorted()
 	}
 	return c.g, nil
+}
+
+func newCompiler(t *teller, d *Definition) *compiler {
+	return &compiler{teller: t, d: d, g: &workgraph.Graph{}, steps: map[string]*Step{}, place: map[string]int{}, claims: map[string][]end{}, number: map[string]int{}, home: map[string]int{},
+		homes: []int{-1}, exprs: map[string]error{}, loop: map[string]*Step{}, inMap: map[string]*Step{}, keys: map[string]StateKey{}, reads: map[string]*reader{}, in: map[string][]end{}}
+}
+
+// begin puts the node that every run begins with.
+func (c *compiler) begin(inputs json.RawMessage) {
+	n := workgraph.Node{ID: inputsID, Name: inputsID, Actor: "cel", Named: map[string]json.RawMessage{"expr": jsonText("input.named")}, PassDown: workgraph.Merge(passNothing)}
+	if inputs != nil {
+		n.Check, n.Retry = &workgraph.Check{Schema: inputs}, workgraph.Retry{MaxAttempts: 1}
+		c.declareInputs()
+	}
+	c.put(n, nil)
 }
 
 // declareInputs notes what is known of the inputs.
@@ -70,7 +78,8 @@ type compiler struct {
 	*teller
 	d *Definition
 	g *workgraph.Graph
-	// steps are all steps by id, and place is the number of each in the order in which they are compiled.
+	// steps are all steps by id, and place is the number of each in the order in which they are
+	// compiled.
 	steps map[string]*Step
 	place map[string]int
 	order []*Step
@@ -86,6 +95,22 @@ type compiler struct {
 	homes []int
 	// inputs are the declared ones, and whether each must be given. nil if any may come.
 	inputs map[string]bool
+	// loop is the loop around a step, or around a node that stands for one, and inMap the map around a
+	// step.
+	loop, inMap map[string]*Step
+	// keys are those of the state, and reads the nodes that read them before a step.
+	keys  map[string]StateKey
+	reads map[string]*reader
+	// in are the ways to each step.
+	in map[string][]end
+	// above is the compiler of the workflow around the body of the map `of`, whose items are called
+	// `as`. nil for a workflow itself.
+	above *compiler
+	of    *Step
+	as    string
+	// handed names the input by which something of the workflow around is known here.
+	handed  func(r *ref, v *value) (string, bool)
+	handing handing
 	// exprs are the expressions that were compiled.
 	exprs map[string]error
 	// bytes are those of the arguments so far.
@@ -99,7 +124,7 @@ const maxEdges, maxGraphBytes = 50_000, 16 << 20
 
 // reserved are words that expressions, scripts or this language use otherwise.
 var reserved = map[string]bool{
-	inputsID: true, outputsID: true, itemID: true, onward: true, "default": true, "script": true, "max_steps": true, "named": true, "args": true, "main": true, "result": true,
+	inputsID: true, outputsID: true, itemID: true, stateID: true, onward: true, "default": true, "script": true, "max_steps": true, "named": true, "args": true, "main": true, "result": true,
 	// of CEL
 	"in": true, "true": true, "false": true, "null": true, "as": true, "break": true, "const": true, "else": true, "for": true, "function": true, "if": true, "import": true,
 	"let": true, "loop": true, "package": true, "namespace": true, "return": true, "var": true, "void": true, "while": true,
@@ -112,9 +137,14 @@ var reserved = map[string]bool{
 // ofRule is the name of the route of a rule that has steps of its own.
 var ofRule = regexp.MustCompile(`^rule_[0-9]+$`)
 
-// declare notes all steps, so that references and routes to later ones are known. home is the sequence that
-// they stand in.
-func (c *compiler) declare(steps []*Step, home int) {
+// place is where steps stand: in which sequence, and within which loop and map.
+type place struct {
+	home         int
+	loop, around *Step
+}
+
+// declare notes all steps, so that references and routes to later ones are known.
+func (c *compiler) declare(steps []*Step, p place) {
 	for _, s := range steps {
 		if s.Parallel == nil {
 			at := s.at
@@ -127,19 +157,47 @@ func (c *compiler) declare(steps []*Step, home int) {
 			case was != nil:
 				c.at(at, "DUPLICATE_ID", "give one of them another `id`", "there is a step %q already, in line %d", clip(s.ID), was.at.at.Line)
 			default:
-				c.steps[s.ID], c.place[s.ID], c.home[s.ID] = s, len(c.order), home
-				c.order = append(c.order, s)
+				c.enlist(s, p)
 			}
 		}
-		for _, in := range s.within() {
-			c.homes = append(c.homes, home)
-			c.declare(in, len(c.homes)-1)
-		}
+		c.declareIn(s, p, c.declare)
 	}
 }
 
-// sequence compiles steps that follow each other, and returns the ways on from the last ones. routed says
-// that they are the own steps of a switch.
+// enlist notes one step.
+func (c *compiler) enlist(s *Step, p place) {
+	c.steps[s.ID], c.place[s.ID], c.home[s.ID], c.loop[s.ID], c.inMap[s.ID] = s, len(c.order), p.home, p.loop, p.around
+	c.order = append(c.order, s)
+}
+
+// declareIn declares the steps within a step.
+func (c *compiler) declareIn(s *Step, p place, declare func([]*Step, place)) {
+	switch s.body.(type) {
+	case *loopBody:
+		p.loop = s
+	case *mapBody:
+		p.around = s
+	}
+	for _, in := range s.within() {
+		c.homes = append(c.homes, p.home)
+		inner := p
+		inner.home = len(c.homes) - 1
+		declare(in, inner)
+	}
+}
+
+// enlistAll notes the steps of a body whose faults were told with those of the workflow around it.
+func (c *compiler) enlistAll(steps []*Step, p place) {
+	for _, s := range steps {
+		if s.Parallel == nil && c.steps[s.ID] == nil {
+			c.enlist(s, p)
+		}
+		c.declareIn(s, p, c.enlistAll)
+	}
+}
+
+// sequence compiles steps that follow each other, and returns the ways on from the last ones. routed
+// says that they are the own steps of a switch.
 func (c *compiler) sequence(steps []*Step, ends []end, routed bool) []end {
 	ends = slices.Clone(ends) // other branches begin with them, too
 	// What stands behind a step does not follow those that it needs besides.
@@ -189,6 +247,14 @@ func (c *compiler) sequence(steps []*Step, ends []end, routed bool) []end {
 	return open()
 }
 
+// after is the way on from a step that another one needs.
+func (c *compiler) after(s *Step) end {
+	if s.set != nil {
+		return end{from: s.ID + setPart}
+	}
+	return end{from: c.resultNode(s)}
+}
+
 // needed are the ways from the steps that a step needs.
 func (c *compiler) needed(s *Step) []end {
 	var out []end
@@ -199,12 +265,17 @@ func (c *compiler) needed(s *Step) []end {
 			c.at(v, "UNKNOWN_STEP", c.didYouMean(id, c.ids()), "there is no step %q", clip(id))
 		case c.place[id] >= c.place[s.ID]:
 			c.at(v, "NEEDS_LATER_STEP", "put the other one first", "the step %q stands behind this one", clip(id))
+		case c.loop[id] != c.loop[s.ID] || c.inMap[id] != c.inMap[s.ID]:
+			c.at(v, "NEEDS_ACROSS_LOOP", "name steps of the same body, or the loop itself", "the step %q does not stand in the same loop or map", clip(id))
 		default:
-			out = append(out, end{from: id})
+			out = append(out, c.after(other))
 		}
 	}
 	if len(s.needs) == 0 {
 		out = []end{{from: inputsID}}
+		if loop := c.loop[s.ID]; loop != nil {
+			c.at(s.needsAt, "NEEDS_ACROSS_LOOP", "name a step of the body, or use `parallel`", "a step within a loop begins with the round, not with the run")
+		}
 	}
 	return out
 }
@@ -236,17 +307,30 @@ func (c *compiler) didYouMean(name string, among []string) string {
 
 // step compiles a step, and returns the ways on from it.
 func (c *compiler) step(s *Step, in []end) []end {
-	n := workgraph.Node{ID: s.ID, Timeout: workgraph.Duration(s.Timeout), OnError: s.OnError, Retry: workgraph.Retry{MaxAttempts: s.Retry}}
-	// What stands before the node is known before its arguments are made.
-	c.put(n, in)
-	at := len(c.g.Nodes) - 1
-	s.body.node(c, s, &n)
-	c.g.Nodes[at] = n
-	c.weigh(s, &n)
-	if sw, ok := s.body.(*switchBody); ok {
-		return c.branches(s, sw)
+	c.in[s.ID] = in
+	var out []end
+	switch b := s.body.(type) {
+	case *loopBody:
+		out = c.goRound(s, b, in)
+	case *mapBody:
+		out = c.eachItem(s, b, in)
+	default:
+		n := workgraph.Node{ID: s.ID, Timeout: workgraph.Duration(s.Timeout), OnError: s.OnError, Retry: workgraph.Retry{MaxAttempts: s.Retry}}
+		// What stands before the node is known before its arguments are made.
+		c.put(n, in)
+		at := len(c.g.Nodes) - 1
+		s.body.node(c, s, &n)
+		c.g.Nodes[at] = n
+		c.weigh(s, &n)
+		out = []end{{from: s.ID}}
+		if sw, ok := s.body.(*switchBody); ok {
+			out = c.branches(s, sw)
+		}
 	}
-	return []end{{from: s.ID}}
+	if s.set == nil || c.tooLarge {
+		return out
+	}
+	return c.putWith(s, workgraph.Node{ID: s.ID + setPart}, out, func(n *workgraph.Node, as *Step) { c.sets(as, n, s.set) })
 }
 
 // weigh counts the arguments of a node, so that what is written once and used often stays bounded.
@@ -263,22 +347,8 @@ func (c *compiler) weigh(s *Step, n *workgraph.Node) {
 	}
 }
 
-// direct are the steps whose ends lead to a step that was just put.
-func (c *compiler) direct(s *Step) []string {
-	var out []string
-	seen := map[string]bool{}
-	for _, e := range slices.Backward(c.g.Edges) {
-		if e.To != s.ID {
-			break
-		}
-		if _, isSwitch := c.body(e.From).(*switchBody); e.From != inputsID && !isSwitch && !seen[e.From] {
-			seen[e.From] = true
-			out = append(out, e.From)
-		}
-	}
-	slices.Reverse(out)
-	return out
-}
+// direct are the steps right before a step.
+func (c *compiler) direct(s *Step) []string { return c.directly(c.in[s.ID]) }
 
 // body is that of a step, nil for other nodes.
 func (c *compiler) body(id string) body {
@@ -286,43 +356,6 @@ func (c *compiler) body(id string) body {
 		return s.body
 	}
 	return nil
-}
-
-// known tells of a reference to something that is not there, or does not come before a step, or with sure may
-// not have run.
-func (c *compiler) known(s *Step, r ref, v *value, sure bool) bool {
-	tell := func(code, hint, format string, args ...any) bool {
-		c.add(Fault{Code: code, Place: r.at, Path: v.path(), Message: fmt.Sprintf(format, args...), Hint: hint})
-		return false
-	}
-	if r.step == inputsID {
-		if len(r.path) == 0 || c.inputs == nil {
-			return true
-		}
-		name := r.path[0].field
-		switch must, ok := c.inputs[name]; {
-		case !ok:
-			return tell("UNKNOWN_INPUT", c.didYouMean(name, slices.Sorted(maps.Keys(c.inputs))), "the workflow has no input %q", clip(name))
-		case !must && sure:
-			return tell("MAY_BE_MISSING", "name it in `required`, or read it in an expression that asks for it by has()", "the input %q may be missing", clip(name))
-		}
-		return true
-	}
-	other := c.steps[r.step]
-	if other == nil {
-		return tell("UNKNOWN_STEP", c.didYouMean(r.step, append(c.ids(), inputsID)), "there is no step %q", clip(r.step))
-	}
-	k, done := c.number[r.step]
-	if !done || !c.before[c.number[s.ID]].has(k) {
-		return tell("NOT_BEFORE", "let it come before by `needs`, or by the order of the steps", "the step %q does not come before %q", clip(r.step), clip(s.ID))
-	}
-	if sure && !c.certain(r.step, s.ID) {
-		return tell("MAY_NOT_RUN", "put the results of the branches together by a `merge` with `mode: first`, and name that one", "the step %q stands behind a switch and may not have run", clip(r.step))
-	}
-	if fields := other.fields(); len(r.path) > 0 && fields != nil && !slices.Contains(fields, r.path[0].field) {
-		return tell("UNKNOWN_FIELD", c.didYouMean(r.path[0].field, fields), "the result of the step %q has no field %q", clip(r.step), clip(r.path[0].field))
-	}
-	return true
 }
 
 // fields are those of a step's result, nil if they are not known.
@@ -334,6 +367,10 @@ func (s *Step) fields() []string {
 		return []string{"route"}
 	case *assertionBody:
 		return []string{"passed", "score", "results"}
+	case *userBody:
+		return []string{"user_id", "chat_id", "run_id"}
+	case *loopBody:
+		return []string{"last"}
 	}
 	return nil
 }
@@ -344,29 +381,28 @@ func (c *compiler) argument(s *Step, n *workgraph.Node, name string, v *value) [
 		return nil
 	}
 	refs := c.refs(v)
-	for _, r := range refs {
-		if !c.known(s, r, v, true) {
+	for i := range refs {
+		if !c.known(s, &refs[i], v, true) {
 			return refs
 		}
+		c.bindable(n, &refs[i])
 	}
 	argument(n, name, v.json(), refs)
 	return refs
 }
 
+// bindable lets a reference read a node, which a binding of n needs.
+func (c *compiler) bindable(n *workgraph.Node, r *ref) {
+	if r.key != "" {
+		c.reading(n, r)
+	}
+}
+
 // expression lets a node evaluate an expression. References in it stand for the values of steps.
 func (c *compiler) expression(s *Step, n *workgraph.Node, v *value) {
-	src := v.text
-	for _, r := range c.refs(v) {
-		if !c.known(s, r, v, true) {
-			return
-		}
-		if inText(v.text, r.mark) {
-			c.add(Fault{Code: "BAD_REFERENCE", Place: r.at, Path: v.path(), Message: clip(r.mark) + " stands within a text of the expression", Hint: "put texts together by +, as in 'Hi ' + {{ STEP }}"})
-			return
-		}
-		src = strings.ReplaceAll(src, r.mark, r.expr())
+	if src, ok := c.filled(v, func(r *ref) bool { return c.known(s, r, v, true) }); ok {
+		c.evaluates(n, v, src)
 	}
-	c.evaluates(n, v, src)
 }
 
 // inText reports whether a mark stands between the quotation marks of an expression.
@@ -389,6 +425,15 @@ func inText(src, mark string) bool {
 
 // evaluates gives a node its expression, and tells a fault of it at v.
 func (c *compiler) evaluates(n *workgraph.Node, v *value, src string) {
+	c.compiles(v, src)
+	if n.Named == nil {
+		n.Named = map[string]json.RawMessage{}
+	}
+	n.Named["expr"] = jsonText(src)
+}
+
+// compiles tells a fault of an expression at v.
+func (c *compiler) compiles(v *value, src string) {
 	err, known := c.exprs[src]
 	if !known && !c.full() {
 		_, err = workgraph.CompileExpr(context.Background(), src)
@@ -397,10 +442,6 @@ func (c *compiler) evaluates(n *workgraph.Node, v *value, src string) {
 	if err != nil {
 		c.at(v, "BAD_EXPRESSION", "", "the expression cannot be used: %v", err)
 	}
-	if n.Named == nil {
-		n.Named = map[string]json.RawMessage{}
-	}
-	n.Named["expr"] = jsonText(src)
 }
 
 // around reports whether a sequence is another one, or holds it.
@@ -430,6 +471,8 @@ func (c *compiler) routes(s *Step) {
 			c.at(v, "ROUTE_GOES_BACK", "a switch leads to steps behind it", "the step %q stands before the switch", clip(v.text))
 		case !c.around(c.home[v.text], c.home[s.ID]):
 			c.at(v, "ROUTE_LEADS_INTO", "route to a step of the same list", "the step %q stands in another branch, or in the own steps of a switch", clip(v.text))
+		case c.loop[v.text] != c.loop[s.ID] || c.inMap[v.text] != c.inMap[s.ID]:
+			c.at(v, "ROUTE_LEAVES_LOOP", "end the body, and route behind the loop; `until` ends a loop early", "the step %q stands outside of the loop or the map that the switch stands in", clip(v.text))
 		}
 	}
 	for _, r := range b.rules {
@@ -443,6 +486,7 @@ func (c *compiler) outputs(ends []end) {
 	n := workgraph.Node{ID: outputsID, Actor: "cel", Named: map[string]json.RawMessage{"expr": jsonText("named.value")}}
 	c.put(n, ends)
 	s := &Step{ID: outputsID, at: c.d.outputs}
+	k := len(c.g.Nodes) - 1
 	c.argument(s, &n, "value", c.d.outputs)
-	c.g.Nodes[len(c.g.Nodes)-1] = n
+	c.g.Nodes[k] = n
 }

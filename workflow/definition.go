@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/epigraph-run/epigraph/workflow/flow"
 )
 
 // Definition is a workflow as it was written. Read makes it from a text; Compile makes a graph of it.
@@ -20,7 +22,9 @@ type Definition struct {
 	// Inputs is the JSON Schema of the run's named arguments; nil accepts any.
 	Inputs json.RawMessage
 	// Model is that of agents that name none.
-	Model  string
+	Model Model
+	// State are the keys of the state, in their order.
+	State  []StateKey
 	Agents []Agent
 	Steps  []*Step
 	// Outputs are the names of the results; none means that the last steps give the result.
@@ -33,15 +37,22 @@ type Definition struct {
 
 // Agent is an agent that steps name.
 type Agent struct {
-	Name         string
+	Name string
+	// Description says what it is good for, to an agent that may call it.
+	Description  string
 	Instructions string
-	// Model is a model profile of the configuration; empty means that of the workflow.
-	Model string
-	Tools []Tool
+	Model        Model
+	Tools        []Tool
 	// MaxRounds bounds how often it may reason; 0 is the default of the actor.
 	MaxRounds int
+	// Memory has it go on with the conversation of the run's user.
+	Memory bool
 
-	at *value
+	// deep is an agent with a list of what is to be done, or agents below it. own is one of these that
+	// is defined there.
+	deep, todos, own bool
+	below            []Agent
+	at               *value
 }
 
 // Tool is something that an agent may call.
@@ -80,8 +91,9 @@ const idHint = "use letters, digits and _, 64 at most, not beginning with a digi
 // idPattern is what ids of steps look like. They are names in expressions and scripts.
 var idPattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
 
-// Read reads a definition from a YAML or JSON text. Every fault of its structure is told at once, in the
-// order of the text; the definition is nil if there is any. What its parts mean to each other is for Compile.
+// Read reads a definition from a YAML or JSON text. Every fault of its structure is told at once, in
+// the order of the text; the definition is nil if there is any. What its parts mean to each other is
+// for Compile.
 func Read(src []byte) (*Definition, Faults) {
 	t := &teller{}
 	v := readSource(t, src)
@@ -109,7 +121,8 @@ func (t *teller) definition(v *value) *Definition {
 		}
 	}
 	t.triggers(o)
-	d.Model = o.line("model", maxName)
+	d.Model = o.model()
+	d.State = t.state(o)
 	for _, e := range o.entries("agents") {
 		d.Agents = append(d.Agents, t.agent(e))
 	}
@@ -157,10 +170,8 @@ func (t *teller) agent(e entry) Agent {
 	if !idPattern.MatchString(e.key) {
 		t.add(Fault{Code: "BAD_ID", Place: e.at, Path: e.value.path(), Message: fmt.Sprintf("%q is no name of an agent", clip(e.key)), Hint: idHint})
 	}
-	a.Instructions = o.plain("instructions")
-	a.Model = o.line("model", maxName)
-	a.Tools = t.tools(o)
-	a.MaxRounds = o.whole("max_rounds", 1, 100_000, 0)
+	a.Instructions, a.Description = o.plain("instructions"), o.plain("description")
+	t.abilities(o, &a)
 	o.done()
 	return a
 }
@@ -175,6 +186,13 @@ func (t *teller) tools(o *object) []Tool {
 			tool.Actor = strings.TrimSpace(v.text)
 		case mapping:
 			in := t.object(v, "a tool")
+			if kind := in.value("type"); kind != nil { // as other platforms say it
+				tool.Actor = in.line("type", maxName)
+				if in.done(); !t.platformTool(kind, &tool) {
+					continue
+				}
+				break
+			}
 			tool.Actor, tool.Name, tool.Description = in.line("actor", maxName), in.line("name", maxName), in.text("description")
 			tool.Arguments = in.named("with")
 			if with := v.get("with"); with != nil {
@@ -189,6 +207,9 @@ func (t *teller) tools(o *object) []Tool {
 			t.at(v, "MISSING_KEY", "such as `http`, `agent/NAME` or `mcp/SERVER/TOOL`", "a tool names an `actor`")
 			continue
 		}
+		if v.kind == text && !t.platformTool(v, &tool) {
+			continue
+		}
 		if tool.Name == "" {
 			tool.Name = notID.ReplaceAllString(tool.Actor, "_")
 		}
@@ -199,6 +220,49 @@ func (t *teller) tools(o *object) []Tool {
 		out = append(out, tool)
 	}
 	return out
+}
+
+// factsActor tells what agents have learned.
+const factsActor = "facts"
+
+// platformTools are tools that other platforms have by name, with what is written here in their place.
+var platformTools = map[string]string{
+	"run_command":       "nothing runs commands here: register a worker that does it, and name its actor",
+	"platform_api":      "use the actor `http`, or a tool of the configuration with its credential: tool/NAME",
+	"spawn_and_await":   "use {actor: spawn, name: NAME, with: {ref: workflow/NAME@VERSION}}",
+	"workflow_create":   "a model writes plans and graphs by `dispatch: plan`; workflows are created by `epigraph workflows`",
+	"workflow_discover": "name the workflow: {actor: spawn, with: {ref: workflow/NAME@VERSION}}",
+	"scheduler_tools":   "schedules are made by `epigraph schedules`",
+	"system_health":     "use {actor: http, with: {url: …}} on what is to be looked at",
+	"get_totp_code":     "credentials stay out of workflows: use a tool of the configuration, tool/NAME",
+}
+
+// platformTool gives a tool that other platforms have the actor that does it here. It is false for one
+// that there is not, or that every agent with tools has.
+func (t *teller) platformTool(v *value, tool *Tool) bool {
+	name := tool.Actor
+	switch name {
+	case "memory_read":
+		tool.Name, tool.Actor, tool.Description = name, factsActor, "Tells what is known of the user."
+		return true
+	case "memory_write": // the tool `learn`
+		return false
+	case "whoami":
+		tool.Name, tool.Actor, tool.Description = name, flow.UserActor, "Tells for whom this is done."
+		return true
+	}
+	hint, there := platformTools[name]
+	switch {
+	case there:
+		t.at(v, "NOT_SUPPORTED", hint, "there is no tool `%s`", name)
+	case strings.HasSuffix(name, "/*"):
+		t.at(v, "NOT_SUPPORTED", "name each tool; `epigraph actors` lists them", "`%s` names no tool: only the server knows which there are", clip(name))
+	case v.kind == text && v.under != nil && v.under.kind == mapping && v.key == "type":
+		t.at(v, "NOT_SUPPORTED", "name an `actor`, such as `http`, `agent/NAME` or `mcp/SERVER/TOOL`", "there is no tool of the type `%s`", clip(name))
+	default:
+		return true
+	}
+	return false
 }
 
 var notID = regexp.MustCompile(`[^A-Za-z0-9_]+`)
@@ -251,6 +315,7 @@ func each(steps []*Step, f func(*Step) bool) bool {
 
 // Place is where the text stands that a node of the graph was made of. ok is false for other ids.
 func (d *Definition) Place(step string) (p Place, ok bool) {
+	step = shownID(step) // steps may have several nodes
 	switch {
 	case step == inputsID && d.inputs != nil:
 		return d.inputs.at, true

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Place is a place in the text of a definition. Both count from 1, columns in characters; both are 0 for
-// something that no place of the text says.
+// Place is a place in the text of a definition. Both count from 1, columns in characters; both are 0
+// for something that no place of the text says.
 type Place struct{ Line, Column int }
 
 // Fault is one fault of a definition.
@@ -52,8 +52,8 @@ func (f Faults) Error() string {
 // maxFaults bounds how many faults are told of one definition.
 const maxFaults = 100
 
-// sorted is the faults in order of their places, those of the whole first. Faults of one place keep their
-// order.
+// sorted is the faults in order of their places, those of the whole first. Faults of one place keep
+// their order.
 func (f Faults) sorted() Faults {
 	slices.SortStableFunc(f, func(a, b Fault) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))

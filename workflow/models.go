@@ -7,8 +7,70 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/epigraph-run/epigraph/workflow/flow"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
+
+// Model says which model is asked. The zero value leaves that to the workflow, or to the server.
+type Model struct {
+	// Profile is one of the configuration.
+	Profile string
+	// Name is a model of the profile's server.
+	Name        string
+	Temperature *float64
+	// MaxTokens bounds the answer; 0 is the bound of the profile.
+	MaxTokens int
+}
+
+// elsewhere are the forms of `model` that other platforms have, with what is written here.
+var elsewhere = map[string]string{
+	"inherit":       "leave `model` out: the model is that of the workflow, or else of the server",
+	"discover":      "name a `profile` of the configuration: nothing is chosen by price or speed",
+	"preference":    "name a `profile` of the configuration: nothing is chosen by price or speed",
+	"capability":    "name a `profile` of the configuration, or a model by `model_name`",
+	"credential_id": "name the `profile` of the configuration that has the credential",
+}
+
+// model reads `model`: a profile, or {profile, model_name, temperature, max_tokens}.
+func (o *object) model() Model {
+	v := o.value("model")
+	if v == nil || v.kind != mapping {
+		return Model{Profile: o.line("model", maxName)}
+	}
+	in := o.t.object(v, "a model")
+	for _, e := range v.entries {
+		if hint := elsewhere[e.key]; hint != "" {
+			in.known = append(in.known, e.key)
+			o.t.add(Fault{Code: "NOT_SUPPORTED", Place: e.at, Path: e.value.path(), Message: "a model cannot be chosen by `" + e.key + "`", Hint: hint})
+		}
+	}
+	m := Model{Profile: in.line("profile", maxName), Name: in.line("model_name", maxName), MaxTokens: in.whole("max_tokens", 1, 1<<30, 0)}
+	if n, ok := in.amount("temperature"); ok {
+		if m.Temperature = &n; n > 2 {
+			o.t.at(v.get("temperature"), "OUT_OF_RANGE", "", "`temperature` is a number from 0 to 2")
+		}
+	}
+	in.done()
+	return m
+}
+
+// arguments are those of the actor llm.
+func (m Model) arguments() map[string]json.RawMessage {
+	out := map[string]json.RawMessage{}
+	if m.Profile != "" {
+		out["profile"] = jsonText(m.Profile)
+	}
+	if m.Name != "" {
+		out["model"] = jsonText(m.Name)
+	}
+	if m.Temperature != nil {
+		out["temperature"] = json.RawMessage(strconv.FormatFloat(*m.Temperature, 'f', -1, 64))
+	}
+	if m.MaxTokens > 0 {
+		out["max_output_tokens"] = wholeJSON(m.MaxTokens)
+	}
+	return out
+}
 
 // agentBody lets an agent work: one of the definition, or one that the step describes.
 type agentBody struct {
@@ -20,17 +82,21 @@ type agentBody struct {
 
 func readAgent(t *teller, o *object) body {
 	b := &agentBody{own: Agent{at: o.v}}
+	b.read(t, o, "model", "tools", "max_rounds", "memory")
+	return b
+}
+
+// read reads an agent of a step. own are keys that one of `agents` states itself.
+func (b *agentBody) read(t *teller, o *object, own ...string) {
 	b.prompt = o.value("prompt")
 	b.own.Instructions = o.plain("system_prompt")
 	if b.named = o.value("agent"); b.named != nil && !t.is(b.named, text) {
 		b.named = nil
 	}
-	b.own.Model = o.line("model", maxName)
-	b.own.Tools = t.tools(o)
-	b.own.MaxRounds = o.whole("max_rounds", 1, 100_000, 0)
+	t.abilities(o, &b.own)
 	b.thread = o.value("thread_id")
 	if b.named != nil {
-		for _, key := range []string{"system_prompt", "model", "tools", "max_rounds"} {
+		for _, key := range append([]string{"system_prompt"}, own...) {
 			if v := o.v.get(key); v != nil {
 				t.at(v, "FIELD_NOT_USED", "state it in `agents`", "the agent %q is defined in `agents`", clip(b.named.text))
 			}
@@ -38,6 +104,59 @@ func readAgent(t *teller, o *object) body {
 	}
 	if b.prompt == nil && b.own.Instructions == "" && b.named == nil {
 		o.missing("prompt", "what the agent is to do")
+	}
+}
+
+// abilities reads what agents have, wherever they are defined.
+func (t *teller) abilities(o *object, a *Agent) {
+	a.Model = o.model()
+	a.Tools = t.tools(o)
+	a.MaxRounds = o.whole("max_rounds", 1, 100_000, 0)
+	if v := o.value("memory"); v != nil && t.is(v, boolean) {
+		a.Memory = v.text == "true"
+	}
+	for key, hint := range map[string]string{
+		"skills":      "write what the agent is to know into its instructions, or give it an agent as a tool: agent/NAME",
+		"mcp_servers": "name the tools among `tools`: mcp/SERVER/TOOL; `epigraph actors` lists them",
+	} {
+		if v := o.value(key); v != nil {
+			t.at(v, "NOT_SUPPORTED", hint, "an agent has no `%s`", key)
+		}
+	}
+}
+
+// readDeepAgent reads an agent that keeps a list of what is to be done, and has agents of its own.
+func readDeepAgent(t *teller, o *object) body {
+	b := &agentBody{own: Agent{at: o.v, deep: true}}
+	b.read(t, o, "model", "tools", "max_rounds", "memory", "enable_todos", "subagents")
+	if v := o.value("enable_todos"); v != nil && t.is(v, boolean) {
+		b.own.todos = v.text == "true"
+	}
+	for _, key := range []string{"enable_filesystem", "filesystem_backend", "filesystem_root_dir"} {
+		if v := o.value(key); v != nil && v.text != "false" {
+			t.at(v, "NOT_SUPPORTED", "give it the tools of an MCP server for files: mcp/SERVER/TOOL", "an agent has no `%s`", key)
+		}
+	}
+	for _, v := range o.few("subagents", o.list("subagents")) {
+		if v.kind == text {
+			b.own.below = append(b.own.below, Agent{Name: v.text, at: v})
+			continue
+		}
+		in := t.object(v, "a subagent")
+		a := Agent{Name: in.line("name", maxName), at: v, Description: in.plain("description"), Instructions: in.plain("instructions"), own: true}
+		t.abilities(in, &a)
+		if in.done(); in.bad {
+			continue
+		}
+		switch {
+		case a.Name == "":
+			in.missing("name", "")
+		case !idPattern.MatchString(a.Name):
+			t.at(v.get("name"), "BAD_ID", idHint, "%q is no name of an agent", clip(a.Name))
+		case a.Instructions == "":
+			in.missing("instructions", "who the agent is to be")
+		}
+		b.own.below = append(b.own.below, a)
 	}
 	return b
 }
@@ -75,38 +194,86 @@ func (b *agentBody) node(c *compiler, s *Step, n *workgraph.Node) {
 	}
 }
 
+// howToKeep tells an agent how to keep its list.
+const howToKeep = "Work with a list of what is to be done. Before you begin, and whenever the list changes, write all of it by the tool `learn` under the id `todos`, each entry as `[ ] open` or `[x] done`. You are done when nothing is open."
+
 // definition are the arguments that define an agent.
 func (c *compiler) definition(a *Agent) map[string]json.RawMessage {
 	out := map[string]json.RawMessage{"actions": json.RawMessage("{}")}
-	if a.Instructions != "" {
-		out["system"] = jsonText(a.Instructions)
+	told := a.Instructions
+	if a.todos {
+		told = strings.TrimSpace(told + "\n\n" + howToKeep)
 	}
-	if model := c.model(a.Model); model != "" {
-		out["reasoner_args"] = encode(map[string]json.RawMessage{"profile": jsonText(model)})
+	if told != "" {
+		out["system"] = jsonText(told)
+	}
+	if asked := c.model(a.Model).arguments(); len(asked) > 0 {
+		out["reasoner_args"] = encode(asked)
 	}
 	if a.MaxRounds > 0 {
-		out["max_rounds"] = json.RawMessage(strconv.Itoa(a.MaxRounds))
+		out["max_rounds"] = wholeJSON(a.MaxRounds)
 	}
-	if len(a.Tools) > 0 {
-		actions := map[string]json.RawMessage{}
-		for _, tool := range a.Tools {
-			parts := map[string]json.RawMessage{"actor": jsonText(tool.Actor)}
-			if tool.Description != "" {
-				parts["description"] = jsonText(tool.Description)
-			}
-			if len(tool.Arguments) > 0 {
-				parts["named"] = encode(tool.Arguments)
-			}
-			actions[tool.Name] = encode(parts)
-		}
+	if a.Memory {
+		out["thread"] = json.RawMessage(`{"lifetime":"CONVERSATION"}`)
+	}
+	actions := c.actions(a)
+	if len(actions) > 0 || a.deep {
 		out["actions"], out["form"] = encode(actions), jsonText("tools")
 	}
 	return out
 }
 
-// model is the profile that an agent or a step asks, empty for the server's default.
-func (c *compiler) model(own string) string {
-	if own != "" {
+// whatIsSaid is the schema of what an agent tells one below it.
+const whatIsSaid = `{"type":"object","required":["user_input"],"additionalProperties":false,"properties":{"user_input":{"type":"string","description":"What the agent is to do, with all that it must know."}}}`
+
+// actions are what an agent may call.
+func (c *compiler) actions(a *Agent) map[string]json.RawMessage {
+	actions := map[string]json.RawMessage{}
+	for _, tool := range a.Tools {
+		parts := map[string]json.RawMessage{"actor": jsonText(tool.Actor)}
+		if tool.Description != "" {
+			parts["description"] = jsonText(tool.Description)
+		}
+		named := tool.Arguments
+		if tool.Actor == factsActor && named["agent"] == nil { // what agents of this workflow learned
+			named = map[string]json.RawMessage{"agent": jsonText(c.d.Name)}
+			for k, v := range tool.Arguments {
+				named[k] = v
+			}
+		}
+		if len(named) > 0 {
+			parts["named"] = encode(named)
+		}
+		actions[tool.Name] = encode(parts)
+	}
+	for i := range a.below {
+		sub := &a.below[i]
+		if !sub.own {
+			k := slices.IndexFunc(c.d.Agents, func(x Agent) bool { return x.Name == sub.Name })
+			if k < 0 {
+				c.at(sub.at, "UNKNOWN_AGENT", c.didYouMean(sub.Name, agentNames(c.d)), "there is no agent %q", clip(sub.Name))
+				continue
+			}
+			at := sub.at
+			named := c.d.Agents[k]
+			sub, named.at = &named, at
+		}
+		if actions[sub.Name] != nil {
+			c.at(sub.at, "DUPLICATE_ID", "give one of them another name", "the agent has %q already", clip(sub.Name))
+			continue
+		}
+		about := sub.Description
+		if about == "" {
+			about = "An agent: " + clip(sub.Instructions)
+		}
+		actions[sub.Name] = encode(map[string]json.RawMessage{"actor": jsonText("agent"), "description": jsonText(about), "named": encode(c.definition(sub)), "schema": json.RawMessage(whatIsSaid)})
+	}
+	return actions
+}
+
+// model is the model that an agent or a step asks, which may be that of the workflow.
+func (c *compiler) model(own Model) Model {
+	if own != (Model{}) {
 		return own
 	}
 	return c.d.Model
@@ -137,7 +304,7 @@ func encode(v map[string]json.RawMessage) json.RawMessage {
 // askBody asks a model for a value of a schema.
 type askBody struct {
 	prompt *value
-	model  string
+	model  Model
 	system string
 	schema json.RawMessage
 	// fields are those of the result, if they are known.
@@ -147,9 +314,7 @@ type askBody struct {
 func (b *askBody) node(c *compiler, s *Step, n *workgraph.Node) {
 	n.Actor = "llm"
 	n.Named = map[string]json.RawMessage{"response_schema": b.schema, "system": jsonText(b.system)}
-	if model := c.model(b.model); model != "" {
-		n.Named["profile"] = jsonText(model)
-	}
+	maps.Copy(n.Named, c.model(b.model).arguments())
 	if len(c.argument(s, n, "request", b.prompt)) > 0 {
 		n.Named["upstream"] = json.RawMessage("false")
 	}
@@ -157,7 +322,7 @@ func (b *askBody) node(c *compiler, s *Step, n *workgraph.Node) {
 
 // readCategorizer reads a step that names one of some categories: `{"category": …}`.
 func readCategorizer(t *teller, o *object) body {
-	b := &askBody{prompt: o.mustText("prompt"), model: o.line("model", maxName), fields: []string{"category"},
+	b := &askBody{prompt: o.mustText("prompt"), model: o.model(), fields: []string{"category"},
 		system: "Say which category fits best. Answer with its name exactly as it is given."}
 	var names, lines []string
 	for _, v := range o.few("categories", o.list("categories")) {
@@ -198,7 +363,7 @@ func readCategorizer(t *teller, o *object) body {
 
 // readExtractor reads a step that takes values of a schema out of a text.
 func readExtractor(_ *teller, o *object) body {
-	b := &askBody{prompt: o.mustText("prompt"), model: o.line("model", maxName), schema: o.schema("schema"),
+	b := &askBody{prompt: o.mustText("prompt"), model: o.model(), schema: o.schema("schema"),
 		system: "Take the values that the schema names out of what you are given. Take nothing that is not there."}
 	if b.schema == nil {
 		o.missing("schema", "such as {city: {type: string}}")
@@ -209,3 +374,10 @@ func readExtractor(_ *teller, o *object) body {
 	}
 	return b
 }
+
+// userBody tells for whom the run is done.
+type userBody struct{}
+
+func readUser(*teller, *object) body { return &userBody{} }
+
+func (*userBody) node(_ *compiler, _ *Step, n *workgraph.Node) { n.Actor = flow.UserActor }

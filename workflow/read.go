@@ -260,8 +260,8 @@ func (t *teller) unfilled(v *value) {
 	}
 }
 
-// schema is the JSON Schema of a key. Keys and values that are no schema are the properties of an object, all
-// of which must be there: `{topic: {type: string}}`.
+// schema is the JSON Schema of a key. Keys and values that are no schema are the properties of an
+// object, all of which must be there: `{topic: {type: string}}`.
 func (o *object) schema(key string) json.RawMessage {
 	v := o.value(key)
 	if v == nil || !o.t.is(v, mapping) {
@@ -282,8 +282,8 @@ func (o *object) schema(key string) json.RawMessage {
 	return json.RawMessage(`{"type":"object","required":[` + strings.Join(required, ",") + `],"properties":` + string(v.json()) + `}`)
 }
 
-// closed is a schema's properties, and those of them that must be there. ok is false unless these are all
-// that the schema says of which properties there are.
+// closed is a schema's properties, and those of them that must be there. ok is false unless these are
+// all that the schema says of which properties there are.
 func closed(schema json.RawMessage) (properties map[string]bool, ok bool) {
 	var parts map[string]json.RawMessage
 	if json.Unmarshal(schema, &parts) != nil {

@@ -19,8 +19,8 @@ type rule struct {
 	ofItem bool
 }
 
-// operators are the comparisons by name. Each makes an expression of the value, which is there, and of the
-// one that it is compared with.
+// operators are the comparisons by name. Each makes an expression of the value, which is there, and of
+// the one that it is compared with.
 var operators = map[string]func(x, y string) string{
 	"equals":       func(x, y string) string { return x + " == " + y },
 	"not_equals":   func(x, y string) string { return x + " != " + y },
@@ -58,7 +58,8 @@ func ordered(x, y string) string {
 	return "type(" + x + ") in [int, uint, double] && "
 }
 
-// alone are the operators that compare with nothing, and absent those that hold where there is no value.
+// alone are the operators that compare with nothing, and absent those that hold where there is no
+// value.
 var (
 	alone  = []string{"is_true", "is_false", "is_empty", "is_not_empty", "exists", "not_exists"}
 	absent = []string{"not_equals", "not_contains", "not_in", "is_empty", "not_exists"}
@@ -75,23 +76,28 @@ func operatorNames() []string { return slices.Sorted(maps.Keys(operators)) }
 const maxRules = 100
 
 // rules are the items of `rules`, each keys and values.
-func (o *object) rules() []*object {
-	list := o.list("rules")
+func (o *object) rules() []*object { return o.rulesOf("rules") }
+
+// rulesOf are the rules of a key.
+func (o *object) rulesOf(key string) []*object { return o.t.rulesIn(o.list(key)) }
+
+// rulesIn are the rules of a list.
+func (t *teller) rulesIn(list []*value) []*object {
 	if len(list) > maxRules {
-		o.t.at(list[maxRules], "TOO_LARGE", "use several steps", "a step may have %d rules", maxRules)
+		t.at(list[maxRules], "TOO_LARGE", "use several steps", "a step may have %d rules", maxRules)
 		list = list[:maxRules]
 	}
 	var out []*object
 	for _, v := range list {
-		if in := o.t.object(v, "a rule"); !in.bad {
+		if in := t.object(v, "a rule"); !in.bad {
 			out = append(out, in)
 		}
 	}
 	return out
 }
 
-// reference is the reference of the first of some keys that is there, with or without braces. It is nil if
-// there is none, which is told.
+// reference is the reference of the first of some keys that is there, with or without braces. It is nil
+// if there is none, which is told.
 func (o *object) reference(keys ...string) (*value, ref) {
 	v := o.mustText(keys...)
 	if v == nil {
@@ -110,7 +116,8 @@ func (o *object) reference(keys ...string) (*value, ref) {
 	return v, r
 }
 
-// rule reads a rule: `{field, operator, value}`. Its field is one of a step, or of the item of a filter.
+// rule reads a rule: `{field, operator, value}`. Its field is one of a step, or of the item of a
+// filter.
 func (t *teller) rule(o *object, ofStep bool) rule {
 	r := rule{operator: "equals"}
 	r.field, r.ref = o.reference("field")
@@ -212,6 +219,37 @@ func readSwitch(t *teller, o *object) body {
 	return b
 }
 
+// readRouter reads a switch over the value of one field, which names the step that follows.
+func readRouter(t *teller, o *object) body {
+	b := &switchBody{}
+	field, r := o.reference("field")
+	r = r.ofStep()
+	route := func(given, to *value) {
+		if field != nil && t.is(to, text) {
+			b.rules = append(b.rules, routeRule{rule: rule{field: field, ref: r, operator: "equals", value: given}, route: to})
+		}
+	}
+	switch v := o.must("routes"); {
+	case v == nil:
+	case v.kind == list:
+		for _, to := range o.few("routes", v.items) {
+			route(to, to)
+		}
+	case t.is(v, mapping):
+		for i := range v.entries[:min(len(v.entries), maxRules)] {
+			e := &v.entries[i]
+			route(&value{kind: text, text: e.key, at: e.at, under: v, key: e.key}, e.value)
+		}
+		if len(v.entries) > maxRules {
+			t.at(v, "TOO_LARGE", "use several steps", "a step may have %d routes", maxRules)
+		}
+	}
+	if v := o.value("default"); v != nil && t.is(v, text) {
+		b.route = v
+	}
+	return b
+}
+
 // assertionBody checks results. It fails if fewer of its rules hold than it asks for.
 type assertionBody struct {
 	rules     []rule
@@ -253,8 +291,9 @@ func readFilter(t *teller, o *object) body {
 		r := t.rule(in, false)
 		if r.ofItem = true; r.field != nil && r.ref.step != itemID {
 			// A field of the item may be named without it.
-			r.ref.path, r.ref.step = append([]part{{r.ref.step, -1}}, r.ref.path...), itemID
+			r.ref.path, r.ref.step = append([]part{{r.ref.step, fieldOnly}}, r.ref.path...), itemID
 		}
+		r.ref.base, r.ref.there = itemID, "true"
 		b.rules = append(b.rules, r)
 		in.done()
 	}
@@ -268,7 +307,7 @@ func readFilter(t *teller, o *object) body {
 func (c *compiler) conditions(s *Step, rules []rule) []string {
 	var out []string
 	for _, r := range rules {
-		if r.field == nil || !r.ofItem && !c.known(s, r.ref, r.field, false) {
+		if r.field == nil || !r.ofItem && !c.known(s, &r.ref, r.field, false) {
 			continue
 		}
 		out = append(out, "("+r.expr()+")")
@@ -356,9 +395,10 @@ func (b *assertionBody) node(c *compiler, s *Step, n *workgraph.Node) {
 
 func (b *filterBody) node(c *compiler, s *Step, n *workgraph.Node) {
 	n.Actor = "cel"
-	if b.over == nil || !c.known(s, b.ref, b.over, true) {
+	over := b.ref
+	if b.over == nil || !c.known(s, &over, b.over, true) {
 		return
 	}
 	conds := c.conditions(s, b.rules)
-	c.evaluates(n, s.at, b.ref.expr()+".filter("+itemID+", "+strings.Join(conds, " && ")+")")
+	c.evaluates(n, s.at, over.expr()+".filter("+itemID+", "+strings.Join(conds, " && ")+")")
 }

@@ -264,5 +264,11 @@ var about = map[string]string{
 	"actor": "The actor that is called.", "with": "The arguments of the actor.", "template": "A value with references.", "expr": "An expression.", "message": "What is said or asked.",
 	"rules": "Comparisons; the first that holds decides, or all must hold.", "field": "STEP.FIELD, the value that is compared.", "operator": "How it is compared; equals without it.", "route": "The id of the step that follows.",
 	"over": "The list: STEP.FIELD.", "delay": "How long: 90s, 2d, or a number with delay_unit.", "workflow.workflow": "NAME@VERSION, or self.", "payload": "The inputs of the other workflow.",
+	"workflow.state": "Keys that steps set and read.", "set": "Keys of the state that are set once the step is done.", "set.state": "The values by key.", "reducer": "How what is set is combined with what is there.",
+	"initial": "The value before any step has set it.", "as": "The name of the item in the body; item without it.", "body": "The steps that are done again and again, or for each item.",
+	"while": "The loop goes round for as long as this holds.", "until": "The loop ends once this holds.", "max_iterations": "How often the loop may go round: 100 without it.",
+	"on_limit": "What happens then: pause, fail, or continue behind the loop.", "max_items": "How many items there may be: 1000 without it.", "max_parallel": "How many items are done at once: 16 without it.",
+	"on_item_error": "What an item that fails means: fail, or continue with null.", "routes": "Ids of steps, or ids by value.", "memory": "Goes on with the conversation of the run's user.",
+	"enable_todos": "Keeps a list of what is to be done.", "subagents": "Agents that it may call: names of `agents`, or {name, description, instructions}.",
 	"choices": "What can be answered.", "answer_within": "How long an answer is waited for.",
 }

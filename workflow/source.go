@@ -137,7 +137,8 @@ func writeText(b *bytes.Buffer, s string) {
 	b.Truncate(b.Len() - 1) // the line end
 }
 
-// readSource reads the values of a YAML or JSON text. It is nil if the text has a fault, which t is told.
+// readSource reads the values of a YAML or JSON text. It is nil if the text has a fault, which t is
+// told.
 func readSource(t *teller, src []byte) *value {
 	fault := func(code, hint, format string, args ...any) *value {
 		t.add(Fault{Code: code, Message: fmt.Sprintf(format, args...), Hint: hint})
@@ -244,7 +245,8 @@ func (r *sourceReader) syntax(src []byte, err error) {
 	r.t.add(f)
 }
 
-// yamlValue fills in a value, which knows where it stands. It is nil after a fault that ends the reading.
+// yamlValue fills in a value, which knows where it stands. It is nil after a fault that ends the
+// reading.
 func (r *sourceReader) yamlValue(v *value, n *yaml.Node, depth int) *value {
 	v.at = Place{n.Line, n.Column}
 	if !r.room(v, depth) {

@@ -23,9 +23,12 @@ type Step struct {
 	Timeout  time.Duration
 	OnError  workgraph.OnError
 	body     body
+	// set are keys of the state that are set behind it, nil for none.
+	set *value
 
 	at *value
-	// needs are the steps that it follows, if needsAt is not nil; others follow what stands before them.
+	// needs are the steps that it follows, if needsAt is not nil; others follow what stands before
+	// them.
 	needsAt *value
 	needs   []*value
 }
@@ -33,11 +36,16 @@ type Step struct {
 // within are the sequences of steps in a step.
 func (s *Step) within() [][]*Step {
 	out := slices.Clone(s.Parallel)
-	if b, ok := s.body.(*switchBody); ok {
+	switch b := s.body.(type) {
+	case *switchBody:
 		for _, r := range b.rules {
 			out = append(out, r.steps)
 		}
 		out = append(out, b.rest)
+	case *loopBody:
+		out = append(out, b.steps)
+	case *mapBody:
+		out = append(out, b.steps)
 	}
 	return out
 }
@@ -50,9 +58,9 @@ type body interface {
 
 // types are the step types by name, with how each is read.
 var types = map[string]func(t *teller, o *object) body{
-	"actor": readActor, "agent": readAgent, "assertion": readAssertion, "categorizer": readCategorizer, "code": readCode, "extractor": readExtractor,
-	"filter": readFilter, "http": readHTTP, "human": readHuman, "merge": readMerge, "reply_chat": readReply, "switch": readSwitch,
-	"transform": readTransform, "wait": readWait, "workflow": readWorkflow,
+	"actor": readActor, "agent": readAgent, "assertion": readAssertion, "categorizer": readCategorizer, "code": readCode, "deep_agent": readDeepAgent, "extractor": readExtractor,
+	"filter": readFilter, "http": readHTTP, "human": readHuman, "identify_user": readUser, "loop": readLoop, "map": readMap, "merge": readMerge, "reply_chat": readReply,
+	"router": readRouter, "set": readSet, "switch": readSwitch, "transform": readTransform, "wait": readWait, "workflow": readWorkflow,
 }
 
 func typeNames() []string { return slices.Sorted(maps.Keys(types)) }
@@ -134,32 +142,66 @@ func (t *teller) step(v *value, within string, at int, count *int) *Step {
 	s.Type = kind.text
 	o.what = "a step of the type " + s.Type
 	if s.ID = o.line("id", maxName); s.ID == "" {
-		s.ID = within + s.Type + "_" + strconv.Itoa(at)
+		if s.ID = within + s.Type + "_" + strconv.Itoa(at); strings.HasSuffix(within, bodySuffix) {
+			s.ID = within + strconv.Itoa(at)
+		}
 	} else if !idPattern.MatchString(s.ID) {
 		t.at(v.get("id"), "BAD_ID", idHint, "%q cannot be the id of a step", clip(s.ID))
 	}
 	t.common(o, s)
 	s.body = read(t, o)
-	if retry := v.get("retry"); retry != nil && slices.Contains([]string{"assertion", "switch"}, s.Type) {
-		t.at(retry, "FIELD_NOT_USED", "remove it", "%s would give the same again", o.what)
-	}
-	if sw, ok := s.body.(*switchBody); ok {
-		for i, r := range sw.rules {
+	t.unused(o, s)
+	switch b := s.body.(type) {
+	case *switchBody:
+		for i, r := range b.rules {
 			if r.inline != nil {
-				sw.rules[i].steps = t.sequence(r.inline, fmt.Sprintf("%s_%d_", s.ID, i+1), count)
+				b.rules[i].steps = t.sequence(r.inline, fmt.Sprintf("%s_%d_", s.ID, i+1), count)
 			}
 		}
-		if sw.otherwise != nil {
-			sw.rest = t.sequence(sw.otherwise, s.ID+"_default_", count)
+		if b.otherwise != nil {
+			b.rest = t.sequence(b.otherwise, s.ID+"_default_", count)
+		}
+	case *loopBody:
+		if b.inline != nil {
+			b.steps = t.sequence(b.inline, s.ID+bodySuffix, count)
+		}
+	case *mapBody:
+		if b.inline != nil {
+			b.steps = t.sequence(b.inline, s.ID+bodySuffix, count)
 		}
 	}
 	o.done()
 	return s
 }
 
+// unused tells of keys of all steps that mean nothing for the type of this one.
+func (t *teller) unused(o *object, s *Step) {
+	refuse := func(key, why string) {
+		if v := o.v.get(key); v != nil {
+			t.at(v, "FIELD_NOT_USED", "remove it", "%s %s", o.what, why)
+		}
+	}
+	switch s.Type {
+	case "assertion", "switch", "router":
+		refuse("retry", "would give the same again")
+	case "loop", "map":
+		for _, key := range []string{"retry", "timeout"} {
+			refuse(key, "has no `"+key+"`: the steps of its body have")
+		}
+	}
+	switch s.Type {
+	case "loop":
+		refuse("on_error", "has no `on_error`: the steps of its body have")
+	case "switch", "router", "set":
+		refuse("set", "gives nothing to set: use a step of the type set")
+	}
+}
+
 // common reads what steps of all types have.
 func (t *teller) common(o *object, s *Step) {
 	s.needsAt, s.needs = o.value("needs"), o.texts("needs")
+	s.set = o.value("set")
+	t.updates(s.set)
 	s.Retry = o.whole("retry", 1, 100, 0)
 	s.Timeout, _ = o.duration("timeout")
 	if v := o.value("on_error"); v != nil {
@@ -239,22 +281,42 @@ func (b *codeBody) node(c *compiler, s *Step, n *workgraph.Node) {
 	if trimmed := strings.TrimSpace(code); strings.HasPrefix(trimmed, fence) && strings.HasSuffix(trimmed, fence) && strings.Contains(trimmed, "\n") {
 		code = strings.TrimSuffix(trimmed[strings.IndexByte(trimmed, '\n')+1:], fence) // as models write it
 	}
-	// A script gets by name the inputs, and the results of the steps right before that always ran.
-	from := []string{inputsID}
-	for _, id := range c.direct(s) {
-		if c.certain(id, s.ID) {
-			from = append(from, id)
-		}
-	}
-	code, err := script(code, from)
+	names, refs := c.variables(s)
+	code, err := script(code, names)
 	if err != nil {
 		c.at(b.script, "BAD_SCRIPT", "", "%v", err)
 		return
 	}
 	n.Named = map[string]json.RawMessage{"script": jsonText(code)}
-	for _, id := range from {
-		argument(n, id, nil, []ref{{step: id}})
+	for i, name := range names {
+		argument(n, name, nil, refs[i:i+1])
 	}
+}
+
+// variables are what a script gets by name: the inputs, the items of the loops and maps around it, and
+// the results of the steps right before that always ran.
+func (c *compiler) variables(s *Step) (names []string, refs []ref) {
+	give := func(name string) {
+		r := ref{step: name, at: s.at.at}
+		if !slices.Contains(names, name) && c.known(s, &r, s.at, true) {
+			names, refs = append(names, name), append(refs, r)
+		}
+	}
+	give(inputsID)
+	for l := c.loop[s.ID]; l != nil; l = c.loop[l.ID] {
+		if b, ok := l.body.(*loopBody); ok && b.over != nil {
+			give(b.as)
+		}
+	}
+	if c.above != nil {
+		give(c.as)
+	}
+	for _, id := range c.direct(s) {
+		if id != s.ID && c.certain(c.resultNode(c.steps[id]), s.ID) {
+			give(id)
+		}
+	}
+	return names, refs
 }
 
 // jsonText is a text as JSON.
@@ -392,31 +454,31 @@ func readMerge(_ *teller, o *object) body {
 
 func (b *mergeBody) node(c *compiler, s *Step, n *workgraph.Node) {
 	n.Actor = "cel"
-	ids := c.direct(s)
+	refs := c.merged(s, c.direct(s))
 	if b.from != nil {
-		ids = nil
+		refs = nil
 		for _, v := range b.from {
-			if r := (ref{step: strings.TrimSpace(v.text), at: v.at}); c.known(s, r, v, false) {
-				ids = append(ids, r.step)
+			id := strings.TrimSpace(v.text)
+			if r := (ref{mark: id, step: id, at: v.at}); c.known(s, &r, v, false) {
+				refs = append(refs, r)
 			}
 		}
 	}
-	c.evaluates(n, s.at, mergeExpr(b.mode, ids))
+	c.evaluates(n, s.at, mergeExpr(b.mode, refs))
 }
 
-// mergeExpr is the results of steps as one value. In a map the result of a step that did not run is null;
-// a list leaves it out.
-func mergeExpr(mode string, ids []string) string {
-	if len(ids) == 0 && mode != "map" {
+// mergeExpr is the results of steps, whose marks are their ids, as one value. In a map the result of a
+// step that did not run is null; a list leaves it out.
+func mergeExpr(mode string, refs []ref) string {
+	if len(refs) == 0 && mode != "map" {
 		return "[]"
 	}
-	parts := make([]string, len(ids))
-	for i, id := range ids {
-		result := "nodes." + id + ".result"
+	parts := make([]string, len(refs))
+	for i, r := range refs {
 		if mode == "map" {
-			parts[i] = literal(id) + ": has(nodes." + id + ") ? dyn(" + result + ") : null"
+			parts[i] = literal(r.mark) + ": " + r.present() + " ? dyn(" + r.expr() + ") : null"
 		} else {
-			parts[i] = "(has(nodes." + id + ") ? [dyn(" + result + ")] : [])"
+			parts[i] = "(" + r.present() + " ? [dyn(" + r.expr() + ")] : [])"
 		}
 	}
 	if mode == "map" {
@@ -460,3 +522,6 @@ func (b *workflowBody) node(c *compiler, s *Step, n *workgraph.Node) {
 	in := &value{kind: mapping, entries: []entry{{key: "named", value: &value{kind: mapping, entries: b.input, at: s.at.at, under: s.at, key: "payload"}}}, at: s.at.at, under: s.at, key: "payload"}
 	c.argument(s, n, "input", in)
 }
+
+// StepTypes are the names of all types of steps, sorted.
+func StepTypes() []string { return typeNames() }

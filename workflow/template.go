@@ -23,16 +23,24 @@ type ref struct {
 	// path are the fields of the result; none means all of it.
 	path []part
 	at   Place
+	// node is the node whose result is read, step if it is empty. base is the value as an expression,
+	// and there the condition that it is there; both are those of the node if they are empty.
+	node, base, there string
+	// key is the key of the state that is read, empty for none.
+	key string
 }
 
 // part is a step into a value: a field, or the item of a list.
 type part struct {
 	field string
-	item  int // -1 for a field
+	item  int // fieldOnly for a field
 }
 
-// maxRef bounds the text of a reference, in bytes, and maxPath its parts: a rule asks of each whether it is
-// there.
+// fieldOnly marks a field, and lastItem the last item of a list.
+const fieldOnly, lastItem = -1, -2
+
+// maxRef bounds the text of a reference, in bytes, and maxPath its parts: a rule asks of each whether
+// it is there.
 const maxRef, maxPath = 240, 16
 
 var (
@@ -83,6 +91,8 @@ func (r ref) field() string {
 	var b strings.Builder
 	for _, p := range r.path {
 		switch {
+		case p.item == lastItem:
+			b.WriteString("[-1]")
 		case p.item >= 0:
 			b.WriteString("[" + strconv.Itoa(p.item) + "]")
 		case b.Len() > 0:
@@ -94,40 +104,70 @@ func (r ref) field() string {
 	return b.String()
 }
 
+// from is the node whose result is read.
+func (r ref) from() string {
+	if r.node != "" {
+		return r.node
+	}
+	return r.step
+}
+
+// at is a node as it is named behind `nodes` in an expression.
+func at(node string) string {
+	if strings.Contains(node, ".") {
+		return "[" + literal(node) + "]"
+	}
+	return "." + node
+}
+
+// hasNode is the condition that a node has completed.
+func hasNode(node string) string {
+	if strings.Contains(node, ".") {
+		return literal(node) + " in nodes"
+	}
+	return "has(nodes." + node + ")"
+}
+
 // expr is the value as an expression.
 func (r ref) expr() string { return r.exprs()[len(r.path)] }
 
 // exprs are the values that the reference goes through, from the whole result on.
 func (r ref) exprs() []string {
-	out := []string{"nodes." + r.step + ".result"}
-	if r.step == itemID { // of a filter
-		out[0] = itemID
+	out := []string{"nodes" + at(r.from()) + ".result"}
+	if r.base != "" {
+		out[0] = r.base
 	}
 	for _, p := range r.path {
 		last := out[len(out)-1]
-		if p.item >= 0 {
+		switch {
+		case p.item == lastItem:
+			out = append(out, last+"["+last+".size() - 1]")
+		case p.item >= 0:
 			out = append(out, last+"["+strconv.Itoa(p.item)+"]")
-			continue
+		default:
+			out = append(out, last+"["+literal(p.field)+"]")
 		}
-		out = append(out, last+"["+literal(p.field)+"]")
 	}
 	return out
 }
 
 // present is the condition that the value is there.
 func (r ref) present() string {
-	conds := []string{"has(nodes." + r.step + ")"}
-	if r.step == itemID {
-		conds = []string{"true"}
+	conds := []string{hasNode(r.from())}
+	if r.there != "" {
+		conds[0] = r.there
 	}
 	exprs := r.exprs()
 	for i, p := range r.path {
 		in := exprs[i]
-		if p.item >= 0 {
+		switch {
+		case p.item == lastItem:
+			conds = append(conds, "type("+in+") == list && "+in+".size() > 0")
+		case p.item >= 0:
 			conds = append(conds, "type("+in+") == list && "+in+".size() > "+strconv.Itoa(p.item))
-			continue
+		default:
+			conds = append(conds, "type("+in+") == map && "+literal(p.field)+" in "+in)
 		}
-		conds = append(conds, "type("+in+") == map && "+literal(p.field)+" in "+in)
 	}
 	return strings.Join(conds, " && ")
 }
@@ -185,7 +225,8 @@ func (t *teller) collect(v *value, out *[]ref) {
 // maxPlaced is the length of the longest line in which a piece is looked for, in bytes.
 const maxPlaced = 4 << 10
 
-// placeOf is the place of a piece of a text. It is that of the whole text if the piece is written otherwise.
+// placeOf is the place of a piece of a text. It is that of the whole text if the piece is written
+// otherwise.
 func (t *teller) placeOf(v *value, piece string) Place {
 	most := strings.Count(v.text, "\n") + 2
 	for i := v.at.Line - 1; i >= 0 && i < len(t.lines) && i < v.at.Line-1+most; i++ {
@@ -214,7 +255,7 @@ func argument(n *workgraph.Node, name string, v json.RawMessage, refs []ref) {
 	}
 	b := workgraph.Binding{Value: v}
 	for _, r := range refs {
-		b.Uses = append(b.Uses, workgraph.ResultUse{Mark: r.mark, Node: r.step, Field: r.field()})
+		b.Uses = append(b.Uses, workgraph.ResultUse{Mark: r.mark, Node: r.from(), Field: r.field()})
 	}
 	if n.Bind == nil {
 		n.Bind = map[string]workgraph.Binding{}

@@ -76,8 +76,9 @@ func (w conds) with(e end) conds {
 	return slices.Insert(out, at, e.from+" "+e.route)
 }
 
-// joined are the routes without which a node does not run that has these ways in, any of which lets it run:
-// what they have in common. If each of them has more than that, the node has a condition of its own.
+// joined are the routes without which a node does not run that has these ways in, any of which lets it
+// run: what they have in common. If each of them has more than that, the node has a condition of its
+// own.
 func (c *compiler) joined(id string, ways []conds) conds {
 	if len(ways) == 0 {
 		return nil
@@ -102,8 +103,8 @@ func shared(ways []conds) conds {
 	})
 }
 
-// folded takes ways that are all routes of a switch for one way to that switch, and equal ways for one. again
-// reports whether it found such a switch: then there may be more.
+// folded takes ways that are all routes of a switch for one way to that switch, and equal ways for one.
+// again reports whether it found such a switch: then there may be more.
 func (c *compiler) folded(ways []conds) (out []conds, again bool) {
 	common := shared(ways)
 	// rest names a switch and all other conditions of a way, with which the way is one of its routes.

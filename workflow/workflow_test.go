@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/workflow"
+	"github.com/epigraph-run/epigraph/workflow/flow"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -62,8 +64,8 @@ func edges(g *workgraph.Graph) []string {
 	return out
 }
 
-// actors are what the steps of these tests call. Those that would ask somebody answer with what they are
-// asked.
+// actors are what the steps of these tests call. Those that would ask somebody answer with what they
+// are asked.
 func actors(t testing.TB) workgraph.Actors {
 	echo := func(args ...string) workgraph.Actor {
 		return workgraph.ActorFunc(func(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
@@ -75,7 +77,7 @@ func actors(t testing.TB) workgraph.Actors {
 			return workgraph.Outcome{Values: []json.RawMessage{json.RawMessage("null")}}, nil
 		})
 	}
-	return workgraph.Actors{
+	all := workgraph.Actors{
 		"cel": workgraph.ActorFunc(func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 			var src string
 			if err := json.Unmarshal(c.Named["expr"], &src); err != nil {
@@ -91,8 +93,26 @@ func actors(t testing.TB) workgraph.Actors {
 			}
 			return workgraph.Outcome{Values: []json.RawMessage{v}}, nil
 		}),
-		"agent": echo("user_input"), "llm": echo("request"), "human": echo("prompt"), "sleep": echo("seconds"), "http": echo("url"), "starlark": echo("script"), "spawn": echo("input"), "echo": echo("say"),
+		"agent": echo("user_input"), "llm": echo("request"), "human": echo("prompt"), "sleep": echo("seconds"), "http": echo("url"), "starlark": echo("script"), "spawn": workgraph.ActorFunc(spawn), "echo": echo("say"),
 	}
+	maps.Copy(all, flow.Actors())
+	return all
+}
+
+// spawn runs the graph that it is given as a run of its own; of a workflow by name it gives the input.
+func spawn(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	if c.Named["graph"] == nil {
+		return workgraph.Outcome{Values: []json.RawMessage{c.Named["input"]}}, nil
+	}
+	g, err := workgraph.Decode(c.Named["graph"])
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	var in workgraph.Input
+	if err := json.Unmarshal(c.Named["input"], &in); err != nil {
+		return workgraph.Outcome{}, err
+	}
+	return workgraph.Outcome{Wait: &workgraph.Wait{Children: &workgraph.Children{Runs: []workgraph.Child{{Graph: g, Input: in}}, AsResult: true}}}, nil
 }
 
 // run runs a text with an input and returns its result.
@@ -408,7 +428,7 @@ func TestPlaces(t *testing.T) {
 	t.Parallel()
 	faults := faultsOf("{\n  \"name\": \"ö\", \"stepz\": [],\n  \"steps\": [\n    {\"type\": \"code\", \"code\": \"1\", \"x\": {\"y\": 1}},\n    {\"type\": \"cod\"}\n  ]\n}")
 	require.Equal(t, "2:16: stepz: error[UNKNOWN_KEY]: a workflow has no key `stepz`; did you mean `steps`?\n"+
-		"4:35: steps[0].x: error[UNKNOWN_KEY]: a step of the type code has no key `x`; use `parallel`, `type`, `id`, `needs`, `retry`, `timeout`, `on_error`, `code`, `snippet` or `language`\n"+
+		"4:35: steps[0].x: error[UNKNOWN_KEY]: a step of the type code has no key `x`; use `parallel`, `type`, `id`, `needs`, `set`, `retry`, `timeout`, `on_error`, `code`, `snippet` or `language`\n"+
 		"5:14: steps[1].type: error[UNKNOWN_WORD]: the type of a step cannot be `cod`; did you mean `code`?", faults.Error())
 }
 
@@ -487,12 +507,15 @@ func BenchmarkCompile(b *testing.B) {
 	}
 }
 
-// FuzzRead looks for texts that make reading or compiling fail in another way than by faults, and for graphs
-// that the machine refuses.
+// FuzzRead looks for texts that make reading or compiling fail in another way than by faults, and for
+// graphs that the machine refuses.
 func FuzzRead(f *testing.F) {
 	f.Add(switched)
 	f.Add(`{"name": "x", "steps": [{"type": "wait", "delay": "1m"}]}`)
 	f.Add("name: x\nsteps:\n  - parallel: [{type: code, code: 'result = 1'}, [{type: merge, from: [code_1]}]]\n  - {type: filter, over: \"{{ a.b[0] }}\", rules: [{field: x, operator: in, value: [1]}]}")
+	f.Add("name: x\nstate: {n: {type: integer, reducer: add}, l: {reducer: append}}\nsteps:\n  - {id: l, type: loop, over: inputs.a, as: x, body: [{id: i, type: loop, until: \"{{ state.n }} > {{ i.index }}\", on_limit: fail, body: [{type: set, state: {n: 1}}, {parallel: [{type: transform, template: \"{{ x }}\"}, {type: wait, delay: 1}]}]}]}\n  - {type: transform, template: \"{{ l.last[0] }}\", set: {l: \"{{ l }}\"}}")
+	f.Add("name: x\nstate: {n: {}}\nsteps:\n  - {id: m, type: map, over: [1], as: y, on_item_error: continue, body: [{id: r, type: router, field: y, routes: {a: b}, default: continue}, {id: b, type: code, code: 'return y'}, {type: map, over: inputs.l, body: [{type: transform, template: \"{{ y }} {{ state.n }} {{ m.index }}\"}]}]}\n  - {type: deep_agent, prompt: \"{{ m[0] }}\", subagents: [{name: a, instructions: b}]}")
+	f.Add("name: x\nsteps:\n  - {id: l, type: loop, while: {any: [{field: a, operator: not_exists}], all: [{field: l.index, operator: lt, value: 3}], expr: \"true\"}, body: [{id: a, type: identify_user}, {type: switch, rules: [{field: a.user_id, value: x, steps: [{type: merge}]}], default: continue}]}")
 	f.Fuzz(func(t *testing.T, src string) {
 		d, faults := workflow.Read([]byte(src))
 		if d == nil {
@@ -504,18 +527,30 @@ func FuzzRead(f *testing.F) {
 			require.NotEmpty(t, faults)
 			return
 		}
-		if len(g.Nodes) > 200 {
-			return
-		}
-		_, err := workgraph.Compile(t.Context(), g, known{})
-		var found workgraph.Faults
-		if err != nil {
-			require.ErrorAs(t, err, &found)
-			for _, x := range found {
-				require.Contains(t, []string{"BAD_EXPRESSION", "BAD_ACTOR", "BAD_SCHEMA", "BAD_CHECK", "BAD_BINDING", "BAD_ARGUMENT", "BAD_TIMEOUT", "OUT_OF_RANGE"}, x.Code, "%v\n%s", x, src)
-			}
-		}
+		runs(t, g, src)
 	})
+}
+
+// runs requires that the machine takes a graph, and those within it.
+func runs(t *testing.T, g *workgraph.Graph, src string) {
+	if len(g.Nodes) > 200 {
+		return
+	}
+	_, err := workgraph.Compile(t.Context(), g, known{})
+	var found workgraph.Faults
+	if err != nil {
+		require.ErrorAs(t, err, &found)
+		for _, x := range found {
+			require.Contains(t, []string{"BAD_EXPRESSION", "BAD_ACTOR", "BAD_SCHEMA", "BAD_CHECK", "BAD_BINDING", "BAD_ARGUMENT", "BAD_TIMEOUT", "OUT_OF_RANGE"}, x.Code, "%v\n%s", x, src)
+		}
+	}
+	for i := range g.Nodes {
+		if raw := g.Nodes[i].Named["graph"]; g.Nodes[i].Map != nil && raw != nil {
+			child, err := workgraph.Decode(raw)
+			require.NoError(t, err)
+			runs(t, child, src)
+		}
+	}
 }
 
 // known knows every actor.
@@ -534,6 +569,12 @@ func BenchmarkWorst(b *testing.B) {
 		"faults":      "name: x\nsteps:\n" + many("  - {id: s%d, type: transform, template: \"{{ nobody }}\"}\n", 10_000),
 		"long rules":  "name: x\nsteps:\n  - {id: a, type: wait, delay: 1}\n  - type: assertion\n    rules:\n" + strings.Repeat("      - {field: a"+strings.Repeat(".b", 110)+", value: 1}\n", 3_000),
 		"bad refs":    "name: x\nsteps:\n  - {type: transform, template: \"" + strings.Repeat("{{ ! }} ", 100_000) + "\"}\n",
+		"deep loops":  "name: x\nsteps: " + strings.Repeat("[{type: loop, over: [1], body: ", 20) + "[{type: wait, delay: 1}]" + strings.Repeat("}]", 20),
+		"deep maps":   "name: x\nsteps: " + strings.Repeat("[{type: map, over: [1], body: ", 20) + "[{type: transform, template: \"" + strings.Repeat("x", 900_000) + "\"}]" + strings.Repeat("}]", 20),
+		"loops":       "name: x\nsteps:\n" + many("  - {id: l%d, type: loop, over: [1], body: [{type: transform, template: \"{{ item }}\"}]}\n", 2_400),
+		"maps":        "name: x\nsteps:\n" + many("  - {id: m%d, type: map, over: [1], body: [{type: transform, template: \"{{ item }} {{ inputs.a }}\"}]}\n", 2_400),
+		"states":      "name: x\nstate: {" + many("k%d: {},", 99) + "k99: {}}\nsteps:\n" + many("  - {id: s%d, type: transform, template: \"{{ state.k1 }}\", set: {k1: 1}}\n", 5_000),
+		"long loop":   "name: x\nsteps:\n  - {id: l, type: loop, over: [1], body: [" + many("{id: s%d, type: transform, template: \"{{ item }}\"},", 4_800) + "]}",
 		"quotes":      "name: \"" + strings.Repeat(`\"`, 400_000) + "\"\nsteps: []\n",
 		"brackets":    "name: x\nsteps: [" + strings.Repeat("[],", 90_000) + "]\n",
 		"keys":        "name: x\n" + many("k%d: 1\n", 90_000),

@@ -2,24 +2,31 @@ package workgraph
 
 import (
 	"encoding/json"
+	"slices"
 	"sync"
 )
 
-// This file computes which nodes lead to which. That defines nodes.ID: the latest visit of an ancestor that
-// had completed when the visit began. Visits that end later, or that only run beside it, are not seen. So an
-// expression gives the same value in the machine, in a call, in a second attempt and after a restart.
+// This file computes which nodes lead to which. That defines nodes.ID: the latest visit of an ancestor
+// that had completed when the visit began. Visits that end later, or that only run beside it, are not
+// seen. So an expression gives the same value in the machine, in a call, in a second attempt and after
+// a restart.
 
-// Scope is what a call may read of its run: what the expressions of its node see. It is safe for concurrent
-// use if access to the state is.
+// Scope is what a call may read of its run: what the expressions of its node see. It is safe for
+// concurrent use if access to the state is.
 type Scope interface {
-	// Var is the variable as JSON: input, context, state, args, named, node, visit, attempt, and item in a
-	// map. state is the one at the time of asking.
+	// Var is the variable as JSON: input, context, state, args, named, node, visit, attempt, and item
+	// in a map. state is the one at the time of asking.
 	Var(name string) (json.RawMessage, bool)
-	// Ancestor is what the node named id gave, as seen from the calling node. ok is false unless it is an
-	// ancestor that has completed.
+	// Ancestor is what the node named id gave, as seen from the calling node. ok is false unless it is
+	// an ancestor that has completed.
 	Ancestor(id string) (NodeResult, bool)
 	// Ancestors are the ids of all nodes that Ancestor finds, as they are in the graph.
 	Ancestors() []string
+	// Rounds are the results that the node named id gave in a loop that has ended before the calling
+	// node: one for each round in which it completed, in their order. Where that loop stands within
+	// another one, these are the rounds of the last time that it was entered in the same round of the
+	// other one.
+	Rounds(id string) []json.RawMessage
 }
 
 // NodeResult is what a visit of an ancestor gave.
@@ -31,12 +38,12 @@ type NodeResult struct {
 // Result is the one value, a list of several, or null.
 func (r NodeResult) Result() json.RawMessage { return single(r.Values) }
 
-// reach computes which nodes lead to which, over edges of all kinds. It belongs to one program and is safe
-// for concurrent use.
+// reach computes which nodes lead to which, over edges of all kinds. It belongs to one program and is
+// safe for concurrent use.
 type reach struct {
 	once sync.Once
-	// comp numbers the strongly connected components from the ends to the starts. edge lists the edges into
-	// every node; those into node v are edge[first[v]:first[v+1]].
+	// comp numbers the strongly connected components from the ends to the starts. edge lists the edges
+	// into every node; those into node v are edge[first[v]:first[v+1]].
 	comp        []int32
 	first, edge []int32
 
@@ -81,8 +88,8 @@ func (p *Program) reaches() *reach {
 // leadsTo reports whether a path of at least one edge leads from x to v.
 func (p *Program) leadsTo(x, v int32) bool { return p.leadsWithin(x, v, 0) }
 
-// leadsWithin is leadsTo within one round of the region's loop: it does not follow the BACK edges that begin
-// another round.
+// leadsWithin is leadsTo within one round of the region's loop: it does not follow the BACK edges that
+// begin another round.
 func (p *Program) leadsWithin(x, v, region int32) bool {
 	r := p.reaches()
 	if r.comp[x] < r.comp[v] {
@@ -91,7 +98,8 @@ func (p *Program) leadsWithin(x, v, region int32) bool {
 	if _, direct := p.edgeIndex[edgeKey{x, v, DataEdge}]; direct && region == 0 {
 		return true
 	}
-	// An expression that reads one node usually reads others, so all nodes before v are computed at once.
+	// An expression that reads one node usually reads others, so all nodes before v are computed at
+	// once.
 	key := [2]int32{v, region}
 	r.mu.Lock()
 	set := r.sets[key]
@@ -112,8 +120,8 @@ func (p *Program) leadsWithin(x, v, region int32) bool {
 	return set.has(int(x))
 }
 
-// before calls visit with every node that leads to v within one round of the region. visit reports whether to
-// go on to the nodes before that one.
+// before calls visit with every node that leads to v within one round of the region. visit reports
+// whether to go on to the nodes before that one.
 func (p *Program) before(v, region int32, visit func(w int32) bool) {
 	r := p.reaches()
 	head := int32(-1)
@@ -147,8 +155,8 @@ func (p *Program) within(n, region int32) bool {
 	return r == region
 }
 
-// ancestor is the visit of node x that ns sees, or nil. round reports whether x leads to ns within one round
-// of a region; if it is nil, leadsWithin answers that.
+// ancestor is the visit of node x that ns sees, or nil. round reports whether x leads to ns within one
+// round of a region; if it is nil, leadsWithin answers that.
 func (s *State) ancestor(ns *nodeState, x int32, round func(x, region int32) bool) *nodeState {
 	if round == nil {
 		round = func(x, region int32) bool { return s.p.leadsWithin(x, ns.n, region) }
@@ -158,9 +166,8 @@ func (s *State) ancestor(ns *nodeState, x int32, round func(x, region int32) boo
 		g = g.parent
 	}
 	token := s.p.regions[s.p.nodes[x].region].token
-	visits := s.visitsOf(x)
-	for i := len(visits) - 1; i >= 0; i-- {
-		c := visits[i]
+	for i := s.visitCount(x) - 1; i >= 0; i-- {
+		c := s.visitAt(x, i)
 		if c == ns || c.status != VisitCompleted || ns.enteredAt > 0 && c.endedAt > ns.enteredAt {
 			continue
 		}
@@ -177,6 +184,30 @@ func (s *State) ancestor(ns *nodeState, x int32, round func(x, region int32) boo
 		}
 	}
 	return nil
+}
+
+// roundsOf are the results of node x in the loop that ns comes behind, in the order of its rounds.
+func (s *State) roundsOf(ns *nodeState, x int32) []json.RawMessage {
+	g := ns.f
+	for !s.p.within(x, g.region) {
+		g = g.parent
+	}
+	var out []json.RawMessage
+	for i := s.visitCount(x) - 1; i >= 0; i-- {
+		c := s.visitAt(x, i)
+		h := c.f
+		for h.region != g.region {
+			h = h.parent
+		}
+		if h.serial < g.serial {
+			break // an earlier round of the loop around both
+		}
+		if h == g && c != ns && c.status == VisitCompleted && (ns.enteredAt == 0 || c.endedAt <= ns.enteredAt) {
+			out = append(out, single(c.values))
+		}
+	}
+	slices.Reverse(out)
+	return out
 }
 
 // ancestors are all nodes that ns sees.
@@ -252,6 +283,18 @@ func (v visitScope) Ancestors() []string {
 		return nil
 	}
 	return v.s.ids(v.s.ancestors(u.ns))
+}
+
+func (v visitScope) Rounds(id string) []json.RawMessage {
+	u, ok := v.unit()
+	if !ok {
+		return nil
+	}
+	x, ok := v.s.p.resolve(v.ref.Node, id)
+	if !ok {
+		return nil
+	}
+	return v.s.roundsOf(u.ns, x)
 }
 
 func (s *State) resultOf(ns *nodeState) NodeResult {

@@ -17,21 +17,22 @@ import (
 
 // Binding is a named argument that is made of the results of nodes before.
 type Binding struct {
-	// Value is the argument with marks in its texts. A text that is a mark becomes the result itself. In a
-	// longer text a mark becomes the result as text: a text as it is, another value as JSON. Absent means the
-	// result of the only use.
+	// Value is the argument with marks in its texts. A text that is a mark becomes the result itself.
+	// In a longer text a mark becomes the result as text: a text as it is, another value as JSON.
+	// Absent means the result of the only use.
 	Value json.RawMessage `json:"value,omitempty"`
 	Uses  []ResultUse     `json:"uses"`
 }
 
 // ResultUse is a use of the result of a node. It is the one that an expression finds as nodes.ID.
 type ResultUse struct {
-	// Mark stands for the result in the texts of the value. A mark that begins or ends with a letter, a digit
-	// or _ is not found within a longer word.
+	// Mark stands for the result in the texts of the value. A mark that begins or ends with a letter, a
+	// digit or _ is not found within a longer word.
 	Mark string `json:"mark,omitempty"`
 	Node string `json:"node"`
-	// Field is a part of the result, such as "items[0].name"; empty is the result. A result that is a text is
-	// read as JSON. A result without the field fails the visit.
+	// Field is a part of the result, such as "items[0].name"; empty is the result. "[-1]" is the last
+	// element of a list. A result that is a text is read as JSON. A result without the field fails the
+	// visit.
 	Field string `json:"field,omitempty"`
 	// OrWhole takes the result itself if it has no such field.
 	OrWhole bool `json:"or_whole,omitempty"`
@@ -67,15 +68,16 @@ type puse struct {
 	path []string
 }
 
-// piece is a part of a value: raw JSON, and then the result of a use unless that is negative. quoted says
-// that the result stands within a text.
+// piece is a part of a value: raw JSON, and then the result of a use unless that is negative. quoted
+// says that the result stands within a text.
 type piece struct {
 	raw    []byte
 	use    int
 	quoted bool
 }
 
-// Check is an error if the binding cannot be used, whatever the graph. It is that of ctx if ctx ended first.
+// Check is an error if the binding cannot be used, whatever the graph. It is that of ctx if ctx ended
+// first.
 func (b Binding) Check(ctx context.Context) error {
 	_, err := b.compile(ctx)
 	return err
@@ -359,8 +361,8 @@ func (s *State) used(ns *nodeState, u *puse, room *int) (json.RawMessage, error)
 // maxHas bounds the names of fields in a message.
 const maxHas = 10
 
-// member is a part of a value: a field of an object, or an element of a list by its number from 0. has says
-// what there is instead.
+// member is a part of a value: a field of an object, or an element of a list by its number from 0, or
+// from -1 downwards from the end. has says what there is instead.
 func member(v json.RawMessage, name string) (part json.RawMessage, has string, ok bool) {
 	v = bytes.TrimSpace(v)
 	if len(v) > 0 && v[0] == '"' {
@@ -385,7 +387,11 @@ func member(v json.RawMessage, name string) (part json.RawMessage, has string, o
 		}
 	case len(v) > 0 && v[0] == '[':
 		list, _ := splitList(v)
-		if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(list) {
+		i, err := strconv.Atoi(name)
+		if i < 0 {
+			i += len(list) // from the end
+		}
+		if err == nil && i >= 0 && i < len(list) {
 			return list[i], "", true
 		}
 		has = fmt.Sprintf(": it is a list of %d", len(list))

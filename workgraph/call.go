@@ -86,6 +86,15 @@ func (c *Call) Ancestors() []string {
 	return c.scope(c.Ref).Ancestors()
 }
 
+// Rounds are the results that a node gave in the rounds of a loop before the call, see Scope.
+func (c *Call) Rounds(id string) []json.RawMessage {
+	if c.scope == nil {
+		return nil
+	}
+	c.looked.Store(true)
+	return c.scope(c.Ref).Rounds(id)
+}
+
 // Looked reports whether the call has read anything that is not in its Start. Its outcome must then not be
 // reused for an equal call.
 func (c *Call) Looked() bool { return c.looked.Load() }

@@ -201,6 +201,12 @@ func (v runnerScope) Ancestors() []string {
 	return v.r.s.ScopeOf(v.ref).Ancestors()
 }
 
+func (v runnerScope) Rounds(id string) []json.RawMessage {
+	v.r.mu.Lock()
+	defer v.r.mu.Unlock()
+	return v.r.s.ScopeOf(v.ref).Rounds(id)
+}
+
 // advance takes a command and acts on its effects. The lock is held.
 func (r *runner) advance(ctx context.Context, cmd Command) error {
 	evs, fx, err := r.s.Advance(cmd)

@@ -443,24 +443,45 @@ func (t *try) waitKind() WaitKind {
 
 // visitsOf lists the visits of a node in their order.
 func (s *State) visitsOf(n int32) []*nodeState {
+	out := make([]*nodeState, s.visitCount(n))
+	for i := range out {
+		out[i] = s.visitAt(n, i)
+	}
+	return out
+}
+
+// visitCount is how many visits visitAt has of a node.
+func (s *State) visitCount(n int32) int {
 	r := s.p.nodes[n].region
 	switch {
 	case r == 0:
-		return []*nodeState{&s.root.nodes[s.p.localNode[n]]}
+		return 1
 	case s.p.regions[r].token:
-		return s.tokens[n]
+		return len(s.tokens[n])
 	}
 	if round := int(s.p.nodes[n].round); round > 0 {
 		if round > len(s.frames[r]) {
-			return nil
+			return 0
 		}
-		return []*nodeState{&s.frames[r][round-1].nodes[s.p.localNode[n]]}
+		return 1
 	}
-	out := make([]*nodeState, len(s.frames[r]))
-	for i, f := range s.frames[r] {
-		out[i] = &f.nodes[s.p.localNode[n]]
+	return len(s.frames[r])
+}
+
+// visitAt is a visit of a node by its place among all of them. A loop may have many, so who needs the last
+// ones alone does not list them.
+func (s *State) visitAt(n int32, i int) *nodeState {
+	r := s.p.nodes[n].region
+	switch {
+	case r == 0:
+		return &s.root.nodes[s.p.localNode[n]]
+	case s.p.regions[r].token:
+		return s.tokens[n][i]
 	}
-	return out
+	if round := int(s.p.nodes[n].round); round > 0 {
+		i = round - 1
+	}
+	return &s.frames[r][i].nodes[s.p.localNode[n]]
 }
 
 // StateValues is the run's state by key.

@@ -21,6 +21,7 @@ type lookup func(string) (json.RawMessage, bool)
 func (l lookup) Var(name string) (json.RawMessage, bool)         { return l(name) }
 func (lookup) Ancestor(string) (r workgraph.NodeResult, ok bool) { return r, false }
 func (lookup) Ancestors() []string                               { return nil }
+func (lookup) Rounds(string) []json.RawMessage                   { return nil }
 
 func TestExpressions(t *testing.T) {
 	t.Parallel()

@@ -33,6 +33,12 @@ func (c callScope) Ancestors() []string {
 	return c.r.State.ScopeOf(c.ref).Ancestors()
 }
 
+func (c callScope) Rounds(id string) []json.RawMessage {
+	c.r.lock()
+	defer c.r.mu.Unlock()
+	return c.r.State.ScopeOf(c.ref).Rounds(id)
+}
+
 const (
 	// maxDetails bounds the details of one heartbeat in bytes.
 	maxDetails = 64 << 10

@@ -227,3 +227,4 @@ func (firstRound) Var(name string) (json.RawMessage, bool) {
 
 func (firstRound) Ancestor(string) (workgraph.NodeResult, bool) { return workgraph.NodeResult{}, false }
 func (firstRound) Ancestors() []string                          { return nil }
+func (firstRound) Rounds(string) []json.RawMessage              { return nil }

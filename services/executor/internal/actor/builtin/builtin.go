@@ -16,6 +16,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/cel"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/facts"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/fail"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/flow"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/http"
 	actorllm "github.com/epigraph-run/epigraph/services/executor/internal/actor/llm"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/mcp"
@@ -92,7 +93,7 @@ func New(cfg Config, models *llm.Set, threads thread.Reader, kept fact.Store, me
 	if err != nil {
 		return nil, err
 	}
-	r, err := actor.NewRegistry(slices.Concat(specs, named, tools)...)
+	r, err := actor.NewRegistry(slices.Concat(specs, flow.Specs(), named, tools)...)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,151 @@
+package workflow_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestB7 tells of the situations that a platform with a language of this kind refuses, each with its
+// place and what to write.
+func TestB7(t *testing.T) {
+	t.Parallel()
+	const head = "name: T\nsteps:\n"
+	for name, c := range map[string]struct{ src, code, says string }{
+		"DSL must be a YAML mapping":          {"- a\n", "NOT_A_WORKFLOW", "a workflow is keys and values, not a list"},
+		"requires a name":                     {"steps: [{type: wait, delay: 1}]", "MISSING_KEY", "needs `name`"},
+		"requires a steps list":               {"name: T", "MISSING_KEY", "needs `steps`"},
+		"steps must be a non-empty list":      {"name: T\nsteps: []", "EMPTY", "`steps` is empty"},
+		"steps must be a list":                {"name: T\nsteps: {a: 1}", "WRONG_TYPE", "must be a list, not keys and values"},
+		"Unknown trigger type":                {"name: T\ntrigger: webhok\nsteps: [{type: wait, delay: 1}]", "UNKNOWN_WORD", "`webhok`"},
+		"Step must be a mapping":              {head + "  - {id: a, type: wait, delay: 1}\n  - 7\n", "NOT_A_MAPPING", "steps[1]"},
+		"Step missing type":                   {head + "  - {id: a}\n", "MISSING_KEY", "needs `type`"},
+		"Unknown step type":                   {head + "  - {id: a, type: cod}\n", "UNKNOWN_WORD", "did you mean `code`?"},
+		"Duplicate step ID":                   {head + "  - {id: a, type: wait, delay: 1}\n  - {id: a, type: wait, delay: 1}\n", "DUPLICATE_ID", "\"a\" already, in line 3"},
+		"Duplicate step ID of a default":      {head + "  - {id: wait_2, type: wait, delay: 1}\n  - {type: wait, delay: 1}\n", "DUPLICATE_ID", "\"wait_2\" already"},
+		"Duplicate step ID of a body":         {head + "  - {id: lp, type: loop, over: [1], body: [{id: lp, type: wait, delay: 1}]}\n", "DUPLICATE_ID", "\"lp\" already"},
+		"Loop step requires a non-empty body": {head + "  - {id: lp, type: loop, over: [1], body: []}\n", "EMPTY", "the body of a loop is empty"},
+		"Unknown inline tool type":            {head + "  - {type: agent, prompt: x, tools: [{type: telefax}]}\n", "NOT_SUPPORTED", "no tool of the type `telefax`"},
+		"Tool must be a string or mapping":    {head + "  - {type: agent, prompt: x, tools: [7]}\n", "WRONG_TYPE", "must be a text, not a number"},
+		"Invalid YAML":                        {"name: [", "SYNTAX", "not valid YAML"},
+		"A tool of the platform":              {head + "  - {type: agent, prompt: x, tools: [run_command]}\n", "NOT_SUPPORTED", "register a worker"},
+		"A tool with its configuration":       {head + "  - {type: agent, prompt: x, tools: [{type: memory_read, scope: team}]}\n", "UNKNOWN_KEY", "`scope`"},
+		"All tools of a server":               {head + "  - {type: agent, prompt: x, tools: [mcp/files/*]}\n", "NOT_SUPPORTED", "name each tool"},
+		"Servers of an agent":                 {head + "  - {type: agent, prompt: x, mcp_servers: [files]}\n", "NOT_SUPPORTED", "mcp/SERVER/TOOL"},
+		"Skills":                              {head + "  - {type: agent, prompt: x, skills: [cooking]}\n", "NOT_SUPPORTED", "agent/NAME"},
+		"A file system":                       {head + "  - {type: deep_agent, prompt: x, enable_filesystem: true}\n", "NOT_SUPPORTED", "mcp/SERVER/TOOL"},
+		"A model by discovery":                {"name: T\nmodel: {discover: true, preference: cheapest}\nsteps: [{type: wait, delay: 1}]", "NOT_SUPPORTED", "`discover`"},
+		"A model by capability":               {head + "  - {type: agent, prompt: x, model: {capability: gpt-4}}\n", "NOT_SUPPORTED", "`capability`"},
+		"A model that is inherited":           {head + "  - {type: agent, prompt: x, model: {inherit: true}}\n", "NOT_SUPPORTED", "leave `model` out"},
+		"A model by credential":               {head + "  - {type: agent, prompt: x, model: {credential_id: 7, model_name: m}}\n", "NOT_SUPPORTED", "`credential_id`"},
+		"A step that nothing leads to":        {head + "  - {id: a, type: wait, delay: 1}\n  - {type: switch, rules: [{field: a, value: 1, route: c}], default: c}\n  - {id: b, type: wait, delay: 1}\n  - {id: c, type: wait, delay: 1}\n", "ORPHAN_STEP", "\"b\""},
+		"A route that leads nowhere":          {head + "  - {id: a, type: wait, delay: 1}\n  - {type: switch, rules: [{field: a, value: 1, route: c}], default: continue}\n", "UNKNOWN_ROUTE", "\"c\""},
+		"An unknown subagent":                 {head + "  - {type: deep_agent, prompt: x, subagents: [nobody]}\n", "UNKNOWN_AGENT", "\"nobody\""},
+		"A subagent without instructions":     {head + "  - {type: deep_agent, prompt: x, subagents: [{name: a}]}\n", "MISSING_KEY", "`instructions`"},
+		"Two subagents of one name":           {head + "  - {type: deep_agent, prompt: x, subagents: [{name: a, instructions: x}, {name: a, instructions: y}]}\n", "DUPLICATE_ID", "\"a\""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			faults := faultsOf(c.src)
+			require.NotEmpty(t, faults)
+			require.Equal(t, c.code, faults[0].Code, "%s", faults)
+			require.Contains(t, faults[0].String(), c.says)
+		})
+	}
+}
+
+// TestB7Example1 has an agent with a memory and tools between two other steps.
+func TestB7Example1(t *testing.T) {
+	t.Parallel()
+	src := `
+name: Nightly digest
+trigger: {type: manual}
+steps:
+  - {id: pull, type: code, snippet: "return 1"}
+  - {id: sum, type: agent, prompt: "Summarize", memory: true, tools: [whoami, {type: memory_read}, memory_write]}
+  - {type: transform, template: "Digest: {{ sum }}"}
+`
+	g := compiled(t, src)
+	require.Equal(t, []string{"inputs -> pull", "pull -> sum", "sum -> transform_3"}, edges(g))
+	require.JSONEq(t, `{"lifetime": "CONVERSATION"}`, string(g.Nodes[2].Named["thread"]))
+	require.JSONEq(t, `{
+		"memory_read": {"actor": "facts", "description": "Tells what is known of the user.", "named": {"agent": "Nightly digest"}},
+		"whoami": {"actor": "flow/user", "description": "Tells for whom this is done."}
+	}`, string(g.Nodes[2].Named["actions"]))
+	refused := faultsOf(strings.Replace(src, "whoami, {type: memory_read}", "run_command, {type: memory_read, scope: team}", 1))
+	require.Len(t, refused, 2, "what the example has and this language has not")
+	require.Equal(t, "NOT_SUPPORTED UNKNOWN_KEY", refused[0].Code+" "+refused[1].Code)
+}
+
+// TestB7Example2 joins the ends of all branches of a switch, and has no dead ends.
+func TestB7Example2(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, []string{
+		"inputs -> cls", "cls -> sw", `sw -> bx [result.route == "bx"]`, `sw -> by [result.route == "by"]`, `sw -> bz [result.route == "bz"]`,
+		"bx -> after", "by -> after", "bz -> after",
+	}, edges(compiled(t, `
+name: T
+steps:
+  - {id: cls, type: categorizer, prompt: p, categories: [x, y]}
+  - id: sw
+    type: switch
+    rules: [{field: cls.category, value: x, route: bx}, {field: cls.category, value: y, route: by}]
+    default: bz
+  - {id: bx, type: code, code: "1"}
+  - {id: by, type: code, code: "2"}
+  - {id: bz, type: code, code: "3"}
+  - {id: after, type: code, code: "4"}
+`)))
+}
+
+// TestB7Example3 goes round a body of a script and an agent, with the ids that they have by default.
+func TestB7Example3(t *testing.T) {
+	t.Parallel()
+	for _, over := range []string{`"{{ src.items }}"`, `"{{ src . items }}"`, "src.items"} {
+		g := compiled(t, `
+name: T
+steps:
+  - {id: src, type: code, code: "return {'items': [1, 2]}"}
+  - {id: lp, type: loop, over: `+over+`, body: [{type: code, code: "return item + 1"}, {type: agent, prompt: "Say {{ lp_body_1 }}", tools: [http]}]}
+  - {id: done, type: code, code: "return lp"}
+`)
+		require.Equal(t, []string{
+			"inputs -> src", "src -> lp.list", "lp.list -> lp", "lp -> lp_body_1 [!result.done]", "lp_body_1 -> lp_body_2", "lp_body_2 -> lp [true]",
+			"lp -> lp.results [result.done]", "lp.results -> done",
+		}, edges(g))
+		require.Equal(t, "items", g.Nodes[2].Bind["over"].Uses[0].Field)
+		require.JSONEq(t, `{"http": {"actor": "http"}}`, string(g.Nodes[5].Named["actions"]), "an agent of a body keeps its tools")
+		require.Contains(t, g.Nodes[4].Bind, "item")
+	}
+	whole := compiled(t, "name: T\nsteps:\n  - {id: src, type: code, code: \"return [1]\"}\n  - {type: loop, over: src.output, body: [{type: wait, delay: 1}]}\n")
+	require.Empty(t, whole.Nodes[2].Bind["over"].Uses[0].Field)
+}
+
+// TestModels hands what is said of a model to what asks it.
+func TestModels(t *testing.T) {
+	t.Parallel()
+	g := compiled(t, `
+name: T
+model: {profile: small, temperature: 0.5, max_tokens: 100}
+agents:
+  w: {description: Writes., instructions: Write., model: big}
+steps:
+  - {id: a, type: agent, prompt: x}
+  - {id: b, type: categorizer, prompt: x, categories: [a, b], model: {model_name: gpt-x}}
+  - {id: c, type: deep_agent, system_prompt: Plan., enable_todos: true, subagents: [w, {name: r, description: Reads., instructions: Read., tools: [http]}]}
+`)
+	require.JSONEq(t, `{"profile": "small", "temperature": 0.5, "max_output_tokens": 100}`, string(g.Nodes[1].Named["reasoner_args"]))
+	require.JSONEq(t, `"gpt-x"`, string(g.Nodes[2].Named["model"]))
+	require.Nil(t, g.Nodes[2].Named["profile"])
+	var actions map[string]struct {
+		Actor, Description string
+		Named              map[string]json.RawMessage
+	}
+	require.NoError(t, json.Unmarshal(g.Nodes[3].Named["actions"], &actions))
+	require.Equal(t, "agent Writes.", actions["w"].Actor+" "+actions["w"].Description)
+	require.JSONEq(t, `{"profile": "big"}`, string(actions["w"].Named["reasoner_args"]))
+	require.JSONEq(t, `{"http": {"actor": "http"}}`, string(actions["r"].Named["actions"]))
+	require.Contains(t, string(g.Nodes[3].Named["system"]), "`todos`")
+}
