@@ -53,8 +53,10 @@ type Client struct {
 	// Planner and Registry are the generated clients of the other services, as Executor is.
 	Planner  plannerv1.PlannerServiceClient
 	Registry registryv1.RegistryServiceClient
-	conn     *grpc.ClientConn
-	more     []*grpc.ClientConn
+	// Workflows is the generated client of the catalog of workflows, as Executor is.
+	Workflows registryv1.WorkflowServiceClient
+	conn      *grpc.ClientConn
+	more      []*grpc.ClientConn
 }
 
 // Option changes how Dial connects.
@@ -136,6 +138,7 @@ func Dial(target string, opts ...Option) (*Client, error) {
 		return nil, err
 	}
 	c.Planner, c.Registry = plannerv1.NewPlannerServiceClient(planner), registryv1.NewRegistryServiceClient(registry)
+	c.Workflows = registryv1.NewWorkflowServiceClient(registry)
 	return c, nil
 }
 

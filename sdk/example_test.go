@@ -243,3 +243,38 @@ func ExampleThread_Ask() {
 		fmt.Println(reply.Text())
 	}
 }
+
+// A workflow is kept in the catalog, found by what it can do, and run by name.
+func ExampleClient_RunWorkflow() {
+	client, err := epigraph.Dial("127.0.0.1:7400")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+	ctx := context.Background()
+	w, err := client.CreateWorkflow(ctx, "name: Greet\nsteps:\n  - {id: say, type: reply_chat, message: \"Hello {{ inputs.name }}\"}\n")
+	if err != nil {
+		fmt.Println(err) // every fault of the definition
+		return
+	}
+	if _, err := client.SetWorkflowAlias(ctx, w.GetSlug(), "prod", w.GetLatestVersion()); err != nil {
+		fmt.Println(err)
+		return
+	}
+	run, err := client.RunWorkflow(ctx, w.GetSlug()+"@prod", epigraph.Named("name", "Ada"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	text, err := epigraph.Result[string](ctx, run)
+	fmt.Println(text, err)
+
+	found, err := client.DiscoverWorkflows(ctx, &registryv1.WorkflowRequirements{NodeTypes: []string{"reply_chat"}}, 5)
+	for _, m := range found {
+		fmt.Println(m.GetSlug(), m.GetMatchScore(), m.GetRecommendation())
+	}
+	if err != nil {
+		fmt.Println(err)
+	}
+}

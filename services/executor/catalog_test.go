@@ -118,7 +118,7 @@ func TestCatalog(t *testing.T) {
 			_, err := start(&executorv1.StartRunRequest{Workflow: "nothing"})
 			require.Equal(t, "WORKFLOW_NOT_FOUND", errs.ReasonOf(err), "got %v", err)
 			_, err = start(&executorv1.StartRunRequest{})
-			require.True(t, errs.Is(err, errs.InvalidArgument), "got %v", err)
+			require.ErrorContains(t, err, "nothing to start")
 			_, err = start(&executorv1.StartRunRequest{Workflow: "welcome", Graph: nodes(actorNode("a", "template", `{"text": "x"}`))})
 			require.True(t, errs.Is(err, errs.InvalidArgument), "got %v", err)
 		})
@@ -130,6 +130,13 @@ func TestCatalog(t *testing.T) {
 			require.Equal(t, a.GetId(), b.GetId())
 			_, err = start(&executorv1.StartRunRequest{Workflow: "welcome@1", Named: who("ada"), RequestId: "r"})
 			require.True(t, errs.Is(err, errs.InvalidArgument), "got %v", err)
+		})
+		t.Run("Start/BySignal", func(t *testing.T) {
+			r, err := f.SignalWithStart(t.Context(), &executorv1.SignalWithStartRequest{Name: "s", Start: &executorv1.StartRunRequest{Workflow: "welcome@1", Named: who("ada"), BusinessKey: "signaled"}})
+			require.NoError(t, err)
+			require.Equal(t, "welcome@1", r.GetWorkflow())
+			_, err = f.SignalWithStart(t.Context(), &executorv1.SignalWithStartRequest{Name: "s", Start: &executorv1.StartRunRequest{BusinessKey: "signaled"}})
+			require.ErrorContains(t, err, "nothing to start")
 		})
 		t.Run("Children/ByNumber", func(t *testing.T) {
 			child := func(ref string, want executorv1.RunState) *executorv1.Run {

@@ -66,7 +66,7 @@ func TestErrors(t *testing.T) {
 		{name: "Body/NoDuration", method: "POST", path: "/v1/runs", body: `{"graph":{"nodes":[{"id":"a","timeout":"abc"}]}}`, code: 400, status: "INVALID_ARGUMENT", reason: "WRONG_TYPE", field: "graph.nodes[0].timeout", message: "no duration"},
 		{name: "Body/IntegerOutOfRange", method: "POST", path: "/v1/runs", body: `{"priority":3e9}`, code: 400, status: "INVALID_ARGUMENT", reason: "WRONG_TYPE", field: "priority", message: "too large for 32 bits"},
 		{name: "Body/OnGet", method: "GET", path: "/v1/runs/run_1", body: `{}`, code: 400, status: "INVALID_ARGUMENT", reason: "BODY_NOT_EXPECTED"},
-		{name: "Body/RefusedByTheService", method: "POST", path: "/v1/runs", body: `{}`, code: 400, status: "INVALID_ARGUMENT", reason: "REQUEST_INVALID", field: "graph"},
+		{name: "Body/RefusedByTheService", method: "POST", path: "/v1/runs", body: `{"graph": {}, "priority": 9}`, code: 400, status: "INVALID_ARGUMENT", reason: "REQUEST_INVALID", field: "priority"},
 		{name: "Query/Unknown", method: "GET", path: "/v1/runs?page_sise=3", code: 400, status: "INVALID_ARGUMENT", reason: "UNKNOWN_FIELD", field: "page_sise", hint: `"page_size"`},
 		{name: "Query/NoneThere", method: "GET", path: "/v1/runs/run_1?x=3", code: 400, status: "INVALID_ARGUMENT", reason: "UNKNOWN_FIELD", field: "x"},
 		{name: "Query/InsteadOfBody", method: "POST", path: "/v1/runs?task_id=3", body: "{}", code: 400, status: "INVALID_ARGUMENT", reason: "UNKNOWN_FIELD", field: "task_id", hint: "body"},

@@ -61,7 +61,7 @@ func serveAs(t *testing.T, cfg registry.Config, keys grpckit.AuthConfig, tel *ob
 }
 
 // serveConn is serveAs for a test that makes its clients itself.
-func serveConn(t *testing.T, cfg registry.Config, keys grpckit.AuthConfig, tel *obs.Telemetry) (func(key string) *grpc.ClientConn, *registry.Service) {
+func serveConn(t testing.TB, cfg registry.Config, keys grpckit.AuthConfig, tel *obs.Telemetry) (func(key string) *grpc.ClientConn, *registry.Service) {
 	t.Helper()
 	s, err := registry.Open(t.Context(), cfg, registry.Deps{Telemetry: tel})
 	require.NoError(t, err)

@@ -120,10 +120,23 @@ type commands struct {
 	Workflows struct {
 		Validate workflowsValidateCmd `cmd:"" help:"Check the definition of a workflow."`
 		Graph    workflowsGraphCmd    `cmd:"" help:"Show the graph that a definition becomes."`
-		Run      workflowsRunCmd      `cmd:"" help:"Run a definition and watch it."`
-		Import   workflowsImportCmd   `cmd:"" help:"Make a definition of one of another system."`
-		Schema   workflowsSchemaCmd   `cmd:"" help:"Print the JSON Schema of definitions, for editors."`
-	} `cmd:"" help:"Check, show and run workflows that are written in files." group:"work"`
+		Run      workflowsRunCmd      `cmd:"" help:"Run a workflow of the catalog, or a definition in a file, and watch it."`
+
+		Create    workflowsCreateCmd    `cmd:"" help:"Keep a definition in the catalog, as a new workflow or a new version."`
+		List      workflowsLsCmd        `cmd:"" aliases:"ls" help:"List the workflows of the catalog, newest first."`
+		Show      workflowsShowCmd      `cmd:"" aliases:"get" help:"Show a workflow, or the text of a version."`
+		Versions  workflowsVersionsCmd  `cmd:"" help:"List the versions of a workflow."`
+		Alias     workflowsAliasCmd     `cmd:"" help:"Let a name stand for versions of a workflow, by shares."`
+		Fork      workflowsForkCmd      `cmd:"" help:"Make a workflow of another one and of patches."`
+		Diff      workflowsDiffCmd      `cmd:"" help:"Tell what differs between two versions."`
+		Discover  workflowsDiscoverCmd  `cmd:"" help:"Find workflows by what they can do."`
+		Deprecate workflowsDeprecateCmd `cmd:"" help:"Take a workflow out of discovery; it still runs."`
+		Delete    workflowsDeleteCmd    `cmd:"" aliases:"rm" help:"Delete a workflow; runs that have begun go on."`
+		ImportDir workflowsImportDirCmd `cmd:"" name:"import-dir" help:"Keep the graphs of a folder in the catalog."`
+
+		Import workflowsImportCmd `cmd:"" help:"Make a definition of one of another system."`
+		Schema workflowsSchemaCmd `cmd:"" help:"Print the JSON Schema of definitions, for editors."`
+	} `cmd:"" help:"Check and run workflows, and keep them in the catalog." group:"work"`
 	Interrupts struct {
 		List   interruptsListCmd   `cmd:"" aliases:"ls" help:"List interrupts, newest first."`
 		Show   interruptsShowCmd   `cmd:"" aliases:"get" help:"Show an interrupt."`

@@ -91,6 +91,8 @@ type services struct {
 	planner  plannerv1.PlannerServiceClient
 	executor executorv1.ExecutorServiceClient
 	registry registryv1.RegistryServiceClient
+	// workflows is the registry's other face.
+	workflows registryv1.WorkflowServiceClient
 	// The executor's other faces.
 	schedules executorv1.ScheduleServiceClient
 	threads   executorv1.ThreadServiceClient
@@ -130,6 +132,7 @@ func (e *env) connect() (*services, error) {
 		return nil, err
 	}
 	s.planner, s.executor, s.registry = plannerv1.NewPlannerServiceClient(p), executorv1.NewExecutorServiceClient(x), registryv1.NewRegistryServiceClient(r)
+	s.workflows = registryv1.NewWorkflowServiceClient(r)
 	e.lookOut(s, byAddr)
 	s.schedules, s.limits, s.workers = executorv1.NewScheduleServiceClient(x), executorv1.NewLimitServiceClient(x), executorv1.NewWorkerServiceClient(x)
 	s.threads, s.facts = executorv1.NewThreadServiceClient(x), executorv1.NewFactServiceClient(x)

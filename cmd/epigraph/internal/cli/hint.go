@@ -24,8 +24,9 @@ var commandOf = map[string]string{
 	"DeleteSchedule": "schedules delete",
 	"ListLimits":     "limits list", "UpdateLimit": "limits put", "DeleteLimit": "limits delete", "ListWorkers": "workers list", "ListActors": "actors",
 	"ListEpics": "epics ls", "GetEpic": "epics get", "CreateEpic": "epics create", "UpdateEpic": "epics update", "TransitionEpic": "epics transition",
-	"DeleteEpic": "epics rm",
-	"ListTasks":  "tasks ls", "GetTask": "tasks get", "CreateTask": "tasks create", "TransitionTask": "tasks transition", "DeleteTask": "tasks rm",
+	"DeleteEpic":    "epics rm",
+	"ListWorkflows": "workflows ls", "GetWorkflow": "workflows show", "ListWorkflowVersions": "workflows versions",
+	"ListTasks": "tasks ls", "GetTask": "tasks get", "CreateTask": "tasks create", "TransitionTask": "tasks transition", "DeleteTask": "tasks rm",
 	"CompleteAttempt": "attempts complete", "ListUsage": "usage", "GetNamespaceUsage": "usage", "ListPrices": "prices ls", "CreatePrice": "prices set",
 }
 

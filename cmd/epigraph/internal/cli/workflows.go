@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -166,7 +168,7 @@ func (c *workflowsGraphCmd) Run(e *env) error {
 }
 
 type workflowsRunCmd struct {
-	File string `arg:"" help:"The definition, YAML or JSON; - is standard input." default:"-"`
+	File string `arg:"" help:"The definition, YAML or JSON; - is standard input. Or a workflow of the catalog: NAME, NAME@VERSION or NAME@ALIAS." default:"-"`
 	runStart
 	Detach bool `help:"Start the run and do not watch it." short:"d"`
 }
@@ -176,6 +178,7 @@ func (workflowsRunCmd) Help() string {
 	return `The exit codes are those of "epigraph run". The workflow's budget holds unless flags give another.
 
     epigraph workflows run digest.yaml --input topic=news
+    epigraph workflows run digest@prod --input topic=news
     epigraph workflows run digest.yaml --epic "Launch" --detach`
 }
 
@@ -185,20 +188,62 @@ func (c *workflowsRunCmd) Run(e *env) error {
 	if err != nil {
 		return err
 	}
-	f, err := e.workflowFrom(c.File)
-	if err != nil {
-		return err
+	var f *workflowFile
+	if !inCatalog(c.File) {
+		if f, err = e.workflowFrom(c.File); err != nil {
+			return err
+		}
 	}
 	s, err := e.connect()
 	if err != nil {
 		return err
 	}
 	defer s.close()
+	if f == nil {
+		return c.named(e, s, req)
+	}
 	r, err := c.start(e, s, f, req)
 	if err != nil {
 		return err
 	}
 	return c.show(e, s, r, f.graph, c.Detach)
+}
+
+// inCatalog reports whether an argument names a workflow of the catalog: a file that is there is meant
+// as one, and so is what looks like one.
+func inCatalog(arg string) bool {
+	if arg == "-" || strings.ContainsAny(arg, `/\`) || slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(arg)) {
+		return false
+	}
+	_, err := os.Stat(arg)
+	return err != nil
+}
+
+// named starts a workflow of the catalog and watches it.
+func (c *workflowsRunCmd) named(e *env, s *services, req *executorv1.StartRunRequest) error {
+	ctx, cancel := context.WithTimeout(e.ctx, e.client.Timeout)
+	defer cancel()
+	req.Workflow = c.File
+	if err := c.attach(e, req); err != nil {
+		return err
+	}
+	undo, err := c.book(ctx, s, req, c.File)
+	if err != nil {
+		return err
+	}
+	r, err := s.executor.StartRun(ctx, req)
+	if err != nil {
+		undo(ctx, err)
+		return err
+	}
+	if c.Detach {
+		return c.show(e, s, r, nil, true)
+	}
+	g, err := s.executor.GetRunGraph(ctx, &executorv1.GetRunGraphRequest{RunId: r.GetId()})
+	if err != nil {
+		return err
+	}
+	return c.show(e, s, r, g.GetGraph(), false)
 }
 
 func (c *workflowsRunCmd) start(e *env, s *services, f *workflowFile, req *executorv1.StartRunRequest) (*executorv1.Run, error) {

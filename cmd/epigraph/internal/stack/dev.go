@@ -148,12 +148,6 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 	if err := cfg.Auth.Validate(); err != nil { // another key may have this secret
 		return nil, invalid(fmt.Errorf("auth: %w", err))
 	}
-	if cfg.Executor.Workflows == "" {
-		cfg.Executor.Workflows = filepath.Join(o.DataDir, "workflows")
-		if err := os.MkdirAll(cfg.Executor.Workflows, 0o700); err != nil {
-			return nil, errs.New(errs.InvalidArgument, "DATA_DIR_UNUSABLE", "cannot make the folder of workflows: %v", err).With(err)
-		}
-	}
 	if err := d.assemble(ctx, cfg, web.lis, rpc.lis, pages.lis); err != nil {
 		return nil, err
 	}

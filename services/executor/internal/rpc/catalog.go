@@ -104,10 +104,23 @@ func (c *Catalog) Version(ctx context.Context, namespace, ref string) (*workgrap
 	return graphpb.FromProto(r.GetGraph())
 }
 
+// checkNamed refuses a start with both a graph and a workflow, or with none.
+func checkNamed(req *executorv1.StartRunRequest) error {
+	const reason = "REQUEST_INVALID"
+	switch {
+	case req.GetGraph() == nil && req.GetWorkflow() == "":
+		return errs.New(errs.InvalidArgument, reason, "there is nothing to start").Violate("graph", reason, "is needed, or else workflow").
+			Hint("give a graph, or name a workflow of the catalog")
+	case req.GetGraph() != nil && req.GetWorkflow() != "":
+		return errs.New(errs.InvalidArgument, reason, "graph and workflow are both given").Violate("workflow", reason, "takes the place of graph").Hint("give one of them")
+	}
+	return nil
+}
+
 // named puts the graph of the workflow that a start names into it, and returns the version.
 func (s *Server) named(ctx context.Context, req *executorv1.StartRunRequest) (version string, err error) {
-	if req.GetWorkflow() == "" {
-		return "", nil
+	if err := checkNamed(req); err != nil || req.GetWorkflow() == "" {
+		return "", err
 	}
 	if s.catalog == nil {
 		return "", errs.New(errs.FailedPrecondition, reasonNoCatalog, "this executor reaches no registry, so it knows no workflows by name").

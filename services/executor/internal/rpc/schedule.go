@@ -88,9 +88,9 @@ func (s Scheduled) Exists(ctx context.Context, namespace, runID string) (bool, e
 func (s Scheduled) check(ctx context.Context, req *executorv1.StartRunRequest) error {
 	if req.GetWorkflow() != "" {
 		req = proto.CloneOf(req) // what is kept names the workflow, which is looked up at each start
-		if _, err := s.named(ctx, req); err != nil {
-			return err
-		}
+	}
+	if _, err := s.named(ctx, req); err != nil {
+		return err
 	}
 	leave, err := s.enter(ctx, 0, req, req.GetGraph())
 	if err != nil {

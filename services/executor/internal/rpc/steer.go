@@ -137,6 +137,10 @@ func (s *Server) SignalWithStart(ctx context.Context, req *executorv1.SignalWith
 	if err != nil {
 		return nil, err
 	}
+	version, err := s.named(ctx, req.GetStart())
+	if err != nil {
+		return nil, err
+	}
 	leave, err := s.enter(ctx, 0, req, req.GetStart().GetGraph())
 	if err != nil {
 		return nil, err
@@ -147,7 +151,7 @@ func (s *Server) SignalWithStart(ctx context.Context, req *executorv1.SignalWith
 		return nil, err
 	}
 	req.Start = nil // as in start
-	start.Request = once
+	start.Request, start.Lineage.Workflow = once, version
 	id, _, err := s.engine.SignalWithStart(ctx, start, command.Signal{Name: req.GetName(), Payload: payload})
 	if err != nil {
 		return nil, graphFaults(err)

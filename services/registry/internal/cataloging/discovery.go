@@ -27,7 +27,8 @@ type indexes struct {
 
 // index is the index of one namespace, as of a change.
 type index struct {
-	mu       sync.Mutex
+	// turn holds a value while the index is refreshed.
+	turn     chan struct{}
 	change   int64
 	revision map[string]int64 // of the workflows in found
 	found    discover.Index
@@ -41,7 +42,7 @@ func (x *indexes) get(namespace string) *index {
 	}
 	i, ok := x.of.Get(namespace)
 	if !ok {
-		i = &index{revision: map[string]int64{}}
+		i = &index{turn: make(chan struct{}, 1), revision: map[string]int64{}}
 		x.of.Put(namespace, i, 1)
 	}
 	return i
@@ -59,8 +60,12 @@ func (x *indexes) weigh(namespace string, i *index) {
 // refresh reads what has changed since the index was read last. What was read before ctx ended is not read
 // again.
 func (i *index) refresh(ctx context.Context, c *Catalog, namespace string) error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
+	select {
+	case i.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-i.turn }()
 	for {
 		rows, err := view(ctx, c, namespace, func(ctx context.Context, r store.Reader) ([]catalog.Workflow, error) {
 			return r.ChangedWorkflows(ctx, namespace, i.change, changesRead)

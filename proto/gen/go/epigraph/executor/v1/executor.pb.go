@@ -89,7 +89,7 @@ func (ConflictPolicy) EnumDescriptor() ([]byte, []int) {
 // StartRunRequest says what is to run, for whom, and with what.
 type StartRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The graph.
+	// The graph; or else workflow.
 	Graph *v1.Graph `protobuf:"bytes,1,opt,name=graph,proto3" json:"graph,omitempty"`
 	// Positional input of the start nodes.
 	Args []*v1.Payload `protobuf:"bytes,2,rep,name=args,proto3" json:"args,omitempty"`
@@ -3871,7 +3871,7 @@ var File_epigraph_executor_v1_executor_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\n" +
-	"#epigraph/executor/v1/executor.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a epigraph/executor/v1/event.proto\x1a\"epigraph/executor/v1/explain.proto\x1a$epigraph/executor/v1/interrupt.proto\x1a\x1eepigraph/executor/v1/run.proto\x1a!epigraph/executor/v1/thread.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdb\v\n" +
+	"#epigraph/executor/v1/executor.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a epigraph/executor/v1/event.proto\x1a\"epigraph/executor/v1/explain.proto\x1a$epigraph/executor/v1/interrupt.proto\x1a\x1eepigraph/executor/v1/run.proto\x1a!epigraph/executor/v1/thread.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc1\v\n" +
 	"\x0fStartRunRequest\x12.\n" +
 	"\x05graph\x18\x01 \x01(\v2\x18.epigraph.graph.v1.GraphR\x05graph\x129\n" +
 	"\x04args\x18\x02 \x03(\v2\x1a.epigraph.graph.v1.PayloadB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x04args\x12X\n" +
@@ -3907,9 +3907,7 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:\x18\xbaH\x15\"\x13\n" +
-	"\x05graph\n" +
-	"\bworkflow\x10\x01\"\x84\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x84\x01\n" +
 	"\x14ValidateGraphRequest\x126\n" +
 	"\x05graph\x18\x01 \x01(\v2\x18.epigraph.graph.v1.GraphB\x06\xbaH\x03\xc8\x01\x01R\x05graph\x124\n" +
 	"\x05input\x18\x02 \x01(\v2\x1e.epigraph.executor.v1.RunInputR\x05input\"\xee\x01\n" +
