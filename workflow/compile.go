@@ -49,7 +49,7 @@ func (c *compiler) compile() {
 
 func newCompiler(t *teller, d *Definition) *compiler {
 	return &compiler{teller: t, d: d, g: &workgraph.Graph{}, steps: map[string]*Step{}, place: map[string]int{}, claims: map[string][]end{}, number: map[string]int{}, home: map[string]int{},
-		homes: []int{-1}, exprs: map[string]error{}, teamed: map[string]bool{}, loop: map[string]*Step{}, inMap: map[string]*Step{}, keys: map[string]StateKey{}, reads: map[string]*reader{}, in: map[string][]end{}}
+		homes: []int{-1}, exprs: map[string]error{}, teamed: map[string]bool{}, inner: map[*Definition]*workgraph.Graph{}, loop: map[string]*Step{}, inMap: map[string]*Step{}, keys: map[string]StateKey{}, reads: map[string]*reader{}, in: map[string][]end{}}
 }
 
 // begin puts the node that every run begins with.
@@ -127,6 +127,8 @@ type compiler struct {
 	handing handing
 	// exprs are the expressions that were compiled.
 	exprs map[string]error
+	// inner are the workflows within this one that were compiled, nil for one with faults.
+	inner map[*Definition]*workgraph.Graph
 	// teamed are the agents that belong to a team.
 	teamed   map[string]bool
 	warnings Faults

@@ -87,7 +87,7 @@ func (b Budget) NanoUSD() *int64 {
 }
 
 // maxName bounds names and ids of a definition, in bytes, and maxSteps its steps.
-const maxName, maxSteps = 200, 10_000
+const maxName, maxSteps, maxAgents = 200, 10_000, 1_000
 
 const idHint = "use letters, digits and _, 64 at most, not beginning with a digit"
 
@@ -126,7 +126,12 @@ func (t *teller) definition(v *value) *Definition {
 	t.triggers(o)
 	d.Model = o.model()
 	d.State = t.state(o)
-	for _, e := range o.entries("agents") {
+	agents := o.entries("agents")
+	if len(agents) > maxAgents {
+		t.at(agents[maxAgents].value, "TOO_LARGE", "move some into workflows of their own", "a workflow may have %d agents", maxAgents)
+		agents = agents[:maxAgents]
+	}
+	for _, e := range agents {
 		d.Agents = append(d.Agents, t.agent(e))
 	}
 	if whole := t.team(o); whole != nil {
@@ -245,6 +250,13 @@ var platformTools = map[string]string{
 	"scheduler_tools":   "schedules are made by `epigraph schedules`",
 	"system_health":     "use {actor: http, with: {url: …}} on what is to be looked at",
 	"get_totp_code":     "credentials stay out of workflows: use a tool of the configuration, tool/NAME",
+}
+
+// isPlatformTool reports whether other platforms have a tool of this name.
+func isPlatformTool(name string) bool {
+	name = strings.TrimSpace(name)
+	_, refused := platformTools[name]
+	return refused || slices.Contains([]string{"memory_read", "memory_write", "whoami"}, name)
 }
 
 // platformTool gives a tool that other platforms have the actor that does it here. It is false for one

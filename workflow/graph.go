@@ -76,6 +76,9 @@ func (b *teamBody) chain(t *teller, v *value, names []*value) {
 
 // add adds a transition that stands at a place.
 func (b *teamBody) add(v *value, e team.Transition) {
+	if len(b.t.Transitions) > team.MaxTransitions {
+		return // package team tells that there are too many
+	}
 	b.put(fmt.Sprintf("transitions[%d]", len(b.t.Transitions)), v)
 	b.mention(e.From)
 	if e.To != team.Previous {
@@ -116,7 +119,7 @@ func (b *teamBody) transition(t *teller, v *value) {
 	group := o.line("group", maxName)
 	join := o.word("join", "", "any", "all")
 	o.done()
-	if len(from)*len(to) > team.MaxTransitions {
+	if len(from)*len(to)+len(b.t.Transitions) > team.MaxTransitions {
 		t.at(v, "TOO_LARGE", "", "this is more than %d transitions", team.MaxTransitions)
 		return
 	}
@@ -219,8 +222,12 @@ func (b *teamBody) handoffs(t *teller, o *object) {
 			e := &v.entries[i]
 			h := handoff{from: e.key, at: e.value}
 			in := &object{t: t, v: v, what: "`handoffs`"}
-			for _, name := range in.texts(e.key) {
+			for _, name := range o.few("handoffs", in.texts(e.key)) {
 				h.to = append(h.to, strings.TrimSpace(name.text))
+			}
+			if len(b.hands) == team.MaxMembers {
+				t.at(e.value, "TOO_LARGE", "make teams of teams", "a team may have %d members", team.MaxMembers)
+				return
 			}
 			if len(h.to) == 0 {
 				t.at(e.value, "EMPTY", "name agents, or leave it out", "%q hands over to nobody", clip(e.key))
@@ -237,18 +244,31 @@ func (b *teamBody) handoffs(t *teller, o *object) {
 
 // handOver adds the transitions of handoffs, once the agents of the definition are known.
 func (b *teamBody) handOver(c *compiler) {
+	if len(c.d.Agents) > team.MaxMembers && (b.anyHandoff || len(b.hands) > 0) {
+		c.at(b.places["transitions"], "TOO_LARGE", "make teams of teams", "a team may have %d members, there are %d agents", team.MaxMembers, len(c.d.Agents))
+		b.hands = nil
+		return
+	}
 	if b.anyHandoff {
 		v := b.places["transitions"]
-		for i := range c.d.Agents {
-			if from := &c.d.Agents[i]; from.Name != b.otherwise {
-				h := handoff{from: from.Name, at: v}
-				for k := range c.d.Agents {
-					if to := c.d.Agents[k].Name; to != from.Name && to != b.otherwise {
-						h.to = append(h.to, to)
-					}
-				}
-				b.hands = append(b.hands, h)
+		var among []string
+		for _, name := range b.named {
+			among = append(among, strings.TrimSpace(name.text))
+		}
+		for i := 0; i < len(c.d.Agents) && len(b.named) == 0; i++ {
+			among = append(among, c.d.Agents[i].Name)
+		}
+		for _, from := range among {
+			if from == b.otherwise {
+				continue
 			}
+			h := handoff{from: from, at: v}
+			for _, to := range among {
+				if to != from && to != b.otherwise {
+					h.to = append(h.to, to)
+				}
+			}
+			b.hands = append(b.hands, h)
 		}
 	}
 	if len(b.hands) == 0 {
@@ -257,7 +277,7 @@ func (b *teamBody) handOver(c *compiler) {
 	var speakers []string // in the order in which they are named
 	for _, h := range b.hands {
 		for _, name := range append([]string{h.from}, h.to...) {
-			if !slices.Contains(speakers, name) && !b.t.Stop.HandsTo(name) {
+			if !slices.Contains(speakers, name) && (c.agent(name) != nil || !b.t.Stop.HandsTo(name)) {
 				speakers = append(speakers, name)
 			}
 		}
@@ -346,8 +366,11 @@ func (t *teller) readStop(v *value) *team.Stop {
 			return
 		}
 		var s team.Stop
+		before := len(t.faults)
 		if set(&s) {
 			parts = append(parts, s)
+		} else if len(t.faults) == before {
+			t.at(o.v.get(key), "EMPTY", "leave it out", "`%s` says nothing", key)
 		}
 	}
 	const most = 1 << 40
@@ -361,14 +384,20 @@ func (t *teller) readStop(v *value) *team.Stop {
 	count("max_turns", func(s *team.Stop) *int { return &s.MaxTurns })
 	add("timeout", func(s *team.Stop) bool {
 		d, ok := o.duration("timeout")
-		s.Timeout = workgraph.Duration(d)
+		if s.Timeout = workgraph.Duration(d); ok && d == 0 {
+			t.at(v.get("timeout"), "OUT_OF_RANGE", "", "`timeout` is above 0")
+		}
 		return ok && d > 0
 	})
 	add("tokens", func(s *team.Stop) bool { s.Tokens = int64(o.whole("tokens", 1, most, 0)); return s.Tokens > 0 })
 	add("usd", func(s *team.Stop) bool {
 		usd, ok := o.amount("usd")
-		s.NanoUSD = int64(usd * 1e9)
-		return ok && s.NanoUSD > 0
+		if ok && (usd < 1e-9 || usd > 1e9) {
+			t.at(v.get("usd"), "OUT_OF_RANGE", "", "`usd` is from 0.000000001 to 1000000000")
+			return false
+		}
+		s.NanoUSD = *Budget{USD: &usd}.NanoUSD()
+		return ok
 	})
 	limits := len(parts)
 	froms := o.texts("from")

@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"encoding/json"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -81,6 +82,9 @@ func (t *teller) inline(o *object, what string) *value {
 	return v
 }
 
+// handed is what the inputs of a map's runs are called.
+var handed = regexp.MustCompile(`^given_[0-9]+$`)
+
 // as is the name of an item.
 func (t *teller) as(o *object) string {
 	name := o.line("as", maxName)
@@ -89,7 +93,7 @@ func (t *teller) as(o *object) string {
 		return itemID
 	case !idPattern.MatchString(name):
 		t.at(o.v.get("as"), "BAD_ID", idHint, "%q cannot be the name of an item", clip(name))
-	case name != itemID && reserved[name] || name == "index":
+	case name != itemID && reserved[name] || name == "index" || handed.MatchString(name):
 		t.at(o.v.get("as"), "BAD_ID", "choose another", "%q cannot be the name of an item: it has a meaning of its own", name)
 	}
 	return name

@@ -71,7 +71,7 @@ func (c *compiler) eachItem(s *Step, b *mapBody, in []end) []end {
 // around it becomes an argument of the node that makes its inputs.
 func (c *compiler) child(s *Step, b *mapBody, n *workgraph.Node, pseudo *Step) *workgraph.Graph {
 	sub := newCompiler(c.teller, c.d)
-	sub.teamed = c.teamed
+	sub.teamed, sub.inner = c.teamed, c.inner
 	sub.g.Name = s.ID
 	sub.above, sub.of, sub.as = c, s, b.as
 	sub.exprs, sub.bytes = c.exprs, c.bytes

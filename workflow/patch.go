@@ -384,11 +384,11 @@ func (p *patcher) updateTrigger(o *object) {
 	p.root.put(key, to, topKeys)
 }
 
-// toolOf is the tool that a patch gives: the name of an actor, or keys and values. The actor may be
-// given as `type`, with its arguments beside it.
+// toolOf is the tool that a patch gives: the name of an actor, or keys and values. The actor may be given as
+// `type` with its arguments beside it, unless it is a tool that other platforms have, which Read knows.
 func (p *patcher) toolOf(o *object) *value {
 	v := o.must("tool", "tool_type")
-	if v == nil || v.kind != mapping || v.get("type") == nil || v.get("actor") != nil {
+	if v == nil || v.kind != mapping || v.get("type") == nil || v.get("actor") != nil || isPlatformTool(v.get("type").text) {
 		return v
 	}
 	out := &value{kind: mapping, at: v.at}
@@ -479,8 +479,11 @@ func (p *patcher) removeTool(o *object) {
 // toolNames are the actor of a tool, and what the model calls it.
 func toolNames(v *value) (actor, name string) {
 	actor = v.text
-	if in := v.get("actor"); in != nil {
-		actor = in.text
+	for _, key := range []string{"actor", "type"} {
+		if in := v.get(key); in != nil {
+			actor = in.text
+			break
+		}
 	}
 	actor = strings.TrimSpace(actor)
 	if in := v.get("name"); in != nil {

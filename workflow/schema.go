@@ -24,6 +24,9 @@ func Schema() []byte {
 			top["a workflow"] = append(top["a workflow"], key)
 		}
 	}
+	for _, when := range []string{`"while": {"all": [{}]}`, `"until": {"field": "x"}`} { // a loop reads one of its forms
+		s.note(s.asked(`{"name": "x", "steps": [{"type": "loop", `+when+`, "body": []}]}`), "loop")
+	}
 	steps := map[string][]string{}
 	for _, name := range typeNames() {
 		asked := s.step(name)
@@ -270,6 +273,8 @@ func (s schemaWriter) shapeOfTeam(of, key string) shape {
 		return shape{"anyOf": []any{shape{"type": []string{"string", "null"}}, shape{"$ref": "#"}}}
 	case "agent.on_error":
 		return shape{"enum": []string{"fail", "tell"}}
+	case "agent.set":
+		return shape{"type": "object"}
 	case "agent.human", "choose.repeat":
 		return shape{"type": "boolean"}
 	case "graph.transitions":
@@ -331,6 +336,6 @@ var about = map[string]string{
 	"transitions": "`a -> b -> c`, or {from, to, when, join}.", "loops": "{between: [a, b], while: …}: both speak in turn for as long as the condition holds.", "choose": "A model chooses who speaks.",
 	"handoffs": "Who may hand over to whom, or `any`.", "otherwise": "Who speaks if nobody is handed over to: again, end, or a name.", "when": "A condition on what was said: an expression, else, or {text, handoff, expr, any, all, not}.",
 	"batch_size": "How many messages call the agent: 1 without it.", "ttl": "How long a message waits to be heard.", "thread": "A name; agents with the same one share a thread.", "human": "A person is asked.",
-	"agent.workflow": "NAME@VERSION, or a workflow as keys and values.", "agent.on_error": "What a failure means: fail, or tell the others.", "signal.set": "Keys of the state that are set; {{ ARGUMENT }} is what the model gives.",
+	"agent.workflow": "NAME@VERSION, or a workflow as keys and values.", "agent.on_error": "What a failure means: fail, or tell the others.", "agent.task": "An expression over result and state that gives what it is told, in place of what it hears.", "agent.set": "Keys of the state that are set when it has answered.", "signal.set": "Keys of the state that are set; {{ ARGUMENT }} is what the model gives.",
 	"choices": "What can be answered.", "answer_within": "How long an answer is waited for.",
 }

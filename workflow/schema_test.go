@@ -97,7 +97,7 @@ func TestSchemaRefuses(t *testing.T) {
 				tell := &teller{}
 				if tell.definition(root); len(tell.faults) > 0 && tell.faults[0].Code == "UNKNOWN_KEY" {
 					places[tell.faults[0].Message] = true
-					require.Error(t, checked(t, s, root), "%s", root.json())
+					require.Error(t, checked(t, s, root), "%s: %s", tell.faults[0], root.json())
 				}
 				v.entries = v.entries[:len(v.entries)-1]
 			}

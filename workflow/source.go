@@ -162,11 +162,21 @@ func readSource(t *teller, src []byte) *value {
 	switch {
 	case v == nil || len(t.faults) > 0:
 		return nil
+	case v.nul():
+		return fault("NOT_TEXT", "take it out", "a text in the definition has the character U+0000")
 	case v.kind != mapping:
 		t.at(v, "NOT_A_WORKFLOW", "begin with `name:` and `steps:`", "a workflow is keys and values, not %s", v.kind)
 		return nil
 	}
 	return v
+}
+
+// nul reports whether a text or a key has the character U+0000, which databases do not take.
+func (v *value) nul() bool {
+	if strings.IndexByte(v.text, 0) >= 0 || slices.ContainsFunc(v.items, (*value).nul) {
+		return true
+	}
+	return slices.ContainsFunc(v.entries, func(e entry) bool { return strings.IndexByte(e.key, 0) >= 0 || e.value.nul() })
 }
 
 // sourceReader makes values, within bounds.

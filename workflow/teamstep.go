@@ -107,11 +107,17 @@ type member struct {
 	workflow string
 	inner    *Definition
 	tells    bool
+	// task is an expression that gives what it is told, and sets are keys of the state that its answer sets.
+	task string
+	sets map[string]json.RawMessage
 }
 
 // member reads what an agent says of itself for teams.
 func (t *teller) member(o *object, a *Agent) {
-	m := &member{kind: team.Agent, thread: o.line("thread", maxName)}
+	m := &member{kind: team.Agent, thread: o.line("thread", maxName), task: o.text("task"), sets: o.named("set")}
+	if set := o.v.get("set"); set != nil {
+		t.unfilled(set)
+	}
 	forms := 0
 	if v := o.value("actor"); v != nil && t.is(v, text) {
 		forms++
@@ -154,6 +160,9 @@ func (t *teller) member(o *object, a *Agent) {
 			}
 			m.with[key] = given.json()
 		}
+	}
+	if m.thread != "" && m.kind != team.Agent {
+		t.at(o.v.get("thread"), "FIELD_NOT_USED", "leave it out", "only an agent works on a thread")
 	}
 	m.tells = o.word("on_error", "fail", "fail", "tell") == "tell"
 	if forms > 1 {
@@ -300,7 +309,7 @@ func (c *compiler) agent(name string) *Agent {
 // memberOf makes a member of an agent.
 func (b *teamBody) memberOf(c *compiler, a *Agent) team.Member {
 	said := a.member
-	m := team.Member{Name: a.Name, Description: a.Description, Kind: said.kind, Actor: said.actor, Named: said.with, Thread: said.thread, Tells: said.tells}
+	m := team.Member{Name: a.Name, Description: a.Description, Kind: said.kind, Actor: said.actor, Named: said.with, Thread: said.thread, Tells: said.tells, Task: said.task, Sets: said.sets}
 	if m.Description == "" {
 		m.Description = clip(a.Instructions)
 	}
@@ -402,20 +411,25 @@ func (d *Definition) only() (*teamBody, bool) {
 
 // nested compiles a workflow within another one. Nil if it has faults, which are told.
 func (c *compiler) nested(d *Definition) *workgraph.Graph {
+	if g, ok := c.inner[d]; ok {
+		return g
+	}
 	before := len(c.faults)
 	in := newCompiler(c.teller, d)
+	in.inner, in.bytes = c.inner, c.bytes
 	in.compile()
 	c.warnings = append(c.warnings, in.warnings...)
-	if c.bytes += in.bytes; len(c.faults) > before {
-		return nil
+	c.bytes, c.tooLarge = in.bytes, c.tooLarge || in.tooLarge
+	if c.inner[d] = in.g; len(c.faults) > before {
+		c.inner[d] = nil
 	}
-	return in.g
+	return c.inner[d]
 }
 
 // onlyInTeams reports whether the agent says something that means nothing in a step of its own.
 func (a *Agent) onlyInTeams() bool {
 	m := a.member
-	return len(a.signals) > 0 || m != nil && (m.kind != team.Agent || m.actor != "" || m.thread != "" || m.tells)
+	return len(a.signals) > 0 || m != nil && (m.kind != team.Agent || m.actor != "" || m.thread != "" || m.tells || m.task != "" || m.sets != nil)
 }
 
 // unusedMembers tells of agents that are for teams, where no team has them.

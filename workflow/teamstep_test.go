@@ -2,6 +2,7 @@ package workflow_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -197,6 +198,9 @@ func TestTeamsRefused(t *testing.T) {
 		"HandoffToNobody":     {"graph: {handoffs: {a: d}, otherwise: end}", `there is no agent "d"`},
 		"OtherwiseAlone":      {"graph: {transitions: [\"a -> b\"], otherwise: end}", "nobody is handed over to"},
 		"HumanKeysElsewhere":  {"agents: {a: {instructions: x, choices: [y]}}\ngraph: [a]", "is for somebody who is asked"},
+		"NoMoney":             {"graph: [a, b]\nstop: {usd: 0}", "`usd` is from"},
+		"EmptyStop":           {"graph: [a, b]\nstop: {text: \"\", any: []}", "says nothing"},
+		"ThreadOfAPerson":     {"agents: {a: {human: true, thread: t}}\ngraph: [a]", "only an agent works on a thread"},
 		"InstructionsOfActor": {"agents: {a: {actor: x, instructions: y}}\ngraph: [a]", "is for an agent that is defined here"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -222,4 +226,43 @@ func TestTeamsRefused(t *testing.T) {
 			require.Contains(t, all.String(), c.says)
 		})
 	}
+}
+
+// A short text must not make a large team.
+func TestTeamsBounded(t *testing.T) {
+	t.Parallel()
+	agents := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			b.WriteString(fmt.Sprintf("a%d: {}, ", i))
+		}
+		return "name: x\nagents: {" + strings.TrimSuffix(b.String(), ", ") + "}\n"
+	}
+	for name, c := range map[string]struct{ src, says string }{
+		"HandoffsOfMany":   {agents(500) + "graph: {handoffs: any}\nstop: {max_turns: 2}", "a team may have 64 members"},
+		"TooManyAgents":    {agents(20_000) + "graph: {handoffs: any}", "a workflow may have 1000 agents"},
+		"ManyTransitions":  {agents(64) + "graph: {transitions: [" + strings.TrimSuffix(strings.Repeat("{from: ["+names(64)+"], to: ["+names(64)+"]}, ", 50), ", ") + "]}", "more than 4096 transitions"},
+		"SwarmsMayBeLarge": {agents(60) + "graph: {handoffs: any}\nstop: {max_turns: 2}", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d, faults := workflow.Read([]byte(c.src))
+			if d != nil {
+				_, faults = workflow.Compile(d)
+			}
+			if c.says == "" {
+				require.Empty(t, faults)
+				return
+			}
+			require.ErrorContains(t, faults, c.says)
+		})
+	}
+}
+
+func names(n int) string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = fmt.Sprintf("a%d", i)
+	}
+	return strings.Join(out, ", ")
 }

@@ -45,6 +45,13 @@ func (d *Definition) Uses() Uses {
 // of adds what an agent or a step uses.
 func (u *Uses) of(v *value) {
 	u.Tools = named(u.Tools, v.get("tools"), "actor")
+	if tools := v.get("tools"); tools != nil {
+		for _, tool := range tools.items {
+			if tool.kind == mapping {
+				u.Tools = named(u.Tools, tool.get("type"), "")
+			}
+		}
+	}
 	u.Tools = named(u.Tools, v.get("actor"), "")
 	u.model(v)
 	if below := v.get("subagents"); below != nil {

@@ -88,7 +88,7 @@ func TestEveryStep(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(raw), &shown), "%s", raw)
 	require.Equal(t, "RUN_STATE_COMPLETED", shown.State)
 	require.JSONEq(t, `{
-		"said": "Dear friend.", "planned": "Planned: Dear friend.", "user": null, "way": "poured", "rounds": 3, "length": 3, "sub": 6,
+		"said": "Dear friend.", "planned": "Planned: Dear friend.", "user": null, "way": "poured", "rounds": 3, "length": 3, "sub": 6, "chat": "Dear friend.",
 		"notes": ["drink", "0: tea", "1: milk", "2: a"],
 		"checked": [{"check": null}, {"check": "right"}, {"check": null}],
 		"beside": ["TEA (drinks)", "MILK (drinks)", "A (drinks)"], "doubled": [2, 4], "long": [{"word": "milk", "long": true}]

@@ -65,9 +65,10 @@ func TestDev(t *testing.T) {
 	require.Contains(t, second.output(), "DATA_DIR_IN_USE")
 	require.Contains(t, second.output(), "--data")
 
-	// Graphs in its folder of workflows are run below others.
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "data", "workflows", "greet@1.json"),
-		[]byte(`{"nodes":[{"id":"say","actor":"template","named":{"text":"hello {{ named.who }}"}}]}`), 0o600))
+	// Workflows of its catalog are run below others.
+	status, body = s.do(t, request{path: "/v1/workflows", key: printed,
+		body: `{"source": "name: greet\ninputs: {who: {type: string}}\nsteps: [{type: transform, template: \"hello {{ inputs.who }}\"}]"}`})
+	require.Equal(t, http.StatusOK, status, string(body))
 	var parent run
 	s.ask(t, request{path: "/v1/runs", key: printed, body: `{"graph":{"nodes":[{"id":"d","actor":"spawn",
 		"named":{"ref":"workflow/greet@1","input":{"named":{"who":"ada"}}}}]}}`}, &parent)

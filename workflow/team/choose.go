@@ -31,12 +31,16 @@ func (r *Rules) choice(ctx context.Context, st *State, m *Message) (Move, error)
 		if json.Unmarshal(raw, &given) != nil {
 			return Move{}, fmt.Errorf("candidates are a list of names, not %s", clip(string(raw)))
 		}
+		among = among[:0]
 		for _, name := range given {
 			if r.member(name) == nil {
 				return Move{}, fmt.Errorf("candidates: there is no member %q", clip(name))
 			}
+			if !slices.Contains(among, name) {
+				among = append(among, name)
+			}
 		}
-		if among = given; len(among) == 0 {
+		if len(among) == 0 {
 			return r.move(st), nil // nobody can speak
 		}
 	}
@@ -51,12 +55,17 @@ func (r *Rules) choice(ctx context.Context, st *State, m *Message) (Move, error)
 }
 
 // Chosen is what comes of the answer of the model that chooses: somebody speaks, or it is asked again.
-// After too many bad answers the last speaker speaks again, or the first member.
-func (r *Rules) Chosen(st *State, answer string) (*State, Move, error) {
+// After too many bad answers the last speaker speaks again, or the first candidate. external says that
+// somebody asked the team to end.
+func (r *Rules) Chosen(st *State, answer string, external bool) (*State, Move, error) {
 	if st.Choosing == nil {
 		return nil, Move{}, fmt.Errorf("nobody was asked who speaks next")
 	}
 	st = st.clone()
+	if external {
+		st.Choosing, st.Over = nil, asked()
+		return st, Move{Over: st.Over}, nil
+	}
 	q := *st.Choosing
 	name, fault := r.named(st, &q, answer)
 	if fault == "" {
@@ -66,7 +75,11 @@ func (r *Rules) Chosen(st *State, answer string) (*State, Move, error) {
 	q.Feedback = append(slices.Clone(q.Feedback), Feedback{Answer: clipTo(answer, maxFeedback), Fault: fault})
 	if len(q.Feedback) >= cmp.Or(r.team.Choose.Attempts, 3) {
 		st.Choosing = nil
-		return st, r.called(st, []string{cmp.Or(st.Last, q.Among[0])}), nil
+		name := cmp.Or(st.Last, q.Among[0])
+		if r.team.Choose.Candidates != "" && !slices.Contains(q.Among, name) {
+			name = q.Among[0]
+		}
+		return st, r.called(st, []string{name}), nil
 	}
 	st.Choosing = &q
 	return st, Move{Ask: st.Choosing}, nil
@@ -77,6 +90,9 @@ const maxFeedback = 500
 
 // named is the one candidate that an answer names, or what is wrong with it.
 func (r *Rules) named(st *State, q *Question, answer string) (name, fault string) {
+	if exact := strings.TrimSpace(answer); slices.Contains(q.Among, exact) {
+		return exact, ""
+	}
 	var found []string
 	for i := range r.team.Members {
 		if name := r.team.Members[i].Name; mentions(answer, name) {

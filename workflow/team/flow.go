@@ -117,32 +117,21 @@ func (c *checker) reached(next func(string) []string, message, hint, code string
 	}
 }
 
-// cycles notes the transitions that close a cycle, in a walk in the declared order, and refuses cycles
-// that nothing ends.
+// cycles notes the transitions that close a cycle, in a walk in the declared order.
 func (c *checker) cycles() {
 	t := c.r.team
 	const under, done = 1, 2
 	mark := map[string]int{}
-	var path []int // the transitions that lead to where the walk stands
 	var walk func(name string)
 	walk = func(name string) {
 		mark[name] = under
 		for _, i := range c.r.out[name] {
-			to := t.Transitions[i].To
-			switch {
+			switch to := t.Transitions[i].To; {
 			case to == Previous:
-				for k := range t.Transitions { // it may be anybody who leads here
-					if e := &t.Transitions[k]; e.To == name && mark[e.From] == under {
-						c.endless(append(path, i), e.From)
-					}
-				}
 			case mark[to] == under:
 				c.r.closes[i] = true
-				c.endless(append(path, i), to)
 			case mark[to] == 0:
-				path = append(path, i)
 				walk(to)
-				path = path[:len(path)-1]
 			}
 		}
 		mark[name] = done
@@ -152,29 +141,57 @@ func (c *checker) cycles() {
 			walk(name)
 		}
 	}
+	if t.Stop == nil {
+		c.endless()
+	}
 }
 
-// endless refuses the cycle at the end of a path, back to a member, if no condition leaves it and
-// nothing else ends it.
-func (c *checker) endless(path []int, to string) {
+// endless refuses a cycle of transitions without conditions: nothing ends it.
+func (c *checker) endless() {
 	t := c.r.team
-	if t.Stop != nil {
-		return
+	const under, done = 1, 2
+	mark := map[string]int{}
+	var path []string
+	var walk func(name string) bool
+	// next are those who always speak after a member. The one before it may be anybody who leads to it.
+	next := func(name string) (out []string, at int) {
+		for _, i := range c.r.out[name] {
+			if e := &t.Transitions[i]; e.When == nil && e.To != Previous {
+				out, at = append(out, e.To), i
+			} else if e.When == nil {
+				for k := range t.Transitions {
+					if from := &t.Transitions[k]; from.To == name && from.When == nil {
+						out, at = append(out, from.From), i
+					}
+				}
+			}
+		}
+		return out, at
 	}
-	at := len(path) - 1
-	names := []string{to}
-	for ; at >= 0; at-- {
-		e := &t.Transitions[path[at]]
-		if e.When != nil {
+	walk = func(name string) bool {
+		mark[name] = under
+		path = append(path, name)
+		following, at := next(name)
+		for _, to := range following {
+			if mark[to] == under {
+				from := slices.Index(path, to)
+				c.fault("ENDLESS", fmt.Sprintf("transitions[%d]", at), "give one of its transitions a condition, or say by `stop` when it is over",
+					"the cycle %s has no end", strings.Join(append(slices.Clone(path[from:]), to), " -> "))
+				return true
+			}
+			if mark[to] == 0 && walk(to) {
+				return true
+			}
+		}
+		path = path[:len(path)-1]
+		mark[name] = done
+		return false
+	}
+	for i := range t.Members {
+		if name := t.Members[i].Name; mark[name] == 0 && walk(name) {
 			return
 		}
-		if names = append(names, e.From); e.From == to {
-			break
-		}
 	}
-	slices.Reverse(names)
-	c.fault("ENDLESS", fmt.Sprintf("transitions[%d]", path[len(path)-1]), "give one of its transitions a condition, or say by `stop` when it is over",
-		"the cycle %s has no end", strings.Join(names, " -> "))
 }
 
 // joins notes which transitions into a member wait for each other. Those that close a cycle never wait.

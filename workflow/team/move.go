@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 // ErrNoSpeaker is the error of Begin when the last speaker handed over to somebody who is no member.
@@ -24,9 +22,7 @@ const MaxState = 256 << 10
 // get their sequences. The state is not changed; the new one is returned.
 func (r *Rules) Begin(ctx context.Context, before *State, input []Message, now time.Time) (logged []Message, st *State, move Move, err error) {
 	st = before.clone()
-	if st.Began.IsZero() {
-		st.Values = r.initial()
-	}
+	r.adopt(st)
 	r.again(st)
 	st.Over, st.Choosing = nil, nil
 	st.Began, st.Turns, st.Messages, st.Fired, st.Raised = now, 0, 0, map[string]Stopped{}, map[string]int{}
@@ -49,13 +45,35 @@ func (r *Rules) Begin(ctx context.Context, before *State, input []Message, now t
 		st.Ready, st.Arrived = slices.Clone(r.starts), map[string][]int{}
 	}
 	w := &watch{st: st, delta: input, now: now}
-	if st.Over, err = r.stopped(ctx, w); err != nil || st.Over != nil {
-		return input, st, Move{Over: st.Over}, err
+	if st.Over = r.stopped(ctx, w); st.Over != nil {
+		return input, st, Move{Over: st.Over}, nil
 	}
 	if move, err = r.next(ctx, st, now, last(input)); move.Over == nil {
 		move.Pause = w.pause
 	}
 	return input, st, move, err
+}
+
+// adopt fits a state to the team, which may have changed since: what it says of others is dropped.
+func (r *Rules) adopt(st *State) {
+	stranger := func(name string) bool { return r.member(name) == nil }
+	st.Ready = slices.DeleteFunc(st.Ready, stranger)
+	st.Speaking = slices.DeleteFunc(st.Speaking, func(s Speaker) bool { return stranger(s.Name) })
+	maps.DeleteFunc(st.Queues, func(name string, _ []Queued) bool { return stranger(name) })
+	for key, parts := range st.Arrived {
+		if st.Arrived[key] = slices.DeleteFunc(slices.Clone(parts), func(i int) bool { return !slices.Contains(r.groups[key].parts, i) }); len(st.Arrived[key]) == 0 {
+			delete(st.Arrived, key)
+		}
+	}
+	for key, v := range r.initial() {
+		if _, ok := st.Values[key]; !ok {
+			st.Values[key] = v
+		}
+	}
+	maps.DeleteFunc(st.Values, func(key string, _ json.RawMessage) bool { _, ok := r.team.State[key]; return !ok })
+	if stranger(st.Last) {
+		st.Last = ""
+	}
 }
 
 // again takes back those who spoke when the run broke off.
@@ -93,25 +111,22 @@ func (r *Rules) Hear(ctx context.Context, spoke *State, answers []Message, used 
 		r.log(st, m, now)
 	}
 	for i := range answers {
-		if err := r.follow(ctx, st, &answers[i], before); err != nil {
-			return nil, nil, Move{}, err
-		}
+		r.follow(ctx, st, &answers[i], before)
+	}
+	if len(st.Ready) > 0 || r.team.driven() || r.team.Choose != nil {
+		st.Lost = "" // others go on
 	}
 	if len(answers) > 0 {
 		st.Before, st.Last = before, answers[len(answers)-1].From
 	}
 	st.Speaking = nil
-	w := &watch{st: st, delta: answers, used: used, now: now}
-	st.Over, err = r.stopped(ctx, w)
 	st.Turns++
-	if w.turns = true; st.Over == nil && err == nil {
-		st.Over, err = r.stopped(ctx, w)
+	w := &watch{st: st, delta: answers, used: used, now: now}
+	if st.Over = r.stopped(ctx, w); st.Over == nil && external {
+		st.Over = asked()
 	}
-	if st.Over == nil && external {
-		st.Over = &Stopped{Reason: External, Text: "The team was asked to end."}
-	}
-	if st.Over != nil || err != nil {
-		return answers, st, Move{Over: st.Over}, err
+	if st.Over != nil {
+		return answers, st, Move{Over: st.Over}, nil
 	}
 	move, err = r.next(ctx, st, now, last(answers))
 	if move.Over == nil {
@@ -123,6 +138,9 @@ func (r *Rules) Hear(ctx context.Context, spoke *State, answers []Message, used 
 	}
 	return answers, st, move, err
 }
+
+// asked is the end of a team that was asked to end.
+func asked() *Stopped { return &Stopped{Reason: External, Text: "The team was asked to end."} }
 
 // maxTurns is after how many turns the team pauses, 0 for never: where a limit ends it, that is enough.
 func (r *Rules) maxTurns() int {
@@ -169,9 +187,16 @@ func (r *Rules) signaled(st *State, m *Message) error {
 		}
 		m.To, m.Text = cmp.Or(s.Handoff, m.To), cmp.Or(m.Text, filled(s.Say, call.Arguments))
 		for _, key := range slices.Sorted(maps.Keys(s.Set)) {
+			// What a model gives may not fit; the team goes on, and everybody is told.
 			if err := r.set(st, key, filledValue(s.Set[key], call.Arguments)); err != nil {
-				return err
+				m.Text = strings.TrimSpace(m.Text + "\n(Not set: " + err.Error() + ".)")
 			}
+		}
+	}
+	of := r.member(m.From)
+	for _, key := range slices.Sorted(maps.Keys(of.Sets)) {
+		if err := r.set(st, key, of.Sets[key]); err != nil {
+			return err
 		}
 	}
 	if m.To != "" && m.To != AnyOne && r.member(m.To) == nil {
@@ -204,25 +229,18 @@ func (r *Rules) set(st *State, key string, update json.RawMessage) error {
 }
 
 // follow finds those who speak after a speaker.
-func (r *Rules) follow(ctx context.Context, st *State, m *Message, before string) error {
-	held := false
+func (r *Rules) follow(ctx context.Context, st *State, m *Message, before string) {
+	held := m.To != "" && m.To != AnyOne && r.member(m.To) == nil // nobody else goes on in the place of a stranger
 	var otherwise []int
 	for _, i := range r.out[m.From] {
-		e := &r.team.Transitions[i]
-		switch {
+		switch e := &r.team.Transitions[i]; {
 		case e.When == nil:
 			r.arrive(st, i, before)
 		case e.When.Else:
 			otherwise = append(otherwise, i)
-		default:
-			ok, err := r.holds(ctx, st, e.When, m)
-			if err != nil {
-				return fmt.Errorf("the transition from %q to %q: %w", e.From, e.To, err)
-			}
-			if ok {
-				held = true
-				r.arrive(st, i, before)
-			}
+		case r.holds(ctx, st, e.When, m):
+			held = true
+			r.arrive(st, i, before)
 		}
 	}
 	if !held {
@@ -230,7 +248,6 @@ func (r *Rules) follow(ctx context.Context, st *State, m *Message, before string
 			r.arrive(st, i, before)
 		}
 	}
-	return nil
 }
 
 // arrive notes that a transition was taken. Its target is ready if it waits for no other one.
@@ -255,29 +272,22 @@ func (r *Rules) arrive(st *State, i int, before string) {
 }
 
 // holds reports whether a condition holds for a message.
-func (r *Rules) holds(ctx context.Context, st *State, w *When, m *Message) (bool, error) {
+func (r *Rules) holds(ctx context.Context, st *State, w *When, m *Message) bool {
 	switch {
 	case w.Not != nil:
-		ok, err := r.holds(ctx, st, w.Not, m)
-		return !ok, err
+		return !r.holds(ctx, st, w.Not, m)
 	case w.Text != "":
-		return strings.Contains(m.Text, w.Text), nil
+		return strings.Contains(m.Text, w.Text)
 	case w.Handoff != "":
-		return m.To != "" && (w.Handoff == AnyOne || w.Handoff == m.To), nil
+		return m.To != "" && (w.Handoff == AnyOne || w.Handoff == m.To)
 	case w.Expr != "":
 		return r.truth(ctx, st, w.Expr, m, Used{})
 	}
-	for i := range w.Any {
-		if ok, err := r.holds(ctx, st, &w.Any[i], m); ok || err != nil {
-			return ok, err
-		}
+	one := func(w When) bool { return r.holds(ctx, st, &w, m) }
+	if len(w.Any) > 0 {
+		return slices.ContainsFunc(w.Any, one)
 	}
-	for i := range w.All {
-		if ok, err := r.holds(ctx, st, &w.All[i], m); !ok || err != nil {
-			return false, err
-		}
-	}
-	return len(w.All) > 0, nil
+	return len(w.All) > 0 && !slices.ContainsFunc(w.All, func(w When) bool { return !one(w) })
 }
 
 // eval evaluates an expression over a message and the state of the team.
@@ -315,20 +325,12 @@ func said(m *Message) map[string]any {
 	return out
 }
 
-// truth is the value of a condition. What is missing makes it false.
-func (r *Rules) truth(ctx context.Context, st *State, src string, m *Message, used Used) (bool, error) {
+// truth is the value of a condition. One that cannot be evaluated does not hold: what members say must not
+// break the team.
+func (r *Rules) truth(ctx context.Context, st *State, src string, m *Message, used Used) bool {
 	raw, err := r.eval(ctx, st, src, m, used)
-	if workgraph.Missing(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
 	var ok bool
-	if json.Unmarshal(raw, &ok) != nil {
-		return false, fmt.Errorf("the condition %q gives %s, which is neither true nor false", clip(src), clip(string(raw)))
-	}
-	return ok, nil
+	return err == nil && json.Unmarshal(raw, &ok) == nil && ok
 }
 
 // next is the move that follows, with those who speak taken off what is ready.
@@ -345,15 +347,48 @@ func (r *Rules) next(ctx context.Context, st *State, now time.Time, m *Message) 
 	return r.called(st, st.Ready), nil
 }
 
-// flush calls those who wait for transitions that cannot come any more, since nobody else speaks.
+// flush calls those who wait for transitions that cannot come any more, since nobody else speaks. Of those of
+// whom one leads to the other, the first one is called.
 func (r *Rules) flush(st *State) {
+	var waiting []string
 	for i := range r.team.Transitions {
-		key := r.groupOf(i)
-		if to := r.team.Transitions[i].To; len(st.Arrived[key]) > 0 && !slices.Contains(st.Ready, to) {
-			st.Ready = append(st.Ready, to)
+		if to := r.team.Transitions[i].To; len(st.Arrived[r.groupOf(i)]) > 0 && !slices.Contains(waiting, to) {
+			waiting = append(waiting, to)
 		}
-		delete(st.Arrived, key)
 	}
+	for _, to := range waiting {
+		later := slices.ContainsFunc(waiting, func(from string) bool { return from != to && r.leads(from, to) && !r.leads(to, from) })
+		if later {
+			continue
+		}
+		st.Ready = append(st.Ready, to)
+		for i := range r.team.Transitions {
+			if r.team.Transitions[i].To == to {
+				delete(st.Arrived, r.groupOf(i))
+			}
+		}
+	}
+}
+
+// leads reports whether transitions lead from a member to another one.
+func (r *Rules) leads(from, to string) bool {
+	seen := map[string]bool{}
+	todo := []string{from}
+	for len(todo) > 0 {
+		at := todo[len(todo)-1]
+		if todo = todo[:len(todo)-1]; seen[at] {
+			continue
+		}
+		seen[at] = true
+		for _, i := range r.out[at] {
+			next := r.team.Transitions[i].To
+			if next == to {
+				return true
+			}
+			todo = append(todo, next)
+		}
+	}
+	return false
 }
 
 // called is the move in which those speak who are ready. Of those who share a thread one speaks at a time.
@@ -480,6 +515,22 @@ func (r *Rules) Inbox(st *State, s *Speaker, log []Message, now time.Time) []Mes
 		out = append(out, *one)
 	}
 	return out
+}
+
+// Task is what a speaker is told in place of what it hears. ok is false if that is what it hears.
+func (r *Rules) Task(ctx context.Context, st *State, s *Speaker, inbox []Message) (text string, ok bool, err error) {
+	m := r.member(s.Name)
+	if m == nil || m.Task == "" {
+		return "", false, nil
+	}
+	raw, err := r.eval(ctx, st, m.Task, last(inbox), Used{})
+	if err != nil {
+		return "", false, fmt.Errorf("the task of %q: %w", s.Name, err)
+	}
+	if json.Unmarshal(raw, &text) != nil {
+		return "", false, fmt.Errorf("the task of %q is no text: %s", s.Name, clip(string(raw)))
+	}
+	return text, true, nil
 }
 
 // known reports whether a message is in the thread of a member by somebody who shares it.

@@ -51,7 +51,7 @@ func (f Fault) Error() string { return f.Where + ": " + f.Message }
 // Compile checks a team and makes it ready. Every fault is told; the rules are nil if one is no warning.
 func Compile(ctx context.Context, t *Team) (*Rules, []Fault) {
 	compile := func(src string) (*workgraph.Expr, error) { return workgraph.CompileExpr(ctx, src) }
-	c := &checker{compile: compile, r: &Rules{team: t, index: map[string]int{}, out: map[string][]int{}, groups: map[string]group{}, closes: map[int]bool{},
+	c := &checker{compile: compile, bad: map[string]error{}, r: &Rules{team: t, index: map[string]int{}, out: map[string][]int{}, groups: map[string]group{}, closes: map[int]bool{},
 		exprs: map[string]*workgraph.Expr{}, siblings: map[string][]string{}, routed: map[string][]*Route{}}}
 	c.members()
 	c.transitions()
@@ -77,6 +77,8 @@ type checker struct {
 	faults  []Fault
 	failed  bool
 	conds   int
+	// bad are the expressions that cannot be used.
+	bad map[string]error
 }
 
 func (c *checker) fault(code, where, hint, format string, args ...any) {
@@ -113,23 +115,36 @@ func (c *checker) members() {
 			c.fault("DUPLICATE_ID", where, "give one of them another name", "there is a member %q already", m.Name)
 		case m.Actor == "":
 			c.fault("MISSING_KEY", where, "name what is called", "the member has no actor")
+		case m.Kind != "" && m.Kind != Agent && m.Kind != Human && m.Kind != Workflow && m.Kind != Actor:
+			c.fault("UNKNOWN_WORD", where, "use AGENT, HUMAN, WORKFLOW or ACTOR", "there is no kind %q", clip(string(m.Kind)))
+		case m.Thread != "" && m.Kind != Agent:
+			c.fault("NO_EFFECT", where, "leave `thread` out", "only an agent works on a thread")
 		}
 		c.r.index[m.Name] = i
 		c.r.siblings[threadOf(m)] = append(c.r.siblings[threadOf(m)], m.Name)
 	}
 	for i := range t.Members {
 		m := &t.Members[i]
+		c.expr(m.Task, "members."+m.Name+".task")
+		for key := range m.Sets {
+			c.key(key, "members."+m.Name+".set")
+		}
 		for name, s := range m.Signals {
 			where := "members." + m.Name + ".signals." + name
 			if s.Handoff != "" && c.r.member(s.Handoff) == nil && !t.Stop.HandsTo(s.Handoff) {
 				c.fault("UNKNOWN_AGENT", where, "name a member, or let `stop` end the team at a handoff to it", "there is no member %q", clip(s.Handoff))
 			}
 			for key := range s.Set {
-				if _, ok := t.State[key]; !ok {
-					c.fault("UNKNOWN_STATE", where, "declare it in `state`", "the state has no key %q", clip(key))
-				}
+				c.key(key, where)
 			}
 		}
+	}
+}
+
+// key refuses a key that the state has not.
+func (c *checker) key(key, where string) {
+	if _, ok := c.r.team.State[key]; !ok {
+		c.fault("UNKNOWN_STATE", where, "declare it in `state`", "the state has no key %q", clip(key))
 	}
 }
 
@@ -222,7 +237,10 @@ func (c *checker) mixed(name string) {
 
 // when checks a condition. top says that it stands alone, so that it may be an else.
 func (c *checker) when(w *When, where string, deep int, top bool) {
-	if c.conds++; c.conds > maxConditions || deep > maxDepth {
+	if !top || w.Any != nil || w.All != nil || w.Not != nil || w.Expr != "" { // the others cost nothing
+		c.conds++
+	}
+	if c.conds > maxConditions || deep > maxDepth {
 		if c.conds == maxConditions+1 || deep == maxDepth+1 {
 			c.fault("TOO_LARGE", where, "", "a team may have %d conditions, %d within each other", maxConditions, maxDepth)
 		}
@@ -262,8 +280,12 @@ func (c *checker) expr(src, where string) {
 	if src == "" || c.r.exprs[src] != nil {
 		return
 	}
-	e, err := c.compile(src)
+	e, err := (*workgraph.Expr)(nil), c.bad[src]
+	if err == nil {
+		e, err = c.compile(src)
+	}
 	if err != nil {
+		c.bad[src] = err
 		c.fault("BAD_EXPRESSION", where, "", "the expression cannot be used: %v", err)
 		return
 	}

@@ -106,15 +106,13 @@ type watch struct {
 	delta []Message
 	used  Used
 	now   time.Time
-	// turns says that a turn was just counted: MaxTurns alone is looked at then, else all but it.
-	turns bool
 	pause string
 }
 
 // stopped is the end to which the messages lead, if they do. Else watch.pause may say why to pause.
-func (r *Rules) stopped(ctx context.Context, w *watch) (*Stopped, error) {
+func (r *Rules) stopped(ctx context.Context, w *watch) *Stopped {
 	if r.team.Stop == nil {
-		return nil, nil
+		return nil
 	}
 	return r.ends(ctx, w, r.team.Stop, "")
 }
@@ -127,39 +125,51 @@ func (s *Stop) limits() bool {
 }
 
 // ends is the end that a condition makes, or nil.
-func (r *Rules) ends(ctx context.Context, w *watch, s *Stop, path string) (*Stopped, error) {
+func (r *Rules) ends(ctx context.Context, w *watch, s *Stop, path string) *Stopped {
 	part := func(i int) string { return path + "." + strconv.Itoa(i) }
 	for i := range s.Any {
-		if over, err := r.ends(ctx, w, &s.Any[i], part(i)); over != nil || err != nil {
-			return over, err
+		if over := r.ends(ctx, w, &s.Any[i], part(i)); over != nil {
+			return over
 		}
 	}
-	if len(s.All) > 0 {
+	switch {
+	case len(s.All) > 0:
 		return r.endsAll(ctx, w, s, part)
+	case len(s.Any) > 0:
+		return nil
 	}
-	if len(s.Any) > 0 || w.turns != (s.MaxTurns > 0) {
-		return nil, nil
-	}
-	over, err := r.leaf(ctx, w, s, 1+w.st.Raised[path])
+	over := r.leaf(ctx, w, s, 1+w.st.Raised[path])
 	if over != nil && s.Pause {
-		w.st.Raised[path]++
+		w.st.Raised[path] = w.passed(s)
 		w.pause = PauseLimit
-		return nil, nil
+		return nil
 	}
-	return over, err
+	return over
+}
+
+// passed is how often a limit has been passed by now. It counts as many times more from now on.
+func (w *watch) passed(s *Stop) int {
+	switch {
+	case s.MaxMessages > 0:
+		return w.st.Messages / s.MaxMessages
+	case s.MaxTurns > 0:
+		return w.st.Turns / s.MaxTurns
+	case s.Timeout > 0:
+		return int(w.now.Sub(w.st.Began) / time.Duration(s.Timeout))
+	case s.Tokens > 0:
+		return int(w.used.Tokens / s.Tokens)
+	}
+	return int(w.used.NanoUSD / max(1, s.NanoUSD))
 }
 
 // endsAll is the end when each part has held at some time.
-func (r *Rules) endsAll(ctx context.Context, w *watch, s *Stop, part func(int) string) (*Stopped, error) {
+func (r *Rules) endsAll(ctx context.Context, w *watch, s *Stop, part func(int) string) *Stopped {
 	var reasons, texts []string
 	for i := range s.All {
 		path := part(i)
 		fired, ok := w.st.Fired[path]
 		if !ok {
-			over, err := r.ends(ctx, w, &s.All[i], path)
-			if err != nil {
-				return nil, err
-			}
+			over := r.ends(ctx, w, &s.All[i], path)
 			if over == nil {
 				continue
 			}
@@ -169,13 +179,13 @@ func (r *Rules) endsAll(ctx context.Context, w *watch, s *Stop, part func(int) s
 		reasons, texts = append(reasons, fired.Reason), append(texts, fired.Text)
 	}
 	if len(reasons) < len(s.All) {
-		return nil, nil
+		return nil
 	}
-	return &Stopped{Reason: strings.Join(reasons, "+"), Text: strings.Join(texts, ", ")}, nil
+	return &Stopped{Reason: strings.Join(reasons, "+"), Text: strings.Join(texts, ", ")}
 }
 
 // leaf is the end that a single condition makes. times is how often its limit counts.
-func (r *Rules) leaf(ctx context.Context, w *watch, s *Stop, times int) (*Stopped, error) {
+func (r *Rules) leaf(ctx context.Context, w *watch, s *Stop, times int) *Stopped {
 	end := func(reason, format string, args ...any) *Stopped {
 		return &Stopped{Reason: reason, Text: fmt.Sprintf(format, args...)}
 	}
@@ -183,52 +193,46 @@ func (r *Rules) leaf(ctx context.Context, w *watch, s *Stop, times int) (*Stoppe
 	switch {
 	case s.MaxMessages > 0:
 		if n := s.MaxMessages * times; st.Messages >= n {
-			return end(MaxMessages, "Maximum number of messages %d reached, current message count: %d", n, st.Messages), nil
+			return end(MaxMessages, "Maximum number of messages %d reached, current message count: %d", n, st.Messages)
 		}
 	case s.MaxTurns > 0:
 		if n := s.MaxTurns * times; st.Turns >= n {
-			return end(MaxTurns, "Maximum number of turns %d reached.", n), nil
+			return end(MaxTurns, "Maximum number of turns %d reached.", n)
 		}
 	case s.Timeout > 0:
 		if most := time.Duration(s.Timeout) * time.Duration(times); w.now.Sub(st.Began) >= most {
-			return end(Timeout, "The time of %s is over.", most), nil
+			return end(Timeout, "The time of %s is over.", most)
 		}
 	case s.Tokens > 0:
 		if n := s.Tokens * int64(times); w.used.Tokens >= n {
-			return end(Tokens, "%d tokens were used, the limit is %d.", w.used.Tokens, n), nil
+			return end(Tokens, "%d tokens were used, the limit is %d.", w.used.Tokens, n)
 		}
 	case s.NanoUSD > 0:
 		if n := s.NanoUSD * int64(times); w.used.NanoUSD >= n {
-			return end(Cost, "%.6f USD were spent, the limit is %.6f.", float64(w.used.NanoUSD)/1e9, float64(n)/1e9), nil
+			return end(Cost, "%.6f USD were spent, the limit is %.6f.", float64(w.used.NanoUSD)/1e9, float64(n)/1e9)
 		}
 	}
 	for i := range w.delta {
-		if over, err := r.saidBy(ctx, w, s, &w.delta[i], end); over != nil || err != nil {
-			return over, err
+		if over := r.saidBy(ctx, w, s, &w.delta[i], end); over != nil {
+			return over
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // saidBy is the end that a message makes.
-func (r *Rules) saidBy(ctx context.Context, w *watch, s *Stop, m *Message, end func(reason, format string, args ...any) *Stopped) (*Stopped, error) {
+func (r *Rules) saidBy(ctx context.Context, w *watch, s *Stop, m *Message, end func(reason, format string, args ...any) *Stopped) *Stopped {
 	switch {
 	case s.Text != "" && strings.Contains(m.Text, s.Text) && (len(s.Of) == 0 || slices.Contains(s.Of, m.From)):
-		return end(TextSaid, "Text '%s' mentioned", s.Text), nil
+		return end(TextSaid, "Text '%s' mentioned", s.Text)
 	case s.Handoff != "" && m.To != "" && (s.Handoff == AnyOne || s.Handoff == m.To):
-		return end(HandedOff, "Handoff to %s from %s detected.", m.To, m.From), nil
-	case s.Call != "" && slices.Contains(m.Calls, s.Call):
-		return end(Called, "Function '%s' was called.", s.Call), nil
+		return end(HandedOff, "Handoff to %s from %s detected.", m.To, m.From)
+	case s.Call != "" && (slices.Contains(m.Calls, s.Call) || slices.ContainsFunc(m.Signals, func(c Call) bool { return c.Name == s.Call })):
+		return end(Called, "Function '%s' was called.", s.Call)
 	case slices.Contains(s.Answered, m.From):
-		return end(Answered, "'%s' answered", m.From), nil
-	case s.Expr != "":
-		ok, err := r.truth(ctx, w.st, s.Expr, m, w.used)
-		if err != nil {
-			return nil, fmt.Errorf("the stop condition %q: %w", clip(s.Expr), err)
-		}
-		if ok {
-			return end(Expression, "%s", s.Expr), nil
-		}
+		return end(Answered, "'%s' answered", m.From)
+	case s.Expr != "" && r.truth(ctx, w.st, s.Expr, m, w.used):
+		return end(Expression, "%s", s.Expr)
 	}
-	return nil, nil
+	return nil
 }

@@ -70,6 +70,11 @@ type Member struct {
 	Any bool `json:"any,omitempty"`
 	// Signals say what becomes of those of its agent, by name.
 	Signals map[string]Signal `json:"signals,omitempty"`
+	// Task is a CEL expression over result, the last message that it hears, and state. Its text is what the
+	// member is told in place of what it hears.
+	Task string `json:"task,omitempty"`
+	// Sets are updates of the team's state that are made when the member has answered.
+	Sets map[string]json.RawMessage `json:"sets,omitempty"`
 	// Keeps says that a workflow goes on with its conversation when it is called again.
 	Keeps bool `json:"keeps,omitempty"`
 	// Tells says that a failure of the member is told as its answer and does not end the team.

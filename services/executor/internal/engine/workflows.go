@@ -26,7 +26,7 @@ func (e *Engine) workflow(ctx context.Context, namespace, ref string) (*workgrap
 	switch {
 	case err == nil:
 		return g, nil
-	case errs.Is(err, errs.Unavailable):
+	case !errs.Is(err, errs.NotFound) && !errs.Is(err, errs.InvalidArgument) && !errs.Is(err, errs.FailedPrecondition) && !errs.Is(err, errs.PermissionDenied):
 		return nil, workgraph.Errorf(workgraph.Retryable, errs.ReasonOf(err), "workflow %q cannot be read just now: %v", ref, errs.From(err).Message)
 	case errs.Is(err, errs.InvalidArgument):
 		return nil, workgraph.Errorf(workgraph.Permanent, ReasonWorkflowInvalid, "%v", errs.From(err).Message)

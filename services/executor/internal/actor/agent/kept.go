@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/standing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
@@ -107,8 +108,8 @@ func (in *instance) goOn(conv *conversation, agent string) error {
 	if err := k.check(); err != nil {
 		return err
 	}
-	if in.Thread != "" || conv.ThreadID == "" {
-		return actor.BadArguments("conversation: it names a thread, in place of thread_id")
+	if in.Thread != "" || !ids.Valid(thread.IDPrefix, conv.ThreadID) {
+		return actor.BadArguments("conversation: it names a thread by its id, in place of thread_id")
 	}
 	in.Thread, in.Create = conv.ThreadID, &createThread{Agent: agent, Lifetime: k.lifetime(), Maybe: true}
 	return nil

@@ -86,6 +86,8 @@ func guarded(actorName string) []string {
 		return []string{argUpstream, argPrevious}
 	case "facts":
 		return []string{"agent", argPrevious}
+	case "team":
+		return []string{"team", "input", "thread_id", "conversation", argPrevious}
 	}
 	return []string{argPrevious}
 }
@@ -182,8 +184,8 @@ func (p *policy) compile(ctx context.Context) {
 // check makes a complete action ready, or says why it cannot be done.
 func (a *action) check(ctx context.Context) error {
 	switch {
-	case strings.HasPrefix(a.Actor, loopPrefix):
-		return fmt.Errorf("%s is for the loop of an agent and no action", a.Actor)
+	case strings.HasPrefix(a.Actor, loopPrefix) || strings.HasPrefix(a.Actor, "team/"):
+		return fmt.Errorf("%s is for the loop of an agent or a team and no action", a.Actor)
 	case a.ShareThread != nil && !isAgent(a.Actor):
 		return fmt.Errorf("share_thread: %s is no agent", a.Actor)
 	case a.HandOver && !isAgent(a.Actor):

@@ -3,7 +3,6 @@ package team
 import (
 	"context"
 	"encoding/json"
-	"slices"
 	"time"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
@@ -26,7 +25,7 @@ func (l *loop) hear(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, 
 	var move team.Move
 	if p.Team.Choosing != nil {
 		u, _ := source(c, nodeChoose)
-		p.Team, move, err = rules.Chosen(p.Team, actor.AsText(actor.Result(u.Values)))
+		p.Team, move, err = rules.Chosen(p.Team, actor.AsText(actor.Result(u.Values)), c.Stopping)
 	} else {
 		logged, p.Team, move, err = rules.Hear(ctx, p.Team, answers(c, rules.Team(), p.Team), used(c), c.Stopping, time.Now().UTC())
 	}
@@ -98,7 +97,10 @@ func said(raw json.RawMessage, m *team.Member) team.Message {
 	}
 	out := team.Message{Text: *o.Text, To: o.Handoff, Calls: o.Calls}
 	for _, call := range o.Signals {
-		if m != nil && slices.ContainsFunc(keysOf(m.Signals), func(name string) bool { return name == call.Name }) {
+		if m == nil {
+			continue
+		}
+		if _, ok := m.Signals[call.Name]; ok {
 			out.Signals = append(out.Signals, call)
 		}
 	}
@@ -110,14 +112,6 @@ func said(raw json.RawMessage, m *team.Member) team.Message {
 
 // maxData bounds a value that is kept beside its text, in bytes.
 const maxData = 256 << 10
-
-func keysOf[V any](m map[string]V) []string {
-	out := make([]string, 0, len(m))
-	for k := range m {
-		out = append(out, k)
-	}
-	return out
-}
 
 // result is what a team gives.
 type result struct {

@@ -67,6 +67,9 @@ func graph(t *team.Team, own json.RawMessage) (*workgraph.Graph, error) {
 		speak(n.ID, m.Name, n, m.Tells)
 	}
 	if ch := t.Choose; ch != nil {
+		if strings.HasPrefix(ch.Actor, loopPrefix) || strings.HasPrefix(ch.Actor, "loop/") {
+			return nil, actor.BadArguments("choose: %s is for the loop of an agent or a team", ch.Actor)
+		}
 		n := workgraph.Node{ID: nodeChoose, Name: "choose the next speaker", Actor: ch.Actor, Named: ch.Named}
 		speak(nodeChoose, nodeChoose, n, false)
 	}
@@ -77,6 +80,12 @@ func graph(t *team.Team, own json.RawMessage) (*workgraph.Graph, error) {
 
 // memberNode is the node of a member, with the arguments that it always has.
 func memberNode(m *team.Member) (workgraph.Node, error) {
+	if strings.HasPrefix(m.Actor, loopPrefix) || strings.HasPrefix(m.Actor, "loop/") {
+		return workgraph.Node{}, actor.BadArguments("members.%s: %s is for the loop of an agent or a team and no member", m.Name, m.Actor)
+	}
+	if isAgent := m.Actor == actorAgent || strings.HasPrefix(m.Actor, actorAgent+"/"); isAgent != (m.Kind == team.Agent) {
+		return workgraph.Node{}, actor.BadArguments("members.%s: an agent has the kind AGENT, and nobody else has", m.Name)
+	}
 	n := workgraph.Node{ID: speakNode(m.Name), Name: m.Name, Actor: m.Actor, Named: maps.Clone(m.Named)}
 	if n.Named == nil {
 		n.Named = map[string]json.RawMessage{}

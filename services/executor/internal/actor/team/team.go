@@ -140,8 +140,12 @@ func examine(ctx context.Context, n *workgraph.Node) []workgraph.Argument {
 		return actor.Faulty(argTeam, err)
 	}
 	r, faults := team.Compile(ctx, t)
-	if r != nil || ctx.Err() != nil {
+	if ctx.Err() != nil {
 		return nil
+	}
+	if r != nil {
+		_, err := graph(t, n.Named[argTeam])
+		return actor.Faulty(argTeam, err)
 	}
 	var out []workgraph.Argument
 	for _, f := range faults {
@@ -195,8 +199,15 @@ var lifetimes = map[string]workgraph.ThreadLifetime{"": workgraph.ThreadEphemera
 type instance struct {
 	Thread string `json:"thread"`
 	// Make is the lifetime with which the thread is made if it is not there. Empty makes none.
-	Make string   `json:"make,omitempty"`
-	Told []string `json:"told,omitempty"`
+	Make string `json:"make,omitempty"`
+	Told []told `json:"told,omitempty"`
+}
+
+// told is a message to a team.
+type told struct {
+	Text string `json:"text"`
+	// To is who is to go on.
+	To string `json:"to,omitempty"`
 }
 
 // maxTold bounds what a team is told, in texts and in bytes.
@@ -263,12 +274,7 @@ func instanceOf(c *workgraph.Call) (*instance, error) {
 	if err := actor.Decode(named, &a); err != nil {
 		return nil, err
 	}
-	var in arguments
-	if actor.Filled(a.Input) {
-		if err := json.Unmarshal(a.Input, &in); err != nil {
-			return nil, actor.BadArguments("input: %s", strings.TrimPrefix(err.Error(), "json: "))
-		}
-	}
+	in := inputs(a.Input)
 	out := &instance{}
 	for _, raw := range []json.RawMessage{a.Task, a.UserInput, a.Messages, in.Task, in.UserInput, in.Messages} {
 		if actor.Filled(raw) {
@@ -277,8 +283,8 @@ func instanceOf(c *workgraph.Call) (*instance, error) {
 		}
 	}
 	size := 0
-	for _, text := range out.Told {
-		size += len(text)
+	for _, one := range out.Told {
+		size += len(one.Text)
 	}
 	if len(out.Told) > maxTold || size > maxToldBytes {
 		return nil, actor.BadArguments("the team is told %d messages of %d bytes, the limit is %d and %d: give long texts by reference", len(out.Told), size, maxTold, maxToldBytes)
@@ -292,6 +298,9 @@ func instanceOf(c *workgraph.Call) (*instance, error) {
 	case in.ThreadID != "":
 		out.Thread = in.ThreadID
 	case conv != nil && conv.ThreadID != "":
+		if !ids.Valid(thread.IDPrefix, conv.ThreadID) {
+			return nil, actor.BadArguments("conversation.thread_id: %.80q is no id of a thread", conv.ThreadID)
+		}
 		if _, ok := lifetimes[conv.Lifetime]; !ok {
 			return nil, actor.BadArguments("conversation.lifetime: there is no %.40q", conv.Lifetime)
 		}
@@ -307,29 +316,43 @@ func instanceOf(c *workgraph.Call) (*instance, error) {
 	return out, nil
 }
 
-// texts are the texts of what a team is told: one for each member of a list. An object may hold its
-// text as text or content.
-func texts(raw json.RawMessage) []string {
+// inputs are those inputs of a workflow that mean something to a team. Inputs of these names that are of
+// other types are the workflow's own.
+func inputs(raw json.RawMessage) (in arguments) {
+	var given map[string]json.RawMessage
+	_ = json.Unmarshal(raw, &given) // the schema says that it is an object
+	in.Task, in.UserInput, in.Messages = given["task"], given["user_input"], given["messages"]
+	_ = json.Unmarshal(given["thread_id"], &in.ThreadID)
+	if json.Unmarshal(given[argContinue], &in.Conversation) != nil {
+		in.Conversation = nil
+	}
+	return in
+}
+
+// texts are what a team is told: one message for each member of a list. An object has its text as text or
+// content, and may name who is to go on as to.
+func texts(raw json.RawMessage) []told {
 	var list []json.RawMessage
 	if json.Unmarshal(raw, &list) != nil {
 		list = []json.RawMessage{raw}
 	}
-	var out []string
+	var out []told
 	for _, one := range list {
 		var m struct {
 			Text    *string `json:"text"`
 			Content *string `json:"content"`
+			To      string  `json:"to"`
 		}
-		text := actor.AsText(one)
+		said := told{Text: actor.AsText(one)}
 		if json.Unmarshal(one, &m) == nil {
 			for _, s := range []*string{m.Content, m.Text} {
 				if s != nil {
-					text = *s
+					said = told{*s, m.To}
 				}
 			}
 		}
-		if text != "" {
-			out = append(out, text)
+		if said.Text != "" {
+			out = append(out, said)
 		}
 	}
 	return out

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -94,8 +95,8 @@ func (l *loop) begin(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 	}
 	p.Team.Seq = place.Seq
 	input := make([]team.Message, len(of.Told))
-	for i, text := range of.Told {
-		input[i] = team.Message{Text: text}
+	for i, one := range of.Told {
+		input[i] = team.Message{Text: one.Text, To: one.To}
 	}
 	logged, st, move, err := rules.Begin(ctx, p.Team, input, time.Now().UTC())
 	if err != nil {
@@ -154,13 +155,13 @@ func (l *loop) turn(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, 
 	var names []string
 	now := time.Now().UTC()
 	if q := p.Team.Choosing; q != nil {
-		history, err := l.log(ctx, p, 0, maxHistory)
+		history, _, err := l.log(ctx, p, 0, maxHistory)
 		if err != nil {
 			return workgraph.Outcome{}, err
 		}
 		told[nodeChoose], names = map[string]any{"request": rules.Prompt(q, history), "upstream": false}, []string{nodeChoose}
 	} else {
-		log, err := l.log(ctx, p, p.Team.From(), maxInbox)
+		log, left, err := l.log(ctx, p, p.Team.From(), maxInbox)
 		if err != nil {
 			return workgraph.Outcome{}, err
 		}
@@ -171,7 +172,14 @@ func (l *loop) turn(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, 
 				return workgraph.Outcome{}, badLoop("there is no member %q", s.Name)
 			}
 			inbox := rules.Inbox(p.Team, s, log, now)
-			cut := s.After < p.Team.From() || len(log) == maxInbox && len(inbox) > 0 && inbox[0].Seq == log[0].Seq
+			cut := left && s.After < log[0].Seq
+			task, given, err := rules.Task(ctx, p.Team, s, inbox)
+			if err != nil {
+				return workgraph.Outcome{}, failed(err)
+			}
+			if given {
+				inbox, cut = []team.Message{{From: team.Input, Text: task, At: now}}, false
+			}
 			if told[s.Name], err = l.given(ctx, p, m, inbox, cut); err != nil {
 				return workgraph.Outcome{}, err
 			}
@@ -199,16 +207,19 @@ func memberOf(t *team.Team, name string) *team.Member {
 // What is read of the log at once, in messages and bytes: by the model that chooses, and by a member.
 const maxHistory, maxInbox, maxLogBytes = 50, 1_000, 512 << 10
 
-// log reads messages of the team after a sequence, oldest first; the newest if there are too many.
-func (l *loop) log(ctx context.Context, p *position, after int64, most int) ([]team.Message, error) {
+// log reads messages of the team after a sequence, oldest first; the newest if there are too many, and then
+// left says that older ones were left out.
+func (l *loop) log(ctx context.Context, p *position, after int64, most int) (out []team.Message, left bool, err error) {
+	read := func(before int64, most int) ([]thread.Item, error) {
+		return l.threads.Items(ctx, actor.NamespaceOf(ctx), p.Thread, thread.Query{Kinds: []thread.Kind{workgraph.ThreadMessage}, Before: before, Limit: most, MaxBytes: maxLogBytes})
+	}
 	if n := p.Seq - after; n < int64(most) {
 		most = max(1, int(n))
 	}
-	items, err := l.threads.Items(ctx, actor.NamespaceOf(ctx), p.Thread, thread.Query{Kinds: []thread.Kind{workgraph.ThreadMessage}, Before: p.Seq + 1, Limit: most, MaxBytes: maxLogBytes})
+	items, err := read(p.Seq+1, most)
 	if err != nil {
-		return nil, standing.Error(err)
+		return nil, false, standing.Error(err)
 	}
-	var out []team.Message
 	for i := len(items) - 1; i >= 0; i-- {
 		if items[i].Seq <= after {
 			continue
@@ -219,7 +230,14 @@ func (l *loop) log(ctx context.Context, p *position, after int64, most int) ([]t
 		}
 		out = append(out, m.message(items[i].Seq))
 	}
-	return out, nil
+	if len(out) == 0 || items[len(items)-1].Seq <= after+1 {
+		return out, false, nil
+	}
+	older, err := read(items[len(items)-1].Seq, 1)
+	if err != nil {
+		return nil, false, standing.Error(err)
+	}
+	return out, len(older) > 0 && older[0].Seq > after, nil
 }
 
 // given are the arguments of a member that speaks.
@@ -233,13 +251,7 @@ func (l *loop) given(ctx context.Context, p *position, m *team.Member, inbox []t
 		texts = append(texts, text)
 	}
 	texts = fitting(texts, cut)
-	joined := ""
-	for i, text := range texts {
-		if i > 0 {
-			joined += "\n\n"
-		}
-		joined += text
-	}
+	joined := strings.Join(texts, "\n\n")
 	switch m.Kind {
 	case team.Agent:
 		conv, err := l.conversation(ctx, p, m)
@@ -272,24 +284,27 @@ func (l *loop) given(ctx context.Context, p *position, m *team.Member, inbox []t
 	return map[string]any{"messages": append([]team.Message{}, inbox...), "text": joined}, nil
 }
 
-// Bounds of what a member is told at once.
+// maxTexts bounds the texts that a member is told at once. Older ones are put together.
 const maxTexts = 90
 
 // fitting are the newest texts, as far as a member is told them at once.
 func fitting(texts []string, cut bool) []string {
 	room, from := maxLogBytes, len(texts)
-	for from > 0 && len(texts)-from < maxTexts && room >= len(texts[from-1]) {
+	for from > 0 && room >= len(texts[from-1]) {
 		from--
 		room -= len(texts[from])
 	}
-	if from == 0 && !cut {
-		return texts
+	out := texts[from:]
+	if n := len(out) - maxTexts; n > 0 {
+		out = append([]string{strings.Join(out[:n+1], "\n\n")}, out[n+1:]...)
 	}
-	left := "(Earlier messages are left out.)"
-	if from > 0 {
-		left = "(" + strconv.Itoa(from) + " earlier messages are left out.)"
+	switch {
+	case from > 0:
+		return append([]string{"(" + strconv.Itoa(from) + " earlier messages are left out.)"}, out...)
+	case cut:
+		return append([]string{"(Earlier messages are left out.)"}, out...)
 	}
-	return append([]string{left}, texts[from:]...)
+	return out
 }
 
 // conversation is the thread of a member. A new one has its id from now on.

@@ -1,0 +1,267 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/cli"
+	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
+	"github.com/epigraph-run/epigraph/internal/testkit"
+)
+
+// staff is the model behind the orchestrator's agents. It keeps what each of them was asked.
+type staff struct {
+	mu    sync.Mutex
+	asked map[string][]fakellm.Request
+	// says is what each says to its n-th call, and to all after the last.
+	says map[string][]fakellm.Reply
+}
+
+func (s *staff) answer(r fakellm.Request) (fakellm.Reply, bool) {
+	var all strings.Builder
+	for _, m := range r.Messages {
+		all.WriteString(m.Content + "\n")
+	}
+	who := ""
+	for name, part := range map[string]string{"front": "You help with customers", "worker": "Do the one step", "planner": "Plan this task in few steps", "replan": "Give the steps that remain"} {
+		if strings.Contains(all.String(), part) {
+			who = name
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := s.says[who]
+	if len(list) == 0 {
+		return fakellm.Reply{Text: "nothing is scripted for " + who}, true
+	}
+	n := len(s.asked[who])
+	s.asked[who] = append(s.asked[who], r)
+	return list[min(n, len(list)-1)], true
+}
+
+// script begins a case.
+func (s *staff) script(says map[string][]fakellm.Reply) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.says, s.asked = says, map[string][]fakellm.Request{}
+}
+
+func (s *staff) calls(who string) []fakellm.Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]fakellm.Request{}, s.asked[who]...)
+}
+
+func call(id, name, arguments string) fakellm.ToolCall {
+	return fakellm.ToolCall{ID: id, Name: name, Arguments: arguments}
+}
+
+// plan and left are answers of the planner, and of who plans again.
+func plan(steps ...string) fakellm.Reply {
+	raw, _ := json.Marshal(map[string]any{"steps": steps}) // it has a JSON form
+	return fakellm.Reply{Text: string(raw)}
+}
+
+func left(response string, steps ...string) fakellm.Reply {
+	raw, _ := json.Marshal(map[string]any{"steps": append([]string{}, steps...), "response": response})
+	return fakellm.Reply{Text: string(raw)}
+}
+
+// orchestrated is what a run of the orchestrator gave.
+type orchestrated struct {
+	Text, From string
+	State      map[string]any
+	ThreadID   string `json:"thread_id"`
+	Stop       struct{ Reason string }
+}
+
+// TestOrchestrator has the test cases and the validation points of the design of a task agent as a part of a
+// graph, by their names.
+func TestOrchestrator(t *testing.T) {
+	model := &staff{}
+	d := serve(t, fakellm.Script{Answer: model.answer})
+	command := func(t *testing.T, want int, args ...string) (out, notes string) {
+		t.Helper()
+		var o, e bytes.Buffer
+		code := cli.Main(t.Context(), build, append([]string{"--addr", d.GRPCAddr()}, args...), cli.IO{In: strings.NewReader(""), Out: &o, Err: &e})
+		require.Equal(t, want, code, "%s%s", o.String(), e.String())
+		return o.String(), e.String()
+	}
+	const file = "../../examples/workflow/orchestrator.yaml"
+	run := func(t *testing.T, task string, more ...string) (r orchestrated) {
+		t.Helper()
+		out, _ := command(t, 0, append([]string{"workflows", "run", file, "--json", "--input", "task=" + task}, more...)...)
+		lines := strings.Split(strings.TrimSpace(out), "\n")
+		var shown struct{ Result json.RawMessage }
+		require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &shown))
+		require.NoError(t, json.Unmarshal(shown.Result, &r))
+		return r
+	}
+	states := func(t *testing.T, thread string) string {
+		t.Helper()
+		out, _ := command(t, 0, "threads", "show", thread, "--states", "--json")
+		return out
+	}
+	routing := fakellm.Reply{ToolCalls: []fakellm.ToolCall{call("c1", "task_agent", `{"task": "Onboard Acme Corp", "context": "They like tea."}`)}}
+	onboarding := map[string][]fakellm.Reply{"front": {routing}, "planner": {plan("create the account", "send the welcome")}, "worker": {{Text: "account 7"}, {Text: "sent"}},
+		"replan": {left("", "send the welcome"), left("Acme Corp is on board.")}}
+
+	t.Run("TestCase1/SimpleQuery", func(t *testing.T) {
+		model.script(map[string][]fakellm.Reply{"front": {{Text: "There are two."}}})
+		r := run(t, "What are the open opportunities?")
+		require.Equal(t, "There are two.", r.Text)
+		require.Equal(t, "react_agent", r.From)
+		require.Equal(t, false, r.State["needs_plan_execute"])
+		require.Len(t, model.calls("front"), 1, "one call of the model")
+		require.Empty(t, model.calls("planner"))
+	})
+	t.Run("TestCase1/LookUpByATool", func(t *testing.T) {
+		model.script(map[string][]fakellm.Reply{"front": {{ToolCalls: []fakellm.ToolCall{call("c1", "look_up", `{"customer": "Acme"}`)}}, {Text: "Two are open."}}})
+		r := run(t, "What is open at Acme?")
+		require.Equal(t, "Two are open.", r.Text)
+		require.Len(t, model.calls("front"), 2, "an ordinary result goes back to the model")
+		last := model.calls("front")[1].Messages
+		require.Equal(t, "tool", last[len(last)-1].Role)
+		require.Contains(t, last[len(last)-1].Content, "two open opportunities")
+	})
+	t.Run("TestCase2/ComplexTask", func(t *testing.T) {
+		model.script(onboarding)
+		r := run(t, "Onboard Acme Corp")
+		require.Equal(t, "Acme Corp is on board.", r.Text)
+		require.Equal(t, "plan_execute", r.From)
+		require.Len(t, model.calls("front"), 1, "no call of the model in the front agent after the plan")
+		require.Len(t, model.calls("worker"), 2)
+		require.Equal(t, map[string]any{"needs_plan_execute": false, "plan_execute_task": "", "plan_execute_context": ""}, r.State, "the flags are reset")
+	})
+	t.Run("TestCase3/InterruptFlow", func(t *testing.T) {
+		says := map[string][]fakellm.Reply{"front": {routing}, "planner": {plan("create the account", "send the welcome")}, "replan": onboarding["replan"],
+			"worker": {{Text: "account 7"}, {ToolCalls: []fakellm.ToolCall{call("q", "ask_user", `{"question": "Whom do we write to?"}`)}}, {Text: "sent to Ann"}}}
+		model.script(says)
+		out, _ := command(t, 0, "workflows", "run", file, "--input", "task=Onboard Acme Corp", "--detach")
+		id := strings.TrimSpace(out)
+		question, list := "", ""
+		testkit.Eventually(t, func() bool {
+			list, _ = command(t, 0, "interrupts", "list", "--run", id, "--json")
+			question = regexp.MustCompile(`int_\w+`).FindString(list)
+			return question != ""
+		}, "nobody is asked")
+		require.Contains(t, list, "Whom do we write to?", "it comes through from below, by itself")
+		command(t, 0, "interrupts", "answer", question, "Ann")
+		shown, _ := command(t, 0, "runs", "watch", id)
+		require.Contains(t, shown, "Acme Corp is on board.")
+		worker := model.calls("worker")
+		require.Len(t, worker, 3, "the step before is not repeated")
+		last := worker[2].Messages
+		require.Equal(t, "Ann", last[len(last)-1].Content, "the very step that asked goes on with the answer")
+		require.Len(t, model.calls("planner"), 1)
+	})
+	t.Run("TestCase4/StatePersistence", func(t *testing.T) {
+		model.script(onboarding)
+		first := run(t, "Onboard Acme Corp")
+		model.script(map[string][]fakellm.Reply{"front": {{Text: "Yes, it is."}}})
+		second := run(t, "Is it done?", "--input", "thread_id="+first.ThreadID)
+		require.Equal(t, "Yes, it is.", second.Text)
+		require.Equal(t, first.ThreadID, second.ThreadID)
+		var all strings.Builder
+		for _, m := range model.calls("front")[0].Messages {
+			all.WriteString(m.Content + "\n")
+		}
+		require.Contains(t, all.String(), "Onboard Acme Corp")
+		require.Contains(t, all.String(), "plan_execute: Acme Corp is on board.", "it heard what the plan came to")
+		require.Contains(t, all.String(), "Routing task to plan-execute workflow: Onboard Acme Corp", "the routing call was answered")
+	})
+	t.Run("TestCase5/ErrorHandling", func(t *testing.T) {
+		model.script(map[string][]fakellm.Reply{"front": {{ToolCalls: []fakellm.ToolCall{call("c1", "look_down", `{}`)}}, {ToolCalls: []fakellm.ToolCall{call("c2", "look_up", `{}`)}}, {Text: "I cannot find it."}}})
+		r := run(t, "Do the impossible")
+		require.Equal(t, "I cannot find it.", r.Text)
+		asked := model.calls("front")
+		last := asked[1].Messages
+		require.Contains(t, last[len(last)-1].Content, `there is no action "look_down"`, "an unknown tool is told")
+		last = asked[2].Messages
+		require.Equal(t, "tool", last[len(last)-1].Role, "a tool that fails is told")
+	})
+	t.Run("TestCase5/APlanThatCannotBeMadeFailsAndTheThreadGoesOn", func(t *testing.T) {
+		model.script(map[string][]fakellm.Reply{"front": {{Text: "Hello."}}})
+		first := run(t, "Hello")
+		model.script(map[string][]fakellm.Reply{"front": {routing}, "planner": {{Text: "no plan"}}})
+		out, notes := command(t, 1, "workflows", "run", file, "--input", "task=Onboard", "--input", "thread_id="+first.ThreadID)
+		require.Contains(t, out+notes, "planner")
+		model.script(map[string][]fakellm.Reply{"front": {{Text: "Here I am."}}, "planner": onboarding["planner"], "worker": onboarding["worker"], "replan": onboarding["replan"]})
+		r := run(t, "Hello?", "--input", "thread_id="+first.ThreadID)
+		require.Equal(t, "COMPLETE", r.Stop.Reason, "a later request works")
+	})
+
+	t.Run("ValidationPoint1/TaskAgentToolSetsRoutingFlags", func(t *testing.T) {
+		model.script(onboarding)
+		r := run(t, "Onboard Acme Corp")
+		require.Contains(t, strings.ReplaceAll(states(t, r.ThreadID), " ", ""), `"needs_plan_execute":true`)
+	})
+	t.Run("ValidationPoint2/ConditionalEdgeRoutesByTheFlag", func(t *testing.T) {
+		model.script(map[string][]fakellm.Reply{"front": {{Text: "Nothing to plan."}}})
+		require.Equal(t, "react_agent", run(t, "Hello").From)
+		model.script(onboarding)
+		require.Equal(t, "plan_execute", run(t, "Onboard Acme Corp").From)
+	})
+	t.Run("ValidationPoint3/SubgraphExecutes", func(t *testing.T) {
+		model.script(onboarding)
+		run(t, "Onboard Acme Corp")
+		var steps []string
+		for _, r := range model.calls("worker") {
+			_, step, _ := strings.Cut(r.Messages[len(r.Messages)-1].Content, "Your step: ")
+			steps = append(steps, strings.TrimSpace(step))
+		}
+		require.Equal(t, []string{"create the account", "send the welcome"}, steps, "in the order of the plan, each once")
+	})
+	t.Run("ValidationPoint4/StateIsTransformedBothWays", func(t *testing.T) {
+		model.script(onboarding)
+		r := run(t, "Onboard Acme Corp")
+		planner := model.calls("planner")[0].Messages
+		require.Contains(t, planner[len(planner)-1].Content, "each a short text: Onboard Acme Corp\n\nContext: They like tea.", "exactly the task and its context")
+		require.Equal(t, "Acme Corp is on board.", r.Text)
+		without := map[string][]fakellm.Reply{"front": {{ToolCalls: []fakellm.ToolCall{call("c1", "task_agent", `{"task": "Onboard Beta"}`)}}}, "planner": {plan("all")}, "worker": {{Text: "done"}}, "replan": {left("It is done.")}}
+		model.script(without)
+		run(t, "Onboard Beta")
+		planner = model.calls("planner")[0].Messages
+		require.NotContains(t, planner[len(planner)-1].Content, "Context:")
+	})
+	t.Run("ValidationPoint6/FinalResponseReachesTheUser", func(t *testing.T) {
+		model.script(onboarding)
+		r := run(t, "Onboard Acme Corp")
+		out, _ := command(t, 0, "threads", "show", r.ThreadID)
+		require.Contains(t, out, "Acme Corp is on board.")
+	})
+	t.Run("D6/RoutingAndOrdinaryCallsOfOneMessageAreBothAnswered", func(t *testing.T) {
+		both := fakellm.Reply{ToolCalls: []fakellm.ToolCall{call("c1", "look_up", `{"customer": "Acme"}`), call("c2", "task_agent", `{"task": "Onboard Acme Corp"}`)}}
+		model.script(map[string][]fakellm.Reply{"front": {both, {Text: "It is done."}}, "planner": onboarding["planner"], "worker": onboarding["worker"], "replan": onboarding["replan"]})
+		r := run(t, "Onboard Acme Corp")
+		require.Equal(t, "plan_execute", r.From)
+		require.Len(t, model.calls("front"), 1)
+		run(t, "And now?", "--input", "thread_id="+r.ThreadID)
+		answers := map[string]string{}
+		for _, m := range model.calls("front")[1].Messages {
+			if m.Role == "tool" {
+				answers[m.ToolCallID] = m.Content
+			}
+		}
+		require.Contains(t, answers["c1"], "two open opportunities")
+		require.Equal(t, "Routing task to plan-execute workflow: Onboard Acme Corp", answers["c2"])
+	})
+	t.Run("D6/TwoThreadsDoNotMix", func(t *testing.T) {
+		model.script(map[string][]fakellm.Reply{"front": {{Text: "one"}, {Text: "two"}, {Text: "three"}}})
+		a, b := run(t, "I am Ann"), run(t, "I am Bob")
+		run(t, "Who am I?", "--input", "thread_id="+a.ThreadID)
+		require.NotEqual(t, a.ThreadID, b.ThreadID)
+		var all strings.Builder
+		for _, m := range model.calls("front")[2].Messages {
+			all.WriteString(m.Content + "\n")
+		}
+		require.Contains(t, all.String(), "I am Ann")
+		require.NotContains(t, all.String(), "Bob")
+	})
+}
