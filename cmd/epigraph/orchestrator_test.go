@@ -191,7 +191,7 @@ func TestOrchestrator(t *testing.T) {
 		first := run(t, "Hello")
 		model.script(map[string][]fakellm.Reply{"front": {routing}, "planner": {{Text: "no plan"}}})
 		out, notes := command(t, 1, "workflows", "run", file, "--input", "task=Onboard", "--input", "thread_id="+first.ThreadID)
-		require.Contains(t, out+notes, "planner")
+		require.Contains(t, out+notes, "CHILD_FAILED", "it fails in good order, with what failed")
 		model.script(map[string][]fakellm.Reply{"front": {{Text: "Here I am."}}, "planner": onboarding["planner"], "worker": onboarding["worker"], "replan": onboarding["replan"]})
 		r := run(t, "Hello?", "--input", "thread_id="+first.ThreadID)
 		require.Equal(t, "COMPLETE", r.Stop.Reason, "a later request works")

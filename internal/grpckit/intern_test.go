@@ -114,8 +114,8 @@ func TestInterned(t *testing.T) {
 			_, _, err := read(t, k, wire(t, rest))
 			require.ErrorContains(t, err, "not valid")
 		}
-		_, _, err := read(t, k, wire(t, &executorv1.StartRunRequest{TaskId: "tk_1"}))
-		require.ErrorContains(t, err, "not valid", "a graph is required")
+		_, _, err := read(t, k, wire(t, &executorv1.StartRunRequest{TaskId: "tk_1", Priority: 9}))
+		require.ErrorContains(t, err, "not valid", "without a graph as well")
 	})
 	t.Run("Note/StaysWithTheValue", func(t *testing.T) {
 		t.Parallel()

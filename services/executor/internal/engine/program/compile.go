@@ -169,6 +169,8 @@ func hint(name string, names []string, steps *int) string {
 	if near := Nearest(name, names, steps); len(near) > 0 {
 		return "did you mean " + strings.Join(near, " or ") + "?"
 	}
+	// Those that the language of workflows is made of are nobody's to name.
+	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return strings.HasPrefix(name, "flow/") })
 	if len(names) > 0 {
 		return "actors here: " + strings.Join(names[:min(len(names), 20)], ", ") + "; those of a worker are known once it has connected"
 	}
