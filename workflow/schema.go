@@ -24,7 +24,8 @@ func Schema() []byte {
 			top["a workflow"] = append(top["a workflow"], key)
 		}
 	}
-	for _, when := range []string{`"while": {"all": [{}]}`, `"until": {"field": "x"}`} { // a loop reads one of its forms
+	// A loop reads one of its forms.
+	for _, when := range []string{`"while": {"all": [{}]}`, `"until": {"field": "x"}`} {
 		s.note(s.asked(`{"name": "x", "steps": [{"type": "loop", `+when+`, "body": []}]}`), "loop")
 	}
 	steps := map[string][]string{}

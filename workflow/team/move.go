@@ -230,7 +230,8 @@ func (r *Rules) set(st *State, key string, update json.RawMessage) error {
 
 // follow finds those who speak after a speaker.
 func (r *Rules) follow(ctx context.Context, st *State, m *Message, before string) {
-	held := m.To != "" && m.To != AnyOne && r.member(m.To) == nil // nobody else goes on in the place of a stranger
+	// Nobody else goes on in the place of a stranger.
+	held := m.To != "" && m.To != AnyOne && r.member(m.To) == nil
 	var otherwise []int
 	for _, i := range r.out[m.From] {
 		switch e := &r.team.Transitions[i]; {
