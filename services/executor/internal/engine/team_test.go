@@ -120,6 +120,39 @@ func TestTeam(t *testing.T) {
 			require.Equal(t, first.ThreadID, second.ThreadID)
 			require.Equal(t, []string{"user: hello", "a: from a", "b: from b", "c: from c", "a: from a", "user: more", "b: from b", "c: from c", "a: from a", "b: from b"}, l.said(t, first.ThreadID))
 		})
+		t.Run(base+"/Nested/KeepsItsOwnConversationAndAsksAtTheTop", func(t *testing.T) {
+			t.Parallel()
+			s := open(t)
+			m := &member{}
+			asks := waits(workgraph.Wait{Interrupt: &workgraph.Interrupt{Prompt: json.RawMessage(`"May I?"`)}})
+			l := run(t, s, teams(t, s, actors{"says": m, "ask": asks, "spawn": spawner{}, "inputs": inputs{}}), func(c *engine.Config, _ *engine.Deps) { c.EvictAfter = 10 * time.Millisecond })
+			l.jobs(t)
+			// within is a team as a member of another one.
+			within := func(named string) string {
+				g := &workgraph.Graph{Nodes: []workgraph.Node{{ID: "inputs", Actor: "inputs"}, {ID: "team", Actor: "team", Bind: map[string]workgraph.Binding{"input": {Uses: []workgraph.ResultUse{{Node: "inputs"}}}}}},
+					Edges: []workgraph.Edge{{From: "inputs", To: "team", PassDown: workgraph.Merge("{'args': [], 'named': {}}")}}}
+				require.NoError(t, json.Unmarshal([]byte(named), &g.Nodes[1].Named))
+				raw, err := json.Marshal(g)
+				require.NoError(t, err)
+				return `{"name": "sub", "kind": "WORKFLOW", "keeps": true, "actor": "spawn", "named": {"as_result": true, "graph": ` + string(raw) + `}}`
+			}
+			deepest := within(`{"team": {"members": [{"name": "asker", "actor": "ask"}]}}`)
+			middle := within(`{"team": {"members": [{"name": "x", "actor": "says"}, ` + deepest + `], "transitions": [{"from": "x", "to": "sub"}]}}`)
+			id := l.start(t, teamOf(t, `{"task": "hello", "team": {"members": [{"name": "a", "actor": "says"}, `+middle+`], "transitions": [{"from": "a", "to": "sub"}, {"from": "sub", "to": "a"}], "start": ["a"], "stop": {"max_turns": 4}}}`))
+			first := l.questions(t, id, 1) // listed at the root
+			l.answer(t, first)
+			testkit.Eventually(t, func() bool {
+				now, err := l.j.ListInterrupts(t.Context(), ns, journal.InterruptFilter{RunID: id, States: []journal.InterruptState{journal.InterruptOpen}}, page.Cursor{}, 10)
+				return err == nil && len(now) == 1 && now[0].ID != first[0].ID
+			})
+			l.answer(t, l.questions(t, id, 1))
+			over := l.over(t, id)
+			require.Equal(t, []string{"user: hello", "a: from a", "sub: yes", "a: from a", "sub: yes"}, l.said(t, over.ThreadID))
+			require.Equal(t, []string{"user: hello", "user: a: from a", "x: from x", "sub: yes", "user: a: from a", "x: from x", "sub: yes"}, l.said(t, over.Threads["sub"]))
+		})
+		if base != "SQLite" {
+			continue // nothing of what follows is the store's
+		}
 		t.Run(base+"/Limit/PausesAndGoesOnWithAsMany", func(t *testing.T) {
 			t.Parallel()
 			s := open(t)
@@ -165,36 +198,6 @@ func TestTeam(t *testing.T) {
 			over := l.over(t, l.start(t, teamOf(t, `{"task": "hello", `+strings.Replace(failing, `"actor": "bad"`, `"actor": "bad", "tells": true`, 1)+`}`)))
 			require.Equal(t, []string{"user: hello", "a: from a", "b: Error: it is broken", "c: from c", "a: from a"}, l.said(t, over.ThreadID))
 		})
-		t.Run(base+"/Nested/KeepsItsOwnConversationAndAsksAtTheTop", func(t *testing.T) {
-			t.Parallel()
-			s := open(t)
-			m := &member{}
-			asks := waits(workgraph.Wait{Interrupt: &workgraph.Interrupt{Prompt: json.RawMessage(`"May I?"`)}})
-			l := run(t, s, teams(t, s, actors{"says": m, "ask": asks, "spawn": spawner{}, "inputs": inputs{}}), func(c *engine.Config, _ *engine.Deps) { c.EvictAfter = 10 * time.Millisecond })
-			l.jobs(t)
-			// within is a team as a member of another one.
-			within := func(named string) string {
-				g := &workgraph.Graph{Nodes: []workgraph.Node{{ID: "inputs", Actor: "inputs"}, {ID: "team", Actor: "team", Bind: map[string]workgraph.Binding{"input": {Uses: []workgraph.ResultUse{{Node: "inputs"}}}}}},
-					Edges: []workgraph.Edge{{From: "inputs", To: "team", PassDown: workgraph.Merge("{'args': [], 'named': {}}")}}}
-				require.NoError(t, json.Unmarshal([]byte(named), &g.Nodes[1].Named))
-				raw, err := json.Marshal(g)
-				require.NoError(t, err)
-				return `{"name": "sub", "kind": "WORKFLOW", "keeps": true, "actor": "spawn", "named": {"as_result": true, "graph": ` + string(raw) + `}}`
-			}
-			deepest := within(`{"team": {"members": [{"name": "asker", "actor": "ask"}]}}`)
-			middle := within(`{"team": {"members": [{"name": "x", "actor": "says"}, ` + deepest + `], "transitions": [{"from": "x", "to": "sub"}]}}`)
-			id := l.start(t, teamOf(t, `{"task": "hello", "team": {"members": [{"name": "a", "actor": "says"}, `+middle+`], "transitions": [{"from": "a", "to": "sub"}, {"from": "sub", "to": "a"}], "start": ["a"], "stop": {"max_turns": 4}}}`))
-			first := l.questions(t, id, 1) // listed at the root
-			l.answer(t, first)
-			testkit.Eventually(t, func() bool {
-				now, err := l.j.ListInterrupts(t.Context(), ns, journal.InterruptFilter{RunID: id, States: []journal.InterruptState{journal.InterruptOpen}}, page.Cursor{}, 10)
-				return err == nil && len(now) == 1 && now[0].ID != first[0].ID
-			})
-			l.answer(t, l.questions(t, id, 1))
-			over := l.over(t, id)
-			require.Equal(t, []string{"user: hello", "a: from a", "sub: yes", "a: from a", "sub: yes"}, l.said(t, over.ThreadID))
-			require.Equal(t, []string{"user: hello", "user: a: from a", "x: from x", "sub: yes", "user: a: from a", "x: from x", "sub: yes"}, l.said(t, over.Threads["sub"]))
-		})
 	}
 }
 
@@ -226,14 +229,17 @@ func (spawner) Call(_ context.Context, c *workgraph.Call) (workgraph.Outcome, er
 func TestTeamKilledAtEveryCall(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ named, want string }{
-		"RoundRobin": {`{"task": "hello", ` + ring + `}`, "user: hello|a: from a|b: from b|c: from c|a: from a"},
+		"RoundRobin": {`{"task": "hello", ` + strings.Replace(ring, `"max_messages": 5`, `"max_messages": 4`, 1) + `}`, "user: hello|a: from a|b: from b|c: from c"},
 		"Routed": {`{"task": ["1", "2", "3"], "team": {"members": [{"name": "a", "actor": "says"}, {"name": "b", "actor": "says"}, {"name": "c", "actor": "says"}],
 			"routes": [{"from": ["a"], "to": "b"}, {"from": ["a", "b"], "to": "c", "batch_size": 2}]}}`,
 			"user: 1|user: 2|user: 3|a: from a|b: from b|c: from c"},
-		"Chosen": {`{"task": "hello", "team": {"members": [{"name": "a", "actor": "says"}, {"name": "b", "actor": "says"}], "choose": {"actor": "chooses"}, "stop": {"max_messages": 4}}}`,
-			"user: hello|b: from b|a: from a|b: from b"},
+		"Chosen": {`{"task": "hello", "team": {"members": [{"name": "a", "actor": "says"}, {"name": "b", "actor": "says"}], "choose": {"actor": "chooses"}, "stop": {"max_messages": 3}}}`,
+			"user: hello|b: from b|a: from a"},
 	} {
 		for base, open := range map[string]func(testing.TB) store{"SQLite": sqliteStore, "Postgres": pgStore} {
+			if base == "Postgres" && name != "RoundRobin" {
+				continue // the rules differ, and not what is written
+			}
 			t.Run(name+"/"+base, func(t *testing.T) {
 				t.Parallel()
 				whole := func(t *testing.T, s store, id string, k *calls, over func(journal.Journal) journal.Journal) *live {
