@@ -15,7 +15,7 @@ func (r *Rules) choice(ctx context.Context, st *State, m *Message) (Move, error)
 	if len(st.Ready) > 0 {
 		return r.called(st, st.Ready), nil
 	}
-	if r.member(m.To) != nil {
+	if r.Member(m.To) != nil {
 		return r.called(st, []string{m.To}), nil
 	}
 	among := make([]string, 0, len(r.team.Members))
@@ -33,7 +33,7 @@ func (r *Rules) choice(ctx context.Context, st *State, m *Message) (Move, error)
 		}
 		among = among[:0]
 		for _, name := range given {
-			if r.member(name) == nil {
+			if r.Member(name) == nil {
 				return Move{}, fmt.Errorf("candidates: there is no member %q", clip(name))
 			}
 			if !slices.Contains(among, name) {
@@ -146,7 +146,7 @@ func clipTo(s string, most int) string {
 func (r *Rules) Prompt(q *Question, history []Message) string {
 	var roles, said strings.Builder
 	for _, name := range q.Among {
-		roles.WriteString(strings.TrimRight(name+": "+r.member(name).Description, ": ") + "\n")
+		roles.WriteString(strings.TrimRight(name+": "+r.Member(name).Description, ": ") + "\n")
 	}
 	for i := range history {
 		m := &history[i]

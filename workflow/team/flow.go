@@ -205,7 +205,7 @@ func (c *checker) joins() {
 		}
 		key := c.r.groupOf(i)
 		g, seen := c.r.groups[key]
-		anyOf := e.Any || c.r.closes[i] || e.Group == "" && c.r.member(e.To).Any
+		anyOf := e.Any || c.r.closes[i] || e.Group == "" && c.r.Member(e.To).Any
 		if seen && g.any != anyOf {
 			mode := map[bool]string{true: "any", false: "all"}
 			c.fault("CONFLICTING_JOIN", fmt.Sprintf("transitions[%d]", i), "give all transitions of the group the same",

@@ -35,7 +35,7 @@ func (r *Rules) Begin(ctx context.Context, before *State, input []Message, now t
 		to = cmp.Or(m.To, to)
 	}
 	switch {
-	case to != "" && r.member(to) == nil:
+	case to != "" && r.Member(to) == nil:
 		return nil, nil, Move{}, fmt.Errorf("%w: the message hands over to %q, who is no member", ErrNoSpeaker, clip(to))
 	case to != "":
 		st.Ready, st.Lost = []string{to}, ""
@@ -56,7 +56,7 @@ func (r *Rules) Begin(ctx context.Context, before *State, input []Message, now t
 
 // adopt fits a state to the team, which may have changed since: what it says of others is dropped.
 func (r *Rules) adopt(st *State) {
-	stranger := func(name string) bool { return r.member(name) == nil }
+	stranger := func(name string) bool { return r.Member(name) == nil }
 	st.Ready = slices.DeleteFunc(st.Ready, stranger)
 	st.Speaking = slices.DeleteFunc(st.Speaking, func(s Speaker) bool { return stranger(s.Name) })
 	maps.DeleteFunc(st.Queues, func(name string, _ []Queued) bool { return stranger(name) })
@@ -102,7 +102,7 @@ func (r *Rules) Hear(ctx context.Context, spoke *State, answers []Message, used 
 	before := st.Last
 	for i := range answers {
 		m := &answers[i]
-		if r.member(m.From) == nil || !slices.ContainsFunc(st.Speaking, func(s Speaker) bool { return s.Name == m.From }) {
+		if r.Member(m.From) == nil || !slices.ContainsFunc(st.Speaking, func(s Speaker) bool { return s.Name == m.From }) {
 			return nil, nil, Move{}, fmt.Errorf("%q does not speak now", clip(m.From))
 		}
 		if err := r.signaled(st, m); err != nil {
@@ -168,7 +168,7 @@ func (r *Rules) log(st *State, m *Message, now time.Time) {
 	for i := range r.team.Members {
 		to := &r.team.Members[i]
 		if r.hears(to.Name, m.From) && len(st.Queues[to.Name]) < maxQueue {
-			st.Queues[to.Name] = append(st.Queues[to.Name], Queued{m.Seq, now, slices.Contains(r.siblings[threadOf(to)], m.From)})
+			st.Queues[to.Name] = append(st.Queues[to.Name], Queued{m.Seq, now, slices.Contains(r.siblings[to.ThreadName()], m.From)})
 		}
 	}
 }
@@ -181,7 +181,7 @@ const maxQueue = 4 * MaxBatchSize
 func (r *Rules) signaled(st *State, m *Message) error {
 	st.Lost = ""
 	for _, call := range m.Signals {
-		s, ok := r.member(m.From).Signals[call.Name]
+		s, ok := r.Member(m.From).Signals[call.Name]
 		if !ok {
 			return fmt.Errorf("%q has no signal %q", m.From, clip(call.Name))
 		}
@@ -193,13 +193,13 @@ func (r *Rules) signaled(st *State, m *Message) error {
 			}
 		}
 	}
-	of := r.member(m.From)
+	of := r.Member(m.From)
 	for _, key := range slices.Sorted(maps.Keys(of.Sets)) {
 		if err := r.set(st, key, of.Sets[key]); err != nil {
 			return err
 		}
 	}
-	if m.To != "" && m.To != AnyOne && r.member(m.To) == nil {
+	if m.To != "" && m.To != AnyOne && r.Member(m.To) == nil {
 		st.Lost = m.To
 	}
 	return nil
@@ -231,7 +231,7 @@ func (r *Rules) set(st *State, key string, update json.RawMessage) error {
 // follow finds those who speak after a speaker.
 func (r *Rules) follow(ctx context.Context, st *State, m *Message, before string) {
 	// Nobody else goes on in the place of a stranger.
-	held := m.To != "" && m.To != AnyOne && r.member(m.To) == nil
+	held := m.To != "" && m.To != AnyOne && r.Member(m.To) == nil
 	var otherwise []int
 	for _, i := range r.out[m.From] {
 		switch e := &r.team.Transitions[i]; {
@@ -397,7 +397,7 @@ func (r *Rules) called(st *State, names []string) Move {
 	busy := map[string]bool{}
 	st.Ready = nil
 	for _, name := range names {
-		if key := threadOf(r.member(name)); busy[key] {
+		if key := r.Member(name).ThreadName(); busy[key] {
 			st.Ready = append(st.Ready, name)
 			continue
 		} else {
@@ -431,10 +431,10 @@ func (r *Rules) woken(st *State, now time.Time) Move {
 		for i := range r.team.Members {
 			to := &r.team.Members[i]
 			q := r.fresh(st, to.Name, now)
-			if n := len(q); n == 0 || n < least(to) || busy[threadOf(to)] {
+			if n := len(q); n == 0 || n < least(to) || busy[to.ThreadName()] {
 				continue
 			}
-			busy[threadOf(to)] = true
+			busy[to.ThreadName()] = true
 			st.Speaking = append(st.Speaking, Speaker{Name: to.Name, After: st.Heard[to.Name], Last: st.Seq, Took: slices.Clone(q)})
 			delete(st.Queues, to.Name)
 			r.shared(st, to, q)
@@ -474,7 +474,7 @@ func (r *Rules) ttl(name string) time.Duration {
 
 // shared notes that messages come into the thread of a member, for those who work there as well.
 func (r *Rules) shared(st *State, m *Member, took []Queued) {
-	for _, name := range r.siblings[threadOf(m)] {
+	for _, name := range r.siblings[m.ThreadName()] {
 		if name == m.Name {
 			continue
 		}
@@ -500,7 +500,7 @@ func (st *State) From() int64 {
 
 // Inbox is what a speaker hears, in order, out of the log. What is in its thread already is left out.
 func (r *Rules) Inbox(st *State, s *Speaker, log []Message, now time.Time) []Message {
-	m := r.member(s.Name)
+	m := r.Member(s.Name)
 	ttl := r.ttl(s.Name)
 	var out []Message
 	for i := range log {
@@ -520,7 +520,7 @@ func (r *Rules) Inbox(st *State, s *Speaker, log []Message, now time.Time) []Mes
 
 // Task is what a speaker is told in place of what it hears. ok is false if that is what it hears.
 func (r *Rules) Task(ctx context.Context, st *State, s *Speaker, inbox []Message) (text string, ok bool, err error) {
-	m := r.member(s.Name)
+	m := r.Member(s.Name)
 	if m == nil || m.Task == "" {
 		return "", false, nil
 	}
@@ -536,7 +536,7 @@ func (r *Rules) Task(ctx context.Context, st *State, s *Speaker, inbox []Message
 
 // known reports whether a message is in the thread of a member by somebody who shares it.
 func (r *Rules) known(st *State, m *Member, one *Message) bool {
-	return slices.ContainsFunc(r.siblings[threadOf(m)], func(name string) bool {
+	return slices.ContainsFunc(r.siblings[m.ThreadName()], func(name string) bool {
 		return name != m.Name && (name == one.From || st.Heard[name] >= one.Seq && r.hears(name, one.From))
 	})
 }

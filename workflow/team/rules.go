@@ -121,7 +121,7 @@ func (c *checker) members() {
 			c.fault("NO_EFFECT", where, "leave `thread` out", "only an agent works on a thread")
 		}
 		c.r.index[m.Name] = i
-		c.r.siblings[threadOf(m)] = append(c.r.siblings[threadOf(m)], m.Name)
+		c.r.siblings[m.ThreadName()] = append(c.r.siblings[m.ThreadName()], m.Name)
 	}
 	for i := range t.Members {
 		m := &t.Members[i]
@@ -131,7 +131,7 @@ func (c *checker) members() {
 		}
 		for name, s := range m.Signals {
 			where := "members." + m.Name + ".signals." + name
-			if s.Handoff != "" && c.r.member(s.Handoff) == nil && !t.Stop.HandsTo(s.Handoff) {
+			if s.Handoff != "" && c.r.Member(s.Handoff) == nil && !t.Stop.HandsTo(s.Handoff) {
 				c.fault("UNKNOWN_AGENT", where, "name a member, or let `stop` end the team at a handoff to it", "there is no member %q", clip(s.Handoff))
 			}
 			for key := range s.Set {
@@ -148,8 +148,8 @@ func (c *checker) key(key, where string) {
 	}
 }
 
-// threadOf names the thread of a member among those of the team.
-func threadOf(m *Member) string {
+// ThreadName names the thread of a member among those of the team: equal for members that share one.
+func (m *Member) ThreadName() string {
 	if m.Thread != "" {
 		return "=" + m.Thread
 	}
@@ -159,7 +159,8 @@ func threadOf(m *Member) string {
 // Team is the team that the rules are of. It must not be changed.
 func (r *Rules) Team() *Team { return r.team }
 
-func (r *Rules) member(name string) *Member {
+// Member is the member of a name, nil if there is none. It must not be changed.
+func (r *Rules) Member(name string) *Member {
 	if i, ok := r.index[name]; ok {
 		return &r.team.Members[i]
 	}
@@ -167,7 +168,7 @@ func (r *Rules) member(name string) *Member {
 }
 
 func (c *checker) known(name, where string, more ...string) bool {
-	if c.r.member(name) != nil || slices.Contains(more, name) {
+	if c.r.Member(name) != nil || slices.Contains(more, name) {
 		return true
 	}
 	hint := ""

@@ -65,24 +65,11 @@ const (
 	ReasonStep = "AGENT_STEP"
 )
 
-// source is what a node of the loop, or what it has expanded to, handed to this visit.
-func source(c *workgraph.Call, node string) (u workgraph.Upstream, ok bool) {
-	for _, up := range c.Upstream {
-		if isPart(up.Node, node) {
-			if u = up; up.Outcome == workgraph.VisitCompleted {
-				return up, true
-			}
-			ok = true
-		}
-	}
-	return u, ok
-}
-
 // read is the response of the round: that of the reasoner, or what the dispatcher made of it.
 func (l *loop) read(ctx context.Context, c *workgraph.Call, d *definition, r *round) (*response.Response, error) {
-	from, ok := source(c, nodeDispatch)
+	from, ok := standing.Source(c, nodeDispatch)
 	if !ok || from.Outcome != workgraph.VisitCompleted {
-		from, _ = source(c, nodeReason)
+		from, _ = standing.Source(c, nodeReason)
 	}
 	raw := actor.Result(from.Values)
 	if d.Dispatch == dispatchPlan {

@@ -16,6 +16,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/prompt"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/response"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/state"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/standing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -35,7 +36,7 @@ func (l *loop) groups(ctx context.Context, c *workgraph.Call) (workgraph.Outcome
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	from, _ := source(c, nodeAct)
+	from, _ := standing.Source(c, nodeAct)
 	var v verdict
 	if err := json.Unmarshal(actor.Result(from.Values), &v); err != nil {
 		return workgraph.Outcome{}, badLoop("the verdict: %v", err)
@@ -327,7 +328,7 @@ func gather(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	}
 	var values []json.RawMessage
 	for _, node := range a.From {
-		if u, ok := source(c, node); ok && u.Outcome == workgraph.VisitCompleted {
+		if u, ok := standing.Source(c, node); ok && u.Outcome == workgraph.VisitCompleted {
 			values = append(values, actor.Result(u.Values))
 		}
 	}
@@ -385,7 +386,7 @@ func results(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 		}
 		switch {
 		case l.Summary != "":
-			u, ok := source(c, l.Summary)
+			u, ok := standing.Source(c, l.Summary)
 			switch {
 			case ok && u.Outcome == workgraph.VisitCompleted:
 				out[i].Value = actor.Result(u.Values)
@@ -405,9 +406,9 @@ func results(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 
 // became is what became of one action: its result, that of the agent that goes on with it, or the failure.
 func became(c *workgraph.Call, s actionNode) state.Result {
-	u, ok := source(c, s.ID)
+	u, ok := standing.Source(c, s.ID)
 	if s.Of != "" && (!ok || u.Outcome != workgraph.VisitCompleted && u.Outcome != workgraph.VisitFailed) {
-		if of, there := source(c, s.Of); there && of.Outcome != workgraph.VisitCompleted {
+		if of, there := standing.Source(c, s.Of); there && of.Outcome != workgraph.VisitCompleted {
 			u, ok = of, true
 		}
 	}

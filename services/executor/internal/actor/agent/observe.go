@@ -105,7 +105,7 @@ func (r *round) facts(said *response.Response) (out []workgraph.Fact) {
 
 // item is what is kept of the round whatever comes of it.
 func (r *round) item(said *response.Response) *state.Item {
-	from, _ := source(r.c, nodeReason)
+	from, _ := standing.Source(r.c, nodeReason)
 	item := &state.Item{Round: r.number, RawResponse: actor.Result(from.Values), ReasonerInput: actor.AsText(r.c.Named["request"]), Brief: stateOf(said, r.userInput),
 		Response: state.Response{InstantResponse: said.InstantResponse, NextActions: said.Groups, Graph: r.d.shown(said), InstantLearnings: said.Learnings},
 		Sent:     r.at.Sent}
@@ -169,11 +169,11 @@ type ending struct {
 
 // outcome fills in what became of the round, and says how it goes on.
 func (r *round) outcome(said *response.Response, item *state.Item) (ending, error) {
-	if u, ok := source(r.c, nodeDispatch); ok && u.Outcome != workgraph.VisitCompleted {
+	if u, ok := standing.Source(r.c, nodeDispatch); ok && u.Outcome != workgraph.VisitCompleted {
 		r.refuse(item, "the response could not be read: "+because(u.Error))
 		return ending{}, nil
 	}
-	act, ok := source(r.c, nodeAct)
+	act, ok := standing.Source(r.c, nodeAct)
 	switch {
 	case !ok:
 	case act.Outcome != workgraph.VisitCompleted:
@@ -226,7 +226,7 @@ func (r *round) decided(v *verdict, said *response.Response, item *state.Item) (
 func (r *round) acted(said *response.Response, item *state.Item) error {
 	var last workgraph.Upstream
 	for _, u := range r.c.Upstream {
-		if _, one := actionOf(u.Node); !one && !isPart(u.Node, nodeGroups) {
+		if _, one := actionOf(u.Node); !one && !standing.IsPart(u.Node, nodeGroups) {
 			continue
 		}
 		if last = u; u.Outcome == workgraph.VisitCompleted {
@@ -422,9 +422,6 @@ func actionOf(node string) (string, bool) {
 	name, _, _ = strings.Cut(name, "#")
 	return name, ok
 }
-
-// isPart reports whether a node is the other one, or was inserted by it.
-func isPart(node, of string) bool { return node == of || strings.HasPrefix(node, of+"#") }
 
 // found is what became of one action.
 func found(u workgraph.Upstream, name string) state.Result {

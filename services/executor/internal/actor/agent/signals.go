@@ -13,6 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/response"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/state"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/standing"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -205,7 +206,7 @@ func (r *round) signal(said *response.Response, item *state.Item) ending {
 // called are the actions that were called in the turn, with those of the round.
 func (r *round) called(said *response.Response, item *state.Item) []string {
 	out := slices.Clip(r.at.Called)
-	if _, decided := source(r.c, nodeAct); decided {
+	if _, decided := standing.Source(r.c, nodeAct); decided {
 		return out // nothing was called
 	}
 	add := func(name string) {

@@ -84,9 +84,9 @@ func (l *loop) summarized(ctx context.Context, c *workgraph.Call) (workgraph.Out
 	if r.at.Asked == nil || d.History.Summarize == nil {
 		return workgraph.Outcome{}, badLoop("no summary was asked for")
 	}
-	from, ok := source(c, nodeSummary)
+	from, ok := standing.Source(c, nodeSummary)
 	if !ok {
-		from, _ = source(c, nodeFirstSummary)
+		from, _ = standing.Source(c, nodeFirstSummary)
 	}
 	s := &summary{First: r.at.Asked.First, Last: r.at.Asked.Last, Text: strings.TrimSpace(actor.AsText(actor.Result(from.Values)))}
 	next := *r

@@ -6,6 +6,7 @@ package standing
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
@@ -140,4 +141,20 @@ func Error(err error) error {
 		t = workgraph.Retryable
 	}
 	return workgraph.Errorf(t, e.Reason, "%s", e.Message)
+}
+
+// IsPart reports whether a node of a loop is the other one, or was inserted by it.
+func IsPart(node, of string) bool { return node == of || strings.HasPrefix(node, of+"#") }
+
+// Source is what a node of a loop, or what it has expanded to, handed to this visit. What completed counts
+// before what did not. ok is false if it handed nothing.
+func Source(c *workgraph.Call, node string) (u workgraph.Upstream, ok bool) {
+	for _, up := range c.Upstream {
+		if IsPart(up.Node, node) {
+			if u, ok = up, true; up.Outcome == workgraph.VisitCompleted {
+				return up, true
+			}
+		}
+	}
+	return u, ok
 }

@@ -24,10 +24,10 @@ func (l *loop) hear(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, 
 	var logged []team.Message
 	var move team.Move
 	if p.Team.Choosing != nil {
-		u, _ := source(c, nodeChoose)
+		u, _ := standing.Source(c, nodeChoose)
 		p.Team, move, err = rules.Chosen(p.Team, actor.AsText(actor.Result(u.Values)), c.Stopping)
 	} else {
-		logged, p.Team, move, err = rules.Hear(ctx, p.Team, answers(c, rules.Team(), p.Team), used(c), c.Stopping, time.Now().UTC())
+		logged, p.Team, move, err = rules.Hear(ctx, p.Team, answers(c, rules, p.Team), used(c), c.Stopping, time.Now().UTC())
 	}
 	if err != nil {
 		return workgraph.Outcome{}, failed(err)
@@ -58,11 +58,11 @@ func used(c *workgraph.Call) team.Used {
 }
 
 // answers are what those say who spoke, in the order of the move.
-func answers(c *workgraph.Call, t *team.Team, st *team.State) []team.Message {
+func answers(c *workgraph.Call, rules *team.Rules, st *team.State) []team.Message {
 	var out []team.Message
 	for i := range st.Speaking {
 		name := st.Speaking[i].Name
-		u, ok := source(c, speakNode(name))
+		u, ok := standing.Source(c, speakNode(name))
 		if !ok {
 			continue
 		}
@@ -72,7 +72,7 @@ func answers(c *workgraph.Call, t *team.Team, st *team.State) []team.Message {
 			out = append(out, m)
 			continue
 		}
-		read := said(actor.Result(u.Values), memberOf(t, name))
+		read := said(actor.Result(u.Values), rules.Member(name))
 		read.From = name
 		out = append(out, read)
 	}

@@ -116,15 +116,3 @@ func memberNode(m *team.Member) (workgraph.Node, error) {
 	}
 	return n, nil
 }
-
-// source is what a node of the loop, or what it has expanded to, gave to this visit.
-func source(c *workgraph.Call, node string) (u workgraph.Upstream, ok bool) {
-	for _, up := range c.Upstream {
-		if up.Node == node || strings.HasPrefix(up.Node, node+"#") {
-			if u, ok = up, true; up.Outcome == workgraph.VisitCompleted {
-				return u, true
-			}
-		}
-	}
-	return u, ok
-}

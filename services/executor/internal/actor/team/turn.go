@@ -167,7 +167,7 @@ func (l *loop) turn(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, 
 		}
 		for i := range p.Team.Speaking {
 			s := &p.Team.Speaking[i]
-			m := memberOf(rules.Team(), s.Name)
+			m := rules.Member(s.Name)
 			if m == nil {
 				return workgraph.Outcome{}, badLoop("there is no member %q", s.Name)
 			}
@@ -193,15 +193,6 @@ func (l *loop) turn(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, 
 	out := workgraph.Outcome{Values: []json.RawMessage{raw}, Select: &workgraph.Select{Others: workgraph.SelectNames, Names: names}}
 	out.State, err = p.state()
 	return out, err
-}
-
-func memberOf(t *team.Team, name string) *team.Member {
-	for i := range t.Members {
-		if t.Members[i].Name == name {
-			return &t.Members[i]
-		}
-	}
-	return nil
 }
 
 // What is read of the log at once, in messages and bytes: by the model that chooses, and by a member.
@@ -313,10 +304,7 @@ func (l *loop) conversation(ctx context.Context, p *position, m *team.Member) (c
 	if err != nil {
 		return conversation{}, standing.Error(err)
 	}
-	name := m.Name
-	if m.Thread != "" {
-		name = "=" + m.Thread
-	}
+	name := m.ThreadName()
 	id := p.Threads[name]
 	if id != "" {
 		switch _, err := l.threads.Thread(ctx, actor.NamespaceOf(ctx), id); {
