@@ -108,6 +108,22 @@ func TestCatalog(t *testing.T) {
 			}
 			require.Contains(t, f.catalog.keys, "welcome@prod u1", "the user chooses among the versions of an alias")
 		})
+		t.Run("Start/TheSmallerBudgetHolds", func(t *testing.T) {
+			for mine, want := range map[int64]int64{500: 500, 5000: 1000} {
+				usd := int64(7)
+				r, err := start(&executorv1.StartRunRequest{Workflow: "welcome@1", Named: who("ada"), Budget: &executorv1.RunBudget{Tokens: &mine, NanoUsd: &usd}})
+				require.NoError(t, err)
+				require.Equal(t, want, r.GetBudget().GetTokens())
+				require.Equal(t, usd, r.GetBudget().GetNanoUsd(), "the workflow has no such cap")
+			}
+		})
+		t.Run("Start/AThreadDrawsItsVersionOnce", func(t *testing.T) {
+			_, err := start(&executorv1.StartRunRequest{Workflow: "welcome@prod", Named: who("ada"), Thread: &executorv1.Thread{Key: "talk"}})
+			require.NoError(t, err)
+			f.catalog.mu.Lock()
+			defer f.catalog.mu.Unlock()
+			require.Contains(t, f.catalog.keys, "welcome@prod talk")
+		})
 		t.Run("Start/FailedRunsCountAsFailed", func(t *testing.T) {
 			r, err := start(&executorv1.StartRunRequest{Workflow: "welcome@3", Named: who("ada")})
 			require.NoError(t, err)

@@ -30,7 +30,7 @@ func (c *Catalog) RecordRuns(ctx context.Context, namespace string, runs []Run) 
 	now := dbkit.Now()
 	err = c.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
 		fresh = 0
-		change, err := tx.NextChange(ctx, namespace)
+		change, err := tx.NextChange(ctx, namespace) // it locks the catalog of the namespace
 		if err != nil {
 			return err
 		}
@@ -62,7 +62,13 @@ func (c *Catalog) RecordRuns(ctx context.Context, namespace string, runs []Run) 
 			}
 			sums[v] = sums[v].Plus(r.History)
 		}
-		for _, v := range order {
+		for i, v := range order {
+			// Each has a change of its own: readers go on behind the last one that they have seen.
+			if i > 0 {
+				if change, err = tx.NextChange(ctx, namespace); err != nil {
+					return err
+				}
+			}
 			if err := tx.AddHistory(ctx, namespace, v.workflow, v.number, sums[v], change); err != nil {
 				return err
 			}

@@ -175,7 +175,7 @@ func (s *WorkflowServer) ResolveWorkflow(ctx context.Context, req *registryv1.Re
 	if err != nil {
 		return nil, err
 	}
-	g, err := v.Unpack()
+	g, err := s.catalog.Unpack(ctx, grpckit.Namespace(ctx), &v)
 	if err != nil {
 		return nil, err
 	}
