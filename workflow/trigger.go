@@ -29,7 +29,8 @@ type Trigger struct {
 	Path string `json:"path,omitempty"`
 	// Signature is how a webhook proves who calls: standard, github or token.
 	Signature string `json:"signature,omitempty"`
-	// Cron is five fields of cron, or @daily, @every 15m and the like, in Timezone, which is UTC if it is empty.
+	// Cron is five fields of cron, or @daily, @every 15m and the like, in Timezone, which is UTC if it is
+	// empty.
 	Cron     string `json:"cron,omitempty"`
 	Timezone string `json:"timezone,omitempty"`
 	// Overlap says what happens while a run that the clock started is open: skip, queue_one, queue_all,

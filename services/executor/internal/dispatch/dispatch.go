@@ -62,8 +62,8 @@ type Options struct {
 	// Kinds are all that is worked here. A job of a kind that nobody here knows fails and comes again:
 	// another release may know it.
 	Kinds []Kind
-	// Wakes, Starts, Schedules, Webhooks, Triggers and Work are how many jobs of each queue are worked at once;
-	// defaults 64, 32, 16, 64, 32 and 8.
+	// Wakes, Starts, Schedules, Webhooks, Triggers and Work are how many jobs of each queue are worked at
+	// once; defaults 64, 32, 16, 64, 32 and 8.
 	Wakes, Starts, Schedules, Webhooks, Triggers, Work int
 	// Drain is how long jobs in progress may go on when Run is to end; default 5 s.
 	Drain time.Duration

@@ -43,8 +43,8 @@ const (
 	JobThread JobKind = "thread"
 	// JobWebhook asks for what happened in a run to be told to an address outside.
 	JobWebhook JobKind = "webhook"
-	// JobTrigger asks for a delivery of a trigger to be carried out, or for the end of a run to be told to the
-	// triggers that wait for it.
+	// JobTrigger asks for a delivery of a trigger to be carried out, or for the end of a run to be told to
+	// the triggers that wait for it.
 	JobTrigger JobKind = "trigger"
 	// JobTriggers asks what activated workflows stand for now.
 	JobTriggers JobKind = "triggers"

@@ -177,8 +177,8 @@ var ErrChanged = errs.New(errs.Conflict, "TRIGGERS_CHANGED", "the activation has
 type Store interface {
 	// Activate writes an activation and the triggers of its version: one that the workflow has already under
 	// its name keeps id, secret and create time, the others are made, and those that are not named end. It
-	// returns the triggers as they are kept, with those that ended. If was is set, the activation must be as it
-	// was updated then, and active, else ErrChanged. ReasonTooMany, ReasonPathTaken.
+	// returns the triggers as they are kept, with those that ended. If was is set, the activation must be as
+	// it was updated then, and active, else ErrChanged. ReasonTooMany, ReasonPathTaken.
 	Activate(ctx context.Context, a Activation, triggers []Trigger, most int, was time.Time) ([]Trigger, error)
 	// End ends an activation and its triggers; was is as for Activate. One that has ended stays as it is.
 	// ReasonNotActive.
@@ -209,7 +209,8 @@ type Store interface {
 	Record(ctx context.Context, d Delivery) error
 	// Delivery reads one. ReasonDeliveryNotFound.
 	Delivery(ctx context.Context, k Key) (Delivery, error)
-	// Deliveries reads up to limit deliveries with an id below before, newest first; an empty one is above all.
+	// Deliveries reads up to limit deliveries with an id below before, newest first; an empty one is above
+	// all.
 	Deliveries(ctx context.Context, namespace string, f Filter, before string, limit int) ([]Delivery, error)
 	// Tried writes what a try came to, with a job for the next one if the delivery still waits. It does
 	// nothing if the delivery no longer waits or was tried meanwhile: attempts is how often it had been.

@@ -1,5 +1,5 @@
-// Package triggertest is the suite that every trigger.Store passes, by itself and below controllers of several
-// executors that die at any step. It must not know which driver it tests.
+// Package triggertest is the suite that every trigger.Store passes, by itself and below controllers that die
+// at any step. It must not know which driver it tests.
 package triggertest
 
 import (

@@ -1126,143 +1126,6 @@ func (x *RepeatTriggerDeliveryRequest) GetRequestId() string {
 	return ""
 }
 
-// ReceiveWebhookRequest is a call of a webhook.
-type ReceiveWebhookRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The path behind /v1/hooks/NAMESPACE/.
-	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// The headers that signatures are made of and a few more, by their names in small letters.
-	Headers map[string]string `protobuf:"bytes,2,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The query of the address.
-	Query string `protobuf:"bytes,3,opt,name=query,proto3" json:"query,omitempty"`
-	// The body, as it was signed.
-	Body          []byte `protobuf:"bytes,4,opt,name=body,proto3" json:"body,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ReceiveWebhookRequest) Reset() {
-	*x = ReceiveWebhookRequest{}
-	mi := &file_epigraph_executor_v1_trigger_proto_msgTypes[13]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ReceiveWebhookRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ReceiveWebhookRequest) ProtoMessage() {}
-
-func (x *ReceiveWebhookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_trigger_proto_msgTypes[13]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ReceiveWebhookRequest.ProtoReflect.Descriptor instead.
-func (*ReceiveWebhookRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_trigger_proto_rawDescGZIP(), []int{13}
-}
-
-func (x *ReceiveWebhookRequest) GetPath() string {
-	if x != nil {
-		return x.Path
-	}
-	return ""
-}
-
-func (x *ReceiveWebhookRequest) GetHeaders() map[string]string {
-	if x != nil {
-		return x.Headers
-	}
-	return nil
-}
-
-func (x *ReceiveWebhookRequest) GetQuery() string {
-	if x != nil {
-		return x.Query
-	}
-	return ""
-}
-
-func (x *ReceiveWebhookRequest) GetBody() []byte {
-	if x != nil {
-		return x.Body
-	}
-	return nil
-}
-
-// ReceiveWebhookResponse is what became of a call.
-type ReceiveWebhookResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The delivery.
-	DeliveryId string `protobuf:"bytes,1,opt,name=delivery_id,json=deliveryId,proto3" json:"delivery_id,omitempty"`
-	// Its run, if it was started already.
-	RunId string `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// Whether the same event had come before.
-	Repeated      bool `protobuf:"varint,3,opt,name=repeated,proto3" json:"repeated,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ReceiveWebhookResponse) Reset() {
-	*x = ReceiveWebhookResponse{}
-	mi := &file_epigraph_executor_v1_trigger_proto_msgTypes[14]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ReceiveWebhookResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ReceiveWebhookResponse) ProtoMessage() {}
-
-func (x *ReceiveWebhookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_trigger_proto_msgTypes[14]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ReceiveWebhookResponse.ProtoReflect.Descriptor instead.
-func (*ReceiveWebhookResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_trigger_proto_rawDescGZIP(), []int{14}
-}
-
-func (x *ReceiveWebhookResponse) GetDeliveryId() string {
-	if x != nil {
-		return x.DeliveryId
-	}
-	return ""
-}
-
-func (x *ReceiveWebhookResponse) GetRunId() string {
-	if x != nil {
-		return x.RunId
-	}
-	return ""
-}
-
-func (x *ReceiveWebhookResponse) GetRepeated() bool {
-	if x != nil {
-		return x.Repeated
-	}
-	return false
-}
-
 var File_epigraph_executor_v1_trigger_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_trigger_proto_rawDesc = "" +
@@ -1358,21 +1221,7 @@ const file_epigraph_executor_v1_trigger_proto_rawDesc = "" +
 	"\vdelivery_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\n" +
 	"deliveryId\x12'\n" +
 	"\n" +
-	"request_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\"\x90\x02\n" +
-	"\x15ReceiveWebhookRequest\x12\x1e\n" +
-	"\x04path\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\x04path\x12\\\n" +
-	"\aheaders\x18\x02 \x03(\v28.epigraph.executor.v1.ReceiveWebhookRequest.HeadersEntryB\b\xbaH\x05\x9a\x01\x02\x10 R\aheaders\x12\x1e\n" +
-	"\x05query\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\x05query\x12\x1d\n" +
-	"\x04body\x18\x04 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80\x10R\x04body\x1a:\n" +
-	"\fHeadersEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"~\n" +
-	"\x16ReceiveWebhookResponse\x12(\n" +
-	"\vdelivery_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\n" +
-	"deliveryId\x12\x1e\n" +
-	"\x06run_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\x05runId\x12\x1a\n" +
-	"\brepeated\x18\x03 \x01(\bR\brepeated*`\n" +
+	"request_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId*`\n" +
 	"\fTriggerState\x12\x1d\n" +
 	"\x19TRIGGER_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14TRIGGER_STATE_ACTIVE\x10\x01\x12\x17\n" +
@@ -1392,9 +1241,7 @@ const file_epigraph_executor_v1_trigger_proto_rawDesc = "" +
 	"\x13RotateTriggerSecret\x120.epigraph.executor.v1.RotateTriggerSecretRequest\x1a\x1d.epigraph.executor.v1.Trigger\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/triggers/{trigger_id}:rotate\x12\xa0\x01\n" +
 	"\x15ListTriggerDeliveries\x122.epigraph.executor.v1.ListTriggerDeliveriesRequest\x1a3.epigraph.executor.v1.ListTriggerDeliveriesResponse\"\x1e\x82\xd3\xe4\x93\x02\x18\x12\x16/v1/trigger_deliveries\x12\x9a\x01\n" +
 	"\x12GetTriggerDelivery\x12/.epigraph.executor.v1.GetTriggerDeliveryRequest\x1a%.epigraph.executor.v1.TriggerDelivery\",\x82\xd3\xe4\x93\x02&\x12$/v1/trigger_deliveries/{delivery_id}\x12\xaa\x01\n" +
-	"\x15RepeatTriggerDelivery\x122.epigraph.executor.v1.RepeatTriggerDeliveryRequest\x1a%.epigraph.executor.v1.TriggerDelivery\"6\x82\xd3\xe4\x93\x020:\x01*\"+/v1/trigger_deliveries/{delivery_id}:repeat2z\n" +
-	"\vHookService\x12k\n" +
-	"\x0eReceiveWebhook\x12+.epigraph.executor.v1.ReceiveWebhookRequest\x1a,.epigraph.executor.v1.ReceiveWebhookResponseB\xe9\x01\n" +
+	"\x15RepeatTriggerDelivery\x122.epigraph.executor.v1.RepeatTriggerDeliveryRequest\x1a%.epigraph.executor.v1.TriggerDelivery\"6\x82\xd3\xe4\x93\x020:\x01*\"+/v1/trigger_deliveries/{delivery_id}:repeatB\xe9\x01\n" +
 	"\x18com.epigraph.executor.v1B\fTriggerProtoP\x01ZMgithub.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1;executorv1\xa2\x02\x03EEX\xaa\x02\x14Epigraph.Executor.V1\xca\x02\x14Epigraph\\Executor\\V1\xe2\x02 Epigraph\\Executor\\V1\\GPBMetadata\xea\x02\x16Epigraph::Executor::V1b\x06proto3"
 
 var (
@@ -1410,7 +1257,7 @@ func file_epigraph_executor_v1_trigger_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_executor_v1_trigger_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_epigraph_executor_v1_trigger_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_epigraph_executor_v1_trigger_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_epigraph_executor_v1_trigger_proto_goTypes = []any{
 	(TriggerState)(0),                     // 0: epigraph.executor.v1.TriggerState
 	(TriggerDeliveryState)(0),             // 1: epigraph.executor.v1.TriggerDeliveryState
@@ -1427,53 +1274,47 @@ var file_epigraph_executor_v1_trigger_proto_goTypes = []any{
 	(*ListTriggerDeliveriesResponse)(nil), // 12: epigraph.executor.v1.ListTriggerDeliveriesResponse
 	(*GetTriggerDeliveryRequest)(nil),     // 13: epigraph.executor.v1.GetTriggerDeliveryRequest
 	(*RepeatTriggerDeliveryRequest)(nil),  // 14: epigraph.executor.v1.RepeatTriggerDeliveryRequest
-	(*ReceiveWebhookRequest)(nil),         // 15: epigraph.executor.v1.ReceiveWebhookRequest
-	(*ReceiveWebhookResponse)(nil),        // 16: epigraph.executor.v1.ReceiveWebhookResponse
-	nil,                                   // 17: epigraph.executor.v1.ReceiveWebhookRequest.HeadersEntry
-	(*v1.Payload)(nil),                    // 18: epigraph.graph.v1.Payload
-	(*timestamppb.Timestamp)(nil),         // 19: google.protobuf.Timestamp
+	(*v1.Payload)(nil),                    // 15: epigraph.graph.v1.Payload
+	(*timestamppb.Timestamp)(nil),         // 16: google.protobuf.Timestamp
 }
 var file_epigraph_executor_v1_trigger_proto_depIdxs = []int32{
 	0,  // 0: epigraph.executor.v1.Trigger.state:type_name -> epigraph.executor.v1.TriggerState
-	18, // 1: epigraph.executor.v1.Trigger.definition:type_name -> epigraph.graph.v1.Payload
-	19, // 2: epigraph.executor.v1.Trigger.create_time:type_name -> google.protobuf.Timestamp
-	19, // 3: epigraph.executor.v1.Trigger.update_time:type_name -> google.protobuf.Timestamp
+	15, // 1: epigraph.executor.v1.Trigger.definition:type_name -> epigraph.graph.v1.Payload
+	16, // 2: epigraph.executor.v1.Trigger.create_time:type_name -> google.protobuf.Timestamp
+	16, // 3: epigraph.executor.v1.Trigger.update_time:type_name -> google.protobuf.Timestamp
 	0,  // 4: epigraph.executor.v1.TriggerActivation.state:type_name -> epigraph.executor.v1.TriggerState
 	2,  // 5: epigraph.executor.v1.TriggerActivation.triggers:type_name -> epigraph.executor.v1.Trigger
-	19, // 6: epigraph.executor.v1.TriggerActivation.create_time:type_name -> google.protobuf.Timestamp
-	19, // 7: epigraph.executor.v1.TriggerActivation.update_time:type_name -> google.protobuf.Timestamp
+	16, // 6: epigraph.executor.v1.TriggerActivation.create_time:type_name -> google.protobuf.Timestamp
+	16, // 7: epigraph.executor.v1.TriggerActivation.update_time:type_name -> google.protobuf.Timestamp
 	1,  // 8: epigraph.executor.v1.TriggerDelivery.state:type_name -> epigraph.executor.v1.TriggerDeliveryState
-	19, // 9: epigraph.executor.v1.TriggerDelivery.receive_time:type_name -> google.protobuf.Timestamp
-	19, // 10: epigraph.executor.v1.TriggerDelivery.next_time:type_name -> google.protobuf.Timestamp
-	19, // 11: epigraph.executor.v1.TriggerDelivery.end_time:type_name -> google.protobuf.Timestamp
-	18, // 12: epigraph.executor.v1.TriggerDelivery.event:type_name -> epigraph.graph.v1.Payload
+	16, // 9: epigraph.executor.v1.TriggerDelivery.receive_time:type_name -> google.protobuf.Timestamp
+	16, // 10: epigraph.executor.v1.TriggerDelivery.next_time:type_name -> google.protobuf.Timestamp
+	16, // 11: epigraph.executor.v1.TriggerDelivery.end_time:type_name -> google.protobuf.Timestamp
+	15, // 12: epigraph.executor.v1.TriggerDelivery.event:type_name -> epigraph.graph.v1.Payload
 	2,  // 13: epigraph.executor.v1.ListTriggersResponse.triggers:type_name -> epigraph.executor.v1.Trigger
 	1,  // 14: epigraph.executor.v1.ListTriggerDeliveriesRequest.state:type_name -> epigraph.executor.v1.TriggerDeliveryState
 	4,  // 15: epigraph.executor.v1.ListTriggerDeliveriesResponse.deliveries:type_name -> epigraph.executor.v1.TriggerDelivery
-	17, // 16: epigraph.executor.v1.ReceiveWebhookRequest.headers:type_name -> epigraph.executor.v1.ReceiveWebhookRequest.HeadersEntry
-	5,  // 17: epigraph.executor.v1.TriggerService.ActivateTriggers:input_type -> epigraph.executor.v1.ActivateTriggersRequest
-	6,  // 18: epigraph.executor.v1.TriggerService.DeactivateTriggers:input_type -> epigraph.executor.v1.DeactivateTriggersRequest
-	7,  // 19: epigraph.executor.v1.TriggerService.ListTriggers:input_type -> epigraph.executor.v1.ListTriggersRequest
-	9,  // 20: epigraph.executor.v1.TriggerService.GetTrigger:input_type -> epigraph.executor.v1.GetTriggerRequest
-	10, // 21: epigraph.executor.v1.TriggerService.RotateTriggerSecret:input_type -> epigraph.executor.v1.RotateTriggerSecretRequest
-	11, // 22: epigraph.executor.v1.TriggerService.ListTriggerDeliveries:input_type -> epigraph.executor.v1.ListTriggerDeliveriesRequest
-	13, // 23: epigraph.executor.v1.TriggerService.GetTriggerDelivery:input_type -> epigraph.executor.v1.GetTriggerDeliveryRequest
-	14, // 24: epigraph.executor.v1.TriggerService.RepeatTriggerDelivery:input_type -> epigraph.executor.v1.RepeatTriggerDeliveryRequest
-	15, // 25: epigraph.executor.v1.HookService.ReceiveWebhook:input_type -> epigraph.executor.v1.ReceiveWebhookRequest
-	3,  // 26: epigraph.executor.v1.TriggerService.ActivateTriggers:output_type -> epigraph.executor.v1.TriggerActivation
-	3,  // 27: epigraph.executor.v1.TriggerService.DeactivateTriggers:output_type -> epigraph.executor.v1.TriggerActivation
-	8,  // 28: epigraph.executor.v1.TriggerService.ListTriggers:output_type -> epigraph.executor.v1.ListTriggersResponse
-	2,  // 29: epigraph.executor.v1.TriggerService.GetTrigger:output_type -> epigraph.executor.v1.Trigger
-	2,  // 30: epigraph.executor.v1.TriggerService.RotateTriggerSecret:output_type -> epigraph.executor.v1.Trigger
-	12, // 31: epigraph.executor.v1.TriggerService.ListTriggerDeliveries:output_type -> epigraph.executor.v1.ListTriggerDeliveriesResponse
-	4,  // 32: epigraph.executor.v1.TriggerService.GetTriggerDelivery:output_type -> epigraph.executor.v1.TriggerDelivery
-	4,  // 33: epigraph.executor.v1.TriggerService.RepeatTriggerDelivery:output_type -> epigraph.executor.v1.TriggerDelivery
-	16, // 34: epigraph.executor.v1.HookService.ReceiveWebhook:output_type -> epigraph.executor.v1.ReceiveWebhookResponse
-	26, // [26:35] is the sub-list for method output_type
-	17, // [17:26] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	5,  // 16: epigraph.executor.v1.TriggerService.ActivateTriggers:input_type -> epigraph.executor.v1.ActivateTriggersRequest
+	6,  // 17: epigraph.executor.v1.TriggerService.DeactivateTriggers:input_type -> epigraph.executor.v1.DeactivateTriggersRequest
+	7,  // 18: epigraph.executor.v1.TriggerService.ListTriggers:input_type -> epigraph.executor.v1.ListTriggersRequest
+	9,  // 19: epigraph.executor.v1.TriggerService.GetTrigger:input_type -> epigraph.executor.v1.GetTriggerRequest
+	10, // 20: epigraph.executor.v1.TriggerService.RotateTriggerSecret:input_type -> epigraph.executor.v1.RotateTriggerSecretRequest
+	11, // 21: epigraph.executor.v1.TriggerService.ListTriggerDeliveries:input_type -> epigraph.executor.v1.ListTriggerDeliveriesRequest
+	13, // 22: epigraph.executor.v1.TriggerService.GetTriggerDelivery:input_type -> epigraph.executor.v1.GetTriggerDeliveryRequest
+	14, // 23: epigraph.executor.v1.TriggerService.RepeatTriggerDelivery:input_type -> epigraph.executor.v1.RepeatTriggerDeliveryRequest
+	3,  // 24: epigraph.executor.v1.TriggerService.ActivateTriggers:output_type -> epigraph.executor.v1.TriggerActivation
+	3,  // 25: epigraph.executor.v1.TriggerService.DeactivateTriggers:output_type -> epigraph.executor.v1.TriggerActivation
+	8,  // 26: epigraph.executor.v1.TriggerService.ListTriggers:output_type -> epigraph.executor.v1.ListTriggersResponse
+	2,  // 27: epigraph.executor.v1.TriggerService.GetTrigger:output_type -> epigraph.executor.v1.Trigger
+	2,  // 28: epigraph.executor.v1.TriggerService.RotateTriggerSecret:output_type -> epigraph.executor.v1.Trigger
+	12, // 29: epigraph.executor.v1.TriggerService.ListTriggerDeliveries:output_type -> epigraph.executor.v1.ListTriggerDeliveriesResponse
+	4,  // 30: epigraph.executor.v1.TriggerService.GetTriggerDelivery:output_type -> epigraph.executor.v1.TriggerDelivery
+	4,  // 31: epigraph.executor.v1.TriggerService.RepeatTriggerDelivery:output_type -> epigraph.executor.v1.TriggerDelivery
+	24, // [24:32] is the sub-list for method output_type
+	16, // [16:24] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_executor_v1_trigger_proto_init() }
@@ -1487,9 +1328,9 @@ func file_epigraph_executor_v1_trigger_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_executor_v1_trigger_proto_rawDesc), len(file_epigraph_executor_v1_trigger_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   16,
+			NumMessages:   13,
 			NumExtensions: 0,
-			NumServices:   2,
+			NumServices:   1,
 		},
 		GoTypes:           file_epigraph_executor_v1_trigger_proto_goTypes,
 		DependencyIndexes: file_epigraph_executor_v1_trigger_proto_depIdxs,
