@@ -161,7 +161,7 @@ func TestInterrupt(t *testing.T) {
 			testkit.Eventually(t, j.cut.Load)
 			again := &recorder{}
 			l = run(t, s, actors{"first": first(again), "next": again, "safe": again, "unsafe": unsafeActor{again}}, named("b"), func(c *engine.Config, _ *engine.Deps) {
-				c.Lease = 3 * time.Second
+				c.Lease = shortLease
 			})
 			l.jobs(t)
 			l.wait(t, id, journal.StateCanceled, journal.StatePaused)
