@@ -23,6 +23,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/retryafter"
 	"github.com/epigraph-run/epigraph/services/executor/internal/egress"
+	"github.com/epigraph-run/epigraph/services/executor/internal/signature"
 )
 
 const scope = "github.com/epigraph-run/epigraph/services/executor/internal/webhook"
@@ -253,14 +254,14 @@ func (d *Deliverer) send(ctx context.Context, x *Delivery) (time.Duration, error
 	}
 	now := time.Now()
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set(headerID, x.Message.ID)
-	req.Header.Set(headerTime, strconv.FormatInt(now.Unix(), 10))
-	signature, err := sign(x.Hook.Secret, x.Message.ID, now, body)
+	req.Header.Set(signature.HeaderID, x.Message.ID)
+	req.Header.Set(signature.HeaderTime, strconv.FormatInt(now.Unix(), 10))
+	signed, err := sign(x.Hook.Secret, x.Message.ID, now, body)
 	if err != nil {
 		return never, fmt.Errorf("the secret %w", err)
 	}
-	if signature != "" {
-		req.Header.Set(headerSignature, signature)
+	if signed != "" {
+		req.Header.Set(signature.HeaderSignature, signed)
 	}
 	resp, err := d.client.Do(req)
 	if err != nil {
