@@ -5,13 +5,13 @@ import (
 	"unicode/utf16"
 )
 
-// MaxText is how long a message may be. The server counts in UTF-16 as clients do, so that a character beyond
-// the first plane is two.
+// MaxText is how long a message may be. The server counts in UTF-16 as clients do, so that a character
+// beyond the first plane is two.
 const MaxText = 4096
 
-// Split cuts a text into messages of at most MaxText, at most limit of them: at the end of a line if there is
-// one in the second half, else at a space, else between characters. It leaves out messages without anything
-// visible, which the server refuses. The last of too many ends with "…".
+// Split cuts a text into messages of at most MaxText, at most limit of them: at the end of a line if
+// there is one in the second half, else at a space, else between characters. It leaves out messages
+// without anything visible, which the server refuses. The last of too many ends with "…".
 func Split(text string, limit int) []string {
 	var out []string
 	text = strings.ToValidUTF8(text, "�")

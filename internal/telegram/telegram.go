@@ -1,6 +1,6 @@
-// Package telegram owns the few calls of the Bot API of Telegram that bots here make, and the reading of what
-// comes from there: long polls, messages, webhooks. Answers are bounded, and the token is in no error. It must
-// not know what a message starts, nor when a call is tried again.
+// Package telegram owns the few calls of the Bot API of Telegram that bots here make, and the reading
+// of what comes from there: long polls, messages, webhooks. Answers are bounded, and the token is in no
+// error. It must not know what a message starts, nor when a call is tried again.
 package telegram
 
 import (
@@ -29,7 +29,8 @@ const (
 	// MaxUpdate bounds the bytes of one update: what is larger is read as one without a message.
 	MaxUpdate = 256 << 10
 
-	// maxAnswer bounds what is read of an answer. A text has 4096 characters, so that 100 updates stay far below.
+	// maxAnswer bounds what is read of an answer. A text has 4096 characters, so that 100 updates stay
+	// far below.
 	maxAnswer = 8 << 20
 	// timeout bounds a call, besides the time that a poll waits.
 	timeout = 15 * time.Second
@@ -75,8 +76,8 @@ func CheckToken(token string) error {
 	return nil
 }
 
-// New returns a client for the bot with this token. An empty base is DefaultURL. The client's transport decides
-// about proxies and certificates; redirects are not followed, since the path holds the token.
+// New returns a client for the bot with this token. An empty base is DefaultURL. The client's transport
+// decides about proxies and certificates; redirects are not followed, since the path holds the token.
 func New(token, base string, transport http.RoundTripper) (*Client, error) {
 	if err := CheckToken(token); err != nil {
 		return nil, err
@@ -94,8 +95,9 @@ func New(token, base string, transport http.RoundTripper) (*Client, error) {
 	}}, nil
 }
 
-// GetUpdates returns the updates from an offset on, and waits for the first one. Those before the offset are
-// forgotten by the server. An empty result is no error. What is no message comes as an update with an ID alone.
+// GetUpdates returns the updates from an offset on, and waits for the first one. Those before the
+// offset are forgotten by the server. An empty result is no error. What is no message comes as an
+// update with an ID alone.
 func (c *Client) GetUpdates(ctx context.Context, offset int64, wait time.Duration) ([]Update, error) {
 	var raw []json.RawMessage
 	err := c.call(ctx, "getUpdates", timeout+wait, map[string]any{
@@ -116,8 +118,8 @@ func (c *Client) GetUpdates(ctx context.Context, offset int64, wait time.Duratio
 	return out, nil
 }
 
-// SendMessage sends a text of at most MaxText characters to a chat: see Split. It is not repeatable: a call
-// whose answer is lost may have been sent.
+// SendMessage sends a text of at most MaxText characters to a chat: see Split. It is not repeatable: a
+// call whose answer is lost may have been sent.
 func (c *Client) SendMessage(ctx context.Context, chat int64, text string) error {
 	return c.call(ctx, "sendMessage", timeout, map[string]any{"chat_id": chat, "text": text}, nil)
 }
@@ -127,7 +129,8 @@ func (c *Client) SendTyping(ctx context.Context, chat int64) error {
 	return c.call(ctx, "sendChatAction", timeout, map[string]any{"chat_id": chat, "action": "typing"}, nil)
 }
 
-// SetWebhook has the server send updates to an address, with the secret in HeaderSecret. Polls fail from then on.
+// SetWebhook has the server send updates to an address, with the secret in HeaderSecret. Polls fail
+// from then on.
 func (c *Client) SetWebhook(ctx context.Context, address, secret string) error {
 	return c.call(ctx, "setWebhook", timeout, map[string]any{"url": address, "secret_token": secret, "allowed_updates": []string{"message"}}, nil)
 }

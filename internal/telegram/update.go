@@ -7,16 +7,16 @@ import (
 	"unicode/utf8"
 )
 
-// Update is something that happened, as far as bots here take part in it. Chat is 0 if it is no message with a
-// text that a person wrote.
+// Update is something that happened, as far as bots here take part in it. Chat is 0 if it is no message
+// with a text that a person wrote.
 type Update struct {
 	ID int64
 	// Chat is where it was written, and MessageID what Telegram calls the message there.
 	Chat, MessageID int64
 	// Text is what was written.
 	Text string
-	// Command is the word behind the slash if the text begins with a command, without the name of the bot; and
-	// Rest is the text behind it.
+	// Command is the word behind the slash if the text begins with a command, without the name of the
+	// bot; and Rest is the text behind it.
 	Command, Rest string
 	User          User
 }
@@ -48,9 +48,9 @@ type message struct {
 	} `json:"from"`
 }
 
-// ReadUpdate reads one update. What is no message of a person comes without a chat, so that it can be passed
-// over; so does a message that is larger than MaxUpdate or of another form, which would else come again and
-// again. The error is that of an update without an id.
+// ReadUpdate reads one update. What is no message of a person comes without a chat, so that it can be
+// passed over; so does a message that is larger than MaxUpdate or of another form, which would else
+// come again and again. The error is that of an update without an id.
 func ReadUpdate(text []byte) (Update, error) {
 	var u struct {
 		ID      int64           `json:"update_id"`

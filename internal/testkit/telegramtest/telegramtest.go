@@ -1,6 +1,6 @@
-// Package telegramtest is a server that speaks the Bot API of Telegram for one bot, as far as bots here use it:
-// polls with an offset, of which there is one at a time, webhooks with a secret, messages, and refusals. It must
-// not know what is tested.
+// Package telegramtest is a server that speaks the Bot API of Telegram for one bot, as far as bots here
+// use it: polls with an offset, of which there is one at a time, webhooks with a secret, messages, and
+// refusals. It must not know what is tested.
 package telegramtest
 
 import (

@@ -1,6 +1,6 @@
-// Package signature owns how senders of webhooks prove who they are: Standard Webhooks, in both directions, the
-// form of GitHub, and shared tokens. It is pure: the time is an argument, and it must not know where a secret is
-// kept, nor what a message is for.
+// Package signature owns how senders of webhooks prove who they are: Standard Webhooks, in both
+// directions, the form of GitHub, and shared tokens. It is pure: the time is an argument, and it must
+// not know where a secret is kept, nor what a message is for.
 package signature
 
 import (
@@ -31,8 +31,8 @@ const (
 )
 
 const (
-	// Tolerance is how far the time of a message may be from that of the receiver, in both directions, so that
-	// a message that was overheard cannot be repeated later.
+	// Tolerance is how far the time of a message may be from that of the receiver, in both directions,
+	// so that a message that was overheard cannot be repeated later.
 	Tolerance = 5 * time.Minute
 	// MaxID bounds the id of a message in bytes.
 	MaxID = 256
@@ -46,12 +46,12 @@ const (
 	maxHeader, maxSignatures = 4096, 16
 )
 
-// ErrRefused is the error of every message that is not what its sender would have sent. It says no more, so
-// that nobody learns from it which part was right.
+// ErrRefused is the error of every message that is not what its sender would have sent. It says no
+// more, so that nobody learns from it which part was right.
 var ErrRefused = errors.New("the signature does not fit")
 
-// Key is what signs by a secret: the bytes behind "whsec_", which are base64, or the text itself. It is nil for
-// an empty secret. The error never holds the secret.
+// Key is what signs by a secret: the bytes behind "whsec_", which are base64, or the text itself. It is
+// nil for an empty secret. The error never holds the secret.
 func Key(secret string) ([]byte, error) {
 	if secret == "" {
 		return nil, nil
@@ -81,8 +81,8 @@ func standard(key []byte, id string, at int64, body []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// CheckStandard checks a message by the values of the three headers. The signature may hold several, separated
-// by spaces, as senders do that change their secret; one must fit. An error is ErrRefused.
+// CheckStandard checks a message by the values of the three headers. The signature may hold several,
+// separated by spaces, as senders do that change their secret; one must fit. An error is ErrRefused.
 func CheckStandard(key []byte, id, timestamp, signatures string, body []byte, now time.Time) error {
 	if len(key) == 0 || id == "" || len(id) > MaxID || len(signatures) > maxHeader {
 		return ErrRefused
@@ -122,8 +122,8 @@ func GitHub(secret string, body []byte) string {
 	return gitHubPrefix + hex.EncodeToString(mac.Sum(nil))
 }
 
-// CheckGitHub checks a body by the value of HeaderGitHub. The secret is the text that GitHub was given. An error
-// is ErrRefused.
+// CheckGitHub checks a body by the value of HeaderGitHub. The secret is the text that GitHub was given.
+// An error is ErrRefused.
 func CheckGitHub(secret, signature string, body []byte) error {
 	text, ok := strings.CutPrefix(signature, gitHubPrefix)
 	if !ok || secret == "" {
@@ -141,8 +141,8 @@ func CheckGitHub(secret, signature string, body []byte) error {
 	return nil
 }
 
-// CheckToken checks the value of the header Authorization, which is to be "Bearer" and the secret. An error is
-// ErrRefused.
+// CheckToken checks the value of the header Authorization, which is to be "Bearer" and the secret. An
+// error is ErrRefused.
 func CheckToken(secret, authorization string) error {
 	scheme, token, _ := strings.Cut(authorization, " ")
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -151,8 +151,8 @@ func CheckToken(secret, authorization string) error {
 	return CheckText(secret, strings.TrimSpace(token))
 }
 
-// CheckText compares a secret with a given text in a time that tells nothing about either. An empty secret
-// opens nothing. An error is ErrRefused.
+// CheckText compares a secret with a given text in a time that tells nothing about either. An empty
+// secret opens nothing. An error is ErrRefused.
 func CheckText(secret, given string) error {
 	a, b := sha256.Sum256([]byte(secret)), sha256.Sum256([]byte(given))
 	if secret == "" || subtle.ConstantTimeCompare(a[:], b[:]) == 0 {

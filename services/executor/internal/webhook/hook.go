@@ -1,6 +1,6 @@
 // Package webhook owns the messages to outside addresses about events of a run: which hooks want which
-// events, the form and the signature of a message, and one try of a delivery with the verdict on its answer.
-// It must not know how runs go on, nor how a failed delivery is repeated.
+// events, the form and the signature of a message, and one try of a delivery with the verdict on its
+// answer. It must not know how runs go on, nor how a failed delivery is repeated.
 package webhook
 
 import (
@@ -31,7 +31,8 @@ const (
 	InterruptOpened Event = "interrupt.opened"
 )
 
-// Hook is an address with the events it wants, in the form of the run's row. It prints without its secrets.
+// Hook is an address with the events it wants, in the form of the run's row. It prints without its
+// secrets.
 type Hook struct {
 	URL string `json:"url"`
 	// Events are the wanted events; none means RunEnded.

@@ -55,7 +55,8 @@ type Interrupt struct {
 	NodeID string `json:"node_id"`
 	Visit  int32  `json:"visit"`
 	Item   int32  `json:"item,omitempty"`
-	// Prompt, Schema and Approve are absent, and Omitted set, when they are larger than MaxValue together.
+	// Prompt, Schema and Approve are absent, and Omitted set, when they are larger than MaxValue
+	// together.
 	Prompt      json.RawMessage `json:"prompt,omitempty"`
 	Schema      json.RawMessage `json:"schema,omitempty"`
 	Approve     json.RawMessage `json:"approve,omitempty"`
