@@ -99,6 +99,15 @@ func workflowLife(t *testing.T, ctx context.Context, c registryv1.WorkflowServic
 	require.NoError(t, err)
 	rate := 0.5
 	require.Empty(t, cmp.Diff(&registryv1.WorkflowHistory{Completed: 1, Failed: 1, Canceled: 1, SuccessRate: &rate}, w.GetHistory(), protocmp.Transform()))
+	for range 2 { // told twice
+		_, err = c.RecordWorkflowRuns(ctx, &registryv1.RecordWorkflowRunsRequest{Runs: []*registryv1.WorkflowRun{
+			{RunId: "run_4", Workflow: "letter@2", Outcome: registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_COMPLETED, Usage: &registryv1.WorkflowRunUsage{CostNanoUsd: 5, Tokens: 7}},
+		}})
+		require.NoError(t, err)
+	}
+	w, err = c.GetWorkflow(ctx, &registryv1.GetWorkflowRequest{Workflow: "letter"})
+	require.NoError(t, err)
+	require.Equal(t, []int64{5, 7}, []int64{w.GetHistory().GetNanoUsd(), w.GetHistory().GetTokens()}, "what all runs below it used, too")
 
 	_, err = c.DeprecateWorkflow(ctx, &registryv1.DeprecateWorkflowRequest{Workflow: "letter", Message: "x", Undo: true})
 	requireError(t, err, errs.InvalidArgument, "FIELD_NOT_USED")

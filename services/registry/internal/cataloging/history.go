@@ -15,6 +15,9 @@ type Run struct {
 	ID      string
 	Ref     catalog.Ref
 	History catalog.History
+	// Whole says that History has what the run and all below it used. Else what is booked of the run alone
+	// is counted.
+	Whole bool
 }
 
 // version identifies a version in a namespace.
@@ -52,11 +55,13 @@ func (c *Catalog) RecordRuns(ctx context.Context, namespace string, runs []Run) 
 				continue
 			}
 			fresh++
-			used, err := tx.RunTotals(ctx, namespace, r.ID)
-			if err != nil {
-				return err
+			if !r.Whole {
+				used, err := tx.RunTotals(ctx, namespace, r.ID)
+				if err != nil {
+					return err
+				}
+				r.History.NanoUSD, r.History.Tokens = used.NanoUSD, used.Tokens
 			}
-			r.History.NanoUSD, r.History.Tokens = used.NanoUSD, used.Tokens
 			if _, ok := sums[v]; !ok {
 				order = append(order, v)
 			}
