@@ -98,8 +98,8 @@ func FuzzDiff(f *testing.F) {
 	})
 }
 
-// TestDiffOfManyKeys compares texts near the bound on values. Its cost must grow with the keys, not with their
-// square, which is ten billion.
+// TestDiffOfManyKeys compares texts near the bound on values. The cost must grow with the keys, not with
+// their square, which is ten billion.
 func TestDiffOfManyKeys(t *testing.T) {
 	t.Parallel()
 	keys := func(value int) string {

@@ -207,7 +207,8 @@ func (schedulesUpdateCmd) Help() string {
 
 // Run changes.
 func (c *schedulesUpdateCmd) Run(e *env) error {
-	if err := errors.Join(c.oneSource(c.File), c.apply(&executorv1.Schedule{})); err != nil { // a wrong flag is reported before any call
+	// A wrong flag is reported before any call.
+	if err := errors.Join(c.oneSource(c.File), c.apply(&executorv1.Schedule{})); err != nil {
 		return err
 	}
 	return e.with(func(ctx context.Context, s *services) error {

@@ -100,7 +100,8 @@ func (c *Catalog) Diff(ctx context.Context, namespace string, from, to catalog.R
 		var d [2]*workflow.Definition
 		for i, source := range sources {
 			var faults workflow.Faults
-			if d[i], faults = workflow.Read([]byte(source)); len(faults) > 0 { // a later release may refuse what an earlier one took
+			// A later release may refuse what an earlier one took.
+			if d[i], faults = workflow.Read([]byte(source)); len(faults) > 0 {
 				return catalog.Refused(faults)
 			}
 		}
