@@ -23,6 +23,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/retryafter"
 	"github.com/epigraph-run/epigraph/services/executor/internal/egress"
+	"github.com/epigraph-run/epigraph/services/executor/internal/signature"
 )
 
 const scope = "github.com/epigraph-run/epigraph/services/executor/internal/webhook"
@@ -101,7 +102,8 @@ type Deliverer struct {
 // line is the deliveries of one namespace.
 type line struct {
 	busy int
-	// took is about how long a delivery takes, end when the last of those that were put off comes again.
+	// took is about how long a delivery takes, end when the last of those that were put off comes
+	// again.
 	took time.Duration
 	end  time.Time
 }
@@ -127,9 +129,9 @@ func New(guard egress.Guard, o Options) (*Deliverer, error) {
 func (d *Deliverer) Close() { d.transport.CloseIdleConnections() }
 
 // Enter takes a place for a delivery of a namespace, before anything is read for it: then leave must be
-// called. Without a place leave is nil, and the delivery is to come again after the pause. The postponed
-// deliveries of a namespace come again at the rate of its places, however many they are, so that they do not
-// block those of others.
+// called. Without a place leave is nil, and the delivery is to come again after the pause. The
+// postponed deliveries of a namespace come again at the rate of its places, however many they are, so
+// that they do not block those of others.
 func (d *Deliverer) Enter(ctx context.Context, namespace string) (leave func(), pause time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -139,8 +141,8 @@ func (d *Deliverer) Enter(ctx context.Context, namespace string) (leave func(), 
 		l = &line{}
 		d.lines[namespace] = l
 	}
-	// A namespace has no more places than are left for the others then, so that some are left for whoever
-	// comes next.
+	// A namespace has no more places than are left for the others then, so that some are left for
+	// whoever comes next.
 	if l.busy >= min(maxBusy, Places-d.total) {
 		d.count(ctx, PutOff)
 		return nil, l.putOff(now)
@@ -173,7 +175,8 @@ func (l *line) putOff(now time.Time) time.Duration {
 	return l.end.Sub(now)
 }
 
-// forget drops the lines of namespaces that have nothing under way and nothing put off. The lock is held.
+// forget drops the lines of namespaces that have nothing under way and nothing put off. The lock is
+// held.
 func (d *Deliverer) forget(now time.Time) {
 	for namespace, l := range d.lines {
 		if l.busy == 0 && !l.end.After(now) {
@@ -235,7 +238,8 @@ func (d *Deliverer) deliver(ctx context.Context, x *Delivery, try int) Verdict {
 // never is the pause after a failure that will not change.
 const never = -1
 
-// send makes the request. With an error it returns how long the receiver wants to be left alone, or never.
+// send makes the request. With an error it returns how long the receiver wants to be left alone, or
+// never.
 func (d *Deliverer) send(ctx context.Context, x *Delivery) (time.Duration, error) {
 	body, err := json.Marshal(&x.Message)
 	if err != nil {
@@ -253,14 +257,14 @@ func (d *Deliverer) send(ctx context.Context, x *Delivery) (time.Duration, error
 	}
 	now := time.Now()
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set(headerID, x.Message.ID)
-	req.Header.Set(headerTime, strconv.FormatInt(now.Unix(), 10))
-	signature, err := sign(x.Hook.Secret, x.Message.ID, now, body)
+	req.Header.Set(signature.HeaderID, x.Message.ID)
+	req.Header.Set(signature.HeaderTime, strconv.FormatInt(now.Unix(), 10))
+	signed, err := sign(x.Hook.Secret, x.Message.ID, now, body)
 	if err != nil {
 		return never, fmt.Errorf("the secret %w", err)
 	}
-	if signature != "" {
-		req.Header.Set(headerSignature, signature)
+	if signed != "" {
+		req.Header.Set(signature.HeaderSignature, signed)
 	}
 	resp, err := d.client.Do(req)
 	if err != nil {

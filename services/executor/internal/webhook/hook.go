@@ -1,10 +1,9 @@
 // Package webhook owns the messages to outside addresses about events of a run: which hooks want which
-// events, the form and the signature of a message, and one try of a delivery with the verdict on its answer.
-// It must not know how runs go on, nor how a failed delivery is repeated.
+// events, the form and the signature of a message, and one try of a delivery with the verdict on its
+// answer. It must not know how runs go on, nor how a failed delivery is repeated.
 package webhook
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -19,6 +18,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/egress"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/signature"
 )
 
 // Event is an event of webhooks, by the name that receivers see as the type of a message.
@@ -31,7 +31,8 @@ const (
 	InterruptOpened Event = "interrupt.opened"
 )
 
-// Hook is an address with the events it wants, in the form of the run's row. It prints without its secrets.
+// Hook is an address with the events it wants, in the form of the run's row. It prints without its
+// secrets.
 type Hook struct {
 	URL string `json:"url"`
 	// Events are the wanted events; none means RunEnded.
@@ -103,10 +104,6 @@ const (
 	maxURL         = 2048
 	maxHeaders     = 16
 	maxHeaderBytes = 8 << 10
-	minSecret      = 16
-	maxSecret      = 256
-	minKey, maxKey = 16, 64
-	secretPrefix   = "whsec_"
 )
 
 // Check names every fault of the hooks, by their places in the request.
@@ -137,7 +134,7 @@ func Check(hooks []Hook, guard egress.Guard) error {
 		if what := headersFault(hooks[i].Headers); what != "" {
 			bad(place+".headers", ReasonInvalid, what)
 		}
-		if _, err := key(hooks[i].Secret); err != nil {
+		if _, err := signature.Key(hooks[i].Secret); err != nil {
 			bad(place+".secret", ReasonInvalid, err.Error())
 		}
 	}
@@ -181,7 +178,7 @@ func urlFault(text string, guard egress.Guard) (reason, what string) {
 // ours are the headers that the delivery sets itself.
 var ours = []string{
 	"Host", "Content-Length", "Content-Type", "Content-Encoding", "Transfer-Encoding", "Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authorization",
-	"Te", "Trailer", "Upgrade", "Expect", "Accept-Encoding", "Traceparent", "Tracestate", "Baggage", headerID, headerTime, headerSignature,
+	"Te", "Trailer", "Upgrade", "Expect", "Accept-Encoding", "Traceparent", "Tracestate", "Baggage", signature.HeaderID, signature.HeaderTime, signature.HeaderSignature,
 }
 
 func headersFault(h map[string]string) string {
@@ -209,24 +206,6 @@ func headersFault(h map[string]string) string {
 		return fmt.Sprintf("has %d bytes, the limit is %d", n, maxHeaderBytes)
 	}
 	return ""
-}
-
-// key is what signs; nil if nothing does. The error never holds the secret.
-func key(secret string) ([]byte, error) {
-	if secret == "" {
-		return nil, nil
-	}
-	if text, ok := strings.CutPrefix(secret, secretPrefix); ok {
-		k, err := base64.StdEncoding.DecodeString(text)
-		if err != nil || len(k) < minKey || len(k) > maxKey {
-			return nil, fmt.Errorf("begins with %s, so base64 of %d to %d bytes must follow", secretPrefix, minKey, maxKey)
-		}
-		return k, nil
-	}
-	if len(secret) < minSecret || len(secret) > maxSecret {
-		return nil, fmt.Errorf("has %d bytes: give %d to %d", len(secret), minSecret, maxSecret)
-	}
-	return []byte(secret), nil
 }
 
 // AllHooks stands for the place of a hook and means every one that wants the event.

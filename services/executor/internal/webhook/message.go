@@ -1,19 +1,10 @@
 package webhook
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
-	"strconv"
 	"time"
-)
 
-// The headers of every delivery, as Standard Webhooks names them.
-const (
-	headerID        = "Webhook-Id"
-	headerTime      = "Webhook-Timestamp"
-	headerSignature = "Webhook-Signature"
+	"github.com/epigraph-run/epigraph/services/executor/internal/signature"
 )
 
 // MaxValue is how large a result, and what an interrupt consists of, may be to be carried along.
@@ -64,7 +55,8 @@ type Interrupt struct {
 	NodeID string `json:"node_id"`
 	Visit  int32  `json:"visit"`
 	Item   int32  `json:"item,omitempty"`
-	// Prompt, Schema and Approve are absent, and Omitted set, when they are larger than MaxValue together.
+	// Prompt, Schema and Approve are absent, and Omitted set, when they are larger than MaxValue
+	// together.
 	Prompt      json.RawMessage `json:"prompt,omitempty"`
 	Schema      json.RawMessage `json:"schema,omitempty"`
 	Approve     json.RawMessage `json:"approve,omitempty"`
@@ -75,14 +67,11 @@ type Interrupt struct {
 	Link string `json:"link"`
 }
 
-// sign is the value of headerSignature, empty without a secret.
+// sign is the value of the header of the signature, empty without a secret.
 func sign(secret, id string, at time.Time, body []byte) (string, error) {
-	k, err := key(secret)
+	k, err := signature.Key(secret)
 	if err != nil || k == nil {
 		return "", err
 	}
-	mac := hmac.New(sha256.New, k)
-	mac.Write([]byte(id + "." + strconv.FormatInt(at.Unix(), 10) + "."))
-	mac.Write(body)
-	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)), nil
+	return signature.Standard(k, id, at, body), nil
 }

@@ -3,6 +3,7 @@ package catalog
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -107,6 +108,9 @@ func (c *Content) graph(name string) (*workgraph.Graph, workflow.Faults) {
 	if len(g.Nodes) == 0 {
 		return nil, workflow.Faults{{Code: "EMPTY", Path: "nodes", Message: "the graph has no nodes"}}
 	}
+	if faults := invalid(g); len(faults) > 0 {
+		return nil, faults
+	}
 	c.Can = discover.Capabilities{Triggers: []string{"manual"}}
 	for i := range g.Nodes {
 		c.Can.Tools = append(c.Can.Tools, g.Nodes[i].Actor)
@@ -114,6 +118,18 @@ func (c *Content) graph(name string) (*workgraph.Graph, workflow.Faults) {
 	slices.Sort(c.Can.Tools)
 	c.Can.Tools = slices.Compact(c.Can.Tools)
 	return g, nil
+}
+
+// invalid are the faults of a graph that no executor would run. Which actors there are is not known here.
+func invalid(g *workgraph.Graph) (out workflow.Faults) {
+	found, err := workgraph.Validate(context.Background(), g, nil)
+	if err != nil {
+		return workflow.Faults{{Code: "NO_GRAPH", Message: err.Error()}}
+	}
+	for _, f := range found {
+		out = append(out, workflow.Fault{Code: f.Code, Path: graphpb.FaultPath(f), Message: f.Message, Hint: f.Hint})
+	}
+	return out
 }
 
 func graphFaults(err error) workflow.Faults {
@@ -163,6 +179,26 @@ func (c *Content) Unpack() (*workgraph.Graph, error) {
 		return nil, fmt.Errorf("unpack graph: %w", err)
 	}
 	return workgraph.Decode(json.RawMessage(raw))
+}
+
+// Triggers are what starts a version beside calls, each as JSON.
+func (c *Content) Triggers() ([]string, error) {
+	if c.Form != Definition {
+		return nil, nil
+	}
+	d, faults := workflow.Read([]byte(c.Source))
+	if len(faults) > 0 {
+		return nil, fmt.Errorf("read triggers of a version that was accepted: %w", faults)
+	}
+	var out []string
+	for _, t := range d.Triggers() {
+		b, err := json.Marshal(t)
+		if err != nil {
+			return nil, fmt.Errorf("encode trigger: %w", err)
+		}
+		out = append(out, string(b))
+	}
+	return out, nil
 }
 
 // Refused is the error for a text with faults.

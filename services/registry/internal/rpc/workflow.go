@@ -175,13 +175,17 @@ func (s *WorkflowServer) ResolveWorkflow(ctx context.Context, req *registryv1.Re
 	if err != nil {
 		return nil, err
 	}
-	g, err := v.Unpack()
-	if err != nil {
-		return nil, err
-	}
 	out := &registryv1.ResolveWorkflowResponse{
 		WorkflowId: w.ID, Ref: catalog.At(w.Slug, v.Number), Version: v.Number, Hash: v.Hash, GraphHash: v.GraphHash,
 		BudgetNanoUsd: v.BudgetNanoUSD, BudgetTokens: v.BudgetTokens, Deprecation: w.Deprecation,
+	}
+	if req.GetTriggers() {
+		out.Triggers, err = v.Triggers()
+		return out, err
+	}
+	g, err := s.catalog.Unpack(ctx, grpckit.Namespace(ctx), &v)
+	if err != nil {
+		return nil, err
 	}
 	if out.Graph, err = graphpb.ToProto(g); err != nil {
 		return nil, fmt.Errorf("encode graph: %w", err)
@@ -200,7 +204,8 @@ func (s *WorkflowServer) RecordWorkflowRuns(ctx context.Context, req *registryv1
 		if ref.Version == 0 {
 			return nil, invalid(fmt.Sprintf("runs[%d].workflow", i), "WORKFLOW_REF_INVALID", "must name a version by its number")
 		}
-		runs[i] = cataloging.Run{ID: r.GetRunId(), Ref: ref}
+		u := r.GetUsage()
+		runs[i] = cataloging.Run{ID: r.GetRunId(), Ref: ref, Whole: u != nil, History: catalog.History{NanoUSD: u.GetCostNanoUsd(), Tokens: u.GetTokens()}}
 		switch r.GetOutcome() {
 		case registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_COMPLETED:
 			runs[i].History.Completed = 1
