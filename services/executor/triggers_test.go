@@ -257,7 +257,7 @@ func (f *fixture) endTriggers(t *testing.T) {
 	})
 	t.Run("ErrorsOfOthers", func(t *testing.T) {
 		id := start(t, "fails-now@1")
-		// The run of failsafe fails, too: watch hears of both, failsafe of neither its own nor what it started.
+		// The run of failsafe starts fails, too: watch hears of both, failsafe of nothing that it started.
 		var of []string
 		for _, d := range f.delivered(t, watch, 2) {
 			of = append(of, string(f.wait(t, d.GetRunId(), completed).GetResult().GetJson()))

@@ -102,8 +102,8 @@ func checkCall(t *trigger.Trigger, req *executorv1.ReceiveWebhookRequest, now ti
 	return id, err
 }
 
-// callEvent is the event of a call: its body, parsed if it is JSON, its query and the headers that were handed
-// on, without those that prove who calls.
+// callEvent is the event of a call: its body, parsed if it is JSON, its query and the headers that were
+// handed on, without those that prove who calls.
 func callEvent(req *executorv1.ReceiveWebhookRequest) (json.RawMessage, error) {
 	headers := map[string]string{}
 	proofs := []string{"authorization", "cookie", strings.ToLower(signature.HeaderSignature), strings.ToLower(signature.HeaderGitHub)}
