@@ -215,6 +215,11 @@ func TestOperators(t *testing.T) {
 		{`"abc"`, "starts_with", `ab`, "true"}, {`"abc"`, "ends_with", `bc`, "true"}, {`"a1"`, "matches", `"[a-z][0-9]"`, "true"},
 		{`"a"`, "in", `[a, b]`, "true"}, {`"c"`, "not_in", `[a, b]`, "true"}, {`true`, "is_true", ``, "true"}, {`false`, "is_false", ``, "true"}, {`0`, "is_false", ``, "false"},
 		{`""`, "is_empty", ``, "true"}, {`[]`, "is_empty", ``, "true"}, {`{}`, "is_empty", ``, "true"}, {`[0]`, "is_not_empty", ``, "true"}, {`0`, "exists", ``, "true"}, {`0`, "not_exists", ``, "false"},
+		{`"abc"`, "not_starts_with", `b`, "true"}, {`"abc"`, "not_starts_with", `a`, "false"}, {`"abc"`, "not_ends_with", `b`, "true"}, {`"a1"`, "not_matches", `"[a-z][0-9]"`, "false"}, {``, "not_matches", `a`, "true"},
+		{`"2026-01-31T18:00:00+02:00"`, "before", `"2026-01-31T17:00:00Z"`, "true"}, {`"2026-01-31"`, "before_or_equal", `"2026-01-31"`, "true"}, {`"2026-02-01"`, "after", `"2026-01-31T23:59:59Z"`, "true"},
+		{`"2026-01-31"`, "after_or_equal", `"2026-02-01"`, "false"}, {`"2026-13-01"`, "after", `"2026-01-31"`, "false"}, {`"soon"`, "before", `"2026-01-31"`, "false"}, {`5`, "before", `"2026-01-31"`, "false"},
+		{`"abc"`, "length_eq", `3`, "true"}, {`[1, 2]`, "length_neq", `2`, "false"}, {`{"a": 1}`, "length_gt", `0`, "true"}, {`[]`, "length_gte", `0`, "true"}, {`"ab"`, "length_lt", `2`, "false"}, {`"ab"`, "length_lte", `2`, "true"},
+		{`5`, "length_eq", `1`, "false"}, {``, "length_neq", `1`, "true"},
 		// A field that is not there satisfies what is negative.
 		// One of another type satisfies nothing else.
 		{`"x"`, "gt", `1`, "false"}, {`1`, "lt", `b`, "false"}, {`"a"`, "lt", `b`, "true"}, {`null`, "starts_with", `n`, "false"}, {`[1]`, "matches", `x`, "false"}, {`null`, "contains", `n`, "false"},
@@ -240,6 +245,20 @@ steps:
 			require.JSONEq(t, c.want, string(res.Result))
 		})
 	}
+}
+
+// TestOperatorsByOtherNames tells what to write in place of the names of other platforms.
+func TestOperatorsByOtherNames(t *testing.T) {
+	t.Parallel()
+	for other, here := range map[string]string{"does_not_exist": "not_exists", "matches_regex": "matches", "greater_than": "gt", "==": "equals"} {
+		_, faults := workflow.Read([]byte("name: T\nsteps: [{id: a, type: assertion, rules: [{field: inputs.x, operator: '" + other + "', value: 1}]}]"))
+		require.Len(t, faults, 1)
+		require.Equal(t, "write `"+here+"`", faults[0].Hint)
+		require.Equal(t, 1, strings.Count(faults[0].String(), "error["))
+	}
+	_, faults := workflow.Read([]byte("name: T\nsteps: [{id: a, type: assertion, rules: [{field: inputs.x, operator: before, value: soon}, {field: inputs.x, operator: length_gt, value: -1}]}]"))
+	require.Len(t, faults, 2)
+	require.Equal(t, []string{"BAD_TIME", "OUT_OF_RANGE"}, []string{faults[0].Code, faults[1].Code})
 }
 
 // TestSteps runs one workflow with every type of step.

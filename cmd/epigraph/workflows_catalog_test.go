@@ -48,6 +48,13 @@ func TestCatalog(t *testing.T) {
 	out, _ = command(t, 0, "workflows", "run", "hello-world", "--input", "name=Ada")
 	require.Contains(t, out, "Good day Ada", "the newest version")
 	command(t, 1, "workflows", "run", "hello-world@prod") // its input is missing, so that the run fails
+	out, _ = command(t, 0, "schedules", "create", "greet", "--workflow", "hello-world@prod", "--cron", "@yearly", "--input", "name=Ada")
+	require.Contains(t, out, "workflow: hello-world@prod")
+	out, _ = command(t, 0, "schedules", "update", "greet", "--workflow", "hello-world@2")
+	require.Contains(t, out, "workflow: hello-world@2")
+	command(t, 2, "schedules", "create", "both", "plan.txt", "--workflow", "hello-world", "--cron", "@yearly")
+	_, notes = command(t, 1, "schedules", "create", "none", "--workflow", "nobody", "--cron", "@yearly")
+	require.Contains(t, notes, "there is no workflow")
 	_, notes = command(t, 1, "workflows", "run", "hello-word")
 	require.Contains(t, notes, "there is no workflow")
 
