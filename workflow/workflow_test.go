@@ -608,3 +608,52 @@ func BenchmarkWorst(b *testing.B) {
 		})
 	}
 }
+
+// TestWorkflowsAsActors names a workflow where an actor is named: by a step, a tool and a member of a team.
+func TestWorkflowsAsActors(t *testing.T) {
+	t.Parallel()
+	graph := func(t *testing.T, src string) string {
+		t.Helper()
+		d, faults := workflow.Read([]byte(src))
+		require.Empty(t, faults)
+		g, faults := workflow.Compile(d)
+		require.Empty(t, faults)
+		raw, err := json.Marshal(g)
+		require.NoError(t, err)
+		return string(raw)
+	}
+	t.Run("AStep", func(t *testing.T) {
+		t.Parallel()
+		const step = "name: x\nsteps: [{id: a, type: %s, %s: {topic: tea}}]"
+		require.Equal(t, graph(t, fmt.Sprintf(step, "workflow, workflow: digest@1", "payload")), graph(t, fmt.Sprintf(step, "actor, actor: workflow/digest@1", "with")))
+	})
+	t.Run("ATool", func(t *testing.T) {
+		t.Parallel()
+		got := graph(t, "name: x\nsteps: [{id: a, type: agent, prompt: p, tools: [workflow/digest@1, {actor: workflow/mail@2, name: send, with: {to: ada}}]}]")
+		require.Contains(t, got, `"digest_1":{"actor":"spawn"`)
+		require.Contains(t, got, `"ref":"workflow/digest@1"`)
+		require.Contains(t, got, `"input":{"named":{"to":"ada"}}`)
+	})
+	t.Run("AMember", func(t *testing.T) {
+		t.Parallel()
+		const team = "name: x\nagents: {a: {instructions: i}, b: {%s: %sdigest@1}}\ngraph: [a, b]"
+		require.Equal(t, graph(t, fmt.Sprintf(team, "workflow", "")), graph(t, fmt.Sprintf(team, "actor", "workflow/")))
+	})
+	t.Run("ItsVersionIsNamed", func(t *testing.T) {
+		t.Parallel()
+		_, faults := workflow.Read([]byte("name: x\nagents: {b: {actor: workflow/digest}}\nsteps: [{id: a, type: actor, actor: workflow/digest}, {id: b, type: agent, prompt: p, tools: [workflow/digest]}]"))
+		require.Len(t, faults, 3)
+		for _, f := range faults {
+			require.Equal(t, "BAD_NAME", f.Code)
+		}
+	})
+}
+
+// TestKeysOfOthers tells what to write in place of keys that other platforms have, once.
+func TestKeysOfOthers(t *testing.T) {
+	t.Parallel()
+	_, faults := workflow.Read([]byte("name: x\nthreads: {a: {}}\nagents: {a: {instructions: i, mcp_servers: [files]}}\nsteps: [{type: agent, agent: a, prompt: p}]"))
+	require.Len(t, faults, 2)
+	require.Contains(t, faults[0].String(), "agents with the same `thread`")
+	require.Contains(t, faults[1].String(), "mcp/SERVER/TOOL")
+}

@@ -292,6 +292,7 @@ type Service struct {
 
 	scheduleServer *rpc.ScheduleServer
 	triggerServer  *rpc.TriggerServer
+	hookServer     *rpc.HookServer
 	threads        *thread.Conductor
 	threadServer   *rpc.ThreadServer
 	factServer     *rpc.FactServer
@@ -489,6 +490,7 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	executorv1.RegisterLimitServiceServer(r, s.limitServer)
 	executorv1.RegisterScheduleServiceServer(r, s.scheduleServer)
 	executorv1.RegisterTriggerServiceServer(r, s.triggerServer)
+	executorv1.RegisterHookServiceServer(r, s.hookServer)
 	executorv1.RegisterThreadServiceServer(r, s.threadServer)
 	executorv1.RegisterFactServiceServer(r, s.factServer)
 }

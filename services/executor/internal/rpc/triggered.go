@@ -96,7 +96,7 @@ func (s Triggered) End(ctx context.Context, namespace, runID string) (trigger.En
 			e.Result = r.Result
 		}
 	case journal.StateCanceled:
-		e.Outcome, e.Message = "cancelled", r.Reason
+		e.Outcome, e.Message = "canceled", r.Reason
 	default:
 		e.Outcome = "failed"
 		var cause record.RunError
