@@ -128,7 +128,7 @@ func TestTeam(t *testing.T) {
 			l := run(t, s, teams(t, s, actors{"says": m, "ask": asks, "spawn": spawner{}, "inputs": inputs{}}), func(c *engine.Config, _ *engine.Deps) { c.EvictAfter = 10 * time.Millisecond })
 			l.jobs(t)
 			deepest := nestedTeam(t, `{"team": {"members": [{"name": "asker", "actor": "ask"}]}}`)
-			middle := nestedTeam(t, `{"team": {"members": [{"name": "x", "actor": "says"}, ` + deepest + `], "transitions": [{"from": "x", "to": "sub"}]}}`)
+			middle := nestedTeam(t, `{"team": {"members": [{"name": "x", "actor": "says"}, `+deepest+`], "transitions": [{"from": "x", "to": "sub"}]}}`)
 			id := l.start(t, teamOf(t, `{"task": "hello", "team": {"members": [{"name": "a", "actor": "says"}, `+middle+`], "transitions": [{"from": "a", "to": "sub"}, {"from": "sub", "to": "a"}], "start": ["a"], "stop": {"max_turns": 4}}}`))
 			first := l.questions(t, id, 1) // listed at the root
 			l.answer(t, first)
