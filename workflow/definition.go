@@ -31,6 +31,7 @@ type Definition struct {
 	Outputs []string
 	Budget  Budget
 
+	triggers              []Trigger
 	root, inputs, outputs *value
 	lines                 []string
 }
@@ -123,7 +124,7 @@ func (t *teller) definition(v *value) *Definition {
 			d.Tags = append(d.Tags, s)
 		}
 	}
-	t.triggers(o)
+	d.triggers = t.triggers(o, d.Inputs)
 	d.Model = o.model()
 	d.State = t.state(o)
 	agents := o.entries("agents")
@@ -146,32 +147,6 @@ func (t *teller) definition(v *value) *Definition {
 	d.Budget = t.budget(o.value("budget"))
 	o.done()
 	return d
-}
-
-// triggers reads `trigger` or `triggers`. All that starts a workflow is a call, the trigger `manual`.
-func (t *teller) triggers(o *object) {
-	v, _ := o.one("triggers", "trigger")
-	if v == nil {
-		return
-	}
-	items := v.items
-	if v.kind != list {
-		items = []*value{v}
-	}
-	for _, item := range items {
-		kind := item
-		if item.kind == mapping {
-			in := t.object(item, "a trigger")
-			kind = in.value("type")
-			if in.done(); kind == nil {
-				in.missing("type", "write `manual`")
-				continue
-			}
-		}
-		if t.is(kind, text) && kind.text != "manual" {
-			t.at(kind, "UNKNOWN_WORD", "leave it out; `epigraph schedules create --graph` starts runs by the clock", "a workflow is started by a call, the trigger `manual`, not by `%s`", clip(kind.text))
-		}
-	}
 }
 
 // agent reads one of `agents`.

@@ -81,6 +81,17 @@ var table = map[string][]Scope{
 	"epigraph.executor.v1.ScheduleService/BackfillSchedule": run,
 	"epigraph.executor.v1.ScheduleService/TriggerSchedule":  run,
 
+	"epigraph.executor.v1.TriggerService/ActivateTriggers":      run,
+	"epigraph.executor.v1.TriggerService/DeactivateTriggers":    run,
+	"epigraph.executor.v1.TriggerService/ListTriggers":          run,
+	"epigraph.executor.v1.TriggerService/GetTrigger":            run,
+	"epigraph.executor.v1.TriggerService/RotateTriggerSecret":   run,
+	"epigraph.executor.v1.TriggerService/ListTriggerDeliveries": run,
+	"epigraph.executor.v1.TriggerService/GetTriggerDelivery":    run,
+	"epigraph.executor.v1.TriggerService/RepeatTriggerDelivery": run,
+	// The signature is checked behind it, and is the right to call.
+	"epigraph.executor.v1.HookService/ReceiveWebhook": serviceOnly,
+
 	"epigraph.executor.v1.ThreadService/CreateThread":  run,
 	"epigraph.executor.v1.ThreadService/GetThread":     run,
 	"epigraph.executor.v1.ThreadService/ListThreads":   run,

@@ -48,6 +48,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/rpc"
 	"github.com/epigraph-run/epigraph/services/executor/internal/schedule"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
+	"github.com/epigraph-run/epigraph/services/executor/internal/trigger"
 	"github.com/epigraph-run/epigraph/services/executor/internal/webhook"
 	"github.com/epigraph-run/epigraph/services/executor/internal/worker"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -136,6 +137,8 @@ type Config struct {
 	Workers worker.Config
 	// Threads bounds what threads take.
 	Threads thread.Config
+	// Triggers bounds what starts workflows.
+	Triggers trigger.Config
 	// MaxStreamAge makes workers reconnect now and then; 0 means never. It is the maximum age of connections.
 	MaxStreamAge time.Duration `conf:"-"`
 	// TokenKeys sign attempt tokens; the first signs new ones. All executors of a database need the same. The
@@ -154,7 +157,7 @@ func DefaultConfig() Config {
 		MaxNodes: e.MaxNodes, MaxEdges: e.MaxEdges, Drain: e.Drain, ScanInterval: e.ScanInterval, MaxTakeovers: e.MaxTakeovers, KeepAlive: e.KeepAlive,
 		EvictAfter: e.EvictAfter, MaxDepth: e.MaxDepth, MaxFanOut: e.MaxFanOut, MaxDescendants: e.MaxDescendants, MaxWatches: e.MaxWatches, MaxSchedules: schedule.DefaultMax,
 		BlobOver: 256 << 10, BlobGrace: 24 * time.Hour, Compress: 1 << 10, Partition: 7 * 24 * time.Hour,
-		Actors: builtin.DefaultConfig(), Models: providers.DefaultConfig(), Workers: worker.DefaultConfig(), Threads: thread.DefaultConfig(),
+		Actors: builtin.DefaultConfig(), Models: providers.DefaultConfig(), Workers: worker.DefaultConfig(), Threads: thread.DefaultConfig(), Triggers: trigger.DefaultConfig(),
 	}
 }
 
@@ -194,6 +197,9 @@ func (c Config) Validate() error {
 	}
 	if err := c.Threads.Validate(); err != nil {
 		faults = append(faults, fmt.Errorf("threads: %w", err))
+	}
+	if err := c.Triggers.Validate(); err != nil {
+		faults = append(faults, fmt.Errorf("triggers: %w", err))
 	}
 	faults = append(faults, c.validateRetention()...)
 	return errors.Join(append(faults, e.Validate())...)
@@ -281,9 +287,11 @@ type Service struct {
 	jobWorker string
 	pages     *dispatch.UI // nil unless asked for
 	schedules *schedule.Controller
+	triggers  *trigger.Controller
 	webhooks  *webhook.Deliverer
 
 	scheduleServer *rpc.ScheduleServer
+	triggerServer  *rpc.TriggerServer
 	threads        *thread.Conductor
 	threadServer   *rpc.ThreadServer
 	factServer     *rpc.FactServer
@@ -342,6 +350,7 @@ type stores struct {
 	journal, shared, plain journal.Journal
 	limits                 limit.Store
 	schedules              schedule.Store
+	triggers               trigger.Store
 	workflows              workflows
 	// tokenKey is the key of attempt tokens that is kept in the database.
 	tokenKey []byte
@@ -368,6 +377,10 @@ func (s *Service) openStores(ctx context.Context, cfg Config, d Deps, answered f
 		return stores{}, err
 	}
 	s.opened(st.schedules)
+	if st.triggers, err = openTriggers(ctx, cfg, j, turns, d.Telemetry); err != nil {
+		return stores{}, err
+	}
+	s.opened(st.triggers)
 	if s.offload, err = openOffload(ctx, cfg, j, d.Telemetry.Logger); err != nil {
 		return stores{}, err
 	}
@@ -426,7 +439,7 @@ func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err 
 		return err
 	}
 	s.jobWorker = journal.JobWorkerPrefix + cfg.ID + "/" + ids.New("life")
-	deps.JobWorker = s.jobWorker
+	deps.JobWorker, deps.Triggered = s.jobWorker, st.workflows.catalog != nil
 	if s.engine, err = engine.New(cfg.engine(), deps); err != nil {
 		return err
 	}
@@ -444,11 +457,9 @@ func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err 
 	s.limitServer = rpc.NewLimitServer(st.limits, s.limits.Refresh, s.engine.Programs().UnknownActor)
 	s.workers.Own(s.engine.Owner, s.engine.Held)
 	s.server = rpc.NewServer(s.engine, archived{st.plain}, actors.specs, s.workers.Registered, d.Registry != nil, d.Admission, st.workflows.catalog)
-	runs := rpc.Scheduled{Server: s.server}
-	if s.schedules, err = schedule.New(st.schedules, runs, cfg.MaxSchedules, s.log, d.Telemetry.MeterProvider); err != nil {
-		return fmt.Errorf("make controller of schedules: %w", err)
+	if err := s.assembleStarters(cfg, d, st); err != nil {
+		return err
 	}
-	s.scheduleServer = rpc.NewScheduleServer(s.schedules, runs)
 	s.threads = thread.NewConductor(st.plain, rpc.Conversing{Server: s.server}, s.log, dbkit.Now)
 	s.threadServer = rpc.NewThreadServer(st.plain, s.threads, thread.Bounds{Queued: cfg.Threads.MaxQueued, Room: cfg.Threads.Room()}, s.engine.Programs().UnknownActor)
 	s.factServer = rpc.NewFactServer(st.plain)
@@ -477,6 +488,7 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	executorv1.RegisterPeerServiceServer(r, peer{workers: s.workers, explainer: s.server.Explainer(), accounts: s.accounts, followed: s.server.Followed()})
 	executorv1.RegisterLimitServiceServer(r, s.limitServer)
 	executorv1.RegisterScheduleServiceServer(r, s.scheduleServer)
+	executorv1.RegisterTriggerServiceServer(r, s.triggerServer)
 	executorv1.RegisterThreadServiceServer(r, s.threadServer)
 	executorv1.RegisterFactServiceServer(r, s.factServer)
 }
@@ -488,6 +500,7 @@ func (s *Service) Run(ctx context.Context) error {
 	g.Go(func() error { return s.engine.Run(ctx) })
 	g.Go(func() error { return s.jobs.Run(ctx) })
 	g.Go(func() error { return s.schedules.Run(ctx) })
+	g.Go(func() error { return s.triggers.Run(ctx) })
 	g.Go(func() error { return s.sweep(ctx) })
 	g.Go(func() error { return s.resumeTurns(ctx) })
 	g.Go(func() error { return s.workers.Run(ctx) })

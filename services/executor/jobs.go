@@ -63,6 +63,7 @@ func (s *Service) dispatcher(j journal.Journal, tel *obs.Telemetry) (*dispatch.D
 			{Name: journal.JobMaintenance, Handle: s.maintenance.work, Every: maintenanceEvery},
 			{Name: journal.JobSchedule, Handle: s.lookAfter, Timeout: firingTimeout},
 			{Name: journal.JobThread, Handle: s.nextTurn},
+			{Name: journal.JobTrigger, Handle: s.workTrigger}, {Name: journal.JobTriggers, Handle: s.followTriggers, Every: followEvery},
 			{Name: journal.JobWebhook, Handle: s.deliverWebhook}}}
 	switch j := j.(type) {
 	case *pg.Store:

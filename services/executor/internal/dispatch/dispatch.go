@@ -62,9 +62,9 @@ type Options struct {
 	// Kinds are all that is worked here. A job of a kind that nobody here knows fails and comes again:
 	// another release may know it.
 	Kinds []Kind
-	// Wakes, Starts, Schedules, Webhooks and Work are how many jobs of each queue are worked at once;
-	// defaults 64, 32, 16, 64 and 8.
-	Wakes, Starts, Schedules, Webhooks, Work int
+	// Wakes, Starts, Schedules, Webhooks, Triggers and Work are how many jobs of each queue are worked at
+	// once; defaults 64, 32, 16, 64, 32 and 8.
+	Wakes, Starts, Schedules, Webhooks, Triggers, Work int
 	// Drain is how long jobs in progress may go on when Run is to end; default 5 s.
 	Drain time.Duration
 	// Retention is how long a finished job is kept for inspection; default 1 minute. Discarded jobs are kept
@@ -125,6 +125,7 @@ func New[TTx any](driver riverdriver.Driver[TTx], o Options) (*Dispatcher, error
 	def(&o.Starts, 32)
 	def(&o.Schedules, 16)
 	def(&o.Webhooks, 64)
+	def(&o.Triggers, 32)
 	def(&o.Work, 8)
 	if o.Drain <= 0 {
 		o.Drain = 5 * time.Second
@@ -162,6 +163,7 @@ func New[TTx any](driver riverdriver.Driver[TTx], o Options) (*Dispatcher, error
 		ID: o.ID, Schema: o.Schema, Workers: workers, PeriodicJobs: periodic,
 		Queues: map[string]river.QueueConfig{
 			journal.JobWake.Queue(): queue(o.Wakes), journal.JobStart.Queue(): queue(o.Starts), journal.JobSchedule.Queue(): queue(o.Schedules),
+			journal.JobTrigger.Queue():  queue(o.Triggers),
 			journal.JobWebhook.Queue():  {MaxWorkers: o.Webhooks, FetchPollInterval: pollWork},
 			journal.JobKind("").Queue(): {MaxWorkers: o.Work, FetchPollInterval: pollWork},
 		},

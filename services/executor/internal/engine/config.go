@@ -178,6 +178,8 @@ type Deps struct {
 	// Computing are the turns for work that takes processors; with nil the engine makes its own. A holder of
 	// one must not wait for anything that the engine does.
 	Computing *turns.Turns
+	// Triggered says that triggers may wait for the ends of runs of workflows.
+	Triggered bool
 	// JobWorker is the name under which this process works jobs of the queue; empty if it works none.
 	JobWorker string
 	// Claims is nil if there is no registry. Runs with a task are refused then, and nothing is booked.

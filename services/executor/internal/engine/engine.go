@@ -56,6 +56,7 @@ type Engine struct {
 	modelCall  func(*workgraph.Start) sched.ModelCall
 	egress     egress.Guard
 	jobWorker  string
+	triggered  bool
 	log        *slog.Logger
 	tracer     trace.Tracer
 	meters     *meters

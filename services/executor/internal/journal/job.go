@@ -43,7 +43,33 @@ const (
 	JobThread JobKind = "thread"
 	// JobWebhook asks for what happened in a run to be told to an address outside.
 	JobWebhook JobKind = "webhook"
+	// JobTrigger asks for a delivery of a trigger to be carried out, or for the end of a run to be told to
+	// the triggers that wait for it.
+	JobTrigger JobKind = "trigger"
+	// JobTriggers asks what activated workflows stand for now.
+	JobTriggers JobKind = "triggers"
 )
+
+// TriggerArgs is what a job about triggers carries: a delivery, or the end of a run.
+type TriggerArgs struct {
+	Namespace  string `json:"namespace"`
+	DeliveryID string `json:"delivery_id,omitempty"`
+	RunID      string `json:"run_id,omitempty"`
+}
+
+// DeliveryJob asks for a delivery of a trigger to be carried out, not before due.
+func DeliveryJob(namespace, id string, due time.Time) Job {
+	// Two texts always marshal.
+	args, _ := json.Marshal(TriggerArgs{Namespace: namespace, DeliveryID: id})
+	return Job{Kind: JobTrigger, At: dbkit.Micros(due), Args: args}
+}
+
+// EndJob asks for the end of a run to be told to the triggers that wait for it.
+func EndJob(namespace, runID string) Job {
+	// Two texts always marshal.
+	args, _ := json.Marshal(TriggerArgs{Namespace: namespace, RunID: runID})
+	return Job{Kind: JobTrigger, RunID: runID, Args: args}
+}
 
 // ScheduleArgs is what a job about a schedule carries.
 type ScheduleArgs struct {
@@ -91,10 +117,10 @@ type JobArgs struct {
 }
 
 // Queue is the queue of jobs of this kind. Wake-ups do not wait behind a backlog of starts, and nothing
-// waits behind slow receivers of webhooks.
+// waits behind slow receivers of webhooks or many deliveries of triggers.
 func (k JobKind) Queue() string {
 	switch k {
-	case JobWake, JobStart, JobSchedule, JobWebhook:
+	case JobWake, JobStart, JobSchedule, JobWebhook, JobTrigger:
 		return string(k)
 	}
 	return "work"
@@ -102,7 +128,7 @@ func (k JobKind) Queue() string {
 
 // Queues are the queues of all kinds of jobs.
 func Queues() []string {
-	return []string{JobWake.Queue(), JobStart.Queue(), JobSchedule.Queue(), JobWebhook.Queue(), JobKind("").Queue()}
+	return []string{JobWake.Queue(), JobStart.Queue(), JobSchedule.Queue(), JobWebhook.Queue(), JobTrigger.Queue(), JobKind("").Queue()}
 }
 
 // WakeEarly is how long before its time a wake-up for a timer is due, so that the executor that takes it

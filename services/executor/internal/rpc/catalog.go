@@ -3,6 +3,8 @@ package rpc
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +17,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/lru"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+	"github.com/epigraph-run/epigraph/services/executor/internal/trigger"
+	"github.com/epigraph-run/epigraph/workflow"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -102,6 +106,31 @@ func (c *Catalog) Version(ctx context.Context, namespace, ref string) (*workgrap
 		return nil, err
 	}
 	return graphpb.FromProto(r.GetGraph())
+}
+
+// TriggerCatalog finds the triggers of workflows.
+type TriggerCatalog struct{ *Catalog }
+
+var _ trigger.Catalog = TriggerCatalog{}
+
+// Version implements trigger.Catalog. Of an alias for several versions it chooses always the same one.
+func (c TriggerCatalog) Version(ctx context.Context, namespace, ref string) (trigger.Version, error) {
+	asking, stop := context.WithTimeoutCause(ctx, catalogTime, errs.New(errs.Unavailable, reasonCatalogAway, "the registry does not answer"))
+	defer stop()
+	r, err := c.client.ResolveWorkflow(grpckit.WithNamespace(asking, namespace), &registryv1.ResolveWorkflowRequest{Ref: strings.TrimPrefix(ref, "workflow/"), Key: "triggers", Triggers: true})
+	if err != nil {
+		return trigger.Version{}, err
+	}
+	name, _, _ := strings.Cut(r.GetRef(), "@")
+	out := trigger.Version{Workflow: name, WorkflowID: r.GetWorkflowId(), Number: r.GetVersion()}
+	for _, text := range r.GetTriggers() {
+		var t workflow.Trigger
+		if err := json.Unmarshal([]byte(text), &t); err != nil {
+			return trigger.Version{}, fmt.Errorf("decode trigger of workflow %s: %w", r.GetRef(), err)
+		}
+		out.Triggers = append(out.Triggers, t)
+	}
+	return out, nil
 }
 
 // checkNamed refuses a start with both a graph and a workflow, or with none.

@@ -360,7 +360,7 @@ func scheduleWhole(x *schedule.Schedule) (*executorv1.Schedule, error) {
 	m := &executorv1.Schedule{
 		Id: x.ID, Cron: x.Cron, TimeZone: x.Zone, Overlap: executorv1.OverlapPolicy(x.Overlap), CatchupWindow: durationpb.New(x.Catchup),
 		BeginTime: stamp(x.Begin), EndTime: stamp(x.End), Paused: x.Paused, Note: x.Note, CreateTime: stamp(x.CreateTime), UpdateTime: stamp(x.UpdateTime),
-		Etag: etag(x.Revision), Skipped: x.Skipped, Principal: x.Principal,
+		Etag: etag(x.Revision), Skipped: x.Skipped, Principal: x.Principal, TriggerId: x.Trigger,
 	}
 	if x.Jitter > 0 {
 		m.Jitter = durationpb.New(x.Jitter)

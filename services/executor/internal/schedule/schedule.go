@@ -96,6 +96,8 @@ type Spec struct {
 	End     time.Time     `json:"end,omitzero"`
 	Paused  bool          `json:"paused,omitempty"`
 	Note    string        `json:"note,omitempty"`
+	// Trigger is the trigger of a workflow whose schedule it is; empty for one that a caller made.
+	Trigger string `json:"trigger,omitempty"`
 }
 
 // sameTimes reports whether both mean the same times.

@@ -165,6 +165,26 @@ func (c *Content) Unpack() (*workgraph.Graph, error) {
 	return workgraph.Decode(json.RawMessage(raw))
 }
 
+// Triggers are what starts a version beside calls, each as JSON.
+func (c *Content) Triggers() ([]string, error) {
+	if c.Form != Definition {
+		return nil, nil
+	}
+	d, faults := workflow.Read([]byte(c.Source))
+	if len(faults) > 0 {
+		return nil, fmt.Errorf("read triggers of a version that was accepted: %w", faults)
+	}
+	var out []string
+	for _, t := range d.Triggers() {
+		b, err := json.Marshal(t)
+		if err != nil {
+			return nil, fmt.Errorf("encode trigger: %w", err)
+		}
+		out = append(out, string(b))
+	}
+	return out, nil
+}
+
 // Refused is the error for a text with faults.
 func Refused(faults workflow.Faults) error {
 	what := "fault"

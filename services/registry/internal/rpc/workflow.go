@@ -175,13 +175,17 @@ func (s *WorkflowServer) ResolveWorkflow(ctx context.Context, req *registryv1.Re
 	if err != nil {
 		return nil, err
 	}
-	g, err := v.Unpack()
-	if err != nil {
-		return nil, err
-	}
 	out := &registryv1.ResolveWorkflowResponse{
 		WorkflowId: w.ID, Ref: catalog.At(w.Slug, v.Number), Version: v.Number, Hash: v.Hash, GraphHash: v.GraphHash,
 		BudgetNanoUsd: v.BudgetNanoUSD, BudgetTokens: v.BudgetTokens, Deprecation: w.Deprecation,
+	}
+	if req.GetTriggers() {
+		out.Triggers, err = v.Triggers()
+		return out, err
+	}
+	g, err := v.Unpack()
+	if err != nil {
+		return nil, err
 	}
 	if out.Graph, err = graphpb.ToProto(g); err != nil {
 		return nil, fmt.Errorf("encode graph: %w", err)

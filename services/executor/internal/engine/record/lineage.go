@@ -29,8 +29,18 @@ type Lineage struct {
 	// Workflow is the version of the catalog that the graph was taken from, as SLUG@VERSION; empty for other
 	// graphs.
 	Workflow string
+	// Origin is the trigger that started the run; nil if none did. Children have none.
+	Origin *Origin
 
 	User, Chat, Thread string
+}
+
+// Origin names the trigger and the delivery that started a run.
+type Origin struct {
+	Trigger  string `json:"trigger"`
+	Delivery string `json:"delivery"`
+	// Depth is how many runs that triggers started stand before it.
+	Depth int `json:"depth,omitempty"`
 }
 
 // ChildDepth is the depth of a child. The depth counts how often work is delegated. A run that continues
@@ -52,7 +62,7 @@ func LineageOf(row journal.Run) (Lineage, error) {
 	if m.Ref != nil {
 		f.Ref = *m.Ref
 	}
-	f.Depth, f.Borrowed, f.Hooks, f.Asks, f.Approved, f.Agent, f.Workflow = m.Depth, m.Borrowed, m.Webhooks, m.Asks, m.Approved, m.Agent, m.Workflow
+	f.Depth, f.Borrowed, f.Hooks, f.Asks, f.Approved, f.Agent, f.Workflow, f.Origin = m.Depth, m.Borrowed, m.Webhooks, m.Asks, m.Approved, m.Agent, m.Workflow, m.Origin
 	if f.Parent == "" {
 		f.Asks = webhook.Wanting(f.Hooks, webhook.InterruptOpened)
 	}

@@ -134,7 +134,9 @@ type Schedule struct {
 	// How many times were left out, because a run was open or the catch-up window was over. Output only.
 	Skipped int64 `protobuf:"varint,17,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	// The API key that made, changed, paused or resumed it last, such as "key:ci". Output only.
-	Principal     string `protobuf:"bytes,18,opt,name=principal,proto3" json:"principal,omitempty"`
+	Principal string `protobuf:"bytes,18,opt,name=principal,proto3" json:"principal,omitempty"`
+	// The trigger of a workflow whose schedule it is: it changes with the workflow, and not by itself. Output only.
+	TriggerId     string `protobuf:"bytes,19,opt,name=trigger_id,json=triggerId,proto3" json:"trigger_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -291,6 +293,13 @@ func (x *Schedule) GetSkipped() int64 {
 func (x *Schedule) GetPrincipal() string {
 	if x != nil {
 		return x.Principal
+	}
+	return ""
+}
+
+func (x *Schedule) GetTriggerId() string {
+	if x != nil {
+		return x.TriggerId
 	}
 	return ""
 }
@@ -1042,7 +1051,7 @@ var File_epigraph_executor_v1_schedule_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_schedule_proto_rawDesc = "" +
 	"\n" +
-	"#epigraph/executor/v1/schedule.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a#epigraph/executor/v1/executor.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8e\a\n" +
+	"#epigraph/executor/v1/schedule.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a#epigraph/executor/v1/executor.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb6\a\n" +
 	"\bSchedule\x12=\n" +
 	"\x02id\x18\x01 \x01(\tB-\xbaH*r(2&^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$R\x02id\x12\x1c\n" +
 	"\x04cron\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x04cron\x12$\n" +
@@ -1066,7 +1075,9 @@ const file_epigraph_executor_v1_schedule_proto_rawDesc = "" +
 	"updateTime\x12\x1c\n" +
 	"\x04etag\x18\x10 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\x12\x18\n" +
 	"\askipped\x18\x11 \x01(\x03R\askipped\x12&\n" +
-	"\tprincipal\x18\x12 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tprincipal\"\x9b\x02\n" +
+	"\tprincipal\x18\x12 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tprincipal\x12&\n" +
+	"\n" +
+	"trigger_id\x18\x13 \x01(\tB\a\xbaH\x04r\x02\x18@R\ttriggerId\"\x9b\x02\n" +
 	"\rScheduleStart\x12?\n" +
 	"\rschedule_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\fscheduleTime\x12;\n" +
 	"\vactual_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\n" +

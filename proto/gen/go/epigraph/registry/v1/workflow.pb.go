@@ -2597,7 +2597,9 @@ type ResolveWorkflowRequest struct {
 	Ref string `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
 	// Chooses among the versions of an alias: the same key has the same version for as long as the alias stays.
 	// Without one, chance chooses.
-	Key           string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Key string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	// Answer with its triggers in place of its graph.
+	Triggers      bool `protobuf:"varint,3,opt,name=triggers,proto3" json:"triggers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2646,6 +2648,13 @@ func (x *ResolveWorkflowRequest) GetKey() string {
 	return ""
 }
 
+func (x *ResolveWorkflowRequest) GetTriggers() bool {
+	if x != nil {
+		return x.Triggers
+	}
+	return false
+}
+
 // ResolveWorkflowResponse is a version with its graph.
 type ResolveWorkflowResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2666,7 +2675,9 @@ type ResolveWorkflowResponse struct {
 	// What a run of it may use in tokens, by the definition; absent is no cap.
 	BudgetTokens *int64 `protobuf:"varint,8,opt,name=budget_tokens,json=budgetTokens,proto3,oneof" json:"budget_tokens,omitempty"`
 	// Why it is deprecated, if it is.
-	Deprecation   string `protobuf:"bytes,9,opt,name=deprecation,proto3" json:"deprecation,omitempty"`
+	Deprecation string `protobuf:"bytes,9,opt,name=deprecation,proto3" json:"deprecation,omitempty"`
+	// What starts it beside calls, each as JSON, if that was asked for.
+	Triggers      []string `protobuf:"bytes,10,rep,name=triggers,proto3" json:"triggers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2762,6 +2773,13 @@ func (x *ResolveWorkflowResponse) GetDeprecation() string {
 		return x.Deprecation
 	}
 	return ""
+}
+
+func (x *ResolveWorkflowResponse) GetTriggers() []string {
+	if x != nil {
+		return x.Triggers
+	}
+	return nil
 }
 
 // WorkflowRun is the end of a run of a workflow.
@@ -3123,11 +3141,12 @@ const file_epigraph_registry_v1_workflow_proto_rawDesc = "" +
 	"node_types\x18\x02 \x03(\tR\tnodeTypes\x12\x14\n" +
 	"\x05tools\x18\x03 \x03(\tR\x05tools\x12\x1f\n" +
 	"\vmodel_names\x18\x04 \x03(\tR\n" +
-	"modelNames\"R\n" +
+	"modelNames\"n\n" +
 	"\x16ResolveWorkflowRequest\x12\x1c\n" +
 	"\x03ref\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\x03ref\x12\x1a\n" +
-	"\x03key\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x03key\"\xe8\x02\n" +
+	"\x03key\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x03key\x12\x1a\n" +
+	"\btriggers\x18\x03 \x01(\bR\btriggers\"\x84\x03\n" +
 	"\x17ResolveWorkflowResponse\x12\x1f\n" +
 	"\vworkflow_id\x18\x01 \x01(\tR\n" +
 	"workflowId\x12\x10\n" +
@@ -3139,7 +3158,9 @@ const file_epigraph_registry_v1_workflow_proto_rawDesc = "" +
 	"\x05graph\x18\x06 \x01(\v2\x18.epigraph.graph.v1.GraphR\x05graph\x12+\n" +
 	"\x0fbudget_nano_usd\x18\a \x01(\x03H\x00R\rbudgetNanoUsd\x88\x01\x01\x12(\n" +
 	"\rbudget_tokens\x18\b \x01(\x03H\x01R\fbudgetTokens\x88\x01\x01\x12 \n" +
-	"\vdeprecation\x18\t \x01(\tR\vdeprecationB\x12\n" +
+	"\vdeprecation\x18\t \x01(\tR\vdeprecation\x12\x1a\n" +
+	"\btriggers\x18\n" +
+	" \x03(\tR\btriggersB\x12\n" +
 	"\x10_budget_nano_usdB\x10\n" +
 	"\x0e_budget_tokens\"\xa7\x01\n" +
 	"\vWorkflowRun\x12 \n" +

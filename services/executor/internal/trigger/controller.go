@@ -1,0 +1,375 @@
+package trigger
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+const (
+	// scanPause is the pause between two looks for deliveries whose job was lost, lag how long a job may take
+	// to come, overdue how many one look finds.
+	scanPause, lag, overdue = time.Second, 2 * time.Second, 500
+	// forgetPause is the pause between two rounds of forgetting, handful how many rows one statement removes.
+	forgetPause, handful = 10 * time.Minute, 1000
+	// minPause and maxPause bound how long a delivery waits that cannot be carried out just now.
+	minPause, maxPause = 500 * time.Millisecond, 10 * time.Minute
+	// maxBusy is how many deliveries of one namespace are carried out here at once, busyPause how long others
+	// of it wait, so that those of other namespaces have their turn.
+	maxBusy, busyPause = 8, 250 * time.Millisecond
+	// maxMessage bounds the stored text of a failure.
+	maxMessage = 500
+)
+
+// Runs starts runs and tells of them. It must be safe for concurrent use.
+type Runs interface {
+	// Start starts the run d.RunID of the trigger's version with these inputs. A second call for the same
+	// delivery starts nothing, and is no error. It returns the id of the run.
+	Start(ctx context.Context, t *Trigger, d *Delivery, inputs map[string]json.RawMessage) (runID string, err error)
+	// Exists reports whether there is such a run.
+	Exists(ctx context.Context, namespace, runID string) (bool, error)
+	// End tells how a run ended. ok is false if there is no such run, or it has not.
+	End(ctx context.Context, namespace, runID string) (e End, ok bool, err error)
+}
+
+// Config bounds triggers.
+type Config struct {
+	// Max is how many active triggers a namespace may have.
+	Max int `help:"maximum number of active triggers of one namespace"`
+	// MaxDeliveries is how many deliveries of a namespace are kept that have ended.
+	MaxDeliveries int `help:"number of ended deliveries of triggers that are kept of one namespace"`
+	// Retention is how long a delivery is kept after its end.
+	Retention time.Duration `help:"retention of deliveries of triggers after their end"`
+}
+
+// DefaultConfig keeps deliveries for 30 days.
+func DefaultConfig() Config {
+	return Config{Max: 1000, MaxDeliveries: 100_000, Retention: 30 * 24 * time.Hour}
+}
+
+// Validate reports every field that cannot be used.
+func (c Config) Validate() error {
+	var faults []error
+	if c.Max <= 0 {
+		faults = append(faults, fmt.Errorf("max must be positive, got %d", c.Max))
+	}
+	if c.MaxDeliveries <= 0 {
+		faults = append(faults, fmt.Errorf("max_deliveries must be positive, got %d", c.MaxDeliveries))
+	}
+	if c.Retention < Patience {
+		faults = append(faults, fmt.Errorf("retention must be at least %s, for which deliveries are tried, got %s", Patience, c.Retention))
+	}
+	return errors.Join(faults...)
+}
+
+// Controller carries deliveries out. It is safe for concurrent use, and so are any number of controllers on
+// one store.
+type Controller struct {
+	store     Store
+	runs      Runs
+	catalog   Catalog
+	schedules Schedules
+	cfg       Config
+	log       *slog.Logger
+	ended     metric.Int64Counter
+
+	mu   sync.Mutex
+	busy map[string]int // deliveries that are carried out here, by namespace
+}
+
+// Deps are the collaborators of a controller.
+type Deps struct {
+	Store Store
+	Runs  Runs
+	// Catalog finds workflows; nil means that there is none, so that nothing can be activated.
+	Catalog   Catalog
+	Schedules Schedules
+	Logger    *slog.Logger
+	Meters    metric.MeterProvider
+}
+
+// New returns a controller.
+func New(cfg Config, d Deps) (*Controller, error) {
+	c := &Controller{store: d.Store, runs: d.Runs, catalog: d.Catalog, schedules: d.Schedules, cfg: cfg, log: d.Logger, busy: map[string]int{}}
+	var err error
+	c.ended, err = d.Meters.Meter("github.com/epigraph-run/epigraph/services/executor/internal/trigger").
+		Int64Counter("epigraph.trigger.deliveries", metric.WithDescription("deliveries of triggers that have ended, by kind of the trigger and what became of them"))
+	return c, err
+}
+
+// Run handles deliveries whose job was lost, and deletes old ones, until ctx ends.
+func (c *Controller) Run(ctx context.Context) error {
+	scan, forget := time.NewTicker(scanPause), time.NewTicker(forgetPause)
+	defer scan.Stop()
+	defer forget.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-scan.C:
+			if _, err := c.store.Overdue(ctx, dbkit.Now().Add(-lag), overdue); err != nil && ctx.Err() == nil {
+				c.log.WarnContext(ctx, "overdue deliveries of triggers not found", "err", err)
+			}
+		case <-forget.C:
+			c.forget(ctx)
+		}
+	}
+}
+
+func (c *Controller) forget(ctx context.Context) {
+	for ctx.Err() == nil {
+		n, err := c.store.Forget(ctx, dbkit.Now().Add(-c.cfg.Retention), c.cfg.MaxDeliveries, handful)
+		if err != nil && ctx.Err() == nil {
+			c.log.WarnContext(ctx, "old deliveries of triggers not forgotten", "err", err)
+		}
+		if err != nil || n < handful {
+			return
+		}
+	}
+}
+
+// Receive takes an event for a trigger, and is durable when it returns: the run starts at once or later, at
+// whichever executor. An event that came before gives its first delivery again. ReasonNotFound and
+// ReasonNotActive if nobody waits for it, ReasonBusy if it is to come again later.
+func (c *Controller) Receive(ctx context.Context, e Event) (Delivery, error) {
+	return c.receive(ctx, e, "")
+}
+
+func (c *Controller) receive(ctx context.Context, e Event, repeatOf string) (Delivery, error) {
+	if err := checkEvent(&e); err != nil {
+		return Delivery{}, err
+	}
+	t, err := c.store.Trigger(ctx, e.Trigger)
+	switch {
+	case err != nil:
+		return Delivery{}, err
+	case t.State != Active:
+		return Delivery{}, errs.New(errs.FailedPrecondition, ReasonNotActive, "trigger %q is not active: %s", t.ID, t.Reason).Hint("activate the triggers of workflow " + t.Workflow)
+	}
+	now := dbkit.Now()
+	d := Delivery{
+		Key: Key{e.Trigger.Namespace, ids.New(DeliveryPrefix)}, Trigger: t.ID, EventID: e.ID, Event: e.Body, Details: e.Details, Status: Received,
+		RunID: ids.New("run"), Depth: e.Depth, RepeatOf: repeatOf, ReceiveTime: now, Due: now,
+	}
+	if d.Depth > MaxDepth {
+		d.refuse(now, ReasonTooDeep, fmt.Sprintf("%d runs that triggers started stand before it, which is as many as may", MaxDepth))
+	}
+	out, err := c.store.Receive(ctx, d, MaxWaiting)
+	if err == nil && !out.Repeated && out.Status != Received {
+		c.count(ctx, &t, &out)
+	}
+	return out, err
+}
+
+// checkEvent refuses what cannot be kept.
+func checkEvent(e *Event) error {
+	if e.ID == "" || len(e.ID) > MaxEventID || strings.ContainsFunc(e.ID, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return errs.New(errs.InvalidArgument, ReasonInvalid, "the id of an event has 1 to %d bytes, all of them printable", MaxEventID)
+	}
+	if len(e.Body) > MaxEvent {
+		return errs.New(errs.InvalidArgument, ReasonEventTooLarge, "the event has %d bytes, the limit is %d", len(e.Body), MaxEvent).Hint("send where the data is in place of the data")
+	}
+	if !json.Valid(e.Body) {
+		return errs.New(errs.InvalidArgument, ReasonInvalid, "the event is not JSON")
+	}
+	var b bytes.Buffer
+	if err := json.Compact(&b, e.Body); err == nil {
+		e.Body = b.Bytes()
+	}
+	return nil
+}
+
+// refuse ends a delivery that starts nothing.
+func (d *Delivery) refuse(now time.Time, reason, message string) {
+	d.Status, d.Reason, d.Message, d.RunID, d.Due, d.EndTime = Refused, reason, errs.Clip(message, maxMessage), "", time.Time{}, now
+}
+
+// Repeat makes a new delivery of the event of an old one. The same request id repeats it once.
+func (c *Controller) Repeat(ctx context.Context, k Key, request string) (Delivery, error) {
+	d, err := c.store.Delivery(ctx, k)
+	if err != nil {
+		return d, err
+	}
+	if request == "" {
+		request = ids.New("rep")
+	}
+	id := "repeat/" + d.ID + "/" + request
+	return c.receive(ctx, Event{Trigger: Key{k.Namespace, d.Trigger}, ID: id, Body: d.Event, At: d.ReceiveTime, Details: d.Details, Depth: d.Depth}, d.ID)
+}
+
+// Work carries out what a job asks for. A pause above 0 says that the job is to come again after it.
+func (c *Controller) Work(ctx context.Context, args journal.TriggerArgs) (pause time.Duration, err error) {
+	leave := c.enter(args.Namespace)
+	if leave == nil {
+		return busyPause, nil
+	}
+	defer leave()
+	if args.RunID != "" {
+		return 0, c.tellEnd(ctx, args.Namespace, args.RunID)
+	}
+	return 0, c.deliver(ctx, Key{args.Namespace, args.DeliveryID})
+}
+
+// enter takes a place for a job of a namespace; nil if it has as many as it may.
+func (c *Controller) enter(namespace string) (leave func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.busy[namespace] >= maxBusy {
+		return nil
+	}
+	c.busy[namespace]++
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.busy[namespace]--; c.busy[namespace] == 0 {
+			delete(c.busy, namespace)
+		}
+	}
+}
+
+// deliver tries a delivery once.
+func (c *Controller) deliver(ctx context.Context, k Key) error {
+	d, err := c.store.Delivery(ctx, k)
+	if errs.ReasonOf(err) == ReasonDeliveryNotFound {
+		return nil
+	}
+	if err != nil || d.Status != Received {
+		return err
+	}
+	t, err := c.store.Trigger(ctx, Key{k.Namespace, d.Trigger})
+	if err != nil && errs.ReasonOf(err) != ReasonNotFound {
+		return err
+	}
+	attempts := d.Attempts
+	if err != nil {
+		d.refuse(dbkit.Now(), ReasonNotActive, "the trigger is gone")
+	} else if err := c.try(ctx, &t, &d); err != nil {
+		return err
+	}
+	if err := c.store.Tried(ctx, d, attempts); err != nil {
+		return err
+	}
+	if d.Status != Received {
+		c.count(ctx, &t, &d)
+	}
+	return nil
+}
+
+// try starts the run of a delivery, and notes in it what came of that. An error says that nothing is known.
+func (c *Controller) try(ctx context.Context, t *Trigger, d *Delivery) error {
+	if t.State != Active {
+		d.refuse(dbkit.Now(), ReasonNotActive, "the trigger is not active: "+t.Reason)
+		return nil
+	}
+	inputs, err := t.Spec.Fill(d.Event)
+	if err != nil {
+		d.refuse(dbkit.Now(), ReasonInvalid, err.Error())
+		return nil
+	}
+	runID, err := c.runs.Start(ctx, t, d, inputs)
+	if ctx.Err() != nil {
+		return context.Cause(ctx) // we leave: that is no fault of the delivery
+	}
+	now := dbkit.Now()
+	d.Attempts++
+	switch {
+	case err == nil:
+		d.started(now, runID)
+	case final(err):
+		e := errs.From(err)
+		d.refuse(now, e.Reason, e.Message)
+	case now.Sub(d.ReceiveTime) > Patience:
+		return c.giveUp(ctx, d, err, now)
+	default:
+		d.Reason, d.Message = errs.ReasonOf(err), errs.Clip(errs.From(err).Message, maxMessage)
+		d.Due = now.Add(backoff(d.Attempts))
+		c.log.InfoContext(ctx, "delivery of a trigger put off", "err", err, "trigger_id", t.ID, "delivery_id", d.ID, "attempt", d.Attempts)
+	}
+	return nil
+}
+
+func (d *Delivery) started(now time.Time, runID string) {
+	d.Status, d.RunID, d.Reason, d.Message, d.Due, d.EndTime = Started, runID, "", "", time.Time{}, now
+}
+
+// giveUp ends a delivery that was tried for long enough. Perhaps an earlier try did it and nobody heard.
+func (c *Controller) giveUp(ctx context.Context, d *Delivery, cause error, now time.Time) error {
+	there, err := c.runs.Exists(ctx, d.Namespace, d.RunID)
+	if err != nil {
+		return err
+	}
+	if there {
+		d.started(now, d.RunID)
+		return nil
+	}
+	d.refuse(now, errs.ReasonOf(cause), fmt.Sprintf("could not be started for %s: %s", Patience, errs.From(cause).Message))
+	d.Status = Failed
+	return nil
+}
+
+// backoff is the pause after a number of tries.
+func backoff(attempts int) time.Duration {
+	wait := minPause
+	for range min(attempts-1, 20) {
+		if wait *= 2; wait >= maxPause {
+			return maxPause
+		}
+	}
+	return wait
+}
+
+// final reports whether trying again would not help.
+func final(err error) bool {
+	switch errs.KindOf(err) {
+	case errs.InvalidArgument, errs.NotFound, errs.AlreadyExists, errs.FailedPrecondition:
+		return true
+	}
+	return false
+}
+
+func (c *Controller) count(ctx context.Context, t *Trigger, d *Delivery) {
+	c.ended.Add(ctx, 1, metric.WithAttributes(attribute.String("kind", t.Spec.Type), attribute.String("state", string(d.Status))))
+}
+
+// Active lists up to limit active triggers of a kind after a key, of all namespaces, for what polls.
+func (c *Controller) Active(ctx context.Context, kind string, after Key, limit int) ([]Trigger, error) {
+	return c.store.Active(ctx, kind, "", after, limit)
+}
+
+// ByPath finds the active webhook of a path. ReasonNotFound.
+func (c *Controller) ByPath(ctx context.Context, namespace, path string) (Trigger, error) {
+	return c.store.ByPath(ctx, namespace, path)
+}
+
+// Get reads a trigger. ReasonNotFound.
+func (c *Controller) Get(ctx context.Context, k Key) (Trigger, error) { return c.store.Trigger(ctx, k) }
+
+// List reads up to limit triggers after an id; a workflow other than "" chooses its own.
+func (c *Controller) List(ctx context.Context, namespace, workflow, after string, limit int) ([]Trigger, error) {
+	return c.store.List(ctx, namespace, workflow, after, limit)
+}
+
+// Delivery reads a delivery. ReasonDeliveryNotFound.
+func (c *Controller) Delivery(ctx context.Context, k Key) (Delivery, error) {
+	return c.store.Delivery(ctx, k)
+}
+
+// Deliveries reads up to limit deliveries with an id below before, newest first.
+func (c *Controller) Deliveries(ctx context.Context, namespace string, f Filter, before string, limit int) ([]Delivery, error) {
+	return c.store.Deliveries(ctx, namespace, f, before, limit)
+}
