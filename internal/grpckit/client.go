@@ -30,6 +30,7 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 
 	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/internal/obs"
@@ -212,7 +213,7 @@ func (k caller) outgoing(ctx context.Context) context.Context {
 	}
 	add(HeaderNamespace, ns)
 	add(HeaderRequestID, RequestID(ctx))
-	if k.onBehalf {
+	if k.onBehalf && PrincipalOf(ctx).Kind != access.Internal { // see AsService
 		add(HeaderPrincipal, PrincipalOf(ctx).Encode())
 	}
 	return ctx

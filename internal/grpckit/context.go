@@ -27,6 +27,12 @@ func WithNamespace(ctx context.Context, namespace string) context.Context {
 // PrincipalOf returns who made the call; the zero Principal outside of one.
 func PrincipalOf(ctx context.Context) Principal { return access.Of(ctx) }
 
+// AsService returns a context whose calls a service makes for itself, and on behalf of nobody. Whoever uses it
+// has to know that the call may be made.
+func AsService(ctx context.Context) context.Context {
+	return access.With(ctx, access.Principal{Kind: access.Internal})
+}
+
 // WithPrincipal returns a context that says who calls.
 func WithPrincipal(ctx context.Context, p Principal) context.Context { return access.With(ctx, p) }
 

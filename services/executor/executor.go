@@ -37,6 +37,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/builtin"
 	"github.com/epigraph-run/epigraph/services/executor/internal/dispatch"
+	"github.com/epigraph-run/epigraph/services/executor/internal/bots"
 	"github.com/epigraph-run/epigraph/services/executor/internal/egress"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/governor"
@@ -139,6 +140,8 @@ type Config struct {
 	Threads thread.Config
 	// Triggers bounds what starts workflows.
 	Triggers trigger.Config
+	// Telegram has the bots that workflows hear.
+	Telegram bots.Config
 	// MaxStreamAge makes workers reconnect now and then; 0 means never. It is the maximum age of connections.
 	MaxStreamAge time.Duration `conf:"-"`
 	// TokenKeys sign attempt tokens; the first signs new ones. All executors of a database need the same. The
@@ -197,6 +200,9 @@ func (c Config) Validate() error {
 	}
 	if err := c.Threads.Validate(); err != nil {
 		faults = append(faults, fmt.Errorf("threads: %w", err))
+	}
+	if err := c.Telegram.Validate(); err != nil {
+		faults = append(faults, fmt.Errorf("telegram: %w", err))
 	}
 	if err := c.Triggers.Validate(); err != nil {
 		faults = append(faults, fmt.Errorf("triggers: %w", err))
@@ -294,6 +300,8 @@ type Service struct {
 	triggerServer  *rpc.TriggerServer
 	threads        *thread.Conductor
 	threadServer   *rpc.ThreadServer
+	hookServer     *rpc.HookServer
+	bots           *bots.Bots
 	factServer     *rpc.FactServer
 	log            *slog.Logger
 	// closers are what Open opened; Close closes the last one first.
@@ -461,7 +469,10 @@ func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err 
 		return err
 	}
 	s.threads = thread.NewConductor(st.plain, rpc.Conversing{Server: s.server}, s.log, dbkit.Now)
-	s.threadServer = rpc.NewThreadServer(st.plain, s.threads, thread.Bounds{Queued: cfg.Threads.MaxQueued, Room: cfg.Threads.Room()}, s.engine.Programs().UnknownActor)
+	s.threadServer = rpc.NewThreadServer(st.plain, s.threads, cfg.Threads.Bounds(), s.engine.Programs().UnknownActor, s.server.ChatOf)
+	if err := s.assembleChats(cfg, st); err != nil {
+		return err
+	}
 	s.factServer = rpc.NewFactServer(st.plain)
 	s.server.DialPeers(d.Peer)
 	if d.Peer != nil {
@@ -490,6 +501,7 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	executorv1.RegisterScheduleServiceServer(r, s.scheduleServer)
 	executorv1.RegisterTriggerServiceServer(r, s.triggerServer)
 	executorv1.RegisterThreadServiceServer(r, s.threadServer)
+	executorv1.RegisterHookServiceServer(r, s.hookServer)
 	executorv1.RegisterFactServiceServer(r, s.factServer)
 }
 
@@ -503,6 +515,7 @@ func (s *Service) Run(ctx context.Context) error {
 	g.Go(func() error { return s.triggers.Run(ctx) })
 	g.Go(func() error { return s.sweep(ctx) })
 	g.Go(func() error { return s.resumeTurns(ctx) })
+	g.Go(func() error { return s.bots.Run(ctx) })
 	g.Go(func() error { return s.workers.Run(ctx) })
 	if s.follower != nil {
 		g.Go(func() error { return s.follower.Run(ctx) })

@@ -56,6 +56,8 @@ type Server struct {
 	examined map[string]bool
 	// catalog finds workflows; nil if there is none.
 	catalog *Catalog
+	// chats is what turns of workflows need; nil if there are none.
+	chats *Chats
 	// dial reaches other executors; nil if there is no way.
 	dial func(addr string) (*grpc.ClientConn, error)
 }

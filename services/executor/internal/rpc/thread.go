@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
@@ -36,20 +37,34 @@ var _ thread.Runs = Conversing{}
 // Start implements thread.Runs.
 func (s Conversing) Start(ctx context.Context, th thread.Thread, t thread.Turn) error {
 	ctx = grpckit.WithNamespace(ctx, th.Namespace)
-	id, err := json.Marshal(th.ID)
+	req, err := s.turn(ctx, th, t)
 	if err != nil {
-		return fmt.Errorf("encode thread id: %w", err)
-	}
-	req := command.StartRequest{
-		Namespace: th.Namespace, ThreadID: th.ID, Turn: t.Number, Principal: t.Principal, ID: t.RunID, UserID: th.UserID, ChatID: th.ChatID,
-		Graph: &workgraph.Graph{Name: "turn of " + th.Agent, Nodes: []workgraph.Node{{ID: turnNode, Actor: th.Agent}}},
-		Input: workgraph.Input{Named: map[string]json.RawMessage{"user_input": t.Message, "thread_id": id}},
+		return err
 	}
 	_, _, err = s.engine.Start(ctx, req)
 	if errs.ReasonOf(err) == journal.ReasonRunExists {
 		return nil
 	}
 	return graphFaults(err)
+}
+
+// turn is the start of a turn: a call of the agent, or a run of the workflow, that takes it.
+func (s Conversing) turn(ctx context.Context, th thread.Thread, t thread.Turn) (command.StartRequest, error) {
+	if ref, ok := strings.CutPrefix(th.Agent, workflowAgent); ok {
+		return s.workflowTurn(ctx, th, t, ref)
+	}
+	if id, ok := strings.CutPrefix(th.Agent, botAgent); ok && s.chats != nil {
+		return s.botTurn(ctx, th, t, id)
+	}
+	id, err := json.Marshal(th.ID)
+	if err != nil {
+		return command.StartRequest{}, fmt.Errorf("encode thread id: %w", err)
+	}
+	return command.StartRequest{
+		Namespace: th.Namespace, ThreadID: th.ID, Turn: t.Number, Principal: t.Principal, ID: t.RunID, UserID: th.UserID, ChatID: th.ChatID,
+		Graph: &workgraph.Graph{Name: "turn of " + th.Agent, Nodes: []workgraph.Node{{ID: turnNode, Actor: th.Agent}}},
+		Input: workgraph.Input{Named: map[string]json.RawMessage{"user_input": t.Message, "thread_id": id}},
+	}, nil
 }
 
 // Question implements thread.Runs. A message answers what an agent's own loop asks. Other questions need the
@@ -64,10 +79,14 @@ func (s Conversing) Answer(ctx context.Context, t thread.Turn, interruptID strin
 	if err != nil {
 		return err
 	}
-	if q.State == journal.InterruptAnswered && bytes.Equal(q.Answer, t.Message) {
+	answer := answerOf(t, &q)
+	if q.State == journal.InterruptAnswered && bytes.Equal(q.Answer, answer) {
 		return nil
 	}
-	_, err = s.engine.Answer(ctx, command.AnswerRequest{Namespace: t.Namespace, InterruptID: interruptID, Answer: t.Message, By: t.Principal})
+	_, err = s.engine.Answer(ctx, command.AnswerRequest{Namespace: t.Namespace, InterruptID: interruptID, Answer: answer, By: t.Principal})
+	if errs.Is(err, errs.InvalidArgument) {
+		s.misfit(ctx, t, &q)
+	}
 	return err
 }
 
@@ -78,11 +97,14 @@ type ThreadServer struct {
 	conductor *thread.Conductor
 	bounds    thread.Bounds
 	unknown   UnknownActor
+	// workflow reports why no chat starts a workflow; nil if there are none.
+	workflow func(ctx context.Context, namespace, ref string) error
 }
 
 // NewThreadServer returns a server of the threads in a store, within bounds.
-func NewThreadServer(store thread.Store, conductor *thread.Conductor, bounds thread.Bounds, unknown UnknownActor) *ThreadServer {
-	return &ThreadServer{store: store, conductor: conductor, bounds: bounds, unknown: unknown}
+// workflow reports why no chat starts a workflow; nil refuses all.
+func NewThreadServer(store thread.Store, conductor *thread.Conductor, bounds thread.Bounds, unknown UnknownActor, workflow func(ctx context.Context, namespace, ref string) error) *ThreadServer {
+	return &ThreadServer{store: store, conductor: conductor, bounds: bounds, unknown: unknown, workflow: workflow}
 }
 
 // refuses returns the error of an agent that is no actor. One that cannot be looked up is not refused.
@@ -137,7 +159,7 @@ func (s *ThreadServer) create(ctx context.Context, method string, req identified
 	made, err := s.store.CreateThread(ctx, thread.Create{
 		Thread: thread.Thread{ID: ids.New(thread.IDPrefix), Namespace: grpckit.Namespace(ctx), Key: c.Key, Agent: c.Agent, Title: c.Title, UserID: c.UserID, ChatID: c.ChatID,
 			Lifetime: cmp.Or(c.Lifetime, workgraph.ThreadConversation), ParentID: parent, ParentSeq: seq, CreateTime: dbkit.Now()},
-		Request: thread.Request{Method: method, ID: once.ID, BodyHash: once.BodyHash}, Room: s.bounds.Room, Refused: s.unknown.refuses(ctx, c.Agent),
+		Request: thread.Request{Method: method, ID: once.ID, BodyHash: once.BodyHash}, Room: s.bounds.Room, Refused: s.refusesAgent(ctx, c.Agent),
 	})
 	return threadAnswer(made, err)
 }
@@ -337,7 +359,7 @@ func (s *ThreadServer) AppendMessage(ctx context.Context, req *executorv1.Append
 		return nil, away(err)
 	}
 	bounds := s.bounds
-	bounds.Refused = s.unknown.refuses(ctx, th.Agent)
+	bounds.Refused = s.refusesAgent(ctx, th.Agent)
 	t, err = s.store.QueueTurn(ctx, t, thread.Request{Method: "AppendMessage", ID: once.ID, BodyHash: once.BodyHash}, bounds)
 	if err != nil {
 		return nil, away(err)

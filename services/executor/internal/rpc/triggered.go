@@ -14,6 +14,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/schedule"
 	"github.com/epigraph-run/epigraph/services/executor/internal/trigger"
+	"github.com/epigraph-run/epigraph/workflow"
 )
 
 // Triggered starts the runs of triggers at a server of runs.
@@ -23,6 +24,9 @@ var _ trigger.Runs = Triggered{}
 
 // Start implements trigger.Runs.
 func (s Triggered) Start(ctx context.Context, t *trigger.Trigger, d *trigger.Delivery, inputs map[string]json.RawMessage) (string, error) {
+	if t.Spec.Type == workflow.TelegramTrigger {
+		return s.startBot(ctx, t, d)
+	}
 	return s.start(ctx, t, d, inputs, "", journal.Request{Method: "Trigger", ID: d.ID, BodyHash: t.ID})
 }
 

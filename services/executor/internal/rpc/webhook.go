@@ -32,6 +32,9 @@ func webhooks(in []*executorv1.Webhook) []webhook.Hook {
 func webhooksShown(in []webhook.Hook) []*executorv1.Webhook {
 	var out []*executorv1.Webhook
 	for _, h := range in {
+		if h.Chat != nil {
+			continue // the caller did not ask for it
+		}
 		m := &executorv1.Webhook{Url: h.URL}
 		for _, e := range h.Events {
 			for wire, name := range hookEvents {

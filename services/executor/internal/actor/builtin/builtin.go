@@ -14,6 +14,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/cel"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/chat"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/facts"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/fail"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/flow"
@@ -83,7 +84,7 @@ func New(cfg Config, models *llm.Set, threads thread.Reader, kept fact.Store, me
 	}
 	script := attaching(starlark.Spec(cfg.Starlark))
 	web = attaching(web)
-	specs := append(slices.Concat(agent.Specs(threads, limits), team.Specs(threads)), actorllm.Spec(cfg.LLM, models), web, attaching(cel.Spec()), attaching(template.Spec()), script, sleep.Spec(), fail.Spec(),
+	specs := append(slices.Concat(agent.Specs(threads, limits), team.Specs(threads), []actor.Spec{chat.Spec(threads)}), actorllm.Spec(cfg.LLM, models), web, attaching(cel.Spec()), attaching(template.Spec()), script, sleep.Spec(), fail.Spec(),
 		facts.Spec(kept), wait.Human(), wait.Signal(), wait.Completion(), spawn.Spec(), spawn.Expand())
 	named, err := cfg.Agents.Specs(limits)
 	if err != nil {
