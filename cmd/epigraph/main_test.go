@@ -36,8 +36,37 @@ import (
 var build = buildinfo.Info{Version: "test"}
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"epigraph": main})
+	testscript.Main(tests{m}, map[string]func(){"epigraph": main})
 }
+
+// tests leave nothing behind.
+type tests struct{ *testing.M }
+
+func (m tests) Run() int {
+	defer func() {
+		if raced {
+			dir, _ := plain()
+			_ = os.RemoveAll(dir)
+		}
+	}()
+	return m.M.Run()
+}
+
+// plain is a folder with the command built without the race detector, which makes the start of a process
+// several times slower. Servers run in the process of the test, where the detector sees them.
+var plain = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "epigraph-plain-")
+	if err != nil {
+		return "", err
+	}
+	// As `make build` does it, so that most of it has been built before.
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-w", "-o", filepath.Join(dir, "epigraph"), ".")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return dir, fmt.Errorf("build the command: %w\n%s", err, text)
+	}
+	return dir, nil
+})
 
 // Commands without a server.
 func TestOffline(t *testing.T) {
@@ -305,8 +334,13 @@ func TestDoctorOfDevAtRest(t *testing.T) {
 func params(dir string, setup func(*testscript.Env) error) testscript.Params {
 	return testscript.Params{
 		Dir: dir, Setup: func(env *testscript.Env) error {
-			// else every command takes a second to end under the race detector
-			env.Setenv("GORACE", "atexit_sleep_ms=0")
+			if raced {
+				bin, err := plain()
+				if err != nil {
+					return err
+				}
+				env.Setenv("PATH", bin+string(filepath.ListSeparator)+env.Getenv("PATH"))
+			}
 			return setup(env)
 		},
 		RequireExplicitExec: true, RequireUniqueNames: true,

@@ -22,7 +22,7 @@ const (
 	hookHolds = 1
 	// soakTime is how long one tenant attacks another, soakTimeDev the same on SQLite; soakStrict says that
 	// nothing else runs on the machine.
-	soakTime    = time.Minute
+	soakTime    = 30 * time.Second
 	soakTimeDev = 0
 	soakStrict  = false
 	// gap is the time between two starts of the load.

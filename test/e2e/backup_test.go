@@ -46,7 +46,7 @@ func TestBackup(t *testing.T) {
 				blobs = "file://" + values
 				require.NoError(t, os.Mkdir(values, 0o700))
 			}
-			s := &suite{bin: bin, env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir}, procs: map[string]*process{}, config: filepath.Join(dir, "epigraph.yaml")}
+			s := &suite{bin: bin, env: environment(dir), procs: map[string]*process{}, config: filepath.Join(dir, "epigraph.yaml")}
 			begin := func(url string) executorv1.ExecutorServiceClient {
 				quoted, err := json.Marshal(url)
 				require.NoError(t, err)
@@ -178,7 +178,7 @@ func TestBackupOfTheRegistry(t *testing.T) {
 			dir := t.TempDir()
 			data, backup := filepath.Join(dir, "data"), filepath.Join(dir, "backup")
 			require.NoError(t, os.Mkdir(data, 0o700))
-			s := &suite{bin: bin, env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir}, procs: map[string]*process{}, config: filepath.Join(dir, "epigraph.yaml")}
+			s := &suite{bin: bin, env: environment(dir), procs: map[string]*process{}, config: filepath.Join(dir, "epigraph.yaml")}
 			begin := func(url string) registryv1.RegistryServiceClient {
 				quoted, err := json.Marshal(url)
 				require.NoError(t, err)

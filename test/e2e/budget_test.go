@@ -60,7 +60,7 @@ func pricesAway(t *testing.T, s *suite) {
 	s.restart(t, "registry")
 
 	s.awaitReason(t, tight.ID, "BUDGET_EXHAUSTED")
-	require.Len(t, s.callsOf(tight.ID), 2, "the cap holds")
+	require.Len(t, s.attemptsOf(tight.ID), 2, "the cap holds")
 	body := `{"requestId":"more-of-it","budget":{"nanoUsd":"1000000000"}}`
 	s.ask(t, request{path: "/v1/runs/" + tight.ID + ":resume", body: body}, nil)
 	s.ask(t, request{path: "/v1/runs/" + tight.ID + ":resume", body: body}, nil)
@@ -69,7 +69,7 @@ func pricesAway(t *testing.T, s *suite) {
 	require.Contains(t, string(answer), `"reason":"REQUEST_ID_REUSED"`)
 	for _, r := range []run{tight, ample} {
 		require.Equal(t, "RUN_STATE_COMPLETED", s.awaitEnd(t, r.ID).State)
-		require.Len(t, s.callsOf(r.ID), 3, "nothing was called again")
+		require.Len(t, s.attemptsOf(r.ID), 3, "nothing was called again")
 		testkit.Within(t, timeout, 20*time.Millisecond, func() bool {
 			var got run
 			s.ask(t, request{path: "/v1/runs/" + r.ID}, &got)

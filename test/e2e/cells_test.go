@@ -101,7 +101,7 @@ func TestCells(t *testing.T) {
 	require.NoError(t, err)
 	dir := t.TempDir()
 	s := &suite{bin: bin, otlp: otlptest.New(t), procs: map[string]*process{}}
-	s.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir}
+	s.env = environment(dir)
 	east, west := serveCell(t, s, dir, "east"), serveCell(t, s, dir, "west")
 	ended(t, s)
 	s.gateway(t, dir, "{namespaces: "+namespaceA+", cell: east}, {namespaces: team-*, cell: west}", east, west)

@@ -230,6 +230,12 @@ func (s *suite) callsOf(runID string) (keys []string) {
 	return keys
 }
 
+// attemptsOf lists the keys of the model calls of a run once each. On a busy machine an executor can lose its
+// lease, and sends a call again under the key that it had.
+func (s *suite) attemptsOf(runID string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(s.callsOf(runID))))
+}
+
 // forget takes a field out of a value and of all that it holds.
 func forget(value any, field string) {
 	switch v := value.(type) {

@@ -51,7 +51,7 @@ func TestMachines(t *testing.T) {
 	bin, err := binary()
 	require.NoError(t, err)
 	dir := t.TempDir()
-	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir}
+	env := environment(dir)
 	url, err := json.Marshal(pgtest.New(t))
 	require.NoError(t, err)
 	cert, key := certificate(t, dir, "gateway")

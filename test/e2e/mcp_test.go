@@ -34,7 +34,7 @@ func TestMCPTools(t *testing.T) {
 		"gone":       map[string]any{"command": "/nowhere/server"},
 	})
 	require.NoError(t, err)
-	env := []string{"HOME=" + dir, "PATH=" + os.Getenv("PATH"), "EPIGRAPH_EXECUTOR_DRAIN=1s", "EPIGRAPH_EXECUTOR_ACTORS_MCP_SERVERS=" + string(servers)}
+	env := append(environment(dir), "EPIGRAPH_EXECUTOR_DRAIN=1s", "EPIGRAPH_EXECUTOR_ACTORS_MCP_SERVERS="+string(servers))
 	cmd := exec.Command(bin, "dev", "--data="+filepath.Join(dir, "data"), "--http=127.0.0.1:0", "--grpc=127.0.0.1:0")
 	cmd.Env = env
 	p := launch(t, cmd)

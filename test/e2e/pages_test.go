@@ -73,7 +73,7 @@ func shellEnv(t *testing.T, bin string) []string {
 	t.Helper()
 	bins := t.TempDir()
 	require.NoError(t, os.Symlink(bin, filepath.Join(bins, "epigraph")))
-	return []string{"PATH=" + bins + ":" + os.Getenv("PATH"), "HOME=" + bins, "NO_COLOR=1"}
+	return []string{"PATH=" + bins + ":" + os.Getenv("PATH"), "HOME=" + bins, "NO_COLOR=1", "GORACE=atexit_sleep_ms=0"}
 }
 
 // script runs the commands of a page and returns their output. Any failure fails the test, also a refusal by

@@ -2,4 +2,5 @@
 
 package e2e_test
 
-var buildFlags = []string{"-race"}
+// As scripts/test has them, so that what is built for the tests is not built again.
+var buildFlags = []string{"-race", "-gcflags=modernc.org/sqlite/lib=-race=false", "-ldflags=-w"}

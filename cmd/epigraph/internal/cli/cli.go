@@ -121,6 +121,7 @@ type commands struct {
 		Validate workflowsValidateCmd `cmd:"" help:"Check the definition of a workflow."`
 		Graph    workflowsGraphCmd    `cmd:"" help:"Show the graph that a definition becomes."`
 		Run      workflowsRunCmd      `cmd:"" help:"Run a workflow of the catalog, or a definition in a file, and watch it."`
+		Test     workflowsTestCmd     `cmd:"" help:"Run the tests of workflows, without a server."`
 
 		Create    workflowsCreateCmd    `cmd:"" help:"Keep a definition in the catalog, as a new workflow or a new version."`
 		List      workflowsLsCmd        `cmd:"" aliases:"ls" help:"List the workflows of the catalog, newest first."`

@@ -15,6 +15,7 @@ import (
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	planv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/plan/v1"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/workflow"
 )
 
@@ -23,6 +24,8 @@ type workflowFile struct {
 	name, text string
 	definition *workflow.Definition
 	graph      *graphv1.Graph
+	// isGraph says that the text is a graph, so that the definition has a name alone.
+	isGraph bool
 	// warnings are those of the definition and of the server.
 	warnings []string
 }
@@ -33,8 +36,66 @@ func (e *env) workflowFrom(file string) (*workflowFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &workflowFile{name: sourceName(file), text: text}
-	d, faults := workflow.Read([]byte(text))
+	return e.compiled(&workflowFile{name: sourceName(file), text: text})
+}
+
+// workflowOf is workflowFrom of a file, or of a workflow of the catalog: NAME, NAME@VERSION or NAME@ALIAS.
+func (e *env) workflowOf(ref string) (f *workflowFile, err error) {
+	if !inCatalog(ref) {
+		return e.workflowFrom(ref)
+	}
+	err = e.with(func(ctx context.Context, s *services) error {
+		v, err := e.versionOf(ctx, s, ref)
+		if err != nil {
+			return err
+		}
+		f = &workflowFile{name: fmt.Sprintf("%s@%d", v.GetWorkflow(), v.GetVersion()), text: v.GetSource()}
+		if v.GetForm() == registryv1.WorkflowForm_WORKFLOW_FORM_GRAPH {
+			f.graph, err = graphpb.Read([]byte(f.text))
+			f.isGraph, f.definition = true, &workflow.Definition{Name: v.GetWorkflow()}
+		}
+		return err
+	})
+	if err != nil || f.graph != nil {
+		return f, err
+	}
+	return e.compiled(f)
+}
+
+// versionOf is a version of the catalog. That it is deprecated is told.
+func (e *env) versionOf(ctx context.Context, s *services, ref string) (*registryv1.WorkflowVersion, error) {
+	r, err := s.workflows.ResolveWorkflow(ctx, &registryv1.ResolveWorkflowRequest{Ref: ref})
+	if err != nil {
+		return nil, err
+	}
+	e.deprecated(r.GetRef(), r.GetDeprecation())
+	name, _, _ := strings.Cut(r.GetRef(), "@")
+	return s.workflows.GetWorkflowVersion(ctx, &registryv1.GetWorkflowVersionRequest{Workflow: name, Version: r.GetVersion()})
+}
+
+// caution tells what is to be known of a workflow of the catalog before it is run. What cannot be found out
+// is left to the start to tell.
+func (e *env) caution(ctx context.Context, s *services, ref string) {
+	v, err := e.versionOf(ctx, s, ref)
+	if err != nil || v.GetForm() == registryv1.WorkflowForm_WORKFLOW_FORM_GRAPH {
+		return
+	}
+	if d, faults := workflow.Read([]byte(v.GetSource())); len(faults) == 0 {
+		f := &workflowFile{name: fmt.Sprintf("%s@%d", v.GetWorkflow(), v.GetVersion()), text: v.GetSource()}
+		f.warn(e, workflow.Warnings(d))
+	}
+}
+
+// deprecated tells that a workflow is, and why; nothing if why is empty.
+func (e *env) deprecated(ref, why string) {
+	if why != "" {
+		e.note("warning: %s is deprecated: %s", ref, view.OneLine(why, 300))
+	}
+}
+
+// compiled compiles the text of a definition.
+func (e *env) compiled(f *workflowFile) (*workflowFile, error) {
+	d, faults := workflow.Read([]byte(f.text))
 	if len(faults) > 0 {
 		return nil, f.refused(e, faults)
 	}
@@ -44,6 +105,7 @@ func (e *env) workflowFrom(file string) (*workflowFile, error) {
 	}
 	f.definition = d
 	f.warn(e, workflow.Warnings(d))
+	var err error
 	f.graph, err = graphpb.ToProto(g)
 	return f, err
 }
@@ -109,7 +171,7 @@ func (f *workflowFile) placed(list []*graphv1.Fault) workflow.Faults {
 }
 
 type workflowsValidateCmd struct {
-	File    string `arg:"" help:"The definition, YAML or JSON; - is standard input." default:"-"`
+	File    string `arg:"" help:"The definition, YAML or JSON; - is standard input. Or a workflow of the catalog: NAME, NAME@VERSION or NAME@ALIAS." default:"-"`
 	Offline bool   `help:"Ask no server about the actors."`
 }
 
@@ -123,7 +185,7 @@ func (workflowsValidateCmd) Help() string {
 
 // Run checks a definition.
 func (c *workflowsValidateCmd) Run(e *env) error {
-	f, err := e.workflowFrom(c.File)
+	f, err := e.workflowOf(c.File)
 	if err != nil {
 		return err
 	}
@@ -148,7 +210,7 @@ func (c *workflowsValidateCmd) Run(e *env) error {
 }
 
 type workflowsGraphCmd struct {
-	File    string `arg:"" help:"The definition, YAML or JSON; - is standard input." default:"-"`
+	File    string `arg:"" help:"The definition, YAML or JSON; - is standard input. Or a workflow of the catalog: NAME, NAME@VERSION or NAME@ALIAS." default:"-"`
 	Mermaid bool   `help:"Print a Mermaid flowchart (the default)." xor:"form"`
 	Dot     bool   `help:"Print for Graphviz." xor:"form"`
 }
@@ -160,7 +222,7 @@ func (workflowsGraphCmd) Help() string {
 
 // Run shows the graph that a definition becomes.
 func (c *workflowsGraphCmd) Run(e *env) error {
-	f, err := e.workflowFrom(c.File)
+	f, err := e.workflowOf(c.File)
 	if err != nil {
 		return err
 	}
@@ -227,6 +289,7 @@ func (c *workflowsRunCmd) named(e *env, s *services, req *executorv1.StartRunReq
 	if err := c.attach(e, req); err != nil {
 		return err
 	}
+	e.caution(ctx, s, c.File)
 	undo, err := c.book(ctx, s, req, c.File)
 	if err != nil {
 		return err

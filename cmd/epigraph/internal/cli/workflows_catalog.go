@@ -15,6 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+	"github.com/epigraph-run/epigraph/workflow"
 )
 
 type workflowsCreateCmd struct {
@@ -291,12 +292,44 @@ func (c *workflowsForkCmd) Run(e *env) error {
 }
 
 type workflowsDiffCmd struct {
-	From string `arg:"" help:"The one version: NAME@VERSION."`
-	To   string `arg:"" help:"The other version."`
+	From string `arg:"" help:"The one: NAME, NAME@VERSION or NAME@ALIAS, or a file."`
+	To   string `arg:"" help:"The other."`
+}
+
+// Help gives examples.
+func (workflowsDiffCmd) Help() string {
+	return `    epigraph workflows diff digest@1 digest@2
+    epigraph workflows diff digest@prod digest.yaml`
+}
+
+// local tells what differs where one of both is a file.
+func (c *workflowsDiffCmd) local(e *env) error {
+	var both [2]*workflowFile
+	for i, ref := range []string{c.From, c.To} {
+		f, err := e.workflowOf(ref)
+		switch {
+		case err != nil:
+			return err
+		case f.isGraph:
+			return errs.New(errs.InvalidArgument, "WORKFLOW_IS_GRAPH", "%s is a graph, which has no definition to compare", f.name)
+		}
+		both[i] = f
+	}
+	changes := workflow.Diff(both[0].definition, both[1].definition)
+	if e.json {
+		return printValue(e.io.Out, map[string]any{"from": both[0].name, "to": both[1].name, "changes": append(workflow.Changes{}, changes...)})
+	}
+	if len(changes) == 0 {
+		return e.say(fmt.Sprintf("%s and %s say the same\n", both[0].name, both[1].name))
+	}
+	return e.say(strings.TrimRight(changes.String(), "\n") + "\n")
 }
 
 // Run tells what differs.
 func (c *workflowsDiffCmd) Run(e *env) error {
+	if !inCatalog(c.From) || !inCatalog(c.To) {
+		return c.local(e)
+	}
 	return e.with(func(ctx context.Context, s *services) error {
 		r, err := s.workflows.DiffWorkflowVersions(ctx, &registryv1.DiffWorkflowVersionsRequest{From: c.From, To: c.To})
 		if err != nil {

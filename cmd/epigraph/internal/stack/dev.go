@@ -27,6 +27,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/internal/turns"
 	"github.com/epigraph-run/epigraph/services/gateway"
+	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 // The default addresses of development mode.
@@ -49,6 +50,8 @@ type DevOptions struct {
 	// Config is usually DevConfig with what the user set. Stores named by relative SQLite paths lie in
 	// DataDir.
 	Config Config
+	// Actors are called in place of those of the same names, for tests of workflows.
+	Actors workgraph.Actors
 }
 
 // DefaultDataDir is $XDG_DATA_HOME/epigraph, else ~/.local/share/epigraph.
@@ -76,6 +79,7 @@ type Dev struct {
 	// computing are the turns of all services.
 	computing *turns.Turns
 	executor  ready
+	actors    workgraph.Actors
 	services  []host.Service // in the order in which they open
 }
 
@@ -118,7 +122,7 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 	if err := together(faults...); err != nil {
 		return nil, err
 	}
-	d := &Dev{dataDir: o.DataDir, ring: obs.NewRing(ringSize)}
+	d := &Dev{dataDir: o.DataDir, ring: obs.NewRing(ringSize), actors: o.Actors}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.Close())
@@ -197,7 +201,7 @@ func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc, adminLis net.L
 		d.add(admin(cfg, adminLis, readiness, jobs, pool, all...))
 	}
 	for _, name := range []string{Registry, Executor, Planner} {
-		conns := &connections{cfg: plain, tel: tels[name], buf: buf, token: token, admission: admitted, computing: d.computing}
+		conns := &connections{cfg: plain, tel: tels[name], buf: buf, token: token, admission: admitted, computing: d.computing, actors: d.actors}
 		d.add(host.Func(nil, func() error { conns.close(); return nil }))
 		s, err := openAPI(ctx, name, plain, conns, tels[name])
 		if err != nil {

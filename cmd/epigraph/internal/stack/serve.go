@@ -33,6 +33,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/gateway"
 	"github.com/epigraph-run/epigraph/services/planner"
 	"github.com/epigraph-run/epigraph/services/registry"
+	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 const (
@@ -326,7 +327,7 @@ func openAPI(ctx context.Context, name string, cfg Config, conns *connections, t
 	case Registry:
 		return some(registry.Open(ctx, cfg.Registry, registry.Deps{Telemetry: tel}))
 	case Executor:
-		d := executor.Deps{Telemetry: tel, Admission: conns.admission, Computing: conns.computing}
+		d := executor.Deps{Telemetry: tel, Admission: conns.admission, Computing: conns.computing, Actors: conns.actors}
 		if conns.buf == nil && cfg.Executor.Addr != "" {
 			d.Peer = conns.fresh
 		}
@@ -379,6 +380,7 @@ type connections struct {
 	// admission and computing are those of the process; nil leaves one to each service.
 	admission *admission.Control
 	computing *turns.Turns
+	actors    workgraph.Actors
 }
 
 func (c *connections) dial(target string) (*grpc.ClientConn, error) {

@@ -146,7 +146,7 @@ func TestAgent(t *testing.T) {
 				wire = &line{}
 				mine := wire
 				l := run(t, s, agents(t, s, actors{"reasoner": r, "work": work, "ok": &recorder{}, "ask": work}), named(id), func(c *engine.Config, d *engine.Deps) {
-					c.Lease = 3 * time.Second
+					c.Lease = shortLease
 					mine.Journal, d.Journal = d.Journal, mine
 				})
 				l.jobs(t)

@@ -45,6 +45,9 @@ func TestMain(m *testing.M) {
 
 const ns = "acme"
 
+// shortLease is for tests that wait until a lease has run out. Busy machines lose shorter ones.
+const shortLease = 8 * time.Second
+
 // actors is an engine.Actors made of functions.
 type actors map[string]workgraph.Actor
 

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -161,7 +160,7 @@ func TestInterrupt(t *testing.T) {
 			testkit.Eventually(t, j.cut.Load)
 			again := &recorder{}
 			l = run(t, s, actors{"first": first(again), "next": again, "safe": again, "unsafe": unsafeActor{again}}, named("b"), func(c *engine.Config, _ *engine.Deps) {
-				c.Lease = 3 * time.Second
+				c.Lease = shortLease
 			})
 			l.jobs(t)
 			l.wait(t, id, journal.StateCanceled, journal.StatePaused)

@@ -150,7 +150,7 @@ func TestQuarantine(t *testing.T) {
 			wire = &line{}
 			mine := wire
 			return run(t, s, actors{"gate": g}, named(id), func(c *engine.Config, d *engine.Deps) {
-				c.MaxTakeovers, c.Lease = 2, 3*time.Second
+				c.MaxTakeovers, c.Lease = 2, shortLease
 				mine.Journal, d.Journal = d.Journal, mine
 			})
 		}

@@ -36,7 +36,7 @@ func successors(t *testing.T, s store, a actors, opts ...option) (next func(id s
 		wire = &line{}
 		mine := wire
 		return run(t, s, a, append([]option{named(id), func(c *engine.Config, d *engine.Deps) {
-			c.MaxTakeovers, c.Lease = 3, 3*time.Second
+			c.MaxTakeovers, c.Lease = 3, shortLease
 			mine.Journal, d.Journal = d.Journal, mine
 		}}, opts...)...)
 	}

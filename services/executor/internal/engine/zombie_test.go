@@ -86,7 +86,7 @@ func TestZombie(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {
 		short := func(id string) option {
-			return func(c *engine.Config, _ *engine.Deps) { c.ID, c.Lease = id, 3*time.Second }
+			return func(c *engine.Config, _ *engine.Deps) { c.ID, c.Lease = id, shortLease }
 		}
 		wire := &line{}
 		// The first owner's actor ignores the end of its context, so that its call outlives its owner.
@@ -138,7 +138,7 @@ func TestCrashBeforeChildren(t *testing.T) {
 		rec := &recorder{}
 		a := actors{"ok": rec, "spawn": spawns(workgraph.Child{Graph: chain(1, "ok")}, workgraph.Child{Graph: chain(2, "ok")})}
 		short := func(id string) option {
-			return func(c *engine.Config, _ *engine.Deps) { c.ID, c.Lease = id, 3*time.Second }
+			return func(c *engine.Config, _ *engine.Deps) { c.ID, c.Lease = id, shortLease }
 		}
 		wire := &orphaner{}
 		first := run(t, s, a, short("a"), func(_ *engine.Config, d *engine.Deps) {
@@ -169,7 +169,7 @@ func TestLateHeartbeat(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		wire := &line{}
 		a := run(t, s, actors{"ok": &recorder{}, "post": &recorder{}}, func(c *engine.Config, d *engine.Deps) {
-			c.ID, c.Lease = "a", 8*time.Second // busy machines lose shorter ones
+			c.ID, c.Lease = "a", shortLease
 			wire.Journal = d.Journal
 			d.Journal = wire
 		})
