@@ -78,6 +78,7 @@ type Server struct {
 	calls    map[string]*route // of gRPC, by path
 	places   map[string]string // of calls by the names of their methods, such as "GET /v1/runs"
 	underWay *turns.Turns      // requests, by namespace
+	hooks    *turns.Turns      // calls of webhooks, by namespace
 	mux      *runtime.ServeMux
 	observed http.Handler
 	streams  metric.Int64UpDownCounter
@@ -89,7 +90,7 @@ var errRequestTimeout = errors.New("request timeout of the gateway")
 
 // New builds the routes from the services' annotations.
 func New(ctx context.Context, o Options) (*Server, error) {
-	s := &Server{Options: o, log: o.Telemetry.Logger, calls: map[string]*route{}, places: map[string]string{}, underWay: turns.New(grpckit.DefaultMaxCalls)}
+	s := &Server{Options: o, log: o.Telemetry.Logger, calls: map[string]*route{}, places: map[string]string{}, underWay: turns.New(grpckit.DefaultMaxCalls), hooks: turns.New(maxHookCalls)}
 	meter := o.Telemetry.Meter(scope)
 	var err error
 	if s.streams, err = meter.Int64UpDownCounter("epigraph.gateway.event_streams", metric.WithDescription("Open event streams.")); err != nil {
@@ -231,7 +232,7 @@ func (s *Server) buildRoutes() error {
 		rt.open, rt.handler = true, h
 		s.routes = append(s.routes, rt)
 	}
-	s.routes = append(s.routes, events)
+	s.routes = append(s.routes, events, s.hookRoute())
 	slices.SortStableFunc(s.routes, func(a, b *route) int { return strings.Compare(a.template, b.template) })
 	return nil
 }
