@@ -30,7 +30,7 @@ func (s *Service) assembleChats(cfg Config, st stores) (err error) {
 	if err != nil {
 		return err
 	}
-	s.server.Converse(rpc.Chats{Threads: st.plain, Conductor: s.threads, Bounds: cfg.Threads.Bounds(), Triggers: s.triggers, Say: s.bots.Say})
+	s.server.Converse(&rpc.Chats{Threads: st.plain, Conductor: s.threads, Bounds: cfg.Threads.Bounds(), Triggers: s.triggers, Say: s.bots.Say})
 	s.hookServer = rpc.NewHookServer(s.triggers, s.bots)
 	return nil
 }

@@ -55,6 +55,9 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
+// Bot is a bot of Telegram, in Config.Telegram.
+type Bot = bots.Bot
+
 // Config says where the journal is kept and how much may run. DefaultConfig gives the defaults.
 type Config struct {
 	// Store is "sqlite" or "postgres".

@@ -27,12 +27,13 @@ const turnPoll = 100 * time.Millisecond
 const looksPerCheck = 10
 
 type chatCmd struct {
-	Agent  string `arg:"" help:"The agent: an actor such as agent/NAME." optional:""`
-	Thread string `help:"Go on with this thread." placeholder:"ID"`
-	Key    string `help:"Go on with the conversation that has this key, or begin it." placeholder:"KEY"`
-	Title  string `help:"Title of a new thread." placeholder:"TEXT"`
-	User   string `help:"User of a new thread: its runs are for this user, and what the agent learns is kept for this user." placeholder:"ID"`
-	Chat   string `help:"Conversation of a new thread, as your application calls it." placeholder:"ID"`
+	Agent    string `arg:"" help:"The agent: an actor such as agent/NAME." optional:""`
+	Workflow string `help:"Talk with this workflow in place of an agent: NAME, NAME@ALIAS or NAME@VERSION. It needs the trigger chat." placeholder:"NAME"`
+	Thread   string `help:"Go on with this thread." placeholder:"ID"`
+	Key      string `help:"Go on with the conversation that has this key, or begin it." placeholder:"KEY"`
+	Title    string `help:"Title of a new thread." placeholder:"TEXT"`
+	User     string `help:"User of a new thread: its runs are for this user, and what the agent learns is kept for this user." placeholder:"ID"`
+	Chat     string `help:"Conversation of a new thread, as your application calls it." placeholder:"ID"`
 }
 
 // Help gives examples.
@@ -46,6 +47,7 @@ In a script the exit code is that of the first message whose run did not complet
 4 if it is paused. At a terminal it is 0.
 
     epigraph chat agent/support
+    epigraph chat --workflow greeter
     epigraph chat --thread thr_01h455vb4pex5vsknk084sn02q
     epigraph chat agent/support --key ann:desk:agent/support --user ann --chat desk
     echo 'What is due today?' | epigraph chat agent/support --json`
@@ -53,6 +55,12 @@ In a script the exit code is that of the first message whose run did not complet
 
 // Run talks until the input ends.
 func (c *chatCmd) Run(e *env) error {
+	if c.Workflow != "" {
+		if c.Agent != "" {
+			return usage(errs.New(errs.InvalidArgument, "AGENT_AMBIGUOUS", "an agent and --workflow are both given").Hint("name one of them"))
+		}
+		c.Agent = "workflow/" + strings.TrimPrefix(c.Workflow, "workflow/")
+	}
 	if (c.Agent == "" && c.Key == "") == (c.Thread == "") {
 		return usage(errs.New(errs.InvalidArgument, "AGENT_MISSING", "name an agent, a --key or a --thread").Hint("`epigraph actors` lists agents, `epigraph threads ls` threads"))
 	}
@@ -189,7 +197,8 @@ func (t *talk) begin(ctx context.Context, c *chatCmd) (*executorv1.Thread, error
 		return t.s.threads.GetThread(ctx, find)
 	}
 	// A key that must not list actors leaves the check to the server.
-	if r, err := t.s.executor.ListActors(ctx, &executorv1.ListActorsRequest{}); err == nil {
+	// Workflows are no actors.
+	if r, err := t.s.executor.ListActors(ctx, &executorv1.ListActorsRequest{}); err == nil && !strings.HasPrefix(c.Agent, "workflow/") {
 		if _, err := actorNamed(r.GetActors(), "AGENT", c.Agent); err != nil {
 			return nil, err
 		}

@@ -6,12 +6,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/internal/lru"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/chat"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
@@ -43,10 +46,30 @@ type Chats struct {
 	Triggers  *trigger.Controller
 	// Say sends a sentence to a chat of a bot, without a promise.
 	Say func(ctx context.Context, bot, chat, text string)
+
+	mu sync.Mutex
+	// refused are turns whose senders were told that they are no answers. Several may look at one at once.
+	refused *lru.Cache[string, bool]
+}
+
+// maxRefused is how many turns are remembered as refused.
+const maxRefused = 1000
+
+// first reports whether a turn is refused here for the first time.
+func (c *Chats) first(t thread.Turn) bool {
+	key := t.Thread + "/" + strconv.FormatInt(t.Number, 10)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, told := c.refused.Get(key)
+	c.refused.Put(key, true, 1)
+	return !told
 }
 
 // Converse lets workflows take turns of threads.
-func (s *Server) Converse(c Chats) { s.chats = &c }
+func (s *Server) Converse(c *Chats) {
+	c.refused = lru.New[string, bool](maxRefused)
+	s.chats = c
+}
 
 // chatTrigger is the trigger by which a chat starts the workflow that a reference stands for.
 func (s *Server) chatTrigger(ctx context.Context, namespace, ref string) (workflow.Trigger, error) {
@@ -218,7 +241,7 @@ func answerOf(t thread.Turn, q *journal.Interrupt) json.RawMessage {
 
 // misfit tells the user of a bot that an answer does not fit the question.
 func (s Conversing) misfit(ctx context.Context, t thread.Turn, q *journal.Interrupt) {
-	if s.chats == nil || !strings.HasPrefix(t.Principal, fromTelegram) {
+	if s.chats == nil || !strings.HasPrefix(t.Principal, fromTelegram) || !s.chats.first(t) {
 		return
 	}
 	th, err := s.chats.Threads.Thread(ctx, t.Namespace, t.Thread)
@@ -266,10 +289,10 @@ func (s Triggered) startBot(ctx context.Context, t *trigger.Trigger, d *trigger.
 	if now, err := s.chats.Threads.Turn(ctx, t.Namespace, th.ID, turn.Number); err == nil {
 		turn = now
 	}
-	switch turn.State {
-	case thread.TurnFailed:
+	switch {
+	case turn.State == thread.TurnFailed:
 		return "", errs.New(errs.FailedPrecondition, trigger.ReasonInvalid, "%s", turn.Error)
-	case thread.TurnAnswered:
+	case turn.InterruptID != "": // it answers, or has answered
 		return cmp.Or(turn.AskedBy, turn.RunID), nil
 	}
 	return turn.RunID, nil
