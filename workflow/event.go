@@ -9,8 +9,12 @@ import (
 	"strings"
 )
 
-// MaxEvent bounds an event, and MaxFilled the inputs that are made of one, in bytes.
-const MaxEvent, MaxFilled = 256 << 10, 1 << 20
+const (
+	// MaxEvent bounds an event, in bytes.
+	MaxEvent = 320 << 10
+	// MaxFilled bounds the inputs that are made of an event, in bytes.
+	MaxFilled = 1 << 20
+)
 
 // Fill is the inputs of a run that an event starts. What a reference finds nothing for is left out where it
 // is an input, and null or nothing within one. Without inputs of its own the trigger hands on what the event

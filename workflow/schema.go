@@ -217,7 +217,7 @@ func (s schemaWriter) shapeOf(of, key string) shape {
 	case "trigger.overlap":
 		return shape{"enum": overlaps()}
 	case "trigger.on":
-		return shape{"enum": []string{"completed", "failed", "cancelled", "ended"}}
+		return shape{"enum": endWords()}
 	case "trigger.chats":
 		return shape{"type": "array", "items": shape{"type": []string{"string", "integer"}}}
 	case "trigger.commands", "trigger.workflows":

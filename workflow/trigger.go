@@ -40,7 +40,7 @@ type Trigger struct {
 	Bot      string   `json:"bot,omitempty"`
 	Chats    []string `json:"chats,omitempty"`
 	Commands []string `json:"commands,omitempty"`
-	// Workflow is the one whose ends are heard, On which of them: completed, failed, cancelled or ended.
+	// Workflow is the one whose ends are heard, On which of them: completed, failed, canceled or ended.
 	Workflow string `json:"workflow,omitempty"`
 	On       string `json:"on,omitempty"`
 	// Workflows are those whose failures are heard; none means all but this one.
@@ -114,11 +114,9 @@ func (t *teller) triggers(o *object, inputs json.RawMessage) []Trigger {
 
 // trigger reads one: the name of its type, or keys and values.
 func (t *teller) trigger(v *value, at int, x *Trigger) bool {
-	kind, o := v, (*object)(nil)
-	if v.kind != mapping {
-		// The name alone is a trigger without keys, so that the same reader tells what is missing.
-		o = &object{t: t, v: &value{kind: mapping, at: v.at, under: v.under, key: v.key, index: v.index}, what: "a trigger"}
-	} else {
+	// The name alone is a trigger without keys, so that the same reader tells what is missing.
+	kind, o := v, &object{t: t, v: &value{kind: mapping, at: v.at, under: v.under, key: v.key, index: v.index}, what: "a trigger"}
+	if v.kind == mapping {
 		o = t.object(v, "a trigger")
 		if kind = o.value("type"); kind == nil {
 			o.missing("type", "write "+words(triggerNames(), "or"))
@@ -216,8 +214,15 @@ func (t *teller) telegramTrigger(o *object, x *Trigger) {
 	}
 }
 
+// endWords are the ends that can be heard. The last but one is another spelling of the last.
+func endWords() []string {
+	return []string{"completed", "failed", "ended", "cancelled", "canceled"} //nolint:misspell // people may write either
+}
+
 func (t *teller) workflowTrigger(o *object, x *Trigger) {
-	x.On = o.word("on", "completed", "completed", "failed", "cancelled", "ended")
+	if x.On = o.word("on", "completed", endWords()...); x.On == endWords()[3] {
+		x.On = "canceled"
+	}
 	v := o.mustText("workflow")
 	if v == nil {
 		return

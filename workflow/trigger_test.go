@@ -142,9 +142,9 @@ func TestFill(t *testing.T) {
 	t.Run("TheEventItself", func(t *testing.T) {
 		t.Parallel()
 		require.JSONEq(t, `{"text": "y"}`, fill(t, all[4], `{"text": "y", "thread_id": "t"}`))
-		any := all[4]
-		any.Accepts = nil
-		require.JSONEq(t, `{"text": "y", "thread_id": "t"}`, fill(t, any, `{"text": "y", "thread_id": "t"}`))
+		open := all[4]
+		open.Accepts = nil
+		require.JSONEq(t, `{"text": "y", "thread_id": "t"}`, fill(t, open, `{"text": "y", "thread_id": "t"}`))
 	})
 	t.Run("Bounds", func(t *testing.T) {
 		t.Parallel()

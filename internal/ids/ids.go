@@ -98,8 +98,8 @@ func parse(prefix, s string) (ulid.ULID, bool) {
 	return id, err == nil
 }
 
-// Derived returns an id that follows from another one and a purpose: always the same, and of the same time.
-// ok is false if from is no id with the prefix.
+// Derived returns an id that follows from another one and a purpose: always the same, and of the same
+// time. ok is false if from is no id with the prefix.
 func Derived(prefix, from, purpose string) (id string, ok bool) {
 	of, ok := parse(prefix, from)
 	if !ok {

@@ -23,7 +23,9 @@ type fakeCatalog struct {
 	mu   sync.Mutex
 	down bool
 	keys []string
-	runs []*registryv1.WorkflowRun
+	// triggered are what references to workflows with triggers stand for.
+	triggered map[string]*registryv1.ResolveWorkflowResponse
+	runs      []*registryv1.WorkflowRun
 }
 
 func (c *fakeCatalog) set(down bool) {
@@ -38,7 +40,18 @@ func (c *fakeCatalog) ResolveWorkflow(ctx context.Context, r *registryv1.Resolve
 	if c.down {
 		return nil, errs.New(errs.Unavailable, "DOWN", "down")
 	}
+	if r.GetTriggers() {
+		if v := c.triggered[r.GetRef()]; v != nil && grpckit.Namespace(ctx) == "acme" {
+			return v, nil
+		}
+		return nil, errs.New(errs.NotFound, "WORKFLOW_NOT_FOUND", "there is no workflow %q", r.GetRef())
+	}
 	c.keys = append(c.keys, r.GetRef()+" "+r.GetKey())
+	for _, v := range c.triggered {
+		if v.GetRef() == r.GetRef() && v.GetGraph() != nil {
+			return v, nil
+		}
+	}
 	if r.GetRef() == "welcome@3" {
 		return &registryv1.ResolveWorkflowResponse{Ref: "welcome@3", Version: 3, Graph: nodes(actorNode("say", "cel", `{"expr": "int(input.named.who)"}`))}, nil
 	}

@@ -51,8 +51,8 @@ func (s *Service) carryOut(ctx context.Context, d trigger.Delivery) {
 	}
 }
 
-// first reports whether this executor is the first by id among those of the database that are alive. When it
-// dies another one is, as soon as its lease is over.
+// first reports whether this executor is the first by id among those of the database that are alive.
+// When it dies another one is, as soon as its lease is over.
 func (s *Service) first(ctx context.Context, cfg Config) (bool, error) {
 	list, err := s.journal.Executors(ctx)
 	if err != nil {

@@ -141,6 +141,7 @@ func (b *fakeRegistry) PriceUsage(_ context.Context, r *registryv1.PriceUsageReq
 type fixture struct {
 	catalog fakeCatalog
 	executorv1.ExecutorServiceClient
+	triggers executorv1.TriggerServiceClient
 	registry *fakeRegistry
 	conn     *grpc.ClientConn
 	spans    *tracetest.InMemoryExporter
@@ -194,7 +195,7 @@ func serveBeside(t *testing.T, registry *fakeRegistry, actors workgraph.Actors, 
 	conn, err := grpckit.Dial("executor", grpckit.DialOptions{Buf: &buf, Namespace: "acme", Telemetry: tel})
 	require.NoError(t, err)
 	f.conn = conn
-	f.ExecutorServiceClient = executorv1.NewExecutorServiceClient(conn)
+	f.ExecutorServiceClient, f.triggers = executorv1.NewExecutorServiceClient(conn), executorv1.NewTriggerServiceClient(conn)
 	t.Cleanup(func() {
 		require.NoError(t, conn.Close())
 		cancel()

@@ -55,6 +55,8 @@ func same(t *testing.T, answer proto.Message) proto.Message {
 		return m
 	case *executorv1.TriggerScheduleResponse:
 		return m
+	case *executorv1.TriggerDelivery:
+		return &executorv1.TriggerDelivery{Id: m.GetId(), RepeatOf: m.GetRepeatOf()}
 	}
 	require.Fail(t, "say what of the answer is the same each time", "%T", answer)
 	return nil
@@ -214,6 +216,18 @@ func TestRepeats(t *testing.T) {
 				req := &executorv1.TriggerScheduleRequest{ScheduleId: id, RequestId: id}
 				return req, func() { req.ScheduleId += "-other" }
 			}},
+			"RepeatTriggerDelivery": {"": func(t *testing.T, id string) (proto.Message, func()) {
+				f.catalog.stands("welcome", 2, `{"id": "hook", "type": "webhook", "signature": "token"}`)
+				secret := f.activate(t, "welcome")["hook"].GetSecret()
+				if secret == "" {
+					x, err := f.triggers.RotateTriggerSecret(ctx, &executorv1.RotateTriggerSecretRequest{TriggerId: f.activate(t, "welcome")["hook"].GetId()})
+					require.NoError(t, err)
+					secret = x.GetSecret()
+				}
+				first, other := f.call(t, "welcome/hook", secret, id, `{"who": "ada"}`), f.call(t, "welcome/hook", secret, id+"-other", `{"who": "bob"}`)
+				req := &executorv1.RepeatTriggerDeliveryRequest{DeliveryId: first.GetDeliveryId(), RequestId: id}
+				return req, func() { req.DeliveryId = other.GetDeliveryId() }
+			}},
 			"CreateThread": {"": func(_ *testing.T, id string) (proto.Message, func()) {
 				req := &executorv1.CreateThreadRequest{Thread: &executorv1.Thread{Key: id}, RequestId: id}
 				return req, func() { req.Thread.Key += "-other" }
@@ -274,7 +288,7 @@ func TestRepeats(t *testing.T) {
 						run = m.GetStart().GetRunId()
 					case *executorv1.Turn:
 						run = m.GetRunId()
-					case *executorv1.Thread:
+					case *executorv1.Thread, *executorv1.TriggerDelivery:
 						return // no run belongs to it
 					}
 					_, err = f.CancelRun(ctx, &executorv1.CancelRunRequest{RunId: run})

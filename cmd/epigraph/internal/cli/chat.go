@@ -107,8 +107,8 @@ type talk struct {
 	// seen are the questions that were shown, and after is how far each run was watched.
 	seen  map[string]bool
 	after map[string]int64
-	// asked is the question that waits for the next line, nil if none does, and asking the run below which it
-	// was asked.
+	// asked is the question that waits for the next line, nil if none does, and asking the run below
+	// which it was asked.
 	asked  *executorv1.Interrupt
 	asking string
 	// own says of runs whether their text is the agent's own, and not that of its branches or tools.
@@ -144,7 +144,8 @@ func (t *talk) open(ctx context.Context, c *chatCmd) error {
 	return t.pending(ctx, th.GetRunId())
 }
 
-// pending shows the question that the next line answers, if the run that holds the thread waits for one.
+// pending shows the question that the next line answers, if the run that holds the thread waits for
+// one.
 func (t *talk) pending(ctx context.Context, run string) error {
 	if run == "" {
 		return nil
@@ -369,8 +370,8 @@ func (t *talk) standing(ctx context.Context) *standing {
 	return standingBelow(ctx, t.s, run.GetRootRunId())
 }
 
-// isAnswer reports whether an event is text that the agent says to the user. The agent is the run of the
-// turn, or the run that this one waits for.
+// isAnswer reports whether an event is text that the agent says to the user. The agent is the run of
+// the turn, or the run that this one waits for.
 func (t *talk) isAnswer(ctx context.Context, turn string, ev *executorv1.RunEvent) bool {
 	d := ev.GetTokenDelta()
 	if d.GetText() == "" || d.GetKind() == executorv1.TextKind_TEXT_KIND_RAW {
@@ -395,8 +396,8 @@ func (t *talk) isAnswer(ctx context.Context, turn string, ev *executorv1.RunEven
 // nodeReason is the node of an agent's run in which it decides. Its other nodes are actions.
 const nodeReason = "reason"
 
-// write prints text as it comes, that of each attempt on lines of its own. Text that was printed before is
-// left out.
+// write prints text as it comes, that of each attempt on lines of its own. Text that was printed before
+// is left out.
 func (t *talk) write(ev *executorv1.RunEvent) error {
 	d := ev.GetTokenDelta()
 	text, before := d.GetText(), ""

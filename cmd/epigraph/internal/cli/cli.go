@@ -154,6 +154,15 @@ type commands struct {
 		Backfill schedulesBackfillCmd `cmd:"" help:"Start the runs of past times."`
 		Delete   schedulesDeleteCmd   `cmd:"" aliases:"rm" help:"Delete a schedule."`
 	} `cmd:"" help:"Create, show and change schedules." group:"work"`
+	Triggers struct {
+		On         triggersOnCmd         `cmd:"" help:"Turn the triggers of a workflow on."`
+		Off        triggersOffCmd        `cmd:"" help:"Turn the triggers of a workflow off."`
+		List       triggersListCmd       `cmd:"" aliases:"ls" help:"List triggers."`
+		Show       triggersShowCmd       `cmd:"" aliases:"get" help:"Show a trigger, or a delivery with its event."`
+		Deliveries triggersDeliveriesCmd `cmd:"" help:"List what triggers were told, newest first."`
+		Repeat     triggersRepeatCmd     `cmd:"" help:"Tell a trigger an event again."`
+		Rotate     triggersRotateCmd     `cmd:"" help:"Give a webhook a new secret."`
+	} `cmd:"" help:"Turn on what starts workflows, and show what it was told." group:"work"`
 	Threads struct {
 		Ls    threadsLsCmd    `cmd:"" aliases:"list" help:"List threads, newest first."`
 		Show  threadsShowCmd  `cmd:"" aliases:"get" help:"Show a thread with its newest messages."`

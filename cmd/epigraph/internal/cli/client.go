@@ -95,6 +95,7 @@ type services struct {
 	workflows registryv1.WorkflowServiceClient
 	// The executor's other faces.
 	schedules executorv1.ScheduleServiceClient
+	triggers  executorv1.TriggerServiceClient
 	threads   executorv1.ThreadServiceClient
 	facts     executorv1.FactServiceClient
 	limits    executorv1.LimitServiceClient
@@ -135,6 +136,7 @@ func (e *env) connect() (*services, error) {
 	s.workflows = registryv1.NewWorkflowServiceClient(r)
 	e.lookOut(s, byAddr)
 	s.schedules, s.limits, s.workers = executorv1.NewScheduleServiceClient(x), executorv1.NewLimitServiceClient(x), executorv1.NewWorkerServiceClient(x)
+	s.triggers = executorv1.NewTriggerServiceClient(x)
 	s.threads, s.facts = executorv1.NewThreadServiceClient(x), executorv1.NewFactServiceClient(x)
 	return s, nil
 }

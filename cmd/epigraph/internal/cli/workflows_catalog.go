@@ -23,6 +23,7 @@ type workflowsCreateCmd struct {
 	Slug      string `help:"The slug, if not that of its name." placeholder:"SLUG"`
 	As        string `help:"Add a version to this workflow, in place of a new one." placeholder:"NAME"`
 	Graph     bool   `help:"The file is a graph, as \"workflows graph --json\" prints it."`
+	Activate  bool   `help:"Turn its triggers on, and have them follow the newest version."`
 	RequestID string `help:"Make the command repeatable." placeholder:"ID"`
 }
 
@@ -31,7 +32,8 @@ func (workflowsCreateCmd) Help() string {
 	return `The definition is compiled, and refused with all of its faults. A version never changes: the same text is the same version.
 
     epigraph workflows create digest.yaml
-    epigraph workflows create digest.yaml --as digest`
+    epigraph workflows create digest.yaml --as digest
+    epigraph workflows create digest.yaml --activate`
 }
 
 // Run keeps a definition.
@@ -58,14 +60,22 @@ func (c *workflowsCreateCmd) Run(e *env) error {
 			if err != nil {
 				return err
 			}
-			return e.created(v, v.GetWorkflow(), v.GetVersion())
+			return e.kept(ctx, s, c.Activate, v, v.GetWorkflow(), v.GetVersion())
 		}
 		w, err := s.workflows.CreateWorkflow(ctx, &registryv1.CreateWorkflowRequest{Source: text, Form: form, Slug: c.Slug, RequestId: c.RequestID})
 		if err != nil {
 			return err
 		}
-		return e.created(w, w.GetSlug(), w.GetLatestVersion())
+		return e.kept(ctx, s, c.Activate, w, w.GetSlug(), w.GetLatestVersion())
 	})
+}
+
+// kept is created, and turns the triggers on if that is asked for.
+func (e *env) kept(ctx context.Context, s *services, activate bool, m proto.Message, slug string, version int64) error {
+	if err := e.created(m, slug, version); err != nil || !activate {
+		return err
+	}
+	return e.activate(ctx, s, slug)
 }
 
 // created prints the version and says what can be done with it.

@@ -1,6 +1,6 @@
-// Package bots carries messages between Telegram and workflows: what users write becomes deliveries of the
-// triggers that wait for it, and what runs ask and answer is sent to the chat. It owns which executor polls
-// a bot. It must not know how a run is started, nor how a delivery is kept.
+// Package bots carries messages between Telegram and workflows: what users write becomes deliveries of
+// the triggers that wait for it, and what runs ask and answer is sent to the chat. It owns which
+// executor polls a bot. It must not know how a run is started, nor how a delivery is kept.
 package bots
 
 import (
@@ -56,8 +56,8 @@ type Deps struct {
 	CarryOut func(ctx context.Context, d trigger.Delivery)
 	// Asked reports whether a run of the trigger waits for an answer from the chat.
 	Asked func(ctx context.Context, t *trigger.Trigger, chat int64) (bool, error)
-	// Mine reports whether this executor is the one that polls. Two that both do it for a moment do no harm:
-	// Telegram lets one poll at a time, and an update is taken once.
+	// Mine reports whether this executor is the one that polls. Two that both do it for a moment do no
+	// harm: Telegram lets one poll at a time, and an update is taken once.
 	Mine      func(ctx context.Context) (bool, error)
 	Transport http.RoundTripper
 	Logger    *slog.Logger
@@ -107,8 +107,8 @@ func (b *Bots) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// secret is what Telegram shows with the messages of a bot. It follows from the token, so that all executors
-// know it, and does not reveal it.
+// secret is what Telegram shows with the messages of a bot. It follows from the token, so that all
+// executors know it, and does not reveal it.
 func (b *bot) secret() string {
 	mac := hmac.New(sha256.New, []byte(b.Token.Reveal()))
 	mac.Write([]byte("webhook of a bot of epigraph"))
@@ -149,9 +149,9 @@ func (b *Bots) poll(ctx context.Context, one *bot) {
 	}
 }
 
-// poller is the polling of one bot. The offset is not kept: Telegram brings again what was not confirmed, and
-// a trigger takes an update once. So an update is confirmed after its deliveries are durable, and whoever
-// dies between loses and doubles nothing.
+// poller is the polling of one bot. The offset is not kept: Telegram brings again what was not
+// confirmed, and a trigger takes an update once. So an update is confirmed after its deliveries are
+// durable, and whoever dies between loses and doubles nothing.
 type poller struct {
 	bots   *Bots
 	bot    *bot
@@ -262,8 +262,8 @@ func (b *Bots) wants(ctx context.Context, one *bot, t *trigger.Trigger, u *teleg
 	return b.Asked(ctx, t, u.Chat)
 }
 
-// Pushed takes an update that Telegram sent to the path of a webhook. The error is signature.ErrRefused if
-// there is no such bot here, or the secret is not its.
+// Pushed takes an update that Telegram sent to the path of a webhook. The error is signature.ErrRefused
+// if there is no such bot here, or the secret is not its.
 func (b *Bots) Pushed(ctx context.Context, namespace, path, secret string, body []byte) error {
 	one := b.bots[strings.TrimPrefix(path, HookPrefix)]
 	if one == nil || one.Mode != Webhook || one.namespace() != namespace {

@@ -22,8 +22,8 @@ const (
 	textTooLarge = "The answer is too long for this chat."
 )
 
-// Deliver sends what happened in a run to the chat that the run belongs to, in the try of that number. An
-// answer is sent at least once.
+// Deliver sends what happened in a run to the chat that the run belongs to, in the try of that number.
+// An answer is sent at least once.
 func (b *Bots) Deliver(ctx context.Context, x *webhook.Delivery, try int) webhook.Verdict {
 	one := b.bots[x.Hook.Chat.Bot]
 	text := said(&x.Message)

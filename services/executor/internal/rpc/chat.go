@@ -29,10 +29,11 @@ import (
 )
 
 const (
-	// workflowAgent begins the agent of a thread whose turns a workflow takes, botAgent that of the chat of a
-	// bot; the id of the trigger follows.
+	// workflowAgent begins the agent of a thread whose turns a workflow takes, botAgent that of the
+	// chat of a bot; the id of the trigger follows.
 	workflowAgent, botAgent = "workflow/", "telegram/"
-	// fromTelegram begins the principal of a turn that a user of Telegram wrote. Its message is the event.
+	// fromTelegram begins the principal of a turn that a user of Telegram wrote. Its message is the
+	// event.
 	fromTelegram = "telegram:"
 	// reasonNoChat is the reason of a thread whose workflow no chat starts.
 	reasonNoChat = "WORKFLOW_WITHOUT_CHAT"
@@ -48,7 +49,8 @@ type Chats struct {
 	Say func(ctx context.Context, bot, chat, text string)
 
 	mu sync.Mutex
-	// refused are turns whose senders were told that they are no answers. Several may look at one at once.
+	// refused are turns whose senders were told that they are no answers. Several may look at one at
+	// once.
 	refused *lru.Cache[string, bool]
 }
 
@@ -88,7 +90,8 @@ func (s *Server) chatTrigger(ctx context.Context, namespace, ref string) (workfl
 	return workflow.Trigger{}, errs.New(errs.FailedPrecondition, reasonNoChat, "no chat starts version %d of workflow %q", v.Number, v.Workflow).Hint("write `triggers: [chat]` into the workflow")
 }
 
-// refusesAgent returns the error of an agent that takes no turns. One that cannot be looked up is not refused.
+// refusesAgent returns the error of an agent that takes no turns. One that cannot be looked up is not
+// refused.
 func (s *ThreadServer) refusesAgent(ctx context.Context, agent string) error {
 	ref, ok := strings.CutPrefix(agent, workflowAgent)
 	if !ok || s.workflow == nil {
@@ -150,8 +153,8 @@ func (s Conversing) botTurn(ctx context.Context, th thread.Thread, t thread.Turn
 	return req, err
 }
 
-// turnOf is the start of a turn of a version with the inputs that its trigger makes of an event. A team goes
-// on with its own conversation, which belongs to the thread.
+// turnOf is the start of a turn of a version with the inputs that its trigger makes of an event. A team
+// goes on with its own conversation, which belongs to the thread.
 func (s Conversing) turnOf(th thread.Thread, t thread.Turn, r *registryv1.ResolveWorkflowResponse, x *workflow.Trigger, event json.RawMessage, text string) (command.StartRequest, error) {
 	var req command.StartRequest
 	inputs, err := x.Fill(event)
@@ -273,14 +276,15 @@ func (s *Server) botThread(ctx context.Context, t *trigger.Trigger, user, chatID
 	return th, err
 }
 
-// startBot carries a delivery of a bot out: the message is a turn of the thread of its chat, which answers
-// what its run asks or starts a run. It returns the run.
+// startBot carries a delivery of a bot out: the message is a turn of the thread of its chat, which
+// answers what its run asks or starts a run. It returns the run.
 func (s Triggered) startBot(ctx context.Context, t *trigger.Trigger, d *trigger.Delivery) (string, error) {
 	th, err := s.botThread(ctx, t, d.User, d.Chat)
 	if err != nil {
 		return "", err
 	}
-	turn := thread.Turn{Namespace: t.Namespace, Thread: th.ID, RunID: d.RunID, Message: d.Event, Principal: d.User, AnswersAny: true, CreateTime: dbkit.Now()}
+	// A repeated request is known by the run that the first one named, so that each try names another one.
+	turn := thread.Turn{Namespace: t.Namespace, Thread: th.ID, RunID: ids.New(command.IDPrefix), Message: d.Event, Principal: d.User, AnswersAny: true, CreateTime: dbkit.Now()}
 	turn, err = s.chats.Threads.QueueTurn(ctx, turn, thread.Request{Method: "Telegram", ID: d.ID, BodyHash: t.ID}, s.chats.Bounds)
 	if err != nil {
 		return "", err

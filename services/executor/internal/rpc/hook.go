@@ -5,8 +5,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,53 +22,58 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/trigger"
 )
 
-// sameBody is the span of the clock in which calls with the same body are one, if nothing else names them.
-const sameBody = 5 * time.Minute
+const (
+	// reasonHookNotFound is the reason of every call of a webhook that is not taken, whyever.
+	reasonHookNotFound = "HOOK_NOT_FOUND"
+	// bodySpan is for how long a body without a name is the same event.
+	bodySpan = 5 * time.Minute
+	// maxQuery bounds the names in the query of a call.
+	maxQuery = 100
+)
 
 // HookServer answers epigraph.executor.v1.HookService.
 type HookServer struct {
 	executorv1.UnimplementedHookServiceServer
-	triggers *trigger.Controller
-	bots     *bots.Bots
+	controller *trigger.Controller
+	bots       *bots.Bots
 }
 
-// NewHookServer returns a server of the webhooks among the triggers of a controller, and of those of bots.
-func NewHookServer(c *trigger.Controller, b *bots.Bots) *HookServer { return &HookServer{triggers: c, bots: b} }
-
-// errHook is the error of every call that is not let in: nobody learns from it which webhooks there are.
-func errHook() error {
-	return errs.New(errs.NotFound, "HOOK_NOT_FOUND", "there is no webhook for this call: the path, the signature, or the trigger does not fit")
+// NewHookServer returns a server of the webhooks of a controller, and of those of bots.
+func NewHookServer(c *trigger.Controller, b *bots.Bots) *HookServer {
+	return &HookServer{controller: c, bots: b}
 }
 
 // ReceiveWebhook implements the service.
 func (s *HookServer) ReceiveWebhook(ctx context.Context, req *executorv1.ReceiveWebhookRequest) (*executorv1.ReceiveWebhookResponse, error) {
-	ns, now := grpckit.Namespace(ctx), time.Now()
+	missing := errs.New(errs.NotFound, reasonHookNotFound, "there is no such webhook, or the call is not signed as it should be").
+		Hint("`epigraph triggers list` shows the paths, and `epigraph triggers rotate` makes a new secret")
 	if secret := header(req, telegram.HeaderSecret); secret != "" && strings.HasPrefix(req.GetPath(), bots.HookPrefix) {
-		err := s.bots.Pushed(ctx, ns, req.GetPath(), secret, req.GetBody())
-		if err == signature.ErrRefused { //nolint:errorlint // it is never wrapped
-			return nil, errHook()
+		err := s.bots.Pushed(ctx, grpckit.Namespace(ctx), req.GetPath(), secret, req.GetBody())
+		if errors.Is(err, signature.ErrRefused) {
+			return nil, missing
 		}
 		return &executorv1.ReceiveWebhookResponse{}, away(err)
 	}
-	t, err := s.triggers.ByPath(ctx, ns, req.GetPath())
+	t, err := s.controller.ByPath(ctx, grpckit.Namespace(ctx), strings.Trim(req.GetPath(), "/"))
 	if errs.Is(err, errs.NotFound) {
-		return nil, errHook()
+		return nil, missing
 	}
 	if err != nil {
 		return nil, away(err)
 	}
-	id, err := admitted(&t, req, now)
+	now := time.Now()
+	id, err := checkCall(&t, req, now)
 	if err != nil {
-		return nil, errHook()
+		return nil, missing
 	}
-	body, err := hookEvent(req)
+	body, err := callEvent(req)
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.triggers.Receive(ctx, trigger.Event{Trigger: t.Key, ID: id, Body: body, At: now})
-	switch reason := errs.ReasonOf(err); {
-	case reason == trigger.ReasonNotActive || reason == trigger.ReasonNotFound:
-		return nil, errHook()
+	d, err := s.controller.Receive(ctx, trigger.Event{Trigger: t.Key, ID: id, Body: body, At: now})
+	switch r := errs.ReasonOf(err); {
+	case r == trigger.ReasonNotActive || r == trigger.ReasonNotFound:
+		return nil, missing
 	case err != nil:
 		return nil, away(err)
 	}
@@ -77,72 +84,61 @@ func (s *HookServer) ReceiveWebhook(ctx context.Context, req *executorv1.Receive
 	return out, nil
 }
 
+// header is a header of a call, by its name in any case.
 func header(req *executorv1.ReceiveWebhookRequest, name string) string {
 	return req.GetHeaders()[strings.ToLower(name)]
 }
 
-// admitted checks who calls, and returns what names the event.
-func admitted(t *trigger.Trigger, req *executorv1.ReceiveWebhookRequest, now time.Time) (id string, err error) {
-	sum := sha256.Sum256(req.GetBody())
-	body := "body/" + hex.EncodeToString(sum[:]) + "/" + strconv.FormatInt(now.Unix()/int64(sameBody/time.Second), 10)
+// checkCall checks the signature of a call, and returns the name of the event.
+func checkCall(t *trigger.Trigger, req *executorv1.ReceiveWebhookRequest, now time.Time) (id string, err error) {
+	body := req.GetBody()
 	switch t.Spec.Signature {
 	case "github":
-		id, err = header(req, signature.HeaderGitHubDelivery), signature.CheckGitHub(t.Secret, header(req, signature.HeaderGitHub), req.GetBody())
+		id, err = header(req, signature.HeaderGitHubDelivery), signature.CheckGitHub(t.Secret, header(req, signature.HeaderGitHub), body)
 	case "token":
-		id, err = header(req, "Idempotency-Key"), signature.CheckToken(t.Secret, header(req, "Authorization"))
-		if id == "" {
+		err = signature.CheckToken(t.Secret, header(req, "Authorization"))
+		if id = header(req, "Idempotency-Key"); id == "" {
 			id = header(req, signature.HeaderID)
 		}
 	default:
-		k, kerr := signature.Key(t.Secret)
+		key, kerr := signature.Key(t.Secret)
 		if kerr != nil {
-			return "", signature.ErrRefused
+			return "", kerr
 		}
 		id = header(req, signature.HeaderID)
-		err = signature.CheckStandard(k, id, header(req, signature.HeaderTime), header(req, signature.HeaderSignature), req.GetBody(), now)
+		err = signature.CheckStandard(key, id, header(req, signature.HeaderTime), header(req, signature.HeaderSignature), body, now)
 	}
-	if id == "" {
-		id = body
+	if err == nil && id == "" {
+		sum := sha256.Sum256(body)
+		id = "body/" + hex.EncodeToString(sum[:]) + "/" + strconv.FormatInt(now.Unix()/int64(bodySpan/time.Second), 10)
 	}
 	return id, err
 }
 
-// shownHeaders are those that an event has. What proves who calls is not among them.
-func shownHeaders() []string {
-	return []string{"Content-Type", "User-Agent", signature.HeaderID, signature.HeaderTime, signature.HeaderGitHubEvent, signature.HeaderGitHubDelivery}
-}
-
-// hookEvent is what the trigger is told of a call.
-func hookEvent(req *executorv1.ReceiveWebhookRequest) (json.RawMessage, error) {
-	query, err := url.ParseQuery(req.GetQuery())
-	if err != nil {
-		return nil, errs.New(errs.InvalidArgument, trigger.ReasonInvalid, "the query of the address cannot be read")
-	}
-	e := struct {
-		Headers map[string]string `json:"headers"`
-		Query   map[string]any    `json:"query"`
-		Body    any               `json:"body"`
-	}{map[string]string{}, map[string]any{}, json.RawMessage("null")}
-	for _, name := range shownHeaders() {
-		if v := header(req, name); v != "" {
-			e.Headers[strings.ToLower(name)] = v
+// callEvent is the event of a call: its body, parsed if it is JSON, its query and the headers that were
+// handed on, without those that prove who calls.
+func callEvent(req *executorv1.ReceiveWebhookRequest) (json.RawMessage, error) {
+	headers := map[string]string{}
+	proofs := []string{"authorization", "cookie", strings.ToLower(signature.HeaderSignature), strings.ToLower(signature.HeaderGitHub), strings.ToLower(telegram.HeaderSecret)}
+	for name, v := range req.GetHeaders() {
+		if !slices.Contains(proofs, strings.ToLower(name)) {
+			headers[strings.ToLower(name)] = v
 		}
 	}
-	for name, v := range query {
-		if e.Query[name] = v; len(v) == 1 {
-			e.Query[name] = v[0]
+	query := map[string]string{}
+	values, _ := url.ParseQuery(req.GetQuery()) // what cannot be read is left out
+	for name, list := range values {
+		if len(list) > 0 && len(query) < maxQuery {
+			query[name] = list[0]
 		}
 	}
-	switch body := req.GetBody(); {
-	case len(body) == 0:
-	case json.Valid(body):
-		e.Body = json.RawMessage(body)
-	default:
-		e.Body = strings.ReplaceAll(strings.ToValidUTF8(string(body), "�"), "\x00", "")
+	var body any = strings.ToValidUTF8(string(req.GetBody()), "\uFFFD")
+	if json.Valid(req.GetBody()) {
+		body = json.RawMessage(req.GetBody())
 	}
-	b, err := json.Marshal(e)
+	out, err := json.Marshal(map[string]any{"headers": headers, "query": query, "body": body})
 	if err != nil {
-		return nil, fmt.Errorf("encode event: %w", err)
+		return nil, fmt.Errorf("encode call: %w", err)
 	}
-	return b, nil
+	return out, nil
 }

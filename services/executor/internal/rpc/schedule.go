@@ -176,6 +176,26 @@ func (s *ScheduleServer) spec(ctx context.Context, m *executorv1.Schedule, fresh
 	return out, body, nil
 }
 
+// free refuses to change the schedule of a trigger by itself. One that is not there is for others to tell.
+func (s *ScheduleServer) free(ctx context.Context, id string) error {
+	x, err := s.controller.Get(ctx, scheduleKey(ctx, id))
+	switch {
+	case errs.ReasonOf(err) == schedule.ReasonNotFound:
+		return nil
+	case err != nil:
+		return away(err)
+	}
+	return ownedBy(&x)
+}
+
+func ownedBy(x *schedule.Schedule) error {
+	if x.Trigger == "" {
+		return nil
+	}
+	return errs.New(errs.FailedPrecondition, "SCHEDULE_OF_TRIGGER", "schedule %q is that of a trigger of a workflow, and changes with it", x.ID).
+		Hint("change the workflow, or turn its triggers off: DeactivateTriggers")
+}
+
 // CreateSchedule implements the service.
 func (s *ScheduleServer) CreateSchedule(ctx context.Context, req *executorv1.CreateScheduleRequest) (*executorv1.Schedule, error) {
 	return s.create(ctx, req.GetSchedule())
@@ -256,6 +276,9 @@ func (s *ScheduleServer) UpdateSchedule(ctx context.Context, req *executorv1.Upd
 
 // change writes the named fields of m onto old. A revision other than 0 must be the present one.
 func (s *ScheduleServer) change(ctx context.Context, old *schedule.Schedule, m *executorv1.Schedule, fields []string, revision int64) (*executorv1.Schedule, error) {
+	if err := ownedBy(old); err != nil {
+		return nil, err
+	}
 	into, err := scheduleWhole(old)
 	if err != nil {
 		return nil, err
@@ -283,6 +306,9 @@ func (s *ScheduleServer) DeleteSchedule(ctx context.Context, req *executorv1.Del
 	if err != nil {
 		return nil, err
 	}
+	if err := s.free(ctx, req.GetScheduleId()); err != nil {
+		return nil, err
+	}
 	if err := s.controller.Delete(ctx, scheduleKey(ctx, req.GetScheduleId()), revision); err != nil {
 		return nil, away(err)
 	}
@@ -291,11 +317,17 @@ func (s *ScheduleServer) DeleteSchedule(ctx context.Context, req *executorv1.Del
 
 // PauseSchedule implements the service.
 func (s *ScheduleServer) PauseSchedule(ctx context.Context, req *executorv1.PauseScheduleRequest) (*executorv1.Schedule, error) {
+	if err := s.free(ctx, req.GetScheduleId()); err != nil {
+		return nil, err
+	}
 	return s.answer(s.controller.Pause(ctx, scheduleKey(ctx, req.GetScheduleId()), req.GetNote()))
 }
 
 // ResumeSchedule implements the service.
 func (s *ScheduleServer) ResumeSchedule(ctx context.Context, req *executorv1.ResumeScheduleRequest) (*executorv1.Schedule, error) {
+	if err := s.free(ctx, req.GetScheduleId()); err != nil {
+		return nil, err
+	}
 	return s.answer(s.controller.Resume(ctx, scheduleKey(ctx, req.GetScheduleId()), req.GetNote()))
 }
 

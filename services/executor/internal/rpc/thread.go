@@ -67,8 +67,9 @@ func (s Conversing) turn(ctx context.Context, th thread.Thread, t thread.Turn) (
 	}, nil
 }
 
-// Question implements thread.Runs. A message answers what an agent's own loop asks. Other questions need the
-// right to answer interrupts. A message is no decision, so approvals are left to AnswerInterrupt.
+// Question implements thread.Runs. A message answers what an agent's own loop asks. Other questions
+// need the right to answer interrupts. A message is no decision, so approvals are left to
+// AnswerInterrupt.
 func (s Conversing) Question(ctx context.Context, t thread.Turn, runID string) (string, error) {
 	return s.reader.OldestQuestion(ctx, t.Namespace, runID, !t.AnswersAny)
 }
@@ -164,8 +165,8 @@ func (s *ThreadServer) create(ctx context.Context, method string, req identified
 	return threadAnswer(made, err)
 }
 
-// newThread reads the thread that a run is started with. A conversation without a key is that of the user,
-// the chat and the graph.
+// newThread reads the thread that a run is started with. A conversation without a key is that of the
+// user, the chat and the graph.
 func newThread(ctx context.Context, out *command.StartRequest, req *executorv1.StartRunRequest, unknown UnknownActor) error {
 	m := req.GetThread()
 	switch {
@@ -258,8 +259,8 @@ type paged interface {
 // errPosition is the error of a page token that is none of ours after all.
 var errPosition = errs.New(errs.InvalidArgument, page.ReasonInvalid, "page_token is not one that was given out")
 
-// pageOf checks a request for a page. at is the sequence or number after which the page begins; 0 is the
-// start.
+// pageOf checks a request for a page. at is the sequence or number after which the page begins; 0 is
+// the start.
 func pageOf(ctx context.Context, method string, req paged) (pg page.Page, at int64, err error) {
 	pg, err = page.Parse(req.GetPageSize(), req.GetPageToken(), page.Query{Method: method, Parent: grpckit.Namespace(ctx) + "/" + req.GetThreadId()})
 	if err == nil && pg.After.ID != "" {
@@ -270,8 +271,8 @@ func pageOf(ctx context.Context, method string, req paged) (pg page.Page, at int
 	return pg, at, err
 }
 
-// items reads a page of items of one kind, newest first. Items go from the store to the answer and are not
-// kept in memory.
+// items reads a page of items of one kind, newest first. Items go from the store to the answer and are
+// not kept in memory.
 func (s *ThreadServer) items(ctx context.Context, method string, kind thread.Kind, req paged, full bool) (out []*executorv1.ThreadItem, next string, err error) {
 	pg, before, err := pageOf(ctx, method, req)
 	if err != nil {
@@ -364,8 +365,8 @@ func (s *ThreadServer) AppendMessage(ctx context.Context, req *executorv1.Append
 	if err != nil {
 		return nil, away(err)
 	}
-	// The turn is durable: what cannot be done now is done later, and an error would have the message sent
-	// twice.
+	// The turn is durable: what cannot be done now is done later, and an error would have the message
+	// sent twice.
 	s.conductor.Try(ctx, ns, t.Thread)
 	if now, err := s.store.Turn(ctx, ns, t.Thread, t.Number); err == nil {
 		t = now

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/page"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
@@ -208,13 +207,4 @@ func deliveryMessage(d *trigger.Delivery, whole bool) *executorv1.TriggerDeliver
 		m.Event = &graphv1.Payload{Json: d.Event}
 	}
 	return m
-}
-
-// ownSchedule refuses to change the schedule of a trigger by itself.
-func ownSchedule(id, trigger string) error {
-	if trigger == "" {
-		return nil
-	}
-	return errs.New(errs.FailedPrecondition, "SCHEDULE_OF_TRIGGER", "schedule %q is that of a trigger of a workflow, and changes with it", id).
-		Hint("change the workflow, or deactivate its triggers")
 }

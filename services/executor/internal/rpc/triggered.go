@@ -99,7 +99,7 @@ func (s Triggered) End(ctx context.Context, namespace, runID string) (trigger.En
 			e.Result = r.Result
 		}
 	case journal.StateCanceled:
-		e.Outcome, e.Message = "cancelled", r.Reason
+		e.Outcome, e.Message = "canceled", r.Reason
 	default:
 		e.Outcome = "failed"
 		var cause record.RunError
@@ -111,8 +111,8 @@ func (s Triggered) End(ctx context.Context, namespace, runID string) (trigger.En
 	return e, true, nil
 }
 
-// Clock starts the runs of schedules: those of cron triggers with the inputs that their workflow says, and
-// records them among the deliveries.
+// Clock starts the runs of schedules: those of cron triggers with the inputs that their workflow says,
+// and records them among the deliveries.
 type Clock struct {
 	Scheduled
 	Triggers *trigger.Controller

@@ -65,9 +65,9 @@ func bare(req *executorv1.StartRunRequest) bool {
 	return false
 }
 
-// keepSecrets gives webhooks without headers and secret those of the same address in an earlier start, each
-// once: of several at one address, those with the same events first. A new address gets nothing, so that
-// nobody learns a secret by it.
+// keepSecrets gives webhooks without headers and secret those of the same address in an earlier start,
+// each once: of several at one address, those with the same events first. A new address gets nothing,
+// so that nobody learns a secret by it.
 func keepSecrets(req *executorv1.StartRunRequest, earlier []byte) (kept bool, err error) {
 	var old executorv1.StartRunRequest
 	if err := proto.Unmarshal(earlier, &old); err != nil {

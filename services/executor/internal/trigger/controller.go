@@ -208,8 +208,13 @@ func (c *Controller) Repeat(ctx context.Context, k Key, request string) (Deliver
 	if request == "" {
 		request = ids.New("rep")
 	}
-	id := "repeat/" + d.ID + "/" + request
-	return c.receive(ctx, Event{Trigger: Key{k.Namespace, d.Trigger}, ID: id, Body: d.Event, At: d.ReceiveTime, Details: d.Details, Depth: d.Depth}, d.ID)
+	event := Event{Trigger: Key{k.Namespace, d.Trigger}, ID: "repeat/" + request, Body: d.Event, At: d.ReceiveTime, Details: d.Details, Depth: d.Depth}
+	again, err := c.receive(ctx, event, d.ID)
+	if err == nil && again.RepeatOf != d.ID {
+		return Delivery{}, errs.New(errs.InvalidArgument, journal.ReasonRequestIDReused, "request id %q repeated another delivery before", request).
+			Hint("use a new request_id for a new request")
+	}
+	return again, err
 }
 
 // Work carries out what a job asks for. A pause above 0 says that the job is to come again after it.

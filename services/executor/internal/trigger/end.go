@@ -27,7 +27,7 @@ type End struct {
 	// Workflow is the slug, Version that of the run.
 	Workflow string
 	Version  int64
-	// Outcome is completed, failed or cancelled.
+	// Outcome is completed, failed or canceled.
 	Outcome string
 	Result  json.RawMessage
 	// Reason and Message say why it failed.

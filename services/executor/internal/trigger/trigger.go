@@ -40,10 +40,14 @@ const (
 )
 
 const (
-	// Prefix starts the id of every trigger, DeliveryPrefix that of every delivery.
-	Prefix, DeliveryPrefix = "trg", "tdl"
-	// MaxEvent bounds an event, in bytes, and MaxEventID what names it.
-	MaxEvent, MaxEventID = workflow.MaxEvent, 256
+	// Prefix starts the id of every trigger.
+	Prefix = "trg"
+	// DeliveryPrefix starts the id of every delivery.
+	DeliveryPrefix = "tdl"
+	// MaxEvent bounds an event, in bytes.
+	MaxEvent = workflow.MaxEvent
+	// MaxEventID bounds what names an event, in bytes.
+	MaxEventID = 256
 	// MaxDepth is how many runs may follow each other that triggers start.
 	MaxDepth = 16
 	// MaxWaiting is how many deliveries of a namespace may wait to be carried out.

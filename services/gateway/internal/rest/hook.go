@@ -15,20 +15,20 @@ import (
 )
 
 const (
-	// maxHookBody bounds the body of a webhook, maxHookHeader one of its headers and maxHookQuery the query of
-	// its address, in bytes.
+	// maxHookBody bounds the body of a webhook, maxHookHeader one of its headers and maxHookQuery the
+	// query of its address, in bytes.
 	maxHookBody, maxHookHeader, maxHookQuery = 256 << 10, 4 << 10, 4 << 10
 	// maxHookPath bounds the path behind the namespace.
 	maxHookPath = 256
-	// maxHookCalls is how many webhooks of one namespace are called at once. Anybody can call them, so they
-	// take nothing of what the keys of the namespace have.
+	// maxHookCalls is how many webhooks of one namespace are called at once. Anybody can call them, so
+	// they take nothing of what the keys of the namespace have.
 	maxHookCalls = 64
 
 	reasonHookNotFound = "HOOK_NOT_FOUND"
 )
 
-// hookHeaders are the headers that are handed on: those that prove who calls, those that name the event, and
-// a few that tell of it.
+// hookHeaders are the headers that are handed on: those that prove who calls, those that name the
+// event, and a few that tell of it.
 func hookHeaders() []string {
 	return []string{
 		"Authorization", "Content-Type", "Idempotency-Key", "User-Agent", "Webhook-Id", "Webhook-Signature", "Webhook-Timestamp",
@@ -110,8 +110,8 @@ func (s *Server) receive(ctx context.Context, w http.ResponseWriter, r *http.Req
 	return answer, nil
 }
 
-// hookError is an error as the caller of a webhook sees it. What is not there is told alike, whatever it is:
-// a namespace, a path, or a signature.
+// hookError is an error as the caller of a webhook sees it. What is not there is told alike, whatever
+// it is: a namespace, a path, or a signature.
 func hookError(err error) error {
 	e := errs.From(err)
 	hidden := []errs.Kind{errs.NotFound, errs.PermissionDenied, errs.Unauthenticated, errs.FailedPrecondition}

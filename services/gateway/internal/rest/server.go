@@ -1,6 +1,6 @@
-// Package rest owns the HTTP side of the suite: routes, limits, errors, health, the OpenAPI document, and the
-// way of a request from bytes to a gRPC call. It must not know the meaning of calls, nor how a process starts
-// and stops.
+// Package rest owns the HTTP side of the suite: routes, limits, errors, health, the OpenAPI document,
+// and the way of a request from bytes to a gRPC call. It must not know the meaning of calls, nor how a
+// process starts and stops.
 package rest
 
 import (
@@ -108,8 +108,8 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		runtime.WithRoutingErrorHandler(func(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, _ int) {
 			s.writeError(w, r, s.unknownPath(r))
 		}),
-		// The answer is rendered as an option, since a failure there is reported to the caller alone: the
-		// generated code writes a failing marshaler to the global log.
+		// The answer is rendered as an option, since a failure there is reported to the caller alone:
+		// the generated code writes a failing marshaler to the global log.
 		runtime.WithForwardResponseOption(func(ctx context.Context, _ http.ResponseWriter, m proto.Message) (err error) {
 			x := exchangeOf(ctx)
 			if x.in != nil {
@@ -529,7 +529,8 @@ func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 // doubles.
 const answerMemory = 3
 
-// silent keeps why an answer could not be written to itself: generated code would write it to the global log.
+// silent keeps why an answer could not be written to itself: generated code would write it to the
+// global log.
 type silent struct {
 	*paced.Writer
 

@@ -1,5 +1,5 @@
-// Package builtin assembles the actors that every executor has. Adding one is one line here and one package
-// beside it.
+// Package builtin assembles the actors that every executor has. Adding one is one line here and one
+// package beside it.
 package builtin
 
 import (
@@ -61,8 +61,8 @@ type Set struct {
 	mcp *mcp.Servers
 }
 
-// New makes the actors, which read threads by way of threads, facts from kept, and keep lists of tools in
-// memory. The models stay the caller's. Telemetry nil means none.
+// New makes the actors, which read threads by way of threads, facts from kept, and keep lists of tools
+// in memory. The models stay the caller's. Telemetry nil means none.
 func New(cfg Config, models *llm.Set, threads thread.Reader, kept fact.Store, memory mcp.Memory, tel *obs.Telemetry) (*Set, error) {
 	if tel == nil {
 		tel = obs.Noop()
@@ -133,8 +133,8 @@ func (s *Set) ActorInfo(name string) (workgraph.ActorInfo, bool) {
 // Learn waits until as much is known of an actor as can be soon after a start.
 func (s *Set) Learn(ctx context.Context, name string) { s.mcp.Learn(ctx, name) }
 
-// Absent reports whether a name stands for a tool that its MCP server does not list. It is an actor for the
-// runs that call it already, and none for a new graph.
+// Absent reports whether a name stands for a tool that its MCP server does not list. It is an actor for
+// the runs that call it already, and none for a new graph.
 func (s *Set) Absent(name string) bool { return s.mcp.Absent(name) }
 
 // Changes reports whether what is known of the actor may change while the process runs.

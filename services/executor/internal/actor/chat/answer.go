@@ -33,9 +33,10 @@ func readQuestion(schema json.RawMessage) (q question, several bool) {
 	return q, false
 }
 
-// Answer is a text that a person wrote as the answer to a question with a schema: a choice by its number from 1,
-// by its text or its label in any case, several of them with commas between them, a number, yes or no. What
-// fits nothing is the text itself, which the question refuses if it takes no texts.
+// Answer is a text that a person wrote as the answer to a question with a schema: a choice by its
+// number from 1, by its text or its label in any case, several of them with commas between them, a
+// number, yes or no. What fits nothing is the text itself, which the question refuses if it takes no
+// texts.
 func Answer(schema json.RawMessage, text string) json.RawMessage {
 	q, several := readQuestion(schema)
 	whole := encode(text)

@@ -1,6 +1,6 @@
 // Package chat is the run of a turn whose thread belongs to a workflow: the message is appended to the
-// thread, the workflow runs, and what it answers is appended. It owns the graph of such a run and the actor
-// that appends. It must not know where messages come from, nor where answers go.
+// thread, the workflow runs, and what it answers is appended. It owns the graph of such a run and the
+// actor that appends. It must not know where messages come from, nor where answers go.
 package chat
 
 import (
@@ -35,8 +35,8 @@ func Spec(threads thread.Reader) actor.Spec {
 	}
 }
 
-// Graph is the run of a turn on a thread: what was said, and the workflow that answers it, as SLUG@VERSION,
-// with its inputs. The result of the run is that of the workflow.
+// Graph is the run of a turn on a thread: what was said, and the workflow that answers it, as
+// SLUG@VERSION, with its inputs. The result of the run is that of the workflow.
 func Graph(threadID, text, version string, inputs map[string]json.RawMessage) (*workgraph.Graph, error) {
 	values := func(in map[string]any) (map[string]json.RawMessage, error) {
 		out := make(map[string]json.RawMessage, len(in))
@@ -74,7 +74,8 @@ func Graph(threadID, text, version string, inputs map[string]json.RawMessage) (*
 
 type sayer struct{ threads thread.Reader }
 
-// say appends a message. That of the assistant is what the workflow answered, which is the result as well.
+// say appends a message. That of the assistant is what the workflow answered, which is the result as
+// well.
 func (s sayer) say(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	var a struct {
 		Thread string `json:"thread_id"`
@@ -108,7 +109,8 @@ func (s sayer) say(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, e
 }
 
 // Text is what a workflow answers in a chat: its result if that is a text, else the field text, answer,
-// message or reply of it, else a lone field that is a text, else all of it as JSON. Nothing stays nothing.
+// message or reply of it, else a lone field that is a text, else all of it as JSON. Nothing stays
+// nothing.
 func Text(result json.RawMessage) string {
 	var s string
 	if json.Unmarshal(result, &s) == nil {

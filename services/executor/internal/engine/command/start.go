@@ -65,8 +65,8 @@ type StartRequest struct {
 	Webhooks []webhook.Hook
 	// Turn is the number of the turn of ThreadID that starts the run; 0 means none.
 	Turn int64
-	// Principal is the caller that the start is attributed to, for a schedule or a turn. Else it is the
-	// caller of the request.
+	// Principal is the caller that the start is attributed to, for a schedule, a trigger or a turn. Else it
+	// is the caller of the request.
 	Principal string
 
 	// RootID is the root of the run's lineage, if the run has a parent.

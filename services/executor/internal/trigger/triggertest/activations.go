@@ -260,7 +260,7 @@ func (d Driver) ends(t *testing.T) {
 	}{
 		"Completed":        {trigger.End{Workflow: "digest", Outcome: "completed"}, []trigger.Trigger{after, always}},
 		"Failed":           {trigger.End{Workflow: "digest", Outcome: "failed"}, []trigger.Trigger{always, some, others}},
-		"Cancelled":        {trigger.End{Workflow: "digest", Outcome: "cancelled"}, []trigger.Trigger{always}},
+		"Canceled":         {trigger.End{Workflow: "digest", Outcome: "canceled"}, []trigger.Trigger{always}},
 		"AnotherFailed":    {trigger.End{Workflow: "mail", Outcome: "failed"}, []trigger.Trigger{others}},
 		"OwnFailure":       {trigger.End{Workflow: "others", Outcome: "failed"}, nil},
 		"StartedByIt":      {trigger.End{Workflow: "mail", Outcome: "failed", Origin: &trigger.Origin{Trigger: others.ID}}, nil},
