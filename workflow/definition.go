@@ -193,6 +193,10 @@ func (t *teller) tools(o *object) []Tool {
 			t.is(v, text)
 			continue
 		}
+		if name, is := strings.CutPrefix(tool.Actor, workflowPrefix); is {
+			t.versioned(v, name)
+			tool.run(name)
+		}
 		if tool.Actor == "" {
 			t.at(v, "MISSING_KEY", "such as `http`, `agent/NAME` or `mcp/SERVER/TOOL`", "a tool names an `actor`")
 			continue
@@ -212,6 +216,22 @@ func (t *teller) tools(o *object) []Tool {
 	return out
 }
 
+// run makes the tool one that runs a workflow. What it is given beforehand are inputs; without any, the one
+// who calls it gives them.
+func (t *Tool) run(name string) {
+	if t.Name == "" {
+		t.Name = notID.ReplaceAllString(name, "_")
+	}
+	if t.Description == "" {
+		t.Description = "Runs the workflow " + name + ". Give its inputs as input.named."
+	}
+	with := map[string]json.RawMessage{"ref": jsonText(workflowPrefix + name), "as_result": json.RawMessage("true")}
+	if len(t.Arguments) > 0 {
+		with["input"] = encode(map[string]json.RawMessage{"named": encode(t.Arguments)})
+	}
+	t.Actor, t.Arguments = "spawn", with
+}
+
 // factsActor tells what agents have learned.
 const factsActor = "facts"
 
@@ -219,9 +239,9 @@ const factsActor = "facts"
 var platformTools = map[string]string{
 	"run_command":       "nothing runs commands here: register a worker that does it, and name its actor",
 	"platform_api":      "use the actor `http`, or a tool of the configuration with its credential: tool/NAME",
-	"spawn_and_await":   "use {actor: spawn, name: NAME, with: {ref: workflow/NAME@VERSION}}",
+	"spawn_and_await":   "name the workflow: workflow/NAME@VERSION",
 	"workflow_create":   "a model writes plans and graphs by `dispatch: plan`; workflows are created by `epigraph workflows`",
-	"workflow_discover": "name the workflow: {actor: spawn, with: {ref: workflow/NAME@VERSION}}",
+	"workflow_discover": "name the workflow: workflow/NAME@VERSION",
 	"scheduler_tools":   "schedules are made by `epigraph schedules`",
 	"system_health":     "use {actor: http, with: {url: …}} on what is to be looked at",
 	"get_totp_code":     "credentials stay out of workflows: use a tool of the configuration, tool/NAME",

@@ -39,9 +39,10 @@ type Changes []Change
 // wherever it stands. Comments and the order of keys do not count.
 func Diff(a, b *Definition) Changes {
 	var d differ
+	was, is := a.root.finder(), b.root.finder()
 	for _, key := range keysOf(a.root, b.root, topKeys) {
 		if key != "steps" && key != "agents" {
-			d.values(key, a.root.get(key), b.root.get(key))
+			d.values(key, was(key), is(key))
 		}
 	}
 	d.agents(a, b)
@@ -85,8 +86,9 @@ func (d *differ) values(path string, a, b *value) {
 	case b == nil:
 		d.out = append(d.out, Change{Path: path, Kind: Removed, Before: string(a.json())})
 	case a.kind == mapping && b.kind == mapping:
+		was, is := a.finder(), b.finder()
 		for _, key := range keysOf(a, b, nil) {
-			d.values(path+"."+key, a.get(key), b.get(key))
+			d.values(path+"."+key, was(key), is(key))
 		}
 	case !equal(a, b):
 		d.out = append(d.out, Change{Path: path, Kind: Changed, Before: string(a.json()), After: string(b.json())})
@@ -103,8 +105,9 @@ func equal(a, b *value) bool {
 			return false
 		}
 	}
+	find := b.finder()
 	for i := range a.entries {
-		other := b.get(a.entries[i].key)
+		other := find(a.entries[i].key)
 		if other == nil || !equal(a.entries[i].value, other) {
 			return false
 		}
@@ -120,8 +123,9 @@ func (d *differ) agents(a, b *Definition) {
 		return &value{kind: mapping}
 	}
 	before, after := of(a), of(b)
+	was, is := before.finder(), after.finder()
 	for _, name := range keysOf(before, after, nil) {
-		d.values("agents."+name, before.get(name), after.get(name))
+		d.values("agents."+name, was(name), is(name))
 	}
 }
 

@@ -97,3 +97,19 @@ func FuzzDiff(f *testing.F) {
 		_ = there.String()
 	})
 }
+
+// TestDiffOfManyKeys compares texts near the bound on values. The cost must grow with the keys, not with
+// their square, which is ten billion.
+func TestDiffOfManyKeys(t *testing.T) {
+	t.Parallel()
+	keys := func(value int) string {
+		var b strings.Builder
+		b.WriteString(`{"name": "x", "steps": [{"type": "transform", "template": {`)
+		for i := range 95_000 {
+			fmt.Fprintf(&b, `"%d":%d,`, i, value)
+		}
+		b.WriteString(`"":0}}]}`)
+		return b.String()
+	}
+	require.Len(t, workflow.Diff(read(t, keys(1)), read(t, keys(2))), 95_000)
+}

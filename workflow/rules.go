@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -41,6 +42,47 @@ var operators = map[string]func(x, y string) string{
 	"is_not_empty": func(x, _ string) string { return "!(" + x + " in [null, '', [], {}])" },
 	"exists":       func(string, string) string { return "true" },
 	"not_exists":   func(string, string) string { return "false" },
+
+	"not_starts_with": func(x, y string) string { return "!(" + isPlain(x) + " && string(" + x + ").startsWith(" + y + "))" },
+	"not_ends_with":   func(x, y string) string { return "!(" + isPlain(x) + " && string(" + x + ").endsWith(" + y + "))" },
+	"not_matches":     func(x, y string) string { return "!(" + isPlain(x) + " && string(" + x + ").matches(" + y + "))" },
+	"before":          func(x, y string) string { return byTime(x, "<", y) },
+	"before_or_equal": func(x, y string) string { return byTime(x, "<=", y) },
+	"after":           func(x, y string) string { return byTime(x, ">", y) },
+	"after_or_equal":  func(x, y string) string { return byTime(x, ">=", y) },
+	"length_eq":       func(x, y string) string { return byLength(x, "==", y) },
+	"length_neq":      func(x, y string) string { return byLength(x, "!=", y) },
+	"length_gt":       func(x, y string) string { return byLength(x, ">", y) },
+	"length_gte":      func(x, y string) string { return byLength(x, ">=", y) },
+	"length_lt":       func(x, y string) string { return byLength(x, "<", y) },
+	"length_lte":      func(x, y string) string { return byLength(x, "<=", y) },
+}
+
+// operatorsInstead are what other platforms call some operators, with the name here.
+var operatorsInstead = map[string]string{
+	"does_not_exist": "not_exists", "matches_regex": "matches", "not_matches_regex": "not_matches", "regex": "matches",
+	"eq": "equals", "equal": "equals", "==": "equals", "neq": "not_equals", "ne": "not_equals", "not_equal": "not_equals", "!=": "not_equals",
+	"greater_than": "gt", ">": "gt", "greater_than_or_equal": "gte", "greater_or_equal": "gte", ">=": "gte",
+	"less_than": "lt", "<": "lt", "less_than_or_equal": "lte", "less_or_equal": "lte", "<=": "lte",
+	"is_null": "is_empty", "is_not_null": "is_not_empty", "empty": "is_empty", "not_empty": "is_not_empty", "is_in": "in",
+	"length_equals": "length_eq", "length_not_equals": "length_neq", "length_greater_than": "length_gt", "length_less_than": "length_lt",
+}
+
+// timePattern is what times look like: 2026-01-31T18:00:00Z, or a day alone. Longer texts are none.
+const timePattern = `^\\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\\d|3[01])(T([01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(\\.\\d{1,9})?(Z|[+-]([01]\\d|2[0-3]):[0-5]\\d))?$`
+
+// byTime is the condition that a text is a time which stands so to another one.
+func byTime(x, sign, y string) string {
+	at := func(v string) string {
+		return "timestamp(size(" + v + ") == 10 ? " + v + " + 'T00:00:00Z' : " + v + ")"
+	}
+	text := "string(" + x + ")"
+	return "type(" + x + ") == string && size(" + text + ") <= 40 && " + text + ".matches('" + timePattern + "') && " + at(text) + " " + sign + " " + at(y)
+}
+
+// byLength is the condition that a text, a list or a map has so many characters, items or keys.
+func byLength(x, sign, y string) string {
+	return "type(" + x + ") in [string, list, map] && size(" + x + ") " + sign + " " + y
 }
 
 func contains(x, y string) string {
@@ -62,10 +104,13 @@ func ordered(x, y string) string {
 // value.
 var (
 	alone  = []string{"is_true", "is_false", "is_empty", "is_not_empty", "exists", "not_exists"}
-	absent = []string{"not_equals", "not_contains", "not_in", "is_empty", "not_exists"}
+	absent = []string{"not_equals", "not_contains", "not_in", "is_empty", "not_exists", "not_starts_with", "not_ends_with", "not_matches", "length_neq"}
 	// ofText are those whose other side is a text, and ofList those whose is a list.
-	ofText = []string{"starts_with", "ends_with", "matches"}
-	ofList = []string{"in", "not_in"}
+	ofText = []string{"starts_with", "ends_with", "matches", "not_starts_with", "not_ends_with", "not_matches"}
+	// ofTime are those that compare times, and ofLength those that compare lengths.
+	ofTime   = []string{"before", "before_or_equal", "after", "after_or_equal"}
+	ofLength = []string{"length_eq", "length_neq", "length_gt", "length_gte", "length_lt", "length_lte"}
+	ofList   = []string{"in", "not_in"}
 	// bySize are those that compare numbers or texts.
 	bySize = []string{"gt", "gte", "lt", "lte"}
 )
@@ -124,7 +169,7 @@ func (t *teller) rule(o *object, ofStep bool) rule {
 	if ofStep {
 		r.ref = r.ref.ofStep()
 	}
-	r.operator = o.word("operator", "equals", operatorNames()...)
+	r.operator = t.operator(o)
 	r.value = o.value("value")
 	switch given := o.v.get("value"); {
 	case slices.Contains(alone, r.operator):
@@ -137,6 +182,10 @@ func (t *teller) rule(o *object, ofStep bool) rule {
 		r.value = given
 	case slices.Contains(ofText, r.operator):
 		t.is(given, text)
+	case slices.Contains(ofTime, r.operator):
+		t.time(given)
+	case slices.Contains(ofLength, r.operator):
+		o.whole("value", 0, 1<<31-1, 0)
 	case slices.Contains(ofList, r.operator):
 		t.is(given, list)
 	case slices.Contains(bySize, r.operator) && given.kind != text:
@@ -150,6 +199,29 @@ func (t *teller) rule(o *object, ofStep bool) rule {
 		t.unfilled(given)
 	}
 	return r
+}
+
+// operator is that of a rule. One that has another name here is refused with that.
+func (t *teller) operator(o *object) string {
+	v := o.value("operator")
+	if v != nil && v.kind == text {
+		if name, there := operatorsInstead[v.text]; there {
+			t.at(v, "UNKNOWN_WORD", "write `"+name+"`", "`operator` cannot be `%s`", clip(v.text))
+			return "equals"
+		}
+	}
+	return o.word("operator", "equals", operatorNames()...)
+}
+
+// time tells of a value that is no time.
+func (t *teller) time(v *value) {
+	if !t.is(v, text) {
+		return
+	}
+	_, err := time.Parse(time.RFC3339, v.text)
+	if _, day := time.Parse(time.DateOnly, v.text); err != nil && day != nil {
+		t.at(v, "BAD_TIME", "write 2026-01-31T18:00:00Z, or a day alone", "%q is no time", clip(v.text))
+	}
 }
 
 // expr is the rule as a condition. A value that is not there satisfies negations only.

@@ -91,6 +91,21 @@ func (v *value) get(key string) *value {
 	return nil
 }
 
+// fewEntries is how many keys are looked through one by one.
+const fewEntries = 16
+
+// finder is get for many keys of one mapping: its cost does not grow with their number.
+func (v *value) finder() func(key string) *value {
+	if len(v.entries) <= fewEntries {
+		return v.get
+	}
+	at := make(map[string]*value, len(v.entries))
+	for i := range v.entries {
+		at[v.entries[i].key] = v.entries[i].value
+	}
+	return func(key string) *value { return at[key] }
+}
+
 // json is the value as JSON, keys in their order.
 func (v *value) json() json.RawMessage {
 	var b bytes.Buffer

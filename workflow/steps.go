@@ -328,10 +328,14 @@ type actorBody struct {
 	with  []entry
 }
 
-func readActor(_ *teller, o *object) body {
+func readActor(t *teller, o *object) body {
 	b := &actorBody{}
 	if v := o.mustText("actor"); v != nil {
 		b.actor = strings.TrimSpace(v.text)
+		if name, is := strings.CutPrefix(b.actor, workflowPrefix); is {
+			t.versioned(v, name)
+			return &workflowBody{name: name, input: o.entries("with")}
+		}
 	}
 	b.with = o.entries("with")
 	return b
@@ -500,12 +504,22 @@ type workflowBody struct {
 	input []entry
 }
 
+// workflowPrefix begins the names of workflows where actors are named.
+const workflowPrefix = "workflow/"
+
+// versioned tells of a name that is none of a version of a workflow.
+func (t *teller) versioned(v *value, name string) {
+	if !versioned.MatchString(name) {
+		t.at(v, "BAD_NAME", "write NAME@VERSION, such as send-mail@1", "%q names no version of a workflow", clip(name))
+	}
+}
+
 func readWorkflow(_ *teller, o *object) body {
 	b := &workflowBody{}
 	if v := o.mustText("workflow"); v != nil {
 		b.name = strings.TrimPrefix(strings.TrimSpace(v.text), "workflow/")
-		if b.name != "self" && !versioned.MatchString(b.name) {
-			o.t.at(v, "BAD_NAME", "write NAME@VERSION, such as send-mail@1", "%q names no version of a workflow", clip(b.name))
+		if b.name != "self" {
+			o.t.versioned(v, b.name)
 		}
 	}
 	b.input = o.entries("payload")

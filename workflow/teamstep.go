@@ -125,6 +125,13 @@ func (t *teller) member(o *object, a *Agent) {
 		if strings.HasPrefix(m.actor, "agent/") {
 			m.kind = team.Agent
 		}
+		if name, is := strings.CutPrefix(m.actor, workflowPrefix); is {
+			m.kind, m.actor, m.workflow = team.Workflow, "", name
+			t.versioned(v, name)
+			if with := o.value("with"); with != nil {
+				t.at(with, "FIELD_NOT_USED", "leave it out", "a workflow that is a member hears what is said, as `inputs.task`")
+			}
+		}
 		m.with = o.named("with")
 		if with := o.v.get("with"); with != nil {
 			t.unfilled(with)

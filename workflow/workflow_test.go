@@ -215,6 +215,11 @@ func TestOperators(t *testing.T) {
 		{`"abc"`, "starts_with", `ab`, "true"}, {`"abc"`, "ends_with", `bc`, "true"}, {`"a1"`, "matches", `"[a-z][0-9]"`, "true"},
 		{`"a"`, "in", `[a, b]`, "true"}, {`"c"`, "not_in", `[a, b]`, "true"}, {`true`, "is_true", ``, "true"}, {`false`, "is_false", ``, "true"}, {`0`, "is_false", ``, "false"},
 		{`""`, "is_empty", ``, "true"}, {`[]`, "is_empty", ``, "true"}, {`{}`, "is_empty", ``, "true"}, {`[0]`, "is_not_empty", ``, "true"}, {`0`, "exists", ``, "true"}, {`0`, "not_exists", ``, "false"},
+		{`"abc"`, "not_starts_with", `b`, "true"}, {`"abc"`, "not_starts_with", `a`, "false"}, {`"abc"`, "not_ends_with", `b`, "true"}, {`"a1"`, "not_matches", `"[a-z][0-9]"`, "false"}, {``, "not_matches", `a`, "true"},
+		{`"2026-01-31T18:00:00+02:00"`, "before", `"2026-01-31T17:00:00Z"`, "true"}, {`"2026-01-31"`, "before_or_equal", `"2026-01-31"`, "true"}, {`"2026-02-01"`, "after", `"2026-01-31T23:59:59Z"`, "true"},
+		{`"2026-01-31"`, "after_or_equal", `"2026-02-01"`, "false"}, {`"2026-13-01"`, "after", `"2026-01-31"`, "false"}, {`"soon"`, "before", `"2026-01-31"`, "false"}, {`5`, "before", `"2026-01-31"`, "false"},
+		{`"abc"`, "length_eq", `3`, "true"}, {`[1, 2]`, "length_neq", `2`, "false"}, {`{"a": 1}`, "length_gt", `0`, "true"}, {`[]`, "length_gte", `0`, "true"}, {`"ab"`, "length_lt", `2`, "false"}, {`"ab"`, "length_lte", `2`, "true"},
+		{`5`, "length_eq", `1`, "false"}, {``, "length_neq", `1`, "true"},
 		// A field that is not there satisfies what is negative.
 		// One of another type satisfies nothing else.
 		{`"x"`, "gt", `1`, "false"}, {`1`, "lt", `b`, "false"}, {`"a"`, "lt", `b`, "true"}, {`null`, "starts_with", `n`, "false"}, {`[1]`, "matches", `x`, "false"}, {`null`, "contains", `n`, "false"},
@@ -240,6 +245,20 @@ steps:
 			require.JSONEq(t, c.want, string(res.Result))
 		})
 	}
+}
+
+// TestOperatorsByOtherNames tells what to write in place of the names of other platforms.
+func TestOperatorsByOtherNames(t *testing.T) {
+	t.Parallel()
+	for other, here := range map[string]string{"does_not_exist": "not_exists", "matches_regex": "matches", "greater_than": "gt", "==": "equals"} {
+		_, faults := workflow.Read([]byte("name: T\nsteps: [{id: a, type: assertion, rules: [{field: inputs.x, operator: '" + other + "', value: 1}]}]"))
+		require.Len(t, faults, 1)
+		require.Equal(t, "write `"+here+"`", faults[0].Hint)
+		require.Equal(t, 1, strings.Count(faults[0].String(), "error["))
+	}
+	_, faults := workflow.Read([]byte("name: T\nsteps: [{id: a, type: assertion, rules: [{field: inputs.x, operator: before, value: soon}, {field: inputs.x, operator: length_gt, value: -1}]}]"))
+	require.Len(t, faults, 2)
+	require.Equal(t, []string{"BAD_TIME", "OUT_OF_RANGE"}, []string{faults[0].Code, faults[1].Code})
 }
 
 // TestSteps runs one workflow with every type of step.
@@ -588,4 +607,53 @@ func BenchmarkWorst(b *testing.B) {
 			}
 		})
 	}
+}
+
+// TestWorkflowsAsActors names a workflow where an actor is named: by a step, a tool and a member of a team.
+func TestWorkflowsAsActors(t *testing.T) {
+	t.Parallel()
+	graph := func(t *testing.T, src string) string {
+		t.Helper()
+		d, faults := workflow.Read([]byte(src))
+		require.Empty(t, faults)
+		g, faults := workflow.Compile(d)
+		require.Empty(t, faults)
+		raw, err := json.Marshal(g)
+		require.NoError(t, err)
+		return string(raw)
+	}
+	t.Run("AStep", func(t *testing.T) {
+		t.Parallel()
+		const step = "name: x\nsteps: [{id: a, type: %s, %s: {topic: tea}}]"
+		require.Equal(t, graph(t, fmt.Sprintf(step, "workflow, workflow: digest@1", "payload")), graph(t, fmt.Sprintf(step, "actor, actor: workflow/digest@1", "with")))
+	})
+	t.Run("ATool", func(t *testing.T) {
+		t.Parallel()
+		got := graph(t, "name: x\nsteps: [{id: a, type: agent, prompt: p, tools: [workflow/digest@1, {actor: workflow/mail@2, name: send, with: {to: ada}}]}]")
+		require.Contains(t, got, `"digest_1":{"actor":"spawn"`)
+		require.Contains(t, got, `"ref":"workflow/digest@1"`)
+		require.Contains(t, got, `"input":{"named":{"to":"ada"}}`)
+	})
+	t.Run("AMember", func(t *testing.T) {
+		t.Parallel()
+		const team = "name: x\nagents: {a: {instructions: i}, b: {%s: %sdigest@1}}\ngraph: [a, b]"
+		require.Equal(t, graph(t, fmt.Sprintf(team, "workflow", "")), graph(t, fmt.Sprintf(team, "actor", "workflow/")))
+	})
+	t.Run("ItsVersionIsNamed", func(t *testing.T) {
+		t.Parallel()
+		_, faults := workflow.Read([]byte("name: x\nagents: {b: {actor: workflow/digest}}\nsteps: [{id: a, type: actor, actor: workflow/digest}, {id: b, type: agent, prompt: p, tools: [workflow/digest]}]"))
+		require.Len(t, faults, 3)
+		for _, f := range faults {
+			require.Equal(t, "BAD_NAME", f.Code)
+		}
+	})
+}
+
+// TestKeysOfOthers tells what to write in place of keys that other platforms have, once.
+func TestKeysOfOthers(t *testing.T) {
+	t.Parallel()
+	_, faults := workflow.Read([]byte("name: x\nthreads: {a: {}}\nagents: {a: {instructions: i, mcp_servers: [files]}}\nsteps: [{type: agent, agent: a, prompt: p}]"))
+	require.Len(t, faults, 2)
+	require.Contains(t, faults[0].String(), "agents with the same `thread`")
+	require.Contains(t, faults[1].String(), "mcp/SERVER/TOOL")
 }

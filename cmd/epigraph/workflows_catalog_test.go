@@ -17,7 +17,13 @@ import (
 
 // TestCatalog keeps workflows in the catalog, runs them by name, and sees what came of their runs.
 func TestCatalog(t *testing.T) {
-	d := serve(t, fakellm.Script{})
+	d := serve(t, fakellm.Script{Answer: func(r fakellm.Request) (fakellm.Reply, bool) {
+		last := r.Messages[len(r.Messages)-1]
+		if last.Role != "user" {
+			return fakellm.Reply{Text: "It says: " + last.Content}, true
+		}
+		return fakellm.Reply{ToolCalls: []fakellm.ToolCall{{ID: "1", Name: "hello_world_1", Arguments: `{"input": {"named": {"name": "Bob"}}}`}}}, true
+	}})
 	command := func(t *testing.T, want int, args ...string) (out, notes string) {
 		t.Helper()
 		var o, e bytes.Buffer
@@ -48,6 +54,13 @@ func TestCatalog(t *testing.T) {
 	out, _ = command(t, 0, "workflows", "run", "hello-world", "--input", "name=Ada")
 	require.Contains(t, out, "Good day Ada", "the newest version")
 	command(t, 1, "workflows", "run", "hello-world@prod") // its input is missing, so that the run fails
+	out, _ = command(t, 0, "schedules", "create", "greet", "--workflow", "hello-world@prod", "--cron", "@yearly", "--input", "name=Ada")
+	require.Contains(t, out, "workflow: hello-world@prod")
+	out, _ = command(t, 0, "schedules", "update", "greet", "--workflow", "hello-world@2")
+	require.Contains(t, out, "workflow: hello-world@2")
+	command(t, 2, "schedules", "create", "both", "plan.txt", "--workflow", "hello-world", "--cron", "@yearly")
+	_, notes = command(t, 1, "schedules", "create", "none", "--workflow", "nobody", "--cron", "@yearly")
+	require.Contains(t, notes, "there is no workflow")
 	_, notes = command(t, 1, "workflows", "run", "hello-word")
 	require.Contains(t, notes, "there is no workflow")
 
@@ -95,6 +108,15 @@ func TestCatalog(t *testing.T) {
 	command(t, 0, "workflows", "rm", "hallo")
 	_, notes = command(t, 1, "workflows", "show", "hallo")
 	require.Contains(t, notes, "epigraph workflows ls")
+
+	out, _ = command(t, 0, "workflows", "run", file("calls.yaml", `name: Calls
+steps:
+  - {id: step, type: actor, actor: workflow/hello-world@2, with: {name: Eve}}
+  - {id: tool, type: agent, prompt: Greet Bob., tools: [workflow/hello-world@1]}
+outputs: {step: "{{ step }}", tool: "{{ tool }}"}
+`))
+	require.Contains(t, out, "Good day Eve", "a workflow as the actor of a step")
+	require.Contains(t, out, "It says: Hello Bob", "and as a tool of an agent")
 
 	graphs := filepath.Join(dir, "graphs")
 	require.NoError(t, os.Mkdir(graphs, 0o700))

@@ -15,6 +15,7 @@ import (
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/executor"
+	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 // fakeCatalog has the versions of one workflow, `welcome`, in namespace acme.
@@ -54,6 +55,12 @@ func (c *fakeCatalog) ResolveWorkflow(ctx context.Context, r *registryv1.Resolve
 	}
 	if r.GetRef() == "welcome@3" {
 		return &registryv1.ResolveWorkflowResponse{Ref: "welcome@3", Version: 3, Graph: nodes(actorNode("say", "cel", `{"expr": "int(input.named.who)"}`))}, nil
+	}
+	switch r.GetRef() { // one that asks a model and runs another one, which asks it, too
+	case "welcome@4":
+		return &registryv1.ResolveWorkflowResponse{Ref: "welcome@4", Version: 4, Graph: nodes(&graphv1.Node{Id: "a", Actor: "model"}, actorNode("b", "spawn", `{"ref": "workflow/welcome@5"}`))}, nil
+	case "welcome@5":
+		return &registryv1.ResolveWorkflowResponse{Ref: "welcome@5", Version: 5, Graph: nodes(&graphv1.Node{Id: "a", Actor: "model"})}, nil
 	}
 	text := map[string]string{"welcome@1": `"hello {{ named.who }}"`, "welcome@2": `"hi {{ named.who }}"`, "welcome": `"hi {{ named.who }}"`, "welcome@prod": `"hello {{ named.who }}"`}[r.GetRef()]
 	if text == "" || grpckit.Namespace(ctx) != "acme" {
@@ -105,7 +112,7 @@ func TestCatalog(t *testing.T) {
 	t.Parallel()
 	completed := executorv1.RunState_RUN_STATE_COMPLETED
 	onBoth(t, func(t *testing.T, store func(*executor.Config)) {
-		f := serve(t, nil, store)
+		f := serve(t, workgraph.Actors{"model": model("priced", false)}, store)
 		start := func(r *executorv1.StartRunRequest) (*executorv1.Run, error) { return f.StartRun(t.Context(), r) }
 		t.Run("Start/ByName", func(t *testing.T) {
 			for ref, want := range map[string][2]string{"welcome": {"welcome@2", `"hi ada"`}, "welcome@1": {"welcome@1", `"hello ada"`}, "welcome@prod": {"welcome@1", `"hello ada"`}, "workflow/welcome@2": {"welcome@2", `"hi ada"`}} {
@@ -120,6 +127,35 @@ func TestCatalog(t *testing.T) {
 				require.Equal(t, registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_COMPLETED, end.GetOutcome())
 			}
 			require.Contains(t, f.catalog.keys, "welcome@prod u1", "the user chooses among the versions of an alias")
+		})
+		t.Run("Start/TheSmallerBudgetHolds", func(t *testing.T) {
+			for mine, want := range map[int64]int64{500: 500, 5000: 1000} {
+				usd := int64(7)
+				r, err := start(&executorv1.StartRunRequest{Workflow: "welcome@1", Named: who("ada"), Budget: &executorv1.RunBudget{Tokens: &mine, NanoUsd: &usd}})
+				require.NoError(t, err)
+				require.Equal(t, want, r.GetBudget().GetTokens())
+				require.Equal(t, usd, r.GetBudget().GetNanoUsd(), "the workflow has no such cap")
+			}
+		})
+		t.Run("Start/AThreadDrawsItsVersionOnce", func(t *testing.T) {
+			_, err := start(&executorv1.StartRunRequest{Workflow: "welcome@prod", Named: who("ada"), Thread: &executorv1.Thread{Key: "talk"}})
+			require.NoError(t, err)
+			f.catalog.mu.Lock()
+			defer f.catalog.mu.Unlock()
+			require.Contains(t, f.catalog.keys, "welcome@prod talk")
+		})
+		t.Run("End/CountsTheWholeTreeOnce", func(t *testing.T) {
+			r, err := start(&executorv1.StartRunRequest{Workflow: "welcome@4"})
+			require.NoError(t, err)
+			f.wait(t, r.GetId(), completed)
+			l, err := f.ListRuns(t.Context(), &executorv1.ListRunsRequest{ParentRunId: r.GetId()})
+			require.NoError(t, err)
+			used := func(run string) []int64 {
+				u := f.ended(t, run).GetUsage()
+				return []int64{u.GetCostNanoUsd(), u.GetTokens()}
+			}
+			require.Equal(t, []int64{140, 26}, used(r.GetId()), "with what the run below it used")
+			require.Equal(t, []int64{70, 13}, used(l.GetRuns()[0].GetId()), "a workflow of its own")
 		})
 		t.Run("Start/FailedRunsCountAsFailed", func(t *testing.T) {
 			r, err := start(&executorv1.StartRunRequest{Workflow: "welcome@3", Named: who("ada")})

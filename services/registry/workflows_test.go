@@ -72,6 +72,11 @@ func workflowLife(t *testing.T, ctx context.Context, c registryv1.WorkflowServic
 	require.NoError(t, err)
 	require.Empty(t, cmp.Diff(v, got, protocmp.Transform()))
 
+	_, err = c.CreateWorkflowVersion(ctx, &registryv1.CreateWorkflowVersionRequest{Workflow: "letter", Source: second, Version: 7})
+	require.Contains(t, requireError(t, err, errs.AlreadyExists, "WORKFLOW_VERSION_TAKEN").Message, "as version 2")
+	_, err = c.CreateWorkflowVersion(ctx, &registryv1.CreateWorkflowVersionRequest{Workflow: "letter", Source: second, Version: 2})
+	require.NoError(t, err, "it is that version")
+
 	_, err = c.SetWorkflowAlias(ctx, &registryv1.SetWorkflowAliasRequest{Workflow: "letter", Alias: "prod", Versions: []*registryv1.WorkflowWeight{{Version: 1}}})
 	require.NoError(t, err)
 	for ref, want := range map[string]int64{"letter": 2, "letter@1": 1, "letter@prod": 1, "workflow/letter@2": 2, w.GetId(): 2} {
@@ -94,6 +99,15 @@ func workflowLife(t *testing.T, ctx context.Context, c registryv1.WorkflowServic
 	require.NoError(t, err)
 	rate := 0.5
 	require.Empty(t, cmp.Diff(&registryv1.WorkflowHistory{Completed: 1, Failed: 1, Canceled: 1, SuccessRate: &rate}, w.GetHistory(), protocmp.Transform()))
+	for range 2 { // told twice
+		_, err = c.RecordWorkflowRuns(ctx, &registryv1.RecordWorkflowRunsRequest{Runs: []*registryv1.WorkflowRun{
+			{RunId: "run_4", Workflow: "letter@2", Outcome: registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_COMPLETED, Usage: &registryv1.WorkflowRunUsage{CostNanoUsd: 5, Tokens: 7}},
+		}})
+		require.NoError(t, err)
+	}
+	w, err = c.GetWorkflow(ctx, &registryv1.GetWorkflowRequest{Workflow: "letter"})
+	require.NoError(t, err)
+	require.Equal(t, []int64{5, 7}, []int64{w.GetHistory().GetNanoUsd(), w.GetHistory().GetTokens()}, "what all runs below it used, too")
 
 	_, err = c.DeprecateWorkflow(ctx, &registryv1.DeprecateWorkflowRequest{Workflow: "letter", Message: "x", Undo: true})
 	requireError(t, err, errs.InvalidArgument, "FIELD_NOT_USED")
@@ -204,6 +218,18 @@ func workflowFork(t *testing.T, ctx context.Context, c registryv1.WorkflowServic
 	again, err := c.ForkWorkflow(ctx, &registryv1.ForkWorkflowRequest{Source: document, RequestId: "r"})
 	require.NoError(t, err)
 	require.Equal(t, w.GetId(), again.GetId())
+	_, err = c.CreateWorkflow(ctx, &registryv1.CreateWorkflowRequest{Source: letter, Slug: "base"})
+	require.NoError(t, err)
+	fork := &registryv1.ForkWorkflowRequest{Source: strings.Replace(document, "letter", "base", 1), Slug: "of-base", RequestId: "s"}
+	w, err = c.ForkWorkflow(ctx, fork)
+	require.NoError(t, err)
+	_, err = c.DeleteWorkflow(ctx, &registryv1.DeleteWorkflowRequest{Workflow: "base"})
+	require.NoError(t, err)
+	again, err = c.ForkWorkflow(ctx, fork)
+	require.NoError(t, err, "what it is based on is not needed to answer again")
+	require.Equal(t, w.GetId(), again.GetId())
+	_, err = c.DeleteWorkflow(ctx, &registryv1.DeleteWorkflowRequest{Workflow: "of-base"})
+	require.NoError(t, err)
 	d, err := c.DiffWorkflowVersions(ctx, &registryv1.DiffWorkflowVersionsRequest{From: "letter@1", To: "letter-fork"})
 	require.NoError(t, err)
 	require.Equal(t, []string{"letter@1", "letter-fork@1"}, []string{d.GetFrom(), d.GetTo()})
@@ -222,6 +248,8 @@ func workflowFork(t *testing.T, ctx context.Context, c registryv1.WorkflowServic
 	l, err := c.ListWorkflows(ctx, &registryv1.ListWorkflowsRequest{})
 	require.NoError(t, err)
 	require.Len(t, l.GetWorkflows(), 2, "whole or not at all")
+	_, err = c.CreateWorkflow(ctx, &registryv1.CreateWorkflowRequest{Source: `{"nodes":[{"id":"a","actor":"cel"}],"edges":[{"from":"a","to":"nobody"}]}`, Form: registryv1.WorkflowForm_WORKFLOW_FORM_GRAPH, Slug: "bad"})
+	require.Contains(t, requireError(t, err, errs.InvalidArgument, "WORKFLOW_INVALID").Violations[0].Message, "nobody", "a graph that nobody could run")
 
 	_, err = c.CreateWorkflow(ctx, &registryv1.CreateWorkflowRequest{Source: `{"nodes":[{"id":"a","actor":"cel","named":{"expr":"1"}}]}`, Form: registryv1.WorkflowForm_WORKFLOW_FORM_GRAPH, Slug: "graph"})
 	require.NoError(t, err)

@@ -2,6 +2,7 @@ package discover
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -60,6 +61,8 @@ type entry struct {
 	description string
 	// names are those of each kind, one kind after the other, and ends is where each kind ends.
 	names []uint32
+	// slots are where the workflow stands among those that have each of the names.
+	slots []uint32
 	ends  [kinds]uint16
 	// free says that there is no workflow in this place.
 	free bool
@@ -103,13 +106,14 @@ func (x *Index) Put(w Workflow) {
 		names[k] = names[k][:min(len(names[k]), maxNames)]
 		total += len(names[k])
 	}
-	e.names = make([]uint32, 0, total)
+	e.names, e.slots = make([]uint32, 0, total), make([]uint32, 0, total)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	place := x.place(w.ID)
 	for k := range names {
 		for _, name := range names[k] {
-			e.names = append(e.names, x.tables[k].take(name, place))
+			n, slot := x.tables[k].take(name, place)
+			e.names, e.slots = append(e.names, n), append(e.slots, slot)
 		}
 		e.ends[k] = uint16(len(e.names))
 	}
@@ -135,14 +139,28 @@ func (x *Index) place(id string) uint32 {
 	return uint32(len(x.entries) - 1)
 }
 
-// release gives the names of an entry back.
+// release gives the names of an entry back. Its cost does not grow with how many others have them.
 func (x *Index) release(place uint32) {
 	e := &x.entries[place]
+	at := 0
 	for k := range kinds {
 		for _, n := range e.of(k) {
-			x.tables[k].drop(n, place)
+			slot := e.slots[at]
+			if moved := x.tables[k].drop(n, slot); moved != place {
+				x.entries[moved].move(k, n, slot)
+			}
+			at++
 		}
 	}
+}
+
+// move notes that the workflow stands at another slot among those that have a name.
+func (e *entry) move(kind int, n, slot uint32) {
+	from := 0
+	if kind > 0 {
+		from = int(e.ends[kind-1])
+	}
+	e.slots[from+slices.Index(e.of(kind), n)] = slot
 }
 
 // Remove takes a workflow out, and reports whether it was there.

@@ -80,8 +80,9 @@ type table struct {
 	free  []uint32
 }
 
-// take is the number of a name, which one more workflow has.
-func (t *table) take(name string, user uint32) uint32 {
+// take is the number of a name, which one more workflow has, and where the workflow stands among those that
+// have it.
+func (t *table) take(name string, user uint32) (n, slot uint32) {
 	n, ok := t.numbers[name]
 	if !ok {
 		name = strings.Clone(name) // of a text that need not be kept
@@ -98,19 +99,21 @@ func (t *table) take(name string, user uint32) uint32 {
 		t.numbers[name] = n
 	}
 	t.users[n] = append(t.users[n], user)
-	return n
+	return n, uint32(len(t.users[n]) - 1)
 }
 
-// drop takes a workflow away from those that have a name.
-func (t *table) drop(n, user uint32) {
+// drop takes the workflow at a slot away from those that have a name. The last of them takes its slot.
+func (t *table) drop(n, slot uint32) (moved uint32) {
 	users := t.users[n]
 	last := len(users) - 1
-	users[slices.Index(users, user)] = users[last]
+	moved = users[last]
+	users[slot] = moved
 	if t.users[n] = users[:last]; last == 0 {
 		delete(t.numbers, t.names[n])
 		t.names[n], t.users[n] = "", nil
 		t.free = append(t.free, n)
 	}
+	return moved
 }
 
 // of are the places of the workflows that have a name.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -29,6 +30,8 @@ type scheduleSpec struct {
 	Begin   string        `help:"Start nothing before this time." placeholder:"TIME"`
 	End     string        `help:"Start nothing after this time." placeholder:"TIME"`
 	Note    string        `help:"A note for people." placeholder:"TEXT"`
+	// Workflow takes the place of a file.
+	Workflow string `help:"A workflow of the catalog to run, in place of a file: NAME, NAME@VERSION or NAME@ALIAS. It is looked up at each start." placeholder:"NAME"`
 
 	Actor    string            `help:"Actor of the problems that name none." placeholder:"NAME"`
 	Common   map[string]string `help:"Argument for every node of a compiled plan, as JSON or text." name:"with" placeholder:"NAME=VALUE"`
@@ -145,7 +148,28 @@ func (schedulesCreateCmd) Help() string {
 	return `Examples:
 
     epigraph schedules create nightly plan.txt --cron '0 3 * * *' --zone Europe/Berlin
-    epigraph schedules create hourly graph.json --cron @hourly --overlap skip --catchup 10m`
+    epigraph schedules create hourly graph.json --cron @hourly --overlap skip --catchup 10m
+    epigraph schedules create digest --workflow digest@prod --cron @daily --input topic=tea`
+}
+
+// what puts what is to be started into a schedule: a workflow by name, or the graph of a file.
+func (c *scheduleSpec) what(ctx context.Context, e *env, s *services, file string, m *executorv1.Schedule) (err error) {
+	if c.Workflow == "" {
+		m.Start.Workflow = ""
+		m.Start.Graph, err = c.graph(ctx, e, s, file, inputOf(m.GetStart()))
+		return err
+	}
+	m.Start.Graph, m.Start.Workflow = nil, c.Workflow
+	e.caution(ctx, s, c.Workflow)
+	return nil
+}
+
+// oneSource refuses both a file and a workflow.
+func (c *scheduleSpec) oneSource(file string) error {
+	if c.Workflow != "" && file != "" && file != "-" {
+		return usage(errs.New(errs.InvalidArgument, "FLAGS_CONTRADICT", "--workflow takes the place of the file %s", file))
+	}
+	return nil
 }
 
 // Run creates.
@@ -154,12 +178,11 @@ func (c *schedulesCreateCmd) Run(e *env) error {
 		return usage(errs.New(errs.InvalidArgument, "CRON_MISSING", "a schedule needs --cron, which says when its runs start").Hint("write for example --cron @daily, --cron '0 3 * * *' or --cron '@every 15m'"))
 	}
 	m := &executorv1.Schedule{}
-	if err := c.apply(m); err != nil {
+	if err := errors.Join(c.oneSource(c.File), c.apply(m)); err != nil {
 		return err
 	}
 	return e.with(func(ctx context.Context, s *services) error {
-		var err error
-		if m.Start.Graph, err = c.graph(ctx, e, s, c.File, inputOf(m.GetStart())); err != nil {
+		if err := c.what(ctx, e, s, c.File, m); err != nil {
 			return err
 		}
 		r, err := s.schedules.CreateSchedule(ctx, &executorv1.CreateScheduleRequest{Schedule: m})
@@ -184,7 +207,8 @@ func (schedulesUpdateCmd) Help() string {
 
 // Run changes.
 func (c *schedulesUpdateCmd) Run(e *env) error {
-	if err := c.apply(&executorv1.Schedule{}); err != nil { // a wrong flag is reported before any call
+	// A wrong flag is reported before any call.
+	if err := errors.Join(c.oneSource(c.File), c.apply(&executorv1.Schedule{})); err != nil {
 		return err
 	}
 	return e.with(func(ctx context.Context, s *services) error {
@@ -196,8 +220,8 @@ func (c *schedulesUpdateCmd) Run(e *env) error {
 		if err := c.apply(m); err != nil {
 			return err
 		}
-		if c.File != "" {
-			if m.Start.Graph, err = c.graph(ctx, e, s, c.File, inputOf(m.GetStart())); err != nil {
+		if c.File != "" || c.Workflow != "" {
+			if err := c.what(ctx, e, s, c.File, m); err != nil {
 				return err
 			}
 		}
@@ -218,6 +242,9 @@ func scheduleText(e *env, x *executorv1.Schedule) string {
 	fmt.Fprintf(&b, "%s  %s  %s  %s\n", e.io.style().Bold(x.GetId()), e.io.style().State(state), view.OneLine(x.GetCron(), 60), view.OneLine(x.GetTimeZone(), 40))
 	if x.GetNote() != "" {
 		b.WriteString(indent(x.GetNote()) + "\n")
+	}
+	if w := x.GetStart().GetWorkflow(); w != "" {
+		fmt.Fprintf(&b, "workflow: %s\n", view.OneLine(w, 120))
 	}
 	if x.GetPrincipal() != "" {
 		fmt.Fprintf(&b, "principal: %s\n", view.OneLine(x.GetPrincipal(), 120))

@@ -127,17 +127,8 @@ func TestTeam(t *testing.T) {
 			asks := waits(workgraph.Wait{Interrupt: &workgraph.Interrupt{Prompt: json.RawMessage(`"May I?"`)}})
 			l := run(t, s, teams(t, s, actors{"says": m, "ask": asks, "spawn": spawner{}, "inputs": inputs{}}), func(c *engine.Config, _ *engine.Deps) { c.EvictAfter = 10 * time.Millisecond })
 			l.jobs(t)
-			// within is a team as a member of another one.
-			within := func(named string) string {
-				g := &workgraph.Graph{Nodes: []workgraph.Node{{ID: "inputs", Actor: "inputs"}, {ID: "team", Actor: "team", Bind: map[string]workgraph.Binding{"input": {Uses: []workgraph.ResultUse{{Node: "inputs"}}}}}},
-					Edges: []workgraph.Edge{{From: "inputs", To: "team", PassDown: workgraph.Merge("{'args': [], 'named': {}}")}}}
-				require.NoError(t, json.Unmarshal([]byte(named), &g.Nodes[1].Named))
-				raw, err := json.Marshal(g)
-				require.NoError(t, err)
-				return `{"name": "sub", "kind": "WORKFLOW", "keeps": true, "actor": "spawn", "named": {"as_result": true, "graph": ` + string(raw) + `}}`
-			}
-			deepest := within(`{"team": {"members": [{"name": "asker", "actor": "ask"}]}}`)
-			middle := within(`{"team": {"members": [{"name": "x", "actor": "says"}, ` + deepest + `], "transitions": [{"from": "x", "to": "sub"}]}}`)
+			deepest := nestedTeam(t, `{"team": {"members": [{"name": "asker", "actor": "ask"}]}}`)
+			middle := nestedTeam(t, `{"team": {"members": [{"name": "x", "actor": "says"}, ` + deepest + `], "transitions": [{"from": "x", "to": "sub"}]}}`)
 			id := l.start(t, teamOf(t, `{"task": "hello", "team": {"members": [{"name": "a", "actor": "says"}, `+middle+`], "transitions": [{"from": "a", "to": "sub"}, {"from": "sub", "to": "a"}], "start": ["a"], "stop": {"max_turns": 4}}}`))
 			first := l.questions(t, id, 1) // listed at the root
 			l.answer(t, first)

@@ -336,6 +336,9 @@ func (d *Deliverer) group(ctx context.Context, items []journal.OutboxItem, down 
 		} else {
 			done, err = d.single(ctx, items[i])
 		}
+		if errors.Is(err, ErrLater) {
+			return acks, d.retry(retries, items[i:], err)
+		}
 		if err != nil {
 			down.hears(items[i].Namespace, err)
 			level := slog.LevelWarn

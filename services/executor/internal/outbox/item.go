@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
@@ -93,6 +94,10 @@ type Ended struct {
 	Outcome  Outcome `json:"outcome"`
 	Trace    Trace   `json:"trace,omitzero"`
 }
+
+// ErrLater is the error of a Registry for an item that waits for others to be delivered. It is tried again,
+// and says nothing of the registry.
+var ErrLater = errs.New(errs.Conflict, "WAITS_FOR_USAGE", "usage of the run or of one below it is not booked yet")
 
 // Out is the stored form of an end.
 func (e Ended) Out() (journal.Out, error) { return encode(KindEnded, e) }

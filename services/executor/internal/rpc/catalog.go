@@ -146,8 +146,16 @@ func checkNamed(req *executorv1.StartRunRequest) error {
 	return nil
 }
 
-// named puts the graph of the workflow that a start names into it, and returns the version.
-func (s *Server) named(ctx context.Context, req *executorv1.StartRunRequest) (version string, err error) {
+// drawnBy is what chooses among the versions of an alias for a start: the same thing has the same version
+// each time.
+func drawnBy(req *executorv1.StartRunRequest, schedule string) string {
+	t := req.GetThread()
+	return cmp.Or(req.GetUserId(), req.GetBusinessKey(), t.GetKey(), req.GetThreadId(), schedule, req.GetRequestId())
+}
+
+// named puts the graph of the workflow that a start names into it, and returns the version. schedule is the
+// id of the schedule or of the delivery that starts it, if one does.
+func (s *Server) named(ctx context.Context, req *executorv1.StartRunRequest, schedule string) (version string, err error) {
 	if err := checkNamed(req); err != nil || req.GetWorkflow() == "" {
 		return "", err
 	}
@@ -155,13 +163,22 @@ func (s *Server) named(ctx context.Context, req *executorv1.StartRunRequest) (ve
 		return "", errs.New(errs.FailedPrecondition, reasonNoCatalog, "this executor reaches no registry, so it knows no workflows by name").
 			Violate("workflow", reasonNoCatalog, "cannot be looked up").Hint("give the graph itself, or set upstream.registry")
 	}
-	r, err := s.catalog.Resolve(ctx, grpckit.Namespace(ctx), req.GetWorkflow(), cmp.Or(req.GetUserId(), req.GetBusinessKey()))
+	r, err := s.catalog.Resolve(ctx, grpckit.Namespace(ctx), req.GetWorkflow(), drawnBy(req, schedule))
 	if err != nil {
 		return "", err
 	}
 	req.Graph = r.GetGraph()
-	if req.Budget == nil && (r.BudgetNanoUsd != nil || r.BudgetTokens != nil) {
-		req.Budget = &executorv1.RunBudget{NanoUsd: r.BudgetNanoUsd, Tokens: r.BudgetTokens}
+	if r.BudgetNanoUsd != nil || r.BudgetTokens != nil {
+		b := req.GetBudget()
+		req.Budget = &executorv1.RunBudget{NanoUsd: smaller(r.BudgetNanoUsd, b.GetNanoUsd(), b != nil && b.NanoUsd != nil), Tokens: smaller(r.BudgetTokens, b.GetTokens(), b != nil && b.Tokens != nil)}
 	}
 	return r.GetRef(), nil
+}
+
+// smaller is the smaller of the author's cap and a caller's, if there is one.
+func smaller(author *int64, caller int64, given bool) *int64 {
+	if given && (author == nil || caller < *author) {
+		return &caller
+	}
+	return author
 }

@@ -12,6 +12,7 @@ import (
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/price"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 )
 
@@ -22,6 +23,13 @@ type Registry struct {
 	catalog registryv1.WorkflowServiceClient
 	// database names the one that runs are recorded in.
 	database string
+	spent    Spent
+}
+
+// Spent tells what a run and all below it have used.
+type Spent interface {
+	Head(ctx context.Context, namespace, runID string) (journal.Run, error)
+	Accounting(ctx context.Context, namespace, runID, kind string) (journal.Accounting, error)
 }
 
 var (
@@ -32,8 +40,8 @@ var (
 )
 
 // NewRegistry returns a Registry that calls the clients for the executors of a database. catalog may be nil.
-func NewRegistry(client registryv1.RegistryServiceClient, catalog registryv1.WorkflowServiceClient, database string) *Registry {
-	return &Registry{client, catalog, database}
+func NewRegistry(client registryv1.RegistryServiceClient, catalog registryv1.WorkflowServiceClient, database string, spent Spent) *Registry {
+	return &Registry{client, catalog, database, spent}
 }
 
 // shortestLease is the shortest that the registry takes. A claim that is renewed for so long is given back.
@@ -111,8 +119,32 @@ func (r *Registry) RecordRun(ctx context.Context, namespace string, e outbox.End
 	case outbox.Canceled:
 		run.Outcome = registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_CANCELED
 	}
+	if err := r.used(ctx, namespace, run); err != nil {
+		return err
+	}
 	_, err := r.catalog.RecordWorkflowRuns(grpckit.WithNamespace(ctx, namespace), &registryv1.RecordWorkflowRunsRequest{Runs: []*registryv1.WorkflowRun{run}})
 	return err
+}
+
+// used tells what the run and all below it used, once all of it is booked. A run that is not there any more
+// tells nothing.
+func (r *Registry) used(ctx context.Context, namespace string, run *registryv1.WorkflowRun) error {
+	row, err := r.spent.Head(ctx, namespace, run.GetRunId())
+	if errs.ReasonOf(err) == journal.ReasonRunNotFound {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	a, err := r.spent.Accounting(ctx, namespace, run.GetRunId(), outbox.KindUsage)
+	switch {
+	case err != nil:
+		return err
+	case a.Waiting > 0:
+		return outbox.ErrLater
+	}
+	run.Usage = &registryv1.WorkflowRunUsage{CostNanoUsd: max(a.CostNanoUSD, 0), Tokens: max(row.Usage.InputTokens+row.Usage.OutputTokens, 0)}
+	return nil
 }
 
 // RecordUsage implements outbox.Registry.

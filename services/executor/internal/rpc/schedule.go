@@ -38,7 +38,7 @@ func (s Scheduled) Start(ctx context.Context, x schedule.Schedule, st schedule.S
 	if err := proto.Unmarshal(x.Start, &req); err != nil {
 		return "", errs.New(errs.InvalidArgument, schedule.ReasonInvalid, "what is to be started cannot be read").With(err)
 	}
-	version, err := s.named(ctx, &req)
+	version, err := s.named(ctx, &req, x.ID)
 	if err != nil {
 		return "", err
 	}
@@ -89,7 +89,7 @@ func (s Scheduled) check(ctx context.Context, req *executorv1.StartRunRequest) e
 	if req.GetWorkflow() != "" {
 		req = proto.CloneOf(req) // what is kept names the workflow, which is looked up at each start
 	}
-	if _, err := s.named(ctx, req); err != nil {
+	if _, err := s.named(ctx, req, ""); err != nil {
 		return err
 	}
 	leave, err := s.enter(ctx, 0, req, req.GetGraph())

@@ -99,7 +99,7 @@ func (s *Server) StartRun(ctx context.Context, req *executorv1.StartRunRequest) 
 }
 
 func (s *Server) start(ctx context.Context, req *executorv1.StartRunRequest, once journal.Request) (command.Started, error) {
-	version, err := s.named(ctx, req)
+	version, err := s.named(ctx, req, "")
 	if err != nil {
 		return command.Started{}, err
 	}

@@ -137,7 +137,7 @@ func (s *Server) SignalWithStart(ctx context.Context, req *executorv1.SignalWith
 	if err != nil {
 		return nil, err
 	}
-	version, err := s.named(ctx, req.GetStart())
+	version, err := s.named(ctx, req.GetStart(), "")
 	if err != nil {
 		return nil, err
 	}

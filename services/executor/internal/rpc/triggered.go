@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"strconv"
@@ -40,7 +41,7 @@ func (s Triggered) start(ctx context.Context, t *trigger.Trigger, d *trigger.Del
 		}
 		req.Named[name] = &graphv1.Payload{Json: v}
 	}
-	version, err := s.named(ctx, req)
+	version, err := s.named(ctx, req, cmp.Or(scheduleID, d.ID))
 	if err != nil {
 		return "", err
 	}

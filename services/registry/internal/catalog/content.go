@@ -3,6 +3,7 @@ package catalog
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -107,6 +108,9 @@ func (c *Content) graph(name string) (*workgraph.Graph, workflow.Faults) {
 	if len(g.Nodes) == 0 {
 		return nil, workflow.Faults{{Code: "EMPTY", Path: "nodes", Message: "the graph has no nodes"}}
 	}
+	if faults := invalid(g); len(faults) > 0 {
+		return nil, faults
+	}
 	c.Can = discover.Capabilities{Triggers: []string{"manual"}}
 	for i := range g.Nodes {
 		c.Can.Tools = append(c.Can.Tools, g.Nodes[i].Actor)
@@ -114,6 +118,18 @@ func (c *Content) graph(name string) (*workgraph.Graph, workflow.Faults) {
 	slices.Sort(c.Can.Tools)
 	c.Can.Tools = slices.Compact(c.Can.Tools)
 	return g, nil
+}
+
+// invalid are the faults of a graph that no executor would run. Which actors there are is not known here.
+func invalid(g *workgraph.Graph) (out workflow.Faults) {
+	found, err := workgraph.Validate(context.Background(), g, nil)
+	if err != nil {
+		return workflow.Faults{{Code: "NO_GRAPH", Message: err.Error()}}
+	}
+	for _, f := range found {
+		out = append(out, workflow.Fault{Code: f.Code, Path: graphpb.FaultPath(f), Message: f.Message, Hint: f.Hint})
+	}
+	return out
 }
 
 func graphFaults(err error) workflow.Faults {

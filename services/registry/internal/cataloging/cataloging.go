@@ -91,11 +91,31 @@ func (c *Catalog) content(ctx context.Context, namespace string, d Draft, name s
 
 // Create makes a workflow of a text. Without a slug it gets that of its name.
 func (c *Catalog) Create(ctx context.Context, namespace string, o request.Once, d Draft, slug string) (out catalog.Workflow, err error) {
+	if out, done, err := c.repeated(ctx, namespace, "CreateWorkflow", o); done || err != nil {
+		return out, err
+	}
 	in, err := c.content(ctx, namespace, d, slug)
 	if err != nil {
 		return catalog.Workflow{}, err
 	}
 	return c.create(ctx, namespace, "CreateWorkflow", o, in, origin{number: d.Number, slug: slug})
+}
+
+// repeated answers a request that was served before, without its work being done again.
+func (c *Catalog) repeated(ctx context.Context, namespace, method string, o request.Once) (out catalog.Workflow, done bool, err error) {
+	if o.ID == "" {
+		return out, false, nil
+	}
+	err = c.store.View(ctx, namespace, func(ctx context.Context, r store.Reader) error {
+		earlier, err := o.Before(ctx, r, namespace, method)
+		if err != nil || earlier == "" {
+			return err
+		}
+		done = true
+		out, err = r.Workflow(ctx, namespace, earlier)
+		return err
+	})
+	return out, done, err
 }
 
 // origin is where a new workflow comes from.

@@ -63,6 +63,12 @@ func (c *Catalog) AddVersion(ctx context.Context, namespace, name string, how re
 		if number, err = tx.VersionOf(ctx, namespace, w.ID, in.Hash); err != nil {
 			return err
 		}
+		if number > 0 && d.Number > 0 && d.Number != number {
+			wanted := number
+			number = 0
+			return errs.New(errs.AlreadyExists, catalog.ReasonVersionTaken, "workflow %q has this text already, as version %d, so that it cannot be version %d", w.Slug, wanted, d.Number).
+				Hint("leave the number out to get the version that has it")
+		}
 		if number > 0 {
 			return same
 		}

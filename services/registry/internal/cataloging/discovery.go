@@ -12,12 +12,28 @@ import (
 )
 
 const (
-	// maxIndexed is how many workflows of all namespaces are kept in indexes; those of namespaces that nobody
+	// maxIndexed bounds what the indexes of all namespaces take, in bytes; those of namespaces that nobody
 	// asked for the longest time are dropped, and read again when somebody does.
-	maxIndexed = 400_000
+	maxIndexed = 512 << 20
+	// indexedSize is what a workflow takes in an index beside its texts, and nameSize what a name takes.
+	indexedSize, nameSize = 512, 32
 	// changesRead is how many changes are read at once.
 	changesRead = 1000
 )
+
+// indexed is what is known of a workflow in an index.
+type indexed struct{ revision, size int64 }
+
+// sizeIn is about what a workflow takes in an index.
+func sizeIn(w *catalog.Workflow) int64 {
+	n := indexedSize + 2*len(w.Description) + len(w.Name) // its words are kept, too
+	for _, names := range [][]string{w.Tags, w.Can.Triggers, w.Can.NodeTypes, w.Can.Tools, w.Can.Models} {
+		for _, name := range names {
+			n += nameSize + len(name)
+		}
+	}
+	return int64(n)
+}
 
 // indexes are the indexes of namespaces. The zero value is ready.
 type indexes struct {
@@ -28,10 +44,12 @@ type indexes struct {
 // index is the index of one namespace, as of a change.
 type index struct {
 	// turn holds a value while the index is refreshed.
-	turn     chan struct{}
-	change   int64
-	revision map[string]int64 // of the workflows in found
-	found    discover.Index
+	turn   chan struct{}
+	change int64
+	known  map[string]indexed // of the workflows in found
+	// size is what they take, in bytes.
+	size  int64
+	found discover.Index
 }
 
 func (x *indexes) get(namespace string) *index {
@@ -42,18 +60,18 @@ func (x *indexes) get(namespace string) *index {
 	}
 	i, ok := x.of.Get(namespace)
 	if !ok {
-		i = &index{turn: make(chan struct{}, 1), revision: map[string]int64{}}
+		i = &index{turn: make(chan struct{}, 1), known: map[string]indexed{}}
 		x.of.Put(namespace, i, 1)
 	}
 	return i
 }
 
-// weigh counts the workflows of an index that has been read.
+// weigh counts the bytes of an index that has been read.
 func (x *indexes) weigh(namespace string, i *index) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if kept, ok := x.of.Get(namespace); !ok || kept == i {
-		x.of.Put(namespace, i, int64(1+i.found.Len()))
+		x.of.Put(namespace, i, 1+i.size)
 	}
 }
 
@@ -85,16 +103,19 @@ func (i *index) refresh(ctx context.Context, c *Catalog, namespace string) error
 func (i *index) put(w *catalog.Workflow) {
 	i.change = w.Change
 	h := discover.History{Completed: w.History.Completed, Failed: w.History.Failed, Canceled: w.History.Canceled, NanoUSD: w.History.NanoUSD}
-	have, known := i.revision[w.ID]
+	have, known := i.known[w.ID]
 	switch {
 	case w.State != catalog.Active:
 		i.found.Remove(w.ID)
-		delete(i.revision, w.ID)
-	case known && have == w.Revision:
+		i.size -= have.size
+		delete(i.known, w.ID)
+	case known && have.revision == w.Revision:
 		i.found.SetHistory(w.ID, h)
 	default:
 		i.found.Put(discover.Workflow{ID: w.ID, Name: w.Name, Description: w.Description, Tags: w.Tags, Capabilities: w.Can, History: h})
-		i.revision[strings.Clone(w.ID)] = w.Revision
+		now := indexed{w.Revision, sizeIn(w)}
+		i.size += now.size - have.size
+		i.known[strings.Clone(w.ID)] = now
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/catalog"
 	"github.com/epigraph-run/epigraph/services/registry/internal/request"
 	"github.com/epigraph-run/epigraph/workflow"
+	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 // ReasonNoDefinition refuses to fork or compare a version whose text is a graph.
@@ -15,15 +16,18 @@ const ReasonNoDefinition = "WORKFLOW_IS_A_GRAPH"
 // Fork makes a workflow of another one and of a document that says what changes. All patches are applied, or
 // nothing is made.
 func (c *Catalog) Fork(ctx context.Context, namespace string, o request.Once, document, slug string) (catalog.Workflow, error) {
-	doc, faults := workflow.ReadFork([]byte(document))
-	if len(faults) > 0 {
-		return catalog.Workflow{}, catalog.Refused(faults)
+	if out, done, err := c.repeated(ctx, namespace, "ForkWorkflow", o); done || err != nil {
+		return out, err
+	}
+	doc, err := c.document(ctx, namespace, document)
+	if err != nil {
+		return catalog.Workflow{}, err
 	}
 	ref, err := catalog.ParseRef(doc.BasedOn)
 	if err != nil {
 		return catalog.Workflow{}, err
 	}
-	w, v, err := c.definition(ctx, namespace, ref)
+	w, v, err := c.definition(ctx, namespace, ref, o.ID) // a repeated fork is one of the same version
 	if err != nil {
 		return catalog.Workflow{}, err
 	}
@@ -34,23 +38,47 @@ func (c *Catalog) Fork(ctx context.Context, namespace string, o request.Once, do
 	return c.create(ctx, namespace, "ForkWorkflow", o, in, origin{slug: slug, forkedFrom: catalog.At(w.Slug, v.Number)})
 }
 
+// document reads the text of a fork, in a turn of the namespace.
+func (c *Catalog) document(ctx context.Context, namespace, text string) (doc *workflow.ForkDocument, err error) {
+	err = c.turn(ctx, namespace, len(text), func() error {
+		var faults workflow.Faults
+		if doc, faults = workflow.ReadFork([]byte(text)); len(faults) > 0 {
+			return catalog.Refused(faults)
+		}
+		return nil
+	})
+	return doc, err
+}
+
+// turn does work on texts of a size in a turn of the namespace.
+func (c *Catalog) turn(ctx context.Context, namespace string, size int, work func() error) error {
+	leave, err := c.compiling.Enter(ctx, namespace, 1+size/bytesPerCost)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return work()
+}
+
 // patched applies the document to a text and compiles what comes of it, in a turn of the namespace.
 func (c *Catalog) patched(ctx context.Context, namespace string, doc *workflow.ForkDocument, base string) (catalog.Content, error) {
-	leave, err := c.compiling.Enter(ctx, namespace, 1+len(base)/bytesPerCost)
+	var text []byte
+	err := c.turn(ctx, namespace, len(base), func() (err error) {
+		var faults workflow.Faults
+		if text, faults = doc.Apply([]byte(base)); len(faults) > 0 {
+			return catalog.Refused(faults)
+		}
+		return nil
+	})
 	if err != nil {
 		return catalog.Content{}, err
-	}
-	text, faults := doc.Apply([]byte(base))
-	leave()
-	if len(faults) > 0 {
-		return catalog.Content{}, catalog.Refused(faults)
 	}
 	return c.content(ctx, namespace, Draft{Form: catalog.Definition, Source: string(text)}, "")
 }
 
 // definition resolves a reference to a version whose text is a definition.
-func (c *Catalog) definition(ctx context.Context, namespace string, ref catalog.Ref) (w catalog.Workflow, v catalog.Version, err error) {
-	w, v, err = c.Resolve(ctx, namespace, ref, "")
+func (c *Catalog) definition(ctx context.Context, namespace string, ref catalog.Ref, key string) (w catalog.Workflow, v catalog.Version, err error) {
+	w, v, err = c.Resolve(ctx, namespace, ref, key)
 	if err == nil && v.Form != catalog.Definition {
 		err = errs.New(errs.FailedPrecondition, ReasonNoDefinition, "the text of %s is a graph, not a definition of steps", catalog.At(w.Slug, v.Number)).
 			Hint("patches and differences are about steps: write it as a definition first")
@@ -60,29 +88,34 @@ func (c *Catalog) definition(ctx context.Context, namespace string, ref catalog.
 
 // Diff tells what differs between two versions, and which they are.
 func (c *Catalog) Diff(ctx context.Context, namespace string, from, to catalog.Ref) (changes workflow.Changes, refs [2]string, err error) {
-	var d [2]*workflow.Definition
+	var sources [2]string
 	for i, ref := range []catalog.Ref{from, to} {
-		w, v, err := c.definition(ctx, namespace, ref)
+		w, v, err := c.definition(ctx, namespace, ref, "")
 		if err != nil {
 			return nil, refs, err
 		}
-		refs[i] = catalog.At(w.Slug, v.Number)
-		if d[i], err = c.parsed(ctx, namespace, v.Source); err != nil {
-			return nil, refs, err
-		}
+		refs[i], sources[i] = catalog.At(w.Slug, v.Number), v.Source
 	}
-	return workflow.Diff(d[0], d[1]), refs, nil
+	err = c.turn(ctx, namespace, len(sources[0])+len(sources[1]), func() error {
+		var d [2]*workflow.Definition
+		for i, source := range sources {
+			var faults workflow.Faults
+			// A later release may refuse what an earlier one took.
+			if d[i], faults = workflow.Read([]byte(source)); len(faults) > 0 {
+				return catalog.Refused(faults)
+			}
+		}
+		changes = workflow.Diff(d[0], d[1])
+		return nil
+	})
+	return changes, refs, err
 }
 
-func (c *Catalog) parsed(ctx context.Context, namespace, source string) (*workflow.Definition, error) {
-	leave, err := c.compiling.Enter(ctx, namespace, 1+len(source)/bytesPerCost)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	d, faults := workflow.Read([]byte(source))
-	if len(faults) > 0 { // a later release may refuse what an earlier one took
-		return nil, catalog.Refused(faults)
-	}
-	return d, nil
+// Unpack is the graph of a version, which is unpacked in a turn of the namespace.
+func (c *Catalog) Unpack(ctx context.Context, namespace string, v *catalog.Version) (g *workgraph.Graph, err error) {
+	err = c.turn(ctx, namespace, len(v.Packed), func() (err error) {
+		g, err = v.Unpack()
+		return err
+	})
+	return g, err
 }

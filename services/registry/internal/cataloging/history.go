@@ -15,6 +15,9 @@ type Run struct {
 	ID      string
 	Ref     catalog.Ref
 	History catalog.History
+	// Whole says that History has what the run and all below it used. Else what is booked of the run alone
+	// is counted.
+	Whole bool
 }
 
 // version identifies a version in a namespace.
@@ -30,7 +33,7 @@ func (c *Catalog) RecordRuns(ctx context.Context, namespace string, runs []Run) 
 	now := dbkit.Now()
 	err = c.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
 		fresh = 0
-		change, err := tx.NextChange(ctx, namespace)
+		change, err := tx.NextChange(ctx, namespace) // it locks the catalog of the namespace
 		if err != nil {
 			return err
 		}
@@ -52,17 +55,25 @@ func (c *Catalog) RecordRuns(ctx context.Context, namespace string, runs []Run) 
 				continue
 			}
 			fresh++
-			used, err := tx.RunTotals(ctx, namespace, r.ID)
-			if err != nil {
-				return err
+			if !r.Whole {
+				used, err := tx.RunTotals(ctx, namespace, r.ID)
+				if err != nil {
+					return err
+				}
+				r.History.NanoUSD, r.History.Tokens = used.NanoUSD, used.Tokens
 			}
-			r.History.NanoUSD, r.History.Tokens = used.NanoUSD, used.Tokens
 			if _, ok := sums[v]; !ok {
 				order = append(order, v)
 			}
 			sums[v] = sums[v].Plus(r.History)
 		}
-		for _, v := range order {
+		for i, v := range order {
+			// Each has a change of its own: readers go on behind the last one that they have seen.
+			if i > 0 {
+				if change, err = tx.NextChange(ctx, namespace); err != nil {
+					return err
+				}
+			}
 			if err := tx.AddHistory(ctx, namespace, v.workflow, v.number, sums[v], change); err != nil {
 				return err
 			}

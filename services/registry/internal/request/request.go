@@ -39,6 +39,21 @@ func (o Once) Earlier(ctx context.Context, tx store.Tx, namespace, method, resou
 	if err != nil || !seen {
 		return "", err
 	}
+	return o.same(r)
+}
+
+// Before is what a request made or changed that was served before, else "". Two at the same time may both
+// be told of none: Earlier decides.
+func (o Once) Before(ctx context.Context, r store.Reader, namespace, method string) (earlier string, err error) {
+	found, seen, err := r.Request(ctx, namespace, method, o.ID)
+	if err != nil || !seen {
+		return "", err
+	}
+	return o.same(found)
+}
+
+// same is the resource of an earlier request, which must have had the same body.
+func (o Once) same(r store.Request) (string, error) {
 	if r.BodyHash != o.BodyHash {
 		return "", errs.New(errs.InvalidArgument, ReasonReused, "request_id %q came earlier with another request", o.ID).
 			Set("resource", r.Resource).Violate("request_id", ReasonReused, "came earlier with another request").

@@ -183,7 +183,7 @@ func (s *WorkflowServer) ResolveWorkflow(ctx context.Context, req *registryv1.Re
 		out.Triggers, err = v.Triggers()
 		return out, err
 	}
-	g, err := v.Unpack()
+	g, err := s.catalog.Unpack(ctx, grpckit.Namespace(ctx), &v)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +204,8 @@ func (s *WorkflowServer) RecordWorkflowRuns(ctx context.Context, req *registryv1
 		if ref.Version == 0 {
 			return nil, invalid(fmt.Sprintf("runs[%d].workflow", i), "WORKFLOW_REF_INVALID", "must name a version by its number")
 		}
-		runs[i] = cataloging.Run{ID: r.GetRunId(), Ref: ref}
+		u := r.GetUsage()
+		runs[i] = cataloging.Run{ID: r.GetRunId(), Ref: ref, Whole: u != nil, History: catalog.History{NanoUSD: u.GetCostNanoUsd(), Tokens: u.GetTokens()}}
 		switch r.GetOutcome() {
 		case registryv1.WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_COMPLETED:
 			runs[i].History.Completed = 1

@@ -87,6 +87,9 @@ type Reader interface {
 	// WorkflowVersions lists the versions of a workflow without texts and graphs, at most limit of
 	// those before a number, which 0 leaves out; the newest first.
 	WorkflowVersions(ctx context.Context, namespace, id string, before int64, limit int) ([]catalog.Version, error)
+	// Request finds a request that was remembered; seen is false if none was.
+	Request(ctx context.Context, namespace, method, id string) (earlier Request, seen bool, err error)
+
 	// VersionOf is the number of the version of a workflow whose content has this hash, 0 if there is none.
 	VersionOf(ctx context.Context, namespace, id, hash string) (int64, error)
 	// ChangedWorkflows returns at most limit workflows of a namespace, deleted ones too, that have

@@ -54,7 +54,8 @@ const givenProperties = `
     "conversation": {
       "type": "object", "additionalProperties": false,
       "description": "The thread to work on, which is made if it is not there; a team gives it to its members.",
-      "properties": {"thread_id": {"type": "string"}, "lifetime": {"enum": ["CONVERSATION", "EPHEMERAL", "RUN"]}}
+      "properties": {"thread_id": {"type": "string"}, "lifetime": {"enum": ["CONVERSATION", "EPHEMERAL", "RUN"]},
+        "after": {"type": "integer", "minimum": 0, "description": "The last item that the caller knows: the agent works on a fork of the thread that ends there if further items have come."}}
     },
     "shared_thread": {"type": "object", "description": "Where the agent stands that calls this one; share_thread sets it."}`
 

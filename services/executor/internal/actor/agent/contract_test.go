@@ -103,6 +103,7 @@ func TestContract(t *testing.T) {
 		"conversation":                 {elsewhere: "TestConversation"},
 		"conversation.thread_id":       {elsewhere: "TestConversation"},
 		"conversation.lifetime":        {elsewhere: "TestConversation"},
+		"conversation.after":           {elsewhere: "TestConversation"},
 		"system":                       {given: `"system": "You are the oracle."`, want: "You are the oracle."},
 		"reasoner":                     {given: `"reasoner": "r3"`, want: "r3true"},
 		"reasoner_args":                {given: `"reasoner_args": {"model": "the-model"}`, want: "the-model"},

@@ -53,6 +53,8 @@ type createThread struct {
 	Lifetime workgraph.ThreadLifetime `json:"lifetime"`
 	// Maybe says that the thread may be there already.
 	Maybe bool `json:"maybe,omitempty"`
+	// After is the last item that the caller knows of a thread that is there.
+	After *int64 `json:"after,omitempty"`
 }
 
 // create is the thread as an append makes it; nil makes none.
@@ -66,7 +68,7 @@ func (t *createThread) create() *workgraph.ThreadCreate {
 // run names the agent of a run that does its work.
 func (in *instance) run() *workgraph.AgentRun {
 	r := &workgraph.AgentRun{Name: in.Agent, Thread: in.Thread, Configured: in.Agent != actorAgent}
-	if in.Create != nil && in.Create.Key != "" {
+	if in.Create != nil && (in.Create.Key != "" || in.Create.After != nil) {
 		r.Thread = "" // begin may find another one
 	}
 	return r

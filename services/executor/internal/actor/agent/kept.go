@@ -97,6 +97,9 @@ func nameOf(c *workgraph.Call) string {
 type conversation struct {
 	ThreadID string `json:"thread_id"`
 	Lifetime string `json:"lifetime,omitempty"`
+	// After is the last item that the caller knows. What came after it is of a call that failed, or of
+	// another run: the agent goes on without it, on a fork. Nil takes the thread as it is.
+	After *int64 `json:"after,omitempty"`
 }
 
 // goOn lets a call work on a conversation.
@@ -111,15 +114,21 @@ func (in *instance) goOn(conv *conversation, agent string) error {
 	if in.Thread != "" || !ids.Valid(thread.IDPrefix, conv.ThreadID) {
 		return actor.BadArguments("conversation: it names a thread by its id, in place of thread_id")
 	}
-	in.Thread, in.Create = conv.ThreadID, &createThread{Agent: agent, Lifetime: k.lifetime(), Maybe: true}
+	in.Thread, in.Create = conv.ThreadID, &createThread{Agent: agent, Lifetime: k.lifetime(), Maybe: true, After: conv.After}
 	return nil
 }
 
 // find takes the thread that is there already, by its key or as the conversation to go on with.
 func (l *loop) find(ctx context.Context, in *instance) error {
 	if in.Create != nil && in.Create.Maybe {
-		_, err := l.threads.Thread(ctx, actor.NamespaceOf(ctx), in.Thread)
-		switch {
+		t, err := l.threads.Thread(ctx, actor.NamespaceOf(ctx), in.Thread)
+		switch after := in.Create.After; {
+		case err == nil && after != nil && t.Last > *after:
+			in.Create = &createThread{ParentSeq: *after, Agent: in.Create.Agent, Lifetime: in.Create.Lifetime}
+			if *after > 0 {
+				in.Create.Parent = in.Thread
+			}
+			in.Thread = ids.New(thread.IDPrefix)
 		case err == nil:
 			in.Create = nil
 		case errs.ReasonOf(err) != thread.ReasonNotFound:

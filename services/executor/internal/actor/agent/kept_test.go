@@ -2,8 +2,10 @@ package agent_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -148,6 +150,14 @@ func TestConversation(t *testing.T) {
 	done(t, e.run(t, given), `"done"`)
 	require.Len(t, e.threads.states(t, "thr_01h455vb4pex5vsknk084sn02q"), 2, "it is gone on with")
 	require.Contains(t, r.prompt(t, 2), "User: hello\nAgent: done\nUser: hello")
+	r.script = append(r.script, completed, completed)
+	last := e.threads.rows["thr_01h455vb4pex5vsknk084sn02q"].Last
+	done(t, e.run(t, strings.Replace(given, `"lifetime"`, fmt.Sprintf(`"after": %d, "lifetime"`, last), 1)), `"done"`)
+	require.Len(t, e.threads.states(t, "thr_01h455vb4pex5vsknk084sn02q"), 3, "nothing came after")
+	done(t, e.run(t, strings.Replace(given, `"lifetime"`, fmt.Sprintf(`"after": %d, "lifetime"`, last/2), 1)), `"done"`)
+	require.Len(t, e.threads.states(t, "thr_01h455vb4pex5vsknk084sn02q"), 3, "it goes on with a fork")
+	require.Contains(t, r.prompt(t, 4), "User: hello\nAgent: done\nUser: hello")
+	require.Equal(t, 2, strings.Count(r.prompt(t, 4), "User: hello"), "which ends where the caller says")
 	for name, c := range map[string]struct{ conversation, says string }{
 		"TwoThreads":      {`{"thread_id": "thr_01h455vb4pex5vsknk084sn02q"}, "thread_id": "thr_other"`, "in place of thread_id"},
 		"UnknownLifetime": {`{"thread_id": "thr_01h455vb4pex5vsknk084sn02q", "lifetime": "LONG"}`, "conversation"},

@@ -27,7 +27,13 @@ func (l *loop) hear(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, 
 		u, _ := standing.Source(c, nodeChoose)
 		p.Team, move, err = rules.Chosen(p.Team, actor.AsText(actor.Result(u.Values)), c.Stopping)
 	} else {
-		logged, p.Team, move, err = rules.Hear(ctx, p.Team, answers(c, rules, p.Team), used(c), c.Stopping, time.Now().UTC())
+		given, works := answers(c, rules, p.Team)
+		for i := range given {
+			if err := l.spoke(ctx, p, rules.Member(given[i].From), works[i]); err != nil {
+				return workgraph.Outcome{}, err
+			}
+		}
+		logged, p.Team, move, err = rules.Hear(ctx, p.Team, given, used(c), c.Stopping, time.Now().UTC())
 	}
 	if err != nil {
 		return workgraph.Outcome{}, failed(err)
@@ -57,9 +63,8 @@ func used(c *workgraph.Call) team.Used {
 	return u
 }
 
-// answers are what those say who spoke, in the order of the move.
-func answers(c *workgraph.Call, rules *team.Rules, st *team.State) []team.Message {
-	var out []team.Message
+// answers are what those say who spoke, in the order of the move, and the thread on which each has worked.
+func answers(c *workgraph.Call, rules *team.Rules, st *team.State) (out []team.Message, works []string) {
 	for i := range st.Speaking {
 		name := st.Speaking[i].Name
 		u, ok := standing.Source(c, speakNode(name))
@@ -69,33 +74,35 @@ func answers(c *workgraph.Call, rules *team.Rules, st *team.State) []team.Messag
 		m := team.Message{From: name}
 		if u.Outcome != workgraph.VisitCompleted {
 			m.Text = "Error: " + failure(u.Error)
-			out = append(out, m)
+			out, works = append(out, m), append(works, "")
 			continue
 		}
-		read := said(actor.Result(u.Values), rules.Member(name))
+		read, on := said(actor.Result(u.Values), rules.Member(name))
 		read.From = name
-		out = append(out, read)
+		out, works = append(out, read), append(works, on)
 	}
-	return out
+	return out, works
 }
 
-// said reads what a member gave: a text, an object with text, or any other value.
-func said(raw json.RawMessage, m *team.Member) team.Message {
+// said reads what a member gave: a text, an object with text, or any other value. on is the thread that an
+// agent or a team says it has worked on.
+func said(raw json.RawMessage, m *team.Member) (out team.Message, on string) {
 	var o struct {
-		Text    *string     `json:"text"`
-		Handoff string      `json:"handoff"`
-		Signals []team.Call `json:"signals"`
-		Calls   []string    `json:"calls"`
+		ThreadID json.RawMessage `json:"thread_id"` // of any type: a workflow gives what it likes
+		Text     *string         `json:"text"`
+		Handoff  string          `json:"handoff"`
+		Signals  []team.Call     `json:"signals"`
+		Calls    []string        `json:"calls"`
 	}
 	if json.Unmarshal(raw, &o) != nil || o.Text == nil {
-		out := team.Message{Text: actor.AsText(raw)}
+		out = team.Message{Text: actor.AsText(raw)}
 		var text string
 		if json.Unmarshal(raw, &text) != nil && len(raw) <= maxData {
 			out.Data = raw
 		}
-		return out
+		return out, ""
 	}
-	out := team.Message{Text: *o.Text, To: o.Handoff, Calls: o.Calls}
+	out = team.Message{Text: *o.Text, To: o.Handoff, Calls: o.Calls}
 	for _, call := range o.Signals {
 		if m == nil {
 			continue
@@ -107,7 +114,10 @@ func said(raw json.RawMessage, m *team.Member) team.Message {
 	if m != nil && m.Kind != team.Agent && len(raw) <= maxData {
 		out.Data = raw
 	}
-	return out
+	if m != nil && (m.Kind == team.Agent || m.Keeps) && json.Unmarshal(o.ThreadID, &on) != nil {
+		on = ""
+	}
+	return out, on
 }
 
 // maxData bounds a value that is kept beside its text, in bytes.

@@ -48,7 +48,8 @@ const schema = `{
     "conversation": {
       "type": "object", "additionalProperties": false,
       "description": "The thread of the team, which is made if it is not there.",
-      "properties": {"thread_id": {"type": "string"}, "lifetime": {"enum": ["CONVERSATION", "EPHEMERAL", "RUN"]}}
+      "properties": {"thread_id": {"type": "string"}, "lifetime": {"enum": ["CONVERSATION", "EPHEMERAL", "RUN"]},
+        "after": {"type": "integer", "minimum": 0, "description": "The last item that the caller knows: the team works on a fork of the thread that ends there if further items have come."}}
     }
   }
 }`
@@ -180,6 +181,8 @@ func inner(n *workgraph.Node) []workgraph.InnerNode {
 type conversation struct {
 	ThreadID string `json:"thread_id"`
 	Lifetime string `json:"lifetime"`
+	// After is the last item that the caller knows; nil takes the thread as it is.
+	After *int64 `json:"after,omitempty"`
 }
 
 // arguments are those of a call.
@@ -200,7 +203,9 @@ type instance struct {
 	Thread string `json:"thread"`
 	// Make is the lifetime with which the thread is made if it is not there. Empty makes none.
 	Make string `json:"make,omitempty"`
-	Told []told `json:"told,omitempty"`
+	// After is the last item of the thread that the caller knows.
+	After *int64 `json:"after,omitempty"`
+	Told  []told `json:"told,omitempty"`
 }
 
 // told is a message to a team.
@@ -231,7 +236,11 @@ func (l *loop) call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, 
 	if err != nil {
 		return workgraph.Outcome{}, actor.BadArguments("%v", err)
 	}
-	run := workgraph.Child{Budget: priced(rules.Team().Stop), Graph: g, Input: workgraph.Input{Named: map[string]json.RawMessage{"team": raw}}, SameDepth: true, Agent: &workgraph.AgentRun{Name: actorTeam, Thread: in.Thread}}
+	works := in.Thread
+	if in.After != nil {
+		works = "" // it may be a fork
+	}
+	run := workgraph.Child{Budget: priced(rules.Team().Stop), Graph: g, Input: workgraph.Input{Named: map[string]json.RawMessage{"team": raw}}, SameDepth: true, Agent: &workgraph.AgentRun{Name: actorTeam, Thread: works}}
 	return workgraph.Outcome{Wait: &workgraph.Wait{Children: &workgraph.Children{Runs: []workgraph.Child{run}, AsResult: true}}}, nil
 }
 
@@ -304,7 +313,7 @@ func instanceOf(c *workgraph.Call) (*instance, error) {
 		if _, ok := lifetimes[conv.Lifetime]; !ok {
 			return nil, actor.BadArguments("conversation.lifetime: there is no %.40q", conv.Lifetime)
 		}
-		out.Thread, out.Make = conv.ThreadID, conv.Lifetime
+		out.Thread, out.Make, out.After = conv.ThreadID, conv.Lifetime, conv.After
 		if out.Make == "" {
 			out.Make = "EPHEMERAL"
 		}

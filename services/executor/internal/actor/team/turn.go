@@ -30,6 +30,9 @@ type Kept struct {
 	Team *team.State `json:"team"`
 	// Threads are those of the members, by name.
 	Threads map[string]string `json:"threads,omitempty"`
+	// Ends are the last items of these threads that are the team's. What comes after them is of a turn that
+	// failed, or of a run that was forked from this one or from which this one was forked.
+	Ends map[string]int64 `json:"ends,omitempty"`
 }
 
 func positionOf(c *workgraph.Call) (*position, error) {
@@ -88,8 +91,8 @@ func (l *loop) begin(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 		return workgraph.Outcome{}, err
 	}
 	p := &position{Place: place, Kept: Kept{Team: &team.State{}}}
-	if a.Create == nil {
-		if err := l.recall(ctx, p); err != nil {
+	if of.After != nil || a.Create == nil {
+		if err := l.recall(ctx, p, standing.Before(a)); err != nil {
 			return workgraph.Outcome{}, err
 		}
 	}
@@ -113,20 +116,30 @@ func (l *loop) begin(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 // take is where the loop begins on its thread, with what makes the thread if it is not there.
 func (l *loop) take(ctx context.Context, c *workgraph.Call, of *instance) (workgraph.ThreadAppend, standing.Place, error) {
 	var create *workgraph.ThreadCreate
+	id := of.Thread
 	if of.Make != "" {
-		if _, err := l.threads.Thread(ctx, actor.NamespaceOf(ctx), of.Thread); err != nil {
-			if errs.ReasonOf(err) != thread.ReasonNotFound {
-				return workgraph.ThreadAppend{}, standing.Place{}, standing.Error(err)
-			}
+		switch t, err := l.threads.Thread(ctx, actor.NamespaceOf(ctx), id); {
+		case errs.ReasonOf(err) == thread.ReasonNotFound:
 			create = &workgraph.ThreadCreate{Lifetime: lifetimes[of.Make]}
+		case err != nil:
+			return workgraph.ThreadAppend{}, standing.Place{}, standing.Error(err)
+		case of.After != nil && t.Last > *of.After:
+			create = &workgraph.ThreadCreate{ParentSeq: *of.After, Lifetime: lifetimes[of.Make], Agent: t.Agent}
+			if *of.After > 0 {
+				create.Parent = id
+			}
+			id = ids.New(thread.IDPrefix)
 		}
 	}
-	return standing.Begin(ctx, l.threads, c, of.Thread, create, nil)
+	return standing.Begin(ctx, l.threads, c, id, create, nil)
 }
 
 // recall reads where the team stood at the end of an earlier run.
-func (l *loop) recall(ctx context.Context, p *position) error {
-	last, err := l.threads.Items(ctx, actor.NamespaceOf(ctx), p.Thread, thread.Query{Kinds: []thread.Kind{workgraph.ThreadState}, Before: p.Seq + 1, Limit: 1})
+func (l *loop) recall(ctx context.Context, p *position, at standing.Place) error {
+	if at.Thread == "" {
+		return nil
+	}
+	last, err := l.threads.Items(ctx, actor.NamespaceOf(ctx), at.Thread, thread.Query{Kinds: []thread.Kind{workgraph.ThreadState}, Before: at.Seq + 1, Limit: 1})
 	if err != nil {
 		return standing.Error(err)
 	}
@@ -310,6 +323,7 @@ func (l *loop) conversation(ctx context.Context, p *position, m *team.Member) (c
 		switch _, err := l.threads.Thread(ctx, actor.NamespaceOf(ctx), id); {
 		case errs.ReasonOf(err) == thread.ReasonNotFound:
 			id = "" // its time was over; or nothing was said there
+			delete(p.Ends, name)
 		case err != nil:
 			return conversation{}, standing.Error(err)
 		}
@@ -319,13 +333,43 @@ func (l *loop) conversation(ctx context.Context, p *position, m *team.Member) (c
 		if p.Threads == nil {
 			p.Threads = map[string]string{}
 		}
-		p.Threads[name] = id
+		if p.Ends == nil {
+			p.Ends = map[string]int64{}
+		}
+		p.Threads[name], p.Ends[name] = id, 0
 	}
 	life := "EPHEMERAL"
 	if of.Lifetime == workgraph.ThreadConversation {
 		life = "CONVERSATION"
 	}
-	return conversation{ThreadID: id, Lifetime: life}, nil
+	out := conversation{ThreadID: id, Lifetime: life}
+	if end, ok := p.Ends[name]; ok {
+		out.After = &end
+	}
+	return out, nil
+}
+
+// spoke notes where the threads end of those who spoke. What was said in a fork is gone on with there.
+func (l *loop) spoke(ctx context.Context, p *position, m *team.Member, works string) error {
+	name := m.ThreadName()
+	id := p.Threads[name]
+	if id == "" {
+		return nil // it has none
+	}
+	if ids.Valid(thread.IDPrefix, works) {
+		id = works
+	}
+	switch t, err := l.threads.Thread(ctx, actor.NamespaceOf(ctx), id); {
+	case errs.ReasonOf(err) == thread.ReasonNotFound:
+	case err != nil:
+		return standing.Error(err)
+	default:
+		if p.Ends == nil {
+			p.Ends = map[string]int64{}
+		}
+		p.Threads[name], p.Ends[name] = id, t.Last
+	}
+	return nil
 }
 
 // line is a message in the form of the items of threads.

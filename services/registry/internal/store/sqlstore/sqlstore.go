@@ -120,10 +120,18 @@ func (t tx) Remember(ctx context.Context, r store.Request) (earlier store.Reques
 	if err != nil || n == 1 {
 		return store.Request{}, false, err
 	}
-	earlier = store.Request{Namespace: r.Namespace, Method: r.Method, ID: r.ID}
+	return t.Request(ctx, r.Namespace, r.Method, r.ID)
+}
+
+// Request implements store.Reader.
+func (t tx) Request(ctx context.Context, namespace, method, id string) (earlier store.Request, seen bool, err error) {
+	earlier = store.Request{Namespace: namespace, Method: method, ID: id}
 	var hash []byte
 	err = t.row(ctx, `SELECT body_hash, resource, time FROM requests WHERE namespace = $1 AND method = $2 AND request_id = $3`,
-		r.Namespace, r.Method, r.ID).Scan(&hash, &earlier.Resource, dbkit.At(&earlier.Time))
+		namespace, method, id).Scan(&hash, &earlier.Resource, dbkit.At(&earlier.Time))
+	if errors.Is(err, sql.ErrNoRows) {
+		return store.Request{}, false, nil
+	}
 	copy(earlier.BodyHash[:], hash)
 	return earlier, err == nil, err
 }

@@ -224,10 +224,26 @@ func (t tx) AddHistory(ctx context.Context, namespace, id string, version int64,
 
 // SweepWorkflows implements store.Store.
 func (s *Store) SweepWorkflows(ctx context.Context, deletedBefore, runsBefore time.Time) (workflows, runs int64, err error) {
-	workflows, err = s.db.Pool.Exec(ctx, `DELETE FROM workflows WHERE state = $1 AND delete_time < $2`, catalog.Deleted, deletedBefore)
+	workflows, err = s.sweep(ctx, `DELETE FROM workflows WHERE (namespace, id) IN
+		(SELECT namespace, id FROM workflows WHERE state = 3 AND delete_time < $1 LIMIT $2)`, deletedBefore, sweptWorkflows)
 	if err != nil {
-		return 0, 0, err
+		return workflows, 0, err
 	}
-	runs, err = s.db.Pool.Exec(ctx, `DELETE FROM workflow_runs WHERE time < $1`, runsBefore)
+	runs, err = s.sweep(ctx, `DELETE FROM workflow_runs WHERE (namespace, run_id) IN
+		(SELECT namespace, run_id FROM workflow_runs WHERE time < $1 LIMIT $2)`, runsBefore, sweptRuns)
 	return workflows, runs, err
+}
+
+// Rows of one transaction of a sweep. A workflow goes with its versions, each of which may have megabytes.
+const sweptWorkflows, sweptRuns = 10, 1000
+
+// sweep repeats a statement with a bound until nothing is left to delete, so that nobody waits long for it.
+func (s *Store) sweep(ctx context.Context, query string, before time.Time, most int) (all int64, err error) {
+	for {
+		n, err := s.db.Pool.Exec(ctx, query, before, most)
+		all += n
+		if err != nil || n < int64(most) {
+			return all, err
+		}
+	}
 }

@@ -399,6 +399,19 @@ func workflowChanges(t *testing.T, f *fixture) {
 	require.Equal(t, []string{"b", "a"}, got, "runs and deletions are changes")
 	got, _ = changed(last)
 	require.Empty(t, got)
+	n, err := f.catalog.RecordRuns(f.ctx, ns, []cataloging.Run{
+		{ID: "r2", Ref: catalog.Ref{Name: "b", Version: 1}, History: catalog.History{Completed: 1}},
+		{ID: "r3", Ref: catalog.Ref{Name: "c", Version: 1}, History: catalog.History{Completed: 1}},
+	})
+	require.NoError(t, err)
+	require.Equal(t, 2, n)
+	require.NoError(t, f.store.View(f.ctx, ns, func(ctx context.Context, r store.Reader) error {
+		rows, err := r.ChangedWorkflows(ctx, ns, last, 1) // a page may end between both
+		require.NoError(t, err)
+		more, err := r.ChangedWorkflows(ctx, ns, rows[0].Change, 1)
+		require.Len(t, more, 1, "each has a change of its own")
+		return err
+	}))
 }
 
 func workflowBounds(t *testing.T, f *fixture) {

@@ -134,7 +134,8 @@ type StartRunRequest struct {
 	// chat_id and the graph's name, "USER:CHAT:WORKFLOW", if there are a user and a name.
 	Thread *Thread `protobuf:"bytes,20,opt,name=thread,proto3" json:"thread,omitempty"`
 	// A workflow of the catalog in place of a graph: NAME, NAME@VERSION or NAME@ALIAS. Among the versions of an
-	// alias the user_id chooses, or else the business_key. Without a budget, that of the workflow holds.
+	// alias the user_id chooses, or else the business_key, the thread's key or id, the schedule, or the
+	// request_id. Of its budget and that of the request the smaller holds.
 	Workflow      string `protobuf:"bytes,21,opt,name=workflow,proto3" json:"workflow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -2790,7 +2790,9 @@ type WorkflowRun struct {
 	// The version as SLUG@VERSION.
 	Workflow string `protobuf:"bytes,2,opt,name=workflow,proto3" json:"workflow,omitempty"`
 	// How it ended.
-	Outcome       WorkflowRunOutcome `protobuf:"varint,3,opt,name=outcome,proto3,enum=epigraph.registry.v1.WorkflowRunOutcome" json:"outcome,omitempty"`
+	Outcome WorkflowRunOutcome `protobuf:"varint,3,opt,name=outcome,proto3,enum=epigraph.registry.v1.WorkflowRunOutcome" json:"outcome,omitempty"`
+	// What it and all runs below it used; absent counts what is booked of the run alone.
+	Usage         *WorkflowRunUsage `protobuf:"bytes,4,opt,name=usage,proto3" json:"usage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2846,6 +2848,68 @@ func (x *WorkflowRun) GetOutcome() WorkflowRunOutcome {
 	return WorkflowRunOutcome_WORKFLOW_RUN_OUTCOME_UNSPECIFIED
 }
 
+func (x *WorkflowRun) GetUsage() *WorkflowRunUsage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+// WorkflowRunUsage is what a run and all below it used.
+type WorkflowRunUsage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The cost of the calls with a known price, in nano-USD.
+	CostNanoUsd int64 `protobuf:"varint,1,opt,name=cost_nano_usd,json=costNanoUsd,proto3" json:"cost_nano_usd,omitempty"`
+	// Input and output tokens.
+	Tokens        int64 `protobuf:"varint,2,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkflowRunUsage) Reset() {
+	*x = WorkflowRunUsage{}
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkflowRunUsage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkflowRunUsage) ProtoMessage() {}
+
+func (x *WorkflowRunUsage) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkflowRunUsage.ProtoReflect.Descriptor instead.
+func (*WorkflowRunUsage) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *WorkflowRunUsage) GetCostNanoUsd() int64 {
+	if x != nil {
+		return x.CostNanoUsd
+	}
+	return 0
+}
+
+func (x *WorkflowRunUsage) GetTokens() int64 {
+	if x != nil {
+		return x.Tokens
+	}
+	return 0
+}
+
 // RecordWorkflowRunsRequest carries ends of runs.
 type RecordWorkflowRunsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2857,7 +2921,7 @@ type RecordWorkflowRunsRequest struct {
 
 func (x *RecordWorkflowRunsRequest) Reset() {
 	*x = RecordWorkflowRunsRequest{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[33]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2869,7 +2933,7 @@ func (x *RecordWorkflowRunsRequest) String() string {
 func (*RecordWorkflowRunsRequest) ProtoMessage() {}
 
 func (x *RecordWorkflowRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[33]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2882,7 +2946,7 @@ func (x *RecordWorkflowRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordWorkflowRunsRequest.ProtoReflect.Descriptor instead.
 func (*RecordWorkflowRunsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{33}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RecordWorkflowRunsRequest) GetRuns() []*WorkflowRun {
@@ -2903,7 +2967,7 @@ type RecordWorkflowRunsResponse struct {
 
 func (x *RecordWorkflowRunsResponse) Reset() {
 	*x = RecordWorkflowRunsResponse{}
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[34]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2915,7 +2979,7 @@ func (x *RecordWorkflowRunsResponse) String() string {
 func (*RecordWorkflowRunsResponse) ProtoMessage() {}
 
 func (x *RecordWorkflowRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[34]
+	mi := &file_epigraph_registry_v1_workflow_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2928,7 +2992,7 @@ func (x *RecordWorkflowRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordWorkflowRunsResponse.ProtoReflect.Descriptor instead.
 func (*RecordWorkflowRunsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{34}
+	return file_epigraph_registry_v1_workflow_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RecordWorkflowRunsResponse) GetRecorded() int32 {
@@ -3162,13 +3226,17 @@ const file_epigraph_registry_v1_workflow_proto_rawDesc = "" +
 	"\btriggers\x18\n" +
 	" \x03(\tR\btriggersB\x12\n" +
 	"\x10_budget_nano_usdB\x10\n" +
-	"\x0e_budget_tokens\"\xa7\x01\n" +
+	"\x0e_budget_tokens\"\xe5\x01\n" +
 	"\vWorkflowRun\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12&\n" +
 	"\bworkflow\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\bworkflow\x12N\n" +
 	"\aoutcome\x18\x03 \x01(\x0e2(.epigraph.registry.v1.WorkflowRunOutcomeB\n" +
-	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\aoutcome\"_\n" +
+	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\aoutcome\x12<\n" +
+	"\x05usage\x18\x04 \x01(\v2&.epigraph.registry.v1.WorkflowRunUsageR\x05usage\"`\n" +
+	"\x10WorkflowRunUsage\x12+\n" +
+	"\rcost_nano_usd\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\vcostNanoUsd\x12\x1f\n" +
+	"\x06tokens\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06tokens\"_\n" +
 	"\x19RecordWorkflowRunsRequest\x12B\n" +
 	"\x04runs\x18\x01 \x03(\v2!.epigraph.registry.v1.WorkflowRunB\v\xbaH\b\x92\x01\x05\b\x01\x10\xe8\aR\x04runs\"8\n" +
 	"\x1aRecordWorkflowRunsResponse\x12\x1a\n" +
@@ -3218,7 +3286,7 @@ func file_epigraph_registry_v1_workflow_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_registry_v1_workflow_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_epigraph_registry_v1_workflow_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_epigraph_registry_v1_workflow_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_epigraph_registry_v1_workflow_proto_goTypes = []any{
 	(WorkflowState)(0),                   // 0: epigraph.registry.v1.WorkflowState
 	(WorkflowForm)(0),                    // 1: epigraph.registry.v1.WorkflowForm
@@ -3256,24 +3324,25 @@ var file_epigraph_registry_v1_workflow_proto_goTypes = []any{
 	(*ResolveWorkflowRequest)(nil),       // 33: epigraph.registry.v1.ResolveWorkflowRequest
 	(*ResolveWorkflowResponse)(nil),      // 34: epigraph.registry.v1.ResolveWorkflowResponse
 	(*WorkflowRun)(nil),                  // 35: epigraph.registry.v1.WorkflowRun
-	(*RecordWorkflowRunsRequest)(nil),    // 36: epigraph.registry.v1.RecordWorkflowRunsRequest
-	(*RecordWorkflowRunsResponse)(nil),   // 37: epigraph.registry.v1.RecordWorkflowRunsResponse
-	(*timestamppb.Timestamp)(nil),        // 38: google.protobuf.Timestamp
-	(*v1.Graph)(nil),                     // 39: epigraph.graph.v1.Graph
-	(*emptypb.Empty)(nil),                // 40: google.protobuf.Empty
+	(*WorkflowRunUsage)(nil),             // 36: epigraph.registry.v1.WorkflowRunUsage
+	(*RecordWorkflowRunsRequest)(nil),    // 37: epigraph.registry.v1.RecordWorkflowRunsRequest
+	(*RecordWorkflowRunsResponse)(nil),   // 38: epigraph.registry.v1.RecordWorkflowRunsResponse
+	(*timestamppb.Timestamp)(nil),        // 39: google.protobuf.Timestamp
+	(*v1.Graph)(nil),                     // 40: epigraph.graph.v1.Graph
+	(*emptypb.Empty)(nil),                // 41: google.protobuf.Empty
 }
 var file_epigraph_registry_v1_workflow_proto_depIdxs = []int32{
 	0,  // 0: epigraph.registry.v1.Workflow.state:type_name -> epigraph.registry.v1.WorkflowState
 	4,  // 1: epigraph.registry.v1.Workflow.aliases:type_name -> epigraph.registry.v1.WorkflowAlias
 	7,  // 2: epigraph.registry.v1.Workflow.history:type_name -> epigraph.registry.v1.WorkflowHistory
-	38, // 3: epigraph.registry.v1.Workflow.create_time:type_name -> google.protobuf.Timestamp
-	38, // 4: epigraph.registry.v1.Workflow.update_time:type_name -> google.protobuf.Timestamp
+	39, // 3: epigraph.registry.v1.Workflow.create_time:type_name -> google.protobuf.Timestamp
+	39, // 4: epigraph.registry.v1.Workflow.update_time:type_name -> google.protobuf.Timestamp
 	6,  // 5: epigraph.registry.v1.Workflow.size:type_name -> epigraph.registry.v1.WorkflowSize
 	5,  // 6: epigraph.registry.v1.WorkflowAlias.versions:type_name -> epigraph.registry.v1.WorkflowWeight
 	1,  // 7: epigraph.registry.v1.WorkflowVersion.form:type_name -> epigraph.registry.v1.WorkflowForm
 	6,  // 8: epigraph.registry.v1.WorkflowVersion.size:type_name -> epigraph.registry.v1.WorkflowSize
 	7,  // 9: epigraph.registry.v1.WorkflowVersion.history:type_name -> epigraph.registry.v1.WorkflowHistory
-	38, // 10: epigraph.registry.v1.WorkflowVersion.create_time:type_name -> google.protobuf.Timestamp
+	39, // 10: epigraph.registry.v1.WorkflowVersion.create_time:type_name -> google.protobuf.Timestamp
 	1,  // 11: epigraph.registry.v1.CreateWorkflowRequest.form:type_name -> epigraph.registry.v1.WorkflowForm
 	1,  // 12: epigraph.registry.v1.CreateWorkflowVersionRequest.form:type_name -> epigraph.registry.v1.WorkflowForm
 	0,  // 13: epigraph.registry.v1.ListWorkflowsRequest.states:type_name -> epigraph.registry.v1.WorkflowState
@@ -3289,46 +3358,47 @@ var file_epigraph_registry_v1_workflow_proto_depIdxs = []int32{
 	32, // 23: epigraph.registry.v1.WorkflowMatch.has_capabilities:type_name -> epigraph.registry.v1.WorkflowCapabilities
 	32, // 24: epigraph.registry.v1.WorkflowMatch.missing_capabilities:type_name -> epigraph.registry.v1.WorkflowCapabilities
 	32, // 25: epigraph.registry.v1.WorkflowMatch.extra_capabilities:type_name -> epigraph.registry.v1.WorkflowCapabilities
-	39, // 26: epigraph.registry.v1.ResolveWorkflowResponse.graph:type_name -> epigraph.graph.v1.Graph
+	40, // 26: epigraph.registry.v1.ResolveWorkflowResponse.graph:type_name -> epigraph.graph.v1.Graph
 	2,  // 27: epigraph.registry.v1.WorkflowRun.outcome:type_name -> epigraph.registry.v1.WorkflowRunOutcome
-	35, // 28: epigraph.registry.v1.RecordWorkflowRunsRequest.runs:type_name -> epigraph.registry.v1.WorkflowRun
-	10, // 29: epigraph.registry.v1.WorkflowService.CreateWorkflow:input_type -> epigraph.registry.v1.CreateWorkflowRequest
-	11, // 30: epigraph.registry.v1.WorkflowService.CreateWorkflowVersion:input_type -> epigraph.registry.v1.CreateWorkflowVersionRequest
-	12, // 31: epigraph.registry.v1.WorkflowService.GetWorkflow:input_type -> epigraph.registry.v1.GetWorkflowRequest
-	13, // 32: epigraph.registry.v1.WorkflowService.ListWorkflows:input_type -> epigraph.registry.v1.ListWorkflowsRequest
-	15, // 33: epigraph.registry.v1.WorkflowService.GetWorkflowVersion:input_type -> epigraph.registry.v1.GetWorkflowVersionRequest
-	16, // 34: epigraph.registry.v1.WorkflowService.ListWorkflowVersions:input_type -> epigraph.registry.v1.ListWorkflowVersionsRequest
-	18, // 35: epigraph.registry.v1.WorkflowService.SetWorkflowAlias:input_type -> epigraph.registry.v1.SetWorkflowAliasRequest
-	19, // 36: epigraph.registry.v1.WorkflowService.DeleteWorkflowAlias:input_type -> epigraph.registry.v1.DeleteWorkflowAliasRequest
-	20, // 37: epigraph.registry.v1.WorkflowService.ForkWorkflow:input_type -> epigraph.registry.v1.ForkWorkflowRequest
-	21, // 38: epigraph.registry.v1.WorkflowService.DiffWorkflowVersions:input_type -> epigraph.registry.v1.DiffWorkflowVersionsRequest
-	24, // 39: epigraph.registry.v1.WorkflowService.DeprecateWorkflow:input_type -> epigraph.registry.v1.DeprecateWorkflowRequest
-	25, // 40: epigraph.registry.v1.WorkflowService.DeleteWorkflow:input_type -> epigraph.registry.v1.DeleteWorkflowRequest
-	26, // 41: epigraph.registry.v1.WorkflowService.ValidateWorkflow:input_type -> epigraph.registry.v1.ValidateWorkflowRequest
-	28, // 42: epigraph.registry.v1.WorkflowService.DiscoverWorkflows:input_type -> epigraph.registry.v1.DiscoverWorkflowsRequest
-	33, // 43: epigraph.registry.v1.WorkflowService.ResolveWorkflow:input_type -> epigraph.registry.v1.ResolveWorkflowRequest
-	36, // 44: epigraph.registry.v1.WorkflowService.RecordWorkflowRuns:input_type -> epigraph.registry.v1.RecordWorkflowRunsRequest
-	3,  // 45: epigraph.registry.v1.WorkflowService.CreateWorkflow:output_type -> epigraph.registry.v1.Workflow
-	8,  // 46: epigraph.registry.v1.WorkflowService.CreateWorkflowVersion:output_type -> epigraph.registry.v1.WorkflowVersion
-	3,  // 47: epigraph.registry.v1.WorkflowService.GetWorkflow:output_type -> epigraph.registry.v1.Workflow
-	14, // 48: epigraph.registry.v1.WorkflowService.ListWorkflows:output_type -> epigraph.registry.v1.ListWorkflowsResponse
-	8,  // 49: epigraph.registry.v1.WorkflowService.GetWorkflowVersion:output_type -> epigraph.registry.v1.WorkflowVersion
-	17, // 50: epigraph.registry.v1.WorkflowService.ListWorkflowVersions:output_type -> epigraph.registry.v1.ListWorkflowVersionsResponse
-	3,  // 51: epigraph.registry.v1.WorkflowService.SetWorkflowAlias:output_type -> epigraph.registry.v1.Workflow
-	3,  // 52: epigraph.registry.v1.WorkflowService.DeleteWorkflowAlias:output_type -> epigraph.registry.v1.Workflow
-	3,  // 53: epigraph.registry.v1.WorkflowService.ForkWorkflow:output_type -> epigraph.registry.v1.Workflow
-	22, // 54: epigraph.registry.v1.WorkflowService.DiffWorkflowVersions:output_type -> epigraph.registry.v1.DiffWorkflowVersionsResponse
-	3,  // 55: epigraph.registry.v1.WorkflowService.DeprecateWorkflow:output_type -> epigraph.registry.v1.Workflow
-	40, // 56: epigraph.registry.v1.WorkflowService.DeleteWorkflow:output_type -> google.protobuf.Empty
-	27, // 57: epigraph.registry.v1.WorkflowService.ValidateWorkflow:output_type -> epigraph.registry.v1.ValidateWorkflowResponse
-	30, // 58: epigraph.registry.v1.WorkflowService.DiscoverWorkflows:output_type -> epigraph.registry.v1.DiscoverWorkflowsResponse
-	34, // 59: epigraph.registry.v1.WorkflowService.ResolveWorkflow:output_type -> epigraph.registry.v1.ResolveWorkflowResponse
-	37, // 60: epigraph.registry.v1.WorkflowService.RecordWorkflowRuns:output_type -> epigraph.registry.v1.RecordWorkflowRunsResponse
-	45, // [45:61] is the sub-list for method output_type
-	29, // [29:45] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	36, // 28: epigraph.registry.v1.WorkflowRun.usage:type_name -> epigraph.registry.v1.WorkflowRunUsage
+	35, // 29: epigraph.registry.v1.RecordWorkflowRunsRequest.runs:type_name -> epigraph.registry.v1.WorkflowRun
+	10, // 30: epigraph.registry.v1.WorkflowService.CreateWorkflow:input_type -> epigraph.registry.v1.CreateWorkflowRequest
+	11, // 31: epigraph.registry.v1.WorkflowService.CreateWorkflowVersion:input_type -> epigraph.registry.v1.CreateWorkflowVersionRequest
+	12, // 32: epigraph.registry.v1.WorkflowService.GetWorkflow:input_type -> epigraph.registry.v1.GetWorkflowRequest
+	13, // 33: epigraph.registry.v1.WorkflowService.ListWorkflows:input_type -> epigraph.registry.v1.ListWorkflowsRequest
+	15, // 34: epigraph.registry.v1.WorkflowService.GetWorkflowVersion:input_type -> epigraph.registry.v1.GetWorkflowVersionRequest
+	16, // 35: epigraph.registry.v1.WorkflowService.ListWorkflowVersions:input_type -> epigraph.registry.v1.ListWorkflowVersionsRequest
+	18, // 36: epigraph.registry.v1.WorkflowService.SetWorkflowAlias:input_type -> epigraph.registry.v1.SetWorkflowAliasRequest
+	19, // 37: epigraph.registry.v1.WorkflowService.DeleteWorkflowAlias:input_type -> epigraph.registry.v1.DeleteWorkflowAliasRequest
+	20, // 38: epigraph.registry.v1.WorkflowService.ForkWorkflow:input_type -> epigraph.registry.v1.ForkWorkflowRequest
+	21, // 39: epigraph.registry.v1.WorkflowService.DiffWorkflowVersions:input_type -> epigraph.registry.v1.DiffWorkflowVersionsRequest
+	24, // 40: epigraph.registry.v1.WorkflowService.DeprecateWorkflow:input_type -> epigraph.registry.v1.DeprecateWorkflowRequest
+	25, // 41: epigraph.registry.v1.WorkflowService.DeleteWorkflow:input_type -> epigraph.registry.v1.DeleteWorkflowRequest
+	26, // 42: epigraph.registry.v1.WorkflowService.ValidateWorkflow:input_type -> epigraph.registry.v1.ValidateWorkflowRequest
+	28, // 43: epigraph.registry.v1.WorkflowService.DiscoverWorkflows:input_type -> epigraph.registry.v1.DiscoverWorkflowsRequest
+	33, // 44: epigraph.registry.v1.WorkflowService.ResolveWorkflow:input_type -> epigraph.registry.v1.ResolveWorkflowRequest
+	37, // 45: epigraph.registry.v1.WorkflowService.RecordWorkflowRuns:input_type -> epigraph.registry.v1.RecordWorkflowRunsRequest
+	3,  // 46: epigraph.registry.v1.WorkflowService.CreateWorkflow:output_type -> epigraph.registry.v1.Workflow
+	8,  // 47: epigraph.registry.v1.WorkflowService.CreateWorkflowVersion:output_type -> epigraph.registry.v1.WorkflowVersion
+	3,  // 48: epigraph.registry.v1.WorkflowService.GetWorkflow:output_type -> epigraph.registry.v1.Workflow
+	14, // 49: epigraph.registry.v1.WorkflowService.ListWorkflows:output_type -> epigraph.registry.v1.ListWorkflowsResponse
+	8,  // 50: epigraph.registry.v1.WorkflowService.GetWorkflowVersion:output_type -> epigraph.registry.v1.WorkflowVersion
+	17, // 51: epigraph.registry.v1.WorkflowService.ListWorkflowVersions:output_type -> epigraph.registry.v1.ListWorkflowVersionsResponse
+	3,  // 52: epigraph.registry.v1.WorkflowService.SetWorkflowAlias:output_type -> epigraph.registry.v1.Workflow
+	3,  // 53: epigraph.registry.v1.WorkflowService.DeleteWorkflowAlias:output_type -> epigraph.registry.v1.Workflow
+	3,  // 54: epigraph.registry.v1.WorkflowService.ForkWorkflow:output_type -> epigraph.registry.v1.Workflow
+	22, // 55: epigraph.registry.v1.WorkflowService.DiffWorkflowVersions:output_type -> epigraph.registry.v1.DiffWorkflowVersionsResponse
+	3,  // 56: epigraph.registry.v1.WorkflowService.DeprecateWorkflow:output_type -> epigraph.registry.v1.Workflow
+	41, // 57: epigraph.registry.v1.WorkflowService.DeleteWorkflow:output_type -> google.protobuf.Empty
+	27, // 58: epigraph.registry.v1.WorkflowService.ValidateWorkflow:output_type -> epigraph.registry.v1.ValidateWorkflowResponse
+	30, // 59: epigraph.registry.v1.WorkflowService.DiscoverWorkflows:output_type -> epigraph.registry.v1.DiscoverWorkflowsResponse
+	34, // 60: epigraph.registry.v1.WorkflowService.ResolveWorkflow:output_type -> epigraph.registry.v1.ResolveWorkflowResponse
+	38, // 61: epigraph.registry.v1.WorkflowService.RecordWorkflowRuns:output_type -> epigraph.registry.v1.RecordWorkflowRunsResponse
+	46, // [46:62] is the sub-list for method output_type
+	30, // [30:46] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_registry_v1_workflow_proto_init() }
@@ -3344,7 +3414,7 @@ func file_epigraph_registry_v1_workflow_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_registry_v1_workflow_proto_rawDesc), len(file_epigraph_registry_v1_workflow_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   35,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,151 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// mind is the reasoner of an agent: it says its name and how often it was asked, and keeps what users told
+// it each time. It fails when it is asked for the failing time.
+type mind struct {
+	name    string
+	failing int
+
+	mu   sync.Mutex
+	told []string
+}
+
+func (m *mind) Call(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var messages []struct{ Role, Content string }
+	if err := json.Unmarshal(c.Named["messages"], &messages); err != nil {
+		return workgraph.Outcome{}, err
+	}
+	var heard []string
+	for _, one := range messages {
+		if one.Role != "system" {
+			heard = append(heard, one.Content)
+		}
+	}
+	m.told = append(m.told, strings.Join(heard, "|"))
+	n := len(m.told)
+	if n == m.failing {
+		return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, "BROKEN", "it is broken")
+	}
+	return workgraph.Outcome{Values: []json.RawMessage{fmt.Appendf(nil, `{"role": "assistant", "content": "%s%d"}`, m.name, n)}}, nil
+}
+
+func (m *mind) last() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.told[len(m.told)-1]
+}
+
+// duet are two agents that speak in turn, up to so many messages.
+func duet(messages int) string {
+	return fmt.Sprintf(`"team": {"members": [{"name": "a", "kind": "AGENT", "actor": "agent", "named": {"reasoner": "ra"}}, {"name": "b", "kind": "AGENT", "actor": "agent", "named": {"reasoner": "rb"}}],
+		"start": ["a"], "transitions": [{"from": "a", "to": "b"}, {"from": "b", "to": "a"}], "stop": {"max_messages": %d}}`, messages)
+}
+
+// TestTeamMembers is about the threads of members that are agents.
+func TestTeamMembers(t *testing.T) {
+	t.Parallel()
+	begin := func(t *testing.T, failing int) (l *live, a, b *mind) {
+		t.Helper()
+		s := sqliteStore(t)
+		a, b = &mind{name: "a"}, &mind{name: "b", failing: failing}
+		l = run(t, s, teams(t, s, actors{"ra": a, "rb": b}))
+		l.jobs(t)
+		return l, a, b
+	}
+	t.Run("Failure/WhoGoesOnIsToldOnce", func(t *testing.T) {
+		t.Parallel()
+		l, _, b := begin(t, 2)
+		const id = "thr_01h455vb4pex5vsknk084sn02q"
+		named := `{"task": "hello", "conversation": {"thread_id": "` + id + `"}, ` + duet(5) + `}`
+		l.wait(t, l.start(t, teamOf(t, named)), journal.StateFailed)
+		require.Equal(t, "hello|a: a1|b1|a: a2", b.last())
+		over := l.over(t, l.start(t, teamOf(t, `{"thread_id": "`+id+`", `+duet(1)+`}`)))
+		require.Equal(t, "b3", over.Text)
+		require.Equal(t, "hello|a: a1|b1|a: a2", b.last(), "it went on with a thread that knows nothing of the turn that failed")
+		over = l.over(t, l.start(t, teamOf(t, `{"thread_id": "`+id+`", `+duet(2)+`}`)))
+		require.Equal(t, "hello|a: a1|b1|a: a2|b3|a: a3", b.last(), "and goes on with that one")
+		require.Equal(t, []string{"user: hello", "a: a1", "b: b1", "a: a2", "b: b3", "a: a3", "b: b4"}, l.said(t, over.ThreadID))
+	})
+	t.Run("Retry/WhoIsCalledAgainIsToldOnce", func(t *testing.T) {
+		t.Parallel()
+		l, _, b := begin(t, 2)
+		id := l.start(t, teamOf(t, `{"task": "hello", `+duet(5)+`}`))
+		l.wait(t, id, journal.StateFailed)
+		was := l.child(t, id)
+		again, err := l.Fork(t.Context(), command.ForkRequest{Namespace: ns, RunID: was.ID, From: &workgraph.Ref{Node: "speak.b", Visit: 4}})
+		require.NoError(t, err)
+		over := l.over(t, again)
+		require.Equal(t, "hello|a: a1|b1|a: a2", b.last())
+		require.Equal(t, []string{"user: hello", "a: a1", "b: b1", "a: a2", "b: b3"}, l.said(t, over.ThreadID))
+	})
+	// Rounds count the visits of all nodes of the loop: in the second one b is called for the first time.
+	for at, want := range map[workgraph.Ref]string{{Node: "speak.a", Visit: 3}: "hello|a1|b: b1|a4|b: b3", {Node: "speak.b", Visit: 2}: "hello|a1|b: b3|a4|b: b4"} {
+		t.Run("Fork/WritesToNoThreadOfTheFirstRun/"+at.Node, func(t *testing.T) {
+			t.Parallel()
+			l, a, _ := begin(t, 0)
+			id := l.start(t, teamOf(t, `{"task": "hello", `+duet(6)+`}`))
+			first := l.over(t, id)
+			require.Equal(t, "hello|a1|b: b1|a2|b: b2", a.last())
+			ends := func() (out []int64) {
+				for _, name := range []string{"a", "b"} {
+					th, err := thread.NewCache(l.j, 0).Thread(t.Context(), ns, first.Threads[name])
+					require.NoError(t, err)
+					out = append(out, th.Last)
+				}
+				return out
+			}
+			before := ends()
+			again, err := l.Fork(t.Context(), command.ForkRequest{Namespace: ns, RunID: l.child(t, id).ID, From: &at})
+			require.NoError(t, err)
+			second := l.over(t, again)
+			require.Equal(t, before, ends(), "those threads are as they were")
+			require.NotEqual(t, first.Threads, second.Threads)
+			require.Equal(t, want, a.last(), "the fork knows what was said before it, and nothing of what came after")
+		})
+	}
+	t.Run("Nested/ATeamThatFailedIsToldOnce", func(t *testing.T) {
+		t.Parallel()
+		s := sqliteStore(t)
+		b := &mind{name: "b", failing: 2}
+		l := run(t, s, teams(t, s, actors{"says": &member{}, "rb": b, "spawn": spawner{}, "inputs": inputs{}}))
+		l.jobs(t)
+		inner := nestedTeam(t, `{"team": {"members": [{"name": "b", "kind": "AGENT", "actor": "agent", "named": {"reasoner": "rb"}}]}}`)
+		const id = "thr_01h455vb4pex5vsknk084sn02q"
+		outer := func(messages int) string {
+			return fmt.Sprintf(`"team": {"members": [{"name": "a", "actor": "says"}, %s], "transitions": [{"from": "a", "to": "sub"}, {"from": "sub", "to": "a"}], "start": ["a"], "stop": {"max_messages": %d}}`, inner, messages)
+		}
+		l.wait(t, l.start(t, teamOf(t, `{"task": "hello", "conversation": {"thread_id": "`+id+`"}, `+outer(5)+`}`)), journal.StateFailed)
+		over := l.over(t, l.start(t, teamOf(t, `{"thread_id": "`+id+`", `+outer(1)+`}`)))
+		require.Equal(t, "b3", over.Text)
+		require.Equal(t, "hello|a: from a|b1|a: from a", b.last())
+	})
+}
+
+// nestedTeam is a member that is a team and keeps its conversation.
+func nestedTeam(t *testing.T, named string) string {
+	t.Helper()
+	g := &workgraph.Graph{Nodes: []workgraph.Node{{ID: "inputs", Actor: "inputs"}, {ID: "team", Actor: "team", Bind: map[string]workgraph.Binding{"input": {Uses: []workgraph.ResultUse{{Node: "inputs"}}}}}},
+		Edges: []workgraph.Edge{{From: "inputs", To: "team", PassDown: workgraph.Merge("{'args': [], 'named': {}}")}}}
+	require.NoError(t, json.Unmarshal([]byte(named), &g.Nodes[1].Named))
+	raw, err := json.Marshal(g)
+	require.NoError(t, err)
+	return `{"name": "sub", "kind": "WORKFLOW", "keeps": true, "actor": "spawn", "named": {"as_result": true, "graph": ` + string(raw) + `}}`
+}
