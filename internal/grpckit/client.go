@@ -29,6 +29,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/descriptorpb"
 
+	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/inflight"
@@ -36,16 +37,16 @@ import (
 	"github.com/epigraph-run/epigraph/sdk/resolve"
 )
 
-// ErrCallersTime is the cause of a context that ended since the time had passed which a caller gave for its
-// call. It says nothing of a service.
+// ErrCallersTime is the cause of a context that ended since the time had passed which a caller gave for
+// its call. It says nothing of a service.
 var ErrCallersTime = errors.New("the time that the caller gave for the call has passed")
 
 // DialOptions configure a client connection; the zero value is plain text without credentials.
 type DialOptions struct {
 	// Token is the service token or an API key.
 	Token conf.Secret
-	// OnBehalf calls the services, with the service token, for the principal of the context, with its rights
-	// and no others. A call without a principal is refused.
+	// OnBehalf calls the services, with the service token, for the principal of the context, with its
+	// rights and no others. A call without a principal is refused.
 	OnBehalf bool
 	// Namespace is used for calls whose context names none; empty sends none.
 	Namespace string
@@ -60,13 +61,13 @@ type DialOptions struct {
 	// Meet is how long a call waits for a server when none has ever been found: the processes of one
 	// installation start in any order. 0 means no longer than for a server that is briefly unreachable.
 	Meet time.Duration
-	// MaxRecvBytes is what the other side takes as one request; default 16 MiB. An answer may be answerFactor
-	// times as long.
+	// MaxRecvBytes is what the other side takes as one request; default 16 MiB. An answer may be
+	// answerFactor times as long.
 	MaxRecvBytes int
 }
 
-// firstPause and lastPause are the pauses before such a call is sent again, from one to the other doubled
-// each time: together 3.2 s.
+// firstPause and lastPause are the pauses before such a call is sent again, from one to the other
+// doubled each time: together 3.2 s.
 const firstPause, lastPause = 50 * time.Millisecond, 1600 * time.Millisecond
 
 // meetPause is the longest pause before a call is sent again to a server that was never found.
@@ -76,16 +77,16 @@ const meetPause = 200 * time.Millisecond
 // closes it after maxConnectionIdle, and the balancer would then connect again although nobody calls.
 const idleTimeout = maxConnectionIdle/2 - 30*time.Second
 
-// answerFactor is how much longer an answer may be than a request: the answer about a run has all its inputs
-// and, twice, its outputs.
+// answerFactor is how much longer an answer may be than a request: the answer about a run has all its
+// inputs and, twice, its outputs.
 const answerFactor = 4
 
-// Dial returns a connection that connects when first used, to target, which is host:port or several of them
-// separated by commas. Calls go round all addresses that serve, and names are looked up every second. Calls
-// on it carry the credential, the namespace and request id of their context and the trace, and return
-// *errs.Error values. Reads and idempotent methods are sent again if the server is unavailable, others only
-// after errs.ReasonNotReady or errs.MetaNothingDone, or if they were sent to nobody. An executor without
-// memory for a run is left for the next one.
+// Dial returns a connection that connects when first used, to target, which is host:port or several of
+// them separated by commas. Calls go round all addresses that serve, and names are looked up every
+// second. Calls on it carry the credential, the namespace and request id of their context and the
+// trace, and return *errs.Error values. Reads and idempotent methods are sent again if the server is
+// unavailable, others only after errs.ReasonNotReady or errs.MetaNothingDone, or if they were sent to
+// nobody. An executor without memory for a run is left for the next one.
 func Dial(target string, o DialOptions) (*grpc.ClientConn, error) {
 	if o.Telemetry == nil {
 		o.Telemetry = obs.Noop()
@@ -212,7 +213,7 @@ func (k caller) outgoing(ctx context.Context) context.Context {
 	}
 	add(HeaderNamespace, ns)
 	add(HeaderRequestID, RequestID(ctx))
-	if k.onBehalf {
+	if k.onBehalf && PrincipalOf(ctx).Kind != access.Internal { // see AsService
 		add(HeaderPrincipal, PrincipalOf(ctx).Encode())
 	}
 	return ctx
@@ -246,8 +247,8 @@ func (k caller) unary(ctx context.Context, method string, req, reply any, cc *gr
 			return err
 		case errs.ReasonOf(err) == errs.ReasonNotReady, nothingDone(err):
 		case errs.ReasonOf(err) == ReasonServiceAway && to.Addr == nil && !exempt(method):
-			// It was sent to nobody: all replicas were away at this moment, as when the last old one stops
-			// just before the address of a new one is known.
+			// It was sent to nobody: all replicas were away at this moment, as when the last old one
+			// stops just before the address of a new one is known.
 		default:
 			return err
 		}
@@ -262,8 +263,8 @@ func (k caller) unary(ctx context.Context, method string, req, reply any, cc *gr
 	}
 }
 
-// unanswered reports whether gRPC has lost what a server answered before it had read the request: in the last
-// of its tries it found the stream closed, and gives that as the error, which is no status.
+// unanswered reports whether gRPC has lost what a server answered before it had read the request: in
+// the last of its tries it found the stream closed, and gives that as the error, which is no status.
 func unanswered(err error) bool {
 	_, answered := original(err)
 	return !answered && errors.Is(err, io.EOF)
@@ -293,8 +294,8 @@ func nothingDone(err error) bool {
 // maxFull is how many executors without room one call asks.
 const maxFull = 3
 
-// elsewhere reports whether another executor may have the room that the one at an address has not: the next
-// call goes to the next one.
+// elsewhere reports whether another executor may have the room that the one at an address has not: the
+// next call goes to the next one.
 func elsewhere(err error, at net.Addr, full []string) bool {
 	return errs.ReasonOf(err) == errs.ReasonMemoryFull && errs.Is(err, errs.ResourceExhausted) && at != nil && len(full) < maxFull-1 && !slices.Contains(full, at.String())
 }
@@ -316,8 +317,9 @@ type clientStream struct {
 // RecvMsg leaves io.EOF alone, since it is no status.
 func (s clientStream) RecvMsg(m any) error { return FromStatus(s.ClientStream.RecvMsg(m)) }
 
-// SendMsg returns io.EOF if the server has answered already, and RecvMsg returns the answer. For a stream
-// with one request that is no error: generated code calls RecvMsg only after a send without an error.
+// SendMsg returns io.EOF if the server has answered already, and RecvMsg returns the answer. For a
+// stream with one request that is no error: generated code calls RecvMsg only after a send without an
+// error.
 func (s clientStream) SendMsg(m any) error {
 	err := s.ClientStream.SendMsg(m)
 	switch {
@@ -334,8 +336,8 @@ func (s clientStream) Header() (metadata.MD, error) {
 	return md, FromStatus(err)
 }
 
-// serviceConfig lists the methods of the suite that may be retried: those declared idempotent, and unary
-// reads by their standard names.
+// serviceConfig lists the methods of the suite that may be retried: those declared idempotent, and
+// unary reads by their standard names.
 func serviceConfig(files *protoregistry.Files) (string, error) {
 	type name struct {
 		Service string `json:"service"`

@@ -27,6 +27,12 @@ func WithNamespace(ctx context.Context, namespace string) context.Context {
 // PrincipalOf returns who made the call; the zero Principal outside of one.
 func PrincipalOf(ctx context.Context) Principal { return access.Of(ctx) }
 
+// AsService returns a context whose calls a service makes for itself, and on behalf of nobody. Whoever
+// uses it has to know that the call may be made.
+func AsService(ctx context.Context) context.Context {
+	return access.With(ctx, access.Principal{Kind: access.Internal})
+}
+
 // WithPrincipal returns a context that says who calls.
 func WithPrincipal(ctx context.Context, p Principal) context.Context { return access.With(ctx, p) }
 
@@ -41,7 +47,8 @@ func WithRequestID(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, requestKey{}, id)
 }
 
-// ValidRequestID reports whether a caller's request id can be taken over: 1 to 128 visible ASCII characters.
+// ValidRequestID reports whether a caller's request id can be taken over: 1 to 128 visible ASCII
+// characters.
 func ValidRequestID(id string) bool {
 	if id == "" || len(id) > 128 {
 		return false
@@ -56,8 +63,8 @@ func ValidRequestID(id string) bool {
 
 type drainKey struct{}
 
-// Draining returns a channel that closes when the server of this stream begins to stop, so that a handler
-// without an end can return in good order. Outside of a stream it never closes.
+// Draining returns a channel that closes when the server of this stream begins to stop, so that a
+// handler without an end can return in good order. Outside of a stream it never closes.
 func Draining(ctx context.Context) <-chan struct{} {
 	c, _ := ctx.Value(drainKey{}).(chan struct{})
 	return c

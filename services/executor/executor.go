@@ -1,6 +1,6 @@
-// Package executor owns the executor service: it opens the journal of the configuration, runs graphs from it,
-// reports their usage to the registry, and serves epigraph.executor.v1.ExecutorService. It must not know the
-// internals of other services, nor how it is reached.
+// Package executor owns the executor service: it opens the journal of the configuration, runs graphs
+// from it, reports their usage to the registry, and serves epigraph.executor.v1.ExecutorService. It
+// must not know the internals of other services, nor how it is reached.
 package executor
 
 import (
@@ -36,6 +36,7 @@ import (
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/builtin"
+	"github.com/epigraph-run/epigraph/services/executor/internal/bots"
 	"github.com/epigraph-run/epigraph/services/executor/internal/dispatch"
 	"github.com/epigraph-run/epigraph/services/executor/internal/egress"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
@@ -53,6 +54,9 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/worker"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
+
+// Bot is a bot of Telegram, in Config.Telegram.
+type Bot = bots.Bot
 
 // Config says where the journal is kept and how much may run. DefaultConfig gives the defaults.
 type Config struct {
@@ -72,7 +76,8 @@ type Config struct {
 	ID string `conf:"id" help:"name of this executor; default the host name"`
 	// Addr is where other replicas reach this one.
 	Addr string `help:"address at which other replicas reach this one"`
-	// Lease is how old a heartbeat may get before other executors take over; 0 means what fits the store.
+	// Lease is how old a heartbeat may get before other executors take over; 0 means what fits the
+	// store.
 	Lease time.Duration `help:"age of the last heartbeat at which other executors take over; 0 means 3s, or 15s on SQLite, where the end of a process is noticed at once"`
 	// Parallel is how many actors are called at once.
 	Parallel int `help:"maximum number of attempts that run at once"`
@@ -91,8 +96,8 @@ type Config struct {
 	KeepAlive time.Duration `help:"longest silence on a watch"`
 	// EvictAfter is how long a run must have to wait for a timer before it leaves memory.
 	EvictAfter time.Duration `help:"shortest wait for a timer that evicts the run"`
-	// MaxLive bounds the memory of all live runs. Beyond it starts are refused, and accepted runs wait as
-	// rows. 0 means an eighth of Go's memory limit.
+	// MaxLive bounds the memory of all live runs. Beyond it starts are refused, and accepted runs wait
+	// as rows. 0 means an eighth of Go's memory limit.
 	MaxLive conf.Bytes `help:"memory of all live runs; 0 means an eighth of the memory limit, or 1GiB without one"`
 	// MaxDepth is how deep below its root a run may stand.
 	MaxDepth int `help:"maximum depth of child runs below their root"`
@@ -105,25 +110,29 @@ type Config struct {
 	// MaxWatches is how many watches of one namespace are served at once.
 	MaxWatches int `help:"maximum number of watches of one namespace at once"`
 
-	// Blobs is the URL of the store of large values (file, s3, gs or mem), or "off". Empty means a directory
-	// beside the SQLite file; on PostgreSQL it means that they stay in the database, up to MaxPayload.
+	// Blobs is the URL of the store of large values (file, s3, gs or mem), or "off". Empty means a
+	// directory beside the SQLite file; on PostgreSQL it means that they stay in the database, up to
+	// MaxPayload.
 	Blobs string `help:"store of large values: file:///dir, s3://bucket or off (gs://bucket in a binary built with -tags gcs); default beside the SQLite file, or in PostgreSQL itself"`
 	// BlobOver is the size from which on a value goes there.
 	BlobOver conf.Bytes `help:"size from which values are stored in executor.blobs"`
-	// BlobGrace is how long an unreferenced value is kept; it must be longer than any write can be under way.
+	// BlobGrace is how long an unreferenced value is kept; it must be longer than any write can be
+	// under way.
 	BlobGrace time.Duration `help:"retention of unreferenced values in executor.blobs"`
-	// Retention is how long a run is kept after its end; 0 keeps all. With Archive it is written there first.
+	// Retention is how long a run is kept after its end; 0 keeps all. With Archive it is written there
+	// first.
 	Retention time.Duration `help:"retention of runs after their end; 0 keeps them"`
 	// Archive is the URL of a store that gets each run, as one object, before it is removed.
 	Archive string `help:"store to which runs are archived before they are removed: file:///dir or s3://bucket (gs://bucket in a binary built with -tags gcs); default none"`
 	// Partition is how much time one partition of the journal holds on PostgreSQL.
 	Partition time.Duration `help:"time span of one partition of the journal on PostgreSQL"`
-	// Compress is the size from which on a value is compressed where that makes it smaller; 0 means never.
+	// Compress is the size from which on a value is compressed where that makes it smaller; 0 means
+	// never.
 	Compress conf.Bytes `help:"size from which values are compressed; 0 means never"`
 
 	// Workflows is a folder of workflow versions, SLUG@VERSION.json for all namespaces and
-	// NAMESPACE/SLUG@VERSION.json for one, that children may name. All executors of a database need the same
-	// files. Deps.Workflows takes precedence.
+	// NAMESPACE/SLUG@VERSION.json for one, that children may name. All executors of a database need the
+	// same files. Deps.Workflows takes precedence.
 	Workflows string `help:"folder of the graphs for workflow/SLUG@VERSION: SLUG@VERSION.json, or NAMESPACE/SLUG@VERSION.json"`
 
 	// RiverUI makes pages of the job queue: see Service.JobPages.
@@ -139,10 +148,13 @@ type Config struct {
 	Threads thread.Config
 	// Triggers bounds what starts workflows.
 	Triggers trigger.Config
-	// MaxStreamAge makes workers reconnect now and then; 0 means never. It is the maximum age of connections.
+	// Telegram has the bots that workflows hear.
+	Telegram bots.Config
+	// MaxStreamAge makes workers reconnect now and then; 0 means never. It is the maximum age of
+	// connections.
 	MaxStreamAge time.Duration `conf:"-"`
-	// TokenKeys sign attempt tokens; the first signs new ones. All executors of a database need the same. The
-	// key that is stored in the database comes last.
+	// TokenKeys sign attempt tokens; the first signs new ones. All executors of a database need the
+	// same. The key that is stored in the database comes last.
 	TokenKeys [][]byte `conf:"-"`
 }
 
@@ -198,6 +210,9 @@ func (c Config) Validate() error {
 	if err := c.Threads.Validate(); err != nil {
 		faults = append(faults, fmt.Errorf("threads: %w", err))
 	}
+	if err := c.Telegram.Validate(); err != nil {
+		faults = append(faults, fmt.Errorf("telegram: %w", err))
+	}
 	if err := c.Triggers.Validate(); err != nil {
 		faults = append(faults, fmt.Errorf("triggers: %w", err))
 	}
@@ -205,8 +220,8 @@ func (c Config) Validate() error {
 	return errors.Join(append(faults, e.Validate())...)
 }
 
-// sqliteLease is the lease on SQLite when none is set: writers may hold each other up for long there, and a
-// process that has ended is not waited for.
+// sqliteLease is the lease on SQLite when none is set: writers may hold each other up for long there,
+// and a process that has ended is not waited for.
 const sqliteLease = 15 * time.Second
 
 // lease is the effective lease, for judging the age of a heartbeat.
@@ -244,8 +259,8 @@ func (c Config) workers() worker.Config {
 
 // Deps are the collaborators of the service.
 type Deps struct {
-	// Peer connects to another executor by its advertised address, with the services' token; nil means that
-	// there are no others. The service closes the connection.
+	// Peer connects to another executor by its advertised address, with the services' token; nil means
+	// that there are no others. The service closes the connection.
 	Peer func(addr string) (*grpc.ClientConn, error)
 	// Registry is the registry; nil means that there is none: runs cannot work on tasks, and nothing is
 	// priced.
@@ -254,7 +269,8 @@ type Deps struct {
 	Admission *admission.Control
 	// Computing is shared by all services of the process; nil means one of the executor's own.
 	Computing *turns.Turns
-	// Catalog is the catalog of workflows; nil means that there is none: only Config.Workflows is looked at.
+	// Catalog is the catalog of workflows; nil means that there is none: only Config.Workflows is
+	// looked at.
 	Catalog registryv1.WorkflowServiceClient
 	// Actors are called beside the built-in ones, and in place of those with the same name.
 	Actors workgraph.Actors
@@ -295,6 +311,7 @@ type Service struct {
 	hookServer     *rpc.HookServer
 	threads        *thread.Conductor
 	threadServer   *rpc.ThreadServer
+	bots           *bots.Bots
 	factServer     *rpc.FactServer
 	log            *slog.Logger
 	// closers are what Open opened; Close closes the last one first.
@@ -346,8 +363,8 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 
 // stores are what a service reads and writes.
 type stores struct {
-	// journal is the journal itself. shared is the same with a share of its connections for each namespace,
-	// and plain is shared with large and compressed values in their plain form.
+	// journal is the journal itself. shared is the same with a share of its connections for each
+	// namespace, and plain is shared with large and compressed values in their plain form.
 	journal, shared, plain journal.Journal
 	limits                 limit.Store
 	schedules              schedule.Store
@@ -462,7 +479,10 @@ func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err 
 		return err
 	}
 	s.threads = thread.NewConductor(st.plain, rpc.Conversing{Server: s.server}, s.log, dbkit.Now)
-	s.threadServer = rpc.NewThreadServer(st.plain, s.threads, thread.Bounds{Queued: cfg.Threads.MaxQueued, Room: cfg.Threads.Room()}, s.engine.Programs().UnknownActor)
+	s.threadServer = rpc.NewThreadServer(st.plain, s.threads, cfg.Threads.Bounds(), s.engine.Programs().UnknownActor, s.server.ChatOf)
+	if err := s.assembleChats(cfg, st); err != nil {
+		return err
+	}
 	s.factServer = rpc.NewFactServer(st.plain)
 	s.server.DialPeers(d.Peer)
 	if d.Peer != nil {
@@ -472,8 +492,8 @@ func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err 
 	return nil
 }
 
-// databaseName identifies the database of executors that share a registry. It is derived from the key that is
-// stored in each, and does not reveal it.
+// databaseName identifies the database of executors that share a registry. It is derived from the key
+// that is stored in each, and does not reveal it.
 func databaseName(kept []byte) string {
 	sum := sha256.Sum256(append([]byte("database/"), kept...))
 	return hex.EncodeToString(sum[:16])
@@ -495,8 +515,8 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	executorv1.RegisterFactServiceServer(r, s.factServer)
 }
 
-// Run takes runs and continues those that others left, until ctx ends. Then calls in flight may end within
-// the drain time, their outcomes are recorded, and ownership of the runs is released.
+// Run takes runs and continues those that others left, until ctx ends. Then calls in flight may end
+// within the drain time, their outcomes are recorded, and ownership of the runs is released.
 func (s *Service) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.engine.Run(ctx) })
@@ -505,6 +525,7 @@ func (s *Service) Run(ctx context.Context) error {
 	g.Go(func() error { return s.triggers.Run(ctx) })
 	g.Go(func() error { return s.sweep(ctx) })
 	g.Go(func() error { return s.resumeTurns(ctx) })
+	g.Go(func() error { return s.bots.Run(ctx) })
 	g.Go(func() error { return s.workers.Run(ctx) })
 	if s.follower != nil {
 		g.Go(func() error { return s.follower.Run(ctx) })
@@ -532,8 +553,9 @@ func (s *Service) Run(ctx context.Context) error {
 // JobPagesPath is the path below which JobPages expects to be served.
 const JobPagesPath = "/river"
 
-// JobPages shows the jobs of all namespaces and lets its readers cancel and repeat jobs. It is for operators
-// only, and checks no credentials. It is nil unless Config.RiverUI is set, and answers while Run runs.
+// JobPages shows the jobs of all namespaces and lets its readers cancel and repeat jobs. It is for
+// operators only, and checks no credentials. It is nil unless Config.RiverUI is set, and answers while
+// Run runs.
 func (s *Service) JobPages() http.Handler {
 	if s.pages == nil {
 		return nil
@@ -544,7 +566,8 @@ func (s *Service) JobPages() http.Handler {
 // opened has Close close c.
 func (s *Service) opened(c io.Closer) { s.closers = append(s.closers, c) }
 
-// Close closes what Open opened, the journal above all. It may be called more than once, and without Run.
+// Close closes what Open opened, the journal above all. It may be called more than once, and without
+// Run.
 func (s *Service) Close() error {
 	s.close.Do(func() {
 		if s.workers != nil {
@@ -589,7 +612,8 @@ func (p peer) Invoke(stream grpc.BidiStreamingServer[executorv1.InvokeRequest, e
 	return p.workers.Invoke(stream)
 }
 
-// sweep deletes expired rows: request ids, unreferenced large values, and outcomes kept for equal calls.
+// sweep deletes expired rows: request ids, unreferenced large values, and outcomes kept for equal
+// calls.
 func (s *Service) sweep(ctx context.Context) error {
 	tick := time.NewTicker(10 * time.Minute)
 	defer tick.Stop()

@@ -43,7 +43,12 @@ func (s *Service) deliverWebhook(ctx context.Context, j dispatch.Job) error {
 	case err != nil || d == nil:
 		return err
 	}
-	v := s.webhooks.Deliver(ctx, d, j.Attempt)
+	var v webhook.Verdict
+	if d.Hook.Chat != nil {
+		v = s.bots.Deliver(ctx, d, j.Attempt)
+	} else {
+		v = s.webhooks.Deliver(ctx, d, j.Attempt)
+	}
 	switch v.Outcome {
 	case webhook.Again:
 		return dispatch.Again(v.Err, v.Pause)

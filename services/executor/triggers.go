@@ -58,7 +58,7 @@ func (s *Service) assembleStarters(cfg Config, d Deps, st stores) (err error) {
 	}
 	clock.Triggers = s.triggers
 	s.scheduleServer = rpc.NewScheduleServer(s.schedules, clock.Scheduled)
-	s.triggerServer, s.hookServer = rpc.NewTriggerServer(s.triggers), rpc.NewHookServer(s.triggers)
+	s.triggerServer = rpc.NewTriggerServer(s.triggers)
 	return nil
 }
 

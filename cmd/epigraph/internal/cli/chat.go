@@ -27,12 +27,13 @@ const turnPoll = 100 * time.Millisecond
 const looksPerCheck = 10
 
 type chatCmd struct {
-	Agent  string `arg:"" help:"The agent: an actor such as agent/NAME." optional:""`
-	Thread string `help:"Go on with this thread." placeholder:"ID"`
-	Key    string `help:"Go on with the conversation that has this key, or begin it." placeholder:"KEY"`
-	Title  string `help:"Title of a new thread." placeholder:"TEXT"`
-	User   string `help:"User of a new thread: its runs are for this user, and what the agent learns is kept for this user." placeholder:"ID"`
-	Chat   string `help:"Conversation of a new thread, as your application calls it." placeholder:"ID"`
+	Agent    string `arg:"" help:"The agent: an actor such as agent/NAME." optional:""`
+	Workflow string `help:"Talk with this workflow in place of an agent: NAME, NAME@ALIAS or NAME@VERSION. It needs the trigger chat." placeholder:"NAME"`
+	Thread   string `help:"Go on with this thread." placeholder:"ID"`
+	Key      string `help:"Go on with the conversation that has this key, or begin it." placeholder:"KEY"`
+	Title    string `help:"Title of a new thread." placeholder:"TEXT"`
+	User     string `help:"User of a new thread: its runs are for this user, and what the agent learns is kept for this user." placeholder:"ID"`
+	Chat     string `help:"Conversation of a new thread, as your application calls it." placeholder:"ID"`
 }
 
 // Help gives examples.
@@ -46,6 +47,7 @@ In a script the exit code is that of the first message whose run did not complet
 4 if it is paused. At a terminal it is 0.
 
     epigraph chat agent/support
+    epigraph chat --workflow greeter
     epigraph chat --thread thr_01h455vb4pex5vsknk084sn02q
     epigraph chat agent/support --key ann:desk:agent/support --user ann --chat desk
     echo 'What is due today?' | epigraph chat agent/support --json`
@@ -53,6 +55,12 @@ In a script the exit code is that of the first message whose run did not complet
 
 // Run talks until the input ends.
 func (c *chatCmd) Run(e *env) error {
+	if c.Workflow != "" {
+		if c.Agent != "" {
+			return usage(errs.New(errs.InvalidArgument, "AGENT_AMBIGUOUS", "an agent and --workflow are both given").Hint("name one of them"))
+		}
+		c.Agent = "workflow/" + strings.TrimPrefix(c.Workflow, "workflow/")
+	}
 	if (c.Agent == "" && c.Key == "") == (c.Thread == "") {
 		return usage(errs.New(errs.InvalidArgument, "AGENT_MISSING", "name an agent, a --key or a --thread").Hint("`epigraph actors` lists agents, `epigraph threads ls` threads"))
 	}
@@ -99,8 +107,8 @@ type talk struct {
 	// seen are the questions that were shown, and after is how far each run was watched.
 	seen  map[string]bool
 	after map[string]int64
-	// asked is the question that waits for the next line, nil if none does, and asking the run below which it
-	// was asked.
+	// asked is the question that waits for the next line, nil if none does, and asking the run below
+	// which it was asked.
 	asked  *executorv1.Interrupt
 	asking string
 	// own says of runs whether their text is the agent's own, and not that of its branches or tools.
@@ -136,7 +144,8 @@ func (t *talk) open(ctx context.Context, c *chatCmd) error {
 	return t.pending(ctx, th.GetRunId())
 }
 
-// pending shows the question that the next line answers, if the run that holds the thread waits for one.
+// pending shows the question that the next line answers, if the run that holds the thread waits for
+// one.
 func (t *talk) pending(ctx context.Context, run string) error {
 	if run == "" {
 		return nil
@@ -189,7 +198,8 @@ func (t *talk) begin(ctx context.Context, c *chatCmd) (*executorv1.Thread, error
 		return t.s.threads.GetThread(ctx, find)
 	}
 	// A key that must not list actors leaves the check to the server.
-	if r, err := t.s.executor.ListActors(ctx, &executorv1.ListActorsRequest{}); err == nil {
+	// Workflows are no actors.
+	if r, err := t.s.executor.ListActors(ctx, &executorv1.ListActorsRequest{}); err == nil && !strings.HasPrefix(c.Agent, "workflow/") {
 		if _, err := actorNamed(r.GetActors(), "AGENT", c.Agent); err != nil {
 			return nil, err
 		}
@@ -360,8 +370,8 @@ func (t *talk) standing(ctx context.Context) *standing {
 	return standingBelow(ctx, t.s, run.GetRootRunId())
 }
 
-// isAnswer reports whether an event is text that the agent says to the user. The agent is the run of the
-// turn, or the run that this one waits for.
+// isAnswer reports whether an event is text that the agent says to the user. The agent is the run of
+// the turn, or the run that this one waits for.
 func (t *talk) isAnswer(ctx context.Context, turn string, ev *executorv1.RunEvent) bool {
 	d := ev.GetTokenDelta()
 	if d.GetText() == "" || d.GetKind() == executorv1.TextKind_TEXT_KIND_RAW {
@@ -386,8 +396,8 @@ func (t *talk) isAnswer(ctx context.Context, turn string, ev *executorv1.RunEven
 // nodeReason is the node of an agent's run in which it decides. Its other nodes are actions.
 const nodeReason = "reason"
 
-// write prints text as it comes, that of each attempt on lines of its own. Text that was printed before is
-// left out.
+// write prints text as it comes, that of each attempt on lines of its own. Text that was printed before
+// is left out.
 func (t *talk) write(ev *executorv1.RunEvent) error {
 	d := ev.GetTokenDelta()
 	text, before := d.GetText(), ""

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -14,7 +15,9 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/telegram"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	"github.com/epigraph-run/epigraph/services/executor/internal/bots"
 	"github.com/epigraph-run/epigraph/services/executor/internal/signature"
 	"github.com/epigraph-run/epigraph/services/executor/internal/trigger"
 )
@@ -32,15 +35,25 @@ const (
 type HookServer struct {
 	executorv1.UnimplementedHookServiceServer
 	controller *trigger.Controller
+	bots       *bots.Bots
 }
 
-// NewHookServer returns a server of the webhooks of a controller.
-func NewHookServer(c *trigger.Controller) *HookServer { return &HookServer{controller: c} }
+// NewHookServer returns a server of the webhooks of a controller, and of those of bots.
+func NewHookServer(c *trigger.Controller, b *bots.Bots) *HookServer {
+	return &HookServer{controller: c, bots: b}
+}
 
 // ReceiveWebhook implements the service.
 func (s *HookServer) ReceiveWebhook(ctx context.Context, req *executorv1.ReceiveWebhookRequest) (*executorv1.ReceiveWebhookResponse, error) {
 	missing := errs.New(errs.NotFound, reasonHookNotFound, "there is no such webhook, or the call is not signed as it should be").
 		Hint("`epigraph triggers list` shows the paths, and `epigraph triggers rotate` makes a new secret")
+	if secret := header(req, telegram.HeaderSecret); secret != "" && strings.HasPrefix(req.GetPath(), bots.HookPrefix) {
+		err := s.bots.Pushed(ctx, grpckit.Namespace(ctx), req.GetPath(), secret, req.GetBody())
+		if errors.Is(err, signature.ErrRefused) {
+			return nil, missing
+		}
+		return &executorv1.ReceiveWebhookResponse{}, away(err)
+	}
 	t, err := s.controller.ByPath(ctx, grpckit.Namespace(ctx), strings.Trim(req.GetPath(), "/"))
 	if errs.Is(err, errs.NotFound) {
 		return nil, missing
@@ -106,7 +119,7 @@ func checkCall(t *trigger.Trigger, req *executorv1.ReceiveWebhookRequest, now ti
 // handed on, without those that prove who calls.
 func callEvent(req *executorv1.ReceiveWebhookRequest) (json.RawMessage, error) {
 	headers := map[string]string{}
-	proofs := []string{"authorization", "cookie", strings.ToLower(signature.HeaderSignature), strings.ToLower(signature.HeaderGitHub)}
+	proofs := []string{"authorization", "cookie", strings.ToLower(signature.HeaderSignature), strings.ToLower(signature.HeaderGitHub), strings.ToLower(telegram.HeaderSecret)}
 	for name, v := range req.GetHeaders() {
 		if !slices.Contains(proofs, strings.ToLower(name)) {
 			headers[strings.ToLower(name)] = v

@@ -1,6 +1,6 @@
-// Package rpc owns the executor's wire form: it turns requests into calls of the engine and the journal, and
-// what they return into messages. It also speaks to the registry for the engine. It must not decide anything
-// about runs.
+// Package rpc owns the executor's wire form: it turns requests into calls of the engine and the
+// journal, and what they return into messages. It also speaks to the registry for the engine. It must
+// not decide anything about runs.
 package rpc
 
 import (
@@ -56,6 +56,8 @@ type Server struct {
 	examined map[string]bool
 	// catalog finds workflows; nil if there is none.
 	catalog *Catalog
+	// chats is what turns of workflows need; nil if there are none.
+	chats *Chats
 	// dial reaches other executors; nil if there is no way.
 	dial func(addr string) (*grpc.ClientConn, error)
 }
@@ -63,8 +65,8 @@ type Server struct {
 // More lists the actors that a namespace has besides those of all.
 type More func(ctx context.Context, namespace string) ([]actor.Spec, error)
 
-// NewServer returns a server; actors returns those of every namespace, and costly requests are let in by c.
-// Workflows are found in catalog, which may be nil.
+// NewServer returns a server; actors returns those of every namespace, and costly requests are let in
+// by c. Workflows are found in catalog, which may be nil.
 func NewServer(e *engine.Engine, j journal.Journal, actors func() []actor.Spec, more More, priced bool, c *admission.Control, catalog *Catalog) *Server {
 	examined := map[string]bool{}
 	for _, a := range actors() { // those that come later do not look at their arguments
@@ -127,8 +129,8 @@ func (s *Server) enter(ctx context.Context, more int, req proto.Message, graphs 
 // computes reports whether the arguments of the actor hold expressions.
 func (s *Server) computes(name string) bool { return s.examined[name] }
 
-// standing is the assumed cost of looking at a run, whose size the request does not say: large enough to wait
-// for a turn.
+// standing is the assumed cost of looking at a run, whose size the request does not say: large enough
+// to wait for a turn.
 const standing = admission.PerNamespace / 4
 
 func (s *Server) startRequest(ctx context.Context, req *executorv1.StartRunRequest) (command.StartRequest, error) {
@@ -263,8 +265,8 @@ func (s *Server) misread(ctx context.Context, req command.StartRequest, err erro
 	return graphpb.FaultError(besides(faults, found.Faults))
 }
 
-// besides adds the faults of the rest of a graph to those of its unreadable parts. Faults at the same places
-// are left out: there the rest lacks only the unreadable part.
+// besides adds the faults of the rest of a graph to those of its unreadable parts. Faults at the same
+// places are left out: there the rest lacks only the unreadable part.
 func besides(misread, rest workgraph.Faults) workgraph.Faults {
 	if len(misread) == 0 {
 		return rest
@@ -292,8 +294,8 @@ type sharedGraph struct {
 	known   program.Memo
 }
 
-// graph reads a graph, once for all requests that share it. Like graphpb.FromProto it returns a graph beside
-// the faults too.
+// graph reads a graph, once for all requests that share it. Like graphpb.FromProto it returns a graph
+// beside the faults too.
 func graph(ctx context.Context, m *graphv1.Graph) (*workgraph.Graph, *program.Memo, error) {
 	shared := grpckit.SharedOf(ctx)
 	if shared == nil {
@@ -458,7 +460,8 @@ func (s *Server) WatchRun(req *executorv1.WatchRunRequest, stream grpc.ServerStr
 	err := s.engine.Feed().Watch(ctx, feed.WatchRequest{
 		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), After: req.GetAfterSeq(),
 		Descendants: req.GetIncludeDescendants(), DurableOnly: req.GetDurableOnly(),
-		// A watch has no end of its own while its run goes on, and must not hold up the stop of this replica.
+		// A watch has no end of its own while its run goes on, and must not hold up the stop of this
+		// replica.
 		Stop: grpckit.Draining(ctx),
 	}, &watcher{s: s, stream: stream, runID: req.GetRunId()})
 	if errors.Is(err, feed.ErrWatchStopped) {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
@@ -36,14 +37,9 @@ var _ thread.Runs = Conversing{}
 // Start implements thread.Runs.
 func (s Conversing) Start(ctx context.Context, th thread.Thread, t thread.Turn) error {
 	ctx = grpckit.WithNamespace(ctx, th.Namespace)
-	id, err := json.Marshal(th.ID)
+	req, err := s.turn(ctx, th, t)
 	if err != nil {
-		return fmt.Errorf("encode thread id: %w", err)
-	}
-	req := command.StartRequest{
-		Namespace: th.Namespace, ThreadID: th.ID, Turn: t.Number, Principal: t.Principal, ID: t.RunID, UserID: th.UserID, ChatID: th.ChatID,
-		Graph: &workgraph.Graph{Name: "turn of " + th.Agent, Nodes: []workgraph.Node{{ID: turnNode, Actor: th.Agent}}},
-		Input: workgraph.Input{Named: map[string]json.RawMessage{"user_input": t.Message, "thread_id": id}},
+		return err
 	}
 	_, _, err = s.engine.Start(ctx, req)
 	if errs.ReasonOf(err) == journal.ReasonRunExists {
@@ -52,8 +48,28 @@ func (s Conversing) Start(ctx context.Context, th thread.Thread, t thread.Turn) 
 	return graphFaults(err)
 }
 
-// Question implements thread.Runs. A message answers what an agent's own loop asks. Other questions need the
-// right to answer interrupts. A message is no decision, so approvals are left to AnswerInterrupt.
+// turn is the start of a turn: a call of the agent, or a run of the workflow, that takes it.
+func (s Conversing) turn(ctx context.Context, th thread.Thread, t thread.Turn) (command.StartRequest, error) {
+	if ref, ok := strings.CutPrefix(th.Agent, workflowAgent); ok {
+		return s.workflowTurn(ctx, th, t, ref)
+	}
+	if id, ok := strings.CutPrefix(th.Agent, botAgent); ok && s.chats != nil {
+		return s.botTurn(ctx, th, t, id)
+	}
+	id, err := json.Marshal(th.ID)
+	if err != nil {
+		return command.StartRequest{}, fmt.Errorf("encode thread id: %w", err)
+	}
+	return command.StartRequest{
+		Namespace: th.Namespace, ThreadID: th.ID, Turn: t.Number, Principal: t.Principal, ID: t.RunID, UserID: th.UserID, ChatID: th.ChatID,
+		Graph: &workgraph.Graph{Name: "turn of " + th.Agent, Nodes: []workgraph.Node{{ID: turnNode, Actor: th.Agent}}},
+		Input: workgraph.Input{Named: map[string]json.RawMessage{"user_input": t.Message, "thread_id": id}},
+	}, nil
+}
+
+// Question implements thread.Runs. A message answers what an agent's own loop asks. Other questions
+// need the right to answer interrupts. A message is no decision, so approvals are left to
+// AnswerInterrupt.
 func (s Conversing) Question(ctx context.Context, t thread.Turn, runID string) (string, error) {
 	return s.reader.OldestQuestion(ctx, t.Namespace, runID, !t.AnswersAny)
 }
@@ -64,10 +80,14 @@ func (s Conversing) Answer(ctx context.Context, t thread.Turn, interruptID strin
 	if err != nil {
 		return err
 	}
-	if q.State == journal.InterruptAnswered && bytes.Equal(q.Answer, t.Message) {
+	answer := answerOf(t, &q)
+	if q.State == journal.InterruptAnswered && bytes.Equal(q.Answer, answer) {
 		return nil
 	}
-	_, err = s.engine.Answer(ctx, command.AnswerRequest{Namespace: t.Namespace, InterruptID: interruptID, Answer: t.Message, By: t.Principal})
+	_, err = s.engine.Answer(ctx, command.AnswerRequest{Namespace: t.Namespace, InterruptID: interruptID, Answer: answer, By: t.Principal})
+	if errs.Is(err, errs.InvalidArgument) {
+		s.misfit(ctx, t, &q)
+	}
 	return err
 }
 
@@ -78,11 +98,14 @@ type ThreadServer struct {
 	conductor *thread.Conductor
 	bounds    thread.Bounds
 	unknown   UnknownActor
+	// workflow reports why no chat starts a workflow; nil if there are none.
+	workflow func(ctx context.Context, namespace, ref string) error
 }
 
 // NewThreadServer returns a server of the threads in a store, within bounds.
-func NewThreadServer(store thread.Store, conductor *thread.Conductor, bounds thread.Bounds, unknown UnknownActor) *ThreadServer {
-	return &ThreadServer{store: store, conductor: conductor, bounds: bounds, unknown: unknown}
+// workflow reports why no chat starts a workflow; nil refuses all.
+func NewThreadServer(store thread.Store, conductor *thread.Conductor, bounds thread.Bounds, unknown UnknownActor, workflow func(ctx context.Context, namespace, ref string) error) *ThreadServer {
+	return &ThreadServer{store: store, conductor: conductor, bounds: bounds, unknown: unknown, workflow: workflow}
 }
 
 // refuses returns the error of an agent that is no actor. One that cannot be looked up is not refused.
@@ -137,13 +160,13 @@ func (s *ThreadServer) create(ctx context.Context, method string, req identified
 	made, err := s.store.CreateThread(ctx, thread.Create{
 		Thread: thread.Thread{ID: ids.New(thread.IDPrefix), Namespace: grpckit.Namespace(ctx), Key: c.Key, Agent: c.Agent, Title: c.Title, UserID: c.UserID, ChatID: c.ChatID,
 			Lifetime: cmp.Or(c.Lifetime, workgraph.ThreadConversation), ParentID: parent, ParentSeq: seq, CreateTime: dbkit.Now()},
-		Request: thread.Request{Method: method, ID: once.ID, BodyHash: once.BodyHash}, Room: s.bounds.Room, Refused: s.unknown.refuses(ctx, c.Agent),
+		Request: thread.Request{Method: method, ID: once.ID, BodyHash: once.BodyHash}, Room: s.bounds.Room, Refused: s.refusesAgent(ctx, c.Agent),
 	})
 	return threadAnswer(made, err)
 }
 
-// newThread reads the thread that a run is started with. A conversation without a key is that of the user,
-// the chat and the graph.
+// newThread reads the thread that a run is started with. A conversation without a key is that of the
+// user, the chat and the graph.
 func newThread(ctx context.Context, out *command.StartRequest, req *executorv1.StartRunRequest, unknown UnknownActor) error {
 	m := req.GetThread()
 	switch {
@@ -236,8 +259,8 @@ type paged interface {
 // errPosition is the error of a page token that is none of ours after all.
 var errPosition = errs.New(errs.InvalidArgument, page.ReasonInvalid, "page_token is not one that was given out")
 
-// pageOf checks a request for a page. at is the sequence or number after which the page begins; 0 is the
-// start.
+// pageOf checks a request for a page. at is the sequence or number after which the page begins; 0 is
+// the start.
 func pageOf(ctx context.Context, method string, req paged) (pg page.Page, at int64, err error) {
 	pg, err = page.Parse(req.GetPageSize(), req.GetPageToken(), page.Query{Method: method, Parent: grpckit.Namespace(ctx) + "/" + req.GetThreadId()})
 	if err == nil && pg.After.ID != "" {
@@ -248,8 +271,8 @@ func pageOf(ctx context.Context, method string, req paged) (pg page.Page, at int
 	return pg, at, err
 }
 
-// items reads a page of items of one kind, newest first. Items go from the store to the answer and are not
-// kept in memory.
+// items reads a page of items of one kind, newest first. Items go from the store to the answer and are
+// not kept in memory.
 func (s *ThreadServer) items(ctx context.Context, method string, kind thread.Kind, req paged, full bool) (out []*executorv1.ThreadItem, next string, err error) {
 	pg, before, err := pageOf(ctx, method, req)
 	if err != nil {
@@ -337,13 +360,13 @@ func (s *ThreadServer) AppendMessage(ctx context.Context, req *executorv1.Append
 		return nil, away(err)
 	}
 	bounds := s.bounds
-	bounds.Refused = s.unknown.refuses(ctx, th.Agent)
+	bounds.Refused = s.refusesAgent(ctx, th.Agent)
 	t, err = s.store.QueueTurn(ctx, t, thread.Request{Method: "AppendMessage", ID: once.ID, BodyHash: once.BodyHash}, bounds)
 	if err != nil {
 		return nil, away(err)
 	}
-	// The turn is durable: what cannot be done now is done later, and an error would have the message sent
-	// twice.
+	// The turn is durable: what cannot be done now is done later, and an error would have the message
+	// sent twice.
 	s.conductor.Try(ctx, ns, t.Thread)
 	if now, err := s.store.Turn(ctx, ns, t.Thread, t.Number); err == nil {
 		t = now

@@ -15,6 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/schedule"
 	"github.com/epigraph-run/epigraph/services/executor/internal/trigger"
+	"github.com/epigraph-run/epigraph/workflow"
 )
 
 // Triggered starts the runs of triggers at a server of runs.
@@ -24,6 +25,9 @@ var _ trigger.Runs = Triggered{}
 
 // Start implements trigger.Runs.
 func (s Triggered) Start(ctx context.Context, t *trigger.Trigger, d *trigger.Delivery, inputs map[string]json.RawMessage) (string, error) {
+	if t.Spec.Type == workflow.TelegramTrigger {
+		return s.startBot(ctx, t, d)
+	}
 	return s.start(ctx, t, d, inputs, "", journal.Request{Method: "Trigger", ID: d.ID, BodyHash: t.ID})
 }
 
@@ -108,8 +112,8 @@ func (s Triggered) End(ctx context.Context, namespace, runID string) (trigger.En
 	return e, true, nil
 }
 
-// Clock starts the runs of schedules: those of cron triggers with the inputs that their workflow says, and
-// records them among the deliveries.
+// Clock starts the runs of schedules: those of cron triggers with the inputs that their workflow says,
+// and records them among the deliveries.
 type Clock struct {
 	Scheduled
 	Triggers *trigger.Controller

@@ -32,6 +32,9 @@ func webhooks(in []*executorv1.Webhook) []webhook.Hook {
 func webhooksShown(in []webhook.Hook) []*executorv1.Webhook {
 	var out []*executorv1.Webhook
 	for _, h := range in {
+		if h.Chat != nil {
+			continue // the caller did not ask for it
+		}
 		m := &executorv1.Webhook{Url: h.URL}
 		for _, e := range h.Events {
 			for wire, name := range hookEvents {
@@ -62,9 +65,9 @@ func bare(req *executorv1.StartRunRequest) bool {
 	return false
 }
 
-// keepSecrets gives webhooks without headers and secret those of the same address in an earlier start, each
-// once: of several at one address, those with the same events first. A new address gets nothing, so that
-// nobody learns a secret by it.
+// keepSecrets gives webhooks without headers and secret those of the same address in an earlier start,
+// each once: of several at one address, those with the same events first. A new address gets nothing,
+// so that nobody learns a secret by it.
 func keepSecrets(req *executorv1.StartRunRequest, earlier []byte) (kept bool, err error) {
 	var old executorv1.StartRunRequest
 	if err := proto.Unmarshal(earlier, &old); err != nil {

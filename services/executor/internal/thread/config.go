@@ -56,3 +56,6 @@ func (c Config) Validate() error {
 	}
 	return errors.Join(faults...)
 }
+
+// Bounds are those of a turn to be queued.
+func (c Config) Bounds() Bounds { return Bounds{Queued: c.MaxQueued, Room: c.Room()} }

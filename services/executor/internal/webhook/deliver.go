@@ -230,9 +230,14 @@ func (d *Deliverer) deliver(ctx context.Context, x *Delivery, try int) Verdict {
 	case try >= MaxTries:
 		return Verdict{Outcome: GivenUp, Err: fmt.Errorf("given up after %d tries: %w", try, err)}
 	}
-	pause := pauses[max(try, 1)-1]
+	return Verdict{Outcome: Again, Pause: max(wait, Pause(try)), Err: err}
+}
+
+// Pause is how long to wait after the try of that number, below MaxTries.
+func Pause(try int) time.Duration {
+	pause := pauses[min(max(try, 1), MaxTries-1)-1]
 	// Deliveries that failed together need not come together again.
-	return Verdict{Outcome: Again, Pause: max(wait, pause-pause/10+rand.N(pause/5)), Err: err}
+	return pause - pause/10 + rand.N(pause/5)
 }
 
 // never is the pause after a failure that will not change.

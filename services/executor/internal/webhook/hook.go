@@ -39,6 +39,14 @@ type Hook struct {
 	Events  []Event           `json:"events,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
 	Secret  string            `json:"secret,omitempty"`
+	// Chat is set in place of an address for the chat that a run belongs to. No client can set it.
+	Chat *Chat `json:"chat,omitempty"`
+}
+
+// Chat is a chat of a bot.
+type Chat struct {
+	Bot string `json:"bot"`
+	ID  string `json:"id"`
 }
 
 // Wants reports whether the hook wants an event.
@@ -122,6 +130,9 @@ func Check(hooks []Hook, guard egress.Guard) error {
 		bad("webhooks", ReasonInvalid, fmt.Sprintf("has %d entries, the limit is %d", len(hooks), MaxHooks))
 	}
 	for i := range hooks {
+		if hooks[i].Chat != nil {
+			continue
+		}
 		place := "webhooks[" + strconv.Itoa(i) + "]"
 		if reason, what := urlFault(hooks[i].URL, guard); what != "" {
 			bad(place+".url", reason, what)

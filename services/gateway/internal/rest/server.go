@@ -1,6 +1,6 @@
-// Package rest owns the HTTP side of the suite: routes, limits, errors, health, the OpenAPI document, and the
-// way of a request from bytes to a gRPC call. It must not know the meaning of calls, nor how a process starts
-// and stops.
+// Package rest owns the HTTP side of the suite: routes, limits, errors, health, the OpenAPI document,
+// and the way of a request from bytes to a gRPC call. It must not know the meaning of calls, nor how a
+// process starts and stops.
 package rest
 
 import (
@@ -78,6 +78,7 @@ type Server struct {
 	calls    map[string]*route // of gRPC, by path
 	places   map[string]string // of calls by the names of their methods, such as "GET /v1/runs"
 	underWay *turns.Turns      // requests, by namespace
+	hooks    *turns.Turns      // calls of webhooks, by namespace
 	mux      *runtime.ServeMux
 	observed http.Handler
 	streams  metric.Int64UpDownCounter
@@ -89,7 +90,7 @@ var errRequestTimeout = errors.New("request timeout of the gateway")
 
 // New builds the routes from the services' annotations.
 func New(ctx context.Context, o Options) (*Server, error) {
-	s := &Server{Options: o, log: o.Telemetry.Logger, calls: map[string]*route{}, places: map[string]string{}, underWay: turns.New(grpckit.DefaultMaxCalls)}
+	s := &Server{Options: o, log: o.Telemetry.Logger, calls: map[string]*route{}, places: map[string]string{}, underWay: turns.New(grpckit.DefaultMaxCalls), hooks: turns.New(maxHookCalls)}
 	meter := o.Telemetry.Meter(scope)
 	var err error
 	if s.streams, err = meter.Int64UpDownCounter("epigraph.gateway.event_streams", metric.WithDescription("Open event streams.")); err != nil {
@@ -107,8 +108,8 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		runtime.WithRoutingErrorHandler(func(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, _ int) {
 			s.writeError(w, r, s.unknownPath(r))
 		}),
-		// The answer is rendered as an option, since a failure there is reported to the caller alone: the
-		// generated code writes a failing marshaler to the global log.
+		// The answer is rendered as an option, since a failure there is reported to the caller alone:
+		// the generated code writes a failing marshaler to the global log.
 		runtime.WithForwardResponseOption(func(ctx context.Context, _ http.ResponseWriter, m proto.Message) (err error) {
 			x := exchangeOf(ctx)
 			if x.in != nil {
@@ -231,7 +232,7 @@ func (s *Server) buildRoutes() error {
 		rt.open, rt.handler = true, h
 		s.routes = append(s.routes, rt)
 	}
-	s.routes = append(s.routes, events)
+	s.routes = append(s.routes, events, s.hookRoute())
 	slices.SortStableFunc(s.routes, func(a, b *route) int { return strings.Compare(a.template, b.template) })
 	return nil
 }
@@ -528,7 +529,8 @@ func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 // doubles.
 const answerMemory = 3
 
-// silent keeps why an answer could not be written to itself: generated code would write it to the global log.
+// silent keeps why an answer could not be written to itself: generated code would write it to the
+// global log.
 type silent struct {
 	*paced.Writer
 

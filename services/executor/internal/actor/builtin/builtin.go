@@ -1,5 +1,5 @@
-// Package builtin assembles the actors that every executor has. Adding one is one line here and one package
-// beside it.
+// Package builtin assembles the actors that every executor has. Adding one is one line here and one
+// package beside it.
 package builtin
 
 import (
@@ -14,6 +14,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/cel"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/chat"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/facts"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/fail"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/flow"
@@ -60,8 +61,8 @@ type Set struct {
 	mcp *mcp.Servers
 }
 
-// New makes the actors, which read threads by way of threads, facts from kept, and keep lists of tools in
-// memory. The models stay the caller's. Telemetry nil means none.
+// New makes the actors, which read threads by way of threads, facts from kept, and keep lists of tools
+// in memory. The models stay the caller's. Telemetry nil means none.
 func New(cfg Config, models *llm.Set, threads thread.Reader, kept fact.Store, memory mcp.Memory, tel *obs.Telemetry) (*Set, error) {
 	if tel == nil {
 		tel = obs.Noop()
@@ -83,7 +84,7 @@ func New(cfg Config, models *llm.Set, threads thread.Reader, kept fact.Store, me
 	}
 	script := attaching(starlark.Spec(cfg.Starlark))
 	web = attaching(web)
-	specs := append(slices.Concat(agent.Specs(threads, limits), team.Specs(threads)), actorllm.Spec(cfg.LLM, models), web, attaching(cel.Spec()), attaching(template.Spec()), script, sleep.Spec(), fail.Spec(),
+	specs := append(slices.Concat(agent.Specs(threads, limits), team.Specs(threads), []actor.Spec{chat.Spec(threads)}), actorllm.Spec(cfg.LLM, models), web, attaching(cel.Spec()), attaching(template.Spec()), script, sleep.Spec(), fail.Spec(),
 		facts.Spec(kept), wait.Human(), wait.Signal(), wait.Completion(), spawn.Spec(), spawn.Expand())
 	named, err := cfg.Agents.Specs(limits)
 	if err != nil {
@@ -132,8 +133,8 @@ func (s *Set) ActorInfo(name string) (workgraph.ActorInfo, bool) {
 // Learn waits until as much is known of an actor as can be soon after a start.
 func (s *Set) Learn(ctx context.Context, name string) { s.mcp.Learn(ctx, name) }
 
-// Absent reports whether a name stands for a tool that its MCP server does not list. It is an actor for the
-// runs that call it already, and none for a new graph.
+// Absent reports whether a name stands for a tool that its MCP server does not list. It is an actor for
+// the runs that call it already, and none for a new graph.
 func (s *Set) Absent(name string) bool { return s.mcp.Absent(name) }
 
 // Changes reports whether what is known of the actor may change while the process runs.

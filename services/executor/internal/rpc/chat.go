@@ -1,0 +1,328 @@
+package rpc
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/internal/lru"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/chat"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
+	"github.com/epigraph-run/epigraph/services/executor/internal/trigger"
+	"github.com/epigraph-run/epigraph/services/executor/internal/webhook"
+	"github.com/epigraph-run/epigraph/workflow"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+const (
+	// workflowAgent begins the agent of a thread whose turns a workflow takes, botAgent that of the
+	// chat of a bot; the id of the trigger follows.
+	workflowAgent, botAgent = "workflow/", "telegram/"
+	// fromTelegram begins the principal of a turn that a user of Telegram wrote. Its message is the
+	// event.
+	fromTelegram = "telegram:"
+	// reasonNoChat is the reason of a thread whose workflow no chat starts.
+	reasonNoChat = "WORKFLOW_WITHOUT_CHAT"
+)
+
+// Chats is what turns of workflows need beside runs. All are required.
+type Chats struct {
+	Threads   thread.Store
+	Conductor *thread.Conductor
+	Bounds    thread.Bounds
+	Triggers  *trigger.Controller
+	// Say sends a sentence to a chat of a bot, without a promise.
+	Say func(ctx context.Context, bot, chat, text string)
+
+	mu sync.Mutex
+	// refused are turns whose senders were told that they are no answers. Several may look at one at
+	// once.
+	refused *lru.Cache[string, bool]
+}
+
+// maxRefused is how many turns are remembered as refused.
+const maxRefused = 1000
+
+// first reports whether a turn is refused here for the first time.
+func (c *Chats) first(t thread.Turn) bool {
+	key := t.Thread + "/" + strconv.FormatInt(t.Number, 10)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, told := c.refused.Get(key)
+	c.refused.Put(key, true, 1)
+	return !told
+}
+
+// Converse lets workflows take turns of threads.
+func (s *Server) Converse(c *Chats) {
+	c.refused = lru.New[string, bool](maxRefused)
+	s.chats = c
+}
+
+// chatTrigger is the trigger by which a chat starts the workflow that a reference stands for.
+func (s *Server) chatTrigger(ctx context.Context, namespace, ref string) (workflow.Trigger, error) {
+	if s.catalog == nil {
+		return workflow.Trigger{}, errs.New(errs.FailedPrecondition, reasonNoCatalog, "this executor reaches no registry, so it knows no workflows by name").Hint("set upstream.registry")
+	}
+	v, err := TriggerCatalog{s.catalog}.Version(ctx, namespace, ref)
+	if err != nil {
+		return workflow.Trigger{}, err
+	}
+	for _, x := range v.Triggers {
+		if x.Type == workflow.ChatTrigger {
+			return x, nil
+		}
+	}
+	return workflow.Trigger{}, errs.New(errs.FailedPrecondition, reasonNoChat, "no chat starts version %d of workflow %q", v.Number, v.Workflow).Hint("write `triggers: [chat]` into the workflow")
+}
+
+// refusesAgent returns the error of an agent that takes no turns. One that cannot be looked up is not
+// refused.
+func (s *ThreadServer) refusesAgent(ctx context.Context, agent string) error {
+	ref, ok := strings.CutPrefix(agent, workflowAgent)
+	if !ok || s.workflow == nil {
+		return s.unknown.refuses(ctx, agent)
+	}
+	err := s.workflow(ctx, grpckit.Namespace(ctx), ref)
+	if errs.Is(err, errs.NotFound) || errs.Is(err, errs.FailedPrecondition) || errs.Is(err, errs.InvalidArgument) {
+		return err
+	}
+	return nil
+}
+
+// ChatOf reports why no chat starts a workflow.
+func (s *Server) ChatOf(ctx context.Context, namespace, ref string) error {
+	_, err := s.chatTrigger(ctx, namespace, ref)
+	return err
+}
+
+// workflowTurn is the start of a turn that a workflow takes.
+func (s Conversing) workflowTurn(ctx context.Context, th thread.Thread, t thread.Turn, ref string) (command.StartRequest, error) {
+	var none command.StartRequest
+	if s.catalog == nil {
+		return none, s.ChatOf(ctx, th.Namespace, ref)
+	}
+	r, err := s.catalog.Resolve(ctx, th.Namespace, ref, cmp.Or(th.UserID, th.ID))
+	if err != nil {
+		return none, err
+	}
+	x, err := s.chatTrigger(ctx, th.Namespace, r.GetRef())
+	if err != nil {
+		return none, err
+	}
+	event, err := json.Marshal(map[string]any{"message": json.RawMessage(t.Message), "thread_id": th.ID, "user_id": th.UserID, "chat_id": th.ChatID})
+	if err != nil {
+		return none, fmt.Errorf("encode message: %w", err)
+	}
+	return s.turnOf(th, t, r, &x, event, textOf(t.Message))
+}
+
+// botTurn is the start of a turn that a user of Telegram wrote.
+func (s Conversing) botTurn(ctx context.Context, th thread.Thread, t thread.Turn, id string) (command.StartRequest, error) {
+	var none command.StartRequest
+	tr, err := s.chats.Triggers.Get(ctx, trigger.Key{Namespace: th.Namespace, ID: id})
+	switch {
+	case err != nil:
+		return none, err
+	case tr.State != trigger.Active:
+		return none, errs.New(errs.FailedPrecondition, trigger.ReasonNotActive, "the trigger is not active: %s", tr.Reason)
+	case s.catalog == nil:
+		return none, errs.New(errs.FailedPrecondition, reasonNoCatalog, "this executor reaches no registry")
+	}
+	r, err := s.catalog.Resolve(ctx, th.Namespace, tr.Ref(), th.UserID)
+	if err != nil {
+		return none, err
+	}
+	req, err := s.turnOf(th, t, r, &tr.Spec, t.Message, saidOf(t))
+	req.Lineage.Origin = &record.Origin{Trigger: tr.ID}
+	req.Webhooks = []webhook.Hook{{Chat: &webhook.Chat{Bot: tr.Spec.Bot, ID: th.ChatID}, Events: []webhook.Event{webhook.RunEnded, webhook.InterruptOpened}}}
+	return req, err
+}
+
+// turnOf is the start of a turn of a version with the inputs that its trigger makes of an event. A team
+// goes on with its own conversation, which belongs to the thread.
+func (s Conversing) turnOf(th thread.Thread, t thread.Turn, r *registryv1.ResolveWorkflowResponse, x *workflow.Trigger, event json.RawMessage, text string) (command.StartRequest, error) {
+	var req command.StartRequest
+	inputs, err := x.Fill(event)
+	if err != nil {
+		return req, errs.New(errs.InvalidArgument, trigger.ReasonInvalid, "%v", err)
+	}
+	isTeam := false
+	for _, n := range r.GetGraph().GetNodes() {
+		isTeam = isTeam || n.GetActor() == "team"
+	}
+	if isTeam {
+		if err := teamInputs(inputs, x, th.ID, text); err != nil {
+			return req, err
+		}
+	}
+	g, err := chat.Graph(th.ID, text, r.GetRef(), inputs)
+	if err != nil {
+		return req, err
+	}
+	req = command.StartRequest{
+		Namespace: th.Namespace, ThreadID: th.ID, Turn: t.Number, Principal: t.Principal, ID: t.RunID, UserID: th.UserID, ChatID: th.ChatID, Graph: g, Source: program.FromActor,
+	}
+	if r.BudgetNanoUsd != nil || r.BudgetTokens != nil {
+		req.Budget = &workgraph.Budget{NanoUSD: r.BudgetNanoUsd, Tokens: r.BudgetTokens}
+	}
+	return req, nil
+}
+
+// teamInputs adds what a team is told, unless the trigger says it, and its conversation.
+func teamInputs(inputs map[string]json.RawMessage, x *workflow.Trigger, threadID, text string) error {
+	if x.Inputs == nil {
+		clear(inputs)
+		b, err := json.Marshal(text)
+		if err != nil {
+			return fmt.Errorf("encode message: %w", err)
+		}
+		inputs["task"] = b
+	}
+	if inputs["thread_id"] != nil || inputs["conversation"] != nil {
+		return nil
+	}
+	own, ok := ids.Derived(thread.IDPrefix, threadID, "conversation of a team")
+	if !ok {
+		return nil // the thread has an id of another form, so that the team keeps nothing
+	}
+	b, err := json.Marshal(map[string]string{"thread_id": own, "lifetime": "CONVERSATION"})
+	inputs["conversation"] = b
+	return err
+}
+
+// textOf is a message as a text.
+func textOf(message json.RawMessage) string {
+	var s string
+	if json.Unmarshal(message, &s) == nil {
+		return s
+	}
+	return string(message)
+}
+
+// saidOf is what the sender of a turn wrote.
+func saidOf(t thread.Turn) string {
+	if !strings.HasPrefix(t.Principal, fromTelegram) {
+		return textOf(t.Message)
+	}
+	var e struct {
+		Text string `json:"text"`
+	}
+	_ = json.Unmarshal(t.Message, &e) // it was written by botDelivery
+	return e.Text
+}
+
+// answerOf is a message as the answer to a question. A text may be the number of a choice, for example.
+func answerOf(t thread.Turn, q *journal.Interrupt) json.RawMessage {
+	var s string
+	told := strings.HasPrefix(t.Principal, fromTelegram)
+	switch {
+	case !told && json.Unmarshal(t.Message, &s) != nil:
+		return t.Message
+	case !q.OfAgent:
+		return chat.Answer(q.Schema, saidOf(t))
+	case told:
+		b, _ := json.Marshal(saidOf(t)) // a text always has a form
+		return b
+	}
+	return t.Message
+}
+
+// misfit tells the user of a bot that an answer does not fit the question.
+func (s Conversing) misfit(ctx context.Context, t thread.Turn, q *journal.Interrupt) {
+	if s.chats == nil || !strings.HasPrefix(t.Principal, fromTelegram) || !s.chats.first(t) {
+		return
+	}
+	th, err := s.chats.Threads.Thread(ctx, t.Namespace, t.Thread)
+	if err != nil {
+		return
+	}
+	tr, err := s.chats.Triggers.Get(ctx, trigger.Key{Namespace: t.Namespace, ID: strings.TrimPrefix(th.Agent, botAgent)})
+	if err != nil {
+		return
+	}
+	s.chats.Say(ctx, tr.Spec.Bot, th.ChatID, "That is no answer to the question.\n"+chat.Question(q.Prompt, q.Schema))
+}
+
+// botThread is the thread of a chat with the workflow of a trigger. It is made if it is not there.
+func (s *Server) botThread(ctx context.Context, t *trigger.Trigger, user, chatID string) (thread.Thread, error) {
+	key := "telegram:" + chatID + ":" + t.ID
+	th, err := s.chats.Threads.ThreadByKey(ctx, t.Namespace, key)
+	if errs.ReasonOf(err) != thread.ReasonNotFound {
+		return th, err
+	}
+	th, err = s.chats.Threads.CreateThread(ctx, thread.Create{
+		Thread: thread.Thread{ID: ids.New(thread.IDPrefix), Namespace: t.Namespace, Key: key, Agent: botAgent + t.ID, Title: "Telegram " + chatID, UserID: user, ChatID: chatID,
+			Lifetime: workgraph.ThreadConversation, CreateTime: dbkit.Now()},
+		Room: s.chats.Bounds.Room,
+	})
+	if errs.ReasonOf(err) == thread.ReasonExists {
+		return s.chats.Threads.ThreadByKey(ctx, t.Namespace, key) // another executor was faster
+	}
+	return th, err
+}
+
+// startBot carries a delivery of a bot out: the message is a turn of the thread of its chat, which
+// answers what its run asks or starts a run. It returns the run.
+func (s Triggered) startBot(ctx context.Context, t *trigger.Trigger, d *trigger.Delivery) (string, error) {
+	th, err := s.botThread(ctx, t, d.User, d.Chat)
+	if err != nil {
+		return "", err
+	}
+	// A repeated request is known by the run that the first one named, so that each try names another one.
+	turn := thread.Turn{Namespace: t.Namespace, Thread: th.ID, RunID: ids.New(command.IDPrefix), Message: d.Event, Principal: d.User, AnswersAny: true, CreateTime: dbkit.Now()}
+	turn, err = s.chats.Threads.QueueTurn(ctx, turn, thread.Request{Method: "Telegram", ID: d.ID, BodyHash: t.ID}, s.chats.Bounds)
+	if err != nil {
+		return "", err
+	}
+	s.chats.Conductor.Try(ctx, t.Namespace, th.ID)
+	if now, err := s.chats.Threads.Turn(ctx, t.Namespace, th.ID, turn.Number); err == nil {
+		turn = now
+	}
+	switch {
+	case turn.State == thread.TurnFailed:
+		return "", errs.New(errs.FailedPrecondition, trigger.ReasonInvalid, "%s", turn.Error)
+	case turn.InterruptID != "": // it answers, or has answered
+		return cmp.Or(turn.AskedBy, turn.RunID), nil
+	}
+	return turn.RunID, nil
+}
+
+// Asked reports whether a run of a trigger waits for an answer from a chat of a bot.
+func (s *Server) Asked(ctx context.Context, t *trigger.Trigger, chatID string) (bool, error) {
+	th, err := s.chats.Threads.ThreadByKey(ctx, t.Namespace, "telegram:"+chatID+":"+t.ID)
+	if errs.ReasonOf(err) == thread.ReasonNotFound {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	line, err := s.chats.Threads.NextTurn(ctx, t.Namespace, th.ID)
+	if err != nil {
+		return false, err
+	}
+	for _, run := range slices.Compact(append(line.Runs, th.Holder)) {
+		if run == "" {
+			continue
+		}
+		id, err := s.reader.OldestQuestion(ctx, t.Namespace, run, false)
+		if err != nil || id != "" {
+			return id != "", err
+		}
+	}
+	return false, nil
+}
