@@ -15,6 +15,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/plainjson"
 	"github.com/epigraph-run/epigraph/internal/telegram"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	"github.com/epigraph-run/epigraph/services/executor/internal/bots"
@@ -109,7 +110,7 @@ func checkCall(t *trigger.Trigger, req *executorv1.ReceiveWebhookRequest, now ti
 		err = signature.CheckStandard(key, id, header(req, signature.HeaderTime), header(req, signature.HeaderSignature), body, now)
 	}
 	if err == nil && id == "" {
-		sum := sha256.Sum256(body)
+		sum := sha256.Sum256(append([]byte(req.GetQuery()+"\n"), body...))
 		id = "body/" + hex.EncodeToString(sum[:]) + "/" + strconv.FormatInt(now.Unix()/int64(bodySpan/time.Second), 10)
 	}
 	return id, err
@@ -136,7 +137,7 @@ func callEvent(req *executorv1.ReceiveWebhookRequest) (json.RawMessage, error) {
 	if json.Valid(req.GetBody()) {
 		body = json.RawMessage(req.GetBody())
 	}
-	out, err := json.Marshal(map[string]any{"headers": headers, "query": query, "body": body})
+	out, err := plainjson.Marshal(map[string]any{"headers": headers, "query": query, "body": body})
 	if err != nil {
 		return nil, fmt.Errorf("encode call: %w", err)
 	}

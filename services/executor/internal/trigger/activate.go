@@ -266,7 +266,7 @@ func (c *Controller) Rotate(ctx context.Context, k Key) (Trigger, error) {
 func (t *Trigger) watches(e *End) bool {
 	switch t.Spec.Type {
 	case workflow.WorkflowTrigger:
-		return t.Spec.Workflow == e.Workflow && (t.Spec.On == "ended" || t.Spec.On == e.Outcome)
+		return t.Spec.Workflow == e.Workflow && t.Workflow != e.Workflow && (t.Spec.On == "ended" || t.Spec.On == e.Outcome)
 	case workflow.ErrorTrigger:
 		if e.Outcome != "failed" {
 			return false

@@ -1,6 +1,7 @@
 package trigger
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -28,10 +29,14 @@ type Tick struct {
 // again after any failure, as start may.
 func (c *Controller) Clock(ctx context.Context, tick Tick, start func(context.Context, *Trigger, *Delivery, map[string]json.RawMessage) (string, error)) (string, error) {
 	t, err := c.store.Trigger(ctx, tick.Trigger)
-	if err != nil {
+	if err != nil && errs.ReasonOf(err) != ReasonNotFound {
 		return "", err
 	}
-	if t.State != Active {
+	if err != nil || t.State != Active {
+		// The schedule can have been made again by who read the trigger before it ended.
+		if rerr := c.schedules.Remove(ctx, tick.Trigger); rerr != nil || err != nil {
+			return "", cmp.Or(rerr, err)
+		}
 		return "", errs.New(errs.FailedPrecondition, ReasonNotActive, "trigger %q is not active: %s", t.ID, t.Reason)
 	}
 	now := dbkit.Now()

@@ -32,6 +32,10 @@ const (
 	// maxBusy is how many deliveries of one namespace are carried out here at once, busyPause how long others
 	// of it wait, so that those of other namespaces have their turn.
 	maxBusy, busyPause = 8, 250 * time.Millisecond
+	// fullPause is how long the end of a run waits while as many deliveries wait as may.
+	fullPause = 5 * time.Second
+	// early is how much before its time a delivery is tried: the clocks of machines differ.
+	early = time.Second
 	// maxMessage bounds the stored text of a failure.
 	maxMessage = 500
 )
@@ -225,7 +229,11 @@ func (c *Controller) Work(ctx context.Context, args journal.TriggerArgs) (pause 
 	}
 	defer leave()
 	if args.RunID != "" {
-		return 0, c.tellEnd(ctx, args.Namespace, args.RunID)
+		err := c.tellEnd(ctx, args.Namespace, args.RunID)
+		if errs.ReasonOf(err) == ReasonBusy {
+			return fullPause, nil // a pause uses up no try of the job
+		}
+		return 0, err
 	}
 	return 0, c.deliver(ctx, Key{args.Namespace, args.DeliveryID})
 }
@@ -256,13 +264,19 @@ func (c *Controller) deliver(ctx context.Context, k Key) error {
 	if err != nil || d.Status != Received {
 		return err
 	}
+	// There is a job for that time: without this, each job that comes before it would be followed by one more.
+	if time.Until(d.Due) > early {
+		return nil
+	}
 	t, err := c.store.Trigger(ctx, Key{k.Namespace, d.Trigger})
 	if err != nil && errs.ReasonOf(err) != ReasonNotFound {
 		return err
 	}
 	attempts := d.Attempts
 	if err != nil {
-		d.refuse(dbkit.Now(), ReasonNotActive, "the trigger is gone")
+		if err := c.refuse(ctx, &d, ReasonNotActive, "the trigger is gone"); err != nil {
+			return err
+		}
 	} else if err := c.try(ctx, &t, &d); err != nil {
 		return err
 	}
@@ -278,13 +292,11 @@ func (c *Controller) deliver(ctx context.Context, k Key) error {
 // try starts the run of a delivery, and notes in it what came of that. An error says that nothing is known.
 func (c *Controller) try(ctx context.Context, t *Trigger, d *Delivery) error {
 	if t.State != Active {
-		d.refuse(dbkit.Now(), ReasonNotActive, "the trigger is not active: "+t.Reason)
-		return nil
+		return c.refuse(ctx, d, ReasonNotActive, "the trigger is not active: "+t.Reason)
 	}
 	inputs, err := t.Spec.Fill(d.Event)
 	if err != nil {
-		d.refuse(dbkit.Now(), ReasonInvalid, err.Error())
-		return nil
+		return c.refuse(ctx, d, ReasonInvalid, err.Error())
 	}
 	runID, err := c.runs.Start(ctx, t, d, inputs)
 	if ctx.Err() != nil {
@@ -297,9 +309,9 @@ func (c *Controller) try(ctx context.Context, t *Trigger, d *Delivery) error {
 		d.started(now, runID)
 	case final(err):
 		e := errs.From(err)
-		d.refuse(now, e.Reason, e.Message)
+		return c.refuse(ctx, d, e.Reason, e.Message)
 	case now.Sub(d.ReceiveTime) > Patience:
-		return c.giveUp(ctx, d, err, now)
+		return c.giveUp(ctx, d, err)
 	default:
 		d.Reason, d.Message = errs.ReasonOf(err), errs.Clip(errs.From(err).Message, maxMessage)
 		d.Due = now.Add(backoff(d.Attempts))
@@ -312,19 +324,27 @@ func (d *Delivery) started(now time.Time, runID string) {
 	d.Status, d.RunID, d.Reason, d.Message, d.Due, d.EndTime = Started, runID, "", "", time.Time{}, now
 }
 
-// giveUp ends a delivery that was tried for long enough. Perhaps an earlier try did it and nobody heard.
-func (c *Controller) giveUp(ctx context.Context, d *Delivery, cause error, now time.Time) error {
+// refuse ends a delivery that starts nothing. Perhaps an earlier try did, and died before that was written.
+func (c *Controller) refuse(ctx context.Context, d *Delivery, reason, message string) error {
 	there, err := c.runs.Exists(ctx, d.Namespace, d.RunID)
 	if err != nil {
 		return err
 	}
 	if there {
-		d.started(now, d.RunID)
+		d.started(dbkit.Now(), d.RunID)
 		return nil
 	}
-	d.refuse(now, errs.ReasonOf(cause), fmt.Sprintf("could not be started for %s: %s", Patience, errs.From(cause).Message))
-	d.Status = Failed
+	d.refuse(dbkit.Now(), reason, message)
 	return nil
+}
+
+// giveUp ends a delivery that was tried for long enough.
+func (c *Controller) giveUp(ctx context.Context, d *Delivery, cause error) error {
+	err := c.refuse(ctx, d, errs.ReasonOf(cause), fmt.Sprintf("could not be started for %s: %s", Patience, errs.From(cause).Message))
+	if err == nil && d.Status == Refused {
+		d.Status = Failed
+	}
+	return err
 }
 
 // backoff is the pause after a number of tries.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/plainjson"
 	"github.com/epigraph-run/epigraph/workflow"
 )
 
@@ -59,21 +60,22 @@ func (e *End) body() (json.RawMessage, error) {
 	if e.Reason != "" || e.Message != "" {
 		out.Error = &failure{e.Reason, errs.Clip(e.Message, 8<<10)}
 	}
-	b, err := json.Marshal(out)
+	b, err := plainjson.Marshal(out)
 	if err != nil {
 		return nil, fmt.Errorf("encode end of run %s: %w", e.RunID, err)
 	}
 	return b, nil
 }
 
-// tellEnd tells the end of a run to the triggers that wait for it. It may be done again: the run names the
-// event.
+// tellEnd tells the end of a run to all triggers that wait for it, also if some of them cannot be told. It may
+// be done again: the run names the event.
 func (c *Controller) tellEnd(ctx context.Context, namespace, runID string) error {
 	e, ok, err := c.runs.End(ctx, namespace, runID)
 	if err != nil || !ok {
 		return err
 	}
 	var body json.RawMessage
+	var untold error
 	for _, kind := range []string{workflow.WorkflowTrigger, workflow.ErrorTrigger} {
 		after := Key{Namespace: namespace}
 		for {
@@ -92,7 +94,7 @@ func (c *Controller) tellEnd(ctx context.Context, namespace, runID string) error
 					}
 				}
 				if err := c.told(ctx, t, &e, body); err != nil {
-					return err
+					untold = err
 				}
 			}
 			if len(list) < checkBatch {
@@ -101,7 +103,7 @@ func (c *Controller) tellEnd(ctx context.Context, namespace, runID string) error
 			after = list[len(list)-1].Key
 		}
 	}
-	return nil
+	return untold
 }
 
 func (c *Controller) told(ctx context.Context, t *Trigger, e *End, body json.RawMessage) error {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/trigger"
 )
@@ -95,14 +96,12 @@ func (s *Store) Activate(ctx context.Context, a trigger.Activation, triggers []t
 		if err := s.lock(ctx, tx, a.Namespace); err != nil {
 			return err
 		}
-		if !was.IsZero() {
-			now, err := activation(ctx, tx, a.Namespace, a.Workflow)
-			if err != nil {
-				return err
-			}
-			if now.State != trigger.Active || !now.UpdateTime.Equal(was) {
-				return trigger.ErrChanged
-			}
+		now, err := activation(ctx, tx, a.Namespace, a.Workflow)
+		if err != nil && (!was.IsZero() || errs.ReasonOf(err) != trigger.ReasonNotActive) {
+			return err
+		}
+		if !was.IsZero() && (now.State != trigger.Active || !now.UpdateTime.Equal(was)) {
+			return trigger.ErrChanged
 		}
 		if err := checkRoom(ctx, tx, a, triggers, most); err != nil {
 			return err
@@ -110,6 +109,11 @@ func (s *Store) Activate(ctx context.Context, a trigger.Activation, triggers []t
 		have, err := of(ctx, tx, a.Namespace, a.Workflow)
 		if err != nil {
 			return err
+		}
+		if now.State != trigger.Active || now.WorkflowID != a.WorkflowID {
+			for i := range have { // what was off begins with new secrets, as does another workflow of the name
+				have[i].Secret = ""
+			}
 		}
 		kept, stmts, err := merge(a, have, triggers)
 		if err != nil {
@@ -315,6 +319,9 @@ func (s *Store) Active(ctx context.Context, kind, namespace string, after trigge
 // SetSecret implements trigger.Store.
 func (s *Store) SetSecret(ctx context.Context, k trigger.Key, secret string, now time.Time) (t trigger.Trigger, err error) {
 	err = s.db.Pool.Update(ctx, func(ctx context.Context, tx dbkit.Querier) error {
+		if err := s.lock(ctx, tx, k.Namespace); err != nil { // else an activation writes the old one back
+			return err
+		}
 		t, err = scanTrigger(dbkit.FirstRow(tx.Query(ctx, `UPDATE triggers SET secret = $3, update_time = $4 WHERE namespace = $1 AND id = $2 AND state = 'ACTIVE' RETURNING `+triggerColumns,
 			k.Namespace, k.ID, secret, now)))
 		return err

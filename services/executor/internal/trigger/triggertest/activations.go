@@ -74,6 +74,31 @@ func (d Driver) activations(t *testing.T) {
 		_, err = b.ByPath(t.Context(), "other", "x/y")
 		require.Equal(t, trigger.ReasonNotFound, errs.ReasonOf(err))
 	})
+	t.Run("BeginAgainWithNewSecrets", func(t *testing.T) {
+		b := d.bench(t)
+		secret := func(id string) string {
+			b.shelf.put("shop", id, 1, hook("a", ""))
+			_, list, err := b.c.Activate(t.Context(), "n", "shop")
+			require.NoError(t, err)
+			require.True(t, list[0].Fresh)
+			return list[0].Secret
+		}
+		first := secret("wf_2")
+		_, err := b.c.Deactivate(t.Context(), "n", "shop")
+		require.NoError(t, err)
+		second := secret("wf_2")
+		require.NotEqual(t, first, second, "it was off")
+		require.NotEqual(t, second, secret("wf_3"), "another workflow has the name")
+	})
+	t.Run("TakeAwayASchedule", func(t *testing.T) {
+		b := d.bench(t)
+		_, err := b.c.Deactivate(t.Context(), "n", "talk")
+		require.NoError(t, err)
+		b.shelf.schedules[b.t.ID] = "@daily" // by one that read the trigger before
+		_, err = b.c.Clock(t.Context(), trigger.Tick{Trigger: b.t.Key, RunID: "run_x", Time: time.Now()}, nil)
+		require.Equal(t, trigger.ReasonNotActive, errs.ReasonOf(err))
+		require.Empty(t, b.shelf.crons())
+	})
 	t.Run("AreRefused", func(t *testing.T) {
 		b := d.bench(t)
 		refused := func(reason string, triggers ...workflow.Trigger) error {

@@ -312,6 +312,29 @@ func (d Driver) deliveries(t *testing.T) {
 		require.Equal(t, "FULL", b.work(t, x).Reason)
 		require.Equal(t, trigger.Started, b.work(t, x).Status)
 	})
+	t.Run("AreNotTriedBeforeTheirTime", func(t *testing.T) {
+		b := d.bench(t)
+		b.runs.fails = []error{errDead, errDead, errDead}
+		x, err := b.c.Receive(t.Context(), b.event("a"))
+		require.NoError(t, err)
+		for range 5 {
+			x = b.work(t, x)
+		}
+		require.Equal(t, 3, b.runs.starts, "the third pause is longer than clocks differ")
+		require.Equal(t, trigger.Received, x.Status)
+	})
+	t.Run("AreNotRefusedIfTheirRunIsThere", func(t *testing.T) {
+		b := d.bench(t)
+		b.runs.lost = []error{errDead}
+		x, err := b.c.Receive(t.Context(), b.event("a"))
+		require.NoError(t, err)
+		require.Equal(t, trigger.Received, b.work(t, x).Status)
+		_, err = b.c.Deactivate(t.Context(), "n", "talk")
+		require.NoError(t, err)
+		got := b.work(t, x)
+		require.Equal(t, trigger.Started, got.Status)
+		require.Equal(t, x.RunID, got.RunID)
+	})
 	t.Run("AreRefusedForGood", func(t *testing.T) {
 		b := d.bench(t)
 		b.runs.fails = []error{errs.New(errs.InvalidArgument, "INPUT_INVALID", "does not fit")}
