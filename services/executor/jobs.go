@@ -11,6 +11,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/pg"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlite"
+	"github.com/epigraph-run/epigraph/services/executor/internal/trigger"
 	"github.com/epigraph-run/epigraph/services/executor/internal/webhook"
 )
 
@@ -63,7 +64,7 @@ func (s *Service) deliverWebhook(ctx context.Context, j dispatch.Job) error {
 
 // dispatcher works what the journal keeps for later.
 func (s *Service) dispatcher(j journal.Journal, tel *obs.Telemetry) (*dispatch.Dispatcher, error) {
-	o := dispatch.Options{ID: s.jobWorker, Webhooks: webhook.Places, Logger: s.log, TracerProvider: tel.TracerProvider, MeterProvider: tel.MeterProvider,
+	o := dispatch.Options{ID: s.jobWorker, Webhooks: webhook.Places, Triggers: trigger.Places, Logger: s.log, TracerProvider: tel.TracerProvider, MeterProvider: tel.MeterProvider,
 		Kinds: []dispatch.Kind{{Name: journal.JobWake, Handle: s.work}, {Name: journal.JobStart, Handle: s.work},
 			{Name: journal.JobMaintenance, Handle: s.maintenance.work, Every: maintenanceEvery},
 			{Name: journal.JobSchedule, Handle: s.lookAfter, Timeout: firingTimeout},

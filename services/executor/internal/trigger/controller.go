@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/places"
 )
 
 const (
@@ -29,9 +29,10 @@ const (
 	forgetPause, handful = 10 * time.Minute, 1000
 	// minPause and maxPause bound how long a delivery waits that cannot be carried out just now.
 	minPause, maxPause = 500 * time.Millisecond, 10 * time.Minute
-	// maxBusy is how many deliveries of one namespace are carried out here at once, busyPause how long others
-	// of it wait, so that those of other namespaces have their turn.
-	maxBusy, busyPause = 8, 250 * time.Millisecond
+	// Places is how many jobs are worked at here at once, maxBusy how many of them are of one namespace.
+	// minWait and maxWait bound how long one is put off for which there is no place.
+	Places, maxBusy  = 32, 8
+	minWait, maxWait = 250 * time.Millisecond, 5 * time.Minute
 	// fullPause is how long the end of a run waits while as many deliveries wait as may.
 	fullPause = 5 * time.Second
 	// early is how much before its time a delivery is tried: the clocks of machines differ.
@@ -91,9 +92,7 @@ type Controller struct {
 	cfg       Config
 	log       *slog.Logger
 	ended     metric.Int64Counter
-
-	mu   sync.Mutex
-	busy map[string]int // deliveries that are carried out here, by namespace
+	places    *places.Places
 }
 
 // Deps are the collaborators of a controller.
@@ -109,7 +108,8 @@ type Deps struct {
 
 // New returns a controller.
 func New(cfg Config, d Deps) (*Controller, error) {
-	c := &Controller{store: d.Store, runs: d.Runs, catalog: d.Catalog, schedules: d.Schedules, cfg: cfg, log: d.Logger, busy: map[string]int{}}
+	c := &Controller{store: d.Store, runs: d.Runs, catalog: d.Catalog, schedules: d.Schedules, cfg: cfg, log: d.Logger,
+		places: places.New(places.Config{Total: Places, Each: maxBusy, MinPause: minWait, MaxPause: maxWait})}
 	var err error
 	c.ended, err = d.Meters.Meter("github.com/epigraph-run/epigraph/services/executor/internal/trigger").
 		Int64Counter("epigraph.trigger.deliveries", metric.WithDescription("deliveries of triggers that have ended, by kind of the trigger and what became of them"))
@@ -223,9 +223,9 @@ func (c *Controller) Repeat(ctx context.Context, k Key, request string) (Deliver
 
 // Work carries out what a job asks for. A pause above 0 says that the job is to come again after it.
 func (c *Controller) Work(ctx context.Context, args journal.TriggerArgs) (pause time.Duration, err error) {
-	leave := c.enter(args.Namespace)
+	leave, pause := c.places.Enter(args.Namespace)
 	if leave == nil {
-		return busyPause, nil
+		return pause, nil
 	}
 	defer leave()
 	if args.RunID != "" {
@@ -236,23 +236,6 @@ func (c *Controller) Work(ctx context.Context, args journal.TriggerArgs) (pause 
 		return 0, err
 	}
 	return 0, c.deliver(ctx, Key{args.Namespace, args.DeliveryID})
-}
-
-// enter takes a place for a job of a namespace; nil if it has as many as it may.
-func (c *Controller) enter(namespace string) (leave func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.busy[namespace] >= maxBusy {
-		return nil
-	}
-	c.busy[namespace]++
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.busy[namespace]--; c.busy[namespace] == 0 {
-			delete(c.busy, namespace)
-		}
-	}
 }
 
 // deliver tries a delivery once.

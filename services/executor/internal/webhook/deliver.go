@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/retryafter"
 	"github.com/epigraph-run/epigraph/services/executor/internal/egress"
+	"github.com/epigraph-run/epigraph/services/executor/internal/places"
 	"github.com/epigraph-run/epigraph/services/executor/internal/signature"
 )
 
@@ -93,24 +93,13 @@ type Deliverer struct {
 	log       *slog.Logger
 	tracer    trace.Tracer
 	tries     metric.Int64Counter
-
-	mu    sync.Mutex
-	total int
-	lines map[string]*line
-}
-
-// line is the deliveries of one namespace.
-type line struct {
-	busy int
-	// took is about how long a delivery takes, end when the last of those that were put off comes
-	// again.
-	took time.Duration
-	end  time.Time
+	places    *places.Places
 }
 
 // New returns a deliverer that reaches nothing that the guard refuses. All fields of o must be set.
 func New(guard egress.Guard, o Options) (*Deliverer, error) {
-	d := &Deliverer{transport: guard.Transport(), log: o.Logger, tracer: o.TracerProvider.Tracer(scope), lines: map[string]*line{}}
+	d := &Deliverer{transport: guard.Transport(), log: o.Logger, tracer: o.TracerProvider.Tracer(scope),
+		places: places.New(places.Config{Total: Places, Each: maxBusy, MinPause: minPause, MaxPause: maxPause})}
 	d.client = &http.Client{
 		Transport: otelhttp.NewTransport(d.transport, otelhttp.WithTracerProvider(o.TracerProvider), otelhttp.WithMeterProvider(o.MeterProvider), otelhttp.WithPropagators(o.Propagator)),
 		// A redirect is for the caller to follow, not for us.
@@ -128,61 +117,12 @@ func New(guard egress.Guard, o Options) (*Deliverer, error) {
 // Close drops idle connections.
 func (d *Deliverer) Close() { d.transport.CloseIdleConnections() }
 
-// Enter takes a place for a delivery of a namespace, before anything is read for it: then leave must be
-// called. Without a place leave is nil, and the delivery is to come again after the pause. The
-// postponed deliveries of a namespace come again at the rate of its places, however many they are, so
-// that they do not block those of others.
+// Enter takes a place for a delivery of a namespace, as [places.Places.Enter] does.
 func (d *Deliverer) Enter(ctx context.Context, namespace string) (leave func(), pause time.Duration) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	now := time.Now()
-	l := d.lines[namespace]
-	if l == nil {
-		l = &line{}
-		d.lines[namespace] = l
-	}
-	// A namespace has no more places than are left for the others then, so that some are left for
-	// whoever comes next.
-	if l.busy >= min(maxBusy, Places-d.total) {
+	if leave, pause = d.places.Enter(namespace); leave == nil {
 		d.count(ctx, PutOff)
-		return nil, l.putOff(now)
 	}
-	l.busy++
-	d.total++
-	return sync.OnceFunc(func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.total--
-		l.busy--
-		if took := time.Since(now); l.took == 0 {
-			l.took = took
-		} else {
-			l.took += (took - l.took) / 8
-		}
-		d.forget(time.Now())
-	}), 0
-}
-
-// putOff is how long one more delivery waits behind all that were put off.
-func (l *line) putOff(now time.Time) time.Duration {
-	if soonest := now.Add(minPause); l.end.Before(soonest) {
-		l.end = soonest
-	}
-	if l.end.Sub(now) >= maxPause {
-		return maxPause/2 + rand.N(maxPause/2)
-	}
-	l.end = l.end.Add(max(l.took, time.Millisecond) / maxBusy)
-	return l.end.Sub(now)
-}
-
-// forget drops the lines of namespaces that have nothing under way and nothing put off. The lock is
-// held.
-func (d *Deliverer) forget(now time.Time) {
-	for namespace, l := range d.lines {
-		if l.busy == 0 && !l.end.After(now) {
-			delete(d.lines, namespace)
-		}
-	}
+	return leave, pause
 }
 
 func (d *Deliverer) count(ctx context.Context, o Outcome) {

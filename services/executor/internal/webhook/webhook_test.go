@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -280,78 +279,6 @@ func TestDeliverGuarded(t *testing.T) {
 	var refusal *egress.Refusal
 	require.ErrorAs(t, v.Err, &refusal)
 	require.Empty(t, r.got)
-}
-
-func TestEnter(t *testing.T) {
-	t.Parallel()
-	fill := func(d *Deliverer, namespace string, most int) (leaves []func()) {
-		for range most {
-			leave, _ := d.Enter(t.Context(), namespace)
-			if leave == nil {
-				return leaves
-			}
-			leaves = append(leaves, leave)
-		}
-		return leaves
-	}
-	t.Run("Namespace/HasOnlySoMany", func(t *testing.T) {
-		d := deliverer(t)
-		held := fill(d, "acme", 100)
-		require.Len(t, held, maxBusy)
-		_, pause := d.Enter(t.Context(), "acme")
-		require.GreaterOrEqual(t, pause, minPause)
-		require.Len(t, fill(d, "other", 1), 1)
-		held[0]()
-		held[0]()
-		require.Len(t, fill(d, "acme", 100), 1, "one was given back, once")
-	})
-	t.Run("Places/AreLeftForWhoComesNext", func(t *testing.T) {
-		d := deliverer(t)
-		for _, namespace := range []string{"a", "b", "c", "d", "e"} {
-			require.NotEmpty(t, fill(d, namespace, 100), namespace)
-		}
-		require.Len(t, fill(d, "late", 1), 1)
-	})
-	t.Run("Line/ComesAgainAtThePaceOfItsPlaces", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			d := deliverer(t)
-			held := fill(d, "acme", 100)
-			time.Sleep(timeout) //nolint:forbidigo // fake time, as long as a slow receiver may take
-			for _, leave := range held[1:] {
-				leave()
-			}
-			fill(d, "acme", 100)
-			soon, last := 0, time.Duration(0)
-			for range 1000 {
-				leave, pause := d.Enter(t.Context(), "acme")
-				require.Nil(t, leave)
-				if pause < minPause+time.Minute {
-					soon++
-				}
-				last = max(last, pause)
-			}
-			require.InDelta(t, time.Minute*maxBusy/timeout, soon, 3, "as many as find a place within a minute")
-			require.Greater(t, last, maxPause/2)
-			require.LessOrEqual(t, last, maxPause)
-			leave, pause := d.Enter(t.Context(), "other")
-			require.NotNil(t, leave, "put off for %v", pause)
-			leave()
-		})
-	})
-	t.Run("Line/IsForgotten", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			d := deliverer(t)
-			for _, leave := range fill(d, "acme", 100) {
-				leave()
-			}
-			require.NotEmpty(t, d.lines, "one was put off")
-			time.Sleep(2 * minPause) //nolint:forbidigo // fake time
-			leave, _ := d.Enter(t.Context(), "other")
-			leave()
-			require.Empty(t, d.lines)
-			require.Zero(t, d.total)
-		})
-	})
 }
 
 func FuzzCheck(f *testing.F) {

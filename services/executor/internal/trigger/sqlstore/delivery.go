@@ -158,9 +158,6 @@ func (s *Store) Forget(ctx context.Context, before time.Time, most, limit int) (
 	}{
 		{`DELETE FROM trigger_deliveries WHERE (namespace, id) IN
 			(SELECT namespace, id FROM trigger_deliveries WHERE ` + s.d.Set(`end_time`) + ` AND end_time < $1 ORDER BY end_time LIMIT $2)`, []any{before, limit}},
-		{`DELETE FROM trigger_deliveries WHERE (namespace, id) IN (SELECT namespace, id FROM
-			(SELECT namespace, id, row_number() OVER (PARTITION BY namespace ORDER BY id DESC) AS place FROM trigger_deliveries WHERE state <> 'RECEIVED') p
-			WHERE place > $1 LIMIT $2)`, []any{most, limit}},
 		{`DELETE FROM triggers WHERE (namespace, id) IN (SELECT namespace, id FROM triggers t WHERE state = 'ENDED' AND update_time < $1
 			AND NOT EXISTS (SELECT 1 FROM trigger_deliveries d WHERE d.namespace = t.namespace AND d.trigger_id = t.id)
 			AND NOT EXISTS (SELECT 1 FROM trigger_activations a WHERE a.namespace = t.namespace AND a.workflow = t.workflow AND a.settled = 0) LIMIT $2)`,
@@ -173,6 +170,37 @@ func (s *Store) Forget(ctx context.Context, before time.Time, most, limit int) (
 			return n, err
 		}
 		n += int(more)
+	}
+	more, err := s.forgetMost(ctx, most, limit)
+	return n + more, err
+}
+
+// forgetMost removes up to limit of the oldest deliveries that have ended in namespaces that have more than
+// most. What is too much is found by reads, which hold nobody up.
+func (s *Store) forgetMost(ctx context.Context, most, limit int) (n int, err error) {
+	rows, err := s.db.Pool.Query(ctx, `SELECT namespace FROM trigger_deliveries WHERE state <> 'RECEIVED' GROUP BY namespace HAVING count(*) > $1`, most)
+	full, err := dbkit.Collect(rows, err, func(rows dbkit.Rows) (namespace string, err error) { return namespace, rows.Scan(&namespace) })
+	if err != nil {
+		return 0, err
+	}
+	for _, namespace := range full {
+		last := ""
+		err := dbkit.FirstRow(s.db.Pool.Query(ctx, `SELECT id FROM trigger_deliveries WHERE namespace = $1 AND state <> 'RECEIVED' ORDER BY id DESC LIMIT 1 OFFSET $2`,
+			namespace, most)).Scan(&last)
+		if errors.Is(err, sql.ErrNoRows) {
+			continue // others have removed them
+		}
+		if err != nil {
+			return n, err
+		}
+		more, err := s.db.Pool.Exec(ctx, `DELETE FROM trigger_deliveries WHERE namespace = $1 AND id IN
+			(SELECT id FROM trigger_deliveries WHERE namespace = $1 AND state <> 'RECEIVED' AND id <= $2 ORDER BY id LIMIT $3)`, namespace, last, limit-n)
+		if err != nil {
+			return n, err
+		}
+		if n += int(more); n >= limit {
+			break
+		}
 	}
 	return n, nil
 }

@@ -65,4 +65,5 @@ CREATE UNIQUE INDEX trigger_deliveries_once ON trigger_deliveries (namespace, tr
 CREATE INDEX trigger_deliveries_of_trigger  ON trigger_deliveries (namespace, trigger_id, id);
 CREATE INDEX trigger_deliveries_open        ON trigger_deliveries (namespace) WHERE state = 'RECEIVED';
 CREATE INDEX trigger_deliveries_due         ON trigger_deliveries (due) WHERE state = 'RECEIVED';
+CREATE INDEX trigger_deliveries_state       ON trigger_deliveries (namespace, state, id);
 CREATE INDEX trigger_deliveries_old         ON trigger_deliveries (end_time) WHERE end_time > 0;
