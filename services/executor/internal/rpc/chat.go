@@ -143,11 +143,12 @@ func (s Conversing) botTurn(ctx context.Context, th thread.Thread, t thread.Turn
 	case s.catalog == nil:
 		return none, errs.New(errs.FailedPrecondition, reasonNoCatalog, "this executor reaches no registry")
 	}
-	r, err := s.catalog.Resolve(ctx, th.Namespace, tr.Ref(), th.UserID)
+	r, err := s.catalog.Resolve(ctx, th.Namespace, tr.Ref(), t.Principal)
 	if err != nil {
 		return none, err
 	}
 	req, err := s.turnOf(th, t, r, &tr.Spec, t.Message, saidOf(t))
+	req.UserID = t.Principal // many may write in one chat, and each has facts of their own
 	req.Lineage.Origin = &record.Origin{Trigger: tr.ID}
 	req.Webhooks = []webhook.Hook{{Chat: &webhook.Chat{Bot: tr.Spec.Bot, ID: th.ChatID}, Events: []webhook.Event{webhook.RunEnded, webhook.InterruptOpened}}}
 	return req, err

@@ -54,12 +54,6 @@ func (s *Server) hook(w http.ResponseWriter, r *http.Request) {
 		s.writeError(w, r, errHook())
 		return
 	}
-	leave, ok := s.hooks.Try(namespace)
-	if !ok {
-		s.writeError(w, r, grpckit.TooManyCalls(maxHookCalls))
-		return
-	}
-	defer leave()
 	ctx := grpckit.AsService(grpckit.WithNamespace(r.Context(), namespace))
 	answer, err := s.receive(ctx, w, r, path)
 	if err != nil {
@@ -95,12 +89,19 @@ func (s *Server) receive(ctx context.Context, w http.ResponseWriter, r *http.Req
 			req.Headers[strings.ToLower(name)] = v[0]
 		}
 	}
-	share := s.Budget.Share(grpckit.Namespace(ctx))
+	// Who calls is not known yet, and anybody can name any namespace: all of them together have one share,
+	// which is none of that which keys have.
+	share := s.Budget.Share("hooks")
 	defer share.Free()
 	var err error
 	if req.Body, err = readBody(w, r, maxHookBody, &share); err != nil {
 		return nil, err
 	}
+	leave, ok := s.hooks.Try(grpckit.Namespace(ctx)) // behind the body, which may come slowly
+	if !ok {
+		return nil, grpckit.TooManyCalls(maxHookCalls)
+	}
+	defer leave()
 	ctx, cancel := context.WithTimeoutCause(ctx, s.RequestTimeout, errRequestTimeout)
 	defer cancel()
 	answer, err := executorv1.NewHookServiceClient(s.Cells.Conn(cells.Executor)).ReceiveWebhook(ctx, req)
