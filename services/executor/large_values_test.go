@@ -31,10 +31,11 @@ var large = `"` + strings.Repeat("three kilobytes ", 192) + `"`
 type largeWorld struct {
 	t *testing.T
 	*replica
-	c executorv1.ExecutorServiceClient
+	c       executorv1.ExecutorServiceClient
+	catalog *fakeCatalog
 }
 
-func (w *largeWorld) with(t *testing.T) *largeWorld { return &largeWorld{t, w.replica, w.c} }
+func (w *largeWorld) with(t *testing.T) *largeWorld { return &largeWorld{t, w.replica, w.c, w.catalog} }
 
 // say is a node whose result is large.
 func say(id string) *graphv1.Node {
@@ -117,6 +118,7 @@ func failsNode() *graphv1.Node { return actorNode("bad", "fail", `{"message": "n
 func TestLargeValues(t *testing.T) {
 	t.Parallel()
 	cases := largeCases()
+	maps.Copy(cases, largeTriggerCases())
 	t.Run("Cases/EveryRPCHasOne", func(t *testing.T) {
 		var have []string
 		protoregistry.GlobalFiles.RangeFilesByPackage("epigraph.executor.v1", func(f protoreflect.FileDescriptor) bool {
@@ -132,8 +134,9 @@ func TestLargeValues(t *testing.T) {
 		require.Equal(t, have, slices.Sorted(maps.Keys(cases)), "each RPC has a case here")
 	})
 	onBoth(t, func(t *testing.T, store func(*executor.Config)) {
-		r := open(t, "large", store)
-		w := &largeWorld{t, r, r.client(keyAcme)}
+		catalog := &fakeCatalog{}
+		r := open(t, "large", store, func(d *executor.Deps) { d.Catalog = nearCatalog{fake: catalog} })
+		w := &largeWorld{t, r, r.client(keyAcme), catalog}
 		for _, name := range slices.Sorted(maps.Keys(cases)) {
 			t.Run(name, func(t *testing.T) { cases[name](w.with(t)) })
 		}

@@ -52,6 +52,7 @@ func TestOutage(t *testing.T) {
 	t.Logf("%d lines left out; told were %+v", end.Left, bad)
 	require.Positive(t, end.Left, "the loops go on")
 	require.Equal(t, testkit.LogLine{Level: "ERROR", Msg: "the executor's database does not answer"}, bad[0])
-	require.Len(t, log.Lines(t, "ERROR"), 1)
+	// One connection of many can be found broken when others are made anew already: that is told, too.
+	require.LessOrEqual(t, len(log.Lines(t, "ERROR")), 2)
 	require.LessOrEqual(t, len(bad), 4)
 }

@@ -70,13 +70,13 @@ func authority(t *testing.T) (server, client *tls.Config) {
 		&tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool}
 }
 
-func open(t *testing.T, id string, change func(*executor.Config)) *replica {
+func open(t *testing.T, id string, change func(*executor.Config), deps ...func(*executor.Deps)) *replica {
 	t.Helper()
 	server, client := authority(t)
-	return openWith(t, id, server, client, change)
+	return openWith(t, id, server, client, change, deps...)
 }
 
-func openWith(t *testing.T, id string, serverTLS, clientTLS *tls.Config, change func(*executor.Config)) *replica {
+func openWith(t *testing.T, id string, serverTLS, clientTLS *tls.Config, change func(*executor.Config), deps ...func(*executor.Deps)) *replica {
 	t.Helper()
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -89,9 +89,13 @@ func openWith(t *testing.T, id string, serverTLS, clientTLS *tls.Config, change 
 	if change != nil {
 		change(&cfg)
 	}
-	svc, err := executor.Open(t.Context(), cfg, executor.Deps{Telemetry: tel, Peer: func(addr string) (*grpc.ClientConn, error) {
+	with := executor.Deps{Telemetry: tel, Peer: func(addr string) (*grpc.ClientConn, error) {
 		return grpckit.Dial(addr, grpckit.DialOptions{TLS: clientTLS, Token: conf.NewSecret(serviceToken)})
-	}})
+	}}
+	for _, more := range deps {
+		more(&with)
+	}
+	svc, err := executor.Open(t.Context(), cfg, with)
 	require.NoError(t, err)
 	r.server, err = grpckit.NewServer(grpckit.Options{Telemetry: tel, TLS: serverTLS, Auth: grpckit.AuthConfig{
 		ServiceToken: conf.NewSecret(serviceToken), Keys: []grpckit.APIKey{
