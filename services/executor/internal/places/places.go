@@ -1,6 +1,6 @@
-// Package places owns who may work at jobs of a kind at once, so that a namespace with many of them does not
-// hold up the others: each has a share of the places, and its jobs beyond that come again at the rate at which
-// its places become free. It must not know what the jobs are.
+// Package places owns who may work at jobs of a kind at once, so that a namespace with many of them does
+// not hold up the others: each has a share of the places, and its jobs beyond that come again at the rate
+// at which its places become free. It must not know what the jobs are.
 package places
 
 import (

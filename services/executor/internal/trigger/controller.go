@@ -247,7 +247,7 @@ func (c *Controller) deliver(ctx context.Context, k Key) error {
 	if err != nil || d.Status != Received {
 		return err
 	}
-	// There is a job for that time: without this, each job that comes before it would be followed by one more.
+	// There is a job for that time. Without this, each job that comes before it would be followed by one.
 	if time.Until(d.Due) > early {
 		return nil
 	}

@@ -67,8 +67,8 @@ func (e *End) body() (json.RawMessage, error) {
 	return b, nil
 }
 
-// tellEnd tells the end of a run to all triggers that wait for it, also if some of them cannot be told. It may
-// be done again: the run names the event.
+// tellEnd tells the end of a run to all triggers that wait for it, also if some of them cannot be told. It
+// may be done again: the run names the event.
 func (c *Controller) tellEnd(ctx context.Context, namespace, runID string) error {
 	e, ok, err := c.runs.End(ctx, namespace, runID)
 	if err != nil || !ok {
