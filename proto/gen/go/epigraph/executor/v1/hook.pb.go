@@ -165,11 +165,11 @@ var File_epigraph_executor_v1_hook_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_hook_proto_rawDesc = "" +
 	"\n" +
-	"\x1fepigraph/executor/v1/hook.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\"\x90\x02\n" +
+	"\x1fepigraph/executor/v1/hook.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\"\x9d\x02\n" +
 	"\x15ReceiveWebhookRequest\x12\x1e\n" +
 	"\x04path\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\x04path\x12\\\n" +
-	"\aheaders\x18\x02 \x03(\v28.epigraph.executor.v1.ReceiveWebhookRequest.HeadersEntryB\b\xbaH\x05\x9a\x01\x02\x10 R\aheaders\x12\x1e\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\x04path\x12i\n" +
+	"\aheaders\x18\x02 \x03(\v28.epigraph.executor.v1.ReceiveWebhookRequest.HeadersEntryB\x15\xbaH\x12\x9a\x01\x0f\x10 \"\x04r\x02\x18@*\x05r\x03\x18\x80 R\aheaders\x12\x1e\n" +
 	"\x05query\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\x05query\x12\x1d\n" +
 	"\x04body\x18\x04 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80\x10R\x04body\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
