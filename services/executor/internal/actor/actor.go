@@ -16,6 +16,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/epigraph-run/epigraph/internal/plainjson"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -209,13 +210,8 @@ func Value(v any) (workgraph.Outcome, error) {
 
 // Encode writes JSON without the escapes that are for web pages, which cost tokens.
 func Encode(v any) (json.RawMessage, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.Clone(bytes.TrimSpace(b.Bytes())), nil // values are kept for long, without the room to grow
+	b, err := plainjson.Marshal(v)
+	return bytes.Clone(b), err // values are kept for long, without the room to grow
 }
 
 // AsText is a value as models and people read it: the text of a JSON string, nothing for null, and any other

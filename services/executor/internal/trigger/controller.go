@@ -188,13 +188,11 @@ func checkEvent(e *Event) error {
 	if len(e.Body) > MaxEvent {
 		return errs.New(errs.InvalidArgument, ReasonEventTooLarge, "the event has %d bytes, the limit is %d", len(e.Body), MaxEvent).Hint("send where the data is in place of the data")
 	}
-	if !json.Valid(e.Body) {
+	var b bytes.Buffer
+	if err := json.Compact(&b, e.Body); err != nil {
 		return errs.New(errs.InvalidArgument, ReasonInvalid, "the event is not JSON")
 	}
-	var b bytes.Buffer
-	if err := json.Compact(&b, e.Body); err == nil {
-		e.Body = b.Bytes()
-	}
+	e.Body = b.Bytes()
 	return nil
 }
 
