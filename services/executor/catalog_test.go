@@ -188,6 +188,33 @@ func TestCatalog(t *testing.T) {
 			_, err = f.SignalWithStart(t.Context(), &executorv1.SignalWithStartRequest{Name: "s", Start: &executorv1.StartRunRequest{BusinessKey: "signaled"}})
 			require.ErrorContains(t, err, "nothing to start")
 		})
+		t.Run("Start/AnOpenRunIsFoundThoughItsWorkflowIsNot", func(t *testing.T) {
+			g := nodes(actorNode("w", "signal", `{"name": "go", "timeout": "1h"}`))
+			open, err := start(&executorv1.StartRunRequest{Graph: g, BusinessKey: "open"})
+			require.NoError(t, err)
+			gone := &executorv1.StartRunRequest{Workflow: "gone@1", BusinessKey: "open", ConflictPolicy: executorv1.ConflictPolicy_CONFLICT_POLICY_RETURN_EXISTING}
+			r, err := start(gone)
+			require.NoError(t, err)
+			require.Equal(t, open.GetId(), r.GetId())
+			_, err = start(&executorv1.StartRunRequest{Workflow: "gone@1", BusinessKey: "open"})
+			require.Equal(t, "WORKFLOW_NOT_FOUND", errs.ReasonOf(err), "another policy starts a run: %v", err)
+			signal := func() (*executorv1.Run, error) {
+				return f.SignalWithStart(t.Context(), &executorv1.SignalWithStartRequest{Name: "go", Start: &executorv1.StartRunRequest{Workflow: "gone@1", BusinessKey: "open", RequestId: "once"}})
+			}
+			for range 2 {
+				r, err = signal()
+				require.NoError(t, err)
+				require.Equal(t, open.GetId(), r.GetId())
+			}
+			f.wait(t, open.GetId(), completed)
+			r, err = signal()
+			require.NoError(t, err, "the same request has the same answer when the run has ended")
+			require.Equal(t, open.GetId(), r.GetId())
+			_, err = start(gone)
+			require.Equal(t, "WORKFLOW_NOT_FOUND", errs.ReasonOf(err), "the key is free: %v", err)
+			_, err = f.SignalWithStart(t.Context(), &executorv1.SignalWithStartRequest{Name: "go", Start: &executorv1.StartRunRequest{Workflow: "gone@1", BusinessKey: "open"}})
+			require.Equal(t, "WORKFLOW_NOT_FOUND", errs.ReasonOf(err), "%v", err)
+		})
 		t.Run("Children/ByNumber", func(t *testing.T) {
 			child := func(ref string, want executorv1.RunState) *executorv1.Run {
 				r, err := start(&executorv1.StartRunRequest{Graph: nodes(actorNode("d", "spawn", `{"ref": "`+ref+`", "input": {"named": {"who": "ada"}}}`))})

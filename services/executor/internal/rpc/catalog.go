@@ -172,6 +172,11 @@ func (s *Server) named(ctx context.Context, req *executorv1.StartRunRequest, sch
 	return r.GetRef(), nil
 }
 
+// nameless reports whether a start names a workflow alone, and cause says that it cannot be had.
+func nameless(req *executorv1.StartRunRequest, cause error) bool {
+	return req.GetWorkflow() != "" && req.GetGraph() == nil && (errs.Is(cause, errs.NotFound) || errs.Is(cause, errs.FailedPrecondition) || errs.Is(cause, errs.Unavailable))
+}
+
 // smaller is the smaller of the author's cap and a caller's, if there is one.
 func smaller(author *int64, caller int64, given bool) *int64 {
 	if given && (author == nil || caller < *author) {
