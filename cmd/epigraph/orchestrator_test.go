@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io"
+	"net/http"
 	"regexp"
 	"strings"
 	"sync"
@@ -81,6 +83,35 @@ type orchestrated struct {
 	Stop       struct{ Reason string }
 }
 
+// restRun and restInterrupt are what REST shows of them.
+type restRun struct {
+	State       string
+	ParentRunID string `json:"parentRunId"`
+	Result      json.RawMessage
+}
+
+type restInterrupt struct {
+	ID        string
+	RunID     string `json:"runId"`
+	RootRunID string `json:"rootRunId"`
+	Prompt    json.RawMessage
+	Answer    json.RawMessage
+}
+
+// restCall makes a request to a server.
+func restCall(t *testing.T, addr, method, path, body string) (status int, answer []byte) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, "http://"+addr+path, strings.NewReader(body))
+	require.NoError(t, err)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	answer, err = io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp.StatusCode, answer
+}
+
 // TestOrchestrator has the test cases and the validation points of the design of a task agent as a part of a
 // graph, by their names.
 func TestOrchestrator(t *testing.T) {
@@ -112,6 +143,33 @@ func TestOrchestrator(t *testing.T) {
 	onboarding := map[string][]fakellm.Reply{"front": {routing}, "planner": {plan("create the account", "send the welcome")}, "worker": {{Text: "account 7"}, {Text: "sent"}},
 		"replan": {left("", "send the welcome"), left("Acme Corp is on board.")}}
 
+	asking := map[string][]fakellm.Reply{"front": {routing}, "planner": {plan("create the account", "send the welcome")}, "replan": onboarding["replan"],
+		"worker": {{Text: "account 7"}, {ToolCalls: []fakellm.ToolCall{call("q", "ask_user", `{"question": "Whom do we write to?"}`)}}, {Text: "sent to Ann"}}}
+	// rest is a call over REST.
+	rest := func(t *testing.T, method, path, body string, into any) {
+		t.Helper()
+		status, raw := restCall(t, d.HTTPAddr(), method, path, body)
+		require.Equal(t, http.StatusOK, status, "%s", raw)
+		if into != nil {
+			require.NoError(t, json.Unmarshal(raw, into), "%s", raw)
+		}
+	}
+	// asked starts a run that asks, and returns it with its question.
+	asked := func(t *testing.T) (id string, q restInterrupt) {
+		t.Helper()
+		out, _ := command(t, 0, "workflows", "run", file, "--input", "task=Onboard Acme Corp", "--detach")
+		id = strings.TrimSpace(out)
+		testkit.Eventually(t, func() bool {
+			var open struct{ Interrupts []restInterrupt }
+			rest(t, http.MethodGet, "/v1/runs/"+id+"/interrupts", "", &open)
+			if len(open.Interrupts) > 0 {
+				q = open.Interrupts[0]
+			}
+			return q.ID != ""
+		}, "nobody is asked")
+		return id, q
+	}
+
 	t.Run("TestCase1/SimpleQuery", func(t *testing.T) {
 		model.script(map[string][]fakellm.Reply{"front": {{Text: "There are two."}}})
 		r := run(t, "What are the open opportunities?")
@@ -140,9 +198,7 @@ func TestOrchestrator(t *testing.T) {
 		require.Equal(t, map[string]any{"needs_plan_execute": false, "plan_execute_task": "", "plan_execute_context": ""}, r.State, "the flags are reset")
 	})
 	t.Run("TestCase3/InterruptFlow", func(t *testing.T) {
-		says := map[string][]fakellm.Reply{"front": {routing}, "planner": {plan("create the account", "send the welcome")}, "replan": onboarding["replan"],
-			"worker": {{Text: "account 7"}, {ToolCalls: []fakellm.ToolCall{call("q", "ask_user", `{"question": "Whom do we write to?"}`)}}, {Text: "sent to Ann"}}}
-		model.script(says)
+		model.script(asking)
 		out, _ := command(t, 0, "workflows", "run", file, "--input", "task=Onboard Acme Corp", "--detach")
 		id := strings.TrimSpace(out)
 		question, list := "", ""
@@ -229,6 +285,25 @@ func TestOrchestrator(t *testing.T) {
 		run(t, "Onboard Beta")
 		planner = model.calls("planner")[0].Messages
 		require.NotContains(t, planner[len(planner)-1].Content, "Context:")
+	})
+	t.Run("ValidationPoint5/InterruptsPropagateFromSubgraphToParent", func(t *testing.T) {
+		model.script(asking)
+		id, q := asked(t)
+		require.Equal(t, id, q.RootRunID, "it is listed at the top")
+		require.NotEqual(t, id, q.RunID, "and is asked below")
+		var shown struct{ Run restRun }
+		levels := 0
+		for at := q.RunID; at != id; levels++ {
+			rest(t, http.MethodGet, "/v1/runs/"+at, "", &shown.Run)
+			at = shown.Run.ParentRunID
+		}
+		require.GreaterOrEqual(t, levels, 3, "the orchestrator, its sub-graph and the agent of the step lie between")
+		rest(t, http.MethodPost, "/v1/interrupts/"+q.ID+":answer", `{"answer": "Ann"}`, nil)
+		command(t, 0, "runs", "watch", id)
+		rest(t, http.MethodGet, "/v1/runs/"+id, "", &shown.Run)
+		require.Equal(t, "RUN_STATE_COMPLETED", shown.Run.State)
+		require.Contains(t, string(shown.Run.Result), "Acme Corp is on board.")
+		require.Len(t, model.calls("worker"), 3, "the step that asked goes on, and no other is done again")
 	})
 	t.Run("ValidationPoint6/FinalResponseReachesTheUser", func(t *testing.T) {
 		model.script(onboarding)
