@@ -90,7 +90,7 @@ func reply(asked string) fakellm.Reply {
 	for _, says := range []struct{ part, text string }{
 		{"0: about tea", "Tea is hot."}, {"1: about milk", "Milk is white."}, {"2: about bread", "Bread is fresh."},
 		{"You are Ann", "Ann begins."}, {"You are Bob", "Bob agrees."}, {"You are Cid", "Cid ends."},
-		{"Plan this task in few steps", `{"steps": ["account", "welcome"]}`},
+		{"Plan this task in few steps", `{"steps": [{"id": "a", "do": "account", "needs": []}, {"id": "b", "do": "welcome", "needs": ["a"]}]}`},
 		{"Your step: account", "account 7"}, {"Your step: welcome", "sent"},
 	} {
 		if strings.Contains(asked, says.part) {
@@ -103,7 +103,7 @@ func reply(asked string) fakellm.Reply {
 	case strings.Contains(asked, `"sent"`):
 		return fakellm.Reply{Text: `{"steps": [], "response": "Acme is on board."}`}
 	}
-	return fakellm.Reply{Text: `{"steps": ["welcome"], "response": ""}`}
+	return fakellm.Reply{Text: `{"steps": [{"id": "b", "do": "welcome", "needs": ["a"]}], "response": ""}`}
 }
 
 // arm forgets all calls, and sets in which one from now on the executor is killed; 0 for none.

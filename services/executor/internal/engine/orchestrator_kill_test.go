@@ -7,11 +7,14 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/page"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/cel"
 	flowactors "github.com/epigraph-run/epigraph/services/executor/internal/actor/flow"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/spawn"
@@ -65,7 +68,7 @@ func orchestratorModel(asked string) string {
 	case has("You help with customers"):
 		return `{"role": "assistant", "tool_calls": [{"id": "1", "name": "task_agent", "arguments": {"task": "Onboard Acme"}}]}`
 	case has("Plan this task in few steps"):
-		return `{"steps": ["account", "welcome"]}`
+		return `{"steps": [{"id": "a", "do": "account", "needs": []}, {"id": "b", "do": "welcome", "needs": ["a"]}]}`
 	case has("Your step: account"):
 		return `{"role": "assistant", "content": "account 7"}`
 	case has("Your step: welcome"):
@@ -73,7 +76,47 @@ func orchestratorModel(asked string) string {
 	case has("Give the steps that remain") && has("sent"):
 		return `{"steps": [], "response": "Acme is on board."}`
 	}
-	return `{"steps": ["welcome"], "response": ""}`
+	return `{"steps": [{"id": "b", "do": "welcome", "needs": ["a"]}], "response": ""}`
+}
+
+// turningModel asks in the second step of the plan, and answers another request at once.
+func turningModel(asked string) string {
+	switch {
+	case strings.Contains(asked, "You help with customers") && strings.Contains(asked, "What is open?"):
+		return `{"role": "assistant", "content": "Two are open."}`
+	case strings.Contains(asked, "Your step: welcome"):
+		return `{"role": "assistant", "tool_calls": [{"id": "1", "name": "ask_user", "arguments": {"question": "Whom do we write to?"}}]}`
+	}
+	return orchestratorModel(asked)
+}
+
+// asksForAgent is the actor that asks in the loop of an agent.
+type asksForAgent struct{ workgraph.Actor }
+
+func (asksForAgent) Info() workgraph.ActorInfo {
+	return workgraph.ActorInfo{Effect: workgraph.Pure, Internal: true}
+}
+
+// insteadOf asks for something else in place of the answers to all questions of a run, until it has ended or
+// its executor is dead.
+func (l *live) insteadOf(t *testing.T, id string, dead <-chan struct{}) {
+	t.Helper()
+	testkit.Eventually(t, func() bool {
+		select {
+		case <-dead:
+			return true
+		default:
+		}
+		row, err := l.j.Head(t.Context(), ns, id)
+		if err != nil || row.State.Ended() {
+			return err == nil
+		}
+		open, err := l.j.ListInterrupts(t.Context(), ns, journal.InterruptFilter{RunID: id, States: []journal.InterruptState{journal.InterruptOpen}}, page.Cursor{}, 10)
+		for i := 0; err == nil && i < len(open); i++ {
+			_, err = l.Answer(t.Context(), command.AnswerRequest{Namespace: ns, InterruptID: open[i].ID, Instead: "What is open?"})
+		}
+		return false
+	})
 }
 
 // An executor dies after each call of a workflow of agents, before the outcome is durable: in the team, in
@@ -85,11 +128,16 @@ func TestWorkflowKilledAtEveryCall(t *testing.T) {
 		model        func(string) string
 		task, result string
 		said         []string
+		// begins is the node at whose first call the deaths begin; empty for all calls.
+		example, begins string
 	}{
 		"swarm": {swarmModel, "I want my money back.", "Paid. DONE",
-			[]string{"user: I want my money back.", "triage: Transferred to refunds.", "refunds: I look.", "refunds: Paid. DONE"}},
+			[]string{"user: I want my money back.", "triage: Transferred to refunds.", "refunds: I look.", "refunds: Paid. DONE"}, "swarm", ""},
 		"orchestrator": {orchestratorModel, "Onboard Acme", "Acme is on board.",
-			[]string{"user: Onboard Acme", "react_agent: Routing task to plan-execute workflow: Onboard Acme", "plan_execute: Acme is on board."}},
+			[]string{"user: Onboard Acme", "react_agent: Routing task to plan-execute workflow: Onboard Acme", "plan_execute: Acme is on board."}, "orchestrator", ""},
+		"turned": {turningModel, "Onboard Acme", "Two are open.",
+			[]string{"user: Onboard Acme", "react_agent: Routing task to plan-execute workflow: Onboard Acme", "plan_execute: The user asked for something else.", "user: What is open?", "react_agent: Two are open."},
+			"orchestrator", "leave"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -97,7 +145,9 @@ func TestWorkflowKilledAtEveryCall(t *testing.T) {
 				t.Helper()
 				own := workflowActors(t, s, c.model)
 				for name, one := range own {
-					own[name] = k.around(one)
+					if own[name] = k.around(one); name == "loop/act" {
+						own[name] = asksForAgent{own[name]}
+					}
 				}
 				l := run(t, s, own, named(id), func(_ *engine.Config, d *engine.Deps) { d.Journal = over(d.Journal) })
 				l.jobs(t)
@@ -106,7 +156,7 @@ func TestWorkflowKilledAtEveryCall(t *testing.T) {
 			input := json.RawMessage(fmt.Sprintf("%q", c.task))
 			start := func(t *testing.T, l *live) string {
 				t.Helper()
-				return l.start(t, example(t, name), func(r *command.StartRequest) { r.Input.Named = map[string]json.RawMessage{"task": input} })
+				return l.start(t, example(t, c.example), func(r *command.StartRequest) { r.Input.Named = map[string]json.RawMessage{"task": input} })
 			}
 			ended := func(t *testing.T, l *live, id string) {
 				t.Helper()
@@ -116,9 +166,11 @@ func TestWorkflowKilledAtEveryCall(t *testing.T) {
 			}
 			undead := &calls{of: map[string]int{}}
 			l := whole(t, sqliteStore(t), "a", undead, func(j journal.Journal) journal.Journal { return j })
-			ended(t, l, start(t, l))
+			id := start(t, l)
+			l.insteadOf(t, id, nil)
+			ended(t, l, id)
 			t.Logf("%s: %d calls", name, undead.made)
-			for n := 1; n <= undead.made; n++ {
+			for n := max(1, slices.Index(undead.order, c.begins)); n <= undead.made; n++ {
 				t.Run(fmt.Sprintf("Call%d", n), func(t *testing.T) {
 					t.Parallel()
 					s, wire, dead := sqliteStore(t), &line{}, make(chan struct{})
@@ -131,9 +183,11 @@ func TestWorkflowKilledAtEveryCall(t *testing.T) {
 						return wire
 					})
 					id := start(t, l)
+					l.insteadOf(t, id, dead)
 					<-dead
 					second := &calls{of: map[string]int{}}
 					l = whole(t, s, "b", second, func(j journal.Journal) journal.Journal { return heir{j} })
+					l.insteadOf(t, id, nil)
 					ended(t, l, id)
 					both := maps.Clone(first.of)
 					for ref, made := range second.of {
