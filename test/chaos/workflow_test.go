@@ -126,7 +126,8 @@ func (b *bureau) made() (calls, again int) {
 
 // settings of an executor whose models live in the bureau.
 func (b *bureau) settings() []string {
-	profiles, _ := json.Marshal(map[string]any{"default": map[string]any{"base_url": b.url, "api_key": "x"}}) // always marshals
+	// Maps of texts always marshal.
+	profiles, _ := json.Marshal(map[string]any{"default": map[string]any{"base_url": b.url, "api_key": "x"}})
 	return []string{"models.profiles=" + string(profiles), "executor.max_takeovers=5"}
 }
 
@@ -148,7 +149,8 @@ func TestWorkflow(t *testing.T) {
 	for _, w := range []struct {
 		name, text string
 		want       ending
-		// calls are those of models; in the middle of the inCall-th, and after the commits, the executor dies.
+		// calls are those of models; in the middle of the inCall-th, and after the commits, the executor
+		// dies.
 		calls, inCall int
 		commits       []int
 	}{

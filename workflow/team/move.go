@@ -195,7 +195,8 @@ func (r *Rules) signaled(st *State, m *Message) error {
 		}
 		to, asked := s.Ask.whom(call.Arguments)
 		if asked && to == "" {
-			m.Text = strings.TrimSpace(m.Text + "\n(Nobody is asked: there is no such agent.)") // the schema of the signal refuses it
+			// The schema of the signal lets no agent say so.
+			m.Text = strings.TrimSpace(m.Text + "\n(Nobody is asked: there is no such agent.)")
 		}
 		m.To, m.Text = cmp.Or(s.Handoff, to, m.To), cmp.Or(m.Text, filled(s.Say, call.Arguments))
 		for _, key := range slices.Sorted(maps.Keys(s.Set)) {

@@ -186,7 +186,8 @@ func (r *round) outcome(said *response.Response, item *state.Item) (ending, erro
 	case said.Status == response.Pending:
 		item.Answer, item.Given = actor.Result(act.Values), r.results.WithoutRefusals()
 		if text, ok := r.insteadOfAnswer(); ok {
-			item.Answer, _ = actor.Encode("The user did not answer, and asked for something else: " + text) // texts always marshal
+			// Texts always marshal.
+			item.Answer, _ = actor.Encode("The user did not answer, and asked for something else: " + text)
 			return ending{instead: &text}, nil
 		}
 		if len(replies(item.Answer)) == 0 {

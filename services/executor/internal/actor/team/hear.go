@@ -67,8 +67,8 @@ func used(c *workgraph.Call) team.Used {
 	return u
 }
 
-// answers are what those say who spoke, in the order of the move, the thread on which each has worked, and what
-// the user asks for in place of an answer to one of them.
+// answers are what those say who spoke, in the order of the move, the thread on which each has worked, and
+// what the user asks for in place of an answer to one of them.
 func answers(c *workgraph.Call, rules *team.Rules, st *team.State) (out []team.Message, works, requests []string) {
 	for i := range st.Speaking {
 		name := st.Speaking[i].Name
