@@ -139,7 +139,7 @@ func TestBestOf(t *testing.T) {
 			require.JSONEq(t, `{"best": 2, "number": 2, "scores": [null, 2, null]}`, string(row.Result))
 		})
 		t.Run("Enough/TheOthersAreCanceledAndWhatTheyCostIsBooked", func(t *testing.T) {
-			canceled := func() []journal.Run { return l.below(t, id, journal.StateCanceled, "PARENT_GAVE_UP") }
+			canceled := func() []journal.Run { return l.below(t, id, journal.StateCanceled, "CANCEL_REQUESTED") }
 			testkit.Eventually(t, func() bool { return len(canceled()) == 2 })
 			for _, lost := range canceled() {
 				require.EqualValues(t, 1, lost.Usage.Calls)
