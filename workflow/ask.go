@@ -40,10 +40,7 @@ func (t *teller) readAsk(o *object, s *signal) {
 	if v == nil {
 		return
 	}
-	s.asks = []*value{}
-	for _, name := range o.texts("ask") {
-		s.asks = append(s.asks, name)
-	}
+	s.asks = append([]*value{}, o.texts("ask")...) // not nil, even if it names nobody
 	if s.Name == "" {
 		s.Name = defaultAsk
 	}

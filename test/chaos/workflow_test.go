@@ -16,6 +16,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/graphpb"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	"github.com/epigraph-run/epigraph/workflow"
@@ -180,6 +181,7 @@ func TestWorkflow(t *testing.T) {
 			}
 		})
 	}
+	testkit.Within(t, timeout, 50*time.Millisecond, func() bool { return len(c.rows(t.Context(), `SELECT run_id FROM outbox`)) == 0 }, "the registry does not hear of all usage")
 	for _, i := range invariants() {
 		if i.what != "too many children" { // a team has as many as it has turns
 			require.Empty(t, c.rows(t.Context(), i.sql), i.want)
