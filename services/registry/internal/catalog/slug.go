@@ -4,6 +4,9 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
+
+	"golang.org/x/text/unicode/norm"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 )
@@ -21,9 +24,10 @@ const (
 
 var notSlug = regexp.MustCompile(`[^a-z0-9]+`)
 
-// Base is the slug of a name: lower case, with a dash for everything else than letters and digits.
+// Base is the slug of a name: lower case, Latin letters without their marks, with a dash for everything else
+// than letters and digits. A name in another script has none of its own.
 func Base(name string) string {
-	s := strings.Trim(notSlug.ReplaceAllString(strings.ToLower(errs.Clip(name, 4*maxBase)), "-"), "-")
+	s := strings.Trim(notSlug.ReplaceAllString(plain(errs.Clip(name, 4*maxBase)), "-"), "-")
 	if len(s) > maxBase {
 		s = strings.TrimRight(s[:maxBase], "-")
 	}
@@ -31,6 +35,17 @@ func Base(name string) string {
 		return noName
 	}
 	return s
+}
+
+// plain is a text in lower case, without the marks of its letters.
+func plain(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Mn, r) {
+			return -1
+		}
+		return r
+	}, strings.ToLower(norm.NFKD.String(s)))
+	return strings.NewReplacer("ß", "ss", "æ", "ae", "œ", "oe", "ø", "o", "đ", "d", "ł", "l", "ı", "i").Replace(s)
 }
 
 // Numbered is a base with a number behind it, which 1 leaves out.
