@@ -103,8 +103,8 @@ type Config struct {
 	MaxDepth int `help:"maximum depth of child runs below their root"`
 	// MaxFanOut is how many children one visit may spawn.
 	MaxFanOut int `help:"maximum number of children of one visit"`
-	// MaxDescendants is how many runs one root and all below it may be, and MaxOpenDescendants how many of them
-	// may be open at once.
+	// MaxDescendants is how many runs one root and all below it may be, and MaxOpenDescendants how many
+	// of them may be open at once.
 	MaxDescendants     int `help:"maximum number of runs of one root: itself and its descendants"`
 	MaxOpenDescendants int `help:"maximum number of open runs of one root: itself and its descendants"`
 	// MaxSchedules is how many schedules a namespace may have.

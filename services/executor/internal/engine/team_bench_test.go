@@ -21,10 +21,10 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// BenchmarkTeamRounds lets ten members speak in turn, up to 10,000 messages, or 1,000 with -short: actors, and
-// agents, each turn of which is a run of its own. Around several messages it reports the time of a turn, what a
-// turn reads of the database in rows and in bytes, and what it writes. A turn must not depend on how many came
-// before.
+// BenchmarkTeamRounds lets ten members speak in turn, up to 10,000 messages, or 1,000 with -short:
+// actors, and agents, each turn of which is a run of its own. Around several messages it reports the
+// time of a turn, what a turn reads of the database in rows and in bytes, and what it writes. A turn
+// must not depend on how many came before.
 func BenchmarkTeamRounds(b *testing.B) {
 	marks := []int{20, 100, 1000, 10_000}
 	if testing.Short() {
