@@ -109,7 +109,7 @@ func (w *wire) node(n *workgraph.Node) *graphv1.Node {
 		out.OnError = &graphv1.OnError{Kind: graphv1.OnErrorKind(w.word("ON_ERROR_KIND", string(e.Action), graphv1.OnErrorKind_value)), Fallback: raw(e.Value)}
 	}
 	if m := n.Map; m != nil {
-		out.Map = &graphv1.Map{Over: m.Over, As: m.As, MaxParallel: int32(m.MaxParallel), Quorum: int32(m.Quorum),
+		out.Map = &graphv1.Map{Over: m.Over, Until: m.Until, As: m.As, MaxParallel: int32(m.MaxParallel), Quorum: int32(m.Quorum),
 			OnItemError: graphv1.OnItemErrorKind(w.word("ON_ITEM_ERROR_KIND", string(m.OnItemError), graphv1.OnItemErrorKind_value))}
 	}
 	if c := n.Cache; c != nil {

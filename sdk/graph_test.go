@@ -23,7 +23,7 @@ func TestGraph(t *testing.T) {
 				On:    &workgraph.Trigger{Inbox: &workgraph.Inbox{From: []string{"b"}, BatchSize: 3, TTL: workgraph.Duration(time.Minute)}},
 				Retry: workgraph.Retry{MaxAttempts: 4, InitialBackoff: 1, MaxBackoff: 2, Multiplier: 3, Jitter: 0.5}, Check: &workgraph.Check{Schema: one, CEL: "true"},
 				Timeout: 5, IdleTimeout: 6, OnError: workgraph.OnError{Action: workgraph.Fallback, Value: one},
-				Map:       &workgraph.Map{Over: "input", As: "i", MaxParallel: 7, OnItemError: workgraph.QuorumItems, Quorum: 8},
+				Map:       &workgraph.Map{Over: "input", As: "i", MaxParallel: 7, OnItemError: workgraph.QuorumItems, Quorum: 8, Until: "true"},
 				MaxVisits: 9, Cache: &workgraph.Cache{TTL: 10}, ConcurrencyKey: "'k'", Thread: "t", Effect: workgraph.Unsafe},
 			workgraph.Node{ID: "b", Actor: "y", PassDown: workgraph.FirstArg()}, workgraph.Node{ID: "c", Actor: "z", PassDown: workgraph.LeadingArgs()}).
 			Edge("a", "b", workgraph.When("true"), workgraph.OnFailure()).Back("b", "a", "false").State("s", workgraph.AppendByID).Graph()

@@ -223,6 +223,9 @@ func (a *Agent) source() map[string]any {
 	if a.Memory {
 		out["memory"] = true
 	}
+	if len(a.Capabilities) > 0 {
+		out["capabilities"] = a.Capabilities
+	}
 	var tools []any
 	for _, t := range a.Tools {
 		tool := map[string]any{"actor": t.Actor}

@@ -194,7 +194,7 @@ func (c *compiler) declareIn(s *Step, p place, declare func([]*Step, place)) {
 	switch s.body.(type) {
 	case *loopBody:
 		p.loop = s
-	case *mapBody:
+	case *mapBody, *bestBody:
 		p.around = s
 	}
 	for _, in := range s.within() {
@@ -333,6 +333,8 @@ func (c *compiler) step(s *Step, in []end) []end {
 		out = c.goRound(s, b, in)
 	case *mapBody:
 		out = c.eachItem(s, b, in)
+	case *bestBody:
+		out = c.attempts(s, b, in)
 	default:
 		n := workgraph.Node{ID: s.ID, Timeout: workgraph.Duration(s.Timeout), OnError: s.OnError, Retry: workgraph.Retry{MaxAttempts: s.Retry}}
 		// What stands before the node is known before its arguments are made.
@@ -390,6 +392,11 @@ func (s *Step) fields() []string {
 		return []string{"user_id", "chat_id", "run_id"}
 	case *loopBody:
 		return []string{"last"}
+	case *bestBody:
+		if b.judge != nil {
+			return []string{"best", "number", "reason"}
+		}
+		return []string{"best", "number", "scores"}
 	case *teamBody:
 		return []string{"text", "from", "data", "stop", "turns", "messages", "state", "thread_id", "threads"}
 	}

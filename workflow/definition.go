@@ -48,6 +48,8 @@ type Agent struct {
 	MaxRounds int
 	// Memory has it go on with the conversation of the run's user.
 	Memory bool
+	// Capabilities are what it can do, in single words; a tool of another agent asks it by them.
+	Capabilities []string
 
 	// deep is an agent with a list of what is to be done, or agents below it. own is one of these that
 	// is defined there.

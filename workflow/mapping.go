@@ -19,8 +19,21 @@ type mapBody struct {
 	parallel int
 	goOn     bool // whatever items fail
 	steps    []*Step
+	// score is an expression that each run gives beside its result, nil for none.
+	score *value
 
 	inline *value
+}
+
+// mapped is the body of a step that is done in runs of their own, nil for another step.
+func (s *Step) mapped() *mapBody {
+	switch b := s.body.(type) {
+	case *mapBody:
+		return b
+	case *bestBody:
+		return &b.mapBody
+	}
+	return nil
 }
 
 func readMap(t *teller, o *object) body {
@@ -46,6 +59,16 @@ type handing struct {
 
 // eachItem compiles a map, and returns the way on from it.
 func (c *compiler) eachItem(s *Step, b *mapBody, in []end) []end {
+	n, ways := c.perItem(s, b, s.ID, in)
+	n.OnError, n.Transform = s.OnError, "result.map(r, 'ok' in r ? dyn(r.ok) : null)"
+	c.put(n, ways)
+	c.weigh(s, &n)
+	return []end{{from: s.ID}}
+}
+
+// perItem puts the node that makes the inputs of the runs, and returns the node of the runs with the ways to
+// it.
+func (c *compiler) perItem(s *Step, b *mapBody, id string, in []end) (workgraph.Node, []end) {
 	var child *workgraph.Graph
 	items := workgraph.Node{ID: s.ID + itemsPart, Actor: flow.ItemsActor, Retry: workgraph.Retry{MaxAttempts: 1},
 		Named: map[string]json.RawMessage{"max": wholeJSON(b.most), "as": jsonText(b.as)}}
@@ -53,18 +76,15 @@ func (c *compiler) eachItem(s *Step, b *mapBody, in []end) []end {
 		c.argument(pseudo, n, "over", b.over)
 		child = c.child(s, b, n, pseudo)
 	})
-	n := workgraph.Node{ID: s.ID, Actor: "spawn", OnError: s.OnError, Named: map[string]json.RawMessage{"as_result": json.RawMessage("true")},
-		Map:       &workgraph.Map{Over: "nodes[" + literal(items.ID) + "].result", As: "input", MaxParallel: b.parallel, OnItemError: workgraph.FailFast},
-		Transform: "result.map(r, 'ok' in r ? dyn(r.ok) : null)"}
+	n := workgraph.Node{ID: id, Actor: "spawn", Named: map[string]json.RawMessage{"as_result": json.RawMessage("true")},
+		Map: &workgraph.Map{Over: "nodes[" + literal(items.ID) + "].result", As: "input", MaxParallel: b.parallel, OnItemError: workgraph.FailFast}}
 	if b.goOn {
 		n.Map.OnItemError = workgraph.ContinueItems
 	}
 	if child != nil {
 		n.Named["graph"], _ = json.Marshal(child) // a graph has a JSON form
 	}
-	c.put(n, ways)
-	c.weigh(s, &n)
-	return []end{{from: s.ID}}
+	return n, ways
 }
 
 // child is the graph of the runs of a map, nil if nothing more is made. What it reads of the workflow
@@ -81,6 +101,9 @@ func (c *compiler) child(s *Step, b *mapBody, n *workgraph.Node, pseudo *Step) *
 	last, result := sub.bodyEnd(s, sub.sequence(b.steps, []end{{from: inputsID}}, false))
 	if last != result { // what is set behind the last step; refused in a map
 		return nil
+	}
+	if b.score != nil {
+		sub.scored(s, b.score, last, result)
 	}
 	c.bytes, c.tooLarge = sub.bytes, c.tooLarge || sub.tooLarge
 	if len(sub.handing.refs) > 0 {

@@ -111,6 +111,7 @@ func (b *agentBody) read(t *teller, o *object, own ...string) {
 func (t *teller) abilities(o *object, a *Agent) {
 	a.Model = o.model()
 	a.Tools, a.signals = t.tools(o), t.signals(o)
+	a.Capabilities = t.capabilities(o)
 	a.MaxRounds = o.whole("max_rounds", 1, 100_000, 0)
 	if v := o.value("memory"); v != nil && t.is(v, boolean) {
 		a.Memory = v.text == "true"

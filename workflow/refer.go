@@ -47,7 +47,11 @@ func (c *compiler) known(s *Step, r *ref, v *value, sure bool) bool {
 		return true
 	}
 	if around := c.inMap[r.step]; around != nil {
-		return tell("IN_LOOP", "name `"+around.ID+"`, the list of what its runs gave", "the step %q stands within %q, which runs it once for each item", clip(r.step), around.ID)
+		hint := "name `" + around.ID + "`, the list of what its runs gave"
+		if _, best := around.body.(*bestBody); best {
+			hint = "name `" + around.ID + ".best`, what the best attempt gave"
+		}
+		return tell("IN_LOOP", hint, "the step %q stands within %q, which runs it once for each item", clip(r.step), around.ID)
 	}
 	loop := c.loop[r.step]
 	if loop != nil && loop.ID != s.ID && !c.inside(s, loop) {

@@ -17,7 +17,7 @@ func Schema() []byte {
 	s := schemaWriter{known: map[string][]string{}}
 	top := s.asked(`{"name": "x", "model": {}, "triggers": [{}, {"type": "webhook", "inputs": {}}], "agents": {"a": {"model": {}, "tools": [{}]}}, "budget": {}, "state": {"a": {}}, "steps": []}`)
 	s.note(top, "workflow")
-	teams := s.asked(`{"name": "x", "agents": {"a": {"tools": [{"set": {}}]}}, "graph": {"transitions": [{"when": {}}], "loops": [{}], "choose": {}, "handoffs": {}}, "router": [{}], "stop": {}}`)
+	teams := s.asked(`{"name": "x", "agents": {"a": {"tools": [{"set": {}}, {"ask": ["b"]}]}}, "graph": {"transitions": [{"when": {}}], "loops": [{}], "choose": {}, "handoffs": {}}, "router": [{}], "stop": {}}`)
 	s.note(teams, "workflow")
 	for _, key := range teams["a workflow"] {
 		if !slices.Contains(top["a workflow"], key) {
@@ -81,7 +81,7 @@ type schemaWriter struct{ known map[string][]string }
 
 // parts are the names of the parts of a schema for what readers read.
 var parts = map[string]string{"a tool": "tool", "an agent": "agent", "a trigger": "trigger", "a budget": "budget", "a category": "category", "`on_error`": "on_error",
-	"a model": "model", "a subagent": "subagent", "a condition": "condition", "a key of the state": "state_key",
+	"a model": "model", "a judge": "judge", "a subagent": "subagent", "a condition": "condition", "a key of the state": "state_key",
 	"`graph`": "graph", "a transition": "transition", "a loop of a graph": "loop_of_graph", "a condition on a message": "when", "`choose`": "choose", "a route": "route", "`stop`": "stop", "a tool that ends a turn": "signal"}
 
 // note notes the keys of what stands within something. Rules of different types of steps differ.
@@ -154,7 +154,7 @@ func (s schemaWriter) step(name string) map[string][]string {
 }
 
 // probes are values whose own keys are asked for. All others are a text.
-var probes = map[string]any{"rules": []any{shape{}}, "tools": []any{shape{}}, "categories": []any{shape{}}, "on_error": shape{}, "model": shape{}, "subagents": []any{shape{}},
+var probes = map[string]any{"rules": []any{shape{}}, "tools": []any{shape{}}, "categories": []any{shape{}}, "on_error": shape{}, "model": shape{}, "judge": shape{}, "subagents": []any{shape{}},
 	"while": shape{"all": []any{shape{}}}, "until": shape{"field": "x"}}
 
 // object is the schema of keys and values. of says whose they are.
@@ -198,6 +198,16 @@ func (s schemaWriter) shapeOf(of, key string) shape {
 		return shape{"anyOf": []any{shape{"type": []string{"string", "null"}}, refTo("steps")}}
 	case "loop.body", "map.body":
 		return shape{"anyOf": []any{shape{"type": "null"}, refTo("steps")}}
+	case "best_of.body":
+		return shape{"anyOf": []any{shape{"type": "null"}, refTo("steps"), refTo("step")}}
+	case "best_of.judge":
+		return shape{"anyOf": []any{shape{"type": []string{"string", "null"}}, s.of("judge")}}
+	case "best_of.n":
+		return shape{"type": "integer", "minimum": 1, "maximum": maxAttempts}
+	case "best_of.enough":
+		return shape{"type": "number"}
+	case "best_of.score":
+		return shape{"type": "string"}
 	case "workflow.steps", "rule_of_switch.steps":
 		return shape{"anyOf": []any{shape{"type": "null"}, refTo("steps")}}
 	case "parallel.parallel":
@@ -314,6 +324,8 @@ func (s schemaWriter) shapeOfTeam(of, key string) shape {
 		return shape{"enum": []string{"end", "pause"}}
 	case "route.batch_size", "stop.max_messages", "stop.max_turns", "stop.tokens", "choose.attempts":
 		return shape{"type": "integer", "minimum": 1}
+	case "signal.ask", "agent.capabilities":
+		return names
 	case "signal.set", "signal.parameters":
 		return shape{"type": "object"}
 	}
@@ -355,6 +367,8 @@ var about = map[string]string{
 	"transitions": "`a -> b -> c`, or {from, to, when, join}.", "loops": "{between: [a, b], while: …}: both speak in turn for as long as the condition holds.", "choose": "A model chooses who speaks.",
 	"handoffs": "Who may hand over to whom, or `any`.", "otherwise": "Who speaks if nobody is handed over to: again, end, or a name.", "when": "A condition on what was said: an expression, else, or {text, handoff, expr, any, all, not}.",
 	"batch_size": "How many messages call the agent: 1 without it.", "ttl": "How long a message waits to be heard.", "thread": "A name; agents with the same one share a thread.", "human": "A person is asked.",
-	"agent.workflow": "NAME@VERSION, or a workflow as keys and values.", "agent.on_error": "What a failure means: fail, or tell the others.", "agent.task": "An expression over result and state that gives what it is told, in place of what it hears.", "agent.set": "Keys of the state that are set when it has answered.", "signal.set": "Keys of the state that are set; {{ ARGUMENT }} is what the model gives.",
+	"agent.workflow": "NAME@VERSION, or a workflow as keys and values.", "agent.on_error": "What a failure means: fail, or tell the others.", "agent.task": "An expression over result and state that gives what it is told, in place of what it hears.", "agent.set": "Keys of the state that are set when it has answered.", "signal.ask": "Agents whom it asks, by name or by what they can do; any is all others.", "agent.capabilities": "Words for what it can do, by which others ask it.", "signal.set": "Keys of the state that are set; {{ ARGUMENT }} is what the model gives.",
+	"n": "How many attempts are made.", "score": "An expression that gives the score of an attempt; the highest is the best.", "judge": "A model that chooses the best attempt: a prompt, or {prompt, model}.",
+	"enough": "The score with which an attempt ends the step: the others are canceled.", "on_item_error": "What the failure of one means: fail or continue.",
 	"choices": "What can be answered.", "answer_within": "How long an answer is waited for.",
 }

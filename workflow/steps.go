@@ -46,6 +46,8 @@ func (s *Step) within() [][]*Step {
 		out = append(out, b.steps)
 	case *mapBody:
 		out = append(out, b.steps)
+	case *bestBody:
+		out = append(out, b.steps)
 	}
 	return out
 }
@@ -58,7 +60,7 @@ type body interface {
 
 // types are the step types by name, with how each is read.
 var types = map[string]func(t *teller, o *object) body{
-	"actor": readActor, "agent": readAgent, "assertion": readAssertion, "categorizer": readCategorizer, "code": readCode, "deep_agent": readDeepAgent, "extractor": readExtractor,
+	"actor": readActor, "agent": readAgent, "assertion": readAssertion, "best_of": readBest, "categorizer": readCategorizer, "code": readCode, "deep_agent": readDeepAgent, "extractor": readExtractor,
 	"filter": readFilter, "http": readHTTP, "human": readHuman, "identify_user": readUser, "loop": readLoop, "map": readMap, "merge": readMerge, "reply_chat": readReply,
 	"router": readRouter, "set": readSet, "switch": readSwitch, "team": readTeam, "transform": readTransform, "wait": readWait, "workflow": readWorkflow,
 }
@@ -165,9 +167,9 @@ func (t *teller) step(v *value, within string, at int, count *int) *Step {
 		if b.inline != nil {
 			b.steps = t.sequence(b.inline, s.ID+bodySuffix, count)
 		}
-	case *mapBody:
-		if b.inline != nil {
-			b.steps = t.sequence(b.inline, s.ID+bodySuffix, count)
+	case *mapBody, *bestBody:
+		if m := s.mapped(); m.inline != nil {
+			m.steps = t.sequence(m.inline, s.ID+bodySuffix, count)
 		}
 	}
 	o.done()
@@ -184,7 +186,7 @@ func (t *teller) unused(o *object, s *Step) {
 	switch s.Type {
 	case "assertion", "switch", "router":
 		refuse("retry", "would give the same again")
-	case "loop", "map":
+	case "loop", "map", "best_of":
 		for _, key := range []string{"retry", "timeout"} {
 			refuse(key, "has no `"+key+"`: the steps of its body have")
 		}

@@ -196,6 +196,7 @@ func (b *teamBody) node(c *compiler, s *Step, n *workgraph.Node) {
 		own.places[k] = v
 	}
 	own.handOver(c)
+	own.asks(c)
 	own.members(c)
 	own.t.State = c.stateKeys()
 	if ch := own.t.Choose; ch != nil {
@@ -323,6 +324,9 @@ func (b *teamBody) memberOf(c *compiler, a *Agent) team.Member {
 	signals := map[string]json.RawMessage{}
 	for i := range a.signals {
 		sig := &a.signals[i]
+		if sig.asks != nil {
+			sig = c.asking(a, sig)
+		}
 		signals[sig.Name] = sig.shown()
 		b.means(&m, sig.Name, sig.signal)
 	}
@@ -450,7 +454,7 @@ func (c *compiler) unusedMembers() {
 
 // isSignal reports whether a tool is no action.
 func isSignal(v *value) bool {
-	return v.get("set") != nil || v.get("handoff") != nil || v.get("say") != nil
+	return v.get("set") != nil || v.get("handoff") != nil || v.get("say") != nil || v.get("ask") != nil
 }
 
 var signalMark = regexp.MustCompile(`\{([A-Za-z_][A-Za-z0-9_]*)\}`)
@@ -491,6 +495,8 @@ type signal struct {
 	Parameters json.RawMessage
 	signal     team.Signal
 	at         *value
+	// asks are the agents whom it asks, by name or by what they can do; nil if it asks nobody.
+	asks []*value
 }
 
 // shown is the signal as the actor agent takes it.
@@ -508,12 +514,15 @@ func (s *signal) shown() json.RawMessage {
 // readSignal reads a tool with `set`: it updates the state with what the model gives, and ends the turn.
 func (t *teller) readSignal(o *object, v *value) (s signal) {
 	s = signal{Name: o.line("name", maxName), Description: o.text("description"), Reply: o.text("reply"), at: v}
+	t.readAsk(o, &s)
 	if s.Name == "" {
 		o.missing("name", "")
 	} else if !idPattern.MatchString(s.Name) {
 		t.at(v.get("name"), "BAD_ID", idHint, "%q is no name of a tool", clip(s.Name))
 	}
-	s.Parameters = o.schema("parameters")
+	if s.asks == nil {
+		s.Parameters = o.schema("parameters")
+	}
 	s.signal.Handoff = o.line("handoff", maxName)
 	s.signal.Say = o.text("say")
 	if set := o.value("set"); set != nil && t.is(set, mapping) {

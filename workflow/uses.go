@@ -54,6 +54,9 @@ func (u *Uses) of(v *value) {
 	}
 	u.Tools = named(u.Tools, v.get("actor"), "")
 	u.model(v)
+	if judge := v.get("judge"); judge != nil {
+		u.model(judge)
+	}
 	if below := v.get("subagents"); below != nil {
 		for _, item := range below.items {
 			u.of(item)

@@ -167,6 +167,9 @@ func (c *chaos) spice(g *Graph) {
 			case 2:
 				n.Map.OnItemError, n.Map.Quorum = QuorumItems, c.num(1, 4, "item quorum")
 			}
+			if c.chance(40, "until") {
+				n.Map.Until = rapid.SampledFrom([]string{"item > 2", "true", "result == null"}).Draw(c.t, "until")
+			}
 		}
 	}
 }

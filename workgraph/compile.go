@@ -66,14 +66,14 @@ type pnode struct {
 	grouped bool
 	// multi and multiBack hold the keys under which two or more of the incoming edges (or of the BACK edges)
 	// pass values down.
-	multi, multiBack                 map[string]bool
-	when, transform, over, key, test *Expr
-	bindings                         []pbinding
-	schema                           *Schema
-	maxAttempts                      int
-	maxVisits                        int
-	quorum                           int32 // live inputs needed; 0 for ALL
-	window                           int
+	multi, multiBack                        map[string]bool
+	when, transform, over, until, key, test *Expr
+	bindings                                []pbinding
+	schema                                  *Schema
+	maxAttempts                             int
+	maxVisits                               int
+	quorum                                  int32 // live inputs needed; 0 for ALL
+	window                                  int
 }
 
 type pedge struct {
@@ -228,6 +228,7 @@ func (p *Program) compileNode(c *checker, i int) {
 	}
 	if n.Map != nil {
 		pn.over = c.giving("list", Fault{Node: n.ID, Field: "map.over"}, c.nodeExpr(n.ID, "map.over", n.Map.Over))
+		pn.until = c.giving("bool", Fault{Node: n.ID, Field: "map.until"}, c.nodeExpr(n.ID, "map.until", n.Map.Until))
 		pn.window = n.Map.MaxParallel
 	}
 	if n.Check != nil {

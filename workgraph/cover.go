@@ -239,7 +239,7 @@ func (r *stateReads) expr(e *Expr) {
 func (p *Program) readsOf(n int32) stateReads {
 	var out stateReads
 	pn := &p.nodes[n]
-	for _, e := range []*Expr{pn.when, pn.over, pn.key, pn.test, pn.transform} {
+	for _, e := range []*Expr{pn.when, pn.over, pn.until, pn.key, pn.test, pn.transform} {
 		out.expr(e)
 	}
 	r := p.reaches()

@@ -245,6 +245,10 @@ type Map struct {
 	MaxParallel int        `json:"max_parallel,omitempty"`
 	OnItemError ItemErrors `json:"on_item_error,omitempty"`
 	Quorum      int        `json:"quorum,omitempty"`
+	// Until is a CEL condition on an item's result. The first item for which it holds ends the map: items
+	// that are still under way are canceled, and others do not begin. Canceled items count as errors in the
+	// list, and not as failures.
+	Until string `json:"until,omitempty"`
 }
 
 // Cache allows a first attempt of a PURE or IDEMPOTENT node to be answered with the outcome of an equal call,

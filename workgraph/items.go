@@ -25,8 +25,26 @@ func (s *State) itemEnded(u unit, o *Outcome, err *Error) {
 		if u.ns.m.open == 0 {
 			s.drop(unit{u.ns, 0})
 		}
+	case err == nil && stop == Proceed && s.node(u.ns).until != nil:
+		s.mapEnough(u, values)
 	default:
 		s.mapVerdict(u.ns, err)
+	}
+}
+
+// mapEnough ends the map if the item that has just ended is all that it needs.
+func (s *State) mapEnough(u unit, values []json.RawMessage) {
+	until := s.node(u.ns).until
+	enough, _, err := s.cond(until, s.outcomeScope(u.ns, u.item, values))
+	switch {
+	case err != nil:
+		s.stopItems(u.ns)
+		s.failVisit(u.ns, Errorf(Permanent, ReasonConditionFailed, "condition %q of the map: %v", until.src, err), false)
+	case enough:
+		s.stopItems(u.ns)
+		s.finishMap(u.ns)
+	default:
+		s.mapProgress(u.ns)
 	}
 }
 

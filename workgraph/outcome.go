@@ -248,6 +248,9 @@ const (
 	ReasonCompletionExpired = "COMPLETION_EXPIRED"
 	ReasonSignalExpired     = "SIGNAL_EXPIRED"
 	ReasonChildFailed       = "CHILD_FAILED"
+	// ReasonAnotherRequest is the reason when the user asks for something else in place of an answer; the
+	// message says for what. Visits above fail with the same error, up to one that handles it.
+	ReasonAnotherRequest    = "ANOTHER_REQUEST"
 	ReasonBadChild          = "BAD_CHILD"
 	ReasonTooDeep           = "TOO_DEEP"
 	ReasonExpandRefused     = "EXPAND_REFUSED"

@@ -224,7 +224,7 @@ func (t *try) done(err *Error) bool {
 func afterwards(reason string) bool {
 	switch reason {
 	case ReasonCheckFailed, ReasonTransformFailed, ReasonConditionFailed, ReasonPassDownFailed, ReasonUnknownSelection, ReasonBadOutcome,
-		ReasonStateRefused, ReasonInterruptExpired, ReasonCompletionExpired, ReasonSignalExpired, ReasonChildFailed, ReasonExpandRefused, ReasonRejected:
+		ReasonStateRefused, ReasonInterruptExpired, ReasonCompletionExpired, ReasonSignalExpired, ReasonChildFailed, ReasonAnotherRequest, ReasonExpandRefused, ReasonRejected:
 		return true
 	}
 	return false

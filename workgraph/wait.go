@@ -285,17 +285,26 @@ func (s *State) childEnded(c ChildEnded) error {
 	switch o := w.out; {
 	case o.Wait.Children.fails(&slot):
 		s.endWait(u)
-		err := Errorf(Permanent, ReasonChildFailed, "child %s ended %s", slot.RunID, slot.Status)
-		if slot.Error != nil {
-			err.Message += ": " + slot.Error.Error()
-		}
-		s.failWait(u, err)
+		s.failWait(u, childFailure(&slot))
 	case w.left == 0:
 		s.endWait(u)
 		s.waited(u, o, w.values(), now)
 	}
 	s.conclude(now)
 	return nil
+}
+
+// childFailure is the failure of a visit whose child has failed. What the user asks for in place of an answer
+// goes up as it is, to whoever hears it.
+func childFailure(sl *ChildSlot) *Error {
+	if sl.Error != nil && sl.Error.Reason == ReasonAnotherRequest {
+		return Errorf(Permanent, ReasonAnotherRequest, "%s", sl.Error.Message)
+	}
+	err := Errorf(Permanent, ReasonChildFailed, "child %s ended %s", sl.RunID, sl.Status)
+	if sl.Error != nil {
+		err.Message += ": " + sl.Error.Error()
+	}
+	return err
 }
 
 func slotFault(sl *ChildSlot) error {

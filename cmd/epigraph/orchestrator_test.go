@@ -3,6 +3,9 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
 	"regexp"
 	"strings"
 	"sync"
@@ -29,7 +32,7 @@ func (s *staff) answer(r fakellm.Request) (fakellm.Reply, bool) {
 		all.WriteString(m.Content + "\n")
 	}
 	who := ""
-	for name, part := range map[string]string{"front": "You help with customers", "worker": "Do the one step", "planner": "Plan this task in few steps", "replan": "Give the steps that remain"} {
+	for name, part := range map[string]string{"front": "You help with customers", "worker": "Do the one step", "planner": "Plan this task in few steps", "accountant": "You look after invoices", "courier": "You look after parcels", "replan": "Give the steps that remain"} {
 		if strings.Contains(all.String(), part) {
 			who = name
 		}
@@ -64,13 +67,29 @@ func call(id, name, arguments string) fakellm.ToolCall {
 
 // plan and left are answers of the planner, and of who plans again.
 func plan(steps ...string) fakellm.Reply {
-	raw, _ := json.Marshal(map[string]any{"steps": steps}) // it has a JSON form
+	raw, _ := json.Marshal(map[string]any{"steps": inRow(steps)}) // it has a JSON form
 	return fakellm.Reply{Text: string(raw)}
 }
 
 func left(response string, steps ...string) fakellm.Reply {
-	raw, _ := json.Marshal(map[string]any{"steps": append([]string{}, steps...), "response": response})
+	raw, _ := json.Marshal(map[string]any{"steps": inRow(steps), "response": response})
 	return fakellm.Reply{Text: string(raw)}
+}
+
+// planned is a step of a plan.
+type planned struct {
+	ID    string   `json:"id"`
+	Do    string   `json:"do"`
+	Needs []string `json:"needs"`
+}
+
+// inRow are steps each of which needs the one before it.
+func inRow(steps []string) []planned {
+	out := []planned{}
+	for i, do := range steps {
+		out = append(out, planned{do, do, append([]string{}, steps[max(0, i-1):i]...)})
+	}
+	return out
 }
 
 // orchestrated is what a run of the orchestrator gave.
@@ -79,6 +98,35 @@ type orchestrated struct {
 	State      map[string]any
 	ThreadID   string `json:"thread_id"`
 	Stop       struct{ Reason string }
+}
+
+// restRun and restInterrupt are what REST shows of them.
+type restRun struct {
+	State       string
+	ParentRunID string `json:"parentRunId"`
+	Result      json.RawMessage
+}
+
+type restInterrupt struct {
+	ID        string
+	RunID     string `json:"runId"`
+	RootRunID string `json:"rootRunId"`
+	Prompt    json.RawMessage
+	Answer    json.RawMessage
+}
+
+// restCall makes a request to a server.
+func restCall(t *testing.T, addr, method, path, body string) (status int, answer []byte) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, "http://"+addr+path, strings.NewReader(body))
+	require.NoError(t, err)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	answer, err = io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp.StatusCode, answer
 }
 
 // TestOrchestrator has the test cases and the validation points of the design of a task agent as a part of a
@@ -112,6 +160,33 @@ func TestOrchestrator(t *testing.T) {
 	onboarding := map[string][]fakellm.Reply{"front": {routing}, "planner": {plan("create the account", "send the welcome")}, "worker": {{Text: "account 7"}, {Text: "sent"}},
 		"replan": {left("", "send the welcome"), left("Acme Corp is on board.")}}
 
+	asking := map[string][]fakellm.Reply{"front": {routing}, "planner": {plan("create the account", "send the welcome")}, "replan": onboarding["replan"],
+		"worker": {{Text: "account 7"}, {ToolCalls: []fakellm.ToolCall{call("q", "ask_user", `{"question": "Whom do we write to?"}`)}}, {Text: "sent to Ann"}}}
+	// rest is a call over REST.
+	rest := func(t *testing.T, method, path, body string, into any) {
+		t.Helper()
+		status, raw := restCall(t, d.HTTPAddr(), method, path, body)
+		require.Equal(t, http.StatusOK, status, "%s", raw)
+		if into != nil {
+			require.NoError(t, json.Unmarshal(raw, into), "%s", raw)
+		}
+	}
+	// asked starts a run that asks, and returns it with its question.
+	asked := func(t *testing.T) (id string, q restInterrupt) {
+		t.Helper()
+		out, _ := command(t, 0, "workflows", "run", file, "--input", "task=Onboard Acme Corp", "--detach")
+		id = strings.TrimSpace(out)
+		testkit.Eventually(t, func() bool {
+			var open struct{ Interrupts []restInterrupt }
+			rest(t, http.MethodGet, "/v1/runs/"+id+"/interrupts", "", &open)
+			if len(open.Interrupts) > 0 {
+				q = open.Interrupts[0]
+			}
+			return q.ID != ""
+		}, "nobody is asked")
+		return id, q
+	}
+
 	t.Run("TestCase1/SimpleQuery", func(t *testing.T) {
 		model.script(map[string][]fakellm.Reply{"front": {{Text: "There are two."}}})
 		r := run(t, "What are the open opportunities?")
@@ -140,9 +215,7 @@ func TestOrchestrator(t *testing.T) {
 		require.Equal(t, map[string]any{"needs_plan_execute": false, "plan_execute_task": "", "plan_execute_context": ""}, r.State, "the flags are reset")
 	})
 	t.Run("TestCase3/InterruptFlow", func(t *testing.T) {
-		says := map[string][]fakellm.Reply{"front": {routing}, "planner": {plan("create the account", "send the welcome")}, "replan": onboarding["replan"],
-			"worker": {{Text: "account 7"}, {ToolCalls: []fakellm.ToolCall{call("q", "ask_user", `{"question": "Whom do we write to?"}`)}}, {Text: "sent to Ann"}}}
-		model.script(says)
+		model.script(asking)
 		out, _ := command(t, 0, "workflows", "run", file, "--input", "task=Onboard Acme Corp", "--detach")
 		id := strings.TrimSpace(out)
 		question, list := "", ""
@@ -222,13 +295,60 @@ func TestOrchestrator(t *testing.T) {
 		model.script(onboarding)
 		r := run(t, "Onboard Acme Corp")
 		planner := model.calls("planner")[0].Messages
-		require.Contains(t, planner[len(planner)-1].Content, "each a short text: Onboard Acme Corp\n\nContext: They like tea.", "exactly the task and its context")
+		require.Contains(t, planner[len(planner)-1].Content, "before it: Onboard Acme Corp\n\nContext: They like tea.", "exactly the task and its context")
 		require.Equal(t, "Acme Corp is on board.", r.Text)
 		without := map[string][]fakellm.Reply{"front": {{ToolCalls: []fakellm.ToolCall{call("c1", "task_agent", `{"task": "Onboard Beta"}`)}}}, "planner": {plan("all")}, "worker": {{Text: "done"}}, "replan": {left("It is done.")}}
 		model.script(without)
 		run(t, "Onboard Beta")
 		planner = model.calls("planner")[0].Messages
 		require.NotContains(t, planner[len(planner)-1].Content, "Context:")
+	})
+	t.Run("ValidationPoint5/InterruptsPropagateFromSubgraphToParent", func(t *testing.T) {
+		model.script(asking)
+		id, q := asked(t)
+		require.Equal(t, id, q.RootRunID, "it is listed at the top")
+		require.NotEqual(t, id, q.RunID, "and is asked below")
+		var shown struct{ Run restRun }
+		levels := 0
+		for at := q.RunID; at != id; levels++ {
+			rest(t, http.MethodGet, "/v1/runs/"+at, "", &shown.Run)
+			at = shown.Run.ParentRunID
+		}
+		require.GreaterOrEqual(t, levels, 3, "the orchestrator, its sub-graph and the agent of the step lie between")
+		rest(t, http.MethodPost, "/v1/interrupts/"+q.ID+":answer", `{"answer": "Ann"}`, nil)
+		command(t, 0, "runs", "watch", id)
+		rest(t, http.MethodGet, "/v1/runs/"+id, "", &shown.Run)
+		require.Equal(t, "RUN_STATE_COMPLETED", shown.Run.State)
+		require.Contains(t, string(shown.Run.Result), "Acme Corp is on board.")
+		require.Len(t, model.calls("worker"), 3, "the step that asked goes on, and no other is done again")
+	})
+	t.Run("WayOut/BeatsTheQuestionOfAnAgent", func(t *testing.T) {
+		says := maps.Clone(asking)
+		says["front"] = []fakellm.Reply{routing, {Text: "Two are open."}}
+		model.script(says)
+		id, q := asked(t)
+		status, raw := restCall(t, d.HTTPAddr(), http.MethodPost, "/v1/interrupts/"+q.ID+":answer", `{"instead": "Never mind. What is open?", "answer": "Ann"}`)
+		require.Equal(t, http.StatusBadRequest, status, "%s", raw)
+		require.Contains(t, string(raw), "there is an answer as well")
+		command(t, 0, "interrupts", "answer", q.ID, "--instead", "Never mind. What is open?")
+		command(t, 0, "runs", "watch", id)
+		var run restRun
+		rest(t, http.MethodGet, "/v1/runs/"+id, "", &run)
+		require.Equal(t, "RUN_STATE_COMPLETED", run.State, "%s", raw)
+		var r orchestrated
+		require.NoError(t, json.Unmarshal(run.Result, &r))
+		require.Equal(t, "Two are open.", r.Text)
+		require.Equal(t, "react_agent", r.From)
+		require.Equal(t, map[string]any{"needs_plan_execute": false, "plan_execute_task": "", "plan_execute_context": ""}, r.State, "the flags are reset")
+		require.Len(t, model.calls("worker"), 2, "the step that asked is over")
+		require.Len(t, model.calls("replan"), 1, "and so is the plan")
+		var all strings.Builder
+		for _, m := range model.calls("front")[1].Messages {
+			all.WriteString(m.Content + "\n")
+		}
+		require.Contains(t, all.String(), "plan_execute: The user asked for something else.\nNever mind. What is open?")
+		shown, _ := command(t, 0, "interrupts", "show", q.ID)
+		require.Contains(t, shown, "Never mind. What is open?")
 	})
 	t.Run("ValidationPoint6/FinalResponseReachesTheUser", func(t *testing.T) {
 		model.script(onboarding)
@@ -251,6 +371,57 @@ func TestOrchestrator(t *testing.T) {
 		}
 		require.Contains(t, answers["c1"], "two open opportunities")
 		require.Equal(t, "Routing task to plan-execute workflow: Onboard Acme Corp", answers["c2"])
+	})
+	t.Run("DirectRoute/AnAgentIsAskedByNameOrByWhatItCanDo", func(t *testing.T) {
+		ask := func(agent string) fakellm.Reply {
+			return fakellm.Reply{ToolCalls: []fakellm.ToolCall{call("c1", "ask_agent", `{"agent": "`+agent+`", "task": "Pay 20 euros back."}`)}}
+		}
+		for _, agent := range []string{"accountant", "refunds"} {
+			model.script(map[string][]fakellm.Reply{"front": {ask(agent)}, "accountant": {{Text: "20 euros are paid back."}}})
+			r := run(t, "I want my 20 euros back.")
+			require.Equal(t, "accountant", r.From)
+			require.Equal(t, "20 euros are paid back.", r.Text)
+			heard := model.calls("accountant")[0].Messages
+			require.Contains(t, heard[len(heard)-1].Content, "react_agent: Pay 20 euros back.")
+			require.Empty(t, model.calls("courier"))
+		}
+	})
+	t.Run("DirectRoute/AnUnknownAgentIsToldWithTheList", func(t *testing.T) {
+		model.script(map[string][]fakellm.Reply{"front": {{ToolCalls: []fakellm.ToolCall{call("c1", "ask_agent", `{"agent": "cook", "task": "Cook."}`)}}, {Text: "Nobody can."}}})
+		r := run(t, "Cook something.")
+		require.Equal(t, "Nobody can.", r.Text)
+		told := model.calls("front")[1].Messages
+		require.Equal(t, "tool", told[len(told)-1].Role)
+		for _, word := range []string{"accountant", "courier", "invoices", "refunds", "shipping"} {
+			require.Contains(t, told[len(told)-1].Content, word)
+		}
+	})
+	t.Run("PlanIsAGraph/StepsThatNeedNothingAreDoneSideBySide", func(t *testing.T) {
+		raw, err := json.Marshal(map[string]any{"steps": []planned{{"a", "create the account", []string{}}, {"b", "order the cake", []string{}}, {"c", "send the welcome", []string{"a", "b"}}}})
+		require.NoError(t, err)
+		model.script(map[string][]fakellm.Reply{"front": {routing}, "planner": {{Text: string(raw)}}, "worker": {{Text: "done"}},
+			"replan": {{Text: `{"steps": [{"id": "c", "do": "send the welcome", "needs": ["a", "b"]}], "response": ""}`}, left("Acme Corp is on board.")}})
+		r := run(t, "Onboard Acme Corp")
+		require.Equal(t, "Acme Corp is on board.", r.Text)
+		require.Len(t, model.calls("replan"), 2, "it is planned again after a wave, not after a step")
+		var steps []string
+		for _, r := range model.calls("worker") {
+			_, step, _ := strings.Cut(r.Messages[len(r.Messages)-1].Content, "Your step: ")
+			steps = append(steps, strings.TrimSpace(step))
+		}
+		require.ElementsMatch(t, []string{"create the account", "order the cake"}, steps[:2])
+		require.Equal(t, []string{"send the welcome"}, steps[2:])
+	})
+	t.Run("Events/OfTheSubgraphAreInTheStreamOfTheParent", func(t *testing.T) {
+		model.script(onboarding)
+		out, _ := command(t, 0, "workflows", "run", file, "--input", "task=Onboard Acme Corp", "--detach")
+		id := strings.TrimSpace(out)
+		status, stream := restCall(t, d.HTTPAddr(), http.MethodGet, "/v1/runs/"+id+"/events?include_descendants=true", "")
+		require.Equal(t, http.StatusOK, status)
+		for _, node := range []string{"team", "speak.react_agent", "speak.plan_execute", "planner", "step", "replan", "reason"} {
+			require.Contains(t, string(stream), `"nodeId":"`+node+`"`)
+		}
+		require.Contains(t, string(stream), "Acme Corp is on board.")
 	})
 	t.Run("D6/TwoThreadsDoNotMix", func(t *testing.T) {
 		model.script(map[string][]fakellm.Reply{"front": {{Text: "one"}, {Text: "two"}, {Text: "three"}}})

@@ -36,7 +36,7 @@ func full() *workgraph.Graph {
 			Check:   &workgraph.Check{Schema: json.RawMessage(`{"type":"string"}`), CEL: "result != ''"},
 			Timeout: workgraph.Duration(time.Hour), IdleTimeout: workgraph.Duration(time.Minute),
 			OnError:   workgraph.OnError{Action: workgraph.Fallback, Value: json.RawMessage(`null`)},
-			Map:       &workgraph.Map{Over: "args[0]", As: "item", MaxParallel: 5, OnItemError: workgraph.QuorumItems, Quorum: 2},
+			Map:       &workgraph.Map{Over: "args[0]", As: "item", MaxParallel: 5, OnItemError: workgraph.QuorumItems, Quorum: 2, Until: "true"},
 			MaxVisits: workgraph.Unlimited, Cache: &workgraph.Cache{TTL: workgraph.Duration(time.Hour)},
 			ConcurrencyKey: "'x'", Thread: "t", Effect: workgraph.Unsafe,
 		}, {ID: "b", Actor: "cel"}},

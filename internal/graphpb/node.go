@@ -56,7 +56,7 @@ func (w *writer) node(n *workgraph.Node) *graphv1.Node {
 	}
 	if m := n.Map; m != nil {
 		out.Map = &graphv1.Map{Over: m.Over, As: m.As, MaxParallel: w.int32("map.max_parallel", m.MaxParallel),
-			OnItemError: encode(w, "map.on_item_error", itemErrors, m.OnItemError), Quorum: w.int32("map.quorum", m.Quorum)}
+			OnItemError: encode(w, "map.on_item_error", itemErrors, m.OnItemError), Quorum: w.int32("map.quorum", m.Quorum), Until: m.Until}
 	}
 	if n.Cache != nil {
 		out.Cache = &graphv1.Cache{Ttl: duration(n.Cache.TTL)}
@@ -106,7 +106,7 @@ func (r *reader) node(n *graphv1.Node) workgraph.Node {
 	}
 	if m := n.GetMap(); m != nil {
 		out.Map = &workgraph.Map{Over: m.GetOver(), As: m.GetAs(), MaxParallel: int(m.GetMaxParallel()),
-			OnItemError: decode(r, "map.on_item_error", itemErrors, m.GetOnItemError()), Quorum: int(m.GetQuorum())}
+			OnItemError: decode(r, "map.on_item_error", itemErrors, m.GetOnItemError()), Quorum: int(m.GetQuorum()), Until: m.GetUntil()}
 	}
 	if c := n.GetCache(); c != nil {
 		out.Cache = &workgraph.Cache{TTL: r.duration("cache.ttl", c.GetTtl())}

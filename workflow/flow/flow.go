@@ -1,7 +1,7 @@
 // Package flow has the actors behind the steps of workflows that no other actor stands for: those that
-// hand out the items of a list, collect what a loop gave, hold a loop at its limit, set the state, and
-// tell the user. They are pure, so the executor and programs that run graphs in memory have the same
-// ones. The package knows calls and outcomes only.
+// hand out the items of a list, collect what a loop gave, hold a loop at its limit, find the best of
+// some attempts, set the state, and tell the user. They are pure, so the executor and programs that run
+// graphs in memory have the same ones. The package knows calls and outcomes only.
 package flow
 
 import (
@@ -21,6 +21,8 @@ const (
 	LimitActor   = "flow/limit"
 	SetActor     = "flow/set"
 	UserActor    = "flow/user"
+	BallotActor  = "flow/ballot"
+	BestActor    = "flow/best"
 )
 
 // Reasons of failed calls.
@@ -41,7 +43,8 @@ const (
 // Actors are all of them by name.
 func Actors() workgraph.Actors {
 	return workgraph.Actors{ItemsActor: workgraph.ActorFunc(Items), EachActor: workgraph.ActorFunc(Each), CollectActor: workgraph.ActorFunc(Collect),
-		LimitActor: workgraph.ActorFunc(Limit), SetActor: workgraph.ActorFunc(Set), UserActor: workgraph.ActorFunc(User)}
+		LimitActor: workgraph.ActorFunc(Limit), SetActor: workgraph.ActorFunc(Set), UserActor: workgraph.ActorFunc(User),
+		BallotActor: workgraph.ActorFunc(Ballot), BestActor: workgraph.ActorFunc(Best)}
 }
 
 // own reads the node's own arguments. Others may come from the caller of the run.

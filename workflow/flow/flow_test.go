@@ -15,6 +15,8 @@ import (
 // seen is what a call sees of its run.
 type seen struct {
 	nodes map[string]string
+	// visits are those of nodes in later rounds, by node.
+	visits map[string]int
 }
 
 func (s seen) Var(string) (json.RawMessage, bool) { return nil, false }
@@ -22,7 +24,7 @@ func (s seen) Ancestors() []string                { return nil }
 func (s seen) Rounds(string) []json.RawMessage    { return nil }
 func (s seen) Ancestor(id string) (workgraph.NodeResult, bool) {
 	v, ok := s.nodes[id]
-	return workgraph.NodeResult{Values: []json.RawMessage{json.RawMessage(v)}}, ok
+	return workgraph.NodeResult{Ref: workgraph.Ref{Node: id, Visit: s.visits[id]}, Values: []json.RawMessage{json.RawMessage(v)}}, ok
 }
 
 // call calls an actor with arguments of its own.
@@ -72,7 +74,7 @@ func TestItems(t *testing.T) {
 func each(t testing.TB, list string, change func(round int) string) []string {
 	t.Helper()
 	const own = `{"list": "l", "loop": "me"}`
-	s := seen{map[string]string{"l": list}}
+	s := seen{nodes: map[string]string{"l": list}}
 	var items []string
 	var more []string
 	for range 1000 {
@@ -105,7 +107,7 @@ func TestEach(t *testing.T) {
 	// A list that was written anew on the way is gone through by number.
 	require.Equal(t, []string{`1`, `2`, `3`}, each(t, "[1,2,3]", func(int) string { return "[ 1, 2 , 3 ]" }))
 	for name, s := range map[string]map[string]string{"nothing": {}, "no list": {"l": "7"}, "no round before": {"l": "[1]"}} {
-		_, err := call(flow.Each, `{"list": "l", "loop": "me"}`, seen{s}, "again", "true")
+		_, err := call(flow.Each, `{"list": "l", "loop": "me"}`, seen{nodes: s}, "again", "true")
 		require.Error(t, err, name)
 	}
 }

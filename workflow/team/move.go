@@ -103,7 +103,7 @@ func (r *Rules) Hear(ctx context.Context, spoke *State, answers []Message, used 
 	for i := range answers {
 		m := &answers[i]
 		if r.Member(m.From) == nil || !slices.ContainsFunc(st.Speaking, func(s Speaker) bool { return s.Name == m.From }) {
-			return nil, nil, Move{}, fmt.Errorf("%q does not speak now", clip(m.From))
+			return nil, nil, Move{}, notSpeaking(m.From)
 		}
 		if err := r.signaled(st, m); err != nil {
 			return nil, nil, Move{}, err
@@ -129,14 +129,22 @@ func (r *Rules) Hear(ctx context.Context, spoke *State, answers []Message, used 
 		return answers, st, Move{Over: st.Over}, nil
 	}
 	move, err = r.next(ctx, st, now, last(answers))
-	if move.Over == nil {
-		if most := r.maxTurns(); most > 0 && st.Turns >= most*(1+st.Raised["turns"]) {
-			st.Raised["turns"]++
-			w.pause = cmp.Or(w.pause, PauseTurns)
-		}
-		move.Pause = w.pause
-	}
+	move.Pause = r.paused(st, move, w)
 	return answers, st, move, err
+}
+
+func notSpeaking(name string) error { return fmt.Errorf("%q does not speak now", clip(name)) }
+
+// paused is the limit at which a team pauses after a turn; empty if it goes on.
+func (r *Rules) paused(st *State, move Move, w *watch) string {
+	if move.Over != nil {
+		return ""
+	}
+	if most := r.maxTurns(); most > 0 && st.Turns >= most*(1+st.Raised["turns"]) {
+		st.Raised["turns"]++
+		w.pause = cmp.Or(w.pause, PauseTurns)
+	}
+	return w.pause
 }
 
 // asked is the end of a team that was asked to end.
@@ -185,7 +193,12 @@ func (r *Rules) signaled(st *State, m *Message) error {
 		if !ok {
 			return fmt.Errorf("%q has no signal %q", m.From, clip(call.Name))
 		}
-		m.To, m.Text = cmp.Or(s.Handoff, m.To), cmp.Or(m.Text, filled(s.Say, call.Arguments))
+		to, asked := s.Ask.whom(call.Arguments)
+		if asked && to == "" {
+			// The schema of the signal lets no agent say so.
+			m.Text = strings.TrimSpace(m.Text + "\n(Nobody is asked: there is no such agent.)")
+		}
+		m.To, m.Text = cmp.Or(s.Handoff, to, m.To), cmp.Or(m.Text, filled(s.Say, call.Arguments))
 		for _, key := range slices.Sorted(maps.Keys(s.Set)) {
 			// What a model gives may not fit; the team goes on, and everybody is told.
 			if err := r.set(st, key, filledValue(s.Set[key], call.Arguments)); err != nil {

@@ -97,10 +97,20 @@ const (
 type Signal struct {
 	// Handoff is who goes on.
 	Handoff string `json:"handoff,omitempty"`
+	// Ask says who goes on by an argument of the signal.
+	Ask *Ask `json:"ask,omitempty"`
 	// Set are updates of the team's state. A text {{ NAME }} in them is an argument of the signal.
 	Set map[string]json.RawMessage `json:"set,omitempty"`
 	// Say is what is said if the member says nothing with the signal.
 	Say string `json:"say,omitempty"`
+}
+
+// Ask finds who goes on.
+type Ask struct {
+	// Argument is that of the signal that names somebody.
+	Argument string `json:"argument"`
+	// To are the members by their names, and by what they can do.
+	To map[string]string `json:"to"`
 }
 
 // Previous is who spoke before the speaker, as the target of a transition.

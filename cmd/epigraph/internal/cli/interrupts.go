@@ -178,6 +178,7 @@ type interruptsAnswerCmd struct {
 	Why     string  `help:"Reason of the decision; part of the visit's value and error." name:"reason" placeholder:"TEXT" short:"r"`
 	Hash    string  `help:"Hash of the value that you saw and approve." placeholder:"HASH"`
 	By      string  `help:"Name of the person who answers, for the history." placeholder:"NAME"`
+	Instead string  `help:"Ask an agent for something else in place of answering its question." placeholder:"TEXT"`
 }
 
 // Help gives examples.
@@ -188,7 +189,8 @@ func (interruptsAnswerCmd) Help() string {
     epigraph interrupts answer int_01… red
     epigraph interrupts answer int_01… yes
     epigraph interrupts answer int_01… no --reason 'too expensive'
-    epigraph interrupts answer int_01… --approve --hash 9f86d081…`
+    epigraph interrupts answer int_01… --approve --hash 9f86d081…
+    epigraph interrupts answer int_01… --instead 'Never mind. What is open?'`
 }
 
 // Run answers.
@@ -200,8 +202,9 @@ func (c *interruptsAnswerCmd) Run(e *env) error {
 	if err != nil {
 		return err
 	}
-	req := &executorv1.AnswerInterruptRequest{InterruptId: c.ID, Answer: answer, By: c.By, ApproveHash: c.Hash}
+	req := &executorv1.AnswerInterruptRequest{InterruptId: c.ID, Answer: answer, By: c.By, ApproveHash: c.Hash, Instead: c.Instead}
 	switch {
+	case c.Instead != "":
 	case c.Approve:
 		req.Decision = executorv1.Decision_DECISION_APPROVED
 	case c.Reject:
@@ -239,7 +242,7 @@ func (c *interruptsAnswerCmd) Run(e *env) error {
 // decide takes yes and no for the decision when the interrupt is one of approval, and a label for the choice
 // that it stands for.
 func (c *interruptsAnswerCmd) decide(ctx context.Context, s *services, req *executorv1.AnswerInterruptRequest) error {
-	if c.Approve || c.Reject {
+	if c.Approve || c.Reject || c.Instead != "" {
 		return nil
 	}
 	x, err := s.executor.GetInterrupt(ctx, &executorv1.GetInterruptRequest{InterruptId: c.ID})

@@ -266,7 +266,7 @@ func (s *Server) AnswerInterrupt(ctx context.Context, req *executorv1.AnswerInte
 		return nil, err
 	}
 	a := command.AnswerRequest{
-		Namespace: grpckit.Namespace(ctx), InterruptID: req.GetInterruptId(), Answer: answer, By: req.GetBy(), ApproveHash: req.GetApproveHash()}
+		Namespace: grpckit.Namespace(ctx), InterruptID: req.GetInterruptId(), Answer: answer, By: req.GetBy(), ApproveHash: req.GetApproveHash(), Instead: req.GetInstead()}
 	switch req.GetDecision() {
 	case executorv1.Decision_DECISION_APPROVED:
 		a.Decision = workgraph.Approved

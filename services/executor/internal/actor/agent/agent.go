@@ -178,6 +178,7 @@ func Specs(threads thread.Reader, limits Limits) []actor.Spec {
 			Description: "Works toward a goal: a reasoner decides which of the allowed actions are done, hears their results, and decides again until the task is completed."},
 		part(actorBegin, definition+`, "agent": {"type": "object"}`, "Begins an agent's loop on its thread.", workgraph.Idempotent, l.begin),
 		part(actorAct, definition, "Turns a reasoner's response into actions, or refuses it. What it says is appended to the thread.", workgraph.Idempotent, l.act),
+		part(actorLeave, `"text": {"type": "string"}`, "Fails the run of an agent whose question the user answers with another request.", workgraph.Pure, leave),
 		part(actorGroups, definition, "Runs groups of actions.", workgraph.Pure, l.groups),
 		part(actorGather, `"mode": {"type": "string"}, "from": {"type": "array"}, "prompt": {"type": "string"}, "names": {"type": "array"}, "max_bytes": {"type": "integer"}, "all_bytes": {"type": "integer"}`, "Puts results of actions together.", workgraph.Pure, gather),
 		part(actorResults, `"layers": {"type": "array"}`, "Lists what became of the actions of a round.", workgraph.Pure, results),

@@ -103,6 +103,8 @@ func (d *definition) graph() (*workgraph.Graph, error) {
 	if decider == nodeDispatch {
 		edge(nodeDispatch, nodeObserve, "", nothing)
 	}
+	add(workgraph.Node{ID: nodeLeave, Actor: actorLeave, MaxVisits: 1})
+	edge(nodeObserve, nodeLeave, "", workgraph.Merge(passResult))
 	edge(nodeReason, nodeObserve, "", workgraph.PassDown{Mode: workgraph.NoPassDown})
 	for _, name := range sorted(d.Actions) {
 		if d.Actions[name].HandOver {

@@ -63,7 +63,7 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	if c.Stopping && !end.over {
+	if c.Stopping && !end.over && end.instead == nil {
 		end = ending{over: true, result: r.soFar(item)}
 	}
 	r.compare(item)
@@ -79,6 +79,8 @@ func (l *loop) observe(ctx context.Context, c *workgraph.Call) (workgraph.Outcom
 	pos.Runs, pos.Called = at.Runs, r.called(said, item)
 	var out workgraph.Outcome
 	switch {
+	case end.instead != nil:
+		out, err = leaving(*end.instead)
 	case end.over:
 		out, err = r.final(&end, said, &pos)
 	case end.handOver != "":
@@ -165,6 +167,8 @@ type ending struct {
 	result    json.RawMessage
 	handOver  string
 	arguments map[string]json.RawMessage
+	// instead is what the user asks for in place of an answer.
+	instead *string
 }
 
 // outcome fills in what became of the round, and says how it goes on.
@@ -181,6 +185,11 @@ func (r *round) outcome(said *response.Response, item *state.Item) (ending, erro
 		return ending{}, nil
 	case said.Status == response.Pending:
 		item.Answer, item.Given = actor.Result(act.Values), r.results.WithoutRefusals()
+		if text, ok := r.insteadOfAnswer(); ok {
+			// Texts always marshal.
+			item.Answer, _ = actor.Encode("The user did not answer, and asked for something else: " + text)
+			return ending{instead: &text}, nil
+		}
 		if len(replies(item.Answer)) == 0 {
 			item.Answer = json.RawMessage(`"(no answer)"`)
 		}

@@ -56,6 +56,22 @@ func Specs() []actor.Spec {
     "types": {"type": "object", "additionalProperties": {"type": "string"}, "description": "The type of each key, as in JSON Schema."}
   }
 }`),
+		spec(flow.BallotActor, "Puts attempts before a judge, by their numbers.", flow.Ballot, `{
+  "type": "object",
+  "additionalProperties": false,
+  "required": ["attempts"],
+  "properties": {"attempts": {"type": "string", "description": "The node that made them."}}
+}`),
+		spec(flow.BestActor, "Gives the best one of some attempts.", flow.Best, `{
+  "type": "object",
+  "additionalProperties": false,
+  "required": ["attempts"],
+  "properties": {
+    "attempts": {"type": "string", "description": "The node that made them."},
+    "judge": {"type": "string", "description": "The node that says which one is the best."},
+    "scored": {"type": "boolean", "description": "Whether each gave its score, and nobody chooses."}
+  }
+}`),
 		spec(flow.UserActor, "Tells for whom the run is done.", flow.User, `{"type": "object", "additionalProperties": false, "properties": {}}`),
 	}
 }

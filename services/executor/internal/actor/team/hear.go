@@ -27,13 +27,17 @@ func (l *loop) hear(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, 
 		u, _ := standing.Source(c, nodeChoose)
 		p.Team, move, err = rules.Chosen(p.Team, actor.AsText(actor.Result(u.Values)), c.Stopping)
 	} else {
-		given, works := answers(c, rules, p.Team)
+		given, works, requests := answers(c, rules, p.Team)
 		for i := range given {
 			if err := l.spoke(ctx, p, rules.Member(given[i].From), works[i]); err != nil {
 				return workgraph.Outcome{}, err
 			}
 		}
-		logged, p.Team, move, err = rules.Hear(ctx, p.Team, given, used(c), c.Stopping, time.Now().UTC())
+		if now := time.Now().UTC(); len(requests) > 0 {
+			logged, p.Team, move, err = rules.Turned(ctx, p.Team, given, requests, used(c), c.Stopping, now)
+		} else {
+			logged, p.Team, move, err = rules.Hear(ctx, p.Team, given, used(c), c.Stopping, now)
+		}
 	}
 	if err != nil {
 		return workgraph.Outcome{}, failed(err)
@@ -63,8 +67,9 @@ func used(c *workgraph.Call) team.Used {
 	return u
 }
 
-// answers are what those say who spoke, in the order of the move, and the thread on which each has worked.
-func answers(c *workgraph.Call, rules *team.Rules, st *team.State) (out []team.Message, works []string) {
+// answers are what those say who spoke, in the order of the move, the thread on which each has worked, and
+// what the user asks for in place of an answer to one of them.
+func answers(c *workgraph.Call, rules *team.Rules, st *team.State) (out []team.Message, works, requests []string) {
 	for i := range st.Speaking {
 		name := st.Speaking[i].Name
 		u, ok := standing.Source(c, speakNode(name))
@@ -74,6 +79,9 @@ func answers(c *workgraph.Call, rules *team.Rules, st *team.State) (out []team.M
 		m := team.Message{From: name}
 		if u.Outcome != workgraph.VisitCompleted {
 			m.Text = "Error: " + failure(u.Error)
+			if request, ok := actor.RequestOf(u.Error); ok {
+				m.Text, requests = "The user asked for something else.", append(requests, request)
+			}
 			out, works = append(out, m), append(works, "")
 			continue
 		}
@@ -81,7 +89,7 @@ func answers(c *workgraph.Call, rules *team.Rules, st *team.State) (out []team.M
 		read.From = name
 		out, works = append(out, read), append(works, on)
 	}
-	return out, works
+	return out, works, requests
 }
 
 // said reads what a member gave: a text, an object with text, or any other value. on is the thread that an

@@ -24,6 +24,9 @@ func speakNode(name string) string { return "speak." + name }
 // stateAt is the key of the run's state that says where the team stands.
 const stateAt = "at"
 
+// whenAsked holds for the failure of a member that the user ended by asking for something else.
+const whenAsked = "result.reason == '" + workgraph.ReasonAnotherRequest + "'"
+
 const passNothing = "{'args': [], 'named': {}}"
 
 // graph is the graph of the team's run. A turn is one visit of turn, those of the members who speak,
@@ -56,6 +59,8 @@ func graph(t *team.Team, own json.RawMessage) (*workgraph.Graph, error) {
 		edge(id, nodeHear, "", nothing)
 		if tells {
 			edge(id, nodeHear, workgraph.ErrorEdge, nothing)
+		} else if id != nodeChoose {
+			g.Edges = append(g.Edges, workgraph.Edge{From: id, To: nodeHear, Kind: workgraph.ErrorEdge, When: whenAsked, PassDown: nothing})
 		}
 	}
 	for i := range t.Members {
@@ -90,9 +95,7 @@ func memberNode(m *team.Member) (workgraph.Node, error) {
 	if n.Named == nil {
 		n.Named = map[string]json.RawMessage{}
 	}
-	if m.Tells {
-		n.OnError = workgraph.OnError{Action: workgraph.Route}
-	}
+	n.OnError = workgraph.OnError{Action: workgraph.Route}
 	if _, held := m.Named["graph"]; held && m.Kind == team.Workflow && m.Actor == actorSpawn {
 		n.Actor = actorPart
 	}

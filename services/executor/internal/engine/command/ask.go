@@ -9,11 +9,13 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/internal/sleep"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/attempttoken"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -250,6 +252,8 @@ type AnswerRequest struct {
 	Decision, By string
 	// ApproveHash, if not empty, must match the hash of what the approval is about.
 	ApproveHash string
+	// Instead is what is wanted in place of an answer to a question of an agent. Then there is no answer.
+	Instead string
 }
 
 // Answer answers an interrupt exactly once. The same answer again does nothing; a different one is refused.
@@ -258,6 +262,12 @@ func (h *Handler) Answer(ctx context.Context, a AnswerRequest) (journal.Interrup
 	q, err := h.journal.GetInterrupt(ctx, a.Namespace, a.InterruptID)
 	if err != nil {
 		return q, err
+	}
+	if a.Instead != "" {
+		if err := checkInstead(&q, &a); err != nil {
+			return q, err
+		}
+		a.Answer = actor.Instead(a.Instead)
 	}
 	if q.State == journal.InterruptOpen {
 		if err := h.checkAnswer(ctx, &q, &a); err != nil {
@@ -283,6 +293,26 @@ func (h *Handler) Answer(ctx context.Context, a AnswerRequest) (journal.Interrup
 		}
 	}
 	return h.journal.GetInterrupt(ctx, a.Namespace, a.InterruptID)
+}
+
+// maxInstead bounds what is wanted in place of an answer, in bytes.
+const maxInstead = 4096
+
+// checkInstead refuses what is wanted in place of an answer where nobody takes it.
+func checkInstead(q *journal.Interrupt, a *AnswerRequest) error {
+	invalid := func(format string, args ...any) *errs.Error {
+		text := fmt.Sprintf(format, args...)
+		return errs.New(errs.InvalidArgument, ReasonAnswerInvalid, "%s", text).Violate("instead", ReasonAnswerInvalid, text).Set("interrupt_id", q.ID)
+	}
+	switch {
+	case !q.OfAgent:
+		return invalid("the interrupt is no question of an agent").Hint("answer it, or stop its run")
+	case len(a.Answer) > 0 || a.Decision != "" || a.ApproveHash != "":
+		return invalid("there is an answer as well").Hint("give one of them")
+	case len(a.Instead) > maxInstead || !utf8.ValidString(a.Instead):
+		return invalid("what is wanted in place of an answer is a text of at most %d bytes", maxInstead)
+	}
+	return nil
 }
 
 // checkAnswer checks an answer against its interrupt and fills in what the client may omit.

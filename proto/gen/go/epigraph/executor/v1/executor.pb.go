@@ -3647,7 +3647,11 @@ type AnswerInterruptRequest struct {
 	// The person who answers, for readers of the history.
 	By string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
 	// The approve_hash of the interrupt that the person saw. If given, it must match.
-	ApproveHash   string `protobuf:"bytes,5,opt,name=approve_hash,json=approveHash,proto3" json:"approve_hash,omitempty"`
+	ApproveHash string `protobuf:"bytes,5,opt,name=approve_hash,json=approveHash,proto3" json:"approve_hash,omitempty"`
+	// What the person wants in place of answering, without an answer: for a question of an agent alone
+	// (of_agent). The step that asked ends, as do those above it, up to an agent or a team that goes on with
+	// this text. Where none is, the run fails with ANOTHER_REQUEST.
+	Instead       string `protobuf:"bytes,6,opt,name=instead,proto3" json:"instead,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3713,6 +3717,13 @@ func (x *AnswerInterruptRequest) GetBy() string {
 func (x *AnswerInterruptRequest) GetApproveHash() string {
 	if x != nil {
 		return x.ApproveHash
+	}
+	return ""
+}
+
+func (x *AnswerInterruptRequest) GetInstead() string {
+	if x != nil {
+		return x.Instead
 	}
 	return ""
 }
@@ -4184,13 +4195,14 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"interrupts\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"C\n" +
 	"\x13GetInterruptRequest\x12,\n" +
-	"\finterrupt_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\vinterruptId\"\xfc\x01\n" +
+	"\finterrupt_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\vinterruptId\"\xa0\x02\n" +
 	"\x16AnswerInterruptRequest\x12,\n" +
 	"\finterrupt_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\vinterruptId\x122\n" +
 	"\x06answer\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x06answer\x12:\n" +
 	"\bdecision\x18\x03 \x01(\x0e2\x1e.epigraph.executor.v1.DecisionR\bdecision\x12\x18\n" +
 	"\x02by\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x02by\x12*\n" +
-	"\fapprove_hash\x18\x05 \x01(\tB\a\xbaH\x04r\x02\x18@R\vapproveHash\"\xfb\x01\n" +
+	"\fapprove_hash\x18\x05 \x01(\tB\a\xbaH\x04r\x02\x18@R\vapproveHash\x12\"\n" +
+	"\ainstead\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80 R\ainstead\"\xfb\x01\n" +
 	"\x16CompleteAttemptRequest\x12/\n" +
 	"\rattempt_token\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\bR\fattemptToken\x12F\n" +

@@ -1710,7 +1710,10 @@ type Map struct {
 	// How many items QUORUM asks for.
 	Quorum int32 `protobuf:"varint,4,opt,name=quorum,proto3" json:"quorum,omitempty"`
 	// The named argument that carries the item; when empty, the item is the first propagated positional.
-	As            string `protobuf:"bytes,5,opt,name=as,proto3" json:"as,omitempty"`
+	As string `protobuf:"bytes,5,opt,name=as,proto3" json:"as,omitempty"`
+	// CEL condition on an item's `result`. The first item for which it holds ends the map: items that are still
+	// under way are canceled, and others do not begin.
+	Until         string `protobuf:"bytes,6,opt,name=until,proto3" json:"until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1776,6 +1779,13 @@ func (x *Map) GetQuorum() int32 {
 func (x *Map) GetAs() string {
 	if x != nil {
 		return x.As
+	}
+	return ""
+}
+
+func (x *Map) GetUntil() string {
+	if x != nil {
+		return x.Until
 	}
 	return ""
 }
@@ -2020,13 +2030,14 @@ const file_epigraph_graph_v1_graph_proto_rawDesc = "" +
 	"\x03cel\x18\x02 \x01(\tR\x03cel\"u\n" +
 	"\aOnError\x122\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1e.epigraph.graph.v1.OnErrorKindR\x04kind\x126\n" +
-	"\bfallback\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\bfallback\"\xc8\x01\n" +
+	"\bfallback\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\bfallback\"\xde\x01\n" +
 	"\x03Map\x12\x12\n" +
 	"\x04over\x18\x01 \x01(\tR\x04over\x12*\n" +
 	"\fmax_parallel\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\vmaxParallel\x12F\n" +
 	"\ron_item_error\x18\x03 \x01(\x0e2\".epigraph.graph.v1.OnItemErrorKindR\vonItemError\x12\x1f\n" +
 	"\x06quorum\x18\x04 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x06quorum\x12\x18\n" +
-	"\x02as\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x02as\"4\n" +
+	"\x02as\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x02as\x12\x14\n" +
+	"\x05until\x18\x06 \x01(\tR\x05until\"4\n" +
 	"\x05Cache\x12+\n" +
 	"\x03ttl\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"\x8c\x01\n" +
 	"\x05Fault\x12\x12\n" +

@@ -1,0 +1,151 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/testkit"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/cel"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workflow"
+	stepflow "github.com/epigraph-run/epigraph/workflow/flow"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// attempting are the actors of a workflow that makes attempts by says and judges them by chooses.
+func attempting(says, chooses workgraph.Actor) actors {
+	own := actors{"says": says, "llm": chooses, "spawn": spawner{}, "cel": pureActor{cel.Spec().Actor}}
+	for name, a := range stepflow.Actors() {
+		own[name] = pureActor{a}
+	}
+	return own
+}
+
+// workflowOf is the graph of a workflow.
+func workflowOf(t *testing.T, src string) *workgraph.Graph {
+	t.Helper()
+	d, faults := workflow.Read([]byte(src))
+	require.Empty(t, faults)
+	g, faults := workflow.Compile(d)
+	require.Empty(t, faults)
+	return g
+}
+
+// tries gives the number of its attempt, which is the input n, at a price.
+func tries(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	return workgraph.Outcome{Values: []json.RawMessage{c.Named["n"]}, Usage: oneTry()}, nil
+}
+
+func oneTry() []workgraph.Usage {
+	return []workgraph.Usage{{Provider: "p", Model: "m", InputTokens: 10, OutputTokens: 1}}
+}
+
+const (
+	scoredAttempts = `{name: T, steps: [{id: top, type: best_of, n: 3, score: "{{ one }}", body: {id: one, type: actor, actor: says, with: {n: "{{ item }}"}}}]}`
+	judgedAttempts = `{name: T, steps: [{id: top, type: best_of, n: 2, judge: "Which one?", body: {id: one, type: actor, actor: says, with: {n: "{{ item }}"}}}]}`
+)
+
+// An executor dies after each call of a run that makes attempts, before the outcome is durable. Another
+// one goes on: every attempt is booked once, and the same one is the best.
+func TestBestOfKilledAtEveryCall(t *testing.T) {
+	t.Parallel()
+	chooses := workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
+		return workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(`{"best": 1, "reason": "It is short."}`)}, Usage: oneTry()}, nil
+	})
+	for name, c := range map[string]struct {
+		src, want string
+		calls     int64
+	}{
+		"Scored": {scoredAttempts, `{"best": 3, "number": 3, "scores": [1, 2, 3]}`, 3},
+		"Judged": {judgedAttempts, `{"best": 1, "number": 1, "reason": "It is short."}`, 3},
+	} {
+		for base, open := range map[string]func(testing.TB) store{"SQLite": sqliteStore, "Postgres": pgStore} {
+			if base == "Postgres" && name != "Judged" {
+				continue // what is written is alike
+			}
+			t.Run(name+"/"+base, func(t *testing.T) {
+				t.Parallel()
+				g := workflowOf(t, c.src)
+				whole := func(t *testing.T, s store, id string, k *calls, over func(journal.Journal) journal.Journal) *live {
+					t.Helper()
+					own := attempting(workgraph.ActorFunc(tries), chooses)
+					for name, one := range own {
+						own[name] = k.around(one)
+					}
+					l := run(t, s, own, named(id), func(_ *engine.Config, d *engine.Deps) { d.Journal = over(d.Journal) })
+					l.jobs(t)
+					return l
+				}
+				ends := func(t *testing.T, l *live, id string) {
+					t.Helper()
+					row := l.wait(t, id, journal.StateCompleted)
+					require.JSONEq(t, c.want, string(row.Result))
+					require.Equal(t, c.calls, row.Usage.Calls)
+					l.sound(t, id)
+				}
+				undead := &calls{of: map[string]int{}}
+				l := whole(t, open(t), "a", undead, func(j journal.Journal) journal.Journal { return j })
+				ends(t, l, l.start(t, g))
+				for n := 1; n <= undead.made; n++ {
+					t.Run(fmt.Sprintf("Call%d", n), func(t *testing.T) {
+						t.Parallel()
+						s, wire, dead := open(t), &line{}, make(chan struct{})
+						first := &calls{of: map[string]int{}, n: n, then: func() {
+							wire.cut.Store(true)
+							close(dead)
+						}}
+						l := whole(t, s, "a", first, func(j journal.Journal) journal.Journal {
+							wire.Journal = j
+							return wire
+						})
+						id := l.start(t, g)
+						<-dead
+						ends(t, whole(t, s, "b", &calls{of: map[string]int{}}, func(j journal.Journal) journal.Journal { return heir{j} }), id)
+					})
+				}
+			})
+		}
+	}
+}
+
+func TestBestOf(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, s store) {
+		begun := make(chan string, 10)
+		says := workgraph.ActorFunc(func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+			n := string(c.Named["n"])
+			begun <- n
+			if n == "2" {
+				for range 2 { // once the others are under way
+					<-begun
+				}
+				return tries(ctx, c)
+			}
+			<-ctx.Done()
+			err := workgraph.Errorf(workgraph.NotPerformed, workgraph.ReasonCanceled, "nobody waits for it")
+			err.Usage = oneTry()
+			return workgraph.Outcome{}, err
+		})
+		l := run(t, s, attempting(says, nil))
+		l.jobs(t)
+		id := l.start(t, workflowOf(t, `{name: T, steps: [{id: top, type: best_of, n: 3, enough: 2, score: "{{ one }}", body: {id: one, type: actor, actor: says, with: {n: "{{ item }}"}}}]}`))
+		row := l.wait(t, id, journal.StateCompleted)
+		t.Run("Enough/TheBestIsTheOneThatWasEnough", func(t *testing.T) {
+			require.JSONEq(t, `{"best": 2, "number": 2, "scores": [null, 2, null]}`, string(row.Result))
+		})
+		t.Run("Enough/TheOthersAreCanceledAndWhatTheyCostIsBooked", func(t *testing.T) {
+			canceled := func() []journal.Run { return l.below(t, id, journal.StateCanceled, "CANCEL_REQUESTED") }
+			testkit.Eventually(t, func() bool { return len(canceled()) == 2 })
+			for _, lost := range canceled() {
+				require.EqualValues(t, 1, lost.Usage.Calls)
+				l.sound(t, lost.ID)
+			}
+			l.sound(t, id)
+		})
+	})
+}
