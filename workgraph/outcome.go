@@ -103,7 +103,7 @@ func (c *Children) fails(sl *ChildSlot) bool {
 // Child is a run to spawn. The caller that gives the outcome to the machine must set ID, unique and stable.
 type Child struct {
 	ID string `json:"id"`
-	// Exactly one of Graph and Ref ("self" or "workflow/SLUG@version") is set.
+	// Exactly one of Graph and Ref ("self", "workflow/SLUG@version" or "workflow/SLUG@alias") is set.
 	Graph  *Graph            `json:"graph,omitempty"`
 	Ref    string            `json:"ref,omitempty"`
 	Input  Input             `json:"input,omitzero"`
@@ -113,9 +113,11 @@ type Child struct {
 	// that one small. The child has the depth of its parent, so that a bound on nesting does not count it.
 	SameDepth bool `json:"same_depth,omitempty"`
 	// Workflow is the name by which the graph was given, and WorkflowHash the graph's hash when the child was
-	// asked for. The caller that gives the outcome to the machine sets both.
-	Workflow     string `json:"workflow,omitempty"`
-	WorkflowHash string `json:"workflow_hash,omitempty"`
+	// asked for. WorkflowVersion is the version that the name stood for, if it is an alias. The caller that
+	// gives the outcome to the machine sets them.
+	Workflow        string `json:"workflow,omitempty"`
+	WorkflowHash    string `json:"workflow_hash,omitempty"`
+	WorkflowVersion string `json:"workflow_version,omitempty"`
 	// Budget is what the child may use. It gets at most what its parent has left when it is spawned.
 	Budget *Budget `json:"budget,omitempty"`
 	// Agent says that the child does an agent's own work. The machine keeps it and does not read it.

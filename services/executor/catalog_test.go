@@ -1,6 +1,7 @@
 package executor_test
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"sync"
@@ -187,6 +188,33 @@ func TestCatalog(t *testing.T) {
 			_, err = f.SignalWithStart(t.Context(), &executorv1.SignalWithStartRequest{Name: "s", Start: &executorv1.StartRunRequest{BusinessKey: "signaled"}})
 			require.ErrorContains(t, err, "nothing to start")
 		})
+		t.Run("Start/AnOpenRunIsFoundThoughItsWorkflowIsNot", func(t *testing.T) {
+			g := nodes(actorNode("w", "signal", `{"name": "go", "timeout": "1h"}`))
+			open, err := start(&executorv1.StartRunRequest{Graph: g, BusinessKey: "open"})
+			require.NoError(t, err)
+			gone := &executorv1.StartRunRequest{Workflow: "gone@1", BusinessKey: "open", ConflictPolicy: executorv1.ConflictPolicy_CONFLICT_POLICY_RETURN_EXISTING}
+			r, err := start(gone)
+			require.NoError(t, err)
+			require.Equal(t, open.GetId(), r.GetId())
+			_, err = start(&executorv1.StartRunRequest{Workflow: "gone@1", BusinessKey: "open"})
+			require.Equal(t, "WORKFLOW_NOT_FOUND", errs.ReasonOf(err), "another policy starts a run: %v", err)
+			signal := func() (*executorv1.Run, error) {
+				return f.SignalWithStart(t.Context(), &executorv1.SignalWithStartRequest{Name: "go", Start: &executorv1.StartRunRequest{Workflow: "gone@1", BusinessKey: "open", RequestId: "once"}})
+			}
+			for range 2 {
+				r, err = signal()
+				require.NoError(t, err)
+				require.Equal(t, open.GetId(), r.GetId())
+			}
+			f.wait(t, open.GetId(), completed)
+			r, err = signal()
+			require.NoError(t, err, "the same request has the same answer when the run has ended")
+			require.Equal(t, open.GetId(), r.GetId())
+			_, err = start(gone)
+			require.Equal(t, "WORKFLOW_NOT_FOUND", errs.ReasonOf(err), "the key is free: %v", err)
+			_, err = f.SignalWithStart(t.Context(), &executorv1.SignalWithStartRequest{Name: "go", Start: &executorv1.StartRunRequest{Workflow: "gone@1", BusinessKey: "open"}})
+			require.Equal(t, "WORKFLOW_NOT_FOUND", errs.ReasonOf(err), "%v", err)
+		})
 		t.Run("Children/ByNumber", func(t *testing.T) {
 			child := func(ref string, want executorv1.RunState) *executorv1.Run {
 				r, err := start(&executorv1.StartRunRequest{Graph: nodes(actorNode("d", "spawn", `{"ref": "`+ref+`", "input": {"named": {"who": "ada"}}}`))})
@@ -199,7 +227,28 @@ func TestCatalog(t *testing.T) {
 			require.Len(t, l.GetRuns(), 1)
 			require.Equal(t, "welcome@2", l.GetRuns()[0].GetWorkflow())
 			require.Equal(t, "welcome@2", f.ended(t, l.GetRuns()[0].GetId()).GetWorkflow())
-			require.Contains(t, child("workflow/welcome@prod", executorv1.RunState_RUN_STATE_FAILED).GetError().GetMessage(), "by its number")
+		})
+		t.Run("Children/ByAlias", func(t *testing.T) {
+			g := nodes(actorNode("s", "spawn", `{"ref": "workflow/welcome@prod", "as_result": true, "input": {"named": {"who": "ada"}}}`))
+			for user, key := range map[string]string{"u7": "u7", "": ""} {
+				r, err := start(&executorv1.StartRunRequest{Graph: g, UserId: user})
+				require.NoError(t, err)
+				r = f.wait(t, r.GetId(), completed)
+				require.JSONEq(t, `"hello ada"`, string(r.GetResult().GetJson()))
+				l, err := f.ListRuns(t.Context(), &executorv1.ListRunsRequest{ParentRunId: r.GetId()})
+				require.NoError(t, err)
+				require.Equal(t, "welcome@1", l.GetRuns()[0].GetWorkflow(), "the child is pinned to the version")
+				require.Equal(t, "welcome@1", f.ended(t, l.GetRuns()[0].GetId()).GetWorkflow(), "the history is that of the version")
+				f.catalog.mu.Lock()
+				require.Contains(t, f.catalog.keys, "welcome@prod "+cmp.Or(key, r.GetId()), "the user chooses, or else the root run")
+				f.catalog.mu.Unlock()
+			}
+		})
+		t.Run("Children/OfNoAlias", func(t *testing.T) {
+			r, err := start(&executorv1.StartRunRequest{Graph: nodes(actorNode("s", "spawn", `{"ref": "workflow/welcome@none"}`))})
+			require.NoError(t, err)
+			r = f.wait(t, r.GetId(), executorv1.RunState_RUN_STATE_FAILED)
+			require.Equal(t, "WORKFLOW_NOT_FOUND", r.GetError().GetReason())
 		})
 	})
 }

@@ -34,22 +34,23 @@ func openWorkflows(folder string, d Deps) (w workflows, err error) {
 
 // Workflow implements engine.Workflows. The folder goes before the catalog, so that what it has is found
 // without a registry.
-func (w workflows) Workflow(ctx context.Context, namespace, ref string) (*workgraph.Graph, error) {
+func (w workflows) Workflow(ctx context.Context, namespace, ref, key string) (string, *workgraph.Graph, error) {
 	if w.find != nil {
-		return w.find(ctx, namespace, ref)
+		g, err := w.find(ctx, namespace, ref)
+		return ref, g, err
 	}
-	if w.dir != nil {
-		g, missing := w.dir.Workflow(ctx, namespace, ref)
-		if w.catalog == nil || !errs.Is(missing, errs.NotFound) {
-			return g, missing
-		}
-		g, err := w.catalog.Version(ctx, namespace, ref)
-		if errs.Is(err, errs.NotFound) || errs.Is(err, errs.InvalidArgument) {
-			err = missing // it tells what there is
-		}
-		return g, err
+	if w.dir == nil {
+		return w.catalog.Version(ctx, namespace, ref, key)
 	}
-	return w.catalog.Version(ctx, namespace, ref)
+	g, missing := w.dir.Workflow(ctx, namespace, ref)
+	if w.catalog == nil || !errs.Is(missing, errs.NotFound) {
+		return ref, g, missing
+	}
+	version, g, err := w.catalog.Version(ctx, namespace, ref, key)
+	if errs.Is(err, errs.NotFound) || errs.Is(err, errs.InvalidArgument) {
+		err = missing // it tells what there is
+	}
+	return version, g, err
 }
 
 // orNil is nil without workflows, which the engine distinguishes.

@@ -16,7 +16,7 @@ func TestOpenWorkflows(t *testing.T) {
 			return &workgraph.Graph{Name: namespace + " " + ref}, nil
 		}})
 		require.NoError(t, err)
-		g, err := w.orNil().Workflow(t.Context(), "acme", "workflow/a@1")
+		_, g, err := w.orNil().Workflow(t.Context(), "acme", "workflow/a@1", "")
 		require.NoError(t, err)
 		require.Equal(t, "acme workflow/a@1", g.Name)
 		require.NoError(t, w.Close())

@@ -48,7 +48,7 @@ func (t *session) coveredWorkflows(ctx context.Context, a *attempt) (map[string]
 			g = r.ownGraph()
 		} else {
 			var fault *workgraph.Error
-			if g, fault = t.e.workflow(ctx, r.namespace, name); fault != nil {
+			if _, g, fault = r.workflow(ctx, name); fault != nil {
 				if fault.Type == workgraph.Retryable {
 					return nil, fault
 				}

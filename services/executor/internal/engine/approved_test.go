@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"sync"
@@ -22,15 +23,20 @@ import (
 type shelf struct {
 	mu     sync.Mutex
 	graphs map[string]*workgraph.Graph
+	// aliases are the versions that names stand for, and keys what chose them.
+	aliases map[string]string
+	keys    []string
 }
 
-func (s *shelf) Workflow(_ context.Context, _, ref string) (*workgraph.Graph, error) {
+func (s *shelf) Workflow(_ context.Context, _, ref, key string) (string, *workgraph.Graph, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if g := s.graphs[ref]; g != nil {
-		return g.Clone(), nil
+	s.keys = append(s.keys, key)
+	version := cmp.Or(s.aliases[ref], ref)
+	if g := s.graphs[version]; g != nil {
+		return version, g.Clone(), nil
 	}
-	return nil, errs.New(errs.NotFound, "NO_WORKFLOW", "there is no %s", ref)
+	return "", nil, errs.New(errs.NotFound, "NO_WORKFLOW", "there is no %s", ref)
 }
 
 func (s *shelf) put(ref string, g *workgraph.Graph) {
@@ -231,6 +237,31 @@ func TestApprovalBindsChildren(t *testing.T) {
 		l.wait(t, id, completed)
 		require.Equal(t, 1, rec.of("other"))
 		require.Zero(t, rec.of("pay"))
+	})
+	t.Run("Workflow/AliasThatMovesBeforeItIsSpawnedAsksAgain", func(t *testing.T) {
+		t.Parallel()
+		w, rec := &shelf{aliases: map[string]string{"workflow/x@prod": "workflow/x@1"}}, &recorder{}
+		l := run(t, sqliteStore(t), payments(rec), func(_ *engine.Config, d *engine.Deps) { d.Workflows = w })
+		w.put("workflow/x@1", flow(does("pay", "does", "amount", "7")))
+		w.put("workflow/x@2", flow(does("other", "does", "amount", "7000")))
+		g := flow(does("ask", "asks"), does("spawn", "spawns", "ref", `"workflow/x@prod"`))
+		g.Nodes = append(g.Nodes, does("hear", "hears"))
+		g.Edges = append(g.Edges, workgraph.Edge{From: "hear", To: "spawn"})
+		id := l.start(t, g)
+		l.approve(t, l.question(t, id))
+		w.mu.Lock()
+		w.aliases["workflow/x@prod"] = "workflow/x@2"
+		w.mu.Unlock()
+		l.signal(t, id)
+		l.approve(t, l.question(t, id))
+		l.wait(t, id, completed)
+		require.Equal(t, 1, rec.of("other"))
+		require.Zero(t, rec.of("pay"))
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, key := range w.keys {
+			require.Equal(t, id, key, "the root chooses the version, whoever asks")
+		}
 	})
 	t.Run("Workflow/ChangedBelowAChildIsRefused", func(t *testing.T) {
 		t.Parallel()

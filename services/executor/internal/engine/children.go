@@ -104,6 +104,11 @@ func (t *session) prepareChildren(ctx context.Context, a *attempt, info *program
 	if len(c.Runs) > most {
 		return workgraph.Errorf(workgraph.Permanent, ReasonFanOutExceeded, "%d children at once, the limit is %d: spawn them in batches", len(c.Runs), most)
 	}
+	type version struct {
+		version string
+		graph   *workgraph.Graph
+	}
+	found := map[string]version{} // by name: all children have the same version of an alias
 	var faults []string
 	from, source := tracing.Of(ctx), program.FromCaller
 	if info.MakesInternal {
@@ -111,7 +116,7 @@ func (t *session) prepareChildren(ctx context.Context, a *attempt, info *program
 	}
 	for i := range c.Runs {
 		run := &c.Runs[i]
-		run.ID, run.TraceParent, run.TraceState, run.Workflow, run.WorkflowHash = ids.New(command.IDPrefix), from.Parent, from.State, "", ""
+		run.ID, run.TraceParent, run.TraceState, run.Workflow, run.WorkflowHash, run.WorkflowVersion = ids.New(command.IDPrefix), from.Parent, from.State, "", "", ""
 		if !info.MakesInternal {
 			run.Agent = nil
 		}
@@ -120,14 +125,21 @@ func (t *session) prepareChildren(ctx context.Context, a *attempt, info *program
 			continue
 		}
 		if run.Ref != "" && run.Ref != refSelf {
-			g, err := t.e.workflow(ctx, r.namespace, run.Ref)
-			if err != nil {
+			f, known := found[run.Ref]
+			if !known {
+				var err *workgraph.Error
+				if f.version, f.graph, err = r.workflow(ctx, run.Ref); err != nil {
+					return err
+				}
+				found[run.Ref] = f
+			}
+			if err := r.recordWorkflow(run, run.Ref, f.graph); err != nil {
 				return err
 			}
-			if err := r.recordWorkflow(run, run.Ref, g); err != nil {
-				return err
+			if f.version != run.Ref {
+				run.WorkflowVersion = f.version
 			}
-			run.Graph, run.Ref = g, ""
+			run.Graph, run.Ref = f.graph, ""
 		}
 		if run.Ref == refSelf && covers {
 			if err := r.recordWorkflow(run, refSelf, r.ownGraph()); err != nil {

@@ -264,7 +264,8 @@ func (unbounded) Ended(string) {}
 
 // Workflows finds the graphs of workflow definitions.
 type Workflows interface {
-	// Workflow is the graph of "workflow/SLUG@version" in the namespace. An error other than errs.Unavailable
-	// is final.
-	Workflow(ctx context.Context, namespace, ref string) (*workgraph.Graph, error)
+	// Workflow is the version that "workflow/SLUG@version" or "workflow/SLUG@alias" stands for in the
+	// namespace, by its number, and its graph. Among the versions of an alias the key chooses, always the
+	// same while the alias stays. An error other than errs.Unavailable is final.
+	Workflow(ctx context.Context, namespace, ref, key string) (version string, g *workgraph.Graph, err error)
 }

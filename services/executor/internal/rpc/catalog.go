@@ -94,18 +94,15 @@ func (c *Catalog) put(at string, r *registryv1.ResolveWorkflowResponse) {
 	c.kept.Put(at, cataloged{r, time.Now()}, int64(len(at)+proto.Size(r)))
 }
 
-// Version is the graph of "workflow/SLUG@VERSION". A child names a number: an alias may stand for another
-// version when the call is made again.
-func (c *Catalog) Version(ctx context.Context, namespace, ref string) (*workgraph.Graph, error) {
-	_, version, _ := strings.Cut(ref, "@")
-	if version == "" || strings.Trim(version, "0123456789") != "" {
-		return nil, errs.New(errs.NotFound, "WORKFLOW_NOT_FOUND", "a child names a version by its number, as in workflow/report@3, not by %q", errs.Clip(version, 80))
-	}
-	r, err := c.Resolve(ctx, namespace, ref, "")
+// Version is the version that "workflow/SLUG@VERSION" or "workflow/SLUG@ALIAS" stands for, and its graph.
+// Among the versions of an alias the key chooses.
+func (c *Catalog) Version(ctx context.Context, namespace, ref, key string) (string, *workgraph.Graph, error) {
+	r, err := c.Resolve(ctx, namespace, ref, key)
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	return graphpb.FromProto(r.GetGraph())
+	g, err := graphpb.FromProto(r.GetGraph())
+	return workflowAgent + r.GetRef(), g, err
 }
 
 // TriggerCatalog finds the triggers of workflows.
@@ -173,6 +170,11 @@ func (s *Server) named(ctx context.Context, req *executorv1.StartRunRequest, sch
 		req.Budget = &executorv1.RunBudget{NanoUsd: smaller(r.BudgetNanoUsd, b.GetNanoUsd(), b != nil && b.NanoUsd != nil), Tokens: smaller(r.BudgetTokens, b.GetTokens(), b != nil && b.Tokens != nil)}
 	}
 	return r.GetRef(), nil
+}
+
+// nameless reports whether a start names a workflow alone, and cause says that it cannot be had.
+func nameless(req *executorv1.StartRunRequest, cause error) bool {
+	return req.GetWorkflow() != "" && req.GetGraph() == nil && (errs.Is(cause, errs.NotFound) || errs.Is(cause, errs.FailedPrecondition) || errs.Is(cause, errs.Unavailable))
 }
 
 // smaller is the smaller of the author's cap and a caller's, if there is one.

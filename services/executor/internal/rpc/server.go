@@ -101,7 +101,7 @@ func (s *Server) StartRun(ctx context.Context, req *executorv1.StartRunRequest) 
 func (s *Server) start(ctx context.Context, req *executorv1.StartRunRequest, once journal.Request) (command.Started, error) {
 	version, err := s.named(ctx, req, "")
 	if err != nil {
-		return command.Started{}, err
+		return s.existing(ctx, req, err)
 	}
 	leave, err := s.enter(ctx, 0, req, req.GetGraph())
 	if err != nil {
@@ -119,6 +119,19 @@ func (s *Server) start(ctx context.Context, req *executorv1.StartRunRequest, onc
 		return command.Started{}, graphFaults(err)
 	}
 	return started, nil
+}
+
+// existing answers a start whose workflow cannot be had with the open run that it asks for, if there is one:
+// that run needs the catalog no more.
+func (s *Server) existing(ctx context.Context, req *executorv1.StartRunRequest, cause error) (command.Started, error) {
+	if !nameless(req, cause) || req.GetConflictPolicy() != executorv1.ConflictPolicy_CONFLICT_POLICY_RETURN_EXISTING {
+		return command.Started{}, cause
+	}
+	id, err := s.engine.Holder(ctx, grpckit.Namespace(ctx), req.GetBusinessKey())
+	if err == nil && id == "" {
+		err = cause
+	}
+	return command.Started{ID: id}, err
 }
 
 // enter waits for the turn of a request with these graphs. more is what it costs besides.

@@ -3,6 +3,7 @@ package rpc
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 
 	"google.golang.org/protobuf/proto"
@@ -139,7 +140,7 @@ func (s *Server) SignalWithStart(ctx context.Context, req *executorv1.SignalWith
 	}
 	version, err := s.named(ctx, req.GetStart(), "")
 	if err != nil {
-		return nil, err
+		return s.signalExisting(ctx, req, once, payload, err)
 	}
 	leave, err := s.enter(ctx, 0, req, req.GetStart().GetGraph())
 	if err != nil {
@@ -155,6 +156,21 @@ func (s *Server) SignalWithStart(ctx context.Context, req *executorv1.SignalWith
 	id, _, err := s.engine.SignalWithStart(ctx, start, command.Signal{Name: req.GetName(), Payload: payload})
 	if err != nil {
 		return nil, graphFaults(err)
+	}
+	return s.run(ctx, id)
+}
+
+// signalExisting signals the open run that a request means whose workflow cannot be had.
+func (s *Server) signalExisting(ctx context.Context, req *executorv1.SignalWithStartRequest, once journal.Request, payload json.RawMessage, cause error) (*executorv1.Run, error) {
+	if !nameless(req.GetStart(), cause) {
+		return nil, cause
+	}
+	id, err := s.engine.SignalOpen(ctx, grpckit.Namespace(ctx), req.GetStart().GetBusinessKey(), once, command.Signal{Name: req.GetName(), Payload: payload})
+	switch {
+	case err != nil:
+		return nil, err
+	case id == "":
+		return nil, cause
 	}
 	return s.run(ctx, id)
 }

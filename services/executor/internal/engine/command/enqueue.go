@@ -8,6 +8,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/tracing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -84,24 +85,65 @@ func (h *Handler) SignalWithStart(ctx context.Context, req StartRequest, sig Sig
 			}
 			id = started
 		}
-		row, err := h.journal.Head(ctx, req.Namespace, id)
-		if err != nil {
-			return "", false, err
-		}
-		if m, err := record.DecodeMetadata(row.Metadata); err != nil || m.StartedBy(once) {
-			return id, false, err // a concurrent request with the same id was faster
-		}
-		if err := h.acceptsSignal(req.Namespace, id, &sig); err != nil {
-			return "", false, err
-		}
-		_, err = h.enqueue(ctx, journal.EnqueueRequest{Request: once,
-			Command: journal.Command{Namespace: req.Namespace, RunID: id, Kind: journal.CommandSignal, Key: ids.New("req")}},
-			&record.Payload{Name: sig.Name, Payload: sig.Payload, RequestID: once.ID})
+		err = h.signalExisting(ctx, req.Namespace, id, once, &sig)
 		if errs.ReasonOf(err) == journal.ReasonRunEnded && once.ID == "" {
 			continue // the run ended in between, so its key is free
 		}
 		return id, false, err
 	}
+}
+
+// signalExisting sends a signal to a run that is there, unless the request started it.
+func (h *Handler) signalExisting(ctx context.Context, namespace, id string, once journal.Request, sig *Signal) error {
+	row, err := h.journal.Head(ctx, namespace, id)
+	if err != nil {
+		return err
+	}
+	if m, err := record.DecodeMetadata(row.Metadata); err != nil || m.StartedBy(once) {
+		return err // a concurrent request with the same id was faster
+	}
+	if err := h.acceptsSignal(namespace, id, sig); err != nil {
+		return err
+	}
+	_, err = h.enqueue(ctx, journal.EnqueueRequest{Request: once,
+		Command: journal.Command{Namespace: namespace, RunID: id, Kind: journal.CommandSignal, Key: ids.New("req")}},
+		&record.Payload{Name: sig.Name, Payload: sig.Payload, RequestID: once.ID})
+	return err
+}
+
+// SignalOpen is SignalWithStart where nothing can be started. id is empty if no open run has the business
+// key.
+func (h *Handler) SignalOpen(ctx context.Context, namespace, key string, once journal.Request, sig Signal) (id string, err error) {
+	if err := h.checkSignal(&sig); err != nil {
+		return "", err
+	}
+	if id, err = h.Holder(ctx, namespace, key); err != nil || id == "" {
+		return "", err
+	}
+	once.Method = MethodSignalWithStart
+	return id, h.signalExisting(ctx, namespace, id, once, &sig)
+}
+
+// holdersRead is how many open runs with a business key are looked at for the one that holds it: the others
+// are being canceled, since another run took the key.
+const holdersRead = 100
+
+// Holder is the open run that holds a business key; empty if there is none.
+func (h *Handler) Holder(ctx context.Context, namespace, key string) (string, error) {
+	if key == "" {
+		return "", nil
+	}
+	open := []journal.State{journal.StatePending, journal.StateRunning, journal.StateWaiting, journal.StatePaused, journal.StateQuarantined}
+	rows, err := h.journal.List(ctx, namespace, journal.Filter{BusinessKey: key, States: open}, page.Cursor{}, holdersRead)
+	if err != nil {
+		return "", err
+	}
+	for i := range rows {
+		if rows[i].CancelReason != journal.ReasonBusinessKeyTaken {
+			return rows[i].ID, nil
+		}
+	}
+	return "", nil
 }
 
 // acceptsSignal refuses a signal that a live run of this process would drop. For other runs the owner
