@@ -103,8 +103,10 @@ type Config struct {
 	MaxDepth int `help:"maximum depth of child runs below their root"`
 	// MaxFanOut is how many children one visit may spawn.
 	MaxFanOut int `help:"maximum number of children of one visit"`
-	// MaxDescendants is how many runs one root and all below it may be.
-	MaxDescendants int `help:"maximum number of runs of one root: itself and its descendants"`
+	// MaxDescendants is how many runs one root and all below it may be, and MaxOpenDescendants how many
+	// of them may be open at once.
+	MaxDescendants     int `help:"maximum number of runs of one root: itself and its descendants"`
+	MaxOpenDescendants int `help:"maximum number of open runs of one root: itself and its descendants"`
 	// MaxSchedules is how many schedules a namespace may have.
 	MaxSchedules int `help:"maximum number of schedules of one namespace"`
 	// MaxWatches is how many watches of one namespace are served at once.
@@ -167,7 +169,7 @@ func DefaultConfig() Config {
 	return Config{
 		Store: "sqlite", SQLitePath: "executor.db", Migrate: true, Parallel: e.Parallel, MaxPayload: conf.Bytes(e.MaxPayload),
 		MaxNodes: e.MaxNodes, MaxEdges: e.MaxEdges, Drain: e.Drain, ScanInterval: e.ScanInterval, MaxTakeovers: e.MaxTakeovers, KeepAlive: e.KeepAlive,
-		EvictAfter: e.EvictAfter, MaxDepth: e.MaxDepth, MaxFanOut: e.MaxFanOut, MaxDescendants: e.MaxDescendants, MaxWatches: e.MaxWatches, MaxSchedules: schedule.DefaultMax,
+		EvictAfter: e.EvictAfter, MaxDepth: e.MaxDepth, MaxFanOut: e.MaxFanOut, MaxDescendants: e.MaxDescendants, MaxOpenDescendants: e.MaxOpenDescendants, MaxWatches: e.MaxWatches, MaxSchedules: schedule.DefaultMax,
 		BlobOver: 256 << 10, BlobGrace: 24 * time.Hour, Compress: 1 << 10, Partition: 7 * 24 * time.Hour,
 		Actors: builtin.DefaultConfig(), Models: providers.DefaultConfig(), Workers: worker.DefaultConfig(), Threads: thread.DefaultConfig(), Triggers: trigger.DefaultConfig(),
 	}
@@ -243,7 +245,8 @@ func (c Config) engine() engine.Config {
 	if c.Store == "sqlite" {
 		e.IDWait = min(e.Lease, journal.DefaultLease) // the lease is long there
 	}
-	e.EvictAfter, e.MaxDepth, e.MaxFanOut, e.MaxDescendants, e.MaxWatches = c.EvictAfter, c.MaxDepth, c.MaxFanOut, c.MaxDescendants, c.MaxWatches
+	e.EvictAfter, e.MaxDepth, e.MaxFanOut, e.MaxWatches = c.EvictAfter, c.MaxDepth, c.MaxFanOut, c.MaxWatches
+	e.MaxDescendants, e.MaxOpenDescendants = c.MaxDescendants, c.MaxOpenDescendants
 	e.ThreadRoom = c.Threads.Room()
 	if c.MaxLive != 0 {
 		e.MaxLiveBytes = int64(c.MaxLive)

@@ -174,28 +174,39 @@ func (t *session) prepareChildren(ctx context.Context, a *attempt, info *program
 	if len(faults) > 0 {
 		return workgraph.Errorf(workgraph.Permanent, ReasonChildInvalid, "%s", strings.Join(faults, "\n"))
 	}
-	var runs int
+	return t.admitChildren(ctx, r, c.Runs)
+}
+
+// admitChildren refuses children for which the root of the run has no room.
+func (t *session) admitChildren(ctx context.Context, r *run, children []workgraph.Child) *workgraph.Error {
+	most := descendants.Runs{All: t.e.cfg.MaxDescendants, Open: t.e.cfg.MaxOpenDescendants}
+	var runs descendants.Runs
 	var ok bool
 	err := t.untilAnswered(ctx, func() (err error) {
-		runs, ok, err = t.e.quota.Admit(ctx, r.root, c.Runs, cfg.MaxDescendants, func(most int) (int, error) {
+		runs, ok, err = t.e.quota.Admit(ctx, r.root, children, most, func(most int) (n descendants.Runs, err error) {
 			leave, err := t.e.counts.Enter(ctx, r.namespace)
 			if err != nil {
-				return 0, err
+				return n, err
 			}
 			defer leave()
-			return t.e.journal.CountBelow(ctx, r.namespace, r.root, most)
+			n.All, n.Open, err = t.e.journal.CountBelow(ctx, r.namespace, r.root, most)
+			return n, err
 		})
 		return err
 	})
 	switch {
 	case err != nil:
 		return workgraph.Errorf(workgraph.Retryable, errs.ReasonOf(err), "the descendants of the root cannot be counted just now: %v", errs.From(err).Message)
-	case !ok:
+	case ok:
+		return nil
+	case runs.All+len(children) <= most.All:
 		return workgraph.Errorf(workgraph.Permanent, descendants.ReasonDescendantQuota,
-			"%d more children are too many: run %s and its descendants are %d runs already, the limit is %d: do the work in fewer runs, start another root, or raise max_descendants",
-			len(c.Runs), r.root, min(runs, cfg.MaxDescendants), cfg.MaxDescendants)
+			"%d more children are too many: %d runs of %s and its descendants are open already, the limit is %d: spawn in batches, or raise max_open_descendants",
+			len(children), min(runs.Open, most.Open), r.root, most.Open)
 	}
-	return nil
+	return workgraph.Errorf(workgraph.Permanent, descendants.ReasonDescendantQuota,
+		"%d more children are too many: run %s and its descendants are %d runs already, the limit is %d: do the work in fewer runs, start another root, or raise max_descendants",
+		len(children), r.root, min(runs.All, most.All), most.All)
 }
 
 func childFault(i int, what string) string {

@@ -63,8 +63,9 @@ type Config struct {
 	MaxDepth int
 	// MaxFanOut is how many children one visit may spawn.
 	MaxFanOut int
-	// MaxDescendants is how many runs a root and its descendants may be together.
-	MaxDescendants int
+	// MaxDescendants is how many runs a root and its descendants may be together, and MaxOpenDescendants how
+	// many of them may be open at once.
+	MaxDescendants, MaxOpenDescendants int
 	// DetailsEvery is the least time between two writes of one run's heartbeat details.
 	DetailsEvery time.Duration
 	// ThreadRoom is what the threads of one namespace may take.
@@ -100,7 +101,7 @@ func DefaultConfig() Config {
 		Drain: 20 * time.Second, Grace: 10 * time.Second, EvictAfter: 5 * time.Second, SnapshotEvery: 1024,
 		ScanInterval: 500 * time.Millisecond, RecoverParallel: 8, MaxTakeovers: journal.DefaultMaxTakeovers, ProgressAfter: time.Minute,
 		WatchPoll: 100 * time.Millisecond, KeepAlive: 15 * time.Second, ClaimLease: time.Minute,
-		IdleTTL: 200 * time.Millisecond, MaxLiveBytes: memory.DefaultLive(), CommandPoll: time.Second, MaxDepth: 3, MaxFanOut: 1000, MaxDescendants: 10_000, DetailsEvery: time.Second,
+		IdleTTL: 200 * time.Millisecond, MaxLiveBytes: memory.DefaultLive(), CommandPoll: time.Second, MaxDepth: 3, MaxFanOut: 1000, MaxDescendants: 50_000, MaxOpenDescendants: 10_000, DetailsEvery: time.Second,
 		MaxWatches: 64,
 	}
 }
@@ -132,6 +133,7 @@ func (c Config) Validate() error {
 	positive("max_depth", int64(c.MaxDepth))
 	positive("max_fan_out", int64(c.MaxFanOut))
 	positive("max_descendants", int64(c.MaxDescendants))
+	positive("max_open_descendants", int64(c.MaxOpenDescendants))
 	positive("details_every", int64(c.DetailsEvery))
 	positive("max_watches", int64(c.MaxWatches))
 	if c.IdleTTL < 0 {

@@ -38,6 +38,31 @@ func TestLineage(t *testing.T) {
 	})
 }
 
+// Children that have ended make room for others, up to the bound of all.
+func TestDescendantsThatEnd(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name      string
+		all, open int
+		want      journal.State
+		fault     string
+	}{
+		{"OneAfterTheOther", 100, 3, journal.StateCompleted, ""},
+		{"TooManyAtOnce", 100, 1, journal.StateFailed, "raise max_open_descendants"},
+		{"TooManyInAll", 6, 3, journal.StateFailed, "raise max_descendants"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			a := actors{"spawn": spawns(workgraph.Child{Graph: chain(1, "ok")}), "ok": &recorder{}}
+			l := run(t, sqliteStore(t), a, func(cfg *engine.Config, _ *engine.Deps) { cfg.MaxDescendants, cfg.MaxOpenDescendants = c.all, c.open })
+			l.jobs(t)
+			id := l.start(t, chain(10, "spawn"))
+			row := l.wait(t, id, c.want)
+			require.Contains(t, string(row.Error), c.fault)
+		})
+	}
+}
+
 // startsAtOnce is a journal, fast enough for large commits, that counts the children whose starts it gets at
 // once.
 type startsAtOnce struct {
@@ -101,7 +126,7 @@ type countsAtOnce struct {
 	now, most, all atomic.Int64
 }
 
-func (j *countsAtOnce) CountBelow(ctx context.Context, namespace, runID string, most int) (int, error) {
+func (j *countsAtOnce) CountBelow(ctx context.Context, namespace, runID string, most int) (all, running int, err error) {
 	now := j.now.Add(1)
 	defer j.now.Add(-1)
 	j.all.Add(1)

@@ -237,8 +237,12 @@ func (f fair) Descendants(ctx context.Context, namespace, runID string) ([]Desce
 	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) ([]Descendant, error) { return f.j.Descendants(ctx, namespace, runID) })
 }
 
-func (f fair) CountBelow(ctx context.Context, namespace, runID string, most int) (int, error) {
-	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) (int, error) { return f.j.CountBelow(ctx, namespace, runID, most) })
+func (f fair) CountBelow(ctx context.Context, namespace, runID string, most int) (all, open int, err error) {
+	all, err = dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) (n int, err error) {
+		n, open, err = f.j.CountBelow(ctx, namespace, runID, most)
+		return n, err
+	})
+	return all, open, err
 }
 
 func (f fair) Readers() int {

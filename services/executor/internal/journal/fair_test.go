@@ -27,10 +27,10 @@ type busy struct {
 
 func (b busy) Readers() int { return 4 }
 
-func (b busy) CountBelow(_ context.Context, namespace, _ string, _ int) (int, error) {
+func (b busy) CountBelow(_ context.Context, namespace, _ string, _ int) (all, open int, err error) {
 	b.counts <- namespace
 	<-b.goOn
-	return 0, nil
+	return 0, 0, nil
 }
 
 func (busy) Get(context.Context, string, string) (journal.Run, error) { return journal.Run{}, nil }
@@ -69,7 +69,7 @@ func TestFair(t *testing.T) {
 			client := access.With(t.Context(), access.Principal{Kind: access.Key, Name: "k"})
 			for _, ns := range []string{"a", "b", "c"} {
 				for range 50 {
-					go func() { _, _ = f.CountBelow(client, ns, "run_1", 10) }()
+					go func() { _, _, _ = f.CountBelow(client, ns, "run_1", 10) }()
 				}
 			}
 			synctest.Wait()
@@ -88,7 +88,7 @@ func TestFair(t *testing.T) {
 			defer close(b.goOn)
 			client := access.With(t.Context(), access.Principal{Kind: access.Key, Name: "k"})
 			for range 2 + dbkit.MaxWaiting {
-				go func() { _, _ = f.CountBelow(client, "a", "run_1", 10) }()
+				go func() { _, _, _ = f.CountBelow(client, "a", "run_1", 10) }()
 			}
 			synctest.Wait()
 			_, err := f.Get(client, "a", "run_1")
@@ -105,7 +105,7 @@ func testFairReads(t *testing.T) {
 		b := busy{counts: make(chan string, 100), goOn: make(chan struct{})}
 		f := journal.Fair(b, dbkit.NewTurns(b.Readers()))
 		for range 50 {
-			go func() { _, _ = f.CountBelow(t.Context(), "a", "run_1", 10) }()
+			go func() { _, _, _ = f.CountBelow(t.Context(), "a", "run_1", 10) }()
 		}
 		synctest.Wait()
 		require.Len(t, b.counts, 2, "half of the readers")
@@ -145,7 +145,7 @@ func testFairMethods(t *testing.T) {
 			f := journal.Fair(b, dbkit.NewTurns(b.Readers()))
 			// The turns of the namespace without a name are taken, whichever kind a method needs.
 			for range 2 {
-				go func() { _, _ = f.CountBelow(t.Context(), "", "run_1", 1) }()
+				go func() { _, _, _ = f.CountBelow(t.Context(), "", "run_1", 1) }()
 				go func() { _ = f.PutActors(t.Context(), journal.Owner{}, "", nil, 0, 0) }()
 			}
 			synctest.Wait()

@@ -141,8 +141,8 @@ type Reader interface {
 	Events(ctx context.Context, namespace, runID string, afterSeq int64, limit int) ([]Event, error)
 	// Descendants lists the runs below this one, at any depth, oldest first.
 	Descendants(ctx context.Context, namespace, runID string) ([]Descendant, error)
-	// CountBelow counts the runs below this one, at any depth, up to most.
-	CountBelow(ctx context.Context, namespace, runID string, most int) (int, error)
+	// CountBelow counts the runs below this one, at any depth, up to most, and those of them that are open.
+	CountBelow(ctx context.Context, namespace, runID string, most int) (all, open int, err error)
 	// Readers is how many reads are carried out at once.
 	Readers() int
 }

@@ -29,21 +29,21 @@ func TestDescendantQuota(t *testing.T) {
 	t.Run("Admit/UpToTheBoundAndNoFurther", func(t *testing.T) {
 		var k Quota
 		below, counts := 0, 0
-		count := func(most int) (int, error) { counts++; return min(below, most), nil }
+		count := func(most int) (Runs, error) { counts++; return Runs{All: min(below, most)}, nil }
 		for below < 999 {
 			c := children(1)
-			_, ok, err := k.Admit(t.Context(), "root", c, 1000, count)
+			_, ok, err := k.Admit(t.Context(), "root", c, Runs{1000, 1000}, count)
 			require.NoError(t, err)
 			require.True(t, ok, "%d below", below)
 			below++
 			k.Recorded("root", c[0].ID)
 		}
 		require.Less(t, counts, 20, "it is not counted for each, near to the bound either")
-		runs, ok, err := k.Admit(t.Context(), "root", children(1), 1000, count)
+		runs, ok, err := k.Admit(t.Context(), "root", children(1), Runs{1000, 1000}, count)
 		require.NoError(t, err)
 		require.False(t, ok)
-		require.Equal(t, 1000, runs)
-		_, ok, err = k.Admit(t.Context(), "other", children(1), 1000, func(int) (int, error) { return 0, nil })
+		require.Equal(t, 1000, runs.All)
+		_, ok, err = k.Admit(t.Context(), "other", children(1), Runs{1000, 1000}, func(int) (Runs, error) { return Runs{}, nil })
 		require.NoError(t, err)
 		require.True(t, ok)
 	})
@@ -55,7 +55,7 @@ func TestDescendantQuota(t *testing.T) {
 			for range 50 {
 				c := children(10)
 				all.Go(func() {
-					if _, ok, err := k.Admit(t.Context(), "root", c, 101, func(int) (int, error) { return 0, nil }); err == nil && ok {
+					if _, ok, err := k.Admit(t.Context(), "root", c, Runs{101, 101}, func(int) (Runs, error) { return Runs{}, nil }); err == nil && ok {
 						admitted.Add(1)
 					}
 				})
@@ -63,7 +63,7 @@ func TestDescendantQuota(t *testing.T) {
 			all.Wait()
 			require.EqualValues(t, 10, admitted.Load())
 			time.Sleep(2 * recordTime) //nolint:forbidigo // in a bubble; nobody recorded them
-			_, ok, err := k.Admit(t.Context(), "root", children(100), 101, func(int) (int, error) { return 0, nil })
+			_, ok, err := k.Admit(t.Context(), "root", children(100), Runs{101, 101}, func(int) (Runs, error) { return Runs{}, nil })
 			require.NoError(t, err)
 			require.True(t, ok)
 		})
@@ -73,7 +73,7 @@ func TestDescendantQuota(t *testing.T) {
 			var k Quota
 			below := 0
 			first := children(5)
-			_, ok, err := k.Admit(t.Context(), "root", first, 11, func(int) (int, error) { return below, nil })
+			_, ok, err := k.Admit(t.Context(), "root", first, Runs{11, 11}, func(int) (Runs, error) { return Runs{All: below}, nil })
 			require.NoError(t, err)
 			require.True(t, ok)
 			time.Sleep(countAge) //nolint:forbidigo // in a bubble
@@ -84,7 +84,7 @@ func TestDescendantQuota(t *testing.T) {
 					k.Recorded("root", c.ID)
 				}
 			}()
-			_, ok, err = k.Admit(t.Context(), "root", children(5), 11, func(int) (int, error) { return below, nil })
+			_, ok, err = k.Admit(t.Context(), "root", children(5), Runs{11, 11}, func(int) (Runs, error) { return Runs{All: below}, nil })
 			require.NoError(t, err)
 			require.True(t, ok)
 		})
@@ -97,10 +97,10 @@ func TestDescendantQuota(t *testing.T) {
 			for range 200 {
 				c := children(10)
 				all.Go(func() {
-					_, ok, err := k.Admit(t.Context(), "root", c, 1001, func(int) (int, error) {
+					_, ok, err := k.Admit(t.Context(), "root", c, Runs{1001, 1001}, func(int) (Runs, error) {
 						counts.Add(1)
 						time.Sleep(time.Second) //nolint:forbidigo // in a bubble
-						return 0, nil
+						return Runs{}, nil
 					})
 					if err == nil && ok {
 						admitted.Add(1)
@@ -116,16 +116,16 @@ func TestDescendantQuota(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var k Quota
 			counts := 0
-			count := func(int) (int, error) { counts++; return 995, nil }
+			count := func(int) (Runs, error) { counts++; return Runs{All: 995}, nil }
 			for range 100 {
-				runs, ok, err := k.Admit(t.Context(), "root", children(10), 1000, count)
+				runs, ok, err := k.Admit(t.Context(), "root", children(10), Runs{1000, 1000}, count)
 				require.NoError(t, err)
 				require.False(t, ok)
-				require.Equal(t, 996, runs)
+				require.Equal(t, 996, runs.All)
 			}
 			require.Equal(t, 1, counts)
 			time.Sleep(countAge) //nolint:forbidigo // in a bubble
-			_, ok, err := k.Admit(t.Context(), "root", children(10), 1000, func(int) (int, error) { return 0, nil })
+			_, ok, err := k.Admit(t.Context(), "root", children(10), Runs{1000, 1000}, func(int) (Runs, error) { return Runs{}, nil })
 			require.NoError(t, err)
 			require.True(t, ok, "runs were deleted meanwhile")
 		})
@@ -135,22 +135,22 @@ func TestDescendantQuota(t *testing.T) {
 			var k Quota
 			var below atomic.Int64
 			counts := 0
-			count := func(int) (int, error) {
+			count := func(int) (Runs, error) {
 				counts++
 				time.Sleep(100 * time.Millisecond) //nolint:forbidigo // in a bubble
-				return int(below.Load()), nil
+				return Runs{All: int(below.Load())}, nil
 			}
 			first := children(99)
-			_, ok, err := k.Admit(t.Context(), "root", first, 100, count)
+			_, ok, err := k.Admit(t.Context(), "root", first, Runs{100, 100}, count)
 			require.NoError(t, err)
 			require.True(t, ok)
 			full := func() int {
 				counts = 0
 				began := time.Now()
-				runs, ok, err := k.Admit(t.Context(), "root", children(1), 100, count)
+				runs, ok, err := k.Admit(t.Context(), "root", children(1), Runs{100, 100}, count)
 				require.NoError(t, err)
 				require.False(t, ok)
-				require.GreaterOrEqual(t, runs, 100)
+				require.GreaterOrEqual(t, runs.All, 100)
 				require.Less(t, time.Since(began), 2*spawnTries*spawnPause)
 				return counts
 			}
@@ -170,22 +170,22 @@ func TestDescendantQuota(t *testing.T) {
 	t.Run("Admit/ChildrenRecordedDuringACountCount", func(t *testing.T) {
 		var k Quota
 		first := children(9)
-		_, ok, err := k.Admit(t.Context(), "root", first, 10, func(int) (int, error) { return 0, nil })
+		_, ok, err := k.Admit(t.Context(), "root", first, Runs{10, 10}, func(int) (Runs, error) { return Runs{}, nil })
 		require.NoError(t, err)
 		require.True(t, ok)
 		tries := 0
-		runs, ok, err := k.Admit(t.Context(), "root", children(1), 10, func(int) (int, error) {
+		runs, ok, err := k.Admit(t.Context(), "root", children(1), Runs{10, 10}, func(int) (Runs, error) {
 			if tries++; tries > 1 {
-				return 9, nil
+				return Runs{All: 9}, nil
 			}
 			for _, c := range first { // after the count began
 				k.Recorded("root", c.ID)
 			}
-			return 0, nil
+			return Runs{}, nil
 		})
 		require.NoError(t, err)
 		require.False(t, ok)
-		require.Equal(t, 10, runs)
+		require.Equal(t, 10, runs.All)
 	})
 	t.Run("Admit/AFailedCountAdmitsNothing", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -195,12 +195,12 @@ func TestDescendantQuota(t *testing.T) {
 			ask := func() {
 				c := children(1)
 				all.Go(func() {
-					_, ok, err := k.Admit(t.Context(), "root", c, 1000, func(int) (int, error) {
+					_, ok, err := k.Admit(t.Context(), "root", c, Runs{1000, 1000}, func(int) (Runs, error) {
 						time.Sleep(time.Second) //nolint:forbidigo // in a bubble
 						if counts.Add(1) <= 2 {
-							return 0, errors.New("away")
+							return Runs{}, errors.New("away")
 						}
-						return 999, nil
+						return Runs{All: 999}, nil
 					})
 					if err == nil && ok {
 						admitted.Add(1)
@@ -217,16 +217,62 @@ func TestDescendantQuota(t *testing.T) {
 			require.EqualValues(t, 3, counts.Load(), "the first count that tells is for all")
 		})
 	})
+	t.Run("Admit/RunsThatAreOverMakeRoomAmongTheOpenOnes", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var k Quota
+			now := Runs{All: 500, Open: 9}
+			count := func(int) (Runs, error) { return now, nil }
+			runs, ok, err := k.Admit(t.Context(), "root", children(1), Runs{All: 1000, Open: 10}, count)
+			require.NoError(t, err)
+			require.False(t, ok)
+			require.Equal(t, Runs{All: 501, Open: 10}, runs)
+			now.Open = 0
+			time.Sleep(countRestMost) //nolint:forbidigo // in a bubble
+			for range 30 {
+				c := children(9)
+				_, ok, err = k.Admit(t.Context(), "root", c, Runs{All: 1000, Open: 10}, count)
+				require.NoError(t, err)
+				require.True(t, ok)
+				for i := range c {
+					k.Recorded("root", c[i].ID)
+				}
+				now.All += 9
+			}
+			runs, ok, err = k.Admit(t.Context(), "root", children(9), Runs{All: now.All + 9, Open: 10}, count)
+			require.NoError(t, err)
+			require.False(t, ok, "there is no room among all")
+			require.Equal(t, now.All+1, runs.All)
+		})
+	})
+	t.Run("Admit/ALargeRootIsNotCountedAgainForEachOfASlowConversation", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var k Quota
+			below, counted := 20_000, 0
+			for range 100 {
+				c := children(1)
+				_, ok, err := k.Admit(t.Context(), "root", c, Runs{All: 50_000, Open: 10_000}, func(int) (Runs, error) {
+					counted += below
+					return Runs{All: below, Open: 1}, nil
+				})
+				require.NoError(t, err)
+				require.True(t, ok)
+				k.Recorded("root", c[0].ID)
+				below++
+				time.Sleep(15 * time.Second) //nolint:forbidigo // in a bubble
+			}
+			require.LessOrEqual(t, counted, 100*1000)
+		})
+	})
 	t.Run("Admit/Faults", func(t *testing.T) {
 		var k Quota
-		_, ok, err := k.Admit(t.Context(), "root", children(1), 10, func(int) (int, error) { return 0, errors.New("away") })
+		_, ok, err := k.Admit(t.Context(), "root", children(1), Runs{10, 10}, func(int) (Runs, error) { return Runs{}, errors.New("away") })
 		require.ErrorContains(t, err, "away")
 		require.False(t, ok)
-		_, ok, _ = k.Admit(t.Context(), "root", children(9), 10, func(int) (int, error) { return 0, nil })
+		_, ok, _ = k.Admit(t.Context(), "root", children(9), Runs{10, 10}, func(int) (Runs, error) { return Runs{}, nil })
 		require.True(t, ok)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, ok, err = k.Admit(ctx, "root", children(9), 10, func(int) (int, error) { return 0, nil })
+		_, ok, err = k.Admit(ctx, "root", children(9), Runs{10, 10}, func(int) (Runs, error) { return Runs{}, nil })
 		require.ErrorIs(t, err, context.Canceled)
 		require.False(t, ok)
 	})

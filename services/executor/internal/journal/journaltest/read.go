@@ -99,13 +99,20 @@ func readCases(t *testing.T, d Driver) {
 		require.NoError(t, err)
 		require.Equal(t, want[1:2], ds)
 		for most, n := range map[int]int{0: 0, 1: 1, 2: 2, 3: 3, 99: 3} {
-			got, err := w.j.CountBelow(t.Context(), ns, top, most)
+			all, running, err := w.j.CountBelow(t.Context(), ns, top, most)
 			require.NoError(t, err)
-			require.Equal(t, n, got)
+			require.Equal(t, n, all)
+			require.Equal(t, n, running)
 		}
-		none, err := w.j.CountBelow(t.Context(), "other", top, 9)
+		none, _, err := w.j.CountBelow(t.Context(), "other", top, 9)
 		require.NoError(t, err)
 		require.Zero(t, none)
+		w.started(1, func(s *journal.Start) {
+			s.Run.ParentID, s.Run.State, s.Run.EndTime = a, journal.StateCompleted, base
+		})
+		all, running, err := w.j.CountBelow(t.Context(), ns, top, 9)
+		require.NoError(t, err)
+		require.Equal(t, []int{4, 3}, []int{all, running}, "one of them has ended")
 		ds, err = w.j.Descendants(t.Context(), "other", top)
 		require.NoError(t, err)
 		require.Empty(t, ds)

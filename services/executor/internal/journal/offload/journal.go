@@ -177,7 +177,7 @@ func (j Journal) Descendants(ctx context.Context, namespace, runID string) ([]jo
 }
 
 // CountBelow implements journal.Reader.
-func (j Journal) CountBelow(ctx context.Context, namespace, runID string, most int) (int, error) {
+func (j Journal) CountBelow(ctx context.Context, namespace, runID string, most int) (all, open int, err error) {
 	return j.rows.CountBelow(ctx, namespace, runID, most)
 }
 

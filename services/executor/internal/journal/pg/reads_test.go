@@ -220,9 +220,9 @@ func TestReads(t *testing.T) {
 			other("Graph", 10, func() error { _, _, err := s.Graph(ctx, ns, old.ID); return err }),
 			other("Events", 10, func() error { _, err := s.Events(ctx, ns, old.ID, 0, 100); return err }),
 			other("Descendants", 10, func() error { _, err := s.Descendants(ctx, ns, old.ID); return err }),
-			other("CountBelow", 10, func() error { _, err := s.CountBelow(ctx, ns, old.ID, 10); return err }),
+			other("CountBelow", 10, func() error { _, _, err := s.CountBelow(ctx, ns, old.ID, 10); return err }),
 			// It reads each once, and finds nothing below it.
-			other("CountBelow/LargeTree", countedBelow+10, func() error { _, err := s.CountBelow(ctx, ns, "tree", countedBelow+1); return err }),
+			other("CountBelow/LargeTree", countedBelow+10, func() error { _, _, err := s.CountBelow(ctx, ns, "tree", countedBelow+1); return err }),
 			other("PendingCommands", 2*journal.CommandScanLeast, func() error { _, err := s.PendingCommands(ctx, me, journal.CommandQuery{Limit: 10}); return err }),
 			other("SweepGraphs", 100, func() error {
 				_, _, err := s.SweepGraphs(ctx, time.Now().Add(-journal.GraphRest), journal.Key{}, 10)

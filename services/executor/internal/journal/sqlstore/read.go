@@ -89,10 +89,10 @@ func (s *Store) Descendants(ctx context.Context, namespace, runID string) ([]jou
 }
 
 // CountBelow implements journal.Reader.
-func (s *Store) CountBelow(ctx context.Context, namespace, runID string, most int) (n int, err error) {
-	err = dbkit.FirstRow(s.db.Read.Query(ctx, `WITH RECURSIVE `+s.below(`SELECT run_id`+childrenOf, `run_id`)+`
-		SELECT count(*) FROM (SELECT 1 FROM below LIMIT $3) x`, namespace, runID, most)).Scan(&n)
-	return n, err
+func (s *Store) CountBelow(ctx context.Context, namespace, runID string, most int) (all, open int, err error) {
+	err = dbkit.FirstRow(s.db.Read.Query(ctx, `WITH RECURSIVE `+s.below(`SELECT run_id, state`+childrenOf, `run_id`, `state`)+`
+		SELECT count(*), count(*) FILTER (WHERE state < 6) FROM (SELECT state FROM below LIMIT $3) x`, namespace, runID, most)).Scan(&all, &open)
+	return all, open, err
 }
 
 // Load implements journal.Log. No statement waits for what another one finds, so that all go out at once.
