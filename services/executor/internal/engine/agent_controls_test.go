@@ -275,9 +275,9 @@ func TestAgentLimits(t *testing.T) {
 			l.wait(t, id, journal.StateCompleted)
 		})
 		t.Run("Timeout", func(t *testing.T) {
-			id := l.start(t, agentOf(t, `{"goal": "x", "reasoner": "five", "actions": {"work": {"actor": "ask"}}, "timeout": "200ms"}`))
+			id := l.start(t, agentOf(t, `{"goal": "x", "reasoner": "five", "actions": {"work": {"actor": "ask"}}, "timeout": "3s"}`))
 			row := l.wait(t, id, journal.StateFailed)
-			require.Contains(t, string(row.Error), "had not ended within 200ms")
+			require.Contains(t, string(row.Error), "had not ended within 3s")
 			l.wait(t, l.child(t, id).ID, journal.StateCanceled)
 		})
 	})

@@ -91,7 +91,7 @@ func TestBestOfKilledAtEveryCall(t *testing.T) {
 				undead := &calls{of: map[string]int{}}
 				l := whole(t, open(t), "a", undead, func(j journal.Journal) journal.Journal { return j })
 				ends(t, l, l.start(t, g))
-				for n := 1; n <= undead.made; n++ {
+				for _, n := range deaths(1, undead.made) {
 					t.Run(fmt.Sprintf("Call%d", n), func(t *testing.T) {
 						t.Parallel()
 						s, wire, dead := open(t), &line{}, make(chan struct{})

@@ -249,7 +249,7 @@ func TestTeamKilledAtEveryCall(t *testing.T) {
 				l := whole(t, open(t), "a", undead, func(j journal.Journal) journal.Journal { return j })
 				over := l.over(t, l.start(t, teamOf(t, c.named)))
 				require.Equal(t, c.want, strings.Join(l.said(t, over.ThreadID), "|"))
-				for n := 1; n <= undead.made; n++ {
+				for _, n := range deaths(1, undead.made) {
 					t.Run(fmt.Sprintf("Call%d", n), func(t *testing.T) {
 						t.Parallel()
 						s, wire, dead := open(t), &line{}, make(chan struct{})
