@@ -28,8 +28,8 @@ func TestInboxes(t *testing.T) {
 	from := func(names ...string) []string { return names }
 	rules, faults := team.Compile(t.Context(), routed("a b", team.Route{From: from(team.Input), To: "a"}, team.Route{From: from(team.Input, "a"), To: "b", BatchSize: 1000}))
 	require.NotNil(t, rules, faults)
-	begin := func(n int) (*team.State, error) {
-		_, st, _, err := rules.Begin(t.Context(), waiting(n), []team.Message{{Text: "x"}}, time.Unix(1000, 0)) // both hear it
+	begin := func(n int) (*team.State, error) { // both hear the message
+		_, st, _, err := rules.Begin(t.Context(), waiting(n), []team.Message{{Text: "x"}}, time.Unix(1000, 0))
 		return st, err
 	}
 	t.Run("AsManyAsMayBe/FitIntoTheThread", func(t *testing.T) {

@@ -49,7 +49,8 @@ func TestRules(t *testing.T) {
 	})
 }
 
-// BenchmarkRules looks up a team of 2 MiB, as each visit of its loop does, when it is kept and when it is not.
+// BenchmarkRules looks up a team of 2 MiB, as each visit of its loop does, when it is kept and when it is
+// not.
 func BenchmarkRules(b *testing.B) {
 	raw := large(b, 2<<20)
 	kept := newRules(maxRules)
