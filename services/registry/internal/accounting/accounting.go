@@ -60,7 +60,10 @@ func (b *Accounts) CreateEpic(ctx context.Context, namespace string, o Once, in 
 			return err
 		}
 		out = in
-		return tx.InsertEpic(ctx, in)
+		if err := tx.InsertEpic(ctx, in); err != nil {
+			return err
+		}
+		return capEpic(ctx, tx, in)
 	})
 	return out, err
 }
@@ -112,11 +115,11 @@ func (b *Accounts) changeEpic(ctx context.Context, namespace, method, id string,
 
 // UpdateEpic takes these fields from in.
 func (b *Accounts) UpdateEpic(ctx context.Context, namespace, id string, c Change, in epic.Epic, fields []string) (epic.Epic, error) {
-	return b.changeEpic(ctx, namespace, "UpdateEpic", id, c, func(_ context.Context, _ store.Tx, e *epic.Epic, _ time.Time) error {
+	return b.changeEpic(ctx, namespace, "UpdateEpic", id, c, func(ctx context.Context, tx store.Tx, e *epic.Epic, _ time.Time) error {
 		for _, f := range fields {
 			e.Take(f, in)
 		}
-		return nil
+		return capEpic(ctx, tx, *e)
 	})
 }
 

@@ -16,9 +16,15 @@ func totals(name, from, of string) string {
 	entries := ` FROM usage_entries e WHERE e.namespace = x.namespace` + of + `)`
 	return `SELECT ` + name + ` || ': ' || nano_usd || ' nano-USD and ' || tokens || ' tokens booked, ' || usd_due || ' and ' || tokens_due || ' used' FROM (
 		SELECT x.*, (SELECT coalesce(sum(e.input_tokens + e.output_tokens), 0)` + entries + ` AS tokens_due,
-			(SELECT coalesce(sum(e.cost_nano_usd), 0)` + entries + ` AS usd_due, (SELECT count(*)` + entries + ` AS calls_due
+			(SELECT coalesce(sum(e.cost_nano_usd), 0)` + entries + ` AS usd_due, (SELECT coalesce(sum(CASE e.source WHEN 4 THEN -1 ELSE 1 END), 0)` + entries + ` AS calls_due
 		FROM (SELECT * FROM ` + from + `) x) y
 		WHERE tokens <> tokens_due OR nano_usd <> usd_due OR model_calls + tool_calls <> calls_due LIMIT $1`
+}
+
+// held is the sum of a column of the reservations of an account x.
+func held(column string) string {
+	return `(SELECT coalesce(sum(r.` + column + `), 0) FROM reservations r WHERE r.namespace = x.namespace AND NOT r.estimated
+		AND r.accounts LIKE '%"' || x.level || ':' || x.id || '"%')`
 }
 
 // suspicions are queries whose results are one line of text each. $1 bounds the results, $2, where there is
@@ -28,6 +34,14 @@ func suspicions(d dbkit.Dialect) map[store.Suspicion]string {
 		store.SuspectTaskTotals:      totals(`id`, `tasks ORDER BY namespace, id DESC LIMIT $2`, ` AND e.task_id = x.id`),
 		store.SuspectEpicTotals:      totals(`id`, `epics ORDER BY namespace, id DESC LIMIT $2`, ` AND e.epic_id = x.id`),
 		store.SuspectNamespaceTotals: totals(`namespace`, `namespace_totals ORDER BY namespace`, ``),
+		store.SuspectAccounts: `SELECT level || ' ' || id || ': spent ' || spent_nano_usd || ' nano-USD and ' || spent_tokens || ' tokens, ' || nano_usd || ' and ' || tokens || ' booked' FROM (
+			SELECT x.*, e.nano_usd, e.tokens FROM (SELECT * FROM accounts ORDER BY update_time DESC LIMIT $2) x JOIN epics e ON x.level = 1 AND e.namespace = x.namespace AND e.id = x.id
+			UNION ALL SELECT x.*, t.nano_usd, t.tokens FROM (SELECT * FROM accounts ORDER BY update_time DESC LIMIT $2) x JOIN tasks t ON x.level = 2 AND t.namespace = x.namespace AND t.id = x.id
+			UNION ALL SELECT x.*, n.nano_usd, n.tokens FROM (SELECT * FROM accounts ORDER BY update_time DESC LIMIT $2) x JOIN namespace_totals n ON x.level = 4 AND n.namespace = x.namespace) y
+			WHERE spent_nano_usd <> nano_usd OR spent_tokens <> tokens LIMIT $1`,
+		store.SuspectReserved: `SELECT level || ' ' || id || ': reserved ' || reserved_nano_usd || ' nano-USD and ' || reserved_tokens || ' tokens, ' || usd_due || ' and ' || tokens_due || ' by reservations' FROM (
+			SELECT x.*, ` + held("tokens") + ` AS tokens_due, ` + held("nano_usd") + ` AS usd_due FROM (SELECT * FROM accounts ORDER BY update_time DESC LIMIT $2) x) y
+			WHERE reserved_nano_usd <> usd_due OR reserved_tokens <> tokens_due LIMIT $1`,
 		store.SuspectTaskCounts: `SELECT id || ': counts ' || total_tasks || ' tasks, ' || completed_tasks || ' completed and ' || failed_tasks || ' failed of ' || n || ', ' || c || ' and ' || f FROM (
 			SELECT x.*, (SELECT count(*) FROM tasks t WHERE t.namespace = x.namespace AND t.epic_id = x.id) AS n,
 				(SELECT count(*) FROM tasks t WHERE t.namespace = x.namespace AND t.epic_id = x.id AND t.state = 4) AS c,
