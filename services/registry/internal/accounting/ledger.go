@@ -298,9 +298,9 @@ func settle(ctx context.Context, tx store.Tx, namespace string, booked []usage.E
 	from := map[usage.Key][]ledger.ID{}
 	for i, h := range held {
 		from[h.Key] = h.Accounts
-		real := entries[h.Key].Source == usage.Executor
+		heard := entries[h.Key].Source == usage.Executor
 		switch {
-		case h.Estimated && real:
+		case h.Estimated && heard:
 			r := estimateOf(h, now).Reversed()
 			out.reversals = append(out.reversals, r)
 			if err := out.spend(accounts, payersOf(&r, h.Accounts), &r); err != nil {
@@ -309,7 +309,7 @@ func settle(ctx context.Context, tx store.Tx, namespace string, booked []usage.E
 		case !h.Estimated:
 			out.free(accounts, held[i:i+1])
 		}
-		if real {
+		if heard {
 			settled = append(settled, h.Key)
 		} else {
 			estimated = append(estimated, h.Key)
