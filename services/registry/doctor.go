@@ -69,6 +69,8 @@ func probes(in store.Inspector, sample int) []doctor.Probe {
 	add(store.SuspectTaskTotals, doctor.Fault, "the totals of tasks differ from the sums of their entries", report)
 	add(store.SuspectEpicTotals, doctor.Fault, "the totals of epics differ from the sums of their entries", report)
 	add(store.SuspectNamespaceTotals, doctor.Fault, "the totals of namespaces differ from the sums of their entries", report)
+	add(store.SuspectAccounts, doctor.Fault, "accounts of the ledger have not spent what is booked of them", report)
+	add(store.SuspectReserved, doctor.Fault, "what is reserved of accounts differs from the sums of their reservations", report)
 	add(store.SuspectTaskCounts, doctor.Fault, "the task counts of epics are wrong", report)
 	add(store.SuspectDependencyCount, doctor.Fault, "the dependency counts of epics are wrong", "this must never happen: report it. The dependencies of the tasks are correct")
 	add(store.SuspectWaiting, doctor.Fault, "tasks wait for others that have failed or were canceled, against their policy",

@@ -24,8 +24,10 @@ func TestExamine(t *testing.T) {
 		// all are the findings of a whole examination only.
 		all []string
 	}{
+		{harm: `UPDATE accounts SET spent_tokens = spent_tokens + 1`, mend: `UPDATE accounts SET spent_tokens = spent_tokens - 1`, wants: []string{"ledger-spent"}},
+		{harm: `UPDATE accounts SET reserved_nano_usd = 5`, mend: `UPDATE accounts SET reserved_nano_usd = 0`, wants: []string{"ledger-reserved"}},
 		{harm: `UPDATE tasks SET nano_usd = nano_usd + 1`, mend: `UPDATE tasks SET nano_usd = nano_usd - 1`, wants: []string{"task-totals"}},
-		{harm: `UPDATE epics SET tokens = tokens + 1`, mend: `UPDATE epics SET tokens = tokens - 1`, wants: []string{"epic-totals"}},
+		{harm: `UPDATE epics SET tokens = tokens + 1`, mend: `UPDATE epics SET tokens = tokens - 1`, wants: []string{"epic-totals", "ledger-spent"}},
 		{harm: `UPDATE namespace_totals SET model_calls = model_calls + 1`, mend: `UPDATE namespace_totals SET model_calls = model_calls - 1`, all: []string{"namespace-totals"}},
 		{harm: `UPDATE epics SET total_tasks = 7`, mend: `UPDATE epics SET total_tasks = 2`, wants: []string{"task-counts"}},
 		{harm: `UPDATE epics SET overhead_nano_usd = 1`, mend: `UPDATE epics SET overhead_nano_usd = 0`, wants: []string{"epic-totals"}},
@@ -46,8 +48,11 @@ func TestExamine(t *testing.T) {
 				cfg.PostgresURL = conf.NewSecret(pgtest.New(t))
 			}
 			c := serve(t, cfg)
-			task := newTask(t, c, &registryv1.Task{Title: "work"})
-			_, err := c.CreateTask(t.Context(), &registryv1.CreateTaskRequest{Task: &registryv1.Task{EpicId: task.GetEpicId(), Title: "after", DependsOn: []string{task.GetId()}}})
+			tokens := int64(1000)
+			e, err := c.CreateEpic(t.Context(), &registryv1.CreateEpicRequest{Epic: &registryv1.Epic{Title: "goal", BudgetTokens: &tokens}})
+			require.NoError(t, err)
+			task := newTask(t, c, &registryv1.Task{Title: "work", EpicId: e.GetId()})
+			_, err = c.CreateTask(t.Context(), &registryv1.CreateTaskRequest{Task: &registryv1.Task{EpicId: task.GetEpicId(), Title: "after", DependsOn: []string{task.GetId()}}})
 			require.NoError(t, err)
 			_, err = c.RecordUsage(t.Context(), &registryv1.RecordUsageRequest{Entries: []*registryv1.UsageEntry{{
 				RunId: "run_1", NodeId: "n", Visit: 1, Attempt: 1, TaskId: task.GetId(), Kind: registryv1.UsageKind_USAGE_KIND_MODEL, Provider: "p", Model: "m", InputTokens: 5, OutputTokens: 6}}})

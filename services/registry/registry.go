@@ -116,7 +116,7 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	registryv1.RegisterWorkflowServiceServer(r, rpc.NewWorkflows(s.catalog))
 }
 
-// Run sweeps expired claims and request ids until ctx ends. A sweep that fails is logged, and made up
+// Run sweeps expired claims, request ids and reservations until ctx ends. A sweep that fails is logged, and made up
 // for by the next.
 func (s *Service) Run(ctx context.Context) error {
 	tick := time.NewTicker(s.sweep)
@@ -134,12 +134,14 @@ func (s *Service) Run(ctx context.Context) error {
 func (s *Service) sweepOnce(ctx context.Context) {
 	claims, requests, err := s.accounts.Sweep(ctx)
 	workflows, runs, werr := s.catalog.Sweep(ctx)
-	switch err = errors.Join(err, werr); {
+	reservations, lerr := s.accounts.SweepLedger(ctx)
+	switch err = errors.Join(err, werr, lerr); {
 	case ctx.Err() != nil:
 	case err != nil:
 		s.log.WarnContext(ctx, "sweep failed", slog.Any("err", err))
-	case claims+requests+workflows+runs > 0:
-		s.log.InfoContext(ctx, "swept", slog.Int64("claims", claims), slog.Int64("requests", requests), slog.Int64("workflows", workflows), slog.Int64("workflow_runs", runs))
+	case claims+requests+workflows+runs+int64(reservations) > 0:
+		s.log.InfoContext(ctx, "swept", slog.Int64("claims", claims), slog.Int64("requests", requests), slog.Int64("workflows", workflows), slog.Int64("workflow_runs", runs),
+			slog.Int("forgotten_reservations", reservations))
 	}
 }
 

@@ -63,7 +63,10 @@ func (b *Accounts) CreateEpic(ctx context.Context, namespace string, o Once, in 
 		if err := tx.InsertEpic(ctx, in); err != nil {
 			return err
 		}
-		return epicWords(ctx, tx, &epic.Epic{}, &in)
+		if err := epicWords(ctx, tx, &epic.Epic{}, &in); err != nil {
+			return err
+		}
+		return capEpic(ctx, tx, in)
 	})
 	return out, err
 }
@@ -123,6 +126,9 @@ func (b *Accounts) UpdateEpic(ctx context.Context, namespace, id string, c Chang
 		policy := e.DependencyPolicy
 		for _, f := range fields {
 			e.Take(f, in)
+		}
+		if err := capEpic(ctx, tx, *e); err != nil {
+			return err
 		}
 		if e.DependencyPolicy == policy {
 			return nil

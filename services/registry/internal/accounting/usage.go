@@ -143,13 +143,26 @@ func book(ctx context.Context, tx store.Tx, namespace string, entries []usage.En
 	if err != nil {
 		return nil, err
 	}
+	settled, err := settle(ctx, tx, namespace, booked, fresh, now)
+	if err != nil {
+		return nil, err
+	}
+	counted := booked
+	if len(settled.reversals) > 0 {
+		slices.SortFunc(settled.reversals, func(a, b usage.Entry) int { return a.Compare(b.Key) })
+		taken, added, err := tx.Book(ctx, namespace, settled.reversals)
+		if err != nil {
+			return nil, err
+		}
+		counted, fresh = append(slices.Clone(booked), taken...), append(slices.Clone(fresh), added...)
+	}
 	most := int64(math.MaxInt64)
 	if len(entries) > 0 && entries[0].Source == usage.Client {
 		most = usage.ClientShare
 	}
 	var sum usage.Totals
 	epicSums, taskSums := map[string]usage.Totals{}, map[string]usage.Totals{}
-	for i, e := range booked {
+	for i, e := range counted {
 		if !fresh[i] {
 			continue
 		}
@@ -171,7 +184,7 @@ func book(ctx context.Context, tx store.Tx, namespace string, entries []usage.En
 			}
 		}
 	}
-	if sum == (usage.Totals{}) {
+	if !slices.Contains(fresh, true) {
 		return booked, nil
 	}
 	if err := tx.PutTotals(ctx, namespace, epicSums, taskSums, now); err != nil {
@@ -188,7 +201,10 @@ func book(ctx context.Context, tx store.Tx, namespace string, entries []usage.En
 	if err := all.Within(most); err != nil {
 		return nil, err
 	}
-	return booked, tx.PutNamespaceTotals(ctx, namespace, all)
+	if err := tx.PutNamespaceTotals(ctx, namespace, all); err != nil {
+		return nil, err
+	}
+	return booked, settled.finish(ctx, tx, namespace)
 }
 
 // payers locks the epics that pay, sets the epic of each entry that names a task, and returns both.

@@ -17,6 +17,10 @@ const (
 	// SuspectNamespaceTotals: the totals of a namespace are not the sum of its entries. It reads every entry,
 	// so only a whole examination finds it.
 	SuspectNamespaceTotals Suspicion = "namespace-totals"
+	// SuspectAccounts: an account of an epic, a task or a namespace has not spent what is booked of it.
+	SuspectAccounts Suspicion = "ledger-spent"
+	// SuspectReserved: what is reserved of an account is not the sum of its reservations.
+	SuspectReserved Suspicion = "ledger-reserved"
 	// SuspectTaskCounts: an epic counts its tasks wrongly.
 	SuspectTaskCounts Suspicion = "task-counts"
 	// SuspectDependencyCount: an epic counts what its tasks depend on wrongly.

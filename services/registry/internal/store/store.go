@@ -3,6 +3,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/services/registry/internal/catalog"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
+	"github.com/epigraph-run/epigraph/services/registry/internal/ledger"
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
 )
 
@@ -48,6 +50,12 @@ type Store interface {
 	LeaseCancellations(ctx context.Context, database string, limit int, hold time.Duration) ([]epic.Cancellation, error)
 	// AcknowledgeCancellations deletes cancellations, by namespace, task and run. Missing ones are no error.
 	AcknowledgeCancellations(ctx context.Context, done []epic.Cancellation) error
+	// ForgottenReservations returns at most limit reservations whose lease has ended, the longest forgotten,
+	// by namespace and key.
+	ForgottenReservations(ctx context.Context, limit int) ([]Forgotten, error)
+	// SweepLedger removes accounts of runs of which nothing was reserved or booked since a time, and forgets
+	// reservations whose lease ended before it and that were booked at their estimate.
+	SweepLedger(ctx context.Context, before time.Time) (accounts, reservations int64, err error)
 	// SeedPrices adds prices of no namespace and skips those that are there.
 	SeedPrices(ctx context.Context, prices []usage.Price) error
 	// SweepWorkflows removes workflows that were deleted before the one time, with their versions, and
@@ -88,6 +96,12 @@ type Reader interface {
 	Price(ctx context.Context, namespace, id string) (usage.Price, error)
 	// PriceBook returns all prices that may concern these models.
 	PriceBook(ctx context.Context, namespace string, models []string) (usage.Book, error)
+
+	// Accounts returns those of the accounts that exist, by level and name.
+	Accounts(ctx context.Context, namespace string, ids []ledger.ID) ([]ledger.Account, error)
+
+	// Reservations returns those of the reservations that exist, by key.
+	Reservations(ctx context.Context, namespace string, keys []usage.Key) ([]ledger.Held, error)
 
 	// Workflow finds one that is not deleted, by slug or id.
 	Workflow(ctx context.Context, namespace, name string) (catalog.Workflow, error)
@@ -193,6 +207,21 @@ type Tx interface {
 	// LockNamespaceTotals locks and returns the totals of a namespace. It comes after every other lock.
 	LockNamespaceTotals(ctx context.Context, namespace string) (usage.Totals, error)
 	PutNamespaceTotals(ctx context.Context, namespace string, t usage.Totals) error
+	// LockAccounts locks those of the accounts that exist, in the order of their ids, and returns them. It
+	// comes after the locks of epics and of reservations. That of a namespace comes after the lock of its
+	// totals, the others before it.
+	LockAccounts(ctx context.Context, namespace string, ids []ledger.ID) ([]ledger.Account, error)
+	// OpenAccounts adds those of the accounts that do not exist. It waits for others who add one of them.
+	OpenAccounts(ctx context.Context, namespace string, accounts []ledger.Account) error
+	// PutAccounts overwrites locked accounts.
+	PutAccounts(ctx context.Context, namespace string, accounts []ledger.Account) error
+	// LockReservations locks those of the reservations that exist, by key, and returns them.
+	LockReservations(ctx context.Context, namespace string, keys []usage.Key) ([]ledger.Held, error)
+	// InsertReservations adds reservations, which are forgotten after the lease.
+	InsertReservations(ctx context.Context, namespace string, held []ledger.Held, lease time.Duration) error
+	DeleteReservations(ctx context.Context, namespace string, keys []usage.Key) error
+	// EstimateReservations notes that reservations are booked at their estimate.
+	EstimateReservations(ctx context.Context, namespace string, keys []usage.Key) error
 	// CountPrices counts the prices that a namespace has added, up to most.
 	CountPrices(ctx context.Context, namespace string, most int) (int, error)
 	// InsertPrice returns AlreadyExists if the model has a price from the same time on.
@@ -230,6 +259,17 @@ type Request struct {
 	// Resource is the id of what the request made or changed.
 	Resource string
 	Time     time.Time
+}
+
+// Forgotten is a reservation whose lease has ended.
+type Forgotten struct {
+	Namespace string
+	Key       usage.Key
+}
+
+// Compare orders forgotten reservations by namespace and key.
+func (f Forgotten) Compare(o Forgotten) int {
+	return cmp.Or(cmp.Compare(f.Namespace, o.Namespace), f.Key.Compare(o.Key))
 }
 
 // TaskTotals is what a roll-up must know of a task.

@@ -29,6 +29,10 @@ const (
 	Executor Source = iota + 1
 	// Client is whoever has an API key.
 	Client
+	// Estimate is what a call may have used whose reservation was forgotten.
+	Estimate
+	// Reversal takes an estimate back, once it is known what the call really used.
+	Reversal
 )
 
 // Key identifies a booked call of a namespace. Each source has keys of its own, so that none can take
@@ -93,8 +97,23 @@ type Totals struct {
 	ModelCalls, ToolCalls           int64
 }
 
+// Reversed is the entry that takes back this one, which is an estimate.
+func (e Entry) Reversed() Entry {
+	e.Source = Reversal
+	e.InputTokens, e.CachedInputTokens, e.OutputTokens, e.ReasoningTokens = -e.InputTokens, -e.CachedInputTokens, -e.OutputTokens, -e.ReasoningTokens
+	if e.CostNanoUSD != nil {
+		cost := -*e.CostNanoUSD
+		e.CostNanoUSD = &cost
+	}
+	return e
+}
+
 // Totals returns what the entry alone adds up to.
 func (e Entry) Totals() (Totals, error) {
+	if e.Source == Reversal {
+		t, err := e.Reversed().asEstimate().Totals()
+		return Totals{}.minus(t), err
+	}
 	var t Totals
 	var err error
 	if t.Tokens, err = Add(e.InputTokens, e.OutputTokens); err != nil {
@@ -115,6 +134,21 @@ func (e Entry) Totals() (Totals, error) {
 		t.ModelCalls = 1
 	}
 	return t, nil
+}
+
+// asEstimate is the entry that Reversed was called on.
+func (e Entry) asEstimate() Entry {
+	e.Source = Estimate
+	return e
+}
+
+// minus returns the difference; both are sums of few entries, so it is in range.
+func (t Totals) minus(o Totals) Totals {
+	a, b := t.parts(), o.parts()
+	for i := range a {
+		*a[i] -= *b[i]
+	}
+	return t
 }
 
 // Plus returns the sum of both, or an error if a part of it is out of range.

@@ -69,6 +69,8 @@ func TestBusyIsUnavailable(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
+func BenchmarkReserve(b *testing.B) { storetest.BenchReserve(b, open) }
+
 func BenchmarkRecordUsage(b *testing.B) { storetest.Bench(b, open) }
 
 func BenchmarkLeaseCancellations(b *testing.B) { storetest.BenchLease(b, open) }

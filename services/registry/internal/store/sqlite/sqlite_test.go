@@ -36,6 +36,8 @@ func TestConformance(t *testing.T) { storetest.Run(t, open) }
 //nolint:paralleltest // it measures what the process allocates
 func TestMemory(t *testing.T) { storetest.RunMemory(t, open) }
 
+func BenchmarkReserve(b *testing.B) { storetest.BenchReserve(b, open) }
+
 func BenchmarkRecordUsage(b *testing.B) { storetest.Bench(b, open) }
 
 func BenchmarkLeaseCancellations(b *testing.B) { storetest.BenchLease(b, open) }

@@ -15,18 +15,25 @@ import (
 func totals(name, from, of string) string {
 	entries := ` FROM usage_entries e WHERE e.namespace = x.namespace` + of + `)`
 	tokens := `e.input_tokens + e.output_tokens`
+	each := `CASE e.source WHEN 4 THEN -1 ELSE 1 END` // a reversal takes a call back
 	sum := func(what, as string) string { return `(SELECT coalesce(sum(` + what + `), 0)` + entries + ` AS ` + as }
 	when := func(cond, then string) string { return `CASE WHEN ` + cond + ` THEN ` + then + ` ELSE 0 END` }
 	return `SELECT ` + name + ` || ': ' || nano_usd || ' nano-USD and ' || tokens || ' tokens booked, ' || usd_due || ' and ' || tokens_due || ' used' FROM (
 		SELECT x.*, ` + strings.Join([]string{
 		sum(tokens, `tokens_due`), sum(`e.cost_nano_usd`, `usd_due`),
-		sum(when(`e.kind = 2`, `1`), `tools_due`), sum(when(`e.kind <> 2`, `1`), `models_due`),
+		sum(when(`e.kind = 2`, each), `tools_due`), sum(when(`e.kind <> 2`, each), `models_due`),
 		sum(when(`e.kind = 3`, tokens), `overhead_due`), sum(when(`e.kind = 3`, `e.cost_nano_usd`), `overhead_usd_due`),
-		sum(when(`e.cost_nano_usd IS NULL AND (e.kind <> 2 OR `+tokens+` > 0)`, `1`), `unpriced_due`),
+		sum(when(`e.cost_nano_usd IS NULL AND (e.kind <> 2 OR `+tokens+` <> 0)`, each), `unpriced_due`),
 	}, `, `) + `
 		FROM (SELECT * FROM ` + from + `) x) y
 		WHERE tokens <> tokens_due OR nano_usd <> usd_due OR model_calls <> models_due OR tool_calls <> tools_due
 			OR overhead_tokens <> overhead_due OR overhead_nano_usd <> overhead_usd_due OR unpriced_calls <> unpriced_due LIMIT $1`
+}
+
+// held is the sum of a column of the reservations of an account x.
+func held(column string) string {
+	return `(SELECT coalesce(sum(r.` + column + `), 0) FROM reservations r WHERE r.namespace = x.namespace AND NOT r.estimated
+		AND r.accounts LIKE '%"' || x.level || ':' || x.id || '"%')`
 }
 
 // suspicions are queries whose results are one line of text each. $1 bounds the results, $2, where there is
@@ -36,6 +43,14 @@ func suspicions(d dbkit.Dialect) map[store.Suspicion]string {
 		store.SuspectTaskTotals:      totals(`id`, `tasks ORDER BY namespace, id DESC LIMIT $2`, ` AND e.task_id = x.id`),
 		store.SuspectEpicTotals:      totals(`id`, `epics ORDER BY namespace, id DESC LIMIT $2`, ` AND e.epic_id = x.id`),
 		store.SuspectNamespaceTotals: totals(`namespace`, `namespace_totals ORDER BY namespace`, ``),
+		store.SuspectAccounts: `SELECT level || ' ' || id || ': spent ' || spent_nano_usd || ' nano-USD and ' || spent_tokens || ' tokens, ' || nano_usd || ' and ' || tokens || ' booked' FROM (
+			SELECT x.*, e.nano_usd, e.tokens FROM (SELECT * FROM accounts ORDER BY update_time DESC LIMIT $2) x JOIN epics e ON x.level = 1 AND e.namespace = x.namespace AND e.id = x.id
+			UNION ALL SELECT x.*, t.nano_usd, t.tokens FROM (SELECT * FROM accounts ORDER BY update_time DESC LIMIT $2) x JOIN tasks t ON x.level = 2 AND t.namespace = x.namespace AND t.id = x.id
+			UNION ALL SELECT x.*, n.nano_usd, n.tokens FROM (SELECT * FROM accounts ORDER BY update_time DESC LIMIT $2) x JOIN namespace_totals n ON x.level = 4 AND n.namespace = x.namespace) y
+			WHERE spent_nano_usd <> nano_usd OR spent_tokens <> tokens LIMIT $1`,
+		store.SuspectReserved: `SELECT level || ' ' || id || ': reserved ' || reserved_nano_usd || ' nano-USD and ' || reserved_tokens || ' tokens, ' || usd_due || ' and ' || tokens_due || ' by reservations' FROM (
+			SELECT x.*, ` + held("tokens") + ` AS tokens_due, ` + held("nano_usd") + ` AS usd_due FROM (SELECT * FROM accounts ORDER BY update_time DESC LIMIT $2) x) y
+			WHERE reserved_nano_usd <> usd_due OR reserved_tokens <> tokens_due LIMIT $1`,
 		store.SuspectTaskCounts: `SELECT id || ': counts ' || total_tasks || ' tasks, ' || completed_tasks || ' completed and ' || failed_tasks || ' failed of ' || n || ', ' || c || ' and ' || f FROM (
 			SELECT x.*, (SELECT count(*) FROM tasks t WHERE t.namespace = x.namespace AND t.epic_id = x.id) AS n,
 				(SELECT count(*) FROM tasks t WHERE t.namespace = x.namespace AND t.epic_id = x.id AND t.state = 4) AS c,

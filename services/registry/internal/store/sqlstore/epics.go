@@ -122,6 +122,10 @@ func (t tx) PutEpic(ctx context.Context, e epic.Epic, over int64) error {
 
 // DeleteEpic implements store.Tx.
 func (t tx) DeleteEpic(ctx context.Context, namespace, id string, revision int64) error {
+	if _, err := t.Exec(ctx, `DELETE FROM accounts WHERE namespace = $1 AND (level = 1 AND id = $2 OR level = 2 AND id IN
+		(SELECT id FROM tasks WHERE namespace = $1 AND epic_id = $2))`, namespace, id); err != nil {
+		return err
+	}
 	return t.change(ctx, store.Changed("epic", id),
 		`DELETE FROM epics WHERE namespace = $1 AND id = $2 AND revision = $3`, namespace, id, revision)
 }

@@ -145,6 +145,9 @@ func (t tx) putTask(ctx context.Context, v epic.Task, stmts ...dbkit.Stmt) error
 
 // DeleteTask implements store.Tx.
 func (t tx) DeleteTask(ctx context.Context, namespace, id string, revision int64) error {
+	if _, err := t.Exec(ctx, `DELETE FROM accounts WHERE namespace = $1 AND level = 2 AND id = $2`, namespace, id); err != nil {
+		return err
+	}
 	return t.change(ctx, store.Changed("task", id),
 		`DELETE FROM tasks WHERE namespace = $1 AND id = $2 AND revision = $3`, namespace, id, revision)
 }

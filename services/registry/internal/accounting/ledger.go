@@ -1,0 +1,571 @@
+package accounting
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
+	"github.com/epigraph-run/epigraph/services/registry/internal/ledger"
+	"github.com/epigraph-run/epigraph/services/registry/internal/store"
+	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
+)
+
+// Reservation asks for what one call may use at most, before it is made.
+type Reservation struct {
+	// Key is that of the usage entry which settles it.
+	Key            usage.Key
+	Kind           usage.Kind
+	TaskID, EpicID string
+	Provider       string
+	Model          string
+	ledger.Want
+	// Runs are the runs with caps that the call belongs to: its own and those above it.
+	Runs []RunCaps
+}
+
+// RunCaps are the caps of a run as they are now.
+type RunCaps struct {
+	RunID      string
+	Hard, Soft ledger.Caps
+	// Spent is what the run had used when its first cap was set.
+	Spent ledger.Amount
+}
+
+// Reserved is the answer to a reservation.
+type Reserved struct {
+	// Refusal is nil if it is granted.
+	Refusal *ledger.Refusal
+	// Soft are the accounts that are over a soft cap by it.
+	Soft []ledger.ID
+}
+
+// Reserve takes what calls may use at most from the accounts of their namespace, epic, task and runs, each
+// call from all of them or from none. A call that is in the ledger is granted again and takes nothing.
+// Levels without caps are not looked at. What is granted is settled when the usage of the call is recorded,
+// given back by Release, or, if neither comes within the lease, booked as it was asked for.
+func (b *Accounts) Reserve(ctx context.Context, namespace string, lease time.Duration, in []Reservation) (out []Reserved, err error) {
+	err = b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
+		out = make([]Reserved, len(in))
+		tasks, err := tx.TaskTotals(ctx, namespace, taskIDs(in))
+		if err != nil {
+			return err
+		}
+		keys := make([]usage.Key, len(in))
+		for i := range in {
+			keys[i] = in[i].Key
+			keys[i].Source = usage.Executor
+		}
+		accounts, err := openAccounts(ctx, tx, namespace, in, tasks)
+		if err != nil {
+			return err
+		}
+		// Whoever reserves for the same call holds the same accounts, so it has ended by now.
+		there, err := tx.Reservations(ctx, namespace, keys)
+		if err != nil {
+			return err
+		}
+		known := map[usage.Key]bool{}
+		for i := range there {
+			known[there[i].Key] = true
+		}
+		var held []ledger.Held
+		changed := map[ledger.ID]bool{}
+		for i := range in {
+			if known[keys[i]] {
+				continue
+			}
+			known[keys[i]] = true
+			h := holding(keys[i], in[i], tasks, accounts)
+			of := make([]*ledger.Account, len(h.Accounts))
+			for j, id := range h.Accounts {
+				of[j] = accounts[id]
+			}
+			if out[i].Soft, out[i].Refusal = ledger.Reserve(of, in[i].Want); out[i].Refusal != nil || len(of) == 0 {
+				continue
+			}
+			held = append(held, h)
+			for _, id := range h.Accounts {
+				changed[id] = true
+			}
+		}
+		if err := tx.InsertReservations(ctx, namespace, held, lease); err != nil {
+			return err
+		}
+		return putAccounts(ctx, tx, namespace, accounts, changed)
+	})
+	return out, err
+}
+
+func taskIDs(in []Reservation) []string {
+	seen := map[string]bool{}
+	for i := range in {
+		if in[i].TaskID != "" {
+			seen[in[i].TaskID] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// levels are the accounts that a call may belong to, whether they exist or not.
+func levels(taskID, epicID string, tasks map[string]store.TaskTotals) []ledger.ID {
+	out := []ledger.ID{{Level: ledger.Namespace}}
+	if t, ok := tasks[taskID]; ok {
+		epicID = t.EpicID
+	}
+	if epicID != "" {
+		out = append(out, ledger.ID{Level: ledger.Epic, Name: epicID})
+	}
+	if taskID != "" {
+		out = append(out, ledger.ID{Level: ledger.Task, Name: taskID})
+	}
+	return out
+}
+
+// holding is a reservation of those of its accounts that exist.
+func holding(key usage.Key, r Reservation, tasks map[string]store.TaskTotals, accounts map[ledger.ID]*ledger.Account) ledger.Held {
+	h := ledger.Held{
+		Key: key, Amount: r.Amount(), Unpriced: r.NanoUSD == nil, Kind: max(r.Kind, usage.Model), TaskID: r.TaskID, EpicID: r.EpicID,
+		Provider: r.Provider, Model: r.Model,
+	}
+	if t, ok := tasks[r.TaskID]; ok {
+		h.EpicID = t.EpicID
+	}
+	of := levels(r.TaskID, r.EpicID, tasks)
+	for _, run := range r.Runs {
+		of = append(of, ledger.ID{Level: ledger.Run, Name: run.RunID})
+	}
+	for _, id := range of {
+		if accounts[id] != nil && !slices.Contains(h.Accounts, id) {
+			h.Accounts = append(h.Accounts, id)
+		}
+	}
+	return h
+}
+
+// openAccounts locks the accounts of some calls and gives those of runs the caps that they have now.
+func openAccounts(ctx context.Context, tx store.Tx, namespace string, in []Reservation, tasks map[string]store.TaskTotals) (map[ledger.ID]*ledger.Account, error) {
+	wanted := map[ledger.ID]bool{}
+	runs := map[ledger.ID]ledger.Account{}
+	for i := range in {
+		for _, id := range levels(in[i].TaskID, in[i].EpicID, tasks) {
+			wanted[id] = true
+		}
+		for _, r := range in[i].Runs {
+			id := ledger.ID{Level: ledger.Run, Name: r.RunID}
+			wanted[id] = true
+			runs[id] = ledger.Account{ID: id, Hard: r.Hard, Soft: r.Soft, Spent: r.Spent}
+		}
+	}
+	sorted := slices.SortedFunc(maps.Keys(wanted), ledger.ID.Compare)
+	locked, err := tx.LockAccounts(ctx, namespace, sorted)
+	if err != nil {
+		return nil, err
+	}
+	var fresh []ledger.Account
+	for id, a := range runs {
+		if !slices.ContainsFunc(locked, func(l ledger.Account) bool { return l.ID == id }) {
+			fresh = append(fresh, a)
+		}
+	}
+	if len(fresh) > 0 {
+		slices.SortFunc(fresh, func(a, b ledger.Account) int { return a.Compare(b.ID) })
+		if err := tx.OpenAccounts(ctx, namespace, fresh); err != nil {
+			return nil, err
+		}
+		if locked, err = tx.LockAccounts(ctx, namespace, sorted); err != nil {
+			return nil, err
+		}
+	}
+	out := make(map[ledger.ID]*ledger.Account, len(locked))
+	for i := range locked {
+		a := &locked[i]
+		if r, ok := runs[a.ID]; ok {
+			a.Hard, a.Soft = r.Hard, r.Soft
+		}
+		out[a.ID] = a
+	}
+	return out, nil
+}
+
+func putAccounts(ctx context.Context, tx store.Tx, namespace string, accounts map[ledger.ID]*ledger.Account, changed map[ledger.ID]bool) error {
+	var put []ledger.Account
+	for _, id := range slices.SortedFunc(maps.Keys(changed), ledger.ID.Compare) {
+		if a := accounts[id]; a != nil {
+			put = append(put, *a)
+		}
+	}
+	return tx.PutAccounts(ctx, namespace, put)
+}
+
+// Release gives back what was reserved for calls that were not made. Unknown ones are no error.
+func (b *Accounts) Release(ctx context.Context, namespace string, keys []usage.Key) error {
+	return b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
+		held, err := tx.LockReservations(ctx, namespace, executors(keys))
+		if err != nil {
+			return err
+		}
+		held = slices.DeleteFunc(held, func(h ledger.Held) bool { return h.Estimated })
+		var of []ledger.ID
+		for _, h := range held {
+			of = append(of, h.Accounts...)
+		}
+		accounts, changed, err := lockAccounts(ctx, tx, namespace, of)
+		if err != nil {
+			return err
+		}
+		for _, h := range held {
+			for _, id := range h.Accounts {
+				if a := accounts[id]; a != nil {
+					a.Reserved = a.Reserved.Minus(h.Amount)
+				}
+			}
+		}
+		if err := tx.DeleteReservations(ctx, namespace, keysOf(held)); err != nil {
+			return err
+		}
+		return putAccounts(ctx, tx, namespace, accounts, changed)
+	})
+}
+
+func executors(keys []usage.Key) []usage.Key {
+	out := slices.Clone(keys)
+	for i := range out {
+		out[i].Source = usage.Executor
+	}
+	return out
+}
+
+func keysOf(held []ledger.Held) []usage.Key {
+	out := make([]usage.Key, len(held))
+	for i := range held {
+		out[i] = held[i].Key
+	}
+	return out
+}
+
+// lockAccounts locks those of the accounts that exist.
+func lockAccounts(ctx context.Context, tx store.Tx, namespace string, accounts []ledger.ID) (map[ledger.ID]*ledger.Account, map[ledger.ID]bool, error) {
+	slices.SortFunc(accounts, ledger.ID.Compare)
+	locked, err := tx.LockAccounts(ctx, namespace, slices.Compact(accounts))
+	if err != nil {
+		return nil, nil, err
+	}
+	out, changed := make(map[ledger.ID]*ledger.Account, len(locked)), make(map[ledger.ID]bool, len(locked))
+	for i := range locked {
+		out[locked[i].ID], changed[locked[i].ID] = &locked[i], true
+	}
+	return out, changed, nil
+}
+
+// settlement is what new entries do to the ledger.
+type settlement struct {
+	// reversals take back estimates, where an entry stands for a call that was booked at its estimate before.
+	reversals []usage.Entry
+	// freed and spent are what the account of the namespace gets back and pays.
+	freed, spent ledger.Amount
+}
+
+// settle moves what new entries used from reserved to spent in their accounts, that of the namespace excepted.
+// The caller holds the locks of the epics that pay.
+func settle(ctx context.Context, tx store.Tx, namespace string, booked []usage.Entry, fresh []bool, now time.Time) (out settlement, err error) {
+	entries := make(map[usage.Key]*usage.Entry, len(booked)) // by the keys of their reservations
+	var more []ledger.ID
+	for i := range booked {
+		if e := &booked[i]; fresh[i] {
+			if e.Source != usage.Client {
+				entries[reservedAs(e.Key)] = e
+			}
+			more = append(more, payersOf(e, nil)...)
+		}
+	}
+	held, err := tx.LockReservations(ctx, namespace, slices.SortedFunc(maps.Keys(entries), usage.Key.Compare))
+	if err != nil {
+		return out, err
+	}
+	for _, h := range held {
+		more = append(more, h.Accounts...)
+	}
+	more = slices.DeleteFunc(more, func(id ledger.ID) bool { return id.Level == ledger.Namespace })
+	accounts, changed, err := lockAccounts(ctx, tx, namespace, more)
+	if err != nil {
+		return out, err
+	}
+	var settled, estimated []usage.Key
+	from := map[usage.Key][]ledger.ID{}
+	for i, h := range held {
+		from[h.Key] = h.Accounts
+		heard := entries[h.Key].Source == usage.Executor
+		switch {
+		case h.Estimated && heard:
+			r := estimateOf(h, now).Reversed()
+			out.reversals = append(out.reversals, r)
+			if err := out.spend(accounts, payersOf(&r, h.Accounts), &r); err != nil {
+				return out, err
+			}
+		case !h.Estimated:
+			out.free(accounts, held[i:i+1])
+		}
+		if heard {
+			settled = append(settled, h.Key)
+		} else {
+			estimated = append(estimated, h.Key)
+		}
+	}
+	for i := range booked {
+		if e := &booked[i]; fresh[i] {
+			var of []ledger.ID
+			if e.Source != usage.Client {
+				of = from[reservedAs(e.Key)]
+			}
+			if err := out.spend(accounts, payersOf(e, of), e); err != nil {
+				return out, err
+			}
+		}
+	}
+	if err := tx.DeleteReservations(ctx, namespace, settled); err != nil {
+		return out, err
+	}
+	if err := tx.EstimateReservations(ctx, namespace, estimated); err != nil {
+		return out, err
+	}
+	return out, putAccounts(ctx, tx, namespace, accounts, changed)
+}
+
+// finish does to the account of the namespace what the settlement says. The caller holds the lock of the
+// namespace's totals, so that the account and they say the same.
+func (s *settlement) finish(ctx context.Context, tx store.Tx, namespace string) error {
+	locked, err := tx.LockAccounts(ctx, namespace, []ledger.ID{{Level: ledger.Namespace}})
+	if err != nil || len(locked) == 0 {
+		return err
+	}
+	a := &locked[0]
+	if a.Spent, err = a.Spent.Plus(s.spent); err != nil {
+		return err
+	}
+	a.Reserved = a.Reserved.Minus(s.freed)
+	return tx.PutAccounts(ctx, namespace, locked)
+}
+
+// free gives back to accounts what was reserved of them.
+func (s *settlement) free(accounts map[ledger.ID]*ledger.Account, held []ledger.Held) {
+	for i := range held {
+		for _, id := range held[i].Accounts {
+			if id.Level == ledger.Namespace {
+				s.freed.Tokens += held[i].Tokens
+				s.freed.NanoUSD += held[i].NanoUSD
+			} else if a := accounts[id]; a != nil {
+				a.Reserved = a.Reserved.Minus(held[i].Amount)
+			}
+		}
+	}
+}
+
+// spend adds what an entry used to what accounts have spent.
+func (s *settlement) spend(accounts map[ledger.ID]*ledger.Account, of []ledger.ID, e *usage.Entry) error {
+	t, err := e.Totals()
+	if err != nil {
+		return err
+	}
+	used := ledger.Amount{Tokens: t.Tokens, NanoUSD: t.NanoUSD}
+	if s.spent, err = s.spent.Plus(used); err != nil {
+		return err
+	}
+	for _, id := range of {
+		if a := accounts[id]; a != nil {
+			if a.Spent, err = a.Spent.Plus(used); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// reservedAs is the key of the reservation of an entry.
+func reservedAs(k usage.Key) usage.Key {
+	k.Source = usage.Executor
+	return k
+}
+
+// payersOf are the accounts that an entry may belong to, that of the namespace excepted: those of its levels,
+// and those it was reserved from.
+func payersOf(e *usage.Entry, reserved []ledger.ID) []ledger.ID {
+	out := append(levels(e.TaskID, e.EpicID, nil), ledger.ID{Level: ledger.Run, Name: e.RunID})
+	out = slices.DeleteFunc(append(out, reserved...), func(id ledger.ID) bool { return id.Level == ledger.Namespace })
+	slices.SortFunc(out, ledger.ID.Compare)
+	return slices.Compact(out)
+}
+
+// estimateOf is the entry of a reservation that was forgotten. Its tokens are told as input, since nothing
+// is known of them but their number.
+func estimateOf(h ledger.Held, now time.Time) usage.Entry {
+	e := usage.Entry{
+		Key: h.Key, ID: ids.New(entryPrefix), Kind: h.Kind, TaskID: h.TaskID, EpicID: h.EpicID, Provider: h.Provider, Model: h.Model,
+		InputTokens: h.Tokens, Time: now,
+	}
+	e.Source = usage.Estimate
+	if !h.Unpriced {
+		e.CostNanoUSD = &h.NanoUSD
+	}
+	return e
+}
+
+const (
+	// ledgerLife is how long the account of a run stays after the last of its calls, and how long an estimate
+	// waits for what the call really used.
+	ledgerLife = 30 * 24 * time.Hour
+	// forgottenAtOnce bounds how many forgotten reservations one sweep settles.
+	forgottenAtOnce = 1000
+)
+
+// SweepLedger settles what was forgotten and removes what is not needed any more. It returns how many
+// reservations were settled.
+func (b *Accounts) SweepLedger(ctx context.Context) (int, error) {
+	if _, _, err := b.store.SweepLedger(ctx, dbkit.Now().Add(-ledgerLife)); err != nil {
+		return 0, err
+	}
+	return b.SettleForgotten(ctx, forgottenAtOnce)
+}
+
+// SettleForgotten books at their estimates what was reserved for calls of which nothing was heard within
+// their lease, at most limit of them. It returns how many there were.
+func (b *Accounts) SettleForgotten(ctx context.Context, limit int) (int, error) {
+	found, err := b.store.ForgottenReservations(ctx, limit)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for len(found) > 0 {
+		namespace := found[0].Namespace
+		var keys []usage.Key
+		for len(found) > 0 && found[0].Namespace == namespace {
+			keys, found = append(keys, found[0].Key), found[1:]
+		}
+		settled, err := b.estimate(ctx, namespace, keys)
+		if n += settled; err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+func (b *Accounts) estimate(ctx context.Context, namespace string, keys []usage.Key) (n int, err error) {
+	now := dbkit.Now()
+	entriesOf := func(held []ledger.Held) []usage.Entry {
+		out := make([]usage.Entry, 0, len(held))
+		for _, h := range held {
+			if !h.Estimated {
+				out = append(out, estimateOf(h, now))
+			}
+		}
+		return out
+	}
+	err = b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
+		held, err := tx.Reservations(ctx, namespace, keys)
+		if err != nil {
+			return err
+		}
+		// Epics are locked before reservations. Only then it is sure that nothing was heard of a call.
+		if _, _, err := payers(ctx, tx, namespace, entriesOf(held)); err != nil {
+			return err
+		}
+		if held, err = tx.LockReservations(ctx, namespace, keys); err != nil {
+			return err
+		}
+		entries := entriesOf(held)
+		n = len(entries)
+		_, err = book(ctx, tx, namespace, entries, false, now)
+		return err
+	})
+	return n, err
+}
+
+// SetCaps sets the caps of a level, which replace those it had.
+func (b *Accounts) SetCaps(ctx context.Context, namespace string, id ledger.ID, hard, soft ledger.Caps) (a ledger.Account, err error) {
+	err = b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
+		a, err = setCaps(ctx, tx, namespace, id, hard, soft)
+		return err
+	})
+	return a, err
+}
+
+// setCaps sets the caps of a namespace, an epic or a task, whose account it opens with what has been spent.
+// An epic is locked by the caller.
+func setCaps(ctx context.Context, tx store.Tx, namespace string, id ledger.ID, hard, soft ledger.Caps) (ledger.Account, error) {
+	spent, err := spentOf(ctx, tx, namespace, id)
+	if err != nil {
+		return ledger.Account{}, err
+	}
+	if err := tx.OpenAccounts(ctx, namespace, []ledger.Account{{ID: id, Spent: spent}}); err != nil {
+		return ledger.Account{}, err
+	}
+	locked, err := tx.LockAccounts(ctx, namespace, []ledger.ID{id})
+	if err != nil {
+		return ledger.Account{}, err
+	}
+	a := locked[0]
+	a.Hard, a.Soft = hard, soft
+	return a, tx.PutAccounts(ctx, namespace, []ledger.Account{a})
+}
+
+// capEpic gives the account of a locked epic the caps of its budget. An epic that never had one has no account.
+func capEpic(ctx context.Context, tx store.Tx, e epic.Epic) error {
+	id := ledger.ID{Level: ledger.Epic, Name: e.ID}
+	hard := ledger.Caps{Tokens: e.BudgetTokens, NanoUSD: e.BudgetNanoUSD}
+	have, err := tx.Accounts(ctx, e.Namespace, []ledger.ID{id})
+	if err != nil || hard.IsZero() && len(have) == 0 {
+		return err
+	}
+	var soft ledger.Caps
+	if len(have) > 0 {
+		soft = have[0].Soft
+	}
+	_, err = setCaps(ctx, tx, e.Namespace, id, hard, soft)
+	return err
+}
+
+// spentOf is what was booked of a level, which stays as it is until the end of the transaction.
+func spentOf(ctx context.Context, tx store.Tx, namespace string, id ledger.ID) (ledger.Amount, error) {
+	var t usage.Totals
+	switch id.Level {
+	case ledger.Namespace:
+		all, err := tx.LockNamespaceTotals(ctx, namespace)
+		if err != nil {
+			return ledger.Amount{}, err
+		}
+		t = all
+	case ledger.Epic:
+		e, err := tx.LockEpic(ctx, namespace, id.Name)
+		if err != nil {
+			return ledger.Amount{}, err
+		}
+		t = e.Spent
+	case ledger.Task:
+		v, err := tx.Task(ctx, namespace, id.Name)
+		if err != nil {
+			return ledger.Amount{}, err
+		}
+		if _, err := tx.LockEpic(ctx, namespace, v.EpicID); err != nil {
+			return ledger.Amount{}, err
+		}
+		if v, err = tx.Task(ctx, namespace, id.Name); err != nil {
+			return ledger.Amount{}, err
+		}
+		t = v.Actual
+	}
+	return ledger.Amount{Tokens: t.Tokens, NanoUSD: t.NanoUSD}, nil
+}
+
+// Account is what a level may spend; it is zero for one that has never had a cap.
+func (b *Accounts) Account(ctx context.Context, namespace string, id ledger.ID) (ledger.Account, error) {
+	return view(ctx, b, namespace, func(ctx context.Context, r store.Reader) (ledger.Account, error) {
+		found, err := r.Accounts(ctx, namespace, []ledger.ID{id})
+		if err != nil || len(found) == 0 {
+			return ledger.Account{ID: id}, err
+		}
+		return found[0], nil
+	})
+}

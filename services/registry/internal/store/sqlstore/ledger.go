@@ -1,0 +1,270 @@
+package sqlstore
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/services/registry/internal/ledger"
+	"github.com/epigraph-run/epigraph/services/registry/internal/store"
+	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
+)
+
+const (
+	accountColumns     = `level, id, hard_tokens, hard_nano_usd, soft_tokens, soft_nano_usd, spent_tokens, spent_nano_usd, reserved_tokens, reserved_nano_usd`
+	reservationKey     = `run_id, node_id, visit, item, attempt, call`
+	reservationColumns = reservationKey + `, tokens, nano_usd, unpriced, kind, task_id, epic_id, provider, model, accounts`
+)
+
+// accountTypes are the columns of accountColumns, those of the key first, with their types on PostgreSQL.
+func accountTypes() [][2]string {
+	return [][2]string{
+		{"level", "smallint"},
+		{"id", "text"},
+		{"hard_tokens", "bigint"},
+		{"hard_nano_usd", "bigint"},
+		{"soft_tokens", "bigint"},
+		{"soft_nano_usd", "bigint"},
+		{"spent_tokens", "bigint"},
+		{"spent_nano_usd", "bigint"},
+		{"reserved_tokens", "bigint"},
+		{"reserved_nano_usd", "bigint"},
+	}
+}
+
+// accountKey is how many of the accountTypes make the key.
+const accountKey = 2
+
+func accountArgs(a ledger.Account) []any {
+	return []any{
+		int16(a.Level), a.Name, a.Hard.Tokens, a.Hard.NanoUSD, a.Soft.Tokens, a.Soft.NanoUSD, a.Spent.Tokens, a.Spent.NanoUSD,
+		a.Reserved.Tokens, a.Reserved.NanoUSD,
+	}
+}
+
+func scanAccount(row dbkit.Scanner) (a ledger.Account, err error) {
+	err = row.Scan(&a.Level, &a.Name, &a.Hard.Tokens, &a.Hard.NanoUSD, &a.Soft.Tokens, &a.Soft.NanoUSD, &a.Spent.Tokens, &a.Spent.NanoUSD,
+		&a.Reserved.Tokens, &a.Reserved.NanoUSD)
+	return a, err
+}
+
+func (t tx) accounts(ctx context.Context, namespace string, ids []ledger.ID, locked string) ([]ledger.Account, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	rows := make([][]any, len(ids))
+	for i, id := range ids {
+		rows[i] = []any{int16(id.Level), id.Name}
+	}
+	types := accountTypes()[:accountKey]
+	return collect(ctx, t, scanAccount, `SELECT `+accountColumns+` FROM accounts WHERE namespace = $1
+		AND (level, id) IN (SELECT * FROM `+t.d.Rows(`n`, 2, types...)+`) ORDER BY level, id`+locked,
+		append([]any{namespace}, t.d.RowArgs(accountKey, rows)...)...)
+}
+
+// Accounts implements store.Reader.
+func (t tx) Accounts(ctx context.Context, namespace string, ids []ledger.ID) ([]ledger.Account, error) {
+	return t.accounts(ctx, namespace, ids, ``)
+}
+
+// LockAccounts implements store.Tx.
+func (t tx) LockAccounts(ctx context.Context, namespace string, ids []ledger.ID) ([]ledger.Account, error) {
+	return t.accounts(ctx, namespace, ids, t.d.LockedToUpdate())
+}
+
+// OpenAccounts implements store.Tx.
+func (t tx) OpenAccounts(ctx context.Context, namespace string, accounts []ledger.Account) error {
+	if len(accounts) == 0 {
+		return nil
+	}
+	types := accountTypes()
+	_, err := t.Exec(ctx, `INSERT INTO accounts (namespace, update_time, `+accountColumns+`) SELECT $1, `+t.d.Now()+`, n.* FROM `+t.d.Rows(`n`, 2, types...)+`
+		WHERE true ON CONFLICT DO NOTHING`, append([]any{namespace}, t.d.RowArgs(len(types), accountRows(accounts))...)...)
+	return err
+}
+
+func accountRows(accounts []ledger.Account) [][]any {
+	rows := make([][]any, len(accounts))
+	for i, a := range accounts {
+		rows[i] = accountArgs(a)
+	}
+	return rows
+}
+
+// PutAccounts implements store.Tx.
+func (t tx) PutAccounts(ctx context.Context, namespace string, accounts []ledger.Account) error {
+	stmts := make([]dbkit.Stmt, len(accounts))
+	for i, a := range accounts {
+		stmts[i] = dbkit.Stmt{
+			Query: `UPDATE accounts SET hard_tokens = $4, hard_nano_usd = $5, soft_tokens = $6, soft_nano_usd = $7, spent_tokens = $8,
+				spent_nano_usd = $9, reserved_tokens = $10, reserved_nano_usd = $11, update_time = ` + t.d.Now() + `
+				WHERE namespace = $1 AND level = $2 AND id = $3`,
+			Args: append([]any{namespace}, accountArgs(a)...),
+		}
+	}
+	return t.some(ctx, stmts)
+}
+
+// reservationTypes are the columns of reservationColumns with their types on PostgreSQL.
+func reservationTypes() [][2]string {
+	return [][2]string{
+		{"run_id", "text"},
+		{"node_id", "text"},
+		{"visit", "int"},
+		{"item", "int"},
+		{"attempt", "int"},
+		{"call", "int"},
+		{"tokens", "bigint"},
+		{"nano_usd", "bigint"},
+		{"unpriced", "boolean"},
+		{"kind", "smallint"},
+		{"task_id", "text"},
+		{"epic_id", "text"},
+		{"provider", "text"},
+		{"model", "text"},
+		{"accounts", "text"},
+	}
+}
+
+// reservationKeys is how many of the reservationTypes make the key.
+const reservationKeys = 6
+
+func reservationKeyArgs(k usage.Key) []any {
+	return []any{k.RunID, k.NodeID, k.Visit, k.Item, k.Attempt, k.Call}
+}
+
+func scanHeld(row dbkit.Scanner) (h ledger.Held, err error) {
+	var accounts string
+	if err := row.Scan(
+		&h.Key.RunID, &h.Key.NodeID, &h.Key.Visit, &h.Key.Item, &h.Key.Attempt, &h.Key.Call, &h.Tokens, &h.NanoUSD,
+		&h.Unpriced, &h.Kind, &h.TaskID, &h.EpicID, &h.Provider, &h.Model, &accounts, &h.Estimated,
+	); err != nil {
+		return h, err
+	}
+	h.Key.Source = usage.Executor
+	var ids []string
+	if err := decode(accounts, &ids); err != nil {
+		return h, err
+	}
+	for _, s := range ids {
+		id, err := ledger.ParseID(s)
+		if err != nil {
+			return h, err
+		}
+		h.Accounts = append(h.Accounts, id)
+	}
+	return h, nil
+}
+
+// Reservations implements store.Reader.
+func (t tx) Reservations(ctx context.Context, namespace string, keys []usage.Key) ([]ledger.Held, error) {
+	return t.reservations(ctx, namespace, keys, ``)
+}
+
+// LockReservations implements store.Tx.
+func (t tx) LockReservations(ctx context.Context, namespace string, keys []usage.Key) ([]ledger.Held, error) {
+	return t.reservations(ctx, namespace, keys, t.d.LockedToUpdate())
+}
+
+func (t tx) reservations(ctx context.Context, namespace string, keys []usage.Key, locked string) ([]ledger.Held, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	// Each is looked up by its key, however the database estimates the size of the table, which changes by
+	// the second.
+	return collect(ctx, t, scanHeld, `SELECT r.`+strings.ReplaceAll(reservationColumns, `, `, `, r.`)+`, r.estimated
+		FROM `+t.d.Rows(`n`, 2, reservationTypes()[:reservationKeys]...)+t.d.LookUp(`reservations`, `r`, ofKey)+`
+		ORDER BY r.run_id, r.node_id, r.visit, r.item, r.attempt, r.call`+locked,
+		append([]any{namespace}, t.d.RowArgs(reservationKeys, keyRows(keys))...)...)
+}
+
+// ofKey holds for the reservation r of a key n.
+const ofKey = `r.namespace = $1 AND r.run_id = n.run_id AND r.node_id = n.node_id AND r.visit = n.visit AND r.item = n.item
+	AND r.attempt = n.attempt AND r.call = n.call`
+
+func keyRows(keys []usage.Key) [][]any {
+	rows := make([][]any, len(keys))
+	for i, k := range keys {
+		rows[i] = reservationKeyArgs(k)
+	}
+	return rows
+}
+
+// InsertReservations implements store.Tx.
+func (t tx) InsertReservations(ctx context.Context, namespace string, held []ledger.Held, lease time.Duration) error {
+	if len(held) == 0 {
+		return nil
+	}
+	rows := make([][]any, len(held))
+	for i, h := range held {
+		ids := make([]string, len(h.Accounts))
+		for j, id := range h.Accounts {
+			ids[j] = id.Text()
+		}
+		accounts, err := text(ids)
+		if err != nil {
+			return err
+		}
+		rows[i] = append(reservationKeyArgs(h.Key), h.Tokens, h.NanoUSD, h.Unpriced, int16(h.Kind), h.TaskID, h.EpicID, h.Provider, h.Model, accounts)
+	}
+	types := reservationTypes()
+	_, err := t.Exec(ctx, `INSERT INTO reservations (namespace, lease_until, `+reservationColumns+`)
+		SELECT $1, `+t.d.Now()+` + `+t.d.Span(`$2`)+`, n.* FROM `+t.d.Rows(`n`, 3, types...),
+		append([]any{namespace, lease}, t.d.RowArgs(len(types), rows)...)...)
+	return err
+}
+
+// DeleteReservations implements store.Tx.
+func (t tx) DeleteReservations(ctx context.Context, namespace string, keys []usage.Key) error {
+	return t.ofReservations(ctx, `DELETE FROM reservations`, namespace, keys)
+}
+
+// EstimateReservations implements store.Tx.
+func (t tx) EstimateReservations(ctx context.Context, namespace string, keys []usage.Key) error {
+	return t.ofReservations(ctx, `UPDATE reservations SET estimated = true`, namespace, keys)
+}
+
+func (t tx) ofReservations(ctx context.Context, what, namespace string, keys []usage.Key) error {
+	stmts := make([]dbkit.Stmt, len(keys))
+	for i, k := range keys {
+		stmts[i] = dbkit.Stmt{
+			Query: what + ` WHERE namespace = $1 AND run_id = $2 AND node_id = $3 AND visit = $4 AND item = $5 AND attempt = $6 AND call = $7`,
+			Args:  append([]any{namespace}, reservationKeyArgs(k)...),
+		}
+	}
+	return t.some(ctx, stmts)
+}
+
+// some runs statements, of which there may be none.
+func (t tx) some(ctx context.Context, stmts []dbkit.Stmt) error {
+	if len(stmts) == 0 {
+		return nil
+	}
+	return t.Batch(ctx, stmts...)
+}
+
+// ForgottenReservations implements store.Store.
+func (s *Store) ForgottenReservations(ctx context.Context, limit int) (found []store.Forgotten, err error) {
+	err = s.db.Pool.Read(ctx, func(ctx context.Context, q dbkit.Querier) error {
+		found, err = collect(ctx, tx{q, s.d}, func(row dbkit.Scanner) (f store.Forgotten, err error) {
+			f.Key.Source = usage.Executor
+			err = row.Scan(&f.Namespace, &f.Key.RunID, &f.Key.NodeID, &f.Key.Visit, &f.Key.Item, &f.Key.Attempt, &f.Key.Call)
+			return f, err
+		}, `SELECT namespace, `+reservationKey+` FROM reservations WHERE NOT estimated AND lease_until < `+s.d.Now()+` ORDER BY lease_until LIMIT $1`, limit)
+		return err
+	})
+	slices.SortStableFunc(found, func(a, b store.Forgotten) int { return a.Compare(b) })
+	return found, err
+}
+
+// SweepLedger implements store.Store.
+func (s *Store) SweepLedger(ctx context.Context, before time.Time) (accounts, reservations int64, err error) {
+	accounts, err = s.db.Pool.Exec(ctx, `DELETE FROM accounts WHERE level = 3 AND update_time < $1 AND reserved_tokens = 0 AND reserved_nano_usd = 0`, before)
+	if err != nil {
+		return 0, 0, err
+	}
+	reservations, err = s.db.Pool.Exec(ctx, `DELETE FROM reservations WHERE estimated AND lease_until < $1`, before)
+	return accounts, reservations, err
+}

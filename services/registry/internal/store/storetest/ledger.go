@@ -1,0 +1,298 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/services/registry/internal/accounting"
+	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
+	"github.com/epigraph-run/epigraph/services/registry/internal/ledger"
+	"github.com/epigraph-run/epigraph/services/registry/internal/store"
+	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
+)
+
+const ledgerLease = time.Hour
+
+// reservation asks for tokens and money of a call of a task.
+func reservation(run string, call int, taskID string, tokens, nano int64) accounting.Reservation {
+	e := entry(run, call, taskID, 0, 0)
+	return accounting.Reservation{Key: e.Key, TaskID: taskID, Provider: e.Provider, Model: e.Model, Want: ledger.Want{Tokens: tokens, NanoUSD: &nano}}
+}
+
+// reserve asks for one reservation.
+func (f *fixture) reserve(t testing.TB, r accounting.Reservation) accounting.Reserved {
+	t.Helper()
+	out, err := f.Reserve(f.ctx, ns, ledgerLease, []accounting.Reservation{r})
+	require.NoError(t, err)
+	return out[0]
+}
+
+func (f *fixture) account(t testing.TB, level ledger.Level, name string) ledger.Account {
+	t.Helper()
+	a, err := f.Account(f.ctx, ns, ledger.ID{Level: level, Name: name})
+	require.NoError(t, err)
+	return a
+}
+
+// balanced checks that the ledger says what entries and reservations say.
+func (f *fixture) balanced(t testing.TB) {
+	t.Helper()
+	in, ok := f.store.(store.Inspector)
+	require.True(t, ok)
+	for _, s := range []store.Suspicion{store.SuspectAccounts, store.SuspectReserved, store.SuspectTaskTotals, store.SuspectEpicTotals, store.SuspectNamespaceTotals} {
+		found, err := in.Suspects(f.ctx, s, 0, 10)
+		require.NoError(t, err)
+		require.Empty(t, found, s)
+	}
+}
+
+func ledgerCases() map[string]func(*testing.T, *fixture) {
+	out := map[string]func(*testing.T, *fixture){
+		"Ledger/ExactlyAtTheCapIsGrantedAndOverItRefused": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{BudgetTokens: ptr(int64(100))})
+			v := f.task(t, e.ID)
+			require.Nil(t, f.reserve(t, reservation("run", 0, v.ID, 60, 1)).Refusal)
+			no := f.reserve(t, reservation("run", 1, v.ID, 41, 1)).Refusal
+			require.Equal(t, &ledger.Refusal{Account: ledger.ID{Level: ledger.Epic, Name: e.ID}, Cap: 100, Reserved: 60, Asks: 41}, no)
+			require.ErrorContains(t, no.Err(), "a call of up to 41 tokens does not fit: epic "+e.ID+" has spent 0 and reserved 60 of 100")
+			require.Nil(t, f.reserve(t, reservation("run", 1, v.ID, 40, 1)).Refusal)
+			require.NotNil(t, f.reserve(t, reservation("run", 2, v.ID, 1, 1)).Refusal)
+			require.Equal(t, ledger.Amount{Tokens: 100, NanoUSD: 2}, f.account(t, ledger.Epic, e.ID).Reserved)
+			f.balanced(t)
+		},
+		"Ledger/NothingMayBeSpentUnderACapOfZero": func(t *testing.T, f *fixture) {
+			v := f.task(t, f.epic(t, epic.Epic{BudgetNanoUSD: ptr(int64(0))}).ID)
+			require.NotNil(t, f.reserve(t, reservation("run", 0, v.ID, 1, 1)).Refusal)
+			require.Nil(t, f.reserve(t, reservation("run", 0, v.ID, 1, 0)).Refusal, "what costs nothing")
+		},
+		"Ledger/WithoutCapsNothingIsWritten": func(t *testing.T, f *fixture) {
+			v := f.task(t, f.epic(t, epic.Epic{}).ID)
+			r := reservation("run", 0, v.ID, 1<<40, 1<<40)
+			require.Nil(t, f.reserve(t, r).Refusal)
+			require.NoError(t, f.store.View(f.ctx, ns, func(ctx context.Context, tx store.Reader) error {
+				r.Key.Source = usage.Executor
+				held, err := tx.Reservations(ctx, ns, []usage.Key{r.Key})
+				require.Empty(t, held)
+				return err
+			}))
+		},
+		"Ledger/AUnknownPriceIsRefusedWhereMoneyIsCapped": func(t *testing.T, f *fixture) {
+			tokens, money := f.epic(t, epic.Epic{BudgetTokens: ptr(int64(100))}), f.epic(t, epic.Epic{BudgetNanoUSD: ptr(int64(100))})
+			r := reservation("run", 0, f.task(t, tokens.ID).ID, 1, 0)
+			r.NanoUSD = nil
+			require.Nil(t, f.reserve(t, r).Refusal)
+			r = reservation("run", 1, f.task(t, money.ID).ID, 1, 0)
+			r.NanoUSD = nil
+			no := f.reserve(t, r).Refusal
+			require.True(t, no.Unpriced)
+			require.ErrorContains(t, no.Err(), "the price of the call is not known")
+		},
+		"Ledger/UsageSettlesAndReleaseGivesBack": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{BudgetTokens: ptr(int64(100)), BudgetNanoUSD: ptr(int64(1 << 40))})
+			v := f.task(t, e.ID)
+			for i := range 3 {
+				require.Nil(t, f.reserve(t, reservation("run", i, v.ID, 30, 1_000_000)).Refusal)
+				require.Nil(t, f.reserve(t, reservation("run", i, v.ID, 30, 1_000_000)).Refusal, "it is asked for again")
+			}
+			_, err := f.RecordUsage(f.ctx, ns, []usage.Entry{entry("run", 0, v.ID, 10, 3)})
+			require.NoError(t, err)
+			for range 2 {
+				require.NoError(t, f.Release(f.ctx, ns, []usage.Key{entry("run", 1, "", 0, 0).Key, entry("run", 9, "", 0, 0).Key}))
+			}
+			a := f.account(t, ledger.Epic, e.ID)
+			require.Equal(t, ledger.Amount{Tokens: 13, NanoUSD: 10*1000 + 3*4000}, a.Spent)
+			require.Equal(t, ledger.Amount{Tokens: 30, NanoUSD: 1_000_000}, a.Reserved)
+			f.balanced(t)
+			require.NotNil(t, f.reserve(t, reservation("run", 4, v.ID, 58, 0)).Refusal)
+			_, err = f.UpdateEpic(f.ctx, ns, e.ID, accounting.Change{}, epic.Epic{BudgetTokens: ptr(int64(101))}, []string{"budget_tokens"})
+			require.NoError(t, err)
+			require.Nil(t, f.reserve(t, reservation("run", 4, v.ID, 58, 0)).Refusal, "the budget is raised")
+		},
+		"Ledger/AllLevelsOrNone": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{BudgetTokens: ptr(int64(1000))})
+			v := f.task(t, e.ID)
+			_, err := f.SetCaps(f.ctx, ns, ledger.ID{Level: ledger.Namespace}, ledger.Caps{Tokens: ptr(int64(900))}, ledger.Caps{})
+			require.NoError(t, err)
+			_, err = f.SetCaps(f.ctx, ns, ledger.ID{Level: ledger.Task, Name: v.ID}, ledger.Caps{Tokens: ptr(int64(800))}, ledger.Caps{})
+			require.NoError(t, err)
+			for i, most := range map[int]int64{0: 700, 1: 600} { // the parent's cap, and the child's
+				r := reservation(fmt.Sprint("run", i), 0, v.ID, most+1, 0)
+				r.Runs = []accounting.RunCaps{{RunID: "run1", Hard: ledger.Caps{Tokens: ptr(int64(600))}}, {RunID: "run0", Hard: ledger.Caps{Tokens: ptr(int64(700))}}}[1-i:]
+				no := f.reserve(t, r).Refusal
+				require.Equal(t, ledger.Run, no.Account.Level)
+				require.Equal(t, most, no.Cap)
+			}
+			r := reservation("run1", 1, v.ID, 600, 5)
+			r.Runs = []accounting.RunCaps{{RunID: "run1", Hard: ledger.Caps{Tokens: ptr(int64(600))}}, {RunID: "run0", Hard: ledger.Caps{Tokens: ptr(int64(700))}}}
+			require.Nil(t, f.reserve(t, r).Refusal)
+			for level, name := range map[ledger.Level]string{ledger.Namespace: "", ledger.Epic: e.ID, ledger.Task: v.ID, ledger.Run: "run0"} {
+				require.Equal(t, ledger.Amount{Tokens: 600, NanoUSD: 5}, f.account(t, level, name).Reserved, level)
+			}
+			_, err = f.RecordUsage(f.ctx, ns, []usage.Entry{entry("run1", 1, v.ID, 500, 0)})
+			require.NoError(t, err)
+			for level, name := range map[ledger.Level]string{ledger.Namespace: "", ledger.Epic: e.ID, ledger.Task: v.ID, ledger.Run: "run0"} {
+				a := f.account(t, level, name)
+				require.Zero(t, a.Reserved, level)
+				require.Equal(t, ledger.Amount{Tokens: 500, NanoUSD: 500_000}, a.Spent, level)
+			}
+			f.balanced(t)
+		},
+		"Ledger/ASoftCapTells": func(t *testing.T, f *fixture) {
+			_, err := f.SetCaps(f.ctx, ns, ledger.ID{Level: ledger.Namespace}, ledger.Caps{}, ledger.Caps{NanoUSD: ptr(int64(10))})
+			require.NoError(t, err)
+			require.Empty(t, f.reserve(t, reservation("run", 0, "", 1, 10)).Soft)
+			require.Equal(t, []ledger.ID{{Level: ledger.Namespace}}, f.reserve(t, reservation("run", 1, "", 1, 1)).Soft)
+		},
+		"Ledger/AnAccountThatIsOpenedLaterHasSpentWhatWasBooked": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{})
+			v := f.task(t, e.ID)
+			_, err := f.RecordUsage(f.ctx, ns, []usage.Entry{entry("run", 0, v.ID, 90, 0)})
+			require.NoError(t, err)
+			_, err = f.UpdateEpic(f.ctx, ns, e.ID, accounting.Change{}, epic.Epic{BudgetTokens: ptr(int64(100))}, []string{"budget_tokens"})
+			require.NoError(t, err)
+			for _, id := range []ledger.ID{{Level: ledger.Namespace}, {Level: ledger.Task, Name: v.ID}} {
+				a, err := f.SetCaps(f.ctx, ns, id, ledger.Caps{Tokens: ptr(int64(100))}, ledger.Caps{})
+				require.NoError(t, err)
+				require.EqualValues(t, 90, a.Spent.Tokens)
+			}
+			require.NotNil(t, f.reserve(t, reservation("run", 1, v.ID, 11, 0)).Refusal)
+			f.balanced(t)
+		},
+		"Ledger/AForgottenReservationIsBookedAtItsEstimateAndTheRealUsageSetsItRight": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{BudgetTokens: ptr(int64(100))})
+			v := f.task(t, e.ID)
+			r := reservation("run", 0, v.ID, 60, 7)
+			_, err := f.Reserve(f.ctx, ns, -time.Second, []accounting.Reservation{r})
+			require.NoError(t, err)
+			n, err := f.SettleForgotten(f.ctx, 10)
+			require.NoError(t, err)
+			require.Equal(t, 1, n)
+			n, err = f.SettleForgotten(f.ctx, 10)
+			require.NoError(t, err)
+			require.Zero(t, n)
+			a := f.account(t, ledger.Epic, e.ID)
+			require.Equal(t, ledger.Amount{Tokens: 60, NanoUSD: 7}, a.Spent)
+			require.Zero(t, a.Reserved)
+			f.balanced(t)
+			require.NoError(t, f.Release(f.ctx, ns, []usage.Key{r.Key}), "too late")
+			require.Nil(t, f.reserve(t, r).Refusal, "it is in the ledger")
+			for range 2 {
+				_, err = f.RecordUsage(f.ctx, ns, []usage.Entry{entry("run", 0, v.ID, 10, 2)})
+				require.NoError(t, err)
+				require.Equal(t, ledger.Amount{Tokens: 12, NanoUSD: 18_000}, f.account(t, ledger.Epic, e.ID).Spent)
+				f.balanced(t)
+			}
+			v, err = f.Task(f.ctx, ns, v.ID)
+			require.NoError(t, err)
+			require.Equal(t, usage.Totals{Tokens: 12, NanoUSD: 18_000, ModelCalls: 1}, v.Actual)
+			entries, err := f.Entries(f.ctx, store.EntryQuery{Namespace: ns, TaskID: v.ID, Limit: 10})
+			require.NoError(t, err)
+			require.Len(t, entries, 3, "the estimate, what takes it back, and what was used")
+		},
+		"Ledger/NothingIsLeftOfADeletedEpic": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{BudgetTokens: ptr(int64(100))})
+			v := f.task(t, e.ID)
+			_, err := f.SetCaps(f.ctx, ns, ledger.ID{Level: ledger.Task, Name: v.ID}, ledger.Caps{Tokens: ptr(int64(80))}, ledger.Caps{})
+			require.NoError(t, err)
+			require.Nil(t, f.reserve(t, reservation("run", 0, v.ID, 60, 7)).Refusal)
+			require.NoError(t, f.DeleteEpic(f.ctx, ns, e.ID, ""))
+			require.Nil(t, f.account(t, ledger.Epic, e.ID).Hard.Tokens)
+			require.Nil(t, f.account(t, ledger.Task, v.ID).Hard.Tokens)
+			_, err = f.RecordUsage(f.ctx, ns, []usage.Entry{entry("run", 0, v.ID, 10, 2)})
+			require.NoError(t, err)
+			f.balanced(t)
+		},
+		"Ledger/AccountsOfEndedRunsAreSwept": func(t *testing.T, f *fixture) {
+			r := reservation("run", 0, "", 5, 5)
+			r.Runs = []accounting.RunCaps{{RunID: "run", Hard: ledger.Caps{Tokens: ptr(int64(10))}}}
+			require.Nil(t, f.reserve(t, r).Refusal)
+			later := time.Now().Add(time.Hour)
+			accounts, _, err := f.store.SweepLedger(f.ctx, later)
+			require.NoError(t, err)
+			require.Zero(t, accounts, "a call is under way")
+			require.NoError(t, f.Release(f.ctx, ns, []usage.Key{r.Key}))
+			accounts, _, err = f.store.SweepLedger(f.ctx, later)
+			require.NoError(t, err)
+			require.EqualValues(t, 1, accounts)
+		},
+	}
+	out["Ledger/ManyCallersNeverGoOver"] = manyCallers
+	return out
+}
+
+// manyCallers has 64 callers reserve, settle, release and forget against one cap, while others look.
+func manyCallers(t *testing.T, f *fixture) {
+	const callers, tries, limit = 64, 16, 20_000
+	e := f.epic(t, epic.Epic{BudgetNanoUSD: ptr(int64(limit * 1000))})
+	v, w := f.task(t, e.ID), f.task(t, e.ID)
+	var wg sync.WaitGroup
+	for c := range callers {
+		wg.Go(func() {
+			for i := range tries {
+				call := c*tries + i
+				task := v.ID
+				if c%2 == 0 {
+					task = w.ID
+				}
+				most := int64(rand.IntN(200) + 1)
+				out, err := f.Reserve(f.ctx, ns, ledgerLease, []accounting.Reservation{reservation("run", call, task, most, most*1000)})
+				if !noError(t, err) || out[0].Refusal != nil {
+					continue
+				}
+				switch rand.IntN(4) {
+				case 0:
+					noError(t, f.Release(f.ctx, ns, []usage.Key{entry("run", call, "", 0, 0).Key}))
+				case 1: // it dies
+				default:
+					_, err := f.RecordUsage(f.ctx, ns, []usage.Entry{entry("run", call, task, rand.Int64N(most+1), 0)})
+					noError(t, err)
+				}
+				a, err := f.Account(f.ctx, ns, ledger.ID{Level: ledger.Epic, Name: e.ID})
+				if noError(t, err) && a.Spent.NanoUSD+a.Reserved.NanoUSD > limit*1000 {
+					t.Errorf("%d spent and %d reserved of %d", a.Spent.NanoUSD, a.Reserved.NanoUSD, limit*1000)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	f.balanced(t)
+	a := f.account(t, ledger.Epic, e.ID)
+	require.Positive(t, a.Spent.NanoUSD)
+	t.Logf("%d nano-USD spent and %d reserved of %d", a.Spent.NanoUSD, a.Reserved.NanoUSD, limit*1000)
+}
+
+func noError(t testing.TB, err error) bool {
+	if err != nil {
+		t.Error(err)
+	}
+	return err == nil
+}
+
+// BenchReserve reserves batches of calls under a cap of their epic, and without a cap.
+func BenchReserve(b *testing.B, open Open) {
+	for _, size := range []int{1, 64} {
+		for name, limit := range map[string]*int64{"capped": ptr(int64(1 << 60)), "uncapped": nil} {
+			b.Run(fmt.Sprintf("%s/batch=%d", name, size), func(b *testing.B) {
+				f := newFixture(b, open)
+				v := f.task(b, f.epic(b, epic.Epic{BudgetTokens: limit}).ID)
+				n := 0
+				for b.Loop() {
+					batch := make([]accounting.Reservation, size)
+					for i := range batch {
+						batch[i] = reservation("run", n, v.ID, 100, 10)
+						n++
+					}
+					_, err := f.Reserve(f.ctx, ns, ledgerLease, batch)
+					require.NoError(b, err)
+				}
+				b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(n), "µs/reservation")
+			})
+		}
+	}
+}
