@@ -39,6 +39,9 @@ type Outcome struct {
 	// Pause, if it is not empty, is the reason for which the run pauses as soon as the visit has completed.
 	// Its successors start when the run is resumed. A run that is ending, or paused already, ignores it.
 	Pause string `json:"pause,omitempty"`
+	// Saved is what an earlier, equal call used whose outcome this is. It is told and not counted. The caller
+	// that gives the outcome to the machine sets it, whatever the actor says.
+	Saved *Used `json:"saved,omitempty"`
 }
 
 // Select is a visit's own choice among its out-edges.
@@ -89,6 +92,15 @@ type Children struct {
 	// list of slots. The visit fails with CHILD_FAILED if the run does not complete or its result was left
 	// out. Exactly one run must be given.
 	AsResult bool `json:"as_result,omitempty"`
+	// Keep says under which key the outcome is to be kept for equal calls once the visit has completed. The
+	// caller that gives the outcome to the machine sets it, whatever the actor says.
+	Keep *KeepAs `json:"keep,omitempty"`
+}
+
+// KeepAs is where, and for how long, an outcome is kept for equal calls.
+type KeepAs struct {
+	Key string   `json:"key"`
+	For Duration `json:"for"`
 }
 
 // strict reports whether the first child that does not complete fails the visit.

@@ -63,11 +63,11 @@ func Specs(threads thread.Reader) []actor.Spec {
 			Description: description + " The team actor uses it."}
 	}
 	return []actor.Spec{
-		{Name: actorTeam, Version: "1", Effect: workgraph.Idempotent, SeesPlace: true, Computes: true, Schema: schema, Examine: examine, Inner: inner, MakesInternal: true, Actor: workgraph.ActorFunc(l.call),
+		{Name: actorTeam, Version: "1", Effect: workgraph.Idempotent, SeesPlace: true, Computes: true, Schema: schema, Examine: examine, Inner: inner, MakesInternal: true, Uncached: uncached, Actor: workgraph.ActorFunc(l.call),
 			Description: "Lets the members of a team speak in turn until a condition ends it: group chats, graphs of agents, and agents that are called by messages."},
 		part(actorBegin, "Begins the conversation of a team on its thread.", l.begin),
 		part(actorTurn, "Says what each of those hears who speak now.", l.turn),
-		{Name: actorPart, Version: "1", Effect: workgraph.Idempotent, Internal: true, Actor: workgraph.ActorFunc(runPart), Description: "Runs a workflow that is a member of a team. The team actor uses it.",
+		{Name: actorPart, Version: "1", Effect: workgraph.Idempotent, Internal: true, NamedOnly: true, Inner: innerPart, Actor: workgraph.ActorFunc(runPart), Description: "Runs a workflow that is a member of a team. The team actor uses it.",
 			Schema: `{"type": "object", "additionalProperties": false, "properties": {"graph": {"type": "object"}, "input": {"type": "object"}, "as_result": {"type": "boolean"}}}`},
 		part(actorHear, "Ends a turn of a team: what was said is appended to its thread, and the next speakers are found.", l.hear),
 	}
@@ -175,6 +175,20 @@ func inner(n *workgraph.Node) []workgraph.InnerNode {
 		out = append(out, add("named.team.choose", t.Choose.Actor, t.Choose.Named))
 	}
 	return out
+}
+
+// innerPart are the nodes of the workflow that a member is.
+func innerPart(n *workgraph.Node) []workgraph.InnerNode {
+	g, err := graphpb.ReadModel(n.Named["graph"])
+	if err != nil {
+		return nil // it is no graph: the call says so
+	}
+	return workgraph.InnerNodes("named.graph", g)
+}
+
+// uncached is why outcomes of teams are not kept for equal calls.
+func uncached(*workgraph.Node) string {
+	return "a team goes on with its thread: cache the members that are workflows"
 }
 
 // conversation is a thread that is made if it is not there.
