@@ -70,6 +70,14 @@ func (t *Tree) applyBelow(s Style, ev *executorv1.RunEvent) string {
 	return ""
 }
 
+// cached says that a result came from the node cache, and what that saved.
+func cached(e *executorv1.AttemptEnded) string {
+	if n := e.GetSaved().GetInputTokens() + e.GetSaved().GetOutputTokens(); n > 0 {
+		return "cached, " + Count(n) + " tok saved"
+	}
+	return "cached"
+}
+
 // stepEnded is about an attempt of a run below.
 func (t *Tree) stepEnded(s Style, n *treeNode, e *executorv1.AttemptEnded, line func(string) string) string {
 	if strings.HasPrefix(e.GetActor(), loopPrefix) || e.GetState() == executorv1.VisitState_VISIT_STATE_WAITING {
@@ -78,7 +86,7 @@ func (t *Tree) stepEnded(s Style, n *treeNode, e *executorv1.AttemptEnded, line 
 	n.doing = ""
 	text := s.mark(e.GetState(), still) + " " + step(e.GetVisit())
 	if e.GetCached() {
-		text += " cached"
+		text += " " + cached(e)
 	}
 	if u := e.GetUsage(); u.GetInputTokens()+u.GetOutputTokens() > 0 {
 		text += s.dim("  " + Count(u.GetInputTokens()) + "→" + Count(u.GetOutputTokens()) + " tok")

@@ -351,6 +351,9 @@ func attemptEnded(d *record.Durable) *executorv1.AttemptEnded {
 		m.Values, m.Usage = graphpb.Payloads(d.Outcome.Values), usageMessage(d.Outcome.Usage)
 		m.Terminated = d.Outcome.Stop == workgraph.Terminate
 		m.Abstained = d.Outcome.Stop == workgraph.AbstainResult
+		if s := d.Outcome.Saved; s != nil {
+			m.Saved = &executorv1.SavedUsage{InputTokens: s.InputTokens, OutputTokens: s.OutputTokens, NanoUsd: s.NanoUSD}
+		}
 	}
 	if d.PutBack() {
 		m.State = executorv1.VisitState_VISIT_STATE_HELD
