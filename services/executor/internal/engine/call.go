@@ -197,6 +197,9 @@ func (t *session) accept(ctx context.Context, a *attempt, info *program.ActorInf
 	if !a.cached.Load() {
 		out.Saved = nil // no actor knows that
 	}
+	if !info.Internal && !info.MakesInternal {
+		out.Routed = nil
+	}
 	if refused = t.prepare(ctx, a, info, out); refused != nil {
 		if ctx.Err() != nil {
 			refused = a.classify(ctx, ctx.Err())

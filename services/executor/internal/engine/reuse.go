@@ -32,8 +32,8 @@ func (t *session) callOrReuse(ctx context.Context, doer workgraph.Actor, info *p
 	return t.invoke(ctx, doer, a)
 }
 
-// callOnce is callOrReuse for calls whose outcomes are saved. A fork finds none: who forks a run wants what it
-// runs again to be done again.
+// callOnce is callOrReuse for calls whose outcomes are saved. A fork finds none: who forks a run wants what
+// it runs again to be done again.
 //
 //go:noinline
 func (t *session) callOnce(ctx context.Context, doer workgraph.Actor, info *program.ActorInfo, a *attempt) (workgraph.Outcome, error) {

@@ -372,6 +372,8 @@ type consequence struct {
 	commands  []journal.Command
 	applied   []int64
 	threads   []thread.Append
+	// routes are the decisions about which way the run goes.
+	routes []routed
 	// saved are the outcomes that equal calls may have from then on.
 	saved []saved
 	// heldBack are children that the run did not start while it was paused.

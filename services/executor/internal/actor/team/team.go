@@ -220,6 +220,8 @@ type instance struct {
 	// After is the last item of the thread that the caller knows.
 	After *int64 `json:"after,omitempty"`
 	Told  []told `json:"told,omitempty"`
+	// Workflow is the name of the graph that calls the team.
+	Workflow string `json:"workflow,omitempty"`
 }
 
 // told is a message to a team.
@@ -242,6 +244,7 @@ func (l *loop) call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, 
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
+	in.Workflow = c.GraphName
 	g, err := graph(rules.Team(), c.Own[argTeam])
 	if err != nil {
 		return workgraph.Outcome{}, err
