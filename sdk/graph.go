@@ -113,7 +113,7 @@ func (w *wire) node(n *workgraph.Node) *graphv1.Node {
 			OnItemError: graphv1.OnItemErrorKind(w.word("ON_ITEM_ERROR_KIND", string(m.OnItemError), graphv1.OnItemErrorKind_value))}
 	}
 	if c := n.Cache; c != nil {
-		out.Cache = &graphv1.Cache{Ttl: span(c.TTL)}
+		out.Cache = &graphv1.Cache{Ttl: span(c.TTL), Scope: graphv1.CacheScope(w.word("CACHE_SCOPE", string(c.Scope), graphv1.CacheScope_value)), Key: c.Key}
 	}
 	return out
 }

@@ -341,6 +341,7 @@ func (c *compiler) step(s *Step, in []end) []end {
 		c.put(n, in)
 		at := len(c.g.Nodes) - 1
 		s.body.node(c, s, &n)
+		c.caches(s, &n)
 		c.g.Nodes[at] = n
 		c.weigh(s, &n)
 		out = []end{{from: s.ID}}

@@ -80,7 +80,7 @@ func (t *teller) note(what string, keys []string) {
 type schemaWriter struct{ known map[string][]string }
 
 // parts are the names of the parts of a schema for what readers read.
-var parts = map[string]string{"a tool": "tool", "an agent": "agent", "a trigger": "trigger", "a budget": "budget", "a category": "category", "`on_error`": "on_error",
+var parts = map[string]string{"a tool": "tool", "an agent": "agent", "a trigger": "trigger", "a budget": "budget", "a category": "category", "`on_error`": "on_error", "`cache`": "cache",
 	"a model": "model", "a judge": "judge", "a subagent": "subagent", "a condition": "condition", "a key of the state": "state_key",
 	"`graph`": "graph", "a transition": "transition", "a loop of a graph": "loop_of_graph", "a condition on a message": "when", "`choose`": "choose", "a route": "route", "`stop`": "stop", "a tool that ends a turn": "signal"}
 
@@ -154,7 +154,7 @@ func (s schemaWriter) step(name string) map[string][]string {
 }
 
 // probes are values whose own keys are asked for. All others are a text.
-var probes = map[string]any{"rules": []any{shape{}}, "tools": []any{shape{}}, "categories": []any{shape{}}, "on_error": shape{}, "model": shape{}, "judge": shape{}, "subagents": []any{shape{}},
+var probes = map[string]any{"rules": []any{shape{}}, "tools": []any{shape{}}, "categories": []any{shape{}}, "on_error": shape{}, "cache": shape{}, "model": shape{}, "judge": shape{}, "subagents": []any{shape{}},
 	"while": shape{"all": []any{shape{}}}, "until": shape{"field": "x"}}
 
 // object is the schema of keys and values. of says whose they are.
@@ -224,6 +224,12 @@ func (s schemaWriter) shapeOf(of, key string) shape {
 		return shape{"type": "string"}
 	case "trigger.signature":
 		return shape{"enum": []string{"standard", "github", "token"}}
+	case "cache.scope":
+		return shape{"enum": cacheScopes}
+	case "cache.ttl":
+		return shape{"type": []string{"string", "number"}}
+	case "cache.key":
+		return shape{"type": "string"}
 	case "trigger.overlap":
 		return shape{"enum": overlaps()}
 	case "trigger.on":
@@ -278,6 +284,8 @@ func (s schemaWriter) shapeOf(of, key string) shape {
 		return shape{"anyOf": []any{shape{"type": "null"}, s.of("budget")}}
 	case "model":
 		return shape{"anyOf": []any{shape{"type": []string{"string", "null"}}, s.of("model")}}
+	case "cache":
+		return shape{"anyOf": []any{shape{"type": []string{"string", "number", "null"}}, s.of("cache")}}
 	case "on_error":
 		return shape{"anyOf": []any{shape{"enum": []any{"fail", "continue", nil}}, s.of("on_error")}}
 	case "trigger", "triggers":
@@ -368,6 +376,7 @@ var about = map[string]string{
 	"handoffs": "Who may hand over to whom, or `any`.", "otherwise": "Who speaks if nobody is handed over to: again, end, or a name.", "when": "A condition on what was said: an expression, else, or {text, handoff, expr, any, all, not}.",
 	"batch_size": "How many messages call the agent: 1 without it.", "ttl": "How long a message waits to be heard.", "thread": "A name; agents with the same one share a thread.", "human": "A person is asked.",
 	"agent.workflow": "NAME@VERSION, or a workflow as keys and values.", "agent.on_error": "What a failure means: fail, or tell the others.", "agent.task": "An expression over result and state that gives what it is told, in place of what it hears.", "agent.set": "Keys of the state that are set when it has answered.", "signal.ask": "Agents whom it asks, by name or by what they can do; any is all others.", "agent.capabilities": "Words for what it can do, by which others ask it.", "signal.set": "Keys of the state that are set; {{ ARGUMENT }} is what the model gives.",
+	"cache": "How long a result is kept for equal calls, such as 1h, or {ttl, scope, key}.", "cache.ttl": "How long a result is kept.", "cache.scope": "Who shares it: runs of one chat of a user, of a user, or of the namespace.", "cache.key": "An expression whose value stands for what the call is given.",
 	"n": "How many attempts are made.", "score": "An expression that gives the score of an attempt; the highest is the best.", "judge": "A model that chooses the best attempt: a prompt, or {prompt, model}.",
 	"enough": "The score with which an attempt ends the step: the others are canceled.", "on_item_error": "What the failure of one means: fail or continue.",
 	"choices": "What can be answered.", "answer_within": "How long an answer is waited for.",

@@ -23,6 +23,8 @@ type Step struct {
 	Timeout  time.Duration
 	OnError  workgraph.OnError
 	body     body
+	// cache is how long its results are kept for equal calls, nil for never.
+	cache *caching
 	// set are keys of the state that are set behind it, nil for none.
 	set *value
 
@@ -183,6 +185,9 @@ func (t *teller) unused(o *object, s *Step) {
 			t.at(v, "FIELD_NOT_USED", "remove it", "%s %s", o.what, why)
 		}
 	}
+	if why := uncached(s.Type); why != "" {
+		refuse("cache", why)
+	}
 	switch s.Type {
 	case "assertion", "switch", "router":
 		refuse("retry", "would give the same again")
@@ -206,6 +211,7 @@ func (t *teller) common(o *object, s *Step) {
 	t.updates(s.set)
 	s.Retry = o.whole("retry", 1, 100, 0)
 	s.Timeout, _ = o.duration("timeout")
+	s.cache = t.cache(o, true)
 	if v := o.value("on_error"); v != nil {
 		switch {
 		case v.kind == mapping:

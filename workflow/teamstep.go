@@ -107,6 +107,8 @@ type member struct {
 	workflow string
 	inner    *Definition
 	tells    bool
+	// cache is how long the results of a workflow are kept for equal tasks, nil for never.
+	cache *caching
 	// task is an expression that gives what it is told, and sets are keys of the state that its answer sets.
 	task string
 	sets map[string]json.RawMessage
@@ -167,6 +169,9 @@ func (t *teller) member(o *object, a *Agent) {
 			}
 			m.with[key] = given.json()
 		}
+	}
+	if m.cache = t.cache(o, false); m.cache != nil && m.kind != team.Workflow {
+		t.at(m.cache.at, "FIELD_NOT_USED", "leave it out, or make a workflow of what is to be kept", "only an agent that is a workflow has a cache: others go on with what was said")
 	}
 	if m.thread != "" && m.kind != team.Agent {
 		t.at(o.v.get("thread"), "FIELD_NOT_USED", "leave it out", "only an agent works on a thread")
@@ -383,7 +388,7 @@ func (b *teamBody) means(m *team.Member, name string, s team.Signal) {
 
 // workflow makes the member that runs a workflow.
 func (b *teamBody) workflow(c *compiler, a *Agent, m *team.Member) {
-	m.Actor = "spawn"
+	m.Actor, m.Cache = "spawn", a.member.cache.node()
 	m.Named = map[string]json.RawMessage{"as_result": json.RawMessage("true")}
 	inner := a.member.inner
 	if inner == nil {
@@ -399,7 +404,9 @@ func (b *teamBody) workflow(c *compiler, a *Agent, m *team.Member) {
 		return // its faults are told
 	}
 	if body, ok := inner.only(); ok && body.whole {
-		m.Keeps = body.thread == nil
+		if m.Keeps = body.thread == nil; m.Keeps && m.Cache != nil {
+			c.at(a.member.cache.at, "FIELD_NOT_USED", "leave it out, or give the team a `thread_id`", "the team that the agent %q is goes on with its conversation", a.Name)
+		}
 	} else if known, ok := closed(inner.Inputs); ok {
 		if _, ok := known["task"]; !ok {
 			c.at(a.at, "MISSING_INPUT", "name an input `task`: it is what the agent hears", "the workflow of the agent %q does not take what it is told", a.Name)
@@ -443,7 +450,7 @@ func (c *compiler) nested(d *Definition) *workgraph.Graph {
 // onlyInTeams reports whether the agent says something that means nothing in a step of its own.
 func (a *Agent) onlyInTeams() bool {
 	m := a.member
-	return len(a.signals) > 0 || m != nil && (m.kind != team.Agent || m.actor != "" || m.thread != "" || m.tells || m.task != "" || m.sets != nil)
+	return len(a.signals) > 0 || m != nil && (m.kind != team.Agent || m.actor != "" || m.thread != "" || m.tells || m.task != "" || m.sets != nil || m.cache != nil)
 }
 
 // unusedMembers tells of agents that are for teams, where no team has them.

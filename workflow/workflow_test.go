@@ -447,7 +447,7 @@ func TestPlaces(t *testing.T) {
 	t.Parallel()
 	faults := faultsOf("{\n  \"name\": \"ö\", \"stepz\": [],\n  \"steps\": [\n    {\"type\": \"code\", \"code\": \"1\", \"x\": {\"y\": 1}},\n    {\"type\": \"cod\"}\n  ]\n}")
 	require.Equal(t, "2:16: stepz: error[UNKNOWN_KEY]: a workflow has no key `stepz`; did you mean `steps`?\n"+
-		"4:35: steps[0].x: error[UNKNOWN_KEY]: a step of the type code has no key `x`; use `parallel`, `type`, `id`, `needs`, `set`, `retry`, `timeout`, `on_error`, `code`, `snippet` or `language`\n"+
+		"4:35: steps[0].x: error[UNKNOWN_KEY]: a step of the type code has no key `x`; use `parallel`, `type`, `id`, `needs`, `set`, `retry`, `timeout`, `cache`, `on_error`, `code`, `snippet` or `language`\n"+
 		"5:14: steps[1].type: error[UNKNOWN_WORD]: the type of a step cannot be `cod`; did you mean `code`?", faults.Error())
 }
 

@@ -49,6 +49,8 @@ type ActorInfo struct {
 	EffectOf func(n *Node) Effect
 	// SeesPlace says that results depend on the calling node or visit, so that a cache must tell these apart.
 	SeesPlace bool
+	// NamedOnly says that results depend on the named arguments alone, not on other arguments or on sources.
+	NamedOnly bool
 	// Computes says that a call keeps a processor busy for as long as it runs, so that few calls should run
 	// at once.
 	Computes bool
@@ -73,6 +75,9 @@ type ActorInfo struct {
 	// Inner lists the nodes that calls will make of a node's own arguments: nodes of graphs in the arguments,
 	// or other arguments that name an actor. Nil stands for none.
 	Inner func(n *Node) []InnerNode
+	// Uncached says why no call of a node may be answered with the outcome of an equal one, or that it may,
+	// by an empty text. Nil stands for the latter.
+	Uncached func(n *Node) string
 	// Internal says that only the graphs of children that a MakesInternal actor asks for may name the actor.
 	// An engine hides it from all other graphs.
 	Internal, MakesInternal bool

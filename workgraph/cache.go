@@ -32,20 +32,42 @@ func NewOutcomeCache(maxBytes int) *OutcomeCache {
 	return &OutcomeCache{maxBytes: maxBytes, byKey: lru.New[string, cachedOutcome](int64(maxBytes))}
 }
 
-// CacheKey is equal exactly for calls of one actor with equal input: arguments, sources, messages and thread,
-// in any run. scope is what else tells calls apart: a tenant, the actor's version and, for an actor that
-// SeesPlace, the visit. The key is empty if the call may not be answered from a cache: the node has none, or
-// this is not the first attempt, which is made because an earlier result was not good enough.
-func (s *Start) CacheKey(scope ...string) string {
-	if s.CacheTTL <= 0 || s.Effect != Pure && s.Effect != Idempotent || s.Attempt > 1 {
+// MayBeCached reports whether the call may be answered from a cache: its node has one, and this is the first
+// attempt. Further ones are made because an earlier result was not good enough.
+func (s *Start) MayBeCached() bool {
+	return s.Cache != nil && s.Cache.TTL > 0 && (s.Effect == Pure || s.Effect == Idempotent) && s.Attempt <= 1
+}
+
+// CacheKey is equal exactly for calls of one actor with equal input, arguments, sources and messages, for
+// whom the scope of the node's cache does not tell apart, in any run. others is what else tells calls apart:
+// a tenant, the actor's version and, for an actor that SeesPlace, the visit. If own is not nil it takes the
+// place of the input. The key is empty if the call may not be answered from a cache.
+func (s *Start) CacheKey(own json.RawMessage, others ...string) string {
+	if !s.MayBeCached() {
 		return ""
 	}
-	raw, err := json.Marshal([]any{scope, s.Actor, s.Kind, s.Thread, s.Args, s.Named, s.Upstream, s.Messages})
+	input := []any{s.Args, s.Named, s.Upstream, s.Messages}
+	if own != nil {
+		input = []any{"key", own, s.Own}
+	}
+	raw, err := json.Marshal([]any{others, s.forWhom(), s.Actor, s.Kind, input})
 	if err != nil {
 		return "" // an argument is not JSON; its actor reports that
 	}
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:])
+}
+
+// forWhom is what tells apart for whom calls are made. Its length is that of the scope, so that no two scopes
+// share an outcome.
+func (s *Start) forWhom() []string {
+	switch s.Cache.Scope {
+	case CacheForNamespace:
+		return []string{}
+	case CacheForUser:
+		return []string{s.UserID}
+	}
+	return []string{s.UserID, s.ChatID, s.Thread}
 }
 
 // Get returns the outcome of an equal call if it is still valid. It has no usage, since nothing was called.

@@ -49,13 +49,13 @@ func TestCache(t *testing.T) {
 		result(t, 2, res)
 	})
 	t.Run("Key/TellsCallsApart", func(t *testing.T) {
-		base := Start{Ref: Ref{Node: "n", Visit: 1}, Actor: "x", Effect: Pure, CacheTTL: 1, Attempt: 1, Args: one("1")}
-		key := base.CacheKey("a")
+		base := Start{Ref: Ref{Node: "n", Visit: 1}, Actor: "x", Effect: Pure, Cache: &Cache{TTL: 1}, Attempt: 1, Args: one("1")}
+		key := base.CacheKey(nil, "a")
 		require.NotEmpty(t, key)
 		other := base
 		other.RunID, other.Generation, other.Ref = "run_2", 3, Ref{Node: "m", Visit: 2}
-		require.Equal(t, key, other.CacheKey("a"), "another run and node may reuse it")
-		require.NotEqual(t, key, base.CacheKey("b"), "another tenant may not")
+		require.Equal(t, key, other.CacheKey(nil, "a"), "another run and node may reuse it")
+		require.NotEqual(t, key, base.CacheKey(nil, "b"), "another tenant may not")
 		for name, change := range map[string]func(*Start){
 			"args":     func(s *Start) { s.Args = one("2") },
 			"named":    func(s *Start) { s.Named = map[string]json.RawMessage{"k": js(1)} },
@@ -63,20 +63,20 @@ func TestCache(t *testing.T) {
 		} {
 			s := base
 			change(&s)
-			require.NotEqual(t, key, s.CacheKey("a"), name)
+			require.NotEqual(t, key, s.CacheKey(nil, "a"), name)
 		}
 		other = base
 		other.Effect = Idempotent
-		require.Equal(t, key, other.CacheKey("a"), "calls that may be repeated may be answered")
+		require.Equal(t, key, other.CacheKey(nil, "a"), "calls that may be repeated may be answered")
 		for name, change := range map[string]func(*Start){
-			"no cache": func(s *Start) { s.CacheTTL = 0 },
+			"no cache": func(s *Start) { s.Cache = nil },
 			"not pure": func(s *Start) { s.Effect = Unsafe },
 			"a retry":  func(s *Start) { s.Attempt = 2 },
 			"no JSON":  func(s *Start) { s.Args = one("{") },
 		} {
 			s := base
 			change(&s)
-			require.Empty(t, s.CacheKey("a"), name)
+			require.Empty(t, s.CacheKey(nil, "a"), name)
 		}
 	})
 	t.Run("Memory/IsBounded", func(t *testing.T) {

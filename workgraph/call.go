@@ -163,6 +163,7 @@ func (fx Effects) And(next Effects) Effects {
 	fx.Opened = append(fx.Opened, next.Opened...)
 	fx.Closed = append(fx.Closed, next.Closed...)
 	fx.Threads = append(fx.Threads, next.Threads...)
+	fx.Kept = append(fx.Kept, next.Kept...)
 	if next.Graph != nil {
 		fx.Graph = next.Graph
 	}

@@ -239,10 +239,21 @@ type Effects struct {
 	Closed []ClosedInterrupt
 	// Threads are items to add to threads in the transaction of the events.
 	Threads []ThreadsOf
+	// Kept are outcomes of children to keep for equal calls, in the transaction of the events.
+	Kept []KeptOutcome
 	// Graph is the run's new graph if an expansion or an amendment changed it, else nil.
 	Graph *Graph
 	// Ended is set if the run has ended.
 	Ended *RunEnd
+}
+
+// KeptOutcome is what the children of a visit gave, for calls whose key is the same; see Children.Keep.
+type KeptOutcome struct {
+	Ref
+	KeepAs
+	Outcome Outcome
+	// Alone says that there was one child. The event of its end tells what it used.
+	Alone bool
 }
 
 // ThreadsOf are what an attempt of a visit adds to threads.
@@ -304,7 +315,7 @@ type Start struct {
 	Effect         Effect
 	Timeout        time.Duration
 	IdleTimeout    time.Duration
-	CacheTTL       time.Duration
+	Cache          *Cache // the node's; nil for none
 	ConcurrencyKey string
 	Thread         string
 	Kind           Kind

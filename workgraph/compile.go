@@ -221,6 +221,9 @@ func (p *Program) compileNode(c *checker, i int) {
 	pn.when = c.giving("bool", Fault{Node: n.ID, Field: "when"}, c.nodeExpr(n.ID, "when", n.When))
 	pn.transform = c.nodeExpr(n.ID, "transform", n.Transform)
 	pn.key = c.giving("string", Fault{Node: n.ID, Field: "concurrency_key"}, c.nodeExpr(n.ID, "concurrency_key", n.ConcurrencyKey))
+	if n.Cache != nil {
+		c.nodeExpr(n.ID, "cache.key", n.Cache.Key)
+	}
 	pn.bindings = c.checkBindings(n)
 	if n.On != nil && n.On.Inbox != nil {
 		pn.inbox = n.On.Inbox
@@ -581,5 +584,3 @@ func (n *pnode) backoff(next int, seed uint64) time.Duration {
 func (n *pnode) timeouts() (attempt, idle time.Duration) {
 	return time.Duration(n.Timeout), time.Duration(n.IdleTimeout)
 }
-
-func (c *Cache) ttl() time.Duration { return time.Duration(c.TTL) }

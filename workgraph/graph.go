@@ -257,7 +257,24 @@ type Map struct {
 // time.
 type Cache struct {
 	TTL Duration `json:"ttl"`
+	// Scope says for whom runs may share an outcome. The empty scope is CacheForChat.
+	Scope CacheScope `json:"scope,omitempty"`
+	// Key is a CEL expression whose value takes the place of what the call is given: calls of this node, in
+	// this version of the graph, are equal if the value is. Empty compares arguments, sources and messages.
+	Key string `json:"key,omitempty"`
 }
+
+// CacheScope says who shares the outcomes of a node with a cache. Namespaces never share any.
+type CacheScope string
+
+// CacheForChat shares them among runs of one user, chat and thread: whoever an actor can tell apart.
+// CacheForUser shares them among all runs of a user, and CacheForNamespace among all users of the namespace.
+// Under these an actor that answers by chat, or by user, gives one the answer of another.
+const (
+	CacheForChat      CacheScope = "CHAT"
+	CacheForUser      CacheScope = "USER"
+	CacheForNamespace CacheScope = "NAMESPACE"
+)
 
 // Trigger says what activates a node other than its edges.
 type Trigger struct {

@@ -39,7 +39,34 @@ type Outcome struct {
 	// Pause, if it is not empty, is the reason for which the run pauses as soon as the visit has completed.
 	// Its successors start when the run is resumed. A run that is ending, or paused already, ignores it.
 	Pause string `json:"pause,omitempty"`
+	// Routed are the decisions about who goes on that the outcome contains. Only internal actors tell them.
+	Routed []Routed `json:"routed,omitempty"`
+	// Saved is what an earlier, equal call used whose outcome this is. It is told and not counted. The caller
+	// that gives the outcome to the machine sets it, whatever the actor says.
+	Saved *Used `json:"saved,omitempty"`
 }
+
+// Routed is a decision about who goes on, for readers and metrics. The machine does not read it.
+type Routed struct {
+	// Workflow is the graph that it is of. Empty is that of the run.
+	Workflow string `json:"workflow,omitempty"`
+	From     string `json:"from,omitempty"`
+	To       string `json:"to"`
+	How      string `json:"how"`
+	// Why is the condition, or the tool, that decided; empty if How says it all.
+	Why string `json:"why,omitempty"`
+}
+
+// How a decision came about: by a condition that held, because no other one did, by an agent that hands over,
+// by a tool of an agent that sets what a condition reads, by a model that chooses, or by who hears whom.
+const (
+	RoutedByCondition = "condition"
+	RoutedElse        = "else"
+	RoutedByHandoff   = "handoff"
+	RoutedByTool      = "tool"
+	RoutedBySelector  = "selector"
+	RoutedByRouter    = "router"
+)
 
 // Select is a visit's own choice among its out-edges.
 type Select struct {
@@ -89,6 +116,15 @@ type Children struct {
 	// list of slots. The visit fails with CHILD_FAILED if the run does not complete or its result was left
 	// out. Exactly one run must be given.
 	AsResult bool `json:"as_result,omitempty"`
+	// Keep says under which key the outcome is to be kept for equal calls once the visit has completed. The
+	// caller that gives the outcome to the machine sets it, whatever the actor says.
+	Keep *KeepAs `json:"keep,omitempty"`
+}
+
+// KeepAs is where, and for how long, an outcome is kept for equal calls.
+type KeepAs struct {
+	Key string   `json:"key"`
+	For Duration `json:"for"`
 }
 
 // strict reports whether the first child that does not complete fails the visit.

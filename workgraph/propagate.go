@@ -254,9 +254,7 @@ func (s *State) makeStart(st *Start, ns *nodeState, item int32) {
 	st.Attempt, st.Generation, st.ConcurrencyKey = int(t.no), int(t.gen), ns.key
 	st.Timeout, st.IdleTimeout = n.timeouts()
 	st.Stopping = s.stopping
-	if n.Cache != nil {
-		st.CacheTTL = n.Cache.ttl()
-	}
+	st.Cache = n.Cache
 	st.Args, st.Named, st.Messages = ns.args, ns.named, ns.f.messages
 	if item > 0 {
 		value := ns.m.list[item-1]

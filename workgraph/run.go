@@ -388,8 +388,8 @@ func (r *runner) perform(ctx context.Context, c *Call) (*Outcome, *Error) {
 // reuse answers a call with the outcome of an equal earlier one of this program if the node has a cache, and
 // calls the actor otherwise.
 func (p *Program) reuse(ctx context.Context, actor Actor, c *Call) (*Outcome, *Error) {
-	key := c.CacheKey()
-	if key == "" || p.outcomes == nil {
+	key := c.CacheKey(nil)
+	if key == "" || p.outcomes == nil || c.Cache.Key != "" {
 		return call(ctx, actor, c)
 	}
 	if out, ok := p.outcomes.Get(key, time.Now()); ok {
@@ -397,7 +397,7 @@ func (p *Program) reuse(ctx context.Context, actor Actor, c *Call) (*Outcome, *E
 	}
 	out, err := call(ctx, actor, c)
 	if err == nil && !c.Looked() {
-		p.outcomes.Put(key, *out, time.Now().Add(c.CacheTTL))
+		p.outcomes.Put(key, *out, time.Now().Add(time.Duration(c.Cache.TTL)))
 	}
 	return out, err
 }

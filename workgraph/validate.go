@@ -44,6 +44,7 @@ const (
 	CodeEndless        = "CYCLE_WITHOUT_END"
 	CodeBeforeAnswer   = "STARTS_BEFORE_ANSWER"
 	CodeCacheNotPure   = "CACHE_NOT_PURE"
+	CodeCacheNotKept   = "CACHE_NOT_KEPT"
 	CodeUnknownNodeRef = "UNKNOWN_NODE_REFERENCE"
 	CodeNotBefore      = "NODE_NOT_BEFORE"
 	CodeTooDeep        = "TOO_DEEP"
@@ -314,6 +315,11 @@ func (c *checker) checkActor(i int32, n *Node) {
 	}
 	c.mayExpand = !info.NeverExpands
 	c.approves = info.Approves != nil && info.Approves(n)
+	if n.Cache != nil && info.Uncached != nil {
+		if why := info.Uncached(n); why != "" {
+			c.node(CodeCacheNotKept, n.ID, "cache", "leave the cache out", "outcomes of the actor %q are not kept: %s", n.Actor, why)
+		}
+	}
 	c.checkArguments(i, n, &info)
 }
 
@@ -414,6 +420,7 @@ func (c *checker) checkPolicies(n *Node) {
 		if n.Cache.TTL <= 0 {
 			c.node(CodeBadValue, n.ID, "cache.ttl", "use a positive duration", "the ttl is not positive")
 		}
+		oneOf(c, n.ID, "cache.scope", n.Cache.Scope, CacheForChat, CacheForUser, CacheForNamespace)
 		if n.Effect == Unsafe {
 			c.node(CodeCacheNotPure, n.ID, "cache", "set the effect to PURE or IDEMPOTENT if that is true", "UNSAFE nodes may not be cached")
 		}

@@ -197,6 +197,15 @@ func (s *State) waited(u unit, o *Outcome, values []json.RawMessage, now time.Ti
 		return
 	}
 	s.performed(u, &fin, false, now)
+	s.keepOutcome(u, o, fin)
+}
+
+// keepOutcome asks for the outcome of children to be kept if their visit or item completed with it.
+func (s *State) keepOutcome(u unit, asked *Outcome, got Outcome) {
+	if asked.Wait.Children == nil || asked.Wait.Children.Keep == nil || u.try().status != VisitCompleted {
+		return
+	}
+	s.fx.Kept = append(s.fx.Kept, KeptOutcome{Ref: s.ref(u.ns, u.item), KeepAs: *asked.Wait.Children.Keep, Outcome: got, Alone: len(asked.Wait.Children.Runs) == 1})
 }
 
 // failWait ends a unit whose wait failed. It is not retried.

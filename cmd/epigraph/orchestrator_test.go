@@ -6,6 +6,8 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -371,6 +373,34 @@ func TestOrchestrator(t *testing.T) {
 		}
 		require.Contains(t, answers["c1"], "two open opportunities")
 		require.Equal(t, "Routing task to plan-execute workflow: Onboard Acme Corp", answers["c2"])
+	})
+	t.Run("Cache/TheSameTaskOfTheSameUserIsNotPlannedAgain", func(t *testing.T) {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		const off, on = "    # cache: {ttl: 1h, scope: user}", "    cache: {ttl: 1h, scope: user}"
+		require.Contains(t, string(text), off)
+		caching := filepath.Join(t.TempDir(), "caching.yaml")
+		require.NoError(t, os.WriteFile(caching, bytes.Replace(text, []byte(off), []byte(on), 1), 0o600))
+		do := func(user string) (id string) {
+			model.script(onboarding)
+			out, _ := command(t, 0, "workflows", "run", caching, "--input", "task=Onboard Acme Corp", "--user", user, "--detach")
+			id = strings.TrimSpace(out)
+			shown, _ := command(t, 0, "runs", "watch", id)
+			require.Contains(t, shown, "Acme Corp is on board.")
+			return id
+		}
+		do("ann")
+		require.Len(t, model.calls("planner"), 1)
+		id := do("ann")
+		require.Empty(t, model.calls("planner"), "the kept result answers")
+		require.Empty(t, model.calls("worker"))
+		require.Len(t, model.calls("front"), 1)
+		status, stream := restCall(t, d.HTTPAddr(), http.MethodGet, "/v1/runs/"+id+"/events?include_descendants=true", "")
+		require.Equal(t, http.StatusOK, status)
+		require.Contains(t, string(stream), `"saved"`, "what the first one used is told")
+		require.Contains(t, string(stream), `"routes":[{`, "and why it was routed")
+		do("bob")
+		require.Len(t, model.calls("planner"), 1, "another user does not get it")
 	})
 	t.Run("DirectRoute/AnAgentIsAskedByNameOrByWhatItCanDo", func(t *testing.T) {
 		ask := func(agent string) fakellm.Reply {

@@ -22,14 +22,15 @@ func (t table[S, E]) to(s S) E {
 }
 
 var (
-	kinds      = table[workgraph.Kind, graphv1.NodeKind]{"", workgraph.ActionKind, workgraph.AgentKind, workgraph.SummarizerKind, workgraph.ProblemKind, workgraph.ToolKind}
-	effects    = table[workgraph.Effect, graphv1.Effect]{"", workgraph.Pure, workgraph.Idempotent, workgraph.Unsafe}
-	edgeKinds  = table[workgraph.EdgeKind, graphv1.EdgeKind]{"", workgraph.DataEdge, workgraph.ErrorEdge, workgraph.BackEdge}
-	joins      = table[workgraph.JoinMode, graphv1.JoinKind]{"", workgraph.All, workgraph.Any, workgraph.Quorum}
-	losers     = table[workgraph.Losers, graphv1.Losers]{"", workgraph.CancelLosers, workgraph.FinishLosers}
-	onErrors   = table[workgraph.ErrorAction, graphv1.OnErrorKind]{"", workgraph.Fail, workgraph.Continue, workgraph.Fallback, workgraph.Route}
-	itemErrors = table[workgraph.ItemErrors, graphv1.OnItemErrorKind]{"", workgraph.FailFast, workgraph.ContinueItems, workgraph.QuorumItems}
-	reducers   = table[workgraph.Reducer, graphv1.Reducer]{"", workgraph.Replace, workgraph.Append, workgraph.AppendByID, workgraph.Add}
+	kinds       = table[workgraph.Kind, graphv1.NodeKind]{"", workgraph.ActionKind, workgraph.AgentKind, workgraph.SummarizerKind, workgraph.ProblemKind, workgraph.ToolKind}
+	effects     = table[workgraph.Effect, graphv1.Effect]{"", workgraph.Pure, workgraph.Idempotent, workgraph.Unsafe}
+	edgeKinds   = table[workgraph.EdgeKind, graphv1.EdgeKind]{"", workgraph.DataEdge, workgraph.ErrorEdge, workgraph.BackEdge}
+	joins       = table[workgraph.JoinMode, graphv1.JoinKind]{"", workgraph.All, workgraph.Any, workgraph.Quorum}
+	losers      = table[workgraph.Losers, graphv1.Losers]{"", workgraph.CancelLosers, workgraph.FinishLosers}
+	onErrors    = table[workgraph.ErrorAction, graphv1.OnErrorKind]{"", workgraph.Fail, workgraph.Continue, workgraph.Fallback, workgraph.Route}
+	itemErrors  = table[workgraph.ItemErrors, graphv1.OnItemErrorKind]{"", workgraph.FailFast, workgraph.ContinueItems, workgraph.QuorumItems}
+	cacheScopes = table[workgraph.CacheScope, graphv1.CacheScope]{"", workgraph.CacheForChat, workgraph.CacheForUser, workgraph.CacheForNamespace}
+	reducers    = table[workgraph.Reducer, graphv1.Reducer]{"", workgraph.Replace, workgraph.Append, workgraph.AppendByID, workgraph.Add}
 )
 
 func encode[S ~string, E ~int32](w *writer, field string, t table[S, E], s S) E {

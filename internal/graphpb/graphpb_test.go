@@ -198,7 +198,7 @@ func genGraph(t *rapid.T) *workgraph.Graph {
 			n.Check = &workgraph.Check{Schema: opt("schema"), CEL: word.Draw(t, "cel")}
 		}
 		if rapid.Bool().Draw(t, "hasCache") {
-			n.Cache = &workgraph.Cache{TTL: dur.Draw(t, "ttl")}
+			n.Cache = &workgraph.Cache{TTL: dur.Draw(t, "ttl"), Key: word.Draw(t, "cachekey"), Scope: rapid.SampledFrom([]workgraph.CacheScope{"", workgraph.CacheForChat, workgraph.CacheForUser, workgraph.CacheForNamespace}).Draw(t, "scope")}
 		}
 		if rapid.Bool().Draw(t, "hasOn") {
 			n.On = &workgraph.Trigger{}

@@ -59,7 +59,7 @@ func (w *writer) node(n *workgraph.Node) *graphv1.Node {
 			OnItemError: encode(w, "map.on_item_error", itemErrors, m.OnItemError), Quorum: w.int32("map.quorum", m.Quorum), Until: m.Until}
 	}
 	if n.Cache != nil {
-		out.Cache = &graphv1.Cache{Ttl: duration(n.Cache.TTL)}
+		out.Cache = &graphv1.Cache{Ttl: duration(n.Cache.TTL), Scope: encode(w, "cache.scope", cacheScopes, n.Cache.Scope), Key: n.Cache.Key}
 	}
 	return out
 }
@@ -109,7 +109,7 @@ func (r *reader) node(n *graphv1.Node) workgraph.Node {
 			OnItemError: decode(r, "map.on_item_error", itemErrors, m.GetOnItemError()), Quorum: int(m.GetQuorum()), Until: m.GetUntil()}
 	}
 	if c := n.GetCache(); c != nil {
-		out.Cache = &workgraph.Cache{TTL: r.duration("cache.ttl", c.GetTtl())}
+		out.Cache = &workgraph.Cache{TTL: r.duration("cache.ttl", c.GetTtl()), Scope: decode(r, "cache.scope", cacheScopes, c.GetScope()), Key: c.GetKey()}
 	}
 	return out
 }

@@ -75,6 +75,8 @@ type Member struct {
 	Task string `json:"task,omitempty"`
 	// Sets are updates of the team's state that are made when the member has answered.
 	Sets map[string]json.RawMessage `json:"sets,omitempty"`
+	// Cache keeps the results of a workflow for equal tasks; nil keeps none.
+	Cache *workgraph.Cache `json:"cache,omitempty"`
 	// Keeps says that a workflow goes on with its conversation when it is called again.
 	Keeps bool `json:"keeps,omitempty"`
 	// Tells says that a failure of the member is told as its answer and does not end the team.

@@ -74,15 +74,39 @@ func (t *Tree) applyBelow(s Style, ev *executorv1.RunEvent) string {
 	return ""
 }
 
+// cached says that a result came from the node cache, and what that saved.
+func cached(e *executorv1.AttemptEnded) string {
+	if n := e.GetSaved().GetInputTokens() + e.GetSaved().GetOutputTokens(); n > 0 {
+		return "cached, " + Count(n) + " tok saved"
+	}
+	return "cached"
+}
+
+// routesText says who goes on, and why.
+func routesText(s Style, routes []*executorv1.RouteTaken) string {
+	parts := make([]string, len(routes))
+	for i, r := range routes {
+		why := r.GetHow()
+		if r.GetWhy() != "" {
+			why += ", " + OneLine(r.GetWhy(), 120)
+		}
+		parts[i] = "→ " + OneLine(r.GetTo(), 60) + s.dim(" ("+why+")")
+	}
+	return strings.Join(parts, ", ")
+}
+
 // stepEnded is about an attempt of a run below.
 func (t *Tree) stepEnded(s Style, n *treeNode, e *executorv1.AttemptEnded, line func(string) string) string {
+	if routes := e.GetRoutes(); len(routes) > 0 {
+		return line(routesText(s, routes))
+	}
 	if between(e.GetActor()) || e.GetState() == executorv1.VisitState_VISIT_STATE_WAITING {
 		return "" // what it waits for tells more
 	}
 	n.doing = ""
 	text := s.mark(e.GetState(), still) + " " + step(e.GetVisit())
 	if e.GetCached() {
-		text += " cached"
+		text += " " + cached(e)
 	}
 	if u := e.GetUsage(); u.GetInputTokens()+u.GetOutputTokens() > 0 {
 		text += s.dim("  " + Count(u.GetInputTokens()) + "→" + Count(u.GetOutputTokens()) + " tok")

@@ -416,7 +416,7 @@ func (t *Tree) attemptEnded(s Style, n *treeNode, at time.Time, e *executorv1.At
 	}
 	n.state, n.wait, n.mark, n.children = e.GetState(), waitText(e.GetWait()), "", len(e.GetWait().GetChildRunIds())
 	if e.GetCached() {
-		n.mark = "cached"
+		n.mark = cached(e)
 	}
 	note := ""
 	switch {

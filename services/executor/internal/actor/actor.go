@@ -34,6 +34,8 @@ type Spec struct {
 	EffectOf func(*workgraph.Node) workgraph.Effect
 	// SeesPlace says that results depend on the node or visit that calls.
 	SeesPlace bool
+	// NamedOnly says that results depend on the named arguments alone.
+	NamedOnly bool
 	// Computes says that a call uses a processor for all of its time.
 	Computes bool
 	// Elsewhere says that the work of a call is done by others: here it only waits for them, and what it
@@ -51,6 +53,8 @@ type Spec struct {
 	Inner    func(*workgraph.Node) []workgraph.InnerNode
 	WaitsFor []string
 	Approves func(*workgraph.Node) bool
+	// Uncached is that of workgraph.ActorInfo.
+	Uncached func(*workgraph.Node) string
 	// Internal and MakesInternal are those of workgraph.ActorInfo.
 	Internal, MakesInternal bool
 	// Expands says that outcomes may insert a sub-graph.
@@ -60,6 +64,9 @@ type Spec struct {
 	// Actor does the work.
 	Actor workgraph.Actor
 }
+
+// Waits is why outcomes of an actor are not kept for equal calls whose calls only wait.
+func Waits(*workgraph.Node) string { return "a call only waits" }
 
 // Interrupted is the error of a call that ended with its context, by its timeout or because somebody ended
 // it. The caller knows which, and sets the reason. used is what it cost all the same.
@@ -107,7 +114,7 @@ func (r *Registry) ActorInfo(name string) (workgraph.ActorInfo, bool) {
 		return workgraph.ActorInfo{}, false
 	}
 	return workgraph.ActorInfo{Effect: s.Effect, EffectOf: s.EffectOf, SeesPlace: s.SeesPlace, Computes: s.Computes, Elsewhere: s.Elsewhere, Description: s.Description, Version: s.Version, Schema: r.schemas[name],
-		Examine: s.Examine, NeverExpands: !s.Expands, Inner: s.Inner, WaitsFor: slices.Clone(s.WaitsFor), Approves: s.Approves, Internal: s.Internal, MakesInternal: s.MakesInternal}, true
+		Examine: s.Examine, NeverExpands: !s.Expands, Inner: s.Inner, WaitsFor: slices.Clone(s.WaitsFor), Approves: s.Approves, Uncached: s.Uncached, NamedOnly: s.NamedOnly, Internal: s.Internal, MakesInternal: s.MakesInternal}, true
 }
 
 // Actor is the actor of that name.

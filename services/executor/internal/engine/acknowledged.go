@@ -62,6 +62,9 @@ func (r *run) acknowledge(a ack) {
 	}
 	if a.res.Err == nil {
 		r.t.applied.add(a.c.applied) // before it leaves r.applying
+		for _, s := range a.c.saved {
+			r.t.e.outcomes.Put(s.key, s.out, s.until)
+		}
 		r.durable, r.over = max(r.durable, a.res.LastSeq), r.over || a.c.ended
 	}
 	for _, id := range a.c.applied {

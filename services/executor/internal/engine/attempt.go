@@ -66,6 +66,10 @@ type attempt struct {
 	// looked is set if the call read something beyond its input: variables of the run, or results of
 	// ancestors.
 	looked atomic.Bool
+	// kept is the outcome of the call, to be saved with its end, and keepAs is how that of the children is to
+	// be saved that it asks for. At most one of the two is set.
+	kept   *workgraph.KeptOutcome
+	keepAs *workgraph.KeepAs
 	// blocked is set if the call was not made because the run must not begin new calls.
 	blocked bool
 	// reported is set by the first reporter of the end. Later reports are ignored.

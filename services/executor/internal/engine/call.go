@@ -194,6 +194,12 @@ func (t *session) withRoom(ctx context.Context, a *attempt) (_ context.Context, 
 //
 //go:noinline
 func (t *session) accept(ctx context.Context, a *attempt, info *program.ActorInfo, out *workgraph.Outcome) (refused *workgraph.Error) {
+	if !a.cached.Load() {
+		out.Saved = nil // no actor knows that
+	}
+	if !info.Internal && !info.MakesInternal {
+		out.Routed = nil
+	}
 	if refused = t.prepare(ctx, a, info, out); refused != nil {
 		if ctx.Err() != nil {
 			refused = a.classify(ctx, ctx.Err())
@@ -282,11 +288,8 @@ func (t *session) invoke(ctx context.Context, doer workgraph.Actor, a *attempt) 
 //go:noinline
 func (t *session) callOf(ctx context.Context, a *attempt) *workgraph.Call {
 	c, _ := ctx.Value(clocksKey{}).(*clocks)
-	start := a.start
-	start.Thread = cmp.Or(start.Thread, a.run.lineage.Thread)
-	start.AttemptToken, start.RootRunID, start.ParentRunID = a.run.attemptToken(start.Ref, start.Attempt), a.run.root, a.run.lineage.Parent
-	start.UserID, start.ChatID, start.GraphName = a.run.lineage.User, a.run.lineage.Chat, a.run.Program.Name
-	start.Agent = a.run.lineage.Agent
+	start := a.told()
+	start.AttemptToken = a.run.attemptToken(start.Ref, start.Attempt)
 	start.Details = t.detailsOf(a)
 	return workgraph.NewCall(start, workgraph.CallOptions{
 		Heartbeat: func(details json.RawMessage) {
@@ -297,6 +300,15 @@ func (t *session) callOf(ctx context.Context, a *attempt) *workgraph.Call {
 		},
 		Scope: callScope{a.run, a.start.Ref},
 	})
+}
+
+// told is the start with what the call is told of its run.
+func (a *attempt) told() workgraph.Start {
+	start, of := a.start, &a.run.lineage
+	start.Thread = cmp.Or(start.Thread, of.Thread)
+	start.RootRunID, start.ParentRunID = a.run.root, of.Parent
+	start.UserID, start.ChatID, start.GraphName, start.Agent = of.User, of.Chat, a.run.Program.Name, of.Agent
+	return start
 }
 
 // finish reports the end of an attempt to the machine, once, and wakes the writer. An attempt that only the
@@ -340,7 +352,10 @@ func (t *session) report(a *attempt, out *workgraph.Outcome, fail *workgraph.Err
 	entries := r.entries(a, usage, fail != nil, dbkit.Micros(now)) // with costs that calls report
 	t.price(a, usage, now)
 	x := extra{progress: true, leads: leads, attempt: endedAttempt{start: a.startTime(), actor: a.start.Actor, reporter: reporter,
-		cached: a.cached.Load() && out != nil, trace: carried, usage: usage, entries: entries}}
+		cached: a.cached.Load() && out != nil, kept: a.kept, trace: carried, usage: usage, entries: entries}}
+	if out == nil {
+		x.attempt.kept = nil
+	}
 	t.e.meters.ended(a.start.Actor, fail, usage)
 	if out != nil && out.Expand != nil {
 		r.graphChanged.Store(true)

@@ -90,6 +90,7 @@ func (t *session) prepareInterrupt(ctx context.Context, a *attempt, info *progra
 
 func (t *session) prepareChildren(ctx context.Context, a *attempt, info *program.ActorInfo, c *workgraph.Children) *workgraph.Error {
 	cfg, r := &t.e.cfg, a.run
+	c.Keep = a.keepAs
 	r.lock()
 	_, _, covers := r.State.ApprovedAt(a.start.Ref)
 	r.mu.Unlock()

@@ -224,6 +224,7 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 	r.interruptRows(w, eff, now)
 	r.addToThreads(w, eff.Threads, now)
 	r.webhookJobs(w, evs, eff)
+	saved := r.keepOutcomes(w, evs, eff.Kept, x)
 	// A snapshot saves reading an expanded graph by way of the first one, which takes longer.
 	c := r.consequence(out, eff)
 	c.heldBack = r.goOnSpawning()
@@ -235,7 +236,7 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 		r.SnapSeq = r.Seq
 	}
 	r.weigh()
-	c.recovered = x.recover
+	c.recovered, c.saved, c.routes = x.recover, saved, r.routes(out)
 	c.outbox, c.commands, c.applied, c.threads = len(w.Outbox) > 0, w.Command, w.Applied, w.Threads
 	if leaves {
 		r.releaseOwnership(w)

@@ -180,6 +180,9 @@ func (t *session) publish(r *run, res journal.Result, c consequence) {
 			t.e.meters.paused(d.Reason)
 		}
 	}
+	for i := range c.routes {
+		t.e.meters.routing.count(c.routes[i].namespace, c.routes[i].workflow, c.routes[i].Routed)
+	}
 	t.e.feed.Publish(c.events...)
 	if c.outbox {
 		t.e.wake()

@@ -15,6 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/internal/turns"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/egress"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/attempttoken"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
@@ -76,6 +77,8 @@ type Engine struct {
 	results  *inflight.Budget
 	programs *program.Set
 	outcomes *workgraph.OutcomeCache
+	// keys evaluates the keys of caches.
+	keys *actor.Expressions
 	// threadEnds are where threads end to which this executor appended.
 	threadEnds *thread.Ends
 

@@ -25,6 +25,7 @@ type meters struct {
 	takeovers metric.Int64Counter
 	pauses    metric.Int64Counter
 	agentMeters
+	routing *routingMeters
 	// byPriority is made in advance, since it is used for every attempt.
 	byPriority [sched.MaxPriority + 1]metric.MeasurementOption
 	// byEnd caches options by ending. There are as many as series of the counter, but at most maxEndings.
@@ -144,6 +145,8 @@ func newMeters(m metric.Meter, observe func(ctx context.Context) observed) (*met
 	ms.pauses, e1 = m.Int64Counter("epigraph.runs.pauses", metric.WithDescription("Pauses of runs, by reason; a budget's are BUDGET_EXHAUSTED and BUDGET_UNSETTLED."))
 	keep(e1)
 	ms.agentMeters, e1 = newAgentMeters(m)
+	keep(e1)
+	ms.routing, e1 = newRoutingMeters(m)
 	keep(e1)
 	live, e1 := m.Int64ObservableGauge("epigraph.runs.live", metric.WithDescription("Runs in memory."))
 	keep(e1)

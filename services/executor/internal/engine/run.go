@@ -204,9 +204,11 @@ type endedAttempt struct {
 	// reporter is the principal of the worker that reported the end of the attempt.
 	reporter string
 	cached   bool
-	usage    []workgraph.Usage
-	entries  []outbox.Entry
-	trace    outbox.Trace
+	// kept is the outcome of the attempt, to be saved if its visit completes; nil if it is not to be.
+	kept    *workgraph.KeptOutcome
+	usage   []workgraph.Usage
+	entries []outbox.Entry
+	trace   outbox.Trace
 }
 
 // origin is the durable command that causes a decision. The zero value means none.
@@ -370,6 +372,10 @@ type consequence struct {
 	commands  []journal.Command
 	applied   []int64
 	threads   []thread.Append
+	// routes are the decisions about which way the run goes.
+	routes []routed
+	// saved are the outcomes that equal calls may have from then on.
+	saved []saved
 	// heldBack are children that the run did not start while it was paused.
 	heldBack []workgraph.Spawn
 	// recovered is set for effects of recovery: what they ask for may have been done before.

@@ -187,7 +187,7 @@ func (t *session) start(ctx context.Context, id string, p *program.Program, req 
 	r.schedule = req.ScheduleID
 	r.created, r.trace, r.origin = now, sc, sc
 	if r.lineage.Parent == "" {
-		r.lineage = record.Lineage{Approved: req.Lineage.Approved, Agent: req.Lineage.Agent, Workflow: req.Lineage.Workflow, Origin: req.Lineage.Origin, User: req.UserID, Chat: req.ChatID, Thread: req.ThreadID, Hooks: req.Webhooks,
+		r.lineage = record.Lineage{Approved: req.Lineage.Approved, Agent: req.Lineage.Agent, Workflow: req.Lineage.Workflow, Origin: req.Lineage.Origin, User: req.UserID, Chat: req.ChatID, Thread: req.ThreadID, Forked: req.ForkedFrom != "", Hooks: req.Webhooks,
 			Asks: webhook.Wanting(req.Webhooks, webhook.InterruptOpened)}
 	} else {
 		r.root = req.RootID

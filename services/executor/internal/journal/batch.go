@@ -46,6 +46,7 @@ type RunBatch struct {
 	Holds  bool
 	Opened []Interrupt
 	Closed []Closing
+	Kept   []KeptOutcome
 	Blobs  []BlobRef
 	// Threads are what is to be added to threads, within Room. NewThreads, ThreadItems, ThreadAgents,
 	// Facts and ThreadUsage are what a resolved batch writes of that.
@@ -304,6 +305,7 @@ func (u *RunBatch) addAppend(a *Append) {
 		u.Metadata = a.Metadata
 	}
 	u.Applied = append(u.Applied, a.Applied...)
+	u.Kept = append(u.Kept, a.Kept...)
 	for _, c := range a.Closed {
 		c.Time = dbkit.Micros(c.Time)
 		if i := slices.IndexFunc(u.Opened, func(o Interrupt) bool { return o.ID == c.ID }); i < 0 {
@@ -604,6 +606,8 @@ type SideEffects struct {
 	Locked []string
 	// Learners are the owners of facts that are written: what they have too many of gives way.
 	Learners []Learner
+	// Keeps are outcomes that are kept for equal calls.
+	Keeps []KeepOf
 }
 
 // Learner is the owner of facts in a namespace.
@@ -665,6 +669,7 @@ func (r *Resolved) Surroundings() SideEffects {
 		}
 	}
 	a.Learners = Learners(slices.Concat(r.Appends, r.Starts))
+	a.Keeps = Keeps(r.Appends)
 	for _, c := range r.Cancels {
 		a.Targets = append(a.Targets, c.RunID)
 		wake(c.Namespace, c.RunID)

@@ -436,10 +436,6 @@ func (f fair) KeptOutcome(ctx context.Context, namespace string, key []byte, now
 	return outcome, until, err
 }
 
-func (f fair) KeepOutcome(ctx context.Context, namespace string, key, outcome []byte, until time.Time) error {
-	return f.turns.Do(ctx, namespace, func(ctx context.Context) error { return f.j.KeepOutcome(ctx, namespace, key, outcome, until) })
-}
-
 func (f fair) SweepOutcomes(ctx context.Context, now time.Time, most int) (int, error) {
 	return f.j.SweepOutcomes(ctx, now, most)
 }

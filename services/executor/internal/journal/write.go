@@ -94,6 +94,8 @@ type Append struct {
 	// Holds says that the run may hold threads. A write that ends it then inserts a job if a message waits
 	// for one of them.
 	Holds bool
+	// Kept are outcomes to keep for equal calls in the same transaction.
+	Kept []KeptOutcome
 	// Blobs are what its values refer to; a Packer sets them.
 	Blobs []BlobRef
 }

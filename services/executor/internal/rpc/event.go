@@ -351,6 +351,12 @@ func attemptEnded(d *record.Durable) *executorv1.AttemptEnded {
 		m.Values, m.Usage = graphpb.Payloads(d.Outcome.Values), usageMessage(d.Outcome.Usage)
 		m.Terminated = d.Outcome.Stop == workgraph.Terminate
 		m.Abstained = d.Outcome.Stop == workgraph.AbstainResult
+		for _, r := range d.Outcome.Routed {
+			m.Routes = append(m.Routes, &executorv1.RouteTaken{From: r.From, To: r.To, How: r.How, Why: r.Why})
+		}
+		if s := d.Outcome.Saved; s != nil {
+			m.Saved = &executorv1.SavedUsage{InputTokens: s.InputTokens, OutputTokens: s.OutputTokens, NanoUsd: s.NanoUSD}
+		}
 	}
 	if d.PutBack() {
 		m.State = executorv1.VisitState_VISIT_STATE_HELD

@@ -3,6 +3,8 @@ package agent
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -66,7 +68,16 @@ func (n Named) spec(name string, limits Limits) (actor.Spec, error) {
 	if description == "" {
 		description = "The agent " + name + "."
 	}
-	return actor.Spec{Name: actorAgent + "/" + name, Version: "1", Effect: workgraph.Idempotent, SeesPlace: true, Computes: true, Description: description,
+	whole, err := actor.Encode(own)
+	if err != nil {
+		return actor.Spec{}, err
+	}
+	sum := sha256.Sum256(whole)
+	uncached := uncached
+	if d.Thread != nil {
+		uncached = func(*workgraph.Node) string { return "the agent goes on with a thread" }
+	}
+	return actor.Spec{Name: actorAgent + "/" + name, Version: "1-" + hex.EncodeToString(sum[:8]), Uncached: uncached, Effect: workgraph.Idempotent, SeesPlace: true, Computes: true, Description: description,
 		WaitsFor: []string{"timeout"}, MakesInternal: true, Examine: d.examineCall,
 		Inner:  func(*workgraph.Node) []workgraph.InnerNode { return inner(&workgraph.Node{Named: own}) },
 		Schema: `{"type": "object", "additionalProperties": false, "properties": {` + givenProperties + `,` + callProperties + `}}`,

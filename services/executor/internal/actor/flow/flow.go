@@ -77,5 +77,6 @@ func Specs() []actor.Spec {
 }
 
 func spec(name, description string, do workgraph.ActorFunc, schema string) actor.Spec {
-	return actor.Spec{Name: name, Version: "1", Effect: workgraph.Pure, SeesPlace: true, Schema: schema, Description: description, Actor: do}
+	return actor.Spec{Name: name, Version: "1", Effect: workgraph.Pure, SeesPlace: true, Schema: schema, Description: description, Actor: do,
+		Uncached: func(*workgraph.Node) string { return "it tells of its run, or changes it" }}
 }

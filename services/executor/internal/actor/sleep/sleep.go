@@ -29,7 +29,7 @@ const maxSleep = 366 * 24 * time.Hour
 func Spec() actor.Spec {
 	return actor.Spec{
 		Name: "sleep", Version: "1", Elsewhere: true, Effect: workgraph.Pure, Schema: schema, Examine: examine,
-		WaitsFor:    []string{"duration", "seconds", "until"},
+		WaitsFor: []string{"duration", "seconds", "until"}, Uncached: actor.Waits,
 		Description: "Waits for a duration or until a time, through restarts, without holding anything.",
 		Actor:       workgraph.ActorFunc(call),
 	}

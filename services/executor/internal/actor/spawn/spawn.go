@@ -53,7 +53,7 @@ const schema = `{
 // Spec describes the actor that runs graphs below this run and waits for them.
 func Spec() actor.Spec {
 	return actor.Spec{
-		Name: "spawn", Version: "1", Effect: workgraph.Idempotent, Schema: schema, Examine: examine, Inner: inner, WaitsFor: []string{"timeout"},
+		Name: "spawn", Version: "1", Effect: workgraph.Idempotent, NamedOnly: true, Schema: schema, Examine: examine, Inner: inner, WaitsFor: []string{"timeout"},
 		Description: "Runs one or many graphs as runs of their own and waits for them; the result lists what became of each, in the order asked.",
 		Actor:       workgraph.ActorFunc(spawn),
 	}

@@ -23,7 +23,8 @@ func (l *loop) hear(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, 
 	}
 	var logged []team.Message
 	var move team.Move
-	if p.Team.Choosing != nil {
+	chosen := p.Team.Choosing != nil
+	if chosen {
 		u, _ := standing.Source(c, nodeChoose)
 		p.Team, move, err = rules.Chosen(p.Team, actor.AsText(actor.Result(u.Values)), c.Stopping)
 	} else {
@@ -55,7 +56,26 @@ func (l *loop) hear(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, 
 		return workgraph.Outcome{}, err
 	}
 	p.Place = place
-	return p.outcome(a, move, last)
+	out, err := p.outcome(a, move, last)
+	out.Routed = rules.Routes(ctx, logged, chosen, p.Team, move)
+	for i := range out.Routed {
+		out.Routed[i].Workflow = workflowOf(c)
+	}
+	return out, err
+}
+
+// workflowOf is the name of the graph whose team the run is of.
+func workflowOf(c *workgraph.Call) string {
+	raw, _ := c.Var("input")
+	var in struct {
+		Named struct {
+			Team *instance `json:"team"`
+		} `json:"named"`
+	}
+	if json.Unmarshal(raw, &in) != nil || in.Named.Team == nil {
+		return ""
+	}
+	return in.Named.Team.Workflow
 }
 
 // used is what the team's run has consumed.

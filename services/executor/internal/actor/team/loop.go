@@ -91,7 +91,10 @@ func memberNode(m *team.Member) (workgraph.Node, error) {
 	if isAgent := m.Actor == actorAgent || strings.HasPrefix(m.Actor, actorAgent+"/"); isAgent != (m.Kind == team.Agent) {
 		return workgraph.Node{}, actor.BadArguments("members.%s: an agent has the kind AGENT, and nobody else has", m.Name)
 	}
-	n := workgraph.Node{ID: speakNode(m.Name), Name: m.Name, Actor: m.Actor, Named: maps.Clone(m.Named)}
+	if m.Cache != nil && (m.Kind != team.Workflow || m.Keeps) {
+		return workgraph.Node{}, actor.BadArguments("members.%s: only a workflow that goes on with no conversation has a cache", m.Name)
+	}
+	n := workgraph.Node{ID: speakNode(m.Name), Name: m.Name, Actor: m.Actor, Named: maps.Clone(m.Named), Cache: m.Cache}
 	if n.Named == nil {
 		n.Named = map[string]json.RawMessage{}
 	}

@@ -69,11 +69,11 @@ func Specs(threads thread.Reader) []actor.Spec {
 			Description: description + " The team actor uses it."}
 	}
 	return []actor.Spec{
-		{Name: actorTeam, Version: "1", Effect: workgraph.Idempotent, SeesPlace: true, Computes: true, Schema: schema, Examine: examine, Inner: inner, MakesInternal: true, Actor: workgraph.ActorFunc(l.call),
+		{Name: actorTeam, Version: "1", Effect: workgraph.Idempotent, SeesPlace: true, Computes: true, Schema: schema, Examine: examine, Inner: inner, MakesInternal: true, Uncached: uncached, Actor: workgraph.ActorFunc(l.call),
 			Description: "Lets the members of a team speak in turn until a condition ends it: group chats, graphs of agents, and agents that are called by messages."},
 		part(actorBegin, "Begins the conversation of a team on its thread.", l.begin),
 		part(actorTurn, "Says what each of those hears who speak now.", l.turn),
-		{Name: actorPart, Version: "1", Effect: workgraph.Idempotent, Internal: true, Actor: workgraph.ActorFunc(runPart), Description: "Runs a workflow that is a member of a team. The team actor uses it.",
+		{Name: actorPart, Version: "1", Effect: workgraph.Idempotent, Internal: true, NamedOnly: true, Inner: innerPart, Actor: workgraph.ActorFunc(runPart), Description: "Runs a workflow that is a member of a team. The team actor uses it.",
 			Schema: `{"type": "object", "additionalProperties": false, "properties": {"graph": {"type": "object"}, "input": {"type": "object"}, "as_result": {"type": "boolean"}}}`},
 		part(actorHear, "Ends a turn of a team: what was said is appended to its thread, and the next speakers are found.", l.hear),
 	}
@@ -194,6 +194,20 @@ func inner(n *workgraph.Node) []workgraph.InnerNode {
 	return out
 }
 
+// innerPart are the nodes of the workflow that a member is.
+func innerPart(n *workgraph.Node) []workgraph.InnerNode {
+	g, err := graphpb.ReadModel(n.Named["graph"])
+	if err != nil {
+		return nil // it is no graph: the call says so
+	}
+	return workgraph.InnerNodes("named.graph", g)
+}
+
+// uncached is why outcomes of teams are not kept for equal calls.
+func uncached(*workgraph.Node) string {
+	return "a team goes on with its thread: cache the members that are workflows"
+}
+
 // arguments are those of a call.
 type arguments struct {
 	Task      json.RawMessage `json:"task"`
@@ -215,6 +229,8 @@ type instance struct {
 	// After is the last item of the thread that the caller knows.
 	After *int64 `json:"after,omitempty"`
 	Told  []told `json:"told,omitempty"`
+	// Workflow is the name of the graph that calls the team.
+	Workflow string `json:"workflow,omitempty"`
 }
 
 // told is a message to a team.
@@ -237,6 +253,7 @@ func (l *loop) call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, 
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
+	in.Workflow = c.GraphName
 	g, err := graph(rules.Team(), c.Own[argTeam])
 	if err != nil {
 		return workgraph.Outcome{}, err

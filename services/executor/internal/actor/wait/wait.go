@@ -45,6 +45,7 @@ const humanSchema = `{
 func Human() actor.Spec {
 	return actor.Spec{
 		Name: "human", Version: "1", Elsewhere: true, Computes: true, Effect: workgraph.Pure, Schema: humanSchema, Examine: examine, WaitsFor: []string{"timeout"},
+		Uncached:    func(*workgraph.Node) string { return "a person is asked each time" },
 		Approves:    func(n *workgraph.Node) bool { return len(n.Named["approve"]) > 0 },
 		Description: "Asks a person and waits for the answer, which is the result: in free form, one of several choices, or the approval of something.",
 		Actor:       workgraph.ActorFunc(human),
@@ -148,7 +149,7 @@ const signalSchema = `{
 // Signal describes the actor that waits for a signal.
 func Signal() actor.Spec {
 	return actor.Spec{
-		Name: "signal", Version: "1", Elsewhere: true, Effect: workgraph.Pure, Schema: signalSchema, Examine: examine, WaitsFor: []string{"timeout"},
+		Name: "signal", Version: "1", Elsewhere: true, Effect: workgraph.Pure, Schema: signalSchema, Examine: examine, WaitsFor: []string{"timeout"}, Uncached: actor.Waits,
 		Description: "Waits for a signal to the run, one that came before included; what it carries is the result.",
 		Actor:       workgraph.ActorFunc(signal),
 	}
@@ -181,7 +182,7 @@ const completionSchema = `{
 // Completion describes the actor that waits for work that goes on outside.
 func Completion() actor.Spec {
 	return actor.Spec{
-		Name: "completion", Version: "1", Elsewhere: true, Effect: workgraph.Pure, Schema: completionSchema, Examine: examine, WaitsFor: []string{"timeout"},
+		Name: "completion", Version: "1", Elsewhere: true, Effect: workgraph.Pure, Schema: completionSchema, Examine: examine, WaitsFor: []string{"timeout"}, Uncached: actor.Waits,
 		Description: "Waits until somebody completes the attempt by the token that the visit shows; the result is what it is completed with.",
 		Actor:       workgraph.ActorFunc(completion),
 	}

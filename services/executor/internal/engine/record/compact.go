@@ -199,7 +199,7 @@ func compactEvent(d *Durable, row journal.Event) ([]byte, bool) {
 }
 
 func (w *compactWriter) outcome(o *workgraph.Outcome) {
-	if o.Select != nil || o.Expand != nil || o.Pause != "" || o.Wait != nil || len(o.State) > 0 || len(o.Usage) > 0 {
+	if o.Select != nil || o.Expand != nil || o.Pause != "" || o.Wait != nil || len(o.State) > 0 || len(o.Usage) > 0 || o.Saved != nil || o.Routed != nil {
 		w.fits = false
 		return
 	}

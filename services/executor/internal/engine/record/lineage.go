@@ -33,6 +33,8 @@ type Lineage struct {
 	Origin *Origin
 
 	User, Chat, Thread string
+	// Forked says that the run began with visits of another one.
+	Forked bool
 }
 
 // Origin names the trigger and the delivery that started a run.
@@ -54,7 +56,7 @@ func (f *Lineage) ChildDepth(c *workgraph.Child) int {
 
 // LineageOf reads the lineage of a run from its row.
 func LineageOf(row journal.Run) (Lineage, error) {
-	f := Lineage{Parent: row.ParentID, User: row.UserID, Chat: row.ChatID, Thread: row.ThreadID}
+	f := Lineage{Parent: row.ParentID, User: row.UserID, Chat: row.ChatID, Thread: row.ThreadID, Forked: row.ForkedFrom != ""}
 	m, err := DecodeMetadata(row.Metadata)
 	if err != nil {
 		return f, err

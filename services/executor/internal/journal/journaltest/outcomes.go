@@ -1,11 +1,14 @@
 package journaltest
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
 func outcomeCases(t *testing.T, d Driver) {
@@ -34,7 +37,13 @@ func outcomeCases(t *testing.T, d Driver) {
 			require.Nil(t, got)
 		}
 		none(ns, key, base)
-		require.NoError(t, w.j.KeepOutcome(t.Context(), ns, key, []byte(`{"values":[1]}`), end))
+		id := w.started(1)
+		keep := func(last int, value string, until time.Time) journal.Write {
+			return appendTo(id, last, 1, func(a *journal.Append) {
+				a.Kept = []journal.KeptOutcome{{Key: key, Outcome: []byte(value), Until: until}}
+			})
+		}
+		require.NoError(t, w.commit(keep(1, `{"values":[1]}`, end))[0].Err)
 		got, until, err := w.another().KeptOutcome(t.Context(), ns, key, base)
 		require.NoError(t, err)
 		require.Equal(t, `{"values":[1]}`, string(got))
@@ -42,7 +51,10 @@ func outcomeCases(t *testing.T, d Driver) {
 		none(ns, key, end)
 		none("other", key, base)
 		none(ns, []byte{0, 1}, base)
-		require.NoError(t, w.j.KeepOutcome(t.Context(), ns, key, []byte(`{"values":[2]}`), end.Add(time.Hour)))
+		// Two of one commit: the later one counts. One whose write is refused keeps nothing.
+		res := w.commit(keep(2, `{"values":[3]}`, end.Add(time.Hour)), keep(3, `{"values":[2]}`, end.Add(time.Hour)))
+		require.NoError(t, errors.Join(res[0].Err, res[1].Err))
+		require.Error(t, w.commit(keep(7, `{"values":[9]}`, end.Add(time.Hour)))[0].Err)
 		got, until, err = w.j.KeptOutcome(t.Context(), ns, key, end)
 		require.NoError(t, err)
 		require.Equal(t, `{"values":[2]}`, string(got))
@@ -50,12 +62,18 @@ func outcomeCases(t *testing.T, d Driver) {
 	})
 	t.Run("Outcomes/AreSwept", func(t *testing.T) {
 		w := open(t, d)
-		for i := range 5 {
-			for _, ns := range []string{ns, "other"} {
-				require.NoError(t, w.j.KeepOutcome(t.Context(), ns, fmt.Append(nil, i), []byte("x"), base.Add(time.Duration(i)*time.Minute)))
-			}
+		keep := func(namespace string, kept ...journal.KeptOutcome) {
+			id := w.started(1, func(s *journal.Start) { s.Run.Namespace = namespace })
+			require.NoError(t, w.commit(appendTo(id, 1, 1, func(a *journal.Append) { a.Namespace, a.Kept = namespace, kept }))[0].Err)
 		}
-		require.NoError(t, w.j.KeepOutcome(t.Context(), "third", []byte("k"), []byte("x"), base.Add(time.Hour)))
+		for _, ns := range []string{ns, "other"} {
+			var kept []journal.KeptOutcome
+			for i := range 5 {
+				kept = append(kept, journal.KeptOutcome{Key: fmt.Append(nil, i), Outcome: []byte("x"), Until: base.Add(time.Duration(i) * time.Minute)})
+			}
+			keep(ns, kept...)
+		}
+		keep("third", journal.KeptOutcome{Key: []byte("k"), Outcome: []byte("x"), Until: base.Add(time.Hour)})
 		n, err := w.j.SweepOutcomes(t.Context(), base, 2)
 		require.NoError(t, err)
 		require.Equal(t, 6, n, "the one of each that has expired, and two that are too many")

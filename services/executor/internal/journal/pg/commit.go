@@ -338,6 +338,9 @@ func (s *Store) queueSideEffects(b *pgx.Batch, owner journal.Owner, a journal.Si
 	for _, l := range a.Learners {
 		b.Queue(sqlstore.TrimFacts, l.Namespace, l.Agent, l.User, fact.MaxFacts, fact.MaxBytes)
 	}
+	for _, k := range a.Keeps {
+		b.Queue(sqlstore.KeepOutcomeWith, k.Namespace, k.Key, k.Outcome, k.Until, k.RunID, k.Seq)
+	}
 	if len(a.Targets) > 0 {
 		queueOwnerNotices(b, a.Targets, owner)
 	}

@@ -151,6 +151,11 @@ func (t txn) sideEffects(ctx context.Context, owner journal.Owner, a journal.Sid
 			done.Claimed(id)
 		}
 	}
+	for _, k := range a.Keeps {
+		if _, err := t.exec(ctx, t.w.keepOutcome, k.Namespace, k.Key, k.Outcome, micros(k.Until), k.RunID, k.Seq); err != nil {
+			return nil, err
+		}
+	}
 	if err := t.jobsIf(ctx, wakesSQL, a.Wakes); err != nil {
 		return nil, err
 	}

@@ -78,8 +78,8 @@ type writes struct {
 	// the outcome.
 	status, outcome                    sqlstore.Columns[*journal.RunBatch]
 	appendSame, appendState, outcomeOf string
-	// trimFacts is sqlstore.TrimFacts, and freed is freedSQL.
-	trimFacts, freed string
+	// keepOutcome is sqlstore.KeepOutcomeWith, trimFacts is sqlstore.TrimFacts, and freed is freedSQL.
+	keepOutcome, trimFacts, freed string
 }
 
 // apart are the columns of a status that indexes name. SQLite rewrites every index that names a column
@@ -109,6 +109,7 @@ func newWrites() *writes {
 		status: sqlstore.StatusColumns(), outcome: sqlstore.OutcomeColumns(sqlstore.PlainResult),
 	}
 	w.freed = freedSQL()
+	w.keepOutcome = strings.ReplaceAll(sqlstore.KeepOutcomeWith, "$", "?")
 	w.trimFacts = strings.ReplaceAll(sqlstore.TrimFacts, "$", "?")
 	for _, n := range eventChunks() {
 		w.insertEvents[n] = `INSERT INTO events (` + w.events.Names() + `) VALUES ` + tuples(n, len(w.events))

@@ -18,12 +18,12 @@ func (s *Store) KeptOutcome(ctx context.Context, namespace string, key []byte, n
 	return outcome, until, err
 }
 
-// KeepOutcome implements journal.OutcomeCache.
-func (s *Store) KeepOutcome(ctx context.Context, namespace string, key, outcome []byte, until time.Time) error {
-	return Away(s.write(ctx, `INSERT INTO kept_outcomes (namespace, key, outcome, expire_time) VALUES ($1, $2, $3, $4)
-		ON CONFLICT (namespace, key) DO UPDATE SET outcome = excluded.outcome, expire_time = excluded.expire_time`,
-		namespace, key, outcome, until))
-}
+// KeepOutcomeWith keeps an outcome in the transaction that writes an event of a run. The parameters are the
+// namespace, the key, the outcome, the end of its time, the run, and the sequence of the event. It keeps
+// nothing if the event was not written.
+const KeepOutcomeWith = `INSERT INTO kept_outcomes (namespace, key, outcome, expire_time) SELECT $1, $2, $3, $4
+	WHERE EXISTS (SELECT 1 FROM events e WHERE e.run_id = $5 AND e.seq = $6)
+	ON CONFLICT (namespace, key) DO UPDATE SET outcome = excluded.outcome, expire_time = excluded.expire_time`
 
 // KeptTools implements journal.ToolLists.
 func (s *Store) KeptTools(ctx context.Context, server string) (list []byte, err error) {

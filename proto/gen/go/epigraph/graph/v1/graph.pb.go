@@ -494,6 +494,63 @@ func (OnItemErrorKind) EnumDescriptor() ([]byte, []int) {
 	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{7}
 }
 
+// CacheScope says for whom runs may share a result. Namespaces never share any.
+type CacheScope int32
+
+const (
+	// CHAT.
+	CacheScope_CACHE_SCOPE_UNSPECIFIED CacheScope = 0
+	// Runs of one user, chat and thread.
+	CacheScope_CACHE_SCOPE_CHAT CacheScope = 1
+	// All runs of a user: an actor that answers by chat gives one chat the answer of another.
+	CacheScope_CACHE_SCOPE_USER CacheScope = 2
+	// All runs of the namespace: an actor that answers by user gives one user the answer of another.
+	CacheScope_CACHE_SCOPE_NAMESPACE CacheScope = 3
+)
+
+// Enum value maps for CacheScope.
+var (
+	CacheScope_name = map[int32]string{
+		0: "CACHE_SCOPE_UNSPECIFIED",
+		1: "CACHE_SCOPE_CHAT",
+		2: "CACHE_SCOPE_USER",
+		3: "CACHE_SCOPE_NAMESPACE",
+	}
+	CacheScope_value = map[string]int32{
+		"CACHE_SCOPE_UNSPECIFIED": 0,
+		"CACHE_SCOPE_CHAT":        1,
+		"CACHE_SCOPE_USER":        2,
+		"CACHE_SCOPE_NAMESPACE":   3,
+	}
+)
+
+func (x CacheScope) Enum() *CacheScope {
+	p := new(CacheScope)
+	*p = x
+	return p
+}
+
+func (x CacheScope) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CacheScope) Descriptor() protoreflect.EnumDescriptor {
+	return file_epigraph_graph_v1_graph_proto_enumTypes[8].Descriptor()
+}
+
+func (CacheScope) Type() protoreflect.EnumType {
+	return &file_epigraph_graph_v1_graph_proto_enumTypes[8]
+}
+
+func (x CacheScope) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CacheScope.Descriptor instead.
+func (CacheScope) EnumDescriptor() ([]byte, []int) {
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{8}
+}
+
 // Graph is a WorkGraph: acyclic but for its declared loops (BACK edges).
 type Graph struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1794,7 +1851,12 @@ func (x *Map) GetUntil() string {
 type Cache struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How long a result may be reused.
-	Ttl           *durationpb.Duration `protobuf:"bytes,1,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	Ttl *durationpb.Duration `protobuf:"bytes,1,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	// For whom it may be reused.
+	Scope CacheScope `protobuf:"varint,2,opt,name=scope,proto3,enum=epigraph.graph.v1.CacheScope" json:"scope,omitempty"`
+	// CEL whose value takes the place of what the calls are given: those of this node, in this version of the
+	// graph, are equal if the value is. When empty, arguments, sources and messages are compared.
+	Key           string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1834,6 +1896,20 @@ func (x *Cache) GetTtl() *durationpb.Duration {
 		return x.Ttl
 	}
 	return nil
+}
+
+func (x *Cache) GetScope() CacheScope {
+	if x != nil {
+		return x.Scope
+	}
+	return CacheScope_CACHE_SCOPE_UNSPECIFIED
+}
+
+func (x *Cache) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
 }
 
 // Fault is one finding about a graph.
@@ -2037,9 +2113,11 @@ const file_epigraph_graph_v1_graph_proto_rawDesc = "" +
 	"\ron_item_error\x18\x03 \x01(\x0e2\".epigraph.graph.v1.OnItemErrorKindR\vonItemError\x12\x1f\n" +
 	"\x06quorum\x18\x04 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x06quorum\x12\x18\n" +
 	"\x02as\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x02as\x12\x14\n" +
-	"\x05until\x18\x06 \x01(\tR\x05until\"4\n" +
+	"\x05until\x18\x06 \x01(\tR\x05until\"{\n" +
 	"\x05Cache\x12+\n" +
-	"\x03ttl\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"\x8c\x01\n" +
+	"\x03ttl\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x123\n" +
+	"\x05scope\x18\x02 \x01(\x0e2\x1d.epigraph.graph.v1.CacheScopeR\x05scope\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\"\x8c\x01\n" +
 	"\x05Fault\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x17\n" +
 	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12\x12\n" +
@@ -2089,7 +2167,13 @@ const file_epigraph_graph_v1_graph_proto_rawDesc = "" +
 	"\x1eON_ITEM_ERROR_KIND_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cON_ITEM_ERROR_KIND_FAIL_FAST\x10\x01\x12\x1f\n" +
 	"\x1bON_ITEM_ERROR_KIND_CONTINUE\x10\x02\x12\x1d\n" +
-	"\x19ON_ITEM_ERROR_KIND_QUORUM\x10\x03B\xd2\x01\n" +
+	"\x19ON_ITEM_ERROR_KIND_QUORUM\x10\x03*p\n" +
+	"\n" +
+	"CacheScope\x12\x1b\n" +
+	"\x17CACHE_SCOPE_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10CACHE_SCOPE_CHAT\x10\x01\x12\x14\n" +
+	"\x10CACHE_SCOPE_USER\x10\x02\x12\x19\n" +
+	"\x15CACHE_SCOPE_NAMESPACE\x10\x03B\xd2\x01\n" +
 	"\x15com.epigraph.graph.v1B\n" +
 	"GraphProtoP\x01ZGgithub.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1;graphv1\xa2\x02\x03EGX\xaa\x02\x11Epigraph.Graph.V1\xca\x02\x11Epigraph\\Graph\\V1\xe2\x02\x1dEpigraph\\Graph\\V1\\GPBMetadata\xea\x02\x13Epigraph::Graph::V1b\x06proto3"
 
@@ -2105,7 +2189,7 @@ func file_epigraph_graph_v1_graph_proto_rawDescGZIP() []byte {
 	return file_epigraph_graph_v1_graph_proto_rawDescData
 }
 
-var file_epigraph_graph_v1_graph_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
+var file_epigraph_graph_v1_graph_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
 var file_epigraph_graph_v1_graph_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_epigraph_graph_v1_graph_proto_goTypes = []any{
 	(Reducer)(0),                // 0: epigraph.graph.v1.Reducer
@@ -2116,78 +2200,80 @@ var file_epigraph_graph_v1_graph_proto_goTypes = []any{
 	(Losers)(0),                 // 5: epigraph.graph.v1.Losers
 	(OnErrorKind)(0),            // 6: epigraph.graph.v1.OnErrorKind
 	(OnItemErrorKind)(0),        // 7: epigraph.graph.v1.OnItemErrorKind
-	(*Graph)(nil),               // 8: epigraph.graph.v1.Graph
-	(*StateKey)(nil),            // 9: epigraph.graph.v1.StateKey
-	(*Node)(nil),                // 10: epigraph.graph.v1.Node
-	(*Binding)(nil),             // 11: epigraph.graph.v1.Binding
-	(*ResultUse)(nil),           // 12: epigraph.graph.v1.ResultUse
-	(*Edge)(nil),                // 13: epigraph.graph.v1.Edge
-	(*PassDown)(nil),            // 14: epigraph.graph.v1.PassDown
-	(*NoPassDown)(nil),          // 15: epigraph.graph.v1.NoPassDown
-	(*ResultAsFirstArg)(nil),    // 16: epigraph.graph.v1.ResultAsFirstArg
-	(*ResultAsLeadingArgs)(nil), // 17: epigraph.graph.v1.ResultAsLeadingArgs
-	(*Join)(nil),                // 18: epigraph.graph.v1.Join
-	(*Activation)(nil),          // 19: epigraph.graph.v1.Activation
-	(*Inbox)(nil),               // 20: epigraph.graph.v1.Inbox
-	(*Retry)(nil),               // 21: epigraph.graph.v1.Retry
-	(*Check)(nil),               // 22: epigraph.graph.v1.Check
-	(*OnError)(nil),             // 23: epigraph.graph.v1.OnError
-	(*Map)(nil),                 // 24: epigraph.graph.v1.Map
-	(*Cache)(nil),               // 25: epigraph.graph.v1.Cache
-	(*Fault)(nil),               // 26: epigraph.graph.v1.Fault
-	nil,                         // 27: epigraph.graph.v1.Graph.StateEntry
-	nil,                         // 28: epigraph.graph.v1.Node.NamedEntry
-	nil,                         // 29: epigraph.graph.v1.Node.BindEntry
-	(*Payload)(nil),             // 30: epigraph.graph.v1.Payload
-	(*durationpb.Duration)(nil), // 31: google.protobuf.Duration
+	(CacheScope)(0),             // 8: epigraph.graph.v1.CacheScope
+	(*Graph)(nil),               // 9: epigraph.graph.v1.Graph
+	(*StateKey)(nil),            // 10: epigraph.graph.v1.StateKey
+	(*Node)(nil),                // 11: epigraph.graph.v1.Node
+	(*Binding)(nil),             // 12: epigraph.graph.v1.Binding
+	(*ResultUse)(nil),           // 13: epigraph.graph.v1.ResultUse
+	(*Edge)(nil),                // 14: epigraph.graph.v1.Edge
+	(*PassDown)(nil),            // 15: epigraph.graph.v1.PassDown
+	(*NoPassDown)(nil),          // 16: epigraph.graph.v1.NoPassDown
+	(*ResultAsFirstArg)(nil),    // 17: epigraph.graph.v1.ResultAsFirstArg
+	(*ResultAsLeadingArgs)(nil), // 18: epigraph.graph.v1.ResultAsLeadingArgs
+	(*Join)(nil),                // 19: epigraph.graph.v1.Join
+	(*Activation)(nil),          // 20: epigraph.graph.v1.Activation
+	(*Inbox)(nil),               // 21: epigraph.graph.v1.Inbox
+	(*Retry)(nil),               // 22: epigraph.graph.v1.Retry
+	(*Check)(nil),               // 23: epigraph.graph.v1.Check
+	(*OnError)(nil),             // 24: epigraph.graph.v1.OnError
+	(*Map)(nil),                 // 25: epigraph.graph.v1.Map
+	(*Cache)(nil),               // 26: epigraph.graph.v1.Cache
+	(*Fault)(nil),               // 27: epigraph.graph.v1.Fault
+	nil,                         // 28: epigraph.graph.v1.Graph.StateEntry
+	nil,                         // 29: epigraph.graph.v1.Node.NamedEntry
+	nil,                         // 30: epigraph.graph.v1.Node.BindEntry
+	(*Payload)(nil),             // 31: epigraph.graph.v1.Payload
+	(*durationpb.Duration)(nil), // 32: google.protobuf.Duration
 }
 var file_epigraph_graph_v1_graph_proto_depIdxs = []int32{
-	10, // 0: epigraph.graph.v1.Graph.nodes:type_name -> epigraph.graph.v1.Node
-	13, // 1: epigraph.graph.v1.Graph.edges:type_name -> epigraph.graph.v1.Edge
-	27, // 2: epigraph.graph.v1.Graph.state:type_name -> epigraph.graph.v1.Graph.StateEntry
+	11, // 0: epigraph.graph.v1.Graph.nodes:type_name -> epigraph.graph.v1.Node
+	14, // 1: epigraph.graph.v1.Graph.edges:type_name -> epigraph.graph.v1.Edge
+	28, // 2: epigraph.graph.v1.Graph.state:type_name -> epigraph.graph.v1.Graph.StateEntry
 	0,  // 3: epigraph.graph.v1.StateKey.reducer:type_name -> epigraph.graph.v1.Reducer
-	30, // 4: epigraph.graph.v1.StateKey.initial:type_name -> epigraph.graph.v1.Payload
+	31, // 4: epigraph.graph.v1.StateKey.initial:type_name -> epigraph.graph.v1.Payload
 	1,  // 5: epigraph.graph.v1.Node.kind:type_name -> epigraph.graph.v1.NodeKind
-	30, // 6: epigraph.graph.v1.Node.args:type_name -> epigraph.graph.v1.Payload
-	28, // 7: epigraph.graph.v1.Node.named:type_name -> epigraph.graph.v1.Node.NamedEntry
-	14, // 8: epigraph.graph.v1.Node.result_pass_down_mode:type_name -> epigraph.graph.v1.PassDown
-	18, // 9: epigraph.graph.v1.Node.join:type_name -> epigraph.graph.v1.Join
-	19, // 10: epigraph.graph.v1.Node.on:type_name -> epigraph.graph.v1.Activation
-	21, // 11: epigraph.graph.v1.Node.retry:type_name -> epigraph.graph.v1.Retry
-	22, // 12: epigraph.graph.v1.Node.check:type_name -> epigraph.graph.v1.Check
-	31, // 13: epigraph.graph.v1.Node.timeout:type_name -> google.protobuf.Duration
-	31, // 14: epigraph.graph.v1.Node.idle_timeout:type_name -> google.protobuf.Duration
-	23, // 15: epigraph.graph.v1.Node.on_error:type_name -> epigraph.graph.v1.OnError
-	24, // 16: epigraph.graph.v1.Node.map:type_name -> epigraph.graph.v1.Map
-	25, // 17: epigraph.graph.v1.Node.cache:type_name -> epigraph.graph.v1.Cache
+	31, // 6: epigraph.graph.v1.Node.args:type_name -> epigraph.graph.v1.Payload
+	29, // 7: epigraph.graph.v1.Node.named:type_name -> epigraph.graph.v1.Node.NamedEntry
+	15, // 8: epigraph.graph.v1.Node.result_pass_down_mode:type_name -> epigraph.graph.v1.PassDown
+	19, // 9: epigraph.graph.v1.Node.join:type_name -> epigraph.graph.v1.Join
+	20, // 10: epigraph.graph.v1.Node.on:type_name -> epigraph.graph.v1.Activation
+	22, // 11: epigraph.graph.v1.Node.retry:type_name -> epigraph.graph.v1.Retry
+	23, // 12: epigraph.graph.v1.Node.check:type_name -> epigraph.graph.v1.Check
+	32, // 13: epigraph.graph.v1.Node.timeout:type_name -> google.protobuf.Duration
+	32, // 14: epigraph.graph.v1.Node.idle_timeout:type_name -> google.protobuf.Duration
+	24, // 15: epigraph.graph.v1.Node.on_error:type_name -> epigraph.graph.v1.OnError
+	25, // 16: epigraph.graph.v1.Node.map:type_name -> epigraph.graph.v1.Map
+	26, // 17: epigraph.graph.v1.Node.cache:type_name -> epigraph.graph.v1.Cache
 	2,  // 18: epigraph.graph.v1.Node.effect:type_name -> epigraph.graph.v1.Effect
-	29, // 19: epigraph.graph.v1.Node.bind:type_name -> epigraph.graph.v1.Node.BindEntry
-	30, // 20: epigraph.graph.v1.Binding.value:type_name -> epigraph.graph.v1.Payload
-	12, // 21: epigraph.graph.v1.Binding.uses:type_name -> epigraph.graph.v1.ResultUse
+	30, // 19: epigraph.graph.v1.Node.bind:type_name -> epigraph.graph.v1.Node.BindEntry
+	31, // 20: epigraph.graph.v1.Binding.value:type_name -> epigraph.graph.v1.Payload
+	13, // 21: epigraph.graph.v1.Binding.uses:type_name -> epigraph.graph.v1.ResultUse
 	3,  // 22: epigraph.graph.v1.Edge.kind:type_name -> epigraph.graph.v1.EdgeKind
-	14, // 23: epigraph.graph.v1.Edge.result_pass_down_mode:type_name -> epigraph.graph.v1.PassDown
-	15, // 24: epigraph.graph.v1.PassDown.no_pass_down:type_name -> epigraph.graph.v1.NoPassDown
-	16, // 25: epigraph.graph.v1.PassDown.result_as_first_arg:type_name -> epigraph.graph.v1.ResultAsFirstArg
-	17, // 26: epigraph.graph.v1.PassDown.result_as_leading_args:type_name -> epigraph.graph.v1.ResultAsLeadingArgs
+	15, // 23: epigraph.graph.v1.Edge.result_pass_down_mode:type_name -> epigraph.graph.v1.PassDown
+	16, // 24: epigraph.graph.v1.PassDown.no_pass_down:type_name -> epigraph.graph.v1.NoPassDown
+	17, // 25: epigraph.graph.v1.PassDown.result_as_first_arg:type_name -> epigraph.graph.v1.ResultAsFirstArg
+	18, // 26: epigraph.graph.v1.PassDown.result_as_leading_args:type_name -> epigraph.graph.v1.ResultAsLeadingArgs
 	4,  // 27: epigraph.graph.v1.Join.kind:type_name -> epigraph.graph.v1.JoinKind
 	5,  // 28: epigraph.graph.v1.Join.losers:type_name -> epigraph.graph.v1.Losers
-	20, // 29: epigraph.graph.v1.Activation.inbox:type_name -> epigraph.graph.v1.Inbox
-	31, // 30: epigraph.graph.v1.Inbox.ttl:type_name -> google.protobuf.Duration
-	31, // 31: epigraph.graph.v1.Retry.initial_interval:type_name -> google.protobuf.Duration
-	31, // 32: epigraph.graph.v1.Retry.max_interval:type_name -> google.protobuf.Duration
-	30, // 33: epigraph.graph.v1.Check.json_schema:type_name -> epigraph.graph.v1.Payload
+	21, // 29: epigraph.graph.v1.Activation.inbox:type_name -> epigraph.graph.v1.Inbox
+	32, // 30: epigraph.graph.v1.Inbox.ttl:type_name -> google.protobuf.Duration
+	32, // 31: epigraph.graph.v1.Retry.initial_interval:type_name -> google.protobuf.Duration
+	32, // 32: epigraph.graph.v1.Retry.max_interval:type_name -> google.protobuf.Duration
+	31, // 33: epigraph.graph.v1.Check.json_schema:type_name -> epigraph.graph.v1.Payload
 	6,  // 34: epigraph.graph.v1.OnError.kind:type_name -> epigraph.graph.v1.OnErrorKind
-	30, // 35: epigraph.graph.v1.OnError.fallback:type_name -> epigraph.graph.v1.Payload
+	31, // 35: epigraph.graph.v1.OnError.fallback:type_name -> epigraph.graph.v1.Payload
 	7,  // 36: epigraph.graph.v1.Map.on_item_error:type_name -> epigraph.graph.v1.OnItemErrorKind
-	31, // 37: epigraph.graph.v1.Cache.ttl:type_name -> google.protobuf.Duration
-	9,  // 38: epigraph.graph.v1.Graph.StateEntry.value:type_name -> epigraph.graph.v1.StateKey
-	30, // 39: epigraph.graph.v1.Node.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	11, // 40: epigraph.graph.v1.Node.BindEntry.value:type_name -> epigraph.graph.v1.Binding
-	41, // [41:41] is the sub-list for method output_type
-	41, // [41:41] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	32, // 37: epigraph.graph.v1.Cache.ttl:type_name -> google.protobuf.Duration
+	8,  // 38: epigraph.graph.v1.Cache.scope:type_name -> epigraph.graph.v1.CacheScope
+	10, // 39: epigraph.graph.v1.Graph.StateEntry.value:type_name -> epigraph.graph.v1.StateKey
+	31, // 40: epigraph.graph.v1.Node.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	12, // 41: epigraph.graph.v1.Node.BindEntry.value:type_name -> epigraph.graph.v1.Binding
+	42, // [42:42] is the sub-list for method output_type
+	42, // [42:42] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_graph_v1_graph_proto_init() }
@@ -2208,7 +2294,7 @@ func file_epigraph_graph_v1_graph_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_graph_v1_graph_proto_rawDesc), len(file_epigraph_graph_v1_graph_proto_rawDesc)),
-			NumEnums:      8,
+			NumEnums:      9,
 			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   0,
