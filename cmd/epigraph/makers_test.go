@@ -28,7 +28,8 @@ steps:
 outputs: {made: "{{ make }}", ran: "{{ again }}"}
 `
 
-// TestAgentsMakeWorkflows has a scripted model look for a workflow, write one with faults, mend it, and run it.
+// TestAgentsMakeWorkflows has a scripted model look for a workflow, write one with faults, and mend it.
+// The next step runs it.
 func TestAgentsMakeWorkflows(t *testing.T) {
 	faulty := "name: Tea bill\ntags: [tea]\nsteps:\n  - {id: sum, type: transform, expr: \"2 + 3\"}\n  - {id: say, type: transform, template: \"{{ sun }}\"}\n  - {id: say, type: transform, template: hot}\n"
 	good := strings.Replace(strings.Replace(faulty, "sun", "sum", 1), "  - {id: say, type: transform, template: hot}\n", "", 1)

@@ -20,8 +20,8 @@ steps:
   - {id: ran, type: actor, actor: spawn, with: {ref: "{{ make.ref }}", as_result: true}}
 `
 
-// TestWorkflowIsMadeOnce kills an executor after the registry has made a workflow for a run, and before that is
-// booked: the next attempt is answered with the same workflow, which the next step runs.
+// TestWorkflowIsMadeOnce kills an executor after the registry has made a workflow for a run, and before that
+// is booked: the next attempt is answered with the same workflow, which the next step runs.
 func TestWorkflowIsMadeOnce(t *testing.T) {
 	t.Parallel()
 	d, faults := workflow.Read([]byte(makerText))
