@@ -256,7 +256,7 @@ func (r *sourceReader) fromYAML(src []byte) *value {
 
 // syntax tells what the YAML reader says. It knows the line only.
 func (r *sourceReader) syntax(src []byte, err error) {
-	f := Fault{Code: "SYNTAX", Message: err.Error(), Hint: "look at the indentation, and put texts with `: ` or `{` into quotes"}
+	f := Fault{Code: "SYNTAX", Message: err.Error(), Hint: "look at the indentation, and put texts with `: `, `?` or `{` into quotes"}
 	if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
 		f.Message = "not valid YAML: " + m[2]
 		if n, err := strconv.Atoi(m[1]); err == nil {

@@ -70,6 +70,10 @@ func probes(in store.Inspector, sample int) []doctor.Probe {
 	add(store.SuspectEpicTotals, doctor.Fault, "the totals of epics differ from the sums of their entries", report)
 	add(store.SuspectNamespaceTotals, doctor.Fault, "the totals of namespaces differ from the sums of their entries", report)
 	add(store.SuspectTaskCounts, doctor.Fault, "the task counts of epics are wrong", report)
+	add(store.SuspectDependencyCount, doctor.Fault, "the dependency counts of epics are wrong", "this must never happen: report it. The dependencies of the tasks are correct")
+	add(store.SuspectWaiting, doctor.Fault, "tasks wait for others that have failed or were canceled, against their policy",
+		"this must never happen: report it. `epigraph epics update ID --dependency-policy` with another policy and back decides about them")
+	add(store.SuspectReady, doctor.Fault, "tasks are ready or running whose dependencies are not completed", "this must never happen: report it. `epigraph tasks transition ID blocked` holds one back")
 	add(store.SuspectClaim, doctor.Warning, "expired claims of tasks were not removed", "the registry sweeps them; check that it is running")
 	add(store.SuspectCancellation, doctor.Warning, "runs of canceled tasks were not canceled", "their executors ask this registry every second; check that they reach it")
 	add(store.SuspectRunning, doctor.Warning, "running tasks have no run", "if its run has ended: `epigraph tasks transition ID failed`, then start it again")

@@ -27,7 +27,15 @@ func TestExamine(t *testing.T) {
 		{harm: `UPDATE tasks SET nano_usd = nano_usd + 1`, mend: `UPDATE tasks SET nano_usd = nano_usd - 1`, wants: []string{"task-totals"}},
 		{harm: `UPDATE epics SET tokens = tokens + 1`, mend: `UPDATE epics SET tokens = tokens - 1`, wants: []string{"epic-totals"}},
 		{harm: `UPDATE namespace_totals SET model_calls = model_calls + 1`, mend: `UPDATE namespace_totals SET model_calls = model_calls - 1`, all: []string{"namespace-totals"}},
-		{harm: `UPDATE epics SET total_tasks = 7`, mend: `UPDATE epics SET total_tasks = 1`, wants: []string{"task-counts"}},
+		{harm: `UPDATE epics SET total_tasks = 7`, mend: `UPDATE epics SET total_tasks = 2`, wants: []string{"task-counts"}},
+		{harm: `UPDATE epics SET overhead_nano_usd = 1`, mend: `UPDATE epics SET overhead_nano_usd = 0`, wants: []string{"epic-totals"}},
+		{harm: `UPDATE tasks SET unpriced_calls = unpriced_calls + 1`, mend: `UPDATE tasks SET unpriced_calls = unpriced_calls - 1`, wants: []string{"task-totals"}},
+		{harm: `UPDATE epics SET model_calls = model_calls - 1, tool_calls = tool_calls + 1`, mend: `UPDATE epics SET model_calls = model_calls + 1, tool_calls = tool_calls - 1`, wants: []string{"epic-totals"}},
+		{harm: `UPDATE epics SET failed_tasks = 1`, mend: `UPDATE epics SET failed_tasks = 0`, wants: []string{"task-counts"}},
+		{harm: `UPDATE epics SET dependencies = 2`, mend: `UPDATE epics SET dependencies = 1`, wants: []string{"dependency-counts"}},
+		{harm: `UPDATE tasks SET state = 1 WHERE title = 'after'`, mend: `UPDATE tasks SET state = 2 WHERE title = 'after'`, wants: []string{"task-early"}},
+		{harm: `UPDATE tasks SET state = 6, dependency_policy = 3 WHERE title = 'work'`, mend: `UPDATE tasks SET state = 1, dependency_policy = 0`},
+		{harm: `UPDATE tasks SET state = CASE title WHEN 'work' THEN 6 ELSE 2 END, dependency_policy = 3`, mend: `UPDATE tasks SET state = CASE title WHEN 'work' THEN 1 ELSE 2 END, dependency_policy = 0`, wants: []string{"task-waiting"}},
 		{harm: `DELETE FROM usage_entries`, wants: []string{"epic-totals", "task-totals"}, all: []string{"epic-totals", "namespace-totals", "task-totals"}},
 	}
 	for _, store := range []string{"sqlite", "postgres"} {
@@ -39,7 +47,9 @@ func TestExamine(t *testing.T) {
 			}
 			c := serve(t, cfg)
 			task := newTask(t, c, &registryv1.Task{Title: "work"})
-			_, err := c.RecordUsage(t.Context(), &registryv1.RecordUsageRequest{Entries: []*registryv1.UsageEntry{{
+			_, err := c.CreateTask(t.Context(), &registryv1.CreateTaskRequest{Task: &registryv1.Task{EpicId: task.GetEpicId(), Title: "after", DependsOn: []string{task.GetId()}}})
+			require.NoError(t, err)
+			_, err = c.RecordUsage(t.Context(), &registryv1.RecordUsageRequest{Entries: []*registryv1.UsageEntry{{
 				RunId: "run_1", NodeId: "n", Visit: 1, Attempt: 1, TaskId: task.GetId(), Kind: registryv1.UsageKind_USAGE_KIND_MODEL, Provider: "p", Model: "m", InputTokens: 5, OutputTokens: 6}}})
 			require.NoError(t, err)
 			exec := func(stmt string) {

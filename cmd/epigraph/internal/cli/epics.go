@@ -146,6 +146,16 @@ type epicFields struct {
 	BudgetUSD    *float64          `help:"Budget in dollars, after which no more runs start; 0 starts none." name:"budget-usd" placeholder:"X"`
 	Labels       map[string]string `help:"Labels to filter by." name:"label" placeholder:"NAME=VALUE"`
 	User         *string           `help:"The user who has the goal." placeholder:"ID"`
+	Policy       *string           `help:"What becomes of a task when one that it depends on has failed or was canceled: block, skip or fail." name:"dependency-policy" placeholder:"WORD"`
+}
+
+// policy is what a flag says of dependencies.
+func policy(word string) (registryv1.DependencyPolicy, error) {
+	p, err := enums[registryv1.DependencyPolicy]("--dependency-policy", "DEPENDENCY_POLICY_", registryv1.DependencyPolicy_value, []string{word})
+	if err != nil {
+		return 0, err
+	}
+	return p[0], nil
 }
 
 func (f epicFields) apply(x *registryv1.Epic) (mask []string, err error) {
@@ -185,6 +195,12 @@ func (f epicFields) apply(x *registryv1.Epic) (mask []string, err error) {
 	if f.User != nil {
 		x.UserId = *f.User
 		set("user_id")
+	}
+	if f.Policy != nil {
+		if x.DependencyPolicy, err = policy(*f.Policy); err != nil {
+			return nil, err
+		}
+		set("dependency_policy")
 	}
 	return mask, nil
 }
@@ -358,6 +374,13 @@ func taskText(e *env, x *registryv1.Task) string {
 	if len(x.GetDependsOn()) > 0 {
 		fmt.Fprintf(&b, "  depends on %s", strings.Join(x.GetDependsOn(), ", "))
 	}
+	if len(x.GetBlockedBy()) > 0 {
+		how := "ended"
+		if x.GetState() == registryv1.TaskState_TASK_STATE_BLOCKED {
+			how = "blocked"
+		}
+		fmt.Fprintf(&b, "\n%s by the end of %s", how, strings.Join(x.GetBlockedBy(), ", "))
+	}
 	fmt.Fprintf(&b, "\nspent: %s tokens, %s, %s\n", view.Count(x.GetActualTokens()), spent(x.GetActualNanoUsd(), x.GetUnpricedCalls()), view.Plural(int(x.GetLlmCalls()), "model call"))
 	if x.GetPrincipal() != "" {
 		fmt.Fprintf(&b, "principal: %s\n", view.OneLine(x.GetPrincipal(), 120))
@@ -379,14 +402,21 @@ type tasksCreateCmd struct {
 	Description string   `help:"The work to do."`
 	DependsOn   []string `help:"Tasks of the same epic that it depends on." placeholder:"ID"`
 	Tags        []string `help:"Tags to filter by." name:"tag" placeholder:"TAG"`
+	Policy      *string  `help:"What becomes of it when one of those has failed or was canceled: block, skip or fail; default: as the epic says." name:"dependency-policy" placeholder:"WORD"`
 	RequestID   string   `help:"Make the command repeatable under this id." placeholder:"ID"`
 }
 
 // Run creates.
-func (c *tasksCreateCmd) Run(e *env) error {
+func (c *tasksCreateCmd) Run(e *env) (err error) {
+	var p registryv1.DependencyPolicy
+	if c.Policy != nil {
+		if p, err = policy(*c.Policy); err != nil {
+			return err
+		}
+	}
 	return e.with(func(ctx context.Context, s *services) error {
 		r, err := s.registry.CreateTask(ctx, &registryv1.CreateTaskRequest{RequestId: c.RequestID, Task: &registryv1.Task{
-			EpicId: c.Epic, Title: c.Title, Description: c.Description, DependsOn: c.DependsOn, Tags: c.Tags,
+			EpicId: c.Epic, Title: c.Title, Description: c.Description, DependsOn: c.DependsOn, Tags: c.Tags, DependencyPolicy: p,
 		}})
 		if err != nil {
 			return err

@@ -314,12 +314,26 @@ func summary(e *env, r *executorv1.Run) string {
 			text = s.Fit(text)
 		}
 		b.WriteString(title + text + "\n")
+		if id := conversation(p.GetJson()); id != "" {
+			b.WriteString("conversation: epigraph threads show " + view.OneLine(id, 60) + "\n")
+		}
 	}
 	if u := r.GetUsage(); u.GetCalls() > 0 {
 		b.WriteString(s.Fit(fmt.Sprintf("used: %s input and %s output tokens in %s, %s%s", view.Count(u.GetInputTokens()), view.Count(u.GetOutputTokens()),
 			view.Plural(int(u.GetCalls()), "call"), cost(u), of(r.GetBudget()))) + "\n")
 	}
 	return b.String()
+}
+
+// conversation is the thread that the result of an agent or a team names; empty if it names none.
+func conversation(result json.RawMessage) string {
+	var r struct {
+		ThreadID string `json:"thread_id"`
+	}
+	if json.Unmarshal(result, &r) != nil {
+		return ""
+	}
+	return r.ThreadID
 }
 
 // of is the budget behind the used amount.

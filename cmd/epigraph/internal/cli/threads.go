@@ -159,6 +159,7 @@ func itemText(it *executorv1.ThreadItem) string {
 func messageText(raw json.RawMessage) string {
 	var m struct {
 		Role    string `json:"role"`
+		Name    string `json:"name"` // who of a team says it
 		Content string `json:"content"`
 		Calls   []struct {
 			Name      string          `json:"name"`
@@ -169,7 +170,7 @@ func messageText(raw json.RawMessage) string {
 	if json.Unmarshal(raw, &m) != nil || m.Role == "" {
 		return string(raw)
 	}
-	who := map[string]string{"assistant": "agent", "tool": "result"}[m.Role]
+	who := map[string]string{"assistant": cmp.Or(m.Name, "agent"), "tool": "result"}[m.Role]
 	if m.Failed {
 		who = "error"
 	}

@@ -8,14 +8,18 @@ import (
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 )
 
-// loopPrefix begins the names of the actors that carry out an agent's loop; toolPrefix begins the ids of the
-// nodes that carry out its actions.
-const loopPrefix, toolPrefix = "loop/", "do."
+// toolPrefix begins the ids of the nodes that carry out an agent's actions.
+const toolPrefix = "do."
 
-// HasAgent reports whether a node of a graph is an agent, whose work is in runs below.
+// between reports whether an actor carries out the loop of an agent or of a team, between what these do.
+func between(actor string) bool {
+	return strings.HasPrefix(actor, "loop/") || strings.HasPrefix(actor, "team/")
+}
+
+// HasAgent reports whether a node of a graph is an agent or a team, whose work is in runs below.
 func HasAgent(g *graphv1.Graph) bool {
 	return slices.ContainsFunc(g.GetNodes(), func(n *graphv1.Node) bool {
-		return n.GetActor() == "agent" || strings.HasPrefix(n.GetActor(), "agent/")
+		return n.GetActor() == "agent" || n.GetActor() == "team" || strings.HasPrefix(n.GetActor(), "agent/")
 	})
 }
 
@@ -61,7 +65,7 @@ func (t *Tree) applyBelow(s Style, ev *executorv1.RunEvent) string {
 			n.text = tail(n.text+e.TokenDelta.GetText(), 200)
 		}
 	case *executorv1.RunEvent_AttemptStarted:
-		if !strings.HasPrefix(e.AttemptStarted.GetActor(), loopPrefix) {
+		if !between(e.AttemptStarted.GetActor()) {
 			n.doing, n.text = step(e.AttemptStarted.GetVisit()), ""
 		}
 	case *executorv1.RunEvent_AttemptEnded:
@@ -72,7 +76,7 @@ func (t *Tree) applyBelow(s Style, ev *executorv1.RunEvent) string {
 
 // stepEnded is about an attempt of a run below.
 func (t *Tree) stepEnded(s Style, n *treeNode, e *executorv1.AttemptEnded, line func(string) string) string {
-	if strings.HasPrefix(e.GetActor(), loopPrefix) || e.GetState() == executorv1.VisitState_VISIT_STATE_WAITING {
+	if between(e.GetActor()) || e.GetState() == executorv1.VisitState_VISIT_STATE_WAITING {
 		return "" // what it waits for tells more
 	}
 	n.doing = ""

@@ -2,58 +2,18 @@ package engine_test
 
 import (
 	"cmp"
-	"context"
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent"
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/fact"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
-	"github.com/epigraph-run/epigraph/workgraph"
 )
-
-// calls counts the calls of all actors, by node and visit, and tells when the n-th one has been made.
-type calls struct {
-	mu sync.Mutex
-	of map[string]int
-	// order are the nodes of the calls in the order in which they ended.
-	order []string
-	made  int
-	n     int
-	then  func()
-}
-
-func (k *calls) around(a workgraph.Actor) workgraph.Actor {
-	return pureActor{workgraph.ActorFunc(func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
-		out, err := a.Call(ctx, c)
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		k.of[c.Ref.String()]++
-		k.order = append(k.order, c.Node)
-		if k.made++; k.made == k.n {
-			k.then()
-		}
-		return out, err
-	})}
-}
-
-// heir takes runs over from every executor that is not heard of at this moment.
-type heir struct{ journal.Journal }
-
-func (h heir) TakeOver(ctx context.Context, self journal.Owner, o journal.TakeOverOptions) (journal.TakeOverResult, error) {
-	o.Lease = time.Millisecond
-	return h.Journal.TakeOver(ctx, self, o)
-}
 
 // killing is an agent that is killed at its visits.
 type killing struct {
@@ -106,76 +66,52 @@ func killedAtEveryVisit(t *testing.T, a killing) {
 	t.Helper()
 	heirs, err := agent.Config{"heir": {Definition: `{"reasoner": "other", "actions": {"work": {}}}`}}.Specs(nil)
 	require.NoError(t, err)
-	// whole is the run without a death.
-	whole := func(t *testing.T, s store, id string, k *calls, over func(journal.Journal) journal.Journal) *live {
-		t.Helper()
-		own := agents(t, s, actors{"reasoner": &reasoner{script: a.script}, "other": &reasoner{script: []string{`["work"]`, `{"result": "all"}`}}, "work": &recorder{}, "ok": &recorder{}, "shorten": &recorder{}})
-		own[heirs[0].Name] = pureActor{heirs[0].Actor}
-		for name, one := range own {
-			own[name] = k.around(one)
-		}
-		l := run(t, s, own, named(id), func(_ *engine.Config, d *engine.Deps) { d.Journal = over(d.Journal) })
-		l.jobs(t)
-		return l
-	}
 	stores := map[string]func(testing.TB) store{"SQLite": sqliteStore, "Postgres": pgStore}
 	if a.other != nil {
 		delete(stores, "Postgres")
 	}
+	m := mortal{
+		actors: func(t *testing.T, s store) actors {
+			own := agents(t, s, actors{"reasoner": &reasoner{script: a.script}, "other": &reasoner{script: []string{`["work"]`, `{"result": "all"}`}}, "work": &recorder{}, "ok": &recorder{}, "shorten": &recorder{}})
+			own[heirs[0].Name] = pureActor{heirs[0].Actor}
+			return own
+		},
+		start:  func(t *testing.T, l *live) string { return l.start(t, agentOf(t, a.graph)) },
+		ends:   func(t *testing.T, l *live, id string) { a.ends(t, l, id) },
+		atOnce: a.atOnce, exact: true,
+	}
+	if a.other != nil {
+		m.dies = func(undead *calls) (at []int) {
+			for i, node := range undead.order {
+				if slices.Contains(a.other, node) {
+					at = append(at, i+1)
+				}
+			}
+			return at
+		}
+	}
 	for name, open := range stores {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			undead := &calls{of: map[string]int{}}
-			s := open(t)
-			l := whole(t, s, "a", undead, func(j journal.Journal) journal.Journal { return j })
-			id := l.start(t, agentOf(t, a.graph))
-			l.wait(t, id, journal.StateCompleted)
-			require.Equal(t, a.kept, l.remembered(t, l.child(t, id)))
-			for n := 1; n <= undead.made; n++ {
-				if a.other != nil && !slices.Contains(a.other, undead.order[n-1]) {
-					continue
-				}
-				t.Run(fmt.Sprintf("Call%d", n), func(t *testing.T) {
-					t.Parallel()
-					s, wire, dead := open(t), &line{}, make(chan struct{})
-					first := &calls{of: map[string]int{}, n: n, then: func() {
-						wire.cut.Store(true)
-						close(dead)
-					}}
-					l := whole(t, s, "a", first, func(j journal.Journal) journal.Journal {
-						wire.Journal = j
-						return wire
-					})
-					id := l.start(t, agentOf(t, a.graph))
-					<-dead
-					second := &calls{of: map[string]int{}}
-					l = whole(t, s, "b", second, func(j journal.Journal) journal.Journal { return heir{j} })
-					row := l.wait(t, id, journal.StateCompleted)
-					require.JSONEq(t, `"done after"`, string(row.Result))
-					child := l.child(t, id)
-					require.Equal(t, a.kept, l.remembered(t, child))
-					facts, err := l.j.ListFacts(t.Context(), ns, fact.Filter{}, page.Cursor{}, 10)
-					require.NoError(t, err)
-					require.Equal(t, slices.Contains(a.kept, "LEARNING"), len(facts) == 1, "%v", facts)
-					all, err := l.j.ListThreads(t.Context(), ns, thread.Filter{}, page.Cursor{}, 10)
-					require.NoError(t, err)
-					require.Equal(t, a.takes, all[len(all)-1].Agent)
-					require.JSONEq(t, strings.ReplaceAll(cmp.Or(a.result, `"all"`), "THREAD", all[len(all)-1].ID), string(child.Result))
-					both := maps.Clone(first.of)
-					for ref, made := range second.of {
-						both[ref] += made
-					}
-					repeated, most := 0, 0
-					for ref, made := range both {
-						require.Equal(t, undead.of[ref] > 0, made > 0, ref)
-						repeated, most = repeated+made-undead.of[ref], max(most, made-undead.of[ref])
-					}
-					require.Equal(t, 1, most, "%v after %v", second.of, first.of)
-					require.LessOrEqual(t, repeated, a.atOnce, "%v after %v", second.of, first.of)
-					l.sound(t, id)
-					l.sound(t, child.ID)
-				})
-			}
+			m := m
+			m.open = open
+			m.test(t)
 		})
 	}
+}
+
+// ends waits for the end of the agent's run, and checks what it kept.
+func (a killing) ends(t *testing.T, l *live, id string) {
+	t.Helper()
+	row := l.wait(t, id, journal.StateCompleted)
+	require.JSONEq(t, `"done after"`, string(row.Result))
+	child := l.child(t, id)
+	require.Equal(t, a.kept, l.remembered(t, child))
+	facts, err := l.j.ListFacts(t.Context(), ns, fact.Filter{}, page.Cursor{}, 10)
+	require.NoError(t, err)
+	require.Equal(t, slices.Contains(a.kept, "LEARNING"), len(facts) == 1, "%v", facts)
+	all, err := l.j.ListThreads(t.Context(), ns, thread.Filter{}, page.Cursor{}, 10)
+	require.NoError(t, err)
+	require.Equal(t, a.takes, all[len(all)-1].Agent)
+	require.JSONEq(t, strings.ReplaceAll(cmp.Or(a.result, `"all"`), "THREAD", all[len(all)-1].ID), string(child.Result))
 }

@@ -3,14 +3,12 @@ package engine_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/cel"
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workflow"
 	stepflow "github.com/epigraph-run/epigraph/workflow/flow"
@@ -71,43 +69,17 @@ func TestBestOfKilledAtEveryCall(t *testing.T) {
 			t.Run(name+"/"+base, func(t *testing.T) {
 				t.Parallel()
 				g := workflowOf(t, c.src)
-				whole := func(t *testing.T, s store, id string, k *calls, over func(journal.Journal) journal.Journal) *live {
-					t.Helper()
-					own := attempting(workgraph.ActorFunc(tries), chooses)
-					for name, one := range own {
-						own[name] = k.around(one)
-					}
-					l := run(t, s, own, named(id), func(_ *engine.Config, d *engine.Deps) { d.Journal = over(d.Journal) })
-					l.jobs(t)
-					return l
-				}
-				ends := func(t *testing.T, l *live, id string) {
-					t.Helper()
-					row := l.wait(t, id, journal.StateCompleted)
-					require.JSONEq(t, c.want, string(row.Result))
-					require.Equal(t, c.calls, row.Usage.Calls)
-					l.sound(t, id)
-				}
-				undead := &calls{of: map[string]int{}}
-				l := whole(t, open(t), "a", undead, func(j journal.Journal) journal.Journal { return j })
-				ends(t, l, l.start(t, g))
-				for _, n := range deaths(1, undead.made) {
-					t.Run(fmt.Sprintf("Call%d", n), func(t *testing.T) {
-						t.Parallel()
-						s, wire, dead := open(t), &line{}, make(chan struct{})
-						first := &calls{of: map[string]int{}, n: n, then: func() {
-							wire.cut.Store(true)
-							close(dead)
-						}}
-						l := whole(t, s, "a", first, func(j journal.Journal) journal.Journal {
-							wire.Journal = j
-							return wire
-						})
-						id := l.start(t, g)
-						<-dead
-						ends(t, whole(t, s, "b", &calls{of: map[string]int{}}, func(j journal.Journal) journal.Journal { return heir{j} }), id)
-					})
-				}
+				mortal{
+					open:   open,
+					actors: func(*testing.T, store) actors { return attempting(workgraph.ActorFunc(tries), chooses) },
+					start:  func(t *testing.T, l *live) string { return l.start(t, g) },
+					ends: func(t *testing.T, l *live, id string) {
+						row := l.wait(t, id, journal.StateCompleted)
+						require.JSONEq(t, c.want, string(row.Result))
+						require.Equal(t, c.calls, row.Usage.Calls)
+					},
+					atOnce: 3, exact: true,
+				}.test(t)
 			})
 		}
 	}

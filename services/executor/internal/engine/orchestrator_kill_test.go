@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,7 +17,6 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/cel"
 	flowactors "github.com/epigraph-run/epigraph/services/executor/internal/actor/flow"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/spawn"
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workflow"
@@ -141,74 +139,27 @@ func TestWorkflowKilledAtEveryCall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			whole := func(t *testing.T, s store, id string, k *calls, over func(journal.Journal) journal.Journal) *live {
-				t.Helper()
-				own := workflowActors(t, s, c.model)
-				for name, one := range own {
-					if own[name] = k.around(one); name == "loop/act" {
-						own[name] = asksForAgent{own[name]}
-					}
-				}
-				l := run(t, s, own, named(id), func(_ *engine.Config, d *engine.Deps) { d.Journal = over(d.Journal) })
-				l.jobs(t)
-				return l
-			}
 			input := json.RawMessage(fmt.Sprintf("%q", c.task))
-			start := func(t *testing.T, l *live) string {
-				t.Helper()
-				return l.start(t, example(t, c.example), func(r *command.StartRequest) { r.Input.Named = map[string]json.RawMessage{"task": input} })
-			}
-			ended := func(t *testing.T, l *live, id string) {
-				t.Helper()
-				over := l.over(t, id)
-				require.Equal(t, c.result, over.Text)
-				require.Equal(t, c.said, l.said(t, over.ThreadID))
-			}
-			undead := &calls{of: map[string]int{}}
-			// A test of its own, whose executor is gone when the deaths begin.
-			require.True(t, t.Run("Undead", func(t *testing.T) {
-				l := whole(t, sqliteStore(t), "a", undead, func(j journal.Journal) journal.Journal { return j })
-				id := start(t, l)
-				l.insteadOf(t, id, nil)
-				ended(t, l, id)
-			}))
-			t.Logf("%s: %d calls", name, undead.made)
-			for _, n := range deaths(max(1, slices.Index(undead.order, c.begins)), undead.made) {
-				t.Run(fmt.Sprintf("Call%d", n), func(t *testing.T) {
-					t.Parallel()
-					s, wire, dead := sqliteStore(t), &line{}, make(chan struct{})
-					first := &calls{of: map[string]int{}, n: n, then: func() {
-						wire.cut.Store(true)
-						close(dead)
-					}}
-					l := whole(t, s, "a", first, func(j journal.Journal) journal.Journal {
-						wire.Journal = j
-						return wire
-					})
-					id := start(t, l)
-					l.insteadOf(t, id, dead)
-					<-dead
-					second := &calls{of: map[string]int{}}
-					l = whole(t, s, "b", second, func(j journal.Journal) journal.Journal { return heir{j} })
-					l.insteadOf(t, id, nil)
-					ended(t, l, id)
-					both := maps.Clone(first.of)
-					for ref, made := range second.of {
-						both[ref] += made
+			mortal{
+				open:   sqliteStore,
+				actors: func(t *testing.T, s store) actors { return workflowActors(t, s, c.model) },
+				uncounted: func(own actors) {
+					if _, ok := own["loop/act"]; ok {
+						own["loop/act"] = asksForAgent{own["loop/act"]}
 					}
-					repeated := 0
-					for ref, made := range both {
-						repeated += made - undead.of[ref]
-					}
-					require.LessOrEqual(t, repeated, 1, "%v after %v", second.of, first.of)
-					l.sound(t, id)
-					below, err := l.j.Descendants(t.Context(), ns, id)
-					require.NoError(t, err)
-					for i := range below {
-						l.sound(t, below[i].RunID)
-					}
-				})
-			}
+				},
+				start: func(t *testing.T, l *live) string {
+					return l.start(t, example(t, c.example), func(r *command.StartRequest) { r.Input.Named = map[string]json.RawMessage{"task": input} })
+				},
+				meanwhile: func(t *testing.T, l *live, id string, dead <-chan struct{}) { l.insteadOf(t, id, dead) },
+				ends: func(t *testing.T, l *live, id string) {
+					over := l.over(t, id)
+					require.Equal(t, c.result, over.Text)
+					require.Equal(t, c.said, l.said(t, over.ThreadID))
+				},
+				dies:   func(undead *calls) []int { return deaths(max(1, slices.Index(undead.order, c.begins)), undead.made) },
+				atOnce: 1,
+			}.test(t)
 		})
 	}
 }

@@ -233,44 +233,19 @@ func TestTeamKilledAtEveryCall(t *testing.T) {
 			}
 			t.Run(name+"/"+base, func(t *testing.T) {
 				t.Parallel()
-				whole := func(t *testing.T, s store, id string, k *calls, over func(journal.Journal) journal.Journal) *live {
-					t.Helper()
-					own := teams(t, s, actors{"says": &member{}, "chooses": workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
-						return workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(`"b"`)}}, nil
-					})})
-					for name, one := range own {
-						own[name] = k.around(one)
-					}
-					l := run(t, s, own, named(id), func(_ *engine.Config, d *engine.Deps) { d.Journal = over(d.Journal) })
-					l.jobs(t)
-					return l
-				}
-				undead := &calls{of: map[string]int{}}
-				l := whole(t, open(t), "a", undead, func(j journal.Journal) journal.Journal { return j })
-				over := l.over(t, l.start(t, teamOf(t, c.named)))
-				require.Equal(t, c.want, strings.Join(l.said(t, over.ThreadID), "|"))
-				for _, n := range deaths(1, undead.made) {
-					t.Run(fmt.Sprintf("Call%d", n), func(t *testing.T) {
-						t.Parallel()
-						s, wire, dead := open(t), &line{}, make(chan struct{})
-						first := &calls{of: map[string]int{}, n: n, then: func() {
-							wire.cut.Store(true)
-							close(dead)
-						}}
-						l := whole(t, s, "a", first, func(j journal.Journal) journal.Journal {
-							wire.Journal = j
-							return wire
-						})
-						id := l.start(t, teamOf(t, c.named))
-						<-dead
-						second := &calls{of: map[string]int{}}
-						l = whole(t, s, "b", second, func(j journal.Journal) journal.Journal { return heir{j} })
+				chooses := workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
+					return workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(`"b"`)}}, nil
+				})
+				mortal{
+					open:   open,
+					actors: func(t *testing.T, s store) actors { return teams(t, s, actors{"says": &member{}, "chooses": chooses}) },
+					start:  func(t *testing.T, l *live) string { return l.start(t, teamOf(t, c.named)) },
+					ends: func(t *testing.T, l *live, id string) {
 						over := l.over(t, id)
 						require.Equal(t, c.want, strings.Join(l.said(t, over.ThreadID), "|"))
-						l.sound(t, id)
-						l.sound(t, l.child(t, id).ID)
-					})
-				}
+					},
+					atOnce: 1, exact: true,
+				}.test(t)
 			})
 		}
 	}

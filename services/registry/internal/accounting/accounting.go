@@ -110,13 +110,22 @@ func (b *Accounts) changeEpic(ctx context.Context, namespace, method, id string,
 	return out, err
 }
 
-// UpdateEpic takes these fields from in.
+// UpdateEpic takes these fields from in. Another dependency policy decides at once about tasks that wait in
+// vain.
 func (b *Accounts) UpdateEpic(ctx context.Context, namespace, id string, c Change, in epic.Epic, fields []string) (epic.Epic, error) {
-	return b.changeEpic(ctx, namespace, "UpdateEpic", id, c, func(_ context.Context, _ store.Tx, e *epic.Epic, _ time.Time) error {
+	return b.changeEpic(ctx, namespace, "UpdateEpic", id, c, func(ctx context.Context, tx store.Tx, e *epic.Epic, now time.Time) error {
+		policy := e.DependencyPolicy
 		for _, f := range fields {
 			e.Take(f, in)
 		}
-		return nil
+		if e.DependencyPolicy == policy {
+			return nil
+		}
+		dead, err := tx.Dead(ctx, namespace, id)
+		if err != nil {
+			return err
+		}
+		return end(ctx, tx, e, dead, now)
 	})
 }
 

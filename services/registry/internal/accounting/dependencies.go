@@ -4,14 +4,19 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
+	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 )
 
 // dependentsBatch is how many dependents are read and written at once. Of 1,000 dependencies each, they fill
 // some megabytes.
 const dependentsBatch = 100
+
+// statesBatch is how many states one statement writes.
+const statesBatch = 1000
 
 // block reevaluates the task at hand without saving it.
 func (w *work) block(ctx context.Context) (map[string]epic.TaskState, error) {
@@ -73,6 +78,47 @@ func (w *work) look(ctx context.Context, tasks []epic.Dependent, known map[strin
 	return err
 }
 
+// end decides what becomes of the tasks that wait for tasks of the epic which have failed or were canceled,
+// and of those that wait for them in turn. It counts them in the epic, which is not saved. Their bodies are
+// not read.
+func end(ctx context.Context, tx store.Tx, e *epic.Epic, tasks []string, now time.Time) error {
+	doomed, err := tx.Doomed(ctx, e.Namespace, e.ID, e.DependencyPolicy, tasks)
+	if err != nil {
+		return err
+	}
+	gone := make(map[string]bool, len(tasks)+len(doomed))
+	for _, id := range tasks {
+		gone[id] = true
+	}
+	for _, d := range doomed {
+		gone[d.ID] = true
+	}
+	for some := range slices.Chunk(doomed, statesBatch) {
+		var ended []epic.Dependent
+		for _, d := range some {
+			if was := d.State; d.Decide(func(id string) bool { return gone[id] }) {
+				e.Count(was, d.State)
+				ended = append(ended, d)
+			}
+		}
+		if len(ended) == 0 {
+			continue
+		}
+		if err := tx.PutStates(ctx, e.Namespace, ended, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// explain names what keeps a task waiting for good.
+func explain(ctx context.Context, r store.Reader, t *epic.Task) (err error) {
+	if t.State == epic.TaskBlocked {
+		t.BlockedBy, err = r.BlockedBy(ctx, t.Namespace, t.ID, epic.MaxBlockedBy)
+	}
+	return err
+}
+
 // depend checks what the task has come to depend on, and blocks or unblocks it.
 func (w *work) depend(ctx context.Context, before []string, most int) error {
 	switch w.task.State {
@@ -94,9 +140,24 @@ func (w *work) depend(ctx context.Context, before []string, most int) error {
 		return err
 	}
 	// There was no cycle before, so a cycle must go through an added dependency.
-	return epic.CheckCycle(w.task.ID, added(w.task.DependsOn, before), func(ids []string) (map[string][]string, error) {
+	if err := epic.CheckCycle(w.task.ID, added(w.task.DependsOn, before), func(ids []string) (map[string][]string, error) {
 		return w.tx.Edges(ctx, w.epic.Namespace, ids)
-	})
+	}); err != nil {
+		return err
+	}
+	return w.task.Decide(w.epic.DependencyPolicy, states, w.now)
+}
+
+// decide applies the policy of the task, which has changed, to what it depends on.
+func (w *work) decide(ctx context.Context) error {
+	if w.task.State != epic.TaskBlocked {
+		return nil
+	}
+	states, err := w.tx.TaskStates(ctx, w.epic.Namespace, w.epic.ID, w.task.DependsOn)
+	if err != nil {
+		return err
+	}
+	return w.task.Decide(w.epic.DependencyPolicy, states, w.now)
 }
 
 // count counts dependencies that tasks of the epic get or, if there are fewer, lose. It refuses more than

@@ -52,7 +52,8 @@ func open(ctx context.Context, tx store.Tx, namespace, taskID string, now time.T
 	return &work{tx: tx, now: now, epic: e, epicOver: e.Revision, task: t, over: t.Revision}, nil
 }
 
-// save writes the task, keeps the counters of its epic, and unblocks what waited for it.
+// save writes the task, keeps the counters of its epic, and decides what becomes of the tasks that wait for
+// it.
 func (w *work) save(ctx context.Context, was epic.TaskState) error {
 	w.task.Touch(w.now, request.Caller(ctx))
 	if err := w.tx.PutTask(ctx, w.task, w.over); err != nil {
@@ -63,6 +64,11 @@ func (w *work) save(ctx context.Context, was epic.TaskState) error {
 		return nil
 	}
 	w.epic.Count(was, w.task.State)
+	if was != w.task.State && w.task.State.Dead() {
+		if err := end(ctx, w.tx, &w.epic, []string{w.task.ID}, w.now); err != nil {
+			return err
+		}
+	}
 	if err := w.saveEpic(ctx); err != nil {
 		return err
 	}
@@ -113,7 +119,7 @@ func (b *Accounts) CreateTask(ctx context.Context, namespace string, o Once, in 
 			return err
 		}
 		if earlier != "" {
-			out, err = tx.Task(ctx, namespace, earlier)
+			out, err = explained(ctx, tx, namespace, earlier)
 			return err
 		}
 		e, err := tx.LockEpic(ctx, namespace, in.EpicID)
@@ -137,6 +143,9 @@ func (b *Accounts) CreateTask(ctx context.Context, namespace string, o Once, in 
 		if err := epic.CheckDependencies(e.ID, in.DependsOn, states); err != nil {
 			return err
 		}
+		if err := w.task.Decide(e.DependencyPolicy, states, now); err != nil {
+			return err
+		}
 		if err := tx.InsertTask(ctx, w.task); err != nil {
 			return err
 		}
@@ -147,6 +156,9 @@ func (b *Accounts) CreateTask(ctx context.Context, namespace string, o Once, in 
 			}
 			w.epic.Touch(now, request.Caller(ctx))
 		}
+		if err := explain(ctx, tx, &w.task); err != nil {
+			return err
+		}
 		out = w.task
 		return w.saveEpic(ctx)
 	})
@@ -155,7 +167,16 @@ func (b *Accounts) CreateTask(ctx context.Context, namespace string, o Once, in 
 
 // Task reads one.
 func (b *Accounts) Task(ctx context.Context, namespace, id string) (epic.Task, error) {
-	return view(ctx, b, namespace, func(ctx context.Context, r store.Reader) (epic.Task, error) { return r.Task(ctx, namespace, id) })
+	return view(ctx, b, namespace, func(ctx context.Context, r store.Reader) (epic.Task, error) { return explained(ctx, r, namespace, id) })
+}
+
+// explained reads a task with what keeps it waiting.
+func explained(ctx context.Context, r store.Reader, namespace, id string) (epic.Task, error) {
+	t, err := r.Task(ctx, namespace, id)
+	if err != nil {
+		return t, err
+	}
+	return t, explain(ctx, r, &t)
 }
 
 // Tasks lists.
@@ -174,7 +195,7 @@ func (b *Accounts) changeTask(ctx context.Context, namespace, method, id string,
 			return err
 		}
 		if earlier != "" {
-			out, err = tx.Task(ctx, namespace, earlier)
+			out, err = explained(ctx, tx, namespace, earlier)
 			return err
 		}
 		w, err := open(ctx, tx, namespace, id, now)
@@ -191,6 +212,9 @@ func (b *Accounts) changeTask(ctx context.Context, namespace, method, id string,
 		if err := w.save(ctx, was); err != nil {
 			return err
 		}
+		if err := explain(ctx, tx, &w.task); err != nil {
+			return err
+		}
 		out = w.task
 		return nil
 	})
@@ -201,16 +225,19 @@ func (b *Accounts) changeTask(ctx context.Context, namespace, method, id string,
 func (b *Accounts) UpdateTask(ctx context.Context, namespace, id string, c Change, in epic.Task, fields []string) (epic.Task, error) {
 	in.Notes = signed(ctx, in.Notes)
 	return b.changeTask(ctx, namespace, "UpdateTask", id, c, func(ctx context.Context, w *work) error {
-		before := w.task.DependsOn
+		before, policy := w.task.DependsOn, w.task.DependencyPolicy
 		for _, f := range fields {
 			if _, err := w.task.Take(f, in, w.now); err != nil {
 				return err
 			}
 		}
-		if slices.Equal(before, w.task.DependsOn) {
-			return nil
+		switch {
+		case !slices.Equal(before, w.task.DependsOn):
+			return w.depend(ctx, before, b.bounds.Dependencies)
+		case policy != w.task.DependencyPolicy:
+			return w.decide(ctx)
 		}
-		return w.depend(ctx, before, b.bounds.Dependencies)
+		return nil
 	})
 }
 
@@ -302,9 +329,13 @@ func (w *work) cancel(ctx context.Context) error {
 // reopenTask lets a task be worked on that was blocked or has failed.
 func (w *work) reopenTask(ctx context.Context, was epic.TaskState) error {
 	states, err := w.block(ctx)
-	if err != nil || was == epic.TaskFailed {
-		// A failed task that has come to depend on others is tried again when those are completed.
+	if err != nil {
 		return err
+	}
+	if was == epic.TaskFailed {
+		// A failed task that has come to depend on others is tried again when those are completed; but one
+		// that its policy would end again at once is not.
+		return w.alive(states)
 	}
 	if unmet := epic.Unmet(w.task.DependsOn, states); len(unmet) > 0 {
 		list := strings.Join(unmet, ", ")
@@ -312,6 +343,17 @@ func (w *work) reopenTask(ctx context.Context, was epic.TaskState) error {
 			Set("unmet", list).Hint("complete these tasks, or take them out of depends_on")
 	}
 	return nil
+}
+
+// alive refuses to try a task again that its policy would end at once.
+func (w *work) alive(states map[string]epic.TaskState) error {
+	dead := epic.Dead(w.task.DependsOn, states)
+	if _, ends := w.task.DependencyPolicy.In(w.epic.DependencyPolicy).Ends(); !ends || len(dead) == 0 {
+		return nil
+	}
+	list := strings.Join(dead, ", ")
+	return errs.New(errs.FailedPrecondition, epic.ReasonDependenciesUnmet, "task %s depends on %s, which failed or was canceled", w.task.ID, list).
+		Set("unmet", list).Hint("try these again first, or take them out of depends_on")
 }
 
 // DeleteTask removes a task, and its id from what others depend on. Runs that are still at work on it are

@@ -17,8 +17,7 @@ const (
 	ReasonDependenciesFixed = "DEPENDENCIES_FIXED"
 )
 
-// Unmet lists which of the ids are not completed, in their order. A failed or canceled task keeps
-// its dependents waiting.
+// Unmet lists which of the ids are not completed, in their order.
 func Unmet(dependsOn []string, states map[string]TaskState) []string {
 	var out []string
 	for _, id := range dependsOn {
@@ -110,6 +109,10 @@ type Dependent struct {
 	State     TaskState
 	DependsOn []string
 	Revision  int64
+	// Policy is the one that holds for it, and EndedBy the task that it waits for in vain. Both are empty
+	// where neither matters.
+	Policy  DependencyPolicy
+	EndedBy string
 }
 
 // Reevaluate blocks or unblocks a task that has not begun, by the states of what it depends on, and

@@ -55,6 +55,8 @@ type Epic struct {
 	// Spent is the sum of all entries booked on the epic, also of tasks that were deleted since.
 	Spent                                   usage.Totals
 	TotalTasks, CompletedTasks, FailedTasks int32
+	// DependencyPolicy is that of tasks without one of their own.
+	DependencyPolicy DependencyPolicy
 	// Dependencies is how many its tasks have together.
 	Dependencies                                       int32
 	ResultSummary, WorkflowSlug, UserID, CreatedByNode string
@@ -145,7 +147,7 @@ func (e *Epic) BudgetNote() string {
 func Fields() []string {
 	return []string{
 		"title", "description", "tags", "priority", "budget_tokens", "budget_nano_usd", "result_summary",
-		"workflow_slug", "user_id", "created_by_node_id", "labels",
+		"workflow_slug", "user_id", "created_by_node_id", "labels", "dependency_policy",
 	}
 }
 
@@ -174,6 +176,8 @@ func (e *Epic) Take(field string, from Epic) bool {
 		e.CreatedByNode = from.CreatedByNode
 	case "labels":
 		e.Labels = normalLabels(from.Labels)
+	case "dependency_policy":
+		e.DependencyPolicy = from.DependencyPolicy.In(Block)
 	default:
 		return false
 	}

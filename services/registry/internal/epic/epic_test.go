@@ -45,7 +45,7 @@ func TestTransitions(t *testing.T) {
 		t.Parallel()
 		allowed := []string{
 			"PENDING BLOCKED", "PENDING RUNNING", "PENDING COMPLETED", "PENDING CANCELED",
-			"BLOCKED PENDING", "BLOCKED CANCELED",
+			"BLOCKED PENDING", "BLOCKED FAILED", "BLOCKED CANCELED",
 			"RUNNING COMPLETED", "RUNNING FAILED", "RUNNING CANCELED",
 			"FAILED PENDING",
 		}
@@ -103,6 +103,53 @@ func TestTransitions(t *testing.T) {
 		require.Equal(t, now.Add(3*time.Second), v.StartTime)
 		require.NoError(t, v.Move(epic.TaskFailed, now))
 		require.Equal(t, epic.ReasonRetriesExhausted, errs.ReasonOf(v.Move(epic.TaskPending, now)))
+	})
+}
+
+func TestTransitionsOfAnyTask(t *testing.T) {
+	t.Parallel()
+	states := rapid.Map(rapid.IntRange(0, int(epic.TaskCanceled)+1), func(n int) epic.TaskState { return epic.TaskState(n) })
+	t.Run("Moves/FollowTheTableAndTheRetries", func(t *testing.T) {
+		t.Parallel()
+		rapid.Check(t, func(rt *rapid.T) {
+			v := epic.Task{ID: "tk_1", State: epic.TaskPending, MaxRetries: int32(rapid.IntRange(-1, 3).Draw(rt, "max_retries"))}
+			at := now
+			for _, to := range rapid.SliceOfN(states, 1, 40).Draw(rt, "moves") {
+				was := v
+				at = at.Add(time.Second)
+				retry := was.State == epic.TaskFailed && to == epic.TaskPending
+				allowed := slices.Contains(was.State.Next(), to) && (!retry || was.RetryCount < was.MaxRetries)
+				if err := v.Move(to, at); !allowed {
+					require.Error(rt, err)
+					require.Equal(rt, was, v, "a refused move changes nothing")
+					continue
+				}
+				require.Equal(rt, to, v.State)
+				require.Equal(rt, to.Ended(), v.EndTime.Equal(at))
+				require.Equal(rt, retry, v.RetryCount == was.RetryCount+1)
+				require.LessOrEqual(rt, v.RetryCount, max(v.MaxRetries, 0))
+			}
+		})
+	})
+	t.Run("Policies/DecideAboutBlockedTasksAlone", func(t *testing.T) {
+		t.Parallel()
+		policies := rapid.Map(rapid.IntRange(0, int(epic.Fail)), func(n int) epic.DependencyPolicy { return epic.DependencyPolicy(n) })
+		rapid.Check(t, func(rt *rapid.T) {
+			v := epic.Task{ID: "tk_1", State: states.Draw(rt, "state"), DependsOn: []string{"a", "b"}, DependencyPolicy: policies.Draw(rt, "own")}
+			was, epics := v, policies.Draw(rt, "epic")
+			others := map[string]epic.TaskState{"a": states.Draw(rt, "a"), "b": states.Draw(rt, "b")}
+			require.NoError(rt, v.Decide(epics, others, now))
+			to, ends := v.DependencyPolicy.In(epics).Ends()
+			dead := epic.Dead(v.DependsOn, others)
+			if was.State != epic.TaskBlocked || len(dead) == 0 || !ends {
+				require.Equal(rt, was, v)
+				return
+			}
+			require.Equal(rt, []any{to, dead[0]}, []any{v.State, v.EndedBy})
+			d := epic.Dependent{State: epic.TaskBlocked, DependsOn: v.DependsOn, Policy: v.DependencyPolicy.In(epics)}
+			require.True(rt, d.Decide(func(id string) bool { return others[id].Dead() }))
+			require.Equal(rt, []any{v.State, v.EndedBy}, []any{d.State, d.EndedBy}, "a task read as a whole and one read in part are decided alike")
+		})
 	})
 }
 

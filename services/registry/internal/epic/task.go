@@ -18,8 +18,11 @@ const (
 	ReasonNotesFull = "NOTES_FULL"
 
 	defaultRetries = 2
-	maxNotes       = 1000
-	maxNoteBytes   = 1 << 20
+	// MaxBlockedBy bounds how many tasks are named that keep another one waiting.
+	MaxBlockedBy = 20
+
+	maxNotes     = 1000
+	maxNoteBytes = 1 << 20
 )
 
 // Source says where a task's workflow came from. Its numbers are those of the API and of the stores.
@@ -50,6 +53,13 @@ type Task struct {
 	Priority              Priority
 	// DependsOn holds ids of tasks of the same epic, none twice.
 	DependsOn []string
+	// DependencyPolicy is zero for that of the epic.
+	DependencyPolicy DependencyPolicy
+	// EndedBy is the task whose end ended this one by the policy; empty if nothing did.
+	EndedBy string
+	// BlockedBy are failed and canceled tasks that a blocked one waits for, through others too. It is no part
+	// of what is stored: it is worked out for one task at a time, and holds at most MaxBlockedBy.
+	BlockedBy []string
 	// Requirements is one JSON value as its author wrote it, or nil.
 	Requirements []byte
 	WorkflowSlug string
@@ -137,6 +147,7 @@ func TaskFields() []string {
 	return []string{
 		"title", "description", "tags", "priority", "depends_on", "requirements", "workflow_slug", "workflow_source",
 		"estimated_tokens", "max_retries", "result_summary", "error_message", "notes", "created_by_node_id", "labels",
+		"dependency_policy",
 	}
 }
 
@@ -184,6 +195,8 @@ func (t *Task) Take(field string, from Task, now time.Time) (bool, error) {
 		t.CreatedByNode = from.CreatedByNode
 	case "labels":
 		t.Labels = normalLabels(from.Labels)
+	case "dependency_policy":
+		t.DependencyPolicy = from.DependencyPolicy
 	default:
 		return false, nil
 	}

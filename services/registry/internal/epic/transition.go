@@ -57,13 +57,14 @@ func (s State) Next() []State {
 }
 
 // Next lists what may follow s; it is empty for an end. TaskPending to TaskCompleted passes through
-// TaskRunning.
+// TaskRunning. TaskBlocked to TaskFailed is what the policy Fail does, and anybody may who knows that what it
+// waits for will not come.
 func (s TaskState) Next() []TaskState {
 	switch s {
 	case TaskPending:
 		return []TaskState{TaskBlocked, TaskRunning, TaskCompleted, TaskCanceled}
 	case TaskBlocked:
-		return []TaskState{TaskPending, TaskCanceled}
+		return []TaskState{TaskPending, TaskFailed, TaskCanceled}
 	case TaskRunning:
 		return []TaskState{TaskCompleted, TaskFailed, TaskCanceled}
 	case TaskFailed:
@@ -122,7 +123,7 @@ func (t *Task) Move(to TaskState, now time.Time) error {
 				Hint("raise max_retries of the task")
 		}
 		t.RetryCount++
-		t.EndTime = time.Time{}
+		t.EndTime, t.EndedBy = time.Time{}, ""
 	}
 	if to.Ended() {
 		t.EndTime = now

@@ -19,10 +19,15 @@ import (
 
 func epicFrom(p *registryv1.Epic) (epic.Epic, error) {
 	priority, err := optionalEnum("epic.priority", p.GetPriority(), epic.Low)
+	if err != nil {
+		return epic.Epic{}, err
+	}
+	policy, err := optionalEnum("epic.dependency_policy", p.GetDependencyPolicy(), epic.Fail)
 	return epic.Epic{
 		Title: p.GetTitle(), Description: p.GetDescription(), Tags: p.GetTags(), Priority: priority,
 		BudgetTokens: p.BudgetTokens, BudgetNanoUSD: p.BudgetNanoUsd, ResultSummary: p.GetResultSummary(),
 		WorkflowSlug: p.GetWorkflowSlug(), UserID: p.GetUserId(), CreatedByNode: p.GetCreatedByNodeId(), Labels: p.GetLabels(),
+		DependencyPolicy: policy,
 	}, err
 }
 
@@ -36,6 +41,7 @@ func epicTo(e epic.Epic) *registryv1.Epic {
 		TotalTasks: e.TotalTasks, CompletedTasks: e.CompletedTasks, FailedTasks: e.FailedTasks,
 		ResultSummary: e.ResultSummary, WorkflowSlug: e.WorkflowSlug, UserId: e.UserID, CreatedByNodeId: e.CreatedByNode,
 		Labels: e.Labels, CreateTime: stamp(e.CreateTime), UpdateTime: stamp(e.UpdateTime), EndTime: stamp(e.EndTime), Etag: e.Etag(), Principal: e.Principal,
+		DependencyPolicy: registryv1.DependencyPolicy(e.DependencyPolicy),
 	}
 }
 
@@ -48,6 +54,9 @@ func taskFrom(p *registryv1.Task) (epic.Task, error) {
 	}
 	var err error
 	if t.Priority, err = optionalEnum("task.priority", p.GetPriority(), epic.Low); err != nil {
+		return t, err
+	}
+	if t.DependencyPolicy, err = optionalEnum("task.dependency_policy", p.GetDependencyPolicy(), epic.Fail); err != nil {
 		return t, err
 	}
 	if t.Source, err = optionalEnum("task.workflow_source", p.GetWorkflowSource(), epic.Template); err != nil {
@@ -76,6 +85,10 @@ func taskTo(t epic.Task) *registryv1.Task {
 		RetryCount: t.RetryCount, MaxRetries: t.MaxRetries, ResultSummary: t.ResultSummary, ErrorMessage: t.ErrorMessage,
 		CreatedByNodeId: t.CreatedByNode, Labels: t.Labels, CreateTime: stamp(t.CreateTime), UpdateTime: stamp(t.UpdateTime), Principal: t.Principal,
 		StartTime: stamp(t.StartTime), EndTime: stamp(t.EndTime), Etag: t.Etag(),
+		DependencyPolicy: registryv1.DependencyPolicy(t.DependencyPolicy), BlockedBy: t.BlockedBy,
+	}
+	if t.EndedBy != "" {
+		p.BlockedBy = []string{t.EndedBy}
 	}
 	if t.Duration > 0 {
 		p.Duration = durationpb.New(t.Duration)

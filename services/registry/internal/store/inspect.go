@@ -19,6 +19,12 @@ const (
 	SuspectNamespaceTotals Suspicion = "namespace-totals"
 	// SuspectTaskCounts: an epic counts its tasks wrongly.
 	SuspectTaskCounts Suspicion = "task-counts"
+	// SuspectDependencyCount: an epic counts what its tasks depend on wrongly.
+	SuspectDependencyCount Suspicion = "dependency-counts"
+	// SuspectWaiting: a task waits for one that has failed or was canceled, against its policy.
+	SuspectWaiting Suspicion = "task-waiting"
+	// SuspectReady: a task can be worked on, or is, and one that it depends on is not completed.
+	SuspectReady Suspicion = "task-early"
 	// SuspectClaim: a claim has run out long ago, and nobody has settled it.
 	SuspectClaim Suspicion = "claim-old"
 	// SuspectCancellation: a run is to be canceled since long ago, and no executor has done so.

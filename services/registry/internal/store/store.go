@@ -63,6 +63,9 @@ type Store interface {
 type Reader interface {
 	Epic(ctx context.Context, namespace, id string) (epic.Epic, error)
 	Task(ctx context.Context, namespace, id string) (epic.Task, error)
+	// BlockedBy returns at most limit of the failed and canceled tasks that a task depends on, itself or
+	// through others that are blocked, by id.
+	BlockedBy(ctx context.Context, namespace, taskID string, limit int) ([]string, error)
 	// Epics lists the newest first.
 	Epics(ctx context.Context, q EpicQuery) (Found[epic.Epic], error)
 	// Tasks lists the oldest first.
@@ -139,8 +142,14 @@ type Tx interface {
 	// Blocked returns at most limit of the blocked tasks that depend on this one, with ids after another, by
 	// id.
 	Blocked(ctx context.Context, namespace, taskID, after string, limit int) ([]epic.Dependent, error)
-	// PutStates writes only the states of tasks, each only over the revision that was read, which it
-	// increments; if one has changed it is a Conflict.
+	// Dead returns the tasks of an epic that have failed or were canceled.
+	Dead(ctx context.Context, namespace, epicID string) ([]string, error)
+	// Doomed returns the blocked tasks of an epic that do not go on since some tasks have failed or were
+	// canceled: those that depend on one of them, or on another of the doomed, and whose policy is not Block.
+	// policy is that of the epic. They come by id.
+	Doomed(ctx context.Context, namespace, epicID string, policy epic.DependencyPolicy, tasks []string) ([]epic.Dependent, error)
+	// PutStates writes only the states of tasks, and EndedBy and the time of those that end, each only over
+	// the revision that was read, which it increments; if one has changed it is a Conflict.
 	PutStates(ctx context.Context, namespace string, tasks []epic.Dependent, now time.Time) error
 	// ForgetDependency takes a task out of what all others depend on, as of now, and returns how many they
 	// are. A principal that is not empty did that.

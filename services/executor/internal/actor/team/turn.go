@@ -416,12 +416,12 @@ func (p *position) items(logged []team.Message, move team.Move) ([]workgraph.Thr
 	if err != nil {
 		return nil, badLoop("%v", err)
 	}
-	what := map[string]any{"task_status": "Ongoing", "task_status_description": fmt.Sprintf("turn %d: %v speak next", p.Team.Turns, move.Speak)}
+	what := map[string]any{"task_status": "Ongoing", "task_status_description": fmt.Sprintf("turn %d: next is %s", p.Team.Turns+1, strings.Join(move.Speak, ", "))}
 	switch {
 	case move.Over != nil:
 		what = map[string]any{"task_status": "Completed", "task_status_description": move.Over.Text}
 	case move.Ask != nil:
-		what["task_status_description"] = fmt.Sprintf("turn %d: one of %v is chosen", p.Team.Turns, move.Ask.Among)
+		what["task_status_description"] = fmt.Sprintf("turn %d: to choose from %s", p.Team.Turns+1, strings.Join(move.Ask.Among, ", "))
 	}
 	brief, err := actor.Encode(what)
 	if err != nil {

@@ -14,11 +14,19 @@ import (
 // totals finds the rows whose totals are not the sum of their entries, which are those for which of holds.
 func totals(name, from, of string) string {
 	entries := ` FROM usage_entries e WHERE e.namespace = x.namespace` + of + `)`
+	tokens := `e.input_tokens + e.output_tokens`
+	sum := func(what, as string) string { return `(SELECT coalesce(sum(` + what + `), 0)` + entries + ` AS ` + as }
+	when := func(cond, then string) string { return `CASE WHEN ` + cond + ` THEN ` + then + ` ELSE 0 END` }
 	return `SELECT ` + name + ` || ': ' || nano_usd || ' nano-USD and ' || tokens || ' tokens booked, ' || usd_due || ' and ' || tokens_due || ' used' FROM (
-		SELECT x.*, (SELECT coalesce(sum(e.input_tokens + e.output_tokens), 0)` + entries + ` AS tokens_due,
-			(SELECT coalesce(sum(e.cost_nano_usd), 0)` + entries + ` AS usd_due, (SELECT count(*)` + entries + ` AS calls_due
+		SELECT x.*, ` + strings.Join([]string{
+		sum(tokens, `tokens_due`), sum(`e.cost_nano_usd`, `usd_due`),
+		sum(when(`e.kind = 2`, `1`), `tools_due`), sum(when(`e.kind <> 2`, `1`), `models_due`),
+		sum(when(`e.kind = 3`, tokens), `overhead_due`), sum(when(`e.kind = 3`, `e.cost_nano_usd`), `overhead_usd_due`),
+		sum(when(`e.cost_nano_usd IS NULL AND (e.kind <> 2 OR `+tokens+` > 0)`, `1`), `unpriced_due`),
+	}, `, `) + `
 		FROM (SELECT * FROM ` + from + `) x) y
-		WHERE tokens <> tokens_due OR nano_usd <> usd_due OR model_calls + tool_calls <> calls_due LIMIT $1`
+		WHERE tokens <> tokens_due OR nano_usd <> usd_due OR model_calls <> models_due OR tool_calls <> tools_due
+			OR overhead_tokens <> overhead_due OR overhead_nano_usd <> overhead_usd_due OR unpriced_calls <> unpriced_due LIMIT $1`
 }
 
 // suspicions are queries whose results are one line of text each. $1 bounds the results, $2, where there is
@@ -34,6 +42,21 @@ func suspicions(d dbkit.Dialect) map[store.Suspicion]string {
 				(SELECT count(*) FROM tasks t WHERE t.namespace = x.namespace AND t.epic_id = x.id AND t.state = 5) AS f
 			FROM (SELECT * FROM epics ORDER BY namespace, id DESC LIMIT $2) x) y
 			WHERE total_tasks <> n OR completed_tasks <> c OR failed_tasks <> f LIMIT $1`,
+		store.SuspectDependencyCount: `SELECT id || ': counts ' || dependencies || ' dependencies of ' || n FROM (
+			SELECT x.*, (SELECT count(*) FROM tasks t` + d.LookUp(`dependencies`, `d`, `d.namespace = t.namespace AND d.task_id = t.id`) + `
+				WHERE t.namespace = x.namespace AND t.epic_id = x.id) AS n
+			FROM (SELECT * FROM epics ORDER BY namespace, id DESC LIMIT $2) x) y
+			WHERE dependencies <> n LIMIT $1`,
+		store.SuspectWaiting: `SELECT t.id || ': waits for ' || min(o.id) || ', which has ended' FROM (SELECT * FROM tasks ORDER BY namespace, id DESC LIMIT $2) t` +
+			d.LookUp(`epics`, `e`, `e.namespace = t.namespace AND e.id = t.epic_id`) +
+			d.LookUp(`dependencies`, `d`, `d.namespace = t.namespace AND d.task_id = t.id`) +
+			d.LookUp(`tasks`, `o`, `o.namespace = d.namespace AND o.id = d.depends_on`) + `
+			WHERE t.state = 2 AND o.state IN (5, 6) AND CASE t.dependency_policy WHEN 0 THEN e.dependency_policy ELSE t.dependency_policy END > 1
+			GROUP BY t.namespace, t.id LIMIT $1`,
+		store.SuspectReady: `SELECT t.id || ': is pending, and ' || min(o.id) || ' is not completed' FROM (SELECT * FROM tasks ORDER BY namespace, id DESC LIMIT $2) t` +
+			d.LookUp(`dependencies`, `d`, `d.namespace = t.namespace AND d.task_id = t.id`) +
+			d.LookUp(`tasks`, `o`, `o.namespace = d.namespace AND o.id = d.depends_on`) + `
+			WHERE t.state IN (1, 3) AND o.state <> 4 GROUP BY t.namespace, t.id LIMIT $1`,
 		store.SuspectClaim: `SELECT task_id || ': claimed for ' || run_id FROM claims WHERE state = 1 AND lease_until < ` + d.Ago(10*time.Minute) + `
 			ORDER BY lease_until LIMIT $1`,
 		store.SuspectCancellation: `SELECT task_id || ': ended, and run ' || run_id || ' is not canceled' FROM cancellations

@@ -12,7 +12,8 @@ import (
 
 const taskColumns = `t.namespace, t.id, epic_id, title, description, tags, state, priority, depends_on, requirements, workflow_slug,
 	workflow_source, run_id, estimated_tokens, ` + totalColumns + `, duration_us, retry_count, max_retries, result_summary,
-	error_message, notes, created_by_node_id, labels, create_time, update_time, start_time, end_time, revision, principal`
+	error_message, notes, created_by_node_id, labels, create_time, update_time, start_time, end_time, revision, principal,
+	dependency_policy, ended_by`
 
 // bodies joins the bodies of the tasks t, which are looked up one by one.
 func (t tx) bodies() string {
@@ -29,7 +30,7 @@ func scanTask(row dbkit.Scanner) (epic.Task, error) {
 	}, totalsInto(&v.Actual)...)
 	if err := row.Scan(append(into, &micros, &v.RetryCount, &v.MaxRetries, &v.ResultSummary, &v.ErrorMessage, &notes,
 		&v.CreatedByNode, &labels, dbkit.At(&v.CreateTime), dbkit.At(&v.UpdateTime), dbkit.At(&v.StartTime), dbkit.At(&v.EndTime),
-		&v.Revision, &v.Principal)...); err != nil {
+		&v.Revision, &v.Principal, &v.DependencyPolicy, &v.EndedBy)...); err != nil {
 		return epic.Task{}, err
 	}
 	if err := decode(notes, &v.Notes); err != nil {
@@ -74,6 +75,7 @@ func taskArgs(v epic.Task) ([]any, error) {
 		v.Namespace, v.ID, v.EpicID, v.Title, v.Tags, v.State, v.Priority, v.DependsOn, v.WorkflowSlug, v.Source, v.RunID,
 		v.EstimatedTokens, v.Duration.Microseconds(), v.RetryCount, v.MaxRetries, v.CreatedByNode, labels,
 		v.CreateTime, v.UpdateTime, v.StartTime, v.EndTime, v.Revision, v.Principal,
+		v.DependencyPolicy, v.EndedBy,
 	}, err
 }
 
@@ -85,8 +87,8 @@ func (t tx) InsertTask(ctx context.Context, v epic.Task) error {
 	}
 	return t.putTask(ctx, v, dbkit.Stmt{Query: `INSERT INTO tasks (namespace, id, epic_id, title, tags, state, priority, depends_on, workflow_slug,
 			workflow_source, run_id, estimated_tokens, duration_us, retry_count, max_retries, created_by_node_id, labels,
-			create_time, update_time, start_time, end_time, revision, principal)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)`, Args: args})
+			create_time, update_time, start_time, end_time, revision, principal, dependency_policy, ended_by)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25)`, Args: args})
 }
 
 // PutTask implements store.Tx.
@@ -99,8 +101,9 @@ func (t tx) PutTask(ctx context.Context, v epic.Task, over int64) error {
 		Query: `UPDATE tasks SET epic_id = $3, title = $4, tags = $5, state = $6,
 			priority = $7, depends_on = $8, workflow_slug = $9, workflow_source = $10, run_id = $11, estimated_tokens = $12,
 			duration_us = $13, retry_count = $14, max_retries = $15, created_by_node_id = $16, labels = $17, create_time = $18,
-			update_time = $19, start_time = $20, end_time = $21, revision = $22, principal = $23
-		WHERE namespace = $1 AND id = $2 AND revision = $24`,
+			update_time = $19, start_time = $20, end_time = $21, revision = $22, principal = $23,
+			dependency_policy = $24, ended_by = $25
+		WHERE namespace = $1 AND id = $2 AND revision = $26`,
 		Args: append(args, over),
 		Done: func(n int64) error {
 			if n != 1 {
@@ -186,14 +189,56 @@ func (t tx) Blocked(ctx context.Context, namespace, taskID, after string, limit 
 		namespace, taskID, after, epic.TaskBlocked, limit)
 }
 
+// isDead holds for the state of a task that has failed or was canceled.
+const isDead = `t.state IN (5, 6)`
+
+// Doomed implements store.Tx.
+func (t tx) Doomed(ctx context.Context, namespace, epicID string, policy epic.DependencyPolicy, tasks []string) ([]epic.Dependent, error) {
+	return collect(ctx, t, func(row dbkit.Scanner) (d epic.Dependent, err error) {
+		err = row.Scan(&d.ID, &d.State, &d.Revision, &d.Policy, &d.DependsOn)
+		d.Policy = d.Policy.In(policy)
+		return d, err
+	}, `WITH RECURSIVE gone (id) AS (SELECT w.id FROM `+t.d.Lists(`w`, [2]string{"id", "text"})+` UNION
+			SELECT t.id FROM gone`+t.d.LookUp(`dependencies`, `d`, `d.namespace = $2 AND d.depends_on = gone.id`)+
+		t.d.LookUp(`tasks`, `t`, `t.namespace = $2 AND t.id = d.task_id`)+`
+			WHERE t.epic_id = $3 AND t.state = 2 AND CASE t.dependency_policy WHEN 0 THEN $4 ELSE t.dependency_policy END > 1)
+		SELECT t.id, t.state, t.revision, t.dependency_policy, t.depends_on FROM gone`+t.d.LookUp(`tasks`, `t`, `t.namespace = $2 AND t.id = gone.id`)+` WHERE t.state = 2 ORDER BY t.id`,
+		tasks, namespace, epicID, int16(policy))
+}
+
+// Dead implements store.Tx.
+func (t tx) Dead(ctx context.Context, namespace, epicID string) ([]string, error) {
+	return collect(ctx, t, func(row dbkit.Scanner) (id string, err error) {
+		err = row.Scan(&id)
+		return id, err
+	}, `SELECT t.id FROM tasks t WHERE t.namespace = $1 AND t.epic_id = $2 AND `+isDead, namespace, epicID)
+}
+
+// BlockedBy implements store.Reader.
+func (t tx) BlockedBy(ctx context.Context, namespace, taskID string, limit int) ([]string, error) {
+	return collect(ctx, t, func(row dbkit.Scanner) (id string, err error) {
+		err = row.Scan(&id)
+		return id, err
+	}, `WITH RECURSIVE up (id) AS (SELECT `+t.d.Text(`$2`)+` UNION
+			SELECT d.depends_on FROM up`+t.d.LookUp(`tasks`, `t`, `t.namespace = $1 AND t.id = up.id`)+
+		t.d.LookUp(`dependencies`, `d`, `d.namespace = $1 AND d.task_id = t.id`)+` WHERE t.state = 2)
+		SELECT t.id FROM up`+t.d.LookUp(`tasks`, `t`, `t.namespace = $1 AND t.id = up.id`)+` WHERE `+isDead+` ORDER BY t.id LIMIT $3`,
+		namespace, taskID, limit)
+}
+
 // PutStates implements store.Tx.
 func (t tx) PutStates(ctx context.Context, namespace string, tasks []epic.Dependent, now time.Time) error {
 	ids, rows := make([]string, len(tasks)), make([][]any, len(tasks))
 	for i, d := range tasks {
-		ids[i], rows[i] = d.ID, []any{namespace, d.ID, int16(d.State), d.Revision}
+		by := ""
+		if d.State.Ended() {
+			by = d.EndedBy
+		}
+		ids[i], rows[i] = d.ID, []any{namespace, d.ID, int16(d.State), d.Revision, by, d.State.Ended()}
 	}
-	columns := [][2]string{{"namespace", "text"}, {"id", "text"}, {"state", "smallint"}, {"revision", "bigint"}}
-	n, err := t.Exec(ctx, `UPDATE tasks SET state = n.state, update_time = $1, revision = tasks.revision + 1
+	columns := [][2]string{{"namespace", "text"}, {"id", "text"}, {"state", "smallint"}, {"revision", "bigint"}, {"ended_by", "text"}, {"ends", "boolean"}}
+	n, err := t.Exec(ctx, `UPDATE tasks SET state = n.state, update_time = $1, revision = tasks.revision + 1, ended_by = n.ended_by,
+			end_time = CASE WHEN n.ends THEN $1 ELSE tasks.end_time END
 		FROM `+t.d.Rows(`n`, 2, columns...)+` WHERE tasks.namespace = n.namespace AND tasks.id = n.id AND tasks.revision = n.revision`,
 		append([]any{now}, t.d.RowArgs(len(columns), rows)...)...)
 	if err == nil && n != int64(len(tasks)) {

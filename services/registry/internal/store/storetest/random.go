@@ -25,7 +25,7 @@ func randomCases() map[string]func(*testing.T, *fixture) {
 				rt.Repeat(map[string]func(*rapid.T){
 					"create epic": m.createEpic, "move epic": m.moveEpic, "delete epic": m.deleteEpic,
 					"create task": m.createTask, "create task again": m.createTask, "move task": m.moveTask, "move task again": m.moveTask,
-					"depend": m.depend, "delete task": m.deleteTask,
+					"depend": m.depend, "policy of task": m.taskPolicy, "policy of epic": m.epicPolicy, "delete task": m.deleteTask,
 					"claim": m.claim, "confirm": m.confirm, "settle": m.settle, "record": m.record,
 				})
 				m.compare(rt)
@@ -47,14 +47,16 @@ type model struct {
 }
 
 type modelEpic struct {
-	order int
-	state string
+	order  int
+	state  string
+	policy epic.DependencyPolicy
 }
 
 type modelTask struct {
 	order          int
 	epic, state    string
 	deps           []string
+	policy         epic.DependencyPolicy
 	retries, limit int
 	// claims holds "claimed", "confirmed", "settled" or "released" by run.
 	claims map[string]string
@@ -100,9 +102,10 @@ func (m *model) createEpic(t *rapid.T) {
 	if len(m.epics) >= 3 {
 		t.Skip("enough epics")
 	}
-	e, err := m.f.CreateEpic(m.f.ctx, m.ns, accounting.Once{}, epic.Epic{})
+	policy := rapid.SampledFrom([]epic.DependencyPolicy{epic.Block, epic.Skip, epic.Fail}).Draw(t, "policy")
+	e, err := m.f.CreateEpic(m.f.ctx, m.ns, accounting.Once{}, epic.Epic{DependencyPolicy: policy})
 	require.NoError(t, err)
-	m.epics[e.ID] = &modelEpic{order: len(m.epics) + len(m.tasks), state: "PLANNING"}
+	m.epics[e.ID] = &modelEpic{order: len(m.epics) + len(m.tasks), state: "PLANNING", policy: policy}
 }
 
 func (m *model) moveEpic(t *rapid.T) {
@@ -156,6 +159,55 @@ func (m *model) unmet(v *modelTask) bool {
 	return slices.ContainsFunc(v.deps, func(d string) bool { return m.tasks[d].state != "COMPLETED" })
 }
 
+// ends is where the policy of a task leads that waits in vain; empty if it goes on waiting.
+func (m *model) ends(v *modelTask) string {
+	policy := v.policy
+	if policy == 0 {
+		policy = m.epics[v.epic].policy
+	}
+	return map[epic.DependencyPolicy]string{epic.Skip: "CANCELED", epic.Fail: "FAILED"}[policy]
+}
+
+func (m *model) inVain(v *modelTask) bool {
+	return slices.ContainsFunc(v.deps, func(d string) bool { return m.tasks[d].state == "FAILED" || m.tasks[d].state == "CANCELED" })
+}
+
+// decide ends what waits in vain until nothing does any more but by its policy.
+func (m *model) decide() {
+	for again := true; again; {
+		again = false
+		for _, v := range m.tasks {
+			if to := m.ends(v); v.state == "BLOCKED" && to != "" && m.inVain(v) {
+				v.state, again = to, true
+			}
+		}
+	}
+}
+
+func (m *model) taskPolicy(t *rapid.T) {
+	id := m.anyTask(t)
+	policy := rapid.SampledFrom([]epic.DependencyPolicy{0, epic.Block, epic.Skip, epic.Fail}).Draw(t, "policy")
+	v := m.tasks[id]
+	_, err := m.f.UpdateTask(m.f.ctx, m.ns, id, accounting.Change{}, epic.Task{DependencyPolicy: policy}, []string{"dependency_policy"})
+	m.agree(t, v != nil, err)
+	if v != nil {
+		v.policy = policy
+		m.decide()
+	}
+}
+
+func (m *model) epicPolicy(t *rapid.T) {
+	id := m.anyEpic(t)
+	policy := rapid.SampledFrom([]epic.DependencyPolicy{epic.Block, epic.Skip, epic.Fail}).Draw(t, "policy")
+	e := m.epics[id]
+	_, err := m.f.UpdateEpic(m.f.ctx, m.ns, id, accounting.Change{}, epic.Epic{DependencyPolicy: policy}, []string{"dependency_policy"})
+	m.agree(t, e != nil, err)
+	if e != nil {
+		e.policy = policy
+		m.decide()
+	}
+}
+
 // unblock looks at everything that waits for a task.
 func (m *model) unblock(id string) {
 	for _, v := range m.tasks {
@@ -187,13 +239,14 @@ func (m *model) createTask(t *rapid.T) {
 	}
 	id, deps := m.anyEpic(t), m.someTasks(t)
 	limit := rapid.SampledFrom([]int{-1, 1, 2}).Draw(t, "max_retries")
-	v := &modelTask{order: len(m.epics) + len(m.tasks), epic: id, deps: deps, limit: max(limit, 0), state: "PENDING", claims: map[string]string{}}
+	policy := rapid.SampledFrom([]epic.DependencyPolicy{0, 0, epic.Block, epic.Skip, epic.Fail}).Draw(t, "policy")
+	v := &modelTask{order: len(m.epics) + len(m.tasks), epic: id, deps: deps, policy: policy, limit: max(limit, 0), state: "PENDING", claims: map[string]string{}}
 	e := m.epics[id]
 	allowed := e != nil && !m.ended(v)
 	for _, d := range deps {
 		allowed = allowed && m.tasks[d].epic == id
 	}
-	got, err := m.f.CreateTask(m.f.ctx, m.ns, accounting.Once{}, epic.Task{EpicID: id, DependsOn: deps, MaxRetries: int32(limit)})
+	got, err := m.f.CreateTask(m.f.ctx, m.ns, accounting.Once{}, epic.Task{EpicID: id, DependsOn: deps, MaxRetries: int32(limit), DependencyPolicy: policy})
 	m.agree(t, allowed, err)
 	if !allowed {
 		return
@@ -205,6 +258,7 @@ func (m *model) createTask(t *rapid.T) {
 		e.state = "ACTIVE"
 	}
 	m.tasks[got.ID] = v
+	m.decide()
 }
 
 func (m *model) moveTask(t *rapid.T) {
@@ -235,6 +289,7 @@ func (m *model) moveTask(t *rapid.T) {
 	if v.state == "COMPLETED" {
 		m.unblock(id)
 	}
+	m.decide()
 }
 
 func (m *model) mayMove(v *modelTask, to string) bool {
@@ -246,7 +301,9 @@ func (m *model) mayMove(v *modelTask, to string) bool {
 	case "BLOCKED PENDING":
 		return !m.unmet(v) && !m.ended(v)
 	case "FAILED PENDING":
-		return v.retries < v.limit && !m.ended(v)
+		return v.retries < v.limit && !m.ended(v) && (m.ends(v) == "" || !m.inVain(v))
+	case "BLOCKED FAILED":
+		return true
 	case "RUNNING COMPLETED", "RUNNING FAILED":
 		return v.heldBy() == ""
 	case "PENDING CANCELED", "BLOCKED CANCELED", "RUNNING CANCELED":
@@ -275,6 +332,7 @@ func (m *model) depend(t *rapid.T) {
 	case v.state == "BLOCKED" && !m.unmet(v):
 		v.state = "PENDING"
 	}
+	m.decide()
 }
 
 // cyclic follows every path; there are at most ten tasks.
@@ -348,6 +406,7 @@ func (m *model) settle(t *rapid.T) {
 	if v.state = to.String(); v.state == "COMPLETED" {
 		m.unblock(id)
 	}
+	m.decide()
 }
 
 func (m *model) record(t *rapid.T) {

@@ -27,6 +27,64 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// DependencyPolicy says what becomes of a BLOCKED task when one that it depends on is FAILED or CANCELED. It
+// is decided with that end, and so for the tasks that wait for it in turn.
+type DependencyPolicy int32
+
+const (
+	// Of an epic BLOCK, of a task that of its epic.
+	DependencyPolicy_DEPENDENCY_POLICY_UNSPECIFIED DependencyPolicy = 0
+	// It goes on waiting, and `blocked_by` says for what: try that again, or change `depends_on`.
+	DependencyPolicy_DEPENDENCY_POLICY_BLOCK DependencyPolicy = 1
+	// It is CANCELED.
+	DependencyPolicy_DEPENDENCY_POLICY_SKIP DependencyPolicy = 2
+	// It is FAILED. It can be tried again once what it depends on is.
+	DependencyPolicy_DEPENDENCY_POLICY_FAIL DependencyPolicy = 3
+)
+
+// Enum value maps for DependencyPolicy.
+var (
+	DependencyPolicy_name = map[int32]string{
+		0: "DEPENDENCY_POLICY_UNSPECIFIED",
+		1: "DEPENDENCY_POLICY_BLOCK",
+		2: "DEPENDENCY_POLICY_SKIP",
+		3: "DEPENDENCY_POLICY_FAIL",
+	}
+	DependencyPolicy_value = map[string]int32{
+		"DEPENDENCY_POLICY_UNSPECIFIED": 0,
+		"DEPENDENCY_POLICY_BLOCK":       1,
+		"DEPENDENCY_POLICY_SKIP":        2,
+		"DEPENDENCY_POLICY_FAIL":        3,
+	}
+)
+
+func (x DependencyPolicy) Enum() *DependencyPolicy {
+	p := new(DependencyPolicy)
+	*p = x
+	return p
+}
+
+func (x DependencyPolicy) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (DependencyPolicy) Descriptor() protoreflect.EnumDescriptor {
+	return file_epigraph_registry_v1_epic_proto_enumTypes[0].Descriptor()
+}
+
+func (DependencyPolicy) Type() protoreflect.EnumType {
+	return &file_epigraph_registry_v1_epic_proto_enumTypes[0]
+}
+
+func (x DependencyPolicy) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use DependencyPolicy.Descriptor instead.
+func (DependencyPolicy) EnumDescriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_epic_proto_rawDescGZIP(), []int{0}
+}
+
 // EpicState is the state of an epic. The transitions: PLANNING to ACTIVE or CANCELED; ACTIVE to PAUSED,
 // COMPLETED, FAILED or CANCELED; PAUSED to ACTIVE or CANCELED.
 type EpicState int32
@@ -81,11 +139,11 @@ func (x EpicState) String() string {
 }
 
 func (EpicState) Descriptor() protoreflect.EnumDescriptor {
-	return file_epigraph_registry_v1_epic_proto_enumTypes[0].Descriptor()
+	return file_epigraph_registry_v1_epic_proto_enumTypes[1].Descriptor()
 }
 
 func (EpicState) Type() protoreflect.EnumType {
-	return &file_epigraph_registry_v1_epic_proto_enumTypes[0]
+	return &file_epigraph_registry_v1_epic_proto_enumTypes[1]
 }
 
 func (x EpicState) Number() protoreflect.EnumNumber {
@@ -94,7 +152,7 @@ func (x EpicState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EpicState.Descriptor instead.
 func (EpicState) EnumDescriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_epic_proto_rawDescGZIP(), []int{0}
+	return file_epigraph_registry_v1_epic_proto_rawDescGZIP(), []int{1}
 }
 
 // Priority orders work.
@@ -142,11 +200,11 @@ func (x Priority) String() string {
 }
 
 func (Priority) Descriptor() protoreflect.EnumDescriptor {
-	return file_epigraph_registry_v1_epic_proto_enumTypes[1].Descriptor()
+	return file_epigraph_registry_v1_epic_proto_enumTypes[2].Descriptor()
 }
 
 func (Priority) Type() protoreflect.EnumType {
-	return &file_epigraph_registry_v1_epic_proto_enumTypes[1]
+	return &file_epigraph_registry_v1_epic_proto_enumTypes[2]
 }
 
 func (x Priority) Number() protoreflect.EnumNumber {
@@ -155,11 +213,11 @@ func (x Priority) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Priority.Descriptor instead.
 func (Priority) EnumDescriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_epic_proto_rawDescGZIP(), []int{1}
+	return file_epigraph_registry_v1_epic_proto_rawDescGZIP(), []int{2}
 }
 
 // TaskState is the state of a task. The transitions: PENDING to BLOCKED, RUNNING, COMPLETED (through RUNNING)
-// or CANCELED; BLOCKED to PENDING or CANCELED; RUNNING to COMPLETED, FAILED or CANCELED; FAILED to PENDING.
+// or CANCELED; BLOCKED to PENDING, FAILED or CANCELED; RUNNING to COMPLETED, FAILED or CANCELED; FAILED to PENDING.
 type TaskState int32
 
 const (
@@ -167,8 +225,8 @@ const (
 	TaskState_TASK_STATE_UNSPECIFIED TaskState = 0
 	// Can be worked on.
 	TaskState_TASK_STATE_PENDING TaskState = 1
-	// Waits until every task that it depends on is COMPLETED. A FAILED or CANCELED task keeps it waiting:
-	// change `depends_on`, or cancel it.
+	// Waits until every task that it depends on is COMPLETED. What becomes of it when one of them is FAILED or
+	// CANCELED is decided by `dependency_policy`.
 	TaskState_TASK_STATE_BLOCKED TaskState = 2
 	// A run works on it.
 	TaskState_TASK_STATE_RUNNING TaskState = 3
@@ -213,11 +271,11 @@ func (x TaskState) String() string {
 }
 
 func (TaskState) Descriptor() protoreflect.EnumDescriptor {
-	return file_epigraph_registry_v1_epic_proto_enumTypes[2].Descriptor()
+	return file_epigraph_registry_v1_epic_proto_enumTypes[3].Descriptor()
 }
 
 func (TaskState) Type() protoreflect.EnumType {
-	return &file_epigraph_registry_v1_epic_proto_enumTypes[2]
+	return &file_epigraph_registry_v1_epic_proto_enumTypes[3]
 }
 
 func (x TaskState) Number() protoreflect.EnumNumber {
@@ -226,7 +284,7 @@ func (x TaskState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TaskState.Descriptor instead.
 func (TaskState) EnumDescriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_epic_proto_rawDescGZIP(), []int{2}
+	return file_epigraph_registry_v1_epic_proto_rawDescGZIP(), []int{3}
 }
 
 // WorkflowSource says where a task's workflow came from.
@@ -274,11 +332,11 @@ func (x WorkflowSource) String() string {
 }
 
 func (WorkflowSource) Descriptor() protoreflect.EnumDescriptor {
-	return file_epigraph_registry_v1_epic_proto_enumTypes[3].Descriptor()
+	return file_epigraph_registry_v1_epic_proto_enumTypes[4].Descriptor()
 }
 
 func (WorkflowSource) Type() protoreflect.EnumType {
-	return &file_epigraph_registry_v1_epic_proto_enumTypes[3]
+	return &file_epigraph_registry_v1_epic_proto_enumTypes[4]
 }
 
 func (x WorkflowSource) Number() protoreflect.EnumNumber {
@@ -287,7 +345,7 @@ func (x WorkflowSource) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use WorkflowSource.Descriptor instead.
 func (WorkflowSource) EnumDescriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_epic_proto_rawDescGZIP(), []int{3}
+	return file_epigraph_registry_v1_epic_proto_rawDescGZIP(), []int{4}
 }
 
 // Epic is a goal that takes several tasks.
@@ -346,9 +404,12 @@ type Epic struct {
 	// Quoted revision. Roll-ups of costs and counts do not change it.
 	Etag string `protobuf:"bytes,26,opt,name=etag,proto3" json:"etag,omitempty"`
 	// The API key that made or changed it last, such as "key:ci". Output only.
-	Principal     string `protobuf:"bytes,27,opt,name=principal,proto3" json:"principal,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Principal string `protobuf:"bytes,27,opt,name=principal,proto3" json:"principal,omitempty"`
+	// What becomes of its tasks when one that they depend on has failed or was canceled. A change decides at
+	// once about those that wait for one which has.
+	DependencyPolicy DependencyPolicy `protobuf:"varint,28,opt,name=dependency_policy,json=dependencyPolicy,proto3,enum=epigraph.registry.v1.DependencyPolicy" json:"dependency_policy,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Epic) Reset() {
@@ -570,6 +631,13 @@ func (x *Epic) GetPrincipal() string {
 	return ""
 }
 
+func (x *Epic) GetDependencyPolicy() DependencyPolicy {
+	if x != nil {
+		return x.DependencyPolicy
+	}
+	return DependencyPolicy_DEPENDENCY_POLICY_UNSPECIFIED
+}
+
 // Note is a remark on a task.
 type Note struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -712,7 +780,13 @@ type Task struct {
 	Etag string `protobuf:"bytes,32,opt,name=etag,proto3" json:"etag,omitempty"`
 	// The API key that made or changed it last, such as "key:ci"; the run that works on it does not count.
 	// Output only.
-	Principal     string `protobuf:"bytes,33,opt,name=principal,proto3" json:"principal,omitempty"`
+	Principal string `protobuf:"bytes,33,opt,name=principal,proto3" json:"principal,omitempty"`
+	// What becomes of it when a task that it depends on has failed or was canceled, if not what the epic says.
+	DependencyPolicy DependencyPolicy `protobuf:"varint,34,opt,name=dependency_policy,json=dependencyPolicy,proto3,enum=epigraph.registry.v1.DependencyPolicy" json:"dependency_policy,omitempty"`
+	// Why it does not go on: of a BLOCKED task those failed and canceled ones, 20 at most, that it waits for,
+	// through others too; of a task that `dependency_policy` ended the one whose end did it. Lists leave it out
+	// for BLOCKED tasks. Output only.
+	BlockedBy     []string `protobuf:"bytes,35,rep,name=blocked_by,json=blockedBy,proto3" json:"blocked_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -978,12 +1052,25 @@ func (x *Task) GetPrincipal() string {
 	return ""
 }
 
+func (x *Task) GetDependencyPolicy() DependencyPolicy {
+	if x != nil {
+		return x.DependencyPolicy
+	}
+	return DependencyPolicy_DEPENDENCY_POLICY_UNSPECIFIED
+}
+
+func (x *Task) GetBlockedBy() []string {
+	if x != nil {
+		return x.BlockedBy
+	}
+	return nil
+}
+
 var File_epigraph_registry_v1_epic_proto protoreflect.FileDescriptor
 
 const file_epigraph_registry_v1_epic_proto_rawDesc = "" +
 	"\n" +
-	"\x1fepigraph/registry/v1/epic.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc9\n" +
-	"\n" +
+	"\x1fepigraph/registry/v1/epic.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9e\v\n" +
 	"\x04Epic\x12\x17\n" +
 	"\x02id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x02id\x12%\n" +
 	"\tnamespace\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\tnamespace\x12\x1e\n" +
@@ -1015,7 +1102,8 @@ const file_epigraph_registry_v1_epic_proto_rawDesc = "" +
 	"updateTime\x125\n" +
 	"\bend_time\x18\x19 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12\x1c\n" +
 	"\x04etag\x18\x1a \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\x12&\n" +
-	"\tprincipal\x18\x1b \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tprincipal\x1a9\n" +
+	"\tprincipal\x18\x1b \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tprincipal\x12S\n" +
+	"\x11dependency_policy\x18\x1c \x01(\x0e2&.epigraph.registry.v1.DependencyPolicyR\x10dependencyPolicy\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x10\n" +
@@ -1025,7 +1113,7 @@ const file_epigraph_registry_v1_epic_proto_rawDesc = "" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12 \n" +
 	"\x06author\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06author\x12\x1d\n" +
 	"\x04text\x18\x03 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x04text\x12&\n" +
-	"\tprincipal\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tprincipal\"\xf7\f\n" +
+	"\tprincipal\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tprincipal\"\xfb\r\n" +
 	"\x04Task\x12\x17\n" +
 	"\x02id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x02id\x12%\n" +
 	"\tnamespace\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\tnamespace\x12 \n" +
@@ -1066,10 +1154,18 @@ const file_epigraph_registry_v1_epic_proto_rawDesc = "" +
 	"start_time\x18\x1e \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
 	"\bend_time\x18\x1f \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12\x1c\n" +
 	"\x04etag\x18  \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\x12&\n" +
-	"\tprincipal\x18! \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tprincipal\x1a9\n" +
+	"\tprincipal\x18! \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tprincipal\x12S\n" +
+	"\x11dependency_policy\x18\" \x01(\x0e2&.epigraph.registry.v1.DependencyPolicyR\x10dependencyPolicy\x12-\n" +
+	"\n" +
+	"blocked_by\x18# \x03(\tB\x0e\xbaH\v\x92\x01\b\x10\x14\"\x04r\x02\x18@R\tblockedBy\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\xb8\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\x8a\x01\n" +
+	"\x10DependencyPolicy\x12!\n" +
+	"\x1dDEPENDENCY_POLICY_UNSPECIFIED\x10\x00\x12\x1b\n" +
+	"\x17DEPENDENCY_POLICY_BLOCK\x10\x01\x12\x1a\n" +
+	"\x16DEPENDENCY_POLICY_SKIP\x10\x02\x12\x1a\n" +
+	"\x16DEPENDENCY_POLICY_FAIL\x10\x03*\xb8\x01\n" +
 	"\tEpicState\x12\x1a\n" +
 	"\x16EPIC_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13EPIC_STATE_PLANNING\x10\x01\x12\x15\n" +
@@ -1112,46 +1208,49 @@ func file_epigraph_registry_v1_epic_proto_rawDescGZIP() []byte {
 	return file_epigraph_registry_v1_epic_proto_rawDescData
 }
 
-var file_epigraph_registry_v1_epic_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_epigraph_registry_v1_epic_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
 var file_epigraph_registry_v1_epic_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_epigraph_registry_v1_epic_proto_goTypes = []any{
-	(EpicState)(0),                // 0: epigraph.registry.v1.EpicState
-	(Priority)(0),                 // 1: epigraph.registry.v1.Priority
-	(TaskState)(0),                // 2: epigraph.registry.v1.TaskState
-	(WorkflowSource)(0),           // 3: epigraph.registry.v1.WorkflowSource
-	(*Epic)(nil),                  // 4: epigraph.registry.v1.Epic
-	(*Note)(nil),                  // 5: epigraph.registry.v1.Note
-	(*Task)(nil),                  // 6: epigraph.registry.v1.Task
-	nil,                           // 7: epigraph.registry.v1.Epic.LabelsEntry
-	nil,                           // 8: epigraph.registry.v1.Task.LabelsEntry
-	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
-	(*v1.Payload)(nil),            // 10: epigraph.graph.v1.Payload
-	(*durationpb.Duration)(nil),   // 11: google.protobuf.Duration
+	(DependencyPolicy)(0),         // 0: epigraph.registry.v1.DependencyPolicy
+	(EpicState)(0),                // 1: epigraph.registry.v1.EpicState
+	(Priority)(0),                 // 2: epigraph.registry.v1.Priority
+	(TaskState)(0),                // 3: epigraph.registry.v1.TaskState
+	(WorkflowSource)(0),           // 4: epigraph.registry.v1.WorkflowSource
+	(*Epic)(nil),                  // 5: epigraph.registry.v1.Epic
+	(*Note)(nil),                  // 6: epigraph.registry.v1.Note
+	(*Task)(nil),                  // 7: epigraph.registry.v1.Task
+	nil,                           // 8: epigraph.registry.v1.Epic.LabelsEntry
+	nil,                           // 9: epigraph.registry.v1.Task.LabelsEntry
+	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
+	(*v1.Payload)(nil),            // 11: epigraph.graph.v1.Payload
+	(*durationpb.Duration)(nil),   // 12: google.protobuf.Duration
 }
 var file_epigraph_registry_v1_epic_proto_depIdxs = []int32{
-	0,  // 0: epigraph.registry.v1.Epic.state:type_name -> epigraph.registry.v1.EpicState
-	1,  // 1: epigraph.registry.v1.Epic.priority:type_name -> epigraph.registry.v1.Priority
-	7,  // 2: epigraph.registry.v1.Epic.labels:type_name -> epigraph.registry.v1.Epic.LabelsEntry
-	9,  // 3: epigraph.registry.v1.Epic.create_time:type_name -> google.protobuf.Timestamp
-	9,  // 4: epigraph.registry.v1.Epic.update_time:type_name -> google.protobuf.Timestamp
-	9,  // 5: epigraph.registry.v1.Epic.end_time:type_name -> google.protobuf.Timestamp
-	9,  // 6: epigraph.registry.v1.Note.time:type_name -> google.protobuf.Timestamp
-	2,  // 7: epigraph.registry.v1.Task.state:type_name -> epigraph.registry.v1.TaskState
-	1,  // 8: epigraph.registry.v1.Task.priority:type_name -> epigraph.registry.v1.Priority
-	10, // 9: epigraph.registry.v1.Task.requirements:type_name -> epigraph.graph.v1.Payload
-	3,  // 10: epigraph.registry.v1.Task.workflow_source:type_name -> epigraph.registry.v1.WorkflowSource
-	11, // 11: epigraph.registry.v1.Task.duration:type_name -> google.protobuf.Duration
-	5,  // 12: epigraph.registry.v1.Task.notes:type_name -> epigraph.registry.v1.Note
-	8,  // 13: epigraph.registry.v1.Task.labels:type_name -> epigraph.registry.v1.Task.LabelsEntry
-	9,  // 14: epigraph.registry.v1.Task.create_time:type_name -> google.protobuf.Timestamp
-	9,  // 15: epigraph.registry.v1.Task.update_time:type_name -> google.protobuf.Timestamp
-	9,  // 16: epigraph.registry.v1.Task.start_time:type_name -> google.protobuf.Timestamp
-	9,  // 17: epigraph.registry.v1.Task.end_time:type_name -> google.protobuf.Timestamp
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	1,  // 0: epigraph.registry.v1.Epic.state:type_name -> epigraph.registry.v1.EpicState
+	2,  // 1: epigraph.registry.v1.Epic.priority:type_name -> epigraph.registry.v1.Priority
+	8,  // 2: epigraph.registry.v1.Epic.labels:type_name -> epigraph.registry.v1.Epic.LabelsEntry
+	10, // 3: epigraph.registry.v1.Epic.create_time:type_name -> google.protobuf.Timestamp
+	10, // 4: epigraph.registry.v1.Epic.update_time:type_name -> google.protobuf.Timestamp
+	10, // 5: epigraph.registry.v1.Epic.end_time:type_name -> google.protobuf.Timestamp
+	0,  // 6: epigraph.registry.v1.Epic.dependency_policy:type_name -> epigraph.registry.v1.DependencyPolicy
+	10, // 7: epigraph.registry.v1.Note.time:type_name -> google.protobuf.Timestamp
+	3,  // 8: epigraph.registry.v1.Task.state:type_name -> epigraph.registry.v1.TaskState
+	2,  // 9: epigraph.registry.v1.Task.priority:type_name -> epigraph.registry.v1.Priority
+	11, // 10: epigraph.registry.v1.Task.requirements:type_name -> epigraph.graph.v1.Payload
+	4,  // 11: epigraph.registry.v1.Task.workflow_source:type_name -> epigraph.registry.v1.WorkflowSource
+	12, // 12: epigraph.registry.v1.Task.duration:type_name -> google.protobuf.Duration
+	6,  // 13: epigraph.registry.v1.Task.notes:type_name -> epigraph.registry.v1.Note
+	9,  // 14: epigraph.registry.v1.Task.labels:type_name -> epigraph.registry.v1.Task.LabelsEntry
+	10, // 15: epigraph.registry.v1.Task.create_time:type_name -> google.protobuf.Timestamp
+	10, // 16: epigraph.registry.v1.Task.update_time:type_name -> google.protobuf.Timestamp
+	10, // 17: epigraph.registry.v1.Task.start_time:type_name -> google.protobuf.Timestamp
+	10, // 18: epigraph.registry.v1.Task.end_time:type_name -> google.protobuf.Timestamp
+	0,  // 19: epigraph.registry.v1.Task.dependency_policy:type_name -> epigraph.registry.v1.DependencyPolicy
+	20, // [20:20] is the sub-list for method output_type
+	20, // [20:20] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_registry_v1_epic_proto_init() }
@@ -1165,7 +1264,7 @@ func file_epigraph_registry_v1_epic_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_registry_v1_epic_proto_rawDesc), len(file_epigraph_registry_v1_epic_proto_rawDesc)),
-			NumEnums:      4,
+			NumEnums:      5,
 			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
