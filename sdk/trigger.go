@@ -22,8 +22,8 @@ func (c *Client) triggers() executorv1.TriggerServiceClient {
 	return executorv1.NewTriggerServiceClient(c.conn)
 }
 
-// Activate turns the triggers on that the definition of the workflow names. Secrets of webhooks are in the
-// answer to the first call alone.
+// Activate turns the triggers on that the definition of the workflow names. The secret of a webhook is
+// shown in the answer that makes it, and never again.
 func (t *Triggers) Activate(ctx context.Context) (*executorv1.TriggerActivation, error) {
 	return t.c.triggers().ActivateTriggers(ctx, &executorv1.ActivateTriggersRequest{Workflow: t.Workflow})
 }
