@@ -108,9 +108,22 @@ func Read(src []byte) (*Definition, Faults) {
 	}
 	d := t.definition(v)
 	if len(t.faults) > 0 {
-		return nil, t.faults.sorted()
+		return nil, t.withCompiled(d).sorted()
 	}
 	return d, nil
+}
+
+// withCompiled are the faults that were told, and those of what was read if that is whole: a key that nobody
+// knows takes nothing away from it. After any other fault what is missing would be told a second time.
+func (t *teller) withCompiled(d *Definition) Faults {
+	if t.full() || slices.ContainsFunc(t.faults, func(f Fault) bool { return f.Code != "UNKNOWN_KEY" }) {
+		return t.faults
+	}
+	_, more := Compile(d)
+	for _, f := range more {
+		t.add(f)
+	}
+	return t.faults
 }
 
 func (t *teller) definition(v *value) *Definition {

@@ -42,8 +42,8 @@ func (c *Catalog) Fork(ctx context.Context, namespace string, o request.Once, do
 	return c.create(ctx, namespace, "ForkWorkflow", o, in, origin{slug: slug, forkedFrom: catalog.At(w.ID, v.Number)})
 }
 
-// Origins tells what workflows are forks of, by their ids: SLUG@VERSION, or ID@VERSION of what is not there any
-// more.
+// Origins tells what workflows are forks of, by their ids: SLUG@VERSION, or ID@VERSION of what is not there
+// any more.
 func (c *Catalog) Origins(ctx context.Context, namespace string, ws ...catalog.Workflow) (map[string]string, error) {
 	var ids []string
 	for i := range ws {
