@@ -234,6 +234,9 @@ func (b *teamBody) tell(c *compiler, s *Step, n *workgraph.Node) {
 		c.argument(s, n, "thread_id", b.thread)
 	}
 	if !b.whole {
+		if b.thread == nil { // two teams of a run must not speak in one conversation
+			n.Named["own_thread"] = json.RawMessage("true")
+		}
 		return
 	}
 	if c.inputs != nil && b.task == nil {

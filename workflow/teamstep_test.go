@@ -160,6 +160,7 @@ graph: [a, b, c, d, g, h]`)
 		require.Empty(t, faults)
 		require.Equal(t, "team", g.Nodes[2].Actor)
 		require.Equal(t, "topic", g.Nodes[2].Bind["task"].Uses[0].Node)
+		require.JSONEq(t, "true", string(g.Nodes[2].Named["own_thread"]), "the thread of the run is that of a workflow which is a team")
 	})
 }
 

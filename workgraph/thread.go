@@ -45,6 +45,9 @@ type ThreadCreate struct {
 	// Agent is the actor that takes the turns of the thread, Key a name that is unique in the namespace. Both
 	// may be empty.
 	Agent, Key string
+	// PartOf is the thread of which this one is a part: it is kept as long as that one, and deleted with it.
+	// Empty for a thread of its own.
+	PartOf string
 	// Title is what people call it.
 	Title string
 	// UserID and ChatID are those of the runs that the turns of the thread start. The caller that commits the

@@ -127,6 +127,14 @@ func largeCases() map[string]func(*largeWorld) {
 			require.GreaterOrEqual(w, i, 0)
 			w.wholeEpic(list.GetEpics()[i])
 		},
+		"SearchEpics": func(w *largeWorld) {
+			e := w.epic()
+			found, err := w.c.SearchEpics(w.Context(), &registryv1.SearchEpicsRequest{Query: "goal", PageSize: 1000})
+			require.NoError(w, err)
+			i := slices.IndexFunc(found.GetMatches(), func(m *registryv1.EpicMatch) bool { return m.GetEpic().GetId() == e.GetId() })
+			require.GreaterOrEqual(w, i, 0)
+			w.wholeEpic(found.GetMatches()[i].GetEpic())
+		},
 		"UpdateEpic": func(w *largeWorld) {
 			got, err := w.c.UpdateEpic(w.Context(), &registryv1.UpdateEpicRequest{Epic: &registryv1.Epic{Id: w.epic().GetId(), Description: other, ResultSummary: other}})
 			require.NoError(w, err)

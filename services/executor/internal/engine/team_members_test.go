@@ -7,9 +7,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
@@ -121,6 +124,72 @@ func TestTeamMembers(t *testing.T) {
 			require.Equal(t, want, a.last(), "the fork knows what was said before it, and nothing of what came after")
 		})
 	}
+	t.Run("Fork/WhileTheFirstRunIsOpen", func(t *testing.T) {
+		t.Parallel()
+		s := sqliteStore(t)
+		asks := waits(workgraph.Wait{Interrupt: &workgraph.Interrupt{Prompt: json.RawMessage(`"May I?"`)}})
+		b := &mind{name: "b"}
+		l := run(t, s, teams(t, s, actors{"ra": &mind{name: "a"}, "rb": b, "ask": asks, "spawn": spawner{}, "inputs": inputs{}}))
+		l.jobs(t)
+		inner := nestedTeam(t, `{"team": {"members": [{"name": "b", "kind": "AGENT", "actor": "agent", "named": {"reasoner": "rb"}}]}}`)
+		id := l.start(t, teamOf(t, `{"task": "hello", "team": {"members": [{"name": "a", "kind": "AGENT", "actor": "agent", "named": {"reasoner": "ra"}}, `+inner+`, {"name": "c", "actor": "ask"}],
+			"start": ["a"], "transitions": [{"from": "a", "to": "sub"}, {"from": "sub", "to": "c"}, {"from": "c", "to": "sub"}], "stop": {"max_turns": 4}}}`))
+		q := l.questions(t, id, 1)
+		_, _, err := l.j.SweepThreads(t.Context(), dbkit.Now().Add(time.Hour), "", 1000)
+		require.NoError(t, err, "the threads of members are kept while others speak")
+		again, err := l.Fork(t.Context(), command.ForkRequest{Namespace: ns, RunID: l.child(t, id).ID, From: &workgraph.Ref{Node: "speak.c", Visit: 3}})
+		require.NoError(t, err)
+		l.answer(t, l.questions(t, again, 1))
+		second := l.over(t, again)
+		require.Equal(t, "hello|a: a1|b1|c: yes", b.last(), "it knows what was said before")
+		l.answer(t, q)
+		first := l.over(t, id)
+		require.Equal(t, "hello|a: a1|b1|c: yes", b.last(), "and nothing of what the fork said")
+		require.NotEqual(t, first.Threads["sub"], second.Threads["sub"])
+		require.Equal(t, first.Threads["a"], second.Threads["a"], "who did not speak again has its thread")
+	})
+	t.Run("Threads/ArePartsOfThatOfTheTeam", func(t *testing.T) {
+		t.Parallel()
+		s := sqliteStore(t)
+		l := run(t, s, teams(t, s, actors{"ra": &mind{name: "a"}, "rb": &mind{name: "b", failing: 1}, "spawn": spawner{}, "inputs": inputs{}}))
+		l.jobs(t)
+		inner := nestedTeam(t, `{"team": {"members": [{"name": "a", "kind": "AGENT", "actor": "agent", "named": {"reasoner": "ra"}}]}}`)
+		over := l.over(t, l.start(t, teamOf(t, `{"task": "hello", "team": {"members": [`+inner+`, {"name": "b", "kind": "AGENT", "actor": "agent", "named": {"reasoner": "rb"}, "tells": true}],
+			"start": ["sub"], "transitions": [{"from": "sub", "to": "b"}, {"from": "b", "to": "sub"}], "stop": {"max_turns": 4}}}`)))
+		all := func() (out []thread.Thread) {
+			out, err := l.j.ListThreads(t.Context(), ns, thread.Filter{}, page.Cursor{}, 100)
+			require.NoError(t, err)
+			return out
+		}
+		require.GreaterOrEqual(t, len(all()), 4, "the team, the inner team and its agent, and the other agent")
+		require.NoError(t, l.j.DeleteThread(t.Context(), ns, over.ThreadID))
+		require.Empty(t, all())
+	})
+	t.Run("Steps/TwoTeamsOfAConversationHaveThreadsOfTheirOwn", func(t *testing.T) {
+		t.Parallel()
+		s := sqliteStore(t)
+		l := run(t, s, teams(t, s, actors{"says": &member{}}))
+		l.jobs(t)
+		of := func(name string) workgraph.Node {
+			n := teamOf(t, `{"task": "hello", "own_thread": true, "team": {"members": [{"name": "`+name+`", "actor": "says"}]}}`).Nodes[0]
+			n.ID = "team_" + name
+			return n
+		}
+		g := &workgraph.Graph{Nodes: []workgraph.Node{of("a"), of("b")}, Edges: []workgraph.Edge{{From: "team_a", To: "team_b", PassDown: workgraph.Merge("{'args': [], 'named': {}}")}}}
+		const chat = "thr_01h455vb4pex5vsknk084sn02q"
+		_, err := l.j.CreateThread(t.Context(), thread.Create{Thread: thread.Thread{ID: chat, Namespace: ns, Lifetime: workgraph.ThreadConversation, CreateTime: dbkit.Now()}})
+		require.NoError(t, err)
+		in := func(r *command.StartRequest) { r.ThreadID = chat }
+		first := l.over(t, l.start(t, g, in))
+		require.NotEqual(t, chat, first.ThreadID)
+		require.Equal(t, []string{"user: hello", "b: from b"}, l.said(t, first.ThreadID), "nothing of the other team")
+		second := l.over(t, l.start(t, g, in))
+		require.Equal(t, first.ThreadID, second.ThreadID, "a later turn of the conversation goes on with it")
+		th, err := l.j.Thread(t.Context(), ns, first.ThreadID)
+		require.NoError(t, err)
+		require.Equal(t, chat, th.PartOf)
+		require.Equal(t, workgraph.ThreadConversation, th.Lifetime)
+	})
 	t.Run("Nested/ATeamThatFailedIsToldOnce", func(t *testing.T) {
 		t.Parallel()
 		s := sqliteStore(t)

@@ -201,7 +201,7 @@ func teamInputs(inputs map[string]json.RawMessage, x *workflow.Trigger, threadID
 	if !ok {
 		return nil // the thread has an id of another form, so that the team keeps nothing
 	}
-	b, err := json.Marshal(map[string]string{"thread_id": own, "lifetime": "CONVERSATION"})
+	b, err := json.Marshal(map[string]string{"thread_id": own, "lifetime": "CONVERSATION", "part_of": threadID})
 	inputs["conversation"] = b
 	return err
 }

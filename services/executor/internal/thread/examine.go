@@ -65,6 +65,11 @@ func Examine(ctx context.Context, by Finder, ends *Ends, namespace, runID string
 				return err
 			}
 		}
+		if c.PartOf != "" {
+			if _, _, err := note(c.PartOf); err != nil {
+				return err
+			}
+		}
 		if c.Parent == "" {
 			continue
 		}

@@ -76,6 +76,9 @@ func Looks(as []Append) []Range {
 		if c := a.Create; c != nil && c.Parent != "" {
 			out = append(out, Range{c.Parent, c.ParentSeq, c.ParentSeq})
 		}
+		if c := a.Create; c != nil && c.PartOf != "" {
+			out = append(out, Range{Thread: c.PartOf, To: -1}) // no item of it is needed
+		}
 	}
 	return out
 }
@@ -194,12 +197,12 @@ func (st *state) has(seq int64) bool {
 // madeBy reports whether the thread is the one that an append describes.
 func (st *state) madeBy(a *Append) bool {
 	c := a.Create
-	return st.Key == c.Key && st.Agent == c.Agent && st.ParentID == c.Parent && st.ParentSeq == c.ParentSeq && st.Lifetime == lifetime(c)
+	return st.Key == c.Key && st.Agent == c.Agent && st.ParentID == c.Parent && st.ParentSeq == c.ParentSeq && st.PartOf == c.PartOf && st.Lifetime == lifetime(c)
 }
 
 func (f *Found) create(namespace, runID string, a *Append, writer any) (*state, error) {
 	c := a.Create
-	t := Thread{ID: a.Thread, Namespace: namespace, Key: c.Key, Agent: c.Agent, Title: c.Title, UserID: c.UserID, ChatID: c.ChatID, Lifetime: lifetime(c), ParentID: c.Parent, ParentSeq: c.ParentSeq,
+	t := Thread{ID: a.Thread, Namespace: namespace, Key: c.Key, Agent: c.Agent, Title: c.Title, UserID: c.UserID, ChatID: c.ChatID, Lifetime: lifetime(c), ParentID: c.Parent, ParentSeq: c.ParentSeq, PartOf: c.PartOf,
 		Holder: runID, CreateTime: dbkit.Micros(a.Time), UseTime: dbkit.Micros(a.Time)}
 	if c.Key != "" {
 		k := nameKey{namespace, c.Key}
@@ -208,6 +211,11 @@ func (f *Found) create(namespace, runID string, a *Append, writer any) (*state, 
 		}
 		f.AddKey(namespace, c.Key, a.Thread)
 		f.undo = append(f.undo, func() { delete(f.keys, k) })
+	}
+	if c.PartOf != "" {
+		if o := f.threads[c.PartOf]; o == nil || o.Namespace != namespace {
+			return nil, conflict("there is no thread %q of which thread %q could be a part", c.PartOf, a.Thread)
+		}
 	}
 	if c.Parent != "" {
 		p := f.threads[c.Parent]

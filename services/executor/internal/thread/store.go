@@ -103,7 +103,8 @@ type Store interface {
 	// CreateThread makes a thread, or a fork of one. A repeated request returns the thread that it made.
 	// ReasonExists, ReasonTooMany; of a fork ReasonNotFound, ReasonTooDeep, ReasonInvalid.
 	CreateThread(ctx context.Context, c Create) (Thread, error)
-	// DeleteThread removes a thread. Its items stay as long as forks need them. ReasonNotFound, ReasonBusy.
+	// DeleteThread removes a thread with its parts, all or none. Their items stay as long as
+	// forks need them. ReasonNotFound; ReasonBusy is of any of them.
 	DeleteThread(ctx context.Context, namespace, id string) error
 	// HoldThread is that of Reader.
 	HoldThread(ctx context.Context, namespace, id string, runs []string) error
@@ -114,7 +115,8 @@ type Store interface {
 	// full.
 	SegmentItems(ctx context.Context, namespace string, s Segment, q Selection) ([]Item, error)
 	// SweepThreads hides up to limit threads whose time is over: ephemeral ones that were not used since a
-	// time, and those of runs that have ended. Threads that an open run holds stay, and those that a failed
+	// time, and those of runs that have ended. Threads that an open run holds stay, unused parts of a thread
+	// which is there, and those that a failed
 	// run held, which may be retried, as long as its rows are there. It returns how many it hid and the place
 	// to go on from, which is empty after the last one.
 	SweepThreads(ctx context.Context, unusedSince time.Time, after string, limit int) (hidden int, next string, err error)

@@ -74,6 +74,8 @@ type Thread struct {
 	// ParentID is the thread of which this is a fork, and ParentSeq the last item that they share.
 	ParentID  string
 	ParentSeq int64
+	// PartOf is the thread of which this one is a part, or empty.
+	PartOf string
 	// Depth is how many threads stand above.
 	Depth int
 	// Holder is the run that held the thread last, the one at the root; it may have ended. Below are the runs
@@ -230,7 +232,7 @@ func CheckCreate(c *workgraph.ThreadCreate) error {
 	case c.Key != "" && lifetime(c) != workgraph.ThreadConversation:
 		return invalid("only a conversation has a key")
 	}
-	return cmp.Or(checkText("the parent", c.Parent, MaxName), checkText("the key", c.Key, MaxName), checkText("the agent", c.Agent, MaxName), checkText("the title", c.Title, MaxTitle),
+	return cmp.Or(checkText("the parent", c.Parent, MaxName), checkText("part_of", c.PartOf, MaxName), checkText("the key", c.Key, MaxName), checkText("the agent", c.Agent, MaxName), checkText("the title", c.Title, MaxTitle),
 		checkText("the user", c.UserID, MaxUser), checkText("the chat", c.ChatID, MaxUser))
 }
 

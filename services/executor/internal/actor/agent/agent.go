@@ -16,6 +16,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/standing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/wait"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -54,8 +55,7 @@ const givenProperties = `
     "conversation": {
       "type": "object", "additionalProperties": false,
       "description": "The thread to work on, which is made if it is not there; a team gives it to its members.",
-      "properties": {"thread_id": {"type": "string"}, "lifetime": {"enum": ["CONVERSATION", "EPHEMERAL", "RUN"]},
-        "after": {"type": "integer", "minimum": 0, "description": "The last item that the caller knows: the agent works on a fork of the thread that ends there if further items have come."}}
+      ` + standing.ConversationSchema + `
     },
     "shared_thread": {"type": "object", "description": "Where the agent stands that calls this one; share_thread sets it."}`
 

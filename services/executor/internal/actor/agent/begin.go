@@ -22,10 +22,7 @@ func (l *loop) begin(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	if err := l.find(ctx, in); err != nil {
-		return workgraph.Outcome{}, err
-	}
-	a, at, err := standing.Begin(ctx, l.threads, c, in.Thread, in.Create.create(), in.Runs)
+	a, at, err := l.take(ctx, c, in)
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}

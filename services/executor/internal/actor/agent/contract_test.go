@@ -104,6 +104,7 @@ func TestContract(t *testing.T) {
 		"conversation.thread_id":       {elsewhere: "TestConversation"},
 		"conversation.lifetime":        {elsewhere: "TestConversation"},
 		"conversation.after":           {elsewhere: "TestConversation"},
+		"conversation.part_of":         {elsewhere: "TestConversation"},
 		"system":                       {given: `"system": "You are the oracle."`, want: "You are the oracle."},
 		"reasoner":                     {given: `"reasoner": "r3"`, want: "r3true"},
 		"reasoner_args":                {given: `"reasoner_args": {"model": "the-model"}`, want: "the-model"},

@@ -51,6 +51,8 @@ type createThread struct {
 	// Key finds the thread if it is there already.
 	Key      string                   `json:"key,omitempty"`
 	Lifetime workgraph.ThreadLifetime `json:"lifetime"`
+	// PartOf is the thread of which it is a part.
+	PartOf string `json:"part_of,omitempty"`
 	// Maybe says that the thread may be there already.
 	Maybe bool `json:"maybe,omitempty"`
 	// After is the last item that the caller knows of a thread that is there.
@@ -62,7 +64,7 @@ func (t *createThread) create() *workgraph.ThreadCreate {
 	if t == nil {
 		return nil
 	}
-	return &workgraph.ThreadCreate{Parent: t.Parent, ParentSeq: t.ParentSeq, Agent: t.Agent, Key: t.Key, Lifetime: t.Lifetime}
+	return &workgraph.ThreadCreate{Parent: t.Parent, ParentSeq: t.ParentSeq, Agent: t.Agent, Key: t.Key, PartOf: t.PartOf, Lifetime: t.Lifetime}
 }
 
 // run names the agent of a run that does its work.
@@ -76,21 +78,21 @@ func (in *instance) run() *workgraph.AgentRun {
 
 // arguments are those of a call that are not its definition.
 type arguments struct {
-	UserInput     json.RawMessage   `json:"user_input"`
-	Goal          json.RawMessage   `json:"goal"`
-	Request       json.RawMessage   `json:"request"`
-	ActionResults json.RawMessage   `json:"action_results"`
-	Previous      json.RawMessage   `json:"previous_agent_results"`
-	Context       json.RawMessage   `json:"context"`
-	UserProfile   json.RawMessage   `json:"user_profile"`
-	Attachments   []json.RawMessage `json:"attachments"`
-	Tool          json.RawMessage   `json:"tool"`
-	Arguments     []json.RawMessage `json:"arguments"`
-	References    []json.RawMessage `json:"references"`
-	Before        json.RawMessage   `json:"previous_action_results"`
-	ThreadID      string            `json:"thread_id"`
-	SharedThread  *standing.Place   `json:"shared_thread"`
-	Conversation  *conversation     `json:"conversation"`
+	UserInput     json.RawMessage        `json:"user_input"`
+	Goal          json.RawMessage        `json:"goal"`
+	Request       json.RawMessage        `json:"request"`
+	ActionResults json.RawMessage        `json:"action_results"`
+	Previous      json.RawMessage        `json:"previous_agent_results"`
+	Context       json.RawMessage        `json:"context"`
+	UserProfile   json.RawMessage        `json:"user_profile"`
+	Attachments   []json.RawMessage      `json:"attachments"`
+	Tool          json.RawMessage        `json:"tool"`
+	Arguments     []json.RawMessage      `json:"arguments"`
+	References    []json.RawMessage      `json:"references"`
+	Before        json.RawMessage        `json:"previous_action_results"`
+	ThreadID      string                 `json:"thread_id"`
+	SharedThread  *standing.Place        `json:"shared_thread"`
+	Conversation  *standing.Conversation `json:"conversation"`
 }
 
 // taskFields are the arguments that a positional mapping may hold.

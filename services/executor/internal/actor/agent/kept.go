@@ -3,11 +3,8 @@ package agent
 import (
 	"context"
 	"encoding/json"
-	"slices"
-	"strings"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
-	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/standing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
@@ -16,9 +13,6 @@ import (
 
 // argThread is the argument that says how the thread of a call is kept.
 const argThread = "thread"
-
-// lifetimes are those that a call may state, in the order of their numbers.
-var lifetimes = []string{"CONVERSATION", "EPHEMERAL", "RUN"}
 
 // keeping says how long a thread is kept, and by which key it is found again. Nil is the default.
 type keeping struct {
@@ -41,11 +35,13 @@ func keepingOf(stated map[string]json.RawMessage, defined *keeping) (*keeping, e
 }
 
 func (k *keeping) check() error {
-	switch {
-	case k == nil:
+	if k == nil {
 		return nil
-	case k.Lifetime != "" && !slices.Contains(lifetimes, k.Lifetime):
-		return actor.BadArguments("thread.lifetime: there is no %.40q, use one of %s", k.Lifetime, strings.Join(lifetimes, ", "))
+	}
+	if k.Lifetime != "" {
+		if _, err := standing.Lifetime("thread.lifetime", k.Lifetime); err != nil {
+			return err
+		}
 	}
 	if err := thread.CheckCreate(&workgraph.ThreadCreate{Lifetime: k.lifetime(), Key: k.Key}); err != nil {
 		return actor.BadArguments("thread: %s", errs.From(err).Message)
@@ -61,7 +57,8 @@ func (k *keeping) lifetime() workgraph.ThreadLifetime {
 	case k.Lifetime == "":
 		return workgraph.ThreadConversation
 	}
-	return workgraph.ThreadLifetime(slices.Index(lifetimes, k.Lifetime) + 1)
+	life, _ := standing.Lifetime("", k.Lifetime) // check has looked at it
+	return life
 }
 
 // create describes the thread of a call that is given none. A conversation without a key is that of the run's
@@ -93,55 +90,36 @@ func nameOf(c *workgraph.Call) string {
 	return actorAgent
 }
 
-// conversation is a thread that is made if it is not there.
-type conversation struct {
-	ThreadID string `json:"thread_id"`
-	Lifetime string `json:"lifetime,omitempty"`
-	// After is the last item that the caller knows. What came after it is of a call that failed, or of
-	// another run: the agent goes on without it, on a fork. Nil takes the thread as it is.
-	After *int64 `json:"after,omitempty"`
-}
-
 // goOn lets a call work on a conversation.
-func (in *instance) goOn(conv *conversation, agent string) error {
+func (in *instance) goOn(conv *standing.Conversation, agent string) error {
 	if conv == nil {
 		return nil
 	}
-	k := &keeping{Lifetime: conv.Lifetime}
-	if err := k.check(); err != nil {
-		return err
-	}
-	if in.Thread != "" || !ids.Valid(thread.IDPrefix, conv.ThreadID) {
+	if in.Thread != "" {
 		return actor.BadArguments("conversation: it names a thread by its id, in place of thread_id")
 	}
-	in.Thread, in.Create = conv.ThreadID, &createThread{Agent: agent, Lifetime: k.lifetime(), Maybe: true, After: conv.After}
+	made, err := conv.Create()
+	if err != nil {
+		return err
+	}
+	in.Thread, in.Create = conv.ThreadID, &createThread{Agent: agent, Lifetime: made.Lifetime, PartOf: made.PartOf, Maybe: true, After: conv.After}
 	return nil
 }
 
-// find takes the thread that is there already, by its key or as the conversation to go on with.
-func (l *loop) find(ctx context.Context, in *instance) error {
-	if in.Create != nil && in.Create.Maybe {
-		t, err := l.threads.Thread(ctx, actor.NamespaceOf(ctx), in.Thread)
-		switch after := in.Create.After; {
-		case err == nil && after != nil && t.Last > *after:
-			in.Create = &createThread{ParentSeq: *after, Agent: in.Create.Agent, Lifetime: in.Create.Lifetime}
-			if *after > 0 {
-				in.Create.Parent = in.Thread
-			}
-			in.Thread = ids.New(thread.IDPrefix)
-		case err == nil:
-			in.Create = nil
-		case errs.ReasonOf(err) != thread.ReasonNotFound:
-			return standing.Error(err)
+// take is where the loop begins: on a thread that is there already, by its id or its key or as the
+// conversation to go on with, or on one that is made.
+func (l *loop) take(ctx context.Context, c *workgraph.Call, in *instance) (workgraph.ThreadAppend, standing.Place, error) {
+	switch t := in.Create; {
+	case t != nil && t.Maybe:
+		return standing.GoOn(ctx, l.threads, c, in.Thread, *t.create(), t.After)
+	case t != nil && t.Key != "":
+		id, err := standing.Find(ctx, l.threads, t.Key)
+		if err != nil {
+			return workgraph.ThreadAppend{}, standing.Place{}, err
 		}
-		return nil
+		if id != "" {
+			in.Thread, in.Create = id, nil
+		}
 	}
-	if in.Create == nil || in.Create.Key == "" {
-		return nil
-	}
-	id, err := standing.Find(ctx, l.threads, in.Create.Key)
-	if id != "" {
-		in.Thread, in.Create = id, nil
-	}
-	return err
+	return standing.Begin(ctx, l.threads, c, in.Thread, in.Create.create(), in.Runs)
 }

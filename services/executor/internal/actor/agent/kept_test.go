@@ -150,7 +150,7 @@ func TestConversation(t *testing.T) {
 	done(t, e.run(t, given), `"done"`)
 	require.Len(t, e.threads.states(t, "thr_01h455vb4pex5vsknk084sn02q"), 2, "it is gone on with")
 	require.Contains(t, r.prompt(t, 2), "User: hello\nAgent: done\nUser: hello")
-	r.script = append(r.script, completed, completed)
+	r.script = append(r.script, completed, completed, completed)
 	last := e.threads.rows["thr_01h455vb4pex5vsknk084sn02q"].Last
 	done(t, e.run(t, strings.Replace(given, `"lifetime"`, fmt.Sprintf(`"after": %d, "lifetime"`, last), 1)), `"done"`)
 	require.Len(t, e.threads.states(t, "thr_01h455vb4pex5vsknk084sn02q"), 3, "nothing came after")
@@ -158,6 +158,8 @@ func TestConversation(t *testing.T) {
 	require.Len(t, e.threads.states(t, "thr_01h455vb4pex5vsknk084sn02q"), 3, "it goes on with a fork")
 	require.Contains(t, r.prompt(t, 4), "User: hello\nAgent: done\nUser: hello")
 	require.Equal(t, 2, strings.Count(r.prompt(t, 4), "User: hello"), "which ends where the caller says")
+	done(t, e.run(t, strings.NewReplacer("02q", "02r", `"lifetime"`, `"part_of": "thr_01h455vb4pex5vsknk084sn02q", "lifetime"`).Replace(given)), `"done"`)
+	require.Equal(t, "thr_01h455vb4pex5vsknk084sn02q", e.threads.rows["thr_01h455vb4pex5vsknk084sn02r"].PartOf, "it is a part of another one")
 	for name, c := range map[string]struct{ conversation, says string }{
 		"TwoThreads":      {`{"thread_id": "thr_01h455vb4pex5vsknk084sn02q"}, "thread_id": "thr_other"`, "in place of thread_id"},
 		"UnknownLifetime": {`{"thread_id": "thr_01h455vb4pex5vsknk084sn02q", "lifetime": "LONG"}`, "conversation"},

@@ -5,9 +5,11 @@
 package team
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/internal/lru"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/standing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workflow/team"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -23,16 +26,17 @@ import (
 
 // The actors. Those with loopPrefix are the loop's own.
 const (
-	actorTeam   = "team"
-	loopPrefix  = "team/"
-	actorBegin  = loopPrefix + "begin"
-	actorTurn   = loopPrefix + "turn"
-	actorHear   = loopPrefix + "hear"
-	actorPart   = loopPrefix + "part"
-	actorSpawn  = "spawn"
-	actorAgent  = "agent"
-	argTeam     = "team"
-	argContinue = "conversation"
+	actorTeam    = "team"
+	loopPrefix   = "team/"
+	actorBegin   = loopPrefix + "begin"
+	actorTurn    = loopPrefix + "turn"
+	actorHear    = loopPrefix + "hear"
+	actorPart    = loopPrefix + "part"
+	actorSpawn   = "spawn"
+	actorAgent   = "agent"
+	argTeam      = "team"
+	argContinue  = "conversation"
+	argOwnThread = "own_thread"
 )
 
 const schema = `{
@@ -45,11 +49,11 @@ const schema = `{
     "user_input": {"description": "The same as task."},
     "messages": {"description": "The same as task."},
     "thread_id": {"type": "string", "description": "The thread of the team; when absent that of the run, or a new one, which is kept for an hour after its last use."},
+    "own_thread": {"type": "boolean", "description": "The team takes a thread of its own and not that of the run; in the conversation of a run it is the same each time. Read from the node's own arguments only."},
     "conversation": {
       "type": "object", "additionalProperties": false,
       "description": "The thread of the team, which is made if it is not there.",
-      "properties": {"thread_id": {"type": "string"}, "lifetime": {"enum": ["CONVERSATION", "EPHEMERAL", "RUN"]},
-        "after": {"type": "integer", "minimum": 0, "description": "The last item that the caller knows: the team works on a fork of the thread that ends there if further items have come."}}
+      ` + standing.ConversationSchema + `
     }
   }
 }`
@@ -177,32 +181,24 @@ func inner(n *workgraph.Node) []workgraph.InnerNode {
 	return out
 }
 
-// conversation is a thread that is made if it is not there.
-type conversation struct {
-	ThreadID string `json:"thread_id"`
-	Lifetime string `json:"lifetime"`
-	// After is the last item that the caller knows; nil takes the thread as it is.
-	After *int64 `json:"after,omitempty"`
-}
-
 // arguments are those of a call.
 type arguments struct {
-	Task         json.RawMessage `json:"task"`
-	UserInput    json.RawMessage `json:"user_input"`
-	Messages     json.RawMessage `json:"messages"`
-	ThreadID     string          `json:"thread_id"`
-	Conversation *conversation   `json:"conversation"`
-	Input        json.RawMessage `json:"input"`
-}
+	Task      json.RawMessage `json:"task"`
+	UserInput json.RawMessage `json:"user_input"`
+	Messages  json.RawMessage `json:"messages"`
+	ThreadID  string          `json:"thread_id"`
+	Input     json.RawMessage `json:"input"`
 
-// lifetimes are those of threads by name.
-var lifetimes = map[string]workgraph.ThreadLifetime{"": workgraph.ThreadEphemeral, "CONVERSATION": workgraph.ThreadConversation, "EPHEMERAL": workgraph.ThreadEphemeral, "RUN": workgraph.ThreadOfRun}
+	Conversation *standing.Conversation `json:"conversation"`
+}
 
 // instance is what one call is about: the input of the loop.
 type instance struct {
 	Thread string `json:"thread"`
-	// Make is the lifetime with which the thread is made if it is not there. Empty makes none.
-	Make string `json:"make,omitempty"`
+	// Make is the lifetime with which the thread is made if it is not there. Empty makes none. PartOf is
+	// the thread of which it is a part then.
+	Make   string `json:"make,omitempty"`
+	PartOf string `json:"part_of,omitempty"`
 	// After is the last item of the thread that the caller knows.
 	After *int64 `json:"after,omitempty"`
 	Told  []told `json:"told,omitempty"`
@@ -224,7 +220,7 @@ func (l *loop) call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, 
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	in, err := instanceOf(c)
+	in, err := l.instance(ctx, c)
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
@@ -271,12 +267,34 @@ func runPart(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	return workgraph.Outcome{Wait: &workgraph.Wait{Children: &workgraph.Children{Runs: []workgraph.Child{run}, AsResult: true}}}, nil
 }
 
+// instance is what a call states. A thread that is a part of that of the run is kept as that one is.
+func (l *loop) instance(ctx context.Context, c *workgraph.Call) (*instance, error) {
+	in, err := instanceOf(c)
+	if err != nil || in.PartOf == "" || in.Make != "" {
+		return in, err
+	}
+	of, err := l.threads.Thread(ctx, actor.NamespaceOf(ctx), in.PartOf)
+	if err != nil {
+		return nil, standing.Error(err)
+	}
+	in.Make = madeIn(of)
+	return in, nil
+}
+
+// madeIn is the lifetime of a thread that is a part of another one.
+func madeIn(of thread.Thread) string {
+	if of.Lifetime == workgraph.ThreadConversation {
+		return "CONVERSATION"
+	}
+	return "EPHEMERAL"
+}
+
 // instanceOf reads what a call states, which may stand in the inputs of a workflow.
 func instanceOf(c *workgraph.Call) (*instance, error) {
 	var a arguments
 	named := map[string]json.RawMessage{}
 	for k, v := range c.Named {
-		if k != argTeam {
+		if k != argTeam && k != argOwnThread {
 			named[k] = v
 		}
 	}
@@ -301,28 +319,33 @@ func instanceOf(c *workgraph.Call) (*instance, error) {
 	if a.Conversation == nil {
 		a.Conversation = in.Conversation
 	}
+	return out, out.on(c, &a, &in)
+}
+
+// on finds the thread that a call states: by itself, or in the inputs of a workflow.
+func (out *instance) on(c *workgraph.Call, a, in *arguments) error {
 	switch conv := a.Conversation; {
 	case a.ThreadID != "":
 		out.Thread = a.ThreadID
 	case in.ThreadID != "":
 		out.Thread = in.ThreadID
 	case conv != nil && conv.ThreadID != "":
-		if !ids.Valid(thread.IDPrefix, conv.ThreadID) {
-			return nil, actor.BadArguments("conversation.thread_id: %.80q is no id of a thread", conv.ThreadID)
+		if _, err := conv.Create(); err != nil {
+			return err
 		}
-		if _, ok := lifetimes[conv.Lifetime]; !ok {
-			return nil, actor.BadArguments("conversation.lifetime: there is no %.40q", conv.Lifetime)
-		}
-		out.Thread, out.Make, out.After = conv.ThreadID, conv.Lifetime, conv.After
-		if out.Make == "" {
-			out.Make = "EPHEMERAL"
-		}
-	case c.Thread != "" && c.RunID == c.RootRunID:
-		out.Thread = c.Thread
-	default:
+		out.Thread, out.Make, out.PartOf, out.After = conv.ThreadID, cmp.Or(conv.Lifetime, "EPHEMERAL"), conv.PartOf, conv.After
+	case c.Thread == "" || c.RunID != c.RootRunID:
 		out.Thread, out.Make = ids.New(thread.IDPrefix), "EPHEMERAL"
+	case string(c.Own[argOwnThread]) == "true":
+		// A later run of the conversation finds it again. Of the items of a map each has its own.
+		out.Thread, out.PartOf = ids.New(thread.IDPrefix), c.Thread
+		if own, ok := ids.Derived(thread.IDPrefix, c.Thread, "team "+c.Node+"/"+strconv.Itoa(c.Item)); ok {
+			out.Thread = own
+		}
+	default:
+		out.Thread = c.Thread
 	}
-	return out, nil
+	return nil
 }
 
 // inputs are those inputs of a workflow that mean something to a team. Inputs of these names that are of

@@ -115,23 +115,15 @@ func (l *loop) begin(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 
 // take is where the loop begins on its thread, with what makes the thread if it is not there.
 func (l *loop) take(ctx context.Context, c *workgraph.Call, of *instance) (workgraph.ThreadAppend, standing.Place, error) {
-	var create *workgraph.ThreadCreate
-	id := of.Thread
-	if of.Make != "" {
-		switch t, err := l.threads.Thread(ctx, actor.NamespaceOf(ctx), id); {
-		case errs.ReasonOf(err) == thread.ReasonNotFound:
-			create = &workgraph.ThreadCreate{Lifetime: lifetimes[of.Make]}
-		case err != nil:
-			return workgraph.ThreadAppend{}, standing.Place{}, standing.Error(err)
-		case of.After != nil && t.Last > *of.After:
-			create = &workgraph.ThreadCreate{ParentSeq: *of.After, Lifetime: lifetimes[of.Make], Agent: t.Agent}
-			if *of.After > 0 {
-				create.Parent = id
-			}
-			id = ids.New(thread.IDPrefix)
-		}
+	if of.Make == "" {
+		return standing.Begin(ctx, l.threads, c, of.Thread, nil, nil)
 	}
-	return standing.Begin(ctx, l.threads, c, id, create, nil)
+	conv := standing.Conversation{ThreadID: of.Thread, Lifetime: of.Make, PartOf: of.PartOf}
+	create, err := conv.Create()
+	if err != nil {
+		return workgraph.ThreadAppend{}, standing.Place{}, err
+	}
+	return standing.GoOn(ctx, l.threads, c, of.Thread, *create, of.After)
 }
 
 // recall reads where the team stood at the end of an earlier run.
@@ -312,10 +304,10 @@ func fitting(texts []string, cut bool) []string {
 }
 
 // conversation is the thread of a member. A new one has its id from now on.
-func (l *loop) conversation(ctx context.Context, p *position, m *team.Member) (conversation, error) {
+func (l *loop) conversation(ctx context.Context, p *position, m *team.Member) (standing.Conversation, error) {
 	of, err := l.threads.Thread(ctx, actor.NamespaceOf(ctx), p.Thread)
 	if err != nil {
-		return conversation{}, standing.Error(err)
+		return standing.Conversation{}, standing.Error(err)
 	}
 	name := m.ThreadName()
 	id := p.Threads[name]
@@ -325,7 +317,7 @@ func (l *loop) conversation(ctx context.Context, p *position, m *team.Member) (c
 			id = "" // its time was over; or nothing was said there
 			delete(p.Ends, name)
 		case err != nil:
-			return conversation{}, standing.Error(err)
+			return standing.Conversation{}, standing.Error(err)
 		}
 	}
 	if id == "" {
@@ -338,11 +330,7 @@ func (l *loop) conversation(ctx context.Context, p *position, m *team.Member) (c
 		}
 		p.Threads[name], p.Ends[name] = id, 0
 	}
-	life := "EPHEMERAL"
-	if of.Lifetime == workgraph.ThreadConversation {
-		life = "CONVERSATION"
-	}
-	out := conversation{ThreadID: id, Lifetime: life}
+	out := standing.Conversation{ThreadID: id, Lifetime: madeIn(of), PartOf: p.Thread}
 	if end, ok := p.Ends[name]; ok {
 		out.After = &end
 	}

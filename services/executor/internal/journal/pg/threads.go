@@ -39,10 +39,10 @@ func queueThreads(b *pgx.Batch, a asked, found *thread.Found) {
 	}
 	ids := thread.IDs(a.items)
 	b.Queue("SELECT FROM threads WHERE thread_id = ANY ($1) ORDER BY thread_id FOR NO KEY UPDATE", ids)
-	b.Queue(`SELECT thread_id, namespace, key, agent, lifetime, parent_id, parent_seq, depth FROM threads WHERE thread_id = ANY ($1) AND hide_time IS NULL`, ids).
+	b.Queue(`SELECT thread_id, namespace, key, agent, lifetime, parent_id, parent_seq, depth, part_of FROM threads WHERE thread_id = ANY ($1) AND hide_time IS NULL`, ids).
 		Query(func(rows pgx.Rows) error {
 			var t thread.Thread
-			_, err := pgx.ForEachRow(rows, []any{&t.ID, &t.Namespace, &t.Key, &t.Agent, &t.Lifetime, &t.ParentID, &t.ParentSeq, &t.Depth}, func() error {
+			_, err := pgx.ForEachRow(rows, []any{&t.ID, &t.Namespace, &t.Key, &t.Agent, &t.Lifetime, &t.ParentID, &t.ParentSeq, &t.Depth, &t.PartOf}, func() error {
 				found.Add(t)
 				return nil
 			})

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	findThread = `SELECT thread_id, namespace, key, agent, lifetime, parent_id, parent_seq, depth FROM threads WHERE thread_id = ? AND hide_time = 0`
+	findThread = `SELECT thread_id, namespace, key, agent, lifetime, parent_id, parent_seq, depth, part_of FROM threads WHERE thread_id = ? AND hide_time = 0`
 	// The item that an append must find is usually the only one, and its values are not needed.
 	findItems = `SELECT seq, kind, run_id, node_id, visit, iif(seq > ?2, brief, NULL), iif(seq > ?2, body, NULL) FROM thread_items
 		WHERE thread_id = ?1 AND seq >= ?2 AND seq <= ?3`
@@ -25,7 +25,7 @@ func (t txn) findThreads(ctx context.Context, units []*journal.RunBatch, found *
 	items, keys := journal.Looks(units)
 	for _, id := range thread.IDs(items) {
 		var th thread.Thread
-		err := t.row(ctx, findThread, id).Scan(&th.ID, &th.Namespace, &th.Key, &th.Agent, &th.Lifetime, &th.ParentID, &th.ParentSeq, &th.Depth)
+		err := t.row(ctx, findThread, id).Scan(&th.ID, &th.Namespace, &th.Key, &th.Agent, &th.Lifetime, &th.ParentID, &th.ParentSeq, &th.Depth, &th.PartOf)
 		if errors.Is(err, sql.ErrNoRows) {
 			continue
 		} else if err != nil {

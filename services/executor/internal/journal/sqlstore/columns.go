@@ -293,6 +293,7 @@ func ThreadColumns() Columns[*thread.Thread] {
 		Col("user_id", "text", func(t *thread.Thread) string { return t.UserID }),
 		Col("chat_id", "text", func(t *thread.Thread) string { return t.ChatID }),
 		Col("parent_id", "text", func(t *thread.Thread) string { return t.ParentID }),
+		Col("part_of", "text", func(t *thread.Thread) string { return t.PartOf }),
 		Col("holder", "text", func(t *thread.Thread) string { return t.Holder }),
 		Col("below", "text", func(t *thread.Thread) string { return strings.Join(t.Below, " ") }),
 	}

@@ -19,7 +19,7 @@ const (
 	// lastItem selects a column of the last item of a thread t.
 	lastItem = `(SELECT i.%s FROM thread_items i WHERE i.thread_id = t.thread_id ORDER BY i.seq DESC LIMIT 1)`
 	// threadColumns are those of a thread t for scanThread.
-	threadColumns = `t.thread_id, t.namespace, t.key, t.agent, t.title, t.user_id, t.chat_id, t.lifetime, t.parent_id, t.parent_seq, t.depth, t.holder, t.below, t.create_time, t.use_time`
+	threadColumns = `t.thread_id, t.namespace, t.key, t.agent, t.title, t.user_id, t.chat_id, t.lifetime, t.parent_id, t.parent_seq, t.depth, t.part_of, t.holder, t.below, t.create_time, t.use_time`
 	// thisThread holds for the thread t that is $2 of namespace $1, and thisKey for that with the key $2.
 	thisThread = ` t.thread_id = $2 AND t.namespace || '' = $1`
 	thisKey    = ` t.namespace = $1 AND t.key = $2 AND t.key <> ''`
@@ -32,7 +32,7 @@ const (
 func scanThread(row dbkit.Scanner, more ...any) (t thread.Thread, err error) {
 	var below string
 	var last time.Time
-	if err := row.Scan(append([]any{&t.ID, &t.Namespace, &t.Key, &t.Agent, &t.Title, &t.UserID, &t.ChatID, &t.Lifetime, &t.ParentID, &t.ParentSeq, &t.Depth, &t.Holder, &below,
+	if err := row.Scan(append([]any{&t.ID, &t.Namespace, &t.Key, &t.Agent, &t.Title, &t.UserID, &t.ChatID, &t.Lifetime, &t.ParentID, &t.ParentSeq, &t.Depth, &t.PartOf, &t.Holder, &below,
 		dbkit.At(&t.CreateTime), dbkit.At(&t.UseTime), &t.Last, dbkit.At(&last)}, more...)...); err != nil {
 		return t, err
 	}
@@ -186,16 +186,49 @@ func (s *Store) lockedThread(ctx context.Context, tx dbkit.Querier, namespace, i
 // DeleteThread implements thread.Store.
 func (s *Store) DeleteThread(ctx context.Context, namespace, id string) error {
 	return s.db.Read.Update(ctx, func(ctx context.Context, tx dbkit.Querier) error {
-		t, err := s.lockedThread(ctx, tx, namespace, id)
+		ids, err := s.lockedFamily(ctx, tx, namespace, id)
 		if err != nil {
 			return err
 		}
-		n, err := tx.Exec(ctx, `UPDATE threads AS t SET hide_time = `+s.d.Now()+`, key = '' WHERE`+thisThread+` AND NOT `+held, namespace, id)
-		if err == nil && n == 0 {
-			return thread.Busy(id, t.Holder)
+		if _, err := s.thread(ctx, tx, thisThread, namespace, id); err != nil {
+			return err
 		}
+		var busy, holder string
+		err = dbkit.FirstRow(tx.Query(ctx, `SELECT t.thread_id, t.holder FROM threads t WHERE `+s.d.In(`t.thread_id`, `$1`)+` AND `+held+` ORDER BY t.thread_id LIMIT 1`, ids)).Scan(&busy, &holder)
+		if err == nil {
+			return thread.Busy(busy, holder)
+		} else if !none(err) {
+			return err
+		}
+		_, err = tx.Exec(ctx, `UPDATE threads AS t SET hide_time = `+s.d.Now()+`, key = '' WHERE `+s.d.In(`t.thread_id`, `$1`)+` AND `+s.d.Unset(`t.hide_time`), ids)
 		return err
 	})
+}
+
+// lockedFamily locks the rows of a thread and of its parts, however deep, and returns their
+// ids. What makes a part locks the thread of which it is one, so that none is missed.
+func (s *Store) lockedFamily(ctx context.Context, tx dbkit.Querier, namespace, id string) (ids []string, err error) {
+	for before := -1; before < len(ids); {
+		before = len(ids)
+		rows, err := tx.Query(ctx, `WITH RECURSIVE below (thread_id) AS (
+				SELECT t.thread_id FROM threads t WHERE`+thisThread+`
+				UNION SELECT t.thread_id FROM below JOIN threads t ON t.part_of = below.thread_id WHERE t.part_of <> '' AND `+s.d.Unset(`t.hide_time`)+`)
+			SELECT thread_id FROM below ORDER BY thread_id`, namespace, id)
+		if ids, err = dbkit.Collect(rows, err, func(rows dbkit.Rows) (id string, err error) {
+			err = rows.Scan(&id)
+			return id, err
+		}); err != nil {
+			return nil, err
+		}
+		lock := s.d.LockedToUpdate()
+		if lock == "" || len(ids) == 0 {
+			return ids, nil
+		}
+		if _, err := tx.Exec(ctx, `SELECT 1 FROM threads t WHERE `+s.d.In(`t.thread_id`, `$1`)+` ORDER BY t.thread_id`+lock, ids); err != nil {
+			return nil, err
+		}
+	}
+	return ids, nil
 }
 
 // HoldThread implements thread.Store.
@@ -288,7 +321,8 @@ func (s *Store) SegmentItems(ctx context.Context, namespace string, g thread.Seg
 func (s *Store) SweepThreads(ctx context.Context, unusedSince time.Time, after string, limit int) (hidden int, next string, err error) {
 	last := strings.Replace(lastItem, `%s`, `time`, 1)
 	over := `t.lifetime > 1 AND ` + s.d.Unset(`t.hide_time`) + ` AND NOT ` + held + `
-		AND (t.lifetime = 3 AND t.holder <> '' OR t.use_time < $1 AND coalesce(` + last + ` < $1, true))`
+		AND (t.lifetime = 3 AND t.holder <> '' OR t.use_time < $1 AND coalesce(` + last + ` < $1, true)
+			AND NOT EXISTS (SELECT 1 FROM threads o WHERE o.thread_id = t.part_of AND t.part_of <> '' AND ` + s.d.Unset(`o.hide_time`) + `))`
 	err = s.db.Engine.Update(ctx, func(ctx context.Context, tx dbkit.Querier) error {
 		hidden, next = 0, ""
 		rows, err := tx.Query(ctx, `SELECT t.thread_id, t.holder, t.below, `+over+` FROM threads t WHERE t.lifetime > 1 AND `+s.d.Unset(`t.hide_time`)+`
