@@ -1,6 +1,7 @@
 package registry_test
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -134,6 +135,13 @@ func largeCases() map[string]func(*largeWorld) {
 			i := slices.IndexFunc(found.GetMatches(), func(m *registryv1.EpicMatch) bool { return m.GetEpic().GetId() == e.GetId() })
 			require.GreaterOrEqual(w, i, 0)
 			w.wholeEpic(found.GetMatches()[i].GetEpic())
+		},
+		"ImportEpic": func(w *largeWorld) {
+			document, err := json.Marshal(map[string]any{"title": "goal", "description": large, "result_summary": large, "tasks": []any{}})
+			require.NoError(w, err)
+			r, err := w.c.ImportEpic(w.Context(), &registryv1.ImportEpicRequest{Document: string(document)})
+			require.NoError(w, err)
+			w.wholeEpic(r.GetEpic())
 		},
 		"UpdateEpic": func(w *largeWorld) {
 			got, err := w.c.UpdateEpic(w.Context(), &registryv1.UpdateEpicRequest{Epic: &registryv1.Epic{Id: w.epic().GetId(), Description: other, ResultSummary: other}})

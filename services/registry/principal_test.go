@@ -89,6 +89,14 @@ func TestPrincipal(t *testing.T) {
 					require.NoError(t, err)
 					return readEpic(t, e.GetId())
 				},
+				"ImportEpic": func(t *testing.T) string {
+					r, err := ben.ImportEpic(ctx, &registryv1.ImportEpicRequest{Document: `{"title": "goal", "tasks": [{"id": 1, "title": "work"}]}`})
+					require.NoError(t, err)
+					list, err := ada.ListTasks(ctx, &registryv1.ListTasksRequest{EpicId: r.GetId()})
+					require.NoError(t, err)
+					require.Equal(t, me, readTask(t, list.GetTasks()[0].GetId()))
+					return readEpic(t, r.GetId())
+				},
 				"UpdateEpic": func(t *testing.T) string {
 					e, err := ben.UpdateEpic(ctx, &registryv1.UpdateEpicRequest{Epic: &registryv1.Epic{Id: epic(t).GetId(), Title: "other", Principal: forged}})
 					require.NoError(t, err)

@@ -523,6 +523,190 @@ func (x *EpicMatch) GetScore() int64 {
 	return 0
 }
 
+// ImportEpicRequest carries a task tree.
+type ImportEpicRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A JSON object: title, tasks with id, title, status and depends_on, and edges as pairs of ids. Its fields
+	// are in the documentation of delegation.
+	Document string `protobuf:"bytes,1,opt,name=document,proto3" json:"document,omitempty"`
+	// Makes the request repeatable; empty is a hash of the document.
+	RequestId     string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportEpicRequest) Reset() {
+	*x = ImportEpicRequest{}
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportEpicRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportEpicRequest) ProtoMessage() {}
+
+func (x *ImportEpicRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportEpicRequest.ProtoReflect.Descriptor instead.
+func (*ImportEpicRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ImportEpicRequest) GetDocument() string {
+	if x != nil {
+		return x.Document
+	}
+	return ""
+}
+
+func (x *ImportEpicRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+// ImportEpicResponse is what became of a document.
+type ImportEpicResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the epic.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The epic. It and its tasks keep their ids of the document in the label imported_id.
+	Epic *Epic `protobuf:"bytes,2,opt,name=epic,proto3" json:"epic,omitempty"`
+	// What was not carried over, or read as something else; 100 at most.
+	LeftOut       []*ImportNote `protobuf:"bytes,3,rep,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportEpicResponse) Reset() {
+	*x = ImportEpicResponse{}
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportEpicResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportEpicResponse) ProtoMessage() {}
+
+func (x *ImportEpicResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportEpicResponse.ProtoReflect.Descriptor instead.
+func (*ImportEpicResponse) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ImportEpicResponse) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ImportEpicResponse) GetEpic() *Epic {
+	if x != nil {
+		return x.Epic
+	}
+	return nil
+}
+
+func (x *ImportEpicResponse) GetLeftOut() []*ImportNote {
+	if x != nil {
+		return x.LeftOut
+	}
+	return nil
+}
+
+// ImportNote is a part of a document that was not carried over, or read as something else.
+type ImportNote struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where it stands, such as tasks[2].type.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// The line, from 1.
+	Line int32 `protobuf:"varint,2,opt,name=line,proto3" json:"line,omitempty"`
+	// What became of it.
+	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportNote) Reset() {
+	*x = ImportNote{}
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportNote) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportNote) ProtoMessage() {}
+
+func (x *ImportNote) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportNote.ProtoReflect.Descriptor instead.
+func (*ImportNote) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ImportNote) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ImportNote) GetLine() int32 {
+	if x != nil {
+		return x.Line
+	}
+	return 0
+}
+
+func (x *ImportNote) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // UpdateEpicRequest carries changed fields.
 type UpdateEpicRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -538,7 +722,7 @@ type UpdateEpicRequest struct {
 
 func (x *UpdateEpicRequest) Reset() {
 	*x = UpdateEpicRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[7]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -550,7 +734,7 @@ func (x *UpdateEpicRequest) String() string {
 func (*UpdateEpicRequest) ProtoMessage() {}
 
 func (x *UpdateEpicRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[7]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -563,7 +747,7 @@ func (x *UpdateEpicRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateEpicRequest.ProtoReflect.Descriptor instead.
 func (*UpdateEpicRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{7}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *UpdateEpicRequest) GetEpic() *Epic {
@@ -606,7 +790,7 @@ type TransitionEpicRequest struct {
 
 func (x *TransitionEpicRequest) Reset() {
 	*x = TransitionEpicRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[8]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -618,7 +802,7 @@ func (x *TransitionEpicRequest) String() string {
 func (*TransitionEpicRequest) ProtoMessage() {}
 
 func (x *TransitionEpicRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[8]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -631,7 +815,7 @@ func (x *TransitionEpicRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransitionEpicRequest.ProtoReflect.Descriptor instead.
 func (*TransitionEpicRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{8}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TransitionEpicRequest) GetEpicId() string {
@@ -682,7 +866,7 @@ type DeleteEpicRequest struct {
 
 func (x *DeleteEpicRequest) Reset() {
 	*x = DeleteEpicRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[9]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -694,7 +878,7 @@ func (x *DeleteEpicRequest) String() string {
 func (*DeleteEpicRequest) ProtoMessage() {}
 
 func (x *DeleteEpicRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[9]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -707,7 +891,7 @@ func (x *DeleteEpicRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteEpicRequest.ProtoReflect.Descriptor instead.
 func (*DeleteEpicRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{9}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DeleteEpicRequest) GetEpicId() string {
@@ -737,7 +921,7 @@ type CreateTaskRequest struct {
 
 func (x *CreateTaskRequest) Reset() {
 	*x = CreateTaskRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[10]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -749,7 +933,7 @@ func (x *CreateTaskRequest) String() string {
 func (*CreateTaskRequest) ProtoMessage() {}
 
 func (x *CreateTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[10]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -762,7 +946,7 @@ func (x *CreateTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTaskRequest.ProtoReflect.Descriptor instead.
 func (*CreateTaskRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{10}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CreateTaskRequest) GetTask() *Task {
@@ -790,7 +974,7 @@ type GetTaskRequest struct {
 
 func (x *GetTaskRequest) Reset() {
 	*x = GetTaskRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[11]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -802,7 +986,7 @@ func (x *GetTaskRequest) String() string {
 func (*GetTaskRequest) ProtoMessage() {}
 
 func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[11]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -815,7 +999,7 @@ func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskRequest.ProtoReflect.Descriptor instead.
 func (*GetTaskRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{11}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetTaskRequest) GetTaskId() string {
@@ -846,7 +1030,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[12]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -858,7 +1042,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[12]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -871,7 +1055,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{12}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListTasksRequest) GetPageSize() int32 {
@@ -930,7 +1114,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[13]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -942,7 +1126,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[13]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -955,7 +1139,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{13}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Task {
@@ -987,7 +1171,7 @@ type UpdateTaskRequest struct {
 
 func (x *UpdateTaskRequest) Reset() {
 	*x = UpdateTaskRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[14]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -999,7 +1183,7 @@ func (x *UpdateTaskRequest) String() string {
 func (*UpdateTaskRequest) ProtoMessage() {}
 
 func (x *UpdateTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[14]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1012,7 +1196,7 @@ func (x *UpdateTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateTaskRequest.ProtoReflect.Descriptor instead.
 func (*UpdateTaskRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{14}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *UpdateTaskRequest) GetTask() *Task {
@@ -1059,7 +1243,7 @@ type TransitionTaskRequest struct {
 
 func (x *TransitionTaskRequest) Reset() {
 	*x = TransitionTaskRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[15]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1071,7 +1255,7 @@ func (x *TransitionTaskRequest) String() string {
 func (*TransitionTaskRequest) ProtoMessage() {}
 
 func (x *TransitionTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[15]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1084,7 +1268,7 @@ func (x *TransitionTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransitionTaskRequest.ProtoReflect.Descriptor instead.
 func (*TransitionTaskRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{15}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TransitionTaskRequest) GetTaskId() string {
@@ -1149,7 +1333,7 @@ type DeleteTaskRequest struct {
 
 func (x *DeleteTaskRequest) Reset() {
 	*x = DeleteTaskRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[16]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1161,7 +1345,7 @@ func (x *DeleteTaskRequest) String() string {
 func (*DeleteTaskRequest) ProtoMessage() {}
 
 func (x *DeleteTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[16]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1174,7 +1358,7 @@ func (x *DeleteTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTaskRequest.ProtoReflect.Descriptor instead.
 func (*DeleteTaskRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{16}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DeleteTaskRequest) GetTaskId() string {
@@ -1208,7 +1392,7 @@ type ClaimTaskRequest struct {
 
 func (x *ClaimTaskRequest) Reset() {
 	*x = ClaimTaskRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[17]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1220,7 +1404,7 @@ func (x *ClaimTaskRequest) String() string {
 func (*ClaimTaskRequest) ProtoMessage() {}
 
 func (x *ClaimTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[17]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1233,7 +1417,7 @@ func (x *ClaimTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimTaskRequest.ProtoReflect.Descriptor instead.
 func (*ClaimTaskRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{17}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ClaimTaskRequest) GetTaskId() string {
@@ -1277,7 +1461,7 @@ type ClaimTaskResponse struct {
 
 func (x *ClaimTaskResponse) Reset() {
 	*x = ClaimTaskResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[18]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1289,7 +1473,7 @@ func (x *ClaimTaskResponse) String() string {
 func (*ClaimTaskResponse) ProtoMessage() {}
 
 func (x *ClaimTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[18]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1302,7 +1486,7 @@ func (x *ClaimTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimTaskResponse.ProtoReflect.Descriptor instead.
 func (*ClaimTaskResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{18}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ClaimTaskResponse) GetTask() *Task {
@@ -1336,7 +1520,7 @@ type ConfirmClaimRequest struct {
 
 func (x *ConfirmClaimRequest) Reset() {
 	*x = ConfirmClaimRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[19]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1348,7 +1532,7 @@ func (x *ConfirmClaimRequest) String() string {
 func (*ConfirmClaimRequest) ProtoMessage() {}
 
 func (x *ConfirmClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[19]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1361,7 +1545,7 @@ func (x *ConfirmClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmClaimRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmClaimRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{19}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ConfirmClaimRequest) GetTaskId() string {
@@ -1415,7 +1599,7 @@ type SettleClaimRequest struct {
 
 func (x *SettleClaimRequest) Reset() {
 	*x = SettleClaimRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[20]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1427,7 +1611,7 @@ func (x *SettleClaimRequest) String() string {
 func (*SettleClaimRequest) ProtoMessage() {}
 
 func (x *SettleClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[20]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1440,7 +1624,7 @@ func (x *SettleClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleClaimRequest.ProtoReflect.Descriptor instead.
 func (*SettleClaimRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{20}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SettleClaimRequest) GetTaskId() string {
@@ -1515,7 +1699,7 @@ type Cancellation struct {
 
 func (x *Cancellation) Reset() {
 	*x = Cancellation{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[21]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1527,7 +1711,7 @@ func (x *Cancellation) String() string {
 func (*Cancellation) ProtoMessage() {}
 
 func (x *Cancellation) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[21]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1540,7 +1724,7 @@ func (x *Cancellation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancellation.ProtoReflect.Descriptor instead.
 func (*Cancellation) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{21}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Cancellation) GetNamespace() string {
@@ -1600,7 +1784,7 @@ type LeaseCancellationsRequest struct {
 
 func (x *LeaseCancellationsRequest) Reset() {
 	*x = LeaseCancellationsRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[22]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1612,7 +1796,7 @@ func (x *LeaseCancellationsRequest) String() string {
 func (*LeaseCancellationsRequest) ProtoMessage() {}
 
 func (x *LeaseCancellationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[22]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1625,7 +1809,7 @@ func (x *LeaseCancellationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseCancellationsRequest.ProtoReflect.Descriptor instead.
 func (*LeaseCancellationsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{22}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *LeaseCancellationsRequest) GetMaxCount() int32 {
@@ -1660,7 +1844,7 @@ type LeaseCancellationsResponse struct {
 
 func (x *LeaseCancellationsResponse) Reset() {
 	*x = LeaseCancellationsResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[23]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1672,7 +1856,7 @@ func (x *LeaseCancellationsResponse) String() string {
 func (*LeaseCancellationsResponse) ProtoMessage() {}
 
 func (x *LeaseCancellationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[23]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1685,7 +1869,7 @@ func (x *LeaseCancellationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseCancellationsResponse.ProtoReflect.Descriptor instead.
 func (*LeaseCancellationsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{23}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LeaseCancellationsResponse) GetCancellations() []*Cancellation {
@@ -1706,7 +1890,7 @@ type AcknowledgeCancellationsRequest struct {
 
 func (x *AcknowledgeCancellationsRequest) Reset() {
 	*x = AcknowledgeCancellationsRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[24]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1718,7 +1902,7 @@ func (x *AcknowledgeCancellationsRequest) String() string {
 func (*AcknowledgeCancellationsRequest) ProtoMessage() {}
 
 func (x *AcknowledgeCancellationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[24]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1731,7 +1915,7 @@ func (x *AcknowledgeCancellationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcknowledgeCancellationsRequest.ProtoReflect.Descriptor instead.
 func (*AcknowledgeCancellationsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{24}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *AcknowledgeCancellationsRequest) GetCancellations() []*Cancellation {
@@ -1750,7 +1934,7 @@ type AcknowledgeCancellationsResponse struct {
 
 func (x *AcknowledgeCancellationsResponse) Reset() {
 	*x = AcknowledgeCancellationsResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[25]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1762,7 +1946,7 @@ func (x *AcknowledgeCancellationsResponse) String() string {
 func (*AcknowledgeCancellationsResponse) ProtoMessage() {}
 
 func (x *AcknowledgeCancellationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[25]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1775,7 +1959,7 @@ func (x *AcknowledgeCancellationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcknowledgeCancellationsResponse.ProtoReflect.Descriptor instead.
 func (*AcknowledgeCancellationsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{25}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{28}
 }
 
 // RecordUsageRequest carries entries.
@@ -1789,7 +1973,7 @@ type RecordUsageRequest struct {
 
 func (x *RecordUsageRequest) Reset() {
 	*x = RecordUsageRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[26]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1801,7 +1985,7 @@ func (x *RecordUsageRequest) String() string {
 func (*RecordUsageRequest) ProtoMessage() {}
 
 func (x *RecordUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[26]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1814,7 +1998,7 @@ func (x *RecordUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordUsageRequest.ProtoReflect.Descriptor instead.
 func (*RecordUsageRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{26}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RecordUsageRequest) GetEntries() []*UsageEntry {
@@ -1835,7 +2019,7 @@ type RecordUsageResponse struct {
 
 func (x *RecordUsageResponse) Reset() {
 	*x = RecordUsageResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[27]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1847,7 +2031,7 @@ func (x *RecordUsageResponse) String() string {
 func (*RecordUsageResponse) ProtoMessage() {}
 
 func (x *RecordUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[27]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1860,7 +2044,7 @@ func (x *RecordUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordUsageResponse.ProtoReflect.Descriptor instead.
 func (*RecordUsageResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{27}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RecordUsageResponse) GetEntries() []*UsageEntry {
@@ -1881,7 +2065,7 @@ type PriceUsageRequest struct {
 
 func (x *PriceUsageRequest) Reset() {
 	*x = PriceUsageRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[28]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1893,7 +2077,7 @@ func (x *PriceUsageRequest) String() string {
 func (*PriceUsageRequest) ProtoMessage() {}
 
 func (x *PriceUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[28]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1906,7 +2090,7 @@ func (x *PriceUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PriceUsageRequest.ProtoReflect.Descriptor instead.
 func (*PriceUsageRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{28}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PriceUsageRequest) GetEntries() []*UsageEntry {
@@ -1927,7 +2111,7 @@ type PriceUsageResponse struct {
 
 func (x *PriceUsageResponse) Reset() {
 	*x = PriceUsageResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[29]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1939,7 +2123,7 @@ func (x *PriceUsageResponse) String() string {
 func (*PriceUsageResponse) ProtoMessage() {}
 
 func (x *PriceUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[29]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1952,7 +2136,7 @@ func (x *PriceUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PriceUsageResponse.ProtoReflect.Descriptor instead.
 func (*PriceUsageResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{29}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PriceUsageResponse) GetEntries() []*UsageEntry {
@@ -1981,7 +2165,7 @@ type ListUsageRequest struct {
 
 func (x *ListUsageRequest) Reset() {
 	*x = ListUsageRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[30]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1993,7 +2177,7 @@ func (x *ListUsageRequest) String() string {
 func (*ListUsageRequest) ProtoMessage() {}
 
 func (x *ListUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[30]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2006,7 +2190,7 @@ func (x *ListUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUsageRequest.ProtoReflect.Descriptor instead.
 func (*ListUsageRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{30}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListUsageRequest) GetPageSize() int32 {
@@ -2057,7 +2241,7 @@ type ListUsageResponse struct {
 
 func (x *ListUsageResponse) Reset() {
 	*x = ListUsageResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[31]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2069,7 +2253,7 @@ func (x *ListUsageResponse) String() string {
 func (*ListUsageResponse) ProtoMessage() {}
 
 func (x *ListUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[31]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2082,7 +2266,7 @@ func (x *ListUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUsageResponse.ProtoReflect.Descriptor instead.
 func (*ListUsageResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{31}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListUsageResponse) GetEntries() []*UsageEntry {
@@ -2108,7 +2292,7 @@ type GetNamespaceUsageRequest struct {
 
 func (x *GetNamespaceUsageRequest) Reset() {
 	*x = GetNamespaceUsageRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[32]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2120,7 +2304,7 @@ func (x *GetNamespaceUsageRequest) String() string {
 func (*GetNamespaceUsageRequest) ProtoMessage() {}
 
 func (x *GetNamespaceUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[32]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2133,7 +2317,7 @@ func (x *GetNamespaceUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceUsageRequest.ProtoReflect.Descriptor instead.
 func (*GetNamespaceUsageRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{32}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{35}
 }
 
 // CreatePriceRequest carries a price.
@@ -2149,7 +2333,7 @@ type CreatePriceRequest struct {
 
 func (x *CreatePriceRequest) Reset() {
 	*x = CreatePriceRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[33]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2161,7 +2345,7 @@ func (x *CreatePriceRequest) String() string {
 func (*CreatePriceRequest) ProtoMessage() {}
 
 func (x *CreatePriceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[33]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2174,7 +2358,7 @@ func (x *CreatePriceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreatePriceRequest.ProtoReflect.Descriptor instead.
 func (*CreatePriceRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{33}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CreatePriceRequest) GetPrice() *Price {
@@ -2208,7 +2392,7 @@ type ListPricesRequest struct {
 
 func (x *ListPricesRequest) Reset() {
 	*x = ListPricesRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[34]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2220,7 +2404,7 @@ func (x *ListPricesRequest) String() string {
 func (*ListPricesRequest) ProtoMessage() {}
 
 func (x *ListPricesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[34]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2233,7 +2417,7 @@ func (x *ListPricesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPricesRequest.ProtoReflect.Descriptor instead.
 func (*ListPricesRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{34}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListPricesRequest) GetPageSize() int32 {
@@ -2277,7 +2461,7 @@ type ListPricesResponse struct {
 
 func (x *ListPricesResponse) Reset() {
 	*x = ListPricesResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[35]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2289,7 +2473,7 @@ func (x *ListPricesResponse) String() string {
 func (*ListPricesResponse) ProtoMessage() {}
 
 func (x *ListPricesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[35]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2302,7 +2486,7 @@ func (x *ListPricesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPricesResponse.ProtoReflect.Descriptor instead.
 func (*ListPricesResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{35}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListPricesResponse) GetPrices() []*Price {
@@ -2364,7 +2548,20 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\fsuccess_rate\x18\x03 \x01(\x01H\x00R\vsuccessRate\x88\x01\x01\x12\x14\n" +
 	"\x05words\x18\x04 \x03(\tR\x05words\x12\x14\n" +
 	"\x05score\x18\x05 \x01(\x03R\x05scoreB\x0f\n" +
-	"\r_success_rate\"\xb1\x01\n" +
+	"\r_success_rate\"e\n" +
+	"\x11ImportEpicRequest\x12'\n" +
+	"\bdocument\x18\x01 \x01(\tB\v\xbaH\br\x06\x10\x01(\x80\x80@R\bdocument\x12'\n" +
+	"\n" +
+	"request_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\"\x91\x01\n" +
+	"\x12ImportEpicResponse\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12.\n" +
+	"\x04epic\x18\x02 \x01(\v2\x1a.epigraph.registry.v1.EpicR\x04epic\x12;\n" +
+	"\bleft_out\x18\x03 \x03(\v2 .epigraph.registry.v1.ImportNoteR\aleftOut\"N\n" +
+	"\n" +
+	"ImportNote\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
+	"\x04line\x18\x02 \x01(\x05R\x04line\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\xb1\x01\n" +
 	"\x11UpdateEpicRequest\x126\n" +
 	"\x04epic\x18\x01 \x01(\v2\x1a.epigraph.registry.v1.EpicB\x06\xbaH\x03\xc8\x01\x01R\x04epic\x12;\n" +
 	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
@@ -2491,13 +2688,15 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\x05model\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x05model\"q\n" +
 	"\x12ListPricesResponse\x123\n" +
 	"\x06prices\x18\x01 \x03(\v2\x1b.epigraph.registry.v1.PriceR\x06prices\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xdc\x15\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xda\x16\n" +
 	"\x0fRegistryService\x12j\n" +
 	"\n" +
 	"CreateEpic\x12'.epigraph.registry.v1.CreateEpicRequest\x1a\x1a.epigraph.registry.v1.Epic\"\x17\x82\xd3\xe4\x93\x02\x11:\x04epic\"\t/v1/epics\x12h\n" +
 	"\aGetEpic\x12$.epigraph.registry.v1.GetEpicRequest\x1a\x1a.epigraph.registry.v1.Epic\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/v1/epics/{epic_id}\x12o\n" +
 	"\tListEpics\x12&.epigraph.registry.v1.ListEpicsRequest\x1a'.epigraph.registry.v1.ListEpicsResponse\"\x11\x82\xd3\xe4\x93\x02\v\x12\t/v1/epics\x12|\n" +
-	"\vSearchEpics\x12(.epigraph.registry.v1.SearchEpicsRequest\x1a).epigraph.registry.v1.SearchEpicsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/epics:search\x12t\n" +
+	"\vSearchEpics\x12(.epigraph.registry.v1.SearchEpicsRequest\x1a).epigraph.registry.v1.SearchEpicsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/epics:search\x12|\n" +
+	"\n" +
+	"ImportEpic\x12'.epigraph.registry.v1.ImportEpicRequest\x1a(.epigraph.registry.v1.ImportEpicResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/v1/epics:import\x12t\n" +
 	"\n" +
 	"UpdateEpic\x12'.epigraph.registry.v1.UpdateEpicRequest\x1a\x1a.epigraph.registry.v1.Epic\"!\x82\xd3\xe4\x93\x02\x1b:\x04epic2\x13/v1/epics/{epic.id}\x12\x84\x01\n" +
 	"\x0eTransitionEpic\x12+.epigraph.registry.v1.TransitionEpicRequest\x1a\x1a.epigraph.registry.v1.Epic\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/v1/epics/{epic_id}:transition\x12j\n" +
@@ -2541,7 +2740,7 @@ func file_epigraph_registry_v1_registry_proto_rawDescGZIP() []byte {
 	return file_epigraph_registry_v1_registry_proto_rawDescData
 }
 
-var file_epigraph_registry_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_epigraph_registry_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_epigraph_registry_v1_registry_proto_goTypes = []any{
 	(*CreateEpicRequest)(nil),                // 0: epigraph.registry.v1.CreateEpicRequest
 	(*GetEpicRequest)(nil),                   // 1: epigraph.registry.v1.GetEpicRequest
@@ -2550,140 +2749,147 @@ var file_epigraph_registry_v1_registry_proto_goTypes = []any{
 	(*SearchEpicsRequest)(nil),               // 4: epigraph.registry.v1.SearchEpicsRequest
 	(*SearchEpicsResponse)(nil),              // 5: epigraph.registry.v1.SearchEpicsResponse
 	(*EpicMatch)(nil),                        // 6: epigraph.registry.v1.EpicMatch
-	(*UpdateEpicRequest)(nil),                // 7: epigraph.registry.v1.UpdateEpicRequest
-	(*TransitionEpicRequest)(nil),            // 8: epigraph.registry.v1.TransitionEpicRequest
-	(*DeleteEpicRequest)(nil),                // 9: epigraph.registry.v1.DeleteEpicRequest
-	(*CreateTaskRequest)(nil),                // 10: epigraph.registry.v1.CreateTaskRequest
-	(*GetTaskRequest)(nil),                   // 11: epigraph.registry.v1.GetTaskRequest
-	(*ListTasksRequest)(nil),                 // 12: epigraph.registry.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),                // 13: epigraph.registry.v1.ListTasksResponse
-	(*UpdateTaskRequest)(nil),                // 14: epigraph.registry.v1.UpdateTaskRequest
-	(*TransitionTaskRequest)(nil),            // 15: epigraph.registry.v1.TransitionTaskRequest
-	(*DeleteTaskRequest)(nil),                // 16: epigraph.registry.v1.DeleteTaskRequest
-	(*ClaimTaskRequest)(nil),                 // 17: epigraph.registry.v1.ClaimTaskRequest
-	(*ClaimTaskResponse)(nil),                // 18: epigraph.registry.v1.ClaimTaskResponse
-	(*ConfirmClaimRequest)(nil),              // 19: epigraph.registry.v1.ConfirmClaimRequest
-	(*SettleClaimRequest)(nil),               // 20: epigraph.registry.v1.SettleClaimRequest
-	(*Cancellation)(nil),                     // 21: epigraph.registry.v1.Cancellation
-	(*LeaseCancellationsRequest)(nil),        // 22: epigraph.registry.v1.LeaseCancellationsRequest
-	(*LeaseCancellationsResponse)(nil),       // 23: epigraph.registry.v1.LeaseCancellationsResponse
-	(*AcknowledgeCancellationsRequest)(nil),  // 24: epigraph.registry.v1.AcknowledgeCancellationsRequest
-	(*AcknowledgeCancellationsResponse)(nil), // 25: epigraph.registry.v1.AcknowledgeCancellationsResponse
-	(*RecordUsageRequest)(nil),               // 26: epigraph.registry.v1.RecordUsageRequest
-	(*RecordUsageResponse)(nil),              // 27: epigraph.registry.v1.RecordUsageResponse
-	(*PriceUsageRequest)(nil),                // 28: epigraph.registry.v1.PriceUsageRequest
-	(*PriceUsageResponse)(nil),               // 29: epigraph.registry.v1.PriceUsageResponse
-	(*ListUsageRequest)(nil),                 // 30: epigraph.registry.v1.ListUsageRequest
-	(*ListUsageResponse)(nil),                // 31: epigraph.registry.v1.ListUsageResponse
-	(*GetNamespaceUsageRequest)(nil),         // 32: epigraph.registry.v1.GetNamespaceUsageRequest
-	(*CreatePriceRequest)(nil),               // 33: epigraph.registry.v1.CreatePriceRequest
-	(*ListPricesRequest)(nil),                // 34: epigraph.registry.v1.ListPricesRequest
-	(*ListPricesResponse)(nil),               // 35: epigraph.registry.v1.ListPricesResponse
-	nil,                                      // 36: epigraph.registry.v1.ListEpicsRequest.LabelsEntry
-	nil,                                      // 37: epigraph.registry.v1.ListTasksRequest.LabelsEntry
-	(*Epic)(nil),                             // 38: epigraph.registry.v1.Epic
-	(EpicState)(0),                           // 39: epigraph.registry.v1.EpicState
-	(*timestamppb.Timestamp)(nil),            // 40: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),            // 41: google.protobuf.FieldMask
-	(*Task)(nil),                             // 42: epigraph.registry.v1.Task
-	(TaskState)(0),                           // 43: epigraph.registry.v1.TaskState
-	(*durationpb.Duration)(nil),              // 44: google.protobuf.Duration
-	(*UsageEntry)(nil),                       // 45: epigraph.registry.v1.UsageEntry
-	(*Price)(nil),                            // 46: epigraph.registry.v1.Price
-	(*emptypb.Empty)(nil),                    // 47: google.protobuf.Empty
-	(*NamespaceUsage)(nil),                   // 48: epigraph.registry.v1.NamespaceUsage
+	(*ImportEpicRequest)(nil),                // 7: epigraph.registry.v1.ImportEpicRequest
+	(*ImportEpicResponse)(nil),               // 8: epigraph.registry.v1.ImportEpicResponse
+	(*ImportNote)(nil),                       // 9: epigraph.registry.v1.ImportNote
+	(*UpdateEpicRequest)(nil),                // 10: epigraph.registry.v1.UpdateEpicRequest
+	(*TransitionEpicRequest)(nil),            // 11: epigraph.registry.v1.TransitionEpicRequest
+	(*DeleteEpicRequest)(nil),                // 12: epigraph.registry.v1.DeleteEpicRequest
+	(*CreateTaskRequest)(nil),                // 13: epigraph.registry.v1.CreateTaskRequest
+	(*GetTaskRequest)(nil),                   // 14: epigraph.registry.v1.GetTaskRequest
+	(*ListTasksRequest)(nil),                 // 15: epigraph.registry.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),                // 16: epigraph.registry.v1.ListTasksResponse
+	(*UpdateTaskRequest)(nil),                // 17: epigraph.registry.v1.UpdateTaskRequest
+	(*TransitionTaskRequest)(nil),            // 18: epigraph.registry.v1.TransitionTaskRequest
+	(*DeleteTaskRequest)(nil),                // 19: epigraph.registry.v1.DeleteTaskRequest
+	(*ClaimTaskRequest)(nil),                 // 20: epigraph.registry.v1.ClaimTaskRequest
+	(*ClaimTaskResponse)(nil),                // 21: epigraph.registry.v1.ClaimTaskResponse
+	(*ConfirmClaimRequest)(nil),              // 22: epigraph.registry.v1.ConfirmClaimRequest
+	(*SettleClaimRequest)(nil),               // 23: epigraph.registry.v1.SettleClaimRequest
+	(*Cancellation)(nil),                     // 24: epigraph.registry.v1.Cancellation
+	(*LeaseCancellationsRequest)(nil),        // 25: epigraph.registry.v1.LeaseCancellationsRequest
+	(*LeaseCancellationsResponse)(nil),       // 26: epigraph.registry.v1.LeaseCancellationsResponse
+	(*AcknowledgeCancellationsRequest)(nil),  // 27: epigraph.registry.v1.AcknowledgeCancellationsRequest
+	(*AcknowledgeCancellationsResponse)(nil), // 28: epigraph.registry.v1.AcknowledgeCancellationsResponse
+	(*RecordUsageRequest)(nil),               // 29: epigraph.registry.v1.RecordUsageRequest
+	(*RecordUsageResponse)(nil),              // 30: epigraph.registry.v1.RecordUsageResponse
+	(*PriceUsageRequest)(nil),                // 31: epigraph.registry.v1.PriceUsageRequest
+	(*PriceUsageResponse)(nil),               // 32: epigraph.registry.v1.PriceUsageResponse
+	(*ListUsageRequest)(nil),                 // 33: epigraph.registry.v1.ListUsageRequest
+	(*ListUsageResponse)(nil),                // 34: epigraph.registry.v1.ListUsageResponse
+	(*GetNamespaceUsageRequest)(nil),         // 35: epigraph.registry.v1.GetNamespaceUsageRequest
+	(*CreatePriceRequest)(nil),               // 36: epigraph.registry.v1.CreatePriceRequest
+	(*ListPricesRequest)(nil),                // 37: epigraph.registry.v1.ListPricesRequest
+	(*ListPricesResponse)(nil),               // 38: epigraph.registry.v1.ListPricesResponse
+	nil,                                      // 39: epigraph.registry.v1.ListEpicsRequest.LabelsEntry
+	nil,                                      // 40: epigraph.registry.v1.ListTasksRequest.LabelsEntry
+	(*Epic)(nil),                             // 41: epigraph.registry.v1.Epic
+	(EpicState)(0),                           // 42: epigraph.registry.v1.EpicState
+	(*timestamppb.Timestamp)(nil),            // 43: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),            // 44: google.protobuf.FieldMask
+	(*Task)(nil),                             // 45: epigraph.registry.v1.Task
+	(TaskState)(0),                           // 46: epigraph.registry.v1.TaskState
+	(*durationpb.Duration)(nil),              // 47: google.protobuf.Duration
+	(*UsageEntry)(nil),                       // 48: epigraph.registry.v1.UsageEntry
+	(*Price)(nil),                            // 49: epigraph.registry.v1.Price
+	(*emptypb.Empty)(nil),                    // 50: google.protobuf.Empty
+	(*NamespaceUsage)(nil),                   // 51: epigraph.registry.v1.NamespaceUsage
 }
 var file_epigraph_registry_v1_registry_proto_depIdxs = []int32{
-	38, // 0: epigraph.registry.v1.CreateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
-	39, // 1: epigraph.registry.v1.ListEpicsRequest.states:type_name -> epigraph.registry.v1.EpicState
-	36, // 2: epigraph.registry.v1.ListEpicsRequest.labels:type_name -> epigraph.registry.v1.ListEpicsRequest.LabelsEntry
-	38, // 3: epigraph.registry.v1.ListEpicsResponse.epics:type_name -> epigraph.registry.v1.Epic
-	39, // 4: epigraph.registry.v1.SearchEpicsRequest.states:type_name -> epigraph.registry.v1.EpicState
-	40, // 5: epigraph.registry.v1.SearchEpicsRequest.create_time_from:type_name -> google.protobuf.Timestamp
-	40, // 6: epigraph.registry.v1.SearchEpicsRequest.create_time_until:type_name -> google.protobuf.Timestamp
+	41, // 0: epigraph.registry.v1.CreateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
+	42, // 1: epigraph.registry.v1.ListEpicsRequest.states:type_name -> epigraph.registry.v1.EpicState
+	39, // 2: epigraph.registry.v1.ListEpicsRequest.labels:type_name -> epigraph.registry.v1.ListEpicsRequest.LabelsEntry
+	41, // 3: epigraph.registry.v1.ListEpicsResponse.epics:type_name -> epigraph.registry.v1.Epic
+	42, // 4: epigraph.registry.v1.SearchEpicsRequest.states:type_name -> epigraph.registry.v1.EpicState
+	43, // 5: epigraph.registry.v1.SearchEpicsRequest.create_time_from:type_name -> google.protobuf.Timestamp
+	43, // 6: epigraph.registry.v1.SearchEpicsRequest.create_time_until:type_name -> google.protobuf.Timestamp
 	6,  // 7: epigraph.registry.v1.SearchEpicsResponse.matches:type_name -> epigraph.registry.v1.EpicMatch
-	38, // 8: epigraph.registry.v1.EpicMatch.epic:type_name -> epigraph.registry.v1.Epic
-	38, // 9: epigraph.registry.v1.UpdateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
-	41, // 10: epigraph.registry.v1.UpdateEpicRequest.update_mask:type_name -> google.protobuf.FieldMask
-	39, // 11: epigraph.registry.v1.TransitionEpicRequest.state:type_name -> epigraph.registry.v1.EpicState
-	42, // 12: epigraph.registry.v1.CreateTaskRequest.task:type_name -> epigraph.registry.v1.Task
-	43, // 13: epigraph.registry.v1.ListTasksRequest.states:type_name -> epigraph.registry.v1.TaskState
-	37, // 14: epigraph.registry.v1.ListTasksRequest.labels:type_name -> epigraph.registry.v1.ListTasksRequest.LabelsEntry
-	42, // 15: epigraph.registry.v1.ListTasksResponse.tasks:type_name -> epigraph.registry.v1.Task
-	42, // 16: epigraph.registry.v1.UpdateTaskRequest.task:type_name -> epigraph.registry.v1.Task
-	41, // 17: epigraph.registry.v1.UpdateTaskRequest.update_mask:type_name -> google.protobuf.FieldMask
-	43, // 18: epigraph.registry.v1.TransitionTaskRequest.state:type_name -> epigraph.registry.v1.TaskState
-	44, // 19: epigraph.registry.v1.ClaimTaskRequest.lease:type_name -> google.protobuf.Duration
-	42, // 20: epigraph.registry.v1.ClaimTaskResponse.task:type_name -> epigraph.registry.v1.Task
-	40, // 21: epigraph.registry.v1.ClaimTaskResponse.lease_expire_time:type_name -> google.protobuf.Timestamp
-	40, // 22: epigraph.registry.v1.ConfirmClaimRequest.start_time:type_name -> google.protobuf.Timestamp
-	43, // 23: epigraph.registry.v1.SettleClaimRequest.state:type_name -> epigraph.registry.v1.TaskState
-	44, // 24: epigraph.registry.v1.SettleClaimRequest.duration:type_name -> google.protobuf.Duration
-	40, // 25: epigraph.registry.v1.SettleClaimRequest.end_time:type_name -> google.protobuf.Timestamp
-	40, // 26: epigraph.registry.v1.Cancellation.create_time:type_name -> google.protobuf.Timestamp
-	44, // 27: epigraph.registry.v1.LeaseCancellationsRequest.lease:type_name -> google.protobuf.Duration
-	21, // 28: epigraph.registry.v1.LeaseCancellationsResponse.cancellations:type_name -> epigraph.registry.v1.Cancellation
-	21, // 29: epigraph.registry.v1.AcknowledgeCancellationsRequest.cancellations:type_name -> epigraph.registry.v1.Cancellation
-	45, // 30: epigraph.registry.v1.RecordUsageRequest.entries:type_name -> epigraph.registry.v1.UsageEntry
-	45, // 31: epigraph.registry.v1.RecordUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
-	45, // 32: epigraph.registry.v1.PriceUsageRequest.entries:type_name -> epigraph.registry.v1.UsageEntry
-	45, // 33: epigraph.registry.v1.PriceUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
-	45, // 34: epigraph.registry.v1.ListUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
-	46, // 35: epigraph.registry.v1.CreatePriceRequest.price:type_name -> epigraph.registry.v1.Price
-	46, // 36: epigraph.registry.v1.ListPricesResponse.prices:type_name -> epigraph.registry.v1.Price
-	0,  // 37: epigraph.registry.v1.RegistryService.CreateEpic:input_type -> epigraph.registry.v1.CreateEpicRequest
-	1,  // 38: epigraph.registry.v1.RegistryService.GetEpic:input_type -> epigraph.registry.v1.GetEpicRequest
-	2,  // 39: epigraph.registry.v1.RegistryService.ListEpics:input_type -> epigraph.registry.v1.ListEpicsRequest
-	4,  // 40: epigraph.registry.v1.RegistryService.SearchEpics:input_type -> epigraph.registry.v1.SearchEpicsRequest
-	7,  // 41: epigraph.registry.v1.RegistryService.UpdateEpic:input_type -> epigraph.registry.v1.UpdateEpicRequest
-	8,  // 42: epigraph.registry.v1.RegistryService.TransitionEpic:input_type -> epigraph.registry.v1.TransitionEpicRequest
-	9,  // 43: epigraph.registry.v1.RegistryService.DeleteEpic:input_type -> epigraph.registry.v1.DeleteEpicRequest
-	10, // 44: epigraph.registry.v1.RegistryService.CreateTask:input_type -> epigraph.registry.v1.CreateTaskRequest
-	11, // 45: epigraph.registry.v1.RegistryService.GetTask:input_type -> epigraph.registry.v1.GetTaskRequest
-	12, // 46: epigraph.registry.v1.RegistryService.ListTasks:input_type -> epigraph.registry.v1.ListTasksRequest
-	14, // 47: epigraph.registry.v1.RegistryService.UpdateTask:input_type -> epigraph.registry.v1.UpdateTaskRequest
-	15, // 48: epigraph.registry.v1.RegistryService.TransitionTask:input_type -> epigraph.registry.v1.TransitionTaskRequest
-	16, // 49: epigraph.registry.v1.RegistryService.DeleteTask:input_type -> epigraph.registry.v1.DeleteTaskRequest
-	17, // 50: epigraph.registry.v1.RegistryService.ClaimTask:input_type -> epigraph.registry.v1.ClaimTaskRequest
-	19, // 51: epigraph.registry.v1.RegistryService.ConfirmClaim:input_type -> epigraph.registry.v1.ConfirmClaimRequest
-	20, // 52: epigraph.registry.v1.RegistryService.SettleClaim:input_type -> epigraph.registry.v1.SettleClaimRequest
-	22, // 53: epigraph.registry.v1.RegistryService.LeaseCancellations:input_type -> epigraph.registry.v1.LeaseCancellationsRequest
-	24, // 54: epigraph.registry.v1.RegistryService.AcknowledgeCancellations:input_type -> epigraph.registry.v1.AcknowledgeCancellationsRequest
-	26, // 55: epigraph.registry.v1.RegistryService.RecordUsage:input_type -> epigraph.registry.v1.RecordUsageRequest
-	28, // 56: epigraph.registry.v1.RegistryService.PriceUsage:input_type -> epigraph.registry.v1.PriceUsageRequest
-	30, // 57: epigraph.registry.v1.RegistryService.ListUsage:input_type -> epigraph.registry.v1.ListUsageRequest
-	32, // 58: epigraph.registry.v1.RegistryService.GetNamespaceUsage:input_type -> epigraph.registry.v1.GetNamespaceUsageRequest
-	33, // 59: epigraph.registry.v1.RegistryService.CreatePrice:input_type -> epigraph.registry.v1.CreatePriceRequest
-	34, // 60: epigraph.registry.v1.RegistryService.ListPrices:input_type -> epigraph.registry.v1.ListPricesRequest
-	38, // 61: epigraph.registry.v1.RegistryService.CreateEpic:output_type -> epigraph.registry.v1.Epic
-	38, // 62: epigraph.registry.v1.RegistryService.GetEpic:output_type -> epigraph.registry.v1.Epic
-	3,  // 63: epigraph.registry.v1.RegistryService.ListEpics:output_type -> epigraph.registry.v1.ListEpicsResponse
-	5,  // 64: epigraph.registry.v1.RegistryService.SearchEpics:output_type -> epigraph.registry.v1.SearchEpicsResponse
-	38, // 65: epigraph.registry.v1.RegistryService.UpdateEpic:output_type -> epigraph.registry.v1.Epic
-	38, // 66: epigraph.registry.v1.RegistryService.TransitionEpic:output_type -> epigraph.registry.v1.Epic
-	47, // 67: epigraph.registry.v1.RegistryService.DeleteEpic:output_type -> google.protobuf.Empty
-	42, // 68: epigraph.registry.v1.RegistryService.CreateTask:output_type -> epigraph.registry.v1.Task
-	42, // 69: epigraph.registry.v1.RegistryService.GetTask:output_type -> epigraph.registry.v1.Task
-	13, // 70: epigraph.registry.v1.RegistryService.ListTasks:output_type -> epigraph.registry.v1.ListTasksResponse
-	42, // 71: epigraph.registry.v1.RegistryService.UpdateTask:output_type -> epigraph.registry.v1.Task
-	42, // 72: epigraph.registry.v1.RegistryService.TransitionTask:output_type -> epigraph.registry.v1.Task
-	47, // 73: epigraph.registry.v1.RegistryService.DeleteTask:output_type -> google.protobuf.Empty
-	18, // 74: epigraph.registry.v1.RegistryService.ClaimTask:output_type -> epigraph.registry.v1.ClaimTaskResponse
-	42, // 75: epigraph.registry.v1.RegistryService.ConfirmClaim:output_type -> epigraph.registry.v1.Task
-	42, // 76: epigraph.registry.v1.RegistryService.SettleClaim:output_type -> epigraph.registry.v1.Task
-	23, // 77: epigraph.registry.v1.RegistryService.LeaseCancellations:output_type -> epigraph.registry.v1.LeaseCancellationsResponse
-	25, // 78: epigraph.registry.v1.RegistryService.AcknowledgeCancellations:output_type -> epigraph.registry.v1.AcknowledgeCancellationsResponse
-	27, // 79: epigraph.registry.v1.RegistryService.RecordUsage:output_type -> epigraph.registry.v1.RecordUsageResponse
-	29, // 80: epigraph.registry.v1.RegistryService.PriceUsage:output_type -> epigraph.registry.v1.PriceUsageResponse
-	31, // 81: epigraph.registry.v1.RegistryService.ListUsage:output_type -> epigraph.registry.v1.ListUsageResponse
-	48, // 82: epigraph.registry.v1.RegistryService.GetNamespaceUsage:output_type -> epigraph.registry.v1.NamespaceUsage
-	46, // 83: epigraph.registry.v1.RegistryService.CreatePrice:output_type -> epigraph.registry.v1.Price
-	35, // 84: epigraph.registry.v1.RegistryService.ListPrices:output_type -> epigraph.registry.v1.ListPricesResponse
-	61, // [61:85] is the sub-list for method output_type
-	37, // [37:61] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	41, // 8: epigraph.registry.v1.EpicMatch.epic:type_name -> epigraph.registry.v1.Epic
+	41, // 9: epigraph.registry.v1.ImportEpicResponse.epic:type_name -> epigraph.registry.v1.Epic
+	9,  // 10: epigraph.registry.v1.ImportEpicResponse.left_out:type_name -> epigraph.registry.v1.ImportNote
+	41, // 11: epigraph.registry.v1.UpdateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
+	44, // 12: epigraph.registry.v1.UpdateEpicRequest.update_mask:type_name -> google.protobuf.FieldMask
+	42, // 13: epigraph.registry.v1.TransitionEpicRequest.state:type_name -> epigraph.registry.v1.EpicState
+	45, // 14: epigraph.registry.v1.CreateTaskRequest.task:type_name -> epigraph.registry.v1.Task
+	46, // 15: epigraph.registry.v1.ListTasksRequest.states:type_name -> epigraph.registry.v1.TaskState
+	40, // 16: epigraph.registry.v1.ListTasksRequest.labels:type_name -> epigraph.registry.v1.ListTasksRequest.LabelsEntry
+	45, // 17: epigraph.registry.v1.ListTasksResponse.tasks:type_name -> epigraph.registry.v1.Task
+	45, // 18: epigraph.registry.v1.UpdateTaskRequest.task:type_name -> epigraph.registry.v1.Task
+	44, // 19: epigraph.registry.v1.UpdateTaskRequest.update_mask:type_name -> google.protobuf.FieldMask
+	46, // 20: epigraph.registry.v1.TransitionTaskRequest.state:type_name -> epigraph.registry.v1.TaskState
+	47, // 21: epigraph.registry.v1.ClaimTaskRequest.lease:type_name -> google.protobuf.Duration
+	45, // 22: epigraph.registry.v1.ClaimTaskResponse.task:type_name -> epigraph.registry.v1.Task
+	43, // 23: epigraph.registry.v1.ClaimTaskResponse.lease_expire_time:type_name -> google.protobuf.Timestamp
+	43, // 24: epigraph.registry.v1.ConfirmClaimRequest.start_time:type_name -> google.protobuf.Timestamp
+	46, // 25: epigraph.registry.v1.SettleClaimRequest.state:type_name -> epigraph.registry.v1.TaskState
+	47, // 26: epigraph.registry.v1.SettleClaimRequest.duration:type_name -> google.protobuf.Duration
+	43, // 27: epigraph.registry.v1.SettleClaimRequest.end_time:type_name -> google.protobuf.Timestamp
+	43, // 28: epigraph.registry.v1.Cancellation.create_time:type_name -> google.protobuf.Timestamp
+	47, // 29: epigraph.registry.v1.LeaseCancellationsRequest.lease:type_name -> google.protobuf.Duration
+	24, // 30: epigraph.registry.v1.LeaseCancellationsResponse.cancellations:type_name -> epigraph.registry.v1.Cancellation
+	24, // 31: epigraph.registry.v1.AcknowledgeCancellationsRequest.cancellations:type_name -> epigraph.registry.v1.Cancellation
+	48, // 32: epigraph.registry.v1.RecordUsageRequest.entries:type_name -> epigraph.registry.v1.UsageEntry
+	48, // 33: epigraph.registry.v1.RecordUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
+	48, // 34: epigraph.registry.v1.PriceUsageRequest.entries:type_name -> epigraph.registry.v1.UsageEntry
+	48, // 35: epigraph.registry.v1.PriceUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
+	48, // 36: epigraph.registry.v1.ListUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
+	49, // 37: epigraph.registry.v1.CreatePriceRequest.price:type_name -> epigraph.registry.v1.Price
+	49, // 38: epigraph.registry.v1.ListPricesResponse.prices:type_name -> epigraph.registry.v1.Price
+	0,  // 39: epigraph.registry.v1.RegistryService.CreateEpic:input_type -> epigraph.registry.v1.CreateEpicRequest
+	1,  // 40: epigraph.registry.v1.RegistryService.GetEpic:input_type -> epigraph.registry.v1.GetEpicRequest
+	2,  // 41: epigraph.registry.v1.RegistryService.ListEpics:input_type -> epigraph.registry.v1.ListEpicsRequest
+	4,  // 42: epigraph.registry.v1.RegistryService.SearchEpics:input_type -> epigraph.registry.v1.SearchEpicsRequest
+	7,  // 43: epigraph.registry.v1.RegistryService.ImportEpic:input_type -> epigraph.registry.v1.ImportEpicRequest
+	10, // 44: epigraph.registry.v1.RegistryService.UpdateEpic:input_type -> epigraph.registry.v1.UpdateEpicRequest
+	11, // 45: epigraph.registry.v1.RegistryService.TransitionEpic:input_type -> epigraph.registry.v1.TransitionEpicRequest
+	12, // 46: epigraph.registry.v1.RegistryService.DeleteEpic:input_type -> epigraph.registry.v1.DeleteEpicRequest
+	13, // 47: epigraph.registry.v1.RegistryService.CreateTask:input_type -> epigraph.registry.v1.CreateTaskRequest
+	14, // 48: epigraph.registry.v1.RegistryService.GetTask:input_type -> epigraph.registry.v1.GetTaskRequest
+	15, // 49: epigraph.registry.v1.RegistryService.ListTasks:input_type -> epigraph.registry.v1.ListTasksRequest
+	17, // 50: epigraph.registry.v1.RegistryService.UpdateTask:input_type -> epigraph.registry.v1.UpdateTaskRequest
+	18, // 51: epigraph.registry.v1.RegistryService.TransitionTask:input_type -> epigraph.registry.v1.TransitionTaskRequest
+	19, // 52: epigraph.registry.v1.RegistryService.DeleteTask:input_type -> epigraph.registry.v1.DeleteTaskRequest
+	20, // 53: epigraph.registry.v1.RegistryService.ClaimTask:input_type -> epigraph.registry.v1.ClaimTaskRequest
+	22, // 54: epigraph.registry.v1.RegistryService.ConfirmClaim:input_type -> epigraph.registry.v1.ConfirmClaimRequest
+	23, // 55: epigraph.registry.v1.RegistryService.SettleClaim:input_type -> epigraph.registry.v1.SettleClaimRequest
+	25, // 56: epigraph.registry.v1.RegistryService.LeaseCancellations:input_type -> epigraph.registry.v1.LeaseCancellationsRequest
+	27, // 57: epigraph.registry.v1.RegistryService.AcknowledgeCancellations:input_type -> epigraph.registry.v1.AcknowledgeCancellationsRequest
+	29, // 58: epigraph.registry.v1.RegistryService.RecordUsage:input_type -> epigraph.registry.v1.RecordUsageRequest
+	31, // 59: epigraph.registry.v1.RegistryService.PriceUsage:input_type -> epigraph.registry.v1.PriceUsageRequest
+	33, // 60: epigraph.registry.v1.RegistryService.ListUsage:input_type -> epigraph.registry.v1.ListUsageRequest
+	35, // 61: epigraph.registry.v1.RegistryService.GetNamespaceUsage:input_type -> epigraph.registry.v1.GetNamespaceUsageRequest
+	36, // 62: epigraph.registry.v1.RegistryService.CreatePrice:input_type -> epigraph.registry.v1.CreatePriceRequest
+	37, // 63: epigraph.registry.v1.RegistryService.ListPrices:input_type -> epigraph.registry.v1.ListPricesRequest
+	41, // 64: epigraph.registry.v1.RegistryService.CreateEpic:output_type -> epigraph.registry.v1.Epic
+	41, // 65: epigraph.registry.v1.RegistryService.GetEpic:output_type -> epigraph.registry.v1.Epic
+	3,  // 66: epigraph.registry.v1.RegistryService.ListEpics:output_type -> epigraph.registry.v1.ListEpicsResponse
+	5,  // 67: epigraph.registry.v1.RegistryService.SearchEpics:output_type -> epigraph.registry.v1.SearchEpicsResponse
+	8,  // 68: epigraph.registry.v1.RegistryService.ImportEpic:output_type -> epigraph.registry.v1.ImportEpicResponse
+	41, // 69: epigraph.registry.v1.RegistryService.UpdateEpic:output_type -> epigraph.registry.v1.Epic
+	41, // 70: epigraph.registry.v1.RegistryService.TransitionEpic:output_type -> epigraph.registry.v1.Epic
+	50, // 71: epigraph.registry.v1.RegistryService.DeleteEpic:output_type -> google.protobuf.Empty
+	45, // 72: epigraph.registry.v1.RegistryService.CreateTask:output_type -> epigraph.registry.v1.Task
+	45, // 73: epigraph.registry.v1.RegistryService.GetTask:output_type -> epigraph.registry.v1.Task
+	16, // 74: epigraph.registry.v1.RegistryService.ListTasks:output_type -> epigraph.registry.v1.ListTasksResponse
+	45, // 75: epigraph.registry.v1.RegistryService.UpdateTask:output_type -> epigraph.registry.v1.Task
+	45, // 76: epigraph.registry.v1.RegistryService.TransitionTask:output_type -> epigraph.registry.v1.Task
+	50, // 77: epigraph.registry.v1.RegistryService.DeleteTask:output_type -> google.protobuf.Empty
+	21, // 78: epigraph.registry.v1.RegistryService.ClaimTask:output_type -> epigraph.registry.v1.ClaimTaskResponse
+	45, // 79: epigraph.registry.v1.RegistryService.ConfirmClaim:output_type -> epigraph.registry.v1.Task
+	45, // 80: epigraph.registry.v1.RegistryService.SettleClaim:output_type -> epigraph.registry.v1.Task
+	26, // 81: epigraph.registry.v1.RegistryService.LeaseCancellations:output_type -> epigraph.registry.v1.LeaseCancellationsResponse
+	28, // 82: epigraph.registry.v1.RegistryService.AcknowledgeCancellations:output_type -> epigraph.registry.v1.AcknowledgeCancellationsResponse
+	30, // 83: epigraph.registry.v1.RegistryService.RecordUsage:output_type -> epigraph.registry.v1.RecordUsageResponse
+	32, // 84: epigraph.registry.v1.RegistryService.PriceUsage:output_type -> epigraph.registry.v1.PriceUsageResponse
+	34, // 85: epigraph.registry.v1.RegistryService.ListUsage:output_type -> epigraph.registry.v1.ListUsageResponse
+	51, // 86: epigraph.registry.v1.RegistryService.GetNamespaceUsage:output_type -> epigraph.registry.v1.NamespaceUsage
+	49, // 87: epigraph.registry.v1.RegistryService.CreatePrice:output_type -> epigraph.registry.v1.Price
+	38, // 88: epigraph.registry.v1.RegistryService.ListPrices:output_type -> epigraph.registry.v1.ListPricesResponse
+	64, // [64:89] is the sub-list for method output_type
+	39, // [39:64] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_registry_v1_registry_proto_init() }
@@ -2700,7 +2906,7 @@ func file_epigraph_registry_v1_registry_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_registry_v1_registry_proto_rawDesc), len(file_epigraph_registry_v1_registry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   38,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

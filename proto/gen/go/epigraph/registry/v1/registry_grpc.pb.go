@@ -26,6 +26,7 @@ const (
 	RegistryService_GetEpic_FullMethodName                  = "/epigraph.registry.v1.RegistryService/GetEpic"
 	RegistryService_ListEpics_FullMethodName                = "/epigraph.registry.v1.RegistryService/ListEpics"
 	RegistryService_SearchEpics_FullMethodName              = "/epigraph.registry.v1.RegistryService/SearchEpics"
+	RegistryService_ImportEpic_FullMethodName               = "/epigraph.registry.v1.RegistryService/ImportEpic"
 	RegistryService_UpdateEpic_FullMethodName               = "/epigraph.registry.v1.RegistryService/UpdateEpic"
 	RegistryService_TransitionEpic_FullMethodName           = "/epigraph.registry.v1.RegistryService/TransitionEpic"
 	RegistryService_DeleteEpic_FullMethodName               = "/epigraph.registry.v1.RegistryService/DeleteEpic"
@@ -64,6 +65,10 @@ type RegistryServiceClient interface {
 	// their tasks, the best first: those that have most of the words, and then those in which the words weigh
 	// most. Of each word the newest epics that have it are looked at, some hundreds.
 	SearchEpics(ctx context.Context, in *SearchEpicsRequest, opts ...grpc.CallOption) (*SearchEpicsResponse, error)
+	// ImportEpic makes an epic and its tasks of one document, all of them or none. Every fault of it is told at
+	// once, as violations with path, line and hint. The same document is imported once, unless it comes with
+	// another request id.
+	ImportEpic(ctx context.Context, in *ImportEpicRequest, opts ...grpc.CallOption) (*ImportEpicResponse, error)
 	// UpdateEpic changes the fields that the mask names. The state changes by TransitionEpic only.
 	UpdateEpic(ctx context.Context, in *UpdateEpicRequest, opts ...grpc.CallOption) (*Epic, error)
 	// TransitionEpic moves an epic to another state along the transition table. CANCELED cancels its open
@@ -165,6 +170,16 @@ func (c *registryServiceClient) SearchEpics(ctx context.Context, in *SearchEpics
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(SearchEpicsResponse)
 	err := c.cc.Invoke(ctx, RegistryService_SearchEpics_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *registryServiceClient) ImportEpic(ctx context.Context, in *ImportEpicRequest, opts ...grpc.CallOption) (*ImportEpicResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ImportEpicResponse)
+	err := c.cc.Invoke(ctx, RegistryService_ImportEpic_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -387,6 +402,10 @@ type RegistryServiceServer interface {
 	// their tasks, the best first: those that have most of the words, and then those in which the words weigh
 	// most. Of each word the newest epics that have it are looked at, some hundreds.
 	SearchEpics(context.Context, *SearchEpicsRequest) (*SearchEpicsResponse, error)
+	// ImportEpic makes an epic and its tasks of one document, all of them or none. Every fault of it is told at
+	// once, as violations with path, line and hint. The same document is imported once, unless it comes with
+	// another request id.
+	ImportEpic(context.Context, *ImportEpicRequest) (*ImportEpicResponse, error)
 	// UpdateEpic changes the fields that the mask names. The state changes by TransitionEpic only.
 	UpdateEpic(context.Context, *UpdateEpicRequest) (*Epic, error)
 	// TransitionEpic moves an epic to another state along the transition table. CANCELED cancels its open
@@ -465,6 +484,9 @@ func (UnimplementedRegistryServiceServer) ListEpics(context.Context, *ListEpicsR
 }
 func (UnimplementedRegistryServiceServer) SearchEpics(context.Context, *SearchEpicsRequest) (*SearchEpicsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SearchEpics not implemented")
+}
+func (UnimplementedRegistryServiceServer) ImportEpic(context.Context, *ImportEpicRequest) (*ImportEpicResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ImportEpic not implemented")
 }
 func (UnimplementedRegistryServiceServer) UpdateEpic(context.Context, *UpdateEpicRequest) (*Epic, error) {
 	return nil, status.Error(codes.Unimplemented, "method UpdateEpic not implemented")
@@ -615,6 +637,24 @@ func _RegistryService_SearchEpics_Handler(srv interface{}, ctx context.Context, 
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(RegistryServiceServer).SearchEpics(ctx, req.(*SearchEpicsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RegistryService_ImportEpic_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ImportEpicRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServiceServer).ImportEpic(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RegistryService_ImportEpic_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServiceServer).ImportEpic(ctx, req.(*ImportEpicRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1001,6 +1041,10 @@ var RegistryService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SearchEpics",
 			Handler:    _RegistryService_SearchEpics_Handler,
+		},
+		{
+			MethodName: "ImportEpic",
+			Handler:    _RegistryService_ImportEpic_Handler,
 		},
 		{
 			MethodName: "UpdateEpic",
