@@ -116,8 +116,8 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	registryv1.RegisterWorkflowServiceServer(r, rpc.NewWorkflows(s.catalog))
 }
 
-// Run sweeps expired claims, request ids and reservations until ctx ends. A sweep that fails is logged, and made up
-// for by the next.
+// Run sweeps expired claims, request ids and reservations until ctx ends. A sweep that fails is logged, and
+// made up for by the next.
 func (s *Service) Run(ctx context.Context) error {
 	tick := time.NewTicker(s.sweep)
 	defer tick.Stop()

@@ -269,8 +269,8 @@ type settlement struct {
 	freed, spent ledger.Amount
 }
 
-// settle moves what new entries used from reserved to spent in their accounts, that of the namespace excepted.
-// The caller holds the locks of the epics that pay.
+// settle moves what new entries used from reserved to spent in their accounts, that of the namespace
+// excepted. The caller holds the locks of the epics that pay.
 func settle(ctx context.Context, tx store.Tx, namespace string, booked []usage.Entry, fresh []bool, now time.Time) (out settlement, err error) {
 	entries := make(map[usage.Key]*usage.Entry, len(booked)) // by the keys of their reservations
 	var more []ledger.ID
@@ -511,7 +511,8 @@ func setCaps(ctx context.Context, tx store.Tx, namespace string, id ledger.ID, h
 	return a, tx.PutAccounts(ctx, namespace, []ledger.Account{a})
 }
 
-// capEpic gives the account of a locked epic the caps of its budget. An epic that never had one has no account.
+// capEpic gives the account of a locked epic the caps of its budget. An epic that never had one has no
+// account.
 func capEpic(ctx context.Context, tx store.Tx, e epic.Epic) error {
 	id := ledger.ID{Level: ledger.Epic, Name: e.ID}
 	hard := ledger.Caps{Tokens: e.BudgetTokens, NanoUSD: e.BudgetNanoUSD}

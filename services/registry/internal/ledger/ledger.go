@@ -214,6 +214,7 @@ type Held struct {
 	Provider       string
 	Model          string
 	Accounts       []ID
-	// Estimated says that it was forgotten and booked at its estimate; what the call really used may come yet.
+	// Estimated says that it was forgotten and booked at its estimate; what the call really used may come
+	// yet.
 	Estimated bool
 }
