@@ -6,9 +6,9 @@ package rpc
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"

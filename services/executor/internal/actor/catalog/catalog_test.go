@@ -47,7 +47,7 @@ func named(t *testing.T, key string, v any) string {
 
 func TestCreate(t *testing.T) {
 	t.Parallel()
-	const text = "name: Tea\nsteps:\n  - {id: a, type: transfrom, template: x}\n"
+	const text = "name: Tea\nsteps:\n  - {id: a, type: transphorm, template: x}\n"
 	t.Run("Answer/CanBeSpawned", func(t *testing.T) {
 		t.Parallel()
 		k := &kept{}
@@ -81,11 +81,11 @@ func TestCreate(t *testing.T) {
 	t.Run("Faults/AreToldWithCaret", func(t *testing.T) {
 		t.Parallel()
 		refused := errs.New(errs.InvalidArgument, "WORKFLOW_INVALID", "the workflow has 2 faults").
-			Violate("3:18 steps[0].type", "UNKNOWN_TYPE", "there is no type `transfrom`; did you mean `transform`?").Violate("name", "MISSING_KEY", "no name")
+			Violate("3:18 steps[0].type", "UNKNOWN_TYPE", "there is no type `transphorm`; did you mean `transform`?").Violate("name", "MISSING_KEY", "no name")
 		create, _ := specs(&kept{err: refused})
 		require.JSONEq(t, `{"success": false, "error": "the workflow has 2 faults", "reason": "WORKFLOW_INVALID", "faults": [
-			{"code": "UNKNOWN_TYPE", "line": 3, "column": 18, "path": "steps[0].type", "message": "there is no type `+"`transfrom`; did you mean `transform`?"+`",
-			 "at": ["  - {id: a, type: transfrom, template: x}", "                 ^"]},
+			{"code": "UNKNOWN_TYPE", "line": 3, "column": 18, "path": "steps[0].type", "message": "there is no type `+"`transphorm`; did you mean `transform`?"+`",
+			 "at": ["  - {id: a, type: transphorm, template: x}", "                 ^"]},
 			{"code": "MISSING_KEY", "path": "name", "message": "no name"}]}`, actortest.Value(t, create, named(t, "dsl", text)))
 	})
 	t.Run("Faults/AreBounded", func(t *testing.T) {
