@@ -487,7 +487,8 @@ func (s *State) deadEdges(ns *nodeState, note string) {
 func (s *State) failVisit(ns *nodeState, err *Error, plain bool) {
 	n := s.node(ns)
 	action := n.OnError.Action
-	if plain {
+	asked := err.Reason == ReasonAnotherRequest && (action == Fallback || action == Continue)
+	if plain || asked { // what the user asks for is for somebody above, and must not be lost here
 		action = Fail
 	}
 	if s.drain != "" {

@@ -209,7 +209,8 @@ type Check struct {
 type ErrorAction string
 
 // Fail ends the run. Continue makes the outgoing edges dead. Fallback goes on with a value. Route fires the
-// ERROR edges.
+// ERROR edges. What the user asks for in place of an answer is no failure that Continue or Fallback may hide:
+// it ends the run with ReasonAnotherRequest, so that whoever is above hears it.
 const (
 	Fail     ErrorAction = "FAIL"
 	Continue ErrorAction = "CONTINUE"

@@ -122,6 +122,8 @@ var table = map[string][]Scope{
 	"epigraph.registry.v1.RegistryService/CreateEpic":     run,
 	"epigraph.registry.v1.RegistryService/GetEpic":        run,
 	"epigraph.registry.v1.RegistryService/ListEpics":      run,
+	"epigraph.registry.v1.RegistryService/SearchEpics":    run,
+	"epigraph.registry.v1.RegistryService/ImportEpic":     run,
 	"epigraph.registry.v1.RegistryService/UpdateEpic":     run,
 	"epigraph.registry.v1.RegistryService/TransitionEpic": run,
 	"epigraph.registry.v1.RegistryService/DeleteEpic":     run,

@@ -1,6 +1,7 @@
 package registry_test
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -126,6 +127,21 @@ func largeCases() map[string]func(*largeWorld) {
 			i := slices.IndexFunc(list.GetEpics(), func(x *registryv1.Epic) bool { return x.GetId() == e.GetId() })
 			require.GreaterOrEqual(w, i, 0)
 			w.wholeEpic(list.GetEpics()[i])
+		},
+		"SearchEpics": func(w *largeWorld) {
+			e := w.epic()
+			found, err := w.c.SearchEpics(w.Context(), &registryv1.SearchEpicsRequest{Query: "goal", PageSize: 1000})
+			require.NoError(w, err)
+			i := slices.IndexFunc(found.GetMatches(), func(m *registryv1.EpicMatch) bool { return m.GetEpic().GetId() == e.GetId() })
+			require.GreaterOrEqual(w, i, 0)
+			w.wholeEpic(found.GetMatches()[i].GetEpic())
+		},
+		"ImportEpic": func(w *largeWorld) {
+			document, err := json.Marshal(map[string]any{"title": "goal", "description": large, "result_summary": large, "tasks": []any{}})
+			require.NoError(w, err)
+			r, err := w.c.ImportEpic(w.Context(), &registryv1.ImportEpicRequest{Document: string(document)})
+			require.NoError(w, err)
+			w.wholeEpic(r.GetEpic())
 		},
 		"UpdateEpic": func(w *largeWorld) {
 			got, err := w.c.UpdateEpic(w.Context(), &registryv1.UpdateEpicRequest{Epic: &registryv1.Epic{Id: w.epic().GetId(), Description: other, ResultSummary: other}})

@@ -81,13 +81,21 @@ func TestPrincipal(t *testing.T) {
 			const service = "epigraph.registry.v1.RegistryService/"
 			// nil stands for methods that read, or that only services may call.
 			table := map[string]func(t *testing.T) string{
-				"GetEpic": nil, "ListEpics": nil, "GetTask": nil, "ListTasks": nil, "ListUsage": nil, "PriceUsage": nil, "GetNamespaceUsage": nil, "ListPrices": nil,
+				"GetEpic": nil, "ListEpics": nil, "SearchEpics": nil, "GetTask": nil, "ListTasks": nil, "ListUsage": nil, "PriceUsage": nil, "GetNamespaceUsage": nil, "ListPrices": nil,
 				"ClaimTask": nil, "ConfirmClaim": nil, "SettleClaim": nil, "LeaseCancellations": nil, "AcknowledgeCancellations": nil,
 
 				"CreateEpic": func(t *testing.T) string {
 					e, err := ben.CreateEpic(ctx, &registryv1.CreateEpicRequest{Epic: &registryv1.Epic{Title: "goal", Principal: forged}})
 					require.NoError(t, err)
 					return readEpic(t, e.GetId())
+				},
+				"ImportEpic": func(t *testing.T) string {
+					r, err := ben.ImportEpic(ctx, &registryv1.ImportEpicRequest{Document: `{"title": "goal", "tasks": [{"id": 1, "title": "work"}]}`})
+					require.NoError(t, err)
+					list, err := ada.ListTasks(ctx, &registryv1.ListTasksRequest{EpicId: r.GetId()})
+					require.NoError(t, err)
+					require.Equal(t, me, readTask(t, list.GetTasks()[0].GetId()))
+					return readEpic(t, r.GetId())
 				},
 				"UpdateEpic": func(t *testing.T) string {
 					e, err := ben.UpdateEpic(ctx, &registryv1.UpdateEpicRequest{Epic: &registryv1.Epic{Id: epic(t).GetId(), Title: "other", Principal: forged}})

@@ -47,6 +47,10 @@ func TestRepeats(t *testing.T) {
 					req := &registryv1.CreateEpicRequest{Epic: &registryv1.Epic{Title: "new"}, RequestId: id}
 					return req, func() { req.Epic.Title = "other" }, cancel
 				},
+				"ImportEpic": func(_ *testing.T, id string) (proto.Message, func(), func(string)) {
+					req := &registryv1.ImportEpicRequest{Document: `{"title": "new", "tasks": []}`, RequestId: id}
+					return req, func() { req.Document = `{"title": "other", "tasks": []}` }, cancel
+				},
 				"UpdateEpic": func(t *testing.T, id string) (proto.Message, func(), func(string)) {
 					e := epic(t)
 					req := &registryv1.UpdateEpicRequest{Epic: &registryv1.Epic{Id: e.GetId(), Title: "new", Etag: e.GetEtag()}, RequestId: id}

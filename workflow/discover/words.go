@@ -36,6 +36,10 @@ func wordsOf(most int, texts ...string) []string {
 	return out
 }
 
+// Words are the different words of texts as searches compare them, most of them at most: in lower case and
+// without the s of a plural. The words of what is searched and those of a query are to be made by it.
+func Words(most int, texts ...string) []string { return wordsOf(most, texts...) }
+
 // unspaced are the scripts that put no blanks between words.
 func unspaced(r rune) bool {
 	return unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai)

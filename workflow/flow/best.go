@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/epigraph-run/epigraph/workflow/internal/text"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -42,7 +43,7 @@ func attemptsOf(c *workgraph.Call, node string) ([]attempt, workgraph.NodeResult
 		case list[i].OK != nil:
 			return list, from, nil
 		case why == "" && e != nil:
-			why = ": " + e.Reason + ": " + clip(e.Message, 500)
+			why = ": " + e.Reason + ": " + text.Clip(e.Message, 500)
 		}
 	}
 	return nil, from, workgraph.Errorf(workgraph.Permanent, ReasonNoAttempt, "none of %d attempts has succeeded%s", len(list), why)
@@ -68,30 +69,13 @@ func Ballot(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 			continue
 		}
 		numbers = append(numbers, i+1)
-		b.WriteString("Attempt " + strconv.Itoa(i+1) + ":\n" + clip(asText(list[i].OK), maxBallot/len(list)) + "\n\n")
+		b.WriteString("Attempt " + strconv.Itoa(i+1) + ":\n" + text.Clip(text.Of(list[i].OK), maxBallot/len(list)) + "\n\n")
 	}
 	return value(struct {
 		Count   int    `json:"count"`
 		Numbers []int  `json:"numbers"`
 		Text    string `json:"text"`
 	}{len(numbers), numbers, strings.TrimSpace(b.String())})
-}
-
-// clip cuts a text to a number of bytes.
-func clip(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
-}
-
-// asText is a text as it is, and any other value as JSON.
-func asText(raw json.RawMessage) string {
-	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		return s
-	}
-	return string(raw)
 }
 
 // Best gives the best one of the attempts of the node `attempts`. With `scored` each gave {output,

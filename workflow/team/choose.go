@@ -2,16 +2,18 @@ package team
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/epigraph-run/epigraph/workflow/internal/text"
+	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 // choice is the move in which a model is asked who speaks, or the only one who can speak does.
-func (r *Rules) choice(ctx context.Context, st *State, m *Message) (Move, error) {
+func (r *Rules) choice(x *workgraph.Account, st *State, m *Message) (Move, error) {
 	if len(st.Ready) > 0 {
 		return r.called(st, st.Ready), nil
 	}
@@ -23,7 +25,7 @@ func (r *Rules) choice(ctx context.Context, st *State, m *Message) (Move, error)
 		among = append(among, r.team.Members[i].Name)
 	}
 	if src := r.team.Choose.Candidates; src != "" {
-		raw, err := r.eval(ctx, st, src, m, Used{})
+		raw, err := r.eval(x, st, src, m, Used{})
 		if err != nil {
 			return Move{}, fmt.Errorf("candidates: %w", err)
 		}
@@ -72,7 +74,7 @@ func (r *Rules) Chosen(st *State, answer string, external bool) (*State, Move, e
 		st.Choosing = nil
 		return st, r.called(st, []string{name}), nil
 	}
-	q.Feedback = append(slices.Clone(q.Feedback), Feedback{Answer: clipTo(answer, maxFeedback), Fault: fault})
+	q.Feedback = append(slices.Clone(q.Feedback), Feedback{Answer: text.Clip(answer, maxFeedback), Fault: fault})
 	if len(q.Feedback) >= cmp.Or(r.team.Choose.Attempts, 3) {
 		st.Choosing = nil
 		name := cmp.Or(st.Last, q.Among[0])
@@ -133,13 +135,6 @@ func mentions(s, name string) bool {
 
 func word(b byte) bool {
 	return b == '_' || '0' <= b && b <= '9' || 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || b >= 0x80
-}
-
-func clipTo(s string, most int) string {
-	if len(s) > most {
-		return strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
 }
 
 // Prompt is what the model that chooses is asked, with the newest messages of the log.

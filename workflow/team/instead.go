@@ -2,15 +2,18 @@ package team
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
+
+	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 // Turned is what comes of a turn in which the user asked for something else in place of an answer. The
 // answers are those of the turn, with that of the member whose question it was; requests are what the user
 // wants. The team goes on with them as with a new task: those begin who hear the input.
 func (r *Rules) Turned(ctx context.Context, spoke *State, answers []Message, requests []string, used Used, external bool, now time.Time) (logged []Message, st *State, move Move, err error) {
-	st = spoke.clone()
+	st, x := spoke.clone(), workgraph.NewAccount(ctx)
 	logged = slices.Clone(answers)
 	before := st.Last
 	for i := range logged {
@@ -37,13 +40,13 @@ func (r *Rules) Turned(ctx context.Context, spoke *State, answers []Message, req
 		st.Ready, st.Arrived = slices.Clone(r.starts), map[string][]int{}
 	}
 	w := &watch{st: st, delta: logged, used: used, now: now}
-	if st.Over = r.stopped(ctx, w); st.Over == nil && external {
+	if st.Over = r.stopped(x, w); st.Over == nil && external {
 		st.Over = asked()
 	}
 	if st.Over != nil {
-		return logged, st, Move{Over: st.Over}, nil
+		return logged, st, Move{Over: st.Over}, fault(x, st)
 	}
-	move, err = r.next(ctx, st, now, last(logged))
+	move, err = r.next(x, st, now, last(logged))
 	move.Pause = r.paused(st, move, w)
-	return logged, st, move, err
+	return logged, st, move, errors.Join(err, fault(x, st))
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 // ErrNoSpeaker is the error of Begin when the last speaker handed over to somebody who is no member.
@@ -21,7 +23,7 @@ const MaxState = 256 << 10
 // Begin starts a team, or goes on with one that has ended or paused, with what it is told. The messages
 // get their sequences. The state is not changed; the new one is returned.
 func (r *Rules) Begin(ctx context.Context, before *State, input []Message, now time.Time) (logged []Message, st *State, move Move, err error) {
-	st = before.clone()
+	st, x := before.clone(), workgraph.NewAccount(ctx)
 	r.adopt(st)
 	r.again(st)
 	st.Over, st.Choosing = nil, nil
@@ -45,13 +47,32 @@ func (r *Rules) Begin(ctx context.Context, before *State, input []Message, now t
 		st.Ready, st.Arrived = slices.Clone(r.starts), map[string][]int{}
 	}
 	w := &watch{st: st, delta: input, now: now}
-	if st.Over = r.stopped(ctx, w); st.Over != nil {
-		return input, st, Move{Over: st.Over}, nil
+	if st.Over = r.stopped(x, w); st.Over != nil {
+		return input, st, Move{Over: st.Over}, fault(x, st)
 	}
-	if move, err = r.next(ctx, st, now, last(input)); move.Over == nil {
+	if move, err = r.next(x, st, now, last(input)); move.Over == nil {
 		move.Pause = w.pause
 	}
-	return input, st, move, err
+	return input, st, move, errors.Join(err, fault(x, st))
+}
+
+// fault is what keeps a move from being made: expressions that cost too much, so that conditions would not
+// hold that do, or inboxes that hold too much.
+func fault(x *workgraph.Account, st *State) error {
+	if err := x.Err(); err != nil {
+		return fmt.Errorf("the conditions of a turn are %w: simplify the expressions of the team, or let them look at shorter texts", err)
+	}
+	n := 0
+	for _, q := range st.Queues {
+		n += len(q)
+	}
+	for i := range st.Speaking {
+		n += len(st.Speaking[i].Took)
+	}
+	if n > maxQueued {
+		return fmt.Errorf("the inboxes of the team hold %d messages of %d bytes, the limit is %d of %d: give its routes a smaller `batch_size`, or a `ttl`", n, n*queuedBytes, maxQueued, maxQueued*queuedBytes)
+	}
+	return nil
 }
 
 // adopt fits a state to the team, which may have changed since: what it says of others is dropped.
@@ -97,7 +118,7 @@ func (r *Rules) again(st *State) {
 // Hear is what comes of the answers of those who spoke, in the order of the move. used is what the run has
 // consumed so far, and external says that somebody asked the team to end.
 func (r *Rules) Hear(ctx context.Context, spoke *State, answers []Message, used Used, external bool, now time.Time) (logged []Message, st *State, move Move, err error) {
-	st = spoke.clone()
+	st, x := spoke.clone(), workgraph.NewAccount(ctx)
 	answers = slices.Clone(answers)
 	before := st.Last
 	for i := range answers {
@@ -111,7 +132,7 @@ func (r *Rules) Hear(ctx context.Context, spoke *State, answers []Message, used 
 		r.log(st, m, now)
 	}
 	for i := range answers {
-		r.follow(ctx, st, &answers[i], before)
+		r.follow(x, st, &answers[i], before)
 	}
 	if len(st.Ready) > 0 || r.team.driven() || r.team.Choose != nil {
 		st.Lost = "" // others go on
@@ -122,15 +143,15 @@ func (r *Rules) Hear(ctx context.Context, spoke *State, answers []Message, used 
 	st.Speaking = nil
 	st.Turns++
 	w := &watch{st: st, delta: answers, used: used, now: now}
-	if st.Over = r.stopped(ctx, w); st.Over == nil && external {
+	if st.Over = r.stopped(x, w); st.Over == nil && external {
 		st.Over = asked()
 	}
 	if st.Over != nil {
-		return answers, st, Move{Over: st.Over}, nil
+		return answers, st, Move{Over: st.Over}, fault(x, st)
 	}
-	move, err = r.next(ctx, st, now, last(answers))
+	move, err = r.next(x, st, now, last(answers))
 	move.Pause = r.paused(st, move, w)
-	return answers, st, move, err
+	return answers, st, move, errors.Join(err, fault(x, st))
 }
 
 func notSpeaking(name string) error { return fmt.Errorf("%q does not speak now", clip(name)) }
@@ -175,14 +196,16 @@ func (r *Rules) log(st *State, m *Message, now time.Time) {
 	}
 	for i := range r.team.Members {
 		to := &r.team.Members[i]
-		if r.hears(to.Name, m.From) && len(st.Queues[to.Name]) < maxQueue {
+		if r.hears(to.Name, m.From) {
 			st.Queues[to.Name] = append(st.Queues[to.Name], Queued{m.Seq, now, slices.Contains(r.siblings[to.ThreadName()], m.From)})
 		}
 	}
 }
 
-// maxQueue bounds an inbox. What is beyond it is not heard.
-const maxQueue = 4 * MaxBatchSize
+// Bounds of inboxes, so that the state of a team has room in its thread: maxQueued messages wait in all of
+// them, each of which takes queuedBytes at most. Those for which inboxes wait before they call somebody are
+// maxWaiting, so that there is room for what is said at once.
+const maxQueued, queuedBytes, maxWaiting = 10_000, 100, 8_000
 
 // signaled makes of the signals of a member what they mean: a handoff, updates of the state, or words. Of
 // several the last one counts.
@@ -242,7 +265,7 @@ func (r *Rules) set(st *State, key string, update json.RawMessage) error {
 }
 
 // follow finds those who speak after a speaker.
-func (r *Rules) follow(ctx context.Context, st *State, m *Message, before string) {
+func (r *Rules) follow(x *workgraph.Account, st *State, m *Message, before string) {
 	// Nobody else goes on in the place of a stranger.
 	held := m.To != "" && m.To != AnyOne && r.Member(m.To) == nil
 	var otherwise []int
@@ -252,7 +275,7 @@ func (r *Rules) follow(ctx context.Context, st *State, m *Message, before string
 			r.arrive(st, i, before)
 		case e.When.Else:
 			otherwise = append(otherwise, i)
-		case r.holds(ctx, st, e.When, m):
+		case r.holds(x, st, e.When, m):
 			held = true
 			r.arrive(st, i, before)
 		}
@@ -286,18 +309,18 @@ func (r *Rules) arrive(st *State, i int, before string) {
 }
 
 // holds reports whether a condition holds for a message.
-func (r *Rules) holds(ctx context.Context, st *State, w *When, m *Message) bool {
+func (r *Rules) holds(x *workgraph.Account, st *State, w *When, m *Message) bool {
 	switch {
 	case w.Not != nil:
-		return !r.holds(ctx, st, w.Not, m)
+		return !r.holds(x, st, w.Not, m)
 	case w.Text != "":
 		return strings.Contains(m.Text, w.Text)
 	case w.Handoff != "":
 		return m.To != "" && (w.Handoff == AnyOne || w.Handoff == m.To)
 	case w.Expr != "":
-		return r.truth(ctx, st, w.Expr, m, Used{})
+		return r.truth(x, st, w.Expr, m, Used{})
 	}
-	one := func(w When) bool { return r.holds(ctx, st, &w, m) }
+	one := func(w When) bool { return r.holds(x, st, &w, m) }
 	if len(w.Any) > 0 {
 		return slices.ContainsFunc(w.Any, one)
 	}
@@ -305,8 +328,8 @@ func (r *Rules) holds(ctx context.Context, st *State, w *When, m *Message) bool 
 }
 
 // eval evaluates an expression over a message and the state of the team.
-func (r *Rules) eval(ctx context.Context, st *State, src string, m *Message, used Used) (json.RawMessage, error) {
-	return r.exprs[src].EvalLazy(ctx, func(name string) (json.RawMessage, bool) {
+func (r *Rules) eval(x *workgraph.Account, st *State, src string, m *Message, used Used) (json.RawMessage, error) {
+	return r.exprs[src].EvalOn(x, func(name string) (json.RawMessage, bool) {
 		var v any
 		switch name {
 		case "result":
@@ -341,17 +364,17 @@ func said(m *Message) map[string]any {
 
 // truth is the value of a condition. One that cannot be evaluated does not hold: what members say must not
 // break the team.
-func (r *Rules) truth(ctx context.Context, st *State, src string, m *Message, used Used) bool {
-	raw, err := r.eval(ctx, st, src, m, used)
+func (r *Rules) truth(x *workgraph.Account, st *State, src string, m *Message, used Used) bool {
+	raw, err := r.eval(x, st, src, m, used)
 	var ok bool
 	return err == nil && json.Unmarshal(raw, &ok) == nil && ok
 }
 
 // next is the move that follows, with those who speak taken off what is ready.
-func (r *Rules) next(ctx context.Context, st *State, now time.Time, m *Message) (Move, error) {
+func (r *Rules) next(x *workgraph.Account, st *State, now time.Time, m *Message) (Move, error) {
 	switch {
 	case r.team.Choose != nil:
-		return r.choice(ctx, st, m)
+		return r.choice(x, st, m)
 	case r.team.driven():
 		return r.woken(st, now), nil
 	}
@@ -532,12 +555,12 @@ func (r *Rules) Inbox(st *State, s *Speaker, log []Message, now time.Time) []Mes
 }
 
 // Task is what a speaker is told in place of what it hears. ok is false if that is what it hears.
-func (r *Rules) Task(ctx context.Context, st *State, s *Speaker, inbox []Message) (text string, ok bool, err error) {
+func (r *Rules) Task(x *workgraph.Account, st *State, s *Speaker, inbox []Message) (text string, ok bool, err error) {
 	m := r.Member(s.Name)
 	if m == nil || m.Task == "" {
 		return "", false, nil
 	}
-	raw, err := r.eval(ctx, st, m.Task, last(inbox), Used{})
+	raw, err := r.eval(x, st, m.Task, last(inbox), Used{})
 	if err != nil {
 		return "", false, fmt.Errorf("the task of %q: %w", s.Name, err)
 	}

@@ -114,7 +114,7 @@ func TestRobust(t *testing.T) {
 		require.NoError(t, err)
 		_, st, _, err = p.rules.Hear(t.Context(), st, []team.Message{{From: "a", Text: "well"}}, team.Used{}, false, p.now)
 		require.NoError(t, err)
-		task, ok, err := p.rules.Task(t.Context(), st, &st.Speaking[0], []team.Message{{From: "a", Text: "well"}})
+		task, ok, err := p.rules.Task(workgraph.NewAccount(t.Context()), st, &st.Speaking[0], []team.Message{{From: "a", Text: "well"}})
 		require.NoError(t, err)
 		require.True(t, ok)
 		require.Equal(t, "Onboard after well", task)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/epigraph-run/epigraph/workflow/internal/text"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -158,6 +159,28 @@ func (m *Member) ThreadName() string {
 
 // Team is the team that the rules are of. It must not be changed.
 func (r *Rules) Team() *Team { return r.team }
+
+// Weight is about how many bytes of memory the rules take.
+func (r *Rules) Weight() int64 {
+	const ofExpr, ofEdge = 32 << 10, 512
+	n := int64(len(r.exprs)*ofExpr + (len(r.team.Transitions)+len(r.team.Routes))*ofEdge)
+	for i := range r.team.Members {
+		m := &r.team.Members[i]
+		n += int64(len(m.Description)+len(m.Task)) + size(m.Named) + size(m.Sets) + 1<<10
+		for name := range m.Signals {
+			s := m.Signals[name]
+			n += size(s.Set) + int64(len(s.Say)) + 1<<10
+		}
+	}
+	return n
+}
+
+func size(values map[string]json.RawMessage) (n int64) {
+	for k, v := range values {
+		n += int64(len(k)+len(v)) + 64
+	}
+	return n
+}
 
 // Member is the member of a name, nil if there is none. It must not be changed.
 func (r *Rules) Member(name string) *Member {
@@ -329,6 +352,21 @@ func (c *checker) routes() {
 		}
 		c.r.routed[route.To] = append(c.r.routed[route.To], route)
 	}
+	c.waiting()
+}
+
+// waiting refuses batches that are so large together that the state of the team could not hold the inboxes.
+func (c *checker) waiting() {
+	if !c.r.team.driven() {
+		return
+	}
+	n := 0
+	for i := range c.r.team.Members {
+		n += c.r.batch(&c.r.team.Members[i])
+	}
+	if n > maxWaiting {
+		c.fault("TOO_LARGE", "routes", "give a smaller `batch_size`", "the inboxes of the team wait for %d messages together, the limit is %d", n, maxWaiting)
+	}
 }
 
 func (c *checker) choose() {
@@ -357,12 +395,7 @@ func (c *checker) state() {
 }
 
 // clip shortens a name for a message.
-func clip(s string) string {
-	if len(s) > 80 {
-		return strings.ToValidUTF8(s[:80], "") + "…"
-	}
-	return s
-}
+func clip(s string) string { return text.Clip(s, 80) }
 
 // initial is the state of a new team.
 func (r *Rules) initial() map[string]json.RawMessage {

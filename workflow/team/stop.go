@@ -1,7 +1,6 @@
 package team
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -110,11 +109,11 @@ type watch struct {
 }
 
 // stopped is the end to which the messages lead, if they do. Else watch.pause may say why to pause.
-func (r *Rules) stopped(ctx context.Context, w *watch) *Stopped {
+func (r *Rules) stopped(x *workgraph.Account, w *watch) *Stopped {
 	if r.team.Stop == nil {
 		return nil
 	}
-	return r.ends(ctx, w, r.team.Stop, "")
+	return r.ends(x, w, r.team.Stop, "")
 }
 
 // limits reports whether a limit ends the team whatever is said.
@@ -125,20 +124,20 @@ func (s *Stop) limits() bool {
 }
 
 // ends is the end that a condition makes, or nil.
-func (r *Rules) ends(ctx context.Context, w *watch, s *Stop, path string) *Stopped {
+func (r *Rules) ends(x *workgraph.Account, w *watch, s *Stop, path string) *Stopped {
 	part := func(i int) string { return path + "." + strconv.Itoa(i) }
 	for i := range s.Any {
-		if over := r.ends(ctx, w, &s.Any[i], part(i)); over != nil {
+		if over := r.ends(x, w, &s.Any[i], part(i)); over != nil {
 			return over
 		}
 	}
 	switch {
 	case len(s.All) > 0:
-		return r.endsAll(ctx, w, s, part)
+		return r.endsAll(x, w, s, part)
 	case len(s.Any) > 0:
 		return nil
 	}
-	over := r.leaf(ctx, w, s, 1+w.st.Raised[path])
+	over := r.leaf(x, w, s, 1+w.st.Raised[path])
 	if over != nil && s.Pause {
 		w.st.Raised[path] = w.passed(s)
 		w.pause = PauseLimit
@@ -163,13 +162,13 @@ func (w *watch) passed(s *Stop) int {
 }
 
 // endsAll is the end when each part has held at some time.
-func (r *Rules) endsAll(ctx context.Context, w *watch, s *Stop, part func(int) string) *Stopped {
+func (r *Rules) endsAll(x *workgraph.Account, w *watch, s *Stop, part func(int) string) *Stopped {
 	var reasons, texts []string
 	for i := range s.All {
 		path := part(i)
 		fired, ok := w.st.Fired[path]
 		if !ok {
-			over := r.ends(ctx, w, &s.All[i], path)
+			over := r.ends(x, w, &s.All[i], path)
 			if over == nil {
 				continue
 			}
@@ -185,7 +184,7 @@ func (r *Rules) endsAll(ctx context.Context, w *watch, s *Stop, part func(int) s
 }
 
 // leaf is the end that a single condition makes. times is how often its limit counts.
-func (r *Rules) leaf(ctx context.Context, w *watch, s *Stop, times int) *Stopped {
+func (r *Rules) leaf(x *workgraph.Account, w *watch, s *Stop, times int) *Stopped {
 	end := func(reason, format string, args ...any) *Stopped {
 		return &Stopped{Reason: reason, Text: fmt.Sprintf(format, args...)}
 	}
@@ -213,7 +212,7 @@ func (r *Rules) leaf(ctx context.Context, w *watch, s *Stop, times int) *Stopped
 		}
 	}
 	for i := range w.delta {
-		if over := r.saidBy(ctx, w, s, &w.delta[i], end); over != nil {
+		if over := r.saidBy(x, w, s, &w.delta[i], end); over != nil {
 			return over
 		}
 	}
@@ -221,7 +220,7 @@ func (r *Rules) leaf(ctx context.Context, w *watch, s *Stop, times int) *Stopped
 }
 
 // saidBy is the end that a message makes.
-func (r *Rules) saidBy(ctx context.Context, w *watch, s *Stop, m *Message, end func(reason, format string, args ...any) *Stopped) *Stopped {
+func (r *Rules) saidBy(x *workgraph.Account, w *watch, s *Stop, m *Message, end func(reason, format string, args ...any) *Stopped) *Stopped {
 	switch {
 	case s.Text != "" && strings.Contains(m.Text, s.Text) && (len(s.Of) == 0 || slices.Contains(s.Of, m.From)):
 		return end(TextSaid, "Text '%s' mentioned", s.Text)
@@ -231,7 +230,7 @@ func (r *Rules) saidBy(ctx context.Context, w *watch, s *Stop, m *Message, end f
 		return end(Called, "Function '%s' was called.", s.Call)
 	case slices.Contains(s.Answered, m.From):
 		return end(Answered, "'%s' answered", m.From)
-	case s.Expr != "" && r.truth(ctx, w.st, s.Expr, m, w.used):
+	case s.Expr != "" && r.truth(x, w.st, s.Expr, m, w.used):
 		return end(Expression, "%s", s.Expr)
 	}
 	return nil

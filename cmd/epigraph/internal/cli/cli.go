@@ -190,6 +190,8 @@ type commands struct {
 
 	Epics struct {
 		Ls         epicsLsCmd         `cmd:"" aliases:"list" help:"List epics, newest first."`
+		Search     epicsSearchCmd     `cmd:"" help:"Find epics by words of theirs and of their tasks, the best first."`
+		Import     epicsImportCmd     `cmd:"" help:"Make an epic and its tasks of a JSON document."`
 		Get        epicsGetCmd        `cmd:"" aliases:"show" help:"Show an epic with its tasks and costs."`
 		Create     epicsCreateCmd     `cmd:"" help:"Create an epic."`
 		Update     epicsUpdateCmd     `cmd:"" help:"Change an epic."`

@@ -60,7 +60,10 @@ func (b *Accounts) CreateEpic(ctx context.Context, namespace string, o Once, in 
 			return err
 		}
 		out = in
-		return tx.InsertEpic(ctx, in)
+		if err := tx.InsertEpic(ctx, in); err != nil {
+			return err
+		}
+		return epicWords(ctx, tx, &epic.Epic{}, &in)
 	})
 	return out, err
 }
@@ -99,13 +102,16 @@ func (b *Accounts) changeEpic(ctx context.Context, namespace, method, id string,
 		if err := e.CheckEtag(c.Etag); err != nil {
 			return err
 		}
-		over := e.Revision
+		before, over := e, e.Revision
 		if err := fn(ctx, tx, &e, now); err != nil {
 			return err
 		}
 		e.Touch(now, request.Caller(ctx))
 		out = e
-		return tx.PutEpic(ctx, e, over)
+		if err := tx.PutEpic(ctx, e, over); err != nil {
+			return err
+		}
+		return epicWords(ctx, tx, &before, &e)
 	})
 	return out, err
 }

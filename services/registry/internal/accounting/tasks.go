@@ -19,6 +19,8 @@ type work struct {
 	now  time.Time
 	epic epic.Epic
 	task epic.Task
+	// before is the task as it was read; empty until it is inserted.
+	before epic.Task
 	// over is the revision of the task that was read; 0 until it is inserted.
 	over int64
 	// epicOver is the revision of the epic that was read.
@@ -49,7 +51,7 @@ func open(ctx context.Context, tx store.Tx, namespace, taskID string, now time.T
 	if err != nil {
 		return nil, err
 	}
-	return &work{tx: tx, now: now, epic: e, epicOver: e.Revision, task: t, over: t.Revision}, nil
+	return &work{tx: tx, now: now, epic: e, epicOver: e.Revision, task: t, before: t, over: t.Revision}, nil
 }
 
 // save writes the task, keeps the counters of its epic, and decides what becomes of the tasks that wait for
@@ -60,6 +62,10 @@ func (w *work) save(ctx context.Context, was epic.TaskState) error {
 		return err
 	}
 	w.over = w.task.Revision
+	if err := w.words(ctx); err != nil {
+		return err
+	}
+	w.before = w.task
 	if was == w.task.State && !w.recounted {
 		return nil
 	}
@@ -147,6 +153,9 @@ func (b *Accounts) CreateTask(ctx context.Context, namespace string, o Once, in 
 			return err
 		}
 		if err := tx.InsertTask(ctx, w.task); err != nil {
+			return err
+		}
+		if err := w.words(ctx); err != nil {
 			return err
 		}
 		w.epic.Count(0, w.task.State)
@@ -383,6 +392,9 @@ func (b *Accounts) DeleteTask(ctx context.Context, namespace, id, etag string) e
 			return err
 		}
 		if err := tx.DeleteTask(ctx, namespace, id, w.over); err != nil {
+			return err
+		}
+		if err := tx.AddWords(ctx, namespace, w.epic.ID, epic.Words{}.Since(w.task.Words())); err != nil {
 			return err
 		}
 		w.epic.Dependencies = max(0, w.epic.Dependencies-int32(dependents+len(w.task.DependsOn)))

@@ -68,6 +68,14 @@ type Reader interface {
 	BlockedBy(ctx context.Context, namespace, taskID string, limit int) ([]string, error)
 	// Epics lists the newest first.
 	Epics(ctx context.Context, q EpicQuery) (Found[epic.Epic], error)
+	// FindEpics returns the epics that have one of the words and pass the filters, in no order, with the
+	// weights of all words that they have. Of each word it looks at the newest epics that have it,
+	// MaxFound of all words together.
+	FindEpics(ctx context.Context, q SearchQuery) ([]epic.Hit, error)
+	// EpicsOf reads those of the epics that there are.
+	EpicsOf(ctx context.Context, namespace string, ids []string) (map[string]epic.Epic, error)
+	// SlugsOf returns the workflows of the tasks of epics, MaxSlugs of each at most, by name.
+	SlugsOf(ctx context.Context, namespace string, ids []string) (map[string][]string, error)
 	// Tasks lists the oldest first.
 	Tasks(ctx context.Context, q TaskQuery) (Found[epic.Task], error)
 	// Entries lists the newest first.
@@ -123,6 +131,10 @@ type Tx interface {
 	// DeleteEpic removes an epic of this revision with its tasks and claims, but not the cancellations of
 	// their runs; otherwise it is a Conflict.
 	DeleteEpic(ctx context.Context, namespace, id string, revision int64) error
+
+	// AddWords adds weights to the words by which a locked epic is found. A word is forgotten where nothing
+	// is left of its weight.
+	AddWords(ctx context.Context, namespace, epicID string, words epic.Words) error
 
 	InsertTask(ctx context.Context, t epic.Task) error
 	// PutTask writes all but Actual, and only over this revision; otherwise it is a Conflict.
@@ -239,6 +251,26 @@ type EpicQuery struct {
 	Limit  int
 	// Look is how many epics are looked at; 0 is MaxLook.
 	Look int
+}
+
+const (
+	// MaxFound is how many epics a search looks at.
+	MaxFound = 1024
+	// MaxSlugs is how many workflows are named with an epic that was found.
+	MaxSlugs = 20
+)
+
+// SearchQuery filters epics that are searched; all filters that are set must hold.
+type SearchQuery struct {
+	Namespace string
+	// Words are different ones, at most epic.MaxQueryWords.
+	Words  []string
+	States []epic.State
+	// AnyTag matches epics that have one of these.
+	AnyTag []string
+	UserID string
+	// From and Until bound when they were created; Until is left out itself.
+	From, Until time.Time
 }
 
 // TaskQuery filters tasks; all filters that are set must hold.

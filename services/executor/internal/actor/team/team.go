@@ -5,10 +5,12 @@
 package team
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"hash/maphash"
 	"strconv"
 	"strings"
 	"sync"
@@ -60,7 +62,7 @@ const schema = `{
 
 // Specs describes the actor and the actors of its loop.
 func Specs(threads thread.Reader) []actor.Spec {
-	l := &loop{threads: threads, rules: &rules{kept: lru.New[string, *team.Rules](maxRules)}}
+	l := &loop{threads: threads, rules: newRules(maxRules)}
 	part := func(name, description string, f workgraph.ActorFunc) actor.Spec {
 		return actor.Spec{Name: name, Version: "1", Effect: workgraph.Idempotent, SeesPlace: true, Computes: true, Internal: true, MakesInternal: true, Actor: f,
 			Schema:      `{"type": "object", "additionalProperties": false, "properties": {"team": {"type": "object"}}}`,
@@ -83,23 +85,34 @@ type loop struct {
 	rules   *rules
 }
 
-// maxRules bounds the memory of compiled teams, in bytes of their texts times rulesMemory.
-const maxRules, rulesMemory = 16 << 20, 16
+// maxRules bounds the memory of compiled teams, in bytes.
+const maxRules = 64 << 20
 
-// rules keeps compiled teams. It is safe for concurrent use.
+// rules keeps compiled teams by the hashes of their texts. It is safe for concurrent use.
 type rules struct {
 	mu   sync.Mutex
-	kept *lru.Cache[string, *team.Rules]
+	seed maphash.Seed
+	kept *lru.Cache[uint64, compiled]
+}
+
+// compiled are the rules of a text: another text may have the same hash.
+type compiled struct {
+	text  json.RawMessage
+	rules *team.Rules
+}
+
+func newRules(most int64) *rules {
+	return &rules{seed: maphash.MakeSeed(), kept: lru.New[uint64, compiled](most)}
 }
 
 // of reads and compiles the team of a node's own arguments.
 func (k *rules) of(ctx context.Context, raw json.RawMessage) (*team.Rules, error) {
-	key := string(raw)
+	key := maphash.Bytes(k.seed, raw)
 	k.mu.Lock()
-	r, ok := k.kept.Get(key)
+	had, ok := k.kept.Get(key)
 	k.mu.Unlock()
-	if ok {
-		return r, nil
+	if ok && bytes.Equal(had.text, raw) {
+		return had.rules, nil
 	}
 	t, err := read(raw)
 	if err != nil {
@@ -110,7 +123,7 @@ func (k *rules) of(ctx context.Context, raw json.RawMessage) (*team.Rules, error
 		return nil, actor.BadArguments("team: %v", firstFault(faults))
 	}
 	k.mu.Lock()
-	k.kept.Put(key, r, rulesMemory*int64(len(key)))
+	k.kept.Put(key, compiled{raw, r}, r.Weight()+int64(len(raw)))
 	k.mu.Unlock()
 	return r, nil
 }

@@ -170,6 +170,7 @@ func (l *loop) turn(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, 
 		if err != nil {
 			return workgraph.Outcome{}, err
 		}
+		x := workgraph.NewAccount(ctx) // of all tasks together
 		for i := range p.Team.Speaking {
 			s := &p.Team.Speaking[i]
 			m := rules.Member(s.Name)
@@ -178,7 +179,7 @@ func (l *loop) turn(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, 
 			}
 			inbox := rules.Inbox(p.Team, s, log, now)
 			cut := left && s.After < log[0].Seq
-			task, given, err := rules.Task(ctx, p.Team, s, inbox)
+			task, given, err := rules.Task(x, p.Team, s, inbox)
 			if err != nil {
 				return workgraph.Outcome{}, failed(err)
 			}

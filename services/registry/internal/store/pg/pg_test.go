@@ -75,6 +75,8 @@ func BenchmarkLeaseCancellations(b *testing.B) { storetest.BenchLease(b, open) }
 
 func BenchmarkCompleteTask(b *testing.B) { storetest.BenchComplete(b, open) }
 
+func BenchmarkSearchEpics(b *testing.B) { storetest.BenchSearch(b, open) }
+
 func BenchmarkFailTask(b *testing.B) { storetest.BenchEnd(b, open) }
 
 func BenchmarkChangeDependencies(b *testing.B) { storetest.BenchDepend(b, open) }

@@ -277,6 +277,436 @@ func (x *ListEpicsResponse) GetNextPageToken() string {
 	return ""
 }
 
+// SearchEpicsRequest asks for epics; all filters must hold.
+type SearchEpicsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is searched: words, of which the first 16 different ones count. Case and the s of a plural do not.
+	Query string `protobuf:"bytes,1,opt,name=query,proto3" json:"query,omitempty"`
+	// How many to return: 50 when 0, at most 1000.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The token of the page wanted.
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Any of these states.
+	States []EpicState `protobuf:"varint,4,rep,packed,name=states,proto3,enum=epigraph.registry.v1.EpicState" json:"states,omitempty"`
+	// Epics that have any of these tags.
+	Tags []string `protobuf:"bytes,5,rep,name=tags,proto3" json:"tags,omitempty"`
+	// Epics of this user.
+	UserId string `protobuf:"bytes,6,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
+	// Epics created at this time or later.
+	CreateTimeFrom *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=create_time_from,json=createTimeFrom,proto3" json:"create_time_from,omitempty"`
+	// Epics created before this time.
+	CreateTimeUntil *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=create_time_until,json=createTimeUntil,proto3" json:"create_time_until,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *SearchEpicsRequest) Reset() {
+	*x = SearchEpicsRequest{}
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SearchEpicsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SearchEpicsRequest) ProtoMessage() {}
+
+func (x *SearchEpicsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SearchEpicsRequest.ProtoReflect.Descriptor instead.
+func (*SearchEpicsRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *SearchEpicsRequest) GetQuery() string {
+	if x != nil {
+		return x.Query
+	}
+	return ""
+}
+
+func (x *SearchEpicsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *SearchEpicsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *SearchEpicsRequest) GetStates() []EpicState {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
+func (x *SearchEpicsRequest) GetTags() []string {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
+}
+
+func (x *SearchEpicsRequest) GetUserId() string {
+	if x != nil {
+		return x.UserId
+	}
+	return ""
+}
+
+func (x *SearchEpicsRequest) GetCreateTimeFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreateTimeFrom
+	}
+	return nil
+}
+
+func (x *SearchEpicsRequest) GetCreateTimeUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreateTimeUntil
+	}
+	return nil
+}
+
+// SearchEpicsResponse is one page of what was found.
+type SearchEpicsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The epics, the best first.
+	Matches []*EpicMatch `protobuf:"bytes,1,rep,name=matches,proto3" json:"matches,omitempty"`
+	// The token of the next page; empty on the last.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SearchEpicsResponse) Reset() {
+	*x = SearchEpicsResponse{}
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SearchEpicsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SearchEpicsResponse) ProtoMessage() {}
+
+func (x *SearchEpicsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SearchEpicsResponse.ProtoReflect.Descriptor instead.
+func (*SearchEpicsResponse) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *SearchEpicsResponse) GetMatches() []*EpicMatch {
+	if x != nil {
+		return x.Matches
+	}
+	return nil
+}
+
+func (x *SearchEpicsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// EpicMatch is an epic that was found. What it cost is in the epic.
+type EpicMatch struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The epic.
+	Epic *Epic `protobuf:"bytes,1,opt,name=epic,proto3" json:"epic,omitempty"`
+	// The workflows of the epic and of its tasks, 20 at most.
+	WorkflowSlugs []string `protobuf:"bytes,2,rep,name=workflow_slugs,json=workflowSlugs,proto3" json:"workflow_slugs,omitempty"`
+	// Which part of the tasks that were completed or failed was completed; absent if none was.
+	SuccessRate *float64 `protobuf:"fixed64,3,opt,name=success_rate,json=successRate,proto3,oneof" json:"success_rate,omitempty"`
+	// Which words of the query it has.
+	Words []string `protobuf:"bytes,4,rep,name=words,proto3" json:"words,omitempty"`
+	// How it is ranked: greater is better. It compares the matches of one query only.
+	Score         int64 `protobuf:"varint,5,opt,name=score,proto3" json:"score,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EpicMatch) Reset() {
+	*x = EpicMatch{}
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EpicMatch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EpicMatch) ProtoMessage() {}
+
+func (x *EpicMatch) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EpicMatch.ProtoReflect.Descriptor instead.
+func (*EpicMatch) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *EpicMatch) GetEpic() *Epic {
+	if x != nil {
+		return x.Epic
+	}
+	return nil
+}
+
+func (x *EpicMatch) GetWorkflowSlugs() []string {
+	if x != nil {
+		return x.WorkflowSlugs
+	}
+	return nil
+}
+
+func (x *EpicMatch) GetSuccessRate() float64 {
+	if x != nil && x.SuccessRate != nil {
+		return *x.SuccessRate
+	}
+	return 0
+}
+
+func (x *EpicMatch) GetWords() []string {
+	if x != nil {
+		return x.Words
+	}
+	return nil
+}
+
+func (x *EpicMatch) GetScore() int64 {
+	if x != nil {
+		return x.Score
+	}
+	return 0
+}
+
+// ImportEpicRequest carries a task tree.
+type ImportEpicRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A JSON object: title, tasks with id, title, status and depends_on, and edges as pairs of ids. Its fields
+	// are in the documentation of delegation.
+	Document string `protobuf:"bytes,1,opt,name=document,proto3" json:"document,omitempty"`
+	// Makes the request repeatable; empty is a hash of the document.
+	RequestId     string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportEpicRequest) Reset() {
+	*x = ImportEpicRequest{}
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportEpicRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportEpicRequest) ProtoMessage() {}
+
+func (x *ImportEpicRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportEpicRequest.ProtoReflect.Descriptor instead.
+func (*ImportEpicRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ImportEpicRequest) GetDocument() string {
+	if x != nil {
+		return x.Document
+	}
+	return ""
+}
+
+func (x *ImportEpicRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+// ImportEpicResponse is what became of a document.
+type ImportEpicResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the epic.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The epic. It and its tasks keep their ids of the document in the label imported_id.
+	Epic *Epic `protobuf:"bytes,2,opt,name=epic,proto3" json:"epic,omitempty"`
+	// What was not carried over, or read as something else; 100 at most.
+	LeftOut       []*ImportNote `protobuf:"bytes,3,rep,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportEpicResponse) Reset() {
+	*x = ImportEpicResponse{}
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportEpicResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportEpicResponse) ProtoMessage() {}
+
+func (x *ImportEpicResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportEpicResponse.ProtoReflect.Descriptor instead.
+func (*ImportEpicResponse) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ImportEpicResponse) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ImportEpicResponse) GetEpic() *Epic {
+	if x != nil {
+		return x.Epic
+	}
+	return nil
+}
+
+func (x *ImportEpicResponse) GetLeftOut() []*ImportNote {
+	if x != nil {
+		return x.LeftOut
+	}
+	return nil
+}
+
+// ImportNote is a part of a document that was not carried over, or read as something else.
+type ImportNote struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where it stands, such as tasks[2].type.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// The line, from 1.
+	Line int32 `protobuf:"varint,2,opt,name=line,proto3" json:"line,omitempty"`
+	// What became of it.
+	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportNote) Reset() {
+	*x = ImportNote{}
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportNote) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportNote) ProtoMessage() {}
+
+func (x *ImportNote) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportNote.ProtoReflect.Descriptor instead.
+func (*ImportNote) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ImportNote) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ImportNote) GetLine() int32 {
+	if x != nil {
+		return x.Line
+	}
+	return 0
+}
+
+func (x *ImportNote) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // UpdateEpicRequest carries changed fields.
 type UpdateEpicRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -292,7 +722,7 @@ type UpdateEpicRequest struct {
 
 func (x *UpdateEpicRequest) Reset() {
 	*x = UpdateEpicRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[4]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -304,7 +734,7 @@ func (x *UpdateEpicRequest) String() string {
 func (*UpdateEpicRequest) ProtoMessage() {}
 
 func (x *UpdateEpicRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[4]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -317,7 +747,7 @@ func (x *UpdateEpicRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateEpicRequest.ProtoReflect.Descriptor instead.
 func (*UpdateEpicRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{4}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *UpdateEpicRequest) GetEpic() *Epic {
@@ -360,7 +790,7 @@ type TransitionEpicRequest struct {
 
 func (x *TransitionEpicRequest) Reset() {
 	*x = TransitionEpicRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[5]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -372,7 +802,7 @@ func (x *TransitionEpicRequest) String() string {
 func (*TransitionEpicRequest) ProtoMessage() {}
 
 func (x *TransitionEpicRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[5]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -385,7 +815,7 @@ func (x *TransitionEpicRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransitionEpicRequest.ProtoReflect.Descriptor instead.
 func (*TransitionEpicRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{5}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TransitionEpicRequest) GetEpicId() string {
@@ -436,7 +866,7 @@ type DeleteEpicRequest struct {
 
 func (x *DeleteEpicRequest) Reset() {
 	*x = DeleteEpicRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[6]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -448,7 +878,7 @@ func (x *DeleteEpicRequest) String() string {
 func (*DeleteEpicRequest) ProtoMessage() {}
 
 func (x *DeleteEpicRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[6]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -461,7 +891,7 @@ func (x *DeleteEpicRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteEpicRequest.ProtoReflect.Descriptor instead.
 func (*DeleteEpicRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{6}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DeleteEpicRequest) GetEpicId() string {
@@ -491,7 +921,7 @@ type CreateTaskRequest struct {
 
 func (x *CreateTaskRequest) Reset() {
 	*x = CreateTaskRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[7]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -503,7 +933,7 @@ func (x *CreateTaskRequest) String() string {
 func (*CreateTaskRequest) ProtoMessage() {}
 
 func (x *CreateTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[7]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -516,7 +946,7 @@ func (x *CreateTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTaskRequest.ProtoReflect.Descriptor instead.
 func (*CreateTaskRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{7}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CreateTaskRequest) GetTask() *Task {
@@ -544,7 +974,7 @@ type GetTaskRequest struct {
 
 func (x *GetTaskRequest) Reset() {
 	*x = GetTaskRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[8]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -556,7 +986,7 @@ func (x *GetTaskRequest) String() string {
 func (*GetTaskRequest) ProtoMessage() {}
 
 func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[8]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -569,7 +999,7 @@ func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskRequest.ProtoReflect.Descriptor instead.
 func (*GetTaskRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{8}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetTaskRequest) GetTaskId() string {
@@ -600,7 +1030,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[9]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -612,7 +1042,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[9]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -625,7 +1055,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{9}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListTasksRequest) GetPageSize() int32 {
@@ -684,7 +1114,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[10]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -696,7 +1126,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[10]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -709,7 +1139,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{10}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Task {
@@ -741,7 +1171,7 @@ type UpdateTaskRequest struct {
 
 func (x *UpdateTaskRequest) Reset() {
 	*x = UpdateTaskRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[11]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -753,7 +1183,7 @@ func (x *UpdateTaskRequest) String() string {
 func (*UpdateTaskRequest) ProtoMessage() {}
 
 func (x *UpdateTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[11]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -766,7 +1196,7 @@ func (x *UpdateTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateTaskRequest.ProtoReflect.Descriptor instead.
 func (*UpdateTaskRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{11}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *UpdateTaskRequest) GetTask() *Task {
@@ -813,7 +1243,7 @@ type TransitionTaskRequest struct {
 
 func (x *TransitionTaskRequest) Reset() {
 	*x = TransitionTaskRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[12]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -825,7 +1255,7 @@ func (x *TransitionTaskRequest) String() string {
 func (*TransitionTaskRequest) ProtoMessage() {}
 
 func (x *TransitionTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[12]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -838,7 +1268,7 @@ func (x *TransitionTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransitionTaskRequest.ProtoReflect.Descriptor instead.
 func (*TransitionTaskRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{12}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TransitionTaskRequest) GetTaskId() string {
@@ -903,7 +1333,7 @@ type DeleteTaskRequest struct {
 
 func (x *DeleteTaskRequest) Reset() {
 	*x = DeleteTaskRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[13]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -915,7 +1345,7 @@ func (x *DeleteTaskRequest) String() string {
 func (*DeleteTaskRequest) ProtoMessage() {}
 
 func (x *DeleteTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[13]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -928,7 +1358,7 @@ func (x *DeleteTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTaskRequest.ProtoReflect.Descriptor instead.
 func (*DeleteTaskRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{13}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DeleteTaskRequest) GetTaskId() string {
@@ -962,7 +1392,7 @@ type ClaimTaskRequest struct {
 
 func (x *ClaimTaskRequest) Reset() {
 	*x = ClaimTaskRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[14]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -974,7 +1404,7 @@ func (x *ClaimTaskRequest) String() string {
 func (*ClaimTaskRequest) ProtoMessage() {}
 
 func (x *ClaimTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[14]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -987,7 +1417,7 @@ func (x *ClaimTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimTaskRequest.ProtoReflect.Descriptor instead.
 func (*ClaimTaskRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{14}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ClaimTaskRequest) GetTaskId() string {
@@ -1031,7 +1461,7 @@ type ClaimTaskResponse struct {
 
 func (x *ClaimTaskResponse) Reset() {
 	*x = ClaimTaskResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[15]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1043,7 +1473,7 @@ func (x *ClaimTaskResponse) String() string {
 func (*ClaimTaskResponse) ProtoMessage() {}
 
 func (x *ClaimTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[15]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1056,7 +1486,7 @@ func (x *ClaimTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimTaskResponse.ProtoReflect.Descriptor instead.
 func (*ClaimTaskResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{15}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ClaimTaskResponse) GetTask() *Task {
@@ -1090,7 +1520,7 @@ type ConfirmClaimRequest struct {
 
 func (x *ConfirmClaimRequest) Reset() {
 	*x = ConfirmClaimRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[16]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1102,7 +1532,7 @@ func (x *ConfirmClaimRequest) String() string {
 func (*ConfirmClaimRequest) ProtoMessage() {}
 
 func (x *ConfirmClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[16]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1115,7 +1545,7 @@ func (x *ConfirmClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmClaimRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmClaimRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{16}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ConfirmClaimRequest) GetTaskId() string {
@@ -1169,7 +1599,7 @@ type SettleClaimRequest struct {
 
 func (x *SettleClaimRequest) Reset() {
 	*x = SettleClaimRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[17]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1181,7 +1611,7 @@ func (x *SettleClaimRequest) String() string {
 func (*SettleClaimRequest) ProtoMessage() {}
 
 func (x *SettleClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[17]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1194,7 +1624,7 @@ func (x *SettleClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleClaimRequest.ProtoReflect.Descriptor instead.
 func (*SettleClaimRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{17}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SettleClaimRequest) GetTaskId() string {
@@ -1269,7 +1699,7 @@ type Cancellation struct {
 
 func (x *Cancellation) Reset() {
 	*x = Cancellation{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[18]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1281,7 +1711,7 @@ func (x *Cancellation) String() string {
 func (*Cancellation) ProtoMessage() {}
 
 func (x *Cancellation) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[18]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1294,7 +1724,7 @@ func (x *Cancellation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancellation.ProtoReflect.Descriptor instead.
 func (*Cancellation) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{18}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Cancellation) GetNamespace() string {
@@ -1354,7 +1784,7 @@ type LeaseCancellationsRequest struct {
 
 func (x *LeaseCancellationsRequest) Reset() {
 	*x = LeaseCancellationsRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[19]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1366,7 +1796,7 @@ func (x *LeaseCancellationsRequest) String() string {
 func (*LeaseCancellationsRequest) ProtoMessage() {}
 
 func (x *LeaseCancellationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[19]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1379,7 +1809,7 @@ func (x *LeaseCancellationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseCancellationsRequest.ProtoReflect.Descriptor instead.
 func (*LeaseCancellationsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{19}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *LeaseCancellationsRequest) GetMaxCount() int32 {
@@ -1414,7 +1844,7 @@ type LeaseCancellationsResponse struct {
 
 func (x *LeaseCancellationsResponse) Reset() {
 	*x = LeaseCancellationsResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[20]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1426,7 +1856,7 @@ func (x *LeaseCancellationsResponse) String() string {
 func (*LeaseCancellationsResponse) ProtoMessage() {}
 
 func (x *LeaseCancellationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[20]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1439,7 +1869,7 @@ func (x *LeaseCancellationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseCancellationsResponse.ProtoReflect.Descriptor instead.
 func (*LeaseCancellationsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{20}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LeaseCancellationsResponse) GetCancellations() []*Cancellation {
@@ -1460,7 +1890,7 @@ type AcknowledgeCancellationsRequest struct {
 
 func (x *AcknowledgeCancellationsRequest) Reset() {
 	*x = AcknowledgeCancellationsRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[21]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1472,7 +1902,7 @@ func (x *AcknowledgeCancellationsRequest) String() string {
 func (*AcknowledgeCancellationsRequest) ProtoMessage() {}
 
 func (x *AcknowledgeCancellationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[21]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1485,7 +1915,7 @@ func (x *AcknowledgeCancellationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcknowledgeCancellationsRequest.ProtoReflect.Descriptor instead.
 func (*AcknowledgeCancellationsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{21}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *AcknowledgeCancellationsRequest) GetCancellations() []*Cancellation {
@@ -1504,7 +1934,7 @@ type AcknowledgeCancellationsResponse struct {
 
 func (x *AcknowledgeCancellationsResponse) Reset() {
 	*x = AcknowledgeCancellationsResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[22]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1516,7 +1946,7 @@ func (x *AcknowledgeCancellationsResponse) String() string {
 func (*AcknowledgeCancellationsResponse) ProtoMessage() {}
 
 func (x *AcknowledgeCancellationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[22]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1529,7 +1959,7 @@ func (x *AcknowledgeCancellationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcknowledgeCancellationsResponse.ProtoReflect.Descriptor instead.
 func (*AcknowledgeCancellationsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{22}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{28}
 }
 
 // RecordUsageRequest carries entries.
@@ -1543,7 +1973,7 @@ type RecordUsageRequest struct {
 
 func (x *RecordUsageRequest) Reset() {
 	*x = RecordUsageRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[23]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1555,7 +1985,7 @@ func (x *RecordUsageRequest) String() string {
 func (*RecordUsageRequest) ProtoMessage() {}
 
 func (x *RecordUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[23]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1568,7 +1998,7 @@ func (x *RecordUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordUsageRequest.ProtoReflect.Descriptor instead.
 func (*RecordUsageRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{23}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RecordUsageRequest) GetEntries() []*UsageEntry {
@@ -1589,7 +2019,7 @@ type RecordUsageResponse struct {
 
 func (x *RecordUsageResponse) Reset() {
 	*x = RecordUsageResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[24]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1601,7 +2031,7 @@ func (x *RecordUsageResponse) String() string {
 func (*RecordUsageResponse) ProtoMessage() {}
 
 func (x *RecordUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[24]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1614,7 +2044,7 @@ func (x *RecordUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordUsageResponse.ProtoReflect.Descriptor instead.
 func (*RecordUsageResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{24}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RecordUsageResponse) GetEntries() []*UsageEntry {
@@ -1635,7 +2065,7 @@ type PriceUsageRequest struct {
 
 func (x *PriceUsageRequest) Reset() {
 	*x = PriceUsageRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[25]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1647,7 +2077,7 @@ func (x *PriceUsageRequest) String() string {
 func (*PriceUsageRequest) ProtoMessage() {}
 
 func (x *PriceUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[25]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1660,7 +2090,7 @@ func (x *PriceUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PriceUsageRequest.ProtoReflect.Descriptor instead.
 func (*PriceUsageRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{25}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PriceUsageRequest) GetEntries() []*UsageEntry {
@@ -1681,7 +2111,7 @@ type PriceUsageResponse struct {
 
 func (x *PriceUsageResponse) Reset() {
 	*x = PriceUsageResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[26]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1693,7 +2123,7 @@ func (x *PriceUsageResponse) String() string {
 func (*PriceUsageResponse) ProtoMessage() {}
 
 func (x *PriceUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[26]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1706,7 +2136,7 @@ func (x *PriceUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PriceUsageResponse.ProtoReflect.Descriptor instead.
 func (*PriceUsageResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{26}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PriceUsageResponse) GetEntries() []*UsageEntry {
@@ -1735,7 +2165,7 @@ type ListUsageRequest struct {
 
 func (x *ListUsageRequest) Reset() {
 	*x = ListUsageRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[27]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1747,7 +2177,7 @@ func (x *ListUsageRequest) String() string {
 func (*ListUsageRequest) ProtoMessage() {}
 
 func (x *ListUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[27]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1760,7 +2190,7 @@ func (x *ListUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUsageRequest.ProtoReflect.Descriptor instead.
 func (*ListUsageRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{27}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListUsageRequest) GetPageSize() int32 {
@@ -1811,7 +2241,7 @@ type ListUsageResponse struct {
 
 func (x *ListUsageResponse) Reset() {
 	*x = ListUsageResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[28]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1823,7 +2253,7 @@ func (x *ListUsageResponse) String() string {
 func (*ListUsageResponse) ProtoMessage() {}
 
 func (x *ListUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[28]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1836,7 +2266,7 @@ func (x *ListUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUsageResponse.ProtoReflect.Descriptor instead.
 func (*ListUsageResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{28}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListUsageResponse) GetEntries() []*UsageEntry {
@@ -1862,7 +2292,7 @@ type GetNamespaceUsageRequest struct {
 
 func (x *GetNamespaceUsageRequest) Reset() {
 	*x = GetNamespaceUsageRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[29]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1874,7 +2304,7 @@ func (x *GetNamespaceUsageRequest) String() string {
 func (*GetNamespaceUsageRequest) ProtoMessage() {}
 
 func (x *GetNamespaceUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[29]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1887,7 +2317,7 @@ func (x *GetNamespaceUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceUsageRequest.ProtoReflect.Descriptor instead.
 func (*GetNamespaceUsageRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{29}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{35}
 }
 
 // CreatePriceRequest carries a price.
@@ -1903,7 +2333,7 @@ type CreatePriceRequest struct {
 
 func (x *CreatePriceRequest) Reset() {
 	*x = CreatePriceRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[30]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1915,7 +2345,7 @@ func (x *CreatePriceRequest) String() string {
 func (*CreatePriceRequest) ProtoMessage() {}
 
 func (x *CreatePriceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[30]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1928,7 +2358,7 @@ func (x *CreatePriceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreatePriceRequest.ProtoReflect.Descriptor instead.
 func (*CreatePriceRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{30}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CreatePriceRequest) GetPrice() *Price {
@@ -1962,7 +2392,7 @@ type ListPricesRequest struct {
 
 func (x *ListPricesRequest) Reset() {
 	*x = ListPricesRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[31]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1974,7 +2404,7 @@ func (x *ListPricesRequest) String() string {
 func (*ListPricesRequest) ProtoMessage() {}
 
 func (x *ListPricesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[31]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1987,7 +2417,7 @@ func (x *ListPricesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPricesRequest.ProtoReflect.Descriptor instead.
 func (*ListPricesRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{31}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListPricesRequest) GetPageSize() int32 {
@@ -2031,7 +2461,7 @@ type ListPricesResponse struct {
 
 func (x *ListPricesResponse) Reset() {
 	*x = ListPricesResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[32]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2043,7 +2473,7 @@ func (x *ListPricesResponse) String() string {
 func (*ListPricesResponse) ProtoMessage() {}
 
 func (x *ListPricesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[32]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2056,7 +2486,7 @@ func (x *ListPricesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPricesResponse.ProtoReflect.Descriptor instead.
 func (*ListPricesResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{32}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListPricesResponse) GetPrices() []*Price {
@@ -2097,7 +2527,41 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"m\n" +
 	"\x11ListEpicsResponse\x120\n" +
 	"\x05epics\x18\x01 \x03(\v2\x1a.epigraph.registry.v1.EpicR\x05epics\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb1\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x95\x03\n" +
+	"\x12SearchEpicsRequest\x12 \n" +
+	"\x05query\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\bR\x05query\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\tpageToken\x12A\n" +
+	"\x06states\x18\x04 \x03(\x0e2\x1f.epigraph.registry.v1.EpicStateB\b\xbaH\x05\x92\x01\x02\x10\x10R\x06states\x12#\n" +
+	"\x04tags\x18\x05 \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\x14\"\x05r\x03\x18\x80\x01R\x04tags\x12!\n" +
+	"\auser_id\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06userId\x12D\n" +
+	"\x10create_time_from\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x0ecreateTimeFrom\x12F\n" +
+	"\x11create_time_until\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x0fcreateTimeUntil\"x\n" +
+	"\x13SearchEpicsResponse\x129\n" +
+	"\amatches\x18\x01 \x03(\v2\x1f.epigraph.registry.v1.EpicMatchR\amatches\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xc7\x01\n" +
+	"\tEpicMatch\x12.\n" +
+	"\x04epic\x18\x01 \x01(\v2\x1a.epigraph.registry.v1.EpicR\x04epic\x12%\n" +
+	"\x0eworkflow_slugs\x18\x02 \x03(\tR\rworkflowSlugs\x12&\n" +
+	"\fsuccess_rate\x18\x03 \x01(\x01H\x00R\vsuccessRate\x88\x01\x01\x12\x14\n" +
+	"\x05words\x18\x04 \x03(\tR\x05words\x12\x14\n" +
+	"\x05score\x18\x05 \x01(\x03R\x05scoreB\x0f\n" +
+	"\r_success_rate\"e\n" +
+	"\x11ImportEpicRequest\x12'\n" +
+	"\bdocument\x18\x01 \x01(\tB\v\xbaH\br\x06\x10\x01(\x80\x80@R\bdocument\x12'\n" +
+	"\n" +
+	"request_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\"\x91\x01\n" +
+	"\x12ImportEpicResponse\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12.\n" +
+	"\x04epic\x18\x02 \x01(\v2\x1a.epigraph.registry.v1.EpicR\x04epic\x12;\n" +
+	"\bleft_out\x18\x03 \x03(\v2 .epigraph.registry.v1.ImportNoteR\aleftOut\"N\n" +
+	"\n" +
+	"ImportNote\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
+	"\x04line\x18\x02 \x01(\x05R\x04line\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\xb1\x01\n" +
 	"\x11UpdateEpicRequest\x126\n" +
 	"\x04epic\x18\x01 \x01(\v2\x1a.epigraph.registry.v1.EpicB\x06\xbaH\x03\xc8\x01\x01R\x04epic\x12;\n" +
 	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
@@ -2224,12 +2688,15 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\x05model\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x05model\"q\n" +
 	"\x12ListPricesResponse\x123\n" +
 	"\x06prices\x18\x01 \x03(\v2\x1b.epigraph.registry.v1.PriceR\x06prices\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xde\x14\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xda\x16\n" +
 	"\x0fRegistryService\x12j\n" +
 	"\n" +
 	"CreateEpic\x12'.epigraph.registry.v1.CreateEpicRequest\x1a\x1a.epigraph.registry.v1.Epic\"\x17\x82\xd3\xe4\x93\x02\x11:\x04epic\"\t/v1/epics\x12h\n" +
 	"\aGetEpic\x12$.epigraph.registry.v1.GetEpicRequest\x1a\x1a.epigraph.registry.v1.Epic\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/v1/epics/{epic_id}\x12o\n" +
-	"\tListEpics\x12&.epigraph.registry.v1.ListEpicsRequest\x1a'.epigraph.registry.v1.ListEpicsResponse\"\x11\x82\xd3\xe4\x93\x02\v\x12\t/v1/epics\x12t\n" +
+	"\tListEpics\x12&.epigraph.registry.v1.ListEpicsRequest\x1a'.epigraph.registry.v1.ListEpicsResponse\"\x11\x82\xd3\xe4\x93\x02\v\x12\t/v1/epics\x12|\n" +
+	"\vSearchEpics\x12(.epigraph.registry.v1.SearchEpicsRequest\x1a).epigraph.registry.v1.SearchEpicsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/epics:search\x12|\n" +
+	"\n" +
+	"ImportEpic\x12'.epigraph.registry.v1.ImportEpicRequest\x1a(.epigraph.registry.v1.ImportEpicResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/v1/epics:import\x12t\n" +
 	"\n" +
 	"UpdateEpic\x12'.epigraph.registry.v1.UpdateEpicRequest\x1a\x1a.epigraph.registry.v1.Epic\"!\x82\xd3\xe4\x93\x02\x1b:\x04epic2\x13/v1/epics/{epic.id}\x12\x84\x01\n" +
 	"\x0eTransitionEpic\x12+.epigraph.registry.v1.TransitionEpicRequest\x1a\x1a.epigraph.registry.v1.Epic\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/v1/epics/{epic_id}:transition\x12j\n" +
@@ -2273,139 +2740,156 @@ func file_epigraph_registry_v1_registry_proto_rawDescGZIP() []byte {
 	return file_epigraph_registry_v1_registry_proto_rawDescData
 }
 
-var file_epigraph_registry_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_epigraph_registry_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_epigraph_registry_v1_registry_proto_goTypes = []any{
 	(*CreateEpicRequest)(nil),                // 0: epigraph.registry.v1.CreateEpicRequest
 	(*GetEpicRequest)(nil),                   // 1: epigraph.registry.v1.GetEpicRequest
 	(*ListEpicsRequest)(nil),                 // 2: epigraph.registry.v1.ListEpicsRequest
 	(*ListEpicsResponse)(nil),                // 3: epigraph.registry.v1.ListEpicsResponse
-	(*UpdateEpicRequest)(nil),                // 4: epigraph.registry.v1.UpdateEpicRequest
-	(*TransitionEpicRequest)(nil),            // 5: epigraph.registry.v1.TransitionEpicRequest
-	(*DeleteEpicRequest)(nil),                // 6: epigraph.registry.v1.DeleteEpicRequest
-	(*CreateTaskRequest)(nil),                // 7: epigraph.registry.v1.CreateTaskRequest
-	(*GetTaskRequest)(nil),                   // 8: epigraph.registry.v1.GetTaskRequest
-	(*ListTasksRequest)(nil),                 // 9: epigraph.registry.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),                // 10: epigraph.registry.v1.ListTasksResponse
-	(*UpdateTaskRequest)(nil),                // 11: epigraph.registry.v1.UpdateTaskRequest
-	(*TransitionTaskRequest)(nil),            // 12: epigraph.registry.v1.TransitionTaskRequest
-	(*DeleteTaskRequest)(nil),                // 13: epigraph.registry.v1.DeleteTaskRequest
-	(*ClaimTaskRequest)(nil),                 // 14: epigraph.registry.v1.ClaimTaskRequest
-	(*ClaimTaskResponse)(nil),                // 15: epigraph.registry.v1.ClaimTaskResponse
-	(*ConfirmClaimRequest)(nil),              // 16: epigraph.registry.v1.ConfirmClaimRequest
-	(*SettleClaimRequest)(nil),               // 17: epigraph.registry.v1.SettleClaimRequest
-	(*Cancellation)(nil),                     // 18: epigraph.registry.v1.Cancellation
-	(*LeaseCancellationsRequest)(nil),        // 19: epigraph.registry.v1.LeaseCancellationsRequest
-	(*LeaseCancellationsResponse)(nil),       // 20: epigraph.registry.v1.LeaseCancellationsResponse
-	(*AcknowledgeCancellationsRequest)(nil),  // 21: epigraph.registry.v1.AcknowledgeCancellationsRequest
-	(*AcknowledgeCancellationsResponse)(nil), // 22: epigraph.registry.v1.AcknowledgeCancellationsResponse
-	(*RecordUsageRequest)(nil),               // 23: epigraph.registry.v1.RecordUsageRequest
-	(*RecordUsageResponse)(nil),              // 24: epigraph.registry.v1.RecordUsageResponse
-	(*PriceUsageRequest)(nil),                // 25: epigraph.registry.v1.PriceUsageRequest
-	(*PriceUsageResponse)(nil),               // 26: epigraph.registry.v1.PriceUsageResponse
-	(*ListUsageRequest)(nil),                 // 27: epigraph.registry.v1.ListUsageRequest
-	(*ListUsageResponse)(nil),                // 28: epigraph.registry.v1.ListUsageResponse
-	(*GetNamespaceUsageRequest)(nil),         // 29: epigraph.registry.v1.GetNamespaceUsageRequest
-	(*CreatePriceRequest)(nil),               // 30: epigraph.registry.v1.CreatePriceRequest
-	(*ListPricesRequest)(nil),                // 31: epigraph.registry.v1.ListPricesRequest
-	(*ListPricesResponse)(nil),               // 32: epigraph.registry.v1.ListPricesResponse
-	nil,                                      // 33: epigraph.registry.v1.ListEpicsRequest.LabelsEntry
-	nil,                                      // 34: epigraph.registry.v1.ListTasksRequest.LabelsEntry
-	(*Epic)(nil),                             // 35: epigraph.registry.v1.Epic
-	(EpicState)(0),                           // 36: epigraph.registry.v1.EpicState
-	(*fieldmaskpb.FieldMask)(nil),            // 37: google.protobuf.FieldMask
-	(*Task)(nil),                             // 38: epigraph.registry.v1.Task
-	(TaskState)(0),                           // 39: epigraph.registry.v1.TaskState
-	(*durationpb.Duration)(nil),              // 40: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),            // 41: google.protobuf.Timestamp
-	(*UsageEntry)(nil),                       // 42: epigraph.registry.v1.UsageEntry
-	(*Price)(nil),                            // 43: epigraph.registry.v1.Price
-	(*emptypb.Empty)(nil),                    // 44: google.protobuf.Empty
-	(*NamespaceUsage)(nil),                   // 45: epigraph.registry.v1.NamespaceUsage
+	(*SearchEpicsRequest)(nil),               // 4: epigraph.registry.v1.SearchEpicsRequest
+	(*SearchEpicsResponse)(nil),              // 5: epigraph.registry.v1.SearchEpicsResponse
+	(*EpicMatch)(nil),                        // 6: epigraph.registry.v1.EpicMatch
+	(*ImportEpicRequest)(nil),                // 7: epigraph.registry.v1.ImportEpicRequest
+	(*ImportEpicResponse)(nil),               // 8: epigraph.registry.v1.ImportEpicResponse
+	(*ImportNote)(nil),                       // 9: epigraph.registry.v1.ImportNote
+	(*UpdateEpicRequest)(nil),                // 10: epigraph.registry.v1.UpdateEpicRequest
+	(*TransitionEpicRequest)(nil),            // 11: epigraph.registry.v1.TransitionEpicRequest
+	(*DeleteEpicRequest)(nil),                // 12: epigraph.registry.v1.DeleteEpicRequest
+	(*CreateTaskRequest)(nil),                // 13: epigraph.registry.v1.CreateTaskRequest
+	(*GetTaskRequest)(nil),                   // 14: epigraph.registry.v1.GetTaskRequest
+	(*ListTasksRequest)(nil),                 // 15: epigraph.registry.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),                // 16: epigraph.registry.v1.ListTasksResponse
+	(*UpdateTaskRequest)(nil),                // 17: epigraph.registry.v1.UpdateTaskRequest
+	(*TransitionTaskRequest)(nil),            // 18: epigraph.registry.v1.TransitionTaskRequest
+	(*DeleteTaskRequest)(nil),                // 19: epigraph.registry.v1.DeleteTaskRequest
+	(*ClaimTaskRequest)(nil),                 // 20: epigraph.registry.v1.ClaimTaskRequest
+	(*ClaimTaskResponse)(nil),                // 21: epigraph.registry.v1.ClaimTaskResponse
+	(*ConfirmClaimRequest)(nil),              // 22: epigraph.registry.v1.ConfirmClaimRequest
+	(*SettleClaimRequest)(nil),               // 23: epigraph.registry.v1.SettleClaimRequest
+	(*Cancellation)(nil),                     // 24: epigraph.registry.v1.Cancellation
+	(*LeaseCancellationsRequest)(nil),        // 25: epigraph.registry.v1.LeaseCancellationsRequest
+	(*LeaseCancellationsResponse)(nil),       // 26: epigraph.registry.v1.LeaseCancellationsResponse
+	(*AcknowledgeCancellationsRequest)(nil),  // 27: epigraph.registry.v1.AcknowledgeCancellationsRequest
+	(*AcknowledgeCancellationsResponse)(nil), // 28: epigraph.registry.v1.AcknowledgeCancellationsResponse
+	(*RecordUsageRequest)(nil),               // 29: epigraph.registry.v1.RecordUsageRequest
+	(*RecordUsageResponse)(nil),              // 30: epigraph.registry.v1.RecordUsageResponse
+	(*PriceUsageRequest)(nil),                // 31: epigraph.registry.v1.PriceUsageRequest
+	(*PriceUsageResponse)(nil),               // 32: epigraph.registry.v1.PriceUsageResponse
+	(*ListUsageRequest)(nil),                 // 33: epigraph.registry.v1.ListUsageRequest
+	(*ListUsageResponse)(nil),                // 34: epigraph.registry.v1.ListUsageResponse
+	(*GetNamespaceUsageRequest)(nil),         // 35: epigraph.registry.v1.GetNamespaceUsageRequest
+	(*CreatePriceRequest)(nil),               // 36: epigraph.registry.v1.CreatePriceRequest
+	(*ListPricesRequest)(nil),                // 37: epigraph.registry.v1.ListPricesRequest
+	(*ListPricesResponse)(nil),               // 38: epigraph.registry.v1.ListPricesResponse
+	nil,                                      // 39: epigraph.registry.v1.ListEpicsRequest.LabelsEntry
+	nil,                                      // 40: epigraph.registry.v1.ListTasksRequest.LabelsEntry
+	(*Epic)(nil),                             // 41: epigraph.registry.v1.Epic
+	(EpicState)(0),                           // 42: epigraph.registry.v1.EpicState
+	(*timestamppb.Timestamp)(nil),            // 43: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),            // 44: google.protobuf.FieldMask
+	(*Task)(nil),                             // 45: epigraph.registry.v1.Task
+	(TaskState)(0),                           // 46: epigraph.registry.v1.TaskState
+	(*durationpb.Duration)(nil),              // 47: google.protobuf.Duration
+	(*UsageEntry)(nil),                       // 48: epigraph.registry.v1.UsageEntry
+	(*Price)(nil),                            // 49: epigraph.registry.v1.Price
+	(*emptypb.Empty)(nil),                    // 50: google.protobuf.Empty
+	(*NamespaceUsage)(nil),                   // 51: epigraph.registry.v1.NamespaceUsage
 }
 var file_epigraph_registry_v1_registry_proto_depIdxs = []int32{
-	35, // 0: epigraph.registry.v1.CreateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
-	36, // 1: epigraph.registry.v1.ListEpicsRequest.states:type_name -> epigraph.registry.v1.EpicState
-	33, // 2: epigraph.registry.v1.ListEpicsRequest.labels:type_name -> epigraph.registry.v1.ListEpicsRequest.LabelsEntry
-	35, // 3: epigraph.registry.v1.ListEpicsResponse.epics:type_name -> epigraph.registry.v1.Epic
-	35, // 4: epigraph.registry.v1.UpdateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
-	37, // 5: epigraph.registry.v1.UpdateEpicRequest.update_mask:type_name -> google.protobuf.FieldMask
-	36, // 6: epigraph.registry.v1.TransitionEpicRequest.state:type_name -> epigraph.registry.v1.EpicState
-	38, // 7: epigraph.registry.v1.CreateTaskRequest.task:type_name -> epigraph.registry.v1.Task
-	39, // 8: epigraph.registry.v1.ListTasksRequest.states:type_name -> epigraph.registry.v1.TaskState
-	34, // 9: epigraph.registry.v1.ListTasksRequest.labels:type_name -> epigraph.registry.v1.ListTasksRequest.LabelsEntry
-	38, // 10: epigraph.registry.v1.ListTasksResponse.tasks:type_name -> epigraph.registry.v1.Task
-	38, // 11: epigraph.registry.v1.UpdateTaskRequest.task:type_name -> epigraph.registry.v1.Task
-	37, // 12: epigraph.registry.v1.UpdateTaskRequest.update_mask:type_name -> google.protobuf.FieldMask
-	39, // 13: epigraph.registry.v1.TransitionTaskRequest.state:type_name -> epigraph.registry.v1.TaskState
-	40, // 14: epigraph.registry.v1.ClaimTaskRequest.lease:type_name -> google.protobuf.Duration
-	38, // 15: epigraph.registry.v1.ClaimTaskResponse.task:type_name -> epigraph.registry.v1.Task
-	41, // 16: epigraph.registry.v1.ClaimTaskResponse.lease_expire_time:type_name -> google.protobuf.Timestamp
-	41, // 17: epigraph.registry.v1.ConfirmClaimRequest.start_time:type_name -> google.protobuf.Timestamp
-	39, // 18: epigraph.registry.v1.SettleClaimRequest.state:type_name -> epigraph.registry.v1.TaskState
-	40, // 19: epigraph.registry.v1.SettleClaimRequest.duration:type_name -> google.protobuf.Duration
-	41, // 20: epigraph.registry.v1.SettleClaimRequest.end_time:type_name -> google.protobuf.Timestamp
-	41, // 21: epigraph.registry.v1.Cancellation.create_time:type_name -> google.protobuf.Timestamp
-	40, // 22: epigraph.registry.v1.LeaseCancellationsRequest.lease:type_name -> google.protobuf.Duration
-	18, // 23: epigraph.registry.v1.LeaseCancellationsResponse.cancellations:type_name -> epigraph.registry.v1.Cancellation
-	18, // 24: epigraph.registry.v1.AcknowledgeCancellationsRequest.cancellations:type_name -> epigraph.registry.v1.Cancellation
-	42, // 25: epigraph.registry.v1.RecordUsageRequest.entries:type_name -> epigraph.registry.v1.UsageEntry
-	42, // 26: epigraph.registry.v1.RecordUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
-	42, // 27: epigraph.registry.v1.PriceUsageRequest.entries:type_name -> epigraph.registry.v1.UsageEntry
-	42, // 28: epigraph.registry.v1.PriceUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
-	42, // 29: epigraph.registry.v1.ListUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
-	43, // 30: epigraph.registry.v1.CreatePriceRequest.price:type_name -> epigraph.registry.v1.Price
-	43, // 31: epigraph.registry.v1.ListPricesResponse.prices:type_name -> epigraph.registry.v1.Price
-	0,  // 32: epigraph.registry.v1.RegistryService.CreateEpic:input_type -> epigraph.registry.v1.CreateEpicRequest
-	1,  // 33: epigraph.registry.v1.RegistryService.GetEpic:input_type -> epigraph.registry.v1.GetEpicRequest
-	2,  // 34: epigraph.registry.v1.RegistryService.ListEpics:input_type -> epigraph.registry.v1.ListEpicsRequest
-	4,  // 35: epigraph.registry.v1.RegistryService.UpdateEpic:input_type -> epigraph.registry.v1.UpdateEpicRequest
-	5,  // 36: epigraph.registry.v1.RegistryService.TransitionEpic:input_type -> epigraph.registry.v1.TransitionEpicRequest
-	6,  // 37: epigraph.registry.v1.RegistryService.DeleteEpic:input_type -> epigraph.registry.v1.DeleteEpicRequest
-	7,  // 38: epigraph.registry.v1.RegistryService.CreateTask:input_type -> epigraph.registry.v1.CreateTaskRequest
-	8,  // 39: epigraph.registry.v1.RegistryService.GetTask:input_type -> epigraph.registry.v1.GetTaskRequest
-	9,  // 40: epigraph.registry.v1.RegistryService.ListTasks:input_type -> epigraph.registry.v1.ListTasksRequest
-	11, // 41: epigraph.registry.v1.RegistryService.UpdateTask:input_type -> epigraph.registry.v1.UpdateTaskRequest
-	12, // 42: epigraph.registry.v1.RegistryService.TransitionTask:input_type -> epigraph.registry.v1.TransitionTaskRequest
-	13, // 43: epigraph.registry.v1.RegistryService.DeleteTask:input_type -> epigraph.registry.v1.DeleteTaskRequest
-	14, // 44: epigraph.registry.v1.RegistryService.ClaimTask:input_type -> epigraph.registry.v1.ClaimTaskRequest
-	16, // 45: epigraph.registry.v1.RegistryService.ConfirmClaim:input_type -> epigraph.registry.v1.ConfirmClaimRequest
-	17, // 46: epigraph.registry.v1.RegistryService.SettleClaim:input_type -> epigraph.registry.v1.SettleClaimRequest
-	19, // 47: epigraph.registry.v1.RegistryService.LeaseCancellations:input_type -> epigraph.registry.v1.LeaseCancellationsRequest
-	21, // 48: epigraph.registry.v1.RegistryService.AcknowledgeCancellations:input_type -> epigraph.registry.v1.AcknowledgeCancellationsRequest
-	23, // 49: epigraph.registry.v1.RegistryService.RecordUsage:input_type -> epigraph.registry.v1.RecordUsageRequest
-	25, // 50: epigraph.registry.v1.RegistryService.PriceUsage:input_type -> epigraph.registry.v1.PriceUsageRequest
-	27, // 51: epigraph.registry.v1.RegistryService.ListUsage:input_type -> epigraph.registry.v1.ListUsageRequest
-	29, // 52: epigraph.registry.v1.RegistryService.GetNamespaceUsage:input_type -> epigraph.registry.v1.GetNamespaceUsageRequest
-	30, // 53: epigraph.registry.v1.RegistryService.CreatePrice:input_type -> epigraph.registry.v1.CreatePriceRequest
-	31, // 54: epigraph.registry.v1.RegistryService.ListPrices:input_type -> epigraph.registry.v1.ListPricesRequest
-	35, // 55: epigraph.registry.v1.RegistryService.CreateEpic:output_type -> epigraph.registry.v1.Epic
-	35, // 56: epigraph.registry.v1.RegistryService.GetEpic:output_type -> epigraph.registry.v1.Epic
-	3,  // 57: epigraph.registry.v1.RegistryService.ListEpics:output_type -> epigraph.registry.v1.ListEpicsResponse
-	35, // 58: epigraph.registry.v1.RegistryService.UpdateEpic:output_type -> epigraph.registry.v1.Epic
-	35, // 59: epigraph.registry.v1.RegistryService.TransitionEpic:output_type -> epigraph.registry.v1.Epic
-	44, // 60: epigraph.registry.v1.RegistryService.DeleteEpic:output_type -> google.protobuf.Empty
-	38, // 61: epigraph.registry.v1.RegistryService.CreateTask:output_type -> epigraph.registry.v1.Task
-	38, // 62: epigraph.registry.v1.RegistryService.GetTask:output_type -> epigraph.registry.v1.Task
-	10, // 63: epigraph.registry.v1.RegistryService.ListTasks:output_type -> epigraph.registry.v1.ListTasksResponse
-	38, // 64: epigraph.registry.v1.RegistryService.UpdateTask:output_type -> epigraph.registry.v1.Task
-	38, // 65: epigraph.registry.v1.RegistryService.TransitionTask:output_type -> epigraph.registry.v1.Task
-	44, // 66: epigraph.registry.v1.RegistryService.DeleteTask:output_type -> google.protobuf.Empty
-	15, // 67: epigraph.registry.v1.RegistryService.ClaimTask:output_type -> epigraph.registry.v1.ClaimTaskResponse
-	38, // 68: epigraph.registry.v1.RegistryService.ConfirmClaim:output_type -> epigraph.registry.v1.Task
-	38, // 69: epigraph.registry.v1.RegistryService.SettleClaim:output_type -> epigraph.registry.v1.Task
-	20, // 70: epigraph.registry.v1.RegistryService.LeaseCancellations:output_type -> epigraph.registry.v1.LeaseCancellationsResponse
-	22, // 71: epigraph.registry.v1.RegistryService.AcknowledgeCancellations:output_type -> epigraph.registry.v1.AcknowledgeCancellationsResponse
-	24, // 72: epigraph.registry.v1.RegistryService.RecordUsage:output_type -> epigraph.registry.v1.RecordUsageResponse
-	26, // 73: epigraph.registry.v1.RegistryService.PriceUsage:output_type -> epigraph.registry.v1.PriceUsageResponse
-	28, // 74: epigraph.registry.v1.RegistryService.ListUsage:output_type -> epigraph.registry.v1.ListUsageResponse
-	45, // 75: epigraph.registry.v1.RegistryService.GetNamespaceUsage:output_type -> epigraph.registry.v1.NamespaceUsage
-	43, // 76: epigraph.registry.v1.RegistryService.CreatePrice:output_type -> epigraph.registry.v1.Price
-	32, // 77: epigraph.registry.v1.RegistryService.ListPrices:output_type -> epigraph.registry.v1.ListPricesResponse
-	55, // [55:78] is the sub-list for method output_type
-	32, // [32:55] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	41, // 0: epigraph.registry.v1.CreateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
+	42, // 1: epigraph.registry.v1.ListEpicsRequest.states:type_name -> epigraph.registry.v1.EpicState
+	39, // 2: epigraph.registry.v1.ListEpicsRequest.labels:type_name -> epigraph.registry.v1.ListEpicsRequest.LabelsEntry
+	41, // 3: epigraph.registry.v1.ListEpicsResponse.epics:type_name -> epigraph.registry.v1.Epic
+	42, // 4: epigraph.registry.v1.SearchEpicsRequest.states:type_name -> epigraph.registry.v1.EpicState
+	43, // 5: epigraph.registry.v1.SearchEpicsRequest.create_time_from:type_name -> google.protobuf.Timestamp
+	43, // 6: epigraph.registry.v1.SearchEpicsRequest.create_time_until:type_name -> google.protobuf.Timestamp
+	6,  // 7: epigraph.registry.v1.SearchEpicsResponse.matches:type_name -> epigraph.registry.v1.EpicMatch
+	41, // 8: epigraph.registry.v1.EpicMatch.epic:type_name -> epigraph.registry.v1.Epic
+	41, // 9: epigraph.registry.v1.ImportEpicResponse.epic:type_name -> epigraph.registry.v1.Epic
+	9,  // 10: epigraph.registry.v1.ImportEpicResponse.left_out:type_name -> epigraph.registry.v1.ImportNote
+	41, // 11: epigraph.registry.v1.UpdateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
+	44, // 12: epigraph.registry.v1.UpdateEpicRequest.update_mask:type_name -> google.protobuf.FieldMask
+	42, // 13: epigraph.registry.v1.TransitionEpicRequest.state:type_name -> epigraph.registry.v1.EpicState
+	45, // 14: epigraph.registry.v1.CreateTaskRequest.task:type_name -> epigraph.registry.v1.Task
+	46, // 15: epigraph.registry.v1.ListTasksRequest.states:type_name -> epigraph.registry.v1.TaskState
+	40, // 16: epigraph.registry.v1.ListTasksRequest.labels:type_name -> epigraph.registry.v1.ListTasksRequest.LabelsEntry
+	45, // 17: epigraph.registry.v1.ListTasksResponse.tasks:type_name -> epigraph.registry.v1.Task
+	45, // 18: epigraph.registry.v1.UpdateTaskRequest.task:type_name -> epigraph.registry.v1.Task
+	44, // 19: epigraph.registry.v1.UpdateTaskRequest.update_mask:type_name -> google.protobuf.FieldMask
+	46, // 20: epigraph.registry.v1.TransitionTaskRequest.state:type_name -> epigraph.registry.v1.TaskState
+	47, // 21: epigraph.registry.v1.ClaimTaskRequest.lease:type_name -> google.protobuf.Duration
+	45, // 22: epigraph.registry.v1.ClaimTaskResponse.task:type_name -> epigraph.registry.v1.Task
+	43, // 23: epigraph.registry.v1.ClaimTaskResponse.lease_expire_time:type_name -> google.protobuf.Timestamp
+	43, // 24: epigraph.registry.v1.ConfirmClaimRequest.start_time:type_name -> google.protobuf.Timestamp
+	46, // 25: epigraph.registry.v1.SettleClaimRequest.state:type_name -> epigraph.registry.v1.TaskState
+	47, // 26: epigraph.registry.v1.SettleClaimRequest.duration:type_name -> google.protobuf.Duration
+	43, // 27: epigraph.registry.v1.SettleClaimRequest.end_time:type_name -> google.protobuf.Timestamp
+	43, // 28: epigraph.registry.v1.Cancellation.create_time:type_name -> google.protobuf.Timestamp
+	47, // 29: epigraph.registry.v1.LeaseCancellationsRequest.lease:type_name -> google.protobuf.Duration
+	24, // 30: epigraph.registry.v1.LeaseCancellationsResponse.cancellations:type_name -> epigraph.registry.v1.Cancellation
+	24, // 31: epigraph.registry.v1.AcknowledgeCancellationsRequest.cancellations:type_name -> epigraph.registry.v1.Cancellation
+	48, // 32: epigraph.registry.v1.RecordUsageRequest.entries:type_name -> epigraph.registry.v1.UsageEntry
+	48, // 33: epigraph.registry.v1.RecordUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
+	48, // 34: epigraph.registry.v1.PriceUsageRequest.entries:type_name -> epigraph.registry.v1.UsageEntry
+	48, // 35: epigraph.registry.v1.PriceUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
+	48, // 36: epigraph.registry.v1.ListUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
+	49, // 37: epigraph.registry.v1.CreatePriceRequest.price:type_name -> epigraph.registry.v1.Price
+	49, // 38: epigraph.registry.v1.ListPricesResponse.prices:type_name -> epigraph.registry.v1.Price
+	0,  // 39: epigraph.registry.v1.RegistryService.CreateEpic:input_type -> epigraph.registry.v1.CreateEpicRequest
+	1,  // 40: epigraph.registry.v1.RegistryService.GetEpic:input_type -> epigraph.registry.v1.GetEpicRequest
+	2,  // 41: epigraph.registry.v1.RegistryService.ListEpics:input_type -> epigraph.registry.v1.ListEpicsRequest
+	4,  // 42: epigraph.registry.v1.RegistryService.SearchEpics:input_type -> epigraph.registry.v1.SearchEpicsRequest
+	7,  // 43: epigraph.registry.v1.RegistryService.ImportEpic:input_type -> epigraph.registry.v1.ImportEpicRequest
+	10, // 44: epigraph.registry.v1.RegistryService.UpdateEpic:input_type -> epigraph.registry.v1.UpdateEpicRequest
+	11, // 45: epigraph.registry.v1.RegistryService.TransitionEpic:input_type -> epigraph.registry.v1.TransitionEpicRequest
+	12, // 46: epigraph.registry.v1.RegistryService.DeleteEpic:input_type -> epigraph.registry.v1.DeleteEpicRequest
+	13, // 47: epigraph.registry.v1.RegistryService.CreateTask:input_type -> epigraph.registry.v1.CreateTaskRequest
+	14, // 48: epigraph.registry.v1.RegistryService.GetTask:input_type -> epigraph.registry.v1.GetTaskRequest
+	15, // 49: epigraph.registry.v1.RegistryService.ListTasks:input_type -> epigraph.registry.v1.ListTasksRequest
+	17, // 50: epigraph.registry.v1.RegistryService.UpdateTask:input_type -> epigraph.registry.v1.UpdateTaskRequest
+	18, // 51: epigraph.registry.v1.RegistryService.TransitionTask:input_type -> epigraph.registry.v1.TransitionTaskRequest
+	19, // 52: epigraph.registry.v1.RegistryService.DeleteTask:input_type -> epigraph.registry.v1.DeleteTaskRequest
+	20, // 53: epigraph.registry.v1.RegistryService.ClaimTask:input_type -> epigraph.registry.v1.ClaimTaskRequest
+	22, // 54: epigraph.registry.v1.RegistryService.ConfirmClaim:input_type -> epigraph.registry.v1.ConfirmClaimRequest
+	23, // 55: epigraph.registry.v1.RegistryService.SettleClaim:input_type -> epigraph.registry.v1.SettleClaimRequest
+	25, // 56: epigraph.registry.v1.RegistryService.LeaseCancellations:input_type -> epigraph.registry.v1.LeaseCancellationsRequest
+	27, // 57: epigraph.registry.v1.RegistryService.AcknowledgeCancellations:input_type -> epigraph.registry.v1.AcknowledgeCancellationsRequest
+	29, // 58: epigraph.registry.v1.RegistryService.RecordUsage:input_type -> epigraph.registry.v1.RecordUsageRequest
+	31, // 59: epigraph.registry.v1.RegistryService.PriceUsage:input_type -> epigraph.registry.v1.PriceUsageRequest
+	33, // 60: epigraph.registry.v1.RegistryService.ListUsage:input_type -> epigraph.registry.v1.ListUsageRequest
+	35, // 61: epigraph.registry.v1.RegistryService.GetNamespaceUsage:input_type -> epigraph.registry.v1.GetNamespaceUsageRequest
+	36, // 62: epigraph.registry.v1.RegistryService.CreatePrice:input_type -> epigraph.registry.v1.CreatePriceRequest
+	37, // 63: epigraph.registry.v1.RegistryService.ListPrices:input_type -> epigraph.registry.v1.ListPricesRequest
+	41, // 64: epigraph.registry.v1.RegistryService.CreateEpic:output_type -> epigraph.registry.v1.Epic
+	41, // 65: epigraph.registry.v1.RegistryService.GetEpic:output_type -> epigraph.registry.v1.Epic
+	3,  // 66: epigraph.registry.v1.RegistryService.ListEpics:output_type -> epigraph.registry.v1.ListEpicsResponse
+	5,  // 67: epigraph.registry.v1.RegistryService.SearchEpics:output_type -> epigraph.registry.v1.SearchEpicsResponse
+	8,  // 68: epigraph.registry.v1.RegistryService.ImportEpic:output_type -> epigraph.registry.v1.ImportEpicResponse
+	41, // 69: epigraph.registry.v1.RegistryService.UpdateEpic:output_type -> epigraph.registry.v1.Epic
+	41, // 70: epigraph.registry.v1.RegistryService.TransitionEpic:output_type -> epigraph.registry.v1.Epic
+	50, // 71: epigraph.registry.v1.RegistryService.DeleteEpic:output_type -> google.protobuf.Empty
+	45, // 72: epigraph.registry.v1.RegistryService.CreateTask:output_type -> epigraph.registry.v1.Task
+	45, // 73: epigraph.registry.v1.RegistryService.GetTask:output_type -> epigraph.registry.v1.Task
+	16, // 74: epigraph.registry.v1.RegistryService.ListTasks:output_type -> epigraph.registry.v1.ListTasksResponse
+	45, // 75: epigraph.registry.v1.RegistryService.UpdateTask:output_type -> epigraph.registry.v1.Task
+	45, // 76: epigraph.registry.v1.RegistryService.TransitionTask:output_type -> epigraph.registry.v1.Task
+	50, // 77: epigraph.registry.v1.RegistryService.DeleteTask:output_type -> google.protobuf.Empty
+	21, // 78: epigraph.registry.v1.RegistryService.ClaimTask:output_type -> epigraph.registry.v1.ClaimTaskResponse
+	45, // 79: epigraph.registry.v1.RegistryService.ConfirmClaim:output_type -> epigraph.registry.v1.Task
+	45, // 80: epigraph.registry.v1.RegistryService.SettleClaim:output_type -> epigraph.registry.v1.Task
+	26, // 81: epigraph.registry.v1.RegistryService.LeaseCancellations:output_type -> epigraph.registry.v1.LeaseCancellationsResponse
+	28, // 82: epigraph.registry.v1.RegistryService.AcknowledgeCancellations:output_type -> epigraph.registry.v1.AcknowledgeCancellationsResponse
+	30, // 83: epigraph.registry.v1.RegistryService.RecordUsage:output_type -> epigraph.registry.v1.RecordUsageResponse
+	32, // 84: epigraph.registry.v1.RegistryService.PriceUsage:output_type -> epigraph.registry.v1.PriceUsageResponse
+	34, // 85: epigraph.registry.v1.RegistryService.ListUsage:output_type -> epigraph.registry.v1.ListUsageResponse
+	51, // 86: epigraph.registry.v1.RegistryService.GetNamespaceUsage:output_type -> epigraph.registry.v1.NamespaceUsage
+	49, // 87: epigraph.registry.v1.RegistryService.CreatePrice:output_type -> epigraph.registry.v1.Price
+	38, // 88: epigraph.registry.v1.RegistryService.ListPrices:output_type -> epigraph.registry.v1.ListPricesResponse
+	64, // [64:89] is the sub-list for method output_type
+	39, // [39:64] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_registry_v1_registry_proto_init() }
@@ -2415,13 +2899,14 @@ func file_epigraph_registry_v1_registry_proto_init() {
 	}
 	file_epigraph_registry_v1_epic_proto_init()
 	file_epigraph_registry_v1_usage_proto_init()
+	file_epigraph_registry_v1_registry_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_registry_v1_registry_proto_rawDesc), len(file_epigraph_registry_v1_registry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   35,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -25,6 +25,8 @@ const (
 	RegistryService_CreateEpic_FullMethodName               = "/epigraph.registry.v1.RegistryService/CreateEpic"
 	RegistryService_GetEpic_FullMethodName                  = "/epigraph.registry.v1.RegistryService/GetEpic"
 	RegistryService_ListEpics_FullMethodName                = "/epigraph.registry.v1.RegistryService/ListEpics"
+	RegistryService_SearchEpics_FullMethodName              = "/epigraph.registry.v1.RegistryService/SearchEpics"
+	RegistryService_ImportEpic_FullMethodName               = "/epigraph.registry.v1.RegistryService/ImportEpic"
 	RegistryService_UpdateEpic_FullMethodName               = "/epigraph.registry.v1.RegistryService/UpdateEpic"
 	RegistryService_TransitionEpic_FullMethodName           = "/epigraph.registry.v1.RegistryService/TransitionEpic"
 	RegistryService_DeleteEpic_FullMethodName               = "/epigraph.registry.v1.RegistryService/DeleteEpic"
@@ -59,6 +61,14 @@ type RegistryServiceClient interface {
 	GetEpic(ctx context.Context, in *GetEpicRequest, opts ...grpc.CallOption) (*Epic, error)
 	// ListEpics lists epics, newest first.
 	ListEpics(ctx context.Context, in *ListEpicsRequest, opts ...grpc.CallOption) (*ListEpicsResponse, error)
+	// SearchEpics finds epics by the words of their titles, tags, descriptions and results and of those of
+	// their tasks, the best first: those that have most of the words, and then those in which the words weigh
+	// most. Of each word the newest epics that have it are looked at, some hundreds.
+	SearchEpics(ctx context.Context, in *SearchEpicsRequest, opts ...grpc.CallOption) (*SearchEpicsResponse, error)
+	// ImportEpic makes an epic and its tasks of one document, all of them or none. Every fault of it is told at
+	// once, as violations with path, line and hint. The same document is imported once, unless it comes with
+	// another request id.
+	ImportEpic(ctx context.Context, in *ImportEpicRequest, opts ...grpc.CallOption) (*ImportEpicResponse, error)
 	// UpdateEpic changes the fields that the mask names. The state changes by TransitionEpic only.
 	UpdateEpic(ctx context.Context, in *UpdateEpicRequest, opts ...grpc.CallOption) (*Epic, error)
 	// TransitionEpic moves an epic to another state along the transition table. CANCELED cancels its open
@@ -150,6 +160,26 @@ func (c *registryServiceClient) ListEpics(ctx context.Context, in *ListEpicsRequ
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListEpicsResponse)
 	err := c.cc.Invoke(ctx, RegistryService_ListEpics_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *registryServiceClient) SearchEpics(ctx context.Context, in *SearchEpicsRequest, opts ...grpc.CallOption) (*SearchEpicsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SearchEpicsResponse)
+	err := c.cc.Invoke(ctx, RegistryService_SearchEpics_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *registryServiceClient) ImportEpic(ctx context.Context, in *ImportEpicRequest, opts ...grpc.CallOption) (*ImportEpicResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ImportEpicResponse)
+	err := c.cc.Invoke(ctx, RegistryService_ImportEpic_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -368,6 +398,14 @@ type RegistryServiceServer interface {
 	GetEpic(context.Context, *GetEpicRequest) (*Epic, error)
 	// ListEpics lists epics, newest first.
 	ListEpics(context.Context, *ListEpicsRequest) (*ListEpicsResponse, error)
+	// SearchEpics finds epics by the words of their titles, tags, descriptions and results and of those of
+	// their tasks, the best first: those that have most of the words, and then those in which the words weigh
+	// most. Of each word the newest epics that have it are looked at, some hundreds.
+	SearchEpics(context.Context, *SearchEpicsRequest) (*SearchEpicsResponse, error)
+	// ImportEpic makes an epic and its tasks of one document, all of them or none. Every fault of it is told at
+	// once, as violations with path, line and hint. The same document is imported once, unless it comes with
+	// another request id.
+	ImportEpic(context.Context, *ImportEpicRequest) (*ImportEpicResponse, error)
 	// UpdateEpic changes the fields that the mask names. The state changes by TransitionEpic only.
 	UpdateEpic(context.Context, *UpdateEpicRequest) (*Epic, error)
 	// TransitionEpic moves an epic to another state along the transition table. CANCELED cancels its open
@@ -443,6 +481,12 @@ func (UnimplementedRegistryServiceServer) GetEpic(context.Context, *GetEpicReque
 }
 func (UnimplementedRegistryServiceServer) ListEpics(context.Context, *ListEpicsRequest) (*ListEpicsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListEpics not implemented")
+}
+func (UnimplementedRegistryServiceServer) SearchEpics(context.Context, *SearchEpicsRequest) (*SearchEpicsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SearchEpics not implemented")
+}
+func (UnimplementedRegistryServiceServer) ImportEpic(context.Context, *ImportEpicRequest) (*ImportEpicResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ImportEpic not implemented")
 }
 func (UnimplementedRegistryServiceServer) UpdateEpic(context.Context, *UpdateEpicRequest) (*Epic, error) {
 	return nil, status.Error(codes.Unimplemented, "method UpdateEpic not implemented")
@@ -575,6 +619,42 @@ func _RegistryService_ListEpics_Handler(srv interface{}, ctx context.Context, de
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(RegistryServiceServer).ListEpics(ctx, req.(*ListEpicsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RegistryService_SearchEpics_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SearchEpicsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServiceServer).SearchEpics(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RegistryService_SearchEpics_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServiceServer).SearchEpics(ctx, req.(*SearchEpicsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RegistryService_ImportEpic_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ImportEpicRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServiceServer).ImportEpic(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RegistryService_ImportEpic_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServiceServer).ImportEpic(ctx, req.(*ImportEpicRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -957,6 +1037,14 @@ var RegistryService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListEpics",
 			Handler:    _RegistryService_ListEpics_Handler,
+		},
+		{
+			MethodName: "SearchEpics",
+			Handler:    _RegistryService_SearchEpics_Handler,
+		},
+		{
+			MethodName: "ImportEpic",
+			Handler:    _RegistryService_ImportEpic_Handler,
 		},
 		{
 			MethodName: "UpdateEpic",

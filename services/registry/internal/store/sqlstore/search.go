@@ -1,0 +1,173 @@
+package sqlstore
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
+	"github.com/epigraph-run/epigraph/services/registry/internal/store"
+)
+
+// The words are rows of a table of our own on both databases. Their full-text indexes rank differently, read
+// every row that has a common word before they rank the first, and share their lists among namespaces.
+
+// wordRows is how many words one statement writes.
+const wordRows = 500
+
+// AddWords implements store.Tx.
+func (t tx) AddWords(ctx context.Context, namespace, epicID string, words epic.Words) error {
+	if len(words) == 0 {
+		return nil
+	}
+	columns := [][2]string{{"namespace", "text"}, {"word", "text"}, {"epic_id", "text"}, {"weight", "bigint"}}
+	var less []string
+	for some := range slices.Chunk(slices.Sorted(maps.Keys(words)), wordRows) {
+		rows := make([][]any, len(some))
+		for i, w := range some {
+			rows[i] = []any{namespace, w, epicID, words[w]}
+			if words[w] < 0 {
+				less = append(less, w)
+			}
+		}
+		if _, err := t.Exec(ctx, `INSERT INTO epic_words (namespace, word, epic_id, weight)
+			SELECT n.namespace, n.word, n.epic_id, n.weight FROM `+t.d.Rows(`n`, 1, columns...)+` WHERE true
+			ON CONFLICT (namespace, word, epic_id) DO UPDATE SET weight = epic_words.weight + excluded.weight`,
+			t.d.RowArgs(len(columns), rows)...); err != nil {
+			return err
+		}
+	}
+	if len(less) == 0 {
+		return nil
+	}
+	_, err := t.Exec(ctx, `DELETE FROM epic_words WHERE namespace = $1 AND epic_id = $2 AND weight <= 0 AND `+t.d.In(`word`, `$3`), namespace, epicID, less)
+	return err
+}
+
+// FindEpics implements store.Reader.
+func (t tx) FindEpics(ctx context.Context, q store.SearchQuery) ([]epic.Hit, error) {
+	look := store.MaxFound / len(q.Words)
+	found := map[string]epic.Words{}
+	see := func(word string) func(dbkit.Scanner) error {
+		return func(row dbkit.Scanner) error {
+			var id string
+			var weight int64
+			err := row.Scan(&id, &weight)
+			if found[id] == nil {
+				found[id] = epic.Words{}
+			}
+			found[id][word] = weight
+			return err
+		}
+	}
+	// cut are the words that more epics have.
+	var cut []string
+	for _, word := range q.Words {
+		n := 0
+		if err := t.each(ctx, func(row dbkit.Scanner) error { n++; return see(word)(row) },
+			`SELECT epic_id, weight FROM epic_words WHERE namespace = $1 AND word = $2 ORDER BY epic_id DESC LIMIT $3`, q.Namespace, word, look); err != nil {
+			return nil, err
+		}
+		if n == look {
+			cut = append(cut, word)
+		}
+	}
+	if err := t.sieve(ctx, q, found); err != nil {
+		return nil, err
+	}
+	for _, word := range cut {
+		var ids []string
+		for id, words := range found {
+			if words[word] == 0 {
+				ids = append(ids, id)
+			}
+		}
+		if len(ids) == 0 {
+			continue
+		}
+		slices.Sort(ids)
+		if err := t.each(ctx, see(word), `SELECT p.epic_id, p.weight FROM `+t.d.Lists(`w`, [2]string{"id", "text"})+
+			t.d.LookUp(`epic_words`, `p`, `p.namespace = $2 AND p.word = $3 AND p.epic_id = w.id`), ids, q.Namespace, word); err != nil {
+			return nil, err
+		}
+	}
+	hits := make([]epic.Hit, 0, len(found))
+	for id, words := range found {
+		hits = append(hits, epic.Hit{ID: id, Weights: words})
+	}
+	return hits, nil
+}
+
+// sieve takes out what does not pass the filters.
+func (t tx) sieve(ctx context.Context, q store.SearchQuery, found map[string]epic.Words) error {
+	ids := slices.Sorted(maps.Keys(found))
+	var w where
+	w.args = append(w.args, ids, q.Namespace)
+	w.parts = []string{"true"}
+	if len(q.States) > 0 {
+		w.parts = append(w.parts, t.d.In("t.state", w.arg(states(q.States))))
+	}
+	if len(q.AnyTag) > 0 {
+		w.parts = append(w.parts, t.d.Overlap("t.tags", w.arg(q.AnyTag)))
+	}
+	if q.UserID != "" {
+		w.add("t.user_id = %s", q.UserID)
+	}
+	if !q.From.IsZero() {
+		w.add("t.create_time >= %s", dbkit.Exact(q.From))
+	}
+	if !q.Until.IsZero() {
+		w.add("t.create_time < %s", dbkit.Exact(q.Until))
+	}
+	if len(w.parts) == 1 || len(ids) == 0 {
+		return nil
+	}
+	passed := map[string]bool{}
+	err := t.each(ctx, func(row dbkit.Scanner) error {
+		var id string
+		err := row.Scan(&id)
+		passed[id] = true
+		return err
+	}, `SELECT t.id FROM `+t.d.Lists(`w`, [2]string{"want", "text"})+t.d.LookUp(`epics`, `t`, `t.namespace = $2 AND t.id = w.want`)+
+		` WHERE `+strings.Join(w.parts, " AND "), w.args...)
+	maps.DeleteFunc(found, func(id string, _ epic.Words) bool { return !passed[id] })
+	return err
+}
+
+// EpicsOf implements store.Reader.
+func (t tx) EpicsOf(ctx context.Context, namespace string, ids []string) (map[string]epic.Epic, error) {
+	out := make(map[string]epic.Epic, len(ids))
+	if len(ids) == 0 {
+		return out, nil
+	}
+	err := t.each(ctx, func(row dbkit.Scanner) error {
+		e, err := scanEpic(row)
+		out[e.ID] = e
+		return err
+	}, `SELECT `+epicColumns+` FROM `+t.d.Lists(`w`, [2]string{"want", "text"})+t.d.LookUp(`epics`, `t`, `t.namespace = $2 AND t.id = w.want`), ids, namespace)
+	return out, err
+}
+
+// SlugsOf implements store.Reader. It skips from one slug to the next, however many tasks have each.
+func (t tx) SlugsOf(ctx context.Context, namespace string, ids []string) (map[string][]string, error) {
+	out := map[string][]string{}
+	if len(ids) == 0 {
+		return out, nil
+	}
+	next := func(epicID, after string) string {
+		return `(SELECT min(` + t.d.Text(`x.workflow_slug`) + `) FROM tasks x WHERE x.namespace = $2 AND x.epic_id = ` + epicID +
+			` AND x.workflow_slug <> '' AND ` + t.d.Text(`x.workflow_slug`) + ` > ` + after + `)`
+	}
+	err := t.each(ctx, func(row dbkit.Scanner) error {
+		var id, slug string
+		err := row.Scan(&id, &slug)
+		out[id] = append(out[id], slug)
+		return err
+	}, `WITH RECURSIVE s (epic_id, slug, n) AS (
+			SELECT w.id, `+next(`w.id`, `''`)+`, 1 FROM `+t.d.Lists(`w`, [2]string{"id", "text"})+` UNION ALL
+			SELECT s.epic_id, `+next(`s.epic_id`, `s.slug`)+`, s.n + 1 FROM s WHERE s.slug IS NOT NULL AND s.n < $3)
+		SELECT epic_id, slug FROM s WHERE slug IS NOT NULL ORDER BY epic_id, n`, ids, namespace, store.MaxSlugs)
+	return out, err
+}

@@ -1,0 +1,47 @@
+package workgraph
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// ErrExprCost marks evaluations that cost more than their account has.
+var ErrExprCost = errors.New("beyond the cost limit")
+
+// Account is what several evaluations may cost together: as much as a single one may alone. It is for one
+// goroutine. Make it by NewAccount.
+type Account struct {
+	ctx   context.Context //nolint:containedctx // as in a meter: an account lives as long as a call
+	spent uint64
+	err   error
+}
+
+// NewAccount is an account that nothing was charged to. Its evaluations end when ctx does.
+func NewAccount(ctx context.Context) *Account { return &Account{ctx: ctx} }
+
+// Err is ErrExprCost once the account is empty, or ErrInterrupted once its context has ended an evaluation.
+// What was evaluated since then has no value.
+func (a *Account) Err() error { return a.err }
+
+// EvalOn is EvalLazy that charges an account. Once Err is set nothing is evaluated any more.
+func (e *Expr) EvalOn(a *Account, vars func(name string) (json.RawMessage, bool)) (json.RawMessage, error) {
+	if a.err != nil {
+		return nil, a.err
+	}
+	m := newMeter(a.ctx, exprCostLimit-min(exprCostLimit, a.spent))
+	v, err := e.eval(m, rawVars(vars))
+	a.spent += m.spent()
+	switch {
+	case a.spent > exprCostLimit:
+		a.err = fmt.Errorf("%w: expressions that are evaluated together may cost %d units", ErrExprCost, exprCostLimit)
+		return nil, a.err
+	case errors.Is(err, ErrInterrupted):
+		a.err = err
+	}
+	if err != nil {
+		return nil, err
+	}
+	return celJSON(v)
+}
