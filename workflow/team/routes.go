@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/epigraph-run/epigraph/workflow/internal/text"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -12,8 +13,9 @@ import (
 // set. Transitions that always hold choose nobody, and are left out.
 func (r *Rules) Routes(ctx context.Context, answers []Message, chosen bool, st *State, move Move) []workgraph.Routed {
 	var out []workgraph.Routed
+	x := workgraph.NewAccount(ctx)
 	add := func(from, to, how, why string) {
-		out = append(out, workgraph.Routed{From: from, To: to, How: how, Why: clipTo(why, maxWhy)})
+		out = append(out, workgraph.Routed{From: from, To: to, How: how, Why: text.Clip(why, maxWhy)})
 	}
 	for _, to := range move.Speak {
 		switch {
@@ -28,7 +30,7 @@ func (r *Rules) Routes(ctx context.Context, answers []Message, chosen bool, st *
 		}
 		for i := range answers {
 			m := &answers[i]
-			if how, why, is := r.route(ctx, st, m, to); is {
+			if how, why, is := r.route(x, st, m, to); is {
 				add(m.From, to, how, why)
 			}
 		}
@@ -40,7 +42,7 @@ func (r *Rules) Routes(ctx context.Context, answers []Message, chosen bool, st *
 const maxWhy = 200
 
 // route is how a message led to who speaks next, if it did by a choice.
-func (r *Rules) route(ctx context.Context, st *State, m *Message, to string) (how, why string, is bool) {
+func (r *Rules) route(x *workgraph.Account, st *State, m *Message, to string) (how, why string, is bool) {
 	signal := ""
 	if n := len(m.Signals); n > 0 {
 		signal = m.Signals[n-1].Name
@@ -52,7 +54,7 @@ func (r *Rules) route(ctx context.Context, st *State, m *Message, to string) (ho
 		case e.When == nil || e.To != to:
 		case e.When.Else:
 			otherwise = true
-		case !r.holds(ctx, st, e.When, m):
+		case !r.holds(x, st, e.When, m):
 		case m.To == to && e.When.Handoff != "":
 			return workgraph.RoutedByHandoff, signal, true
 		case signal != "":
