@@ -278,3 +278,31 @@ func ExampleClient_RunWorkflow() {
 		fmt.Println(err)
 	}
 }
+
+// A workflow that names its triggers is turned on, and what became of its events is looked at.
+func ExampleClient_Triggers() {
+	client, err := epigraph.Dial("127.0.0.1:7400")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+	ctx := context.Background()
+	on, err := client.Triggers("orders@prod").Activate(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, t := range on.GetTriggers() {
+		fmt.Println(t.GetType(), t.GetPath(), t.GetSecret()) // the secret is shown this once
+	}
+	refused := &executorv1.ListTriggerDeliveriesRequest{State: executorv1.TriggerDeliveryState_TRIGGER_DELIVERY_STATE_REFUSED}
+	for d, err := range client.ListTriggerDeliveries(ctx, refused) {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		again, err := client.RepeatTriggerDelivery(ctx, d.GetId())
+		fmt.Println(d.GetMessage(), again.GetId(), err)
+	}
+}

@@ -108,9 +108,22 @@ func Read(src []byte) (*Definition, Faults) {
 	}
 	d := t.definition(v)
 	if len(t.faults) > 0 {
-		return nil, t.faults.sorted()
+		return nil, t.withCompiled(d).sorted()
 	}
 	return d, nil
+}
+
+// withCompiled are the faults that were told, and those of what was read if that is whole: a key that nobody
+// knows takes nothing away from it. After any other fault what is missing would be told a second time.
+func (t *teller) withCompiled(d *Definition) Faults {
+	if t.full() || slices.ContainsFunc(t.faults, func(f Fault) bool { return f.Code != "UNKNOWN_KEY" }) {
+		return t.faults
+	}
+	_, more := Compile(d)
+	for _, f := range more {
+		t.add(f)
+	}
+	return t.faults
 }
 
 func (t *teller) definition(v *value) *Definition {
@@ -239,27 +252,37 @@ const factsActor = "facts"
 
 // platformTools are tools that other platforms have by name, with what is written here in their place.
 var platformTools = map[string]string{
-	"run_command":       "nothing runs commands here: register a worker that does it, and name its actor",
-	"platform_api":      "use the actor `http`, or a tool of the configuration with its credential: tool/NAME",
-	"spawn_and_await":   "name the workflow: workflow/NAME@VERSION",
-	"workflow_create":   "a model writes plans and graphs by `dispatch: plan`; workflows are created by `epigraph workflows`",
-	"workflow_discover": "name the workflow: workflow/NAME@VERSION",
-	"scheduler_tools":   "schedules are made by `epigraph schedules`",
-	"system_health":     "use {actor: http, with: {url: …}} on what is to be looked at",
-	"get_totp_code":     "credentials stay out of workflows: use a tool of the configuration, tool/NAME",
+	"run_command":     "nothing runs commands here: register a worker that does it, and name its actor",
+	"platform_api":    "use the actor `http`, or a tool of the configuration with its credential: tool/NAME",
+	"spawn_and_await": "name the workflow: workflow/NAME@VERSION",
+	"scheduler_tools": "schedules are made by `epigraph schedules`",
+	"system_health":   "use {actor: http, with: {url: …}} on what is to be looked at",
+	"get_totp_code":   "credentials stay out of workflows: use a tool of the configuration, tool/NAME",
+}
+
+// catalogTools are the actors that make and find workflows, by the names that other platforms have for them,
+// too.
+var catalogTools = map[string]string{
+	"workflow_create": "workflow_create", "create_workflow": "workflow_create",
+	"workflow_discover": "workflow_discover", "discover_workflows": "workflow_discover",
 }
 
 // isPlatformTool reports whether other platforms have a tool of this name.
 func isPlatformTool(name string) bool {
 	name = strings.TrimSpace(name)
 	_, refused := platformTools[name]
-	return refused || slices.Contains([]string{"memory_read", "memory_write", "whoami"}, name)
+	_, catalog := catalogTools[name]
+	return refused || catalog || slices.Contains([]string{"memory_read", "memory_write", "whoami"}, name)
 }
 
 // platformTool gives a tool that other platforms have the actor that does it here. It is false for one
 // that there is not, or that every agent with tools has.
 func (t *teller) platformTool(v *value, tool *Tool) bool {
 	name := tool.Actor
+	if actor, is := catalogTools[name]; is {
+		tool.Name, tool.Actor = name, actor
+		return true
+	}
 	switch name {
 	case "memory_read":
 		tool.Name, tool.Actor, tool.Description = name, factsActor, "Tells what is known of the user."

@@ -1,7 +1,10 @@
 package workflow
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -527,4 +530,21 @@ func (p *patcher) removeNode(node string) bool {
 		}
 	}
 	return false
+}
+
+// forkKey begins a line, or the whole, that gives `based_on` at the top of a text.
+var forkKey = regexp.MustCompile(`(?m)^(?:\{\s*)?["']?based_on["']?\s*:`)
+
+// IsFork reports whether a text is meant as that of a fork: whether it gives `based_on` at its top. It reads
+// no more than that; ReadFork tells the faults.
+func IsFork(src []byte) bool {
+	if src = bytes.TrimSpace(src); len(src) > 0 && src[0] == '{' {
+		var keys struct {
+			BasedOn json.RawMessage `json:"based_on"`
+		}
+		if json.Unmarshal(src, &keys) == nil {
+			return keys.BasedOn != nil
+		}
+	}
+	return forkKey.Match(src)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
@@ -196,6 +197,11 @@ func TestCatalog(t *testing.T) {
 			r, err := start(gone)
 			require.NoError(t, err)
 			require.Equal(t, open.GetId(), r.GetId())
+			asked := proto.CloneOf(gone)
+			asked.RequestId = "asked"
+			r, err = start(asked)
+			require.NoError(t, err)
+			require.Equal(t, open.GetId(), r.GetId())
 			_, err = start(&executorv1.StartRunRequest{Workflow: "gone@1", BusinessKey: "open"})
 			require.Equal(t, "WORKFLOW_NOT_FOUND", errs.ReasonOf(err), "another policy starts a run: %v", err)
 			signal := func() (*executorv1.Run, error) {
@@ -212,6 +218,14 @@ func TestCatalog(t *testing.T) {
 			require.Equal(t, open.GetId(), r.GetId())
 			_, err = start(gone)
 			require.Equal(t, "WORKFLOW_NOT_FOUND", errs.ReasonOf(err), "the key is free: %v", err)
+			asked.Workflow = "gone@1"
+			r, err = start(asked)
+			require.NoError(t, err, "the answer is kept with the request")
+			require.Equal(t, open.GetId(), r.GetId())
+			other := proto.CloneOf(asked)
+			other.BusinessKey = "free"
+			_, err = start(other)
+			require.Equal(t, "REQUEST_ID_REUSED", errs.ReasonOf(err), "got %v", err)
 			_, err = f.SignalWithStart(t.Context(), &executorv1.SignalWithStartRequest{Name: "go", Start: &executorv1.StartRunRequest{Workflow: "gone@1", BusinessKey: "open"}})
 			require.Equal(t, "WORKFLOW_NOT_FOUND", errs.ReasonOf(err), "%v", err)
 		})

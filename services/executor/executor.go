@@ -432,7 +432,10 @@ func (s *Service) openStores(ctx context.Context, cfg Config, d Deps, answered f
 
 // assemble makes the parts of the service over open stores.
 func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err error) {
-	set, err := builtin.New(cfg.Actors, models, thread.NewCache(st.plain, int64(cfg.Threads.Cache)), st.plain, st.plain, d.Telemetry)
+	set, err := builtin.New(cfg.Actors, builtin.Deps{
+		Models: models, Threads: thread.NewCache(st.plain, int64(cfg.Threads.Cache)), Facts: st.plain, Memory: st.plain,
+		Catalog: st.workflows.library(), Telemetry: d.Telemetry,
+	})
 	if err != nil {
 		return fmt.Errorf("make actors: %w", err)
 	}

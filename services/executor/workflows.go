@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	catalogactor "github.com/epigraph-run/epigraph/services/executor/internal/actor/catalog"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/rpc"
 	"github.com/epigraph-run/epigraph/services/executor/internal/workflowdir"
@@ -59,6 +60,14 @@ func (w workflows) orNil() engine.Workflows {
 		return nil
 	}
 	return w
+}
+
+// library is the catalog for actors, nil without one.
+func (w workflows) library() catalogactor.Catalog {
+	if w.catalog == nil {
+		return nil
+	}
+	return w.catalog
 }
 
 // Close lets go of the folder.

@@ -218,7 +218,7 @@ func workflowFork(t *testing.T, ctx context.Context, c registryv1.WorkflowServic
 	again, err := c.ForkWorkflow(ctx, &registryv1.ForkWorkflowRequest{Source: document, RequestId: "r"})
 	require.NoError(t, err)
 	require.Equal(t, w.GetId(), again.GetId())
-	_, err = c.CreateWorkflow(ctx, &registryv1.CreateWorkflowRequest{Source: letter, Slug: "base"})
+	base, err := c.CreateWorkflow(ctx, &registryv1.CreateWorkflowRequest{Source: letter, Slug: "base"})
 	require.NoError(t, err)
 	fork := &registryv1.ForkWorkflowRequest{Source: strings.Replace(document, "letter", "base", 1), Slug: "of-base", RequestId: "s"}
 	w, err = c.ForkWorkflow(ctx, fork)
@@ -228,6 +228,15 @@ func workflowFork(t *testing.T, ctx context.Context, c registryv1.WorkflowServic
 	again, err = c.ForkWorkflow(ctx, fork)
 	require.NoError(t, err, "what it is based on is not needed to answer again")
 	require.Equal(t, w.GetId(), again.GetId())
+	require.Equal(t, "base@1", w.GetForkedFrom())
+	require.Equal(t, base.GetId()+"@1", again.GetForkedFrom(), "the slug may be that of another workflow some day")
+	l, err := c.ListWorkflows(ctx, &registryv1.ListWorkflowsRequest{})
+	require.NoError(t, err)
+	of := map[string]string{}
+	for _, w := range l.GetWorkflows() {
+		of[w.GetSlug()] = w.GetForkedFrom()
+	}
+	require.Equal(t, map[string]string{"letter": "", "letter-fork": "letter@1", "of-base": base.GetId() + "@1"}, of)
 	_, err = c.DeleteWorkflow(ctx, &registryv1.DeleteWorkflowRequest{Workflow: "of-base"})
 	require.NoError(t, err)
 	d, err := c.DiffWorkflowVersions(ctx, &registryv1.DiffWorkflowVersionsRequest{From: "letter@1", To: "letter-fork"})
@@ -245,7 +254,7 @@ func workflowFork(t *testing.T, ctx context.Context, c registryv1.WorkflowServic
 	require.NotEmpty(t, requireError(t, err, errs.InvalidArgument, "WORKFLOW_INVALID").Violations)
 	_, err = c.ForkWorkflow(ctx, &registryv1.ForkWorkflowRequest{Source: "based_on: nothing\npatches: []\n"})
 	require.True(t, errs.Is(err, errs.NotFound) || errs.Is(err, errs.InvalidArgument), "got %v", err)
-	l, err := c.ListWorkflows(ctx, &registryv1.ListWorkflowsRequest{})
+	l, err = c.ListWorkflows(ctx, &registryv1.ListWorkflowsRequest{})
 	require.NoError(t, err)
 	require.Len(t, l.GetWorkflows(), 2, "whole or not at all")
 	_, err = c.CreateWorkflow(ctx, &registryv1.CreateWorkflowRequest{Source: `{"nodes":[{"id":"a","actor":"cel"}],"edges":[{"from":"a","to":"nobody"}]}`, Form: registryv1.WorkflowForm_WORKFLOW_FORM_GRAPH, Slug: "bad"})

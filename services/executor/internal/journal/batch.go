@@ -543,7 +543,7 @@ func Resolve(units []*RunBatch, g Preconditions, done *Outcomes) Resolved {
 		answer := u.RunID
 		if holder := g.Holders[bk]; holder != "" && bk.Name != "" {
 			switch s.Conflict {
-			case ConflictReturnExisting:
+			case ConflictReturnExisting, ConflictOnlyExisting:
 				answer = holder
 			case ConflictCancelExisting:
 				u.CancelRequestedOf = holder
@@ -552,6 +552,10 @@ func Resolve(units []*RunBatch, g Preconditions, done *Outcomes) Resolved {
 				done.Refused(u, keyInUse(bk.Name, holder))
 				continue
 			}
+		}
+		if s.Conflict == ConflictOnlyExisting && answer == u.RunID {
+			done.Refused(u, errs.New(errs.NotFound, ReasonNoHolder, "no open run has the business key %q", bk.Name))
+			continue
 		}
 		if req.ID != "" {
 			seen := Seen{BodyHash: s.Request.BodyHash, RunID: answer}

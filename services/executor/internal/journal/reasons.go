@@ -28,6 +28,8 @@ const (
 	ReasonBusinessKeyTaken = "BUSINESS_KEY_TAKEN"
 	// ReasonBusinessKeyInUse is the reason when an open run holds the business key; Meta "run_id" names it.
 	ReasonBusinessKeyInUse = "BUSINESS_KEY_IN_USE"
+	// ReasonNoHolder refuses a start that only wants the open run with its business key, if there is none.
+	ReasonNoHolder = "BUSINESS_KEY_FREE"
 	// ReasonRunEnded is the reason when a run is over and takes no more commands.
 	ReasonRunEnded = "RUN_ENDED"
 	// ReasonStateRefuses is the reason when a run is in no state for this command; Meta "state" names the

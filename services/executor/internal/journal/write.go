@@ -20,6 +20,9 @@ const (
 	ConflictReturnExisting
 	// ConflictCancelExisting asks for the end of the holder, takes its key and starts the new run.
 	ConflictCancelExisting
+	// ConflictOnlyExisting answers with the holder, too, and starts nothing: without a holder it refuses with
+	// ReasonNoHolder.
+	ConflictOnlyExisting
 )
 
 // Start records a new run and what is appended to its journal at once. The run is owned by the committing

@@ -6,6 +6,7 @@ package rpc
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -101,7 +102,7 @@ func (s *Server) StartRun(ctx context.Context, req *executorv1.StartRunRequest) 
 func (s *Server) start(ctx context.Context, req *executorv1.StartRunRequest, once journal.Request) (command.Started, error) {
 	version, err := s.named(ctx, req, "")
 	if err != nil {
-		return s.existing(ctx, req, err)
+		return s.existing(ctx, req, once, err)
 	}
 	leave, err := s.enter(ctx, 0, req, req.GetGraph())
 	if err != nil {
@@ -123,15 +124,29 @@ func (s *Server) start(ctx context.Context, req *executorv1.StartRunRequest, onc
 
 // existing answers a start whose workflow cannot be had with the open run that it asks for, if there is one:
 // that run needs the catalog no more.
-func (s *Server) existing(ctx context.Context, req *executorv1.StartRunRequest, cause error) (command.Started, error) {
+func (s *Server) existing(ctx context.Context, req *executorv1.StartRunRequest, once journal.Request, cause error) (command.Started, error) {
 	if !nameless(req, cause) || req.GetConflictPolicy() != executorv1.ConflictPolicy_CONFLICT_POLICY_RETURN_EXISTING {
 		return command.Started{}, cause
 	}
 	id, err := s.engine.Holder(ctx, grpckit.Namespace(ctx), req.GetBusinessKey())
-	if err == nil && id == "" {
+	switch {
+	case err != nil:
+		return command.Started{}, err
+	case id == "":
+		return command.Started{}, cause
+	case once.ID == "":
+		return command.Started{ID: id}, nil
+	}
+	// The answer is kept with the request, so that a repetition starts nothing when the run has ended. The
+	// graph never runs.
+	started, err := s.engine.StartRun(ctx, command.StartRequest{
+		Namespace: grpckit.Namespace(ctx), BusinessKey: req.GetBusinessKey(), Conflict: journal.ConflictOnlyExisting, Request: once,
+		Graph: &workgraph.Graph{Nodes: []workgraph.Node{{ID: "none", Actor: "cel", Named: map[string]json.RawMessage{"expr": json.RawMessage(`"null"`)}}}},
+	})
+	if errs.ReasonOf(err) == journal.ReasonNoHolder { // it has ended meanwhile
 		err = cause
 	}
-	return command.Started{ID: id}, err
+	return started, err
 }
 
 // enter waits for the turn of a request with these graphs. more is what it costs besides.

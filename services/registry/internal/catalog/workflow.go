@@ -81,7 +81,7 @@ type Workflow struct {
 	Latest   int64
 	Versions int32
 	Aliases  []Alias
-	// ForkedFrom is SLUG@VERSION, or empty.
+	// ForkedFrom is ID@VERSION, or empty: a slug may be that of another workflow some day.
 	ForkedFrom string
 	Can        discover.Capabilities
 	Extent     Extent

@@ -1,11 +1,15 @@
 package cataloging
 
 import (
+	"cmp"
 	"context"
+	"slices"
+	"strings"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/registry/internal/catalog"
 	"github.com/epigraph-run/epigraph/services/registry/internal/request"
+	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 	"github.com/epigraph-run/epigraph/workflow"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -35,7 +39,35 @@ func (c *Catalog) Fork(ctx context.Context, namespace string, o request.Once, do
 	if err != nil {
 		return catalog.Workflow{}, err
 	}
-	return c.create(ctx, namespace, "ForkWorkflow", o, in, origin{slug: slug, forkedFrom: catalog.At(w.Slug, v.Number)})
+	return c.create(ctx, namespace, "ForkWorkflow", o, in, origin{slug: slug, forkedFrom: catalog.At(w.ID, v.Number)})
+}
+
+// Origins tells what workflows are forks of, by their ids: SLUG@VERSION, or ID@VERSION of what is not there
+// any more.
+func (c *Catalog) Origins(ctx context.Context, namespace string, ws ...catalog.Workflow) (map[string]string, error) {
+	var ids []string
+	for i := range ws {
+		if id, _, ok := strings.Cut(ws[i].ForkedFrom, "@"); ok && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	slugs, err := view(ctx, c, namespace, func(ctx context.Context, r store.Reader) (map[string]string, error) {
+		return r.Slugs(ctx, namespace, ids)
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for i := range ws {
+		id, version, ok := strings.Cut(ws[i].ForkedFrom, "@")
+		if ok {
+			out[ws[i].ID] = cmp.Or(slugs[id], id) + "@" + version
+		}
+	}
+	return out, nil
 }
 
 // document reads the text of a fork, in a turn of the namespace.

@@ -15,7 +15,8 @@ func (s *WorkflowServer) ForkWorkflow(ctx context.Context, req *registryv1.ForkW
 	if err != nil {
 		return nil, err
 	}
-	return workflowReply(s.catalog.Fork(ctx, grpckit.Namespace(ctx), o, in, req.GetSlug()))
+	w, err := s.catalog.Fork(ctx, grpckit.Namespace(ctx), o, in, req.GetSlug())
+	return s.workflowReply(ctx, w, err)
 }
 
 // DiffWorkflowVersions implements registryv1.WorkflowServiceServer.

@@ -36,7 +36,8 @@ func (s *WorkflowServer) CreateWorkflow(ctx context.Context, req *registryv1.Cre
 		return nil, err
 	}
 	in.Number = req.GetVersion()
-	return workflowReply(s.catalog.Create(ctx, grpckit.Namespace(ctx), o, in, req.GetSlug()))
+	w, err := s.catalog.Create(ctx, grpckit.Namespace(ctx), o, in, req.GetSlug())
+	return s.workflowReply(ctx, w, err)
 }
 
 // CreateWorkflowVersion implements registryv1.WorkflowServiceServer.
@@ -55,7 +56,8 @@ func (s *WorkflowServer) CreateWorkflowVersion(ctx context.Context, req *registr
 
 // GetWorkflow implements registryv1.WorkflowServiceServer.
 func (s *WorkflowServer) GetWorkflow(ctx context.Context, req *registryv1.GetWorkflowRequest) (*registryv1.Workflow, error) {
-	return workflowReply(s.catalog.Get(ctx, grpckit.Namespace(ctx), req.GetWorkflow()))
+	w, err := s.catalog.Get(ctx, grpckit.Namespace(ctx), req.GetWorkflow())
+	return s.workflowReply(ctx, w, err)
 }
 
 // ListWorkflows implements registryv1.WorkflowServiceServer.
@@ -73,7 +75,15 @@ func (s *WorkflowServer) ListWorkflows(ctx context.Context, req *registryv1.List
 		return nil, err
 	}
 	rows, next := page.CutAt(p, found.Rows, found.Stopped, func(w catalog.Workflow) page.Cursor { return page.Cursor{CreateTime: w.CreateTime, ID: w.ID} })
-	return &registryv1.ListWorkflowsResponse{Workflows: each(rows, workflowTo), NextPageToken: next}, nil
+	of, err := s.catalog.Origins(ctx, q.Namespace, rows...)
+	if err != nil {
+		return nil, err
+	}
+	out := each(rows, workflowTo)
+	for _, w := range out {
+		w.ForkedFrom = of[w.GetId()]
+	}
+	return &registryv1.ListWorkflowsResponse{Workflows: out, NextPageToken: next}, nil
 }
 
 // GetWorkflowVersion implements registryv1.WorkflowServiceServer.
@@ -118,12 +128,14 @@ func (s *WorkflowServer) SetWorkflowAlias(ctx context.Context, req *registryv1.S
 	if err != nil {
 		return nil, err
 	}
-	return workflowReply(s.catalog.SetAlias(ctx, grpckit.Namespace(ctx), req.GetWorkflow(), request.Change{Once: o, Etag: req.GetEtag()}, req.GetAlias(), to))
+	w, err := s.catalog.SetAlias(ctx, grpckit.Namespace(ctx), req.GetWorkflow(), request.Change{Once: o, Etag: req.GetEtag()}, req.GetAlias(), to)
+	return s.workflowReply(ctx, w, err)
 }
 
 // DeleteWorkflowAlias implements registryv1.WorkflowServiceServer.
 func (s *WorkflowServer) DeleteWorkflowAlias(ctx context.Context, req *registryv1.DeleteWorkflowAliasRequest) (*registryv1.Workflow, error) {
-	return workflowReply(s.catalog.DeleteAlias(ctx, grpckit.Namespace(ctx), req.GetWorkflow(), req.GetEtag(), req.GetAlias()))
+	w, err := s.catalog.DeleteAlias(ctx, grpckit.Namespace(ctx), req.GetWorkflow(), req.GetEtag(), req.GetAlias())
+	return s.workflowReply(ctx, w, err)
 }
 
 // DeprecateWorkflow implements registryv1.WorkflowServiceServer.
@@ -135,7 +147,8 @@ func (s *WorkflowServer) DeprecateWorkflow(ctx context.Context, req *registryv1.
 	if err != nil {
 		return nil, err
 	}
-	return workflowReply(s.catalog.Deprecate(ctx, grpckit.Namespace(ctx), req.GetWorkflow(), request.Change{Once: o, Etag: req.GetEtag()}, req.GetMessage(), req.GetUndo()))
+	w, err := s.catalog.Deprecate(ctx, grpckit.Namespace(ctx), req.GetWorkflow(), request.Change{Once: o, Etag: req.GetEtag()}, req.GetMessage(), req.GetUndo())
+	return s.workflowReply(ctx, w, err)
 }
 
 // DeleteWorkflow implements registryv1.WorkflowServiceServer.
@@ -236,17 +249,23 @@ func draftFrom(req draftRequest) (cataloging.Draft, error) {
 	return cataloging.Draft{Form: form, Source: req.GetSource()}, err
 }
 
-func workflowReply(w catalog.Workflow, err error) (*registryv1.Workflow, error) {
+func (s *WorkflowServer) workflowReply(ctx context.Context, w catalog.Workflow, err error) (*registryv1.Workflow, error) {
 	if err != nil {
 		return nil, err
 	}
-	return workflowTo(w), nil
+	of, err := s.catalog.Origins(ctx, grpckit.Namespace(ctx), w)
+	if err != nil {
+		return nil, err
+	}
+	out := workflowTo(w)
+	out.ForkedFrom = of[w.ID]
+	return out, nil
 }
 
 func workflowTo(w catalog.Workflow) *registryv1.Workflow {
 	out := &registryv1.Workflow{
 		Id: w.ID, Namespace: w.Namespace, Slug: w.Slug, Name: w.Name, Description: w.Description, Tags: w.Tags, State: registryv1.WorkflowState(w.State),
-		Deprecation: w.Deprecation, LatestVersion: w.Latest, VersionCount: w.Versions, ForkedFrom: w.ForkedFrom, History: historyTo(w.History),
+		Deprecation: w.Deprecation, LatestVersion: w.Latest, VersionCount: w.Versions, History: historyTo(w.History),
 		CreateTime: stamp(w.CreateTime), UpdateTime: stamp(w.UpdateTime), Etag: w.Etag(), Principal: w.Principal, Size: extentTo(w.Extent),
 	}
 	for _, a := range w.Aliases {

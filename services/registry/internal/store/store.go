@@ -91,6 +91,8 @@ type Reader interface {
 
 	// Workflow finds one that is not deleted, by slug or id.
 	Workflow(ctx context.Context, namespace, name string) (catalog.Workflow, error)
+	// Slugs returns the slugs of those workflows that are not deleted, by id.
+	Slugs(ctx context.Context, namespace string, ids []string) (map[string]string, error)
 	// Workflows lists those that are not deleted, the newest first.
 	Workflows(ctx context.Context, q WorkflowQuery) (Found[catalog.Workflow], error)
 	// WorkflowVersion reads a version with its text and its graph. slug is for the error.

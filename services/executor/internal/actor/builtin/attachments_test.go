@@ -40,7 +40,7 @@ func TestAttachments(t *testing.T) {
 	t.Cleanup(server.Close)
 	cfg := builtin.DefaultConfig()
 	cfg.HTTP.AllowPrivate = []string{"127.0.0.0/8"}
-	set, err := builtin.New(cfg, nil, nil, nil, nil, nil)
+	set, err := builtin.New(cfg, builtin.Deps{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, set.Close()) })
 	actors := workgraph.Actors{}

@@ -13,6 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/catalog"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/cel"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/chat"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/facts"
@@ -61,9 +62,23 @@ type Set struct {
 	mcp *mcp.Servers
 }
 
-// New makes the actors, which read threads by way of threads, facts from kept, and keep lists of tools
-// in memory. The models stay the caller's. Telemetry nil means none.
-func New(cfg Config, models *llm.Set, threads thread.Reader, kept fact.Store, memory mcp.Memory, tel *obs.Telemetry) (*Set, error) {
+// Deps are what the actors use. They stay the caller's.
+type Deps struct {
+	Models *llm.Set
+	// Threads reads threads, Facts has what agents have learned.
+	Threads thread.Reader
+	Facts   fact.Store
+	// Memory keeps lists of tools.
+	Memory mcp.Memory
+	// Catalog keeps workflows; nil means that there is none.
+	Catalog catalog.Catalog
+	// Telemetry nil means none.
+	Telemetry *obs.Telemetry
+}
+
+// New makes the actors.
+func New(cfg Config, d Deps) (*Set, error) {
+	models, threads, tel := d.Models, d.Threads, d.Telemetry
 	if tel == nil {
 		tel = obs.Noop()
 	}
@@ -85,7 +100,7 @@ func New(cfg Config, models *llm.Set, threads thread.Reader, kept fact.Store, me
 	script := attaching(starlark.Spec(cfg.Starlark))
 	web = attaching(web)
 	specs := append(slices.Concat(agent.Specs(threads, limits), team.Specs(threads), []actor.Spec{chat.Spec(threads)}), actorllm.Spec(cfg.LLM, models), web, attaching(cel.Spec()), attaching(template.Spec()), script, sleep.Spec(), fail.Spec(),
-		facts.Spec(kept), wait.Human(), wait.Signal(), wait.Completion(), spawn.Spec(), spawn.Expand())
+		facts.Spec(d.Facts), wait.Human(), wait.Signal(), wait.Completion(), spawn.Spec(), spawn.Expand())
 	named, err := cfg.Agents.Specs(limits)
 	if err != nil {
 		return nil, err
@@ -94,12 +109,12 @@ func New(cfg Config, models *llm.Set, threads thread.Reader, kept fact.Store, me
 	if err != nil {
 		return nil, err
 	}
-	r, err := actor.NewRegistry(slices.Concat(specs, flow.Specs(), named, tools)...)
+	r, err := actor.NewRegistry(slices.Concat(specs, flow.Specs(), catalog.Specs(d.Catalog), named, tools)...)
 	if err != nil {
 		return nil, err
 	}
 	deps := mcpDeps(cfg, tel)
-	deps.Memory = memory
+	deps.Memory = d.Memory
 	servers, err := mcp.New(cfg.MCP, deps)
 	if err != nil {
 		return nil, err

@@ -30,7 +30,7 @@ func defaults(t *testing.T) (*builtin.Set, map[string]map[string]json.RawMessage
 	t.Helper()
 	cfg := builtin.DefaultConfig()
 	cfg.Agents = agent.Config{"finder": {Definition: `{"actions": {"cel": {}}}`}}
-	set, err := builtin.New(cfg, nil, nil, nil, nil, nil)
+	set, err := builtin.New(cfg, builtin.Deps{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, set.Close()) })
 	named := func(text string) (m map[string]json.RawMessage) {

@@ -140,6 +140,21 @@ func startCases(t *testing.T, d Driver) {
 		require.Len(t, w.pending(w.me), 3)
 		require.Len(t, w.unread(x.Run.ID), 1, "also one that was started in the same commit")
 	})
+	t.Run("BusinessKeyOnlyExisting", func(t *testing.T) {
+		w := open(t, d)
+		only := func(s *journal.Start) {
+			s.Run.BusinessKey, s.Conflict, s.Request = "order-2", journal.ConflictOnlyExisting, journal.Request{Method: "StartRun", ID: "once", BodyHash: "x"}
+		}
+		none := start(1, only)
+		reason(t, w.commit(journal.Write{Start: none})[0].Err, journal.ReasonNoHolder)
+		a := w.started(1, func(s *journal.Start) { s.Run.BusinessKey = "order-2" })
+		require.Equal(t, journal.Result{RunID: a}, w.commit(journal.Write{Start: start(1, only)})[0])
+		require.NoError(t, w.commit(appendTo(a, 1, 1, inState(journal.StateCompleted)))[0].Err)
+		res := w.commit(journal.Write{Start: start(1, only)})[0]
+		require.NoError(t, res.Err, "the request is remembered, not what was refused")
+		require.Equal(t, a, res.RunID)
+		require.False(t, res.Created)
+	})
 	t.Run("BusinessKeyRace", func(t *testing.T) {
 		w := open(t, d)
 		created, answered := race(w, 6, 5, func(i int, s *journal.Start) {

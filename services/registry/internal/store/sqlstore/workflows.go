@@ -66,6 +66,19 @@ func (t tx) Workflow(ctx context.Context, namespace, name string) (catalog.Workf
 		`SELECT `+workflowColumns+`, `+historyColumns+` FROM workflows WHERE namespace = $1 AND `+column+` = $2 AND state < 3`, namespace, name)
 }
 
+// Slugs implements store.Reader.
+func (t tx) Slugs(ctx context.Context, namespace string, ids []string) (map[string]string, error) {
+	rows, err := collect(ctx, t, func(row dbkit.Scanner) (r [2]string, err error) {
+		err = row.Scan(&r[0], &r[1])
+		return r, err
+	}, `SELECT id, slug FROM workflows WHERE namespace = $1 AND state < 3 AND `+t.d.In(`id`, `$2`), namespace, ids)
+	out := make(map[string]string, len(rows))
+	for _, r := range rows {
+		out[r[0]] = r[1]
+	}
+	return out, err
+}
+
 // Workflows implements store.Reader.
 func (t tx) Workflows(ctx context.Context, q store.WorkflowQuery) (store.Found[catalog.Workflow], error) {
 	l := listing[catalog.Workflow]{

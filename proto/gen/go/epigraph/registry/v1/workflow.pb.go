@@ -216,7 +216,8 @@ type Workflow struct {
 	VersionCount int32 `protobuf:"varint,10,opt,name=version_count,json=versionCount,proto3" json:"version_count,omitempty"`
 	// Names that stand for versions, by name.
 	Aliases []*WorkflowAlias `protobuf:"bytes,11,rep,name=aliases,proto3" json:"aliases,omitempty"`
-	// The version that it is a fork of, as SLUG@VERSION.
+	// The version that it is a fork of, as SLUG@VERSION, or as ID@VERSION of a workflow that is not there any
+	// more.
 	ForkedFrom string `protobuf:"bytes,12,opt,name=forked_from,json=forkedFrom,proto3" json:"forked_from,omitempty"`
 	// What came of the runs of all of its versions.
 	History *WorkflowHistory `protobuf:"bytes,13,opt,name=history,proto3" json:"history,omitempty"`
