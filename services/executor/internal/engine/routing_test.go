@@ -80,7 +80,7 @@ func TestRoutingDecisions(t *testing.T) {
 			got := decisions(t, reader)
 			return len(got) <= 202 && got["other: other -> other, condition"] >= 30
 		}, "those beyond the bound are counted as others")
-		id := l.start(t, switches("neighbour", "a"), func(r *command.StartRequest) { r.Namespace = "elsewhere" })
-		testkit.Eventually(t, func() bool { return decisions(t, reader)["neighbour: which -> a, condition"] == 1 }, id)
+		id := l.start(t, switches("neighbor", "a"), func(r *command.StartRequest) { r.Namespace = "elsewhere" })
+		testkit.Eventually(t, func() bool { return decisions(t, reader)["neighbor: which -> a, condition"] == 1 }, id)
 	})
 }

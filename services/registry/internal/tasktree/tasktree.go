@@ -320,7 +320,7 @@ func (r *reader) status(v value, t *epic.Task) {
 		t.State = epic.TaskCompleted
 	case "failed":
 		t.State = epic.TaskFailed
-	case "canceled", "cancelled":
+	case "canceled", "cancelled": //nolint:misspell // task trees say both
 		t.State = epic.TaskCanceled
 	case "running", "in_progress", "review", "deferred", "blocked":
 		r.left.add("READ_AS", v.at, v.path, "", "%q is read as pending: nobody works on it here yet", word)
