@@ -118,6 +118,9 @@ func (r *run) keepOutcomes(w *journal.Append, evs []workgraph.Event, kept []work
 		if k.Outcome.Saved == nil && k.Alone && len(evs) > 0 {
 			k.Outcome.Saved = used(evs[0].Usage)
 		}
+		if len(k.Outcome.Threads) > 0 {
+			continue // what it adds to threads is to be added by each call
+		}
 		until := time.Now().Add(time.Duration(k.For))
 		out = append(out, saved{k.Key, k.Outcome, until})
 		if k.Outcome.Expand != nil || record.OutcomeSize(k.Outcome) > journal.MaxOutcomeBytes {

@@ -48,6 +48,9 @@ func (t *session) cacheKey(ctx context.Context, info *program.ActorInfo, a *atte
 		others = append(others, r.graphHash())
 	}
 	start := a.told()
+	if info.MakesInternal && actor.NamesThread(start.Named, start.Args) {
+		return "", nil
+	}
 	if info.NamedOnly {
 		start.Args, start.Upstream = nil, nil
 	}

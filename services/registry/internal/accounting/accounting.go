@@ -5,6 +5,7 @@ package accounting
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
@@ -127,8 +128,10 @@ func (b *Accounts) UpdateEpic(ctx context.Context, namespace, id string, c Chang
 		for _, f := range fields {
 			e.Take(f, in)
 		}
-		if err := capEpic(ctx, tx, *e); err != nil {
-			return err
+		if slices.Contains(fields, "budget_tokens") || slices.Contains(fields, "budget_nano_usd") {
+			if err := capEpic(ctx, tx, *e); err != nil {
+				return err
+			}
 		}
 		if e.DependencyPolicy == policy {
 			return nil

@@ -109,5 +109,8 @@ func insertTree(ctx context.Context, tx store.Tx, e epic.Epic, tasks []epic.Task
 			words[w] += n
 		}
 	}
-	return tx.AddWords(ctx, e.Namespace, e.ID, words)
+	if err := tx.AddWords(ctx, e.Namespace, e.ID, words); err != nil {
+		return err
+	}
+	return capEpic(ctx, tx, e)
 }

@@ -68,23 +68,25 @@ func (b *Accounts) Reserve(ctx context.Context, namespace string, lease time.Dur
 		if err != nil {
 			return err
 		}
-		known := map[usage.Key]bool{}
+		known := map[usage.Key]Reserved{}
 		for i := range there {
-			known[there[i].Key] = true
+			known[there[i].Key] = Reserved{}
 		}
 		var held []ledger.Held
 		changed := map[ledger.ID]bool{}
 		for i := range in {
-			if known[keys[i]] {
+			answer, again := known[keys[i]]
+			if again {
+				out[i] = answer
 				continue
 			}
-			known[keys[i]] = true
 			h := holding(keys[i], in[i], tasks, accounts)
 			of := make([]*ledger.Account, len(h.Accounts))
 			for j, id := range h.Accounts {
 				of[j] = accounts[id]
 			}
-			if out[i].Soft, out[i].Refusal = ledger.Reserve(of, in[i].Want); out[i].Refusal != nil || len(of) == 0 {
+			out[i].Soft, out[i].Refusal = ledger.Reserve(of, in[i].Want)
+			if known[keys[i]] = out[i]; out[i].Refusal != nil || len(of) == 0 {
 				continue
 			}
 			held = append(held, h)
@@ -231,12 +233,14 @@ func (b *Accounts) Release(ctx context.Context, namespace string, keys []usage.K
 	})
 }
 
+// executors are keys as those of reservations, each once and in order.
 func executors(keys []usage.Key) []usage.Key {
 	out := slices.Clone(keys)
 	for i := range out {
 		out[i].Source = usage.Executor
 	}
-	return out
+	slices.SortFunc(out, usage.Key.Compare)
+	return slices.Compact(out)
 }
 
 func keysOf(held []ledger.Held) []usage.Key {

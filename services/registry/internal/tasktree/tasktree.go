@@ -96,6 +96,10 @@ func (r *reader) str(v value, most int, into *string) {
 	if v.kind == null || !r.is(v, text) {
 		return
 	}
+	if strings.ContainsRune(v.text, 0) {
+		r.faults.add("VALUE_INVALID", v.at, v.path, "leave the character out", "has the character U+0000, which no text may have")
+		return
+	}
 	if n := utf8.RuneCountInString(v.text); n > most {
 		r.faults.add("VALUE_TOO_LONG", v.at, v.path, "shorten it", "has %d characters and may have %d", n, most)
 		return

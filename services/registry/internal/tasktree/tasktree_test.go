@@ -72,6 +72,12 @@ func TestRead(t *testing.T) {
 			`4:12: tasks[0].id: error[DEPENDENCY_CYCLE]: tasks would wait for each other: a <- b <- a; leave one of these dependencies out`,
 		}, told(faults))
 	})
+	t.Run("Faults/ACharacterThatNoTextMayHave", func(t *testing.T) {
+		t.Parallel()
+		_, faults := tasktree.Read([]byte(`{"title": "a\u0000b", "tasks": []}`))
+		require.Len(t, faults, 1)
+		require.Equal(t, "VALUE_INVALID", faults[0].Code)
+	})
 	t.Run("Faults/OfWhatIsNoDocument", func(t *testing.T) {
 		t.Parallel()
 		for src, code := range map[string]string{

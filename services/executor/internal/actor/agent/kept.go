@@ -17,7 +17,7 @@ const argThread = "thread"
 // uncached is why outcomes of an agent that goes on with a thread are not kept for equal calls: what it says
 // depends on what was said there, and is to be said there.
 func uncached(n *workgraph.Node) string {
-	for _, name := range []string{argThread, "thread_id", "conversation", "shared_thread", "as_message"} {
+	for _, name := range append(actor.ThreadArguments(), "as_message") {
 		_, own := n.Named[name]
 		if _, bound := n.Bind[name]; own || bound {
 			return "with `" + name + "` the agent goes on with a thread"

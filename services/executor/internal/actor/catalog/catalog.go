@@ -128,6 +128,7 @@ func Specs(c Catalog) []actor.Spec {
 	return []actor.Spec{
 		{
 			Name: CreateName, Version: "1", Effect: workgraph.Idempotent, SeesPlace: true, Elsewhere: true, Schema: createSchema, Unavailable: unavailable,
+			Uncached:    func(*workgraph.Node) string { return "each call makes a workflow" },
 			Description: "Makes a workflow of a definition, or of a fork with patches, and answers its reference, by which it can be run. Faults of the text are told with line and column, so that it can be written again.",
 			Actor: workgraph.ActorFunc(func(ctx context.Context, call *workgraph.Call) (workgraph.Outcome, error) {
 				return create(ctx, c, call)

@@ -195,6 +195,37 @@ func ledgerCases() map[string]func(*testing.T, *fixture) {
 			require.NoError(t, err)
 			require.Len(t, entries, 3, "the estimate, what takes it back, and what was used")
 		},
+		"Ledger/OneKeyTwiceInARequestCountsOnce": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{BudgetTokens: ptr(int64(100))})
+			v := f.task(t, e.ID)
+			one, other := reservation("run", 0, v.ID, 60, 0), reservation("run", 1, v.ID, 30, 0)
+			out, err := f.Reserve(f.ctx, ns, ledgerLease, []accounting.Reservation{one, one, other, reservation("run", 2, v.ID, 11, 0), reservation("run", 2, v.ID, 11, 0)})
+			require.NoError(t, err)
+			for i, refused := range []bool{false, false, false, true, true} {
+				require.Equal(t, refused, out[i].Refusal != nil, i)
+			}
+			require.EqualValues(t, 90, f.account(t, ledger.Epic, e.ID).Reserved.Tokens)
+			require.NoError(t, f.Release(f.ctx, ns, []usage.Key{one.Key, one.Key}))
+			require.EqualValues(t, 30, f.account(t, ledger.Epic, e.ID).Reserved.Tokens)
+			_, err = f.RecordUsage(f.ctx, ns, []usage.Entry{entry("run", 1, v.ID, 10, 0)})
+			require.NoError(t, err)
+			f.balanced(t)
+		},
+		"Ledger/TheBudgetOfAnImportedEpicHolds": func(t *testing.T, f *fixture) {
+			e, _, err := f.ImportEpic(f.ctx, ns, accounting.Once{}, `{"title": "t", "budget_tokens": 10, "tasks": [{"id": 1, "title": "a"}]}`)
+			require.NoError(t, err)
+			r := reservation("run", 0, "", 11, 0)
+			r.EpicID = e.ID
+			require.NotNil(t, f.reserve(t, r).Refusal)
+		},
+		"Ledger/AChangeOfTheTitleLeavesCapsAlone": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{})
+			_, err := f.SetCaps(f.ctx, ns, ledger.ID{Level: ledger.Epic, Name: e.ID}, ledger.Caps{Tokens: ptr(int64(5))}, ledger.Caps{})
+			require.NoError(t, err)
+			_, err = f.UpdateEpic(f.ctx, ns, e.ID, accounting.Change{}, epic.Epic{Title: "other"}, []string{"title"})
+			require.NoError(t, err)
+			require.Equal(t, ptr(int64(5)), f.account(t, ledger.Epic, e.ID).Hard.Tokens)
+		},
 		"Ledger/NothingIsLeftOfADeletedEpic": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{BudgetTokens: ptr(int64(100))})
 			v := f.task(t, e.ID)

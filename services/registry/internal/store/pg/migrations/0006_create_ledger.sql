@@ -46,3 +46,13 @@ CREATE TABLE reservations (
 );
 CREATE INDEX reservations_by_lease ON reservations (lease_until) WHERE NOT estimated;
 CREATE INDEX reservations_estimated ON reservations (lease_until) WHERE estimated;
+
+-- Epics that have a budget have an account.
+INSERT INTO accounts (namespace, level, id, hard_tokens, hard_nano_usd, spent_tokens, spent_nano_usd, reserved_tokens,
+  reserved_nano_usd, update_time)
+SELECT namespace, 1, id, budget_tokens, budget_nano_usd, tokens, nano_usd, 0, 0, update_time FROM epics
+WHERE budget_tokens IS NOT NULL OR budget_nano_usd IS NOT NULL;
+
+-- source: 1 executor, 2 client, 3 estimate of a forgotten reservation, 4 reversal of an estimate.
+ALTER TABLE usage_entries DROP CONSTRAINT usage_entries_source_check;
+ALTER TABLE usage_entries ADD CONSTRAINT usage_entries_source_check CHECK (source BETWEEN 1 AND 4);

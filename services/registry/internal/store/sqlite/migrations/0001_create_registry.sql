@@ -138,12 +138,11 @@ CREATE INDEX cancellations_by_namespace ON cancellations (database_id, namespace
 
 -- Usage and prices -----------------------------------------------------------
 
--- Each source has keys of its own. source: 1 executor, 2 client, 3 estimate of a forgotten reservation,
--- 4 reversal of an estimate.
+-- Executors and clients have keys of their own. source: 1 executor, 2 client.
 CREATE TABLE usage_entries (
   namespace           TEXT NOT NULL,
   run_id              TEXT NOT NULL,
-  source              INTEGER NOT NULL CHECK (source BETWEEN 1 AND 4),
+  source              INTEGER NOT NULL CHECK (source BETWEEN 1 AND 2),
   node_id             TEXT NOT NULL,
   visit               INTEGER NOT NULL,
   item                INTEGER NOT NULL,
