@@ -30,6 +30,7 @@ func unbounded() map[string]string {
 		"epigraph.graph.v1.Edge":                   graphs,
 		"epigraph.graph.v1.Graph":                  graphs,
 		"epigraph.graph.v1.Inbox":                  graphs,
+		"epigraph.graph.v1.Cache":                  graphs,
 		"epigraph.graph.v1.Map":                    graphs,
 		"epigraph.graph.v1.Node":                   graphs,
 		"epigraph.graph.v1.PassDown":               graphs,
