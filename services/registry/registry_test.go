@@ -149,6 +149,7 @@ func epicFields(t *testing.T, c registryv1.RegistryServiceClient) {
 		Id: got.GetId(), Namespace: "default", Title: "t", Description: "d", Tags: []string{"x"}, State: registryv1.EpicState_EPIC_STATE_PLANNING,
 		Priority: registryv1.Priority_PRIORITY_LOW, BudgetTokens: &zero, ResultSummary: "r", WorkflowSlug: "w", UserId: "u",
 		CreatedByNodeId: "n", Labels: map[string]string{"k": "v"}, CreateTime: got.GetCreateTime(), UpdateTime: got.GetCreateTime(), Etag: `"1"`, Principal: "open",
+		DependencyPolicy: registryv1.DependencyPolicy_DEPENDENCY_POLICY_BLOCK,
 	}
 	require.Empty(t, cmp.Diff(want, got, protocmp.Transform()))
 	again, err := c.GetEpic(t.Context(), &registryv1.GetEpicRequest{EpicId: got.GetId()})

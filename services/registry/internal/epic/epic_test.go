@@ -108,9 +108,13 @@ func TestTransitions(t *testing.T) {
 
 func TestTransitionsOfAnyTask(t *testing.T) {
 	t.Parallel()
-	states := rapid.Map(rapid.IntRange(0, int(epic.TaskCanceled)+1), func(n int) epic.TaskState { return epic.TaskState(n) })
+	// A generator is for one test at a time.
+	anyState := func() *rapid.Generator[epic.TaskState] {
+		return rapid.Map(rapid.IntRange(0, int(epic.TaskCanceled)+1), func(n int) epic.TaskState { return epic.TaskState(n) })
+	}
 	t.Run("Moves/FollowTheTableAndTheRetries", func(t *testing.T) {
 		t.Parallel()
+		states := anyState()
 		rapid.Check(t, func(rt *rapid.T) {
 			v := epic.Task{ID: "tk_1", State: epic.TaskPending, MaxRetries: int32(rapid.IntRange(-1, 3).Draw(rt, "max_retries"))}
 			at := now
@@ -133,6 +137,7 @@ func TestTransitionsOfAnyTask(t *testing.T) {
 	})
 	t.Run("Policies/DecideAboutBlockedTasksAlone", func(t *testing.T) {
 		t.Parallel()
+		states := anyState()
 		policies := rapid.Map(rapid.IntRange(0, int(epic.Fail)), func(n int) epic.DependencyPolicy { return epic.DependencyPolicy(n) })
 		rapid.Check(t, func(rt *rapid.T) {
 			v := epic.Task{ID: "tk_1", State: states.Draw(rt, "state"), DependsOn: []string{"a", "b"}, DependencyPolicy: policies.Draw(rt, "own")}
