@@ -56,8 +56,7 @@ func (b *Accounts) Reserve(ctx context.Context, namespace string, lease time.Dur
 		}
 		keys := make([]usage.Key, len(in))
 		for i := range in {
-			keys[i] = in[i].Key
-			keys[i].Source = usage.Executor
+			keys[i] = reservedAs(in[i].Key)
 		}
 		accounts, err := openAccounts(ctx, tx, namespace, in, tasks)
 		if err != nil {
@@ -73,7 +72,7 @@ func (b *Accounts) Reserve(ctx context.Context, namespace string, lease time.Dur
 			known[there[i].Key] = Reserved{}
 		}
 		var held []ledger.Held
-		changed := map[ledger.ID]bool{}
+		taken := map[ledger.ID]*ledger.Account{}
 		for i := range in {
 			answer, again := known[keys[i]]
 			if again {
@@ -91,13 +90,13 @@ func (b *Accounts) Reserve(ctx context.Context, namespace string, lease time.Dur
 			}
 			held = append(held, h)
 			for _, id := range h.Accounts {
-				changed[id] = true
+				taken[id] = accounts[id]
 			}
 		}
 		if err := tx.InsertReservations(ctx, namespace, held, lease); err != nil {
 			return err
 		}
-		return putAccounts(ctx, tx, namespace, accounts, changed)
+		return putAccounts(ctx, tx, namespace, taken)
 	})
 	return out, err
 }
@@ -193,12 +192,11 @@ func openAccounts(ctx context.Context, tx store.Tx, namespace string, in []Reser
 	return out, nil
 }
 
-func putAccounts(ctx context.Context, tx store.Tx, namespace string, accounts map[ledger.ID]*ledger.Account, changed map[ledger.ID]bool) error {
+// putAccounts writes accounts in the order in which they are locked.
+func putAccounts(ctx context.Context, tx store.Tx, namespace string, accounts map[ledger.ID]*ledger.Account) error {
 	var put []ledger.Account
-	for _, id := range slices.SortedFunc(maps.Keys(changed), ledger.ID.Compare) {
-		if a := accounts[id]; a != nil {
-			put = append(put, *a)
-		}
+	for _, id := range slices.SortedFunc(maps.Keys(accounts), ledger.ID.Compare) {
+		put = append(put, *accounts[id])
 	}
 	return tx.PutAccounts(ctx, namespace, put)
 }
@@ -215,29 +213,34 @@ func (b *Accounts) Release(ctx context.Context, namespace string, keys []usage.K
 		for _, h := range held {
 			of = append(of, h.Accounts...)
 		}
-		accounts, changed, err := lockAccounts(ctx, tx, namespace, of)
+		accounts, err := lockAccounts(ctx, tx, namespace, of)
 		if err != nil {
 			return err
 		}
 		for _, h := range held {
-			for _, id := range h.Accounts {
-				if a := accounts[id]; a != nil {
-					a.Reserved = a.Reserved.Minus(h.Amount)
-				}
-			}
+			giveBack(accounts, h)
 		}
 		if err := tx.DeleteReservations(ctx, namespace, keysOf(held)); err != nil {
 			return err
 		}
-		return putAccounts(ctx, tx, namespace, accounts, changed)
+		return putAccounts(ctx, tx, namespace, accounts)
 	})
+}
+
+// giveBack frees what a reservation has taken from those of the accounts that are there.
+func giveBack(accounts map[ledger.ID]*ledger.Account, h ledger.Held) {
+	for _, id := range h.Accounts {
+		if a := accounts[id]; a != nil {
+			a.Reserved = a.Reserved.Minus(h.Amount)
+		}
+	}
 }
 
 // executors are keys as those of reservations, each once and in order.
 func executors(keys []usage.Key) []usage.Key {
-	out := slices.Clone(keys)
-	for i := range out {
-		out[i].Source = usage.Executor
+	out := make([]usage.Key, len(keys))
+	for i := range keys {
+		out[i] = reservedAs(keys[i])
 	}
 	slices.SortFunc(out, usage.Key.Compare)
 	return slices.Compact(out)
@@ -252,17 +255,17 @@ func keysOf(held []ledger.Held) []usage.Key {
 }
 
 // lockAccounts locks those of the accounts that exist.
-func lockAccounts(ctx context.Context, tx store.Tx, namespace string, accounts []ledger.ID) (map[ledger.ID]*ledger.Account, map[ledger.ID]bool, error) {
+func lockAccounts(ctx context.Context, tx store.Tx, namespace string, accounts []ledger.ID) (map[ledger.ID]*ledger.Account, error) {
 	slices.SortFunc(accounts, ledger.ID.Compare)
 	locked, err := tx.LockAccounts(ctx, namespace, slices.Compact(accounts))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	out, changed := make(map[ledger.ID]*ledger.Account, len(locked)), make(map[ledger.ID]bool, len(locked))
+	out := make(map[ledger.ID]*ledger.Account, len(locked))
 	for i := range locked {
-		out[locked[i].ID], changed[locked[i].ID] = &locked[i], true
+		out[locked[i].ID] = &locked[i]
 	}
-	return out, changed, nil
+	return out, nil
 }
 
 // settlement is what new entries do to the ledger.
@@ -294,13 +297,13 @@ func settle(ctx context.Context, tx store.Tx, namespace string, booked []usage.E
 		more = append(more, h.Accounts...)
 	}
 	more = slices.DeleteFunc(more, func(id ledger.ID) bool { return id.Level == ledger.Namespace })
-	accounts, changed, err := lockAccounts(ctx, tx, namespace, more)
+	accounts, err := lockAccounts(ctx, tx, namespace, more)
 	if err != nil {
 		return out, err
 	}
 	var settled, estimated []usage.Key
 	from := map[usage.Key][]ledger.ID{}
-	for i, h := range held {
+	for _, h := range held {
 		from[h.Key] = h.Accounts
 		heard := entries[h.Key].Source == usage.Executor
 		switch {
@@ -311,7 +314,7 @@ func settle(ctx context.Context, tx store.Tx, namespace string, booked []usage.E
 				return out, err
 			}
 		case !h.Estimated:
-			out.free(accounts, held[i:i+1])
+			out.free(accounts, h)
 		}
 		if heard {
 			settled = append(settled, h.Key)
@@ -336,7 +339,7 @@ func settle(ctx context.Context, tx store.Tx, namespace string, booked []usage.E
 	if err := tx.EstimateReservations(ctx, namespace, estimated); err != nil {
 		return out, err
 	}
-	return out, putAccounts(ctx, tx, namespace, accounts, changed)
+	return out, putAccounts(ctx, tx, namespace, accounts)
 }
 
 // finish does to the account of the namespace what the settlement says. The caller holds the lock of the
@@ -354,17 +357,12 @@ func (s *settlement) finish(ctx context.Context, tx store.Tx, namespace string) 
 	return tx.PutAccounts(ctx, namespace, locked)
 }
 
-// free gives back to accounts what was reserved of them.
-func (s *settlement) free(accounts map[ledger.ID]*ledger.Account, held []ledger.Held) {
-	for i := range held {
-		for _, id := range held[i].Accounts {
-			if id.Level == ledger.Namespace {
-				s.freed.Tokens += held[i].Tokens
-				s.freed.NanoUSD += held[i].NanoUSD
-			} else if a := accounts[id]; a != nil {
-				a.Reserved = a.Reserved.Minus(held[i].Amount)
-			}
-		}
+// free gives a reservation back: to the accounts at once, to that of the namespace in the end.
+func (s *settlement) free(accounts map[ledger.ID]*ledger.Account, h ledger.Held) {
+	giveBack(accounts, h)
+	if slices.Contains(h.Accounts, ledger.ID{Level: ledger.Namespace}) {
+		s.freed.Tokens += h.Tokens
+		s.freed.NanoUSD += h.NanoUSD
 	}
 }
 

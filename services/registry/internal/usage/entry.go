@@ -111,7 +111,9 @@ func (e Entry) Reversed() Entry {
 // Totals returns what the entry alone adds up to.
 func (e Entry) Totals() (Totals, error) {
 	if e.Source == Reversal {
-		t, err := e.Reversed().asEstimate().Totals()
+		e = e.Reversed()
+		e.Source = Estimate
+		t, err := e.Totals()
 		return Totals{}.minus(t), err
 	}
 	var t Totals
@@ -134,12 +136,6 @@ func (e Entry) Totals() (Totals, error) {
 		t.ModelCalls = 1
 	}
 	return t, nil
-}
-
-// asEstimate is the entry that Reversed was called on.
-func (e Entry) asEstimate() Entry {
-	e.Source = Estimate
-	return e
 }
 
 // minus returns the difference; both are sums of few entries, so it is in range.
