@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/epigraph-run/epigraph/workflow/flow"
+	"github.com/epigraph-run/epigraph/workflow/internal/typing"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -110,6 +111,7 @@ func (c *compiler) attempts(s *Step, b *bestBody, in []end) []end {
 	c.put(n, ways)
 	c.weigh(s, &n)
 	ways = []end{{from: id}}
+	c.stepsAre[s.ID] = b.resultType(c.stepsAre[s.ID])
 	best := workgraph.Node{ID: s.ID, Actor: flow.BestActor, OnError: s.OnError, Retry: workgraph.Retry{MaxAttempts: 1},
 		Named: map[string]json.RawMessage{"attempts": jsonText(id), "scored": boolJSON(b.judge == nil)}}
 	if b.judge != nil {
@@ -118,6 +120,17 @@ func (c *compiler) attempts(s *Step, b *bestBody, in []end) []end {
 	}
 	c.put(best, ways)
 	return []end{{from: s.ID}}
+}
+
+// resultType is the type of the result of such a step, by that of an attempt.
+func (b *bestBody) resultType(attempt typing.Type) typing.Type {
+	of := map[string]typing.Type{"best": attempt, "number": typing.Of(typing.Integer)}
+	if b.judge != nil {
+		of["reason"] = typing.Type{}
+	} else {
+		of["scores"] = typing.Of(typing.Array)
+	}
+	return typing.Record(of)
 }
 
 // stepping is what a failure before the last node of the step means. If the step goes on, the last node
@@ -144,8 +157,11 @@ func (c *compiler) scored(s *Step, v *value, last, result string) {
 	c.put(n, []end{{from: last}})
 	k := len(c.g.Nodes) - 1
 	pseudo := c.stands(n.ID, s)
-	if src, ok := c.filled(v, func(r *ref) bool { return c.known(pseudo, r, v, true) }); ok {
+	if src, refs, ok := c.filled(v, func(r *ref) bool { return c.known(pseudo, r, v, true) }); ok {
 		c.compiles(v, src)
+		if _, alone := wholeMark(v); alone {
+			c.filledFits(v, refs, want{typing.Number, "a number", "`score`"})
+		}
 		n.Named = map[string]json.RawMessage{"expr": jsonText("{'output': nodes" + at(result) + ".result, 'score': " + src + "}")}
 	}
 	c.g.Nodes[k] = n

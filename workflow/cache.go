@@ -99,7 +99,7 @@ func (c *compiler) caches(s *Step, n *workgraph.Node) {
 	if s.cache.key == nil {
 		return
 	}
-	if src, ok := c.filled(s.cache.key, func(r *ref) bool { return c.known(s, r, s.cache.key, true) }); ok {
+	if src, _, ok := c.filled(s.cache.key, func(r *ref) bool { return c.known(s, r, s.cache.key, true) }); ok {
 		c.compiles(s.cache.key, src)
 		n.Cache.Key = src
 	}

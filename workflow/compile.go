@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/epigraph-run/epigraph/workflow/internal/typing"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -49,7 +50,8 @@ func (c *compiler) compile() {
 
 func newCompiler(t *teller, d *Definition) *compiler {
 	return &compiler{teller: t, d: d, g: &workgraph.Graph{}, steps: map[string]*Step{}, place: map[string]int{}, claims: map[string][]end{}, number: map[string]int{}, home: map[string]int{},
-		homes: []int{-1}, exprs: map[string]error{}, teamed: map[string]bool{}, inner: map[*Definition]*workgraph.Graph{}, loop: map[string]*Step{}, inMap: map[string]*Step{}, keys: map[string]StateKey{}, reads: map[string]*reader{}, in: map[string][]end{}}
+		homes: []int{-1}, exprs: map[string]error{}, teamed: map[string]bool{}, inner: map[*Definition]*workgraph.Graph{}, loop: map[string]*Step{}, inMap: map[string]*Step{}, keys: map[string]StateKey{}, reads: map[string]*reader{}, in: map[string][]end{},
+		stepsAre: map[string]typing.Type{}, itemsAre: map[string]typing.Type{}, toolsSet: setByTools(d.Agents)}
 }
 
 // begin puts the node that every run begins with.
@@ -65,6 +67,7 @@ func (c *compiler) begin(inputs json.RawMessage) {
 // declareInputs notes what is known of the inputs.
 func (c *compiler) declareInputs() {
 	c.inputs, _ = closed(c.d.Inputs)
+	c.inputsAre = typing.OfSchema(c.d.Inputs)
 	if _, ok := c.inputs["expr"]; ok { // it would take the place of the node's own argument
 		c.at(c.d.inputs, "BAD_ID", "choose another", "`expr` cannot be the name of an input: it has a meaning of its own")
 	}
@@ -117,6 +120,12 @@ type compiler struct {
 	reads map[string]*reader
 	// in are the ways to each step.
 	in map[string][]end
+	// inputsAre is the type of the inputs, stepsAre are those of the results of steps, and itemsAre
+	// those of the items that steps go through, by id.
+	inputsAre          typing.Type
+	stepsAre, itemsAre map[string]typing.Type
+	// toolsSet says that tools of agents set the state.
+	toolsSet bool
 	// above is the compiler of the workflow around the body of the map `of`, whose items are called
 	// `as`. nil for a workflow itself.
 	above *compiler
@@ -349,6 +358,9 @@ func (c *compiler) step(s *Step, in []end) []end {
 			out = c.branches(s, sw)
 		}
 	}
+	if s.OnError.Action == workgraph.Fallback {
+		c.stepsAre[s.ID] = c.stepsAre[s.ID].Or(typing.OfJSON(s.OnError.Value))
+	}
 	if s.set == nil || c.tooLarge {
 		return out
 	}
@@ -429,8 +441,11 @@ func (c *compiler) bindable(n *workgraph.Node, r *ref) {
 
 // expression lets a node evaluate an expression. References in it stand for the values of steps.
 func (c *compiler) expression(s *Step, n *workgraph.Node, v *value) {
-	if src, ok := c.filled(v, func(r *ref) bool { return c.known(s, r, v, true) }); ok {
+	if src, refs, ok := c.filled(v, func(r *ref) bool { return c.known(s, r, v, true) }); ok {
 		c.evaluates(n, v, src)
+		if _, alone := wholeMark(v); alone {
+			c.stepsAre[s.ID] = valueType(v, refs)
+		}
 	}
 }
 

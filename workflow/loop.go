@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/epigraph-run/epigraph/workflow/flow"
+	"github.com/epigraph-run/epigraph/workflow/internal/typing"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -178,7 +179,7 @@ const passNothing = "{'args': [], 'named': {}}"
 func (c *compiler) goRound(s *Step, b *loopBody, in []end) []end {
 	if b.over != nil {
 		n := workgraph.Node{ID: s.ID + listPart, Actor: flow.ItemsActor, Retry: workgraph.Retry{MaxAttempts: 1}, Named: map[string]json.RawMessage{"max": wholeJSON(b.max)}}
-		in = c.putWith(s, n, in, func(n *workgraph.Node, pseudo *Step) { c.argument(pseudo, n, "over", b.over) })
+		in = c.putWith(s, n, in, func(n *workgraph.Node, pseudo *Step) { c.goesThrough(s, pseudo, n, b.over) })
 	}
 	first := len(c.g.Nodes)
 	head := workgraph.Node{ID: s.ID, Name: s.ID, PassDown: workgraph.Merge(passNothing), Retry: workgraph.Retry{MaxAttempts: 1}}
@@ -191,6 +192,7 @@ func (c *compiler) goRound(s *Step, b *loopBody, in []end) []end {
 	if c.tooLarge {
 		return nil
 	}
+	c.stepsAre[s.ID] = typing.List(c.resultType(result))
 	// Only now is it known what the conditions may read of the body.
 	if b.over != nil {
 		head.Actor, head.Named = flow.EachActor, map[string]json.RawMessage{"list": jsonText(s.ID + listPart), "loop": jsonText(s.ID)}
@@ -205,6 +207,17 @@ func (c *compiler) goRound(s *Step, b *loopBody, in []end) []end {
 	c.g.Edges = append(c.g.Edges, workgraph.Edge{From: last, To: s.ID, Kind: workgraph.BackEdge, When: "true", PassDown: workgraph.Merge("{'args': [], 'named': {'again': true}}")})
 	c.put(workgraph.Node{ID: s.ID + resultsPart, Actor: flow.CollectActor, Named: map[string]json.RawMessage{"from": jsonText(result)}}, []end{{from: s.ID, when: "result.done"}})
 	return []end{{from: s.ID + resultsPart}}
+}
+
+// goesThrough gives a node the list that a step goes through. A text may be a list as JSON.
+func (c *compiler) goesThrough(s, pseudo *Step, n *workgraph.Node, over *value) {
+	refs := c.argumentFits(pseudo, n, "over", over, want{typing.Array | typing.String, "a list", "`over`"})
+	if over == nil {
+		return
+	}
+	if is := valueType(over, refs); is.Kinds == typing.Array && is.Items != nil {
+		c.itemsAre[s.ID] = *is.Items
+	}
 }
 
 // atLimit puts the node that holds a loop which has gone round as often as it may, and returns the ways
@@ -261,6 +274,7 @@ func (c *compiler) holds(s *Step, b *loopBody, last string) string {
 		var parts []string
 		for _, r := range list {
 			if r.field != nil && c.atHead(s, b, last, &r.ref, r.field, false) {
+				c.ruleFits(r)
 				parts = append(parts, "("+r.expr()+")")
 			}
 		}
@@ -273,8 +287,11 @@ func (c *compiler) holds(s *Step, b *loopBody, last string) string {
 		}
 	}
 	if e := b.when.expr; e != nil {
-		if src, ok := c.filled(e, func(r *ref) bool { return c.atHead(s, b, last, r, e, true) }); ok {
+		if src, refs, ok := c.filled(e, func(r *ref) bool { return c.atHead(s, b, last, r, e, true) }); ok {
 			c.compiles(e, src)
+			if _, alone := wholeMark(e); alone {
+				c.filledFits(e, refs, want{typing.Boolean, "true or false", "the condition"})
+			}
 			parts = append(parts, "("+src+")")
 		}
 	}
@@ -294,6 +311,7 @@ func (c *compiler) atHead(s *Step, b *loopBody, last string, r *ref, v *value, s
 			return tell("UNKNOWN_FIELD", "use `"+s.ID+".index`, the number of rounds so far", "the condition of a loop knows of it the index only")
 		}
 		r.base, r.there, r.path = roundExpr(s.ID), "true", r.path[1:]
+		r.is, r.whence = typing.Of(typing.Integer), "the loop counts its rounds by it"
 		return true
 	}
 	other := c.steps[r.step]
@@ -304,9 +322,10 @@ func (c *compiler) atHead(s *Step, b *loopBody, last string, r *ref, v *value, s
 	if sure && (!b.until || node != last && !c.certain(node, last)) {
 		return tell("MAY_NOT_RUN", "write a rule, which may not hold then; or keep the value in `state`", "the step %q may not have run when the condition is looked at", clip(r.step))
 	}
+	said := *r
 	c.inResult(other, r)
 	r.there = "has(named.again) && " + hasNode(node) + " && nodes" + at(node) + ".visit == visit - 1"
-	return true
+	return c.typed(s, said, r, v)
 }
 
 func wholeJSON(n int) json.RawMessage { return json.RawMessage(strconv.Itoa(n)) }

@@ -313,7 +313,7 @@ func TestLoopRefused(t *testing.T) {
 		"all of the state":           {"  - {type: transform, template: \"{{ state }}\"}", "UNKNOWN_STATE", "state.n"},
 		"nothing set":                {"  - {type: set, state: {}}", "EMPTY", ""},
 		"set beside a switch":        {"  - {type: switch, set: {n: 1}, rules: [{field: state.n, value: 1, steps: []}], default: continue}", "FIELD_NOT_USED", "type set"},
-		"unknown routes of a router": {"  - {type: router, field: state.n, routes: [nowhere], default: continue}", "UNKNOWN_ROUTE", "nowhere"},
+		"unknown routes of a router": {"  - {type: router, field: inputs.n, routes: [nowhere], default: continue}", "UNKNOWN_ROUTE", "nowhere"},
 		"a router without routes":    {"  - {type: router, field: state.n}", "MISSING_KEY", "routes"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/epigraph-run/epigraph/workflow/flow"
+	"github.com/epigraph-run/epigraph/workflow/internal/typing"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -61,6 +62,11 @@ type handing struct {
 func (c *compiler) eachItem(s *Step, b *mapBody, in []end) []end {
 	n, ways := c.perItem(s, b, s.ID, in)
 	n.OnError, n.Transform = s.OnError, "result.map(r, 'ok' in r ? dyn(r.ok) : null)"
+	item := c.stepsAre[s.ID]
+	if b.goOn { // an item that failed is null
+		item = item.Or(typing.Of(typing.Null))
+	}
+	c.stepsAre[s.ID] = typing.List(item)
 	c.put(n, ways)
 	c.weigh(s, &n)
 	return []end{{from: s.ID}}
@@ -73,7 +79,7 @@ func (c *compiler) perItem(s *Step, b *mapBody, id string, in []end) (workgraph.
 	items := workgraph.Node{ID: s.ID + itemsPart, Actor: flow.ItemsActor, Retry: workgraph.Retry{MaxAttempts: 1},
 		Named: map[string]json.RawMessage{"max": wholeJSON(b.most), "as": jsonText(b.as)}}
 	ways := c.putWith(s, items, in, func(n *workgraph.Node, pseudo *Step) {
-		c.argument(pseudo, n, "over", b.over)
+		c.goesThrough(s, pseudo, n, b.over)
 		child = c.child(s, b, n, pseudo)
 	})
 	n := workgraph.Node{ID: id, Actor: "spawn", Named: map[string]json.RawMessage{"as_result": json.RawMessage("true")},
@@ -99,6 +105,7 @@ func (c *compiler) child(s *Step, b *mapBody, n *workgraph.Node, pseudo *Step) *
 	sub.enlistAll(b.steps, place{})
 	sub.begin(nil)
 	last, result := sub.bodyEnd(s, sub.sequence(b.steps, []end{{from: inputsID}}, false))
+	c.stepsAre[s.ID] = sub.resultType(result)
 	if last != result { // what is set behind the last step; refused in a map
 		return nil
 	}

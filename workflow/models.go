@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/epigraph-run/epigraph/workflow/flow"
+	"github.com/epigraph-run/epigraph/workflow/internal/typing"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -194,7 +195,7 @@ func (b *agentBody) node(c *compiler, s *Step, n *workgraph.Node) {
 		n.Named["upstream"] = json.RawMessage("false") // it is told what its prompt names
 	}
 	if b.thread != nil {
-		c.argument(s, n, "thread_id", b.thread)
+		c.argumentFits(s, n, "thread_id", b.thread, want{typing.String, "a text", "`thread_id`"})
 	}
 }
 
@@ -319,7 +320,8 @@ func (b *askBody) node(c *compiler, s *Step, n *workgraph.Node) {
 	n.Actor = "llm"
 	n.Named = map[string]json.RawMessage{"response_schema": b.schema, "system": jsonText(b.system)}
 	maps.Copy(n.Named, c.model(b.model).arguments())
-	if len(c.argument(s, n, "request", b.prompt)) > 0 {
+	c.stepsAre[s.ID] = typing.OfSchema(b.schema)
+	if len(c.argumentFits(s, n, "request", b.prompt, want{typing.String, "a text", "`prompt`"})) > 0 {
 		n.Named["upstream"] = json.RawMessage("false")
 	}
 }
@@ -384,4 +386,8 @@ type userBody struct{}
 
 func readUser(*teller, *object) body { return &userBody{} }
 
-func (*userBody) node(_ *compiler, _ *Step, n *workgraph.Node) { n.Actor = flow.UserActor }
+func (*userBody) node(c *compiler, s *Step, n *workgraph.Node) {
+	n.Actor = flow.UserActor
+	id := typing.Of(typing.String | typing.Null)
+	c.stepsAre[s.ID] = typing.Record(map[string]typing.Type{"user_id": id, "chat_id": id, "run_id": id})
+}

@@ -18,9 +18,15 @@ func (c *compiler) tellRef(r ref, v *value, code, hint, format string, args ...a
 	return false
 }
 
-// known finds what a reference of a step stands for. It tells of one to something that is not there, or
-// does not come before the step, or with sure may not have run.
+// known finds what a reference of a step stands for, and of which type it is. It tells of one to
+// something that is not there, or does not come before the step, or with sure may not have run.
 func (c *compiler) known(s *Step, r *ref, v *value, sure bool) bool {
+	said := *r
+	return c.finds(s, r, v, sure) && c.typed(s, said, r, v)
+}
+
+// finds finds what a reference of a step stands for.
+func (c *compiler) finds(s *Step, r *ref, v *value, sure bool) bool {
 	if l := c.itemOf(s, r.step); l != nil {
 		r.node, r.path = l.ID, append([]part{{itemID, -1}}, r.path...)
 		return true
@@ -192,20 +198,19 @@ func (c *compiler) merged(s *Step, ids []string) []ref {
 
 // filled is an expression in whose place of references stand the values. ok is false if one means
 // nothing.
-func (c *compiler) filled(v *value, known func(r *ref) bool) (src string, ok bool) {
-	src = v.text
-	refs := c.refs(v)
+func (c *compiler) filled(v *value, known func(r *ref) bool) (src string, refs []ref, ok bool) {
+	src, refs = v.text, c.refs(v)
 	for i := range refs {
 		r := &refs[i]
 		if !known(r) {
-			return "", false
+			return "", nil, false
 		}
 		if inText(v.text, r.mark) {
-			return "", c.tellRef(*r, v, "BAD_REFERENCE", "put texts together by +, as in 'Hi ' + {{ STEP }}", "%s stands within a text of the expression", clip(r.mark))
+			return "", nil, c.tellRef(*r, v, "BAD_REFERENCE", "put texts together by +, as in 'Hi ' + {{ STEP }}", "%s stands within a text of the expression", clip(r.mark))
 		}
 		src = strings.ReplaceAll(src, r.mark, r.expr())
 	}
-	return src, true
+	return src, refs, true
 }
 
 // putWith puts a node that comes before one of a step, fills it in, and returns the way on from it.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/epigraph-run/epigraph/workflow/internal/typing"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -375,13 +376,20 @@ func readFilter(t *teller, o *object) body {
 	return b
 }
 
-// conditions checks the references of rules, and returns their conditions, in brackets.
-func (c *compiler) conditions(s *Step, rules []rule) []string {
+// conditions checks the references of rules, and returns their conditions, in brackets. item is the type
+// of what rules of an item are about.
+func (c *compiler) conditions(s *Step, rules []rule, item typing.Type) []string {
 	var out []string
 	for _, r := range rules {
-		if r.field == nil || !r.ofItem && !c.known(s, &r.ref, r.field, false) {
+		switch {
+		case r.field == nil:
+			continue
+		case r.ofItem:
+			r.ref.is, r.ref.whence = c.itemPart(r, item), "the items of the list have it"
+		case !c.known(s, &r.ref, r.field, false):
 			continue
 		}
+		c.ruleFits(r)
 		out = append(out, "("+r.expr()+")")
 	}
 	return out
@@ -394,7 +402,8 @@ func (b *switchBody) node(c *compiler, s *Step, n *workgraph.Node) {
 		rules[i] = b.rules[i].rule
 	}
 	var src strings.Builder
-	for i, cond := range c.conditions(s, rules) {
+	c.stepsAre[s.ID] = typing.Record(map[string]typing.Type{"route": typing.Of(typing.String)})
+	for i, cond := range c.conditions(s, rules, typing.Type{}) {
 		if i < len(b.rules) {
 			src.WriteString(cond + " ? {'route': " + literal(b.rules[i].name(i)) + "} : ")
 		}
@@ -458,7 +467,8 @@ func (c *compiler) branches(s *Step, b *switchBody) []end {
 
 func (b *assertionBody) node(c *compiler, s *Step, n *workgraph.Node) {
 	n.Actor = "cel"
-	conds := c.conditions(s, b.rules)
+	conds := c.conditions(s, b.rules, typing.Type{})
+	c.stepsAre[s.ID] = typing.Record(map[string]typing.Type{"passed": typing.Of(typing.Boolean), "score": typing.Of(typing.Number), "results": typing.List(typing.Of(typing.Boolean))})
 	// The rules are evaluated once, as the only item of a list.
 	score := "double(l.filter(x, x).size()) / " + strconv.Itoa(max(1, len(conds))) + ".0"
 	c.evaluates(n, s.at, "[["+strings.Join(conds, ", ")+"]].map(l, {'passed': "+score+" >= "+strconv.FormatFloat(b.threshold, 'f', 9, 64)+", 'score': "+score+", 'results': l})[0]")
@@ -471,6 +481,14 @@ func (b *filterBody) node(c *compiler, s *Step, n *workgraph.Node) {
 	if b.over == nil || !c.known(s, &over, b.over, true) {
 		return
 	}
-	conds := c.conditions(s, b.rules)
+	over.mark = strings.TrimSpace(b.over.text)
+	c.fits(over, b.over, want{typing.Array | typing.Object, "a list", "`over`"}) // of an object it gives keys
+	var item typing.Type
+	if over.is.Kinds == typing.Array {
+		if c.stepsAre[s.ID] = over.is; over.is.Items != nil {
+			item = *over.is.Items
+		}
+	}
+	conds := c.conditions(s, b.rules, item)
 	c.evaluates(n, s.at, over.expr()+".filter("+itemID+", "+strings.Join(conds, " && ")+")")
 }

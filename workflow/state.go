@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/epigraph-run/epigraph/workflow/flow"
+	"github.com/epigraph-run/epigraph/workflow/internal/typing"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -200,7 +201,13 @@ func (c *compiler) sets(s *Step, n *workgraph.Node, v *value) {
 	if len(kinds) > 0 {
 		n.Named = map[string]json.RawMessage{"types": encode(kinds)}
 	}
-	c.argument(s, n, stateID, v)
+	refs := c.argument(s, n, stateID, v)
+	for i := range v.entries {
+		if e := &v.entries[i]; kinds[e.key] != nil {
+			key := typing.Named(c.keys[e.key].Type)
+			c.filledFits(e.value, refs, want{key.Kinds, key.String(), "the key `" + e.key + "` of the state"})
+		}
+	}
 }
 
 func (c *compiler) keyHint(key string) string {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/epigraph-run/epigraph/workflow/internal/typing"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -352,7 +353,10 @@ func readActor(t *teller, o *object) body {
 func (b *actorBody) node(c *compiler, s *Step, n *workgraph.Node) {
 	n.Actor = b.actor
 	for _, e := range b.with {
-		c.argument(s, n, e.key, e.value)
+		refs := c.argument(s, n, e.key, e.value)
+		if w, ok := wanted(b.actor, e.key); ok {
+			c.filledFits(e.value, refs, w)
+		}
 	}
 }
 
@@ -392,7 +396,9 @@ func (b *transformBody) node(c *compiler, s *Step, n *workgraph.Node) {
 		return
 	}
 	n.Named = map[string]json.RawMessage{"expr": jsonText("named.value")}
-	c.argument(s, n, "value", b.template)
+	if refs := c.argument(s, n, "value", b.template); b.template != nil {
+		c.stepsAre[s.ID] = valueType(b.template, refs)
+	}
 }
 
 func readReply(_ *teller, o *object) body {
@@ -466,9 +472,10 @@ func readMerge(_ *teller, o *object) body {
 
 func (b *mergeBody) node(c *compiler, s *Step, n *workgraph.Node) {
 	n.Actor = "cel"
-	refs := c.merged(s, c.direct(s))
+	ids := c.direct(s)
+	refs, most := c.merged(s, ids), len(ids)
 	if b.from != nil {
-		refs = nil
+		refs, most = nil, len(b.from)
 		for _, v := range b.from {
 			id := strings.TrimSpace(v.text)
 			if r := (ref{mark: id, step: id, at: v.at}); c.known(s, &r, v, false) {
@@ -476,7 +483,29 @@ func (b *mergeBody) node(c *compiler, s *Step, n *workgraph.Node) {
 			}
 		}
 	}
+	if len(refs) == most { // of others the faults are told
+		c.stepsAre[s.ID] = mergedType(b.mode, refs)
+	}
 	c.evaluates(n, s.at, mergeExpr(b.mode, refs))
+}
+
+// mergedType is what is known of results that are put together.
+func mergedType(mode string, refs []ref) typing.Type {
+	of := map[string]typing.Type{}
+	var all typing.Type
+	for i, r := range refs {
+		of[r.mark] = r.is.Or(typing.Of(typing.Null))
+		if all = all.Or(r.is); i == 0 {
+			all = r.is
+		}
+	}
+	switch mode {
+	case "map":
+		return typing.Record(of)
+	case "list":
+		return typing.List(all)
+	}
+	return all
 }
 
 // mergeExpr is the results of steps, whose marks are their ids, as one value. In a map the result of a
@@ -542,7 +571,9 @@ func (b *workflowBody) node(c *compiler, s *Step, n *workgraph.Node) {
 	}
 	n.Named = map[string]json.RawMessage{"ref": jsonText(name), "as_result": json.RawMessage("true")}
 	in := &value{kind: mapping, entries: []entry{{key: "named", value: &value{kind: mapping, entries: b.input, at: s.at.at, under: s.at, key: "payload"}}}, at: s.at.at, under: s.at, key: "payload"}
-	c.argument(s, n, "input", in)
+	if refs := c.argument(s, n, "input", in); name == "self" && c.d.Inputs != nil {
+		c.ownInputs(s, b.input, refs)
+	}
 }
 
 // StepTypes are the names of all types of steps, sorted.

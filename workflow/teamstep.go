@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/epigraph-run/epigraph/workflow/internal/typing"
 	"github.com/epigraph-run/epigraph/workflow/team"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -227,6 +228,8 @@ func (b *teamBody) node(c *compiler, s *Step, n *workgraph.Node) {
 		return
 	}
 	n.Named = map[string]json.RawMessage{"team": raw}
+	c.stepsAre[s.ID] = typing.Record(map[string]typing.Type{"text": typing.Of(typing.String), "from": {}, "data": {}, "stop": typing.Of(typing.Object | typing.Null),
+		"turns": typing.Of(typing.Integer), "messages": typing.Of(typing.Integer), "state": {}, "thread_id": typing.Of(typing.String), "threads": {}})
 	b.tell(c, s, n)
 }
 
@@ -236,7 +239,7 @@ func (b *teamBody) tell(c *compiler, s *Step, n *workgraph.Node) {
 		c.argument(s, n, "task", b.task)
 	}
 	if b.thread != nil {
-		c.argument(s, n, "thread_id", b.thread)
+		c.argumentFits(s, n, "thread_id", b.thread, want{typing.String, "a text", "`thread_id`"})
 	}
 	if !b.whole {
 		if b.thread == nil { // two teams of a run must not speak in one conversation
@@ -410,6 +413,9 @@ func (b *teamBody) workflow(c *compiler, a *Agent, m *team.Member) {
 	} else if known, ok := closed(inner.Inputs); ok {
 		if _, ok := known["task"]; !ok {
 			c.at(a.at, "MISSING_INPUT", "name an input `task`: it is what the agent hears", "the workflow of the agent %q does not take what it is told", a.Name)
+		}
+		if task := typing.OfSchema(inner.Inputs); task.Fields != nil && a.member.task == "" && !task.Fields.Of["task"].May(typing.String) {
+			c.at(inner.inputs, "WRONG_TYPE", "let `task` be of the type string", "the agent %q hears a text, and the input `task` of its workflow is %s", a.Name, task.Fields.Of["task"])
 		}
 	}
 	raw, err := json.Marshal(g)

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/epigraph-run/epigraph/workflow/internal/typing"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -28,6 +29,9 @@ type ref struct {
 	node, base, there string
 	// key is the key of the state that is read, empty for none.
 	key string
+	// is is the type of the value, and whence says who says so.
+	is     typing.Type
+	whence string
 }
 
 // part is a step into a value: a field, or the item of a list.
