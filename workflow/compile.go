@@ -51,7 +51,7 @@ func (c *compiler) compile() {
 func newCompiler(t *teller, d *Definition) *compiler {
 	return &compiler{teller: t, d: d, g: &workgraph.Graph{}, steps: map[string]*Step{}, place: map[string]int{}, claims: map[string][]end{}, number: map[string]int{}, home: map[string]int{},
 		homes: []int{-1}, exprs: map[string]error{}, teamed: map[string]bool{}, inner: map[*Definition]*workgraph.Graph{}, loop: map[string]*Step{}, inMap: map[string]*Step{}, keys: map[string]StateKey{}, reads: map[string]*reader{}, in: map[string][]end{},
-		stepsAre: map[string]typing.Type{}, itemsAre: map[string]typing.Type{}, toolsSet: setByTools(d.Agents)}
+		stepsAre: map[string]typing.Type{}, itemsAre: map[string]typing.Type{}, toolsSet: setByTools(d.Agents), hidden: map[string]bool{}}
 }
 
 // begin puts the node that every run begins with.
@@ -124,6 +124,8 @@ type compiler struct {
 	// those of the items that steps go through, by id.
 	inputsAre          typing.Type
 	stepsAre, itemsAre map[string]typing.Type
+	// hidden are the ids of steps of which nothing is known.
+	hidden map[string]bool
 	// toolsSet says that tools of agents set the state.
 	toolsSet bool
 	// above is the compiler of the workflow around the body of the map `of`, whose items are called
@@ -266,7 +268,10 @@ func (c *compiler) sequence(steps []*Step, ends []end, routed bool) []end {
 		case len(claimed) > 0:
 			in = claimed
 		default:
-			if in, ends = open(), nil; len(in) == 0 {
+			if in, ends = open(), nil; len(in) == 0 && c.d.unread.any {
+				c.hide(s) // what leads to it may be what could not be read
+				continue
+			} else if len(in) == 0 {
 				c.at(s.at, "ORPHAN_STEP", "let the switch before it lead to it by `route`, or say `default: continue`", "nothing leads to the step %q", clip(s.ID))
 			}
 		}
@@ -289,6 +294,7 @@ func (c *compiler) needed(s *Step) []end {
 	for _, v := range s.needs {
 		id := v.text
 		switch other := c.steps[id]; {
+		case c.mayBe(id):
 		case other == nil:
 			c.at(v, "UNKNOWN_STEP", c.didYouMean(id, c.ids()), "there is no step %q", clip(id))
 		case c.place[id] >= c.place[s.ID]:
@@ -344,6 +350,11 @@ func (c *compiler) step(s *Step, in []end) []end {
 		out = c.eachItem(s, b, in)
 	case *bestBody:
 		out = c.attempts(s, b, in)
+	case *unreadBody:
+		c.put(workgraph.Node{ID: s.ID}, in)
+		s.body.node(c, s, nil)
+		c.hide(s)
+		out = []end{{from: s.ID}}
 	default:
 		n := workgraph.Node{ID: s.ID, Timeout: workgraph.Duration(s.Timeout), OnError: s.OnError, Retry: workgraph.Retry{MaxAttempts: s.Retry}}
 		// What stands before the node is known before its arguments are made.
@@ -509,6 +520,7 @@ func (c *compiler) routes(s *Step) {
 			return
 		}
 		switch other := c.steps[v.text]; {
+		case c.mayBe(v.text) && other == nil:
 		case other == nil:
 			c.at(v, "UNKNOWN_ROUTE", c.didYouMean(v.text, c.ids()), "the route leads to the step %q, which there is not", clip(v.text))
 		case c.place[v.text] <= c.place[s.ID]:

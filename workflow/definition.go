@@ -33,6 +33,7 @@ type Definition struct {
 
 	triggers              []Trigger
 	root, inputs, outputs *value
+	unread                unread
 	lines                 []string
 }
 
@@ -113,10 +114,9 @@ func Read(src []byte) (*Definition, Faults) {
 	return d, nil
 }
 
-// withCompiled are the faults that were told, and those of what was read if that is whole: a key that nobody
-// knows takes nothing away from it. After any other fault what is missing would be told a second time.
+// withCompiled are the faults that were told, and those of what was read.
 func (t *teller) withCompiled(d *Definition) Faults {
-	if t.full() || slices.ContainsFunc(t.faults, func(f Fault) bool { return f.Code != "UNKNOWN_KEY" }) {
+	if t.full() {
 		return t.faults
 	}
 	_, more := Compile(d)
@@ -127,6 +127,8 @@ func (t *teller) withCompiled(d *Definition) Faults {
 }
 
 func (t *teller) definition(v *value) *Definition {
+	around, begun := t.unread, t.lost() // it may stand within another one
+	t.unread = unread{}
 	o := t.object(v, "a workflow")
 	d := &Definition{
 		root: v, inputs: v.get("inputs"), lines: t.lines, Name: o.line("name", maxName), Version: o.label("version"), Description: o.text("description"), Inputs: o.schema("inputs"),
@@ -141,7 +143,10 @@ func (t *teller) definition(v *value) *Definition {
 	}
 	d.triggers = t.triggers(o, d.Inputs)
 	d.Model = o.model()
+	lost := t.lost()
 	d.State = t.state(o)
+	t.unread.state = t.lost() > lost
+	lost = t.lost()
 	agents := o.entries("agents")
 	if len(agents) > maxAgents {
 		t.at(agents[maxAgents].value, "TOO_LARGE", "move some into workflows of their own", "a workflow may have %d agents", maxAgents)
@@ -150,6 +155,7 @@ func (t *teller) definition(v *value) *Definition {
 	for _, e := range agents {
 		d.Agents = append(d.Agents, t.agent(e))
 	}
+	t.unread.agents = t.lost() > lost
 	if whole := t.team(o); whole != nil {
 		d.Steps = []*Step{whole}
 	} else {
@@ -161,6 +167,8 @@ func (t *teller) definition(v *value) *Definition {
 	}
 	d.Budget = t.budget(o.value("budget"))
 	o.done()
+	d.unread, t.unread = t.unread, around
+	d.unread.any = t.lost() > begun
 	return d
 }
 

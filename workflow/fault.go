@@ -65,6 +65,7 @@ func (f Faults) sorted() Faults {
 type teller struct {
 	lines  []string // of the text
 	faults Faults
+	unread unread
 	asked  map[string][]string // the keys that were asked for, by what has them, unless it is nil
 }
 

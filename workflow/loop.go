@@ -303,6 +303,9 @@ func (c *compiler) holds(s *Step, b *loopBody, last string) string {
 
 // atHead is known for a condition of a loop, which may also read what the round before it gave.
 func (c *compiler) atHead(s *Step, b *loopBody, last string, r *ref, v *value, sure bool) bool {
+	if c.mayBe(r.step) {
+		return true
+	}
 	tell := func(code, hint, format string, args ...any) bool {
 		return c.tellRef(*r, v, code, hint, format, args...)
 	}

@@ -100,7 +100,7 @@ func (c *compiler) child(s *Step, b *mapBody, n *workgraph.Node, pseudo *Step) *
 	sub.teamed, sub.inner = c.teamed, c.inner
 	sub.g.Name = s.ID
 	sub.above, sub.of, sub.as = c, s, b.as
-	sub.exprs, sub.bytes = c.exprs, c.bytes
+	sub.exprs, sub.bytes, sub.hidden = c.exprs, c.bytes, c.hidden
 	sub.handed = func(r *ref, v *value) (string, bool) { return c.hand(pseudo, &sub.handing, r, v) }
 	sub.enlistAll(b.steps, place{})
 	sub.begin(nil)

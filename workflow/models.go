@@ -172,6 +172,8 @@ func (b *agentBody) node(c *compiler, s *Step, n *workgraph.Node) {
 			a = &c.d.Agents[i]
 		} else if strings.HasPrefix(name, "agent/") {
 			n.Actor, a = name, nil // an agent of the configuration
+		} else if c.d.unread.agents {
+			a = nil // it may be one of them
 		} else {
 			c.at(b.named, "UNKNOWN_AGENT", c.didYouMean(name, agentNames(c.d)), "there is no agent %q", clip(name))
 			return
@@ -255,6 +257,9 @@ func (c *compiler) actions(a *Agent) map[string]json.RawMessage {
 		sub := &a.below[i]
 		if !sub.own {
 			k := slices.IndexFunc(c.d.Agents, func(x Agent) bool { return x.Name == sub.Name })
+			if k < 0 && c.d.unread.agents {
+				continue
+			}
 			if k < 0 {
 				c.at(sub.at, "UNKNOWN_AGENT", c.didYouMean(sub.Name, agentNames(c.d)), "there is no agent %q", clip(sub.Name))
 				continue

@@ -21,6 +21,9 @@ func (c *compiler) tellRef(r ref, v *value, code, hint, format string, args ...a
 // known finds what a reference of a step stands for, and of which type it is. It tells of one to
 // something that is not there, or does not come before the step, or with sure may not have run.
 func (c *compiler) known(s *Step, r *ref, v *value, sure bool) bool {
+	if c.mayBe(r.step) {
+		return true
+	}
 	said := *r
 	return c.finds(s, r, v, sure) && c.typed(s, said, r, v)
 }

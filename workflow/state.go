@@ -189,6 +189,7 @@ func (c *compiler) sets(s *Step, n *workgraph.Node, v *value) {
 		appends := k.Reducer == workgraph.Append || k.Reducer == workgraph.AppendByID
 		_, open := wholeMark(e.value)
 		switch {
+		case !ok && c.d.unread.state:
 		case !ok:
 			c.add(Fault{Code: "UNKNOWN_STATE", Place: e.at, Path: e.value.path(), Message: "the state has no key " + strconv.Quote(clip(e.key)), Hint: c.keyHint(e.key)})
 		case k.Type == "" || appends:

@@ -45,6 +45,8 @@ func (s *Step) within() [][]*Step {
 			out = append(out, r.steps)
 		}
 		out = append(out, b.rest)
+	case *unreadBody:
+		out = append(out, b.within...)
 	case *loopBody:
 		out = append(out, b.steps)
 	case *mapBody:
@@ -110,7 +112,7 @@ func (t *teller) sequence(v *value, within string, count *int) []*Step {
 func (t *teller) step(v *value, within string, at int, count *int) *Step {
 	o := t.object(v, "a step")
 	if o.bad {
-		return nil
+		return t.unreadStep(v)
 	}
 	s := &Step{at: v}
 	if p := o.value("parallel"); p != nil {
@@ -127,23 +129,24 @@ func (t *teller) step(v *value, within string, at int, count *int) *Step {
 		}
 		if o.done(); len(s.Parallel) == 0 {
 			t.at(p, "EMPTY", "list steps, or lists of steps", "`parallel` is empty")
-			return nil
+			return t.unreadStep(v)
 		}
 		return s
 	}
 	kind := o.value("type")
 	if kind == nil {
 		t.at(v, "MISSING_KEY", "use "+words(typeNames(), "or"), "a step needs `type`")
-		return nil
+		return t.unreadStep(v)
 	}
 	if !t.is(kind, text) {
-		return nil
+		return t.unreadStep(v)
 	}
 	read := types[kind.text]
 	if read == nil {
 		t.word(kind, "the type of a step", typeNames())
-		return nil
+		return t.unreadStep(v)
 	}
+	lost := t.lost()
 	s.Type = kind.text
 	o.what = "a step of the type " + s.Type
 	if s.ID = o.line("id", maxName); s.ID == "" {
@@ -153,9 +156,11 @@ func (t *teller) step(v *value, within string, at int, count *int) *Step {
 	} else if !idPattern.MatchString(s.ID) {
 		t.at(v.get("id"), "BAD_ID", idHint, "%q cannot be the id of a step", clip(s.ID))
 	}
+	t.unread.steps = t.unread.steps || t.lost() > lost // it may have another id
 	t.common(o, s)
 	s.body = read(t, o)
 	t.unused(o, s)
+	lost = t.lost() - lost
 	switch b := s.body.(type) {
 	case *switchBody:
 		for i, r := range b.rules {
@@ -175,7 +180,9 @@ func (t *teller) step(v *value, within string, at int, count *int) *Step {
 			m.steps = t.sequence(m.inline, s.ID+bodySuffix, count)
 		}
 	}
-	o.done()
+	if o.done(); lost > 0 {
+		s.unknown()
+	}
 	return s
 }
 

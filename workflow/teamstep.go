@@ -86,8 +86,13 @@ func (t *teller) team(o *object) *Step {
 		t.at(steps, "SEVERAL_FORMS", "put the graph into a step of the type `team`", "a workflow has `steps`, or `graph` and `router`, not both")
 	}
 	b := &teamBody{whole: true}
+	lost := t.lost()
 	b.read(t, o)
-	return &Step{ID: teamID, Type: "team", at: o.v, body: b}
+	s := &Step{ID: teamID, Type: "team", at: o.v, body: b}
+	if t.lost() > lost {
+		s.unknown()
+	}
+	return s
 }
 
 // whole reports whether the step is the workflow, so that it does not stand in the text.
@@ -193,7 +198,11 @@ func (t *teller) member(o *object, a *Agent) {
 
 // node makes the node of a team.
 func (b *teamBody) node(c *compiler, s *Step, n *workgraph.Node) {
-	n.Actor = teamActor
+	if n.Actor = teamActor; c.d.unread.agents {
+		n.Named = map[string]json.RawMessage{}
+		b.tell(c, s, n)
+		return
+	}
 	own := *b // a definition may be compiled again
 	own.t.Transitions, own.t.Members = slices.Clone(b.t.Transitions), nil
 	own.hands, own.mentioned = slices.Clone(b.hands), slices.Clone(b.mentioned)
@@ -462,7 +471,7 @@ func (a *Agent) onlyInTeams() bool {
 // unusedMembers tells of agents that are for teams, where no team has them.
 func (c *compiler) unusedMembers() {
 	for i := range c.d.Agents {
-		if a := &c.d.Agents[i]; a.onlyInTeams() && !c.teamed[a.Name] && c.above == nil {
+		if a := &c.d.Agents[i]; !c.d.unread.any && a.onlyInTeams() && !c.teamed[a.Name] && c.above == nil {
 			c.at(a.at, "ONLY_IN_TEAMS", "name it in `graph` or `router`", "the agent %q is for a team, and no team has it", a.Name)
 		}
 	}

@@ -155,15 +155,15 @@ func (c *compiler) fits(r ref, v *value, w want) bool {
 	if r.is.May(w.kinds) {
 		return true
 	}
-	hint := r.whence
+	hint, name := r.whence, clip(strings.TrimSpace(strings.Trim(r.mark, "{}")))
 	likes := w.kinds
 	if likes&typing.Array != 0 {
 		likes = typing.Array // a text is one only by chance
 	}
 	if instead := r.is.Fields.Fitting(likes); instead != "" && r.is.Kinds == typing.Object {
-		hint += "; name a field of it, such as `" + clip(strings.TrimSpace(strings.Trim(r.mark, "{}"))) + "." + instead + "`"
+		hint += "; name a field of it, such as `" + name + "." + instead + "`"
 	}
-	return c.tellRef(r, v, "WRONG_TYPE", hint, "%s wants %s, and `%s` is %s", w.by, w.what, clip(r.mark), r.is)
+	return c.tellRef(r, v, "WRONG_TYPE", hint, "%s wants %s, and `%s` is %s", w.by, w.what, name, r.is)
 }
 
 // filledFits tells if a value in which references were filled in cannot be what is wanted. A reference

@@ -28,7 +28,7 @@ steps:
 	rule := func(is string) string { return "{type: assertion, rules: [{" + is + "}]}" }
 	for step, says := range map[string]string{
 		// What is gone through.
-		over("{{ ask }}"): "`over` wants a list, and `{{ ask }}` is keys and values; the step \"ask\" in line 6 gives it",
+		over("{{ ask }}"): "`over` wants a list, and `ask` is keys and values; the step \"ask\" in line 6 gives it",
 		over("inputs.n"):  "is a whole number; `inputs` declares it", over("{{ inputs.l }}"): "", over("{{ inputs.s }}"): "", over("{{ go }}"): "", over("{{ inputs.u }}"): "",
 		over("{{ may }}"): "", over("{{ state.log }}"): "", over("{{ inputs.m }}"): "", over("state.count"): "`state` declares it",
 		"{type: filter, over: inputs.s, rules: [{field: item, value: 1}]}":                                                                                                    "`over` wants a list",
