@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/workflow"
 )
 
 // TestB7 tells of the situations that a platform with a language of this kind refuses, each with its
@@ -37,8 +39,24 @@ func TestB7(t *testing.T) {
 		"Skills":                              {head + "  - {type: agent, prompt: x, skills: [cooking]}\n", "NOT_SUPPORTED", "agent/NAME"},
 		"A file system":                       {head + "  - {type: deep_agent, prompt: x, enable_filesystem: true}\n", "NOT_SUPPORTED", "mcp/SERVER/TOOL"},
 		"A model by discovery":                {"name: T\nmodel: {discover: true, preference: cheapest}\nsteps: [{type: wait, delay: 1}]", "NOT_SUPPORTED", "`discover`"},
-		"A model by capability":               {head + "  - {type: agent, prompt: x, model: {capability: gpt-4}}\n", "NOT_SUPPORTED", "`capability`"},
-		"A model that is inherited":           {head + "  - {type: agent, prompt: x, model: {inherit: true}}\n", "NOT_SUPPORTED", "leave `model` out"},
+		"A model by preference":               {head + "  - {type: agent, prompt: x, model: {preference: fastest}}\n", "NOT_SUPPORTED", "nothing is chosen by price or speed"},
+		"A model by two names":                {head + "  - {type: agent, prompt: x, model: {capability: gpt-4, model_name: gpt-5}}\n", "SEVERAL_FORMS", "`model_name` or `capability`"},
+		"A model inherited and named":         {head + "  - {type: agent, prompt: x, model: {inherit: true, model_name: m}}\n", "FIELD_NOT_USED", "leave it or `inherit` out"},
+		"A model inherited and discovered":    {head + "  - {type: agent, prompt: x, model: {inherit: true, discover: true}}\n", "NOT_SUPPORTED", "`discover`"},
+		"A model inherited by a word":         {head + "  - {type: agent, prompt: x, model: {inherit: all}}\n", "WRONG_TYPE", "true or false"},
+		"The interface of the platform":       {head + "  - {type: agent, prompt: x, tools: [{type: platform_api, base: x}]}\n", "NOT_SUPPORTED", "use the actor `http`"},
+		"Schedules by an agent":               {head + "  - {type: agent, prompt: x, tools: [scheduler_tools]}\n", "NOT_SUPPORTED", "`epigraph schedules`"},
+		"The health of the system":            {head + "  - {type: agent, prompt: x, tools: [system_health]}\n", "NOT_SUPPORTED", "what is to be looked at"},
+		"One-time passwords":                  {head + "  - {type: agent, prompt: x, tools: [get_totp_code]}\n", "NOT_SUPPORTED", "credentials stay out of workflows"},
+		"A place to write memories to":        {head + "  - {type: agent, prompt: x, tools: [{type: memory_write, scope: team}]}\n", "UNKNOWN_KEY", "`scope`"},
+		"A tool that runs an unnamed version": {head + "  - {type: agent, prompt: x, tools: [{type: spawn_and_await, workflow: digest}]}\n", "BAD_NAME", "`digest@1` for a version"},
+		"A workflow by its name alone":        {head + "  - {type: workflow, workflow: digest}\n", "BAD_NAME", "each new version would change"},
+		"A schedule as a trigger":             {"name: T\ntrigger: schedule\nsteps: [{type: wait, delay: 1}]", "UNKNOWN_WORD", "use `cron`"},
+		"The keys of no trigger":              {"name: T\ntrigger_config: {path: x}\nsteps: [{type: wait, delay: 1}]", "FIELD_NOT_USED", "`trigger_config`"},
+		"The keys of a trigger twice":         {"name: T\ntrigger: {type: webhook}\ntrigger_config: {path: x}\nsteps: [{type: wait, delay: 1}]", "FIELD_NOT_USED", "beside its `type`"},
+		"The keys of another trigger":         {"name: T\ntrigger: chat\ntrigger_config: {path: x}\nsteps: [{type: wait, delay: 1}]", "UNKNOWN_KEY", "trigger_config.path"},
+		"Keys of a trigger that are none":     {"name: T\ntrigger: chat\ntrigger_config: x\nsteps: [{type: wait, delay: 1}]", "WRONG_TYPE", "trigger_config"},
+		"The type of a trigger twice":         {"name: T\ntrigger: cron\ntrigger_config: {type: chat, every: 1m}\nsteps: [{type: wait, delay: 1}]", "SEVERAL_FORMS", "leave it out"},
 		"A model by credential":               {head + "  - {type: agent, prompt: x, model: {credential_id: 7, model_name: m}}\n", "NOT_SUPPORTED", "`credential_id`"},
 		"A step that nothing leads to":        {head + "  - {id: a, type: wait, delay: 1}\n  - {type: switch, rules: [{field: a, value: 1, route: c}], default: c}\n  - {id: b, type: wait, delay: 1}\n  - {id: c, type: wait, delay: 1}\n", "ORPHAN_STEP", "\"b\""},
 		"A route that leads nowhere":          {head + "  - {id: a, type: wait, delay: 1}\n  - {type: switch, rules: [{field: a, value: 1, route: c}], default: continue}\n", "UNKNOWN_ROUTE", "\"c\""},
@@ -54,6 +72,44 @@ func TestB7(t *testing.T) {
 			require.Contains(t, faults[0].String(), c.says)
 		})
 	}
+	// Forms that mean the same as the ones of this language.
+	for name, c := range map[string]struct{ theirs, ours string }{
+		"A model that is inherited is that of the workflow": {"model: small\nsteps: [{type: agent, prompt: x, model: {inherit: true}}]", "model: small\nsteps: [{type: agent, prompt: x}]"},
+		"A model that is not inherited":                     {"model: small\nsteps: [{type: agent, prompt: x, model: {inherit: false, profile: big}}]", "model: small\nsteps: [{type: agent, prompt: x, model: big}]"},
+		"A model by capability":                             {"steps: [{type: agent, prompt: x, model: {capability: gpt-4, temperature: 1}}]", "steps: [{type: agent, prompt: x, model: {model_name: gpt-4, temperature: 1}}]"},
+		"Memories about something":                          {"steps: [{type: agent, prompt: x, tools: [{type: memory_read, about: tea, limit: 3}]}]", "steps: [{type: agent, prompt: x, tools: [{actor: facts, name: memory_read, description: Tells what is known of the user., with: {about: tea, limit: 3}}]}]"},
+		"Few workflows":                                     {"steps: [{type: agent, prompt: x, tools: [{type: workflow_discover, limit: 3}]}]", "steps: [{type: agent, prompt: x, tools: [{actor: workflow_discover, name: workflow_discover, with: {limit: 3}}]}]"},
+		"A workflow that an agent runs":                     {"steps: [{type: agent, prompt: x, tools: [{type: spawn_and_await, workflow: digest@1}]}]", "steps: [{type: agent, prompt: x, tools: [{actor: workflow/digest@1, name: spawn_and_await}]}]"},
+		"No trigger":                                        {"trigger: none\nsteps: [{type: wait, delay: 1}]", "steps: [{type: wait, delay: 1}]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, compiled(t, "name: T\n"+c.ours), compiled(t, "name: T\n"+c.theirs))
+		})
+	}
+	t.Run("A trigger with its keys beside it", func(t *testing.T) {
+		t.Parallel()
+		d, faults := workflow.Read([]byte("name: T\ntrigger: webhook\ntrigger_config: {path: orders/new, signature: github}\nsteps: [{type: wait, delay: 1}]"))
+		require.Empty(t, faults)
+		require.Equal(t, "orders/new github", d.Triggers()[0].Path+" "+d.Triggers()[0].Signature)
+		none, faults := workflow.Read([]byte("name: T\ntrigger: none\nsteps: [{type: wait, delay: 1}]"))
+		require.Empty(t, faults)
+		require.Empty(t, none.Triggers())
+		require.Equal(t, []string{"manual"}, none.Uses().Triggers)
+	})
+	t.Run("An agent that runs any workflow says which", func(t *testing.T) {
+		t.Parallel()
+		g := compiled(t, head+"  - {type: agent, prompt: x, tools: [{type: spawn_and_await, timeout: 1h}]}\n")
+		var actions map[string]struct {
+			Actor  string
+			Named  map[string]any
+			Schema struct{ Required []string }
+		}
+		require.NoError(t, json.Unmarshal(g.Nodes[1].Named["actions"], &actions))
+		require.Equal(t, "spawn", actions["spawn_and_await"].Actor)
+		require.Equal(t, map[string]any{"as_result": true, "timeout": "1h"}, actions["spawn_and_await"].Named)
+		require.Equal(t, []string{"ref"}, actions["spawn_and_await"].Schema.Required)
+	})
 }
 
 // TestB7Example1 has an agent with a memory and tools between two other steps.

@@ -72,7 +72,9 @@ type Tool struct {
 	// Arguments are fixed ones.
 	Arguments map[string]json.RawMessage
 
-	at *value
+	// schema is what the model gives, if it is not all that the actor takes.
+	schema json.RawMessage
+	at     *value
 }
 
 // Budget are the caps of a run; nil is no cap.
@@ -201,9 +203,14 @@ func (t *teller) tools(o *object) []Tool {
 			in := t.object(v, "a tool")
 			if kind := in.value("type"); kind != nil { // as other platforms say it
 				tool.Actor = in.line("type", maxName)
-				if in.done(); !t.platformTool(kind, &tool) {
+				if !t.platformTool(kind, &tool) {
+					if kind.text == "memory_write" {
+						in.done()
+					}
 					continue
 				}
+				t.platformConfig(in, kind.text, &tool)
+				in.done()
 				break
 			}
 			tool.Actor, tool.Name, tool.Description = in.line("actor", maxName), in.line("name", maxName), in.text("description")
@@ -262,7 +269,6 @@ const factsActor = "facts"
 var platformTools = map[string]string{
 	"run_command":     "nothing runs commands here: register a worker that does it, and name its actor",
 	"platform_api":    "use the actor `http`, or a tool of the configuration with its credential: tool/NAME",
-	"spawn_and_await": "name the workflow: workflow/NAME@VERSION",
 	"scheduler_tools": "schedules are made by `epigraph schedules`",
 	"system_health":   "use {actor: http, with: {url: …}} on what is to be looked at",
 	"get_totp_code":   "credentials stay out of workflows: use a tool of the configuration, tool/NAME",
@@ -280,7 +286,7 @@ func isPlatformTool(name string) bool {
 	name = strings.TrimSpace(name)
 	_, refused := platformTools[name]
 	_, catalog := catalogTools[name]
-	return refused || catalog || slices.Contains([]string{"memory_read", "memory_write", "whoami"}, name)
+	return refused || catalog || slices.Contains([]string{"memory_read", "memory_write", "spawn_and_await", "whoami"}, name)
 }
 
 // platformTool gives a tool that other platforms have the actor that does it here. It is false for one
@@ -294,6 +300,10 @@ func (t *teller) platformTool(v *value, tool *Tool) bool {
 	switch name {
 	case "memory_read":
 		tool.Name, tool.Actor, tool.Description = name, factsActor, "Tells what is known of the user."
+		return true
+	case "spawn_and_await":
+		tool.Name, tool.Actor, tool.Description = name, "spawn", "Runs a workflow of the catalog, waits for it, and gives its result."
+		tool.Arguments, tool.schema = map[string]json.RawMessage{"as_result": json.RawMessage("true")}, json.RawMessage(whatIsRun)
 		return true
 	case "memory_write": // the tool `learn`
 		return false
@@ -313,6 +323,45 @@ func (t *teller) platformTool(v *value, tool *Tool) bool {
 		return true
 	}
 	return false
+}
+
+// whatIsRun is the schema of what an agent says of a workflow that it runs.
+const whatIsRun = `{"type":"object","required":["ref"],"additionalProperties":false,"properties":{"ref":{"type":"string","pattern":"^workflow/","description":"The workflow, as workflow/NAME@VERSION."},"input":{"type":"object","additionalProperties":false,"properties":{"named":{"type":"object","description":"Its inputs by name."}}}}}`
+
+// platformKeys are the keys that tools of other platforms have beside their type, which their actors take as
+// arguments.
+var platformKeys = map[string][]string{
+	"memory_read": {"agent", "about", "limit"}, "workflow_discover": {"limit", "exclude"}, "discover_workflows": {"limit", "exclude"},
+}
+
+// platformConfig reads what stands beside the type of a tool: fixed arguments.
+func (t *teller) platformConfig(o *object, kind string, tool *Tool) {
+	for _, key := range platformKeys[kind] {
+		v := o.value(key)
+		if v == nil {
+			continue
+		}
+		if t.unfilled(v); tool.Arguments == nil {
+			tool.Arguments = map[string]json.RawMessage{}
+		}
+		tool.Arguments[key] = v.json()
+	}
+	if kind != "spawn_and_await" {
+		return
+	}
+	if v := o.value("timeout"); v != nil && t.is(v, text) {
+		tool.Arguments["timeout"] = v.json()
+	}
+	if v := o.value("workflow"); v != nil && t.is(v, text) {
+		name := strings.TrimPrefix(strings.TrimSpace(v.text), workflowPrefix)
+		t.versioned(v, name)
+		more := tool.Arguments
+		*tool = Tool{Name: tool.Name, at: tool.at}
+		tool.run(name)
+		if more["timeout"] != nil {
+			tool.Arguments["timeout"] = more["timeout"]
+		}
+	}
 }
 
 var notID = regexp.MustCompile(`[^A-Za-z0-9_]+`)

@@ -25,14 +25,13 @@ type Model struct {
 
 // elsewhere are the forms of `model` that other platforms have, with what is written here.
 var elsewhere = map[string]string{
-	"inherit":       "leave `model` out: the model is that of the workflow, or else of the server",
 	"discover":      "name a `profile` of the configuration: nothing is chosen by price or speed",
 	"preference":    "name a `profile` of the configuration: nothing is chosen by price or speed",
-	"capability":    "name a `profile` of the configuration, or a model by `model_name`",
 	"credential_id": "name the `profile` of the configuration that has the credential",
 }
 
-// model reads `model`: a profile, or {profile, model_name, temperature, max_tokens}.
+// model reads `model`: a profile, or {profile, model_name, temperature, max_tokens}. As others say it,
+// {inherit: true} is the model of what is around, and {capability: NAME} a model by its name.
 func (o *object) model() Model {
 	v := o.value("model")
 	if v == nil || v.kind != mapping {
@@ -45,7 +44,20 @@ func (o *object) model() Model {
 			o.t.add(Fault{Code: "NOT_SUPPORTED", Place: e.at, Path: e.value.path(), Message: "a model cannot be chosen by `" + e.key + "`", Hint: hint})
 		}
 	}
+	if inherit := in.value("inherit"); inherit != nil && o.t.is(inherit, boolean) && inherit.text == "true" {
+		for i := range v.entries {
+			if e := &v.entries[i]; e.key != "inherit" && elsewhere[e.key] == "" {
+				in.known = append(in.known, e.key)
+				o.t.at(e.value, "FIELD_NOT_USED", "leave it or `inherit` out", "a model that is inherited is the one of the workflow, or else of the server")
+			}
+		}
+		in.done()
+		return Model{}
+	}
 	m := Model{Profile: in.line("profile", maxName), Name: in.line("model_name", maxName), MaxTokens: in.whole("max_tokens", 1, 1<<30, 0)}
+	if name, key := in.one("model_name", "capability"); key == "capability" && o.t.is(name, text) {
+		m.Name = in.line("capability", maxName)
+	}
 	if n, ok := in.amount("temperature"); ok {
 		if m.Temperature = &n; n > 2 {
 			o.t.at(v.get("temperature"), "OUT_OF_RANGE", "", "`temperature` is a number from 0 to 2")
@@ -250,6 +262,9 @@ func (c *compiler) actions(a *Agent) map[string]json.RawMessage {
 		}
 		if len(named) > 0 {
 			parts["named"] = encode(named)
+		}
+		if tool.schema != nil {
+			parts["schema"] = tool.schema
 		}
 		actions[tool.Name] = encode(parts)
 	}

@@ -554,7 +554,11 @@ const workflowPrefix = "workflow/"
 // versioned tells of a name that is none of a version of a workflow.
 func (t *teller) versioned(v *value, name string) {
 	if !versioned.MatchString(name) {
-		t.at(v, "BAD_NAME", "write NAME@VERSION, such as send-mail@1", "%q names no version of a workflow", clip(name))
+		hint := "write NAME@VERSION or NAME@ALIAS, such as send-mail@1 or send-mail@prod"
+		if name != "" && !strings.ContainsAny(name, "@{} ") {
+			hint = "write `" + clip(name) + "@1` for a version, or `" + clip(name) + "@ALIAS`: with the name alone each new version would change what this one does"
+		}
+		t.at(v, "BAD_NAME", hint, "%q names no version of a workflow", clip(name))
 	}
 }
 

@@ -81,6 +81,9 @@ func (d *Definition) Triggers() []Trigger { return slices.Clone(d.triggers) }
 // triggers reads `trigger` or `triggers`. A call, the trigger `manual`, needs no word.
 func (t *teller) triggers(o *object, inputs json.RawMessage) []Trigger {
 	v, key := o.one("triggers", "trigger")
+	if config := o.value("trigger_config"); config != nil {
+		v = t.configured(v, key, config)
+	}
 	if v == nil {
 		return nil
 	}
@@ -112,6 +115,26 @@ func (t *teller) triggers(o *object, inputs json.RawMessage) []Trigger {
 	return out
 }
 
+// configured is a trigger that is named alone, with its keys, which stand beside it.
+func (t *teller) configured(v *value, key string, config *value) *value {
+	if v == nil || key != "trigger" || v.kind != text {
+		t.at(config, "FIELD_NOT_USED", "write the keys into the trigger, beside its `type`", "`trigger_config` is for a `trigger` that is a word alone")
+		return v
+	}
+	if !t.is(config, mapping) {
+		return v
+	}
+	out := &value{kind: mapping, at: v.at, under: v.under, key: v.key, entries: []entry{{key: "type", at: v.at, value: v}}}
+	for _, e := range config.entries {
+		if e.key == "type" {
+			t.at(e.value, "SEVERAL_FORMS", "leave it out", "`trigger` says of which type it is")
+			continue
+		}
+		out.entries = append(out.entries, e)
+	}
+	return out
+}
+
 // trigger reads one: the name of its type, or keys and values.
 func (t *teller) trigger(v *value, at int, x *Trigger) bool {
 	// The name alone is a trigger without keys, so that the same reader tells what is missing.
@@ -127,6 +150,11 @@ func (t *teller) trigger(v *value, at int, x *Trigger) bool {
 	}
 	if !t.is(kind, text) {
 		return false
+	}
+	if kind.text == "none" { // it is called, as everything may be
+		manual := *kind
+		manual.text = ManualTrigger
+		kind = &manual
 	}
 	read, there := triggerTypes()[kind.text]
 	if !there {

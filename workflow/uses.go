@@ -23,7 +23,7 @@ func (d *Definition) Uses() Uses {
 	var u Uses
 	u.Triggers = named(u.Triggers, d.root.get("triggers"), "type")
 	u.Triggers = named(u.Triggers, d.root.get("trigger"), "type")
-	if len(u.Triggers) == 0 {
+	if u.Triggers = slices.DeleteFunc(u.Triggers, func(name string) bool { return name == "none" }); len(u.Triggers) == 0 {
 		u.Triggers = []string{"manual"}
 	}
 	u.model(d.root)
@@ -67,7 +67,7 @@ func (u *Uses) of(v *value) {
 // model adds the model of an agent, a step or the whole: a profile by its name, or keys of which one
 // names it.
 func (u *Uses) model(v *value) {
-	for _, key := range []string{"profile", "model_name"} {
+	for _, key := range []string{"profile", "model_name", "capability"} {
 		u.Models = named(u.Models, v.get("model"), key)
 	}
 }
