@@ -224,7 +224,7 @@ func (b *builder) when(path, when string, needs []string) []string {
 	if m := argoEquals.FindStringSubmatch(when); m != nil {
 		source := b.steps[path[:strings.LastIndexByte(path, '/')+1]+m[1]]
 		if len(source) == 1 && slices.Contains(b.before(needs), source[0]) {
-			return b.choose("", name+"_when", needs, []choice{{source[0], m[2], name + "_yes"}}, name+"_no")
+			return b.choose("", name+"_when", needs, []choice{{field: source[0], value: m[2], name: name + "_yes"}}, name+"_no")
 		}
 	}
 	b.report("condition", path, "the actor must say `route: yes` if it holds: "+when)

@@ -114,7 +114,7 @@ func (b *builder) conductorSwitch(t *value, name string, needs []string, ends ma
 	if field := b.conductorField(t, needs, ends); field != "" {
 		var choices []choice
 		for _, key := range names {
-			choices = append(choices, choice{field, key, name + "_" + key})
+			choices = append(choices, choice{field: field, value: key, name: name + "_" + key})
 		}
 		if len(choices) == 0 {
 			ways = []string{b.pass(name, name, orStart(needs))}

@@ -1,5 +1,5 @@
-// Package foreign makes workflows of definitions of other systems: n8n, Argo Workflows, GitHub Actions
-// and Conductor. It carries over their structure: steps, their order, joins, branches, parallel parts,
+// Package foreign makes workflows of definitions of other systems: n8n, Argo Workflows, GitHub Actions,
+// Conductor and Pipelit. It carries over their structure: steps, their order, joins, branches, parallel parts,
 // waits, people and workflows that call others. What a step does becomes the call of an actor that is
 // named after it, such as n8n/slack, unless this language has a step of the kind. What is not carried
 // over is told.
@@ -26,10 +26,11 @@ const (
 	Argo          Platform = "argo"
 	GitHubActions Platform = "github_actions"
 	Conductor     Platform = "conductor"
+	Pipelit       Platform = "pipelit"
 )
 
 // ErrUnknown says that a text is the definition of no platform that is known here.
-var ErrUnknown = errors.New("this is no definition of n8n, Argo Workflows, GitHub Actions or Conductor")
+var ErrUnknown = errors.New("this is no definition of n8n, Argo Workflows, GitHub Actions, Conductor or Pipelit")
 
 // Item is something that was not carried over.
 type Item struct {
@@ -70,25 +71,52 @@ func Import(src []byte) (Result, error) {
 		if platform == "" {
 			continue
 		}
-		b := &builder{platform: platform, used: map[string]bool{}, next: map[string]int{}, calling: map[string]bool{}, steps: map[string][]string{}}
-		for k := range docs {
-			if k != i {
-				b.report("document", "document "+strconv.Itoa(k+1), "only the first workflow of a text is imported")
-			}
+		if platform == Pipelit && own(src) {
+			return Result{}, errOwn
 		}
-		switch platform {
-		case N8N:
-			b.n8n(v)
-		case Argo:
-			b.argo(v)
-		case GitHubActions:
-			b.github(v)
-		case Conductor:
-			b.conductor(v)
+		out, err := imported(platform, docs, i, false)
+		if faults := (workflow.Faults)(nil); platform == Pipelit && errors.As(err, &faults) {
+			return imported(platform, docs, i, true) // its rules mean something else here
 		}
-		return b.result()
+		return out, err
 	}
 	return Result{}, ErrUnknown
+}
+
+// errOwn is for a workflow that needs no import.
+var errOwn = errors.New("this is a workflow of this language already: create it as it is")
+
+// own reports whether a text is a workflow as it stands.
+func own(src []byte) bool {
+	d, _ := workflow.Read(src)
+	if d == nil {
+		return false
+	}
+	_, faults := workflow.Compile(d)
+	return len(faults) == 0
+}
+
+// imported makes a workflow of one of some documents.
+func imported(platform Platform, docs []*value, i int, cautious bool) (Result, error) {
+	b := &builder{platform: platform, cautious: cautious, used: map[string]bool{}, next: map[string]int{}, calling: map[string]bool{}, steps: map[string][]string{}}
+	for k := range docs {
+		if k != i {
+			b.report("document", "document "+strconv.Itoa(k+1), "only the first workflow of a text is imported")
+		}
+	}
+	switch v := docs[i]; platform {
+	case N8N:
+		b.n8n(v)
+	case Argo:
+		b.argo(v)
+	case GitHubActions:
+		b.github(v)
+	case Conductor:
+		b.conductor(v)
+	case Pipelit:
+		b.pipelit(v)
+	}
+	return b.result()
 }
 
 func detect(v *value) Platform {
@@ -101,6 +129,8 @@ func detect(v *value) Platform {
 		return GitHubActions
 	case v.get("tasks").is(list) && v.get("name") != nil:
 		return Conductor
+	case isPipelit(v):
+		return Pipelit
 	}
 	return ""
 }
@@ -121,7 +151,9 @@ type builder struct {
 	// step.
 	ways, looked int
 	// calling are the Argo templates that are being looked into.
-	calling  map[string]bool
+	calling map[string]bool
+	// cautious says that no rules are carried over.
+	cautious bool
 	tooLarge bool
 }
 
@@ -246,8 +278,11 @@ func (b *builder) pass(source, name string, needs []string) string {
 	return b.add(source, name, "transform", needs, field{"template", newMapping()})
 }
 
-// choice is one way that a switch can choose.
-type choice struct{ field, value, name string }
+// choice is one way that a switch can choose: where a field has a value, or by a rule.
+type choice struct {
+	field, value, name string
+	rule               *value
+}
 
 // choose adds a switch behind a step, and returns a step for each of its ways. With a name for the
 // rest, the last way is taken if no other one is; without, none is.
@@ -259,9 +294,12 @@ func (b *builder) choose(source, name string, needs []string, choices []choice, 
 	for _, c := range choices {
 		way := b.pass("", c.name, nil)
 		ways = append(ways, way)
-		rule := newMapping()
-		rule.put("field", str(c.field))
-		rule.put("value", str(c.value))
+		rule := c.rule
+		if rule == nil {
+			rule = newMapping()
+			rule.put("field", str(c.field))
+			rule.put("value", str(c.value))
+		}
 		rule.put("route", str(way))
 		rules.items = append(rules.items, rule)
 	}
@@ -289,7 +327,7 @@ func (b *builder) decide(source, name, kind string, needs, names []string, rest 
 	id := b.call(source, name, kind, needs, arguments)
 	choices := make([]choice, len(names))
 	for i, way := range names {
-		choices[i] = choice{id + ".route", way, id + "_" + way}
+		choices[i] = choice{field: id + ".route", value: way, name: id + "_" + way}
 	}
 	if rest != "" {
 		rest = id + "_" + rest

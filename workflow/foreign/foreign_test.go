@@ -80,6 +80,41 @@ const conductor = `{"name": "orders", "version": 1, "tasks": [
   {"name": "w", "taskReferenceName": "below", "type": "SUB_WORKFLOW", "subWorkflowParam": {"name": "mail", "version": 2}},
   {"name": "l", "taskReferenceName": "loop", "type": "DO_WHILE", "loopCondition": "$.n < 3", "loopOver": [{"name": "b", "taskReferenceName": "body"}]}]}`
 
+const pipelit = `
+name: Digest
+description: What happened.
+trigger: chat
+model: {discover: true}
+steps:
+  - {id: kind, type: categorizer, prompt: "{{ trigger.text }}", categories: [urgent, later]}
+  - id: way
+    type: switch
+    rules:
+      - {field: node_outputs.kind.category, operator: equals, value: urgent, route: ask}
+      - {field: kind.category, operator: contains, value: lat, route: rest}
+    default: nobody
+  - {id: ask, type: human, message: "Now?"}
+  - {id: rest, type: wait, duration: 2}
+  - {id: think, type: agent, prompt: Think, memory: true, tools: [calculator, whoami, {type: web_search, count: 3}]}
+  - {id: odd, type: switch, rules: [{field: nothing.here, value: 1, route: call}], default: say}
+  - {id: call, type: workflow, workflow: message-processor}
+  - {id: say, type: reply_chat, message: "Done"}
+  - {id: run, type: code, snippet: "return 1"}
+`
+
+const pipelitNodes = `{"name": "Team", "slug": "team", "nodes": [
+  {"node_id": "t", "component_type": "trigger_chat", "config": {}},
+  {"node_id": "a", "component_type": "deep_agent", "config": {"system_prompt": "You are A.", "extra_config": {"input_template": "{{ t.text }}", "conversation_memory": true}}},
+  {"node_id": "m", "component_type": "ai_model", "config": {"model_name": "gpt"}},
+  {"node_id": "v", "component_type": "validate", "config": {}},
+  {"node_id": "s", "component_type": "switch", "config": {"extra_config": {"rules": [{"id": "ok", "field": "node_outputs.a.output", "operator": "contains", "value": "fine"}]}}},
+  {"node_id": "c", "component_type": "assertion", "config": {"extra_config": {"rules": [{"field": "node_outputs.a.output", "operator": "contains", "value": "x"}]}}},
+  {"node_id": "b", "component_type": "transform", "config": {"extra_config": {"template": "Bye"}}},
+  {"node_id": "j", "component_type": "merge", "config": {}}],
+ "edges": [{"source_node_id": "t", "target_node_id": "a", "edge_label": ""}, {"source_node_id": "m", "target_node_id": "a", "edge_label": "llm"}, {"source_node_id": "v", "target_node_id": "a", "edge_label": "tool"},
+  {"source_node_id": "a", "target_node_id": "s", "edge_label": ""}, {"source_node_id": "s", "target_node_id": "c", "condition_value": "ok"}, {"source_node_id": "s", "target_node_id": "b", "condition_value": "__other__"},
+  {"source_node_id": "c", "target_node_id": "j", "edge_label": ""}, {"source_node_id": "b", "target_node_id": "j", "edge_label": ""}, {"source_node_id": "j", "target_node_id": "gone", "edge_label": ""}]}`
+
 // TestImport shows the edges of small definitions of each platform.
 func TestImport(t *testing.T) {
 	t.Parallel()
@@ -88,6 +123,18 @@ func TestImport(t *testing.T) {
 		reports    []string
 		has        []string
 	}{
+		"pipelit": {
+			pipelit, `inputs -> kind, kind -> way, way -> way_rule_1 [way_rule_1], way -> way_rule_2 [way_rule_2], way -> way_rest [way_rest], way_rule_2 -> rest, rest -> think, think -> odd, odd -> odd_way, odd_way -> odd_0 [odd_0], ` +
+				`odd_way -> odd_rest [odd_rest], odd_rest -> say, say -> run, odd_0 -> call, way_rule_1 -> ask`,
+			[]string{"trigger", "model", "connection", "text", "tool", "condition", "script", "version"},
+			[]string{"operator: contains\n        value: lat\n        route: way_rule_2", "categories: [urgent, later]", "message: Now?", "delay: 2\n    delay_unit: seconds", "workflow: message-processor@1", "memory: true",
+				"tools:\n      - {actor: pipelit/calculator}\n      - whoami\n      - {actor: pipelit/web_search}", "actor: pipelit/code"},
+		},
+		"pipelit nodes": {
+			pipelitNodes, `inputs -> a, a -> s, s -> s_rule_1 [s_rule_1], s -> s_rest [s_rest], s_rest -> b, s_rule_1 -> c, c -> j, b -> j`,
+			[]string{"connection", "part", "part", "trigger", "text"},
+			[]string{"system_prompt: You are A.", "memory: true", "- {actor: pipelit/validate}", "{field: a, operator: contains, value: x}", "template: Bye"},
+		},
 		"n8n": {
 			n8n, `inputs -> Good, Good -> Good_way, Good_way -> Good_0 [0], Good_way -> Good_1 [1], Good_1 -> Pause, Pause -> Get, Good_1 -> Think, Good_0 -> Send_it, Send_it -> Both, Think -> Both`,
 			[]string{"connection", "loop", "part", "part", "trigger", "condition", "expression", "credentials", "expression"},
@@ -116,7 +163,7 @@ func TestImport(t *testing.T) {
 			t.Parallel()
 			got, err := foreign.Import([]byte(c.src))
 			require.NoError(t, err)
-			require.Equal(t, name, string(got.Platform))
+			require.Equal(t, strings.TrimSuffix(name, " nodes"), string(got.Platform))
 			d, faults := workflow.Read(got.YAML)
 			require.Empty(t, faults)
 			g, faults := workflow.Compile(d)
@@ -141,6 +188,16 @@ func TestImport(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOwn needs no import, and a rule that means something else here becomes an actor.
+func TestOwn(t *testing.T) {
+	t.Parallel()
+	_, err := foreign.Import([]byte("name: x\nsteps: [{type: wait, delay: 1}]"))
+	require.ErrorContains(t, err, "of this language already")
+	got, err := foreign.Import([]byte("name: x\nsteps:\n  - {id: k, type: categorizer, prompt: p, categories: [a, b]}\n  - {id: s, type: switch, rules: [{field: k, operator: gt, value: 1, route: e}], default: e}\n  - {id: e, type: code}\n"))
+	require.NoError(t, err)
+	require.Contains(t, string(got.YAML), "actor: pipelit/switch", "nothing is greater than 1 of what a categorizer gives")
 }
 
 // TestRefused has texts that are no definitions, and those beyond the bounds.
@@ -173,7 +230,7 @@ func TestRefused(t *testing.T) {
 
 // FuzzImport makes no workflow that has faults.
 func FuzzImport(f *testing.F) {
-	for _, src := range []string{n8n, argo, github, conductor} {
+	for _, src := range []string{n8n, argo, github, conductor, pipelit, pipelitNodes} {
 		f.Add([]byte(src))
 	}
 	f.Fuzz(func(t *testing.T, src []byte) {

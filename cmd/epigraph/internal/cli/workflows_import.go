@@ -15,7 +15,7 @@ type workflowsImportCmd struct {
 
 // Help says what is carried over.
 func (workflowsImportCmd) Help() string {
-	return `Make a workflow of a definition of n8n, Argo Workflows, GitHub Actions or Conductor. The platform is told by its keys. Steps, their order, joins, branches, waits, people and workflows that call others are carried over. What a step does becomes the call of an actor that is named after it, such as n8n/slack, which a worker or the configuration provides. What is not carried over is shown on standard error.
+	return `Make a workflow of a definition of n8n, Argo Workflows, GitHub Actions, Conductor or Pipelit. The platform is told by its keys. Steps, their order, joins, branches, waits, people and workflows that call others are carried over. What a step does becomes the call of an actor that is named after it, such as n8n/slack, which a worker or the configuration provides. What is not carried over is shown on standard error.
 
     epigraph workflows import letters.json > letters.yaml
     epigraph workflows validate letters.yaml`
