@@ -175,6 +175,11 @@ steps:
 		require.JSONEq(t, `{"http": {"actor": "http"}}`, string(g.Nodes[5].Named["actions"]), "an agent of a body keeps its tools")
 		require.Contains(t, g.Nodes[4].Bind, "item")
 	}
+	deeper := compiled(t, "name: T\nsteps:\n  - {id: a, type: code, code: \"return {'b': {'c': [1]}}\"}\n  - {type: loop, over: a.b.c, body: [{type: wait, delay: 1}]}\n")
+	require.Equal(t, "b.c", deeper.Nodes[2].Bind["over"].Uses[0].Field)
+	none := faultsOf("name: T\nsteps:\n  - {type: loop, over: \"\", body: [{type: wait, delay: 1}]}\n")
+	require.Len(t, none, 1)
+	require.Equal(t, "BAD_REFERENCE", none[0].Code)
 	whole := compiled(t, "name: T\nsteps:\n  - {id: src, type: code, code: \"return [1]\"}\n  - {type: loop, over: src.output, body: [{type: wait, delay: 1}]}\n")
 	require.Empty(t, whole.Nodes[2].Bind["over"].Uses[0].Field)
 }

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/workflow"
+	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 // base is what the forks of the tests are based on.
@@ -107,6 +109,10 @@ func TestForkRefused(t *testing.T) {
 		"unknown action":              {`- {action: update_promt, step_id: a}`, "UNKNOWN_WORD", "update_promt"},
 		"update_prompt without step":  {`- {action: update_prompt, prompt: x}`, "MISSING_KEY", "`step_id`"},
 		"unknown step":                {`- {action: update_prompt, step_id: writr, prompt: x}`, "UNKNOWN_STEP", "writr"},
+		"remove_step of an unknown":   {`- {action: remove_step, step_id: writr}`, "UNKNOWN_STEP", "writr"},
+		"update_config of an unknown": {`- {action: update_config, step_id: writr, config: {max_rounds: 4}}`, "UNKNOWN_STEP", "writr"},
+		"Unknown tool type":           {`- {action: add_tool, step_id: writer, tool: {type: get_totp_code, issuer: x}}`, "NOT_SUPPORTED", "get_totp_code"},
+		"an unknown tool by its name": {`- {action: add_tool, step_id: writer, tool_type: scheduler_tools}`, "NOT_SUPPORTED", "scheduler_tools"},
 		"add_step without step":       {`- {action: add_step, after: fetch}`, "MISSING_KEY", "`step`"},
 		"add_step of an unknown type": {`- {action: add_step, step: {type: waits}}`, "UNKNOWN_WORD", "waits"},
 		"add_step behind nothing":     {`- {action: add_step, after: nobody, step: {type: wait, delay: 1s}}`, "UNKNOWN_STEP", "nobody"},
@@ -260,5 +266,27 @@ func FuzzFork(f *testing.F) {
 			return
 		}
 		require.Empty(t, faultsOf(string(out)))
+	})
+}
+
+// TestForkKeeps has parts of a workflow that forks of it must not lose.
+func TestForkKeeps(t *testing.T) {
+	t.Parallel()
+	t.Run("Conditions", func(t *testing.T) {
+		t.Parallel()
+		const src = "name: x\nsteps:\n  - {id: a, type: wait, delay: 1}\n  - id: sw\n    type: switch\n    rules:\n      - {field: a, value: 1, steps: [{id: p, type: wait, delay: 1}, {id: q, type: wait, delay: 1}]}\n    default: continue\n  - {id: z, type: wait, delay: 1}\n"
+		out := forked(t, src, "- {action: remove_step, step_id: p}")
+		require.Equal(t, []string{"inputs -> a", "a -> sw", `sw -> q [result.route == "rule_1"]`, "q -> z", `sw -> z [result.route == "continue"]`}, edges(compiled(t, out)))
+	})
+	t.Run("APauseForAPerson", func(t *testing.T) {
+		t.Parallel()
+		const src = "name: x\nsteps:\n  - {id: draft, type: transform, template: A letter}\n  - {id: ask, type: human, message: \"Send {{ draft }}?\", choices: [\"yes\", \"no\"]}\n  - {id: send, type: actor, actor: echo, with: {say: \"{{ ask }}\"}}\n"
+		out := forked(t, src, "- {action: update_config, step_id: draft, config: {template: A poem}}\n- {action: add_step, after: draft, step: {id: more, type: wait, delay: 1}}")
+		g := compiled(t, out)
+		require.Equal(t, []string{"inputs -> draft", "draft -> more", "more -> ask", "ask -> send"}, edges(g))
+		asked := g.Nodes[slices.IndexFunc(g.Nodes, func(n workgraph.Node) bool { return n.ID == "ask" })]
+		require.Equal(t, "human", asked.Actor)
+		require.JSONEq(t, `["yes", "no"]`, string(asked.Named["choices"]))
+		require.Equal(t, `"Send A poem?"`, result(t, out, ""), "the person is asked, and the answer goes on")
 	})
 }

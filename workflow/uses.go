@@ -35,11 +35,22 @@ func (d *Definition) Uses() Uses {
 		u.of(s.at)
 		return true
 	})
+	u.within(d)
 	for _, names := range []*[]string{&u.Triggers, &u.Types, &u.Tools, &u.Models} {
 		slices.Sort(*names)
 		*names = slices.Compact(*names)
 	}
 	return u
+}
+
+// within adds what the workflows that agents are have, but for their triggers: nothing starts these alone.
+func (u *Uses) within(d *Definition) {
+	for i := range d.Agents {
+		if m := d.Agents[i].member; m != nil && m.inner != nil {
+			inner := m.inner.Uses()
+			u.Types, u.Tools, u.Models = append(u.Types, inner.Types...), append(u.Tools, inner.Tools...), append(u.Models, inner.Models...)
+		}
+	}
 }
 
 // of adds what an agent or a step uses.

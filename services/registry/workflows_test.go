@@ -206,6 +206,34 @@ func workflowDiscover(t *testing.T, ctx context.Context, c registryv1.WorkflowSe
 	require.Len(t, requireError(t, err, errs.InvalidArgument, "REQUIREMENTS_INVALID").Violations, 2)
 	_, err = c.DiscoverWorkflows(ctx, &registryv1.DiscoverWorkflowsRequest{RequirementsJson: "{}", Requirements: &registryv1.WorkflowRequirements{}})
 	requireError(t, err, errs.InvalidArgument, "FIELD_NOT_USED")
+
+	for range 6 {
+		_, err := c.CreateWorkflow(ctx, &registryv1.CreateWorkflowRequest{Source: letter})
+		require.NoError(t, err)
+	}
+	found := func() (slugs []string, total int64) {
+		r, err := c.DiscoverWorkflows(ctx, &registryv1.DiscoverWorkflowsRequest{RequirementsJson: `{"node_types": ["reply_chat"]}`})
+		require.NoError(t, err)
+		for _, m := range r.GetMatches() {
+			slugs = append(slugs, m.GetSlug())
+		}
+		return slugs, r.GetTotalSearched()
+	}
+	slugs, total := found()
+	require.Len(t, slugs, 5, "as many as are told if nobody says")
+	require.Equal(t, int64(7), total)
+	_, err = c.DeprecateWorkflow(ctx, &registryv1.DeprecateWorkflowRequest{Workflow: slugs[0], Message: "old"})
+	require.NoError(t, err)
+	_, err = c.DeleteWorkflow(ctx, &registryv1.DeleteWorkflowRequest{Workflow: slugs[1]})
+	require.NoError(t, err)
+	left, total := found()
+	require.Equal(t, int64(5), total, "neither is looked at")
+	require.NotContains(t, left, slugs[0])
+	require.NotContains(t, left, slugs[1])
+	_, err = c.DeprecateWorkflow(ctx, &registryv1.DeprecateWorkflowRequest{Workflow: slugs[0], Undo: true})
+	require.NoError(t, err)
+	_, total = found()
+	require.Equal(t, int64(6), total)
 }
 
 func workflowFork(t *testing.T, ctx context.Context, c registryv1.WorkflowServiceClient) {

@@ -172,6 +172,28 @@ steps:
 	require.Equal(t, discover.Capabilities{
 		Triggers: []string{"manual"}, NodeTypes: []string{"actor", "agent", "categorizer", "switch"}, Tools: []string{"agent/helper", "mail", "mcp/files/read"}, Models: []string{"large", "small", "tiny"},
 	}, discover.CapabilitiesOf(d))
+	t.Run("AWorkflowWithinIt", func(t *testing.T) {
+		t.Parallel()
+		d, faults := workflow.Read([]byte(`
+name: T
+agents:
+  front: {instructions: Ask., model: small}
+  plan:
+    workflow:
+      name: Plan
+      trigger: chat
+      inputs: {task: {type: string}}
+      agents: {doer: {instructions: Do., model: large, tools: [mail]}}
+      steps:
+        - {type: extractor, prompt: "{{ inputs.task }}", schema: {a: {type: string}}, model: tiny}
+        - {type: agent, agent: doer, prompt: Go}
+graph: [front, plan]
+`))
+		require.Empty(t, faults)
+		require.Equal(t, discover.Capabilities{
+			Triggers: []string{"manual"}, NodeTypes: []string{"agent", "extractor", "team"}, Tools: []string{"mail"}, Models: []string{"large", "small", "tiny"},
+		}, discover.CapabilitiesOf(d))
+	})
 }
 
 // TestText finds workflows by words alone, and orders equal ones by words besides.
