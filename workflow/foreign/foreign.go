@@ -1,8 +1,8 @@
 // Package foreign makes workflows of definitions of other systems: n8n, Argo Workflows, GitHub Actions,
-// Conductor and Pipelit. It carries over their structure: steps, their order, joins, branches, parallel parts,
-// waits, people and workflows that call others. What a step does becomes the call of an actor that is
-// named after it, such as n8n/slack, unless this language has a step of the kind. What is not carried
-// over is told.
+// Conductor and Pipelit. It carries over their structure: steps, their order, joins, branches, parallel
+// parts, waits, people and workflows that call others. What a step does becomes the call of an actor
+// that is named after it, such as n8n/slack, unless this language has a step of the kind. What is not
+// carried over is told.
 package foreign
 
 import (
@@ -75,7 +75,7 @@ func Import(src []byte) (Result, error) {
 			return Result{}, errOwn
 		}
 		out, err := imported(platform, docs, i, false)
-		if faults := (workflow.Faults)(nil); platform == Pipelit && errors.As(err, &faults) {
+		if _, faulty := errors.AsType[workflow.Faults](err); faulty && platform == Pipelit {
 			return imported(platform, docs, i, true) // its rules mean something else here
 		}
 		return out, err

@@ -307,7 +307,8 @@ func (b *builder) pipelitPlain(n *n8nNode, needs []string) string {
 var pipelitHere = []string{"memory_read", "spawn_and_await", "whoami", "workflow_create", "workflow_discover"}
 
 func (b *builder) pipelitAgent(n *n8nNode, needs []string) string {
-	tools, seen := &value{kind: list}, map[string]bool{"memory_write": true} // every agent with a memory has it
+	// Every agent with a memory has the tool that writes to it.
+	tools, seen := &value{kind: list}, map[string]bool{"memory_write": true}
 	add := func(kind string) {
 		kind = strings.TrimSpace(kind)
 		name := notID.ReplaceAllString(b.actor(kind), "_")
