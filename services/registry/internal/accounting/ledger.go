@@ -33,8 +33,9 @@ type Reservation struct {
 type RunCaps struct {
 	RunID      string
 	Hard, Soft ledger.Caps
-	// Spent is what the run has used by now. It opens the account: calls of which the ledger has not heard yet
-	// may be in it, and then count twice, so that a cap that is set late may stop a little early and never late.
+	// Spent is what the run has used by now. It opens the account: calls of which the ledger has not heard
+	// yet may be in it, and then count twice, so that a cap that is set late may stop a little early and
+	// never late.
 	Spent ledger.Amount
 }
 
