@@ -303,8 +303,8 @@ const (
 	// ReasonBudget is also the reason of a NOT_PERFORMED error that puts back an attempt which had not begun
 	// when the budget was used up.
 	ReasonBudget = "BUDGET_EXHAUSTED"
-	// ReasonCap pauses a run because a cap above it, such as that of its epic, leaves no room for a call. It is
-	// the reason of the NOT_PERFORMED error that puts the attempt back and pauses the run.
+	// ReasonCap pauses a run because a cap above it, such as that of its epic, leaves no room for a call. It
+	// is the reason of the NOT_PERFORMED error that puts the attempt back and pauses the run.
 	ReasonCap = "CAP_REACHED"
 	// ReasonUnsettled is the reason of a pause until the costs of calls are known, under a cap in money. The
 	// pause ends by itself. It is also the reason of a NOT_PERFORMED error that puts back an attempt which
@@ -341,8 +341,8 @@ func (ev *Event) ValuesOf(st *Step) []json.RawMessage {
 	return nil
 }
 
-// PutBack reports whether the event puts back an attempt that had not begun when a budget or a cap blocked it.
-// The attempt starts when the run goes on.
+// PutBack reports whether the event puts back an attempt that had not begun when a budget or a cap blocked
+// it. The attempt starts when the run goes on.
 func (ev *Event) PutBack() bool {
 	if ev.Kind != AttemptEnded || ev.Error == nil {
 		return false
