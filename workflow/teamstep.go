@@ -115,7 +115,7 @@ type member struct {
 }
 
 // member reads what an agent says of itself for teams.
-func (t *teller) member(o *object, a *Agent) {
+func (t *teller) member(o *object, a *AgentDefinition) {
 	m := &member{kind: team.Agent, thread: o.line("thread", maxName), task: o.text("task"), sets: o.named("set")}
 	if set := o.v.get("set"); set != nil {
 		t.unfilled(set)
@@ -313,7 +313,7 @@ func (b *teamBody) nameAt(name string) *value {
 }
 
 // agent is one of the definition.
-func (c *compiler) agent(name string) *Agent {
+func (c *compiler) agent(name string) *AgentDefinition {
 	for i := range c.d.Agents {
 		if c.d.Agents[i].Name == name {
 			return &c.d.Agents[i]
@@ -323,7 +323,7 @@ func (c *compiler) agent(name string) *Agent {
 }
 
 // memberOf makes a member of an agent.
-func (b *teamBody) memberOf(c *compiler, a *Agent) team.Member {
+func (b *teamBody) memberOf(c *compiler, a *AgentDefinition) team.Member {
 	said := a.member
 	m := team.Member{Name: a.Name, Description: a.Description, Kind: said.kind, Actor: said.actor, Named: said.with, Thread: said.thread, Tells: said.tells, Task: said.task, Sets: said.sets}
 	if m.Description == "" {
@@ -387,7 +387,7 @@ func (b *teamBody) means(m *team.Member, name string, s team.Signal) {
 }
 
 // workflow makes the member that runs a workflow.
-func (b *teamBody) workflow(c *compiler, a *Agent, m *team.Member) {
+func (b *teamBody) workflow(c *compiler, a *AgentDefinition, m *team.Member) {
 	m.Actor, m.Cache = "spawn", a.member.cache.node()
 	m.Named = map[string]json.RawMessage{"as_result": json.RawMessage("true")}
 	inner := a.member.inner
@@ -448,7 +448,7 @@ func (c *compiler) nested(d *Definition) *workgraph.Graph {
 }
 
 // onlyInTeams reports whether the agent says something that means nothing in a step of its own.
-func (a *Agent) onlyInTeams() bool {
+func (a *AgentDefinition) onlyInTeams() bool {
 	m := a.member
 	return len(a.signals) > 0 || m != nil && (m.kind != team.Agent || m.actor != "" || m.thread != "" || m.tells || m.task != "" || m.sets != nil || m.cache != nil)
 }
