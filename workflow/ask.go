@@ -3,6 +3,7 @@ package workflow
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -95,7 +96,10 @@ func (b *teamBody) asks(c *compiler) {
 				continue
 			}
 			for _, to := range c.asked(a, s) {
-				b.add(s.at, team.Transition{From: a.Name, To: to.Name, When: &team.When{Handoff: to.Name}, Any: true})
+				e := team.Transition{From: a.Name, To: to.Name, When: &team.When{Handoff: to.Name}, Any: true}
+				if !slices.ContainsFunc(b.t.Transitions, func(x team.Transition) bool { return reflect.DeepEqual(x, e) }) { // it may hand over, too
+					b.add(s.at, e)
+				}
 			}
 		}
 	}

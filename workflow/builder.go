@@ -64,6 +64,8 @@ type Agent struct {
 
 	// Thread is a name: agents with the same one share a thread.
 	Thread string `key:"thread"`
+	// Hears are those whose messages it hears, each turn. Nil hears all; empty hears none.
+	Hears []Hearing `key:"hears"`
 	// Task is an expression over result and state that gives what it is told, in place of what it
 	// hears.
 	Task string `key:"task"`
@@ -72,6 +74,14 @@ type Agent struct {
 	// Tells has its failures told to the others. Else they end the team.
 	Tells bool
 	Cache Cache `key:"cache"`
+}
+
+// Hearing narrows what an agent hears of somebody: the First or the Last messages, or all of them.
+type Hearing struct {
+	// From is an agent, or input.
+	From  string `key:"from"`
+	First int    `key:"first"`
+	Last  int    `key:"last"`
 }
 
 // Question is what is asked of a person, and what can be answered.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -155,6 +156,86 @@ func TestNewPatterns(t *testing.T) {
 			require.Equal(t, graphOf(t, string(src)), indented(t, d))
 		})
 	}
+}
+
+// everyMember has what members, graphs and triggers can say beyond the patterns.
+const everyMember = `name: Members
+version: "2"
+model: {profile: small, temperature: 0.5, max_tokens: 100}
+inputs: {task: {type: string}}
+triggers: [chat, {type: cron, cron: "0 8 * * 1", inputs: {task: "{{ event.time }}"}}]
+state: {n: {type: integer, reducer: add}}
+budget: {usd: 0.5}
+agents:
+  a: {instructions: x, thread: one, on_error: tell, max_rounds: 3, tools: [http, {name: over, description: Ends it., handoff: user, reply: Bye}, {name: ask_h, description: Asks., ask: [h]}]}
+  b: {instructions: y, model: large, capabilities: [sums], hears: [{from: a, last: 2}, {from: input, first: 1}]}
+  c: {actor: my/actor, with: {k: 1}, task: "'do ' + result.text", set: {n: 1}}
+  d: {human: true, choices: ["yes", "no"], answer_within: 1h, default: "no"}
+  e: {workflow: pay@1, cache: {ttl: 1h, scope: user}}
+  f: {workflow: {name: Inner, agents: {g: {instructions: z, hears: []}}, graph: [g]}}
+  h: {instructions: w}
+graph:
+  start: a
+  transitions:
+    - {from: a, to: b, when: {all: ["state.n > 1", {not: {text: no}}]}}
+    - {from: a, to: c, when: else}
+    - {from: b, to: d, group: one}
+    - {from: c, to: d, group: two, join: any}
+    - {from: d, to: previous, when: {any: [{text: again}, {handoff: any}]}}
+    - {from: d, to: e, when: else}
+    - {from: e, to: f}
+  loops: [{between: [f], while: {text: more}}]
+router: [{from: any, to: f, ttl: 1h}, {from: [a, input], to: b}, {from: any, to: c}, {from: any, to: d}, {from: any, to: e}, {from: any, to: a}, {from: any, to: h}]
+stop: {any: [{max_messages: 5, then: pause}, {all: [{text: x, from: a}, {call: pay}]}, {handoff: user}, {expr: named.turns > 3}, {answered: f}, {timeout: 1h}, {tokens: 9, input_tokens: 8, output_tokens: 7, usd: 1.5}]}
+max_turns: 50
+task: "{{ inputs.task }}!"
+`
+
+// members is that workflow in Go.
+func members() *workflow.Spec {
+	usd, warm := 0.5, 0.5
+	a := workflow.Agent{Name: "a", Instructions: "x", Thread: "one", Tells: true, MaxRounds: 3,
+		Tools: []workflow.Tool{{Actor: "http"}, {Name: "over", Description: "Ends it.", Handoff: "user", Reply: "Bye"}, {Name: "ask_h", Description: "Asks.", Ask: []string{"h"}}}}
+	b := workflow.Agent{Name: "b", Instructions: "y", Model: workflow.Model{Profile: "large"}, Capabilities: []string{"sums"}, Hears: []workflow.Hearing{{From: "a", Last: 2}, {From: "input", First: 1}}}
+	c := workflow.Agent{Name: "c", Actor: "my/actor", With: js(`{"k": 1}`), Task: "'do ' + result.text", Set: js(`{"n": 1}`)}
+	d := workflow.Agent{Name: "d", Human: &workflow.Question{Choices: []string{"yes", "no"}, AnswerWithin: time.Hour, Default: "no"}}
+	e := workflow.Agent{Name: "e", Workflow: "pay@1", Cache: workflow.Cache{TTL: time.Hour, Scope: "user"}}
+	f := workflow.Agent{Name: "f", Inner: &workflow.Spec{Name: "Inner", Graph: workflow.NewGraph().AddAgent(workflow.Agent{Name: "g", Instructions: "z", Hears: []workflow.Hearing{}})}}
+	h := workflow.Agent{Name: "h", Instructions: "w"}
+	return &workflow.Spec{
+		Name: "Members", Version: "2", Model: workflow.Model{Profile: "small", Temperature: &warm, MaxTokens: 100}, Inputs: js(`{"task": {"type": "string"}}`),
+		Triggers: []workflow.Trigger{{Type: workflow.ChatTrigger}, {Type: workflow.CronTrigger, Cron: "0 8 * * 1", Inputs: js(`{"task": "{{ event.time }}"}`)}},
+		State:    []workflow.StateKey{{Name: "n", Type: "integer", Reducer: workgraph.Add}}, Budget: workflow.Budget{USD: &usd},
+		Graph: workflow.NewGraph().AddAgent(a, b, c, d, e, f, h).Start(a).
+			AddTransition(a, b, workflow.Expr("state.n > 1"), workflow.Not(workflow.Says("no"))).
+			AddTransition(a, c, workflow.Else()).
+			AddTransition(b, d, workflow.JoinGroup("one")).
+			AddTransition(c, d, workflow.JoinGroup("two"), workflow.JoinAny()).
+			AddTransition(d, workflow.Previous(), workflow.Any(workflow.Says("again"), workflow.HandsOver(workflow.Agent{Name: workflow.AnyAgent}))).
+			AddTransition(d, e, workflow.Else()).
+			AddTransition(e, f).
+			AddLoop(f, f, workflow.Says("more")),
+		Router: workflow.NewRouter().AddRoute(workflow.FromAny(), f, workflow.TTL(time.Hour)).AddRoute(append(workflow.From(a), workflow.FromInput()...), b).
+			AddRoute(workflow.FromAny(), c).AddRoute(workflow.FromAny(), d).AddRoute(workflow.FromAny(), e).AddRoute(workflow.FromAny(), a).AddRoute(workflow.FromAny(), h),
+		Stop: workflow.StopCondition{Any: []workflow.StopCondition{
+			{MaxMessages: 5, Pause: true}, {All: []workflow.StopCondition{{Text: "x", From: []string{"a"}}, {Call: "pay"}}}, {Handoff: "user"}, {Expr: "named.turns > 3"}, {Answered: []string{"f"}},
+			{Timeout: time.Hour}, {Tokens: 9, InputTokens: 8, OutputTokens: 7, USD: 1.5},
+		}},
+		MaxTurns: 50, Task: "{{ inputs.task }}!",
+	}
+}
+
+// TestNewMembers has members of every kind, joins, conditions, ends and triggers be those of the text.
+func TestNewMembers(t *testing.T) {
+	t.Parallel()
+	src := strings.Replace(everyMember, "text: no}", `text: "no"}`, 1)
+	want, faults := workflow.Read([]byte(src))
+	require.Empty(t, faults)
+	d, _, faults := workflow.New(members())
+	require.Empty(t, faults)
+	require.Equal(t, indented(t, want), indented(t, d))
+	require.Equal(t, want.Triggers(), d.Triggers())
+	require.Equal(t, want.Budget, d.Budget)
 }
 
 // graphOf is the graph of a text, and indented that of a definition, to be compared.

@@ -141,7 +141,7 @@ type Choice struct {
 	// Attempts is how often it is asked for one choice at most.
 	Attempts int `key:"attempts"`
 	// Candidates is an expression over result and state that gives the names among which it chooses, or
-	// none for all.
+	// null for all.
 	Candidates string `key:"candidates"`
 	// Repeat lets somebody speak twice in a row.
 	Repeat bool `key:"repeat"`
@@ -277,8 +277,12 @@ type StopCondition struct {
 	MaxMessages int           `key:"max_messages"`
 	MaxTurns    int           `key:"max_turns"`
 	Timeout     time.Duration `key:"timeout"`
-	Tokens      int64         `key:"tokens"`
-	USD         float64       `key:"usd"`
+	// Tokens bounds all tokens, InputTokens those that models are given, OutputTokens those that they
+	// give.
+	Tokens       int64   `key:"tokens"`
+	InputTokens  int64   `key:"input_tokens"`
+	OutputTokens int64   `key:"output_tokens"`
+	USD          float64 `key:"usd"`
 	// Text is a part of what is said, by one of From if it is not empty.
 	Text string   `key:"text"`
 	From []string `key:"from"`

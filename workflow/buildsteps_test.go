@@ -136,7 +136,7 @@ func TestNewKnowsAllKeys(t *testing.T) {
 	known := map[string][]any{
 		"workflow": {&Spec{}}, "agent": {&human, &inner}, "tool": {&Tool{Name: "x"}}, "signal": {&Tool{Name: "x"}}, "subagent": {&Helper{Name: "x", Instructions: "x"}}, "graph": {graph},
 		"transition": {&transitionSpec{}}, "loop_of_graph": {pairs{{"between", 1}, {"while", 1}}}, "choose": {&Choice{}}, "route": {&routeSpec{}}, "stop": {&all}, "cache": {&Cache{}},
-		"when": {pairs{{"text", 1}, {"expr", 1}, {"handoff", 1}, {"any", 1}, {"all", 1}, {"not", 1}}}, "judge": {&Judge{}}, "category": {&Category{}}, "condition": {&LoopTest{}, &Rule{}},
+		"when": {pairs{{"text", 1}, {"expr", 1}, {"handoff", 1}, {"any", 1}, {"all", 1}, {"not", 1}}}, "judge": {&Judge{}}, "category": {&Category{}}, "hearing": {&Hearing{}}, "condition": {&LoopTest{}, &Rule{}},
 		"rule_of_loop": {&Rule{}}, "rule_of_assertion": {&Rule{}}, "rule_of_filter": {&Rule{}}, "rule_of_switch": {&RouteRule{}}, "rule_of_router": {&Rule{}},
 		"on_error": {pairs{{"value", 1}}}, "budget": {&Budget{}}, "model": {&Model{Temperature: &one}}, "state_key": {pairs{{"type", 1}, {"reducer", 1}, {"initial", 1}}}, "trigger": {&Trigger{}},
 	}
