@@ -3,6 +3,7 @@ package workflow
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -53,7 +54,7 @@ func (t *teller) readAsk(o *object, s *signal) {
 }
 
 // asked are the agents whom a tool of an agent asks: those that it names, or all others.
-func (c *compiler) asked(a *Agent, s *signal) (out []*Agent) {
+func (c *compiler) asked(a *AgentDefinition, s *signal) (out []*AgentDefinition) {
 	for _, v := range s.asks {
 		name := strings.TrimSpace(v.text)
 		if name == team.AnyOne {
@@ -95,21 +96,24 @@ func (b *teamBody) asks(c *compiler) {
 				continue
 			}
 			for _, to := range c.asked(a, s) {
-				b.add(s.at, team.Transition{From: a.Name, To: to.Name, When: &team.When{Handoff: to.Name}, Any: true})
+				e := team.Transition{From: a.Name, To: to.Name, When: &team.When{Handoff: to.Name}, Any: true}
+				if !slices.ContainsFunc(b.t.Transitions, func(x team.Transition) bool { return reflect.DeepEqual(x, e) }) { // it may hand over, too
+					b.add(s.at, e)
+				}
 			}
 		}
 	}
 }
 
 // asking is the tool as the model knows it, which names all whom it may ask.
-func (c *compiler) asking(a *Agent, s *signal) *signal {
+func (c *compiler) asking(a *AgentDefinition, s *signal) *signal {
 	out := *s
 	before := len(c.faults)
 	to := c.asked(a, s)
 	c.faults = c.faults[:before] // asks has told them
 	ask := &team.Ask{Argument: "agent", To: map[string]string{}}
 	var words, lines []string
-	take := func(word string, agent *Agent) {
+	take := func(word string, agent *AgentDefinition) {
 		if _, taken := ask.To[word]; !taken {
 			ask.To[word], words = agent.Name, append(words, word)
 		}

@@ -1,283 +1,214 @@
 package workflow
 
 import (
-	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
 	"time"
-
-	"github.com/epigraph-run/epigraph/workflow/team"
 )
 
-// This file builds teams in Go. A builder writes a definition, so that what it makes is checked, stored
-// and shown like any other.
+// This file has the parts of a workflow that is written in Go. Their fields are the keys of the
+// language, which docs/workflow-reference.md explains. A field that is empty is left out. New writes
+// the text, so that what is built in Go is checked, stored and shown like any other.
 
-// Condition is a condition on what was said. See Says, Expr, HandsOver, Any, All, Not and Else.
-type Condition struct{ when any }
-
-// Says holds if a text is a part of what was said.
-func Says(text string) Condition { return Condition{map[string]any{"text": text}} }
-
-// Expr holds if a CEL expression over result, what was said, and state does.
-func Expr(src string) Condition { return Condition{map[string]any{"expr": src}} }
-
-// HandsOver holds if the speaker hands over to an agent.
-func HandsOver(to Agent) Condition { return Condition{map[string]any{"handoff": to.Name}} }
-
-// Any holds if one of several conditions does.
-func Any(of ...Condition) Condition { return Condition{map[string]any{"any": conditionParts(of)}} }
-
-// All holds if all of several conditions do.
-func All(of ...Condition) Condition { return Condition{map[string]any{"all": conditionParts(of)}} }
-
-// Not holds if a condition does not.
-func Not(c Condition) Condition { return Condition{map[string]any{"not": c.when}} }
-
-// Else holds if no other transition of the speaker does. It is no part of another condition.
-func Else() Condition { return Condition{"else"} }
-
-func conditionParts(of []Condition) []any {
-	out := make([]any, len(of))
-	for i := range of {
-		out[i] = of[i].when
-	}
-	return out
+// Spec is a workflow. It has Steps, or a Graph, a Router or both. Values of the type any are what JSON
+// can hold, or json.RawMessage, which keeps the order of its keys; texts in them may have references,
+// such as {{ inputs.topic }}.
+type Spec struct {
+	Name        string   `key:"name"`
+	Version     string   `key:"version"`
+	Description string   `key:"description"`
+	Tags        []string `key:"tags"`
+	// Inputs is a JSON Schema, or its properties alone, all of which must be given then.
+	Inputs   any       `key:"inputs"`
+	Triggers []Trigger `key:"triggers"`
+	Model    Model     `key:"model"`
+	State    []StateKey
+	Agents   []Agent
+	Steps    Steps          `key:"steps"`
+	Graph    *GraphBuilder  `key:"graph"`
+	Router   *RouterBuilder `key:"router"`
+	Stop     StopCondition  `key:"stop"`
+	// MaxTurns pauses a team.
+	MaxTurns int `key:"max_turns"`
+	// Task is what a team is told.
+	Task     string `key:"task"`
+	ThreadID string `key:"thread_id"`
+	// Outputs are the results of the run by name.
+	Outputs any    `key:"outputs"`
+	Budget  Budget `key:"budget"`
 }
 
-// GraphBuilder says who speaks after whom. Faults are told by New. It is for one goroutine.
-type GraphBuilder struct {
-	agents             []Agent
-	start              []string
-	transitions, loops []any
+// Agent is an agent of a workflow, or with Actor, Workflow, Inner or Human something else that speaks
+// in a team.
+type Agent struct {
+	Name         string
+	Description  string   `key:"description"`
+	Instructions string   `key:"instructions"`
+	Model        Model    `key:"model"`
+	Tools        []Tool   `key:"tools"`
+	MaxRounds    int      `key:"max_rounds"`
+	Memory       bool     `key:"memory"`
+	Capabilities []string `key:"capabilities"`
+
+	// Actor is called, with With as its arguments.
+	Actor string `key:"actor"`
+	With  any    `key:"with"`
+	// Workflow is one of the catalog, as NAME@VERSION or NAME@ALIAS. Inner is one that is written here.
+	Workflow string `key:"workflow"`
+	Inner    *Spec
+	// Human has a person asked.
+	Human *Question
+
+	// What follows is for agents of teams.
+
+	// Thread is a name: agents with the same one share a thread.
+	Thread string `key:"thread"`
+	// Hears are those whose messages it hears, each turn. Nil hears all; empty hears none.
+	Hears []Hearing `key:"hears"`
+	// Task is an expression over result and state that gives what it is told, in place of what it
+	// hears.
+	Task string `key:"task"`
+	// Set are keys of the state that are set when it has answered.
+	Set any `key:"set"`
+	// Tells has its failures told to the others. Else they end the team.
+	Tells bool
+	Cache Cache `key:"cache"`
 }
 
-// NewGraph is a graph without agents.
-func NewGraph() *GraphBuilder { return &GraphBuilder{} }
-
-// AddAgent adds agents. Those of transitions must be among them.
-func (g *GraphBuilder) AddAgent(agents ...Agent) *GraphBuilder {
-	g.agents = append(g.agents, agents...)
-	return g
+// Hearing narrows what an agent hears of somebody: the First or the Last messages, or all of them.
+type Hearing struct {
+	// From is an agent, or input.
+	From  string `key:"from"`
+	First int    `key:"first"`
+	Last  int    `key:"last"`
 }
 
-// AddTransition lets to speak after from, if all conditions hold for what from said.
-func (g *GraphBuilder) AddTransition(from, to Agent, when ...Condition) *GraphBuilder {
-	e := map[string]any{"from": from.Name, "to": to.Name}
-	if w := whole(when); w != nil {
-		e["when"] = w
-	}
-	g.transitions = append(g.transitions, e)
-	return g
+// Question is what is asked of a person, and what can be answered.
+type Question struct {
+	Schema       any           `key:"schema"`
+	Choices      []string      `key:"choices"`
+	Multiple     bool          `key:"multiple"`
+	AnswerWithin time.Duration `key:"answer_within"`
+	// Default is the answer when nobody gives one in time.
+	Default any `key:"default"`
 }
 
-// AddLoop lets two agents speak in turn for as long as all conditions hold for what the second one said.
-// Twice the same agent goes on by itself.
-func (g *GraphBuilder) AddLoop(first, second Agent, while ...Condition) *GraphBuilder {
-	between := []string{first.Name, second.Name}
-	if first.Name == second.Name {
-		between = between[:1]
-	}
-	l := map[string]any{"between": between}
-	if w := whole(while); w != nil {
-		l["while"] = w
-	}
-	g.loops = append(g.loops, l)
-	return g
+// Tool is something that an agent may call: an Actor, or in a team a tool with Set, Handoff, Say or
+// Ask, which ends the agent's turn.
+type Tool struct {
+	Name        string `key:"name"`
+	Description string `key:"description"`
+	// Actor does it, with With as fixed arguments.
+	Actor string `key:"actor"`
+	With  any    `key:"with"`
+
+	// Parameters is the JSON Schema of what the model gives to a tool that ends the turn.
+	Parameters any `key:"parameters"`
+	// Set are keys of the state; {{ ARGUMENT }} is what the model gives.
+	Set     any    `key:"set"`
+	Handoff string `key:"handoff"`
+	// Say is what is said if the model says nothing, and Reply what the model is answered.
+	Say   string `key:"say"`
+	Reply string `key:"reply"`
+	// Ask are the agents whom it may ask, or AnyAgent.
+	Ask []string `key:"ask"`
 }
 
-// Start names who speaks first. Without it those do to whom nothing leads, or the first agent.
-func (g *GraphBuilder) Start(agents ...Agent) *GraphBuilder {
-	for _, a := range agents {
-		g.start = append(g.start, a.Name)
-	}
-	return g
+// AnyAgent stands for all other agents where names are listed.
+const AnyAgent = "any"
+
+// Cache says how long results are kept for equal calls. The zero value keeps none.
+type Cache struct {
+	TTL time.Duration `key:"ttl"`
+	// Scope says who shares them: chat, which is the default, user or namespace.
+	Scope string `key:"scope"`
+	// Key is an expression whose value stands for what a step is given.
+	Key string `key:"key"`
 }
 
-// whole is one condition of several that must all hold, nil for none.
-func whole(of []Condition) any {
-	switch len(of) {
-	case 0:
-		return nil
-	case 1:
-		return of[0].when
+// New makes a definition of a workflow that was written in Go, and its text. The faults are those of
+// Read and of Compile; their paths name agents, steps and transitions.
+func New(s *Spec) (d *Definition, text []byte, faults Faults) {
+	v, text, faults := written(s)
+	if len(faults) > 0 {
+		return nil, nil, faults
 	}
-	return map[string]any{"all": conditionParts(of)}
-}
-
-// Source are those whose messages a route takes.
-type Source []string
-
-// From are agents.
-func From(agents ...Agent) Source {
-	out := make(Source, len(agents))
-	for i := range agents {
-		out[i] = agents[i].Name
+	if d, faults = Read(text); len(faults) == 0 {
+		_, faults = Compile(d)
 	}
-	return out
-}
-
-// FromAny is everybody, the input of the workflow included.
-func FromAny() Source { return Source{team.AnyOne} }
-
-// FromInput is what the workflow is told.
-func FromInput() Source { return Source{team.Input} }
-
-// RouterBuilder says who hears whom. Faults are told by New. It is for one goroutine.
-type RouterBuilder struct {
-	agents []Agent
-	routes []any
-}
-
-// NewRouter is a router without routes.
-func NewRouter() *RouterBuilder { return &RouterBuilder{} }
-
-// AddAgent adds agents, where there is no graph that has them.
-func (r *RouterBuilder) AddAgent(agents ...Agent) *RouterBuilder {
-	r.agents = append(r.agents, agents...)
-	return r
-}
-
-// RouteOption is an option of a route.
-type RouteOption func(route map[string]any)
-
-// BatchSize is how many messages at least call the agent.
-func BatchSize(n int) RouteOption { return func(route map[string]any) { route["batch_size"] = n } }
-
-// TTL is how long a message waits to be heard.
-func TTL(d time.Duration) RouteOption {
-	return func(route map[string]any) { route["ttl"] = d.String() }
-}
-
-// AddRoute lets an agent hear others.
-func (r *RouterBuilder) AddRoute(from Source, to Agent, options ...RouteOption) *RouterBuilder {
-	route := map[string]any{"from": []string(from), "to": to.Name}
-	for _, o := range options {
-		o(route)
-	}
-	r.routes = append(r.routes, route)
-	return r
-}
-
-// Option is a part of a workflow that New makes.
-type Option func(definition map[string]any)
-
-// WithGraph has a graph say who speaks.
-func WithGraph(g *GraphBuilder) Option {
-	return func(d map[string]any) {
-		withAgents(d, g.agents)
-		graph := map[string]any{"transitions": append([]any{}, g.transitions...), "loops": append([]any{}, g.loops...)}
-		if len(g.start) > 0 {
-			graph["start"] = g.start
-		}
-		d["graph"] = graph
-	}
-}
-
-// WithRouter has a router say who hears whom.
-func WithRouter(r *RouterBuilder) Option {
-	return func(d map[string]any) {
-		withAgents(d, r.agents)
-		d["router"] = append([]any{}, r.routes...)
-	}
-}
-
-// StopCondition ends a team: its keys are those of `stop` in the language, such as {"text": "DONE"}.
-type StopCondition map[string]any
-
-// WithStop says when the team is over. Several conditions are alternatives.
-func WithStop(of ...StopCondition) Option {
-	return func(d map[string]any) {
-		parts := make([]any, len(of))
-		for i := range of {
-			parts[i] = of[i]
-		}
-		d["stop"] = map[string]any{"any": parts}
-	}
-}
-
-// WithTask is what the agents are told, with references such as {{ inputs.topic }}.
-func WithTask(task string) Option { return func(d map[string]any) { d["task"] = task } }
-
-// withAgents adds agents to a definition.
-func withAgents(d map[string]any, agents []Agent) {
-	all, _ := d["agents"].(map[string]any) // it is one, or there is none yet
-	if all == nil {
-		all = map[string]any{}
-		d["agents"] = all
-	}
-	for i := range agents {
-		all[agents[i].Name] = agents[i].source()
-	}
-}
-
-// source is the agent as a definition has it.
-func (a *Agent) source() map[string]any {
-	out := map[string]any{"instructions": a.Instructions}
-	if a.Description != "" {
-		out["description"] = a.Description
-	}
-	if a.MaxRounds > 0 {
-		out["max_rounds"] = a.MaxRounds
-	}
-	if model := a.Model.source(); len(model) > 0 {
-		out["model"] = model
-	}
-	if a.Memory {
-		out["memory"] = true
-	}
-	if len(a.Capabilities) > 0 {
-		out["capabilities"] = a.Capabilities
-	}
-	var tools []any
-	for _, t := range a.Tools {
-		tool := map[string]any{"actor": t.Actor}
-		for key, text := range map[string]string{"name": t.Name, "description": t.Description} {
-			if text != "" {
-				tool[key] = text
-			}
-		}
-		if len(t.Arguments) > 0 {
-			tool["with"] = t.Arguments
-		}
-		tools = append(tools, tool)
-	}
-	if tools != nil {
-		out["tools"] = tools
-	}
-	return out
-}
-
-func (m Model) source() map[string]any {
-	out := map[string]any{}
-	if m.Profile != "" {
-		out["profile"] = m.Profile
-	}
-	if m.Name != "" {
-		out["model_name"] = m.Name
-	}
-	if m.Temperature != nil {
-		out["temperature"] = *m.Temperature
-	}
-	if m.MaxTokens > 0 {
-		out["max_tokens"] = m.MaxTokens
-	}
-	return out
-}
-
-// New makes a definition of a team that was built in Go. The faults are those of Read and of Compile; text
-// is the definition as JSON, to which their places belong.
-func New(name string, options ...Option) (d *Definition, text []byte, faults Faults) {
-	of := map[string]any{"name": name}
-	for _, o := range options {
-		o(of)
-	}
-	text, err := json.MarshalIndent(of, "", "  ")
-	if err != nil {
-		return nil, nil, Faults{{Code: "BAD_ARGUMENT", Message: err.Error()}}
-	}
-	if d, faults = Read(text); len(faults) > 0 {
-		return nil, text, faults
-	}
-	if _, faults = Compile(d); len(faults) > 0 {
-		return nil, text, faults
+	if len(faults) > 0 {
+		return nil, text, withoutLines(v, faults)
 	}
 	return d, text, nil
 }
+
+// source is the workflow as the language has it.
+func (s *Spec) source() any {
+	state := pairs{}
+	for _, k := range s.State {
+		state = append(state, pair{k.Name, pairs{{"type", k.Type}, {"reducer", strings.ToLower(string(k.Reducer))}, {"initial", k.Initial}}})
+	}
+	agents := pairs{}
+	for _, a := range s.allAgents() {
+		agents = append(agents, pair{a.Name, keep{a}})
+	}
+	return append(pairsOf(s), pair{"state", state}, pair{"agents", agents})
+}
+
+// allAgents are those of the workflow, and those that its graphs and routers add. One that was added
+// twice, and says the same each time, is one.
+func (s *Spec) allAgents() []*Agent {
+	var out []*Agent
+	add := func(agents []Agent) {
+		for i := range agents {
+			a := &agents[i]
+			if !slices.ContainsFunc(out, func(x *Agent) bool { return x.Name == a.Name && reflect.DeepEqual(x, a) }) {
+				out = append(out, a)
+			}
+		}
+	}
+	add(s.Agents)
+	s.Graph.withAgents(add)
+	s.Router.withAgents(add)
+	s.Steps.each(maxDepth, func(do Action) {
+		if t, ok := do.(TeamStep); ok {
+			t.Graph.withAgents(add)
+			t.Router.withAgents(add)
+		}
+	})
+	return out
+}
+
+// source is the agent as the language has it.
+func (a *Agent) source() any {
+	out := pairsOf(a)
+	if a.Human != nil {
+		out = append(out, pair{"human", true})
+		out = append(out, pairsOf(a.Human)...)
+	}
+	if a.Inner != nil {
+		out = append(out, pair{"workflow", a.Inner})
+	}
+	if a.Tells {
+		out = append(out, pair{"on_error", "tell"})
+	}
+	return out
+}
+
+// source is the tool as the language has it. The name of an actor alone may be that of a tool which
+// agents have.
+func (t *Tool) source() any {
+	if reflect.DeepEqual(*t, Tool{Actor: t.Actor}) {
+		return t.Actor
+	}
+	return pairsOf(t)
+}
+
+// source is the model as the language has it.
+func (m *Model) source() any {
+	return pairs{{"profile", m.Profile}, {"model_name", m.Name}, {"temperature", m.Temperature}, {"max_tokens", m.MaxTokens}}
+}
+
+// source is the budget as the language has it.
+func (b *Budget) source() any { return pairs{{"usd", b.USD}, {"tokens", b.Tokens}} }

@@ -25,7 +25,7 @@ type Definition struct {
 	Model Model
 	// State are the keys of the state, in their order.
 	State  []StateKey
-	Agents []Agent
+	Agents []AgentDefinition
 	Steps  []*Step
 	// Outputs are the names of the results; none means that the last steps give the result.
 	Outputs []string
@@ -37,14 +37,14 @@ type Definition struct {
 	lines                 []string
 }
 
-// Agent is an agent that steps name.
-type Agent struct {
+// AgentDefinition is an agent of a definition.
+type AgentDefinition struct {
 	Name string
 	// Description says what it is good for, to an agent that may call it.
 	Description  string
 	Instructions string
 	Model        Model
-	Tools        []Tool
+	Tools        []ToolDefinition
 	// MaxRounds bounds how often it may reason; 0 is the default of the actor.
 	MaxRounds int
 	// Memory has it go on with the conversation of the run's user.
@@ -55,15 +55,15 @@ type Agent struct {
 	// deep is an agent with a list of what is to be done, or agents below it. own is one of these that
 	// is defined there.
 	deep, todos, own bool
-	below            []Agent
+	below            []AgentDefinition
 	// signals are tools that end its turn in a team, and member what else it is there.
 	signals []signal
 	member  *member
 	at      *value
 }
 
-// Tool is something that an agent may call.
-type Tool struct {
+// ToolDefinition is something that an agent may call.
+type ToolDefinition struct {
 	// Name is what the model calls it.
 	Name string
 	// Actor does it.
@@ -175,9 +175,9 @@ func (t *teller) definition(v *value) *Definition {
 }
 
 // agent reads one of `agents`.
-func (t *teller) agent(e entry) Agent {
+func (t *teller) agent(e entry) AgentDefinition {
 	o := t.object(e.value, "an agent")
-	a := Agent{Name: e.key, at: e.value}
+	a := AgentDefinition{Name: e.key, at: e.value}
 	if !idPattern.MatchString(e.key) {
 		t.add(Fault{Code: "BAD_ID", Place: e.at, Path: e.value.path(), Message: fmt.Sprintf("%q is no name of an agent", clip(e.key)), Hint: idHint})
 	}
@@ -189,10 +189,10 @@ func (t *teller) agent(e entry) Agent {
 }
 
 // tools are those of `tools`: the name of an actor, or keys and values.
-func (t *teller) tools(o *object) []Tool {
-	var out []Tool
+func (t *teller) tools(o *object) []ToolDefinition {
+	var out []ToolDefinition
 	for _, v := range o.few("tools", o.list("tools")) {
-		tool := Tool{at: v}
+		tool := ToolDefinition{at: v}
 		switch v.kind {
 		case text:
 			tool.Actor = strings.TrimSpace(v.text)
@@ -237,7 +237,7 @@ func (t *teller) tools(o *object) []Tool {
 		if tool.Name == "" {
 			tool.Name = notID.ReplaceAllString(tool.Actor, "_")
 		}
-		if i := slices.IndexFunc(out, func(x Tool) bool { return x.Name == tool.Name }); i >= 0 {
+		if i := slices.IndexFunc(out, func(x ToolDefinition) bool { return x.Name == tool.Name }); i >= 0 {
 			t.at(v, "DUPLICATE_ID", "give one of them another `name`", "there is a tool %q already, in line %d", clip(tool.Name), out[i].at.at.Line)
 			continue
 		}
@@ -248,7 +248,7 @@ func (t *teller) tools(o *object) []Tool {
 
 // run makes the tool one that runs a workflow. What it is given beforehand are inputs; without any, the one
 // who calls it gives them.
-func (t *Tool) run(name string) {
+func (t *ToolDefinition) run(name string) {
 	if t.Name == "" {
 		t.Name = notID.ReplaceAllString(name, "_")
 	}
@@ -291,7 +291,7 @@ func isPlatformTool(name string) bool {
 
 // platformTool gives a tool that other platforms have the actor that does it here. It is false for one
 // that there is not, or that every agent with tools has.
-func (t *teller) platformTool(v *value, tool *Tool) bool {
+func (t *teller) platformTool(v *value, tool *ToolDefinition) bool {
 	name := tool.Actor
 	if actor, is := catalogTools[name]; is {
 		tool.Name, tool.Actor = name, actor

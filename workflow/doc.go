@@ -1,6 +1,7 @@
 // Package workflow reads definitions of workflows, written in YAML or JSON, and makes graphs of them.
 //
 //	text --Read--> Definition --Compile--> workgraph.Graph
+//	Spec --New--> text and Definition
 //
 // Read tells every fault of the structure at once, Compile every fault of what the parts mean to each
 // other, each with line, column and how to mend it. Every type of step becomes one node that calls an

@@ -390,6 +390,14 @@ func (t *teller) readStop(v *value) *team.Stop {
 		return ok && d > 0
 	})
 	add("tokens", func(s *team.Stop) bool { s.Tokens = int64(o.whole("tokens", 1, most, 0)); return s.Tokens > 0 })
+	add("input_tokens", func(s *team.Stop) bool {
+		s.InputTokens = int64(o.whole("input_tokens", 1, most, 0))
+		return s.InputTokens > 0
+	})
+	add("output_tokens", func(s *team.Stop) bool {
+		s.OutputTokens = int64(o.whole("output_tokens", 1, most, 0))
+		return s.OutputTokens > 0
+	})
 	add("usd", func(s *team.Stop) bool {
 		usd, ok := o.amount("usd")
 		if ok && (usd < 1e-9 || usd > 1e9) {
@@ -424,7 +432,7 @@ func (t *teller) readStop(v *value) *team.Stop {
 	add("all", func(s *team.Stop) bool { s.All = t.stops(o, "all"); return len(s.All) > 0 })
 	if o.word("then", "end", "end", "pause") == "pause" {
 		if limits < len(parts) || limits == 0 {
-			t.at(v.get("then"), "FIELD_NOT_USED", "give it to max_messages, max_turns, timeout, tokens or usd alone", "only a limit can pause a team")
+			t.at(v.get("then"), "FIELD_NOT_USED", "give it to max_messages, max_turns, timeout, tokens, input_tokens, output_tokens or usd alone", "only a limit can pause a team")
 		}
 		for i := range limits {
 			parts[i].Pause = true

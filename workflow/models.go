@@ -89,12 +89,12 @@ func (m Model) arguments() map[string]json.RawMessage {
 type agentBody struct {
 	prompt *value
 	named  *value // the name of one of `agents`
-	own    Agent
+	own    AgentDefinition
 	thread *value
 }
 
 func readAgent(t *teller, o *object) body {
-	b := &agentBody{own: Agent{at: o.v}}
+	b := &agentBody{own: AgentDefinition{at: o.v}}
 	b.read(t, o, "model", "tools", "max_rounds", "memory")
 	return b
 }
@@ -121,7 +121,7 @@ func (b *agentBody) read(t *teller, o *object, own ...string) {
 }
 
 // abilities reads what agents have, wherever they are defined.
-func (t *teller) abilities(o *object, a *Agent) {
+func (t *teller) abilities(o *object, a *AgentDefinition) {
 	a.Model = o.model()
 	a.Tools, a.signals = t.tools(o), t.signals(o)
 	a.Capabilities = t.capabilities(o)
@@ -141,7 +141,7 @@ func (t *teller) abilities(o *object, a *Agent) {
 
 // readDeepAgent reads an agent that keeps a list of what is to be done, and has agents of its own.
 func readDeepAgent(t *teller, o *object) body {
-	b := &agentBody{own: Agent{at: o.v, deep: true}}
+	b := &agentBody{own: AgentDefinition{at: o.v, deep: true}}
 	b.read(t, o, "model", "tools", "max_rounds", "memory", "enable_todos", "subagents")
 	if v := o.value("enable_todos"); v != nil && t.is(v, boolean) {
 		b.own.todos = v.text == "true"
@@ -153,11 +153,11 @@ func readDeepAgent(t *teller, o *object) body {
 	}
 	for _, v := range o.few("subagents", o.list("subagents")) {
 		if v.kind == text {
-			b.own.below = append(b.own.below, Agent{Name: v.text, at: v})
+			b.own.below = append(b.own.below, AgentDefinition{Name: v.text, at: v})
 			continue
 		}
 		in := t.object(v, "a subagent")
-		a := Agent{Name: in.line("name", maxName), at: v, Description: in.plain("description"), Instructions: in.plain("instructions"), own: true}
+		a := AgentDefinition{Name: in.line("name", maxName), at: v, Description: in.plain("description"), Instructions: in.plain("instructions"), own: true}
 		t.abilities(in, &a)
 		if in.done(); in.bad {
 			continue
@@ -180,7 +180,7 @@ func (b *agentBody) node(c *compiler, s *Step, n *workgraph.Node) {
 	a := &b.own
 	if b.named != nil {
 		name := strings.TrimSpace(b.named.text)
-		if i := slices.IndexFunc(c.d.Agents, func(x Agent) bool { return x.Name == name }); i >= 0 {
+		if i := slices.IndexFunc(c.d.Agents, func(x AgentDefinition) bool { return x.Name == name }); i >= 0 {
 			a = &c.d.Agents[i]
 		} else if strings.HasPrefix(name, "agent/") {
 			n.Actor, a = name, nil // an agent of the configuration
@@ -217,7 +217,7 @@ func (b *agentBody) node(c *compiler, s *Step, n *workgraph.Node) {
 const howToKeep = "Work with a list of what is to be done. Before you begin, and whenever the list changes, write all of it by the tool `learn` under the id `todos`, each entry as `[ ] open` or `[x] done`. You are done when nothing is open."
 
 // definition are the arguments that define an agent.
-func (c *compiler) definition(a *Agent) map[string]json.RawMessage {
+func (c *compiler) definition(a *AgentDefinition) map[string]json.RawMessage {
 	out := map[string]json.RawMessage{"actions": json.RawMessage("{}")}
 	told := a.Instructions
 	if a.todos {
@@ -246,7 +246,7 @@ func (c *compiler) definition(a *Agent) map[string]json.RawMessage {
 const whatIsSaid = `{"type":"object","required":["user_input"],"additionalProperties":false,"properties":{"user_input":{"type":"string","description":"What the agent is to do, with all that it must know."}}}`
 
 // actions are what an agent may call.
-func (c *compiler) actions(a *Agent) map[string]json.RawMessage {
+func (c *compiler) actions(a *AgentDefinition) map[string]json.RawMessage {
 	actions := map[string]json.RawMessage{}
 	for _, tool := range a.Tools {
 		parts := map[string]json.RawMessage{"actor": jsonText(tool.Actor)}
@@ -271,7 +271,7 @@ func (c *compiler) actions(a *Agent) map[string]json.RawMessage {
 	for i := range a.below {
 		sub := &a.below[i]
 		if !sub.own {
-			k := slices.IndexFunc(c.d.Agents, func(x Agent) bool { return x.Name == sub.Name })
+			k := slices.IndexFunc(c.d.Agents, func(x AgentDefinition) bool { return x.Name == sub.Name })
 			if k < 0 && c.d.unread.agents {
 				continue
 			}

@@ -17,7 +17,7 @@ func Schema() []byte {
 	s := schemaWriter{known: map[string][]string{}}
 	top := s.asked(`{"name": "x", "model": {}, "triggers": [{}, {"type": "webhook", "inputs": {}}], "agents": {"a": {"model": {}, "tools": [{}, {"type": "memory_read"}, {"type": "workflow_discover"}, {"type": "spawn_and_await"}]}}, "budget": {}, "state": {"a": {}}, "steps": []}`)
 	s.note(top, "workflow")
-	teams := s.asked(`{"name": "x", "agents": {"a": {"tools": [{"set": {}}, {"ask": ["b"]}]}}, "graph": {"transitions": [{"when": {}}], "loops": [{}], "choose": {}, "handoffs": {}}, "router": [{}], "stop": {}}`)
+	teams := s.asked(`{"name": "x", "agents": {"a": {"hears": [{}], "tools": [{"set": {}}, {"ask": ["b"]}]}}, "graph": {"transitions": [{"when": {}}], "loops": [{}], "choose": {}, "handoffs": {}}, "router": [{}], "stop": {}}`)
 	s.note(teams, "workflow")
 	for _, key := range teams["a workflow"] {
 		if !slices.Contains(top["a workflow"], key) {
@@ -82,7 +82,7 @@ type schemaWriter struct{ known map[string][]string }
 // parts are the names of the parts of a schema for what readers read.
 var parts = map[string]string{"a tool": "tool", "an agent": "agent", "a trigger": "trigger", "a budget": "budget", "a category": "category", "`on_error`": "on_error", "`cache`": "cache",
 	"a model": "model", "a judge": "judge", "a subagent": "subagent", "a condition": "condition", "a key of the state": "state_key",
-	"`graph`": "graph", "a transition": "transition", "a loop of a graph": "loop_of_graph", "a condition on a message": "when", "`choose`": "choose", "a route": "route", "`stop`": "stop", "a tool that ends a turn": "signal"}
+	"`graph`": "graph", "a transition": "transition", "a loop of a graph": "loop_of_graph", "a condition on a message": "when", "`choose`": "choose", "a route": "route", "`stop`": "stop", "what is heard of somebody": "hearing", "a tool that ends a turn": "signal"}
 
 // note notes the keys of what stands within something. Rules of different types of steps differ.
 func (s schemaWriter) note(asked map[string][]string, of string) {
@@ -306,6 +306,12 @@ func (s schemaWriter) shapeOfTeam(of, key string) shape {
 		return shape{"anyOf": []any{shape{"type": []string{"string", "null"}}, shape{"$ref": "#"}}}
 	case "agent.on_error":
 		return shape{"enum": []string{"fail", "tell"}}
+	case "agent.hears":
+		return list(shape{"anyOf": []any{shape{"type": "string"}, s.of("hearing")}})
+	case "hearing.from":
+		return names
+	case "hearing.first", "hearing.last":
+		return shape{"type": "integer", "minimum": 1}
 	case "agent.set":
 		return shape{"type": "object"}
 	case "agent.human", "choose.repeat":
@@ -330,7 +336,7 @@ func (s schemaWriter) shapeOfTeam(of, key string) shape {
 		return shape{"enum": []string{"any", "all"}}
 	case "stop.then":
 		return shape{"enum": []string{"end", "pause"}}
-	case "route.batch_size", "stop.max_messages", "stop.max_turns", "stop.tokens", "choose.attempts":
+	case "route.batch_size", "stop.max_messages", "stop.max_turns", "stop.tokens", "stop.input_tokens", "stop.output_tokens", "choose.attempts":
 		return shape{"type": "integer", "minimum": 1}
 	case "signal.ask", "agent.capabilities":
 		return names
@@ -375,7 +381,8 @@ var about = map[string]string{
 	"transitions": "`a -> b -> c`, or {from, to, when, join}.", "loops": "{between: [a, b], while: …}: both speak in turn for as long as the condition holds.", "choose": "A model chooses who speaks.",
 	"handoffs": "Who may hand over to whom, or `any`.", "otherwise": "Who speaks if nobody is handed over to: again, end, or a name.", "when": "A condition on what was said: an expression, else, or {text, handoff, expr, any, all, not}.",
 	"batch_size": "How many messages call the agent: 1 without it.", "ttl": "How long a message waits to be heard.", "thread": "A name; agents with the same one share a thread.", "human": "A person is asked.",
-	"agent.workflow": "NAME@VERSION, or a workflow as keys and values.", "agent.on_error": "What a failure means: fail, or tell the others.", "agent.task": "An expression over result and state that gives what it is told, in place of what it hears.", "agent.set": "Keys of the state that are set when it has answered.", "signal.ask": "Agents whom it asks, by name or by what they can do; any is all others.", "agent.capabilities": "Words for what it can do, by which others ask it.", "signal.set": "Keys of the state that are set; {{ ARGUMENT }} is what the model gives.",
+	"hears": "Whose messages it hears, each turn: names, or {from, first, last}. Without it those of all.", "hearing.first": "How many of the first messages.", "hearing.last": "How many of the last messages.",
+	"input_tokens": "Tokens that models are given.", "output_tokens": "Tokens that models give.", "agent.workflow": "NAME@VERSION, or a workflow as keys and values.", "agent.on_error": "What a failure means: fail, or tell the others.", "agent.task": "An expression over result and state that gives what it is told, in place of what it hears.", "agent.set": "Keys of the state that are set when it has answered.", "signal.ask": "Agents whom it asks, by name or by what they can do; any is all others.", "agent.capabilities": "Words for what it can do, by which others ask it.", "signal.set": "Keys of the state that are set; {{ ARGUMENT }} is what the model gives.",
 	"cache": "How long a result is kept for equal calls, such as 1h, or {ttl, scope, key}.", "cache.ttl": "How long a result is kept.", "cache.scope": "Who shares it: runs of one chat of a user, of a user, or of the namespace.", "cache.key": "An expression whose value stands for what the call is given.",
 	"n": "How many attempts are made.", "score": "An expression that gives the score of an attempt; the highest is the best.", "judge": "A model that chooses the best attempt: a prompt, or {prompt, model}.",
 	"enough": "The score with which an attempt ends the step: the others are canceled.", "on_item_error": "What the failure of one means: fail or continue.",

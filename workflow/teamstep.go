@@ -13,8 +13,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// This file has the step `team`: agents that speak in turn. A workflow with `graph` or `router` in place of
-// `steps` is one such step.
+// This file has the step `team`: agents that speak in turn. A workflow with `graph` or `router` in
+// place of `steps` is one such step.
 
 // teamID is the id of the step that a workflow with a graph or a router is.
 const teamID = "team"
@@ -113,15 +113,18 @@ type member struct {
 	workflow string
 	inner    *Definition
 	tells    bool
+	// hears are those whose messages it hears, nil for all.
+	hears []team.Hearing
 	// cache is how long the results of a workflow are kept for equal tasks, nil for never.
 	cache *caching
-	// task is an expression that gives what it is told, and sets are keys of the state that its answer sets.
+	// task is an expression that gives what it is told, and sets are keys of the state that its answer
+	// sets.
 	task string
 	sets map[string]json.RawMessage
 }
 
 // member reads what an agent says of itself for teams.
-func (t *teller) member(o *object, a *Agent) {
+func (t *teller) member(o *object, a *AgentDefinition) {
 	m := &member{kind: team.Agent, thread: o.line("thread", maxName), task: o.text("task"), sets: o.named("set")}
 	if set := o.v.get("set"); set != nil {
 		t.unfilled(set)
@@ -182,6 +185,7 @@ func (t *teller) member(o *object, a *Agent) {
 	if m.thread != "" && m.kind != team.Agent {
 		t.at(o.v.get("thread"), "FIELD_NOT_USED", "leave it out", "only an agent works on a thread")
 	}
+	m.hears = t.hears(o)
 	m.tells = o.word("on_error", "fail", "fail", "tell") == "tell"
 	if forms > 1 {
 		t.at(o.v, "SEVERAL_FORMS", "make several agents of it", "an agent is one of `actor`, `workflow` and `human`, not several")
@@ -194,6 +198,32 @@ func (t *teller) member(o *object, a *Agent) {
 		}
 	}
 	a.member = m
+}
+
+// hears reads whose messages a member hears: names, or {from, first, last}.
+func (t *teller) hears(o *object) []team.Hearing {
+	v := o.value("hears")
+	if v == nil || !t.is(v, list) {
+		return nil
+	}
+	out := []team.Hearing{}
+	for _, item := range o.few("hears", v.items) {
+		if item.kind == text {
+			out = append(out, team.Hearing{From: strings.TrimSpace(item.text)})
+			continue
+		}
+		in := t.object(item, "what is heard of somebody")
+		from := in.texts("from")
+		h := team.Hearing{First: in.whole("first", 1, 1<<30, 0), Last: in.whole("last", 1, 1<<30, 0)}
+		if in.done(); len(from) == 0 {
+			in.missing("from", "name agents, or `input`")
+		}
+		for _, name := range from {
+			h.From = strings.TrimSpace(name.text)
+			out = append(out, h)
+		}
+	}
+	return out
 }
 
 // node makes the node of a team.
@@ -279,7 +309,8 @@ func (b *teamBody) placeOf(where string) *value {
 	return b.places[""]
 }
 
-// members are those that the text mentions, in the order of `agents`. Where it mentions nobody, all are.
+// members are those that the text mentions, in the order of `agents`. Where it mentions nobody, all
+// are.
 func (b *teamBody) members(c *compiler) {
 	for _, name := range b.named {
 		b.mention(name.text)
@@ -325,7 +356,7 @@ func (b *teamBody) nameAt(name string) *value {
 }
 
 // agent is one of the definition.
-func (c *compiler) agent(name string) *Agent {
+func (c *compiler) agent(name string) *AgentDefinition {
 	for i := range c.d.Agents {
 		if c.d.Agents[i].Name == name {
 			return &c.d.Agents[i]
@@ -335,9 +366,9 @@ func (c *compiler) agent(name string) *Agent {
 }
 
 // memberOf makes a member of an agent.
-func (b *teamBody) memberOf(c *compiler, a *Agent) team.Member {
+func (b *teamBody) memberOf(c *compiler, a *AgentDefinition) team.Member {
 	said := a.member
-	m := team.Member{Name: a.Name, Description: a.Description, Kind: said.kind, Actor: said.actor, Named: said.with, Thread: said.thread, Tells: said.tells, Task: said.task, Sets: said.sets}
+	m := team.Member{Name: a.Name, Description: a.Description, Kind: said.kind, Actor: said.actor, Named: said.with, Thread: said.thread, Tells: said.tells, Hears: said.hears, Task: said.task, Sets: said.sets}
 	if m.Description == "" {
 		m.Description = clip(a.Instructions)
 	}
@@ -399,7 +430,7 @@ func (b *teamBody) means(m *team.Member, name string, s team.Signal) {
 }
 
 // workflow makes the member that runs a workflow.
-func (b *teamBody) workflow(c *compiler, a *Agent, m *team.Member) {
+func (b *teamBody) workflow(c *compiler, a *AgentDefinition, m *team.Member) {
 	m.Actor, m.Cache = "spawn", a.member.cache.node()
 	m.Named = map[string]json.RawMessage{"as_result": json.RawMessage("true")}
 	inner := a.member.inner
@@ -463,9 +494,9 @@ func (c *compiler) nested(d *Definition) *workgraph.Graph {
 }
 
 // onlyInTeams reports whether the agent says something that means nothing in a step of its own.
-func (a *Agent) onlyInTeams() bool {
+func (a *AgentDefinition) onlyInTeams() bool {
 	m := a.member
-	return len(a.signals) > 0 || m != nil && (m.kind != team.Agent || m.actor != "" || m.thread != "" || m.tells || m.task != "" || m.sets != nil || m.cache != nil)
+	return len(a.signals) > 0 || m != nil && (m.kind != team.Agent || m.actor != "" || m.thread != "" || m.tells || m.hears != nil || m.task != "" || m.sets != nil || m.cache != nil)
 }
 
 // unusedMembers tells of agents that are for teams, where no team has them.
@@ -512,8 +543,8 @@ func (c *compiler) stateKeys() map[string]workgraph.StateKey {
 	return out
 }
 
-// signal is a tool that is no action: it sets the state of a team, or says something, and ends the agent's
-// turn.
+// signal is a tool that is no action: it sets the state of a team, or says something, and ends the
+// agent's turn.
 type signal struct {
 	Name, Description, Reply string
 	// Parameters is the JSON Schema of what the model gives.
@@ -536,7 +567,8 @@ func (s *signal) shown() json.RawMessage {
 	return encode(out)
 }
 
-// readSignal reads a tool with `set`: it updates the state with what the model gives, and ends the turn.
+// readSignal reads a tool with `set`: it updates the state with what the model gives, and ends the
+// turn.
 func (t *teller) readSignal(o *object, v *value) (s signal) {
 	s = signal{Name: o.line("name", maxName), Description: o.text("description"), Reply: o.text("reply"), at: v}
 	t.readAsk(o, &s)

@@ -111,6 +111,26 @@ func TestExpressions(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []string{"b"}, move.Speak)
 	})
+	t.Run("Texts/ShareItToo", func(t *testing.T) {
+		t.Parallel()
+		// Each of many conditions looks for a text in a long message.
+		long := team.Message{From: "a", Text: strings.Repeat("x", 1<<20)}
+		hear := func(n int) error {
+			tm := of("a b", "a -> b if else")
+			tm.Start, tm.MaxTurns = []string{"a"}, 10
+			for i := range n {
+				tm.Transitions = append(tm.Transitions, team.Transition{From: "a", To: "b", When: &team.When{Text: fmt.Sprint("y", i)}})
+			}
+			rules, faults := team.Compile(t.Context(), tm)
+			require.NotNil(t, rules, faults)
+			_, st, _, err := rules.Begin(t.Context(), &team.State{}, nil, time.Unix(1000, 0))
+			require.NoError(t, err)
+			_, _, _, err = rules.Hear(t.Context(), st, []team.Message{long}, team.Used{}, false, time.Unix(1000, 0))
+			return err
+		}
+		require.NoError(t, hear(10))
+		require.ErrorIs(t, hear(4000), workgraph.ErrExprCost)
+	})
 	t.Run("Tasks/ShareIt", func(t *testing.T) {
 		t.Parallel()
 		tm := of("a")

@@ -33,7 +33,9 @@ func (r *Rules) choice(x *workgraph.Account, st *State, m *Message) (Move, error
 		if json.Unmarshal(raw, &given) != nil {
 			return Move{}, fmt.Errorf("candidates are a list of names, not %s", clip(string(raw)))
 		}
-		among = among[:0]
+		if given != nil {
+			among = among[:0]
+		}
 		for _, name := range given {
 			if r.Member(name) == nil {
 				return Move{}, fmt.Errorf("candidates: there is no member %q", clip(name))
@@ -72,7 +74,7 @@ func (r *Rules) Chosen(st *State, answer string, external bool) (*State, Move, e
 	name, fault := r.named(st, &q, answer)
 	if fault == "" {
 		st.Choosing = nil
-		return st, r.called(st, []string{name}), nil
+		return st, r.chosen(st, name), nil
 	}
 	q.Feedback = append(slices.Clone(q.Feedback), Feedback{Answer: text.Clip(answer, maxFeedback), Fault: fault})
 	if len(q.Feedback) >= cmp.Or(r.team.Choose.Attempts, 3) {
@@ -81,10 +83,19 @@ func (r *Rules) Chosen(st *State, answer string, external bool) (*State, Move, e
 		if r.team.Choose.Candidates != "" && !slices.Contains(q.Among, name) {
 			name = q.Among[0]
 		}
-		return st, r.called(st, []string{name}), nil
+		return st, r.chosen(st, name), nil
 	}
 	st.Choosing = &q
 	return st, Move{Ask: st.Choosing}, nil
+}
+
+// chosen is the move in which somebody speaks whom the model chose.
+func (r *Rules) chosen(st *State, name string) Move {
+	move := r.called(st, []string{name})
+	for _, to := range move.Speak {
+		move.Routed = append(move.Routed, workgraph.Routed{From: st.Last, To: to, How: workgraph.RoutedBySelector})
+	}
+	return move
 }
 
 // maxFeedback bounds what is told of an answer, in bytes.

@@ -111,7 +111,9 @@ func (c *checker) reached(next func(string) []string, message, hint, code string
 		todo = append(todo, next(at)...)
 	}
 	for i := range c.r.team.Members {
-		if name := c.r.team.Members[i].Name; !seen[name] {
+		m := &c.r.team.Members[i]
+		deaf := m.Hears != nil && len(m.Hears) == 0 && !c.r.team.driven() // as it says
+		if name := m.Name; !seen[name] && (code != "GAP" || !deaf) {
 			c.fault(code, "members."+name, hint, message, name)
 		}
 	}
@@ -263,6 +265,9 @@ func (c *checker) cascades() {
 // hears reports whether a member takes the messages of somebody.
 func (r *Rules) hears(name, from string) bool {
 	if name == from {
+		return false
+	}
+	if m := r.Member(name); m.Hears != nil && !slices.ContainsFunc(m.Hears, func(h Hearing) bool { return h.From == from }) {
 		return false
 	}
 	start := slices.Contains(r.starts, name)

@@ -10,8 +10,8 @@ import (
 )
 
 // Turned is what comes of a turn in which the user asked for something else in place of an answer. The
-// answers are those of the turn, with that of the member whose question it was; requests are what the user
-// wants. The team goes on with them as with a new task: those begin who hear the input.
+// answers are those of the turn, with that of the member whose question it was; requests are what the
+// user wants. The team goes on with them as with a new task: those begin who hear the input.
 func (r *Rules) Turned(ctx context.Context, spoke *State, answers []Message, requests []string, used Used, external bool, now time.Time) (logged []Message, st *State, move Move, err error) {
 	st, x := spoke.clone(), workgraph.NewAccount(ctx)
 	logged = slices.Clone(answers)
@@ -47,6 +47,6 @@ func (r *Rules) Turned(ctx context.Context, spoke *State, answers []Message, req
 		return logged, st, Move{Over: st.Over}, fault(x, st)
 	}
 	move, err = r.next(x, st, now, last(logged))
-	move.Pause = r.paused(st, move, w)
+	move.Pause, move.Routed = r.paused(st, move, w), r.routedTo(move.Speak, last(logged).From, nil)
 	return logged, st, move, errors.Join(err, fault(x, st))
 }

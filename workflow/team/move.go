@@ -56,8 +56,8 @@ func (r *Rules) Begin(ctx context.Context, before *State, input []Message, now t
 	return input, st, move, errors.Join(err, fault(x, st))
 }
 
-// fault is what keeps a move from being made: expressions that cost too much, so that conditions would not
-// hold that do, or inboxes that hold too much.
+// fault is what keeps a move from being made: expressions that cost too much, so that conditions would
+// not hold that do, or inboxes that hold too much.
 func fault(x *workgraph.Account, st *State) error {
 	if err := x.Err(); err != nil {
 		return fmt.Errorf("the conditions of a turn are %w: simplify the expressions of the team, or let them look at shorter texts", err)
@@ -115,8 +115,8 @@ func (r *Rules) again(st *State) {
 	}
 }
 
-// Hear is what comes of the answers of those who spoke, in the order of the move. used is what the run has
-// consumed so far, and external says that somebody asked the team to end.
+// Hear is what comes of the answers of those who spoke, in the order of the move. used is what the run
+// has consumed so far, and external says that somebody asked the team to end.
 func (r *Rules) Hear(ctx context.Context, spoke *State, answers []Message, used Used, external bool, now time.Time) (logged []Message, st *State, move Move, err error) {
 	st, x := spoke.clone(), workgraph.NewAccount(ctx)
 	answers = slices.Clone(answers)
@@ -131,8 +131,9 @@ func (r *Rules) Hear(ctx context.Context, spoke *State, answers []Message, used 
 		}
 		r.log(st, m, now)
 	}
+	var decided []workgraph.Routed
 	for i := range answers {
-		r.follow(x, st, &answers[i], before)
+		decided = append(decided, r.follow(x, st, &answers[i], before)...)
 	}
 	if len(st.Ready) > 0 || r.team.driven() || r.team.Choose != nil {
 		st.Lost = "" // others go on
@@ -150,7 +151,7 @@ func (r *Rules) Hear(ctx context.Context, spoke *State, answers []Message, used 
 		return answers, st, Move{Over: st.Over}, fault(x, st)
 	}
 	move, err = r.next(x, st, now, last(answers))
-	move.Pause = r.paused(st, move, w)
+	move.Pause, move.Routed = r.paused(st, move, w), r.routedTo(move.Speak, last(answers).From, decided)
 	return answers, st, move, errors.Join(err, fault(x, st))
 }
 
@@ -202,13 +203,13 @@ func (r *Rules) log(st *State, m *Message, now time.Time) {
 	}
 }
 
-// Bounds of inboxes, so that the state of a team has room in its thread: maxQueued messages wait in all of
-// them, each of which takes queuedBytes at most. Those for which inboxes wait before they call somebody are
-// maxWaiting, so that there is room for what is said at once.
+// Bounds of inboxes, so that the state of a team has room in its thread: maxQueued messages wait in all
+// of them, each of which takes queuedBytes at most. Those for which inboxes wait before they call
+// somebody are maxWaiting, so that there is room for what is said at once.
 const maxQueued, queuedBytes, maxWaiting = 10_000, 100, 8_000
 
-// signaled makes of the signals of a member what they mean: a handoff, updates of the state, or words. Of
-// several the last one counts.
+// signaled makes of the signals of a member what they mean: a handoff, updates of the state, or words.
+// Of several the last one counts.
 func (r *Rules) signaled(st *State, m *Message) error {
 	st.Lost = ""
 	for _, call := range m.Signals {
@@ -264,8 +265,8 @@ func (r *Rules) set(st *State, key string, update json.RawMessage) error {
 	return nil
 }
 
-// follow finds those who speak after a speaker.
-func (r *Rules) follow(x *workgraph.Account, st *State, m *Message, before string) {
+// follow finds those who speak after a speaker, and says how it was decided that they do.
+func (r *Rules) follow(x *workgraph.Account, st *State, m *Message, before string) (out []workgraph.Routed) {
 	// Nobody else goes on in the place of a stranger.
 	held := m.To != "" && m.To != AnyOne && r.Member(m.To) == nil
 	var otherwise []int
@@ -277,35 +278,46 @@ func (r *Rules) follow(x *workgraph.Account, st *State, m *Message, before strin
 			otherwise = append(otherwise, i)
 		case r.holds(x, st, e.When, m):
 			held = true
-			r.arrive(st, i, before)
+			out = decision(out, m, e.When, r.arrive(st, i, before))
 		}
 	}
 	if !held {
 		for _, i := range otherwise {
-			r.arrive(st, i, before)
+			out = append(out, workgraph.Routed{From: m.From, To: r.arrive(st, i, before), How: workgraph.RoutedElse})
 		}
 	}
+	return out
 }
 
-// arrive notes that a transition was taken. Its target is ready if it waits for no other one.
-func (r *Rules) arrive(st *State, i int, before string) {
+// arrive notes that a transition was taken, and gives its target, which is ready if it waits for no
+// other one. Empty is nobody.
+func (r *Rules) arrive(st *State, i int, before string) string {
 	to := r.team.Transitions[i].To
 	if to == Previous {
 		if to = before; to == "" {
-			return
+			return ""
 		}
 	} else if key := r.groupOf(i); !r.groups[key].any {
 		if !slices.Contains(st.Arrived[key], i) {
 			st.Arrived[key] = append(slices.Clone(st.Arrived[key]), i)
 		}
 		if len(st.Arrived[key]) < len(r.groups[key].parts) {
-			return
+			return to
 		}
 		delete(st.Arrived, key)
 	}
 	if !slices.Contains(st.Ready, to) {
 		st.Ready = append(st.Ready, to)
 	}
+	return to
+}
+
+// bytesOfUnit is how long a text may be that is searched for the cost of one unit of an expression.
+const bytesOfUnit = 64
+
+// has reports whether a text has a part. The search is charged before it is done.
+func has(x *workgraph.Account, s, part string) bool {
+	return x.Charge(1+uint64(len(s)/bytesOfUnit)) && strings.Contains(s, part)
 }
 
 // holds reports whether a condition holds for a message.
@@ -314,7 +326,7 @@ func (r *Rules) holds(x *workgraph.Account, st *State, w *When, m *Message) bool
 	case w.Not != nil:
 		return !r.holds(x, st, w.Not, m)
 	case w.Text != "":
-		return strings.Contains(m.Text, w.Text)
+		return has(x, m.Text, w.Text)
 	case w.Handoff != "":
 		return m.To != "" && (w.Handoff == AnyOne || w.Handoff == m.To)
 	case w.Expr != "":
@@ -362,8 +374,8 @@ func said(m *Message) map[string]any {
 	return out
 }
 
-// truth is the value of a condition. One that cannot be evaluated does not hold: what members say must not
-// break the team.
+// truth is the value of a condition. One that cannot be evaluated does not hold: what members say must
+// not break the team.
 func (r *Rules) truth(x *workgraph.Account, st *State, src string, m *Message, used Used) bool {
 	raw, err := r.eval(x, st, src, m, used)
 	var ok bool
@@ -384,8 +396,8 @@ func (r *Rules) next(x *workgraph.Account, st *State, now time.Time, m *Message)
 	return r.called(st, st.Ready), nil
 }
 
-// flush calls those who wait for transitions that cannot come any more, since nobody else speaks. Of those of
-// whom one leads to the other, the first one is called.
+// flush calls those who wait for transitions that cannot come any more, since nobody else speaks. Of
+// those of whom one leads to the other, the first one is called.
 func (r *Rules) flush(st *State) {
 	var waiting []string
 	for i := range r.team.Transitions {
@@ -428,7 +440,8 @@ func (r *Rules) leads(from, to string) bool {
 	return false
 }
 
-// called is the move in which those speak who are ready. Of those who share a thread one speaks at a time.
+// called is the move in which those speak who are ready. Of those who share a thread one speaks at a
+// time.
 func (r *Rules) called(st *State, names []string) Move {
 	busy := map[string]bool{}
 	st.Ready = nil
@@ -459,8 +472,8 @@ func (r *Rules) move(st *State) Move {
 	return m
 }
 
-// woken is the move in which those speak whose inboxes are full. Where none is, those speak that have any
-// message.
+// woken is the move in which those speak whose inboxes are full. Where none is, those speak that have
+// any message.
 func (r *Rules) woken(st *State, now time.Time) Move {
 	busy := map[string]bool{}
 	wake := func(least func(*Member) int) {
@@ -551,7 +564,39 @@ func (r *Rules) Inbox(st *State, s *Speaker, log []Message, now time.Time) []Mes
 		}
 		out = append(out, *one)
 	}
+	return m.heard(out)
+}
+
+// heard are those of some messages that the member hears.
+func (m *Member) heard(list []Message) []Message {
+	if m.Hears == nil {
+		return list
+	}
+	var out []Message
+	of := map[string]int{} // how many there are of each
+	for i := range list {
+		of[list[i].From]++
+	}
+	at := map[string]int{}
+	for i := range list {
+		from := list[i].From
+		k := slices.IndexFunc(m.Hears, func(h Hearing) bool { return h.From == from })
+		if at[from]++; k >= 0 && m.Hears[k].takes(at[from], of[from]) {
+			out = append(out, list[i])
+		}
+	}
 	return out
+}
+
+// takes reports whether the message is heard that is the nth of so many.
+func (h *Hearing) takes(n, of int) bool {
+	switch {
+	case h.First > 0:
+		return n <= h.First
+	case h.Last > 0:
+		return n > of-h.Last
+	}
+	return true
 }
 
 // Task is what a speaker is told in place of what it hears. ok is false if that is what it hears.

@@ -1,7 +1,6 @@
 package team
 
 import (
-	"context"
 	"slices"
 	"strings"
 
@@ -9,30 +8,17 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Routes say how those were found who speak next: by the answers that were given, or by a model if chosen is
-// set. Transitions that always hold choose nobody, and are left out. All conditions together cost what a
-// single expression may; those beyond that are left out, too.
-func (r *Rules) Routes(ctx context.Context, answers []Message, chosen bool, st *State, move Move) []workgraph.Routed {
-	var out []workgraph.Routed
-	x := workgraph.NewAccount(ctx)
-	add := func(from, to, how, why string) {
-		out = append(out, workgraph.Routed{From: from, To: to, How: how, Why: text.Clip(why, maxWhy)})
-	}
-	for _, to := range move.Speak {
-		switch {
-		case chosen:
-			add(st.Last, to, workgraph.RoutedBySelector, "")
-			continue
-		case r.team.Choose != nil:
-			continue // it was the only one who could
-		case r.team.driven():
-			add(last(answers).From, to, workgraph.RoutedByRouter, "")
+// routedTo says how those were found who speak next, after a speaker. decided are the conditions that
+// held.
+func (r *Rules) routedTo(speak []string, from string, decided []workgraph.Routed) (out []workgraph.Routed) {
+	for _, to := range speak {
+		if r.team.driven() {
+			out = append(out, workgraph.Routed{From: from, To: to, How: workgraph.RoutedByRouter})
 			continue
 		}
-		for i := range answers {
-			m := &answers[i]
-			if how, why, is := r.route(x, st, m, to); is {
-				add(m.From, to, how, why)
+		for _, d := range decided {
+			if d.To == to {
+				out = append(out, d)
 			}
 		}
 	}
@@ -42,32 +28,29 @@ func (r *Rules) Routes(ctx context.Context, answers []Message, chosen bool, st *
 // maxWhy bounds what is told of a decision, in bytes.
 const maxWhy = 200
 
-// route is how a message led to who speaks next, if it did by a choice.
-func (r *Rules) route(x *workgraph.Account, st *State, m *Message, to string) (how, why string, is bool) {
+// decision adds how a message led to somebody, by a condition that held. Of several the handoff counts,
+// or else the last one.
+func decision(list []workgraph.Routed, m *Message, when *When, to string) []workgraph.Routed {
+	d := workgraph.Routed{From: m.From, To: to, How: workgraph.RoutedByCondition, Why: when.String()}
 	signal := ""
 	if n := len(m.Signals); n > 0 {
 		signal = m.Signals[n-1].Name
 	}
-	otherwise := false
-	for _, i := range r.out[m.From] {
-		e := &r.team.Transitions[i]
-		switch {
-		case e.When == nil || e.To != to:
-		case e.When.Else:
-			otherwise = true
-		case !r.holds(x, st, e.When, m):
-		case m.To == to && e.When.Handoff != "":
-			return workgraph.RoutedByHandoff, signal, true
-		case signal != "":
-			how, why = workgraph.RoutedByTool, signal+": "+e.When.String()
-		default:
-			how, why = workgraph.RoutedByCondition, e.When.String()
-		}
+	switch {
+	case m.To == to && when.Handoff != "":
+		d.How, d.Why = workgraph.RoutedByHandoff, signal
+	case signal != "":
+		d.How, d.Why = workgraph.RoutedByTool, signal+": "+d.Why
 	}
-	if how == "" && otherwise {
-		how = workgraph.RoutedElse
+	d.Why = text.Clip(d.Why, maxWhy)
+	at := slices.IndexFunc(list, func(x workgraph.Routed) bool { return x.To == to })
+	switch {
+	case at < 0:
+		return append(list, d)
+	case list[at].How != workgraph.RoutedByHandoff:
+		list[at] = d
 	}
-	return how, why, how != ""
+	return list
 }
 
 // String is the condition in words of the language.

@@ -27,9 +27,9 @@ func TestRoutes(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []string{"a"}, move.Speak)
 		m.From = "a"
-		heard, st, move, err := rules.Hear(t.Context(), st, []team.Message{m}, team.Used{}, false, time.Now())
+		_, _, move, err = rules.Hear(t.Context(), st, []team.Message{m}, team.Used{}, false, time.Now())
 		require.NoError(t, err)
-		return rules.Routes(t.Context(), heard, false, st, move)
+		return move.Routed
 	}
 	graph := &team.Team{Members: members, State: state, Start: []string{"a"}, Transitions: []team.Transition{
 		{From: "a", To: "b", When: &team.When{Any: []team.When{{Text: "DONE"}, {Handoff: "b"}}}},

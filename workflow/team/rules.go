@@ -49,7 +49,8 @@ type Fault struct {
 
 func (f Fault) Error() string { return f.Where + ": " + f.Message }
 
-// Compile checks a team and makes it ready. Every fault is told; the rules are nil if one is no warning.
+// Compile checks a team and makes it ready. Every fault is told; the rules are nil if one is no
+// warning.
 func Compile(ctx context.Context, t *Team) (*Rules, []Fault) {
 	compile := func(src string) (*workgraph.Expr, error) { return workgraph.CompileExpr(ctx, src) }
 	c := &checker{compile: compile, bad: map[string]error{}, r: &Rules{team: t, index: map[string]int{}, out: map[string][]int{}, groups: map[string]group{}, closes: map[int]bool{},
@@ -127,6 +128,7 @@ func (c *checker) members() {
 	for i := range t.Members {
 		m := &t.Members[i]
 		c.expr(m.Task, "members."+m.Name+".task")
+		c.hearings(m, "members."+m.Name+".hears")
 		for key := range m.Sets {
 			c.key(key, "members."+m.Name+".set")
 		}
@@ -138,6 +140,28 @@ func (c *checker) members() {
 			for key := range s.Set {
 				c.key(key, where)
 			}
+		}
+	}
+}
+
+// hearings checks whom a member hears.
+func (c *checker) hearings(m *Member, where string) {
+	if m.Hears != nil && len(c.r.siblings[m.ThreadName()]) > 1 {
+		c.fault("NO_EFFECT", where, "give it a thread of its own", "%q shares its thread, and so hears what the others hear", m.Name)
+	}
+	if len(m.Hears) > 2*MaxMembers {
+		c.fault("TOO_LARGE", where, "name each once", "%q hears %d others, a team may have %d members", m.Name, len(m.Hears), MaxMembers)
+		return
+	}
+	for i, h := range m.Hears {
+		c.known(h.From, where, Input)
+		switch {
+		case h.From == m.Name:
+			c.fault("ROUTE_TO_ITSELF", where, "leave it out", "%q never hears itself", m.Name)
+		case h.First < 0 || h.Last < 0 || h.First > 0 && h.Last > 0:
+			c.fault("OUT_OF_RANGE", where, "", "give `first` or `last`, from 1 on")
+		case slices.ContainsFunc(m.Hears[:i], func(x Hearing) bool { return x.From == h.From }):
+			c.fault("DUPLICATE_ID", where, "name it once", "%q hears %q twice", m.Name, clip(h.From))
 		}
 	}
 }
@@ -215,7 +239,7 @@ func (c *checker) transitions() {
 	if len(t.Transitions) > 0 && t.Choose != nil {
 		c.fault("SEVERAL_FORMS", "choose", "leave one of them out", "transitions and a choice both say who speaks next")
 	}
-	plain := map[[2]string]bool{}
+	same := map[string]bool{}
 	for i := range t.Transitions {
 		e := &t.Transitions[i]
 		where := fmt.Sprintf("transitions[%d]", i)
@@ -225,10 +249,14 @@ func (c *checker) transitions() {
 		}
 		if e.When != nil {
 			c.when(e.When, where+".when", 0, true)
-		} else if pair := [2]string{e.From, e.To}; plain[pair] {
+		} else if e.From == e.To && !e.Any {
+			c.warn("SELF_LOOP", where, "give it a condition, unless `stop` is to end it", "%q goes on by itself, whatever it says", e.From)
+		}
+		raw, _ := json.Marshal([]any{e.From, e.To, e.When}) // it has a JSON form
+		if key := string(raw); same[key] {
 			c.fault("DUPLICATE_TRANSITION", where, "remove one of them", "there is a transition from %q to %q already", e.From, e.To)
 		} else {
-			plain[pair] = true
+			same[key] = true
 		}
 		c.r.out[e.From] = append(c.r.out[e.From], i)
 	}
@@ -355,7 +383,8 @@ func (c *checker) routes() {
 	c.waiting()
 }
 
-// waiting refuses batches that are so large together that the state of the team could not hold the inboxes.
+// waiting refuses batches that are so large together that the state of the team could not hold the
+// inboxes.
 func (c *checker) waiting() {
 	if !c.r.team.driven() {
 		return

@@ -27,12 +27,16 @@ type Stop struct {
 	Handoff string `json:"handoff,omitempty"`
 	// Timeout is counted from the beginning of the run, and looked at after each turn.
 	Timeout workgraph.Duration `json:"timeout,omitempty"`
-	Tokens  int64              `json:"tokens,omitempty"`
-	NanoUSD int64              `json:"nano_usd,omitempty"`
+	// Tokens bounds all tokens, InputTokens those that models were given, OutputTokens those that they
+	// gave.
+	Tokens       int64 `json:"tokens,omitempty"`
+	InputTokens  int64 `json:"input_tokens,omitempty"`
+	OutputTokens int64 `json:"output_tokens,omitempty"`
+	NanoUSD      int64 `json:"nano_usd,omitempty"`
 	// Call is the tool that somebody called.
 	Call string `json:"call,omitempty"`
-	// Expr is a CEL condition over result, the message, state, and the named turns, messages, tokens and
-	// nano_usd.
+	// Expr is a CEL condition over result, the message, state, and the named turns, messages, tokens
+	// and nano_usd.
 	Expr string `json:"expr,omitempty"`
 	// Answered are those of whom one has spoken.
 	Answered []string `json:"answered,omitempty"`
@@ -58,7 +62,7 @@ func (s *Stop) Costs() bool {
 
 // conditions are how many of the conditions are set.
 func (s *Stop) conditions() (n int) {
-	for _, is := range []bool{s.Any != nil, s.All != nil, s.MaxMessages != 0, s.MaxTurns != 0, s.Text != "", s.Handoff != "", s.Timeout != 0, s.Tokens != 0,
+	for _, is := range []bool{s.Any != nil, s.All != nil, s.MaxMessages != 0, s.MaxTurns != 0, s.Text != "", s.Handoff != "", s.Timeout != 0, s.Tokens != 0, s.InputTokens != 0, s.OutputTokens != 0,
 		s.NanoUSD != 0, s.Call != "", s.Expr != "", s.Answered != nil} {
 		if is {
 			n++
@@ -74,11 +78,11 @@ func (c *checker) stop(s *Stop, where string, deep int, inAll bool) {
 		}
 		return
 	}
-	limit := s.MaxMessages != 0 || s.MaxTurns != 0 || s.Timeout != 0 || s.Tokens != 0 || s.NanoUSD != 0
+	limit := s.limit()
 	switch {
 	case s.conditions() != 1:
 		c.fault("BAD_CONDITION", where, "list several by `any` or `all`", "a condition is exactly one")
-	case s.MaxMessages < 0 || s.MaxTurns < 0 || s.Timeout < 0 || s.Tokens < 0 || s.NanoUSD < 0:
+	case s.MaxMessages < 0 || s.MaxTurns < 0 || s.Timeout < 0 || s.Tokens < 0 || s.InputTokens < 0 || s.OutputTokens < 0 || s.NanoUSD < 0:
 		c.fault("OUT_OF_RANGE", where, "", "a limit is above 0")
 	case s.Any != nil && len(s.Any) == 0 || s.All != nil && len(s.All) == 0 || s.Answered != nil && len(s.Answered) == 0:
 		c.fault("EMPTY", where, "", "the condition has no parts")
@@ -116,9 +120,14 @@ func (r *Rules) stopped(x *workgraph.Account, w *watch) *Stopped {
 	return r.ends(x, w, r.team.Stop, "")
 }
 
+// limit reports whether the condition itself is a limit.
+func (s *Stop) limit() bool {
+	return s.MaxMessages != 0 || s.MaxTurns != 0 || s.Timeout != 0 || s.Tokens != 0 || s.InputTokens != 0 || s.OutputTokens != 0 || s.NanoUSD != 0
+}
+
 // limits reports whether a limit ends the team whatever is said.
 func (s *Stop) limits() bool {
-	return s != nil && (s.MaxMessages > 0 || s.MaxTurns > 0 || s.Timeout > 0 || s.Tokens > 0 || s.NanoUSD > 0 ||
+	return s != nil && (s.limit() ||
 		slices.ContainsFunc(s.Any, func(x Stop) bool { return x.limits() }) ||
 		len(s.All) > 0 && !slices.ContainsFunc(s.All, func(x Stop) bool { return !x.limits() }))
 }
@@ -157,6 +166,10 @@ func (w *watch) passed(s *Stop) int {
 		return int(w.now.Sub(w.st.Began) / time.Duration(s.Timeout))
 	case s.Tokens > 0:
 		return int(w.used.Tokens / s.Tokens)
+	case s.InputTokens > 0:
+		return int(w.used.InputTokens / s.InputTokens)
+	case s.OutputTokens > 0:
+		return int(w.used.OutputTokens / s.OutputTokens)
 	}
 	return int(w.used.NanoUSD / max(1, s.NanoUSD))
 }
@@ -206,6 +219,14 @@ func (r *Rules) leaf(x *workgraph.Account, w *watch, s *Stop, times int) *Stoppe
 		if n := s.Tokens * int64(times); w.used.Tokens >= n {
 			return end(Tokens, "%d tokens were used, the limit is %d.", w.used.Tokens, n)
 		}
+	case s.InputTokens > 0:
+		if n := s.InputTokens * int64(times); w.used.InputTokens >= n {
+			return end(Tokens, "%d input tokens were used, the limit is %d.", w.used.InputTokens, n)
+		}
+	case s.OutputTokens > 0:
+		if n := s.OutputTokens * int64(times); w.used.OutputTokens >= n {
+			return end(Tokens, "%d output tokens were used, the limit is %d.", w.used.OutputTokens, n)
+		}
 	case s.NanoUSD > 0:
 		if n := s.NanoUSD * int64(times); w.used.NanoUSD >= n {
 			return end(Cost, "%.6f USD were spent, the limit is %.6f.", float64(w.used.NanoUSD)/1e9, float64(n)/1e9)
@@ -222,7 +243,7 @@ func (r *Rules) leaf(x *workgraph.Account, w *watch, s *Stop, times int) *Stoppe
 // saidBy is the end that a message makes.
 func (r *Rules) saidBy(x *workgraph.Account, w *watch, s *Stop, m *Message, end func(reason, format string, args ...any) *Stopped) *Stopped {
 	switch {
-	case s.Text != "" && strings.Contains(m.Text, s.Text) && (len(s.Of) == 0 || slices.Contains(s.Of, m.From)):
+	case s.Text != "" && (len(s.Of) == 0 || slices.Contains(s.Of, m.From)) && has(x, m.Text, s.Text):
 		return end(TextSaid, "Text '%s' mentioned", s.Text)
 	case s.Handoff != "" && m.To != "" && (s.Handoff == AnyOne || s.Handoff == m.To):
 		return end(HandedOff, "Handoff to %s from %s detected.", m.To, m.From)

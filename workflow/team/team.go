@@ -48,7 +48,8 @@ type Team struct {
 	Routes []Route `json:"routes,omitempty"`
 	// Stop ends the team. Nil never does.
 	Stop *Stop `json:"stop,omitempty"`
-	// MaxTurns pauses the team after so many turns; it goes on with as many again. 0 is DefaultMaxTurns.
+	// MaxTurns pauses the team after so many turns; it goes on with as many again. 0 is
+	// DefaultMaxTurns.
 	MaxTurns int `json:"max_turns,omitempty"`
 	// State are the keys that members set, with the reducer of each.
 	State map[string]workgraph.StateKey `json:"state,omitempty"`
@@ -66,12 +67,15 @@ type Member struct {
 	// Thread names the thread that it works on. Members with equal names share one. Empty is one of its
 	// own.
 	Thread string `json:"thread,omitempty"`
+	// Hears are those whose messages it hears, and how many of each in a turn. Nil hears all; empty
+	// hears none.
+	Hears []Hearing `json:"hears,omitzero"`
 	// Any lets the first of the transitions into it call it. Else it waits for all that can still come.
 	Any bool `json:"any,omitempty"`
 	// Signals say what becomes of those of its agent, by name.
 	Signals map[string]Signal `json:"signals,omitempty"`
-	// Task is a CEL expression over result, the last message that it hears, and state. Its text is what the
-	// member is told in place of what it hears.
+	// Task is a CEL expression over result, the last message that it hears, and state. Its text is what
+	// the member is told in place of what it hears.
 	Task string `json:"task,omitempty"`
 	// Sets are updates of the team's state that are made when the member has answered.
 	Sets map[string]json.RawMessage `json:"sets,omitempty"`
@@ -81,6 +85,15 @@ type Member struct {
 	Keeps bool `json:"keeps,omitempty"`
 	// Tells says that a failure of the member is told as its answer and does not end the team.
 	Tells bool `json:"tells,omitempty"`
+}
+
+// Hearing narrows what a member hears of somebody in a turn.
+type Hearing struct {
+	// From is a member, or Input.
+	From string `json:"from"`
+	// First or Last is how many of the messages it hears; 0 for both hears all.
+	First int `json:"first,omitempty"`
+	Last  int `json:"last,omitempty"`
 }
 
 // Kind says what a member is, and so what its actor is given.
@@ -164,7 +177,8 @@ type Route struct {
 
 // Choose lets a model choose who speaks.
 type Choose struct {
-	// Prompt has the placeholders {roles}, {participants} and {history}. Empty stands for DefaultPrompt.
+	// Prompt has the placeholders {roles}, {participants} and {history}. Empty stands for
+	// DefaultPrompt.
 	Prompt string `json:"prompt,omitempty"`
 	// Actor is asked, with Named as its own arguments and the prompt as request.
 	Actor string                     `json:"actor"`
@@ -173,8 +187,8 @@ type Choose struct {
 	Repeat bool `json:"repeat,omitempty"`
 	// Attempts is how often it is asked for one choice at most; 3 when 0.
 	Attempts int `json:"attempts,omitempty"`
-	// Candidates is a CEL expression over result, the last message, and state, that gives the names among
-	// which it chooses. Empty means all.
+	// Candidates is a CEL expression over result, the last message, and state, that gives the names
+	// among which it chooses. Empty means all, and so does null.
 	Candidates string `json:"candidates,omitempty"`
 }
 
@@ -212,8 +226,11 @@ type Call struct {
 
 // Used is what a team has consumed in this run, its members included.
 type Used struct {
-	Tokens  int64 `json:"tokens"`
-	NanoUSD int64 `json:"nano_usd"`
+	// Tokens are those that models were given, InputTokens, and those that they gave, OutputTokens.
+	Tokens       int64 `json:"tokens"`
+	InputTokens  int64 `json:"input_tokens"`
+	OutputTokens int64 `json:"output_tokens"`
+	NanoUSD      int64 `json:"nano_usd"`
 }
 
 // Move is what is to be done next. Exactly one of Speak, Ask and Over is set.
@@ -226,6 +243,9 @@ type Move struct {
 	Over *Stopped `json:"over,omitempty"`
 	// Pause is the reason for which the caller is to pause before it goes on with the move.
 	Pause string `json:"pause,omitempty"`
+	// Routed says how those were found who speak, where something was decided: transitions that always
+	// hold choose nobody.
+	Routed []workgraph.Routed `json:"-"`
 }
 
 // Question is what the model that chooses is asked.

@@ -23,8 +23,7 @@ func (l *loop) hear(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, 
 	}
 	var logged []team.Message
 	var move team.Move
-	chosen := p.Team.Choosing != nil
-	if chosen {
+	if p.Team.Choosing != nil {
 		u, _ := standing.Source(c, nodeChoose)
 		p.Team, move, err = rules.Chosen(p.Team, actor.AsText(actor.Result(u.Values)), c.Stopping)
 	} else {
@@ -57,7 +56,7 @@ func (l *loop) hear(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, 
 	}
 	p.Place = place
 	out, err := p.outcome(a, move, last)
-	out.Routed = rules.Routes(ctx, logged, chosen, p.Team, move)
+	out.Routed = move.Routed
 	for i := range out.Routed {
 		out.Routed[i].Workflow = workflowOf(c)
 	}
