@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// editor is the language server for YAML of editors, as a process that is spoken to over its standard input
-// and output.
+// editor is the language server for YAML of editors, as a process that is spoken to over its standard
+// input and output.
 type editor struct {
 	in       io.WriteCloser
 	messages chan message
@@ -34,8 +34,8 @@ type message struct {
 	Result json.RawMessage `json:"result,omitempty"`
 }
 
-// openEditor starts the server, which scripts/ensure-editor installs. Where it is not installed the test is
-// skipped, or fails with TESTS_NO_SKIPS=1.
+// openEditor starts the server, which scripts/ensure-editor installs. Where it is not installed the
+// test is skipped, or fails with TESTS_NO_SKIPS=1.
 func openEditor(t *testing.T) *editor {
 	t.Helper()
 	main, err := filepath.Abs("../bin/editor/node_modules/yaml-language-server/bin/yaml-language-server")

@@ -56,8 +56,8 @@ func (s stage) toolMessages() map[string]string {
 	return out
 }
 
-// TestD has what the design of the task agent says of the shipped graph, of its plan, of interrupts and of
-// conformance, by the numbers of its parts. Other cases of them are in TestOrchestrator.
+// TestD has what the design of the task agent says of the shipped graph, of its plan, of interrupts and
+// of conformance, by the numbers of its parts. Other cases of them are in TestOrchestrator.
 func TestD(t *testing.T) {
 	s := newStage(t)
 	t.Run("D1", func(t *testing.T) { routes(t, s) })

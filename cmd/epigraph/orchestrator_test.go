@@ -216,8 +216,8 @@ func (s stage) result(t *testing.T, id string) (r orchestrated) {
 	return r
 }
 
-// routing is the call that has a task planned, onboarding a case that does it, and asking one whose second
-// step asks the user.
+// routing is the call that has a task planned, onboarding a case that does it, and asking one whose
+// second step asks the user.
 func routing() fakellm.Reply {
 	return fakellm.Reply{ToolCalls: []fakellm.ToolCall{call("c1", "task_agent", `{"task": "Onboard Acme Corp", "context": "They like tea."}`)}}
 }

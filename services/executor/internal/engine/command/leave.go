@@ -14,14 +14,15 @@ import (
 
 // Reasons of refused requests for something else.
 const (
-	// ReasonNobodyHears is the reason when nobody above the work that goes on hears what the user wants.
+	// ReasonNobodyHears is the reason when nobody above the work that goes on hears what the user
+	// wants.
 	ReasonNobodyHears = "NOBODY_HEARS"
 	// ReasonNobodySpeaks is the reason when no member of the team is at work in a run of its own.
 	ReasonNobodySpeaks = "NOBODY_SPEAKS"
 )
 
-// methodInstead keeps the request id of a cancellation with another request. It is remembered with the first
-// run that is canceled.
+// methodInstead keeps the request id of a cancellation with another request. It is remembered with the
+// first run that is canceled.
 const methodInstead = "CancelRun/instead"
 
 // maxLooked bounds the runs among which a team is looked for.
@@ -36,9 +37,9 @@ func checkReason(reason string) error {
 	return errs.New(errs.InvalidArgument, "REASON_INVALID", text).Violate("reason", "REASON_INVALID", text).Hint("give what the user wants as `instead`")
 }
 
-// leave cancels what the members of a team do, since the user wants something else: the outermost team at or
-// below the run hears it, and else whoever has started the run. It returns the run of the request once the
-// first cancellation is durable.
+// leave cancels what the members of a team do, since the user wants something else: the outermost team
+// at or below the run hears it, and else whoever has started the run. It returns the run of the request
+// once the first cancellation is durable.
 func (h *Handler) leave(ctx context.Context, req CancelRequest) (journal.Run, error) {
 	if len(req.Instead) > maxInstead || !utf8.ValidString(req.Instead) || req.Reason != "" {
 		const text = "what is wanted instead is a text of at most 4096 bytes, without a reason"
@@ -100,8 +101,8 @@ func (h *Handler) leaveEach(ctx context.Context, req CancelRequest, list []strin
 	return first, nil
 }
 
-// leaving are the runs that are canceled: those of the members of the outermost team at or below the run, or
-// the run itself if there is no team and somebody has started it.
+// leaving are the runs that are canceled: those of the members of the outermost team at or below the
+// run, or the run itself if there is no team and somebody has started it.
 func (h *Handler) leaving(ctx context.Context, req CancelRequest) ([]string, error) {
 	top, err := h.journal.Head(ctx, req.Namespace, req.RunID)
 	switch {
@@ -147,7 +148,8 @@ func (h *Handler) openBelow(ctx context.Context, namespace, id string) (map[stri
 	return below, nil
 }
 
-// outermostTeam is the run of the first team that is found from a run downwards; empty if there is none.
+// outermostTeam is the run of the first team that is found from a run downwards; empty if there is
+// none.
 func (h *Handler) outermostTeam(ctx context.Context, top journal.Run, below map[string][]string) (string, error) {
 	if top.GraphName == actor.TeamGraph && top.ParentID != "" {
 		return top.ID, nil
