@@ -158,7 +158,7 @@ func create(ctx context.Context, c Catalog, call *workgraph.Call) (workgraph.Out
 	if err := actor.Decode(call.Named, &a); err != nil {
 		return workgraph.Outcome{}, err
 	}
-	if len(a.DSL) > maxEscaped*maxText+2 { // no more than that can be the JSON form of a text that is within its bound
+	if len(a.DSL) > maxEscaped*maxText+2 { // no text within its bound has a longer JSON form
 		return refuse("the definition is too long: it may have %d bytes", maxText)
 	}
 	d := Draft{Text: textOf(a.DSL), Slug: a.Slug}
