@@ -115,6 +115,7 @@ setup: # What the tests need besides Go; test, race, bench and chaos call it.
 	@scripts/ensure-postgres
 	@scripts/ensure-interpreters
 	@scripts/ensure-mcp-servers
+	@scripts/ensure-editor
 
 .PHONY: test
 test: setup bin/.tools-test ## Run all tests with the race detector, in random order; HOGS=2 beside a busy machine

@@ -48,6 +48,8 @@ type ScriptedReply struct {
 	Match string
 	Text  string
 	Calls []ScriptedCall
+	// Optional says that the case passes without it, too.
+	Optional bool
 }
 
 // ScriptedCall is a call of a tool that a model asks for.
@@ -236,6 +238,9 @@ func (t *teller) scripted(o *object) []ScriptedReply {
 		if in.value("text") == nil && len(r.Calls) == 0 {
 			in.missing("text", "what the model says, or `tool_calls`")
 		}
+		if may := in.value("optional"); may != nil && t.is(may, boolean) {
+			r.Optional = may.text == "true"
+		}
 		in.done()
 		out = append(out, r)
 	}
@@ -403,6 +408,7 @@ func TestSchema() []byte {
 	shapes := map[string]shape{
 		"cases":      {"type": "array", "items": refTo("case"), "minItems": 1},
 		"model":      {"type": "array", "items": refTo("reply"), "description": "What the model says: of the replies with the first text that fits, the next one, and the last one again."},
+		"optional":   {"type": "boolean", "description": "Whether the case passes if no model asks for the reply."},
 		"match":      {"type": "string", "description": "A text that is somewhere in what the model is told."},
 		"tool_calls": {"type": "array", "items": refTo("tool_call")},
 		"actors":     {"type": "object", "description": "What actors give, by name: a result, {fail: …}, or a list of one for each call."},

@@ -24,7 +24,7 @@ cases:
   - name: one
     inputs: {topic: tea}
     user: ada
-    model: [{match: a, text: {b: 1}}, {text: x, tool_calls: [{name: t, arguments: {c: 2}}]}]
+    model: [{match: a, text: {b: 1}, optional: true}, {text: x, tool_calls: [{name: t, arguments: {c: 2}}]}]
     actors: {http: [{status: 200}, {fail: away}, {fail: {type: RETRYABLE, reason: BUSY}}], mail: null}
     answers: {ask: [1, 2], other: yes}
     allow: http
@@ -42,7 +42,7 @@ cases:
 		require.Empty(t, faults)
 		c := f.Cases[0]
 		require.Equal(t, "digest.yaml", f.Workflow)
-		require.Equal(t, []ScriptedReply{{Match: "a", Text: `{"b":1}`}, {Text: "x", Calls: []ScriptedCall{{"t", json.RawMessage(`{"c":2}`)}}}}, c.Model)
+		require.Equal(t, []ScriptedReply{{Match: "a", Text: `{"b":1}`, Optional: true}, {Text: "x", Calls: []ScriptedCall{{"t", json.RawMessage(`{"c":2}`)}}}}, c.Model)
 		require.Len(t, c.Actors["http"], 3)
 		require.Equal(t, &StandInFailure{Type: "PERMANENT", Reason: "STAND_IN", Message: "away"}, c.Actors["http"][1].Fail)
 		require.Equal(t, "BUSY", c.Actors["http"][2].Fail.Reason)

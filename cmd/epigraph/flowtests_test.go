@@ -7,11 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/cli"
+	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
 )
 
 // flowTests runs `epigraph workflows test`, which needs no server.
@@ -93,6 +95,19 @@ cases:
 		require.Contains(t, all, "the step \"page\" calls the actor `http`, which has no stand-in", "also where the step goes on after a failure")
 		require.Contains(t, all, "no reply of `model` matches")
 	})
+	t.Run("RepliesThatNobodyAsksForAreTold", func(t *testing.T) {
+		t.Parallel()
+		unsaid := file("unsaid.test.yaml", `workflow: w.yaml
+cases:
+  - {name: said, inputs: {topic: tea}, actors: {http: {body: b}}, model: [{match: Sum up, text: ok}, {match: Never, text: x, optional: true}]}
+  - {name: unsaid, inputs: {topic: tea}, actors: {http: {body: b}}, model: [{match: Sum up, text: ok}, {match: Sum up, text: again}, {match: Never, text: x}]}
+`)
+		out, _ := flowTests(t, 1, unsaid)
+		require.Contains(t, out, "ok   said")
+		require.Contains(t, out, `model[1]: no model has asked for the reply to "Sum up"`)
+		require.Contains(t, out, `model[2]: no model has asked for the reply to "Never"`)
+		require.Contains(t, out, "1 passed, 1 failed")
+	})
 	t.Run("StandInsFail", func(t *testing.T) {
 		t.Parallel()
 		flowTests(t, 0, tests, "--run", "fails twice")
@@ -108,5 +123,46 @@ cases:
 		t.Parallel()
 		out, _ := flowTests(t, 0, "--schema")
 		require.True(t, json.Valid([]byte(out)))
+	})
+}
+
+// TestFlowTestsRecord records what a server says, and plays it without one.
+func TestFlowTestsRecord(t *testing.T) {
+	model := fakellm.New(fakellm.Script{Answer: func(fakellm.Request) (fakellm.Reply, bool) {
+		return fakellm.Reply{Text: "Tea is warm."}, true
+	}})
+	base, err := model.Listen("127.0.0.1:0")
+	require.NoError(t, err)
+	stop := sync.OnceValue(model.Close)
+	t.Cleanup(func() { _ = stop() })
+	t.Setenv("OPENAI_BASE_URL", base)
+	t.Setenv("OPENAI_API_KEY", "sk-secret")
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		name = filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+		return name
+	}
+	write("w.yaml", "name: W\ninputs: {topic: {type: string}}\nsteps:\n  - {id: said, type: agent, prompt: \"Say {{ inputs.topic }}\"}\noutputs: {said: \"{{ said }}\"}\n")
+	const text = "workflow: w.yaml\ncases:\n  - {name: tea, inputs: {topic: tea}, cassette: tea.jsonl, expect: {output: {said: \"Tea is warm.\"}, max_calls: 1}}\n"
+	tests := write("w.test.yaml", text)
+	t.Run("Cassette/IsRecorded", func(t *testing.T) {
+		flowTests(t, 0, tests, "--record")
+		raw, err := os.ReadFile(filepath.Join(dir, "tea.jsonl"))
+		require.NoError(t, err)
+		require.Contains(t, string(raw), "Tea is warm.")
+		require.NotContains(t, string(raw), "sk-secret")
+	})
+	t.Run("Cassette/IsRecordedAnew", func(t *testing.T) {
+		flowTests(t, 0, tests, "--record")
+	})
+	t.Run("Cassette/IsPlayedWithoutTheServer", func(t *testing.T) {
+		require.NoError(t, stop())
+		flowTests(t, 0, tests)
+	})
+	t.Run("Cassette/WithoutTheCallFails", func(t *testing.T) {
+		other := write("other.test.yaml", strings.Replace(text, "topic: tea", "topic: milk", 1))
+		out, _ := flowTests(t, 1, other)
+		require.Contains(t, out, "FAIL tea")
 	})
 }

@@ -109,4 +109,33 @@ func TestAgentsMakeWorkflows(t *testing.T) {
 		require.Contains(t, heard[1], `"line":4`)
 		require.Contains(t, heard[2], `"mode":"forked"`)
 	})
+	t.Run("TheWorkflowOfTheCallIsNotFound", func(t *testing.T) {
+		finder := "name: Finder\ntags: [tea]\nsteps:\n  - {id: sum, type: transform, expr: \"2 + 3\"}\n  - {id: find, type: actor, actor: workflow_discover, with: {requirements: {tags: [tea]}}}\n" +
+			"  - {id: ask, type: agent, prompt: Make nothing, tools: [discover_workflows]}\noutputs: {found: \"{{ find.matches }}\"}\n"
+		mu.Lock()
+		says["nothing"] = []fakellm.Reply{calls("discover_workflows", arguments("requirements", `{"tags": ["tea"]}`)), {Text: "There are some."}}
+		heard = nil
+		mu.Unlock()
+		file := filepath.Join(t.TempDir(), "finder.yaml")
+		require.NoError(t, os.WriteFile(file, []byte(finder), 0o600))
+		command := func(args ...string) string {
+			var o, e bytes.Buffer
+			code := cli.Main(t.Context(), build, append([]string{"--addr", d.GRPCAddr()}, args...), cli.IO{In: strings.NewReader(""), Out: &o, Err: &e})
+			require.Equal(t, 0, code, "%s%s", o.String(), e.String())
+			return o.String()
+		}
+		command("workflows", "create", file)
+		lines := strings.Split(strings.TrimSpace(command("workflows", "run", "finder", "--json")), "\n")
+		var shown struct {
+			Result struct{ Found []struct{ Slug string } }
+		}
+		require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &shown))
+		require.NotEmpty(t, shown.Result.Found)
+		for _, m := range shown.Result.Found {
+			require.NotEqual(t, "finder", m.Slug)
+		}
+		require.Contains(t, heard[1], `"slug":"tea-bill"`)
+		require.NotContains(t, heard[1], `"slug":"finder"`, "the agent asks in a run below")
+		require.Contains(t, command("workflows", "discover", "--query", "finder"), "finder", "others find it")
+	})
 }

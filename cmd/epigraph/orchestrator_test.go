@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/cli"
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/stack"
 	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 )
@@ -131,63 +132,120 @@ func restCall(t *testing.T, addr, method, path, body string) (status int, answer
 	return resp.StatusCode, answer
 }
 
+// orchestratorFile is the workflow.
+const orchestratorFile = "../../examples/workflow/orchestrator.yaml"
+
+// stage is a server on which the orchestrator runs, with the model that its cases script.
+type stage struct {
+	d     *stack.Dev
+	model *staff
+}
+
+func newStage(t *testing.T) stage {
+	t.Helper()
+	model := &staff{}
+	return stage{serve(t, fakellm.Script{Answer: model.answer}), model}
+}
+
+// command runs a command, which is to end with a code.
+func (s stage) command(t *testing.T, want int, args ...string) (out, notes string) {
+	t.Helper()
+	return s.talk(t, want, "", args...)
+}
+
+// talk is command with lines to read.
+func (s stage) talk(t *testing.T, want int, in string, args ...string) (out, notes string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	code := cli.Main(t.Context(), build, append([]string{"--addr", s.d.GRPCAddr()}, args...), cli.IO{In: strings.NewReader(in), Out: &o, Err: &e})
+	require.Equal(t, want, code, "%s%s", o.String(), e.String())
+	return o.String(), e.String()
+}
+
+// run runs the orchestrator to its end.
+func (s stage) run(t *testing.T, task string, more ...string) (r orchestrated) {
+	t.Helper()
+	out, _ := s.command(t, 0, append([]string{"workflows", "run", orchestratorFile, "--json", "--input", "task=" + task}, more...)...)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	var shown struct{ Result json.RawMessage }
+	require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &shown))
+	require.NoError(t, json.Unmarshal(shown.Result, &r))
+	return r
+}
+
+// begin starts a run, and does not wait for its end.
+func (s stage) begin(t *testing.T, task string) (id string) {
+	t.Helper()
+	out, _ := s.command(t, 0, "workflows", "run", orchestratorFile, "--input", "task="+task, "--detach")
+	return strings.TrimSpace(out)
+}
+
+// rest is a call over REST.
+func (s stage) rest(t *testing.T, method, path, body string, into any) {
+	t.Helper()
+	status, raw := restCall(t, s.d.HTTPAddr(), method, path, body)
+	require.Equal(t, http.StatusOK, status, "%s", raw)
+	if into != nil {
+		require.NoError(t, json.Unmarshal(raw, into), "%s", raw)
+	}
+}
+
+// asked starts a run that asks, and returns it with its question.
+func (s stage) asked(t *testing.T) (id string, q restInterrupt) {
+	t.Helper()
+	id = s.begin(t, "Onboard Acme Corp")
+	testkit.Eventually(t, func() bool {
+		var open struct{ Interrupts []restInterrupt }
+		s.rest(t, http.MethodGet, "/v1/runs/"+id+"/interrupts", "", &open)
+		if len(open.Interrupts) > 0 {
+			q = open.Interrupts[0]
+		}
+		return q.ID != ""
+	}, "nobody is asked")
+	return id, q
+}
+
+// result is what a run gave that has completed.
+func (s stage) result(t *testing.T, id string) (r orchestrated) {
+	t.Helper()
+	s.command(t, 0, "runs", "watch", id)
+	var run restRun
+	s.rest(t, http.MethodGet, "/v1/runs/"+id, "", &run)
+	require.Equal(t, "RUN_STATE_COMPLETED", run.State)
+	require.NoError(t, json.Unmarshal(run.Result, &r))
+	return r
+}
+
+// routing is the call that has a task planned, onboarding a case that does it, and asking one whose
+// second step asks the user.
+func routing() fakellm.Reply {
+	return fakellm.Reply{ToolCalls: []fakellm.ToolCall{call("c1", "task_agent", `{"task": "Onboard Acme Corp", "context": "They like tea."}`)}}
+}
+
+func onboarding() map[string][]fakellm.Reply {
+	return map[string][]fakellm.Reply{"front": {routing()}, "planner": {plan("create the account", "send the welcome")}, "worker": {{Text: "account 7"}, {Text: "sent"}},
+		"replan": {left("", "send the welcome"), left("Acme Corp is on board.")}}
+}
+
+func asking() map[string][]fakellm.Reply {
+	says := onboarding()
+	says["worker"] = []fakellm.Reply{{Text: "account 7"}, {ToolCalls: []fakellm.ToolCall{call("q", "ask_user", `{"question": "Whom do we write to?"}`)}}, {Text: "sent to Ann"}}
+	return says
+}
+
 // TestOrchestrator has the test cases and the validation points of the design of a task agent as a part of a
 // graph, by their names.
 func TestOrchestrator(t *testing.T) {
-	model := &staff{}
-	d := serve(t, fakellm.Script{Answer: model.answer})
-	command := func(t *testing.T, want int, args ...string) (out, notes string) {
-		t.Helper()
-		var o, e bytes.Buffer
-		code := cli.Main(t.Context(), build, append([]string{"--addr", d.GRPCAddr()}, args...), cli.IO{In: strings.NewReader(""), Out: &o, Err: &e})
-		require.Equal(t, want, code, "%s%s", o.String(), e.String())
-		return o.String(), e.String()
-	}
-	const file = "../../examples/workflow/orchestrator.yaml"
-	run := func(t *testing.T, task string, more ...string) (r orchestrated) {
-		t.Helper()
-		out, _ := command(t, 0, append([]string{"workflows", "run", file, "--json", "--input", "task=" + task}, more...)...)
-		lines := strings.Split(strings.TrimSpace(out), "\n")
-		var shown struct{ Result json.RawMessage }
-		require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &shown))
-		require.NoError(t, json.Unmarshal(shown.Result, &r))
-		return r
-	}
+	s := newStage(t)
+	d, model := s.d, s.model
+	command, run, rest, asked := s.command, s.run, s.rest, s.asked
+	const file = orchestratorFile
 	states := func(t *testing.T, thread string) string {
 		t.Helper()
 		out, _ := command(t, 0, "threads", "show", thread, "--states", "--json")
 		return out
 	}
-	routing := fakellm.Reply{ToolCalls: []fakellm.ToolCall{call("c1", "task_agent", `{"task": "Onboard Acme Corp", "context": "They like tea."}`)}}
-	onboarding := map[string][]fakellm.Reply{"front": {routing}, "planner": {plan("create the account", "send the welcome")}, "worker": {{Text: "account 7"}, {Text: "sent"}},
-		"replan": {left("", "send the welcome"), left("Acme Corp is on board.")}}
-
-	asking := map[string][]fakellm.Reply{"front": {routing}, "planner": {plan("create the account", "send the welcome")}, "replan": onboarding["replan"],
-		"worker": {{Text: "account 7"}, {ToolCalls: []fakellm.ToolCall{call("q", "ask_user", `{"question": "Whom do we write to?"}`)}}, {Text: "sent to Ann"}}}
-	// rest is a call over REST.
-	rest := func(t *testing.T, method, path, body string, into any) {
-		t.Helper()
-		status, raw := restCall(t, d.HTTPAddr(), method, path, body)
-		require.Equal(t, http.StatusOK, status, "%s", raw)
-		if into != nil {
-			require.NoError(t, json.Unmarshal(raw, into), "%s", raw)
-		}
-	}
-	// asked starts a run that asks, and returns it with its question.
-	asked := func(t *testing.T) (id string, q restInterrupt) {
-		t.Helper()
-		out, _ := command(t, 0, "workflows", "run", file, "--input", "task=Onboard Acme Corp", "--detach")
-		id = strings.TrimSpace(out)
-		testkit.Eventually(t, func() bool {
-			var open struct{ Interrupts []restInterrupt }
-			rest(t, http.MethodGet, "/v1/runs/"+id+"/interrupts", "", &open)
-			if len(open.Interrupts) > 0 {
-				q = open.Interrupts[0]
-			}
-			return q.ID != ""
-		}, "nobody is asked")
-		return id, q
-	}
+	routing, onboarding, asking := routing(), onboarding(), asking()
 
 	t.Run("TestCase1/SimpleQuery", func(t *testing.T) {
 		model.script(map[string][]fakellm.Reply{"front": {{Text: "There are two."}}})
@@ -196,6 +254,9 @@ func TestOrchestrator(t *testing.T) {
 		require.Equal(t, "react_agent", r.From)
 		require.Equal(t, false, r.State["needs_plan_execute"])
 		require.Len(t, model.calls("front"), 1, "one call of the model")
+		for _, m := range model.calls("front")[0].Messages {
+			require.NotEqual(t, "tool", m.Role)
+		}
 		require.Empty(t, model.calls("planner"))
 	})
 	t.Run("TestCase1/LookUpByATool", func(t *testing.T) {

@@ -356,19 +356,31 @@ func (c *runsWatchCmd) Run(e *env) error {
 }
 
 type runsCancelCmd struct {
-	ID     string `arg:"" help:"The run."`
-	Reason string `help:"Reason, for the history." short:"r"`
+	ID      string `arg:"" help:"The run."`
+	Reason  string `help:"Reason, for the history." short:"r"`
+	Instead string `help:"Have the team of the run leave what its members do, and go on with this." placeholder:"TEXT"`
+}
+
+// Help says what goes on.
+func (runsCancelCmd) Help() string {
+	return `Calls under way are canceled, and the run ends without a result. With --instead the run goes on: what the members of its team do is canceled, and the team hears the text as a new task.
+
+    epigraph runs cancel run_01… --reason 'the wrong order'
+    epigraph runs cancel run_01… --instead 'Never mind. What is open?'`
 }
 
 // Run cancels.
 func (c *runsCancelCmd) Run(e *env) error {
 	return e.with(func(ctx context.Context, s *services) error {
-		r, err := s.executor.CancelRun(ctx, &executorv1.CancelRunRequest{RunId: c.ID, Reason: c.Reason})
+		r, err := s.executor.CancelRun(ctx, &executorv1.CancelRunRequest{RunId: c.ID, Reason: c.Reason, Instead: c.Instead})
 		if err != nil {
 			return err
 		}
 		return e.print(r, func() string {
 			state := view.Word(r.GetState().String(), "RUN_STATE_")
+			if c.Instead != "" {
+				return fmt.Sprintf("%s goes on with that\n", r.GetId())
+			}
 			if !over(r) {
 				return fmt.Sprintf("%s will stop; it is %s still\n", r.GetId(), state)
 			}

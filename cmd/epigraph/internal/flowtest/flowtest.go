@@ -70,6 +70,7 @@ func (s *Suite) Run(ctx context.Context, c *workflow.TestCase) Result {
 	r.Failures = append(r.Failures, w.refusals()...)
 	if seen != nil {
 		r.Failures = append(r.Failures, compare(c, seen, w.calls())...)
+		r.Failures = append(r.Failures, w.unsaid()...)
 	}
 	r.Took = time.Since(began)
 	return r

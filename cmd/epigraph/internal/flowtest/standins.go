@@ -3,6 +3,8 @@ package flowtest
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"strconv"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -77,10 +79,10 @@ func (w *world) answer(req fakellm.Request) (fakellm.Reply, bool) {
 		texts[i] = m.Content
 	}
 	all := strings.Join(texts, "\n")
-	var fit []workflow.ScriptedReply
-	for _, r := range w.c.Model {
-		if strings.Contains(all, r.Match) && (len(fit) == 0 || fit[0].Match == r.Match) {
-			fit = append(fit, r)
+	var fit []int
+	for i, r := range w.c.Model {
+		if strings.Contains(all, r.Match) && (len(fit) == 0 || w.c.Model[fit[0]].Match == r.Match) {
+			fit = append(fit, i)
 		}
 	}
 	if len(fit) == 0 {
@@ -91,12 +93,29 @@ func (w *world) answer(req fakellm.Request) (fakellm.Reply, bool) {
 		w.refuse("a model is asked something that no reply of `model` matches: %q", last)
 		return fakellm.Reply{Fault: fakellm.BadRequest}, true
 	}
-	r := fit[min(w.next("model "+fit[0].Match), len(fit)-1)]
+	at := fit[min(w.next("model "+w.c.Model[fit[0]].Match), len(fit)-1)]
+	w.next(replyAt(at))
+	r := w.c.Model[at]
 	out := fakellm.Reply{Text: r.Text}
 	for _, c := range r.Calls {
 		out.ToolCalls = append(out.ToolCalls, fakellm.ToolCall{Name: c.Name, Arguments: string(c.Arguments)})
 	}
 	return out, true
+}
+
+// replyAt names a reply of the case where it is counted.
+func replyAt(i int) string { return "reply " + strconv.Itoa(i) }
+
+// unsaid are the replies for which no model has asked.
+func (w *world) unsaid() (out []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, r := range w.c.Model {
+		if !r.Optional && w.counts[replyAt(i)] == 0 {
+			out = append(out, fmt.Sprintf("model[%d]: no model has asked for the reply to %q: take it out, or see why it was not needed", i, clip(r.Match)))
+		}
+	}
+	return out
 }
 
 // clip shortens a text for messages.

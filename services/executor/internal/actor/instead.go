@@ -46,3 +46,16 @@ func RequestOf(e *workgraph.Error) (text string, ok bool) {
 	}
 	return strings.TrimPrefix(e.Message, elsewhere), true
 }
+
+// TeamGraph is the name of the graphs of the runs of teams.
+const TeamGraph = "team"
+
+// LeftPrefix begins the reason of the cancellation of a run that is left for something else. No other
+// cancellation has such a reason.
+const LeftPrefix = workgraph.ReasonAnotherRequest + ": "
+
+// LeftReason is the reason with which a run is canceled, since the user asks for something else.
+func LeftReason(text string) string { return LeftPrefix + text }
+
+// LeftFor is what the user asks for, if the reason of a cancellation is one of LeftReason.
+func LeftFor(reason string) (text string, ok bool) { return strings.CutPrefix(reason, LeftPrefix) }

@@ -1,6 +1,9 @@
 package actor
 
-import "context"
+import (
+	"context"
+	"strings"
+)
 
 type namespaceKey struct{}
 
@@ -13,4 +16,18 @@ func WithNamespace(ctx context.Context, namespace string) context.Context {
 func NamespaceOf(ctx context.Context) string {
 	namespace, _ := ctx.Value(namespaceKey{}).(string)
 	return namespace
+}
+
+type workflowKey struct{}
+
+// WithWorkflow returns a context whose call is made within a workflow of the catalog, as SLUG@VERSION.
+func WithWorkflow(ctx context.Context, version string) context.Context {
+	return context.WithValue(ctx, workflowKey{}, version)
+}
+
+// WorkflowOf is the slug of the workflow of the catalog within which the call is made, or "".
+func WorkflowOf(ctx context.Context) string {
+	version, _ := ctx.Value(workflowKey{}).(string)
+	slug, _, _ := strings.Cut(version, "@")
+	return slug
 }

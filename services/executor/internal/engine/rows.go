@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/phrase"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/tracing"
@@ -79,6 +80,9 @@ func (r *run) childEnded(end *workgraph.RunEnd) *record.Payload {
 		if slot.Error.Type == "" {
 			slot.Error.Type = workgraph.Permanent
 		}
+	}
+	if text, left := actor.LeftFor(end.Message); left && end.Status == workgraph.StatusCanceled {
+		slot.Error = actor.AnotherRequest(text) // whoever is above hears it
 	}
 	size := len(end.Result)
 	for k, v := range end.Outputs {

@@ -549,7 +549,7 @@ func (s *Server) CancelRun(ctx context.Context, req *executorv1.CancelRunRequest
 		return nil, err
 	}
 	row, err := s.engine.Cancel(ctx, command.CancelRequest{
-		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), Reason: req.GetReason(), Revision: revision, Request: once})
+		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), Reason: req.GetReason(), Instead: req.GetInstead(), Revision: revision, Request: once})
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,8 +29,10 @@ const (
 const (
 	// maxText bounds a definition in bytes. People may keep longer ones.
 	maxText = 256 << 10
+	// maxEscaped is how many bytes of JSON a byte of a text may be, as \u000a.
+	maxEscaped = 6
 	// maxRequirements, maxQuery and maxLimit bound a search.
-	maxRequirements, maxQuery, maxLimit, maxExclude = 64 << 10, 4 << 10, 20, 100
+	maxRequirements, maxQuery, maxLimit, maxExclude = 64 << 10, 4 << 10, 20, 99
 	// maxFaults and maxExcerpt bound what is told of a faulty text: how many faults, and how long a line is.
 	maxFaults, maxExcerpt = 20, 120
 	// maxDescription bounds what is told of the description of a workflow that was found, in bytes.
@@ -115,7 +118,7 @@ const discoverSchema = `{
     "query": {"type": "string", "description": "Words to look for in names, descriptions and tags."},
     "requirements": {"description": "What the workflow must have, as an object or its JSON as a text: triggers, node_types, tools, tags (each a list), description, model_capability."},
     "limit": {"type": "integer", "minimum": 1, "maximum": 20, "description": "How many are told; 5 when absent."},
-    "exclude": {"type": "array", "items": {"type": "string", "maxLength": 100}, "maxItems": 100, "description": "Slugs of workflows to leave out."}
+    "exclude": {"type": "array", "items": {"type": "string", "maxLength": 100}, "maxItems": 99, "description": "Slugs of workflows to leave out; that within which the call is made is left out always."}
   }
 }`
 
@@ -155,7 +158,7 @@ func create(ctx context.Context, c Catalog, call *workgraph.Call) (workgraph.Out
 	if err := actor.Decode(call.Named, &a); err != nil {
 		return workgraph.Outcome{}, err
 	}
-	if len(a.DSL) > 2*maxText { // no more than that can be the JSON form of a text that is within its bound
+	if len(a.DSL) > maxEscaped*maxText+2 { // no text within its bound has a longer JSON form
 		return refuse("the definition is too long: it may have %d bytes", maxText)
 	}
 	d := Draft{Text: textOf(a.DSL), Slug: a.Slug}
@@ -211,7 +214,7 @@ func discover(ctx context.Context, c Catalog, call *workgraph.Call) (workgraph.O
 	if err := actor.Decode(call.Named, &a); err != nil {
 		return workgraph.Outcome{}, err
 	}
-	if len(a.Requirements) > 2*maxRequirements {
+	if len(a.Requirements) > maxEscaped*maxRequirements+2 {
 		return refuse("requirements are too long: they may have %d bytes", maxRequirements)
 	}
 	q := Query{Text: a.Query, Requirements: strings.TrimSpace(textOf(a.Requirements)), Limit: a.Limit, Exclude: a.Exclude}
@@ -224,6 +227,9 @@ func discover(ctx context.Context, c Catalog, call *workgraph.Call) (workgraph.O
 		return refuse("limit must be from 1 to %d", maxLimit)
 	case len(q.Exclude) > maxExclude:
 		return refuse("exclude has %d names, the limit is %d", len(q.Exclude), maxExclude)
+	}
+	if own := actor.WorkflowOf(ctx); own != "" && !slices.Contains(q.Exclude, own) {
+		q.Exclude = append(slices.Clone(q.Exclude), own)
 	}
 	found, total, err := c.DiscoverWorkflows(ctx, actor.NamespaceOf(ctx), q)
 	if err != nil {

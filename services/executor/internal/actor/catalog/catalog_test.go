@@ -108,11 +108,29 @@ func TestCreate(t *testing.T) {
 		}
 		require.Empty(t, k.drafts)
 	})
+	t.Run("Text/IsBoundedAsItIsMeant", func(t *testing.T) {
+		t.Parallel()
+		k := &kept{}
+		create, _ := specs(k)
+		escaped := strings.Repeat(`\u000a`, 256<<10-len("name: Tea")) // 1.5 MiB of JSON
+		actortest.Value(t, create, `{"dsl": "name: Tea`+escaped+`"}`)
+		require.Len(t, k.drafts, 1)
+		require.Len(t, k.drafts[0].Text, 256<<10)
+		require.Contains(t, actortest.Value(t, create, `{"dsl": "name: Tea`+escaped+`\u000a"}`), `"success":false`)
+		require.Len(t, k.drafts, 1)
+	})
 	t.Run("Registry/AwayKeepsTheKey", func(t *testing.T) {
 		t.Parallel()
 		for _, kind := range []errs.Kind{errs.Unavailable, errs.Internal, errs.ResourceExhausted} {
 			create, _ := specs(&kept{err: errs.New(kind, "DOWN", "down")})
 			require.Equal(t, workgraph.Unknown, actortest.Fails(t, create, named(t, "dsl", text)).Type, "an earlier attempt may have made it")
+		}
+		for kind, want := range map[errs.Kind]string{errs.Unavailable: "CATALOG_UNREACHABLE", errs.DeadlineExceeded: "CATALOG_UNREACHABLE", errs.Internal: "BROKEN", errs.ResourceExhausted: "BROKEN", errs.PermissionDenied: "BROKEN"} {
+			create, _ := specs(&kept{err: errs.New(kind, "BROKEN", "it is broken")})
+			got := actortest.Fails(t, create, named(t, "dsl", text))
+			require.Equal(t, want, got.Reason, kind)
+			require.Contains(t, got.Message, "it is broken")
+			require.Equal(t, kind == errs.PermissionDenied, got.Type == workgraph.Permanent, kind)
 		}
 		create, _ := specs(&kept{err: errs.New(errs.ResourceExhausted, "TOO_MANY_WORKFLOWS", "a namespace may have 7 workflows")})
 		require.Contains(t, actortest.Value(t, create, named(t, "dsl", text)), "may have 7")
@@ -142,6 +160,19 @@ func TestDiscover(t *testing.T) {
 			[]any{m["slug"], m["match_score"], m["has"], m["missing"], m["extra"], m["success_rate"], m["recommendation"], m["ref"]})
 		require.LessOrEqual(t, len(m["description"].(string)), 410)
 		require.Equal(t, []catalog.Query{{Text: "tea", Requirements: `{"trigger": "webhook"}`, Limit: 3, Exclude: []string{"me"}}}, k.queries)
+	})
+	t.Run("Exclude/HasTheWorkflowOfTheCall", func(t *testing.T) {
+		t.Parallel()
+		k := &kept{}
+		_, discover := specs(k)
+		of := actor.WithWorkflow(t.Context(), "me@3")
+		for _, args := range []string{`{}`, `{"exclude": ["you"]}`, `{"exclude": ["me", "you"]}`} {
+			var named map[string]json.RawMessage
+			require.NoError(t, json.Unmarshal([]byte(args), &named))
+			_, err := discover.Actor.Call(of, workgraph.NewCall(workgraph.Start{Named: named}, workgraph.CallOptions{}))
+			require.NoError(t, err)
+		}
+		require.Equal(t, [][]string{{"me"}, {"you", "me"}, {"me", "you"}}, [][]string{k.queries[0].Exclude, k.queries[1].Exclude, k.queries[2].Exclude})
 	})
 	t.Run("Requirements/AsAnObject", func(t *testing.T) {
 		t.Parallel()

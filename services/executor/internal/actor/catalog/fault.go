@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -17,6 +18,8 @@ import (
 const (
 	// reasonAway is the reason of a call that the registry did not answer. It is made again.
 	reasonAway = "CATALOG_UNREACHABLE"
+	// reasonRefused and reasonFailed are those of a registry that does not say one.
+	reasonRefused, reasonFailed = "CATALOG_REFUSED", "CATALOG_FAILED"
 	// reasonTooMany is that of the registry for a namespace with as many workflows as it may have.
 	reasonTooMany = "TOO_MANY_WORKFLOWS"
 )
@@ -47,7 +50,7 @@ func answer(ctx context.Context, err error, text string) (workgraph.Outcome, err
 	e := errs.From(err)
 	told := slices.Contains([]errs.Kind{errs.InvalidArgument, errs.NotFound, errs.AlreadyExists, errs.FailedPrecondition}, e.Kind)
 	if !told && e.Reason != reasonTooMany {
-		return workgraph.Outcome{}, workgraph.Errorf(workgraph.Unknown, reasonAway, "the registry does not answer: %s", e.Message)
+		return workgraph.Outcome{}, unserved(e)
 	}
 	out := map[string]any{"success": false, "error": e.Message, "reason": e.Reason}
 	if n := len(e.Violations); n > 0 {
@@ -57,6 +60,17 @@ func answer(ctx context.Context, err error, text string) (workgraph.Outcome, err
 		}
 	}
 	return actor.Value(out)
+}
+
+// unserved is the end of an attempt that the caller cannot mend. Who may not ask is refused for good.
+func unserved(e *errs.Error) *workgraph.Error {
+	switch e.Kind {
+	case errs.Unauthenticated, errs.PermissionDenied:
+		return workgraph.Errorf(workgraph.Permanent, cmp.Or(e.Reason, reasonRefused), "the registry refuses: %s", e.Message)
+	case errs.Unavailable, errs.DeadlineExceeded, errs.Canceled:
+		return workgraph.Errorf(workgraph.Unknown, reasonAway, "the registry does not answer: %s", e.Message)
+	}
+	return workgraph.Errorf(workgraph.Unknown, cmp.Or(e.Reason, reasonFailed), "the registry fails: %s", e.Message)
 }
 
 // place is how the field of a violation begins.

@@ -3,6 +3,7 @@ package team
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
@@ -99,7 +100,10 @@ func answers(c *workgraph.Call, rules *team.Rules, st *team.State) (out []team.M
 		if u.Outcome != workgraph.VisitCompleted {
 			m.Text = "Error: " + failure(u.Error)
 			if request, ok := actor.RequestOf(u.Error); ok {
-				m.Text, requests = "The user asked for something else.", append(requests, request)
+				m.Text = "The user asked for something else."
+				if !slices.Contains(requests, request) { // several who speak may be left for the same
+					requests = append(requests, request)
+				}
 			}
 			out, works = append(out, m), append(works, "")
 			continue

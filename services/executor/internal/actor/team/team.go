@@ -28,7 +28,7 @@ import (
 
 // The actors. Those with loopPrefix are the loop's own.
 const (
-	actorTeam    = "team"
+	actorTeam    = actor.TeamGraph
 	loopPrefix   = "team/"
 	actorBegin   = loopPrefix + "begin"
 	actorTurn    = loopPrefix + "turn"

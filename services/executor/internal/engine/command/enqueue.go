@@ -27,6 +27,8 @@ const (
 type CancelRequest struct {
 	Namespace, RunID string
 	Reason           string
+	// Instead is what the user wants in place of what goes on; see leave. Then there is no Reason.
+	Instead string
 	// Revision, if not 0, must equal the run's revision.
 	Revision int64
 	Request  journal.Request
@@ -35,6 +37,12 @@ type CancelRequest struct {
 // Cancel asks for the end of a run. It returns the run once the command is durable. An ended run stays as
 // it is.
 func (h *Handler) Cancel(ctx context.Context, req CancelRequest) (journal.Run, error) {
+	if req.Instead != "" {
+		return h.leave(ctx, req)
+	}
+	if err := checkReason(req.Reason); err != nil {
+		return journal.Run{}, err
+	}
 	req.Request.Method = MethodCancel
 	p, err := h.enqueue(ctx, journal.EnqueueRequest{Revision: req.Revision, Request: req.Request, Reason: req.Reason,
 		Command: journal.Command{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.CommandCancel}}, &record.Payload{Reason: req.Reason, RequestID: req.Request.ID})

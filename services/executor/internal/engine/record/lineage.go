@@ -1,6 +1,8 @@
 package record
 
 import (
+	"cmp"
+
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/webhook"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -29,6 +31,8 @@ type Lineage struct {
 	// Workflow is the version of the catalog that the graph was taken from, as SLUG@VERSION; empty for other
 	// graphs.
 	Workflow string
+	// Within is the version of the nearest run above that has one; empty if there is none.
+	Within string
 	// Origin is the trigger that started the run; nil if none did. Children have none.
 	Origin *Origin
 
@@ -54,6 +58,10 @@ func (f *Lineage) ChildDepth(c *workgraph.Child) int {
 	return f.Depth + 1
 }
 
+// Catalogued is the version of the catalog that the run is of, or one within, as SLUG@VERSION; empty if
+// none.
+func (f *Lineage) Catalogued() string { return cmp.Or(f.Workflow, f.Within) }
+
 // LineageOf reads the lineage of a run from its row.
 func LineageOf(row journal.Run) (Lineage, error) {
 	f := Lineage{Parent: row.ParentID, User: row.UserID, Chat: row.ChatID, Thread: row.ThreadID, Forked: row.ForkedFrom != ""}
@@ -64,7 +72,7 @@ func LineageOf(row journal.Run) (Lineage, error) {
 	if m.Ref != nil {
 		f.Ref = *m.Ref
 	}
-	f.Depth, f.Borrowed, f.Hooks, f.Asks, f.Approved, f.Agent, f.Workflow, f.Origin = m.Depth, m.Borrowed, m.Webhooks, m.Asks, m.Approved, m.Agent, m.Workflow, m.Origin
+	f.Depth, f.Borrowed, f.Hooks, f.Asks, f.Approved, f.Agent, f.Workflow, f.Within, f.Origin = m.Depth, m.Borrowed, m.Webhooks, m.Asks, m.Approved, m.Agent, m.Workflow, m.Within, m.Origin
 	if f.Parent == "" {
 		f.Asks = webhook.Wanting(f.Hooks, webhook.InterruptOpened)
 	}

@@ -1145,7 +1145,12 @@ type CancelRunRequest struct {
 	// If given, the run must still have this etag.
 	Etag string `protobuf:"bytes,3,opt,name=etag,proto3" json:"etag,omitempty"`
 	// Makes the request repeatable.
-	RequestId     string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	RequestId string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// What the user wants in place of what goes on, without a reason. What the members of a team do is
+	// canceled then, and not the run: the outermost team at or below the run goes on with this text, as with
+	// an answer that has `instead`. Where there is no team, the run is canceled and whoever has started it
+	// hears the text; a run that nobody has started is refused with NOBODY_HEARS.
+	Instead       string `protobuf:"bytes,5,opt,name=instead,proto3" json:"instead,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1204,6 +1209,13 @@ func (x *CancelRunRequest) GetEtag() string {
 func (x *CancelRunRequest) GetRequestId() string {
 	if x != nil {
 		return x.RequestId
+	}
+	return ""
+}
+
+func (x *CancelRunRequest) GetInstead() string {
+	if x != nil {
+		return x.Instead
 	}
 	return ""
 }
@@ -3986,13 +3998,14 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12$\n" +
 	"\tafter_seq\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\bafterSeq\x12/\n" +
 	"\x13include_descendants\x18\x03 \x01(\bR\x12includeDescendants\x12!\n" +
-	"\fdurable_only\x18\x04 \x01(\bR\vdurableOnly\"\x9d\x01\n" +
+	"\fdurable_only\x18\x04 \x01(\bR\vdurableOnly\"\xc1\x01\n" +
 	"\x10CancelRunRequest\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12 \n" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12\x1c\n" +
 	"\x04etag\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\x12'\n" +
 	"\n" +
-	"request_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\"\xea\x01\n" +
+	"request_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\x12\"\n" +
+	"\ainstead\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80 R\ainstead\"\xea\x01\n" +
 	"\x10ResumeRunRequest\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12 \n" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12\x1c\n" +

@@ -78,7 +78,7 @@ type ExecutorServiceClient interface {
 	WatchRun(ctx context.Context, in *WatchRunRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RunEvent], error)
 	// CancelRun asks a run to stop. Attempts in flight are canceled, and the run ends CANCELED. A run that has
 	// ended stays unchanged. The answer is sent as soon as the request is recorded: it may show the run as it
-	// was, with CANCEL in pending_commands.
+	// was, with CANCEL in pending_commands. With `instead` a team that is at work goes on with something else.
 	CancelRun(ctx context.Context, in *CancelRunRequest, opts ...grpc.CallOption) (*Run, error)
 	// ResumeRun lets a PAUSED or QUARANTINED run go on. A loop that reached its max_visits gets as many visits
 	// again. The answer is sent once the owner of the run has applied the request. If that takes longer than
@@ -487,7 +487,7 @@ type ExecutorServiceServer interface {
 	WatchRun(*WatchRunRequest, grpc.ServerStreamingServer[RunEvent]) error
 	// CancelRun asks a run to stop. Attempts in flight are canceled, and the run ends CANCELED. A run that has
 	// ended stays unchanged. The answer is sent as soon as the request is recorded: it may show the run as it
-	// was, with CANCEL in pending_commands.
+	// was, with CANCEL in pending_commands. With `instead` a team that is at work goes on with something else.
 	CancelRun(context.Context, *CancelRunRequest) (*Run, error)
 	// ResumeRun lets a PAUSED or QUARANTINED run go on. A loop that reached its max_visits gets as many visits
 	// again. The answer is sent once the owner of the run has applied the request. If that takes longer than
