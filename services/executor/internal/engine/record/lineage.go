@@ -29,6 +29,9 @@ type Lineage struct {
 	// Workflow is the version of the catalog that the graph was taken from, as SLUG@VERSION; empty for other
 	// graphs.
 	Workflow string
+	// TurnOf is the version whose chat the run is a turn of, as SLUG@VERSION: a child of the run has its graph.
+	// Children have none.
+	TurnOf string
 	// Origin is the trigger that started the run; nil if none did. Children have none.
 	Origin *Origin
 
@@ -64,7 +67,7 @@ func LineageOf(row journal.Run) (Lineage, error) {
 	if m.Ref != nil {
 		f.Ref = *m.Ref
 	}
-	f.Depth, f.Borrowed, f.Hooks, f.Asks, f.Approved, f.Agent, f.Workflow, f.Origin = m.Depth, m.Borrowed, m.Webhooks, m.Asks, m.Approved, m.Agent, m.Workflow, m.Origin
+	f.Depth, f.Borrowed, f.Hooks, f.Asks, f.Approved, f.Agent, f.Workflow, f.TurnOf, f.Origin = m.Depth, m.Borrowed, m.Webhooks, m.Asks, m.Approved, m.Agent, m.Workflow, m.TurnOf, m.Origin
 	if f.Parent == "" {
 		f.Asks = webhook.Wanting(f.Hooks, webhook.InterruptOpened)
 	}

@@ -31,13 +31,15 @@ type Metadata struct {
 	Agent *workgraph.AgentRun `json:"agent,omitempty"`
 	// Workflow is that of the lineage.
 	Workflow string `json:"workflow,omitempty"`
+	// TurnOf is that of the lineage.
+	TurnOf string `json:"turn_of,omitempty"`
 	// Origin is that of the lineage.
 	Origin *Origin `json:"origin,omitempty"`
 }
 
 // Empty reports whether there is nothing to store.
 func (m *Metadata) Empty() bool {
-	return m.User == nil && m.RequestID == "" && m.Principal == "" && m.Ref == nil && m.Depth == 0 && !m.Borrowed && m.Budget == nil && len(m.Webhooks) == 0 && len(m.Asks) == 0 && m.Approved == nil && m.Agent == nil && m.Workflow == "" && m.Origin == nil
+	return m.User == nil && m.RequestID == "" && m.Principal == "" && m.Ref == nil && m.Depth == 0 && !m.Borrowed && m.Budget == nil && len(m.Webhooks) == 0 && len(m.Asks) == 0 && m.Approved == nil && m.Agent == nil && m.Workflow == "" && m.TurnOf == "" && m.Origin == nil
 }
 
 // DecodeMetadata reads the metadata of a row. Empty metadata give the zero value.
