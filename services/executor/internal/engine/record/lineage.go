@@ -29,8 +29,8 @@ type Lineage struct {
 	// Workflow is the version of the catalog that the graph was taken from, as SLUG@VERSION; empty for other
 	// graphs.
 	Workflow string
-	// TurnOf is the version whose chat the run is a turn of, as SLUG@VERSION: a child of the run has its graph.
-	// Children have none.
+	// TurnOf is the version whose chat the run is a turn of, as SLUG@VERSION: a child of the run has
+	// its graph. Children have none.
 	TurnOf string
 	// Origin is the trigger that started the run; nil if none did. Children have none.
 	Origin *Origin
