@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -93,6 +94,13 @@ func (d *doors) ended(t *testing.T, run string) any {
 		return got["state"] == "RUN_STATE_COMPLETED"
 	})
 	return got["result"]
+}
+
+// triggerOf is the trigger of a workflow that has one.
+func (d *doors) triggerOf(t *testing.T, workflow string) string {
+	t.Helper()
+	_, list := d.call(t, http.MethodGet, "/v1/triggers?workflow="+workflow, "", nil)
+	return list["triggers"].([]any)[0].(map[string]any)["id"].(string)
 }
 
 // deliveries are those of a workflow's triggers, newest first.
@@ -257,6 +265,16 @@ func chatsCome(t *testing.T, d *doors) {
 		require.Equal(t, "Hello: milk", d.ended(t, run))
 		require.Equal(t, []string{"user: Hello", "assistant: Hello: milk"}, said(t, th))
 	})
+	t.Run("AMessageIsADeliveryThatIsRepeated", func(t *testing.T) {
+		d.on(t, "parrot", "trigger: chat\ninputs: {message: {type: string}}\nsteps:\n  - {id: say, type: reply_chat, message: \"{{ inputs.message }}!\"}\n")
+		th := thread(t, "workflow/parrot")
+		d.ended(t, say(t, th, "Hello")["runId"].(string))
+		id := regexp.MustCompile(`tdl_\w+`).FindString(d.command(t, "", "triggers", "deliveries", d.triggerOf(t, "parrot")))
+		d.command(t, "", "triggers", "repeat", id)
+		testkit.Eventually(t, func() bool { return len(said(t, th)) == 4 })
+		require.Equal(t, []string{"user: Hello", "assistant: Hello!", "user: Hello", "assistant: Hello!"}, said(t, th))
+		require.Len(t, d.deliveries(t, "parrot"), 2)
+	})
 	t.Run("AWorkflowWithoutChatIsRefused", func(t *testing.T) {
 		status, got := d.call(t, http.MethodPost, "/v1/threads", `{"thread":{"agent":"workflow/orders"}}`, nil)
 		require.Equal(t, http.StatusBadRequest, status, "%v", got)
@@ -303,11 +321,23 @@ func telegramComes(t *testing.T, d *doors, s *telegramtest.Server) {
 		s.Says(8, 71, "1")
 		require.Equal(t, "A hat in red", s.Sent(5)[4].Text)
 	})
+	t.Run("AMessageThatWaitedInVainIsToldInASentence", func(t *testing.T) {
+		d.on(t, "late", "trigger: {type: telegram, bot: helper, chats: [72]}\nsteps:\n  - {id: nap, type: wait, delay: 1h}\n")
+		s.Says(9, 72, "one")
+		s.Says(9, 72, "two")
+		s.Confirmed()
+		list := d.deliveries(t, "late")
+		require.Len(t, list, 2)
+		d.command(t, "", "triggers", "off", "late")
+		status, got := d.call(t, http.MethodPost, "/v1/runs/"+list[1]["runId"].(string)+":cancel", "{}", nil)
+		require.Equal(t, http.StatusOK, status, "%v", got)
+		require.ElementsMatch(t, []telegramtest.Message{{Chat: 72, Text: "This was stopped."}, {Chat: 72, Text: "Sorry, that did not work."}}, s.Sent(7)[5:])
+	})
 	t.Run("AFailureIsAPlainSentence", func(t *testing.T) {
 		d.on(t, "broken", "trigger: {type: telegram, bot: helper, commands: [break]}\nsteps:\n  - {id: no, type: actor, actor: fail}\n")
 		s.Says(9, 90, "not the command")
 		s.Says(9, 90, "/break it")
-		require.Equal(t, telegramtest.Message{Chat: 90, Text: "Sorry, that did not work."}, s.Sent(6)[5])
+		require.Equal(t, telegramtest.Message{Chat: 90, Text: "Sorry, that did not work."}, s.Sent(8)[7])
 		require.Len(t, d.deliveries(t, "broken"), 1)
 	})
 	require.Zero(t, s.Conflicts(), "one poller")

@@ -101,6 +101,16 @@ func TestTriggers(t *testing.T) {
 		out, _ = command(t, 0, "schedules", "ls")
 		require.Equal(t, "no schedules\n", out)
 	})
+	t.Run("CreatedAndTurnedOnIsOneDocument", func(t *testing.T) {
+		out, _ := command(t, 0, "--json", "workflows", "create", file("name: Both\ntrigger: {type: webhook, signature: token}\n"+say("hi")), "--activate")
+		var got struct {
+			Created    struct{ Slug string }
+			Activation struct{ Triggers []struct{ Secret string } }
+		}
+		require.NoError(t, json.Unmarshal([]byte(out), &got), out)
+		require.Equal(t, "both", got.Created.Slug)
+		require.NotEmpty(t, got.Activation.Triggers[0].Secret)
+	})
 	t.Run("EndsErrorsAndRepeats", func(t *testing.T) {
 		command(t, 0, "workflows", "create", file("name: First\ninputs: {n: {type: integer}}\n"+say("{{ inputs.n }}")))
 		command(t, 0, "workflows", "create", file("name: Then\ntrigger: {type: workflow, workflow: first, inputs: {was: \"{{ event.result }}\"}}\ninputs: {was: {}}\n"+say("it was {{ inputs.was }}")), "--activate")

@@ -90,6 +90,7 @@ func TestTriggers(t *testing.T) {
 		t.Run("Webhook", func(t *testing.T) { f.webhookTriggers(t) })
 		t.Run("Clock", func(t *testing.T) { f.clockTriggers(t) })
 		t.Run("Ends", func(t *testing.T) { f.endTriggers(t) })
+		t.Run("Chat", func(t *testing.T) { f.chatTriggers(t) })
 		t.Run("Chain", func(t *testing.T) { f.chainOfTriggers(t) })
 		t.Run("Refused", func(t *testing.T) {
 			_, err := f.triggers.ActivateTriggers(t.Context(), &executorv1.ActivateTriggersRequest{Workflow: "nobody"})
@@ -247,6 +248,8 @@ func (f *fixture) endTriggers(t *testing.T) {
 	f.catalog.stands("after", 1, `{"id": "w", "type": "workflow", "workflow": "source", "on": "completed", "inputs": {"of": "{{ event.run_id }}", "was": "{{ event.result.x }}"}}`)
 	f.catalog.stands("failsafe", 1, `{"id": "e", "type": "error"}`)
 	f.catalog.stands("watch", 1, `{"id": "e", "type": "error", "inputs": {"of": "{{ event.workflow }}", "why": "{{ event.error.reason }}"}}`)
+	f.catalog.stands("named", 1, `{"id": "e", "type": "error", "workflows": ["failsafe"]}`)
+	named := f.activate(t, "named")["e"]
 	after, watch, failsafe := f.activate(t, "after")["w"], f.activate(t, "watch")["e"], f.activate(t, "failsafe")["e"]
 	t.Run("OfAWorkflow", func(t *testing.T) {
 		id := start(t, "source@1")
@@ -257,17 +260,16 @@ func (f *fixture) endTriggers(t *testing.T) {
 	})
 	t.Run("ErrorsOfOthers", func(t *testing.T) {
 		id := start(t, "fails-now@1")
-		// The run of failsafe starts fails, too: watch hears of both, failsafe of nothing that it started.
-		var of []string
-		for _, d := range f.delivered(t, watch, 2) {
-			of = append(of, string(f.wait(t, d.GetRunId(), completed).GetResult().GetJson()))
-		}
-		require.Len(t, of, 2)
-		require.Contains(t, strings.Join(of, " "), `"of":"fails-now"`)
-		require.Contains(t, strings.Join(of, " "), `"of":"failsafe"`)
+		// The run that failsafe starts fails, too. Of that hears who names it, and nobody else: two that hear
+		// of all errors would start each other.
 		mine := f.delivered(t, failsafe, 1)
 		require.Len(t, mine, 1)
 		require.Equal(t, id, mine[0].GetEventId())
+		d := f.delivered(t, named, 1)
+		require.Equal(t, mine[0].GetRunId(), d[0].GetEventId())
+		d = f.delivered(t, watch, 1)
+		require.Len(t, d, 1)
+		require.Contains(t, string(f.wait(t, d[0].GetRunId(), completed).GetResult().GetJson()), `"of":"fails-now"`)
 	})
 	t.Run("Repeat", func(t *testing.T) {
 		first := f.delivered(t, after, 1)[0]
@@ -278,7 +280,86 @@ func (f *fixture) endTriggers(t *testing.T) {
 		require.NotEqual(t, list[0].GetRunId(), list[1].GetRunId())
 		require.JSONEq(t, string(f.wait(t, list[1].GetRunId(), completed).GetResult().GetJson()), string(f.wait(t, list[0].GetRunId(), completed).GetResult().GetJson()))
 	})
-	for _, name := range []string{"after", "watch", "failsafe"} {
+	for _, name := range []string{"after", "watch", "failsafe", "named"} {
+		_, err := f.triggers.DeactivateTriggers(t.Context(), &executorv1.DeactivateTriggersRequest{Workflow: name})
+		require.NoError(t, err)
+	}
+}
+
+// chatTriggers talks with workflows: each message is a delivery, and the end of its run is told.
+func (f *fixture) chatTriggers(t *testing.T) {
+	threads := executorv1.NewThreadServiceClient(f.conn)
+	f.catalog.stands("talk", 1, `{"id": "c", "type": "chat"}`)
+	f.catalog.stands("talk@1", 1, `{"id": "c", "type": "chat"}`)
+	f.catalog.stands("fails-talk", 1, `{"id": "c", "type": "chat"}`)
+	f.catalog.stands("fails-talk@1", 1, `{"id": "c", "type": "chat"}`)
+	f.catalog.stands("heard", 1, `{"id": "w", "type": "workflow", "workflow": "talk", "on": "completed", "inputs": {"was": "{{ event.result.message }}"}}`,
+		`{"id": "e", "type": "error", "workflows": ["fails-talk"], "inputs": {"of": "{{ event.workflow }}"}}`)
+	said, heard := f.activate(t, "talk")["c"], f.activate(t, "heard")
+	thread := func(t *testing.T, agent string) string {
+		t.Helper()
+		th, err := threads.CreateThread(t.Context(), &executorv1.CreateThreadRequest{Thread: &executorv1.Thread{Agent: agent, UserId: "ada"}})
+		require.NoError(t, err)
+		return th.GetId()
+	}
+	say := func(t *testing.T, thread, text, request string) *executorv1.Turn {
+		t.Helper()
+		turn, err := threads.AppendMessage(t.Context(), &executorv1.AppendMessageRequest{ThreadId: thread, Content: value(`"` + text + `"`), RequestId: request})
+		require.NoError(t, err)
+		return turn
+	}
+	th := thread(t, "workflow/talk@1")
+	t.Run("AMessageIsOneDelivery", func(t *testing.T) {
+		first := say(t, th, "hi", "once")
+		require.Equal(t, first.GetNumber(), say(t, th, "hi", "once").GetNumber())
+		_, err := threads.AppendMessage(t.Context(), &executorv1.AppendMessageRequest{ThreadId: th, Content: value(`"other"`), RequestId: "once"})
+		require.Equal(t, "REQUEST_ID_REUSED", errs.ReasonOf(err), "got %v", err)
+		d := f.delivered(t, said, 1)
+		require.Len(t, d, 1)
+		require.Equal(t, first.GetRunId(), d[0].GetRunId())
+		require.EqualValues(t, 2, d[0].GetRepeats())
+		whole, err := f.triggers.GetTriggerDelivery(t.Context(), &executorv1.GetTriggerDeliveryRequest{DeliveryId: d[0].GetId()})
+		require.NoError(t, err)
+		require.JSONEq(t, `{"message": "hi", "thread_id": "`+th+`", "user_id": "ada", "chat_id": ""}`, string(whole.GetEvent().GetJson()))
+		require.Contains(t, string(f.wait(t, first.GetRunId(), completed).GetResult().GetJson()), `"hi"`)
+	})
+	t.Run("ItsEndIsTold", func(t *testing.T) {
+		d := f.delivered(t, heard["w"], 1)[0]
+		require.JSONEq(t, `{"was": "hi"}`, string(f.wait(t, d.GetRunId(), completed).GetResult().GetJson()))
+	})
+	t.Run("RepeatIsAnotherTurn", func(t *testing.T) {
+		first := f.delivered(t, said, 1)[0]
+		for range 2 { // the same request
+			d, err := f.triggers.RepeatTriggerDelivery(t.Context(), &executorv1.RepeatTriggerDeliveryRequest{DeliveryId: first.GetId(), RequestId: "again"})
+			require.NoError(t, err)
+			require.Equal(t, first.GetId(), d.GetRepeatOf())
+		}
+		list := f.delivered(t, said, 2)
+		require.Len(t, list, 2)
+		f.wait(t, list[0].GetRunId(), completed)
+		turns, err := threads.ListTurns(t.Context(), &executorv1.ListTurnsRequest{ThreadId: th})
+		require.NoError(t, err)
+		require.Len(t, turns.GetTurns(), 2)
+		require.Equal(t, list[0].GetRunId(), turns.GetTurns()[1].GetRunId())
+		f.delivered(t, heard["w"], 2)
+	})
+	t.Run("ItsErrorIsTold", func(t *testing.T) {
+		f.activate(t, "fails-talk")
+		run := say(t, thread(t, "workflow/fails-talk@1"), "hi", "").GetRunId()
+		d := f.delivered(t, heard["e"], 1)[0]
+		require.Equal(t, run, d.GetEventId())
+		require.JSONEq(t, `{"of": "fails-talk"}`, string(f.wait(t, d.GetRunId(), completed).GetResult().GetJson()))
+	})
+	t.Run("IsHeardWithoutADeliveryWhileItIsOff", func(t *testing.T) {
+		_, err := f.triggers.DeactivateTriggers(t.Context(), &executorv1.DeactivateTriggersRequest{Workflow: "talk"})
+		require.NoError(t, err)
+		run := say(t, th, "bye", "off").GetRunId()
+		require.Contains(t, string(f.wait(t, run, completed).GetResult().GetJson()), `"bye"`)
+		require.Len(t, f.delivered(t, said, 2), 2)
+		f.activate(t, "talk")
+		require.Equal(t, run, say(t, th, "bye", "off").GetRunId(), "the same request, also after it was turned on")
+	})
+	for _, name := range []string{"talk", "fails-talk", "heard"} {
 		_, err := f.triggers.DeactivateTriggers(t.Context(), &executorv1.DeactivateTriggersRequest{Workflow: name})
 		require.NoError(t, err)
 	}

@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +17,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/workflow"
 )
@@ -72,10 +76,21 @@ func (c *workflowsCreateCmd) Run(e *env) error {
 
 // kept is created, and turns the triggers on if that is asked for.
 func (e *env) kept(ctx context.Context, s *services, activate bool, m proto.Message, slug string, version int64) error {
-	if err := e.created(m, slug, version); err != nil || !activate {
+	if !activate || !e.json {
+		if err := e.created(m, slug, version); err != nil || !activate {
+			return err
+		}
+		return e.activate(ctx, s, slug)
+	}
+	a, err := s.triggers.ActivateTriggers(ctx, &executorv1.ActivateTriggersRequest{Workflow: slug})
+	if err != nil {
+		return errors.Join(e.created(m, slug, version), err)
+	}
+	var both [2]bytes.Buffer
+	if err := errors.Join(printJSON(&both[0], m), printJSON(&both[1], a)); err != nil {
 		return err
 	}
-	return e.activate(ctx, s, slug)
+	return printValue(e.io.Out, map[string]json.RawMessage{"created": both[0].Bytes(), "activation": both[1].Bytes()})
 }
 
 // created prints the version and says what can be done with it.

@@ -216,7 +216,7 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 		// The schedule may wait for the end of this run.
 		w.Jobs = append(w.Jobs, journal.ScheduleJob(r.namespace, r.schedule, time.Time{}))
 	}
-	if eff.Ended != nil && r.lineage.Workflow != "" && r.root == r.id && r.t.e.triggered {
+	if eff.Ended != nil && (r.lineage.Workflow != "" || r.lineage.TurnOf != "") && r.root == r.id && r.t.e.triggered {
 		// Triggers may wait for the end of runs of this workflow.
 		w.Jobs = append(w.Jobs, journal.EndJob(r.namespace, r.id))
 	}

@@ -187,7 +187,7 @@ func (t *session) start(ctx context.Context, id string, p *program.Program, req 
 	r.schedule = req.ScheduleID
 	r.created, r.trace, r.origin = now, sc, sc
 	if r.lineage.Parent == "" {
-		r.lineage = record.Lineage{Approved: req.Lineage.Approved, Agent: req.Lineage.Agent, Workflow: req.Lineage.Workflow, Origin: req.Lineage.Origin, User: req.UserID, Chat: req.ChatID, Thread: req.ThreadID, Forked: req.ForkedFrom != "", Hooks: req.Webhooks,
+		r.lineage = record.Lineage{Approved: req.Lineage.Approved, Agent: req.Lineage.Agent, Workflow: req.Lineage.Workflow, TurnOf: req.Lineage.TurnOf, Origin: req.Lineage.Origin, User: req.UserID, Chat: req.ChatID, Thread: req.ThreadID, Forked: req.ForkedFrom != "", Hooks: req.Webhooks,
 			Asks: webhook.Wanting(req.Webhooks, webhook.InterruptOpened)}
 	} else {
 		r.root = req.RootID
@@ -435,7 +435,7 @@ func (r *run) newRow(req command.StartRequest, now time.Time) (journal.Run, erro
 		row.Named = encode(req.Input.Named)
 	}
 	m := record.Metadata{User: req.Metadata, Principal: req.Principal, RequestID: req.Request.ID, BodyHash: req.Request.BodyHash, Depth: r.lineage.Depth, Borrowed: r.lineage.Borrowed, Webhooks: r.lineage.Hooks,
-		Approved: r.lineage.Approved, Agent: r.lineage.Agent, Workflow: r.lineage.Workflow, Within: r.lineage.Within, Origin: r.lineage.Origin}
+		Approved: r.lineage.Approved, Agent: r.lineage.Agent, Workflow: r.lineage.Workflow, Within: r.lineage.Within, TurnOf: r.lineage.TurnOf, Origin: r.lineage.Origin}
 	if !req.Budget.IsZero() {
 		m.Budget = req.Budget
 	}

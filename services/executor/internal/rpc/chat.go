@@ -49,8 +49,8 @@ type Chats struct {
 	Say func(ctx context.Context, bot, chat, text string)
 
 	mu sync.Mutex
-	// refused are turns whose senders were told that they are no answers. Several may look at one at
-	// once.
+	// refused are turns whose senders were told that they are no answers, or that they failed. Several
+	// may look at one at once.
 	refused *lru.Cache[string, bool]
 }
 
@@ -94,10 +94,10 @@ func (s *Server) chatTrigger(ctx context.Context, namespace, ref string) (workfl
 // refused.
 func (s *ThreadServer) refusesAgent(ctx context.Context, agent string) error {
 	ref, ok := strings.CutPrefix(agent, workflowAgent)
-	if !ok || s.workflow == nil {
+	if !ok || s.workflows == nil {
 		return s.unknown.refuses(ctx, agent)
 	}
-	err := s.workflow(ctx, grpckit.Namespace(ctx), ref)
+	err := s.workflows.ChatOf(ctx, grpckit.Namespace(ctx), ref)
 	if errs.Is(err, errs.NotFound) || errs.Is(err, errs.FailedPrecondition) || errs.Is(err, errs.InvalidArgument) {
 		return err
 	}
@@ -124,11 +124,129 @@ func (s Conversing) workflowTurn(ctx context.Context, th thread.Thread, t thread
 	if err != nil {
 		return none, err
 	}
-	event, err := json.Marshal(map[string]any{"message": json.RawMessage(t.Message), "thread_id": th.ID, "user_id": th.UserID, "chat_id": th.ChatID})
+	event, err := chatEvent(&th, t.Message)
 	if err != nil {
-		return none, fmt.Errorf("encode message: %w", err)
+		return none, err
 	}
-	return s.turnOf(th, t, r, &x, event, textOf(t.Message))
+	req, err := s.turnOf(th, t, r, &x, event, textOf(t.Message))
+	if err != nil || s.chats == nil {
+		return req, err
+	}
+	name, _, _ := strings.Cut(r.GetRef(), "@")
+	on, ok, err := s.chats.Triggers.Chat(ctx, th.Namespace, name)
+	if ok {
+		req.Lineage.Origin = &record.Origin{Trigger: on.ID}
+	}
+	return req, err
+}
+
+// chatEvent is what a chat trigger is told of a message.
+func chatEvent(th *thread.Thread, message json.RawMessage) (json.RawMessage, error) {
+	b, err := json.Marshal(map[string]any{"message": message, "thread_id": th.ID, "user_id": th.UserID, "chat_id": th.ChatID})
+	if err != nil {
+		return nil, fmt.Errorf("encode message: %w", err)
+	}
+	return b, nil
+}
+
+// Hear takes a message for a thread whose turns a workflow takes. If the chat trigger of the workflow is
+// active, the message is a delivery of it.
+func (s *Server) Hear(ctx context.Context, th thread.Thread, t thread.Turn, once thread.Request, b thread.Bounds) (thread.Turn, error) {
+	name, _, _ := strings.Cut(strings.TrimPrefix(th.Agent, workflowAgent), "@")
+	x, ok, err := s.chats.Triggers.Chat(ctx, th.Namespace, name)
+	switch {
+	case err != nil:
+		return t, err
+	case !ok, b.Refused != nil: // a repeated request is not refused
+		return s.take(ctx, t, once, b)
+	}
+	event, err := chatEvent(&th, t.Message)
+	if err != nil {
+		return t, err
+	}
+	var took thread.Turn
+	_, err = s.chats.Triggers.Hear(ctx, trigger.Event{
+		Trigger: x.Key, ID: th.ID + "/" + cmp.Or(once.ID, ids.New("msg")), Body: event, At: t.CreateTime,
+		Details: trigger.Details{User: th.UserID, Chat: th.ChatID, Principal: t.Principal, Approves: t.AnswersAny, Request: once.ID, BodyHash: once.BodyHash},
+	}, func(ctx context.Context, d *trigger.Delivery) (string, error) {
+		first := once // which may be another one than that of the delivery, and is refused then
+		if first.ID == "" {
+			first = turnRequest(d)
+		}
+		queued, err := s.take(ctx, t, first, b)
+		if err != nil {
+			return "", err
+		}
+		took = queued
+		return runOf(&took)
+	})
+	if took.Number > 0 {
+		return took, nil // also if it has failed, which the turn tells
+	}
+	if r := errs.ReasonOf(err); r == trigger.ReasonNotActive || r == trigger.ReasonNotFound {
+		return s.take(ctx, t, once, b) // it was turned off meanwhile
+	}
+	return t, err
+}
+
+// turnRequest is the request by which the message of a delivery becomes one turn. That of a caller stays the
+// caller's, also if the trigger is turned on or off between two tries.
+func turnRequest(d *trigger.Delivery) thread.Request {
+	if d.Request != "" {
+		return thread.Request{Method: methodAppend, ID: d.Request, BodyHash: d.BodyHash}
+	}
+	return thread.Request{Method: "Chat", ID: d.ID, BodyHash: d.Trigger}
+}
+
+// take queues a turn and gives it to its agent, if that can take it now. What cannot be done now is done
+// later.
+func (s *Server) take(ctx context.Context, t thread.Turn, once thread.Request, b thread.Bounds) (thread.Turn, error) {
+	t, err := s.chats.Threads.QueueTurn(ctx, t, once, b)
+	if err != nil {
+		return t, err
+	}
+	s.chats.Conductor.Try(ctx, t.Namespace, t.Thread)
+	if now, err := s.chats.Threads.Turn(ctx, t.Namespace, t.Thread, t.Number); err == nil {
+		t = now
+	}
+	return t, nil
+}
+
+// runOf is the run that a turn starts, or whose question it answers.
+func runOf(t *thread.Turn) (string, error) {
+	switch {
+	case t.State == thread.TurnFailed:
+		return "", errs.New(errs.FailedPrecondition, trigger.ReasonInvalid, "%s", t.Error)
+	case t.InterruptID != "": // it answers, or has answered
+		return cmp.Or(t.AskedBy, t.RunID), nil
+	}
+	return t.RunID, nil
+}
+
+// startChat carries a delivery of a chat out whose caller has died, or that is a repetition. It returns the
+// run.
+func (s Triggered) startChat(ctx context.Context, t *trigger.Trigger, d *trigger.Delivery) (string, error) {
+	var e struct {
+		Message json.RawMessage `json:"message"`
+		Thread  string          `json:"thread_id"`
+	}
+	if err := json.Unmarshal(d.Event, &e); err != nil {
+		return "", errs.New(errs.InvalidArgument, trigger.ReasonInvalid, "the event is no message of a chat")
+	}
+	th, err := s.chats.Threads.Thread(ctx, t.Namespace, e.Thread)
+	if err != nil {
+		return "", err
+	}
+	if name, _, _ := strings.Cut(th.Agent, "@"); name != workflowAgent+t.Workflow {
+		return "", errs.New(errs.FailedPrecondition, trigger.ReasonInvalid, "the turns of thread %s are taken by %q now", th.ID, th.Agent)
+	}
+	turn, err := s.take(ctx, thread.Turn{
+		Namespace: t.Namespace, Thread: th.ID, RunID: ids.New(command.IDPrefix), Message: e.Message, Principal: d.Principal, AnswersAny: d.Approves, CreateTime: dbkit.Now(),
+	}, turnRequest(d), s.chats.Bounds)
+	if err != nil {
+		return "", err
+	}
+	return runOf(&turn)
 }
 
 // botTurn is the start of a turn that a user of Telegram wrote.
@@ -177,6 +295,7 @@ func (s Conversing) turnOf(th thread.Thread, t thread.Turn, r *registryv1.Resolv
 	}
 	req = command.StartRequest{
 		Namespace: th.Namespace, ThreadID: th.ID, Turn: t.Number, Principal: t.Principal, ID: t.RunID, UserID: th.UserID, ChatID: th.ChatID, Graph: g, Source: program.FromActor,
+		Lineage: record.Lineage{TurnOf: r.GetRef()},
 	}
 	if r.BudgetNanoUsd != nil || r.BudgetTokens != nil {
 		req.Budget = &workgraph.Budget{NanoUSD: r.BudgetNanoUsd, Tokens: r.BudgetTokens}
@@ -248,6 +367,19 @@ func (s Conversing) misfit(ctx context.Context, t thread.Turn, q *journal.Interr
 	if s.chats == nil || !strings.HasPrefix(t.Principal, fromTelegram) || !s.chats.first(t) {
 		return
 	}
+	s.tell(ctx, t, "That is no answer to the question.\n"+chat.Question(q.Prompt, q.Schema))
+}
+
+// Failed implements thread.Runs. Others than users of a bot look at their turns, and of an answer Answer has
+// told.
+func (s Conversing) Failed(ctx context.Context, t thread.Turn) {
+	if s.chats != nil && t.InterruptID == "" && strings.HasPrefix(t.Principal, fromTelegram) && s.chats.first(t) {
+		s.tell(ctx, t, "Sorry, that did not work.")
+	}
+}
+
+// tell says a sentence to the chat of a bot in which a turn was written.
+func (s Conversing) tell(ctx context.Context, t thread.Turn, text string) {
 	th, err := s.chats.Threads.Thread(ctx, t.Namespace, t.Thread)
 	if err != nil {
 		return
@@ -256,7 +388,7 @@ func (s Conversing) misfit(ctx context.Context, t thread.Turn, q *journal.Interr
 	if err != nil {
 		return
 	}
-	s.chats.Say(ctx, tr.Spec.Bot, th.ChatID, "That is no answer to the question.\n"+chat.Question(q.Prompt, q.Schema))
+	s.chats.Say(ctx, tr.Spec.Bot, th.ChatID, text)
 }
 
 // botThread is the thread of a chat with the workflow of a trigger. It is made if it is not there.
@@ -286,21 +418,11 @@ func (s Triggered) startBot(ctx context.Context, t *trigger.Trigger, d *trigger.
 	}
 	// A repeated request is known by the run that the first one named, so that each try names another one.
 	turn := thread.Turn{Namespace: t.Namespace, Thread: th.ID, RunID: ids.New(command.IDPrefix), Message: d.Event, Principal: d.User, AnswersAny: true, CreateTime: dbkit.Now()}
-	turn, err = s.chats.Threads.QueueTurn(ctx, turn, thread.Request{Method: "Telegram", ID: d.ID, BodyHash: t.ID}, s.chats.Bounds)
+	turn, err = s.take(ctx, turn, thread.Request{Method: "Telegram", ID: d.ID, BodyHash: t.ID}, s.chats.Bounds)
 	if err != nil {
 		return "", err
 	}
-	s.chats.Conductor.Try(ctx, t.Namespace, th.ID)
-	if now, err := s.chats.Threads.Turn(ctx, t.Namespace, th.ID, turn.Number); err == nil {
-		turn = now
-	}
-	switch {
-	case turn.State == thread.TurnFailed:
-		return "", errs.New(errs.FailedPrecondition, trigger.ReasonInvalid, "%s", turn.Error)
-	case turn.InterruptID != "": // it answers, or has answered
-		return cmp.Or(turn.AskedBy, turn.RunID), nil
-	}
-	return turn.RunID, nil
+	return runOf(&turn)
 }
 
 // Asked reports whether a run of a trigger waits for an answer from a chat of a bot.

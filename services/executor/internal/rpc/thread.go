@@ -98,14 +98,25 @@ type ThreadServer struct {
 	conductor *thread.Conductor
 	bounds    thread.Bounds
 	unknown   UnknownActor
-	// workflow reports why no chat starts a workflow; nil if there are none.
-	workflow func(ctx context.Context, namespace, ref string) error
+	workflows Conversations
 }
 
+// Conversations are chats with workflows. They are safe for concurrent use.
+type Conversations interface {
+	// ChatOf reports why no chat starts a workflow.
+	ChatOf(ctx context.Context, namespace, ref string) error
+	// Hear queues a message for a thread whose turns a workflow takes, and gives it to the workflow if that
+	// can take it now. A repeated request returns the turn that it made.
+	Hear(ctx context.Context, th thread.Thread, t thread.Turn, once thread.Request, b thread.Bounds) (thread.Turn, error)
+}
+
+// methodAppend names the requests of AppendMessage.
+const methodAppend = "AppendMessage"
+
 // NewThreadServer returns a server of the threads in a store, within bounds.
-// workflow reports why no chat starts a workflow; nil refuses all.
-func NewThreadServer(store thread.Store, conductor *thread.Conductor, bounds thread.Bounds, unknown UnknownActor, workflow func(ctx context.Context, namespace, ref string) error) *ThreadServer {
-	return &ThreadServer{store: store, conductor: conductor, bounds: bounds, unknown: unknown, workflow: workflow}
+// Without workflows none takes turns.
+func NewThreadServer(store thread.Store, conductor *thread.Conductor, bounds thread.Bounds, unknown UnknownActor, workflows Conversations) *ThreadServer {
+	return &ThreadServer{store: store, conductor: conductor, bounds: bounds, unknown: unknown, workflows: workflows}
 }
 
 // refuses returns the error of an agent that is no actor. One that cannot be looked up is not refused.
@@ -361,7 +372,14 @@ func (s *ThreadServer) AppendMessage(ctx context.Context, req *executorv1.Append
 	}
 	bounds := s.bounds
 	bounds.Refused = s.refusesAgent(ctx, th.Agent)
-	t, err = s.store.QueueTurn(ctx, t, thread.Request{Method: "AppendMessage", ID: once.ID, BodyHash: once.BodyHash}, bounds)
+	first := thread.Request{Method: methodAppend, ID: once.ID, BodyHash: once.BodyHash}
+	if strings.HasPrefix(th.Agent, workflowAgent) && s.workflows != nil {
+		if t, err = s.workflows.Hear(ctx, th, t, first, bounds); err != nil {
+			return nil, away(err)
+		}
+		return turnMessage(&t), nil
+	}
+	t, err = s.store.QueueTurn(ctx, t, first, bounds)
 	if err != nil {
 		return nil, away(err)
 	}

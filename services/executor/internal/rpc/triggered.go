@@ -25,8 +25,11 @@ var _ trigger.Runs = Triggered{}
 
 // Start implements trigger.Runs.
 func (s Triggered) Start(ctx context.Context, t *trigger.Trigger, d *trigger.Delivery, inputs map[string]json.RawMessage) (string, error) {
-	if t.Spec.Type == workflow.TelegramTrigger {
+	switch t.Spec.Type {
+	case workflow.TelegramTrigger:
 		return s.startBot(ctx, t, d)
+	case workflow.ChatTrigger:
+		return s.startChat(ctx, t, d)
 	}
 	return s.start(ctx, t, d, inputs, "", journal.Request{Method: "Trigger", ID: d.ID, BodyHash: t.ID})
 }
@@ -84,10 +87,11 @@ func (s Triggered) End(ctx context.Context, namespace, runID string) (trigger.En
 		return trigger.End{}, false, err
 	}
 	m, err := record.DecodeMetadata(r.Metadata)
-	if err != nil || m.Workflow == "" {
+	of := cmp.Or(m.Workflow, m.TurnOf)
+	if err != nil || of == "" {
 		return trigger.End{}, false, err
 	}
-	name, version, _ := strings.Cut(m.Workflow, "@")
+	name, version, _ := strings.Cut(of, "@")
 	e := trigger.End{RunID: r.ID, Workflow: name, At: r.EndTime}
 	e.Version, _ = strconv.ParseInt(version, 10, 64) // the catalog's own
 	if m.Origin != nil {

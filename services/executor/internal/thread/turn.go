@@ -141,6 +141,9 @@ type Runs interface {
 	// Answer answers it with the message of the turn. A question that has that answer already is no error.
 	// One that is closed otherwise is errs.FailedPrecondition or errs.NotFound.
 	Answer(ctx context.Context, t Turn, interruptID string) error
+	// Failed tells whoever wrote the turn that it is taken never, where somebody waits for that. The turn is
+	// settled after it, so that a crash between both tells it twice.
+	Failed(ctx context.Context, t Turn)
 }
 
 // Conductor gives turns to the agents of threads, one at a time and in order. It is safe for concurrent use,
@@ -246,5 +249,6 @@ func (c *Conductor) failed(ctx context.Context, t Turn, err error) error {
 	}
 	c.log.InfoContext(ctx, "message to an agent failed", "err", err, "thread_id", t.Thread, "turn", t.Number)
 	t.State, t.Error = TurnFailed, errs.Clip(errs.From(err).Message, maxTurnError)
+	c.runs.Failed(ctx, t)
 	return c.store.SettleTurn(ctx, t)
 }

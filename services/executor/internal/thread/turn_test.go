@@ -49,8 +49,11 @@ type office struct {
 	open    []string
 	answers map[string][]int64
 	starts  []int64
+	failed  []int64
 	err     error
 }
+
+func (o *office) Failed(_ context.Context, t thread.Turn) { o.failed = append(o.failed, t.Number) }
 
 func (o *office) Start(_ context.Context, _ thread.Thread, t thread.Turn) error {
 	if o.err != nil {
@@ -165,6 +168,7 @@ func TestConductor(t *testing.T) {
 		require.NoError(t, advance())
 		require.Equal(t, []thread.TurnState{thread.TurnFailed, thread.TurnFailed}, states(l))
 		require.Equal(t, "there is no such actor", l.turns[0].Error)
+		require.Equal(t, []int64{1, 2}, o.failed, "who wrote them is told")
 	})
 	t.Run("Failure/ThatPassesLeavesTheTurn", func(t *testing.T) {
 		t.Parallel()
@@ -172,5 +176,6 @@ func TestConductor(t *testing.T) {
 		o.err = errs.New(errs.ResourceExhausted, "FULL", "no room")
 		require.Error(t, advance())
 		require.Equal(t, []thread.TurnState{thread.TurnQueued}, states(l))
+		require.Empty(t, o.failed)
 	})
 }

@@ -76,11 +76,18 @@ func (c *Controller) Activate(ctx context.Context, namespace, ref string) (Activ
 	if err != nil {
 		return a, nil, err
 	}
-	a, err = c.store.Activation(ctx, namespace, a.Workflow)
-	return a, list, err
+	// The triggers are on, and their secrets are shown this once: what fails from here on is done by the next
+	// look at the activations.
+	if err := c.settle(ctx, &a); err != nil {
+		c.log.InfoContext(ctx, "schedules of triggers are set later", "err", err, "workflow", a.Workflow)
+	}
+	if now, err := c.store.Activation(ctx, namespace, a.Workflow); err == nil {
+		a = now
+	}
+	return a, list, nil
 }
 
-// apply gives an activation the triggers of a version, and the schedules that follow.
+// apply gives an activation the triggers of a version.
 func (c *Controller) apply(ctx context.Context, a Activation, v Version, now, was time.Time) (Activation, []Trigger, error) {
 	triggers, err := c.make(a.Namespace, v, now)
 	if err != nil {
@@ -88,10 +95,7 @@ func (c *Controller) apply(ctx context.Context, a Activation, v Version, now, wa
 	}
 	a.Workflow, a.WorkflowID, a.Version, a.State, a.Reason, a.Settled, a.Checked, a.UpdateTime = v.Workflow, v.WorkflowID, v.Number, Active, "", false, now, now
 	list, err := c.store.Activate(ctx, a, triggers, c.cfg.Max, was)
-	if err != nil {
-		return a, nil, err
-	}
-	return a, list, c.settle(ctx, &a)
+	return a, list, err
 }
 
 // make renders the triggers of a version, with every fault of those that cannot be.
@@ -223,11 +227,12 @@ func (c *Controller) follow(ctx context.Context, a Activation) error {
 	case v.WorkflowID != a.WorkflowID:
 		gone = "the workflow was deleted, and another one has its name"
 	case v.Number != a.Version:
-		if _, _, err := c.apply(ctx, a, v, a.Checked, a.UpdateTime); err != nil {
+		next, _, err := c.apply(ctx, a, v, a.Checked, a.UpdateTime)
+		if err != nil {
 			a.Reason = errs.Clip(fmt.Sprintf("version %d is not followed: %s", v.Number, errs.From(err).Message), maxMessage)
 			return c.noted(ctx, a, err)
 		}
-		return nil
+		return c.settle(ctx, &next)
 	}
 	if gone != "" {
 		_, err := c.end(ctx, Activation{Namespace: a.Namespace, Workflow: a.Workflow, Reason: errs.Clip(gone, maxMessage)}, a.UpdateTime)

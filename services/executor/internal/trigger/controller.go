@@ -14,6 +14,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/epigraph-run/epigraph/internal/access"
+	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
@@ -35,6 +37,8 @@ const (
 	minWait, maxWait = 250 * time.Millisecond, 5 * time.Minute
 	// fullPause is how long the end of a run waits while as many deliveries wait as may.
 	fullPause = 5 * time.Second
+	// spare is how long whoever takes an event and carries it out itself has for that, before a job does it.
+	spare = 10 * time.Second
 	// early is how much before its time a delivery is tried: the clocks of machines differ.
 	early = time.Second
 	// maxMessage bounds the stored text of a failure.
@@ -58,13 +62,15 @@ type Config struct {
 	Max int `help:"maximum number of active triggers of one namespace"`
 	// MaxDeliveries is how many deliveries of a namespace are kept that have ended.
 	MaxDeliveries int `help:"number of ended deliveries of triggers that are kept of one namespace"`
+	// MaxBytes is how many bytes they may have together.
+	MaxBytes conf.Bytes `help:"size of the ended deliveries of triggers that are kept of one namespace"`
 	// Retention is how long a delivery is kept after its end.
 	Retention time.Duration `help:"retention of deliveries of triggers after their end"`
 }
 
 // DefaultConfig keeps deliveries for 30 days.
 func DefaultConfig() Config {
-	return Config{Max: 1000, MaxDeliveries: 100_000, Retention: 30 * 24 * time.Hour}
+	return Config{Max: 1000, MaxDeliveries: 100_000, MaxBytes: 1 << 30, Retention: 30 * 24 * time.Hour}
 }
 
 // Validate reports every field that cannot be used.
@@ -75,6 +81,9 @@ func (c Config) Validate() error {
 	}
 	if c.MaxDeliveries <= 0 {
 		faults = append(faults, fmt.Errorf("max_deliveries must be positive, got %d", c.MaxDeliveries))
+	}
+	if c.MaxBytes <= 0 {
+		faults = append(faults, errors.New("max_bytes must be positive"))
 	}
 	if c.Retention < Patience {
 		faults = append(faults, fmt.Errorf("retention must be at least %s, for which deliveries are tried, got %s", Patience, c.Retention))
@@ -137,7 +146,7 @@ func (c *Controller) Run(ctx context.Context) error {
 
 func (c *Controller) forget(ctx context.Context) {
 	for ctx.Err() == nil {
-		n, err := c.store.Forget(ctx, dbkit.Now().Add(-c.cfg.Retention), c.cfg.MaxDeliveries, handful)
+		n, err := c.store.Forget(ctx, dbkit.Now().Add(-c.cfg.Retention), Room{c.cfg.MaxDeliveries, int64(c.cfg.MaxBytes)}, handful)
 		if err != nil && ctx.Err() == nil {
 			c.log.WarnContext(ctx, "old deliveries of triggers not forgotten", "err", err)
 		}
@@ -168,7 +177,7 @@ func (c *Controller) receive(ctx context.Context, e Event, repeatOf string) (Del
 	now := dbkit.Now()
 	d := Delivery{
 		Key: Key{e.Trigger.Namespace, ids.New(DeliveryPrefix)}, Trigger: t.ID, EventID: e.ID, Event: e.Body, Details: e.Details, Status: Received,
-		RunID: ids.New("run"), Depth: e.Depth, RepeatOf: repeatOf, ReceiveTime: now, Due: now,
+		RunID: ids.New("run"), Depth: e.Depth, RepeatOf: repeatOf, ReceiveTime: now, Due: now.Add(e.Spare),
 	}
 	if d.Depth > MaxDepth {
 		d.refuse(now, ReasonTooDeep, fmt.Sprintf("%d runs that triggers started stand before it, which is as many as may", MaxDepth))
@@ -211,6 +220,11 @@ func (c *Controller) Repeat(ctx context.Context, k Key, request string) (Deliver
 		request = ids.New("rep")
 	}
 	event := Event{Trigger: Key{k.Namespace, d.Trigger}, ID: "repeat/" + request, Body: d.Event, At: d.ReceiveTime, Details: d.Details, Depth: d.Depth}
+	event.Request, event.BodyHash = "", ""
+	if d.Principal != "" { // nobody speaks with the rights of another one
+		by := access.Of(ctx)
+		event.Principal, event.Approves = by.String(), by.Has(access.Approve)
+	}
 	again, err := c.receive(ctx, event, d.ID)
 	if err == nil && again.RepeatOf != d.ID {
 		return Delivery{}, errs.New(errs.InvalidArgument, journal.ReasonRequestIDReused, "request id %q repeated another delivery before", request).

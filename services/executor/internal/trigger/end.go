@@ -74,6 +74,10 @@ func (c *Controller) tellEnd(ctx context.Context, namespace, runID string) error
 	if err != nil || !ok {
 		return err
 	}
+	handled, err := c.handles(ctx, namespace, &e)
+	if err != nil {
+		return err
+	}
 	var body json.RawMessage
 	var untold error
 	for _, kind := range []string{workflow.WorkflowTrigger, workflow.ErrorTrigger} {
@@ -87,6 +91,9 @@ func (c *Controller) tellEnd(ctx context.Context, namespace, runID string) error
 				t := &list[i]
 				if !t.watches(&e) || kind == workflow.ErrorTrigger && e.Origin != nil && e.Origin.Trigger == t.ID {
 					continue // an error of its own would start it for ever
+				}
+				if handled && kind == workflow.ErrorTrigger && len(t.Spec.Workflows) == 0 {
+					continue
 				}
 				if body == nil {
 					if body, err = e.body(); err != nil {
@@ -104,6 +111,19 @@ func (c *Controller) tellEnd(ctx context.Context, namespace, runID string) error
 		}
 	}
 	return untold
+}
+
+// handles reports whether a run that failed was itself started because of an error. Triggers that hear of all
+// errors do not hear of that one: each of several would else start all others, which fail in turn, and so on.
+func (c *Controller) handles(ctx context.Context, namespace string, e *End) (bool, error) {
+	if e.Outcome != "failed" || e.Origin == nil {
+		return false, nil
+	}
+	t, err := c.store.Trigger(ctx, Key{namespace, e.Origin.Trigger})
+	if errs.ReasonOf(err) == ReasonNotFound {
+		return false, nil
+	}
+	return t.Spec.Type == workflow.ErrorTrigger, err
 }
 
 func (c *Controller) told(ctx context.Context, t *Trigger, e *End, body json.RawMessage) error {

@@ -122,6 +122,8 @@ type Event struct {
 	Details
 	// Depth is how many runs that triggers started stand before it.
 	Depth int
+	// Spare is for how long no job carries the event out, because its caller does.
+	Spare time.Duration
 }
 
 // Details are what a run is given beside its inputs.
@@ -129,6 +131,14 @@ type Details struct {
 	User        string `json:"user,omitempty"`
 	Chat        string `json:"chat,omitempty"`
 	BusinessKey string `json:"business_key,omitempty"`
+	// Principal is who wrote the message of a chat, and Approves says that its key had the scope approve.
+	// Who repeats the delivery takes its place.
+	Principal string `json:"principal,omitempty"`
+	Approves  bool   `json:"approves,omitempty"`
+	// Request and BodyHash are those of the request with the message, if it had an id. A repetition is
+	// another request.
+	Request  string `json:"request,omitempty"`
+	BodyHash string `json:"body_hash,omitempty"`
 }
 
 // Status is what became of a delivery.
@@ -173,6 +183,16 @@ type Filter struct {
 	Trigger string
 	Status  Status
 }
+
+// Room is how many ended deliveries of a namespace are kept, and how many bytes they may have together, each
+// with DeliveryBytes beside its event.
+type Room struct {
+	Deliveries int
+	Bytes      int64
+}
+
+// DeliveryBytes is what a delivery counts beside its event.
+const DeliveryBytes = 512
 
 // ErrChanged is returned for an activation that is not as it was seen.
 var ErrChanged = errs.New(errs.Conflict, "TRIGGERS_CHANGED", "the activation has changed")
@@ -222,8 +242,8 @@ type Store interface {
 	// Overdue inserts jobs for up to limit deliveries that were due before a time and returns how many.
 	Overdue(ctx context.Context, before time.Time, limit int) (int, error)
 	// Forget removes up to limit deliveries that ended before a time, or of which a namespace has more than
-	// most, and triggers that ended before it and have none. It returns how many.
-	Forget(ctx context.Context, before time.Time, most, limit int) (int, error)
+	// room for, the oldest first, and triggers that ended before it and have none. It returns how many.
+	Forget(ctx context.Context, before time.Time, room Room, limit int) (int, error)
 	// Close ends what the store opened itself.
 	Close() error
 }

@@ -33,6 +33,9 @@ type Lineage struct {
 	Workflow string
 	// Within is the version of the nearest run above that has one; empty if there is none.
 	Within string
+	// TurnOf is the version whose chat the run is a turn of, as SLUG@VERSION: a child of the run has
+	// its graph. Children have none.
+	TurnOf string
 	// Origin is the trigger that started the run; nil if none did. Children have none.
 	Origin *Origin
 
@@ -72,7 +75,7 @@ func LineageOf(row journal.Run) (Lineage, error) {
 	if m.Ref != nil {
 		f.Ref = *m.Ref
 	}
-	f.Depth, f.Borrowed, f.Hooks, f.Asks, f.Approved, f.Agent, f.Workflow, f.Within, f.Origin = m.Depth, m.Borrowed, m.Webhooks, m.Asks, m.Approved, m.Agent, m.Workflow, m.Within, m.Origin
+	f.Depth, f.Borrowed, f.Hooks, f.Asks, f.Approved, f.Agent, f.Workflow, f.Within, f.TurnOf, f.Origin = m.Depth, m.Borrowed, m.Webhooks, m.Asks, m.Approved, m.Agent, m.Workflow, m.Within, m.TurnOf, m.Origin
 	if f.Parent == "" {
 		f.Asks = webhook.Wanting(f.Hooks, webhook.InterruptOpened)
 	}

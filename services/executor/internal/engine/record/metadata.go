@@ -33,13 +33,15 @@ type Metadata struct {
 	Workflow string `json:"workflow,omitempty"`
 	// Within is that of the lineage.
 	Within string `json:"within_workflow,omitempty"`
+	// TurnOf is that of the lineage.
+	TurnOf string `json:"turn_of,omitempty"`
 	// Origin is that of the lineage.
 	Origin *Origin `json:"origin,omitempty"`
 }
 
 // Empty reports whether there is nothing to store.
 func (m *Metadata) Empty() bool {
-	return m.User == nil && m.RequestID == "" && m.Principal == "" && m.Ref == nil && m.Depth == 0 && !m.Borrowed && m.Budget == nil && len(m.Webhooks) == 0 && len(m.Asks) == 0 && m.Approved == nil && m.Agent == nil && m.Workflow == "" && m.Within == "" && m.Origin == nil
+	return m.User == nil && m.RequestID == "" && m.Principal == "" && m.Ref == nil && m.Depth == 0 && !m.Borrowed && m.Budget == nil && len(m.Webhooks) == 0 && len(m.Asks) == 0 && m.Approved == nil && m.Agent == nil && m.Workflow == "" && m.Within == "" && m.TurnOf == "" && m.Origin == nil
 }
 
 // DecodeMetadata reads the metadata of a row. Empty metadata give the zero value.

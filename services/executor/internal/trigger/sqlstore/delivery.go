@@ -77,7 +77,7 @@ func (s *Store) Record(ctx context.Context, d trigger.Delivery) error {
 		return err
 	}
 	_, err = s.db.Pool.Exec(ctx, insertDelivery+`UPDATE SET state = excluded.state, run_id = excluded.run_id, reason = excluded.reason, message = excluded.message,
-		attempts = trigger_deliveries.attempts + 1, end_time = excluded.end_time WHERE trigger_deliveries.state <> 'STARTED'`, args...)
+		attempts = trigger_deliveries.attempts + 1, due = excluded.due, end_time = excluded.end_time WHERE trigger_deliveries.state <> 'STARTED'`, args...)
 	return err
 }
 
@@ -151,7 +151,7 @@ func (s *Store) Overdue(ctx context.Context, before time.Time, limit int) (int, 
 }
 
 // Forget implements trigger.Store.
-func (s *Store) Forget(ctx context.Context, before time.Time, most, limit int) (n int, err error) {
+func (s *Store) Forget(ctx context.Context, before time.Time, room trigger.Room, limit int) (n int, err error) {
 	for _, q := range []struct {
 		query string
 		args  []any
@@ -171,22 +171,25 @@ func (s *Store) Forget(ctx context.Context, before time.Time, most, limit int) (
 		}
 		n += int(more)
 	}
-	more, err := s.forgetMost(ctx, most, limit)
+	more, err := s.forgetMost(ctx, room, limit)
 	return n + more, err
 }
 
-// forgetMost removes up to limit of the oldest deliveries that have ended in namespaces that have more than
-// most. What is too much is found by reads, which hold nobody up.
-func (s *Store) forgetMost(ctx context.Context, most, limit int) (n int, err error) {
-	rows, err := s.db.Pool.Query(ctx, `SELECT namespace FROM trigger_deliveries WHERE state <> 'RECEIVED' GROUP BY namespace HAVING count(*) > $1`, most)
+// forgetMost removes up to limit of the oldest deliveries that have ended in namespaces that have no room for
+// them. What is too much is found by reads, which hold nobody up.
+func (s *Store) forgetMost(ctx context.Context, room trigger.Room, limit int) (n int, err error) {
+	rows, err := s.db.Pool.Query(ctx, `SELECT namespace FROM trigger_deliveries WHERE state <> 'RECEIVED' GROUP BY namespace
+		HAVING count(*) > $1 OR sum(length(event) + $2) > $3`, room.Deliveries, trigger.DeliveryBytes, room.Bytes)
 	full, err := dbkit.Collect(rows, err, func(rows dbkit.Rows) (namespace string, err error) { return namespace, rows.Scan(&namespace) })
 	if err != nil {
 		return 0, err
 	}
 	for _, namespace := range full {
 		last := ""
-		err := dbkit.FirstRow(s.db.Pool.Query(ctx, `SELECT id FROM trigger_deliveries WHERE namespace = $1 AND state <> 'RECEIVED' ORDER BY id DESC LIMIT 1 OFFSET $2`,
-			namespace, most)).Scan(&last)
+		err := dbkit.FirstRow(s.db.Pool.Query(ctx, `SELECT id FROM (
+				SELECT id, row_number() OVER newest AS place, sum(length(event) + $2) OVER newest AS bytes FROM trigger_deliveries
+				WHERE namespace = $1 AND state <> 'RECEIVED' WINDOW newest AS (ORDER BY id DESC)) d
+			WHERE place > $3 OR bytes > $4 ORDER BY id DESC LIMIT 1`, namespace, trigger.DeliveryBytes, room.Deliveries, room.Bytes)).Scan(&last)
 		if errors.Is(err, sql.ErrNoRows) {
 			continue // others have removed them
 		}

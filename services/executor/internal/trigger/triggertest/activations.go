@@ -167,16 +167,20 @@ func (d Driver) activations(t *testing.T) {
 		x, err := b.Trigger(t.Context(), b.t.Key)
 		require.NoError(t, err)
 		require.Contains(t, x.Reason, "the workflow is gone")
-		n, err := b.Forget(t.Context(), dbkit.Now().Add(time.Hour), 10, 10)
+		n, err := b.Forget(t.Context(), dbkit.Now().Add(time.Hour), trigger.Room{Deliveries: 10, Bytes: 1 << 20}, 10)
 		require.NoError(t, err)
 		require.Equal(t, 4, n, "what has ended is forgotten")
 	})
 	t.Run("CutOffBeforeTheirSchedules", func(t *testing.T) {
 		b := d.bench(t)
-		b.shelf.put("shop", "wf_2", 1, cron("c", "@daily"))
+		b.shelf.put("shop", "wf_2", 1, cron("c", "@daily"), hook("h", ""))
 		b.shelf.deaths = 1
-		_, _, err := b.c.Activate(t.Context(), "n", "shop")
-		require.ErrorIs(t, err, errDead)
+		a, list, err := b.c.Activate(t.Context(), "n", "shop")
+		require.NoError(t, err, "the secret is shown this once")
+		require.False(t, a.Settled)
+		require.NotEmpty(t, list[1].Secret)
+		require.True(t, list[1].Fresh)
+		require.Empty(t, b.shelf.crons())
 		b.follow(t)
 		require.Equal(t, []string{"@daily"}, b.shelf.crons())
 		b.shelf.deaths = 1
@@ -289,6 +293,9 @@ func (d Driver) ends(t *testing.T) {
 		"AnotherFailed":    {trigger.End{Workflow: "mail", Outcome: "failed"}, []trigger.Trigger{others}},
 		"OwnFailure":       {trigger.End{Workflow: "others", Outcome: "failed"}, nil},
 		"StartedByIt":      {trigger.End{Workflow: "mail", Outcome: "failed", Origin: &trigger.Origin{Trigger: others.ID}}, nil},
+		"OfAHandler":       {trigger.End{Workflow: "mail", Outcome: "failed", Origin: &trigger.Origin{Trigger: some.ID}}, nil},
+		"OfANamedHandler":  {trigger.End{Workflow: "digest", Outcome: "failed", Origin: &trigger.Origin{Trigger: others.ID}}, []trigger.Trigger{always, some}},
+		"TriggerIsGone":    {trigger.End{Workflow: "mail", Outcome: "failed", Origin: &trigger.Origin{Trigger: "trg_gone"}}, []trigger.Trigger{others}},
 		"NobodyWaits":      {trigger.End{Workflow: "mail", Outcome: "completed"}, nil},
 		"StartedByAnother": {trigger.End{Workflow: "mail", Outcome: "failed", Origin: &trigger.Origin{Trigger: after.ID}}, []trigger.Trigger{others}},
 	} {

@@ -195,6 +195,11 @@ func (d dying) Receive(ctx context.Context, x trigger.Delivery, most int) (out t
 	return out, err
 }
 
+// Record implements trigger.Store.
+func (d dying) Record(ctx context.Context, x trigger.Delivery) error {
+	return d.do(func() error { return d.Store.Record(ctx, x) })
+}
+
 // Delivery implements trigger.Store.
 func (d dying) Delivery(ctx context.Context, k trigger.Key) (out trigger.Delivery, err error) {
 	err = d.do(func() error { out, err = d.Store.Delivery(ctx, k); return err })
@@ -258,6 +263,7 @@ func (b *bench) work(t *testing.T, d trigger.Delivery) trigger.Delivery {
 // Run tests a driver.
 func Run(t *testing.T, d Driver) {
 	t.Run("Deliveries", func(t *testing.T) { t.Parallel(); d.deliveries(t) })
+	t.Run("Heard", func(t *testing.T) { t.Parallel(); d.heard(t) })
 	t.Run("Dies", func(t *testing.T) { t.Parallel(); d.dies(t) })
 	t.Run("Activations", func(t *testing.T) { t.Parallel(); d.activations(t) })
 	t.Run("Ends", func(t *testing.T) { t.Parallel(); d.ends(t) })
@@ -451,14 +457,40 @@ func (d Driver) deliveries(t *testing.T) {
 				b.work(t, x)
 			}
 		}
-		n, err := b.Forget(t.Context(), dbkit.Now().Add(-time.Hour), 2, 10)
+		n, err := b.Forget(t.Context(), dbkit.Now().Add(-time.Hour), trigger.Room{Deliveries: 2, Bytes: 1 << 20}, 10)
 		require.NoError(t, err)
 		require.Equal(t, 1, n, "the oldest of more than are kept")
 		_, err = b.Delivery(t.Context(), all[0].Key)
 		require.Equal(t, trigger.ReasonDeliveryNotFound, errs.ReasonOf(err))
-		n, err = b.Forget(t.Context(), dbkit.Now().Add(time.Hour), 100, 10)
+		n, err = b.Forget(t.Context(), dbkit.Now().Add(time.Hour), trigger.Room{Deliveries: 100, Bytes: 1 << 20}, 10)
 		require.NoError(t, err)
 		require.Equal(t, 2, n, "those that wait stay")
+	})
+	t.Run("AreForgottenByTheirSize", func(t *testing.T) {
+		b := d.bench(t)
+		var all []trigger.Delivery
+		for i := range 4 {
+			e := b.event(fmt.Sprint(i))
+			e.Body = mustJSON(t, map[string]string{"message": strings.Repeat("x", 10_000*i)})
+			x, err := b.c.Receive(t.Context(), e)
+			require.NoError(t, err)
+			all = append(all, b.work(t, x))
+		}
+		room := trigger.Room{Deliveries: 100, Bytes: 63_000}
+		n, err := b.Forget(t.Context(), dbkit.Now().Add(-time.Hour), room, 10)
+		require.NoError(t, err)
+		require.Zero(t, n, "they fit")
+		room.Bytes = 51_500 // the last two fit
+		n, err = b.Forget(t.Context(), dbkit.Now().Add(-time.Hour), room, 1)
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		n, err = b.Forget(t.Context(), dbkit.Now().Add(-time.Hour), room, 10)
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		rest, err := b.Deliveries(t.Context(), "n", trigger.Filter{}, "", 10)
+		require.NoError(t, err)
+		require.Equal(t, []string{all[3].ID, all[2].ID}, []string{rest[0].ID, rest[1].ID})
+		require.Len(t, rest, 2)
 	})
 	t.Run("TakeTurns", func(t *testing.T) {
 		b := d.bench(t)
