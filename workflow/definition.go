@@ -24,9 +24,11 @@ type Definition struct {
 	// Model is that of agents that name none.
 	Model Model
 	// State are the keys of the state, in their order.
-	State  []StateKey
-	Agents []Agent
-	Steps  []*Step
+	State []StateKey
+	// Threads are those that agents share by name. Without any, names need no declaration.
+	Threads []Thread
+	Agents  []Agent
+	Steps   []*Step
 	// Outputs are the names of the results; none means that the last steps give the result.
 	Outputs []string
 	Budget  Budget
@@ -44,17 +46,23 @@ type Agent struct {
 	Instructions string
 	Model        Model
 	Tools        []Tool
+	// Servers are MCP servers of the configuration, all of whose tools it may call.
+	Servers []string
 	// MaxRounds bounds how often it may reason; 0 is the default of the actor.
 	MaxRounds int
-	// Memory has it go on with the conversation of the run's user.
+	// Memory has it go on with its thread from run to run, for each user and chat.
 	Memory bool
+	// Thread is the name of a thread that it shares with others. Empty is one of its own.
+	Thread string
 	// Capabilities are what it can do, in single words; a tool of another agent asks it by them.
 	Capabilities []string
 
 	// deep is an agent with a list of what is to be done, or agents below it. own is one of these that
 	// is defined there.
 	deep, todos, own bool
-	below            []Agent
+	// shares has an agent below another one work on the thread of that one.
+	shares bool
+	below  []Agent
 	// signals are tools that end its turn in a team, and member what else it is there.
 	signals []signal
 	member  *member
@@ -70,6 +78,8 @@ type Tool struct {
 	Description string
 	// Arguments are fixed ones.
 	Arguments map[string]json.RawMessage
+	// ShareThread has an agent that is called work on the thread of its caller.
+	ShareThread bool
 
 	at *value
 }
@@ -142,6 +152,7 @@ func (t *teller) definition(v *value) *Definition {
 	d.triggers = t.triggers(o, d.Inputs)
 	d.Model = o.model()
 	d.State = t.state(o)
+	d.Threads = t.threads(o)
 	agents := o.entries("agents")
 	if len(agents) > maxAgents {
 		t.at(agents[maxAgents].value, "TOO_LARGE", "move some into workflows of their own", "a workflow may have %d agents", maxAgents)
@@ -173,6 +184,7 @@ func (t *teller) agent(e entry) Agent {
 	}
 	a.Instructions, a.Description = o.plain("instructions"), o.plain("description")
 	t.abilities(o, &a)
+	t.thread(o, &a)
 	t.member(o, &a)
 	o.done()
 	return a
@@ -200,6 +212,9 @@ func (t *teller) tools(o *object) []Tool {
 			}
 			tool.Actor, tool.Name, tool.Description = in.line("actor", maxName), in.line("name", maxName), in.text("description")
 			tool.Arguments = in.named("with")
+			if tool.ShareThread = in.yes("share_thread"); tool.ShareThread && !strings.HasPrefix(tool.Actor, "agent/") {
+				t.at(v.get("share_thread"), "FIELD_NOT_USED", "leave it out", "only an agent works on a thread")
+			}
 			if with := v.get("with"); with != nil {
 				t.unfilled(with)
 			}
