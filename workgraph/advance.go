@@ -265,7 +265,7 @@ func (s *State) ended(c *Ended) error {
 		s.adds, kept.Threads, out = adding{u, out.Threads}, nil, &kept
 		defer func() { s.adds = adding{} }()
 	}
-	if s.unspent(u, ferr) {
+	if s.blocked(u, ferr, c.Capped) {
 		s.putBack(u, c.Attempt, ferr, now)
 	} else {
 		s.endAttempt(AttemptEnded, u, c.Attempt, out, ferr, now)

@@ -343,19 +343,32 @@ func (s *State) checkBudget() {
 	}
 }
 
-// unspent reports whether an attempt was not begun because the budget blocked it.
-func (s *State) unspent(u unit, err *Error) bool {
-	if err == nil || err.Type != NotPerformed || !s.paused || s.drain != "" || u.ns.resolved() || u.try().status != VisitRunning {
+// blocked reports whether an attempt was not begun because the run's budget, or a cap above the run, blocked
+// it.
+func (s *State) blocked(u unit, err *Error, capped bool) bool {
+	if err == nil || err.Type != NotPerformed || s.drain != "" || u.ns.resolved() || u.try().status != VisitRunning {
 		return false
 	}
-	return err.Reason == ReasonBudget && s.budget.UsedUp(s.spent) || err.Reason == ReasonUnsettled && len(s.unsettled) > 0
+	switch err.Reason {
+	case ReasonBudget:
+		return s.paused && s.budget.UsedUp(s.spent)
+	case ReasonUnsettled:
+		return s.paused && len(s.unsettled) > 0
+	}
+	return err.Reason == ReasonCap && capped
 }
 
-// putBack journals that an attempt was not begun. The same attempt starts when the pause ends.
+// putBack journals that an attempt was not begun. The same attempt starts when the pause ends. Where a cap
+// above the run blocked it, the run pauses.
 func (s *State) putBack(u unit, attempt int, err *Error, now time.Time) {
 	ev := s.openEvent(AttemptEnded, now)
 	ev.Ref, ev.Attempt, ev.Error = s.ref(u.ns, u.item), attempt, err
 	s.applyEnded(u, nil, err)
+	if err.Reason == ReasonCap && !s.paused {
+		s.record(Step{Op: OpPause, Note: ReasonCap})
+		s.applyPause(ReasonCap)
+		s.halted = true
+	}
 	s.restart(u)
 }
 
@@ -396,7 +409,7 @@ func (s *State) resume(c Resume) error {
 	if s.paused && !enough && !c.Raise {
 		return ErrBudget
 	}
-	ends := s.paused && !s.pricing() && (!c.Raise || s.reason == ReasonBudget && enough && s.unknown == 0)
+	ends := s.paused && !s.pricing() && (!c.Raise || (s.reason == ReasonBudget || s.reason == ReasonCap) && enough && s.unknown == 0)
 	if c.Raise && !ends && budget.equal(s.budget) {
 		return nil
 	}

@@ -227,6 +227,64 @@ func (m *machine) settlePrices(costs ...*int64) {
 	m.do(Settled{Costs: costs, Now: m.now})
 }
 
+func TestCapAbove(t *testing.T) {
+	capped := func(m *machine, node string) {
+		st := m.open[Ref{Node: node, Visit: 1}]
+		m.do(Ended{Ref: st.Ref, Attempt: st.Attempt, Err: Errorf(NotPerformed, ReasonCap, "the epic has no room"), Capped: true, Now: m.now})
+	}
+	wide := nodes(PassDown{}, "A", "B", "C").Edge("A", "C").Graph()
+
+	t.Run("Attempt/IsPutBackAndTheRunPauses", func(t *testing.T) {
+		m := budgeted(t, wide, nil)
+		n := len(m.events)
+		capped(m, "A")
+		m.standsAt(StatusPaused, ReasonCap)
+		require.True(t, m.events[n].PutBack())
+		require.Equal(t, RunPaused, m.events[n+1].Kind)
+		capped(m, "B")
+		m.standsAt(StatusPaused, ReasonCap)
+		require.True(t, m.events[n+2].PutBack())
+		require.Len(t, m.events, n+3, "it pauses once")
+		m.replays()
+		m.do(Resume{Now: m.now})
+		require.Equal(t, 1, m.open[Ref{Node: "A", Visit: 1}].Attempt, "the same attempt")
+		m.end("A", used(1, -1))
+		m.end("B", used(1, -1))
+		m.end("C", used(1, -1))
+		require.Equal(t, StatusCompleted, m.s.End().Status)
+		m.replays()
+	})
+	t.Run("Attempt/ThatSaysSoItselfIsRepeated", func(t *testing.T) {
+		m := budgeted(t, wide, nil)
+		n := len(m.events)
+		m.fail("A", Errorf(NotPerformed, ReasonCap, "says who"))
+		require.False(t, m.events[n].PutBack())
+		m.standsAt(StatusRunning, "")
+	})
+	t.Run("Raise/EndsThePause", func(t *testing.T) {
+		m := budgeted(t, wide, tokens(10))
+		capped(m, "A")
+		m.do(Resume{Budget: tokens(20), Raise: true, Now: m.now})
+		m.standsAt(StatusRunning, "")
+		m.replays()
+	})
+	t.Run("Pause/OfSomebodyStays", func(t *testing.T) {
+		m := budgeted(t, wide, nil)
+		m.do(Pause{Reason: "USER", Now: m.now})
+		capped(m, "A")
+		m.standsAt(StatusPaused, "USER")
+		m.replays()
+	})
+	t.Run("End/IsNotHeldUp", func(t *testing.T) {
+		m := budgeted(t, wide, nil)
+		m.do(Cancel{Reason: "USER", Now: m.now})
+		capped(m, "A")
+		capped(m, "B")
+		require.Equal(t, StatusCanceled, m.s.End().Status)
+		m.replays()
+	})
+}
+
 func TestBudgetUnsettled(t *testing.T) {
 	chain := func() *Graph { return nodes(PassDown{}, "A", "B", "C").Edge("A", "B").Edge("B", "C").Graph() }
 	wide := func() *Graph { return nodes(PassDown{}, "A", "B", "C").Edge("A", "C").Graph() }

@@ -117,6 +117,9 @@ type Ended struct {
 	Outcome *Outcome
 	Err     *Error
 	Now     time.Time
+	// Capped says that the attempt was not begun because a cap above the run leaves no room for it: Err is
+	// NOT_PERFORMED with ReasonCap. The attempt is put back and the run pauses.
+	Capped bool
 }
 
 // TimerDue fires every timer that is due at Now.

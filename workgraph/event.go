@@ -303,6 +303,9 @@ const (
 	// ReasonBudget is also the reason of a NOT_PERFORMED error that puts back an attempt which had not begun
 	// when the budget was used up.
 	ReasonBudget = "BUDGET_EXHAUSTED"
+	// ReasonCap pauses a run because a cap above it, such as that of its epic, leaves no room for a call. It
+	// is the reason of the NOT_PERFORMED error that puts the attempt back and pauses the run.
+	ReasonCap = "CAP_REACHED"
 	// ReasonUnsettled is the reason of a pause until the costs of calls are known, under a cap in money. The
 	// pause ends by itself. It is also the reason of a NOT_PERFORMED error that puts back an attempt which
 	// had not begun by then.
@@ -338,11 +341,24 @@ func (ev *Event) ValuesOf(st *Step) []json.RawMessage {
 	return nil
 }
 
-// PutBack reports whether the event puts back an attempt that had not begun when the run's budget blocked it.
-// The attempt starts when the run goes on.
+// PutBack reports whether the event puts back an attempt that had not begun when a budget or a cap blocked
+// it. The attempt starts when the run goes on.
 func (ev *Event) PutBack() bool {
-	return ev.Kind == AttemptEnded && ev.Error != nil && (ev.Error.Reason == ReasonBudget || ev.Error.Reason == ReasonUnsettled) && len(ev.Steps) == 1 && ev.Steps[0].Op == OpStart &&
-		ev.Steps[0].Detail != nil && ev.Steps[0].Node == ev.Node && ev.Steps[0].Visit == ev.Visit && ev.Steps[0].Item == ev.Item
+	if ev.Kind != AttemptEnded || ev.Error == nil {
+		return false
+	}
+	steps := ev.Steps
+	switch ev.Error.Reason {
+	case ReasonBudget, ReasonUnsettled:
+	case ReasonCap:
+		if len(steps) > 0 && steps[0].Op == OpPause {
+			steps = steps[1:]
+		}
+	default:
+		return false
+	}
+	return len(steps) == 1 && steps[0].Op == OpStart && steps[0].Detail != nil && steps[0].Detail.Attempt == ev.Attempt && steps[0].Node == ev.Node &&
+		steps[0].Visit == ev.Visit && steps[0].Item == ev.Item
 }
 
 // DecodeEvent reads one event from JSON. A version newer than MachineVersion is an error.

@@ -45,6 +45,11 @@ func (d Dialect) Ago(age time.Duration) string {
 	return d.Now() + d.choose(fmt.Sprintf(` - interval '%d microseconds'`, us), fmt.Sprintf(` - %d`, us))
 }
 
+// HasText holds for a text that has another one in it.
+func (d Dialect) HasText(text, part string) string {
+	return d.choose(`strpos(`+text+`, `+part+`)`, `instr(`+text+`, `+part+`)`) + ` > 0`
+}
+
 // Stamp is a time as a text of RFC 3339, in whole seconds and UTC.
 func (d Dialect) Stamp(column string) string {
 	return d.choose(`to_char(`+column+` AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')`,

@@ -8,6 +8,10 @@ const (
 	ReasonTooManyTasks        = "TOO_MANY_TASKS"
 	ReasonTooManyPrices       = "TOO_MANY_PRICES"
 	ReasonTooManyDependencies = "TOO_MANY_DEPENDENCIES"
+	// ReasonTooManyReservations refuses more reservations, or more runs of one, than a request may have.
+	ReasonTooManyReservations = "TOO_MANY_RESERVATIONS"
+	// ReasonNoCapsOfRuns refuses to set the caps of a run in the ledger.
+	ReasonNoCapsOfRuns = "NO_CAPS_OF_RUNS"
 )
 
 // Bounds are how many of everything there may be. Of several that come at the same time a few more may get

@@ -2,11 +2,13 @@ package accounting
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/ledger"
@@ -31,7 +33,9 @@ type Reservation struct {
 type RunCaps struct {
 	RunID      string
 	Hard, Soft ledger.Caps
-	// Spent is what the run had used when its first cap was set.
+	// Spent is what the run has used by now. It opens the account: calls of which the ledger has not heard
+	// yet may be in it, and then count twice, so that a cap that is set late may stop a little early and
+	// never late.
 	Spent ledger.Amount
 }
 
@@ -41,64 +45,134 @@ type Reserved struct {
 	Refusal *ledger.Refusal
 	// Soft are the accounts that are over a soft cap by it.
 	Soft []ledger.ID
+	// Capped says that an account bounds the call. If none does, nothing was written.
+	Capped bool
+}
+
+const (
+	// MaxReservations bounds the calls of one Reserve or Release, MaxRunCaps the runs of one of them.
+	MaxReservations, MaxRunCaps = 256, 64
+	// maxWant bounds what one call may ask for, in tokens and in nano-USD: about 36 million dollars.
+	maxWant = 1 << 55
+)
+
+// checkReservations refuses more or larger reservations than can be meant.
+func checkReservations(in []Reservation) error {
+	if len(in) > MaxReservations {
+		return errs.New(errs.InvalidArgument, ReasonTooManyReservations, "%d reservations at once, the limit is %d", len(in), MaxReservations)
+	}
+	for i, r := range in {
+		a := r.Amount()
+		if a.Tokens < 0 || a.NanoUSD < 0 || a.Tokens > maxWant || a.NanoUSD > maxWant {
+			return errs.New(errs.InvalidArgument, usage.ReasonOutOfRange, "reservation %d asks for %d tokens and %d nano-USD; each may be 0 to %d", i, a.Tokens, a.NanoUSD, int64(maxWant))
+		}
+		if len(r.Runs) > MaxRunCaps {
+			return errs.New(errs.InvalidArgument, ReasonTooManyReservations, "reservation %d names %d runs, the limit is %d", i, len(r.Runs), MaxRunCaps)
+		}
+	}
+	return nil
 }
 
 // Reserve takes what calls may use at most from the accounts of their namespace, epic, task and runs, each
-// call from all of them or from none. A call that is in the ledger is granted again and takes nothing.
-// Levels without caps are not looked at. What is granted is settled when the usage of the call is recorded,
-// given back by Release, or, if neither comes within the lease, booked as it was asked for.
+// call from all of them or from none. A call that was reserved or booked before is granted again and takes
+// nothing, whatever it asks for now. Levels without caps are not looked at. What is granted is settled when
+// the usage of the call is recorded, given back by Release, or, if neither comes within the lease, booked as
+// it was asked for.
 func (b *Accounts) Reserve(ctx context.Context, namespace string, lease time.Duration, in []Reservation) (out []Reserved, err error) {
+	if err := checkReservations(in); err != nil {
+		return nil, err
+	}
+	if capped, err := b.mayBeCapped(ctx, namespace, in); err != nil || !capped {
+		return make([]Reserved, len(in)), err
+	}
 	err = b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
-		out = make([]Reserved, len(in))
-		tasks, err := tx.TaskTotals(ctx, namespace, taskIDs(in))
-		if err != nil {
-			return err
-		}
-		keys := make([]usage.Key, len(in))
-		for i := range in {
-			keys[i] = reservedAs(in[i].Key)
-		}
-		accounts, err := openAccounts(ctx, tx, namespace, in, tasks)
-		if err != nil {
-			return err
-		}
-		// Whoever reserves for the same call holds the same accounts, so it has ended by now.
-		there, err := tx.Reservations(ctx, namespace, keys)
-		if err != nil {
-			return err
-		}
-		known := map[usage.Key]Reserved{}
-		for i := range there {
-			known[there[i].Key] = Reserved{}
-		}
-		var held []ledger.Held
-		taken := map[ledger.ID]*ledger.Account{}
-		for i := range in {
-			answer, again := known[keys[i]]
-			if again {
-				out[i] = answer
-				continue
-			}
-			h := holding(keys[i], in[i], tasks, accounts)
-			of := make([]*ledger.Account, len(h.Accounts))
-			for j, id := range h.Accounts {
-				of[j] = accounts[id]
-			}
-			out[i].Soft, out[i].Refusal = ledger.Reserve(of, in[i].Want)
-			if known[keys[i]] = out[i]; out[i].Refusal != nil || len(of) == 0 {
-				continue
-			}
-			held = append(held, h)
-			for _, id := range h.Accounts {
-				taken[id] = accounts[id]
-			}
-		}
-		if err := tx.InsertReservations(ctx, namespace, held, lease); err != nil {
-			return err
-		}
-		return putAccounts(ctx, tx, namespace, taken)
+		out, err = reserve(ctx, tx, namespace, lease, in)
+		return err
 	})
 	return out, err
+}
+
+// mayBeCapped reports whether there is an account for one of the calls.
+func (b *Accounts) mayBeCapped(ctx context.Context, namespace string, in []Reservation) (bool, error) {
+	if slices.ContainsFunc(in, func(r Reservation) bool { return len(r.Runs) > 0 }) {
+		return true, nil
+	}
+	return view(ctx, b, namespace, func(ctx context.Context, r store.Reader) (bool, error) {
+		tasks, err := r.TaskTotals(ctx, namespace, taskIDs(in))
+		if err != nil {
+			return false, err
+		}
+		found, err := r.Accounts(ctx, namespace, accountsOf(in, tasks))
+		return len(found) > 0, err
+	})
+}
+
+func reserve(ctx context.Context, tx store.Tx, namespace string, lease time.Duration, in []Reservation) ([]Reserved, error) {
+	tasks, err := tx.TaskTotals(ctx, namespace, taskIDs(in))
+	if err != nil {
+		return nil, err
+	}
+	accounts, err := openAccounts(ctx, tx, namespace, in, tasks)
+	if err != nil {
+		return nil, err
+	}
+	// Whoever reserves for the same call holds the same accounts, so it has ended by now.
+	known, err := knownCalls(ctx, tx, namespace, in)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Reserved, len(in))
+	var held []ledger.Held
+	taken := map[ledger.ID]*ledger.Account{}
+	for i := range in {
+		key := reservedAs(in[i].Key)
+		if answer, again := known[key]; again {
+			out[i] = answer
+			continue
+		}
+		h := holding(key, in[i], tasks, accounts)
+		of := make([]*ledger.Account, len(h.Accounts))
+		for j, id := range h.Accounts {
+			of[j] = accounts[id]
+		}
+		out[i].Capped = len(of) > 0
+		out[i].Soft, out[i].Refusal = ledger.Reserve(of, in[i].Want)
+		if known[key] = out[i]; out[i].Refusal != nil || len(of) == 0 {
+			continue
+		}
+		held = append(held, h)
+		for _, id := range h.Accounts {
+			taken[id] = accounts[id]
+		}
+	}
+	if err := tx.InsertReservations(ctx, namespace, held, lease); err != nil {
+		return nil, err
+	}
+	return out, putAccounts(ctx, tx, namespace, taken)
+}
+
+// knownCalls are those of the calls that are reserved or booked, be it at their estimate.
+func knownCalls(ctx context.Context, tx store.Tx, namespace string, in []Reservation) (map[usage.Key]Reserved, error) {
+	keys, booked := make([]usage.Key, len(in)), make([]usage.Key, 0, 2*len(in))
+	for i := range in {
+		keys[i] = reservedAs(in[i].Key)
+		estimate := keys[i]
+		estimate.Source = usage.Estimate
+		booked = append(booked, keys[i], estimate)
+	}
+	known := map[usage.Key]Reserved{}
+	there, err := tx.Reservations(ctx, namespace, keys)
+	if err != nil {
+		return nil, err
+	}
+	for i := range there {
+		known[there[i].Key] = Reserved{Capped: true}
+	}
+	booked, err = tx.Booked(ctx, namespace, booked)
+	for _, k := range booked {
+		known[reservedAs(k)] = Reserved{Capped: true}
+	}
+	return known, err
 }
 
 func taskIDs(in []Reservation) []string {
@@ -147,21 +221,30 @@ func holding(key usage.Key, r Reservation, tasks map[string]store.TaskTotals, ac
 	return h
 }
 
-// openAccounts locks the accounts of some calls and gives those of runs the caps that they have now.
-func openAccounts(ctx context.Context, tx store.Tx, namespace string, in []Reservation, tasks map[string]store.TaskTotals) (map[ledger.ID]*ledger.Account, error) {
+// accountsOf are the accounts that some calls may belong to, in the order of their locks.
+func accountsOf(in []Reservation, tasks map[string]store.TaskTotals) []ledger.ID {
 	wanted := map[ledger.ID]bool{}
-	runs := map[ledger.ID]ledger.Account{}
 	for i := range in {
 		for _, id := range levels(in[i].TaskID, in[i].EpicID, tasks) {
 			wanted[id] = true
 		}
 		for _, r := range in[i].Runs {
+			wanted[ledger.ID{Level: ledger.Run, Name: r.RunID}] = true
+		}
+	}
+	return slices.SortedFunc(maps.Keys(wanted), ledger.ID.Compare)
+}
+
+// openAccounts locks the accounts of some calls and gives those of runs the caps that they have now.
+func openAccounts(ctx context.Context, tx store.Tx, namespace string, in []Reservation, tasks map[string]store.TaskTotals) (map[ledger.ID]*ledger.Account, error) {
+	runs := map[ledger.ID]ledger.Account{}
+	for i := range in {
+		for _, r := range in[i].Runs {
 			id := ledger.ID{Level: ledger.Run, Name: r.RunID}
-			wanted[id] = true
 			runs[id] = ledger.Account{ID: id, Hard: r.Hard, Soft: r.Soft, Spent: r.Spent}
 		}
 	}
-	sorted := slices.SortedFunc(maps.Keys(wanted), ledger.ID.Compare)
+	sorted := accountsOf(in, tasks)
 	locked, err := tx.LockAccounts(ctx, namespace, sorted)
 	if err != nil {
 		return nil, err
@@ -201,14 +284,22 @@ func putAccounts(ctx context.Context, tx store.Tx, namespace string, accounts ma
 	return tx.PutAccounts(ctx, namespace, put)
 }
 
-// Release gives back what was reserved for calls that were not made. Unknown ones are no error.
+// Release gives back what was reserved for calls that were not made, and takes back what was booked for them
+// at their estimate. Unknown ones are no error.
 func (b *Accounts) Release(ctx context.Context, namespace string, keys []usage.Key) error {
-	return b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
-		held, err := tx.LockReservations(ctx, namespace, executors(keys))
+	if len(keys) > MaxReservations {
+		return errs.New(errs.InvalidArgument, ReasonTooManyReservations, "%d releases at once, the limit is %d", len(keys), MaxReservations)
+	}
+	keys = executors(keys)
+	estimated := false
+	err := b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
+		held, err := tx.LockReservations(ctx, namespace, keys)
 		if err != nil {
 			return err
 		}
+		n := len(held)
 		held = slices.DeleteFunc(held, func(h ledger.Held) bool { return h.Estimated })
+		estimated = len(held) < n
 		var of []ledger.ID
 		for _, h := range held {
 			of = append(of, h.Accounts...)
@@ -225,6 +316,18 @@ func (b *Accounts) Release(ctx context.Context, namespace string, keys []usage.K
 		}
 		return putAccounts(ctx, tx, namespace, accounts)
 	})
+	if err != nil || !estimated {
+		return err
+	}
+	_, err = b.bookHeld(ctx, namespace, keys, func(held []ledger.Held, now time.Time) (out []usage.Entry) {
+		for _, h := range held {
+			if h.Estimated {
+				out = append(out, estimateOf(h, now).Reversed())
+			}
+		}
+		return out
+	})
+	return err
 }
 
 // giveBack frees what a reservation has taken from those of the accounts that are there.
@@ -395,7 +498,10 @@ func reservedAs(k usage.Key) usage.Key {
 // payersOf are the accounts that an entry may belong to, that of the namespace excepted: those of its levels,
 // and those it was reserved from.
 func payersOf(e *usage.Entry, reserved []ledger.ID) []ledger.ID {
-	out := append(levels(e.TaskID, e.EpicID, nil), ledger.ID{Level: ledger.Run, Name: e.RunID})
+	out := levels(e.TaskID, e.EpicID, nil)
+	if e.Source != usage.Client { // the runs of clients are not those of executors, whatever they are called
+		out = append(out, ledger.ID{Level: ledger.Run, Name: e.RunID})
+	}
 	out = slices.DeleteFunc(append(out, reserved...), func(id ledger.ID) bool { return id.Level == ledger.Namespace })
 	slices.SortFunc(out, ledger.ID.Compare)
 	return slices.Compact(out)
@@ -419,74 +525,119 @@ const (
 	// ledgerLife is how long the account of a run stays after the last of its calls, and how long an estimate
 	// waits for what the call really used.
 	ledgerLife = 30 * 24 * time.Hour
-	// forgottenAtOnce bounds how many forgotten reservations one sweep settles.
-	forgottenAtOnce = 1000
+	// forgottenAtOnce bounds how many forgotten reservations one sweep settles, sweptAtOnce how many accounts
+	// and estimates it removes.
+	forgottenAtOnce, sweptAtOnce = 1000, 10_000
 )
 
 // SweepLedger settles what was forgotten and removes what is not needed any more. It returns how many
 // reservations were settled.
 func (b *Accounts) SweepLedger(ctx context.Context) (int, error) {
-	if _, _, err := b.store.SweepLedger(ctx, dbkit.Now().Add(-ledgerLife)); err != nil {
+	if _, _, err := b.store.SweepLedger(ctx, dbkit.Now().Add(-ledgerLife), sweptAtOnce); err != nil {
 		return 0, err
 	}
 	return b.SettleForgotten(ctx, forgottenAtOnce)
 }
 
 // SettleForgotten books at their estimates what was reserved for calls of which nothing was heard within
-// their lease, at most limit of them. It returns how many there were.
-func (b *Accounts) SettleForgotten(ctx context.Context, limit int) (int, error) {
+// their lease, at most limit of them. It returns how many there were. One that cannot be booked keeps no
+// other from it.
+func (b *Accounts) SettleForgotten(ctx context.Context, limit int) (n int, err error) {
 	found, err := b.store.ForgottenReservations(ctx, limit)
 	if err != nil {
 		return 0, err
 	}
-	n := 0
 	for len(found) > 0 {
 		namespace := found[0].Namespace
 		var keys []usage.Key
 		for len(found) > 0 && found[0].Namespace == namespace {
 			keys, found = append(keys, found[0].Key), found[1:]
 		}
-		settled, err := b.estimate(ctx, namespace, keys)
-		if n += settled; err != nil {
-			return n, err
+		settled, one := b.estimate(ctx, namespace, keys)
+		if n += settled; one != nil && len(keys) > 1 && ctx.Err() == nil {
+			one = nil
+			for _, k := range keys {
+				settled, e := b.estimate(ctx, namespace, []usage.Key{k})
+				n, one = n+settled, errors.Join(one, e)
+			}
 		}
+		err = errors.Join(err, one)
 	}
-	return n, nil
+	return n, err
 }
 
-func (b *Accounts) estimate(ctx context.Context, namespace string, keys []usage.Key) (n int, err error) {
-	now := dbkit.Now()
-	entriesOf := func(held []ledger.Held) []usage.Entry {
-		out := make([]usage.Entry, 0, len(held))
+// estimate books forgotten reservations at their estimates. What was booked already is freed: its reservation
+// came after it.
+func (b *Accounts) estimate(ctx context.Context, namespace string, keys []usage.Key) (int, error) {
+	late, err := view(ctx, b, namespace, func(ctx context.Context, r store.Reader) ([]usage.Key, error) { return r.Booked(ctx, namespace, keys) })
+	if err != nil {
+		return 0, err
+	}
+	if len(late) > 0 {
+		if err := b.Release(ctx, namespace, late); err != nil {
+			return 0, err
+		}
+	}
+	return b.bookHeld(ctx, namespace, keys, func(held []ledger.Held, now time.Time) (out []usage.Entry) {
 		for _, h := range held {
 			if !h.Estimated {
 				out = append(out, estimateOf(h, now))
 			}
 		}
 		return out
-	}
+	})
+}
+
+// bookHeld books entries that stand for reservations, and returns how many those were. Reservations whose
+// estimate is taken back are forgotten.
+func (b *Accounts) bookHeld(ctx context.Context, namespace string, keys []usage.Key, entriesOf func([]ledger.Held, time.Time) []usage.Entry) (n int, err error) {
+	now := dbkit.Now()
 	err = b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
 		held, err := tx.Reservations(ctx, namespace, keys)
 		if err != nil {
 			return err
 		}
 		// Epics are locked before reservations. Only then it is sure that nothing was heard of a call.
-		if _, _, err := payers(ctx, tx, namespace, entriesOf(held)); err != nil {
+		if _, _, err := payers(ctx, tx, namespace, entriesOf(held, now)); err != nil {
 			return err
 		}
 		if held, err = tx.LockReservations(ctx, namespace, keys); err != nil {
 			return err
 		}
-		entries := entriesOf(held)
+		entries := entriesOf(held, now)
+		slices.SortFunc(entries, func(a, b usage.Entry) int { return a.Compare(b.Key) })
 		n = len(entries)
-		_, err = book(ctx, tx, namespace, entries, false, now)
-		return err
+		if _, err = book(ctx, tx, namespace, entries, false, now); err != nil {
+			return err
+		}
+		var reversed []usage.Key
+		for _, e := range entries {
+			if e.Source == usage.Reversal {
+				reversed = append(reversed, reservedAs(e.Key))
+			}
+		}
+		return tx.DeleteReservations(ctx, namespace, reversed)
 	})
-	return n, err
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
 }
 
-// SetCaps sets the caps of a level, which replace those it had.
+// SetCaps sets the caps of a namespace, an epic or a task, which replace those it had. The hard caps of an
+// epic are its budget. Those of a run come with its reservations.
 func (b *Accounts) SetCaps(ctx context.Context, namespace string, id ledger.ID, hard, soft ledger.Caps) (a ledger.Account, err error) {
+	if id.Level == ledger.Run {
+		return a, errs.New(errs.InvalidArgument, ReasonNoCapsOfRuns, "the caps of a run are its budget").Hint("give the run a budget when it is started, or with UpdateBudget")
+	}
+	if id.Level == ledger.Epic {
+		_, err := b.changeEpic(ctx, namespace, "SetCaps", id.Name, Change{}, func(ctx context.Context, tx store.Tx, e *epic.Epic, _ time.Time) error {
+			e.BudgetTokens, e.BudgetNanoUSD = hard.Tokens, hard.NanoUSD
+			a, err = setCaps(ctx, tx, namespace, id, hard, soft)
+			return err
+		})
+		return a, err
+	}
 	err = b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
 		a, err = setCaps(ctx, tx, namespace, id, hard, soft)
 		return err

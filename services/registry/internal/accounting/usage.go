@@ -3,6 +3,7 @@ package accounting
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -234,6 +235,11 @@ func payers(ctx context.Context, tx store.Tx, namespace string, entries []usage.
 			epicIDs = append(epicIDs, t.EpicID)
 		}
 	}
+	of, err := reservedEpics(ctx, tx, namespace, entries, tasks)
+	if err != nil {
+		return nil, nil, err
+	}
+	epicIDs = append(epicIDs, of...)
 	slices.Sort(epicIDs)
 	if epicIDs = slices.Compact(epicIDs); len(epicIDs) == 0 {
 		return nil, tasks, nil
@@ -248,6 +254,25 @@ func payers(ctx context.Context, tx store.Tx, namespace string, entries []usage.
 		}
 	}
 	return epics, tasks, nil
+}
+
+// reservedEpics sets the epics of entries whose tasks are gone: those that their calls were reserved from.
+func reservedEpics(ctx context.Context, tx store.Tx, namespace string, entries []usage.Entry, tasks map[string]store.TaskTotals) (epics []string, err error) {
+	gone := map[usage.Key]int{}
+	for i := range entries {
+		e := &entries[i]
+		if _, there := tasks[e.TaskID]; !there && e.TaskID != "" && e.EpicID == "" && e.Source == usage.Executor {
+			gone[e.Key] = i
+		}
+	}
+	held, err := tx.Reservations(ctx, namespace, slices.SortedFunc(maps.Keys(gone), usage.Key.Compare))
+	for _, h := range held {
+		if h.EpicID != "" {
+			entries[gone[h.Key]].EpicID = h.EpicID
+			epics = append(epics, h.EpicID)
+		}
+	}
+	return epics, err
 }
 
 func add(sums map[string]usage.Totals, id string, base, one usage.Totals, most int64) error {

@@ -53,9 +53,10 @@ type Store interface {
 	// ForgottenReservations returns at most limit reservations whose lease has ended, the longest forgotten,
 	// by namespace and key.
 	ForgottenReservations(ctx context.Context, limit int) ([]Forgotten, error)
-	// SweepLedger removes accounts of runs of which nothing was reserved or booked since a time, and forgets
-	// reservations whose lease ended before it and that were booked at their estimate.
-	SweepLedger(ctx context.Context, before time.Time) (accounts, reservations int64, err error)
+	// SweepLedger removes accounts of runs of which nothing was reserved or booked since the day before a
+	// time, and forgets reservations whose lease ended before it and that were booked at their estimate: at
+	// most limit of each.
+	SweepLedger(ctx context.Context, before time.Time, limit int) (accounts, reservations int64, err error)
 	// SeedPrices adds prices of no namespace and skips those that are there.
 	SeedPrices(ctx context.Context, prices []usage.Price) error
 	// SweepWorkflows removes workflows that were deleted before the one time, with their versions, and
@@ -99,6 +100,11 @@ type Reader interface {
 
 	// Accounts returns those of the accounts that exist, by level and name.
 	Accounts(ctx context.Context, namespace string, ids []ledger.ID) ([]ledger.Account, error)
+
+	// Booked returns those of the keys that have a usage entry, in no order.
+	Booked(ctx context.Context, namespace string, keys []usage.Key) ([]usage.Key, error)
+	// TaskTotals returns epic and totals of those of the tasks that exist.
+	TaskTotals(ctx context.Context, namespace string, ids []string) (map[string]TaskTotals, error)
 
 	// Reservations returns those of the reservations that exist, by key.
 	Reservations(ctx context.Context, namespace string, keys []usage.Key) ([]ledger.Held, error)
@@ -202,8 +208,6 @@ type Tx interface {
 	// Book adds entries that are sorted by key, except those whose key is taken. It returns all of them as
 	// they are booked, in the same order, and which are new.
 	Book(ctx context.Context, namespace string, entries []usage.Entry) (booked []usage.Entry, fresh []bool, err error)
-	// TaskTotals returns epic and totals of those of the tasks that exist.
-	TaskTotals(ctx context.Context, namespace string, ids []string) (map[string]TaskTotals, error)
 	// PutTotals overwrites the totals of locked epics and of their tasks.
 	PutTotals(ctx context.Context, namespace string, epics, tasks map[string]usage.Totals, now time.Time) error
 	// LockNamespaceTotals locks and returns the totals of a namespace. It comes after every other lock.

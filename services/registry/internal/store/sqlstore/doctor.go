@@ -31,9 +31,9 @@ func totals(name, from, of string) string {
 }
 
 // held is the sum of a column of the reservations of an account x.
-func held(column string) string {
+func held(d dbkit.Dialect, column string) string {
 	return `(SELECT coalesce(sum(r.` + column + `), 0) FROM reservations r WHERE r.namespace = x.namespace AND NOT r.estimated
-		AND r.accounts LIKE '%"' || x.level || ':' || x.id || '"%')`
+		AND ` + d.HasText(`r.accounts`, `'"' || x.level || ':' || x.id || '"'`) + `)`
 }
 
 // suspicions are queries whose results are one line of text each. $1 bounds the results, $2, where there is
@@ -44,12 +44,12 @@ func suspicions(d dbkit.Dialect) map[store.Suspicion]string {
 		store.SuspectEpicTotals:      totals(`id`, `epics ORDER BY namespace, id DESC LIMIT $2`, ` AND e.epic_id = x.id`),
 		store.SuspectNamespaceTotals: totals(`namespace`, `namespace_totals ORDER BY namespace`, ``),
 		store.SuspectAccounts: `SELECT level || ' ' || id || ': spent ' || spent_nano_usd || ' nano-USD and ' || spent_tokens || ' tokens, ' || nano_usd || ' and ' || tokens || ' booked' FROM (
-			SELECT x.*, e.nano_usd, e.tokens FROM (SELECT * FROM accounts ORDER BY update_time DESC LIMIT $2) x JOIN epics e ON x.level = 1 AND e.namespace = x.namespace AND e.id = x.id
-			UNION ALL SELECT x.*, t.nano_usd, t.tokens FROM (SELECT * FROM accounts ORDER BY update_time DESC LIMIT $2) x JOIN tasks t ON x.level = 2 AND t.namespace = x.namespace AND t.id = x.id
-			UNION ALL SELECT x.*, n.nano_usd, n.tokens FROM (SELECT * FROM accounts ORDER BY update_time DESC LIMIT $2) x JOIN namespace_totals n ON x.level = 4 AND n.namespace = x.namespace) y
+			SELECT x.*, e.nano_usd, e.tokens FROM (SELECT * FROM accounts ORDER BY namespace, level, id LIMIT $2) x JOIN epics e ON x.level = 1 AND e.namespace = x.namespace AND e.id = x.id
+			UNION ALL SELECT x.*, t.nano_usd, t.tokens FROM (SELECT * FROM accounts ORDER BY namespace, level, id LIMIT $2) x JOIN tasks t ON x.level = 2 AND t.namespace = x.namespace AND t.id = x.id
+			UNION ALL SELECT x.*, n.nano_usd, n.tokens FROM (SELECT * FROM accounts ORDER BY namespace, level, id LIMIT $2) x JOIN namespace_totals n ON x.level = 4 AND n.namespace = x.namespace) y
 			WHERE spent_nano_usd <> nano_usd OR spent_tokens <> tokens LIMIT $1`,
 		store.SuspectReserved: `SELECT level || ' ' || id || ': reserved ' || reserved_nano_usd || ' nano-USD and ' || reserved_tokens || ' tokens, ' || usd_due || ' and ' || tokens_due || ' by reservations' FROM (
-			SELECT x.*, ` + held("tokens") + ` AS tokens_due, ` + held("nano_usd") + ` AS usd_due FROM (SELECT * FROM accounts ORDER BY update_time DESC LIMIT $2) x) y
+			SELECT x.*, ` + held(d, "tokens") + ` AS tokens_due, ` + held(d, "nano_usd") + ` AS usd_due FROM (SELECT * FROM accounts ORDER BY namespace, level, id LIMIT $2) x) y
 			WHERE reserved_nano_usd <> usd_due OR reserved_tokens <> tokens_due LIMIT $1`,
 		store.SuspectTaskCounts: `SELECT id || ': counts ' || total_tasks || ' tasks, ' || completed_tasks || ' completed and ' || failed_tasks || ' failed of ' || n || ', ' || c || ' and ' || f FROM (
 			SELECT x.*, (SELECT count(*) FROM tasks t WHERE t.namespace = x.namespace AND t.epic_id = x.id) AS n,

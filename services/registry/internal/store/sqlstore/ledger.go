@@ -58,10 +58,10 @@ func (t tx) accounts(ctx context.Context, namespace string, ids []ledger.ID, loc
 	for i, id := range ids {
 		rows[i] = []any{int16(id.Level), id.Name}
 	}
-	types := accountTypes()[:accountKey]
-	return collect(ctx, t, scanAccount, `SELECT `+accountColumns+` FROM accounts WHERE namespace = $1
-		AND (level, id) IN (SELECT * FROM `+t.d.Rows(`n`, 2, types...)+`) ORDER BY level, id`+locked,
-		append([]any{namespace}, t.d.RowArgs(accountKey, rows)...)...)
+	// Each is looked up by its key, however the database estimates the size of the table.
+	return collect(ctx, t, scanAccount, `SELECT a.`+strings.ReplaceAll(accountColumns, `, `, `, a.`)+` FROM `+
+		t.d.Rows(`n`, 2, accountTypes()[:accountKey]...)+t.d.LookUp(`accounts`, `a`, `a.namespace = $1 AND a.level = n.level AND a.id = n.id`)+`
+		ORDER BY a.level, a.id`+locked, append([]any{namespace}, t.d.RowArgs(accountKey, rows)...)...)
 }
 
 // Accounts implements store.Reader.
@@ -80,10 +80,14 @@ func (t tx) OpenAccounts(ctx context.Context, namespace string, accounts []ledge
 		return nil
 	}
 	types := accountTypes()
-	_, err := t.Exec(ctx, `INSERT INTO accounts (namespace, update_time, `+accountColumns+`) SELECT $1, `+t.d.Now()+`, n.* FROM `+t.d.Rows(`n`, 2, types...)+`
-		WHERE true ON CONFLICT DO NOTHING`, append([]any{namespace}, t.d.RowArgs(len(types), accountRows(accounts))...)...)
+	_, err := t.Exec(ctx, `INSERT INTO accounts (namespace, update_day, `+accountColumns+`) SELECT $1, $2, n.* FROM `+t.d.Rows(`n`, 3, types...)+`
+		WHERE true ON CONFLICT DO NOTHING`, append([]any{namespace, today()}, t.d.RowArgs(len(types), accountRows(accounts))...)...)
 	return err
 }
+
+// today is the time at which the day began. It is indexed, and changes seldom, so that most updates of an
+// account leave the index alone.
+func today() time.Time { return dbkit.Now().Truncate(24 * time.Hour) }
 
 func accountRows(accounts []ledger.Account) [][]any {
 	rows := make([][]any, len(accounts))
@@ -99,9 +103,9 @@ func (t tx) PutAccounts(ctx context.Context, namespace string, accounts []ledger
 	for i, a := range accounts {
 		stmts[i] = dbkit.Stmt{
 			Query: `UPDATE accounts SET hard_tokens = $4, hard_nano_usd = $5, soft_tokens = $6, soft_nano_usd = $7, spent_tokens = $8,
-				spent_nano_usd = $9, reserved_tokens = $10, reserved_nano_usd = $11, update_time = ` + t.d.Now() + `
+				spent_nano_usd = $9, reserved_tokens = $10, reserved_nano_usd = $11, update_day = $12
 				WHERE namespace = $1 AND level = $2 AND id = $3`,
-			Args: append([]any{namespace}, accountArgs(a)...),
+			Args: append(append([]any{namespace}, accountArgs(a)...), today()),
 		}
 	}
 	return t.some(ctx, stmts)
@@ -260,11 +264,14 @@ func (s *Store) ForgottenReservations(ctx context.Context, limit int) (found []s
 }
 
 // SweepLedger implements store.Store.
-func (s *Store) SweepLedger(ctx context.Context, before time.Time) (accounts, reservations int64, err error) {
-	accounts, err = s.db.Pool.Exec(ctx, `DELETE FROM accounts WHERE level = 3 AND update_time < $1 AND reserved_tokens = 0 AND reserved_nano_usd = 0`, before)
+func (s *Store) SweepLedger(ctx context.Context, before time.Time, limit int) (accounts, reservations int64, err error) {
+	accounts, err = s.db.Pool.Exec(ctx, `DELETE FROM accounts WHERE level = 3 AND reserved_tokens = 0 AND reserved_nano_usd = 0 AND update_day < $1
+		AND (namespace, id) IN (SELECT namespace, id FROM accounts WHERE level = 3 AND reserved_tokens = 0 AND reserved_nano_usd = 0 AND update_day < $1
+			ORDER BY update_day LIMIT $2)`, before, limit)
 	if err != nil {
 		return 0, 0, err
 	}
-	reservations, err = s.db.Pool.Exec(ctx, `DELETE FROM reservations WHERE estimated AND lease_until < $1`, before)
+	reservations, err = s.db.Pool.Exec(ctx, `DELETE FROM reservations WHERE estimated AND lease_until < $1 AND (namespace, `+reservationKey+`) IN
+		(SELECT namespace, `+reservationKey+` FROM reservations WHERE estimated AND lease_until < $1 ORDER BY lease_until LIMIT $2)`, before, limit)
 	return accounts, reservations, err
 }

@@ -132,7 +132,25 @@ func (t tx) Book(ctx context.Context, namespace string, entries []usage.Entry) (
 	return booked, fresh, nil
 }
 
-// TaskTotals implements store.Tx.
+// Booked implements store.Reader.
+func (t tx) Booked(ctx context.Context, namespace string, keys []usage.Key) ([]usage.Key, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	rows := make([][]any, len(keys))
+	for i, k := range keys {
+		rows[i] = keyArgs(k)
+	}
+	return collect(ctx, t, func(row dbkit.Scanner) (k usage.Key, err error) {
+		err = row.Scan(&k.RunID, &k.Source, &k.NodeID, &k.Visit, &k.Item, &k.Attempt, &k.Call)
+		return k, err
+	}, `SELECT u.run_id, u.source, u.node_id, u.visit, u.item, u.attempt, u.call FROM `+t.d.Rows(`n`, 2, entryTypes()[:keyColumns]...)+
+		t.d.LookUp(`usage_entries`, `u`, `u.namespace = $1 AND u.source = n.source AND u.run_id = n.run_id AND u.node_id = n.node_id
+			AND u.visit = n.visit AND u.item = n.item AND u.attempt = n.attempt AND u.call = n.call`),
+		append([]any{namespace}, t.d.RowArgs(keyColumns, rows)...)...)
+}
+
+// TaskTotals implements store.Reader.
 func (t tx) TaskTotals(ctx context.Context, namespace string, ids []string) (map[string]store.TaskTotals, error) {
 	out := make(map[string]store.TaskTotals, len(ids))
 	err := t.each(ctx, func(row dbkit.Scanner) error {

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/access"
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/registry/internal/accounting"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/ledger"
@@ -180,7 +183,6 @@ func ledgerCases() map[string]func(*testing.T, *fixture) {
 			require.Equal(t, ledger.Amount{Tokens: 60, NanoUSD: 7}, a.Spent)
 			require.Zero(t, a.Reserved)
 			f.balanced(t)
-			require.NoError(t, f.Release(f.ctx, ns, []usage.Key{r.Key}), "too late")
 			require.Nil(t, f.reserve(t, r).Refusal, "it is in the ledger")
 			for range 2 {
 				_, err = f.RecordUsage(f.ctx, ns, []usage.Entry{entry("run", 0, v.ID, 10, 2)})
@@ -194,6 +196,112 @@ func ledgerCases() map[string]func(*testing.T, *fixture) {
 			entries, err := f.Entries(f.ctx, store.EntryQuery{Namespace: ns, TaskID: v.ID, Limit: 10})
 			require.NoError(t, err)
 			require.Len(t, entries, 3, "the estimate, what takes it back, and what was used")
+		},
+		"Ledger/AReleaseTakesBackTheEstimateOfACallThatWasNotMade": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{BudgetTokens: ptr(int64(100))})
+			r := reservation("run", 0, f.task(t, e.ID).ID, 60, 7)
+			_, err := f.Reserve(f.ctx, ns, -time.Second, []accounting.Reservation{r})
+			require.NoError(t, err)
+			_, err = f.SettleForgotten(f.ctx, 10)
+			require.NoError(t, err)
+			for range 2 {
+				require.NoError(t, f.Release(f.ctx, ns, []usage.Key{r.Key}))
+				require.Zero(t, f.account(t, ledger.Epic, e.ID).Spent)
+				require.Zero(t, f.account(t, ledger.Epic, e.ID).Reserved)
+				f.balanced(t)
+			}
+		},
+		"Ledger/WhatIsBookedIsNotReservedAgain": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{BudgetTokens: ptr(int64(100))})
+			r := reservation("run", 0, f.task(t, e.ID).ID, 60, 7)
+			require.Nil(t, f.reserve(t, r).Refusal)
+			_, err := f.RecordUsage(f.ctx, ns, []usage.Entry{entry("run", 0, r.TaskID, 10, 2)})
+			require.NoError(t, err)
+			require.Nil(t, f.reserve(t, r).Refusal, "a request that was on its way for long")
+			require.Zero(t, f.account(t, ledger.Epic, e.ID).Reserved)
+			f.balanced(t)
+		},
+		"Ledger/AReservationThatCameAfterItsUsageIsNotBookedAgain": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{BudgetTokens: ptr(int64(100))})
+			r := reservation("run", 0, f.task(t, e.ID).ID, 60, 7)
+			_, err := f.Reserve(f.ctx, ns, -time.Second, []accounting.Reservation{r})
+			require.NoError(t, err)
+			require.NoError(t, f.store.Update(f.ctx, ns, func(ctx context.Context, tx store.Tx) error {
+				done := entry("run", 0, r.TaskID, 10, 2)
+				done.Source, done.ID = usage.Executor, "us_1"
+				_, _, err := tx.Book(ctx, ns, []usage.Entry{done})
+				return err
+			}))
+			n, err := f.SettleForgotten(f.ctx, 10)
+			require.NoError(t, err)
+			require.Zero(t, n)
+			a := f.account(t, ledger.Epic, e.ID)
+			require.Zero(t, a.Reserved)
+			require.Zero(t, a.Spent, "the usage was booked by itself")
+		},
+		"Ledger/OneThatCannotBeBookedKeepsNoOtherFromIt": func(t *testing.T, f *fixture) {
+			full, e := f.epic(t, epic.Epic{BudgetTokens: ptr(int64(100))}), f.epic(t, epic.Epic{BudgetTokens: ptr(int64(100))})
+			v, w := f.task(t, full.ID), f.task(t, e.ID)
+			_, err := f.Reserve(f.ctx, ns, -time.Second, []accounting.Reservation{reservation("run", 0, v.ID, 60, 7), reservation("run", 1, w.ID, 60, 7)})
+			require.NoError(t, err)
+			_, err = f.RecordUsage(f.ctx, "other", []usage.Entry{entry("run", 5, "", 1, 0)})
+			require.NoError(t, err)
+			require.NoError(t, f.store.Update(f.ctx, ns, func(ctx context.Context, tx store.Tx) error {
+				if _, err := tx.LockEpic(ctx, ns, full.ID); err != nil {
+					return err
+				}
+				return tx.PutTotals(ctx, ns, map[string]usage.Totals{full.ID: {Tokens: math.MaxInt64 - 10}}, nil, time.Now())
+			}))
+			n, err := f.SettleForgotten(f.ctx, 10)
+			require.Equal(t, usage.ReasonOutOfRange, errs.ReasonOf(err))
+			require.Equal(t, 1, n)
+			require.EqualValues(t, 60, f.account(t, ledger.Epic, e.ID).Spent.Tokens)
+		},
+		"Ledger/UsageOfADeletedTaskIsThatOfItsEpic": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{BudgetTokens: ptr(int64(100))})
+			v := f.task(t, e.ID)
+			require.Nil(t, f.reserve(t, reservation("run", 0, v.ID, 60, 7)).Refusal)
+			require.NoError(t, f.DeleteTask(f.ctx, ns, v.ID, ""))
+			_, err := f.RecordUsage(f.ctx, ns, []usage.Entry{entry("run", 0, v.ID, 10, 2)})
+			require.NoError(t, err)
+			got, err := f.Epic(f.ctx, ns, e.ID)
+			require.NoError(t, err)
+			require.EqualValues(t, 12, got.Spent.Tokens)
+			require.EqualValues(t, 12, f.account(t, ledger.Epic, e.ID).Spent.Tokens)
+			f.balanced(t)
+		},
+		"Ledger/CapsOfAnEpicAreItsBudget": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{})
+			_, err := f.SetCaps(f.ctx, ns, ledger.ID{Level: ledger.Epic, Name: e.ID}, ledger.Caps{Tokens: ptr(int64(5))}, ledger.Caps{Tokens: ptr(int64(4))})
+			require.NoError(t, err)
+			got, err := f.Epic(f.ctx, ns, e.ID)
+			require.NoError(t, err)
+			require.Equal(t, ptr(int64(5)), got.BudgetTokens)
+			require.Greater(t, got.Revision, e.Revision)
+			_, err = f.SetCaps(f.ctx, ns, ledger.ID{Level: ledger.Run, Name: "run"}, ledger.Caps{}, ledger.Caps{})
+			require.Equal(t, accounting.ReasonNoCapsOfRuns, errs.ReasonOf(err))
+		},
+		"Ledger/AClientsUsageIsNotThatOfARun": func(t *testing.T, f *fixture) {
+			r := reservation("run", 0, "", 5, 5)
+			r.Runs = []accounting.RunCaps{{RunID: "run", Hard: ledger.Caps{Tokens: ptr(int64(10))}}}
+			require.Nil(t, f.reserve(t, r).Refusal)
+			_, err := f.RecordUsage(access.With(f.ctx, access.Principal{Kind: access.Key, Name: "ci"}), ns, []usage.Entry{entry("run", 0, "", 10, 0)})
+			require.NoError(t, err)
+			require.Zero(t, f.account(t, ledger.Run, "run").Spent)
+			require.EqualValues(t, 5, f.account(t, ledger.Run, "run").Reserved.Tokens)
+		},
+		"Ledger/TooMuchAtOnceIsRefused": func(t *testing.T, f *fixture) {
+			for name, in := range map[string][]accounting.Reservation{
+				"many":     make([]accounting.Reservation, accounting.MaxReservations+1),
+				"runs":     {{Runs: make([]accounting.RunCaps, accounting.MaxRunCaps+1)}},
+				"tokens":   {{Want: ledger.Want{Tokens: math.MaxInt64}}},
+				"negative": {{Want: ledger.Want{Tokens: -1}}},
+			} {
+				_, err := f.Reserve(f.ctx, ns, ledgerLease, in)
+				require.Error(t, err, name)
+				require.Equal(t, errs.InvalidArgument, errs.From(err).Kind, name)
+			}
+			require.Error(t, f.Release(f.ctx, ns, make([]usage.Key, accounting.MaxReservations+1)))
 		},
 		"Ledger/OneKeyTwiceInARequestCountsOnce": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{BudgetTokens: ptr(int64(100))})
@@ -243,12 +351,12 @@ func ledgerCases() map[string]func(*testing.T, *fixture) {
 			r := reservation("run", 0, "", 5, 5)
 			r.Runs = []accounting.RunCaps{{RunID: "run", Hard: ledger.Caps{Tokens: ptr(int64(10))}}}
 			require.Nil(t, f.reserve(t, r).Refusal)
-			later := time.Now().Add(time.Hour)
-			accounts, _, err := f.store.SweepLedger(f.ctx, later)
+			later := time.Now().Add(25 * time.Hour)
+			accounts, _, err := f.store.SweepLedger(f.ctx, later, 10)
 			require.NoError(t, err)
 			require.Zero(t, accounts, "a call is under way")
 			require.NoError(t, f.Release(f.ctx, ns, []usage.Key{r.Key}))
-			accounts, _, err = f.store.SweepLedger(f.ctx, later)
+			accounts, _, err = f.store.SweepLedger(f.ctx, later, 10)
 			require.NoError(t, err)
 			require.EqualValues(t, 1, accounts)
 		},
