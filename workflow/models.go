@@ -212,7 +212,8 @@ func (b *agentBody) node(c *compiler, s *Step, n *workgraph.Node) {
 		n.Named["user_input"] = jsonText("Go on.")
 	}
 	if told || a != nil && a.Thread != "" && b.thread == nil {
-		n.Named["upstream"] = json.RawMessage("false") // it is told what its prompt names, or what others said on the thread
+		// It is told what its prompt names, or what others said on the thread.
+		n.Named["upstream"] = json.RawMessage("false")
 	}
 	if b.thread != nil {
 		c.oneThread(b.thread, c.argument(s, n, "thread_id", b.thread))

@@ -32,8 +32,8 @@ func uncached(n *workgraph.Node) string {
 type keeping struct {
 	Lifetime string `json:"lifetime,omitempty"`
 	Key      string `json:"key,omitempty"`
-	// Name is that of a thread which calls share: those of one user and chat if it is a conversation, and else
-	// those of one run.
+	// Name is that of a thread which calls share: those of one user and chat if it is a conversation,
+	// and else those of one run.
 	Name string `json:"name,omitempty"`
 }
 
