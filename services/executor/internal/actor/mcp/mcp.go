@@ -115,7 +115,8 @@ func (s *Servers) ActorInfo(name string) (workgraph.ActorInfo, bool) {
 }
 
 // Learn waits for the first list of the server of a tool, or of mcp/SERVER/, until its first connection
-// has failed or connect_timeout is over. Nothing is waited for if the server has listed its tools before, or is down.
+// has failed or connect_timeout is over. Nothing is waited for if the server has listed its tools before,
+// or is down.
 func (s *Servers) Learn(ctx context.Context, name string) {
 	rest, is := strings.CutPrefix(name, Prefix)
 	of, _, _ := strings.Cut(rest, "/")
