@@ -35,7 +35,7 @@ func TestB7(t *testing.T) {
 		"A tool of the platform":              {head + "  - {type: agent, prompt: x, tools: [run_command]}\n", "NOT_SUPPORTED", "register a worker"},
 		"A tool with its configuration":       {head + "  - {type: agent, prompt: x, tools: [{type: memory_read, scope: team}]}\n", "UNKNOWN_KEY", "`scope`"},
 		"All tools of a server":               {head + "  - {type: agent, prompt: x, tools: [mcp/files/*]}\n", "NOT_SUPPORTED", "name each tool"},
-		"Servers of an agent":                 {head + "  - {type: agent, prompt: x, mcp_servers: [files]}\n", "NOT_SUPPORTED", "mcp/SERVER/TOOL"},
+		"Servers of an agent":                 {head + "  - {type: agent, prompt: x, mcp_servers: [\"files/*\"]}\n", "BAD_NAME", "no name of an MCP server"},
 		"Skills":                              {head + "  - {type: agent, prompt: x, skills: [cooking]}\n", "NOT_SUPPORTED", "agent/NAME"},
 		"A file system":                       {head + "  - {type: deep_agent, prompt: x, enable_filesystem: true}\n", "NOT_SUPPORTED", "mcp/SERVER/TOOL"},
 		"A model by discovery":                {"name: T\nmodel: {discover: true, preference: cheapest}\nsteps: [{type: wait, delay: 1}]", "NOT_SUPPORTED", "`discover`"},
@@ -125,7 +125,7 @@ steps:
 `
 	g := compiled(t, src)
 	require.Equal(t, []string{"inputs -> pull", "pull -> sum", "sum -> transform_3"}, edges(g))
-	require.JSONEq(t, `{"lifetime": "CONVERSATION"}`, string(g.Nodes[2].Named["thread"]))
+	require.JSONEq(t, `{"lifetime": "CONVERSATION", "name": "Nightly digest/steps/sum"}`, string(g.Nodes[2].Named["thread"]))
 	require.JSONEq(t, `{
 		"memory_read": {"actor": "facts", "description": "Tells what is known of the user.", "named": {"agent": "Nightly digest"}},
 		"whoami": {"actor": "flow/user", "description": "Tells for whom this is done."}

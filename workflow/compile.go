@@ -46,11 +46,12 @@ func (c *compiler) compile() {
 		c.outputs(ends)
 	}
 	c.unusedMembers()
+	c.unusedThreads()
 }
 
 func newCompiler(t *teller, d *Definition) *compiler {
 	return &compiler{teller: t, d: d, g: &workgraph.Graph{}, steps: map[string]*Step{}, place: map[string]int{}, claims: map[string][]end{}, number: map[string]int{}, home: map[string]int{},
-		homes: []int{-1}, exprs: map[string]error{}, teamed: map[string]bool{}, inner: map[*Definition]*workgraph.Graph{}, loop: map[string]*Step{}, inMap: map[string]*Step{}, keys: map[string]StateKey{}, reads: map[string]*reader{}, in: map[string][]end{},
+		homes: []int{-1}, exprs: map[string]error{}, teamed: map[string]bool{}, worked: map[string]bool{}, scope: d.Name, inner: map[*Definition]*workgraph.Graph{}, loop: map[string]*Step{}, inMap: map[string]*Step{}, keys: map[string]StateKey{}, reads: map[string]*reader{}, in: map[string][]end{},
 		stepsAre: map[string]typing.Type{}, itemsAre: map[string]typing.Type{}, toolsSet: setByTools(d.Agents), hidden: map[string]bool{}}
 }
 
@@ -143,6 +144,13 @@ type compiler struct {
 	// teamed are the agents that belong to a team.
 	teamed   map[string]bool
 	warnings Faults
+	// working are the steps on threads that others may work on, too, and worked the threads with a name that
+	// somebody works on. scope is the name under which the agents remember.
+	working []working
+	worked  map[string]bool
+	scope   string
+	// fanned is the map around the graph whose runs work side by side, nil for none.
+	fanned *Step
 	// bytes are those of the arguments so far.
 	bytes int
 	// tooLarge says that the graph is beyond its bounds, so that no more of it is made.

@@ -24,9 +24,11 @@ type Definition struct {
 	// Model is that of agents that name none.
 	Model Model
 	// State are the keys of the state, in their order.
-	State  []StateKey
-	Agents []AgentDefinition
-	Steps  []*Step
+	State []StateKey
+	// Threads are those that agents share by name. Without any, names need no declaration.
+	Threads []Thread
+	Agents  []AgentDefinition
+	Steps   []*Step
 	// Outputs are the names of the results; none means that the last steps give the result.
 	Outputs []string
 	Budget  Budget
@@ -45,17 +47,23 @@ type AgentDefinition struct {
 	Instructions string
 	Model        Model
 	Tools        []ToolDefinition
+	// Servers are MCP servers of the configuration, all of whose tools it may call.
+	Servers []string
 	// MaxRounds bounds how often it may reason; 0 is the default of the actor.
 	MaxRounds int
-	// Memory has it go on with the conversation of the run's user.
+	// Memory has it go on with its thread from run to run, for each user and chat.
 	Memory bool
+	// Thread is the name of a thread that it shares with others. Empty is one of its own.
+	Thread string
 	// Capabilities are what it can do, in single words; a tool of another agent asks it by them.
 	Capabilities []string
 
 	// deep is an agent with a list of what is to be done, or agents below it. own is one of these that
 	// is defined there.
 	deep, todos, own bool
-	below            []AgentDefinition
+	// shares has an agent below another one work on the thread of that one.
+	shares bool
+	below  []AgentDefinition
 	// signals are tools that end its turn in a team, and member what else it is there.
 	signals []signal
 	member  *member
@@ -71,6 +79,8 @@ type ToolDefinition struct {
 	Description string
 	// Arguments are fixed ones.
 	Arguments map[string]json.RawMessage
+	// ShareThread has an agent that is called work on the thread of its caller.
+	ShareThread bool
 
 	// schema is what the model gives, if it is not all that the actor takes.
 	schema json.RawMessage
@@ -148,6 +158,7 @@ func (t *teller) definition(v *value) *Definition {
 	lost := t.lost()
 	d.State = t.state(o)
 	t.unread.state = t.lost() > lost
+	d.Threads = t.threads(o)
 	lost = t.lost()
 	agents := o.entries("agents")
 	if len(agents) > maxAgents {
@@ -183,6 +194,7 @@ func (t *teller) agent(e entry) AgentDefinition {
 	}
 	a.Instructions, a.Description = o.plain("instructions"), o.plain("description")
 	t.abilities(o, &a)
+	t.thread(o, &a)
 	t.member(o, &a)
 	o.done()
 	return a
@@ -215,6 +227,9 @@ func (t *teller) tools(o *object) []ToolDefinition {
 			}
 			tool.Actor, tool.Name, tool.Description = in.line("actor", maxName), in.line("name", maxName), in.text("description")
 			tool.Arguments = in.named("with")
+			if tool.ShareThread = in.yes("share_thread"); tool.ShareThread && !strings.HasPrefix(tool.Actor, "agent/") {
+				t.at(v.get("share_thread"), "FIELD_NOT_USED", "leave it out", "only an agent works on a thread")
+			}
 			if with := v.get("with"); with != nil {
 				t.unfilled(with)
 			}
@@ -335,7 +350,7 @@ var platformKeys = map[string][]string{
 }
 
 // platformConfig reads what stands beside the type of a tool: fixed arguments.
-func (t *teller) platformConfig(o *object, kind string, tool *Tool) {
+func (t *teller) platformConfig(o *object, kind string, tool *ToolDefinition) {
 	for _, key := range platformKeys[kind] {
 		v := o.value(key)
 		if v == nil {
@@ -356,7 +371,7 @@ func (t *teller) platformConfig(o *object, kind string, tool *Tool) {
 		name := strings.TrimPrefix(strings.TrimSpace(v.text), workflowPrefix)
 		t.versioned(v, name)
 		more := tool.Arguments
-		*tool = Tool{Name: tool.Name, at: tool.at}
+		*tool = ToolDefinition{Name: tool.Name, at: tool.at}
 		tool.run(name)
 		if more["timeout"] != nil {
 			tool.Arguments["timeout"] = more["timeout"]

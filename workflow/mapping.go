@@ -99,7 +99,7 @@ func (c *compiler) child(s *Step, b *mapBody, n *workgraph.Node, pseudo *Step) *
 	sub := newCompiler(c.teller, c.d)
 	sub.teamed, sub.inner = c.teamed, c.inner
 	sub.g.Name = s.ID
-	sub.above, sub.of, sub.as = c, s, b.as
+	sub.above, sub.of, sub.as, sub.scope, sub.fanned, sub.worked = c, s, b.as, c.scope, s, c.worked
 	sub.exprs, sub.bytes, sub.hidden = c.exprs, c.bytes, c.hidden
 	sub.handed = func(r *ref, v *value) (string, bool) { return c.hand(pseudo, &sub.handing, r, v) }
 	sub.enlistAll(b.steps, place{})

@@ -3,6 +3,7 @@ package workflow
 import (
 	"encoding/json"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -95,7 +96,7 @@ type agentBody struct {
 
 func readAgent(t *teller, o *object) body {
 	b := &agentBody{own: AgentDefinition{at: o.v}}
-	b.read(t, o, "model", "tools", "max_rounds", "memory")
+	b.read(t, o, "model", "tools", "mcp_servers", "max_rounds", "memory", "thread")
 	return b
 }
 
@@ -107,6 +108,7 @@ func (b *agentBody) read(t *teller, o *object, own ...string) {
 		b.named = nil
 	}
 	t.abilities(o, &b.own)
+	t.thread(o, &b.own)
 	b.thread = o.value("thread_id")
 	if b.named != nil {
 		for _, key := range append([]string{"system_prompt"}, own...) {
@@ -126,26 +128,39 @@ func (t *teller) abilities(o *object, a *AgentDefinition) {
 	a.Tools, a.signals = t.tools(o), t.signals(o)
 	a.Capabilities = t.capabilities(o)
 	a.MaxRounds = o.whole("max_rounds", 1, 100_000, 0)
-	if v := o.value("memory"); v != nil && t.is(v, boolean) {
-		a.Memory = v.text == "true"
+	a.Memory = o.yes("memory")
+	t.servers(o, a)
+	if v := o.value("skills"); v != nil {
+		t.at(v, "NOT_SUPPORTED", "write what the agent is to know into its instructions, or give it an agent as a tool: agent/NAME", "an agent has no `skills`")
 	}
-	for key, hint := range map[string]string{
-		"skills":      "write what the agent is to know into its instructions, or give it an agent as a tool: agent/NAME",
-		"mcp_servers": "name the tools among `tools`: mcp/SERVER/TOOL; `epigraph actors` lists them",
-	} {
-		if v := o.value(key); v != nil {
-			t.at(v, "NOT_SUPPORTED", hint, "an agent has no `%s`", key)
+}
+
+// servers reads `mcp_servers`: those of the configuration whose tools the agent has.
+func (t *teller) servers(o *object, a *AgentDefinition) {
+	for _, v := range o.few("mcp_servers", o.texts("mcp_servers")) {
+		switch name := strings.TrimSpace(v.text); {
+		case !serverName.MatchString(name):
+			t.at(v, "BAD_NAME", "write the name that it has in the configuration, such as files", "%q is no name of an MCP server", clip(v.text))
+		case slices.Contains(a.Servers, name):
+			t.at(v, "DUPLICATE_ID", "name it once", "the agent has the server %q already", clip(name))
+		case len(a.Servers) == maxServers:
+			t.at(v, "TOO_LARGE", "", "an agent may have %d MCP servers", maxServers)
+		default:
+			a.Servers = append(a.Servers, name)
 		}
 	}
 }
 
+// maxServers bounds the MCP servers of an agent, and serverName is what their names look like.
+const maxServers = 64
+
+var serverName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+
 // readDeepAgent reads an agent that keeps a list of what is to be done, and has agents of its own.
 func readDeepAgent(t *teller, o *object) body {
 	b := &agentBody{own: AgentDefinition{at: o.v, deep: true}}
-	b.read(t, o, "model", "tools", "max_rounds", "memory", "enable_todos", "subagents")
-	if v := o.value("enable_todos"); v != nil && t.is(v, boolean) {
-		b.own.todos = v.text == "true"
-	}
+	b.read(t, o, "model", "tools", "mcp_servers", "max_rounds", "memory", "thread", "enable_todos", "subagents")
+	b.own.todos = o.yes("enable_todos")
 	for _, key := range []string{"enable_filesystem", "filesystem_backend", "filesystem_root_dir"} {
 		if v := o.value(key); v != nil && v.text != "false" {
 			t.at(v, "NOT_SUPPORTED", "give it the tools of an MCP server for files: mcp/SERVER/TOOL", "an agent has no `%s`", key)
@@ -159,6 +174,9 @@ func readDeepAgent(t *teller, o *object) body {
 		in := t.object(v, "a subagent")
 		a := AgentDefinition{Name: in.line("name", maxName), at: v, Description: in.plain("description"), Instructions: in.plain("instructions"), own: true}
 		t.abilities(in, &a)
+		if a.shares = in.yes("share_thread"); a.shares && a.Memory {
+			t.at(v.get("share_thread"), "FIELD_NOT_USED", "leave `memory` or `share_thread` out", "it works on the thread of its caller, or remembers on its own")
+		}
 		if in.done(); in.bad {
 			continue
 		}
@@ -198,6 +216,9 @@ func (b *agentBody) node(c *compiler, s *Step, n *workgraph.Node) {
 		for name, v := range c.definition(a) {
 			n.Named[name] = v
 		}
+		if delete(n.Named, "thread"); b.thread == nil {
+			c.onThread(s, n, a)
+		}
 	}
 	told := false
 	if b.prompt != nil {
@@ -205,11 +226,12 @@ func (b *agentBody) node(c *compiler, s *Step, n *workgraph.Node) {
 	} else {
 		n.Named["user_input"] = jsonText("Go on.")
 	}
-	if told {
-		n.Named["upstream"] = json.RawMessage("false") // it is told what its prompt names
+	if told || a != nil && a.Thread != "" && b.thread == nil {
+		// It is told what its prompt names, or what others said on the thread.
+		n.Named["upstream"] = json.RawMessage("false")
 	}
 	if b.thread != nil {
-		c.argumentFits(s, n, "thread_id", b.thread, want{typing.String, "a text", "`thread_id`"})
+		c.oneThread(b.thread, c.argumentFits(s, n, "thread_id", b.thread, want{typing.String, "a text", "`thread_id`"}))
 	}
 }
 
@@ -233,13 +255,25 @@ func (c *compiler) definition(a *AgentDefinition) map[string]json.RawMessage {
 		out["max_rounds"] = wholeJSON(a.MaxRounds)
 	}
 	if a.Memory {
-		out["thread"] = json.RawMessage(`{"lifetime":"CONVERSATION"}`)
+		out["thread"] = encode(map[string]json.RawMessage{"lifetime": jsonText("CONVERSATION"), "name": jsonText(c.remembering(a.Name))})
 	}
 	actions := c.actions(a)
-	if len(actions) > 0 || a.deep {
+	if len(a.Servers) > 0 {
+		out["mcp_servers"] = namesJSON(a.Servers)
+	}
+	if len(actions) > 0 || len(a.Servers) > 0 || a.deep {
 		out["actions"], out["form"] = encode(actions), jsonText("tools")
 	}
 	return out
+}
+
+// namesJSON is a list of names as JSON.
+func namesJSON(names []string) json.RawMessage {
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = literal(name)
+	}
+	return json.RawMessage("[" + strings.Join(quoted, ",") + "]")
 }
 
 // whatIsSaid is the schema of what an agent tells one below it.
@@ -252,6 +286,9 @@ func (c *compiler) actions(a *AgentDefinition) map[string]json.RawMessage {
 		parts := map[string]json.RawMessage{"actor": jsonText(tool.Actor)}
 		if tool.Description != "" {
 			parts["description"] = jsonText(tool.Description)
+		}
+		if tool.ShareThread {
+			parts["share_thread"] = json.RawMessage("true")
 		}
 		named := tool.Arguments
 		if tool.Actor == factsActor && named["agent"] == nil { // what agents of this workflow learned
@@ -291,7 +328,11 @@ func (c *compiler) actions(a *AgentDefinition) map[string]json.RawMessage {
 		if about == "" {
 			about = "An agent: " + clip(sub.Instructions)
 		}
-		actions[sub.Name] = encode(map[string]json.RawMessage{"actor": jsonText("agent"), "description": jsonText(about), "named": encode(c.definition(sub)), "schema": json.RawMessage(whatIsSaid)})
+		parts := map[string]json.RawMessage{"actor": jsonText("agent"), "description": jsonText(about), "named": encode(c.definition(sub)), "schema": json.RawMessage(whatIsSaid)}
+		if sub.shares {
+			parts["share_thread"] = json.RawMessage("true")
+		}
+		actions[sub.Name] = encode(parts)
 	}
 	return actions
 }

@@ -164,7 +164,7 @@ func (p *patcher) note(d *Definition) {
 
 // topKeys and stepKeys are keys in the order in which they are written.
 var (
-	topKeys  = []string{"name", "version", "description", "tags", "inputs", "trigger", "trigger_config", "triggers", "state", "model", "agents", "task", "thread_id", "steps", "graph", "router", "stop", "max_turns", "outputs", "budget"}
+	topKeys  = []string{"name", "version", "description", "tags", "inputs", "trigger", "trigger_config", "triggers", "state", "model", "threads", "agents", "task", "thread_id", "steps", "graph", "router", "stop", "max_turns", "outputs", "budget"}
 	stepKeys = []string{"id", "type"}
 )
 

@@ -42,12 +42,6 @@ func (o *object) value(key string) *value {
 	return v
 }
 
-// otherKeys are keys that other platforms have, by what has them there, with what to write in their place.
-var otherKeys = map[string]string{
-	"a workflow threads":   "agents with the same `thread` share one, and any other agent has one of its own",
-	"an agent mcp_servers": "name the tools among `tools`, each as mcp/SERVER/TOOL: `epigraph actors` lists them",
-}
-
 // done tells of every key that nobody asked for.
 func (o *object) done() {
 	o.t.note(o.what, o.known)
@@ -57,10 +51,6 @@ func (o *object) done() {
 	for i := range o.v.entries {
 		e := &o.v.entries[i]
 		if o.t.full() || slices.Contains(o.known, e.key) {
-			continue
-		}
-		if there, is := otherKeys[o.what+" "+e.key]; is {
-			o.t.add(Fault{Code: "NOT_SUPPORTED", Place: e.at, Path: e.value.path(), Message: "there is no `" + e.key + "` here", Hint: there})
 			continue
 		}
 		hint := "use " + words(o.known, "or")

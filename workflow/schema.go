@@ -15,7 +15,7 @@ import (
 // about; a key that is not there may have any value.
 func Schema() []byte {
 	s := schemaWriter{known: map[string][]string{}}
-	top := s.asked(`{"name": "x", "model": {}, "triggers": [{}, {"type": "webhook", "inputs": {}}], "agents": {"a": {"model": {}, "tools": [{}, {"type": "memory_read"}, {"type": "workflow_discover"}, {"type": "spawn_and_await"}]}}, "budget": {}, "state": {"a": {}}, "steps": []}`)
+	top := s.asked(`{"name": "x", "model": {}, "triggers": [{}, {"type": "webhook", "inputs": {}}], "agents": {"a": {"model": {}, "tools": [{}, {"type": "memory_read"}, {"type": "workflow_discover"}, {"type": "spawn_and_await"}]}}, "budget": {}, "state": {"a": {}}, "threads": {"a": {}}, "steps": []}`)
 	s.note(top, "workflow")
 	teams := s.asked(`{"name": "x", "agents": {"a": {"hears": [{}], "tools": [{"set": {}}, {"ask": ["b"]}]}}, "graph": {"transitions": [{"when": {}}], "loops": [{}], "choose": {}, "handoffs": {}}, "router": [{}], "stop": {}}`)
 	s.note(teams, "workflow")
@@ -81,7 +81,7 @@ type schemaWriter struct{ known map[string][]string }
 
 // parts are the names of the parts of a schema for what readers read.
 var parts = map[string]string{"a tool": "tool", "an agent": "agent", "a trigger": "trigger", "a budget": "budget", "a category": "category", "`on_error`": "on_error", "`cache`": "cache",
-	"a model": "model", "a judge": "judge", "a subagent": "subagent", "a condition": "condition", "a key of the state": "state_key",
+	"a model": "model", "a judge": "judge", "a subagent": "subagent", "a condition": "condition", "a key of the state": "state_key", "a thread": "thread",
 	"`graph`": "graph", "a transition": "transition", "a loop of a graph": "loop_of_graph", "a condition on a message": "when", "`choose`": "choose", "a route": "route", "`stop`": "stop", "what is heard of somebody": "hearing", "a tool that ends a turn": "signal"}
 
 // note notes the keys of what stands within something. Rules of different types of steps differ.
@@ -214,6 +214,8 @@ func (s schemaWriter) shapeOf(of, key string) shape {
 		return shape{"type": "array", "items": shape{"anyOf": []any{refTo("steps"), refTo("step")}}}
 	case "workflow.state":
 		return shape{"type": "object", "additionalProperties": s.of("state_key")}
+	case "workflow.threads":
+		return shape{"anyOf": []any{texts, shape{"type": "object", "additionalProperties": shape{"anyOf": []any{shape{"type": "null"}, s.of("thread")}}}}}
 	case "deep_agent.subagents":
 		return shape{"type": "array", "items": shape{"anyOf": []any{shape{"type": "string"}, s.of("subagent")}}}
 	case "loop.while", "loop.until":
@@ -254,7 +256,7 @@ func (s schemaWriter) shapeOf(of, key string) shape {
 		return shape{"type": "string", "pattern": `^\s*([A-Za-z_][A-Za-z0-9_]{0,63})?\s*$`}
 	case "actor", "agent", "code", "expr", "field", "instructions", "language", "route", "snippet", "system_prompt":
 		return shape{"type": "string"}
-	case "needs", "from", "tags":
+	case "needs", "from", "tags", "mcp_servers":
 		return texts
 	case "operator":
 		return shape{"enum": operatorNames()}
@@ -262,6 +264,8 @@ func (s schemaWriter) shapeOf(of, key string) shape {
 		return shape{"enum": delayUnits}
 	case "mode":
 		return shape{"enum": []string{"map", "list", "first"}}
+	case "memory", "share_thread":
+		return shape{"type": "boolean"}
 	case "retry", "max_rounds", "tokens":
 		return shape{"type": "integer", "minimum": 0}
 	case "pass_threshold", "usd":
@@ -380,7 +384,7 @@ var about = map[string]string{
 	"stop": "What ends the team. Several keys are alternatives.", "max_turns": "After how many turns the team pauses: 100 without it and without a limit in stop.", "task": "What the team is told.", "thread_id": "The thread that is worked on.",
 	"transitions": "`a -> b -> c`, or {from, to, when, join}.", "loops": "{between: [a, b], while: …}: both speak in turn for as long as the condition holds.", "choose": "A model chooses who speaks.",
 	"handoffs": "Who may hand over to whom, or `any`.", "otherwise": "Who speaks if nobody is handed over to: again, end, or a name.", "when": "A condition on what was said: an expression, else, or {text, handoff, expr, any, all, not}.",
-	"batch_size": "How many messages call the agent: 1 without it.", "ttl": "How long a message waits to be heard.", "thread": "A name; agents with the same one share a thread.", "human": "A person is asked.",
+	"batch_size": "How many messages call the agent: 1 without it.", "ttl": "How long a message waits to be heard.", "thread": "A name; agents with the same one share a thread.", "mcp_servers": "MCP servers of the configuration, all of whose tools the agent may call.", "share_thread": "Whether the agent works on the thread of the one who calls it.", "memory": "Whether the agent goes on with its thread from run to run, for each user and chat.", "threads": "The threads that agents share by name.", "thread.memory": "Whether the thread is kept from run to run, for each user and chat.", "human": "A person is asked.",
 	"hears": "Whose messages it hears, each turn: names, or {from, first, last}. Without it those of all.", "hearing.first": "How many of the first messages.", "hearing.last": "How many of the last messages.",
 	"input_tokens": "Tokens that models are given.", "output_tokens": "Tokens that models give.", "agent.workflow": "NAME@VERSION, or a workflow as keys and values.", "agent.on_error": "What a failure means: fail, or tell the others.", "agent.task": "An expression over result and state that gives what it is told, in place of what it hears.", "agent.set": "Keys of the state that are set when it has answered.", "signal.ask": "Agents whom it asks, by name or by what they can do; any is all others.", "agent.capabilities": "Words for what it can do, by which others ask it.", "signal.set": "Keys of the state that are set; {{ ARGUMENT }} is what the model gives.",
 	"cache": "How long a result is kept for equal calls, such as 1h, or {ttl, scope, key}.", "cache.ttl": "How long a result is kept.", "cache.scope": "Who shares it: runs of one chat of a user, of a user, or of the namespace.", "cache.key": "An expression whose value stands for what the call is given.",

@@ -103,9 +103,7 @@ func (s *Step) whole() bool {
 
 // member is what an agent of a team says besides.
 type member struct {
-	// thread is a name that agents share.
-	thread string
-	kind   team.Kind
+	kind team.Kind
 	// actor is called in place of an agent of the definition, with its arguments.
 	actor string
 	with  map[string]json.RawMessage
@@ -125,7 +123,7 @@ type member struct {
 
 // member reads what an agent says of itself for teams.
 func (t *teller) member(o *object, a *AgentDefinition) {
-	m := &member{kind: team.Agent, thread: o.line("thread", maxName), task: o.text("task"), sets: o.named("set")}
+	m := &member{kind: team.Agent, task: o.text("task"), sets: o.named("set")}
 	if set := o.v.get("set"); set != nil {
 		t.unfilled(set)
 	}
@@ -182,7 +180,7 @@ func (t *teller) member(o *object, a *AgentDefinition) {
 	if m.cache = t.cache(o, false); m.cache != nil && m.kind != team.Workflow {
 		t.at(m.cache.at, "FIELD_NOT_USED", "leave it out, or make a workflow of what is to be kept", "only an agent that is a workflow has a cache: others go on with what was said")
 	}
-	if m.thread != "" && m.kind != team.Agent {
+	if a.Thread != "" && m.kind != team.Agent {
 		t.at(o.v.get("thread"), "FIELD_NOT_USED", "leave it out", "only an agent works on a thread")
 	}
 	m.hears = t.hears(o)
@@ -191,7 +189,7 @@ func (t *teller) member(o *object, a *AgentDefinition) {
 		t.at(o.v, "SEVERAL_FORMS", "make several agents of it", "an agent is one of `actor`, `workflow` and `human`, not several")
 	}
 	if forms > 0 {
-		for _, key := range []string{"instructions", "model", "tools", "max_rounds"} {
+		for _, key := range []string{"instructions", "model", "tools", "mcp_servers", "max_rounds"} {
 			if v := o.v.get(key); v != nil {
 				t.at(v, "FIELD_NOT_USED", "leave it out", "`%s` is for an agent that is defined here", key)
 			}
@@ -278,7 +276,7 @@ func (b *teamBody) tell(c *compiler, s *Step, n *workgraph.Node) {
 		c.argument(s, n, "task", b.task)
 	}
 	if b.thread != nil {
-		c.argumentFits(s, n, "thread_id", b.thread, want{typing.String, "a text", "`thread_id`"})
+		c.oneThread(b.thread, c.argumentFits(s, n, "thread_id", b.thread, want{typing.String, "a text", "`thread_id`"}))
 	}
 	if !b.whole {
 		if b.thread == nil { // two teams of a run must not speak in one conversation
@@ -368,7 +366,7 @@ func (c *compiler) agent(name string) *AgentDefinition {
 // memberOf makes a member of an agent.
 func (b *teamBody) memberOf(c *compiler, a *AgentDefinition) team.Member {
 	said := a.member
-	m := team.Member{Name: a.Name, Description: a.Description, Kind: said.kind, Actor: said.actor, Named: said.with, Thread: said.thread, Tells: said.tells, Hears: said.hears, Task: said.task, Sets: said.sets}
+	m := team.Member{Name: a.Name, Description: a.Description, Kind: said.kind, Actor: said.actor, Named: said.with, Tells: said.tells, Hears: said.hears, Task: said.task, Sets: said.sets}
 	if m.Description == "" {
 		m.Description = clip(a.Instructions)
 	}
@@ -412,6 +410,7 @@ func (b *teamBody) memberOf(c *compiler, a *AgentDefinition) team.Member {
 			m.Named = named
 		}
 	}
+	c.remembers(a, &m)
 	if len(signals) > 0 && said.kind != team.Agent {
 		if len(a.signals) > 0 {
 			c.at(a.signals[0].at, "FIELD_NOT_USED", "leave it out", "only an agent has tools")
@@ -483,7 +482,7 @@ func (c *compiler) nested(d *Definition) *workgraph.Graph {
 	}
 	before := len(c.faults)
 	in := newCompiler(c.teller, d)
-	in.inner, in.bytes = c.inner, c.bytes
+	in.inner, in.bytes, in.scope, in.fanned = c.inner, c.bytes, c.scope+"/"+d.Name, c.fanned
 	in.compile()
 	c.warnings = append(c.warnings, in.warnings...)
 	c.bytes, c.tooLarge = in.bytes, c.tooLarge || in.tooLarge
@@ -496,7 +495,7 @@ func (c *compiler) nested(d *Definition) *workgraph.Graph {
 // onlyInTeams reports whether the agent says something that means nothing in a step of its own.
 func (a *AgentDefinition) onlyInTeams() bool {
 	m := a.member
-	return len(a.signals) > 0 || m != nil && (m.kind != team.Agent || m.actor != "" || m.thread != "" || m.tells || m.hears != nil || m.task != "" || m.sets != nil || m.cache != nil)
+	return len(a.signals) > 0 || m != nil && (m.kind != team.Agent || m.actor != "" || m.tells || m.hears != nil || m.task != "" || m.sets != nil || m.cache != nil)
 }
 
 // unusedMembers tells of agents that are for teams, where no team has them.

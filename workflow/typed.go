@@ -129,8 +129,8 @@ func (c *compiler) keyType(name string) typing.Type {
 }
 
 // setByTools reports whether agents of a team set the state.
-func setByTools(agents []Agent) bool {
-	return slices.ContainsFunc(agents, func(a Agent) bool {
+func setByTools(agents []AgentDefinition) bool {
+	return slices.ContainsFunc(agents, func(a AgentDefinition) bool {
 		return a.member != nil && a.member.sets != nil || slices.ContainsFunc(a.signals, func(s signal) bool { return s.signal.Set != nil })
 	})
 }

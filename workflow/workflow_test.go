@@ -648,12 +648,3 @@ func TestWorkflowsAsActors(t *testing.T) {
 		}
 	})
 }
-
-// TestKeysOfOthers tells what to write in place of keys that other platforms have, once.
-func TestKeysOfOthers(t *testing.T) {
-	t.Parallel()
-	_, faults := workflow.Read([]byte("name: x\nthreads: {a: {}}\nagents: {a: {instructions: i, mcp_servers: [files]}}\nsteps: [{type: agent, agent: a, prompt: p}]"))
-	require.Len(t, faults, 2)
-	require.Contains(t, faults[0].String(), "agents with the same `thread`")
-	require.Contains(t, faults[1].String(), "mcp/SERVER/TOOL")
-}

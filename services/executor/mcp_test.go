@@ -110,6 +110,36 @@ func TestMCP(t *testing.T) {
 	})
 }
 
+// TestMCP_Agent has agents with all tools of a server.
+func TestMCP_Agent(t *testing.T) {
+	f := serve(t, nil, withTools(toolServer(t, "127.0.0.1:0")))
+	start := func(t *testing.T, server, actions string) string {
+		t.Helper()
+		n := &graphv1.Node{Id: "ask", Actor: "agent", Retry: &graphv1.Retry{MaxAttempts: 1}, Named: map[string]*graphv1.Payload{
+			"user_input": value(`"hi"`), "form": value(`"tools"`), "reasoner": value(`"cel"`), "reasoner_args": value(`{"expr": "{'result': named.tools}"}`),
+			"task_tools": value(`[]`), "actions": value(actions), "mcp_servers": value(`["` + server + `"]`),
+		}}
+		run, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(n)})
+		require.NoError(t, err)
+		return run.GetId()
+	}
+	t.Run("HasAllTools", func(t *testing.T) {
+		run := f.wait(t, start(t, "hi", `{}`), executorv1.RunState_RUN_STATE_COMPLETED)
+		got := string(run.GetResult().GetJson())
+		require.Contains(t, got, `"name":"hi_greet"`)
+		require.Contains(t, got, `Greets.`)
+	})
+	t.Run("AnActionStaysAsItIsNamed", func(t *testing.T) {
+		run := f.wait(t, start(t, "hi", `{"say": {"actor": "mcp/hi/greet"}}`), executorv1.RunState_RUN_STATE_COMPLETED)
+		require.Contains(t, string(run.GetResult().GetJson()), `"name":"say"`)
+		require.NotContains(t, string(run.GetResult().GetJson()), `hi_greet`)
+	})
+	t.Run("NoSuchServer", func(t *testing.T) {
+		run := f.wait(t, start(t, "ho", `{}`), executorv1.RunState_RUN_STATE_FAILED)
+		require.Contains(t, run.GetError().GetMessage()+run.String(), `there is no MCP server \"ho\" with tools`)
+	})
+}
+
 // TestMCP_FirstList has an agent tell of a tool whose server has not listed it yet.
 func TestMCP_FirstList(t *testing.T) {
 	at, err := url.Parse(toolServer(t, "127.0.0.1:0"))

@@ -93,6 +93,15 @@ func TestMCPTools(t *testing.T) {
 		}})
 		require.Contains(t, run(t, "epigraph run agent.json"), "Echo: the word is sesame")
 	})
+	t.Run("Agent/HasAllToolsOfAServer", func(t *testing.T) {
+		path := filepath.Join(notes, "all.txt")
+		require.NoError(t, os.WriteFile(path, []byte("the word is barley"), 0o600))
+		decide := `named.round == 1 ? dyn({'actions': [[{'action': 'files_read_text_file', 'arguments': {'path': '` + path + `'}}]]}) : dyn({'result': named.action_results[0].ok})`
+		graph("served", map[string]any{"id": "agent", "actor": "agent", "named": map[string]any{
+			"user_input": "Find the word.", "reasoner": "cel", "reasoner_args": map[string]any{"expr": decide}, "actions": map[string]any{}, "mcp_servers": []string{"files"},
+		}})
+		require.Contains(t, run(t, "epigraph run served.json"), "the word is barley")
+	})
 	t.Run("Example/Runs", func(t *testing.T) {
 		example, err := filepath.Abs("../../examples/agent/mcp.json")
 		require.NoError(t, err)

@@ -121,6 +121,11 @@ func (c *checker) members() {
 			c.fault("UNKNOWN_WORD", where, "use AGENT, HUMAN, WORKFLOW or ACTOR", "there is no kind %q", clip(string(m.Kind)))
 		case m.Thread != "" && m.Kind != Agent:
 			c.fault("NO_EFFECT", where, "leave `thread` out", "only an agent works on a thread")
+		case m.Memory != "" && m.Kind != Agent:
+			c.fault("NO_EFFECT", where, "leave `memory` out", "only an agent remembers")
+		}
+		if same := c.r.siblings[m.ThreadName()]; len(same) > 0 && c.r.Member(same[0]).Memory != m.Memory {
+			c.fault("MEMORY_DIFFERS", where, "state the same for all that share the thread", "%q shares a thread with %q, and one of them remembers what the other does not", m.Name, same[0])
 		}
 		c.r.index[m.Name] = i
 		c.r.siblings[m.ThreadName()] = append(c.r.siblings[m.ThreadName()], m.Name)
@@ -262,6 +267,38 @@ func (c *checker) transitions() {
 	}
 	for i := range t.Members {
 		c.mixed(t.Members[i].Name)
+		c.apart(t.Members[i].Name)
+	}
+	if len(t.Transitions) > 0 {
+		for i := range min(len(t.Start), len(t.Members)) {
+			c.sharing(t.Start[:i+1], "start")
+		}
+	}
+}
+
+// apart refuses a thread of two whom one member always calls at once.
+func (c *checker) apart(name string) {
+	var to []string
+	for _, i := range c.r.out[name] {
+		if e := &c.r.team.Transitions[i]; e.When == nil && !slices.Contains(to, e.To) {
+			to = append(to, e.To)
+			c.sharing(to, fmt.Sprintf("transitions[%d]", i))
+		}
+	}
+}
+
+// sharing refuses a thread that the last one shares with another: called at once, they would wait for each
+// other.
+func (c *checker) sharing(names []string, where string) {
+	if len(names) == 0 {
+		return
+	}
+	last := c.r.Member(names[len(names)-1])
+	for _, name := range names[:len(names)-1] {
+		if m := c.r.Member(name); m != nil && last != nil && m != last && m.ThreadName() == last.ThreadName() {
+			c.fault("SHARED_BY_FAN_OUT", where, "let one follow the other, or give each a thread of its own", "%q and %q are called at once, and share a thread", m.Name, last.Name)
+			return
+		}
 	}
 }
 

@@ -70,6 +70,9 @@ type Member struct {
 	// Hears are those whose messages it hears, and how many of each in a turn. Nil hears all; empty
 	// hears none.
 	Hears []Hearing `json:"hears,omitzero"`
+	// Memory is the name by which its thread is found again in later runs of the same user and chat. Empty is
+	// a thread of the team alone. Members that share a thread state the same.
+	Memory string `json:"memory,omitempty"`
 	// Any lets the first of the transitions into it call it. Else it waits for all that can still come.
 	Any bool `json:"any,omitempty"`
 	// Signals say what becomes of those of its agent, by name.

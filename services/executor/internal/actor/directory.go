@@ -11,6 +11,9 @@ import (
 type Directory interface {
 	// Find returns those of the named actors that the namespace of the call has.
 	Find(ctx context.Context, names []string) (map[string]workgraph.ActorInfo, error)
+	// Below returns the names of the actors of the namespace that begin with a prefix, in order. It waits for
+	// a bounded time for a server that has never said what it has.
+	Below(ctx context.Context, prefix string) ([]string, error)
 }
 
 type directoryKey struct{}
@@ -33,3 +36,5 @@ type empty struct{}
 func (empty) Find(context.Context, []string) (map[string]workgraph.ActorInfo, error) {
 	return nil, nil
 }
+
+func (empty) Below(context.Context, string) ([]string, error) { return nil, nil }

@@ -110,6 +110,18 @@ func (d directory) Find(ctx context.Context, names []string) (map[string]workgra
 	return out, nil
 }
 
+// Below implements actor.Directory.
+func (d directory) Below(ctx context.Context, prefix string) ([]string, error) {
+	if l, ok := d.actors.(program.Learner); ok {
+		l.Learn(ctx, []string{prefix})
+	}
+	names, err := d.actors.Names(ctx, d.namespace)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.HasPrefix(name, prefix) }), nil
+}
+
 // call calls the actor and reports its outcome, once. An actor that does not return is given up.
 func (t *session) call(ctx context.Context, a *attempt, doer workgraph.Actor, info *program.ActorInfo) {
 	progress := reporter{t.e.feed, a}

@@ -101,7 +101,7 @@ func DefaultConfig() Config {
 		Drain: 20 * time.Second, Grace: 10 * time.Second, EvictAfter: 5 * time.Second, SnapshotEvery: 1024,
 		ScanInterval: 500 * time.Millisecond, RecoverParallel: 8, MaxTakeovers: journal.DefaultMaxTakeovers, ProgressAfter: time.Minute,
 		WatchPoll: 100 * time.Millisecond, KeepAlive: 15 * time.Second, ClaimLease: time.Minute,
-		IdleTTL: 200 * time.Millisecond, MaxLiveBytes: memory.DefaultLive(), CommandPoll: time.Second, MaxDepth: 3, MaxFanOut: 1000, MaxDescendants: 50_000, MaxOpenDescendants: 10_000, DetailsEvery: time.Second,
+		IdleTTL: 200 * time.Millisecond, MaxLiveBytes: memory.DefaultLive(), CommandPoll: time.Second, MaxDepth: 32, MaxFanOut: 1000, MaxDescendants: 50_000, MaxOpenDescendants: 10_000, DetailsEvery: time.Second,
 		MaxWatches: 64,
 	}
 }

@@ -87,6 +87,25 @@ func TestTeamMembers(t *testing.T) {
 		require.Equal(t, "hello|a: a1|b1|a: a2|b3|a: a3", b.last(), "and goes on with that one")
 		require.Equal(t, []string{"user: hello", "a: a1", "b: b1", "a: a2", "b: b3", "a: a3", "b: b4"}, l.said(t, over.ThreadID))
 	})
+	t.Run("Copy/WritesToNoThreadOfTheFirstOne", func(t *testing.T) {
+		t.Parallel()
+		l, a, _ := begin(t, 0)
+		first := l.over(t, l.start(t, teamOf(t, `{"task": "hello", `+duet(4)+`}`)))
+		last := func(id string) int64 {
+			th, err := thread.NewCache(l.j, 0).Thread(t.Context(), ns, id)
+			require.NoError(t, err)
+			return th.Last
+		}
+		before := []int64{last(first.Threads["a"]), last(first.Threads["b"])}
+		copied, err := l.j.CreateThread(t.Context(), thread.Create{Room: thread.Room{Threads: 100, Bytes: 1 << 30}, Thread: thread.Thread{
+			ID: "thr_01h455vb4pex5vsknk084sn02q", Namespace: ns, ParentID: first.ThreadID, Lifetime: workgraph.ThreadConversation, CreateTime: dbkit.Now()}})
+		require.NoError(t, err)
+		over := l.over(t, l.start(t, teamOf(t, `{"thread_id": "`+copied.ID+`", "task": "more", `+duet(4)+`}`)))
+		require.Equal(t, copied.ID, over.ThreadID)
+		require.Contains(t, a.last(), "hello|a1|b: b1", "it goes on with what was said")
+		require.NotEqual(t, first.Threads, over.Threads)
+		require.Equal(t, before, []int64{last(first.Threads["a"]), last(first.Threads["b"])})
+	})
 	t.Run("Retry/WhoIsCalledAgainIsToldOnce", func(t *testing.T) {
 		t.Parallel()
 		l, _, b := begin(t, 2)

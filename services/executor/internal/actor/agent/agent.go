@@ -86,7 +86,8 @@ const callProperties = `
       "description": "How the thread is kept if no thread_id is given: a conversation until it is deleted, an ephemeral one for an hour after its last use (the default), that of a run until the agent's run has ended.",
       "properties": {
         "lifetime": {"enum": ["CONVERSATION", "EPHEMERAL", "RUN"]},
-        "key": {"type": "string", "minLength": 1, "maxLength": 256, "description": "A conversation is found again by its key, or made. Without one the user, the chat and the agent of a run that has them are the key."}
+        "key": {"type": "string", "minLength": 1, "maxLength": 256, "description": "A conversation is found again by its key, or made. Without one the user, the chat and the agent of a run that has them are the key."},
+        "name": {"type": "string", "minLength": 1, "maxLength": 256, "description": "What calls with this name share: a conversation of the run's user and chat, or without a lifetime the thread of one run. A call that finds the conversation at work in another run goes on with a copy."}
       }
     },
     "upstream": {"type": "boolean", "description": "Whether the results of the nodes before this one are attached; true when absent."}`
@@ -103,6 +104,7 @@ var schema = `{
     "dispatch": {"type": "string", "minLength": 1, "description": "What a response means: groups of actions (groups, the default), a plan (plan), or the name of an actor that turns it into a decision."},
     "dispatch_args": {"type": "object", "description": "Named arguments of that actor, such as the script of starlark."},
     "solver": {"type": "object", "description": "What does a problem of a plan: {actor, …named arguments}; an agent gets the results of the problems before it as attachments."},
+    "mcp_servers": {"type": "array", "maxItems": 64, "items": {"type": "string", "minLength": 1, "maxLength": 64}, "description": "MCP servers of the configuration whose tools may be called, besides the actions: those that each has when the agent begins."},
     "actions": {
       "type": "object", "maxProperties": 64,
       "description": "What may be done, by name. Nothing else is, whatever the reasoner writes.",
@@ -303,6 +305,9 @@ func (d *definition) call(ctx context.Context, c *workgraph.Call, limits Limits)
 		return workgraph.Outcome{}, err
 	}
 	in.Agent, in.Name, d.Thread = c.Actor, nameOf(c), nil // the loop depends on the definition alone
+	if err := d.serve(ctx); err != nil {
+		return workgraph.Outcome{}, err
+	}
 	if err := d.resolve(ctx); err != nil {
 		return workgraph.Outcome{}, err
 	}

@@ -133,6 +133,17 @@ func (e *env) Find(_ context.Context, names []string) (map[string]workgraph.Acto
 	return out, nil
 }
 
+func (e *env) Below(_ context.Context, prefix string) ([]string, error) {
+	var out []string
+	for name := range e.all {
+		if strings.HasPrefix(name, prefix) {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
 func newEnv(t *testing.T, own workgraph.Actors) *env {
 	t.Helper()
 	e := &env{threads: newThreads(t), all: workgraph.Actors{}}

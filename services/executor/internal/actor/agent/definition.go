@@ -57,6 +57,9 @@ type definition struct {
 	// TaskTools are the tools of the agent's own, in the tools form.
 	TaskTools []string `json:"task_tools"`
 
+	// Servers are MCP servers whose tools are actions, too. The agent's call makes actions of them.
+	Servers []string `json:"mcp_servers,omitempty"`
+
 	History history `json:"history"`
 	// Thread says how the threads of calls are kept that do not say so themselves.
 	Thread *keeping `json:"thread,omitempty"`
@@ -96,7 +99,7 @@ type summarizer struct {
 
 // definitionFields are the arguments that make up a definition, besides those of the policy.
 var definitionFields = []string{"system", "reasoner", "reasoner_args", "form", "template", "dispatch", "dispatch_args", "solver", "summarizer", "branch",
-	"branching_agent_start_as_new", "task_tools", "max_rounds", "max_branch_depth", "max_branches", "max_no_progress", "step_by_step", "history", argThread, argAsMessage}
+	"branching_agent_start_as_new", "task_tools", "max_rounds", "max_branch_depth", "max_branches", "max_no_progress", "step_by_step", "history", argServers, argThread, argAsMessage}
 
 // limitFields are the arguments that bound a call.
 var limitFields = []string{"timeout", "budget"}
@@ -138,7 +141,7 @@ func (d *definition) idle(given map[string]json.RawMessage) error {
 		{d.Form != formTools, "only the tools form has tools of the agent's own", []string{"task_tools"}},
 		{d.Dispatch != dispatchPlan, "it does the problems of plans: write \"dispatch\": \"plan\" too", []string{"solver"}},
 		{!d.Branch, "nothing branches with \"branch\": false", branchFields[1:]},
-		{len(d.Actions) == 0, "there are no actions", append([]string{"allow_graph", "max_actions"}, branchFields...)},
+		{len(d.Actions) == 0 && len(d.Servers) == 0, "there are no actions", append([]string{"allow_graph", "max_actions"}, branchFields...)},
 	} {
 		for _, name := range c.of {
 			if c.idle && stated(name) {
@@ -187,7 +190,7 @@ func (d *definition) check(ctx context.Context) error {
 	case d.Dispatch == "":
 		return badArgument("dispatch", "dispatch is empty: write groups, plan or the name of an actor")
 	}
-	if err := d.checkTools(); err != nil {
+	if err := cmp.Or(d.checkTools(), d.checkServers()); err != nil {
 		return err
 	}
 	if err := d.templates(); err != nil {

@@ -57,6 +57,8 @@ type createThread struct {
 	Maybe bool `json:"maybe,omitempty"`
 	// After is the last item that the caller knows of a thread that is there.
 	After *int64 `json:"after,omitempty"`
+	// Forks says that the agent works on a fork if another run holds the thread that has the key.
+	Forks bool `json:"forks,omitempty"`
 }
 
 // create is the thread as an append makes it; nil makes none.
@@ -253,7 +255,7 @@ func readInput(c *workgraph.Call, kept *keeping) (*instance, error) {
 		return nil, actor.BadArguments("thread and thread_id are both given: thread_id names a thread that is there, thread says how one is kept")
 	}
 	if in.Thread == "" {
-		in.Thread, in.Create = ids.New(thread.IDPrefix), kept.create(c)
+		in.Thread, in.Create = kept.thread(c)
 	}
 	if in.UserInput == "" && len(in.ActionResults) == 0 && in.Create != nil && in.Create.Parent == "" && in.Create.Key == "" && len(in.Attachments) == 0 {
 		return nil, actor.BadArguments("user_input is missing: give user_input (or goal, or request), action_results, or the thread_id of a task to go on with")

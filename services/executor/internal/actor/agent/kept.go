@@ -3,8 +3,10 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"strings"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/standing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
@@ -30,6 +32,9 @@ func uncached(n *workgraph.Node) string {
 type keeping struct {
 	Lifetime string `json:"lifetime,omitempty"`
 	Key      string `json:"key,omitempty"`
+	// Name is that of a thread which calls share: those of one user and chat if it is a conversation,
+	// and else those of one run.
+	Name string `json:"name,omitempty"`
 }
 
 // keepingOf is what the node itself states, or else what the definition does.
@@ -55,6 +60,14 @@ func (k *keeping) check() error {
 			return err
 		}
 	}
+	switch {
+	case k.Name != "" && k.Key != "":
+		return actor.BadArguments("thread: name and key are both given: a key finds one thread, a name one for each user or run")
+	case k.Name != "" && k.Lifetime == lifetimeRun:
+		return actor.BadArguments("thread: a thread with a name is a conversation, or is kept as long as it is used")
+	case len(k.Name) > thread.MaxName:
+		return actor.BadArguments("thread.name: it has %d bytes, the limit is %d", len(k.Name), thread.MaxName)
+	}
 	if err := thread.CheckCreate(&workgraph.ThreadCreate{Lifetime: k.lifetime(), Key: k.Key}); err != nil {
 		return actor.BadArguments("thread: %s", errs.From(err).Message)
 	}
@@ -72,6 +85,28 @@ func (k *keeping) lifetime() workgraph.ThreadLifetime {
 	life, _ := standing.Lifetime("", k.Lifetime) // check has looked at it
 	return life
 }
+
+// thread is that of a call which is given none, and how it is made.
+func (k *keeping) thread(c *workgraph.Call) (id string, _ *createThread) {
+	if k == nil || k.Name == "" {
+		return ids.New(thread.IDPrefix), k.create(c)
+	}
+	if key := thread.KeyOf(c.UserID, c.ChatID, k.Name); key != "" && k.lifetime() == workgraph.ThreadConversation {
+		return ids.New(thread.IDPrefix), &createThread{Agent: actorAgent, Lifetime: workgraph.ThreadConversation, Key: key, Forks: true}
+	}
+	// Without a user there is nobody for whom a conversation would be found again.
+	out := &createThread{Agent: actorAgent, Lifetime: workgraph.ThreadEphemeral, Maybe: true}
+	if own, ok := ids.Derived(runPrefix, c.RunID, "thread "+k.Name); ok {
+		return thread.IDPrefix + strings.TrimPrefix(own, runPrefix), out
+	}
+	return ids.New(thread.IDPrefix), out
+}
+
+// runPrefix begins the ids of runs.
+const runPrefix = "run"
+
+// lifetimeRun is the lifetime of a thread that ends with its run.
+const lifetimeRun = "RUN"
 
 // create describes the thread of a call that is given none. A conversation without a key is that of the run's
 // user, chat and agent. In a run below another one it is ephemeral: the conversation is that of the root.
@@ -114,7 +149,7 @@ func (in *instance) goOn(conv *standing.Conversation, agent string) error {
 	if err != nil {
 		return err
 	}
-	in.Thread, in.Create = conv.ThreadID, &createThread{Agent: agent, Lifetime: made.Lifetime, PartOf: made.PartOf, Maybe: true, After: conv.After}
+	in.Thread, in.Create = conv.ThreadID, &createThread{Agent: agent, Lifetime: made.Lifetime, PartOf: made.PartOf, Key: made.Key, Maybe: true, After: conv.After}
 	return nil
 }
 
@@ -123,15 +158,48 @@ func (in *instance) goOn(conv *standing.Conversation, agent string) error {
 func (l *loop) take(ctx context.Context, c *workgraph.Call, in *instance) (workgraph.ThreadAppend, standing.Place, error) {
 	switch t := in.Create; {
 	case t != nil && t.Maybe:
+		if id, err := l.taken(ctx, in); id != "" || err != nil {
+			return l.share(ctx, c, id, err)
+		}
 		return standing.GoOn(ctx, l.threads, c, in.Thread, *t.create(), t.After)
 	case t != nil && t.Key != "":
 		id, err := standing.Find(ctx, l.threads, t.Key)
 		if err != nil {
 			return workgraph.ThreadAppend{}, standing.Place{}, err
 		}
-		if id != "" {
+		switch {
+		case id != "" && t.Forks:
+			return l.share(ctx, c, id, nil)
+		case id != "":
 			in.Thread, in.Create = id, nil
 		}
 	}
 	return standing.Begin(ctx, l.threads, c, in.Thread, in.Create.create(), in.Runs)
+}
+
+// share lets the loop begin on a thread that other runs may hold, unless there is an error.
+func (l *loop) share(ctx context.Context, c *workgraph.Call, id string, err error) (workgraph.ThreadAppend, standing.Place, error) {
+	if err != nil {
+		return workgraph.ThreadAppend{}, standing.Place{}, err
+	}
+	return standing.Share(ctx, l.threads, c, id, actorAgent)
+}
+
+// taken is the thread that another run made with the key meanwhile, where the one that is to have it is not
+// there. Empty if there is none.
+func (l *loop) taken(ctx context.Context, in *instance) (string, error) {
+	if in.Create.Key == "" {
+		return "", nil
+	}
+	id, err := standing.Find(ctx, l.threads, in.Create.Key)
+	if err != nil || id == "" || id == in.Thread {
+		return "", err
+	}
+	switch _, err := l.threads.Thread(ctx, actor.NamespaceOf(ctx), in.Thread); {
+	case errs.ReasonOf(err) == thread.ReasonNotFound:
+		return id, nil
+	case err != nil:
+		return "", standing.Error(err)
+	}
+	return "", nil
 }

@@ -114,11 +114,14 @@ func (s *Servers) ActorInfo(name string) (workgraph.ActorInfo, bool) {
 	return info, true
 }
 
-// Learn waits for the first list of the server of a tool, until its first connection has failed or
-// connect_timeout is over. Nothing is waited for if the server has listed its tools before, or is down.
+// Learn waits for the first list of the server of a tool, or of mcp/SERVER/, until its first connection
+// has failed or connect_timeout is over. Nothing is waited for if the server has listed its tools before,
+// or is down.
 func (s *Servers) Learn(ctx context.Context, name string) {
-	sv, _ := s.find(name)
-	if sv == nil {
+	rest, is := strings.CutPrefix(name, Prefix)
+	of, _, _ := strings.Cut(rest, "/")
+	sv := s.byName[of]
+	if !is || sv == nil {
 		return
 	}
 	if _, ever, down := sv.listed(); !ever && down == nil {

@@ -96,6 +96,7 @@ func (l *loop) begin(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 			return workgraph.Outcome{}, err
 		}
 	}
+	p.forget(rules.Team())
 	p.Team.Seq = place.Seq
 	input := make([]team.Message, len(of.Told))
 	for i, one := range of.Told {
@@ -186,7 +187,7 @@ func (l *loop) turn(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, 
 			if given {
 				inbox, cut = []team.Message{{From: team.Input, Text: task, At: now}}, false
 			}
-			if told[s.Name], err = l.given(ctx, p, m, inbox, cut); err != nil {
+			if told[s.Name], err = l.given(ctx, c, p, m, inbox, cut); err != nil {
 				return workgraph.Outcome{}, err
 			}
 			names = append(names, speakNode(s.Name))
@@ -238,7 +239,7 @@ func (l *loop) log(ctx context.Context, p *position, after int64, most int) (out
 }
 
 // given are the arguments of a member that speaks.
-func (l *loop) given(ctx context.Context, p *position, m *team.Member, inbox []team.Message, cut bool) (map[string]any, error) {
+func (l *loop) given(ctx context.Context, c *workgraph.Call, p *position, m *team.Member, inbox []team.Message, cut bool) (map[string]any, error) {
 	texts := make([]string, 0, len(inbox)+1)
 	for i := range inbox {
 		text := inbox[i].Text
@@ -251,7 +252,7 @@ func (l *loop) given(ctx context.Context, p *position, m *team.Member, inbox []t
 	joined := strings.Join(texts, "\n\n")
 	switch m.Kind {
 	case team.Agent:
-		conv, err := l.conversation(ctx, p, m)
+		conv, err := l.conversation(ctx, c, p, m)
 		if err != nil {
 			return nil, err
 		}
@@ -270,7 +271,7 @@ func (l *loop) given(ctx context.Context, p *position, m *team.Member, inbox []t
 	case team.Workflow:
 		named := map[string]any{"task": joined}
 		if m.Keeps {
-			conv, err := l.conversation(ctx, p, m)
+			conv, err := l.conversation(ctx, c, p, m)
 			if err != nil {
 				return nil, err
 			}
@@ -305,13 +306,21 @@ func fitting(texts []string, cut bool) []string {
 }
 
 // conversation is the thread of a member. A new one has its id from now on.
-func (l *loop) conversation(ctx context.Context, p *position, m *team.Member) (standing.Conversation, error) {
+func (l *loop) conversation(ctx context.Context, c *workgraph.Call, p *position, m *team.Member) (standing.Conversation, error) {
 	of, err := l.threads.Thread(ctx, actor.NamespaceOf(ctx), p.Thread)
 	if err != nil {
 		return standing.Conversation{}, standing.Error(err)
 	}
 	name := m.ThreadName()
 	id := p.Threads[name]
+	key := ""
+	if m.Memory != "" {
+		if key = thread.KeyOf(c.UserID, c.ChatID, m.Memory); key != "" && id == "" {
+			if id, err = l.remembered(ctx, p, name, key); err != nil {
+				return standing.Conversation{}, err
+			}
+		}
+	}
 	if id != "" {
 		switch _, err := l.threads.Thread(ctx, actor.NamespaceOf(ctx), id); {
 		case errs.ReasonOf(err) == thread.ReasonNotFound:
@@ -323,19 +332,51 @@ func (l *loop) conversation(ctx context.Context, p *position, m *team.Member) (s
 	}
 	if id == "" {
 		id = ids.New(thread.IDPrefix)
-		if p.Threads == nil {
-			p.Threads = map[string]string{}
-		}
-		if p.Ends == nil {
-			p.Ends = map[string]int64{}
-		}
-		p.Threads[name], p.Ends[name] = id, 0
+		p.note(name, id, 0)
 	}
 	out := standing.Conversation{ThreadID: id, Lifetime: madeIn(of), PartOf: p.Thread}
+	if key != "" {
+		out.Lifetime, out.PartOf, out.Key = "CONVERSATION", "", key
+	}
 	if end, ok := p.Ends[name]; ok {
 		out.After = &end
 	}
 	return out, nil
+}
+
+// remembered is the thread that has a key, noted with its end. Empty if there is none.
+func (l *loop) remembered(ctx context.Context, p *position, name, key string) (string, error) {
+	id, err := standing.Find(ctx, l.threads, key)
+	if err != nil || id == "" {
+		return "", err
+	}
+	t, err := l.threads.Thread(ctx, actor.NamespaceOf(ctx), id)
+	if err != nil {
+		return "", standing.Error(err)
+	}
+	p.note(name, id, t.Last)
+	return id, nil
+}
+
+// note keeps which thread is that of a name, and where it ends.
+func (p *position) note(name, id string, end int64) {
+	if p.Threads == nil {
+		p.Threads = map[string]string{}
+	}
+	if p.Ends == nil {
+		p.Ends = map[string]int64{}
+	}
+	p.Threads[name], p.Ends[name] = id, end
+}
+
+// forget lets members with a memory find their threads again: other runs may have gone on with them.
+func (p *position) forget(t *team.Team) {
+	for i := range t.Members {
+		if m := &t.Members[i]; m.Memory != "" {
+			delete(p.Threads, m.ThreadName())
+			delete(p.Ends, m.ThreadName())
+		}
+	}
 }
 
 // spoke notes where the threads end of those who spoke. What was said in a fork is gone on with there.
@@ -353,10 +394,7 @@ func (l *loop) spoke(ctx context.Context, p *position, m *team.Member, works str
 	case err != nil:
 		return standing.Error(err)
 	default:
-		if p.Ends == nil {
-			p.Ends = map[string]int64{}
-		}
-		p.Threads[name], p.Ends[name] = id, t.Last
+		p.note(name, id, t.Last)
 	}
 	return nil
 }

@@ -212,7 +212,7 @@ func (s *Store) lockedFamily(ctx context.Context, tx dbkit.Querier, namespace, i
 		before = len(ids)
 		rows, err := tx.Query(ctx, `WITH RECURSIVE below (thread_id) AS (
 				SELECT t.thread_id FROM threads t WHERE`+thisThread+`
-				UNION SELECT t.thread_id FROM below JOIN threads t ON t.part_of = below.thread_id WHERE t.part_of <> '' AND `+s.d.Unset(`t.hide_time`)+`)
+				UNION SELECT t.thread_id FROM below JOIN threads t ON t.part_of = below.thread_id WHERE t.namespace = $1 AND t.part_of <> '' AND `+s.d.Unset(`t.hide_time`)+`)
 			SELECT thread_id FROM below ORDER BY thread_id`, namespace, id)
 		if ids, err = dbkit.Collect(rows, err, func(rows dbkit.Rows) (id string, err error) {
 			err = rows.Scan(&id)
