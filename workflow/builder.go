@@ -24,11 +24,14 @@ type Spec struct {
 	Triggers []Trigger `key:"triggers"`
 	Model    Model     `key:"model"`
 	State    []StateKey
-	Agents   []Agent
-	Steps    Steps          `key:"steps"`
-	Graph    *GraphBuilder  `key:"graph"`
-	Router   *RouterBuilder `key:"router"`
-	Stop     StopCondition  `key:"stop"`
+	// Threads are those that agents share by name. Without any, agents may name any; else all that they
+	// name must be here.
+	Threads []Thread
+	Agents  []Agent
+	Steps   Steps          `key:"steps"`
+	Graph   *GraphBuilder  `key:"graph"`
+	Router  *RouterBuilder `key:"router"`
+	Stop    StopCondition  `key:"stop"`
 	// MaxTurns pauses a team.
 	MaxTurns int `key:"max_turns"`
 	// Task is what a team is told.
@@ -43,12 +46,17 @@ type Spec struct {
 // in a team.
 type Agent struct {
 	Name         string
-	Description  string   `key:"description"`
-	Instructions string   `key:"instructions"`
-	Model        Model    `key:"model"`
-	Tools        []Tool   `key:"tools"`
-	MaxRounds    int      `key:"max_rounds"`
-	Memory       bool     `key:"memory"`
+	Description  string `key:"description"`
+	Instructions string `key:"instructions"`
+	Model        Model  `key:"model"`
+	Tools        []Tool `key:"tools"`
+	// Servers are MCP servers of the configuration, all of whose tools the agent has.
+	Servers   []string `key:"mcp_servers"`
+	MaxRounds int      `key:"max_rounds"`
+	// Memory lets it go on with its thread from run to run, for each user and chat.
+	Memory bool `key:"memory"`
+	// Thread is a name: agents with the same one share a thread.
+	Thread       string   `key:"thread"`
 	Capabilities []string `key:"capabilities"`
 
 	// Actor is called, with With as its arguments.
@@ -62,8 +70,6 @@ type Agent struct {
 
 	// What follows is for agents of teams.
 
-	// Thread is a name: agents with the same one share a thread.
-	Thread string `key:"thread"`
 	// Hears are those whose messages it hears, each turn. Nil hears all; empty hears none.
 	Hears []Hearing `key:"hears"`
 	// Task is an expression over result and state that gives what it is told, in place of what it
@@ -102,6 +108,8 @@ type Tool struct {
 	// Actor does it, with With as fixed arguments.
 	Actor string `key:"actor"`
 	With  any    `key:"with"`
+	// ShareThread lets an Actor that is an agent work on the thread of the one who calls it.
+	ShareThread bool `key:"share_thread"`
 
 	// Parameters is the JSON Schema of what the model gives to a tool that ends the turn.
 	Parameters any `key:"parameters"`
@@ -149,11 +157,15 @@ func (s *Spec) source() any {
 	for _, k := range s.State {
 		state = append(state, pair{k.Name, pairs{{"type", k.Type}, {"reducer", strings.ToLower(string(k.Reducer))}, {"initial", k.Initial}}})
 	}
+	threads := pairs{}
+	for i := range s.Threads {
+		threads = append(threads, pair{s.Threads[i].Name, pairs{{"memory", s.Threads[i].Memory}}})
+	}
 	agents := pairs{}
 	for _, a := range s.allAgents() {
 		agents = append(agents, pair{a.Name, keep{a}})
 	}
-	return append(pairsOf(s), pair{"state", state}, pair{"agents", agents})
+	return append(pairsOf(s), pair{"state", state}, pair{"threads", threads}, pair{"agents", agents})
 }
 
 // allAgents are those of the workflow, and those that its graphs and routers add. One that was added

@@ -257,6 +257,31 @@ func indented(t *testing.T, d *workflow.Definition) string {
 	return hash + "\n" + string(raw)
 }
 
+// TestNewThreads has threads, memories and MCP servers be those of the text.
+func TestNewThreads(t *testing.T) {
+	t.Parallel()
+	d, text, faults := workflow.New(&workflow.Spec{
+		Name: "Desk", Threads: []workflow.Thread{{Name: "notes", Memory: true}, {Name: "talk"}},
+		Agents: []workflow.Agent{{Name: "reader", Instructions: "x", Thread: "notes", Servers: []string{"files"}}, {Name: "friend", Instructions: "y", Memory: true}},
+		Steps: workflow.Steps{
+			{ID: "read", Do: workflow.AgentStep{Agent: "reader", Prompt: "Read."}},
+			{ID: "own", Do: workflow.AgentStep{Prompt: "Go on.", Thread: "talk", Servers: []string{"web"}, Tools: []workflow.Tool{{Name: "help", Actor: "agent/help", ShareThread: true}}}},
+			{ID: "deep", Do: workflow.DeepAgentStep{AgentStep: workflow.AgentStep{Prompt: "Plan.", Memory: true}, Subagents: []workflow.Helper{
+				{Name: "friend"}, {Name: "aide", Instructions: "z", Servers: []string{"files"}, ShareThread: true},
+			}}},
+		},
+	})
+	require.Empty(t, faults, string(text))
+	require.Equal(t, graphOf(t, `name: Desk
+threads: {notes: {memory: true}, talk: }
+agents: {reader: {instructions: x, thread: notes, mcp_servers: [files]}, friend: {instructions: y, memory: true}}
+steps:
+  - {id: read, type: agent, agent: reader, prompt: Read.}
+  - {id: own, type: agent, prompt: Go on., thread: talk, mcp_servers: web, tools: [{name: help, actor: agent/help, share_thread: true}]}
+  - {id: deep, type: deep_agent, prompt: Plan., memory: true, subagents: [friend, {name: aide, instructions: z, mcp_servers: [files], share_thread: true}]}
+`), indented(t, d))
+}
+
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
 	a, b := workflow.Agent{Name: "a", Instructions: "x"}, workflow.Agent{Name: "b", Instructions: "y"}
@@ -305,24 +330,31 @@ func orchestrator() *workflow.Spec {
 	}
 	text, some := `{"type": "string"}`, `{"type": "string", "minLength": 1}`
 	plan := js(`{"type": "object", "required": ["steps"], "properties": {"steps": {"type": "array", "minItems": 1,` + steps(some, some, `{"type": "array", "items": {"type": "string"}, "maxItems": 20}`)[len(`{"type": "array",`):] + `}}`)
-	replan := js(`{"type": "object", "required": ["steps", "response"], "properties": {"response": {"type": "string"}, "steps": ` + steps(text, text, `{"type": "array", "items": {"type": "string"}, "maxItems": 20}`) + `}}`)
+	replan := js(`{"type": "object", "required": ["steps"], "properties": {"response": {"type": "string"}, "abandon": {"type": "boolean"}, "steps": ` + steps(text, text, `{"type": "array", "items": {"type": "string"}, "maxItems": 20}`) + `}}`)
 	inner := &workflow.Spec{
 		Name: "Plan and execute", Inputs: js(`{"task": {"type": "string"}}`),
-		State: []workflow.StateKey{{Name: "plan", Type: "array", Initial: js(`[]`)}, {Name: "past", Type: "array", Reducer: workgraph.Append, Initial: js(`[]`)}, {Name: "response", Type: "string", Initial: js(`""`)}},
+		State: []workflow.StateKey{{Name: "plan", Type: "array", Initial: js(`[]`)}, {Name: "past", Type: "array", Initial: js(`[]`)}, {Name: "done", Type: "integer", Reducer: workgraph.Add, Initial: js("0")}, {Name: "response", Type: "string", Initial: js(`""`)}},
 		Agents: []workflow.Agent{{Name: "worker", Instructions: "Do the one step that you are given. Ask the user by `ask_user` for what you must know.",
 			Tools: []workflow.Tool{{Name: "note", Actor: "cel", Description: "Notes something.", With: js(`{"expr": "'noted'"}`)}}}},
 		Steps: workflow.Steps{
 			{ID: "planner", Do: workflow.ExtractorStep{Schema: plan,
 				Prompt: "Plan this task in few steps, each with an id, a short text `do`, and as `needs` the ids of the steps that must be done before it: {{ inputs.task }}"}, Set: js(`{"plan": "{{ planner.steps }}"}`)},
-			{ID: "work", Do: workflow.LoopStep{While: &workflow.LoopTest{Expr: "state.response == '' && state.plan.size() > 0"}, MaxIterations: 25, Body: workflow.Steps{
+			{ID: "work", Do: workflow.LoopStep{While: &workflow.LoopTest{Expr: "state.response == ''"}, MaxIterations: 25, Body: workflow.Steps{
 				{ID: "able", Do: workflow.TransformStep{Expr: "{{ state.plan }}.filter(s, !s.needs.exists(n, {{ state.plan }}.exists(other, other.id == n)))"}},
-				{ID: "wave", Do: workflow.TransformStep{Expr: "{{ able }}.size() > 0 ? {{ able }} : [{{ state.plan }}[0]]"}},
+				{ID: "wave", Do: workflow.TransformStep{Expr: "{{ able }}.size() > 0 || {{ state.plan }}.size() == 0 ? {{ able }} : [{{ state.plan }}[0]]"}},
 				{ID: "did", Do: workflow.MapStep{Over: "wave", As: "part", Body: workflow.Steps{
-					{ID: "step", Do: workflow.AgentStep{Agent: "worker", Prompt: "The task: {{ inputs.task }}\nDone so far: {{ state.past }}\nYour step: {{ part.do }}"}},
+					{ID: "step", Do: workflow.AgentStep{Agent: "worker", Prompt: "The task: {{ inputs.task }}\nSteps done so far: {{ state.done }}. The last of them: {{ state.past }}\nYour step: {{ part.do }}"}},
 					{ID: "both", Do: workflow.TransformStep{Template: js(`{"step": "{{ part.do }}", "result": "{{ step }}"}`)}},
-				}}, Set: js(`{"past": "{{ did }}"}`)},
+				}}},
+				{ID: "all", Do: workflow.TransformStep{Expr: "{{ state.past }} + {{ did }}"}},
+				{ID: "told", Do: workflow.TransformStep{Expr: "{{ all }}.size() > 50 ? {{ all }}.slice({{ all }}.size() - 30, {{ all }}.size()) : {{ all }}"}, Set: js(`{"past": "{{ told }}"}`)},
+				{ID: "count", Do: workflow.TransformStep{Expr: "{{ did }}.size()"}, Set: js(`{"done": "{{ count }}"}`)},
+				{ID: "left", Do: workflow.TransformStep{Expr: "{{ state.plan }}.filter(s, !{{ wave }}.exists(w, w.id == s.id))"}},
 				{ID: "replan", Do: workflow.ExtractorStep{Schema: replan,
-					Prompt: "The task: {{ inputs.task }}\nThe plan: {{ state.plan }}\nDone: {{ state.past }}\nGive the steps that remain, in the form of the plan, or if none do, the response for the user."}, Set: js(`{"plan": "{{ replan.steps }}", "response": "{{ replan.response }}"}`)},
+					Prompt: "The task: {{ inputs.task }}\nThe plan: {{ state.plan }}\nSteps done: {{ state.done }}. The last of them: {{ state.past }}\nNot done: {{ left }}\nGive the steps that remain, in the form of the plan, or if none do, the response for the user. To give up the steps that are not done, set `abandon` and say why in the response."}},
+				{ID: "over", Do: workflow.TransformStep{Expr: "('abandon' in {{ replan }} && {{ replan }}.abandon) || ({{ left }}.size() == 0 && {{ replan }}.steps.size() == 0)"}},
+				{ID: "next", Do: workflow.TransformStep{Expr: "{'steps': {{ replan }}.steps.size() > 0 ? {{ replan }}.steps : {{ left }}, 'response': !{{ over }} ? '' : 'response' in {{ replan }} ? {{ replan }}.response : 'Task completed.'}"},
+					Set: js(`{"plan": "{{ next.steps }}", "response": "{{ next.response }}"}`)},
 			}}},
 		},
 		Outputs: js(`{"text": "{{ state.response }}"}`),

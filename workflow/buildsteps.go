@@ -98,15 +98,20 @@ type ParallelStep []Steps
 // AgentStep lets an agent work: Agent is one of the workflow, or agent/NAME of the configuration.
 // Without one the step describes it.
 type AgentStep struct {
-	Prompt       string   `key:"prompt"`
-	Agent        string   `key:"agent"`
-	SystemPrompt string   `key:"system_prompt"`
-	Model        Model    `key:"model"`
-	Tools        []Tool   `key:"tools"`
-	MaxRounds    int      `key:"max_rounds"`
-	Memory       bool     `key:"memory"`
-	Capabilities []string `key:"capabilities"`
+	Prompt       string `key:"prompt"`
+	Agent        string `key:"agent"`
+	SystemPrompt string `key:"system_prompt"`
+	Model        Model  `key:"model"`
+	Tools        []Tool `key:"tools"`
+	// Servers are MCP servers of the configuration, all of whose tools the agent has.
+	Servers   []string `key:"mcp_servers"`
+	MaxRounds int      `key:"max_rounds"`
+	// Memory lets it go on with its thread from run to run, for each user and chat.
+	Memory bool `key:"memory"`
+	// Thread is a name: agents with the same one share a thread. ThreadID is one by its id.
+	Thread       string   `key:"thread"`
 	ThreadID     string   `key:"thread_id"`
+	Capabilities []string `key:"capabilities"`
 }
 
 // DeepAgentStep lets an agent work that plans. With Todos it keeps a list of what is to be done. It may
@@ -119,18 +124,23 @@ type DeepAgentStep struct {
 
 // Helper is an agent below another one.
 type Helper struct {
-	Name         string   `key:"name"`
-	Description  string   `key:"description"`
-	Instructions string   `key:"instructions"`
-	Model        Model    `key:"model"`
-	Tools        []Tool   `key:"tools"`
-	MaxRounds    int      `key:"max_rounds"`
-	Memory       bool     `key:"memory"`
+	Name         string `key:"name"`
+	Description  string `key:"description"`
+	Instructions string `key:"instructions"`
+	Model        Model  `key:"model"`
+	Tools        []Tool `key:"tools"`
+	// Servers are MCP servers of the configuration, all of whose tools the agent has.
+	Servers   []string `key:"mcp_servers"`
+	MaxRounds int      `key:"max_rounds"`
+	// Memory lets it go on with its thread from run to run, for each user and chat.
+	Memory bool `key:"memory"`
+	// ShareThread lets it work on the thread of the one who calls it.
+	ShareThread  bool     `key:"share_thread"`
 	Capabilities []string `key:"capabilities"`
 }
 
 func (h *Helper) source() any {
-	if h.Instructions == "" && h.Description == "" {
+	if reflect.DeepEqual(*h, Helper{Name: h.Name}) {
 		return h.Name
 	}
 	return pairsOf(h)

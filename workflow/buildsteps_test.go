@@ -138,16 +138,19 @@ func TestNewKnowsAllKeys(t *testing.T) {
 		"transition": {&transitionSpec{}}, "loop_of_graph": {pairs{{"between", 1}, {"while", 1}}}, "choose": {&Choice{}}, "route": {&routeSpec{}}, "stop": {&all}, "cache": {&Cache{}},
 		"when": {pairs{{"text", 1}, {"expr", 1}, {"handoff", 1}, {"any", 1}, {"all", 1}, {"not", 1}}}, "judge": {&Judge{}}, "category": {&Category{}}, "hearing": {&Hearing{}}, "condition": {&LoopTest{}, &Rule{}},
 		"rule_of_loop": {&Rule{}}, "rule_of_assertion": {&Rule{}}, "rule_of_filter": {&Rule{}}, "rule_of_switch": {&RouteRule{}}, "rule_of_router": {&Rule{}},
-		"on_error": {pairs{{"value", 1}}}, "budget": {&Budget{}}, "model": {&Model{Temperature: &one}}, "state_key": {pairs{{"type", 1}, {"reducer", 1}, {"initial", 1}}}, "trigger": {&Trigger{}},
+		"on_error": {pairs{{"value", 1}}}, "budget": {&Budget{}}, "model": {&Model{Temperature: &one}}, "thread": {pairs{{"memory", 1}}}, "state_key": {pairs{{"type", 1}, {"reducer", 1}, {"initial", 1}}}, "trigger": {&Trigger{}},
 	}
 	for _, do := range allActions() {
 		kind, _ := do.step()
 		known["step_"+kind] = []any{&StepSpec{Do: do, OnError: &Fallback{}}}
 	}
-	// Other words for a key, and forms that other platforms have and that are refused.
+	// Other words for a key, and forms that other platforms have and that are refused. The keys of a
+	// trigger stand in it, not in trigger_config; capability is model_name; a model that is inherited is
+	// the zero Model; what stands beside the type of a tool is With of an actor, such as spawn.
 	other := map[string][]string{
-		"": {"snippet", "language", "delay_unit", "skills", "mcp_servers", "list", "every", "type"}, "step_transform": {"value"}, "step_reply_chat": {"template"}, "step_human": {"prompt"}, "step_wait": {"for"},
-		"workflow": {"trigger"}, "step_deep_agent": {"enable_filesystem", "filesystem_backend", "filesystem_root_dir"},
+		"": {"snippet", "language", "delay_unit", "skills", "list", "every", "type"}, "step_transform": {"value"}, "step_reply_chat": {"template"}, "step_human": {"prompt"}, "step_wait": {"for"},
+		"workflow": {"trigger", "trigger_config"}, "model": {"capability", "inherit"},
+		"tool": {"workflow", "timeout", "agent", "about", "limit", "exclude"}, "step_deep_agent": {"enable_filesystem", "filesystem_backend", "filesystem_root_dir"},
 	}
 	check := func(part string, keys map[string]any) {
 		require.Contains(t, known, part, "a part of the language that nothing in Go writes")
