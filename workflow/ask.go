@@ -97,7 +97,8 @@ func (b *teamBody) asks(c *compiler) {
 			}
 			for _, to := range c.asked(a, s) {
 				e := team.Transition{From: a.Name, To: to.Name, When: &team.When{Handoff: to.Name}, Any: true}
-				if !slices.ContainsFunc(b.t.Transitions, func(x team.Transition) bool { return reflect.DeepEqual(x, e) }) { // it may hand over, too
+				// It may be there already: the agent may hand over, too.
+				if !slices.ContainsFunc(b.t.Transitions, func(x team.Transition) bool { return reflect.DeepEqual(x, e) }) {
 					b.add(s.at, e)
 				}
 			}

@@ -365,7 +365,8 @@ func c4Chats(t *testing.T) {
 		p.run("hello")
 		require.Equal(t, []string{"hello", "agentA", "agentB", "agentC", "agentA"}, said(p))
 	})
-	t.Run("GroupChat/AMemberIsToldOtherWordsByItsTask", func(t *testing.T) { // there UpdateHistory changes what all hear
+	// There UpdateHistory changes what all hear.
+	t.Run("GroupChat/AMemberIsToldOtherWordsByItsTask", func(t *testing.T) {
 		t.Parallel()
 		tm := ringOf(3)
 		tm.Members[0].Task = `'[broadcast] ' + result.text`
