@@ -127,7 +127,7 @@ func (t *session) call(ctx context.Context, a *attempt, doer workgraph.Actor, in
 	progress := reporter{t.e.feed, a}
 	progress.begin()
 	ctx = actor.WithDirectory(actor.WithNamespace(ctx, a.run.namespace), directory{t.e.actors, a.run.namespace})
-	ctx = actor.WithWorkflow(ctx, a.run.lineage.Catalogued())
+	ctx = actor.WithWorkflow(ctx, a.run.lineage.Cataloged())
 	ctx = context.WithValue(actor.WithReporter(ctx, progress), attemptKey{}, a)
 	ctx, span := t.spanOf(ctx, a)
 	var carried outbox.Trace

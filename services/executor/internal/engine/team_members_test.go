@@ -104,7 +104,7 @@ func TestTeamMembers(t *testing.T) {
 		require.Equal(t, copied.ID, over.ThreadID)
 		require.Contains(t, a.last(), "hello|a1|b: b1", "it goes on with what was said")
 		require.NotEqual(t, first.Threads, over.Threads)
-		require.Equal(t, before, []int64{last(first.Threads["a"]), last(first.Threads["b"])})
+		require.Equal(t, []int64{last(first.Threads["a"]), last(first.Threads["b"])}, before)
 	})
 	t.Run("Retry/WhoIsCalledAgainIsToldOnce", func(t *testing.T) {
 		t.Parallel()

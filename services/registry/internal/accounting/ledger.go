@@ -50,8 +50,10 @@ type Reserved struct {
 }
 
 const (
-	// MaxReservations bounds the calls of one Reserve or Release, MaxRunCaps the runs of one of them.
-	MaxReservations, MaxRunCaps = 256, 64
+	// MaxReservations bounds the calls of one Reserve or Release.
+	MaxReservations = 256
+	// MaxRunCaps bounds the runs with caps of one call.
+	MaxRunCaps = 64
 	// maxWant bounds what one call may ask for, in tokens and in nano-USD: about 36 million dollars.
 	maxWant = 1 << 55
 )

@@ -61,9 +61,9 @@ func (f *Lineage) ChildDepth(c *workgraph.Child) int {
 	return f.Depth + 1
 }
 
-// Catalogued is the version of the catalog that the run is of, or one within, as SLUG@VERSION; empty if
+// Cataloged is the version of the catalog that the run is of, or one within, as SLUG@VERSION; empty if
 // none.
-func (f *Lineage) Catalogued() string { return cmp.Or(f.Workflow, f.Within) }
+func (f *Lineage) Cataloged() string { return cmp.Or(f.Workflow, f.Within) }
 
 // LineageOf reads the lineage of a run from its row.
 func LineageOf(row journal.Run) (Lineage, error) {
