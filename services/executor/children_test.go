@@ -25,7 +25,7 @@ func TestSpawnAndAwait(t *testing.T) {
 			"hangs": workgraph.ActorFunc(func(ctx context.Context, _ *workgraph.Call) (workgraph.Outcome, error) {
 				<-ctx.Done()
 				return workgraph.Outcome{}, ctx.Err()
-			})}, store)
+			})}, store, func(cfg *executor.Config) { cfg.MaxDepth = 3 })
 		// spawn is a graph with one node that runs others.
 		spawn := func(t *testing.T, named string) *graphv1.Graph {
 			t.Helper()
@@ -130,7 +130,7 @@ func TestSpawnAndAwait(t *testing.T) {
 				got = nil
 				require.NoError(t, json.Unmarshal(raw, &got))
 			}
-			require.Equal(t, 31, depth, "32 runs below the root, the last of which may have none")
+			require.Equal(t, 2, depth, "three runs below the root, the last of which may have none")
 		})
 		t.Run("Interrupts/AreListedAtTheRoot", func(t *testing.T) {
 			id := begin(t, &executorv1.StartRunRequest{Graph: spawn(t, `{"graph": {"nodes": [
