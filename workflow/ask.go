@@ -84,6 +84,12 @@ func (c *compiler) asked(a *AgentDefinition, s *signal) (out []*AgentDefinition)
 // asks lets those speak whom an agent of the team asks.
 func (b *teamBody) asks(c *compiler) {
 	all := len(b.mentioned) == 0
+	there := map[[2]string]bool{} // an agent may hand over, too
+	for i := range b.t.Transitions {
+		if x := &b.t.Transitions[i]; reflect.DeepEqual(*x, handsOver(x.From, x.To)) {
+			there[[2]string{x.From, x.To}] = true
+		}
+	}
 	for i := range c.d.Agents {
 		a := &c.d.Agents[i]
 		for k := range a.signals {
@@ -96,14 +102,18 @@ func (b *teamBody) asks(c *compiler) {
 				continue
 			}
 			for _, to := range c.asked(a, s) {
-				e := team.Transition{From: a.Name, To: to.Name, When: &team.When{Handoff: to.Name}, Any: true}
-				// It may be there already: the agent may hand over, too.
-				if !slices.ContainsFunc(b.t.Transitions, func(x team.Transition) bool { return reflect.DeepEqual(x, e) }) {
-					b.add(s.at, e)
+				if way := [2]string{a.Name, to.Name}; !there[way] {
+					there[way] = true
+					b.add(s.at, handsOver(a.Name, to.Name))
 				}
 			}
 		}
 	}
+}
+
+// handsOver is the transition by which an agent lets another one speak.
+func handsOver(from, to string) team.Transition {
+	return team.Transition{From: from, To: to, When: &team.When{Handoff: to}, Any: true}
 }
 
 // asking is the tool as the model knows it, which names all whom it may ask.

@@ -40,7 +40,11 @@ func pairsOf(x any) pairs {
 		case f.Anonymous:
 			out = append(out, pairsOf(v.Field(i).Interface())...)
 		case key != "":
-			out = append(out, pair{key, v.Field(i).Interface()})
+			value := v.Field(i).Interface()
+			if v.Field(i).Kind() == reflect.Interface && value != nil {
+				value = keep{value} // `equals: false` means something
+			}
+			out = append(out, pair{key, value})
 		}
 	}
 	return out

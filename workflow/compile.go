@@ -3,6 +3,7 @@ package workflow
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -68,6 +69,11 @@ func (c *compiler) begin(inputs json.RawMessage) {
 // declareInputs notes what is known of the inputs.
 func (c *compiler) declareInputs() {
 	c.inputs, _ = closed(c.d.Inputs)
+	for _, name := range slices.Sorted(maps.Keys(c.inputs)) {
+		if c.inputs[name] {
+			c.mustInputs = append(c.mustInputs, name)
+		}
+	}
 	c.inputsAre = typing.OfSchema(c.d.Inputs)
 	if _, ok := c.inputs["expr"]; ok { // it would take the place of the node's own argument
 		c.at(c.d.inputs, "BAD_ID", "choose another", "`expr` cannot be the name of an input: it has a meaning of its own")
@@ -121,6 +127,8 @@ type compiler struct {
 	reads map[string]*reader
 	// in are the ways to each step.
 	in map[string][]end
+	// mustInputs are the inputs that must be given, sorted.
+	mustInputs []string
 	// inputsAre is the type of the inputs, stepsAre are those of the results of steps, and itemsAre
 	// those of the items that steps go through, by id.
 	inputsAre          typing.Type

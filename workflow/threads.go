@@ -122,6 +122,9 @@ func (c *compiler) keeps(a *AgentDefinition, name string) (shared, memory string
 	return a.Thread, ""
 }
 
+// maxOnThread bounds the steps on one thread, each of which is compared with each.
+const maxOnThread = 100
+
 // onThread gives the agent of a step its thread. Two that may work at the same time cannot share one.
 func (c *compiler) onThread(s *Step, n *workgraph.Node, a *AgentDefinition) {
 	name := a.Name
@@ -141,8 +144,16 @@ func (c *compiler) onThread(s *Step, n *workgraph.Node, a *AgentDefinition) {
 	} else {
 		n.Named["thread"] = encode(map[string]json.RawMessage{"name": jsonText(shared)})
 	}
+	on := 0
 	for _, w := range c.working {
-		if w.thread == shared && !c.orderly(w.step, s.ID) {
+		if w.thread != shared {
+			continue
+		}
+		if on++; on == maxOnThread {
+			c.at(s.at, "TOO_LARGE", "give some of them threads of their own", "%d steps may work on a thread", maxOnThread)
+			return
+		}
+		if !c.orderly(w.step, s.ID) {
 			c.at(s.at, "SHARED_SIDE_BY_SIDE", "let one follow the other, or give each a thread of its own", "the steps %q and %q may work on one thread at the same time", w.step, s.ID)
 		}
 	}
@@ -216,6 +227,9 @@ func (c *compiler) remembers(a *AgentDefinition, m *team.Member) {
 
 // unusedThreads tells of threads that no agent works on.
 func (c *compiler) unusedThreads() {
+	if c.d.unread.any {
+		return // what was not read may name them
+	}
 	for i := range c.d.Threads {
 		if th := &c.d.Threads[i]; !c.worked[th.Name] {
 			c.at(th.at, "UNUSED_THREAD", "name it by `thread` of agents that work, or leave it out", "no agent works on the thread %q", th.Name)

@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -292,7 +291,11 @@ func likeOf(v *value) typing.Kinds {
 
 // ownInputs tells of what the workflow's own inputs cannot be, where it runs itself.
 func (c *compiler) ownInputs(s *Step, given []entry, refs []ref) {
-	inputs := typing.OfSchema(c.d.Inputs).Fields
+	outer := c
+	for outer.above != nil {
+		outer = outer.above
+	}
+	inputs := outer.inputsAre.Fields
 	if inputs == nil {
 		return
 	}
@@ -308,9 +311,8 @@ func (c *compiler) ownInputs(s *Step, given []entry, refs []ref) {
 		}
 		c.filledFits(e.value, refs, w)
 	}
-	must, _ := closed(c.d.Inputs)
-	for _, name := range slices.Sorted(maps.Keys(must)) {
-		if must[name] && !there[name] {
+	for _, name := range outer.mustInputs {
+		if !there[name] {
 			c.at(s.at, "MISSING_INPUT", "give it in `payload`", "the workflow needs the input %q", clip(name))
 		}
 	}

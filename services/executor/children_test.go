@@ -25,7 +25,7 @@ func TestSpawnAndAwait(t *testing.T) {
 			"hangs": workgraph.ActorFunc(func(ctx context.Context, _ *workgraph.Call) (workgraph.Outcome, error) {
 				<-ctx.Done()
 				return workgraph.Outcome{}, ctx.Err()
-			})}, store, func(cfg *executor.Config) { cfg.MaxDepth = 3 })
+			})}, store)
 		// spawn is a graph with one node that runs others.
 		spawn := func(t *testing.T, named string) *graphv1.Graph {
 			t.Helper()

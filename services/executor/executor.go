@@ -101,6 +101,8 @@ type Config struct {
 	MaxLive conf.Bytes `help:"memory of all live runs; 0 means an eighth of the memory limit, or 1GiB without one"`
 	// MaxDepth is how deep below its root a run may stand.
 	MaxDepth int `help:"maximum depth of child runs below their root"`
+	// MaxRecursion is how deep below its root a run may stand that runs the graph of its parent again.
+	MaxRecursion int `help:"maximum depth below their root of child runs with the graph of their parent"`
 	// MaxFanOut is how many children one visit may spawn.
 	MaxFanOut int `help:"maximum number of children of one visit"`
 	// MaxDescendants is how many runs one root and all below it may be, and MaxOpenDescendants how many
@@ -169,7 +171,7 @@ func DefaultConfig() Config {
 	return Config{
 		Store: "sqlite", SQLitePath: "executor.db", Migrate: true, Parallel: e.Parallel, MaxPayload: conf.Bytes(e.MaxPayload),
 		MaxNodes: e.MaxNodes, MaxEdges: e.MaxEdges, Drain: e.Drain, ScanInterval: e.ScanInterval, MaxTakeovers: e.MaxTakeovers, KeepAlive: e.KeepAlive,
-		EvictAfter: e.EvictAfter, MaxDepth: e.MaxDepth, MaxFanOut: e.MaxFanOut, MaxDescendants: e.MaxDescendants, MaxOpenDescendants: e.MaxOpenDescendants, MaxWatches: e.MaxWatches, MaxSchedules: schedule.DefaultMax,
+		EvictAfter: e.EvictAfter, MaxDepth: e.MaxDepth, MaxRecursion: e.MaxRecursion, MaxFanOut: e.MaxFanOut, MaxDescendants: e.MaxDescendants, MaxOpenDescendants: e.MaxOpenDescendants, MaxWatches: e.MaxWatches, MaxSchedules: schedule.DefaultMax,
 		BlobOver: 256 << 10, BlobGrace: 24 * time.Hour, Compress: 1 << 10, Partition: 7 * 24 * time.Hour,
 		Actors: builtin.DefaultConfig(), Models: providers.DefaultConfig(), Workers: worker.DefaultConfig(), Threads: thread.DefaultConfig(), Triggers: trigger.DefaultConfig(),
 	}
@@ -245,7 +247,7 @@ func (c Config) engine() engine.Config {
 	if c.Store == "sqlite" {
 		e.IDWait = min(e.Lease, journal.DefaultLease) // the lease is long there
 	}
-	e.EvictAfter, e.MaxDepth, e.MaxFanOut, e.MaxWatches = c.EvictAfter, c.MaxDepth, c.MaxFanOut, c.MaxWatches
+	e.EvictAfter, e.MaxDepth, e.MaxRecursion, e.MaxFanOut, e.MaxWatches = c.EvictAfter, c.MaxDepth, c.MaxRecursion, c.MaxFanOut, c.MaxWatches
 	e.MaxDescendants, e.MaxOpenDescendants = c.MaxDescendants, c.MaxOpenDescendants
 	e.ThreadRoom = c.Threads.Room()
 	if c.MaxLive != 0 {

@@ -224,6 +224,13 @@ func fieldsOf(parts map[string]json.RawMessage, deep int) *Fields {
 	for name, schema := range properties {
 		f.Of[name] = ofSchema(schema, deep+1)
 	}
+	var required []string
+	_ = json.Unmarshal(parts["required"], &required) // one that is no list is the schema's fault
+	for _, name := range required {
+		if _, there := f.Of[name]; !there {
+			f.Of[name] = Type{Kinds: Any}
+		}
+	}
 	return f
 }
 

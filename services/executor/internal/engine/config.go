@@ -61,6 +61,9 @@ type Config struct {
 	CommandPoll time.Duration
 	// MaxDepth is how deep below its root a run may stand.
 	MaxDepth int
+	// MaxRecursion is how deep below its root a run may stand that runs the graph of its parent again: those
+	// multiply with every level.
+	MaxRecursion int
 	// MaxFanOut is how many children one visit may spawn.
 	MaxFanOut int
 	// MaxDescendants is how many runs a root and its descendants may be together, and MaxOpenDescendants how
@@ -101,7 +104,7 @@ func DefaultConfig() Config {
 		Drain: 20 * time.Second, Grace: 10 * time.Second, EvictAfter: 5 * time.Second, SnapshotEvery: 1024,
 		ScanInterval: 500 * time.Millisecond, RecoverParallel: 8, MaxTakeovers: journal.DefaultMaxTakeovers, ProgressAfter: time.Minute,
 		WatchPoll: 100 * time.Millisecond, KeepAlive: 15 * time.Second, ClaimLease: time.Minute,
-		IdleTTL: 200 * time.Millisecond, MaxLiveBytes: memory.DefaultLive(), CommandPoll: time.Second, MaxDepth: 32, MaxFanOut: 1000, MaxDescendants: 50_000, MaxOpenDescendants: 10_000, DetailsEvery: time.Second,
+		IdleTTL: 200 * time.Millisecond, MaxLiveBytes: memory.DefaultLive(), CommandPoll: time.Second, MaxDepth: 32, MaxRecursion: 3, MaxFanOut: 1000, MaxDescendants: 50_000, MaxOpenDescendants: 10_000, DetailsEvery: time.Second,
 		MaxWatches: 64,
 	}
 }
@@ -131,6 +134,7 @@ func (c Config) Validate() error {
 	positive("max_live_bytes", c.MaxLiveBytes)
 	positive("command_poll", int64(c.CommandPoll))
 	positive("max_depth", int64(c.MaxDepth))
+	positive("max_recursion", int64(c.MaxRecursion))
 	positive("max_fan_out", int64(c.MaxFanOut))
 	positive("max_descendants", int64(c.MaxDescendants))
 	positive("max_open_descendants", int64(c.MaxOpenDescendants))

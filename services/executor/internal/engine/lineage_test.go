@@ -19,7 +19,7 @@ func TestLineage(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		const most = 8
 		a := actors{"self": spawns(workgraph.Child{Ref: "self"}, workgraph.Child{Ref: "self"}, workgraph.Child{Ref: "self"})}
-		l := run(t, s, a, func(c *engine.Config, _ *engine.Deps) { c.MaxDescendants, c.MaxDepth = most, 5 })
+		l := run(t, s, a, func(c *engine.Config, _ *engine.Deps) { c.MaxDescendants, c.MaxRecursion = most, 5 })
 		l.jobs(t)
 		id := l.start(t, chain(1, "self"))
 		l.wait(t, id, journal.StateCompleted)

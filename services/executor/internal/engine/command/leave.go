@@ -148,10 +148,19 @@ func (h *Handler) openBelow(ctx context.Context, namespace, id string) (map[stri
 	return below, nil
 }
 
+// isTeam reports whether a run is that of a team. Others may have a graph of the same name.
+func isTeam(row *journal.Run) bool {
+	if row.GraphName != actor.TeamGraph {
+		return false
+	}
+	m, err := record.DecodeMetadata(row.Metadata)
+	return err == nil && m.Agent != nil && m.Agent.Name == actor.TeamGraph
+}
+
 // outermostTeam is the run of the first team that is found from a run downwards; empty if there is
 // none.
 func (h *Handler) outermostTeam(ctx context.Context, top journal.Run, below map[string][]string) (string, error) {
-	if top.GraphName == actor.TeamGraph && top.ParentID != "" {
+	if top.ParentID != "" && isTeam(&top) {
 		return top.ID, nil
 	}
 	level := below[top.ID]
@@ -165,7 +174,7 @@ func (h *Handler) outermostTeam(ctx context.Context, top journal.Run, below map[
 			if err != nil {
 				return "", err
 			}
-			if row.GraphName == actor.TeamGraph {
+			if isTeam(&row) {
 				return id, nil
 			}
 			next = append(next, below[id]...)

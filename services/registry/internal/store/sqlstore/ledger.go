@@ -80,7 +80,7 @@ func (t tx) OpenAccounts(ctx context.Context, namespace string, accounts []ledge
 		return nil
 	}
 	types := accountTypes()
-	_, err := t.Exec(ctx, `INSERT INTO accounts (namespace, update_day, `+accountColumns+`) SELECT $1, $2, n.* FROM `+t.d.Rows(`n`, 3, types...)+`
+	_, err := t.Exec(ctx, `INSERT INTO accounts (namespace, update_time, `+accountColumns+`) SELECT $1, $2, n.* FROM `+t.d.Rows(`n`, 3, types...)+`
 		WHERE true ON CONFLICT DO NOTHING`, append([]any{namespace, today()}, t.d.RowArgs(len(types), accountRows(accounts))...)...)
 	return err
 }
@@ -103,7 +103,7 @@ func (t tx) PutAccounts(ctx context.Context, namespace string, accounts []ledger
 	for i, a := range accounts {
 		stmts[i] = dbkit.Stmt{
 			Query: `UPDATE accounts SET hard_tokens = $4, hard_nano_usd = $5, soft_tokens = $6, soft_nano_usd = $7, spent_tokens = $8,
-				spent_nano_usd = $9, reserved_tokens = $10, reserved_nano_usd = $11, update_day = $12
+				spent_nano_usd = $9, reserved_tokens = $10, reserved_nano_usd = $11, update_time = $12
 				WHERE namespace = $1 AND level = $2 AND id = $3`,
 			Args: append(append([]any{namespace}, accountArgs(a)...), today()),
 		}
@@ -265,9 +265,9 @@ func (s *Store) ForgottenReservations(ctx context.Context, limit int) (found []s
 
 // SweepLedger implements store.Store.
 func (s *Store) SweepLedger(ctx context.Context, before time.Time, limit int) (accounts, reservations int64, err error) {
-	accounts, err = s.db.Pool.Exec(ctx, `DELETE FROM accounts WHERE level = 3 AND reserved_tokens = 0 AND reserved_nano_usd = 0 AND update_day < $1
-		AND (namespace, id) IN (SELECT namespace, id FROM accounts WHERE level = 3 AND reserved_tokens = 0 AND reserved_nano_usd = 0 AND update_day < $1
-			ORDER BY update_day LIMIT $2)`, before, limit)
+	accounts, err = s.db.Pool.Exec(ctx, `DELETE FROM accounts WHERE level = 3 AND reserved_tokens = 0 AND reserved_nano_usd = 0 AND update_time < $1
+		AND (namespace, id) IN (SELECT namespace, id FROM accounts WHERE level = 3 AND reserved_tokens = 0 AND reserved_nano_usd = 0 AND update_time < $1
+			ORDER BY update_time LIMIT $2)`, before, limit)
 	if err != nil {
 		return 0, 0, err
 	}
