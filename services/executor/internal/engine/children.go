@@ -98,7 +98,9 @@ func (t *session) prepareChildren(ctx context.Context, a *attempt, info *program
 		return workgraph.Errorf(workgraph.Permanent, ReasonDepthExceeded,
 			"the run stands at depth %d below its root, and children may stand at %d at most: do the work here, or raise max_depth", r.lineage.Depth, cfg.MaxDepth)
 	}
-	if slices.ContainsFunc(c.Runs, func(run workgraph.Child) bool { return run.Ref == refSelf && r.lineage.ChildDepth(&run) > cfg.MaxRecursion }) {
+	if slices.ContainsFunc(c.Runs, func(run workgraph.Child) bool {
+		return run.Ref == refSelf && r.lineage.ChildDepth(&run) > cfg.MaxRecursion
+	}) {
 		return workgraph.Errorf(workgraph.Permanent, ReasonDepthExceeded,
 			"the run stands at depth %d below its root, and children with its own graph may stand at %d at most: do the work here, or raise max_recursion", r.lineage.Depth, cfg.MaxRecursion)
 	}
