@@ -184,3 +184,18 @@ func TestNewKnowsAllKeys(t *testing.T) {
 		}
 	}
 }
+
+// TestNewEmptyValues has values that are empty and mean something.
+func TestNewEmptyValues(t *testing.T) {
+	t.Parallel()
+	_, text, faults := New(&Spec{Name: "x", Inputs: json.RawMessage(`{"l": {"type": "array"}}`), Steps: Steps{
+		{ID: "some", Do: FilterStep{Over: "{{ inputs.l }}", Rules: []Rule{
+			{Field: "n", Operator: "gt", Value: 0}, {Field: "b", Operator: "equals", Value: false}, {Field: "s", Operator: "equals", Value: ""}}}},
+		{ID: "ask", Do: HumanStep{Message: "Yes?", Question: Question{Default: false, AnswerWithin: time.Minute}}},
+		{ID: "nothing", Do: ActorStep{Actor: "cel", With: json.RawMessage(nil)}},
+	}})
+	require.Empty(t, faults)
+	for _, want := range []string{"value: 0}", "value: false}", `value: ""}`, "default: false", "{id: nothing, type: actor, actor: cel}"} {
+		require.Contains(t, string(text), want)
+	}
+}

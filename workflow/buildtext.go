@@ -41,8 +41,8 @@ func pairsOf(x any) pairs {
 			out = append(out, pairsOf(v.Field(i).Interface())...)
 		case key != "":
 			value := v.Field(i).Interface()
-			if v.Field(i).Kind() == reflect.Interface && value != nil {
-				value = keep{value} // `equals: false` means something
+			if v.Field(i).Kind() == reflect.Interface && v.Field(i).Elem().Comparable() {
+				value = keep{value} // `value: false` means something, and no list that is nil
 			}
 			out = append(out, pair{key, value})
 		}
