@@ -219,7 +219,7 @@ func TestAgent(t *testing.T) {
 			"deeper": spawns(workgraph.Child{Graph: chain(1, "ok")}),
 			"below":  spawns(workgraph.Child{Graph: chain(1, "lower")}),
 			"lower": spawns(workgraph.Child{Graph: agentOf(t, `{"goal": "x", "reasoner": "reasoner", "max_rounds": 100, "allow_graph": true, "branch": false,
-				"history": {"tokens": 250000}, "actions": {"work": {}, "deeper": {}}}`)})}), func(c *engine.Config, _ *engine.Deps) { c.EvictAfter = 10 * time.Millisecond })
+				"history": {"tokens": 250000}, "actions": {"work": {}, "deeper": {}}}`)})}), func(c *engine.Config, _ *engine.Deps) { c.EvictAfter, c.MaxDepth = 10*time.Millisecond, 3 })
 		l.jobs(t)
 		t.Run("Refused/IsReportedAndNotDone", func(t *testing.T) {
 			r.script = []string{`["work", "forbidden"]`, `{"graph": {"nodes": [{"id": "x", "actor": "forbidden"}]}}`, `{"result": "well"}`}
