@@ -16,53 +16,55 @@ func TestB7(t *testing.T) {
 	t.Parallel()
 	const head = "name: T\nsteps:\n"
 	for name, c := range map[string]struct{ src, code, says string }{
-		"DSL must be a YAML mapping":          {"- a\n", "NOT_A_WORKFLOW", "a workflow is keys and values, not a list"},
-		"requires a name":                     {"steps: [{type: wait, delay: 1}]", "MISSING_KEY", "needs `name`"},
-		"requires a steps list":               {"name: T", "MISSING_KEY", "needs `steps`"},
-		"steps must be a non-empty list":      {"name: T\nsteps: []", "EMPTY", "`steps` is empty"},
-		"steps must be a list":                {"name: T\nsteps: {a: 1}", "WRONG_TYPE", "must be a list, not keys and values"},
-		"Unknown trigger type":                {"name: T\ntrigger: webhok\nsteps: [{type: wait, delay: 1}]", "UNKNOWN_WORD", "`webhok`"},
-		"Step must be a mapping":              {head + "  - {id: a, type: wait, delay: 1}\n  - 7\n", "NOT_A_MAPPING", "steps[1]"},
-		"Step missing type":                   {head + "  - {id: a}\n", "MISSING_KEY", "needs `type`"},
-		"Unknown step type":                   {head + "  - {id: a, type: cod}\n", "UNKNOWN_WORD", "did you mean `code`?"},
-		"Duplicate step ID":                   {head + "  - {id: a, type: wait, delay: 1}\n  - {id: a, type: wait, delay: 1}\n", "DUPLICATE_ID", "\"a\" already, in line 3"},
-		"Duplicate step ID of a default":      {head + "  - {id: wait_2, type: wait, delay: 1}\n  - {type: wait, delay: 1}\n", "DUPLICATE_ID", "\"wait_2\" already"},
-		"Duplicate step ID of a body":         {head + "  - {id: lp, type: loop, over: [1], body: [{id: lp, type: wait, delay: 1}]}\n", "DUPLICATE_ID", "\"lp\" already"},
-		"Loop step requires a non-empty body": {head + "  - {id: lp, type: loop, over: [1], body: []}\n", "EMPTY", "the body of a loop is empty"},
-		"Unknown inline tool type":            {head + "  - {type: agent, prompt: x, tools: [{type: telefax}]}\n", "NOT_SUPPORTED", "no tool of the type `telefax`"},
-		"Tool must be a string or mapping":    {head + "  - {type: agent, prompt: x, tools: [7]}\n", "WRONG_TYPE", "must be a text, not a number"},
-		"Invalid YAML":                        {"name: [", "SYNTAX", "not valid YAML"},
-		"A tool of the platform":              {head + "  - {type: agent, prompt: x, tools: [run_command]}\n", "NOT_SUPPORTED", "register a worker"},
-		"A tool with its configuration":       {head + "  - {type: agent, prompt: x, tools: [{type: memory_read, scope: team}]}\n", "UNKNOWN_KEY", "`scope`"},
-		"All tools of a server":               {head + "  - {type: agent, prompt: x, tools: [mcp/files/*]}\n", "NOT_SUPPORTED", "name each tool"},
-		"Servers of an agent":                 {head + "  - {type: agent, prompt: x, mcp_servers: [\"files/*\"]}\n", "BAD_NAME", "no name of an MCP server"},
-		"Skills":                              {head + "  - {type: agent, prompt: x, skills: [cooking]}\n", "NOT_SUPPORTED", "agent/NAME"},
-		"A file system":                       {head + "  - {type: deep_agent, prompt: x, enable_filesystem: true}\n", "NOT_SUPPORTED", "mcp/SERVER/TOOL"},
-		"A model by discovery":                {"name: T\nmodel: {discover: true, preference: cheapest}\nsteps: [{type: wait, delay: 1}]", "NOT_SUPPORTED", "`discover`"},
-		"A model by preference":               {head + "  - {type: agent, prompt: x, model: {preference: fastest}}\n", "NOT_SUPPORTED", "nothing is chosen by price or speed"},
-		"A model by two names":                {head + "  - {type: agent, prompt: x, model: {capability: gpt-4, model_name: gpt-5}}\n", "SEVERAL_FORMS", "`model_name` or `capability`"},
-		"A model inherited and named":         {head + "  - {type: agent, prompt: x, model: {inherit: true, model_name: m}}\n", "FIELD_NOT_USED", "leave it or `inherit` out"},
-		"A model inherited and discovered":    {head + "  - {type: agent, prompt: x, model: {inherit: true, discover: true}}\n", "NOT_SUPPORTED", "`discover`"},
-		"A model inherited by a word":         {head + "  - {type: agent, prompt: x, model: {inherit: all}}\n", "WRONG_TYPE", "true or false"},
-		"The interface of the platform":       {head + "  - {type: agent, prompt: x, tools: [{type: platform_api, base: x}]}\n", "NOT_SUPPORTED", "use the actor `http`"},
-		"Schedules by an agent":               {head + "  - {type: agent, prompt: x, tools: [scheduler_tools]}\n", "NOT_SUPPORTED", "`epigraph schedules`"},
-		"The health of the system":            {head + "  - {type: agent, prompt: x, tools: [system_health]}\n", "NOT_SUPPORTED", "what is to be looked at"},
-		"One-time passwords":                  {head + "  - {type: agent, prompt: x, tools: [get_totp_code]}\n", "NOT_SUPPORTED", "credentials stay out of workflows"},
-		"A place to write memories to":        {head + "  - {type: agent, prompt: x, tools: [{type: memory_write, scope: team}]}\n", "UNKNOWN_KEY", "`scope`"},
-		"A tool that runs an unnamed version": {head + "  - {type: agent, prompt: x, tools: [{type: spawn_and_await, workflow: digest}]}\n", "BAD_NAME", "`digest@1` for a version"},
-		"A workflow by its name alone":        {head + "  - {type: workflow, workflow: digest}\n", "BAD_NAME", "each new version would change"},
-		"A schedule as a trigger":             {"name: T\ntrigger: schedule\nsteps: [{type: wait, delay: 1}]", "UNKNOWN_WORD", "use `cron`"},
-		"The keys of no trigger":              {"name: T\ntrigger_config: {path: x}\nsteps: [{type: wait, delay: 1}]", "FIELD_NOT_USED", "`trigger_config`"},
-		"The keys of a trigger twice":         {"name: T\ntrigger: {type: webhook}\ntrigger_config: {path: x}\nsteps: [{type: wait, delay: 1}]", "FIELD_NOT_USED", "beside its `type`"},
-		"The keys of another trigger":         {"name: T\ntrigger: chat\ntrigger_config: {path: x}\nsteps: [{type: wait, delay: 1}]", "UNKNOWN_KEY", "trigger_config.path"},
-		"Keys of a trigger that are none":     {"name: T\ntrigger: chat\ntrigger_config: x\nsteps: [{type: wait, delay: 1}]", "WRONG_TYPE", "trigger_config"},
-		"The type of a trigger twice":         {"name: T\ntrigger: cron\ntrigger_config: {type: chat, every: 1m}\nsteps: [{type: wait, delay: 1}]", "SEVERAL_FORMS", "leave it out"},
-		"A model by credential":               {head + "  - {type: agent, prompt: x, model: {credential_id: 7, model_name: m}}\n", "NOT_SUPPORTED", "`credential_id`"},
-		"A step that nothing leads to":        {head + "  - {id: a, type: wait, delay: 1}\n  - {type: switch, rules: [{field: a, value: 1, route: c}], default: c}\n  - {id: b, type: wait, delay: 1}\n  - {id: c, type: wait, delay: 1}\n", "ORPHAN_STEP", "\"b\""},
-		"A route that leads nowhere":          {head + "  - {id: a, type: wait, delay: 1}\n  - {type: switch, rules: [{field: a, value: 1, route: c}], default: continue}\n", "UNKNOWN_ROUTE", "\"c\""},
-		"An unknown subagent":                 {head + "  - {type: deep_agent, prompt: x, subagents: [nobody]}\n", "UNKNOWN_AGENT", "\"nobody\""},
-		"A subagent without instructions":     {head + "  - {type: deep_agent, prompt: x, subagents: [{name: a}]}\n", "MISSING_KEY", "`instructions`"},
-		"Two subagents of one name":           {head + "  - {type: deep_agent, prompt: x, subagents: [{name: a, instructions: x}, {name: a, instructions: y}]}\n", "DUPLICATE_ID", "\"a\""},
+		"DSL must be a YAML mapping":              {"- a\n", "NOT_A_WORKFLOW", "a workflow is keys and values, not a list"},
+		"requires a name":                         {"steps: [{type: wait, delay: 1}]", "MISSING_KEY", "needs `name`"},
+		"requires a steps list":                   {"name: T", "MISSING_KEY", "needs `steps`"},
+		"steps must be a non-empty list":          {"name: T\nsteps: []", "EMPTY", "`steps` is empty"},
+		"steps must be a list":                    {"name: T\nsteps: {a: 1}", "WRONG_TYPE", "must be a list, not keys and values"},
+		"Unknown trigger type":                    {"name: T\ntrigger: webhok\nsteps: [{type: wait, delay: 1}]", "UNKNOWN_WORD", "`webhok`"},
+		"Step must be a mapping":                  {head + "  - {id: a, type: wait, delay: 1}\n  - 7\n", "NOT_A_MAPPING", "steps[1]"},
+		"Step missing type":                       {head + "  - {id: a}\n", "MISSING_KEY", "needs `type`"},
+		"Unknown step type":                       {head + "  - {id: a, type: cod}\n", "UNKNOWN_WORD", "did you mean `code`?"},
+		"Duplicate step ID":                       {head + "  - {id: a, type: wait, delay: 1}\n  - {id: a, type: wait, delay: 1}\n", "DUPLICATE_ID", "\"a\" already, in line 3"},
+		"Duplicate step ID of a default":          {head + "  - {id: wait_2, type: wait, delay: 1}\n  - {type: wait, delay: 1}\n", "DUPLICATE_ID", "\"wait_2\" already"},
+		"Duplicate step ID of a body":             {head + "  - {id: lp, type: loop, over: [1], body: [{id: lp, type: wait, delay: 1}]}\n", "DUPLICATE_ID", "\"lp\" already"},
+		"Loop step requires a non-empty body":     {head + "  - {id: lp, type: loop, over: [1], body: []}\n", "EMPTY", "the body of a loop is empty"},
+		"Unknown inline tool type":                {head + "  - {type: agent, prompt: x, tools: [{type: telefax}]}\n", "NOT_SUPPORTED", "no tool of the type `telefax`"},
+		"Tool must be a string or mapping":        {head + "  - {type: agent, prompt: x, tools: [7]}\n", "WRONG_TYPE", "must be a text, not a number"},
+		"Invalid YAML":                            {"name: [", "SYNTAX", "not valid YAML"},
+		"A tool of the platform":                  {head + "  - {type: agent, prompt: x, tools: [run_command]}\n", "NOT_SUPPORTED", "register a worker"},
+		"A tool with its configuration":           {head + "  - {type: agent, prompt: x, tools: [{type: memory_read, scope: team}]}\n", "UNKNOWN_KEY", "`scope`"},
+		"All tools of a server":                   {head + "  - {type: agent, prompt: x, tools: [mcp/files/*]}\n", "NOT_SUPPORTED", "name each tool"},
+		"Servers of an agent":                     {head + "  - {type: agent, prompt: x, mcp_servers: [\"files/*\"]}\n", "BAD_NAME", "no name of an MCP server"},
+		"Skills":                                  {head + "  - {type: agent, prompt: x, skills: [cooking]}\n", "NOT_SUPPORTED", "agent/NAME"},
+		"A file system":                           {head + "  - {type: deep_agent, prompt: x, enable_filesystem: true}\n", "NOT_SUPPORTED", "mcp/SERVER/TOOL"},
+		"A model by discovery":                    {"name: T\nmodel: {discover: true, preference: cheapest}\nsteps: [{type: wait, delay: 1}]", "NOT_SUPPORTED", "`discover`"},
+		"A model by preference":                   {head + "  - {type: agent, prompt: x, model: {preference: fastest}}\n", "NOT_SUPPORTED", "nothing is chosen by price or speed"},
+		"A model by two names":                    {head + "  - {type: agent, prompt: x, model: {capability: gpt-4, model_name: gpt-5}}\n", "SEVERAL_FORMS", "`model_name` or `capability`"},
+		"A model inherited and named":             {head + "  - {type: agent, prompt: x, model: {inherit: true, model_name: m}}\n", "FIELD_NOT_USED", "leave it or `inherit` out"},
+		"A model inherited and discovered":        {head + "  - {type: agent, prompt: x, model: {inherit: true, discover: true}}\n", "NOT_SUPPORTED", "`discover`"},
+		"A model inherited by a word":             {head + "  - {type: agent, prompt: x, model: {inherit: all}}\n", "WRONG_TYPE", "true or false"},
+		"The interface of the platform":           {head + "  - {type: agent, prompt: x, tools: [{type: platform_api, base: x}]}\n", "NOT_SUPPORTED", "use the actor `http`"},
+		"Schedules by an agent":                   {head + "  - {type: agent, prompt: x, tools: [scheduler_tools]}\n", "NOT_SUPPORTED", "`epigraph schedules`"},
+		"The health of the system":                {head + "  - {type: agent, prompt: x, tools: [system_health]}\n", "NOT_SUPPORTED", "what is to be looked at"},
+		"One-time passwords":                      {head + "  - {type: agent, prompt: x, tools: [get_totp_code]}\n", "NOT_SUPPORTED", "credentials stay out of workflows"},
+		"A place to write memories to":            {head + "  - {type: agent, prompt: x, tools: [{type: memory_write, scope: team}]}\n", "UNKNOWN_KEY", "`scope`"},
+		"A tool that runs any workflow":           {head + "  - {type: agent, prompt: x, tools: [{type: spawn_and_await}]}\n", "MISSING_KEY", "workflow: NAME@VERSION"},
+		"A name of a tool that runs any workflow": {head + "  - {type: agent, prompt: x, tools: [spawn_and_await]}\n", "MISSING_KEY", "workflow: NAME@VERSION"},
+		"A tool that runs an unnamed version":     {head + "  - {type: agent, prompt: x, tools: [{type: spawn_and_await, workflow: digest}]}\n", "BAD_NAME", "`digest@1` for a version"},
+		"A workflow by its name alone":            {head + "  - {type: workflow, workflow: digest}\n", "BAD_NAME", "each new version would change"},
+		"A schedule as a trigger":                 {"name: T\ntrigger: schedule\nsteps: [{type: wait, delay: 1}]", "UNKNOWN_WORD", "use `cron`"},
+		"The keys of no trigger":                  {"name: T\ntrigger_config: {path: x}\nsteps: [{type: wait, delay: 1}]", "FIELD_NOT_USED", "`trigger_config`"},
+		"The keys of a trigger twice":             {"name: T\ntrigger: {type: webhook}\ntrigger_config: {path: x}\nsteps: [{type: wait, delay: 1}]", "FIELD_NOT_USED", "beside its `type`"},
+		"The keys of another trigger":             {"name: T\ntrigger: chat\ntrigger_config: {path: x}\nsteps: [{type: wait, delay: 1}]", "UNKNOWN_KEY", "trigger_config.path"},
+		"Keys of a trigger that are none":         {"name: T\ntrigger: chat\ntrigger_config: x\nsteps: [{type: wait, delay: 1}]", "WRONG_TYPE", "trigger_config"},
+		"The type of a trigger twice":             {"name: T\ntrigger: cron\ntrigger_config: {type: chat, every: 1m}\nsteps: [{type: wait, delay: 1}]", "SEVERAL_FORMS", "leave it out"},
+		"A model by credential":                   {head + "  - {type: agent, prompt: x, model: {credential_id: 7, model_name: m}}\n", "NOT_SUPPORTED", "`credential_id`"},
+		"A step that nothing leads to":            {head + "  - {id: a, type: wait, delay: 1}\n  - {type: switch, rules: [{field: a, value: 1, route: c}], default: c}\n  - {id: b, type: wait, delay: 1}\n  - {id: c, type: wait, delay: 1}\n", "ORPHAN_STEP", "\"b\""},
+		"A route that leads nowhere":              {head + "  - {id: a, type: wait, delay: 1}\n  - {type: switch, rules: [{field: a, value: 1, route: c}], default: continue}\n", "UNKNOWN_ROUTE", "\"c\""},
+		"An unknown subagent":                     {head + "  - {type: deep_agent, prompt: x, subagents: [nobody]}\n", "UNKNOWN_AGENT", "\"nobody\""},
+		"A subagent without instructions":         {head + "  - {type: deep_agent, prompt: x, subagents: [{name: a}]}\n", "MISSING_KEY", "`instructions`"},
+		"Two subagents of one name":               {head + "  - {type: deep_agent, prompt: x, subagents: [{name: a, instructions: x}, {name: a, instructions: y}]}\n", "DUPLICATE_ID", "\"a\""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -96,19 +98,6 @@ func TestB7(t *testing.T) {
 		require.Empty(t, faults)
 		require.Empty(t, none.Triggers())
 		require.Equal(t, []string{"manual"}, none.Uses().Triggers)
-	})
-	t.Run("An agent that runs any workflow says which", func(t *testing.T) {
-		t.Parallel()
-		g := compiled(t, head+"  - {type: agent, prompt: x, tools: [{type: spawn_and_await, timeout: 1h}]}\n")
-		var actions map[string]struct {
-			Actor  string
-			Named  map[string]any
-			Schema struct{ Required []string }
-		}
-		require.NoError(t, json.Unmarshal(g.Nodes[1].Named["actions"], &actions))
-		require.Equal(t, "spawn", actions["spawn_and_await"].Actor)
-		require.Equal(t, map[string]any{"as_result": true, "timeout": "1h"}, actions["spawn_and_await"].Named)
-		require.Equal(t, []string{"ref"}, actions["spawn_and_await"].Schema.Required)
 	})
 }
 

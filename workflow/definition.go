@@ -82,9 +82,7 @@ type ToolDefinition struct {
 	// ShareThread has an agent that is called work on the thread of its caller.
 	ShareThread bool
 
-	// schema is what the model gives, if it is not all that the actor takes.
-	schema json.RawMessage
-	at     *value
+	at *value
 }
 
 // Budget are the caps of a run; nil is no cap.
@@ -317,8 +315,11 @@ func (t *teller) platformTool(v *value, tool *ToolDefinition) bool {
 		tool.Name, tool.Actor, tool.Description = name, factsActor, "Tells what is known of the user."
 		return true
 	case "spawn_and_await":
-		tool.Name, tool.Actor, tool.Description = name, "spawn", "Runs a workflow of the catalog, waits for it, and gives its result."
-		tool.Arguments, tool.schema = map[string]json.RawMessage{"as_result": json.RawMessage("true")}, json.RawMessage(whatIsRun)
+		if v.under == nil || v.under.kind != mapping || v.under.get("workflow") == nil {
+			t.at(v, "MISSING_KEY", "write {type: spawn_and_await, workflow: NAME@VERSION}, once for each workflow", "a model does not choose what is run: the tool names it")
+			return false
+		}
+		tool.Name, tool.Actor = name, "spawn"
 		return true
 	case "memory_write": // the tool `learn`
 		return false
@@ -339,9 +340,6 @@ func (t *teller) platformTool(v *value, tool *ToolDefinition) bool {
 	}
 	return false
 }
-
-// whatIsRun is the schema of what an agent says of a workflow that it runs.
-const whatIsRun = `{"type":"object","required":["ref"],"additionalProperties":false,"properties":{"ref":{"type":"string","pattern":"^workflow/","description":"The workflow, as workflow/NAME@VERSION."},"input":{"type":"object","additionalProperties":false,"properties":{"named":{"type":"object","description":"Its inputs by name."}}}}}`
 
 // platformKeys are the keys that tools of other platforms have beside their type, which their actors take as
 // arguments.
@@ -365,16 +363,15 @@ func (t *teller) platformConfig(o *object, kind string, tool *ToolDefinition) {
 		return
 	}
 	if v := o.value("timeout"); v != nil && t.is(v, text) {
-		tool.Arguments["timeout"] = v.json()
+		tool.Arguments = map[string]json.RawMessage{"timeout": v.json()}
 	}
 	if v := o.value("workflow"); v != nil && t.is(v, text) {
 		name := strings.TrimPrefix(strings.TrimSpace(v.text), workflowPrefix)
 		t.versioned(v, name)
-		more := tool.Arguments
+		timeout := tool.Arguments["timeout"]
 		*tool = ToolDefinition{Name: tool.Name, at: tool.at}
-		tool.run(name)
-		if more["timeout"] != nil {
-			tool.Arguments["timeout"] = more["timeout"]
+		if tool.run(name); timeout != nil {
+			tool.Arguments["timeout"] = timeout
 		}
 	}
 }

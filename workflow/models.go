@@ -300,9 +300,6 @@ func (c *compiler) actions(a *AgentDefinition) map[string]json.RawMessage {
 		if len(named) > 0 {
 			parts["named"] = encode(named)
 		}
-		if tool.schema != nil {
-			parts["schema"] = tool.schema
-		}
 		actions[tool.Name] = encode(parts)
 	}
 	for i := range a.below {

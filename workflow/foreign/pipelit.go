@@ -304,7 +304,7 @@ func (b *builder) pipelitPlain(n *n8nNode, needs []string) string {
 }
 
 // pipelitHere are tools that agents have here by the same name.
-var pipelitHere = []string{"memory_read", "spawn_and_await", "whoami", "workflow_create", "workflow_discover"}
+var pipelitHere = []string{"memory_read", "whoami", "workflow_create", "workflow_discover"}
 
 func (b *builder) pipelitAgent(n *n8nNode, needs []string) string {
 	// Every agent with a memory has the tool that writes to it.
