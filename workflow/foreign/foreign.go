@@ -335,6 +335,16 @@ func (b *builder) decide(source, name, kind string, needs, names []string, rest 
 	return b.choose("", id+"_way", []string{id}, choices, rest)
 }
 
+// isAmount reports whether a value is written as a number of something.
+func isAmount(v *value) bool {
+	return v.is(scalar) && v.text != "" && v.text[0] >= '0' && v.text[0] <= '9'
+}
+
+// isUnit reports whether a word is a unit of time as a step that waits knows it.
+func isUnit(word string) bool {
+	return slices.Contains([]string{"seconds", "minutes", "hours", "days"}, word)
+}
+
 // hasExpression reports whether a value holds an expression of any platform.
 func hasExpression(v *value) bool {
 	switch {

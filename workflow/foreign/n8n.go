@@ -214,7 +214,7 @@ func (b *builder) n8nPlain(n *n8nNode, needs []string, parameters *value) string
 		}
 	case "wait":
 		unit := parameters.get("unit").str()
-		if amount := parameters.get("amount"); amount.is(scalar) && slices.Contains([]string{"seconds", "minutes", "hours", "days"}, unit) && amount.text != "" && amount.text[0] >= '0' && amount.text[0] <= '9' {
+		if amount := parameters.get("amount"); isAmount(amount) && isUnit(unit) {
 			return b.add(n.name, n.name, "wait", needs, field{"delay", amount}, field{"delay_unit", str(unit)})
 		}
 	case "agent":

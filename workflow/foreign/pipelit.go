@@ -272,7 +272,7 @@ func (b *builder) pipelitPlain(n *n8nNode, needs []string) string {
 	case "wait":
 		for _, key := range []string{"delay", "duration"} {
 			unit := n.get("delay_unit").str()
-			if amount := n.get(key); amount.is(scalar) && amount.text != "" && amount.text[0] >= '0' && amount.text[0] <= '9' && slices.Contains([]string{"", "seconds", "minutes", "hours", "days"}, unit) {
+			if amount := n.get(key); isAmount(amount) && (unit == "" || isUnit(unit)) {
 				if unit == "" {
 					unit = "seconds"
 				}
