@@ -42,7 +42,7 @@ func TestEveryStep(t *testing.T) {
 		default:
 			return fakellm.Reply{Text: "Dear friend."}, true
 		}
-	}}, func(c *stack.Config) { c.Executor.Workflows = "../../examples/workflow/stored" })
+	}}, func(c *stack.Config) { c.Registry.Workflows = "../../examples/workflow/stored" })
 	command := func(t *testing.T, args ...string) string {
 		t.Helper()
 		var o, e bytes.Buffer

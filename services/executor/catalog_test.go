@@ -61,6 +61,8 @@ func (c *fakeCatalog) ResolveWorkflow(ctx context.Context, r *registryv1.Resolve
 	switch r.GetRef() { // one that asks a model and runs another one, which asks it, too
 	case "welcome@4":
 		return &registryv1.ResolveWorkflowResponse{Ref: "welcome@4", Version: 4, Graph: nodes(&graphv1.Node{Id: "a", Actor: "model"}, actorNode("b", "spawn", `{"ref": "workflow/welcome@5"}`))}, nil
+	case "welcome@6": // one whose actor no executor has
+		return &registryv1.ResolveWorkflowResponse{Ref: "welcome@6", Version: 6, Graph: nodes(&graphv1.Node{Id: "a", Actor: "nobody"})}, nil
 	case "welcome@5":
 		return &registryv1.ResolveWorkflowResponse{Ref: "welcome@5", Version: 5, Graph: nodes(&graphv1.Node{Id: "a", Actor: "model"})}, nil
 	}
@@ -257,6 +259,13 @@ func TestCatalog(t *testing.T) {
 				require.Contains(t, f.catalog.keys, "welcome@prod "+cmp.Or(key, r.GetId()), "the user chooses, or else the root run")
 				f.catalog.mu.Unlock()
 			}
+		})
+		t.Run("Children/WithoutActors", func(t *testing.T) {
+			r, err := start(&executorv1.StartRunRequest{Graph: nodes(actorNode("s", "spawn", `{"ref": "workflow/welcome@6"}`))})
+			require.NoError(t, err)
+			r = f.wait(t, r.GetId(), executorv1.RunState_RUN_STATE_FAILED)
+			require.Equal(t, "CHILD_INVALID", r.GetError().GetReason())
+			require.Contains(t, r.GetError().GetMessage(), "nobody")
 		})
 		t.Run("Children/OfNoAlias", func(t *testing.T) {
 			r, err := start(&executorv1.StartRunRequest{Graph: nodes(actorNode("s", "spawn", `{"ref": "workflow/welcome@none"}`))})

@@ -134,11 +134,6 @@ type Config struct {
 	// never.
 	Compress conf.Bytes `help:"size from which values are compressed; 0 means never"`
 
-	// Workflows is a folder of workflow versions, SLUG@VERSION.json for all namespaces and
-	// NAMESPACE/SLUG@VERSION.json for one, that children may name. All executors of a database need the
-	// same files. Deps.Workflows takes precedence.
-	Workflows string `help:"folder of the graphs for workflow/SLUG@VERSION: SLUG@VERSION.json, or NAMESPACE/SLUG@VERSION.json"`
-
 	// RiverUI makes pages of the job queue: see Service.JobPages.
 	RiverUI bool `conf:"river_ui" help:"show the job queue of all namespaces at /river of the admin port, for operators only"`
 
@@ -274,14 +269,10 @@ type Deps struct {
 	Admission *admission.Control
 	// Computing is shared by all services of the process; nil means one of the executor's own.
 	Computing *turns.Turns
-	// Catalog is the catalog of workflows; nil means that there is none: only Config.Workflows is
-	// looked at.
+	// Catalog is the catalog of workflows; nil means that there is none, and no workflow is found by name.
 	Catalog registryv1.WorkflowServiceClient
 	// Actors are called beside the built-in ones, and in place of those with the same name.
 	Actors workgraph.Actors
-	// Workflows finds the graph of "workflow/SLUG@VERSION" for a namespace, in place of
-	// Config.Workflows and of Catalog. errs.Unavailable is retried, any other error fails the visit.
-	Workflows func(ctx context.Context, namespace, ref string) (*workgraph.Graph, error)
 	// Telemetry reports; nil means none.
 	Telemetry *obs.Telemetry
 }
@@ -374,7 +365,8 @@ type stores struct {
 	limits                 limit.Store
 	schedules              schedule.Store
 	triggers               trigger.Store
-	workflows              workflows
+	// catalog is nil without one.
+	catalog *rpc.Catalog
 	// tokenKey is the key of attempt tokens that is kept in the database.
 	tokenKey []byte
 }
@@ -415,10 +407,9 @@ func (s *Service) openStores(ctx context.Context, cfg Config, d Deps, answered f
 		return stores{}, err
 	}
 	s.opened(s.maintenance)
-	if st.workflows, err = openWorkflows(cfg.Workflows, d); err != nil {
-		return stores{}, err
+	if d.Catalog != nil {
+		st.catalog = rpc.NewCatalog(d.Catalog)
 	}
-	s.opened(st.workflows)
 	s.journal, s.limits = j, limit.New(st.limits, s.log)
 	s.maintenance.limits = s.limits
 	if err := s.limits.Refresh(ctx); err != nil {
@@ -434,10 +425,11 @@ func (s *Service) openStores(ctx context.Context, cfg Config, d Deps, answered f
 
 // assemble makes the parts of the service over open stores.
 func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err error) {
-	set, err := builtin.New(cfg.Actors, builtin.Deps{
-		Models: models, Threads: thread.NewCache(st.plain, int64(cfg.Threads.Cache)), Facts: st.plain, Memory: st.plain,
-		Catalog: st.workflows.library(), Telemetry: d.Telemetry,
-	})
+	kit := builtin.Deps{Models: models, Threads: thread.NewCache(st.plain, int64(cfg.Threads.Cache)), Facts: st.plain, Memory: st.plain, Telemetry: d.Telemetry}
+	if st.catalog != nil {
+		kit.Catalog = st.catalog
+	}
+	set, err := builtin.New(cfg.Actors, kit)
 	if err != nil {
 		return fmt.Errorf("make actors: %w", err)
 	}
@@ -446,7 +438,7 @@ func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err 
 	s.actors = set
 	s.quotas = s.limits.Quotas()
 	s.workers = worker.New(cfg.workers(), worker.Deps{Journal: st.shared, Admission: d.Admission, Builtin: actors, Dial: d.Peer, Reason: engine.EndReason, Logger: s.log})
-	deps := engine.Deps{Journal: st.plain, Packer: s.offload, Actors: s.workers, Evaluated: set.Evaluated, Computing: d.Computing, Gates: s.limits.Around(s.workers), Quotas: s.quotas, Remote: s.workers.Remote, Workflows: st.workflows.orNil(), Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}
+	deps := engine.Deps{Journal: st.plain, Packer: s.offload, Actors: s.workers, Evaluated: set.Evaluated, Computing: d.Computing, Gates: s.limits.Around(s.workers), Quotas: s.quotas, Remote: s.workers.Remote, Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}
 	if s.governor != nil {
 		govern(&deps, s.governor, cfg, models)
 	}
@@ -465,7 +457,9 @@ func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err 
 		return err
 	}
 	s.jobWorker = journal.JobWorkerPrefix + cfg.ID + "/" + ids.New("life")
-	deps.JobWorker, deps.Triggered = s.jobWorker, st.workflows.catalog != nil
+	if deps.JobWorker = s.jobWorker; st.catalog != nil {
+		deps.Workflows, deps.Triggered = st.catalog, true
+	}
 	if s.engine, err = engine.New(cfg.engine(), deps); err != nil {
 		return err
 	}
@@ -482,7 +476,7 @@ func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err 
 	}
 	s.limitServer = rpc.NewLimitServer(st.limits, s.limits.Refresh, s.engine.Programs().UnknownActor)
 	s.workers.Own(s.engine.Owner, s.engine.Held)
-	s.server = rpc.NewServer(s.engine, archived{st.plain}, actors.specs, s.workers.Registered, d.Registry != nil, d.Admission, st.workflows.catalog)
+	s.server = rpc.NewServer(s.engine, archived{st.plain}, actors.specs, s.workers.Registered, d.Registry != nil, d.Admission, st.catalog)
 	if err := s.assembleStarters(cfg, d, st); err != nil {
 		return err
 	}

@@ -50,8 +50,8 @@ func (s *Service) assembleStarters(cfg Config, d Deps, st stores) (err error) {
 		return fmt.Errorf("make controller of schedules: %w", err)
 	}
 	deps := trigger.Deps{Store: st.triggers, Runs: rpc.Triggered{Server: s.server}, Schedules: clockwork{s.schedules}, Logger: s.log, Meters: d.Telemetry.MeterProvider}
-	if st.workflows.catalog != nil {
-		deps.Catalog = rpc.TriggerCatalog{Catalog: st.workflows.catalog}
+	if st.catalog != nil {
+		deps.Catalog = rpc.TriggerCatalog{Catalog: st.catalog}
 	}
 	if s.triggers, err = trigger.New(cfg.Triggers, deps); err != nil {
 		return fmt.Errorf("make controller of triggers: %w", err)

@@ -38,6 +38,9 @@ type Config struct {
 	MaxConns int32 `help:"maximum number of PostgreSQL connections"`
 	// Migrate migrates the schema when the service opens; without it an old schema is an error.
 	Migrate bool `help:"migrate the schema at start"`
+	// Workflows is a folder of workflows that are put into the catalog at the start, and when its files
+	// change: see workflowfiles.Folder. Files that lie in no folder of a namespace go to the default one.
+	Workflows string `help:"folder of workflows that the catalog takes: SLUG.yaml or SLUG@VERSION.yaml (or .json), in NAMESPACE/ for others than the default"`
 	// SweepInterval is the pause between two sweeps.
 	SweepInterval time.Duration `help:"pause between two sweeps of expired claims and request ids"`
 }
@@ -82,6 +85,7 @@ type Service struct {
 	store    store.Store
 	accounts *accounting.Accounts
 	catalog  *cataloging.Catalog
+	folder   *folder
 	log      *slog.Logger
 	sweep    time.Duration
 	close    func() error
@@ -107,6 +111,9 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 	if err := s.prepare(ctx, cfg, migrate); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+	if s.folder, err = openFolder(ctx, cfg.Workflows, rpc.NewWorkflows(s.catalog), s.log); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
 	return s, nil
 }
 
@@ -116,9 +123,14 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	registryv1.RegisterWorkflowServiceServer(r, rpc.NewWorkflows(s.catalog))
 }
 
-// Run sweeps expired claims, request ids and reservations until ctx ends. A sweep that fails is logged, and
-// made up for by the next.
+// Run sweeps expired claims, request ids and reservations, and looks at the folder of workflows, until ctx
+// ends. What fails is logged, and made up for by the next try.
 func (s *Service) Run(ctx context.Context) error {
+	var looking sync.WaitGroup
+	defer looking.Wait()
+	if s.folder != nil {
+		looking.Go(func() { s.folder.run(ctx) })
+	}
 	tick := time.NewTicker(s.sweep)
 	defer tick.Stop()
 	for {
@@ -146,7 +158,12 @@ func (s *Service) sweepOnce(ctx context.Context) {
 }
 
 // Close closes the store. It may be called more than once, and without Run.
-func (s *Service) Close() error { return s.close() }
+func (s *Service) Close() error {
+	if s.folder == nil {
+		return s.close()
+	}
+	return errors.Join(s.close(), s.folder.files.Close())
+}
 
 func (s *Service) prepare(ctx context.Context, cfg Config, migrate func(context.Context) (int, error)) error {
 	if cfg.Migrate {

@@ -7,9 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -17,8 +14,10 @@ import (
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+	"github.com/epigraph-run/epigraph/services/registry/workflowfiles"
 	"github.com/epigraph-run/epigraph/workflow"
 )
 
@@ -437,76 +436,50 @@ func (c *workflowsDiscoverCmd) Run(e *env) error {
 }
 
 type workflowsImportDirCmd struct {
-	Dir string `arg:"" help:"The folder, with graphs in files SLUG@VERSION.json." type:"existingdir"`
+	Dir string `arg:"" help:"The folder, with workflows in files SLUG.yaml or SLUG@VERSION.yaml (or .json)." type:"existingdir"`
 }
 
-// Help says what becomes of the versions.
+// Help says what becomes of the files.
 func (workflowsImportDirCmd) Help() string {
-	return `Each file becomes a version of the workflow of its slug, under its number, so that workflow/SLUG@VERSION means the same as before. Files whose version is no number are told and left out. What is there already is left as it is.`
+	return `Each file SLUG@VERSION.yaml becomes that version of the workflow, SLUG.yaml the next one if its text is new. JSON files may hold graphs. Those of another namespace lie in a folder of its name. What is there already is left as it is, so that you may import again. Files that cannot be a workflow are told and left out.
+
+    epigraph workflows import-dir workflows/
+
+A registry takes a folder by itself at its start: EPIGRAPH_REGISTRY_WORKFLOWS=workflows/`
 }
 
-// Run imports graphs in files.
-func (c *workflowsImportDirCmd) Run(e *env) error {
-	files, err := graphFilesIn(c.Dir)
+// Run imports workflows in files.
+func (c *workflowsImportDirCmd) Run(e *env) (err error) {
+	dir, err := workflowfiles.Open(c.Dir)
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	files, faults, err := dir.Files()
+	if err != nil {
+		return err
+	}
+	for _, fault := range faults {
+		e.note("warning: %v", fault)
+	}
 	return e.with(func(ctx context.Context, s *services) error {
 		for _, f := range files {
-			if f.version == 0 {
-				e.note("warning: %s is left out: its version is no number", f.path)
-				continue
-			}
-			text, err := os.ReadFile(f.path)
+			text, err := dir.Read(f)
 			if err != nil {
-				return fmt.Errorf("read graph: %w", err)
-			}
-			if err := f.keep(ctx, s, string(text)); err != nil {
 				return err
 			}
-			if err := e.say(fmt.Sprintf("%s@%d\n", f.slug, f.version)); err != nil {
+			in := ctx
+			if f.Namespace != "" {
+				in = grpckit.WithNamespace(ctx, f.Namespace)
+			}
+			n, err := workflowfiles.Keep(in, workflowfiles.Client{WorkflowServiceClient: s.workflows}, f, text)
+			if err != nil {
+				return fmt.Errorf("%s: %w", f.Path, err)
+			}
+			if err := e.say(fmt.Sprintf("%s@%d\n", f.Slug, n)); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-}
-
-type graphInDir struct {
-	path, slug string
-	version    int64
-}
-
-// graphFilesIn are the files of a folder in the order of their versions: an older one must come first.
-func graphFilesIn(dir string) ([]graphInDir, error) {
-	paths, err := filepath.Glob(filepath.Join(dir, "*@*.json"))
-	if err != nil {
-		return nil, fmt.Errorf("list graphs: %w", err)
-	}
-	var out []graphInDir
-	for _, p := range paths {
-		slug, version, _ := strings.Cut(strings.TrimSuffix(filepath.Base(p), ".json"), "@")
-		n, err := strconv.ParseInt(version, 10, 64)
-		if err != nil || n < 1 {
-			n = 0
-		}
-		out = append(out, graphInDir{p, slug, n})
-	}
-	slices.SortFunc(out, func(a, b graphInDir) int {
-		return cmp.Or(strings.Compare(a.slug, b.slug), cmp.Compare(a.version, b.version))
-	})
-	return out, nil
-}
-
-func (f *graphInDir) keep(ctx context.Context, s *services, text string) error {
-	const form = registryv1.WorkflowForm_WORKFLOW_FORM_GRAPH
-	_, err := s.workflows.CreateWorkflow(ctx, &registryv1.CreateWorkflowRequest{Source: text, Form: form, Slug: f.slug, Version: f.version})
-	if errs.ReasonOf(err) != "WORKFLOW_SLUG_TAKEN" {
-		return err
-	}
-	v, err := s.workflows.CreateWorkflowVersion(ctx, &registryv1.CreateWorkflowVersionRequest{Workflow: f.slug, Source: text, Form: form, Version: f.version})
-	if err == nil && v.GetVersion() != f.version {
-		err = errs.New(errs.AlreadyExists, "WORKFLOW_VERSION_TAKEN", "%s has the text of %s@%d", f.path, f.slug, v.GetVersion())
-	}
-	return err
 }

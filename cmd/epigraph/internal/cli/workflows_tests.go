@@ -13,11 +13,12 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/flowtest"
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+	"github.com/epigraph-run/epigraph/services/registry/workflowfiles"
 	"github.com/epigraph-run/epigraph/workflow"
 )
 
@@ -95,15 +96,11 @@ func (c *workflowsTestCmd) read(e *env, name string, only *regexp.Regexp) (*test
 		return nil, shown.refused(e, faults)
 	}
 	f := &testedFile{File: name, Suite: flowtest.Suite{Dir: dir, Definition: of.definition, Graph: of.graph, Record: c.Record}}
+	f.Suite.Stored = make(map[string]string, len(tests.Workflows))
 	for ref, file := range tests.Workflows {
-		graph, err := e.storedGraph(filepath.Join(dir, file))
-		if err != nil {
+		if f.Suite.Stored[ref], err = e.storedText(filepath.Join(dir, file)); err != nil {
 			return nil, err
 		}
-		if f.Suite.Stored == nil {
-			f.Suite.Stored = map[string][]byte{}
-		}
-		f.Suite.Stored[ref] = graph
 	}
 	for _, one := range tests.Cases {
 		if only.MatchString(one.Name) {
@@ -127,23 +124,14 @@ func beside(dir, name string) string {
 	return filepath.Join(dir, name)
 }
 
-// storedGraph is the graph of a file, which is one or a definition.
-func (e *env) storedGraph(file string) ([]byte, error) {
+// storedText is the text of a file, which is a graph or a definition without faults.
+func (e *env) storedText(file string) (string, error) {
 	text, err := e.readText(file)
-	if err != nil {
-		return nil, err
+	if err != nil || workflowfiles.FormOf(text) == registryv1.WorkflowForm_WORKFLOW_FORM_GRAPH {
+		return text, err
 	}
-	var graph struct {
-		Nodes []json.RawMessage `json:"nodes"`
-	}
-	if json.Unmarshal([]byte(text), &graph) == nil && graph.Nodes != nil {
-		return []byte(text), nil
-	}
-	f, err := e.workflowFrom(file)
-	if err != nil {
-		return nil, err
-	}
-	return protojson.Marshal(f.graph)
+	_, err = e.workflowFrom(file)
+	return text, err
 }
 
 // runAll runs the cases of all files, several at once.

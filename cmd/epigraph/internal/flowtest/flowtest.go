@@ -4,13 +4,16 @@
 package flowtest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,6 +30,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+	"github.com/epigraph-run/epigraph/services/registry/workflowfiles"
 	"github.com/epigraph-run/epigraph/workflow"
 )
 
@@ -44,8 +49,9 @@ type Suite struct {
 	Dir        string
 	Definition *workflow.Definition
 	Graph      *graphv1.Graph
-	// Stored are the graphs that steps name, as JSON, by NAME@VERSION.
-	Stored map[string][]byte
+	// Stored are the texts of the workflows that steps name, definitions or graphs, by NAME@VERSION or
+	// NAME@ALIAS.
+	Stored map[string]string
 	// Record has the model that the environment names answer, and writes cassettes.
 	Record bool
 }
@@ -167,6 +173,9 @@ func (w *world) play(ctx context.Context) (_ *seen, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
+	if err := w.store(octx, registryv1.NewWorkflowServiceClient(conn)); err != nil {
+		return nil, err
+	}
 	return w.run(ctx, executorv1.NewExecutorServiceClient(conn))
 }
 
@@ -182,9 +191,6 @@ func (w *world) config(dir string) (cfg stack.Config, stop func() error, err err
 		src.Env = nil
 	}
 	if err := stack.Load(&cfg, src); err != nil {
-		return cfg, stop, err
-	}
-	if cfg.Executor.Workflows, err = w.stored(dir); err != nil {
 		return cfg, stop, err
 	}
 	tape := &cfg.Models.Cassette
@@ -216,21 +222,24 @@ func (w *world) config(dir string) (cfg stack.Config, stop func() error, err err
 	return cfg, model.Close, nil
 }
 
-// stored writes the graphs that steps name, and returns their folder; empty if there are none.
-func (w *world) stored(dir string) (string, error) {
-	if len(w.suite.Stored) == 0 {
-		return "", nil
-	}
-	dir = filepath.Join(dir, "workflows")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return "", err
-	}
-	for ref, text := range w.suite.Stored {
-		if err := os.WriteFile(filepath.Join(dir, ref+".json"), text, 0o600); err != nil {
-			return "", err
+// store puts the workflows that steps name into the catalog, of each the older versions first.
+func (w *world) store(ctx context.Context, c registryv1.WorkflowServiceClient) error {
+	refs := slices.SortedFunc(maps.Keys(w.suite.Stored), func(a, b string) int {
+		na, nb := workflowfiles.Named(a), workflowfiles.Named(b)
+		return cmp.Or(strings.Compare(na.Slug, nb.Slug), cmp.Compare(uint64(na.Version-1), uint64(nb.Version-1)), strings.Compare(a, b))
+	})
+	for _, ref := range refs {
+		f := workflowfiles.Named(ref)
+		n, err := workflowfiles.Keep(ctx, workflowfiles.Client{WorkflowServiceClient: c}, f, w.suite.Stored[ref])
+		if err == nil && f.Version == 0 {
+			_, alias, _ := strings.Cut(ref, "@")
+			_, err = c.SetWorkflowAlias(ctx, &registryv1.SetWorkflowAliasRequest{Workflow: f.Slug, Alias: alias, Versions: []*registryv1.WorkflowWeight{{Version: n}}})
+		}
+		if err != nil {
+			return fmt.Errorf("workflow %s of the test: %w", ref, err)
 		}
 	}
-	return dir, nil
+	return nil
 }
 
 // request starts the run of the case.

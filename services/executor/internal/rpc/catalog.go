@@ -17,6 +17,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/lru"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/trigger"
 	"github.com/epigraph-run/epigraph/workflow"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -44,6 +45,8 @@ type Catalog struct {
 	mu   sync.Mutex
 	kept *lru.Cache[string, cataloged]
 }
+
+var _ engine.Workflows = (*Catalog)(nil)
 
 type cataloged struct {
 	*registryv1.ResolveWorkflowResponse
@@ -94,9 +97,8 @@ func (c *Catalog) put(at string, r *registryv1.ResolveWorkflowResponse) {
 	c.kept.Put(at, cataloged{r, time.Now()}, int64(len(at)+proto.Size(r)))
 }
 
-// Version is the version that "workflow/SLUG@VERSION" or "workflow/SLUG@ALIAS" stands for, and its graph.
-// Among the versions of an alias the key chooses.
-func (c *Catalog) Version(ctx context.Context, namespace, ref, key string) (string, *workgraph.Graph, error) {
+// Workflow implements engine.Workflows.
+func (c *Catalog) Workflow(ctx context.Context, namespace, ref, key string) (string, *workgraph.Graph, error) {
 	r, err := c.Resolve(ctx, namespace, ref, key)
 	if err != nil {
 		return "", nil, err
