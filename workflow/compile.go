@@ -494,9 +494,26 @@ func inText(src, mark string) bool {
 	return false
 }
 
+// safeLength is how long an expression of rules and references may be without anything in it being refused.
+const safeLength = 2000
+
+// evaluatesOwn gives a node an expression that is made of references and of those rules. Nothing of it is of
+// the author's but names and values, so it is right unless it is long or has a pattern; to compile each one
+// would take most of the time of a large workflow.
+func (c *compiler) evaluatesOwn(n *workgraph.Node, v *value, src string, rules ...rule) {
+	if len(src) > safeLength || slices.ContainsFunc(rules, func(r rule) bool { return strings.HasSuffix(r.operator, "matches") }) {
+		c.compiles(v, src)
+	}
+	c.expressed(n, src)
+}
+
 // evaluates gives a node its expression, and tells a fault of it at v.
 func (c *compiler) evaluates(n *workgraph.Node, v *value, src string) {
 	c.compiles(v, src)
+	c.expressed(n, src)
+}
+
+func (c *compiler) expressed(n *workgraph.Node, src string) {
 	if n.Named == nil {
 		n.Named = map[string]json.RawMessage{}
 	}

@@ -244,7 +244,7 @@ func (c *compiler) bodyEnd(s *Step, ends []end) (last, result string) {
 	if _, ok := s.body.(*loopBody); ok {
 		c.loop[n.ID] = s
 	}
-	c.evaluates(&n, s.at, mergeExpr("map", c.merged(pseudo, c.directly(ends))))
+	c.evaluatesOwn(&n, s.at, mergeExpr("map", c.merged(pseudo, c.directly(ends))))
 	c.g.Nodes[len(c.g.Nodes)-1] = n
 	return n.ID, n.ID
 }

@@ -413,7 +413,7 @@ func (b *switchBody) node(c *compiler, s *Step, n *workgraph.Node) {
 		rest = b.route.text
 	}
 	src.WriteString("{'route': " + literal(rest) + "}")
-	c.evaluates(n, s.at, src.String())
+	c.evaluatesOwn(n, s.at, src.String(), rules...)
 	if b.route == nil && b.otherwise == nil {
 		n.Check = &workgraph.Check{CEL: "result.route != 'default'"}
 		n.Retry = workgraph.Retry{MaxAttempts: 1}
@@ -471,7 +471,7 @@ func (b *assertionBody) node(c *compiler, s *Step, n *workgraph.Node) {
 	c.stepsAre[s.ID] = typing.Record(map[string]typing.Type{"passed": typing.Of(typing.Boolean), "score": typing.Of(typing.Number), "results": typing.List(typing.Of(typing.Boolean))})
 	// The rules are evaluated once, as the only item of a list.
 	score := "double(l.filter(x, x).size()) / " + strconv.Itoa(max(1, len(conds))) + ".0"
-	c.evaluates(n, s.at, "[["+strings.Join(conds, ", ")+"]].map(l, {'passed': "+score+" >= "+strconv.FormatFloat(b.threshold, 'f', 9, 64)+", 'score': "+score+", 'results': l})[0]")
+	c.evaluatesOwn(n, s.at, "[["+strings.Join(conds, ", ")+"]].map(l, {'passed': "+score+" >= "+strconv.FormatFloat(b.threshold, 'f', 9, 64)+", 'score': "+score+", 'results': l})[0]", b.rules...)
 	n.Check, n.Retry = &workgraph.Check{CEL: "result.passed"}, workgraph.Retry{MaxAttempts: 1}
 }
 
@@ -490,5 +490,5 @@ func (b *filterBody) node(c *compiler, s *Step, n *workgraph.Node) {
 		}
 	}
 	conds := c.conditions(s, b.rules, item)
-	c.evaluates(n, s.at, over.expr()+".filter("+itemID+", "+strings.Join(conds, " && ")+")")
+	c.evaluatesOwn(n, s.at, over.expr()+".filter("+itemID+", "+strings.Join(conds, " && ")+")", b.rules...)
 }

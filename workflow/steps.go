@@ -493,7 +493,7 @@ func (b *mergeBody) node(c *compiler, s *Step, n *workgraph.Node) {
 	if len(refs) == most { // of others the faults are told
 		c.stepsAre[s.ID] = mergedType(b.mode, refs)
 	}
-	c.evaluates(n, s.at, mergeExpr(b.mode, refs))
+	c.evaluatesOwn(n, s.at, mergeExpr(b.mode, refs))
 }
 
 // mergedType is what is known of results that are put together.

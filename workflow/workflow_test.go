@@ -507,22 +507,61 @@ func chain(n int) string {
 	return b.String()
 }
 
+// mixed has n steps of all kinds that name each other, 20 in each round: values, models, ways that part and
+// join, loops, maps and calls.
+func mixed(n int) string {
+	var b strings.Builder
+	b.WriteString(`name: Mixed
+inputs: {url: {type: string}, words: {type: array}}
+state: {notes: {type: array, reducer: append}}
+agents: {writer: {description: Writes letters., instructions: You write., max_rounds: 5}}
+steps:
+`)
+	for i := range n / 20 {
+		b.WriteString(strings.ReplaceAll(`  - {id: words_N, type: transform, expr: "{{ inputs.words }}.map(w, {'word': w, 'round': N, 'long': w.size() > 3})"}
+  - {id: long_N, type: filter, over: words_N, rules: [{field: long, operator: is_true}]}
+  - {id: sure_N, type: assertion, rules: [{field: words_N, operator: is_not_empty}]}
+  - {id: length_N, type: code, code: "return len(inputs['words'])"}
+  - {id: page_N, type: http, url: "{{ inputs.url }}/N", on_error: {value: {body: nothing}}}
+  - {id: kind_N, type: categorizer, prompt: "What is {{ page_N.body }} about?", categories: [drinks, other]}
+  - {id: facts_N, type: extractor, prompt: "Take the first word out of {{ long_N }}", schema: {first: {type: string}}}
+  - {id: letter_N, type: agent, agent: writer, prompt: "Write about {{ facts_N.first }}"}
+  - {id: way_N, type: router, field: kind_N.category, routes: {drinks: pour_N, other: look_N}, default: continue}
+  - {id: pour_N, type: transform, template: "poured {{ letter_N }}"}
+  - {id: look_N, type: transform, template: looked}
+  - {id: one_N, type: merge, from: [pour_N, look_N], mode: first}
+  - parallel:
+      - {id: nap_N, type: wait, delay: 0.01}
+      - {id: ask_N, type: human, message: "Go on with {{ facts_N.first }}?", choices: ["yes", "no"]}
+  - {id: each_N, type: loop, over: words_N, as: word, body: [{id: note_N, type: transform, template: "{{ each_N.index }}: {{ word.word }}", set: {notes: "{{ note_N }}"}}]}
+  - {id: beside_N, type: map, over: words_N, as: word, body: [{id: loud_N, type: transform, template: "{{ word.word }}!"}]}
+  - {id: sub_N, type: workflow, workflow: double@1, payload: {n: "{{ length_N }}"}}
+  - {id: said_N, type: set, state: {notes: "{{ letter_N }} {{ one_N }} {{ length_N }}"}}
+`, "N", fmt.Sprint(i)))
+	}
+	return b.String()
+}
+
 func TestLong(t *testing.T) {
 	t.Parallel()
 	require.Len(t, compiled(t, chain(1000)).Nodes, 1001)
+	compiled(t, mixed(1000))
 }
 
 func BenchmarkCompile(b *testing.B) {
-	for _, n := range []int{10, 1000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			src := []byte(chain(n))
-			for b.Loop() {
-				d, faults := workflow.Read(src)
-				require.Empty(b, faults)
-				_, faults = workflow.Compile(d)
-				require.Empty(b, faults)
-			}
-		})
+	for name, of := range map[string]func(int) string{"chain": chain, "mixed": mixed} {
+		for _, n := range []int{100, 1000} {
+			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
+				src := []byte(of(n))
+				b.SetBytes(int64(len(src)))
+				for b.Loop() {
+					d, faults := workflow.Read(src)
+					require.Empty(b, faults)
+					_, faults = workflow.Compile(d)
+					require.Empty(b, faults)
+				}
+			})
+		}
 	}
 }
 

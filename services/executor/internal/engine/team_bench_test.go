@@ -26,7 +26,7 @@ import (
 // time of a turn, what a turn reads of the database in rows and in bytes, and what it writes. A turn
 // must not depend on how many came before.
 func BenchmarkTeamRounds(b *testing.B) {
-	marks := []int{20, 100, 1000, 10_000}
+	marks := []int{10, 100, 1000, 10_000}
 	if testing.Short() {
 		marks = marks[:3]
 	}
@@ -78,7 +78,8 @@ func benchTeam(b *testing.B, s store, member string, marks []int) {
 	id := l.start(b, &workgraph.Graph{Nodes: []workgraph.Node{n}})
 	require.NoError(b, l.Feed().Watch(b.Context(), feed.WatchRequest{Namespace: ns, RunID: id}, ended{}))
 	for _, mark := range marks {
-		from, to := max(1, mark-20), min(mark+20, len(at))-1
+		near := min(20, mark-1)
+		from, to := mark-near, min(mark+near, len(at))-1
 		first, last, turns := at[from], at[to], float64(to-from)
 		var took []time.Duration
 		for i := from; i < to; i++ {
