@@ -2,6 +2,7 @@ package team
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"strings"
 
@@ -99,6 +100,11 @@ func memberNode(m *team.Member) (workgraph.Node, error) {
 		n.Named = map[string]json.RawMessage{}
 	}
 	n.OnError = workgraph.OnError{Action: workgraph.Route}
+	if n.Cache != nil && len(m.Told) > 0 { // results are kept by the task, and not by what was said before
+		kept := *n.Cache
+		kept.Key = fmt.Sprintf("nodes[%q].result[%q].input.named.task", nodeTurn, m.Name)
+		n.Cache = &kept
+	}
 	if _, held := m.Named["graph"]; held && m.Kind == team.Workflow && m.Actor == actorSpawn {
 		n.Actor = actorPart
 	}
