@@ -210,7 +210,8 @@ func TestLeaveKilledAtEveryCall(t *testing.T) {
 					require.Equal(t, "done", over.Text)
 					require.Equal(t, 1, strings.Count(strings.Join(l.said(t, over.ThreadID), "\n"), instead))
 				},
-				atOnce: 4, // the two who are left, who need not have begun the first time, and the two after them
+				// The two who are left need not have begun the first time, and two come after them.
+				atOnce: 4,
 			}.test(t)
 		})
 	}

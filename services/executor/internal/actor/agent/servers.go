@@ -63,9 +63,9 @@ func (d *definition) serve(ctx context.Context) error {
 	return nil
 }
 
-// tooled adds the tools of a server to the actions, in the order of their names. One that is an action already
-// stays as that says. It returns those for which there is no room: a server that lists more tools one day must
-// not make the agent fail.
+// tooled adds the tools of a server to the actions, in the order of their names. One that is an action
+// already stays as that says. It returns those for which there is no room: a server that lists more tools
+// one day must not make the agent fail.
 func (d *definition) tooled(names []string) (out []string) {
 	has := map[string]bool{}
 	for _, a := range d.Actions {
