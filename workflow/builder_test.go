@@ -332,18 +332,18 @@ func orchestrator() *workflow.Spec {
 	plan := js(`{"type": "object", "required": ["steps"], "properties": {"steps": {"type": "array", "minItems": 1,` + steps(some, some, `{"type": "array", "items": {"type": "string"}, "maxItems": 20}`)[len(`{"type": "array",`):] + `}}`)
 	replan := js(`{"type": "object", "required": ["steps"], "properties": {"response": {"type": "string"}, "abandon": {"type": "boolean"}, "steps": ` + steps(text, text, `{"type": "array", "items": {"type": "string"}, "maxItems": 20}`) + `}}`)
 	inner := &workflow.Spec{
-		Name: "Plan and execute", Inputs: js(`{"task": {"type": "string"}}`),
+		Name: "Plan and execute", Inputs: js(`{"task": {"type": "string"}, "messages": {"type": "array"}, "parent_thread_id": {"type": "string"}, "user_id": {"type": "string"}, "task_id": {"type": "string"}}`),
 		State: []workflow.StateKey{{Name: "plan", Type: "array", Initial: js(`[]`)}, {Name: "past", Type: "array", Initial: js(`[]`)}, {Name: "done", Type: "integer", Reducer: workgraph.Add, Initial: js("0")}, {Name: "response", Type: "string", Initial: js(`""`)}},
 		Agents: []workflow.Agent{{Name: "worker", Instructions: "Do the one step that you are given. Ask the user by `ask_user` for what you must know.",
 			Tools: []workflow.Tool{{Name: "note", Actor: "cel", Description: "Notes something.", With: js(`{"expr": "'noted'"}`)}}}},
 		Steps: workflow.Steps{
 			{ID: "planner", Do: workflow.ExtractorStep{Schema: plan,
-				Prompt: "Plan this task in few steps, each with an id, a short text `do`, and as `needs` the ids of the steps that must be done before it: {{ inputs.task }}"}, Set: js(`{"plan": "{{ planner.steps }}"}`)},
+				Prompt: "Plan this task in few steps, each with an id, a short text `do`, and as `needs` the ids of the steps that must be done before it: {{ inputs.task }}\n\nWhat was said before: {{ inputs.messages }}"}, Set: js(`{"plan": "{{ planner.steps }}"}`)},
 			{ID: "work", Do: workflow.LoopStep{While: &workflow.LoopTest{Expr: "state.response == ''"}, MaxIterations: 25, Body: workflow.Steps{
 				{ID: "able", Do: workflow.TransformStep{Expr: "{{ state.plan }}.filter(s, !s.needs.exists(n, {{ state.plan }}.exists(other, other.id == n)))"}},
 				{ID: "wave", Do: workflow.TransformStep{Expr: "{{ able }}.size() > 0 || {{ state.plan }}.size() == 0 ? {{ able }} : [{{ state.plan }}[0]]"}},
 				{ID: "did", Do: workflow.MapStep{Over: "wave", As: "part", Body: workflow.Steps{
-					{ID: "step", Do: workflow.AgentStep{Agent: "worker", Prompt: "The task: {{ inputs.task }}\nSteps done so far: {{ state.done }}. The last of them: {{ state.past }}\nYour step: {{ part.do }}"}},
+					{ID: "step", Do: workflow.AgentStep{Agent: "worker", Prompt: "What was said before: {{ inputs.messages }}\nThe task: {{ inputs.task }}\nSteps done so far: {{ state.done }}. The last of them: {{ state.past }}\nYour step: {{ part.do }}"}},
 					{ID: "both", Do: workflow.TransformStep{Template: js(`{"step": "{{ part.do }}", "result": "{{ step }}"}`)}},
 				}}},
 				{ID: "all", Do: workflow.TransformStep{Expr: "{{ state.past }} + {{ did }}"}},

@@ -453,6 +453,11 @@ func (b *teamBody) workflow(c *compiler, a *AgentDefinition, m *team.Member) {
 		if _, ok := known["task"]; !ok {
 			c.at(a.at, "MISSING_INPUT", "name an input `task`: it is what the agent hears", "the workflow of the agent %q does not take what it is told", a.Name)
 		}
+		for _, name := range team.Tellable() {
+			if _, ok := known[name]; ok {
+				m.Told = append(m.Told, name)
+			}
+		}
 		if task := typing.OfSchema(inner.Inputs); task.Fields != nil && a.member.task == "" && !task.Fields.Of["task"].May(typing.String) {
 			c.at(inner.inputs, "WRONG_TYPE", "let `task` be of the type string", "the agent %q hears a text, and the input `task` of its workflow is %s", a.Name, task.Fields.Of["task"])
 		}

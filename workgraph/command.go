@@ -340,9 +340,9 @@ type Start struct {
 	// ParentRunID is the run that waits for this one, empty for a root. The caller that starts attempts sets
 	// it.
 	ParentRunID string
-	// UserID and ChatID are those of the run, and GraphName is the name of its graph. The caller that starts
-	// attempts sets them.
-	UserID, ChatID, GraphName string
+	// UserID, ChatID and TaskID are those of the run, and GraphName is the name of its graph. The caller
+	// that starts attempts sets them.
+	UserID, ChatID, TaskID, GraphName string
 	// Agent is the agent whose own work the run does, nil if none. The caller that starts attempts sets it.
 	Agent *AgentRun
 	// Messages are those that started a visit of an inbox, oldest first. Such a visit has no propagated

@@ -95,7 +95,7 @@ func routes(t *testing.T, s stage) {
 		require.Equal(t, "plan_execute", r.From)
 		require.Len(t, s.model.calls("planner"), 1, "one plan")
 		require.Contains(t, s.prompts("planner")[0], ": Onboard Acme Corp\n\nContext: They like tea.")
-		require.NotContains(t, s.prompts("planner")[0], "Beta")
+		require.NotContains(t, s.prompts("planner")[0], "beer")
 		s.run(t, "And now?", "--input", "thread_id="+r.ThreadID)
 		require.Equal(t, map[string]string{"c1": said + "Onboard Beta", "c2": said + "Onboard Acme Corp"}, s.toolMessages(), "each is answered")
 	})

@@ -360,6 +360,11 @@ func TestOrchestrator(t *testing.T) {
 		planner := model.calls("planner")[0].Messages
 		require.Contains(t, planner[len(planner)-1].Content, "before it: Onboard Acme Corp\n\nContext: They like tea.", "exactly the task and its context")
 		require.Equal(t, "Acme Corp is on board.", r.Text)
+		said := planner[len(planner)-1].Content
+		require.Contains(t, said, `{"from":"input","text":"Onboard Acme Corp"}`, "it is told the talk before")
+		require.Contains(t, said, `{"from":"react_agent","text":"Routing task to plan-execute workflow: Onboard Acme Corp"}`)
+		worker := model.calls("worker")[0].Messages
+		require.Contains(t, worker[len(worker)-1].Content, `{"from":"input","text":"Onboard Acme Corp"}`)
 		without := map[string][]fakellm.Reply{"front": {{ToolCalls: []fakellm.ToolCall{call("c1", "task_agent", `{"task": "Onboard Beta"}`)}}}, "planner": {plan("all")}, "worker": {{Text: "done"}}, "replan": {left("It is done.")}}
 		model.script(without)
 		run(t, "Onboard Beta")

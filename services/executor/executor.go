@@ -12,10 +12,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/http"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -34,7 +32,6 @@ import (
 	"github.com/epigraph-run/epigraph/internal/turns"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
-	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/builtin"
 	"github.com/epigraph-run/epigraph/services/executor/internal/bots"
 	"github.com/epigraph-run/epigraph/services/executor/internal/dispatch"
@@ -466,13 +463,8 @@ func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err 
 	if err := s.limits.Meter(d.Telemetry.MeterProvider, s.engine.Backlog); err != nil {
 		return err
 	}
-	if s.jobs, err = s.dispatcher(st.journal, d.Telemetry); err != nil {
+	if err := s.assembleJobs(cfg, d, st); err != nil {
 		return err
-	}
-	if cfg.RiverUI {
-		if s.pages, err = s.jobs.UI(JobPagesPath); err != nil {
-			return err
-		}
 	}
 	s.limitServer = rpc.NewLimitServer(st.limits, s.limits.Refresh, s.engine.Programs().UnknownActor)
 	s.workers.Own(s.engine.Owner, s.engine.Held)
@@ -552,19 +544,6 @@ func (s *Service) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// JobPagesPath is the path below which JobPages expects to be served.
-const JobPagesPath = "/river"
-
-// JobPages shows the jobs of all namespaces and lets its readers cancel and repeat jobs. It is for
-// operators only, and checks no credentials. It is nil unless Config.RiverUI is set, and answers while
-// Run runs.
-func (s *Service) JobPages() http.Handler {
-	if s.pages == nil {
-		return nil
-	}
-	return s.pages
-}
-
 // opened has Close close c.
 func (s *Service) opened(c io.Closer) { s.closers = append(s.closers, c) }
 
@@ -583,35 +562,6 @@ func (s *Service) Close() error {
 		}
 	})
 	return s.closed
-}
-
-// peer answers other executors, and the planner.
-type peer struct {
-	executorv1.UnimplementedPeerServiceServer
-	workers   *worker.Server
-	explainer rpc.Explainer
-	accounts  rpc.Accounts
-	followed  rpc.Followed
-}
-
-// Follow implements the service.
-func (p peer) Follow(stream grpc.BidiStreamingServer[executorv1.FollowRequest, executorv1.FollowResponse]) error {
-	return p.followed.Follow(stream)
-}
-
-// Govern implements the service.
-func (p peer) Govern(stream grpc.BidiStreamingServer[executorv1.GovernRequest, executorv1.GovernResponse]) error {
-	return p.accounts.Govern(stream)
-}
-
-// ExplainLocal implements the service.
-func (p peer) ExplainLocal(ctx context.Context, req *executorv1.ExplainLocalRequest) (*executorv1.ExplainLocalResponse, error) {
-	return p.explainer.ExplainLocal(ctx, req)
-}
-
-// Invoke implements the service.
-func (p peer) Invoke(stream grpc.BidiStreamingServer[executorv1.InvokeRequest, executorv1.InvokeResponse]) error {
-	return p.workers.Invoke(stream)
 }
 
 // sweep deletes expired rows: request ids, unreferenced large values, and outcomes kept for equal
@@ -674,61 +624,4 @@ func open(ctx context.Context, cfg Config, tel *obs.Telemetry, answered func()) 
 		return nil, errors.Join(err, j.Close())
 	}
 	return j, nil
-}
-
-// catalog is the built-in actors with those that the host adds.
-type catalog struct {
-	builtin *builtin.Set
-	more    workgraph.Actors
-}
-
-func (c catalog) ActorInfo(name string) (workgraph.ActorInfo, bool) {
-	if info, ok := c.more.ActorInfo(name); ok {
-		return info, true
-	}
-	return c.builtin.ActorInfo(name)
-}
-
-// Learn, Absent and Changes are those of builtin.Set.
-func (c catalog) Learn(ctx context.Context, name string) {
-	if c.more[name] == nil {
-		c.builtin.Learn(ctx, name)
-	}
-}
-
-func (c catalog) Absent(name string) bool { return c.more[name] == nil && c.builtin.Absent(name) }
-
-func (c catalog) Changes(name string) bool { return c.more[name] == nil && c.builtin.Changes(name) }
-
-func (c catalog) Actor(name string) (workgraph.Actor, bool) {
-	if a, ok := c.more[name]; ok {
-		return a, true
-	}
-	return c.builtin.Actor(name)
-}
-
-func (c catalog) Names() []string {
-	out := make([]string, 0, len(c.more))
-	for _, s := range c.specs() {
-		if s.Actor != nil && !s.Internal { // those without an actor stand for many
-			out = append(out, s.Name)
-		}
-	}
-	return out
-}
-
-func (c catalog) specs() []actor.Spec {
-	var out []actor.Spec
-	for _, s := range c.builtin.Specs() {
-		if _, replaced := c.more[s.Name]; !replaced {
-			out = append(out, s)
-		}
-	}
-	for name, a := range c.more {
-		info, _ := c.more.ActorInfo(name)
-		out = append(out, actor.Spec{Name: name, Version: info.Version, Effect: info.Effect, EffectOf: info.EffectOf, SeesPlace: info.SeesPlace, Computes: info.Computes,
-			Elsewhere: info.Elsewhere, Schema: string(info.Schema), Examine: info.Examine, Expands: !info.NeverExpands, Actor: a})
-	}
-	slices.SortFunc(out, func(a, b actor.Spec) int { return strings.Compare(a.Name, b.Name) })
-	return out
 }

@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -79,4 +80,26 @@ func (s *Service) dispatcher(j journal.Journal, tel *obs.Telemetry) (*dispatch.D
 		return dispatch.New(j.JobDriver(), o)
 	}
 	return nil, fmt.Errorf("a journal of type %T keeps no jobs", j)
+}
+
+// assembleJobs makes what works the jobs, and the pages that show them.
+func (s *Service) assembleJobs(cfg Config, d Deps, st stores) (err error) {
+	if s.jobs, err = s.dispatcher(st.journal, d.Telemetry); err != nil || !cfg.RiverUI {
+		return err
+	}
+	s.pages, err = s.jobs.UI(JobPagesPath)
+	return err
+}
+
+// JobPagesPath is the path below which JobPages expects to be served.
+const JobPagesPath = "/river"
+
+// JobPages shows the jobs of all namespaces and lets its readers cancel and repeat jobs. It is for
+// operators only, and checks no credentials. It is nil unless Config.RiverUI is set, and answers while
+// Run runs.
+func (s *Service) JobPages() http.Handler {
+	if s.pages == nil {
+		return nil
+	}
+	return s.pages
 }

@@ -10,8 +10,9 @@ import (
 )
 
 // Turned is what comes of a turn in which the user asked for something else in place of an answer. The
-// answers are those of the turn, with that of the member whose question it was; requests are what the
-// user wants. The team goes on with them as with a new task: those begin who hear the input.
+// answers are those of the turn, with that of the member whose question it was, and none while a model
+// chooses who speaks; requests are what the user wants. The team goes on with them as with a new task:
+// those begin who hear the input.
 func (r *Rules) Turned(ctx context.Context, spoke *State, answers []Message, requests []string, used Used, external bool, now time.Time) (logged []Message, st *State, move Move, err error) {
 	st, x := spoke.clone(), workgraph.NewAccount(ctx)
 	logged = slices.Clone(answers)
@@ -34,7 +35,7 @@ func (r *Rules) Turned(ctx context.Context, spoke *State, answers []Message, req
 		r.log(st, &m, now)
 		logged = append(logged, m)
 	}
-	st.Speaking, st.Lost = nil, ""
+	st.Speaking, st.Choosing, st.Lost = nil, nil, ""
 	st.Turns++
 	if !r.team.driven() {
 		st.Ready, st.Arrived = slices.Clone(r.starts), map[string][]int{}

@@ -86,6 +86,8 @@ type Member struct {
 	Cache *workgraph.Cache `json:"cache,omitempty"`
 	// Keeps says that a workflow goes on with its conversation when it is called again.
 	Keeps bool `json:"keeps,omitempty"`
+	// Told are the inputs that a workflow is given besides its task. See the names.
+	Told []string `json:"told,omitempty"`
 	// Tells says that a failure of the member is told as its answer and does not end the team.
 	Tells bool `json:"tells,omitempty"`
 }
@@ -110,6 +112,19 @@ const (
 	Workflow Kind = "WORKFLOW"
 	Actor    Kind = "ACTOR"
 )
+
+// The names of what a workflow may be told besides its task: the last messages of the team, as a list of
+// {from, text}, the thread of the team, and the user and the task of the run, which are empty texts where
+// there is none.
+const (
+	ToldMessages = "messages"
+	ToldThread   = "parent_thread_id"
+	ToldUser     = "user_id"
+	ToldTask     = "task_id"
+)
+
+// Tellable are these names.
+func Tellable() []string { return []string{ToldMessages, ToldThread, ToldUser, ToldTask} }
 
 // Signal is what a signal of a member means.
 type Signal struct {

@@ -50,6 +50,21 @@ func RequestOf(e *workgraph.Error) (text string, ok bool) {
 // TeamGraph is the name of the graphs of the runs of teams.
 const TeamGraph = "team"
 
+// TeamChooses is the node of the run of a team that chooses who speaks, and teamSpeaks begins those of its
+// members.
+const (
+	TeamChooses = "choose"
+	teamSpeaks  = "speak."
+)
+
+// TeamMember is the node of a member in the run of a team.
+func TeamMember(name string) string { return teamSpeaks + name }
+
+// SpeaksInTeam reports whether a node of the run of a team is that of a member, or chooses who speaks.
+func SpeaksInTeam(node string) bool {
+	return node == TeamChooses || strings.HasPrefix(node, teamSpeaks)
+}
+
 // LeftPrefix begins the reason of the cancellation of a run that is left for something else. No other
 // cancellation has such a reason.
 const LeftPrefix = workgraph.ReasonAnotherRequest + ": "

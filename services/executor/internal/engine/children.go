@@ -259,6 +259,9 @@ func (t *session) spawnChild(r *run, s *workgraph.Spawn, by *record.Approval, ag
 				r.children[s.Child.ID] = true
 			}
 			stopping := r.State.Stopping()
+			if r.early { // it may be left now
+				t.pollCommandsSoon()
+			}
 			r.mu.Unlock()
 			if stopping {
 				t.stopChild(r, s.Child.ID)

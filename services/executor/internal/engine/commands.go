@@ -326,6 +326,9 @@ func (r *run) applyCommand(m *journal.Command, more bool) error {
 			return r.beginAndEnd(l.Reason, x)
 		}
 	}
+	if m.Kind == journal.CommandLeave {
+		return r.leave(m, l, x)
+	}
 	if cmd == nil {
 		return r.drop(m, x, errors.New("the command has an unknown kind"))
 	}

@@ -206,6 +206,9 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 	if err := r.relatedCommands(w, eff, now); err != nil {
 		return consequence{}, err
 	}
+	if err := r.leaveChildren(w, x.leaves, now); err != nil {
+		return consequence{}, err
+	}
 	if err := r.steerChildren(w, evs, x, now); err != nil {
 		return consequence{}, err
 	}

@@ -38,6 +38,17 @@ func (l liveRuns) Refused(namespace, runID string) (*record.AmendRefused, bool) 
 	return r.Refusal, true
 }
 
+// Unheard implements command.Live.
+func (l liveRuns) Unheard(namespace, runID string) (string, bool) {
+	r := l.live(namespace, runID)
+	if r == nil || r.gone.Load() {
+		return "", false
+	}
+	r.lock()
+	defer r.mu.Unlock()
+	return r.Unheard, true
+}
+
 // AwaitPause implements command.Live.
 func (l liveRuns) AwaitPause(ctx context.Context, namespace, runID string) {
 	r := l.live(namespace, runID)

@@ -189,6 +189,8 @@ type extra struct {
 	recover bool
 	// leads says that the caller lets the writer lead as soon as it has unlocked r.mu.
 	leads bool
+	// leaves has the children that are canceled with the decision, and why.
+	leaves leaving
 	// after is called once the decision is durable or has failed. It must not block. It is not called if
 	// advance returns an error.
 	after func(error)

@@ -87,6 +87,24 @@ func TestTeamMembers(t *testing.T) {
 		require.Equal(t, "hello|a: a1|b1|a: a2|b3|a: a3", b.last(), "and goes on with that one")
 		require.Equal(t, []string{"user: hello", "a: a1", "b: b1", "a: a2", "b: b3", "a: a3", "b: b4"}, l.said(t, over.ThreadID))
 	})
+	t.Run("Told/AWorkflowKnowsTheTalkBeforeAndTheIDs", func(t *testing.T) {
+		t.Parallel()
+		s := sqliteStore(t)
+		l := run(t, s, teams(t, s, actors{"says": &member{}, "spawn": spawner{}, "inputs": inputs{}}))
+		l.jobs(t)
+		given := func(told string) (over teamEnd, got map[string]any) {
+			named := `{"task": "hello", "team": {"members": [{"name": "a", "actor": "says"}, {"name": "w", "kind": "WORKFLOW", "actor": "spawn", "told": ` + told + `,
+				"named": {"graph": {"nodes": [{"id": "all", "actor": "inputs"}]}}}], "start": ["a"], "transitions": [{"from": "a", "to": "w"}], "stop": {"max_turns": 2}}}`
+			over = l.over(t, l.start(t, teamOf(t, named), func(r *command.StartRequest) { r.UserID, r.TaskID = "ann", "task_01h455vb4pex5vsknk084sn02q" }))
+			require.NoError(t, json.Unmarshal([]byte(over.Text), &got), over.Text)
+			return over, got
+		}
+		over, got := given(`["messages", "parent_thread_id", "user_id", "task_id"]`)
+		require.Equal(t, map[string]any{"task": "hello\n\na: from a", "parent_thread_id": over.ThreadID, "user_id": "ann", "task_id": "task_01h455vb4pex5vsknk084sn02q",
+			"messages": []any{map[string]any{"from": "input", "text": "hello"}, map[string]any{"from": "a", "text": "from a"}}}, got)
+		_, got = given(`[]`)
+		require.Equal(t, map[string]any{"task": "hello\n\na: from a"}, got, "one that names nothing is told its task alone")
+	})
 	t.Run("Copy/WritesToNoThreadOfTheFirstOne", func(t *testing.T) {
 		t.Parallel()
 		l, a, _ := begin(t, 0)

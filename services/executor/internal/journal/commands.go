@@ -21,6 +21,7 @@ const (
 	CommandCompletion CommandKind = "COMPLETION"
 	CommandSignal     CommandKind = "SIGNAL"
 	CommandMessage    CommandKind = "MESSAGE"
+	CommandLeave      CommandKind = "LEAVE"
 )
 
 // Command is something from outside that a run must take into account. It is written in one transaction with
@@ -72,6 +73,8 @@ type EnqueueRequest struct {
 	// Open lists the states in which the run takes this command; empty means every state that is not ended.
 	// A CANCEL to a run that has ended, or was canceled before, is not written and is no error.
 	Open []State
+	// Must refuses such a CANCEL with ReasonRunEnded, and does not keep its request.
+	Must bool
 }
 
 // Answer closes an open interrupt. To close it again in the same way changes nothing; in another way it is

@@ -268,6 +268,7 @@ type Request struct {
 // Descendant is a run below another.
 type Descendant struct {
 	RunID, ParentRunID string
+	GraphName          string
 	State              State
 	LastSeq            int64
 }

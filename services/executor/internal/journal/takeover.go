@@ -211,7 +211,9 @@ const (
 )
 
 // Endless are the kinds of commands that may be sent without end.
-func Endless(k CommandKind) bool { return k == CommandSignal || k == CommandMessage }
+func Endless(k CommandKind) bool {
+	return k == CommandSignal || k == CommandMessage || k == CommandLeave
+}
 
 // Claims reports whether the claimant of p becomes the owner, as far as the run's row decides.
 func (f Found) Claims(p EnqueueRequest) bool {
@@ -224,6 +226,9 @@ func (f Found) Takes(p EnqueueRequest) (bool, error) {
 	case p.Revision != 0 && p.Revision != f.Revision:
 		return false, EtagMismatch(p.Command.RunID)
 	case p.Command.Kind == CommandCancel && (f.State.Ended() || f.CancelAsked):
+		if p.Must {
+			return false, RunEnded(p.Command.RunID)
+		}
 		return false, nil
 	case f.State.Ended() && p.Answer == nil:
 		return false, RunEnded(p.Command.RunID)

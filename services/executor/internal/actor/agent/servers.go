@@ -2,6 +2,8 @@ package agent
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"regexp"
 	"slices"
 	"strings"
@@ -40,6 +42,7 @@ func (d *definition) checkServers() error {
 func (d *definition) serve(ctx context.Context) error {
 	servers := d.Servers
 	d.Servers = nil
+	var out leftOut
 	for _, server := range servers {
 		prefix := serverPrefix + server + "/"
 		names, err := actor.DirectoryOf(ctx).Below(ctx, prefix)
@@ -50,41 +53,81 @@ func (d *definition) serve(ctx context.Context) error {
 		if names = slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, "/*") }); len(names) == 0 {
 			return unserved(ctx, server)
 		}
-		if err := d.tooled(server, names); err != nil {
-			return err
-		}
+		out.add(d.tooled(names))
 	}
 	if len(servers) > 0 {
 		d.complete()
 		d.compile(ctx)
 	}
+	out.tell(ctx)
 	return nil
 }
 
-// tooled adds the tools of a server to the actions. One that is an action already stays as that says.
-func (d *definition) tooled(server string, names []string) error {
+// tooled adds the tools of a server to the actions, in the order of their names. One that is an action
+// already stays as that says. It returns those for which there is no room: a server that lists more tools
+// one day must not make the agent fail.
+func (d *definition) tooled(names []string) (out []string) {
 	has := map[string]bool{}
 	for _, a := range d.Actions {
 		has[a.Actor] = true
 	}
+	names = slices.DeleteFunc(slices.Sorted(slices.Values(names)), func(name string) bool { return has[name] })
+	alike := map[string]int{}
 	for _, name := range names {
-		if has[name] {
+		alike[calledBy(name)]++
+	}
+	for _, name := range names {
+		called := calledBy(name)
+		if alike[called] > 1 || d.Actions[called] != nil || d.Signals[called] != nil {
+			called = apart(called, name)
+		}
+		if len(d.Actions)+len(d.Signals) >= maxActionNames || d.Actions[called] != nil || d.Signals[called] != nil {
+			out = append(out, name)
 			continue
-		}
-		called := notName.ReplaceAllString(strings.TrimPrefix(name, serverPrefix), "_")
-		called = called[:min(len(called), 64)]
-		if d.Actions[called] != nil || d.Signals[called] != nil {
-			return workgraph.Errorf(workgraph.Permanent, ReasonActionsUnusable, "mcp_servers: two tools of %q would be called %q: name them among the actions", server, called)
-		}
-		if len(d.Actions) == maxActionNames {
-			return workgraph.Errorf(workgraph.Permanent, ReasonActionsUnusable, "mcp_servers: with the tools of %q there are more than %d actions: name those that are needed among the actions, as mcp/%s/TOOL", server, maxActionNames, server)
 		}
 		if d.Actions == nil {
 			d.Actions = map[string]*action{}
 		}
 		d.Actions[called] = &action{Actor: name}
 	}
-	return nil
+	return out
+}
+
+// maxActionName bounds the name of an action, in bytes.
+const maxActionName = 64
+
+// calledBy is what a model calls a tool by: its name, as far as names of actions go.
+func calledBy(name string) string {
+	called := notName.ReplaceAllString(strings.TrimPrefix(name, serverPrefix), "_")
+	return called[:min(len(called), maxActionName)]
+}
+
+// apart is a name that tells a tool from others that would be called alike. It depends on the tool alone, so
+// that it stays the same whichever others there are.
+func apart(called, name string) string {
+	sum := sha256.Sum256([]byte(name))
+	end := "_" + hex.EncodeToString(sum[:4])
+	return called[:min(len(called), maxActionName-len(end))] + end
+}
+
+// leftOut are the tools for which an agent has no room.
+type leftOut struct{ names []string }
+
+func (o *leftOut) add(names []string) { o.names = append(o.names, names...) }
+
+// maxLeftOut bounds how many of them are told by name.
+const maxLeftOut = 20
+
+// tell reports them to those who watch the run.
+func (o *leftOut) tell(ctx context.Context) {
+	if len(o.names) == 0 {
+		return
+	}
+	raw, err := actor.Encode(map[string]any{"tools_left_out": o.names[:min(len(o.names), maxLeftOut)], "count": len(o.names),
+		"hint": "an agent has 64 actions: name those that are needed among the actions, as mcp/SERVER/TOOL"})
+	if err == nil { // texts and a number always have a form
+		actor.ReporterOf(ctx).Progress(raw)
+	}
 }
 
 // unserved is the error of a server that has no tools: it may come up, unless nobody knows it.

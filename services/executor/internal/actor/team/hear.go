@@ -26,7 +26,11 @@ func (l *loop) hear(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, 
 	var move team.Move
 	if p.Team.Choosing != nil {
 		u, _ := standing.Source(c, nodeChoose)
-		p.Team, move, err = rules.Chosen(p.Team, actor.AsText(actor.Result(u.Values)), c.Stopping)
+		if request, ok := actor.RequestOf(u.Error); ok && u.Outcome != workgraph.VisitCompleted {
+			logged, p.Team, move, err = rules.Turned(ctx, p.Team, nil, []string{request}, used(c), c.Stopping, time.Now().UTC())
+		} else {
+			p.Team, move, err = rules.Chosen(p.Team, actor.AsText(actor.Result(u.Values)), c.Stopping)
+		}
 	} else {
 		given, works, requests := answers(c, rules, p.Team)
 		for i := range given {

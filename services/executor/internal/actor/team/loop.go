@@ -2,6 +2,7 @@ package team
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"strings"
 
@@ -14,12 +15,12 @@ import (
 const (
 	nodeBegin  = "begin"
 	nodeTurn   = "turn"
-	nodeChoose = "choose"
+	nodeChoose = actor.TeamChooses
 	nodeHear   = "hear"
 )
 
 // speakNode is the node of a member.
-func speakNode(name string) string { return "speak." + name }
+func speakNode(name string) string { return actor.TeamMember(name) }
 
 // stateAt is the key of the run's state that says where the team stands.
 const stateAt = "at"
@@ -59,7 +60,7 @@ func graph(t *team.Team, own json.RawMessage) (*workgraph.Graph, error) {
 		edge(id, nodeHear, "", nothing)
 		if tells {
 			edge(id, nodeHear, workgraph.ErrorEdge, nothing)
-		} else if id != nodeChoose {
+		} else {
 			g.Edges = append(g.Edges, workgraph.Edge{From: id, To: nodeHear, Kind: workgraph.ErrorEdge, When: whenAsked, PassDown: nothing})
 		}
 	}
@@ -75,7 +76,7 @@ func graph(t *team.Team, own json.RawMessage) (*workgraph.Graph, error) {
 		if strings.HasPrefix(ch.Actor, loopPrefix) || strings.HasPrefix(ch.Actor, "loop/") {
 			return nil, actor.BadArguments("choose: %s is for the loop of an agent or a team", ch.Actor)
 		}
-		n := workgraph.Node{ID: nodeChoose, Name: "choose the next speaker", Actor: ch.Actor, Named: ch.Named}
+		n := workgraph.Node{ID: nodeChoose, Name: "choose the next speaker", Actor: ch.Actor, Named: ch.Named, OnError: workgraph.OnError{Action: workgraph.Route}}
 		speak(nodeChoose, nodeChoose, n, false)
 	}
 	add(workgraph.Node{ID: nodeHear, Kind: workgraph.SummarizerKind, Actor: actorHear, Named: named})
@@ -99,6 +100,11 @@ func memberNode(m *team.Member) (workgraph.Node, error) {
 		n.Named = map[string]json.RawMessage{}
 	}
 	n.OnError = workgraph.OnError{Action: workgraph.Route}
+	if n.Cache != nil && len(m.Told) > 0 { // results are kept by the task, and not by what was said before
+		kept := *n.Cache
+		kept.Key = fmt.Sprintf("nodes[%q].result[%q].input.named.task", nodeTurn, m.Name)
+		n.Cache = &kept
+	}
 	if _, held := m.Named["graph"]; held && m.Kind == team.Workflow && m.Actor == actorSpawn {
 		n.Actor = actorPart
 	}

@@ -269,7 +269,11 @@ func (l *loop) given(ctx context.Context, c *workgraph.Call, p *position, m *tea
 		}
 		return map[string]any{"prompt": joined}, nil
 	case team.Workflow:
-		named := map[string]any{"task": joined}
+		named, err := l.told(ctx, c, p, m)
+		if err != nil {
+			return nil, err
+		}
+		named["task"] = joined
 		if m.Keeps {
 			conv, err := l.conversation(ctx, c, p, m)
 			if err != nil {
@@ -280,6 +284,54 @@ func (l *loop) given(ctx context.Context, c *workgraph.Call, p *position, m *tea
 		return map[string]any{"input": map[string]any{"named": named}}, nil
 	}
 	return map[string]any{"messages": append([]team.Message{}, inbox...), "text": joined}, nil
+}
+
+// What is told of the messages of a team, in messages and in bytes of their texts together.
+const maxSaid, maxSaidBytes = 50, 64 << 10
+
+// saidBefore is a message of the team as a workflow is told it.
+type saidBefore struct {
+	From string `json:"from"`
+	Text string `json:"text"`
+}
+
+// told is what a workflow is given that names inputs for it.
+func (l *loop) told(ctx context.Context, c *workgraph.Call, p *position, m *team.Member) (map[string]any, error) {
+	out := map[string]any{}
+	for _, name := range m.Told {
+		switch name {
+		case team.ToldMessages:
+			log, _, err := l.log(ctx, p, 0, maxSaid)
+			if err != nil {
+				return nil, err
+			}
+			out[name] = lastSaid(log)
+		case team.ToldThread:
+			out[name] = p.Thread
+		case team.ToldUser:
+			out[name] = c.UserID
+		case team.ToldTask:
+			out[name] = c.TaskID
+		}
+	}
+	return out, nil
+}
+
+// lastSaid are the last messages, oldest first, as far as there is room. The newest one is cut if need be.
+func lastSaid(log []team.Message) []saidBefore {
+	room, from := maxSaidBytes, len(log)
+	for from > 0 && room >= len(log[from-1].Text) {
+		from--
+		room -= len(log[from].Text)
+	}
+	out := []saidBefore{}
+	for i := from; i < len(log); i++ {
+		out = append(out, saidBefore{log[i].From, log[i].Text})
+	}
+	if n := len(log); n > 0 && len(out) == 0 {
+		out = append(out, saidBefore{log[n-1].From, errs.Clip(log[n-1].Text, maxSaidBytes)})
+	}
+	return out
 }
 
 // maxTexts bounds the texts that a member is told at once. Older ones are put together.

@@ -14,7 +14,7 @@ import (
 type Payload struct {
 	// RequestID is the id of the request that wrote the command. It is copied to the event.
 	RequestID string `json:"request_id,omitempty"`
-	// Reason belongs to CANCEL, PAUSE, STOP and RESUME. Step belongs to RESUME.
+	// Reason belongs to CANCEL, PAUSE, STOP, RESUME and LEAVE. Step belongs to RESUME.
 	Reason string `json:"reason,omitempty"`
 	Step   bool   `json:"step,omitempty"`
 	// Principal is the caller that wrote the command, by the API key. It is copied to the event.

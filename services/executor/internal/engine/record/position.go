@@ -20,6 +20,8 @@ type PositionHead struct {
 	Details []Detail `json:"details,omitempty"`
 	// Refusal is the last amendment if it was refused when it was applied.
 	Refusal *AmendRefused `json:"refused_amendment,omitempty"`
+	// Unheard is the key of the last LEAVE that nobody heard.
+	Unheard string `json:"unheard,omitempty"`
 }
 
 // EncodePosition is the stored form of a position: the head, then the snapshot of the machine.

@@ -34,6 +34,8 @@ type Position struct {
 	Uncertain        map[string]bool
 	// Refusal is the last amendment if it was refused when it was applied, and nil otherwise.
 	Refusal *record.AmendRefused
+	// Unheard is the key of the last LEAVE that nobody heard; empty for none.
+	Unheard string
 	// Details are the last heartbeat details of visits and items that have not succeeded.
 	Details details
 }
@@ -142,7 +144,7 @@ func replay(ctx context.Context, id string, p *program.Program, snapshot []byte,
 		if err != nil {
 			return Position{}, err
 		}
-		at.ChildrenRecorded, at.Refusal = head.Recorded, head.Refusal
+		at.ChildrenRecorded, at.Refusal, at.Unheard = head.Recorded, head.Refusal, head.Unheard
 		for i := range head.Details {
 			at.Details.Put(&head.Details[i])
 		}
@@ -192,7 +194,7 @@ func (p *Position) Encode(recorded bool) ([]byte, error) {
 		return nil, err
 	}
 	p.InputBytes = max(int64(len(machine))-p.ResultBytes, 0) // values that were consumed no longer count
-	head := record.PositionHead{Nodes: p.Tally.Last, Recorded: recorded, Refusal: p.Refusal}
+	head := record.PositionHead{Nodes: p.Tally.Last, Recorded: recorded, Refusal: p.Refusal, Unheard: p.Unheard}
 	for _, d := range p.Details.By {
 		head.Details = append(head.Details, *d)
 	}

@@ -30,6 +30,23 @@ func commandTo(id string, kind journal.CommandKind, key string) func(*journal.Ap
 }
 
 func commandCases(t *testing.T, d Driver) {
+	t.Run("Enqueue/ACancelThatMustBeWrittenUsesUpNoRequest", func(t *testing.T) {
+		w := open(t, d)
+		ended := w.started(1, func(s *journal.Start) { s.Run.State, s.Run.EndTime = journal.StateCompleted, base })
+		canceled := w.started(1)
+		_, err := w.j.Enqueue(t.Context(), enqueue(canceled, journal.CommandCancel, ""))
+		require.NoError(t, err)
+		for _, id := range []string{ended, canceled} {
+			once := func(p *journal.EnqueueRequest) {
+				p.Request = journal.Request{Method: "CancelRun", ID: "once", BodyHash: "h"}
+			}
+			_, err := w.j.Enqueue(t.Context(), enqueue(id, journal.CommandCancel, "", once, func(p *journal.EnqueueRequest) { p.Must = true }))
+			reason(t, err, journal.ReasonRunEnded)
+			known, _, err := w.j.Requested(t.Context(), ns, "CancelRun", "once")
+			require.NoError(t, err)
+			require.Empty(t, known)
+		}
+	})
 	t.Run("Enqueue/UnreadSignalsAndMessagesAreBounded", func(t *testing.T) {
 		w := open(t, d)
 		id, other := w.started(1), w.started(1)
@@ -49,6 +66,7 @@ func commandCases(t *testing.T, d Driver) {
 		require.True(t, errs.Is(err, errs.ResourceExhausted))
 		require.NotEmpty(t, errs.From(err).HintText())
 		reason(t, again(journal.CommandMessage, "more"), journal.ReasonInboxFull)
+		reason(t, again(journal.CommandLeave, "more"), journal.ReasonInboxFull)
 		// Nothing else is held up, here or elsewhere.
 		for _, kind := range []journal.CommandKind{journal.CommandResume, journal.CommandChildEnded, journal.CommandCancel} {
 			_, err := w.j.Enqueue(t.Context(), enqueue(id, kind, string(kind)))

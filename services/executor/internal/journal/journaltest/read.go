@@ -86,13 +86,15 @@ func readCases(t *testing.T, d Driver) {
 		top := child("", 0)
 		a := child(top, 1)
 		aa := child(a, 2)
-		b := child(top, 3)
+		b := w.started(1, func(s *journal.Start) {
+			s.Run.ParentID, s.Run.GraphName, s.Run.CreateTime = top, "team", base.Add(3*time.Second)
+		})
 		ds, err := w.j.Descendants(t.Context(), ns, top)
 		require.NoError(t, err)
 		want := []journal.Descendant{
-			{RunID: a, ParentRunID: top, State: journal.StateRunning, LastSeq: 1},
-			{RunID: aa, ParentRunID: a, State: journal.StateRunning, LastSeq: 1},
-			{RunID: b, ParentRunID: top, State: journal.StateRunning, LastSeq: 1},
+			{RunID: a, ParentRunID: top, GraphName: "g", State: journal.StateRunning, LastSeq: 1},
+			{RunID: aa, ParentRunID: a, GraphName: "g", State: journal.StateRunning, LastSeq: 1},
+			{RunID: b, ParentRunID: top, GraphName: "team", State: journal.StateRunning, LastSeq: 1},
 		}
 		require.Equal(t, want, ds)
 		ds, err = w.j.Descendants(t.Context(), ns, a)

@@ -80,7 +80,7 @@ func (e *enqueuing) read() (stmts []dbkit.Stmt) {
 		FROM runs r WHERE`+ThisRun, m.Namespace, m.RunID)
 	if journal.Endless(m.Kind) {
 		do(one(nil, &f.Waiting, &f.WaitingBytes), `SELECT count(*), coalesce(sum(octet_length(w.body)), 0)
-			FROM (SELECT m.body FROM commands m WHERE m.run_id = $1 AND m.kind IN ('SIGNAL', 'MESSAGE') LIMIT $2) w`, m.RunID, journal.MaxWaiting)
+			FROM (SELECT m.body FROM commands m WHERE m.run_id = $1 AND m.kind IN ('SIGNAL', 'MESSAGE', 'LEAVE') LIMIT $2) w`, m.RunID, journal.MaxWaiting)
 	}
 	if e.p.Answer != nil {
 		do(dbkit.Stmt{Rows: func(rows dbkit.Rows) (err error) {

@@ -79,11 +79,11 @@ const childrenOf = ` FROM runs WHERE namespace = $1 AND parent_run_id = $2 AND p
 
 // Descendants implements journal.Reader.
 func (s *Store) Descendants(ctx context.Context, namespace, runID string) ([]journal.Descendant, error) {
-	const columns = `run_id, parent_run_id, state, last_seq, create_time`
+	const columns = `run_id, parent_run_id, graph_name, state, last_seq, create_time`
 	rows, err := s.db.Read.Query(ctx, `WITH RECURSIVE `+s.below(`SELECT `+columns+childrenOf, strings.Split(columns, ", ")...)+`
-		SELECT r.run_id, r.parent_run_id, r.state, `+LastSeq(s.d)+` FROM below r ORDER BY r.create_time, r.run_id`, namespace, runID)
+		SELECT r.run_id, r.parent_run_id, r.graph_name, r.state, `+LastSeq(s.d)+` FROM below r ORDER BY r.create_time, r.run_id`, namespace, runID)
 	return dbkit.Collect(rows, err, func(rows dbkit.Rows) (d journal.Descendant, err error) {
-		err = rows.Scan(&d.RunID, &d.ParentRunID, &d.State, &d.LastSeq)
+		err = rows.Scan(&d.RunID, &d.ParentRunID, &d.GraphName, &d.State, &d.LastSeq)
 		return d, err
 	})
 }
