@@ -126,7 +126,6 @@ func (b *agentBody) read(t *teller, o *object, own ...string) {
 func (t *teller) abilities(o *object, a *AgentDefinition) {
 	a.Model = o.model()
 	a.Tools, a.signals = t.tools(o), t.signals(o)
-	a.Capabilities = t.capabilities(o)
 	a.MaxRounds = o.whole("max_rounds", 1, 100_000, 0)
 	a.Memory = o.yes("memory")
 	t.servers(o, a)
