@@ -219,6 +219,9 @@ func (b *agentBody) node(c *compiler, s *Step, n *workgraph.Node) {
 			c.onThread(s, n, a)
 		}
 	}
+	if b.thread == nil && n.Named["thread"] == nil {
+		n.Named["own_thread"] = json.RawMessage("true")
+	}
 	told := false
 	if b.prompt != nil {
 		told = len(c.argument(s, n, "user_input", b.prompt)) > 0
@@ -315,6 +318,13 @@ func (c *compiler) actions(a *AgentDefinition) map[string]json.RawMessage {
 			at := sub.at
 			named := c.d.Agents[k]
 			sub, named.at = &named, at
+			if named.Thread != "" {
+				c.at(at, "FIELD_NOT_USED", "name an agent without `thread`, or write the subagent here, with `share_thread` if it is to work on the thread of its caller", "an agent below another one does not work on the thread %q", clip(named.Thread))
+				continue
+			}
+		}
+		if sub.Memory && c.alone(sub.at, false) {
+			continue
 		}
 		if actions[sub.Name] != nil {
 			c.at(sub.at, "DUPLICATE_ID", "give one of them another name", "the agent has %q already", clip(sub.Name))
