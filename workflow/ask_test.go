@@ -66,3 +66,27 @@ func TestAskAgent(t *testing.T) {
 		})
 	}
 }
+
+// Words for what an agent can do mean nothing where nobody asks by them.
+func TestCapabilitiesWithoutATeam(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ src, code string }{
+		"OfAnAgent":    {"name: T\nagents: {a: {instructions: x, capabilities: [sums]}}\nsteps: [{id: x, type: agent, agent: a, prompt: p}]\n", "ONLY_IN_TEAMS"},
+		"OfAStep":      {"name: T\nsteps: [{id: x, type: agent, prompt: p, capabilities: [sums]}]\n", "UNKNOWN_KEY"},
+		"OfASubagent":  {"name: T\nsteps: [{id: x, type: deep_agent, prompt: p, subagents: [{name: s, instructions: i, capabilities: [sums]}]}]\n", "UNKNOWN_KEY"},
+		"OfAMemberToo": {"name: T\nagents: {a: {instructions: x, capabilities: [sums]}, b: {instructions: y}}\nsteps: [{id: x, type: agent, agent: a, prompt: p}, {id: y, type: team, task: t, graph: {transitions: [\"a -> b\"]}}]\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var codes []string
+			for _, f := range faultsOf(c.src) {
+				codes = append(codes, f.Code)
+			}
+			if c.code == "" {
+				require.Empty(t, codes)
+			} else {
+				require.Equal(t, []string{c.code}, codes)
+			}
+		})
+	}
+}

@@ -109,9 +109,8 @@ type AgentStep struct {
 	// Memory lets it go on with its thread from run to run, for each user and chat.
 	Memory bool `key:"memory"`
 	// Thread is a name: agents with the same one share a thread. ThreadID is one by its id.
-	Thread       string   `key:"thread"`
-	ThreadID     string   `key:"thread_id"`
-	Capabilities []string `key:"capabilities"`
+	Thread   string `key:"thread"`
+	ThreadID string `key:"thread_id"`
 }
 
 // DeepAgentStep lets an agent work that plans. With Todos it keeps a list of what is to be done. It may
@@ -135,8 +134,7 @@ type Helper struct {
 	// Memory lets it go on with its thread from run to run, for each user and chat.
 	Memory bool `key:"memory"`
 	// ShareThread lets it work on the thread of the one who calls it.
-	ShareThread  bool     `key:"share_thread"`
-	Capabilities []string `key:"capabilities"`
+	ShareThread bool `key:"share_thread"`
 }
 
 func (h *Helper) source() any {

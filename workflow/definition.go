@@ -192,6 +192,7 @@ func (t *teller) agent(e entry) AgentDefinition {
 	}
 	a.Instructions, a.Description = o.plain("instructions"), o.plain("description")
 	t.abilities(o, &a)
+	a.Capabilities = t.capabilities(o)
 	t.thread(o, &a)
 	t.member(o, &a)
 	o.done()

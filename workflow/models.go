@@ -126,7 +126,6 @@ func (b *agentBody) read(t *teller, o *object, own ...string) {
 func (t *teller) abilities(o *object, a *AgentDefinition) {
 	a.Model = o.model()
 	a.Tools, a.signals = t.tools(o), t.signals(o)
-	a.Capabilities = t.capabilities(o)
 	a.MaxRounds = o.whole("max_rounds", 1, 100_000, 0)
 	a.Memory = o.yes("memory")
 	t.servers(o, a)
@@ -219,6 +218,9 @@ func (b *agentBody) node(c *compiler, s *Step, n *workgraph.Node) {
 		if delete(n.Named, "thread"); b.thread == nil {
 			c.onThread(s, n, a)
 		}
+	}
+	if b.thread == nil && n.Named["thread"] == nil {
+		n.Named["own_thread"] = json.RawMessage("true")
 	}
 	told := false
 	if b.prompt != nil {
@@ -316,6 +318,13 @@ func (c *compiler) actions(a *AgentDefinition) map[string]json.RawMessage {
 			at := sub.at
 			named := c.d.Agents[k]
 			sub, named.at = &named, at
+			if named.Thread != "" {
+				c.at(at, "FIELD_NOT_USED", "name an agent without `thread`, or write the subagent here, with `share_thread` if it is to work on the thread of its caller", "an agent below another one does not work on the thread %q", clip(named.Thread))
+				continue
+			}
+		}
+		if sub.Memory && c.alone(sub.at, false) {
+			continue
 		}
 		if actions[sub.Name] != nil {
 			c.at(sub.at, "DUPLICATE_ID", "give one of them another name", "the agent has %q already", clip(sub.Name))

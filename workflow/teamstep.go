@@ -505,9 +505,16 @@ func (a *AgentDefinition) onlyInTeams() bool {
 
 // unusedMembers tells of agents that are for teams, where no team has them.
 func (c *compiler) unusedMembers() {
+	if c.d.unread.any || c.above != nil {
+		return
+	}
 	for i := range c.d.Agents {
-		if a := &c.d.Agents[i]; !c.d.unread.any && a.onlyInTeams() && !c.teamed[a.Name] && c.above == nil {
+		switch a := &c.d.Agents[i]; {
+		case c.teamed[a.Name]:
+		case a.onlyInTeams():
 			c.at(a.at, "ONLY_IN_TEAMS", "name it in `graph` or `router`", "the agent %q is for a team, and no team has it", a.Name)
+		case len(a.Capabilities) > 0:
+			c.at(a.at.get("capabilities"), "ONLY_IN_TEAMS", "leave `capabilities` out, or name the agent in `graph` or `router`", "agents of a team ask by what others can do, and no team has the agent %q", a.Name)
 		}
 	}
 }

@@ -37,6 +37,10 @@ func TestThreadsRefused(t *testing.T) {
 		"MemberThatIsNoAgent": {"agents: {a: {instructions: x}, b: {human: true, memory: true}}\ngraph: {transitions: [\"a -> b\"]}", "FIELD_NOT_USED", "leave `memory` out"},
 		"FanOutToOneThread":   {pair + "graph: {transitions: [{from: c, to: [a, b]}]}", "SHARED_BY_FAN_OUT", `"a" and "b"`},
 		"StartOnOneThread":    {pair + "graph: {start: [a, b], transitions: [\"a -> c\", \"b -> c\"]}", "SHARED_BY_FAN_OUT", `"a" and "b"`},
+		"OfASubagent":         {pair + "steps: [{id: x, type: deep_agent, prompt: p, subagents: [a]}]", "FIELD_NOT_USED", "an agent below another one does not work on the thread \"notes\""},
+		"OfAnInnerSubagent":   {"steps: [{id: x, type: deep_agent, prompt: p, subagents: [{name: s, instructions: i, thread: notes}]}]", "UNKNOWN_KEY", "has no key `thread`"},
+		"MemoryBelowInAMap":   {pair + "steps: [{id: m, type: map, over: [1], body: [{id: x, type: deep_agent, prompt: p, subagents: [c]}]}]", "SHARED_BY_FAN_OUT", "leave `memory` out"},
+		"InnerMemoryInAMap":   {"steps: [{id: m, type: map, over: [1], body: [{id: x, type: deep_agent, prompt: p, subagents: [{name: s, instructions: i, memory: true}]}]}]", "SHARED_BY_FAN_OUT", "leave `memory` out"},
 		"ShareOfNoAgent":      {"steps: [{id: x, type: agent, prompt: p, tools: [{actor: http, share_thread: true}]}]", "FIELD_NOT_USED", "only an agent works on a thread"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -67,6 +71,22 @@ func TestThreads(t *testing.T) {
 	t.Run("OfARun", func(t *testing.T) {
 		t.Parallel()
 		require.JSONEq(t, `{"name": "notes"}`, named(t, "name: T\nsteps: [{id: x, type: agent, prompt: p, thread: notes}]\n", "x"))
+	})
+	t.Run("OfItsOwn", func(t *testing.T) {
+		t.Parallel()
+		g := compiled(t, "name: T\nsteps: [{id: x, type: agent, prompt: p}, {id: y, type: agent, prompt: p, thread: notes}, {id: z, type: agent, prompt: p, memory: true}, {id: w, type: agent, prompt: p, thread_id: thr_1}]\n")
+		own := map[string]string{}
+		for _, n := range g.Nodes {
+			if v := n.Named["own_thread"]; v != nil {
+				own[n.ID] = string(v)
+			}
+		}
+		require.Equal(t, map[string]string{"x": "true"}, own, "a step that names no thread does not work on that of the run")
+	})
+	t.Run("ASubagentRemembers", func(t *testing.T) {
+		t.Parallel()
+		g := compiled(t, "name: T\nagents: {c: {instructions: x, memory: true}}\nsteps: [{id: x, type: deep_agent, prompt: p, subagents: [c]}]\n")
+		require.Contains(t, string(g.Nodes[1].Named["actions"]), `"thread":{"lifetime":"CONVERSATION","name":"T/c"}`)
 	})
 	t.Run("WithAMemory", func(t *testing.T) {
 		t.Parallel()

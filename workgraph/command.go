@@ -345,6 +345,9 @@ type Start struct {
 	UserID, ChatID, TaskID, GraphName string
 	// Agent is the agent whose own work the run does, nil if none. The caller that starts attempts sets it.
 	Agent *AgentRun
+	// Standing is where the run stands among those that work on Thread. The caller that starts attempts sets
+	// it.
+	Standing Standing
 	// Messages are those that started a visit of an inbox, oldest first. Such a visit has no propagated
 	// arguments.
 	Messages []Message

@@ -148,6 +148,9 @@ type Child struct {
 	// SameDepth says that the child is a part of the spawning run's own work, moved to another run to keep
 	// that one small. The child has the depth of its parent, so that a bound on nesting does not count it.
 	SameDepth bool `json:"same_depth,omitempty"`
+	// Apart says that the child is one of several that the visit asks for. The caller that gives the
+	// outcome to the machine sets it.
+	Apart bool `json:"apart,omitempty"`
 	// Workflow is the name by which the graph was given, and WorkflowHash the graph's hash when the child was
 	// asked for. WorkflowVersion is the version that the name stood for, if it is an alias. The caller that
 	// gives the outcome to the machine sets them.

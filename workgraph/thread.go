@@ -35,6 +35,36 @@ type Fact struct {
 	Name, Content string
 }
 
+// Standing is where a run stands among those that work on the thread of their root: its agents find their
+// threads again by it in the next run on that thread.
+type Standing struct {
+	// Path are the nodes that lead to the run from the root, each after a slash. It is the same in all
+	// runs of the root's graph.
+	Path string `json:"path,omitempty"`
+	// Apart says that the run may stand beside others of the same path, such as for another item of a map, or
+	// does an agent's own work. Its agents share nothing with a later run.
+	Apart bool `json:"apart,omitempty"`
+	// Through says that the run only hands its thread to its children, which stand where it does.
+	Through bool `json:"through,omitempty"`
+	// Before is where the threads ended that agents shared in the run of which this one is a fork, by the
+	// names of the threads.
+	Before map[string]ThreadEnd `json:"before,omitempty"`
+}
+
+// ThreadEnd is an item of a thread.
+type ThreadEnd struct {
+	Thread string `json:"thread"`
+	Seq    int64  `json:"seq"`
+}
+
+// Below is where a child stands that a visit spawns.
+func (s Standing) Below(at Ref, c *Child) Standing {
+	if s.Through {
+		return Standing{Path: s.Path, Apart: s.Apart}
+	}
+	return Standing{Path: s.Path + "/" + at.Node, Apart: s.Apart || c.Apart || at.Item != 0 || c.Agent != nil}
+}
+
 // ThreadCreate describes a new thread, which the run of the attempt holds.
 type ThreadCreate struct {
 	// Parent is the thread of which this one is a fork, and ParentSeq the last item that they share. Both are
@@ -50,6 +80,10 @@ type ThreadCreate struct {
 	PartOf string
 	// Title is what people call it.
 	Title string
+	// OfRoot has the root of the run hold the thread from the beginning. Root is that root; the caller that
+	// commits the append sets it.
+	OfRoot bool
+	Root   string
 	// UserID and ChatID are those of the runs that the turns of the thread start. The caller that commits the
 	// append sets them to those of the run.
 	UserID, ChatID string

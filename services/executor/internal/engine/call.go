@@ -320,7 +320,8 @@ func (a *attempt) told() workgraph.Start {
 	start, of := a.start, &a.run.lineage
 	start.Thread = cmp.Or(start.Thread, of.Thread)
 	start.RootRunID, start.ParentRunID = a.run.root, of.Parent
-	start.UserID, start.ChatID, start.TaskID, start.GraphName, start.Agent = of.User, of.Chat, a.run.task, a.run.Program.Name, of.Agent
+	start.UserID, start.ChatID, start.TaskID, start.GraphName = of.User, of.Chat, a.run.task, a.run.Program.Name
+	start.Agent, start.Standing = of.Agent, of.Standing
 	return start
 }
 

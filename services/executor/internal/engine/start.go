@@ -187,8 +187,11 @@ func (t *session) start(ctx context.Context, id string, p *program.Program, req 
 	r.schedule = req.ScheduleID
 	r.created, r.trace, r.origin = now, sc, sc
 	if r.lineage.Parent == "" {
-		r.lineage = record.Lineage{Approved: req.Lineage.Approved, Agent: req.Lineage.Agent, Workflow: req.Lineage.Workflow, TurnOf: req.Lineage.TurnOf, Origin: req.Lineage.Origin, User: req.UserID, Chat: req.ChatID, Thread: req.ThreadID, Forked: req.ForkedFrom != "", Hooks: req.Webhooks,
+		r.lineage = record.Lineage{Approved: req.Lineage.Approved, Agent: req.Lineage.Agent, Workflow: req.Lineage.Workflow, TurnOf: req.Lineage.TurnOf, Origin: req.Lineage.Origin, Standing: req.Lineage.Standing, User: req.UserID, Chat: req.ChatID, Thread: req.ThreadID, Forked: req.ForkedFrom != "", Hooks: req.Webhooks,
 			Asks: webhook.Wanting(req.Webhooks, webhook.InterruptOpened)}
+		if r.lineage.TurnOf != "" {
+			r.lineage.Standing.Through = true // the workflow works there as if it were started there
+		}
 	} else {
 		r.root = req.RootID
 	}
@@ -441,6 +444,9 @@ func (r *run) newRow(req command.StartRequest, now time.Time) (journal.Run, erro
 	}
 	if r.lineage.Parent != "" {
 		m.Ref, m.Asks = &r.lineage.Ref, r.lineage.Asks
+	}
+	if at := r.lineage.Standing; at.Path != "" || at.Apart || at.Through || at.Before != nil {
+		m.Standing = &at
 	}
 	if !m.Empty() {
 		row.Metadata = encode(m)

@@ -42,7 +42,7 @@ func (r *run) addToThreads(w *journal.Append, of []workgraph.ThreadsOf, now time
 		for k := range as {
 			if as[k].Create != nil {
 				c := *as[k].Create
-				c.UserID, c.ChatID = r.lineage.User, r.lineage.Chat
+				c.UserID, c.ChatID, c.Root = r.lineage.User, r.lineage.Chat, r.root
 				as[k].Create = &c
 			}
 		}

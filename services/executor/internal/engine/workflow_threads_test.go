@@ -69,9 +69,13 @@ func (m *chatty) last(name string) string {
 // talking are an executor and the model of its agents, for workflows of steps and teams.
 func talking(t *testing.T) (*live, *chatty) {
 	t.Helper()
-	s := sqliteStore(t)
+	return talkingOn(t, sqliteStore(t))
+}
+
+func talkingOn(t *testing.T, s store) (*live, *chatty) {
+	t.Helper()
 	m := &chatty{}
-	own := actors{"llm": m, "spawn": pureActor{spawn.Spec().Actor}, "cel": pureActor{cel.Spec().Actor}}
+	own := actors{"llm": m, "spawn": pureActor{spawn.Spec().Actor}, "cel": pureActor{cel.Spec().Actor}, "ask": waits(workgraph.Wait{Interrupt: &workgraph.Interrupt{Prompt: json.RawMessage(`"Well?"`)}})}
 	for name, a := range stepflow.Actors() {
 		own[name] = pureActor{a}
 	}

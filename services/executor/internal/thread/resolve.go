@@ -204,6 +204,9 @@ func (f *Found) create(namespace, runID string, a *Append, writer any) (*state, 
 	c := a.Create
 	t := Thread{ID: a.Thread, Namespace: namespace, Key: c.Key, Agent: c.Agent, Title: c.Title, UserID: c.UserID, ChatID: c.ChatID, Lifetime: lifetime(c), ParentID: c.Parent, ParentSeq: c.ParentSeq, PartOf: c.PartOf,
 		Holder: runID, CreateTime: dbkit.Micros(a.Time), UseTime: dbkit.Micros(a.Time)}
+	if c.OfRoot && c.Root != "" && c.Root != runID {
+		t.Holder, t.Below = c.Root, []string{runID}
+	}
 	if c.Key != "" {
 		k := nameKey{namespace, c.Key}
 		if id, ok := f.keys[k]; ok {

@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -229,7 +230,7 @@ func CheckCreate(c *workgraph.ThreadCreate) error {
 		return invalid("%d is no lifetime", c.Lifetime)
 	case c.ParentSeq < 0 || c.Parent == "" && c.ParentSeq > 0:
 		return invalid("a sequence of the parent needs a parent, and is not negative")
-	case c.Key != "" && lifetime(c) != workgraph.ThreadConversation:
+	case c.Key != "" && lifetime(c) != workgraph.ThreadConversation && !strings.HasPrefix(c.Key, partOf):
 		return invalid("only a conversation has a key")
 	}
 	return cmp.Or(checkText("the parent", c.Parent, MaxName), checkText("part_of", c.PartOf, MaxName), checkText("the key", c.Key, MaxName), checkText("the agent", c.Agent, MaxName), checkText("the title", c.Title, MaxTitle),
@@ -238,6 +239,18 @@ func CheckCreate(c *workgraph.ThreadCreate) error {
 
 func lifetime(c *workgraph.ThreadCreate) Lifetime {
 	return cmp.Or(c.Lifetime, workgraph.ThreadConversation)
+}
+
+// partOf begins the keys of threads that belong to a thread or a run. No key of a user begins with it.
+const partOf = ":"
+
+// PartKey is the key by which a thread is found that belongs to another one, or to a run: :ID:NAME:…, escaped
+// and cut as in KeyOf.
+func PartKey(of string, names ...string) string { return keyOf(append([]string{"", of}, names...)) }
+
+// SharedKey is the PartKey of a thread that several agents share by the last of names.
+func SharedKey(of string, names ...string) string {
+	return PartKey(of, slices.Insert(slices.Clone(names), len(names)-1, "threads")...)
 }
 
 // KeyOf is the key of the conversation of a user and a chat with a workflow: USER:CHAT:WORKFLOW, or
@@ -251,6 +264,11 @@ func KeyOf(user, chat, workflow string) string {
 	if chat != "" {
 		parts = []string{user, chat, workflow}
 	}
+	return keyOf(parts)
+}
+
+// keyOf puts the parts of a key together.
+func keyOf(parts []string) string {
 	escape := strings.NewReplacer("%", "%25", ":", "%3A", "\x00", "%00")
 	for i, p := range parts {
 		parts[i] = escape.Replace(p)

@@ -90,6 +90,7 @@ const callProperties = `
         "name": {"type": "string", "minLength": 1, "maxLength": 256, "description": "What calls with this name share: a conversation of the run's user and chat, or without a lifetime the thread of one run. A call that finds the conversation at work in another run goes on with a copy."}
       }
     },
+    "own_thread": {"type": "boolean", "description": "The agent takes a thread of its own and not that of the run: a part of that one, which the same node finds again in the next run there."},
     "upstream": {"type": "boolean", "description": "Whether the results of the nodes before this one are attached; true when absent."}`
 
 var schema = `{

@@ -160,6 +160,7 @@ func TestContract(t *testing.T) {
 		"budget.nano_usd":              {elsewhere: "engine: TestAgentLimits/*/Budget"},
 		"budget.tokens":                {elsewhere: "engine: TestAgentLimits/*/Budget"},
 		"timeout":                      {elsewhere: "engine: TestAgentLimits/*/Timeout"},
+		"own_thread":                   {elsewhere: "engine: TestPartsOfTheThread"},
 		"thread":                       {elsewhere: "TestKept"},
 		"thread.lifetime":              {elsewhere: "TestKept"},
 		"thread.key":                   {elsewhere: "TestKept"},

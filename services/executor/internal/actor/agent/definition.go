@@ -12,6 +12,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/prompt"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent/response"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/standing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/wait"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -105,7 +106,7 @@ var definitionFields = []string{"system", "reasoner", "reasoner_args", "form", "
 var limitFields = []string{"timeout", "budget"}
 
 // callFields are arguments of the node's own that one call of the agent uses and its loop does not.
-var callFields = append([]string{argUpstream, argAsMessage}, limitFields...)
+var callFields = append([]string{argUpstream, argAsMessage, standing.ArgOwnThread}, limitFields...)
 
 func defaultDefinition() definition {
 	return definition{policy: defaults(), Reasoner: actorLLM, Form: formPrompt, Dispatch: dispatchGroups, Branch: true,

@@ -53,6 +53,8 @@ type createThread struct {
 	Lifetime workgraph.ThreadLifetime `json:"lifetime"`
 	// PartOf is the thread of which it is a part.
 	PartOf string `json:"part_of,omitempty"`
+	// OfRoot has the root of the run hold it from the beginning.
+	OfRoot bool `json:"of_root,omitempty"`
 	// Maybe says that the thread may be there already.
 	Maybe bool `json:"maybe,omitempty"`
 	// After is the last item that the caller knows of a thread that is there.
@@ -66,7 +68,7 @@ func (t *createThread) create() *workgraph.ThreadCreate {
 	if t == nil {
 		return nil
 	}
-	return &workgraph.ThreadCreate{Parent: t.Parent, ParentSeq: t.ParentSeq, Agent: t.Agent, Key: t.Key, PartOf: t.PartOf, Lifetime: t.Lifetime}
+	return &workgraph.ThreadCreate{Parent: t.Parent, ParentSeq: t.ParentSeq, Agent: t.Agent, Key: t.Key, PartOf: t.PartOf, OfRoot: t.OfRoot, Lifetime: t.Lifetime}
 }
 
 // run names the agent of a run that does its work.
@@ -248,6 +250,9 @@ func readInput(c *workgraph.Call, kept *keeping) (*instance, error) {
 		}
 	}
 	_, stated := c.Own[argThread]
+	if in.Thread == "" && !stated && string(c.Own[standing.ArgOwnThread]) == "true" {
+		in.Thread, in.Create = kept.apart(c)
+	}
 	if in.Thread == "" && c.RunID == c.RootRunID && !stated {
 		in.Thread = c.Thread // the run's own; the agents of runs below it have threads of their own
 	}

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"encoding/json"
-	"strings"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
@@ -95,15 +94,27 @@ func (k *keeping) thread(c *workgraph.Call) (id string, _ *createThread) {
 		return ids.New(thread.IDPrefix), &createThread{Agent: actorAgent, Lifetime: workgraph.ThreadConversation, Key: key, Forks: true}
 	}
 	// Without a user there is nobody for whom a conversation would be found again.
-	out := &createThread{Agent: actorAgent, Lifetime: workgraph.ThreadEphemeral, Maybe: true}
-	if own, ok := ids.Derived(runPrefix, c.RunID, "thread "+k.Name); ok {
-		return thread.IDPrefix + strings.TrimPrefix(own, runPrefix), out
+	out := &createThread{Agent: actorAgent, Lifetime: workgraph.ThreadEphemeral, OfRoot: true}
+	key, part := standing.SharedKey(c, k.Name)
+	if out.Key = key; part {
+		out.PartOf = c.Thread
+		return ids.New(thread.IDPrefix), out
+	}
+	if end := c.Standing.Before[k.Name]; end.Seq > 0 {
+		out.Parent, out.ParentSeq = end.Thread, end.Seq
 	}
 	return ids.New(thread.IDPrefix), out
 }
 
-// runPrefix begins the ids of runs.
-const runPrefix = "run"
+// apart is the thread of a call that does not work on the thread of the run itself: a part of it, which the
+// same call finds again in the next run there, or else the one that the call would have without it.
+func (k *keeping) apart(c *workgraph.Call) (id string, _ *createThread) {
+	key, ok := standing.PartKey(c)
+	if !ok {
+		return k.thread(c)
+	}
+	return ids.New(thread.IDPrefix), &createThread{Agent: c.Actor, Key: key, PartOf: c.Thread, OfRoot: true, Forks: true}
+}
 
 // lifetimeRun is the lifetime of a thread that ends with its run.
 const lifetimeRun = "RUN"
@@ -156,6 +167,9 @@ func (in *instance) goOn(conv *standing.Conversation, agent string) error {
 // take is where the loop begins: on a thread that is there already, by its id or its key or as the
 // conversation to go on with, or on one that is made.
 func (l *loop) take(ctx context.Context, c *workgraph.Call, in *instance) (workgraph.ThreadAppend, standing.Place, error) {
+	if err := l.within(ctx, c, in); err != nil {
+		return workgraph.ThreadAppend{}, standing.Place{}, err
+	}
 	switch t := in.Create; {
 	case t != nil && t.Maybe:
 		if id, err := l.taken(ctx, in); id != "" || err != nil {
@@ -175,6 +189,16 @@ func (l *loop) take(ctx context.Context, c *workgraph.Call, in *instance) (workg
 		}
 	}
 	return standing.Begin(ctx, l.threads, c, in.Thread, in.Create.create(), in.Runs)
+}
+
+// within takes the thread of the run, of which the one of the call is to be a part.
+func (l *loop) within(ctx context.Context, c *workgraph.Call, in *instance) error {
+	if in.Create == nil || in.Create.PartOf == "" || !in.Create.OfRoot {
+		return nil
+	}
+	whole, err := standing.HoldWhole(ctx, l.threads, c, in.Create.PartOf)
+	in.Create.Lifetime = standing.LifetimeIn(whole)
+	return err
 }
 
 // share lets the loop begin on a thread that other runs may hold, unless there is an error.

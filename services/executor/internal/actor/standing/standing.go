@@ -51,6 +51,9 @@ func Holders(c *workgraph.Call) []string {
 func Begin(ctx context.Context, threads thread.Reader, c *workgraph.Call, id string, create *workgraph.ThreadCreate, lent []string) (workgraph.ThreadAppend, Place, error) {
 	at := Place{Thread: id, Runs: append(slices.Clone(lent), c.RunID)}
 	if create != nil {
+		if create.OfRoot {
+			at.Runs = Holders(c)
+		}
 		at.Seq = create.ParentSeq
 		return workgraph.ThreadAppend{Thread: id, After: at.Seq, Create: create}, at, nil
 	}

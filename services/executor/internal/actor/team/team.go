@@ -11,7 +11,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/maphash"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -38,7 +37,7 @@ const (
 	actorAgent   = "agent"
 	argTeam      = "team"
 	argContinue  = "conversation"
-	argOwnThread = "own_thread"
+	argOwnThread = standing.ArgOwnThread
 )
 
 const schema = `{
@@ -226,6 +225,9 @@ type instance struct {
 	// the thread of which it is a part then.
 	Make   string `json:"make,omitempty"`
 	PartOf string `json:"part_of,omitempty"`
+	// Of is the thread of the run if the team works on a part of it, which has the Key.
+	Of  string `json:"of,omitempty"`
+	Key string `json:"key,omitempty"`
 	// After is the last item of the thread that the caller knows.
 	After *int64 `json:"after,omitempty"`
 	Told  []told `json:"told,omitempty"`
@@ -249,7 +251,7 @@ func (l *loop) call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, 
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
-	in, err := l.instance(ctx, c)
+	in, err := instanceOf(c)
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
@@ -263,8 +265,8 @@ func (l *loop) call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, 
 		return workgraph.Outcome{}, actor.BadArguments("%v", err)
 	}
 	works := in.Thread
-	if in.After != nil {
-		works = "" // it may be a fork
+	if in.After != nil || in.Key != "" {
+		works = "" // it may be another one
 	}
 	run := workgraph.Child{Budget: priced(rules.Team().Stop), Graph: g, Input: workgraph.Input{Named: map[string]json.RawMessage{"team": raw}}, SameDepth: true, Agent: &workgraph.AgentRun{Name: actorTeam, Thread: works}}
 	return workgraph.Outcome{Wait: &workgraph.Wait{Children: &workgraph.Children{Runs: []workgraph.Child{run}, AsResult: true}}}, nil
@@ -297,23 +299,9 @@ func runPart(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	return workgraph.Outcome{Wait: &workgraph.Wait{Children: &workgraph.Children{Runs: []workgraph.Child{run}, AsResult: true}}}, nil
 }
 
-// instance is what a call states. A thread that is a part of that of the run is kept as that one is.
-func (l *loop) instance(ctx context.Context, c *workgraph.Call) (*instance, error) {
-	in, err := instanceOf(c)
-	if err != nil || in.PartOf == "" || in.Make != "" {
-		return in, err
-	}
-	of, err := l.threads.Thread(ctx, actor.NamespaceOf(ctx), in.PartOf)
-	if err != nil {
-		return nil, standing.Error(err)
-	}
-	in.Make = madeIn(of)
-	return in, nil
-}
-
 // madeIn is the lifetime of a thread that is a part of another one.
 func madeIn(of thread.Thread) string {
-	if of.Lifetime == workgraph.ThreadConversation {
+	if standing.LifetimeIn(of) == workgraph.ThreadConversation {
 		return "CONVERSATION"
 	}
 	return "EPHEMERAL"
@@ -364,14 +352,13 @@ func (out *instance) on(c *workgraph.Call, a, in *arguments) error {
 			return err
 		}
 		out.Thread, out.Make, out.PartOf, out.After = conv.ThreadID, cmp.Or(conv.Lifetime, "EPHEMERAL"), conv.PartOf, conv.After
+	case string(c.Own[argOwnThread]) == "true":
+		out.Thread, out.Make = ids.New(thread.IDPrefix), "EPHEMERAL"
+		if key, ok := standing.PartKey(c); ok { // a later run of the conversation finds it again
+			out.Of, out.Key = c.Thread, key
+		}
 	case c.Thread == "" || c.RunID != c.RootRunID:
 		out.Thread, out.Make = ids.New(thread.IDPrefix), "EPHEMERAL"
-	case string(c.Own[argOwnThread]) == "true":
-		// A later run of the conversation finds it again. Of the items of a map each has its own.
-		out.Thread, out.PartOf = ids.New(thread.IDPrefix), c.Thread
-		if own, ok := ids.Derived(thread.IDPrefix, c.Thread, "team "+c.Node+"/"+strconv.Itoa(c.Item)); ok {
-			out.Thread = own
-		}
 	default:
 		out.Thread = c.Thread
 	}

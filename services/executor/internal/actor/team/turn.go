@@ -120,11 +120,31 @@ func (l *loop) take(ctx context.Context, c *workgraph.Call, of *instance) (workg
 		return standing.Begin(ctx, l.threads, c, of.Thread, nil, nil)
 	}
 	conv := standing.Conversation{ThreadID: of.Thread, Lifetime: of.Make, PartOf: of.PartOf}
+	if of.Of != "" {
+		if err := l.within(ctx, c, of, &conv); err != nil {
+			return workgraph.ThreadAppend{}, standing.Place{}, err
+		}
+	}
 	create, err := conv.Create()
 	if err != nil {
 		return workgraph.ThreadAppend{}, standing.Place{}, err
 	}
+	create.OfRoot = of.Of != ""
 	return standing.GoOn(ctx, l.threads, c, of.Thread, *create, of.After)
+}
+
+// within takes the thread of the run, and finds the part of it that is the team's.
+func (l *loop) within(ctx context.Context, c *workgraph.Call, of *instance, conv *standing.Conversation) error {
+	whole, err := standing.HoldWhole(ctx, l.threads, c, of.Of)
+	if err != nil {
+		return err
+	}
+	id, err := standing.Find(ctx, l.threads, of.Key)
+	if id != "" {
+		of.Thread = id
+	}
+	conv.ThreadID, conv.Lifetime, conv.PartOf, conv.Key = of.Thread, madeIn(whole), of.Of, of.Key
+	return err
 }
 
 // recall reads where the team stood at the end of an earlier run.

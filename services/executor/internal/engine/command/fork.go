@@ -146,6 +146,9 @@ func (h *Handler) fork(ctx context.Context, req ForkRequest) (string, error) {
 		return "", err
 	}
 	start.Source, start.Graph, start.Reuse, start.ForkedFrom, start.BusinessKey, start.Request = program.FromActor, g, reused, row.ID, req.BusinessKey, req.Request
+	if start.Lineage.Standing, err = h.standingOfFork(ctx, row, g, reused); err != nil {
+		return "", err
+	}
 	start.Lineage.Agent = agentOfFork(start.Lineage.Agent, req.Graph != nil)
 	start.Budget = start.Budget.With(req.Budget)
 	if len(req.Labels) > 0 {
@@ -169,6 +172,7 @@ func (h *Handler) fork(ctx context.Context, req ForkRequest) (string, error) {
 	}
 	if err == nil {
 		tracing.LinkRequest(ctx, row)
+		h.holdShared(ctx, start, id)
 	}
 	return id, err
 }

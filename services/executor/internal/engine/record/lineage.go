@@ -39,6 +39,9 @@ type Lineage struct {
 	// Origin is the trigger that started the run; nil if none did. Children have none.
 	Origin *Origin
 
+	// Standing is where the run stands among those that work on the thread of the root.
+	Standing workgraph.Standing
+
 	User, Chat, Thread string
 	// Forked says that the run began with visits of another one.
 	Forked bool
@@ -76,6 +79,9 @@ func LineageOf(row journal.Run) (Lineage, error) {
 		f.Ref = *m.Ref
 	}
 	f.Depth, f.Borrowed, f.Hooks, f.Asks, f.Approved, f.Agent, f.Workflow, f.Within, f.TurnOf, f.Origin = m.Depth, m.Borrowed, m.Webhooks, m.Asks, m.Approved, m.Agent, m.Workflow, m.Within, m.TurnOf, m.Origin
+	if m.Standing != nil {
+		f.Standing = *m.Standing
+	}
 	if f.Parent == "" {
 		f.Asks = webhook.Wanting(f.Hooks, webhook.InterruptOpened)
 	}
