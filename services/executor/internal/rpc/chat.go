@@ -316,11 +316,12 @@ func teamInputs(inputs map[string]json.RawMessage, x *workflow.Trigger, threadID
 	if inputs["thread_id"] != nil || inputs["conversation"] != nil {
 		return nil
 	}
-	own, ok := ids.Derived(thread.IDPrefix, threadID, "conversation of a team")
+	const name = "conversation of a team"
+	own, ok := thread.PartID(threadID, name)
 	if !ok {
 		return nil // the thread has an id of another form, so that the team keeps nothing
 	}
-	b, err := json.Marshal(map[string]string{"thread_id": own, "lifetime": "CONVERSATION", "part_of": threadID})
+	b, err := json.Marshal(map[string]string{"thread_id": own, "lifetime": "CONVERSATION", "part_of": threadID, "name": name})
 	inputs["conversation"] = b
 	return err
 }

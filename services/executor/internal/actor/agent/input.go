@@ -49,7 +49,9 @@ type createThread struct {
 	ParentSeq int64  `json:"parent_seq,omitempty"`
 	Agent     string `json:"agent,omitempty"`
 	// Key finds the thread if it is there already.
-	Key      string                   `json:"key,omitempty"`
+	Key string `json:"key,omitempty"`
+	// Title is the name of a part.
+	Title    string                   `json:"title,omitempty"`
 	Lifetime workgraph.ThreadLifetime `json:"lifetime"`
 	// PartOf is the thread of which it is a part.
 	PartOf string `json:"part_of,omitempty"`
@@ -66,7 +68,7 @@ func (t *createThread) create() *workgraph.ThreadCreate {
 	if t == nil {
 		return nil
 	}
-	return &workgraph.ThreadCreate{Parent: t.Parent, ParentSeq: t.ParentSeq, Agent: t.Agent, Key: t.Key, PartOf: t.PartOf, Lifetime: t.Lifetime}
+	return &workgraph.ThreadCreate{Parent: t.Parent, ParentSeq: t.ParentSeq, Agent: t.Agent, Key: t.Key, Title: t.Title, PartOf: t.PartOf, Lifetime: t.Lifetime}
 }
 
 // run names the agent of a run that does its work.

@@ -149,7 +149,7 @@ func (in *instance) goOn(conv *standing.Conversation, agent string) error {
 	if err != nil {
 		return err
 	}
-	in.Thread, in.Create = conv.ThreadID, &createThread{Agent: agent, Lifetime: made.Lifetime, PartOf: made.PartOf, Key: made.Key, Maybe: true, After: conv.After}
+	in.Thread, in.Create = conv.ThreadID, &createThread{Agent: agent, Lifetime: made.Lifetime, PartOf: made.PartOf, Key: made.Key, Title: made.Title, Maybe: true, After: conv.After}
 	return nil
 }
 

@@ -23,6 +23,9 @@ type Conversation struct {
 	After *int64 `json:"after,omitempty"`
 	// PartOf is the thread of which the thread is a part if it is made; empty for none.
 	PartOf string `json:"part_of,omitempty"`
+	// Name is that by which the part is found again: its id is thread.PartID of PartOf and Name. Empty for
+	// none.
+	Name string `json:"name,omitempty"`
 	// Key is that of the thread if it is made; empty for none. Only a conversation has one.
 	Key string `json:"key,omitempty"`
 }
@@ -30,6 +33,7 @@ type Conversation struct {
 // ConversationSchema is the JSON Schema of the keys of a Conversation.
 const ConversationSchema = `"properties": {"thread_id": {"type": "string"}, "lifetime": {"enum": ["CONVERSATION", "EPHEMERAL", "RUN"]},
         "part_of": {"type": "string", "description": "The thread of which the new one is a part: it is kept as long as that one, and deleted with it."},
+        "name": {"type": "string", "maxLength": 512, "description": "The name of the part, from which its id follows. It becomes the title of the new thread."},
         "key": {"type": "string", "maxLength": 256, "description": "The key of the new thread, by which a later run finds it again."},
         "after": {"type": "integer", "minimum": 0, "description": "The last item that the caller knows: what is called works on a fork of the thread that ends there if further items have come, or if another run works there."}}`
 
@@ -50,7 +54,7 @@ func (v *Conversation) Create() (*workgraph.ThreadCreate, error) {
 	if !ids.Valid(thread.IDPrefix, v.ThreadID) {
 		return nil, actor.BadArguments("conversation.thread_id: %.80q is no id of a thread", v.ThreadID)
 	}
-	out := &workgraph.ThreadCreate{Lifetime: workgraph.ThreadEphemeral, PartOf: v.PartOf, Key: v.Key}
+	out := &workgraph.ThreadCreate{Lifetime: workgraph.ThreadEphemeral, PartOf: v.PartOf, Title: v.Name, Key: v.Key}
 	var err error
 	if v.Lifetime != "" {
 		out.Lifetime, err = Lifetime("conversation.lifetime", v.Lifetime)

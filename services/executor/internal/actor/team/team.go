@@ -226,6 +226,8 @@ type instance struct {
 	// the thread of which it is a part then.
 	Make   string `json:"make,omitempty"`
 	PartOf string `json:"part_of,omitempty"`
+	// Name is that by which the part is found again; empty for none.
+	Name string `json:"name,omitempty"`
 	// After is the last item of the thread that the caller knows.
 	After *int64 `json:"after,omitempty"`
 	Told  []told `json:"told,omitempty"`
@@ -363,14 +365,15 @@ func (out *instance) on(c *workgraph.Call, a, in *arguments) error {
 		if _, err := conv.Create(); err != nil {
 			return err
 		}
-		out.Thread, out.Make, out.PartOf, out.After = conv.ThreadID, cmp.Or(conv.Lifetime, "EPHEMERAL"), conv.PartOf, conv.After
+		out.Thread, out.Make, out.PartOf, out.Name, out.After = conv.ThreadID, cmp.Or(conv.Lifetime, "EPHEMERAL"), conv.PartOf, conv.Name, conv.After
 	case c.Thread == "" || c.RunID != c.RootRunID:
 		out.Thread, out.Make = ids.New(thread.IDPrefix), "EPHEMERAL"
 	case string(c.Own[argOwnThread]) == "true":
 		// A later run of the conversation finds it again. Of the items of a map each has its own.
 		out.Thread, out.PartOf = ids.New(thread.IDPrefix), c.Thread
-		if own, ok := ids.Derived(thread.IDPrefix, c.Thread, "team "+c.Node+"/"+strconv.Itoa(c.Item)); ok {
-			out.Thread = own
+		name := "team " + c.Node + "/" + strconv.Itoa(c.Item)
+		if own, ok := thread.PartID(c.Thread, name); ok {
+			out.Thread, out.Name = own, name
 		}
 	default:
 		out.Thread = c.Thread

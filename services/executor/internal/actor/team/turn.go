@@ -25,16 +25,6 @@ type position struct {
 	Kept
 }
 
-// Kept is the state that a team leaves in its thread, so that a later run goes on with it.
-type Kept struct {
-	Team *team.State `json:"team"`
-	// Threads are those of the members, by name.
-	Threads map[string]string `json:"threads,omitempty"`
-	// Ends are the last items of these threads that are the team's. What comes after them is of a turn that
-	// failed, or of a run that was forked from this one or from which this one was forked.
-	Ends map[string]int64 `json:"ends,omitempty"`
-}
-
 func positionOf(c *workgraph.Call) (*position, error) {
 	raw, _ := c.Var("state")
 	var s struct {
@@ -96,6 +86,9 @@ func (l *loop) begin(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 			return workgraph.Outcome{}, err
 		}
 	}
+	if err := p.of(rules.Team(), p.Thread); err != nil {
+		return workgraph.Outcome{}, err
+	}
 	p.forget(rules.Team())
 	p.Team.Seq = place.Seq
 	input := make([]team.Message, len(of.Told))
@@ -119,7 +112,7 @@ func (l *loop) take(ctx context.Context, c *workgraph.Call, of *instance) (workg
 	if of.Make == "" {
 		return standing.Begin(ctx, l.threads, c, of.Thread, nil, nil)
 	}
-	conv := standing.Conversation{ThreadID: of.Thread, Lifetime: of.Make, PartOf: of.PartOf}
+	conv := standing.Conversation{ThreadID: of.Thread, Lifetime: of.Make, PartOf: of.PartOf, Name: of.Name}
 	create, err := conv.Create()
 	if err != nil {
 		return workgraph.ThreadAppend{}, standing.Place{}, err
