@@ -111,6 +111,23 @@ func TestThreads(t *testing.T) {
 		gone := rest(t, 404, "GET", "/v1/threads/"+fork["id"].(string), "")
 		require.Contains(t, encode(t, gone), "THREAD_NOT_FOUND")
 	})
+	t.Run("REST/AThreadIsAValue", func(t *testing.T) {
+		value := encode(t, rest(t, 200, "GET", path+":export", "")["value"])
+		again := rest(t, 200, "POST", "/v1/threads:import", `{"value": `+value+`, "thread": {"title": "Again"}}`)
+		require.NotEqual(t, id, again["id"])
+		require.Equal(t, "Again", again["title"])
+		require.Equal(t, all(t, path+"/messages", "messages")[0]["body"], all(t, "/v1/threads/"+again["id"].(string)+"/messages", "messages")[0]["body"])
+		bad := rest(t, 400, "POST", "/v1/threads:import", `{"value": {"format": "epigraph.thread/1", "threads": [], "owner": 1}}`)
+		require.Contains(t, encode(t, bad), "THREAD_VALUE_INVALID")
+		run := rest(t, 200, "POST", "/v1/runs", `{"graph": {"nodes": [{"id": "a", "actor": "agent/keeper", "named": {"user_input": "and more"}}]}, "threadValue": `+value+`}`)
+		_, err := epigraph.Result[string](t.Context(), c.Run(run["id"].(string)))
+		require.NoError(t, err)
+		own := run["threadId"].(string)
+		require.NotEqual(t, id, own)
+		require.Greater(t, len(all(t, "/v1/threads/"+own+"/messages", "messages")), len(all(t, path+"/messages", "messages")), "it goes on after what was said")
+		require.Equal(t, "THREAD_LIFETIME_EPHEMERAL", rest(t, 200, "GET", "/v1/threads/"+own, "")["lifetime"])
+		rest(t, 400, "POST", "/v1/runs", `{"graph": {"nodes": [{"id": "a", "actor": "agent/keeper"}]}, "threadId": "`+id+`", "threadValue": `+value+`}`)
+	})
 	t.Run("REST/StopEndsTheLoopOfAnAgent", func(t *testing.T) {
 		run := rest(t, 200, "POST", "/v1/runs", `{"graph": {"nodes": [{"id": "a", "actor": "agent", "named": {"user_input": "x", "max_no_progress": 0,
 			"reasoner": "cel", "reasoner_args": {"expr": "dyn({'actions': ['nap']})"}, "actions": {"nap": {"actor": "sleep", "named": {"duration": "20ms"}}}}}]}}`)["id"].(string)

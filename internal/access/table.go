@@ -97,6 +97,8 @@ var table = map[string][]Scope{
 	"epigraph.executor.v1.ThreadService/ListThreads":   run,
 	"epigraph.executor.v1.ThreadService/DeleteThread":  run,
 	"epigraph.executor.v1.ThreadService/ForkThread":    run,
+	"epigraph.executor.v1.ThreadService/ExportThread":  run,
+	"epigraph.executor.v1.ThreadService/ImportThread":  run,
 	"epigraph.executor.v1.ThreadService/ListMessages":  run,
 	"epigraph.executor.v1.ThreadService/ListStates":    run,
 	"epigraph.executor.v1.ThreadService/ListLearnings": run,

@@ -539,6 +539,13 @@ func largeCases() map[string]func(*largeWorld) {
 			_, err := w.threads().ForkThread(w.t.Context(), &executorv1.ForkThreadRequest{ThreadId: w.thread()})
 			require.NoError(w.t, err)
 		},
+		"ThreadService/ExportThread": func(w *largeWorld) { w.imported() },
+		"ThreadService/ImportThread": func(w *largeWorld) {
+			id := w.imported()
+			list, err := w.threads().ListMessages(w.t.Context(), &executorv1.ListMessagesRequest{ThreadId: id})
+			require.NoError(w.t, err)
+			require.JSONEq(w.t, large, string(list.GetMessages()[0].GetBody().GetJson()))
+		},
 		"ThreadService/DeleteThread": func(w *largeWorld) {
 			_, err := w.threads().DeleteThread(w.t.Context(), &executorv1.DeleteThreadRequest{ThreadId: w.thread()})
 			require.NoError(w.t, err)
@@ -611,6 +618,24 @@ func (w *largeWorld) thread() string {
 	w.t.Helper()
 	th, err := w.threads().CreateThread(w.t.Context(), &executorv1.CreateThreadRequest{Thread: &executorv1.Thread{Agent: "fail"}})
 	require.NoError(w.t, err)
+	return th.GetId()
+}
+
+// imported makes a thread with a large message from a value, and gets the same value from it.
+func (w *largeWorld) imported() string {
+	w.t.Helper()
+	text := `{"format": "epigraph.thread/1", "threads": [{"id": "w", "items": [{"kind": "message", "body": ` + large + `}]}]}`
+	th, err := w.threads().ImportThread(w.t.Context(), &executorv1.ImportThreadRequest{Value: value(text)})
+	require.NoError(w.t, err)
+	got, err := w.threads().ExportThread(w.t.Context(), &executorv1.ExportThreadRequest{ThreadId: th.GetId()})
+	require.NoError(w.t, err)
+	var out struct {
+		Threads []struct {
+			Items []struct{ Body json.RawMessage }
+		}
+	}
+	require.NoError(w.t, json.Unmarshal(got.GetValue().GetJson(), &out))
+	require.JSONEq(w.t, large, string(out.Threads[0].Items[0].Body))
 	return th.GetId()
 }
 

@@ -236,6 +236,10 @@ func TestRepeats(t *testing.T) {
 				req := &executorv1.ForkThreadRequest{ThreadId: thread(t), RequestId: id}
 				return req, func() { req.Thread = &executorv1.Thread{Title: "other"} }
 			}},
+			"ImportThread": {"": func(_ *testing.T, id string) (proto.Message, func()) {
+				req := &executorv1.ImportThreadRequest{Value: value(`{"format": "epigraph.thread/1", "threads": [{"id": "w", "items": []}]}`), RequestId: id}
+				return req, func() { req.Thread = &executorv1.Thread{Title: "other"} }
+			}},
 			"AppendMessage": {"": func(t *testing.T, id string) (proto.Message, func()) {
 				req := &executorv1.AppendMessageRequest{ThreadId: thread(t), Content: value(`"hi"`), RequestId: id}
 				return req, func() { req.Content = value(`"other"`) }

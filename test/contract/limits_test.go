@@ -64,6 +64,9 @@ var figures = map[string][]figure{
 	"threads, ephemeral ones among them":             {{"1,000,000", "services/executor/internal/thread.DefaultMaxThreads"}},
 	"items and messages of all its threads together": {{"16 GiB", "services/executor/internal/thread.DefaultMaxBytes"}},
 
+	"a thread [as a value](threads.md#a-thread-as-a-value)": {{"256", "services/executor/internal/thread.MaxValueThreads"}, {"32", "services/executor/internal/thread.MaxValueDepth"},
+		{"10,000", "services/executor/internal/thread.MaxValueItems"}, {"8 MiB", "services/executor/internal/thread.MaxValueBytes"}},
+
 	"limits":            {{"10,000", "services/executor/internal/limit.MaxLimits"}},
 	"epics":             {words("100,000", "a field of accounting.DefaultBounds")},
 	"tasks of an epic":  {words("10,000", "a field of accounting.DefaultBounds")},

@@ -164,12 +164,14 @@ type commands struct {
 		Rotate     triggersRotateCmd     `cmd:"" help:"Give a webhook a new secret."`
 	} `cmd:"" help:"Turn on what starts workflows, and show what it was told." group:"work"`
 	Threads struct {
-		Ls    threadsLsCmd    `cmd:"" aliases:"list" help:"List threads, newest first."`
-		Show  threadsShowCmd  `cmd:"" aliases:"get" help:"Show a thread with its newest messages."`
-		Fork  threadsForkCmd  `cmd:"" help:"Go on from an item of a thread in a new one."`
-		Turns threadsTurnsCmd `cmd:"" help:"List the messages to the agent of a thread, and what became of them."`
-		Rm    threadsRmCmd    `cmd:"" aliases:"delete" help:"Delete a thread."`
-	} `cmd:"" help:"Show, fork and delete the threads of agents." group:"work"`
+		Ls     threadsLsCmd     `cmd:"" aliases:"list" help:"List threads, newest first."`
+		Show   threadsShowCmd   `cmd:"" aliases:"get" help:"Show a thread with its newest messages."`
+		Fork   threadsForkCmd   `cmd:"" help:"Go on from an item of a thread in a new one."`
+		Export threadsExportCmd `cmd:"" help:"Write a thread with all its parts as one value."`
+		Import threadsImportCmd `cmd:"" help:"Make a thread from a value that was exported."`
+		Turns  threadsTurnsCmd  `cmd:"" help:"List the messages to the agent of a thread, and what became of them."`
+		Rm     threadsRmCmd     `cmd:"" aliases:"delete" help:"Delete a thread."`
+	} `cmd:"" help:"Show, fork, copy out and delete the threads of agents." group:"work"`
 	Facts struct {
 		Ls factsLsCmd `cmd:"" aliases:"list" help:"List what agents keep as facts."`
 		Rm factsRmCmd `cmd:"" aliases:"delete" help:"Delete facts."`

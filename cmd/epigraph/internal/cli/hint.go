@@ -17,7 +17,7 @@ var commandOf = map[string]string{
 	"BulkCancelRuns": "runs bulk-cancel", "BulkRetryRuns": "runs bulk-retry", "BulkDeleteRuns": "runs bulk-delete",
 	"ListInterrupts": "interrupts list", "GetInterrupt": "interrupts show", "AnswerInterrupt": "interrupts answer",
 	"DECISION_APPROVED": "interrupts answer --approve", "DECISION_REJECTED": "interrupts answer --reject",
-	"ListThreads": "threads ls", "GetThread": "threads show", "ForkThread": "threads fork", "DeleteThread": "threads rm", "ListTurns": "threads turns", "AppendMessage": "chat",
+	"ListThreads": "threads ls", "GetThread": "threads show", "ForkThread": "threads fork", "ExportThread": "threads export", "ImportThread": "threads import", "DeleteThread": "threads rm", "ListTurns": "threads turns", "AppendMessage": "chat",
 	"ListFacts": "facts ls", "DeleteFact": "facts rm",
 	"ListSchedules": "schedules list", "GetSchedule": "schedules show", "CreateSchedule": "schedules create", "UpdateSchedule": "schedules update",
 	"PauseSchedule": "schedules pause", "ResumeSchedule": "schedules resume", "TriggerSchedule": "schedules trigger", "BackfillSchedule": "schedules backfill",

@@ -59,6 +59,9 @@ func (e *Engine) StartRun(ctx context.Context, req command.StartRequest) (comman
 
 // chooseThread finds the thread of a new run by its key, or gives it an id.
 func (e *Engine) chooseThread(ctx context.Context, req command.StartRequest) (command.StartRequest, error) {
+	if len(req.Imported) > 0 {
+		return e.importedThread(ctx, req)
+	}
 	if req.NewThread == nil {
 		return req, nil
 	}
@@ -69,6 +72,23 @@ func (e *Engine) chooseThread(ctx context.Context, req command.StartRequest) (co
 	switch th, err := e.journal.ThreadByKey(ctx, req.Namespace, req.NewThread.Key); {
 	case err == nil:
 		req.ThreadID, req.NewThread = th.ID, nil
+	case errs.ReasonOf(err) != thread.ReasonNotFound:
+		return req, err
+	}
+	return req, nil
+}
+
+// importedThread lets a new run have the thread that is made with it.
+func (e *Engine) importedThread(ctx context.Context, req command.StartRequest) (command.StartRequest, error) {
+	whole := &req.Imported[0]
+	req.ThreadID = whole.Thread
+	if whole.Create.Key == "" {
+		return req, nil
+	}
+	th, err := e.journal.ThreadByKey(ctx, req.Namespace, whole.Create.Key)
+	switch {
+	case err == nil:
+		return req, thread.Exists(whole.Create.Key, th.ID)
 	case errs.ReasonOf(err) != thread.ReasonNotFound:
 		return req, err
 	}
@@ -312,6 +332,10 @@ func (r *run) fillStart(s *journal.Start, req command.StartRequest, now time.Tim
 	if req.NewThread != nil {
 		s.Room = r.t.e.cfg.ThreadRoom
 		s.Threads = append(s.Threads, thread.Append{Thread: req.ThreadID, Create: req.NewThread, Time: now})
+	}
+	if len(req.Imported) > 0 {
+		s.Room = r.t.e.cfg.ThreadRoom
+		s.Threads = append(s.Threads, req.Imported...)
 	}
 	s.Run, err = r.newRow(req, now)
 	return err

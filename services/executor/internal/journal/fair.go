@@ -109,6 +109,16 @@ func (f fair) CreateThread(ctx context.Context, c thread.Create) (thread.Thread,
 	return dbkit.Write(ctx, f.turns, c.Namespace, func(ctx context.Context) (thread.Thread, error) { return f.j.CreateThread(ctx, c) })
 }
 
+func (f fair) ImportThreads(ctx context.Context, m thread.Import) (thread.Thread, error) {
+	return dbkit.Write(ctx, f.turns, m.Namespace, func(ctx context.Context) (thread.Thread, error) { return f.j.ImportThreads(ctx, m) })
+}
+
+func (f fair) Family(ctx context.Context, namespace, id string, limit int) ([]thread.Relative, error) {
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) ([]thread.Relative, error) {
+		return f.j.Family(ctx, namespace, id, limit)
+	})
+}
+
 func (f fair) DeleteThread(ctx context.Context, namespace, id string) error {
 	return f.turns.Do(ctx, namespace, func(ctx context.Context) error { return f.j.DeleteThread(ctx, namespace, id) })
 }

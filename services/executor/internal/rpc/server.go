@@ -170,6 +170,11 @@ func (s *Server) startRequest(ctx context.Context, req *executorv1.StartRunReque
 	if err := newThread(ctx, &out, req, s.engine.Programs().UnknownActor); err != nil {
 		return out, err
 	}
+	if req.GetThreadValue() != nil {
+		if err := s.valueThread(ctx, &out, req); err != nil {
+			return out, err
+		}
+	}
 	if out.ThreadID = req.GetThreadId(); out.ThreadID != "" {
 		if _, err := s.reader.Thread(ctx, out.Namespace, out.ThreadID); err != nil {
 			return out, away(err)

@@ -181,17 +181,14 @@ func (s *ThreadServer) create(ctx context.Context, method string, req identified
 func newThread(ctx context.Context, out *command.StartRequest, req *executorv1.StartRunRequest, unknown UnknownActor) error {
 	m := req.GetThread()
 	switch {
-	case m == nil:
+	case m == nil || req.GetThreadValue() != nil:
 		return nil
 	case req.GetThreadId() != "":
 		return errs.New(errs.InvalidArgument, thread.ReasonInvalid, "thread_id and thread are both given: thread_id names a thread that is there").
 			Violate("thread", thread.ReasonInvalid, "goes without thread_id").Hint("give one of them")
 	}
-	for _, c := range []struct{ field, thread, run string }{{"user_id", m.GetUserId(), req.GetUserId()}, {"chat_id", m.GetChatId(), req.GetChatId()}} {
-		if c.thread != "" && c.thread != c.run {
-			return errs.New(errs.InvalidArgument, thread.ReasonInvalid, "the thread of a run has the %s of the run, which is %q", c.field, c.run).
-				Violate("thread."+c.field, thread.ReasonInvalid, "is not that of the run").Hint("leave thread." + c.field + " out")
-		}
+	if err := ownUser(req); err != nil {
+		return err
 	}
 	c := &workgraph.ThreadCreate{Lifetime: thread.Lifetime(m.GetLifetime()), Agent: m.GetAgent(), Key: m.GetKey(), Title: m.GetTitle(), UserID: req.GetUserId(), ChatID: req.GetChatId()}
 	if c.Key == "" && (c.Lifetime == 0 || c.Lifetime == workgraph.ThreadConversation) {
@@ -201,6 +198,18 @@ func newThread(ctx context.Context, out *command.StartRequest, req *executorv1.S
 		return err
 	}
 	out.NewThread = c
+	return nil
+}
+
+// ownUser reports that the thread of a run is stated to be of another user or chat than the run.
+func ownUser(req *executorv1.StartRunRequest) error {
+	m := req.GetThread()
+	for _, c := range []struct{ field, thread, run string }{{"user_id", m.GetUserId(), req.GetUserId()}, {"chat_id", m.GetChatId(), req.GetChatId()}} {
+		if c.thread != "" && c.thread != c.run {
+			return errs.New(errs.InvalidArgument, thread.ReasonInvalid, "the thread of a run has the %s of the run, which is %q", c.field, c.run).
+				Violate("thread."+c.field, thread.ReasonInvalid, "is not that of the run").Hint("leave thread." + c.field + " out")
+		}
+	}
 	return nil
 }
 

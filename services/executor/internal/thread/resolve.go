@@ -3,7 +3,6 @@ package thread
 import (
 	"slices"
 
-	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/fact"
 )
@@ -202,8 +201,7 @@ func (st *state) madeBy(a *Append) bool {
 
 func (f *Found) create(namespace, runID string, a *Append, writer any) (*state, error) {
 	c := a.Create
-	t := Thread{ID: a.Thread, Namespace: namespace, Key: c.Key, Agent: c.Agent, Title: c.Title, UserID: c.UserID, ChatID: c.ChatID, Lifetime: lifetime(c), ParentID: c.Parent, ParentSeq: c.ParentSeq, PartOf: c.PartOf,
-		Holder: runID, CreateTime: dbkit.Micros(a.Time), UseTime: dbkit.Micros(a.Time)}
+	t := a.New(namespace, runID)
 	if c.OfRoot && c.Root != "" && c.Root != runID {
 		t.Holder, t.Below = c.Root, []string{runID}
 	}

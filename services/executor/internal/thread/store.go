@@ -103,6 +103,12 @@ type Store interface {
 	// CreateThread makes a thread, or a fork of one. A repeated request returns the thread that it made.
 	// ReasonExists, ReasonTooMany; of a fork ReasonNotFound, ReasonTooDeep, ReasonInvalid.
 	CreateThread(ctx context.Context, c Create) (Thread, error)
+	// ImportThreads makes threads with their items, all or none. A repeated request returns the whole that it
+	// made. ReasonExists, ReasonTooMany, ReasonTooLarge.
+	ImportThreads(ctx context.Context, m Import) (Thread, error)
+	// Family returns a thread and its parts, however deep, as they are at one moment: the whole first, and
+	// then up to limit in all by id. The items up to their Last never change. ReasonNotFound.
+	Family(ctx context.Context, namespace, id string, limit int) ([]Relative, error)
 	// DeleteThread removes a thread with its parts, all or none. Their items stay as long as
 	// forks need them. ReasonNotFound; ReasonBusy is of any of them.
 	DeleteThread(ctx context.Context, namespace, id string) error

@@ -245,8 +245,14 @@ func lifetime(c *workgraph.ThreadCreate) Lifetime {
 const partOf = ":"
 
 // PartKey is the key by which a thread is found that belongs to another one, or to a run: :ID:NAME:…, escaped
-// and cut as in KeyOf.
-func PartKey(of string, names ...string) string { return keyOf(append([]string{"", of}, names...)) }
+// and cut as in KeyOf. What comes after the id does not depend on it.
+func PartKey(of string, names ...string) string {
+	before := partPrefix(of)
+	return before + bounded(joined(names), MaxName-len(before))
+}
+
+// partPrefix begins the keys of what belongs to a thread or a run.
+func partPrefix(of string) string { return partOf + bounded(joined([]string{of}), MaxName/2) + ":" }
 
 // SharedKey is the PartKey of a thread that several agents share by the last of names.
 func SharedKey(of string, names ...string) string {
@@ -264,21 +270,27 @@ func KeyOf(user, chat, workflow string) string {
 	if chat != "" {
 		parts = []string{user, chat, workflow}
 	}
-	return keyOf(parts)
+	return bounded(joined(parts), MaxName)
 }
 
-// keyOf puts the parts of a key together.
-func keyOf(parts []string) string {
+// joined puts the parts of a key together.
+func joined(parts []string) string {
 	escape := strings.NewReplacer("%", "%25", ":", "%3A", "\x00", "%00")
+	out := make([]string, len(parts))
 	for i, p := range parts {
-		parts[i] = escape.Replace(p)
+		out[i] = escape.Replace(p)
 	}
-	key := strings.Join(parts, ":")
-	if len(key) > MaxName {
-		sum := sha256.Sum256([]byte(key))
-		key = strings.ToValidUTF8(key[:MaxName/2], "") + ":" + hex.EncodeToString(sum[:])
+	return strings.Join(out, ":")
+}
+
+// bounded has the end of a text that is too long replaced by a digest.
+func bounded(text string, limit int) string {
+	if len(text) <= limit {
+		return text
 	}
-	return key
+	sum := sha256.Sum256([]byte(text))
+	end := ":" + hex.EncodeToString(sum[:])
+	return strings.ToValidUTF8(text[:limit-len(end)], "") + end
 }
 
 func checkText(what, s string, limit int) error {

@@ -25,16 +25,6 @@ type position struct {
 	Kept
 }
 
-// Kept is the state that a team leaves in its thread, so that a later run goes on with it.
-type Kept struct {
-	Team *team.State `json:"team"`
-	// Threads are those of the members, by name.
-	Threads map[string]string `json:"threads,omitempty"`
-	// Ends are the last items of these threads that are the team's. What comes after them is of a turn that
-	// failed, or of a run that was forked from this one or from which this one was forked.
-	Ends map[string]int64 `json:"ends,omitempty"`
-}
-
 func positionOf(c *workgraph.Call) (*position, error) {
 	raw, _ := c.Var("state")
 	var s struct {
@@ -95,6 +85,9 @@ func (l *loop) begin(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 		if err := l.recall(ctx, p, standing.Before(a)); err != nil {
 			return workgraph.Outcome{}, err
 		}
+	}
+	if err := p.of(rules.Team(), p.Thread); err != nil {
+		return workgraph.Outcome{}, err
 	}
 	p.forget(rules.Team())
 	p.Team.Seq = place.Seq

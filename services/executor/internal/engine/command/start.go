@@ -12,6 +12,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/services/executor/internal/webhook"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -33,7 +34,10 @@ type StartRequest struct {
 	TaskID, UserID, ChatID, ThreadID string
 	// NewThread is the thread of the run in place of ThreadID. If it has a key that another thread has, that
 	// one is taken; else it is made with the run.
-	NewThread   *workgraph.ThreadCreate
+	NewThread *workgraph.ThreadCreate
+	// Imported make threads with their items in the commit that records the run. The first one is the thread
+	// of the run, in place of ThreadID and NewThread. If another thread has its key, the start is refused.
+	Imported    []thread.Append
 	BusinessKey string
 	Conflict    journal.ConflictPolicy
 	Labels      map[string]string

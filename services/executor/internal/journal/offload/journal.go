@@ -68,6 +68,18 @@ func (j Journal) CreateThread(ctx context.Context, c thread.Create) (thread.Thre
 	return j.rows.CreateThread(ctx, c)
 }
 
+// ImportThreads implements thread.Store. Values are compressed and stay in the rows.
+func (j Journal) ImportThreads(ctx context.Context, m thread.Import) (thread.Thread, error) {
+	p := packing{s: j.s}
+	m.Threads = p.threads(m.Threads)
+	return j.rows.ImportThreads(ctx, m)
+}
+
+// Family implements thread.Store.
+func (j Journal) Family(ctx context.Context, namespace, id string, limit int) ([]thread.Relative, error) {
+	return j.rows.Family(ctx, namespace, id, limit)
+}
+
 // DeleteThread implements thread.Store.
 func (j Journal) DeleteThread(ctx context.Context, namespace, id string) error {
 	return j.rows.DeleteThread(ctx, namespace, id)

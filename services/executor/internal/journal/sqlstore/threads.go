@@ -129,26 +129,12 @@ func (s *Store) CreateThread(ctx context.Context, c thread.Create) (made thread.
 		if err := s.use(ctx, tx, t.Namespace, thread.Usage{Threads: 1}, c.Room); err != nil {
 			return err
 		}
-		columns := ThreadColumns()
-		args := make([]any, len(columns))
-		for i, col := range columns {
-			args[i] = col.Value(&t)
-			if at, ok := args[i].(*time.Time); ok {
-				args[i] = *at // both times are set
-			}
-		}
-		n, err := tx.Exec(ctx, `INSERT INTO threads (`+columns.Names()+`) VALUES (`+parameters(len(columns))+`)
-			ON CONFLICT (namespace, key) WHERE key <> '' DO NOTHING`, args...)
-		if err == nil && n == 0 {
-			other, err := s.thread(ctx, tx, thisKey, t.Namespace, t.Key)
-			if err != nil {
-				return err
-			}
-			return thread.Exists(t.Key, other.ID)
+		if err := s.insertThread(ctx, tx, &t); err != nil {
+			return err
 		}
 		t.CreateTime, t.UseTime, t.Last = dbkit.Micros(t.CreateTime), dbkit.Micros(t.CreateTime), t.ParentSeq
 		made = t
-		return err
+		return nil
 	})
 	return made, err
 }

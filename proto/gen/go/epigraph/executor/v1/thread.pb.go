@@ -974,6 +974,163 @@ func (x *ForkThreadRequest) GetRequestId() string {
 	return ""
 }
 
+// ExportThreadRequest names a thread.
+type ExportThreadRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The thread.
+	ThreadId      string `protobuf:"bytes,1,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportThreadRequest) Reset() {
+	*x = ExportThreadRequest{}
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportThreadRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportThreadRequest) ProtoMessage() {}
+
+func (x *ExportThreadRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportThreadRequest.ProtoReflect.Descriptor instead.
+func (*ExportThreadRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ExportThreadRequest) GetThreadId() string {
+	if x != nil {
+		return x.ThreadId
+	}
+	return ""
+}
+
+// ExportThreadResponse is a thread as a value.
+type ExportThreadResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The thread with its items, and its parts with theirs. It has at most 256 threads, 10,000 items and 8 MiB.
+	Value         *v1.Payload `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportThreadResponse) Reset() {
+	*x = ExportThreadResponse{}
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportThreadResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportThreadResponse) ProtoMessage() {}
+
+func (x *ExportThreadResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportThreadResponse.ProtoReflect.Descriptor instead.
+func (*ExportThreadResponse) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ExportThreadResponse) GetValue() *v1.Payload {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+// ImportThreadRequest is a thread to be made from a value.
+type ImportThreadRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What ExportThread gave.
+	Value *v1.Payload `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
+	// The thread: key, agent, title, lifetime, user_id and chat_id. An empty agent or title means that of the value.
+	// Its parts are kept as long as it is.
+	Thread *Thread `protobuf:"bytes,2,opt,name=thread,proto3" json:"thread,omitempty"`
+	// Makes the request repeatable: a second one with the same id and content returns the first one's thread.
+	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportThreadRequest) Reset() {
+	*x = ImportThreadRequest{}
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportThreadRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportThreadRequest) ProtoMessage() {}
+
+func (x *ImportThreadRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportThreadRequest.ProtoReflect.Descriptor instead.
+func (*ImportThreadRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ImportThreadRequest) GetValue() *v1.Payload {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+func (x *ImportThreadRequest) GetThread() *Thread {
+	if x != nil {
+		return x.Thread
+	}
+	return nil
+}
+
+func (x *ImportThreadRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
 // ListMessagesRequest names a thread and a page.
 type ListMessagesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -989,7 +1146,7 @@ type ListMessagesRequest struct {
 
 func (x *ListMessagesRequest) Reset() {
 	*x = ListMessagesRequest{}
-	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[9]
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1001,7 +1158,7 @@ func (x *ListMessagesRequest) String() string {
 func (*ListMessagesRequest) ProtoMessage() {}
 
 func (x *ListMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[9]
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1014,7 +1171,7 @@ func (x *ListMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMessagesRequest.ProtoReflect.Descriptor instead.
 func (*ListMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{9}
+	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListMessagesRequest) GetThreadId() string {
@@ -1051,7 +1208,7 @@ type ListMessagesResponse struct {
 
 func (x *ListMessagesResponse) Reset() {
 	*x = ListMessagesResponse{}
-	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[10]
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1063,7 +1220,7 @@ func (x *ListMessagesResponse) String() string {
 func (*ListMessagesResponse) ProtoMessage() {}
 
 func (x *ListMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[10]
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1076,7 +1233,7 @@ func (x *ListMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMessagesResponse.ProtoReflect.Descriptor instead.
 func (*ListMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{10}
+	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListMessagesResponse) GetMessages() []*ThreadItem {
@@ -1110,7 +1267,7 @@ type ListStatesRequest struct {
 
 func (x *ListStatesRequest) Reset() {
 	*x = ListStatesRequest{}
-	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[11]
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1122,7 +1279,7 @@ func (x *ListStatesRequest) String() string {
 func (*ListStatesRequest) ProtoMessage() {}
 
 func (x *ListStatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[11]
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1135,7 +1292,7 @@ func (x *ListStatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStatesRequest.ProtoReflect.Descriptor instead.
 func (*ListStatesRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{11}
+	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListStatesRequest) GetThreadId() string {
@@ -1179,7 +1336,7 @@ type ListStatesResponse struct {
 
 func (x *ListStatesResponse) Reset() {
 	*x = ListStatesResponse{}
-	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[12]
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1191,7 +1348,7 @@ func (x *ListStatesResponse) String() string {
 func (*ListStatesResponse) ProtoMessage() {}
 
 func (x *ListStatesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[12]
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1204,7 +1361,7 @@ func (x *ListStatesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStatesResponse.ProtoReflect.Descriptor instead.
 func (*ListStatesResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{12}
+	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListStatesResponse) GetStates() []*ThreadItem {
@@ -1236,7 +1393,7 @@ type ListLearningsRequest struct {
 
 func (x *ListLearningsRequest) Reset() {
 	*x = ListLearningsRequest{}
-	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[13]
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1248,7 +1405,7 @@ func (x *ListLearningsRequest) String() string {
 func (*ListLearningsRequest) ProtoMessage() {}
 
 func (x *ListLearningsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[13]
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1261,7 +1418,7 @@ func (x *ListLearningsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLearningsRequest.ProtoReflect.Descriptor instead.
 func (*ListLearningsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{13}
+	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListLearningsRequest) GetThreadId() string {
@@ -1298,7 +1455,7 @@ type ListLearningsResponse struct {
 
 func (x *ListLearningsResponse) Reset() {
 	*x = ListLearningsResponse{}
-	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[14]
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1310,7 +1467,7 @@ func (x *ListLearningsResponse) String() string {
 func (*ListLearningsResponse) ProtoMessage() {}
 
 func (x *ListLearningsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[14]
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1323,7 +1480,7 @@ func (x *ListLearningsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLearningsResponse.ProtoReflect.Descriptor instead.
 func (*ListLearningsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{14}
+	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListLearningsResponse) GetLearnings() []*ThreadItem {
@@ -1355,7 +1512,7 @@ type ListSummariesRequest struct {
 
 func (x *ListSummariesRequest) Reset() {
 	*x = ListSummariesRequest{}
-	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[15]
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1367,7 +1524,7 @@ func (x *ListSummariesRequest) String() string {
 func (*ListSummariesRequest) ProtoMessage() {}
 
 func (x *ListSummariesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[15]
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1380,7 +1537,7 @@ func (x *ListSummariesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSummariesRequest.ProtoReflect.Descriptor instead.
 func (*ListSummariesRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{15}
+	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListSummariesRequest) GetThreadId() string {
@@ -1418,7 +1575,7 @@ type ListSummariesResponse struct {
 
 func (x *ListSummariesResponse) Reset() {
 	*x = ListSummariesResponse{}
-	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[16]
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1430,7 +1587,7 @@ func (x *ListSummariesResponse) String() string {
 func (*ListSummariesResponse) ProtoMessage() {}
 
 func (x *ListSummariesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[16]
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1443,7 +1600,7 @@ func (x *ListSummariesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSummariesResponse.ProtoReflect.Descriptor instead.
 func (*ListSummariesResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{16}
+	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListSummariesResponse) GetSummaries() []*ThreadItem {
@@ -1475,7 +1632,7 @@ type AppendMessageRequest struct {
 
 func (x *AppendMessageRequest) Reset() {
 	*x = AppendMessageRequest{}
-	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[17]
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1487,7 +1644,7 @@ func (x *AppendMessageRequest) String() string {
 func (*AppendMessageRequest) ProtoMessage() {}
 
 func (x *AppendMessageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[17]
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1500,7 +1657,7 @@ func (x *AppendMessageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendMessageRequest.ProtoReflect.Descriptor instead.
 func (*AppendMessageRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{17}
+	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AppendMessageRequest) GetThreadId() string {
@@ -1537,7 +1694,7 @@ type GetTurnRequest struct {
 
 func (x *GetTurnRequest) Reset() {
 	*x = GetTurnRequest{}
-	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[18]
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1549,7 +1706,7 @@ func (x *GetTurnRequest) String() string {
 func (*GetTurnRequest) ProtoMessage() {}
 
 func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[18]
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1562,7 +1719,7 @@ func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnRequest.ProtoReflect.Descriptor instead.
 func (*GetTurnRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{18}
+	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetTurnRequest) GetThreadId() string {
@@ -1594,7 +1751,7 @@ type ListTurnsRequest struct {
 
 func (x *ListTurnsRequest) Reset() {
 	*x = ListTurnsRequest{}
-	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[19]
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1606,7 +1763,7 @@ func (x *ListTurnsRequest) String() string {
 func (*ListTurnsRequest) ProtoMessage() {}
 
 func (x *ListTurnsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[19]
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1619,7 +1776,7 @@ func (x *ListTurnsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnsRequest.ProtoReflect.Descriptor instead.
 func (*ListTurnsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{19}
+	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListTurnsRequest) GetThreadId() string {
@@ -1656,7 +1813,7 @@ type ListTurnsResponse struct {
 
 func (x *ListTurnsResponse) Reset() {
 	*x = ListTurnsResponse{}
-	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[20]
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1668,7 +1825,7 @@ func (x *ListTurnsResponse) String() string {
 func (*ListTurnsResponse) ProtoMessage() {}
 
 func (x *ListTurnsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[20]
+	mi := &file_epigraph_executor_v1_thread_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1681,7 +1838,7 @@ func (x *ListTurnsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnsResponse.ProtoReflect.Descriptor instead.
 func (*ListTurnsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{20}
+	return file_epigraph_executor_v1_thread_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListTurnsResponse) GetTurns() []*Turn {
@@ -1769,7 +1926,16 @@ const file_epigraph_executor_v1_thread_proto_rawDesc = "" +
 	"\bsequence\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\bsequence\x124\n" +
 	"\x06thread\x18\x03 \x01(\v2\x1c.epigraph.executor.v1.ThreadR\x06thread\x12'\n" +
 	"\n" +
-	"request_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\"\x83\x01\n" +
+	"request_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\"=\n" +
+	"\x13ExportThreadRequest\x12&\n" +
+	"\tthread_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\bthreadId\"H\n" +
+	"\x14ExportThreadResponse\x120\n" +
+	"\x05value\x18\x01 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05value\"\xae\x01\n" +
+	"\x13ImportThreadRequest\x128\n" +
+	"\x05value\x18\x01 \x01(\v2\x1a.epigraph.graph.v1.PayloadB\x06\xbaH\x03\xc8\x01\x01R\x05value\x124\n" +
+	"\x06thread\x18\x02 \x01(\v2\x1c.epigraph.executor.v1.ThreadR\x06thread\x12'\n" +
+	"\n" +
+	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\"\x83\x01\n" +
 	"\x13ListMessagesRequest\x12&\n" +
 	"\tthread_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\bthreadId\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12'\n" +
@@ -1835,14 +2001,16 @@ const file_epigraph_executor_v1_thread_proto_rawDesc = "" +
 	"\x11TURN_STATE_QUEUED\x10\x01\x12\x16\n" +
 	"\x12TURN_STATE_STARTED\x10\x02\x12\x17\n" +
 	"\x13TURN_STATE_ANSWERED\x10\x03\x12\x15\n" +
-	"\x11TURN_STATE_FAILED\x10\x042\xb1\f\n" +
+	"\x11TURN_STATE_FAILED\x10\x042\xb9\x0e\n" +
 	"\rThreadService\x12o\n" +
 	"\fCreateThread\x12).epigraph.executor.v1.CreateThreadRequest\x1a\x1c.epigraph.executor.v1.Thread\"\x16\x82\xd3\xe4\x93\x02\x10:\x01*\"\v/v1/threads\x12r\n" +
 	"\tGetThread\x12&.epigraph.executor.v1.GetThreadRequest\x1a\x1c.epigraph.executor.v1.Thread\"\x1f\x82\xd3\xe4\x93\x02\x19\x12\x17/v1/threads/{thread_id}\x12w\n" +
 	"\vListThreads\x12(.epigraph.executor.v1.ListThreadsRequest\x1a).epigraph.executor.v1.ListThreadsResponse\"\x13\x82\xd3\xe4\x93\x02\r\x12\v/v1/threads\x12r\n" +
 	"\fDeleteThread\x12).epigraph.executor.v1.DeleteThreadRequest\x1a\x16.google.protobuf.Empty\"\x1f\x82\xd3\xe4\x93\x02\x19*\x17/v1/threads/{thread_id}\x12|\n" +
 	"\n" +
-	"ForkThread\x12'.epigraph.executor.v1.ForkThreadRequest\x1a\x1c.epigraph.executor.v1.Thread\"'\x82\xd3\xe4\x93\x02!:\x01*\"\x1c/v1/threads/{thread_id}:fork\x12\x8f\x01\n" +
+	"ForkThread\x12'.epigraph.executor.v1.ForkThreadRequest\x1a\x1c.epigraph.executor.v1.Thread\"'\x82\xd3\xe4\x93\x02!:\x01*\"\x1c/v1/threads/{thread_id}:fork\x12\x8d\x01\n" +
+	"\fExportThread\x12).epigraph.executor.v1.ExportThreadRequest\x1a*.epigraph.executor.v1.ExportThreadResponse\"&\x82\xd3\xe4\x93\x02 \x12\x1e/v1/threads/{thread_id}:export\x12v\n" +
+	"\fImportThread\x12).epigraph.executor.v1.ImportThreadRequest\x1a\x1c.epigraph.executor.v1.Thread\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/v1/threads:import\x12\x8f\x01\n" +
 	"\fListMessages\x12).epigraph.executor.v1.ListMessagesRequest\x1a*.epigraph.executor.v1.ListMessagesResponse\"(\x82\xd3\xe4\x93\x02\"\x12 /v1/threads/{thread_id}/messages\x12\x87\x01\n" +
 	"\n" +
 	"ListStates\x12'.epigraph.executor.v1.ListStatesRequest\x1a(.epigraph.executor.v1.ListStatesResponse\"&\x82\xd3\xe4\x93\x02 \x12\x1e/v1/threads/{thread_id}/states\x12\x93\x01\n" +
@@ -1866,7 +2034,7 @@ func file_epigraph_executor_v1_thread_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_executor_v1_thread_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_epigraph_executor_v1_thread_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_epigraph_executor_v1_thread_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_epigraph_executor_v1_thread_proto_goTypes = []any{
 	(ThreadLifetime)(0),           // 0: epigraph.executor.v1.ThreadLifetime
 	(ThreadItemKind)(0),           // 1: epigraph.executor.v1.ThreadItemKind
@@ -1880,73 +2048,83 @@ var file_epigraph_executor_v1_thread_proto_goTypes = []any{
 	(*ListThreadsResponse)(nil),   // 9: epigraph.executor.v1.ListThreadsResponse
 	(*DeleteThreadRequest)(nil),   // 10: epigraph.executor.v1.DeleteThreadRequest
 	(*ForkThreadRequest)(nil),     // 11: epigraph.executor.v1.ForkThreadRequest
-	(*ListMessagesRequest)(nil),   // 12: epigraph.executor.v1.ListMessagesRequest
-	(*ListMessagesResponse)(nil),  // 13: epigraph.executor.v1.ListMessagesResponse
-	(*ListStatesRequest)(nil),     // 14: epigraph.executor.v1.ListStatesRequest
-	(*ListStatesResponse)(nil),    // 15: epigraph.executor.v1.ListStatesResponse
-	(*ListLearningsRequest)(nil),  // 16: epigraph.executor.v1.ListLearningsRequest
-	(*ListLearningsResponse)(nil), // 17: epigraph.executor.v1.ListLearningsResponse
-	(*ListSummariesRequest)(nil),  // 18: epigraph.executor.v1.ListSummariesRequest
-	(*ListSummariesResponse)(nil), // 19: epigraph.executor.v1.ListSummariesResponse
-	(*AppendMessageRequest)(nil),  // 20: epigraph.executor.v1.AppendMessageRequest
-	(*GetTurnRequest)(nil),        // 21: epigraph.executor.v1.GetTurnRequest
-	(*ListTurnsRequest)(nil),      // 22: epigraph.executor.v1.ListTurnsRequest
-	(*ListTurnsResponse)(nil),     // 23: epigraph.executor.v1.ListTurnsResponse
-	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
-	(*v1.Payload)(nil),            // 25: epigraph.graph.v1.Payload
-	(*emptypb.Empty)(nil),         // 26: google.protobuf.Empty
+	(*ExportThreadRequest)(nil),   // 12: epigraph.executor.v1.ExportThreadRequest
+	(*ExportThreadResponse)(nil),  // 13: epigraph.executor.v1.ExportThreadResponse
+	(*ImportThreadRequest)(nil),   // 14: epigraph.executor.v1.ImportThreadRequest
+	(*ListMessagesRequest)(nil),   // 15: epigraph.executor.v1.ListMessagesRequest
+	(*ListMessagesResponse)(nil),  // 16: epigraph.executor.v1.ListMessagesResponse
+	(*ListStatesRequest)(nil),     // 17: epigraph.executor.v1.ListStatesRequest
+	(*ListStatesResponse)(nil),    // 18: epigraph.executor.v1.ListStatesResponse
+	(*ListLearningsRequest)(nil),  // 19: epigraph.executor.v1.ListLearningsRequest
+	(*ListLearningsResponse)(nil), // 20: epigraph.executor.v1.ListLearningsResponse
+	(*ListSummariesRequest)(nil),  // 21: epigraph.executor.v1.ListSummariesRequest
+	(*ListSummariesResponse)(nil), // 22: epigraph.executor.v1.ListSummariesResponse
+	(*AppendMessageRequest)(nil),  // 23: epigraph.executor.v1.AppendMessageRequest
+	(*GetTurnRequest)(nil),        // 24: epigraph.executor.v1.GetTurnRequest
+	(*ListTurnsRequest)(nil),      // 25: epigraph.executor.v1.ListTurnsRequest
+	(*ListTurnsResponse)(nil),     // 26: epigraph.executor.v1.ListTurnsResponse
+	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
+	(*v1.Payload)(nil),            // 28: epigraph.graph.v1.Payload
+	(*emptypb.Empty)(nil),         // 29: google.protobuf.Empty
 }
 var file_epigraph_executor_v1_thread_proto_depIdxs = []int32{
 	0,  // 0: epigraph.executor.v1.Thread.lifetime:type_name -> epigraph.executor.v1.ThreadLifetime
-	24, // 1: epigraph.executor.v1.Thread.create_time:type_name -> google.protobuf.Timestamp
-	24, // 2: epigraph.executor.v1.Thread.use_time:type_name -> google.protobuf.Timestamp
+	27, // 1: epigraph.executor.v1.Thread.create_time:type_name -> google.protobuf.Timestamp
+	27, // 2: epigraph.executor.v1.Thread.use_time:type_name -> google.protobuf.Timestamp
 	1,  // 3: epigraph.executor.v1.ThreadItem.kind:type_name -> epigraph.executor.v1.ThreadItemKind
-	24, // 4: epigraph.executor.v1.ThreadItem.time:type_name -> google.protobuf.Timestamp
-	25, // 5: epigraph.executor.v1.ThreadItem.brief:type_name -> epigraph.graph.v1.Payload
-	25, // 6: epigraph.executor.v1.ThreadItem.body:type_name -> epigraph.graph.v1.Payload
+	27, // 4: epigraph.executor.v1.ThreadItem.time:type_name -> google.protobuf.Timestamp
+	28, // 5: epigraph.executor.v1.ThreadItem.brief:type_name -> epigraph.graph.v1.Payload
+	28, // 6: epigraph.executor.v1.ThreadItem.body:type_name -> epigraph.graph.v1.Payload
 	2,  // 7: epigraph.executor.v1.Turn.state:type_name -> epigraph.executor.v1.TurnState
-	25, // 8: epigraph.executor.v1.Turn.content:type_name -> epigraph.graph.v1.Payload
-	24, // 9: epigraph.executor.v1.Turn.create_time:type_name -> google.protobuf.Timestamp
-	24, // 10: epigraph.executor.v1.Turn.start_time:type_name -> google.protobuf.Timestamp
+	28, // 8: epigraph.executor.v1.Turn.content:type_name -> epigraph.graph.v1.Payload
+	27, // 9: epigraph.executor.v1.Turn.create_time:type_name -> google.protobuf.Timestamp
+	27, // 10: epigraph.executor.v1.Turn.start_time:type_name -> google.protobuf.Timestamp
 	3,  // 11: epigraph.executor.v1.CreateThreadRequest.thread:type_name -> epigraph.executor.v1.Thread
 	0,  // 12: epigraph.executor.v1.ListThreadsRequest.lifetime:type_name -> epigraph.executor.v1.ThreadLifetime
 	3,  // 13: epigraph.executor.v1.ListThreadsResponse.threads:type_name -> epigraph.executor.v1.Thread
 	3,  // 14: epigraph.executor.v1.ForkThreadRequest.thread:type_name -> epigraph.executor.v1.Thread
-	4,  // 15: epigraph.executor.v1.ListMessagesResponse.messages:type_name -> epigraph.executor.v1.ThreadItem
-	4,  // 16: epigraph.executor.v1.ListStatesResponse.states:type_name -> epigraph.executor.v1.ThreadItem
-	4,  // 17: epigraph.executor.v1.ListLearningsResponse.learnings:type_name -> epigraph.executor.v1.ThreadItem
-	4,  // 18: epigraph.executor.v1.ListSummariesResponse.summaries:type_name -> epigraph.executor.v1.ThreadItem
-	25, // 19: epigraph.executor.v1.AppendMessageRequest.content:type_name -> epigraph.graph.v1.Payload
-	5,  // 20: epigraph.executor.v1.ListTurnsResponse.turns:type_name -> epigraph.executor.v1.Turn
-	6,  // 21: epigraph.executor.v1.ThreadService.CreateThread:input_type -> epigraph.executor.v1.CreateThreadRequest
-	7,  // 22: epigraph.executor.v1.ThreadService.GetThread:input_type -> epigraph.executor.v1.GetThreadRequest
-	8,  // 23: epigraph.executor.v1.ThreadService.ListThreads:input_type -> epigraph.executor.v1.ListThreadsRequest
-	10, // 24: epigraph.executor.v1.ThreadService.DeleteThread:input_type -> epigraph.executor.v1.DeleteThreadRequest
-	11, // 25: epigraph.executor.v1.ThreadService.ForkThread:input_type -> epigraph.executor.v1.ForkThreadRequest
-	12, // 26: epigraph.executor.v1.ThreadService.ListMessages:input_type -> epigraph.executor.v1.ListMessagesRequest
-	14, // 27: epigraph.executor.v1.ThreadService.ListStates:input_type -> epigraph.executor.v1.ListStatesRequest
-	16, // 28: epigraph.executor.v1.ThreadService.ListLearnings:input_type -> epigraph.executor.v1.ListLearningsRequest
-	18, // 29: epigraph.executor.v1.ThreadService.ListSummaries:input_type -> epigraph.executor.v1.ListSummariesRequest
-	20, // 30: epigraph.executor.v1.ThreadService.AppendMessage:input_type -> epigraph.executor.v1.AppendMessageRequest
-	21, // 31: epigraph.executor.v1.ThreadService.GetTurn:input_type -> epigraph.executor.v1.GetTurnRequest
-	22, // 32: epigraph.executor.v1.ThreadService.ListTurns:input_type -> epigraph.executor.v1.ListTurnsRequest
-	3,  // 33: epigraph.executor.v1.ThreadService.CreateThread:output_type -> epigraph.executor.v1.Thread
-	3,  // 34: epigraph.executor.v1.ThreadService.GetThread:output_type -> epigraph.executor.v1.Thread
-	9,  // 35: epigraph.executor.v1.ThreadService.ListThreads:output_type -> epigraph.executor.v1.ListThreadsResponse
-	26, // 36: epigraph.executor.v1.ThreadService.DeleteThread:output_type -> google.protobuf.Empty
-	3,  // 37: epigraph.executor.v1.ThreadService.ForkThread:output_type -> epigraph.executor.v1.Thread
-	13, // 38: epigraph.executor.v1.ThreadService.ListMessages:output_type -> epigraph.executor.v1.ListMessagesResponse
-	15, // 39: epigraph.executor.v1.ThreadService.ListStates:output_type -> epigraph.executor.v1.ListStatesResponse
-	17, // 40: epigraph.executor.v1.ThreadService.ListLearnings:output_type -> epigraph.executor.v1.ListLearningsResponse
-	19, // 41: epigraph.executor.v1.ThreadService.ListSummaries:output_type -> epigraph.executor.v1.ListSummariesResponse
-	5,  // 42: epigraph.executor.v1.ThreadService.AppendMessage:output_type -> epigraph.executor.v1.Turn
-	5,  // 43: epigraph.executor.v1.ThreadService.GetTurn:output_type -> epigraph.executor.v1.Turn
-	23, // 44: epigraph.executor.v1.ThreadService.ListTurns:output_type -> epigraph.executor.v1.ListTurnsResponse
-	33, // [33:45] is the sub-list for method output_type
-	21, // [21:33] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	28, // 15: epigraph.executor.v1.ExportThreadResponse.value:type_name -> epigraph.graph.v1.Payload
+	28, // 16: epigraph.executor.v1.ImportThreadRequest.value:type_name -> epigraph.graph.v1.Payload
+	3,  // 17: epigraph.executor.v1.ImportThreadRequest.thread:type_name -> epigraph.executor.v1.Thread
+	4,  // 18: epigraph.executor.v1.ListMessagesResponse.messages:type_name -> epigraph.executor.v1.ThreadItem
+	4,  // 19: epigraph.executor.v1.ListStatesResponse.states:type_name -> epigraph.executor.v1.ThreadItem
+	4,  // 20: epigraph.executor.v1.ListLearningsResponse.learnings:type_name -> epigraph.executor.v1.ThreadItem
+	4,  // 21: epigraph.executor.v1.ListSummariesResponse.summaries:type_name -> epigraph.executor.v1.ThreadItem
+	28, // 22: epigraph.executor.v1.AppendMessageRequest.content:type_name -> epigraph.graph.v1.Payload
+	5,  // 23: epigraph.executor.v1.ListTurnsResponse.turns:type_name -> epigraph.executor.v1.Turn
+	6,  // 24: epigraph.executor.v1.ThreadService.CreateThread:input_type -> epigraph.executor.v1.CreateThreadRequest
+	7,  // 25: epigraph.executor.v1.ThreadService.GetThread:input_type -> epigraph.executor.v1.GetThreadRequest
+	8,  // 26: epigraph.executor.v1.ThreadService.ListThreads:input_type -> epigraph.executor.v1.ListThreadsRequest
+	10, // 27: epigraph.executor.v1.ThreadService.DeleteThread:input_type -> epigraph.executor.v1.DeleteThreadRequest
+	11, // 28: epigraph.executor.v1.ThreadService.ForkThread:input_type -> epigraph.executor.v1.ForkThreadRequest
+	12, // 29: epigraph.executor.v1.ThreadService.ExportThread:input_type -> epigraph.executor.v1.ExportThreadRequest
+	14, // 30: epigraph.executor.v1.ThreadService.ImportThread:input_type -> epigraph.executor.v1.ImportThreadRequest
+	15, // 31: epigraph.executor.v1.ThreadService.ListMessages:input_type -> epigraph.executor.v1.ListMessagesRequest
+	17, // 32: epigraph.executor.v1.ThreadService.ListStates:input_type -> epigraph.executor.v1.ListStatesRequest
+	19, // 33: epigraph.executor.v1.ThreadService.ListLearnings:input_type -> epigraph.executor.v1.ListLearningsRequest
+	21, // 34: epigraph.executor.v1.ThreadService.ListSummaries:input_type -> epigraph.executor.v1.ListSummariesRequest
+	23, // 35: epigraph.executor.v1.ThreadService.AppendMessage:input_type -> epigraph.executor.v1.AppendMessageRequest
+	24, // 36: epigraph.executor.v1.ThreadService.GetTurn:input_type -> epigraph.executor.v1.GetTurnRequest
+	25, // 37: epigraph.executor.v1.ThreadService.ListTurns:input_type -> epigraph.executor.v1.ListTurnsRequest
+	3,  // 38: epigraph.executor.v1.ThreadService.CreateThread:output_type -> epigraph.executor.v1.Thread
+	3,  // 39: epigraph.executor.v1.ThreadService.GetThread:output_type -> epigraph.executor.v1.Thread
+	9,  // 40: epigraph.executor.v1.ThreadService.ListThreads:output_type -> epigraph.executor.v1.ListThreadsResponse
+	29, // 41: epigraph.executor.v1.ThreadService.DeleteThread:output_type -> google.protobuf.Empty
+	3,  // 42: epigraph.executor.v1.ThreadService.ForkThread:output_type -> epigraph.executor.v1.Thread
+	13, // 43: epigraph.executor.v1.ThreadService.ExportThread:output_type -> epigraph.executor.v1.ExportThreadResponse
+	3,  // 44: epigraph.executor.v1.ThreadService.ImportThread:output_type -> epigraph.executor.v1.Thread
+	16, // 45: epigraph.executor.v1.ThreadService.ListMessages:output_type -> epigraph.executor.v1.ListMessagesResponse
+	18, // 46: epigraph.executor.v1.ThreadService.ListStates:output_type -> epigraph.executor.v1.ListStatesResponse
+	20, // 47: epigraph.executor.v1.ThreadService.ListLearnings:output_type -> epigraph.executor.v1.ListLearningsResponse
+	22, // 48: epigraph.executor.v1.ThreadService.ListSummaries:output_type -> epigraph.executor.v1.ListSummariesResponse
+	5,  // 49: epigraph.executor.v1.ThreadService.AppendMessage:output_type -> epigraph.executor.v1.Turn
+	5,  // 50: epigraph.executor.v1.ThreadService.GetTurn:output_type -> epigraph.executor.v1.Turn
+	26, // 51: epigraph.executor.v1.ThreadService.ListTurns:output_type -> epigraph.executor.v1.ListTurnsResponse
+	38, // [38:52] is the sub-list for method output_type
+	24, // [24:38] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_executor_v1_thread_proto_init() }
@@ -1960,7 +2138,7 @@ func file_epigraph_executor_v1_thread_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_executor_v1_thread_proto_rawDesc), len(file_epigraph_executor_v1_thread_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   21,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

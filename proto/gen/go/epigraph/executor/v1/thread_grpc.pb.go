@@ -27,6 +27,8 @@ const (
 	ThreadService_ListThreads_FullMethodName   = "/epigraph.executor.v1.ThreadService/ListThreads"
 	ThreadService_DeleteThread_FullMethodName  = "/epigraph.executor.v1.ThreadService/DeleteThread"
 	ThreadService_ForkThread_FullMethodName    = "/epigraph.executor.v1.ThreadService/ForkThread"
+	ThreadService_ExportThread_FullMethodName  = "/epigraph.executor.v1.ThreadService/ExportThread"
+	ThreadService_ImportThread_FullMethodName  = "/epigraph.executor.v1.ThreadService/ImportThread"
 	ThreadService_ListMessages_FullMethodName  = "/epigraph.executor.v1.ThreadService/ListMessages"
 	ThreadService_ListStates_FullMethodName    = "/epigraph.executor.v1.ThreadService/ListStates"
 	ThreadService_ListLearnings_FullMethodName = "/epigraph.executor.v1.ThreadService/ListLearnings"
@@ -53,6 +55,11 @@ type ThreadServiceClient interface {
 	// ForkThread makes a thread that continues from an item of another one. Nothing is copied, however long the
 	// other one is.
 	ForkThread(ctx context.Context, in *ForkThreadRequest, opts ...grpc.CallOption) (*Thread, error)
+	// ExportThread gives a thread with all its parts as one value, which ImportThread and StartRun take. It is of
+	// one moment. While an open run holds any of them it fails with THREAD_BUSY.
+	ExportThread(ctx context.Context, in *ExportThreadRequest, opts ...grpc.CallOption) (*ExportThreadResponse, error)
+	// ImportThread makes a thread with all its parts from a value that ExportThread gave, under new ids.
+	ImportThread(ctx context.Context, in *ImportThreadRequest, opts ...grpc.CallOption) (*Thread, error)
 	// ListMessages lists the messages of a thread, newest first.
 	ListMessages(ctx context.Context, in *ListMessagesRequest, opts ...grpc.CallOption) (*ListMessagesResponse, error)
 	// ListStates lists the states of the agents that worked on a thread, newest first.
@@ -124,6 +131,26 @@ func (c *threadServiceClient) ForkThread(ctx context.Context, in *ForkThreadRequ
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Thread)
 	err := c.cc.Invoke(ctx, ThreadService_ForkThread_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *threadServiceClient) ExportThread(ctx context.Context, in *ExportThreadRequest, opts ...grpc.CallOption) (*ExportThreadResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExportThreadResponse)
+	err := c.cc.Invoke(ctx, ThreadService_ExportThread_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *threadServiceClient) ImportThread(ctx context.Context, in *ImportThreadRequest, opts ...grpc.CallOption) (*Thread, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Thread)
+	err := c.cc.Invoke(ctx, ThreadService_ImportThread_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -217,6 +244,11 @@ type ThreadServiceServer interface {
 	// ForkThread makes a thread that continues from an item of another one. Nothing is copied, however long the
 	// other one is.
 	ForkThread(context.Context, *ForkThreadRequest) (*Thread, error)
+	// ExportThread gives a thread with all its parts as one value, which ImportThread and StartRun take. It is of
+	// one moment. While an open run holds any of them it fails with THREAD_BUSY.
+	ExportThread(context.Context, *ExportThreadRequest) (*ExportThreadResponse, error)
+	// ImportThread makes a thread with all its parts from a value that ExportThread gave, under new ids.
+	ImportThread(context.Context, *ImportThreadRequest) (*Thread, error)
 	// ListMessages lists the messages of a thread, newest first.
 	ListMessages(context.Context, *ListMessagesRequest) (*ListMessagesResponse, error)
 	// ListStates lists the states of the agents that worked on a thread, newest first.
@@ -258,6 +290,12 @@ func (UnimplementedThreadServiceServer) DeleteThread(context.Context, *DeleteThr
 }
 func (UnimplementedThreadServiceServer) ForkThread(context.Context, *ForkThreadRequest) (*Thread, error) {
 	return nil, status.Error(codes.Unimplemented, "method ForkThread not implemented")
+}
+func (UnimplementedThreadServiceServer) ExportThread(context.Context, *ExportThreadRequest) (*ExportThreadResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExportThread not implemented")
+}
+func (UnimplementedThreadServiceServer) ImportThread(context.Context, *ImportThreadRequest) (*Thread, error) {
+	return nil, status.Error(codes.Unimplemented, "method ImportThread not implemented")
 }
 func (UnimplementedThreadServiceServer) ListMessages(context.Context, *ListMessagesRequest) (*ListMessagesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListMessages not implemented")
@@ -387,6 +425,42 @@ func _ThreadService_ForkThread_Handler(srv interface{}, ctx context.Context, dec
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ThreadServiceServer).ForkThread(ctx, req.(*ForkThreadRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ThreadService_ExportThread_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExportThreadRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ThreadServiceServer).ExportThread(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ThreadService_ExportThread_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ThreadServiceServer).ExportThread(ctx, req.(*ExportThreadRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ThreadService_ImportThread_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ImportThreadRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ThreadServiceServer).ImportThread(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ThreadService_ImportThread_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ThreadServiceServer).ImportThread(ctx, req.(*ImportThreadRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -543,6 +617,14 @@ var ThreadService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ForkThread",
 			Handler:    _ThreadService_ForkThread_Handler,
+		},
+		{
+			MethodName: "ExportThread",
+			Handler:    _ThreadService_ExportThread_Handler,
+		},
+		{
+			MethodName: "ImportThread",
+			Handler:    _ThreadService_ImportThread_Handler,
 		},
 		{
 			MethodName: "ListMessages",
