@@ -86,7 +86,8 @@ func (h *held) Lineage(_ context.Context, _, id string) ([]thread.Segment, error
 
 func (h *held) SegmentItems(_ context.Context, _ string, s thread.Segment, q thread.Selection) ([]thread.Item, error) {
 	var out []thread.Item
-	for i := s.Last; i >= s.First && len(out) < min(q.Limit, 2) && s.Thread != h.gone; i-- { // pages are small here
+	const page = 2 // pages are small here
+	for i := s.Last; i >= s.First && len(out) < min(q.Limit, page) && s.Thread != h.gone; i-- {
 		out = append(out, h.items[s.Thread][i-1])
 	}
 	return out, nil
@@ -222,7 +223,8 @@ func TestExport(t *testing.T) {
 		part, ok := thread.PartID(whole, "team did/0")
 		require.True(t, ok)
 		h.put(part, whole, says("there")).Title = "team did/0"
-		h.put(ids.New(thread.IDPrefix), whole, says("else")).Title = "team did/0" // a fork of it has its title, too
+		// A fork of it has its title, too.
+		h.put(ids.New(thread.IDPrefix), whole, says("else")).Title = "team did/0"
 		v, err := threadvalue.Read("value", export(t, h, whole))
 		require.NoError(t, err)
 		made, err := v.Make(workgraph.ThreadCreate{}, time.Now())
