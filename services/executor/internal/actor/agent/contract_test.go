@@ -104,6 +104,7 @@ func TestContract(t *testing.T) {
 		"conversation.thread_id":       {elsewhere: "TestConversation"},
 		"conversation.lifetime":        {elsewhere: "TestConversation"},
 		"conversation.after":           {elsewhere: "TestConversation"},
+		"conversation.name":            {elsewhere: "TestConversation"},
 		"conversation.part_of":         {elsewhere: "TestConversation"},
 		"conversation.key":             {elsewhere: "engine: TestMemoryOfAgents/Member"},
 		"mcp_servers":                  {elsewhere: "services/executor: TestMCP_Agent"},

@@ -158,8 +158,9 @@ func TestConversation(t *testing.T) {
 	require.Len(t, e.threads.states(t, "thr_01h455vb4pex5vsknk084sn02q"), 3, "it goes on with a fork")
 	require.Contains(t, r.prompt(t, 4), "User: hello\nAgent: done\nUser: hello")
 	require.Equal(t, 2, strings.Count(r.prompt(t, 4), "User: hello"), "which ends where the caller says")
-	done(t, e.run(t, strings.NewReplacer("02q", "02r", `"lifetime"`, `"part_of": "thr_01h455vb4pex5vsknk084sn02q", "lifetime"`).Replace(given)), `"done"`)
+	done(t, e.run(t, strings.NewReplacer("02q", "02r", `"lifetime"`, `"part_of": "thr_01h455vb4pex5vsknk084sn02q", "name": "the part", "lifetime"`).Replace(given)), `"done"`)
 	require.Equal(t, "thr_01h455vb4pex5vsknk084sn02q", e.threads.rows["thr_01h455vb4pex5vsknk084sn02r"].PartOf, "it is a part of another one")
+	require.Equal(t, "the part", e.threads.rows["thr_01h455vb4pex5vsknk084sn02r"].Title, "and has its name there as its title")
 	for name, c := range map[string]struct{ conversation, says string }{
 		"TwoThreads":      {`{"thread_id": "thr_01h455vb4pex5vsknk084sn02q"}, "thread_id": "thr_other"`, "in place of thread_id"},
 		"UnknownLifetime": {`{"thread_id": "thr_01h455vb4pex5vsknk084sn02q", "lifetime": "LONG"}`, "conversation"},
