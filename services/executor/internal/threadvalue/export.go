@@ -41,10 +41,11 @@ func Export(ctx context.Context, threads Threads, namespace, id string) ([]byte,
 		}
 	}
 	x.entries[0].PartOf, x.entries[0].Name = "", ""
-	for i := 0; i < len(x.entries); i++ { // a state may name further threads
-		if err := x.read(ctx, i); err != nil {
+	for done := 0; done < len(x.entries); { // a state may name further threads
+		if err := x.read(ctx, done); err != nil {
 			return nil, err
 		}
+		done++
 	}
 	return x.document()
 }

@@ -86,7 +86,8 @@ func (h *held) Lineage(_ context.Context, _, id string) ([]thread.Segment, error
 
 func (h *held) SegmentItems(_ context.Context, _ string, s thread.Segment, q thread.Selection) ([]thread.Item, error) {
 	var out []thread.Item
-	for i := s.Last; i >= s.First && len(out) < min(q.Limit, 2) && s.Thread != h.gone; i-- { // pages are small here
+	const page = 2 // pages are small here
+	for i := s.Last; i >= s.First && len(out) < min(q.Limit, page) && s.Thread != h.gone; i-- {
 		out = append(out, h.items[s.Thread][i-1])
 	}
 	return out, nil
