@@ -340,6 +340,9 @@ type Start struct {
 	// ParentRunID is the run that waits for this one, empty for a root. The caller that starts attempts sets
 	// it.
 	ParentRunID string
+	// InTurn says that the run is the workflow that takes a turn of the chat whose thread is Thread. The
+	// caller that starts attempts sets it.
+	InTurn bool
 	// UserID and ChatID are those of the run, and GraphName is the name of its graph. The caller that starts
 	// attempts sets them.
 	UserID, ChatID, GraphName string

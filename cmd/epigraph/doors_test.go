@@ -142,6 +142,13 @@ func TestDoors(t *testing.T) {
 
 const echo = "inputs: {text: {type: string}}\nsteps:\n  - {id: say, type: reply_chat, message: \"Got {{ inputs.text }}\"}\n"
 
+// stepped is a workflow with a team in it, and what it is told by an input.
+func stepped(input string) string {
+	return "inputs: {" + input + ": {type: string}}\nagents:\n  one: {instructions: Count.}\nsteps:\n" +
+		"  - {id: pair, type: team, task: \"{{ inputs." + input + " }}\", graph: [one], stop: {max_turns: 1}}\n" +
+		"  - {id: say, type: reply_chat, message: \"{{ inputs." + input + " }}: {{ pair.text }}\"}\n"
+}
+
 func signed(secret, id, body string, at time.Time) map[string]string {
 	key, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
 	stamp := strconv.FormatInt(at.Unix(), 10)
@@ -290,6 +297,22 @@ func chatsCome(t *testing.T, d *doors) {
 		}
 		require.Equal(t, []string{"user: first", "assistant: heard 1", "user: second", "assistant: heard 2"}, said(t, th))
 	})
+	t.Run("ATeamThatNamesInputsIsGivenThem", func(t *testing.T) {
+		d.on(t, "named", "trigger: chat\ninputs: {message: {type: string}}\nagents:\n  one: {instructions: Count.}\ngraph: [one]\ntask: \"{{ inputs.message }}\"\nstop: {max_turns: 1}\n")
+		th := thread(t, "workflow/named")
+		for _, text := range []string{"first", "second"} {
+			d.ended(t, say(t, th, text)["runId"].(string))
+		}
+		require.Equal(t, []string{"user: first", "assistant: heard 1", "user: second", "assistant: heard 2"}, said(t, th))
+	})
+	t.Run("ATeamThatIsAStepGoesOn", func(t *testing.T) {
+		d.on(t, "stepped", "trigger: chat\n"+stepped("message"))
+		th := thread(t, "workflow/stepped")
+		for _, text := range []string{"first", "second"} {
+			d.ended(t, say(t, th, text)["runId"].(string))
+		}
+		require.Equal(t, []string{"user: first", "assistant: first: heard 1", "user: second", "assistant: second: heard 2"}, said(t, th))
+	})
 	t.Run("TheCommandTalks", func(t *testing.T) {
 		out := d.command(t, "Hi\n1\n", "chat", "--workflow", "greeter")
 		require.Contains(t, out, "Hi: tea")
@@ -339,6 +362,13 @@ func telegramComes(t *testing.T, d *doors, s *telegramtest.Server) {
 		s.Says(9, 90, "/break it")
 		require.Equal(t, telegramtest.Message{Chat: 90, Text: "Sorry, that did not work."}, s.Sent(8)[7])
 		require.Len(t, d.deliveries(t, "broken"), 1)
+	})
+	t.Run("ATeamThatIsAStepGoesOn", func(t *testing.T) {
+		d.on(t, "steps", "trigger: {type: telegram, bot: helper, chats: [73]}\n"+stepped("text"))
+		s.Says(9, 73, "first")
+		require.Equal(t, telegramtest.Message{Chat: 73, Text: "first: heard 1"}, s.Sent(9)[8])
+		s.Says(9, 73, "second")
+		require.Equal(t, telegramtest.Message{Chat: 73, Text: "second: heard 2"}, s.Sent(10)[9])
 	})
 	require.Zero(t, s.Conflicts(), "one poller")
 }

@@ -320,6 +320,7 @@ func (a *attempt) told() workgraph.Start {
 	start, of := a.start, &a.run.lineage
 	start.Thread = cmp.Or(start.Thread, of.Thread)
 	start.RootRunID, start.ParentRunID = a.run.root, of.Parent
+	start.InTurn = of.InTurn
 	start.UserID, start.ChatID, start.GraphName, start.Agent = of.User, of.Chat, a.run.Program.Name, of.Agent
 	return start
 }

@@ -28,7 +28,7 @@ const maxPinned = 1_000
 //go:noinline
 func (t *session) cacheKey(ctx context.Context, info *program.ActorInfo, a *attempt) (string, error) {
 	r := a.run
-	if info.MakesInternal && r.lineage.Thread != "" && r.id == r.root {
+	if info.MakesInternal && r.lineage.Thread != "" && (r.id == r.root || r.lineage.InTurn) {
 		return "", nil // an agent goes on with the thread of the run, which is another one after every call
 	}
 	facts, _ := callScope{r: r}.Var("context") // what runs below this one are told

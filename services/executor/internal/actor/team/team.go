@@ -364,18 +364,30 @@ func (out *instance) on(c *workgraph.Call, a, in *arguments) error {
 			return err
 		}
 		out.Thread, out.Make, out.PartOf, out.After = conv.ThreadID, cmp.Or(conv.Lifetime, "EPHEMERAL"), conv.PartOf, conv.After
-	case c.Thread == "" || c.RunID != c.RootRunID:
+	case c.Thread == "" || c.RunID != c.RootRunID && !c.InTurn:
 		out.Thread, out.Make = ids.New(thread.IDPrefix), "EPHEMERAL"
-	case string(c.Own[argOwnThread]) == "true":
-		// A later run of the conversation finds it again. Of the items of a map each has its own.
-		out.Thread, out.PartOf = ids.New(thread.IDPrefix), c.Thread
-		if own, ok := ids.Derived(thread.IDPrefix, c.Thread, "team "+c.Node+"/"+strconv.Itoa(c.Item)); ok {
-			out.Thread = own
-		}
 	default:
-		out.Thread = c.Thread
+		out.partOf(c)
 	}
 	return nil
+}
+
+// partOf puts a team on the thread of its run, or on a part of that one which a later run on the thread
+// finds again. In a chat the thread itself has what was said there. Of the items of a map each has its
+// own part.
+func (out *instance) partOf(c *workgraph.Call) {
+	part := "conversation of a team"
+	switch own := string(c.Own[argOwnThread]) == "true"; {
+	case own:
+		part = "team " + c.Node + "/" + strconv.Itoa(c.Item)
+	case !c.InTurn:
+		out.Thread = c.Thread
+		return
+	}
+	out.Thread, out.PartOf = ids.New(thread.IDPrefix), c.Thread
+	if id, ok := ids.Derived(thread.IDPrefix, c.Thread, part); ok {
+		out.Thread = id
+	}
 }
 
 // inputs are those inputs of a workflow that mean something to a team. Inputs of these names that are of

@@ -36,6 +36,9 @@ type Lineage struct {
 	// TurnOf is the version whose chat the run is a turn of, as SLUG@VERSION: a child of the run has
 	// its graph. Children have none.
 	TurnOf string
+	// InTurn says that the run is the workflow that takes a turn of the chat: its parent is the run of the
+	// turn.
+	InTurn bool
 	// Origin is the trigger that started the run; nil if none did. Children have none.
 	Origin *Origin
 
@@ -76,6 +79,7 @@ func LineageOf(row journal.Run) (Lineage, error) {
 		f.Ref = *m.Ref
 	}
 	f.Depth, f.Borrowed, f.Hooks, f.Asks, f.Approved, f.Agent, f.Workflow, f.Within, f.TurnOf, f.Origin = m.Depth, m.Borrowed, m.Webhooks, m.Asks, m.Approved, m.Agent, m.Workflow, m.Within, m.TurnOf, m.Origin
+	f.InTurn = m.InTurn
 	if f.Parent == "" {
 		f.Asks = webhook.Wanting(f.Hooks, webhook.InterruptOpened)
 	}

@@ -35,13 +35,15 @@ type Metadata struct {
 	Within string `json:"within_workflow,omitempty"`
 	// TurnOf is that of the lineage.
 	TurnOf string `json:"turn_of,omitempty"`
+	// InTurn is that of the lineage.
+	InTurn bool `json:"in_turn,omitempty"`
 	// Origin is that of the lineage.
 	Origin *Origin `json:"origin,omitempty"`
 }
 
 // Empty reports whether there is nothing to store.
 func (m *Metadata) Empty() bool {
-	return m.User == nil && m.RequestID == "" && m.Principal == "" && m.Ref == nil && m.Depth == 0 && !m.Borrowed && m.Budget == nil && len(m.Webhooks) == 0 && len(m.Asks) == 0 && m.Approved == nil && m.Agent == nil && m.Workflow == "" && m.Within == "" && m.TurnOf == "" && m.Origin == nil
+	return m.User == nil && m.RequestID == "" && m.Principal == "" && m.Ref == nil && m.Depth == 0 && !m.Borrowed && m.Budget == nil && len(m.Webhooks) == 0 && len(m.Asks) == 0 && m.Approved == nil && m.Agent == nil && m.Workflow == "" && m.Within == "" && m.TurnOf == "" && !m.InTurn && m.Origin == nil
 }
 
 // DecodeMetadata reads the metadata of a row. Empty metadata give the zero value.
