@@ -23,6 +23,9 @@ type ThreadAppend struct {
 	// items.
 	Agent string
 	Items []ThreadItem
+	// Says says that the last item is a message for whoever is in the chat of the run. If something else
+	// was added to the thread meanwhile, the attempt is made again.
+	Says bool
 	// Facts outlive the thread. They need items, with which they become durable, once.
 	Facts []Fact
 }

@@ -149,6 +149,13 @@ func stepped(input string) string {
 		"  - {id: say, type: reply_chat, message: \"{{ inputs." + input + " }}: {{ pair.text }}\"}\n"
 }
 
+// guide is a workflow that says something before it asks, and after it.
+func guide(input string) string {
+	return "steps:\n  - {id: first, type: reply_chat, message: \"Heard {{ inputs." + input + " }}\"}\n" +
+		"  - {id: which, type: human, message: \"Tea or milk?\", choices: [tea, milk]}\n" +
+		"  - {id: last, type: reply_chat, message: \"Thanks for {{ which }}\"}\n"
+}
+
 func signed(secret, id, body string, at time.Time) map[string]string {
 	key, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
 	stamp := strconv.FormatInt(at.Unix(), 10)
@@ -313,6 +320,33 @@ func chatsCome(t *testing.T, d *doors) {
 		}
 		require.Equal(t, []string{"user: first", "assistant: first: heard 1", "user: second", "assistant: second: heard 2"}, said(t, th))
 	})
+	t.Run("RepliesAreSaidInOrderAndOnce", func(t *testing.T) {
+		d.on(t, "guide", "trigger: chat\ninputs: {message: {type: string}}\n"+guide("message"))
+		th := thread(t, "workflow/guide")
+		run := say(t, th, "Hello")["runId"].(string)
+		testkit.Eventually(t, func() bool { return len(said(t, th)) == 2 })
+		require.Equal(t, []string{"user: Hello", "assistant: Heard Hello"}, said(t, th), "at once, while it asks")
+		say(t, th, "2")
+		require.Equal(t, "Thanks for milk", d.ended(t, run))
+		require.Equal(t, []string{"user: Hello", "assistant: Heard Hello", "assistant: Thanks for milk"}, said(t, th))
+	})
+	t.Run("RepliesSideBySideAreAllSaid", func(t *testing.T) {
+		const branches = 4
+		steps := "  - parallel:\n"
+		for i := range branches {
+			steps += fmt.Sprintf("      - {id: r%d, type: reply_chat, message: \"%d\"}\n", i, i)
+		}
+		d.on(t, "choir", "trigger: chat\nsteps:\n"+steps+"  - {id: over, type: transform, expr: 'null'}\n")
+		th := thread(t, "workflow/choir")
+		d.ended(t, say(t, th, "sing")["runId"].(string))
+		require.ElementsMatch(t, []string{"user: sing", "assistant: 0", "assistant: 1", "assistant: 2", "assistant: 3"}, said(t, th))
+	})
+	t.Run("AReplyOfAWorkflowBelowIsAValue", func(t *testing.T) {
+		d.on(t, "outer", "trigger: chat\ninputs: {message: {type: string}}\nsteps:\n  - {id: below, type: workflow, workflow: parrot@1, payload: {message: \"{{ inputs.message }}\"}}\n  - {id: say, type: reply_chat, message: \"It says {{ below }}\"}\n")
+		th := thread(t, "workflow/outer")
+		d.ended(t, say(t, th, "Hi")["runId"].(string))
+		require.Equal(t, []string{"user: Hi", "assistant: It says Hi!"}, said(t, th))
+	})
 	t.Run("TheCommandTalks", func(t *testing.T) {
 		out := d.command(t, "Hi\n1\n", "chat", "--workflow", "greeter")
 		require.Contains(t, out, "Hi: tea")
@@ -369,6 +403,19 @@ func telegramComes(t *testing.T, d *doors, s *telegramtest.Server) {
 		require.Equal(t, telegramtest.Message{Chat: 73, Text: "first: heard 1"}, s.Sent(9)[8])
 		s.Says(9, 73, "second")
 		require.Equal(t, telegramtest.Message{Chat: 73, Text: "second: heard 2"}, s.Sent(10)[9])
+	})
+	t.Run("RepliesAreSentInOrderAndOnce", func(t *testing.T) {
+		d.on(t, "guided", "trigger: {type: telegram, bot: helper, chats: [74]}\ninputs: {text: {type: string}}\n"+guide("text"))
+		s.Says(9, 74, "Hello")
+		s.Sent(12)
+		s.Says(9, 74, "1")
+		s.Sent(13)
+		s.Says(9, 74, "Again") // what is said of it comes after all that is said of the first
+		texts := []string{}
+		for _, m := range s.Sent(15)[10:] {
+			texts = append(texts, m.Text)
+		}
+		require.Equal(t, []string{"Heard Hello", "Tea or milk?\n1. tea\n2. milk", "Thanks for tea", "Heard Again", "Tea or milk?\n1. tea\n2. milk"}, texts)
 	})
 	require.Zero(t, s.Conflicts(), "one poller")
 }

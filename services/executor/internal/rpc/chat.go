@@ -271,7 +271,7 @@ func (s Conversing) botTurn(ctx context.Context, th thread.Thread, t thread.Turn
 	req, err := s.turnOf(th, t, r, &tr.Spec, t.Message, saidOf(t))
 	req.UserID = t.Principal // many may write in one chat, and each has facts of their own
 	req.Lineage.Origin = &record.Origin{Trigger: tr.ID}
-	req.Webhooks = []webhook.Hook{{Chat: &webhook.Chat{Bot: tr.Spec.Bot, ID: th.ChatID}, Events: []webhook.Event{webhook.RunEnded, webhook.InterruptOpened}}}
+	req.Webhooks = []webhook.Hook{{Chat: &webhook.Chat{Bot: tr.Spec.Bot, ID: th.ChatID}, Events: []webhook.Event{webhook.RunEnded, webhook.InterruptOpened, webhook.ChatSaid}}}
 	return req, err
 }
 
