@@ -289,6 +289,38 @@ func chatsCome(t *testing.T, d *doors) {
 		require.Equal(t, []string{"user: Hello", "assistant: Hello!", "user: Hello", "assistant: Hello!"}, said(t, th))
 		require.Len(t, d.deliveries(t, "parrot"), 2)
 	})
+	t.Run("WhatAThreadTakesATriggerHears", func(t *testing.T) {
+		th := thread(t, "workflow/parrot")
+		before := len(d.deliveries(t, "parrot"))
+		status, got := d.call(t, http.MethodPost, "/v1/threads/"+th+"/messages", `{"content":"Hi","requestId":"a\nb`+strings.Repeat("\u00e9", 120)+`"}`, nil)
+		require.Equal(t, http.StatusOK, status, "%v", got)
+		require.Equal(t, "Hi!", d.ended(t, got["runId"].(string)))
+		require.Len(t, d.deliveries(t, "parrot"), before+1)
+		status, got = d.call(t, http.MethodPost, "/v1/threads/"+th+"/messages", `{"content":"`+strings.Repeat("x", 400<<10)+`"}`, nil)
+		require.Equal(t, http.StatusOK, status, "%v", got)
+		require.Len(t, d.deliveries(t, "parrot"), before+1, "it is too large for an event")
+	})
+	t.Run("TheMessagesGoWithTheThread", func(t *testing.T) {
+		th, other := thread(t, "workflow/parrot"), thread(t, "workflow/parrot")
+		for _, id := range []string{th, other} {
+			d.ended(t, say(t, id, "Secret "+id)["runId"].(string))
+		}
+		of := func(thread string) (n int) {
+			for _, x := range d.deliveries(t, "parrot") {
+				_, got := d.call(t, http.MethodGet, "/v1/trigger_deliveries/"+x["id"].(string), "", nil)
+				n += strings.Count(fmt.Sprint(got["event"]), "Secret "+thread)
+			}
+			return n
+		}
+		first := d.deliveries(t, "parrot")[1]["id"].(string)
+		d.command(t, "", "triggers", "repeat", first)
+		testkit.Eventually(t, func() bool { return len(said(t, th)) == 4 })
+		require.Equal(t, 2, of(th))
+		status, got := d.call(t, http.MethodDelete, "/v1/threads/"+th, "", nil)
+		require.Equal(t, http.StatusOK, status, "%v", got)
+		require.Zero(t, of(th))
+		require.Equal(t, 1, of(other))
+	})
 	t.Run("AWorkflowWithoutChatIsRefused", func(t *testing.T) {
 		status, got := d.call(t, http.MethodPost, "/v1/threads", `{"thread":{"agent":"workflow/orders"}}`, nil)
 		require.Equal(t, http.StatusBadRequest, status, "%v", got)

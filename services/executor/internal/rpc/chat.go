@@ -164,13 +164,16 @@ func (s *Server) Hear(ctx context.Context, th thread.Thread, t thread.Turn, once
 		return s.take(ctx, t, once, b)
 	}
 	event, err := chatEvent(&th, t.Message)
-	if err != nil {
+	switch {
+	case err != nil:
 		return t, err
+	case len(event) > trigger.MaxEvent: // it may still be the answer to a question
+		return s.take(ctx, t, once, b)
 	}
 	var took thread.Turn
 	_, err = s.chats.Triggers.Hear(ctx, trigger.Event{
-		Trigger: x.Key, ID: th.ID + "/" + cmp.Or(once.ID, ids.New("msg")), Body: event, At: t.CreateTime,
-		Details: trigger.Details{User: th.UserID, Chat: th.ChatID, Principal: t.Principal, Approves: t.AnswersAny, Request: once.ID, BodyHash: once.BodyHash},
+		Trigger: x.Key, ID: trigger.ThreadEvent(th.ID, cmp.Or(once.ID, ids.New("msg"))), Body: event, At: t.CreateTime,
+		Details: trigger.Details{User: th.UserID, Chat: th.ChatID, Thread: th.ID, Principal: t.Principal, Approves: t.AnswersAny, Request: once.ID, BodyHash: once.BodyHash},
 	}, func(ctx context.Context, d *trigger.Delivery) (string, error) {
 		first := once // which may be another one than that of the delivery, and is refused then
 		if first.ID == "" {
@@ -407,13 +410,17 @@ func (s Triggered) startBot(ctx context.Context, t *trigger.Trigger, d *trigger.
 		return "", err
 	}
 	// A repeated request is known by the run that the first one named, so that each try names another one.
-	turn := thread.Turn{Namespace: t.Namespace, Thread: th.ID, RunID: ids.New(command.IDPrefix), Message: d.Event, Principal: d.User, AnswersAny: true, CreateTime: dbkit.Now()}
+	turn := thread.Turn{Namespace: t.Namespace, Thread: th.ID, RunID: ids.New(command.IDPrefix), Message: d.Event, Principal: d.User, AnswersAny: answersAny(d), CreateTime: dbkit.Now()}
 	turn, err = s.take(ctx, turn, thread.Request{Method: "Telegram", ID: d.ID, BodyHash: t.ID}, s.chats.Bounds)
 	if err != nil {
 		return "", err
 	}
 	return runOf(&turn)
 }
+
+// answersAny reports whether a message to a bot may answer what needs the scope approve: whoever may write to
+// the bot may, and who repeats the message by a key needs the scope.
+func answersAny(d *trigger.Delivery) bool { return d.RepeatOf == "" || d.Approves }
 
 // Asked reports whether a run of a trigger waits for an answer from a chat of a bot.
 func (s *Server) Asked(ctx context.Context, t *trigger.Trigger, chatID string) (bool, error) {
