@@ -123,8 +123,8 @@ func (l *live) answerAll(t *testing.T, id string, dead <-chan struct{}) {
 	})
 }
 
-// An executor dies after each call of a turn in which a workflow speaks before a question and after it, before
-// the outcome is durable. Everything is said once and in order, and sent once.
+// An executor dies after each call of a turn in which a workflow speaks before a question and after it,
+// before the outcome is durable. Everything is said once and in order, and sent once.
 func TestRepliesKilledAtEveryCall(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(testing.TB) store{"SQLite": sqliteStore, "Postgres": pgStore} {

@@ -229,7 +229,8 @@ func (c *Controller) Repeat(ctx context.Context, k Key, request string) (Deliver
 	if d.Thread != "" {
 		event.ID = ThreadEvent(d.Thread, event.ID)
 	}
-	if t.Spec.Type == workflow.ChatTrigger || t.Spec.Type == workflow.TelegramTrigger { // nobody speaks with the rights of another one
+	if t.Spec.Type == workflow.ChatTrigger || t.Spec.Type == workflow.TelegramTrigger {
+		// Nobody speaks with the rights of another one.
 		by := access.Of(ctx)
 		event.Principal, event.Approves = by.String(), by.Has(access.Approve)
 	}
