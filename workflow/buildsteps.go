@@ -192,7 +192,7 @@ type TransformStep struct {
 	Expr     string `key:"expr"`
 }
 
-// ReplyStep says something, as its result.
+// ReplyStep says something: at once in the workflow of a chat, elsewhere as its result alone.
 type ReplyStep struct {
 	Message any `key:"message"`
 }

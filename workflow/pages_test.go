@@ -18,7 +18,7 @@ func TestPagesCompile(t *testing.T) {
 	t.Parallel()
 	block := regexp.MustCompile("(?ms)^```yaml\n(name: .*?)^```")
 	found := 0
-	for _, page := range []string{"workflows", "workflow-teams", "workflow-reference"} {
+	for _, page := range []string{"workflows", "workflow-teams", "workflow-reference", "triggers"} {
 		text, err := os.ReadFile("../docs/" + page + ".md")
 		require.NoError(t, err)
 		for i, m := range block.FindAllSubmatch(text, -1) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/epigraph-run/epigraph/workflow/flow"
 	"github.com/epigraph-run/epigraph/workflow/internal/typing"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -408,8 +409,22 @@ func (b *transformBody) node(c *compiler, s *Step, n *workgraph.Node) {
 	}
 }
 
-func readReply(_ *teller, o *object) body {
-	return &transformBody{template: o.must("message", "template")}
+// replyBody says something.
+type replyBody struct{ message *value }
+
+func readReply(_ *teller, o *object) body { return &replyBody{o.must("message", "template")} }
+
+// replyTries is how often what is said is tried: of two replies side by side one comes first.
+const replyTries = 10
+
+func (b *replyBody) node(c *compiler, s *Step, n *workgraph.Node) {
+	n.Actor = flow.ReplyActor
+	if n.Retry.MaxAttempts == 0 {
+		n.Retry.MaxAttempts = replyTries
+	}
+	if refs := c.argument(s, n, flow.ReplyValue, b.message); b.message != nil {
+		c.stepsAre[s.ID] = valueType(b.message, refs)
+	}
 }
 
 var delayUnits = []string{"seconds", "minutes", "hours", "days"}

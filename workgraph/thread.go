@@ -23,6 +23,9 @@ type ThreadAppend struct {
 	// items.
 	Agent string
 	Items []ThreadItem
+	// Says says that the last item is a message for whoever is in the chat of the run. If something else
+	// was added to the thread meanwhile, the attempt is made again.
+	Says bool
 	// Facts outlive the thread. They need items, with which they become durable, once.
 	Facts []Fact
 }
@@ -63,6 +66,11 @@ func (s Standing) Below(at Ref, c *Child) Standing {
 		return Standing{Path: s.Path, Apart: s.Apart}
 	}
 	return Standing{Path: s.Path + "/" + at.Node, Apart: s.Apart || c.Apart || at.Item != 0 || c.Agent != nil}
+}
+
+// InTurn reports whether the run is the workflow that takes a turn of a chat: its root only hands it the thread.
+func (s *Start) InTurn() bool {
+	return s.RootRunID != "" && s.RunID != s.RootRunID && s.Standing.Path == "" && !s.Standing.Apart
 }
 
 // ThreadCreate describes a new thread, which the run of the attempt holds.

@@ -142,6 +142,20 @@ func TestDoors(t *testing.T) {
 
 const echo = "inputs: {text: {type: string}}\nsteps:\n  - {id: say, type: reply_chat, message: \"Got {{ inputs.text }}\"}\n"
 
+// stepped is a workflow with a team in it, and what it is told by an input.
+func stepped(input string) string {
+	return "inputs: {" + input + ": {type: string}}\nagents:\n  one: {instructions: Count.}\nsteps:\n" +
+		"  - {id: pair, type: team, task: \"{{ inputs." + input + " }}\", graph: [one], stop: {max_turns: 1}}\n" +
+		"  - {id: say, type: reply_chat, message: \"{{ inputs." + input + " }}: {{ pair.text }}\"}\n"
+}
+
+// guide is a workflow that says something before it asks, and after it.
+func guide(input string) string {
+	return "steps:\n  - {id: first, type: reply_chat, message: \"Heard {{ inputs." + input + " }}\"}\n" +
+		"  - {id: which, type: human, message: \"Tea or milk?\", choices: [tea, milk]}\n" +
+		"  - {id: last, type: reply_chat, message: \"Thanks for {{ which }}\"}\n"
+}
+
 func signed(secret, id, body string, at time.Time) map[string]string {
 	key, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
 	stamp := strconv.FormatInt(at.Unix(), 10)
@@ -275,6 +289,38 @@ func chatsCome(t *testing.T, d *doors) {
 		require.Equal(t, []string{"user: Hello", "assistant: Hello!", "user: Hello", "assistant: Hello!"}, said(t, th))
 		require.Len(t, d.deliveries(t, "parrot"), 2)
 	})
+	t.Run("WhatAThreadTakesATriggerHears", func(t *testing.T) {
+		th := thread(t, "workflow/parrot")
+		before := len(d.deliveries(t, "parrot"))
+		status, got := d.call(t, http.MethodPost, "/v1/threads/"+th+"/messages", `{"content":"Hi","requestId":"a\nb`+strings.Repeat("\u00e9", 120)+`"}`, nil)
+		require.Equal(t, http.StatusOK, status, "%v", got)
+		require.Equal(t, "Hi!", d.ended(t, got["runId"].(string)))
+		require.Len(t, d.deliveries(t, "parrot"), before+1)
+		status, got = d.call(t, http.MethodPost, "/v1/threads/"+th+"/messages", `{"content":"`+strings.Repeat("x", 400<<10)+`"}`, nil)
+		require.Equal(t, http.StatusOK, status, "%v", got)
+		require.Len(t, d.deliveries(t, "parrot"), before+1, "it is too large for an event")
+	})
+	t.Run("TheMessagesGoWithTheThread", func(t *testing.T) {
+		th, other := thread(t, "workflow/parrot"), thread(t, "workflow/parrot")
+		for _, id := range []string{th, other} {
+			d.ended(t, say(t, id, "Secret "+id)["runId"].(string))
+		}
+		of := func(thread string) (n int) {
+			for _, x := range d.deliveries(t, "parrot") {
+				_, got := d.call(t, http.MethodGet, "/v1/trigger_deliveries/"+x["id"].(string), "", nil)
+				n += strings.Count(fmt.Sprint(got["event"]), "Secret "+thread)
+			}
+			return n
+		}
+		first := d.deliveries(t, "parrot")[1]["id"].(string)
+		d.command(t, "", "triggers", "repeat", first)
+		testkit.Eventually(t, func() bool { return len(said(t, th)) == 4 })
+		require.Equal(t, 2, of(th))
+		status, got := d.call(t, http.MethodDelete, "/v1/threads/"+th, "", nil)
+		require.Equal(t, http.StatusOK, status, "%v", got)
+		require.Zero(t, of(th))
+		require.Equal(t, 1, of(other))
+	})
 	t.Run("AWorkflowWithoutChatIsRefused", func(t *testing.T) {
 		status, got := d.call(t, http.MethodPost, "/v1/threads", `{"thread":{"agent":"workflow/orders"}}`, nil)
 		require.Equal(t, http.StatusBadRequest, status, "%v", got)
@@ -289,6 +335,49 @@ func chatsCome(t *testing.T, d *doors) {
 			d.ended(t, say(t, th, text)["runId"].(string))
 		}
 		require.Equal(t, []string{"user: first", "assistant: heard 1", "user: second", "assistant: heard 2"}, said(t, th))
+	})
+	t.Run("ATeamThatNamesInputsIsGivenThem", func(t *testing.T) {
+		d.on(t, "named", "trigger: chat\ninputs: {message: {type: string}}\nagents:\n  one: {instructions: Count.}\ngraph: [one]\ntask: \"{{ inputs.message }}\"\nstop: {max_turns: 1}\n")
+		th := thread(t, "workflow/named")
+		for _, text := range []string{"first", "second"} {
+			d.ended(t, say(t, th, text)["runId"].(string))
+		}
+		require.Equal(t, []string{"user: first", "assistant: heard 1", "user: second", "assistant: heard 2"}, said(t, th))
+	})
+	t.Run("ATeamThatIsAStepGoesOn", func(t *testing.T) {
+		d.on(t, "stepped", "trigger: chat\n"+stepped("message"))
+		th := thread(t, "workflow/stepped")
+		for _, text := range []string{"first", "second"} {
+			d.ended(t, say(t, th, text)["runId"].(string))
+		}
+		require.Equal(t, []string{"user: first", "assistant: first: heard 1", "user: second", "assistant: second: heard 2"}, said(t, th))
+	})
+	t.Run("RepliesAreSaidInOrderAndOnce", func(t *testing.T) {
+		d.on(t, "guide", "trigger: chat\ninputs: {message: {type: string}}\n"+guide("message"))
+		th := thread(t, "workflow/guide")
+		run := say(t, th, "Hello")["runId"].(string)
+		testkit.Eventually(t, func() bool { return len(said(t, th)) == 2 })
+		require.Equal(t, []string{"user: Hello", "assistant: Heard Hello"}, said(t, th), "at once, while it asks")
+		say(t, th, "2")
+		require.Equal(t, "Thanks for milk", d.ended(t, run))
+		require.Equal(t, []string{"user: Hello", "assistant: Heard Hello", "assistant: Thanks for milk"}, said(t, th))
+	})
+	t.Run("RepliesSideBySideAreAllSaid", func(t *testing.T) {
+		const branches = 4
+		steps := "  - parallel:\n"
+		for i := range branches {
+			steps += fmt.Sprintf("      - {id: r%d, type: reply_chat, message: \"%d\"}\n", i, i)
+		}
+		d.on(t, "choir", "trigger: chat\nsteps:\n"+steps+"  - {id: over, type: transform, expr: 'null'}\n")
+		th := thread(t, "workflow/choir")
+		d.ended(t, say(t, th, "sing")["runId"].(string))
+		require.ElementsMatch(t, []string{"user: sing", "assistant: 0", "assistant: 1", "assistant: 2", "assistant: 3"}, said(t, th))
+	})
+	t.Run("AReplyOfAWorkflowBelowIsAValue", func(t *testing.T) {
+		d.on(t, "outer", "trigger: chat\ninputs: {message: {type: string}}\nsteps:\n  - {id: below, type: workflow, workflow: parrot@1, payload: {message: \"{{ inputs.message }}\"}}\n  - {id: say, type: reply_chat, message: \"It says {{ below }}\"}\n")
+		th := thread(t, "workflow/outer")
+		d.ended(t, say(t, th, "Hi")["runId"].(string))
+		require.Equal(t, []string{"user: Hi", "assistant: It says Hi!"}, said(t, th))
 	})
 	t.Run("TheCommandTalks", func(t *testing.T) {
 		out := d.command(t, "Hi\n1\n", "chat", "--workflow", "greeter")
@@ -339,6 +428,26 @@ func telegramComes(t *testing.T, d *doors, s *telegramtest.Server) {
 		s.Says(9, 90, "/break it")
 		require.Equal(t, telegramtest.Message{Chat: 90, Text: "Sorry, that did not work."}, s.Sent(8)[7])
 		require.Len(t, d.deliveries(t, "broken"), 1)
+	})
+	t.Run("ATeamThatIsAStepGoesOn", func(t *testing.T) {
+		d.on(t, "steps", "trigger: {type: telegram, bot: helper, chats: [73]}\n"+stepped("text"))
+		s.Says(9, 73, "first")
+		require.Equal(t, telegramtest.Message{Chat: 73, Text: "first: heard 1"}, s.Sent(9)[8])
+		s.Says(9, 73, "second")
+		require.Equal(t, telegramtest.Message{Chat: 73, Text: "second: heard 2"}, s.Sent(10)[9])
+	})
+	t.Run("RepliesAreSentInOrderAndOnce", func(t *testing.T) {
+		d.on(t, "guided", "trigger: {type: telegram, bot: helper, chats: [74]}\ninputs: {text: {type: string}}\n"+guide("text"))
+		s.Says(9, 74, "Hello")
+		s.Sent(12)
+		s.Says(9, 74, "1")
+		s.Sent(13)
+		s.Says(9, 74, "Again") // what is said of it comes after all that is said of the first
+		texts := []string{}
+		for _, m := range s.Sent(15)[10:] {
+			texts = append(texts, m.Text)
+		}
+		require.Equal(t, []string{"Heard Hello", "Tea or milk?\n1. tea\n2. milk", "Thanks for tea", "Heard Again", "Tea or milk?\n1. tea\n2. milk"}, texts)
 	})
 	require.Zero(t, s.Conflicts(), "one poller")
 }

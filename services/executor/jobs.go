@@ -47,7 +47,7 @@ func (s *Service) deliverWebhook(ctx context.Context, j dispatch.Job) error {
 	}
 	var v webhook.Verdict
 	if d.Hook.Chat != nil {
-		v = s.bots.Deliver(ctx, d, j.Attempt)
+		v = s.deliverChat(ctx, d, j.Attempt)
 	} else {
 		v = s.webhooks.Deliver(ctx, d, j.Attempt)
 	}
@@ -61,6 +61,24 @@ func (s *Service) deliverWebhook(ctx context.Context, j dispatch.Job) error {
 	case webhook.Delivered:
 	}
 	return nil
+}
+
+// behindPause is how long a message of a chat waits for the one before it before it is looked at again.
+const behindPause = 200 * time.Millisecond
+
+// deliverChat delivers to a chat, after what was said there before.
+func (s *Service) deliverChat(ctx context.Context, d *webhook.Delivery, try int) webhook.Verdict {
+	waits, err := s.engine.Deliveries().Waits(ctx, d)
+	if waits || err != nil {
+		return webhook.Verdict{Outcome: webhook.PutOff, Pause: behindPause, Err: err}
+	}
+	v := s.bots.Deliver(ctx, d, try)
+	if v.Outcome == webhook.Delivered || v.Outcome == webhook.GivenUp {
+		if err := s.engine.Deliveries().Sent(ctx, d); err != nil {
+			s.log.InfoContext(ctx, "a message of a chat holds up the next one for a while", "err", err, "run_id", d.Message.RunID)
+		}
+	}
+	return v
 }
 
 // dispatcher works what the journal keeps for later.

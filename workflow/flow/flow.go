@@ -23,6 +23,7 @@ const (
 	UserActor    = "flow/user"
 	BallotActor  = "flow/ballot"
 	BestActor    = "flow/best"
+	ReplyActor   = "flow/reply"
 )
 
 // Reasons of failed calls.
@@ -44,8 +45,21 @@ const (
 func Actors() workgraph.Actors {
 	return workgraph.Actors{ItemsActor: workgraph.ActorFunc(Items), EachActor: workgraph.ActorFunc(Each), CollectActor: workgraph.ActorFunc(Collect),
 		LimitActor: workgraph.ActorFunc(Limit), SetActor: workgraph.ActorFunc(Set), UserActor: workgraph.ActorFunc(User),
-		BallotActor: workgraph.ActorFunc(Ballot), BestActor: workgraph.ActorFunc(Best)}
+		BallotActor: workgraph.ActorFunc(Ballot), BestActor: workgraph.ActorFunc(Best),
+		ReplyActor: workgraph.ActorFunc(Reply)}
 }
+
+// Reply gives the value that it is given. Where there is a chat, it is said there besides.
+func Reply(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	v := c.Named[ReplyValue]
+	if len(v) == 0 {
+		return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, ReasonArguments, "%s is missing: it is what is said", ReplyValue)
+	}
+	return workgraph.Outcome{Values: []json.RawMessage{v}}, nil
+}
+
+// ReplyValue is the argument that has what is said.
+const ReplyValue = "value"
 
 // own reads the node's own arguments. Others may come from the caller of the run.
 func own(c *workgraph.Call, v any) error {

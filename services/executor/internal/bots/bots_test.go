@@ -205,6 +205,29 @@ func TestSaid(t *testing.T) {
 	require.Empty(t, said(&webhook.Message{Type: webhook.RunPaused}))
 }
 
+// TestDeliver sends what was said by itself, and not again at the end.
+func TestDeliver(t *testing.T) {
+	t.Parallel()
+	s := telegramtest.New(t)
+	b, err := New(Config{Bots: map[string]Bot{"helper": {Token: conf.NewSecret(telegramtest.Token), APIURL: s.URL}}}, Deps{Transport: http.DefaultTransport, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	told := webhook.Hook{Chat: &webhook.Chat{Bot: "helper", ID: "3"}, Events: []webhook.Event{webhook.RunEnded, webhook.ChatSaid}}
+	before := told
+	before.Events = []webhook.Event{webhook.RunEnded} // of a run that an older release started
+	ended := webhook.Message{Type: webhook.RunEnded, State: completed, Result: json.RawMessage(`"the answer"`)}
+	for _, x := range []webhook.Delivery{
+		{Hook: told, Message: webhook.Message{Type: webhook.ChatSaid, Text: "I look."}}, {Hook: told, Message: ended}, {Hook: before, Message: ended},
+		{Hook: told, Message: webhook.Message{Type: webhook.RunEnded, State: "RUN_STATE_FAILED"}},
+	} {
+		require.Equal(t, webhook.Delivered, b.Deliver(t.Context(), &x, 1).Outcome)
+	}
+	var texts []string
+	for _, m := range s.Sent(3) {
+		texts = append(texts, m.Text)
+	}
+	require.Equal(t, []string{"I look.", "the answer", textFailed}, texts)
+}
+
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	good := Bot{Token: conf.NewSecret("1:a")}

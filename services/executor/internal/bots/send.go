@@ -12,6 +12,9 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/webhook"
 )
 
+// completed is the state of a run that has a result.
+const completed = "RUN_STATE_COMPLETED"
+
 // maxParts is how many messages one answer is cut into at most.
 const maxParts = 5
 
@@ -27,6 +30,9 @@ const (
 func (b *Bots) Deliver(ctx context.Context, x *webhook.Delivery, try int) webhook.Verdict {
 	one := b.bots[x.Hook.Chat.Bot]
 	text := said(&x.Message)
+	if x.Message.State == completed && x.Hook.Wants(webhook.ChatSaid) {
+		text = "" // its answer was said by itself
+	}
 	if one == nil {
 		return webhook.Verdict{Outcome: webhook.GivenUp, Err: fmt.Errorf("there is no bot %q", x.Hook.Chat.Bot)}
 	}
@@ -88,11 +94,13 @@ func said(m *webhook.Message) string {
 			return textTooLarge
 		}
 		return chat.Question(m.Interrupt.Prompt, m.Interrupt.Schema)
+	case m.Type == webhook.ChatSaid:
+		return m.Text
 	case m.Type != webhook.RunEnded:
 		return ""
 	case m.State == "RUN_STATE_CANCELED":
 		return textStopped
-	case m.State != "RUN_STATE_COMPLETED":
+	case m.State != completed:
 		return textFailed
 	case m.ResultOmitted:
 		return textTooLarge

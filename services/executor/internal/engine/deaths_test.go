@@ -75,6 +75,8 @@ type mortal struct {
 	actors    func(*testing.T, store) actors
 	uncounted func(actors)
 	start     func(*testing.T, *live) string
+	// watch sees what an executor writes; nil for nobody.
+	watch func(journal.Journal) journal.Journal
 	// meanwhile acts on the run until it has ended or the executor is dead; nil for nothing to do.
 	meanwhile func(t *testing.T, l *live, id string, dead <-chan struct{})
 	// ends waits for the end of the run, and checks what has become of it.
@@ -169,7 +171,11 @@ func (m mortal) executor(t *testing.T, s store, id string, k *calls, over func(j
 	if m.uncounted != nil {
 		m.uncounted(own)
 	}
-	l := run(t, s, own, named(id), func(_ *engine.Config, d *engine.Deps) { d.Journal = over(d.Journal) })
+	l := run(t, s, own, named(id), func(_ *engine.Config, d *engine.Deps) {
+		if d.Journal = over(d.Journal); m.watch != nil {
+			d.Journal = m.watch(d.Journal)
+		}
+	})
 	l.jobs(t)
 	return l
 }

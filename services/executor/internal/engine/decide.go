@@ -225,6 +225,7 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 	}
 	r.letTurnsGoOn(w, eff)
 	r.interruptRows(w, eff, now)
+	r.lineUp(eff.Threads)
 	r.addToThreads(w, eff.Threads, now)
 	r.webhookJobs(w, evs, eff)
 	saved := r.keepOutcomes(w, evs, eff.Kept, x)

@@ -40,6 +40,8 @@ type run struct {
 	children map[string]bool
 	// held is set while children are not started because the run is paused.
 	held bool
+	// said is what the run said last; none after it was read again.
+	said said
 	// holds is set when threads may be held in the name of the run: it has added to one, or has children,
 	// whose agents hold in the name of the root. A run that was read from the journal may have done either.
 	holds bool

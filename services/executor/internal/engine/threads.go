@@ -26,12 +26,43 @@ func (t *session) prepareThreads(ctx context.Context, a *attempt, of []workgraph
 	switch {
 	case err == nil:
 		return nil
-	case thread.KeyTaken(err):
+	case thread.KeyTaken(err), errs.ReasonOf(err) == thread.ReasonConflict && slices.ContainsFunc(of, says):
 		return workgraph.Errorf(workgraph.Retryable, thread.ReasonConflict, "%s", errs.From(err).Message)
 	case errs.ReasonOf(err) == thread.ReasonConflict, thread.Full(err):
 		return workgraph.Errorf(workgraph.Permanent, errs.ReasonOf(err), "%s", errs.From(err).Message)
 	}
 	return workgraph.Errorf(workgraph.Retryable, errs.ReasonOf(err), "the thread cannot be read: %v", errs.From(err).Message)
+}
+
+// says reports whether an append is a message that may as well come after another one.
+func says(a workgraph.ThreadAppend) bool { return a.Says }
+
+// lineUp lets what is said come after what the run said before it, which may not be durable yet: of two
+// attempts side by side, neither knew of the other. Nobody else adds to the thread meanwhile. The caller
+// holds r.mu.
+func (r *run) lineUp(of []workgraph.ThreadsOf) {
+	for i := range of {
+		if !slices.ContainsFunc(of[i].Appends, says) {
+			continue
+		}
+		of[i].Appends = slices.Clone(of[i].Appends)
+		for k := range of[i].Appends {
+			a := &of[i].Appends[k]
+			if !a.Says {
+				continue
+			}
+			if r.said.thread == a.Thread {
+				a.After = max(a.After, r.said.end)
+			}
+			r.said = said{a.Thread, a.After + int64(len(a.Items))}
+		}
+	}
+}
+
+// said is where a thread ends with what a run has said, durable or not.
+type said struct {
+	thread string
+	end    int64
 }
 
 // addToThreads puts what a decision adds to threads into its write.

@@ -34,6 +34,7 @@ func (r *run) webhookJobs(w *journal.Append, evs []workgraph.Event, eff workgrap
 			say(hook, webhook.Args{Event: what, Seq: evs[i].Seq})
 		}
 	}
+	r.saidJobs(eff.Threads, say)
 	for i := range eff.Opened {
 		a := webhook.Args{Event: webhook.InterruptOpened, Seq: openedAt(evs, eff.Opened[i].Ref), InterruptID: eff.Opened[i].Interrupt.ID}
 		if r.root != r.id {
@@ -41,6 +42,26 @@ func (r *run) webhookJobs(w *journal.Append, evs []workgraph.Event, eff workgrap
 		}
 		for _, hook := range f.Asks {
 			say(hook, a)
+		}
+	}
+}
+
+// saidJobs tell the chat of the run what was said there. A run below asks the hooks of the root that want
+// questions: a hook of a chat wants both, and any other one is passed over when the job is done.
+func (r *run) saidJobs(of []workgraph.ThreadsOf, say func(hook int, a webhook.Args)) {
+	hooks, root := webhook.Wanting(r.lineage.Hooks, webhook.ChatSaid), ""
+	if r.root != r.id {
+		hooks, root = r.lineage.Asks, r.root
+	}
+	for i := range of {
+		for k := range of[i].Appends {
+			a := &of[i].Appends[k]
+			if !a.Says {
+				continue
+			}
+			for _, hook := range hooks {
+				say(hook, webhook.Args{Event: webhook.ChatSaid, Seq: a.After + int64(len(a.Items)), Thread: a.Thread, Of: root})
+			}
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/internal/lru"
+	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/chat"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
@@ -35,6 +36,8 @@ const (
 	// fromTelegram begins the principal of a turn that a user of Telegram wrote. Its message is the
 	// event.
 	fromTelegram = "telegram:"
+	// inputTask is the input by which a team is told what to do.
+	inputTask = "task"
 	// reasonNoChat is the reason of a thread whose workflow no chat starts.
 	reasonNoChat = "WORKFLOW_WITHOUT_CHAT"
 )
@@ -161,13 +164,16 @@ func (s *Server) Hear(ctx context.Context, th thread.Thread, t thread.Turn, once
 		return s.take(ctx, t, once, b)
 	}
 	event, err := chatEvent(&th, t.Message)
-	if err != nil {
+	switch {
+	case err != nil:
 		return t, err
+	case len(event) > trigger.MaxEvent: // it may still be the answer to a question
+		return s.take(ctx, t, once, b)
 	}
 	var took thread.Turn
 	_, err = s.chats.Triggers.Hear(ctx, trigger.Event{
-		Trigger: x.Key, ID: th.ID + "/" + cmp.Or(once.ID, ids.New("msg")), Body: event, At: t.CreateTime,
-		Details: trigger.Details{User: th.UserID, Chat: th.ChatID, Principal: t.Principal, Approves: t.AnswersAny, Request: once.ID, BodyHash: once.BodyHash},
+		Trigger: x.Key, ID: trigger.ThreadEvent(th.ID, cmp.Or(once.ID, ids.New("msg"))), Body: event, At: t.CreateTime,
+		Details: trigger.Details{User: th.UserID, Chat: th.ChatID, Thread: th.ID, Principal: t.Principal, Approves: t.AnswersAny, Request: once.ID, BodyHash: once.BodyHash},
 	}, func(ctx context.Context, d *trigger.Delivery) (string, error) {
 		first := once // which may be another one than that of the delivery, and is refused then
 		if first.ID == "" {
@@ -268,26 +274,23 @@ func (s Conversing) botTurn(ctx context.Context, th thread.Thread, t thread.Turn
 	req, err := s.turnOf(th, t, r, &tr.Spec, t.Message, saidOf(t))
 	req.UserID = t.Principal // many may write in one chat, and each has facts of their own
 	req.Lineage.Origin = &record.Origin{Trigger: tr.ID}
-	req.Webhooks = []webhook.Hook{{Chat: &webhook.Chat{Bot: tr.Spec.Bot, ID: th.ChatID}, Events: []webhook.Event{webhook.RunEnded, webhook.InterruptOpened}}}
+	req.Webhooks = []webhook.Hook{{Chat: &webhook.Chat{Bot: tr.Spec.Bot, ID: th.ChatID}, Events: []webhook.Event{webhook.RunEnded, webhook.InterruptOpened, webhook.ChatSaid}}}
 	return req, err
 }
 
-// turnOf is the start of a turn of a version with the inputs that its trigger makes of an event. A team
-// goes on with its own conversation, which belongs to the thread.
+// turnOf is the start of a turn of a version with the inputs that its trigger makes of an event.
 func (s Conversing) turnOf(th thread.Thread, t thread.Turn, r *registryv1.ResolveWorkflowResponse, x *workflow.Trigger, event json.RawMessage, text string) (command.StartRequest, error) {
 	var req command.StartRequest
 	inputs, err := x.Fill(event)
 	if err != nil {
 		return req, errs.New(errs.InvalidArgument, trigger.ReasonInvalid, "%v", err)
 	}
-	isTeam := false
-	for _, n := range r.GetGraph().GetNodes() {
-		isTeam = isTeam || n.GetActor() == "team"
-	}
-	if isTeam {
-		if err := teamInputs(inputs, x, th.ID, text); err != nil {
-			return req, err
+	if toldTask(r.GetGraph(), x) {
+		task, err := json.Marshal(text)
+		if err != nil {
+			return req, fmt.Errorf("encode message: %w", err)
 		}
+		inputs = map[string]json.RawMessage{inputTask: task}
 	}
 	g, err := chat.Graph(th.ID, text, r.GetRef(), inputs)
 	if err != nil {
@@ -303,26 +306,16 @@ func (s Conversing) turnOf(th thread.Thread, t thread.Turn, r *registryv1.Resolv
 	return req, nil
 }
 
-// teamInputs adds what a team is told, unless the trigger says it, and its conversation.
-func teamInputs(inputs map[string]json.RawMessage, x *workflow.Trigger, threadID, text string) error {
-	if x.Inputs == nil {
-		clear(inputs)
-		b, err := json.Marshal(text)
-		if err != nil {
-			return fmt.Errorf("encode message: %w", err)
-		}
-		inputs["task"] = b
+// toldTask reports whether a workflow is told what was written as its task, and nothing else: a team, as a
+// whole, that names no other inputs, and of which its trigger says nothing either.
+func toldTask(g *graphv1.Graph, x *workflow.Trigger) bool {
+	if x.Inputs != nil || slices.ContainsFunc(x.Accepts, func(name string) bool { return name != inputTask }) {
+		return false
 	}
-	if inputs["thread_id"] != nil || inputs["conversation"] != nil {
-		return nil
-	}
-	own, ok := ids.Derived(thread.IDPrefix, threadID, "conversation of a team")
-	if !ok {
-		return nil // the thread has an id of another form, so that the team keeps nothing
-	}
-	b, err := json.Marshal(map[string]string{"thread_id": own, "lifetime": "CONVERSATION", "part_of": threadID})
-	inputs["conversation"] = b
-	return err
+	return slices.ContainsFunc(g.GetNodes(), func(n *graphv1.Node) bool {
+		// A team that is a step is told what the step says, and has no use for the inputs.
+		return n.GetActor() == "team" && n.GetBind()["input"] != nil
+	})
 }
 
 // textOf is a message as a text.
@@ -417,13 +410,17 @@ func (s Triggered) startBot(ctx context.Context, t *trigger.Trigger, d *trigger.
 		return "", err
 	}
 	// A repeated request is known by the run that the first one named, so that each try names another one.
-	turn := thread.Turn{Namespace: t.Namespace, Thread: th.ID, RunID: ids.New(command.IDPrefix), Message: d.Event, Principal: d.User, AnswersAny: true, CreateTime: dbkit.Now()}
+	turn := thread.Turn{Namespace: t.Namespace, Thread: th.ID, RunID: ids.New(command.IDPrefix), Message: d.Event, Principal: d.User, AnswersAny: answersAny(d), CreateTime: dbkit.Now()}
 	turn, err = s.take(ctx, turn, thread.Request{Method: "Telegram", ID: d.ID, BodyHash: t.ID}, s.chats.Bounds)
 	if err != nil {
 		return "", err
 	}
 	return runOf(&turn)
 }
+
+// answersAny reports whether a message to a bot may answer what needs the scope approve: whoever may write to
+// the bot may, and who repeats the message by a key needs the scope.
+func answersAny(d *trigger.Delivery) bool { return d.RepeatOf == "" || d.Approves }
 
 // Asked reports whether a run of a trigger waits for an answer from a chat of a bot.
 func (s *Server) Asked(ctx context.Context, t *trigger.Trigger, chatID string) (bool, error) {

@@ -21,6 +21,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/places"
+	"github.com/epigraph-run/epigraph/workflow"
 )
 
 const (
@@ -219,9 +220,17 @@ func (c *Controller) Repeat(ctx context.Context, k Key, request string) (Deliver
 	if request == "" {
 		request = ids.New("rep")
 	}
-	event := Event{Trigger: Key{k.Namespace, d.Trigger}, ID: "repeat/" + request, Body: d.Event, At: d.ReceiveTime, Details: d.Details, Depth: d.Depth}
+	t, err := c.store.Trigger(ctx, Key{k.Namespace, d.Trigger})
+	if err != nil {
+		return d, err
+	}
+	event := Event{Trigger: t.Key, ID: "repeat/" + request, Body: d.Event, At: d.ReceiveTime, Details: d.Details, Depth: d.Depth}
 	event.Request, event.BodyHash = "", ""
-	if d.Principal != "" { // nobody speaks with the rights of another one
+	if d.Thread != "" {
+		event.ID = ThreadEvent(d.Thread, event.ID)
+	}
+	if t.Spec.Type == workflow.ChatTrigger || t.Spec.Type == workflow.TelegramTrigger {
+		// Nobody speaks with the rights of another one.
 		by := access.Of(ctx)
 		event.Principal, event.Approves = by.String(), by.Has(access.Approve)
 	}

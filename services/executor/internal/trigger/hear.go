@@ -5,6 +5,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workflow"
 )
 
@@ -28,13 +29,17 @@ func (c *Controller) Chat(ctx context.Context, namespace, name string) (t Trigge
 }
 
 // Hear is Receive for a caller that carries the delivery out itself, by start, and waits for what comes
-// of it. start may be done again, as Runs.Start may: also of an event that came before, and by the job of
-// the delivery if the caller dies. What start refuses is refused for good, since the caller is told.
+// of it. Another message under the same request is refused, and nothing is noted of it. start may be done
+// again, as Runs.Start may: also of an event that came before, and by the job of the delivery if the caller
+// dies. What start refuses is refused for good, since the caller is told.
 func (c *Controller) Hear(ctx context.Context, e Event, start func(ctx context.Context, d *Delivery) (runID string, err error)) (Delivery, error) {
 	e.Spare = spare
 	d, err := c.Receive(ctx, e)
 	if err != nil {
 		return d, err
+	}
+	if d.Repeated && d.BodyHash != e.BodyHash {
+		return d, journal.RequestIDReused(e.Request) // the first message stays what it is
 	}
 	runID, err := start(ctx, &d)
 	switch now := dbkit.Now(); {

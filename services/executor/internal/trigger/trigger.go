@@ -6,6 +6,8 @@ package trigger
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -131,14 +133,23 @@ type Details struct {
 	User        string `json:"user,omitempty"`
 	Chat        string `json:"chat,omitempty"`
 	BusinessKey string `json:"business_key,omitempty"`
+	// Thread is that of the chat with which the delivery is deleted; empty for none. See ThreadEvent.
+	Thread string `json:"thread,omitempty"`
 	// Principal is who wrote the message of a chat, and Approves says that its key had the scope approve.
-	// Who repeats the delivery takes its place.
+	// Who repeats the delivery takes its place, also of a message to a bot.
 	Principal string `json:"principal,omitempty"`
 	Approves  bool   `json:"approves,omitempty"`
 	// Request and BodyHash are those of the request with the message, if it had an id. A repetition is
 	// another request.
 	Request  string `json:"request,omitempty"`
 	BodyHash string `json:"body_hash,omitempty"`
+}
+
+// ThreadEvent is the id of the event that a request about a thread is, whatever the request is called. The
+// thread begins it, so that the deliveries of a thread are found.
+func ThreadEvent(thread, request string) string {
+	sum := sha256.Sum256([]byte(request))
+	return thread + "/" + hex.EncodeToString(sum[:])
 }
 
 // Status is what became of a delivery.
@@ -241,8 +252,9 @@ type Store interface {
 	Tried(ctx context.Context, d Delivery, attempts int) error
 	// Overdue inserts jobs for up to limit deliveries that were due before a time and returns how many.
 	Overdue(ctx context.Context, before time.Time, limit int) (int, error)
-	// Forget removes up to limit deliveries that ended before a time, or of which a namespace has more than
-	// room for, the oldest first, and triggers that ended before it and have none. It returns how many.
+	// Forget removes up to limit deliveries that ended before a time, and triggers that ended before it and
+	// have none. If those are fewer, it removes those of which a namespace has more than room for, the oldest
+	// first, in transactions of limit rows. It returns how many.
 	Forget(ctx context.Context, before time.Time, room Room, limit int) (int, error)
 	// Close ends what the store opened itself.
 	Close() error

@@ -53,6 +53,10 @@ type Delivery struct {
 	Message Message
 	// Trace is the trace of the run at the event.
 	Trace trace.SpanContext
+	// Said names the message of a chat that is delivered, and Before the one that stands before it in the
+	// thread, which was said at BeforeTime. Both are empty for none.
+	Said, Before string
+	BeforeTime   time.Time
 }
 
 // Outcome says what became of a try.

@@ -29,6 +29,9 @@ const (
 	RunEnded        Event = "run.ended"
 	RunPaused       Event = "run.paused"
 	InterruptOpened Event = "interrupt.opened"
+	// ChatSaid is of hooks of chats alone: a message was said there. Of such a hook the end of a run that
+	// completed tells nothing, since its answer was said.
+	ChatSaid Event = "chat.said"
 )
 
 // Hook is an address with the events it wants, in the form of the run's row. It prints without its
@@ -228,8 +231,10 @@ type Args struct {
 	// RunID is the run in which it happened.
 	RunID string `json:"run_id"`
 	Event Event  `json:"event"`
-	// Seq is the sequence of what happened.
+	// Seq is the sequence of what happened, of a message in its thread.
 	Seq int64 `json:"seq"`
+	// Thread is that of a message.
+	Thread string `json:"thread,omitempty"`
 	// Hook is the place of the hook among those of its run, or AllHooks.
 	Hook int `json:"hook"`
 	// Of is the run that has the hook; empty means RunID.
@@ -251,11 +256,17 @@ func (a Args) Holder() string {
 
 // ID is the id of the delivery: the same for every try, and unique.
 func (a Args) ID() string {
+	if a.Thread != "" {
+		return a.Said() + "/" + strconv.Itoa(a.Hook)
+	}
 	if a.InterruptID != "" {
 		return a.InterruptID + "/" + strconv.Itoa(a.Hook)
 	}
 	return a.RunID + "/" + strconv.FormatInt(a.Seq, 10) + "/" + strconv.Itoa(a.Hook)
 }
+
+// Said names a message of a chat.
+func (a Args) Said() string { return a.Thread + "/" + strconv.FormatInt(a.Seq, 10) }
 
 // Job asks for the delivery.
 func (a Args) Job() journal.Job {

@@ -36,6 +36,8 @@ type Message struct {
 	// UnbookedAttempts counts, when a run has ended, the attempts whose usage is not booked yet.
 	UnbookedAttempts int64      `json:"unbooked_attempts,omitempty"`
 	Interrupt        *Interrupt `json:"interrupt,omitempty"`
+	// Text is what was said in a chat.
+	Text string `json:"-"`
 	// Link is where the run can be read over REST.
 	Link string `json:"link"`
 }

@@ -99,7 +99,7 @@ func New(cfg Config, d Deps) (*Set, error) {
 	}
 	script := attaching(starlark.Spec(cfg.Starlark))
 	web = attaching(web)
-	specs := append(slices.Concat(agent.Specs(threads, limits), team.Specs(threads), []actor.Spec{chat.Spec(threads)}), actorllm.Spec(cfg.LLM, models), web, attaching(cel.Spec()), attaching(template.Spec()), script, sleep.Spec(), fail.Spec(),
+	specs := append(slices.Concat(agent.Specs(threads, limits), team.Specs(threads), []actor.Spec{chat.Spec(threads), chat.ReplySpec(threads)}), actorllm.Spec(cfg.LLM, models), web, attaching(cel.Spec()), attaching(template.Spec()), script, sleep.Spec(), fail.Spec(),
 		facts.Spec(d.Facts), wait.Human(), wait.Signal(), wait.Completion(), spawn.Spec(), spawn.Expand())
 	named, err := cfg.Agents.Specs(limits)
 	if err != nil {

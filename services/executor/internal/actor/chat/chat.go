@@ -4,6 +4,7 @@
 package chat
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -93,19 +94,47 @@ func (s sayer) say(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, e
 			return workgraph.Outcome{Values: []json.RawMessage{result}}, nil // it has nothing to say
 		}
 	}
-	body, err := actor.Encode(struct {
-		Role    string `json:"role"`
-		Content string `json:"content"`
-	}{a.Role, errs.Clip(a.Text, maxMessage)})
-	if err != nil {
-		return workgraph.Outcome{}, actor.BadArguments("%v", err)
-	}
-	add, _, err := standing.Begin(ctx, s.threads, c, a.Thread, nil, nil)
+	body, err := message(a.Role, a.Text)
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
+	add, at, err := standing.Begin(ctx, s.threads, c, a.Thread, nil, nil)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	out := workgraph.Outcome{Values: []json.RawMessage{result}}
+	if a.Role == roleAssistant {
+		said, err := s.said(ctx, at, body)
+		if err != nil || said {
+			return out, err
+		}
+		add.Says = true
+	}
 	add.Items = []workgraph.ThreadItem{{Kind: workgraph.ThreadMessage, Body: body}}
-	return workgraph.Outcome{Values: []json.RawMessage{result}, Threads: []workgraph.ThreadAppend{add}}, nil
+	out.Threads = []workgraph.ThreadAppend{add}
+	return out, nil
+}
+
+// message is an item of the thread.
+func message(role, text string) (json.RawMessage, error) {
+	body, err := actor.Encode(struct {
+		Role    string `json:"role"`
+		Content string `json:"content"`
+	}{role, errs.Clip(text, maxMessage)})
+	if err != nil {
+		return nil, actor.BadArguments("%v", err)
+	}
+	return body, nil
+}
+
+// said reports whether a message was just said, by a step that replies. What was said in the turn before
+// has the message of the user behind it.
+func (s sayer) said(ctx context.Context, at standing.Place, body json.RawMessage) (bool, error) {
+	items, err := s.threads.Items(ctx, actor.NamespaceOf(ctx), at.Thread, thread.Query{Before: at.Seq + 1, Limit: 1})
+	if err != nil {
+		return false, standing.Error(err)
+	}
+	return len(items) == 1 && items[0].Kind == workgraph.ThreadMessage && bytes.Equal(items[0].Body, body), nil
 }
 
 // Text is what a workflow answers in a chat: its result if that is a text, else the field text, answer,

@@ -352,7 +352,7 @@ func (out *instance) on(c *workgraph.Call, a, in *arguments) error {
 			return err
 		}
 		out.Thread, out.Make, out.PartOf, out.After = conv.ThreadID, cmp.Or(conv.Lifetime, "EPHEMERAL"), conv.PartOf, conv.After
-	case string(c.Own[argOwnThread]) == "true":
+	case string(c.Own[argOwnThread]) == "true" || c.InTurn(): // the thread of a chat has what was said there
 		out.Thread, out.Make = ids.New(thread.IDPrefix), "EPHEMERAL"
 		if key, ok := standing.PartKey(c); ok { // a later run of the conversation finds it again
 			out.Of, out.Key = c.Thread, key

@@ -62,6 +62,9 @@ func (d *Deliveries) Of(ctx context.Context, args []byte) (*webhook.Delivery, er
 	if a.Hook < 0 || a.Hook >= len(m.Webhooks) {
 		return nil, nil
 	}
+	if a.Event == webhook.ChatSaid && !m.Webhooks[a.Hook].Wants(a.Event) {
+		return nil, nil
+	}
 	out := &webhook.Delivery{Hook: m.Webhooks[a.Hook], Trace: tracing.FirstValid(tracing.Span(outbox.Trace{Parent: a.TraceParent, State: a.TraceState}), tracing.OfRun(row))}
 	out.Message = webhook.Message{
 		ID: a.ID(), Type: a.Event, Namespace: row.Namespace, RunID: row.ID, RootRunID: row.RootID, Sequence: a.Seq, GraphName: row.GraphName, TaskID: row.TaskID,
@@ -75,13 +78,27 @@ func (d *Deliveries) Of(ctx context.Context, args []byte) (*webhook.Delivery, er
 	if err := d.fill(ctx, &out.Message, row, a); err != nil || out.Message.Time.IsZero() {
 		return nil, err
 	}
-	return out, nil
+	if out.Hook.Chat != nil && out.Hook.Wants(webhook.ChatSaid) {
+		if a.Thread == "" {
+			a.Thread = row.ThreadID
+		} else {
+			out.Said = a.Said()
+		}
+		err = d.before(ctx, out, a)
+	}
+	return out, err
 }
 
 // fill adds to a message what the event has and the row has not. An event without a time does not exist.
 func (d *Deliveries) fill(ctx context.Context, m *webhook.Message, row journal.Run, a webhook.Args) error {
 	state := func(s journal.State) string { return "RUN_STATE_" + s.String() }
 	switch a.Event {
+	case webhook.ChatSaid:
+		it, text, err := d.saidAt(ctx, a.Namespace, a.Thread, a.Seq+1)
+		if err != nil || it.Seq != a.Seq {
+			return err
+		}
+		m.Text, m.Time = text, it.Time
 	case webhook.RunEnded:
 		m.State, m.Reason, m.Time = state(row.State), row.Reason, row.EndTime
 		if row.Usage.Calls > 0 {

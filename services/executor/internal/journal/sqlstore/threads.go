@@ -187,8 +187,19 @@ func (s *Store) DeleteThread(ctx context.Context, namespace, id string) error {
 			return err
 		}
 		_, err = tx.Exec(ctx, `UPDATE threads AS t SET hide_time = `+s.d.Now()+`, key = '' WHERE `+s.d.In(`t.thread_id`, `$1`)+` AND `+s.d.Unset(`t.hide_time`), ids)
-		return err
+		if err != nil {
+			return err
+		}
+		return forgetEvents(ctx, tx, namespace, id)
 	})
+}
+
+// forgetEvents removes the deliveries of chat triggers that hold the messages of a thread: see
+// trigger.ThreadEvent. "0" is the character behind "/".
+func forgetEvents(ctx context.Context, tx dbkit.Querier, namespace, id string) error {
+	_, err := tx.Exec(ctx, `DELETE FROM trigger_deliveries WHERE namespace = $1 AND event_id > $2 AND event_id < $3
+		AND trigger_id IN (SELECT id FROM triggers WHERE namespace = $1 AND kind = 'chat')`, namespace, id+"/", id+"0")
+	return err
 }
 
 // lockedFamily locks the rows of a thread and of its parts, however deep, and returns their

@@ -171,12 +171,16 @@ func (s *Store) Forget(ctx context.Context, before time.Time, room trigger.Room,
 		}
 		n += int(more)
 	}
+	if n >= limit {
+		return n, nil // there is more that is old
+	}
 	more, err := s.forgetMost(ctx, room, limit)
 	return n + more, err
 }
 
-// forgetMost removes up to limit of the oldest deliveries that have ended in namespaces that have no room for
-// them. What is too much is found by reads, which hold nobody up.
+// forgetMost removes the oldest deliveries that have ended in namespaces that have no room for them. What is
+// too much is found by reads, which hold nobody up, but read all there are: so it is looked for once, and
+// removed in statements of limit rows.
 func (s *Store) forgetMost(ctx context.Context, room trigger.Room, limit int) (n int, err error) {
 	rows, err := s.db.Pool.Query(ctx, `SELECT namespace FROM trigger_deliveries WHERE state <> 'RECEIVED' GROUP BY namespace
 		HAVING count(*) > $1 OR sum(length(event) + $2) > $3`, room.Deliveries, trigger.DeliveryBytes, room.Bytes)
@@ -196,14 +200,21 @@ func (s *Store) forgetMost(ctx context.Context, room trigger.Room, limit int) (n
 		if err != nil {
 			return n, err
 		}
-		more, err := s.db.Pool.Exec(ctx, `DELETE FROM trigger_deliveries WHERE namespace = $1 AND id IN
-			(SELECT id FROM trigger_deliveries WHERE namespace = $1 AND state <> 'RECEIVED' AND id <= $2 ORDER BY id LIMIT $3)`, namespace, last, limit-n)
-		if err != nil {
+		more, err := s.forgetUpTo(ctx, namespace, last, limit)
+		if n += more; err != nil {
 			return n, err
-		}
-		if n += int(more); n >= limit {
-			break
 		}
 	}
 	return n, nil
+}
+
+// forgetUpTo removes the ended deliveries of a namespace up to an id, limit of them at a time.
+func (s *Store) forgetUpTo(ctx context.Context, namespace, last string, limit int) (n int, err error) {
+	for {
+		more, err := s.db.Pool.Exec(ctx, `DELETE FROM trigger_deliveries WHERE namespace = $1 AND id IN
+			(SELECT id FROM trigger_deliveries WHERE namespace = $1 AND state <> 'RECEIVED' AND id <= $2 ORDER BY id LIMIT $3)`, namespace, last, limit)
+		if n += int(more); err != nil || int(more) < limit {
+			return n, err
+		}
+	}
 }

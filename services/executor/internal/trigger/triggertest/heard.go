@@ -10,6 +10,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/trigger"
 	"github.com/epigraph-run/epigraph/workflow"
 )
@@ -92,6 +93,34 @@ func (d Driver) heard(t *testing.T) {
 		require.Equal(t, x.ID, again.RepeatOf)
 		require.Equal(t, trigger.Started, b.work(t, again).Status)
 		require.Len(t, b.runs.runs, 2)
+	})
+	t.Run("AnotherBodyUnderTheSameRequestIsRefusedAlone", func(t *testing.T) {
+		b := d.bench(t)
+		e := b.event("a")
+		e.Details = trigger.Details{Request: "r", BodyHash: "h"}
+		x, err := b.c.Hear(t.Context(), e, func(context.Context, *trigger.Delivery) (string, error) { return "", errDead })
+		require.Error(t, err)
+		e.BodyHash = "another"
+		_, err = b.c.Hear(t.Context(), e, func(context.Context, *trigger.Delivery) (string, error) {
+			t.Error("it is carried out")
+			return "", nil
+		})
+		require.Equal(t, journal.ReasonRequestIDReused, errs.ReasonOf(err))
+		require.Equal(t, trigger.Received, read(t, b, x).Status, "the first one is still to be carried out")
+	})
+	t.Run("AMessageToABotIsRepeatedWithTheRightsOfWhoRepeats", func(t *testing.T) {
+		b := d.bench(t)
+		b.shelf.put("desk", "wf_3", 1, workflow.Trigger{ID: "telegram_1", Type: "telegram", Bot: "helper"})
+		_, list, err := b.c.Activate(t.Context(), "n", "desk")
+		require.NoError(t, err)
+		x, err := b.c.Receive(t.Context(), trigger.Event{Trigger: list[0].Key, ID: "helper/1", Body: b.event("").Body, Details: trigger.Details{User: "telegram:7", Chat: "70"}})
+		require.NoError(t, err)
+		for name, scopes := range map[string][]access.Scope{"bob": {access.Run}, "eve": {access.Run, access.Approve}} {
+			by := access.With(t.Context(), access.Principal{Kind: access.Key, Name: name, Scopes: scopes})
+			again, err := b.c.Repeat(by, x.Key, name)
+			require.NoError(t, err)
+			require.Equal(t, trigger.Details{User: "telegram:7", Chat: "70", Principal: access.Of(by).String(), Approves: name == "eve"}, read(t, b, again).Details)
+		}
 	})
 	t.Run("FindsTheTriggerThatIsOn", func(t *testing.T) {
 		b := d.bench(t)

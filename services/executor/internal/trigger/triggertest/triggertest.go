@@ -483,10 +483,7 @@ func (d Driver) deliveries(t *testing.T) {
 		room.Bytes = 51_500 // the last two fit
 		n, err = b.Forget(t.Context(), dbkit.Now().Add(-time.Hour), room, 1)
 		require.NoError(t, err)
-		require.Equal(t, 1, n)
-		n, err = b.Forget(t.Context(), dbkit.Now().Add(-time.Hour), room, 10)
-		require.NoError(t, err)
-		require.Equal(t, 1, n)
+		require.Equal(t, 2, n, "in handfuls, and what is too much is looked for once")
 		rest, err := b.Deliveries(t.Context(), "n", trigger.Filter{}, "", 10)
 		require.NoError(t, err)
 		require.Equal(t, []string{all[3].ID, all[2].ID}, []string{rest[0].ID, rest[1].ID})
