@@ -68,7 +68,8 @@ func (s Standing) Below(at Ref, c *Child) Standing {
 	return Standing{Path: s.Path + "/" + at.Node, Apart: s.Apart || c.Apart || at.Item != 0 || c.Agent != nil}
 }
 
-// InTurn reports whether the run is the workflow that takes a turn of a chat: its root only hands it the thread.
+// InTurn reports whether the run is the workflow that takes a turn of a chat: its root only hands it the
+// thread.
 func (s *Start) InTurn() bool {
 	return s.RootRunID != "" && s.RunID != s.RootRunID && s.Standing.Path == "" && !s.Standing.Apart
 }

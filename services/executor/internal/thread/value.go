@@ -58,8 +58,8 @@ func (a *Append) New(namespace, holder string) Thread {
 		PartOf: c.PartOf, Holder: holder, CreateTime: dbkit.Micros(a.Time), UseTime: dbkit.Micros(a.Time)}
 }
 
-// PartName is the name by which a thread is found as a part of another one: PartKey of that one and the name is
-// its key. Empty says that it is not.
+// PartName is the name by which a thread is found as a part of another one: NamedPart of both is its key.
+// Empty says that it is not.
 func (t *Thread) PartName() string {
 	name, ok := strings.CutPrefix(t.Key, partPrefix(t.PartOf))
 	if !ok || t.PartOf == "" {
