@@ -95,12 +95,12 @@ func TestTeamMembers(t *testing.T) {
 		given := func(told string) (over teamEnd, got map[string]any) {
 			named := `{"task": "hello", "team": {"members": [{"name": "a", "actor": "says"}, {"name": "w", "kind": "WORKFLOW", "actor": "spawn", "told": ` + told + `,
 				"named": {"graph": {"nodes": [{"id": "all", "actor": "inputs"}]}}}], "start": ["a"], "transitions": [{"from": "a", "to": "w"}], "stop": {"max_turns": 2}}}`
-			over = l.over(t, l.start(t, teamOf(t, named), func(r *command.StartRequest) { r.UserID, r.TaskID = "ann", "task_01h455vb4pex5vsknk084sn02q" }))
+			over = l.over(t, l.start(t, teamOf(t, named), func(r *command.StartRequest) { r.UserID = "ann" }))
 			require.NoError(t, json.Unmarshal([]byte(over.Text), &got), over.Text)
 			return over, got
 		}
 		over, got := given(`["messages", "parent_thread_id", "user_id", "task_id"]`)
-		require.Equal(t, map[string]any{"task": "hello\n\na: from a", "parent_thread_id": over.ThreadID, "user_id": "ann", "task_id": "task_01h455vb4pex5vsknk084sn02q",
+		require.Equal(t, map[string]any{"task": "hello\n\na: from a", "parent_thread_id": over.ThreadID, "user_id": "ann", "task_id": "",
 			"messages": []any{map[string]any{"from": "input", "text": "hello"}, map[string]any{"from": "a", "text": "from a"}}}, got)
 		_, got = given(`[]`)
 		require.Equal(t, map[string]any{"task": "hello\n\na: from a"}, got, "one that names nothing is told its task alone")
