@@ -75,9 +75,10 @@ type Expectation struct {
 	// State is how the run ends: COMPLETED, unless it is said; FAILED, CANCELED, PAUSED, or WAITING for
 	// somebody whose answer the case does not have.
 	State string
-	// Route are all steps that ran, in the order in which they first ended.
+	// Route are all steps of the workflow itself that ran, in the order in which they first ended. Ran
+	// and NotRan may name steps within others.
 	Route       []string
-	Ran, NotRan []string
+	Ran, NotRan []StepPath
 	// Output is the result of the run; keys of mappings that it leaves out may have any value.
 	Output json.RawMessage
 	// Error is the reason of the failure, or a part of its message.
@@ -86,11 +87,16 @@ type Expectation struct {
 	// USD is the most that it may cost, and MaxCalls how many calls of models it may make.
 	USD      *float64
 	MaxCalls *int
+
+	named []placedStep
 }
 
 // StepExpectation is what is expected of a step: of the last time that it ran, unless it says otherwise.
+//
+// Of a step within others all runs count, in the order of the items: the last time is that of the last
+// item.
 type StepExpectation struct {
-	ID    string
+	Path  StepPath
 	Place Place
 	// Result is compared as Expectation.Output is, and so are Arguments: those of the last call of the
 	// step's actor, which has a stand-in.
@@ -98,6 +104,9 @@ type StepExpectation struct {
 	Error             string
 	// Calls is how often the step ran.
 	Calls *int
+	// Spoke are the members of a team who spoke, in order, nil if that is not looked at. Those of one
+	// turn are in the order of their names.
+	Spoke []string
 	// Expr is a CEL expression over result, named (the arguments) and visit (how often it ran).
 	Expr string
 }
@@ -303,7 +312,7 @@ func (t *teller) expectation(v *value) Expectation {
 		e.Output = out.json()
 	}
 	for _, entry := range o.entries("steps") {
-		e.Steps = append(e.Steps, t.stepExpectation(entry))
+		e.Steps = append(e.Steps, t.stepExpectation(&e, entry))
 	}
 	if usd, ok := o.amount("cost"); ok {
 		e.USD = &usd
@@ -320,15 +329,16 @@ func (t *teller) route(o *object, e *Expectation) {
 	case v == nil:
 	case v.kind == mapping:
 		in := t.object(v, "a route")
-		for key, ids := range map[string]*[]string{"ran": &e.Ran, "not_ran": &e.NotRan} {
-			for _, id := range in.texts(key) {
-				*ids = append(*ids, id.text)
-			}
+		for _, id := range in.texts("ran") {
+			e.Ran = append(e.Ran, t.testedStep(e, id.text, id, id.at, false))
+		}
+		for _, id := range in.texts("not_ran") {
+			e.NotRan = append(e.NotRan, t.testedStep(e, id.text, id, id.at, false))
 		}
 		in.done()
 	case t.is(v, list):
 		for _, id := range o.texts("route") {
-			e.Route = append(e.Route, id.text)
+			e.Route = append(e.Route, t.testedStep(e, id.text, id, id.at, true).String())
 		}
 	}
 }
@@ -342,9 +352,10 @@ func (o *object) count(key string) *int {
 	return &n
 }
 
-func (t *teller) stepExpectation(e entry) StepExpectation {
+func (t *teller) stepExpectation(of *Expectation, e entry) StepExpectation {
 	o := t.object(e.value, "what is expected of a step")
-	s := StepExpectation{ID: e.key, Place: e.at, Error: o.text("error"), Calls: o.count("calls"), Expr: o.text("expr")}
+	s := StepExpectation{Path: t.testedStep(of, e.key, e.value, e.at, false), Place: e.at, Error: o.text("error"), Calls: o.count("calls"), Expr: o.text("expr")}
+	t.spoke(o, of, &s)
 	if v := o.value("result"); v != nil {
 		s.Result = v.json()
 	}
@@ -360,41 +371,28 @@ func (t *teller) stepExpectation(e entry) StepExpectation {
 	return s
 }
 
+// spoke reads who spoke in a team.
+func (t *teller) spoke(o *object, of *Expectation, s *StepExpectation) {
+	v := o.value("spoke")
+	if v == nil {
+		return
+	}
+	s.Spoke = []string{}
+	var names []placedName
+	for _, name := range o.texts("spoke") {
+		s.Spoke, names = append(s.Spoke, name.text), append(names, placedName{name.text, name.at})
+	}
+	if s.Path != nil {
+		of.named[len(of.named)-1].spoke = append([]placedName{}, names...)
+	}
+}
+
 func lower(list []string) []string {
 	out := make([]string, len(list))
 	for i, s := range list {
 		out[i] = strings.ToLower(s)
 	}
 	return out
-}
-
-// Check tells of what the tests say of steps that the workflow does not have.
-func (f *TestFile) Check(d *Definition) Faults {
-	var out Faults
-	known := func(id string, at Place) {
-		if _, there := d.Place(id); there && !strings.Contains(id, ".") {
-			return
-		}
-		var ids []string
-		each(d.Steps, func(s *Step) bool { ids = append(ids, s.ID); return true })
-		hint := "the steps of the workflow are " + clip(words(ids, "and"))
-		if best := nearest(id, ids); best != "" {
-			hint = "did you mean `" + best + "`?"
-		}
-		if len(out) < maxFaults {
-			out = append(out, Fault{Code: "UNKNOWN_STEP", Place: at, Message: "the workflow has no step `" + clip(id) + "`", Hint: hint})
-		}
-	}
-	for i := range f.Cases {
-		c := &f.Cases[i]
-		for _, id := range slices.Concat(c.Expect.Route, c.Expect.Ran, c.Expect.NotRan) {
-			known(id, c.Place)
-		}
-		for _, s := range c.Expect.Steps {
-			known(s.ID, s.Place)
-		}
-	}
-	return out.sorted()
 }
 
 // TestSchema is the JSON Schema of files of tests, for editors. Its keys are those that the readers ask
@@ -417,7 +415,8 @@ func TestSchema() []byte {
 		"expect":     refTo("expect"), "budget": refTo("budget"),
 		"state":     {"enum": lower(testStates)},
 		"route":     {"anyOf": []any{shape{"type": "array", "items": shape{"type": "string"}}, refTo("route")}, "description": "The steps that run, in the order in which they first end, or {ran, not_ran}."},
-		"steps":     {"type": "object", "additionalProperties": refTo("step")},
+		"steps":     {"type": "object", "additionalProperties": refTo("step"), "description": "What is expected of steps, by id; results/did is the step did within results, results[0]/did that of the first item, and talk/ada a member of the team talk."},
+		"spoke":     {"type": []string{"array", "string"}, "items": shape{"type": "string"}, "description": "The members of the team who speak, in order; those of one turn by name."},
 		"expr":      {"type": "string", "description": "A CEL expression over result, named (the arguments) and visit (how often it ran)."},
 		"cost":      {"type": "number", "minimum": 0, "description": "The most that it may cost, in US dollars."},
 		"max_calls": {"type": "integer", "minimum": 0, "description": "The most calls of models."},

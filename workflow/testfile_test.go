@@ -50,7 +50,7 @@ cases:
 		require.Len(t, c.Answers["ask"], 2)
 		require.Equal(t, 5*time.Second, c.Timeout)
 		require.Equal(t, "FAILED", c.Expect.State)
-		require.Equal(t, []string{"b"}, c.Expect.NotRan)
+		require.Equal(t, []StepPath{{{ID: "b", Item: -1}}}, c.Expect.NotRan)
 		require.Equal(t, 3, *c.Expect.MaxCalls)
 		require.Equal(t, 2, *c.Expect.Steps[0].Calls)
 	})
@@ -78,9 +78,86 @@ cases:
 		require.Empty(t, faults)
 		f, faults := ReadTest([]byte("workflow: a.yaml\ncases: [{name: x, expect: {route: [letter], steps: {leter: {calls: 1}}}}]"))
 		require.Empty(t, faults)
-		faults = f.Check(d)
+		faults = f.Check(d, nil)
 		require.Len(t, faults, 1)
 		require.Contains(t, faults[0].String(), "did you mean `letter`?")
+	})
+}
+
+// TestStepsOfTests looks at what is told of the steps and members that a file of tests names.
+func TestStepsOfTests(t *testing.T) {
+	t.Parallel()
+	d, faults := Read([]byte(`name: x
+inputs: {words: {type: array}}
+agents:
+  ada: {instructions: a}
+  bob: {instructions: b}
+  eve: {workflow: {name: e, inputs: {task: {type: string}}, steps: [{id: heard, type: transform, template: a}]}}
+steps:
+  - {id: each, type: map, over: inputs.words, body: [{id: did, type: transform, template: a}, {id: inner, type: map, over: inputs.words, body: [{id: deep, type: transform, template: a}]}]}
+  - {id: best, type: best_of, n: 2, body: {id: draft, type: transform, template: a}, score: "{{ best.item }}"}
+  - {id: called, type: workflow, workflow: known@1}
+  - {id: other, type: workflow, workflow: unknown@1}
+  - {id: talk, type: team, task: Talk, graph: {transitions: ["ada -> bob -> eve"]}}
+`))
+	require.Empty(t, faults)
+	known, faults := Read([]byte("name: k\nsteps: [{id: one, type: transform, template: a}, {id: again, type: workflow, workflow: self}]"))
+	require.Empty(t, faults)
+	stored := map[string]*Definition{"known@1": known}
+	check := func(t *testing.T, expect string) string {
+		f, faults := ReadTest([]byte("workflow: a.yaml\ncases:\n  - name: x\n    expect: " + expect))
+		if len(faults) > 0 {
+			return faults.Error()
+		}
+		return f.Check(d, stored).Error()
+	}
+	for _, path := range []string{
+		"each", "each/did", "each[3]/did", "each/inner/deep", "each[0]/inner[12]/deep", "best/draft", "best[1]/draft", "called/one", "called/again/again/one",
+		"other/anything", "other[1]/anything", "talk/ada", "talk/eve/heard", "inputs",
+	} {
+		t.Run("Known/"+path, func(t *testing.T) {
+			t.Parallel()
+			require.Empty(t, check(t, `{steps: {"`+path+`": {calls: 1}}, route: {ran: ["`+path+`"]}}`))
+		})
+	}
+	for name, c := range map[string]struct{ expect, want string }{
+		"Body":             {`{steps: {each/dit: {}}}`, "4:22: error[UNKNOWN_STEP]: `each` has no step `dit`; did you mean `each/did`?"},
+		"BodyOfItem":       {`{steps: {"each[0]/zzzzzz": {}}}`, "4:22: error[UNKNOWN_STEP]: `each[0]` has no step `zzzzzz`; there is `did` and `inner`"},
+		"WithoutItsStep":   {`{steps: {did: {}}}`, "4:22: error[UNKNOWN_STEP]: the workflow has no step `did`; it stands within another step: write `each/did`"},
+		"DeeplyWithout":    {`{steps: {deep: {}}}`, "4:22: error[UNKNOWN_STEP]: the workflow has no step `deep`; it stands within another step: write `each/inner/deep`"},
+		"Member":           {`{steps: {talk/bbo: {}}}`, "4:22: error[UNKNOWN_AGENT]: `talk` has no member `bbo`; did you mean `talk/bob`?"},
+		"StepOfMember":     {`{steps: {talk/eve/herd: {}}}`, "4:22: error[UNKNOWN_STEP]: `talk/eve` has no step `herd`; did you mean `talk/eve/heard`?"},
+		"Called":           {`{steps: {called/onne: {}}}`, "4:22: error[UNKNOWN_STEP]: `called` has no step `onne`; did you mean `called/one`?"},
+		"NothingWithin":    {`{steps: {talk/ada/x: {}}}`, "4:22: error[UNKNOWN_STEP]: nothing stands within `talk/ada` that a test sees; name `talk/ada` alone"},
+		"ItemOfNone":       {`{steps: {"talk[0]/ada": {}}}`, "4:22: error[FIELD_NOT_USED]: `talk` has no items; leave `[0]` out"},
+		"ItemAlone":        {`{steps: {"each[0]": {}}}`, "4:22: cases[0].expect.steps.each[0]: error[BAD_ID]"},
+		"NoPath":           {`{steps: {each//did: {}}}`, `"each//did" is no place of a step: "" is no step; write the id of a step`},
+		"TooDeep":          {`{steps: {` + strings.Repeat("a/", maxPathParts) + `a: {}}}`, "a path has 16 steps at most"},
+		"InAList":          {`{route: [each/did]}`, "4:22: error[NOT_SUPPORTED]: `each/did` stands within a step; a list has the steps of the workflow itself"},
+		"InARoute":         {`{route: {not_ran: [each, each/dit]}}`, "4:38: error[UNKNOWN_STEP]: `each` has no step `dit`; did you mean `each/did`?"},
+		"SpeakerIsUnknown": {`{steps: {talk: {spoke: [ada, bbo]}}}`, "4:42: error[UNKNOWN_AGENT]: `talk` has no member `bbo`; did you mean `talk/bob`?"},
+		"SpokeInNoTeam":    {`{steps: {each: {spoke: [ada]}}}`, "4:22: error[FIELD_NOT_USED]: `each` is no team"},
+	} {
+		t.Run("Refused/"+name, func(t *testing.T) {
+			t.Parallel()
+			require.Contains(t, check(t, c.expect), c.want)
+		})
+	}
+}
+
+// FuzzReadStepPath looks for paths that are not written as they were read.
+func FuzzReadStepPath(f *testing.F) {
+	for _, text := range []string{"a", "a/b", "a[0]/b", "a[12]/b[3]/c", "a[01]/b", "a[]", "/", "a[999999999]/b"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		path, err := ReadStepPath(text)
+		if err != nil {
+			require.Nil(t, path)
+			return
+		}
+		require.LessOrEqual(t, len(path), maxPathParts)
+		require.Equal(t, text, path.String())
 	})
 }
 

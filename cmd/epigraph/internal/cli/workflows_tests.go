@@ -92,15 +92,16 @@ func (c *workflowsTestCmd) read(e *env, name string, only *regexp.Regexp) (*test
 	if err != nil {
 		return nil, err
 	}
-	if faults := tests.Check(of.definition); len(faults) > 0 {
-		return nil, shown.refused(e, faults)
-	}
 	f := &testedFile{File: name, Suite: flowtest.Suite{Dir: dir, Definition: of.definition, Graph: of.graph, Record: c.Record}}
 	f.Suite.Stored = make(map[string]string, len(tests.Workflows))
+	stored := make(map[string]*workflow.Definition, len(tests.Workflows))
 	for ref, file := range tests.Workflows {
-		if f.Suite.Stored[ref], err = e.storedText(filepath.Join(dir, file)); err != nil {
+		if f.Suite.Stored[ref], stored[ref], err = e.stored(filepath.Join(dir, file)); err != nil {
 			return nil, err
 		}
+	}
+	if faults := tests.Check(of.definition, stored); len(faults) > 0 {
+		return nil, shown.refused(e, faults)
 	}
 	for _, one := range tests.Cases {
 		if only.MatchString(one.Name) {
@@ -124,14 +125,18 @@ func beside(dir, name string) string {
 	return filepath.Join(dir, name)
 }
 
-// storedText is the text of a file, which is a graph or a definition without faults.
-func (e *env) storedText(file string) (string, error) {
+// stored is the text of a file, which is a graph or a definition without faults. A graph has no
+// definition.
+func (e *env) stored(file string) (string, *workflow.Definition, error) {
 	text, err := e.readText(file)
 	if err != nil || workflowfiles.FormOf(text) == registryv1.WorkflowForm_WORKFLOW_FORM_GRAPH {
-		return text, err
+		return text, nil, err
 	}
-	_, err = e.workflowFrom(file)
-	return text, err
+	f, err := e.workflowFrom(file)
+	if err != nil {
+		return "", nil, err
+	}
+	return text, f.definition, nil
 }
 
 // runAll runs the cases of all files, several at once.

@@ -36,14 +36,14 @@ func compare(c *workflow.TestCase, s *seen, calls []call) []string {
 	if e.Route != nil && !slices.Equal(e.Route, route) {
 		add("route: expected %s\n         got %s", strings.Join(e.Route, " → "), strings.Join(route, " → "))
 	}
-	for _, id := range e.Ran {
-		if !slices.Contains(route, id) {
-			add("route: the step %q did not run; these did: %s", id, strings.Join(route, ", "))
+	for _, path := range e.Ran {
+		if !slices.ContainsFunc(s.found[path.String()], ran) {
+			add("route: the step %q did not run; these did: %s", path, strings.Join(route, ", "))
 		}
 	}
-	for _, id := range e.NotRan {
-		if slices.Contains(route, id) {
-			add("route: the step %q ran", id)
+	for _, path := range e.NotRan {
+		if slices.ContainsFunc(s.found[path.String()], ran) {
+			add("route: the step %q ran", path)
 		}
 	}
 	if e.Output != nil {
@@ -117,16 +117,20 @@ func (s *seen) route() []string {
 
 // step tells how a step differs from what was expected.
 func (s *seen) step(e *workflow.StepExpectation, calls []call) []string {
-	at := "steps." + e.ID
+	path := e.Path.String()
+	at := "steps." + path
 	var last *executorv1.Visit
 	n := 0
-	for _, v := range s.visits {
-		if v.GetNodeId() == e.ID && ran(v) {
+	for _, v := range s.found[path] {
+		if ran(v) {
 			last = v
 			n++
 		}
 	}
 	var out []string
+	if spoke := s.spoke[path]; e.Spoke != nil && !slices.Equal(e.Spoke, spoke) {
+		out = append(out, fmt.Sprintf("%s.spoke: expected %s\n         got %s", at, strings.Join(e.Spoke, " → "), strings.Join(spoke, " → ")))
+	}
 	if e.Calls != nil && n != *e.Calls {
 		out = append(out, fmt.Sprintf("%s.calls: expected %d, got %d", at, *e.Calls, n))
 	}
@@ -143,7 +147,7 @@ func (s *seen) step(e *workflow.StepExpectation, calls []call) []string {
 	if e.Error != "" && !says(last.GetError(), e.Error) {
 		out = append(out, fmt.Sprintf("%s.error: expected %q, got %q", at, e.Error, errorText(last.GetError())))
 	}
-	named := argumentsOf(e.ID, calls)
+	named := argumentsOf(last, calls)
 	switch {
 	case e.Arguments != nil && named == nil:
 		out = append(out, at+".arguments: they are known of steps whose actor has a stand-in alone")
@@ -179,10 +183,10 @@ func holds(at, expr string, vars map[string]json.RawMessage) []string {
 	return nil
 }
 
-// argumentsOf are those of the last call that a step made of a stand-in, or nil.
-func argumentsOf(step string, calls []call) json.RawMessage {
+// argumentsOf are those of the last call that a step made of a stand-in in the run of a visit, or nil.
+func argumentsOf(v *executorv1.Visit, calls []call) json.RawMessage {
 	for _, c := range slices.Backward(calls) {
-		if c.node == step {
+		if c.run == v.GetRunId() && c.node == v.GetNodeId() {
 			out, _ := json.Marshal(c.named) // raw values have a JSON form
 			return out
 		}

@@ -269,6 +269,9 @@ type seen struct {
 	// state is that of the run, without its prefix.
 	state  string
 	visits []*executorv1.Visit
+	// found are the visits of the steps that the case names, and spoke who spoke in teams, by paths.
+	found map[string][]*executorv1.Visit
+	spoke map[string][]string
 	// asked are the questions that nobody answered.
 	asked []string
 }
@@ -324,7 +327,7 @@ func (w *world) over(ctx context.Context, x executorv1.ExecutorServiceClient, r 
 	answered := 0
 	w.asked = nil
 	for _, q := range list.GetInterrupts() {
-		asker := strings.TrimPrefix(q.GetVisit().GetNodeId(), "speak.") // a member of a team
+		asker := strings.TrimPrefix(q.GetVisit().GetNodeId(), memberPart) // a member of a team
 		answers := w.c.Answers[asker]
 		if len(answers) == 0 {
 			w.asked = append(w.asked, fmt.Sprintf("%q asks %s", asker, clip(string(raw(q.GetPrompt())))))
@@ -351,20 +354,13 @@ func answer(ctx context.Context, x executorv1.ExecutorServiceClient, q *executor
 	return err
 }
 
-// look reads the visits of a run.
+// look reads what the case wants to know of a run and of those below it.
 func (w *world) look(ctx context.Context, x executorv1.ExecutorServiceClient, r *executorv1.Run) (*seen, error) {
 	s := &seen{run: r, state: strings.TrimPrefix(r.GetState().String(), "RUN_STATE_"), asked: w.asked}
-	req := &executorv1.ListVisitsRequest{RunId: r.GetId(), PageSize: 1000}
-	for {
-		page, err := x.ListVisits(ctx, req)
-		if err != nil {
-			return nil, err
-		}
-		s.visits = append(s.visits, page.GetVisits()...)
-		if req.PageToken = page.GetNextPageToken(); req.PageToken == "" {
-			return s, nil
-		}
+	if err := s.look(ctx, &tree{x: x, root: &node{id: r.GetId()}}, &w.c.Expect); err != nil {
+		return nil, err
 	}
+	return s, nil
 }
 
 // dial connects to a suite of this process.

@@ -18,8 +18,8 @@ import (
 
 // call is a call that a stand-in got.
 type call struct {
-	node  string
-	named map[string]json.RawMessage
+	run, node string
+	named     map[string]json.RawMessage
 }
 
 func (w *world) calls() []call {
@@ -62,7 +62,7 @@ func (w *world) notAllowed(_ context.Context, c *workgraph.Call) (workgraph.Outc
 func (w *world) standIn(name string, results []workflow.StandIn, c *workgraph.Call) (workgraph.Outcome, error) {
 	n := w.next("actor " + name)
 	w.mu.Lock()
-	w.called = append(w.called, call{c.Node, c.Named})
+	w.called = append(w.called, call{c.RunID, c.Node, c.Named})
 	w.mu.Unlock()
 	r := results[min(n, len(results)-1)]
 	if f := r.Fail; f != nil {
