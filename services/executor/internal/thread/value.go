@@ -77,6 +77,6 @@ func IsPart(key string) bool { return strings.HasPrefix(key, partOf) }
 // ValueTooLarge is the error of a thread that has more than a value may have.
 func ValueTooLarge(format string, args ...any) error {
 	return errs.New(errs.FailedPrecondition, ReasonValueTooLarge, "%s", fmt.Sprintf(format, args...)).
-		Hint("go on with the thread by its id, or read it in pages with ListMessages and ListStates; a thread as a value has at most " +
+		Hint("go on with the thread by its id, or read its messages in pages; a thread as a value has at most " +
 			fmt.Sprintf("%d threads, %d items and %d MiB", MaxValueThreads, MaxValueItems, MaxValueBytes>>20))
 }
