@@ -507,7 +507,7 @@ func chain(n int) string {
 	return b.String()
 }
 
-// mixed has n steps of all kinds that name each other, 20 in each round: values, models, ways that part and
+// mixed has n steps of many kinds that name each other, 20 in each round: values, models, ways that part and
 // join, loops, maps and calls.
 func mixed(n int) string {
 	var b strings.Builder

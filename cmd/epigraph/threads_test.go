@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -296,4 +297,59 @@ func encode(t *testing.T, v any) string {
 	b, err := json.Marshal(v)
 	require.NoError(t, err)
 	return string(b)
+}
+
+// TestStepsOnAThread runs a workflow with two agents on a thread, takes that out as a value, and goes on with it in
+// another server.
+func TestStepsOnAThread(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "desk.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(`name: Desk
+inputs: {task: {type: string}}
+agents: {ann: {instructions: You are Ann.}, bob: {instructions: You are Bob.}}
+steps:
+  - parallel:
+      - {id: ann, type: agent, agent: ann, prompt: "{{ inputs.task }}"}
+      - {id: bob, type: agent, agent: bob, prompt: "{{ inputs.task }}"}
+`), 0o600))
+	// serve starts a server whose model tells whether it heard of a greeting, and returns a command.
+	serve := func(t *testing.T) func(args ...string) string {
+		d := serveWith(t, fakellm.Script{Answer: func(r fakellm.Request) (fakellm.Reply, bool) {
+			text := ""
+			for _, m := range r.Messages {
+				text += m.Content + "\n"
+			}
+			name := "Bob"
+			if strings.Contains(text, "You are Ann") {
+				name = "Ann"
+			}
+			return fakellm.Reply{Text: fmt.Sprintf("%s knows of hello: %t.", name, strings.Contains(text, "Hello"))}, true
+		}}, func(*stack.Config) {})
+		return func(args ...string) string {
+			t.Helper()
+			var o, e bytes.Buffer
+			code := cli.Main(t.Context(), build, append([]string{"--addr", d.GRPCAddr()}, args...), cli.IO{In: strings.NewReader(""), Out: &o, Err: &e})
+			require.Zero(t, code, "%v: %s%s", args, o.String(), e.String())
+			return o.String()
+		}
+	}
+	here, there := serve(t), serve(t)
+	id := regexp.MustCompile(`thr_[0-9a-z]+`)
+
+	out := here("workflows", "run", file, "--input", "task=Hello", "--thread", "new")
+	require.Contains(t, out, "Ann knows of hello: true.")
+	require.Contains(t, out, "Bob knows of hello: true.")
+	talk := id.FindString(out[strings.LastIndex(out, "conversation:"):])
+	value := filepath.Join(t.TempDir(), "talk.json")
+	here("threads", "export", talk, "-o", value)
+
+	out = there("threads", "import", value)
+	copied := id.FindString(out)
+	require.NotEqual(t, talk, copied)
+	out = there("workflows", "run", file, "--input", "task=And then?", "--thread", copied)
+	require.Contains(t, out, "Ann knows of hello: true.", "each agent goes on with its own talk")
+	require.Contains(t, out, "Bob knows of hello: true.")
+	out = here("workflows", "run", file, "--input", "task=And here?", "--thread", talk)
+	require.Contains(t, out, "Ann knows of hello: true.", "the first one is as it was")
+	out = here("workflows", "run", file, "--input", "task=Who?")
+	require.Contains(t, out, "Ann knows of hello: false.", "without a thread nothing is remembered")
 }

@@ -5,7 +5,6 @@ package ids
 
 import (
 	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"io"
 	"strings"
@@ -96,16 +95,4 @@ func parse(prefix, s string) (ulid.ULID, bool) {
 	}
 	id, err := ulid.ParseStrict(strings.ToUpper(rest))
 	return id, err == nil
-}
-
-// Derived returns an id that follows from another one and a purpose: always the same, and of the same
-// time. ok is false if from is no id with the prefix.
-func Derived(prefix, from, purpose string) (id string, ok bool) {
-	of, ok := parse(prefix, from)
-	if !ok {
-		return "", false
-	}
-	sum := sha256.Sum256([]byte(purpose + "\x00" + from))
-	copy(of[6:], sum[:10]) // the first six bytes are the time
-	return prefix + "_" + strings.ToLower(of.String()), true
 }

@@ -66,7 +66,8 @@ func (d *folder) keep(ctx context.Context) error {
 func (d *folder) one(ctx context.Context, f workflowfiles.File) error {
 	text, err := d.files.Read(f)
 	if err != nil {
-		return err
+		d.refused(ctx, f, err) // it may be written just now, or be gone
+		return nil
 	}
 	n, err := workflowfiles.Keep(grpckit.WithNamespace(ctx, cmp.Or(f.Namespace, grpckit.DefaultNamespace)), d.catalog, f, text)
 	switch {

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
 	"github.com/epigraph-run/epigraph/services/registry/internal/catalog"
+	"github.com/epigraph-run/epigraph/services/registry/workflowfiles"
 )
 
 func TestFolder(t *testing.T) {
@@ -57,6 +59,7 @@ func folderOf(t *testing.T, cfg Config) {
 	put("letter@2.yaml", letter("second"))
 	put("letter.yaml", letter("third"))
 	put("acme/double@1.json", `{"name": "double", "nodes": [{"id": "n", "actor": "cel", "named": {"expr": "2"}}]}`)
+	put("large.yaml", strings.Repeat("# long\n", workflowfiles.MaxBytes/7+1))
 	put("broken.yaml", "name: Broken\nsteps:\n  - {id: a, type: nothing}\n")
 	cfg.Workflows = dir
 	var logs bytes.Buffer
@@ -84,6 +87,8 @@ func folderOf(t *testing.T, cfg Config) {
 	})
 	t.Run("Refused/ToldWithItsFile", func(t *testing.T) {
 		require.Contains(t, logs.String(), "file=broken.yaml")
+		require.Contains(t, logs.String(), "file=large.yaml")
+		require.Contains(t, logs.String(), "more than 1048576 bytes")
 		require.Contains(t, logs.String(), "3:19 steps[0].type: the type of a step cannot be")
 	})
 	t.Run("Again/ChangesNothing", func(t *testing.T) {

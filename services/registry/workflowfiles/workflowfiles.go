@@ -169,6 +169,9 @@ func gather(files []File, faults []error, namespace string, info fs.FileInfo) ([
 	if strings.HasSuffix(name, ".test") {
 		return files, faults
 	}
+	if !info.Mode().IsRegular() {
+		return files, append(faults, invalid(f.Path, "it is no file"))
+	}
 	n := Named(name)
 	if f.Slug, f.Version = n.Slug, n.Version; !slugRule.MatchString(f.Slug) {
 		return files, append(faults, invalid(f.Path, "%.100q cannot be the slug of a workflow: letters, digits, dots, dashes and underscores", f.Slug))

@@ -133,7 +133,7 @@ type commands struct {
 		Discover  workflowsDiscoverCmd  `cmd:"" help:"Find workflows by what they can do."`
 		Deprecate workflowsDeprecateCmd `cmd:"" help:"Take a workflow out of discovery; it still runs."`
 		Delete    workflowsDeleteCmd    `cmd:"" aliases:"rm" help:"Delete a workflow; runs that have begun go on."`
-		ImportDir workflowsImportDirCmd `cmd:"" name:"import-dir" help:"Keep the graphs of a folder in the catalog."`
+		ImportDir workflowsImportDirCmd `cmd:"" name:"import-dir" help:"Keep the workflows of a folder in the catalog."`
 
 		Import workflowsImportCmd `cmd:"" help:"Make a definition of one of another system."`
 		Schema workflowsSchemaCmd `cmd:"" help:"Print the JSON Schema of definitions, for editors."`

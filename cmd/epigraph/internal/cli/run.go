@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -314,7 +315,7 @@ func summary(e *env, r *executorv1.Run) string {
 			text = s.Fit(text)
 		}
 		b.WriteString(title + text + "\n")
-		if id := conversation(p.GetJson()); id != "" {
+		if id := cmp.Or(conversation(p.GetJson()), r.GetThreadId()); id != "" {
 			b.WriteString("conversation: epigraph threads show " + view.OneLine(id, 60) + "\n")
 		}
 	}

@@ -232,7 +232,8 @@ func (c *workflowsGraphCmd) Run(e *env) error {
 type workflowsRunCmd struct {
 	File string `arg:"" help:"The definition, YAML or JSON; - is standard input. Or a workflow of the catalog: NAME, NAME@VERSION or NAME@ALIAS." default:"-"`
 	runStart
-	Detach bool `help:"Start the run and do not watch it." short:"d"`
+	Thread string `help:"Thread that the run works on: its agents and teams go on where they were. \"new\" makes one." placeholder:"ID"`
+	Detach bool   `help:"Start the run and do not watch it." short:"d"`
 }
 
 // Help gives examples.
@@ -241,7 +242,8 @@ func (workflowsRunCmd) Help() string {
 
     epigraph workflows run digest.yaml --input topic=news
     epigraph workflows run digest@prod --input topic=news
-    epigraph workflows run digest.yaml --epic "Launch" --detach`
+    epigraph workflows run digest.yaml --epic "Launch" --detach
+    epigraph workflows run desk.yaml --input task=Hello --thread new`
 }
 
 // Run starts a run of a definition and watches it.
@@ -249,6 +251,9 @@ func (c *workflowsRunCmd) Run(e *env) error {
 	req, err := c.request()
 	if err != nil {
 		return err
+	}
+	if req.ThreadId = c.Thread; c.Thread == "new" {
+		req.ThreadId, req.Thread = "", &executorv1.Thread{}
 	}
 	var f *workflowFile
 	if !inCatalog(c.File) {

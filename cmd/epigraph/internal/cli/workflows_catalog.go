@@ -441,7 +441,7 @@ type workflowsImportDirCmd struct {
 
 // Help says what becomes of the files.
 func (workflowsImportDirCmd) Help() string {
-	return `Each file SLUG@VERSION.yaml becomes that version of the workflow, SLUG.yaml the next one if its text is new. JSON files may hold graphs. Those of another namespace lie in a folder of its name. What is there already is left as it is, so that you may import again. Files that cannot be a workflow are told and left out.
+	return `Each file SLUG@VERSION.yaml becomes that version of the workflow, SLUG.yaml the next one if its text is new. JSON files may hold graphs. Those of another namespace lie in a folder of its name. What is there already is left as it is, so that you may import again. Files that cannot be a workflow are told and left out, and the command fails at its end.
 
     epigraph workflows import-dir workflows/
 
@@ -462,24 +462,38 @@ func (c *workflowsImportDirCmd) Run(e *env) (err error) {
 	for _, fault := range faults {
 		e.note("warning: %v", fault)
 	}
-	return e.with(func(ctx context.Context, s *services) error {
+	refused := len(faults) > 0
+	err = e.with(func(ctx context.Context, s *services) error {
 		for _, f := range files {
-			text, err := dir.Read(f)
+			n, err := keepFile(ctx, s, dir, f)
+			switch {
+			case err == nil:
+				err = e.say(fmt.Sprintf("%s@%d\n", f.Slug, n))
+			case errs.Is(err, errs.Unavailable), ctx.Err() != nil:
+			default:
+				e.note("warning: %s is left out: %v", f.Path, err)
+				refused, err = true, nil
+			}
 			if err != nil {
-				return err
-			}
-			in := ctx
-			if f.Namespace != "" {
-				in = grpckit.WithNamespace(ctx, f.Namespace)
-			}
-			n, err := workflowfiles.Keep(in, workflowfiles.Client{WorkflowServiceClient: s.workflows}, f, text)
-			if err != nil {
-				return fmt.Errorf("%s: %w", f.Path, err)
-			}
-			if err := e.say(fmt.Sprintf("%s@%d\n", f.Slug, n)); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+	if err == nil && refused {
+		return exit(exitFailed)
+	}
+	return err
+}
+
+// keepFile puts a file into the catalog, and returns the number of its version.
+func keepFile(ctx context.Context, s *services, dir *workflowfiles.Folder, f workflowfiles.File) (int64, error) {
+	text, err := dir.Read(f)
+	if err != nil {
+		return 0, err
+	}
+	if f.Namespace != "" {
+		ctx = grpckit.WithNamespace(ctx, f.Namespace)
+	}
+	return workflowfiles.Keep(ctx, workflowfiles.Client{WorkflowServiceClient: s.workflows}, f, text)
 }

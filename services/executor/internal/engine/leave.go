@@ -26,7 +26,12 @@ type leaving struct {
 func (r *run) leave(m *journal.Command, l *record.Payload, x extra) error {
 	who := command.WhoSpeaks(r.State)
 	unrecorded := func(child string) bool { return !r.children[child] }
+	st, _ := r.State.Status()
 	switch {
+	case st == workgraph.StatusPaused && slices.ContainsFunc(who.Children, unrecorded):
+		// Such a child begins when the run is resumed, until when nobody would hear the request.
+		r.Unheard, x.keep = m.Key, true
+		return r.drop(m, x, errors.New("the team is paused, and members begin when it goes on"))
 	case slices.ContainsFunc(who.Children, unrecorded), who.Nobody() && r.State.InFlight() > 0:
 		// A child that is not recorded hears nothing, and between two turns nobody speaks yet. The command
 		// waits for the end of a call, or for the child.

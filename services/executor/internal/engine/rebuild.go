@@ -100,6 +100,7 @@ func (t *session) rebuilt(r *run, again replay.Position, loaded journal.Loaded, 
 	// The program that is counted for the run stays, and so do details that arrived meanwhile.
 	again.Program, again.ChildrenRecorded, again.Uncertain, again.Details = r.Program, r.ChildrenRecorded, r.Uncertain, r.Details
 	again.Refusal, again.Unheard = r.Refusal, r.Unheard
+	r.said = said{}
 	r.Position = again
 	r.State.OnEvaluation(r.evaluation)
 	r.usage, r.metadata = loaded.Run.Usage, loaded.Run.Metadata

@@ -115,7 +115,7 @@ func TestLeave(t *testing.T) {
 		over := l.over(t, id)
 		require.Equal(t, 1, strings.Count(strings.Join(l.said(t, over.ThreadID), "\n"), instead))
 	})
-	t.Run("AnUnsafeCallIsWaitedFor", func(t *testing.T) {
+	t.Run("AnUnsafeCallAloneIsRefused", func(t *testing.T) {
 		t.Parallel()
 		g := newGate()
 		l, id := begin(t, sqliteStore(t), actors{"works": unsafeActor{g}}, `{"task": "hello", "team": {"members": [{"name": "a", "actor": "works"}], "start": ["a"], "stop": {"max_turns": 1}}}`)

@@ -165,7 +165,7 @@ func (s *ThreadServer) create(ctx context.Context, method string, req identified
 		return nil, errs.New(errs.InvalidArgument, thread.ReasonInvalid, "only a run makes a thread that ends with it").
 			Violate("thread.lifetime", thread.ReasonInvalid, "not a lifetime for callers").Hint("choose EPHEMERAL, or CONVERSATION and delete it")
 	}
-	if err := thread.CheckCreate(&c); err != nil {
+	if err := cmp.Or(thread.CheckKey(c.Key), thread.CheckCreate(&c)); err != nil {
 		return nil, err
 	}
 	made, err := s.store.CreateThread(ctx, thread.Create{
@@ -194,7 +194,7 @@ func newThread(ctx context.Context, out *command.StartRequest, req *executorv1.S
 	if c.Key == "" && (c.Lifetime == 0 || c.Lifetime == workgraph.ThreadConversation) {
 		c.Key = thread.KeyOf(req.GetUserId(), req.GetChatId(), req.GetGraph().GetName())
 	}
-	if err := cmp.Or(thread.CheckCreate(c), unknown.refuses(ctx, c.Agent)); err != nil {
+	if err := cmp.Or(thread.CheckKey(m.GetKey()), thread.CheckCreate(c), unknown.refuses(ctx, c.Agent)); err != nil {
 		return err
 	}
 	out.NewThread = c

@@ -3,6 +3,7 @@ package rpc
 import (
 	"cmp"
 	"context"
+	"slices"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -51,7 +52,7 @@ func (s *ThreadServer) ImportThread(ctx context.Context, req *executorv1.ImportT
 // fromValue reads a thread that is passed as a value. The appends make it as create says. agents are
 // all that take turns on it.
 func fromValue(p *graphv1.Payload, field string, create workgraph.ThreadCreate) (appends []thread.Append, agents []string, err error) {
-	if err := thread.CheckCreate(&create); err != nil {
+	if err := cmp.Or(thread.CheckKey(create.Key), thread.CheckCreate(&create)); err != nil {
 		return nil, nil, err
 	}
 	value, err := raw(field, p)
@@ -62,10 +63,12 @@ func fromValue(p *graphv1.Payload, field string, create workgraph.ThreadCreate) 
 	if err != nil {
 		return nil, nil, err
 	}
-	if agents = v.Agents(); create.Agent != "" {
-		agents = append(agents, create.Agent)
-	}
 	appends, err = v.Make(create, dbkit.Now())
+	for i := range appends {
+		if a := appends[i].Create.Agent; a != "" && !slices.Contains(agents, a) {
+			agents = append(agents, a)
+		}
+	}
 	return appends, agents, err
 }
 

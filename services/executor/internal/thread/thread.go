@@ -241,8 +241,17 @@ func lifetime(c *workgraph.ThreadCreate) Lifetime {
 	return cmp.Or(c.Lifetime, workgraph.ThreadConversation)
 }
 
-// partOf begins the keys of threads that belong to a thread or a run. No key of a user begins with it.
+// partOf begins the keys of threads that belong to a thread or a run. CheckKey refuses it in keys of users.
 const partOf = ":"
+
+// CheckKey refuses a key that a user gives and that belongs to a part of a thread.
+func CheckKey(key string) error {
+	if strings.HasPrefix(key, partOf) {
+		return errs.New(errs.InvalidArgument, ReasonInvalid, "a key must not begin with %q: such keys find the parts of threads", partOf).
+			Violate("thread.key", ReasonInvalid, "must not begin with a colon")
+	}
+	return nil
+}
 
 // PartKey is the key by which a thread is found that belongs to another one, or to a run: :ID:NAME:…, escaped
 // and cut as in KeyOf. What comes after the id does not depend on it.

@@ -1,11 +1,13 @@
 package thread
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 // Limits of a thread that is passed as a value, with all its parts.
@@ -66,6 +68,14 @@ func (t *Thread) PartName() string {
 		return ""
 	}
 	return name
+}
+
+// PartLifetime is that of the parts of a thread with a lifetime: they are kept as long as that one is there.
+func PartLifetime(whole Lifetime) Lifetime {
+	if cmp.Or(whole, workgraph.ThreadConversation) == workgraph.ThreadConversation {
+		return workgraph.ThreadConversation
+	}
+	return workgraph.ThreadEphemeral
 }
 
 // NamedPart is the key of the part of a thread that has a name, as PartName gives it.

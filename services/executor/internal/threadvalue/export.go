@@ -164,7 +164,9 @@ func (x *export) also(ctx context.Context, partOf, id string, end int64) error {
 
 // document is the JSON of what was read. States name only what is in it.
 func (x *export) document() ([]byte, error) {
-	x.order()
+	if err := x.order(); err != nil {
+		return nil, err
+	}
 	for i := range x.entries {
 		e := &x.entries[i]
 		for j := range e.items {
@@ -197,7 +199,7 @@ func (x *export) document() ([]byte, error) {
 }
 
 // order puts each part after that of which it is one.
-func (x *export) order() {
+func (x *export) order() error {
 	depth := func(e entry) (n int) {
 		for e.PartOf != "" && n <= len(x.entries) {
 			e = x.entries[x.of[e.PartOf]]
@@ -212,9 +214,13 @@ func (x *export) order() {
 	all := make([]placed, len(x.entries))
 	for i := range x.entries {
 		all[i] = placed{x.entries[i], depth(x.entries[i])}
+		if all[i].depth >= thread.MaxValueDepth {
+			return thread.ValueTooLarge("thread %q has parts with more than %d threads above them", x.entries[0].ID, thread.MaxValueDepth)
+		}
 	}
 	slices.SortStableFunc(all, func(a, b placed) int { return a.depth - b.depth })
 	for i := range all {
 		x.entries[i] = all[i].entry
 	}
+	return nil
 }

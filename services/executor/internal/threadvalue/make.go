@@ -2,7 +2,6 @@ package threadvalue
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
@@ -11,17 +10,6 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Agents are those that take turns on the threads, each once.
-func (v *Value) Agents() []string {
-	var out []string
-	for i := range v.threads {
-		if a := v.threads[i].Agent; a != "" && !slices.Contains(out, a) {
-			out = append(out, a)
-		}
-	}
-	return out
-}
-
 // Make returns what makes the threads anew at a time, the whole first, as create says of it. Its agent
 // and title are those of the document where create has none. All ids are new.
 func (v *Value) Make(create workgraph.ThreadCreate, now time.Time) ([]thread.Append, error) {
@@ -29,7 +17,7 @@ func (v *Value) Make(create workgraph.ThreadCreate, now time.Time) ([]thread.App
 	out := make([]thread.Append, len(v.threads))
 	for i := range v.threads {
 		e := &v.threads[i]
-		c := &workgraph.ThreadCreate{Lifetime: partLifetime(create.Lifetime), PartOf: named[e.PartOf], Agent: e.Agent, Title: e.Title}
+		c := &workgraph.ThreadCreate{Lifetime: thread.PartLifetime(create.Lifetime), PartOf: named[e.PartOf], Agent: e.Agent, Title: e.Title, UserID: create.UserID, ChatID: create.ChatID}
 		if e.Name != "" {
 			c.Key = thread.NamedPart(c.PartOf, e.Name)
 		}
@@ -45,14 +33,6 @@ func (v *Value) Make(create workgraph.ThreadCreate, now time.Time) ([]thread.App
 		}
 	}
 	return out, nil
-}
-
-// partLifetime is that of the parts of a thread.
-func partLifetime(whole workgraph.ThreadLifetime) workgraph.ThreadLifetime {
-	if cmp.Or(whole, workgraph.ThreadConversation) == workgraph.ThreadConversation {
-		return workgraph.ThreadConversation
-	}
-	return workgraph.ThreadEphemeral
 }
 
 // ids are the new ids of the threads, by those of the document.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 
@@ -67,7 +68,7 @@ func (k *keeping) check() error {
 	case len(k.Name) > thread.MaxName:
 		return actor.BadArguments("thread.name: it has %d bytes, the limit is %d", len(k.Name), thread.MaxName)
 	}
-	if err := thread.CheckCreate(&workgraph.ThreadCreate{Lifetime: k.lifetime(), Key: k.Key}); err != nil {
+	if err := cmp.Or(thread.CheckKey(k.Key), thread.CheckCreate(&workgraph.ThreadCreate{Lifetime: k.lifetime(), Key: k.Key})); err != nil {
 		return actor.BadArguments("thread: %s", errs.From(err).Message)
 	}
 	return nil
@@ -197,7 +198,7 @@ func (l *loop) within(ctx context.Context, c *workgraph.Call, in *instance) erro
 		return nil
 	}
 	whole, err := standing.HoldWhole(ctx, l.threads, c, in.Create.PartOf)
-	in.Create.Lifetime = standing.LifetimeIn(whole)
+	in.Create.Lifetime = thread.PartLifetime(whole.Lifetime)
 	return err
 }
 

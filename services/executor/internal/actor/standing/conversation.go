@@ -1,6 +1,7 @@
 package standing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -56,7 +57,7 @@ func (v *Conversation) Create() (*workgraph.ThreadCreate, error) {
 		out.Lifetime, err = Lifetime("conversation.lifetime", v.Lifetime)
 	}
 	if err == nil {
-		err = thread.CheckCreate(out)
+		err = cmp.Or(thread.CheckKey(v.Key), thread.CheckCreate(out))
 	}
 	return out, err
 }

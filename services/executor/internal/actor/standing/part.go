@@ -51,11 +51,3 @@ func HoldWhole(ctx context.Context, threads thread.Reader, c *workgraph.Call, id
 	}
 	return t, nil
 }
-
-// LifetimeIn is that of a thread which is a part of another one.
-func LifetimeIn(of thread.Thread) workgraph.ThreadLifetime {
-	if of.Lifetime == workgraph.ThreadConversation {
-		return workgraph.ThreadConversation
-	}
-	return workgraph.ThreadEphemeral // it is kept as long as the other one is there
-}

@@ -301,7 +301,7 @@ func runPart(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 
 // madeIn is the lifetime of a thread that is a part of another one.
 func madeIn(of thread.Thread) string {
-	if standing.LifetimeIn(of) == workgraph.ThreadConversation {
+	if thread.PartLifetime(of.Lifetime) == workgraph.ThreadConversation {
 		return "CONVERSATION"
 	}
 	return "EPHEMERAL"

@@ -122,7 +122,7 @@ func (l *loop) take(ctx context.Context, c *workgraph.Call, of *instance) (workg
 	if err != nil {
 		return workgraph.ThreadAppend{}, standing.Place{}, err
 	}
-	create.OfRoot = of.Of != ""
+	create.OfRoot, create.Key = of.Of != "", of.Key
 	return standing.GoOn(ctx, l.threads, c, of.Thread, *create, of.After)
 }
 
@@ -136,7 +136,7 @@ func (l *loop) within(ctx context.Context, c *workgraph.Call, of *instance, conv
 	if id != "" {
 		of.Thread = id
 	}
-	conv.ThreadID, conv.Lifetime, conv.PartOf, conv.Key = of.Thread, madeIn(whole), of.Of, of.Key
+	conv.ThreadID, conv.Lifetime, conv.PartOf = of.Thread, madeIn(whole), of.Of
 	return err
 }
 

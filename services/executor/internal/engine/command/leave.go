@@ -203,12 +203,16 @@ func (h *Handler) unheard(ctx context.Context, namespace, run string) (string, e
 	return head.Unheard, err
 }
 
-// eventsRead is how many events of a run are read at once, and maxEventsRead how many in all.
+// eventsRead is how many events of a run are read at once, and maxEventsRead how many of the last ones.
 const eventsRead, maxEventsRead = 500, 20_000
 
 // heardBefore reports it if a team ended before it heard the request.
 func (h *Handler) heardBefore(ctx context.Context, req CancelRequest, run string) error {
-	for after := int64(0); after < maxEventsRead; {
+	row, err := h.journal.Head(ctx, req.Namespace, run)
+	if err != nil {
+		return err
+	}
+	for after := max(0, row.LastSeq-maxEventsRead); ; {
 		list, err := h.journal.Events(ctx, req.Namespace, run, after, eventsRead)
 		if err != nil {
 			return err
