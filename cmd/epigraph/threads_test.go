@@ -299,8 +299,8 @@ func encode(t *testing.T, v any) string {
 	return string(b)
 }
 
-// TestStepsOnAThread runs a workflow with two agents on a thread, takes that out as a value, and goes on with it in
-// another server.
+// TestStepsOnAThread runs a workflow with two agents on a thread, takes that out as a value, and goes on
+// with it in another server.
 func TestStepsOnAThread(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "desk.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(`name: Desk
