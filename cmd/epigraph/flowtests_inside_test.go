@@ -1,8 +1,6 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,12 +10,7 @@ import (
 // members of teams.
 func TestFlowTestsSeeInside(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	file := func(name, text string) string {
-		name = filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
-		return name
-	}
+	file := filesIn(t)
 	file("called.yaml", `name: Called
 inputs: {word: {type: string}}
 steps: [{id: loud, type: transform, template: "{{ inputs.word }}!"}]

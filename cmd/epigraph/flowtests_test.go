@@ -35,15 +35,22 @@ func TestExamplesOfWorkflows(t *testing.T) {
 	require.Contains(t, out, " 0 failed")
 }
 
-// TestFlowTests looks at what is told of tests that fail, and at what a test must not do.
-func TestFlowTests(t *testing.T) {
-	t.Parallel()
+// filesIn returns what writes a file into a folder of the test, and returns its name.
+func filesIn(t *testing.T) func(name, text string) string {
+	t.Helper()
 	dir := t.TempDir()
-	file := func(name, text string) string {
+	return func(name, text string) string {
+		t.Helper()
 		name = filepath.Join(dir, name)
 		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 		return name
 	}
+}
+
+// TestFlowTests looks at what is told of tests that fail, and at what a test must not do.
+func TestFlowTests(t *testing.T) {
+	t.Parallel()
+	file := filesIn(t)
 	file("w.yaml", `name: W
 inputs: {topic: {type: string}}
 steps:

@@ -55,6 +55,12 @@ type File struct {
 	Changed time.Time
 }
 
+// Compare orders files as the catalog must take them: of a workflow the older versions first, and a file
+// without a number last, since it is newer than those that have one.
+func (f File) Compare(o File) int {
+	return cmp.Or(strings.Compare(f.Namespace, o.Namespace), strings.Compare(f.Slug, o.Slug), cmp.Compare(uint64(f.Version-1), uint64(o.Version-1)), strings.Compare(f.Path, o.Path))
+}
+
 // Folder is a folder of workflows: SLUG.yaml, or SLUG@VERSION.yaml for one version, with the endings yaml,
 // yml and json. Those of a namespace lie in a folder of its name. It is safe for concurrent use.
 type Folder struct{ root *os.Root }
@@ -103,10 +109,7 @@ func (d *Folder) Files() (files []File, faults []error, err error) {
 	if len(files)+len(faults) > MaxFiles {
 		return nil, nil, tooMany()
 	}
-	// A file without a number comes last: it is newer than those that have one.
-	slices.SortFunc(files, func(a, b File) int {
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Slug, b.Slug), cmp.Compare(uint64(a.Version-1), uint64(b.Version-1)), strings.Compare(a.Path, b.Path))
-	})
+	slices.SortFunc(files, File.Compare)
 	return files, faults, nil
 }
 

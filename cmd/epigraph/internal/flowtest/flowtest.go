@@ -4,12 +4,10 @@
 package flowtest
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -224,12 +222,13 @@ func (w *world) config(dir string) (cfg stack.Config, stop func() error, err err
 
 // store puts the workflows that steps name into the catalog, of each the older versions first.
 func (w *world) store(ctx context.Context, c registryv1.WorkflowServiceClient) error {
-	refs := slices.SortedFunc(maps.Keys(w.suite.Stored), func(a, b string) int {
-		na, nb := workflowfiles.Named(a), workflowfiles.Named(b)
-		return cmp.Or(strings.Compare(na.Slug, nb.Slug), cmp.Compare(uint64(na.Version-1), uint64(nb.Version-1)), strings.Compare(a, b))
-	})
-	for _, ref := range refs {
-		f := workflowfiles.Named(ref)
+	var files []workflowfiles.File
+	for ref := range w.suite.Stored {
+		files = append(files, workflowfiles.Named(ref))
+	}
+	slices.SortFunc(files, workflowfiles.File.Compare)
+	for _, f := range files {
+		ref := f.Path
 		n, err := workflowfiles.Keep(ctx, workflowfiles.Client{WorkflowServiceClient: c}, f, w.suite.Stored[ref])
 		if err == nil && f.Version == 0 {
 			_, alias, _ := strings.Cut(ref, "@")

@@ -253,8 +253,8 @@ func CheckKey(key string) error {
 	return nil
 }
 
-// PartKey is the key by which a thread is found that belongs to another one, or to a run: :ID:NAME:…, escaped
-// and cut as in KeyOf. What comes after the id does not depend on it.
+// PartKey is the key by which a thread is found that belongs to another one, or to a run. It has the form
+// :ID:NAME:…, escaped and cut as in KeyOf. What comes after the id does not depend on it.
 func PartKey(of string, names ...string) string {
 	before := partPrefix(of)
 	return before + bounded(joined(names), MaxName-len(before))
