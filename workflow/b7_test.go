@@ -2,12 +2,14 @@ package workflow_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/workflow"
+	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 // TestB7 tells of the situations that a platform with a language of this kind refuses, each with its
@@ -99,6 +101,71 @@ func TestB7(t *testing.T) {
 		require.Empty(t, none.Triggers())
 		require.Equal(t, []string{"manual"}, none.Uses().Triggers)
 	})
+}
+
+// TestNamesOfTheWhole has references whose first part is a name for all of a result, or a field of that name.
+func TestNamesOfTheWhole(t *testing.T) {
+	t.Parallel()
+	src := func(steps string) string {
+		return "name: T\ninputs: {result: {type: string}, list: {type: array}}\nstate: {output: {type: string}}\nsteps:\n" + steps
+	}
+	field := func(t *testing.T, steps string) string {
+		t.Helper()
+		g := compiled(t, src(steps))
+		i := slices.IndexFunc(g.Nodes, func(n workgraph.Node) bool { return n.ID == "last" })
+		require.GreaterOrEqual(t, i, 0)
+		return g.Nodes[i].Bind["value"].Uses[0].Field
+	}
+	for steps, want := range map[string]string{
+		"  - {id: a, type: http, url: u}\n  - {id: last, type: transform, template: \"x {{ a.result }}\"}":                                           "",
+		"  - {id: a, type: http, url: u}\n  - {id: last, type: transform, template: \"x {{ a.output.body }}\"}":                                      "body",
+		"  - {id: a, type: workflow, workflow: b@1}\n  - {id: last, type: transform, template: \"x {{ a.result.result }}\"}":                         "result",
+		"  - {id: a, type: extractor, prompt: p, schema: {result: {type: string}}}\n  - {id: last, type: transform, template: \"x {{ a.result }}\"}": "result",
+		"  - {id: a, type: extractor, prompt: p, schema: {other: {type: string}}}\n  - {id: last, type: transform, template: \"x {{ a.result }}\"}":  "",
+		"  - {id: a, type: transform, value: {output: 1}}\n  - {id: last, type: transform, template: \"x {{ a.output }}\"}":                          "output",
+		"  - {id: last, type: transform, template: \"x {{ inputs.result }}\"}":                                                                       "result",
+		"  - {id: l, type: loop, over: inputs.list, as: one, body: [{id: last, type: transform, template: \"x {{ one.result }}\"}]}":                 "item.result",
+	} {
+		t.Run(steps, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, want, field(t, steps))
+		})
+	}
+	t.Run("ItemsOfMaps", func(t *testing.T) {
+		t.Parallel()
+		g := compiled(t, src("  - {id: m, type: map, over: inputs.list, as: one, body: [{type: transform, template: \"x {{ one.output }}\"}]}"))
+		m := slices.IndexFunc(g.Nodes, func(n workgraph.Node) bool { return n.Map != nil })
+		require.Contains(t, string(g.Nodes[m].Named["graph"]), `"one.output"`)
+	})
+	t.Run("State", func(t *testing.T) {
+		t.Parallel()
+		compiled(t, src("  - {type: set, state: {output: a}}\n  - {type: transform, template: \"{{ state.output }}\"}"))
+	})
+}
+
+// TestTools has tools by the names that other platforms have for them.
+func TestTools(t *testing.T) {
+	t.Parallel()
+	src := `
+name: T
+triggers: [webhook]
+agents: {a: {tools: [{type: code}, http_request, workflow_create], mcp_servers: [files]}}
+steps:
+  - {type: agent, agent: a, prompt: p}
+`
+	g := compiled(t, src)
+	for _, want := range []string{`"code":{"actor":"starlark"`, `"http_request":{"actor":"http"`, `"workflow_create":{"actor":"workflow_create"`} {
+		require.Contains(t, string(g.Nodes[1].Named["actions"]), want)
+	}
+	d, faults := workflow.Read([]byte(src))
+	require.Empty(t, faults)
+	require.Equal(t, []string{"code", "http", "mcp/files", "workflow_create"}, d.Uses().Tools)
+	d, faults = workflow.Read([]byte("name: T\nsteps: [{type: code, code: '1'}, {type: http, url: u}, {type: wait, delay: 1}]"))
+	require.Empty(t, faults)
+	require.Equal(t, []string{"code", "http"}, d.Uses().Tools)
+	d, faults = workflow.Read([]byte("name: T\nagents: {a: {instructions: i}, b: {instructions: i}}\ngraph: {choose: {model: {profile: small}}}"))
+	require.Empty(t, faults)
+	require.Equal(t, []string{"small"}, d.Uses().Models)
 }
 
 // TestB7Example1 has an agent with a memory and tools between two other steps.

@@ -300,7 +300,7 @@ func isPlatformTool(name string) bool {
 	name = strings.TrimSpace(name)
 	_, refused := platformTools[name]
 	_, catalog := catalogTools[name]
-	return refused || catalog || slices.Contains([]string{"memory_read", "memory_write", "spawn_and_await", "whoami"}, name)
+	return refused || catalog || slices.Contains([]string{"memory_read", "memory_write", "spawn_and_await", "whoami", toolCode, "http_request"}, name)
 }
 
 // platformTool gives a tool that other platforms have the actor that does it here. It is false for one
@@ -312,6 +312,12 @@ func (t *teller) platformTool(v *value, tool *ToolDefinition) bool {
 		return true
 	}
 	switch name {
+	case toolCode:
+		tool.Name, tool.Actor = name, "starlark"
+		return true
+	case "http_request":
+		tool.Name, tool.Actor = name, toolHTTP
+		return true
 	case "memory_read":
 		tool.Name, tool.Actor, tool.Description = name, factsActor, "Tells what is known of the user."
 		return true

@@ -133,16 +133,16 @@ func (t *teller) condition(v *value) condition {
 	case !t.is(v, mapping):
 	case v.get("field") != nil:
 		in := t.object(v, "a condition")
-		c.all = []rule{t.rule(in, true)}
+		c.all = []rule{t.rule(in)}
 		in.done()
 	default:
 		in := t.object(v, "a condition")
 		for _, r := range in.rulesOf("all") {
-			c.all = append(c.all, t.rule(r, true))
+			c.all = append(c.all, t.rule(r))
 			r.done()
 		}
 		for _, r := range in.rulesOf("any") {
-			c.any = append(c.any, t.rule(r, true))
+			c.any = append(c.any, t.rule(r))
 			r.done()
 		}
 		if e := in.value("expr"); e != nil && t.is(e, text) {
@@ -161,7 +161,7 @@ func (t *teller) ruleList(v *value) []rule {
 	}
 	var out []rule
 	for _, in := range t.rulesIn(v.items) {
-		out = append(out, t.rule(in, true))
+		out = append(out, t.rule(in))
 		in.done()
 	}
 	return out

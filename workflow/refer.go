@@ -24,8 +24,28 @@ func (c *compiler) known(s *Step, r *ref, v *value, sure bool) bool {
 	if c.mayBe(r.step) {
 		return true
 	}
+	c.wholeOf(s, r)
 	said := *r
 	return c.finds(s, r, v, sure) && c.typed(s, said, r, v)
+}
+
+// wholeOf removes `output` or `result` from the front of a reference to a step: either name means all of the
+// step's result, unless the result has a field of that name. Of inputs, items and the state they are fields.
+func (c *compiler) wholeOf(s *Step, r *ref) {
+	other := c.steps[r.step]
+	if other == nil || len(r.path) == 0 || c.itemOf(s, r.step) != nil || c.inside(s, other) {
+		return
+	}
+	name := r.path[0].field
+	if name != "output" && name != "result" || slices.Contains(other.fields(), name) {
+		return
+	}
+	if fields := c.stepsAre[other.ID].Fields; fields != nil {
+		if _, there := fields.Of[name]; there {
+			return
+		}
+	}
+	r.path = r.path[1:]
 }
 
 // finds finds what a reference of a step stands for.

@@ -164,12 +164,9 @@ func (o *object) reference(keys ...string) (*value, ref) {
 
 // rule reads a rule: `{field, operator, value}`. Its field is one of a step, or of the item of a
 // filter.
-func (t *teller) rule(o *object, ofStep bool) rule {
+func (t *teller) rule(o *object) rule {
 	r := rule{operator: "equals"}
 	r.field, r.ref = o.reference("field")
-	if ofStep {
-		r.ref = r.ref.ofStep()
-	}
 	r.operator = t.operator(o)
 	r.value = o.value("value")
 	switch given := o.v.get("value"); {
@@ -267,7 +264,7 @@ const onward = "continue"
 func readSwitch(t *teller, o *object) body {
 	b := &switchBody{}
 	for _, in := range o.rules() {
-		r := routeRule{rule: t.rule(in, true)}
+		r := routeRule{rule: t.rule(in)}
 		switch where, key := in.one("route", "steps"); {
 		case where == nil:
 			in.missing("route", "the id of the step that follows, or `steps`")
@@ -296,7 +293,6 @@ func readSwitch(t *teller, o *object) body {
 func readRouter(t *teller, o *object) body {
 	b := &switchBody{}
 	field, r := o.reference("field")
-	r = r.ofStep()
 	route := func(given, to *value) {
 		if field != nil && t.is(to, text) {
 			b.rules = append(b.rules, routeRule{rule: rule{field: field, ref: r, operator: "equals", value: given}, route: to})
@@ -332,7 +328,7 @@ type assertionBody struct {
 func readAssertion(t *teller, o *object) body {
 	b := &assertionBody{threshold: 1}
 	for _, in := range o.rules() {
-		b.rules = append(b.rules, t.rule(in, true))
+		b.rules = append(b.rules, t.rule(in))
 		in.done()
 	}
 	if len(b.rules) == 0 {
@@ -359,9 +355,8 @@ const itemID = "item"
 func readFilter(t *teller, o *object) body {
 	b := &filterBody{}
 	b.over, b.ref = o.reference("over", "list")
-	b.ref = b.ref.ofStep()
 	for _, in := range o.rules() {
-		r := t.rule(in, false)
+		r := t.rule(in)
 		if r.ofItem = true; r.field != nil && r.ref.step != itemID {
 			// A field of the item may be named without it.
 			r.ref.path, r.ref.step = append([]part{{r.ref.step, fieldOnly}}, r.ref.path...), itemID

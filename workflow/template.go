@@ -82,14 +82,6 @@ func readRef(s string) (r ref, ok bool) {
 	return r, true
 }
 
-// ofStep is a reference to a step, where the names output and result mean all of its result.
-func (r ref) ofStep() ref {
-	if len(r.path) > 0 && r.step != inputsID && (r.path[0].field == "output" || r.path[0].field == "result") {
-		r.path = r.path[1:]
-	}
-	return r
-}
-
 // field is the path as a binding has it.
 func (r ref) field() string {
 	var b strings.Builder
@@ -215,7 +207,6 @@ func (t *teller) collect(v *value, out *[]ref) {
 			continue
 		}
 		r, ok := readRef(m[1])
-		r = r.ofStep()
 		r.mark, r.at = m[0], t.placeOf(v, m[0])
 		if !ok {
 			t.add(Fault{Code: "BAD_REFERENCE", Place: r.at, Path: v.path(), Message: clip(m[0]) + " is no reference",

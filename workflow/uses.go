@@ -12,10 +12,29 @@ type Uses struct {
 	Triggers []string
 	// Types are those of its steps.
 	Types []string
-	// Tools are the actors that its agents may call, and those that its steps call by name.
+	// Tools are the actors that its agents may call and those that its steps call, as ToolName has them. A step
+	// of the type `code` or `http` calls the tool of that name, and each MCP server is "mcp/SERVER".
 	Tools []string
 	// Models are the model profiles that it names.
 	Models []string
+}
+
+// The tools that are step types, too.
+const toolCode, toolHTTP = "code", "http"
+
+// ToolName is the one name under which a tool is found that definitions and those who look for workflows call
+// by several.
+func ToolName(name string) string {
+	switch name {
+	case "starlark":
+		return toolCode
+	case "http_request":
+		return toolHTTP
+	}
+	if actor, is := catalogTools[name]; is {
+		return actor
+	}
+	return name
 }
 
 // Uses says which triggers, types of steps, tools and models the definition has.
@@ -27,15 +46,26 @@ func (d *Definition) Uses() Uses {
 		u.Triggers = []string{"manual"}
 	}
 	u.model(d.root)
+	if graph := d.root.get("graph"); graph != nil {
+		if choose := graph.get("choose"); choose != nil {
+			u.model(choose)
+		}
+	}
 	for i := range d.Agents {
 		u.of(d.Agents[i].at)
 	}
 	each(d.Steps, func(s *Step) bool {
 		u.Types = append(u.Types, s.Type)
+		if s.Type == toolCode || s.Type == toolHTTP {
+			u.Tools = append(u.Tools, s.Type)
+		}
 		u.of(s.at)
 		return true
 	})
 	u.within(d)
+	for i, name := range u.Tools {
+		u.Tools[i] = ToolName(name)
+	}
 	for _, names := range []*[]string{&u.Triggers, &u.Types, &u.Tools, &u.Models} {
 		slices.Sort(*names)
 		*names = slices.Compact(*names)
@@ -64,6 +94,9 @@ func (u *Uses) of(v *value) {
 		}
 	}
 	u.Tools = named(u.Tools, v.get("actor"), "")
+	for _, server := range named(nil, v.get("mcp_servers"), "") {
+		u.Tools = append(u.Tools, "mcp/"+server)
+	}
 	u.model(v)
 	if judge := v.get("judge"); judge != nil {
 		u.model(judge)

@@ -100,13 +100,17 @@ func TestReadRequirements(t *testing.T) {
 		require.Empty(t, faults)
 		require.Empty(t, got)
 	}
+	of, faults := discover.ReadRequirements([]byte(`{"model": "gpt-4", "tools": ["code"]}`)) // as a task has them
+	require.Empty(t, faults)
+	require.Equal(t, discover.Requirements{Tools: []string{"code"}, ModelCapability: "gpt-4"}, of)
 	for src, codes := range map[string][]string{
+		`{"model": "a", "model_capability": "b"}`:                                                  {"DUPLICATE_KEY"},
 		`{"tool": 7, "shape": 1, "description": [], "tags": ["` + strings.Repeat("x", 201) + `"]}`: {"WRONG_TYPE", "UNKNOWN_KEY", "WRONG_TYPE", "TOO_LONG"},
 		`{"tools": [` + strings.Repeat(`"", `, 20) + manyNames(101) + `]}`:                         {"TOO_LARGE"},
-		`{"tool": "a", "tool": "b"}`: {"DUPLICATE_KEY"},
-		`[]`:                         {"NOT_A_MAPPING"},
-		`{"tool": `:                  {"SYNTAX"},
-		`{} {}`:                      {"SYNTAX"},
+		`{"tool": "a", "tool": "b"}`:                                                               {"DUPLICATE_KEY"},
+		`[]`:                                                                                       {"NOT_A_MAPPING"},
+		`{"tool": `:                                                                                {"SYNTAX"},
+		`{} {}`:                                                                                    {"SYNTAX"},
 		`{"description": "` + strings.Repeat("x", 5000) + `"}`:                 {"TOO_LONG"},
 		`{"tools": ["` + strings.Repeat("x", discover.MaxRequirements) + `"]}`: {"TOO_LARGE"},
 	} {
@@ -117,6 +121,29 @@ func TestReadRequirements(t *testing.T) {
 		}
 		require.Equal(t, codes, got, "%.60s", src)
 	}
+}
+
+// TestOfCode asks for a workflow with a webhook and a script, as a delegating agent does.
+func TestOfCode(t *testing.T) {
+	t.Parallel()
+	d, faults := workflow.Read([]byte("name: W\ntriggers: [webhook]\nsteps: [{type: http, url: u}, {type: code, code: '1'}]"))
+	require.Empty(t, faults)
+	r, faults := discover.ReadRequirements([]byte(`{"trigger": "webhook", "tools": ["code"]}`))
+	require.Empty(t, faults)
+	w := discover.Workflow{ID: "w", Capabilities: discover.CapabilitiesOf(d), History: discover.History{Completed: 1}}
+	m := discover.Score(r, w)
+	require.Equal(t, discover.Reuse, m.Tier)
+	require.Empty(t, m.Flat().Missing)
+	require.Equal(t, [][]string{{"code", "webhook"}, {"http"}}, [][]string{m.Flat().Has, m.Flat().Extra})
+	require.Equal(t, []string{"http"}, m.Extra.Tools)
+	named, faults := discover.ReadRequirements([]byte(`{"tools": ["http_request"]}`))
+	require.Empty(t, faults)
+	require.Empty(t, discover.Score(named, w).Missing.Tools)
+	var x discover.Index
+	x.Put(w)
+	found, _, err := x.Search(t.Context(), discover.Query{Requirements: named})
+	require.NoError(t, err)
+	require.Equal(t, discover.Score(named, w), found[0])
 }
 
 func must[T any](v T, err error) T {

@@ -19,12 +19,12 @@ import (
 type Requirements struct {
 	Triggers  []string `json:"triggers,omitempty"`
 	NodeTypes []string `json:"node_types,omitempty"`
-	// Tools are actors that its agents or its steps call.
+	// Tools are actors that its agents or its steps call, by any name that workflow.ToolName knows.
 	Tools []string `json:"tools,omitempty"`
 	Tags  []string `json:"tags,omitempty"`
 	// Description is part of the description of a workflow that fits, in any case.
 	Description string `json:"description,omitempty"`
-	// ModelCapability is part of the name of one of its models, in any case.
+	// ModelCapability is part of the name of one of its models, in any case. Requirements may call it `model`.
 	ModelCapability string `json:"model_capability,omitempty"`
 }
 
@@ -39,7 +39,7 @@ const (
 )
 
 // words that the messages name.
-const requirementKeys = "`triggers`, `node_types`, `tools`, `tags`, `description` and `model_capability`"
+const requirementKeys = "`triggers`, `node_types`, `tools`, `tags`, `description` and `model`"
 
 // ReadRequirements reads requirements from a JSON object, or from a JSON text that holds one, as models
 // write them. A list has a singular and a plural key, which mean the same, and may be a single text. An
@@ -146,8 +146,8 @@ func (r *reader) value(key string, v json.RawMessage) {
 		r.list(key, v, &r.out.Tags)
 	case "description":
 		r.text(key, v, &r.out.Description)
-	case "model_capability":
-		r.text(key, v, &r.out.ModelCapability)
+	case "model_capability", "model":
+		r.model(key, v)
 	default:
 		r.fault("UNKNOWN_KEY", clip(key), "use "+requirementKeys, "requirements have no key `%s`", clip(key))
 	}
@@ -160,6 +160,15 @@ func (r *reader) text(key string, v json.RawMessage, into *string) {
 	} else if s != nil {
 		*into = strings.TrimSpace(*s)
 	}
+}
+
+// model takes the one model that is asked for, under either key.
+func (r *reader) model(key string, v json.RawMessage) {
+	if r.out.ModelCapability != "" {
+		r.fault("DUPLICATE_KEY", clip(key), "remove one of them", "`model` and `model_capability` mean the same")
+		return
+	}
+	r.text(key, v, &r.out.ModelCapability)
 }
 
 // list adds the names of a list, or a single one, each once.

@@ -130,9 +130,12 @@ type Flat struct {
 	SuccessRate float64  `json:"success_rate"`
 }
 
-// Flat is the match in its short view. The names are sorted, each once.
+// Flat is the match in its short view. The names are sorted, each once: a step type that is required as a tool
+// of that name is not an extra one.
 func (m Match) Flat() Flat {
-	return Flat{m.ID, m.Score, m.Has.names(), m.Missing.names(), m.Extra.names(), m.SuccessRate}
+	has := m.Has.names()
+	extra := slices.DeleteFunc(m.Extra.names(), func(name string) bool { return slices.Contains(has, name) })
+	return Flat{m.ID, m.Score, has, m.Missing.names(), extra, m.SuccessRate}
 }
 
 // Score says how well one workflow fits. An index gives the same for each of its workflows.
@@ -166,7 +169,7 @@ func (m *Match) rate(s score, h History) {
 func (m *Match) difference(r Requirements, c Capabilities) {
 	m.Has.Triggers, m.Missing.Triggers, m.Extra.Triggers = compared(r.Triggers, c.Triggers)
 	m.Has.NodeTypes, m.Missing.NodeTypes, m.Extra.NodeTypes = compared(r.NodeTypes, c.NodeTypes)
-	m.Has.Tools, m.Missing.Tools, m.Extra.Tools = compared(r.Tools, c.Tools)
+	m.Has.Tools, m.Missing.Tools, m.Extra.Tools = compared(toolNames(r.Tools), c.Tools)
 	part := strings.ToLower(r.ModelCapability)
 	for _, name := range unique(c.Models) {
 		if part != "" && strings.Contains(strings.ToLower(name), part) {
@@ -178,6 +181,15 @@ func (m *Match) difference(r Requirements, c Capabilities) {
 	if part != "" && len(m.Has.Models) == 0 {
 		m.Missing.Models = []string{r.ModelCapability}
 	}
+}
+
+// toolNames are names of tools as the index has them.
+func toolNames(names []string) []string {
+	out := make([]string, len(names))
+	for i, name := range names {
+		out[i] = workflow.ToolName(name)
+	}
+	return out
 }
 
 // compared splits names into those on both sides, the wanted ones alone, and the others. All are

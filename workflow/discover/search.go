@@ -55,7 +55,7 @@ func (x *Index) begin(q Query) *search {
 		s.limit = defaultLimit
 	}
 	s.limit = min(s.limit, MaxLimit)
-	s.required = x.count(triggers, q.Triggers, c.capabilities) + x.count(nodeTypes, q.NodeTypes, c.capabilities) + x.count(tools, q.Tools, c.capabilities)
+	s.required = x.count(triggers, q.Triggers, c.capabilities) + x.count(nodeTypes, q.NodeTypes, c.capabilities) + x.count(tools, toolNames(q.Tools), c.capabilities)
 	s.wantedTags = x.count(tags, q.Tags, c.tags)
 	if q.ModelCapability != "" {
 		s.required++
