@@ -43,7 +43,7 @@ func readBest(t *teller, o *object) body {
 		o.missing("n", "how many attempts are made")
 	}
 	b.most, b.parallel = b.n, o.whole("max_parallel", 1, maxAttempts, max(1, b.n))
-	b.goOn = o.word("on_item_error", "continue", "fail", "continue") == "continue"
+	b.failed = o.word("on_item_error", itemsContinue, itemsFail, itemsContinue)
 	if b.inline = o.value("body"); b.inline == nil {
 		o.missing("body", "a step, or a list of steps")
 	} else if b.inline.kind != list {

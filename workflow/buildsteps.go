@@ -29,8 +29,12 @@ type StepSpec struct {
 	Cache Cache
 }
 
-// Fallback is a value that stands for the result of a step that failed.
-type Fallback struct{ Value any }
+// Fallback is what stands for the result of a step that failed: a value, or with Keep its error as
+// {"error": {"type", "reason", "message"}}.
+type Fallback struct {
+	Value any
+	Keep  bool
+}
 
 // Action is what a step does. The types whose names end in Step are the actions.
 type Action interface {
@@ -77,7 +81,11 @@ func (s *StepSpec) source() any {
 		out = append(out, doing(do)...)
 	}
 	out = append(out, pair{"needs", s.Needs}, pair{"retry", s.Retry}, pair{"timeout", s.Timeout})
-	if s.OnError != nil {
+	switch {
+	case s.OnError == nil:
+	case s.OnError.Keep:
+		out = append(out, pair{"on_error", "keep"})
+	default:
 		out = append(out, pair{"on_error", pairs{{"value", keep{s.OnError.Value}}}})
 	}
 	return append(out, pair{"set", s.Set}, pair{"cache", s.Cache})
@@ -268,9 +276,11 @@ type MapStep struct {
 	As          string `key:"as"`
 	MaxItems    int    `key:"max_items"`
 	MaxParallel int    `key:"max_parallel"`
-	// OnItemError is fail, which is the default, or continue.
+	// OnItemError is fail, which is the default, continue, or keep.
 	OnItemError string `key:"on_item_error"`
-	Body        Steps  `key:"body"`
+	// Quorum is how many items must succeed; 0 is no number.
+	Quorum int   `key:"quorum"`
+	Body   Steps `key:"body"`
 }
 
 // BestOfStep makes N attempts side by side and takes the best: by Score, an expression, or by a Judge.

@@ -30,7 +30,7 @@ func everyStep() *Spec {
 			{ID: "words", Do: TransformStep{Expr: "{{ inputs.words }}.map(w, {'word': w, 'long': w.size() > 3})"}},
 			{ID: "long", Do: FilterStep{Over: "words", Rules: []Rule{{Field: "long", Operator: "is_true"}}}},
 			{ID: "sure", Do: AssertionStep{Rules: []Rule{{Field: "words", Operator: "is_not_empty"}}}},
-			{ID: "page", Do: HTTPStep{URL: "{{ inputs.url }}"}, OnError: &Fallback{raw(`{"body": "nothing"}`)}},
+			{ID: "page", Do: HTTPStep{URL: "{{ inputs.url }}"}, OnError: &Fallback{Value: raw(`{"body": "nothing"}`)}},
 			{ID: "echo", Do: ActorStep{Actor: "cel", With: raw(`{"expr": "1 + 1"}`)}},
 
 			{ID: "kind", Do: CategorizerStep{Prompt: "What are these words about? {{ inputs.words }}", Categories: []Category{{Name: "drinks"}, {Name: "other"}}}},

@@ -385,7 +385,10 @@ func (c *compiler) step(s *Step, in []end) []end {
 			out = c.branches(s, sw)
 		}
 	}
-	if s.OnError.Action == workgraph.Fallback {
+	switch {
+	case s.keepsError():
+		c.stepsAre[s.ID] = c.stepsAre[s.ID].Or(failedType)
+	case s.OnError.Action == workgraph.Fallback:
 		c.stepsAre[s.ID] = c.stepsAre[s.ID].Or(typing.OfJSON(s.OnError.Value))
 	}
 	if s.set == nil || c.tooLarge {
@@ -419,8 +422,22 @@ func (c *compiler) body(id string) body {
 	return nil
 }
 
+// keepsError reports whether the error of a failed step is its result, {"error": …}.
+func (s *Step) keepsError() bool {
+	return s.OnError.Action == workgraph.Fallback && s.OnError.Value == nil
+}
+
 // fields are those of a step's result, nil if they are not known.
 func (s *Step) fields() []string {
+	of := s.resultFields()
+	if of != nil && s.keepsError() {
+		of = append(slices.Clone(of), errorField)
+	}
+	return of
+}
+
+// resultFields are those of the result of a step that did not fail, nil if they are not known.
+func (s *Step) resultFields() []string {
 	switch b := s.body.(type) {
 	case *askBody:
 		return b.fields

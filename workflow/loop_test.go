@@ -226,6 +226,24 @@ steps:
 		require.Equal(t, workgraph.StatusFailed, res.Status)
 		require.Contains(t, res.Message, "CHECK_FAILED")
 	})
+	t.Run("an item whose error is kept", func(t *testing.T) {
+		t.Parallel()
+		const src = "name: T\nsteps:\n  - {id: m, type: map, over: inputs.l, on_item_error: keep, body: [{id: x, type: assertion, rules: [{field: item, operator: gt, value: 1}]}, {type: transform, template: \"{{ item }}\"}]}\n"
+		got := result(t, src+"  - {type: transform, template: \"{{ m }}\"}\n", `{"l": [1, 2]}`)
+		require.Contains(t, got, `{"ok":2}`)
+		require.Contains(t, result(t, src+"  - {type: transform, template: \"{{ m[0].error.message }}\"}\n", `{"l": [1, 2]}`), "CHECK_FAILED")
+		require.Equal(t, `2`, result(t, src+"  - {type: transform, template: \"{{ m[1].ok }}\"}\n", `{"l": [1, 2]}`))
+		require.Equal(t, "UNKNOWN_FIELD", faultsOf(src + "  - {type: transform, template: \"{{ m[1].okay }}\"}\n")[0].Code)
+	})
+	t.Run("a quorum of items", func(t *testing.T) {
+		t.Parallel()
+		const src = "name: T\nsteps:\n  - {id: m, type: map, over: inputs.l, quorum: 2, body: [{id: x, type: assertion, rules: [{field: item, operator: gt, value: 1}]}, {type: transform, template: \"{{ item }}\"}]}\n  - {type: transform, template: \"{{ m }}\"}\n"
+		require.JSONEq(t, `[null, 2, 3]`, result(t, src, `{"l": [1, 2, 3]}`))
+		res := run(t, src, `{"l": [1, 2]}`)
+		require.Equal(t, workgraph.StatusFailed, res.Status)
+		require.Contains(t, res.Message, "QUORUM_UNREACHABLE")
+		require.Equal(t, "FIELD_NOT_USED", faultsOf(strings.Replace(src, "quorum: 2", "quorum: 2, on_item_error: fail", 1))[0].Code)
+	})
 	t.Run("in a loop", func(t *testing.T) {
 		t.Parallel()
 		require.JSONEq(t, `[["a1"], ["b1"]]`, result(t, "name: T\nsteps:\n  - {id: l, type: loop, over: [a, b], as: x, body: [{id: m, type: map, over: [1], body: [{type: transform, template: \"{{ x }}{{ item }}\"}]}]}\n  - {type: transform, template: \"{{ l }}\"}\n", ""))

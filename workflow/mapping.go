@@ -18,13 +18,25 @@ type mapBody struct {
 	as       string
 	most     int
 	parallel int
-	goOn     bool // whatever items fail
-	steps    []*Step
+	// failed is what the failure of an item means, and quorum how many must succeed, 0 for no number.
+	failed string
+	quorum int
+	steps  []*Step
 	// score is an expression that each run gives beside its result, nil for none.
 	score *value
 
 	inline *value
 }
+
+// What the failure of an item means: that the map fails, that its result is null, or that it is {"ok": …} or
+// {"error": …}, as that of all items.
+const itemsFail, itemsContinue, itemsKeep = "fail", "continue", "keep"
+
+// errorField is where a kept error stands.
+const errorField = "error"
+
+// failedType is the type of a result that is a kept error.
+var failedType = typing.Record(map[string]typing.Type{errorField: typing.Of(typing.Object)})
 
 // mapped is the body of a step that is done in runs of their own, nil for another step.
 func (s *Step) mapped() *mapBody {
@@ -42,7 +54,15 @@ func readMap(t *teller, o *object) body {
 	if v := o.must("over"); v != nil {
 		b.over = t.over(v)
 	}
-	b.goOn = o.word("on_item_error", "fail", "fail", "continue") == "continue"
+	b.failed, b.quorum = o.word("on_item_error", "", itemsFail, itemsContinue, itemsKeep), o.whole("quorum", 1, 100_000, 0)
+	switch {
+	case b.quorum == 0 && b.failed == "":
+		b.failed = itemsFail
+	case b.failed == "":
+		b.failed = itemsContinue
+	case b.quorum > 0 && b.failed == itemsFail:
+		t.at(o.v.get("quorum"), "FIELD_NOT_USED", "say `on_item_error: continue` or `keep`, or leave one of them out", "no item may fail, so there is no number that must succeed")
+	}
 	b.inline = t.inline(o, "a map")
 	return b
 }
@@ -61,10 +81,16 @@ type handing struct {
 // eachItem compiles a map, and returns the way on from it.
 func (c *compiler) eachItem(s *Step, b *mapBody, in []end) []end {
 	n, ways := c.perItem(s, b, s.ID, in)
-	n.OnError, n.Transform = s.OnError, "result.map(r, 'ok' in r ? dyn(r.ok) : null)"
+	n.OnError = s.OnError
 	item := c.stepsAre[s.ID]
-	if b.goOn { // an item that failed is null
+	switch b.failed {
+	case itemsKeep: // as the map has it
+		item = typing.Record(map[string]typing.Type{"ok": item, errorField: typing.Of(typing.Object)})
+	case itemsContinue: // an item that failed is null
 		item = item.Or(typing.Of(typing.Null))
+		fallthrough
+	default:
+		n.Transform = "result.map(r, 'ok' in r ? dyn(r.ok) : null)"
 	}
 	c.stepsAre[s.ID] = typing.List(item)
 	c.put(n, ways)
@@ -84,7 +110,10 @@ func (c *compiler) perItem(s *Step, b *mapBody, id string, in []end) (workgraph.
 	})
 	n := workgraph.Node{ID: id, Actor: "spawn", Named: map[string]json.RawMessage{"as_result": json.RawMessage("true")},
 		Map: &workgraph.Map{Over: "nodes[" + literal(items.ID) + "].result", As: "input", MaxParallel: b.parallel, OnItemError: workgraph.FailFast}}
-	if b.goOn {
+	switch {
+	case b.quorum > 0:
+		n.Map.OnItemError, n.Map.Quorum = workgraph.QuorumItems, b.quorum
+	case b.failed != itemsFail:
 		n.Map.OnItemError = workgraph.ContinueItems
 	}
 	if child != nil {

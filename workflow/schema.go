@@ -291,7 +291,7 @@ func (s schemaWriter) shapeOf(of, key string) shape {
 	case "cache":
 		return shape{"anyOf": []any{shape{"type": []string{"string", "number", "null"}}, s.of("cache")}}
 	case "on_error":
-		return shape{"anyOf": []any{shape{"enum": []any{"fail", "continue", nil}}, s.of("on_error")}}
+		return shape{"anyOf": []any{shape{"enum": []any{"fail", "continue", "keep", nil}}, s.of("on_error")}}
 	case "trigger", "triggers":
 		one := []any{shape{"type": []string{"string", "null"}}, s.of("trigger")}
 		return shape{"anyOf": append(one, shape{"type": "array", "items": shape{"anyOf": one}})}
@@ -373,7 +373,7 @@ var about = map[string]string{
 	"trigger.commands": "The commands that are heard; all messages without it.", "trigger.workflow": "The workflow whose ends are heard.", "trigger.on": "Which ends are heard.", "trigger.workflows": "The workflows whose failures are heard; all others without it.", "model": "A model profile.", "agents": "Agents by name.", "workflow.steps": "What is done, in order.",
 	"budget": "What a run may use. It is paused there.", "usd": "In dollars.", "tokens": "In tokens.",
 	"id": "What other steps call it by.", "type": "What the step does.", "parallel": "Steps, or lists of steps, that run side by side.", "needs": "The steps that it follows, in place of what stands before it.",
-	"retry": "How often it is called in all.", "timeout": "How long a call may take, such as 30s.", "on_error": "What a failure means: fail, continue, or {value: …} that stands for the result.",
+	"retry": "How often it is called in all.", "timeout": "How long a call may take, such as 30s.", "on_error": "What a failure means: fail, continue with null, keep the error as {error: …}, or {value: …} that stands for the result.",
 	"prompt": "What it is told. {{ STEP.FIELD }} stands for a result.", "agent": "One of `agents`, or agent/NAME of the configuration.", "system_prompt": "What the model is told of its task.",
 	"instructions": "What the agent is told of its task.", "tools": "What the agent may call: names of actors, or {actor, name, description, with}.", "max_rounds": "How often the agent may reason.",
 	"categories": "The names to choose from.", "schema": "A JSON Schema, or its properties alone.", "code": "A Starlark script.", "snippet": "A Starlark script.", "url": "Where the request goes.",
@@ -389,6 +389,6 @@ var about = map[string]string{
 	"input_tokens": "Tokens that models are given.", "output_tokens": "Tokens that models give.", "agent.workflow": "NAME@VERSION, or a workflow as keys and values.", "agent.on_error": "What a failure means: fail, or tell the others.", "agent.task": "An expression over result and state that gives what it is told, in place of what it hears.", "agent.set": "Keys of the state that are set when it has answered.", "signal.ask": "Agents whom it asks, by name or by what they can do; any is all others.", "agent.capabilities": "Words for what it can do, by which others ask it.", "signal.set": "Keys of the state that are set; {{ ARGUMENT }} is what the model gives.",
 	"cache": "How long a result is kept for equal calls, such as 1h, or {ttl, scope, key}.", "cache.ttl": "How long a result is kept.", "cache.scope": "Who shares it: runs of one chat of a user, of a user, or of the namespace.", "cache.key": "An expression whose value stands for what the call is given.",
 	"n": "How many attempts are made.", "score": "An expression that gives the score of an attempt; the highest is the best.", "judge": "A model that chooses the best attempt: a prompt, or {prompt, model}.",
-	"enough": "The score with which an attempt ends the step: the others are canceled.", "on_item_error": "What the failure of one means: fail or continue.",
+	"enough": "The score with which an attempt ends the step: the others are canceled.", "on_item_error": "What the failure of one means: fail, continue with null, or keep it as {error: …}.", "quorum": "How many items must succeed.",
 	"choices": "What can be answered.", "answer_within": "How long an answer is waited for.",
 }

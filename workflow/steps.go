@@ -236,8 +236,10 @@ func (t *teller) common(o *object, s *Step) {
 		case v.kind == text && v.text == "fail":
 		case v.kind == text && v.text == "continue":
 			s.OnError = workgraph.OnError{Action: workgraph.Fallback, Value: json.RawMessage("null")}
+		case v.kind == text && v.text == "keep":
+			s.OnError = workgraph.OnError{Action: workgraph.Fallback}
 		default:
-			t.at(v, "UNKNOWN_WORD", "use `fail`, `continue`, or `{value: …}` that stands for the result", "`on_error` cannot be %s", clip(v.text))
+			t.at(v, "UNKNOWN_WORD", "use `fail`, `continue`, `keep`, or `{value: …}` that stands for the result", "`on_error` cannot be %s", clip(v.text))
 		}
 	}
 }

@@ -545,6 +545,13 @@ func TestA6Retry(t *testing.T) {
 		result(t, false, tr.run(g))
 		g.Nodes[0].Check = &Check{Schema: js(map[string]any{"type": "string"})}
 		result(t, false, newTrace(t).on("A", add(1)).run(g, 1))
+		kept := nodes(FirstArg(), "A").Graph()
+		kept.Nodes[0].Retry.MaxAttempts, kept.Nodes[0].OnError = 1, OnError{Action: Fallback}
+		gone := newTrace(t).raw("A", func(*Call) (Outcome, error) { return Outcome{}, Errorf(Permanent, "NO", "never") })
+		result(t, map[string]any{"error": map[string]any{"type": "PERMANENT", "reason": "NO", "message": "never"}}, gone.run(kept))
+		null, err := Decode([]byte(`{"nodes": [{"id": "A", "actor": "x", "on_error": {"action": "FALLBACK", "value": null}}]}`))
+		require.NoError(t, err)
+		require.Equal(t, "null", string(null.Nodes[0].OnError.Value), "null is a value")
 	})
 	t.Run("Permanent/IsNotRetried", func(t *testing.T) {
 		g := nodes(FirstArg(), "A").Graph()

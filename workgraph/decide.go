@@ -498,7 +498,11 @@ func (s *State) failVisit(ns *nodeState, err *Error, plain bool) {
 	from := len(s.edgeQ)
 	switch action {
 	case Fallback:
-		s.succeed(ns, []json.RawMessage{n.OnError.Value}, nil, err)
+		value := n.OnError.Value
+		if value == nil {
+			value = itemError(err)
+		}
+		s.succeed(ns, []json.RawMessage{value}, nil, err)
 		return
 	case Route:
 		routed, rerr := s.route(ns, err)

@@ -208,7 +208,8 @@ type Check struct {
 // ErrorAction says what the failure of a visit means for the run. The empty action is Fail.
 type ErrorAction string
 
-// Fail ends the run. Continue makes the outgoing edges dead. Fallback goes on with a value. Route fires the
+// Fail ends the run. Continue makes the outgoing edges dead. Fallback goes on with a value, or with the error
+// as {"error": {"type", "reason", "message"}} if it has none. Route fires the
 // ERROR edges. What the user asks for in place of an answer is no failure that Continue or Fallback may hide:
 // it ends the run with ReasonAnotherRequest, so that whoever is above hears it.
 const (

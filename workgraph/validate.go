@@ -409,8 +409,9 @@ func (c *checker) checkPolicies(n *Node) {
 		c.node(CodeBadQuorum, n.ID, "join.n", "set join.mode to QUORUM, or drop n", "n belongs to the mode QUORUM")
 	}
 	switch {
+	case n.OnError.Action == Fallback && n.OnError.Value == nil: // the error is the value
 	case n.OnError.Action == Fallback && !json.Valid(n.OnError.Value):
-		c.node(CodeBadJSON, n.ID, "on_error.value", "give the value to go on with", "FALLBACK needs a JSON value")
+		c.node(CodeBadJSON, n.ID, "on_error.value", "give the value to go on with, or none to go on with the error", "the value of FALLBACK is no JSON")
 	case n.OnError.Action == Fallback && tooDeep(n.OnError.Value):
 		c.node(CodeBadJSON, n.ID, "on_error.value", "", "the value %s", ValueFault(n.OnError.Value))
 	case n.OnError.Action != Fallback && len(n.OnError.Value) > 0:

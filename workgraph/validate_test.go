@@ -38,7 +38,7 @@ func TestValidate(t *testing.T) {
 		{CodeUnknownArg, "a", func(g *Graph) { g.Nodes[0].Named = map[string]json.RawMessage{"uri": js(1)} }},
 		{CodeBadArg, "a", func(g *Graph) { g.Nodes[0].Named = map[string]json.RawMessage{"url": js(5)} }},
 		{CodeBadJSON, "a", func(g *Graph) { g.Nodes[0].Args = one("{") }},
-		{CodeBadJSON, "a", func(g *Graph) { g.Nodes[0].OnError.Action = Fallback }},
+		{CodeBadJSON, "a", func(g *Graph) { g.Nodes[0].OnError = OnError{Action: Fallback, Value: json.RawMessage("{")} }},
 		{CodeBadExpression, "a", func(g *Graph) { g.Nodes[0].When = "1 +" }},
 		{CodeBadExpression, "a->b", func(g *Graph) { g.Edges[0].When = "unknown == 1" }},
 		{CodeUnknownNodeRef, "a->b", func(g *Graph) { g.Edges[0].When = "nodes.zzz.result == 1" }},
