@@ -72,6 +72,25 @@ func TestWorkflows(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, []byte(out), 0o600))
 		command(t, 0, "run", file, "--input", "letter=The tea was good.", "--input", `names=["Ann", "Bob"]`)
 	})
+	t.Run("Graph/HasTheTeamsAndTheGraphsWithin", func(t *testing.T) {
+		for file, want := range map[string][]string{
+			"swarm":        {`subgraph n2["team: team"]`, `n3["triage: agent"]`, `n6 --> n3`, `n3 -->|"handoff to refunds"| n4`},
+			"selector":     {`n6["choose"]`, `n6 -.-> n3`},
+			"map_reduce":   {`subgraph n4["results: spawn"]`, `n5 --> n6`, `n3 --> n4`},
+			"orchestrator": {`subgraph n6["plan_execute: a workflow"]`, `subgraph n16["did: spawn"]`, `n18["step: agent"]`},
+		} {
+			out, _ := command(t, 0, "workflows", "graph", "../../examples/workflow/"+file+".yaml")
+			for _, part := range want {
+				require.Contains(t, out, part, file)
+			}
+			require.NotContains(t, out, "unknown")
+		}
+		router := write(t, "name: R\nagents: {a: {instructions: i, tools: [{handoff: b, name: over}]}, b: {human: true}}\nrouter: [{from: input, to: a}, {from: a, to: b, batch_size: 2}]\n")
+		out, _ := command(t, 0, "workflows", "graph", router, "--dot")
+		for _, part := range []string{"subgraph cluster_n2", `label="b: a person"`, `label="hears" style=dashed`, `label="over" style=dashed`} {
+			require.Contains(t, out, part)
+		}
+	})
 	t.Run("Run/TakesTheWayOfItsInput", func(t *testing.T) {
 		out, _ := command(t, 0, "workflows", "run", letters, "--input", "letter=The tea was good.", "--input", `names=["Ann", "Bob"]`, "--json")
 		lines := strings.Split(strings.TrimSpace(out), "\n")

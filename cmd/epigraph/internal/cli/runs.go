@@ -519,26 +519,6 @@ func (c *runsGraphCmd) Run(e *env) error {
 	})
 }
 
-// drawGraph prints a graph as a Mermaid flowchart or for Graphviz, or as JSON.
-func (e *env) drawGraph(g *graphv1.Graph, dot bool) error {
-	if e.json {
-		return printJSON(e.io.Out, g)
-	}
-	var d view.Diagram
-	for _, n := range g.GetNodes() {
-		d.Nodes = append(d.Nodes, view.DiagramNode{ID: n.GetId(), Label: n.GetId() + ": " + n.GetActor()})
-	}
-	for _, x := range g.GetEdges() {
-		d.Edges = append(d.Edges, view.DiagramEdge{From: x.GetFrom(), To: x.GetTo(), Label: x.GetWhen(), Dashed: x.GetKind() == graphv1.EdgeKind_EDGE_KIND_BACK})
-	}
-	text := d.Mermaid()
-	if dot {
-		text = d.Dot()
-	}
-	_, err := fmt.Fprint(e.io.Out, text)
-	return err
-}
-
 type actorsCmd struct{}
 
 // Run lists actors.
