@@ -1705,7 +1705,7 @@ type OnError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What the failure means.
 	Kind OnErrorKind `protobuf:"varint,1,opt,name=kind,proto3,enum=epigraph.graph.v1.OnErrorKind" json:"kind,omitempty"`
-	// The result under FALLBACK.
+	// The result under FALLBACK. Without one it is the error: {"error": {"type", "reason", "message"}}.
 	Fallback      *Payload `protobuf:"bytes,2,opt,name=fallback,proto3" json:"fallback,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
