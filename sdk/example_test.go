@@ -270,7 +270,7 @@ func ExampleClient_RunWorkflow() {
 	text, err := epigraph.Result[string](ctx, run)
 	fmt.Println(text, err)
 
-	found, err := client.DiscoverWorkflows(ctx, &registryv1.WorkflowRequirements{NodeTypes: []string{"reply_chat"}}, 5)
+	found, err := client.DiscoverWorkflows(ctx, "greeting", &registryv1.WorkflowRequirements{NodeTypes: []string{"reply_chat"}}, 5)
 	for _, m := range found {
 		fmt.Println(m.GetSlug(), m.GetMatchScore(), m.GetRecommendation())
 	}

@@ -42,9 +42,11 @@ func (c *Client) SetWorkflowAlias(ctx context.Context, workflow, alias string, v
 	})
 }
 
-// DiscoverWorkflows finds workflows that meet the requirements, the best first.
-func (c *Client) DiscoverWorkflows(ctx context.Context, r *registryv1.WorkflowRequirements, limit int) ([]*registryv1.WorkflowMatch, error) {
-	m, err := c.Workflows.DiscoverWorkflows(ctx, &registryv1.DiscoverWorkflowsRequest{Requirements: r, Limit: int32(limit)})
+// DiscoverWorkflows finds workflows that meet the requirements, the best first. The query is words of names,
+// descriptions and tags: with requirements they decide between equal scores, and without any they are what
+// is looked for. Nil requires nothing, and an empty query looks for no words.
+func (c *Client) DiscoverWorkflows(ctx context.Context, query string, r *registryv1.WorkflowRequirements, limit int) ([]*registryv1.WorkflowMatch, error) {
+	m, err := c.Workflows.DiscoverWorkflows(ctx, &registryv1.DiscoverWorkflowsRequest{Query: query, Requirements: r, Limit: int32(limit)})
 	return m.GetMatches(), err
 }
 

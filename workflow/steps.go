@@ -204,6 +204,10 @@ func (t *teller) unused(o *object, s *Step) {
 		for _, key := range []string{"retry", "timeout"} {
 			refuse(key, "has no `"+key+"`: the steps of its body have")
 		}
+	case "agent", "deep_agent", "team", "workflow", "wait":
+		refuse("timeout", "only waits, and a timeout bounds calls: bound an agent by `max_rounds`, and the whole by the timeout of the run")
+	case "human":
+		refuse("timeout", "has `answer_within` for that")
 	}
 	switch s.Type {
 	case "loop":

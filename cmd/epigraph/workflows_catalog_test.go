@@ -87,6 +87,9 @@ func TestCatalog(t *testing.T) {
 	require.Contains(t, out, "50% of 2")
 	out, _ = command(t, 0, "workflows", "discover", "-q", "world")
 	require.Contains(t, out, "hello-world@2")
+	out, _ = command(t, 0, "workflows", "discover", "--requirements", `{"triggers": ["manual"], "tools": ["http"]}`)
+	require.Regexp(t, `(?m)^WORKFLOW +SCORE +ADVICE +HAS +MISSING +EXTRA +SUCCESS +COST +NAME$`, out)
+	require.Regexp(t, `(?m)^hello-world@2 +0\.5667 +fork and patch +manual +http +reply_chat +67% of 3 +\$0\.00 +Hello World$`, out)
 
 	out, _ = command(t, 0, "workflows", "fork", file("fork.yaml", "based_on: hello-world@1\nname: Hallo\npatches:\n  - {action: update_config, step_id: say, config: {message: \"Hallo {{ inputs.name }}\"}}\n"))
 	require.Equal(t, "hallo@1\n", out)

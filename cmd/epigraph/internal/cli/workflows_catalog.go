@@ -409,7 +409,10 @@ type workflowsDiscoverCmd struct {
 
 // Help gives an example.
 func (workflowsDiscoverCmd) Help() string {
-	return `    epigraph workflows discover --requirements '{"tools": ["http"], "node_types": ["agent"]}'`
+	return `HAS, MISSING and EXTRA are what a workflow has of what is needed, what it lacks, and what it has besides; COST is that of all its runs. --json tells them by their kinds.
+
+    epigraph workflows discover --requirements '{"tools": ["http"], "node_types": ["agent"]}'
+    epigraph workflows discover --query 'refund letter'`
 }
 
 // Run finds workflows.
@@ -426,14 +429,18 @@ func (c *workflowsDiscoverCmd) Run(e *env) error {
 			var rows [][]string
 			for _, m := range r.GetMatches() {
 				rows = append(rows, []string{
-					fmt.Sprintf("%s@%d", m.GetSlug(), m.GetVersion()), fmt.Sprintf("%.4f", m.GetMatchScore()), strings.ReplaceAll(m.GetRecommendation(), "_", " "), strings.Join(m.GetMissing(), ","),
-					fmt.Sprintf("%.0f%% of %d", 100*m.GetSuccessRate(), m.GetExecutionCount()), view.OneLine(m.GetName(), 40),
+					fmt.Sprintf("%s@%d", m.GetSlug(), m.GetVersion()), fmt.Sprintf("%.4f", m.GetMatchScore()), strings.ReplaceAll(m.GetRecommendation(), "_", " "),
+					namesOf(m.GetHas()), namesOf(m.GetMissing()), namesOf(m.GetExtra()),
+					fmt.Sprintf("%.0f%% of %d", 100*m.GetSuccessRate(), m.GetExecutionCount()), view.Money(m.GetNanoUsd()), view.OneLine(m.GetName(), 40),
 				})
 			}
-			return view.Table(e.io.style(), []string{"WORKFLOW", "SCORE", "ADVICE", "MISSING", "SUCCESS", "NAME"}, rows)
+			return view.Table(e.io.style(), []string{"WORKFLOW", "SCORE", "ADVICE", "HAS", "MISSING", "EXTRA", "SUCCESS", "COST", "NAME"}, rows)
 		})
 	})
 }
+
+// namesOf are names of what a workflow has in a table, as many as are useful there. --json has all.
+func namesOf(names []string) string { return view.OneLine(strings.Join(names, ","), 60) }
 
 type workflowsImportDirCmd struct {
 	Dir string `arg:"" help:"The folder, with workflows in files SLUG.yaml or SLUG@VERSION.yaml (or .json)." type:"existingdir"`
