@@ -48,7 +48,7 @@ func checked(t testing.TB, s *jsonschema.Schema, v *value) error {
 // texts are definitions of the examples and the tests.
 func schemaTexts(t testing.TB) [][]byte {
 	out := [][]byte{
-		[]byte(`{name: x, version: 1.2, triggers: [manual, {type: manual}], budget: {usd: 1}, steps: [{type: wait, delay: 1, delay_unit: days, on_error: continue}, {type: wait, for: 2s, on_error: {value: 1}, timeout: 5s}]}`),
+		[]byte(`{name: x, version: 1.2, triggers: [manual, {type: manual}], budget: {usd: 1}, steps: [{type: wait, delay: 1, delay_unit: days, on_error: continue}, {type: wait, for: 2s, on_error: {value: 1}}, {type: code, code: "1", timeout: 5s}]}`),
 		[]byte(`{name: x, triggers: [{type: webhook, path: a/b, signature: github, inputs: {a: "{{ event.body }}"}}, {type: cron, every: 15m, overlap: allow}, {type: cron, cron: "@daily", timezone: Europe/Berlin}, chat, {type: telegram, bot: b, chats: [1, "-2"], commands: start}, {type: workflow, workflow: y, on: ended}, {type: error, workflows: [y]}], steps: [{type: wait, delay: 1}]}`),
 		[]byte(`{name: x, tags: a, model: null, steps: [{parallel: [{type: transform, template: 1}, [{type: reply_chat, message: {a: 1}, needs: []}]]}, {type: merge, from: a, mode: list}]}`),
 		[]byte(`{name: x, steps: [{id: s, type: switch, rules: [{field: inputs.a, value: 1, steps: [{type: human, message: q, schema: {type: string}, default: 1}]}], default: [{type: http, url: u, body: {a: 1}}]}]}`),
