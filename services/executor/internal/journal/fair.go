@@ -175,6 +175,10 @@ func (f fair) SweepThreads(ctx context.Context, unusedSince time.Time, after str
 	return f.j.SweepThreads(ctx, unusedSince, after, limit)
 }
 
+func (f fair) HideParts(ctx context.Context, after string, limit int) (next string, err error) {
+	return f.j.HideParts(ctx, after, limit)
+}
+
 func (f fair) PurgeThreads(ctx context.Context, limit int) (more bool, err error) {
 	return f.j.PurgeThreads(ctx, limit)
 }
