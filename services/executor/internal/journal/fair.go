@@ -77,6 +77,14 @@ func (f fair) RescueJobs(ctx context.Context, worker string, after time.Duration
 	return f.j.RescueJobs(ctx, worker, after, limit)
 }
 
+func (f fair) LastUnsent(ctx context.Context, namespace, thread string, before int64) (int64, error) {
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) (int64, error) { return f.j.LastUnsent(ctx, namespace, thread, before) })
+}
+
+func (f fair) WakeUnsent(ctx context.Context, namespace, thread string, after int64) error {
+	return f.turns.Do(ctx, namespace, func(ctx context.Context) error { return f.j.WakeUnsent(ctx, namespace, thread, after) })
+}
+
 func (f fair) ExpediteUnpriced(ctx context.Context, reason string, limit int) (int, error) {
 	return f.j.ExpediteUnpriced(ctx, reason, limit)
 }
