@@ -64,8 +64,8 @@ func (s *Service) deliverWebhook(ctx context.Context, j dispatch.Job) error {
 	return nil
 }
 
-// minBehind and maxBehind bound how long a message of a chat waits for the one before it before it is looked at
-// again, unless that one wakes it. It is a tenth of the time for which it has waited.
+// minBehind and maxBehind bound how long a message of a chat waits for the one before it before it is
+// looked at again, unless that one wakes it. It is a tenth of the time for which it has waited.
 const minBehind, maxBehind = 200 * time.Millisecond, 15 * time.Second
 
 // deliverChat delivers to a chat, after what was said there before.

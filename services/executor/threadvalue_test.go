@@ -13,7 +13,8 @@ import (
 // talk is a thread as a value.
 const talk = `{"format": "epigraph.thread/1", "threads": [{"id": "main", "items": [{"kind": "message", "body": "hello"}]}]}`
 
-// withTalk is a start of a run on a thread with a key that is made of a value, and that waits for a signal.
+// withTalk is a start of a run on a thread with a key that is made of a value, and that waits for a
+// signal.
 func withTalk(change ...func(*executorv1.StartRunRequest)) *executorv1.StartRunRequest {
 	r := &executorv1.StartRunRequest{
 		Graph:       nodes(&graphv1.Node{Id: "hear", Actor: "signal", Named: map[string]*graphv1.Payload{"name": value(`"go"`)}}),

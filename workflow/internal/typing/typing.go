@@ -55,8 +55,8 @@ func Of(kinds Kinds) Type { return Type{Kinds: kinds} }
 // May reports whether the value may be of one of some kinds.
 func (t Type) May(kinds Kinds) bool { return t.Kinds == Any || kinds == Any || t.Kinds&kinds != 0 }
 
-// Fits reports whether a value of another type may be of this one, as far as both are known. A field that one
-// of them does not have says nothing.
+// Fits reports whether a value of another type may be of this one, as far as both are known. A field
+// that one of them does not have says nothing.
 func (t Type) Fits(given Type) bool { return t.fits(given, 0) }
 
 func (t Type) fits(given Type, deep int) bool {

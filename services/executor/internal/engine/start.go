@@ -83,8 +83,9 @@ func (e *Engine) chooseThread(ctx context.Context, req command.StartRequest) (co
 	return req, nil
 }
 
-// keyTaken is the error of a start whose thread has the key of another one. It is nil if that one is gone, so
-// that another try may succeed. The commit finds out, since a start that an earlier run answers needs no thread.
+// keyTaken is the error of a start whose thread has the key of another one. It is nil if that one is
+// gone, so that another try may succeed. The commit finds out, since a start that an earlier run
+// answers needs no thread.
 func (e *Engine) keyTaken(ctx context.Context, req command.StartRequest) error {
 	if len(req.Imported) == 0 {
 		return nil

@@ -530,8 +530,8 @@ func Resolve(units []*RunBatch, g Preconditions, done *Outcomes) Resolved {
 			continue
 		}
 		answer, ok := answers(u, &g, done)
-		// A start that an earlier run answers makes no threads, so their keys may be taken and their room
-		// may be gone.
+		// A start that an earlier run answers makes no threads, so their keys may be taken and their
+		// room may be gone.
 		if !ok || answer == u.RunID && !resolveThreads(u, &g, done) {
 			continue
 		}
@@ -559,8 +559,8 @@ func Resolve(units []*RunBatch, g Preconditions, done *Outcomes) Resolved {
 	return r
 }
 
-// answers is the run that answers a start: its own, or the holder of its business key. ok is false for a
-// start that is refused, or that is a repetition and was answered.
+// answers is the run that answers a start: its own, or the holder of its business key. ok is false for
+// a start that is refused, or that is a repetition and was answered.
 func answers(u *RunBatch, g *Preconditions, done *Outcomes) (run string, ok bool) {
 	s := u.Start
 	if req := (RequestKey{u.Namespace, s.Request.Method, s.Request.ID}); req.ID != "" {

@@ -115,8 +115,8 @@ type Conversations interface {
 // methodAppend names the requests of AppendMessage.
 const methodAppend = "AppendMessage"
 
-// NewThreadServer returns a server of the threads in a store, within bounds. Threads as values are let in by
-// c. Without workflows none takes turns.
+// NewThreadServer returns a server of the threads in a store, within bounds. Threads as values are let
+// in by c. Without workflows none takes turns.
 func NewThreadServer(store thread.Store, conductor *thread.Conductor, bounds thread.Bounds, unknown UnknownActor, workflows Conversations, c *admission.Control) *ThreadServer {
 	return &ThreadServer{store: store, conductor: conductor, bounds: bounds, unknown: unknown, workflows: workflows, admission: c}
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// valueBytesPerCost is for how many bytes a thread as a value costs one more: each item of it, which may have
-// as few, becomes a row.
+// valueBytesPerCost is for how many bytes a thread as a value costs one more: each item of it, which
+// may have as few, becomes a row.
 const valueBytesPerCost = 20
 
 // valueCost is what making a thread from a value costs besides the bytes of its request.

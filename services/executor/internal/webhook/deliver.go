@@ -53,8 +53,8 @@ type Delivery struct {
 	Message Message
 	// Trace is the trace of the run at the event.
 	Trace trace.SpanContext
-	// Said names the message of a chat that is delivered; empty for anything else. What was said in Thread at
-	// a sequence below Before must have been sent first. Thread is empty for nothing.
+	// Said names the message of a chat that is delivered; empty for anything else. What was said in
+	// Thread at a sequence below Before must have been sent first. Thread is empty for nothing.
 	Said, Thread string
 	Before       int64
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// This file keeps what is said in a chat in order: a message waits until those before it were sent, or given
-// up. Which were sent is remembered as requests are, until their jobs are known to have ended.
+// This file keeps what is said in a chat in order: a message waits until those before it were sent, or
+// given up. Which were sent is remembered as requests are, until their jobs are known to have ended.
 
 // methodSaid is the method of the requests by which it is remembered that a message was sent.
 const methodSaid = "Chat/said"
@@ -97,7 +97,8 @@ func (d *Deliveries) Waits(ctx context.Context, x *webhook.Delivery) (bool, erro
 	return run == "", err
 }
 
-// Sent remembers that a delivery needs no further try, and wakes those that wait for it, at whichever executor.
+// Sent remembers that a delivery needs no further try, and wakes those that wait for it, at whichever
+// executor.
 func (d *Deliveries) Sent(ctx context.Context, x *webhook.Delivery) error {
 	if x.Said == "" {
 		return nil

@@ -25,12 +25,12 @@ type PositionHead struct {
 	Unheard Unheard `json:"unheard,omitempty"`
 }
 
-// maxUnheard is how many keys are remembered: each snapshot holds them. The caller of a command looks for its
-// key within seconds.
+// maxUnheard is how many keys are remembered: each snapshot holds them. The caller of a command looks
+// for its key within seconds.
 const maxUnheard = 256
 
-// Unheard are keys of commands that nobody heard, the oldest first. The stored form of one key is a text, as
-// it was before there could be several.
+// Unheard are keys of commands that nobody heard, the oldest first. The stored form of one key is a
+// text, as it was before there could be several.
 type Unheard []string
 
 // With returns the keys with one more. It does not change those that somebody else reads.

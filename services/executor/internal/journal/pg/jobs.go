@@ -189,8 +189,8 @@ func (s *Store) ReadyJobs(ctx context.Context, ahead time.Duration, limit int) (
 	return n, err
 }
 
-// lastUnsent looks arguments up in the index of River that holds them. The case keeps those of other kinds from
-// being read as numbers.
+// lastUnsent looks arguments up in the index of River that holds them. The case keeps those of other
+// kinds from being read as numbers.
 const lastUnsent = `SELECT coalesce(max(CASE WHEN j.kind = 'webhook' THEN (j.args ->> 'seq')::bigint END), 0) FROM river_job j
 	WHERE j.kind = 'webhook' AND j.finalized_at IS NULL AND j.args @> jsonb_build_object('event', 'chat.said', 'namespace', $1::text, 'thread', $2::text)
 	AND CASE WHEN j.kind = 'webhook' THEN (j.args ->> 'seq')::bigint END < $3`

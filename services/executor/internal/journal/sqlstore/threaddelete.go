@@ -10,9 +10,9 @@ import (
 // deletePage is how many rows one transaction of a deletion changes.
 const deletePage = 500
 
-// DeleteThread implements thread.Store. The thread is gone with the first transaction. Its parts and deliveries
-// follow in pages. If that breaks off, HideParts and PurgeThreads go on with it, so that the answer does not
-// depend on it.
+// DeleteThread implements thread.Store. The thread is gone with the first transaction. Its parts and
+// deliveries follow in pages. If that breaks off, HideParts and PurgeThreads go on with it, so that the
+// answer does not depend on it.
 func (s *Store) DeleteThread(ctx context.Context, namespace, id string) error {
 	if err := s.familyIsFree(ctx, namespace, id); err != nil {
 		return err
@@ -43,8 +43,8 @@ func (s *Store) DeleteThread(ctx context.Context, namespace, id string) error {
 	return nil
 }
 
-// familyIsFree returns the error of a thread of which an open run holds the whole or a part. A run that begins
-// on a part at the same moment keeps that part until it ends.
+// familyIsFree returns the error of a thread of which an open run holds the whole or a part. A run that
+// begins on a part at the same moment keeps that part until it ends.
 func (s *Store) familyIsFree(ctx context.Context, namespace, id string) error {
 	var busy, holder string
 	err := dbkit.FirstRow(s.db.Read.Query(ctx, `WITH RECURSIVE below (thread_id) AS (
@@ -64,8 +64,8 @@ type updater interface {
 	Update(ctx context.Context, fn func(context.Context, dbkit.Querier) error) error
 }
 
-// hideBelow hides the parts of threads, however deep, in transactions of limit rows. Those that an open run
-// holds stay.
+// hideBelow hides the parts of threads, however deep, in transactions of limit rows. Those that an open
+// run holds stay.
 func (s *Store) hideBelow(ctx context.Context, db updater, wholes []string, limit int) error {
 	for len(wholes) > 0 {
 		some := wholes[:min(limit, len(wholes))]
@@ -153,8 +153,8 @@ func (s *Store) PurgeThreads(ctx context.Context, limit int) (more bool, err err
 	return more, err
 }
 
-// purge removes up to limit items, deliveries or messages of a thread, and with the last of them the thread
-// itself. It returns what the namespace takes less.
+// purge removes up to limit items, deliveries or messages of a thread, and with the last of them the
+// thread itself. It returns what the namespace takes less.
 func (s *Store) purge(ctx context.Context, tx dbkit.Querier, namespace, id string, limit int) (less thread.Usage, err error) {
 	first := ` FROM thread_items WHERE thread_id = $1 ORDER BY seq LIMIT $2`
 	if err := dbkit.FirstRow(tx.Query(ctx, `SELECT CAST(coalesce(sum(i.weight), 0) AS bigint) FROM (SELECT weight`+first+`) i`, id, limit)).Scan(&less.Bytes); err != nil {
