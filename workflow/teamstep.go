@@ -458,6 +458,7 @@ func (b *teamBody) workflow(c *compiler, a *AgentDefinition, m *team.Member) {
 				m.Told = append(m.Told, name)
 			}
 		}
+		b.toldFits(c, a, m.Told)
 		if task := typing.OfSchema(inner.Inputs); task.Fields != nil && a.member.task == "" && !task.Fields.Of["task"].May(typing.String) {
 			c.at(inner.inputs, "WRONG_TYPE", "let `task` be of the type string", "the agent %q hears a text, and the input `task` of its workflow is %s", a.Name, task.Fields.Of["task"])
 		}
@@ -469,6 +470,37 @@ func (b *teamBody) workflow(c *compiler, a *AgentDefinition, m *team.Member) {
 	}
 	c.bytes += len(raw)
 	m.Named["graph"] = raw
+}
+
+// toldFits tells of inputs of a member's workflow that cannot be what the team gives them.
+func (b *teamBody) toldFits(c *compiler, a *AgentDefinition, names []string) {
+	inner := a.member.inner
+	inputs := typing.OfSchema(inner.Inputs)
+	if inputs.Fields == nil {
+		return
+	}
+	text := typing.Of(typing.String)
+	for _, name := range names {
+		is, given, what, want := inputs.Fields.Of[name], text, "a text", "string"
+		if name == team.ToldMessages {
+			given, what, want = typing.List(typing.Record(map[string]typing.Type{"from": text, "text": text})), "a list of {from, text}", "array"
+		}
+		if is.Fits(given) {
+			continue
+		}
+		but := is.String()
+		if given.Items != nil && is.May(typing.Array) {
+			but, want = "a list of other items", "array, and its items objects of which `from` and `text` are of the type string"
+		}
+		at := inner.inputs
+		for _, place := range []*value{inner.inputs.get(name), inner.inputs.get("properties").get(name)} {
+			if place != nil {
+				at = place
+			}
+		}
+		c.at(at, "WRONG_TYPE", "let `"+name+"` be of the type "+want+", or give the input another name", "the team gives the workflow of the agent %q `%s`, %s, and the input is %s",
+			a.Name, name, what, but)
+	}
 }
 
 // only is the team that a workflow is.

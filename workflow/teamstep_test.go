@@ -140,6 +140,31 @@ graph: [a, b, c, d, g, h]`)
 		require.NoError(t, err)
 		require.JSONEq(t, `[{"from": ["a"], "to": "b"}, {"from": ["a", "b"], "to": "c", "batch_size": 10, "ttl": "1h0m0s"}]`, string(raw))
 	})
+	t.Run("Told/AFaultIsAtTheInput", func(t *testing.T) {
+		t.Parallel()
+		for name, inputs := range map[string]string{
+			"Short":  "inputs:\n        task: {type: string}\n        task_id: {type: integer}\n",
+			"Schema": "inputs:\n        type: object\n        properties: {task: {type: string},\n          task_id: {type: integer}}\n",
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				src := "name: x\nagents:\n  a:\n    workflow:\n      name: y\n      " + inputs + "      steps: [{type: wait, delay: 1}]\ngraph: [a]"
+				d, faults := workflow.Read([]byte(src))
+				require.Empty(t, faults)
+				_, faults = workflow.Compile(d)
+				require.Len(t, faults, 1)
+				line, _, _ := strings.Cut(src, "task_id")
+				require.Equal(t, strings.Count(line, "\n")+1, faults[0].Place.Line)
+				require.Equal(t, len(line)-strings.LastIndex(line, "\n")+len("task_id: "), faults[0].Place.Column)
+				require.Contains(t, faults[0].Hint, "let `task_id` be of the type string")
+			})
+		}
+	})
+	t.Run("Told/InputsThatFitAreTold", func(t *testing.T) {
+		t.Parallel()
+		tm := teamOf(t, "name: x\n"+told(`messages: {type: array, items: {type: object, properties: {from: {type: string}, text: {type: string}}}}, user_id: {}, task_id: {type: [string, "null"]}`))
+		require.Equal(t, []string{"messages", "user_id", "task_id"}, tm.Members[0].Told)
+	})
 	t.Run("Cascade/IsAWarning", func(t *testing.T) {
 		t.Parallel()
 		d, faults := workflow.Read([]byte("name: x\n" + abc + "router: [{from: [input, b], to: a}, {from: a, to: [b, c]}]"))
@@ -199,6 +224,11 @@ func TestTeamsRefused(t *testing.T) {
 		"MemberOutsideATeam":  {"agents: {a: {human: true}}\nsteps: [{type: wait, delay: 1}]", "no team has it"},
 		"TwoKinds":            {"agents: {a: {human: true, actor: x}}\ngraph: [a]", "not several"},
 		"InnerWithoutTask":    {"agents: {a: {workflow: {name: y, inputs: {topic: {type: string}}, steps: [{type: wait, delay: 1}]}}}\ngraph: [a]", "does not take what it is told"},
+		"ToldMessagesAsText":  {told("messages: {type: string}"), "the team gives the workflow of the agent \"a\" `messages`, a list of {from, text}, and the input is a text"},
+		"ToldMessagesOfTexts": {told("messages: {type: array, items: {type: string}}"), "a list of {from, text}, and the input is a list of other items"},
+		"ToldTaskAsNumber":    {told("task_id: {type: integer}"), "`task_id`, a text, and the input is a whole number"},
+		"ToldUserAsList":      {told("user_id: {type: array}"), "`user_id`, a text, and the input is a list"},
+		"ToldThreadAsObject":  {told("parent_thread_id: {type: object}"), "`parent_thread_id`, a text, and the input is keys and values"},
 		"FaultInAnInnerOne":   {"agents: {a: {workflow: {name: y, steps: [{type: wai, delay: 1}]}}}\ngraph: [a]", "did you mean `wait`?"},
 		"HandoffToNobody":     {"graph: {handoffs: {a: d}, otherwise: end}", `there is no agent "d"`},
 		"OtherwiseAlone":      {"graph: {transitions: [\"a -> b\"], otherwise: end}", "nobody is handed over to"},
@@ -270,4 +300,9 @@ func names(n int) string {
 		out[i] = fmt.Sprintf("a%d", i)
 	}
 	return strings.Join(out, ", ")
+}
+
+// told is a team whose agent is a workflow with these inputs besides its task.
+func told(inputs string) string {
+	return "agents: {a: {workflow: {name: y, inputs: {task: {type: string}, " + inputs + "}, steps: [{type: wait, delay: 1}]}}}\ngraph: [a]"
 }

@@ -449,6 +449,19 @@ func telegramComes(t *testing.T, d *doors, s *telegramtest.Server) {
 		}
 		require.Equal(t, []string{"Heard Hello", "Tea or milk?\n1. tea\n2. milk", "Thanks for tea", "Heard Again", "Tea or milk?\n1. tea\n2. milk"}, texts)
 	})
+	t.Run("NoMessageOvertakesOneThatTakesLong", func(t *testing.T) {
+		before := len(s.Sent(15))
+		d.on(t, "echo", "trigger: {type: telegram, bot: helper, chats: [75]}\ninputs: {text: {type: string}}\nsteps:\n  - {id: say, type: reply_chat, message: \"{{ inputs.text }}\"}\n")
+		s.Refuse("sendMessage", 1, http.StatusTooManyRequests, 1)
+		for _, text := range []string{"one", "two", "three"} {
+			s.Says(9, 75, text)
+		}
+		texts := []string{}
+		for _, m := range s.Sent(before + 3)[before:] {
+			texts = append(texts, m.Text)
+		}
+		require.Equal(t, []string{"one", "two", "three"}, texts)
+	})
 	require.Zero(t, s.Conflicts(), "one poller")
 }
 

@@ -7,6 +7,7 @@ import (
 	"container/list"
 	"context"
 	"sync"
+	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 )
@@ -97,7 +98,7 @@ func (c *Control) Enter(ctx context.Context, namespace string, cost int) (leave 
 // Busy is the error of work that found no turn before its context ended; err is the end of the context.
 func Busy(err error) error {
 	return errs.New(errs.ResourceExhausted, ReasonBusy, "too much large work of the namespace goes on or waits already").
-		Hint("try again in a moment, or send smaller graphs and texts").With(err)
+		Hint("try again in a moment, or send smaller graphs and texts").RetryAfter(time.Second).With(err)
 }
 
 // admit admits waiting work in the order of arrival. Work with room in its namespace but not in the total

@@ -473,7 +473,7 @@ func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err 
 		return err
 	}
 	s.threads = thread.NewConductor(st.plain, rpc.Conversing{Server: s.server}, s.log, dbkit.Now)
-	s.threadServer = rpc.NewThreadServer(st.plain, s.threads, cfg.Threads.Bounds(), s.engine.Programs().UnknownActor, s.server)
+	s.threadServer = rpc.NewThreadServer(st.plain, s.threads, cfg.Threads.Bounds(), s.engine.Programs().UnknownActor, s.server, d.Admission)
 	if err := s.assembleChats(cfg, st); err != nil {
 		return err
 	}

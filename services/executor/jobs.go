@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/dispatch"
@@ -63,19 +64,21 @@ func (s *Service) deliverWebhook(ctx context.Context, j dispatch.Job) error {
 	return nil
 }
 
-// behindPause is how long a message of a chat waits for the one before it before it is looked at again.
-const behindPause = 200 * time.Millisecond
+// minBehind and maxBehind bound how long a message of a chat waits for the one before it before it is
+// looked at again, unless that one wakes it. It is a tenth of the time for which it has waited.
+const minBehind, maxBehind = 200 * time.Millisecond, 15 * time.Second
 
 // deliverChat delivers to a chat, after what was said there before.
 func (s *Service) deliverChat(ctx context.Context, d *webhook.Delivery, try int) webhook.Verdict {
 	waits, err := s.engine.Deliveries().Waits(ctx, d)
 	if waits || err != nil {
-		return webhook.Verdict{Outcome: webhook.PutOff, Pause: behindPause, Err: err}
+		pause := min(max(dbkit.Now().Sub(d.Message.Time)/10, minBehind), maxBehind)
+		return webhook.Verdict{Outcome: webhook.PutOff, Pause: pause, Err: err}
 	}
 	v := s.bots.Deliver(ctx, d, try)
 	if v.Outcome == webhook.Delivered || v.Outcome == webhook.GivenUp {
 		if err := s.engine.Deliveries().Sent(ctx, d); err != nil {
-			s.log.InfoContext(ctx, "a message of a chat holds up the next one for a while", "err", err, "run_id", d.Message.RunID)
+			s.log.InfoContext(ctx, "a message of a chat wakes the next one late", "err", err, "run_id", d.Message.RunID)
 		}
 	}
 	return v

@@ -81,13 +81,20 @@ func (s *Service) resumeTurns(ctx context.Context) error {
 	return nil
 }
 
-// sweepThreads hides threads whose time is over, and removes hidden ones that no fork needs, until time is
-// up.
+// sweepThreads hides threads whose time is over and parts of those that are hidden, and removes hidden
+// ones that no fork needs, until time is up.
 func (u *maintenance) sweepThreads(ctx context.Context, until time.Time) error {
 	for after, more := "", true; more && time.Now().Before(until); more = after != "" {
 		_, next, err := u.journal.SweepThreads(ctx, u.now().Add(-u.ephemeral), after, threadPage)
 		if err != nil {
 			return fmt.Errorf("look for threads whose time is over: %w", err)
+		}
+		after = next
+	}
+	for after, more := "", true; more && time.Now().Before(until); more = after != "" {
+		next, err := u.journal.HideParts(ctx, after, threadPage)
+		if err != nil {
+			return fmt.Errorf("look for parts of deleted threads: %w", err)
 		}
 		after = next
 	}

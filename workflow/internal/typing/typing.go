@@ -55,6 +55,28 @@ func Of(kinds Kinds) Type { return Type{Kinds: kinds} }
 // May reports whether the value may be of one of some kinds.
 func (t Type) May(kinds Kinds) bool { return t.Kinds == Any || kinds == Any || t.Kinds&kinds != 0 }
 
+// Fits reports whether a value of another type may be of this one, as far as both are known. A field
+// that one of them does not have says nothing.
+func (t Type) Fits(given Type) bool { return t.fits(given, 0) }
+
+func (t Type) fits(given Type, deep int) bool {
+	switch {
+	case t.Kinds == Any || given.Kinds == Any || deep > maxDeep:
+		return true
+	case t.Kinds&given.Kinds == 0:
+		return false
+	case given.Kinds == Array && t.Items != nil && given.Items != nil:
+		return t.Items.fits(*given.Items, deep+1)
+	case given.Kinds == Object && t.Fields != nil && given.Fields != nil:
+		for name, is := range given.Fields.Of {
+			if own, ok := t.Fields.Of[name]; ok && !own.fits(is, deep+1) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // maxDeep bounds how deep types are put together.
 const maxDeep = 8
 

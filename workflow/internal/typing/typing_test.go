@@ -57,6 +57,34 @@ func TestOr(t *testing.T) {
 }
 
 // TestMay holds of what is known and of what is not.
+func TestFits(t *testing.T) {
+	t.Parallel()
+	text := typing.Of(typing.String)
+	messages := typing.List(typing.Record(map[string]typing.Type{"from": text, "text": text}))
+	for name, c := range map[string]struct {
+		schema string
+		given  typing.Type
+		want   bool
+	}{
+		"Text":                {`{"type": "string"}`, text, true},
+		"Anything":            {`{}`, text, true},
+		"OneOfTwo":            {`{"type": ["string", "null"]}`, text, true},
+		"NumberForText":       {`{"type": "integer"}`, text, false},
+		"List":                {`{"type": "array"}`, messages, true},
+		"TextForList":         {`{"type": "string"}`, messages, false},
+		"ListOfObjects":       {`{"type": "array", "items": {"type": "object"}}`, messages, true},
+		"ListOfTexts":         {`{"type": "array", "items": {"type": "string"}}`, messages, false},
+		"ListOfSuchObjects":   {`{"type": "array", "items": {"type": "object", "properties": {"text": {"type": "string"}}}}`, messages, true},
+		"ListOfOtherObjects":  {`{"type": "array", "items": {"type": "object", "properties": {"text": {"type": "integer"}}}}`, messages, false},
+		"FieldThatIsNotThere": {`{"type": "array", "items": {"type": "object", "properties": {"role": {"type": "integer"}}}}`, messages, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, c.want, typing.OfSchema([]byte(c.schema)).Fits(c.given))
+		})
+	}
+}
+
 func TestMay(t *testing.T) {
 	t.Parallel()
 	require.True(t, typing.Type{}.May(typing.String))

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/internal/testkit"
@@ -76,8 +77,10 @@ func chats(t *testing.T, s store, own actors) actors {
 // turn starts the run of a turn, whose workflow does these nodes one after another, in the chat of a bot.
 func (l *live) turn(t *testing.T, id string, nodes ...workgraph.Node) string {
 	t.Helper()
-	_, err := l.j.CreateThread(t.Context(), thread.Create{Thread: thread.Thread{ID: id, Namespace: ns, Lifetime: workgraph.ThreadConversation, CreateTime: dbkit.Now()}})
-	require.NoError(t, err)
+	if _, err := l.j.Thread(t.Context(), ns, id); errs.ReasonOf(err) == thread.ReasonNotFound {
+		_, err := l.j.CreateThread(t.Context(), thread.Create{Thread: thread.Thread{ID: id, Namespace: ns, Lifetime: workgraph.ThreadConversation, CreateTime: dbkit.Now()}})
+		require.NoError(t, err)
+	}
 	below := workgraph.Graph{Nodes: nodes}
 	for i := 1; i < len(nodes); i++ {
 		below.Edges = append(below.Edges, workgraph.Edge{From: nodes[i-1].ID, To: nodes[i].ID, PassDown: workgraph.Merge("{'args': [], 'named': {}}")})
@@ -189,6 +192,36 @@ func TestReplies(t *testing.T) {
 			require.Len(t, all, 3, "%v", all)
 			require.Equal(t, ": I look.", all[1])
 			require.Len(t, book.of(id), 2)
+		})
+		t.Run("ATurnWaitsForWhatTheOneBeforeSaid", func(t *testing.T) {
+			id := ids.New(thread.IDPrefix)
+			first := l.wait(t, l.turn(t, id, reply("only", "It takes long.")), journal.StateCompleted)
+			second := l.wait(t, l.turn(t, id, reply("only", "This one not.")), journal.StateCompleted)
+			jobs := book.of(id)
+			require.Len(t, jobs, 2)
+			for _, run := range []journal.Run{first, second} {
+				jobs = append(jobs, webhook.Args{Namespace: ns, RunID: run.ID, Event: webhook.RunEnded, Seq: run.LastSeq}.Job().Args)
+			}
+			d := feed.NewDeliveries(l.j, nil)
+			wait := func() (out [4]bool) {
+				for i, args := range jobs {
+					x, err := d.Of(t.Context(), args)
+					require.NoError(t, err)
+					out[i], err = d.Waits(t.Context(), x)
+					require.NoError(t, err)
+				}
+				return out
+			}
+			done := func(i int) {
+				x, err := d.Of(t.Context(), jobs[i])
+				require.NoError(t, err)
+				require.NoError(t, d.Sent(t.Context(), x))
+			}
+			require.Equal(t, [4]bool{false, true, true, true}, wait())
+			done(0)
+			require.Equal(t, [4]bool{false, false, false, true}, wait(), "the end of the first turn does not wait for the second")
+			done(1)
+			require.Equal(t, [4]bool{}, wait())
 		})
 		t.Run("OutsideOfATurnItIsAValue", func(t *testing.T) {
 			g := workgraph.Graph{Nodes: []workgraph.Node{reply("only", "I look.")}}

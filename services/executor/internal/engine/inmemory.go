@@ -39,10 +39,10 @@ func (l liveRuns) Refused(namespace, runID string) (*record.AmendRefused, bool) 
 }
 
 // Unheard implements command.Live.
-func (l liveRuns) Unheard(namespace, runID string) (string, bool) {
+func (l liveRuns) Unheard(namespace, runID string) (record.Unheard, bool) {
 	r := l.live(namespace, runID)
 	if r == nil || r.gone.Load() {
-		return "", false
+		return nil, false
 	}
 	r.lock()
 	defer r.mu.Unlock()

@@ -30,7 +30,7 @@ func (r *run) leave(m *journal.Command, l *record.Payload, x extra) error {
 	switch {
 	case st == workgraph.StatusPaused && slices.ContainsFunc(who.Children, unrecorded):
 		// Such a child begins when the run is resumed, until when nobody would hear the request.
-		r.Unheard, x.keep = m.Key, true
+		r.Unheard, x.keep = r.Unheard.With(m.Key), true
 		return r.drop(m, x, errors.New("the team is paused, and members begin when it goes on"))
 	case slices.ContainsFunc(who.Children, unrecorded), who.Nobody() && r.State.InFlight() > 0:
 		// A child that is not recorded hears nothing, and between two turns nobody speaks yet. The command
@@ -39,7 +39,7 @@ func (r *run) leave(m *journal.Command, l *record.Payload, x extra) error {
 		r.early = true
 		return nil
 	case who.Nobody():
-		r.Unheard, x.keep = m.Key, true
+		r.Unheard, x.keep = r.Unheard.With(m.Key), true
 		return r.drop(m, x, errors.New("nobody speaks who can be left"))
 	}
 	evs, eff, err := r.endCalls(who.Calls, l.Reason)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,8 +52,11 @@ func (e *Engine) StartRun(ctx context.Context, req command.StartRequest) (comman
 			return command.Started{}, err
 		}
 		s, err := e.begin(ctx, t, made)
-		if tries == 3 || !thread.KeyTaken(err) {
+		if !thread.KeyTaken(err) {
 			return s, err
+		}
+		if taken := e.keyTaken(ctx, req); taken != nil || tries == 3 {
+			return s, cmp.Or(taken, err)
 		}
 	}
 }
@@ -60,7 +64,8 @@ func (e *Engine) StartRun(ctx context.Context, req command.StartRequest) (comman
 // chooseThread finds the thread of a new run by its key, or gives it an id.
 func (e *Engine) chooseThread(ctx context.Context, req command.StartRequest) (command.StartRequest, error) {
 	if len(req.Imported) > 0 {
-		return e.importedThread(ctx, req)
+		req.ThreadID = req.Imported[0].Thread
+		return req, nil
 	}
 	if req.NewThread == nil {
 		return req, nil
@@ -78,21 +83,22 @@ func (e *Engine) chooseThread(ctx context.Context, req command.StartRequest) (co
 	return req, nil
 }
 
-// importedThread lets a new run have the thread that is made with it.
-func (e *Engine) importedThread(ctx context.Context, req command.StartRequest) (command.StartRequest, error) {
-	whole := &req.Imported[0]
-	req.ThreadID = whole.Thread
-	if whole.Create.Key == "" {
-		return req, nil
+// keyTaken is the error of a start whose thread has the key of another one. It is nil if that one is
+// gone, so that another try may succeed. The commit finds out, since a start that an earlier run
+// answers needs no thread.
+func (e *Engine) keyTaken(ctx context.Context, req command.StartRequest) error {
+	if len(req.Imported) == 0 {
+		return nil
 	}
-	th, err := e.journal.ThreadByKey(ctx, req.Namespace, whole.Create.Key)
+	key := req.Imported[0].Create.Key
+	th, err := e.journal.ThreadByKey(ctx, req.Namespace, key)
 	switch {
 	case err == nil:
-		return req, thread.Exists(whole.Create.Key, th.ID)
-	case errs.ReasonOf(err) != thread.ReasonNotFound:
-		return req, err
+		return thread.Exists(key, th.ID)
+	case errs.ReasonOf(err) == thread.ReasonNotFound:
+		return nil
 	}
-	return req, nil
+	return err
 }
 
 func (e *Engine) begin(ctx context.Context, t *session, req command.StartRequest) (_ command.Started, err error) {

@@ -11,9 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -136,6 +138,40 @@ func TestLeave(t *testing.T) {
 		err := leave(t, l, id, "once")
 		require.Equal(t, command.ReasonNobodySpeaks, errs.ReasonOf(err))
 		require.NotEmpty(t, errs.From(err).HintText())
+	})
+	t.Run("WhoIsToldSoWasHeard", func(t *testing.T) {
+		t.Parallel()
+		eachStore(t, func(t *testing.T, s store) {
+			asks := waits(workgraph.Wait{Interrupt: &workgraph.Interrupt{Prompt: json.RawMessage(`"May I?"`)}})
+			m := &stuck{first: 1}
+			l, id := begin(t, s, actors{"works": m, "ask": asks}, `{"task": "hello", "team": {"members": [{"name": "a", "actor": "works"}, {"name": "b", "kind": "HUMAN", "actor": "ask"}],
+				"start": ["a"], "transitions": [{"from": "a", "to": "b"}]}}`)
+			busy(t, l, m, 1)
+			const callers = 8
+			var all sync.WaitGroup
+			answers := make([]error, callers)
+			for i := range callers {
+				all.Go(func() {
+					_, answers[i] = l.Cancel(t.Context(), command.CancelRequest{Namespace: ns, RunID: id, Instead: fmt.Sprintf("Wish %d", i), Request: journal.Request{ID: fmt.Sprint("wish", i), BodyHash: "h"}})
+				})
+			}
+			all.Wait()
+			threads, err := l.j.ListThreads(t.Context(), ns, thread.Filter{}, page.Cursor{}, 10)
+			require.NoError(t, err)
+			require.Len(t, threads, 1, "that of the team")
+			said := l.said(t, threads[0].ID)
+			heard := 0
+			for i, err := range answers {
+				if err != nil {
+					require.Equal(t, command.ReasonNobodySpeaks, errs.ReasonOf(err), "%d: %v", i, err)
+					require.NotContains(t, said, fmt.Sprintf("user: Wish %d", i), "it was refused")
+					continue
+				}
+				heard++
+				require.Contains(t, said, fmt.Sprintf("user: Wish %d", i), "it was not refused")
+			}
+			require.Positive(t, heard)
+		})
 	})
 	t.Run("ARunThatEndedDoesNotUseUpTheRequest", func(t *testing.T) {
 		t.Parallel()

@@ -515,49 +515,27 @@ func Resolve(units []*RunBatch, g Preconditions, done *Outcomes) Resolved {
 	started := map[string]*RunBatch{}
 	for _, u := range units {
 		s := u.Start
-		w, err := g.Threads.Resolve(u.Namespace, u.RunID, u.Threads, u.Room, u)
-		if err != nil {
-			done.Refused(u, err)
-			continue
-		}
-		u.NewThreads, u.ThreadItems, u.ThreadAgents, u.Facts, u.ThreadUsage = w.New, w.Items, w.Agents, w.Facts, w.Usage
 		if s == nil {
-			r.Appends = append(r.Appends, u)
+			if resolveThreads(u, &g, done) {
+				r.Appends = append(r.Appends, u)
+			}
 			continue
 		}
 		u.HoldsKey, u.CancelReason, u.CancelTime, u.CancelRequestedOf = false, "", time.Time{}, ""
 		// A run that exists was made by an earlier try of this commit: the guarded insert finds out.
 		if g.Exists[u.RunID] {
-			r.Starts = append(r.Starts, u)
-			continue
-		}
-		req, bk := RequestKey{u.Namespace, s.Request.Method, s.Request.ID}, Key{u.Namespace, s.Run.BusinessKey}
-		if seen, ok := g.Requests[req]; ok && req.ID != "" {
-			if seen.BodyHash != s.Request.BodyHash {
-				done.Refused(u, RequestIDReused(req.ID))
-			} else {
-				done.Answered(u, seen.RunID, true)
+			if resolveThreads(u, &g, done) {
+				r.Starts = append(r.Starts, u)
 			}
 			continue
 		}
-		answer := u.RunID
-		if holder := g.Holders[bk]; holder != "" && bk.Name != "" {
-			switch s.Conflict {
-			case ConflictReturnExisting, ConflictOnlyExisting:
-				answer = holder
-			case ConflictCancelExisting:
-				u.CancelRequestedOf = holder
-				r.cancel(u, started[holder])
-			default:
-				done.Refused(u, keyInUse(bk.Name, holder))
-				continue
-			}
-		}
-		if s.Conflict == ConflictOnlyExisting && answer == u.RunID {
-			done.Refused(u, errs.New(errs.NotFound, ReasonNoHolder, "no open run has the business key %q", bk.Name))
+		answer, ok := answers(u, &g, done)
+		// A start that an earlier run answers makes no threads, so their keys may be taken and their
+		// room may be gone.
+		if !ok || answer == u.RunID && !resolveThreads(u, &g, done) {
 			continue
 		}
-		if req.ID != "" {
+		if req := (RequestKey{u.Namespace, s.Request.Method, s.Request.ID}); req.ID != "" {
 			seen := Seen{BodyHash: s.Request.BodyHash, RunID: answer}
 			g.Requests[req] = seen
 			r.Requests = append(r.Requests, RequestRow{Key: req, Seen: seen, Time: dbkit.Micros(s.Run.CreateTime)})
@@ -565,6 +543,11 @@ func Resolve(units []*RunBatch, g Preconditions, done *Outcomes) Resolved {
 		if answer != u.RunID {
 			done.Answered(u, answer, false)
 			continue
+		}
+		bk := Key{u.Namespace, s.Run.BusinessKey}
+		if holder := g.Holders[bk]; holder != "" && bk.Name != "" {
+			u.CancelRequestedOf = holder
+			r.cancel(u, started[holder])
 		}
 		if bk.Name != "" && !u.Status.State.Ended() {
 			u.HoldsKey = true
@@ -574,6 +557,55 @@ func Resolve(units []*RunBatch, g Preconditions, done *Outcomes) Resolved {
 		r.Starts = append(r.Starts, u)
 	}
 	return r
+}
+
+// answers is the run that answers a start: its own, or the holder of its business key. ok is false for
+// a start that is refused, or that is a repetition and was answered.
+func answers(u *RunBatch, g *Preconditions, done *Outcomes) (run string, ok bool) {
+	s := u.Start
+	if req := (RequestKey{u.Namespace, s.Request.Method, s.Request.ID}); req.ID != "" {
+		if seen, known := g.Requests[req]; known {
+			if seen.BodyHash != s.Request.BodyHash {
+				done.Refused(u, RequestIDReused(req.ID))
+			} else {
+				done.Answered(u, seen.RunID, true)
+			}
+			return "", false
+		}
+	}
+	bk := Key{u.Namespace, s.Run.BusinessKey}
+	holder := g.Holders[bk]
+	if bk.Name == "" {
+		holder = ""
+	}
+	switch s.Conflict {
+	case ConflictReturnExisting, ConflictOnlyExisting:
+		if holder != "" {
+			return holder, true
+		}
+		if s.Conflict == ConflictOnlyExisting {
+			done.Refused(u, errs.New(errs.NotFound, ReasonNoHolder, "no open run has the business key %q", bk.Name))
+			return "", false
+		}
+	case ConflictCancelExisting:
+	default:
+		if holder != "" {
+			done.Refused(u, keyInUse(bk.Name, holder))
+			return "", false
+		}
+	}
+	return u.RunID, true
+}
+
+// resolveThreads decides what a batch adds to threads. It reports false for a batch that is refused.
+func resolveThreads(u *RunBatch, g *Preconditions, done *Outcomes) bool {
+	w, err := g.Threads.Resolve(u.Namespace, u.RunID, u.Threads, u.Room, u)
+	if err != nil {
+		done.Refused(u, err)
+		return false
+	}
+	u.NewThreads, u.ThreadItems, u.ThreadAgents, u.Facts, u.ThreadUsage = w.New, w.Items, w.Agents, w.Facts, w.Usage
+	return true
 }
 
 func (r *Resolved) cancel(u, holder *RunBatch) {

@@ -77,6 +77,14 @@ func (f fair) RescueJobs(ctx context.Context, worker string, after time.Duration
 	return f.j.RescueJobs(ctx, worker, after, limit)
 }
 
+func (f fair) LastUnsent(ctx context.Context, namespace, thread string, before int64) (int64, error) {
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) (int64, error) { return f.j.LastUnsent(ctx, namespace, thread, before) })
+}
+
+func (f fair) WakeUnsent(ctx context.Context, namespace, thread string, after int64) error {
+	return f.turns.Do(ctx, namespace, func(ctx context.Context) error { return f.j.WakeUnsent(ctx, namespace, thread, after) })
+}
+
 func (f fair) ExpediteUnpriced(ctx context.Context, reason string, limit int) (int, error) {
 	return f.j.ExpediteUnpriced(ctx, reason, limit)
 }
@@ -173,6 +181,10 @@ func (f fair) OverdueTurns(ctx context.Context, before time.Time, after string, 
 
 func (f fair) SweepThreads(ctx context.Context, unusedSince time.Time, after string, limit int) (hidden int, next string, err error) {
 	return f.j.SweepThreads(ctx, unusedSince, after, limit)
+}
+
+func (f fair) HideParts(ctx context.Context, after string, limit int) (next string, err error) {
+	return f.j.HideParts(ctx, after, limit)
 }
 
 func (f fair) PurgeThreads(ctx context.Context, limit int) (more bool, err error) {

@@ -128,7 +128,7 @@ func testFairReads(t *testing.T) {
 var turnless = []string{
 	"Close", "Register", "TokenKey", "Heartbeat", "Executors", "TakeOver", "ClaimRun", "Mark", "SweepOwnerless", "ReadyJobs", "WorkJobsAs", "RescueJobs", "ExpediteUnpriced", "Release", "Deregister",
 	"Commit", "Load", "SweepRequestIDs", "Readers", "ClaimOutbox", "AckOutbox", "RetryOutbox", "OutboxBacklog", "PendingCommands", "CommandWakes", "SyncWorkers", "WorkerWakes", "PurgeRuns",
-	"NoteBlobs", "OrphanBlobs", "ForgetBlobs", "Expired", "NoteArchive", "Extend", "Shrink", "SweepGraphs", "SweepOutcomes", "SweepThreads", "OverdueTurns", "HeldTurns", "PurgeThreads", "KeptTools", "KeepTools",
+	"NoteBlobs", "OrphanBlobs", "ForgetBlobs", "Expired", "NoteArchive", "Extend", "Shrink", "SweepGraphs", "SweepOutcomes", "SweepThreads", "HideParts", "OverdueTurns", "HeldTurns", "PurgeThreads", "KeptTools", "KeepTools",
 }
 
 // testFairMethods calls every method with a context that has ended, of a journal that answers nothing: what

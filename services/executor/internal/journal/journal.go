@@ -83,6 +83,12 @@ type Members interface {
 	// many they were. They are with a process that works jobs of ours, but not with worker, the caller, nor
 	// with an executor that has been heard of since. The try that was cut off is not counted.
 	RescueJobs(ctx context.Context, worker string, after time.Duration, limit int) (int, error)
+	// LastUnsent returns the last sequence below another one of what was said in a thread and whose job
+	// has not ended: it waits, is under way or comes again. 0 means that there is none.
+	LastUnsent(ctx context.Context, namespace, thread string, before int64) (seq int64, err error)
+	// WakeUnsent makes the waiting jobs of what was said in a thread after a sequence due, at whichever
+	// executor. Those that come again after a failure keep their time.
+	WakeUnsent(ctx context.Context, namespace, thread string, after int64) error
 	// ExpediteUnpriced makes up to limit runs overdue for SweepOwnerless that are paused for the reason and
 	// would go on by themselves later. It returns how many there were.
 	ExpediteUnpriced(ctx context.Context, reason string, limit int) (int, error)

@@ -42,7 +42,7 @@ func (s Scheduled) Start(ctx context.Context, x schedule.Schedule, st schedule.S
 	if err != nil {
 		return "", err
 	}
-	leave, err := s.enter(ctx, 0, &req, req.GetGraph())
+	leave, err := s.enterStart(ctx, &req, &req)
 	if err != nil {
 		return "", err
 	}
@@ -92,7 +92,7 @@ func (s Scheduled) check(ctx context.Context, req *executorv1.StartRunRequest) e
 	if _, err := s.named(ctx, req, ""); err != nil {
 		return err
 	}
-	leave, err := s.enter(ctx, 0, req, req.GetGraph())
+	leave, err := s.enterStart(ctx, req, req)
 	if err != nil {
 		return err
 	}

@@ -104,7 +104,7 @@ func (s *Server) start(ctx context.Context, req *executorv1.StartRunRequest, onc
 	if err != nil {
 		return s.existing(ctx, req, once, err)
 	}
-	leave, err := s.enter(ctx, 0, req, req.GetGraph())
+	leave, err := s.enterStart(ctx, req, req)
 	if err != nil {
 		return command.Started{}, err
 	}
@@ -152,6 +152,11 @@ func (s *Server) existing(ctx context.Context, req *executorv1.StartRunRequest, 
 // enter waits for the turn of a request with these graphs. more is what it costs besides.
 func (s *Server) enter(ctx context.Context, more int, req proto.Message, graphs ...*graphv1.Graph) (leave func(), err error) {
 	return s.admission.Enter(ctx, grpckit.Namespace(ctx), more+graphpb.Cost(req, s.computes, graphs...))
+}
+
+// enterStart is enter for a request that holds a start.
+func (s *Server) enterStart(ctx context.Context, req proto.Message, start *executorv1.StartRunRequest) (leave func(), err error) {
+	return s.enter(ctx, valueCost(start.GetThreadValue()), req, start.GetGraph())
 }
 
 // computes reports whether the arguments of the actor hold expressions.

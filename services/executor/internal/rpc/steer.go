@@ -142,7 +142,7 @@ func (s *Server) SignalWithStart(ctx context.Context, req *executorv1.SignalWith
 	if err != nil {
 		return s.signalExisting(ctx, req, once, payload, err)
 	}
-	leave, err := s.enter(ctx, 0, req, req.GetStart().GetGraph())
+	leave, err := s.enterStart(ctx, req, req.GetStart())
 	if err != nil {
 		return nil, err
 	}

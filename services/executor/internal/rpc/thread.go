@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/epigraph-run/epigraph/internal/access"
+	"github.com/epigraph-run/epigraph/internal/admission"
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/graphpb"
@@ -99,6 +100,7 @@ type ThreadServer struct {
 	bounds    thread.Bounds
 	unknown   UnknownActor
 	workflows Conversations
+	admission *admission.Control
 }
 
 // Conversations are chats with workflows. They are safe for concurrent use.
@@ -113,10 +115,10 @@ type Conversations interface {
 // methodAppend names the requests of AppendMessage.
 const methodAppend = "AppendMessage"
 
-// NewThreadServer returns a server of the threads in a store, within bounds.
-// Without workflows none takes turns.
-func NewThreadServer(store thread.Store, conductor *thread.Conductor, bounds thread.Bounds, unknown UnknownActor, workflows Conversations) *ThreadServer {
-	return &ThreadServer{store: store, conductor: conductor, bounds: bounds, unknown: unknown, workflows: workflows}
+// NewThreadServer returns a server of the threads in a store, within bounds. Threads as values are let
+// in by c. Without workflows none takes turns.
+func NewThreadServer(store thread.Store, conductor *thread.Conductor, bounds thread.Bounds, unknown UnknownActor, workflows Conversations, c *admission.Control) *ThreadServer {
+	return &ThreadServer{store: store, conductor: conductor, bounds: bounds, unknown: unknown, workflows: workflows, admission: c}
 }
 
 // refuses returns the error of an agent that is no actor. One that cannot be looked up is not refused.

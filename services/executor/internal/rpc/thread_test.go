@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/admission"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
@@ -47,7 +48,7 @@ func TestAppendMessageThatIsDurableIsNoError(t *testing.T) {
 	require.NoError(t, err)
 	for name, f := range map[string]faulty{"TheAgentCannotBeGivenIt": {store, nil}, "NorCanItBeReadAgain": {store, errors.New("nor this")}} {
 		t.Run(name, func(t *testing.T) {
-			s := NewThreadServer(f, thread.NewConductor(f, nil, nil, time.Now), thread.Bounds{Queued: 100}, known, nil)
+			s := NewThreadServer(f, thread.NewConductor(f, nil, nil, time.Now), thread.Bounds{Queued: 100}, known, nil, &admission.Control{})
 			th, err := s.CreateThread(ctx, &executorv1.CreateThreadRequest{Thread: &executorv1.Thread{Agent: "agent/a"}})
 			require.NoError(t, err)
 			turn, err := s.AppendMessage(ctx, &executorv1.AppendMessageRequest{ThreadId: th.GetId(), Content: &graphv1.Payload{Json: []byte(`"hello"`)}})

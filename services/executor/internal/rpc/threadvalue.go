@@ -17,8 +17,20 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
+// valueBytesPerCost is for how many bytes a thread as a value costs one more: each item of it, which
+// may have as few, becomes a row.
+const valueBytesPerCost = 20
+
+// valueCost is what making a thread from a value costs besides the bytes of its request.
+func valueCost(p *graphv1.Payload) int { return len(p.GetJson()) / valueBytesPerCost }
+
 // ExportThread implements the service.
 func (s *ThreadServer) ExportThread(ctx context.Context, req *executorv1.ExportThreadRequest) (*executorv1.ExportThreadResponse, error) {
+	leave, err := s.admission.Enter(ctx, grpckit.Namespace(ctx), standing)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	value, err := threadvalue.Export(ctx, s.store, grpckit.Namespace(ctx), req.GetThreadId())
 	if err != nil {
 		return nil, away(err)
@@ -28,6 +40,11 @@ func (s *ThreadServer) ExportThread(ctx context.Context, req *executorv1.ExportT
 
 // ImportThread implements the service.
 func (s *ThreadServer) ImportThread(ctx context.Context, req *executorv1.ImportThreadRequest) (*executorv1.Thread, error) {
+	leave, err := s.admission.Enter(ctx, grpckit.Namespace(ctx), valueCost(req.GetValue()))
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	once, err := request(req.GetRequestId(), req)
 	if err != nil {
 		return nil, err

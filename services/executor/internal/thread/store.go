@@ -109,8 +109,9 @@ type Store interface {
 	// Family returns a thread and its parts, however deep, as they are at one moment: the whole first, and
 	// then up to limit in all by id. The items up to their Last never change. ReasonNotFound.
 	Family(ctx context.Context, namespace, id string, limit int) ([]Relative, error)
-	// DeleteThread removes a thread with its parts, all or none. Their items stay as long as
-	// forks need them. ReasonNotFound; ReasonBusy is of any of them.
+	// DeleteThread removes a thread with its parts, or none of them. The thread is gone at once, and
+	// its parts follow in transactions of bounded size. Their items stay as long as forks need them.
+	// ReasonNotFound; ReasonBusy is of any of them.
 	DeleteThread(ctx context.Context, namespace, id string) error
 	// HoldThread is that of Reader.
 	HoldThread(ctx context.Context, namespace, id string, runs []string) error
@@ -126,7 +127,11 @@ type Store interface {
 	// run held, which may be retried, as long as its rows are there. It returns how many it hid and the place
 	// to go on from, which is empty after the last one.
 	SweepThreads(ctx context.Context, unusedSince time.Time, after string, limit int) (hidden int, next string, err error)
-	// PurgeThreads removes up to limit rows of threads that are hidden and that no fork needs. It reports
-	// whether there is more to do.
+	// HideParts hides the parts of up to limit hidden threads after an id, in transactions of limit
+	// rows: those of a deletion that was cut off. Parts that an open run holds stay. It returns the
+	// place to go on from, which is empty after the last one.
+	HideParts(ctx context.Context, after string, limit int) (next string, err error)
+	// PurgeThreads removes up to limit rows of threads that are hidden, of which all parts are, and
+	// that no fork needs. It reports whether there is more to do.
 	PurgeThreads(ctx context.Context, limit int) (more bool, err error)
 }

@@ -53,10 +53,10 @@ type Delivery struct {
 	Message Message
 	// Trace is the trace of the run at the event.
 	Trace trace.SpanContext
-	// Said names the message of a chat that is delivered, and Before the one that stands before it in the
-	// thread, which was said at BeforeTime. Both are empty for none.
-	Said, Before string
-	BeforeTime   time.Time
+	// Said names the message of a chat that is delivered; empty for anything else. What was said in
+	// Thread at a sequence below Before must have been sent first. Thread is empty for nothing.
+	Said, Thread string
+	Before       int64
 }
 
 // Outcome says what became of a try.

@@ -38,8 +38,8 @@ type Live interface {
 	Look(namespace, runID string) (look func(f func(*workgraph.State)), ok bool)
 	// Refused returns the last amendment that a live run refused, or nil.
 	Refused(namespace, runID string) (refusal *record.AmendRefused, live bool)
-	// Unheard returns the key of the last LEAVE that nobody in a live run heard; empty for none.
-	Unheard(namespace, runID string) (key string, live bool)
+	// Unheard returns the keys of the last LEAVEs that nobody in a live run heard.
+	Unheard(namespace, runID string) (keys record.Unheard, live bool)
 	// AwaitPause waits until the pause of a live run is durable, or ctx ends. It returns at once if the run
 	// is not live here or not paused.
 	AwaitPause(ctx context.Context, namespace, runID string)

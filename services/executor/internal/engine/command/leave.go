@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -184,20 +185,20 @@ func (h *Handler) heard(ctx context.Context, req CancelRequest, run, key string)
 		return h.heardBefore(ctx, req, run)
 	}
 	unheard, err := h.unheard(ctx, req.Namespace, run)
-	if err == nil && unheard == key {
+	if err == nil && slices.Contains(unheard, key) {
 		return nobodySpeaks(run).Hint("send it again, with another request_id")
 	}
 	return err
 }
 
-// unheard is the key of the last request that nobody in the team heard.
-func (h *Handler) unheard(ctx context.Context, namespace, run string) (string, error) {
-	if key, live := h.live.Unheard(namespace, run); live {
-		return key, nil
+// unheard are the keys of the last requests that nobody in the team heard.
+func (h *Handler) unheard(ctx context.Context, namespace, run string) (record.Unheard, error) {
+	if keys, live := h.live.Unheard(namespace, run); live {
+		return keys, nil
 	}
 	loaded, err := h.journal.LoadFor(ctx, namespace, run)
 	if err != nil || len(loaded.Snapshot) == 0 {
-		return "", err
+		return nil, err
 	}
 	_, head, _, err := record.DecodePosition(loaded.Snapshot, 0)
 	return head.Unheard, err

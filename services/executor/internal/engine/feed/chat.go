@@ -3,7 +3,6 @@ package feed
 import (
 	"context"
 	"encoding/json"
-	"time"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -13,14 +12,14 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// This file keeps what is said in a chat in order: a message waits until the one before it was sent, or given
-// up. Which were sent is remembered as requests are.
+// This file keeps what is said in a chat in order: a message waits until those before it were sent, or
+// given up. Which were sent is remembered as requests are, until their jobs are known to have ended.
 
 // methodSaid is the method of the requests by which it is remembered that a message was sent.
 const methodSaid = "Chat/said"
 
-// patience is how long a message waits for the one before it, which a server may refuse for hours.
-const patience = time.Minute
+// maxBehind is how many messages of a thread are looked through for the last one before an event.
+const maxBehind = 100
 
 // saidAt is the last message of an assistant in a thread before an item, unless something else stands
 // between. The item is none if there is no such message, or no thread any more.
@@ -58,34 +57,56 @@ func (d *Deliveries) itemBefore(ctx context.Context, namespace, id string, befor
 	return d.journal.SegmentItems(ctx, namespace, at, thread.Selection{Limit: 1, Body: true, Origin: true})
 }
 
-// before notes the message that must have been sent before a delivery.
+// before notes which messages of the thread must have been sent before a delivery.
 func (d *Deliveries) before(ctx context.Context, out *webhook.Delivery, a webhook.Args) error {
-	at := a.Seq
-	if out.Said == "" {
-		at = 0 // a question, or the end: all that was said stands before it
+	out.Thread, out.Before = a.Thread, a.Seq
+	if out.Said != "" || a.Thread == "" {
+		return nil
 	}
-	it, _, err := d.saidAt(ctx, a.Namespace, a.Thread, at)
-	if err == nil && it.Seq > 0 {
-		out.Before, out.BeforeTime = webhook.Args{Thread: a.Thread, Seq: it.Seq}.Said(), it.Time
+	// A question, or the end: what was said until then stands before it.
+	segments, err := d.journal.Lineage(ctx, a.Namespace, a.Thread)
+	if errs.ReasonOf(err) == thread.ReasonNotFound || err == nil && len(segments) == 0 {
+		out.Thread = ""
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	items, err := d.journal.SegmentItems(ctx, a.Namespace, segments[0], thread.Selection{Kinds: []thread.Kind{workgraph.ThreadMessage}, Limit: maxBehind, Origin: true})
+	out.Before = 0
+	for i := range items {
+		if out.Before = items[i].Seq; !items[i].Time.After(out.Message.Time) {
+			out.Before++
+			break
+		}
 	}
 	return err
 }
 
-// Waits reports whether the message before a delivery is still to be sent.
+// Waits reports whether a message before a delivery is still to be sent, however long that takes.
 func (d *Deliveries) Waits(ctx context.Context, x *webhook.Delivery) (bool, error) {
-	if x.Before == "" || dbkit.Now().Sub(x.BeforeTime) > patience {
+	if x.Thread == "" || x.Before <= 1 {
 		return false, nil
 	}
-	run, _, err := d.journal.Requested(ctx, x.Message.Namespace, methodSaid, x.Before)
+	seq, err := d.journal.LastUnsent(ctx, x.Message.Namespace, x.Thread, x.Before)
+	if err != nil || seq == 0 {
+		return false, err
+	}
+	// Those before that one were sent before it. Its job may end a moment later.
+	run, _, err := d.journal.Requested(ctx, x.Message.Namespace, methodSaid, webhook.Args{Thread: x.Thread, Seq: seq}.Said())
 	return run == "", err
 }
 
-// Sent remembers that a delivery needs no further try, for those that wait for it.
+// Sent remembers that a delivery needs no further try, and wakes those that wait for it, at whichever
+// executor.
 func (d *Deliveries) Sent(ctx context.Context, x *webhook.Delivery) error {
 	if x.Said == "" {
 		return nil
 	}
 	_, err := d.journal.Enqueue(ctx, journal.EnqueueRequest{Idle: true, Request: journal.Request{Method: methodSaid, ID: x.Said},
 		Command: journal.Command{Namespace: x.Message.Namespace, RunID: x.Message.RootRunID, Kind: journal.CommandSignal, Time: dbkit.Now()}})
-	return err
+	if err != nil {
+		return err
+	}
+	return d.journal.WakeUnsent(ctx, x.Message.Namespace, x.Thread, x.Before)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -20,8 +21,43 @@ type PositionHead struct {
 	Details []Detail `json:"details,omitempty"`
 	// Refusal is the last amendment if it was refused when it was applied.
 	Refusal *AmendRefused `json:"refused_amendment,omitempty"`
-	// Unheard is the key of the last LEAVE that nobody heard.
-	Unheard string `json:"unheard,omitempty"`
+	// Unheard are the keys of the last LEAVEs that nobody heard.
+	Unheard Unheard `json:"unheard,omitempty"`
+}
+
+// maxUnheard is how many keys are remembered: each snapshot holds them. The caller of a command looks
+// for its key within seconds.
+const maxUnheard = 256
+
+// Unheard are keys of commands that nobody heard, the oldest first. The stored form of one key is a
+// text, as it was before there could be several.
+type Unheard []string
+
+// With returns the keys with one more. It does not change those that somebody else reads.
+func (u Unheard) With(key string) Unheard {
+	if slices.Contains(u, key) {
+		return u
+	}
+	from := max(0, len(u)+1-maxUnheard)
+	return append(slices.Clone(u[from:]), key)
+}
+
+// MarshalJSON implements json.Marshaler.
+func (u Unheard) MarshalJSON() ([]byte, error) {
+	if len(u) == 1 {
+		return json.Marshal(u[0])
+	}
+	return json.Marshal([]string(u))
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (u *Unheard) UnmarshalJSON(b []byte) error {
+	var one string
+	if json.Unmarshal(b, &one) == nil {
+		*u = Unheard{one}
+		return nil
+	}
+	return json.Unmarshal(b, (*[]string)(u))
 }
 
 // EncodePosition is the stored form of a position: the head, then the snapshot of the machine.

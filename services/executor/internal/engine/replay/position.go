@@ -34,8 +34,8 @@ type Position struct {
 	Uncertain        map[string]bool
 	// Refusal is the last amendment if it was refused when it was applied, and nil otherwise.
 	Refusal *record.AmendRefused
-	// Unheard is the key of the last LEAVE that nobody heard; empty for none.
-	Unheard string
+	// Unheard are the keys of the last LEAVEs that nobody heard.
+	Unheard record.Unheard
 	// Details are the last heartbeat details of visits and items that have not succeeded.
 	Details details
 }

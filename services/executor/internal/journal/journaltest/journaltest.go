@@ -24,7 +24,7 @@ type Driver struct {
 	Open func(ctx context.Context, place string) (journal.Journal, error)
 	// JobQuery selects the jobs that wait as "kind state run", in the order of their ids.
 	JobQuery string
-	// Query runs a query of one column of text.
+	// Query runs a query of one column of text, which may change rows.
 	Query func(t testing.TB, place, sql string) []string
 	// AgeGraphs makes all graphs look as if nobody took one for a week.
 	AgeGraphs func(t testing.TB, place string)

@@ -25,6 +25,7 @@ func threadCases(t *testing.T, d Driver) {
 	t.Run("Hold", func(t *testing.T) { threadHoldCases(t, d) })
 	t.Run("Parts", func(t *testing.T) { threadPartCases(t, d) })
 	t.Run("Values", func(t *testing.T) { threadValueCases(t, d) })
+	t.Run("Said", func(t *testing.T) { saidCases(t, d) })
 	t.Run("Sweep", func(t *testing.T) { threadSweepCases(t, d) })
 	t.Run("Room", func(t *testing.T) { threadRoomCases(t, d) })
 	t.Run("Facts", func(t *testing.T) { factCases(t, d) })

@@ -123,6 +123,39 @@ func threadValueCases(t *testing.T, d Driver) {
 			require.EqualValues(t, 3, got[i].Last)
 		}
 	})
+	t.Run("Import/WithAStartThatIsAnsweredMakesNothing", func(t *testing.T) {
+		for name, change := range map[string]func(*journal.Start){
+			"Request":     func(s *journal.Start) { s.Request = journal.Request{Method: "M", ID: "r", BodyHash: "h"} },
+			"BusinessKey": func(s *journal.Start) { s.Run.BusinessKey, s.Conflict = "order", journal.ConflictReturnExisting },
+		} {
+			for _, together := range []bool{true, false} {
+				t.Run(fmt.Sprintf("%s/Together=%v", name, together), func(t *testing.T) {
+					w := open(t, d)
+					first := family(2)
+					of := func(n int, m thread.Import) journal.Write {
+						return journal.Write{Start: start(n, change, func(s *journal.Start) { s.Threads, s.Room = m.Threads, thread.Room{Threads: 3} })}
+					}
+					a, b := of(1, first), of(2, family(2))
+					var res []journal.Result
+					if together {
+						res = w.commit(a, b)
+					} else {
+						res = append(w.commit(a), w.commit(b)...)
+					}
+					require.NoError(t, res[0].Err)
+					require.NoError(t, res[1].Err, "neither its key nor its room counts")
+					require.Equal(t, a.Start.Run.ID, res[1].RunID)
+					require.False(t, res[1].Created)
+					list, err := w.j.ListThreads(t.Context(), ns, thread.Filter{}, page.Cursor{}, 10)
+					require.NoError(t, err)
+					require.Len(t, list, 3)
+					used, err := w.j.ThreadUsage(t.Context(), ns)
+					require.NoError(t, err)
+					require.Equal(t, first.Usage(), used)
+				})
+			}
+		}
+	})
 	t.Run("Family/IsBounded", func(t *testing.T) {
 		w := open(t, d)
 		m := family(1)

@@ -111,6 +111,11 @@ func (j Journal) SweepThreads(ctx context.Context, unusedSince time.Time, after 
 	return j.rows.SweepThreads(ctx, unusedSince, after, limit)
 }
 
+// HideParts implements thread.Store.
+func (j Journal) HideParts(ctx context.Context, after string, limit int) (next string, err error) {
+	return j.rows.HideParts(ctx, after, limit)
+}
+
 // PurgeThreads implements thread.Store.
 func (j Journal) PurgeThreads(ctx context.Context, limit int) (more bool, err error) {
 	return j.rows.PurgeThreads(ctx, limit)

@@ -188,3 +188,26 @@ func (s *Store) ReadyJobs(ctx context.Context, ahead time.Duration, limit int) (
 	err = s.hot.QueryRow(ctx, readyJobs, interval(ahead), limit, journal.Queues()).Scan(&n, &told)
 	return n, err
 }
+
+// lastUnsent looks arguments up in the index of River that holds them. The case keeps those of other
+// kinds from being read as numbers.
+const lastUnsent = `SELECT coalesce(max(CASE WHEN j.kind = 'webhook' THEN (j.args ->> 'seq')::bigint END), 0) FROM river_job j
+	WHERE j.kind = 'webhook' AND j.finalized_at IS NULL AND j.args @> jsonb_build_object('event', 'chat.said', 'namespace', $1::text, 'thread', $2::text)
+	AND CASE WHEN j.kind = 'webhook' THEN (j.args ->> 'seq')::bigint END < $3`
+
+const wakeUnsent = `WITH ready AS (UPDATE river_job j SET state = 'available', scheduled_at = now()
+		WHERE j.kind = 'webhook' AND j.finalized_at IS NULL AND j.state IN ('available', 'scheduled') AND j.args @> jsonb_build_object('event', 'chat.said', 'namespace', $1::text, 'thread', $2::text)
+		AND CASE WHEN j.kind = 'webhook' THEN (j.args ->> 'seq')::bigint END > $3 RETURNING j.queue AS q)
+	SELECT count(*) FROM (SELECT ` + notifyQueue + ` FROM (SELECT DISTINCT q FROM ready) d) n`
+
+// WakeUnsent implements journal.Members.
+func (s *Store) WakeUnsent(ctx context.Context, namespace, thread string, after int64) error {
+	_, err := s.hot.Exec(ctx, wakeUnsent, namespace, thread, after)
+	return err
+}
+
+// LastUnsent implements journal.Members.
+func (s *Store) LastUnsent(ctx context.Context, namespace, thread string, before int64) (seq int64, err error) {
+	err = s.hot.QueryRow(ctx, lastUnsent, namespace, thread, before).Scan(&seq)
+	return seq, err
+}

@@ -224,3 +224,24 @@ func (s *Store) announce(queues map[string]bool) {
 		}
 	}
 }
+
+// unsent holds for the jobs of what was said in a thread, of a queue, a namespace and a thread.
+const unsent = ` AND queue = ? AND kind = 'webhook' AND json_extract(args, '$.event') = 'chat.said'
+	AND json_extract(args, '$.namespace') = ? AND json_extract(args, '$.thread') = ? AND json_extract(args, '$.seq')`
+
+// LastUnsent implements journal.Members.
+func (s *Store) LastUnsent(ctx context.Context, namespace, thread string, before int64) (seq int64, err error) {
+	err = s.db.Read.QueryRowContext(ctx, `SELECT coalesce(max(json_extract(args, '$.seq')), 0) FROM river_job
+		WHERE state IN ('available', 'pending', 'retryable', 'running', 'scheduled')`+unsent+` < ?`, journal.JobWebhook.Queue(), namespace, thread, before).Scan(&seq)
+	return seq, err
+}
+
+// WakeUnsent implements journal.Members.
+func (s *Store) WakeUnsent(ctx context.Context, namespace, thread string, after int64) error {
+	return s.update(ctx, func(ctx context.Context, t txn) error {
+		t.queued[journal.JobWebhook.Queue()] = true
+		_, err := t.exec(ctx, `UPDATE river_job SET state = 'available', scheduled_at = ? WHERE state IN ('available', 'scheduled')`+unsent+` > ?`,
+			time.Now().UTC().Format(riverTime), journal.JobWebhook.Queue(), namespace, thread, after)
+		return err
+	})
+}

@@ -39,7 +39,7 @@ func driver() journaltest.Driver {
 				t.Fatal(err)
 			}
 			defer db.Close()
-			rows, err := db.Read.QueryContext(t.Context(), query)
+			rows, err := db.Write.QueryContext(t.Context(), query)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -169,65 +169,6 @@ func (s *Store) lockedThread(ctx context.Context, tx dbkit.Querier, namespace, i
 	return s.thread(ctx, tx, thisThread, namespace, id)
 }
 
-// DeleteThread implements thread.Store.
-func (s *Store) DeleteThread(ctx context.Context, namespace, id string) error {
-	return s.db.Read.Update(ctx, func(ctx context.Context, tx dbkit.Querier) error {
-		ids, err := s.lockedFamily(ctx, tx, namespace, id)
-		if err != nil {
-			return err
-		}
-		if _, err := s.thread(ctx, tx, thisThread, namespace, id); err != nil {
-			return err
-		}
-		var busy, holder string
-		err = dbkit.FirstRow(tx.Query(ctx, `SELECT t.thread_id, t.holder FROM threads t WHERE `+s.d.In(`t.thread_id`, `$1`)+` AND `+held+` ORDER BY t.thread_id LIMIT 1`, ids)).Scan(&busy, &holder)
-		if err == nil {
-			return thread.Busy(busy, holder)
-		} else if !none(err) {
-			return err
-		}
-		_, err = tx.Exec(ctx, `UPDATE threads AS t SET hide_time = `+s.d.Now()+`, key = '' WHERE `+s.d.In(`t.thread_id`, `$1`)+` AND `+s.d.Unset(`t.hide_time`), ids)
-		if err != nil {
-			return err
-		}
-		return forgetEvents(ctx, tx, namespace, id)
-	})
-}
-
-// forgetEvents removes the deliveries of chat triggers that hold the messages of a thread: see
-// trigger.ThreadEvent. "0" is the character behind "/".
-func forgetEvents(ctx context.Context, tx dbkit.Querier, namespace, id string) error {
-	_, err := tx.Exec(ctx, `DELETE FROM trigger_deliveries WHERE namespace = $1 AND event_id > $2 AND event_id < $3
-		AND trigger_id IN (SELECT id FROM triggers WHERE namespace = $1 AND kind = 'chat')`, namespace, id+"/", id+"0")
-	return err
-}
-
-// lockedFamily locks the rows of a thread and of its parts, however deep, and returns their
-// ids. What makes a part locks the thread of which it is one, so that none is missed.
-func (s *Store) lockedFamily(ctx context.Context, tx dbkit.Querier, namespace, id string) (ids []string, err error) {
-	for before := -1; before < len(ids); {
-		before = len(ids)
-		rows, err := tx.Query(ctx, `WITH RECURSIVE below (thread_id) AS (
-				SELECT t.thread_id FROM threads t WHERE`+thisThread+`
-				UNION SELECT t.thread_id FROM below JOIN threads t ON t.part_of = below.thread_id WHERE t.namespace = $1 AND t.part_of <> '' AND `+s.d.Unset(`t.hide_time`)+`)
-			SELECT thread_id FROM below ORDER BY thread_id`, namespace, id)
-		if ids, err = dbkit.Collect(rows, err, func(rows dbkit.Rows) (id string, err error) {
-			err = rows.Scan(&id)
-			return id, err
-		}); err != nil {
-			return nil, err
-		}
-		lock := s.d.LockedToUpdate()
-		if lock == "" || len(ids) == 0 {
-			return ids, nil
-		}
-		if _, err := tx.Exec(ctx, `SELECT 1 FROM threads t WHERE `+s.d.In(`t.thread_id`, `$1`)+` ORDER BY t.thread_id`+lock, ids); err != nil {
-			return nil, err
-		}
-	}
-	return ids, nil
-}
-
 // HoldThread implements thread.Store.
 func (s *Store) HoldThread(ctx context.Context, namespace, id string, runs []string) error {
 	return s.db.Read.Update(ctx, func(ctx context.Context, tx dbkit.Querier) error {
@@ -385,28 +326,6 @@ func (s *Store) unneeded(ctx context.Context, tx dbkit.Querier, past []thread.Th
 		}
 	}
 	return ids, nil
-}
-
-// PurgeThreads implements thread.Store.
-func (s *Store) PurgeThreads(ctx context.Context, limit int) (more bool, err error) {
-	err = s.db.Engine.Update(ctx, func(ctx context.Context, tx dbkit.Querier) error {
-		more = false
-		var id, namespace string
-		err := dbkit.FirstRow(tx.Query(ctx, `SELECT t.thread_id, t.namespace FROM threads t WHERE `+s.d.Set(`t.hide_time`)+`
-			AND NOT `+s.d.Holds(`threads`, `f`, `f.parent_id = t.thread_id AND f.parent_id <> ''`)+` ORDER BY t.thread_id LIMIT 1`+s.d.LockedFree())).Scan(&id, &namespace)
-		if none(err) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		more = true
-		less, err := s.purge(ctx, tx, id, limit)
-		if err != nil {
-			return err
-		}
-		return s.use(ctx, tx, namespace, thread.Usage{Threads: -less.Threads, Bytes: -less.Bytes}, thread.Room{})
-	})
-	return more, err
 }
 
 // parameters renders the first n parameters.

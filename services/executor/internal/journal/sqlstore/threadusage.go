@@ -59,24 +59,3 @@ func (s *Store) use(ctx context.Context, tx dbkit.Querier, namespace string, mor
 	}
 	return room.Check(used.Plus(thread.Usage{Threads: -more.Threads, Bytes: -more.Bytes}), more)
 }
-
-// purge removes up to limit items of a thread, and with the last of them the thread itself. It returns what
-// the namespace takes less.
-func (s *Store) purge(ctx context.Context, tx dbkit.Querier, id string, limit int) (less thread.Usage, err error) {
-	first := ` FROM thread_items WHERE thread_id = $1 ORDER BY seq LIMIT $2`
-	if err := dbkit.FirstRow(tx.Query(ctx, `SELECT CAST(coalesce(sum(i.weight), 0) AS bigint) FROM (SELECT weight`+first+`) i`, id, limit)).Scan(&less.Bytes); err != nil {
-		return less, err
-	}
-	gone, err := tx.Exec(ctx, `DELETE FROM thread_items WHERE thread_id = $1 AND `+s.d.InSelect(`seq`, `SELECT seq`+first), id, limit)
-	if err != nil || int(gone) >= limit {
-		return less, err
-	}
-	var messages int64
-	if err := dbkit.FirstRow(tx.Query(ctx, `SELECT CAST(coalesce(sum(length(u.message) + $2), 0) AS bigint) FROM thread_turns u WHERE u.thread_id = $1`,
-		id, thread.Overhead)).Scan(&messages); err != nil {
-		return less, err
-	}
-	less.Threads, less.Bytes = 1, less.Bytes+messages
-	return less, tx.Batch(ctx, dbkit.Stmt{Query: `DELETE FROM thread_turns WHERE thread_id = $1`, Args: []any{id}},
-		dbkit.Stmt{Query: `DELETE FROM blob_refs WHERE run_id = $1`, Args: []any{id}}, dbkit.Stmt{Query: `DELETE FROM threads WHERE thread_id = $1`, Args: []any{id}})
-}
