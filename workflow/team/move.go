@@ -20,12 +20,18 @@ var ErrNoSpeaker = errors.New("nobody can speak")
 // MaxState bounds the values of the team's state, in bytes.
 const MaxState = 256 << 10
 
-// Begin starts a team, or goes on with one that has ended or paused, with what it is told. The messages
-// get their sequences. The state is not changed; the new one is returned.
+// Begin starts a team, or goes on with one whose run is over, with what it is told. A team that has ended
+// goes on where it is. After a run that broke off those speak again who spoke then, if nothing is told;
+// else it is a new request, and those begin who hear the input. The messages get their sequences. The
+// state is not changed; the new one is returned.
 func (r *Rules) Begin(ctx context.Context, before *State, input []Message, now time.Time) (logged []Message, st *State, move Move, err error) {
 	st, x := before.clone(), workgraph.NewAccount(ctx)
+	brokeOff := st.Over == nil && (len(st.Speaking) > 0 || st.Choosing != nil)
 	r.adopt(st)
 	r.again(st)
+	if brokeOff && len(input) > 0 {
+		r.anew(st)
+	}
 	st.Over, st.Choosing = nil, nil
 	st.Began, st.Turns, st.Messages, st.Fired, st.Raised = now, 0, 0, map[string]Stopped{}, map[string]int{}
 	to := ""
@@ -97,7 +103,7 @@ func (r *Rules) adopt(st *State) {
 	}
 }
 
-// again takes back those who spoke when the run broke off.
+// again takes back those who spoke when the run broke off, and what they were told.
 func (r *Rules) again(st *State) {
 	names := make([]string, 0, len(st.Speaking)+len(st.Ready))
 	for i := range st.Speaking {
@@ -198,7 +204,7 @@ func (r *Rules) log(st *State, m *Message, now time.Time) {
 	for i := range r.team.Members {
 		to := &r.team.Members[i]
 		if r.hears(to.Name, m.From) {
-			st.Queues[to.Name] = append(st.Queues[to.Name], Queued{m.Seq, now, slices.Contains(r.siblings[to.ThreadName()], m.From)})
+			st.Queues[to.Name] = append(st.Queues[to.Name], Queued{Seq: m.Seq, At: now, Known: slices.Contains(r.siblings[to.ThreadName()], m.From)})
 		}
 	}
 }
@@ -480,7 +486,7 @@ func (r *Rules) woken(st *State, now time.Time) Move {
 		for i := range r.team.Members {
 			to := &r.team.Members[i]
 			q := r.fresh(st, to.Name, now)
-			if n := len(q); n == 0 || n < least(to) || busy[to.ThreadName()] {
+			if n := calling(q); n == 0 || n < least(to) || busy[to.ThreadName()] {
 				continue
 			}
 			busy[to.ThreadName()] = true
@@ -493,6 +499,16 @@ func (r *Rules) woken(st *State, now time.Time) Move {
 		wake(func(*Member) int { return 1 })
 	}
 	return r.move(st)
+}
+
+// calling is how many messages of an inbox call its member.
+func calling(q []Queued) (n int) {
+	for i := range q {
+		if !q[i].Past {
+			n++
+		}
+	}
+	return n
 }
 
 // batch is how many messages call a member.

@@ -50,6 +50,9 @@ type Queued struct {
 	At  time.Time `json:"at"`
 	// Known says that it is in the member's thread already, by somebody who shares it.
 	Known bool `json:"known,omitempty"`
+	// Past says that it belongs to a request in whose place another one came: the member hears it with the
+	// next message, and is not called by it.
+	Past bool `json:"past,omitempty"`
 }
 
 // Speaker is somebody who speaks now.
