@@ -295,7 +295,9 @@ func conforms(t *testing.T, s stage) {
 			over <- cli.Main(t.Context(), build, []string{"--addr", s.d.GRPCAddr(), "chat", "--workflow", "chatting"}, cli.IO{In: strings.NewReader("Onboard Acme Corp\nHello?\n"), Out: &o, Err: &e})
 		}()
 		testkit.Eventually(t, func() bool { return len(s.model.calls("worker")) == 1 }, "the plan does not begin")
-		var open struct{ Runs []struct{ ID, ParentRunID string } }
+		var open struct {
+			Runs []struct{ ID, ParentRunID string }
+		}
 		s.rest(t, http.MethodGet, "/v1/runs?states=RUN_STATE_RUNNING&states=RUN_STATE_WAITING", "", &open)
 		for _, r := range open.Runs {
 			if r.ParentRunID == "" {
