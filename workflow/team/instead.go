@@ -30,6 +30,7 @@ func (r *Rules) Turned(ctx context.Context, spoke *State, answers []Message, req
 	if len(logged) > 0 {
 		st.Before, st.Last = before, logged[len(logged)-1].From
 	}
+	r.given(st, answers)
 	r.anew(st)
 	for _, text := range requests {
 		m := Message{From: Input, Text: text}

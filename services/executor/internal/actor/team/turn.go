@@ -191,8 +191,8 @@ func (l *loop) turn(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, 
 			if m == nil {
 				return workgraph.Outcome{}, badLoop("there is no member %q", s.Name)
 			}
-			inbox := rules.Inbox(p.Team, s, log, now)
 			cut := left && s.After < log[0].Seq
+			inbox := rules.Inbox(p.Team, s, log, cut, now)
 			task, given, err := rules.Task(x, p.Team, s, inbox)
 			if err != nil {
 				return workgraph.Outcome{}, failed(err)
