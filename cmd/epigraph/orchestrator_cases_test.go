@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/cli"
 	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 )
@@ -262,15 +263,64 @@ func conforms(t *testing.T, s stage) {
 		require.Len(t, s.model.calls("replan"), 3, "it is asked until it answers")
 		require.Equal(t, []string{"create the account", "send the welcome"}, s.steps(), "the plan stays, and what is done is not done again")
 	})
-	t.Run("9/AfterAnErrorInThePlannerALaterRequestOfTheThreadWorks", func(t *testing.T) {
+	t.Run("9/AfterAnErrorInThePlannerALaterRequestOfTheThreadIsAnswered", func(t *testing.T) {
 		s.model.script(map[string][]fakellm.Reply{"front": {{Text: "Hello."}}})
 		first := s.run(t, "Hello")
 		s.model.script(map[string][]fakellm.Reply{"front": {routing()}, "planner": {{Text: "no plan"}}})
 		out, notes := s.command(t, 1, "workflows", "run", orchestratorFile, "--input", "task=Onboard", "--input", "thread_id="+first.ThreadID)
 		require.Contains(t, out+notes, "CHILD_FAILED")
-		s.model.script(map[string][]fakellm.Reply{"front": {{Text: "Here I am."}}, "planner": {plan("all")}, "worker": {{Text: "done"}}, "replan": {left("It is planned now.")}})
-		again := s.run(t, "Hello?", "--input", "thread_id="+first.ThreadID)
-		require.Equal(t, "It is planned now.", again.Text, "who spoke when it failed is heard first")
-		require.Equal(t, "Here I am.", s.run(t, "Are you there?", "--input", "thread_id="+first.ThreadID).Text)
+		s.answersAnew(t, func() orchestrated { return s.run(t, "Hello?", "--input", "thread_id="+first.ThreadID) })
 	})
+	t.Run("9/AfterACanceledPlanALaterRequestOfTheThreadIsAnswered", func(t *testing.T) {
+		s.model.script(map[string][]fakellm.Reply{"front": {{Text: "Hello."}}})
+		first := s.run(t, "Hello")
+		says := onboarding()
+		says["worker"] = []fakellm.Reply{{Text: "sent", Delay: time.Hour}}
+		s.model.script(says)
+		out, _ := s.command(t, 0, "workflows", "run", orchestratorFile, "--input", "task=Onboard Acme Corp", "--input", "thread_id="+first.ThreadID, "--detach")
+		id := strings.TrimSpace(out)
+		testkit.Eventually(t, func() bool { return len(s.model.calls("worker")) == 1 }, "the plan does not begin")
+		s.command(t, 0, "runs", "cancel", id)
+		s.command(t, 3, "runs", "watch", id)
+		s.answersAnew(t, func() orchestrated { return s.run(t, "Hello?", "--input", "thread_id="+first.ThreadID) })
+	})
+	t.Run("9/AfterACanceledPlanTheNextLineOfTheChatIsAnswered", func(t *testing.T) {
+		says := onboarding()
+		says["front"] = []fakellm.Reply{routing(), {Text: "Here I am."}}
+		says["worker"] = []fakellm.Reply{{Text: "sent", Delay: time.Hour}}
+		s.model.script(says)
+		var o, e bytes.Buffer
+		over := make(chan int)
+		go func() {
+			over <- cli.Main(t.Context(), build, []string{"--addr", s.d.GRPCAddr(), "chat", "--workflow", "chatting"}, cli.IO{In: strings.NewReader("Onboard Acme Corp\nHello?\n"), Out: &o, Err: &e})
+		}()
+		testkit.Eventually(t, func() bool { return len(s.model.calls("worker")) == 1 }, "the plan does not begin")
+		var open struct {
+			Runs []struct{ ID, ParentRunID string }
+		}
+		s.rest(t, http.MethodGet, "/v1/runs?states=RUN_STATE_RUNNING&states=RUN_STATE_WAITING", "", &open)
+		for _, r := range open.Runs {
+			if r.ParentRunID == "" {
+				s.command(t, 0, "runs", "cancel", r.ID)
+			}
+		}
+		require.Equal(t, 3, <-over, "%s", e.String())
+		require.Contains(t, o.String(), "Here I am.", "the new line is answered: %s", e.String())
+		require.Len(t, s.model.calls("worker"), 1, "the plan is not done again")
+		require.Len(t, s.model.calls("planner"), 1)
+	})
+}
+
+// answersAnew scripts what is to be said after a plan that broke off, and checks that it is not begun
+// again.
+func (s stage) answersAnew(t *testing.T, again func() orchestrated) {
+	t.Helper()
+	s.model.script(map[string][]fakellm.Reply{"front": {{Text: "Here I am."}}, "planner": {plan("all")}, "worker": {{Text: "done"}}, "replan": {left("It is planned now.")}})
+	r := again()
+	require.Equal(t, "Here I am.", r.Text, "the new request is answered")
+	require.Equal(t, "react_agent", r.From)
+	require.Empty(t, s.model.calls("planner"), "the old task is not planned again")
+	require.Empty(t, s.model.calls("worker"))
+	require.Equal(t, map[string]any{"needs_plan_execute": false, "plan_execute_task": "", "plan_execute_context": ""}, r.State, "the flags are reset")
+	require.Contains(t, s.prompts("front")[0], "Hello?")
 }

@@ -331,6 +331,7 @@ func TestOrchestrator(t *testing.T) {
 		model.script(map[string][]fakellm.Reply{"front": {{Text: "Here I am."}}, "planner": onboarding["planner"], "worker": onboarding["worker"], "replan": onboarding["replan"]})
 		r := run(t, "Hello?", "--input", "thread_id="+first.ThreadID)
 		require.Equal(t, "COMPLETE", r.Stop.Reason, "a later request works")
+		require.Equal(t, "Here I am.", r.Text, "and is answered")
 	})
 
 	t.Run("ValidationPoint1/TaskAgentToolSetsRoutingFlags", func(t *testing.T) {

@@ -1,6 +1,8 @@
 package team
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -23,6 +25,13 @@ func (st *State) Check(seq int64) error {
 			return err
 		}
 	}
+	for name, list := range st.Missed {
+		for _, p := range list {
+			if err := errors.Join(at(fmt.Sprintf("missed of %q", clip(name)), p.After), at(fmt.Sprintf("missed of %q", clip(name)), p.Last)); err != nil || len(list) > maxMissed {
+				return cmp.Or(err, fmt.Errorf("missed of %q has %d spans, the limit is %d", clip(name), len(list), maxMissed))
+			}
+		}
+	}
 	waiting := 0
 	queue := func(place, name string, q []Queued) error {
 		if waiting += len(q); waiting > maxQueued {
@@ -42,7 +51,7 @@ func (st *State) Check(seq int64) error {
 	}
 	for i := range st.Speaking {
 		s := &st.Speaking[i]
-		for _, err := range []error{at("after", s.After), at("last", s.Last), queue("took", s.Name, s.Took)} {
+		for _, err := range []error{at("after", s.After), at("last", s.Last), at("missed", s.Missed), queue("took", s.Name, s.Took)} {
 			if err != nil {
 				return err
 			}
@@ -53,7 +62,7 @@ func (st *State) Check(seq int64) error {
 
 // sizes reports lists that are longer than any team makes them.
 func (st *State) sizes() error {
-	for place, n := range map[string]int{"heard": len(st.Heard), "queues": len(st.Queues), "ready": len(st.Ready), "speaking": len(st.Speaking)} {
+	for place, n := range map[string]int{"heard": len(st.Heard), "missed": len(st.Missed), "queues": len(st.Queues), "ready": len(st.Ready), "speaking": len(st.Speaking)} {
 		if n > MaxMembers {
 			return fmt.Errorf("%s has %d members, a team may have %d", place, n, MaxMembers)
 		}

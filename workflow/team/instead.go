@@ -30,16 +30,14 @@ func (r *Rules) Turned(ctx context.Context, spoke *State, answers []Message, req
 	if len(logged) > 0 {
 		st.Before, st.Last = before, logged[len(logged)-1].From
 	}
+	r.given(st, answers)
+	r.anew(st)
 	for _, text := range requests {
 		m := Message{From: Input, Text: text}
 		r.log(st, &m, now)
 		logged = append(logged, m)
 	}
-	st.Speaking, st.Choosing, st.Lost = nil, nil, ""
 	st.Turns++
-	if !r.team.driven() {
-		st.Ready, st.Arrived = slices.Clone(r.starts), map[string][]int{}
-	}
 	w := &watch{st: st, delta: logged, used: used, now: now}
 	if st.Over = r.stopped(x, w); st.Over == nil && external {
 		st.Over = asked()

@@ -20,12 +20,18 @@ var ErrNoSpeaker = errors.New("nobody can speak")
 // MaxState bounds the values of the team's state, in bytes.
 const MaxState = 256 << 10
 
-// Begin starts a team, or goes on with one that has ended or paused, with what it is told. The messages
-// get their sequences. The state is not changed; the new one is returned.
+// Begin starts a team, or goes on with one whose run is over, with what it is told. A team that has ended
+// goes on where it is. After a run that broke off those speak again who spoke then, if nothing is told;
+// else it is a new request, and those begin who hear the input. The messages get their sequences. The
+// state is not changed; the new one is returned.
 func (r *Rules) Begin(ctx context.Context, before *State, input []Message, now time.Time) (logged []Message, st *State, move Move, err error) {
 	st, x := before.clone(), workgraph.NewAccount(ctx)
+	brokeOff := st.Over == nil && (len(st.Speaking) > 0 || st.Choosing != nil)
 	r.adopt(st)
 	r.again(st)
+	if brokeOff && len(input) > 0 {
+		r.anew(st)
+	}
 	st.Over, st.Choosing = nil, nil
 	st.Began, st.Turns, st.Messages, st.Fired, st.Raised = now, 0, 0, map[string]Stopped{}, map[string]int{}
 	to := ""
@@ -81,6 +87,7 @@ func (r *Rules) adopt(st *State) {
 	st.Ready = slices.DeleteFunc(st.Ready, stranger)
 	st.Speaking = slices.DeleteFunc(st.Speaking, func(s Speaker) bool { return stranger(s.Name) })
 	maps.DeleteFunc(st.Queues, func(name string, _ []Queued) bool { return stranger(name) })
+	maps.DeleteFunc(st.Missed, func(name string, _ []Span) bool { return stranger(name) })
 	for key, parts := range st.Arrived {
 		if st.Arrived[key] = slices.DeleteFunc(slices.Clone(parts), func(i int) bool { return !slices.Contains(r.groups[key].parts, i) }); len(st.Arrived[key]) == 0 {
 			delete(st.Arrived, key)
@@ -97,7 +104,7 @@ func (r *Rules) adopt(st *State) {
 	}
 }
 
-// again takes back those who spoke when the run broke off.
+// again takes back those who spoke when the run broke off, and what they were told.
 func (r *Rules) again(st *State) {
 	names := make([]string, 0, len(st.Speaking)+len(st.Ready))
 	for i := range st.Speaking {
@@ -131,6 +138,7 @@ func (r *Rules) Hear(ctx context.Context, spoke *State, answers []Message, used 
 		}
 		r.log(st, m, now)
 	}
+	r.given(st, answers)
 	var decided []workgraph.Routed
 	for i := range answers {
 		decided = append(decided, r.follow(x, st, &answers[i], before)...)
@@ -198,7 +206,7 @@ func (r *Rules) log(st *State, m *Message, now time.Time) {
 	for i := range r.team.Members {
 		to := &r.team.Members[i]
 		if r.hears(to.Name, m.From) {
-			st.Queues[to.Name] = append(st.Queues[to.Name], Queued{m.Seq, now, slices.Contains(r.siblings[to.ThreadName()], m.From)})
+			st.Queues[to.Name] = append(st.Queues[to.Name], Queued{Seq: m.Seq, At: now, Known: slices.Contains(r.siblings[to.ThreadName()], m.From)})
 		}
 	}
 }
@@ -480,19 +488,28 @@ func (r *Rules) woken(st *State, now time.Time) Move {
 		for i := range r.team.Members {
 			to := &r.team.Members[i]
 			q := r.fresh(st, to.Name, now)
-			if n := len(q); n == 0 || n < least(to) || busy[to.ThreadName()] {
+			if n := calling(q); n == 0 || n < least(to) || busy[to.ThreadName()] {
 				continue
 			}
 			busy[to.ThreadName()] = true
 			st.Speaking = append(st.Speaking, Speaker{Name: to.Name, After: st.Heard[to.Name], Last: st.Seq, Took: slices.Clone(q)})
 			delete(st.Queues, to.Name)
-			r.shared(st, to, q)
 		}
 	}
 	if wake(r.batch); len(st.Speaking) == 0 {
 		wake(func(*Member) int { return 1 })
 	}
 	return r.move(st)
+}
+
+// calling is how many messages of an inbox call its member.
+func calling(q []Queued) (n int) {
+	for i := range q {
+		if !q[i].Past {
+			n++
+		}
+	}
+	return n
 }
 
 // batch is how many messages call a member.
@@ -521,19 +538,6 @@ func (r *Rules) ttl(name string) time.Duration {
 	return 0
 }
 
-// shared notes that messages come into the thread of a member, for those who work there as well.
-func (r *Rules) shared(st *State, m *Member, took []Queued) {
-	for _, name := range r.siblings[m.ThreadName()] {
-		if name == m.Name {
-			continue
-		}
-		for i := range st.Queues[name] {
-			q := &st.Queues[name][i]
-			q.Known = q.Known || slices.ContainsFunc(took, func(t Queued) bool { return t.Seq == q.Seq })
-		}
-	}
-}
-
 // From is the last message before those that the speakers of the state hear: what is after it is to be
 // read.
 func (st *State) From() int64 {
@@ -545,26 +549,6 @@ func (st *State) From() int64 {
 		}
 	}
 	return from
-}
-
-// Inbox is what a speaker hears, in order, out of the log. What is in its thread already is left out.
-func (r *Rules) Inbox(st *State, s *Speaker, log []Message, now time.Time) []Message {
-	m := r.Member(s.Name)
-	ttl := r.ttl(s.Name)
-	var out []Message
-	for i := range log {
-		one := &log[i]
-		switch {
-		case r.team.driven():
-			if !slices.ContainsFunc(s.Took, func(q Queued) bool { return q.Seq == one.Seq && !q.Known }) {
-				continue
-			}
-		case one.Seq <= s.After || one.Seq > s.Last || !r.hears(s.Name, one.From) || ttl > 0 && now.Sub(one.At) >= ttl || r.known(st, m, one):
-			continue
-		}
-		out = append(out, *one)
-	}
-	return m.heard(out)
 }
 
 // heard are those of some messages that the member hears.
@@ -599,7 +583,8 @@ func (h *Hearing) takes(n, of int) bool {
 	return true
 }
 
-// Task is what a speaker is told in place of what it hears. ok is false if that is what it hears.
+// Task is what a speaker is told in place of what it hears, and notes in it that it does not hear that. ok
+// is false if that is what it hears.
 func (r *Rules) Task(x *workgraph.Account, st *State, s *Speaker, inbox []Message) (text string, ok bool, err error) {
 	m := r.Member(s.Name)
 	if m == nil || m.Task == "" {
@@ -612,12 +597,6 @@ func (r *Rules) Task(x *workgraph.Account, st *State, s *Speaker, inbox []Messag
 	if json.Unmarshal(raw, &text) != nil {
 		return "", false, fmt.Errorf("the task of %q is no text: %s", s.Name, clip(string(raw)))
 	}
+	r.misses(s, s.Last)
 	return text, true, nil
-}
-
-// known reports whether a message is in the thread of a member by somebody who shares it.
-func (r *Rules) known(st *State, m *Member, one *Message) bool {
-	return slices.ContainsFunc(r.siblings[m.ThreadName()], func(name string) bool {
-		return name != m.Name && (name == one.From || st.Heard[name] >= one.Seq && r.hears(name, one.From))
-	})
 }

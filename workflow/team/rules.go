@@ -28,6 +28,8 @@ type Rules struct {
 	siblings map[string][]string
 	// routed are the routes to each member.
 	routed map[string][]*Route
+	// flags are the keys of the state that a new request sets back.
+	flags []string
 }
 
 // group joins transitions into a member.
@@ -66,6 +68,7 @@ func Compile(ctx context.Context, t *Team) (*Rules, []Fault) {
 	if !c.failed {
 		c.begin()
 		c.flow()
+		c.r.flags = t.flags()
 	}
 	if c.failed {
 		return nil, c.faults

@@ -14,6 +14,9 @@ type State struct {
 	Seq int64 `json:"seq"`
 	// Heard is the last message that was in the log when a member was called.
 	Heard map[string]int64 `json:"heard,omitempty"`
+	// Missed are the messages up to Heard that a member was not given, though it was called. They are kept
+	// for those who share its thread and have not been called since.
+	Missed map[string][]Span `json:"missed,omitempty"`
 	// Queues are the inboxes of members that speak as messages come.
 	Queues map[string][]Queued `json:"queues,omitempty"`
 	// Ready are those who speak next, in order, and Speaking those who speak now.
@@ -44,12 +47,21 @@ type State struct {
 	Raised map[string]int `json:"raised,omitempty"`
 }
 
+// Span are the messages of the log after one, up to another one.
+type Span struct {
+	After int64 `json:"after"`
+	Last  int64 `json:"last"`
+}
+
 // Queued is a message that waits in an inbox.
 type Queued struct {
 	Seq int64     `json:"seq"`
 	At  time.Time `json:"at"`
 	// Known says that it is in the member's thread already, by somebody who shares it.
 	Known bool `json:"known,omitempty"`
+	// Past says that it belongs to a request in whose place another one came: the member hears it with the
+	// next message, and is not called by it.
+	Past bool `json:"past,omitempty"`
 }
 
 // Speaker is somebody who speaks now.
@@ -60,6 +72,9 @@ type Speaker struct {
 	Last  int64 `json:"last"`
 	// Took are the messages that called it, if it speaks as messages come.
 	Took []Queued `json:"took,omitempty"`
+	// Missed is the last of these messages that it was not given; those after it are in its thread. It is
+	// kept for members that share a thread.
+	Missed int64 `json:"missed,omitempty"`
 }
 
 // clone is a copy that shares nothing that is changed.
@@ -67,6 +82,7 @@ func (st *State) clone() *State {
 	c := *st
 	c.Heard, c.Arrived, c.Values = cloneMap(st.Heard), cloneMap(st.Arrived), cloneMap(st.Values)
 	c.Queues, c.Fired, c.Raised = cloneMap(st.Queues), cloneMap(st.Fired), cloneMap(st.Raised)
+	c.Missed = cloneMap(st.Missed)
 	for k, q := range c.Queues {
 		c.Queues[k] = slices.Clone(q)
 	}

@@ -83,7 +83,12 @@ func (p *play) begin(msgs []team.Message, turns []string) (string, team.Stopped)
 		var names []string
 		for i := range p.st.Speaking {
 			s := &p.st.Speaking[i]
-			inbox := p.rules.Inbox(p.st, s, p.log[p.st.From():], p.now)
+			inbox := p.rules.Inbox(p.st, s, p.log[p.st.From():], false, p.now)
+			task, ok, err := p.rules.Task(workgraph.NewAccount(p.t.Context()), p.st, s, inbox)
+			require.NoError(p.t, err)
+			if ok {
+				inbox = []team.Message{{From: team.Input, Text: task}}
+			}
 			var texts []string
 			for k := range inbox {
 				texts = append(texts, inbox[k].Text)

@@ -48,8 +48,10 @@ func (l *loop) hear(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, 
 		return workgraph.Outcome{}, failed(err)
 	}
 	last := &team.Message{}
-	if len(logged) > 0 {
-		last = &logged[len(logged)-1]
+	if move.Over != nil {
+		if last, err = l.final(ctx, p, logged); err != nil {
+			return workgraph.Outcome{}, err
+		}
 	}
 	items, err := p.items(logged, move)
 	if err != nil {
@@ -66,6 +68,34 @@ func (l *loop) hear(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, 
 		out.Routed[i].Workflow = workflowOf(c)
 	}
 	return out, err
+}
+
+// final is the response of a team that ends: the last message of a member in this run. It is one of an
+// earlier turn if nobody has spoken in this one, as when the team is to end while a model chooses. Empty if
+// no member has spoken.
+func (l *loop) final(ctx context.Context, p *position, logged []team.Message) (*team.Message, error) {
+	for i := len(logged) - 1; i >= 0; i-- {
+		if logged[i].From != team.Input {
+			return &logged[i], nil
+		}
+	}
+	const atOnce = 16
+	before := p.Seq + 1
+	for n := p.Team.Messages - len(logged); n > 0; { // those of this run
+		items, err := l.messages(ctx, p, before, min(n, atOnce))
+		if err != nil || len(items) == 0 {
+			return &team.Message{}, err
+		}
+		for i := range items {
+			var m line
+			if json.Unmarshal(items[i].Body, &m) == nil && m.Role != "user" {
+				said := m.message(items[i].Seq)
+				return &said, nil
+			}
+		}
+		n, before = n-len(items), items[len(items)-1].Seq
+	}
+	return &team.Message{}, nil
 }
 
 // workflowOf is the name of the graph whose team the run is of.

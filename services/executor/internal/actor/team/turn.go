@@ -191,8 +191,8 @@ func (l *loop) turn(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, 
 			if m == nil {
 				return workgraph.Outcome{}, badLoop("there is no member %q", s.Name)
 			}
-			inbox := rules.Inbox(p.Team, s, log, now)
 			cut := left && s.After < log[0].Seq
+			inbox := rules.Inbox(p.Team, s, log, cut, now)
 			task, given, err := rules.Task(x, p.Team, s, inbox)
 			if err != nil {
 				return workgraph.Outcome{}, failed(err)
@@ -221,15 +221,12 @@ const maxHistory, maxInbox, maxLogBytes = 50, 1_000, 512 << 10
 // log reads messages of the team after a sequence, oldest first; the newest if there are too many, and then
 // left says that older ones were left out.
 func (l *loop) log(ctx context.Context, p *position, after int64, most int) (out []team.Message, left bool, err error) {
-	read := func(before int64, most int) ([]thread.Item, error) {
-		return l.threads.Items(ctx, actor.NamespaceOf(ctx), p.Thread, thread.Query{Kinds: []thread.Kind{workgraph.ThreadMessage}, Before: before, Limit: most, MaxBytes: maxLogBytes})
-	}
 	if n := p.Seq - after; n < int64(most) {
 		most = max(1, int(n))
 	}
-	items, err := read(p.Seq+1, most)
+	items, err := l.messages(ctx, p, p.Seq+1, most)
 	if err != nil {
-		return nil, false, standing.Error(err)
+		return nil, false, err
 	}
 	for i := len(items) - 1; i >= 0; i-- {
 		if items[i].Seq <= after {
@@ -244,11 +241,20 @@ func (l *loop) log(ctx context.Context, p *position, after int64, most int) (out
 	if len(out) == 0 || items[len(items)-1].Seq <= after+1 {
 		return out, false, nil
 	}
-	older, err := read(items[len(items)-1].Seq, 1)
+	older, err := l.messages(ctx, p, items[len(items)-1].Seq, 1)
 	if err != nil {
-		return nil, false, standing.Error(err)
+		return nil, false, err
 	}
 	return out, len(older) > 0 && older[0].Seq > after, nil
+}
+
+// messages are the newest messages in the thread of the team before a sequence, newest first.
+func (l *loop) messages(ctx context.Context, p *position, before int64, most int) ([]thread.Item, error) {
+	items, err := l.threads.Items(ctx, actor.NamespaceOf(ctx), p.Thread, thread.Query{Kinds: []thread.Kind{workgraph.ThreadMessage}, Before: before, Limit: most, MaxBytes: maxLogBytes})
+	if err != nil {
+		return nil, standing.Error(err)
+	}
+	return items, nil
 }
 
 // given are the arguments of a member that speaks.
