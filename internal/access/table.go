@@ -128,6 +128,7 @@ var table = map[string][]Scope{
 	"epigraph.registry.v1.RegistryService/ImportEpic":     run,
 	"epigraph.registry.v1.RegistryService/UpdateEpic":     run,
 	"epigraph.registry.v1.RegistryService/TransitionEpic": run,
+	"epigraph.registry.v1.RegistryService/RunEpic":        run,
 	"epigraph.registry.v1.RegistryService/DeleteEpic":     run,
 	"epigraph.registry.v1.RegistryService/CreateTask":     run,
 	"epigraph.registry.v1.RegistryService/GetTask":        run,
@@ -141,8 +142,8 @@ var table = map[string][]Scope{
 	"epigraph.registry.v1.RegistryService/ConfirmClaim": serviceOnly,
 	"epigraph.registry.v1.RegistryService/SettleClaim":  serviceOnly,
 	// These return data of all namespaces.
-	"epigraph.registry.v1.RegistryService/LeaseCancellations":       serviceOnly,
-	"epigraph.registry.v1.RegistryService/AcknowledgeCancellations": serviceOnly,
+	"epigraph.registry.v1.RegistryService/LeaseOrders":       serviceOnly,
+	"epigraph.registry.v1.RegistryService/AcknowledgeOrders": serviceOnly,
 
 	"epigraph.registry.v1.RegistryService/RecordUsage":       run,
 	"epigraph.registry.v1.RegistryService/PriceUsage":        run,

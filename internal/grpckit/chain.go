@@ -511,5 +511,5 @@ func exempt(method string) bool { return method == healthpb.Health_Check_FullMet
 // polled reports whether services call a method every second, mostly for nothing. Such calls are neither
 // logged nor traced.
 func polled(method string) bool {
-	return method == "/epigraph.registry.v1.RegistryService/LeaseCancellations"
+	return method == "/epigraph.registry.v1.RegistryService/LeaseOrders"
 }

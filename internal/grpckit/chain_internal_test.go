@@ -29,8 +29,8 @@ func TestChain(t *testing.T) {
 		require.Contains(t, sc, `"retryableStatusCodes":["UNAVAILABLE"]`)
 	})
 	t.Run("Polled/IsAMethodThatThereIs", func(t *testing.T) {
-		require.True(t, polled(registryv1.RegistryService_LeaseCancellations_FullMethodName))
-		require.False(t, polled(registryv1.RegistryService_AcknowledgeCancellations_FullMethodName))
+		require.True(t, polled(registryv1.RegistryService_LeaseOrders_FullMethodName))
+		require.False(t, polled(registryv1.RegistryService_AcknowledgeOrders_FullMethodName))
 	})
 	t.Run("ReasonText/UpperSnake", func(t *testing.T) {
 		for in, want := range map[string]string{"string.min_len": "STRING_MIN_LEN", "NotFound": "NOT_FOUND", "required": "REQUIRED"} {

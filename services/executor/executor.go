@@ -439,12 +439,15 @@ func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err 
 	if s.governor != nil {
 		govern(&deps, s.governor, cfg, models)
 	}
+	var tasks *rpc.Tasks // nil without a registry
 	if d.Registry != nil {
 		reg := rpc.NewRegistry(d.Registry, d.Catalog, databaseName(st.tokenKey), st.journal)
 		if s.outbox, err = outbox.New(st.journal, reg, outbox.Options{Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}); err != nil {
 			return err
 		}
-		deps.Claims, deps.Prices, deps.Cancellations, deps.WakeOutbox, deps.Delivered = reg, reg, reg, s.outbox.Wake, s.outbox.Acknowledged
+		deps.Claims, deps.Prices, deps.Orders, deps.WakeOutbox, deps.Delivered = reg, reg, reg, s.outbox.Wake, s.outbox.Acknowledged
+		tasks = rpc.NewTasks(d.Registry, st.catalog)
+		deps.Tasks = tasks
 	}
 	if deps.Egress, err = egress.NewGuard(cfg.Actors.HTTP.AllowPrivate); err != nil {
 		return err
@@ -469,6 +472,9 @@ func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err 
 	s.limitServer = rpc.NewLimitServer(st.limits, s.limits.Refresh, s.engine.Programs().UnknownActor)
 	s.workers.Own(s.engine.Owner, s.engine.Held)
 	s.server = rpc.NewServer(s.engine, archived{st.plain}, actors.specs, s.workers.Registered, d.Registry != nil, d.Admission, st.catalog)
+	if tasks != nil {
+		tasks.Server = s.server
+	}
 	if err := s.assembleStarters(cfg, d, st); err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ type fakeRegistry struct {
 	settled []*registryv1.SettleClaimRequest
 	// unwanted are the runs to cancel; onClaim, if not nil, is called with every claim for longer than a
 	// moment.
-	unwanted []*registryv1.Cancellation
+	unwanted []*registryv1.Order
 	onClaim  func(task, run string)
 }
 

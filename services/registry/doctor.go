@@ -77,7 +77,9 @@ func probes(in store.Inspector, sample int) []doctor.Probe {
 		"this must never happen: report it. `epigraph epics update ID --dependency-policy` with another policy and back decides about them")
 	add(store.SuspectReady, doctor.Fault, "tasks are ready or running whose dependencies are not completed", "this must never happen: report it. `epigraph tasks transition ID blocked` holds one back")
 	add(store.SuspectClaim, doctor.Warning, "expired claims of tasks were not removed", "the registry sweeps them; check that it is running")
-	add(store.SuspectCancellation, doctor.Warning, "runs of canceled tasks were not canceled", "their executors ask this registry every second; check that they reach it")
+	add(store.SuspectOrder, doctor.Warning, "orders to runs were not carried out", "their executors ask this registry every second; check that they reach it")
+	add(store.SuspectStart, doctor.Fault, "tasks are to be started that cannot be", "this must never happen: report it. The start is refused, and the order goes when the task or its epic changes")
+	add(store.SuspectIdle, doctor.Fault, "epics that run by themselves do not start tasks that are ready", "this must never happen: report it. `epigraph epics run ID` starts them")
 	add(store.SuspectRunning, doctor.Warning, "running tasks have no run", "if its run has ended: `epigraph tasks transition ID failed`, then start it again")
 	return out
 }

@@ -156,6 +156,11 @@ func largeCases() map[string]func(*largeWorld) {
 			require.Equal(w, other, got.GetResultSummary())
 			require.Equal(w, large, got.GetDescription())
 		},
+		"RunEpic": func(w *largeWorld) {
+			got, err := w.c.RunEpic(w.Context(), &registryv1.RunEpicRequest{EpicId: w.epic().GetId(), WorkflowSlug: strings.Repeat("w", 256)})
+			require.NoError(w, err)
+			require.Equal(w, large, got.GetDescription())
+		},
 		"DeleteEpic": func(w *largeWorld) {
 			_, err := w.c.DeleteEpic(w.Context(), &registryv1.DeleteEpicRequest{EpicId: w.epic().GetId()})
 			require.NoError(w, err)
@@ -208,9 +213,9 @@ func largeCases() map[string]func(*largeWorld) {
 			require.Equal(w, other, got.GetErrorMessage())
 			require.Equal(w, large, got.GetDescription())
 		},
-		"LeaseCancellations": func(w *largeWorld) { w.lease() },
-		"AcknowledgeCancellations": func(w *largeWorld) {
-			_, err := w.c.AcknowledgeCancellations(w.Context(), &registryv1.AcknowledgeCancellationsRequest{Cancellations: w.lease()})
+		"LeaseOrders": func(w *largeWorld) { w.lease() },
+		"AcknowledgeOrders": func(w *largeWorld) {
+			_, err := w.c.AcknowledgeOrders(w.Context(), &registryv1.AcknowledgeOrdersRequest{Orders: w.lease()})
 			require.NoError(w, err)
 		},
 		"RecordUsage": func(w *largeWorld) { w.usage() },
@@ -240,18 +245,18 @@ func largeCases() map[string]func(*largeWorld) {
 	}
 }
 
-// lease is the cancellation of a run whose large task was canceled. A database of its own leases it.
-func (w *largeWorld) lease() []*registryv1.Cancellation {
+// lease is the order to cancel a run whose large task was canceled. A database of its own leases it.
+func (w *largeWorld) lease() []*registryv1.Order {
 	w.Helper()
 	v := w.task()
 	_, err := w.c.ClaimTask(w.Context(), &registryv1.ClaimTaskRequest{TaskId: v.GetId(), RunId: "run_" + v.GetId(), Database: v.GetId()})
 	require.NoError(w, err)
 	_, err = w.c.TransitionTask(w.Context(), &registryv1.TransitionTaskRequest{TaskId: v.GetId(), State: registryv1.TaskState_TASK_STATE_CANCELED, Note: large})
 	require.NoError(w, err)
-	got, err := w.c.LeaseCancellations(w.Context(), &registryv1.LeaseCancellationsRequest{Database: v.GetId()})
+	got, err := w.c.LeaseOrders(w.Context(), &registryv1.LeaseOrdersRequest{Database: v.GetId()})
 	require.NoError(w, err)
-	require.Len(w, got.GetCancellations(), 1)
-	return got.GetCancellations()
+	require.Len(w, got.GetOrders(), 1)
+	return got.GetOrders()
 }
 
 // usage books a call of a large task.

@@ -46,7 +46,7 @@ func TestOutage(t *testing.T) {
 			return err
 		},
 		func() error { _, err := c.GetNamespaceUsage(ctx, &registryv1.GetNamespaceUsageRequest{}); return err },
-		func() error { _, err := c.LeaseCancellations(ctx, &registryv1.LeaseCancellationsRequest{}); return err },
+		func() error { _, err := c.LeaseOrders(ctx, &registryv1.LeaseOrdersRequest{}); return err },
 	}
 	// As executors do, callers ask again and again, before, meanwhile and afterwards.
 	var callers sync.WaitGroup

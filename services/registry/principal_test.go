@@ -82,7 +82,7 @@ func TestPrincipal(t *testing.T) {
 			// nil stands for methods that read, or that only services may call.
 			table := map[string]func(t *testing.T) string{
 				"GetEpic": nil, "ListEpics": nil, "SearchEpics": nil, "GetTask": nil, "ListTasks": nil, "ListUsage": nil, "PriceUsage": nil, "GetNamespaceUsage": nil, "ListPrices": nil,
-				"ClaimTask": nil, "ConfirmClaim": nil, "SettleClaim": nil, "LeaseCancellations": nil, "AcknowledgeCancellations": nil,
+				"ClaimTask": nil, "ConfirmClaim": nil, "SettleClaim": nil, "LeaseOrders": nil, "AcknowledgeOrders": nil,
 
 				"CreateEpic": func(t *testing.T) string {
 					e, err := ben.CreateEpic(ctx, &registryv1.CreateEpicRequest{Epic: &registryv1.Epic{Title: "goal", Principal: forged}})
@@ -99,6 +99,11 @@ func TestPrincipal(t *testing.T) {
 				},
 				"UpdateEpic": func(t *testing.T) string {
 					e, err := ben.UpdateEpic(ctx, &registryv1.UpdateEpicRequest{Epic: &registryv1.Epic{Id: epic(t).GetId(), Title: "other", Principal: forged}})
+					require.NoError(t, err)
+					return readEpic(t, e.GetId())
+				},
+				"RunEpic": func(t *testing.T) string {
+					e, err := ben.RunEpic(ctx, &registryv1.RunEpicRequest{EpicId: epic(t).GetId(), Parallel: 2})
 					require.NoError(t, err)
 					return readEpic(t, e.GetId())
 				},

@@ -124,7 +124,7 @@ func TestAPI(t *testing.T) {
 			c := serve(t, config(t))
 			for name, run := range map[string]func(*testing.T, registryv1.RegistryServiceClient){
 				"Epic/FieldsSurviveTheWay": epicFields, "Epic/UpdateByMask": epicMask, "Epic/EtagAndRequestID": epicEtag,
-				"Task/FieldsSurviveTheWay": taskFields, "Task/WorkedOnByARun": taskWork, "Task/CanceledWithItsRun": cancellations, "Errors/NameWhatIsWrong": apiErrors,
+				"Task/FieldsSurviveTheWay": taskFields, "Task/WorkedOnByARun": taskWork, "Task/CanceledWithItsRun": cancellations, "Epic/RunsByItself": epicRuns, "Errors/NameWhatIsWrong": apiErrors,
 				"List/PagesAreBoundToTheirQuery": pages, "Namespace/IsTheCallers": namespaces, "Price/Book": prices,
 			} {
 				t.Run(name, func(t *testing.T) {
@@ -291,21 +291,69 @@ func cancellations(t *testing.T, c registryv1.RegistryServiceClient) {
 	require.NoError(t, err)
 	_, err = c.TransitionTask(t.Context(), &registryv1.TransitionTaskRequest{TaskId: v.GetId(), State: registryv1.TaskState_TASK_STATE_CANCELED})
 	require.NoError(t, err)
-	lease := &registryv1.LeaseCancellationsRequest{MaxCount: 10, Lease: durationpb.New(time.Hour)}
-	got, err := c.LeaseCancellations(t.Context(), lease)
+	lease := &registryv1.LeaseOrdersRequest{MaxCount: 10, Lease: durationpb.New(time.Hour)}
+	got, err := c.LeaseOrders(t.Context(), lease)
 	require.NoError(t, err)
-	require.Len(t, got.GetCancellations(), 1)
-	x := got.GetCancellations()[0]
+	require.Len(t, got.GetOrders(), 1)
+	x := got.GetOrders()[0]
 	require.Equal(t, []string{v.GetNamespace(), v.GetId(), "run_9", "TASK_CANCELED"}, []string{x.GetNamespace(), x.GetTaskId(), x.GetRunId(), x.GetReason()})
 	require.WithinDuration(t, time.Now(), x.GetCreateTime().AsTime(), time.Minute)
-	got, err = c.LeaseCancellations(t.Context(), lease)
+	got, err = c.LeaseOrders(t.Context(), lease)
 	require.NoError(t, err)
-	require.Empty(t, got.GetCancellations())
-	_, err = c.AcknowledgeCancellations(t.Context(), &registryv1.AcknowledgeCancellationsRequest{Cancellations: []*registryv1.Cancellation{x}})
+	require.Empty(t, got.GetOrders())
+	_, err = c.AcknowledgeOrders(t.Context(), &registryv1.AcknowledgeOrdersRequest{Orders: []*registryv1.Order{x}})
 	require.NoError(t, err)
 	for _, bad := range []time.Duration{-1, 25 * time.Hour} {
-		_, err = c.LeaseCancellations(t.Context(), &registryv1.LeaseCancellationsRequest{Lease: durationpb.New(bad)})
+		_, err = c.LeaseOrders(t.Context(), &registryv1.LeaseOrdersRequest{Lease: durationpb.New(bad)})
 		require.True(t, errs.Is(err, errs.InvalidArgument), "got %v", err)
+	}
+}
+
+func epicRuns(t *testing.T, c registryv1.RegistryServiceClient) {
+	v := newTask(t, c, &registryv1.Task{Title: "ready", Input: &graphv1.Payload{Json: []byte(`{"topic": "cats"}`)}})
+	require.JSONEq(t, `{"topic": "cats"}`, string(v.GetInput().GetJson()))
+	e, err := c.RunEpic(t.Context(), &registryv1.RunEpicRequest{EpicId: v.GetEpicId(), Parallel: 2, WorkflowSlug: "greet"})
+	require.NoError(t, err)
+	require.EqualValues(t, 2, e.GetParallel())
+	require.Equal(t, "greet", e.GetWorkflowSlug())
+	start := func() *registryv1.Order {
+		var found *registryv1.Order
+		testkit.Eventually(t, func() bool {
+			got, err := c.LeaseOrders(t.Context(), &registryv1.LeaseOrdersRequest{MaxCount: 100, Lease: durationpb.New(time.Millisecond)})
+			require.NoError(t, err)
+			for _, o := range got.GetOrders() {
+				if o.GetTaskId() == v.GetId() {
+					found = o
+				}
+			}
+			return found != nil
+		})
+		return found
+	}
+	o := start()
+	require.Equal(t, registryv1.OrderKind_ORDER_KIND_START, o.GetKind())
+	require.Empty(t, o.GetRunId())
+	_, err = c.AcknowledgeOrders(t.Context(), &registryv1.AcknowledgeOrdersRequest{Refused: []*registryv1.RefusedStart{{Order: o, Reason: "BUDGET_EXHAUSTED"}}})
+	require.NoError(t, err)
+	e, err = c.GetEpic(t.Context(), &registryv1.GetEpicRequest{EpicId: v.GetEpicId()})
+	require.NoError(t, err)
+	require.Equal(t, registryv1.EpicState_EPIC_STATE_PAUSED, e.GetState())
+	require.Equal(t, "BUDGET_EXHAUSTED", e.GetPauseReason())
+	_, err = c.TransitionEpic(t.Context(), &registryv1.TransitionEpicRequest{EpicId: v.GetEpicId(), State: registryv1.EpicState_EPIC_STATE_ACTIVE})
+	require.NoError(t, err)
+	_, err = c.AcknowledgeOrders(t.Context(), &registryv1.AcknowledgeOrdersRequest{Refused: []*registryv1.RefusedStart{{Order: start(), Reason: "WORKFLOW_NOT_FOUND", Message: "no such workflow"}}})
+	require.NoError(t, err)
+	v, err = c.GetTask(t.Context(), &registryv1.GetTaskRequest{TaskId: v.GetId()})
+	require.NoError(t, err)
+	require.Equal(t, registryv1.TaskState_TASK_STATE_FAILED, v.GetState())
+	require.Equal(t, "not started: WORKFLOW_NOT_FOUND: no such workflow", v.GetErrorMessage())
+	for _, bad := range []int32{-1, 65} {
+		_, err = c.RunEpic(t.Context(), &registryv1.RunEpicRequest{EpicId: v.GetEpicId(), Parallel: bad})
+		require.True(t, errs.Is(err, errs.InvalidArgument), "got %v", err)
+	}
+	for _, bad := range []string{`[1]`, `null`, `{`} {
+		_, err = c.CreateTask(t.Context(), &registryv1.CreateTaskRequest{Task: &registryv1.Task{EpicId: v.GetEpicId(), Title: "x", Input: &graphv1.Payload{Json: []byte(bad)}}})
+		require.Equal(t, "JSON_INVALID", errs.ReasonOf(err), "%s: %v", bad, err)
 	}
 }
 

@@ -60,6 +60,10 @@ func TestRepeats(t *testing.T) {
 					req := &registryv1.TransitionEpicRequest{EpicId: epic(t).GetId(), State: registryv1.EpicState_EPIC_STATE_ACTIVE, RequestId: id}
 					return req, func() { req.ResultSummary = "other" }, cancel
 				},
+				"RunEpic": func(t *testing.T, id string) (proto.Message, func(), func(string)) {
+					req := &registryv1.RunEpicRequest{EpicId: epic(t).GetId(), Parallel: 2, RequestId: id}
+					return req, func() { req.Parallel = 3 }, cancel
+				},
 				"CreateTask": func(t *testing.T, id string) (proto.Message, func(), func(string)) {
 					e := epic(t)
 					req := &registryv1.CreateTaskRequest{Task: &registryv1.Task{EpicId: e.GetId(), Title: "new"}, RequestId: id}

@@ -20,9 +20,10 @@ import (
 // unread are the fields of requests that no code of their service reads, each with the reason why that is
 // right: a client that sets one is not misled.
 var unread = map[string]string{
-	"epigraph.registry.v1.Cancellation.reason":      "who confirms a cancellation passes back what was leased, of which the names alone count",
-	"epigraph.registry.v1.Cancellation.create_time": "as reason",
-	"epigraph.registry.v1.Cancellation.confirmed":   "as reason",
+	"epigraph.registry.v1.Order.reason":      "who acknowledges an order passes back what was leased, of which the names alone count",
+	"epigraph.registry.v1.Order.create_time": "as reason",
+	"epigraph.registry.v1.Order.confirmed":   "as reason",
+	"epigraph.registry.v1.Order.kind":        "as reason",
 }
 
 // reads is what the code of some packages reads of generated messages.

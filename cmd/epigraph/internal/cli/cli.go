@@ -197,6 +197,9 @@ type commands struct {
 		Get        epicsGetCmd        `cmd:"" aliases:"show" help:"Show an epic with its tasks and costs."`
 		Create     epicsCreateCmd     `cmd:"" help:"Create an epic."`
 		Update     epicsUpdateCmd     `cmd:"" help:"Change an epic."`
+		Run        epicsRunCmd        `cmd:"" help:"Have an epic run by itself: its tasks start as dependencies allow."`
+		Pause      epicsPauseCmd      `cmd:"" help:"Pause an epic and the runs of its tasks."`
+		Resume     epicsResumeCmd     `cmd:"" help:"Resume an epic and the runs that were paused with it."`
 		Transition epicsTransitionCmd `cmd:"" help:"Move an epic to another state."`
 		Rm         epicsRmCmd         `cmd:"" aliases:"delete" help:"Delete an epic and its tasks."`
 	} `cmd:"" help:"Create, show and change epics." group:"accounting"`
@@ -204,6 +207,7 @@ type commands struct {
 		Ls         tasksLsCmd         `cmd:"" aliases:"list" help:"List tasks, oldest first."`
 		Get        tasksGetCmd        `cmd:"" aliases:"show" help:"Show a task."`
 		Create     tasksCreateCmd     `cmd:"" help:"Add a task to an epic."`
+		Update     tasksUpdateCmd     `cmd:"" help:"Change a task."`
 		Transition tasksTransitionCmd `cmd:"" help:"Move a task to another state."`
 		Rm         tasksRmCmd         `cmd:"" aliases:"delete" help:"Delete a task."`
 	} `cmd:"" help:"Create, show and change tasks." group:"accounting"`

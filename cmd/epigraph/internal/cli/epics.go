@@ -91,7 +91,11 @@ func (c *epicsGetCmd) Run(e *env) error {
 		if err != nil {
 			return err
 		}
-		err = e.say(epicText(e, x) + "\n" + taskTable(e, t.GetTasks()))
+		line, err := progress(ctx, s, x)
+		if err != nil {
+			return err
+		}
+		err = e.say(epicText(e, x) + "progress: " + line + "\n\n" + taskTable(e, t.GetTasks()))
 		if t.GetNextPageToken() != "" {
 			e.note("there are more tasks: `epigraph tasks ls --epic %s`", c.ID)
 		}
@@ -114,6 +118,7 @@ func epicText(e *env, x *registryv1.Epic) string {
 		fmt.Fprintf(&b, " (budget %s)", view.Money(x.GetBudgetNanoUsd()))
 	}
 	b.WriteString("\n")
+	b.WriteString(runsItself(x))
 	if x.GetPrincipal() != "" {
 		fmt.Fprintf(&b, "principal: %s\n", view.OneLine(x.GetPrincipal(), 120))
 	}
@@ -403,7 +408,8 @@ type tasksCreateCmd struct {
 	DependsOn   []string `help:"Tasks of the same epic that it depends on." placeholder:"ID"`
 	Tags        []string `help:"Tags to filter by." name:"tag" placeholder:"TAG"`
 	Policy      *string  `help:"What becomes of it when one of those has failed or was canceled: block, skip or fail; default: as the epic says." name:"dependency-policy" placeholder:"WORD"`
-	RequestID   string   `help:"Make the command repeatable under this id." placeholder:"ID"`
+	taskWork
+	RequestID string `help:"Make the command repeatable under this id." placeholder:"ID"`
 }
 
 // Run creates.
@@ -414,10 +420,12 @@ func (c *tasksCreateCmd) Run(e *env) (err error) {
 			return err
 		}
 	}
+	t := &registryv1.Task{EpicId: c.Epic, Title: c.Title, Description: c.Description, DependsOn: c.DependsOn, Tags: c.Tags, DependencyPolicy: p}
+	if _, err := c.apply(t); err != nil {
+		return err
+	}
 	return e.with(func(ctx context.Context, s *services) error {
-		r, err := s.registry.CreateTask(ctx, &registryv1.CreateTaskRequest{RequestId: c.RequestID, Task: &registryv1.Task{
-			EpicId: c.Epic, Title: c.Title, Description: c.Description, DependsOn: c.DependsOn, Tags: c.Tags, DependencyPolicy: p,
-		}})
+		r, err := s.registry.CreateTask(ctx, &registryv1.CreateTaskRequest{RequestId: c.RequestID, Task: t})
 		if err != nil {
 			return err
 		}

@@ -162,14 +162,21 @@ type Claims interface {
 	Release(ctx context.Context, namespace, taskID, runID string) error
 }
 
-// Cancellations hands out runs that are no longer wanted. Its errors are *errs.Error values.
-type Cancellations interface {
-	// Lease hands out at most limit runs of this database that are to be canceled, of all namespaces. It
-	// hides them from other executors for the time hold.
-	Lease(ctx context.Context, limit int, hold time.Duration) ([]Cancellation, error)
-	// Acknowledge says that these runs will certainly end. A run without an acknowledgement is handed out
-	// again.
-	Acknowledge(ctx context.Context, done []Cancellation) error
+// Orders hands out what the registry wants of runs. Its errors are *errs.Error values.
+type Orders interface {
+	// Lease hands out at most limit orders to runs of this database, of all namespaces. It hides them from
+	// other executors for the time hold.
+	Lease(ctx context.Context, limit int, hold time.Duration) ([]Order, error)
+	// Acknowledge says that these orders will certainly be carried out, and that others are refused for good.
+	// An order without an acknowledgement is handed out again.
+	Acknowledge(ctx context.Context, done []Order, refused []RefusedStart) error
+}
+
+// Tasks starts tasks with their workflows.
+type Tasks interface {
+	// StartTask starts the run of a task, once for each order. lasting says that another try would be refused
+	// in the same way.
+	StartTask(ctx context.Context, o Order) (lasting bool, err error)
 }
 
 // Deps are the engine's collaborators.
@@ -193,8 +200,10 @@ type Deps struct {
 	// Prices is nil if there is no price book. Then only costs that calls report count against budgets in
 	// money.
 	Prices price.Prices
-	// Cancellations is nil if there is no source of cancellations.
-	Cancellations Cancellations
+	// Orders is nil if there is no registry.
+	Orders Orders
+	// Tasks is nil if nothing starts tasks. Then orders to start are left to other executors.
+	Tasks Tasks
 	// Workflows finds the graphs of workflows that children name. With nil none is found.
 	Workflows Workflows
 	// WakeOutbox is called after something was put into the outbox. It may be nil.
@@ -221,16 +230,51 @@ type Deps struct {
 	MeterProvider  metric.MeterProvider
 }
 
-// Cancellation is a run that the registry wants canceled: its task was canceled or deleted, alone or with its
-// epic.
-type Cancellation struct {
+// OrderKind is what an order asks for. Its numbers are those of the API.
+type OrderKind int32
+
+// The kinds of orders.
+const (
+	OrderCancel OrderKind = iota + 1
+	OrderPause
+	OrderResume
+	OrderStart
+)
+
+// String is a word for logs.
+func (k OrderKind) String() string {
+	switch k {
+	case OrderPause:
+		return "pause"
+	case OrderResume:
+		return "resume"
+	case OrderStart:
+		return "start"
+	}
+	return "cancel"
+}
+
+// ReasonEpicPaused is the reason of a run that is paused with the epic of its task.
+const ReasonEpicPaused = "EPIC_PAUSED"
+
+// Order is what the registry wants of the run of a task. The zero kind is a cancel.
+type Order struct {
+	// ID distinguishes the order from others to the same run.
+	ID                       string
+	Kind                     OrderKind
 	Namespace, TaskID, RunID string
-	// Reason becomes the reason of the run's end.
+	// Reason becomes the reason of the run's end or pause.
 	Reason string
-	// Time is when the task was canceled.
+	// Time is when the order was given.
 	Time time.Time
 	// Confirmed says that the run was recorded in this database.
 	Confirmed bool
+}
+
+// RefusedStart is an order to start that cannot be carried out.
+type RefusedStart struct {
+	Order
+	Err error
 }
 
 // Quotas says how much namespaces may have open. Implementations are safe for concurrent use. A namespace

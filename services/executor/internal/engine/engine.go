@@ -33,17 +33,18 @@ import (
 // Engine runs graphs durably. It is safe for concurrent use.
 type Engine struct {
 	*command.Handler
-	cfg           Config
-	journal       journal.Journal
-	packer        journal.Packer
-	actors        program.Actors
-	claims        Claims
-	cancellations Cancellations
-	suspects      *suspect.Turn
-	explained     suspect.Explained
-	prices        *price.Book // nil if there is no price book
-	quota         descendants.Quota
-	wake          func()
+	cfg       Config
+	journal   journal.Journal
+	packer    journal.Packer
+	actors    program.Actors
+	claims    Claims
+	orders    Orders
+	tasks     Tasks
+	suspects  *suspect.Turn
+	explained suspect.Explained
+	prices    *price.Book // nil if there is no price book
+	quota     descendants.Quota
+	wake      func()
 	// workflows is nil if there are none.
 	workflows Workflows
 	gates     []sched.Gate

@@ -63,7 +63,7 @@ func (e *Engine) serve(ctx context.Context) error {
 	wg.Go(func() { t.sweep(background) })
 	wg.Go(func() { t.rescueJobs(background) })
 	wg.Go(func() { t.watchPrices(background) })
-	wg.Go(func() { t.watchCancellations(background) })
+	wg.Go(func() { t.watchOrders(background) })
 	wg.Go(t.watchMemory)
 	e.log.InfoContext(ctx, "executor owns runs", "executor", owner.ID, "incarnation", owner.Incarnation)
 	for _, g := range e.gates {

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -33,10 +34,10 @@ type Spent interface {
 }
 
 var (
-	_ engine.Claims        = (*Registry)(nil)
-	_ price.Prices         = (*Registry)(nil)
-	_ engine.Cancellations = (*Registry)(nil)
-	_ outbox.Registry      = (*Registry)(nil)
+	_ engine.Claims   = (*Registry)(nil)
+	_ price.Prices    = (*Registry)(nil)
+	_ engine.Orders   = (*Registry)(nil)
+	_ outbox.Registry = (*Registry)(nil)
 )
 
 // NewRegistry returns a Registry that calls the clients for the executors of a database. catalog may be nil.
@@ -58,27 +59,43 @@ func (r *Registry) Release(ctx context.Context, namespace, taskID, runID string)
 	return r.Claim(ctx, namespace, taskID, runID, shortestLease)
 }
 
-// Lease implements engine.Cancellations.
-func (r *Registry) Lease(ctx context.Context, limit int, hold time.Duration) ([]engine.Cancellation, error) {
-	resp, err := r.client.LeaseCancellations(ctx, &registryv1.LeaseCancellationsRequest{MaxCount: int32(limit), Lease: durationpb.New(hold), Database: r.database})
+// Lease implements engine.Orders.
+func (r *Registry) Lease(ctx context.Context, limit int, hold time.Duration) ([]engine.Order, error) {
+	resp, err := r.client.LeaseOrders(ctx, &registryv1.LeaseOrdersRequest{MaxCount: int32(limit), Lease: durationpb.New(hold), Database: r.database})
 	if err != nil {
 		return nil, err
 	}
-	out := make([]engine.Cancellation, len(resp.GetCancellations()))
-	for i, c := range resp.GetCancellations() {
-		out[i] = engine.Cancellation{Namespace: c.GetNamespace(), TaskID: c.GetTaskId(), RunID: c.GetRunId(), Reason: c.GetReason(),
-			Time: c.GetCreateTime().AsTime(), Confirmed: c.GetConfirmed()}
+	out := make([]engine.Order, len(resp.GetOrders()))
+	for i, o := range resp.GetOrders() {
+		out[i] = engine.Order{ID: o.GetId(), Kind: engine.OrderKind(o.GetKind()), Namespace: o.GetNamespace(), TaskID: o.GetTaskId(), RunID: o.GetRunId(),
+			Reason: o.GetReason(), Time: o.GetCreateTime().AsTime(), Confirmed: o.GetConfirmed()}
 	}
 	return out, nil
 }
 
-// Acknowledge implements engine.Cancellations.
-func (r *Registry) Acknowledge(ctx context.Context, done []engine.Cancellation) error {
-	req := &registryv1.AcknowledgeCancellationsRequest{Cancellations: make([]*registryv1.Cancellation, len(done))}
-	for i, c := range done {
-		req.Cancellations[i] = &registryv1.Cancellation{Namespace: c.Namespace, TaskId: c.TaskID, RunId: c.RunID}
+const (
+	// maxCause and maxExplanation bound what is said of a refused start, in bytes.
+	maxCause, maxExplanation = 128, 4096
+)
+
+// Acknowledge implements engine.Orders.
+func (r *Registry) Acknowledge(ctx context.Context, done []engine.Order, refused []engine.RefusedStart) error {
+	message := func(o engine.Order) *registryv1.Order {
+		return &registryv1.Order{Namespace: o.Namespace, TaskId: o.TaskID, RunId: o.RunID, Id: o.ID}
 	}
-	_, err := r.client.AcknowledgeCancellations(ctx, req)
+	req := &registryv1.AcknowledgeOrdersRequest{}
+	for _, o := range done {
+		req.Orders = append(req.Orders, message(o))
+	}
+	for _, x := range refused {
+		e := errs.From(x.Err)
+		text := e.Message
+		if e.HintText() != "" {
+			text += "; " + e.HintText()
+		}
+		req.Refused = append(req.Refused, &registryv1.RefusedStart{Order: message(x.Order), Reason: errs.Clip(cmp.Or(e.Reason, errs.ReasonInternal), maxCause), Message: errs.Clip(text, maxExplanation)})
+	}
+	_, err := r.client.AcknowledgeOrders(ctx, req)
 	return err
 }
 

@@ -110,6 +110,9 @@ func (b *Accounts) changeEpic(ctx context.Context, namespace, method, id string,
 		if err := fn(ctx, tx, &e, now); err != nil {
 			return err
 		}
+		if err := follow(ctx, tx, before, &e, now); err != nil {
+			return err
+		}
 		e.Touch(now, request.Caller(ctx))
 		out = e
 		if err := tx.PutEpic(ctx, e, over); err != nil {
@@ -145,9 +148,14 @@ func (b *Accounts) UpdateEpic(ctx context.Context, namespace, id string, c Chang
 }
 
 // MoveEpic takes the epic to another state. A summary that is not empty is kept. Canceling it cancels
-// its open tasks and the runs of all of its tasks.
+// its open tasks and the runs of all of its tasks. Pausing it pauses these runs.
 func (b *Accounts) MoveEpic(ctx context.Context, namespace, id string, c Change, to epic.State, summary string) (epic.Epic, error) {
 	return b.changeEpic(ctx, namespace, "TransitionEpic", id, c, func(ctx context.Context, tx store.Tx, e *epic.Epic, now time.Time) error {
+		if to == epic.Active && e.PauseReason == epic.ReasonBudgetExhausted {
+			if err := e.CheckBudget(); err != nil {
+				return err
+			}
+		}
 		if err := e.Move(to, now); err != nil {
 			return err
 		}
@@ -188,6 +196,9 @@ func (b *Accounts) DeleteEpic(ctx context.Context, namespace, id, etag string) e
 				Hint("cancel the epic, or wait until its tasks have ended")
 		}
 		if err := tx.CancelRuns(ctx, namespace, id, "", epic.ReasonTaskDeleted); err != nil {
+			return err
+		}
+		if err := tx.ForgetStarts(ctx, namespace, id, ""); err != nil {
 			return err
 		}
 		return tx.DeleteEpic(ctx, namespace, id, e.Revision)

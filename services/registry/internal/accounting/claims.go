@@ -161,7 +161,11 @@ func (w *work) begin(ctx context.Context, mine epic.Claim, start time.Time) (too
 		return false, nil, err
 	}
 	w.task.RunID = mine.RunID
-	return true, nil, w.save(ctx, epic.TaskPending)
+	if err := w.save(ctx, epic.TaskPending); err != nil || w.epic.State != epic.Paused {
+		return true, nil, err
+	}
+	// The epic was paused while the start was under way.
+	return true, nil, w.tx.OrderRuns(ctx, w.task.Namespace, w.epic.ID, w.task.ID, epic.OrderPause, epic.ReasonEpicPaused)
 }
 
 // Settlement is the outcome of a run.
@@ -174,7 +178,7 @@ type Settlement struct {
 	End time.Time
 }
 
-// SettleClaim ends a claim with the outcome of its run, and with it a cancellation that has not reached the
+// SettleClaim ends a claim with the outcome of its run, and with it an order that has not reached the
 // run. A run that lost the task to another changes nothing of the task, and neither does a repetition, so
 // that a message may arrive late and more than once.
 func (b *Accounts) SettleClaim(ctx context.Context, namespace, taskID, runID string, s Settlement) (out epic.Task, err error) {
@@ -187,7 +191,7 @@ func (b *Accounts) SettleClaim(ctx context.Context, namespace, taskID, runID str
 		if err != nil {
 			return err
 		}
-		if err := tx.ForgetCancellation(ctx, namespace, taskID, runID); err != nil {
+		if err := tx.ForgetOrder(ctx, namespace, taskID, runID); err != nil {
 			return err
 		}
 		err = w.settleClaim(ctx, *mine, s)
@@ -232,23 +236,8 @@ func (w *work) settleClaim(ctx context.Context, mine epic.Claim, s Settlement) e
 		w.task.ErrorMessage = s.Error
 	}
 	w.task.AddDuration(s.Duration)
-	return w.save(ctx, was)
-}
-
-// maxLeased is how many cancellations are handed out at once.
-const maxLeased = 1000
-
-// LeaseCancellations returns at most limit runs of a database that are to be canceled, and hides them from
-// others during hold. The caller acknowledges the canceled ones; the others come again.
-func (b *Accounts) LeaseCancellations(ctx context.Context, database string, limit int, hold time.Duration) ([]epic.Cancellation, error) {
-	hold, err := epic.CheckLease(hold)
-	if err != nil {
-		return nil, err
+	if err := w.again(); err != nil {
+		return err
 	}
-	return b.store.LeaseCancellations(ctx, database, min(max(limit, 1), maxLeased), hold)
-}
-
-// AcknowledgeCancellations forgets cancellations that have reached their runs.
-func (b *Accounts) AcknowledgeCancellations(ctx context.Context, done []epic.Cancellation) error {
-	return b.store.AcknowledgeCancellations(ctx, done)
+	return w.save(ctx, was)
 }

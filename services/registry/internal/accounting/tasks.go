@@ -75,16 +75,24 @@ func (w *work) save(ctx context.Context, was epic.TaskState) error {
 			return err
 		}
 	}
-	if err := w.saveEpic(ctx); err != nil {
-		return err
+	if was != w.task.State && w.task.State == epic.TaskCompleted {
+		if err := w.unblock(ctx); err != nil {
+			return err
+		}
 	}
-	if was == w.task.State || w.task.State != epic.TaskCompleted {
-		return nil
+	if was == epic.TaskPending && w.task.State != was && w.epic.Parallel > 0 {
+		if err := w.tx.ForgetStarts(ctx, w.epic.Namespace, w.epic.ID, w.task.ID); err != nil {
+			return err
+		}
 	}
-	return w.unblock(ctx)
+	return w.saveEpic(ctx)
 }
 
+// saveEpic writes the epic, and goes on with its tasks if it runs by itself.
 func (w *work) saveEpic(ctx context.Context) error {
+	if err := advance(ctx, w.tx, &w.epic, w.now); err != nil {
+		return err
+	}
 	w.epic.UpdateTime = w.now
 	err := w.tx.PutEpic(ctx, w.epic, w.epicOver)
 	w.epicOver = w.epic.Revision
@@ -392,6 +400,9 @@ func (b *Accounts) DeleteTask(ctx context.Context, namespace, id, etag string) e
 			return err
 		}
 		if err := tx.DeleteTask(ctx, namespace, id, w.over); err != nil {
+			return err
+		}
+		if err := tx.ForgetStarts(ctx, namespace, w.epic.ID, id); err != nil {
 			return err
 		}
 		if err := tx.AddWords(ctx, namespace, w.epic.ID, epic.Words{}.Since(w.task.Words())); err != nil {

@@ -191,6 +191,9 @@ func book(ctx context.Context, tx store.Tx, namespace string, entries []usage.En
 	if err := tx.PutTotals(ctx, namespace, epicSums, taskSums, now); err != nil {
 		return nil, err
 	}
+	if err := stopOverspent(ctx, tx, namespace, slices.Sorted(maps.Keys(epicSums)), now); err != nil {
+		return nil, err
+	}
 	// The one row that everybody wants comes last and is held for the shortest time.
 	all, err := tx.LockNamespaceTotals(ctx, namespace)
 	if err != nil {

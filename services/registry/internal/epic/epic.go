@@ -66,6 +66,10 @@ type Epic struct {
 	Principal string
 	// EndTime is zero until the epic ends.
 	EndTime time.Time
+	// Parallel is how many tasks are worked on at once while it runs by itself; 0 if it does not.
+	Parallel int32
+	// PauseReason says why it is paused, if nobody asked for that.
+	PauseReason string
 	// Revision counts changes from 1. Roll-ups of costs and of task counts leave it alone, so that
 	// an etag stays good while the epic works.
 	Revision int64
@@ -239,7 +243,7 @@ func (e Epic) Size() int {
 
 // Size implements page.Row.
 func (t Task) Size() int {
-	n := rowSize + len(t.Title) + len(t.Description) + len(t.Requirements) + len(t.ResultSummary) + len(t.ErrorMessage) + listed(t.Tags) + listed(t.DependsOn) + labeled(t.Labels)
+	n := rowSize + len(t.Title) + len(t.Description) + len(t.Requirements) + len(t.Input) + len(t.ResultSummary) + len(t.ErrorMessage) + listed(t.Tags) + listed(t.DependsOn) + labeled(t.Labels)
 	for i := range t.Notes {
 		n += 64 + len(t.Notes[i].Author) + len(t.Notes[i].Text)
 	}

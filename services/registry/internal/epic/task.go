@@ -62,6 +62,8 @@ type Task struct {
 	BlockedBy []string
 	// Requirements is one JSON value as its author wrote it, or nil.
 	Requirements []byte
+	// Input is a JSON object as its author wrote it, or nil: the inputs of the task's workflow.
+	Input        []byte
 	WorkflowSlug string
 	Source       Source
 	// RunID is the run whose claim was confirmed last.
@@ -147,7 +149,7 @@ func TaskFields() []string {
 	return []string{
 		"title", "description", "tags", "priority", "depends_on", "requirements", "workflow_slug", "workflow_source",
 		"estimated_tokens", "max_retries", "result_summary", "error_message", "notes", "created_by_node_id", "labels",
-		"dependency_policy",
+		"dependency_policy", "input",
 	}
 }
 
@@ -169,6 +171,11 @@ func (t *Task) Take(field string, from Task, now time.Time) (bool, error) {
 		t.Requirements = from.Requirements
 		if len(t.Requirements) == 0 {
 			t.Requirements = nil
+		}
+	case "input":
+		t.Input = from.Input
+		if len(t.Input) == 0 {
+			t.Input = nil
 		}
 	case "workflow_slug":
 		t.WorkflowSlug = from.WorkflowSlug

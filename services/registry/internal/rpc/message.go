@@ -41,14 +41,31 @@ func epicTo(e epic.Epic) *registryv1.Epic {
 		TotalTasks: e.TotalTasks, CompletedTasks: e.CompletedTasks, FailedTasks: e.FailedTasks,
 		ResultSummary: e.ResultSummary, WorkflowSlug: e.WorkflowSlug, UserId: e.UserID, CreatedByNodeId: e.CreatedByNode,
 		Labels: e.Labels, CreateTime: stamp(e.CreateTime), UpdateTime: stamp(e.UpdateTime), EndTime: stamp(e.EndTime), Etag: e.Etag(), Principal: e.Principal,
-		DependencyPolicy: registryv1.DependencyPolicy(e.DependencyPolicy),
+		DependencyPolicy: registryv1.DependencyPolicy(e.DependencyPolicy), Parallel: e.Parallel, PauseReason: e.PauseReason,
 	}
+}
+
+// maxInput bounds the inputs of a task's workflow, in bytes.
+const maxInput = 256 << 10
+
+// checkInput refuses what cannot be the inputs of a workflow.
+func checkInput(raw []byte) error {
+	var object map[string]json.RawMessage
+	switch {
+	case len(raw) == 0:
+		return nil
+	case len(raw) > maxInput:
+		return invalid("task.input", "INPUT_TOO_LARGE", fmt.Sprintf("has %d bytes, the limit is %d", len(raw), maxInput))
+	case json.Unmarshal(raw, &object) != nil || object == nil:
+		return invalid("task.input", "JSON_INVALID", "must be one JSON object")
+	}
+	return nil
 }
 
 func taskFrom(p *registryv1.Task) (epic.Task, error) {
 	t := epic.Task{
 		EpicID: p.GetEpicId(), Title: p.GetTitle(), Description: p.GetDescription(), Tags: p.GetTags(), DependsOn: p.GetDependsOn(),
-		Requirements: p.GetRequirements().GetJson(), WorkflowSlug: p.GetWorkflowSlug(), EstimatedTokens: p.GetEstimatedTokens(),
+		Requirements: p.GetRequirements().GetJson(), Input: p.GetInput().GetJson(), WorkflowSlug: p.GetWorkflowSlug(), EstimatedTokens: p.GetEstimatedTokens(),
 		MaxRetries: p.GetMaxRetries(), ResultSummary: p.GetResultSummary(), ErrorMessage: p.GetErrorMessage(),
 		CreatedByNode: p.GetCreatedByNodeId(), Labels: p.GetLabels(),
 	}
@@ -64,6 +81,9 @@ func taskFrom(p *registryv1.Task) (epic.Task, error) {
 	}
 	if len(t.Requirements) > 0 && !json.Valid(t.Requirements) {
 		return t, invalid("task.requirements", "JSON_INVALID", "must be one JSON value")
+	}
+	if err := checkInput(t.Input); err != nil {
+		return t, err
 	}
 	for i, n := range p.GetNotes() {
 		at, err := instant(fmt.Sprintf("task.notes[%d].time", i), n.GetTime())
@@ -95,6 +115,9 @@ func taskTo(t epic.Task) *registryv1.Task {
 	}
 	if len(t.Requirements) > 0 {
 		p.Requirements = &graphv1.Payload{Json: t.Requirements}
+	}
+	if len(t.Input) > 0 {
+		p.Input = &graphv1.Payload{Json: t.Input}
 	}
 	for _, n := range t.Notes {
 		p.Notes = append(p.Notes, &registryv1.Note{Time: stamp(n.Time), Author: n.Author, Principal: n.Principal, Text: n.Text})
@@ -216,8 +239,9 @@ func bytesWithout(m proto.Message, fields ...protoreflect.Name) ([]byte, error) 
 	return b, nil
 }
 
-func cancellationTo(c epic.Cancellation) *registryv1.Cancellation {
-	return &registryv1.Cancellation{
+func orderTo(c epic.Order) *registryv1.Order {
+	return &registryv1.Order{
 		Namespace: c.Namespace, TaskId: c.TaskID, RunId: c.RunID, Reason: c.Reason, CreateTime: stamp(c.Time), Confirmed: c.Confirmed,
+		Kind: registryv1.OrderKind(c.Kind), Id: c.ID,
 	}
 }

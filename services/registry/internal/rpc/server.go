@@ -205,27 +205,6 @@ func (s *Server) SettleClaim(ctx context.Context, req *registryv1.SettleClaimReq
 	return taskReply(s.accounts.SettleClaim(ctx, grpckit.Namespace(ctx), req.GetTaskId(), req.GetRunId(), o))
 }
 
-// LeaseCancellations implements registryv1.RegistryServiceServer.
-func (s *Server) LeaseCancellations(ctx context.Context, req *registryv1.LeaseCancellationsRequest) (*registryv1.LeaseCancellationsResponse, error) {
-	lease, err := duration("lease", req.GetLease())
-	if err != nil {
-		return nil, err
-	}
-	out, err := s.accounts.LeaseCancellations(ctx, req.GetDatabase(), int(req.GetMaxCount()), lease)
-	if err != nil {
-		return nil, err
-	}
-	return &registryv1.LeaseCancellationsResponse{Cancellations: each(out, cancellationTo)}, nil
-}
-
-// AcknowledgeCancellations implements registryv1.RegistryServiceServer.
-func (s *Server) AcknowledgeCancellations(ctx context.Context, req *registryv1.AcknowledgeCancellationsRequest) (*registryv1.AcknowledgeCancellationsResponse, error) {
-	done := each(req.GetCancellations(), func(c *registryv1.Cancellation) epic.Cancellation {
-		return epic.Cancellation{Namespace: c.GetNamespace(), TaskID: c.GetTaskId(), RunID: c.GetRunId()}
-	})
-	return &registryv1.AcknowledgeCancellationsResponse{}, s.accounts.AcknowledgeCancellations(ctx, done)
-}
-
 // RecordUsage implements registryv1.RegistryServiceServer.
 func (s *Server) RecordUsage(ctx context.Context, req *registryv1.RecordUsageRequest) (*registryv1.RecordUsageResponse, error) {
 	in, err := entriesFrom(req.GetEntries())

@@ -31,8 +31,12 @@ const (
 	SuspectReady Suspicion = "task-early"
 	// SuspectClaim: a claim has run out long ago, and nobody has settled it.
 	SuspectClaim Suspicion = "claim-old"
-	// SuspectCancellation: a run is to be canceled since long ago, and no executor has done so.
-	SuspectCancellation Suspicion = "cancellation-old"
+	// SuspectOrder: something is wanted of a run since long ago, and no executor has done so.
+	SuspectOrder Suspicion = "order-old"
+	// SuspectStart: there is an order to start a task that is not pending, or whose epic does not run.
+	SuspectStart Suspicion = "order-start"
+	// SuspectIdle: an epic that runs by itself has a task that is ready and room for it, and does not start it.
+	SuspectIdle Suspicion = "epic-idle"
 	// SuspectRunning: a task is running, and no run claims it.
 	SuspectRunning Suspicion = "task-unclaimed"
 )

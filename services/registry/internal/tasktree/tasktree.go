@@ -303,6 +303,10 @@ func (r *reader) taskField(t *epic.Task, m member) {
 		if m.kind != null {
 			t.Requirements = slices.Clone(r.faults.src[m.at:m.end])
 		}
+	case "input":
+		if m.kind != null && r.is(m.value, object) {
+			t.Input = slices.Clone(r.faults.src[m.at:m.end])
+		}
 	case "estimated_tokens":
 		r.integer(m.value, 0, 1<<62, &t.EstimatedTokens)
 	case "max_retries":

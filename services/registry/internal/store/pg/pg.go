@@ -1,5 +1,5 @@
 // Package pg keeps the registry's data in PostgreSQL, in the schema "registry". It owns the connections, the
-// migrations and the lease of cancellations; the other SQL is that of package sqlstore.
+// migrations and the lease of orders; the other SQL is that of package sqlstore.
 package pg
 
 import (
@@ -78,36 +78,37 @@ func passing(err error) error {
 	return err
 }
 
-// leaseDue skips from one namespace of a database to the next, however many cancellations each has. $1 of
+// leaseDue skips from one namespace of a database to the next, however many orders each has. $1 of
 // those that are due it takes from each in turn: of a namespace it reads the $1 oldest at most. The rows are
 // locked only once they are chosen, and checked again: another lease may have chosen the same ones. The
 // planner takes an array for short, and so never reads the whole table to find the rows of keys.
 const leaseDue = `WITH RECURSIVE dbs (d) AS (SELECT ''::text COLLATE "C" UNION SELECT $3::text COLLATE "C"),
 	ns (d, n) AS (
-		SELECT dbs.d, (SELECT min(c.namespace) FROM cancellations c WHERE c.database_id = dbs.d) FROM dbs UNION ALL
-		SELECT ns.d, (SELECT min(c.namespace) FROM cancellations c WHERE c.database_id = ns.d AND c.namespace > ns.n) FROM ns WHERE ns.n IS NOT NULL),
+		SELECT dbs.d, (SELECT min(c.namespace) FROM orders c WHERE c.database_id = dbs.d) FROM dbs UNION ALL
+		SELECT ns.d, (SELECT min(c.namespace) FROM orders c WHERE c.database_id = ns.d AND c.namespace > ns.n) FROM ns WHERE ns.n IS NOT NULL),
 	turns AS (
 		SELECT o.*, row_number() OVER (PARTITION BY o.namespace ORDER BY o.lease_until) AS turn FROM ns CROSS JOIN LATERAL (
-			SELECT namespace, run_id, task_id, lease_until FROM cancellations
+			SELECT namespace, run_id, task_id, lease_until FROM orders
 			WHERE database_id = ns.d AND namespace = ns.n AND lease_until <= now() ORDER BY lease_until LIMIT $1) o),
 	chosen AS (SELECT namespace, run_id, task_id FROM turns ORDER BY turn, lease_until LIMIT $1),
 	due AS (
-		SELECT l.* FROM chosen CROSS JOIN LATERAL (SELECT namespace, run_id, task_id FROM cancellations c
+		SELECT l.* FROM chosen CROSS JOIN LATERAL (SELECT namespace, run_id, task_id FROM orders c
 			WHERE c.namespace = chosen.namespace AND c.run_id = chosen.run_id AND c.task_id = chosen.task_id AND c.lease_until <= now()
 			FOR UPDATE SKIP LOCKED) l),
 	keys AS (SELECT array_agg(namespace) AS namespaces, array_agg(run_id) AS runs, array_agg(task_id) AS tasks FROM due) `
 
-// LeaseCancellations implements store.Store.
-func (s *Store) LeaseCancellations(ctx context.Context, database string, limit int, hold time.Duration) ([]epic.Cancellation, error) {
-	rows, err := s.pool.Query(ctx, leaseDue+`UPDATE cancellations c SET lease_until = clock_timestamp() + $2::bigint * interval '1 microsecond'
+// LeaseOrders implements store.Store.
+func (s *Store) LeaseOrders(ctx context.Context, database string, limit int, hold time.Duration) ([]epic.Order, error) {
+	rows, err := s.pool.Query(ctx, leaseDue+`UPDATE orders c SET tries = c.tries + 1,
+			lease_until = clock_timestamp() + $2::bigint * CASE c.kind WHEN 4 THEN least(c.tries + 1, 12) ELSE 1 END * interval '1 microsecond'
 		FROM keys CROSS JOIN unnest(keys.namespaces, keys.runs, keys.tasks) AS d (namespace, run_id, task_id)
 		WHERE c.namespace = d.namespace AND c.run_id = d.run_id AND c.task_id = d.task_id
-		RETURNING c.namespace, c.task_id, c.run_id, c.reason, c.create_time, c.confirmed`, limit, hold.Microseconds(), database)
+		RETURNING c.namespace, c.task_id, c.run_id, c.reason, c.create_time, c.confirmed, c.kind, c.id`, limit, hold.Microseconds(), database)
 	if err != nil {
 		return nil, passing(err)
 	}
-	out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c epic.Cancellation, err error) {
-		err = row.Scan(&c.Namespace, &c.TaskID, &c.RunID, &c.Reason, dbkit.At(&c.Time), &c.Confirmed)
+	out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c epic.Order, err error) {
+		err = row.Scan(&c.Namespace, &c.TaskID, &c.RunID, &c.Reason, dbkit.At(&c.Time), &c.Confirmed, &c.Kind, &c.ID)
 		return c, err
 	})
 	return out, passing(err)

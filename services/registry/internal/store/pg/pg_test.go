@@ -73,7 +73,7 @@ func BenchmarkReserve(b *testing.B) { storetest.BenchReserve(b, open) }
 
 func BenchmarkRecordUsage(b *testing.B) { storetest.Bench(b, open) }
 
-func BenchmarkLeaseCancellations(b *testing.B) { storetest.BenchLease(b, open) }
+func BenchmarkLeaseOrders(b *testing.B) { storetest.BenchLease(b, open) }
 
 func BenchmarkCompleteTask(b *testing.B) { storetest.BenchComplete(b, open) }
 

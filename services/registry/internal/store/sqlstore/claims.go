@@ -9,9 +9,6 @@ import (
 
 const (
 	selectClaim = `SELECT namespace, task_id, run_id, database_id, state, lease_until FROM claims WHERE namespace = $1 AND task_id = $2`
-	// insertCancellation leaves one that is there already its time and reason.
-	insertCancellation = `INSERT INTO cancellations (namespace, run_id, task_id, reason, create_time, lease_until, confirmed, database_id) `
-	forgetCancellation = `DELETE FROM cancellations WHERE namespace = $1 AND run_id = $2 AND task_id = $3`
 )
 
 func scanClaim(row dbkit.Scanner) (*epic.Claim, error) {
@@ -42,30 +39,5 @@ func (t tx) PutClaim(ctx context.Context, c epic.Claim) error {
 func (t tx) ReleaseClaims(ctx context.Context, namespace, epicID string) error {
 	_, err := t.Exec(ctx, `UPDATE claims SET state = $3 WHERE namespace = $1 AND state IN (1, 2) AND task_id IN
 		(SELECT id FROM tasks WHERE namespace = $1 AND epic_id = $2)`, namespace, epicID, epic.Released)
-	return err
-}
-
-// CancelRuns implements store.Tx.
-func (t tx) CancelRuns(ctx context.Context, namespace, epicID, taskID, reason string) error {
-	now := t.d.Now()
-	_, err := t.Exec(ctx, insertCancellation+`SELECT c.namespace, c.run_id, c.task_id, $4, `+now+`, `+now+`, c.state = $6, c.database_id
-		FROM claims c JOIN tasks t ON t.namespace = c.namespace AND t.id = c.task_id
-		WHERE t.namespace = $1 AND t.epic_id = $2 AND ($3 = '' OR t.id = $3) AND c.state <> $5 ON CONFLICT DO NOTHING`,
-		namespace, epicID, taskID, reason, epic.Settled, epic.Confirmed)
-	return err
-}
-
-// CancelRun implements store.Tx.
-func (t tx) CancelRun(ctx context.Context, namespace, taskID, runID, database, reason string) error {
-	now := t.d.Now()
-	_, err := t.Exec(ctx, insertCancellation+`VALUES ($1, $2, $3, $4, `+now+`, `+now+`, true, $5)
-		ON CONFLICT (namespace, run_id, task_id) DO UPDATE SET confirmed = true`,
-		namespace, runID, taskID, reason, database)
-	return err
-}
-
-// ForgetCancellation implements store.Tx.
-func (t tx) ForgetCancellation(ctx context.Context, namespace, taskID, runID string) error {
-	_, err := t.Exec(ctx, forgetCancellation, namespace, runID, taskID)
 	return err
 }

@@ -74,8 +74,19 @@ func suspicions(d dbkit.Dialect) map[store.Suspicion]string {
 			WHERE t.state IN (1, 3) AND o.state <> 4 GROUP BY t.namespace, t.id LIMIT $1`,
 		store.SuspectClaim: `SELECT task_id || ': claimed for ' || run_id FROM claims WHERE state = 1 AND lease_until < ` + d.Ago(10*time.Minute) + `
 			ORDER BY lease_until LIMIT $1`,
-		store.SuspectCancellation: `SELECT task_id || ': ended, and run ' || run_id || ' is not canceled' FROM cancellations
+		store.SuspectOrder: `SELECT task_id || ': the order to ' || CASE kind WHEN 1 THEN 'cancel' WHEN 2 THEN 'pause' WHEN 3 THEN 'resume' ELSE 'start' END ||
+				CASE run_id WHEN '' THEN ' it' ELSE ' run ' || run_id END || ' is not carried out' FROM orders
 			WHERE create_time < ` + d.Ago(20*time.Minute) + ` ORDER BY create_time LIMIT $1`,
+		store.SuspectStart: `SELECT o.task_id || ': is to be started, and ' || CASE WHEN t.id IS NULL THEN 'does not exist' WHEN t.state <> 1 THEN 'is not pending' ELSE 'its epic does not run' END
+			FROM (SELECT * FROM orders WHERE kind = 4 ORDER BY namespace, epic_id LIMIT $2) o
+			LEFT JOIN tasks t ON t.namespace = o.namespace AND t.id = o.task_id
+			LEFT JOIN epics e ON e.namespace = t.namespace AND e.id = t.epic_id
+			WHERE t.id IS NULL OR t.state <> 1 OR e.state <> 2 OR e.parallel = 0 LIMIT $1`,
+		store.SuspectIdle: `SELECT e.id || ': has room for ' || e.parallel || ' tasks, and does not start those that are ready' FROM (SELECT * FROM epics ORDER BY namespace, id DESC LIMIT $2) e
+			WHERE e.parallel > 0 AND e.state = 2 AND e.parallel > (SELECT count(*) FROM tasks t WHERE t.namespace = e.namespace AND t.epic_id = e.id AND t.state = 3)
+					+ (SELECT count(*) FROM orders o WHERE o.namespace = e.namespace AND o.epic_id = e.id AND o.kind = 4)
+				AND EXISTS (SELECT 1 FROM tasks t WHERE t.namespace = e.namespace AND t.epic_id = e.id AND t.state = 1
+					AND NOT EXISTS (SELECT 1 FROM orders o WHERE o.namespace = t.namespace AND o.run_id = '' AND o.task_id = t.id)) LIMIT $1`,
 		store.SuspectRunning: `SELECT t.id || ': running, claimed by nobody, last by ' || t.run_id FROM (SELECT * FROM tasks ORDER BY namespace, id DESC LIMIT $2) t
 			WHERE t.state = 3 AND t.run_id <> '' AND t.update_time < ` + d.Ago(10*time.Minute) + `
 				AND NOT EXISTS (SELECT 1 FROM claims c WHERE c.namespace = t.namespace AND c.task_id = t.id AND c.state IN (1, 2)) LIMIT $1`,

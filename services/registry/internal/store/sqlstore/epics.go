@@ -13,7 +13,7 @@ const (
 	totalColumns = `tokens, nano_usd, unpriced_calls, overhead_tokens, overhead_nano_usd, model_calls, tool_calls`
 	epicColumns  = `namespace, id, title, description, tags, state, priority, budget_tokens, budget_nano_usd, ` + totalColumns + `,
 		total_tasks, completed_tasks, failed_tasks, result_summary, workflow_slug, user_id, created_by_node_id, labels,
-		create_time, update_time, end_time, revision, principal, dependencies, dependency_policy`
+		create_time, update_time, end_time, revision, principal, dependencies, dependency_policy, parallel, pause_reason`
 )
 
 func totalsInto(t *usage.Totals) []any {
@@ -28,7 +28,7 @@ func scanEpic(row dbkit.Scanner) (epic.Epic, error) {
 	}, totalsInto(&e.Spent)...)
 	if err := row.Scan(append(into, &e.TotalTasks, &e.CompletedTasks, &e.FailedTasks, &e.ResultSummary, &e.WorkflowSlug, &e.UserID,
 		&e.CreatedByNode, &labels, dbkit.At(&e.CreateTime), dbkit.At(&e.UpdateTime), dbkit.At(&e.EndTime), &e.Revision, &e.Principal,
-		&e.Dependencies, &e.DependencyPolicy)...); err != nil {
+		&e.Dependencies, &e.DependencyPolicy, &e.Parallel, &e.PauseReason)...); err != nil {
 		return epic.Epic{}, err
 	}
 	err := decode(labels, &e.Labels)
@@ -91,6 +91,7 @@ func epicArgs(e epic.Epic) ([]any, error) {
 		e.Namespace, e.ID, e.Title, e.Description, e.SearchText(), e.Tags, e.State, e.Priority, e.BudgetTokens, e.BudgetNanoUSD,
 		e.TotalTasks, e.CompletedTasks, e.FailedTasks, e.ResultSummary, e.WorkflowSlug, e.UserID, e.CreatedByNode, labels,
 		e.CreateTime, e.UpdateTime, e.EndTime, e.Revision, e.Principal, e.Dependencies, e.DependencyPolicy,
+		e.Parallel, e.PauseReason,
 	}, err
 }
 
@@ -102,8 +103,8 @@ func (t tx) InsertEpic(ctx context.Context, e epic.Epic) error {
 	}
 	_, err = t.Exec(ctx, `INSERT INTO epics (namespace, id, title, description, search, tags, state, priority, budget_tokens,
 			budget_nano_usd, total_tasks, completed_tasks, failed_tasks, result_summary, workflow_slug, user_id, created_by_node_id,
-			labels, create_time, update_time, end_time, revision, principal, dependencies, dependency_policy)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25)`, args...)
+			labels, create_time, update_time, end_time, revision, principal, dependencies, dependency_policy, parallel, pause_reason)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27)`, args...)
 	return err
 }
 
@@ -116,8 +117,9 @@ func (t tx) PutEpic(ctx context.Context, e epic.Epic, over int64) error {
 	return t.change(ctx, store.Changed("epic", e.ID), `UPDATE epics SET title = $3, description = $4, search = $5, tags = $6, state = $7,
 			priority = $8, budget_tokens = $9, budget_nano_usd = $10, total_tasks = $11, completed_tasks = $12, failed_tasks = $13,
 			result_summary = $14, workflow_slug = $15, user_id = $16, created_by_node_id = $17, labels = $18, create_time = $19,
-			update_time = $20, end_time = $21, revision = $22, principal = $23, dependencies = $24, dependency_policy = $25
-		WHERE namespace = $1 AND id = $2 AND revision = $26`, append(args, over)...)
+			update_time = $20, end_time = $21, revision = $22, principal = $23, dependencies = $24, dependency_policy = $25,
+			parallel = $26, pause_reason = $27
+		WHERE namespace = $1 AND id = $2 AND revision = $28`, append(args, over)...)
 }
 
 // DeleteEpic implements store.Tx.

@@ -1,5 +1,5 @@
 // Package sqlstore holds the SQL of the registry, which PostgreSQL and SQLite share except for the fragments
-// of dbkit.Dialect. The drivers hold the connections, the migrations and the lease of cancellations. It must
+// of dbkit.Dialect. The drivers hold the connections, the migrations and the lease of orders. It must
 // not know any rule above the store's contract.
 package sqlstore
 
@@ -82,11 +82,11 @@ func (s *Store) Sweep(ctx context.Context, requestsBefore time.Time) (claims, re
 	return claims, requests, err
 }
 
-// AcknowledgeCancellations implements store.Store.
-func (s *Store) AcknowledgeCancellations(ctx context.Context, done []epic.Cancellation) error {
+// AcknowledgeOrders implements store.Store.
+func (s *Store) AcknowledgeOrders(ctx context.Context, done []epic.Order) error {
 	stmts := make([]dbkit.Stmt, len(done))
 	for i, c := range done {
-		stmts[i] = dbkit.Stmt{Query: forgetCancellation, Args: []any{c.Namespace, c.RunID, c.TaskID}}
+		stmts[i] = dbkit.Stmt{Query: forgetOrder + ` AND id = $4`, Args: []any{c.Namespace, c.RunID, c.TaskID, c.ID}}
 	}
 	return s.db.Pool.Batch(ctx, stmts...)
 }

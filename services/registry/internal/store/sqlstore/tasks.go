@@ -13,7 +13,7 @@ import (
 const taskColumns = `t.namespace, t.id, epic_id, title, description, tags, state, priority, depends_on, requirements, workflow_slug,
 	workflow_source, run_id, estimated_tokens, ` + totalColumns + `, duration_us, retry_count, max_retries, result_summary,
 	error_message, notes, created_by_node_id, labels, create_time, update_time, start_time, end_time, revision, principal,
-	dependency_policy, ended_by`
+	dependency_policy, ended_by, input`
 
 // bodies joins the bodies of the tasks t, which are looked up one by one.
 func (t tx) bodies() string {
@@ -30,7 +30,7 @@ func scanTask(row dbkit.Scanner) (epic.Task, error) {
 	}, totalsInto(&v.Actual)...)
 	if err := row.Scan(append(into, &micros, &v.RetryCount, &v.MaxRetries, &v.ResultSummary, &v.ErrorMessage, &notes,
 		&v.CreatedByNode, &labels, dbkit.At(&v.CreateTime), dbkit.At(&v.UpdateTime), dbkit.At(&v.StartTime), dbkit.At(&v.EndTime),
-		&v.Revision, &v.Principal, &v.DependencyPolicy, &v.EndedBy)...); err != nil {
+		&v.Revision, &v.Principal, &v.DependencyPolicy, &v.EndedBy, &v.Input)...); err != nil {
 		return epic.Task{}, err
 	}
 	if err := decode(notes, &v.Notes); err != nil {
@@ -39,7 +39,7 @@ func scanTask(row dbkit.Scanner) (epic.Task, error) {
 	if err := decode(labels, &v.Labels); err != nil {
 		return epic.Task{}, err
 	}
-	v.Tags, v.DependsOn, v.Notes, v.Requirements = trim(v.Tags), trim(v.DependsOn), trim(v.Notes), trim(v.Requirements)
+	v.Tags, v.DependsOn, v.Notes, v.Requirements, v.Input = trim(v.Tags), trim(v.DependsOn), trim(v.Notes), trim(v.Requirements), trim(v.Input)
 	if len(v.Labels) == 0 {
 		v.Labels = nil
 	}
@@ -127,11 +127,11 @@ func (t tx) putTask(ctx context.Context, v epic.Task, stmts ...dbkit.Stmt) error
 		}
 	}
 	stmts = append(stmts, dbkit.Stmt{
-		Query: `INSERT INTO task_bodies (namespace, id, description, requirements, result_summary, error_message, notes)
-		VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (namespace, id) DO UPDATE SET description = excluded.description,
+		Query: `INSERT INTO task_bodies (namespace, id, description, requirements, result_summary, error_message, notes, input)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (namespace, id) DO UPDATE SET description = excluded.description,
 			requirements = excluded.requirements, result_summary = excluded.result_summary,
-			error_message = excluded.error_message, notes = excluded.notes`,
-		Args: []any{v.Namespace, v.ID, v.Description, v.Requirements, v.ResultSummary, v.ErrorMessage, notes},
+			error_message = excluded.error_message, notes = excluded.notes, input = excluded.input`,
+		Args: []any{v.Namespace, v.ID, v.Description, v.Requirements, v.ResultSummary, v.ErrorMessage, notes, v.Input},
 	})
 	if len(v.DependsOn) > 0 {
 		stmts = append(stmts, dbkit.Stmt{

@@ -311,7 +311,7 @@ func claimCases() map[string]func(*testing.T, *fixture) {
 			f.move(t, byHand.ID, epic.TaskCompleted)
 			require.NoError(t, f.DeleteTask(f.ctx, ns, gone.ID, ""))
 			_, list := f.take(t, time.Hour)
-			require.NoError(t, f.AcknowledgeCancellations(f.ctx, list), "whoever looked saw no such run")
+			require.NoError(t, f.AcknowledgeOrders(f.ctx, list), "whoever looked saw no such run")
 			for id, reason := range map[string]string{taken.ID: epic.ReasonClaimLost, byHand.ID: epic.ReasonClaimLost, gone.ID: store.ReasonTaskNotFound} {
 				_, err := f.ConfirmClaim(f.ctx, ns, id, "late", time.Time{})
 				require.Equal(t, reason, errs.ReasonOf(err))

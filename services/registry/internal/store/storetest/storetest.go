@@ -31,7 +31,7 @@ type Open func(testing.TB) store.Store
 // Run runs every case against stores of one driver.
 func Run(t *testing.T, open Open) {
 	for _, group := range []map[string]func(*testing.T, *fixture){
-		epicCases(), taskCases(), dependencyCases(), claimCases(), cancellationCases(), usageCases(), randomCases(), turnCases(), lookCases(),
+		epicCases(), taskCases(), dependencyCases(), claimCases(), orderCases(), pauseCases(), runningCases(), stopCases(), usageCases(), randomCases(), turnCases(), lookCases(),
 		workflowCases(), policyCases(), searchCases(), importCases(), ledgerCases(),
 	} {
 		for name, run := range group {
@@ -85,9 +85,9 @@ func (f *fixture) Tasks(ctx context.Context, q store.TaskQuery) ([]epic.Task, er
 	return found.Rows, err
 }
 
-// LeaseCancellations leases those of the one database.
-func (f *fixture) LeaseCancellations(ctx context.Context, limit int, hold time.Duration) ([]epic.Cancellation, error) {
-	return f.Accounts.LeaseCancellations(ctx, database, limit, hold)
+// LeaseOrders leases those of the one database.
+func (f *fixture) LeaseOrders(ctx context.Context, limit int, hold time.Duration) ([]epic.Order, error) {
+	return f.Accounts.LeaseOrders(ctx, database, limit, hold)
 }
 
 func (f *fixture) epic(t testing.TB, in epic.Epic) epic.Epic {

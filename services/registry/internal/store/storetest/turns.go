@@ -85,10 +85,10 @@ func turnCases() map[string]func(*testing.T, *fixture) {
 			require.NoError(t, err)
 			f.moveEpic(t, e.ID, epic.Canceled)
 			attack(t, f.read, ns, "b", "c")
-			leased, err := f.LeaseCancellations(f.ctx, 10, time.Minute)
+			leased, err := f.LeaseOrders(f.ctx, 10, time.Minute)
 			require.NoError(t, err)
 			require.Len(t, leased, 1, "cancellations go on")
-			require.NoError(t, f.AcknowledgeCancellations(f.ctx, leased))
+			require.NoError(t, f.AcknowledgeOrders(f.ctx, leased))
 			_, err = f.NamespaceTotals(f.ctx, ns)
 			require.NoError(t, err, "what a service asks for the namespace does not wait for its clients")
 			require.NoError(t, f.store.Ready(f.ctx))
@@ -131,7 +131,7 @@ func turnCases() map[string]func(*testing.T, *fixture) {
 			for range 20 {
 				_, err := f.NamespaceTotals(asClient(t.Context()), "other")
 				require.NoError(t, err)
-				_, err = f.LeaseCancellations(f.ctx, 10, time.Minute)
+				_, err = f.LeaseOrders(f.ctx, 10, time.Minute)
 				require.NoError(t, err)
 			}
 			cancel()

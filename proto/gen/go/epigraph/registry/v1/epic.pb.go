@@ -96,7 +96,7 @@ const (
 	EpicState_EPIC_STATE_PLANNING EpicState = 1
 	// Work is under way.
 	EpicState_EPIC_STATE_ACTIVE EpicState = 2
-	// No new work starts.
+	// No new work starts, and its runs are paused.
 	EpicState_EPIC_STATE_PAUSED EpicState = 3
 	// Reached.
 	EpicState_EPIC_STATE_COMPLETED EpicState = 4
@@ -387,7 +387,8 @@ type Epic struct {
 	FailedTasks int32 `protobuf:"varint,17,opt,name=failed_tasks,json=failedTasks,proto3" json:"failed_tasks,omitempty"`
 	// What came of it.
 	ResultSummary string `protobuf:"bytes,18,opt,name=result_summary,json=resultSummary,proto3" json:"result_summary,omitempty"`
-	// The workflow that it came from.
+	// The workflow that it came from. When it runs by itself, tasks that name neither a workflow nor
+	// requirements are started with it.
 	WorkflowSlug string `protobuf:"bytes,19,opt,name=workflow_slug,json=workflowSlug,proto3" json:"workflow_slug,omitempty"`
 	// The user whose goal it is.
 	UserId string `protobuf:"bytes,20,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
@@ -408,8 +409,13 @@ type Epic struct {
 	// What becomes of its tasks when one that they depend on has failed or was canceled. A change decides at
 	// once about those that wait for one which has.
 	DependencyPolicy DependencyPolicy `protobuf:"varint,28,opt,name=dependency_policy,json=dependencyPolicy,proto3,enum=epigraph.registry.v1.DependencyPolicy" json:"dependency_policy,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// How many of its tasks are worked on at once while it runs by itself; 0 if it does not. Output only.
+	Parallel int32 `protobuf:"varint,29,opt,name=parallel,proto3" json:"parallel,omitempty"`
+	// Why it is PAUSED, if nobody asked for that: BUDGET_EXHAUSTED. It goes on once the budget is raised.
+	// Output only.
+	PauseReason   string `protobuf:"bytes,30,opt,name=pause_reason,json=pauseReason,proto3" json:"pause_reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Epic) Reset() {
@@ -638,6 +644,20 @@ func (x *Epic) GetDependencyPolicy() DependencyPolicy {
 	return DependencyPolicy_DEPENDENCY_POLICY_UNSPECIFIED
 }
 
+func (x *Epic) GetParallel() int32 {
+	if x != nil {
+		return x.Parallel
+	}
+	return 0
+}
+
+func (x *Epic) GetPauseReason() string {
+	if x != nil {
+		return x.PauseReason
+	}
+	return ""
+}
+
 // Note is a remark on a task.
 type Note struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -786,7 +806,10 @@ type Task struct {
 	// Why it does not go on: of a BLOCKED task those failed and canceled ones, 20 at most, that it waits for,
 	// through others too; of a task that `dependency_policy` ended the one whose end did it. Lists leave it out
 	// for BLOCKED tasks. Output only.
-	BlockedBy     []string `protobuf:"bytes,35,rep,name=blocked_by,json=blockedBy,proto3" json:"blocked_by,omitempty"`
+	BlockedBy []string `protobuf:"bytes,35,rep,name=blocked_by,json=blockedBy,proto3" json:"blocked_by,omitempty"`
+	// The inputs of its workflow, a JSON object, when its epic runs by itself. The workflow is told `title`,
+	// `description`, `input` (both), `task_id` and `epic_id` besides.
+	Input         *v1.Payload `protobuf:"bytes,36,opt,name=input,proto3" json:"input,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1066,11 +1089,18 @@ func (x *Task) GetBlockedBy() []string {
 	return nil
 }
 
+func (x *Task) GetInput() *v1.Payload {
+	if x != nil {
+		return x.Input
+	}
+	return nil
+}
+
 var File_epigraph_registry_v1_epic_proto protoreflect.FileDescriptor
 
 const file_epigraph_registry_v1_epic_proto_rawDesc = "" +
 	"\n" +
-	"\x1fepigraph/registry/v1/epic.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9e\v\n" +
+	"\x1fepigraph/registry/v1/epic.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe7\v\n" +
 	"\x04Epic\x12\x17\n" +
 	"\x02id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x02id\x12%\n" +
 	"\tnamespace\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\tnamespace\x12\x1e\n" +
@@ -1103,7 +1133,9 @@ const file_epigraph_registry_v1_epic_proto_rawDesc = "" +
 	"\bend_time\x18\x19 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12\x1c\n" +
 	"\x04etag\x18\x1a \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\x12&\n" +
 	"\tprincipal\x18\x1b \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tprincipal\x12S\n" +
-	"\x11dependency_policy\x18\x1c \x01(\x0e2&.epigraph.registry.v1.DependencyPolicyR\x10dependencyPolicy\x1a9\n" +
+	"\x11dependency_policy\x18\x1c \x01(\x0e2&.epigraph.registry.v1.DependencyPolicyR\x10dependencyPolicy\x12\x1a\n" +
+	"\bparallel\x18\x1d \x01(\x05R\bparallel\x12+\n" +
+	"\fpause_reason\x18\x1e \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\vpauseReason\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x10\n" +
@@ -1113,7 +1145,7 @@ const file_epigraph_registry_v1_epic_proto_rawDesc = "" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12 \n" +
 	"\x06author\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06author\x12\x1d\n" +
 	"\x04text\x18\x03 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x04text\x12&\n" +
-	"\tprincipal\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tprincipal\"\xfb\r\n" +
+	"\tprincipal\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tprincipal\"\xad\x0e\n" +
 	"\x04Task\x12\x17\n" +
 	"\x02id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x02id\x12%\n" +
 	"\tnamespace\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\tnamespace\x12 \n" +
@@ -1157,7 +1189,8 @@ const file_epigraph_registry_v1_epic_proto_rawDesc = "" +
 	"\tprincipal\x18! \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tprincipal\x12S\n" +
 	"\x11dependency_policy\x18\" \x01(\x0e2&.epigraph.registry.v1.DependencyPolicyR\x10dependencyPolicy\x12-\n" +
 	"\n" +
-	"blocked_by\x18# \x03(\tB\x0e\xbaH\v\x92\x01\b\x10\x14\"\x04r\x02\x18@R\tblockedBy\x1a9\n" +
+	"blocked_by\x18# \x03(\tB\x0e\xbaH\v\x92\x01\b\x10\x14\"\x04r\x02\x18@R\tblockedBy\x120\n" +
+	"\x05input\x18$ \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05input\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\x8a\x01\n" +
@@ -1246,11 +1279,12 @@ var file_epigraph_registry_v1_epic_proto_depIdxs = []int32{
 	10, // 17: epigraph.registry.v1.Task.start_time:type_name -> google.protobuf.Timestamp
 	10, // 18: epigraph.registry.v1.Task.end_time:type_name -> google.protobuf.Timestamp
 	0,  // 19: epigraph.registry.v1.Task.dependency_policy:type_name -> epigraph.registry.v1.DependencyPolicy
-	20, // [20:20] is the sub-list for method output_type
-	20, // [20:20] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	11, // 20: epigraph.registry.v1.Task.input:type_name -> epigraph.graph.v1.Payload
+	21, // [21:21] is the sub-list for method output_type
+	21, // [21:21] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_registry_v1_epic_proto_init() }

@@ -29,6 +29,67 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// OrderKind is what an order asks for.
+type OrderKind int32
+
+const (
+	// Unspecified.
+	OrderKind_ORDER_KIND_UNSPECIFIED OrderKind = 0
+	// The work on the task is not wanted any more.
+	OrderKind_ORDER_KIND_CANCEL OrderKind = 1
+	// The epic of the task was paused.
+	OrderKind_ORDER_KIND_PAUSE OrderKind = 2
+	// The epic of the task goes on: runs that it paused are resumed.
+	OrderKind_ORDER_KIND_RESUME OrderKind = 3
+	// The task is to be started with its workflow.
+	OrderKind_ORDER_KIND_START OrderKind = 4
+)
+
+// Enum value maps for OrderKind.
+var (
+	OrderKind_name = map[int32]string{
+		0: "ORDER_KIND_UNSPECIFIED",
+		1: "ORDER_KIND_CANCEL",
+		2: "ORDER_KIND_PAUSE",
+		3: "ORDER_KIND_RESUME",
+		4: "ORDER_KIND_START",
+	}
+	OrderKind_value = map[string]int32{
+		"ORDER_KIND_UNSPECIFIED": 0,
+		"ORDER_KIND_CANCEL":      1,
+		"ORDER_KIND_PAUSE":       2,
+		"ORDER_KIND_RESUME":      3,
+		"ORDER_KIND_START":       4,
+	}
+)
+
+func (x OrderKind) Enum() *OrderKind {
+	p := new(OrderKind)
+	*p = x
+	return p
+}
+
+func (x OrderKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OrderKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_epigraph_registry_v1_registry_proto_enumTypes[0].Descriptor()
+}
+
+func (OrderKind) Type() protoreflect.EnumType {
+	return &file_epigraph_registry_v1_registry_proto_enumTypes[0]
+}
+
+func (x OrderKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OrderKind.Descriptor instead.
+func (OrderKind) EnumDescriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{0}
+}
+
 // CreateEpicRequest carries a new epic.
 type CreateEpicRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -853,6 +914,88 @@ func (x *TransitionEpicRequest) GetRequestId() string {
 	return ""
 }
 
+// RunEpicRequest has an epic run by itself.
+type RunEpicRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The epic.
+	EpicId string `protobuf:"bytes,1,opt,name=epic_id,json=epicId,proto3" json:"epic_id,omitempty"`
+	// How many of its tasks may be worked on at once: 4 when 0, at most 64.
+	Parallel int32 `protobuf:"varint,2,opt,name=parallel,proto3" json:"parallel,omitempty"`
+	// The workflow of tasks that name neither one nor requirements; empty leaves that of the epic.
+	WorkflowSlug string `protobuf:"bytes,3,opt,name=workflow_slug,json=workflowSlug,proto3" json:"workflow_slug,omitempty"`
+	// If given, the epic must still have it.
+	Etag string `protobuf:"bytes,4,opt,name=etag,proto3" json:"etag,omitempty"`
+	// Makes the request repeatable.
+	RequestId     string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunEpicRequest) Reset() {
+	*x = RunEpicRequest{}
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunEpicRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunEpicRequest) ProtoMessage() {}
+
+func (x *RunEpicRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunEpicRequest.ProtoReflect.Descriptor instead.
+func (*RunEpicRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *RunEpicRequest) GetEpicId() string {
+	if x != nil {
+		return x.EpicId
+	}
+	return ""
+}
+
+func (x *RunEpicRequest) GetParallel() int32 {
+	if x != nil {
+		return x.Parallel
+	}
+	return 0
+}
+
+func (x *RunEpicRequest) GetWorkflowSlug() string {
+	if x != nil {
+		return x.WorkflowSlug
+	}
+	return ""
+}
+
+func (x *RunEpicRequest) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
+func (x *RunEpicRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
 // DeleteEpicRequest names an epic.
 type DeleteEpicRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -866,7 +1009,7 @@ type DeleteEpicRequest struct {
 
 func (x *DeleteEpicRequest) Reset() {
 	*x = DeleteEpicRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[12]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -878,7 +1021,7 @@ func (x *DeleteEpicRequest) String() string {
 func (*DeleteEpicRequest) ProtoMessage() {}
 
 func (x *DeleteEpicRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[12]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -891,7 +1034,7 @@ func (x *DeleteEpicRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteEpicRequest.ProtoReflect.Descriptor instead.
 func (*DeleteEpicRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{12}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DeleteEpicRequest) GetEpicId() string {
@@ -921,7 +1064,7 @@ type CreateTaskRequest struct {
 
 func (x *CreateTaskRequest) Reset() {
 	*x = CreateTaskRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[13]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -933,7 +1076,7 @@ func (x *CreateTaskRequest) String() string {
 func (*CreateTaskRequest) ProtoMessage() {}
 
 func (x *CreateTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[13]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -946,7 +1089,7 @@ func (x *CreateTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTaskRequest.ProtoReflect.Descriptor instead.
 func (*CreateTaskRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{13}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CreateTaskRequest) GetTask() *Task {
@@ -974,7 +1117,7 @@ type GetTaskRequest struct {
 
 func (x *GetTaskRequest) Reset() {
 	*x = GetTaskRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[14]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -986,7 +1129,7 @@ func (x *GetTaskRequest) String() string {
 func (*GetTaskRequest) ProtoMessage() {}
 
 func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[14]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -999,7 +1142,7 @@ func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskRequest.ProtoReflect.Descriptor instead.
 func (*GetTaskRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{14}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetTaskRequest) GetTaskId() string {
@@ -1030,7 +1173,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[15]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1042,7 +1185,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[15]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1055,7 +1198,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{15}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListTasksRequest) GetPageSize() int32 {
@@ -1114,7 +1257,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[16]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1126,7 +1269,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[16]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1139,7 +1282,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{16}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Task {
@@ -1171,7 +1314,7 @@ type UpdateTaskRequest struct {
 
 func (x *UpdateTaskRequest) Reset() {
 	*x = UpdateTaskRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[17]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1183,7 +1326,7 @@ func (x *UpdateTaskRequest) String() string {
 func (*UpdateTaskRequest) ProtoMessage() {}
 
 func (x *UpdateTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[17]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1196,7 +1339,7 @@ func (x *UpdateTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateTaskRequest.ProtoReflect.Descriptor instead.
 func (*UpdateTaskRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{17}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *UpdateTaskRequest) GetTask() *Task {
@@ -1243,7 +1386,7 @@ type TransitionTaskRequest struct {
 
 func (x *TransitionTaskRequest) Reset() {
 	*x = TransitionTaskRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[18]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1255,7 +1398,7 @@ func (x *TransitionTaskRequest) String() string {
 func (*TransitionTaskRequest) ProtoMessage() {}
 
 func (x *TransitionTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[18]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1268,7 +1411,7 @@ func (x *TransitionTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransitionTaskRequest.ProtoReflect.Descriptor instead.
 func (*TransitionTaskRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{18}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TransitionTaskRequest) GetTaskId() string {
@@ -1333,7 +1476,7 @@ type DeleteTaskRequest struct {
 
 func (x *DeleteTaskRequest) Reset() {
 	*x = DeleteTaskRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[19]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1345,7 +1488,7 @@ func (x *DeleteTaskRequest) String() string {
 func (*DeleteTaskRequest) ProtoMessage() {}
 
 func (x *DeleteTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[19]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1358,7 +1501,7 @@ func (x *DeleteTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTaskRequest.ProtoReflect.Descriptor instead.
 func (*DeleteTaskRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{19}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *DeleteTaskRequest) GetTaskId() string {
@@ -1392,7 +1535,7 @@ type ClaimTaskRequest struct {
 
 func (x *ClaimTaskRequest) Reset() {
 	*x = ClaimTaskRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[20]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1404,7 +1547,7 @@ func (x *ClaimTaskRequest) String() string {
 func (*ClaimTaskRequest) ProtoMessage() {}
 
 func (x *ClaimTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[20]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1417,7 +1560,7 @@ func (x *ClaimTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimTaskRequest.ProtoReflect.Descriptor instead.
 func (*ClaimTaskRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{20}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ClaimTaskRequest) GetTaskId() string {
@@ -1461,7 +1604,7 @@ type ClaimTaskResponse struct {
 
 func (x *ClaimTaskResponse) Reset() {
 	*x = ClaimTaskResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[21]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1473,7 +1616,7 @@ func (x *ClaimTaskResponse) String() string {
 func (*ClaimTaskResponse) ProtoMessage() {}
 
 func (x *ClaimTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[21]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1486,7 +1629,7 @@ func (x *ClaimTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimTaskResponse.ProtoReflect.Descriptor instead.
 func (*ClaimTaskResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{21}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ClaimTaskResponse) GetTask() *Task {
@@ -1520,7 +1663,7 @@ type ConfirmClaimRequest struct {
 
 func (x *ConfirmClaimRequest) Reset() {
 	*x = ConfirmClaimRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[22]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1532,7 +1675,7 @@ func (x *ConfirmClaimRequest) String() string {
 func (*ConfirmClaimRequest) ProtoMessage() {}
 
 func (x *ConfirmClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[22]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1545,7 +1688,7 @@ func (x *ConfirmClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmClaimRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmClaimRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{22}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ConfirmClaimRequest) GetTaskId() string {
@@ -1599,7 +1742,7 @@ type SettleClaimRequest struct {
 
 func (x *SettleClaimRequest) Reset() {
 	*x = SettleClaimRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[23]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1611,7 +1754,7 @@ func (x *SettleClaimRequest) String() string {
 func (*SettleClaimRequest) ProtoMessage() {}
 
 func (x *SettleClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[23]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1624,7 +1767,7 @@ func (x *SettleClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleClaimRequest.ProtoReflect.Descriptor instead.
 func (*SettleClaimRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{23}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SettleClaimRequest) GetTaskId() string {
@@ -1676,42 +1819,47 @@ func (x *SettleClaimRequest) GetEndTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// Cancellation is a run to cancel, because the work on its task is not wanted any more.
-type Cancellation struct {
+// Order is what the registry wants of the run of a task.
+type Order struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The namespace of run and task.
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// The task; it may be deleted by now.
 	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// The run. It may have ended, and if its start is still under way, there may be no such run yet.
+	// The run; empty of an order to start. It may have ended, and if its start is still under way, there may be
+	// no such run yet.
 	RunId string `protobuf:"bytes,3,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// Why: TASK_CANCELED, EPIC_CANCELED, TASK_DELETED, or CLAIM_LOST if its task is another run's by now or has
-	// ended.
+	// Why. To cancel: TASK_CANCELED, EPIC_CANCELED, TASK_DELETED, or CLAIM_LOST if its task is another run's by
+	// now or has ended. To pause and to resume: EPIC_PAUSED and EPIC_RESUMED.
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	// When it came to be.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// The run was recorded, because its claim was confirmed: if its database does not have it any more, there
-	// is nothing to cancel.
-	Confirmed     bool `protobuf:"varint,6,opt,name=confirmed,proto3" json:"confirmed,omitempty"`
+	// is nothing to do.
+	Confirmed bool `protobuf:"varint,6,opt,name=confirmed,proto3" json:"confirmed,omitempty"`
+	// What is to be done.
+	Kind OrderKind `protobuf:"varint,7,opt,name=kind,proto3,enum=epigraph.registry.v1.OrderKind" json:"kind,omitempty"`
+	// Distinguishes the order from others to the same run. Requests that carry it out are repeatable by it.
+	Id            string `protobuf:"bytes,8,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Cancellation) Reset() {
-	*x = Cancellation{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[24]
+func (x *Order) Reset() {
+	*x = Order{}
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Cancellation) String() string {
+func (x *Order) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Cancellation) ProtoMessage() {}
+func (*Order) ProtoMessage() {}
 
-func (x *Cancellation) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[24]
+func (x *Order) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1722,81 +1870,95 @@ func (x *Cancellation) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Cancellation.ProtoReflect.Descriptor instead.
-func (*Cancellation) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{24}
+// Deprecated: Use Order.ProtoReflect.Descriptor instead.
+func (*Order) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{25}
 }
 
-func (x *Cancellation) GetNamespace() string {
+func (x *Order) GetNamespace() string {
 	if x != nil {
 		return x.Namespace
 	}
 	return ""
 }
 
-func (x *Cancellation) GetTaskId() string {
+func (x *Order) GetTaskId() string {
 	if x != nil {
 		return x.TaskId
 	}
 	return ""
 }
 
-func (x *Cancellation) GetRunId() string {
+func (x *Order) GetRunId() string {
 	if x != nil {
 		return x.RunId
 	}
 	return ""
 }
 
-func (x *Cancellation) GetReason() string {
+func (x *Order) GetReason() string {
 	if x != nil {
 		return x.Reason
 	}
 	return ""
 }
 
-func (x *Cancellation) GetCreateTime() *timestamppb.Timestamp {
+func (x *Order) GetCreateTime() *timestamppb.Timestamp {
 	if x != nil {
 		return x.CreateTime
 	}
 	return nil
 }
 
-func (x *Cancellation) GetConfirmed() bool {
+func (x *Order) GetConfirmed() bool {
 	if x != nil {
 		return x.Confirmed
 	}
 	return false
 }
 
-// LeaseCancellationsRequest asks for runs to cancel.
-type LeaseCancellationsRequest struct {
+func (x *Order) GetKind() OrderKind {
+	if x != nil {
+		return x.Kind
+	}
+	return OrderKind_ORDER_KIND_UNSPECIFIED
+}
+
+func (x *Order) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+// LeaseOrdersRequest asks for orders to runs.
+type LeaseOrdersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How many at most: one when 0, and never more than 1,000.
 	MaxCount int32 `protobuf:"varint,1,opt,name=max_count,json=maxCount,proto3" json:"max_count,omitempty"`
 	// The lease: one minute when absent, else from 1 ms to 24 h.
 	Lease *durationpb.Duration `protobuf:"bytes,2,opt,name=lease,proto3" json:"lease,omitempty"`
-	// The database of the executor that asks: it gets runs that are or will be recorded there.
+	// The database of the executor that asks: it gets orders to runs that are or will be recorded there.
 	Database      string `protobuf:"bytes,3,opt,name=database,proto3" json:"database,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *LeaseCancellationsRequest) Reset() {
-	*x = LeaseCancellationsRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[25]
+func (x *LeaseOrdersRequest) Reset() {
+	*x = LeaseOrdersRequest{}
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *LeaseCancellationsRequest) String() string {
+func (x *LeaseOrdersRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*LeaseCancellationsRequest) ProtoMessage() {}
+func (*LeaseOrdersRequest) ProtoMessage() {}
 
-func (x *LeaseCancellationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[25]
+func (x *LeaseOrdersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1807,101 +1969,55 @@ func (x *LeaseCancellationsRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use LeaseCancellationsRequest.ProtoReflect.Descriptor instead.
-func (*LeaseCancellationsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{25}
+// Deprecated: Use LeaseOrdersRequest.ProtoReflect.Descriptor instead.
+func (*LeaseOrdersRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{26}
 }
 
-func (x *LeaseCancellationsRequest) GetMaxCount() int32 {
+func (x *LeaseOrdersRequest) GetMaxCount() int32 {
 	if x != nil {
 		return x.MaxCount
 	}
 	return 0
 }
 
-func (x *LeaseCancellationsRequest) GetLease() *durationpb.Duration {
+func (x *LeaseOrdersRequest) GetLease() *durationpb.Duration {
 	if x != nil {
 		return x.Lease
 	}
 	return nil
 }
 
-func (x *LeaseCancellationsRequest) GetDatabase() string {
+func (x *LeaseOrdersRequest) GetDatabase() string {
 	if x != nil {
 		return x.Database
 	}
 	return ""
 }
 
-// LeaseCancellationsResponse carries runs to cancel.
-type LeaseCancellationsResponse struct {
+// LeaseOrdersResponse carries orders to runs.
+type LeaseOrdersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The runs, from each namespace in turn, the longest waiting first; the result has no order.
-	Cancellations []*Cancellation `protobuf:"bytes,1,rep,name=cancellations,proto3" json:"cancellations,omitempty"`
+	// The orders, from each namespace in turn, the longest waiting first; the result has no order.
+	Orders        []*Order `protobuf:"bytes,1,rep,name=orders,proto3" json:"orders,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *LeaseCancellationsResponse) Reset() {
-	*x = LeaseCancellationsResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[26]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *LeaseCancellationsResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*LeaseCancellationsResponse) ProtoMessage() {}
-
-func (x *LeaseCancellationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[26]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use LeaseCancellationsResponse.ProtoReflect.Descriptor instead.
-func (*LeaseCancellationsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{26}
-}
-
-func (x *LeaseCancellationsResponse) GetCancellations() []*Cancellation {
-	if x != nil {
-		return x.Cancellations
-	}
-	return nil
-}
-
-// AcknowledgeCancellationsRequest names runs that will end for certain.
-type AcknowledgeCancellationsRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The runs, as they were handed out; reason and time do not count.
-	Cancellations []*Cancellation `protobuf:"bytes,1,rep,name=cancellations,proto3" json:"cancellations,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AcknowledgeCancellationsRequest) Reset() {
-	*x = AcknowledgeCancellationsRequest{}
+func (x *LeaseOrdersResponse) Reset() {
+	*x = LeaseOrdersResponse{}
 	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *AcknowledgeCancellationsRequest) String() string {
+func (x *LeaseOrdersResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*AcknowledgeCancellationsRequest) ProtoMessage() {}
+func (*LeaseOrdersResponse) ProtoMessage() {}
 
-func (x *AcknowledgeCancellationsRequest) ProtoReflect() protoreflect.Message {
+func (x *LeaseOrdersResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1913,40 +2029,159 @@ func (x *AcknowledgeCancellationsRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use AcknowledgeCancellationsRequest.ProtoReflect.Descriptor instead.
-func (*AcknowledgeCancellationsRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use LeaseOrdersResponse.ProtoReflect.Descriptor instead.
+func (*LeaseOrdersResponse) Descriptor() ([]byte, []int) {
 	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{27}
 }
 
-func (x *AcknowledgeCancellationsRequest) GetCancellations() []*Cancellation {
+func (x *LeaseOrdersResponse) GetOrders() []*Order {
 	if x != nil {
-		return x.Cancellations
+		return x.Orders
 	}
 	return nil
 }
 
-// AcknowledgeCancellationsResponse says that they are forgotten.
-type AcknowledgeCancellationsResponse struct {
+// RefusedStart is an order to start that cannot be carried out.
+type RefusedStart struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The order; namespace, task and id count.
+	Order *Order `protobuf:"bytes,1,opt,name=order,proto3" json:"order,omitempty"`
+	// Why. BUDGET_EXHAUSTED pauses the epic, anything else fails the task.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// What is wrong, and what to do about it.
+	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RefusedStart) Reset() {
+	*x = RefusedStart{}
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RefusedStart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RefusedStart) ProtoMessage() {}
+
+func (x *RefusedStart) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RefusedStart.ProtoReflect.Descriptor instead.
+func (*RefusedStart) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *RefusedStart) GetOrder() *Order {
+	if x != nil {
+		return x.Order
+	}
+	return nil
+}
+
+func (x *RefusedStart) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *RefusedStart) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+// AcknowledgeOrdersRequest names orders that will be carried out for certain, or never.
+type AcknowledgeOrdersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The orders, as they were handed out; reason and time do not count.
+	Orders []*Order `protobuf:"bytes,1,rep,name=orders,proto3" json:"orders,omitempty"`
+	// Orders to start that are refused for good.
+	Refused       []*RefusedStart `protobuf:"bytes,2,rep,name=refused,proto3" json:"refused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcknowledgeOrdersRequest) Reset() {
+	*x = AcknowledgeOrdersRequest{}
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcknowledgeOrdersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcknowledgeOrdersRequest) ProtoMessage() {}
+
+func (x *AcknowledgeOrdersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcknowledgeOrdersRequest.ProtoReflect.Descriptor instead.
+func (*AcknowledgeOrdersRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *AcknowledgeOrdersRequest) GetOrders() []*Order {
+	if x != nil {
+		return x.Orders
+	}
+	return nil
+}
+
+func (x *AcknowledgeOrdersRequest) GetRefused() []*RefusedStart {
+	if x != nil {
+		return x.Refused
+	}
+	return nil
+}
+
+// AcknowledgeOrdersResponse says that they are forgotten.
+type AcknowledgeOrdersResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *AcknowledgeCancellationsResponse) Reset() {
-	*x = AcknowledgeCancellationsResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[28]
+func (x *AcknowledgeOrdersResponse) Reset() {
+	*x = AcknowledgeOrdersResponse{}
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *AcknowledgeCancellationsResponse) String() string {
+func (x *AcknowledgeOrdersResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*AcknowledgeCancellationsResponse) ProtoMessage() {}
+func (*AcknowledgeOrdersResponse) ProtoMessage() {}
 
-func (x *AcknowledgeCancellationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[28]
+func (x *AcknowledgeOrdersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1957,9 +2192,9 @@ func (x *AcknowledgeCancellationsResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use AcknowledgeCancellationsResponse.ProtoReflect.Descriptor instead.
-func (*AcknowledgeCancellationsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{28}
+// Deprecated: Use AcknowledgeOrdersResponse.ProtoReflect.Descriptor instead.
+func (*AcknowledgeOrdersResponse) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{30}
 }
 
 // RecordUsageRequest carries entries.
@@ -1973,7 +2208,7 @@ type RecordUsageRequest struct {
 
 func (x *RecordUsageRequest) Reset() {
 	*x = RecordUsageRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[29]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1985,7 +2220,7 @@ func (x *RecordUsageRequest) String() string {
 func (*RecordUsageRequest) ProtoMessage() {}
 
 func (x *RecordUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[29]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1998,7 +2233,7 @@ func (x *RecordUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordUsageRequest.ProtoReflect.Descriptor instead.
 func (*RecordUsageRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{29}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RecordUsageRequest) GetEntries() []*UsageEntry {
@@ -2019,7 +2254,7 @@ type RecordUsageResponse struct {
 
 func (x *RecordUsageResponse) Reset() {
 	*x = RecordUsageResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[30]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2031,7 +2266,7 @@ func (x *RecordUsageResponse) String() string {
 func (*RecordUsageResponse) ProtoMessage() {}
 
 func (x *RecordUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[30]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2044,7 +2279,7 @@ func (x *RecordUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordUsageResponse.ProtoReflect.Descriptor instead.
 func (*RecordUsageResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{30}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RecordUsageResponse) GetEntries() []*UsageEntry {
@@ -2065,7 +2300,7 @@ type PriceUsageRequest struct {
 
 func (x *PriceUsageRequest) Reset() {
 	*x = PriceUsageRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[31]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2077,7 +2312,7 @@ func (x *PriceUsageRequest) String() string {
 func (*PriceUsageRequest) ProtoMessage() {}
 
 func (x *PriceUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[31]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2090,7 +2325,7 @@ func (x *PriceUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PriceUsageRequest.ProtoReflect.Descriptor instead.
 func (*PriceUsageRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{31}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PriceUsageRequest) GetEntries() []*UsageEntry {
@@ -2111,7 +2346,7 @@ type PriceUsageResponse struct {
 
 func (x *PriceUsageResponse) Reset() {
 	*x = PriceUsageResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[32]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2123,7 +2358,7 @@ func (x *PriceUsageResponse) String() string {
 func (*PriceUsageResponse) ProtoMessage() {}
 
 func (x *PriceUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[32]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2136,7 +2371,7 @@ func (x *PriceUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PriceUsageResponse.ProtoReflect.Descriptor instead.
 func (*PriceUsageResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{32}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *PriceUsageResponse) GetEntries() []*UsageEntry {
@@ -2165,7 +2400,7 @@ type ListUsageRequest struct {
 
 func (x *ListUsageRequest) Reset() {
 	*x = ListUsageRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[33]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2177,7 +2412,7 @@ func (x *ListUsageRequest) String() string {
 func (*ListUsageRequest) ProtoMessage() {}
 
 func (x *ListUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[33]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2190,7 +2425,7 @@ func (x *ListUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUsageRequest.ProtoReflect.Descriptor instead.
 func (*ListUsageRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{33}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListUsageRequest) GetPageSize() int32 {
@@ -2241,7 +2476,7 @@ type ListUsageResponse struct {
 
 func (x *ListUsageResponse) Reset() {
 	*x = ListUsageResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[34]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2253,7 +2488,7 @@ func (x *ListUsageResponse) String() string {
 func (*ListUsageResponse) ProtoMessage() {}
 
 func (x *ListUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[34]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2266,7 +2501,7 @@ func (x *ListUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUsageResponse.ProtoReflect.Descriptor instead.
 func (*ListUsageResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{34}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListUsageResponse) GetEntries() []*UsageEntry {
@@ -2292,7 +2527,7 @@ type GetNamespaceUsageRequest struct {
 
 func (x *GetNamespaceUsageRequest) Reset() {
 	*x = GetNamespaceUsageRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[35]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2304,7 +2539,7 @@ func (x *GetNamespaceUsageRequest) String() string {
 func (*GetNamespaceUsageRequest) ProtoMessage() {}
 
 func (x *GetNamespaceUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[35]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2317,7 +2552,7 @@ func (x *GetNamespaceUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceUsageRequest.ProtoReflect.Descriptor instead.
 func (*GetNamespaceUsageRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{35}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{37}
 }
 
 // CreatePriceRequest carries a price.
@@ -2333,7 +2568,7 @@ type CreatePriceRequest struct {
 
 func (x *CreatePriceRequest) Reset() {
 	*x = CreatePriceRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[36]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2345,7 +2580,7 @@ func (x *CreatePriceRequest) String() string {
 func (*CreatePriceRequest) ProtoMessage() {}
 
 func (x *CreatePriceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[36]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2358,7 +2593,7 @@ func (x *CreatePriceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreatePriceRequest.ProtoReflect.Descriptor instead.
 func (*CreatePriceRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{36}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CreatePriceRequest) GetPrice() *Price {
@@ -2392,7 +2627,7 @@ type ListPricesRequest struct {
 
 func (x *ListPricesRequest) Reset() {
 	*x = ListPricesRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[37]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2404,7 +2639,7 @@ func (x *ListPricesRequest) String() string {
 func (*ListPricesRequest) ProtoMessage() {}
 
 func (x *ListPricesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[37]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2417,7 +2652,7 @@ func (x *ListPricesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPricesRequest.ProtoReflect.Descriptor instead.
 func (*ListPricesRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{37}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListPricesRequest) GetPageSize() int32 {
@@ -2461,7 +2696,7 @@ type ListPricesResponse struct {
 
 func (x *ListPricesResponse) Reset() {
 	*x = ListPricesResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[38]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2473,7 +2708,7 @@ func (x *ListPricesResponse) String() string {
 func (*ListPricesResponse) ProtoMessage() {}
 
 func (x *ListPricesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[38]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2486,7 +2721,7 @@ func (x *ListPricesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPricesResponse.ProtoReflect.Descriptor instead.
 func (*ListPricesResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{38}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListPricesResponse) GetPrices() []*Price {
@@ -2575,6 +2810,13 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\x0eresult_summary\x18\x03 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\rresultSummary\x12\x1c\n" +
 	"\x04etag\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\x12'\n" +
 	"\n" +
+	"request_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\"\xd1\x01\n" +
+	"\x0eRunEpicRequest\x12\"\n" +
+	"\aepic_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x06epicId\x12%\n" +
+	"\bparallel\x18\x02 \x01(\x05B\t\xbaH\x06\x1a\x04\x18@(\x00R\bparallel\x12-\n" +
+	"\rworkflow_slug\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\fworkflowSlug\x12\x1c\n" +
+	"\x04etag\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\x12'\n" +
+	"\n" +
 	"request_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\"U\n" +
 	"\x11DeleteEpicRequest\x12\"\n" +
 	"\aepic_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x06epicId\x12\x1c\n" +
@@ -2639,24 +2881,32 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\x0eresult_summary\x18\x04 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\rresultSummary\x12.\n" +
 	"\rerror_message\x18\x05 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\ferrorMessage\x125\n" +
 	"\bduration\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\bduration\x125\n" +
-	"\bend_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\"\xfb\x01\n" +
-	"\fCancellation\x12'\n" +
+	"\bend_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\"\xc0\x02\n" +
+	"\x05Order\x12'\n" +
 	"\tnamespace\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\tnamespace\x12\"\n" +
-	"\atask_id\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x06taskId\x12 \n" +
-	"\x06run_id\x18\x03 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12!\n" +
+	"\atask_id\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x06taskId\x12\x1e\n" +
+	"\x06run_id\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@R\x05runId\x12!\n" +
 	"\x06reason\x18\x04 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x06reason\x12;\n" +
 	"\vcreate_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x12\x1c\n" +
-	"\tconfirmed\x18\x06 \x01(\bR\tconfirmed\"\x97\x01\n" +
-	"\x19LeaseCancellationsRequest\x12$\n" +
+	"\tconfirmed\x18\x06 \x01(\bR\tconfirmed\x123\n" +
+	"\x04kind\x18\a \x01(\x0e2\x1f.epigraph.registry.v1.OrderKindR\x04kind\x12\x17\n" +
+	"\x02id\x18\b \x01(\tB\a\xbaH\x04r\x02\x18@R\x02id\"\x90\x01\n" +
+	"\x12LeaseOrdersRequest\x12$\n" +
 	"\tmax_count\x18\x01 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bmaxCount\x12/\n" +
 	"\x05lease\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05lease\x12#\n" +
-	"\bdatabase\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@R\bdatabase\"f\n" +
-	"\x1aLeaseCancellationsResponse\x12H\n" +
-	"\rcancellations\x18\x01 \x03(\v2\".epigraph.registry.v1.CancellationR\rcancellations\"x\n" +
-	"\x1fAcknowledgeCancellationsRequest\x12U\n" +
-	"\rcancellations\x18\x01 \x03(\v2\".epigraph.registry.v1.CancellationB\v\xbaH\b\x92\x01\x05\b\x01\x10\xe8\aR\rcancellations\"\"\n" +
-	" AcknowledgeCancellationsResponse\"]\n" +
+	"\bdatabase\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@R\bdatabase\"J\n" +
+	"\x13LeaseOrdersResponse\x123\n" +
+	"\x06orders\x18\x01 \x03(\v2\x1b.epigraph.registry.v1.OrderR\x06orders\"\x92\x01\n" +
+	"\fRefusedStart\x129\n" +
+	"\x05order\x18\x01 \x01(\v2\x1b.epigraph.registry.v1.OrderB\x06\xbaH\x03\xc8\x01\x01R\x05order\x12\"\n" +
+	"\x06reason\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x06reason\x12#\n" +
+	"\amessage\x18\x03 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\amessage\"\xa3\x01\n" +
+	"\x18AcknowledgeOrdersRequest\x12>\n" +
+	"\x06orders\x18\x01 \x03(\v2\x1b.epigraph.registry.v1.OrderB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x06orders\x12G\n" +
+	"\arefused\x18\x02 \x03(\v2\".epigraph.registry.v1.RefusedStartB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\arefused\"\x1b\n" +
+	"\x19AcknowledgeOrdersResponse\"]\n" +
 	"\x12RecordUsageRequest\x12G\n" +
 	"\aentries\x18\x01 \x03(\v2 .epigraph.registry.v1.UsageEntryB\v\xbaH\b\x92\x01\x05\b\x01\x10\xe8\aR\aentries\"Q\n" +
 	"\x13RecordUsageResponse\x12:\n" +
@@ -2688,7 +2938,13 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\x05model\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x05model\"q\n" +
 	"\x12ListPricesResponse\x123\n" +
 	"\x06prices\x18\x01 \x03(\v2\x1b.epigraph.registry.v1.PriceR\x06prices\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xda\x16\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken*\x81\x01\n" +
+	"\tOrderKind\x12\x1a\n" +
+	"\x16ORDER_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11ORDER_KIND_CANCEL\x10\x01\x12\x14\n" +
+	"\x10ORDER_KIND_PAUSE\x10\x02\x12\x15\n" +
+	"\x11ORDER_KIND_RESUME\x10\x03\x12\x14\n" +
+	"\x10ORDER_KIND_START\x10\x042\xa0\x17\n" +
 	"\x0fRegistryService\x12j\n" +
 	"\n" +
 	"CreateEpic\x12'.epigraph.registry.v1.CreateEpicRequest\x1a\x1a.epigraph.registry.v1.Epic\"\x17\x82\xd3\xe4\x93\x02\x11:\x04epic\"\t/v1/epics\x12h\n" +
@@ -2713,9 +2969,10 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"DeleteTask\x12'.epigraph.registry.v1.DeleteTaskRequest\x1a\x16.google.protobuf.Empty\"\x1b\x82\xd3\xe4\x93\x02\x15*\x13/v1/tasks/{task_id}\x12\\\n" +
 	"\tClaimTask\x12&.epigraph.registry.v1.ClaimTaskRequest\x1a'.epigraph.registry.v1.ClaimTaskResponse\x12U\n" +
 	"\fConfirmClaim\x12).epigraph.registry.v1.ConfirmClaimRequest\x1a\x1a.epigraph.registry.v1.Task\x12S\n" +
-	"\vSettleClaim\x12(.epigraph.registry.v1.SettleClaimRequest\x1a\x1a.epigraph.registry.v1.Task\x12w\n" +
-	"\x12LeaseCancellations\x12/.epigraph.registry.v1.LeaseCancellationsRequest\x1a0.epigraph.registry.v1.LeaseCancellationsResponse\x12\x89\x01\n" +
-	"\x18AcknowledgeCancellations\x125.epigraph.registry.v1.AcknowledgeCancellationsRequest\x1a6.epigraph.registry.v1.AcknowledgeCancellationsResponse\x12\x7f\n" +
+	"\vSettleClaim\x12(.epigraph.registry.v1.SettleClaimRequest\x1a\x1a.epigraph.registry.v1.Task\x12o\n" +
+	"\aRunEpic\x12$.epigraph.registry.v1.RunEpicRequest\x1a\x1a.epigraph.registry.v1.Epic\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/v1/epics/{epic_id}:run\x12b\n" +
+	"\vLeaseOrders\x12(.epigraph.registry.v1.LeaseOrdersRequest\x1a).epigraph.registry.v1.LeaseOrdersResponse\x12t\n" +
+	"\x11AcknowledgeOrders\x12..epigraph.registry.v1.AcknowledgeOrdersRequest\x1a/.epigraph.registry.v1.AcknowledgeOrdersResponse\x12\x7f\n" +
 	"\vRecordUsage\x12(.epigraph.registry.v1.RecordUsageRequest\x1a).epigraph.registry.v1.RecordUsageResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/v1/usage:record\x12{\n" +
 	"\n" +
 	"PriceUsage\x12'.epigraph.registry.v1.PriceUsageRequest\x1a(.epigraph.registry.v1.PriceUsageResponse\"\x1a\x82\xd3\xe4\x93\x02\x14:\x01*\"\x0f/v1/usage:price\x12o\n" +
@@ -2740,156 +2997,165 @@ func file_epigraph_registry_v1_registry_proto_rawDescGZIP() []byte {
 	return file_epigraph_registry_v1_registry_proto_rawDescData
 }
 
-var file_epigraph_registry_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_epigraph_registry_v1_registry_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_epigraph_registry_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_epigraph_registry_v1_registry_proto_goTypes = []any{
-	(*CreateEpicRequest)(nil),                // 0: epigraph.registry.v1.CreateEpicRequest
-	(*GetEpicRequest)(nil),                   // 1: epigraph.registry.v1.GetEpicRequest
-	(*ListEpicsRequest)(nil),                 // 2: epigraph.registry.v1.ListEpicsRequest
-	(*ListEpicsResponse)(nil),                // 3: epigraph.registry.v1.ListEpicsResponse
-	(*SearchEpicsRequest)(nil),               // 4: epigraph.registry.v1.SearchEpicsRequest
-	(*SearchEpicsResponse)(nil),              // 5: epigraph.registry.v1.SearchEpicsResponse
-	(*EpicMatch)(nil),                        // 6: epigraph.registry.v1.EpicMatch
-	(*ImportEpicRequest)(nil),                // 7: epigraph.registry.v1.ImportEpicRequest
-	(*ImportEpicResponse)(nil),               // 8: epigraph.registry.v1.ImportEpicResponse
-	(*ImportNote)(nil),                       // 9: epigraph.registry.v1.ImportNote
-	(*UpdateEpicRequest)(nil),                // 10: epigraph.registry.v1.UpdateEpicRequest
-	(*TransitionEpicRequest)(nil),            // 11: epigraph.registry.v1.TransitionEpicRequest
-	(*DeleteEpicRequest)(nil),                // 12: epigraph.registry.v1.DeleteEpicRequest
-	(*CreateTaskRequest)(nil),                // 13: epigraph.registry.v1.CreateTaskRequest
-	(*GetTaskRequest)(nil),                   // 14: epigraph.registry.v1.GetTaskRequest
-	(*ListTasksRequest)(nil),                 // 15: epigraph.registry.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),                // 16: epigraph.registry.v1.ListTasksResponse
-	(*UpdateTaskRequest)(nil),                // 17: epigraph.registry.v1.UpdateTaskRequest
-	(*TransitionTaskRequest)(nil),            // 18: epigraph.registry.v1.TransitionTaskRequest
-	(*DeleteTaskRequest)(nil),                // 19: epigraph.registry.v1.DeleteTaskRequest
-	(*ClaimTaskRequest)(nil),                 // 20: epigraph.registry.v1.ClaimTaskRequest
-	(*ClaimTaskResponse)(nil),                // 21: epigraph.registry.v1.ClaimTaskResponse
-	(*ConfirmClaimRequest)(nil),              // 22: epigraph.registry.v1.ConfirmClaimRequest
-	(*SettleClaimRequest)(nil),               // 23: epigraph.registry.v1.SettleClaimRequest
-	(*Cancellation)(nil),                     // 24: epigraph.registry.v1.Cancellation
-	(*LeaseCancellationsRequest)(nil),        // 25: epigraph.registry.v1.LeaseCancellationsRequest
-	(*LeaseCancellationsResponse)(nil),       // 26: epigraph.registry.v1.LeaseCancellationsResponse
-	(*AcknowledgeCancellationsRequest)(nil),  // 27: epigraph.registry.v1.AcknowledgeCancellationsRequest
-	(*AcknowledgeCancellationsResponse)(nil), // 28: epigraph.registry.v1.AcknowledgeCancellationsResponse
-	(*RecordUsageRequest)(nil),               // 29: epigraph.registry.v1.RecordUsageRequest
-	(*RecordUsageResponse)(nil),              // 30: epigraph.registry.v1.RecordUsageResponse
-	(*PriceUsageRequest)(nil),                // 31: epigraph.registry.v1.PriceUsageRequest
-	(*PriceUsageResponse)(nil),               // 32: epigraph.registry.v1.PriceUsageResponse
-	(*ListUsageRequest)(nil),                 // 33: epigraph.registry.v1.ListUsageRequest
-	(*ListUsageResponse)(nil),                // 34: epigraph.registry.v1.ListUsageResponse
-	(*GetNamespaceUsageRequest)(nil),         // 35: epigraph.registry.v1.GetNamespaceUsageRequest
-	(*CreatePriceRequest)(nil),               // 36: epigraph.registry.v1.CreatePriceRequest
-	(*ListPricesRequest)(nil),                // 37: epigraph.registry.v1.ListPricesRequest
-	(*ListPricesResponse)(nil),               // 38: epigraph.registry.v1.ListPricesResponse
-	nil,                                      // 39: epigraph.registry.v1.ListEpicsRequest.LabelsEntry
-	nil,                                      // 40: epigraph.registry.v1.ListTasksRequest.LabelsEntry
-	(*Epic)(nil),                             // 41: epigraph.registry.v1.Epic
-	(EpicState)(0),                           // 42: epigraph.registry.v1.EpicState
-	(*timestamppb.Timestamp)(nil),            // 43: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),            // 44: google.protobuf.FieldMask
-	(*Task)(nil),                             // 45: epigraph.registry.v1.Task
-	(TaskState)(0),                           // 46: epigraph.registry.v1.TaskState
-	(*durationpb.Duration)(nil),              // 47: google.protobuf.Duration
-	(*UsageEntry)(nil),                       // 48: epigraph.registry.v1.UsageEntry
-	(*Price)(nil),                            // 49: epigraph.registry.v1.Price
-	(*emptypb.Empty)(nil),                    // 50: google.protobuf.Empty
-	(*NamespaceUsage)(nil),                   // 51: epigraph.registry.v1.NamespaceUsage
+	(OrderKind)(0),                    // 0: epigraph.registry.v1.OrderKind
+	(*CreateEpicRequest)(nil),         // 1: epigraph.registry.v1.CreateEpicRequest
+	(*GetEpicRequest)(nil),            // 2: epigraph.registry.v1.GetEpicRequest
+	(*ListEpicsRequest)(nil),          // 3: epigraph.registry.v1.ListEpicsRequest
+	(*ListEpicsResponse)(nil),         // 4: epigraph.registry.v1.ListEpicsResponse
+	(*SearchEpicsRequest)(nil),        // 5: epigraph.registry.v1.SearchEpicsRequest
+	(*SearchEpicsResponse)(nil),       // 6: epigraph.registry.v1.SearchEpicsResponse
+	(*EpicMatch)(nil),                 // 7: epigraph.registry.v1.EpicMatch
+	(*ImportEpicRequest)(nil),         // 8: epigraph.registry.v1.ImportEpicRequest
+	(*ImportEpicResponse)(nil),        // 9: epigraph.registry.v1.ImportEpicResponse
+	(*ImportNote)(nil),                // 10: epigraph.registry.v1.ImportNote
+	(*UpdateEpicRequest)(nil),         // 11: epigraph.registry.v1.UpdateEpicRequest
+	(*TransitionEpicRequest)(nil),     // 12: epigraph.registry.v1.TransitionEpicRequest
+	(*RunEpicRequest)(nil),            // 13: epigraph.registry.v1.RunEpicRequest
+	(*DeleteEpicRequest)(nil),         // 14: epigraph.registry.v1.DeleteEpicRequest
+	(*CreateTaskRequest)(nil),         // 15: epigraph.registry.v1.CreateTaskRequest
+	(*GetTaskRequest)(nil),            // 16: epigraph.registry.v1.GetTaskRequest
+	(*ListTasksRequest)(nil),          // 17: epigraph.registry.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),         // 18: epigraph.registry.v1.ListTasksResponse
+	(*UpdateTaskRequest)(nil),         // 19: epigraph.registry.v1.UpdateTaskRequest
+	(*TransitionTaskRequest)(nil),     // 20: epigraph.registry.v1.TransitionTaskRequest
+	(*DeleteTaskRequest)(nil),         // 21: epigraph.registry.v1.DeleteTaskRequest
+	(*ClaimTaskRequest)(nil),          // 22: epigraph.registry.v1.ClaimTaskRequest
+	(*ClaimTaskResponse)(nil),         // 23: epigraph.registry.v1.ClaimTaskResponse
+	(*ConfirmClaimRequest)(nil),       // 24: epigraph.registry.v1.ConfirmClaimRequest
+	(*SettleClaimRequest)(nil),        // 25: epigraph.registry.v1.SettleClaimRequest
+	(*Order)(nil),                     // 26: epigraph.registry.v1.Order
+	(*LeaseOrdersRequest)(nil),        // 27: epigraph.registry.v1.LeaseOrdersRequest
+	(*LeaseOrdersResponse)(nil),       // 28: epigraph.registry.v1.LeaseOrdersResponse
+	(*RefusedStart)(nil),              // 29: epigraph.registry.v1.RefusedStart
+	(*AcknowledgeOrdersRequest)(nil),  // 30: epigraph.registry.v1.AcknowledgeOrdersRequest
+	(*AcknowledgeOrdersResponse)(nil), // 31: epigraph.registry.v1.AcknowledgeOrdersResponse
+	(*RecordUsageRequest)(nil),        // 32: epigraph.registry.v1.RecordUsageRequest
+	(*RecordUsageResponse)(nil),       // 33: epigraph.registry.v1.RecordUsageResponse
+	(*PriceUsageRequest)(nil),         // 34: epigraph.registry.v1.PriceUsageRequest
+	(*PriceUsageResponse)(nil),        // 35: epigraph.registry.v1.PriceUsageResponse
+	(*ListUsageRequest)(nil),          // 36: epigraph.registry.v1.ListUsageRequest
+	(*ListUsageResponse)(nil),         // 37: epigraph.registry.v1.ListUsageResponse
+	(*GetNamespaceUsageRequest)(nil),  // 38: epigraph.registry.v1.GetNamespaceUsageRequest
+	(*CreatePriceRequest)(nil),        // 39: epigraph.registry.v1.CreatePriceRequest
+	(*ListPricesRequest)(nil),         // 40: epigraph.registry.v1.ListPricesRequest
+	(*ListPricesResponse)(nil),        // 41: epigraph.registry.v1.ListPricesResponse
+	nil,                               // 42: epigraph.registry.v1.ListEpicsRequest.LabelsEntry
+	nil,                               // 43: epigraph.registry.v1.ListTasksRequest.LabelsEntry
+	(*Epic)(nil),                      // 44: epigraph.registry.v1.Epic
+	(EpicState)(0),                    // 45: epigraph.registry.v1.EpicState
+	(*timestamppb.Timestamp)(nil),     // 46: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),     // 47: google.protobuf.FieldMask
+	(*Task)(nil),                      // 48: epigraph.registry.v1.Task
+	(TaskState)(0),                    // 49: epigraph.registry.v1.TaskState
+	(*durationpb.Duration)(nil),       // 50: google.protobuf.Duration
+	(*UsageEntry)(nil),                // 51: epigraph.registry.v1.UsageEntry
+	(*Price)(nil),                     // 52: epigraph.registry.v1.Price
+	(*emptypb.Empty)(nil),             // 53: google.protobuf.Empty
+	(*NamespaceUsage)(nil),            // 54: epigraph.registry.v1.NamespaceUsage
 }
 var file_epigraph_registry_v1_registry_proto_depIdxs = []int32{
-	41, // 0: epigraph.registry.v1.CreateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
-	42, // 1: epigraph.registry.v1.ListEpicsRequest.states:type_name -> epigraph.registry.v1.EpicState
-	39, // 2: epigraph.registry.v1.ListEpicsRequest.labels:type_name -> epigraph.registry.v1.ListEpicsRequest.LabelsEntry
-	41, // 3: epigraph.registry.v1.ListEpicsResponse.epics:type_name -> epigraph.registry.v1.Epic
-	42, // 4: epigraph.registry.v1.SearchEpicsRequest.states:type_name -> epigraph.registry.v1.EpicState
-	43, // 5: epigraph.registry.v1.SearchEpicsRequest.create_time_from:type_name -> google.protobuf.Timestamp
-	43, // 6: epigraph.registry.v1.SearchEpicsRequest.create_time_until:type_name -> google.protobuf.Timestamp
-	6,  // 7: epigraph.registry.v1.SearchEpicsResponse.matches:type_name -> epigraph.registry.v1.EpicMatch
-	41, // 8: epigraph.registry.v1.EpicMatch.epic:type_name -> epigraph.registry.v1.Epic
-	41, // 9: epigraph.registry.v1.ImportEpicResponse.epic:type_name -> epigraph.registry.v1.Epic
-	9,  // 10: epigraph.registry.v1.ImportEpicResponse.left_out:type_name -> epigraph.registry.v1.ImportNote
-	41, // 11: epigraph.registry.v1.UpdateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
-	44, // 12: epigraph.registry.v1.UpdateEpicRequest.update_mask:type_name -> google.protobuf.FieldMask
-	42, // 13: epigraph.registry.v1.TransitionEpicRequest.state:type_name -> epigraph.registry.v1.EpicState
-	45, // 14: epigraph.registry.v1.CreateTaskRequest.task:type_name -> epigraph.registry.v1.Task
-	46, // 15: epigraph.registry.v1.ListTasksRequest.states:type_name -> epigraph.registry.v1.TaskState
-	40, // 16: epigraph.registry.v1.ListTasksRequest.labels:type_name -> epigraph.registry.v1.ListTasksRequest.LabelsEntry
-	45, // 17: epigraph.registry.v1.ListTasksResponse.tasks:type_name -> epigraph.registry.v1.Task
-	45, // 18: epigraph.registry.v1.UpdateTaskRequest.task:type_name -> epigraph.registry.v1.Task
-	44, // 19: epigraph.registry.v1.UpdateTaskRequest.update_mask:type_name -> google.protobuf.FieldMask
-	46, // 20: epigraph.registry.v1.TransitionTaskRequest.state:type_name -> epigraph.registry.v1.TaskState
-	47, // 21: epigraph.registry.v1.ClaimTaskRequest.lease:type_name -> google.protobuf.Duration
-	45, // 22: epigraph.registry.v1.ClaimTaskResponse.task:type_name -> epigraph.registry.v1.Task
-	43, // 23: epigraph.registry.v1.ClaimTaskResponse.lease_expire_time:type_name -> google.protobuf.Timestamp
-	43, // 24: epigraph.registry.v1.ConfirmClaimRequest.start_time:type_name -> google.protobuf.Timestamp
-	46, // 25: epigraph.registry.v1.SettleClaimRequest.state:type_name -> epigraph.registry.v1.TaskState
-	47, // 26: epigraph.registry.v1.SettleClaimRequest.duration:type_name -> google.protobuf.Duration
-	43, // 27: epigraph.registry.v1.SettleClaimRequest.end_time:type_name -> google.protobuf.Timestamp
-	43, // 28: epigraph.registry.v1.Cancellation.create_time:type_name -> google.protobuf.Timestamp
-	47, // 29: epigraph.registry.v1.LeaseCancellationsRequest.lease:type_name -> google.protobuf.Duration
-	24, // 30: epigraph.registry.v1.LeaseCancellationsResponse.cancellations:type_name -> epigraph.registry.v1.Cancellation
-	24, // 31: epigraph.registry.v1.AcknowledgeCancellationsRequest.cancellations:type_name -> epigraph.registry.v1.Cancellation
-	48, // 32: epigraph.registry.v1.RecordUsageRequest.entries:type_name -> epigraph.registry.v1.UsageEntry
-	48, // 33: epigraph.registry.v1.RecordUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
-	48, // 34: epigraph.registry.v1.PriceUsageRequest.entries:type_name -> epigraph.registry.v1.UsageEntry
-	48, // 35: epigraph.registry.v1.PriceUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
-	48, // 36: epigraph.registry.v1.ListUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
-	49, // 37: epigraph.registry.v1.CreatePriceRequest.price:type_name -> epigraph.registry.v1.Price
-	49, // 38: epigraph.registry.v1.ListPricesResponse.prices:type_name -> epigraph.registry.v1.Price
-	0,  // 39: epigraph.registry.v1.RegistryService.CreateEpic:input_type -> epigraph.registry.v1.CreateEpicRequest
-	1,  // 40: epigraph.registry.v1.RegistryService.GetEpic:input_type -> epigraph.registry.v1.GetEpicRequest
-	2,  // 41: epigraph.registry.v1.RegistryService.ListEpics:input_type -> epigraph.registry.v1.ListEpicsRequest
-	4,  // 42: epigraph.registry.v1.RegistryService.SearchEpics:input_type -> epigraph.registry.v1.SearchEpicsRequest
-	7,  // 43: epigraph.registry.v1.RegistryService.ImportEpic:input_type -> epigraph.registry.v1.ImportEpicRequest
-	10, // 44: epigraph.registry.v1.RegistryService.UpdateEpic:input_type -> epigraph.registry.v1.UpdateEpicRequest
-	11, // 45: epigraph.registry.v1.RegistryService.TransitionEpic:input_type -> epigraph.registry.v1.TransitionEpicRequest
-	12, // 46: epigraph.registry.v1.RegistryService.DeleteEpic:input_type -> epigraph.registry.v1.DeleteEpicRequest
-	13, // 47: epigraph.registry.v1.RegistryService.CreateTask:input_type -> epigraph.registry.v1.CreateTaskRequest
-	14, // 48: epigraph.registry.v1.RegistryService.GetTask:input_type -> epigraph.registry.v1.GetTaskRequest
-	15, // 49: epigraph.registry.v1.RegistryService.ListTasks:input_type -> epigraph.registry.v1.ListTasksRequest
-	17, // 50: epigraph.registry.v1.RegistryService.UpdateTask:input_type -> epigraph.registry.v1.UpdateTaskRequest
-	18, // 51: epigraph.registry.v1.RegistryService.TransitionTask:input_type -> epigraph.registry.v1.TransitionTaskRequest
-	19, // 52: epigraph.registry.v1.RegistryService.DeleteTask:input_type -> epigraph.registry.v1.DeleteTaskRequest
-	20, // 53: epigraph.registry.v1.RegistryService.ClaimTask:input_type -> epigraph.registry.v1.ClaimTaskRequest
-	22, // 54: epigraph.registry.v1.RegistryService.ConfirmClaim:input_type -> epigraph.registry.v1.ConfirmClaimRequest
-	23, // 55: epigraph.registry.v1.RegistryService.SettleClaim:input_type -> epigraph.registry.v1.SettleClaimRequest
-	25, // 56: epigraph.registry.v1.RegistryService.LeaseCancellations:input_type -> epigraph.registry.v1.LeaseCancellationsRequest
-	27, // 57: epigraph.registry.v1.RegistryService.AcknowledgeCancellations:input_type -> epigraph.registry.v1.AcknowledgeCancellationsRequest
-	29, // 58: epigraph.registry.v1.RegistryService.RecordUsage:input_type -> epigraph.registry.v1.RecordUsageRequest
-	31, // 59: epigraph.registry.v1.RegistryService.PriceUsage:input_type -> epigraph.registry.v1.PriceUsageRequest
-	33, // 60: epigraph.registry.v1.RegistryService.ListUsage:input_type -> epigraph.registry.v1.ListUsageRequest
-	35, // 61: epigraph.registry.v1.RegistryService.GetNamespaceUsage:input_type -> epigraph.registry.v1.GetNamespaceUsageRequest
-	36, // 62: epigraph.registry.v1.RegistryService.CreatePrice:input_type -> epigraph.registry.v1.CreatePriceRequest
-	37, // 63: epigraph.registry.v1.RegistryService.ListPrices:input_type -> epigraph.registry.v1.ListPricesRequest
-	41, // 64: epigraph.registry.v1.RegistryService.CreateEpic:output_type -> epigraph.registry.v1.Epic
-	41, // 65: epigraph.registry.v1.RegistryService.GetEpic:output_type -> epigraph.registry.v1.Epic
-	3,  // 66: epigraph.registry.v1.RegistryService.ListEpics:output_type -> epigraph.registry.v1.ListEpicsResponse
-	5,  // 67: epigraph.registry.v1.RegistryService.SearchEpics:output_type -> epigraph.registry.v1.SearchEpicsResponse
-	8,  // 68: epigraph.registry.v1.RegistryService.ImportEpic:output_type -> epigraph.registry.v1.ImportEpicResponse
-	41, // 69: epigraph.registry.v1.RegistryService.UpdateEpic:output_type -> epigraph.registry.v1.Epic
-	41, // 70: epigraph.registry.v1.RegistryService.TransitionEpic:output_type -> epigraph.registry.v1.Epic
-	50, // 71: epigraph.registry.v1.RegistryService.DeleteEpic:output_type -> google.protobuf.Empty
-	45, // 72: epigraph.registry.v1.RegistryService.CreateTask:output_type -> epigraph.registry.v1.Task
-	45, // 73: epigraph.registry.v1.RegistryService.GetTask:output_type -> epigraph.registry.v1.Task
-	16, // 74: epigraph.registry.v1.RegistryService.ListTasks:output_type -> epigraph.registry.v1.ListTasksResponse
-	45, // 75: epigraph.registry.v1.RegistryService.UpdateTask:output_type -> epigraph.registry.v1.Task
-	45, // 76: epigraph.registry.v1.RegistryService.TransitionTask:output_type -> epigraph.registry.v1.Task
-	50, // 77: epigraph.registry.v1.RegistryService.DeleteTask:output_type -> google.protobuf.Empty
-	21, // 78: epigraph.registry.v1.RegistryService.ClaimTask:output_type -> epigraph.registry.v1.ClaimTaskResponse
-	45, // 79: epigraph.registry.v1.RegistryService.ConfirmClaim:output_type -> epigraph.registry.v1.Task
-	45, // 80: epigraph.registry.v1.RegistryService.SettleClaim:output_type -> epigraph.registry.v1.Task
-	26, // 81: epigraph.registry.v1.RegistryService.LeaseCancellations:output_type -> epigraph.registry.v1.LeaseCancellationsResponse
-	28, // 82: epigraph.registry.v1.RegistryService.AcknowledgeCancellations:output_type -> epigraph.registry.v1.AcknowledgeCancellationsResponse
-	30, // 83: epigraph.registry.v1.RegistryService.RecordUsage:output_type -> epigraph.registry.v1.RecordUsageResponse
-	32, // 84: epigraph.registry.v1.RegistryService.PriceUsage:output_type -> epigraph.registry.v1.PriceUsageResponse
-	34, // 85: epigraph.registry.v1.RegistryService.ListUsage:output_type -> epigraph.registry.v1.ListUsageResponse
-	51, // 86: epigraph.registry.v1.RegistryService.GetNamespaceUsage:output_type -> epigraph.registry.v1.NamespaceUsage
-	49, // 87: epigraph.registry.v1.RegistryService.CreatePrice:output_type -> epigraph.registry.v1.Price
-	38, // 88: epigraph.registry.v1.RegistryService.ListPrices:output_type -> epigraph.registry.v1.ListPricesResponse
-	64, // [64:89] is the sub-list for method output_type
-	39, // [39:64] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	44, // 0: epigraph.registry.v1.CreateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
+	45, // 1: epigraph.registry.v1.ListEpicsRequest.states:type_name -> epigraph.registry.v1.EpicState
+	42, // 2: epigraph.registry.v1.ListEpicsRequest.labels:type_name -> epigraph.registry.v1.ListEpicsRequest.LabelsEntry
+	44, // 3: epigraph.registry.v1.ListEpicsResponse.epics:type_name -> epigraph.registry.v1.Epic
+	45, // 4: epigraph.registry.v1.SearchEpicsRequest.states:type_name -> epigraph.registry.v1.EpicState
+	46, // 5: epigraph.registry.v1.SearchEpicsRequest.create_time_from:type_name -> google.protobuf.Timestamp
+	46, // 6: epigraph.registry.v1.SearchEpicsRequest.create_time_until:type_name -> google.protobuf.Timestamp
+	7,  // 7: epigraph.registry.v1.SearchEpicsResponse.matches:type_name -> epigraph.registry.v1.EpicMatch
+	44, // 8: epigraph.registry.v1.EpicMatch.epic:type_name -> epigraph.registry.v1.Epic
+	44, // 9: epigraph.registry.v1.ImportEpicResponse.epic:type_name -> epigraph.registry.v1.Epic
+	10, // 10: epigraph.registry.v1.ImportEpicResponse.left_out:type_name -> epigraph.registry.v1.ImportNote
+	44, // 11: epigraph.registry.v1.UpdateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
+	47, // 12: epigraph.registry.v1.UpdateEpicRequest.update_mask:type_name -> google.protobuf.FieldMask
+	45, // 13: epigraph.registry.v1.TransitionEpicRequest.state:type_name -> epigraph.registry.v1.EpicState
+	48, // 14: epigraph.registry.v1.CreateTaskRequest.task:type_name -> epigraph.registry.v1.Task
+	49, // 15: epigraph.registry.v1.ListTasksRequest.states:type_name -> epigraph.registry.v1.TaskState
+	43, // 16: epigraph.registry.v1.ListTasksRequest.labels:type_name -> epigraph.registry.v1.ListTasksRequest.LabelsEntry
+	48, // 17: epigraph.registry.v1.ListTasksResponse.tasks:type_name -> epigraph.registry.v1.Task
+	48, // 18: epigraph.registry.v1.UpdateTaskRequest.task:type_name -> epigraph.registry.v1.Task
+	47, // 19: epigraph.registry.v1.UpdateTaskRequest.update_mask:type_name -> google.protobuf.FieldMask
+	49, // 20: epigraph.registry.v1.TransitionTaskRequest.state:type_name -> epigraph.registry.v1.TaskState
+	50, // 21: epigraph.registry.v1.ClaimTaskRequest.lease:type_name -> google.protobuf.Duration
+	48, // 22: epigraph.registry.v1.ClaimTaskResponse.task:type_name -> epigraph.registry.v1.Task
+	46, // 23: epigraph.registry.v1.ClaimTaskResponse.lease_expire_time:type_name -> google.protobuf.Timestamp
+	46, // 24: epigraph.registry.v1.ConfirmClaimRequest.start_time:type_name -> google.protobuf.Timestamp
+	49, // 25: epigraph.registry.v1.SettleClaimRequest.state:type_name -> epigraph.registry.v1.TaskState
+	50, // 26: epigraph.registry.v1.SettleClaimRequest.duration:type_name -> google.protobuf.Duration
+	46, // 27: epigraph.registry.v1.SettleClaimRequest.end_time:type_name -> google.protobuf.Timestamp
+	46, // 28: epigraph.registry.v1.Order.create_time:type_name -> google.protobuf.Timestamp
+	0,  // 29: epigraph.registry.v1.Order.kind:type_name -> epigraph.registry.v1.OrderKind
+	50, // 30: epigraph.registry.v1.LeaseOrdersRequest.lease:type_name -> google.protobuf.Duration
+	26, // 31: epigraph.registry.v1.LeaseOrdersResponse.orders:type_name -> epigraph.registry.v1.Order
+	26, // 32: epigraph.registry.v1.RefusedStart.order:type_name -> epigraph.registry.v1.Order
+	26, // 33: epigraph.registry.v1.AcknowledgeOrdersRequest.orders:type_name -> epigraph.registry.v1.Order
+	29, // 34: epigraph.registry.v1.AcknowledgeOrdersRequest.refused:type_name -> epigraph.registry.v1.RefusedStart
+	51, // 35: epigraph.registry.v1.RecordUsageRequest.entries:type_name -> epigraph.registry.v1.UsageEntry
+	51, // 36: epigraph.registry.v1.RecordUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
+	51, // 37: epigraph.registry.v1.PriceUsageRequest.entries:type_name -> epigraph.registry.v1.UsageEntry
+	51, // 38: epigraph.registry.v1.PriceUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
+	51, // 39: epigraph.registry.v1.ListUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
+	52, // 40: epigraph.registry.v1.CreatePriceRequest.price:type_name -> epigraph.registry.v1.Price
+	52, // 41: epigraph.registry.v1.ListPricesResponse.prices:type_name -> epigraph.registry.v1.Price
+	1,  // 42: epigraph.registry.v1.RegistryService.CreateEpic:input_type -> epigraph.registry.v1.CreateEpicRequest
+	2,  // 43: epigraph.registry.v1.RegistryService.GetEpic:input_type -> epigraph.registry.v1.GetEpicRequest
+	3,  // 44: epigraph.registry.v1.RegistryService.ListEpics:input_type -> epigraph.registry.v1.ListEpicsRequest
+	5,  // 45: epigraph.registry.v1.RegistryService.SearchEpics:input_type -> epigraph.registry.v1.SearchEpicsRequest
+	8,  // 46: epigraph.registry.v1.RegistryService.ImportEpic:input_type -> epigraph.registry.v1.ImportEpicRequest
+	11, // 47: epigraph.registry.v1.RegistryService.UpdateEpic:input_type -> epigraph.registry.v1.UpdateEpicRequest
+	12, // 48: epigraph.registry.v1.RegistryService.TransitionEpic:input_type -> epigraph.registry.v1.TransitionEpicRequest
+	14, // 49: epigraph.registry.v1.RegistryService.DeleteEpic:input_type -> epigraph.registry.v1.DeleteEpicRequest
+	15, // 50: epigraph.registry.v1.RegistryService.CreateTask:input_type -> epigraph.registry.v1.CreateTaskRequest
+	16, // 51: epigraph.registry.v1.RegistryService.GetTask:input_type -> epigraph.registry.v1.GetTaskRequest
+	17, // 52: epigraph.registry.v1.RegistryService.ListTasks:input_type -> epigraph.registry.v1.ListTasksRequest
+	19, // 53: epigraph.registry.v1.RegistryService.UpdateTask:input_type -> epigraph.registry.v1.UpdateTaskRequest
+	20, // 54: epigraph.registry.v1.RegistryService.TransitionTask:input_type -> epigraph.registry.v1.TransitionTaskRequest
+	21, // 55: epigraph.registry.v1.RegistryService.DeleteTask:input_type -> epigraph.registry.v1.DeleteTaskRequest
+	22, // 56: epigraph.registry.v1.RegistryService.ClaimTask:input_type -> epigraph.registry.v1.ClaimTaskRequest
+	24, // 57: epigraph.registry.v1.RegistryService.ConfirmClaim:input_type -> epigraph.registry.v1.ConfirmClaimRequest
+	25, // 58: epigraph.registry.v1.RegistryService.SettleClaim:input_type -> epigraph.registry.v1.SettleClaimRequest
+	13, // 59: epigraph.registry.v1.RegistryService.RunEpic:input_type -> epigraph.registry.v1.RunEpicRequest
+	27, // 60: epigraph.registry.v1.RegistryService.LeaseOrders:input_type -> epigraph.registry.v1.LeaseOrdersRequest
+	30, // 61: epigraph.registry.v1.RegistryService.AcknowledgeOrders:input_type -> epigraph.registry.v1.AcknowledgeOrdersRequest
+	32, // 62: epigraph.registry.v1.RegistryService.RecordUsage:input_type -> epigraph.registry.v1.RecordUsageRequest
+	34, // 63: epigraph.registry.v1.RegistryService.PriceUsage:input_type -> epigraph.registry.v1.PriceUsageRequest
+	36, // 64: epigraph.registry.v1.RegistryService.ListUsage:input_type -> epigraph.registry.v1.ListUsageRequest
+	38, // 65: epigraph.registry.v1.RegistryService.GetNamespaceUsage:input_type -> epigraph.registry.v1.GetNamespaceUsageRequest
+	39, // 66: epigraph.registry.v1.RegistryService.CreatePrice:input_type -> epigraph.registry.v1.CreatePriceRequest
+	40, // 67: epigraph.registry.v1.RegistryService.ListPrices:input_type -> epigraph.registry.v1.ListPricesRequest
+	44, // 68: epigraph.registry.v1.RegistryService.CreateEpic:output_type -> epigraph.registry.v1.Epic
+	44, // 69: epigraph.registry.v1.RegistryService.GetEpic:output_type -> epigraph.registry.v1.Epic
+	4,  // 70: epigraph.registry.v1.RegistryService.ListEpics:output_type -> epigraph.registry.v1.ListEpicsResponse
+	6,  // 71: epigraph.registry.v1.RegistryService.SearchEpics:output_type -> epigraph.registry.v1.SearchEpicsResponse
+	9,  // 72: epigraph.registry.v1.RegistryService.ImportEpic:output_type -> epigraph.registry.v1.ImportEpicResponse
+	44, // 73: epigraph.registry.v1.RegistryService.UpdateEpic:output_type -> epigraph.registry.v1.Epic
+	44, // 74: epigraph.registry.v1.RegistryService.TransitionEpic:output_type -> epigraph.registry.v1.Epic
+	53, // 75: epigraph.registry.v1.RegistryService.DeleteEpic:output_type -> google.protobuf.Empty
+	48, // 76: epigraph.registry.v1.RegistryService.CreateTask:output_type -> epigraph.registry.v1.Task
+	48, // 77: epigraph.registry.v1.RegistryService.GetTask:output_type -> epigraph.registry.v1.Task
+	18, // 78: epigraph.registry.v1.RegistryService.ListTasks:output_type -> epigraph.registry.v1.ListTasksResponse
+	48, // 79: epigraph.registry.v1.RegistryService.UpdateTask:output_type -> epigraph.registry.v1.Task
+	48, // 80: epigraph.registry.v1.RegistryService.TransitionTask:output_type -> epigraph.registry.v1.Task
+	53, // 81: epigraph.registry.v1.RegistryService.DeleteTask:output_type -> google.protobuf.Empty
+	23, // 82: epigraph.registry.v1.RegistryService.ClaimTask:output_type -> epigraph.registry.v1.ClaimTaskResponse
+	48, // 83: epigraph.registry.v1.RegistryService.ConfirmClaim:output_type -> epigraph.registry.v1.Task
+	48, // 84: epigraph.registry.v1.RegistryService.SettleClaim:output_type -> epigraph.registry.v1.Task
+	44, // 85: epigraph.registry.v1.RegistryService.RunEpic:output_type -> epigraph.registry.v1.Epic
+	28, // 86: epigraph.registry.v1.RegistryService.LeaseOrders:output_type -> epigraph.registry.v1.LeaseOrdersResponse
+	31, // 87: epigraph.registry.v1.RegistryService.AcknowledgeOrders:output_type -> epigraph.registry.v1.AcknowledgeOrdersResponse
+	33, // 88: epigraph.registry.v1.RegistryService.RecordUsage:output_type -> epigraph.registry.v1.RecordUsageResponse
+	35, // 89: epigraph.registry.v1.RegistryService.PriceUsage:output_type -> epigraph.registry.v1.PriceUsageResponse
+	37, // 90: epigraph.registry.v1.RegistryService.ListUsage:output_type -> epigraph.registry.v1.ListUsageResponse
+	54, // 91: epigraph.registry.v1.RegistryService.GetNamespaceUsage:output_type -> epigraph.registry.v1.NamespaceUsage
+	52, // 92: epigraph.registry.v1.RegistryService.CreatePrice:output_type -> epigraph.registry.v1.Price
+	41, // 93: epigraph.registry.v1.RegistryService.ListPrices:output_type -> epigraph.registry.v1.ListPricesResponse
+	68, // [68:94] is the sub-list for method output_type
+	42, // [42:68] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_registry_v1_registry_proto_init() }
@@ -2905,13 +3171,14 @@ func file_epigraph_registry_v1_registry_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_registry_v1_registry_proto_rawDesc), len(file_epigraph_registry_v1_registry_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   41,
+			NumEnums:      1,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_epigraph_registry_v1_registry_proto_goTypes,
 		DependencyIndexes: file_epigraph_registry_v1_registry_proto_depIdxs,
+		EnumInfos:         file_epigraph_registry_v1_registry_proto_enumTypes,
 		MessageInfos:      file_epigraph_registry_v1_registry_proto_msgTypes,
 	}.Build()
 	File_epigraph_registry_v1_registry_proto = out.File

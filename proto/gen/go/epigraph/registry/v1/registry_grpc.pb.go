@@ -22,31 +22,32 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	RegistryService_CreateEpic_FullMethodName               = "/epigraph.registry.v1.RegistryService/CreateEpic"
-	RegistryService_GetEpic_FullMethodName                  = "/epigraph.registry.v1.RegistryService/GetEpic"
-	RegistryService_ListEpics_FullMethodName                = "/epigraph.registry.v1.RegistryService/ListEpics"
-	RegistryService_SearchEpics_FullMethodName              = "/epigraph.registry.v1.RegistryService/SearchEpics"
-	RegistryService_ImportEpic_FullMethodName               = "/epigraph.registry.v1.RegistryService/ImportEpic"
-	RegistryService_UpdateEpic_FullMethodName               = "/epigraph.registry.v1.RegistryService/UpdateEpic"
-	RegistryService_TransitionEpic_FullMethodName           = "/epigraph.registry.v1.RegistryService/TransitionEpic"
-	RegistryService_DeleteEpic_FullMethodName               = "/epigraph.registry.v1.RegistryService/DeleteEpic"
-	RegistryService_CreateTask_FullMethodName               = "/epigraph.registry.v1.RegistryService/CreateTask"
-	RegistryService_GetTask_FullMethodName                  = "/epigraph.registry.v1.RegistryService/GetTask"
-	RegistryService_ListTasks_FullMethodName                = "/epigraph.registry.v1.RegistryService/ListTasks"
-	RegistryService_UpdateTask_FullMethodName               = "/epigraph.registry.v1.RegistryService/UpdateTask"
-	RegistryService_TransitionTask_FullMethodName           = "/epigraph.registry.v1.RegistryService/TransitionTask"
-	RegistryService_DeleteTask_FullMethodName               = "/epigraph.registry.v1.RegistryService/DeleteTask"
-	RegistryService_ClaimTask_FullMethodName                = "/epigraph.registry.v1.RegistryService/ClaimTask"
-	RegistryService_ConfirmClaim_FullMethodName             = "/epigraph.registry.v1.RegistryService/ConfirmClaim"
-	RegistryService_SettleClaim_FullMethodName              = "/epigraph.registry.v1.RegistryService/SettleClaim"
-	RegistryService_LeaseCancellations_FullMethodName       = "/epigraph.registry.v1.RegistryService/LeaseCancellations"
-	RegistryService_AcknowledgeCancellations_FullMethodName = "/epigraph.registry.v1.RegistryService/AcknowledgeCancellations"
-	RegistryService_RecordUsage_FullMethodName              = "/epigraph.registry.v1.RegistryService/RecordUsage"
-	RegistryService_PriceUsage_FullMethodName               = "/epigraph.registry.v1.RegistryService/PriceUsage"
-	RegistryService_ListUsage_FullMethodName                = "/epigraph.registry.v1.RegistryService/ListUsage"
-	RegistryService_GetNamespaceUsage_FullMethodName        = "/epigraph.registry.v1.RegistryService/GetNamespaceUsage"
-	RegistryService_CreatePrice_FullMethodName              = "/epigraph.registry.v1.RegistryService/CreatePrice"
-	RegistryService_ListPrices_FullMethodName               = "/epigraph.registry.v1.RegistryService/ListPrices"
+	RegistryService_CreateEpic_FullMethodName        = "/epigraph.registry.v1.RegistryService/CreateEpic"
+	RegistryService_GetEpic_FullMethodName           = "/epigraph.registry.v1.RegistryService/GetEpic"
+	RegistryService_ListEpics_FullMethodName         = "/epigraph.registry.v1.RegistryService/ListEpics"
+	RegistryService_SearchEpics_FullMethodName       = "/epigraph.registry.v1.RegistryService/SearchEpics"
+	RegistryService_ImportEpic_FullMethodName        = "/epigraph.registry.v1.RegistryService/ImportEpic"
+	RegistryService_UpdateEpic_FullMethodName        = "/epigraph.registry.v1.RegistryService/UpdateEpic"
+	RegistryService_TransitionEpic_FullMethodName    = "/epigraph.registry.v1.RegistryService/TransitionEpic"
+	RegistryService_DeleteEpic_FullMethodName        = "/epigraph.registry.v1.RegistryService/DeleteEpic"
+	RegistryService_CreateTask_FullMethodName        = "/epigraph.registry.v1.RegistryService/CreateTask"
+	RegistryService_GetTask_FullMethodName           = "/epigraph.registry.v1.RegistryService/GetTask"
+	RegistryService_ListTasks_FullMethodName         = "/epigraph.registry.v1.RegistryService/ListTasks"
+	RegistryService_UpdateTask_FullMethodName        = "/epigraph.registry.v1.RegistryService/UpdateTask"
+	RegistryService_TransitionTask_FullMethodName    = "/epigraph.registry.v1.RegistryService/TransitionTask"
+	RegistryService_DeleteTask_FullMethodName        = "/epigraph.registry.v1.RegistryService/DeleteTask"
+	RegistryService_ClaimTask_FullMethodName         = "/epigraph.registry.v1.RegistryService/ClaimTask"
+	RegistryService_ConfirmClaim_FullMethodName      = "/epigraph.registry.v1.RegistryService/ConfirmClaim"
+	RegistryService_SettleClaim_FullMethodName       = "/epigraph.registry.v1.RegistryService/SettleClaim"
+	RegistryService_RunEpic_FullMethodName           = "/epigraph.registry.v1.RegistryService/RunEpic"
+	RegistryService_LeaseOrders_FullMethodName       = "/epigraph.registry.v1.RegistryService/LeaseOrders"
+	RegistryService_AcknowledgeOrders_FullMethodName = "/epigraph.registry.v1.RegistryService/AcknowledgeOrders"
+	RegistryService_RecordUsage_FullMethodName       = "/epigraph.registry.v1.RegistryService/RecordUsage"
+	RegistryService_PriceUsage_FullMethodName        = "/epigraph.registry.v1.RegistryService/PriceUsage"
+	RegistryService_ListUsage_FullMethodName         = "/epigraph.registry.v1.RegistryService/ListUsage"
+	RegistryService_GetNamespaceUsage_FullMethodName = "/epigraph.registry.v1.RegistryService/GetNamespaceUsage"
+	RegistryService_CreatePrice_FullMethodName       = "/epigraph.registry.v1.RegistryService/CreatePrice"
+	RegistryService_ListPrices_FullMethodName        = "/epigraph.registry.v1.RegistryService/ListPrices"
 )
 
 // RegistryServiceClient is the client API for RegistryService service.
@@ -72,7 +73,8 @@ type RegistryServiceClient interface {
 	// UpdateEpic changes the fields that the mask names. The state changes by TransitionEpic only.
 	UpdateEpic(ctx context.Context, in *UpdateEpicRequest, opts ...grpc.CallOption) (*Epic, error)
 	// TransitionEpic moves an epic to another state along the transition table. CANCELED cancels its open
-	// tasks, and within seconds the runs that are at work on any of its tasks.
+	// tasks, and within seconds the runs that are at work on any of its tasks. PAUSED pauses these runs, and
+	// ACTIVE resumes those that it paused.
 	TransitionEpic(ctx context.Context, in *TransitionEpicRequest, opts ...grpc.CallOption) (*Epic, error)
 	// DeleteEpic removes an epic and its tasks; its usage entries stay. Refused while a task is running.
 	DeleteEpic(ctx context.Context, in *DeleteEpicRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
@@ -104,12 +106,17 @@ type RegistryServiceClient interface {
 	// SettleClaim ends a claim with the outcome of its run. Repeating it changes nothing. It changes nothing
 	// either for a run that has lost the task to another.
 	SettleClaim(ctx context.Context, in *SettleClaimRequest, opts ...grpc.CallOption) (*Task, error)
-	// LeaseCancellations hands out runs to cancel, of all namespaces: runs whose task was canceled or deleted,
-	// alone or with its epic, or went to another run. Each database has its own. During the lease no other
-	// caller gets them. Runs that are not acknowledged are handed out again.
-	LeaseCancellations(ctx context.Context, in *LeaseCancellationsRequest, opts ...grpc.CallOption) (*LeaseCancellationsResponse, error)
-	// AcknowledgeCancellations says that runs will certainly end. Repeating it changes nothing.
-	AcknowledgeCancellations(ctx context.Context, in *AcknowledgeCancellationsRequest, opts ...grpc.CallOption) (*AcknowledgeCancellationsResponse, error)
+	// RunEpic has an epic run by itself: its ready tasks are started as dependencies allow, each with its
+	// workflow, up to a limit, until all have ended or the budget is spent. Then the epic ends, or is paused.
+	// Another call changes the limit. Refused while the epic is paused.
+	RunEpic(ctx context.Context, in *RunEpicRequest, opts ...grpc.CallOption) (*Epic, error)
+	// LeaseOrders hands out orders to runs, of all namespaces: to start on a task, to pause, to resume, and to
+	// cancel. Each database has its own, and orders to start go to any. During the lease no other caller gets
+	// them. Orders that are not acknowledged are handed out again, those to start less and less often.
+	LeaseOrders(ctx context.Context, in *LeaseOrdersRequest, opts ...grpc.CallOption) (*LeaseOrdersResponse, error)
+	// AcknowledgeOrders says that orders will be carried out for certain, and which tasks cannot be started.
+	// The order to start a task ends with the start and needs no acknowledgement. Repeating it changes nothing.
+	AcknowledgeOrders(ctx context.Context, in *AcknowledgeOrdersRequest, opts ...grpc.CallOption) (*AcknowledgeOrdersResponse, error)
 	// RecordUsage books usage entries, each at most once by its key, prices them, and adds them to task, epic
 	// and namespace in one transaction. The executor records the calls of runs by itself; entries of clients
 	// are kept apart. A repeated entry of a client with other contents is refused with REQUEST_ID_REUSED, and
@@ -306,20 +313,30 @@ func (c *registryServiceClient) SettleClaim(ctx context.Context, in *SettleClaim
 	return out, nil
 }
 
-func (c *registryServiceClient) LeaseCancellations(ctx context.Context, in *LeaseCancellationsRequest, opts ...grpc.CallOption) (*LeaseCancellationsResponse, error) {
+func (c *registryServiceClient) RunEpic(ctx context.Context, in *RunEpicRequest, opts ...grpc.CallOption) (*Epic, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(LeaseCancellationsResponse)
-	err := c.cc.Invoke(ctx, RegistryService_LeaseCancellations_FullMethodName, in, out, cOpts...)
+	out := new(Epic)
+	err := c.cc.Invoke(ctx, RegistryService_RunEpic_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-func (c *registryServiceClient) AcknowledgeCancellations(ctx context.Context, in *AcknowledgeCancellationsRequest, opts ...grpc.CallOption) (*AcknowledgeCancellationsResponse, error) {
+func (c *registryServiceClient) LeaseOrders(ctx context.Context, in *LeaseOrdersRequest, opts ...grpc.CallOption) (*LeaseOrdersResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(AcknowledgeCancellationsResponse)
-	err := c.cc.Invoke(ctx, RegistryService_AcknowledgeCancellations_FullMethodName, in, out, cOpts...)
+	out := new(LeaseOrdersResponse)
+	err := c.cc.Invoke(ctx, RegistryService_LeaseOrders_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *registryServiceClient) AcknowledgeOrders(ctx context.Context, in *AcknowledgeOrdersRequest, opts ...grpc.CallOption) (*AcknowledgeOrdersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AcknowledgeOrdersResponse)
+	err := c.cc.Invoke(ctx, RegistryService_AcknowledgeOrders_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -409,7 +426,8 @@ type RegistryServiceServer interface {
 	// UpdateEpic changes the fields that the mask names. The state changes by TransitionEpic only.
 	UpdateEpic(context.Context, *UpdateEpicRequest) (*Epic, error)
 	// TransitionEpic moves an epic to another state along the transition table. CANCELED cancels its open
-	// tasks, and within seconds the runs that are at work on any of its tasks.
+	// tasks, and within seconds the runs that are at work on any of its tasks. PAUSED pauses these runs, and
+	// ACTIVE resumes those that it paused.
 	TransitionEpic(context.Context, *TransitionEpicRequest) (*Epic, error)
 	// DeleteEpic removes an epic and its tasks; its usage entries stay. Refused while a task is running.
 	DeleteEpic(context.Context, *DeleteEpicRequest) (*emptypb.Empty, error)
@@ -441,12 +459,17 @@ type RegistryServiceServer interface {
 	// SettleClaim ends a claim with the outcome of its run. Repeating it changes nothing. It changes nothing
 	// either for a run that has lost the task to another.
 	SettleClaim(context.Context, *SettleClaimRequest) (*Task, error)
-	// LeaseCancellations hands out runs to cancel, of all namespaces: runs whose task was canceled or deleted,
-	// alone or with its epic, or went to another run. Each database has its own. During the lease no other
-	// caller gets them. Runs that are not acknowledged are handed out again.
-	LeaseCancellations(context.Context, *LeaseCancellationsRequest) (*LeaseCancellationsResponse, error)
-	// AcknowledgeCancellations says that runs will certainly end. Repeating it changes nothing.
-	AcknowledgeCancellations(context.Context, *AcknowledgeCancellationsRequest) (*AcknowledgeCancellationsResponse, error)
+	// RunEpic has an epic run by itself: its ready tasks are started as dependencies allow, each with its
+	// workflow, up to a limit, until all have ended or the budget is spent. Then the epic ends, or is paused.
+	// Another call changes the limit. Refused while the epic is paused.
+	RunEpic(context.Context, *RunEpicRequest) (*Epic, error)
+	// LeaseOrders hands out orders to runs, of all namespaces: to start on a task, to pause, to resume, and to
+	// cancel. Each database has its own, and orders to start go to any. During the lease no other caller gets
+	// them. Orders that are not acknowledged are handed out again, those to start less and less often.
+	LeaseOrders(context.Context, *LeaseOrdersRequest) (*LeaseOrdersResponse, error)
+	// AcknowledgeOrders says that orders will be carried out for certain, and which tasks cannot be started.
+	// The order to start a task ends with the start and needs no acknowledgement. Repeating it changes nothing.
+	AcknowledgeOrders(context.Context, *AcknowledgeOrdersRequest) (*AcknowledgeOrdersResponse, error)
 	// RecordUsage books usage entries, each at most once by its key, prices them, and adds them to task, epic
 	// and namespace in one transaction. The executor records the calls of runs by itself; entries of clients
 	// are kept apart. A repeated entry of a client with other contents is refused with REQUEST_ID_REUSED, and
@@ -524,11 +547,14 @@ func (UnimplementedRegistryServiceServer) ConfirmClaim(context.Context, *Confirm
 func (UnimplementedRegistryServiceServer) SettleClaim(context.Context, *SettleClaimRequest) (*Task, error) {
 	return nil, status.Error(codes.Unimplemented, "method SettleClaim not implemented")
 }
-func (UnimplementedRegistryServiceServer) LeaseCancellations(context.Context, *LeaseCancellationsRequest) (*LeaseCancellationsResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method LeaseCancellations not implemented")
+func (UnimplementedRegistryServiceServer) RunEpic(context.Context, *RunEpicRequest) (*Epic, error) {
+	return nil, status.Error(codes.Unimplemented, "method RunEpic not implemented")
 }
-func (UnimplementedRegistryServiceServer) AcknowledgeCancellations(context.Context, *AcknowledgeCancellationsRequest) (*AcknowledgeCancellationsResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method AcknowledgeCancellations not implemented")
+func (UnimplementedRegistryServiceServer) LeaseOrders(context.Context, *LeaseOrdersRequest) (*LeaseOrdersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method LeaseOrders not implemented")
+}
+func (UnimplementedRegistryServiceServer) AcknowledgeOrders(context.Context, *AcknowledgeOrdersRequest) (*AcknowledgeOrdersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AcknowledgeOrders not implemented")
 }
 func (UnimplementedRegistryServiceServer) RecordUsage(context.Context, *RecordUsageRequest) (*RecordUsageResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RecordUsage not implemented")
@@ -875,38 +901,56 @@ func _RegistryService_SettleClaim_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
-func _RegistryService_LeaseCancellations_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(LeaseCancellationsRequest)
+func _RegistryService_RunEpic_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RunEpicRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(RegistryServiceServer).LeaseCancellations(ctx, in)
+		return srv.(RegistryServiceServer).RunEpic(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: RegistryService_LeaseCancellations_FullMethodName,
+		FullMethod: RegistryService_RunEpic_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(RegistryServiceServer).LeaseCancellations(ctx, req.(*LeaseCancellationsRequest))
+		return srv.(RegistryServiceServer).RunEpic(ctx, req.(*RunEpicRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
-func _RegistryService_AcknowledgeCancellations_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(AcknowledgeCancellationsRequest)
+func _RegistryService_LeaseOrders_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LeaseOrdersRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(RegistryServiceServer).AcknowledgeCancellations(ctx, in)
+		return srv.(RegistryServiceServer).LeaseOrders(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: RegistryService_AcknowledgeCancellations_FullMethodName,
+		FullMethod: RegistryService_LeaseOrders_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(RegistryServiceServer).AcknowledgeCancellations(ctx, req.(*AcknowledgeCancellationsRequest))
+		return srv.(RegistryServiceServer).LeaseOrders(ctx, req.(*LeaseOrdersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RegistryService_AcknowledgeOrders_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AcknowledgeOrdersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServiceServer).AcknowledgeOrders(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RegistryService_AcknowledgeOrders_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServiceServer).AcknowledgeOrders(ctx, req.(*AcknowledgeOrdersRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1095,12 +1139,16 @@ var RegistryService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _RegistryService_SettleClaim_Handler,
 		},
 		{
-			MethodName: "LeaseCancellations",
-			Handler:    _RegistryService_LeaseCancellations_Handler,
+			MethodName: "RunEpic",
+			Handler:    _RegistryService_RunEpic_Handler,
 		},
 		{
-			MethodName: "AcknowledgeCancellations",
-			Handler:    _RegistryService_AcknowledgeCancellations_Handler,
+			MethodName: "LeaseOrders",
+			Handler:    _RegistryService_LeaseOrders_Handler,
+		},
+		{
+			MethodName: "AcknowledgeOrders",
+			Handler:    _RegistryService_AcknowledgeOrders_Handler,
 		},
 		{
 			MethodName: "RecordUsage",

@@ -18,31 +18,31 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// LeaseCancellations hands out everything of a database every time, as if each lease were over at once.
-func (b *fakeRegistry) LeaseCancellations(_ context.Context, r *registryv1.LeaseCancellationsRequest) (*registryv1.LeaseCancellationsResponse, error) {
+// LeaseOrders hands out everything of a database every time, as if each lease were over at once.
+func (b *fakeRegistry) LeaseOrders(_ context.Context, r *registryv1.LeaseOrdersRequest) (*registryv1.LeaseOrdersResponse, error) {
 	if b.down.Load() {
 		return nil, errs.New(errs.Unavailable, "DOWN", "down")
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return &registryv1.LeaseCancellationsResponse{Cancellations: slices.DeleteFunc(slices.Clone(b.unwanted), func(c *registryv1.Cancellation) bool {
+	return &registryv1.LeaseOrdersResponse{Orders: slices.DeleteFunc(slices.Clone(b.unwanted), func(c *registryv1.Order) bool {
 		of := b.databases[c.GetTaskId()]
 		return of != "" && of != r.GetDatabase()
 	})}, nil
 }
 
-func (b *fakeRegistry) AcknowledgeCancellations(_ context.Context, r *registryv1.AcknowledgeCancellationsRequest) (*registryv1.AcknowledgeCancellationsResponse, error) {
+func (b *fakeRegistry) AcknowledgeOrders(_ context.Context, r *registryv1.AcknowledgeOrdersRequest) (*registryv1.AcknowledgeOrdersResponse, error) {
 	if b.down.Load() {
 		return nil, errs.New(errs.Unavailable, "DOWN", "down")
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.unwanted = slices.DeleteFunc(b.unwanted, func(c *registryv1.Cancellation) bool {
-		return slices.ContainsFunc(r.GetCancellations(), func(d *registryv1.Cancellation) bool {
+	b.unwanted = slices.DeleteFunc(b.unwanted, func(c *registryv1.Order) bool {
+		return slices.ContainsFunc(r.GetOrders(), func(d *registryv1.Order) bool {
 			return d.GetNamespace() == c.GetNamespace() && d.GetTaskId() == c.GetTaskId() && d.GetRunId() == c.GetRunId()
 		})
 	})
-	return &registryv1.AcknowledgeCancellationsResponse{}, nil
+	return &registryv1.AcknowledgeOrdersResponse{}, nil
 }
 
 // cancel records that a task was canceled so long ago.
@@ -53,7 +53,7 @@ func (b *fakeRegistry) cancel(namespace, task, run string, age time.Duration) {
 }
 
 func (b *fakeRegistry) cancelLocked(namespace, task, run string, age time.Duration) {
-	b.unwanted = append(b.unwanted, &registryv1.Cancellation{Namespace: namespace, TaskId: task, RunId: run, Reason: "TASK_CANCELED",
+	b.unwanted = append(b.unwanted, &registryv1.Order{Namespace: namespace, TaskId: task, RunId: run, Reason: "TASK_CANCELED",
 		CreateTime: timestamppb.New(time.Now().Add(-age))})
 }
 
@@ -68,7 +68,7 @@ func (b *fakeRegistry) cancelBegun(namespace, task, run string) {
 func (b *fakeRegistry) wanted(run string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return !slices.ContainsFunc(b.unwanted, func(c *registryv1.Cancellation) bool { return c.GetRunId() == run })
+	return !slices.ContainsFunc(b.unwanted, func(c *registryv1.Order) bool { return c.GetRunId() == run })
 }
 
 // TestCancellations has runs in every position in which the cancel of their task may find them.

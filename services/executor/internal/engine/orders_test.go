@@ -15,18 +15,18 @@ import (
 
 // unwanted hands out each run to cancel once, and records which were acknowledged.
 type unwanted struct {
-	runs atomic.Pointer[[]engine.Cancellation]
-	done chan []engine.Cancellation
+	runs atomic.Pointer[[]engine.Order]
+	done chan []engine.Order
 }
 
-func (u *unwanted) Lease(context.Context, int, time.Duration) ([]engine.Cancellation, error) {
+func (u *unwanted) Lease(context.Context, int, time.Duration) ([]engine.Order, error) {
 	if list := u.runs.Swap(nil); list != nil {
 		return *list, nil
 	}
 	return nil, nil
 }
 
-func (u *unwanted) Acknowledge(ctx context.Context, done []engine.Cancellation) error {
+func (u *unwanted) Acknowledge(ctx context.Context, done []engine.Order, _ []engine.RefusedStart) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -65,13 +65,13 @@ func (j stuckQueue) Enqueue(ctx context.Context, p journal.EnqueueRequest) (jour
 // acknowledged.
 func TestCancellations(t *testing.T) {
 	t.Parallel()
-	u, g := &unwanted{done: make(chan []engine.Cancellation, 1)}, newGate()
+	u, g := &unwanted{done: make(chan []engine.Order, 1)}, newGate()
 	l := run(t, sqliteStore(t), actors{"gate": g}, func(_ *engine.Config, d *engine.Deps) {
-		d.Cancellations, d.Journal = u, stuckQueue{Journal: d.Journal, run: "run_stuck"}
+		d.Orders, d.Journal = u, stuckQueue{Journal: d.Journal, run: "run_stuck"}
 	})
 	id := l.start(t, chain(1, "gate"))
 	g.next(t)
-	u.runs.Store(&[]engine.Cancellation{{Namespace: ns, RunID: "run_stuck", Confirmed: true}, {Namespace: ns, RunID: id, Confirmed: true}})
+	u.runs.Store(&[]engine.Order{{Namespace: ns, RunID: "run_stuck", Confirmed: true}, {Namespace: ns, RunID: id, Confirmed: true}})
 	l.wait(t, id, journal.StateCanceled)
 	u.acknowledges(t, id)
 }
@@ -95,24 +95,24 @@ func (j heldQueue) Enqueue(ctx context.Context, p journal.EnqueueRequest) (journ
 // and of the next are canceled and acknowledged meanwhile.
 func TestCancellationsBesideASlowOne(t *testing.T) {
 	t.Parallel()
-	u, g := &unwanted{done: make(chan []engine.Cancellation, 2)}, newGate()
+	u, g := &unwanted{done: make(chan []engine.Order, 2)}, newGate()
 	slow := heldQueue{run: "run_slow", came: make(chan struct{}), goOn: make(chan struct{})}
 	l := run(t, sqliteStore(t), actors{"gate": g}, func(_ *engine.Config, d *engine.Deps) {
 		slow.Journal = d.Journal
-		d.Cancellations, d.Journal = u, slow
+		d.Orders, d.Journal = u, slow
 	})
 	defer close(slow.goOn)
 	beside, next := l.start(t, chain(1, "gate")), l.start(t, chain(1, "gate"))
 	g.next(t)
 	g.next(t)
-	u.runs.Store(&[]engine.Cancellation{{Namespace: ns, RunID: slow.run, Confirmed: true}, {Namespace: ns, RunID: beside, Confirmed: true}})
+	u.runs.Store(&[]engine.Order{{Namespace: ns, RunID: slow.run, Confirmed: true}, {Namespace: ns, RunID: beside, Confirmed: true}})
 	<-slow.came
 	t.Run("SameBatch/IsAcknowledged", func(t *testing.T) {
 		u.acknowledges(t, beside)
 		l.wait(t, beside, journal.StateCanceled)
 	})
 	t.Run("NextBatch/IsTaken", func(t *testing.T) {
-		u.runs.Store(&[]engine.Cancellation{{Namespace: ns, RunID: slow.run, Confirmed: true}, {Namespace: ns, RunID: next, Confirmed: true}})
+		u.runs.Store(&[]engine.Order{{Namespace: ns, RunID: slow.run, Confirmed: true}, {Namespace: ns, RunID: next, Confirmed: true}})
 		u.acknowledges(t, next)
 		l.wait(t, next, journal.StateCanceled)
 	})
@@ -122,17 +122,17 @@ func TestCancellationsBesideASlowOne(t *testing.T) {
 // another namespace is canceled.
 func TestCancellationsOfANamespaceHoldUpNoOther(t *testing.T) {
 	t.Parallel()
-	u, g := &unwanted{done: make(chan []engine.Cancellation, 1)}, newGate()
+	u, g := &unwanted{done: make(chan []engine.Order, 1)}, newGate()
 	l := run(t, sqliteStore(t), actors{"gate": g}, func(_ *engine.Config, d *engine.Deps) {
-		d.Cancellations, d.Journal = u, stuckQueue{Journal: d.Journal, namespace: "slow"}
+		d.Orders, d.Journal = u, stuckQueue{Journal: d.Journal, namespace: "slow"}
 	})
 	id := l.start(t, chain(1, "gate"))
 	g.next(t)
-	var list []engine.Cancellation
+	var list []engine.Order
 	for i := range 20 {
-		list = append(list, engine.Cancellation{Namespace: "slow", RunID: fmt.Sprintf("run_%d", i), Confirmed: true})
+		list = append(list, engine.Order{Namespace: "slow", RunID: fmt.Sprintf("run_%d", i), Confirmed: true})
 	}
-	list = append(list, engine.Cancellation{Namespace: ns, RunID: id, Confirmed: true})
+	list = append(list, engine.Order{Namespace: ns, RunID: id, Confirmed: true})
 	u.runs.Store(&list)
 	u.acknowledges(t, id)
 	l.wait(t, id, journal.StateCanceled)

@@ -19,9 +19,9 @@ import (
 // wants requests the end of runs and waits until it is acknowledged.
 func (u *unwanted) wants(t *testing.T, runs ...string) {
 	t.Helper()
-	var list []engine.Cancellation
+	var list []engine.Order
 	for _, id := range runs {
-		list = append(list, engine.Cancellation{Namespace: ns, TaskID: "tk_1", RunID: id, Reason: "TASK_CANCELED", Confirmed: true})
+		list = append(list, engine.Order{Namespace: ns, TaskID: "tk_1", RunID: id, Reason: "TASK_CANCELED", Confirmed: true})
 	}
 	u.runs.Store(&list)
 	for told := 0; told < len(runs); {
@@ -55,8 +55,8 @@ func (l *live) canceled(t *testing.T, runs ...string) {
 func TestCancellationsOfSuspects(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {
-		u, g := &unwanted{done: make(chan []engine.Cancellation, 10)}, newGate()
-		next := successors(t, s, actors{"here": g}, func(_ *engine.Config, d *engine.Deps) { d.Cancellations = u })
+		u, g := &unwanted{done: make(chan []engine.Order, 10)}, newGate()
+		next := successors(t, s, actors{"here": g}, func(_ *engine.Config, d *engine.Deps) { d.Orders = u })
 		l := next("a")
 		guilty := l.start(t, chain(1, "here"))
 		suspects := []string{l.start(t, chain(1, "here")), l.start(t, chain(1, "here")), l.start(t, chain(1, "here"))}
@@ -101,13 +101,13 @@ func TestCancellationsOfRunsWithoutRoom(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			eachStore(t, func(t *testing.T, s store) {
-				u, g := &unwanted{done: make(chan []engine.Cancellation, 10)}, newGate()
+				u, g := &unwanted{done: make(chan []engine.Order, 10)}, newGate()
 				l := run(t, s, actors{"gate": g,
 					"signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}}),
 					"big": outcome(func(*workgraph.Call) workgraph.Outcome {
 						return workgraph.Outcome{Values: []json.RawMessage{big(3 * mib)}}
 					}),
-				}, func(c *engine.Config, d *engine.Deps) { c.MaxLiveBytes, d.Cancellations = 8*mib, u })
+				}, func(c *engine.Config, d *engine.Deps) { c.MaxLiveBytes, d.Orders = 8*mib, u })
 				l.jobs(t)
 				var evicted []string
 				for range 5 {

@@ -16,10 +16,10 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 )
 
-// take leases all cancellations that are due and returns their runs with the reasons, in order.
-func (f *fixture) take(t testing.TB, hold time.Duration) (out []string, list []epic.Cancellation) {
+// take leases all orders that are due and returns their runs with the reasons, in order.
+func (f *fixture) take(t testing.TB, hold time.Duration) (out []string, list []epic.Order) {
 	t.Helper()
-	list, err := f.LeaseCancellations(f.ctx, 1000, hold)
+	list, err := f.LeaseOrders(f.ctx, 1000, hold)
 	require.NoError(t, err)
 	for _, c := range list {
 		require.False(t, c.Time.IsZero())
@@ -49,7 +49,7 @@ func (f *fixture) unwanted(t testing.TB, namespace, database string, runs ...str
 	}
 }
 
-func cancellationCases() map[string]func(*testing.T, *fixture) {
+func orderCases() map[string]func(*testing.T, *fixture) {
 	return map[string]func(*testing.T, *fixture){
 		"Cancellation/OfATaskIsToldOnce": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{})
@@ -65,25 +65,35 @@ func cancellationCases() map[string]func(*testing.T, *fixture) {
 			none, _ = f.take(t, time.Hour)
 			require.Empty(t, none, "somebody has it")
 			for range 2 {
-				require.NoError(t, f.AcknowledgeCancellations(f.ctx, list))
+				require.NoError(t, f.AcknowledgeOrders(f.ctx, list))
 			}
 		},
 		"Cancellation/ComesAgainUntilItIsAcknowledged": func(t *testing.T, f *fixture) {
 			v := f.task(t, f.epic(t, epic.Epic{}).ID)
 			f.begun(t, v.ID, "run")
 			f.move(t, v.ID, epic.TaskCanceled)
+			id := ""
 			for range 3 {
 				testkit.Eventually(t, func() bool {
-					got, _ := f.take(t, time.Millisecond)
+					got, list := f.take(t, time.Millisecond)
+					if len(got) == 1 {
+						id = list[0].ID
+					}
 					return len(got) == 1
 				})
 			}
-			require.NoError(t, f.AcknowledgeCancellations(f.ctx, []epic.Cancellation{{Namespace: "another", TaskID: v.ID, RunID: "run"}}))
+			require.NotEmpty(t, id)
+			require.NoError(t, f.AcknowledgeOrders(f.ctx, []epic.Order{{Namespace: "another", TaskID: v.ID, RunID: "run", ID: id}}))
 			testkit.Eventually(t, func() bool {
 				got, _ := f.take(t, time.Millisecond)
 				return len(got) == 1
 			}, "it is another one that was acknowledged")
-			require.NoError(t, f.AcknowledgeCancellations(f.ctx, []epic.Cancellation{{Namespace: ns, TaskID: v.ID, RunID: "run"}}))
+			require.NoError(t, f.AcknowledgeOrders(f.ctx, []epic.Order{{Namespace: ns, TaskID: v.ID, RunID: "run", ID: "an earlier one"}}))
+			testkit.Eventually(t, func() bool {
+				got, _ := f.take(t, time.Millisecond)
+				return len(got) == 1
+			}, "it is another order to the run that was acknowledged")
+			require.NoError(t, f.AcknowledgeOrders(f.ctx, []epic.Order{{Namespace: ns, TaskID: v.ID, RunID: "run", ID: id}}))
 			// One that comes later is due no sooner than the first would be.
 			w := f.task(t, f.epic(t, epic.Epic{}).ID)
 			f.begun(t, w.ID, "later")
@@ -163,14 +173,17 @@ func cancellationCases() map[string]func(*testing.T, *fixture) {
 				require.NoError(t, err)
 				if db == "late" {
 					f.move(t, v.ID, epic.TaskCanceled)
-					require.NoError(t, f.AcknowledgeCancellations(f.ctx, []epic.Cancellation{{Namespace: ns, TaskID: v.ID, RunID: "of late"}}))
+					list, err := f.Accounts.LeaseOrders(f.ctx, db, 10, time.Hour)
+					require.NoError(t, err)
+					require.Len(t, list, 1)
+					require.NoError(t, f.AcknowledgeOrders(f.ctx, list))
 					_, err = f.Accounts.ConfirmClaim(f.ctx, ns, v.ID, "of late", db, time.Time{})
 					requireError(t, err, errs.FailedPrecondition, epic.ReasonClaimLost)
 				}
 			}
 			f.moveEpic(t, e.ID, epic.Canceled)
 			for _, db := range []string{"db", "elsewhere", "late", "unknown"} {
-				list, err := f.Accounts.LeaseCancellations(f.ctx, db, 10, time.Hour)
+				list, err := f.Accounts.LeaseOrders(f.ctx, db, 10, time.Hour)
 				require.NoError(t, err)
 				var runs []string
 				for _, c := range list {
@@ -190,7 +203,7 @@ func cancellationCases() map[string]func(*testing.T, *fixture) {
 			f.unwanted(t, "later", database, "m1")
 			f.unwanted(t, "another", "elsewhere", "x1")
 			lease := func(limit int) (runs []string) {
-				list, err := f.LeaseCancellations(f.ctx, limit, time.Hour)
+				list, err := f.LeaseOrders(f.ctx, limit, time.Hour)
 				require.NoError(t, err)
 				for _, c := range list {
 					runs = append(runs, c.RunID)
@@ -210,10 +223,10 @@ func cancellationCases() map[string]func(*testing.T, *fixture) {
 				f.begun(t, f.task(t, e.ID).ID, fmt.Sprint("run", i))
 			}
 			f.moveEpic(t, e.ID, epic.Canceled)
-			taken := make([][]epic.Cancellation, 8)
+			taken := make([][]epic.Order, 8)
 			results := together(len(taken), func(i int) error {
 				for {
-					list, err := f.LeaseCancellations(f.ctx, 3, time.Hour)
+					list, err := f.LeaseOrders(f.ctx, 3, time.Hour)
 					if err != nil || len(list) == 0 {
 						return err
 					}
@@ -237,7 +250,7 @@ func cancellationCases() map[string]func(*testing.T, *fixture) {
 			require.NoError(t, err)
 			f.move(t, v.ID, epic.TaskCanceled)
 			_, list := f.take(t, time.Hour)
-			require.NoError(t, f.AcknowledgeCancellations(f.ctx, list), "whoever did that saw no such run")
+			require.NoError(t, f.AcknowledgeOrders(f.ctx, list), "whoever did that saw no such run")
 			for range 2 {
 				_, err = f.ConfirmClaim(f.ctx, ns, v.ID, "run", time.Time{})
 				requireError(t, err, errs.FailedPrecondition, epic.ReasonClaimLost)
@@ -293,7 +306,7 @@ func BenchLease(b *testing.B, open Open) {
 				return nil
 			}))
 			for {
-				list, err := f.LeaseCancellations(f.ctx, 1000, 24*time.Hour)
+				list, err := f.LeaseOrders(f.ctx, 1000, 24*time.Hour)
 				require.NoError(b, err)
 				if len(list) == 0 {
 					break
@@ -303,7 +316,7 @@ func BenchLease(b *testing.B, open Open) {
 				f.unwanted(b, fmt.Sprint("other", i), database, "run")
 			}
 			for b.Loop() {
-				_, err := f.LeaseCancellations(f.ctx, 200, time.Millisecond)
+				_, err := f.LeaseOrders(f.ctx, 200, time.Millisecond)
 				require.NoError(b, err)
 			}
 		})

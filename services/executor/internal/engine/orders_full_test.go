@@ -54,8 +54,8 @@ func TestCancellationsWhileAllMemoryIsFull(t *testing.T) {
 	t.Run("EvictedRunsEnd", func(t *testing.T) {
 		t.Parallel()
 		eachStore(t, func(t *testing.T, s store) {
-			u, g := &unwanted{done: make(chan []engine.Cancellation, 10)}, newGate()
-			l := run(t, s, growing(g), func(c *engine.Config, d *engine.Deps) { c.MaxLiveBytes, d.Cancellations = 8*mebibyte, u })
+			u, g := &unwanted{done: make(chan []engine.Order, 10)}, newGate()
+			l := run(t, s, growing(g), func(c *engine.Config, d *engine.Deps) { c.MaxLiveBytes, d.Orders = 8*mebibyte, u })
 			var runs []string
 			for range 3 {
 				runs = append(runs, l.start(t, chain(1, "signal"), func(r *command.StartRequest) { r.Input.Args = []json.RawMessage{big(mebibyte / 4)} }))
@@ -77,10 +77,10 @@ func TestCancellationsWhileAllMemoryIsFull(t *testing.T) {
 	t.Run("RunsReleasedByAnotherExecutorEndWithoutACall", func(t *testing.T) {
 		t.Parallel()
 		eachStore(t, func(t *testing.T, s store) {
-			u, g, held := &unwanted{done: make(chan []engine.Cancellation, 10)}, newGate(), newGate()
+			u, g, held := &unwanted{done: make(chan []engine.Order, 10)}, newGate(), newGate()
 			acts := growing(g)
 			acts["held"] = held
-			l := run(t, s, acts, named("b"), func(c *engine.Config, d *engine.Deps) { c.MaxLiveBytes, d.Cancellations = 8*mebibyte, u })
+			l := run(t, s, acts, named("b"), func(c *engine.Config, d *engine.Deps) { c.MaxLiveBytes, d.Orders = 8*mebibyte, u })
 			l.grow(t, "b", g)
 			l.grow(t, "c", g)
 			l.refuses(t, "d")

@@ -1,0 +1,244 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/sleep"
+	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+)
+
+// epicPoll is how often a watched epic is looked at.
+const epicPoll = time.Second
+
+type epicsRunCmd struct {
+	ID        string `arg:"" help:"The epic."`
+	Parallel  int32  `help:"Maximum number of tasks at work at once, 64 at most; default 4." short:"p" placeholder:"N"`
+	Workflow  string `help:"Workflow of tasks that name neither one nor requirements." placeholder:"NAME"`
+	Watch     bool   `help:"Show the progress until the epic ends or is paused." short:"w"`
+	Etag      string `help:"Run it only if it still has this etag."`
+	RequestID string `help:"Make the command repeatable under this id." placeholder:"ID"`
+}
+
+// Help says what starts, and what stops it.
+func (epicsRunCmd) Help() string {
+	return `The epic runs by itself from now on: tasks that wait for nothing are started, each with its workflow, and those that wait for them follow. A task without a workflow is started with the best match of its requirements. A failed task is tried again as often as its max_retries says. The epic ends with its last task, and is paused when its budget is spent; raising the budget continues it. Another call changes the limit.
+
+    epigraph epics run ep_01… --parallel 8 --watch`
+}
+
+// Run has the epic run by itself.
+func (c *epicsRunCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		x, err := s.registry.RunEpic(ctx, &registryv1.RunEpicRequest{EpicId: c.ID, Parallel: c.Parallel, WorkflowSlug: c.Workflow, Etag: c.Etag, RequestId: c.RequestID})
+		if err != nil {
+			return err
+		}
+		last := ""
+		for c.Watch && !epicRests(x) {
+			line, err := progress(ctx, s, x)
+			if err != nil {
+				return err
+			}
+			if line != last {
+				e.note("%s", line)
+				last = line
+			}
+			if !sleep.For(ctx, epicPoll) {
+				return ctx.Err()
+			}
+			if x, err = s.registry.GetEpic(ctx, &registryv1.GetEpicRequest{EpicId: c.ID}); err != nil {
+				return err
+			}
+		}
+		if err := e.print(x, func() string { return epicText(e, x) }); err != nil {
+			return err
+		}
+		switch {
+		case x.GetPauseReason() != "":
+			e.help("`epigraph epics update %s --budget-usd X` raises the budget and continues it", x.GetId())
+		case !c.Watch:
+			e.help("`epigraph epics show %s` tells how far it is, `epigraph epics pause %[1]s` pauses it", x.GetId())
+		}
+		return nil
+	})
+}
+
+// epicRests reports whether an epic goes on no more by itself.
+func epicRests(x *registryv1.Epic) bool {
+	s := x.GetState()
+	return s != registryv1.EpicState_EPIC_STATE_ACTIVE && s != registryv1.EpicState_EPIC_STATE_PLANNING
+}
+
+// progress counts the tasks of an epic by what they do.
+func progress(ctx context.Context, s *services, x *registryv1.Epic) (string, error) {
+	counts := map[registryv1.TaskState]int{}
+	req := &registryv1.ListTasksRequest{EpicId: x.GetId(), PageSize: maxPage, States: []registryv1.TaskState{
+		registryv1.TaskState_TASK_STATE_PENDING, registryv1.TaskState_TASK_STATE_BLOCKED, registryv1.TaskState_TASK_STATE_RUNNING}}
+	for {
+		r, err := s.registry.ListTasks(ctx, req)
+		if err != nil {
+			return "", err
+		}
+		for _, t := range r.GetTasks() {
+			counts[t.GetState()]++
+		}
+		if req.PageToken = r.GetNextPageToken(); req.GetPageToken() == "" {
+			break
+		}
+	}
+	return fmt.Sprintf("%d of %d done, %d running, %d ready, %d blocked, %d failed; spent %s tokens, %s", x.GetCompletedTasks(), x.GetTotalTasks(),
+		counts[registryv1.TaskState_TASK_STATE_RUNNING], counts[registryv1.TaskState_TASK_STATE_PENDING], counts[registryv1.TaskState_TASK_STATE_BLOCKED],
+		x.GetFailedTasks(), ofBudget(view.Count(x.GetSpentTokens()), x.BudgetTokens, view.Count), ofBudget(spent(x.GetSpentNanoUsd(), x.GetUnpricedCalls()), x.BudgetNanoUsd, view.Money)), nil
+}
+
+// ofBudget adds a cap to what was spent, if there is one.
+func ofBudget(spent string, budget *int64, text func(int64) string) string {
+	if budget == nil {
+		return spent
+	}
+	return spent + " of " + text(*budget)
+}
+
+type epicsPauseCmd struct {
+	ID   string `arg:"" help:"The epic."`
+	Etag string `help:"Pause it only if it still has this etag."`
+}
+
+// Help says what goes on.
+func (epicsPauseCmd) Help() string {
+	return `No task of the epic starts any more, and the runs that work on its tasks are paused within seconds: calls in flight continue and their results are kept. "epigraph epics resume" resumes those runs. A run that somebody has paused alone stays paused.`
+}
+
+// Run pauses.
+func (c *epicsPauseCmd) Run(e *env) error {
+	return moveEpic(e, c.ID, c.Etag, registryv1.EpicState_EPIC_STATE_PAUSED, "resume", "continues it and the runs that were paused with it")
+}
+
+type epicsResumeCmd struct {
+	ID   string `arg:"" help:"The epic."`
+	Etag string `help:"Resume it only if it still has this etag."`
+}
+
+// Help says which runs go on.
+func (epicsResumeCmd) Help() string {
+	return `The tasks of the epic can be started again, and the runs that were paused with it are resumed within seconds. A run that somebody has paused alone stays paused. An epic that has spent its budget needs more first: "epigraph epics update ID --budget-usd X" resumes it at once.`
+}
+
+// Run resumes.
+func (c *epicsResumeCmd) Run(e *env) error {
+	return moveEpic(e, c.ID, c.Etag, registryv1.EpicState_EPIC_STATE_ACTIVE, "pause", "pauses it and its runs")
+}
+
+func moveEpic(e *env, id, etag string, to registryv1.EpicState, next, does string) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		x, err := s.registry.TransitionEpic(ctx, &registryv1.TransitionEpicRequest{EpicId: id, State: to, Etag: etag})
+		if err != nil {
+			return err
+		}
+		if err := e.print(x, func() string { return epicText(e, x) }); err != nil {
+			return err
+		}
+		e.help("`epigraph epics %s %s` %s", next, id, does)
+		return nil
+	})
+}
+
+// taskWork is what a task says of the workflow that works on it.
+type taskWork struct {
+	Workflow     *string `help:"Workflow that works on it when its epic runs by itself, as NAME or NAME@VERSION." placeholder:"NAME"`
+	Requirements *string `help:"What a workflow must offer to work on it, as a JSON object." placeholder:"JSON"`
+	Input        *string `help:"Inputs of its workflow, as a JSON object." placeholder:"JSON"`
+	MaxRetries   *int32  `help:"How often it may be tried again; -1 means never, default 2." placeholder:"N"`
+}
+
+// apply sets what is given, and returns the fields.
+func (w taskWork) apply(t *registryv1.Task) (mask []string, err error) {
+	if w.Workflow != nil {
+		t.WorkflowSlug, t.WorkflowSource = *w.Workflow, registryv1.WorkflowSource_WORKFLOW_SOURCE_EXISTING
+		mask = append(mask, "workflow_slug", "workflow_source")
+	}
+	for _, f := range []struct {
+		flag, field string
+		given       *string
+		into        **graphv1.Payload
+	}{{"--requirements", "requirements", w.Requirements, &t.Requirements}, {"--input", "input", w.Input, &t.Input}} {
+		if f.given == nil {
+			continue
+		}
+		mask = append(mask, f.field)
+		if *f.given == "" {
+			continue
+		}
+		var object map[string]any
+		if err := json.Unmarshal([]byte(*f.given), &object); err != nil {
+			return nil, usage(errs.New(errs.InvalidArgument, "JSON_INVALID", "%s is not a JSON object: %v", f.flag, err))
+		}
+		*f.into = &graphv1.Payload{Json: []byte(*f.given)}
+	}
+	if w.MaxRetries != nil {
+		t.MaxRetries = *w.MaxRetries
+		mask = append(mask, "max_retries")
+	}
+	return mask, nil
+}
+
+type tasksUpdateCmd struct {
+	ID          string   `arg:"" help:"The task."`
+	Title       *string  `help:"Short name of the task."`
+	Description *string  `help:"The work to do."`
+	DependsOn   []string `help:"Tasks of the same epic that it depends on." placeholder:"ID"`
+	taskWork
+	Etag string `help:"Change it only if it still has this etag."`
+}
+
+// Run changes the given fields.
+func (c *tasksUpdateCmd) Run(e *env) error {
+	x := &registryv1.Task{Id: c.ID, Etag: c.Etag}
+	mask, err := c.apply(x)
+	if err != nil {
+		return err
+	}
+	if c.Title != nil {
+		x.Title = *c.Title
+		mask = append(mask, "title")
+	}
+	if c.Description != nil {
+		x.Description = *c.Description
+		mask = append(mask, "description")
+	}
+	if c.DependsOn != nil {
+		x.DependsOn = c.DependsOn
+		mask = append(mask, "depends_on")
+	}
+	if len(mask) == 0 {
+		return usage(errs.New(errs.InvalidArgument, "NOTHING_TO_CHANGE", "say what is to change").Hint("see `epigraph tasks update --help`"))
+	}
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.registry.UpdateTask(ctx, &registryv1.UpdateTaskRequest{Task: x, UpdateMask: &fieldmaskpb.FieldMask{Paths: mask}})
+		if err != nil {
+			return err
+		}
+		return e.print(r, func() string { return taskText(e, r) })
+	})
+}
+
+// runsItself says of an epic that it runs by itself, and why it does not go on.
+func runsItself(x *registryv1.Epic) string {
+	var b strings.Builder
+	if x.GetParallel() > 0 {
+		fmt.Fprintf(&b, "runs by itself, %d tasks at once\n", x.GetParallel())
+	}
+	if x.GetPauseReason() != "" {
+		fmt.Fprintf(&b, "paused: %s\n", x.GetPauseReason())
+	}
+	return b.String()
+}

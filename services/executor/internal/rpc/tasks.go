@@ -1,0 +1,135 @@
+package rpc
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/catalog"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+// Reasons of tasks that cannot be started.
+const (
+	// ReasonNoWorkflow is the reason when a task names neither a workflow nor requirements.
+	ReasonNoWorkflow = "TASK_WITHOUT_WORKFLOW"
+	// ReasonNoMatch is the reason when no workflow meets the requirements of a task.
+	ReasonNoMatch = "NO_WORKFLOW_MATCHES"
+)
+
+// reuseAt is the match score from which on a workflow is used as it is, as discovery recommends.
+const reuseAt = 0.95
+
+// Tasks starts the tasks of epics that run by themselves. Server must be set before the engine runs.
+type Tasks struct {
+	Server  *Server
+	client  registryv1.RegistryServiceClient
+	catalog *Catalog
+}
+
+var _ engine.Tasks = (*Tasks)(nil)
+
+// NewTasks returns a starter that reads tasks from client and finds workflows in a catalog.
+func NewTasks(client registryv1.RegistryServiceClient, c *Catalog) *Tasks {
+	return &Tasks{client: client, catalog: c}
+}
+
+// StartTask implements engine.Tasks.
+func (s *Tasks) StartTask(ctx context.Context, o engine.Order) (lasting bool, err error) {
+	ctx = grpckit.WithNamespace(ctx, o.Namespace)
+	once := journal.Request{Method: "StartTask", ID: o.ID, BodyHash: o.TaskID}
+	if id, err := s.Server.engine.Answered(ctx, o.Namespace, once); err != nil || id != "" {
+		return false, err
+	}
+	t, err := s.client.GetTask(ctx, &registryv1.GetTaskRequest{TaskId: o.TaskID})
+	if err != nil || t.GetState() != registryv1.TaskState_TASK_STATE_PENDING {
+		return false, err // an order that is out of date goes by itself
+	}
+	e, err := s.client.GetEpic(ctx, &registryv1.GetEpicRequest{EpicId: t.GetEpicId()})
+	if err != nil {
+		return false, err
+	}
+	ref, err := s.workflow(ctx, e, t)
+	if err != nil {
+		return lasts(err), err
+	}
+	req := &executorv1.StartRunRequest{Workflow: ref, TaskId: t.GetId(), UserId: e.GetUserId(), RequestId: o.ID, Named: taskInput(t)}
+	_, err = s.Server.start(ctx, req, once)
+	return lasts(err), err
+}
+
+// workflow chooses the workflow of a task: the one that it names, else the best that meets its requirements,
+// else that of its epic.
+func (s *Tasks) workflow(ctx context.Context, e *registryv1.Epic, t *registryv1.Task) (string, error) {
+	needs := string(t.GetRequirements().GetJson())
+	if t.GetWorkflowSlug() != "" {
+		return t.GetWorkflowSlug(), nil
+	}
+	if needs == "" {
+		if e.GetWorkflowSlug() != "" {
+			return e.GetWorkflowSlug(), nil
+		}
+		return "", errs.New(errs.FailedPrecondition, ReasonNoWorkflow, "the task names neither a workflow nor requirements, and its epic no workflow").
+			Hint("`epigraph tasks update " + t.GetId() + " --workflow NAME` names one, or `epigraph epics run " + e.GetId() + " --workflow NAME` for all such tasks; then move it to PENDING")
+	}
+	if s.catalog == nil {
+		return "", errs.New(errs.Unavailable, reasonNoCatalog, "this executor reaches no catalog of workflows")
+	}
+	found, _, err := s.catalog.DiscoverWorkflows(ctx, grpckit.Namespace(ctx), catalog.Query{Requirements: needs, Limit: 1})
+	if err != nil {
+		return "", err
+	}
+	if len(found) > 0 && found[0].Score >= reuseAt {
+		return fmt.Sprintf("%s@%d", found[0].Slug, found[0].Version), nil
+	}
+	best := "there is none in the catalog"
+	if len(found) > 0 {
+		best = fmt.Sprintf("the best is %s with %.2f, which lacks %s", found[0].Slug, found[0].Score, cmp.Or(strings.Join(found[0].Missing, ", "), "nothing by name"))
+	}
+	return "", errs.New(errs.FailedPrecondition, ReasonNoMatch, "no workflow meets the requirements of the task with a score of %.2f: %s", reuseAt, best).
+		Hint("create or fork one, name it with `epigraph tasks update " + t.GetId() + " --workflow NAME`, and move the task to PENDING")
+}
+
+// taskInput is what the workflow of a task is told: what the task says, and the fields of its own input, which
+// take their place.
+func taskInput(t *registryv1.Task) map[string]*graphv1.Payload {
+	text := func(s string) *graphv1.Payload {
+		raw, err := json.Marshal(s)
+		if err != nil {
+			raw = []byte(`""`) // texts always marshal
+		}
+		return &graphv1.Payload{Json: raw}
+	}
+	in := map[string]*graphv1.Payload{
+		"input": text(strings.TrimSpace(t.GetTitle() + "\n\n" + t.GetDescription())), "title": text(t.GetTitle()), "description": text(t.GetDescription()),
+		"task_id": text(t.GetId()), "epic_id": text(t.GetEpicId()),
+	}
+	var own map[string]json.RawMessage
+	if json.Unmarshal(t.GetInput().GetJson(), &own) == nil {
+		for name, v := range own {
+			in[name] = &graphv1.Payload{Json: v}
+		}
+	}
+	return in
+}
+
+// lasts reports whether a start would be refused in the same way each time. What the registry says of a task
+// or an epic that has changed since the order does not last, and the order goes with that change.
+func lasts(err error) bool {
+	if err == nil {
+		return false
+	}
+	switch errs.ReasonOf(err) {
+	case "EPIC_NOT_ACTIVE", "EPIC_ENDED", "TASK_NOT_CLAIMABLE", "TASK_NOT_FOUND", "EPIC_NOT_FOUND", engine.ReasonNoRegistry, reasonNoCatalog:
+		return false
+	}
+	return errs.Is(err, errs.InvalidArgument) || errs.Is(err, errs.NotFound) || errs.Is(err, errs.FailedPrecondition) || errs.Is(err, errs.AlreadyExists)
+}
