@@ -2507,7 +2507,7 @@ var File_epigraph_registry_v1_registry_proto protoreflect.FileDescriptor
 
 const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\n" +
-	"#epigraph/registry/v1/registry.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/registry/v1/epic.proto\x1a epigraph/registry/v1/usage.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"t\n" +
+	"#epigraph/registry/v1/registry.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/registry/v1/epic.proto\x1a!epigraph/registry/v1/ledger.proto\x1a epigraph/registry/v1/usage.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"t\n" +
 	"\x11CreateEpicRequest\x126\n" +
 	"\x04epic\x18\x01 \x01(\v2\x1a.epigraph.registry.v1.EpicB\x06\xbaH\x03\xc8\x01\x01R\x04epic\x12'\n" +
 	"\n" +
@@ -2688,7 +2688,7 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\x05model\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x05model\"q\n" +
 	"\x12ListPricesResponse\x123\n" +
 	"\x06prices\x18\x01 \x03(\v2\x1b.epigraph.registry.v1.PriceR\x06prices\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xda\x16\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\x9b\x1a\n" +
 	"\x0fRegistryService\x12j\n" +
 	"\n" +
 	"CreateEpic\x12'.epigraph.registry.v1.CreateEpicRequest\x1a\x1a.epigraph.registry.v1.Epic\"\x17\x82\xd3\xe4\x93\x02\x11:\x04epic\"\t/v1/epics\x12h\n" +
@@ -2725,7 +2725,11 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"/v1/prices\x12s\n" +
 	"\n" +
 	"ListPrices\x12'.epigraph.registry.v1.ListPricesRequest\x1a(.epigraph.registry.v1.ListPricesResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
-	"/v1/pricesB\xea\x01\n" +
+	"/v1/prices\x12\x7f\n" +
+	"\tSetBudget\x12&.epigraph.registry.v1.SetBudgetRequest\x1a\x1c.epigraph.registry.v1.Budget\",\x82\xd3\xe4\x93\x02&:\x06budget\x1a\x1c/v1/budgets/{budget.name=**}\x12p\n" +
+	"\tGetBudget\x12&.epigraph.registry.v1.GetBudgetRequest\x1a\x1c.epigraph.registry.v1.Budget\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/v1/budgets/{name=**}\x12e\n" +
+	"\fReserveUsage\x12).epigraph.registry.v1.ReserveUsageRequest\x1a*.epigraph.registry.v1.ReserveUsageResponse\x12e\n" +
+	"\fReleaseUsage\x12).epigraph.registry.v1.ReleaseUsageRequest\x1a*.epigraph.registry.v1.ReleaseUsageResponseB\xea\x01\n" +
 	"\x18com.epigraph.registry.v1B\rRegistryProtoP\x01ZMgithub.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1;registryv1\xa2\x02\x03ERX\xaa\x02\x14Epigraph.Registry.V1\xca\x02\x14Epigraph\\Registry\\V1\xe2\x02 Epigraph\\Registry\\V1\\GPBMetadata\xea\x02\x16Epigraph::Registry::V1b\x06proto3"
 
 var (
@@ -2792,8 +2796,15 @@ var file_epigraph_registry_v1_registry_proto_goTypes = []any{
 	(*durationpb.Duration)(nil),              // 47: google.protobuf.Duration
 	(*UsageEntry)(nil),                       // 48: epigraph.registry.v1.UsageEntry
 	(*Price)(nil),                            // 49: epigraph.registry.v1.Price
-	(*emptypb.Empty)(nil),                    // 50: google.protobuf.Empty
-	(*NamespaceUsage)(nil),                   // 51: epigraph.registry.v1.NamespaceUsage
+	(*SetBudgetRequest)(nil),                 // 50: epigraph.registry.v1.SetBudgetRequest
+	(*GetBudgetRequest)(nil),                 // 51: epigraph.registry.v1.GetBudgetRequest
+	(*ReserveUsageRequest)(nil),              // 52: epigraph.registry.v1.ReserveUsageRequest
+	(*ReleaseUsageRequest)(nil),              // 53: epigraph.registry.v1.ReleaseUsageRequest
+	(*emptypb.Empty)(nil),                    // 54: google.protobuf.Empty
+	(*NamespaceUsage)(nil),                   // 55: epigraph.registry.v1.NamespaceUsage
+	(*Budget)(nil),                           // 56: epigraph.registry.v1.Budget
+	(*ReserveUsageResponse)(nil),             // 57: epigraph.registry.v1.ReserveUsageResponse
+	(*ReleaseUsageResponse)(nil),             // 58: epigraph.registry.v1.ReleaseUsageResponse
 }
 var file_epigraph_registry_v1_registry_proto_depIdxs = []int32{
 	41, // 0: epigraph.registry.v1.CreateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
@@ -2860,33 +2871,41 @@ var file_epigraph_registry_v1_registry_proto_depIdxs = []int32{
 	35, // 61: epigraph.registry.v1.RegistryService.GetNamespaceUsage:input_type -> epigraph.registry.v1.GetNamespaceUsageRequest
 	36, // 62: epigraph.registry.v1.RegistryService.CreatePrice:input_type -> epigraph.registry.v1.CreatePriceRequest
 	37, // 63: epigraph.registry.v1.RegistryService.ListPrices:input_type -> epigraph.registry.v1.ListPricesRequest
-	41, // 64: epigraph.registry.v1.RegistryService.CreateEpic:output_type -> epigraph.registry.v1.Epic
-	41, // 65: epigraph.registry.v1.RegistryService.GetEpic:output_type -> epigraph.registry.v1.Epic
-	3,  // 66: epigraph.registry.v1.RegistryService.ListEpics:output_type -> epigraph.registry.v1.ListEpicsResponse
-	5,  // 67: epigraph.registry.v1.RegistryService.SearchEpics:output_type -> epigraph.registry.v1.SearchEpicsResponse
-	8,  // 68: epigraph.registry.v1.RegistryService.ImportEpic:output_type -> epigraph.registry.v1.ImportEpicResponse
-	41, // 69: epigraph.registry.v1.RegistryService.UpdateEpic:output_type -> epigraph.registry.v1.Epic
-	41, // 70: epigraph.registry.v1.RegistryService.TransitionEpic:output_type -> epigraph.registry.v1.Epic
-	50, // 71: epigraph.registry.v1.RegistryService.DeleteEpic:output_type -> google.protobuf.Empty
-	45, // 72: epigraph.registry.v1.RegistryService.CreateTask:output_type -> epigraph.registry.v1.Task
-	45, // 73: epigraph.registry.v1.RegistryService.GetTask:output_type -> epigraph.registry.v1.Task
-	16, // 74: epigraph.registry.v1.RegistryService.ListTasks:output_type -> epigraph.registry.v1.ListTasksResponse
-	45, // 75: epigraph.registry.v1.RegistryService.UpdateTask:output_type -> epigraph.registry.v1.Task
-	45, // 76: epigraph.registry.v1.RegistryService.TransitionTask:output_type -> epigraph.registry.v1.Task
-	50, // 77: epigraph.registry.v1.RegistryService.DeleteTask:output_type -> google.protobuf.Empty
-	21, // 78: epigraph.registry.v1.RegistryService.ClaimTask:output_type -> epigraph.registry.v1.ClaimTaskResponse
-	45, // 79: epigraph.registry.v1.RegistryService.ConfirmClaim:output_type -> epigraph.registry.v1.Task
-	45, // 80: epigraph.registry.v1.RegistryService.SettleClaim:output_type -> epigraph.registry.v1.Task
-	26, // 81: epigraph.registry.v1.RegistryService.LeaseCancellations:output_type -> epigraph.registry.v1.LeaseCancellationsResponse
-	28, // 82: epigraph.registry.v1.RegistryService.AcknowledgeCancellations:output_type -> epigraph.registry.v1.AcknowledgeCancellationsResponse
-	30, // 83: epigraph.registry.v1.RegistryService.RecordUsage:output_type -> epigraph.registry.v1.RecordUsageResponse
-	32, // 84: epigraph.registry.v1.RegistryService.PriceUsage:output_type -> epigraph.registry.v1.PriceUsageResponse
-	34, // 85: epigraph.registry.v1.RegistryService.ListUsage:output_type -> epigraph.registry.v1.ListUsageResponse
-	51, // 86: epigraph.registry.v1.RegistryService.GetNamespaceUsage:output_type -> epigraph.registry.v1.NamespaceUsage
-	49, // 87: epigraph.registry.v1.RegistryService.CreatePrice:output_type -> epigraph.registry.v1.Price
-	38, // 88: epigraph.registry.v1.RegistryService.ListPrices:output_type -> epigraph.registry.v1.ListPricesResponse
-	64, // [64:89] is the sub-list for method output_type
-	39, // [39:64] is the sub-list for method input_type
+	50, // 64: epigraph.registry.v1.RegistryService.SetBudget:input_type -> epigraph.registry.v1.SetBudgetRequest
+	51, // 65: epigraph.registry.v1.RegistryService.GetBudget:input_type -> epigraph.registry.v1.GetBudgetRequest
+	52, // 66: epigraph.registry.v1.RegistryService.ReserveUsage:input_type -> epigraph.registry.v1.ReserveUsageRequest
+	53, // 67: epigraph.registry.v1.RegistryService.ReleaseUsage:input_type -> epigraph.registry.v1.ReleaseUsageRequest
+	41, // 68: epigraph.registry.v1.RegistryService.CreateEpic:output_type -> epigraph.registry.v1.Epic
+	41, // 69: epigraph.registry.v1.RegistryService.GetEpic:output_type -> epigraph.registry.v1.Epic
+	3,  // 70: epigraph.registry.v1.RegistryService.ListEpics:output_type -> epigraph.registry.v1.ListEpicsResponse
+	5,  // 71: epigraph.registry.v1.RegistryService.SearchEpics:output_type -> epigraph.registry.v1.SearchEpicsResponse
+	8,  // 72: epigraph.registry.v1.RegistryService.ImportEpic:output_type -> epigraph.registry.v1.ImportEpicResponse
+	41, // 73: epigraph.registry.v1.RegistryService.UpdateEpic:output_type -> epigraph.registry.v1.Epic
+	41, // 74: epigraph.registry.v1.RegistryService.TransitionEpic:output_type -> epigraph.registry.v1.Epic
+	54, // 75: epigraph.registry.v1.RegistryService.DeleteEpic:output_type -> google.protobuf.Empty
+	45, // 76: epigraph.registry.v1.RegistryService.CreateTask:output_type -> epigraph.registry.v1.Task
+	45, // 77: epigraph.registry.v1.RegistryService.GetTask:output_type -> epigraph.registry.v1.Task
+	16, // 78: epigraph.registry.v1.RegistryService.ListTasks:output_type -> epigraph.registry.v1.ListTasksResponse
+	45, // 79: epigraph.registry.v1.RegistryService.UpdateTask:output_type -> epigraph.registry.v1.Task
+	45, // 80: epigraph.registry.v1.RegistryService.TransitionTask:output_type -> epigraph.registry.v1.Task
+	54, // 81: epigraph.registry.v1.RegistryService.DeleteTask:output_type -> google.protobuf.Empty
+	21, // 82: epigraph.registry.v1.RegistryService.ClaimTask:output_type -> epigraph.registry.v1.ClaimTaskResponse
+	45, // 83: epigraph.registry.v1.RegistryService.ConfirmClaim:output_type -> epigraph.registry.v1.Task
+	45, // 84: epigraph.registry.v1.RegistryService.SettleClaim:output_type -> epigraph.registry.v1.Task
+	26, // 85: epigraph.registry.v1.RegistryService.LeaseCancellations:output_type -> epigraph.registry.v1.LeaseCancellationsResponse
+	28, // 86: epigraph.registry.v1.RegistryService.AcknowledgeCancellations:output_type -> epigraph.registry.v1.AcknowledgeCancellationsResponse
+	30, // 87: epigraph.registry.v1.RegistryService.RecordUsage:output_type -> epigraph.registry.v1.RecordUsageResponse
+	32, // 88: epigraph.registry.v1.RegistryService.PriceUsage:output_type -> epigraph.registry.v1.PriceUsageResponse
+	34, // 89: epigraph.registry.v1.RegistryService.ListUsage:output_type -> epigraph.registry.v1.ListUsageResponse
+	55, // 90: epigraph.registry.v1.RegistryService.GetNamespaceUsage:output_type -> epigraph.registry.v1.NamespaceUsage
+	49, // 91: epigraph.registry.v1.RegistryService.CreatePrice:output_type -> epigraph.registry.v1.Price
+	38, // 92: epigraph.registry.v1.RegistryService.ListPrices:output_type -> epigraph.registry.v1.ListPricesResponse
+	56, // 93: epigraph.registry.v1.RegistryService.SetBudget:output_type -> epigraph.registry.v1.Budget
+	56, // 94: epigraph.registry.v1.RegistryService.GetBudget:output_type -> epigraph.registry.v1.Budget
+	57, // 95: epigraph.registry.v1.RegistryService.ReserveUsage:output_type -> epigraph.registry.v1.ReserveUsageResponse
+	58, // 96: epigraph.registry.v1.RegistryService.ReleaseUsage:output_type -> epigraph.registry.v1.ReleaseUsageResponse
+	68, // [68:97] is the sub-list for method output_type
+	39, // [39:68] is the sub-list for method input_type
 	39, // [39:39] is the sub-list for extension type_name
 	39, // [39:39] is the sub-list for extension extendee
 	0,  // [0:39] is the sub-list for field type_name
@@ -2898,6 +2917,7 @@ func file_epigraph_registry_v1_registry_proto_init() {
 		return
 	}
 	file_epigraph_registry_v1_epic_proto_init()
+	file_epigraph_registry_v1_ledger_proto_init()
 	file_epigraph_registry_v1_usage_proto_init()
 	file_epigraph_registry_v1_registry_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}
