@@ -171,7 +171,7 @@ func (b *Accounts) mayBeCapped(ctx context.Context, namespace string, in []Reser
 			return false, err
 		}
 		found, err := r.Accounts(ctx, namespace, accountsOf(in, tasks))
-		return len(found) > 0, err
+		return slices.ContainsFunc(found, func(a ledger.Account) bool { return a.Bounds() }), err
 	})
 }
 
@@ -266,7 +266,7 @@ func levels(taskID, epicID string, tasks map[string]store.TaskTotals) []ledger.I
 	return out
 }
 
-// holding is a reservation of those of its accounts that exist.
+// holding is a reservation of those of its accounts that have caps.
 func holding(key usage.Key, r Reservation, tasks map[string]store.TaskTotals, accounts map[ledger.ID]*ledger.Account) ledger.Held {
 	h := ledger.Held{
 		Key: key, Amount: r.Amount(), Unpriced: r.NanoUSD == nil, Kind: max(r.Kind, usage.Model), TaskID: r.TaskID, EpicID: r.EpicID,
@@ -280,7 +280,7 @@ func holding(key usage.Key, r Reservation, tasks map[string]store.TaskTotals, ac
 		of = append(of, ledger.ID{Level: ledger.Run, Name: run.RunID})
 	}
 	for _, id := range of {
-		if accounts[id] != nil && !slices.Contains(h.Accounts, id) {
+		if a := accounts[id]; a != nil && a.Bounds() && !slices.Contains(h.Accounts, id) {
 			h.Accounts = append(h.Accounts, id)
 		}
 	}

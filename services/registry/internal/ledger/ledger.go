@@ -122,6 +122,9 @@ type Account struct {
 	Principal string
 }
 
+// Bounds reports whether the account has a cap now.
+func (a *Account) Bounds() bool { return !a.Hard.IsZero() || !a.Soft.IsZero() }
+
 // Etag changes with the caps.
 func (a *Account) Etag() string {
 	one := func(n *int64) string {
