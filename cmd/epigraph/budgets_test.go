@@ -146,7 +146,10 @@ func TestBudgetsAbove(t *testing.T) {
 		require.Zero(t, s.calls.Load())
 		s.command("prices", "set", "unpriced-1", "--input", "1", "--output", "1")
 		s.reaches(r, executorv1.RunState_RUN_STATE_COMPLETED)
-		require.Eventually(t, func() bool { b := s.budget("namespace"); return b.GetSpentNanoUsd() == 3*7*1000 && b.GetReservedNanoUsd() == 0 }, 40*time.Second, 20*time.Millisecond)
+		require.Eventually(t, func() bool {
+			b := s.budget("namespace")
+			return b.GetSpentNanoUsd() == 3*7*1000 && b.GetReservedNanoUsd() == 0
+		}, 40*time.Second, 20*time.Millisecond)
 		require.Contains(t, s.command("budgets", "show"), "the soft cap is exceeded")
 		require.Contains(t, s.command("budgets", "set", "--hard-usd", "none", "--soft-usd", "none"), "hard cap: none")
 	})
