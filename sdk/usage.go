@@ -37,3 +37,14 @@ func (c *Client) Prices(ctx context.Context, provider, model string) iter.Seq2[*
 		return m.GetPrices(), m.GetNextPageToken(), err
 	})
 }
+
+// Budget is what "namespace", "epic/ID" or "task/ID" may spend, and what it has spent.
+func (c *Client) Budget(ctx context.Context, name string) (*registryv1.Budget, error) {
+	return c.Registry.GetBudget(ctx, &registryv1.GetBudgetRequest{Name: name})
+}
+
+// SetBudget replaces the caps of the namespace, an epic or a task. If the budget has an etag, the caps must
+// still be those that were read with it.
+func (c *Client) SetBudget(ctx context.Context, b *registryv1.Budget) (*registryv1.Budget, error) {
+	return c.Registry.SetBudget(ctx, &registryv1.SetBudgetRequest{Budget: b})
+}

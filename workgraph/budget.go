@@ -35,6 +35,19 @@ type Unsettled struct {
 	At time.Time `json:"at"`
 }
 
+// Refused is a call that was not begun because a cap above the run, such as that of its epic, leaves no room
+// for it.
+type Refused struct {
+	Ref
+	Attempt int `json:"attempt"`
+	// Wanted is what the call may use at most.
+	Wanted Usage `json:"wanted"`
+	// Message says whose cap it is.
+	Message string `json:"message,omitempty"`
+	// At is when it was refused.
+	At time.Time `json:"at"`
+}
+
 // IsZero reports whether b, which may be nil, caps nothing.
 func (b *Budget) IsZero() bool { return b == nil || b.NanoUSD == nil && b.Tokens == nil }
 
@@ -182,6 +195,15 @@ func (s *State) Spent() Spent { return s.spent }
 // Unsettled is the usage that a Settled command must price before the run goes on, oldest first. It must not
 // be changed.
 func (s *State) Unsettled() []Unsettled { return s.unsettled }
+
+// Refused is the call for which there must be room before a run that is paused with ReasonCap goes on by
+// itself. It is nil if the run is not paused for that. It must not be changed.
+func (s *State) Refused() *Refused {
+	if st, reason := s.Status(); st != StatusPaused || reason != ReasonCap {
+		return nil
+	}
+	return s.noRoom
+}
 
 // BudgetBlocker is the reason why nothing may begin under the run's budget: ReasonBudget, ReasonUnsettled, or
 // empty. It does not depend on other pauses.
@@ -364,12 +386,20 @@ func (s *State) putBack(u unit, attempt int, err *Error, now time.Time) {
 	ev := s.openEvent(AttemptEnded, now)
 	ev.Ref, ev.Attempt, ev.Error = s.ref(u.ns, u.item), attempt, err
 	s.applyEnded(u, nil, err)
+	s.applyRefused(ev)
 	if err.Reason == ReasonCap && !s.paused {
 		s.record(Step{Op: OpPause, Note: ReasonCap})
 		s.applyPause(ReasonCap)
 		s.halted = true
 	}
 	s.restart(u)
+}
+
+// applyRefused remembers the first call for which a cap above the run left no room.
+func (s *State) applyRefused(ev *Event) {
+	if err := ev.Error; s.noRoom == nil && err != nil && err.Type == NotPerformed && err.Reason == ReasonCap && err.Wanted != nil {
+		s.noRoom = &Refused{Ref: ev.Ref, Attempt: ev.Attempt, Wanted: *err.Wanted, Message: err.Message, At: ev.At}
+	}
 }
 
 // pricing reports whether the run stands still until its calls are priced. A caller may pause a run under the

@@ -275,6 +275,47 @@ func TestCapAbove(t *testing.T) {
 		m.standsAt(StatusPaused, "USER")
 		m.replays()
 	})
+	wants := func(m *machine, node string, tokens int64) {
+		st := m.open[Ref{Node: node, Visit: 1}]
+		err := Errorf(NotPerformed, ReasonCap, "no room for %d", tokens)
+		err.Wanted = &Usage{Model: "m", OutputTokens: tokens}
+		m.do(Ended{Ref: st.Ref, Attempt: st.Attempt, Err: err, Capped: true, Now: m.now})
+	}
+	t.Run("Refused/IsTheFirstCallUntilTheRunGoesOn", func(t *testing.T) {
+		m := budgeted(t, wide, nil)
+		require.Nil(t, m.s.Refused())
+		wants(m, "A", 7)
+		wants(m, "B", 9)
+		require.Equal(t, &Refused{Ref: Ref{Node: "A", Visit: 1}, Attempt: 1, Wanted: Usage{Model: "m", OutputTokens: 7}, Message: "no room for 7", At: m.s.Refused().At}, m.s.Refused())
+		m.replays()
+		m.do(Resume{Reason: ReasonRoom, Now: m.now})
+		m.standsAt(StatusRunning, "")
+		require.Nil(t, m.s.Refused())
+		wants(m, "B", 9)
+		require.Equal(t, "B", m.s.Refused().Node)
+		m.replays()
+	})
+	t.Run("Refused/IsKeptInASnapshot", func(t *testing.T) {
+		m := budgeted(t, wide, nil)
+		wants(m, "A", 7)
+		b, err := m.s.Snapshot()
+		require.NoError(t, err)
+		again, err := Restore(t.Context(), m.p, b)
+		require.NoError(t, err)
+		require.Equal(t, m.s.Refused(), again.Refused())
+	})
+	t.Run("Refused/IsNoneWhileSomebodyHasPausedTheRun", func(t *testing.T) {
+		m := budgeted(t, wide, nil)
+		m.do(Pause{Reason: "USER", Now: m.now})
+		wants(m, "A", 7)
+		require.Nil(t, m.s.Refused(), "nothing resumes it by itself")
+		m.replays()
+	})
+	t.Run("Refused/CallThatSaysNotWhatItWantsIsNone", func(t *testing.T) {
+		m := budgeted(t, wide, nil)
+		capped(m, "A")
+		require.Nil(t, m.s.Refused())
+	})
 	t.Run("End/IsNotHeldUp", func(t *testing.T) {
 		m := budgeted(t, wide, nil)
 		m.do(Cancel{Reason: "USER", Now: m.now})

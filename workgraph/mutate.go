@@ -506,6 +506,7 @@ func (s *State) applyStepping(ev *Event) { s.stepping = s.stepping || ev.Step }
 // applyResume starts what was held, unless usage is still unsettled. Loops at their limit follow by their own
 // steps.
 func (s *State) applyResume() {
+	s.noRoom = nil
 	if len(s.unsettled) > 0 {
 		s.paused, s.reason = true, ReasonUnsettled
 	} else {

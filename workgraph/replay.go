@@ -134,6 +134,9 @@ func (s *State) applyAttempt(ev *Event, u unit) error {
 			return misfit
 		}
 		s.applyEnded(u, ev.Outcome, ev.Error)
+		if ev.PutBack() {
+			s.applyRefused(ev)
+		}
 		if ev.Kind == Reconciled && ev.Error != nil && ev.Error.Type == NotPerformed && len(ev.Steps) == 1 && ev.Steps[0].Op == OpStart {
 			t.applyNotPerformed()
 		}

@@ -50,6 +50,7 @@ type savedState struct {
 	Spent  *Spent  `json:"spent,omitempty"` // with a budget
 
 	Unsettled []Unsettled `json:"unsettled,omitempty"`
+	Refused   *Refused    `json:"refused,omitempty"`
 }
 
 // savedRef is a visit by node index and visit number.
@@ -183,6 +184,7 @@ func (s *State) Snapshot() ([]byte, error) {
 	if s.budget != nil {
 		c.Budget, c.Spent, c.Unsettled = s.budget, &s.spent, s.unsettled
 	}
+	c.Refused = s.noRoom
 	if c.Revision, c.Removed = s.revision, s.removed; s.revision > 0 {
 		c.Graph = s.p.g
 	}
@@ -360,6 +362,7 @@ func Restore(ctx context.Context, p *Program, snapshot []byte) (st *State, err e
 	if c.Budget != nil && c.Spent != nil {
 		s.budget, s.spent, s.unsettled = c.Budget, *c.Spent, c.Unsettled
 	}
+	s.noRoom = c.Refused
 	for k, raw := range c.Vars {
 		v, err := newStateVar(StateKey{Reducer: p.g.State[k].Reducer, Initial: raw})
 		if err != nil {

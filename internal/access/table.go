@@ -151,6 +151,11 @@ var table = map[string][]Scope{
 	"epigraph.registry.v1.RegistryService/GetNamespaceUsage": run,
 	"epigraph.registry.v1.RegistryService/CreatePrice":       admin,
 	"epigraph.registry.v1.RegistryService/ListPrices":        {Run, Admin},
+	"epigraph.registry.v1.RegistryService/SetBudget":         admin,
+	"epigraph.registry.v1.RegistryService/GetBudget":         {Run, Admin},
+	// A caller that could reserve could use up the budget of others without a call.
+	"epigraph.registry.v1.RegistryService/ReserveUsage": serviceOnly,
+	"epigraph.registry.v1.RegistryService/ReleaseUsage": serviceOnly,
 
 	"epigraph.registry.v1.WorkflowService/CreateWorkflow":        run,
 	"epigraph.registry.v1.WorkflowService/CreateWorkflowVersion": run,

@@ -57,3 +57,17 @@ func govern(d *engine.Deps, g *governor.Governor, cfg Config, models *llm.Set) {
 		return m
 	}
 }
+
+// mostUsed says what a call of the actor llm may use at most: the limit of its answer, and about as many
+// tokens as its prompt has. It is booked on the model of its profile, unless a fallback answers.
+func mostUsed(cfg Config, models *llm.Set) func(*workgraph.Start) (workgraph.Usage, bool) {
+	return func(s *workgraph.Start) (most workgraph.Usage, ok bool) {
+		if s.Actor != "llm" {
+			return most, false
+		}
+		if most.Provider, most.Model, ok = actorllm.Booked(cfg.Actors.LLM, models, s); ok {
+			_, most.InputTokens, most.OutputTokens = actorllm.Estimate(cfg.Actors.LLM, models, s)
+		}
+		return most, ok
+	}
+}

@@ -43,6 +43,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlite"
 	"github.com/epigraph-run/epigraph/services/executor/internal/limit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
+	"github.com/epigraph-run/epigraph/services/executor/internal/purse"
 	"github.com/epigraph-run/epigraph/services/executor/internal/rpc"
 	"github.com/epigraph-run/epigraph/services/executor/internal/schedule"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
@@ -445,6 +446,7 @@ func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err 
 		if s.outbox, err = outbox.New(st.journal, reg, outbox.Options{Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}); err != nil {
 			return err
 		}
+		deps.Purse, deps.MostUsed = purse.New(rpc.NewReservations(d.Registry), s.log), mostUsed(cfg, models)
 		deps.Claims, deps.Prices, deps.Orders, deps.WakeOutbox, deps.Delivered = reg, reg, reg, s.outbox.Wake, s.outbox.Acknowledged
 		tasks = rpc.NewTasks(d.Registry, st.catalog)
 		deps.Tasks = tasks

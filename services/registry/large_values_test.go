@@ -236,6 +236,22 @@ func largeCases() map[string]func(*largeWorld) {
 			require.Positive(w, got.GetCalls())
 		},
 		"CreatePrice": func(w *largeWorld) { w.price("create") },
+		"SetBudget":   func(w *largeWorld) { w.budget() },
+		"GetBudget": func(w *largeWorld) {
+			b := w.budget()
+			got, err := w.c.GetBudget(w.Context(), &registryv1.GetBudgetRequest{Name: b.GetName()})
+			require.NoError(w, err)
+			require.Empty(w, cmp.Diff(b, got, protocmp.Transform()))
+		},
+		"ReserveUsage": func(w *largeWorld) { w.reserved(1) },
+		"ReleaseUsage": func(w *largeWorld) {
+			name, call := w.reserved(2)
+			_, err := w.c.ReleaseUsage(w.Context(), &registryv1.ReleaseUsageRequest{Calls: []*registryv1.UsageEntry{call}})
+			require.NoError(w, err)
+			got, err := w.c.GetBudget(w.Context(), &registryv1.GetBudgetRequest{Name: name})
+			require.NoError(w, err)
+			require.Zero(w, got.GetReservedTokens())
+		},
 		"ListPrices": func(w *largeWorld) {
 			w.price("list")
 			list, err := w.c.ListPrices(w.Context(), &registryv1.ListPricesRequest{Provider: "list"})
@@ -273,4 +289,29 @@ func (w *largeWorld) price(provider string) {
 	w.Helper()
 	_, err := w.c.CreatePrice(w.Context(), &registryv1.CreatePriceRequest{Price: &registryv1.Price{Provider: provider, Model: strings.Repeat("m", 256), ValidFrom: timestamppb.Now()}})
 	require.NoError(w, err)
+}
+
+// budget caps the epic of a large task.
+func (w *largeWorld) budget() *registryv1.Budget {
+	w.Helper()
+	cap64 := int64(1 << 50)
+	b, err := w.c.SetBudget(w.Context(), &registryv1.SetBudgetRequest{Budget: &registryv1.Budget{Name: "epic/" + w.epic().GetId(), Hard: &registryv1.Caps{Tokens: &cap64}}})
+	require.NoError(w, err)
+	return b
+}
+
+// reserved is a call with long names that has a reservation, and the budget that it has it from.
+func (w *largeWorld) reserved(visit int32) (string, *registryv1.UsageEntry) {
+	w.Helper()
+	b := w.budget()
+	call := &registryv1.UsageEntry{RunId: strings.Repeat("r", 64), NodeId: strings.Repeat("n", 512), Visit: visit, EpicId: strings.TrimPrefix(b.GetName(), "epic/"),
+		Provider: strings.Repeat("p", 128), Model: strings.Repeat("m", 256), InputTokens: 1 << 40, OutputTokens: 7}
+	got, err := w.c.ReserveUsage(w.Context(), &registryv1.ReserveUsageRequest{Calls: []*registryv1.UsageEntry{call}})
+	require.NoError(w, err)
+	require.True(w, got.GetReservations()[0].GetCapped())
+	require.Nil(w, got.GetReservations()[0].GetRefusal())
+	after, err := w.c.GetBudget(w.Context(), &registryv1.GetBudgetRequest{Name: b.GetName()})
+	require.NoError(w, err)
+	require.EqualValues(w, 1<<40+7, after.GetReservedTokens())
+	return b.GetName(), call
 }

@@ -83,6 +83,7 @@ func TestPrincipal(t *testing.T) {
 			table := map[string]func(t *testing.T) string{
 				"GetEpic": nil, "ListEpics": nil, "SearchEpics": nil, "GetTask": nil, "ListTasks": nil, "ListUsage": nil, "PriceUsage": nil, "GetNamespaceUsage": nil, "ListPrices": nil,
 				"ClaimTask": nil, "ConfirmClaim": nil, "SettleClaim": nil, "LeaseOrders": nil, "AcknowledgeOrders": nil,
+				"GetBudget": nil, "ReserveUsage": nil, "ReleaseUsage": nil,
 
 				"CreateEpic": func(t *testing.T) string {
 					e, err := ben.CreateEpic(ctx, &registryv1.CreateEpicRequest{Epic: &registryv1.Epic{Title: "goal", Principal: forged}})
@@ -144,6 +145,15 @@ func TestPrincipal(t *testing.T) {
 					_, err := ben.DeleteTask(ctx, &registryv1.DeleteTaskRequest{TaskId: id})
 					require.NoError(t, err)
 					return deleted(t, "task", id)
+				},
+				"SetBudget": func(t *testing.T) string {
+					name, n := "task/"+task(t).GetId(), int64(5)
+					b, err := ben.SetBudget(ctx, &registryv1.SetBudgetRequest{Budget: &registryv1.Budget{Name: name, Hard: &registryv1.Caps{Tokens: &n}, Principal: forged}})
+					require.NoError(t, err)
+					require.Equal(t, me, b.GetPrincipal())
+					b, err = ada.GetBudget(ctx, &registryv1.GetBudgetRequest{Name: name})
+					require.NoError(t, err)
+					return b.GetPrincipal()
 				},
 				"CreatePrice": func(t *testing.T) string {
 					_, err := ben.CreatePrice(ctx, &registryv1.CreatePriceRequest{Price: &registryv1.Price{Provider: "p", Model: "m", ValidFrom: timestamppb.Now(), Principal: forged}})

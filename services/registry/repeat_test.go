@@ -79,6 +79,11 @@ func TestRepeats(t *testing.T) {
 					req := &registryv1.TransitionTaskRequest{TaskId: v.GetId(), State: registryv1.TaskState_TASK_STATE_RUNNING, RequestId: id}
 					return req, func() { req.Note = "other" }, func(string) { cancel(v.GetEpicId()) }
 				},
+				"SetBudget": func(t *testing.T, id string) (proto.Message, func(), func(string)) {
+					e, n := epic(t), int64(5)
+					req := &registryv1.SetBudgetRequest{Budget: &registryv1.Budget{Name: "epic/" + e.GetId(), Hard: &registryv1.Caps{Tokens: &n}}, RequestId: id}
+					return req, func() { req.Budget.Soft = &registryv1.Caps{Tokens: &n} }, func(string) { cancel(e.GetId()) }
+				},
 				"CreatePrice": func(_ *testing.T, id string) (proto.Message, func(), func(string)) {
 					req := &registryv1.CreatePriceRequest{Price: &registryv1.Price{Provider: "p", Model: id, ValidFrom: timestamppb.Now()}, RequestId: id}
 					return req, func() { req.Price.InputPerMillion = 1 }, func(string) {}
@@ -118,12 +123,15 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// invoke calls a method and returns the id of what it answers.
+// invoke calls a method and returns the id, or the name, of what it answers.
 func invoke(t *testing.T, c registryv1.RegistryServiceClient, method string, req proto.Message) (string, error) {
 	t.Helper()
 	out := reflect.ValueOf(c).MethodByName(method).Call([]reflect.Value{reflect.ValueOf(t.Context()), reflect.ValueOf(req)})
 	if err, failed := out[1].Interface().(error); failed {
 		return "", err
+	}
+	if named, ok := out[0].Interface().(interface{ GetName() string }); ok {
+		return named.GetName(), nil
 	}
 	answer, ok := out[0].Interface().(interface{ GetId() string })
 	require.True(t, ok)

@@ -216,6 +216,10 @@ type commands struct {
 		Ls  pricesLsCmd  `cmd:"" aliases:"list" help:"List the price book."`
 		Set pricesSetCmd `cmd:"" help:"Add a dated price."`
 	} `cmd:"" help:"Show the price book and add prices." group:"accounting"`
+	Budgets struct {
+		Show budgetsShowCmd `cmd:"" aliases:"get" help:"Show the caps of the namespace, an epic or a task, and what is spent."`
+		Set  budgetsSetCmd  `cmd:"" help:"Change caps."`
+	} `cmd:"" help:"Show and change what may be spent." group:"accounting"`
 
 	Dev     devCmd     `cmd:"" help:"Run the whole suite in this process, on SQLite files." group:"server"`
 	Serve   serveCmd   `cmd:"" help:"Run one service." group:"server"`

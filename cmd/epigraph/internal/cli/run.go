@@ -361,6 +361,9 @@ func advice(r *executorv1.Run) string {
 		if r.GetStateReason() == "BUDGET_EXHAUSTED" {
 			way = fmt.Sprintf("`epigraph runs resume %s` with a higher --budget-usd or --budget-tokens lets the run go on", r.GetId())
 		}
+		if r.GetStateReason() == "CAP_REACHED" {
+			way = fmt.Sprintf("`epigraph runs explain %s` says which cap leaves no room; the run goes on by itself once `epigraph budgets set` has raised it", r.GetId())
+		}
 		if unsettled(r) {
 			way = "the run goes on by itself when the registry answers with the prices of its calls"
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/feed"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/sched"
+	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -72,6 +73,10 @@ type attempt struct {
 	keepAs *workgraph.KeepAs
 	// blocked is set if the call was not made because the run must not begin new calls.
 	blocked bool
+	// capped is set if the call was not made because a cap above the run leaves no room for it.
+	capped bool
+	// reserved is what was reserved for the call, or nil.
+	reserved *outbox.Entry
 	// reported is set by the first reporter of the end. Later reports are ignored.
 	reported atomic.Bool
 

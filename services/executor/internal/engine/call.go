@@ -54,6 +54,10 @@ func (t *session) perform(a *attempt) {
 			return
 		}
 	}
+	if refused := t.reserve(ctx, a); refused != nil {
+		t.report(a, nil, refused, outbox.Trace{}, true)
+		return
+	}
 	if a.start.NeedsIntent() {
 		failpoint.Hit(failpoint.IntentBefore)
 		if !t.intend(ctx, a) {
@@ -365,6 +369,9 @@ func (t *session) report(a *attempt, out *workgraph.Outcome, fail *workgraph.Err
 	now := time.Now().UTC()
 	entries := r.entries(a, usage, fail != nil, dbkit.Micros(now)) // with costs that calls report
 	t.price(a, usage, now)
+	if a.reserved != nil && len(entries) == 0 {
+		t.e.purse.Release(r.namespace, *a.reserved)
+	}
 	x := extra{progress: true, leads: leads, attempt: endedAttempt{start: a.startTime(), actor: a.start.Actor, reporter: reporter,
 		cached: a.cached.Load() && out != nil, kept: a.kept, trace: carried, usage: usage, entries: entries}}
 	if out == nil {
@@ -402,7 +409,7 @@ func (t *session) report(a *attempt, out *workgraph.Outcome, fail *workgraph.Err
 	if out != nil {
 		r.Details.Drop(a.start.Ref)
 	}
-	r.decideEnd(a, workgraph.Ended{Ref: a.start.Ref, Attempt: a.start.Attempt, Outcome: out, Err: fail, Now: now}, x, nil)
+	r.decideEnd(a, workgraph.Ended{Ref: a.start.Ref, Attempt: a.start.Attempt, Outcome: out, Err: fail, Now: now, Capped: a.capped}, x, nil)
 }
 
 // decideEnd gives the end of an attempt to the machine, after first, which ends the run, unless it is nil.

@@ -43,6 +43,8 @@ type Engine struct {
 	suspects  *suspect.Turn
 	explained suspect.Explained
 	prices    *price.Book // nil if there is no price book
+	purse     Purse       // nil if nothing bounds what runs spend
+	mostUsed  func(*workgraph.Start) (workgraph.Usage, bool)
 	quota     descendants.Quota
 	wake      func()
 	// workflows is nil if there are none.

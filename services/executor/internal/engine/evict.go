@@ -197,7 +197,7 @@ func (t *session) evictIdle(r *run) {
 	}
 	w := &journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.Seq}
 	err := r.savePosition(w)
-	if err == nil && len(r.State.Unsettled()) > 0 {
+	if err == nil && (len(r.State.Unsettled()) > 0 || r.State.Refused() != nil) {
 		w.Status, _, err = r.status(dbkit.Now(), nil) // the time when it continues has changed
 	}
 	if err != nil {

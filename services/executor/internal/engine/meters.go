@@ -83,7 +83,7 @@ func (m *meters) run(what string) {
 // paused counts a pause. All reasons that clients choose count as OTHER.
 func (m *meters) paused(reason string) {
 	switch reason {
-	case workgraph.ReasonBudget, workgraph.ReasonUnsettled, workgraph.ReasonMaxVisits, workgraph.ReasonReconciliation, journal.ReasonQuarantined:
+	case workgraph.ReasonBudget, workgraph.ReasonUnsettled, workgraph.ReasonCap, workgraph.ReasonMaxVisits, workgraph.ReasonReconciliation, journal.ReasonQuarantined:
 	default:
 		reason = "OTHER"
 	}
@@ -142,7 +142,7 @@ func newMeters(m metric.Meter, observe func(ctx context.Context) observed) (*met
 	keep(e1)
 	ms.takeovers, e1 = m.Int64Counter("epigraph.takeovers", metric.WithDescription("Runs that were taken over, and those that were quarantined."))
 	keep(e1)
-	ms.pauses, e1 = m.Int64Counter("epigraph.runs.pauses", metric.WithDescription("Pauses of runs, by reason; a budget's are BUDGET_EXHAUSTED and BUDGET_UNSETTLED."))
+	ms.pauses, e1 = m.Int64Counter("epigraph.runs.pauses", metric.WithDescription("Pauses of runs, by reason; a budget's are BUDGET_EXHAUSTED, BUDGET_UNSETTLED and CAP_REACHED."))
 	keep(e1)
 	ms.agentMeters, e1 = newAgentMeters(m)
 	keep(e1)

@@ -127,7 +127,7 @@ func (t *session) price(a *attempt, usage []workgraph.Usage, at time.Time) {
 	}
 }
 
-// asksNow reports whether the caller must ask for prices now. At most one goroutine does so at a time. The
+// asksNow reports whether the caller must ask now for prices, or for room under a cap. At most one goroutine does so at a time. The
 // caller holds r.mu.
 func (r *run) asksNow() bool {
 	at, ok := r.nextAsk()

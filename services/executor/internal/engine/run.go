@@ -457,10 +457,10 @@ func (r *run) weigh() {
 // attemptWeight is about how many bytes an attempt takes besides its values, from its launch to its end.
 const attemptWeight = 2 << 10
 
-// nextAsk is when to ask for the prices that the run waits for. ok is false if it waits for none. The caller
+// nextAsk is when to ask for what a paused run waits for: prices, or room under a cap above it. The caller
 // holds r.mu.
 func (r *run) nextAsk() (at time.Time, ok bool) {
-	if len(r.State.Unsettled()) == 0 {
+	if len(r.State.Unsettled()) == 0 && r.State.Refused() == nil {
 		r.askAt = time.Time{}
 		return time.Time{}, false
 	}

@@ -42,7 +42,11 @@ func (r *run) timerDue(at time.Time) {
 	}
 	defer leave()
 	if r.asksNow() {
-		r.t.spawn(func() { r.t.awaitPrices(r) })
+		if r.State.Refused() != nil {
+			r.t.spawn(func() { r.t.awaitRoom(r) })
+		} else {
+			r.t.spawn(func() { r.t.awaitPrices(r) })
+		}
 	}
 	before, now := r.Seq, time.Now().UTC()
 	var cmd workgraph.Command = workgraph.TimerDue{Now: now}

@@ -478,6 +478,8 @@ func pauseText(reason string) string {
 		return "one visit's calls were lost again and again with the worker that had them; it may be what ends the workers"
 	case workgraph.ReasonBudget:
 		return "the run's budget is used up; the work so far is kept, and it goes on when it is resumed with more"
+	case workgraph.ReasonCap:
+		return "a cap of its namespace, epic or task leaves no room for its next call; it goes on by itself when there is room"
 	case workgraph.ReasonUnsettled:
 		return "the registry was not there to price the run's calls; it goes on by itself when they are priced"
 	case workgraph.ReasonParentPaused:

@@ -15,6 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/price"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
+	"github.com/epigraph-run/epigraph/services/executor/internal/purse"
 )
 
 // Registry reaches the registry service for the engine and the outbox.
@@ -190,6 +191,43 @@ func (r *Registry) Prices(ctx context.Context, namespace string, entries []outbo
 		out = append(out, some...)
 	}
 	return out, nil
+}
+
+// Reservations reaches the registry service for the purse.
+type Reservations struct {
+	client registryv1.RegistryServiceClient
+}
+
+var _ purse.Registry = (*Reservations)(nil)
+
+// NewReservations returns Reservations that calls a client.
+func NewReservations(client registryv1.RegistryServiceClient) *Reservations {
+	return &Reservations{client}
+}
+
+// Reserve implements purse.Registry.
+func (r *Reservations) Reserve(ctx context.Context, namespace string, calls []outbox.Entry, askOnly bool) ([]purse.Answer, error) {
+	resp, err := r.client.ReserveUsage(grpckit.WithNamespace(ctx, namespace), &registryv1.ReserveUsageRequest{Calls: usageEntries(calls), AskOnly: askOnly})
+	if err != nil {
+		return nil, err
+	}
+	if len(resp.GetReservations()) != len(calls) {
+		return nil, errs.New(errs.Internal, errs.ReasonInternal, "the registry answered %d of %d calls", len(resp.GetReservations()), len(calls))
+	}
+	out := make([]purse.Answer, len(calls))
+	for i, p := range resp.GetReservations() {
+		out[i] = purse.Answer{Capped: p.GetCapped(), OverSoft: p.GetOverSoft()}
+		if no := p.GetRefusal(); no != nil {
+			out[i].Refusal = &purse.Refusal{Budget: no.GetBudget(), Reason: no.GetReason(), Message: no.GetMessage()}
+		}
+	}
+	return out, nil
+}
+
+// Release implements purse.Registry.
+func (r *Reservations) Release(ctx context.Context, namespace string, calls []outbox.Entry) error {
+	_, err := r.client.ReleaseUsage(grpckit.WithNamespace(ctx, namespace), &registryv1.ReleaseUsageRequest{Calls: usageEntries(calls)})
+	return err
 }
 
 // maxPriced is how many entries the registry prices at once.

@@ -4,18 +4,91 @@ import (
 	"context"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/ledger"
+	"github.com/epigraph-run/epigraph/services/registry/internal/request"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
 )
+
+// Budget is what the namespace, an epic or a task may spend and what it has spent, whether it ever had a cap or
+// not.
+func (b *Accounts) Budget(ctx context.Context, namespace string, id ledger.ID) (ledger.Account, error) {
+	return view(ctx, b, namespace, func(ctx context.Context, r store.Reader) (ledger.Account, error) {
+		return budget(ctx, r, namespace, id)
+	})
+}
+
+func budget(ctx context.Context, r store.Reader, namespace string, id ledger.ID) (ledger.Account, error) {
+	var t usage.Totals
+	switch id.Level {
+	case ledger.Epic:
+		e, err := r.Epic(ctx, namespace, id.Name)
+		if err != nil {
+			return ledger.Account{}, err
+		}
+		t = e.Spent
+	case ledger.Task:
+		v, err := r.Task(ctx, namespace, id.Name)
+		if err != nil {
+			return ledger.Account{}, err
+		}
+		t = v.Actual
+	default:
+		all, err := r.NamespaceTotals(ctx, namespace)
+		if err != nil {
+			return ledger.Account{}, err
+		}
+		t = all
+	}
+	found, err := r.Accounts(ctx, namespace, []ledger.ID{id})
+	if err != nil || len(found) == 0 {
+		return ledger.Account{ID: id, Spent: ledger.Amount{Tokens: t.Tokens, NanoUSD: t.NanoUSD}}, err
+	}
+	return found[0], nil
+}
+
+// SetBudget is SetCaps for a request that may be repeated, and for a caller that has seen the caps. The etag of
+// c is that of the account. It returns the account as it is then.
+func (b *Accounts) SetBudget(ctx context.Context, namespace string, c Change, id ledger.ID, hard, soft ledger.Caps) (a ledger.Account, err error) {
+	change := func(ctx context.Context, tx store.Tx) error {
+		if a, err = budget(ctx, tx, namespace, id); err != nil {
+			return err
+		}
+		if err := a.CheckEtag(c.Etag); err != nil {
+			return err
+		}
+		a, err = setCaps(ctx, tx, namespace, id, hard, soft)
+		return err
+	}
+	now := dbkit.Now()
+	if id.Level == ledger.Epic {
+		_, err = b.changeEpic(ctx, namespace, "SetBudget", id.Name, Change{Once: c.Once}, func(ctx context.Context, tx store.Tx, e *epic.Epic, _ time.Time) error {
+			e.BudgetTokens, e.BudgetNanoUSD = hard.Tokens, hard.NanoUSD
+			return change(ctx, tx)
+		})
+	} else {
+		err = b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
+			earlier, err := c.Earlier(ctx, tx, namespace, "SetBudget", id.Text(), now)
+			if err != nil || earlier != "" {
+				return err
+			}
+			return change(ctx, tx)
+		})
+	}
+	if err != nil || a.Level != 0 {
+		return a, err
+	}
+	return b.Budget(ctx, namespace, id) // the request came earlier
+}
 
 // SetCaps sets the caps of a namespace, an epic or a task, which replace those it had. The hard caps of an
 // epic are its budget. Those of a run come with its reservations.
 func (b *Accounts) SetCaps(ctx context.Context, namespace string, id ledger.ID, hard, soft ledger.Caps) (a ledger.Account, err error) {
 	if id.Level == ledger.Run {
-		return a, errs.New(errs.InvalidArgument, ReasonNoCapsOfRuns, "the caps of a run are its budget").Hint("give the run a budget when it is started, or with UpdateBudget")
+		return a, errs.New(errs.InvalidArgument, ReasonNoCapsOfRuns, "the caps of a run are its budget").Hint("give the run a budget when it is started, or with ResumeRun")
 	}
 	if id.Level == ledger.Epic {
 		_, err := b.changeEpic(ctx, namespace, "SetCaps", id.Name, Change{}, func(ctx context.Context, tx store.Tx, e *epic.Epic, _ time.Time) error {
@@ -47,7 +120,7 @@ func setCaps(ctx context.Context, tx store.Tx, namespace string, id ledger.ID, h
 		return ledger.Account{}, err
 	}
 	a := locked[0]
-	a.Hard, a.Soft = hard, soft
+	a.Hard, a.Soft, a.Principal = hard, soft, request.Caller(ctx)
 	return a, tx.PutAccounts(ctx, namespace, []ledger.Account{a})
 }
 

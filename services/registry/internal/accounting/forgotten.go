@@ -19,6 +19,9 @@ const (
 	// forgottenAtOnce bounds how many forgotten reservations one sweep settles, sweptAtOnce how many accounts
 	// and estimates it removes.
 	forgottenAtOnce, sweptAtOnce = 1000, 10_000
+	// postponed is how much later a forgotten reservation is looked at again that cannot be booked. What it
+	// holds stays reserved meanwhile.
+	postponed = time.Hour
 )
 
 // SweepLedger settles what was forgotten and removes what is not needed any more. It returns how many
@@ -49,12 +52,25 @@ func (b *Accounts) SettleForgotten(ctx context.Context, limit int) (n int, err e
 			one = nil
 			for _, k := range keys {
 				settled, e := b.estimate(ctx, namespace, []usage.Key{k})
-				n, one = n+settled, errors.Join(one, e)
+				if n += settled; e != nil && ctx.Err() == nil {
+					e = errors.Join(e, b.postpone(ctx, namespace, k))
+				}
+				one = errors.Join(one, e)
 			}
+		} else if one != nil && ctx.Err() == nil {
+			one = errors.Join(one, b.postpone(ctx, namespace, keys[0]))
 		}
 		err = errors.Join(err, one)
 	}
 	return n, err
+}
+
+// postpone lets a reservation that cannot be booked be, so that it is not tried at every sweep and does not
+// keep others from theirs.
+func (b *Accounts) postpone(ctx context.Context, namespace string, k usage.Key) error {
+	return b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
+		return tx.RenewReservations(ctx, namespace, []usage.Key{k}, postponed)
+	})
 }
 
 // estimate books forgotten reservations at their estimates. What was booked already is freed: its reservation
@@ -107,10 +123,27 @@ func (b *Accounts) bookHeld(ctx context.Context, namespace string, keys []usage.
 				reversed = append(reversed, reservedAs(e.Key))
 			}
 		}
-		return tx.DeleteReservations(ctx, namespace, reversed)
+		if err := tx.DeleteReservations(ctx, namespace, reversed); err != nil {
+			return err
+		}
+		return postponeLeft(ctx, tx, namespace, keys, entries)
 	})
 	if err != nil {
 		return 0, err
 	}
 	return n, nil
+}
+
+// postponeLeft postpones the reservations whose estimates were not booked, since the key of the estimate is
+// taken: the call was given back after an earlier estimate, and then reserved again.
+func postponeLeft(ctx context.Context, tx store.Tx, namespace string, keys []usage.Key, entries []usage.Entry) error {
+	if !slices.ContainsFunc(entries, func(e usage.Entry) bool { return e.Source == usage.Estimate }) {
+		return nil
+	}
+	held, err := tx.Reservations(ctx, namespace, keys)
+	if err != nil {
+		return err
+	}
+	held = slices.DeleteFunc(held, func(h ledger.Held) bool { return h.Estimated })
+	return tx.RenewReservations(ctx, namespace, keysOf(held), postponed)
 }

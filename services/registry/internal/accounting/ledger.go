@@ -2,10 +2,12 @@ package accounting
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/services/registry/internal/ledger"
@@ -91,6 +93,73 @@ func (b *Accounts) Reserve(ctx context.Context, namespace string, lease time.Dur
 	return out, err
 }
 
+// ReserveCalls is Reserve for calls that are told as the entries which they would become at most. It prices
+// them as RecordUsage would: by the price book, else by the cost that the entry reports. If askOnly is set,
+// it answers whether there is room and reserves nothing.
+func (b *Accounts) ReserveCalls(ctx context.Context, namespace string, lease time.Duration, calls []usage.Entry, askOnly bool) (out []Reserved, err error) {
+	in := make([]Reservation, len(calls))
+	for i, e := range calls {
+		tokens, err := usage.Add(e.InputTokens, e.OutputTokens)
+		if err != nil {
+			return nil, err
+		}
+		in[i] = Reservation{Key: e.Key, Kind: e.Kind, TaskID: e.TaskID, EpicID: e.EpicID, Provider: e.Provider, Model: e.Model, Want: ledger.Want{Tokens: tokens}}
+	}
+	if err := checkReservations(in); err != nil {
+		return nil, err
+	}
+	if capped, err := b.mayBeCapped(ctx, namespace, in); err != nil || !capped {
+		return make([]Reserved, len(in)), err
+	}
+	if err := b.priceMost(ctx, namespace, calls, in); err != nil {
+		return nil, err
+	}
+	err = b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
+		if out, err = reserve(ctx, tx, namespace, lease, in); err == nil && askOnly {
+			return errAskedOnly
+		}
+		return err
+	})
+	if errors.Is(err, errAskedOnly) {
+		err = nil
+	}
+	return out, err
+}
+
+// errAskedOnly rolls back what was reserved by a caller that only asks.
+var errAskedOnly = errors.New("it was only asked")
+
+// priceMost sets the most that calls may cost: that of the dearest mix of cached and other input, and of
+// reasoning and other output. A cost that is too large to be reserved counts as unknown.
+func (b *Accounts) priceMost(ctx context.Context, namespace string, calls []usage.Entry, in []Reservation) error {
+	now := dbkit.Now()
+	mixes := make([]usage.Entry, 0, 4*len(calls))
+	for _, e := range calls {
+		e.Time = now
+		for _, cached := range []int64{0, e.InputTokens} {
+			for _, reasoning := range []int64{0, e.OutputTokens} {
+				e.CachedInputTokens, e.ReasoningTokens = cached, reasoning
+				mixes = append(mixes, e)
+			}
+		}
+	}
+	if err := b.store.View(ctx, namespace, func(ctx context.Context, r store.Reader) error { return price(ctx, r, namespace, mixes) }); err != nil {
+		return err
+	}
+	for i := range in {
+		for _, e := range mixes[4*i : 4*i+4] {
+			if e.CostNanoUSD == nil || *e.CostNanoUSD < 0 || *e.CostNanoUSD > maxWant {
+				in[i].NanoUSD = nil
+				break
+			}
+			if in[i].NanoUSD == nil || *e.CostNanoUSD > *in[i].NanoUSD {
+				in[i].NanoUSD = e.CostNanoUSD
+			}
+		}
+	}
+	return nil
+}
+
 // mayBeCapped reports whether there is an account for one of the calls.
 func (b *Accounts) mayBeCapped(ctx context.Context, namespace string, in []Reservation) (bool, error) {
 	if slices.ContainsFunc(in, func(r Reservation) bool { return len(r.Runs) > 0 }) {
@@ -102,7 +171,7 @@ func (b *Accounts) mayBeCapped(ctx context.Context, namespace string, in []Reser
 			return false, err
 		}
 		found, err := r.Accounts(ctx, namespace, accountsOf(in, tasks))
-		return len(found) > 0, err
+		return slices.ContainsFunc(found, func(a ledger.Account) bool { return a.Bounds() }), err
 	})
 }
 
@@ -150,14 +219,12 @@ func reserve(ctx context.Context, tx store.Tx, namespace string, lease time.Dura
 	return out, putAccounts(ctx, tx, namespace, taken)
 }
 
-// knownCalls are those of the calls that are reserved or booked, be it at their estimate.
+// knownCalls are those of the calls that are reserved or booked. One that was booked at its estimate still has
+// its reservation.
 func knownCalls(ctx context.Context, tx store.Tx, namespace string, in []Reservation) (map[usage.Key]Reserved, error) {
-	keys, booked := make([]usage.Key, len(in)), make([]usage.Key, 0, 2*len(in))
+	keys := make([]usage.Key, len(in))
 	for i := range in {
 		keys[i] = reservedAs(in[i].Key)
-		estimate := keys[i]
-		estimate.Source = usage.Estimate
-		booked = append(booked, keys[i], estimate)
 	}
 	known := map[usage.Key]Reserved{}
 	there, err := tx.Reservations(ctx, namespace, keys)
@@ -167,9 +234,9 @@ func knownCalls(ctx context.Context, tx store.Tx, namespace string, in []Reserva
 	for i := range there {
 		known[there[i].Key] = Reserved{Capped: true}
 	}
-	booked, err = tx.Booked(ctx, namespace, booked)
+	booked, err := tx.Booked(ctx, namespace, keys)
 	for _, k := range booked {
-		known[reservedAs(k)] = Reserved{Capped: true}
+		known[k] = Reserved{Capped: true}
 	}
 	return known, err
 }
@@ -199,7 +266,7 @@ func levels(taskID, epicID string, tasks map[string]store.TaskTotals) []ledger.I
 	return out
 }
 
-// holding is a reservation of those of its accounts that exist.
+// holding is a reservation of those of its accounts that have caps.
 func holding(key usage.Key, r Reservation, tasks map[string]store.TaskTotals, accounts map[ledger.ID]*ledger.Account) ledger.Held {
 	h := ledger.Held{
 		Key: key, Amount: r.Amount(), Unpriced: r.NanoUSD == nil, Kind: max(r.Kind, usage.Model), TaskID: r.TaskID, EpicID: r.EpicID,
@@ -213,7 +280,7 @@ func holding(key usage.Key, r Reservation, tasks map[string]store.TaskTotals, ac
 		of = append(of, ledger.ID{Level: ledger.Run, Name: run.RunID})
 	}
 	for _, id := range of {
-		if accounts[id] != nil && !slices.Contains(h.Accounts, id) {
+		if a := accounts[id]; a != nil && a.Bounds() && !slices.Contains(h.Accounts, id) {
 			h.Accounts = append(h.Accounts, id)
 		}
 	}

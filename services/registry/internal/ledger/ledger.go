@@ -18,6 +18,8 @@ const (
 	ReasonBudgetExceeded = "BUDGET_EXCEEDED"
 	// ReasonPriceUnknown refuses a reservation of unknown cost where money is capped.
 	ReasonPriceUnknown = "PRICE_UNKNOWN"
+	// ReasonEtagMismatch refuses a change of caps that are not those that the caller has seen.
+	ReasonEtagMismatch = "ETAG_MISMATCH"
 )
 
 // Level is what an account is of. Its numbers are those of the API and of the stores.
@@ -116,6 +118,30 @@ type Account struct {
 	Hard, Soft Caps
 	// Spent is what was booked, Reserved what calls under way may use.
 	Spent, Reserved Amount
+	// Principal is who set the caps last, from the API key that was shown.
+	Principal string
+}
+
+// Bounds reports whether the account has a cap now.
+func (a *Account) Bounds() bool { return !a.Hard.IsZero() || !a.Soft.IsZero() }
+
+// Etag changes with the caps.
+func (a *Account) Etag() string {
+	one := func(n *int64) string {
+		if n == nil {
+			return "-"
+		}
+		return strconv.FormatInt(*n, 10)
+	}
+	return `"` + strings.Join([]string{one(a.Hard.Tokens), one(a.Hard.NanoUSD), one(a.Soft.Tokens), one(a.Soft.NanoUSD)}, "/") + `"`
+}
+
+// CheckEtag refuses a change by a caller that has seen other caps. An empty etag is that of no caller.
+func (a *Account) CheckEtag(etag string) error {
+	if etag == "" || etag == a.Etag() {
+		return nil
+	}
+	return errs.New(errs.Conflict, ReasonEtagMismatch, "the caps have changed since they were read").Hint("read the budget again, and repeat the change")
 }
 
 // Refusal says which cap a reservation does not fit under.
@@ -143,7 +169,7 @@ func (r Refusal) Err() error {
 		unit = "nano-USD"
 	}
 	return errs.New(errs.ResourceExhausted, ReasonBudgetExceeded, "a call of up to %d %s does not fit: %s has spent %d and reserved %d of %d",
-		r.Asks, unit, whose, r.Spent, r.Reserved, r.Cap).Hint("raise the budget, or wait for calls under way to end")
+		r.Asks, unit, whose, r.Spent, r.Reserved, r.Cap).Hint("raise the cap with SetBudget, or wait for calls under way to end")
 }
 
 // admit says why a want does not fit under the hard caps, or returns nil.
@@ -163,8 +189,8 @@ func (a *Account) admit(w Want) *Refusal {
 	return nil
 }
 
-// over reports whether an account is over a soft cap.
-func (a *Account) over() bool {
+// Over reports whether an account is over a soft cap.
+func (a *Account) Over() bool {
 	return a.Soft.Tokens != nil && !fits(*a.Soft.Tokens, a.Spent.Tokens, a.Reserved.Tokens, 0) ||
 		a.Soft.NanoUSD != nil && !fits(*a.Soft.NanoUSD, a.Spent.NanoUSD, a.Reserved.NanoUSD, 0)
 }
@@ -195,7 +221,7 @@ func Reserve(accounts []*Account, w Want) (soft []ID, no *Refusal) {
 		}
 	}
 	for i, a := range accounts {
-		if a.Reserved = after[i]; a.over() {
+		if a.Reserved = after[i]; a.Over() {
 			soft = append(soft, a.ID)
 		}
 	}

@@ -247,6 +247,8 @@ type Tx interface {
 	// InsertReservations adds reservations, which are forgotten after the lease.
 	InsertReservations(ctx context.Context, namespace string, held []ledger.Held, lease time.Duration) error
 	DeleteReservations(ctx context.Context, namespace string, keys []usage.Key) error
+	// RenewReservations lets leases end so long after now.
+	RenewReservations(ctx context.Context, namespace string, keys []usage.Key, lease time.Duration) error
 	// EstimateReservations notes that reservations are booked at their estimate.
 	EstimateReservations(ctx context.Context, namespace string, keys []usage.Key) error
 	// CountPrices counts the prices that a namespace has added, up to most.

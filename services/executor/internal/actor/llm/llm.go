@@ -120,9 +120,8 @@ func Spec(cfg Config, models *llm.Set) actor.Spec {
 	}
 }
 
-// Estimate says which profile a call of the actor asks, and roughly how many tokens it takes, before the
-// prompt is made.
-func Estimate(cfg Config, models *llm.Set, s *workgraph.Start) (profile string, input, output int64) {
+// profileOf is the profile that a call of the actor asks, with the model that it asks for.
+func profileOf(cfg Config, models *llm.Set, s *workgraph.Start) (name string, p llm.Profile, err error) {
 	own := func(name string) (text string) {
 		if raw := s.Named[name]; len(raw) < maxName && json.Unmarshal(raw, &text) != nil {
 			return ""
@@ -133,7 +132,24 @@ func Estimate(cfg Config, models *llm.Set, s *workgraph.Start) (profile string, 
 	if profile == "" && model == "" {
 		profile = cfg.Profile
 	}
-	name, p, err := models.Resolve(profile, model)
+	return models.Resolve(profile, model)
+}
+
+// Booked is the provider and the model under which the usage of a call is booked, unless a fallback answers.
+// ok is false if there is no such profile: then no model is asked.
+func Booked(cfg Config, models *llm.Set, s *workgraph.Start) (provider, model string, ok bool) {
+	_, p, err := profileOf(cfg, models, s)
+	if err != nil {
+		return "", "", false
+	}
+	provider, model = p.Booked(p.Model)
+	return provider, model, true
+}
+
+// Estimate says which profile a call of the actor asks, and roughly how many tokens it takes, before the
+// prompt is made.
+func Estimate(cfg Config, models *llm.Set, s *workgraph.Start) (profile string, input, output int64) {
+	name, p, err := profileOf(cfg, models, s)
 	if err != nil {
 		return "", 0, 0
 	}

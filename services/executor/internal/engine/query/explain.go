@@ -443,6 +443,10 @@ func paused(row journal.Run, reason string, s *workgraph.State, unknown, held in
 		h.Message = fmt.Sprintf("the run waits for the price of %s, because the registry was away; all other usage is %s",
 			phrase.Counted(len(open), "call"), phrase.Spent(b, used))
 		h.Hint = "check that the registry is running: the run continues by itself when it answers"
+	} else if no := s.Refused(); no != nil {
+		h.Kind, h.Ref, h.Since, h.Until = BlockerBudget, no.Ref, no.At, row.WakeTime
+		h.Message = "a cap above the run leaves no room for a call of " + no.Node + ": " + no.Message
+		h.Hint = "the run continues by itself, within a minute, once there is room"
 	} else if b.UsedUp(used) {
 		h.Kind, h.Hint, h.Message = BlockerBudget, phrase.RaiseHint(row.ID, b, used), "the run has used up its budget: "+phrase.Spent(b, used)
 		if reason != workgraph.ReasonBudget && reason != "" {

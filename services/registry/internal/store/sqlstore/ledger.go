@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	accountColumns     = `level, id, hard_tokens, hard_nano_usd, soft_tokens, soft_nano_usd, spent_tokens, spent_nano_usd, reserved_tokens, reserved_nano_usd`
+	accountColumns     = `level, id, hard_tokens, hard_nano_usd, soft_tokens, soft_nano_usd, spent_tokens, spent_nano_usd, reserved_tokens, reserved_nano_usd, principal`
 	reservationKey     = `run_id, node_id, visit, item, attempt, call`
 	reservationColumns = reservationKey + `, tokens, nano_usd, unpriced, kind, task_id, epic_id, provider, model, accounts`
 )
@@ -31,6 +31,7 @@ func accountTypes() [][2]string {
 		{"spent_nano_usd", "bigint"},
 		{"reserved_tokens", "bigint"},
 		{"reserved_nano_usd", "bigint"},
+		{"principal", "text"},
 	}
 }
 
@@ -40,13 +41,13 @@ const accountKey = 2
 func accountArgs(a ledger.Account) []any {
 	return []any{
 		int16(a.Level), a.Name, a.Hard.Tokens, a.Hard.NanoUSD, a.Soft.Tokens, a.Soft.NanoUSD, a.Spent.Tokens, a.Spent.NanoUSD,
-		a.Reserved.Tokens, a.Reserved.NanoUSD,
+		a.Reserved.Tokens, a.Reserved.NanoUSD, a.Principal,
 	}
 }
 
 func scanAccount(row dbkit.Scanner) (a ledger.Account, err error) {
 	err = row.Scan(&a.Level, &a.Name, &a.Hard.Tokens, &a.Hard.NanoUSD, &a.Soft.Tokens, &a.Soft.NanoUSD, &a.Spent.Tokens, &a.Spent.NanoUSD,
-		&a.Reserved.Tokens, &a.Reserved.NanoUSD)
+		&a.Reserved.Tokens, &a.Reserved.NanoUSD, &a.Principal)
 	return a, err
 }
 
@@ -103,7 +104,7 @@ func (t tx) PutAccounts(ctx context.Context, namespace string, accounts []ledger
 	for i, a := range accounts {
 		stmts[i] = dbkit.Stmt{
 			Query: `UPDATE accounts SET hard_tokens = $4, hard_nano_usd = $5, soft_tokens = $6, soft_nano_usd = $7, spent_tokens = $8,
-				spent_nano_usd = $9, reserved_tokens = $10, reserved_nano_usd = $11, update_time = $12
+				spent_nano_usd = $9, reserved_tokens = $10, reserved_nano_usd = $11, principal = $12, update_time = $13
 				WHERE namespace = $1 AND level = $2 AND id = $3`,
 			Args: append(append([]any{namespace}, accountArgs(a)...), today()),
 		}
@@ -236,6 +237,19 @@ func (t tx) ofReservations(ctx context.Context, what, namespace string, keys []u
 		stmts[i] = dbkit.Stmt{
 			Query: what + ` WHERE namespace = $1 AND run_id = $2 AND node_id = $3 AND visit = $4 AND item = $5 AND attempt = $6 AND call = $7`,
 			Args:  append([]any{namespace}, reservationKeyArgs(k)...),
+		}
+	}
+	return t.some(ctx, stmts)
+}
+
+// RenewReservations implements store.Tx.
+func (t tx) RenewReservations(ctx context.Context, namespace string, keys []usage.Key, lease time.Duration) error {
+	stmts := make([]dbkit.Stmt, len(keys))
+	for i, k := range keys {
+		stmts[i] = dbkit.Stmt{
+			Query: `UPDATE reservations SET lease_until = ` + t.d.Now() + ` + ` + t.d.Span(`$8`) + `
+				WHERE namespace = $1 AND run_id = $2 AND node_id = $3 AND visit = $4 AND item = $5 AND attempt = $6 AND call = $7`,
+			Args: append(append([]any{namespace}, reservationKeyArgs(k)...), lease),
 		}
 	}
 	return t.some(ctx, stmts)

@@ -3,9 +3,11 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/services/registry/internal/accounting"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/ledger"
@@ -361,49 +364,233 @@ func ledgerCases() map[string]func(*testing.T, *fixture) {
 			require.EqualValues(t, 1, accounts)
 		},
 	}
+	maps.Copy(out, callCases())
+	maps.Copy(out, postponedCases())
 	out["Ledger/ManyCallersNeverGoOver"] = manyCallers
 	return out
 }
 
-// manyCallers has 64 callers reserve, settle, release and forget against one cap, while others look.
+// callCases are about calls that are told as entries, and about caps of the API.
+func callCases() map[string]func(*testing.T, *fixture) {
+	call := func(v epic.Task, input, output int64) usage.Entry {
+		e := entry("run", 0, v.ID, input, output)
+		e.Source = usage.Executor
+		return e
+	}
+	return map[string]func(*testing.T, *fixture){
+		"Ledger/ACallIsReservedAtItsDearestMix": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{BudgetNanoUSD: ptr(int64(1 << 50))})
+			c := call(f.task(t, e.ID), 10, 7)
+			_, err := f.CreatePrice(f.ctx, ns, accounting.Once{}, usage.Price{Provider: c.Provider, Model: c.Model, ValidFrom: time.Now().Add(-time.Hour),
+				Input: 1_000_000, CachedInput: ptr(int64(2_000_000)), Output: 3_000_000, Reasoning: ptr(int64(5_000_000))})
+			require.NoError(t, err)
+			out, err := f.ReserveCalls(f.ctx, ns, ledgerLease, []usage.Entry{c}, false)
+			require.NoError(t, err)
+			require.True(t, out[0].Capped)
+			require.Equal(t, ledger.Amount{Tokens: 17, NanoUSD: 10*2 + 7*5}, f.account(t, ledger.Epic, e.ID).Reserved)
+		},
+		"Ledger/ACallWithoutAPriceIsRefusedUnlessItSaysWhatItCosts": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{BudgetNanoUSD: ptr(int64(100))})
+			c := call(f.task(t, e.ID), 10, 7)
+			c.Model = "nobody-knows"
+			out, err := f.ReserveCalls(f.ctx, ns, ledgerLease, []usage.Entry{c}, false)
+			require.NoError(t, err)
+			require.True(t, out[0].Refusal.Unpriced)
+			c.CostNanoUSD = ptr(int64(100))
+			out, err = f.ReserveCalls(f.ctx, ns, ledgerLease, []usage.Entry{c}, false)
+			require.NoError(t, err)
+			require.Nil(t, out[0].Refusal)
+		},
+		"Ledger/WhoOnlyAsksGetsNothing": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{BudgetTokens: ptr(int64(17))})
+			v := f.task(t, e.ID)
+			for range 2 {
+				out, err := f.ReserveCalls(f.ctx, ns, ledgerLease, []usage.Entry{call(v, 10, 7)}, true)
+				require.NoError(t, err)
+				require.Nil(t, out[0].Refusal)
+			}
+			require.Zero(t, f.account(t, ledger.Epic, e.ID).Reserved)
+			out, err := f.ReserveCalls(f.ctx, ns, ledgerLease, []usage.Entry{call(v, 10, 8)}, true)
+			require.NoError(t, err)
+			require.NotNil(t, out[0].Refusal)
+		},
+		"Ledger/ACapThatWasTakenAwayBoundsNothing": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{BudgetTokens: ptr(int64(0))})
+			v := f.task(t, e.ID)
+			require.NotNil(t, f.reserve(t, reservation("run", 0, v.ID, 1, 1)).Refusal)
+			_, err := f.SetCaps(f.ctx, ns, ledger.ID{Level: ledger.Epic, Name: e.ID}, ledger.Caps{}, ledger.Caps{})
+			require.NoError(t, err)
+			require.Equal(t, accounting.Reserved{}, f.reserve(t, reservation("run", 0, v.ID, 1, 1)))
+		},
+		"Ledger/CapsThatHaveChangedMeanwhileStay": func(t *testing.T, f *fixture) {
+			id := ledger.ID{Level: ledger.Task, Name: f.task(t, f.epic(t, epic.Epic{}).ID).ID}
+			seen, err := f.Budget(f.ctx, ns, id)
+			require.NoError(t, err)
+			_, err = f.SetBudget(f.ctx, ns, accounting.Change{Etag: seen.Etag()}, id, ledger.Caps{Tokens: ptr(int64(5))}, ledger.Caps{})
+			require.NoError(t, err)
+			_, err = f.SetBudget(f.ctx, ns, accounting.Change{Etag: seen.Etag()}, id, ledger.Caps{Tokens: ptr(int64(9))}, ledger.Caps{})
+			require.Equal(t, ledger.ReasonEtagMismatch, errs.ReasonOf(err))
+			require.Equal(t, ptr(int64(5)), f.account(t, ledger.Task, id.Name).Hard.Tokens)
+		},
+		"Ledger/TheBudgetOfATaskThatIsNotThereIsNotFound": func(t *testing.T, f *fixture) {
+			_, err := f.Budget(f.ctx, ns, ledger.ID{Level: ledger.Task, Name: "tk_none"})
+			require.True(t, errs.Is(err, errs.NotFound), "%v", err)
+		},
+	}
+}
+
+// postponedCases are about forgotten reservations that cannot be booked.
+func postponedCases() map[string]func(*testing.T, *fixture) {
+	return map[string]func(*testing.T, *fixture){
+		"Ledger/AnEstimateWhoseKeyIsTakenIsPostponed": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{BudgetTokens: ptr(int64(100))})
+			r := reservation("run", 0, f.task(t, e.ID).ID, 60, 7)
+			forget := func() {
+				_, err := f.Reserve(f.ctx, ns, -time.Second, []accounting.Reservation{r})
+				require.NoError(t, err)
+				_, err = f.SettleForgotten(f.ctx, 10)
+				require.NoError(t, err)
+			}
+			forget()
+			require.NoError(t, f.Release(f.ctx, ns, []usage.Key{r.Key}))
+			forget()
+			require.EqualValues(t, 60, f.account(t, ledger.Epic, e.ID).Reserved.Tokens, "it holds what it may have used")
+			left, err := f.store.ForgottenReservations(f.ctx, 10)
+			require.NoError(t, err)
+			require.Empty(t, left, "it is not looked at again and again")
+			_, err = f.RecordUsage(f.ctx, ns, []usage.Entry{entry("run", 0, r.TaskID, 10, 2)})
+			require.NoError(t, err)
+			require.EqualValues(t, 12, f.account(t, ledger.Epic, e.ID).Spent.Tokens)
+			f.balanced(t)
+		},
+		"Ledger/AReservationThatCannotBeBookedIsPostponed": func(t *testing.T, f *fixture) {
+			r := reservation("run", 0, f.task(t, f.epic(t, epic.Epic{BudgetTokens: ptr(int64(100))}).ID).ID, 60, 7)
+			_, err := f.Reserve(f.ctx, ns, -time.Second, []accounting.Reservation{r})
+			require.NoError(t, err)
+			require.NoError(t, f.store.Update(f.ctx, ns, func(ctx context.Context, tx store.Tx) error {
+				if _, err := tx.LockNamespaceTotals(ctx, ns); err != nil {
+					return err
+				}
+				return tx.PutNamespaceTotals(ctx, ns, usage.Totals{Tokens: math.MaxInt64})
+			}))
+			_, err = f.SettleForgotten(f.ctx, 10)
+			require.Equal(t, usage.ReasonOutOfRange, errs.ReasonOf(err))
+			left, err := f.store.ForgottenReservations(f.ctx, 10)
+			require.NoError(t, err)
+			require.Empty(t, left)
+		},
+	}
+}
+
+// manyCallers has 64 callers reserve, ask again, settle, release and vanish against one cap, 10,240 tries in all,
+// while what vanished is booked at its estimate and some of its usage comes late.
 func manyCallers(t *testing.T, f *fixture) {
-	const callers, tries, limit = 64, 16, 20_000
-	e := f.epic(t, epic.Epic{BudgetNanoUSD: ptr(int64(limit * 1000))})
-	v, w := f.task(t, e.ID), f.task(t, e.ID)
-	var wg sync.WaitGroup
+	const callers, rounds, batch, limit = 64, 10, 16, 400_000 * 1000
+	e := f.epic(t, epic.Epic{BudgetNanoUSD: ptr(int64(limit))})
+	tasks := []string{f.task(t, e.ID).ID, f.task(t, e.ID).ID}
+	var granted, refused, late atomic.Int64
+	check := func() {
+		a, err := f.Account(f.ctx, ns, ledger.ID{Level: ledger.Epic, Name: e.ID})
+		if noError(t, err) && a.Spent.NanoUSD+a.Reserved.NanoUSD > limit {
+			t.Errorf("%d spent and %d reserved of %d", a.Spent.NanoUSD, a.Reserved.NanoUSD, limit)
+		}
+	}
+	var wg, sweeper sync.WaitGroup
+	ended := make(chan struct{})
+	sweeper.Go(func() {
+		for over := false; !over; {
+			select {
+			case <-ended:
+				over = true
+			default:
+			}
+			n, err := f.SettleForgotten(f.ctx, 100)
+			noError(t, err)
+			over = over && n == 0
+			check()
+		}
+	})
 	for c := range callers {
 		wg.Go(func() {
-			for i := range tries {
-				call := c*tries + i
-				task := v.ID
-				if c%2 == 0 {
-					task = w.ID
+			for i := range rounds {
+				task, in, most := tasks[c%2], make([]accounting.Reservation, batch), make([]int64, batch)
+				for j := range in {
+					most[j] = int64(rand.IntN(200) + 1)
+					in[j] = reservation("run", (c*rounds+i)*batch+j, task, most[j], most[j]*1000)
 				}
-				most := int64(rand.IntN(200) + 1)
-				out, err := f.Reserve(f.ctx, ns, ledgerLease, []accounting.Reservation{reservation("run", call, task, most, most*1000)})
-				if !noError(t, err) || out[0].Refusal != nil {
-					continue
+				lease, vanishes := ledgerLease, rand.IntN(4) == 0
+				if vanishes {
+					lease = -time.Second
 				}
-				switch rand.IntN(4) {
-				case 0:
-					noError(t, f.Release(f.ctx, ns, []usage.Key{entry("run", call, "", 0, 0).Key}))
-				case 1: // it dies
-				default:
-					_, err := f.RecordUsage(f.ctx, ns, []usage.Entry{entry("run", call, task, rand.Int64N(most+1), 0)})
+				out, err := f.Reserve(f.ctx, ns, lease, in)
+				if noError(t, err) && rand.IntN(4) == 0 {
+					was := out
+					out, err = f.Reserve(f.ctx, ns, lease, in)
+					for j := range was {
+						if err == nil && was[j].Refusal == nil && out[j].Refusal != nil {
+							t.Error("what was granted is refused when it is asked for again")
+						}
+					}
+				}
+				if !noError(t, err) {
+					return
+				}
+				var used []usage.Entry
+				var unmade []usage.Key
+				for j := range in {
+					done := entry("run", (c*rounds+i)*batch+j, task, rand.Int64N(most[j]+1), 0)
+					switch what := rand.IntN(4); {
+					case out[j].Refusal != nil:
+						refused.Add(1)
+						continue
+					case vanishes && what > 0:
+					case vanishes:
+						late.Add(1)
+						used = append(used, done)
+					case what == 0:
+						unmade = append(unmade, in[j].Key)
+					default:
+						used = append(used, done)
+					}
+					granted.Add(1)
+				}
+				noError(t, f.Release(f.ctx, ns, unmade))
+				if len(used) > 0 {
+					_, err := f.RecordUsage(f.ctx, ns, used)
 					noError(t, err)
 				}
-				a, err := f.Account(f.ctx, ns, ledger.ID{Level: ledger.Epic, Name: e.ID})
-				if noError(t, err) && a.Spent.NanoUSD+a.Reserved.NanoUSD > limit*1000 {
-					t.Errorf("%d spent and %d reserved of %d", a.Spent.NanoUSD, a.Reserved.NanoUSD, limit*1000)
-				}
+				check()
 			}
 		})
 	}
 	wg.Wait()
+	close(ended)
+	sweeper.Wait()
 	f.balanced(t)
 	a := f.account(t, ledger.Epic, e.ID)
-	require.Positive(t, a.Spent.NanoUSD)
-	t.Logf("%d nano-USD spent and %d reserved of %d", a.Spent.NanoUSD, a.Reserved.NanoUSD, limit*1000)
+	require.Zero(t, a.Reserved, "what vanished is booked")
+	require.Equal(t, f.bookedOn(t, e.ID), a.Spent.NanoUSD, "nothing is lost")
+	require.Positive(t, granted.Load())
+	require.Positive(t, refused.Load(), "the cap is reached")
+	require.Positive(t, late.Load())
+	t.Logf("%d granted, %d refused, %d came late; %d of %d nano-USD are spent", granted.Load(), refused.Load(), late.Load(), a.Spent.NanoUSD, limit)
+}
+
+// bookedOn is the sum of the costs of an epic's entries.
+func (f *fixture) bookedOn(t *testing.T, epicID string) (sum int64) {
+	t.Helper()
+	q := store.EntryQuery{Namespace: ns, EpicID: epicID, Limit: 1000}
+	for {
+		found, err := f.Entries(f.ctx, q)
+		require.NoError(t, err)
+		for i := range found {
+			sum += *found[i].CostNanoUSD
+		}
+		if len(found) < q.Limit {
+			return sum
+		}
+		q.After = page.Cursor{CreateTime: found[len(found)-1].Time, ID: found[len(found)-1].ID}
+	}
 }
 
 func noError(t testing.TB, err error) bool {
@@ -433,5 +620,41 @@ func BenchReserve(b *testing.B, open Open) {
 				b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(n), "µs/reservation")
 			})
 		}
+	}
+}
+
+// BenchSettle reserves and settles batches of calls under a cap of their epic, beside what one commit that does
+// nothing else costs.
+func BenchSettle(b *testing.B, open Open) {
+	b.Run("bare", func(b *testing.B) {
+		f := newFixture(b, open)
+		for b.Loop() {
+			require.NoError(b, f.store.Update(f.ctx, ns, func(ctx context.Context, tx store.Tx) error {
+				all, err := tx.LockNamespaceTotals(ctx, ns)
+				if err != nil {
+					return err
+				}
+				return tx.PutNamespaceTotals(ctx, ns, all)
+			}))
+		}
+	})
+	for _, size := range []int{1, 64} {
+		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {
+			f := newFixture(b, open)
+			v := f.task(b, f.epic(b, epic.Epic{BudgetTokens: ptr(int64(1 << 60))}).ID)
+			n := 0
+			for b.Loop() {
+				batch, used := make([]accounting.Reservation, size), make([]usage.Entry, size)
+				for i := range batch {
+					batch[i], used[i] = reservation("run", n, v.ID, 100, 10), entry("run", n, v.ID, 10, 2)
+					n++
+				}
+				_, err := f.Reserve(f.ctx, ns, ledgerLease, batch)
+				require.NoError(b, err)
+				_, err = f.RecordUsage(f.ctx, ns, used)
+				require.NoError(b, err)
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(n), "µs/call")
+		})
 	}
 }

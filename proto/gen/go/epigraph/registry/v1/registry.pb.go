@@ -2742,7 +2742,7 @@ var File_epigraph_registry_v1_registry_proto protoreflect.FileDescriptor
 
 const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\n" +
-	"#epigraph/registry/v1/registry.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/registry/v1/epic.proto\x1a epigraph/registry/v1/usage.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"t\n" +
+	"#epigraph/registry/v1/registry.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/registry/v1/epic.proto\x1a!epigraph/registry/v1/ledger.proto\x1a epigraph/registry/v1/usage.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"t\n" +
 	"\x11CreateEpicRequest\x126\n" +
 	"\x04epic\x18\x01 \x01(\v2\x1a.epigraph.registry.v1.EpicB\x06\xbaH\x03\xc8\x01\x01R\x04epic\x12'\n" +
 	"\n" +
@@ -2944,7 +2944,7 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\x11ORDER_KIND_CANCEL\x10\x01\x12\x14\n" +
 	"\x10ORDER_KIND_PAUSE\x10\x02\x12\x15\n" +
 	"\x11ORDER_KIND_RESUME\x10\x03\x12\x14\n" +
-	"\x10ORDER_KIND_START\x10\x042\xa0\x17\n" +
+	"\x10ORDER_KIND_START\x10\x042\xe1\x1a\n" +
 	"\x0fRegistryService\x12j\n" +
 	"\n" +
 	"CreateEpic\x12'.epigraph.registry.v1.CreateEpicRequest\x1a\x1a.epigraph.registry.v1.Epic\"\x17\x82\xd3\xe4\x93\x02\x11:\x04epic\"\t/v1/epics\x12h\n" +
@@ -2982,7 +2982,11 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"/v1/prices\x12s\n" +
 	"\n" +
 	"ListPrices\x12'.epigraph.registry.v1.ListPricesRequest\x1a(.epigraph.registry.v1.ListPricesResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
-	"/v1/pricesB\xea\x01\n" +
+	"/v1/prices\x12\x7f\n" +
+	"\tSetBudget\x12&.epigraph.registry.v1.SetBudgetRequest\x1a\x1c.epigraph.registry.v1.Budget\",\x82\xd3\xe4\x93\x02&:\x06budget\x1a\x1c/v1/budgets/{budget.name=**}\x12p\n" +
+	"\tGetBudget\x12&.epigraph.registry.v1.GetBudgetRequest\x1a\x1c.epigraph.registry.v1.Budget\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/v1/budgets/{name=**}\x12e\n" +
+	"\fReserveUsage\x12).epigraph.registry.v1.ReserveUsageRequest\x1a*.epigraph.registry.v1.ReserveUsageResponse\x12e\n" +
+	"\fReleaseUsage\x12).epigraph.registry.v1.ReleaseUsageRequest\x1a*.epigraph.registry.v1.ReleaseUsageResponseB\xea\x01\n" +
 	"\x18com.epigraph.registry.v1B\rRegistryProtoP\x01ZMgithub.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1;registryv1\xa2\x02\x03ERX\xaa\x02\x14Epigraph.Registry.V1\xca\x02\x14Epigraph\\Registry\\V1\xe2\x02 Epigraph\\Registry\\V1\\GPBMetadata\xea\x02\x16Epigraph::Registry::V1b\x06proto3"
 
 var (
@@ -3053,8 +3057,15 @@ var file_epigraph_registry_v1_registry_proto_goTypes = []any{
 	(*durationpb.Duration)(nil),       // 50: google.protobuf.Duration
 	(*UsageEntry)(nil),                // 51: epigraph.registry.v1.UsageEntry
 	(*Price)(nil),                     // 52: epigraph.registry.v1.Price
-	(*emptypb.Empty)(nil),             // 53: google.protobuf.Empty
-	(*NamespaceUsage)(nil),            // 54: epigraph.registry.v1.NamespaceUsage
+	(*SetBudgetRequest)(nil),          // 53: epigraph.registry.v1.SetBudgetRequest
+	(*GetBudgetRequest)(nil),          // 54: epigraph.registry.v1.GetBudgetRequest
+	(*ReserveUsageRequest)(nil),       // 55: epigraph.registry.v1.ReserveUsageRequest
+	(*ReleaseUsageRequest)(nil),       // 56: epigraph.registry.v1.ReleaseUsageRequest
+	(*emptypb.Empty)(nil),             // 57: google.protobuf.Empty
+	(*NamespaceUsage)(nil),            // 58: epigraph.registry.v1.NamespaceUsage
+	(*Budget)(nil),                    // 59: epigraph.registry.v1.Budget
+	(*ReserveUsageResponse)(nil),      // 60: epigraph.registry.v1.ReserveUsageResponse
+	(*ReleaseUsageResponse)(nil),      // 61: epigraph.registry.v1.ReleaseUsageResponse
 }
 var file_epigraph_registry_v1_registry_proto_depIdxs = []int32{
 	44, // 0: epigraph.registry.v1.CreateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
@@ -3125,34 +3136,42 @@ var file_epigraph_registry_v1_registry_proto_depIdxs = []int32{
 	38, // 65: epigraph.registry.v1.RegistryService.GetNamespaceUsage:input_type -> epigraph.registry.v1.GetNamespaceUsageRequest
 	39, // 66: epigraph.registry.v1.RegistryService.CreatePrice:input_type -> epigraph.registry.v1.CreatePriceRequest
 	40, // 67: epigraph.registry.v1.RegistryService.ListPrices:input_type -> epigraph.registry.v1.ListPricesRequest
-	44, // 68: epigraph.registry.v1.RegistryService.CreateEpic:output_type -> epigraph.registry.v1.Epic
-	44, // 69: epigraph.registry.v1.RegistryService.GetEpic:output_type -> epigraph.registry.v1.Epic
-	4,  // 70: epigraph.registry.v1.RegistryService.ListEpics:output_type -> epigraph.registry.v1.ListEpicsResponse
-	6,  // 71: epigraph.registry.v1.RegistryService.SearchEpics:output_type -> epigraph.registry.v1.SearchEpicsResponse
-	9,  // 72: epigraph.registry.v1.RegistryService.ImportEpic:output_type -> epigraph.registry.v1.ImportEpicResponse
-	44, // 73: epigraph.registry.v1.RegistryService.UpdateEpic:output_type -> epigraph.registry.v1.Epic
-	44, // 74: epigraph.registry.v1.RegistryService.TransitionEpic:output_type -> epigraph.registry.v1.Epic
-	53, // 75: epigraph.registry.v1.RegistryService.DeleteEpic:output_type -> google.protobuf.Empty
-	48, // 76: epigraph.registry.v1.RegistryService.CreateTask:output_type -> epigraph.registry.v1.Task
-	48, // 77: epigraph.registry.v1.RegistryService.GetTask:output_type -> epigraph.registry.v1.Task
-	18, // 78: epigraph.registry.v1.RegistryService.ListTasks:output_type -> epigraph.registry.v1.ListTasksResponse
-	48, // 79: epigraph.registry.v1.RegistryService.UpdateTask:output_type -> epigraph.registry.v1.Task
-	48, // 80: epigraph.registry.v1.RegistryService.TransitionTask:output_type -> epigraph.registry.v1.Task
-	53, // 81: epigraph.registry.v1.RegistryService.DeleteTask:output_type -> google.protobuf.Empty
-	23, // 82: epigraph.registry.v1.RegistryService.ClaimTask:output_type -> epigraph.registry.v1.ClaimTaskResponse
-	48, // 83: epigraph.registry.v1.RegistryService.ConfirmClaim:output_type -> epigraph.registry.v1.Task
-	48, // 84: epigraph.registry.v1.RegistryService.SettleClaim:output_type -> epigraph.registry.v1.Task
-	44, // 85: epigraph.registry.v1.RegistryService.RunEpic:output_type -> epigraph.registry.v1.Epic
-	28, // 86: epigraph.registry.v1.RegistryService.LeaseOrders:output_type -> epigraph.registry.v1.LeaseOrdersResponse
-	31, // 87: epigraph.registry.v1.RegistryService.AcknowledgeOrders:output_type -> epigraph.registry.v1.AcknowledgeOrdersResponse
-	33, // 88: epigraph.registry.v1.RegistryService.RecordUsage:output_type -> epigraph.registry.v1.RecordUsageResponse
-	35, // 89: epigraph.registry.v1.RegistryService.PriceUsage:output_type -> epigraph.registry.v1.PriceUsageResponse
-	37, // 90: epigraph.registry.v1.RegistryService.ListUsage:output_type -> epigraph.registry.v1.ListUsageResponse
-	54, // 91: epigraph.registry.v1.RegistryService.GetNamespaceUsage:output_type -> epigraph.registry.v1.NamespaceUsage
-	52, // 92: epigraph.registry.v1.RegistryService.CreatePrice:output_type -> epigraph.registry.v1.Price
-	41, // 93: epigraph.registry.v1.RegistryService.ListPrices:output_type -> epigraph.registry.v1.ListPricesResponse
-	68, // [68:94] is the sub-list for method output_type
-	42, // [42:68] is the sub-list for method input_type
+	53, // 68: epigraph.registry.v1.RegistryService.SetBudget:input_type -> epigraph.registry.v1.SetBudgetRequest
+	54, // 69: epigraph.registry.v1.RegistryService.GetBudget:input_type -> epigraph.registry.v1.GetBudgetRequest
+	55, // 70: epigraph.registry.v1.RegistryService.ReserveUsage:input_type -> epigraph.registry.v1.ReserveUsageRequest
+	56, // 71: epigraph.registry.v1.RegistryService.ReleaseUsage:input_type -> epigraph.registry.v1.ReleaseUsageRequest
+	44, // 72: epigraph.registry.v1.RegistryService.CreateEpic:output_type -> epigraph.registry.v1.Epic
+	44, // 73: epigraph.registry.v1.RegistryService.GetEpic:output_type -> epigraph.registry.v1.Epic
+	4,  // 74: epigraph.registry.v1.RegistryService.ListEpics:output_type -> epigraph.registry.v1.ListEpicsResponse
+	6,  // 75: epigraph.registry.v1.RegistryService.SearchEpics:output_type -> epigraph.registry.v1.SearchEpicsResponse
+	9,  // 76: epigraph.registry.v1.RegistryService.ImportEpic:output_type -> epigraph.registry.v1.ImportEpicResponse
+	44, // 77: epigraph.registry.v1.RegistryService.UpdateEpic:output_type -> epigraph.registry.v1.Epic
+	44, // 78: epigraph.registry.v1.RegistryService.TransitionEpic:output_type -> epigraph.registry.v1.Epic
+	57, // 79: epigraph.registry.v1.RegistryService.DeleteEpic:output_type -> google.protobuf.Empty
+	48, // 80: epigraph.registry.v1.RegistryService.CreateTask:output_type -> epigraph.registry.v1.Task
+	48, // 81: epigraph.registry.v1.RegistryService.GetTask:output_type -> epigraph.registry.v1.Task
+	18, // 82: epigraph.registry.v1.RegistryService.ListTasks:output_type -> epigraph.registry.v1.ListTasksResponse
+	48, // 83: epigraph.registry.v1.RegistryService.UpdateTask:output_type -> epigraph.registry.v1.Task
+	48, // 84: epigraph.registry.v1.RegistryService.TransitionTask:output_type -> epigraph.registry.v1.Task
+	57, // 85: epigraph.registry.v1.RegistryService.DeleteTask:output_type -> google.protobuf.Empty
+	23, // 86: epigraph.registry.v1.RegistryService.ClaimTask:output_type -> epigraph.registry.v1.ClaimTaskResponse
+	48, // 87: epigraph.registry.v1.RegistryService.ConfirmClaim:output_type -> epigraph.registry.v1.Task
+	48, // 88: epigraph.registry.v1.RegistryService.SettleClaim:output_type -> epigraph.registry.v1.Task
+	44, // 89: epigraph.registry.v1.RegistryService.RunEpic:output_type -> epigraph.registry.v1.Epic
+	28, // 90: epigraph.registry.v1.RegistryService.LeaseOrders:output_type -> epigraph.registry.v1.LeaseOrdersResponse
+	31, // 91: epigraph.registry.v1.RegistryService.AcknowledgeOrders:output_type -> epigraph.registry.v1.AcknowledgeOrdersResponse
+	33, // 92: epigraph.registry.v1.RegistryService.RecordUsage:output_type -> epigraph.registry.v1.RecordUsageResponse
+	35, // 93: epigraph.registry.v1.RegistryService.PriceUsage:output_type -> epigraph.registry.v1.PriceUsageResponse
+	37, // 94: epigraph.registry.v1.RegistryService.ListUsage:output_type -> epigraph.registry.v1.ListUsageResponse
+	58, // 95: epigraph.registry.v1.RegistryService.GetNamespaceUsage:output_type -> epigraph.registry.v1.NamespaceUsage
+	52, // 96: epigraph.registry.v1.RegistryService.CreatePrice:output_type -> epigraph.registry.v1.Price
+	41, // 97: epigraph.registry.v1.RegistryService.ListPrices:output_type -> epigraph.registry.v1.ListPricesResponse
+	59, // 98: epigraph.registry.v1.RegistryService.SetBudget:output_type -> epigraph.registry.v1.Budget
+	59, // 99: epigraph.registry.v1.RegistryService.GetBudget:output_type -> epigraph.registry.v1.Budget
+	60, // 100: epigraph.registry.v1.RegistryService.ReserveUsage:output_type -> epigraph.registry.v1.ReserveUsageResponse
+	61, // 101: epigraph.registry.v1.RegistryService.ReleaseUsage:output_type -> epigraph.registry.v1.ReleaseUsageResponse
+	72, // [72:102] is the sub-list for method output_type
+	42, // [42:72] is the sub-list for method input_type
 	42, // [42:42] is the sub-list for extension type_name
 	42, // [42:42] is the sub-list for extension extendee
 	0,  // [0:42] is the sub-list for field type_name
@@ -3164,6 +3183,7 @@ func file_epigraph_registry_v1_registry_proto_init() {
 		return
 	}
 	file_epigraph_registry_v1_epic_proto_init()
+	file_epigraph_registry_v1_ledger_proto_init()
 	file_epigraph_registry_v1_usage_proto_init()
 	file_epigraph_registry_v1_registry_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}

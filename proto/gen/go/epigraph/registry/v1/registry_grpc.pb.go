@@ -48,6 +48,10 @@ const (
 	RegistryService_GetNamespaceUsage_FullMethodName = "/epigraph.registry.v1.RegistryService/GetNamespaceUsage"
 	RegistryService_CreatePrice_FullMethodName       = "/epigraph.registry.v1.RegistryService/CreatePrice"
 	RegistryService_ListPrices_FullMethodName        = "/epigraph.registry.v1.RegistryService/ListPrices"
+	RegistryService_SetBudget_FullMethodName         = "/epigraph.registry.v1.RegistryService/SetBudget"
+	RegistryService_GetBudget_FullMethodName         = "/epigraph.registry.v1.RegistryService/GetBudget"
+	RegistryService_ReserveUsage_FullMethodName      = "/epigraph.registry.v1.RegistryService/ReserveUsage"
+	RegistryService_ReleaseUsage_FullMethodName      = "/epigraph.registry.v1.RegistryService/ReleaseUsage"
 )
 
 // RegistryServiceClient is the client API for RegistryService service.
@@ -133,6 +137,19 @@ type RegistryServiceClient interface {
 	// ListPrices lists the price book, by provider, model and date: the prices of the namespace and those that
 	// come with the registry.
 	ListPrices(ctx context.Context, in *ListPricesRequest, opts ...grpc.CallOption) (*ListPricesResponse, error)
+	// SetBudget sets the caps of the namespace, an epic or a task, which replace those that it had. The hard
+	// caps of an epic are its budget. Runs that a cap has paused go on within a minute once there is room.
+	SetBudget(ctx context.Context, in *SetBudgetRequest, opts ...grpc.CallOption) (*Budget, error)
+	// GetBudget shows the caps of the namespace, an epic or a task, what it has spent and what calls under way
+	// may use.
+	GetBudget(ctx context.Context, in *GetBudgetRequest, opts ...grpc.CallOption) (*Budget, error)
+	// ReserveUsage asks for what calls may use at most, before they are made. Each call gets it from its
+	// namespace, epic and task, or from none. A call that has a reservation, or is booked, is granted again.
+	// RecordUsage settles a reservation by its key, and ReleaseUsage gives it back. One of which nothing is
+	// heard within its lease is booked as it was asked for, until its usage comes.
+	ReserveUsage(ctx context.Context, in *ReserveUsageRequest, opts ...grpc.CallOption) (*ReserveUsageResponse, error)
+	// ReleaseUsage gives back what was reserved for calls that were not made. Repeating it changes nothing.
+	ReleaseUsage(ctx context.Context, in *ReleaseUsageRequest, opts ...grpc.CallOption) (*ReleaseUsageResponse, error)
 }
 
 type registryServiceClient struct {
@@ -403,6 +420,46 @@ func (c *registryServiceClient) ListPrices(ctx context.Context, in *ListPricesRe
 	return out, nil
 }
 
+func (c *registryServiceClient) SetBudget(ctx context.Context, in *SetBudgetRequest, opts ...grpc.CallOption) (*Budget, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Budget)
+	err := c.cc.Invoke(ctx, RegistryService_SetBudget_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *registryServiceClient) GetBudget(ctx context.Context, in *GetBudgetRequest, opts ...grpc.CallOption) (*Budget, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Budget)
+	err := c.cc.Invoke(ctx, RegistryService_GetBudget_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *registryServiceClient) ReserveUsage(ctx context.Context, in *ReserveUsageRequest, opts ...grpc.CallOption) (*ReserveUsageResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReserveUsageResponse)
+	err := c.cc.Invoke(ctx, RegistryService_ReserveUsage_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *registryServiceClient) ReleaseUsage(ctx context.Context, in *ReleaseUsageRequest, opts ...grpc.CallOption) (*ReleaseUsageResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReleaseUsageResponse)
+	err := c.cc.Invoke(ctx, RegistryService_ReleaseUsage_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // RegistryServiceServer is the server API for RegistryService service.
 // All implementations must embed UnimplementedRegistryServiceServer
 // for forward compatibility.
@@ -486,6 +543,19 @@ type RegistryServiceServer interface {
 	// ListPrices lists the price book, by provider, model and date: the prices of the namespace and those that
 	// come with the registry.
 	ListPrices(context.Context, *ListPricesRequest) (*ListPricesResponse, error)
+	// SetBudget sets the caps of the namespace, an epic or a task, which replace those that it had. The hard
+	// caps of an epic are its budget. Runs that a cap has paused go on within a minute once there is room.
+	SetBudget(context.Context, *SetBudgetRequest) (*Budget, error)
+	// GetBudget shows the caps of the namespace, an epic or a task, what it has spent and what calls under way
+	// may use.
+	GetBudget(context.Context, *GetBudgetRequest) (*Budget, error)
+	// ReserveUsage asks for what calls may use at most, before they are made. Each call gets it from its
+	// namespace, epic and task, or from none. A call that has a reservation, or is booked, is granted again.
+	// RecordUsage settles a reservation by its key, and ReleaseUsage gives it back. One of which nothing is
+	// heard within its lease is booked as it was asked for, until its usage comes.
+	ReserveUsage(context.Context, *ReserveUsageRequest) (*ReserveUsageResponse, error)
+	// ReleaseUsage gives back what was reserved for calls that were not made. Repeating it changes nothing.
+	ReleaseUsage(context.Context, *ReleaseUsageRequest) (*ReleaseUsageResponse, error)
 	mustEmbedUnimplementedRegistryServiceServer()
 }
 
@@ -573,6 +643,18 @@ func (UnimplementedRegistryServiceServer) CreatePrice(context.Context, *CreatePr
 }
 func (UnimplementedRegistryServiceServer) ListPrices(context.Context, *ListPricesRequest) (*ListPricesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListPrices not implemented")
+}
+func (UnimplementedRegistryServiceServer) SetBudget(context.Context, *SetBudgetRequest) (*Budget, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetBudget not implemented")
+}
+func (UnimplementedRegistryServiceServer) GetBudget(context.Context, *GetBudgetRequest) (*Budget, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetBudget not implemented")
+}
+func (UnimplementedRegistryServiceServer) ReserveUsage(context.Context, *ReserveUsageRequest) (*ReserveUsageResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReserveUsage not implemented")
+}
+func (UnimplementedRegistryServiceServer) ReleaseUsage(context.Context, *ReleaseUsageRequest) (*ReleaseUsageResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReleaseUsage not implemented")
 }
 func (UnimplementedRegistryServiceServer) mustEmbedUnimplementedRegistryServiceServer() {}
 func (UnimplementedRegistryServiceServer) testEmbeddedByValue()                         {}
@@ -1063,6 +1145,78 @@ func _RegistryService_ListPrices_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _RegistryService_SetBudget_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetBudgetRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServiceServer).SetBudget(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RegistryService_SetBudget_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServiceServer).SetBudget(ctx, req.(*SetBudgetRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RegistryService_GetBudget_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetBudgetRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServiceServer).GetBudget(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RegistryService_GetBudget_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServiceServer).GetBudget(ctx, req.(*GetBudgetRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RegistryService_ReserveUsage_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReserveUsageRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServiceServer).ReserveUsage(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RegistryService_ReserveUsage_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServiceServer).ReserveUsage(ctx, req.(*ReserveUsageRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RegistryService_ReleaseUsage_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReleaseUsageRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServiceServer).ReleaseUsage(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RegistryService_ReleaseUsage_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServiceServer).ReleaseUsage(ctx, req.(*ReleaseUsageRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // RegistryService_ServiceDesc is the grpc.ServiceDesc for RegistryService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1173,6 +1327,22 @@ var RegistryService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListPrices",
 			Handler:    _RegistryService_ListPrices_Handler,
+		},
+		{
+			MethodName: "SetBudget",
+			Handler:    _RegistryService_SetBudget_Handler,
+		},
+		{
+			MethodName: "GetBudget",
+			Handler:    _RegistryService_GetBudget_Handler,
+		},
+		{
+			MethodName: "ReserveUsage",
+			Handler:    _RegistryService_ReserveUsage_Handler,
+		},
+		{
+			MethodName: "ReleaseUsage",
+			Handler:    _RegistryService_ReleaseUsage_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

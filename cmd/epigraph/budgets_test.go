@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/cli"
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/stack"
+	"github.com/epigraph-run/epigraph/internal/llm"
+	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+	epigraph "github.com/epigraph-run/epigraph/sdk"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// spender runs graphs of model calls under caps.
+type spender struct {
+	*testing.T
+	d     *stack.Dev
+	c     *epigraph.Client
+	calls atomic.Int64 // of the model
+}
+
+// command runs the command line, and returns what it prints.
+func (s *spender) command(args ...string) string {
+	s.Helper()
+	var o, e bytes.Buffer
+	code := cli.Main(s.Context(), build, append([]string{"--addr", s.d.GRPCAddr()}, args...), cli.IO{In: strings.NewReader(""), Out: &o, Err: &e})
+	require.Equal(s, 0, code, "%v: %s%s", args, o.String(), e.String())
+	return o.String()
+}
+
+func (s *spender) task() *registryv1.Task {
+	s.Helper()
+	e, err := s.c.Registry.CreateEpic(s.Context(), &registryv1.CreateEpicRequest{Epic: &registryv1.Epic{Title: "goal"}})
+	require.NoError(s, err)
+	v, err := s.c.Registry.CreateTask(s.Context(), &registryv1.CreateTaskRequest{Task: &registryv1.Task{EpicId: e.GetId(), Title: "work"}})
+	require.NoError(s, err)
+	return v
+}
+
+// start begins a run of three model calls in a row.
+func (s *spender) start(opts ...epigraph.StartOption) *epigraph.Run {
+	s.Helper()
+	b := workgraph.NewBuilder("three")
+	for i, id := range []string{"a", "b", "c"} {
+		b.Node(id, "llm", workgraph.Named("request", "hello"), workgraph.Named("max_output_tokens", 50), workgraph.Named("upstream", false))
+		if i > 0 {
+			b.Edge([]string{"a", "b", "c"}[i-1], id)
+		}
+	}
+	r, err := s.c.StartRun(s.Context(), b.Graph(), opts...)
+	require.NoError(s, err)
+	return r
+}
+
+// paused waits until the run is paused for a cap, and returns why.
+func (s *spender) paused(r *epigraph.Run) string {
+	s.Helper()
+	s.reaches(r, executorv1.RunState_RUN_STATE_PAUSED)
+	return s.command("runs", "explain", r.ID)
+}
+
+func (s *spender) reaches(r *epigraph.Run, state executorv1.RunState) {
+	s.Helper()
+	var last *executorv1.Run
+	defer func() {
+		if s.Failed() {
+			s.Logf("run: %v\n%s", last, s.command("runs", "explain", r.ID))
+		}
+	}()
+	require.Eventually(s, func() bool {
+		m, err := s.c.Executor.GetRun(s.Context(), &executorv1.GetRunRequest{RunId: r.ID})
+		require.NoError(s, err)
+		last = m
+		return m.GetState() == state && (state != executorv1.RunState_RUN_STATE_PAUSED || m.GetStateReason() == "CAP_REACHED")
+	}, 40*time.Second, 20*time.Millisecond)
+}
+
+func (s *spender) budget(name string) *registryv1.Budget {
+	s.Helper()
+	b, err := s.c.Budget(s.Context(), name)
+	require.NoError(s, err)
+	return b
+}
+
+// TestBudgetsAbove lets caps of an epic and of a namespace stop runs of several model calls.
+func TestBudgetsAbove(t *testing.T) {
+	s := &spender{T: t}
+	s.d = serveWith(t, fakellm.Script{Answer: func(fakellm.Request) (fakellm.Reply, bool) {
+		s.calls.Add(1)
+		return fakellm.Reply{Text: "done", Usage: fakellm.Usage{Input: 3, Output: 4}}, true
+	}}, func(cfg *stack.Config) {
+		cfg.Models.Change(cfg.Models.Default, func(p *llm.Profile) { p.PriceKey = "nobody/unpriced-1" })
+	})
+	var err error
+	s.c, err = epigraph.Dial(s.d.GRPCAddr(), epigraph.WithRegistry("passthrough:///"+s.d.GRPCAddr()))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.c.Close()) }()
+
+	t.Run("Epic/StopsItsRunAndLetsItGoOnOnceItIsRaised", func(t *testing.T) {
+		s.T = t
+		v := s.task()
+		name := "epic/" + v.GetEpicId()
+		s.command("budgets", "set", "--epic", v.GetEpicId(), "--hard-tokens", "1")
+		r := s.start(epigraph.Task(v.GetId()))
+		why := s.paused(r)
+		require.Zero(t, s.calls.Load())
+		asks := regexp.MustCompile(`a call of up to (\d+) tokens does not fit: epic (\S+) has spent 0 and reserved 0 of 1`).FindStringSubmatch(why)
+		require.Len(t, asks, 3, why)
+		require.Equal(t, v.GetEpicId(), asks[2])
+		require.Contains(t, why, "`epigraph budgets set --epic "+v.GetEpicId()+" --hard-tokens N` raises the cap")
+		one, err := strconv.ParseInt(asks[1], 10, 64)
+		require.NoError(t, err)
+
+		s.command("budgets", "set", "--epic", v.GetEpicId(), "--hard-tokens", asks[1])
+		require.Eventually(t, func() bool { return s.calls.Load() == 1 }, 40*time.Second, 20*time.Millisecond, "what fits exactly is made")
+		require.Eventually(t, func() bool { return s.budget(name).GetSpentTokens() == 7 }, 40*time.Second, 20*time.Millisecond)
+		why = s.paused(r)
+		require.Contains(t, why, "does not fit")
+		b := s.budget(name)
+		require.EqualValues(t, 1, s.calls.Load())
+		require.LessOrEqual(t, b.GetSpentTokens()+b.GetReservedTokens(), one)
+
+		s.command("budgets", "set", "--epic", v.GetEpicId(), "--hard-tokens", strconv.FormatInt(2*one+14, 10))
+		s.reaches(r, executorv1.RunState_RUN_STATE_COMPLETED)
+		require.EqualValues(t, 3, s.calls.Load())
+		require.Eventually(t, func() bool { b = s.budget(name); return b.GetSpentTokens() == 21 && b.GetReservedTokens() == 0 }, 40*time.Second, 20*time.Millisecond)
+	})
+	t.Run("Namespace/CapOfMoneyRefusesUnknownPricesUntilThereIsOne", func(t *testing.T) {
+		s.T = t
+		s.calls.Store(0)
+		s.command("budgets", "set", "--hard-usd", "1", "--soft-usd", "0")
+		r := s.start()
+		why := s.paused(r)
+		require.Contains(t, why, "the price of the call is not known")
+		require.Contains(t, why, "epigraph prices set")
+		require.Zero(t, s.calls.Load())
+		s.command("prices", "set", "unpriced-1", "--input", "1", "--output", "1")
+		s.reaches(r, executorv1.RunState_RUN_STATE_COMPLETED)
+		require.Eventually(t, func() bool {
+			b := s.budget("namespace")
+			return b.GetSpentNanoUsd() == 3*7*1000 && b.GetReservedNanoUsd() == 0
+		}, 40*time.Second, 20*time.Millisecond)
+		require.Contains(t, s.command("budgets", "show"), "the soft cap is exceeded")
+		require.Contains(t, s.command("budgets", "set", "--hard-usd", "none", "--soft-usd", "none"), "hard cap: none")
+	})
+	t.Run("None/OfACapAboveLeavesRunsAlone", func(t *testing.T) {
+		s.T = t
+		s.calls.Store(0)
+		r := s.start()
+		s.reaches(r, executorv1.RunState_RUN_STATE_COMPLETED)
+		require.EqualValues(t, 3, s.calls.Load())
+		require.Zero(t, s.budget("namespace").GetReservedTokens())
+	})
+}

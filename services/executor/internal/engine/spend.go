@@ -1,0 +1,116 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
+	"github.com/epigraph-run/epigraph/services/executor/internal/purse"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// Purse reserves what model calls may use, before they are made. Package purse implements it.
+type Purse interface {
+	// Try reserves what a call may use at most. An error is the cause of the end of ctx.
+	Try(ctx context.Context, namespace string, call outbox.Entry) (purse.Answer, error)
+	// Room answers as Try does, and reserves nothing.
+	Room(ctx context.Context, namespace string, call outbox.Entry) (purse.Answer, error)
+	// Release gives back what was reserved for a call that was not made. It does not block.
+	Release(namespace string, call outbox.Entry)
+}
+
+// reserve asks for what a model call may use. It returns the error of a call that must not be made.
+func (t *session) reserve(ctx context.Context, a *attempt) *workgraph.Error {
+	if t.e.purse == nil || t.e.mostUsed == nil {
+		return nil
+	}
+	most, ok := t.e.mostUsed(&a.start)
+	if !ok {
+		return nil
+	}
+	entries := a.run.entries(a, plausible([]workgraph.Usage{most}), false, dbkit.Micros(time.Now()))
+	if len(entries) == 0 {
+		return nil
+	}
+	answer, err := t.e.purse.Try(ctx, a.run.namespace, entries[0])
+	switch {
+	case err != nil:
+		return notPerformed(err)
+	case answer.Refusal != nil:
+		a.capped = true
+		no := workgraph.Errorf(workgraph.NotPerformed, workgraph.ReasonCap, "%s", capText(answer.Refusal))
+		no.Wanted = &most
+		return no
+	case answer.Capped:
+		a.reserved = &entries[0]
+	}
+	return nil
+}
+
+// capText says whose cap leaves no room, and which command helps.
+func capText(r *purse.Refusal) string {
+	level, id, named := strings.Cut(r.Budget, "/")
+	command := "epigraph budgets set"
+	if named {
+		command += " --" + level + " " + id
+	}
+	switch {
+	case r.Budget == "":
+		return r.Message
+	case r.Reason == "PRICE_UNKNOWN":
+		return r.Message + "; `epigraph prices set` gives the model a price"
+	case strings.Contains(r.Message, "nano-USD"):
+		command += " --hard-usd X"
+	default:
+		command += " --hard-tokens N"
+	}
+	return r.Message + "; `" + command + "` raises the cap"
+}
+
+// awaitRoom asks whether there is room now for the call that a cap above the run left none for. Without room
+// the run goes on waiting, in memory at first and then as a row.
+func (t *session) awaitRoom(r *run) {
+	r.lock()
+	refused := r.State.Refused()
+	var call outbox.Entry
+	if refused != nil {
+		a := &attempt{run: r, start: workgraph.Start{Ref: refused.Ref, Attempt: refused.Attempt}}
+		if entries := r.entries(a, plausible([]workgraph.Usage{refused.Wanted}), false, dbkit.Micros(time.Now())); len(entries) > 0 {
+			call = entries[0]
+		}
+	}
+	r.mu.Unlock()
+	var answer purse.Answer
+	err := error(nil)
+	if refused != nil && t.e.purse != nil {
+		answer, err = t.e.purse.Room(t.background, r.namespace, call)
+	}
+	leave, over := r.step(t.background)
+	if over != nil {
+		return
+	}
+	defer leave()
+	r.asking = false
+	if r.gone.Load() || refused == nil || r.State.Refused() == nil {
+		return
+	}
+	if err == nil && answer.Refusal == nil {
+		r.askAt = time.Time{}
+		err = r.advance(workgraph.Resume{Reason: workgraph.ReasonRoom, Now: time.Now().UTC()}, extra{})
+		if err == nil || errors.Is(err, errDropped) || errors.Is(err, workgraph.ErrEnded) {
+			return
+		}
+	}
+	// Its own budget, or a call of unknown outcome, may hold it as well.
+	t.e.log.DebugContext(t.background, "the run waits for room under a cap", "err", err, "run_id", r.id)
+	r.askAt = time.Now().Add(r.askPause(time.Since(refused.At)))
+	if at, ok := r.next(); ok {
+		r.setTimer(at)
+	}
+	if r.idle() {
+		t.evictIdleSoon(r, 0)
+	}
+}

@@ -1,0 +1,199 @@
+package purse_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/testkit"
+	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
+	"github.com/epigraph-run/epigraph/services/executor/internal/purse"
+)
+
+// registry grants calls of tasks other than "broke", takes a while, and may be away. Calls without a task are
+// not capped.
+type registry struct {
+	mu       sync.Mutex
+	away     bool
+	takes    time.Duration
+	batches  []int
+	asked    int
+	released []string
+}
+
+func (r *registry) Reserve(_ context.Context, _ string, calls []outbox.Entry, askOnly bool) ([]purse.Answer, error) {
+	time.Sleep(r.takes)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.away {
+		return nil, errors.New("away")
+	}
+	if askOnly {
+		r.asked += len(calls)
+	} else {
+		r.batches = append(r.batches, len(calls))
+	}
+	out := make([]purse.Answer, len(calls))
+	for i, c := range calls {
+		if out[i].Capped = c.TaskID != ""; c.TaskID == "broke" {
+			out[i].Refusal = &purse.Refusal{Budget: "task/broke", Reason: "BUDGET_EXCEEDED"}
+		}
+	}
+	return out, nil
+}
+
+func (r *registry) Release(_ context.Context, _ string, calls []outbox.Entry) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.away {
+		return errors.New("away")
+	}
+	for _, c := range calls {
+		r.released = append(r.released, c.Node)
+	}
+	return nil
+}
+
+func (r *registry) set(away bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.away = away
+}
+
+func call(task string, n int) outbox.Entry {
+	return outbox.Entry{RunID: "run", Node: strconv.Itoa(n), TaskID: task, OutputTokens: 1}
+}
+
+func TestPurse(t *testing.T) {
+	// in runs a test in a bubble, with a registry whose answers take a millisecond.
+	in := func(t *testing.T, fn func(t *testing.T, r *registry, p *purse.Purse)) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			r := &registry{takes: time.Millisecond}
+			fn(t, r, purse.New(r, testkit.Logger(t)))
+			synctest.Wait()
+		})
+	}
+	try := func(t *testing.T, p *purse.Purse, task string, n int) purse.Answer {
+		t.Helper()
+		a, err := p.Try(t.Context(), "ns", call(task, n))
+		require.NoError(t, err)
+		return a
+	}
+	t.Run("Calls/OfOneMomentAreAskedForTogether", func(t *testing.T) {
+		in(t, func(t *testing.T, r *registry, p *purse.Purse) {
+			var all sync.WaitGroup
+			for n := range 600 {
+				all.Go(func() {
+					if a, err := p.Try(t.Context(), "ns", call("task", n)); err != nil || !a.Capped || a.Refusal != nil {
+						t.Errorf("%+v, %v", a, err)
+					}
+				})
+			}
+			all.Wait()
+			sum := 0
+			for _, n := range r.batches {
+				require.LessOrEqual(t, n, 256)
+				sum += n
+			}
+			require.Equal(t, 600, sum)
+			require.LessOrEqual(t, len(r.batches), 5, "one request is under way, and the others gather: %v", r.batches)
+		})
+	})
+	t.Run("Uncapped/CostsOneQuestionASecond", func(t *testing.T) {
+		in(t, func(t *testing.T, r *registry, p *purse.Purse) {
+			for n := range 1000 {
+				require.False(t, try(t, p, "", n).Capped)
+			}
+			require.Len(t, r.batches, 1)
+			time.Sleep(purse.Fresh)
+			try(t, p, "", 0)
+			require.Len(t, r.batches, 2)
+			require.True(t, try(t, p, "task", 0).Capped, "another task is another question")
+		})
+	})
+	t.Run("Refusal/IsToldAndAskedForAnew", func(t *testing.T) {
+		in(t, func(t *testing.T, r *registry, p *purse.Purse) {
+			for n := range 2 {
+				require.Equal(t, "task/broke", try(t, p, "broke", n).Refusal.Budget)
+			}
+			require.Len(t, r.batches, 2)
+		})
+	})
+	t.Run("Room/ReservesNothing", func(t *testing.T) {
+		in(t, func(t *testing.T, r *registry, p *purse.Purse) {
+			a, err := p.Room(t.Context(), "ns", call("broke", 0))
+			require.NoError(t, err)
+			require.NotNil(t, a.Refusal)
+			require.Empty(t, r.batches)
+			require.Equal(t, 1, r.asked)
+		})
+	})
+	t.Run("Away/HoldsWhatWasCappedAndNothingElse", func(t *testing.T) {
+		in(t, func(t *testing.T, r *registry, p *purse.Purse) {
+			require.True(t, try(t, p, "task", 0).Capped)
+			require.False(t, try(t, p, "", 0).Capped)
+			time.Sleep(2 * purse.Fresh)
+			r.set(true)
+			require.Equal(t, purse.ReasonAway, try(t, p, "task", 1).Refusal.Reason)
+			require.Nil(t, try(t, p, "", 1).Refusal)
+			require.Nil(t, try(t, p, "new", 1).Refusal, "nothing is known of it")
+			r.set(false)
+			time.Sleep(2 * time.Second)
+			require.Nil(t, try(t, p, "task", 1).Refusal)
+		})
+	})
+	t.Run("Away/IsAskedOnceASecond", func(t *testing.T) {
+		in(t, func(t *testing.T, r *registry, p *purse.Purse) {
+			r.set(true)
+			begin := time.Now()
+			for n := range 1000 {
+				try(t, p, "task", n)
+			}
+			require.Less(t, time.Since(begin), 10*time.Millisecond)
+		})
+	})
+	t.Run("Caller/ThatGivesUpLeavesNothingReserved", func(t *testing.T) {
+		in(t, func(t *testing.T, r *registry, p *purse.Purse) {
+			cause := errors.New("canceled")
+			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Microsecond, cause)
+			defer cancel()
+			_, err := p.Try(ctx, "ns", call("task", 7))
+			require.ErrorIs(t, err, cause)
+			time.Sleep(time.Second)
+			require.Equal(t, []string{"7"}, r.released)
+		})
+	})
+	t.Run("Release/WaitsForARegistryThatIsAway", func(t *testing.T) {
+		in(t, func(t *testing.T, r *registry, p *purse.Purse) {
+			try(t, p, "task", 7)
+			r.set(true)
+			p.Release("ns", call("task", 7))
+			time.Sleep(5 * time.Second)
+			require.Empty(t, r.released)
+			r.set(false)
+			time.Sleep(2 * time.Second)
+			require.Equal(t, []string{"7"}, r.released)
+		})
+	})
+	t.Run("Namespace/ThatWaitsHoldsUpNoOther", func(t *testing.T) {
+		in(t, func(t *testing.T, r *registry, p *purse.Purse) {
+			r.takes = time.Second
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			_, err := p.Try(ctx, "slow", call("task", 1))
+			require.Error(t, err)
+			r.takes = time.Millisecond
+			begin := time.Now()
+			try(t, p, "task", 2)
+			require.Less(t, time.Since(begin), 10*time.Millisecond)
+			time.Sleep(2 * time.Second)
+		})
+	})
+}
