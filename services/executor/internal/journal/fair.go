@@ -95,6 +95,10 @@ func (f fair) Thread(ctx context.Context, namespace, id string) (thread.Thread, 
 	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) (thread.Thread, error) { return f.j.Thread(ctx, namespace, id) })
 }
 
+func (f fair) ThreadsByKeys(ctx context.Context, namespace string, keys []string) ([]thread.Thread, error) {
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) ([]thread.Thread, error) { return f.j.ThreadsByKeys(ctx, namespace, keys) })
+}
+
 func (f fair) ThreadByKey(ctx context.Context, namespace, key string) (thread.Thread, error) {
 	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) (thread.Thread, error) { return f.j.ThreadByKey(ctx, namespace, key) })
 }

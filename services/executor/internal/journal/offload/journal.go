@@ -48,6 +48,11 @@ func (j Journal) Thread(ctx context.Context, namespace, id string) (thread.Threa
 	return j.rows.Thread(ctx, namespace, id)
 }
 
+// ThreadsByKeys implements thread.Store.
+func (j Journal) ThreadsByKeys(ctx context.Context, namespace string, keys []string) ([]thread.Thread, error) {
+	return j.rows.ThreadsByKeys(ctx, namespace, keys)
+}
+
 // ThreadByKey implements thread.Store.
 func (j Journal) ThreadByKey(ctx context.Context, namespace, key string) (thread.Thread, error) {
 	return j.rows.ThreadByKey(ctx, namespace, key)
