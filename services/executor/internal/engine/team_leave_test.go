@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -146,15 +147,24 @@ func TestLeave(t *testing.T) {
 	})
 	t.Run("APersonAnswers", func(t *testing.T) {
 		t.Parallel()
+		looks := &belowLooks{}
 		asks := waits(workgraph.Wait{Interrupt: &workgraph.Interrupt{Prompt: json.RawMessage(`"May I?"`)}})
-		l, id := begin(t, sqliteStore(t), actors{"ask": asks}, `{"task": "hello", "team": {"members": [{"name": "a", "kind": "HUMAN", "actor": "ask"}], "start": ["a"]}}`)
+		s := sqliteStore(t)
+		l := run(t, s, teams(t, s, actors{"ask": asks}), func(_ *engine.Config, d *engine.Deps) {
+			looks.Journal = d.Journal
+			d.Journal = looks
+		})
+		l.jobs(t)
+		id := l.start(t, teamOf(t, `{"task": "hello", "team": {"members": [{"name": "a", "kind": "HUMAN", "actor": "ask"}], "start": ["a"]}}`))
 		testkit.Eventually(t, func() bool {
 			below, err := l.j.Descendants(t.Context(), ns, id)
 			return err == nil && len(below) == 1 && below[0].State == journal.StateWaiting
 		}, "nobody is asked")
+		looks.n.Store(0)
 		err := leave(t, l, id, "once")
 		require.Equal(t, command.ReasonNobodySpeaks, errs.ReasonOf(err))
 		require.NotEmpty(t, errs.From(err).HintText())
+		require.EqualValues(t, 1, looks.n.Load(), "the team is looked for once")
 	})
 	t.Run("ARunThatEndedDoesNotUseUpTheRequest", func(t *testing.T) {
 		t.Parallel()
@@ -236,6 +246,22 @@ func TestLeaveCosts(t *testing.T) {
 			})
 		})
 	}
+}
+
+// belowLooks counts how often the runs below one are read.
+type belowLooks struct {
+	journal.Journal
+	n atomic.Int64
+}
+
+func (k *belowLooks) Descendants(ctx context.Context, namespace, runID string) ([]journal.Descendant, error) {
+	k.n.Add(1)
+	return k.Journal.Descendants(ctx, namespace, runID)
+}
+
+func (k *belowLooks) OpenBelow(ctx context.Context, namespace, runID, graphName string, limit int) ([]string, error) {
+	k.n.Add(1)
+	return k.Journal.OpenBelow(ctx, namespace, runID, graphName, limit)
 }
 
 // leaveUntil asks for something else until that is heard, the run has ended or its executor is dead. It is

@@ -247,6 +247,12 @@ func (f fair) Events(ctx context.Context, namespace, runID string, afterSeq int6
 	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) ([]Event, error) { return f.j.Events(ctx, namespace, runID, afterSeq, limit) })
 }
 
+func (f fair) OpenBelow(ctx context.Context, namespace, runID, graphName string, limit int) ([]string, error) {
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) ([]string, error) {
+		return f.j.OpenBelow(ctx, namespace, runID, graphName, limit)
+	})
+}
+
 func (f fair) Descendants(ctx context.Context, namespace, runID string) ([]Descendant, error) {
 	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) ([]Descendant, error) { return f.j.Descendants(ctx, namespace, runID) })
 }

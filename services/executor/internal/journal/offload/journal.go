@@ -188,6 +188,11 @@ func (j Journal) List(ctx context.Context, namespace string, f journal.Filter, a
 	return j.rows.List(ctx, namespace, f, after, limit)
 }
 
+// OpenBelow implements journal.Reader.
+func (j Journal) OpenBelow(ctx context.Context, namespace, runID, graphName string, limit int) ([]string, error) {
+	return j.rows.OpenBelow(ctx, namespace, runID, graphName, limit)
+}
+
 // Descendants implements journal.Reader.
 func (j Journal) Descendants(ctx context.Context, namespace, runID string) ([]journal.Descendant, error) {
 	return j.rows.Descendants(ctx, namespace, runID)
