@@ -22,8 +22,8 @@ type leaving struct {
 	children []string
 }
 
-// leftCalls are calls under way that a request leaves. Each of them is told to stop, as a canceled one is, and
-// what it used counts when it ends. The request is applied with the end of the last one.
+// leftCalls are calls under way that a request leaves. Each of them is told to stop, as a canceled one
+// is, and what it used counts when it ends. The request is applied with the end of the last one.
 type leftCalls struct {
 	x    extra
 	text string
@@ -40,9 +40,9 @@ type leftCall struct {
 	of      endedAttempt
 }
 
-// leave ends what the members of the team do: their calls end, and their runs are canceled. One write does
-// all of it, so that after a crash either all are left or the command is applied anew. It waits for the calls,
-// which the grace bounds, since only they know what they used. The caller holds r.mu.
+// leave ends what the members of the team do: their calls end, and their runs are canceled. One write
+// does all of it, so that after a crash either all are left or the command is applied anew. It waits
+// for the calls, which the grace bounds, since only they know what they used. The caller holds r.mu.
 func (r *run) leave(m *journal.Command, l *record.Payload, x extra) error {
 	who := command.WhoSpeaks(r.State)
 	unrecorded := func(child string) bool { return !r.children[child] }
@@ -85,8 +85,8 @@ func (r *run) leave(m *journal.Command, l *record.Payload, x extra) error {
 	return r.leaveEnded(left, nil)
 }
 
-// stopLeft tells calls that are left to stop, also those whose start is not durable yet. It returns those
-// that have not begun: they end at once.
+// stopLeft tells calls that are left to stop, also those whose start is not durable yet. It returns
+// those that have not begun: they end at once.
 func (r *run) stopLeft(open map[workgraph.Ref]int) (unbegun []*attempt) {
 	r.amu.Lock()
 	r.toLeave = maps.Clone(open)
@@ -117,8 +117,8 @@ func (l *leftCalls) end(a *attempt, of endedAttempt) bool {
 	return true
 }
 
-// endLeft ends a call that was left, and with the last one the request is applied. It reports false if the
-// call is not one of those that are left. The caller holds r.mu.
+// endLeft ends a call that was left, and with the last one the request is applied. It reports false if
+// the call is not one of those that are left. The caller holds r.mu.
 func (r *run) endLeft(a *attempt, of endedAttempt) bool {
 	if !r.leftCalls.end(a, of) {
 		return false
@@ -129,9 +129,9 @@ func (r *run) endLeft(a *attempt, of endedAttempt) bool {
 	return true
 }
 
-// leaveEnded applies a request whose calls have ended: as failed by it, whatever they say themselves, and with
-// what they used. It does so after first, which ends the run, unless it is nil. Its only error is errDropped.
-// The caller holds r.mu.
+// leaveEnded applies a request whose calls have ended: as failed by it, whatever they say themselves,
+// and with what they used. It does so after first, which ends the run, unless it is nil. Its only
+// error is errDropped. The caller holds r.mu.
 func (r *run) leaveEnded(left *leftCalls, first *ending) error {
 	r.endFirst(first)
 	if r.gone.Load() || r.rebuilding != nil {

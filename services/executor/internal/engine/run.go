@@ -198,7 +198,8 @@ type extra struct {
 	leads bool
 	// leaves has the children that are canceled with the decision, and why.
 	leaves leaving
-	// left are the calls that end with the decision since they were left. attempt has the usage of all of them.
+	// left are the calls that end with the decision since they were left. attempt has the usage of all
+	// of them.
 	left map[workgraph.Ref]endedAttempt
 	// after is called once the decision is durable or has failed. It must not block. It is not called if
 	// advance returns an error.

@@ -185,8 +185,8 @@ func TestLeave(t *testing.T) {
 	})
 }
 
-// costs is a member, and a model that chooses, whose first calls cost something and end after they are left.
-// The first one of them answers nevertheless.
+// costs is a member, and a model that chooses, whose first calls cost something and end after they are
+// left. The first one of them answers nevertheless.
 type costs struct{ stuck }
 
 func (m *costs) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {

@@ -325,13 +325,16 @@ type OutboxAck struct {
 	ID            int64
 	CostNanoUSD   int64
 	UnpricedCalls int64
+	// Calls are those of the item, with their tokens.
+	Calls, InputTokens, OutputTokens int64
 }
 
 // Accounting is what the acknowledged items of a run, and of all below it, added up to, and how many are
 // still to come.
 type Accounting struct {
-	CostNanoUSD, UnpricedCalls int64
-	Waiting                    int64
+	CostNanoUSD, UnpricedCalls       int64
+	Calls, InputTokens, OutputTokens int64
+	Waiting                          int64
 }
 
 // OutboxRetry says that an item was not delivered.

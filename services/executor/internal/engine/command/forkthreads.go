@@ -22,8 +22,8 @@ const maxForksAbove, maxAboveItem, maxItemsAtOnce = 16, 64, 1_000
 // ReasonForkTooManyThreads is the reason when the agents of a graph share threads by too many names.
 const ReasonForkTooManyThreads = "FORK_TOO_MANY_THREADS"
 
-// standingOfFork is where the fork of a run stands: in its place. shared are where the threads end that its
-// agents share and go on with, by their names.
+// standingOfFork is where the fork of a run stands: in its place. shared are where the threads end
+// that its agents share and go on with, by their names.
 func (h *Handler) standingOfFork(ctx context.Context, row journal.Run, g *workgraph.Graph, reused []workgraph.ReusedVisit) (at workgraph.Standing, shared map[string]SharedEnd, err error) {
 	f, err := record.LineageOf(row)
 	if err != nil {
@@ -75,8 +75,8 @@ type SharedEnd struct {
 	Agent string
 }
 
-// SharedThreads make the threads that the agents of a fork share, as forks of those of the run that it is
-// forked from. The run of this id, which is a root, holds them from the beginning.
+// SharedThreads make the threads that the agents of a fork share, as forks of those of the run that it
+// is forked from. The run of this id, which is a root, holds them from the beginning.
 func (r *StartRequest) SharedThreads(runID string, now time.Time) (out []thread.Append) {
 	for _, name := range slices.Sorted(maps.Keys(r.Shared)) {
 		end := r.Shared[name]

@@ -116,7 +116,8 @@ func (h *Handler) tell(ctx context.Context, req CancelRequest, p journal.Enqueue
 	}
 }
 
-// tellOnce is one try of tell. team is the one that was found before, or is set to the one that it finds.
+// tellOnce is one try of tell. team is the one that was found before, or is set to the one that it
+// finds.
 func (h *Handler) tellOnce(ctx context.Context, req CancelRequest, p journal.EnqueueRequest, team *string) (string, error) {
 	top, err := h.journal.Head(ctx, req.Namespace, req.RunID)
 	switch {
