@@ -49,9 +49,6 @@ type Standing struct {
 	Apart bool `json:"apart,omitempty"`
 	// Through says that the run only hands its thread to its children, which stand where it does.
 	Through bool `json:"through,omitempty"`
-	// Before is where the threads ended that agents shared in the run of which this one is a fork, by the
-	// names of the threads.
-	Before map[string]ThreadEnd `json:"before,omitempty"`
 }
 
 // ThreadEnd is an item of a thread.

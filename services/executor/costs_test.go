@@ -81,3 +81,41 @@ func TestCostsAgree(t *testing.T) {
 		}
 	})
 }
+
+// TestCostsOfLosers is about the calls of children that lost a race and were given up: they are
+// booked, and are not in the total of the run.
+func TestCostsOfLosers(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, store func(*executor.Config)) {
+		t.Parallel()
+		begun := make(chan struct{})
+		slow := workgraph.ActorFunc(func(ctx context.Context, _ *workgraph.Call) (workgraph.Outcome, error) {
+			close(begun)
+			<-ctx.Done()
+			err := workgraph.Errorf(workgraph.Unknown, workgraph.ReasonCanceled, "cut off")
+			err.Usage = []workgraph.Usage{{Provider: "p", Model: "priced", InputTokens: 8, OutputTokens: 1}}
+			return workgraph.Outcome{}, err
+		})
+		quick := workgraph.ActorFunc(func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+			<-begun
+			return model("priced", false).Call(ctx, c)
+		})
+		f := serve(t, workgraph.Actors{"slow": slow, "quick": quick}, store)
+		g := nodes(actorNode("a", "spawn", `{"graph": {"nodes": [{"id": "x", "actor": "slow"}]}}`), &graphv1.Node{Id: "b", Actor: "quick"}, actorNode("first", "cel", `{"expr": "1"}`))
+		g.Nodes[2].Join = &graphv1.Join{Kind: graphv1.JoinKind_JOIN_KIND_ANY, Losers: graphv1.Losers_LOSERS_CANCEL}
+		g.Edges = []*graphv1.Edge{{From: "a", To: "first"}, {From: "b", To: "first"}}
+		run, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: g})
+		require.NoError(t, err)
+		f.wait(t, run.GetId(), executorv1.RunState_RUN_STATE_COMPLETED)
+		var u *executorv1.Usage
+		testkit.Eventually(t, func() bool {
+			run, err = f.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: run.GetId()})
+			require.NoError(t, err)
+			u = run.GetUsage()
+			return u.GetBookedCalls() == 2
+		}, "the call that lost is booked")
+		require.Equal(t, []int64{1, 10, 3}, []int64{u.GetCalls(), u.GetInputTokens(), u.GetOutputTokens()}, "the run's own")
+		require.Equal(t, []int64{18, 4}, []int64{u.GetBookedInputTokens(), u.GetBookedOutputTokens()}, "in all")
+		require.EqualValues(t, 7*18, u.GetCostNanoUsd(), "in all")
+	})
+}

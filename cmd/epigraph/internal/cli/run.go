@@ -319,11 +319,31 @@ func summary(e *env, r *executorv1.Run) string {
 			b.WriteString("conversation: epigraph threads show " + view.OneLine(id, 60) + "\n")
 		}
 	}
-	if u := r.GetUsage(); u.GetCalls() > 0 {
-		b.WriteString(s.Fit(fmt.Sprintf("used: %s input and %s output tokens in %s, %s%s", view.Count(u.GetInputTokens()), view.Count(u.GetOutputTokens()),
-			view.Plural(int(u.GetCalls()), "call"), cost(u), of(r.GetBudget()))) + "\n")
+	for _, line := range used(r) {
+		b.WriteString(s.Fit(line) + "\n")
 	}
 	return b.String()
+}
+
+// used are the lines about what a run used: its own total, and what was booked in all where that is
+// more, since it gave children up.
+func used(r *executorv1.Run) (lines []string) {
+	u := r.GetUsage()
+	if u.GetCalls() == 0 && u.GetBookedCalls() == 0 {
+		return nil
+	}
+	line := func(what string, input, output, calls int64) string {
+		return fmt.Sprintf("%s: %s input and %s output tokens in %s", what, view.Count(input), view.Count(output), view.Plural(int(calls), "call"))
+	}
+	lines = []string{line("used", u.GetInputTokens(), u.GetOutputTokens(), u.GetCalls())}
+	at := 0
+	if u.GetBookedCalls() > u.GetCalls() {
+		lines = append(lines, line("booked in all, with what was given up", u.GetBookedInputTokens(), u.GetBookedOutputTokens(), u.GetBookedCalls()))
+		at = 1 // the cost is that of all calls
+	}
+	lines[at] += ", " + cost(u)
+	lines[0] += of(r.GetBudget())
+	return lines
 }
 
 // conversation is the thread that the result of an agent or a team names; empty if it names none.
@@ -347,10 +367,11 @@ func of(b *executorv1.RunBudget) string {
 
 // cost is the known cost of a run's calls, and what is missing in it; empty without calls.
 func cost(u *executorv1.Usage) string {
-	if u.GetCalls() == 0 {
+	calls := max(u.GetCalls(), u.GetBookedCalls())
+	if calls == 0 {
 		return ""
 	}
-	return view.Cost(u.GetCostNanoUsd(), u.GetCalls() > u.GetUnpricedCalls(), u.GetUnpricedCalls(), u.GetUnbookedAttempts())
+	return view.Cost(u.GetCostNanoUsd(), calls > u.GetUnpricedCalls(), u.GetUnpricedCalls(), u.GetUnbookedAttempts())
 }
 
 // advice is what can be done about a run that did not complete, where that is not plain.

@@ -66,8 +66,8 @@ func (t *RunTree) rows(indent string, rows *[][]string) {
 	}
 	u := r.GetUsage()
 	cost := ""
-	if u.GetCalls() > 0 {
-		cost = Cost(u.GetCostNanoUsd(), u.GetCalls() > u.GetUnpricedCalls(), u.GetUnpricedCalls(), u.GetUnbookedAttempts())
+	if calls := max(u.GetCalls(), u.GetBookedCalls()); calls > 0 {
+		cost = Cost(u.GetCostNanoUsd(), calls > u.GetUnpricedCalls(), u.GetUnpricedCalls(), u.GetUnbookedAttempts())
 	}
 	what := state
 	if r.GetStateReason() != "" {

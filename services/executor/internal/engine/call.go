@@ -396,6 +396,9 @@ func (t *session) report(a *attempt, out *workgraph.Outcome, fail *workgraph.Err
 		return // the next owner makes the call again
 	}
 	defer leave()
+	if r.endLeft(a, x.attempt) {
+		return
+	}
 	if a.blocked && r.startAgain(a) {
 		r.outcomeDecided(a)
 		return

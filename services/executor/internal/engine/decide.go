@@ -165,7 +165,11 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 	for i := range evs {
 		d := &record.Durable{Event: evs[i], GraphChange: changes[i]}
 		if d.Kind == workgraph.AttemptEnded {
-			d.StartTime, d.Actor, d.Cached, d.Principal = x.attempt.start, x.attempt.actor, x.attempt.cached, x.attempt.reporter
+			of, left := x.left[d.Ref]
+			if !left {
+				of = x.attempt
+			}
+			d.StartTime, d.Actor, d.Cached, d.Principal = of.start, of.actor, of.cached, of.reporter
 		}
 		if i == 0 && (x.from.requestID != "" || x.from.principal != "") {
 			d.RequestID, d.Principal = x.from.requestID, x.from.principal

@@ -64,8 +64,9 @@ func (t *session) startAttempt(r *run, s *workgraph.Start) {
 		t.memory.Add(r.namespace, attemptWeight)
 	}
 	r.attempts[s.Ref] = a
+	left := r.toLeave[s.Ref] == s.Attempt
 	r.amu.Unlock()
-	if s.Canceled {
+	if s.Canceled || left {
 		a.stop(errCanceled)
 	}
 	t.sched.Add(&a.task)
@@ -122,6 +123,7 @@ func (t *session) endUnbegun(r *run, list []*attempt) {
 		r.outcomeDecided(a)
 		t.e.meters.ended(a.start.Actor, fail, nil)
 	}
+	list = slices.DeleteFunc(list, func(a *attempt) bool { return r.endLeft(a, endedAttempt{actor: a.start.Actor}) })
 	r.endTogether(list, fail, nil)
 }
 

@@ -68,6 +68,9 @@ type run struct {
 	turnHeld
 	motion
 
+	// leftCalls are the calls whose ends a request for something else waits for; nil if there is none.
+	leftCalls *leftCalls
+
 	// kmu guards acks: the answers that arrived while mu was held, for catchUp. acks is nil if there are
 	// none. A holder of kmu may only try to lock mu.
 	kmu  sync.Mutex
@@ -161,8 +164,10 @@ type turnHeld struct {
 // motion is what durable decisions have set going: attempts and timers.
 type motion struct {
 	// amu guards motion. It may be taken while mu is held, but not the other way round.
-	amu       sync.Mutex
-	attempts  map[workgraph.Ref]*attempt
+	amu      sync.Mutex
+	attempts map[workgraph.Ref]*attempt
+	// toLeave are the attempts of calls that are left, by visit: one that begins now is stopped.
+	toLeave   map[workgraph.Ref]int
 	timer     *time.Timer
 	timerAt   time.Time
 	idleTimer *time.Timer
@@ -193,6 +198,9 @@ type extra struct {
 	leads bool
 	// leaves has the children that are canceled with the decision, and why.
 	leaves leaving
+	// left are the calls that end with the decision since they were left. attempt has the usage of all
+	// of them.
+	left map[workgraph.Ref]endedAttempt
 	// after is called once the decision is durable or has failed. It must not block. It is not called if
 	// advance returns an error.
 	after func(error)

@@ -343,6 +343,10 @@ func (r *run) fillStart(s *journal.Start, req command.StartRequest, now time.Tim
 		s.Room = r.t.e.cfg.ThreadRoom
 		s.Threads = append(s.Threads, req.Imported...)
 	}
+	if len(req.Shared) > 0 {
+		s.Room, r.holds = r.t.e.cfg.ThreadRoom, true
+		s.Threads = append(s.Threads, req.SharedThreads(r.id, now)...)
+	}
 	s.Run, err = r.newRow(req, now)
 	return err
 }
@@ -475,7 +479,7 @@ func (r *run) newRow(req command.StartRequest, now time.Time) (journal.Run, erro
 	if r.lineage.Parent != "" {
 		m.Ref, m.Asks = &r.lineage.Ref, r.lineage.Asks
 	}
-	if at := r.lineage.Standing; at.Path != "" || at.Apart || at.Through || at.Before != nil {
+	if at := r.lineage.Standing; at.Path != "" || at.Apart || at.Through {
 		m.Standing = &at
 	}
 	if !m.Empty() {

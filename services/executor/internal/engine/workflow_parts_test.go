@@ -1,16 +1,21 @@
 package engine_test
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/page"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/command"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -232,7 +237,82 @@ func TestSharedThreadsOfARun(t *testing.T) {
 			l.wait(t, next, journal.StateCompleted)
 			require.Equal(t, "hello|a!|hi", m.last("b"))
 		})
+		t.Run("AForkOfAnOpenRunHasItsOwn", func(t *testing.T) {
+			id, q := asks(t, "Five")
+			next, err := l.Fork(t.Context(), command.ForkRequest{Namespace: ns, RunID: id, From: &workgraph.Ref{Node: "ask", Visit: 1}})
+			require.NoError(t, err)
+			th := l.named(t, next, "notes")
+			require.Equal(t, next, th.Holder, "from the commit on that starts the fork")
+			require.Equal(t, l.named(t, id, "notes").ID, th.ParentID)
+			require.Equal(t, "agent", th.Agent)
+			l.answer(t, q)
+			l.wait(t, id, journal.StateCompleted)
+			q = l.questions(t, next, 1)
+			_, _, err = l.j.SweepThreads(t.Context(), dbkit.Now().Add(24*time.Hour), "", 1000)
+			require.NoError(t, err)
+			l.answer(t, q)
+			l.wait(t, next, journal.StateCompleted)
+			require.Equal(t, "hello|a!|hi", m.last("b"))
+			require.Equal(t, "hello|a!|hi|b!|bye", m.last("a"))
+		})
 	})
+}
+
+// TestForkOfManyThreads forks runs of graphs whose agents share threads by many names.
+func TestForkOfManyThreads(t *testing.T) {
+	t.Parallel()
+	graph := func(n int) *workgraph.Graph {
+		g := flow(does("ask", "asks"))
+		for i := range n {
+			late := does(fmt.Sprint("n", i), "does")
+			late.Named["thread"] = fmt.Appendf(nil, `{"name": "notes%d"}`, i)
+			g.Nodes = append(g.Nodes, late)
+			g.Edges = append(g.Edges, workgraph.Edge{From: "ask", To: late.ID})
+		}
+		return g
+	}
+	// looks counts the reads of threads by their keys.
+	begin := func(t *testing.T, n int) (l *live, looks *keyLooks, id string) {
+		t.Helper()
+		looks = &keyLooks{}
+		l = run(t, sqliteStore(t), payments(&recorder{}), func(_ *engine.Config, d *engine.Deps) {
+			looks.Journal = d.Journal
+			d.Journal = looks
+		})
+		id = l.start(t, graph(n))
+		l.question(t, id)
+		return l, looks, id
+	}
+	t.Run("OneLookForAllNames", func(t *testing.T) {
+		t.Parallel()
+		l, looks, id := begin(t, 30)
+		_, err := l.Fork(t.Context(), command.ForkRequest{Namespace: ns, RunID: id})
+		require.NoError(t, err)
+		require.EqualValues(t, 1, looks.n.Load())
+	})
+	t.Run("TooManyAreRefused", func(t *testing.T) {
+		t.Parallel()
+		l, looks, id := begin(t, thread.MaxAppends+1)
+		_, err := l.Fork(t.Context(), command.ForkRequest{Namespace: ns, RunID: id})
+		require.Equal(t, command.ReasonForkTooManyThreads, errs.ReasonOf(err), "got %v", err)
+		require.Zero(t, looks.n.Load(), "before anything is looked at")
+	})
+}
+
+// keyLooks counts how often threads are looked for by their keys.
+type keyLooks struct {
+	journal.Journal
+	n atomic.Int64
+}
+
+func (k *keyLooks) ThreadByKey(ctx context.Context, namespace, key string) (thread.Thread, error) {
+	k.n.Add(1)
+	return k.Journal.ThreadByKey(ctx, namespace, key)
+}
+
+func (k *keyLooks) ThreadsByKeys(ctx context.Context, namespace string, keys []string) ([]thread.Thread, error) {
+	k.n.Add(1)
+	return k.Journal.ThreadsByKeys(ctx, namespace, keys)
 }
 
 // An executor dies after each call of a workflow on a thread, before the outcome is durable. Another one goes

@@ -103,6 +103,10 @@ func (f fair) Thread(ctx context.Context, namespace, id string) (thread.Thread, 
 	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) (thread.Thread, error) { return f.j.Thread(ctx, namespace, id) })
 }
 
+func (f fair) ThreadsByKeys(ctx context.Context, namespace string, keys []string) ([]thread.Thread, error) {
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) ([]thread.Thread, error) { return f.j.ThreadsByKeys(ctx, namespace, keys) })
+}
+
 func (f fair) ThreadByKey(ctx context.Context, namespace, key string) (thread.Thread, error) {
 	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) (thread.Thread, error) { return f.j.ThreadByKey(ctx, namespace, key) })
 }
@@ -253,6 +257,12 @@ func (f fair) List(ctx context.Context, namespace string, filter Filter, after p
 
 func (f fair) Events(ctx context.Context, namespace, runID string, afterSeq int64, limit int) ([]Event, error) {
 	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) ([]Event, error) { return f.j.Events(ctx, namespace, runID, afterSeq, limit) })
+}
+
+func (f fair) OpenBelow(ctx context.Context, namespace, runID, graphName string, limit int) ([]string, error) {
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) ([]string, error) {
+		return f.j.OpenBelow(ctx, namespace, runID, graphName, limit)
+	})
 }
 
 func (f fair) Descendants(ctx context.Context, namespace, runID string) ([]Descendant, error) {

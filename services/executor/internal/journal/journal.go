@@ -147,6 +147,9 @@ type Reader interface {
 	Events(ctx context.Context, namespace, runID string, afterSeq int64, limit int) ([]Event, error)
 	// Descendants lists the runs below this one, at any depth, oldest first.
 	Descendants(ctx context.Context, namespace, runID string) ([]Descendant, error)
+	// OpenBelow lists up to limit open runs below this one whose graph has the name, those below runs that
+	// have ended left out: those nearest to it first, and of these the oldest.
+	OpenBelow(ctx context.Context, namespace, runID, graphName string, limit int) ([]string, error)
 	// CountBelow counts the runs below this one, at any depth, up to most, and those of them that are open.
 	CountBelow(ctx context.Context, namespace, runID string, most int) (all, open int, err error)
 	// Readers is how many reads are carried out at once.
@@ -328,13 +331,16 @@ type OutboxAck struct {
 	ID            int64
 	CostNanoUSD   int64
 	UnpricedCalls int64
+	// Calls are those of the item, with their tokens.
+	Calls, InputTokens, OutputTokens int64
 }
 
 // Accounting is what the acknowledged items of a run, and of all below it, added up to, and how many are
 // still to come.
 type Accounting struct {
-	CostNanoUSD, UnpricedCalls int64
-	Waiting                    int64
+	CostNanoUSD, UnpricedCalls       int64
+	Calls, InputTokens, OutputTokens int64
+	Waiting                          int64
 }
 
 // OutboxRetry says that an item was not delivered.

@@ -86,7 +86,9 @@ func (d *Deliverer) book(ctx context.Context, items []journal.OutboxItem, b batc
 	from := 0
 	for i, to := range b.ends {
 		ack := journal.OutboxAck{ID: items[i].ID}
-		for _, c := range costs[from:to] {
+		for k, c := range costs[from:to] {
+			e := &b.entries[from+k]
+			ack.Calls, ack.InputTokens, ack.OutputTokens = ack.Calls+1, ack.InputTokens+e.InputTokens, ack.OutputTokens+e.OutputTokens
 			if c == nil {
 				ack.UnpricedCalls++
 			} else {

@@ -75,12 +75,13 @@ func (s *Server) runMessage(ctx context.Context, r journal.Run, whole bool) (*ex
 		return nil, err
 	}
 	m.PendingCommands = command.Unapplied(before.Unread)
-	if !whole || !s.priced || r.Usage.Calls == 0 {
+	if !whole || !s.priced || r.Usage.Calls == 0 && r.CostNanoUSD == 0 && r.UnpricedCalls == 0 {
 		return m, err
 	}
 	// The row is older: it would lack what was booked since, without saying so.
 	b, err := s.engine.Booked().Of(ctx, r)
 	m.Usage.CostNanoUsd, m.Usage.UnpricedCalls, m.Usage.UnbookedAttempts = b.CostNanoUSD, b.UnpricedCalls, b.Waiting
+	m.Usage.BookedCalls, m.Usage.BookedInputTokens, m.Usage.BookedOutputTokens = b.Calls, b.InputTokens, b.OutputTokens
 	return m, err
 }
 

@@ -96,6 +96,9 @@ type Store interface {
 	Thread(ctx context.Context, namespace, id string) (Thread, error)
 	// ThreadByKey returns the thread that has the key. ReasonNotFound.
 	ThreadByKey(ctx context.Context, namespace, key string) (Thread, error)
+	// ThreadsByKeys returns the threads that have these keys, in no order. There are at most
+	// MaxAppends of them.
+	ThreadsByKeys(ctx context.Context, namespace string, keys []string) ([]Thread, error)
 	// ListThreads returns up to limit threads after a cursor, newest first by (CreateTime, ID).
 	ListThreads(ctx context.Context, namespace string, f Filter, after page.Cursor, limit int) ([]Thread, error)
 	// ThreadUsage returns what the threads of a namespace take.

@@ -101,9 +101,6 @@ func (k *keeping) thread(c *workgraph.Call) (id string, _ *createThread) {
 		out.PartOf = c.Thread
 		return ids.New(thread.IDPrefix), out
 	}
-	if end := c.Standing.Before[k.Name]; end.Seq > 0 {
-		out.Parent, out.ParentSeq = end.Thread, end.Seq
-	}
 	return ids.New(thread.IDPrefix), out
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/tracing"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -95,6 +96,9 @@ func (h *Handler) Fork(ctx context.Context, req ForkRequest) (string, error) {
 	return h.fork(ctx, req)
 }
 
+// maxForkTries is how often the start of a fork is tried whose threads change meanwhile.
+const maxForkTries = 5
+
 func (h *Handler) fork(ctx context.Context, req ForkRequest) (string, error) {
 	row, old, err := h.recordedState(ctx, req.Namespace, req.RunID)
 	if err != nil {
@@ -146,9 +150,6 @@ func (h *Handler) fork(ctx context.Context, req ForkRequest) (string, error) {
 		return "", err
 	}
 	start.Source, start.Graph, start.Reuse, start.ForkedFrom, start.BusinessKey, start.Request = program.FromActor, g, reused, row.ID, req.BusinessKey, req.Request
-	if start.Lineage.Standing, err = h.standingOfFork(ctx, row, g, reused); err != nil {
-		return "", err
-	}
 	start.Lineage.Agent = agentOfFork(start.Lineage.Agent, req.Graph != nil)
 	start.Budget = start.Budget.With(req.Budget)
 	if len(req.Labels) > 0 {
@@ -166,13 +167,21 @@ func (h *Handler) fork(ctx context.Context, req ForkRequest) (string, error) {
 	}
 	// The task is claimed as for any other start. If it cannot be claimed the fork is refused, since only
 	// the client may decide that the work is booked on no task.
-	id, _, err := h.live.Start(ctx, start)
+	var id string
+	for tries := 1; ; tries++ {
+		if start.Lineage.Standing, start.Shared, err = h.standingOfFork(ctx, row, g, reused); err != nil {
+			return "", err
+		}
+		// The old run may add to a thread at the same time, or a thread may be gone meanwhile.
+		if id, _, err = h.live.Start(ctx, start); tries == maxForkTries || len(start.Shared) == 0 || errs.ReasonOf(err) != thread.ReasonConflict {
+			break
+		}
+	}
 	if start.TaskID != "" && errs.Is(err, errs.FailedPrecondition) && errs.ReasonOf(err) != journal.ReasonBusinessKeyInUse {
 		return id, withoutTaskHint(err)
 	}
 	if err == nil {
 		tracing.LinkRequest(ctx, row)
-		h.holdShared(ctx, start, id)
 	}
 	return id, err
 }

@@ -3,8 +3,12 @@ package command
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
+	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/thread"
@@ -15,56 +19,73 @@ import (
 // from, runs above the one that wrote an item, and items read at once.
 const maxForksAbove, maxAboveItem, maxItemsAtOnce = 16, 64, 1_000
 
-// standingOfFork is where the fork of a run stands: in its place, with the threads that its agents shared up
-// to where the fork goes on.
-func (h *Handler) standingOfFork(ctx context.Context, row journal.Run, g *workgraph.Graph, reused []workgraph.ReusedVisit) (workgraph.Standing, error) {
+// ReasonForkTooManyThreads is the reason when the agents of a graph share threads by too many names.
+const ReasonForkTooManyThreads = "FORK_TOO_MANY_THREADS"
+
+// standingOfFork is where the fork of a run stands: in its place. shared are where the threads end
+// that its agents share and go on with, by their names.
+func (h *Handler) standingOfFork(ctx context.Context, row journal.Run, g *workgraph.Graph, reused []workgraph.ReusedVisit) (at workgraph.Standing, shared map[string]SharedEnd, err error) {
 	f, err := record.LineageOf(row)
 	if err != nil {
-		return workgraph.Standing{}, err
+		return at, nil, err
 	}
-	before := f.Standing.Before
-	f.Standing.Before = nil
 	if row.ThreadID != "" && !f.Standing.Apart {
-		return f.Standing, nil // they are parts of the thread of the run, with which the fork goes on
+		return f.Standing, nil, nil // they are parts of the thread of the run, with which the fork goes on
 	}
-	var c *cutter
-	for _, name := range sharedThreads(g) {
-		end := before[name]
-		switch t, err := h.journal.ThreadByKey(ctx, row.Namespace, thread.SharedKey(row.ID, name)); {
-		case err == nil:
-			end = workgraph.ThreadEnd{Thread: t.ID, Seq: t.Last}
-		case errs.ReasonOf(err) != thread.ReasonNotFound:
-			return f.Standing, err
-		}
-		if end.Seq == 0 {
-			continue
-		}
-		if c == nil {
-			if c, err = h.newCutter(ctx, row, reused); err != nil {
-				return f.Standing, err
-			}
-		}
+	names := sharedThreads(g)
+	if len(names) == 0 {
+		return f.Standing, nil, nil
+	}
+	if len(names) > thread.MaxAppends {
+		return at, nil, errs.New(errs.FailedPrecondition, ReasonForkTooManyThreads, "the agents of the graph share threads by %d names, and a fork goes on with %d at most", len(names), thread.MaxAppends).
+			Hint("start another run, or fork with a graph whose agents share fewer threads")
+	}
+	of, keys := make(map[string]string, len(names)), make([]string, len(names))
+	for i, name := range names {
+		keys[i] = thread.SharedKey(row.ID, name)
+		of[keys[i]] = name
+	}
+	list, err := h.journal.ThreadsByKeys(ctx, row.Namespace, keys)
+	if err != nil || len(list) == 0 {
+		return f.Standing, nil, err
+	}
+	c, err := h.newCutter(ctx, row, reused)
+	if err != nil {
+		return at, nil, err
+	}
+	for i := range list {
+		t := &list[i]
+		end := workgraph.ThreadEnd{Thread: t.ID, Seq: t.Last}
 		if end.Seq, err = c.last(ctx, end); err != nil {
-			return f.Standing, err
+			return at, nil, err
 		}
 		if end.Seq > 0 {
-			if f.Standing.Before == nil {
-				f.Standing.Before = map[string]workgraph.ThreadEnd{}
+			if shared == nil {
+				shared = map[string]SharedEnd{}
 			}
-			f.Standing.Before[name] = end
+			shared[of[t.Key]] = SharedEnd{ThreadEnd: end, Agent: t.Agent}
 		}
 	}
-	return f.Standing, nil
+	return f.Standing, shared, nil
 }
 
-// holdShared keeps the threads that a fork of a run goes on after as long as the fork is open. One
-// that an open run holds is kept by that run.
-func (h *Handler) holdShared(ctx context.Context, start StartRequest, id string) {
-	for _, end := range start.Lineage.Standing.Before {
-		if err := h.journal.HoldThread(ctx, start.Namespace, end.Thread, []string{id}); err != nil && errs.ReasonOf(err) != thread.ReasonBusy {
-			h.log.WarnContext(ctx, "thread of the forked run cannot be held", "err", err)
-		}
+// SharedEnd is where a thread ends that agents share, and the actor that takes its turns.
+type SharedEnd struct {
+	workgraph.ThreadEnd
+	Agent string
+}
+
+// SharedThreads make the threads that the agents of a fork share, as forks of those of the run that it
+// is forked from. The run of this id, which is a root, holds them from the beginning.
+func (r *StartRequest) SharedThreads(runID string, now time.Time) (out []thread.Append) {
+	for _, name := range slices.Sorted(maps.Keys(r.Shared)) {
+		end := r.Shared[name]
+		out = append(out, thread.Append{Thread: ids.New(thread.IDPrefix), After: end.Seq, Time: now, Create: &workgraph.ThreadCreate{
+			Parent: end.Thread, ParentSeq: end.Seq, Lifetime: workgraph.ThreadEphemeral, Agent: end.Agent, Key: thread.SharedKey(runID, name),
+			OfRoot: true, Root: runID, UserID: r.UserID, ChatID: r.ChatID,
+		}})
 	}
+	return out
 }
 
 // sharedThreads are the names of the threads that agents of a graph share within a run.

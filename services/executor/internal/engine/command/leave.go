@@ -93,9 +93,9 @@ func (h *Handler) leave(ctx context.Context, req CancelRequest) (journal.Run, er
 // tell writes the command to the run that hears the request, and returns that run. It looks again while those
 // who speak change.
 func (h *Handler) tell(ctx context.Context, req CancelRequest, p journal.EnqueueRequest) (string, error) {
-	until := time.Now().Add(effectWait)
+	until, team := time.Now().Add(effectWait), ""
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
-		hears, err := h.tellOnce(ctx, req, p)
+		hears, err := h.tellOnce(ctx, req, p, &team)
 		switch errs.ReasonOf(err) {
 		case journal.ReasonRequestIDReused:
 			// The same request was faster, and found another team.
@@ -107,6 +107,7 @@ func (h *Handler) tell(ctx context.Context, req CancelRequest, p journal.Enqueue
 			if hears == req.RunID {
 				return "", err
 			}
+			team = ""
 		default:
 			return hears, err
 		}
@@ -116,7 +117,9 @@ func (h *Handler) tell(ctx context.Context, req CancelRequest, p journal.Enqueue
 	}
 }
 
-func (h *Handler) tellOnce(ctx context.Context, req CancelRequest, p journal.EnqueueRequest) (string, error) {
+// tellOnce is one try of tell. team is the one that was found before, or is set to the one that it
+// finds.
+func (h *Handler) tellOnce(ctx context.Context, req CancelRequest, p journal.EnqueueRequest, team *string) (string, error) {
 	top, err := h.journal.Head(ctx, req.Namespace, req.RunID)
 	switch {
 	case err != nil:
@@ -126,10 +129,13 @@ func (h *Handler) tellOnce(ctx context.Context, req CancelRequest, p journal.Enq
 	case top.State.Ended():
 		return top.ID, errs.New(errs.FailedPrecondition, journal.ReasonRunEnded, "the run has ended").Set("run_id", top.ID)
 	}
-	p.Command.RunID, err = h.outermostTeam(ctx, top)
+	if *team == "" {
+		if *team, err = h.outermostTeam(ctx, &top); err != nil {
+			return "", err
+		}
+	}
+	p.Command.RunID = *team
 	switch {
-	case err != nil:
-		return "", err
 	case p.Command.RunID != "":
 		if err := h.speaks(ctx, req.Namespace, p.Command.RunID); err != nil {
 			return p.Command.RunID, err
@@ -146,9 +152,12 @@ func (h *Handler) tellOnce(ctx context.Context, req CancelRequest, p journal.Enq
 
 // speaks refuses to tell a team in which nobody does anything that can be left.
 func (h *Handler) speaks(ctx context.Context, namespace, team string) error {
-	look, _, err := h.Inspect(ctx, namespace, team)
-	if err != nil {
+	look, row, err := h.Inspect(ctx, namespace, team)
+	switch {
+	case err != nil:
 		return err
+	case row.State.Ended():
+		return errs.New(errs.FailedPrecondition, journal.ReasonRunEnded, "the run has ended").Set("run_id", team)
 	}
 	able := false
 	look(func(s *workgraph.State) {
@@ -249,39 +258,24 @@ func isTeam(row *journal.Run) bool {
 }
 
 // outermostTeam is the run of the first open team that is found from a run downwards; empty if there is none.
-// All runs below are read at once, and only those with the name of a team one by one.
-func (h *Handler) outermostTeam(ctx context.Context, top journal.Run) (string, error) {
-	if top.ParentID != "" && isTeam(&top) {
+// Others may have a graph of the same name, so those with it are read one by one.
+func (h *Handler) outermostTeam(ctx context.Context, top *journal.Run) (string, error) {
+	if top.ParentID != "" && isTeam(top) {
 		return top.ID, nil
 	}
-	list, err := h.journal.Descendants(ctx, top.Namespace, top.ID)
+	list, err := h.journal.OpenBelow(ctx, top.Namespace, top.ID, actor.TeamGraph, maxLooked+1)
 	if err != nil {
 		return "", err
 	}
-	below := map[string][]journal.Descendant{}
-	for _, d := range list {
-		if !d.State.Ended() {
-			below[d.ParentRunID] = append(below[d.ParentRunID], d)
+	for i, id := range list {
+		if i == maxLooked {
+			return "", errs.New(errs.FailedPrecondition, ReasonTooManyRuns, "more than %d runs below have the name of a team", maxLooked).Set("run_id", top.ID).
+				Hint("name the run of the team, or one nearer to it")
 		}
-	}
-	looked := 0
-	for level := below[top.ID]; len(level) > 0; {
-		var next []journal.Descendant
-		for _, d := range level {
-			next = append(next, below[d.RunID]...)
-			if d.GraphName != actor.TeamGraph {
-				continue
-			}
-			if looked++; looked > maxLooked {
-				return "", errs.New(errs.FailedPrecondition, ReasonTooManyRuns, "more than %d runs below have the name of a team", maxLooked).Set("run_id", top.ID).
-					Hint("name the run of the team, or one nearer to it")
-			}
-			row, err := h.journal.Head(ctx, top.Namespace, d.RunID)
-			if err != nil || isTeam(&row) {
-				return d.RunID, err
-			}
+		row, err := h.journal.Head(ctx, top.Namespace, id)
+		if err != nil || isTeam(&row) {
+			return id, err
 		}
-		level = next
 	}
 	return "", nil
 }

@@ -63,6 +63,9 @@ type StartRequest struct {
 	ForkedFrom, ScheduleID string
 	// Reuse are the visits that are reused from another run.
 	Reuse []workgraph.ReusedVisit
+	// Shared are the ends of threads that the agents of the run share and go on with, by their names.
+	// SharedThreads makes its own forks of them in the commit that records the run.
+	Shared map[string]SharedEnd
 	// Signal is sent to the run in the transaction that records it; nil sends none.
 	Signal *Signal
 	// Webhooks receive the events of the run.

@@ -145,7 +145,7 @@ func outboxCases(t *testing.T, d Driver) {
 		cost := map[string]int64{b: 100, a: 10, beside: 1}
 		var acks []journal.OutboxAck
 		for _, it := range items {
-			acks = append(acks, journal.OutboxAck{ID: it.ID, CostNanoUSD: cost[it.RunID], UnpricedCalls: 1})
+			acks = append(acks, journal.OutboxAck{ID: it.ID, CostNanoUSD: cost[it.RunID], UnpricedCalls: 1, Calls: 1, InputTokens: 2 * cost[it.RunID], OutputTokens: cost[it.RunID]})
 		}
 		for range 2 {
 			require.NoError(t, w.j.AckOutbox(t.Context(), acks))
@@ -154,6 +154,9 @@ func outboxCases(t *testing.T, d Driver) {
 		for id, want := range map[string][2]int64{top: {111, 3}, a: {110, 2}, b: {100, 1}, beside: {1, 1}} {
 			r := w.get(id)
 			require.Equal(t, want, [2]int64{r.CostNanoUSD, r.UnpricedCalls})
+			b, err := w.j.Accounting(t.Context(), ns, id, "b")
+			require.NoError(t, err)
+			require.Equal(t, []int64{want[1], 2 * want[0], want[0]}, []int64{b.Calls, b.InputTokens, b.OutputTokens})
 		}
 	})
 	t.Run("AccountingIsOfOneInstant", func(t *testing.T) {

@@ -119,6 +119,32 @@ func readCases(t *testing.T, d Driver) {
 		require.NoError(t, err)
 		require.Empty(t, ds)
 	})
+	t.Run("OpenBelow", func(t *testing.T) {
+		w := open(t, d)
+		child := func(parent, graph string, at int, change ...func(*journal.Start)) string {
+			return w.started(1, func(s *journal.Start) {
+				s.Run.ParentID, s.Run.GraphName, s.Run.CreateTime = parent, graph, base.Add(time.Duration(at)*time.Second)
+				for _, c := range change {
+					c(s)
+				}
+			})
+		}
+		over := func(s *journal.Start) { s.Run.State, s.Run.EndTime = journal.StateCompleted, base }
+		top := child("", "team", 0)
+		a := child(top, "g", 1)
+		deep := child(a, "team", 2)
+		late, early := child(top, "team", 5), child(top, "team", 4)
+		child(top, "team", 3, over)
+		child(child(top, "g", 3, over), "team", 3) // nobody goes on there
+		for most, want := range map[int][]string{1: {early}, 2: {early, late}, 3: {early, late, deep}, 9: {early, late, deep}} {
+			got, err := w.j.OpenBelow(t.Context(), ns, top, "team", most)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		}
+		got, err := w.j.OpenBelow(t.Context(), "other", top, "team", 9)
+		require.NoError(t, err)
+		require.Empty(t, got)
+	})
 	t.Run("ListFilters", func(t *testing.T) {
 		w := open(t, d)
 		var runs []string

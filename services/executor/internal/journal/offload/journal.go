@@ -48,6 +48,11 @@ func (j Journal) Thread(ctx context.Context, namespace, id string) (thread.Threa
 	return j.rows.Thread(ctx, namespace, id)
 }
 
+// ThreadsByKeys implements thread.Store.
+func (j Journal) ThreadsByKeys(ctx context.Context, namespace string, keys []string) ([]thread.Thread, error) {
+	return j.rows.ThreadsByKeys(ctx, namespace, keys)
+}
+
 // ThreadByKey implements thread.Store.
 func (j Journal) ThreadByKey(ctx context.Context, namespace, key string) (thread.Thread, error) {
 	return j.rows.ThreadByKey(ctx, namespace, key)
@@ -186,6 +191,11 @@ func (j Journal) Requested(ctx context.Context, namespace, method, requestID str
 // List implements journal.Reader. Its rows come without the columns that are packed.
 func (j Journal) List(ctx context.Context, namespace string, f journal.Filter, after page.Cursor, limit int) ([]journal.Run, error) {
 	return j.rows.List(ctx, namespace, f, after, limit)
+}
+
+// OpenBelow implements journal.Reader.
+func (j Journal) OpenBelow(ctx context.Context, namespace, runID, graphName string, limit int) ([]string, error) {
+	return j.rows.OpenBelow(ctx, namespace, runID, graphName, limit)
 }
 
 // Descendants implements journal.Reader.

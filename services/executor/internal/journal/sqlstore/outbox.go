@@ -55,8 +55,9 @@ func (s *Store) ClaimOutbox(ctx context.Context, limit int, ttl time.Duration) (
 
 // cost is what an item adds to its run.
 type cost struct {
-	runID, namespace  string
-	nanoUSD, unpriced int64
+	runID, namespace     string
+	nanoUSD, unpriced    int64
+	calls, input, output int64
 }
 
 // AckOutbox implements journal.Outbox. What is deleted decides what is added, so a second ack adds nothing.
@@ -68,7 +69,7 @@ func (s *Store) AckOutbox(ctx context.Context, acks []journal.OutboxAck) error {
 	priced := false
 	for i, a := range acks {
 		byID[a.ID], ids[i] = a, a.ID
-		priced = priced || a.CostNanoUSD != 0 || a.UnpricedCalls != 0
+		priced = priced || a.CostNanoUSD != 0 || a.UnpricedCalls != 0 || a.Calls != 0
 	}
 	gone := `DELETE FROM outbox WHERE ` + s.d.InSelect(`id`, `SELECT id FROM outbox WHERE `+s.d.In(`id`, `$1`)+` ORDER BY id`+s.d.Locked())
 	if !priced {
@@ -83,10 +84,11 @@ func (s *Store) AckOutbox(ctx context.Context, acks []journal.OutboxAck) error {
 		costs, err := dbkit.Collect(rows, err, func(rows dbkit.Rows) (c cost, err error) {
 			var id int64
 			err = rows.Scan(&id, &c.runID, &c.namespace)
-			c.nanoUSD, c.unpriced = byID[id].CostNanoUSD, byID[id].UnpricedCalls
+			a := byID[id]
+			c.nanoUSD, c.unpriced, c.calls, c.input, c.output = a.CostNanoUSD, a.UnpricedCalls, a.Calls, a.InputTokens, a.OutputTokens
 			return c, err
 		})
-		costs = slices.DeleteFunc(costs, func(c cost) bool { return c.nanoUSD == 0 && c.unpriced == 0 })
+		costs = slices.DeleteFunc(costs, func(c cost) bool { return c.nanoUSD == 0 && c.unpriced == 0 && c.calls == 0 })
 		if err != nil || len(costs) == 0 {
 			return err
 		}
@@ -102,16 +104,22 @@ func (s *Store) AckOutbox(ctx context.Context, acks []journal.OutboxAck) error {
 func (s *Store) addCosts(ctx context.Context, tx dbkit.Querier, costs []cost) error {
 	n := len(costs)
 	runs, namespaces, nanoUSD, unpriced := make([]string, n), make([]string, n), make([]int64, n), make([]int64, n)
+	calls, input, output := make([]int64, n), make([]int64, n), make([]int64, n)
 	for i, c := range costs {
 		runs[i], namespaces[i], nanoUSD[i], unpriced[i] = c.runID, c.namespace, c.nanoUSD, c.unpriced
+		calls[i], input[i], output[i] = c.calls, c.input, c.output
 	}
-	from := s.d.Lists(`c`, [2]string{"run_id", "text"}, [2]string{"namespace", "text"}, [2]string{"cost", "bigint"}, [2]string{"unpriced", "bigint"})
-	_, err := tx.Exec(ctx, `WITH RECURSIVE up (run_id, namespace, cost, unpriced) AS (SELECT * FROM `+from+`
-			UNION ALL SELECT r.parent_run_id, up.namespace, up.cost, up.unpriced FROM up JOIN runs r ON r.run_id = up.run_id WHERE r.parent_run_id <> '')
-		INSERT INTO run_costs AS k (run_id, namespace, cost_nano_usd, unpriced_calls)
-		SELECT run_id, min(namespace), sum(cost), sum(unpriced) FROM up WHERE true GROUP BY run_id ORDER BY run_id
+	from := s.d.Lists(`c`, [2]string{"run_id", "text"}, [2]string{"namespace", "text"}, [2]string{"cost", "bigint"}, [2]string{"unpriced", "bigint"},
+		[2]string{"calls", "bigint"}, [2]string{"input", "bigint"}, [2]string{"output", "bigint"})
+	_, err := tx.Exec(ctx, `WITH RECURSIVE up (run_id, namespace, cost, unpriced, calls, input, output) AS (SELECT * FROM `+from+`
+			UNION ALL SELECT r.parent_run_id, up.namespace, up.cost, up.unpriced, up.calls, up.input, up.output
+			FROM up JOIN runs r ON r.run_id = up.run_id WHERE r.parent_run_id <> '')
+		INSERT INTO run_costs AS k (run_id, namespace, cost_nano_usd, unpriced_calls, calls, input_tokens, output_tokens)
+		SELECT run_id, min(namespace), sum(cost), sum(unpriced), sum(calls), sum(input), sum(output) FROM up WHERE true GROUP BY run_id ORDER BY run_id
 		ON CONFLICT (run_id) DO UPDATE SET cost_nano_usd = k.cost_nano_usd + excluded.cost_nano_usd,
-			unpriced_calls = k.unpriced_calls + excluded.unpriced_calls`, runs, namespaces, nanoUSD, unpriced)
+			unpriced_calls = k.unpriced_calls + excluded.unpriced_calls, calls = k.calls + excluded.calls,
+			input_tokens = k.input_tokens + excluded.input_tokens, output_tokens = k.output_tokens + excluded.output_tokens`,
+		runs, namespaces, nanoUSD, unpriced, calls, input, output)
 	return err
 }
 
@@ -136,8 +144,8 @@ func (s *Store) Accounting(ctx context.Context, namespace, runID, kind string) (
 	sum := func(column string) string { return `CAST(coalesce(sum(` + column + `), 0) AS bigint)` }
 	err = dbkit.FirstRow(s.db.Read.Query(ctx, `WITH RECURSIVE `+s.below(`SELECT `+s.d.Text(`$2`), `run_id`)+`
 		SELECT (SELECT count(*) FROM below b JOIN outbox o ON o.run_id = b.run_id AND o.namespace = $1 AND o.kind = $3),
-			`+sum(`k.cost_nano_usd`)+`, `+sum(`k.unpriced_calls`)+` FROM run_costs k WHERE k.run_id = $2 AND k.namespace = $1`,
-		namespace, runID, kind)).Scan(&b.Waiting, &b.CostNanoUSD, &b.UnpricedCalls)
+			`+sum(`k.cost_nano_usd`)+`, `+sum(`k.unpriced_calls`)+`, `+sum(`k.calls`)+`, `+sum(`k.input_tokens`)+`, `+sum(`k.output_tokens`)+` FROM run_costs k WHERE k.run_id = $2 AND k.namespace = $1`,
+		namespace, runID, kind)).Scan(&b.Waiting, &b.CostNanoUSD, &b.UnpricedCalls, &b.Calls, &b.InputTokens, &b.OutputTokens)
 	return b, err
 }
 

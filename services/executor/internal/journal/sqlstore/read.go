@@ -88,6 +88,17 @@ func (s *Store) Descendants(ctx context.Context, namespace, runID string) ([]jou
 	})
 }
 
+// OpenBelow implements journal.Reader.
+func (s *Store) OpenBelow(ctx context.Context, namespace, runID, graphName string, limit int) ([]string, error) {
+	rows, err := s.db.Read.Query(ctx, `WITH RECURSIVE below (run_id, graph_name, create_time, level) AS (SELECT run_id, graph_name, create_time, 1`+childrenOf+` AND state < 6
+			UNION ALL SELECT r.run_id, r.graph_name, r.create_time, b.level + 1 FROM below b`+s.children+` WHERE r.state < 6)
+		SELECT run_id FROM below WHERE graph_name = $3 ORDER BY level, create_time, run_id LIMIT $4`, namespace, runID, graphName, limit)
+	return dbkit.Collect(rows, err, func(rows dbkit.Rows) (id string, err error) {
+		err = rows.Scan(&id)
+		return id, err
+	})
+}
+
 // CountBelow implements journal.Reader.
 func (s *Store) CountBelow(ctx context.Context, namespace, runID string, most int) (all, open int, err error) {
 	err = dbkit.FirstRow(s.db.Read.Query(ctx, `WITH RECURSIVE `+s.below(`SELECT run_id, state`+childrenOf, `run_id`, `state`)+`

@@ -60,6 +60,12 @@ func (s *Store) ThreadByKey(ctx context.Context, namespace, key string) (thread.
 	return s.thread(ctx, s.db.Read, thisKey, namespace, key)
 }
 
+// ThreadsByKeys implements thread.Store.
+func (s *Store) ThreadsByKeys(ctx context.Context, namespace string, keys []string) ([]thread.Thread, error) {
+	rows, err := s.db.Read.Query(ctx, selectThread()+` FROM threads t WHERE t.namespace = $1 AND `+s.d.In(`t.key`, `$2`)+` AND t.key <> '' AND `+s.d.Unset(`t.hide_time`), namespace, keys)
+	return dbkit.Collect(rows, err, func(rows dbkit.Rows) (thread.Thread, error) { return scanThread(rows) })
+}
+
 func (s *Store) thread(ctx context.Context, q dbkit.Querier, cond, namespace, name string) (thread.Thread, error) {
 	t, err := scanThread(dbkit.FirstRow(q.Query(ctx, selectThread()+` FROM threads t WHERE`+cond+` AND `+s.d.Unset(`t.hide_time`), namespace, name)))
 	if none(err) {

@@ -1139,8 +1139,16 @@ type Usage struct {
 	// tokens are counted here. Their cost is missing here and in the accounting of task, epic and namespace.
 	// Lists leave this field out.
 	UnbookedAttempts int64 `protobuf:"varint,8,opt,name=unbooked_attempts,json=unbookedAttempts,proto3" json:"unbooked_attempts,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// The number of calls that were booked in all, with those of children that were given up, such as
+	// attempts that lost: calls leaves these out, and cost_nano_usd does not. Lists leave this field
+	// out.
+	BookedCalls int64 `protobuf:"varint,9,opt,name=booked_calls,json=bookedCalls,proto3" json:"booked_calls,omitempty"`
+	// The input tokens of booked_calls. Lists leave this field out.
+	BookedInputTokens int64 `protobuf:"varint,10,opt,name=booked_input_tokens,json=bookedInputTokens,proto3" json:"booked_input_tokens,omitempty"`
+	// The output tokens of booked_calls. Lists leave this field out.
+	BookedOutputTokens int64 `protobuf:"varint,11,opt,name=booked_output_tokens,json=bookedOutputTokens,proto3" json:"booked_output_tokens,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Usage) Reset() {
@@ -1225,6 +1233,27 @@ func (x *Usage) GetUnpricedCalls() int64 {
 func (x *Usage) GetUnbookedAttempts() int64 {
 	if x != nil {
 		return x.UnbookedAttempts
+	}
+	return 0
+}
+
+func (x *Usage) GetBookedCalls() int64 {
+	if x != nil {
+		return x.BookedCalls
+	}
+	return 0
+}
+
+func (x *Usage) GetBookedInputTokens() int64 {
+	if x != nil {
+		return x.BookedInputTokens
+	}
+	return 0
+}
+
+func (x *Usage) GetBookedOutputTokens() int64 {
+	if x != nil {
+		return x.BookedOutputTokens
 	}
 	return 0
 }
@@ -1821,7 +1850,7 @@ const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12#\n" +
 	"\amessage\x18\x03 \x01(\tB\t\xbaH\x06r\x04(\x80\x80@R\amessage\x12\"\n" +
 	"\anode_id\x18\x04 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x06nodeId\x12\x14\n" +
-	"\x05visit\x18\x05 \x01(\x05R\x05visit\"\xb8\x02\n" +
+	"\x05visit\x18\x05 \x01(\x05R\x05visit\"\xbd\x03\n" +
 	"\x05Usage\x12!\n" +
 	"\finput_tokens\x18\x01 \x01(\x03R\vinputTokens\x12.\n" +
 	"\x13cached_input_tokens\x18\x02 \x01(\x03R\x11cachedInputTokens\x12#\n" +
@@ -1830,7 +1859,11 @@ const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\x05calls\x18\x05 \x01(\x03R\x05calls\x12\"\n" +
 	"\rcost_nano_usd\x18\x06 \x01(\x03R\vcostNanoUsd\x12%\n" +
 	"\x0eunpriced_calls\x18\a \x01(\x03R\runpricedCalls\x12+\n" +
-	"\x11unbooked_attempts\x18\b \x01(\x03R\x10unbookedAttempts\"\x8c\x01\n" +
+	"\x11unbooked_attempts\x18\b \x01(\x03R\x10unbookedAttempts\x12!\n" +
+	"\fbooked_calls\x18\t \x01(\x03R\vbookedCalls\x12.\n" +
+	"\x13booked_input_tokens\x18\n" +
+	" \x01(\x03R\x11bookedInputTokens\x120\n" +
+	"\x14booked_output_tokens\x18\v \x01(\x03R\x12bookedOutputTokens\"\x8c\x01\n" +
 	"\n" +
 	"NodeCounts\x12\x14\n" +
 	"\x05total\x18\x01 \x01(\x05R\x05total\x12\x1c\n" +
