@@ -195,9 +195,9 @@ type Deps struct {
 	Prices price.Prices
 	// Purse is nil if nothing bounds what runs spend, but their own budgets.
 	Purse Purse
-	// MostUsed says under which provider and model a call is booked, and how many tokens it may use at most. ok
-	// is false for calls that ask no model. It is called for every attempt if there is a Purse, and must not
-	// block.
+	// MostUsed says under which provider and model a call is booked, and how many tokens it may use at
+	// most. ok is false for calls that ask no model. It is called for every attempt if there is a
+	// Purse, and must not block.
 	MostUsed func(*workgraph.Start) (most workgraph.Usage, ok bool)
 	// Cancellations is nil if there is no source of cancellations.
 	Cancellations Cancellations
