@@ -43,8 +43,8 @@ func (c *Client) Budget(ctx context.Context, name string) (*registryv1.Budget, e
 	return c.Registry.GetBudget(ctx, &registryv1.GetBudgetRequest{Name: name})
 }
 
-// SetBudget replaces the caps of the namespace, an epic or a task. If the budget has an etag, the caps must
-// still be those that were read with it.
+// SetBudget replaces the caps of the namespace, an epic or a task. If the budget has an etag, the caps
+// must still be those that were read with it.
 func (c *Client) SetBudget(ctx context.Context, b *registryv1.Budget) (*registryv1.Budget, error) {
 	return c.Registry.SetBudget(ctx, &registryv1.SetBudgetRequest{Budget: b})
 }

@@ -35,8 +35,8 @@ type Unsettled struct {
 	At time.Time `json:"at"`
 }
 
-// Refused is a call that was not begun because a cap above the run, such as that of its epic, leaves no room
-// for it.
+// Refused is a call that was not begun because a cap above the run, such as that of its epic, leaves no
+// room for it.
 type Refused struct {
 	Ref
 	Attempt int `json:"attempt"`
@@ -196,8 +196,8 @@ func (s *State) Spent() Spent { return s.spent }
 // be changed.
 func (s *State) Unsettled() []Unsettled { return s.unsettled }
 
-// Refused is the call for which there must be room before a run that is paused with ReasonCap goes on by
-// itself. It is nil if the run is not paused for that. It must not be changed.
+// Refused is the call for which there must be room before a run that is paused with ReasonCap goes on
+// by itself. It is nil if the run is not paused for that. It must not be changed.
 func (s *State) Refused() *Refused {
 	if st, reason := s.Status(); st != StatusPaused || reason != ReasonCap {
 		return nil

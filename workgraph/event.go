@@ -306,7 +306,8 @@ const (
 	// ReasonCap pauses a run because a cap above it, such as that of its epic, leaves no room for a call. It
 	// is the reason of the NOT_PERFORMED error that puts the attempt back and pauses the run.
 	ReasonCap = "CAP_REACHED"
-	// ReasonRoom is the reason of a resumption by itself: the cap has room for the call that was refused.
+	// ReasonRoom is the reason of a resumption by itself: the cap has room for the call that was
+	// refused.
 	ReasonRoom = "CAP_HAS_ROOM"
 	// ReasonUnsettled is the reason of a pause until the costs of calls are known, under a cap in money. The
 	// pause ends by itself. It is also the reason of a NOT_PERFORMED error that puts back an attempt which

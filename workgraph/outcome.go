@@ -325,8 +325,8 @@ type Error struct {
 	// Lost says that the executor, the worker or the connection to it went away during the call. Such an
 	// attempt does not count against retry.max_attempts.
 	Lost bool `json:"lost,omitempty"`
-	// Wanted is what the call may use at most for which a cap above the run leaves no room: NOT_PERFORMED with
-	// ReasonCap.
+	// Wanted is what the call may use at most for which a cap above the run leaves no room:
+	// NOT_PERFORMED with ReasonCap.
 	Wanted *Usage `json:"wanted,omitempty"`
 }
 

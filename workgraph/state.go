@@ -76,7 +76,8 @@ type spending struct {
 	spent  Spent
 	// unsettled is usage that counts against a cap in money and has no price yet.
 	unsettled []Unsettled
-	// noRoom is the first call since the run went on last for which a cap above it left no room, or nil.
+	// noRoom is the first call since the run went on last for which a cap above it left no room, or
+	// nil.
 	noRoom *Refused
 }
 

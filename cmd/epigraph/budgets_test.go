@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
@@ -152,6 +153,17 @@ func TestBudgetsAbove(t *testing.T) {
 		}, 40*time.Second, 20*time.Millisecond)
 		require.Contains(t, s.command("budgets", "show"), "the soft cap is exceeded")
 		require.Contains(t, s.command("budgets", "set", "--hard-usd", "none", "--soft-usd", "none"), "hard cap: none")
+	})
+	t.Run("REST/SetsAndShowsCaps", func(t *testing.T) {
+		s.T = t
+		name, rest := "epic/"+s.task().GetEpicId(), &doors{Dev: s.d}
+		code, b := rest.call(t, http.MethodPut, "/v1/budgets/"+name, `{"hard": {"nanoUsd": "5000000000"}}`, nil)
+		require.Equal(t, http.StatusOK, code, "%v", b)
+		code, b = rest.call(t, http.MethodGet, "/v1/budgets/"+name, "", nil)
+		require.Equal(t, http.StatusOK, code, "%v", b)
+		require.Equal(t, map[string]any{"nanoUsd": "5000000000"}, b["hard"])
+		code, _ = rest.call(t, http.MethodPut, "/v1/budgets/"+name, `{"etag": "\"1/-/-/-\"", "hard": {}}`, nil)
+		require.Equal(t, http.StatusConflict, code, "the caps are others")
 	})
 	t.Run("None/OfACapAboveLeavesRunsAlone", func(t *testing.T) {
 		s.T = t

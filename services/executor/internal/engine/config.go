@@ -206,9 +206,9 @@ type Deps struct {
 	Tasks Tasks
 	// Purse is nil if nothing bounds what runs spend, but their own budgets.
 	Purse Purse
-	// MostUsed says under which provider and model a call is booked, and how many tokens it may use at most. ok
-	// is false for calls that ask no model. It is called for every attempt if there is a Purse, and must not
-	// block.
+	// MostUsed says under which provider and model a call is booked, and how many tokens it may use at
+	// most. ok is false for calls that ask no model. It is called for every attempt if there is a
+	// Purse, and must not block.
 	MostUsed func(*workgraph.Start) (most workgraph.Usage, ok bool)
 	// Workflows finds the graphs of workflows that children name. With nil none is found.
 	Workflows Workflows

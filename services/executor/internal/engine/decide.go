@@ -278,7 +278,8 @@ func (r *run) status(now time.Time, end *workgraph.RunEnd) (*journal.Status, *jo
 			s.State = journal.StateWaiting
 		}
 	}
-	// A run that waits for prices, or for room under a cap, continues by itself, whichever executor owns it.
+	// A run that waits for prices, or for room under a cap, continues by itself, whichever executor
+	// owns it.
 	if at, ok := r.next(); ok && (r.State.InFlight() == 0 || len(r.State.Unsettled()) > 0 || r.State.Refused() != nil) {
 		s.WakeTime = dbkit.Micros(at)
 	}

@@ -127,8 +127,8 @@ func (t *session) price(a *attempt, usage []workgraph.Usage, at time.Time) {
 	}
 }
 
-// asksNow reports whether the caller must ask now for prices, or for room under a cap. At most one goroutine does so at a time. The
-// caller holds r.mu.
+// asksNow reports whether the caller must ask now for prices, or for room under a cap. At most one
+// goroutine does so at a time. The caller holds r.mu.
 func (r *run) asksNow() bool {
 	at, ok := r.nextAsk()
 	if st, _ := r.State.Status(); !ok || st != workgraph.StatusPaused || r.asking || at.After(time.Now()) {

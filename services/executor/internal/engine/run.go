@@ -465,8 +465,8 @@ func (r *run) weigh() {
 // attemptWeight is about how many bytes an attempt takes besides its values, from its launch to its end.
 const attemptWeight = 2 << 10
 
-// nextAsk is when to ask for what a paused run waits for: prices, or room under a cap above it. The caller
-// holds r.mu.
+// nextAsk is when to ask for what a paused run waits for: prices, or room under a cap above it. The
+// caller holds r.mu.
 func (r *run) nextAsk() (at time.Time, ok bool) {
 	if len(r.State.Unsettled()) == 0 && r.State.Refused() == nil {
 		r.askAt = time.Time{}

@@ -70,8 +70,8 @@ func capText(r *purse.Refusal) string {
 	return r.Message + "; `" + command + "` raises the cap"
 }
 
-// awaitRoom asks whether there is room now for the call that a cap above the run left none for. Without room
-// the run goes on waiting, in memory at first and then as a row.
+// awaitRoom asks whether there is room now for the call that a cap above the run left none for. Without
+// room the run goes on waiting, in memory at first and then as a row.
 func (t *session) awaitRoom(r *run) {
 	r.lock()
 	refused := r.State.Refused()

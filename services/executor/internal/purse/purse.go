@@ -1,6 +1,6 @@
-// Package purse asks the registry for what model calls may use, before they are made. It asks for many calls
-// at a time, remembers for a moment what no cap bounds, and decides what holds while the registry is away. It
-// must not know runs or prices.
+// Package purse asks the registry for what model calls may use, before they are made. It asks for many
+// calls at a time, remembers for a moment what no cap bounds, and decides what holds while the registry
+// is away. It must not know runs or prices.
 package purse
 
 import (
@@ -18,14 +18,16 @@ const (
 	maxBatch = 256
 	// askTime bounds one request.
 	askTime = 2 * time.Second
-	// Fresh is how long calls of a task are made without a question after the answer that no cap bounds them.
-	// So a first cap holds after that time at the latest.
+	// Fresh is how long calls of a task are made without a question after the answer that no cap bounds
+	// them. So a first cap holds after that time at the latest.
 	Fresh = time.Second
 	// pause is how long requests for a namespace stop after one got no answer.
 	pause = time.Second
-	// remembered is how long it is remembered that a cap bounds the calls of a task, while the registry is away.
+	// remembered is how long it is remembered that a cap bounds the calls of a task, while the registry
+	// is away.
 	remembered = 24 * time.Hour
-	// maxKnown bounds the tasks that are remembered, and maxReleases the releases that wait for the registry.
+	// maxKnown bounds the tasks that are remembered, and maxReleases the releases that wait for the
+	// registry.
 	maxKnown, maxReleases = 100_000, 10_000
 	// told is how often it is told that a budget is over its soft cap.
 	told = time.Minute
@@ -74,7 +76,8 @@ type lineKey struct {
 	askOnly   bool
 }
 
-// levels names the calls that have the same budgets: those of a task. Of a soft cap it names the budget.
+// levels names the calls that have the same budgets: those of a task. Of a soft cap it names the
+// budget.
 type levels struct{ namespace, task string }
 
 // knowledge is the last answer about the calls of a task.
@@ -83,8 +86,8 @@ type knowledge struct {
 	until  time.Time
 }
 
-// line is what waits for one namespace. At most one request of it is under way; what comes meanwhile goes
-// together into the next.
+// line is what waits for one namespace. At most one request of it is under way; what comes meanwhile
+// goes together into the next.
 type line struct {
 	busy     bool
 	asks     []*ask
@@ -108,10 +111,11 @@ func New(r Registry, log *slog.Logger) *Purse {
 	return &Purse{registry: r, log: log, lines: map[lineKey]*line{}, known: map[levels]knowledge{}, soft: map[levels]time.Time{}}
 }
 
-// Try asks for what a call may use at most, before it is made. A call that was granted before is granted
-// again. If no cap bounds the task's calls by an answer of a moment ago, nothing is asked. While the registry
-// is away, calls that were bounded when it answered last are refused with ReasonAway, and all others are
-// granted. An error is the cause of the end of ctx; nothing is reserved then.
+// Try asks for what a call may use at most, before it is made. A call that was granted before is
+// granted again. If no cap bounds the task's calls by an answer of a moment ago, nothing is asked.
+// While the registry is away, calls that were bounded when it answered last are refused with
+// ReasonAway, and all others are granted. An error is the cause of the end of ctx; nothing is reserved
+// then.
 func (p *Purse) Try(ctx context.Context, namespace string, call outbox.Entry) (Answer, error) {
 	p.mu.Lock()
 	if k, ok := p.known[levels{namespace, call.TaskID}]; ok && !k.capped && time.Now().Before(k.until) {
@@ -164,8 +168,8 @@ func (p *Purse) unanswered(namespace, task string) Answer {
 	return Answer{Capped: true, Refusal: &Refusal{Reason: ReasonAway, Message: "a budget bounds the call, and the registry, which keeps it, does not answer"}}
 }
 
-// Release gives back what was reserved for a call that was not made. It does not wait for the registry. What
-// is lost on the way is booked by the registry after its lease.
+// Release gives back what was reserved for a call that was not made. It does not wait for the registry.
+// What is lost on the way is booked by the registry after its lease.
 func (p *Purse) Release(namespace string, call outbox.Entry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

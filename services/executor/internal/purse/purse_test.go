@@ -16,8 +16,8 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/purse"
 )
 
-// registry grants calls of tasks other than "broke", takes a while, and may be away. Calls without a task are
-// not capped.
+// registry grants calls of tasks other than "broke", takes a while, and may be away. Calls without a
+// task are not capped.
 type registry struct {
 	mu       sync.Mutex
 	away     bool

@@ -13,8 +13,8 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
 )
 
-// Budget is what the namespace, an epic or a task may spend and what it has spent, whether it ever had a cap or
-// not.
+// Budget is what the namespace, an epic or a task may spend and what it has spent, whether it ever had
+// a cap or not.
 func (b *Accounts) Budget(ctx context.Context, namespace string, id ledger.ID) (ledger.Account, error) {
 	return view(ctx, b, namespace, func(ctx context.Context, r store.Reader) (ledger.Account, error) {
 		return budget(ctx, r, namespace, id)
@@ -50,8 +50,8 @@ func budget(ctx context.Context, r store.Reader, namespace string, id ledger.ID)
 	return found[0], nil
 }
 
-// SetBudget is SetCaps for a request that may be repeated, and for a caller that has seen the caps. The etag of
-// c is that of the account. It returns the account as it is then.
+// SetBudget is SetCaps for a request that may be repeated, and for a caller that has seen the caps. The
+// etag of c is that of the account. It returns the account as it is then.
 func (b *Accounts) SetBudget(ctx context.Context, namespace string, c Change, id ledger.ID, hard, soft ledger.Caps) (a ledger.Account, err error) {
 	change := func(ctx context.Context, tx store.Tx) error {
 		if a, err = budget(ctx, tx, namespace, id); err != nil {

@@ -19,8 +19,8 @@ const (
 	// forgottenAtOnce bounds how many forgotten reservations one sweep settles, sweptAtOnce how many accounts
 	// and estimates it removes.
 	forgottenAtOnce, sweptAtOnce = 1000, 10_000
-	// postponed is how much later a forgotten reservation is looked at again that cannot be booked. What it
-	// holds stays reserved meanwhile.
+	// postponed is how much later a forgotten reservation is looked at again that cannot be booked.
+	// What it holds stays reserved meanwhile.
 	postponed = time.Hour
 )
 
@@ -65,8 +65,8 @@ func (b *Accounts) SettleForgotten(ctx context.Context, limit int) (n int, err e
 	return n, err
 }
 
-// postpone lets a reservation that cannot be booked be, so that it is not tried at every sweep and does not
-// keep others from theirs.
+// postpone lets a reservation that cannot be booked be, so that it is not tried at every sweep and does
+// not keep others from theirs.
 func (b *Accounts) postpone(ctx context.Context, namespace string, k usage.Key) error {
 	return b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
 		return tx.RenewReservations(ctx, namespace, []usage.Key{k}, postponed)
@@ -134,8 +134,8 @@ func (b *Accounts) bookHeld(ctx context.Context, namespace string, keys []usage.
 	return n, nil
 }
 
-// postponeLeft postpones the reservations whose estimates were not booked, since the key of the estimate is
-// taken: the call was given back after an earlier estimate, and then reserved again.
+// postponeLeft postpones the reservations whose estimates were not booked, since the key of the
+// estimate is taken: the call was given back after an earlier estimate, and then reserved again.
 func postponeLeft(ctx context.Context, tx store.Tx, namespace string, keys []usage.Key, entries []usage.Entry) error {
 	if !slices.ContainsFunc(entries, func(e usage.Entry) bool { return e.Source == usage.Estimate }) {
 		return nil

@@ -93,9 +93,9 @@ func (b *Accounts) Reserve(ctx context.Context, namespace string, lease time.Dur
 	return out, err
 }
 
-// ReserveCalls is Reserve for calls that are told as the entries which they would become at most. It prices
-// them as RecordUsage would: by the price book, else by the cost that the entry reports. If askOnly is set,
-// it answers whether there is room and reserves nothing.
+// ReserveCalls is Reserve for calls that are told as the entries which they would become at most. It
+// prices them as RecordUsage would: by the price book, else by the cost that the entry reports. If
+// askOnly is set, it answers whether there is room and reserves nothing.
 func (b *Accounts) ReserveCalls(ctx context.Context, namespace string, lease time.Duration, calls []usage.Entry, askOnly bool) (out []Reserved, err error) {
 	in := make([]Reservation, len(calls))
 	for i, e := range calls {
@@ -129,8 +129,8 @@ func (b *Accounts) ReserveCalls(ctx context.Context, namespace string, lease tim
 // errAskedOnly rolls back what was reserved by a caller that only asks.
 var errAskedOnly = errors.New("it was only asked")
 
-// priceMost sets the most that calls may cost: that of the dearest mix of cached and other input, and of
-// reasoning and other output. A cost that is too large to be reserved counts as unknown.
+// priceMost sets the most that calls may cost: that of the dearest mix of cached and other input, and
+// of reasoning and other output. A cost that is too large to be reserved counts as unknown.
 func (b *Accounts) priceMost(ctx context.Context, namespace string, calls []usage.Entry, in []Reservation) error {
 	now := dbkit.Now()
 	mixes := make([]usage.Entry, 0, 4*len(calls))
@@ -219,8 +219,8 @@ func reserve(ctx context.Context, tx store.Tx, namespace string, lease time.Dura
 	return out, putAccounts(ctx, tx, namespace, taken)
 }
 
-// knownCalls are those of the calls that are reserved or booked. One that was booked at its estimate still has
-// its reservation.
+// knownCalls are those of the calls that are reserved or booked. One that was booked at its estimate
+// still has its reservation.
 func knownCalls(ctx context.Context, tx store.Tx, namespace string, in []Reservation) (map[usage.Key]Reserved, error) {
 	keys := make([]usage.Key, len(in))
 	for i := range in {

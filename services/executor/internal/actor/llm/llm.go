@@ -135,8 +135,8 @@ func profileOf(cfg Config, models *llm.Set, s *workgraph.Start) (name string, p 
 	return models.Resolve(profile, model)
 }
 
-// Booked is the provider and the model under which the usage of a call is booked, unless a fallback answers.
-// ok is false if there is no such profile: then no model is asked.
+// Booked is the provider and the model under which the usage of a call is booked, unless a fallback
+// answers. ok is false if there is no such profile: then no model is asked.
 func Booked(cfg Config, models *llm.Set, s *workgraph.Start) (provider, model string, ok bool) {
 	_, p, err := profileOf(cfg, models, s)
 	if err != nil {
@@ -146,8 +146,8 @@ func Booked(cfg Config, models *llm.Set, s *workgraph.Start) (provider, model st
 	return provider, model, true
 }
 
-// Estimate says which profile a call of the actor asks, and roughly how many tokens it takes, before the
-// prompt is made.
+// Estimate says which profile a call of the actor asks, and roughly how many tokens it takes, before
+// the prompt is made.
 func Estimate(cfg Config, models *llm.Set, s *workgraph.Start) (profile string, input, output int64) {
 	name, p, err := profileOf(cfg, models, s)
 	if err != nil {

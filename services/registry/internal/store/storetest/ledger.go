@@ -482,8 +482,8 @@ func postponedCases() map[string]func(*testing.T, *fixture) {
 	}
 }
 
-// manyCallers has 64 callers reserve, ask again, settle, release and vanish against one cap, 10,240 tries in all,
-// while what vanished is booked at its estimate and some of its usage comes late.
+// manyCallers has 64 callers reserve, ask again, settle, release and vanish against one cap, 10,240
+// tries in all, while what vanished is booked at its estimate and some of its usage comes late.
 func manyCallers(t *testing.T, f *fixture) {
 	const callers, rounds, batch, limit = 64, 10, 16, 400_000 * 1000
 	e := f.epic(t, epic.Epic{BudgetNanoUSD: ptr(int64(limit))})
@@ -623,8 +623,8 @@ func BenchReserve(b *testing.B, open Open) {
 	}
 }
 
-// BenchSettle reserves and settles batches of calls under a cap of their epic, beside what one commit that does
-// nothing else costs.
+// BenchSettle reserves and settles batches of calls under a cap of their epic, beside what one commit
+// that does nothing else costs.
 func BenchSettle(b *testing.B, open Open) {
 	b.Run("bare", func(b *testing.B) {
 		f := newFixture(b, open)

@@ -898,8 +898,8 @@ func (x *Webhook) GetSecret() string {
 // further attempts: attempts under way end and count, and the run is PAUSED with BUDGET_EXHAUSTED until it is
 // resumed with a higher cap. The usage of an attempt is known at its end, so a run may exceed its budget by
 // the attempts that were under way. While the price of calls that count against a cap in money is not
-// available, the run is PAUSED with BUDGET_UNSETTLED, and continues by itself afterwards. The budget of an
-// epic is separate: it decides whether runs start at all.
+// available, the run is PAUSED with BUDGET_UNSETTLED, and continues by itself afterwards. The caps of the
+// namespace, an epic or a task are separate: the registry's Budget has them.
 type RunBudget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Tokens, input and output together. Absent means no cap; with 0 nothing starts.
