@@ -10,7 +10,8 @@ import (
 
 const (
 	insertOrder = `INSERT INTO orders (namespace, run_id, task_id, id, kind, reason, create_time, lease_until, confirmed, database_id) `
-	// replaceOrder leaves a cancel that is there already its time and reason. Nothing replaces a cancel.
+	// replaceOrder leaves a cancel that is there already its time and reason. Nothing replaces a
+	// cancel.
 	replaceOrder = ` ON CONFLICT (namespace, run_id, task_id) DO UPDATE SET id = excluded.id, kind = excluded.kind, reason = excluded.reason,
 		create_time = excluded.create_time, tries = 0`
 	forgetOrder = `DELETE FROM orders WHERE namespace = $1 AND run_id = $2 AND task_id = $3`
