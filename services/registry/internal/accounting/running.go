@@ -99,7 +99,7 @@ func advance(ctx context.Context, tx store.Tx, e *epic.Epic, now time.Time) erro
 	case err != nil:
 		return err
 	case !open && e.TotalTasks > 0:
-		return finish(e, now)
+		return finish(ctx, tx, e, now)
 	case !open || spent:
 		return nil
 	case e.CheckBudget() != nil:
@@ -118,7 +118,13 @@ func advance(ctx context.Context, tx store.Tx, e *epic.Epic, now time.Time) erro
 
 // finish ends an epic whose tasks have all ended. One that stood still for its budget passes through
 // ACTIVE: its last runs ended although it did.
-func finish(e *epic.Epic, now time.Time) error {
+func finish(ctx context.Context, tx store.Tx, e *epic.Epic, now time.Time) error {
+	if e.FailedTasks > 0 {
+		// Somebody may mend what failed and try it again, which an epic that has ended does not allow.
+		if again, err := tx.AnyRetryable(ctx, e.Namespace, e.ID); err != nil || again {
+			return err
+		}
+	}
 	to := epic.Canceled
 	switch {
 	case e.FailedTasks > 0:

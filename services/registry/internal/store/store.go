@@ -211,6 +211,8 @@ type Tx interface {
 
 	// AnyOpen reports whether an epic has a task that has not ended.
 	AnyOpen(ctx context.Context, namespace, epicID string) (bool, error)
+	// AnyRetryable reports whether an epic has a task that has failed, by no policy, and may be tried again.
+	AnyRetryable(ctx context.Context, namespace, epicID string) (bool, error)
 	// Busy counts, up to most, the tasks of an epic that are RUNNING by a run or have an order to
 	// start.
 	Busy(ctx context.Context, namespace, epicID string, most int) (int, error)

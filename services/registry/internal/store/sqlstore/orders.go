@@ -61,6 +61,13 @@ func (t tx) AnyOpen(ctx context.Context, namespace, epicID string) (bool, error)
 	return n > 0, err
 }
 
+// AnyRetryable implements store.Tx.
+func (t tx) AnyRetryable(ctx context.Context, namespace, epicID string) (bool, error) {
+	n, err := t.count(ctx, `SELECT 1 FROM tasks WHERE namespace = $1 AND epic_id = $2 AND state = 5 AND ended_by = '' AND retry_count < max_retries LIMIT 1`,
+		namespace, epicID)
+	return n > 0, err
+}
+
 // Busy implements store.Tx.
 func (t tx) Busy(ctx context.Context, namespace, epicID string, most int) (int, error) {
 	running, err := t.count(ctx, `SELECT 1 FROM tasks t WHERE t.namespace = $1 AND t.epic_id = $2 AND t.state = 3 AND t.state IN (1, 2, 3)
