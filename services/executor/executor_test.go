@@ -52,10 +52,15 @@ type fakeRegistry struct {
 	entries map[string]*registryv1.UsageEntry
 	booked  []*registryv1.UsageEntry
 	settled []*registryv1.SettleClaimRequest
-	// unwanted are the runs to cancel; onClaim, if not nil, is called with every claim for longer than a
+	// unwanted are orders to runs; onClaim, if not nil, is called with every claim for longer than a
 	// moment.
 	unwanted []*registryv1.Order
 	onClaim  func(task, run string)
+	// tasks are those to start, refused those that could not be, leased how often orders were asked
+	// for.
+	tasks   map[string]*registryv1.Task
+	refused []*registryv1.RefusedStart
+	leased  int
 }
 
 func (b *fakeRegistry) do(what string, f func() error) error {

@@ -25,6 +25,7 @@ func (b *fakeRegistry) LeaseOrders(_ context.Context, r *registryv1.LeaseOrdersR
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.leased++
 	return &registryv1.LeaseOrdersResponse{Orders: slices.DeleteFunc(slices.Clone(b.unwanted), func(c *registryv1.Order) bool {
 		of := b.databases[c.GetTaskId()]
 		return of != "" && of != r.GetDatabase()
@@ -37,8 +38,13 @@ func (b *fakeRegistry) AcknowledgeOrders(_ context.Context, r *registryv1.Acknow
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.refused = append(b.refused, r.GetRefused()...)
+	done := r.GetOrders()
+	for _, x := range r.GetRefused() {
+		done = append(done, x.GetOrder())
+	}
 	b.unwanted = slices.DeleteFunc(b.unwanted, func(c *registryv1.Order) bool {
-		return slices.ContainsFunc(r.GetOrders(), func(d *registryv1.Order) bool {
+		return slices.ContainsFunc(done, func(d *registryv1.Order) bool {
 			return d.GetNamespace() == c.GetNamespace() && d.GetTaskId() == c.GetTaskId() && d.GetRunId() == c.GetRunId()
 		})
 	})
@@ -89,8 +95,8 @@ func TestCancellations(t *testing.T) {
 			return r.GetId()
 		}
 		waits := nodes(actorNode("wait", "signal", `{"name": "go"}`))
-		// reached requires that the run ends for that reason, that the registry hears of it, and that it
-		// stops asking.
+		// reached requires that the run ends for that reason, that the registry hears of it, and that
+		// it stops asking.
 		reached := func(t *testing.T, task, run string) *executorv1.Run {
 			t.Helper()
 			got := f.wait(t, run, canceled)
@@ -167,8 +173,8 @@ func TestCancellations(t *testing.T) {
 			f.wait(t, id, executorv1.RunState_RUN_STATE_WAITING)
 		})
 		t.Run("Run/WhoseStartIsUnderWay", func(t *testing.T) {
-			// It is canceled after its task was claimed and before it is recorded; the executor looks for it
-			// before and after.
+			// It is canceled after its task was claimed and before it is recorded; the executor looks
+			// for it before and after.
 			f.registry.mu.Lock()
 			f.registry.onClaim = func(task, run string) {
 				if task == "tk_starting" {

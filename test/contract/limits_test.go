@@ -67,9 +67,12 @@ var figures = map[string][]figure{
 	"a thread [as a value](threads.md#a-thread-as-a-value)": {{"256", "services/executor/internal/thread.MaxValueThreads"}, {"32", "services/executor/internal/thread.MaxValueDepth"},
 		{"10,000", "services/executor/internal/thread.MaxValueItems"}, {"8 MiB", "services/executor/internal/thread.MaxValueBytes"}},
 
-	"limits":            {{"10,000", "services/executor/internal/limit.MaxLimits"}},
-	"epics":             {words("100,000", "a field of accounting.DefaultBounds")},
-	"tasks of an epic":  {words("10,000", "a field of accounting.DefaultBounds")},
+	"limits":           {{"10,000", "services/executor/internal/limit.MaxLimits"}},
+	"epics":            {words("100,000", "a field of accounting.DefaultBounds")},
+	"tasks of an epic": {words("10,000", "a field of accounting.DefaultBounds")},
+	"tasks at work at once of an epic that runs by itself": {words("64", "a rule of the proto"), {"4", "services/registry/internal/accounting.DefaultParallel"}},
+	"inputs of the workflow of a task":                     {{"256 KiB", "services/registry/internal/rpc.maxInput"}},
+
 	"prices of its own": {words("10,000", "a field of accounting.DefaultBounds")},
 	"tasks that a task depends on; dependencies of all tasks of an epic": {words("1,000", "a rule of the proto"), words("100,000", "a field of accounting.DefaultBounds")},
 

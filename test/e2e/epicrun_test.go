@@ -86,8 +86,9 @@ func (s *suite) epicTasks(t *testing.T, id string) (tasks []epicTask) {
 	return list.Tasks
 }
 
-// TestEpicRunsByItself has an epic of fifty tasks run by itself, each with a workflow that asks a model. It is
-// paused and resumed, stopped by its budget once, and its services are killed and restarted meanwhile.
+// TestEpicRunsByItself has an epic of fifty tasks run by itself, each with a workflow that asks a
+// model. It is paused and resumed, stopped by its budget once, and its services are killed and
+// restarted meanwhile.
 func TestEpicRunsByItself(t *testing.T) {
 	t.Parallel()
 	for _, store := range stores {
@@ -105,7 +106,7 @@ outputs: {text: "{{ say }}"}
 			var imported struct{ ID string }
 			s.ask(t, request{path: "/v1/epics:import", body: map[string]any{"document": tree("work")}}, &imported)
 			id := imported.ID
-			s.ask(t, request{path: "/v1/epics/" + id + ":run", body: map[string]any{"parallel": epicParallel}}, nil)
+			s.cli(t, "epics", "run", id, fmt.Sprintf("--parallel=%d", epicParallel))
 
 			s.awaitEpic(t, id, "EPIC_STATE_ACTIVE", 3)
 			t.Run("Pause/PausesItsRunsAndResumeGoesOn", func(t *testing.T) { pauseEpic(t, s, id) })
@@ -118,6 +119,9 @@ outputs: {text: "{{ say }}"}
 				require.Equal(t, "BUDGET_EXHAUSTED", e.PauseReason)
 				require.GreaterOrEqual(t, int64(e.SpentTokens), int64(stopAfter*(callInput+callOutput)))
 				s.awaitRest(t, id)
+				shown, _ := s.cli(t, "epics", "show", id)
+				require.Contains(t, shown, "runs by itself, 6 tasks at once\npaused: BUDGET_EXHAUSTED\n")
+				require.Regexp(t, `progress: \d+ of 50 done, \d+ running, \d+ ready, \d+ blocked, 0 failed; spent [\d,]+ of 26,000 tokens`, shown)
 				status, _, body := s.exchange(t, request{path: "/v1/epics/" + id + ":transition", body: `{"state":"EPIC_STATE_ACTIVE"}`})
 				require.Equal(t, 400, status, "%s", body)
 				require.Contains(t, string(body), "BUDGET_EXHAUSTED")
@@ -137,6 +141,14 @@ outputs: {text: "{{ say }}"}
 				s.awaitEpic(t, id, "EPIC_STATE_COMPLETED", epicTasks)
 			})
 			t.Run("Tasks/StartedOnceAndInOrder", func(t *testing.T) { requireOrder(t, s, id) })
+			t.Run("CommandLine/WatchesToTheEnd", func(t *testing.T) {
+				made, _ := s.cli(t, "epics", "create", "One more")
+				one := strings.TrimSpace(made)
+				s.cli(t, "tasks", "create", one, "Write", "--workflow=work@1", `--input={"topic": "cats"}`)
+				end, told := s.cli(t, "epics", "run", one, "--watch")
+				require.Contains(t, end, "completed  One more")
+				require.Contains(t, told, "0 of 1 done")
+			})
 			t.Run("Doctor/FindsNothing", func(t *testing.T) {
 				text, err := s.command("doctor", "--all").CombinedOutput()
 				require.NoError(t, err, "%s", text)
@@ -145,8 +157,8 @@ outputs: {text: "{{ say }}"}
 	}
 }
 
-// awaitRest waits until no run of the epic goes on, and requires that those which have not ended are paused
-// for the epic.
+// awaitRest waits until no run of the epic goes on, and requires that those which have not ended are
+// paused for the epic.
 func (s *suite) awaitRest(t *testing.T, id string) (paused int) {
 	t.Helper()
 	testkit.Within(t, timeout, 50*time.Millisecond, func() bool {
@@ -170,8 +182,8 @@ func (s *suite) awaitRest(t *testing.T, id string) (paused int) {
 	return paused
 }
 
-// pauseEpic pauses an epic, sees that its runs stand still, and resumes it. A run that somebody has paused
-// before stays paused until it is resumed alone.
+// pauseEpic pauses an epic, sees that its runs stand still, and resumes it. A run that somebody has
+// paused before stays paused until it is resumed alone.
 func pauseEpic(t *testing.T, s *suite, id string) {
 	var mine epicTask
 	testkit.Within(t, timeout, 20*time.Millisecond, func() bool {
@@ -184,7 +196,7 @@ func pauseEpic(t *testing.T, s *suite, id string) {
 		status, body := s.do(t, request{path: "/v1/runs/" + mine.RunID + ":pause", body: `{"reason":"mine"}`})
 		return status == 200 && strings.Contains(string(body), "RUN_STATE_PAUSED")
 	})
-	s.ask(t, request{path: "/v1/epics/" + id + ":transition", body: `{"state":"EPIC_STATE_PAUSED"}`}, nil)
+	s.cli(t, "epics", "pause", id)
 	testkit.Within(t, timeout, 50*time.Millisecond, func() bool {
 		for _, task := range s.epicTasks(t, id) {
 			if task.State != "TASK_STATE_RUNNING" {
@@ -201,7 +213,7 @@ func pauseEpic(t *testing.T, s *suite, id string) {
 	before := s.epicNow(t, id)
 	require.Equal(t, "EPIC_STATE_PAUSED", before.State)
 	require.Empty(t, before.PauseReason)
-	s.ask(t, request{path: "/v1/epics/" + id + ":transition", body: `{"state":"EPIC_STATE_ACTIVE"}`}, nil)
+	s.cli(t, "epics", "resume", id)
 	s.awaitEpic(t, id, "EPIC_STATE_ACTIVE", before.CompletedTasks+1)
 	var r run
 	s.ask(t, request{path: "/v1/runs/" + mine.RunID}, &r)
@@ -210,8 +222,8 @@ func pauseEpic(t *testing.T, s *suite, id string) {
 	s.ask(t, request{path: "/v1/runs/" + mine.RunID + ":resume", body: `{}`}, nil)
 }
 
-// requireOrder requires that each task had one run, began after those that it depends on had ended, and that
-// never more were at work than may be.
+// requireOrder requires that each task had one run, began after those that it depends on had ended, and
+// that never more were at work than may be.
 func requireOrder(t *testing.T, s *suite, id string) {
 	tasks := s.epicTasks(t, id)
 	require.Len(t, tasks, epicTasks)

@@ -44,9 +44,14 @@ func (c *epicsRunCmd) Run(e *env) error {
 		}
 		last := ""
 		for c.Watch && !epicRests(x) {
-			line, err := progress(ctx, s, x)
+			line, stuck, err := progress(ctx, s, x)
 			if err != nil {
 				return err
+			}
+			if stuck {
+				e.note("%s", line)
+				e.help("`epigraph tasks ls %s --state failed` shows what failed, `epigraph tasks transition TASK pending` tries it again", x.GetId())
+				break
 			}
 			if line != last {
 				e.note("%s", line)
@@ -78,15 +83,16 @@ func epicRests(x *registryv1.Epic) bool {
 	return s != registryv1.EpicState_EPIC_STATE_ACTIVE && s != registryv1.EpicState_EPIC_STATE_PLANNING
 }
 
-// progress counts the tasks of an epic by what they do.
-func progress(ctx context.Context, s *services, x *registryv1.Epic) (string, error) {
+// progress counts the tasks of an epic by what they do. stuck says that it goes on only if somebody mends a
+// task that has failed.
+func progress(ctx context.Context, s *services, x *registryv1.Epic) (line string, stuck bool, err error) {
 	counts := map[registryv1.TaskState]int{}
 	req := &registryv1.ListTasksRequest{EpicId: x.GetId(), PageSize: maxPage, States: []registryv1.TaskState{
 		registryv1.TaskState_TASK_STATE_PENDING, registryv1.TaskState_TASK_STATE_BLOCKED, registryv1.TaskState_TASK_STATE_RUNNING}}
 	for {
 		r, err := s.registry.ListTasks(ctx, req)
 		if err != nil {
-			return "", err
+			return "", false, err
 		}
 		for _, t := range r.GetTasks() {
 			counts[t.GetState()]++
@@ -95,9 +101,10 @@ func progress(ctx context.Context, s *services, x *registryv1.Epic) (string, err
 			break
 		}
 	}
+	stuck = x.GetFailedTasks() > 0 && counts[registryv1.TaskState_TASK_STATE_RUNNING]+counts[registryv1.TaskState_TASK_STATE_PENDING] == 0
 	return fmt.Sprintf("%d of %d done, %d running, %d ready, %d blocked, %d failed; spent %s tokens, %s", x.GetCompletedTasks(), x.GetTotalTasks(),
 		counts[registryv1.TaskState_TASK_STATE_RUNNING], counts[registryv1.TaskState_TASK_STATE_PENDING], counts[registryv1.TaskState_TASK_STATE_BLOCKED],
-		x.GetFailedTasks(), ofBudget(view.Count(x.GetSpentTokens()), x.BudgetTokens, view.Count), ofBudget(spent(x.GetSpentNanoUsd(), x.GetUnpricedCalls()), x.BudgetNanoUsd, view.Money)), nil
+		x.GetFailedTasks(), ofBudget(view.Count(x.GetSpentTokens()), x.BudgetTokens, view.Count), ofBudget(spent(x.GetSpentNanoUsd(), x.GetUnpricedCalls()), x.BudgetNanoUsd, view.Money)), stuck, nil
 }
 
 // ofBudget adds a cap to what was spent, if there is one.

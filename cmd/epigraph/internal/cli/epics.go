@@ -91,7 +91,7 @@ func (c *epicsGetCmd) Run(e *env) error {
 		if err != nil {
 			return err
 		}
-		line, err := progress(ctx, s, x)
+		line, _, err := progress(ctx, s, x)
 		if err != nil {
 			return err
 		}

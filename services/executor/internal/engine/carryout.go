@@ -23,8 +23,8 @@ func (o *Order) request() journal.Request {
 	return journal.Request{ID: o.ID + "/" + o.subject(), BodyHash: o.TaskID}
 }
 
-// carryOut carries out an order. certain reports that the registry may forget the order: what it asks for
-// will happen, or never can. refused is why a task cannot be started.
+// carryOut carries out an order. certain reports that the registry may forget the order: what it asks
+// for will happen, or never can. refused is why a task cannot be started.
 func (e *Engine) carryOut(ctx context.Context, o Order) (certain bool, refused error) {
 	var err error
 	switch o.Kind {
@@ -44,8 +44,8 @@ func (e *Engine) carryOut(ctx context.Context, o Order) (certain bool, refused e
 			return true, nil
 		}
 	case journal.ReasonRunNotFound:
-		// A confirmed run was recorded, so it is deleted by now. Else its start may be in progress: the task
-		// is claimed before the run is recorded.
+		// A confirmed run was recorded, so it is deleted by now. Else its start may be in progress: the
+		// task is claimed before the run is recorded.
 		return o.Confirmed || time.Since(o.Time) > slowestStart, nil
 	case journal.ReasonRunEnded:
 		return true, nil
@@ -61,8 +61,8 @@ func errPausing(runID string) error {
 	return errs.New(errs.Unavailable, errs.ReasonNotReady, "the pause of run %q is not applied yet", runID)
 }
 
-// resumePaused resumes a run that was paused with its epic. A pause for any other reason stays, and so does
-// one that the run cannot leave without help: it is told to whoever looks at the run.
+// resumePaused resumes a run that was paused with its epic. A pause for any other reason stays, and so
+// does one that the run cannot leave without help: it is told to whoever looks at the run.
 func (e *Engine) resumePaused(ctx context.Context, o Order) error {
 	if _, unread, err := e.journal.FindCommand(ctx, o.Namespace, o.RunID, journal.CommandPause, "pause", false); err != nil || unread {
 		if err == nil {
@@ -83,8 +83,8 @@ func (e *Engine) resumePaused(ctx context.Context, o Order) error {
 	return err
 }
 
-// startTask starts the run of a task. The registry forgets the order when the run confirms its claim, so that
-// it is repeated until then.
+// startTask starts the run of a task. The registry forgets the order when the run confirms its claim,
+// so that it is repeated until then.
 func (e *Engine) startTask(ctx context.Context, o Order) (certain bool, refused error) {
 	if e.tasks == nil {
 		return false, nil

@@ -164,18 +164,18 @@ type Claims interface {
 
 // Orders hands out what the registry wants of runs. Its errors are *errs.Error values.
 type Orders interface {
-	// Lease hands out at most limit orders to runs of this database, of all namespaces. It hides them from
-	// other executors for the time hold.
+	// Lease hands out at most limit orders to runs of this database, of all namespaces. It hides them
+	// from other executors for the time hold.
 	Lease(ctx context.Context, limit int, hold time.Duration) ([]Order, error)
-	// Acknowledge says that these orders will certainly be carried out, and that others are refused for good.
-	// An order without an acknowledgement is handed out again.
+	// Acknowledge says that these orders will certainly be carried out, and that others are refused for
+	// good. An order without an acknowledgement is handed out again.
 	Acknowledge(ctx context.Context, done []Order, refused []RefusedStart) error
 }
 
 // Tasks starts tasks with their workflows.
 type Tasks interface {
-	// StartTask starts the run of a task, once for each order. lasting says that another try would be refused
-	// in the same way.
+	// StartTask starts the run of a task, once for each order. lasting says that another try would be
+	// refused in the same way.
 	StartTask(ctx context.Context, o Order) (lasting bool, err error)
 }
 

@@ -9,16 +9,18 @@ import (
 const (
 	// orderPoll is how often the registry is asked for orders.
 	orderPoll = time.Second
-	// orderBatch is how many orders are leased at once, and how many of a namespace are in hand at most. orderParallel is how many of those are carried out at the same time.
+	// orderBatch is how many orders are leased at once, and how many of a namespace are in hand at
+	// most. orderParallel is how many of those are carried out at the same time.
 	orderBatch, orderParallel = 200, 8
 	// orderHold is how long the lease hides orders from other executors, also if this one dies.
 	orderHold = 5 * time.Second
-	// slowestStart is how long after an order a run may still be recorded whose start was under way. If a start takes
-	// longer, the run confirms its claim, and the registry gives the order again.
+	// slowestStart is how long after an order a run may still be recorded whose start was under way. If
+	// a start takes longer, the run confirms its claim, and the registry gives the order again.
 	slowestStart = 10 * time.Minute
 )
 
-// watchOrders carries out the orders of the registry to runs of this database, whichever executor owns them.
+// watchOrders carries out the orders of the registry to runs of this database, whichever executor owns
+// them.
 func (t *session) watchOrders(ctx context.Context) {
 	if t.e.orders == nil {
 		return
@@ -154,8 +156,8 @@ func (c *carrier) work(ctx context.Context, namespace string, l *orderLine) {
 	}
 }
 
-// acknowledge acknowledges what is done in a line, all of it at once, until nothing is left. After a failure
-// the registry hands the orders out again.
+// acknowledge acknowledges what is done in a line, all of it at once, until nothing is left. After a
+// failure the registry hands the orders out again.
 func (c *carrier) acknowledge(ctx context.Context, namespace string, l *orderLine) {
 	for {
 		c.mu.Lock()

@@ -17,7 +17,8 @@ import (
 
 const mebibyte = 1 << 20
 
-// growing are actors of a run that grows beyond the memory of its namespace and stays there until g opens.
+// growing are actors of a run that grows beyond the memory of its namespace and stays there until g
+// opens.
 func growing(g *gate) actors {
 	return actors{"gate": g,
 		"signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}}),
@@ -103,8 +104,8 @@ func TestCancellationsWhileAllMemoryIsFull(t *testing.T) {
 	})
 }
 
-// TestCancellationsOfManyRunsWithoutRoom cancels more runs than memory has room for, while another run of
-// their namespace holds it. They end a few at a time, and another namespace starts runs meanwhile.
+// TestCancellationsOfManyRunsWithoutRoom cancels more runs than memory has room for, while another run
+// of their namespace holds it. They end a few at a time, and another namespace starts runs meanwhile.
 func TestCancellationsOfManyRunsWithoutRoom(t *testing.T) {
 	t.Parallel()
 	const n = 100

@@ -46,8 +46,8 @@ func (u *unwanted) acknowledges(t *testing.T, id string) {
 	}
 }
 
-// stuckQueue is a journal in which commands for one run, and for all runs of one namespace, block until the
-// caller gives up.
+// stuckQueue is a journal in which commands for one run, and for all runs of one namespace, block until
+// the caller gives up.
 type stuckQueue struct {
 	journal.Journal
 	run, namespace string
@@ -91,8 +91,8 @@ func (j heldQueue) Enqueue(ctx context.Context, p journal.EnqueueRequest) (journ
 	return j.Journal.Enqueue(ctx, p)
 }
 
-// TestCancellationsBesideASlowOne blocks the cancel of one run for the whole test. Those of the same batch
-// and of the next are canceled and acknowledged meanwhile.
+// TestCancellationsBesideASlowOne blocks the cancel of one run for the whole test. Those of the same
+// batch and of the next are canceled and acknowledged meanwhile.
 func TestCancellationsBesideASlowOne(t *testing.T) {
 	t.Parallel()
 	u, g := &unwanted{done: make(chan []engine.Order, 2)}, newGate()
@@ -118,8 +118,8 @@ func TestCancellationsBesideASlowOne(t *testing.T) {
 	})
 }
 
-// TestCancellationsOfANamespaceHoldUpNoOther blocks the cancels of all runs of one namespace. The run of
-// another namespace is canceled.
+// TestCancellationsOfANamespaceHoldUpNoOther blocks the cancels of all runs of one namespace. The run
+// of another namespace is canceled.
 func TestCancellationsOfANamespaceHoldUpNoOther(t *testing.T) {
 	t.Parallel()
 	u, g := &unwanted{done: make(chan []engine.Order, 1)}, newGate()

@@ -67,7 +67,8 @@ func TestCancellationsOfSuspects(t *testing.T) {
 		for range 1 + len(suspects) {
 			g.next(t)
 		}
-		// From their second take-over on, each has the turn for a while, so not all are at work at first.
+		// From their second take-over on, each has the turn for a while, so not all are at work at
+		// first.
 		l = next("c")
 		g.next(t)
 		u.wants(t, suspects...)
@@ -80,8 +81,8 @@ func TestCancellationsOfSuspects(t *testing.T) {
 	})
 }
 
-// TestCancellationsOfRunsWithoutRoom cancels runs that wait in line for memory, and some that are not even in
-// line, while other runs of their namespace hold it. They are read only to end.
+// TestCancellationsOfRunsWithoutRoom cancels runs that wait in line for memory, and some that are not
+// even in line, while other runs of their namespace hold it. They are read only to end.
 func TestCancellationsOfRunsWithoutRoom(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20

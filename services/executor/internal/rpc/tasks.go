@@ -66,8 +66,8 @@ func (s *Tasks) StartTask(ctx context.Context, o engine.Order) (lasting bool, er
 	return lasts(err), err
 }
 
-// workflow chooses the workflow of a task: the one that it names, else the best that meets its requirements,
-// else that of its epic.
+// workflow chooses the workflow of a task: the one that it names, else the best that meets its
+// requirements, else that of its epic.
 func (s *Tasks) workflow(ctx context.Context, e *registryv1.Epic, t *registryv1.Task) (string, error) {
 	needs := string(t.GetRequirements().GetJson())
 	if t.GetWorkflowSlug() != "" {
@@ -98,8 +98,8 @@ func (s *Tasks) workflow(ctx context.Context, e *registryv1.Epic, t *registryv1.
 		Hint("create or fork one, name it with `epigraph tasks update " + t.GetId() + " --workflow NAME`, and move the task to PENDING")
 }
 
-// taskInput is what the workflow of a task is told: what the task says, and the fields of its own input, which
-// take their place.
+// taskInput is what the workflow of a task is told: what the task says, and the fields of its own
+// input, which take their place.
 func taskInput(t *registryv1.Task) map[string]*graphv1.Payload {
 	text := func(s string) *graphv1.Payload {
 		raw, err := json.Marshal(s)
@@ -121,8 +121,8 @@ func taskInput(t *registryv1.Task) map[string]*graphv1.Payload {
 	return in
 }
 
-// lasts reports whether a start would be refused in the same way each time. What the registry says of a task
-// or an epic that has changed since the order does not last, and the order goes with that change.
+// lasts reports whether a start would be refused in the same way each time. What the registry says of a
+// task or an epic that has changed since the order does not last, and the order goes with that change.
 func lasts(err error) bool {
 	if err == nil {
 		return false

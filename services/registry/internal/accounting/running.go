@@ -14,8 +14,8 @@ import (
 // DefaultParallel is how many tasks of an epic are worked on at once if nobody says.
 const DefaultParallel = 4
 
-// RunEpic has an epic run by itself, with so many tasks at once; 0 means DefaultParallel. A workflow that is
-// not empty becomes that of tasks which name neither one nor requirements.
+// RunEpic has an epic run by itself, with so many tasks at once; 0 means DefaultParallel. A workflow
+// that is not empty becomes that of tasks which name neither one nor requirements.
 func (b *Accounts) RunEpic(ctx context.Context, namespace, id string, c Change, parallel int32, workflow string) (epic.Epic, error) {
 	return b.changeEpic(ctx, namespace, "RunEpic", id, c, func(_ context.Context, _ store.Tx, e *epic.Epic, _ time.Time) error {
 		if e.State != epic.Planning && e.State != epic.Active {
@@ -31,8 +31,8 @@ func (b *Accounts) RunEpic(ctx context.Context, namespace, id string, c Change, 
 	})
 }
 
-// follow does what a change of an epic implies for its runs and its tasks. It may change the epic, which is
-// locked and not saved.
+// follow does what a change of an epic implies for its runs and its tasks. It may change the epic,
+// which is locked and not saved.
 func follow(ctx context.Context, tx store.Tx, before epic.Epic, e *epic.Epic, now time.Time) error {
 	raised := e.PauseReason == epic.ReasonBudgetExhausted && e.State == epic.Paused && !sameBudget(before, *e)
 	switch {
@@ -62,8 +62,8 @@ func sameBudget(a, b epic.Epic) bool {
 	return same(a.BudgetTokens, b.BudgetTokens) && same(a.BudgetNanoUSD, b.BudgetNanoUSD)
 }
 
-// halt withdraws the orders to start tasks of an epic that is not active any more, and pauses its runs if it
-// is paused.
+// halt withdraws the orders to start tasks of an epic that is not active any more, and pauses its runs
+// if it is paused.
 func halt(ctx context.Context, tx store.Tx, e *epic.Epic) error {
 	if e.Parallel > 0 {
 		if err := tx.ForgetStarts(ctx, e.Namespace, e.ID, ""); err != nil {
@@ -86,9 +86,9 @@ func stop(ctx context.Context, tx store.Tx, e *epic.Epic, reason string, now tim
 	return halt(ctx, tx, e)
 }
 
-// advance ends an epic that runs by itself when its tasks have ended, pauses it when its budget is spent, and
-// else orders the start of tasks that are ready, as many as there is room for. The epic is locked and not
-// saved.
+// advance ends an epic that runs by itself when its tasks have ended, pauses it when its budget is
+// spent, and else orders the start of tasks that are ready, as many as there is room for. The epic is
+// locked and not saved.
 func advance(ctx context.Context, tx store.Tx, e *epic.Epic, now time.Time) error {
 	spent := e.State == epic.Paused && e.PauseReason == epic.ReasonBudgetExhausted
 	if e.Parallel == 0 || e.State != epic.Active && !spent {
@@ -99,7 +99,7 @@ func advance(ctx context.Context, tx store.Tx, e *epic.Epic, now time.Time) erro
 	case err != nil:
 		return err
 	case !open && e.TotalTasks > 0:
-		return finish(e, now)
+		return finish(ctx, tx, e, now)
 	case !open || spent:
 		return nil
 	case e.CheckBudget() != nil:
@@ -116,9 +116,15 @@ func advance(ctx context.Context, tx store.Tx, e *epic.Epic, now time.Time) erro
 	return tx.OrderStarts(ctx, e.Namespace, e.ID, ready)
 }
 
-// finish ends an epic whose tasks have all ended. One that stood still for its budget passes through ACTIVE:
-// its last runs ended although it did.
-func finish(e *epic.Epic, now time.Time) error {
+// finish ends an epic whose tasks have all ended. One that stood still for its budget passes through
+// ACTIVE: its last runs ended although it did.
+func finish(ctx context.Context, tx store.Tx, e *epic.Epic, now time.Time) error {
+	if e.FailedTasks > 0 {
+		// Somebody may mend what failed and try it again, which an epic that has ended does not allow.
+		if again, err := tx.AnyRetryable(ctx, e.Namespace, e.ID); err != nil || again {
+			return err
+		}
+	}
 	to := epic.Canceled
 	switch {
 	case e.FailedTasks > 0:
@@ -168,8 +174,8 @@ func stopOverspent(ctx context.Context, tx store.Tx, namespace string, epics []s
 // maxLeased is how many orders are handed out at once.
 const maxLeased = 1000
 
-// LeaseOrders returns at most limit orders to runs of a database, and hides them from others during hold. The
-// caller acknowledges those that are carried out; the others come again.
+// LeaseOrders returns at most limit orders to runs of a database, and hides them from others during
+// hold. The caller acknowledges those that are carried out; the others come again.
 func (b *Accounts) LeaseOrders(ctx context.Context, database string, limit int, hold time.Duration) ([]epic.Order, error) {
 	hold, err := epic.CheckLease(hold)
 	if err != nil {
@@ -178,7 +184,8 @@ func (b *Accounts) LeaseOrders(ctx context.Context, database string, limit int, 
 	return b.store.LeaseOrders(ctx, database, min(max(limit, 1), maxLeased), hold)
 }
 
-// AcknowledgeOrders forgets orders that have reached their runs. Those to start end with the start and stay.
+// AcknowledgeOrders forgets orders that have reached their runs. Those to start end with the start and
+// stay.
 func (b *Accounts) AcknowledgeOrders(ctx context.Context, done []epic.Order) error {
 	done = slices.DeleteFunc(slices.Clone(done), func(o epic.Order) bool { return o.RunID == "" })
 	if len(done) == 0 {
@@ -187,9 +194,9 @@ func (b *Accounts) AcknowledgeOrders(ctx context.Context, done []epic.Order) err
 	return b.store.AcknowledgeOrders(ctx, done)
 }
 
-// RefuseStart carries the refusal of a start into its task, which has failed then, or into its epic, if that
-// has spent its budget. An order that is not there any more changes nothing. Trying again would end in the
-// same way, so that is left to whoever mends it.
+// RefuseStart carries the refusal of a start into its task, which has failed then, or into its epic, if
+// that has spent its budget. An order that is not there any more changes nothing. Trying again would
+// end in the same way, so that is left to whoever mends it.
 func (b *Accounts) RefuseStart(ctx context.Context, r epic.RefusedStart) error {
 	now := dbkit.Now()
 	err := b.store.Update(ctx, r.Namespace, func(ctx context.Context, tx store.Tx) error {
@@ -228,7 +235,8 @@ func (b *Accounts) RefuseStart(ctx context.Context, r epic.RefusedStart) error {
 	return err
 }
 
-// again lets a task be tried again whose run has failed, if its epic runs by itself and the task may be.
+// again lets a task be tried again whose run has failed, if its epic runs by itself and the task may
+// be.
 func (w *work) again() error {
 	if w.task.State != epic.TaskFailed || w.epic.Parallel == 0 || w.epic.State.Ended() || w.task.RetryCount >= max(w.task.MaxRetries, 0) {
 		return nil

@@ -28,8 +28,8 @@ const (
 	ReasonEpicCanceled = "EPIC_CANCELED"
 	// ReasonTaskDeleted: its task was deleted, alone or with its epic.
 	ReasonTaskDeleted = "TASK_DELETED"
-	// ReasonEpicPaused: the epic of its task was paused. Only runs that are paused for this reason are resumed
-	// with the epic.
+	// ReasonEpicPaused: the epic of its task was paused. Only runs that are paused for this reason are
+	// resumed with the epic.
 	ReasonEpicPaused = "EPIC_PAUSED"
 	// ReasonEpicResumed: the epic of its task goes on.
 	ReasonEpicResumed = "EPIC_RESUMED"
@@ -37,8 +37,8 @@ const (
 	ReasonTaskReady = "TASK_READY"
 )
 
-// Order is what the registry wants of the run of a task, and has not happened yet. A run has at most one, and
-// so has a task that is to be started.
+// Order is what the registry wants of the run of a task, and has not happened yet. A run has at most
+// one, and so has a task that is to be started.
 type Order struct {
 	// ID distinguishes it from others to the same run.
 	ID   string
@@ -69,7 +69,8 @@ type Ready struct {
 // maxRetryPause is the longest pause before a task is tried again.
 const maxRetryPause = time.Minute
 
-// Pause is how long a failed task waits before it is tried again: a second, and twice as long each time.
+// Pause is how long a failed task waits before it is tried again: a second, and twice as long each
+// time.
 func (r Ready) Pause() time.Duration {
 	if r.RetryCount <= 0 {
 		return 0

@@ -32,8 +32,8 @@ func (s *Server) LeaseOrders(ctx context.Context, req *registryv1.LeaseOrdersReq
 	return &registryv1.LeaseOrdersResponse{Orders: each(out, orderTo)}, nil
 }
 
-// AcknowledgeOrders implements registryv1.RegistryServiceServer. A refusal that cannot be recorded keeps no
-// other from it.
+// AcknowledgeOrders implements registryv1.RegistryServiceServer. A refusal that cannot be recorded
+// keeps no other from it.
 func (s *Server) AcknowledgeOrders(ctx context.Context, req *registryv1.AcknowledgeOrdersRequest) (*registryv1.AcknowledgeOrdersResponse, error) {
 	err := s.accounts.AcknowledgeOrders(ctx, each(req.GetOrders(), orderFrom))
 	for _, r := range req.GetRefused() {

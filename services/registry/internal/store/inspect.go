@@ -35,7 +35,8 @@ const (
 	SuspectOrder Suspicion = "order-old"
 	// SuspectStart: there is an order to start a task that is not pending, or whose epic does not run.
 	SuspectStart Suspicion = "order-start"
-	// SuspectIdle: an epic that runs by itself has a task that is ready and room for it, and does not start it.
+	// SuspectIdle: an epic that runs by itself has a task that is ready and room for it, and does not
+	// start it.
 	SuspectIdle Suspicion = "epic-idle"
 	// SuspectRunning: a task is running, and no run claims it.
 	SuspectRunning Suspicion = "task-unclaimed"

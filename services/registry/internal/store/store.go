@@ -43,11 +43,11 @@ type Store interface {
 	// Sweep marks claims whose lease has ended as lost and deletes requests remembered before the given time.
 	// It returns how many of each there were.
 	Sweep(ctx context.Context, requestsBefore time.Time) (claims, requests int64, err error)
-	// LeaseOrders returns at most limit orders to runs of a database, from each namespace in turn, of each
-	// the longest waiting, and hides them from further calls during hold. Orders that are not acknowledged
-	// come again after that, those to start after a multiple of it that grows with each lease. Orders to
-	// start, and to runs of an unknown database, come to every caller. Concurrent calls may get fewer than
-	// there are.
+	// LeaseOrders returns at most limit orders to runs of a database, from each namespace in turn, of
+	// each the longest waiting, and hides them from further calls during hold. Orders that are not
+	// acknowledged come again after that, those to start after a multiple of it that grows with each
+	// lease. Orders to start, and to runs of an unknown database, come to every caller. Concurrent
+	// calls may get fewer than there are.
 	LeaseOrders(ctx context.Context, database string, limit int, hold time.Duration) ([]epic.Order, error)
 	// AcknowledgeOrders deletes orders, by namespace, task, run and id. Missing ones are no error.
 	AcknowledgeOrders(ctx context.Context, done []epic.Order) error
@@ -196,32 +196,38 @@ type Tx interface {
 	ActiveClaim(ctx context.Context, namespace, taskID string) (*epic.Claim, error)
 	// PutClaim adds a claim or overwrites that of the same task and run.
 	PutClaim(ctx context.Context, c epic.Claim) error
-	// CancelRuns orders every run to cancel that has a claim, not settled, of this task, or of any task of
-	// the epic if taskID is empty. It replaces other orders.
+	// CancelRuns orders every run to cancel that has a claim, not settled, of this task, or of any task
+	// of the epic if taskID is empty. It replaces other orders.
 	CancelRuns(ctx context.Context, namespace, epicID, taskID, reason string) error
 	// CancelRun orders one run to cancel that has confirmed its claim, of this database.
 	CancelRun(ctx context.Context, namespace, taskID, runID, database, reason string) error
-	// OrderRuns orders every run to pause or to resume that has confirmed its claim of this task, or of any
-	// task of the epic if taskID is empty. It replaces an order that is not a cancel. If that one is leased,
-	// the new one is due when the lease has ended, so that the two cannot be carried out in the wrong order.
+	// OrderRuns orders every run to pause or to resume that has confirmed its claim of this task, or of
+	// any task of the epic if taskID is empty. It replaces an order that is not a cancel. If that one
+	// is leased, the new one is due when the lease has ended, so that the two cannot be carried out in
+	// the wrong order.
 	OrderRuns(ctx context.Context, namespace, epicID, taskID string, kind epic.OrderKind, reason string) error
 	// ForgetOrder removes the order to a run, if there is one.
 	ForgetOrder(ctx context.Context, namespace, taskID, runID string) error
 
 	// AnyOpen reports whether an epic has a task that has not ended.
 	AnyOpen(ctx context.Context, namespace, epicID string) (bool, error)
-	// Busy counts, up to most, the tasks of an epic that are RUNNING by a run or have an order to start.
+	// AnyRetryable reports whether an epic has a task that has failed, by no policy, and may be tried again.
+	AnyRetryable(ctx context.Context, namespace, epicID string) (bool, error)
+	// Busy counts, up to most, the tasks of an epic that are RUNNING by a run or have an order to
+	// start.
 	Busy(ctx context.Context, namespace, epicID string, most int) (int, error)
-	// Ready returns at most limit PENDING tasks of an epic without an order to start, the most urgent first
-	// and then the oldest.
+	// Ready returns at most limit PENDING tasks of an epic without an order to start, the most urgent
+	// first and then the oldest.
 	Ready(ctx context.Context, namespace, epicID string, limit int) ([]epic.Ready, error)
 	// OrderStarts orders tasks of an epic to be started, each after its pause.
 	OrderStarts(ctx context.Context, namespace, epicID string, tasks []epic.Ready) error
 	// StartOrder is the id of the order to start a task; empty if there is none.
 	StartOrder(ctx context.Context, namespace, taskID string) (string, error)
-	// ForgetStarts removes the order to start a task, or those of all tasks of the epic if taskID is empty.
+	// ForgetStarts removes the order to start a task, or those of all tasks of the epic if taskID is
+	// empty.
 	ForgetStarts(ctx context.Context, namespace, epicID, taskID string) error
-	// Overspent returns those of the epics that run by themselves, are active and have spent their budget.
+	// Overspent returns those of the epics that run by themselves, are active and have spent their
+	// budget.
 	Overspent(ctx context.Context, namespace string, ids []string) ([]string, error)
 	// ReleaseClaims moves the active claims of all tasks of an epic to Released.
 	ReleaseClaims(ctx context.Context, namespace, epicID string) error

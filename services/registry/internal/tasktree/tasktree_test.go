@@ -29,7 +29,7 @@ func TestRead(t *testing.T) {
 	t.Run("Tree/ComesInAnOrderThatCanBeInserted", func(t *testing.T) {
 		t.Parallel()
 		tree, faults := tasktree.Read([]byte(`{"id": 7, "title": "goal", "tags": ["a"], "dependency_policy": "skip", "tasks": [
-			{"id": "c", "title": "third", "depends_on": ["b", 1], "priority": "high", "requirements": {"tools": ["code"]}},
+			{"id": "c", "title": "third", "depends_on": ["b", 1], "priority": "high", "requirements": {"tools": ["code"]}, "input": {"to": "all"}},
 			{"id": "b", "title": "second", "status": "done"}, {"id": 1, "title": "first"}], "edges": [["1", "b"], [1, "b"]]}`))
 		require.Empty(t, faults)
 		require.Equal(t, []any{"goal", []string{"a"}, epic.Skip, "7"}, []any{tree.Epic.Title, tree.Epic.Tags, tree.Epic.DependencyPolicy, tree.Epic.Labels[tasktree.IDLabel]})
@@ -44,6 +44,7 @@ func TestRead(t *testing.T) {
 		require.Equal(t, epic.TaskCompleted, tree.Tasks[1].State)
 		require.Equal(t, []any{epic.High, []int{1, 0}}, []any{tree.Tasks[2].Priority, tree.Tasks[2].After})
 		require.JSONEq(t, `{"tools": ["code"]}`, string(tree.Tasks[2].Requirements))
+		require.JSONEq(t, `{"to": "all"}`, string(tree.Tasks[2].Input))
 	})
 	t.Run("Faults/AreToldAtOnceWithTheirPlaces", func(t *testing.T) {
 		t.Parallel()

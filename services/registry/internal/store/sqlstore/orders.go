@@ -10,7 +10,8 @@ import (
 
 const (
 	insertOrder = `INSERT INTO orders (namespace, run_id, task_id, id, kind, reason, create_time, lease_until, confirmed, database_id) `
-	// replaceOrder leaves a cancel that is there already its time and reason. Nothing replaces a cancel.
+	// replaceOrder leaves a cancel that is there already its time and reason. Nothing replaces a
+	// cancel.
 	replaceOrder = ` ON CONFLICT (namespace, run_id, task_id) DO UPDATE SET id = excluded.id, kind = excluded.kind, reason = excluded.reason,
 		create_time = excluded.create_time, tries = 0`
 	forgetOrder = `DELETE FROM orders WHERE namespace = $1 AND run_id = $2 AND task_id = $3`
@@ -57,6 +58,13 @@ func (t tx) ForgetOrder(ctx context.Context, namespace, taskID, runID string) er
 // AnyOpen implements store.Tx.
 func (t tx) AnyOpen(ctx context.Context, namespace, epicID string) (bool, error) {
 	n, err := t.count(ctx, `SELECT 1 FROM tasks WHERE namespace = $1 AND epic_id = $2 AND state IN (1, 2, 3) LIMIT 1`, namespace, epicID)
+	return n > 0, err
+}
+
+// AnyRetryable implements store.Tx.
+func (t tx) AnyRetryable(ctx context.Context, namespace, epicID string) (bool, error) {
+	n, err := t.count(ctx, `SELECT 1 FROM tasks WHERE namespace = $1 AND epic_id = $2 AND state = 5 AND ended_by = '' AND retry_count < max_retries LIMIT 1`,
+		namespace, epicID)
 	return n > 0, err
 }
 

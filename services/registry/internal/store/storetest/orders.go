@@ -290,8 +290,8 @@ func orderCases() map[string]func(*testing.T, *fixture) {
 	}
 }
 
-// BenchLease leases runs to cancel of a database: nothing is due of a namespace that has thousands, and one
-// run of each of the others.
+// BenchLease leases runs to cancel of a database: nothing is due of a namespace that has thousands, and
+// one run of each of the others.
 func BenchLease(b *testing.B, open Open) {
 	const others = 20
 	for _, size := range []int{100, 20_000} {

@@ -425,6 +425,23 @@ func stopCases() map[string]func(*testing.T, *fixture) {
 			require.Len(t, starts(f.orders(t, time.Hour)), 1, "its place is free")
 			f.sound(t)
 		},
+		"RefuseStart/OfTheLastTaskLeavesTheEpicToWhoeverMendsIt": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{})
+			v, err := f.CreateTask(f.ctx, ns, accounting.Once{}, epic.Task{EpicID: e.ID, Title: "work", MaxRetries: 1})
+			require.NoError(t, err)
+			f.runEpic(t, e.ID, 1)
+			require.NoError(t, f.RefuseStart(f.ctx, epic.RefusedStart{Order: f.orders(t, time.Hour)[v.ID], Cause: "TASK_WITHOUT_WORKFLOW"}))
+			require.Equal(t, epic.Active, f.epicNow(t, e.ID).State)
+			f.move(t, v.ID, epic.TaskPending)
+			testkit.Eventually(t, func() bool {
+				o, due := f.orders(t, time.Hour)[v.ID]
+				if due {
+					require.NoError(t, f.RefuseStart(f.ctx, epic.RefusedStart{Order: o, Cause: "TASK_WITHOUT_WORKFLOW"}))
+				}
+				return due
+			})
+			require.Equal(t, epic.Failed, f.epicNow(t, e.ID).State, "it has been tried as often as it may be")
+		},
 		"RefuseStart/ForTheBudgetPausesTheEpicAndKeepsTheTask": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{})
 			v := f.task(t, e.ID)
