@@ -328,17 +328,28 @@ func orchestrator() *workflow.Spec {
 	steps := func(id, do, needs string) string {
 		return `{"type": "array", "maxItems": 20, "items": {"type": "object", "required": ["id", "do", "needs"], "properties": {"id": ` + id + `, "do": ` + do + `, "needs": ` + needs + `}}}`
 	}
-	text, some := `{"type": "string"}`, `{"type": "string", "minLength": 1}`
+	some := `{"type": "string", "minLength": 1}`
 	plan := js(`{"type": "object", "required": ["steps"], "properties": {"steps": {"type": "array", "minItems": 1,` + steps(some, some, `{"type": "array", "items": {"type": "string"}, "maxItems": 20}`)[len(`{"type": "array",`):] + `}}`)
-	replan := js(`{"type": "object", "required": ["steps"], "properties": {"response": {"type": "string"}, "abandon": {"type": "boolean"}, "steps": ` + steps(text, text, `{"type": "array", "items": {"type": "string"}, "maxItems": 20}`) + `}}`)
+	replan := js(`{"type": "object", "required": ["steps"], "properties": {"response": {"type": "string"}, "abandon": {"type": "boolean"}, "steps": ` + steps(some, some, `{"type": "array", "items": {"type": "string"}, "maxItems": 20}`) + `}}`)
+	fault := func(twice, strange string) string {
+		const bad = `'\n\nYour last plan cannot be used: `
+		return "{{ " + twice + " }}.size() > 0 ? " + bad + "two steps have the id ' + {{ " + twice + " }}[0] + '.' : {{ " + strange + " }}.size() > 0 ? " + bad + "a step needs ' + {{ " + strange + " }}[0] + ', and no step has that id.' : ''"
+	}
+	sound := &workflow.LoopTest{Expr: "state.fault == ''"}
 	inner := &workflow.Spec{
 		Name: "Plan and execute", Inputs: js(`{"task": {"type": "string"}, "messages": {"type": "array"}, "parent_thread_id": {"type": "string"}, "user_id": {"type": "string"}, "task_id": {"type": "string"}}`),
-		State: []workflow.StateKey{{Name: "plan", Type: "array", Initial: js(`[]`)}, {Name: "past", Type: "array", Initial: js(`[]`)}, {Name: "done", Type: "integer", Reducer: workgraph.Add, Initial: js("0")}, {Name: "response", Type: "string", Initial: js(`""`)}},
+		State: []workflow.StateKey{{Name: "plan", Type: "array", Initial: js(`[]`)}, {Name: "past", Type: "array", Initial: js(`[]`)}, {Name: "done", Type: "integer", Reducer: workgraph.Add, Initial: js("0")},
+			{Name: "finished", Type: "array", Reducer: workgraph.Append, Initial: js(`[]`)}, {Name: "fault", Type: "string", Initial: js(`""`)}, {Name: "response", Type: "string", Initial: js(`""`)}},
 		Agents: []workflow.Agent{{Name: "worker", Instructions: "Do the one step that you are given. Ask the user by `ask_user` for what you must know.",
 			Tools: []workflow.Tool{{Name: "note", Actor: "cel", Description: "Notes something.", With: js(`{"expr": "'noted'"}`)}}}},
 		Steps: workflow.Steps{
-			{ID: "planner", Do: workflow.ExtractorStep{Schema: plan,
-				Prompt: "Plan this task in few steps, each with an id, a short text `do`, and as `needs` the ids of the steps that must be done before it: {{ inputs.task }}\n\nWhat was said before: {{ inputs.messages }}"}, Set: js(`{"plan": "{{ planner.steps }}"}`)},
+			{ID: "planning", Do: workflow.LoopStep{Until: sound, MaxIterations: 3, OnLimit: "fail", Body: workflow.Steps{
+				{ID: "planner", Do: workflow.ExtractorStep{Schema: plan,
+					Prompt: "Plan this task in few steps, each with an id, a short text `do`, and as `needs` the ids of the steps that must be done before it: {{ inputs.task }}\n\nWhat was said before: {{ inputs.messages }}{{ state.fault }}"}, Set: js(`{"plan": "{{ planner.steps }}"}`)},
+				{ID: "twice", Do: workflow.TransformStep{Expr: "{{ planner.steps }}.map(s, s.id).filter(id, {{ planner.steps }}.filter(o, o.id == id).size() > 1)"}},
+				{ID: "strange", Do: workflow.TransformStep{Expr: "{{ planner.steps }}.map(s, s.needs).flatten().filter(id, !{{ planner.steps }}.exists(o, o.id == id))"}},
+				{ID: "checked", Do: workflow.TransformStep{Expr: fault("twice", "strange")}, Set: js(`{"fault": "{{ checked }}"}`)},
+			}}},
 			{ID: "work", Do: workflow.LoopStep{While: &workflow.LoopTest{Expr: "state.response == ''"}, MaxIterations: 25, Body: workflow.Steps{
 				{ID: "able", Do: workflow.TransformStep{Expr: "{{ state.plan }}.filter(s, !s.needs.exists(n, {{ state.plan }}.exists(other, other.id == n)))"}},
 				{ID: "wave", Do: workflow.TransformStep{Expr: "{{ able }}.size() > 0 || {{ state.plan }}.size() == 0 ? {{ able }} : [{{ state.plan }}[0]]"}},
@@ -349,11 +360,19 @@ func orchestrator() *workflow.Spec {
 				{ID: "all", Do: workflow.TransformStep{Expr: "{{ state.past }} + {{ did }}"}},
 				{ID: "told", Do: workflow.TransformStep{Expr: "{{ all }}.size() > 50 ? {{ all }}.slice({{ all }}.size() - 30, {{ all }}.size()) : {{ all }}"}, Set: js(`{"past": "{{ told }}"}`)},
 				{ID: "count", Do: workflow.TransformStep{Expr: "{{ did }}.size()"}, Set: js(`{"done": "{{ count }}"}`)},
+				{ID: "ended", Do: workflow.TransformStep{Expr: "{{ wave }}.map(w, w.id)"}, Set: js(`{"finished": "{{ ended }}"}`)},
 				{ID: "left", Do: workflow.TransformStep{Expr: "{{ state.plan }}.filter(s, !{{ wave }}.exists(w, w.id == s.id))"}},
-				{ID: "replan", Do: workflow.ExtractorStep{Schema: replan,
-					Prompt: "The task: {{ inputs.task }}\nThe plan: {{ state.plan }}\nSteps done: {{ state.done }}. The last of them: {{ state.past }}\nNot done: {{ left }}\nGive the steps that remain, in the form of the plan, or if none do, the response for the user. To give up the steps that are not done, set `abandon` and say why in the response."}},
-				{ID: "over", Do: workflow.TransformStep{Expr: "('abandon' in {{ replan }} && {{ replan }}.abandon) || ({{ left }}.size() == 0 && {{ replan }}.steps.size() == 0)"}},
-				{ID: "next", Do: workflow.TransformStep{Expr: "{'steps': {{ replan }}.steps.size() > 0 ? {{ replan }}.steps : {{ left }}, 'response': !{{ over }} ? '' : 'response' in {{ replan }} ? {{ replan }}.response : 'Task completed.'}"},
+				{ID: "replanning", Do: workflow.LoopStep{Until: sound, MaxIterations: 3, OnLimit: "fail", Body: workflow.Steps{
+					{ID: "replan", Do: workflow.ExtractorStep{Schema: replan,
+						Prompt: "The task: {{ inputs.task }}\nThe plan: {{ state.plan }}\nSteps done: {{ state.done }}. The last of them: {{ state.past }}\nNot done: {{ left }}\nGive the steps that remain, in the form of the plan, or if none do, the response for the user. To give up the steps that are not done, set `abandon` and say why in the response.{{ state.fault }}"}},
+					{ID: "same", Do: workflow.TransformStep{Expr: "{{ replan }}.steps.map(s, s.id).filter(id, {{ replan }}.steps.filter(o, o.id == id).size() > 1)"}},
+					{ID: "lost", Do: workflow.TransformStep{Expr: "{{ replan }}.steps.map(s, s.needs).flatten().filter(id, !{{ replan }}.steps.exists(o, o.id == id) && !(id in {{ state.finished }}))"}},
+					{ID: "sound", Do: workflow.TransformStep{Expr: fault("same", "lost")}, Set: js(`{"fault": "{{ sound }}"}`)},
+					{ID: "again", Do: workflow.TransformStep{Template: js(`"{{ replan }}"`)}},
+				}}},
+				{ID: "act", Do: workflow.TransformStep{Template: js(`"{{ replanning.last }}"`)}},
+				{ID: "over", Do: workflow.TransformStep{Expr: "('abandon' in {{ act }} && {{ act }}.abandon) || ({{ left }}.size() == 0 && {{ act }}.steps.size() == 0)"}},
+				{ID: "next", Do: workflow.TransformStep{Expr: "{'steps': {{ act }}.steps.size() > 0 ? {{ act }}.steps : {{ left }}, 'response': !{{ over }} ? '' : 'response' in {{ act }} ? {{ act }}.response : 'Task completed.'}"},
 					Set: js(`{"plan": "{{ next.steps }}", "response": "{{ next.response }}"}`)},
 			}}},
 		},
