@@ -224,11 +224,12 @@ func (p *Purse) run(key lineKey, l *line) {
 			return
 		}
 		p.mu.Unlock()
-		if len(asks) > 0 {
-			p.request(key, l, asks)
-		}
+		// A call that was given back may be asked for again meanwhile.
 		if len(releases) > 0 {
 			p.giveBack(key, l, releases)
+		}
+		if len(asks) > 0 {
+			p.request(key, l, asks)
 		}
 	}
 }

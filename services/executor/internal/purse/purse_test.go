@@ -25,6 +25,8 @@ type registry struct {
 	batches  []int
 	asked    int
 	released []string
+	// order tells the calls of all requests, one after the other.
+	order []string
 }
 
 func (r *registry) Reserve(_ context.Context, _ string, calls []outbox.Entry, askOnly bool) ([]purse.Answer, error) {
@@ -41,6 +43,7 @@ func (r *registry) Reserve(_ context.Context, _ string, calls []outbox.Entry, as
 	}
 	out := make([]purse.Answer, len(calls))
 	for i, c := range calls {
+		r.order = append(r.order, "reserve "+c.Node)
 		if out[i].Capped = c.TaskID != ""; c.TaskID == "broke" {
 			out[i].Refusal = &purse.Refusal{Budget: "task/broke", Reason: "BUDGET_EXCEEDED"}
 		}
@@ -55,7 +58,7 @@ func (r *registry) Release(_ context.Context, _ string, calls []outbox.Entry) er
 		return errors.New("away")
 	}
 	for _, c := range calls {
-		r.released = append(r.released, c.Node)
+		r.released, r.order = append(r.released, c.Node), append(r.order, "release "+c.Node)
 	}
 	return nil
 }
@@ -180,6 +183,18 @@ func TestPurse(t *testing.T) {
 			r.set(false)
 			time.Sleep(2 * time.Second)
 			require.Equal(t, []string{"7"}, r.released)
+		})
+	})
+	t.Run("Release/ComesBeforeTheSameCallIsAskedForAgain", func(t *testing.T) {
+		in(t, func(t *testing.T, r *registry, p *purse.Purse) {
+			try(t, p, "task", 7)
+			var first sync.WaitGroup
+			first.Go(func() { _, _ = p.Try(t.Context(), "ns", call("task", 1)) })
+			synctest.Wait()
+			p.Release("ns", call("task", 7))
+			try(t, p, "task", 7)
+			first.Wait()
+			require.Equal(t, []string{"reserve 7", "reserve 1", "release 7", "reserve 7"}, r.order)
 		})
 	})
 	t.Run("Namespace/ThatWaitsHoldsUpNoOther", func(t *testing.T) {

@@ -628,12 +628,15 @@ func BenchReserve(b *testing.B, open Open) {
 func BenchSettle(b *testing.B, open Open) {
 	b.Run("bare", func(b *testing.B) {
 		f := newFixture(b, open)
+		_, err := f.RecordUsage(f.ctx, ns, []usage.Entry{entry("run", 0, "", 10, 2)})
+		require.NoError(b, err)
 		for b.Loop() {
 			require.NoError(b, f.store.Update(f.ctx, ns, func(ctx context.Context, tx store.Tx) error {
 				all, err := tx.LockNamespaceTotals(ctx, ns)
 				if err != nil {
 					return err
 				}
+				all.Tokens++
 				return tx.PutNamespaceTotals(ctx, ns, all)
 			}))
 		}
