@@ -219,6 +219,9 @@ func TestPauseOrders(t *testing.T) {
 			for _, round := range []string{"1", "2"} {
 				do(t, pause, "or_p"+round, "tk_1", id)
 				require.Equal(t, "EPIC_PAUSED", f.wait(t, id, paused).GetStateReason())
+				x, err := f.ExplainRun(t.Context(), &executorv1.ExplainRunRequest{RunId: id})
+				require.NoError(t, err)
+				require.Contains(t, x.GetBlockers()[0].GetHint(), "epics resume EPIC")
 				do(t, resume, "or_r"+round, "tk_1", id)
 				f.wait(t, id, waiting)
 			}

@@ -435,6 +435,9 @@ func ofAgent(nodes map[string]workgraph.Node) bool {
 	return false
 }
 
+// epicPaused is the reason of a run that the registry has paused with the epic of its task.
+const epicPaused = "EPIC_PAUSED"
+
 func paused(row journal.Run, reason string, s *workgraph.State, unknown, held int) Blocker {
 	h := Blocker{Kind: BlockerPaused, Name: reason, Since: row.UpdateTime, Message: "the run is paused", Hint: phrase.Command("runs resume "+row.ID) + " continues it"}
 	b, used := s.Budget(), s.Spent()
@@ -452,6 +455,9 @@ func paused(row journal.Run, reason string, s *workgraph.State, unknown, held in
 		if reason != workgraph.ReasonBudget && reason != "" {
 			h.Message += "; it was paused before: " + reason
 		}
+	} else if reason == epicPaused {
+		h.Message = "the run is paused with the epic of its task: " + reason
+		h.Hint = phrase.Command("epics resume EPIC") + " resumes both, or a higher budget of the epic if that is spent; " + h.Hint + " alone"
 	} else if reason != "" {
 		h.Message += ": " + reason
 	}
