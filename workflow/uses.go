@@ -12,8 +12,9 @@ type Uses struct {
 	Triggers []string
 	// Types are those of its steps.
 	Types []string
-	// Tools are the actors that its agents may call and those that its steps call, as ToolName has them. A step
-	// of the type `code` or `http` calls the tool of that name, and each MCP server is "mcp/SERVER".
+	// Tools are the actors that its agents may call and those that its steps call, as ToolName has them.
+	// A step of the type `code` or `http` calls the tool of that name, and each MCP server is
+	// "mcp/SERVER".
 	Tools []string
 	// Models are the model profiles that it names.
 	Models []string

@@ -100,7 +100,8 @@ func TestReadRequirements(t *testing.T) {
 		require.Empty(t, faults)
 		require.Empty(t, got)
 	}
-	of, faults := discover.ReadRequirements([]byte(`{"model": "gpt-4", "tools": ["code"]}`)) // as a task has them
+	// As a task has them.
+	of, faults := discover.ReadRequirements([]byte(`{"model": "gpt-4", "tools": ["code"]}`))
 	require.Empty(t, faults)
 	require.Equal(t, discover.Requirements{Tools: []string{"code"}, ModelCapability: "gpt-4"}, of)
 	for src, codes := range map[string][]string{

@@ -24,7 +24,8 @@ type Requirements struct {
 	Tags  []string `json:"tags,omitempty"`
 	// Description is part of the description of a workflow that fits, in any case.
 	Description string `json:"description,omitempty"`
-	// ModelCapability is part of the name of one of its models, in any case. Requirements may call it `model`.
+	// ModelCapability is part of the name of one of its models, in any case. Requirements may call it
+	// `model`.
 	ModelCapability string `json:"model_capability,omitempty"`
 }
 

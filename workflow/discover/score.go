@@ -130,8 +130,8 @@ type Flat struct {
 	SuccessRate float64  `json:"success_rate"`
 }
 
-// Flat is the match in its short view. The names are sorted, each once: a step type that is required as a tool
-// of that name is not an extra one.
+// Flat is the match in its short view. The names are sorted, each once: a step type that is required
+// as a tool of that name is not an extra one.
 func (m Match) Flat() Flat {
 	has := m.Has.names()
 	extra := slices.DeleteFunc(m.Extra.names(), func(name string) bool { return slices.Contains(has, name) })
