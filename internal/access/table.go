@@ -148,6 +148,7 @@ var table = map[string][]Scope{
 	"epigraph.registry.v1.RegistryService/PriceUsage":        run,
 	"epigraph.registry.v1.RegistryService/ListUsage":         run,
 	"epigraph.registry.v1.RegistryService/GetNamespaceUsage": run,
+	"epigraph.registry.v1.RegistryService/ReportUsage":       run,
 	"epigraph.registry.v1.RegistryService/CreatePrice":       admin,
 	"epigraph.registry.v1.RegistryService/ListPrices":        {Run, Admin},
 

@@ -224,6 +224,15 @@ func largeCases() map[string]func(*largeWorld) {
 			require.NoError(w, err)
 			require.Len(w, list.GetEntries(), 1)
 		},
+		"ReportUsage": func(w *largeWorld) {
+			task := w.usage().GetId()
+			for _, by := range []registryv1.ReportKey{registryv1.ReportKey_REPORT_KEY_NODE, registryv1.ReportKey_REPORT_KEY_MODEL} {
+				got, err := w.c.ReportUsage(w.Context(), &registryv1.ReportUsageRequest{TaskId: task, By: []registryv1.ReportKey{by, registryv1.ReportKey_REPORT_KEY_DAY}})
+				require.NoError(w, err)
+				require.Len(w, got.GetRows(), 1)
+				require.EqualValues(w, 3, got.GetTotal().GetInputTokens())
+			}
+		},
 		"GetNamespaceUsage": func(w *largeWorld) {
 			w.usage()
 			got, err := w.c.GetNamespaceUsage(w.Context(), &registryv1.GetNamespaceUsageRequest{})

@@ -207,7 +207,7 @@ type commands struct {
 		Transition tasksTransitionCmd `cmd:"" help:"Move a task to another state."`
 		Rm         tasksRmCmd         `cmd:"" aliases:"delete" help:"Delete a task."`
 	} `cmd:"" help:"Create, show and change tasks." group:"accounting"`
-	Usage  usageCmd `cmd:"" help:"Show usage and cost." group:"accounting"`
+	Usage  usageCmds `cmd:"" help:"Show usage and cost, and report it." group:"accounting"`
 	Prices struct {
 		Ls  pricesLsCmd  `cmd:"" aliases:"list" help:"List the price book."`
 		Set pricesSetCmd `cmd:"" help:"Add a dated price."`

@@ -2507,7 +2507,7 @@ var File_epigraph_registry_v1_registry_proto protoreflect.FileDescriptor
 
 const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\n" +
-	"#epigraph/registry/v1/registry.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/registry/v1/epic.proto\x1a epigraph/registry/v1/usage.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"t\n" +
+	"#epigraph/registry/v1/registry.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/registry/v1/epic.proto\x1a!epigraph/registry/v1/report.proto\x1a epigraph/registry/v1/usage.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"t\n" +
 	"\x11CreateEpicRequest\x126\n" +
 	"\x04epic\x18\x01 \x01(\v2\x1a.epigraph.registry.v1.EpicB\x06\xbaH\x03\xc8\x01\x01R\x04epic\x12'\n" +
 	"\n" +
@@ -2688,7 +2688,7 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\x05model\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x05model\"q\n" +
 	"\x12ListPricesResponse\x123\n" +
 	"\x06prices\x18\x01 \x03(\v2\x1b.epigraph.registry.v1.PriceR\x06prices\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xda\x16\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xd8\x17\n" +
 	"\x0fRegistryService\x12j\n" +
 	"\n" +
 	"CreateEpic\x12'.epigraph.registry.v1.CreateEpicRequest\x1a\x1a.epigraph.registry.v1.Epic\"\x17\x82\xd3\xe4\x93\x02\x11:\x04epic\"\t/v1/epics\x12h\n" +
@@ -2720,7 +2720,8 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\n" +
 	"PriceUsage\x12'.epigraph.registry.v1.PriceUsageRequest\x1a(.epigraph.registry.v1.PriceUsageResponse\"\x1a\x82\xd3\xe4\x93\x02\x14:\x01*\"\x0f/v1/usage:price\x12o\n" +
 	"\tListUsage\x12&.epigraph.registry.v1.ListUsageRequest\x1a'.epigraph.registry.v1.ListUsageResponse\"\x11\x82\xd3\xe4\x93\x02\v\x12\t/v1/usage\x12\x86\x01\n" +
-	"\x11GetNamespaceUsage\x12..epigraph.registry.v1.GetNamespaceUsageRequest\x1a$.epigraph.registry.v1.NamespaceUsage\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/v1/usage:namespace\x12o\n" +
+	"\x11GetNamespaceUsage\x12..epigraph.registry.v1.GetNamespaceUsageRequest\x1a$.epigraph.registry.v1.NamespaceUsage\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/v1/usage:namespace\x12|\n" +
+	"\vReportUsage\x12(.epigraph.registry.v1.ReportUsageRequest\x1a).epigraph.registry.v1.ReportUsageResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/usage:report\x12o\n" +
 	"\vCreatePrice\x12(.epigraph.registry.v1.CreatePriceRequest\x1a\x1b.epigraph.registry.v1.Price\"\x19\x82\xd3\xe4\x93\x02\x13:\x05price\"\n" +
 	"/v1/prices\x12s\n" +
 	"\n" +
@@ -2792,8 +2793,10 @@ var file_epigraph_registry_v1_registry_proto_goTypes = []any{
 	(*durationpb.Duration)(nil),              // 47: google.protobuf.Duration
 	(*UsageEntry)(nil),                       // 48: epigraph.registry.v1.UsageEntry
 	(*Price)(nil),                            // 49: epigraph.registry.v1.Price
-	(*emptypb.Empty)(nil),                    // 50: google.protobuf.Empty
-	(*NamespaceUsage)(nil),                   // 51: epigraph.registry.v1.NamespaceUsage
+	(*ReportUsageRequest)(nil),               // 50: epigraph.registry.v1.ReportUsageRequest
+	(*emptypb.Empty)(nil),                    // 51: google.protobuf.Empty
+	(*NamespaceUsage)(nil),                   // 52: epigraph.registry.v1.NamespaceUsage
+	(*ReportUsageResponse)(nil),              // 53: epigraph.registry.v1.ReportUsageResponse
 }
 var file_epigraph_registry_v1_registry_proto_depIdxs = []int32{
 	41, // 0: epigraph.registry.v1.CreateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
@@ -2858,35 +2861,37 @@ var file_epigraph_registry_v1_registry_proto_depIdxs = []int32{
 	31, // 59: epigraph.registry.v1.RegistryService.PriceUsage:input_type -> epigraph.registry.v1.PriceUsageRequest
 	33, // 60: epigraph.registry.v1.RegistryService.ListUsage:input_type -> epigraph.registry.v1.ListUsageRequest
 	35, // 61: epigraph.registry.v1.RegistryService.GetNamespaceUsage:input_type -> epigraph.registry.v1.GetNamespaceUsageRequest
-	36, // 62: epigraph.registry.v1.RegistryService.CreatePrice:input_type -> epigraph.registry.v1.CreatePriceRequest
-	37, // 63: epigraph.registry.v1.RegistryService.ListPrices:input_type -> epigraph.registry.v1.ListPricesRequest
-	41, // 64: epigraph.registry.v1.RegistryService.CreateEpic:output_type -> epigraph.registry.v1.Epic
-	41, // 65: epigraph.registry.v1.RegistryService.GetEpic:output_type -> epigraph.registry.v1.Epic
-	3,  // 66: epigraph.registry.v1.RegistryService.ListEpics:output_type -> epigraph.registry.v1.ListEpicsResponse
-	5,  // 67: epigraph.registry.v1.RegistryService.SearchEpics:output_type -> epigraph.registry.v1.SearchEpicsResponse
-	8,  // 68: epigraph.registry.v1.RegistryService.ImportEpic:output_type -> epigraph.registry.v1.ImportEpicResponse
-	41, // 69: epigraph.registry.v1.RegistryService.UpdateEpic:output_type -> epigraph.registry.v1.Epic
-	41, // 70: epigraph.registry.v1.RegistryService.TransitionEpic:output_type -> epigraph.registry.v1.Epic
-	50, // 71: epigraph.registry.v1.RegistryService.DeleteEpic:output_type -> google.protobuf.Empty
-	45, // 72: epigraph.registry.v1.RegistryService.CreateTask:output_type -> epigraph.registry.v1.Task
-	45, // 73: epigraph.registry.v1.RegistryService.GetTask:output_type -> epigraph.registry.v1.Task
-	16, // 74: epigraph.registry.v1.RegistryService.ListTasks:output_type -> epigraph.registry.v1.ListTasksResponse
-	45, // 75: epigraph.registry.v1.RegistryService.UpdateTask:output_type -> epigraph.registry.v1.Task
-	45, // 76: epigraph.registry.v1.RegistryService.TransitionTask:output_type -> epigraph.registry.v1.Task
-	50, // 77: epigraph.registry.v1.RegistryService.DeleteTask:output_type -> google.protobuf.Empty
-	21, // 78: epigraph.registry.v1.RegistryService.ClaimTask:output_type -> epigraph.registry.v1.ClaimTaskResponse
-	45, // 79: epigraph.registry.v1.RegistryService.ConfirmClaim:output_type -> epigraph.registry.v1.Task
-	45, // 80: epigraph.registry.v1.RegistryService.SettleClaim:output_type -> epigraph.registry.v1.Task
-	26, // 81: epigraph.registry.v1.RegistryService.LeaseCancellations:output_type -> epigraph.registry.v1.LeaseCancellationsResponse
-	28, // 82: epigraph.registry.v1.RegistryService.AcknowledgeCancellations:output_type -> epigraph.registry.v1.AcknowledgeCancellationsResponse
-	30, // 83: epigraph.registry.v1.RegistryService.RecordUsage:output_type -> epigraph.registry.v1.RecordUsageResponse
-	32, // 84: epigraph.registry.v1.RegistryService.PriceUsage:output_type -> epigraph.registry.v1.PriceUsageResponse
-	34, // 85: epigraph.registry.v1.RegistryService.ListUsage:output_type -> epigraph.registry.v1.ListUsageResponse
-	51, // 86: epigraph.registry.v1.RegistryService.GetNamespaceUsage:output_type -> epigraph.registry.v1.NamespaceUsage
-	49, // 87: epigraph.registry.v1.RegistryService.CreatePrice:output_type -> epigraph.registry.v1.Price
-	38, // 88: epigraph.registry.v1.RegistryService.ListPrices:output_type -> epigraph.registry.v1.ListPricesResponse
-	64, // [64:89] is the sub-list for method output_type
-	39, // [39:64] is the sub-list for method input_type
+	50, // 62: epigraph.registry.v1.RegistryService.ReportUsage:input_type -> epigraph.registry.v1.ReportUsageRequest
+	36, // 63: epigraph.registry.v1.RegistryService.CreatePrice:input_type -> epigraph.registry.v1.CreatePriceRequest
+	37, // 64: epigraph.registry.v1.RegistryService.ListPrices:input_type -> epigraph.registry.v1.ListPricesRequest
+	41, // 65: epigraph.registry.v1.RegistryService.CreateEpic:output_type -> epigraph.registry.v1.Epic
+	41, // 66: epigraph.registry.v1.RegistryService.GetEpic:output_type -> epigraph.registry.v1.Epic
+	3,  // 67: epigraph.registry.v1.RegistryService.ListEpics:output_type -> epigraph.registry.v1.ListEpicsResponse
+	5,  // 68: epigraph.registry.v1.RegistryService.SearchEpics:output_type -> epigraph.registry.v1.SearchEpicsResponse
+	8,  // 69: epigraph.registry.v1.RegistryService.ImportEpic:output_type -> epigraph.registry.v1.ImportEpicResponse
+	41, // 70: epigraph.registry.v1.RegistryService.UpdateEpic:output_type -> epigraph.registry.v1.Epic
+	41, // 71: epigraph.registry.v1.RegistryService.TransitionEpic:output_type -> epigraph.registry.v1.Epic
+	51, // 72: epigraph.registry.v1.RegistryService.DeleteEpic:output_type -> google.protobuf.Empty
+	45, // 73: epigraph.registry.v1.RegistryService.CreateTask:output_type -> epigraph.registry.v1.Task
+	45, // 74: epigraph.registry.v1.RegistryService.GetTask:output_type -> epigraph.registry.v1.Task
+	16, // 75: epigraph.registry.v1.RegistryService.ListTasks:output_type -> epigraph.registry.v1.ListTasksResponse
+	45, // 76: epigraph.registry.v1.RegistryService.UpdateTask:output_type -> epigraph.registry.v1.Task
+	45, // 77: epigraph.registry.v1.RegistryService.TransitionTask:output_type -> epigraph.registry.v1.Task
+	51, // 78: epigraph.registry.v1.RegistryService.DeleteTask:output_type -> google.protobuf.Empty
+	21, // 79: epigraph.registry.v1.RegistryService.ClaimTask:output_type -> epigraph.registry.v1.ClaimTaskResponse
+	45, // 80: epigraph.registry.v1.RegistryService.ConfirmClaim:output_type -> epigraph.registry.v1.Task
+	45, // 81: epigraph.registry.v1.RegistryService.SettleClaim:output_type -> epigraph.registry.v1.Task
+	26, // 82: epigraph.registry.v1.RegistryService.LeaseCancellations:output_type -> epigraph.registry.v1.LeaseCancellationsResponse
+	28, // 83: epigraph.registry.v1.RegistryService.AcknowledgeCancellations:output_type -> epigraph.registry.v1.AcknowledgeCancellationsResponse
+	30, // 84: epigraph.registry.v1.RegistryService.RecordUsage:output_type -> epigraph.registry.v1.RecordUsageResponse
+	32, // 85: epigraph.registry.v1.RegistryService.PriceUsage:output_type -> epigraph.registry.v1.PriceUsageResponse
+	34, // 86: epigraph.registry.v1.RegistryService.ListUsage:output_type -> epigraph.registry.v1.ListUsageResponse
+	52, // 87: epigraph.registry.v1.RegistryService.GetNamespaceUsage:output_type -> epigraph.registry.v1.NamespaceUsage
+	53, // 88: epigraph.registry.v1.RegistryService.ReportUsage:output_type -> epigraph.registry.v1.ReportUsageResponse
+	49, // 89: epigraph.registry.v1.RegistryService.CreatePrice:output_type -> epigraph.registry.v1.Price
+	38, // 90: epigraph.registry.v1.RegistryService.ListPrices:output_type -> epigraph.registry.v1.ListPricesResponse
+	65, // [65:91] is the sub-list for method output_type
+	39, // [39:65] is the sub-list for method input_type
 	39, // [39:39] is the sub-list for extension type_name
 	39, // [39:39] is the sub-list for extension extendee
 	0,  // [0:39] is the sub-list for field type_name
@@ -2898,6 +2903,7 @@ func file_epigraph_registry_v1_registry_proto_init() {
 		return
 	}
 	file_epigraph_registry_v1_epic_proto_init()
+	file_epigraph_registry_v1_report_proto_init()
 	file_epigraph_registry_v1_usage_proto_init()
 	file_epigraph_registry_v1_registry_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}
