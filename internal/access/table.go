@@ -150,6 +150,7 @@ var table = map[string][]Scope{
 	"epigraph.registry.v1.RegistryService/GetNamespaceUsage": run,
 	"epigraph.registry.v1.RegistryService/ReportUsage":       run,
 	"epigraph.registry.v1.RegistryService/CreatePrice":       admin,
+	"epigraph.registry.v1.RegistryService/ImportPrices":      admin,
 	"epigraph.registry.v1.RegistryService/ListPrices":        {Run, Admin},
 
 	"epigraph.registry.v1.WorkflowService/CreateWorkflow":        run,

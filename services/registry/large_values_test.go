@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -240,6 +242,17 @@ func largeCases() map[string]func(*largeWorld) {
 			require.Positive(w, got.GetCalls())
 		},
 		"CreatePrice": func(w *largeWorld) { w.price("create") },
+		"ImportPrices": func(w *largeWorld) {
+			req := &registryv1.ImportPricesRequest{}
+			for i := range 1000 {
+				req.Prices = append(req.Prices, &registryv1.Price{Provider: "import", Model: strings.Repeat("m", 250) + strconv.Itoa(i), ValidFrom: timestamppb.New(time.Unix(0, 0))})
+			}
+			for _, added := range []int32{1000, 0} {
+				got, err := w.c.ImportPrices(w.Context(), req)
+				require.NoError(w, err)
+				require.Equal(w, []int32{added, 1000 - added}, []int32{got.GetAdded(), got.GetUnchanged()})
+			}
+		},
 		"ListPrices": func(w *largeWorld) {
 			w.price("list")
 			list, err := w.c.ListPrices(w.Context(), &registryv1.ListPricesRequest{Provider: "list"})

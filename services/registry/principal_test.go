@@ -147,6 +147,13 @@ func TestPrincipal(t *testing.T) {
 					require.NoError(t, err)
 					return list.GetPrices()[0].GetPrincipal()
 				},
+				"ImportPrices": func(t *testing.T) string {
+					_, err := ben.ImportPrices(ctx, &registryv1.ImportPricesRequest{Prices: []*registryv1.Price{{Provider: "i", Model: "m", ValidFrom: timestamppb.Now(), Principal: forged}}})
+					require.NoError(t, err)
+					list, err := ada.ListPrices(ctx, &registryv1.ListPricesRequest{Provider: "i"})
+					require.NoError(t, err)
+					return list.GetPrices()[0].GetPrincipal()
+				},
 				"RecordUsage": func(t *testing.T) string {
 					_, err := ben.RecordUsage(ctx, &registryv1.RecordUsageRequest{Entries: []*registryv1.UsageEntry{{RunId: "run_ben", Model: "m", By: "root", Principal: forged}}})
 					require.NoError(t, err)

@@ -209,8 +209,9 @@ type commands struct {
 	} `cmd:"" help:"Create, show and change tasks." group:"accounting"`
 	Usage  usageCmds `cmd:"" help:"Show usage and cost, and report it." group:"accounting"`
 	Prices struct {
-		Ls  pricesLsCmd  `cmd:"" aliases:"list" help:"List the price book."`
-		Set pricesSetCmd `cmd:"" help:"Add a dated price."`
+		Ls     pricesLsCmd     `cmd:"" aliases:"list" help:"List the price book."`
+		Set    pricesSetCmd    `cmd:"" help:"Add a dated price."`
+		Import pricesImportCmd `cmd:"" help:"Add the prices of a file, all or none."`
 	} `cmd:"" help:"Show the price book and add prices." group:"accounting"`
 
 	Dev     devCmd     `cmd:"" help:"Run the whole suite in this process, on SQLite files." group:"server"`

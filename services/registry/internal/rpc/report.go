@@ -56,6 +56,22 @@ func (s *Server) ReportUsage(ctx context.Context, req *registryv1.ReportUsageReq
 	}, nil
 }
 
+// ImportPrices implements registryv1.RegistryServiceServer.
+func (s *Server) ImportPrices(ctx context.Context, req *registryv1.ImportPricesRequest) (*registryv1.ImportPricesResponse, error) {
+	in := make([]usage.Price, len(req.GetPrices()))
+	for i, p := range req.GetPrices() {
+		var err error
+		if in[i], err = priceFrom(p); err != nil {
+			return nil, err
+		}
+	}
+	added, err := s.accounts.ImportPrices(ctx, grpckit.Namespace(ctx), in)
+	if err != nil {
+		return nil, err
+	}
+	return &registryv1.ImportPricesResponse{Added: int32(added), Unchanged: int32(len(in) - added)}, nil
+}
+
 // placedRow is a row of a report with its place.
 type placedRow struct {
 	usage.Report

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/registry/internal/accounting"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
@@ -105,6 +106,40 @@ func reportCases() map[string]func(*testing.T, *fixture) {
 				got, err := f.Report(f.ctx, store.ReportQuery{Namespace: "other", By: []usage.ReportKey{by}, Limit: 10})
 				require.NoError(t, err)
 				require.Empty(t, got.Rows)
+			}
+		},
+		"Prices/AnImportIsWholeOrNothingAndRepeatsWell": func(t *testing.T, f *fixture) {
+			a := usage.Price{Provider: "p", Model: "a", ValidFrom: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Input: 1, CachedInput: ptr(int64(0)), Output: 2}
+			b := a
+			b.Model = "b"
+			for _, want := range []int{2, 0} {
+				added, err := f.ImportPrices(f.ctx, ns, []usage.Price{b, a})
+				require.NoError(t, err)
+				require.Equal(t, want, added)
+			}
+			fresh, other := a, a
+			fresh.Model, other.CachedInput = "c", nil
+			_, err := f.ImportPrices(f.ctx, ns, []usage.Price{b, fresh, other})
+			refused := requireError(t, err, errs.AlreadyExists, store.ReasonPriceExists)
+			require.Len(t, refused.Violations, 1)
+			require.Equal(t, "prices[2]", refused.Violations[0].Field)
+			fresh.Input = usage.MaxRate + 1
+			_, err = f.ImportPrices(f.ctx, ns, []usage.Price{b, fresh})
+			requireError(t, err, errs.InvalidArgument, usage.ReasonOutOfRange)
+			rows, err := f.Prices(f.ctx, store.PriceQuery{Namespace: ns, Provider: "p", Limit: 10})
+			require.NoError(t, err)
+			require.Len(t, rows, 2, "nothing of a refused import is left")
+		},
+		"Prices/AnImportKeepsTheBound": func(t *testing.T, f *fixture) {
+			few := f.Within(accounting.Bounds{Prices: 2})
+			p := func(model string) usage.Price {
+				return usage.Price{Provider: "p", Model: model, ValidFrom: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+			}
+			_, err := few.ImportPrices(f.ctx, ns, []usage.Price{p("a"), p("b"), p("c")})
+			requireError(t, err, errs.ResourceExhausted, accounting.ReasonTooManyPrices)
+			for range 2 {
+				_, err = few.ImportPrices(f.ctx, ns, []usage.Price{p("a"), p("b")})
+				require.NoError(t, err)
 			}
 		},
 		"Report/ReversalsTakeEstimatesBack": func(t *testing.T, f *fixture) {

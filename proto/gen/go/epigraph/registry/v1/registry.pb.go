@@ -2688,7 +2688,7 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\x05model\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x05model\"q\n" +
 	"\x12ListPricesResponse\x123\n" +
 	"\x06prices\x18\x01 \x03(\v2\x1b.epigraph.registry.v1.PriceR\x06prices\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xd8\x17\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xde\x18\n" +
 	"\x0fRegistryService\x12j\n" +
 	"\n" +
 	"CreateEpic\x12'.epigraph.registry.v1.CreateEpicRequest\x1a\x1a.epigraph.registry.v1.Epic\"\x17\x82\xd3\xe4\x93\x02\x11:\x04epic\"\t/v1/epics\x12h\n" +
@@ -2723,7 +2723,8 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\x11GetNamespaceUsage\x12..epigraph.registry.v1.GetNamespaceUsageRequest\x1a$.epigraph.registry.v1.NamespaceUsage\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/v1/usage:namespace\x12|\n" +
 	"\vReportUsage\x12(.epigraph.registry.v1.ReportUsageRequest\x1a).epigraph.registry.v1.ReportUsageResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/usage:report\x12o\n" +
 	"\vCreatePrice\x12(.epigraph.registry.v1.CreatePriceRequest\x1a\x1b.epigraph.registry.v1.Price\"\x19\x82\xd3\xe4\x93\x02\x13:\x05price\"\n" +
-	"/v1/prices\x12s\n" +
+	"/v1/prices\x12\x83\x01\n" +
+	"\fImportPrices\x12).epigraph.registry.v1.ImportPricesRequest\x1a*.epigraph.registry.v1.ImportPricesResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/prices:import\x12s\n" +
 	"\n" +
 	"ListPrices\x12'.epigraph.registry.v1.ListPricesRequest\x1a(.epigraph.registry.v1.ListPricesResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
 	"/v1/pricesB\xea\x01\n" +
@@ -2794,9 +2795,11 @@ var file_epigraph_registry_v1_registry_proto_goTypes = []any{
 	(*UsageEntry)(nil),                       // 48: epigraph.registry.v1.UsageEntry
 	(*Price)(nil),                            // 49: epigraph.registry.v1.Price
 	(*ReportUsageRequest)(nil),               // 50: epigraph.registry.v1.ReportUsageRequest
-	(*emptypb.Empty)(nil),                    // 51: google.protobuf.Empty
-	(*NamespaceUsage)(nil),                   // 52: epigraph.registry.v1.NamespaceUsage
-	(*ReportUsageResponse)(nil),              // 53: epigraph.registry.v1.ReportUsageResponse
+	(*ImportPricesRequest)(nil),              // 51: epigraph.registry.v1.ImportPricesRequest
+	(*emptypb.Empty)(nil),                    // 52: google.protobuf.Empty
+	(*NamespaceUsage)(nil),                   // 53: epigraph.registry.v1.NamespaceUsage
+	(*ReportUsageResponse)(nil),              // 54: epigraph.registry.v1.ReportUsageResponse
+	(*ImportPricesResponse)(nil),             // 55: epigraph.registry.v1.ImportPricesResponse
 }
 var file_epigraph_registry_v1_registry_proto_depIdxs = []int32{
 	41, // 0: epigraph.registry.v1.CreateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
@@ -2863,35 +2866,37 @@ var file_epigraph_registry_v1_registry_proto_depIdxs = []int32{
 	35, // 61: epigraph.registry.v1.RegistryService.GetNamespaceUsage:input_type -> epigraph.registry.v1.GetNamespaceUsageRequest
 	50, // 62: epigraph.registry.v1.RegistryService.ReportUsage:input_type -> epigraph.registry.v1.ReportUsageRequest
 	36, // 63: epigraph.registry.v1.RegistryService.CreatePrice:input_type -> epigraph.registry.v1.CreatePriceRequest
-	37, // 64: epigraph.registry.v1.RegistryService.ListPrices:input_type -> epigraph.registry.v1.ListPricesRequest
-	41, // 65: epigraph.registry.v1.RegistryService.CreateEpic:output_type -> epigraph.registry.v1.Epic
-	41, // 66: epigraph.registry.v1.RegistryService.GetEpic:output_type -> epigraph.registry.v1.Epic
-	3,  // 67: epigraph.registry.v1.RegistryService.ListEpics:output_type -> epigraph.registry.v1.ListEpicsResponse
-	5,  // 68: epigraph.registry.v1.RegistryService.SearchEpics:output_type -> epigraph.registry.v1.SearchEpicsResponse
-	8,  // 69: epigraph.registry.v1.RegistryService.ImportEpic:output_type -> epigraph.registry.v1.ImportEpicResponse
-	41, // 70: epigraph.registry.v1.RegistryService.UpdateEpic:output_type -> epigraph.registry.v1.Epic
-	41, // 71: epigraph.registry.v1.RegistryService.TransitionEpic:output_type -> epigraph.registry.v1.Epic
-	51, // 72: epigraph.registry.v1.RegistryService.DeleteEpic:output_type -> google.protobuf.Empty
-	45, // 73: epigraph.registry.v1.RegistryService.CreateTask:output_type -> epigraph.registry.v1.Task
-	45, // 74: epigraph.registry.v1.RegistryService.GetTask:output_type -> epigraph.registry.v1.Task
-	16, // 75: epigraph.registry.v1.RegistryService.ListTasks:output_type -> epigraph.registry.v1.ListTasksResponse
-	45, // 76: epigraph.registry.v1.RegistryService.UpdateTask:output_type -> epigraph.registry.v1.Task
-	45, // 77: epigraph.registry.v1.RegistryService.TransitionTask:output_type -> epigraph.registry.v1.Task
-	51, // 78: epigraph.registry.v1.RegistryService.DeleteTask:output_type -> google.protobuf.Empty
-	21, // 79: epigraph.registry.v1.RegistryService.ClaimTask:output_type -> epigraph.registry.v1.ClaimTaskResponse
-	45, // 80: epigraph.registry.v1.RegistryService.ConfirmClaim:output_type -> epigraph.registry.v1.Task
-	45, // 81: epigraph.registry.v1.RegistryService.SettleClaim:output_type -> epigraph.registry.v1.Task
-	26, // 82: epigraph.registry.v1.RegistryService.LeaseCancellations:output_type -> epigraph.registry.v1.LeaseCancellationsResponse
-	28, // 83: epigraph.registry.v1.RegistryService.AcknowledgeCancellations:output_type -> epigraph.registry.v1.AcknowledgeCancellationsResponse
-	30, // 84: epigraph.registry.v1.RegistryService.RecordUsage:output_type -> epigraph.registry.v1.RecordUsageResponse
-	32, // 85: epigraph.registry.v1.RegistryService.PriceUsage:output_type -> epigraph.registry.v1.PriceUsageResponse
-	34, // 86: epigraph.registry.v1.RegistryService.ListUsage:output_type -> epigraph.registry.v1.ListUsageResponse
-	52, // 87: epigraph.registry.v1.RegistryService.GetNamespaceUsage:output_type -> epigraph.registry.v1.NamespaceUsage
-	53, // 88: epigraph.registry.v1.RegistryService.ReportUsage:output_type -> epigraph.registry.v1.ReportUsageResponse
-	49, // 89: epigraph.registry.v1.RegistryService.CreatePrice:output_type -> epigraph.registry.v1.Price
-	38, // 90: epigraph.registry.v1.RegistryService.ListPrices:output_type -> epigraph.registry.v1.ListPricesResponse
-	65, // [65:91] is the sub-list for method output_type
-	39, // [39:65] is the sub-list for method input_type
+	51, // 64: epigraph.registry.v1.RegistryService.ImportPrices:input_type -> epigraph.registry.v1.ImportPricesRequest
+	37, // 65: epigraph.registry.v1.RegistryService.ListPrices:input_type -> epigraph.registry.v1.ListPricesRequest
+	41, // 66: epigraph.registry.v1.RegistryService.CreateEpic:output_type -> epigraph.registry.v1.Epic
+	41, // 67: epigraph.registry.v1.RegistryService.GetEpic:output_type -> epigraph.registry.v1.Epic
+	3,  // 68: epigraph.registry.v1.RegistryService.ListEpics:output_type -> epigraph.registry.v1.ListEpicsResponse
+	5,  // 69: epigraph.registry.v1.RegistryService.SearchEpics:output_type -> epigraph.registry.v1.SearchEpicsResponse
+	8,  // 70: epigraph.registry.v1.RegistryService.ImportEpic:output_type -> epigraph.registry.v1.ImportEpicResponse
+	41, // 71: epigraph.registry.v1.RegistryService.UpdateEpic:output_type -> epigraph.registry.v1.Epic
+	41, // 72: epigraph.registry.v1.RegistryService.TransitionEpic:output_type -> epigraph.registry.v1.Epic
+	52, // 73: epigraph.registry.v1.RegistryService.DeleteEpic:output_type -> google.protobuf.Empty
+	45, // 74: epigraph.registry.v1.RegistryService.CreateTask:output_type -> epigraph.registry.v1.Task
+	45, // 75: epigraph.registry.v1.RegistryService.GetTask:output_type -> epigraph.registry.v1.Task
+	16, // 76: epigraph.registry.v1.RegistryService.ListTasks:output_type -> epigraph.registry.v1.ListTasksResponse
+	45, // 77: epigraph.registry.v1.RegistryService.UpdateTask:output_type -> epigraph.registry.v1.Task
+	45, // 78: epigraph.registry.v1.RegistryService.TransitionTask:output_type -> epigraph.registry.v1.Task
+	52, // 79: epigraph.registry.v1.RegistryService.DeleteTask:output_type -> google.protobuf.Empty
+	21, // 80: epigraph.registry.v1.RegistryService.ClaimTask:output_type -> epigraph.registry.v1.ClaimTaskResponse
+	45, // 81: epigraph.registry.v1.RegistryService.ConfirmClaim:output_type -> epigraph.registry.v1.Task
+	45, // 82: epigraph.registry.v1.RegistryService.SettleClaim:output_type -> epigraph.registry.v1.Task
+	26, // 83: epigraph.registry.v1.RegistryService.LeaseCancellations:output_type -> epigraph.registry.v1.LeaseCancellationsResponse
+	28, // 84: epigraph.registry.v1.RegistryService.AcknowledgeCancellations:output_type -> epigraph.registry.v1.AcknowledgeCancellationsResponse
+	30, // 85: epigraph.registry.v1.RegistryService.RecordUsage:output_type -> epigraph.registry.v1.RecordUsageResponse
+	32, // 86: epigraph.registry.v1.RegistryService.PriceUsage:output_type -> epigraph.registry.v1.PriceUsageResponse
+	34, // 87: epigraph.registry.v1.RegistryService.ListUsage:output_type -> epigraph.registry.v1.ListUsageResponse
+	53, // 88: epigraph.registry.v1.RegistryService.GetNamespaceUsage:output_type -> epigraph.registry.v1.NamespaceUsage
+	54, // 89: epigraph.registry.v1.RegistryService.ReportUsage:output_type -> epigraph.registry.v1.ReportUsageResponse
+	49, // 90: epigraph.registry.v1.RegistryService.CreatePrice:output_type -> epigraph.registry.v1.Price
+	55, // 91: epigraph.registry.v1.RegistryService.ImportPrices:output_type -> epigraph.registry.v1.ImportPricesResponse
+	38, // 92: epigraph.registry.v1.RegistryService.ListPrices:output_type -> epigraph.registry.v1.ListPricesResponse
+	66, // [66:93] is the sub-list for method output_type
+	39, // [39:66] is the sub-list for method input_type
 	39, // [39:39] is the sub-list for extension type_name
 	39, // [39:39] is the sub-list for extension extendee
 	0,  // [0:39] is the sub-list for field type_name

@@ -47,6 +47,7 @@ const (
 	RegistryService_GetNamespaceUsage_FullMethodName        = "/epigraph.registry.v1.RegistryService/GetNamespaceUsage"
 	RegistryService_ReportUsage_FullMethodName              = "/epigraph.registry.v1.RegistryService/ReportUsage"
 	RegistryService_CreatePrice_FullMethodName              = "/epigraph.registry.v1.RegistryService/CreatePrice"
+	RegistryService_ImportPrices_FullMethodName             = "/epigraph.registry.v1.RegistryService/ImportPrices"
 	RegistryService_ListPrices_FullMethodName               = "/epigraph.registry.v1.RegistryService/ListPrices"
 )
 
@@ -128,6 +129,10 @@ type RegistryServiceClient interface {
 	ReportUsage(ctx context.Context, in *ReportUsageRequest, opts ...grpc.CallOption) (*ReportUsageResponse, error)
 	// CreatePrice adds a dated price to the price book. The price before it ends where it begins.
 	CreatePrice(ctx context.Context, in *CreatePriceRequest, opts ...grpc.CallOption) (*Price, error)
+	// ImportPrices adds prices, all of them or none. A price that is there with the same rates is left as it is,
+	// so that a repeated import changes nothing. One that is there with other rates refuses the import, with a
+	// violation for each: prices are never changed.
+	ImportPrices(ctx context.Context, in *ImportPricesRequest, opts ...grpc.CallOption) (*ImportPricesResponse, error)
 	// ListPrices lists the price book, by provider, model and date: the prices of the namespace and those that
 	// come with the registry.
 	ListPrices(ctx context.Context, in *ListPricesRequest, opts ...grpc.CallOption) (*ListPricesResponse, error)
@@ -391,6 +396,16 @@ func (c *registryServiceClient) CreatePrice(ctx context.Context, in *CreatePrice
 	return out, nil
 }
 
+func (c *registryServiceClient) ImportPrices(ctx context.Context, in *ImportPricesRequest, opts ...grpc.CallOption) (*ImportPricesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ImportPricesResponse)
+	err := c.cc.Invoke(ctx, RegistryService_ImportPrices_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *registryServiceClient) ListPrices(ctx context.Context, in *ListPricesRequest, opts ...grpc.CallOption) (*ListPricesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListPricesResponse)
@@ -479,6 +494,10 @@ type RegistryServiceServer interface {
 	ReportUsage(context.Context, *ReportUsageRequest) (*ReportUsageResponse, error)
 	// CreatePrice adds a dated price to the price book. The price before it ends where it begins.
 	CreatePrice(context.Context, *CreatePriceRequest) (*Price, error)
+	// ImportPrices adds prices, all of them or none. A price that is there with the same rates is left as it is,
+	// so that a repeated import changes nothing. One that is there with other rates refuses the import, with a
+	// violation for each: prices are never changed.
+	ImportPrices(context.Context, *ImportPricesRequest) (*ImportPricesResponse, error)
 	// ListPrices lists the price book, by provider, model and date: the prices of the namespace and those that
 	// come with the registry.
 	ListPrices(context.Context, *ListPricesRequest) (*ListPricesResponse, error)
@@ -566,6 +585,9 @@ func (UnimplementedRegistryServiceServer) ReportUsage(context.Context, *ReportUs
 }
 func (UnimplementedRegistryServiceServer) CreatePrice(context.Context, *CreatePriceRequest) (*Price, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreatePrice not implemented")
+}
+func (UnimplementedRegistryServiceServer) ImportPrices(context.Context, *ImportPricesRequest) (*ImportPricesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ImportPrices not implemented")
 }
 func (UnimplementedRegistryServiceServer) ListPrices(context.Context, *ListPricesRequest) (*ListPricesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListPrices not implemented")
@@ -1041,6 +1063,24 @@ func _RegistryService_CreatePrice_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _RegistryService_ImportPrices_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ImportPricesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServiceServer).ImportPrices(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RegistryService_ImportPrices_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServiceServer).ImportPrices(ctx, req.(*ImportPricesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _RegistryService_ListPrices_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListPricesRequest)
 	if err := dec(in); err != nil {
@@ -1165,6 +1205,10 @@ var RegistryService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CreatePrice",
 			Handler:    _RegistryService_CreatePrice_Handler,
+		},
+		{
+			MethodName: "ImportPrices",
+			Handler:    _RegistryService_ImportPrices_Handler,
 		},
 		{
 			MethodName: "ListPrices",

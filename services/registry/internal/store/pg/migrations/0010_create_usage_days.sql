@@ -2,6 +2,9 @@
 -- Which actor made a call, and what calls of one day add up to, so that reports need not read entries.
 ALTER TABLE usage_entries ADD COLUMN actor text NOT NULL DEFAULT '';
 
+-- Without it the entries of a run are looked for among those of all runs, by time.
+CREATE INDEX usage_by_run ON usage_entries (namespace, run_id, time, id);
+
 -- Sums of epics, and, with an empty epic, those of the whole namespace. They are written under the lock of
 -- the totals of the namespace. kind is that of usage_entries, day counts from 1970.
 CREATE TABLE usage_days (
