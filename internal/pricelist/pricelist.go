@@ -1,5 +1,5 @@
-// Package pricelist reads files of dated prices in YAML, JSON and CSV, and names every fault of one with its
-// line. It must not know any protocol, nor which prices a registry has.
+// Package pricelist reads files of dated prices in YAML, JSON and CSV, and names every fault of one
+// with its line. It must not know any protocol, nor which prices a registry has.
 package pricelist
 
 import (
@@ -59,8 +59,8 @@ func fields() []string {
 	return []string{"provider", "model", "valid_from", "input", "cached_input", "output", "reasoning"}
 }
 
-// Read reads a file: CSV if isCSV is set, else YAML, of which JSON is a part. The error joins a Fault for each
-// mistake.
+// Read reads a file: CSV if isCSV is set, else YAML, of which JSON is a part. The error joins a
+// Fault for each mistake.
 func Read(b []byte, isCSV bool) (List, error) {
 	if len(b) > MaxBytes {
 		return List{}, Fault{1, fmt.Sprintf("the file has %d bytes, %d at most", len(b), MaxBytes)}

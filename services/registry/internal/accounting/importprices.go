@@ -13,9 +13,9 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
 )
 
-// ImportPrices adds prices, all of them or none, and returns how many are new. Those that are there with the
-// same rates stay. Each that is there with other rates is a violation of the error, which names it by its
-// place in the request.
+// ImportPrices adds prices, all of them or none, and returns how many are new. Those that are there
+// with the same rates stay. Each that is there with other rates is a violation of the error, which
+// names it by its place in the request.
 func (b *Accounts) ImportPrices(ctx context.Context, namespace string, in []usage.Price) (added int, err error) {
 	prices, order := make([]usage.Price, len(in)), make([]int, len(in))
 	for i, p := range in {

@@ -80,8 +80,8 @@ func (d Day) Time() time.Time { return time.Unix(int64(d)*24*60*60, 0).UTC() }
 // String is the day like 2026-01-31.
 func (d Day) String() string { return d.Time().Format(time.DateOnly) }
 
-// DaySum is what entries of one day, epic, model, actor and kind add up to. Of each there is one more whose
-// Whole is set: that of the namespace, which leaves the epics out of account.
+// DaySum is what entries of one day, epic, model, actor and kind add up to. Of each there is one
+// more whose Whole is set: that of the namespace, which leaves the epics out of account.
 type DaySum struct {
 	Whole        bool
 	EpicID       string
@@ -103,8 +103,8 @@ func (s DaySum) Compare(o DaySum) int {
 		cmp.Compare(s.Model, o.Model), cmp.Compare(s.Actor, o.Actor), cmp.Compare(s.Kind, o.Kind))
 }
 
-// Sum returns what the entry alone adds up to. Cached and reasoning tokens are parts of input and output, and
-// so at most these.
+// Sum returns what the entry alone adds up to. Cached and reasoning tokens are parts of input and
+// output, and so at most these.
 func (e Entry) Sum() (Sum, error) {
 	t, err := e.Totals()
 	if err != nil {
@@ -129,8 +129,8 @@ func within(part, whole int64) int64 {
 	return min(part, whole)
 }
 
-// DaySums adds up entries by day, each for its epic and for the namespace, in order. Sums are in range where
-// the totals of the entries are.
+// DaySums adds up entries by day, each for its epic and for the namespace, in order. Sums are in
+// range where the totals of the entries are.
 func DaySums(entries []Entry) ([]DaySum, error) {
 	at := map[DaySum]int{}
 	var out []DaySum

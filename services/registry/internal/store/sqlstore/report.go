@@ -129,7 +129,8 @@ func (t tx) days(w *where, q store.ReportQuery) string {
 }
 
 // few are the entries that a report is of, with the columns of sums. It refuses to read more than
-// usage.MaxReported. The one filter that an index answers decides what is read, the others are applied to it.
+// usage.MaxReported. The one filter that an index answers decides what is read, the others are
+// applied to it.
 func (t tx) few(ctx context.Context, w *where, q store.ReportQuery) (string, error) {
 	read, rest := where{args: w.args}, []string{"true"}
 	read.add("namespace = %s", q.Namespace)

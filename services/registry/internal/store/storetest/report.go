@@ -275,7 +275,8 @@ func added(a, b usage.Sum) usage.Sum {
 	}
 }
 
-// BenchReports books entries of many epics, tasks and days, and reports how long lists and reports take.
+// BenchReports books entries of many epics, tasks and days, and reports how long lists and reports
+// take.
 func BenchReports(b *testing.B, open Open, tasks, entries int) {
 	f := newFixture(b, open)
 	f.fill(b, tasks, entries)
@@ -316,8 +317,8 @@ func BenchReports(b *testing.B, open Open, tasks, entries int) {
 	}
 }
 
-// fill writes entries and sums of days as bookings do, without the tasks and epics themselves. An epic has
-// 1,000 tasks, and a task one run.
+// fill writes entries and sums of days as bookings do, without the tasks and epics themselves. An
+// epic has 1,000 tasks, and a task one run.
 func (f *fixture) fill(b *testing.B, tasks, entries int) {
 	b.Helper()
 	const batch = 5000
