@@ -19,6 +19,17 @@ func (c *Client) Usage(ctx context.Context, filter *registryv1.ListUsageRequest)
 	})
 }
 
+// UsageReport returns the rows of a report, the dearest first. The request says what is grouped; an error is
+// the last pair.
+func (c *Client) UsageReport(ctx context.Context, report *registryv1.ReportUsageRequest) iter.Seq2[*registryv1.ReportRow, error] {
+	return all(func(token string) ([]*registryv1.ReportRow, string, error) {
+		req := copyOf(report)
+		req.PageToken = token
+		m, err := c.Registry.ReportUsage(ctx, req)
+		return m.GetRows(), m.GetNextPageToken(), err
+	})
+}
+
 // NamespaceUsage is what the namespace has used in all.
 func (c *Client) NamespaceUsage(ctx context.Context) (*registryv1.NamespaceUsage, error) {
 	return c.Registry.GetNamespaceUsage(ctx, &registryv1.GetNamespaceUsageRequest{})

@@ -45,6 +45,13 @@ func (d Dialect) Ago(age time.Duration) string {
 	return d.Now() + d.choose(fmt.Sprintf(` - interval '%d microseconds'`, us), fmt.Sprintf(` - %d`, us))
 }
 
+// Day is the UTC day of a time, counted from 1970.
+func (d Dialect) Day(column string) string {
+	return d.choose(`CAST(floor(extract(epoch FROM `+column+`) / 86400) AS bigint)`,
+		// Division rounds to zero, which is up before 1970.
+		`((`+column+` - ((`+column+` % 86400000000) + 86400000000) % 86400000000) / 86400000000)`)
+}
+
 // HasText holds for a text that has another one in it.
 func (d Dialect) HasText(text, part string) string {
 	return d.choose(`strpos(`+text+`, `+part+`)`, `instr(`+text+`, `+part+`)`) + ` > 0`

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -229,6 +231,15 @@ func largeCases() map[string]func(*largeWorld) {
 			require.NoError(w, err)
 			require.Len(w, list.GetEntries(), 1)
 		},
+		"ReportUsage": func(w *largeWorld) {
+			task := w.usage().GetId()
+			for _, by := range []registryv1.ReportKey{registryv1.ReportKey_REPORT_KEY_NODE, registryv1.ReportKey_REPORT_KEY_MODEL} {
+				got, err := w.c.ReportUsage(w.Context(), &registryv1.ReportUsageRequest{TaskId: task, By: []registryv1.ReportKey{by, registryv1.ReportKey_REPORT_KEY_DAY}})
+				require.NoError(w, err)
+				require.Len(w, got.GetRows(), 1)
+				require.EqualValues(w, 3, got.GetTotal().GetInputTokens())
+			}
+		},
 		"GetNamespaceUsage": func(w *largeWorld) {
 			w.usage()
 			got, err := w.c.GetNamespaceUsage(w.Context(), &registryv1.GetNamespaceUsageRequest{})
@@ -251,6 +262,17 @@ func largeCases() map[string]func(*largeWorld) {
 			got, err := w.c.GetBudget(w.Context(), &registryv1.GetBudgetRequest{Name: name})
 			require.NoError(w, err)
 			require.Zero(w, got.GetReservedTokens())
+		},
+		"ImportPrices": func(w *largeWorld) {
+			req := &registryv1.ImportPricesRequest{}
+			for i := range 1000 {
+				req.Prices = append(req.Prices, &registryv1.Price{Provider: "import", Model: strings.Repeat("m", 250) + strconv.Itoa(i), ValidFrom: timestamppb.New(time.Unix(0, 0))})
+			}
+			for _, added := range []int32{1000, 0} {
+				got, err := w.c.ImportPrices(w.Context(), req)
+				require.NoError(w, err)
+				require.Equal(w, []int32{added, 1000 - added}, []int32{got.GetAdded(), got.GetUnchanged()})
+			}
 		},
 		"ListPrices": func(w *largeWorld) {
 			w.price("list")

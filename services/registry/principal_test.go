@@ -81,7 +81,7 @@ func TestPrincipal(t *testing.T) {
 			const service = "epigraph.registry.v1.RegistryService/"
 			// nil stands for methods that read, or that only services may call.
 			table := map[string]func(t *testing.T) string{
-				"GetEpic": nil, "ListEpics": nil, "SearchEpics": nil, "GetTask": nil, "ListTasks": nil, "ListUsage": nil, "PriceUsage": nil, "GetNamespaceUsage": nil, "ListPrices": nil,
+				"GetEpic": nil, "ListEpics": nil, "SearchEpics": nil, "GetTask": nil, "ListTasks": nil, "ListUsage": nil, "PriceUsage": nil, "GetNamespaceUsage": nil, "ReportUsage": nil, "ListPrices": nil,
 				"ClaimTask": nil, "ConfirmClaim": nil, "SettleClaim": nil, "LeaseOrders": nil, "AcknowledgeOrders": nil,
 				"GetBudget": nil, "ReserveUsage": nil, "ReleaseUsage": nil,
 
@@ -159,6 +159,13 @@ func TestPrincipal(t *testing.T) {
 					_, err := ben.CreatePrice(ctx, &registryv1.CreatePriceRequest{Price: &registryv1.Price{Provider: "p", Model: "m", ValidFrom: timestamppb.Now(), Principal: forged}})
 					require.NoError(t, err)
 					list, err := ada.ListPrices(ctx, &registryv1.ListPricesRequest{Provider: "p"})
+					require.NoError(t, err)
+					return list.GetPrices()[0].GetPrincipal()
+				},
+				"ImportPrices": func(t *testing.T) string {
+					_, err := ben.ImportPrices(ctx, &registryv1.ImportPricesRequest{Prices: []*registryv1.Price{{Provider: "i", Model: "m", ValidFrom: timestamppb.Now(), Principal: forged}}})
+					require.NoError(t, err)
+					list, err := ada.ListPrices(ctx, &registryv1.ListPricesRequest{Provider: "i"})
 					require.NoError(t, err)
 					return list.GetPrices()[0].GetPrincipal()
 				},

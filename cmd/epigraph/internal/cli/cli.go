@@ -211,10 +211,11 @@ type commands struct {
 		Transition tasksTransitionCmd `cmd:"" help:"Move a task to another state."`
 		Rm         tasksRmCmd         `cmd:"" aliases:"delete" help:"Delete a task."`
 	} `cmd:"" help:"Create, show and change tasks." group:"accounting"`
-	Usage  usageCmd `cmd:"" help:"Show usage and cost." group:"accounting"`
+	Usage  usageCmds `cmd:"" help:"Show usage and cost, and report it." group:"accounting"`
 	Prices struct {
-		Ls  pricesLsCmd  `cmd:"" aliases:"list" help:"List the price book."`
-		Set pricesSetCmd `cmd:"" help:"Add a dated price."`
+		Ls     pricesLsCmd     `cmd:"" aliases:"list" help:"List the price book."`
+		Set    pricesSetCmd    `cmd:"" help:"Add a dated price."`
+		Import pricesImportCmd `cmd:"" help:"Add the prices of a file, all or none."`
 	} `cmd:"" help:"Show the price book and add prices." group:"accounting"`
 	Budgets struct {
 		Show budgetsShowCmd `cmd:"" aliases:"get" help:"Show the caps of the namespace, an epic or a task, and what is spent."`

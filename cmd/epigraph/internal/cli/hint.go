@@ -29,7 +29,7 @@ var commandOf = map[string]string{
 	"DeleteEpic":    "epics rm",
 	"ListWorkflows": "workflows ls", "GetWorkflow": "workflows show", "ListWorkflowVersions": "workflows versions",
 	"ListTasks": "tasks ls", "GetTask": "tasks get", "CreateTask": "tasks create", "UpdateTask": "tasks update", "TransitionTask": "tasks transition", "DeleteTask": "tasks rm",
-	"CompleteAttempt": "attempts complete", "ListUsage": "usage", "GetNamespaceUsage": "usage", "ListPrices": "prices ls", "CreatePrice": "prices set", "GetBudget": "budgets show", "SetBudget": "budgets set",
+	"CompleteAttempt": "attempts complete", "ListUsage": "usage list", "GetNamespaceUsage": "usage list", "ReportUsage": "usage report", "ListPrices": "prices ls", "CreatePrice": "prices set", "ImportPrices": "prices import", "GetBudget": "budgets show", "SetBudget": "budgets set",
 }
 
 // flagOf names the flag that says what a field of a request says, for fields that hints speak of.

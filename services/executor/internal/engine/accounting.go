@@ -37,7 +37,7 @@ func (r *run) entries(a *attempt, usage []workgraph.Usage, failed bool, now time
 	for i, u := range usage {
 		out = append(out, outbox.Entry{
 			RunID: r.id, Node: a.start.Node, Visit: a.start.Visit, Item: a.start.Item, Attempt: a.start.Attempt, Call: i,
-			TaskID: r.task, Provider: u.Provider, Model: u.Model, InputTokens: u.InputTokens, CachedTokens: u.CachedTokens,
+			TaskID: r.task, Actor: phrase.Clean(a.start.Actor, maxModel), Provider: u.Provider, Model: u.Model, InputTokens: u.InputTokens, CachedTokens: u.CachedTokens,
 			OutputTokens: u.OutputTokens, ReasoningTokens: u.ReasoningTokens, Time: now, Failed: failed,
 			Tool: u.Model == "", Overhead: a.start.Kind == workgraph.AgentKind, CostNanoUSD: u.CostNanoUSD,
 		})

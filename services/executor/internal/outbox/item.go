@@ -53,6 +53,7 @@ type Entry struct {
 	Attempt         int       `json:"attempt"`
 	Call            int       `json:"call"`
 	TaskID          string    `json:"task_id,omitempty"`
+	Actor           string    `json:"actor,omitempty"`
 	Provider        string    `json:"provider,omitempty"`
 	Model           string    `json:"model,omitempty"`
 	InputTokens     int64     `json:"input_tokens,omitempty"`

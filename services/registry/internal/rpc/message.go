@@ -132,7 +132,7 @@ func entryFrom(field string, p *registryv1.UsageEntry) (usage.Entry, error) {
 		},
 		TaskID: p.GetTaskId(), EpicID: p.GetEpicId(), Provider: p.GetProvider(), Model: p.GetModel(),
 		InputTokens: p.GetInputTokens(), CachedInputTokens: p.GetCachedInputTokens(),
-		OutputTokens: p.GetOutputTokens(), ReasoningTokens: p.GetReasoningTokens(), Failed: p.GetFailed(), By: p.GetBy(),
+		OutputTokens: p.GetOutputTokens(), ReasoningTokens: p.GetReasoningTokens(), Failed: p.GetFailed(), By: p.GetBy(), Actor: p.GetActor(),
 		CostNanoUSD: p.CostNanoUsd,
 	}
 	var err error
@@ -149,7 +149,7 @@ func entryTo(e usage.Entry) *registryv1.UsageEntry {
 		Kind: registryv1.UsageKind(e.Kind), TaskId: e.TaskID, EpicId: e.EpicID, Provider: e.Provider, Model: e.Model,
 		InputTokens: e.InputTokens, CachedInputTokens: e.CachedInputTokens, OutputTokens: e.OutputTokens,
 		ReasoningTokens: e.ReasoningTokens, CostNanoUsd: e.CostNanoUSD, PriceId: e.PriceID, Time: stamp(e.Time), Failed: e.Failed,
-		Source: registryv1.UsageSource(e.Source), By: e.By, Principal: e.Principal,
+		Source: registryv1.UsageSource(e.Source), By: e.By, Principal: e.Principal, Actor: e.Actor,
 	}
 }
 

@@ -5,6 +5,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -90,6 +91,8 @@ type Reader interface {
 	Tasks(ctx context.Context, q TaskQuery) (Found[epic.Task], error)
 	// Entries lists the newest first.
 	Entries(ctx context.Context, q EntryQuery) ([]usage.Entry, error)
+	// Report sums up entries by groups, the dearest first, with the sum and the number of all groups.
+	Report(ctx context.Context, q ReportQuery) (rows []usage.Report, all usage.Sum, groups int64, err error)
 	// NamespaceTotals is zero for a namespace that has used nothing.
 	NamespaceTotals(ctx context.Context, namespace string) (usage.Totals, error)
 	// Prices lists the prices of a namespace and those of none, by provider, model and date.
@@ -240,6 +243,8 @@ type Tx interface {
 	// LockNamespaceTotals locks and returns the totals of a namespace. It comes after every other lock.
 	LockNamespaceTotals(ctx context.Context, namespace string) (usage.Totals, error)
 	PutNamespaceTotals(ctx context.Context, namespace string, t usage.Totals) error
+	// AddDays adds to the sums of days. They come in order, each once.
+	AddDays(ctx context.Context, namespace string, sums []usage.DaySum) error
 	// LockAccounts locks those of the accounts that exist, in the order of their ids, and returns them. It
 	// comes after the locks of epics and of reservations. That of a namespace comes after the lock of its
 	// totals, the others before it.
@@ -261,6 +266,9 @@ type Tx interface {
 	CountPrices(ctx context.Context, namespace string, most int) (int, error)
 	// InsertPrice returns AlreadyExists if the model has a price from the same time on.
 	InsertPrice(ctx context.Context, p usage.Price) error
+	// AddPrice adds a price unless the model has one from the same time on. It returns the price that is there
+	// then, without its end.
+	AddPrice(ctx context.Context, p usage.Price) (there usage.Price, added bool, err error)
 
 	// NextChange locks the catalog of a namespace until the end of the transaction, and returns the
 	// number of a change: every writer of workflows holds the lock, so changes are numbered in the
@@ -366,6 +374,34 @@ type EntryQuery struct {
 	Namespace, EpicID, TaskID, RunID string
 	After                            page.Cursor
 	Limit                            int
+}
+
+// ReportQuery groups and filters usage entries; all filters that are set must hold.
+type ReportQuery struct {
+	Namespace string
+	// By is one key or two different ones.
+	By                    []usage.ReportKey
+	EpicID, TaskID, RunID string
+	// From and To are the first and the last day; nil does not bound.
+	From, To *usage.Day
+	// Kind is 0 for all.
+	Kind usage.Kind
+	// After is where the page begins; nil is the start.
+	After *ReportPlace
+	Limit int
+	// Most is how many entries are read where sums of days do not answer; 0 is usage.MaxReported.
+	Most int
+}
+
+// ReportPlace is a place in a report: behind Skip of the groups that cost NanoUSD. Keys may be longer than a
+// page token, so the place does not name one.
+type ReportPlace struct{ NanoUSD, Skip int64 }
+
+// Narrow reports whether the query is answered from entries, not from sums of days.
+func (q ReportQuery) Narrow() bool {
+	return q.TaskID != "" || q.RunID != "" || slices.ContainsFunc(q.By, func(k usage.ReportKey) bool {
+		return k == usage.ByTask || k == usage.ByRun || k == usage.ByNode
+	})
 }
 
 // PriceQuery filters prices; all filters that are set must hold. Of the cursor only the ID counts:

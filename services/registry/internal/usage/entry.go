@@ -53,10 +53,12 @@ func (k Key) Compare(o Key) int {
 type Entry struct {
 	Key
 	// ID orders entries of the same time; it is not part of the key.
-	ID                             string
-	Kind                           Kind
-	TaskID, EpicID                 string
-	Provider, Model                string
+	ID              string
+	Kind            Kind
+	TaskID, EpicID  string
+	Provider, Model string
+	// Actor is that which made the call; it may be empty.
+	Actor                          string
 	InputTokens, CachedInputTokens int64
 	OutputTokens, ReasoningTokens  int64
 	// CostNanoUSD is by the price with PriceID, else what the call says itself that it cost, else nil.
@@ -181,5 +183,5 @@ func (t *Totals) parts() [7]*int64 {
 
 // Size implements page.Row.
 func (e Entry) Size() int {
-	return 256 + len(e.RunID) + len(e.NodeID) + len(e.Provider) + len(e.Model) + len(e.By) + len(e.Principal)
+	return 256 + len(e.RunID) + len(e.NodeID) + len(e.Provider) + len(e.Model) + len(e.Actor) + len(e.By) + len(e.Principal)
 }

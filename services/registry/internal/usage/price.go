@@ -68,6 +68,11 @@ func NewPrice(namespace string, in Price) (Price, error) {
 	return in, nil
 }
 
+// SameRates reports whether both cost the same in every class of tokens.
+func (p Price) SameRates(o Price) bool {
+	return p.Input == o.Input && p.Output == o.Output && sameCost(p.CachedInput, o.CachedInput) && sameCost(p.Reasoning, o.Reasoning)
+}
+
 // Covers reports whether the price is for this call.
 func (p Price) Covers(provider, model string, at time.Time) bool {
 	if p.Provider != "" && p.Provider != provider {

@@ -215,3 +215,15 @@ func TestCovering(t *testing.T) {
 		require.Equal(rt, want, usage.Covering(patterns, models))
 	})
 }
+
+func TestShipped(t *testing.T) {
+	t.Parallel()
+	list, err := usage.Shipped()
+	require.NoError(t, err)
+	require.NotEmpty(t, list.Source)
+	asOf, err := time.Parse(time.DateOnly, list.AsOf)
+	require.NoError(t, err)
+	for _, p := range list.Prices {
+		require.False(t, p.ValidFrom.After(asOf), "line %d begins after the date of the list", p.Line)
+	}
+}

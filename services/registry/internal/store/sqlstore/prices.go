@@ -72,6 +72,20 @@ func (t tx) InsertPrice(ctx context.Context, p usage.Price) error {
 	return err
 }
 
+// AddPrice implements store.Tx.
+func (t tx) AddPrice(ctx context.Context, p usage.Price) (there usage.Price, added bool, err error) {
+	n, err := t.Exec(ctx, insertPrice+` ON CONFLICT DO NOTHING`, priceArgs(p)...)
+	if err != nil || n == 1 {
+		return p, true, err
+	}
+	there, err = one(ctx, t, store.PriceNotFound(p.ID), func(row dbkit.Scanner) (e usage.Price, err error) {
+		err = row.Scan(&e.Namespace, &e.ID, &e.Provider, &e.Model, (*dbkit.Exact)(&e.ValidFrom), &e.Input, &e.CachedInput, &e.Output, &e.Reasoning, &e.Principal)
+		return e, err
+	}, `SELECT namespace, id, provider, model, valid_from, input, cached_input, output, reasoning, principal FROM prices
+		WHERE namespace = $1 AND provider = $2 AND model = $3 AND valid_from = $4`, p.Namespace, p.Provider, p.Model, dbkit.Exact(p.ValidFrom))
+	return there, false, err
+}
+
 func priceArgs(p usage.Price) []any {
 	return []any{p.Namespace, p.ID, p.Provider, p.Model, dbkit.Exact(p.ValidFrom), p.Input, p.CachedInput, p.Output, p.Reasoning, p.Principal}
 }

@@ -2742,7 +2742,7 @@ var File_epigraph_registry_v1_registry_proto protoreflect.FileDescriptor
 
 const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\n" +
-	"#epigraph/registry/v1/registry.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/registry/v1/epic.proto\x1a!epigraph/registry/v1/ledger.proto\x1a epigraph/registry/v1/usage.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"t\n" +
+	"#epigraph/registry/v1/registry.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/registry/v1/epic.proto\x1a!epigraph/registry/v1/ledger.proto\x1a!epigraph/registry/v1/report.proto\x1a epigraph/registry/v1/usage.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"t\n" +
 	"\x11CreateEpicRequest\x126\n" +
 	"\x04epic\x18\x01 \x01(\v2\x1a.epigraph.registry.v1.EpicB\x06\xbaH\x03\xc8\x01\x01R\x04epic\x12'\n" +
 	"\n" +
@@ -2944,7 +2944,7 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\x11ORDER_KIND_CANCEL\x10\x01\x12\x14\n" +
 	"\x10ORDER_KIND_PAUSE\x10\x02\x12\x15\n" +
 	"\x11ORDER_KIND_RESUME\x10\x03\x12\x14\n" +
-	"\x10ORDER_KIND_START\x10\x042\xe1\x1a\n" +
+	"\x10ORDER_KIND_START\x10\x042\xe5\x1c\n" +
 	"\x0fRegistryService\x12j\n" +
 	"\n" +
 	"CreateEpic\x12'.epigraph.registry.v1.CreateEpicRequest\x1a\x1a.epigraph.registry.v1.Epic\"\x17\x82\xd3\xe4\x93\x02\x11:\x04epic\"\t/v1/epics\x12h\n" +
@@ -2977,9 +2977,11 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\n" +
 	"PriceUsage\x12'.epigraph.registry.v1.PriceUsageRequest\x1a(.epigraph.registry.v1.PriceUsageResponse\"\x1a\x82\xd3\xe4\x93\x02\x14:\x01*\"\x0f/v1/usage:price\x12o\n" +
 	"\tListUsage\x12&.epigraph.registry.v1.ListUsageRequest\x1a'.epigraph.registry.v1.ListUsageResponse\"\x11\x82\xd3\xe4\x93\x02\v\x12\t/v1/usage\x12\x86\x01\n" +
-	"\x11GetNamespaceUsage\x12..epigraph.registry.v1.GetNamespaceUsageRequest\x1a$.epigraph.registry.v1.NamespaceUsage\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/v1/usage:namespace\x12o\n" +
+	"\x11GetNamespaceUsage\x12..epigraph.registry.v1.GetNamespaceUsageRequest\x1a$.epigraph.registry.v1.NamespaceUsage\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/v1/usage:namespace\x12|\n" +
+	"\vReportUsage\x12(.epigraph.registry.v1.ReportUsageRequest\x1a).epigraph.registry.v1.ReportUsageResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/usage:report\x12o\n" +
 	"\vCreatePrice\x12(.epigraph.registry.v1.CreatePriceRequest\x1a\x1b.epigraph.registry.v1.Price\"\x19\x82\xd3\xe4\x93\x02\x13:\x05price\"\n" +
-	"/v1/prices\x12s\n" +
+	"/v1/prices\x12\x83\x01\n" +
+	"\fImportPrices\x12).epigraph.registry.v1.ImportPricesRequest\x1a*.epigraph.registry.v1.ImportPricesResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/prices:import\x12s\n" +
 	"\n" +
 	"ListPrices\x12'.epigraph.registry.v1.ListPricesRequest\x1a(.epigraph.registry.v1.ListPricesResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
 	"/v1/prices\x12\x7f\n" +
@@ -3057,15 +3059,19 @@ var file_epigraph_registry_v1_registry_proto_goTypes = []any{
 	(*durationpb.Duration)(nil),       // 50: google.protobuf.Duration
 	(*UsageEntry)(nil),                // 51: epigraph.registry.v1.UsageEntry
 	(*Price)(nil),                     // 52: epigraph.registry.v1.Price
-	(*SetBudgetRequest)(nil),          // 53: epigraph.registry.v1.SetBudgetRequest
-	(*GetBudgetRequest)(nil),          // 54: epigraph.registry.v1.GetBudgetRequest
-	(*ReserveUsageRequest)(nil),       // 55: epigraph.registry.v1.ReserveUsageRequest
-	(*ReleaseUsageRequest)(nil),       // 56: epigraph.registry.v1.ReleaseUsageRequest
-	(*emptypb.Empty)(nil),             // 57: google.protobuf.Empty
-	(*NamespaceUsage)(nil),            // 58: epigraph.registry.v1.NamespaceUsage
-	(*Budget)(nil),                    // 59: epigraph.registry.v1.Budget
-	(*ReserveUsageResponse)(nil),      // 60: epigraph.registry.v1.ReserveUsageResponse
-	(*ReleaseUsageResponse)(nil),      // 61: epigraph.registry.v1.ReleaseUsageResponse
+	(*ReportUsageRequest)(nil),        // 53: epigraph.registry.v1.ReportUsageRequest
+	(*ImportPricesRequest)(nil),       // 54: epigraph.registry.v1.ImportPricesRequest
+	(*SetBudgetRequest)(nil),          // 55: epigraph.registry.v1.SetBudgetRequest
+	(*GetBudgetRequest)(nil),          // 56: epigraph.registry.v1.GetBudgetRequest
+	(*ReserveUsageRequest)(nil),       // 57: epigraph.registry.v1.ReserveUsageRequest
+	(*ReleaseUsageRequest)(nil),       // 58: epigraph.registry.v1.ReleaseUsageRequest
+	(*emptypb.Empty)(nil),             // 59: google.protobuf.Empty
+	(*NamespaceUsage)(nil),            // 60: epigraph.registry.v1.NamespaceUsage
+	(*ReportUsageResponse)(nil),       // 61: epigraph.registry.v1.ReportUsageResponse
+	(*ImportPricesResponse)(nil),      // 62: epigraph.registry.v1.ImportPricesResponse
+	(*Budget)(nil),                    // 63: epigraph.registry.v1.Budget
+	(*ReserveUsageResponse)(nil),      // 64: epigraph.registry.v1.ReserveUsageResponse
+	(*ReleaseUsageResponse)(nil),      // 65: epigraph.registry.v1.ReleaseUsageResponse
 }
 var file_epigraph_registry_v1_registry_proto_depIdxs = []int32{
 	44, // 0: epigraph.registry.v1.CreateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
@@ -3134,44 +3140,48 @@ var file_epigraph_registry_v1_registry_proto_depIdxs = []int32{
 	34, // 63: epigraph.registry.v1.RegistryService.PriceUsage:input_type -> epigraph.registry.v1.PriceUsageRequest
 	36, // 64: epigraph.registry.v1.RegistryService.ListUsage:input_type -> epigraph.registry.v1.ListUsageRequest
 	38, // 65: epigraph.registry.v1.RegistryService.GetNamespaceUsage:input_type -> epigraph.registry.v1.GetNamespaceUsageRequest
-	39, // 66: epigraph.registry.v1.RegistryService.CreatePrice:input_type -> epigraph.registry.v1.CreatePriceRequest
-	40, // 67: epigraph.registry.v1.RegistryService.ListPrices:input_type -> epigraph.registry.v1.ListPricesRequest
-	53, // 68: epigraph.registry.v1.RegistryService.SetBudget:input_type -> epigraph.registry.v1.SetBudgetRequest
-	54, // 69: epigraph.registry.v1.RegistryService.GetBudget:input_type -> epigraph.registry.v1.GetBudgetRequest
-	55, // 70: epigraph.registry.v1.RegistryService.ReserveUsage:input_type -> epigraph.registry.v1.ReserveUsageRequest
-	56, // 71: epigraph.registry.v1.RegistryService.ReleaseUsage:input_type -> epigraph.registry.v1.ReleaseUsageRequest
-	44, // 72: epigraph.registry.v1.RegistryService.CreateEpic:output_type -> epigraph.registry.v1.Epic
-	44, // 73: epigraph.registry.v1.RegistryService.GetEpic:output_type -> epigraph.registry.v1.Epic
-	4,  // 74: epigraph.registry.v1.RegistryService.ListEpics:output_type -> epigraph.registry.v1.ListEpicsResponse
-	6,  // 75: epigraph.registry.v1.RegistryService.SearchEpics:output_type -> epigraph.registry.v1.SearchEpicsResponse
-	9,  // 76: epigraph.registry.v1.RegistryService.ImportEpic:output_type -> epigraph.registry.v1.ImportEpicResponse
-	44, // 77: epigraph.registry.v1.RegistryService.UpdateEpic:output_type -> epigraph.registry.v1.Epic
-	44, // 78: epigraph.registry.v1.RegistryService.TransitionEpic:output_type -> epigraph.registry.v1.Epic
-	57, // 79: epigraph.registry.v1.RegistryService.DeleteEpic:output_type -> google.protobuf.Empty
-	48, // 80: epigraph.registry.v1.RegistryService.CreateTask:output_type -> epigraph.registry.v1.Task
-	48, // 81: epigraph.registry.v1.RegistryService.GetTask:output_type -> epigraph.registry.v1.Task
-	18, // 82: epigraph.registry.v1.RegistryService.ListTasks:output_type -> epigraph.registry.v1.ListTasksResponse
-	48, // 83: epigraph.registry.v1.RegistryService.UpdateTask:output_type -> epigraph.registry.v1.Task
-	48, // 84: epigraph.registry.v1.RegistryService.TransitionTask:output_type -> epigraph.registry.v1.Task
-	57, // 85: epigraph.registry.v1.RegistryService.DeleteTask:output_type -> google.protobuf.Empty
-	23, // 86: epigraph.registry.v1.RegistryService.ClaimTask:output_type -> epigraph.registry.v1.ClaimTaskResponse
-	48, // 87: epigraph.registry.v1.RegistryService.ConfirmClaim:output_type -> epigraph.registry.v1.Task
-	48, // 88: epigraph.registry.v1.RegistryService.SettleClaim:output_type -> epigraph.registry.v1.Task
-	44, // 89: epigraph.registry.v1.RegistryService.RunEpic:output_type -> epigraph.registry.v1.Epic
-	28, // 90: epigraph.registry.v1.RegistryService.LeaseOrders:output_type -> epigraph.registry.v1.LeaseOrdersResponse
-	31, // 91: epigraph.registry.v1.RegistryService.AcknowledgeOrders:output_type -> epigraph.registry.v1.AcknowledgeOrdersResponse
-	33, // 92: epigraph.registry.v1.RegistryService.RecordUsage:output_type -> epigraph.registry.v1.RecordUsageResponse
-	35, // 93: epigraph.registry.v1.RegistryService.PriceUsage:output_type -> epigraph.registry.v1.PriceUsageResponse
-	37, // 94: epigraph.registry.v1.RegistryService.ListUsage:output_type -> epigraph.registry.v1.ListUsageResponse
-	58, // 95: epigraph.registry.v1.RegistryService.GetNamespaceUsage:output_type -> epigraph.registry.v1.NamespaceUsage
-	52, // 96: epigraph.registry.v1.RegistryService.CreatePrice:output_type -> epigraph.registry.v1.Price
-	41, // 97: epigraph.registry.v1.RegistryService.ListPrices:output_type -> epigraph.registry.v1.ListPricesResponse
-	59, // 98: epigraph.registry.v1.RegistryService.SetBudget:output_type -> epigraph.registry.v1.Budget
-	59, // 99: epigraph.registry.v1.RegistryService.GetBudget:output_type -> epigraph.registry.v1.Budget
-	60, // 100: epigraph.registry.v1.RegistryService.ReserveUsage:output_type -> epigraph.registry.v1.ReserveUsageResponse
-	61, // 101: epigraph.registry.v1.RegistryService.ReleaseUsage:output_type -> epigraph.registry.v1.ReleaseUsageResponse
-	72, // [72:102] is the sub-list for method output_type
-	42, // [42:72] is the sub-list for method input_type
+	53, // 66: epigraph.registry.v1.RegistryService.ReportUsage:input_type -> epigraph.registry.v1.ReportUsageRequest
+	39, // 67: epigraph.registry.v1.RegistryService.CreatePrice:input_type -> epigraph.registry.v1.CreatePriceRequest
+	54, // 68: epigraph.registry.v1.RegistryService.ImportPrices:input_type -> epigraph.registry.v1.ImportPricesRequest
+	40, // 69: epigraph.registry.v1.RegistryService.ListPrices:input_type -> epigraph.registry.v1.ListPricesRequest
+	55, // 70: epigraph.registry.v1.RegistryService.SetBudget:input_type -> epigraph.registry.v1.SetBudgetRequest
+	56, // 71: epigraph.registry.v1.RegistryService.GetBudget:input_type -> epigraph.registry.v1.GetBudgetRequest
+	57, // 72: epigraph.registry.v1.RegistryService.ReserveUsage:input_type -> epigraph.registry.v1.ReserveUsageRequest
+	58, // 73: epigraph.registry.v1.RegistryService.ReleaseUsage:input_type -> epigraph.registry.v1.ReleaseUsageRequest
+	44, // 74: epigraph.registry.v1.RegistryService.CreateEpic:output_type -> epigraph.registry.v1.Epic
+	44, // 75: epigraph.registry.v1.RegistryService.GetEpic:output_type -> epigraph.registry.v1.Epic
+	4,  // 76: epigraph.registry.v1.RegistryService.ListEpics:output_type -> epigraph.registry.v1.ListEpicsResponse
+	6,  // 77: epigraph.registry.v1.RegistryService.SearchEpics:output_type -> epigraph.registry.v1.SearchEpicsResponse
+	9,  // 78: epigraph.registry.v1.RegistryService.ImportEpic:output_type -> epigraph.registry.v1.ImportEpicResponse
+	44, // 79: epigraph.registry.v1.RegistryService.UpdateEpic:output_type -> epigraph.registry.v1.Epic
+	44, // 80: epigraph.registry.v1.RegistryService.TransitionEpic:output_type -> epigraph.registry.v1.Epic
+	59, // 81: epigraph.registry.v1.RegistryService.DeleteEpic:output_type -> google.protobuf.Empty
+	48, // 82: epigraph.registry.v1.RegistryService.CreateTask:output_type -> epigraph.registry.v1.Task
+	48, // 83: epigraph.registry.v1.RegistryService.GetTask:output_type -> epigraph.registry.v1.Task
+	18, // 84: epigraph.registry.v1.RegistryService.ListTasks:output_type -> epigraph.registry.v1.ListTasksResponse
+	48, // 85: epigraph.registry.v1.RegistryService.UpdateTask:output_type -> epigraph.registry.v1.Task
+	48, // 86: epigraph.registry.v1.RegistryService.TransitionTask:output_type -> epigraph.registry.v1.Task
+	59, // 87: epigraph.registry.v1.RegistryService.DeleteTask:output_type -> google.protobuf.Empty
+	23, // 88: epigraph.registry.v1.RegistryService.ClaimTask:output_type -> epigraph.registry.v1.ClaimTaskResponse
+	48, // 89: epigraph.registry.v1.RegistryService.ConfirmClaim:output_type -> epigraph.registry.v1.Task
+	48, // 90: epigraph.registry.v1.RegistryService.SettleClaim:output_type -> epigraph.registry.v1.Task
+	44, // 91: epigraph.registry.v1.RegistryService.RunEpic:output_type -> epigraph.registry.v1.Epic
+	28, // 92: epigraph.registry.v1.RegistryService.LeaseOrders:output_type -> epigraph.registry.v1.LeaseOrdersResponse
+	31, // 93: epigraph.registry.v1.RegistryService.AcknowledgeOrders:output_type -> epigraph.registry.v1.AcknowledgeOrdersResponse
+	33, // 94: epigraph.registry.v1.RegistryService.RecordUsage:output_type -> epigraph.registry.v1.RecordUsageResponse
+	35, // 95: epigraph.registry.v1.RegistryService.PriceUsage:output_type -> epigraph.registry.v1.PriceUsageResponse
+	37, // 96: epigraph.registry.v1.RegistryService.ListUsage:output_type -> epigraph.registry.v1.ListUsageResponse
+	60, // 97: epigraph.registry.v1.RegistryService.GetNamespaceUsage:output_type -> epigraph.registry.v1.NamespaceUsage
+	61, // 98: epigraph.registry.v1.RegistryService.ReportUsage:output_type -> epigraph.registry.v1.ReportUsageResponse
+	52, // 99: epigraph.registry.v1.RegistryService.CreatePrice:output_type -> epigraph.registry.v1.Price
+	62, // 100: epigraph.registry.v1.RegistryService.ImportPrices:output_type -> epigraph.registry.v1.ImportPricesResponse
+	41, // 101: epigraph.registry.v1.RegistryService.ListPrices:output_type -> epigraph.registry.v1.ListPricesResponse
+	63, // 102: epigraph.registry.v1.RegistryService.SetBudget:output_type -> epigraph.registry.v1.Budget
+	63, // 103: epigraph.registry.v1.RegistryService.GetBudget:output_type -> epigraph.registry.v1.Budget
+	64, // 104: epigraph.registry.v1.RegistryService.ReserveUsage:output_type -> epigraph.registry.v1.ReserveUsageResponse
+	65, // 105: epigraph.registry.v1.RegistryService.ReleaseUsage:output_type -> epigraph.registry.v1.ReleaseUsageResponse
+	74, // [74:106] is the sub-list for method output_type
+	42, // [42:74] is the sub-list for method input_type
 	42, // [42:42] is the sub-list for extension type_name
 	42, // [42:42] is the sub-list for extension extendee
 	0,  // [0:42] is the sub-list for field type_name
@@ -3184,6 +3194,7 @@ func file_epigraph_registry_v1_registry_proto_init() {
 	}
 	file_epigraph_registry_v1_epic_proto_init()
 	file_epigraph_registry_v1_ledger_proto_init()
+	file_epigraph_registry_v1_report_proto_init()
 	file_epigraph_registry_v1_usage_proto_init()
 	file_epigraph_registry_v1_registry_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}

@@ -46,7 +46,9 @@ const (
 	RegistryService_PriceUsage_FullMethodName        = "/epigraph.registry.v1.RegistryService/PriceUsage"
 	RegistryService_ListUsage_FullMethodName         = "/epigraph.registry.v1.RegistryService/ListUsage"
 	RegistryService_GetNamespaceUsage_FullMethodName = "/epigraph.registry.v1.RegistryService/GetNamespaceUsage"
+	RegistryService_ReportUsage_FullMethodName       = "/epigraph.registry.v1.RegistryService/ReportUsage"
 	RegistryService_CreatePrice_FullMethodName       = "/epigraph.registry.v1.RegistryService/CreatePrice"
+	RegistryService_ImportPrices_FullMethodName      = "/epigraph.registry.v1.RegistryService/ImportPrices"
 	RegistryService_ListPrices_FullMethodName        = "/epigraph.registry.v1.RegistryService/ListPrices"
 	RegistryService_SetBudget_FullMethodName         = "/epigraph.registry.v1.RegistryService/SetBudget"
 	RegistryService_GetBudget_FullMethodName         = "/epigraph.registry.v1.RegistryService/GetBudget"
@@ -132,8 +134,16 @@ type RegistryServiceClient interface {
 	ListUsage(ctx context.Context, in *ListUsageRequest, opts ...grpc.CallOption) (*ListUsageResponse, error)
 	// GetNamespaceUsage shows what the namespace has used in all.
 	GetNamespaceUsage(ctx context.Context, in *GetNamespaceUsageRequest, opts ...grpc.CallOption) (*NamespaceUsage, error)
+	// ReportUsage sums up usage by one or two of epic, task, run, node, actor, model and day. Reports by epic,
+	// actor, model and day are answered from sums of days; those by task, run or node, and those of one task
+	// or run, read entries, and are refused with REPORT_TOO_LARGE if they are more than 100,000.
+	ReportUsage(ctx context.Context, in *ReportUsageRequest, opts ...grpc.CallOption) (*ReportUsageResponse, error)
 	// CreatePrice adds a dated price to the price book. The price before it ends where it begins.
 	CreatePrice(ctx context.Context, in *CreatePriceRequest, opts ...grpc.CallOption) (*Price, error)
+	// ImportPrices adds prices, all of them or none. A price that is there with the same rates is left as it is,
+	// so that a repeated import changes nothing. One that is there with other rates refuses the import, with a
+	// violation for each: prices are never changed.
+	ImportPrices(ctx context.Context, in *ImportPricesRequest, opts ...grpc.CallOption) (*ImportPricesResponse, error)
 	// ListPrices lists the price book, by provider, model and date: the prices of the namespace and those that
 	// come with the registry.
 	ListPrices(ctx context.Context, in *ListPricesRequest, opts ...grpc.CallOption) (*ListPricesResponse, error)
@@ -400,10 +410,30 @@ func (c *registryServiceClient) GetNamespaceUsage(ctx context.Context, in *GetNa
 	return out, nil
 }
 
+func (c *registryServiceClient) ReportUsage(ctx context.Context, in *ReportUsageRequest, opts ...grpc.CallOption) (*ReportUsageResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReportUsageResponse)
+	err := c.cc.Invoke(ctx, RegistryService_ReportUsage_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *registryServiceClient) CreatePrice(ctx context.Context, in *CreatePriceRequest, opts ...grpc.CallOption) (*Price, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Price)
 	err := c.cc.Invoke(ctx, RegistryService_CreatePrice_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *registryServiceClient) ImportPrices(ctx context.Context, in *ImportPricesRequest, opts ...grpc.CallOption) (*ImportPricesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ImportPricesResponse)
+	err := c.cc.Invoke(ctx, RegistryService_ImportPrices_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -538,8 +568,16 @@ type RegistryServiceServer interface {
 	ListUsage(context.Context, *ListUsageRequest) (*ListUsageResponse, error)
 	// GetNamespaceUsage shows what the namespace has used in all.
 	GetNamespaceUsage(context.Context, *GetNamespaceUsageRequest) (*NamespaceUsage, error)
+	// ReportUsage sums up usage by one or two of epic, task, run, node, actor, model and day. Reports by epic,
+	// actor, model and day are answered from sums of days; those by task, run or node, and those of one task
+	// or run, read entries, and are refused with REPORT_TOO_LARGE if they are more than 100,000.
+	ReportUsage(context.Context, *ReportUsageRequest) (*ReportUsageResponse, error)
 	// CreatePrice adds a dated price to the price book. The price before it ends where it begins.
 	CreatePrice(context.Context, *CreatePriceRequest) (*Price, error)
+	// ImportPrices adds prices, all of them or none. A price that is there with the same rates is left as it is,
+	// so that a repeated import changes nothing. One that is there with other rates refuses the import, with a
+	// violation for each: prices are never changed.
+	ImportPrices(context.Context, *ImportPricesRequest) (*ImportPricesResponse, error)
 	// ListPrices lists the price book, by provider, model and date: the prices of the namespace and those that
 	// come with the registry.
 	ListPrices(context.Context, *ListPricesRequest) (*ListPricesResponse, error)
@@ -638,8 +676,14 @@ func (UnimplementedRegistryServiceServer) ListUsage(context.Context, *ListUsageR
 func (UnimplementedRegistryServiceServer) GetNamespaceUsage(context.Context, *GetNamespaceUsageRequest) (*NamespaceUsage, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetNamespaceUsage not implemented")
 }
+func (UnimplementedRegistryServiceServer) ReportUsage(context.Context, *ReportUsageRequest) (*ReportUsageResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReportUsage not implemented")
+}
 func (UnimplementedRegistryServiceServer) CreatePrice(context.Context, *CreatePriceRequest) (*Price, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreatePrice not implemented")
+}
+func (UnimplementedRegistryServiceServer) ImportPrices(context.Context, *ImportPricesRequest) (*ImportPricesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ImportPrices not implemented")
 }
 func (UnimplementedRegistryServiceServer) ListPrices(context.Context, *ListPricesRequest) (*ListPricesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListPrices not implemented")
@@ -1109,6 +1153,24 @@ func _RegistryService_GetNamespaceUsage_Handler(srv interface{}, ctx context.Con
 	return interceptor(ctx, in, info, handler)
 }
 
+func _RegistryService_ReportUsage_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReportUsageRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServiceServer).ReportUsage(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RegistryService_ReportUsage_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServiceServer).ReportUsage(ctx, req.(*ReportUsageRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _RegistryService_CreatePrice_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CreatePriceRequest)
 	if err := dec(in); err != nil {
@@ -1123,6 +1185,24 @@ func _RegistryService_CreatePrice_Handler(srv interface{}, ctx context.Context, 
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(RegistryServiceServer).CreatePrice(ctx, req.(*CreatePriceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RegistryService_ImportPrices_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ImportPricesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServiceServer).ImportPrices(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RegistryService_ImportPrices_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServiceServer).ImportPrices(ctx, req.(*ImportPricesRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1321,8 +1401,16 @@ var RegistryService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _RegistryService_GetNamespaceUsage_Handler,
 		},
 		{
+			MethodName: "ReportUsage",
+			Handler:    _RegistryService_ReportUsage_Handler,
+		},
+		{
 			MethodName: "CreatePrice",
 			Handler:    _RegistryService_CreatePrice_Handler,
+		},
+		{
+			MethodName: "ImportPrices",
+			Handler:    _RegistryService_ImportPrices_Handler,
 		},
 		{
 			MethodName: "ListPrices",

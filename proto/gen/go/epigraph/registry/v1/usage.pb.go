@@ -183,7 +183,9 @@ type UsageEntry struct {
 	// The person who recorded it, as given in the request.
 	By string `protobuf:"bytes,21,opt,name=by,proto3" json:"by,omitempty"`
 	// The API key that recorded it, such as "key:ci"; empty for the executor. Output only.
-	Principal     string `protobuf:"bytes,22,opt,name=principal,proto3" json:"principal,omitempty"`
+	Principal string `protobuf:"bytes,22,opt,name=principal,proto3" json:"principal,omitempty"`
+	// The actor that made the call, such as "llm"; empty when none is named.
+	Actor         string `protobuf:"bytes,23,opt,name=actor,proto3" json:"actor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -368,6 +370,13 @@ func (x *UsageEntry) GetBy() string {
 func (x *UsageEntry) GetPrincipal() string {
 	if x != nil {
 		return x.Principal
+	}
+	return ""
+}
+
+func (x *UsageEntry) GetActor() string {
+	if x != nil {
+		return x.Actor
 	}
 	return ""
 }
@@ -586,7 +595,7 @@ var File_epigraph_registry_v1_usage_proto protoreflect.FileDescriptor
 
 const file_epigraph_registry_v1_usage_proto_rawDesc = "" +
 	"\n" +
-	" epigraph/registry/v1/usage.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x80\a\n" +
+	" epigraph/registry/v1/usage.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa0\a\n" +
 	"\n" +
 	"UsageEntry\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12!\n" +
@@ -611,7 +620,8 @@ const file_epigraph_registry_v1_usage_proto_rawDesc = "" +
 	"\x06failed\x18\x13 \x01(\bR\x06failed\x129\n" +
 	"\x06source\x18\x14 \x01(\x0e2!.epigraph.registry.v1.UsageSourceR\x06source\x12\x18\n" +
 	"\x02by\x18\x15 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x02by\x12&\n" +
-	"\tprincipal\x18\x16 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tprincipalB\x10\n" +
+	"\tprincipal\x18\x16 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tprincipal\x12\x1e\n" +
+	"\x05actor\x18\x17 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x05actorB\x10\n" +
 	"\x0e_cost_nano_usd\"\xb4\x01\n" +
 	"\x0eNamespaceUsage\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12!\n" +

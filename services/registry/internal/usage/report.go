@@ -1,0 +1,165 @@
+package usage
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+)
+
+// ReportKey is what a report groups by. Its numbers are those of the API.
+type ReportKey int16
+
+// The keys of reports.
+const (
+	ByEpic ReportKey = iota + 1
+	ByTask
+	ByRun
+	ByNode
+	ByActor
+	ByModel
+	ByDay
+)
+
+const (
+	// ReasonReportTooLarge refuses a report that would read more entries than MaxReported.
+	ReasonReportTooLarge = "REPORT_TOO_LARGE"
+	// ReasonDayInvalid refuses a day that is not like 2026-01-31.
+	ReasonDayInvalid = "DAY_INVALID"
+	// MaxReported is how many entries a report reads that no sums of days answer.
+	MaxReported = 100_000
+)
+
+// Sum is a sum of entries with its classes of tokens.
+type Sum struct {
+	Calls, FailedCalls, UnpricedCalls int64
+	InputTokens, CachedInputTokens    int64
+	OutputTokens, ReasoningTokens     int64
+	NanoUSD                           int64
+}
+
+// Report is the sum of one group.
+type Report struct {
+	// Keys are in the order of the query. A day is its number since 1970.
+	Keys []string
+	Sum
+}
+
+// Size implements page.Row.
+func (r Report) Size() int {
+	n := 128
+	for _, k := range r.Keys {
+		n += len(k)
+	}
+	return n
+}
+
+// Day is a UTC day, counted from 1970.
+type Day int64
+
+// dayOf returns the day of a time.
+func dayOf(t time.Time) Day {
+	return Day(math.Floor(float64(t.Unix()) / (24 * 60 * 60)))
+}
+
+// ParseDay reads a day like 2026-01-31.
+func ParseDay(field, s string) (Day, error) {
+	t, err := time.Parse(time.DateOnly, s)
+	if err != nil || t.Year() < 1 {
+		return 0, errs.New(errs.InvalidArgument, ReasonDayInvalid, "%s is no day: %q", field, s).
+			Violate(field, ReasonDayInvalid, "must be a day in UTC like 2026-01-31").Hint("write it as YEAR-MONTH-DAY, such as 2026-01-31")
+	}
+	return dayOf(t), nil
+}
+
+// Time is the beginning of the day.
+func (d Day) Time() time.Time { return time.Unix(int64(d)*24*60*60, 0).UTC() }
+
+// String is the day like 2026-01-31.
+func (d Day) String() string { return d.Time().Format(time.DateOnly) }
+
+// DaySum is what entries of one day, epic, model, actor and kind add up to. Of each there is one
+// more whose Whole is set: that of the namespace, which leaves the epics out of account.
+type DaySum struct {
+	Whole        bool
+	EpicID       string
+	Day          Day
+	Model, Actor string
+	Kind         Kind
+	Sum          Sum
+}
+
+// Compare orders sums by what they are of, the one order in which everybody writes them.
+func (s DaySum) Compare(o DaySum) int {
+	whole := func(w bool) int {
+		if w {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(whole(s.Whole), whole(o.Whole)), cmp.Compare(s.EpicID, o.EpicID), cmp.Compare(s.Day, o.Day),
+		cmp.Compare(s.Model, o.Model), cmp.Compare(s.Actor, o.Actor), cmp.Compare(s.Kind, o.Kind))
+}
+
+// Sum returns what the entry alone adds up to. Cached and reasoning tokens are parts of input and
+// output, and so at most these.
+func (e Entry) Sum() (Sum, error) {
+	t, err := e.Totals()
+	if err != nil {
+		return Sum{}, err
+	}
+	s := Sum{
+		Calls: t.ModelCalls + t.ToolCalls, UnpricedCalls: t.UnpricedCalls, NanoUSD: t.NanoUSD,
+		InputTokens: e.InputTokens, CachedInputTokens: within(e.CachedInputTokens, e.InputTokens),
+		OutputTokens: e.OutputTokens, ReasoningTokens: within(e.ReasoningTokens, e.OutputTokens),
+	}
+	if e.Failed {
+		s.FailedCalls = s.Calls
+	}
+	return s, nil
+}
+
+// within is a part that is no more than the whole. Both are negative in a reversal.
+func within(part, whole int64) int64 {
+	if whole < 0 {
+		return max(part, whole)
+	}
+	return min(part, whole)
+}
+
+// DaySums adds up entries by day, each for its epic and for the namespace, in order. Sums are in
+// range where the totals of the entries are.
+func DaySums(entries []Entry) ([]DaySum, error) {
+	at := map[DaySum]int{}
+	var out []DaySum
+	for _, e := range entries {
+		one, err := e.Sum()
+		if err != nil {
+			return nil, err
+		}
+		key := DaySum{EpicID: e.EpicID, Day: dayOf(e.Time), Model: e.Model, Actor: e.Actor, Kind: e.Kind}
+		whole := key
+		whole.Whole, whole.EpicID = true, ""
+		for _, k := range []DaySum{key, whole} {
+			i, ok := at[k]
+			if !ok {
+				i = len(out)
+				at[k], out = i, append(out, k)
+			}
+			out[i].Sum = out[i].Sum.plus(one)
+		}
+	}
+	slices.SortFunc(out, DaySum.Compare)
+	return out, nil
+}
+
+// plus returns the sum of both. The caller knows that it is in range.
+func (s Sum) plus(o Sum) Sum {
+	return Sum{
+		Calls: s.Calls + o.Calls, FailedCalls: s.FailedCalls + o.FailedCalls, UnpricedCalls: s.UnpricedCalls + o.UnpricedCalls,
+		InputTokens: s.InputTokens + o.InputTokens, CachedInputTokens: s.CachedInputTokens + o.CachedInputTokens,
+		OutputTokens: s.OutputTokens + o.OutputTokens, ReasoningTokens: s.ReasoningTokens + o.ReasoningTokens, NanoUSD: s.NanoUSD + o.NanoUSD,
+	}
+}
