@@ -426,6 +426,9 @@ func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err 
 	if st.catalog != nil {
 		kit.Catalog = st.catalog
 	}
+	if d.Registry != nil {
+		kit.Epics = rpc.NewEpics(d.Registry)
+	}
 	set, err := builtin.New(cfg.Actors, kit)
 	if err != nil {
 		return fmt.Errorf("make actors: %w", err)

@@ -16,6 +16,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/catalog"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/cel"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/chat"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/epics"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/facts"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/fail"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/flow"
@@ -72,6 +73,8 @@ type Deps struct {
 	Memory mcp.Memory
 	// Catalog keeps workflows; nil means that there is none.
 	Catalog catalog.Catalog
+	// Epics keeps epics and tasks; nil means that there is none.
+	Epics epics.Registry
 	// Telemetry nil means none.
 	Telemetry *obs.Telemetry
 }
@@ -109,7 +112,7 @@ func New(cfg Config, d Deps) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := actor.NewRegistry(slices.Concat(specs, flow.Specs(), catalog.Specs(d.Catalog), named, tools)...)
+	r, err := actor.NewRegistry(slices.Concat(specs, flow.Specs(), catalog.Specs(d.Catalog), epics.Specs(d.Epics), named, tools)...)
 	if err != nil {
 		return nil, err
 	}
