@@ -73,6 +73,8 @@ type Deps struct {
 	Memory mcp.Memory
 	// Catalog keeps workflows; nil means that there is none.
 	Catalog catalog.Catalog
+	// Workflows finds workflows by name; nil means that there is none.
+	Workflows spawn.Workflows
 	// Epics keeps epics and tasks; nil means that there is none.
 	Epics epics.Registry
 	// Telemetry nil means none.
@@ -103,7 +105,7 @@ func New(cfg Config, d Deps) (*Set, error) {
 	script := attaching(starlark.Spec(cfg.Starlark))
 	web = attaching(web)
 	specs := append(slices.Concat(agent.Specs(threads, limits), team.Specs(threads), []actor.Spec{chat.Spec(threads), chat.ReplySpec(threads)}), actorllm.Spec(cfg.LLM, models), web, attaching(cel.Spec()), attaching(template.Spec()), script, sleep.Spec(), fail.Spec(),
-		facts.Spec(d.Facts), wait.Human(), wait.Signal(), wait.Completion(), spawn.Spec(), spawn.Expand())
+		facts.Spec(d.Facts), wait.Human(), wait.Signal(), wait.Completion(), spawn.Spec(), spawn.Expand(), spawn.Chosen(d.Workflows))
 	named, err := cfg.Agents.Specs(limits)
 	if err != nil {
 		return nil, err
