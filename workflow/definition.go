@@ -288,8 +288,8 @@ var platformTools = map[string]string{
 	"get_totp_code":   "credentials stay out of workflows: use a tool of the configuration, tool/NAME",
 }
 
-// catalogTools are the actors that make and find workflows, epics and tasks, by the names that other platforms
-// have for them, too.
+// catalogTools are the actors that make and find workflows, epics and tasks, by the names that other
+// platforms have for them, too.
 var catalogTools = map[string]string{
 	"workflow_create": "workflow_create", "create_workflow": "workflow_create",
 	"workflow_discover": "workflow_discover", "discover_workflows": "workflow_discover",

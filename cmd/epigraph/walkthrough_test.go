@@ -125,8 +125,9 @@ func ends(text string) func(said) fakellm.Reply {
 	return func(said) fakellm.Reply { return fakellm.Reply{Text: text} }
 }
 
-// TestWalkthrough joins a service: an epic, two tasks that the agent does itself, a workflow made for a webhook,
-// and the end. The next request of the kind finds it, runs it as it is, and forks it.
+// TestWalkthrough joins a service: an epic, two tasks that the agent does itself, a workflow made for a
+// webhook, and the end. The next request of the kind finds the workflow and runs it as it is, and another one
+// forks it.
 func TestWalkthrough(t *testing.T) {
 	f := openFair(t)
 	const join, again, fork = "Read skill.md and join the fair", "Verify the webhook of the fair", "Set up a webhook for ServiceX"

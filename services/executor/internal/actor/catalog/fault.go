@@ -20,8 +20,8 @@ const (
 	reasonAway = "CATALOG_UNREACHABLE"
 	// reasonRefused and reasonFailed are those of a registry that does not say one.
 	reasonRefused, reasonFailed = "CATALOG_REFUSED", "CATALOG_FAILED"
-	// reasonTooMany is how the reasons of the registry begin where there are as many workflows, epics or tasks
-	// as there may be.
+	// reasonTooMany is how the reasons of the registry begin where there are as many workflows, epics or
+	// tasks as there may be.
 	reasonTooMany = "TOO_MANY_"
 )
 
