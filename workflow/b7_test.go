@@ -51,8 +51,11 @@ func TestB7(t *testing.T) {
 		"The health of the system":                {head + "  - {type: agent, prompt: x, tools: [system_health]}\n", "NOT_SUPPORTED", "what is to be looked at"},
 		"One-time passwords":                      {head + "  - {type: agent, prompt: x, tools: [get_totp_code]}\n", "NOT_SUPPORTED", "credentials stay out of workflows"},
 		"A place to write memories to":            {head + "  - {type: agent, prompt: x, tools: [{type: memory_write, scope: team}]}\n", "UNKNOWN_KEY", "`scope`"},
-		"A tool that runs any workflow":           {head + "  - {type: agent, prompt: x, tools: [{type: spawn_and_await}]}\n", "MISSING_KEY", "workflow: NAME@VERSION"},
+		"A tool that runs any workflow":           {head + "  - {type: agent, prompt: x, tools: [{type: spawn_and_await}]}\n", "MISSING_KEY", "workflows: [NAME"},
 		"A name of a tool that runs any workflow": {head + "  - {type: agent, prompt: x, tools: [spawn_and_await]}\n", "MISSING_KEY", "workflow: NAME@VERSION"},
+		"A list of workflows that names none":     {head + "  - {type: agent, prompt: x, tools: [{type: spawn_and_await, workflows: []}]}\n", "EMPTY", "no workflow may be run"},
+		"A list of workflows and a single one":    {head + "  - {type: agent, prompt: x, tools: [{type: spawn_and_await, workflows: [a], workflow: b@1}]}\n", "SEVERAL_FORMS", "both given"},
+		"A list of workflows with a bad name":     {head + "  - {type: agent, prompt: x, tools: [{type: spawn_and_await, workflows: [\"a*b\"]}]}\n", "BAD_NAME", "names no workflows"},
 		"A tool that runs an unnamed version":     {head + "  - {type: agent, prompt: x, tools: [{type: spawn_and_await, workflow: digest}]}\n", "BAD_NAME", "`digest@1` for a version"},
 		"A workflow by its name alone":            {head + "  - {type: workflow, workflow: digest}\n", "BAD_NAME", "each new version would change"},
 		"A schedule as a trigger":                 {"name: T\ntrigger: schedule\nsteps: [{type: wait, delay: 1}]", "UNKNOWN_WORD", "use `cron`"},
@@ -84,6 +87,8 @@ func TestB7(t *testing.T) {
 		"Memories about something":                          {"steps: [{type: agent, prompt: x, tools: [{type: memory_read, about: tea, limit: 3}]}]", "steps: [{type: agent, prompt: x, tools: [{actor: facts, name: memory_read, description: Tells what is known of the user., with: {about: tea, limit: 3}}]}]"},
 		"Few workflows":                                     {"steps: [{type: agent, prompt: x, tools: [{type: workflow_discover, limit: 3}]}]", "steps: [{type: agent, prompt: x, tools: [{actor: workflow_discover, name: workflow_discover, with: {limit: 3}}]}]"},
 		"A workflow that an agent runs":                     {"steps: [{type: agent, prompt: x, tools: [{type: spawn_and_await, workflow: digest@1}]}]", "steps: [{type: agent, prompt: x, tools: [{actor: workflow/digest@1, name: spawn_and_await}]}]"},
+		"Workflows that an agent chooses among":             {"steps: [{type: agent, prompt: x, tools: [{type: spawn_and_await, workflows: [digest, \"mail-*\"], timeout: 1h}]}]", "steps: [{type: agent, prompt: x, tools: [{actor: spawn_and_await, with: {workflows: [digest, \"mail-*\"], timeout: 1h}}]}]"},
+		"Epics by both names":                               {"steps: [{type: agent, prompt: x, tools: [create_epic, {type: update_task}, list_tasks]}]", "steps: [{type: agent, prompt: x, tools: [{actor: epic_create, name: create_epic}, {actor: task_update, name: update_task}, {actor: task_list, name: list_tasks}]}]"},
 		"No trigger":                                        {"trigger: none\nsteps: [{type: wait, delay: 1}]", "steps: [{type: wait, delay: 1}]"},
 	} {
 		t.Run(name, func(t *testing.T) {

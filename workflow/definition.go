@@ -288,19 +288,30 @@ var platformTools = map[string]string{
 	"get_totp_code":   "credentials stay out of workflows: use a tool of the configuration, tool/NAME",
 }
 
-// catalogTools are the actors that make and find workflows, by the names that other platforms have for them,
-// too.
+// catalogTools are the actors that make and find workflows, epics and tasks, by the names that other
+// platforms have for them, too.
 var catalogTools = map[string]string{
 	"workflow_create": "workflow_create", "create_workflow": "workflow_create",
 	"workflow_discover": "workflow_discover", "discover_workflows": "workflow_discover",
+	"epic_create": "epic_create", "create_epic": "epic_create",
+	"epic_status": "epic_status",
+	"epic_update": "epic_update", "update_epic": "epic_update",
+	"epic_search": "epic_search", "search_epics": "epic_search",
+	"task_create": "task_create", "create_task": "task_create",
+	"task_list": "task_list", "list_tasks": "task_list",
+	"task_update": "task_update", "update_task": "task_update",
+	"task_cancel": "task_cancel", "cancel_task": "task_cancel",
 }
+
+// spawnTool is the tool that runs workflows.
+const spawnTool = "spawn_and_await"
 
 // isPlatformTool reports whether other platforms have a tool of this name.
 func isPlatformTool(name string) bool {
 	name = strings.TrimSpace(name)
 	_, refused := platformTools[name]
 	_, catalog := catalogTools[name]
-	return refused || catalog || slices.Contains([]string{"memory_read", "memory_write", "spawn_and_await", "whoami", toolCode, "http_request"}, name)
+	return refused || catalog || slices.Contains([]string{"memory_read", "memory_write", spawnTool, "whoami", toolCode, "http_request"}, name)
 }
 
 // platformTool gives a tool that other platforms have the actor that does it here. It is false for one
@@ -321,12 +332,13 @@ func (t *teller) platformTool(v *value, tool *ToolDefinition) bool {
 	case "memory_read":
 		tool.Name, tool.Actor, tool.Description = name, factsActor, "Tells what is known of the user."
 		return true
-	case "spawn_and_await":
-		if v.under == nil || v.under.kind != mapping || v.under.get("workflow") == nil {
-			t.at(v, "MISSING_KEY", "write {type: spawn_and_await, workflow: NAME@VERSION}, once for each workflow", "a model does not choose what is run: the tool names it")
+	case spawnTool:
+		if v.under == nil || v.under.kind != mapping || v.under.get("workflow") == nil && v.under.get("workflows") == nil {
+			t.at(v, "MISSING_KEY", "write {type: spawn_and_await, workflows: [NAME, \"BEGINNING-*\"]} for those that the model may choose among, or workflow: NAME@VERSION for one",
+				"a model does not run whatever it likes: the tool names the workflows")
 			return false
 		}
-		tool.Name, tool.Actor = name, "spawn"
+		tool.Name, tool.Actor = name, spawnTool
 		return true
 	case "memory_write": // the tool `learn`
 		return false
@@ -366,11 +378,15 @@ func (t *teller) platformConfig(o *object, kind string, tool *ToolDefinition) {
 		}
 		tool.Arguments[key] = v.json()
 	}
-	if kind != "spawn_and_await" {
+	if kind != spawnTool {
 		return
 	}
 	if v := o.value("timeout"); v != nil && t.is(v, text) {
 		tool.Arguments = map[string]json.RawMessage{"timeout": v.json()}
+	}
+	if v := o.value("workflows"); v != nil {
+		t.allowed(o, v, tool)
+		return
 	}
 	if v := o.value("workflow"); v != nil && t.is(v, text) {
 		name := strings.TrimPrefix(strings.TrimSpace(v.text), workflowPrefix)
@@ -381,6 +397,42 @@ func (t *teller) platformConfig(o *object, kind string, tool *ToolDefinition) {
 			tool.Arguments["timeout"] = timeout
 		}
 	}
+}
+
+// maxAllowed is how many entries the list of workflows has among which a model may choose.
+const maxAllowed = 100
+
+// allowable is an entry of such a list: a slug, one with a version or an alias, or a beginning.
+var allowable = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9_-]*(@[A-Za-z0-9][A-Za-z0-9._-]*|\*)?|\*)$`)
+
+// allowed reads the workflows among which a model may choose.
+func (t *teller) allowed(o *object, v *value, tool *ToolDefinition) {
+	if other := o.value("workflow"); other != nil {
+		t.at(other, "SEVERAL_FORMS", "leave one of them out", "`workflow` and `workflows` are both given")
+	}
+	list := o.list("workflows")
+	switch {
+	case len(list) == 0:
+		t.at(v, "EMPTY", "name those that the model may run", "no workflow may be run")
+	case len(list) > maxAllowed:
+		t.at(v, "TOO_LARGE", "use beginnings, such as mail-*", "a list may have %d workflows", maxAllowed)
+		return
+	}
+	names := make([]string, 0, len(list))
+	for _, entry := range list {
+		if !t.is(entry, text) {
+			continue
+		}
+		name := strings.TrimPrefix(strings.TrimSpace(entry.text), workflowPrefix)
+		if !allowable.MatchString(name) || len(name) > maxName {
+			t.at(entry, "BAD_NAME", "write NAME, NAME@VERSION, a beginning such as mail-*, or self", "%q names no workflows", clip(name))
+		}
+		names = append(names, literal(name))
+	}
+	if tool.Arguments == nil {
+		tool.Arguments = map[string]json.RawMessage{}
+	}
+	tool.Arguments["workflows"] = json.RawMessage("[" + strings.Join(names, ",") + "]")
 }
 
 var notID = regexp.MustCompile(`[^A-Za-z0-9_]+`)

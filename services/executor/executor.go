@@ -425,7 +425,10 @@ func (s *Service) openStores(ctx context.Context, cfg Config, d Deps, answered f
 func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err error) {
 	kit := builtin.Deps{Models: models, Threads: thread.NewCache(st.plain, int64(cfg.Threads.Cache)), Facts: st.plain, Memory: st.plain, Telemetry: d.Telemetry}
 	if st.catalog != nil {
-		kit.Catalog = st.catalog
+		kit.Catalog, kit.Workflows = st.catalog, st.catalog
+	}
+	if d.Registry != nil {
+		kit.Epics = rpc.NewEpics(d.Registry)
 	}
 	set, err := builtin.New(cfg.Actors, kit)
 	if err != nil {

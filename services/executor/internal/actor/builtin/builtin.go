@@ -16,6 +16,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/catalog"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/cel"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/chat"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/epics"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/facts"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/fail"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/flow"
@@ -72,6 +73,10 @@ type Deps struct {
 	Memory mcp.Memory
 	// Catalog keeps workflows; nil means that there is none.
 	Catalog catalog.Catalog
+	// Workflows finds workflows by name; nil means that there is none.
+	Workflows spawn.Workflows
+	// Epics keeps epics and tasks; nil means that there is none.
+	Epics epics.Registry
 	// Telemetry nil means none.
 	Telemetry *obs.Telemetry
 }
@@ -100,7 +105,7 @@ func New(cfg Config, d Deps) (*Set, error) {
 	script := attaching(starlark.Spec(cfg.Starlark))
 	web = attaching(web)
 	specs := append(slices.Concat(agent.Specs(threads, limits), team.Specs(threads), []actor.Spec{chat.Spec(threads), chat.ReplySpec(threads)}), actorllm.Spec(cfg.LLM, models), web, attaching(cel.Spec()), attaching(template.Spec()), script, sleep.Spec(), fail.Spec(),
-		facts.Spec(d.Facts), wait.Human(), wait.Signal(), wait.Completion(), spawn.Spec(), spawn.Expand())
+		facts.Spec(d.Facts), wait.Human(), wait.Signal(), wait.Completion(), spawn.Spec(), spawn.Expand(), spawn.Chosen(d.Workflows))
 	named, err := cfg.Agents.Specs(limits)
 	if err != nil {
 		return nil, err
@@ -109,7 +114,7 @@ func New(cfg Config, d Deps) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := actor.NewRegistry(slices.Concat(specs, flow.Specs(), catalog.Specs(d.Catalog), named, tools)...)
+	r, err := actor.NewRegistry(slices.Concat(specs, flow.Specs(), catalog.Specs(d.Catalog), epics.Specs(d.Epics), named, tools)...)
 	if err != nil {
 		return nil, err
 	}

@@ -159,21 +159,20 @@ func create(ctx context.Context, c Catalog, call *workgraph.Call) (workgraph.Out
 		return workgraph.Outcome{}, err
 	}
 	if len(a.DSL) > maxEscaped*maxText+2 { // no text within its bound has a longer JSON form
-		return refuse("the definition is too long: it may have %d bytes", maxText)
+		return Refuse("the definition is too long: it may have %d bytes", maxText)
 	}
 	d := Draft{Text: textOf(a.DSL), Slug: a.Slug}
 	switch {
 	case strings.TrimSpace(d.Text) == "":
-		return refuse("dsl is empty: give the definition of a workflow, with name and steps")
+		return Refuse("dsl is empty: give the definition of a workflow, with name and steps")
 	case len(d.Text) > maxText:
-		return refuse("the definition has %d bytes, the limit is %d", len(d.Text), maxText)
+		return Refuse("the definition has %d bytes, the limit is %d", len(d.Text), maxText)
 	}
 	d.Fork = workflow.IsFork([]byte(d.Text))
-	sum := sha256.Sum256([]byte(call.EffectKey()))
-	d.RequestID = hex.EncodeToString(sum[:])
+	d.RequestID = RequestID(call)
 	w, err := c.CreateWorkflow(ctx, actor.NamespaceOf(ctx), d)
 	if err != nil {
-		return answer(ctx, err, d.Text)
+		return Answer(ctx, err, d.Text)
 	}
 	mode := "created"
 	if d.Fork {
@@ -184,6 +183,12 @@ func create(ctx context.Context, c Catalog, call *workgraph.Call) (workgraph.Out
 		"success": true, "workflow_id": w.ID, "slug": w.Slug, "version": w.Version, "workflow": at, "ref": "workflow/" + at, "name": w.Name,
 		"node_count": w.Nodes, "edge_count": w.Edges, "mode": mode,
 	})
+}
+
+// RequestID is the id of the request that a call makes: attempts that may repeat one effect share it.
+func RequestID(call *workgraph.Call) string {
+	sum := sha256.Sum256([]byte(call.EffectKey()))
+	return hex.EncodeToString(sum[:])
 }
 
 // textOf is the text of a definition: a text, without the fence that models put around it, or JSON.
@@ -215,25 +220,25 @@ func discover(ctx context.Context, c Catalog, call *workgraph.Call) (workgraph.O
 		return workgraph.Outcome{}, err
 	}
 	if len(a.Requirements) > maxEscaped*maxRequirements+2 {
-		return refuse("requirements are too long: they may have %d bytes", maxRequirements)
+		return Refuse("requirements are too long: they may have %d bytes", maxRequirements)
 	}
 	q := Query{Text: a.Query, Requirements: strings.TrimSpace(textOf(a.Requirements)), Limit: a.Limit, Exclude: a.Exclude}
 	switch {
 	case len(q.Text) > maxQuery:
-		return refuse("query has %d bytes, the limit is %d", len(q.Text), maxQuery)
+		return Refuse("query has %d bytes, the limit is %d", len(q.Text), maxQuery)
 	case len(q.Requirements) > maxRequirements:
-		return refuse("requirements have %d bytes, the limit is %d", len(q.Requirements), maxRequirements)
+		return Refuse("requirements have %d bytes, the limit is %d", len(q.Requirements), maxRequirements)
 	case q.Limit < 0 || q.Limit > maxLimit:
-		return refuse("limit must be from 1 to %d", maxLimit)
+		return Refuse("limit must be from 1 to %d", maxLimit)
 	case len(q.Exclude) > maxExclude:
-		return refuse("exclude has %d names, the limit is %d", len(q.Exclude), maxExclude)
+		return Refuse("exclude has %d names, the limit is %d", len(q.Exclude), maxExclude)
 	}
 	if own := actor.WorkflowOf(ctx); own != "" && !slices.Contains(q.Exclude, own) {
 		q.Exclude = append(slices.Clone(q.Exclude), own)
 	}
 	found, total, err := c.DiscoverWorkflows(ctx, actor.NamespaceOf(ctx), q)
 	if err != nil {
-		return answer(ctx, err, "")
+		return Answer(ctx, err, "")
 	}
 	for i := range found {
 		m := &found[i]

@@ -20,8 +20,9 @@ const (
 	reasonAway = "CATALOG_UNREACHABLE"
 	// reasonRefused and reasonFailed are those of a registry that does not say one.
 	reasonRefused, reasonFailed = "CATALOG_REFUSED", "CATALOG_FAILED"
-	// reasonTooMany is that of the registry for a namespace with as many workflows as it may have.
-	reasonTooMany = "TOO_MANY_WORKFLOWS"
+	// reasonTooMany is how the reasons of the registry begin where there are as many workflows, epics or
+	// tasks as there may be.
+	reasonTooMany = "TOO_MANY_"
 )
 
 // fault is a fault of a text as a model reads it.
@@ -35,24 +36,27 @@ type fault struct {
 	At []string `json:"at,omitempty"`
 }
 
-// refuse is the answer to a call that cannot be served as it is. The run goes on: a model can call again.
-func refuse(format string, args ...any) (workgraph.Outcome, error) {
+// Refuse is the answer to a call that cannot be served as it is. The run goes on: a model can call again.
+func Refuse(format string, args ...any) (workgraph.Outcome, error) {
 	return actor.Value(map[string]any{"success": false, "error": fmt.Sprintf(format, args...)})
 }
 
-// answer is what comes of an error of the catalog: an answer if the caller can do something about it, else
+// Answer is what comes of an error of the registry: an answer if the caller can do something about it, else
 // the end of the attempt. That end is always unknown, so that the next attempt has the same key: an earlier
-// one may have made the workflow.
-func answer(ctx context.Context, err error, text string) (workgraph.Outcome, error) {
+// one may have done the work. Faults are told with their lines of text, which may be empty.
+func Answer(ctx context.Context, err error, text string) (workgraph.Outcome, error) {
 	if ctx.Err() != nil {
 		return workgraph.Outcome{}, actor.Interrupted(workgraph.Unknown)
 	}
 	e := errs.From(err)
 	told := slices.Contains([]errs.Kind{errs.InvalidArgument, errs.NotFound, errs.AlreadyExists, errs.FailedPrecondition}, e.Kind)
-	if !told && e.Reason != reasonTooMany {
+	if !told && !strings.HasPrefix(e.Reason, reasonTooMany) {
 		return workgraph.Outcome{}, unserved(e)
 	}
 	out := map[string]any{"success": false, "error": e.Message, "reason": e.Reason}
+	if hint := e.HintText(); hint != "" {
+		out["hint"] = hint
+	}
 	if n := len(e.Violations); n > 0 {
 		out["faults"] = faultsOf(e.Violations, text)
 		if n > maxFaults {

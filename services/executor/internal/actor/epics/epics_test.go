@@ -1,0 +1,260 @@
+package epics_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/actortest"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/epics"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// kept notes what it is asked, and answers always the same.
+type kept struct {
+	epics.Registry
+	epic     epics.Epic
+	task     epics.Task
+	tasks    [][]epics.Task // pages
+	found    []epics.Epic
+	search   epics.Search
+	filters  []epics.Filter
+	fields   []string
+	requests []string
+	err      error
+}
+
+func (k *kept) CreateEpic(_ context.Context, _ string, e epics.Epic, request string) (epics.Epic, error) {
+	k.epic, k.requests = e, append(k.requests, request)
+	e.ID, e.Status = "ep_1", "planning"
+	return e, k.err
+}
+
+func (k *kept) Epic(context.Context, string, string) (epics.Epic, error) { return k.epic, k.err }
+
+func (k *kept) ChangeEpic(_ context.Context, _ string, e epics.Epic, fields []string, request string) (epics.Epic, error) {
+	k.epic, k.fields, k.requests = e, fields, append(k.requests, request)
+	return e, nil
+}
+
+func (k *kept) MoveEpic(_ context.Context, _ string, e epics.Epic, request string) (epics.Epic, error) {
+	k.epic, k.requests = e, append(k.requests, request)
+	return e, k.err
+}
+
+func (k *kept) SearchEpics(_ context.Context, _ string, s epics.Search) ([]epics.Epic, error) {
+	k.search = s
+	return k.found, k.err
+}
+
+func (k *kept) CreateTask(_ context.Context, _ string, t epics.Task, request string) (epics.Task, error) {
+	k.task, k.requests = t, append(k.requests, request)
+	t.ID, t.Status = "tk_1", "blocked"
+	return t, k.err
+}
+
+func (k *kept) Task(context.Context, string, string) (epics.Task, error) { return k.task, k.err }
+
+func (k *kept) ListTasks(_ context.Context, _ string, f epics.Filter) ([]epics.Task, string, error) {
+	k.filters = append(k.filters, f)
+	if len(k.tasks) == 0 {
+		return nil, "", k.err
+	}
+	page := k.tasks[0]
+	if k.tasks = k.tasks[1:]; len(k.tasks) > 0 {
+		return page, "more", k.err
+	}
+	return page, "", k.err
+}
+
+func (k *kept) ChangeTask(_ context.Context, _ string, t epics.Task, fields []string, request string) (epics.Task, error) {
+	k.task, k.fields, k.requests = t, fields, append(k.requests, request)
+	return t, nil
+}
+
+func (k *kept) MoveTask(_ context.Context, _ string, t epics.Task, request string) (epics.Task, error) {
+	t.RunID, k.requests = k.task.RunID, append(k.requests, request)
+	k.task = t
+	return t, k.err
+}
+
+func spec(t *testing.T, r epics.Registry, name string) actor.Spec {
+	t.Helper()
+	for _, s := range epics.Specs(r) {
+		if s.Name == name {
+			return s
+		}
+	}
+	require.Fail(t, "no actor", name)
+	return actor.Spec{}
+}
+
+func TestCreate(t *testing.T) {
+	t.Parallel()
+	t.Run("Epic/TakesListsAsTextAndBudgets", func(t *testing.T) {
+		t.Parallel()
+		k := &kept{}
+		got := actortest.Value(t, spec(t, k, "epic_create"), `{"title": " Join ", "description": "d", "tags": "fair, onboarding,,fair", "priority": 1, "budget_usd": 0.5, "budget_tokens": 0}`,
+			func(s *workgraph.Start) { s.UserID = "ada" })
+		require.JSONEq(t, `{"success": true, "epic_id": "ep_1", "title": "Join", "status": "planning"}`, got)
+		require.Equal(t, []string{"fair", "onboarding"}, k.epic.Tags)
+		require.Equal(t, []any{int64(500_000_000), int64(0), 1, "ada", "n"}, []any{*k.epic.BudgetNanoUSD, *k.epic.BudgetTokens, k.epic.Priority, k.epic.User, k.epic.Node})
+	})
+	t.Run("Epic/WithoutBudgetHasNone", func(t *testing.T) {
+		t.Parallel()
+		k := &kept{}
+		actortest.Value(t, spec(t, k, "epic_create"), `{"title": "Join", "tags": ["a"]}`)
+		require.Nil(t, k.epic.BudgetNanoUSD)
+		require.Nil(t, k.epic.BudgetTokens)
+	})
+	t.Run("Task/TakesRequirementsInBothForms", func(t *testing.T) {
+		t.Parallel()
+		for _, form := range []string{`{"trigger": "webhook"}`, `"{\"trigger\": \"webhook\"}"`} {
+			k := &kept{}
+			got := actortest.Value(t, spec(t, k, "task_create"), `{"epic_id": "ep_1", "title": "Hook", "depends_on": "tk_a, tk_b", "requirements": `+form+`, "max_retries": 0, "workflow_slug": "x"}`)
+			require.JSONEq(t, `{"success": true, "task_id": "tk_1", "epic_id": "ep_1", "title": "Hook", "status": "blocked", "depends_on": ["tk_a", "tk_b"]}`, got)
+			require.JSONEq(t, `{"trigger":"webhook"}`, string(k.task.Requirements))
+			require.Equal(t, []any{int32(-1), "existing"}, []any{k.task.MaxRetries, k.task.Source})
+		}
+	})
+	t.Run("Key/IsThatOfTheEffect", func(t *testing.T) {
+		t.Parallel()
+		k := &kept{}
+		for _, change := range []func(*workgraph.Start){func(*workgraph.Start) {}, func(s *workgraph.Start) { s.Attempt = 2 }, func(s *workgraph.Start) { s.Visit = 2 }} {
+			actortest.Value(t, spec(t, k, "epic_create"), `{"title": "Join"}`, change)
+		}
+		require.Equal(t, k.requests[0], k.requests[1], "another attempt of the same call makes no second epic")
+		require.NotEqual(t, k.requests[0], k.requests[2])
+	})
+}
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 20<<10)
+	for name, c := range map[string]struct{ actor, args, says string }{
+		"NoTitle":         {"epic_create", `{}`, "title is missing"},
+		"LongTitle":       {"epic_create", `{"title": "` + long + `"}`, "the limit is 512"},
+		"LongDescription": {"epic_create", `{"title": "x", "description": "` + long + `"}`, "description has 20480 bytes"},
+		"Priority":        {"epic_create", `{"title": "x", "priority": 5}`, "Priority must be between 1 and 4"},
+		"Budget":          {"epic_create", `{"title": "x", "budget_usd": -1}`, "budget_usd must be from 0"},
+		"Tags":            {"epic_search", `{"tags": "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21"}`, "Too many tags specified. Maximum is 20."},
+		"TagsType":        {"epic_search", `{"tags": {"a": 1}}`, "tags must be a list of texts"},
+		"Status":          {"epic_update", `{"epic_id": "ep_1", "status": "done"}`, "Must be one of: active, cancelled, completed, failed, paused, planning"},
+		"Nothing":         {"epic_update", `{"epic_id": "ep_1"}`, "there is nothing to change"},
+		"NoID":            {"epic_status", `{}`, "epic_id is missing"},
+		"OtherID":         {"epic_status", `{"epic_id": "tk_1"}`, "begins with ep_"},
+		"Requirements":    {"task_create", `{"epic_id": "ep_1", "title": "x", "requirements": "[1]"}`, "requirements must be an object"},
+		"TaskStatus":      {"task_update", `{"task_id": "tk_1", "status": "started"}`, "Must be one of: blocked, cancelled, completed, failed, pending, running"},
+		"Retries":         {"task_create", `{"epic_id": "ep_1", "title": "x", "max_retries": 101}`, "max_retries"},
+		"Source":          {"task_update", `{"task_id": "tk_1", "workflow_source": "mine"}`, "Must be one of: created, existing, inline, template"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := &kept{}
+			var got struct {
+				Success *bool
+				Error   string
+			}
+			require.NoError(t, json.Unmarshal([]byte(actortest.Value(t, spec(t, k, c.actor), c.args)), &got))
+			require.False(t, *got.Success)
+			require.Contains(t, got.Error, c.says)
+			require.Empty(t, k.requests)
+		})
+	}
+	t.Run("Registry/RefusalIsAnAnswerWithItsHint", func(t *testing.T) {
+		t.Parallel()
+		k := &kept{err: errs.New(errs.FailedPrecondition, "DEPENDENCIES_UNMET", "task tk_1 waits for tk_0").Hint("complete these tasks")}
+		require.JSONEq(t, `{"success": false, "error": "task tk_1 waits for tk_0", "reason": "DEPENDENCIES_UNMET", "hint": "complete these tasks"}`,
+			actortest.Value(t, spec(t, k, "task_update"), `{"task_id": "tk_1", "status": "pending"}`))
+	})
+	t.Run("Registry/AwayKeepsTheKey", func(t *testing.T) {
+		t.Parallel()
+		k := &kept{err: errs.New(errs.Unavailable, "DOWN", "down")}
+		require.Equal(t, workgraph.Unknown, actortest.Fails(t, spec(t, k, "epic_create"), `{"title": "x"}`).Type)
+		none := spec(t, nil, "epic_create")
+		require.Equal(t, "NO_CATALOG", actortest.Fails(t, none, `{"title": "x"}`).Reason)
+		require.NotEmpty(t, none.Unavailable)
+	})
+}
+
+func TestUpdate(t *testing.T) {
+	t.Parallel()
+	t.Run("Task/CompletesWithItsResultInOneRequest", func(t *testing.T) {
+		t.Parallel()
+		k := &kept{}
+		got := actortest.Value(t, spec(t, k, "task_update"), `{"task_id": "tk_1", "status": "completed", "result_summary": "Done.", "notes": "n"}`)
+		require.Contains(t, got, `"success":true`)
+		require.Equal(t, []any{"completed", "Done.", "n"}, []any{k.task.Status, k.task.Result, k.task.Note})
+		require.Empty(t, k.fields)
+		require.Len(t, k.requests, 1)
+	})
+	t.Run("Task/FieldsComeFirst", func(t *testing.T) {
+		t.Parallel()
+		k := &kept{}
+		actortest.Value(t, spec(t, k, "task_update"), `{"task_id": "tk_1", "status": "completed", "workflow_slug": "verify", "workflow_source": "created"}`)
+		require.Equal(t, []string{"workflow_slug", "workflow_source"}, k.fields)
+		require.Len(t, k.requests, 2)
+		require.NotEqual(t, k.requests[0], k.requests[1])
+	})
+	t.Run("Epic/RefusedMoveTellsWhatIsChanged", func(t *testing.T) {
+		t.Parallel()
+		k := &kept{err: errs.New(errs.FailedPrecondition, "INVALID_TRANSITION", "epic ep_1 cannot go there")}
+		require.Contains(t, actortest.Value(t, spec(t, k, "epic_update"), `{"epic_id": "ep_1", "status": "active", "budget_usd": 2}`), "cannot go there; changed are: budget_nano_usd")
+		require.Equal(t, int64(2e9), *k.epic.BudgetNanoUSD)
+	})
+	t.Run("Cancel/SaysWhetherARunWent", func(t *testing.T) {
+		t.Parallel()
+		for status, want := range map[string]string{"running": "true", "pending": "false", "cancelled": "true"} {
+			k := &kept{task: epics.Task{ID: "tk_1", Status: status, RunID: "run_7"}}
+			require.JSONEq(t, `{"success": true, "task_id": "tk_1", "execution_cancelled": `+want+`}`, actortest.Value(t, spec(t, k, "task_cancel"), `{"task_id": "tk_1", "reason": "too late"}`))
+			require.Equal(t, "Cancelled: too late", k.task.Note)
+		}
+	})
+}
+
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	t.Run("Status/IsBounded", func(t *testing.T) {
+		t.Parallel()
+		many := make([]epics.Task, 100)
+		for i := range many {
+			many[i] = epics.Task{ID: "tk_1", Title: strings.Repeat("t", 512), Result: strings.Repeat("r", 60<<10)}
+		}
+		budget := int64(5e9)
+		k := &kept{epic: epics.Epic{ID: "ep_1", Status: "active", Total: 2000, Completed: 3, SpentNanoUSD: 1_250_000_000, BudgetNanoUSD: &budget}, tasks: [][]epics.Task{many, many}}
+		got := actortest.Value(t, spec(t, k, "epic_status"), `{"epic_id": "ep_1"}`)
+		require.Less(t, len(got), 100<<10)
+		for _, part := range []string{`"spent_usd":1.25`, `"budget_usd":5`, `"total_tasks":2000`, `"tasks_left_out":1900`} {
+			require.Contains(t, got, part)
+		}
+	})
+	t.Run("Search/HasRateAndCost", func(t *testing.T) {
+		t.Parallel()
+		rate := 0.75
+		k := &kept{found: []epics.Epic{{ID: "ep_1", Completed: 3, Failed: 1, SpentNanoUSD: 4e9, SuccessRate: &rate, Workflows: []string{"verify"}}, {ID: "ep_2"}}}
+		got := actortest.Value(t, spec(t, k, "epic_search"), `{"query": "webhook", "limit": 1000, "status": "Canceled"}`)
+		for _, part := range []string{`"avg_cost":2`, `"success_rate":0.75`, `"workflow_slugs":["verify"]`, `"success_rate":null`} {
+			require.Contains(t, got, part)
+		}
+		require.Equal(t, epics.Search{Text: "webhook", Status: "cancelled", Limit: 100}, k.search)
+	})
+	t.Run("List/ReadsPagesAndTellsTheTotal", func(t *testing.T) {
+		t.Parallel()
+		k := &kept{tasks: [][]epics.Task{{{ID: "tk_1"}}, {}, {{ID: "tk_2"}}}}
+		got := actortest.Value(t, spec(t, k, "task_list"), `{"epic_id": "ep_1", "status": "completed"}`)
+		require.Contains(t, got, `"total":2`)
+		require.Equal(t, []int{20, 19, 19}, []int{k.filters[0].Limit, k.filters[1].Limit, k.filters[2].Limit})
+	})
+	t.Run("List/TellsThatThereAreMore", func(t *testing.T) {
+		t.Parallel()
+		k := &kept{tasks: [][]epics.Task{{{ID: "tk_1"}, {ID: "tk_2"}}, {{ID: "tk_3"}}}}
+		got := actortest.Value(t, spec(t, k, "task_list"), `{"limit": 2}`)
+		require.Contains(t, got, `"next_page_token":"more"`)
+		require.NotContains(t, got, "total")
+	})
+}

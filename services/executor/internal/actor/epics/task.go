@@ -1,0 +1,179 @@
+package epics
+
+import (
+	"context"
+	"strings"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/catalog"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+func createTask(ctx context.Context, r Registry, call *workgraph.Call) (workgraph.Outcome, error) {
+	var a arguments
+	if err := actor.Decode(call.Named, &a); err != nil {
+		return workgraph.Outcome{}, err
+	}
+	var f faults
+	t := Task{
+		EpicID: f.id("epic_id", a.EpicID, "ep_"), Title: strings.TrimSpace(f.text("title", a.Title, maxTitle)), Description: f.text("description", a.Description, maxText),
+		Tags: f.list("tags", a.Tags, maxTags, maxTag), DependsOn: f.list("depends_on", a.DependsOn, maxDepends, maxID), Priority: f.priority(a.Priority),
+		Requirements: f.requirements(a.Requirements), Workflow: f.text("workflow_slug", a.Workflow, maxSlug), EstimatedTokens: a.Estimated, Node: errs.Clip(call.Node, maxTitleTold),
+	}
+	if t.Workflow != "" {
+		t.Source = "existing"
+	}
+	if t.Title == "" && len(f) == 0 {
+		f.add("title is missing")
+	}
+	if a.Estimated < 0 {
+		f.add("estimated_tokens must not be negative")
+	}
+	switch {
+	case a.Retries == nil:
+	case *a.Retries < 0 || *a.Retries > 100:
+		f.add("max_retries must be from 0 to 100")
+	case *a.Retries == 0:
+		t.MaxRetries = -1 // as the registry says it
+	default:
+		t.MaxRetries = *a.Retries
+	}
+	if len(f) > 0 {
+		return catalog.Refuse("%s", f.String())
+	}
+	t, err := r.CreateTask(ctx, actor.NamespaceOf(ctx), t, catalog.RequestID(call))
+	if err != nil {
+		return told(ctx, err)
+	}
+	return actor.Value(map[string]any{"success": true, "task_id": t.ID, "epic_id": t.EpicID, "title": t.Title, "status": t.Status, "depends_on": orNone(t.DependsOn)})
+}
+
+// taskShown is a task as a model reads it.
+func taskShown(t *Task) map[string]any {
+	out := map[string]any{"id": t.ID, "title": errs.Clip(t.Title, maxTitleTold), "status": t.Status, "priority": t.Priority, "depends_on": orNone(t.DependsOn), "execution_id": t.RunID}
+	for key, text := range map[string]string{"workflow_slug": t.Workflow, "result_summary": t.Result, "error_message": t.Error} {
+		if text != "" {
+			out[key] = errs.Clip(text, maxTold)
+		}
+	}
+	if len(t.BlockedBy) > 0 {
+		out["blocked_by"] = t.BlockedBy
+	}
+	return out
+}
+
+// pages reads tasks until there are enough, or no more: a page with a filter may have fewer than asked for.
+func pages(ctx context.Context, r Registry, f Filter) (all []Task, next string, err error) {
+	most := f.Limit
+	for range maxPages {
+		f.Limit = most - len(all)
+		part, next, err := r.ListTasks(ctx, actor.NamespaceOf(ctx), f)
+		if err != nil {
+			return nil, "", err
+		}
+		if all = append(all, part...); next == "" || len(all) >= most {
+			return all, next, nil
+		}
+		f.Page = next
+	}
+	return all, f.Page, nil
+}
+
+func listTasks(ctx context.Context, r Registry, call *workgraph.Call) (workgraph.Outcome, error) {
+	var a arguments
+	if err := actor.Decode(call.Named, &a); err != nil {
+		return workgraph.Outcome{}, err
+	}
+	var f faults
+	q := Filter{Status: f.word("status", a.Status, TaskStates()), Tags: f.list("tags", a.Tags, maxTags, maxTag), Limit: limit(a.Limit, 20), Page: f.text("page_token", &a.Page, 2048)}
+	if a.EpicID != "" {
+		q.EpicID = f.id("epic_id", a.EpicID, "ep_")
+	}
+	if len(f) > 0 {
+		return catalog.Refuse("%s", f.String())
+	}
+	tasks, next, err := pages(ctx, r, q)
+	if err != nil {
+		return told(ctx, err)
+	}
+	list := make([]map[string]any, len(tasks))
+	for i := range tasks {
+		list[i] = taskShown(&tasks[i])
+		list[i]["epic_id"] = tasks[i].EpicID
+	}
+	out := map[string]any{"success": true, "tasks": list}
+	switch {
+	case next != "":
+		out["next_page_token"] = next
+	case q.Page == "": // these are all
+		out["total"] = len(list)
+	}
+	return actor.Value(out)
+}
+
+func updateTask(ctx context.Context, r Registry, call *workgraph.Call) (workgraph.Outcome, error) {
+	var a arguments
+	if err := actor.Decode(call.Named, &a); err != nil {
+		return workgraph.Outcome{}, err
+	}
+	var f faults
+	t := Task{
+		ID: f.id("task_id", a.TaskID, "tk_"), Title: f.text("title", a.Title, maxTitle), Description: f.text("description", a.Description, maxText), Priority: f.priority(a.Priority),
+		Result: f.text("result_summary", a.Result, maxText), Error: f.text("error_message", a.Error, maxText), Note: strings.TrimSpace(f.text("notes", &a.Notes, maxText)),
+		Workflow: f.text("workflow_slug", a.Workflow, maxSlug), Status: f.word("status", a.Status, TaskStates()),
+	}
+	if t.Workflow != "" && a.Source == nil {
+		source := "existing"
+		a.Source = &source
+	}
+	if a.Source != nil {
+		t.Source = f.word("workflow_source", *a.Source, Sources())
+	}
+	moves := t.Status != ""
+	fields := fieldsOf(field{"title", a.Title != nil}, field{"description", a.Description != nil}, field{"priority", a.Priority != nil}, field{"workflow_slug", a.Workflow != nil},
+		field{"workflow_source", t.Source != ""}, field{"result_summary", a.Result != nil && (!moves || t.Result == "")}, field{"error_message", a.Error != nil && (!moves || t.Error == "")},
+		field{"notes", t.Note != "" && !moves})
+	if len(f) == 0 && len(fields) == 0 && !moves {
+		f.add("there is nothing to change: give status, title, description, priority, workflow_slug, result_summary, error_message or notes")
+	}
+	if len(f) > 0 {
+		return catalog.Refuse("%s", f.String())
+	}
+	out, err := change(fields, moves, catalog.RequestID(call), func(request string) (Task, error) {
+		return r.ChangeTask(ctx, actor.NamespaceOf(ctx), t, fields, request)
+	}, func(request string) (Task, error) { return r.MoveTask(ctx, actor.NamespaceOf(ctx), t, request) })
+	if err != nil {
+		return told(ctx, err)
+	}
+	answer := taskShown(&out)
+	answer["success"], answer["task_id"], answer["epic_id"] = true, out.ID, out.EpicID
+	return actor.Value(answer)
+}
+
+func cancelTask(ctx context.Context, r Registry, call *workgraph.Call) (workgraph.Outcome, error) {
+	var a arguments
+	if err := actor.Decode(call.Named, &a); err != nil {
+		return workgraph.Outcome{}, err
+	}
+	var f faults
+	t := Task{ID: f.id("task_id", a.TaskID, "tk_"), Status: cancelled}
+	if reason := strings.TrimSpace(f.text("reason", &a.Reason, maxText)); reason != "" {
+		t.Note = "Cancelled: " + reason
+	}
+	if len(f) > 0 {
+		return catalog.Refuse("%s", f.String())
+	}
+	namespace := actor.NamespaceOf(ctx)
+	before, err := r.Task(ctx, namespace, t.ID)
+	if err != nil {
+		return told(ctx, err)
+	}
+	out, err := r.MoveTask(ctx, namespace, t, catalog.RequestID(call))
+	if err != nil {
+		return told(ctx, err)
+	}
+	// An earlier attempt may have canceled it already: then it had a run if one worked on it last.
+	running := out.RunID != "" && (before.Status == "running" || before.Status == cancelled)
+	return actor.Value(map[string]any{"success": true, "task_id": out.ID, "execution_cancelled": running})
+}

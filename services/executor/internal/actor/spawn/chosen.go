@@ -1,0 +1,245 @@
+package spawn
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/catalog"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/wait"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// ChosenName is the actor that runs workflows which a model chooses.
+const ChosenName = "spawn_and_await"
+
+// Bounds of one call.
+const (
+	// maxAsked is how many runs one call may ask for, and maxAllowed how many entries the list of those
+	// allowed may have.
+	maxAsked, maxAllowed = 50, 100
+	// maxName bounds the name of a workflow in bytes, and maxTaskID the id of a task.
+	maxName, maxTaskID = 256, 64
+)
+
+// Workflows finds workflows of a namespace by reference.
+type Workflows interface {
+	// Workflow is the version that a reference stands for, as workflow/SLUG@VERSION, and its graph.
+	Workflow(ctx context.Context, namespace, ref, key string) (string, *workgraph.Graph, error)
+}
+
+const askedProperties = `
+    "workflow_slug": {"type": "string", "maxLength": 256, "description": "The workflow to run, or \"self\" for the one within which the call is made."},
+    "input_data": {"type": "object", "description": "Its inputs by name."},
+    "input_text": {"type": "string", "description": "Its input, if it is one text: its only input, or the one that is called input_text."},
+    "task_id": {"type": "string", "maxLength": 64, "description": "The task, tk_…, that the run works on: it starts the task, and its end ends it."}`
+
+const chosenSchema = `{
+  "type": "object",
+  "additionalProperties": false,
+  "properties": {
+    "workflows": {"type": "array", "minItems": 1, "maxItems": 100, "items": {"type": "string", "maxLength": 256}, "description": "The workflows that may be run: slugs, SLUG@VERSION, or beginnings with a * behind them."},
+    "tasks": {"type": "array", "minItems": 1, "maxItems": 50, "description": "Several runs at once, in the order of the results.",
+      "items": {"type": "object", "additionalProperties": false, "required": ["workflow_slug"], "properties": {` + askedProperties + `}}},` + askedProperties + `,
+    "timeout": {"type": "string", "description": "How long to wait at most, like 1h; runs that still go on then are canceled."}
+  }
+}`
+
+// Chosen describes the actor that runs workflows which the caller chooses from a list of those allowed, and
+// waits for them. Without workflows, which is nil, its calls fail.
+func Chosen(workflows Workflows) actor.Spec {
+	unavailable := ""
+	if workflows == nil {
+		unavailable = "no registry is configured: upstream.registry"
+	}
+	return actor.Spec{
+		Name: ChosenName, Version: "1", Effect: workgraph.Idempotent, SeesPlace: true, NamedOnly: true, Schema: chosenSchema, WaitsFor: []string{"timeout"}, Unavailable: unavailable,
+		Uncached:    func(*workgraph.Node) string { return "each call makes runs" },
+		Description: "Runs a workflow, or several at once as tasks, and waits. One run answers its result; several answer a list in the order asked, in which a run that failed has an error.",
+		Actor: workgraph.ActorFunc(func(ctx context.Context, call *workgraph.Call) (workgraph.Outcome, error) {
+			return chosen(ctx, workflows, call)
+		}),
+	}
+}
+
+// asked is one run that is asked for.
+type asked struct {
+	Slug   string                     `json:"workflow_slug"`
+	Data   map[string]json.RawMessage `json:"input_data"`
+	Text   *string                    `json:"input_text"`
+	TaskID string                     `json:"task_id"`
+}
+
+func (a *asked) empty() bool {
+	return a.Slug == "" && a.Data == nil && a.Text == nil && a.TaskID == ""
+}
+
+func chosen(ctx context.Context, workflows Workflows, call *workgraph.Call) (workgraph.Outcome, error) {
+	if workflows == nil {
+		return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, "NO_CATALOG", "this executor reaches no registry, so it knows no workflows by name")
+	}
+	var a struct {
+		Allowed []string                   `json:"workflows"`
+		Tasks   []asked                    `json:"tasks"`
+		Slug    string                     `json:"workflow_slug"`
+		Data    map[string]json.RawMessage `json:"input_data"`
+		Text    *string                    `json:"input_text"`
+		TaskID  string                     `json:"task_id"`
+		Timeout string                     `json:"timeout"`
+	}
+	if err := actor.Decode(call.Named, &a); err != nil {
+		return workgraph.Outcome{}, err
+	}
+	// What may be run stands in the node itself: whatever travels with the run may come from a model.
+	a.Allowed = nil
+	if err := json.Unmarshal(orNull(call.Own["workflows"]), &a.Allowed); err != nil || len(a.Allowed) == 0 || len(a.Allowed) > maxAllowed {
+		return workgraph.Outcome{}, actor.BadArguments("workflows is missing: list the slugs of those that may be run, such as [\"digest\", \"mail-*\"]")
+	}
+	timeout, err := wait.Timeout(a.Timeout)
+	if err != nil {
+		return catalog.Refuse("%v", err)
+	}
+	one := asked{a.Slug, a.Data, a.Text, a.TaskID}
+	single := a.Tasks == nil
+	switch {
+	case single:
+		a.Tasks = []asked{one}
+	case !one.empty():
+		return catalog.Refuse("give either tasks, or workflow_slug with its inputs and task_id")
+	case len(a.Tasks) == 0:
+		return catalog.Refuse("tasks list cannot be empty")
+	case len(a.Tasks) > maxAsked:
+		return catalog.Refuse("%d tasks at once, the limit is %d: ask for them in parts", len(a.Tasks), maxAsked)
+	}
+	children := &workgraph.Children{Timeout: timeout, AsResult: single}
+	seen := map[string]bool{}
+	for i := range a.Tasks {
+		child, why, err := a.Tasks[i].child(ctx, workflows, a.Allowed)
+		if err != nil {
+			return catalog.Answer(ctx, err, "")
+		}
+		if why == "" && child.TaskID != "" && seen[child.TaskID] {
+			why = fmt.Sprintf("task %s is asked for twice: one run works on a task", child.TaskID)
+		}
+		if why != "" {
+			if !single {
+				why = fmt.Sprintf("Task %d: %s", i, why)
+			}
+			return catalog.Refuse("%s", why)
+		}
+		seen[child.TaskID] = true
+		children.Runs = append(children.Runs, child)
+	}
+	return workgraph.Outcome{Wait: &workgraph.Wait{Children: children}}, nil
+}
+
+func orNull(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 {
+		return json.RawMessage("null")
+	}
+	return raw
+}
+
+// child is the run, or why there is none. An error is one of the registry.
+func (a *asked) child(ctx context.Context, workflows Workflows, allowed []string) (c workgraph.Child, why string, err error) {
+	slug := strings.TrimPrefix(strings.TrimSpace(a.Slug), "workflow/")
+	switch {
+	case slug == "":
+		return c, "missing required field 'workflow_slug'", nil
+	case len(slug) > maxName:
+		return c, fmt.Sprintf("workflow_slug has %d bytes, the limit is %d", len(slug), maxName), nil
+	case a.TaskID != "" && (len(a.TaskID) > maxTaskID || !strings.HasPrefix(a.TaskID, "tk_")):
+		return c, fmt.Sprintf("task_id %q is no id of a task: it begins with tk_", errs.Clip(a.TaskID, maxTaskID)), nil
+	case slug == workgraph.RefSelf:
+		if slug = actor.WorkflowOf(ctx); slug == "" {
+			return c, "this is not done within a workflow of the catalog, so there is no \"self\": name a workflow", nil
+		}
+		if slices.Contains(allowed, workgraph.RefSelf) {
+			allowed = []string{slug}
+		}
+	}
+	name, ok := allows(allowed, slug)
+	if !ok {
+		return c, fmt.Sprintf("workflow %q may not be run here; those that may: %s", errs.Clip(slug, 100), errs.Clip(strings.Join(allowed, ", "), 1000)), nil
+	}
+	ref, graph, err := workflows.Workflow(ctx, actor.NamespaceOf(ctx), "workflow/"+name, "")
+	if err != nil {
+		return c, "", err
+	}
+	c = workgraph.Child{Ref: ref, TaskID: a.TaskID, Input: workgraph.Input{Named: a.Data}}
+	if a.Text != nil {
+		if c.Input, why = texted(c.Input, graph, *a.Text); why != "" {
+			return c, why, nil
+		}
+	}
+	return c, "", nil
+}
+
+// texted is the input with a text: as the only input of the workflow, or else as the input input_text.
+func texted(in workgraph.Input, graph *workgraph.Graph, text string) (workgraph.Input, string) {
+	raw, err := json.Marshal(text)
+	if err != nil {
+		return in, "input_text is no text"
+	}
+	names := inputsOf(graph)
+	name := "input_text"
+	switch {
+	case len(names) == 1:
+		name = names[0]
+	case len(names) > 1 && !slices.Contains(names, name):
+		return in, "give input_data: the workflow has the inputs " + errs.Clip(strings.Join(names, ", "), 500)
+	}
+	if _, twice := in.Named[name]; twice {
+		return in, "input " + name + " is given twice: by input_data and by input_text"
+	}
+	named := map[string]json.RawMessage{name: raw}
+	for k, v := range in.Named {
+		named[k] = v
+	}
+	in.Named = named
+	return in, ""
+}
+
+// inputsOf are the names of the inputs that a workflow of the catalog declares: those that its first node
+// checks.
+func inputsOf(g *workgraph.Graph) []string {
+	for i := range g.Nodes {
+		if n := &g.Nodes[i]; n.ID == "inputs" && n.Check != nil {
+			var schema struct {
+				Properties map[string]json.RawMessage `json:"properties"`
+			}
+			if json.Unmarshal(n.Check.Schema, &schema) != nil {
+				return nil
+			}
+			return slices.Sorted(maps.Keys(schema.Properties))
+		}
+	}
+	return nil
+}
+
+// allows reports whether the list has the slug, and what is to be run: an entry with a version fixes it.
+func allows(list []string, slug string) (name string, ok bool) {
+	base, version, _ := strings.Cut(slug, "@")
+	for _, entry := range list {
+		entry = strings.TrimPrefix(strings.TrimSpace(entry), "workflow/")
+		if start, is := strings.CutSuffix(entry, "*"); is {
+			if strings.HasPrefix(base, start) {
+				return slug, true
+			}
+			continue
+		}
+		fixed, at, has := strings.Cut(entry, "@")
+		if fixed == base && (!has || version == "" || version == at) {
+			if has {
+				return entry, true
+			}
+			return slug, true
+		}
+	}
+	return "", false
+}

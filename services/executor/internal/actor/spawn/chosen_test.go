@@ -1,0 +1,117 @@
+package spawn_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/actortest"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/spawn"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// library has the newest version 3 of every workflow but those whose name begins with "no", with inputs by
+// the letters behind a dash in their names.
+type library struct{ err error }
+
+func (l library) Workflow(_ context.Context, _, ref, _ string) (string, *workgraph.Graph, error) {
+	slug := strings.TrimPrefix(ref, "workflow/")
+	if l.err != nil {
+		return "", nil, l.err
+	}
+	if strings.HasPrefix(slug, "no") {
+		return "", nil, errs.New(errs.NotFound, "WORKFLOW_NOT_FOUND", "there is no workflow %q", slug)
+	}
+	n := workgraph.Node{ID: "inputs"}
+	if _, names, has := strings.Cut(slug, "-"); has {
+		properties := map[string]any{}
+		for _, name := range strings.Split(names, "-") {
+			properties[name] = map[string]any{}
+		}
+		raw, err := json.Marshal(map[string]any{"properties": properties})
+		if err != nil {
+			return "", nil, err
+		}
+		n.Check = &workgraph.Check{Schema: raw}
+	}
+	if !strings.Contains(slug, "@") {
+		ref += "@3"
+	}
+	return ref, &workgraph.Graph{Nodes: []workgraph.Node{n}}, nil
+}
+
+func TestChosen(t *testing.T) {
+	t.Parallel()
+	run := spawn.Chosen(library{})
+	spawned := func(t *testing.T, args string) *workgraph.Children {
+		t.Helper()
+		out, err := actortest.Call(t, run, args)
+		require.NoError(t, err)
+		require.NotNil(t, out.Wait, "%s", out.Values)
+		return out.Wait.Children
+	}
+	t.Run("Single/LinksTheTaskAndAnswersTheResult", func(t *testing.T) {
+		t.Parallel()
+		c := spawned(t, `{"workflows": ["digest"], "workflow_slug": "digest", "input_data": {"a": 1}, "task_id": "tk_1", "timeout": "1h"}`)
+		require.True(t, c.AsResult)
+		require.Equal(t, []any{"workflow/digest@3", "tk_1", "1"}, []any{c.Runs[0].Ref, c.Runs[0].TaskID, string(c.Runs[0].Input.Named["a"])})
+	})
+	t.Run("List/KeepsTheOrder", func(t *testing.T) {
+		t.Parallel()
+		c := spawned(t, `{"workflows": ["mail-*", "digest@2"], "tasks": [{"workflow_slug": "mail-to"}, {"workflow_slug": "digest"}, {"workflow_slug": "mail-cc@1"}]}`)
+		require.False(t, c.AsResult)
+		require.Equal(t, []string{"workflow/mail-to@3", "workflow/digest@2", "workflow/mail-cc@1"}, []string{c.Runs[0].Ref, c.Runs[1].Ref, c.Runs[2].Ref})
+	})
+	for name, c := range map[string]struct{ slug, want string }{"OnlyInput": {"x-body", "body"}, "ByItsName": {"x-input_text-other", "input_text"}, "Undeclared": {"x", "input_text"}} {
+		t.Run("Text/"+name, func(t *testing.T) {
+			t.Parallel()
+			got := spawned(t, `{"workflows": ["x*"], "workflow_slug": "`+c.slug+`", "input_text": "hi"}`)
+			require.JSONEq(t, `"hi"`, string(got.Runs[0].Input.Named[c.want]))
+		})
+	}
+	t.Run("Self/IsTheWorkflowOfTheCall", func(t *testing.T) {
+		t.Parallel()
+		named := map[string]json.RawMessage{"workflows": json.RawMessage(`["self"]`), "workflow_slug": json.RawMessage(`"self"`)}
+		out, err := run.Actor.Call(actor.WithWorkflow(t.Context(), "me@2"), workgraph.NewCall(workgraph.Start{Named: named, Own: named}, workgraph.CallOptions{}))
+		require.NoError(t, err)
+		require.Equal(t, "workflow/me@3", out.Wait.Children.Runs[0].Ref)
+	})
+	for name, c := range map[string]struct{ args, says string }{
+		"NotAllowed":    {`{"workflows": ["digest", "mail-*"], "workflow_slug": "pay"}`, `workflow \"pay\" may not be run here; those that may: digest, mail-*`},
+		"OtherVersion":  {`{"workflows": ["digest@2"], "workflow_slug": "digest@1"}`, "may not be run here"},
+		"Nothing":       {`{"workflows": ["digest"]}`, "missing required field 'workflow_slug'"},
+		"Empty":         {`{"workflows": ["digest"], "tasks": []}`, "tasks list cannot be empty"},
+		"Both":          {`{"workflows": ["digest"], "workflow_slug": "digest", "tasks": [{"workflow_slug": "digest"}]}`, "give either tasks"},
+		"InAList":       {`{"workflows": ["digest"], "tasks": [{"workflow_slug": "digest"}, {}]}`, "Task 1: missing required field"},
+		"TaskTwice":     {`{"workflows": ["digest"], "tasks": [{"workflow_slug": "digest", "task_id": "tk_1"}, {"workflow_slug": "digest", "task_id": "tk_1"}]}`, "asked for twice"},
+		"TaskID":        {`{"workflows": ["digest"], "workflow_slug": "digest", "task_id": "ep_1"}`, "no id of a task"},
+		"Unknown":       {`{"workflows": ["*"], "workflow_slug": "nothing"}`, "there is no workflow"},
+		"SelfOutside":   {`{"workflows": ["self"], "workflow_slug": "self"}`, "there is no \\\"self\\\""},
+		"TextAmbiguous": {`{"workflows": ["x*"], "workflow_slug": "x-a-b", "input_text": "hi"}`, "the workflow has the inputs a, b"},
+		"TextTwice":     {`{"workflows": ["x*"], "workflow_slug": "x-a", "input_text": "hi", "input_data": {"a": 1}}`, "given twice"},
+		"TooMany":       {`{"workflows": ["x"], "tasks": [` + strings.Repeat(`{"workflow_slug": "x"},`, 50) + `{"workflow_slug": "x"}]}`, "the limit is 50"},
+	} {
+		t.Run("Refused/"+name, func(t *testing.T) {
+			t.Parallel()
+			got := actortest.Value(t, run, c.args)
+			require.Contains(t, got, `"success":false`)
+			require.Contains(t, got, c.says)
+		})
+	}
+	t.Run("List/OfThoseAllowedIsTheNodesOwn", func(t *testing.T) {
+		t.Parallel()
+		got := actortest.Fails(t, run, `{"workflows": ["*"], "workflow_slug": "pay"}`, func(s *workgraph.Start) { s.Own = nil })
+		require.Contains(t, got.Message, "list the slugs")
+	})
+	t.Run("Registry/AwayEndsTheAttempt", func(t *testing.T) {
+		t.Parallel()
+		away := spawn.Chosen(library{errs.New(errs.Unavailable, "DOWN", "down")})
+		require.Equal(t, "CATALOG_UNREACHABLE", actortest.Fails(t, away, `{"workflows": ["x"], "workflow_slug": "x"}`).Reason)
+		require.NotEmpty(t, spawn.Chosen(nil).Unavailable)
+	})
+}
