@@ -150,6 +150,8 @@ var table = map[string][]Scope{
 	"epigraph.registry.v1.RegistryService/GetNamespaceUsage": run,
 	"epigraph.registry.v1.RegistryService/CreatePrice":       admin,
 	"epigraph.registry.v1.RegistryService/ListPrices":        {Run, Admin},
+	"epigraph.registry.v1.RegistryService/ListEvents":        run,
+	"epigraph.registry.v1.RegistryService/WatchEvents":       run,
 
 	"epigraph.registry.v1.WorkflowService/CreateWorkflow":        run,
 	"epigraph.registry.v1.WorkflowService/CreateWorkflowVersion": run,

@@ -207,7 +207,8 @@ type commands struct {
 		Transition tasksTransitionCmd `cmd:"" help:"Move a task to another state."`
 		Rm         tasksRmCmd         `cmd:"" aliases:"delete" help:"Delete a task."`
 	} `cmd:"" help:"Create, show and change tasks." group:"accounting"`
-	Usage  usageCmd `cmd:"" help:"Show usage and cost." group:"accounting"`
+	Usage  usageCmd  `cmd:"" help:"Show usage and cost." group:"accounting"`
+	Events eventsCmd `cmd:"" help:"Show what changes of epics, tasks, usage, prices and workflows." group:"accounting"`
 	Prices struct {
 		Ls  pricesLsCmd  `cmd:"" aliases:"list" help:"List the price book."`
 		Set pricesSetCmd `cmd:"" help:"Add a dated price."`

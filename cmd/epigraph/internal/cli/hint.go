@@ -30,6 +30,7 @@ var commandOf = map[string]string{
 	"ListWorkflows": "workflows ls", "GetWorkflow": "workflows show", "ListWorkflowVersions": "workflows versions",
 	"ListTasks": "tasks ls", "GetTask": "tasks get", "CreateTask": "tasks create", "TransitionTask": "tasks transition", "DeleteTask": "tasks rm",
 	"CompleteAttempt": "attempts complete", "ListUsage": "usage", "GetNamespaceUsage": "usage", "ListPrices": "prices ls", "CreatePrice": "prices set",
+	"ListEvents": "events", "WatchEvents": "events --follow",
 }
 
 // flagOf names the flag that says what a field of a request says, for fields that hints speak of.

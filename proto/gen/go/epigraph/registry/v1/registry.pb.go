@@ -2503,11 +2503,231 @@ func (x *ListPricesResponse) GetNextPageToken() string {
 	return ""
 }
 
+// ListEventsRequest names a place in the feed; all filters must hold.
+type ListEventsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The cursor: events behind it. 0 begins with the oldest one that is kept.
+	After int64 `protobuf:"varint,1,opt,name=after,proto3" json:"after,omitempty"`
+	// How many to return: 50 when 0, at most 1000.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// Events of this epic and its tasks.
+	EpicId string `protobuf:"bytes,3,opt,name=epic_id,json=epicId,proto3" json:"epic_id,omitempty"`
+	// Events of the workflow with this slug.
+	WorkflowSlug string `protobuf:"bytes,4,opt,name=workflow_slug,json=workflowSlug,proto3" json:"workflow_slug,omitempty"`
+	// Names of events, like task_updated; empty for all.
+	Kinds         []string `protobuf:"bytes,5,rep,name=kinds,proto3" json:"kinds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListEventsRequest) Reset() {
+	*x = ListEventsRequest{}
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListEventsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListEventsRequest) ProtoMessage() {}
+
+func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
+func (*ListEventsRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *ListEventsRequest) GetAfter() int64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+func (x *ListEventsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListEventsRequest) GetEpicId() string {
+	if x != nil {
+		return x.EpicId
+	}
+	return ""
+}
+
+func (x *ListEventsRequest) GetWorkflowSlug() string {
+	if x != nil {
+		return x.WorkflowSlug
+	}
+	return ""
+}
+
+func (x *ListEventsRequest) GetKinds() []string {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+// ListEventsResponse is one page of the feed.
+type ListEventsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The events. There may be none although there are more behind the cursor.
+	Events []*FeedEvent `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	// Where the next page begins.
+	Cursor int64 `protobuf:"varint,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// Whether this was the end of the feed.
+	End           bool `protobuf:"varint,3,opt,name=end,proto3" json:"end,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListEventsResponse) Reset() {
+	*x = ListEventsResponse{}
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListEventsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListEventsResponse) ProtoMessage() {}
+
+func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
+func (*ListEventsResponse) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *ListEventsResponse) GetEvents() []*FeedEvent {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *ListEventsResponse) GetCursor() int64 {
+	if x != nil {
+		return x.Cursor
+	}
+	return 0
+}
+
+func (x *ListEventsResponse) GetEnd() bool {
+	if x != nil {
+		return x.End
+	}
+	return false
+}
+
+// WatchEventsRequest names a place in the feed; all filters must hold.
+type WatchEventsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The cursor: events behind it. 0 begins with the oldest one that is kept; without it the watch begins with
+	// what happens from now on.
+	After *int64 `protobuf:"varint,1,opt,name=after,proto3,oneof" json:"after,omitempty"`
+	// Events of this epic and its tasks.
+	EpicId string `protobuf:"bytes,2,opt,name=epic_id,json=epicId,proto3" json:"epic_id,omitempty"`
+	// Events of the workflow with this slug.
+	WorkflowSlug string `protobuf:"bytes,3,opt,name=workflow_slug,json=workflowSlug,proto3" json:"workflow_slug,omitempty"`
+	// Names of events, like task_updated; empty for all.
+	Kinds         []string `protobuf:"bytes,4,rep,name=kinds,proto3" json:"kinds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchEventsRequest) Reset() {
+	*x = WatchEventsRequest{}
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchEventsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchEventsRequest) ProtoMessage() {}
+
+func (x *WatchEventsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchEventsRequest.ProtoReflect.Descriptor instead.
+func (*WatchEventsRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *WatchEventsRequest) GetAfter() int64 {
+	if x != nil && x.After != nil {
+		return *x.After
+	}
+	return 0
+}
+
+func (x *WatchEventsRequest) GetEpicId() string {
+	if x != nil {
+		return x.EpicId
+	}
+	return ""
+}
+
+func (x *WatchEventsRequest) GetWorkflowSlug() string {
+	if x != nil {
+		return x.WorkflowSlug
+	}
+	return ""
+}
+
+func (x *WatchEventsRequest) GetKinds() []string {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
 var File_epigraph_registry_v1_registry_proto protoreflect.FileDescriptor
 
 const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\n" +
-	"#epigraph/registry/v1/registry.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/registry/v1/epic.proto\x1a epigraph/registry/v1/usage.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"t\n" +
+	"#epigraph/registry/v1/registry.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/registry/v1/epic.proto\x1a\x1fepigraph/registry/v1/feed.proto\x1a epigraph/registry/v1/usage.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"t\n" +
 	"\x11CreateEpicRequest\x126\n" +
 	"\x04epic\x18\x01 \x01(\v2\x1a.epigraph.registry.v1.EpicB\x06\xbaH\x03\xc8\x01\x01R\x04epic\x12'\n" +
 	"\n" +
@@ -2688,7 +2908,23 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\x05model\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x05model\"q\n" +
 	"\x12ListPricesResponse\x123\n" +
 	"\x06prices\x18\x01 \x03(\v2\x1b.epigraph.registry.v1.PriceR\x06prices\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xda\x16\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xc6\x01\n" +
+	"\x11ListEventsRequest\x12\x1d\n" +
+	"\x05after\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x05after\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12 \n" +
+	"\aepic_id\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06epicId\x12-\n" +
+	"\rworkflow_slug\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\fworkflowSlug\x12$\n" +
+	"\x05kinds\x18\x05 \x03(\tB\x0e\xbaH\v\x92\x01\b\x10\x10\"\x04r\x02\x18@R\x05kinds\"w\n" +
+	"\x12ListEventsResponse\x127\n" +
+	"\x06events\x18\x01 \x03(\v2\x1f.epigraph.registry.v1.FeedEventR\x06events\x12\x16\n" +
+	"\x06cursor\x18\x02 \x01(\x03R\x06cursor\x12\x10\n" +
+	"\x03end\x18\x03 \x01(\bR\x03end\"\xb9\x01\n" +
+	"\x12WatchEventsRequest\x12\"\n" +
+	"\x05after\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x00R\x05after\x88\x01\x01\x12 \n" +
+	"\aepic_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06epicId\x12-\n" +
+	"\rworkflow_slug\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\fworkflowSlug\x12$\n" +
+	"\x05kinds\x18\x04 \x03(\tB\x0e\xbaH\v\x92\x01\b\x10\x10\"\x04r\x02\x18@R\x05kindsB\b\n" +
+	"\x06_after2\xab\x18\n" +
 	"\x0fRegistryService\x12j\n" +
 	"\n" +
 	"CreateEpic\x12'.epigraph.registry.v1.CreateEpicRequest\x1a\x1a.epigraph.registry.v1.Epic\"\x17\x82\xd3\xe4\x93\x02\x11:\x04epic\"\t/v1/epics\x12h\n" +
@@ -2725,7 +2961,11 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"/v1/prices\x12s\n" +
 	"\n" +
 	"ListPrices\x12'.epigraph.registry.v1.ListPricesRequest\x1a(.epigraph.registry.v1.ListPricesResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
-	"/v1/pricesB\xea\x01\n" +
+	"/v1/prices\x12s\n" +
+	"\n" +
+	"ListEvents\x12'.epigraph.registry.v1.ListEventsRequest\x1a(.epigraph.registry.v1.ListEventsResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
+	"/v1/events\x12Z\n" +
+	"\vWatchEvents\x12(.epigraph.registry.v1.WatchEventsRequest\x1a\x1f.epigraph.registry.v1.FeedEvent0\x01B\xea\x01\n" +
 	"\x18com.epigraph.registry.v1B\rRegistryProtoP\x01ZMgithub.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1;registryv1\xa2\x02\x03ERX\xaa\x02\x14Epigraph.Registry.V1\xca\x02\x14Epigraph\\Registry\\V1\xe2\x02 Epigraph\\Registry\\V1\\GPBMetadata\xea\x02\x16Epigraph::Registry::V1b\x06proto3"
 
 var (
@@ -2740,7 +2980,7 @@ func file_epigraph_registry_v1_registry_proto_rawDescGZIP() []byte {
 	return file_epigraph_registry_v1_registry_proto_rawDescData
 }
 
-var file_epigraph_registry_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_epigraph_registry_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_epigraph_registry_v1_registry_proto_goTypes = []any{
 	(*CreateEpicRequest)(nil),                // 0: epigraph.registry.v1.CreateEpicRequest
 	(*GetEpicRequest)(nil),                   // 1: epigraph.registry.v1.GetEpicRequest
@@ -2781,115 +3021,124 @@ var file_epigraph_registry_v1_registry_proto_goTypes = []any{
 	(*CreatePriceRequest)(nil),               // 36: epigraph.registry.v1.CreatePriceRequest
 	(*ListPricesRequest)(nil),                // 37: epigraph.registry.v1.ListPricesRequest
 	(*ListPricesResponse)(nil),               // 38: epigraph.registry.v1.ListPricesResponse
-	nil,                                      // 39: epigraph.registry.v1.ListEpicsRequest.LabelsEntry
-	nil,                                      // 40: epigraph.registry.v1.ListTasksRequest.LabelsEntry
-	(*Epic)(nil),                             // 41: epigraph.registry.v1.Epic
-	(EpicState)(0),                           // 42: epigraph.registry.v1.EpicState
-	(*timestamppb.Timestamp)(nil),            // 43: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),            // 44: google.protobuf.FieldMask
-	(*Task)(nil),                             // 45: epigraph.registry.v1.Task
-	(TaskState)(0),                           // 46: epigraph.registry.v1.TaskState
-	(*durationpb.Duration)(nil),              // 47: google.protobuf.Duration
-	(*UsageEntry)(nil),                       // 48: epigraph.registry.v1.UsageEntry
-	(*Price)(nil),                            // 49: epigraph.registry.v1.Price
-	(*emptypb.Empty)(nil),                    // 50: google.protobuf.Empty
-	(*NamespaceUsage)(nil),                   // 51: epigraph.registry.v1.NamespaceUsage
+	(*ListEventsRequest)(nil),                // 39: epigraph.registry.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),               // 40: epigraph.registry.v1.ListEventsResponse
+	(*WatchEventsRequest)(nil),               // 41: epigraph.registry.v1.WatchEventsRequest
+	nil,                                      // 42: epigraph.registry.v1.ListEpicsRequest.LabelsEntry
+	nil,                                      // 43: epigraph.registry.v1.ListTasksRequest.LabelsEntry
+	(*Epic)(nil),                             // 44: epigraph.registry.v1.Epic
+	(EpicState)(0),                           // 45: epigraph.registry.v1.EpicState
+	(*timestamppb.Timestamp)(nil),            // 46: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),            // 47: google.protobuf.FieldMask
+	(*Task)(nil),                             // 48: epigraph.registry.v1.Task
+	(TaskState)(0),                           // 49: epigraph.registry.v1.TaskState
+	(*durationpb.Duration)(nil),              // 50: google.protobuf.Duration
+	(*UsageEntry)(nil),                       // 51: epigraph.registry.v1.UsageEntry
+	(*Price)(nil),                            // 52: epigraph.registry.v1.Price
+	(*FeedEvent)(nil),                        // 53: epigraph.registry.v1.FeedEvent
+	(*emptypb.Empty)(nil),                    // 54: google.protobuf.Empty
+	(*NamespaceUsage)(nil),                   // 55: epigraph.registry.v1.NamespaceUsage
 }
 var file_epigraph_registry_v1_registry_proto_depIdxs = []int32{
-	41, // 0: epigraph.registry.v1.CreateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
-	42, // 1: epigraph.registry.v1.ListEpicsRequest.states:type_name -> epigraph.registry.v1.EpicState
-	39, // 2: epigraph.registry.v1.ListEpicsRequest.labels:type_name -> epigraph.registry.v1.ListEpicsRequest.LabelsEntry
-	41, // 3: epigraph.registry.v1.ListEpicsResponse.epics:type_name -> epigraph.registry.v1.Epic
-	42, // 4: epigraph.registry.v1.SearchEpicsRequest.states:type_name -> epigraph.registry.v1.EpicState
-	43, // 5: epigraph.registry.v1.SearchEpicsRequest.create_time_from:type_name -> google.protobuf.Timestamp
-	43, // 6: epigraph.registry.v1.SearchEpicsRequest.create_time_until:type_name -> google.protobuf.Timestamp
+	44, // 0: epigraph.registry.v1.CreateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
+	45, // 1: epigraph.registry.v1.ListEpicsRequest.states:type_name -> epigraph.registry.v1.EpicState
+	42, // 2: epigraph.registry.v1.ListEpicsRequest.labels:type_name -> epigraph.registry.v1.ListEpicsRequest.LabelsEntry
+	44, // 3: epigraph.registry.v1.ListEpicsResponse.epics:type_name -> epigraph.registry.v1.Epic
+	45, // 4: epigraph.registry.v1.SearchEpicsRequest.states:type_name -> epigraph.registry.v1.EpicState
+	46, // 5: epigraph.registry.v1.SearchEpicsRequest.create_time_from:type_name -> google.protobuf.Timestamp
+	46, // 6: epigraph.registry.v1.SearchEpicsRequest.create_time_until:type_name -> google.protobuf.Timestamp
 	6,  // 7: epigraph.registry.v1.SearchEpicsResponse.matches:type_name -> epigraph.registry.v1.EpicMatch
-	41, // 8: epigraph.registry.v1.EpicMatch.epic:type_name -> epigraph.registry.v1.Epic
-	41, // 9: epigraph.registry.v1.ImportEpicResponse.epic:type_name -> epigraph.registry.v1.Epic
+	44, // 8: epigraph.registry.v1.EpicMatch.epic:type_name -> epigraph.registry.v1.Epic
+	44, // 9: epigraph.registry.v1.ImportEpicResponse.epic:type_name -> epigraph.registry.v1.Epic
 	9,  // 10: epigraph.registry.v1.ImportEpicResponse.left_out:type_name -> epigraph.registry.v1.ImportNote
-	41, // 11: epigraph.registry.v1.UpdateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
-	44, // 12: epigraph.registry.v1.UpdateEpicRequest.update_mask:type_name -> google.protobuf.FieldMask
-	42, // 13: epigraph.registry.v1.TransitionEpicRequest.state:type_name -> epigraph.registry.v1.EpicState
-	45, // 14: epigraph.registry.v1.CreateTaskRequest.task:type_name -> epigraph.registry.v1.Task
-	46, // 15: epigraph.registry.v1.ListTasksRequest.states:type_name -> epigraph.registry.v1.TaskState
-	40, // 16: epigraph.registry.v1.ListTasksRequest.labels:type_name -> epigraph.registry.v1.ListTasksRequest.LabelsEntry
-	45, // 17: epigraph.registry.v1.ListTasksResponse.tasks:type_name -> epigraph.registry.v1.Task
-	45, // 18: epigraph.registry.v1.UpdateTaskRequest.task:type_name -> epigraph.registry.v1.Task
-	44, // 19: epigraph.registry.v1.UpdateTaskRequest.update_mask:type_name -> google.protobuf.FieldMask
-	46, // 20: epigraph.registry.v1.TransitionTaskRequest.state:type_name -> epigraph.registry.v1.TaskState
-	47, // 21: epigraph.registry.v1.ClaimTaskRequest.lease:type_name -> google.protobuf.Duration
-	45, // 22: epigraph.registry.v1.ClaimTaskResponse.task:type_name -> epigraph.registry.v1.Task
-	43, // 23: epigraph.registry.v1.ClaimTaskResponse.lease_expire_time:type_name -> google.protobuf.Timestamp
-	43, // 24: epigraph.registry.v1.ConfirmClaimRequest.start_time:type_name -> google.protobuf.Timestamp
-	46, // 25: epigraph.registry.v1.SettleClaimRequest.state:type_name -> epigraph.registry.v1.TaskState
-	47, // 26: epigraph.registry.v1.SettleClaimRequest.duration:type_name -> google.protobuf.Duration
-	43, // 27: epigraph.registry.v1.SettleClaimRequest.end_time:type_name -> google.protobuf.Timestamp
-	43, // 28: epigraph.registry.v1.Cancellation.create_time:type_name -> google.protobuf.Timestamp
-	47, // 29: epigraph.registry.v1.LeaseCancellationsRequest.lease:type_name -> google.protobuf.Duration
+	44, // 11: epigraph.registry.v1.UpdateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
+	47, // 12: epigraph.registry.v1.UpdateEpicRequest.update_mask:type_name -> google.protobuf.FieldMask
+	45, // 13: epigraph.registry.v1.TransitionEpicRequest.state:type_name -> epigraph.registry.v1.EpicState
+	48, // 14: epigraph.registry.v1.CreateTaskRequest.task:type_name -> epigraph.registry.v1.Task
+	49, // 15: epigraph.registry.v1.ListTasksRequest.states:type_name -> epigraph.registry.v1.TaskState
+	43, // 16: epigraph.registry.v1.ListTasksRequest.labels:type_name -> epigraph.registry.v1.ListTasksRequest.LabelsEntry
+	48, // 17: epigraph.registry.v1.ListTasksResponse.tasks:type_name -> epigraph.registry.v1.Task
+	48, // 18: epigraph.registry.v1.UpdateTaskRequest.task:type_name -> epigraph.registry.v1.Task
+	47, // 19: epigraph.registry.v1.UpdateTaskRequest.update_mask:type_name -> google.protobuf.FieldMask
+	49, // 20: epigraph.registry.v1.TransitionTaskRequest.state:type_name -> epigraph.registry.v1.TaskState
+	50, // 21: epigraph.registry.v1.ClaimTaskRequest.lease:type_name -> google.protobuf.Duration
+	48, // 22: epigraph.registry.v1.ClaimTaskResponse.task:type_name -> epigraph.registry.v1.Task
+	46, // 23: epigraph.registry.v1.ClaimTaskResponse.lease_expire_time:type_name -> google.protobuf.Timestamp
+	46, // 24: epigraph.registry.v1.ConfirmClaimRequest.start_time:type_name -> google.protobuf.Timestamp
+	49, // 25: epigraph.registry.v1.SettleClaimRequest.state:type_name -> epigraph.registry.v1.TaskState
+	50, // 26: epigraph.registry.v1.SettleClaimRequest.duration:type_name -> google.protobuf.Duration
+	46, // 27: epigraph.registry.v1.SettleClaimRequest.end_time:type_name -> google.protobuf.Timestamp
+	46, // 28: epigraph.registry.v1.Cancellation.create_time:type_name -> google.protobuf.Timestamp
+	50, // 29: epigraph.registry.v1.LeaseCancellationsRequest.lease:type_name -> google.protobuf.Duration
 	24, // 30: epigraph.registry.v1.LeaseCancellationsResponse.cancellations:type_name -> epigraph.registry.v1.Cancellation
 	24, // 31: epigraph.registry.v1.AcknowledgeCancellationsRequest.cancellations:type_name -> epigraph.registry.v1.Cancellation
-	48, // 32: epigraph.registry.v1.RecordUsageRequest.entries:type_name -> epigraph.registry.v1.UsageEntry
-	48, // 33: epigraph.registry.v1.RecordUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
-	48, // 34: epigraph.registry.v1.PriceUsageRequest.entries:type_name -> epigraph.registry.v1.UsageEntry
-	48, // 35: epigraph.registry.v1.PriceUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
-	48, // 36: epigraph.registry.v1.ListUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
-	49, // 37: epigraph.registry.v1.CreatePriceRequest.price:type_name -> epigraph.registry.v1.Price
-	49, // 38: epigraph.registry.v1.ListPricesResponse.prices:type_name -> epigraph.registry.v1.Price
-	0,  // 39: epigraph.registry.v1.RegistryService.CreateEpic:input_type -> epigraph.registry.v1.CreateEpicRequest
-	1,  // 40: epigraph.registry.v1.RegistryService.GetEpic:input_type -> epigraph.registry.v1.GetEpicRequest
-	2,  // 41: epigraph.registry.v1.RegistryService.ListEpics:input_type -> epigraph.registry.v1.ListEpicsRequest
-	4,  // 42: epigraph.registry.v1.RegistryService.SearchEpics:input_type -> epigraph.registry.v1.SearchEpicsRequest
-	7,  // 43: epigraph.registry.v1.RegistryService.ImportEpic:input_type -> epigraph.registry.v1.ImportEpicRequest
-	10, // 44: epigraph.registry.v1.RegistryService.UpdateEpic:input_type -> epigraph.registry.v1.UpdateEpicRequest
-	11, // 45: epigraph.registry.v1.RegistryService.TransitionEpic:input_type -> epigraph.registry.v1.TransitionEpicRequest
-	12, // 46: epigraph.registry.v1.RegistryService.DeleteEpic:input_type -> epigraph.registry.v1.DeleteEpicRequest
-	13, // 47: epigraph.registry.v1.RegistryService.CreateTask:input_type -> epigraph.registry.v1.CreateTaskRequest
-	14, // 48: epigraph.registry.v1.RegistryService.GetTask:input_type -> epigraph.registry.v1.GetTaskRequest
-	15, // 49: epigraph.registry.v1.RegistryService.ListTasks:input_type -> epigraph.registry.v1.ListTasksRequest
-	17, // 50: epigraph.registry.v1.RegistryService.UpdateTask:input_type -> epigraph.registry.v1.UpdateTaskRequest
-	18, // 51: epigraph.registry.v1.RegistryService.TransitionTask:input_type -> epigraph.registry.v1.TransitionTaskRequest
-	19, // 52: epigraph.registry.v1.RegistryService.DeleteTask:input_type -> epigraph.registry.v1.DeleteTaskRequest
-	20, // 53: epigraph.registry.v1.RegistryService.ClaimTask:input_type -> epigraph.registry.v1.ClaimTaskRequest
-	22, // 54: epigraph.registry.v1.RegistryService.ConfirmClaim:input_type -> epigraph.registry.v1.ConfirmClaimRequest
-	23, // 55: epigraph.registry.v1.RegistryService.SettleClaim:input_type -> epigraph.registry.v1.SettleClaimRequest
-	25, // 56: epigraph.registry.v1.RegistryService.LeaseCancellations:input_type -> epigraph.registry.v1.LeaseCancellationsRequest
-	27, // 57: epigraph.registry.v1.RegistryService.AcknowledgeCancellations:input_type -> epigraph.registry.v1.AcknowledgeCancellationsRequest
-	29, // 58: epigraph.registry.v1.RegistryService.RecordUsage:input_type -> epigraph.registry.v1.RecordUsageRequest
-	31, // 59: epigraph.registry.v1.RegistryService.PriceUsage:input_type -> epigraph.registry.v1.PriceUsageRequest
-	33, // 60: epigraph.registry.v1.RegistryService.ListUsage:input_type -> epigraph.registry.v1.ListUsageRequest
-	35, // 61: epigraph.registry.v1.RegistryService.GetNamespaceUsage:input_type -> epigraph.registry.v1.GetNamespaceUsageRequest
-	36, // 62: epigraph.registry.v1.RegistryService.CreatePrice:input_type -> epigraph.registry.v1.CreatePriceRequest
-	37, // 63: epigraph.registry.v1.RegistryService.ListPrices:input_type -> epigraph.registry.v1.ListPricesRequest
-	41, // 64: epigraph.registry.v1.RegistryService.CreateEpic:output_type -> epigraph.registry.v1.Epic
-	41, // 65: epigraph.registry.v1.RegistryService.GetEpic:output_type -> epigraph.registry.v1.Epic
-	3,  // 66: epigraph.registry.v1.RegistryService.ListEpics:output_type -> epigraph.registry.v1.ListEpicsResponse
-	5,  // 67: epigraph.registry.v1.RegistryService.SearchEpics:output_type -> epigraph.registry.v1.SearchEpicsResponse
-	8,  // 68: epigraph.registry.v1.RegistryService.ImportEpic:output_type -> epigraph.registry.v1.ImportEpicResponse
-	41, // 69: epigraph.registry.v1.RegistryService.UpdateEpic:output_type -> epigraph.registry.v1.Epic
-	41, // 70: epigraph.registry.v1.RegistryService.TransitionEpic:output_type -> epigraph.registry.v1.Epic
-	50, // 71: epigraph.registry.v1.RegistryService.DeleteEpic:output_type -> google.protobuf.Empty
-	45, // 72: epigraph.registry.v1.RegistryService.CreateTask:output_type -> epigraph.registry.v1.Task
-	45, // 73: epigraph.registry.v1.RegistryService.GetTask:output_type -> epigraph.registry.v1.Task
-	16, // 74: epigraph.registry.v1.RegistryService.ListTasks:output_type -> epigraph.registry.v1.ListTasksResponse
-	45, // 75: epigraph.registry.v1.RegistryService.UpdateTask:output_type -> epigraph.registry.v1.Task
-	45, // 76: epigraph.registry.v1.RegistryService.TransitionTask:output_type -> epigraph.registry.v1.Task
-	50, // 77: epigraph.registry.v1.RegistryService.DeleteTask:output_type -> google.protobuf.Empty
-	21, // 78: epigraph.registry.v1.RegistryService.ClaimTask:output_type -> epigraph.registry.v1.ClaimTaskResponse
-	45, // 79: epigraph.registry.v1.RegistryService.ConfirmClaim:output_type -> epigraph.registry.v1.Task
-	45, // 80: epigraph.registry.v1.RegistryService.SettleClaim:output_type -> epigraph.registry.v1.Task
-	26, // 81: epigraph.registry.v1.RegistryService.LeaseCancellations:output_type -> epigraph.registry.v1.LeaseCancellationsResponse
-	28, // 82: epigraph.registry.v1.RegistryService.AcknowledgeCancellations:output_type -> epigraph.registry.v1.AcknowledgeCancellationsResponse
-	30, // 83: epigraph.registry.v1.RegistryService.RecordUsage:output_type -> epigraph.registry.v1.RecordUsageResponse
-	32, // 84: epigraph.registry.v1.RegistryService.PriceUsage:output_type -> epigraph.registry.v1.PriceUsageResponse
-	34, // 85: epigraph.registry.v1.RegistryService.ListUsage:output_type -> epigraph.registry.v1.ListUsageResponse
-	51, // 86: epigraph.registry.v1.RegistryService.GetNamespaceUsage:output_type -> epigraph.registry.v1.NamespaceUsage
-	49, // 87: epigraph.registry.v1.RegistryService.CreatePrice:output_type -> epigraph.registry.v1.Price
-	38, // 88: epigraph.registry.v1.RegistryService.ListPrices:output_type -> epigraph.registry.v1.ListPricesResponse
-	64, // [64:89] is the sub-list for method output_type
-	39, // [39:64] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	51, // 32: epigraph.registry.v1.RecordUsageRequest.entries:type_name -> epigraph.registry.v1.UsageEntry
+	51, // 33: epigraph.registry.v1.RecordUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
+	51, // 34: epigraph.registry.v1.PriceUsageRequest.entries:type_name -> epigraph.registry.v1.UsageEntry
+	51, // 35: epigraph.registry.v1.PriceUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
+	51, // 36: epigraph.registry.v1.ListUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
+	52, // 37: epigraph.registry.v1.CreatePriceRequest.price:type_name -> epigraph.registry.v1.Price
+	52, // 38: epigraph.registry.v1.ListPricesResponse.prices:type_name -> epigraph.registry.v1.Price
+	53, // 39: epigraph.registry.v1.ListEventsResponse.events:type_name -> epigraph.registry.v1.FeedEvent
+	0,  // 40: epigraph.registry.v1.RegistryService.CreateEpic:input_type -> epigraph.registry.v1.CreateEpicRequest
+	1,  // 41: epigraph.registry.v1.RegistryService.GetEpic:input_type -> epigraph.registry.v1.GetEpicRequest
+	2,  // 42: epigraph.registry.v1.RegistryService.ListEpics:input_type -> epigraph.registry.v1.ListEpicsRequest
+	4,  // 43: epigraph.registry.v1.RegistryService.SearchEpics:input_type -> epigraph.registry.v1.SearchEpicsRequest
+	7,  // 44: epigraph.registry.v1.RegistryService.ImportEpic:input_type -> epigraph.registry.v1.ImportEpicRequest
+	10, // 45: epigraph.registry.v1.RegistryService.UpdateEpic:input_type -> epigraph.registry.v1.UpdateEpicRequest
+	11, // 46: epigraph.registry.v1.RegistryService.TransitionEpic:input_type -> epigraph.registry.v1.TransitionEpicRequest
+	12, // 47: epigraph.registry.v1.RegistryService.DeleteEpic:input_type -> epigraph.registry.v1.DeleteEpicRequest
+	13, // 48: epigraph.registry.v1.RegistryService.CreateTask:input_type -> epigraph.registry.v1.CreateTaskRequest
+	14, // 49: epigraph.registry.v1.RegistryService.GetTask:input_type -> epigraph.registry.v1.GetTaskRequest
+	15, // 50: epigraph.registry.v1.RegistryService.ListTasks:input_type -> epigraph.registry.v1.ListTasksRequest
+	17, // 51: epigraph.registry.v1.RegistryService.UpdateTask:input_type -> epigraph.registry.v1.UpdateTaskRequest
+	18, // 52: epigraph.registry.v1.RegistryService.TransitionTask:input_type -> epigraph.registry.v1.TransitionTaskRequest
+	19, // 53: epigraph.registry.v1.RegistryService.DeleteTask:input_type -> epigraph.registry.v1.DeleteTaskRequest
+	20, // 54: epigraph.registry.v1.RegistryService.ClaimTask:input_type -> epigraph.registry.v1.ClaimTaskRequest
+	22, // 55: epigraph.registry.v1.RegistryService.ConfirmClaim:input_type -> epigraph.registry.v1.ConfirmClaimRequest
+	23, // 56: epigraph.registry.v1.RegistryService.SettleClaim:input_type -> epigraph.registry.v1.SettleClaimRequest
+	25, // 57: epigraph.registry.v1.RegistryService.LeaseCancellations:input_type -> epigraph.registry.v1.LeaseCancellationsRequest
+	27, // 58: epigraph.registry.v1.RegistryService.AcknowledgeCancellations:input_type -> epigraph.registry.v1.AcknowledgeCancellationsRequest
+	29, // 59: epigraph.registry.v1.RegistryService.RecordUsage:input_type -> epigraph.registry.v1.RecordUsageRequest
+	31, // 60: epigraph.registry.v1.RegistryService.PriceUsage:input_type -> epigraph.registry.v1.PriceUsageRequest
+	33, // 61: epigraph.registry.v1.RegistryService.ListUsage:input_type -> epigraph.registry.v1.ListUsageRequest
+	35, // 62: epigraph.registry.v1.RegistryService.GetNamespaceUsage:input_type -> epigraph.registry.v1.GetNamespaceUsageRequest
+	36, // 63: epigraph.registry.v1.RegistryService.CreatePrice:input_type -> epigraph.registry.v1.CreatePriceRequest
+	37, // 64: epigraph.registry.v1.RegistryService.ListPrices:input_type -> epigraph.registry.v1.ListPricesRequest
+	39, // 65: epigraph.registry.v1.RegistryService.ListEvents:input_type -> epigraph.registry.v1.ListEventsRequest
+	41, // 66: epigraph.registry.v1.RegistryService.WatchEvents:input_type -> epigraph.registry.v1.WatchEventsRequest
+	44, // 67: epigraph.registry.v1.RegistryService.CreateEpic:output_type -> epigraph.registry.v1.Epic
+	44, // 68: epigraph.registry.v1.RegistryService.GetEpic:output_type -> epigraph.registry.v1.Epic
+	3,  // 69: epigraph.registry.v1.RegistryService.ListEpics:output_type -> epigraph.registry.v1.ListEpicsResponse
+	5,  // 70: epigraph.registry.v1.RegistryService.SearchEpics:output_type -> epigraph.registry.v1.SearchEpicsResponse
+	8,  // 71: epigraph.registry.v1.RegistryService.ImportEpic:output_type -> epigraph.registry.v1.ImportEpicResponse
+	44, // 72: epigraph.registry.v1.RegistryService.UpdateEpic:output_type -> epigraph.registry.v1.Epic
+	44, // 73: epigraph.registry.v1.RegistryService.TransitionEpic:output_type -> epigraph.registry.v1.Epic
+	54, // 74: epigraph.registry.v1.RegistryService.DeleteEpic:output_type -> google.protobuf.Empty
+	48, // 75: epigraph.registry.v1.RegistryService.CreateTask:output_type -> epigraph.registry.v1.Task
+	48, // 76: epigraph.registry.v1.RegistryService.GetTask:output_type -> epigraph.registry.v1.Task
+	16, // 77: epigraph.registry.v1.RegistryService.ListTasks:output_type -> epigraph.registry.v1.ListTasksResponse
+	48, // 78: epigraph.registry.v1.RegistryService.UpdateTask:output_type -> epigraph.registry.v1.Task
+	48, // 79: epigraph.registry.v1.RegistryService.TransitionTask:output_type -> epigraph.registry.v1.Task
+	54, // 80: epigraph.registry.v1.RegistryService.DeleteTask:output_type -> google.protobuf.Empty
+	21, // 81: epigraph.registry.v1.RegistryService.ClaimTask:output_type -> epigraph.registry.v1.ClaimTaskResponse
+	48, // 82: epigraph.registry.v1.RegistryService.ConfirmClaim:output_type -> epigraph.registry.v1.Task
+	48, // 83: epigraph.registry.v1.RegistryService.SettleClaim:output_type -> epigraph.registry.v1.Task
+	26, // 84: epigraph.registry.v1.RegistryService.LeaseCancellations:output_type -> epigraph.registry.v1.LeaseCancellationsResponse
+	28, // 85: epigraph.registry.v1.RegistryService.AcknowledgeCancellations:output_type -> epigraph.registry.v1.AcknowledgeCancellationsResponse
+	30, // 86: epigraph.registry.v1.RegistryService.RecordUsage:output_type -> epigraph.registry.v1.RecordUsageResponse
+	32, // 87: epigraph.registry.v1.RegistryService.PriceUsage:output_type -> epigraph.registry.v1.PriceUsageResponse
+	34, // 88: epigraph.registry.v1.RegistryService.ListUsage:output_type -> epigraph.registry.v1.ListUsageResponse
+	55, // 89: epigraph.registry.v1.RegistryService.GetNamespaceUsage:output_type -> epigraph.registry.v1.NamespaceUsage
+	52, // 90: epigraph.registry.v1.RegistryService.CreatePrice:output_type -> epigraph.registry.v1.Price
+	38, // 91: epigraph.registry.v1.RegistryService.ListPrices:output_type -> epigraph.registry.v1.ListPricesResponse
+	40, // 92: epigraph.registry.v1.RegistryService.ListEvents:output_type -> epigraph.registry.v1.ListEventsResponse
+	53, // 93: epigraph.registry.v1.RegistryService.WatchEvents:output_type -> epigraph.registry.v1.FeedEvent
+	67, // [67:94] is the sub-list for method output_type
+	40, // [40:67] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_registry_v1_registry_proto_init() }
@@ -2898,15 +3147,17 @@ func file_epigraph_registry_v1_registry_proto_init() {
 		return
 	}
 	file_epigraph_registry_v1_epic_proto_init()
+	file_epigraph_registry_v1_feed_proto_init()
 	file_epigraph_registry_v1_usage_proto_init()
 	file_epigraph_registry_v1_registry_proto_msgTypes[6].OneofWrappers = []any{}
+	file_epigraph_registry_v1_registry_proto_msgTypes[41].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_registry_v1_registry_proto_rawDesc), len(file_epigraph_registry_v1_registry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   41,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -47,6 +47,8 @@ const (
 	RegistryService_GetNamespaceUsage_FullMethodName        = "/epigraph.registry.v1.RegistryService/GetNamespaceUsage"
 	RegistryService_CreatePrice_FullMethodName              = "/epigraph.registry.v1.RegistryService/CreatePrice"
 	RegistryService_ListPrices_FullMethodName               = "/epigraph.registry.v1.RegistryService/ListPrices"
+	RegistryService_ListEvents_FullMethodName               = "/epigraph.registry.v1.RegistryService/ListEvents"
+	RegistryService_WatchEvents_FullMethodName              = "/epigraph.registry.v1.RegistryService/WatchEvents"
 )
 
 // RegistryServiceClient is the client API for RegistryService service.
@@ -126,6 +128,14 @@ type RegistryServiceClient interface {
 	// ListPrices lists the price book, by provider, model and date: the prices of the namespace and those that
 	// come with the registry.
 	ListPrices(ctx context.Context, in *ListPricesRequest, opts ...grpc.CallOption) (*ListPricesResponse, error)
+	// ListEvents reads a page of the feed: changes of epics, tasks, usage, caps, prices and workflows, in the
+	// order of their commits. To go on, send the cursor of the answer as after. A cursor behind which events
+	// were removed is refused with FEED_CURSOR_GONE, one that the feed has not reached with FEED_CURSOR_AHEAD.
+	ListEvents(ctx context.Context, in *ListEventsRequest, opts ...grpc.CallOption) (*ListEventsResponse, error)
+	// WatchEvents streams the feed from a cursor, and what comes, without an end. No event is left out and none
+	// is repeated: to resume a stream that broke, send the last sequence or cursor that was seen. Cursors are
+	// refused as by ListEvents. REST: GET /v1/events:watch as server-sent events.
+	WatchEvents(ctx context.Context, in *WatchEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FeedEvent], error)
 }
 
 type registryServiceClient struct {
@@ -386,6 +396,35 @@ func (c *registryServiceClient) ListPrices(ctx context.Context, in *ListPricesRe
 	return out, nil
 }
 
+func (c *registryServiceClient) ListEvents(ctx context.Context, in *ListEventsRequest, opts ...grpc.CallOption) (*ListEventsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListEventsResponse)
+	err := c.cc.Invoke(ctx, RegistryService_ListEvents_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *registryServiceClient) WatchEvents(ctx context.Context, in *WatchEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FeedEvent], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &RegistryService_ServiceDesc.Streams[0], RegistryService_WatchEvents_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchEventsRequest, FeedEvent]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type RegistryService_WatchEventsClient = grpc.ServerStreamingClient[FeedEvent]
+
 // RegistryServiceServer is the server API for RegistryService service.
 // All implementations must embed UnimplementedRegistryServiceServer
 // for forward compatibility.
@@ -463,6 +502,14 @@ type RegistryServiceServer interface {
 	// ListPrices lists the price book, by provider, model and date: the prices of the namespace and those that
 	// come with the registry.
 	ListPrices(context.Context, *ListPricesRequest) (*ListPricesResponse, error)
+	// ListEvents reads a page of the feed: changes of epics, tasks, usage, caps, prices and workflows, in the
+	// order of their commits. To go on, send the cursor of the answer as after. A cursor behind which events
+	// were removed is refused with FEED_CURSOR_GONE, one that the feed has not reached with FEED_CURSOR_AHEAD.
+	ListEvents(context.Context, *ListEventsRequest) (*ListEventsResponse, error)
+	// WatchEvents streams the feed from a cursor, and what comes, without an end. No event is left out and none
+	// is repeated: to resume a stream that broke, send the last sequence or cursor that was seen. Cursors are
+	// refused as by ListEvents. REST: GET /v1/events:watch as server-sent events.
+	WatchEvents(*WatchEventsRequest, grpc.ServerStreamingServer[FeedEvent]) error
 	mustEmbedUnimplementedRegistryServiceServer()
 }
 
@@ -547,6 +594,12 @@ func (UnimplementedRegistryServiceServer) CreatePrice(context.Context, *CreatePr
 }
 func (UnimplementedRegistryServiceServer) ListPrices(context.Context, *ListPricesRequest) (*ListPricesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListPrices not implemented")
+}
+func (UnimplementedRegistryServiceServer) ListEvents(context.Context, *ListEventsRequest) (*ListEventsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListEvents not implemented")
+}
+func (UnimplementedRegistryServiceServer) WatchEvents(*WatchEventsRequest, grpc.ServerStreamingServer[FeedEvent]) error {
+	return status.Error(codes.Unimplemented, "method WatchEvents not implemented")
 }
 func (UnimplementedRegistryServiceServer) mustEmbedUnimplementedRegistryServiceServer() {}
 func (UnimplementedRegistryServiceServer) testEmbeddedByValue()                         {}
@@ -1019,6 +1072,35 @@ func _RegistryService_ListPrices_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _RegistryService_ListEvents_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListEventsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServiceServer).ListEvents(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RegistryService_ListEvents_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServiceServer).ListEvents(ctx, req.(*ListEventsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RegistryService_WatchEvents_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchEventsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(RegistryServiceServer).WatchEvents(m, &grpc.GenericServerStream[WatchEventsRequest, FeedEvent]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type RegistryService_WatchEventsServer = grpc.ServerStreamingServer[FeedEvent]
+
 // RegistryService_ServiceDesc is the grpc.ServiceDesc for RegistryService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1126,7 +1208,17 @@ var RegistryService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "ListPrices",
 			Handler:    _RegistryService_ListPrices_Handler,
 		},
+		{
+			MethodName: "ListEvents",
+			Handler:    _RegistryService_ListEvents_Handler,
+		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "WatchEvents",
+			Handler:       _RegistryService_WatchEvents_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "epigraph/registry/v1/registry.proto",
 }
