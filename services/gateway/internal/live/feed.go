@@ -11,8 +11,8 @@ import (
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 )
 
-// Feed serves GET /v1/events:watch: the feed of the caller's namespace, without an end. The id of an event is
-// its cursor.
+// Feed serves GET /v1/events:watch: the feed of the caller's namespace, without an end. The id of an
+// event is its cursor.
 func Feed(o Options, registry registryv1.RegistryServiceClient, w http.ResponseWriter, r *http.Request) {
 	req, err := parseFeed(r)
 	if err != nil {
@@ -39,8 +39,8 @@ var _ writer[*registryv1.FeedEvent] = (*feedStream)(nil)
 
 func (s *feedStream) take(ev *registryv1.FeedEvent) (over bool, err error) {
 	if alive := ev.GetKeepAlive(); alive != nil {
-		// An id without data moves the cursor of an EventSource and is no event to it: events that the filters
-		// leave out need not be looked at again.
+		// An id without data moves the cursor of an EventSource and is no event to it: events that the
+		// filters leave out need not be looked at again.
 		s.buf.WriteString(s.silence + "id: " + strconv.FormatInt(alive.GetCursor(), 10) + "\n\n")
 		return false, nil
 	}

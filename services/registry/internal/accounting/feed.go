@@ -37,9 +37,9 @@ type Watch struct {
 	Stop <-chan struct{}
 }
 
-// WatchEvents sends the events of a query, and those that come, until ctx ends, the watch is stopped, or send
-// fails. It sends no events, but how far the watch has come, if there have been none for long. A watch holds
-// a turn of the namespace only while it reads, and reads no further than what was sent.
+// WatchEvents sends the events of a query, and those that come, until ctx ends, the watch is stopped,
+// or send fails. It sends no events, but how far the watch has come, if there have been none for long.
+// A watch holds a turn of the namespace only while it reads, and reads no further than what was sent.
 func (b *Accounts) WatchEvents(ctx context.Context, w Watch, send func(events []feed.Event, cursor int64) error) error {
 	ctx = inflight.Apart(ctx)
 	changed, leave := b.store.FeedChanges(w.Namespace)

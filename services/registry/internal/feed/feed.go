@@ -1,5 +1,5 @@
-// Package feed owns what the registry tells of its changes: events, their kinds, and the cursors by which
-// they are read. It must not know any database or protocol.
+// Package feed owns what the registry tells of its changes: events, their kinds, and the cursors by
+// which they are read. It must not know any database or protocol.
 package feed
 
 import (
@@ -50,8 +50,8 @@ func (k Kind) Known() bool { return slices.Contains(Kinds(), k) }
 // Event is one change, as it was when its transaction committed.
 type Event struct {
 	Namespace string
-	// Seq counts the events of a namespace from 1, without a gap and in the order of their commits. It is the
-	// cursor of whoever has read as far as this event.
+	// Seq counts the events of a namespace from 1, without a gap and in the order of their commits. It
+	// is the cursor of whoever has read as far as this event.
 	Seq  int64
 	Time time.Time
 	Kind Kind
@@ -63,8 +63,8 @@ type Event struct {
 // Size is about how many bytes the event adds to an answer.
 func (e Event) Size() int { return e.Body.size + len(e.EpicID) + len(e.Slug) + len(e.Namespace) }
 
-// Body is what changed: the fields that the kind needs. It is stored as JSON by the names of the fields here
-// and of the values in them, so a field that is renamed keeps its name in JSON.
+// Body is what changed: the fields that the kind needs. It is stored as JSON by the names of the fields
+// here and of the values in them, so a field that is renamed keeps its name in JSON.
 type Body struct {
 	// ID is that of an epic or a task that was deleted.
 	ID   string     `json:",omitempty"`
@@ -88,7 +88,8 @@ func (b Body) Sized(n int) Body {
 	return b
 }
 
-// Budget is a cap that was reached. Name is that of the level: of an epic, task or run, or of the namespace.
+// Budget is a cap that was reached. Name is that of the level: of an epic, task or run, or of the
+// namespace.
 type Budget struct {
 	Level string
 	Name  string
@@ -125,8 +126,8 @@ type Query struct {
 // Page is what a query found.
 type Page struct {
 	Events []Event
-	// Cursor is behind all that was looked at: events of other kinds and those that the filters leave out are
-	// before it, too.
+	// Cursor is behind all that was looked at: events of other kinds and those that the filters leave
+	// out are before it, too.
 	Cursor int64
 	// End says that nothing was behind the cursor.
 	End bool
@@ -139,8 +140,8 @@ type Bounds struct {
 	Age  time.Duration
 }
 
-// CheckCursor refuses a cursor of a feed of which the events up to gone were removed, and that has come to
-// last.
+// CheckCursor refuses a cursor of a feed of which the events up to gone were removed, and that has come
+// to last.
 func CheckCursor(after, gone, last int64) error {
 	if after > 0 && after < gone {
 		return errs.New(errs.FailedPrecondition, ReasonCursorGone, "the events behind cursor %d are not kept any more: the oldest one is %d", after, gone+1).

@@ -16,8 +16,8 @@ const (
 	announceEvery = 20 * time.Millisecond
 	// listenAgain is the pause before a connection is tried again.
 	listenAgain = 2 * time.Second
-	// mostAnnounced bounds the namespaces that wait to be announced, and mostHeard the notifications that
-	// wait to be heard. Who is not told polls.
+	// mostAnnounced bounds the namespaces that wait to be announced, and mostHeard the notifications
+	// that wait to be heard. Who is not told polls.
 	mostAnnounced, mostHeard = 10_000, 1024
 )
 

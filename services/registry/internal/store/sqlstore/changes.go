@@ -13,8 +13,8 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
 )
 
-// changes are what a transaction has changed. They become events of the feed as its last statements: an epic
-// or a task one event, however often it was written, as it is in the end.
+// changes are what a transaction has changed. They become events of the feed as its last statements: an
+// epic or a task one event, however often it was written, as it is in the end.
 type changes struct {
 	order     []changed
 	at        map[changed]*change
@@ -34,8 +34,8 @@ type changed struct {
 // change is what became of an epic or a task.
 type change struct {
 	created, deleted bool
-	// whole says that the task was written, and not only its state or what it depends on: because of others
-	// that were. There may be thousands of those, and their long texts are as they were.
+	// whole says that the task was written, and not only its state or what it depends on: because of
+	// others that were. There may be thousands of those, and their long texts are as they were.
 	whole  bool
 	epicID string
 }
@@ -152,16 +152,16 @@ func (c *changes) published() (out []feed.Event) {
 	return out
 }
 
-// toldAtOnce is how many epics and tasks are read and told at once. An epic that is canceled may end ten
-// thousand tasks, each with large texts.
+// toldAtOnce is how many epics and tasks are read and told at once. An epic that is canceled may end
+// ten thousand tasks, each with large texts.
 const toldAtOnce = 100
 
-// tell writes the events of a transaction. It comes last, because it locks the feed of the namespace, which
-// everybody wants, until the commit: with that lock seq has no gaps and grows in the order of commits, so that
-// whoever has read as far as a sequence never finds an event before it later. A sequence of the database would
-// be handed out before the commit, and readers would have to wait for those who may still commit a smaller
-// one. The price is that commits of one namespace that change anything come one after the other. Bookings do
-// so anyway, over the totals of the namespace.
+// tell writes the events of a transaction. It comes last, because it locks the feed of the namespace,
+// which everybody wants, until the commit: with that lock seq has no gaps and grows in the order of
+// commits, so that whoever has read as far as a sequence never finds an event before it later. A
+// sequence of the database would be handed out before the commit, and readers would have to wait for
+// those who may still commit a smaller one. The price is that commits of one namespace that change
+// anything come one after the other. Bookings do so anyway, over the totals of the namespace.
 func (t tx) tell(ctx context.Context, namespace string) (told bool, err error) {
 	c := t.changes
 	write := func(events []feed.Event) error {
@@ -211,8 +211,8 @@ func (t tx) epicsOfTasks(ctx context.Context, namespace string, events []feed.Ev
 	return events, err
 }
 
-// changedEvents are the events of some epics and tasks. Those that came and went in the transaction have
-// none, nor have tasks that went with their epic.
+// changedEvents are the events of some epics and tasks. Those that came and went in the transaction
+// have none, nor have tasks that went with their epic.
 func (t tx) changedEvents(ctx context.Context, namespace string, some []changed) (out []feed.Event, err error) {
 	var epicIDs, taskIDs, briefIDs []string
 	for _, what := range some {

@@ -12,13 +12,14 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/feed"
 )
 
-// feedTypes are the columns of an event behind its namespace and time, with their types on PostgreSQL. n is
-// its number in the statement, from 1.
+// feedTypes are the columns of an event behind its namespace and time, with their types on PostgreSQL.
+// n is its number in the statement, from 1.
 func feedTypes() [][2]string {
 	return [][2]string{{"n", "bigint"}, {"epic_id", "text"}, {"slug", "text"}, {"kind", "text"}, {"body", "text"}}
 }
 
-// appendFeed adds events to the feed of a namespace, which stays locked until the end of the transaction.
+// appendFeed adds events to the feed of a namespace, which stays locked until the end of the
+// transaction.
 func (t tx) appendFeed(ctx context.Context, namespace string, events []feed.Event) error {
 	rows := make([][]any, len(events))
 	for i, e := range events {
@@ -77,8 +78,8 @@ func (t tx) Events(ctx context.Context, q feed.Query) (feed.Page, error) {
 	if err != nil {
 		return feed.Page{}, err
 	}
-	// On PostgreSQL each statement sees what is committed by then: events may have been removed meanwhile,
-	// and would be left out as if there had never been any.
+	// On PostgreSQL each statement sees what is committed by then: events may have been removed
+	// meanwhile, and would be left out as if there had never been any.
 	if _, removed, err := t.feedEnds(ctx, q.Namespace); err != nil || removed > from {
 		if err == nil {
 			err = feed.CheckCursor(max(from, 1), removed, last)
@@ -171,7 +172,8 @@ func (s *Store) dueFeeds(ctx context.Context, b feed.Bounds, before time.Time) (
 	return due, err
 }
 
-// sweepFeed removes the oldest events of a namespace. The lock of the feed comes last, as for those who write.
+// sweepFeed removes the oldest events of a namespace. The lock of the feed comes last, as for those who
+// write.
 func (s *Store) sweepFeed(ctx context.Context, namespace string, rows int64, before time.Time) (removed int64, err error) {
 	err = s.db.Pool.Update(ctx, func(ctx context.Context, q dbkit.Querier) error {
 		t := tx{q, s.d, nil}
