@@ -158,6 +158,8 @@ var table = map[string][]Scope{
 	// A caller that could reserve could use up the budget of others without a call.
 	"epigraph.registry.v1.RegistryService/ReserveUsage": serviceOnly,
 	"epigraph.registry.v1.RegistryService/ReleaseUsage": serviceOnly,
+	"epigraph.registry.v1.RegistryService/ListEvents":   run,
+	"epigraph.registry.v1.RegistryService/WatchEvents":  run,
 
 	"epigraph.registry.v1.WorkflowService/CreateWorkflow":        run,
 	"epigraph.registry.v1.WorkflowService/CreateWorkflowVersion": run,

@@ -88,6 +88,12 @@ type registry struct {
 	updateTask func(context.Context, *registryv1.UpdateTaskRequest) (*registryv1.Task, error)
 	createEpic func(context.Context, *registryv1.CreateEpicRequest) (*registryv1.Epic, error)
 	deleteEpic func(context.Context, *registryv1.DeleteEpicRequest) (*emptypb.Empty, error)
+
+	watchEvents func(*registryv1.WatchEventsRequest, grpc.ServerStreamingServer[registryv1.FeedEvent]) error
+}
+
+func (s *registry) WatchEvents(r *registryv1.WatchEventsRequest, stream grpc.ServerStreamingServer[registryv1.FeedEvent]) error {
+	return s.watchEvents(r, stream)
 }
 
 func (s *registry) UpdateEpic(ctx context.Context, r *registryv1.UpdateEpicRequest) (*registryv1.Epic, error) {

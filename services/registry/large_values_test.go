@@ -246,6 +246,14 @@ func largeCases() map[string]func(*largeWorld) {
 			require.NoError(w, err)
 			require.Positive(w, got.GetCalls())
 		},
+		"ListEvents": func(w *largeWorld) {
+			v := w.task()
+			list, err := w.c.ListEvents(w.Context(), &registryv1.ListEventsRequest{EpicId: v.GetEpicId()})
+			require.NoError(w, err)
+			require.Len(w, list.GetEvents(), 3)
+			w.wholeEpic(list.GetEvents()[0].GetEpicCreated())
+			w.wholeTask(list.GetEvents()[1].GetTaskCreated())
+		},
 		"CreatePrice": func(w *largeWorld) { w.price("create") },
 		"SetBudget":   func(w *largeWorld) { w.budget() },
 		"GetBudget": func(w *largeWorld) {

@@ -19,6 +19,7 @@ import (
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/registry/internal/accounting"
 	"github.com/epigraph-run/epigraph/services/registry/internal/cataloging"
+	"github.com/epigraph-run/epigraph/services/registry/internal/feed"
 	"github.com/epigraph-run/epigraph/services/registry/internal/rpc"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store/pg"
@@ -43,11 +44,14 @@ type Config struct {
 	Workflows string `help:"folder of workflows that the catalog takes: SLUG.yaml or SLUG@VERSION.yaml (or .json), in NAMESPACE/ for others than the default"`
 	// SweepInterval is the pause between two sweeps.
 	SweepInterval time.Duration `help:"pause between two sweeps of expired claims and request ids"`
+	// FeedEvents and FeedAge bound how much of the feed of a namespace is kept. A sweep removes the rest.
+	FeedEvents int64         `help:"events of the feed that are kept of a namespace"`
+	FeedAge    time.Duration `help:"how long events of the feed are kept"`
 }
 
 // DefaultConfig uses a SQLite file in the working directory and migrates it.
 func DefaultConfig() Config {
-	return Config{Store: "sqlite", SQLitePath: "registry.db", Migrate: true, SweepInterval: 10 * time.Second}
+	return Config{Store: "sqlite", SQLitePath: "registry.db", Migrate: true, SweepInterval: 10 * time.Second, FeedEvents: 1_000_000, FeedAge: 7 * 24 * time.Hour}
 }
 
 // Validate reports every field that cannot be used.
@@ -71,6 +75,12 @@ func (c Config) Validate() error {
 	if c.SweepInterval <= 0 {
 		faults = append(faults, fmt.Errorf("sweep_interval must be positive, got %s", c.SweepInterval))
 	}
+	if c.FeedEvents <= 0 {
+		faults = append(faults, fmt.Errorf("feed_events must be positive, got %d", c.FeedEvents))
+	}
+	if c.FeedAge <= 0 {
+		faults = append(faults, fmt.Errorf("feed_age must be positive, got %s", c.FeedAge))
+	}
 	return errors.Join(faults...)
 }
 
@@ -88,6 +98,7 @@ type Service struct {
 	folder   *folder
 	log      *slog.Logger
 	sweep    time.Duration
+	kept     feed.Bounds
 	close    func() error
 }
 
@@ -107,6 +118,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 	}
 	s := &Service{
 		store: st, accounts: accounting.New(st), catalog: cataloging.New(st), log: d.Telemetry.Logger, sweep: cfg.SweepInterval, close: sync.OnceValue(st.Close),
+		kept: feed.Bounds{Rows: cfg.FeedEvents, Age: cfg.FeedAge},
 	}
 	if err := s.prepare(ctx, cfg, migrate); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -128,6 +140,11 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 func (s *Service) Run(ctx context.Context) error {
 	var looking sync.WaitGroup
 	defer looking.Wait()
+	looking.Go(func() {
+		if err := s.store.Follow(ctx); err != nil {
+			s.log.WarnContext(ctx, "the feed of other processes cannot be followed", slog.Any("err", err))
+		}
+	})
 	if s.folder != nil {
 		looking.Go(func() { s.folder.run(ctx) })
 	}
@@ -147,13 +164,14 @@ func (s *Service) sweepOnce(ctx context.Context) {
 	claims, requests, err := s.accounts.Sweep(ctx)
 	workflows, runs, werr := s.catalog.Sweep(ctx)
 	reservations, lerr := s.accounts.SweepLedger(ctx)
-	switch err = errors.Join(err, werr, lerr); {
+	events, ferr := s.accounts.SweepFeed(ctx, s.kept)
+	switch err = errors.Join(err, werr, lerr, ferr); {
 	case ctx.Err() != nil:
 	case err != nil:
 		s.log.WarnContext(ctx, "sweep failed", slog.Any("err", err))
-	case claims+requests+workflows+runs+int64(reservations) > 0:
+	case claims+requests+workflows+runs+int64(reservations)+events > 0:
 		s.log.InfoContext(ctx, "swept", slog.Int64("claims", claims), slog.Int64("requests", requests), slog.Int64("workflows", workflows), slog.Int64("workflow_runs", runs),
-			slog.Int("forgotten_reservations", reservations))
+			slog.Int("forgotten_reservations", reservations), slog.Int64("events", events))
 	}
 }
 

@@ -212,6 +212,7 @@ type commands struct {
 		Rm         tasksRmCmd         `cmd:"" aliases:"delete" help:"Delete a task."`
 	} `cmd:"" help:"Create, show and change tasks." group:"accounting"`
 	Usage  usageCmds `cmd:"" help:"Show usage and cost, and report it." group:"accounting"`
+	Events eventsCmd `cmd:"" help:"Show what changes of epics, tasks, usage, prices and workflows." group:"accounting"`
 	Prices struct {
 		Ls     pricesLsCmd     `cmd:"" aliases:"list" help:"List the price book."`
 		Set    pricesSetCmd    `cmd:"" help:"Add a dated price."`

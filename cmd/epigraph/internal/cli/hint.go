@@ -30,6 +30,7 @@ var commandOf = map[string]string{
 	"ListWorkflows": "workflows ls", "GetWorkflow": "workflows show", "ListWorkflowVersions": "workflows versions",
 	"ListTasks": "tasks ls", "GetTask": "tasks get", "CreateTask": "tasks create", "UpdateTask": "tasks update", "TransitionTask": "tasks transition", "DeleteTask": "tasks rm",
 	"CompleteAttempt": "attempts complete", "ListUsage": "usage list", "GetNamespaceUsage": "usage list", "ReportUsage": "usage report", "ListPrices": "prices ls", "CreatePrice": "prices set", "ImportPrices": "prices import", "GetBudget": "budgets show", "SetBudget": "budgets set",
+	"ListEvents": "events", "WatchEvents": "events --follow",
 }
 
 // flagOf names the flag that says what a field of a request says, for fields that hints speak of.

@@ -1,6 +1,6 @@
-// Package live owns the streams of events over HTTP: those of a run, and those of a plan that is being
-// written. It owns cursors, keep-alives, the end of a stream and its errors. It must not know routes,
-// credentials or how JSON is written.
+// Package live owns the streams of events over HTTP: those of a run, those of a plan that is being
+// written, and the feed of a namespace. It owns cursors, keep-alives, the end of a stream and its
+// errors. It must not know routes, credentials or how JSON is written.
 package live
 
 import (

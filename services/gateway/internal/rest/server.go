@@ -222,6 +222,8 @@ func (s *Server) buildRoutes() error {
 	events.stream = true
 	events.handler = s.countStreams(live.New(streams))
 	s.places["WatchRun"] = events.method + " " + events.template
+	feed := s.feedRoute(streams)
+	s.places["WatchEvents"] = feed.method + " " + feed.template
 	s.health = newHealth(s.Options)
 	for path, h := range map[string]http.Handler{
 		"/healthz":      http.HandlerFunc(s.healthz),
@@ -232,7 +234,7 @@ func (s *Server) buildRoutes() error {
 		rt.open, rt.handler = true, h
 		s.routes = append(s.routes, rt)
 	}
-	s.routes = append(s.routes, events, s.hookRoute())
+	s.routes = append(s.routes, events, feed, s.hookRoute())
 	slices.SortStableFunc(s.routes, func(a, b *route) int { return strings.Compare(a.template, b.template) })
 	return nil
 }
@@ -400,6 +402,16 @@ func (s *Server) plans(rt *route, o live.Options) http.Handler {
 		}
 		live.Plan(o, client, w, r, req)
 	})
+}
+
+// feedRoute serves the feed of a namespace.
+func (s *Server) feedRoute(o live.Options) *route {
+	rt := newRoute(http.MethodGet, "/v1/events:watch")
+	rt.rpc = registryv1.File_epigraph_registry_v1_registry_proto.Services().ByName("RegistryService").Methods().ByName("WatchEvents")
+	rt.stream = true
+	client := registryv1.NewRegistryServiceClient(s.Cells.Conn(cells.Registry))
+	rt.handler = s.countStreams(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { live.Feed(o, client, w, r) }))
+	return rt
 }
 
 func (s *Server) countStreams(h http.Handler) http.Handler {

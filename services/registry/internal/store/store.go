@@ -13,6 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/services/registry/internal/catalog"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
+	"github.com/epigraph-run/epigraph/services/registry/internal/feed"
 	"github.com/epigraph-run/epigraph/services/registry/internal/ledger"
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
 )
@@ -64,6 +65,14 @@ type Store interface {
 	// SweepWorkflows removes workflows that were deleted before the one time, with their versions, and
 	// forgets which runs were counted before the other. It returns how many of each there were.
 	SweepWorkflows(ctx context.Context, deletedBefore, runsBefore time.Time) (workflows, runs int64, err error)
+	// SweepFeed removes events that are older, or more, than the bounds allow, some of them at a time.
+	SweepFeed(ctx context.Context, b feed.Bounds, now time.Time) (removed int64, err error)
+	// FeedChanges returns a channel that has a value when the feed of a namespace may have new events, until
+	// stop. Those that another process writes are told while Follow runs, and soon. Some may not be told:
+	// whoever waits looks from time to time.
+	FeedChanges(namespace string) (changed <-chan struct{}, stop func())
+	// Follow tells other processes of new events, and hears of theirs, until ctx ends.
+	Follow(ctx context.Context) error
 	// Ready returns nil if the database answers and has the schema that this binary knows.
 	Ready(ctx context.Context) error
 	// Close may be called more than once.
@@ -127,6 +136,12 @@ type Reader interface {
 	// Request finds a request that was remembered; seen is false if none was.
 	Request(ctx context.Context, namespace, method, id string) (earlier Request, seen bool, err error)
 
+	// Events reads the feed of a namespace, the oldest events first: all that were committed when it began,
+	// without a gap. A cursor is refused as feed.CheckCursor says.
+	Events(ctx context.Context, q feed.Query) (feed.Page, error)
+	// FeedEnd is the cursor behind the last event of a namespace.
+	FeedEnd(ctx context.Context, namespace string) (int64, error)
+
 	// VersionOf is the number of the version of a workflow whose content has this hash, 0 if there is none.
 	VersionOf(ctx context.Context, namespace, id, hash string) (int64, error)
 	// ChangedWorkflows returns at most limit workflows of a namespace, deleted ones too, that have
@@ -135,7 +150,8 @@ type Reader interface {
 }
 
 // Tx reads and writes in one transaction. The lock of an epic guards all of its tasks and claims: every
-// writer of one of them holds it, so values read after locking stay true until the end.
+// writer of one of them holds it, so values read after locking stay true until the end. What it changes of
+// epics, tasks, usage, caps, prices and workflows becomes events of the feed by itself, when it commits.
 type Tx interface {
 	Reader
 	// Clock is the database's time, by which leases run.

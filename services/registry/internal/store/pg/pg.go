@@ -34,6 +34,7 @@ var files embed.FS
 type Store struct {
 	*sqlstore.Store
 	pool *pgxpool.Pool
+	news *news
 }
 
 var _ store.Store = (*Store)(nil)
@@ -55,9 +56,11 @@ func Open(ctx context.Context, url string, o dbkit.PostgresOptions) (*Store, err
 	}
 	// Reads and changes have the same turns, those of all connections.
 	turns := dbkit.NewTurns(int(pool.Config().MaxConns))
-	return &Store{pool: pool, Store: sqlstore.New(sqlstore.Database{
+	news := newNews()
+	return &Store{pool: pool, news: news, Store: sqlstore.New(sqlstore.Database{
 		Pool: dbkit.PostgresPool(pool, passing), Dialect: dbkit.DialectPostgres, Reads: turns, Writes: turns, Migrations: m,
-		Timeout: `SELECT set_config('statement_timeout', $1, true)`,
+		Announce: news.add,
+		Timeout:  `SELECT set_config('statement_timeout', $1, true)`,
 	})}, nil
 }
 

@@ -48,6 +48,12 @@ func Open(ctx context.Context, path string, o dbkit.SQLiteOptions) (*Store, erro
 	})}, nil
 }
 
+// Follow implements store.Store. No other process writes to the file.
+func (s *Store) Follow(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
 // Close implements store.Store.
 func (s *Store) Close() error { return s.db.Close() }
 

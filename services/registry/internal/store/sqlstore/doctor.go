@@ -112,7 +112,7 @@ func (s *Store) Suspects(ctx context.Context, what store.Suspicion, sample, limi
 				return err
 			}
 		}
-		found, err = collect(ctx, tx{q, s.d}, func(row dbkit.Scanner) (line string, err error) {
+		found, err = collect(ctx, tx{q, s.d, nil}, func(row dbkit.Scanner) (line string, err error) {
 			err = row.Scan(&line)
 			return line, err
 		}, query, args...)

@@ -101,6 +101,7 @@ func (t tx) InsertEpic(ctx context.Context, e epic.Epic) error {
 	if err != nil {
 		return err
 	}
+	t.changes.epic(e.ID).created = true
 	_, err = t.Exec(ctx, `INSERT INTO epics (namespace, id, title, description, search, tags, state, priority, budget_tokens,
 			budget_nano_usd, total_tasks, completed_tasks, failed_tasks, result_summary, workflow_slug, user_id, created_by_node_id,
 			labels, create_time, update_time, end_time, revision, principal, dependencies, dependency_policy, parallel, pause_reason)
@@ -114,6 +115,7 @@ func (t tx) PutEpic(ctx context.Context, e epic.Epic, over int64) error {
 	if err != nil {
 		return err
 	}
+	t.changes.epic(e.ID)
 	return t.change(ctx, store.Changed("epic", e.ID), `UPDATE epics SET title = $3, description = $4, search = $5, tags = $6, state = $7,
 			priority = $8, budget_tokens = $9, budget_nano_usd = $10, total_tasks = $11, completed_tasks = $12, failed_tasks = $13,
 			result_summary = $14, workflow_slug = $15, user_id = $16, created_by_node_id = $17, labels = $18, create_time = $19,
@@ -128,6 +130,7 @@ func (t tx) DeleteEpic(ctx context.Context, namespace, id string, revision int64
 		(SELECT id FROM tasks WHERE namespace = $1 AND epic_id = $2))`, namespace, id); err != nil {
 		return err
 	}
+	t.changes.epic(id).deleted = true
 	return t.change(ctx, store.Changed("epic", id),
 		`DELETE FROM epics WHERE namespace = $1 AND id = $2 AND revision = $3`, namespace, id, revision)
 }

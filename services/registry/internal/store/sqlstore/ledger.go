@@ -72,7 +72,9 @@ func (t tx) Accounts(ctx context.Context, namespace string, ids []ledger.ID) ([]
 
 // LockAccounts implements store.Tx.
 func (t tx) LockAccounts(ctx context.Context, namespace string, ids []ledger.ID) ([]ledger.Account, error) {
-	return t.accounts(ctx, namespace, ids, t.d.LockedToUpdate())
+	locked, err := t.accounts(ctx, namespace, ids, t.d.LockedToUpdate())
+	t.changes.lockedAccounts(locked)
+	return locked, err
 }
 
 // OpenAccounts implements store.Tx.
@@ -109,6 +111,7 @@ func (t tx) PutAccounts(ctx context.Context, namespace string, accounts []ledger
 			Args: append(append([]any{namespace}, accountArgs(a)...), today()),
 		}
 	}
+	t.changes.putAccounts(accounts)
 	return t.some(ctx, stmts)
 }
 
@@ -266,7 +269,7 @@ func (t tx) some(ctx context.Context, stmts []dbkit.Stmt) error {
 // ForgottenReservations implements store.Store.
 func (s *Store) ForgottenReservations(ctx context.Context, limit int) (found []store.Forgotten, err error) {
 	err = s.db.Pool.Read(ctx, func(ctx context.Context, q dbkit.Querier) error {
-		found, err = collect(ctx, tx{q, s.d}, func(row dbkit.Scanner) (f store.Forgotten, err error) {
+		found, err = collect(ctx, tx{q, s.d, nil}, func(row dbkit.Scanner) (f store.Forgotten, err error) {
 			f.Key.Source = usage.Executor
 			err = row.Scan(&f.Namespace, &f.Key.RunID, &f.Key.NodeID, &f.Key.Visit, &f.Key.Item, &f.Key.Attempt, &f.Key.Call)
 			return f, err

@@ -65,6 +65,7 @@ func (t tx) CountPrices(ctx context.Context, namespace string, most int) (int, e
 
 // InsertPrice implements store.Tx.
 func (t tx) InsertPrice(ctx context.Context, p usage.Price) error {
+	t.changes.prices = append(t.changes.prices, p)
 	_, err := t.Exec(ctx, insertPrice, priceArgs(p)...)
 	if _, taken := dbkit.UniqueViolation(err); taken {
 		return store.PriceExists(p)

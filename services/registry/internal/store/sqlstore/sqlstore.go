@@ -29,12 +29,15 @@ type Database struct {
 	// Timeout ends the statements of a transaction after a number of milliseconds, $1. Empty means that the
 	// end of the context does.
 	Timeout string
+	// Announce, if set, tells other processes soon that the feed of a namespace has new events.
+	Announce func(namespace string)
 }
 
 // Store is the shared part of a store.Store. It is safe for concurrent use.
 type Store struct {
-	db Database
-	d  dbkit.Dialect
+	db    Database
+	d     dbkit.Dialect
+	feeds *followers
 }
 
 var (
@@ -43,7 +46,7 @@ var (
 )
 
 // New returns the shared part of the registry in a database, which stays the caller's.
-func New(db Database) *Store { return &Store{db: db, d: db.Dialect} }
+func New(db Database) *Store { return &Store{db: db, d: db.Dialect, feeds: newFollowers()} }
 
 // Migrate migrates the schema and returns how many migrations it applied.
 func (s *Store) Migrate(ctx context.Context) (int, error) { return s.db.Migrations.Up(ctx) }
@@ -60,14 +63,29 @@ func (s *Store) Ready(ctx context.Context) error { return s.db.Migrations.Check(
 // Update implements store.Store.
 func (s *Store) Update(ctx context.Context, namespace string, fn func(context.Context, store.Tx) error) error {
 	return s.db.Writes.Do(ctx, namespace, func(ctx context.Context) error {
-		return s.db.Pool.Update(ctx, func(ctx context.Context, q dbkit.Querier) error { return fn(ctx, tx{q, s.d}) })
+		told := false
+		err := s.db.Pool.Update(ctx, func(ctx context.Context, q dbkit.Querier) error {
+			t := tx{q, s.d, newChanges()}
+			err := fn(ctx, t)
+			if err == nil {
+				told, err = t.tell(ctx, namespace)
+			}
+			return err
+		})
+		if err == nil && told {
+			s.feeds.wake(namespace)
+			if s.db.Announce != nil {
+				s.db.Announce(namespace)
+			}
+		}
+		return err
 	})
 }
 
 // View implements store.Store.
 func (s *Store) View(ctx context.Context, namespace string, fn func(context.Context, store.Reader) error) error {
 	return s.db.Reads.Read(ctx, namespace, func(ctx context.Context) error {
-		return s.db.Pool.Read(ctx, func(ctx context.Context, q dbkit.Querier) error { return fn(ctx, tx{q, s.d}) })
+		return s.db.Pool.Read(ctx, func(ctx context.Context, q dbkit.Querier) error { return fn(ctx, tx{q, s.d, nil}) })
 	})
 }
 
@@ -104,6 +122,8 @@ func (s *Store) SeedPrices(ctx context.Context, prices []usage.Price) error {
 type tx struct {
 	dbkit.Querier
 	d dbkit.Dialect
+	// changes are nil in a transaction that only reads.
+	changes *changes
 }
 
 // Clock implements store.Tx. It stands still during a statement only: a transaction may wait for locks.

@@ -2,6 +2,9 @@ package sqlstore
 
 import (
 	"context"
+	"database/sql"
+	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,6 +88,8 @@ func (t tx) InsertTask(ctx context.Context, v epic.Task) error {
 	if err != nil {
 		return err
 	}
+	c := t.changes.task(v.ID)
+	c.created, c.whole = true, true
 	return t.putTask(ctx, v, dbkit.Stmt{Query: `INSERT INTO tasks (namespace, id, epic_id, title, tags, state, priority, depends_on, workflow_slug,
 			workflow_source, run_id, estimated_tokens, duration_us, retry_count, max_retries, created_by_node_id, labels,
 			create_time, update_time, start_time, end_time, revision, principal, dependency_policy, ended_by)
@@ -97,6 +102,7 @@ func (t tx) PutTask(ctx context.Context, v epic.Task, over int64) error {
 	if err != nil {
 		return err
 	}
+	t.changes.task(v.ID).whole = true
 	return t.putTask(ctx, v, dbkit.Stmt{
 		Query: `UPDATE tasks SET epic_id = $3, title = $4, tags = $5, state = $6,
 			priority = $7, depends_on = $8, workflow_slug = $9, workflow_source = $10, run_id = $11, estimated_tokens = $12,
@@ -148,16 +154,34 @@ func (t tx) DeleteTask(ctx context.Context, namespace, id string, revision int64
 	if _, err := t.Exec(ctx, `DELETE FROM accounts WHERE namespace = $1 AND level = 2 AND id = $2`, namespace, id); err != nil {
 		return err
 	}
-	return t.change(ctx, store.Changed("task", id),
-		`DELETE FROM tasks WHERE namespace = $1 AND id = $2 AND revision = $3`, namespace, id, revision)
+	c := t.changes.task(id)
+	c.deleted = true
+	err := t.row(ctx, `DELETE FROM tasks WHERE namespace = $1 AND id = $2 AND revision = $3 RETURNING epic_id`, namespace, id, revision).Scan(&c.epicID)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = store.Changed("task", id)
+	}
+	return err
 }
 
 // EndTasks implements store.Tx.
 func (t tx) EndTasks(ctx context.Context, namespace, epicID string, from []epic.TaskState, to epic.TaskState, now time.Time, principal string) error {
-	_, err := t.Exec(ctx, `UPDATE tasks SET state = $4, end_time = $5, update_time = $5, revision = revision + 1,
+	_, err := t.touched(ctx, `UPDATE tasks SET state = $4, end_time = $5, update_time = $5, revision = revision + 1,
 			principal = coalesce(nullif($6, ''), principal)
 		WHERE namespace = $1 AND epic_id = $2 AND `+t.d.In(`state`, `$3`), namespace, epicID, states(from), to, now, principal)
 	return err
+}
+
+// touched runs an update of tasks, and returns how many it has changed.
+func (t tx) touched(ctx context.Context, update string, args ...any) (n int, err error) {
+	ids, err := collect(ctx, t, func(row dbkit.Scanner) (id string, err error) {
+		err = row.Scan(&id)
+		return id, err
+	}, update+` RETURNING id`, args...)
+	slices.Sort(ids)
+	for _, id := range ids {
+		t.changes.task(id)
+	}
+	return len(ids), err
 }
 
 // TaskStates implements store.Tx.
@@ -237,6 +261,7 @@ func (t tx) PutStates(ctx context.Context, namespace string, tasks []epic.Depend
 		if d.State.Ended() {
 			by = d.EndedBy
 		}
+		t.changes.task(d.ID)
 		ids[i], rows[i] = d.ID, []any{namespace, d.ID, int16(d.State), d.Revision, by, d.State.Ended()}
 	}
 	columns := [][2]string{{"namespace", "text"}, {"id", "text"}, {"state", "smallint"}, {"revision", "bigint"}, {"ended_by", "text"}, {"ends", "boolean"}}
@@ -252,7 +277,7 @@ func (t tx) PutStates(ctx context.Context, namespace string, tasks []epic.Depend
 
 // ForgetDependency implements store.Tx.
 func (t tx) ForgetDependency(ctx context.Context, namespace, taskID string, now time.Time, principal string) (int, error) {
-	n, err := t.Exec(ctx, `UPDATE tasks SET depends_on = `+t.d.Without(`depends_on`, `$2`)+`, update_time = $3, revision = revision + 1,
+	n, err := t.touched(ctx, `UPDATE tasks SET depends_on = `+t.d.Without(`depends_on`, `$2`)+`, update_time = $3, revision = revision + 1,
 			principal = coalesce(nullif($4, ''), principal)
 		WHERE namespace = $1 AND `+t.d.InSelect(`id`, `SELECT task_id FROM dependencies WHERE namespace = $1 AND depends_on = $2`),
 		namespace, taskID, now, principal)
@@ -260,7 +285,7 @@ func (t tx) ForgetDependency(ctx context.Context, namespace, taskID string, now 
 		return 0, err
 	}
 	_, err = t.Exec(ctx, `DELETE FROM dependencies WHERE namespace = $1 AND depends_on = $2`, namespace, taskID)
-	return int(n), err
+	return n, err
 }
 
 // Edges implements store.Tx.

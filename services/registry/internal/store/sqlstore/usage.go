@@ -103,6 +103,7 @@ func (t tx) Book(ctx context.Context, namespace string, entries []usage.Entry) (
 	for i, e := range entries {
 		if inserted[e.ID] {
 			booked[i], fresh[i] = e, true
+			t.changes.entries = append(t.changes.entries, e)
 			continue
 		}
 		taken = append(taken, keyArgs(e.Key))

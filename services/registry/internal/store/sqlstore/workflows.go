@@ -162,6 +162,8 @@ func (t tx) InsertWorkflow(ctx context.Context, w catalog.Workflow) error {
 	if err != nil {
 		return err
 	}
+	c := t.changes.workflow(w.ID)
+	c.Workflow, c.created = w, true
 	_, err = t.Exec(ctx, `INSERT INTO workflows (`+workflowColumns+`)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)`, args...)
 	if _, taken := dbkit.UniqueViolation(err); taken {
@@ -176,6 +178,7 @@ func (t tx) PutWorkflow(ctx context.Context, w catalog.Workflow, over int64) err
 	if err != nil {
 		return err
 	}
+	t.changes.workflow(w.ID).Workflow = w
 	return t.change(ctx, store.Changed("workflow", w.Slug), `UPDATE workflows SET slug = $3, slug_base = $4, slug_number = $5, name = $6, description = $7,
 			tags = $8, state = $9, deprecation = $10, latest_version = $11, version_count = $12, aliases = $13, forked_from = $14, capabilities = $15,
 			nodes = $16, edges = $17, change = $18, create_time = $19, update_time = $20, delete_time = $21, revision = $22, principal = $23
@@ -184,6 +187,7 @@ func (t tx) PutWorkflow(ctx context.Context, w catalog.Workflow, over int64) err
 
 // InsertVersion implements store.Tx.
 func (t tx) InsertVersion(ctx context.Context, v catalog.Version) error {
+	t.changes.workflow(v.WorkflowID).version = v.Number
 	return t.Batch(ctx, dbkit.Stmt{
 		Query: `INSERT INTO workflow_versions (namespace, workflow_id, version, form, hash, graph_hash, name, label, description, nodes, edges,
 				budget_nano_usd, budget_tokens, create_time, principal)

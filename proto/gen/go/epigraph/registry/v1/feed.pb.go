@@ -24,10 +24,74 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// FeedEvent is one change. Durable; the sequence grows in commit order within a namespace.
+// Publication says what happened to a workflow.
+type Publication int32
+
+const (
+	// Never sent.
+	Publication_PUBLICATION_UNSPECIFIED Publication = 0
+	// It was made, of a text or as a fork, with its first version.
+	Publication_PUBLICATION_CREATED Publication = 1
+	// It has a new version.
+	Publication_PUBLICATION_VERSION_CREATED Publication = 2
+	// An alias or its deprecation changed.
+	Publication_PUBLICATION_UPDATED Publication = 3
+	// It was deleted.
+	Publication_PUBLICATION_DELETED Publication = 4
+)
+
+// Enum value maps for Publication.
+var (
+	Publication_name = map[int32]string{
+		0: "PUBLICATION_UNSPECIFIED",
+		1: "PUBLICATION_CREATED",
+		2: "PUBLICATION_VERSION_CREATED",
+		3: "PUBLICATION_UPDATED",
+		4: "PUBLICATION_DELETED",
+	}
+	Publication_value = map[string]int32{
+		"PUBLICATION_UNSPECIFIED":     0,
+		"PUBLICATION_CREATED":         1,
+		"PUBLICATION_VERSION_CREATED": 2,
+		"PUBLICATION_UPDATED":         3,
+		"PUBLICATION_DELETED":         4,
+	}
+)
+
+func (x Publication) Enum() *Publication {
+	p := new(Publication)
+	*p = x
+	return p
+}
+
+func (x Publication) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Publication) Descriptor() protoreflect.EnumDescriptor {
+	return file_epigraph_registry_v1_feed_proto_enumTypes[0].Descriptor()
+}
+
+func (Publication) Type() protoreflect.EnumType {
+	return &file_epigraph_registry_v1_feed_proto_enumTypes[0]
+}
+
+func (x Publication) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Publication.Descriptor instead.
+func (Publication) EnumDescriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{0}
+}
+
+// FeedEvent is one change, as it was when it was committed. The sequence grows in commit order within a
+// namespace and has no gaps. What one transaction changes has as many events as epics, tasks and so on have
+// changed.
 type FeedEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Sequence in the namespace, from 1.
+	// Sequence in the namespace, from 1: the cursor of whoever has read as far as this event. 0 for a
+	// keep-alive.
 	Seq int64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	// When it happened.
 	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
@@ -35,6 +99,9 @@ type FeedEvent struct {
 	Namespace string `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// The epic that it concerns, if one is.
 	EpicId string `protobuf:"bytes,4,opt,name=epic_id,json=epicId,proto3" json:"epic_id,omitempty"`
+	// Whether a task comes without description, requirements, result_summary, error_message and notes. They have
+	// not changed: only its state or what it depends on did, because its epic or another task changed.
+	Brief bool `protobuf:"varint,5,opt,name=brief,proto3" json:"brief,omitempty"`
 	// What changed.
 	//
 	// Types that are valid to be assigned to Event:
@@ -50,6 +117,8 @@ type FeedEvent struct {
 	//	*FeedEvent_PriceCreated
 	//	*FeedEvent_WorkflowPublished
 	//	*FeedEvent_MemoryWritten
+	//	*FeedEvent_UsageBooked
+	//	*FeedEvent_KeepAlive
 	Event         isFeedEvent_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -113,6 +182,13 @@ func (x *FeedEvent) GetEpicId() string {
 	return ""
 }
 
+func (x *FeedEvent) GetBrief() bool {
+	if x != nil {
+		return x.Brief
+	}
+	return false
+}
+
 func (x *FeedEvent) GetEvent() isFeedEvent_Event {
 	if x != nil {
 		return x.Event
@@ -174,6 +250,7 @@ func (x *FeedEvent) GetTaskDeleted() *TaskDeleted {
 	return nil
 }
 
+// Deprecated: Marked as deprecated in epigraph/registry/v1/feed.proto.
 func (x *FeedEvent) GetUsageRecorded() *UsageEntry {
 	if x != nil {
 		if x, ok := x.Event.(*FeedEvent_UsageRecorded); ok {
@@ -219,6 +296,24 @@ func (x *FeedEvent) GetMemoryWritten() *MemoryWritten {
 	return nil
 }
 
+func (x *FeedEvent) GetUsageBooked() *UsageBooked {
+	if x != nil {
+		if x, ok := x.Event.(*FeedEvent_UsageBooked); ok {
+			return x.UsageBooked
+		}
+	}
+	return nil
+}
+
+func (x *FeedEvent) GetKeepAlive() *FeedKeepAlive {
+	if x != nil {
+		if x, ok := x.Event.(*FeedEvent_KeepAlive); ok {
+			return x.KeepAlive
+		}
+	}
+	return nil
+}
+
 type isFeedEvent_Event interface {
 	isFeedEvent_Event()
 }
@@ -229,12 +324,12 @@ type FeedEvent_EpicCreated struct {
 }
 
 type FeedEvent_EpicUpdated struct {
-	// An epic changed.
+	// An epic changed. What its tasks spend changes it, too, and is told by usage_booked alone.
 	EpicUpdated *Epic `protobuf:"bytes,11,opt,name=epic_updated,json=epicUpdated,proto3,oneof"`
 }
 
 type FeedEvent_EpicDeleted struct {
-	// An epic was deleted.
+	// An epic was deleted, with its tasks.
 	EpicDeleted *EpicDeleted `protobuf:"bytes,12,opt,name=epic_deleted,json=epicDeleted,proto3,oneof"`
 }
 
@@ -244,7 +339,7 @@ type FeedEvent_TaskCreated struct {
 }
 
 type FeedEvent_TaskUpdated struct {
-	// A task changed.
+	// A task changed. blocked_by is not told.
 	TaskUpdated *Task `protobuf:"bytes,14,opt,name=task_updated,json=taskUpdated,proto3,oneof"`
 }
 
@@ -254,12 +349,14 @@ type FeedEvent_TaskDeleted struct {
 }
 
 type FeedEvent_UsageRecorded struct {
-	// A call was booked.
+	// Never sent: usage_booked tells of all calls of a transaction at once.
+	//
+	// Deprecated: Marked as deprecated in epigraph/registry/v1/feed.proto.
 	UsageRecorded *UsageEntry `protobuf:"bytes,16,opt,name=usage_recorded,json=usageRecorded,proto3,oneof"`
 }
 
 type FeedEvent_BudgetReached struct {
-	// A budget has reached a cap.
+	// What was spent has reached a cap.
 	BudgetReached *BudgetReached `protobuf:"bytes,17,opt,name=budget_reached,json=budgetReached,proto3,oneof"`
 }
 
@@ -269,13 +366,23 @@ type FeedEvent_PriceCreated struct {
 }
 
 type FeedEvent_WorkflowPublished struct {
-	// A version of a workflow was added.
+	// A workflow, or a version of it, was made or changed.
 	WorkflowPublished *WorkflowPublished `protobuf:"bytes,19,opt,name=workflow_published,json=workflowPublished,proto3,oneof"`
 }
 
 type FeedEvent_MemoryWritten struct {
 	// Something was remembered.
 	MemoryWritten *MemoryWritten `protobuf:"bytes,20,opt,name=memory_written,json=memoryWritten,proto3,oneof"`
+}
+
+type FeedEvent_UsageBooked struct {
+	// Calls of an epic, or of none, were booked.
+	UsageBooked *UsageBooked `protobuf:"bytes,21,opt,name=usage_booked,json=usageBooked,proto3,oneof"`
+}
+
+type FeedEvent_KeepAlive struct {
+	// Nothing has happened for long. Not a change; sent by WatchEvents only.
+	KeepAlive *FeedKeepAlive `protobuf:"bytes,30,opt,name=keep_alive,json=keepAlive,proto3,oneof"`
 }
 
 func (*FeedEvent_EpicCreated) isFeedEvent_Event() {}
@@ -300,6 +407,102 @@ func (*FeedEvent_WorkflowPublished) isFeedEvent_Event() {}
 
 func (*FeedEvent_MemoryWritten) isFeedEvent_Event() {}
 
+func (*FeedEvent_UsageBooked) isFeedEvent_Event() {}
+
+func (*FeedEvent_KeepAlive) isFeedEvent_Event() {}
+
+// FeedKeepAlive says how far a watch has come.
+type FeedKeepAlive struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The cursor: go on behind it after a break. Events that the filters leave out are before it.
+	Cursor        int64 `protobuf:"varint,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FeedKeepAlive) Reset() {
+	*x = FeedKeepAlive{}
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FeedKeepAlive) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FeedKeepAlive) ProtoMessage() {}
+
+func (x *FeedKeepAlive) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FeedKeepAlive.ProtoReflect.Descriptor instead.
+func (*FeedKeepAlive) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *FeedKeepAlive) GetCursor() int64 {
+	if x != nil {
+		return x.Cursor
+	}
+	return 0
+}
+
+// UsageBooked is what one transaction has booked for one epic, or for none.
+type UsageBooked struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The new entries.
+	Entries       []*UsageEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UsageBooked) Reset() {
+	*x = UsageBooked{}
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UsageBooked) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UsageBooked) ProtoMessage() {}
+
+func (x *UsageBooked) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UsageBooked.ProtoReflect.Descriptor instead.
+func (*UsageBooked) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *UsageBooked) GetEntries() []*UsageEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
 // EpicDeleted names an epic that is gone.
 type EpicDeleted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -311,7 +514,7 @@ type EpicDeleted struct {
 
 func (x *EpicDeleted) Reset() {
 	*x = EpicDeleted{}
-	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[1]
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -323,7 +526,7 @@ func (x *EpicDeleted) String() string {
 func (*EpicDeleted) ProtoMessage() {}
 
 func (x *EpicDeleted) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[1]
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -336,7 +539,7 @@ func (x *EpicDeleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EpicDeleted.ProtoReflect.Descriptor instead.
 func (*EpicDeleted) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{1}
+	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *EpicDeleted) GetEpicId() string {
@@ -357,7 +560,7 @@ type TaskDeleted struct {
 
 func (x *TaskDeleted) Reset() {
 	*x = TaskDeleted{}
-	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[2]
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -369,7 +572,7 @@ func (x *TaskDeleted) String() string {
 func (*TaskDeleted) ProtoMessage() {}
 
 func (x *TaskDeleted) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[2]
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -382,7 +585,7 @@ func (x *TaskDeleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskDeleted.ProtoReflect.Descriptor instead.
 func (*TaskDeleted) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{2}
+	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *TaskDeleted) GetTaskId() string {
@@ -392,24 +595,26 @@ func (x *TaskDeleted) GetTaskId() string {
 	return ""
 }
 
-// BudgetReached says that a cap was reached.
+// BudgetReached says that as much was booked as a cap allows, or more.
 type BudgetReached struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What has the cap: a namespace, epic, task or run.
+	// What has the cap: the name of the namespace, or the id of an epic, task or run.
 	ResourceId string `protobuf:"bytes,1,opt,name=resource_id,json=resourceId,proto3" json:"resource_id,omitempty"`
-	// Whether work stops.
+	// Whether it is a hard cap: work stops.
 	Hard bool `protobuf:"varint,2,opt,name=hard,proto3" json:"hard,omitempty"`
 	// The cap in tokens, if that is the one.
 	BudgetTokens *int64 `protobuf:"varint,3,opt,name=budget_tokens,json=budgetTokens,proto3,oneof" json:"budget_tokens,omitempty"`
 	// The cap in nano-USD, if that is the one.
 	BudgetNanoUsd *int64 `protobuf:"varint,4,opt,name=budget_nano_usd,json=budgetNanoUsd,proto3,oneof" json:"budget_nano_usd,omitempty"`
+	// What resource_id is of: namespace, epic, task or run.
+	Level         string `protobuf:"bytes,5,opt,name=level,proto3" json:"level,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BudgetReached) Reset() {
 	*x = BudgetReached{}
-	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[3]
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -421,7 +626,7 @@ func (x *BudgetReached) String() string {
 func (*BudgetReached) ProtoMessage() {}
 
 func (x *BudgetReached) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[3]
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -434,7 +639,7 @@ func (x *BudgetReached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetReached.ProtoReflect.Descriptor instead.
 func (*BudgetReached) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{3}
+	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *BudgetReached) GetResourceId() string {
@@ -465,20 +670,31 @@ func (x *BudgetReached) GetBudgetNanoUsd() int64 {
 	return 0
 }
 
-// WorkflowPublished is a published workflow.
+func (x *BudgetReached) GetLevel() string {
+	if x != nil {
+		return x.Level
+	}
+	return ""
+}
+
+// WorkflowPublished is a workflow that was made or changed.
 type WorkflowPublished struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its slug.
 	Slug string `protobuf:"bytes,1,opt,name=slug,proto3" json:"slug,omitempty"`
-	// Its version.
-	Version       int64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	// The new version; 0 if there is none.
+	Version int64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	// What happened.
+	Change Publication `protobuf:"varint,3,opt,name=change,proto3,enum=epigraph.registry.v1.Publication" json:"change,omitempty"`
+	// The workflow after that. forked_from is ID@VERSION.
+	Workflow      *Workflow `protobuf:"bytes,4,opt,name=workflow,proto3" json:"workflow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WorkflowPublished) Reset() {
 	*x = WorkflowPublished{}
-	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[4]
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -490,7 +706,7 @@ func (x *WorkflowPublished) String() string {
 func (*WorkflowPublished) ProtoMessage() {}
 
 func (x *WorkflowPublished) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[4]
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -503,7 +719,7 @@ func (x *WorkflowPublished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowPublished.ProtoReflect.Descriptor instead.
 func (*WorkflowPublished) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{4}
+	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *WorkflowPublished) GetSlug() string {
@@ -520,6 +736,20 @@ func (x *WorkflowPublished) GetVersion() int64 {
 	return 0
 }
 
+func (x *WorkflowPublished) GetChange() Publication {
+	if x != nil {
+		return x.Change
+	}
+	return Publication_PUBLICATION_UNSPECIFIED
+}
+
+func (x *WorkflowPublished) GetWorkflow() *Workflow {
+	if x != nil {
+		return x.Workflow
+	}
+	return nil
+}
+
 // MemoryWritten is a written memory.
 type MemoryWritten struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -533,7 +763,7 @@ type MemoryWritten struct {
 
 func (x *MemoryWritten) Reset() {
 	*x = MemoryWritten{}
-	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[5]
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -545,7 +775,7 @@ func (x *MemoryWritten) String() string {
 func (*MemoryWritten) ProtoMessage() {}
 
 func (x *MemoryWritten) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[5]
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -558,7 +788,7 @@ func (x *MemoryWritten) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryWritten.ProtoReflect.Descriptor instead.
 func (*MemoryWritten) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{5}
+	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *MemoryWritten) GetKey() string {
@@ -579,43 +809,60 @@ var File_epigraph_registry_v1_feed_proto protoreflect.FileDescriptor
 
 const file_epigraph_registry_v1_feed_proto_rawDesc = "" +
 	"\n" +
-	"\x1fepigraph/registry/v1/feed.proto\x12\x14epigraph.registry.v1\x1a\x1fepigraph/registry/v1/epic.proto\x1a epigraph/registry/v1/usage.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa6\a\n" +
+	"\x1fepigraph/registry/v1/feed.proto\x12\x14epigraph.registry.v1\x1a\x1fepigraph/registry/v1/epic.proto\x1a epigraph/registry/v1/usage.proto\x1a#epigraph/registry/v1/workflow.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xce\b\n" +
 	"\tFeedEvent\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1c\n" +
 	"\tnamespace\x18\x03 \x01(\tR\tnamespace\x12\x17\n" +
-	"\aepic_id\x18\x04 \x01(\tR\x06epicId\x12?\n" +
+	"\aepic_id\x18\x04 \x01(\tR\x06epicId\x12\x14\n" +
+	"\x05brief\x18\x05 \x01(\bR\x05brief\x12?\n" +
 	"\fepic_created\x18\n" +
 	" \x01(\v2\x1a.epigraph.registry.v1.EpicH\x00R\vepicCreated\x12?\n" +
 	"\fepic_updated\x18\v \x01(\v2\x1a.epigraph.registry.v1.EpicH\x00R\vepicUpdated\x12F\n" +
 	"\fepic_deleted\x18\f \x01(\v2!.epigraph.registry.v1.EpicDeletedH\x00R\vepicDeleted\x12?\n" +
 	"\ftask_created\x18\r \x01(\v2\x1a.epigraph.registry.v1.TaskH\x00R\vtaskCreated\x12?\n" +
 	"\ftask_updated\x18\x0e \x01(\v2\x1a.epigraph.registry.v1.TaskH\x00R\vtaskUpdated\x12F\n" +
-	"\ftask_deleted\x18\x0f \x01(\v2!.epigraph.registry.v1.TaskDeletedH\x00R\vtaskDeleted\x12I\n" +
-	"\x0eusage_recorded\x18\x10 \x01(\v2 .epigraph.registry.v1.UsageEntryH\x00R\rusageRecorded\x12L\n" +
+	"\ftask_deleted\x18\x0f \x01(\v2!.epigraph.registry.v1.TaskDeletedH\x00R\vtaskDeleted\x12M\n" +
+	"\x0eusage_recorded\x18\x10 \x01(\v2 .epigraph.registry.v1.UsageEntryB\x02\x18\x01H\x00R\rusageRecorded\x12L\n" +
 	"\x0ebudget_reached\x18\x11 \x01(\v2#.epigraph.registry.v1.BudgetReachedH\x00R\rbudgetReached\x12B\n" +
 	"\rprice_created\x18\x12 \x01(\v2\x1b.epigraph.registry.v1.PriceH\x00R\fpriceCreated\x12X\n" +
 	"\x12workflow_published\x18\x13 \x01(\v2'.epigraph.registry.v1.WorkflowPublishedH\x00R\x11workflowPublished\x12L\n" +
-	"\x0ememory_written\x18\x14 \x01(\v2#.epigraph.registry.v1.MemoryWrittenH\x00R\rmemoryWrittenB\a\n" +
-	"\x05event\"&\n" +
+	"\x0ememory_written\x18\x14 \x01(\v2#.epigraph.registry.v1.MemoryWrittenH\x00R\rmemoryWritten\x12F\n" +
+	"\fusage_booked\x18\x15 \x01(\v2!.epigraph.registry.v1.UsageBookedH\x00R\vusageBooked\x12D\n" +
+	"\n" +
+	"keep_alive\x18\x1e \x01(\v2#.epigraph.registry.v1.FeedKeepAliveH\x00R\tkeepAliveB\a\n" +
+	"\x05event\"'\n" +
+	"\rFeedKeepAlive\x12\x16\n" +
+	"\x06cursor\x18\x01 \x01(\x03R\x06cursor\"I\n" +
+	"\vUsageBooked\x12:\n" +
+	"\aentries\x18\x01 \x03(\v2 .epigraph.registry.v1.UsageEntryR\aentries\"&\n" +
 	"\vEpicDeleted\x12\x17\n" +
 	"\aepic_id\x18\x01 \x01(\tR\x06epicId\"&\n" +
 	"\vTaskDeleted\x12\x17\n" +
-	"\atask_id\x18\x01 \x01(\tR\x06taskId\"\xc1\x01\n" +
+	"\atask_id\x18\x01 \x01(\tR\x06taskId\"\xd7\x01\n" +
 	"\rBudgetReached\x12\x1f\n" +
 	"\vresource_id\x18\x01 \x01(\tR\n" +
 	"resourceId\x12\x12\n" +
 	"\x04hard\x18\x02 \x01(\bR\x04hard\x12(\n" +
 	"\rbudget_tokens\x18\x03 \x01(\x03H\x00R\fbudgetTokens\x88\x01\x01\x12+\n" +
-	"\x0fbudget_nano_usd\x18\x04 \x01(\x03H\x01R\rbudgetNanoUsd\x88\x01\x01B\x10\n" +
+	"\x0fbudget_nano_usd\x18\x04 \x01(\x03H\x01R\rbudgetNanoUsd\x88\x01\x01\x12\x14\n" +
+	"\x05level\x18\x05 \x01(\tR\x05levelB\x10\n" +
 	"\x0e_budget_tokensB\x12\n" +
-	"\x10_budget_nano_usd\"A\n" +
+	"\x10_budget_nano_usd\"\xb8\x01\n" +
 	"\x11WorkflowPublished\x12\x12\n" +
 	"\x04slug\x18\x01 \x01(\tR\x04slug\x12\x18\n" +
-	"\aversion\x18\x02 \x01(\x03R\aversion\">\n" +
+	"\aversion\x18\x02 \x01(\x03R\aversion\x129\n" +
+	"\x06change\x18\x03 \x01(\x0e2!.epigraph.registry.v1.PublicationR\x06change\x12:\n" +
+	"\bworkflow\x18\x04 \x01(\v2\x1e.epigraph.registry.v1.WorkflowR\bworkflow\">\n" +
 	"\rMemoryWritten\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1b\n" +
-	"\tfact_type\x18\x02 \x01(\tR\bfactTypeB\xe6\x01\n" +
+	"\tfact_type\x18\x02 \x01(\tR\bfactType*\x96\x01\n" +
+	"\vPublication\x12\x1b\n" +
+	"\x17PUBLICATION_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13PUBLICATION_CREATED\x10\x01\x12\x1f\n" +
+	"\x1bPUBLICATION_VERSION_CREATED\x10\x02\x12\x17\n" +
+	"\x13PUBLICATION_UPDATED\x10\x03\x12\x17\n" +
+	"\x13PUBLICATION_DELETED\x10\x04B\xe6\x01\n" +
 	"\x18com.epigraph.registry.v1B\tFeedProtoP\x01ZMgithub.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1;registryv1\xa2\x02\x03ERX\xaa\x02\x14Epigraph.Registry.V1\xca\x02\x14Epigraph\\Registry\\V1\xe2\x02 Epigraph\\Registry\\V1\\GPBMetadata\xea\x02\x16Epigraph::Registry::V1b\x06proto3"
 
 var (
@@ -630,38 +877,48 @@ func file_epigraph_registry_v1_feed_proto_rawDescGZIP() []byte {
 	return file_epigraph_registry_v1_feed_proto_rawDescData
 }
 
-var file_epigraph_registry_v1_feed_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_epigraph_registry_v1_feed_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_epigraph_registry_v1_feed_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_epigraph_registry_v1_feed_proto_goTypes = []any{
-	(*FeedEvent)(nil),             // 0: epigraph.registry.v1.FeedEvent
-	(*EpicDeleted)(nil),           // 1: epigraph.registry.v1.EpicDeleted
-	(*TaskDeleted)(nil),           // 2: epigraph.registry.v1.TaskDeleted
-	(*BudgetReached)(nil),         // 3: epigraph.registry.v1.BudgetReached
-	(*WorkflowPublished)(nil),     // 4: epigraph.registry.v1.WorkflowPublished
-	(*MemoryWritten)(nil),         // 5: epigraph.registry.v1.MemoryWritten
-	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
-	(*Epic)(nil),                  // 7: epigraph.registry.v1.Epic
-	(*Task)(nil),                  // 8: epigraph.registry.v1.Task
-	(*UsageEntry)(nil),            // 9: epigraph.registry.v1.UsageEntry
-	(*Price)(nil),                 // 10: epigraph.registry.v1.Price
+	(Publication)(0),              // 0: epigraph.registry.v1.Publication
+	(*FeedEvent)(nil),             // 1: epigraph.registry.v1.FeedEvent
+	(*FeedKeepAlive)(nil),         // 2: epigraph.registry.v1.FeedKeepAlive
+	(*UsageBooked)(nil),           // 3: epigraph.registry.v1.UsageBooked
+	(*EpicDeleted)(nil),           // 4: epigraph.registry.v1.EpicDeleted
+	(*TaskDeleted)(nil),           // 5: epigraph.registry.v1.TaskDeleted
+	(*BudgetReached)(nil),         // 6: epigraph.registry.v1.BudgetReached
+	(*WorkflowPublished)(nil),     // 7: epigraph.registry.v1.WorkflowPublished
+	(*MemoryWritten)(nil),         // 8: epigraph.registry.v1.MemoryWritten
+	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
+	(*Epic)(nil),                  // 10: epigraph.registry.v1.Epic
+	(*Task)(nil),                  // 11: epigraph.registry.v1.Task
+	(*UsageEntry)(nil),            // 12: epigraph.registry.v1.UsageEntry
+	(*Price)(nil),                 // 13: epigraph.registry.v1.Price
+	(*Workflow)(nil),              // 14: epigraph.registry.v1.Workflow
 }
 var file_epigraph_registry_v1_feed_proto_depIdxs = []int32{
-	6,  // 0: epigraph.registry.v1.FeedEvent.time:type_name -> google.protobuf.Timestamp
-	7,  // 1: epigraph.registry.v1.FeedEvent.epic_created:type_name -> epigraph.registry.v1.Epic
-	7,  // 2: epigraph.registry.v1.FeedEvent.epic_updated:type_name -> epigraph.registry.v1.Epic
-	1,  // 3: epigraph.registry.v1.FeedEvent.epic_deleted:type_name -> epigraph.registry.v1.EpicDeleted
-	8,  // 4: epigraph.registry.v1.FeedEvent.task_created:type_name -> epigraph.registry.v1.Task
-	8,  // 5: epigraph.registry.v1.FeedEvent.task_updated:type_name -> epigraph.registry.v1.Task
-	2,  // 6: epigraph.registry.v1.FeedEvent.task_deleted:type_name -> epigraph.registry.v1.TaskDeleted
-	9,  // 7: epigraph.registry.v1.FeedEvent.usage_recorded:type_name -> epigraph.registry.v1.UsageEntry
-	3,  // 8: epigraph.registry.v1.FeedEvent.budget_reached:type_name -> epigraph.registry.v1.BudgetReached
-	10, // 9: epigraph.registry.v1.FeedEvent.price_created:type_name -> epigraph.registry.v1.Price
-	4,  // 10: epigraph.registry.v1.FeedEvent.workflow_published:type_name -> epigraph.registry.v1.WorkflowPublished
-	5,  // 11: epigraph.registry.v1.FeedEvent.memory_written:type_name -> epigraph.registry.v1.MemoryWritten
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	9,  // 0: epigraph.registry.v1.FeedEvent.time:type_name -> google.protobuf.Timestamp
+	10, // 1: epigraph.registry.v1.FeedEvent.epic_created:type_name -> epigraph.registry.v1.Epic
+	10, // 2: epigraph.registry.v1.FeedEvent.epic_updated:type_name -> epigraph.registry.v1.Epic
+	4,  // 3: epigraph.registry.v1.FeedEvent.epic_deleted:type_name -> epigraph.registry.v1.EpicDeleted
+	11, // 4: epigraph.registry.v1.FeedEvent.task_created:type_name -> epigraph.registry.v1.Task
+	11, // 5: epigraph.registry.v1.FeedEvent.task_updated:type_name -> epigraph.registry.v1.Task
+	5,  // 6: epigraph.registry.v1.FeedEvent.task_deleted:type_name -> epigraph.registry.v1.TaskDeleted
+	12, // 7: epigraph.registry.v1.FeedEvent.usage_recorded:type_name -> epigraph.registry.v1.UsageEntry
+	6,  // 8: epigraph.registry.v1.FeedEvent.budget_reached:type_name -> epigraph.registry.v1.BudgetReached
+	13, // 9: epigraph.registry.v1.FeedEvent.price_created:type_name -> epigraph.registry.v1.Price
+	7,  // 10: epigraph.registry.v1.FeedEvent.workflow_published:type_name -> epigraph.registry.v1.WorkflowPublished
+	8,  // 11: epigraph.registry.v1.FeedEvent.memory_written:type_name -> epigraph.registry.v1.MemoryWritten
+	3,  // 12: epigraph.registry.v1.FeedEvent.usage_booked:type_name -> epigraph.registry.v1.UsageBooked
+	2,  // 13: epigraph.registry.v1.FeedEvent.keep_alive:type_name -> epigraph.registry.v1.FeedKeepAlive
+	12, // 14: epigraph.registry.v1.UsageBooked.entries:type_name -> epigraph.registry.v1.UsageEntry
+	0,  // 15: epigraph.registry.v1.WorkflowPublished.change:type_name -> epigraph.registry.v1.Publication
+	14, // 16: epigraph.registry.v1.WorkflowPublished.workflow:type_name -> epigraph.registry.v1.Workflow
+	17, // [17:17] is the sub-list for method output_type
+	17, // [17:17] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_registry_v1_feed_proto_init() }
@@ -671,6 +928,7 @@ func file_epigraph_registry_v1_feed_proto_init() {
 	}
 	file_epigraph_registry_v1_epic_proto_init()
 	file_epigraph_registry_v1_usage_proto_init()
+	file_epigraph_registry_v1_workflow_proto_init()
 	file_epigraph_registry_v1_feed_proto_msgTypes[0].OneofWrappers = []any{
 		(*FeedEvent_EpicCreated)(nil),
 		(*FeedEvent_EpicUpdated)(nil),
@@ -683,20 +941,23 @@ func file_epigraph_registry_v1_feed_proto_init() {
 		(*FeedEvent_PriceCreated)(nil),
 		(*FeedEvent_WorkflowPublished)(nil),
 		(*FeedEvent_MemoryWritten)(nil),
+		(*FeedEvent_UsageBooked)(nil),
+		(*FeedEvent_KeepAlive)(nil),
 	}
-	file_epigraph_registry_v1_feed_proto_msgTypes[3].OneofWrappers = []any{}
+	file_epigraph_registry_v1_feed_proto_msgTypes[5].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_registry_v1_feed_proto_rawDesc), len(file_epigraph_registry_v1_feed_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   6,
+			NumEnums:      1,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_epigraph_registry_v1_feed_proto_goTypes,
 		DependencyIndexes: file_epigraph_registry_v1_feed_proto_depIdxs,
+		EnumInfos:         file_epigraph_registry_v1_feed_proto_enumTypes,
 		MessageInfos:      file_epigraph_registry_v1_feed_proto_msgTypes,
 	}.Build()
 	File_epigraph_registry_v1_feed_proto = out.File

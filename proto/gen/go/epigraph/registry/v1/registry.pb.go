@@ -2738,11 +2738,231 @@ func (x *ListPricesResponse) GetNextPageToken() string {
 	return ""
 }
 
+// ListEventsRequest names a place in the feed; all filters must hold.
+type ListEventsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The cursor: events behind it. 0 begins with the oldest one that is kept.
+	After int64 `protobuf:"varint,1,opt,name=after,proto3" json:"after,omitempty"`
+	// How many to return: 50 when 0, at most 1000.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// Events of this epic and its tasks.
+	EpicId string `protobuf:"bytes,3,opt,name=epic_id,json=epicId,proto3" json:"epic_id,omitempty"`
+	// Events of the workflow with this slug.
+	WorkflowSlug string `protobuf:"bytes,4,opt,name=workflow_slug,json=workflowSlug,proto3" json:"workflow_slug,omitempty"`
+	// Names of events, like task_updated; empty for all.
+	Kinds         []string `protobuf:"bytes,5,rep,name=kinds,proto3" json:"kinds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListEventsRequest) Reset() {
+	*x = ListEventsRequest{}
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListEventsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListEventsRequest) ProtoMessage() {}
+
+func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
+func (*ListEventsRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *ListEventsRequest) GetAfter() int64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+func (x *ListEventsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListEventsRequest) GetEpicId() string {
+	if x != nil {
+		return x.EpicId
+	}
+	return ""
+}
+
+func (x *ListEventsRequest) GetWorkflowSlug() string {
+	if x != nil {
+		return x.WorkflowSlug
+	}
+	return ""
+}
+
+func (x *ListEventsRequest) GetKinds() []string {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+// ListEventsResponse is one page of the feed.
+type ListEventsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The events. There may be none although there are more behind the cursor.
+	Events []*FeedEvent `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	// Where the next page begins.
+	Cursor int64 `protobuf:"varint,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// Whether this was the end of the feed.
+	End           bool `protobuf:"varint,3,opt,name=end,proto3" json:"end,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListEventsResponse) Reset() {
+	*x = ListEventsResponse{}
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListEventsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListEventsResponse) ProtoMessage() {}
+
+func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
+func (*ListEventsResponse) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *ListEventsResponse) GetEvents() []*FeedEvent {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *ListEventsResponse) GetCursor() int64 {
+	if x != nil {
+		return x.Cursor
+	}
+	return 0
+}
+
+func (x *ListEventsResponse) GetEnd() bool {
+	if x != nil {
+		return x.End
+	}
+	return false
+}
+
+// WatchEventsRequest names a place in the feed; all filters must hold.
+type WatchEventsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The cursor: events behind it. 0 begins with the oldest one that is kept; without it the watch begins with
+	// what happens from now on.
+	After *int64 `protobuf:"varint,1,opt,name=after,proto3,oneof" json:"after,omitempty"`
+	// Events of this epic and its tasks.
+	EpicId string `protobuf:"bytes,2,opt,name=epic_id,json=epicId,proto3" json:"epic_id,omitempty"`
+	// Events of the workflow with this slug.
+	WorkflowSlug string `protobuf:"bytes,3,opt,name=workflow_slug,json=workflowSlug,proto3" json:"workflow_slug,omitempty"`
+	// Names of events, like task_updated; empty for all.
+	Kinds         []string `protobuf:"bytes,4,rep,name=kinds,proto3" json:"kinds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchEventsRequest) Reset() {
+	*x = WatchEventsRequest{}
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchEventsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchEventsRequest) ProtoMessage() {}
+
+func (x *WatchEventsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchEventsRequest.ProtoReflect.Descriptor instead.
+func (*WatchEventsRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *WatchEventsRequest) GetAfter() int64 {
+	if x != nil && x.After != nil {
+		return *x.After
+	}
+	return 0
+}
+
+func (x *WatchEventsRequest) GetEpicId() string {
+	if x != nil {
+		return x.EpicId
+	}
+	return ""
+}
+
+func (x *WatchEventsRequest) GetWorkflowSlug() string {
+	if x != nil {
+		return x.WorkflowSlug
+	}
+	return ""
+}
+
+func (x *WatchEventsRequest) GetKinds() []string {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
 var File_epigraph_registry_v1_registry_proto protoreflect.FileDescriptor
 
 const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\n" +
-	"#epigraph/registry/v1/registry.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/registry/v1/epic.proto\x1a!epigraph/registry/v1/ledger.proto\x1a!epigraph/registry/v1/report.proto\x1a epigraph/registry/v1/usage.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"t\n" +
+	"#epigraph/registry/v1/registry.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/registry/v1/epic.proto\x1a\x1fepigraph/registry/v1/feed.proto\x1a!epigraph/registry/v1/ledger.proto\x1a!epigraph/registry/v1/report.proto\x1a epigraph/registry/v1/usage.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"t\n" +
 	"\x11CreateEpicRequest\x126\n" +
 	"\x04epic\x18\x01 \x01(\v2\x1a.epigraph.registry.v1.EpicB\x06\xbaH\x03\xc8\x01\x01R\x04epic\x12'\n" +
 	"\n" +
@@ -2938,13 +3158,29 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\x05model\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x05model\"q\n" +
 	"\x12ListPricesResponse\x123\n" +
 	"\x06prices\x18\x01 \x03(\v2\x1b.epigraph.registry.v1.PriceR\x06prices\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken*\x81\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xc6\x01\n" +
+	"\x11ListEventsRequest\x12\x1d\n" +
+	"\x05after\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x05after\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12 \n" +
+	"\aepic_id\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06epicId\x12-\n" +
+	"\rworkflow_slug\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\fworkflowSlug\x12$\n" +
+	"\x05kinds\x18\x05 \x03(\tB\x0e\xbaH\v\x92\x01\b\x10\x10\"\x04r\x02\x18@R\x05kinds\"w\n" +
+	"\x12ListEventsResponse\x127\n" +
+	"\x06events\x18\x01 \x03(\v2\x1f.epigraph.registry.v1.FeedEventR\x06events\x12\x16\n" +
+	"\x06cursor\x18\x02 \x01(\x03R\x06cursor\x12\x10\n" +
+	"\x03end\x18\x03 \x01(\bR\x03end\"\xb9\x01\n" +
+	"\x12WatchEventsRequest\x12\"\n" +
+	"\x05after\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x00R\x05after\x88\x01\x01\x12 \n" +
+	"\aepic_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06epicId\x12-\n" +
+	"\rworkflow_slug\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\fworkflowSlug\x12$\n" +
+	"\x05kinds\x18\x04 \x03(\tB\x0e\xbaH\v\x92\x01\b\x10\x10\"\x04r\x02\x18@R\x05kindsB\b\n" +
+	"\x06_after*\x81\x01\n" +
 	"\tOrderKind\x12\x1a\n" +
 	"\x16ORDER_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11ORDER_KIND_CANCEL\x10\x01\x12\x14\n" +
 	"\x10ORDER_KIND_PAUSE\x10\x02\x12\x15\n" +
 	"\x11ORDER_KIND_RESUME\x10\x03\x12\x14\n" +
-	"\x10ORDER_KIND_START\x10\x042\xe5\x1c\n" +
+	"\x10ORDER_KIND_START\x10\x042\xb6\x1e\n" +
 	"\x0fRegistryService\x12j\n" +
 	"\n" +
 	"CreateEpic\x12'.epigraph.registry.v1.CreateEpicRequest\x1a\x1a.epigraph.registry.v1.Epic\"\x17\x82\xd3\xe4\x93\x02\x11:\x04epic\"\t/v1/epics\x12h\n" +
@@ -2988,7 +3224,11 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\tSetBudget\x12&.epigraph.registry.v1.SetBudgetRequest\x1a\x1c.epigraph.registry.v1.Budget\",\x82\xd3\xe4\x93\x02&:\x06budget\x1a\x1c/v1/budgets/{budget.name=**}\x12p\n" +
 	"\tGetBudget\x12&.epigraph.registry.v1.GetBudgetRequest\x1a\x1c.epigraph.registry.v1.Budget\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/v1/budgets/{name=**}\x12e\n" +
 	"\fReserveUsage\x12).epigraph.registry.v1.ReserveUsageRequest\x1a*.epigraph.registry.v1.ReserveUsageResponse\x12e\n" +
-	"\fReleaseUsage\x12).epigraph.registry.v1.ReleaseUsageRequest\x1a*.epigraph.registry.v1.ReleaseUsageResponseB\xea\x01\n" +
+	"\fReleaseUsage\x12).epigraph.registry.v1.ReleaseUsageRequest\x1a*.epigraph.registry.v1.ReleaseUsageResponse\x12s\n" +
+	"\n" +
+	"ListEvents\x12'.epigraph.registry.v1.ListEventsRequest\x1a(.epigraph.registry.v1.ListEventsResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
+	"/v1/events\x12Z\n" +
+	"\vWatchEvents\x12(.epigraph.registry.v1.WatchEventsRequest\x1a\x1f.epigraph.registry.v1.FeedEvent0\x01B\xea\x01\n" +
 	"\x18com.epigraph.registry.v1B\rRegistryProtoP\x01ZMgithub.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1;registryv1\xa2\x02\x03ERX\xaa\x02\x14Epigraph.Registry.V1\xca\x02\x14Epigraph\\Registry\\V1\xe2\x02 Epigraph\\Registry\\V1\\GPBMetadata\xea\x02\x16Epigraph::Registry::V1b\x06proto3"
 
 var (
@@ -3004,7 +3244,7 @@ func file_epigraph_registry_v1_registry_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_registry_v1_registry_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_epigraph_registry_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_epigraph_registry_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_epigraph_registry_v1_registry_proto_goTypes = []any{
 	(OrderKind)(0),                    // 0: epigraph.registry.v1.OrderKind
 	(*CreateEpicRequest)(nil),         // 1: epigraph.registry.v1.CreateEpicRequest
@@ -3048,143 +3288,152 @@ var file_epigraph_registry_v1_registry_proto_goTypes = []any{
 	(*CreatePriceRequest)(nil),        // 39: epigraph.registry.v1.CreatePriceRequest
 	(*ListPricesRequest)(nil),         // 40: epigraph.registry.v1.ListPricesRequest
 	(*ListPricesResponse)(nil),        // 41: epigraph.registry.v1.ListPricesResponse
-	nil,                               // 42: epigraph.registry.v1.ListEpicsRequest.LabelsEntry
-	nil,                               // 43: epigraph.registry.v1.ListTasksRequest.LabelsEntry
-	(*Epic)(nil),                      // 44: epigraph.registry.v1.Epic
-	(EpicState)(0),                    // 45: epigraph.registry.v1.EpicState
-	(*timestamppb.Timestamp)(nil),     // 46: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),     // 47: google.protobuf.FieldMask
-	(*Task)(nil),                      // 48: epigraph.registry.v1.Task
-	(TaskState)(0),                    // 49: epigraph.registry.v1.TaskState
-	(*durationpb.Duration)(nil),       // 50: google.protobuf.Duration
-	(*UsageEntry)(nil),                // 51: epigraph.registry.v1.UsageEntry
-	(*Price)(nil),                     // 52: epigraph.registry.v1.Price
-	(*ReportUsageRequest)(nil),        // 53: epigraph.registry.v1.ReportUsageRequest
-	(*ImportPricesRequest)(nil),       // 54: epigraph.registry.v1.ImportPricesRequest
-	(*SetBudgetRequest)(nil),          // 55: epigraph.registry.v1.SetBudgetRequest
-	(*GetBudgetRequest)(nil),          // 56: epigraph.registry.v1.GetBudgetRequest
-	(*ReserveUsageRequest)(nil),       // 57: epigraph.registry.v1.ReserveUsageRequest
-	(*ReleaseUsageRequest)(nil),       // 58: epigraph.registry.v1.ReleaseUsageRequest
-	(*emptypb.Empty)(nil),             // 59: google.protobuf.Empty
-	(*NamespaceUsage)(nil),            // 60: epigraph.registry.v1.NamespaceUsage
-	(*ReportUsageResponse)(nil),       // 61: epigraph.registry.v1.ReportUsageResponse
-	(*ImportPricesResponse)(nil),      // 62: epigraph.registry.v1.ImportPricesResponse
-	(*Budget)(nil),                    // 63: epigraph.registry.v1.Budget
-	(*ReserveUsageResponse)(nil),      // 64: epigraph.registry.v1.ReserveUsageResponse
-	(*ReleaseUsageResponse)(nil),      // 65: epigraph.registry.v1.ReleaseUsageResponse
+	(*ListEventsRequest)(nil),         // 42: epigraph.registry.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),        // 43: epigraph.registry.v1.ListEventsResponse
+	(*WatchEventsRequest)(nil),        // 44: epigraph.registry.v1.WatchEventsRequest
+	nil,                               // 45: epigraph.registry.v1.ListEpicsRequest.LabelsEntry
+	nil,                               // 46: epigraph.registry.v1.ListTasksRequest.LabelsEntry
+	(*Epic)(nil),                      // 47: epigraph.registry.v1.Epic
+	(EpicState)(0),                    // 48: epigraph.registry.v1.EpicState
+	(*timestamppb.Timestamp)(nil),     // 49: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),     // 50: google.protobuf.FieldMask
+	(*Task)(nil),                      // 51: epigraph.registry.v1.Task
+	(TaskState)(0),                    // 52: epigraph.registry.v1.TaskState
+	(*durationpb.Duration)(nil),       // 53: google.protobuf.Duration
+	(*UsageEntry)(nil),                // 54: epigraph.registry.v1.UsageEntry
+	(*Price)(nil),                     // 55: epigraph.registry.v1.Price
+	(*FeedEvent)(nil),                 // 56: epigraph.registry.v1.FeedEvent
+	(*ReportUsageRequest)(nil),        // 57: epigraph.registry.v1.ReportUsageRequest
+	(*ImportPricesRequest)(nil),       // 58: epigraph.registry.v1.ImportPricesRequest
+	(*SetBudgetRequest)(nil),          // 59: epigraph.registry.v1.SetBudgetRequest
+	(*GetBudgetRequest)(nil),          // 60: epigraph.registry.v1.GetBudgetRequest
+	(*ReserveUsageRequest)(nil),       // 61: epigraph.registry.v1.ReserveUsageRequest
+	(*ReleaseUsageRequest)(nil),       // 62: epigraph.registry.v1.ReleaseUsageRequest
+	(*emptypb.Empty)(nil),             // 63: google.protobuf.Empty
+	(*NamespaceUsage)(nil),            // 64: epigraph.registry.v1.NamespaceUsage
+	(*ReportUsageResponse)(nil),       // 65: epigraph.registry.v1.ReportUsageResponse
+	(*ImportPricesResponse)(nil),      // 66: epigraph.registry.v1.ImportPricesResponse
+	(*Budget)(nil),                    // 67: epigraph.registry.v1.Budget
+	(*ReserveUsageResponse)(nil),      // 68: epigraph.registry.v1.ReserveUsageResponse
+	(*ReleaseUsageResponse)(nil),      // 69: epigraph.registry.v1.ReleaseUsageResponse
 }
 var file_epigraph_registry_v1_registry_proto_depIdxs = []int32{
-	44, // 0: epigraph.registry.v1.CreateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
-	45, // 1: epigraph.registry.v1.ListEpicsRequest.states:type_name -> epigraph.registry.v1.EpicState
-	42, // 2: epigraph.registry.v1.ListEpicsRequest.labels:type_name -> epigraph.registry.v1.ListEpicsRequest.LabelsEntry
-	44, // 3: epigraph.registry.v1.ListEpicsResponse.epics:type_name -> epigraph.registry.v1.Epic
-	45, // 4: epigraph.registry.v1.SearchEpicsRequest.states:type_name -> epigraph.registry.v1.EpicState
-	46, // 5: epigraph.registry.v1.SearchEpicsRequest.create_time_from:type_name -> google.protobuf.Timestamp
-	46, // 6: epigraph.registry.v1.SearchEpicsRequest.create_time_until:type_name -> google.protobuf.Timestamp
+	47, // 0: epigraph.registry.v1.CreateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
+	48, // 1: epigraph.registry.v1.ListEpicsRequest.states:type_name -> epigraph.registry.v1.EpicState
+	45, // 2: epigraph.registry.v1.ListEpicsRequest.labels:type_name -> epigraph.registry.v1.ListEpicsRequest.LabelsEntry
+	47, // 3: epigraph.registry.v1.ListEpicsResponse.epics:type_name -> epigraph.registry.v1.Epic
+	48, // 4: epigraph.registry.v1.SearchEpicsRequest.states:type_name -> epigraph.registry.v1.EpicState
+	49, // 5: epigraph.registry.v1.SearchEpicsRequest.create_time_from:type_name -> google.protobuf.Timestamp
+	49, // 6: epigraph.registry.v1.SearchEpicsRequest.create_time_until:type_name -> google.protobuf.Timestamp
 	7,  // 7: epigraph.registry.v1.SearchEpicsResponse.matches:type_name -> epigraph.registry.v1.EpicMatch
-	44, // 8: epigraph.registry.v1.EpicMatch.epic:type_name -> epigraph.registry.v1.Epic
-	44, // 9: epigraph.registry.v1.ImportEpicResponse.epic:type_name -> epigraph.registry.v1.Epic
+	47, // 8: epigraph.registry.v1.EpicMatch.epic:type_name -> epigraph.registry.v1.Epic
+	47, // 9: epigraph.registry.v1.ImportEpicResponse.epic:type_name -> epigraph.registry.v1.Epic
 	10, // 10: epigraph.registry.v1.ImportEpicResponse.left_out:type_name -> epigraph.registry.v1.ImportNote
-	44, // 11: epigraph.registry.v1.UpdateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
-	47, // 12: epigraph.registry.v1.UpdateEpicRequest.update_mask:type_name -> google.protobuf.FieldMask
-	45, // 13: epigraph.registry.v1.TransitionEpicRequest.state:type_name -> epigraph.registry.v1.EpicState
-	48, // 14: epigraph.registry.v1.CreateTaskRequest.task:type_name -> epigraph.registry.v1.Task
-	49, // 15: epigraph.registry.v1.ListTasksRequest.states:type_name -> epigraph.registry.v1.TaskState
-	43, // 16: epigraph.registry.v1.ListTasksRequest.labels:type_name -> epigraph.registry.v1.ListTasksRequest.LabelsEntry
-	48, // 17: epigraph.registry.v1.ListTasksResponse.tasks:type_name -> epigraph.registry.v1.Task
-	48, // 18: epigraph.registry.v1.UpdateTaskRequest.task:type_name -> epigraph.registry.v1.Task
-	47, // 19: epigraph.registry.v1.UpdateTaskRequest.update_mask:type_name -> google.protobuf.FieldMask
-	49, // 20: epigraph.registry.v1.TransitionTaskRequest.state:type_name -> epigraph.registry.v1.TaskState
-	50, // 21: epigraph.registry.v1.ClaimTaskRequest.lease:type_name -> google.protobuf.Duration
-	48, // 22: epigraph.registry.v1.ClaimTaskResponse.task:type_name -> epigraph.registry.v1.Task
-	46, // 23: epigraph.registry.v1.ClaimTaskResponse.lease_expire_time:type_name -> google.protobuf.Timestamp
-	46, // 24: epigraph.registry.v1.ConfirmClaimRequest.start_time:type_name -> google.protobuf.Timestamp
-	49, // 25: epigraph.registry.v1.SettleClaimRequest.state:type_name -> epigraph.registry.v1.TaskState
-	50, // 26: epigraph.registry.v1.SettleClaimRequest.duration:type_name -> google.protobuf.Duration
-	46, // 27: epigraph.registry.v1.SettleClaimRequest.end_time:type_name -> google.protobuf.Timestamp
-	46, // 28: epigraph.registry.v1.Order.create_time:type_name -> google.protobuf.Timestamp
+	47, // 11: epigraph.registry.v1.UpdateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
+	50, // 12: epigraph.registry.v1.UpdateEpicRequest.update_mask:type_name -> google.protobuf.FieldMask
+	48, // 13: epigraph.registry.v1.TransitionEpicRequest.state:type_name -> epigraph.registry.v1.EpicState
+	51, // 14: epigraph.registry.v1.CreateTaskRequest.task:type_name -> epigraph.registry.v1.Task
+	52, // 15: epigraph.registry.v1.ListTasksRequest.states:type_name -> epigraph.registry.v1.TaskState
+	46, // 16: epigraph.registry.v1.ListTasksRequest.labels:type_name -> epigraph.registry.v1.ListTasksRequest.LabelsEntry
+	51, // 17: epigraph.registry.v1.ListTasksResponse.tasks:type_name -> epigraph.registry.v1.Task
+	51, // 18: epigraph.registry.v1.UpdateTaskRequest.task:type_name -> epigraph.registry.v1.Task
+	50, // 19: epigraph.registry.v1.UpdateTaskRequest.update_mask:type_name -> google.protobuf.FieldMask
+	52, // 20: epigraph.registry.v1.TransitionTaskRequest.state:type_name -> epigraph.registry.v1.TaskState
+	53, // 21: epigraph.registry.v1.ClaimTaskRequest.lease:type_name -> google.protobuf.Duration
+	51, // 22: epigraph.registry.v1.ClaimTaskResponse.task:type_name -> epigraph.registry.v1.Task
+	49, // 23: epigraph.registry.v1.ClaimTaskResponse.lease_expire_time:type_name -> google.protobuf.Timestamp
+	49, // 24: epigraph.registry.v1.ConfirmClaimRequest.start_time:type_name -> google.protobuf.Timestamp
+	52, // 25: epigraph.registry.v1.SettleClaimRequest.state:type_name -> epigraph.registry.v1.TaskState
+	53, // 26: epigraph.registry.v1.SettleClaimRequest.duration:type_name -> google.protobuf.Duration
+	49, // 27: epigraph.registry.v1.SettleClaimRequest.end_time:type_name -> google.protobuf.Timestamp
+	49, // 28: epigraph.registry.v1.Order.create_time:type_name -> google.protobuf.Timestamp
 	0,  // 29: epigraph.registry.v1.Order.kind:type_name -> epigraph.registry.v1.OrderKind
-	50, // 30: epigraph.registry.v1.LeaseOrdersRequest.lease:type_name -> google.protobuf.Duration
+	53, // 30: epigraph.registry.v1.LeaseOrdersRequest.lease:type_name -> google.protobuf.Duration
 	26, // 31: epigraph.registry.v1.LeaseOrdersResponse.orders:type_name -> epigraph.registry.v1.Order
 	26, // 32: epigraph.registry.v1.RefusedStart.order:type_name -> epigraph.registry.v1.Order
 	26, // 33: epigraph.registry.v1.AcknowledgeOrdersRequest.orders:type_name -> epigraph.registry.v1.Order
 	29, // 34: epigraph.registry.v1.AcknowledgeOrdersRequest.refused:type_name -> epigraph.registry.v1.RefusedStart
-	51, // 35: epigraph.registry.v1.RecordUsageRequest.entries:type_name -> epigraph.registry.v1.UsageEntry
-	51, // 36: epigraph.registry.v1.RecordUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
-	51, // 37: epigraph.registry.v1.PriceUsageRequest.entries:type_name -> epigraph.registry.v1.UsageEntry
-	51, // 38: epigraph.registry.v1.PriceUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
-	51, // 39: epigraph.registry.v1.ListUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
-	52, // 40: epigraph.registry.v1.CreatePriceRequest.price:type_name -> epigraph.registry.v1.Price
-	52, // 41: epigraph.registry.v1.ListPricesResponse.prices:type_name -> epigraph.registry.v1.Price
-	1,  // 42: epigraph.registry.v1.RegistryService.CreateEpic:input_type -> epigraph.registry.v1.CreateEpicRequest
-	2,  // 43: epigraph.registry.v1.RegistryService.GetEpic:input_type -> epigraph.registry.v1.GetEpicRequest
-	3,  // 44: epigraph.registry.v1.RegistryService.ListEpics:input_type -> epigraph.registry.v1.ListEpicsRequest
-	5,  // 45: epigraph.registry.v1.RegistryService.SearchEpics:input_type -> epigraph.registry.v1.SearchEpicsRequest
-	8,  // 46: epigraph.registry.v1.RegistryService.ImportEpic:input_type -> epigraph.registry.v1.ImportEpicRequest
-	11, // 47: epigraph.registry.v1.RegistryService.UpdateEpic:input_type -> epigraph.registry.v1.UpdateEpicRequest
-	12, // 48: epigraph.registry.v1.RegistryService.TransitionEpic:input_type -> epigraph.registry.v1.TransitionEpicRequest
-	14, // 49: epigraph.registry.v1.RegistryService.DeleteEpic:input_type -> epigraph.registry.v1.DeleteEpicRequest
-	15, // 50: epigraph.registry.v1.RegistryService.CreateTask:input_type -> epigraph.registry.v1.CreateTaskRequest
-	16, // 51: epigraph.registry.v1.RegistryService.GetTask:input_type -> epigraph.registry.v1.GetTaskRequest
-	17, // 52: epigraph.registry.v1.RegistryService.ListTasks:input_type -> epigraph.registry.v1.ListTasksRequest
-	19, // 53: epigraph.registry.v1.RegistryService.UpdateTask:input_type -> epigraph.registry.v1.UpdateTaskRequest
-	20, // 54: epigraph.registry.v1.RegistryService.TransitionTask:input_type -> epigraph.registry.v1.TransitionTaskRequest
-	21, // 55: epigraph.registry.v1.RegistryService.DeleteTask:input_type -> epigraph.registry.v1.DeleteTaskRequest
-	22, // 56: epigraph.registry.v1.RegistryService.ClaimTask:input_type -> epigraph.registry.v1.ClaimTaskRequest
-	24, // 57: epigraph.registry.v1.RegistryService.ConfirmClaim:input_type -> epigraph.registry.v1.ConfirmClaimRequest
-	25, // 58: epigraph.registry.v1.RegistryService.SettleClaim:input_type -> epigraph.registry.v1.SettleClaimRequest
-	13, // 59: epigraph.registry.v1.RegistryService.RunEpic:input_type -> epigraph.registry.v1.RunEpicRequest
-	27, // 60: epigraph.registry.v1.RegistryService.LeaseOrders:input_type -> epigraph.registry.v1.LeaseOrdersRequest
-	30, // 61: epigraph.registry.v1.RegistryService.AcknowledgeOrders:input_type -> epigraph.registry.v1.AcknowledgeOrdersRequest
-	32, // 62: epigraph.registry.v1.RegistryService.RecordUsage:input_type -> epigraph.registry.v1.RecordUsageRequest
-	34, // 63: epigraph.registry.v1.RegistryService.PriceUsage:input_type -> epigraph.registry.v1.PriceUsageRequest
-	36, // 64: epigraph.registry.v1.RegistryService.ListUsage:input_type -> epigraph.registry.v1.ListUsageRequest
-	38, // 65: epigraph.registry.v1.RegistryService.GetNamespaceUsage:input_type -> epigraph.registry.v1.GetNamespaceUsageRequest
-	53, // 66: epigraph.registry.v1.RegistryService.ReportUsage:input_type -> epigraph.registry.v1.ReportUsageRequest
-	39, // 67: epigraph.registry.v1.RegistryService.CreatePrice:input_type -> epigraph.registry.v1.CreatePriceRequest
-	54, // 68: epigraph.registry.v1.RegistryService.ImportPrices:input_type -> epigraph.registry.v1.ImportPricesRequest
-	40, // 69: epigraph.registry.v1.RegistryService.ListPrices:input_type -> epigraph.registry.v1.ListPricesRequest
-	55, // 70: epigraph.registry.v1.RegistryService.SetBudget:input_type -> epigraph.registry.v1.SetBudgetRequest
-	56, // 71: epigraph.registry.v1.RegistryService.GetBudget:input_type -> epigraph.registry.v1.GetBudgetRequest
-	57, // 72: epigraph.registry.v1.RegistryService.ReserveUsage:input_type -> epigraph.registry.v1.ReserveUsageRequest
-	58, // 73: epigraph.registry.v1.RegistryService.ReleaseUsage:input_type -> epigraph.registry.v1.ReleaseUsageRequest
-	44, // 74: epigraph.registry.v1.RegistryService.CreateEpic:output_type -> epigraph.registry.v1.Epic
-	44, // 75: epigraph.registry.v1.RegistryService.GetEpic:output_type -> epigraph.registry.v1.Epic
-	4,  // 76: epigraph.registry.v1.RegistryService.ListEpics:output_type -> epigraph.registry.v1.ListEpicsResponse
-	6,  // 77: epigraph.registry.v1.RegistryService.SearchEpics:output_type -> epigraph.registry.v1.SearchEpicsResponse
-	9,  // 78: epigraph.registry.v1.RegistryService.ImportEpic:output_type -> epigraph.registry.v1.ImportEpicResponse
-	44, // 79: epigraph.registry.v1.RegistryService.UpdateEpic:output_type -> epigraph.registry.v1.Epic
-	44, // 80: epigraph.registry.v1.RegistryService.TransitionEpic:output_type -> epigraph.registry.v1.Epic
-	59, // 81: epigraph.registry.v1.RegistryService.DeleteEpic:output_type -> google.protobuf.Empty
-	48, // 82: epigraph.registry.v1.RegistryService.CreateTask:output_type -> epigraph.registry.v1.Task
-	48, // 83: epigraph.registry.v1.RegistryService.GetTask:output_type -> epigraph.registry.v1.Task
-	18, // 84: epigraph.registry.v1.RegistryService.ListTasks:output_type -> epigraph.registry.v1.ListTasksResponse
-	48, // 85: epigraph.registry.v1.RegistryService.UpdateTask:output_type -> epigraph.registry.v1.Task
-	48, // 86: epigraph.registry.v1.RegistryService.TransitionTask:output_type -> epigraph.registry.v1.Task
-	59, // 87: epigraph.registry.v1.RegistryService.DeleteTask:output_type -> google.protobuf.Empty
-	23, // 88: epigraph.registry.v1.RegistryService.ClaimTask:output_type -> epigraph.registry.v1.ClaimTaskResponse
-	48, // 89: epigraph.registry.v1.RegistryService.ConfirmClaim:output_type -> epigraph.registry.v1.Task
-	48, // 90: epigraph.registry.v1.RegistryService.SettleClaim:output_type -> epigraph.registry.v1.Task
-	44, // 91: epigraph.registry.v1.RegistryService.RunEpic:output_type -> epigraph.registry.v1.Epic
-	28, // 92: epigraph.registry.v1.RegistryService.LeaseOrders:output_type -> epigraph.registry.v1.LeaseOrdersResponse
-	31, // 93: epigraph.registry.v1.RegistryService.AcknowledgeOrders:output_type -> epigraph.registry.v1.AcknowledgeOrdersResponse
-	33, // 94: epigraph.registry.v1.RegistryService.RecordUsage:output_type -> epigraph.registry.v1.RecordUsageResponse
-	35, // 95: epigraph.registry.v1.RegistryService.PriceUsage:output_type -> epigraph.registry.v1.PriceUsageResponse
-	37, // 96: epigraph.registry.v1.RegistryService.ListUsage:output_type -> epigraph.registry.v1.ListUsageResponse
-	60, // 97: epigraph.registry.v1.RegistryService.GetNamespaceUsage:output_type -> epigraph.registry.v1.NamespaceUsage
-	61, // 98: epigraph.registry.v1.RegistryService.ReportUsage:output_type -> epigraph.registry.v1.ReportUsageResponse
-	52, // 99: epigraph.registry.v1.RegistryService.CreatePrice:output_type -> epigraph.registry.v1.Price
-	62, // 100: epigraph.registry.v1.RegistryService.ImportPrices:output_type -> epigraph.registry.v1.ImportPricesResponse
-	41, // 101: epigraph.registry.v1.RegistryService.ListPrices:output_type -> epigraph.registry.v1.ListPricesResponse
-	63, // 102: epigraph.registry.v1.RegistryService.SetBudget:output_type -> epigraph.registry.v1.Budget
-	63, // 103: epigraph.registry.v1.RegistryService.GetBudget:output_type -> epigraph.registry.v1.Budget
-	64, // 104: epigraph.registry.v1.RegistryService.ReserveUsage:output_type -> epigraph.registry.v1.ReserveUsageResponse
-	65, // 105: epigraph.registry.v1.RegistryService.ReleaseUsage:output_type -> epigraph.registry.v1.ReleaseUsageResponse
-	74, // [74:106] is the sub-list for method output_type
-	42, // [42:74] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	54, // 35: epigraph.registry.v1.RecordUsageRequest.entries:type_name -> epigraph.registry.v1.UsageEntry
+	54, // 36: epigraph.registry.v1.RecordUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
+	54, // 37: epigraph.registry.v1.PriceUsageRequest.entries:type_name -> epigraph.registry.v1.UsageEntry
+	54, // 38: epigraph.registry.v1.PriceUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
+	54, // 39: epigraph.registry.v1.ListUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
+	55, // 40: epigraph.registry.v1.CreatePriceRequest.price:type_name -> epigraph.registry.v1.Price
+	55, // 41: epigraph.registry.v1.ListPricesResponse.prices:type_name -> epigraph.registry.v1.Price
+	56, // 42: epigraph.registry.v1.ListEventsResponse.events:type_name -> epigraph.registry.v1.FeedEvent
+	1,  // 43: epigraph.registry.v1.RegistryService.CreateEpic:input_type -> epigraph.registry.v1.CreateEpicRequest
+	2,  // 44: epigraph.registry.v1.RegistryService.GetEpic:input_type -> epigraph.registry.v1.GetEpicRequest
+	3,  // 45: epigraph.registry.v1.RegistryService.ListEpics:input_type -> epigraph.registry.v1.ListEpicsRequest
+	5,  // 46: epigraph.registry.v1.RegistryService.SearchEpics:input_type -> epigraph.registry.v1.SearchEpicsRequest
+	8,  // 47: epigraph.registry.v1.RegistryService.ImportEpic:input_type -> epigraph.registry.v1.ImportEpicRequest
+	11, // 48: epigraph.registry.v1.RegistryService.UpdateEpic:input_type -> epigraph.registry.v1.UpdateEpicRequest
+	12, // 49: epigraph.registry.v1.RegistryService.TransitionEpic:input_type -> epigraph.registry.v1.TransitionEpicRequest
+	14, // 50: epigraph.registry.v1.RegistryService.DeleteEpic:input_type -> epigraph.registry.v1.DeleteEpicRequest
+	15, // 51: epigraph.registry.v1.RegistryService.CreateTask:input_type -> epigraph.registry.v1.CreateTaskRequest
+	16, // 52: epigraph.registry.v1.RegistryService.GetTask:input_type -> epigraph.registry.v1.GetTaskRequest
+	17, // 53: epigraph.registry.v1.RegistryService.ListTasks:input_type -> epigraph.registry.v1.ListTasksRequest
+	19, // 54: epigraph.registry.v1.RegistryService.UpdateTask:input_type -> epigraph.registry.v1.UpdateTaskRequest
+	20, // 55: epigraph.registry.v1.RegistryService.TransitionTask:input_type -> epigraph.registry.v1.TransitionTaskRequest
+	21, // 56: epigraph.registry.v1.RegistryService.DeleteTask:input_type -> epigraph.registry.v1.DeleteTaskRequest
+	22, // 57: epigraph.registry.v1.RegistryService.ClaimTask:input_type -> epigraph.registry.v1.ClaimTaskRequest
+	24, // 58: epigraph.registry.v1.RegistryService.ConfirmClaim:input_type -> epigraph.registry.v1.ConfirmClaimRequest
+	25, // 59: epigraph.registry.v1.RegistryService.SettleClaim:input_type -> epigraph.registry.v1.SettleClaimRequest
+	13, // 60: epigraph.registry.v1.RegistryService.RunEpic:input_type -> epigraph.registry.v1.RunEpicRequest
+	27, // 61: epigraph.registry.v1.RegistryService.LeaseOrders:input_type -> epigraph.registry.v1.LeaseOrdersRequest
+	30, // 62: epigraph.registry.v1.RegistryService.AcknowledgeOrders:input_type -> epigraph.registry.v1.AcknowledgeOrdersRequest
+	32, // 63: epigraph.registry.v1.RegistryService.RecordUsage:input_type -> epigraph.registry.v1.RecordUsageRequest
+	34, // 64: epigraph.registry.v1.RegistryService.PriceUsage:input_type -> epigraph.registry.v1.PriceUsageRequest
+	36, // 65: epigraph.registry.v1.RegistryService.ListUsage:input_type -> epigraph.registry.v1.ListUsageRequest
+	38, // 66: epigraph.registry.v1.RegistryService.GetNamespaceUsage:input_type -> epigraph.registry.v1.GetNamespaceUsageRequest
+	57, // 67: epigraph.registry.v1.RegistryService.ReportUsage:input_type -> epigraph.registry.v1.ReportUsageRequest
+	39, // 68: epigraph.registry.v1.RegistryService.CreatePrice:input_type -> epigraph.registry.v1.CreatePriceRequest
+	58, // 69: epigraph.registry.v1.RegistryService.ImportPrices:input_type -> epigraph.registry.v1.ImportPricesRequest
+	40, // 70: epigraph.registry.v1.RegistryService.ListPrices:input_type -> epigraph.registry.v1.ListPricesRequest
+	59, // 71: epigraph.registry.v1.RegistryService.SetBudget:input_type -> epigraph.registry.v1.SetBudgetRequest
+	60, // 72: epigraph.registry.v1.RegistryService.GetBudget:input_type -> epigraph.registry.v1.GetBudgetRequest
+	61, // 73: epigraph.registry.v1.RegistryService.ReserveUsage:input_type -> epigraph.registry.v1.ReserveUsageRequest
+	62, // 74: epigraph.registry.v1.RegistryService.ReleaseUsage:input_type -> epigraph.registry.v1.ReleaseUsageRequest
+	42, // 75: epigraph.registry.v1.RegistryService.ListEvents:input_type -> epigraph.registry.v1.ListEventsRequest
+	44, // 76: epigraph.registry.v1.RegistryService.WatchEvents:input_type -> epigraph.registry.v1.WatchEventsRequest
+	47, // 77: epigraph.registry.v1.RegistryService.CreateEpic:output_type -> epigraph.registry.v1.Epic
+	47, // 78: epigraph.registry.v1.RegistryService.GetEpic:output_type -> epigraph.registry.v1.Epic
+	4,  // 79: epigraph.registry.v1.RegistryService.ListEpics:output_type -> epigraph.registry.v1.ListEpicsResponse
+	6,  // 80: epigraph.registry.v1.RegistryService.SearchEpics:output_type -> epigraph.registry.v1.SearchEpicsResponse
+	9,  // 81: epigraph.registry.v1.RegistryService.ImportEpic:output_type -> epigraph.registry.v1.ImportEpicResponse
+	47, // 82: epigraph.registry.v1.RegistryService.UpdateEpic:output_type -> epigraph.registry.v1.Epic
+	47, // 83: epigraph.registry.v1.RegistryService.TransitionEpic:output_type -> epigraph.registry.v1.Epic
+	63, // 84: epigraph.registry.v1.RegistryService.DeleteEpic:output_type -> google.protobuf.Empty
+	51, // 85: epigraph.registry.v1.RegistryService.CreateTask:output_type -> epigraph.registry.v1.Task
+	51, // 86: epigraph.registry.v1.RegistryService.GetTask:output_type -> epigraph.registry.v1.Task
+	18, // 87: epigraph.registry.v1.RegistryService.ListTasks:output_type -> epigraph.registry.v1.ListTasksResponse
+	51, // 88: epigraph.registry.v1.RegistryService.UpdateTask:output_type -> epigraph.registry.v1.Task
+	51, // 89: epigraph.registry.v1.RegistryService.TransitionTask:output_type -> epigraph.registry.v1.Task
+	63, // 90: epigraph.registry.v1.RegistryService.DeleteTask:output_type -> google.protobuf.Empty
+	23, // 91: epigraph.registry.v1.RegistryService.ClaimTask:output_type -> epigraph.registry.v1.ClaimTaskResponse
+	51, // 92: epigraph.registry.v1.RegistryService.ConfirmClaim:output_type -> epigraph.registry.v1.Task
+	51, // 93: epigraph.registry.v1.RegistryService.SettleClaim:output_type -> epigraph.registry.v1.Task
+	47, // 94: epigraph.registry.v1.RegistryService.RunEpic:output_type -> epigraph.registry.v1.Epic
+	28, // 95: epigraph.registry.v1.RegistryService.LeaseOrders:output_type -> epigraph.registry.v1.LeaseOrdersResponse
+	31, // 96: epigraph.registry.v1.RegistryService.AcknowledgeOrders:output_type -> epigraph.registry.v1.AcknowledgeOrdersResponse
+	33, // 97: epigraph.registry.v1.RegistryService.RecordUsage:output_type -> epigraph.registry.v1.RecordUsageResponse
+	35, // 98: epigraph.registry.v1.RegistryService.PriceUsage:output_type -> epigraph.registry.v1.PriceUsageResponse
+	37, // 99: epigraph.registry.v1.RegistryService.ListUsage:output_type -> epigraph.registry.v1.ListUsageResponse
+	64, // 100: epigraph.registry.v1.RegistryService.GetNamespaceUsage:output_type -> epigraph.registry.v1.NamespaceUsage
+	65, // 101: epigraph.registry.v1.RegistryService.ReportUsage:output_type -> epigraph.registry.v1.ReportUsageResponse
+	55, // 102: epigraph.registry.v1.RegistryService.CreatePrice:output_type -> epigraph.registry.v1.Price
+	66, // 103: epigraph.registry.v1.RegistryService.ImportPrices:output_type -> epigraph.registry.v1.ImportPricesResponse
+	41, // 104: epigraph.registry.v1.RegistryService.ListPrices:output_type -> epigraph.registry.v1.ListPricesResponse
+	67, // 105: epigraph.registry.v1.RegistryService.SetBudget:output_type -> epigraph.registry.v1.Budget
+	67, // 106: epigraph.registry.v1.RegistryService.GetBudget:output_type -> epigraph.registry.v1.Budget
+	68, // 107: epigraph.registry.v1.RegistryService.ReserveUsage:output_type -> epigraph.registry.v1.ReserveUsageResponse
+	69, // 108: epigraph.registry.v1.RegistryService.ReleaseUsage:output_type -> epigraph.registry.v1.ReleaseUsageResponse
+	43, // 109: epigraph.registry.v1.RegistryService.ListEvents:output_type -> epigraph.registry.v1.ListEventsResponse
+	56, // 110: epigraph.registry.v1.RegistryService.WatchEvents:output_type -> epigraph.registry.v1.FeedEvent
+	77, // [77:111] is the sub-list for method output_type
+	43, // [43:77] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_registry_v1_registry_proto_init() }
@@ -3193,17 +3442,19 @@ func file_epigraph_registry_v1_registry_proto_init() {
 		return
 	}
 	file_epigraph_registry_v1_epic_proto_init()
+	file_epigraph_registry_v1_feed_proto_init()
 	file_epigraph_registry_v1_ledger_proto_init()
 	file_epigraph_registry_v1_report_proto_init()
 	file_epigraph_registry_v1_usage_proto_init()
 	file_epigraph_registry_v1_registry_proto_msgTypes[6].OneofWrappers = []any{}
+	file_epigraph_registry_v1_registry_proto_msgTypes[43].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_registry_v1_registry_proto_rawDesc), len(file_epigraph_registry_v1_registry_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   43,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -54,6 +54,8 @@ const (
 	RegistryService_GetBudget_FullMethodName         = "/epigraph.registry.v1.RegistryService/GetBudget"
 	RegistryService_ReserveUsage_FullMethodName      = "/epigraph.registry.v1.RegistryService/ReserveUsage"
 	RegistryService_ReleaseUsage_FullMethodName      = "/epigraph.registry.v1.RegistryService/ReleaseUsage"
+	RegistryService_ListEvents_FullMethodName        = "/epigraph.registry.v1.RegistryService/ListEvents"
+	RegistryService_WatchEvents_FullMethodName       = "/epigraph.registry.v1.RegistryService/WatchEvents"
 )
 
 // RegistryServiceClient is the client API for RegistryService service.
@@ -160,6 +162,14 @@ type RegistryServiceClient interface {
 	ReserveUsage(ctx context.Context, in *ReserveUsageRequest, opts ...grpc.CallOption) (*ReserveUsageResponse, error)
 	// ReleaseUsage gives back what was reserved for calls that were not made. Repeating it changes nothing.
 	ReleaseUsage(ctx context.Context, in *ReleaseUsageRequest, opts ...grpc.CallOption) (*ReleaseUsageResponse, error)
+	// ListEvents reads a page of the feed: changes of epics, tasks, usage, caps, prices and workflows, in the
+	// order of their commits. To go on, send the cursor of the answer as after. A cursor behind which events
+	// were removed is refused with FEED_CURSOR_GONE, one that the feed has not reached with FEED_CURSOR_AHEAD.
+	ListEvents(ctx context.Context, in *ListEventsRequest, opts ...grpc.CallOption) (*ListEventsResponse, error)
+	// WatchEvents streams the feed from a cursor, and what comes, without an end. No event is left out and none
+	// is repeated: to resume a stream that broke, send the last sequence or cursor that was seen. Cursors are
+	// refused as by ListEvents. REST: GET /v1/events:watch as server-sent events.
+	WatchEvents(ctx context.Context, in *WatchEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FeedEvent], error)
 }
 
 type registryServiceClient struct {
@@ -490,6 +500,35 @@ func (c *registryServiceClient) ReleaseUsage(ctx context.Context, in *ReleaseUsa
 	return out, nil
 }
 
+func (c *registryServiceClient) ListEvents(ctx context.Context, in *ListEventsRequest, opts ...grpc.CallOption) (*ListEventsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListEventsResponse)
+	err := c.cc.Invoke(ctx, RegistryService_ListEvents_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *registryServiceClient) WatchEvents(ctx context.Context, in *WatchEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FeedEvent], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &RegistryService_ServiceDesc.Streams[0], RegistryService_WatchEvents_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchEventsRequest, FeedEvent]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type RegistryService_WatchEventsClient = grpc.ServerStreamingClient[FeedEvent]
+
 // RegistryServiceServer is the server API for RegistryService service.
 // All implementations must embed UnimplementedRegistryServiceServer
 // for forward compatibility.
@@ -594,6 +633,14 @@ type RegistryServiceServer interface {
 	ReserveUsage(context.Context, *ReserveUsageRequest) (*ReserveUsageResponse, error)
 	// ReleaseUsage gives back what was reserved for calls that were not made. Repeating it changes nothing.
 	ReleaseUsage(context.Context, *ReleaseUsageRequest) (*ReleaseUsageResponse, error)
+	// ListEvents reads a page of the feed: changes of epics, tasks, usage, caps, prices and workflows, in the
+	// order of their commits. To go on, send the cursor of the answer as after. A cursor behind which events
+	// were removed is refused with FEED_CURSOR_GONE, one that the feed has not reached with FEED_CURSOR_AHEAD.
+	ListEvents(context.Context, *ListEventsRequest) (*ListEventsResponse, error)
+	// WatchEvents streams the feed from a cursor, and what comes, without an end. No event is left out and none
+	// is repeated: to resume a stream that broke, send the last sequence or cursor that was seen. Cursors are
+	// refused as by ListEvents. REST: GET /v1/events:watch as server-sent events.
+	WatchEvents(*WatchEventsRequest, grpc.ServerStreamingServer[FeedEvent]) error
 	mustEmbedUnimplementedRegistryServiceServer()
 }
 
@@ -699,6 +746,12 @@ func (UnimplementedRegistryServiceServer) ReserveUsage(context.Context, *Reserve
 }
 func (UnimplementedRegistryServiceServer) ReleaseUsage(context.Context, *ReleaseUsageRequest) (*ReleaseUsageResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReleaseUsage not implemented")
+}
+func (UnimplementedRegistryServiceServer) ListEvents(context.Context, *ListEventsRequest) (*ListEventsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListEvents not implemented")
+}
+func (UnimplementedRegistryServiceServer) WatchEvents(*WatchEventsRequest, grpc.ServerStreamingServer[FeedEvent]) error {
+	return status.Error(codes.Unimplemented, "method WatchEvents not implemented")
 }
 func (UnimplementedRegistryServiceServer) mustEmbedUnimplementedRegistryServiceServer() {}
 func (UnimplementedRegistryServiceServer) testEmbeddedByValue()                         {}
@@ -1297,6 +1350,35 @@ func _RegistryService_ReleaseUsage_Handler(srv interface{}, ctx context.Context,
 	return interceptor(ctx, in, info, handler)
 }
 
+func _RegistryService_ListEvents_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListEventsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServiceServer).ListEvents(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RegistryService_ListEvents_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServiceServer).ListEvents(ctx, req.(*ListEventsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RegistryService_WatchEvents_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchEventsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(RegistryServiceServer).WatchEvents(m, &grpc.GenericServerStream[WatchEventsRequest, FeedEvent]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type RegistryService_WatchEventsServer = grpc.ServerStreamingServer[FeedEvent]
+
 // RegistryService_ServiceDesc is the grpc.ServiceDesc for RegistryService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1432,7 +1514,17 @@ var RegistryService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "ReleaseUsage",
 			Handler:    _RegistryService_ReleaseUsage_Handler,
 		},
+		{
+			MethodName: "ListEvents",
+			Handler:    _RegistryService_ListEvents_Handler,
+		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "WatchEvents",
+			Handler:       _RegistryService_WatchEvents_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "epigraph/registry/v1/registry.proto",
 }

@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+)
+
+type eventsCmd struct {
+	Epic     string   `help:"Events of this epic and its tasks." placeholder:"ID"`
+	Workflow string   `help:"Events of this workflow." placeholder:"SLUG"`
+	Kinds    []string `help:"Events of these kinds, like task_updated." name:"kind" placeholder:"KIND"`
+	From     *int64   `help:"Events behind this cursor; 0 begins with the oldest that is kept. Without it: all that are kept, or with --follow what happens from now on." placeholder:"CURSOR"`
+	Follow   bool     `help:"Go on with what happens, until Ctrl-C." short:"f"`
+}
+
+// Help says how to go on.
+func (eventsCmd) Help() string {
+	return `The first column is the cursor: a command that goes on behind the last one misses nothing and repeats nothing.
+
+    epigraph events --epic ep_01… --follow
+    epigraph events --from 1234 --json`
+}
+
+// Run shows the feed.
+func (c *eventsCmd) Run(e *env) error {
+	if c.Follow {
+		return c.follow(e)
+	}
+	var after int64
+	if c.From != nil {
+		after = *c.From
+	}
+	for end := false; !end; {
+		err := e.with(func(ctx context.Context, s *services) error {
+			r, err := s.registry.ListEvents(ctx, &registryv1.ListEventsRequest{
+				After: after, EpicId: c.Epic, WorkflowSlug: c.Workflow, Kinds: c.Kinds, PageSize: 200,
+			})
+			if err != nil {
+				return err
+			}
+			after, end = r.GetCursor(), r.GetEnd()
+			for _, ev := range r.GetEvents() {
+				if err := c.show(e, ev); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// follow shows what happens. A stream that breaks is resumed behind the last event.
+func (c *eventsCmd) follow(e *env) error {
+	s, err := e.connect()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	after := c.From
+	for tries := 0; ; tries++ {
+		stream, err := s.registry.WatchEvents(e.ctx, &registryv1.WatchEventsRequest{After: after, EpicId: c.Epic, WorkflowSlug: c.Workflow, Kinds: c.Kinds})
+		for err == nil {
+			var ev *registryv1.FeedEvent
+			if ev, err = stream.Recv(); err != nil {
+				break
+			}
+			tries = 0
+			cursor := ev.GetSeq()
+			if alive := ev.GetKeepAlive(); alive != nil {
+				cursor = alive.GetCursor()
+			} else if err := c.show(e, ev); err != nil {
+				return err
+			}
+			after = &cursor
+		}
+		if e.ctx.Err() != nil {
+			return e.ctx.Err()
+		}
+		if !errs.Is(err, errs.Unavailable) || tries == 10 {
+			return err
+		}
+		select {
+		case <-time.After(min(100*time.Millisecond<<tries, 3*time.Second)):
+		case <-e.ctx.Done():
+			return e.ctx.Err()
+		}
+	}
+}
+
+// show prints an event as one line.
+func (c *eventsCmd) show(e *env, ev *registryv1.FeedEvent) error {
+	if e.json {
+		return printJSON(e.io.Out, ev)
+	}
+	_, err := fmt.Fprintf(e.io.Out, "%s  %s  %s\n", strconv.FormatInt(ev.GetSeq(), 10), ev.GetTime().AsTime().Format(time.RFC3339), eventLine(ev))
+	return err
+}
+
+// eventLine says what happened.
+func eventLine(ev *registryv1.FeedEvent) string {
+	name := "event"
+	if f := ev.ProtoReflect().WhichOneof(ev.ProtoReflect().Descriptor().Oneofs().ByName("event")); f != nil {
+		name = string(f.Name())
+	}
+	epic := func(x *registryv1.Epic) string {
+		return x.GetId() + "  " + view.Word(x.GetState().String(), "EPIC_STATE_") + "  " + view.OneLine(x.GetTitle(), 60)
+	}
+	task := func(x *registryv1.Task) string {
+		return x.GetId() + "  " + view.Word(x.GetState().String(), "TASK_STATE_") + "  " + view.OneLine(x.GetTitle(), 60)
+	}
+	what := ev.GetEpicId()
+	switch x := ev.GetEvent().(type) {
+	case *registryv1.FeedEvent_EpicCreated:
+		what = epic(x.EpicCreated)
+	case *registryv1.FeedEvent_EpicUpdated:
+		what = epic(x.EpicUpdated)
+	case *registryv1.FeedEvent_TaskCreated:
+		what = task(x.TaskCreated)
+	case *registryv1.FeedEvent_TaskUpdated:
+		what = task(x.TaskUpdated)
+	case *registryv1.FeedEvent_TaskDeleted:
+		what = x.TaskDeleted.GetTaskId()
+	case *registryv1.FeedEvent_UsageBooked:
+		what = strconv.Itoa(len(x.UsageBooked.GetEntries())) + " calls  " + ev.GetEpicId()
+	case *registryv1.FeedEvent_BudgetReached:
+		what = x.BudgetReached.GetLevel() + " " + x.BudgetReached.GetResourceId()
+	case *registryv1.FeedEvent_PriceCreated:
+		what = x.PriceCreated.GetProvider() + "/" + x.PriceCreated.GetModel()
+	case *registryv1.FeedEvent_WorkflowPublished:
+		what = x.WorkflowPublished.GetSlug() + "  " + view.Word(x.WorkflowPublished.GetChange().String(), "PUBLICATION_")
+	}
+	return name + "  " + what
+}

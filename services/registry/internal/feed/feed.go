@@ -1,0 +1,155 @@
+// Package feed owns what the registry tells of its changes: events, their kinds, and the cursors by
+// which they are read. It must not know any database or protocol.
+package feed
+
+import (
+	"slices"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/registry/internal/catalog"
+	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
+	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
+)
+
+const (
+	// ReasonCursorGone refuses a cursor behind which events were removed.
+	ReasonCursorGone = "FEED_CURSOR_GONE"
+	// ReasonCursorAhead refuses a cursor that the feed has not reached.
+	ReasonCursorAhead = "FEED_CURSOR_AHEAD"
+)
+
+// Kind says what changed. Its text is the name of the event in the API, and is stored.
+type Kind string
+
+// The kinds.
+const (
+	EpicCreated       Kind = "epic_created"
+	EpicUpdated       Kind = "epic_updated"
+	EpicDeleted       Kind = "epic_deleted"
+	TaskCreated       Kind = "task_created"
+	TaskUpdated       Kind = "task_updated"
+	TaskDeleted       Kind = "task_deleted"
+	UsageBooked       Kind = "usage_booked"
+	BudgetReached     Kind = "budget_reached"
+	PriceCreated      Kind = "price_created"
+	WorkflowPublished Kind = "workflow_published"
+)
+
+// Kinds are all kinds, in the order of the API.
+func Kinds() []Kind {
+	return []Kind{
+		EpicCreated, EpicUpdated, EpicDeleted, TaskCreated, TaskUpdated, TaskDeleted, UsageBooked, BudgetReached, PriceCreated,
+		WorkflowPublished,
+	}
+}
+
+// Known reports whether there is such a kind.
+func (k Kind) Known() bool { return slices.Contains(Kinds(), k) }
+
+// Event is one change, as it was when its transaction committed.
+type Event struct {
+	Namespace string
+	// Seq counts the events of a namespace from 1, without a gap and in the order of their commits. It
+	// is the cursor of whoever has read as far as this event.
+	Seq  int64
+	Time time.Time
+	Kind Kind
+	// EpicID is empty for a change that concerns no epic, Slug for one that concerns no workflow.
+	EpicID, Slug string
+	Body         Body
+}
+
+// Size is about how many bytes the event adds to an answer.
+func (e Event) Size() int { return e.Body.size + len(e.EpicID) + len(e.Slug) + len(e.Namespace) }
+
+// Body is what changed: the fields that the kind needs. It is stored as JSON by the names of the fields
+// here and of the values in them, so a field that is renamed keeps its name in JSON.
+type Body struct {
+	// ID is that of an epic or a task that was deleted.
+	ID   string     `json:",omitempty"`
+	Epic *epic.Epic `json:",omitempty"`
+	Task *epic.Task `json:",omitempty"`
+	// Brief says that the task comes without its long texts, which have not changed.
+	Brief    bool               `json:",omitempty"`
+	Usage    []usage.Entry      `json:",omitempty"`
+	Budget   *Budget            `json:",omitempty"`
+	Price    *usage.Price       `json:",omitempty"`
+	Workflow *catalog.Workflow  `json:",omitempty"`
+	Version  int64              `json:",omitempty"`
+	Change   WorkflowChangeKind `json:",omitempty"`
+
+	size int
+}
+
+// Sized returns the body with the number of bytes that it was stored in.
+func (b Body) Sized(n int) Body {
+	b.size = n
+	return b
+}
+
+// Budget is a cap that was reached. Name is that of the level: of an epic, task or run, or of the
+// namespace.
+type Budget struct {
+	Level string
+	Name  string
+	Hard  bool
+	// Tokens or NanoUSD is the cap; the other one is nil.
+	Tokens, NanoUSD *int64
+}
+
+// WorkflowChangeKind says what happened to a workflow. Its numbers are those of the API.
+type WorkflowChangeKind int16
+
+// The changes of workflows.
+const (
+	// WorkflowCreated is a new workflow with its first version.
+	WorkflowCreated WorkflowChangeKind = iota + 1
+	// WorkflowVersioned is a new version.
+	WorkflowVersioned
+	// WorkflowChanged is a moved alias or a deprecation.
+	WorkflowChanged
+	// WorkflowDeleted is a deletion.
+	WorkflowDeleted
+)
+
+// Query filters events; all filters that are set must hold.
+type Query struct {
+	Namespace    string
+	EpicID, Slug string
+	Kinds        []Kind
+	// After is the cursor: events behind it are read. 0 begins with the oldest one that is kept.
+	After int64
+	Limit int
+}
+
+// Page is what a query found.
+type Page struct {
+	Events []Event
+	// Cursor is behind all that was looked at: events of other kinds and those that the filters leave
+	// out are before it, too.
+	Cursor int64
+	// End says that nothing was behind the cursor.
+	End bool
+}
+
+// Bounds say how much of a feed is kept: both must hold.
+type Bounds struct {
+	// Rows are those of a namespace.
+	Rows int64
+	Age  time.Duration
+}
+
+// CheckCursor refuses a cursor of a feed of which the events up to gone were removed, and that has come
+// to last.
+func CheckCursor(after, gone, last int64) error {
+	if after > 0 && after < gone {
+		return errs.New(errs.FailedPrecondition, ReasonCursorGone, "the events behind cursor %d are not kept any more: the oldest one is %d", after, gone+1).
+			Hint("read what you need anew, for example with ListEpics, and read the feed from its end on; 0 begins with the oldest event that is kept")
+	}
+	if after > last {
+		return errs.New(errs.FailedPrecondition, ReasonCursorAhead, "the feed has not come to cursor %d: its last event is %d", after, last).
+			Hint("a cursor belongs to one namespace of one database; read what you need anew, and the feed from its end on")
+	}
+	return nil
+}
