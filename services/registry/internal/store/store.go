@@ -282,8 +282,8 @@ type Tx interface {
 	CountPrices(ctx context.Context, namespace string, most int) (int, error)
 	// InsertPrice returns AlreadyExists if the model has a price from the same time on.
 	InsertPrice(ctx context.Context, p usage.Price) error
-	// AddPrice adds a price unless the model has one from the same time on. It returns the price that is there
-	// then, without its end.
+	// AddPrice adds a price unless the model has one from the same time on. It returns the price that is
+	// there then, without its end.
 	AddPrice(ctx context.Context, p usage.Price) (there usage.Price, added bool, err error)
 
 	// NextChange locks the catalog of a namespace until the end of the transaction, and returns the
