@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/stack"
 	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	epigraph "github.com/epigraph-run/epigraph/sdk"
@@ -78,12 +78,12 @@ func (s *spender) reaches(r *epigraph.Run, state executorv1.RunState) {
 			s.Logf("run: %v\n%s", last, s.command("runs", "explain", r.ID))
 		}
 	}()
-	require.Eventually(s, func() bool {
+	testkit.Eventually(s, func() bool {
 		m, err := s.c.Executor.GetRun(s.Context(), &executorv1.GetRunRequest{RunId: r.ID})
 		require.NoError(s, err)
 		last = m
 		return m.GetState() == state && (state != executorv1.RunState_RUN_STATE_PAUSED || m.GetStateReason() == "CAP_REACHED")
-	}, 40*time.Second, 20*time.Millisecond)
+	})
 }
 
 func (s *spender) budget(name string) *registryv1.Budget {
@@ -123,8 +123,8 @@ func TestBudgetsAbove(t *testing.T) {
 		require.NoError(t, err)
 
 		s.command("budgets", "set", "--epic", v.GetEpicId(), "--hard-tokens", asks[1])
-		require.Eventually(t, func() bool { return s.calls.Load() == 1 }, 40*time.Second, 20*time.Millisecond, "what fits exactly is made")
-		require.Eventually(t, func() bool { return s.budget(name).GetSpentTokens() == 7 }, 40*time.Second, 20*time.Millisecond)
+		testkit.Eventually(t, func() bool { return s.calls.Load() == 1 }, "what fits exactly is made")
+		testkit.Eventually(t, func() bool { return s.budget(name).GetSpentTokens() == 7 })
 		why = s.paused(r)
 		require.Contains(t, why, "does not fit")
 		b := s.budget(name)
@@ -134,7 +134,7 @@ func TestBudgetsAbove(t *testing.T) {
 		s.command("budgets", "set", "--epic", v.GetEpicId(), "--hard-tokens", strconv.FormatInt(2*one+14, 10))
 		s.reaches(r, executorv1.RunState_RUN_STATE_COMPLETED)
 		require.EqualValues(t, 3, s.calls.Load())
-		require.Eventually(t, func() bool { b = s.budget(name); return b.GetSpentTokens() == 21 && b.GetReservedTokens() == 0 }, 40*time.Second, 20*time.Millisecond)
+		testkit.Eventually(t, func() bool { b = s.budget(name); return b.GetSpentTokens() == 21 && b.GetReservedTokens() == 0 })
 	})
 	t.Run("Namespace/CapOfMoneyRefusesUnknownPricesUntilThereIsOne", func(t *testing.T) {
 		s.T = t
@@ -147,10 +147,10 @@ func TestBudgetsAbove(t *testing.T) {
 		require.Zero(t, s.calls.Load())
 		s.command("prices", "set", "unpriced-1", "--input", "1", "--output", "1")
 		s.reaches(r, executorv1.RunState_RUN_STATE_COMPLETED)
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			b := s.budget("namespace")
 			return b.GetSpentNanoUsd() == 3*7*1000 && b.GetReservedNanoUsd() == 0
-		}, 40*time.Second, 20*time.Millisecond)
+		})
 		require.Contains(t, s.command("budgets", "show"), "the soft cap is exceeded")
 		require.Contains(t, s.command("budgets", "set", "--hard-usd", "none", "--soft-usd", "none"), "hard cap: none")
 	})

@@ -30,7 +30,7 @@ type registry struct {
 }
 
 func (r *registry) Reserve(_ context.Context, _ string, calls []outbox.Entry, askOnly bool) ([]purse.Answer, error) {
-	time.Sleep(r.takes)
+	time.Sleep(r.takes) //nolint:forbidigo // in a synctest bubble
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.away {
@@ -115,7 +115,7 @@ func TestPurse(t *testing.T) {
 				require.False(t, try(t, p, "", n).Capped)
 			}
 			require.Len(t, r.batches, 1)
-			time.Sleep(purse.Fresh)
+			time.Sleep(purse.Fresh) //nolint:forbidigo // in a synctest bubble
 			try(t, p, "", 0)
 			require.Len(t, r.batches, 2)
 			require.True(t, try(t, p, "task", 0).Capped, "another task is another question")
@@ -142,13 +142,13 @@ func TestPurse(t *testing.T) {
 		in(t, func(t *testing.T, r *registry, p *purse.Purse) {
 			require.True(t, try(t, p, "task", 0).Capped)
 			require.False(t, try(t, p, "", 0).Capped)
-			time.Sleep(2 * purse.Fresh)
+			time.Sleep(2 * purse.Fresh) //nolint:forbidigo // in a synctest bubble
 			r.set(true)
 			require.Equal(t, purse.ReasonAway, try(t, p, "task", 1).Refusal.Reason)
 			require.Nil(t, try(t, p, "", 1).Refusal)
 			require.Nil(t, try(t, p, "new", 1).Refusal, "nothing is known of it")
 			r.set(false)
-			time.Sleep(2 * time.Second)
+			time.Sleep(2 * time.Second) //nolint:forbidigo // in a synctest bubble
 			require.Nil(t, try(t, p, "task", 1).Refusal)
 		})
 	})
@@ -169,7 +169,7 @@ func TestPurse(t *testing.T) {
 			defer cancel()
 			_, err := p.Try(ctx, "ns", call("task", 7))
 			require.ErrorIs(t, err, cause)
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) //nolint:forbidigo // in a synctest bubble
 			require.Equal(t, []string{"7"}, r.released)
 		})
 	})
@@ -178,10 +178,10 @@ func TestPurse(t *testing.T) {
 			try(t, p, "task", 7)
 			r.set(true)
 			p.Release("ns", call("task", 7))
-			time.Sleep(5 * time.Second)
+			time.Sleep(5 * time.Second) //nolint:forbidigo // in a synctest bubble
 			require.Empty(t, r.released)
 			r.set(false)
-			time.Sleep(2 * time.Second)
+			time.Sleep(2 * time.Second) //nolint:forbidigo // in a synctest bubble
 			require.Equal(t, []string{"7"}, r.released)
 		})
 	})
@@ -208,7 +208,7 @@ func TestPurse(t *testing.T) {
 			begin := time.Now()
 			try(t, p, "task", 2)
 			require.Less(t, time.Since(begin), 10*time.Millisecond)
-			time.Sleep(2 * time.Second)
+			time.Sleep(2 * time.Second) //nolint:forbidigo // in a synctest bubble
 		})
 	})
 }

@@ -145,7 +145,7 @@ func Specs(r Registry) []actor.Spec {
 			schema(`"title"`, `"title": {"type": "string", "maxLength": 512, "description": "Its short name."},
     "description": {"type": "string", "description": "The goal, its constraints, and how success is judged."}, `+tagsProperty+`, `+priorityProperty+`, `+budgetProperties), createEpic),
 		spec("epic_status", workgraph.Pure, "Tells how far an epic is: its counters, what it cost, and its tasks.", schema(`"epic_id"`, epicProperty), statusOfEpic),
-		spec("epic_update", workgraph.Idempotent, "Changes an epic: its status (active, paused, completed, failed, cancelled), texts, priority and budget. A completed epic takes a result_summary. Cancelling it cancels its open tasks and their runs.",
+		spec("epic_update", workgraph.Idempotent, "Changes an epic: its status (active, paused, completed, failed, cancelled), texts, priority and budget. A completed epic takes a result_summary. Canceling it cancels its open tasks and their runs.",
 			schema(`"epic_id"`, epicProperty+`, "status": {"type": "string", "description": "Where it goes: active, paused, completed, failed or cancelled."},
     "title": {"type": "string", "maxLength": 512}, "description": {"type": "string"}, `+priorityProperty+`, `+budgetProperties+`, "result_summary": {"type": "string", "description": "What came of it."}`), updateEpic),
 		spec("epic_search", workgraph.Pure, "Looks for epics of the past by words of their titles, tags, descriptions and results and those of their tasks, best first, with their workflows, success rate and cost.",
