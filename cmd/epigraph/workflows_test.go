@@ -77,7 +77,7 @@ func TestWorkflows(t *testing.T) {
 			"swarm":        {`subgraph n2["team: team"]`, `n3["triage: agent"]`, `n6 --> n3`, `n3 -->|"handoff to refunds"| n4`},
 			"selector":     {`n6["choose"]`, `n6 -.-> n3`},
 			"map_reduce":   {`subgraph n4["results: spawn"]`, `n5 --> n6`, `n3 --> n4`},
-			"orchestrator": {`subgraph n6["plan_execute: a workflow"]`, `subgraph n16["did: spawn"]`, `n18["step: agent"]`},
+			"orchestrator": {`subgraph n6["plan_execute: a workflow"]`, `["did: spawn"]`, `["step: agent"]`},
 		} {
 			out, _ := command(t, 0, "workflows", "graph", "../../examples/workflow/"+file+".yaml")
 			for _, part := range want {

@@ -95,7 +95,10 @@ func (c *epicsGetCmd) Run(e *env) error {
 		if err != nil {
 			return err
 		}
-		err = e.say(epicText(e, x) + "progress: " + line + "\n\n" + taskTable(e, t.GetTasks()))
+		if line = "progress: " + line + "\n"; x.GetTotalTasks() == 0 {
+			line = ""
+		}
+		err = e.say(epicText(e, x) + line + "\n" + taskTable(e, t.GetTasks()))
 		if t.GetNextPageToken() != "" {
 			e.note("there are more tasks: `epigraph tasks ls --epic %s`", c.ID)
 		}
