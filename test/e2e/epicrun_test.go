@@ -117,14 +117,13 @@ outputs: {text: "{{ say }}"}
 			t.Run("Budget/StopsTheEpicAndItsRuns", func(t *testing.T) {
 				e := s.awaitEpic(t, id, "EPIC_STATE_PAUSED", 1)
 				require.Equal(t, "BUDGET_EXHAUSTED", e.PauseReason)
-				require.GreaterOrEqual(t, int64(e.SpentTokens), int64(stopAfter*(callInput+callOutput)))
 				s.awaitRest(t, id)
+				e = s.epicNow(t, id)
+				require.Positive(t, int64(e.SpentTokens))
+				require.LessOrEqual(t, int64(e.SpentTokens), int64(stopAfter*(callInput+callOutput)), "a call that may go over it is not made")
 				shown, _ := s.cli(t, "epics", "show", id)
 				require.Contains(t, shown, "runs by itself, 6 tasks at once\npaused: BUDGET_EXHAUSTED\n")
 				require.Regexp(t, `progress: \d+ of 50 done, \d+ running, \d+ ready, \d+ blocked, 0 failed; spent [\d,]+ of 26,000 tokens`, shown)
-				status, _, body := s.exchange(t, request{path: "/v1/epics/" + id + ":transition", body: `{"state":"EPIC_STATE_ACTIVE"}`})
-				require.Equal(t, 400, status, "%s", body)
-				require.Contains(t, string(body), "BUDGET_EXHAUSTED")
 			})
 			t.Run("SIGKILL/OfBothLosesNothingWhileItStands", func(t *testing.T) {
 				for _, service := range []string{"registry", "executor"} {

@@ -119,6 +119,7 @@ func TestCapsAbove(t *testing.T) {
 			require.Len(t, resumed, 1)
 			require.Equal(t, workgraph.ReasonRoom, resumed[0].Reason)
 			require.Zero(t, p.of(p.released, id), "what is used is settled, not released")
+			l.sound(t, id)
 		})
 		t.Run("Call/ThatUsedNothingGivesBackWhatWasReserved", func(t *testing.T) {
 			p.set(1)

@@ -90,7 +90,10 @@ func (b *Accounts) Reserve(ctx context.Context, namespace string, lease time.Dur
 		out, err = reserve(ctx, tx, namespace, lease, in)
 		return err
 	})
-	return out, err
+	if err != nil {
+		return nil, err
+	}
+	return out, b.stopRefused(ctx, namespace, out)
 }
 
 // ReserveCalls is Reserve for calls that are told as the entries which they would become at most. It
@@ -120,10 +123,10 @@ func (b *Accounts) ReserveCalls(ctx context.Context, namespace string, lease tim
 		}
 		return err
 	})
-	if errors.Is(err, errAskedOnly) {
-		err = nil
+	if err != nil && !errors.Is(err, errAskedOnly) {
+		return nil, err
 	}
-	return out, err
+	return out, b.stopRefused(ctx, namespace, out)
 }
 
 // errAskedOnly rolls back what was reserved by a caller that only asks.

@@ -2,12 +2,14 @@ package accounting
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
+	"github.com/epigraph-run/epigraph/services/registry/internal/ledger"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 )
 
@@ -165,6 +167,44 @@ func stopOverspent(ctx context.Context, tx store.Tx, namespace string, epics []s
 		}
 		e.UpdateTime = now
 		if err := tx.PutEpic(ctx, e, read); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stopRefused pauses the epics that run by themselves whose budget is too small for a call that was refused,
+// whatever calls under way will use. It has a transaction of its own: reservations lock accounts before
+// epics, and bookings the other way round.
+func (b *Accounts) stopRefused(ctx context.Context, namespace string, answers []Reserved) error {
+	refused := map[string]*ledger.Refusal{}
+	for i := range answers {
+		if r := answers[i].Refusal; r != nil && r.Account.Level == ledger.Epic && r.Exceeds(r.Cap, r.Spent) {
+			refused[r.Account.Name] = r
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(refused)) {
+		r := refused[id]
+		err := b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
+			e, err := tx.LockEpic(ctx, namespace, id)
+			if err != nil || e.Parallel == 0 || e.State != epic.Active {
+				return err
+			}
+			budget, spent := e.BudgetTokens, e.Spent.Tokens
+			if r.Money {
+				budget, spent = e.BudgetNanoUSD, e.Spent.NanoUSD
+			}
+			if budget == nil || !r.Exceeds(*budget, spent) {
+				return nil // it was raised meanwhile
+			}
+			now, read := dbkit.Now(), e.Revision
+			if err := stop(ctx, tx, &e, epic.ReasonBudgetExhausted, now); err != nil {
+				return err
+			}
+			e.UpdateTime = now
+			return tx.PutEpic(ctx, e, read)
+		})
+		if err != nil && errs.ReasonOf(err) != store.ReasonEpicNotFound {
 			return err
 		}
 	}

@@ -154,6 +154,12 @@ type Refusal struct {
 	Cap, Spent, Reserved, Asks int64
 }
 
+// Exceeds reports whether what was asked for does not fit under a cap with so much spent, even once no call
+// is under way any more.
+func (r Refusal) Exceeds(limit, spent int64) bool {
+	return !r.Unpriced && !fits(limit, spent, 0, r.Asks)
+}
+
 // Err is the refusal as an error.
 func (r Refusal) Err() error {
 	whose := r.Account.Level.String()

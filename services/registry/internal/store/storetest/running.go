@@ -203,6 +203,24 @@ func runningCases() map[string]func(*testing.T, *fixture) {
 			require.Equal(t, []string{after.ID}, starts(f.orders(t, time.Hour)), "a higher limit starts more at once")
 			f.sound(t)
 		},
+		"RunEpic/IsPausedByACallThatItsBudgetIsTooSmallFor": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{})
+			a := f.task(t, e.ID)
+			hundred := int64(100)
+			f.budget(t, e.ID, &hundred)
+			f.runEpic(t, e.ID, 2)
+			f.begun(t, a.ID, "ra")
+			require.Nil(t, f.reserve(t, reservation("ra", 0, a.ID, 60, 0)).Refusal)
+			require.NotNil(t, f.reserve(t, reservation("ra", 1, a.ID, 60, 0)).Refusal)
+			require.Equal(t, epic.Active, f.epicNow(t, e.ID).State, "there is room once the call under way has used less")
+			require.NotNil(t, f.reserve(t, reservation("ra", 2, a.ID, 101, 0)).Refusal)
+			now := f.epicNow(t, e.ID)
+			require.Equal(t, []any{epic.Paused, epic.ReasonBudgetExhausted}, []any{now.State, now.PauseReason})
+			require.Equal(t, epic.OrderPause, f.orders(t, time.Hour)["ra"].Kind)
+			more := int64(1000)
+			require.Equal(t, epic.Active, f.budget(t, e.ID, &more).State, "it goes on once it has more")
+			require.Nil(t, f.reserve(t, reservation("ra", 2, a.ID, 101, 0)).Refusal)
+		},
 		"RunEpic/StartsTheMostUrgentFirst": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{})
 			f.task(t, e.ID)
