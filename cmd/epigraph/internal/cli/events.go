@@ -131,7 +131,7 @@ func eventLine(ev *registryv1.FeedEvent) string {
 	case *registryv1.FeedEvent_TaskDeleted:
 		what = x.TaskDeleted.GetTaskId()
 	case *registryv1.FeedEvent_UsageBooked:
-		what = strconv.Itoa(len(x.UsageBooked.GetEntries())) + " calls  " + ev.GetEpicId()
+		what = view.Plural(len(x.UsageBooked.GetEntries()), "call") + "  " + ev.GetEpicId()
 	case *registryv1.FeedEvent_BudgetReached:
 		what = x.BudgetReached.GetLevel() + " " + x.BudgetReached.GetResourceId()
 	case *registryv1.FeedEvent_PriceCreated:
