@@ -540,6 +540,12 @@ func (c *compiler) unusedMembers() {
 	if c.d.unread.any || c.above != nil {
 		return
 	}
+	// Where routes alone say who speaks, all agents are meant to.
+	routed := false
+	if len(c.d.Steps) > 0 {
+		b, team := c.d.Steps[0].body.(*teamBody)
+		routed = team && b.whole && len(b.t.Routes) > 0 && len(b.t.Transitions) == 0 && b.t.Choose == nil
+	}
 	for i := range c.d.Agents {
 		switch a := &c.d.Agents[i]; {
 		case c.teamed[a.Name]:
@@ -547,6 +553,8 @@ func (c *compiler) unusedMembers() {
 			c.at(a.at, "ONLY_IN_TEAMS", "name it in `graph` or `router`", "the agent %q is for a team, and no team has it", a.Name)
 		case len(a.Capabilities) > 0:
 			c.at(a.at.get("capabilities"), "ONLY_IN_TEAMS", "leave `capabilities` out, or name the agent in `graph` or `router`", "agents of a team ask by what others can do, and no team has the agent %q", a.Name)
+		case routed:
+			c.at(a.at, "GAP", "name it in `graph` or `router`, or remove it", "nothing leads to the agent %q: it would hear nothing and say nothing", a.Name)
 		}
 	}
 }

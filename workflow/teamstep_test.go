@@ -203,6 +203,8 @@ func TestTeamsRefused(t *testing.T) {
 		"UnknownAgentHint":    {"graph: [a, d]", `there is no agent "d"`},
 		"Endless":             {"graph: {start: a, transitions: [\"a -> b -> a\"]}", "the cycle a -> b -> a has no end"},
 		"Gap":                 {"router: [{from: input, to: a}, {from: c, to: b}, {from: b, to: c}]", `no route leads to "b"`},
+		"GapOfAnAgent":        {"router: [{from: input, to: a}, {from: a, to: b}]", `nothing leads to the agent "c"`},
+		"GapBesideTheInput":   {"router: [{from: input, to: a}, {from: a, to: b}, {from: c, to: b}]", `no route leads to "c"`},
 		"Unreachable":         {"graph: {start: a, transitions: [{from: a, to: b}, {from: c, to: b}]}", `nothing leads to "c"`},
 		"HearsAStranger":      {"agents: {a: {instructions: x, hears: [d]}, b: {instructions: y}}\ngraph: [a, b]", `there is no member "d"`},
 		"HearsNoNames":        {"agents: {a: {instructions: x, hears: [{first: 1}]}, b: {instructions: y}}\ngraph: [a, b]", "needs `from`"},

@@ -10,7 +10,7 @@ import (
 type Uses struct {
 	// Triggers start it: "manual" if it names none.
 	Triggers []string
-	// Types are those of its steps.
+	// Types are those of its steps. A team has the types of its members, too: agent, human, workflow, actor.
 	Types []string
 	// Tools are the actors that its agents may call and those that its steps call, as ToolName has them.
 	// A step of the type `code` or `http` calls the tool of that name, and each MCP server is
@@ -57,6 +57,9 @@ func (d *Definition) Uses() Uses {
 	}
 	each(d.Steps, func(s *Step) bool {
 		u.Types = append(u.Types, s.Type)
+		if s.Type == "team" {
+			u.members(d)
+		}
 		if s.Type == toolCode || s.Type == toolHTTP {
 			u.Tools = append(u.Tools, s.Type)
 		}
@@ -80,6 +83,15 @@ func (u *Uses) within(d *Definition) {
 		if m := d.Agents[i].member; m != nil && m.inner != nil {
 			inner := m.inner.Uses()
 			u.Types, u.Tools, u.Models = append(u.Types, inner.Types...), append(u.Tools, inner.Tools...), append(u.Models, inner.Models...)
+		}
+	}
+}
+
+// members adds what the members of a team are, by the names of steps that do the same.
+func (u *Uses) members(d *Definition) {
+	for i := range d.Agents {
+		if m := d.Agents[i].member; m != nil {
+			u.Types = append(u.Types, strings.ToLower(string(m.kind)))
 		}
 	}
 }

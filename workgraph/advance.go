@@ -444,7 +444,7 @@ func (s *State) pause(c Pause) error {
 	if s.drain != "" {
 		return fmt.Errorf("%w: the run is ending", ErrState)
 	}
-	if s.paused && s.reason != ReasonUnsettled {
+	if s.paused && !EndsByItself(s.reason) {
 		return nil
 	}
 	s.openEvent(RunPaused, instant(c.Now)).Reason = c.Reason

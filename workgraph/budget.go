@@ -196,6 +196,10 @@ func (s *State) Spent() Spent { return s.spent }
 // be changed.
 func (s *State) Unsettled() []Unsettled { return s.unsettled }
 
+// EndsByItself reports whether a pause for a reason ends without anybody's doing: when usage is priced, or
+// when there is room under a cap. Another pause takes its place.
+func EndsByItself(reason string) bool { return reason == ReasonUnsettled || reason == ReasonCap }
+
 // Refused is the call for which there must be room before a run that is paused with ReasonCap goes on
 // by itself. It is nil if the run is not paused for that. It must not be changed.
 func (s *State) Refused() *Refused {

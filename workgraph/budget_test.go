@@ -275,6 +275,17 @@ func TestCapAbove(t *testing.T) {
 		m.standsAt(StatusPaused, "USER")
 		m.replays()
 	})
+	t.Run("Pause/TakesThePlaceOfThatOfACap", func(t *testing.T) {
+		m := budgeted(t, wide, nil)
+		capped(m, "A")
+		m.standsAt(StatusPaused, ReasonCap)
+		m.do(Pause{Reason: "USER", Now: m.now})
+		m.standsAt(StatusPaused, "USER")
+		require.Nil(t, m.s.Refused(), "it waits for the user, and not for room")
+		capped(m, "B")
+		m.standsAt(StatusPaused, "USER")
+		m.replays()
+	})
 	wants := func(m *machine, node string, tokens int64) {
 		st := m.open[Ref{Node: node, Visit: 1}]
 		err := Errorf(NotPerformed, ReasonCap, "no room for %d", tokens)

@@ -492,7 +492,7 @@ func (s *State) applyLimit(l limitedVisit) {
 }
 
 func (s *State) applyPause(reason string) {
-	if !s.paused || s.reason == ReasonUnsettled { // that pause would end by itself
+	if !s.paused || EndsByItself(s.reason) && reason != ReasonUnsettled || s.reason == ReasonUnsettled {
 		s.paused, s.reason = true, reason
 	}
 	if reason != ReasonUnsettled {

@@ -219,7 +219,7 @@ graph: [front, plan]
 `))
 		require.Empty(t, faults)
 		require.Equal(t, discover.Capabilities{
-			Triggers: []string{"manual"}, NodeTypes: []string{"agent", "extractor", "team"}, Tools: []string{"mail"}, Models: []string{"large", "small", "tiny"},
+			Triggers: []string{"manual"}, NodeTypes: []string{"agent", "extractor", "team", "workflow"}, Tools: []string{"mail"}, Models: []string{"large", "small", "tiny"},
 		}, discover.CapabilitiesOf(d))
 	})
 }

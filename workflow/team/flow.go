@@ -35,9 +35,17 @@ func (c *checker) begin() {
 		}
 	}
 	if t.driven() {
+		hears, told := map[string]bool{}, false // the input
 		for i := range t.Routes {
 			for _, from := range t.Routes[i].From {
 				led[t.Routes[i].To] = led[t.Routes[i].To] || from != Input && from != AnyOne
+				hears[t.Routes[i].To] = hears[t.Routes[i].To] || from == Input || from == AnyOne
+				told = told || from == Input
+			}
+		}
+		for i := range t.Members { // a route from the input says who begins
+			if name := t.Members[i].Name; told {
+				led[name] = !hears[name]
 			}
 		}
 	}

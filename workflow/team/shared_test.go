@@ -81,7 +81,7 @@ func TestSharedThread(t *testing.T) {
 	})
 	t.Run("Router/WhatWasTakenByATurnThatBrokeOffIsNotInTheThread", func(t *testing.T) {
 		t.Parallel()
-		tm := sharing(routed("a b c", team.Route{From: from("a"), To: "b"}, team.Route{From: from(team.Input, "a"), To: "c", BatchSize: 3}), "b", "c")
+		tm := sharing(routed("a b c", team.Route{From: from(team.Input), To: "a"}, team.Route{From: from("a"), To: "b"}, team.Route{From: from(team.Input, "a"), To: "c", BatchSize: 3}), "b", "c")
 		p := brokenOff(t, tm, team.Message{From: "a", Text: "old news"})
 		p.says["a"] = texts("news")
 		p.run("new")

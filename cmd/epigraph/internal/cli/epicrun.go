@@ -21,7 +21,7 @@ const epicPoll = time.Second
 
 type epicsRunCmd struct {
 	ID        string `arg:"" help:"The epic."`
-	Parallel  int32  `help:"Maximum number of tasks at work at once, 64 at most; default 4." short:"p" placeholder:"N"`
+	Parallel  int32  `help:"Maximum number of tasks at work at once, 64 at most; 4 at first, then as it was." short:"p" placeholder:"N"`
 	Workflow  string `help:"Workflow of tasks that name neither one nor requirements." placeholder:"NAME"`
 	Watch     bool   `help:"Show the progress until the epic ends or is paused." short:"w"`
 	Etag      string `help:"Run it only if it still has this etag."`
@@ -30,7 +30,7 @@ type epicsRunCmd struct {
 
 // Help says what starts, and what stops it.
 func (epicsRunCmd) Help() string {
-	return `The epic runs by itself from now on: tasks that wait for nothing are started, each with its workflow, and those that wait for them follow. A task without a workflow is started with the best match of its requirements. A failed task is tried again as often as its max_retries says. The epic ends with its last task, and is paused when its budget is spent; raising the budget continues it. Another call changes the limit.
+	return `The epic runs by itself from now on: tasks that wait for nothing are started, each with its workflow, and those that wait for them follow. A task without a workflow is started with the best match of its requirements. A failed task is tried again as often as its max_retries says. The epic ends with its last task, and is paused when its budget is spent; raising the budget continues it. Another call changes the limit. With --watch the exit codes are those of "epigraph run".
 
     epigraph epics run ep_01… --parallel 8 --watch`
 }
@@ -69,12 +69,47 @@ func (c *epicsRunCmd) Run(e *env) error {
 		}
 		switch {
 		case x.GetPauseReason() != "":
-			e.help("`epigraph epics update %s --budget-usd X` raises the budget and continues it", x.GetId())
+			e.help("`epigraph epics update %s %s` raises the budget and continues it", x.GetId(), shortBudget(x))
 		case !c.Watch:
 			e.help("`epigraph epics show %s` tells how far it is, `epigraph epics pause %[1]s` pauses it", x.GetId())
 		}
-		return nil
+		if !c.Watch {
+			return nil
+		}
+		return epicExit(x)
 	})
+}
+
+// epicExit is the exit code of a watch for the state that an epic has come to.
+func epicExit(x *registryv1.Epic) error {
+	switch x.GetState() {
+	case registryv1.EpicState_EPIC_STATE_COMPLETED:
+		return nil
+	case registryv1.EpicState_EPIC_STATE_CANCELED:
+		return exit(exitCanceled)
+	case registryv1.EpicState_EPIC_STATE_PAUSED:
+		return exit(exitPaused)
+	}
+	return exit(exitFailed) // it is stuck, too, if it is active
+}
+
+// shortBudget are the flags of the caps of an epic that its budget came to: those that are spent, else all.
+func shortBudget(x *registryv1.Epic) string {
+	var spent, all []string
+	cap := func(flag string, limit *int64, used int64) {
+		if limit == nil {
+			return
+		}
+		if all = append(all, flag); used >= *limit {
+			spent = append(spent, flag)
+		}
+	}
+	cap("--budget-usd X", x.BudgetNanoUsd, x.GetSpentNanoUsd())
+	cap("--budget-tokens N", x.BudgetTokens, x.GetSpentTokens())
+	if len(spent) == 0 {
+		spent = all
+	}
+	return strings.Join(spent, " ")
 }
 
 // epicRests reports whether an epic goes on no more by itself.
@@ -137,7 +172,7 @@ type epicsResumeCmd struct {
 
 // Help says which runs go on.
 func (epicsResumeCmd) Help() string {
-	return `The tasks of the epic can be started again, and the runs that were paused with it are resumed within seconds. A run that somebody has paused alone stays paused. An epic that has spent its budget needs more first: "epigraph epics update ID --budget-usd X" resumes it at once.`
+	return `The tasks of the epic can be started again, and the runs that were paused with it are resumed within seconds. A run that somebody has paused alone stays paused. An epic that has spent its budget needs more first: "epigraph epics update ID --budget-usd X", or --budget-tokens N, resumes it at once.`
 }
 
 // Run resumes.

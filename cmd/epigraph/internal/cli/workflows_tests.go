@@ -92,7 +92,7 @@ func (c *workflowsTestCmd) read(e *env, name string, only *regexp.Regexp) (*test
 	if err != nil {
 		return nil, err
 	}
-	f := &testedFile{File: name, Suite: flowtest.Suite{Dir: dir, Definition: of.definition, Graph: of.graph, Record: c.Record}}
+	f := &testedFile{File: name, Suite: flowtest.Suite{Dir: dir, Definition: of.definition, Graph: of.graph, Record: c.Record, IgnoreEnv: ignoredEnv()}}
 	f.Suite.Stored = make(map[string]string, len(tests.Workflows))
 	stored := make(map[string]*workflow.Definition, len(tests.Workflows))
 	for ref, file := range tests.Workflows {

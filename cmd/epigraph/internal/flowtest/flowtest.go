@@ -50,8 +50,10 @@ type Suite struct {
 	// Stored are the texts of the workflows that steps name, definitions or graphs, by NAME@VERSION or
 	// NAME@ALIAS.
 	Stored map[string]string
-	// Record has the model that the environment names answer, and writes cassettes.
-	Record bool
+	// Record has the model that the environment names answer, and writes cassettes. IgnoreEnv are variables
+	// that are no settings of a server.
+	Record    bool
+	IgnoreEnv []string
 }
 
 // Result is what came of a case.
@@ -186,7 +188,7 @@ func (w *world) config(dir string) (cfg stack.Config, stop func() error, err err
 	cfg.Executor.RiverUI = false
 	src := conf.Sources{Env: []string{}}
 	if w.suite.Record {
-		src.Env = nil
+		src.Env, src.IgnoreEnv = nil, w.suite.IgnoreEnv
 	}
 	if err := stack.Load(&cfg, src); err != nil {
 		return cfg, stop, err

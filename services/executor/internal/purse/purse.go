@@ -126,7 +126,8 @@ func (p *Purse) Try(ctx context.Context, namespace string, call outbox.Entry) (A
 	return p.ask(ctx, lineKey{namespace: namespace}, call)
 }
 
-// Room reports whether Try would be granted now. It reserves nothing.
+// Room reports whether Try would be granted now. It reserves nothing. Without an answer of the registry there
+// is no room: whoever asks was refused before.
 func (p *Purse) Room(ctx context.Context, namespace string, call outbox.Entry) (Answer, error) {
 	return p.ask(ctx, lineKey{namespace, true}, call)
 }
@@ -137,7 +138,7 @@ func (p *Purse) ask(ctx context.Context, key lineKey, call outbox.Entry) (Answer
 	l := p.line(key)
 	if time.Now().Before(l.away) {
 		p.mu.Unlock()
-		return p.unanswered(key.namespace, call.TaskID), nil
+		return p.unanswered(key, call.TaskID), nil
 	}
 	l.asks = append(l.asks, a)
 	p.serve(key, l)
@@ -153,16 +154,16 @@ func (p *Purse) ask(ctx context.Context, key lineKey, call outbox.Entry) (Answer
 		return Answer{}, context.Cause(ctx)
 	}
 	if a.err != nil {
-		return p.unanswered(key.namespace, call.TaskID), nil
+		return p.unanswered(key, call.TaskID), nil
 	}
 	return a.answer, nil
 }
 
 // unanswered is the answer in place of that of a registry that is away.
-func (p *Purse) unanswered(namespace, task string) Answer {
+func (p *Purse) unanswered(key lineKey, task string) Answer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if k := p.known[levels{namespace, task}]; !k.capped || time.Now().After(k.until) {
+	if k := p.known[levels{key.namespace, task}]; !key.askOnly && (!k.capped || time.Now().After(k.until)) {
 		return Answer{}
 	}
 	return Answer{Capped: true, Refusal: &Refusal{Reason: ReasonAway, Message: "a budget bounds the call, and the registry, which keeps it, does not answer"}}

@@ -152,6 +152,16 @@ func TestPurse(t *testing.T) {
 			require.Nil(t, try(t, p, "task", 1).Refusal)
 		})
 	})
+	t.Run("Away/LeavesNoRoomForWhatWasRefused", func(t *testing.T) {
+		in(t, func(t *testing.T, r *registry, p *purse.Purse) {
+			r.set(true)
+			for range 2 { // asked, and not asked again at once
+				a, err := p.Room(t.Context(), "ns", call("new", 0))
+				require.NoError(t, err)
+				require.Equal(t, purse.ReasonAway, a.Refusal.Reason, "an executor that knows of no cap knows that there was one")
+			}
+		})
+	})
 	t.Run("Away/IsAskedOnceASecond", func(t *testing.T) {
 		in(t, func(t *testing.T, r *registry, p *purse.Purse) {
 			r.set(true)

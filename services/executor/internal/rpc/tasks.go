@@ -1,7 +1,6 @@
 package rpc
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -92,7 +91,11 @@ func (s *Tasks) workflow(ctx context.Context, e *registryv1.Epic, t *registryv1.
 	}
 	best := "there is none in the catalog"
 	if len(found) > 0 {
-		best = fmt.Sprintf("the best is %s with %.2f, which lacks %s", found[0].Slug, found[0].Score, cmp.Or(strings.Join(found[0].Missing, ", "), "nothing by name"))
+		lacks := strings.Join(found[0].Missing, ", ")
+		if lacks == "" {
+			lacks = fmt.Sprintf("nothing, but of its runs only %.0f%% have completed", 100*found[0].SuccessRate)
+		}
+		best = fmt.Sprintf("the best is %s with %.2f, which lacks %s", found[0].Slug, found[0].Score, lacks)
 	}
 	return "", errs.New(errs.FailedPrecondition, ReasonNoMatch, "no workflow meets the requirements of the task with a score of %.2f: %s", reuseAt, best).
 		Hint("create or fork one, name it with `epigraph tasks update " + t.GetId() + " --workflow NAME`, and move the task to PENDING")

@@ -232,7 +232,7 @@ func (w *work) settleClaim(ctx context.Context, mine epic.Claim, s Settlement) e
 	if s.Summary != "" {
 		w.task.ResultSummary = s.Summary
 	}
-	if s.Error != "" {
+	if s.Error != "" || s.State == epic.TaskCompleted { // then one of an earlier try is dealt with
 		w.task.ErrorMessage = s.Error
 	}
 	w.task.AddDuration(s.Duration)

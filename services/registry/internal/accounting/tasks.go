@@ -290,6 +290,9 @@ func (b *Accounts) MoveTask(ctx context.Context, namespace, id string, c Change,
 		if err := w.allow(ctx, was, to); err != nil {
 			return err
 		}
+		if to == epic.TaskPending || to == epic.TaskCompleted {
+			w.task.ErrorMessage = "" // that of an earlier try, which is dealt with
+		}
 		if o.Summary != "" {
 			w.task.ResultSummary = o.Summary
 		}

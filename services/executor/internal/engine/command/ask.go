@@ -94,7 +94,7 @@ func (h *Handler) Pause(ctx context.Context, req PauseRequest) error {
 	if err != nil {
 		return err
 	}
-	if row.State == journal.StatePaused && row.Reason != workgraph.ReasonUnsettled || row.State == journal.StateQuarantined {
+	if row.State == journal.StatePaused && !workgraph.EndsByItself(row.Reason) || row.State == journal.StateQuarantined {
 		if req.Revision != 0 && req.Revision != row.Revision {
 			return journal.EtagMismatch(row.ID)
 		}

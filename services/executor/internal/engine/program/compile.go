@@ -164,6 +164,9 @@ func (s *Set) UnknownActor(ctx context.Context, namespace, name string) (unknown
 	return err == nil, Nearest(name, names, &steps), err
 }
 
+// toldActors is how many actors a hint names.
+const toldActors = 20
+
 // hint suggests similar names, or lists the actors that there are. It is empty if there are none.
 func hint(name string, names []string, steps *int) string {
 	if near := Nearest(name, names, steps); len(near) > 0 {
@@ -172,7 +175,11 @@ func hint(name string, names []string, steps *int) string {
 	// Those that the language of workflows is made of are nobody's to name.
 	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return strings.HasPrefix(name, "flow/") })
 	if len(names) > 0 {
-		return "actors here: " + strings.Join(names[:min(len(names), 20)], ", ") + "; those of a worker are known once it has connected"
+		more := ""
+		if n := len(names) - toldActors; n > 0 {
+			names, more = names[:toldActors], fmt.Sprintf(" and %d more", n)
+		}
+		return "actors here: " + strings.Join(names, ", ") + more + "; those of a worker are known once it has connected"
 	}
 	return ""
 }

@@ -133,7 +133,7 @@ func (a *auditor) take(ctx context.Context, row journal.Event) bool {
 	}
 	switch d.Kind {
 	case workgraph.AttemptEnded:
-		if putBack(d.Error) {
+		if d.PutBack() {
 			break // the same attempt starts when the pause ends
 		}
 		e := ending{workgraph.Ref{Node: d.Node, Visit: d.Visit, Item: d.Item}, d.Attempt}
@@ -170,14 +170,6 @@ func (a *auditor) take(ctx context.Context, row journal.Event) bool {
 		return false
 	}
 	return true
-}
-
-// putBack reports whether an attempt was not begun because a budget held it back.
-func putBack(err *workgraph.Error) bool {
-	if err == nil || err.Type != workgraph.NotPerformed {
-		return false
-	}
-	return err.Reason == workgraph.ReasonBudget || err.Reason == workgraph.ReasonUnsettled || err.Reason == workgraph.ReasonCap
 }
 
 // rowState is the state that the row of a run in this state of the machine has. ok is false if the run has

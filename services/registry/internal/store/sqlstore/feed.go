@@ -143,17 +143,18 @@ func (s *Store) Heard(namespace string) {
 	s.feeds.wake(namespace)
 }
 
-// Feeds of one sweep, and events that it removes of each: a sweep holds up those who change anything.
+// Feeds of one sweep, and events that it removes of each at a time: that holds up those who change anything.
 const sweptFeeds, sweptEvents = 200, 5000
 
 // SweepFeed implements store.Store.
 func (s *Store) SweepFeed(ctx context.Context, b feed.Bounds, now time.Time) (removed int64, err error) {
 	due, err := s.dueFeeds(ctx, b, now.Add(-b.Age))
 	for _, namespace := range due {
-		n, err := s.sweepFeed(ctx, namespace, b.Rows, now.Add(-b.Age))
-		removed += n
-		if err != nil {
-			return removed, err
+		for n := int64(sweptEvents); n == sweptEvents; { // until nothing is left to remove
+			if n, err = s.sweepFeed(ctx, namespace, b.Rows, now.Add(-b.Age)); err != nil {
+				return removed, err
+			}
+			removed += n
 		}
 	}
 	return removed, err

@@ -77,6 +77,7 @@ func (t tx) InsertPrice(ctx context.Context, p usage.Price) error {
 func (t tx) AddPrice(ctx context.Context, p usage.Price) (there usage.Price, added bool, err error) {
 	n, err := t.Exec(ctx, insertPrice+` ON CONFLICT DO NOTHING`, priceArgs(p)...)
 	if err != nil || n == 1 {
+		t.changes.prices = append(t.changes.prices, p)
 		return p, true, err
 	}
 	there, err = one(ctx, t, store.PriceNotFound(p.ID), func(row dbkit.Scanner) (e usage.Price, err error) {

@@ -117,6 +117,7 @@ func reportCases() map[string]func(*testing.T, *fixture) {
 				require.NoError(t, err)
 				require.Equal(t, want, added)
 			}
+			require.Len(t, f.told(t, 0), 2, "each new price is an event")
 			fresh, other := a, a
 			fresh.Model, other.CachedInput = "c", nil
 			_, err := f.ImportPrices(f.ctx, ns, []usage.Price{b, fresh, other})

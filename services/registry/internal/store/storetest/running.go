@@ -236,6 +236,8 @@ func runningCases() map[string]func(*testing.T, *fixture) {
 			require.EqualValues(t, accounting.DefaultParallel, got.Parallel)
 			require.Equal(t, "greet", got.WorkflowSlug)
 			require.Equal(t, got, f.epicNow(t, e.ID))
+			f.runEpic(t, e.ID, 8)
+			require.EqualValues(t, 8, f.runEpic(t, e.ID, 0).Parallel, "another call without a limit leaves it")
 			v := f.task(t, e.ID)
 			require.Equal(t, []string{v.ID}, starts(f.orders(t, time.Hour)), "a task that is added later is started too")
 		},

@@ -205,6 +205,22 @@ func taskCases() map[string]func(*testing.T, *fixture) {
 			require.NoError(t, err)
 			require.EqualValues(t, 33, total.Tokens)
 		},
+		"Error/IsGoneOnceTheTaskIsTriedAgain": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{})
+			v, err := f.CreateTask(f.ctx, ns, accounting.Once{}, epic.Task{EpicID: e.ID, Title: "try", MaxRetries: 1})
+			require.NoError(t, err)
+			move := func(to epic.TaskState, o accounting.Outcome) epic.Task {
+				t.Helper()
+				v, err := f.MoveTask(f.ctx, ns, v.ID, accounting.Change{}, to, o)
+				require.NoError(t, err)
+				return v
+			}
+			move(epic.TaskRunning, accounting.Outcome{})
+			require.Equal(t, "broken", move(epic.TaskFailed, accounting.Outcome{Error: "broken"}).ErrorMessage)
+			require.Empty(t, move(epic.TaskPending, accounting.Outcome{}).ErrorMessage)
+			require.Equal(t, "half", move(epic.TaskRunning, accounting.Outcome{Error: "half"}).ErrorMessage)
+			require.Empty(t, move(epic.TaskCompleted, accounting.Outcome{}).ErrorMessage)
+		},
 		"List/TasksOldestFirstAndFilters": func(t *testing.T, f *fixture) {
 			e, other := f.epic(t, epic.Epic{}), f.epic(t, epic.Epic{})
 			a := f.task(t, e.ID)

@@ -919,7 +919,7 @@ type RunEpicRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The epic.
 	EpicId string `protobuf:"bytes,1,opt,name=epic_id,json=epicId,proto3" json:"epic_id,omitempty"`
-	// How many of its tasks may be worked on at once: 4 when 0, at most 64.
+	// How many of its tasks may be worked on at once, at most 64. With 0 the limit stays as it is; it is 4 at first.
 	Parallel int32 `protobuf:"varint,2,opt,name=parallel,proto3" json:"parallel,omitempty"`
 	// The workflow of tasks that name neither one nor requirements; empty leaves that of the epic.
 	WorkflowSlug string `protobuf:"bytes,3,opt,name=workflow_slug,json=workflowSlug,proto3" json:"workflow_slug,omitempty"`
