@@ -96,16 +96,16 @@ func epicExit(x *registryv1.Epic) error {
 // shortBudget are the flags of the caps of an epic that its budget came to: those that are spent, else all.
 func shortBudget(x *registryv1.Epic) string {
 	var spent, all []string
-	cap := func(flag string, limit *int64, used int64) {
+	flag := func(name string, limit *int64, used int64) {
 		if limit == nil {
 			return
 		}
-		if all = append(all, flag); used >= *limit {
-			spent = append(spent, flag)
+		if all = append(all, name); used >= *limit {
+			spent = append(spent, name)
 		}
 	}
-	cap("--budget-usd X", x.BudgetNanoUsd, x.GetSpentNanoUsd())
-	cap("--budget-tokens N", x.BudgetTokens, x.GetSpentTokens())
+	flag("--budget-usd X", x.BudgetNanoUsd, x.GetSpentNanoUsd())
+	flag("--budget-tokens N", x.BudgetTokens, x.GetSpentTokens())
 	if len(spent) == 0 {
 		spent = all
 	}
