@@ -3,6 +3,7 @@ package purse_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -19,9 +20,14 @@ import (
 // registry grants calls of tasks other than "broke", takes a while, and may be away. Calls without a
 // task are not capped.
 type registry struct {
-	mu       sync.Mutex
-	away     bool
-	takes    time.Duration
+	mu    sync.Mutex
+	away  bool
+	takes time.Duration
+	record
+}
+
+// record is what a registry was asked.
+type record struct {
 	batches  []int
 	asked    int
 	released []string
@@ -29,8 +35,20 @@ type registry struct {
 	order []string
 }
 
+// seen is what it was asked until now.
+func (r *registry) seen() record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.record
+	c.batches, c.released, c.order = slices.Clone(c.batches), slices.Clone(c.released), slices.Clone(c.order)
+	return c
+}
+
 func (r *registry) Reserve(_ context.Context, _ string, calls []outbox.Entry, askOnly bool) ([]purse.Answer, error) {
-	time.Sleep(r.takes) //nolint:forbidigo // in a synctest bubble
+	r.mu.Lock()
+	takes := r.takes
+	r.mu.Unlock()
+	time.Sleep(takes) //nolint:forbidigo // in a synctest bubble
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.away {
@@ -61,6 +79,13 @@ func (r *registry) Release(_ context.Context, _ string, calls []outbox.Entry) er
 		r.released, r.order = append(r.released, c.Node), append(r.order, "release "+c.Node)
 	}
 	return nil
+}
+
+// slow sets how long an answer takes.
+func (r *registry) slow(takes time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.takes = takes
 }
 
 func (r *registry) set(away bool) {
@@ -101,12 +126,12 @@ func TestPurse(t *testing.T) {
 			}
 			all.Wait()
 			sum := 0
-			for _, n := range r.batches {
+			for _, n := range r.seen().batches {
 				require.LessOrEqual(t, n, 256)
 				sum += n
 			}
 			require.Equal(t, 600, sum)
-			require.LessOrEqual(t, len(r.batches), 5, "one request is under way, and the others gather: %v", r.batches)
+			require.LessOrEqual(t, len(r.seen().batches), 5, "one request is under way, and the others gather: %v", r.seen().batches)
 		})
 	})
 	t.Run("Uncapped/CostsOneQuestionASecond", func(t *testing.T) {
@@ -114,10 +139,10 @@ func TestPurse(t *testing.T) {
 			for n := range 1000 {
 				require.False(t, try(t, p, "", n).Capped)
 			}
-			require.Len(t, r.batches, 1)
+			require.Len(t, r.seen().batches, 1)
 			time.Sleep(purse.Fresh) //nolint:forbidigo // in a synctest bubble
 			try(t, p, "", 0)
-			require.Len(t, r.batches, 2)
+			require.Len(t, r.seen().batches, 2)
 			require.True(t, try(t, p, "task", 0).Capped, "another task is another question")
 		})
 	})
@@ -126,7 +151,7 @@ func TestPurse(t *testing.T) {
 			for n := range 2 {
 				require.Equal(t, "task/broke", try(t, p, "broke", n).Refusal.Budget)
 			}
-			require.Len(t, r.batches, 2)
+			require.Len(t, r.seen().batches, 2)
 		})
 	})
 	t.Run("Room/ReservesNothing", func(t *testing.T) {
@@ -134,8 +159,8 @@ func TestPurse(t *testing.T) {
 			a, err := p.Room(t.Context(), "ns", call("broke", 0))
 			require.NoError(t, err)
 			require.NotNil(t, a.Refusal)
-			require.Empty(t, r.batches)
-			require.Equal(t, 1, r.asked)
+			require.Empty(t, r.seen().batches)
+			require.Equal(t, 1, r.seen().asked)
 		})
 	})
 	t.Run("Away/HoldsWhatWasCappedAndNothingElse", func(t *testing.T) {
@@ -180,7 +205,7 @@ func TestPurse(t *testing.T) {
 			_, err := p.Try(ctx, "ns", call("task", 7))
 			require.ErrorIs(t, err, cause)
 			time.Sleep(time.Second) //nolint:forbidigo // in a synctest bubble
-			require.Equal(t, []string{"7"}, r.released)
+			require.Equal(t, []string{"7"}, r.seen().released)
 		})
 	})
 	t.Run("Release/WaitsForARegistryThatIsAway", func(t *testing.T) {
@@ -189,10 +214,10 @@ func TestPurse(t *testing.T) {
 			r.set(true)
 			p.Release("ns", call("task", 7))
 			time.Sleep(5 * time.Second) //nolint:forbidigo // in a synctest bubble
-			require.Empty(t, r.released)
+			require.Empty(t, r.seen().released)
 			r.set(false)
 			time.Sleep(2 * time.Second) //nolint:forbidigo // in a synctest bubble
-			require.Equal(t, []string{"7"}, r.released)
+			require.Equal(t, []string{"7"}, r.seen().released)
 		})
 	})
 	t.Run("Release/ComesBeforeTheSameCallIsAskedForAgain", func(t *testing.T) {
@@ -204,17 +229,17 @@ func TestPurse(t *testing.T) {
 			p.Release("ns", call("task", 7))
 			try(t, p, "task", 7)
 			first.Wait()
-			require.Equal(t, []string{"reserve 7", "reserve 1", "release 7", "reserve 7"}, r.order)
+			require.Equal(t, []string{"reserve 7", "reserve 1", "release 7", "reserve 7"}, r.seen().order)
 		})
 	})
 	t.Run("Namespace/ThatWaitsHoldsUpNoOther", func(t *testing.T) {
 		in(t, func(t *testing.T, r *registry, p *purse.Purse) {
-			r.takes = time.Second
+			r.slow(time.Second)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 			defer cancel()
 			_, err := p.Try(ctx, "slow", call("task", 1))
 			require.Error(t, err)
-			r.takes = time.Millisecond
+			r.slow(time.Millisecond)
 			begin := time.Now()
 			try(t, p, "task", 2)
 			require.Less(t, time.Since(begin), 10*time.Millisecond)
