@@ -28,8 +28,8 @@ type mapBody struct {
 	inline *value
 }
 
-// What the failure of an item means: that the map fails, that its result is null, or that it is {"ok": …} or
-// {"error": …}, as that of all items.
+// What the failure of an item means: the map fails, the result of the item is null, or the results of
+// all items are {"ok": …} or {"error": …}.
 const itemsFail, itemsContinue, itemsKeep = "fail", "continue", "keep"
 
 // errorField is where a kept error stands.

@@ -492,7 +492,8 @@ func (s *State) applyLimit(l limitedVisit) {
 }
 
 func (s *State) applyPause(reason string) {
-	if !s.paused || EndsByItself(s.reason) && reason != ReasonUnsettled || s.reason == ReasonUnsettled {
+	// A pause that ends by itself gives way to another one, but that of a cap stays while usage is unsettled.
+	if !s.paused || s.reason == ReasonUnsettled || s.reason == ReasonCap && reason != ReasonUnsettled {
 		s.paused, s.reason = true, reason
 	}
 	if reason != ReasonUnsettled {

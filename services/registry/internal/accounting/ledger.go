@@ -79,27 +79,20 @@ func checkReservations(in []Reservation) error {
 // nothing, whatever it asks for now. Levels without caps are not looked at. What is granted is settled when
 // the usage of the call is recorded, given back by Release, or, if neither comes within the lease, booked as
 // it was asked for.
-func (b *Accounts) Reserve(ctx context.Context, namespace string, lease time.Duration, in []Reservation) (out []Reserved, err error) {
+func (b *Accounts) Reserve(ctx context.Context, namespace string, lease time.Duration, in []Reservation) ([]Reserved, error) {
 	if err := checkReservations(in); err != nil {
 		return nil, err
 	}
 	if capped, err := b.mayBeCapped(ctx, namespace, in); err != nil || !capped {
 		return make([]Reserved, len(in)), err
 	}
-	err = b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
-		out, err = reserve(ctx, tx, namespace, lease, in)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return out, b.stopRefused(ctx, namespace, out)
+	return b.take(ctx, namespace, lease, in, false)
 }
 
 // ReserveCalls is Reserve for calls that are told as the entries which they would become at most. It
 // prices them as RecordUsage would: by the price book, else by the cost that the entry reports. If
 // askOnly is set, it answers whether there is room and reserves nothing.
-func (b *Accounts) ReserveCalls(ctx context.Context, namespace string, lease time.Duration, calls []usage.Entry, askOnly bool) (out []Reserved, err error) {
+func (b *Accounts) ReserveCalls(ctx context.Context, namespace string, lease time.Duration, calls []usage.Entry, askOnly bool) ([]Reserved, error) {
 	in := make([]Reservation, len(calls))
 	for i, e := range calls {
 		tokens, err := usage.Add(e.InputTokens, e.OutputTokens)
@@ -117,6 +110,12 @@ func (b *Accounts) ReserveCalls(ctx context.Context, namespace string, lease tim
 	if err := b.priceMost(ctx, namespace, calls, in); err != nil {
 		return nil, err
 	}
+	return b.take(ctx, namespace, lease, in, askOnly)
+}
+
+// take reserves for checked and priced calls, or with askOnly finds out whether it could, and pauses
+// the epics whose budgets are too small.
+func (b *Accounts) take(ctx context.Context, namespace string, lease time.Duration, in []Reservation, askOnly bool) (out []Reserved, err error) {
 	err = b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
 		if out, err = reserve(ctx, tx, namespace, lease, in); err == nil && askOnly {
 			return errAskedOnly
