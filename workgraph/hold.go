@@ -56,19 +56,32 @@ func (s *State) approvals() []*nodeState {
 	}
 	if s.approved == nil {
 		s.approved = []*nodeState{}
-		for i := range s.p.nodes {
-			for _, ns := range s.visitsOf(int32(i)) {
-				if ns.decision() == Approved && (len(ns.kept.Seen) > 0 || len(ns.kept.Workflows) > 0) {
-					s.approved = append(s.approved, ns)
-				}
+		for _, ns := range s.allApproved() {
+			if len(ns.kept.Seen) > 0 || len(ns.kept.Workflows) > 0 {
+				s.approved = append(s.approved, ns)
 			}
 		}
 	}
 	return s.approved
 }
 
+// allApproved are the visits with a granted approval, by node.
+func (s *State) allApproved() []*nodeState {
+	if s.approvedVisits == nil {
+		s.approvedVisits = []*nodeState{}
+		for i := range s.p.nodes {
+			for _, ns := range s.visitsOf(int32(i)) {
+				if ns.decision() == Approved {
+					s.approvedVisits = append(s.approvedVisits, ns)
+				}
+			}
+		}
+	}
+	return s.approvedVisits
+}
+
 // forgetApprovals drops the computed lists of approvals.
-func (s *State) forgetApprovals() { s.approved, s.outdated = nil, nil }
+func (s *State) forgetApprovals() { s.approvedVisits, s.approved, s.outdated = nil, nil, nil }
 
 // recordCover saves what the visit's approval covers.
 func (s *State) recordCover(ns *nodeState, binds string, seen, workflows map[string]string) {
@@ -131,18 +144,16 @@ func (s *State) ApprovedAt(ref Ref) (at Ref, workflows map[string]string, ok boo
 	if !known || s.root == nil {
 		return Ref{}, nil, false
 	}
-	for i := range s.p.nodes {
-		for _, ns := range s.visitsOf(int32(i)) {
-			if ns.decision() != Approved || !s.p.leadsTo(ns.n, n) {
-				continue
+	for _, ns := range s.allApproved() {
+		if !s.p.leadsTo(ns.n, n) {
+			continue
+		}
+		at, ok = s.ref(ns, 0), true
+		for k, v := range ns.workflows() {
+			if workflows == nil {
+				workflows = map[string]string{}
 			}
-			at, ok = s.ref(ns, 0), true
-			for k, v := range ns.workflows() {
-				if workflows == nil {
-					workflows = map[string]string{}
-				}
-				workflows[k] = v
-			}
+			workflows[k] = v
 		}
 	}
 	return at, workflows, ok
