@@ -64,6 +64,10 @@ demo: build ## Run an example plan on an embedded server, with a scripted model;
 demo-offline: build ## Record and play the demo in a network namespace without a network (Linux)
 	scripts/offline-demo bin/epigraph
 
+.PHONY: patterns
+patterns: build ## Run every pattern of teams and workflows once, with a scripted model, and print what its agents say
+	scripts/patterns bin/epigraph
+
 .PHONY: dev
 dev: build ## Run all four services in one process
 	bin/epigraph dev

@@ -141,14 +141,29 @@ func (c *cluster) stop() {
 		if r == nil {
 			continue
 		}
-		r.end()
-		if c.t.Failed() {
-			if b, err := os.ReadFile(r.log); err == nil {
-				lines := strings.Split(strings.TrimSpace(string(b)), "\n")
-				c.t.Logf("the last words of %s:\n%s", r.name, strings.Join(lines[max(0, len(lines)-25):], "\n"))
-			}
+		if !c.t.Failed() {
+			r.end()
+			continue
+		}
+		r.dump()
+		if b, err := os.ReadFile(r.log); err == nil {
+			said, stacks, _ := strings.Cut(string(b), "SIGQUIT: quit")
+			lines := strings.Split(strings.TrimSpace(said), "\n")
+			c.t.Logf("the last words of %s:\n%s", r.name, strings.Join(lines[max(0, len(lines)-25):], "\n"))
+			c.t.Logf("what stands still in %s:\n%s", r.name, strings.Join(stuck(stacks), "\n\n"))
 		}
 	}
+}
+
+// stuck are the goroutines of a dump that have waited for a minute or more in code of the executor.
+func stuck(dump string) (out []string) {
+	for g := range strings.SplitSeq(dump, "\n\n") {
+		head, _, _ := strings.Cut(g, "\n")
+		if strings.HasPrefix(head, "goroutine ") && strings.Contains(head, " minutes]") && strings.Contains(g, "/services/executor/") && len(out) < 60 {
+			out = append(out, g)
+		}
+	}
+	return out
 }
 
 // replica is a slot for a process: processes follow each other there, under one address.
@@ -270,6 +285,20 @@ func (r *replica) end() {
 	r.signal(syscall.SIGCONT)
 	r.signal(syscall.SIGKILL)
 	<-r.over()
+}
+
+// dump ends the process and lets it write down what its goroutines do.
+func (r *replica) dump() {
+	if r.over() == nil {
+		return
+	}
+	r.signal(syscall.SIGCONT)
+	r.signal(syscall.SIGQUIT)
+	select {
+	case <-r.over():
+	case <-time.After(10 * time.Second):
+		r.end()
+	}
 }
 
 // code is the exit code of the last process; -1 if a signal ended it.
