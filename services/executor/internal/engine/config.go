@@ -52,8 +52,8 @@ type Config struct {
 	// EvictAfter is how far away a timer must be for the run to be evicted while it waits for it. A run that
 	// waits for anything else is evicted at once.
 	EvictAfter time.Duration
-	// IdleTTL is how long a run that waits for children stays in memory, since most children are quick. With
-	// 0 it is evicted at once.
+	// IdleTTL is how long a run that waits for children stays in memory, since most children are quick. A
+	// large one stays longer, up to a minute, while there is plenty of memory. With 0 it is evicted at once.
 	IdleTTL time.Duration
 	// MaxLiveBytes is about how much memory live runs may take together. Further runs wait as rows.
 	MaxLiveBytes int64

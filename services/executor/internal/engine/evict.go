@@ -171,12 +171,19 @@ func tasks(list []*attempt) []*sched.Task {
 	return out
 }
 
-// evictIdleSoon evicts the run after d if it is still idle then. It is safe while r.mu is held.
+// evictIdleSoon evicts the run after d if it is still idle then. A large run stays longer than d while there
+// is plenty of memory, since to save it and to read it again costs as much as it is large. It is safe while
+// r.mu is held.
 func (t *session) evictIdleSoon(r *run, d time.Duration) {
 	if d == 0 {
 		t.spawn(func() { t.evictIdle(r) })
 		return
 	}
+	t.evictIdleAfter(r, d, time.Now().Add(patience(d, r.size.Load())))
+}
+
+// evictIdleAfter looks at the run after d, and again until the time until, at which it is evicted.
+func (t *session) evictIdleAfter(r *run, d time.Duration, until time.Time) {
 	r.amu.Lock()
 	defer r.amu.Unlock()
 	if r.stopped {
@@ -185,7 +192,25 @@ func (t *session) evictIdleSoon(r *run, d time.Duration) {
 	if r.idleTimer != nil {
 		r.idleTimer.Stop()
 	}
-	r.idleTimer = time.AfterFunc(d, func() { t.spawn(func() { t.evictIdle(r) }) })
+	r.idleTimer = time.AfterFunc(d, func() {
+		if left := time.Until(until); left > 0 && t.memory.Plenty() {
+			t.evictIdleAfter(r, min(left, max(d, idleLook)), until)
+			return
+		}
+		t.spawn(func() { t.evictIdle(r) })
+	})
+}
+
+const (
+	// patienceBytes is how large a run is for which an idle run stays twice as long as a small one.
+	// mostPatience is how much longer any run stays. idleLook is the pause between two looks whether memory
+	// is short.
+	patienceBytes, mostPatience, idleLook = 16 << 10, time.Minute, time.Second
+)
+
+// patience is how long an idle run of this size stays in memory where a small one stays d.
+func patience(d time.Duration, size int64) time.Duration {
+	return d + min(time.Duration(max(size, 0)/patienceBytes)*d, mostPatience)
 }
 
 // evictIdle evicts a run that has nothing to do for a while. Only its rows remain.

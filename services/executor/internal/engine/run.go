@@ -478,8 +478,8 @@ func (r *run) nextAsk() (at time.Time, ok bool) {
 	return r.askAt, true
 }
 
-// idleTTL is how long an idle run stays in memory: a moment while it waits for children, since most children
-// are quick. The caller holds r.mu.
+// idleTTL is how long a small idle run stays in memory: a moment while it waits for children, since most
+// children are quick. The caller holds r.mu.
 func (r *run) idleTTL() time.Duration {
 	if len(r.children) > 0 {
 		return r.t.e.cfg.IdleTTL

@@ -84,6 +84,9 @@ func (m *Ledger) Add(namespace string, n int64) {
 	}
 }
 
+// Plenty reports whether so little is held that a namespace could start runs which fill its share.
+func (m *Ledger) Plenty() bool { return m.Used() < m.Total/4 }
+
 // Write adds n bytes, which may be negative, to what waits to be written.
 func (m *Ledger) Write(namespace string, n int64) {
 	m.mu.Lock()
