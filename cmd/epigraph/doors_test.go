@@ -316,8 +316,10 @@ func chatsCome(t *testing.T, d *doors) {
 		d.command(t, "", "triggers", "repeat", first)
 		testkit.Eventually(t, func() bool { return len(said(t, th)) == 4 })
 		require.Equal(t, 2, of(th))
-		status, got := d.call(t, http.MethodDelete, "/v1/threads/"+th, "", nil)
-		require.Equal(t, http.StatusOK, status, "%v", got)
+		testkit.Eventually(t, func() bool { // the run of the last message may still be ending
+			status, _ := d.call(t, http.MethodDelete, "/v1/threads/"+th, "", nil)
+			return status == http.StatusOK
+		})
 		require.Zero(t, of(th))
 		require.Equal(t, 1, of(other))
 	})
