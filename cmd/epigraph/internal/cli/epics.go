@@ -149,7 +149,7 @@ func taskTable(e *env, tasks []*registryv1.Task) string {
 func taskReason(x *registryv1.Task) string {
 	switch {
 	case x.GetErrorMessage() != "":
-		return view.OneLine(inCommands(strings.TrimPrefix(x.GetErrorMessage(), notStarted)), 60)
+		return view.OneLine(view.Dollars(inCommands(strings.TrimPrefix(x.GetErrorMessage(), notStarted))), 60)
 	case len(x.GetBlockedBy()) > 0:
 		return some(x.GetBlockedBy(), 2) + " failed or was canceled"
 	}
