@@ -192,6 +192,9 @@ func (c *compiler) goRound(s *Step, b *loopBody, in []end) []end {
 	if c.tooLarge {
 		return nil
 	}
+	if b.over == nil && b.limit == "fail" {
+		c.g.Nodes[first+1].Named["last"] = jsonText(result) // the node that atLimit has put behind the head
+	}
 	c.stepsAre[s.ID] = typing.List(c.resultType(result))
 	// Only now is it known what the conditions may read of the body.
 	if b.over != nil {

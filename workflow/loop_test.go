@@ -151,7 +151,7 @@ func TestWhile(t *testing.T) {
 		t.Parallel()
 		res := run(t, head+"  - {id: lp, type: loop, while: \"true\", max_iterations: 3, on_limit: fail, "+body, "")
 		require.Equal(t, workgraph.StatusFailed, res.Status)
-		require.Contains(t, res.Message, "MAX_ITERATIONS: the loop has gone round 3 times")
+		require.Contains(t, res.Message, "MAX_ITERATIONS: the loop has gone round 3 times; the last round gave: 6")
 	})
 	t.Run("pauses at the limit", func(t *testing.T) {
 		t.Parallel()

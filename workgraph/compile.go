@@ -293,6 +293,15 @@ func (c *checker) expr(use exprUse, src string) *Expr {
 	return e
 }
 
+// ResultSchema is the schema that results of a node must satisfy; nil if there is none.
+func (p *Program) ResultSchema(node string) *Schema {
+	i, ok := p.index[node]
+	if !ok {
+		return nil
+	}
+	return p.nodes[i].schema
+}
+
 // schema compiles one JSON Schema. Equal texts share one.
 func (c *checker) schema(raw json.RawMessage) (*Schema, error) {
 	if s, ok := c.schemas[string(raw)]; ok {

@@ -154,6 +154,27 @@ func TestBudgetsAbove(t *testing.T) {
 		require.Contains(t, s.command("budgets", "show"), "the soft cap is exceeded")
 		require.Contains(t, s.command("budgets", "set", "--hard-usd", "none", "--soft-usd", "none"), "hard cap: none")
 	})
+	t.Run("Epic/WhoseBudgetIsTooSmallForTheNextCallSaysWhatIsLeft", func(t *testing.T) {
+		s.T = t
+		v := s.task()
+		s.command("epics", "update", v.GetEpicId(), "--budget-usd", "0.000001")
+		r := s.start(epigraph.Task(v.GetId()))
+		why := s.paused(r)
+		require.NotContains(t, why, "nano-USD")
+		require.Regexp(t, `a call of up to \$0\.\d+ does not fit: epic \S+ has spent \$0\.00 and reserved \$0\.00 of \$0\.000001`, why)
+		require.Contains(t, why, "`epigraph budgets set --epic "+v.GetEpicId()+" --hard-usd X` raises the cap")
+		require.Contains(t, s.command("runs", "explain", r.ID, "--json"), "nano-USD", "programs get exact amounts")
+		var shown, notes bytes.Buffer
+		require.Equal(t, 4, cli.Main(t.Context(), build, []string{"--addr", s.d.GRPCAddr(), "runs", "watch", r.ID}, cli.IO{In: strings.NewReader(""), Out: &shown, Err: &notes}))
+		require.Contains(t, notes.String(), "`epigraph budgets set …` raises the cap")
+		require.NotContains(t, notes.String(), "runs resume")
+		require.NotContains(t, shown.String(), "nano-USD")
+
+		s.command("epics", "run", v.GetEpicId())
+		testkit.Eventually(t, func() bool {
+			return strings.Contains(s.command("epics", "show", v.GetEpicId()), "paused: BUDGET_EXHAUSTED: the next call may use more than the $0.000001 that is left of the budget")
+		})
+	})
 	t.Run("REST/SetsAndShowsCaps", func(t *testing.T) {
 		s.T = t
 		name, rest := "epic/"+s.task().GetEpicId(), &doors{Dev: s.d}

@@ -53,7 +53,10 @@ func TestCatalog(t *testing.T) {
 	require.Contains(t, out, "Hello Ada")
 	out, _ = command(t, 0, "workflows", "run", "hello-world", "--input", "name=Ada")
 	require.Contains(t, out, "Good day Ada", "the newest version")
-	command(t, 1, "workflows", "run", "hello-world@prod") // its input is missing, so that the run fails
+	_, notes = command(t, 2, "workflows", "run", "hello-world@prod")
+	require.Contains(t, notes, "INPUT_INVALID", "no run is started without its input")
+	command(t, 0, "schedules", "create", "nameless", "--workflow", "hello-world@prod", "--cron", "@yearly")
+	command(t, 0, "schedules", "trigger", "nameless") // its run fails
 	out, _ = command(t, 0, "schedules", "create", "greet", "--workflow", "hello-world@prod", "--cron", "@yearly", "--input", "name=Ada")
 	require.Contains(t, out, "workflow: hello-world@prod")
 	out, _ = command(t, 0, "schedules", "update", "greet", "--workflow", "hello-world@2")

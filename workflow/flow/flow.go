@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/epigraph-run/epigraph/workflow/internal/text"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -225,19 +226,40 @@ func Collect(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 }
 
 // Limit is called when a loop has gone round as often as it may, `max` times: it pauses the run, which
-// a resume lets go on for as many rounds, or with `fail` it fails.
+// a resume lets go on for as many rounds, or with `fail` it fails and tells what the node `last` gave in the
+// last round, which is often why.
 func Limit(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	var a struct {
-		Max  int  `json:"max"`
-		Fail bool `json:"fail"`
+		Max  int    `json:"max"`
+		Fail bool   `json:"fail"`
+		Last string `json:"last"`
 	}
 	if err := own(c, &a); err != nil {
 		return workgraph.Outcome{}, err
 	}
 	if a.Fail {
-		return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, ReasonLimit, "the loop has gone round %d times", a.Max)
+		return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, ReasonLimit, "the loop has gone round %d times%s", a.Max, lastRound(c, a.Last))
 	}
 	return workgraph.Outcome{Values: []json.RawMessage{json.RawMessage("null")}, Pause: ReasonLimit}, nil
+}
+
+// maxLastRound bounds what is told of the last round of a loop, in bytes.
+const maxLastRound = 500
+
+// lastRound says what a node gave in the last round of a loop; empty if that is nothing.
+func lastRound(c *workgraph.Call, node string) string {
+	if node == "" {
+		return ""
+	}
+	last, ok := c.Ancestor(node)
+	if !ok || len(last.Values) != 1 {
+		return ""
+	}
+	told := strings.Join(strings.Fields(text.Of(last.Values[0])), " ")
+	if told == "" || told == "null" {
+		return ""
+	}
+	return "; the last round gave: " + text.Clip(told, maxLastRound)
 }
 
 // Set updates keys of the run's state by `state`, an object. `types` are JSON Schema types by key; a

@@ -22,14 +22,16 @@ const MaxState = 256 << 10
 
 // Begin starts a team, or goes on with one whose run is over, with what it is told. A team that has ended
 // goes on where it is. After a run that broke off those speak again who spoke then, if nothing is told;
-// else it is a new request, and those begin who hear the input. The messages get their sequences. The
-// state is not changed; the new one is returned.
+// else it is a new request, and those begin who hear the input. So it is after a run that somebody has
+// stopped: those who were to speak next would go on with what was stopped. The messages get their
+// sequences. The state is not changed; the new one is returned.
 func (r *Rules) Begin(ctx context.Context, before *State, input []Message, now time.Time) (logged []Message, st *State, move Move, err error) {
 	st, x := before.clone(), workgraph.NewAccount(ctx)
 	brokeOff := st.Over == nil && (len(st.Speaking) > 0 || st.Choosing != nil)
 	r.adopt(st)
 	r.again(st)
-	if brokeOff && len(input) > 0 {
+	stopped := st.Over != nil && st.Over.Reason == External
+	if (brokeOff || stopped) && len(input) > 0 {
 		r.anew(st)
 	}
 	st.Over, st.Choosing = nil, nil

@@ -280,7 +280,34 @@ func runsItself(x *registryv1.Epic) string {
 		fmt.Fprintf(&b, "runs by itself, %d tasks at once\n", x.GetParallel())
 	}
 	if x.GetPauseReason() != "" {
-		fmt.Fprintf(&b, "paused: %s\n", x.GetPauseReason())
+		fmt.Fprintf(&b, "paused: %s%s\n", x.GetPauseReason(), roomLeft(x))
 	}
 	return b.String()
 }
+
+// roomLeft says of an epic whose budget is not spent, but too small for the next call, what is left of it.
+func roomLeft(x *registryv1.Epic) string {
+	if x.GetPauseReason() != budgetExhausted {
+		return ""
+	}
+	var left []string
+	if n := x.BudgetNanoUsd; n != nil {
+		if x.GetSpentNanoUsd() >= *n {
+			return ""
+		}
+		left = append(left, view.Money(*n-x.GetSpentNanoUsd()))
+	}
+	if n := x.BudgetTokens; n != nil {
+		if x.GetSpentTokens() >= *n {
+			return ""
+		}
+		left = append(left, view.Plural(int(*n-x.GetSpentTokens()), "token"))
+	}
+	if len(left) == 0 {
+		return ""
+	}
+	return ": the next call may use more than the " + strings.Join(left, " and ") + " that is left of the budget"
+}
+
+// budgetExhausted is the reason of an epic that its budget has paused.
+const budgetExhausted = "BUDGET_EXHAUSTED"

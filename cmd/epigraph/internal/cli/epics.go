@@ -139,11 +139,25 @@ func taskTable(e *env, tasks []*registryv1.Task) string {
 	for _, x := range tasks {
 		rows = append(rows, []string{
 			x.GetId(), view.Word(x.GetState().String(), "TASK_STATE_"), view.OneLine(x.GetTitle(), 40), view.Count(x.GetActualTokens()),
-			spent(x.GetActualNanoUsd(), x.GetUnpricedCalls()), x.GetRunId(), strings.Join(x.GetDependsOn(), ","),
+			spent(x.GetActualNanoUsd(), x.GetUnpricedCalls()), x.GetRunId(), strings.Join(x.GetDependsOn(), ","), taskReason(x),
 		})
 	}
-	return view.Table(e.io.style(), []string{"TASK", "STATE", "TITLE", "TOKENS", "COST", "RUN", "DEPENDS ON"}, rows)
+	return view.Table(e.io.style(), []string{"TASK", "STATE", "TITLE", "TOKENS", "COST", "RUN", "DEPENDS ON", "WHY"}, rows)
 }
+
+// taskReason is why a task failed, or what it waits for or was ended by, on a part of a line.
+func taskReason(x *registryv1.Task) string {
+	switch {
+	case x.GetErrorMessage() != "":
+		return view.OneLine(view.Dollars(inCommands(strings.TrimPrefix(x.GetErrorMessage(), notStarted))), 60)
+	case len(x.GetBlockedBy()) > 0:
+		return some(x.GetBlockedBy(), 2) + " failed or was canceled"
+	}
+	return ""
+}
+
+// notStarted is how the error of a task without a run begins.
+const notStarted = "not started: "
 
 // epicFields are what can be said of an epic on the command line.
 type epicFields struct {
@@ -393,7 +407,7 @@ func taskText(e *env, x *registryv1.Task) string {
 	if x.GetPrincipal() != "" {
 		fmt.Fprintf(&b, "principal: %s\n", view.OneLine(x.GetPrincipal(), 120))
 	}
-	for _, f := range [][2]string{{"result", x.GetResultSummary()}, {"error", x.GetErrorMessage()}} {
+	for _, f := range [][2]string{{"result", x.GetResultSummary()}, {"error", inCommands(x.GetErrorMessage())}} {
 		if f[1] != "" {
 			b.WriteString(f[0] + ":\n" + indent(f[1]) + "\n")
 		}

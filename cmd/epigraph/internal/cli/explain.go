@@ -91,7 +91,7 @@ func explainText(e *env, r *executorv1.ExplainRunResponse) string {
 	fmt.Fprintf(&b, "%s %s", r.GetRunId(), s.State(view.Word(r.GetState().String(), "RUN_STATE_")))
 	if len(r.GetBlockers()) == 0 || !strings.HasPrefix(r.GetSummary(), r.GetBlockers()[0].GetMessage()) {
 		// else the first line below repeats it
-		b.WriteString(": " + view.LocalTimes(view.OneLine(r.GetSummary(), 0)))
+		b.WriteString(": " + view.LocalTimes(view.OneLine(view.Dollars(r.GetSummary()), 0)))
 	}
 	b.WriteString("\n")
 	if r.GetOwner() != "" {
@@ -103,7 +103,7 @@ func explainText(e *env, r *executorv1.ExplainRunResponse) string {
 		if x.GetVisit() != nil {
 			where = " " + refText(x.GetVisit())
 		}
-		fmt.Fprintf(&b, "- %s%s: %s\n", s.Bold(kind), where, view.LocalTimes(view.OneLine(x.GetMessage(), 0)))
+		fmt.Fprintf(&b, "- %s%s: %s\n", s.Bold(kind), where, view.LocalTimes(view.OneLine(view.Dollars(x.GetMessage()), 0)))
 		// The sentence says the beginning of an error on one line; the rest, and a picture of the place,
 		// stand below.
 		if err := x.GetError(); err != nil && !strings.Contains(x.GetMessage(), err.GetMessage()) {

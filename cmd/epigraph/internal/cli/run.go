@@ -374,6 +374,14 @@ func cost(u *executorv1.Usage) string {
 	return view.Cost(u.GetCostNanoUsd(), calls > u.GetUnpricedCalls(), u.GetUnpricedCalls(), u.GetUnbookedAttempts())
 }
 
+// capReached is the reason of a run for whose next call a cap above it leaves no room.
+const capReached = "CAP_REACHED"
+
+// raiseCap says how such a run goes on.
+func raiseCap(runID string) string {
+	return fmt.Sprintf("`epigraph budgets set …` raises the cap that leaves no room, and the run goes on by itself; `epigraph runs explain %s` has the whole command", runID)
+}
+
 // advice is what can be done about a run that did not complete, where that is not plain.
 func advice(r *executorv1.Run) string {
 	switch {
@@ -382,8 +390,8 @@ func advice(r *executorv1.Run) string {
 		if r.GetStateReason() == "BUDGET_EXHAUSTED" {
 			way = fmt.Sprintf("`epigraph runs resume %s` with a higher --budget-usd or --budget-tokens lets the run go on", r.GetId())
 		}
-		if r.GetStateReason() == "CAP_REACHED" {
-			way = fmt.Sprintf("`epigraph runs explain %s` says which cap leaves no room; the run goes on by itself once `epigraph budgets set` has raised it", r.GetId())
+		if r.GetStateReason() == capReached {
+			way = raiseCap(r.GetId())
 		}
 		if unsettled(r) {
 			way = "the run goes on by itself when the registry answers with the prices of its calls"

@@ -336,7 +336,7 @@ type runsWatchCmd struct {
 
 // Help says what the exit code means.
 func (runsWatchCmd) Help() string {
-	return `The exit code depends on the end of the run, as for "epigraph run". Ctrl-C stops watching (130); the run continues.`
+	return `The exit code depends on the end of the run, as for "epigraph run". Ctrl-C stops watching (130); the run continues. A run that is paused with CAP_REACHED continues once "epigraph budgets set" has raised the cap: "epigraph runs explain" has the command.`
 }
 
 // Run watches a run.
@@ -399,7 +399,7 @@ type runsResumeCmd struct {
 
 // Help says what stands in the way.
 func (runsResumeCmd) Help() string {
-	return `A loop that has reached its max_visits gets as many visits again. If a call has an unknown outcome, "epigraph runs reconcile" must come first. A run that has used up its budget needs a larger one. The budget of a run that is not paused can be changed too. Children under way may use the rest of the new budget. A run that waits for paused runs below it has them resumed, whatever paused them; with a new budget only the budget is changed.
+	return `A loop that has reached its max_visits gets as many visits again. If a call has an unknown outcome, "epigraph runs reconcile" must come first. A run at a cap of its namespace, epic or task (CAP_REACHED) goes on by itself once "epigraph budgets set" has raised the cap; "epigraph runs explain" has the command. A run that has used up its own budget needs a larger one. The budget of a run that is not paused can be changed too. Children under way may use the rest of the new budget. A run that waits for paused runs below it has them resumed, whatever paused them; with a new budget only the budget is changed.
 
     epigraph runs resume run_01… --budget-usd 5
     epigraph runs resume run_01… --step`

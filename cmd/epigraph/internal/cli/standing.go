@@ -140,6 +140,8 @@ func (p *standing) text() string {
 func (p *standing) advice() string {
 	for _, r := range p.paused {
 		switch reason := r.GetStateReason(); {
+		case reason == capReached:
+			return raiseCap(r.GetId()) + fmt.Sprintf("; `epigraph runs cancel %s` ends all of it", p.run.GetId())
 		case r.GetState() != executorv1.RunState_RUN_STATE_PAUSED, reason == "NEEDS_RECONCILIATION", reason == "BUDGET_EXHAUSTED":
 			return fmt.Sprintf("`epigraph runs explain %s` says what it needs, `epigraph runs cancel %s` ends all of it", r.GetId(), p.run.GetId())
 		}

@@ -299,7 +299,7 @@ func wordEnd(text string) int {
 func Message(text string) string {
 	var kept []string
 	eachLine(text, func(l string) { kept = append(kept, l) }, func(string, string) {})
-	return OneLine(strings.Join(kept, " "), 0)
+	return OneLine(Dollars(strings.Join(kept, " ")), 0)
 }
 
 // Said is a heading and what an error says, with the picture that may stand below it. All lines but the first

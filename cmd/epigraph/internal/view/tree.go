@@ -458,7 +458,7 @@ func errorText(e *executorv1.RunError) string {
 	if e.GetMessage() == "" {
 		return e.GetReason()
 	}
-	return e.GetReason() + ": " + e.GetMessage()
+	return e.GetReason() + ": " + Dollars(e.GetMessage())
 }
 
 // waitText says what a visit waits for.

@@ -117,6 +117,11 @@ func (e *Engine) begin(ctx context.Context, t *session, req command.StartRequest
 	if err != nil {
 		return command.Started{}, err
 	}
+	if req.CheckInputs {
+		if err := e.programs.CheckInputs(ctx, req.Namespace, p, req.Graph, &in); err != nil {
+			return command.Started{}, err
+		}
+	}
 	if err := e.fits(req); err != nil {
 		return command.Started{}, err
 	}

@@ -3,6 +3,8 @@ package rpc
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -90,14 +92,32 @@ func (r *Registry) Acknowledge(ctx context.Context, done []engine.Order, refused
 	}
 	for _, x := range refused {
 		e := errs.From(x.Err)
-		text := e.Message
-		if e.HintText() != "" {
-			text += "; " + e.HintText()
-		}
+		text := explained(e)
 		req.Refused = append(req.Refused, &registryv1.RefusedStart{Order: message(x.Order), Reason: errs.Clip(cmp.Or(e.Reason, errs.ReasonInternal), maxCause), Message: errs.Clip(text, maxExplanation)})
 	}
 	_, err := r.client.AcknowledgeOrders(ctx, req)
 	return err
+}
+
+// maxTold is how many violations a text names.
+const maxTold = 5
+
+// explained is an error in one text, for people: with the fields that are wrong, unless the message names them.
+func explained(e *errs.Error) string {
+	text := e.Message
+	for i, v := range e.Violations {
+		if i == maxTold {
+			text += fmt.Sprintf("; and %d more", len(e.Violations)-i)
+			break
+		}
+		if !strings.Contains(e.Message, v.Message) { // inputs are named as the workflow does
+			text += "; " + strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(v.Field+": ", "named"), "."), ": ") + v.Message
+		}
+	}
+	if e.HintText() != "" {
+		text += "; " + e.HintText()
+	}
+	return text
 }
 
 // Confirm implements outbox.Registry.

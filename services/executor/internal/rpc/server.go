@@ -114,7 +114,7 @@ func (s *Server) start(ctx context.Context, req *executorv1.StartRunRequest, onc
 		return command.Started{}, err
 	}
 	req.Graph = nil // while it waits for its turn it is in memory once, not twice
-	start.Request, start.Lineage.Workflow = once, version
+	start.Request, start.Lineage.Workflow, start.CheckInputs = once, version, true
 	started, err := s.engine.StartRun(ctx, start)
 	if err != nil {
 		return command.Started{}, graphFaults(err)

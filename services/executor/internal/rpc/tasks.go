@@ -13,6 +13,7 @@ import (
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/catalog"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/program"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
@@ -62,7 +63,16 @@ func (s *Tasks) StartTask(ctx context.Context, o engine.Order) (lasting bool, er
 	}
 	req := &executorv1.StartRunRequest{Workflow: ref, TaskId: t.GetId(), UserId: e.GetUserId(), RequestId: o.ID, Named: taskInput(t)}
 	_, err = s.Server.start(ctx, req, once)
-	return lasts(err), err
+	return lasts(err), forTask(err, t.GetId())
+}
+
+// forTask adds what mends the inputs of a task that are not those of its workflow.
+func forTask(err error, id string) error {
+	if errs.ReasonOf(err) != program.ReasonInputInvalid {
+		return err
+	}
+	e := errs.From(err)
+	return e.Hint(e.HintText() + "; `epigraph tasks update " + id + " --input JSON` gives others, then move the task to PENDING")
 }
 
 // workflow chooses the workflow of a task: the one that it names, else the best that meets its

@@ -28,7 +28,8 @@ func (b *Accounts) ImportEpic(ctx context.Context, namespace string, o Once, doc
 		}
 		return out, tree, bad.Hint("nothing was imported; mend all of these and import it again")
 	}
-	if o.ID == "" {
+	byContent := o.ID == ""
+	if byContent {
 		o.BodyHash = sha256.Sum256([]byte(document))
 		o.ID = "sha256:" + hex.EncodeToString(o.BodyHash[:])
 	}
@@ -46,7 +47,20 @@ func (b *Accounts) ImportEpic(ctx context.Context, namespace string, o Once, doc
 		}
 		if earlier != "" {
 			out, err = tx.Epic(ctx, namespace, earlier)
-			return err
+			if !byContent || !errs.Is(err, errs.NotFound) {
+				return err
+			}
+			// The epic was deleted since. Nobody repeats a request here: the document is to be imported anew.
+			if err := tx.Forget(ctx, store.Request{Namespace: namespace, Method: "ImportEpic", ID: o.ID, Resource: earlier}); err != nil {
+				return err
+			}
+			if earlier, err = o.Earlier(ctx, tx, namespace, "ImportEpic", e.ID, now); err != nil {
+				return err
+			}
+			if earlier != "" { // somebody else was first
+				out, err = tx.Epic(ctx, namespace, earlier)
+				return err
+			}
 		}
 		have, err := tx.CountEpics(ctx, namespace, b.bounds.Epics)
 		if err != nil {
@@ -54,6 +68,9 @@ func (b *Accounts) ImportEpic(ctx context.Context, namespace string, o Once, doc
 		}
 		if err := room(have, b.bounds.Epics, ReasonTooManyEpics, "a namespace", "epics"); err != nil {
 			return err
+		}
+		if len(tasks) > b.bounds.Tasks {
+			return room(len(tasks), b.bounds.Tasks, ReasonTooManyTasks, "an epic", "tasks")
 		}
 		if int(e.Dependencies) > b.bounds.Dependencies {
 			return room(int(e.Dependencies), b.bounds.Dependencies, ReasonTooManyDependencies, "an epic", "dependencies")

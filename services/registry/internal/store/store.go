@@ -159,6 +159,8 @@ type Tx interface {
 	// Remember keeps a request, or returns the one that came earlier under the same namespace, method
 	// and id. Of two at the same time one waits until the other has committed or rolled back.
 	Remember(ctx context.Context, r Request) (earlier Request, seen bool, err error)
+	// Forget removes a request that was remembered, if it still is and has made this resource.
+	Forget(ctx context.Context, r Request) error
 
 	// LockEpic locks an epic and reads it.
 	LockEpic(ctx context.Context, namespace, id string) (epic.Epic, error)

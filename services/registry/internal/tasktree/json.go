@@ -13,37 +13,79 @@ import (
 const (
 	// MaxBytes is how long a document may be.
 	MaxBytes = 1 << 20
-	// maxDepth and maxValues bound what is in it, and with it the paths that are kept of all values.
+	// maxDepth and maxValues bound what is in it.
 	maxDepth, maxValues = 16, 100_000
+	// keptDepth is down to where values are kept: an end of an edge, tasks[0].depends_on[0] and tags. What is
+	// below them is copied from the document, or left out.
+	keptDepth = 4
 )
+
+var errTooMany = fmt.Errorf("it has more than %d values, or is deeper than %d", maxValues, maxDepth)
 
 // kind is what a value of JSON is.
-type kind string
+type kind uint8
 
 const (
-	object kind = "an object"
-	list   kind = "a list"
-	text   kind = "a text"
-	number kind = "a number"
-	truth  kind = "true or false"
-	null   kind = "null"
+	null kind = iota
+	object
+	list
+	text
+	number
+	truth
 )
 
-// value is a value with its place in the document.
+func (k kind) String() string {
+	return [...]string{"null", "an object", "a list", "a text", "a number", "true or false"}[k]
+}
+
+// value is a value with its place in the document. A document has many of them, so they are small.
 type value struct {
 	kind kind
 	// at and end are where it begins and ends, in bytes.
-	at, end int
-	path    string
+	at, end int32
+	path    *path
 	// text is that of a text or of a number.
-	text    string
-	items   []value
-	members []member
+	text string
+	// children are the items of a list, or the members of an object, as far as they are kept.
+	children []value
 }
 
-type member struct {
-	name string
-	value
+// name is that of a member of an object.
+func (v *value) name() string { return v.path.name }
+
+// items are those of a list, members those of an object.
+func (v *value) items() []value {
+	if v.kind == list {
+		return v.children
+	}
+	return nil
+}
+
+func (v *value) members() []value {
+	if v.kind == object {
+		return v.children
+	}
+	return nil
+}
+
+// path is the last part of where a value stands. Its text is made when a fault is told.
+type path struct {
+	up    *path
+	name  string
+	index int32 // of an item; -1 for a member
+}
+
+// under is the path of a member that an object lacks.
+func (p *path) under(name string) *path { return &path{up: p, name: name, index: -1} }
+
+func (p *path) String() string {
+	switch {
+	case p == nil:
+		return ""
+	case p.index >= 0:
+		return fmt.Sprintf("%s[%d]", p.up, p.index)
+	}
+	return strings.TrimPrefix(p.up.String()+"."+cut(p.name), ".")
 }
 
 // parser reads JSON and keeps the places of its values.
@@ -51,14 +93,57 @@ type parser struct {
 	src    []byte
 	dec    *json.Decoder
 	values int
+	// sizes are how many children the lists and objects have that were not begun yet.
+	sizes  []int32
 	faults *faults
+}
+
+// sizes counts the children of each list and object, in the order in which these begin, before anything is
+// made of them. Of a text that is no JSON the counts mean nothing, but they are never more than its bytes.
+func sizes(src []byte) (out []int32, ok bool) {
+	var open [maxDepth + 2]int // places in out of what is open
+	depth, values := 0, 1
+	for i := 0; i < len(src); i++ {
+		c := src[i]
+		closes := c == ']' || c == '}'
+		if depth > 0 && !closes && !strings.ContainsRune(" \t\r\n", rune(c)) && (out[open[depth-1]] == 0 || c == ',') {
+			out[open[depth-1]]++
+			values++
+		}
+		switch {
+		case c == '"':
+			for i++; i < len(src) && src[i] != '"'; i++ {
+				if src[i] == '\\' {
+					i++
+				}
+			}
+		case closes && depth > 0:
+			depth--
+		case c == '[' || c == '{':
+			if depth == len(open) {
+				return nil, false
+			}
+			open[depth] = len(out)
+			depth++
+			out = append(out, 0)
+		}
+		if values > maxValues {
+			return nil, false
+		}
+	}
+	return out, true
 }
 
 // parse reads one value, which is the whole document. What cannot be read is a fault.
 func parse(src []byte, f *faults) (v value, ok bool) {
 	p := parser{src: src, dec: json.NewDecoder(bytes.NewReader(src)), faults: f}
 	p.dec.UseNumber()
-	v, err := p.value("", 0)
+	var err error
+	if p.sizes, ok = sizes(src); ok {
+		v, err = p.value(nil, 0)
+	} else {
+		err = errTooMany
+	}
 	if err == nil && len(bytes.TrimSpace(src[p.dec.InputOffset():])) > 0 {
 		err = fmt.Errorf("there is more behind the document")
 	}
@@ -74,10 +159,10 @@ func (p *parser) begin() int {
 	return at + len(p.src[at:]) - len(bytes.TrimLeft(p.src[at:], " \t\r\n,:"))
 }
 
-func (p *parser) value(path string, depth int) (v value, err error) {
-	v = value{path: path, at: p.begin()}
+func (p *parser) value(at *path, depth int) (v value, err error) {
+	v = value{path: at, at: int32(p.begin())}
 	if p.values++; p.values > maxValues || depth > maxDepth {
-		return v, fmt.Errorf("it has more than %d values, or is deeper than %d", maxValues, maxDepth)
+		return v, errTooMany
 	}
 	token, err := p.dec.Token()
 	if err != nil {
@@ -95,39 +180,45 @@ func (p *parser) value(path string, depth int) (v value, err error) {
 	default:
 		v.kind = null
 	}
-	v.end = int(p.dec.InputOffset())
+	v.end = int32(p.dec.InputOffset())
 	return v, err
 }
 
 func (p *parser) inside(v *value, open json.Delim, depth int) error {
-	seen := map[string]bool{}
-	for v.kind = list; p.dec.More(); {
-		if open == '[' {
-			item, err := p.value(fmt.Sprintf("%s[%d]", v.path, len(v.items)), depth+1)
+	size := p.sizes[0] // the decoder begins no list that the count has missed
+	p.sizes = p.sizes[1:]
+	if depth < keptDepth {
+		v.children = make([]value, 0, size)
+	}
+	v.kind = list
+	var seen map[string]bool
+	if open == '{' {
+		v.kind, seen = object, map[string]bool{}
+	}
+	for n := int32(0); p.dec.More(); n++ {
+		at, begin := &path{up: v.path, index: n}, 0
+		if v.kind == object {
+			begin = p.begin()
+			key, err := p.dec.Token()
 			if err != nil {
 				return err
 			}
-			v.items = append(v.items, item)
-			continue
+			at.index = -1
+			at.name, _ = key.(string)
 		}
-		at := p.begin()
-		key, err := p.dec.Token()
+		child, err := p.value(at, depth+1)
 		if err != nil {
 			return err
 		}
-		name, _ := key.(string)
-		child, err := p.value(strings.TrimPrefix(v.path+"."+cut(name), "."), depth+1)
-		if err != nil {
-			return err
+		if v.kind == object {
+			if seen[at.name] {
+				p.faults.add("KEY_DUPLICATE", begin, at, "keep one of them", "the key stands twice")
+			}
+			seen[at.name] = true
 		}
-		if seen[name] {
-			p.faults.add("KEY_DUPLICATE", at, child.path, "keep one of them", "the key stands twice")
+		if depth < keptDepth {
+			v.children = append(v.children, child)
 		}
-		seen[name] = true
-		v.members = append(v.members, member{name, child})
-	}
-	if open == '{' {
-		v.kind = object
 	}
 	_, err := p.dec.Token()
 	return err
@@ -142,11 +233,11 @@ type faults struct {
 	told workflow.Faults
 }
 
-func (f *faults) add(code string, at int, path, hint, format string, args ...any) {
+func (f *faults) add(code string, at int, where *path, hint, format string, args ...any) {
 	if len(f.told) >= maxFaults {
 		return
 	}
-	f.told = append(f.told, workflow.Fault{Code: code, Place: f.place(at), Path: path, Hint: hint, Message: fmt.Sprintf(format, args...)})
+	f.told = append(f.told, workflow.Fault{Code: code, Place: f.place(at), Path: where.String(), Hint: hint, Message: fmt.Sprintf(format, args...)})
 }
 
 func (f *faults) place(at int) workflow.Place {

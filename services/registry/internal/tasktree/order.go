@@ -10,8 +10,10 @@ func (r *reader) after(v value, task int) {
 	if v.kind == null || !r.is(v, list) {
 		return
 	}
-	for _, item := range v.items {
-		if id, ok := r.scalar(item); ok {
+	r.from = slices.Grow(r.from, len(v.children))
+	for i := range v.items() {
+		item := &v.children[i]
+		if id, ok := r.scalar(*item); ok {
 			r.from = append(r.from, dependency{task, id, item})
 		}
 	}
@@ -22,34 +24,36 @@ func (r *reader) edges(v value) {
 	if v.kind == null || !r.is(v, list) {
 		return
 	}
-	for _, pair := range v.items {
+	r.from = slices.Grow(r.from, len(v.children))
+	for _, pair := range v.items() {
 		if !r.is(pair, list) {
 			continue
 		}
-		if len(pair.items) != 2 {
-			r.faults.add("VALUE_INVALID", pair.at, pair.path, `write ["first", "second"]`, "an edge has two ids, not %d", len(pair.items))
+		ends := pair.children
+		if len(ends) != 2 {
+			r.faults.add("VALUE_INVALID", int(pair.at), pair.path, `write ["first", "second"]`, "an edge has two ids, not %d", len(ends))
 			continue
 		}
-		first, ok := r.scalar(pair.items[0])
-		second, too := r.scalar(pair.items[1])
+		first, ok := r.scalar(ends[0])
+		second, too := r.scalar(ends[1])
 		if !ok || !too {
 			continue
 		}
 		at, known := r.at[second]
 		if !known {
-			r.unknown(second, pair.items[1])
+			r.unknown(second, ends[1])
 			// The other end is looked at here, since no task is there to look at it for.
 			if _, known := r.at[first]; !known {
-				r.unknown(first, pair.items[0])
+				r.unknown(first, ends[0])
 			}
 			continue
 		}
-		r.from = append(r.from, dependency{at, first, pair.items[0]})
+		r.from = append(r.from, dependency{at, first, &ends[0]})
 	}
 }
 
 func (r *reader) unknown(id string, v value) {
-	r.faults.add("DEPENDENCY_UNKNOWN", v.at, v.path, "name a task of the document, or leave it out", "there is no task %q", cut(id))
+	r.faults.add("DEPENDENCY_UNKNOWN", int(v.at), v.path, "name a task of the document, or leave it out", "there is no task %q", cut(id))
 }
 
 // resolve finds the tasks that others depend on, each once.
@@ -59,10 +63,10 @@ func (r *reader) resolve() {
 		t := &r.tree.Tasks[d.task]
 		switch {
 		case !known:
-			r.unknown(d.id, d.of)
+			r.unknown(d.id, *d.of)
 		case slices.Contains(t.After, at):
 		case len(t.After) == maxDependencies:
-			r.faults.add("TOO_MANY", d.of.at, d.of.path, "depend on those right before it only", "a task may depend on %d others", maxDependencies)
+			r.faults.add("TOO_MANY", int(d.of.at), d.of.path, "depend on those right before it only", "a task may depend on %d others", maxDependencies)
 		default:
 			t.After = append(t.After, at)
 		}
@@ -140,6 +144,6 @@ func (r *reader) cycle(seen []bool) []int {
 	if len(ids) > 20 {
 		ids = append(ids[:18], "…", ids[len(ids)-1])
 	}
-	r.faults.add("DEPENDENCY_CYCLE", r.where[at].at, r.where[at].path, "leave one of these dependencies out", "tasks would wait for each other: %s", strings.Join(ids, " <- "))
+	r.faults.add("DEPENDENCY_CYCLE", int(r.where[at].at), r.where[at].path, "leave one of these dependencies out", "tasks would wait for each other: %s", strings.Join(ids, " <- "))
 	return []int{at}
 }

@@ -61,14 +61,14 @@ type reader struct {
 type dependency struct {
 	task int
 	id   string
-	of   value
+	of   *value
 }
 
 // Read reads a document. With faults there is no tree.
 func Read(src []byte) (Tree, workflow.Faults) {
 	r := &reader{faults: faults{src: src}, left: faults{src: src}, at: map[string]int{}}
 	if len(src) > MaxBytes || !utf8.Valid(src) {
-		r.faults.add("DOCUMENT_INVALID", 0, "", "make several documents of it", "a document is text in UTF-8 of at most %d bytes", MaxBytes)
+		r.faults.add("DOCUMENT_INVALID", 0, nil, "make several documents of it", "a document is text in UTF-8 of at most %d bytes", MaxBytes)
 		return Tree{}, r.faults.told
 	}
 	root, ok := parse(src, &r.faults)
@@ -86,7 +86,7 @@ func Read(src []byte) (Tree, workflow.Faults) {
 
 func (r *reader) is(v value, want kind) bool {
 	if v.kind != want {
-		r.faults.add("TYPE_WRONG", v.at, v.path, "", "must be %s, not %s", want, v.kind)
+		r.faults.add("TYPE_WRONG", int(v.at), v.path, "", "must be %s, not %s", want, v.kind)
 	}
 	return v.kind == want
 }
@@ -97,11 +97,11 @@ func (r *reader) str(v value, most int, into *string) {
 		return
 	}
 	if strings.ContainsRune(v.text, 0) {
-		r.faults.add("VALUE_INVALID", v.at, v.path, "leave the character out", "has the character U+0000, which no text may have")
+		r.faults.add("VALUE_INVALID", int(v.at), v.path, "leave the character out", "has the character U+0000, which no text may have")
 		return
 	}
 	if n := utf8.RuneCountInString(v.text); n > most {
-		r.faults.add("VALUE_TOO_LONG", v.at, v.path, "shorten it", "has %d characters and may have %d", n, most)
+		r.faults.add("VALUE_TOO_LONG", int(v.at), v.path, "shorten it", "has %d characters and may have %d", n, most)
 		return
 	}
 	*into = v.text
@@ -113,7 +113,7 @@ func (r *reader) integer(v value, least, most int64, into *int64) {
 	}
 	n, err := strconv.ParseInt(v.text, 10, 64)
 	if err != nil || n < least || n > most {
-		r.faults.add("VALUE_INVALID", v.at, v.path, "", "must be a whole number from %d to %d", least, most)
+		r.faults.add("VALUE_INVALID", int(v.at), v.path, "", "must be a whole number from %d to %d", least, most)
 		return
 	}
 	*into = n
@@ -123,11 +123,11 @@ func (r *reader) texts(v value, into *[]string) {
 	if v.kind == null || !r.is(v, list) {
 		return
 	}
-	if len(v.items) > maxTags {
-		r.faults.add("TOO_MANY", v.at, v.path, "", "has %d elements and may have %d", len(v.items), maxTags)
+	if len(v.children) > maxTags {
+		r.faults.add("TOO_MANY", int(v.at), v.path, "", "has %d elements and may have %d", len(v.children), maxTags)
 		return
 	}
-	for _, item := range v.items {
+	for _, item := range v.items() {
 		var s string
 		if r.str(item, maxTag, &s); s != "" {
 			*into = append(*into, s)
@@ -142,7 +142,7 @@ func (r *reader) choice(v value, into *epic.DependencyPolicy) {
 	}
 	i := slices.Index([]string{"block", "skip", "fail"}, strings.ToLower(word))
 	if i < 0 {
-		r.faults.add("VALUE_INVALID", v.at, v.path, "write block, skip or fail", "there is no policy %q", word)
+		r.faults.add("VALUE_INVALID", int(v.at), v.path, "write block, skip or fail", "there is no policy %q", word)
 		return
 	}
 	*into = epic.DependencyPolicy(i + 1)
@@ -157,58 +157,58 @@ func (r *reader) scalar(v value) (id string, ok bool) {
 		return "", false
 	}
 	if r.str(v, maxLabel, &id); id == "" && v.text == "" {
-		r.faults.add("VALUE_INVALID", v.at, v.path, "give each task an id of its own", "an id cannot be empty")
+		r.faults.add("VALUE_INVALID", int(v.at), v.path, "give each task an id of its own", "an id cannot be empty")
 	}
 	return id, id != ""
 }
 
-func (r *reader) leftOut(m member) {
-	r.left.add("NOT_CARRIED_OVER", m.at, m.path, "", "an import has no use for it")
+func (r *reader) leftOut(m value) {
+	r.left.add("NOT_CARRIED_OVER", int(m.at), m.path, "", "an import has no use for it")
 }
 
 func (r *reader) root(v value) {
 	e := &r.tree.Epic
 	var edges, tasks *value
-	for i := range v.members {
-		m := v.members[i]
-		switch m.name {
+	for i := range v.members() {
+		m := v.children[i]
+		switch m.name() {
 		case "title":
-			r.str(m.value, maxTitle, &e.Title)
+			r.str(m, maxTitle, &e.Title)
 		case "description":
-			r.str(m.value, maxText, &e.Description)
+			r.str(m, maxText, &e.Description)
 		case "result_summary":
-			r.str(m.value, maxText, &e.ResultSummary)
+			r.str(m, maxText, &e.ResultSummary)
 		case "workflow_slug":
-			r.str(m.value, maxLabel, &e.WorkflowSlug)
+			r.str(m, maxLabel, &e.WorkflowSlug)
 		case "user_id":
-			r.str(m.value, maxLabel, &e.UserID)
+			r.str(m, maxLabel, &e.UserID)
 		case "tags":
-			r.texts(m.value, &e.Tags)
+			r.texts(m, &e.Tags)
 		case "priority":
-			r.priority(m.value, &e.Priority)
+			r.priority(m, &e.Priority)
 		case "dependency_policy":
-			r.choice(m.value, &e.DependencyPolicy)
+			r.choice(m, &e.DependencyPolicy)
 		case "budget_tokens":
-			r.cap(m.value, &e.BudgetTokens)
+			r.cap(m, &e.BudgetTokens)
 		case "budget_nano_usd":
-			r.cap(m.value, &e.BudgetNanoUSD)
+			r.cap(m, &e.BudgetNanoUSD)
 		case "id":
-			if id, ok := r.scalar(m.value); ok {
+			if id, ok := r.scalar(m); ok {
 				e.Labels = map[string]string{IDLabel: id}
 			}
 		case "tasks":
-			tasks = &v.members[i].value
+			tasks = &v.children[i]
 		case "edges":
-			edges = &v.members[i].value
+			edges = &v.children[i]
 		default:
 			r.leftOut(m)
 		}
 	}
-	if strings.TrimSpace(e.Title) == "" && !slices.ContainsFunc(v.members, func(m member) bool { return m.name == "title" && m.text != "" }) {
-		r.faults.add("FIELD_MISSING", v.at, "title", "say what the goal is", "an epic needs a title")
+	if strings.TrimSpace(e.Title) == "" && !slices.ContainsFunc(v.members(), func(m value) bool { return m.name() == "title" && m.text != "" }) {
+		r.faults.add("FIELD_MISSING", int(v.at), v.path.under("title"), "say what the goal is", "an epic needs a title")
 	}
 	if tasks == nil {
-		r.faults.add("FIELD_MISSING", v.at, "tasks", "list the tasks of the epic", "the document has no tasks")
+		r.faults.add("FIELD_MISSING", int(v.at), v.path.under("tasks"), "list the tasks of the epic", "the document has no tasks")
 		return
 	}
 	r.tasks(*tasks)
@@ -230,17 +230,17 @@ func (r *reader) tasks(v value) {
 	if !r.is(v, list) {
 		return
 	}
-	if len(v.items) > MaxTasks {
-		r.faults.add("TOO_MANY", v.at, v.path, "make several epics of it", "has %d tasks and may have %d", len(v.items), MaxTasks)
+	if len(v.children) > MaxTasks {
+		r.faults.add("TOO_MANY", int(v.at), v.path, "make several epics of it", "has %d tasks and may have %d", len(v.children), MaxTasks)
 		return
 	}
-	r.zero = slices.ContainsFunc(v.items, func(t value) bool {
-		return slices.ContainsFunc(t.members, func(m member) bool { return m.name == "priority" && m.kind == number && m.text == "0" })
+	r.zero = slices.ContainsFunc(v.items(), func(t value) bool {
+		return slices.ContainsFunc(t.members(), func(m value) bool { return m.name() == "priority" && m.kind == number && m.text == "0" })
 	})
 	if r.zero {
-		r.left.add("READ_AS", v.at, v.path, "", "a priority is 0, so all are counted from 0, which is critical, to 3")
+		r.left.add("READ_AS", int(v.at), v.path, "", "a priority is 0, so all are counted from 0, which is critical, to 3")
 	}
-	for _, item := range v.items {
+	for _, item := range v.items() {
 		if r.is(item, object) {
 			r.task(item)
 		}
@@ -251,26 +251,26 @@ func (r *reader) task(v value) {
 	n := len(r.tree.Tasks)
 	t := Task{Task: epic.Task{State: epic.TaskPending}}
 	where := v
-	for _, m := range v.members {
-		switch m.name {
+	for _, m := range v.members() {
+		switch m.name() {
 		case "id":
-			if id, ok := r.scalar(m.value); ok {
-				t.ID, where = id, m.value
+			if id, ok := r.scalar(m); ok {
+				t.ID, where = id, m
 			}
 		case "depends_on", "dependencies":
-			r.after(m.value, n)
+			r.after(m, n)
 		default:
 			r.taskField(&t.Task, m)
 		}
 	}
-	if strings.TrimSpace(t.Title) == "" && !slices.ContainsFunc(v.members, func(m member) bool { return m.name == "title" && m.text != "" }) {
-		r.faults.add("FIELD_MISSING", v.at, v.path+".title", "say what is to be done", "a task needs a title")
+	if strings.TrimSpace(t.Title) == "" && !slices.ContainsFunc(v.members(), func(m value) bool { return m.name() == "title" && m.text != "" }) {
+		r.faults.add("FIELD_MISSING", int(v.at), v.path.under("title"), "say what is to be done", "a task needs a title")
 	}
-	if !slices.ContainsFunc(v.members, func(m member) bool { return m.name == "id" }) {
-		r.faults.add("FIELD_MISSING", v.at, v.path+".id", "give each task an id of its own", "a task needs an id")
+	if !slices.ContainsFunc(v.members(), func(m value) bool { return m.name() == "id" }) {
+		r.faults.add("FIELD_MISSING", int(v.at), v.path.under("id"), "give each task an id of its own", "a task needs an id")
 	}
 	if first, twice := r.at[t.ID]; twice {
-		r.faults.add("ID_DUPLICATE", where.at, where.path, "give each task an id of its own", "%q is the id of %s, too", t.ID, r.where[first].path)
+		r.faults.add("ID_DUPLICATE", int(where.at), where.path, "give each task an id of its own", "%q is the id of %s, too", t.ID, r.where[first].path)
 	} else if t.ID != "" {
 		r.at[t.ID] = n
 		t.Labels = map[string]string{IDLabel: t.ID}
@@ -278,39 +278,39 @@ func (r *reader) task(v value) {
 	r.tree.Tasks, r.where = append(r.tree.Tasks, t), append(r.where, where)
 }
 
-func (r *reader) taskField(t *epic.Task, m member) {
+func (r *reader) taskField(t *epic.Task, m value) {
 	var n int64
-	switch m.name {
+	switch m.name() {
 	case "title":
-		r.str(m.value, maxTitle, &t.Title)
+		r.str(m, maxTitle, &t.Title)
 	case "description":
-		r.str(m.value, maxText, &t.Description)
+		r.str(m, maxText, &t.Description)
 	case "result_summary":
-		r.str(m.value, maxText, &t.ResultSummary)
+		r.str(m, maxText, &t.ResultSummary)
 	case "error_message":
-		r.str(m.value, maxText, &t.ErrorMessage)
+		r.str(m, maxText, &t.ErrorMessage)
 	case "workflow_slug":
-		r.str(m.value, maxLabel, &t.WorkflowSlug)
+		r.str(m, maxLabel, &t.WorkflowSlug)
 	case "tags":
-		r.texts(m.value, &t.Tags)
+		r.texts(m, &t.Tags)
 	case "priority":
-		r.priority(m.value, &t.Priority)
+		r.priority(m, &t.Priority)
 	case "dependency_policy":
-		r.choice(m.value, &t.DependencyPolicy)
+		r.choice(m, &t.DependencyPolicy)
 	case "status":
-		r.status(m.value, t)
+		r.status(m, t)
 	case "requirements":
 		if m.kind != null {
 			t.Requirements = slices.Clone(r.faults.src[m.at:m.end])
 		}
 	case "input":
-		if m.kind != null && r.is(m.value, object) {
+		if m.kind != null && r.is(m, object) {
 			t.Input = slices.Clone(r.faults.src[m.at:m.end])
 		}
 	case "estimated_tokens":
-		r.integer(m.value, 0, 1<<62, &t.EstimatedTokens)
+		r.integer(m, 0, 1<<62, &t.EstimatedTokens)
 	case "max_retries":
-		r.integer(m.value, -1, 100, &n)
+		r.integer(m, -1, 100, &n)
 		t.MaxRetries = int32(n)
 	default:
 		r.leftOut(m)
@@ -331,9 +331,9 @@ func (r *reader) status(v value, t *epic.Task) {
 	case "canceled", "cancelled": //nolint:misspell // task trees say both
 		t.State = epic.TaskCanceled
 	case "running", "in_progress", "review", "deferred", "blocked":
-		r.left.add("READ_AS", v.at, v.path, "", "%q is read as pending: nobody works on it here yet", word)
+		r.left.add("READ_AS", int(v.at), v.path, "", "%q is read as pending: nobody works on it here yet", word)
 	default:
-		r.faults.add("VALUE_INVALID", v.at, v.path, "write pending, completed, failed or canceled", "there is no status %q", word)
+		r.faults.add("VALUE_INVALID", int(v.at), v.path, "write pending, completed, failed or canceled", "there is no status %q", word)
 	}
 }
 
@@ -347,7 +347,7 @@ func (r *reader) priority(v value, into *epic.Priority) {
 			n = min(n+1, int(epic.Low))
 		}
 		if err != nil || n < 1 || n > int(epic.Low) {
-			r.faults.add("VALUE_INVALID", v.at, v.path, hint, "there is no priority %s", v.text)
+			r.faults.add("VALUE_INVALID", int(v.at), v.path, hint, "there is no priority %s", v.text)
 			return
 		}
 		*into = epic.Priority(n)
@@ -357,7 +357,7 @@ func (r *reader) priority(v value, into *epic.Priority) {
 		}
 		i := slices.Index([]string{"critical", "high", "medium", "low"}, strings.ToLower(v.text))
 		if i < 0 {
-			r.faults.add("VALUE_INVALID", v.at, v.path, hint, "there is no priority %q", cut(v.text))
+			r.faults.add("VALUE_INVALID", int(v.at), v.path, hint, "there is no priority %q", cut(v.text))
 			return
 		}
 		*into = epic.Priority(i + 1)

@@ -44,7 +44,8 @@ func Specs() []actor.Spec {
   "required": ["max"],
   "properties": {
     "max": {"type": "integer", "minimum": 1, "description": "How often it may go round."},
-    "fail": {"type": "boolean", "description": "Whether it fails. Else the run is paused, and a resume grants as many rounds again."}
+    "fail": {"type": "boolean", "description": "Whether it fails. Else the run is paused, and a resume grants as many rounds again."},
+    "last": {"type": "string", "description": "The node whose result in the last round a failure tells."}
   }
 }`),
 		spec(flow.SetActor, "Updates keys of the state of the run.", flow.Set, `{

@@ -24,6 +24,9 @@ const IDPrefix = "run"
 type StartRequest struct {
 	Namespace string
 	Graph     *workgraph.Graph
+	// CheckInputs has inputs refused at once that the workflow of the graph does not declare. Else the run fails
+	// at its first node.
+	CheckInputs bool
 	// Source says who made Graph.
 	Source program.Source
 	// Memo, if not nil, keeps what is computed about Graph for the next start with it.

@@ -143,6 +143,13 @@ func (t tx) Remember(ctx context.Context, r store.Request) (earlier store.Reques
 	return t.Request(ctx, r.Namespace, r.Method, r.ID)
 }
 
+// Forget implements store.Tx.
+func (t tx) Forget(ctx context.Context, r store.Request) error {
+	_, err := t.Exec(ctx, `DELETE FROM requests WHERE namespace = $1 AND method = $2 AND request_id = $3 AND resource = $4`,
+		r.Namespace, r.Method, r.ID, r.Resource)
+	return err
+}
+
 // Request implements store.Reader.
 func (t tx) Request(ctx context.Context, namespace, method, id string) (earlier store.Request, seen bool, err error) {
 	earlier = store.Request{Namespace: namespace, Method: method, ID: id}

@@ -51,11 +51,36 @@ func importCases() map[string]func(*testing.T, *fixture) {
 			few := f.Within(accounting.Bounds{Epics: 9, Tasks: 9, Dependencies: 2})
 			_, _, err = few.ImportEpic(f.ctx, ns, accounting.Once{}, tree)
 			requireError(t, err, errs.ResourceExhausted, accounting.ReasonTooManyDependencies)
+			narrow := f.Within(accounting.Bounds{Epics: 9, Tasks: 4, Dependencies: 9})
+			_, _, err = narrow.ImportEpic(f.ctx, ns, accounting.Once{}, tree)
+			requireError(t, err, errs.ResourceExhausted, accounting.ReasonTooManyTasks)
 			all, err := f.Epics(f.ctx, store.EpicQuery{Namespace: ns, Limit: 10})
 			require.NoError(t, err)
 			require.Empty(t, all)
+			exact := f.Within(accounting.Bounds{Epics: 1, Tasks: 5, Dependencies: 3})
+			_, _, err = exact.ImportEpic(f.ctx, ns, accounting.Once{ID: "at the bounds"}, tree)
+			require.NoError(t, err)
 			_, _, err = f.ImportEpic(f.ctx, ns, accounting.Once{}, tree)
 			require.NoError(t, err, "what was refused can be sent again")
+		},
+		"Import/OfADeletedEpicMakesItAnew": func(t *testing.T, f *fixture) {
+			first, _, err := f.ImportEpic(f.ctx, ns, accounting.Once{}, tree)
+			require.NoError(t, err)
+			require.NoError(t, f.DeleteEpic(f.ctx, ns, first.ID, ""))
+			anew, _, err := f.ImportEpic(f.ctx, ns, accounting.Once{}, tree)
+			require.NoError(t, err)
+			require.NotEqual(t, first.ID, anew.ID)
+			again, _, err := f.ImportEpic(f.ctx, ns, accounting.Once{}, tree)
+			require.NoError(t, err)
+			require.Equal(t, anew.ID, again.ID)
+			f.recount(t, ns, anew.ID)
+		},
+		"Import/UnderARequestIDMakesNoDeletedEpicAnew": func(t *testing.T, f *fixture) {
+			e, _, err := f.ImportEpic(f.ctx, ns, accounting.Once{ID: "mine"}, tree)
+			require.NoError(t, err)
+			require.NoError(t, f.DeleteEpic(f.ctx, ns, e.ID, ""))
+			_, _, err = f.ImportEpic(f.ctx, ns, accounting.Once{ID: "mine"}, tree)
+			require.True(t, errs.Is(err, errs.NotFound), "got %v", err)
 		},
 	}
 }
