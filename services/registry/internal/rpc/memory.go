@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/epigraph-run/epigraph/internal/access"
+	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/page"
@@ -41,6 +42,13 @@ func (s *MemoryServer) WriteMemory(ctx context.Context, req *registryv1.WriteMem
 	in, o, err := prepared(req, req.GetRequestId(), func() (memory.Entry, error) { return memoryFrom(ctx, req.GetMemory()) })
 	if err != nil {
 		return nil, err
+	}
+	if req.GetTtl() != nil {
+		ttl, err := duration("ttl", req.GetTtl())
+		if err != nil {
+			return nil, err
+		}
+		in.ExpireTime = dbkit.Now().Add(ttl)
 	}
 	out, removed, err := s.memories.Write(ctx, grpckit.Namespace(ctx), request.Change{Once: o, Etag: req.GetMemory().GetEtag()}, in)
 	if err != nil {

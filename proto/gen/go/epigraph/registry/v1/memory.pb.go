@@ -14,6 +14,7 @@ import (
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	emptypb "google.golang.org/protobuf/types/known/emptypb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
@@ -458,7 +459,9 @@ type WriteMemoryRequest struct {
 	// The entry. All of it takes the place of what is there.
 	Memory *Memory `protobuf:"bytes,1,opt,name=memory,proto3" json:"memory,omitempty"`
 	// Makes the request repeatable: the same id with the same entry writes it once.
-	RequestId     string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// How long it is remembered, in place of an expire_time.
+	Ttl           *durationpb.Duration `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -505,6 +508,13 @@ func (x *WriteMemoryRequest) GetRequestId() string {
 		return x.RequestId
 	}
 	return ""
+}
+
+func (x *WriteMemoryRequest) GetTtl() *durationpb.Duration {
+	if x != nil {
+		return x.Ttl
+	}
+	return nil
 }
 
 // WriteMemoryResponse is the entry as it is kept.
@@ -1500,7 +1510,7 @@ var File_epigraph_registry_v1_memory_proto protoreflect.FileDescriptor
 
 const file_epigraph_registry_v1_memory_proto_rawDesc = "" +
 	"\n" +
-	"!epigraph/registry/v1/memory.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"j\n" +
+	"!epigraph/registry/v1/memory.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"j\n" +
 	"\vMemoryScope\x127\n" +
 	"\x05level\x18\x01 \x01(\x0e2!.epigraph.registry.v1.MemoryLevelR\x05level\x12\"\n" +
 	"\asubject\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\asubject\"\x95\x06\n" +
@@ -1528,11 +1538,12 @@ const file_epigraph_registry_v1_memory_proto_rawDesc = "" +
 	"updateTime\x12\x1c\n" +
 	"\x04etag\x18\x10 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\x12&\n" +
 	"\tprincipal\x18\x11 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tprincipalB\r\n" +
-	"\v_confidence\"{\n" +
+	"\v_confidence\"\xb2\x01\n" +
 	"\x12WriteMemoryRequest\x12<\n" +
 	"\x06memory\x18\x01 \x01(\v2\x1c.epigraph.registry.v1.MemoryB\x06\xbaH\x03\xc8\x01\x01R\x06memory\x12'\n" +
 	"\n" +
-	"request_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\"f\n" +
+	"request_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\x125\n" +
+	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x02*\x00R\x03ttl\"f\n" +
 	"\x13WriteMemoryResponse\x124\n" +
 	"\x06memory\x18\x01 \x01(\v2\x1c.epigraph.registry.v1.MemoryR\x06memory\x12\x19\n" +
 	"\bgave_way\x18\x02 \x03(\tR\agaveWay\"\xc5\x03\n" +
@@ -1674,7 +1685,8 @@ var file_epigraph_registry_v1_memory_proto_goTypes = []any{
 	(*ListMemoryReadsResponse)(nil), // 20: epigraph.registry.v1.ListMemoryReadsResponse
 	(*v1.Payload)(nil),              // 21: epigraph.graph.v1.Payload
 	(*timestamppb.Timestamp)(nil),   // 22: google.protobuf.Timestamp
-	(*emptypb.Empty)(nil),           // 23: google.protobuf.Empty
+	(*durationpb.Duration)(nil),     // 23: google.protobuf.Duration
+	(*emptypb.Empty)(nil),           // 24: google.protobuf.Empty
 }
 var file_epigraph_registry_v1_memory_proto_depIdxs = []int32{
 	0,  // 0: epigraph.registry.v1.MemoryScope.level:type_name -> epigraph.registry.v1.MemoryLevel
@@ -1686,39 +1698,40 @@ var file_epigraph_registry_v1_memory_proto_depIdxs = []int32{
 	22, // 6: epigraph.registry.v1.Memory.create_time:type_name -> google.protobuf.Timestamp
 	22, // 7: epigraph.registry.v1.Memory.update_time:type_name -> google.protobuf.Timestamp
 	4,  // 8: epigraph.registry.v1.WriteMemoryRequest.memory:type_name -> epigraph.registry.v1.Memory
-	4,  // 9: epigraph.registry.v1.WriteMemoryResponse.memory:type_name -> epigraph.registry.v1.Memory
-	3,  // 10: epigraph.registry.v1.SearchMemoryRequest.scopes:type_name -> epigraph.registry.v1.MemoryScope
-	1,  // 11: epigraph.registry.v1.SearchMemoryRequest.kinds:type_name -> epigraph.registry.v1.MemoryKind
-	4,  // 12: epigraph.registry.v1.MemoryMatch.memory:type_name -> epigraph.registry.v1.Memory
-	8,  // 13: epigraph.registry.v1.SearchMemoryResponse.matches:type_name -> epigraph.registry.v1.MemoryMatch
-	3,  // 14: epigraph.registry.v1.ListMemoryRequest.scope:type_name -> epigraph.registry.v1.MemoryScope
-	1,  // 15: epigraph.registry.v1.ListMemoryRequest.kinds:type_name -> epigraph.registry.v1.MemoryKind
-	4,  // 16: epigraph.registry.v1.ListMemoryResponse.memories:type_name -> epigraph.registry.v1.Memory
-	4,  // 17: epigraph.registry.v1.ExportMemoryResponse.memories:type_name -> epigraph.registry.v1.Memory
-	3,  // 18: epigraph.registry.v1.ForgetMemoryRequest.scope:type_name -> epigraph.registry.v1.MemoryScope
-	22, // 19: epigraph.registry.v1.MemoryRead.time:type_name -> google.protobuf.Timestamp
-	18, // 20: epigraph.registry.v1.ListMemoryReadsResponse.reads:type_name -> epigraph.registry.v1.MemoryRead
-	5,  // 21: epigraph.registry.v1.MemoryService.WriteMemory:input_type -> epigraph.registry.v1.WriteMemoryRequest
-	7,  // 22: epigraph.registry.v1.MemoryService.SearchMemory:input_type -> epigraph.registry.v1.SearchMemoryRequest
-	10, // 23: epigraph.registry.v1.MemoryService.GetMemory:input_type -> epigraph.registry.v1.GetMemoryRequest
-	11, // 24: epigraph.registry.v1.MemoryService.ListMemory:input_type -> epigraph.registry.v1.ListMemoryRequest
-	13, // 25: epigraph.registry.v1.MemoryService.DeleteMemory:input_type -> epigraph.registry.v1.DeleteMemoryRequest
-	14, // 26: epigraph.registry.v1.MemoryService.ExportMemory:input_type -> epigraph.registry.v1.ExportMemoryRequest
-	16, // 27: epigraph.registry.v1.MemoryService.ForgetMemory:input_type -> epigraph.registry.v1.ForgetMemoryRequest
-	19, // 28: epigraph.registry.v1.MemoryService.ListMemoryReads:input_type -> epigraph.registry.v1.ListMemoryReadsRequest
-	6,  // 29: epigraph.registry.v1.MemoryService.WriteMemory:output_type -> epigraph.registry.v1.WriteMemoryResponse
-	9,  // 30: epigraph.registry.v1.MemoryService.SearchMemory:output_type -> epigraph.registry.v1.SearchMemoryResponse
-	4,  // 31: epigraph.registry.v1.MemoryService.GetMemory:output_type -> epigraph.registry.v1.Memory
-	12, // 32: epigraph.registry.v1.MemoryService.ListMemory:output_type -> epigraph.registry.v1.ListMemoryResponse
-	23, // 33: epigraph.registry.v1.MemoryService.DeleteMemory:output_type -> google.protobuf.Empty
-	15, // 34: epigraph.registry.v1.MemoryService.ExportMemory:output_type -> epigraph.registry.v1.ExportMemoryResponse
-	17, // 35: epigraph.registry.v1.MemoryService.ForgetMemory:output_type -> epigraph.registry.v1.ForgetMemoryResponse
-	20, // 36: epigraph.registry.v1.MemoryService.ListMemoryReads:output_type -> epigraph.registry.v1.ListMemoryReadsResponse
-	29, // [29:37] is the sub-list for method output_type
-	21, // [21:29] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	23, // 9: epigraph.registry.v1.WriteMemoryRequest.ttl:type_name -> google.protobuf.Duration
+	4,  // 10: epigraph.registry.v1.WriteMemoryResponse.memory:type_name -> epigraph.registry.v1.Memory
+	3,  // 11: epigraph.registry.v1.SearchMemoryRequest.scopes:type_name -> epigraph.registry.v1.MemoryScope
+	1,  // 12: epigraph.registry.v1.SearchMemoryRequest.kinds:type_name -> epigraph.registry.v1.MemoryKind
+	4,  // 13: epigraph.registry.v1.MemoryMatch.memory:type_name -> epigraph.registry.v1.Memory
+	8,  // 14: epigraph.registry.v1.SearchMemoryResponse.matches:type_name -> epigraph.registry.v1.MemoryMatch
+	3,  // 15: epigraph.registry.v1.ListMemoryRequest.scope:type_name -> epigraph.registry.v1.MemoryScope
+	1,  // 16: epigraph.registry.v1.ListMemoryRequest.kinds:type_name -> epigraph.registry.v1.MemoryKind
+	4,  // 17: epigraph.registry.v1.ListMemoryResponse.memories:type_name -> epigraph.registry.v1.Memory
+	4,  // 18: epigraph.registry.v1.ExportMemoryResponse.memories:type_name -> epigraph.registry.v1.Memory
+	3,  // 19: epigraph.registry.v1.ForgetMemoryRequest.scope:type_name -> epigraph.registry.v1.MemoryScope
+	22, // 20: epigraph.registry.v1.MemoryRead.time:type_name -> google.protobuf.Timestamp
+	18, // 21: epigraph.registry.v1.ListMemoryReadsResponse.reads:type_name -> epigraph.registry.v1.MemoryRead
+	5,  // 22: epigraph.registry.v1.MemoryService.WriteMemory:input_type -> epigraph.registry.v1.WriteMemoryRequest
+	7,  // 23: epigraph.registry.v1.MemoryService.SearchMemory:input_type -> epigraph.registry.v1.SearchMemoryRequest
+	10, // 24: epigraph.registry.v1.MemoryService.GetMemory:input_type -> epigraph.registry.v1.GetMemoryRequest
+	11, // 25: epigraph.registry.v1.MemoryService.ListMemory:input_type -> epigraph.registry.v1.ListMemoryRequest
+	13, // 26: epigraph.registry.v1.MemoryService.DeleteMemory:input_type -> epigraph.registry.v1.DeleteMemoryRequest
+	14, // 27: epigraph.registry.v1.MemoryService.ExportMemory:input_type -> epigraph.registry.v1.ExportMemoryRequest
+	16, // 28: epigraph.registry.v1.MemoryService.ForgetMemory:input_type -> epigraph.registry.v1.ForgetMemoryRequest
+	19, // 29: epigraph.registry.v1.MemoryService.ListMemoryReads:input_type -> epigraph.registry.v1.ListMemoryReadsRequest
+	6,  // 30: epigraph.registry.v1.MemoryService.WriteMemory:output_type -> epigraph.registry.v1.WriteMemoryResponse
+	9,  // 31: epigraph.registry.v1.MemoryService.SearchMemory:output_type -> epigraph.registry.v1.SearchMemoryResponse
+	4,  // 32: epigraph.registry.v1.MemoryService.GetMemory:output_type -> epigraph.registry.v1.Memory
+	12, // 33: epigraph.registry.v1.MemoryService.ListMemory:output_type -> epigraph.registry.v1.ListMemoryResponse
+	24, // 34: epigraph.registry.v1.MemoryService.DeleteMemory:output_type -> google.protobuf.Empty
+	15, // 35: epigraph.registry.v1.MemoryService.ExportMemory:output_type -> epigraph.registry.v1.ExportMemoryResponse
+	17, // 36: epigraph.registry.v1.MemoryService.ForgetMemory:output_type -> epigraph.registry.v1.ForgetMemoryResponse
+	20, // 37: epigraph.registry.v1.MemoryService.ListMemoryReads:output_type -> epigraph.registry.v1.ListMemoryReadsResponse
+	30, // [30:38] is the sub-list for method output_type
+	22, // [22:30] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_registry_v1_memory_proto_init() }
