@@ -161,6 +161,15 @@ var table = map[string][]Scope{
 	"epigraph.registry.v1.RegistryService/ListEvents":   run,
 	"epigraph.registry.v1.RegistryService/WatchEvents":  run,
 
+	"epigraph.registry.v1.MemoryService/WriteMemory":     run,
+	"epigraph.registry.v1.MemoryService/SearchMemory":    run,
+	"epigraph.registry.v1.MemoryService/GetMemory":       run,
+	"epigraph.registry.v1.MemoryService/ListMemory":      run,
+	"epigraph.registry.v1.MemoryService/DeleteMemory":    run,
+	"epigraph.registry.v1.MemoryService/ExportMemory":    admin,
+	"epigraph.registry.v1.MemoryService/ForgetMemory":    admin,
+	"epigraph.registry.v1.MemoryService/ListMemoryReads": {Run, Admin},
+
 	"epigraph.registry.v1.WorkflowService/CreateWorkflow":        run,
 	"epigraph.registry.v1.WorkflowService/CreateWorkflowVersion": run,
 	"epigraph.registry.v1.WorkflowService/GetWorkflow":           run,

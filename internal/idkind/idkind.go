@@ -17,6 +17,7 @@ var kinds = map[string]struct{ what, call string }{
 	"tk":  {"a task", "GetTask"},
 	"thr": {"a thread", "GetThread"},
 	"fct": {"a fact", "ListFacts"},
+	"mem": {"a memory", "GetMemory"},
 	"wf":  {"a workflow", "GetWorkflow"},
 }
 

@@ -269,6 +269,8 @@ type Deps struct {
 	Computing *turns.Turns
 	// Catalog is the catalog of workflows; nil means that there is none, and no workflow is found by name.
 	Catalog registryv1.WorkflowServiceClient
+	// Memory is the memory of the registry; nil means that there is none, and actors cannot read or write it.
+	Memory registryv1.MemoryServiceClient
 	// Actors are called beside the built-in ones, and in place of those with the same name.
 	Actors workgraph.Actors
 	// Telemetry reports; nil means none.
@@ -429,6 +431,9 @@ func (s *Service) assemble(cfg Config, d Deps, models *llm.Set, st stores) (err 
 	}
 	if d.Registry != nil {
 		kit.Epics = rpc.NewEpics(d.Registry)
+	}
+	if d.Registry != nil && d.Memory != nil {
+		kit.Remembered = rpc.NewMemory(d.Memory, d.Registry)
 	}
 	set, err := builtin.New(cfg.Actors, kit)
 	if err != nil {

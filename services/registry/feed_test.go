@@ -159,7 +159,7 @@ func TestEventsOfOthers(t *testing.T) {
 func TestEventKindsAreThoseOfTheProto(t *testing.T) {
 	t.Parallel()
 	c := serve(t, sqliteConfig(t))
-	never := map[protoreflect.Name]bool{"usage_recorded": true, "memory_written": true, "keep_alive": true}
+	never := map[protoreflect.Name]bool{"usage_recorded": true, "keep_alive": true}
 	fields := (&registryv1.FeedEvent{}).ProtoReflect().Descriptor().Oneofs().ByName("event").Fields()
 	for i := range fields.Len() {
 		name := fields.Get(i).Name()

@@ -1,6 +1,6 @@
 // Package registry owns the registry service: it opens the store of the configuration, serves
-// epigraph.registry.v1.RegistryService and WorkflowService from it, and sweeps expired rows. It must
-// not know the other services nor how it is reached.
+// epigraph.registry.v1.RegistryService, WorkflowService and MemoryService from it, and sweeps expired
+// rows. It must not know the other services nor how it is reached.
 package registry
 
 import (
@@ -20,6 +20,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/accounting"
 	"github.com/epigraph-run/epigraph/services/registry/internal/cataloging"
 	"github.com/epigraph-run/epigraph/services/registry/internal/feed"
+	"github.com/epigraph-run/epigraph/services/registry/internal/remembering"
 	"github.com/epigraph-run/epigraph/services/registry/internal/rpc"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store/pg"
@@ -95,6 +96,7 @@ type Service struct {
 	store    store.Store
 	accounts *accounting.Accounts
 	catalog  *cataloging.Catalog
+	memories *remembering.Memories
 	folder   *folder
 	log      *slog.Logger
 	sweep    time.Duration
@@ -117,7 +119,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 		return nil, fmt.Errorf("open store of registry: %w", err)
 	}
 	s := &Service{
-		store: st, accounts: accounting.New(st), catalog: cataloging.New(st), log: d.Telemetry.Logger, sweep: cfg.SweepInterval, close: sync.OnceValue(st.Close),
+		store: st, accounts: accounting.New(st), catalog: cataloging.New(st), memories: remembering.New(st), log: d.Telemetry.Logger, sweep: cfg.SweepInterval, close: sync.OnceValue(st.Close),
 		kept: feed.Bounds{Rows: cfg.FeedEvents, Age: cfg.FeedAge},
 	}
 	if err := s.prepare(ctx, cfg, migrate); err != nil {
@@ -133,6 +135,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 func (s *Service) Register(r grpc.ServiceRegistrar) {
 	registryv1.RegisterRegistryServiceServer(r, rpc.New(s.accounts))
 	registryv1.RegisterWorkflowServiceServer(r, rpc.NewWorkflows(s.catalog))
+	registryv1.RegisterMemoryServiceServer(r, rpc.NewMemory(s.memories))
 }
 
 // Run sweeps expired claims, request ids and reservations, and looks at the folder of workflows, until ctx
@@ -165,13 +168,15 @@ func (s *Service) sweepOnce(ctx context.Context) {
 	workflows, runs, werr := s.catalog.Sweep(ctx)
 	reservations, lerr := s.accounts.SweepLedger(ctx)
 	events, ferr := s.accounts.SweepFeed(ctx, s.kept)
-	switch err = errors.Join(err, werr, lerr, ferr); {
+	memories, reads, merr := s.memories.Sweep(ctx)
+	switch err = errors.Join(err, werr, lerr, ferr, merr); {
 	case ctx.Err() != nil:
 	case err != nil:
 		s.log.WarnContext(ctx, "sweep failed", slog.Any("err", err))
-	case claims+requests+workflows+runs+int64(reservations)+events > 0:
+	case claims+requests+workflows+runs+int64(reservations)+events+memories+reads > 0:
 		s.log.InfoContext(ctx, "swept", slog.Int64("claims", claims), slog.Int64("requests", requests), slog.Int64("workflows", workflows), slog.Int64("workflow_runs", runs),
-			slog.Int("forgotten_reservations", reservations), slog.Int64("events", events))
+			slog.Int("forgotten_reservations", reservations), slog.Int64("events", events),
+			slog.Int64("memories", memories), slog.Int64("memory_reads", reads))
 	}
 }
 

@@ -341,6 +341,7 @@ func openAPI(ctx context.Context, name string, cfg Config, conns *connections, t
 				return nil, err
 			}
 			d.Registry, d.Catalog = registryv1.NewRegistryServiceClient(conn), registryv1.NewWorkflowServiceClient(conn)
+			d.Memory = registryv1.NewMemoryServiceClient(conn)
 		}
 		return some(executor.Open(ctx, cfg.Executor, d))
 	}

@@ -144,6 +144,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		executorv1.RegisterLimitServiceHandlerClient(ctx, s.mux, executorv1.NewLimitServiceClient(executor)),
 		registryv1.RegisterRegistryServiceHandlerClient(ctx, s.mux, registryv1.NewRegistryServiceClient(registry)),
 		registryv1.RegisterWorkflowServiceHandlerClient(ctx, s.mux, registryv1.NewWorkflowServiceClient(registry)),
+		registryv1.RegisterMemoryServiceHandlerClient(ctx, s.mux, registryv1.NewMemoryServiceClient(registry)),
 	); err != nil {
 		return nil, fmt.Errorf("register handlers: %w", err)
 	}
@@ -202,6 +203,7 @@ func (s *Server) buildRoutes() error {
 		executorv1.File_epigraph_executor_v1_limit_proto,
 		registryv1.File_epigraph_registry_v1_registry_proto,
 		registryv1.File_epigraph_registry_v1_workflow_proto,
+		registryv1.File_epigraph_registry_v1_memory_proto,
 	} {
 		services := f.Services()
 		for i := range services.Len() {

@@ -118,7 +118,10 @@ func (b *Accounts) changeEpic(ctx context.Context, namespace, method, id string,
 		if err := tx.PutEpic(ctx, e, over); err != nil {
 			return err
 		}
-		return epicWords(ctx, tx, &before, &e)
+		if err := epicWords(ctx, tx, &before, &e); err != nil {
+			return err
+		}
+		return keepProcedure(ctx, tx, before.State, &e, now)
 	})
 	return out, err
 }

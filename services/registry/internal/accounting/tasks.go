@@ -90,13 +90,16 @@ func (w *work) save(ctx context.Context, was epic.TaskState) error {
 
 // saveEpic writes the epic, and goes on with its tasks if it runs by itself.
 func (w *work) saveEpic(ctx context.Context) error {
+	before := w.epic.State
 	if err := advance(ctx, w.tx, &w.epic, w.now); err != nil {
 		return err
 	}
 	w.epic.UpdateTime = w.now
-	err := w.tx.PutEpic(ctx, w.epic, w.epicOver)
+	if err := w.tx.PutEpic(ctx, w.epic, w.epicOver); err != nil {
+		return err
+	}
 	w.epicOver = w.epic.Revision
-	return err
+	return keepProcedure(ctx, w.tx, before, &w.epic, w.now)
 }
 
 // holder returns the claim that keeps others from the task, or nil. It marks a claim whose lease is over as

@@ -9,6 +9,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/registry/internal/catalog"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
+	"github.com/epigraph-run/epigraph/services/registry/internal/memory"
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
 )
 
@@ -34,13 +35,15 @@ const (
 	BudgetReached     Kind = "budget_reached"
 	PriceCreated      Kind = "price_created"
 	WorkflowPublished Kind = "workflow_published"
+	MemoryWritten     Kind = "memory_written"
+	MemoryDeleted     Kind = "memory_deleted"
 )
 
 // Kinds are all kinds, in the order of the API.
 func Kinds() []Kind {
 	return []Kind{
 		EpicCreated, EpicUpdated, EpicDeleted, TaskCreated, TaskUpdated, TaskDeleted, UsageBooked, BudgetReached, PriceCreated,
-		WorkflowPublished,
+		WorkflowPublished, MemoryWritten, MemoryDeleted,
 	}
 }
 
@@ -66,8 +69,9 @@ func (e Event) Size() int { return e.Body.size + len(e.EpicID) + len(e.Slug) + l
 // Body is what changed: the fields that the kind needs. It is stored as JSON by the names of the fields
 // here and of the values in them, so a field that is renamed keeps its name in JSON.
 type Body struct {
-	// ID is that of an epic or a task that was deleted.
+	// ID is that of an epic or a task that was deleted, IDs are those of entries of the memory.
 	ID   string     `json:",omitempty"`
+	IDs  []string   `json:",omitempty"`
 	Epic *epic.Epic `json:",omitempty"`
 	Task *epic.Task `json:",omitempty"`
 	// Brief says that the task comes without its long texts, which have not changed.
@@ -78,6 +82,7 @@ type Body struct {
 	Workflow *catalog.Workflow  `json:",omitempty"`
 	Version  int64              `json:",omitempty"`
 	Change   WorkflowChangeKind `json:",omitempty"`
+	Memory   *Memory            `json:",omitempty"`
 
 	size int
 }
@@ -86,6 +91,15 @@ type Body struct {
 func (b Body) Sized(n int) Body {
 	b.size = n
 	return b
+}
+
+// Memory is an entry of the memory that was written, without what it says: whoever may read the feed need
+// not be one who may read the scope.
+type Memory struct {
+	ID, Key  string
+	Kind     memory.Kind
+	Scope    memory.Scope
+	Revision int64
 }
 
 // Budget is a cap that was reached. Name is that of the level: of an epic, task or run, or of the

@@ -14,6 +14,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/page"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/registry/internal/accounting"
+	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/feed"
 )
 
@@ -129,6 +130,12 @@ func eventTo(e feed.Event) *registryv1.FeedEvent {
 		out.Event = &registryv1.FeedEvent_WorkflowPublished{WorkflowPublished: &registryv1.WorkflowPublished{
 			Slug: e.Slug, Version: b.Version, Change: registryv1.Publication(b.Change), Workflow: workflowTo(*b.Workflow),
 		}}
+	case feed.MemoryWritten:
+		out.Event = &registryv1.FeedEvent_MemoryWritten{MemoryWritten: &registryv1.MemoryWritten{
+			Key: b.Memory.Key, FactType: b.Memory.Kind.String(), MemoryId: b.Memory.ID, Scope: b.Memory.Scope.Place(), Etag: epic.Etag(b.Memory.Revision),
+		}}
+	case feed.MemoryDeleted:
+		out.Event = &registryv1.FeedEvent_MemoryDeleted{MemoryDeleted: &registryv1.MemoryDeleted{MemoryIds: b.IDs}}
 	}
 	return out
 }

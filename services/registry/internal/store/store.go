@@ -67,6 +67,9 @@ type Store interface {
 	SweepWorkflows(ctx context.Context, deletedBefore, runsBefore time.Time) (workflows, runs int64, err error)
 	// SweepFeed removes events that are older, or more, than the bounds allow, some of them at a time.
 	SweepFeed(ctx context.Context, b feed.Bounds, now time.Time) (removed int64, err error)
+	// SweepMemory removes entries that have expired, and records of reads that are older, or more, than the
+	// bounds allow: at most limit of each, and of records of each namespace.
+	SweepMemory(ctx context.Context, b MemoryBounds, now time.Time, limit int) (entries, reads int64, err error)
 	// FeedChanges returns a channel that has a value when the feed of a namespace may have new events, until
 	// stop. Those that another process writes are told while Follow runs, and soon. Some may not be told:
 	// whoever waits looks from time to time.
@@ -81,6 +84,7 @@ type Store interface {
 
 // Reader reads. Every method sees one namespace only; the error for a missing row is errs.NotFound.
 type Reader interface {
+	MemoryReader
 	Epic(ctx context.Context, namespace, id string) (epic.Epic, error)
 	Task(ctx context.Context, namespace, id string) (epic.Task, error)
 	// BlockedBy returns at most limit of the failed and canceled tasks that a task depends on, itself or
@@ -151,9 +155,10 @@ type Reader interface {
 
 // Tx reads and writes in one transaction. The lock of an epic guards all of its tasks and claims: every
 // writer of one of them holds it, so values read after locking stay true until the end. What it changes of
-// epics, tasks, usage, caps, prices and workflows becomes events of the feed by itself, when it commits.
+// epics, tasks, usage, caps, prices, workflows and memory becomes events of the feed by itself, when it commits.
 type Tx interface {
 	Reader
+	MemoryTx
 	// Clock is the database's time, by which leases run.
 	Clock(ctx context.Context) (time.Time, error)
 	// Remember keeps a request, or returns the one that came earlier under the same namespace, method

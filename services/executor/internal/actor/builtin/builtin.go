@@ -23,6 +23,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/http"
 	actorllm "github.com/epigraph-run/epigraph/services/executor/internal/actor/llm"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/mcp"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/remember"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/sleep"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/spawn"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/starlark"
@@ -77,6 +78,8 @@ type Deps struct {
 	Workflows spawn.Workflows
 	// Epics keeps epics and tasks; nil means that there is none.
 	Epics epics.Registry
+	// Remembered is the memory of the registry; nil means that there is none.
+	Remembered remember.Memory
 	// Telemetry nil means none.
 	Telemetry *obs.Telemetry
 }
@@ -114,7 +117,7 @@ func New(cfg Config, d Deps) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := actor.NewRegistry(slices.Concat(specs, flow.Specs(), catalog.Specs(d.Catalog), epics.Specs(d.Epics), named, tools)...)
+	r, err := actor.NewRegistry(slices.Concat(specs, flow.Specs(), catalog.Specs(d.Catalog), epics.Specs(d.Epics), remember.Specs(d.Remembered), named, tools)...)
 	if err != nil {
 		return nil, err
 	}

@@ -21,6 +21,9 @@ type changes struct {
 	entries   []usage.Entry
 	prices    []usage.Price
 	workflows []*workflowChange
+	// memories were written, forgotten are the ids of those that were removed.
+	memories  []feed.Memory
+	forgotten []string
 	// before are accounts as they were when they were locked first, after as they were written last.
 	before, after map[ledger.ID]ledger.Account
 }
@@ -180,7 +183,7 @@ func (t tx) tell(ctx context.Context, namespace string) (told bool, err error) {
 			return false, err
 		}
 	}
-	rest := append(c.booked(), c.published()...)
+	rest := slices.Concat(c.booked(), c.published(), c.remembered())
 	for i := range c.prices {
 		rest = append(rest, feed.Event{Kind: feed.PriceCreated, Body: feed.Body{Price: &c.prices[i]}})
 	}

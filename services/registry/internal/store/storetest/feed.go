@@ -57,6 +57,8 @@ func (f *fixture) told(t testing.TB, after int64) (out []string) {
 			about = e.Body.Task.ID
 		case e.Body.Budget != nil:
 			about = e.Body.Budget.Name
+		case e.Body.Memory != nil:
+			about = e.Body.Memory.Key
 		}
 		out = append(out, string(e.Kind)+" "+about)
 	}

@@ -118,6 +118,7 @@ type FeedEvent struct {
 	//	*FeedEvent_WorkflowPublished
 	//	*FeedEvent_MemoryWritten
 	//	*FeedEvent_UsageBooked
+	//	*FeedEvent_MemoryDeleted
 	//	*FeedEvent_KeepAlive
 	Event         isFeedEvent_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
@@ -305,6 +306,15 @@ func (x *FeedEvent) GetUsageBooked() *UsageBooked {
 	return nil
 }
 
+func (x *FeedEvent) GetMemoryDeleted() *MemoryDeleted {
+	if x != nil {
+		if x, ok := x.Event.(*FeedEvent_MemoryDeleted); ok {
+			return x.MemoryDeleted
+		}
+	}
+	return nil
+}
+
 func (x *FeedEvent) GetKeepAlive() *FeedKeepAlive {
 	if x != nil {
 		if x, ok := x.Event.(*FeedEvent_KeepAlive); ok {
@@ -371,13 +381,18 @@ type FeedEvent_WorkflowPublished struct {
 }
 
 type FeedEvent_MemoryWritten struct {
-	// Something was remembered.
+	// Something was remembered: written into the memory.
 	MemoryWritten *MemoryWritten `protobuf:"bytes,20,opt,name=memory_written,json=memoryWritten,proto3,oneof"`
 }
 
 type FeedEvent_UsageBooked struct {
 	// Calls of an epic, or of none, were booked.
 	UsageBooked *UsageBooked `protobuf:"bytes,21,opt,name=usage_booked,json=usageBooked,proto3,oneof"`
+}
+
+type FeedEvent_MemoryDeleted struct {
+	// Entries of the memory were removed, or gave way. Those that expire are not told.
+	MemoryDeleted *MemoryDeleted `protobuf:"bytes,24,opt,name=memory_deleted,json=memoryDeleted,proto3,oneof"`
 }
 
 type FeedEvent_KeepAlive struct {
@@ -408,6 +423,8 @@ func (*FeedEvent_WorkflowPublished) isFeedEvent_Event() {}
 func (*FeedEvent_MemoryWritten) isFeedEvent_Event() {}
 
 func (*FeedEvent_UsageBooked) isFeedEvent_Event() {}
+
+func (*FeedEvent_MemoryDeleted) isFeedEvent_Event() {}
 
 func (*FeedEvent_KeepAlive) isFeedEvent_Event() {}
 
@@ -750,13 +767,19 @@ func (x *WorkflowPublished) GetWorkflow() *Workflow {
 	return nil
 }
 
-// MemoryWritten is a written memory.
+// MemoryWritten is an entry of the memory that was written, without what it says.
 type MemoryWritten struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its key.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// FACT or PROCEDURE, as a word.
-	FactType      string `protobuf:"bytes,2,opt,name=fact_type,json=factType,proto3" json:"fact_type,omitempty"`
+	// fact, procedure or preference.
+	FactType string `protobuf:"bytes,2,opt,name=fact_type,json=factType,proto3" json:"fact_type,omitempty"`
+	// Its id.
+	MemoryId string `protobuf:"bytes,3,opt,name=memory_id,json=memoryId,proto3" json:"memory_id,omitempty"`
+	// Its scope, like "namespace" or "user/ada".
+	Scope string `protobuf:"bytes,4,opt,name=scope,proto3" json:"scope,omitempty"`
+	// Its etag.
+	Etag          string `protobuf:"bytes,5,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -805,11 +828,78 @@ func (x *MemoryWritten) GetFactType() string {
 	return ""
 }
 
+func (x *MemoryWritten) GetMemoryId() string {
+	if x != nil {
+		return x.MemoryId
+	}
+	return ""
+}
+
+func (x *MemoryWritten) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *MemoryWritten) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
+// MemoryDeleted names entries of the memory that are gone: 100 at most.
+type MemoryDeleted struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The entries.
+	MemoryIds     []string `protobuf:"bytes,1,rep,name=memory_ids,json=memoryIds,proto3" json:"memory_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemoryDeleted) Reset() {
+	*x = MemoryDeleted{}
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemoryDeleted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemoryDeleted) ProtoMessage() {}
+
+func (x *MemoryDeleted) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_feed_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemoryDeleted.ProtoReflect.Descriptor instead.
+func (*MemoryDeleted) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_feed_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *MemoryDeleted) GetMemoryIds() []string {
+	if x != nil {
+		return x.MemoryIds
+	}
+	return nil
+}
+
 var File_epigraph_registry_v1_feed_proto protoreflect.FileDescriptor
 
 const file_epigraph_registry_v1_feed_proto_rawDesc = "" +
 	"\n" +
-	"\x1fepigraph/registry/v1/feed.proto\x12\x14epigraph.registry.v1\x1a\x1fepigraph/registry/v1/epic.proto\x1a epigraph/registry/v1/usage.proto\x1a#epigraph/registry/v1/workflow.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xce\b\n" +
+	"\x1fepigraph/registry/v1/feed.proto\x12\x14epigraph.registry.v1\x1a\x1fepigraph/registry/v1/epic.proto\x1a epigraph/registry/v1/usage.proto\x1a#epigraph/registry/v1/workflow.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9c\t\n" +
 	"\tFeedEvent\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1c\n" +
@@ -828,7 +918,8 @@ const file_epigraph_registry_v1_feed_proto_rawDesc = "" +
 	"\rprice_created\x18\x12 \x01(\v2\x1b.epigraph.registry.v1.PriceH\x00R\fpriceCreated\x12X\n" +
 	"\x12workflow_published\x18\x13 \x01(\v2'.epigraph.registry.v1.WorkflowPublishedH\x00R\x11workflowPublished\x12L\n" +
 	"\x0ememory_written\x18\x14 \x01(\v2#.epigraph.registry.v1.MemoryWrittenH\x00R\rmemoryWritten\x12F\n" +
-	"\fusage_booked\x18\x15 \x01(\v2!.epigraph.registry.v1.UsageBookedH\x00R\vusageBooked\x12D\n" +
+	"\fusage_booked\x18\x15 \x01(\v2!.epigraph.registry.v1.UsageBookedH\x00R\vusageBooked\x12L\n" +
+	"\x0ememory_deleted\x18\x18 \x01(\v2#.epigraph.registry.v1.MemoryDeletedH\x00R\rmemoryDeleted\x12D\n" +
 	"\n" +
 	"keep_alive\x18\x1e \x01(\v2#.epigraph.registry.v1.FeedKeepAliveH\x00R\tkeepAliveB\a\n" +
 	"\x05event\"'\n" +
@@ -853,10 +944,16 @@ const file_epigraph_registry_v1_feed_proto_rawDesc = "" +
 	"\x04slug\x18\x01 \x01(\tR\x04slug\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x03R\aversion\x129\n" +
 	"\x06change\x18\x03 \x01(\x0e2!.epigraph.registry.v1.PublicationR\x06change\x12:\n" +
-	"\bworkflow\x18\x04 \x01(\v2\x1e.epigraph.registry.v1.WorkflowR\bworkflow\">\n" +
+	"\bworkflow\x18\x04 \x01(\v2\x1e.epigraph.registry.v1.WorkflowR\bworkflow\"\x85\x01\n" +
 	"\rMemoryWritten\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1b\n" +
-	"\tfact_type\x18\x02 \x01(\tR\bfactType*\x96\x01\n" +
+	"\tfact_type\x18\x02 \x01(\tR\bfactType\x12\x1b\n" +
+	"\tmemory_id\x18\x03 \x01(\tR\bmemoryId\x12\x14\n" +
+	"\x05scope\x18\x04 \x01(\tR\x05scope\x12\x12\n" +
+	"\x04etag\x18\x05 \x01(\tR\x04etag\".\n" +
+	"\rMemoryDeleted\x12\x1d\n" +
+	"\n" +
+	"memory_ids\x18\x01 \x03(\tR\tmemoryIds*\x96\x01\n" +
 	"\vPublication\x12\x1b\n" +
 	"\x17PUBLICATION_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13PUBLICATION_CREATED\x10\x01\x12\x1f\n" +
@@ -878,7 +975,7 @@ func file_epigraph_registry_v1_feed_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_registry_v1_feed_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_epigraph_registry_v1_feed_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_epigraph_registry_v1_feed_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_epigraph_registry_v1_feed_proto_goTypes = []any{
 	(Publication)(0),              // 0: epigraph.registry.v1.Publication
 	(*FeedEvent)(nil),             // 1: epigraph.registry.v1.FeedEvent
@@ -889,36 +986,38 @@ var file_epigraph_registry_v1_feed_proto_goTypes = []any{
 	(*BudgetReached)(nil),         // 6: epigraph.registry.v1.BudgetReached
 	(*WorkflowPublished)(nil),     // 7: epigraph.registry.v1.WorkflowPublished
 	(*MemoryWritten)(nil),         // 8: epigraph.registry.v1.MemoryWritten
-	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
-	(*Epic)(nil),                  // 10: epigraph.registry.v1.Epic
-	(*Task)(nil),                  // 11: epigraph.registry.v1.Task
-	(*UsageEntry)(nil),            // 12: epigraph.registry.v1.UsageEntry
-	(*Price)(nil),                 // 13: epigraph.registry.v1.Price
-	(*Workflow)(nil),              // 14: epigraph.registry.v1.Workflow
+	(*MemoryDeleted)(nil),         // 9: epigraph.registry.v1.MemoryDeleted
+	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
+	(*Epic)(nil),                  // 11: epigraph.registry.v1.Epic
+	(*Task)(nil),                  // 12: epigraph.registry.v1.Task
+	(*UsageEntry)(nil),            // 13: epigraph.registry.v1.UsageEntry
+	(*Price)(nil),                 // 14: epigraph.registry.v1.Price
+	(*Workflow)(nil),              // 15: epigraph.registry.v1.Workflow
 }
 var file_epigraph_registry_v1_feed_proto_depIdxs = []int32{
-	9,  // 0: epigraph.registry.v1.FeedEvent.time:type_name -> google.protobuf.Timestamp
-	10, // 1: epigraph.registry.v1.FeedEvent.epic_created:type_name -> epigraph.registry.v1.Epic
-	10, // 2: epigraph.registry.v1.FeedEvent.epic_updated:type_name -> epigraph.registry.v1.Epic
+	10, // 0: epigraph.registry.v1.FeedEvent.time:type_name -> google.protobuf.Timestamp
+	11, // 1: epigraph.registry.v1.FeedEvent.epic_created:type_name -> epigraph.registry.v1.Epic
+	11, // 2: epigraph.registry.v1.FeedEvent.epic_updated:type_name -> epigraph.registry.v1.Epic
 	4,  // 3: epigraph.registry.v1.FeedEvent.epic_deleted:type_name -> epigraph.registry.v1.EpicDeleted
-	11, // 4: epigraph.registry.v1.FeedEvent.task_created:type_name -> epigraph.registry.v1.Task
-	11, // 5: epigraph.registry.v1.FeedEvent.task_updated:type_name -> epigraph.registry.v1.Task
+	12, // 4: epigraph.registry.v1.FeedEvent.task_created:type_name -> epigraph.registry.v1.Task
+	12, // 5: epigraph.registry.v1.FeedEvent.task_updated:type_name -> epigraph.registry.v1.Task
 	5,  // 6: epigraph.registry.v1.FeedEvent.task_deleted:type_name -> epigraph.registry.v1.TaskDeleted
-	12, // 7: epigraph.registry.v1.FeedEvent.usage_recorded:type_name -> epigraph.registry.v1.UsageEntry
+	13, // 7: epigraph.registry.v1.FeedEvent.usage_recorded:type_name -> epigraph.registry.v1.UsageEntry
 	6,  // 8: epigraph.registry.v1.FeedEvent.budget_reached:type_name -> epigraph.registry.v1.BudgetReached
-	13, // 9: epigraph.registry.v1.FeedEvent.price_created:type_name -> epigraph.registry.v1.Price
+	14, // 9: epigraph.registry.v1.FeedEvent.price_created:type_name -> epigraph.registry.v1.Price
 	7,  // 10: epigraph.registry.v1.FeedEvent.workflow_published:type_name -> epigraph.registry.v1.WorkflowPublished
 	8,  // 11: epigraph.registry.v1.FeedEvent.memory_written:type_name -> epigraph.registry.v1.MemoryWritten
 	3,  // 12: epigraph.registry.v1.FeedEvent.usage_booked:type_name -> epigraph.registry.v1.UsageBooked
-	2,  // 13: epigraph.registry.v1.FeedEvent.keep_alive:type_name -> epigraph.registry.v1.FeedKeepAlive
-	12, // 14: epigraph.registry.v1.UsageBooked.entries:type_name -> epigraph.registry.v1.UsageEntry
-	0,  // 15: epigraph.registry.v1.WorkflowPublished.change:type_name -> epigraph.registry.v1.Publication
-	14, // 16: epigraph.registry.v1.WorkflowPublished.workflow:type_name -> epigraph.registry.v1.Workflow
-	17, // [17:17] is the sub-list for method output_type
-	17, // [17:17] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	9,  // 13: epigraph.registry.v1.FeedEvent.memory_deleted:type_name -> epigraph.registry.v1.MemoryDeleted
+	2,  // 14: epigraph.registry.v1.FeedEvent.keep_alive:type_name -> epigraph.registry.v1.FeedKeepAlive
+	13, // 15: epigraph.registry.v1.UsageBooked.entries:type_name -> epigraph.registry.v1.UsageEntry
+	0,  // 16: epigraph.registry.v1.WorkflowPublished.change:type_name -> epigraph.registry.v1.Publication
+	15, // 17: epigraph.registry.v1.WorkflowPublished.workflow:type_name -> epigraph.registry.v1.Workflow
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_registry_v1_feed_proto_init() }
@@ -942,6 +1041,7 @@ func file_epigraph_registry_v1_feed_proto_init() {
 		(*FeedEvent_WorkflowPublished)(nil),
 		(*FeedEvent_MemoryWritten)(nil),
 		(*FeedEvent_UsageBooked)(nil),
+		(*FeedEvent_MemoryDeleted)(nil),
 		(*FeedEvent_KeepAlive)(nil),
 	}
 	file_epigraph_registry_v1_feed_proto_msgTypes[5].OneofWrappers = []any{}
@@ -951,7 +1051,7 @@ func file_epigraph_registry_v1_feed_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_registry_v1_feed_proto_rawDesc), len(file_epigraph_registry_v1_feed_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   8,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,88 @@
+package rpc
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/remember"
+)
+
+// Memory reads and writes the memory of the registry for actors. It is safe for concurrent use.
+type Memory struct {
+	client registryv1.MemoryServiceClient
+	tasks  registryv1.RegistryServiceClient
+}
+
+var _ remember.Memory = Memory{}
+
+// NewMemory returns the memory that client keeps, for runs whose tasks are kept by the other one.
+func NewMemory(client registryv1.MemoryServiceClient, tasks registryv1.RegistryServiceClient) Memory {
+	return Memory{client, tasks}
+}
+
+// Write implements remember.Memory.
+func (m Memory) Write(ctx context.Context, namespace string, e remember.Entry, request string) (remember.Entry, []string, error) {
+	in := &registryv1.Memory{
+		Scope: scopeTo(e.Scope), Key: e.Key, Kind: numberOf[registryv1.MemoryKind](remember.Kinds(), e.Kind), Text: e.Text, Tags: e.Tags,
+		Origin: registryv1.MemoryOrigin_MEMORY_ORIGIN_RUN, Source: e.Source, UserId: e.User, Confidence: &e.Confidence,
+	}
+	if len(e.Value) > 0 {
+		in.Value = &graphv1.Payload{Json: e.Value}
+	}
+	req := &registryv1.WriteMemoryRequest{Memory: in, RequestId: request}
+	if e.Life > 0 {
+		req.Ttl = durationpb.New(e.Life)
+	}
+	got, err := asked(ctx, namespace, func(ctx context.Context) (*registryv1.WriteMemoryResponse, error) {
+		return m.client.WriteMemory(ctx, req)
+	})
+	return remembered(got.GetMemory()), got.GetGaveWay(), err
+}
+
+// Search implements remember.Memory.
+func (m Memory) Search(ctx context.Context, namespace string, s remember.Search) ([]remember.Entry, error) {
+	req := &registryv1.SearchMemoryRequest{
+		Query: s.Text, Key: s.Key, MinConfidence: s.MinConfidence, Limit: int32(s.Limit), RunId: s.Run, NodeId: s.Node, UserId: s.User,
+	}
+	for _, scope := range s.Scopes {
+		req.Scopes = append(req.Scopes, scopeTo(scope))
+	}
+	for _, kind := range s.Kinds {
+		req.Kinds = append(req.Kinds, numberOf[registryv1.MemoryKind](remember.Kinds(), kind))
+	}
+	got, err := asked(ctx, namespace, func(ctx context.Context) (*registryv1.SearchMemoryResponse, error) {
+		return m.client.SearchMemory(ctx, req)
+	})
+	var out []remember.Entry
+	for _, match := range got.GetMatches() {
+		out = append(out, remembered(match.GetMemory()))
+	}
+	return out, err
+}
+
+// EpicOf implements remember.Memory.
+func (m Memory) EpicOf(ctx context.Context, namespace, task string) (string, error) {
+	got, err := asked(ctx, namespace, func(ctx context.Context) (*registryv1.Task, error) {
+		return m.tasks.GetTask(ctx, &registryv1.GetTaskRequest{TaskId: task})
+	})
+	if errs.Is(err, errs.NotFound) {
+		return "", nil
+	}
+	return got.GetEpicId(), err
+}
+
+func scopeTo(s remember.Scope) *registryv1.MemoryScope {
+	return &registryv1.MemoryScope{Level: numberOf[registryv1.MemoryLevel](remember.Scopes(), s.Level), Subject: s.Subject}
+}
+
+func remembered(m *registryv1.Memory) remember.Entry {
+	return remember.Entry{
+		Scope: remember.Scope{Level: wordOf(remember.Scopes(), m.GetScope().GetLevel()), Subject: m.GetScope().GetSubject()},
+		Key:   m.GetKey(), Kind: wordOf(remember.Kinds(), m.GetKind()), Text: m.GetText(), Value: m.GetValue().GetJson(), Tags: m.GetTags(),
+		Confidence: m.GetConfidence(), Written: m.GetUpdateTime().AsTime(),
+	}
+}

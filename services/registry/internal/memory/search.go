@@ -1,0 +1,118 @@
+package memory
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/epigraph-run/epigraph/workflow/discover"
+)
+
+const (
+	// MaxQueryWords is how many words of a query count.
+	MaxQueryWords = 16
+	// MaxFound is how many rows of words a search looks at.
+	MaxFound = 4096
+
+	// maxWords is how many different words of an entry are found again: those of its key and tags first.
+	maxWords = 200
+	// wordScore is what a word of the query is worth beside the weights of others.
+	wordScore = 1 << 20
+)
+
+// Words are words with the weights that they have in an entry.
+type Words map[string]int64
+
+// Words are those by which an entry is found.
+func (e *Entry) Words() Words {
+	w := Words{}
+	add := func(weight int64, texts ...string) {
+		for _, word := range discover.Words(maxWords, texts...) {
+			if _, known := w[word]; known || len(w) < maxWords {
+				w[word] += weight
+			}
+		}
+	}
+	add(8, e.Key)
+	add(6, e.Tags...)
+	add(4, e.Text)
+	add(2, texts(e.Value)...)
+	return w
+}
+
+// Query says what is searched; all that is set must hold.
+type Query struct {
+	Namespace string
+	// Scopes are those that are read, and no others.
+	Scopes []Scope
+	// Text has the words; without any the entries that were first written last are found.
+	Text string
+	// Key is that of one entry of each scope.
+	Key   string
+	Kinds []Kind
+	// AnyTag matches entries that have one of these.
+	AnyTag        []string
+	MinConfidence float64
+	Limit         int
+}
+
+// Words are those of the query.
+func (q *Query) Words() []string { return discover.Words(MaxQueryWords, q.Text) }
+
+// Hit is an entry that a search has found.
+type Hit struct {
+	Entry Entry
+	// Weights are those of the words of the query that it has.
+	Weights Words
+	// Score ranks it among those of one query; greater is better.
+	Score int64
+}
+
+// Rank gives hits their scores and puts the best first: those that have most of the words, then those in which
+// the words weigh most by the confidence of the entry, then the newest.
+func Rank(hits []Hit) {
+	for i, h := range hits {
+		var words, weight int64
+		for _, n := range h.Weights {
+			words++
+			weight += min(n, 1000)
+		}
+		hits[i].Score = words*wordScore + int64(float64(weight)*1000*h.Entry.Confidence)
+	}
+	slices.SortFunc(hits, func(a, b Hit) int {
+		return cmp.Or(cmp.Compare(b.Score, a.Score), b.Entry.UpdateTime.Compare(a.Entry.UpdateTime), cmp.Compare(b.Entry.ID, a.Entry.ID))
+	})
+}
+
+// Read is the record of a search: who has read what.
+type Read struct {
+	Namespace, ID string
+	Time          time.Time
+	// RunID, NodeID and UserID are those of the run that read; empty for clients.
+	RunID, NodeID, UserID string
+	Principal             string
+	Query                 string
+	Scopes                []string
+	// Entries are the ids of what was told.
+	Entries []string
+}
+
+// MaxReadQuery bounds the query that a record shows, in bytes.
+const MaxReadQuery = 512
+
+// Size implements page.Row.
+func (r Read) Size() int {
+	n := 256 + len(r.Query)
+	for _, list := range [][]string{r.Scopes, r.Entries} {
+		for _, s := range list {
+			n += 16 + len(s)
+		}
+	}
+	return n
+}
+
+// Passes reports whether an entry passes the filters of the query, and has not expired.
+func (q *Query) Passes(e *Entry, now time.Time) bool {
+	return !e.Expired(now) && e.Confidence >= q.MinConfidence && (len(q.Kinds) == 0 || slices.Contains(q.Kinds, e.Kind)) &&
+		(len(q.AnyTag) == 0 || slices.ContainsFunc(q.AnyTag, func(t string) bool { return slices.Contains(e.Tags, t) }))
+}

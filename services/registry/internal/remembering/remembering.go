@@ -1,0 +1,275 @@
+// Package remembering owns the use cases of the memory: one method per request, each one transaction over the
+// store, in which the rules of package memory are applied. It must not know any protocol or driver.
+package remembering
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/internal/page"
+	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
+	"github.com/epigraph-run/epigraph/services/registry/internal/memory"
+	"github.com/epigraph-run/epigraph/services/registry/internal/request"
+	"github.com/epigraph-run/epigraph/services/registry/internal/store"
+)
+
+// ReasonSearchEmpty refuses a search in no scope, or in too many.
+const ReasonSearchEmpty = "MEMORY_SCOPES_INVALID"
+
+// forgottenAtOnce is how many entries one transaction forgets, sweptAtOnce how many rows a sweep removes.
+const forgottenAtOnce, sweptAtOnce = 200, 1000
+
+// Memories applies the use cases to a store. It is safe for concurrent use.
+type Memories struct {
+	store  store.Store
+	bounds memory.Bounds
+}
+
+// New returns the use cases over a store, which stays the caller's to close.
+func New(s store.Store) *Memories { return &Memories{store: s, bounds: memory.DefaultBounds()} }
+
+// Within returns the use cases over the same store with these bounds.
+func (m *Memories) Within(b memory.Bounds) *Memories { return &Memories{store: m.store, bounds: b} }
+
+// Write keeps an entry. It takes the place of the one that its scope has of this key. removed are those that
+// gave way, because the scope holds no more.
+func (m *Memories) Write(ctx context.Context, namespace string, c request.Change, in memory.Entry) (out memory.Entry, removed []memory.Entry, err error) {
+	now := dbkit.Now()
+	in.Principal = request.Caller(ctx)
+	if in, err = memory.New(namespace, in, now); err != nil {
+		return out, nil, err
+	}
+	err = m.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
+		// An entry is known by its scope and key: its id may be that of one that is there already.
+		name := in.Scope.Place() + "\n" + in.Key
+		earlier, err := c.Earlier(ctx, tx, namespace, "WriteMemory", name, now)
+		if err != nil {
+			return err
+		}
+		if earlier != "" {
+			place, key, _ := strings.Cut(earlier, "\n")
+			there, err := tx.MemoriesAt(ctx, namespace, []string{place}, key)
+			if err != nil || len(there) == 0 {
+				return notFound(err, key)
+			}
+			out = there[0]
+			return nil
+		}
+		out, removed, err = put(ctx, tx, in, c.Etag, m.bounds, now)
+		return err
+	})
+	return out, removed, err
+}
+
+func notFound(err error, id string) error {
+	if err != nil {
+		return err
+	}
+	return memory.NotFound(id)
+}
+
+// Put keeps an entry in the transaction of what it is about, in the bounds of a registry.
+func Put(ctx context.Context, tx store.Tx, in memory.Entry, now time.Time) error {
+	e, err := memory.New(in.Namespace, in, now)
+	if err == nil {
+		_, _, err = put(ctx, tx, e, "", memory.DefaultBounds(), now)
+	}
+	return err
+}
+
+func put(ctx context.Context, tx store.Tx, in memory.Entry, etag string, b memory.Bounds, now time.Time) (out memory.Entry, removed []memory.Entry, err error) {
+	place := in.Scope.Place()
+	before, found, err := tx.LockMemory(ctx, in.Namespace, place, in.Key)
+	if err != nil {
+		return out, nil, err
+	}
+	if !found {
+		if etag != "" && etag != "*" {
+			return out, nil, memory.NotFound(in.Key)
+		}
+		added, err := tx.InsertMemory(ctx, in)
+		if err != nil {
+			return out, nil, err
+		}
+		if added {
+			removed, err = tx.MakeRoom(ctx, in.Namespace, place, in.ID, in.Scope.Most(b))
+			return in, removed, err
+		}
+		// Somebody else has added it meanwhile.
+		if before, found, err = tx.LockMemory(ctx, in.Namespace, place, in.Key); err != nil || !found {
+			if err == nil {
+				err = store.Changed("memory", in.Key)
+			}
+			return out, nil, err
+		}
+	}
+	if err := epic.CheckEtag("memory "+before.ID, before.Revision, etag); err != nil {
+		return out, nil, err
+	}
+	out = in.Over(before, now)
+	return out, nil, tx.PutMemory(ctx, out)
+}
+
+// Get reads one that has not expired.
+func (m *Memories) Get(ctx context.Context, namespace, id string) (out memory.Entry, err error) {
+	now := dbkit.Now()
+	err = m.store.View(ctx, namespace, func(ctx context.Context, r store.Reader) error {
+		out, err = r.Memory(ctx, namespace, id)
+		if err == nil && out.Expired(now) {
+			err = memory.NotFound(id)
+		}
+		return err
+	})
+	return out, err
+}
+
+// List lists what has not expired.
+func (m *Memories) List(ctx context.Context, q store.MemoryQuery) (out store.Found[memory.Entry], err error) {
+	q.Now = dbkit.Now()
+	err = m.store.View(ctx, q.Namespace, func(ctx context.Context, r store.Reader) error {
+		out, err = r.Memories(ctx, q)
+		return err
+	})
+	return out, err
+}
+
+// Search finds entries of scopes, the best first, and records who has read them: what cannot be recorded is
+// not told.
+func (m *Memories) Search(ctx context.Context, q memory.Query, by memory.Read) (hits []memory.Hit, err error) {
+	if len(q.Scopes) == 0 || len(q.Scopes) > memory.MaxScopes {
+		return nil, errs.New(errs.InvalidArgument, ReasonSearchEmpty, "a search reads from 1 to %d scopes, not %d", memory.MaxScopes, len(q.Scopes)).
+			Violate("scopes", ReasonSearchEmpty, "must be from 1 to 8")
+	}
+	places := map[string]bool{}
+	scopes := q.Scopes[:0:0]
+	for _, s := range q.Scopes {
+		if err := s.Check(); err != nil {
+			return nil, err
+		}
+		if !places[s.Place()] {
+			places[s.Place()] = true
+			scopes = append(scopes, s)
+		}
+	}
+	q.Scopes = scopes
+	now := dbkit.Now()
+	err = m.store.View(ctx, q.Namespace, func(ctx context.Context, r store.Reader) error {
+		hits, err = search(ctx, r, q, now)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	by.Namespace, by.ID, by.Time, by.Principal = q.Namespace, ids.New(memory.ReadPrefix), now, request.Caller(ctx)
+	by.Query = errs.Clip(strings.ReplaceAll(strings.TrimSpace(q.Key+" "+q.Text), "\x00", ""), memory.MaxReadQuery)
+	for _, s := range q.Scopes {
+		by.Scopes = append(by.Scopes, s.Place())
+	}
+	for _, h := range hits {
+		by.Entries = append(by.Entries, h.Entry.ID)
+	}
+	return hits, m.store.Update(ctx, q.Namespace, func(ctx context.Context, tx store.Tx) error { return tx.InsertMemoryRead(ctx, by) })
+}
+
+func search(ctx context.Context, r store.Reader, q memory.Query, now time.Time) ([]memory.Hit, error) {
+	if q.Key != "" {
+		return byKey(ctx, r, &q, now)
+	}
+	hits, err := r.FindMemories(ctx, q, q.Words(), now)
+	if err != nil {
+		return nil, err
+	}
+	memory.Rank(hits)
+	hits = hits[:min(len(hits), q.Limit)]
+	wanted := make([]string, len(hits))
+	for i, h := range hits {
+		wanted[i] = h.Entry.ID
+	}
+	entries, err := r.MemoriesOf(ctx, q.Namespace, wanted)
+	if err != nil {
+		return nil, err
+	}
+	var g page.Gauge
+	out := hits[:0]
+	for _, h := range hits {
+		e, there := entries[h.Entry.ID]
+		if !there {
+			continue
+		}
+		if h.Entry = e; g.Add(e) {
+			break
+		}
+		out = append(out, h)
+	}
+	return out, nil
+}
+
+// byKey are the entries of the scopes that have a key, in the order of the scopes.
+func byKey(ctx context.Context, r store.Reader, q *memory.Query, now time.Time) (out []memory.Hit, err error) {
+	places := make([]string, len(q.Scopes))
+	for i, s := range q.Scopes {
+		places[i] = s.Place()
+	}
+	there, err := r.MemoriesAt(ctx, q.Namespace, places, q.Key)
+	for _, s := range q.Scopes {
+		for _, e := range there {
+			if e.Scope == s && q.Passes(&e, now) && len(out) < q.Limit {
+				out = append(out, memory.Hit{Entry: e, Weights: memory.Words{}})
+			}
+		}
+	}
+	return out, err
+}
+
+// Delete removes one.
+func (m *Memories) Delete(ctx context.Context, namespace, id, etag string) error {
+	return m.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
+		e, err := tx.Memory(ctx, namespace, id)
+		if err != nil {
+			return err
+		}
+		if err := epic.CheckEtag("memory "+id, e.Revision, etag); err != nil {
+			return err
+		}
+		if etag == "" || etag == "*" {
+			e.Revision = 0
+		}
+		return tx.DeleteMemory(ctx, namespace, id, e.Revision)
+	})
+}
+
+// Forget removes all entries of a scope, of a user, or of the namespace, some in each transaction. What was
+// forgotten stays forgotten if it fails in between.
+func (m *Memories) Forget(ctx context.Context, namespace string, f store.Forget) (entries, reads int, err error) {
+	for {
+		var n, k int
+		err := m.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) (err error) {
+			n, k, err = tx.ForgetMemories(ctx, namespace, f, forgottenAtOnce)
+			return err
+		})
+		if err != nil {
+			return entries, reads, err
+		}
+		if entries, reads = entries+n, reads+k; n < forgottenAtOnce && k < forgottenAtOnce {
+			return entries, reads, nil
+		}
+	}
+}
+
+// Reads lists who has read.
+func (m *Memories) Reads(ctx context.Context, q store.MemoryReadQuery) (out []memory.Read, err error) {
+	err = m.store.View(ctx, q.Namespace, func(ctx context.Context, r store.Reader) error {
+		out, err = r.MemoryReads(ctx, q)
+		return err
+	})
+	return out, err
+}
+
+// Sweep removes entries that have expired and old records of reads.
+func (m *Memories) Sweep(ctx context.Context) (entries, reads int64, err error) {
+	return m.store.SweepMemory(ctx, store.DefaultMemoryBounds(), dbkit.Now(), sweptAtOnce)
+}

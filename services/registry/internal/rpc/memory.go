@@ -1,0 +1,236 @@
+package rpc
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/epigraph-run/epigraph/internal/access"
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/page"
+	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
+	"github.com/epigraph-run/epigraph/services/registry/internal/memory"
+	"github.com/epigraph-run/epigraph/services/registry/internal/remembering"
+	"github.com/epigraph-run/epigraph/services/registry/internal/request"
+	"github.com/epigraph-run/epigraph/services/registry/internal/store"
+)
+
+// Matches that a search tells, and how many at most.
+const defaultMatches, maxMatches = 10, 100
+
+// MemoryServer serves epigraph.registry.v1.MemoryService. It is safe for concurrent use.
+type MemoryServer struct {
+	registryv1.UnimplementedMemoryServiceServer
+	memories *remembering.Memories
+}
+
+var _ registryv1.MemoryServiceServer = (*MemoryServer)(nil)
+
+// NewMemory returns a server of these use cases.
+func NewMemory(m *remembering.Memories) *MemoryServer { return &MemoryServer{memories: m} }
+
+// WriteMemory implements registryv1.MemoryServiceServer.
+func (s *MemoryServer) WriteMemory(ctx context.Context, req *registryv1.WriteMemoryRequest) (*registryv1.WriteMemoryResponse, error) {
+	in, o, err := prepared(req, req.GetRequestId(), func() (memory.Entry, error) { return memoryFrom(ctx, req.GetMemory()) })
+	if err != nil {
+		return nil, err
+	}
+	if req.GetTtl() != nil {
+		ttl, err := duration("ttl", req.GetTtl())
+		if err != nil {
+			return nil, err
+		}
+		in.ExpireTime = dbkit.Now().Add(ttl)
+	}
+	out, removed, err := s.memories.Write(ctx, grpckit.Namespace(ctx), request.Change{Once: o, Etag: req.GetMemory().GetEtag()}, in)
+	if err != nil {
+		return nil, err
+	}
+	return &registryv1.WriteMemoryResponse{Memory: memoryTo(out), GaveWay: each(removed, func(e memory.Entry) string { return e.Key })}, nil
+}
+
+// SearchMemory implements registryv1.MemoryServiceServer.
+func (s *MemoryServer) SearchMemory(ctx context.Context, req *registryv1.SearchMemoryRequest) (*registryv1.SearchMemoryResponse, error) {
+	q := memory.Query{
+		Namespace: grpckit.Namespace(ctx), Text: req.GetQuery(), Key: req.GetKey(), AnyTag: req.GetTags(), MinConfidence: req.GetMinConfidence(),
+		Limit: min(int(req.GetLimit()), maxMatches), Scopes: each(req.GetScopes(), scopeFrom),
+	}
+	if q.Limit == 0 {
+		q.Limit = defaultMatches
+	}
+	if len(q.Scopes) == 0 {
+		q.Scopes = []memory.Scope{{Level: memory.OfNamespace}}
+	}
+	var err error
+	if q.Kinds, err = enums[memory.Kind]("kinds", req.GetKinds(), memory.Preference); err != nil {
+		return nil, err
+	}
+	hits, err := s.memories.Search(ctx, q, memory.Read{RunID: req.GetRunId(), NodeID: req.GetNodeId(), UserID: req.GetUserId()})
+	if err != nil {
+		return nil, err
+	}
+	return &registryv1.SearchMemoryResponse{Matches: each(hits, func(h memory.Hit) *registryv1.MemoryMatch {
+		return &registryv1.MemoryMatch{Memory: memoryTo(h.Entry), Score: h.Score, Words: slices.Sorted(maps.Keys(h.Weights))}
+	})}, nil
+}
+
+// GetMemory implements registryv1.MemoryServiceServer.
+func (s *MemoryServer) GetMemory(ctx context.Context, req *registryv1.GetMemoryRequest) (*registryv1.Memory, error) {
+	e, err := s.memories.Get(ctx, grpckit.Namespace(ctx), req.GetMemoryId())
+	if err != nil {
+		return nil, err
+	}
+	return memoryTo(e), nil
+}
+
+// ListMemory implements registryv1.MemoryServiceServer.
+func (s *MemoryServer) ListMemory(ctx context.Context, req *registryv1.ListMemoryRequest) (*registryv1.ListMemoryResponse, error) {
+	q := store.MemoryQuery{UserID: req.GetUserId()}
+	if req.GetScope() != nil {
+		scope := scopeFrom(req.GetScope())
+		if err := scope.Check(); err != nil {
+			return nil, err
+		}
+		q.Place = scope.Place()
+	}
+	var err error
+	if q.Kinds, err = enums[memory.Kind]("kinds", req.GetKinds(), memory.Preference); err != nil {
+		return nil, err
+	}
+	rows, next, err := s.list(ctx, "ListMemory", req, q)
+	if err != nil {
+		return nil, err
+	}
+	return &registryv1.ListMemoryResponse{Memories: rows, NextPageToken: next}, nil
+}
+
+// ExportMemory implements registryv1.MemoryServiceServer.
+func (s *MemoryServer) ExportMemory(ctx context.Context, req *registryv1.ExportMemoryRequest) (*registryv1.ExportMemoryResponse, error) {
+	rows, next, err := s.list(ctx, "ExportMemory", req, store.MemoryQuery{Oldest: true})
+	if err != nil {
+		return nil, err
+	}
+	return &registryv1.ExportMemoryResponse{Memories: rows, NextPageToken: next}, nil
+}
+
+func (s *MemoryServer) list(ctx context.Context, method string, req listRequest, q store.MemoryQuery) ([]*registryv1.Memory, string, error) {
+	p, err := paged(ctx, method, req)
+	if err != nil {
+		return nil, "", err
+	}
+	q.Namespace, q.After, q.Limit = grpckit.Namespace(ctx), p.After, p.Limit+1
+	found, err := s.memories.List(ctx, q)
+	if err != nil {
+		return nil, "", err
+	}
+	rows, next := page.CutAt(p, found.Rows, found.Stopped, func(e memory.Entry) page.Cursor { return page.Cursor{CreateTime: e.CreateTime, ID: e.ID} })
+	return each(rows, memoryTo), next, nil
+}
+
+// DeleteMemory implements registryv1.MemoryServiceServer.
+func (s *MemoryServer) DeleteMemory(ctx context.Context, req *registryv1.DeleteMemoryRequest) (*emptypb.Empty, error) {
+	return &emptypb.Empty{}, s.memories.Delete(ctx, grpckit.Namespace(ctx), req.GetMemoryId(), req.GetEtag())
+}
+
+// ForgetMemory implements registryv1.MemoryServiceServer.
+func (s *MemoryServer) ForgetMemory(ctx context.Context, req *registryv1.ForgetMemoryRequest) (*registryv1.ForgetMemoryResponse, error) {
+	set := 0
+	for _, is := range []bool{req.GetScope() != nil, req.GetUserId() != "", req.GetEverything()} {
+		if is {
+			set++
+		}
+	}
+	if set != 1 {
+		return nil, errs.New(errs.InvalidArgument, "FORGET_WHAT", "exactly one of scope, user_id and everything must be set").
+			Hint("everything forgets all that the namespace remembers")
+	}
+	f := store.Forget{UserID: req.GetUserId()}
+	if req.GetScope() != nil {
+		scope := scopeFrom(req.GetScope())
+		if err := scope.Check(); err != nil {
+			return nil, err
+		}
+		f.Place = scope.Place()
+	}
+	entries, reads, err := s.memories.Forget(ctx, grpckit.Namespace(ctx), f)
+	if err != nil {
+		return nil, err
+	}
+	return &registryv1.ForgetMemoryResponse{Forgotten: int64(entries), ForgottenReads: int64(reads)}, nil
+}
+
+// ListMemoryReads implements registryv1.MemoryServiceServer.
+func (s *MemoryServer) ListMemoryReads(ctx context.Context, req *registryv1.ListMemoryReadsRequest) (*registryv1.ListMemoryReadsResponse, error) {
+	p, err := paged(ctx, "ListMemoryReads", req)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.memories.Reads(ctx, store.MemoryReadQuery{Namespace: grpckit.Namespace(ctx), After: p.After, Limit: p.Limit + 1})
+	if err != nil {
+		return nil, err
+	}
+	rows, next := page.Cut(p, rows, func(r memory.Read) page.Cursor { return page.Cursor{CreateTime: r.Time, ID: r.ID} })
+	return &registryv1.ListMemoryReadsResponse{NextPageToken: next, Reads: each(rows, func(r memory.Read) *registryv1.MemoryRead {
+		return &registryv1.MemoryRead{
+			Id: r.ID, Time: stamp(r.Time), RunId: r.RunID, NodeId: r.NodeID, UserId: r.UserID, Principal: r.Principal,
+			Query: r.Query, Scopes: r.Scopes, MemoryIds: r.Entries,
+		}
+	})}, nil
+}
+
+func scopeFrom(p *registryv1.MemoryScope) memory.Scope {
+	return memory.Scope{Level: memory.Level(p.GetLevel()), Subject: p.GetSubject()}
+}
+
+// memoryFrom reads an entry. Only services say that a run or an agent wrote it.
+func memoryFrom(ctx context.Context, p *registryv1.Memory) (memory.Entry, error) {
+	e := memory.Entry{
+		Scope: scopeFrom(p.GetScope()), Key: p.GetKey(), Text: p.GetText(), Tags: p.GetTags(),
+		Source: p.GetSource(), UserID: p.GetUserId(), Confidence: 1,
+	}
+	if p.Confidence != nil {
+		e.Confidence = p.GetConfidence()
+	}
+	var err error
+	if e.Kind, err = optionalEnum("memory.kind", p.GetKind(), memory.Preference); err != nil {
+		return e, err
+	}
+	if e.Origin, err = optionalEnum("memory.origin", p.GetOrigin(), memory.ByAgent); err != nil {
+		return e, err
+	}
+	if access.Of(ctx).Kind != access.Internal {
+		e.Origin = memory.ByClient
+	}
+	if e.ExpireTime, err = instant("memory.expire_time", p.GetExpireTime()); err != nil {
+		return e, err
+	}
+	if raw := p.GetValue().GetJson(); len(raw) > 0 {
+		if len(raw) > memory.MaxValue || !json.Valid(raw) {
+			return e, invalid("memory.value", memory.ReasonInvalid, fmt.Sprintf("a value is JSON of at most %d bytes", memory.MaxValue))
+		}
+		e.Value = raw
+	}
+	return e, nil
+}
+
+func memoryTo(e memory.Entry) *registryv1.Memory {
+	m := &registryv1.Memory{
+		Id: e.ID, Namespace: e.Namespace, Scope: &registryv1.MemoryScope{Level: registryv1.MemoryLevel(e.Scope.Level), Subject: e.Scope.Subject},
+		Key: e.Key, Kind: registryv1.MemoryKind(e.Kind), Text: e.Text, Tags: e.Tags, Origin: registryv1.MemoryOrigin(e.Origin), Source: e.Source,
+		UserId: e.UserID, Confidence: &e.Confidence, CreateTime: stamp(e.CreateTime), UpdateTime: stamp(e.UpdateTime),
+		Etag: epic.Etag(e.Revision), Principal: e.Principal,
+	}
+	if e.Value != nil {
+		m.Value = &graphv1.Payload{Json: e.Value}
+	}
+	m.ExpireTime = stamp(e.ExpireTime)
+	return m
+}

@@ -1,0 +1,204 @@
+package registry_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/epigraph-run/epigraph/internal/access"
+	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
+	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+	"github.com/epigraph-run/epigraph/services/registry"
+)
+
+// memoryWorld is a registry with keys: ada may run, root administers, and the services have a token.
+type memoryWorld struct {
+	ada, root, service registryv1.MemoryServiceClient
+	epics              registryv1.RegistryServiceClient
+}
+
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	for name, config := range map[string]func(*testing.T) registry.Config{
+		"SQLite": sqliteConfig,
+		"Postgres": func(t *testing.T) registry.Config {
+			cfg := registry.DefaultConfig()
+			cfg.Store, cfg.PostgresURL = "postgres", conf.NewSecret(pgtest.New(t))
+			return cfg
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dial, _ := serveConn(t, config(t), grpckit.AuthConfig{ServiceToken: conf.NewSecret("of-services"), Keys: []grpckit.APIKey{
+				{Name: "ada", Namespace: "acme", Secret: conf.NewSecret("secret-of-ada"), Scopes: []access.Scope{access.Run}},
+				{Name: "root", Namespace: "acme", Secret: conf.NewSecret("secret-of-root"), Scopes: []access.Scope{access.Admin, access.Run}},
+			}}, nil)
+			w := &memoryWorld{
+				ada: registryv1.NewMemoryServiceClient(dial("secret-of-ada")), root: registryv1.NewMemoryServiceClient(dial("secret-of-root")),
+				service: registryv1.NewMemoryServiceClient(dial("of-services")), epics: registryv1.NewRegistryServiceClient(dial("secret-of-ada")),
+			}
+			for name, run := range map[string]func(*testing.T, context.Context, *memoryWorld){
+				"Write/LargeEntriesComeBackWhole": memoryLarge, "Write/RepeatsAreOne": memoryRepeat, "Write/OriginIsThatOfTheCaller": memoryOrigin,
+				"Requests/FaultsAreTold": memoryRefused, "Rights/ExportAndForgetAreOfAdmins": memoryRights,
+				"Life/SearchListExportDeleteForget": memoryLife, "Procedure/IsFoundByTheWordsOfTheGoal": memoryProcedure,
+			} {
+				t.Run(name, func(t *testing.T) { run(t, t.Context(), w) })
+			}
+		})
+	}
+}
+
+func userScope(name string) *registryv1.MemoryScope {
+	return &registryv1.MemoryScope{Level: registryv1.MemoryLevel_MEMORY_LEVEL_USER, Subject: name}
+}
+
+func (w *memoryWorld) write(t *testing.T, m *registryv1.Memory) *registryv1.Memory {
+	t.Helper()
+	out, err := w.ada.WriteMemory(t.Context(), &registryv1.WriteMemoryRequest{Memory: m})
+	require.NoError(t, err)
+	require.Empty(t, out.GetGaveWay())
+	return out.GetMemory()
+}
+
+func memoryLarge(t *testing.T, ctx context.Context, w *memoryWorld) {
+	m := w.write(t, &registryv1.Memory{
+		Scope: userScope("large"), Key: strings.Repeat("k", 256), Text: large, Value: &graphv1.Payload{Json: []byte(`{"big":"` + large + `"}`)},
+		Kind: registryv1.MemoryKind_MEMORY_KIND_PREFERENCE, Tags: []string{strings.Repeat("t", 128)}, Confidence: proto.Float64(0.25),
+		ExpireTime: timestamppb.New(time.Now().Add(time.Hour)),
+	})
+	require.Equal(t, large, m.GetText())
+	require.JSONEq(t, `{"big":"`+large+`"}`, string(m.GetValue().GetJson()))
+	got, err := w.ada.GetMemory(ctx, &registryv1.GetMemoryRequest{MemoryId: m.GetId()})
+	require.NoError(t, err)
+	require.Empty(t, cmp.Diff(m, got, protocmp.Transform()))
+	found, err := w.ada.SearchMemory(ctx, &registryv1.SearchMemoryRequest{Query: "kilobytes", Scopes: []*registryv1.MemoryScope{userScope("large")}})
+	require.NoError(t, err)
+	require.Len(t, found.GetMatches(), 1)
+	require.Empty(t, cmp.Diff(m, found.GetMatches()[0].GetMemory(), protocmp.Transform()))
+	require.Equal(t, []string{"kilobyte"}, found.GetMatches()[0].GetWords())
+	list, err := w.ada.ListMemory(ctx, &registryv1.ListMemoryRequest{Scope: userScope("large")})
+	require.NoError(t, err)
+	require.Empty(t, cmp.Diff(m, list.GetMemories()[0], protocmp.Transform()))
+	_, err = w.ada.DeleteMemory(ctx, &registryv1.DeleteMemoryRequest{MemoryId: m.GetId(), Etag: `"9"`})
+	requireError(t, err, errs.Conflict, "ETAG_MISMATCH")
+	_, err = w.ada.DeleteMemory(ctx, &registryv1.DeleteMemoryRequest{MemoryId: m.GetId(), Etag: m.GetEtag()})
+	require.NoError(t, err)
+}
+
+func memoryRepeat(t *testing.T, ctx context.Context, w *memoryWorld) {
+	req := &registryv1.WriteMemoryRequest{Memory: &registryv1.Memory{Scope: userScope("repeat"), Key: "k", Text: "one"}, RequestId: "once"}
+	one, err := w.ada.WriteMemory(ctx, req)
+	require.NoError(t, err)
+	two, err := w.ada.WriteMemory(ctx, req)
+	require.NoError(t, err)
+	require.Empty(t, cmp.Diff(one, two, protocmp.Transform()))
+	req.Memory.Text = "two"
+	_, err = w.ada.WriteMemory(ctx, req)
+	requireError(t, err, errs.InvalidArgument, "REQUEST_ID_REUSED")
+}
+
+func memoryOrigin(t *testing.T, ctx context.Context, w *memoryWorld) {
+	in := &registryv1.Memory{Scope: userScope("origin"), Key: "k", Text: "x", Origin: registryv1.MemoryOrigin_MEMORY_ORIGIN_EPIC, Source: "ep_1", Principal: "key:forged"}
+	m := w.write(t, in)
+	require.Equal(t, registryv1.MemoryOrigin_MEMORY_ORIGIN_CLIENT, m.GetOrigin())
+	require.Equal(t, "key:ada", m.GetPrincipal())
+	in.Origin = registryv1.MemoryOrigin_MEMORY_ORIGIN_RUN
+	out, err := w.service.WriteMemory(grpckit.WithNamespace(ctx, "acme"), &registryv1.WriteMemoryRequest{Memory: in})
+	require.NoError(t, err)
+	require.Equal(t, registryv1.MemoryOrigin_MEMORY_ORIGIN_RUN, out.GetMemory().GetOrigin())
+}
+
+func memoryRefused(t *testing.T, ctx context.Context, w *memoryWorld) {
+	ok := &registryv1.Memory{Scope: userScope("x"), Text: "x"}
+	for name, c := range map[string]struct {
+		change func(*registryv1.Memory)
+		reason string
+	}{
+		"scope": {func(m *registryv1.Memory) { m.Scope = nil }, "MEMORY_SCOPE_INVALID"},
+		"text":  {func(m *registryv1.Memory) { m.Text = "" }, "MEMORY_INVALID"},
+		"long":  {func(m *registryv1.Memory) { m.Text = strings.Repeat("x", 8193) }, ""},
+		"json":  {func(m *registryv1.Memory) { m.Value = &graphv1.Payload{Json: []byte("{")} }, "MEMORY_INVALID"},
+		"sure":  {func(m *registryv1.Memory) { m.Confidence = proto.Float64(2) }, ""},
+	} {
+		m := proto.CloneOf(ok)
+		c.change(m)
+		_, err := w.ada.WriteMemory(ctx, &registryv1.WriteMemoryRequest{Memory: m})
+		require.True(t, errs.Is(err, errs.InvalidArgument), "%s: %v", name, err)
+		if c.reason != "" {
+			require.Equal(t, c.reason, errs.ReasonOf(err), name)
+		}
+	}
+	for _, req := range []*registryv1.ForgetMemoryRequest{{}, {UserId: "a", Everything: true}, {Scope: userScope("a"), UserId: "a"}} {
+		_, err := w.root.ForgetMemory(ctx, req)
+		requireError(t, err, errs.InvalidArgument, "FORGET_WHAT")
+	}
+	_, err := w.ada.GetMemory(ctx, &registryv1.GetMemoryRequest{MemoryId: "mem_none"})
+	requireError(t, err, errs.NotFound, "MEMORY_NOT_FOUND")
+}
+
+func memoryRights(t *testing.T, ctx context.Context, w *memoryWorld) {
+	_, err := w.ada.ExportMemory(ctx, &registryv1.ExportMemoryRequest{})
+	require.True(t, errs.Is(err, errs.PermissionDenied), "%v", err)
+	_, err = w.ada.ForgetMemory(ctx, &registryv1.ForgetMemoryRequest{Everything: true})
+	require.True(t, errs.Is(err, errs.PermissionDenied), "%v", err)
+}
+
+func memoryLife(t *testing.T, ctx context.Context, w *memoryWorld) {
+	for i := range 5 {
+		w.write(t, &registryv1.Memory{Scope: userScope("life"), Key: fmt.Sprint(i), Text: "goal"})
+	}
+	none, err := w.ada.SearchMemory(ctx, &registryv1.SearchMemoryRequest{Query: "goal", Scopes: []*registryv1.MemoryScope{userScope("other")}, RunId: "run_1", NodeId: "n", UserId: "other"})
+	require.NoError(t, err)
+	require.Empty(t, none.GetMatches())
+	reads, err := w.root.ListMemoryReads(ctx, &registryv1.ListMemoryReadsRequest{PageSize: 1})
+	require.NoError(t, err)
+	require.Equal(t, []any{"run_1", "n", "other", "key:ada", "goal", []string{"user/other"}}, []any{reads.GetReads()[0].GetRunId(), reads.GetReads()[0].GetNodeId(),
+		reads.GetReads()[0].GetUserId(), reads.GetReads()[0].GetPrincipal(), reads.GetReads()[0].GetQuery(), reads.GetReads()[0].GetScopes()})
+	var keys []string
+	for req := (&registryv1.ExportMemoryRequest{PageSize: 2}); ; {
+		r, err := w.root.ExportMemory(ctx, req)
+		require.NoError(t, err)
+		for _, m := range r.GetMemories() {
+			if m.GetScope().GetSubject() == "life" {
+				keys = append(keys, m.GetKey())
+			}
+		}
+		if req.PageToken = r.GetNextPageToken(); req.GetPageToken() == "" {
+			break
+		}
+	}
+	require.Equal(t, []string{"0", "1", "2", "3", "4"}, keys)
+	gone, err := w.root.ForgetMemory(ctx, &registryv1.ForgetMemoryRequest{UserId: "life"})
+	require.NoError(t, err)
+	require.EqualValues(t, 5, gone.GetForgotten())
+}
+
+func memoryProcedure(t *testing.T, ctx context.Context, w *memoryWorld) {
+	e, err := w.epics.CreateEpic(ctx, &registryv1.CreateEpicRequest{Epic: &registryv1.Epic{Title: "Join Moltbook", Tags: []string{"moltbook"}}})
+	require.NoError(t, err)
+	for _, state := range []registryv1.EpicState{registryv1.EpicState_EPIC_STATE_ACTIVE, registryv1.EpicState_EPIC_STATE_COMPLETED} {
+		_, err = w.epics.TransitionEpic(ctx, &registryv1.TransitionEpicRequest{EpicId: e.GetId(), State: state, ResultSummary: "Done."})
+		require.NoError(t, err)
+	}
+	found, err := w.ada.SearchMemory(ctx, &registryv1.SearchMemoryRequest{Query: "how to join Moltbook", Kinds: []registryv1.MemoryKind{registryv1.MemoryKind_MEMORY_KIND_PROCEDURE}})
+	require.NoError(t, err)
+	require.Len(t, found.GetMatches(), 1)
+	require.Equal(t, "procedure:"+e.GetId(), found.GetMatches()[0].GetMemory().GetKey())
+	require.Equal(t, registryv1.MemoryOrigin_MEMORY_ORIGIN_EPIC, found.GetMatches()[0].GetMemory().GetOrigin())
+	events, err := w.epics.ListEvents(ctx, &registryv1.ListEventsRequest{Kinds: []string{"memory_written"}, PageSize: 100})
+	require.NoError(t, err)
+	last := events.GetEvents()[len(events.GetEvents())-1].GetMemoryWritten()
+	require.Equal(t, []string{"procedure:" + e.GetId(), "procedure", "namespace"}, []string{last.GetKey(), last.GetFactType(), last.GetScope()})
+}
