@@ -78,6 +78,8 @@ type Body struct {
 	Workflow *catalog.Workflow  `json:",omitempty"`
 	Version  int64              `json:",omitempty"`
 	Change   WorkflowChangeKind `json:",omitempty"`
+	// Run is the run within which the change was made, empty for none.
+	Run string `json:",omitempty"`
 
 	size int
 }
