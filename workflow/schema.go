@@ -15,7 +15,7 @@ import (
 // about; a key that is not there may have any value.
 func Schema() []byte {
 	s := schemaWriter{known: map[string][]string{}}
-	top := s.asked(`{"name": "x", "model": {}, "triggers": [{}, {"type": "webhook", "inputs": {}}], "agents": {"a": {"model": {}, "tools": [{}, {"type": "memory_read"}, {"type": "workflow_discover"}, {"type": "spawn_and_await", "workflow": "a@1"}, {"type": "spawn_and_await", "workflows": ["a"]}]}}, "budget": {}, "state": {"a": {}}, "threads": {"a": {}}, "steps": []}`)
+	top := s.asked(`{"name": "x", "model": {}, "triggers": [{}, {"type": "webhook", "inputs": {}}, {"type": "event"}], "agents": {"a": {"model": {}, "tools": [{}, {"type": "memory_read"}, {"type": "workflow_discover"}, {"type": "spawn_and_await", "workflow": "a@1"}, {"type": "spawn_and_await", "workflows": ["a"]}]}}, "budget": {}, "state": {"a": {}}, "threads": {"a": {}}, "steps": []}`)
 	s.note(top, "workflow")
 	teams := s.asked(`{"name": "x", "agents": {"a": {"hears": [{}], "tools": [{"set": {}}, {"ask": ["b"]}]}}, "graph": {"transitions": [{"when": {}}], "loops": [{}], "choose": {}, "handoffs": {}}, "router": [{}], "stop": {}}`)
 	s.note(teams, "workflow")
@@ -222,7 +222,7 @@ func (s schemaWriter) shapeOf(of, key string) shape {
 		return shape{"anyOf": []any{shape{"type": []string{"string", "null"}}, s.of("condition"), shape{"type": "array", "items": s.of("rule_of_loop")}}}
 	case "trigger.type":
 		return shape{"enum": triggerNames()}
-	case "trigger.workflow", "trigger.path", "trigger.cron", "trigger.timezone", "trigger.bot":
+	case "trigger.workflow", "trigger.path", "trigger.cron", "trigger.timezone", "trigger.bot", "trigger.epic", "trigger.when":
 		return shape{"type": "string"}
 	case "trigger.signature":
 		return shape{"enum": []string{"standard", "github", "token"}}
@@ -238,6 +238,9 @@ func (s schemaWriter) shapeOf(of, key string) shape {
 		return shape{"enum": endWords()}
 	case "trigger.chats":
 		return shape{"type": "array", "items": shape{"type": []string{"string", "integer"}}}
+	case "trigger.kinds":
+		kind := shape{"enum": EventKinds()}
+		return shape{"anyOf": []any{kind, shape{"type": "array", "items": kind}}}
 	case "trigger.commands", "trigger.workflows":
 		return texts
 	case "tool.name", "category.name", "workflow.name", "tool.description", "category.description", "workflow.description", "workflow.workflow":
@@ -368,9 +371,10 @@ var about = map[string]string{
 	"inputs": "The named arguments of a run: a JSON Schema, or its properties alone, all of which must be given then.", "outputs": "The result of the run by name, with references. Without it the last steps give the result.",
 	"workflow.trigger": "What starts it beside a call: a type, or {type, …}.", "workflow.triggers": "What starts it beside a call: types, or {type, …}.",
 	"trigger.type": "What kind of event starts a run.", "trigger.id": "What it is called within the workflow.", "trigger.inputs": "The inputs of the run, with references to {{ event }}.",
+	"trigger.kinds": "Which events of the feed start it.", "trigger.epic": "The epic whose events are heard; all without it.", "trigger.when": "A CEL expression over event that must hold.",
 	"trigger.path": "Where it is called, below /v1/hooks/NAMESPACE/.", "trigger.signature": "How the caller proves itself.", "trigger.cron": "Minute, hour, day of month, month, day of week; or @daily.", "trigger.every": "How often, such as 15m.",
 	"trigger.timezone": "The time zone of cron, such as Europe/Berlin.", "trigger.overlap": "What happens while a run is open.", "trigger.bot": "The name of a bot in the configuration.", "trigger.chats": "The chats that are heard; all without it.",
-	"trigger.commands": "The commands that are heard; all messages without it.", "trigger.workflow": "The workflow whose ends are heard.", "trigger.on": "Which ends are heard.", "trigger.workflows": "The workflows whose failures are heard; all others without it.", "model": "A model profile.", "agents": "Agents by name.", "workflow.steps": "What is done, in order.",
+	"trigger.commands": "The commands that are heard; all messages without it.", "trigger.workflow": "The workflow whose ends, or whose events, are heard.", "trigger.on": "Which ends are heard.", "trigger.workflows": "The workflows whose failures are heard; all others without it.", "model": "A model profile.", "agents": "Agents by name.", "workflow.steps": "What is done, in order.",
 	"budget": "What a run may use. It is paused there.", "usd": "In dollars.", "tokens": "In tokens.",
 	"id": "What other steps call it by.", "type": "What the step does.", "parallel": "Steps, or lists of steps, that run side by side.", "needs": "The steps that it follows, in place of what stands before it.",
 	"retry": "How often it is called in all.", "timeout": "How long a call may take, such as 30s.", "on_error": "What a failure means: fail, continue with null, keep the error as {error: …}, or {value: …} that stands for the result.",

@@ -1,12 +1,15 @@
 package workflow
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 // The types of triggers.
@@ -18,6 +21,7 @@ const (
 	TelegramTrigger = "telegram"
 	WorkflowTrigger = "workflow"
 	ErrorTrigger    = "error"
+	EventTrigger    = "event"
 )
 
 // Trigger is something that starts a workflow. Which fields count depends on the type. It has a JSON form.
@@ -40,11 +44,17 @@ type Trigger struct {
 	Bot      string   `json:"bot,omitempty"`
 	Chats    []string `json:"chats,omitempty"`
 	Commands []string `json:"commands,omitempty"`
-	// Workflow is the one whose ends are heard, On which of them: completed, failed, canceled or ended.
+	// Workflow is the one whose ends are heard, On which of them: completed, failed, canceled or ended. Of an
+	// event trigger it is the workflow that the events are of, if they are not of all.
 	Workflow string `json:"workflow,omitempty"`
 	On       string `json:"on,omitempty"`
 	// Workflows are those whose failures are heard; none means all but this one.
 	Workflows []string `json:"workflows,omitempty"`
+	// Kinds are the events of the feed that are heard, of the epic Epic alone if it is set. When is a CEL
+	// expression over `event`; empty means all.
+	Kinds []string `json:"kinds,omitempty"`
+	Epic  string   `json:"epic,omitempty"`
+	When  string   `json:"when,omitempty"`
 	// Inputs are the inputs of the run with references to `event`; nil leaves them to the event: see Fill.
 	Inputs json.RawMessage `json:"inputs,omitempty"`
 	// Accepts are the names of the workflow's inputs; none means any.
@@ -57,6 +67,8 @@ const MaxTriggers = 20
 const (
 	// maxHookPath bounds the path of a webhook, in bytes.
 	maxHookPath = 100
+	// maxWhen bounds the condition of a trigger, in bytes: it is compiled when the workflow is read.
+	maxWhen = 2000
 	// eventID is what references in the inputs of a trigger read.
 	eventID = "event"
 )
@@ -67,12 +79,12 @@ var hookPath = regexp.MustCompile(`^[a-z0-9_-]+(/[a-z0-9_-]+)*$`)
 func triggerTypes() map[string]func(*teller, *object, *Trigger) {
 	return map[string]func(*teller, *object, *Trigger){
 		ManualTrigger: nil, ChatTrigger: func(*teller, *object, *Trigger) {}, WebhookTrigger: (*teller).webhookTrigger, CronTrigger: (*teller).cronTrigger,
-		TelegramTrigger: (*teller).telegramTrigger, WorkflowTrigger: (*teller).workflowTrigger, ErrorTrigger: (*teller).errorTrigger,
+		TelegramTrigger: (*teller).telegramTrigger, WorkflowTrigger: (*teller).workflowTrigger, ErrorTrigger: (*teller).errorTrigger, EventTrigger: (*teller).eventTrigger,
 	}
 }
 
 func triggerNames() []string {
-	return []string{ManualTrigger, WebhookTrigger, CronTrigger, ChatTrigger, TelegramTrigger, WorkflowTrigger, ErrorTrigger}
+	return []string{ManualTrigger, WebhookTrigger, CronTrigger, ChatTrigger, TelegramTrigger, WorkflowTrigger, ErrorTrigger, EventTrigger}
 }
 
 // Triggers are what starts the workflow beside calls, in the order of the text.
@@ -188,7 +200,7 @@ func (t *teller) triggerWord(v *value, hint string) {
 
 // everyTrigger asks for the keys of all types, so that none is told as unknown where the type is.
 func (t *teller) everyTrigger(o *object) {
-	for _, key := range []string{"id", "inputs", "path", "signature", "cron", "every", "timezone", "overlap", "bot", "chats", "commands", "workflow", "on", "workflows"} {
+	for _, key := range []string{"id", "inputs", "path", "signature", "cron", "every", "timezone", "overlap", "bot", "chats", "commands", "workflow", "on", "workflows", "kinds", "epic", "when"} {
 		o.value(key)
 	}
 }
@@ -261,6 +273,41 @@ func (t *teller) workflowTrigger(o *object, x *Trigger) {
 func (t *teller) errorTrigger(o *object, x *Trigger) {
 	for _, v := range o.few("workflows", o.texts("workflows")) {
 		x.Workflows = append(x.Workflows, t.watched(v))
+	}
+}
+
+// EventKinds are the events of the feed that start runs. The events of calls, usage_booked, and of prices are
+// not among them: each round of an agent books some, so that an agent which they start would start itself.
+func EventKinds() []string {
+	return []string{
+		"epic_created", "epic_updated", "epic_deleted", "task_created", "task_updated", "task_deleted", "budget_reached", "workflow_published",
+	}
+}
+
+func (t *teller) eventTrigger(o *object, x *Trigger) {
+	kinds := o.few("kinds", o.texts("kinds"))
+	if len(kinds) == 0 && (o.v.get("kinds") == nil || o.v.get("kinds").kind == list) {
+		o.missing("kinds", "such as [task_updated]")
+	}
+	for _, v := range kinds {
+		name := strings.TrimSpace(v.text)
+		switch {
+		case !slices.Contains(EventKinds(), name):
+			t.word(v, "an event", EventKinds())
+		case !slices.Contains(x.Kinds, name):
+			x.Kinds = append(x.Kinds, name)
+		}
+	}
+	if x.Epic = o.line("epic", maxName); strings.ContainsAny(x.Epic, " {}") {
+		t.at(o.v.get("epic"), "BAD_NAME", "give the id of one epic, such as ep_01ARZ3NDEKTSV4RRFFQ69G5FAV; `when` chooses among several", "%q is no id of an epic", clip(x.Epic))
+	}
+	if v := o.value("workflow"); v != nil && t.is(v, text) {
+		x.Workflow = t.watched(v)
+	}
+	if x.When = o.line("when", maxWhen); x.When != "" {
+		if _, err := workgraph.CompileEventExpr(context.Background(), x.When); err != nil {
+			t.at(o.v.get("when"), "BAD_EXPRESSION", "it is CEL over `event`, as in event.task.status == \"failed\"", "the condition cannot be used: %v", err)
+		}
 	}
 }
 

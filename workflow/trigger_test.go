@@ -24,6 +24,8 @@ triggers:
   - {type: workflow, workflow: digest, on: ended}
   - {type: error, workflows: [digest, mail]}
   - error
+  - {type: event, kinds: [task_updated, epic_updated, task_updated], epic: ep_1, when: 'event.task.status == "failed"'}
+  - {type: event, kinds: workflow_published, workflow: digest}
 steps: [{type: reply_chat, message: "{{ inputs.text }}"}]
 `
 
@@ -53,6 +55,8 @@ func TestTriggers(t *testing.T) {
 			{ID: "workflow_8", Type: "workflow", Workflow: "digest", On: "ended"},
 			{ID: "error_9", Type: "error", Workflows: []string{"digest", "mail"}},
 			{ID: "error_10", Type: "error"},
+			{ID: "event_11", Type: "event", Kinds: []string{"task_updated", "epic_updated"}, Epic: "ep_1", When: `event.task.status == "failed"`},
+			{ID: "event_12", Type: "event", Kinds: []string{"workflow_published"}, Workflow: "digest"},
 		}, got)
 	})
 	t.Run("OneInPlaceOfAList", func(t *testing.T) {
@@ -81,6 +85,9 @@ triggers:
   - {path: x}
   - 7
   - schedule
+  - {type: event, kinds: [], epic: "ep 1"}
+  - {type: event, kinds: [task_updated, usage_booked], when: "task.status"}
+  - event
 steps: [{type: wait, delay: 1}]
 `))
 		var got []string
@@ -94,6 +101,7 @@ steps: [{type: wait, delay: 1}]
 			"WRONG_TYPE triggers[5].chats[1]", "BAD_NAME triggers[6].workflow", "UNKNOWN_WORD triggers[6].on",
 			"UNKNOWN_STEP triggers[7].inputs", "UNKNOWN_INPUT triggers[7].inputs.txt", "DUPLICATE_ID triggers[8]", "UNKNOWN_KEY triggers[9].path",
 			"MISSING_KEY triggers[10]", "WRONG_TYPE triggers[11]", "UNKNOWN_WORD triggers[12]",
+			"MISSING_KEY triggers[13]", "BAD_NAME triggers[13].epic", "UNKNOWN_WORD triggers[14].kinds[1]", "BAD_EXPRESSION triggers[14].when", "MISSING_KEY triggers[15]",
 		}, got)
 	})
 	t.Run("EventIsKnownNowhereElse", func(t *testing.T) {
@@ -110,7 +118,7 @@ steps: [{type: wait, delay: 1}]
 		t.Parallel()
 		d, faults := workflow.Read([]byte(triggered))
 		require.Empty(t, faults)
-		require.Equal(t, []string{"chat", "cron", "error", "manual", "telegram", "webhook", "workflow"}, d.Uses().Triggers)
+		require.Equal(t, []string{"chat", "cron", "error", "event", "manual", "telegram", "webhook", "workflow"}, d.Uses().Triggers)
 	})
 }
 

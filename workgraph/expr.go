@@ -52,12 +52,26 @@ func CompileExpr(ctx context.Context, src string) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
+	return compileIn(ctx, env, src)
+}
+
+// CompileEventExpr is CompileExpr for an expression over the variable `event` alone: what starts a run is
+// known before there is one.
+func CompileEventExpr(ctx context.Context, src string) (*Expr, error) {
+	env, err := eventEnv()
+	if err != nil {
+		return nil, err
+	}
+	return compileIn(ctx, env, src)
+}
+
+func compileIn(ctx context.Context, env *environment, src string) (*Expr, error) {
 	parsed, err := env.parse(ctx, src)
 	if err != nil {
 		return nil, err
 	}
 	checked, iss := env.Check(parsed)
-	if err := firstIssue(src, iss); err != nil {
+	if err := env.firstIssue(src, iss); err != nil {
 		return nil, err
 	}
 	p := &planner{m: newMeter(ctx, compileCostLimit), patterns: map[string]*pattern{}}

@@ -33,11 +33,20 @@ const (
 // environment is the language of expressions.
 type environment struct {
 	*cel.Env
+	// names are its variables.
+	names []string
 	// operations are the implementations of functions, by name and by overload id.
 	operations map[string]*functions.Overload
 }
 
-var exprEnv = sync.OnceValues(func() (*environment, error) {
+var exprEnv = sync.OnceValues(func() (*environment, error) { return newEnv(exprNames[:]) })
+
+// eventNames are the variables of an expression over an event.
+var eventNames = [...]string{"event"}
+
+var eventEnv = sync.OnceValues(func() (*environment, error) { return newEnv(eventNames[:]) })
+
+func newEnv(names []string) (*environment, error) {
 	anything := cel.TypeParamType("T")
 	opts := []cel.EnvOption{
 		ext.Strings(), ext.Math(), ext.Lists(), ext.Sets(), cel.CrossTypeNumericComparisons(true),
@@ -45,14 +54,14 @@ var exprEnv = sync.OnceValues(func() (*environment, error) {
 		cel.Function(indexFunction, cel.Overload("index", []*cel.Type{anything}, anything, cel.UnaryBinding(asIndex))),
 		cel.ParserRecursionLimit(maxExprDepth), cel.ParserErrorRecoveryLimit(1),
 	}
-	for _, n := range exprNames {
+	for _, n := range names {
 		opts = append(opts, cel.Variable(n, cel.DynType))
 	}
 	env, err := cel.NewEnv(opts...)
 	if err != nil {
 		return nil, err
 	}
-	e := &environment{Env: env, operations: map[string]*functions.Overload{}}
+	e := &environment{Env: env, names: names, operations: map[string]*functions.Overload{}}
 	for name, f := range env.Functions() {
 		if _, ok := exprRules[name]; !ok {
 			return nil, fmt.Errorf("nobody has said what the function %q costs", name)
@@ -66,7 +75,7 @@ var exprEnv = sync.OnceValues(func() (*environment, error) {
 		}
 	}
 	return e, nil
-})
+}
 
 // operation is the implementation that the library would call. Nil leaves the call to the first operand.
 func operation(name, overload string) *functions.Overload {

@@ -70,9 +70,9 @@ var exprWordings = []struct {
 	}},
 	{regexp.MustCompile(`^undeclared reference to '(.*?)'`), func(m []string) string {
 		if instead := inCEL(m[1]); instead != "" {
-			return fmt.Sprintf("nothing is called %q here%s", m[1], instead)
+			return fmt.Sprintf("%s%q here%s", nothingCalled, m[1], instead)
 		}
-		return fmt.Sprintf("nothing is called %q here; there are %s, and functions of CEL", m[1], strings.Join(exprNames[:], ", "))
+		return fmt.Sprintf("%s%q here", nothingCalled, m[1])
 	}},
 	{regexp.MustCompile(`^found no matching overload for '_\?_:_' applied to '\((.*?), (.*)\)'`), func(m []string) string {
 		if m[1] != "bool" && m[1] != "dyn" {
@@ -92,6 +92,9 @@ var exprWordings = []struct {
 	{regexp.MustCompile(`^undefined field '(.*)'`), func(m []string) string { return fmt.Sprintf("there is no field %q", m[1]) }},
 	{regexp.MustCompile(`^unexpected failed resolution of '(.*)'`), func(m []string) string { return fmt.Sprintf("%q cannot be resolved", m[1]) }},
 }
+
+// nothingCalled begins what is said of an unknown name.
+const nothingCalled = "nothing is called "
 
 // otherwise are words and signs of other languages, with their form in CEL.
 var otherwise = map[string]string{

@@ -39,7 +39,7 @@ func (env *environment) parse(ctx context.Context, src string) (*cel.Ast, error)
 		return nil, interrupted(ctx)
 	}
 	parsed, iss := env.Parse(src)
-	if err := firstIssue(src, iss); err != nil {
+	if err := env.firstIssue(src, iss); err != nil {
 		return nil, err
 	}
 	if ctx.Err() != nil {
@@ -55,7 +55,7 @@ func (env *environment) parse(ctx context.Context, src string) (*cel.Ast, error)
 
 // firstIssue is the first error of the parser or the checker in plain words, with its place in src. It is nil
 // if there is none.
-func firstIssue(src string, iss *cel.Issues) error {
+func (env *environment) firstIssue(src string, iss *cel.Issues) error {
 	if iss.Err() == nil {
 		return nil
 	}
@@ -64,7 +64,18 @@ func firstIssue(src string, iss *cel.Issues) error {
 		return iss.Err()
 	}
 	at := all[0].Location
-	return errors.New(pointAt(src, at.Line(), at.Column(), exprWords(all[0].Message)))
+	words := exprWords(all[0].Message)
+	if strings.HasPrefix(words, nothingCalled) && strings.HasSuffix(words, " here") {
+		words += "; there " + isOrAre(env.names) + ", and functions of CEL"
+	}
+	return errors.New(pointAt(src, at.Line(), at.Column(), words))
+}
+
+func isOrAre(names []string) string {
+	if len(names) == 1 {
+		return "is " + names[0]
+	}
+	return "are " + strings.Join(names, ", ")
 }
 
 // maxIssue bounds, in bytes, the message about a fault, because the checker prints types.

@@ -160,3 +160,17 @@ func Of(ctx context.Context) Principal {
 func With(ctx context.Context, p Principal) context.Context {
 	return context.WithValue(ctx, principalKey{}, p)
 }
+
+type runKey struct{}
+
+// WithRun returns a context whose calls are made within a run. It gives no right: it says what a change
+// comes of.
+func WithRun(ctx context.Context, runID string) context.Context {
+	return context.WithValue(ctx, runKey{}, runID)
+}
+
+// RunOf is the run within which the call is made, or "".
+func RunOf(ctx context.Context) string {
+	id, _ := ctx.Value(runKey{}).(string)
+	return id
+}

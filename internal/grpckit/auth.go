@@ -31,6 +31,8 @@ const (
 	// HeaderPrincipal names the principal for whom a service calls, as access.Principal.Encode writes it. It
 	// is read with the service token only.
 	HeaderPrincipal = "x-epigraph-principal"
+	// HeaderRun names the run within which a service calls. What others say of it is not heard.
+	HeaderRun = "x-epigraph-run"
 )
 
 // APIKey is a secret that opens one namespace.
@@ -195,6 +197,9 @@ func (a *Authenticator) Authenticate(authorization, namespace string) (Principal
 	return found.principal, found.namespace, nil
 }
 
+// maxRunID bounds the id of a run in HeaderRun, in bytes.
+const maxRunID = 64
+
 // incoming identifies the caller of a call and the principal it acts for, and checks whether that principal
 // may make the call.
 func (a *Authenticator) incoming(ctx context.Context, method string) (context.Context, error) {
@@ -211,6 +216,9 @@ func (a *Authenticator) incoming(ctx context.Context, method string) (context.Co
 		conns.Trust(ctx)
 	} else if err := conns.Know(ctx, name); err != nil {
 		return ctx, err
+	}
+	if run := metadata.ValueFromIncomingContext(ctx, HeaderRun); len(run) == 1 && len(run[0]) <= maxRunID && who.IsService() {
+		ctx = access.WithRun(ctx, run[0])
 	}
 	if len(behalf) > 0 {
 		if who.Kind != access.Internal {

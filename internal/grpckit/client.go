@@ -213,6 +213,7 @@ func (k caller) outgoing(ctx context.Context) context.Context {
 	}
 	add(HeaderNamespace, ns)
 	add(HeaderRequestID, RequestID(ctx))
+	add(HeaderRun, access.RunOf(ctx))
 	if k.onBehalf && PrincipalOf(ctx).Kind != access.Internal { // see AsService
 		add(HeaderPrincipal, PrincipalOf(ctx).Encode())
 	}

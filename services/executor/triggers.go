@@ -53,10 +53,14 @@ func (s *Service) assembleStarters(cfg Config, d Deps, st stores) (err error) {
 	if st.catalog != nil {
 		deps.Catalog = rpc.TriggerCatalog{Catalog: st.catalog}
 	}
+	if d.Registry != nil {
+		deps.Feed = rpc.NewFeed(d.Registry)
+	}
 	if s.triggers, err = trigger.New(cfg.Triggers, deps); err != nil {
 		return fmt.Errorf("make controller of triggers: %w", err)
 	}
 	clock.Triggers = s.triggers
+	s.feedFollower = trigger.NewFollower(s.triggers, func(ctx context.Context) (bool, error) { return s.first(ctx, cfg) })
 	s.scheduleServer = rpc.NewScheduleServer(s.schedules, clock.Scheduled)
 	s.triggerServer = rpc.NewTriggerServer(s.triggers)
 	return nil

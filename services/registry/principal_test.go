@@ -202,6 +202,19 @@ func TestPrincipal(t *testing.T) {
 			require.NoError(t, err)
 			require.EqualValues(t, 7, theirs.GetEntries()[0].GetInputTokens(), "nobody took its place")
 			require.Equal(t, registryv1.UsageSource_USAGE_SOURCE_EXECUTOR, theirs.GetEntries()[0].GetSource())
+
+			// A service says within which run it calls. What a key says of that is not heard.
+			causes := map[string]string{}
+			for _, token := range []string{"of-services", "secret-of-ben"} {
+				within := access.WithRun(grpckit.WithNamespace(ctx, "acme"), "run_7")
+				e, err := as(token).CreateEpic(within, &registryv1.CreateEpicRequest{Epic: &registryv1.Epic{Title: token}})
+				require.NoError(t, err)
+				events, err := ada.ListEvents(ctx, &registryv1.ListEventsRequest{EpicId: e.GetId()})
+				require.NoError(t, err)
+				require.Len(t, events.GetEvents(), 1)
+				causes[token] = events.GetEvents()[0].GetCausedByRunId()
+			}
+			require.Equal(t, map[string]string{"of-services": "run_7", "secret-of-ben": ""}, causes)
 		})
 	}
 }

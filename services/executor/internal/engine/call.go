@@ -14,6 +14,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/failpoint"
@@ -130,7 +131,7 @@ func (d directory) Below(ctx context.Context, prefix string) ([]string, error) {
 func (t *session) call(ctx context.Context, a *attempt, doer workgraph.Actor, info *program.ActorInfo) {
 	progress := reporter{t.e.feed, a}
 	progress.begin()
-	ctx = actor.WithDirectory(actor.WithNamespace(ctx, a.run.namespace), directory{t.e.actors, a.run.namespace})
+	ctx = actor.WithDirectory(actor.WithNamespace(access.WithRun(ctx, a.run.id), a.run.namespace), directory{t.e.actors, a.run.namespace})
 	ctx = actor.WithWorkflow(ctx, a.run.lineage.Cataloged())
 	ctx = context.WithValue(actor.WithReporter(ctx, progress), attemptKey{}, a)
 	ctx, span := t.spanOf(ctx, a)

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
@@ -51,9 +52,14 @@ func NewRegistry(client registryv1.RegistryServiceClient, catalog registryv1.Wor
 // shortestLease is the shortest that the registry takes. A claim that is renewed for so long is given back.
 const shortestLease = time.Millisecond
 
+// within is ctx for calls that say of which run they come.
+func within(ctx context.Context, namespace, runID string) context.Context {
+	return access.WithRun(grpckit.WithNamespace(ctx, namespace), runID)
+}
+
 // Claim implements engine.Claims.
 func (r *Registry) Claim(ctx context.Context, namespace, taskID, runID string, lease time.Duration) error {
-	_, err := r.client.ClaimTask(grpckit.WithNamespace(ctx, namespace), &registryv1.ClaimTaskRequest{TaskId: taskID, RunId: runID, Lease: durationpb.New(lease), Database: r.database})
+	_, err := r.client.ClaimTask(within(ctx, namespace, runID), &registryv1.ClaimTaskRequest{TaskId: taskID, RunId: runID, Lease: durationpb.New(lease), Database: r.database})
 	return err
 }
 
@@ -122,7 +128,7 @@ func explained(e *errs.Error) string {
 
 // Confirm implements outbox.Registry.
 func (r *Registry) Confirm(ctx context.Context, namespace string, c outbox.Confirm) error {
-	_, err := r.client.ConfirmClaim(grpckit.WithNamespace(ctx, namespace), &registryv1.ConfirmClaimRequest{
+	_, err := r.client.ConfirmClaim(within(ctx, namespace, c.RunID), &registryv1.ConfirmClaimRequest{
 		TaskId: c.TaskID, RunId: c.RunID, StartTime: timestamppb.New(c.Start), Database: r.database})
 	return err
 }
@@ -141,7 +147,7 @@ func (r *Registry) Settle(ctx context.Context, namespace string, s outbox.Settle
 	default:
 		req.State = registryv1.TaskState_TASK_STATE_FAILED
 	}
-	_, err := r.client.SettleClaim(grpckit.WithNamespace(ctx, namespace), req)
+	_, err := r.client.SettleClaim(within(ctx, namespace, s.RunID), req)
 	return err
 }
 

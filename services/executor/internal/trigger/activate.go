@@ -90,12 +90,32 @@ func (c *Controller) Activate(ctx context.Context, namespace, ref string) (Activ
 // apply gives an activation the triggers of a version.
 func (c *Controller) apply(ctx context.Context, a Activation, v Version, now, was time.Time) (Activation, []Trigger, error) {
 	triggers, err := c.make(a.Namespace, v, now)
+	if err == nil {
+		err = c.begin(ctx, a.Namespace, triggers)
+	}
 	if err != nil {
 		return a, nil, err
 	}
 	a.Workflow, a.WorkflowID, a.Version, a.State, a.Reason, a.Settled, a.Checked, a.UpdateTime = v.Workflow, v.WorkflowID, v.Number, Active, "", false, now, now
 	list, err := c.store.Activate(ctx, a, triggers, c.cfg.Max, was)
 	return a, list, err
+}
+
+// begin has event triggers hear what happens from now on. Those that are on already keep their beginning.
+func (c *Controller) begin(ctx context.Context, namespace string, triggers []Trigger) error {
+	if !slices.ContainsFunc(triggers, func(t Trigger) bool { return t.Spec.Type == workflow.EventTrigger }) {
+		return nil
+	}
+	if c.feed == nil {
+		return errs.New(errs.FailedPrecondition, ReasonNoFeed, "this executor reaches no registry, so it hears no events").Hint("set upstream.registry")
+	}
+	end, err := c.feed.End(ctx, namespace)
+	for i := range triggers {
+		if triggers[i].Spec.Type == workflow.EventTrigger {
+			triggers[i].Since = end
+		}
+	}
+	return err
 }
 
 // make renders the triggers of a version, with every fault of those that cannot be.

@@ -55,12 +55,17 @@ type Runs interface {
 	Exists(ctx context.Context, namespace, runID string) (bool, error)
 	// End tells how a run ended. ok is false if there is no such run, or it has not.
 	End(ctx context.Context, namespace, runID string) (e End, ok bool, err error)
+	// Depth is how many runs that triggers started the root of a run is the last of; 0 if no trigger started
+	// it, or it is not there.
+	Depth(ctx context.Context, namespace, runID string) (int, error)
 }
 
 // Config bounds triggers.
 type Config struct {
 	// Max is how many active triggers a namespace may have.
 	Max int `help:"maximum number of active triggers of one namespace"`
+	// EventRate is how many events of the feed one trigger takes in a minute.
+	EventRate int `help:"number of events of the feed that one trigger takes in a minute; those beyond it start nothing"`
 	// MaxDeliveries is how many deliveries of a namespace are kept that have ended.
 	MaxDeliveries int `help:"number of ended deliveries of triggers that are kept of one namespace"`
 	// MaxBytes is how many bytes they may have together.
@@ -71,7 +76,7 @@ type Config struct {
 
 // DefaultConfig keeps deliveries for 30 days.
 func DefaultConfig() Config {
-	return Config{Max: 1000, MaxDeliveries: 100_000, MaxBytes: 1 << 30, Retention: 30 * 24 * time.Hour}
+	return Config{Max: 1000, EventRate: 600, MaxDeliveries: 100_000, MaxBytes: 1 << 30, Retention: 30 * 24 * time.Hour}
 }
 
 // Validate reports every field that cannot be used.
@@ -79,6 +84,9 @@ func (c Config) Validate() error {
 	var faults []error
 	if c.Max <= 0 {
 		faults = append(faults, fmt.Errorf("max must be positive, got %d", c.Max))
+	}
+	if c.EventRate <= 0 {
+		faults = append(faults, fmt.Errorf("event_rate must be positive, got %d", c.EventRate))
 	}
 	if c.MaxDeliveries <= 0 {
 		faults = append(faults, fmt.Errorf("max_deliveries must be positive, got %d", c.MaxDeliveries))
@@ -98,6 +106,7 @@ type Controller struct {
 	store     Store
 	runs      Runs
 	catalog   Catalog
+	feed      Feed
 	schedules Schedules
 	cfg       Config
 	log       *slog.Logger
@@ -110,7 +119,9 @@ type Deps struct {
 	Store Store
 	Runs  Runs
 	// Catalog finds workflows; nil means that there is none, so that nothing can be activated.
-	Catalog   Catalog
+	Catalog Catalog
+	// Feed is the registry's; nil means that there is none, so that no event trigger can be activated.
+	Feed      Feed
 	Schedules Schedules
 	Logger    *slog.Logger
 	Meters    metric.MeterProvider
@@ -118,7 +129,7 @@ type Deps struct {
 
 // New returns a controller.
 func New(cfg Config, d Deps) (*Controller, error) {
-	c := &Controller{store: d.Store, runs: d.Runs, catalog: d.Catalog, schedules: d.Schedules, cfg: cfg, log: d.Logger,
+	c := &Controller{store: d.Store, runs: d.Runs, catalog: d.Catalog, feed: d.Feed, schedules: d.Schedules, cfg: cfg, log: d.Logger,
 		places: places.New(places.Config{Total: Places, Each: maxBusy, MinPause: minWait, MaxPause: maxWait})}
 	var err error
 	c.ended, err = d.Meters.Meter("github.com/epigraph-run/epigraph/services/executor/internal/trigger").
@@ -180,7 +191,10 @@ func (c *Controller) receive(ctx context.Context, e Event, repeatOf string) (Del
 		Key: Key{e.Trigger.Namespace, ids.New(DeliveryPrefix)}, Trigger: t.ID, EventID: e.ID, Event: e.Body, Details: e.Details, Status: Received,
 		RunID: ids.New("run"), Depth: e.Depth, RepeatOf: repeatOf, ReceiveTime: now, Due: now.Add(e.Spare),
 	}
-	if d.Depth > MaxDepth {
+	switch {
+	case e.Refusal != nil:
+		d.refuse(now, e.Refusal.Reason, e.Refusal.Message)
+	case d.Depth > MaxDepth:
 		d.refuse(now, ReasonTooDeep, fmt.Sprintf("%d runs that triggers started stand before it, which is as many as may", MaxDepth))
 	}
 	out, err := c.store.Receive(ctx, d, MaxWaiting)

@@ -81,3 +81,18 @@ func (f fair) Deliveries(ctx context.Context, namespace string, x Filter, before
 func (f fair) Tried(ctx context.Context, d Delivery, attempts int) error {
 	return f.turns.Do(ctx, d.Namespace, func(ctx context.Context) error { return f.Store.Tried(ctx, d, attempts) })
 }
+
+// FeedCursor implements Store.
+func (f fair) FeedCursor(ctx context.Context, namespace string) (int64, error) {
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) (int64, error) { return f.Store.FeedCursor(ctx, namespace) })
+}
+
+// MoveFeed implements Store.
+func (f fair) MoveFeed(ctx context.Context, namespace string, from, to int64, now time.Time) (bool, error) {
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) (bool, error) { return f.Store.MoveFeed(ctx, namespace, from, to, now) })
+}
+
+// ResetFeed implements Store.
+func (f fair) ResetFeed(ctx context.Context, namespace string, from, to int64, anew bool, now time.Time) error {
+	return f.turns.Do(ctx, namespace, func(ctx context.Context) error { return f.Store.ResetFeed(ctx, namespace, from, to, anew, now) })
+}

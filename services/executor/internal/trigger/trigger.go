@@ -37,6 +37,8 @@ const (
 	ReasonEventTooLarge = "EVENT_TOO_LARGE"
 	// ReasonTooDeep is the reason of a delivery at the end of a chain of runs that start each other.
 	ReasonTooDeep = "TRIGGER_CHAIN_TOO_LONG"
+	// ReasonTooManyEvents is the reason when a namespace has as many event triggers as it may.
+	ReasonTooManyEvents = "TOO_MANY_EVENT_TRIGGERS"
 	// ReasonNothing is the reason of a workflow that nothing but a call starts.
 	ReasonNothing = "NO_TRIGGERS"
 )
@@ -102,6 +104,8 @@ type Trigger struct {
 	State                  State
 	Reason                 string
 	CreateTime, UpdateTime time.Time
+	// Since is the cursor of the feed behind which the events are that it hears.
+	Since int64
 	// Fresh says that Activate made the secret. It is not kept.
 	Fresh bool
 }
@@ -126,6 +130,8 @@ type Event struct {
 	Depth int
 	// Spare is for how long no job carries the event out, because its caller does.
 	Spare time.Duration
+	// Refusal, if it is set, is why the event starts nothing.
+	Refusal *errs.Error
 }
 
 // Details are what a run is given beside its inputs.
@@ -256,6 +262,14 @@ type Store interface {
 	// have none. If those are fewer, it removes those of which a namespace has more than room for, the oldest
 	// first, in transactions of limit rows. It returns how many.
 	Forget(ctx context.Context, before time.Time, room Room, limit int) (int, error)
+	// FeedCursor reads how far the feed of a namespace was followed; 0 if it never was. Activate sets it to
+	// Since of the triggers when the namespace has its first event trigger, or has one again.
+	FeedCursor(ctx context.Context, namespace string) (int64, error)
+	// MoveFeed moves the cursor, if it still is where it was read; ok is false if not.
+	MoveFeed(ctx context.Context, namespace string, from, to int64, now time.Time) (ok bool, err error)
+	// ResetFeed is MoveFeed to any cursor. With anew all event triggers hear what is behind it, and not what is
+	// behind where they were turned on.
+	ResetFeed(ctx context.Context, namespace string, from, to int64, anew bool, now time.Time) error
 	// Close ends what the store opened itself.
 	Close() error
 }
@@ -279,6 +293,12 @@ func NotActive(name string) error {
 // TooMany is the error of one trigger too many.
 func TooMany(most int) error {
 	return errs.New(errs.ResourceExhausted, ReasonTooMany, "a namespace may have %d active triggers", most).Hint("deactivate those of other workflows, or have executor.triggers.max raised")
+}
+
+// TooManyEvents is the error of one event trigger too many.
+func TooManyEvents() error {
+	return errs.New(errs.ResourceExhausted, ReasonTooManyEvents, "a namespace may have %d active triggers of the type event", MaxEventTriggers).
+		Hint("deactivate those of other workflows, or let one trigger hear more kinds")
 }
 
 // PathTaken is the error of a webhook whose path another one has.

@@ -83,6 +83,8 @@ type Body struct {
 	Version  int64              `json:",omitempty"`
 	Change   WorkflowChangeKind `json:",omitempty"`
 	Memory   *Memory            `json:",omitempty"`
+	// Run is the run within which the change was made, empty for none.
+	Run string `json:",omitempty"`
 
 	size int
 }

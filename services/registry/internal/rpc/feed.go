@@ -104,7 +104,7 @@ func kindsFrom(names []string) ([]feed.Kind, error) {
 
 func eventTo(e feed.Event) *registryv1.FeedEvent {
 	b := e.Body
-	out := &registryv1.FeedEvent{Seq: e.Seq, Time: stamp(e.Time), Namespace: e.Namespace, EpicId: e.EpicID, Brief: b.Brief}
+	out := &registryv1.FeedEvent{Seq: e.Seq, Time: stamp(e.Time), Namespace: e.Namespace, EpicId: e.EpicID, Brief: b.Brief, CausedByRunId: b.Run}
 	switch e.Kind {
 	case feed.EpicCreated:
 		out.Event = &registryv1.FeedEvent_EpicCreated{EpicCreated: epicTo(*b.Epic)}

@@ -44,7 +44,7 @@ func New(db Database) *Store {
 
 const (
 	activationColumns = `namespace, workflow, workflow_id, ref, version, state, reason, settled, checked, create_time, update_time, principal`
-	triggerColumns    = `namespace, id, workflow, version, path, state, reason, secret, spec, create_time, update_time`
+	triggerColumns    = `namespace, id, workflow, version, path, state, reason, secret, spec, create_time, update_time, since`
 	deliveryColumns   = `namespace, id, trigger_id, event_id, state, run_id, reason, message, attempts, repeats, depth, repeat_of, details,
 		receive_time, due, end_time, event`
 )
@@ -60,7 +60,7 @@ func scanActivation(row dbkit.Scanner) (a trigger.Activation, err error) {
 func scanTrigger(row dbkit.Scanner) (t trigger.Trigger, err error) {
 	var spec []byte
 	if err := row.Scan(&t.Namespace, &t.ID, &t.Workflow, &t.Version, &t.Path, &t.State, &t.Reason, &t.Secret, &spec,
-		dbkit.At(&t.CreateTime), dbkit.At(&t.UpdateTime)); err != nil {
+		dbkit.At(&t.CreateTime), dbkit.At(&t.UpdateTime), &t.Since); err != nil {
 		return t, err
 	}
 	return t, trigger.DecodeSpec(&t, spec)
@@ -111,17 +111,22 @@ func (s *Store) Activate(ctx context.Context, a trigger.Activation, triggers []t
 			return err
 		}
 		if now.State != trigger.Active || now.WorkflowID != a.WorkflowID {
-			// What was off begins with new secrets, and so does another workflow of the name.
+			// What was off begins with new secrets and at the end of the feed, and so does another workflow of
+			// the name.
 			for i := range have {
-				have[i].Secret = ""
+				have[i].Secret, have[i].Since = "", -1
 			}
 		}
 		kept, stmts, err := merge(a, have, triggers)
 		if err != nil {
 			return err
 		}
+		begin, err := beginFeed(ctx, tx, a, kept)
+		if err != nil {
+			return err
+		}
 		out = kept
-		return tx.Batch(ctx, append(stmts, putActivation(a))...)
+		return tx.Batch(ctx, append(append(stmts, putActivation(a)), begin...)...)
 	})
 	return out, err
 }
@@ -175,6 +180,9 @@ func merge(a trigger.Activation, have, want []trigger.Trigger) (kept []trigger.T
 			if old.Secret != "" && old.Spec.Signature == t.Spec.Signature {
 				t.Secret, t.Fresh = old.Secret, false
 			}
+			if old.State == trigger.Active && old.Spec.Type == t.Spec.Type && old.Since >= 0 {
+				t.Since = old.Since
+			}
 			// Two webhooks may change paths with each other.
 			stmts = append(stmts, dbkit.Stmt{Query: `UPDATE triggers SET path = '' WHERE namespace = $1 AND id = $2`, Args: []any{a.Namespace, t.ID}})
 		}
@@ -203,11 +211,12 @@ func merge(a trigger.Activation, have, want []trigger.Trigger) (kept []trigger.T
 func putTrigger(t *trigger.Trigger) (dbkit.Stmt, error) {
 	spec, err := trigger.EncodeSpec(t)
 	return dbkit.Stmt{
-		Query: `INSERT INTO triggers (namespace, id, workflow, version, name, kind, path, state, reason, secret, spec, create_time, update_time)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+		Query: `INSERT INTO triggers (namespace, id, workflow, version, name, kind, path, state, reason, secret, spec, create_time, update_time, since)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 			ON CONFLICT (namespace, id) DO UPDATE SET version = excluded.version, kind = excluded.kind, path = excluded.path, state = excluded.state,
-				reason = excluded.reason, secret = excluded.secret, spec = excluded.spec, update_time = excluded.update_time`,
-		Args: []any{t.Namespace, t.ID, t.Workflow, t.Version, t.Spec.ID, t.Spec.Type, t.Path, string(t.State), t.Reason, t.Secret, spec, t.CreateTime, t.UpdateTime},
+				reason = excluded.reason, secret = excluded.secret, spec = excluded.spec, update_time = excluded.update_time,
+				since = excluded.since`,
+		Args: []any{t.Namespace, t.ID, t.Workflow, t.Version, t.Spec.ID, t.Spec.Type, t.Path, string(t.State), t.Reason, t.Secret, spec, t.CreateTime, t.UpdateTime, t.Since},
 	}, err
 }
 

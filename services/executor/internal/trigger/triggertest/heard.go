@@ -2,6 +2,7 @@ package triggertest
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,8 +50,8 @@ func (d Driver) heard(t *testing.T) {
 		for at := 1; at <= 3; at++ {
 			for _, after := range []bool{false, true} {
 				b := d.bench(t)
-				step := 0
-				dead := controller(t, dying{Store: b.Store, step: &step, at: at, after: after}, b.runs, b.shelf)
+				step := new(atomic.Int64)
+				dead := controller(t, dying{Store: b.Store, step: step, at: int64(at), after: after}, b.runs, b.shelf)
 				_, _ = dead.Hear(t.Context(), b.event("a"), start(b))
 				x, err := b.c.Hear(t.Context(), b.event("a"), start(b)) // the caller sends it again
 				require.NoError(t, err)

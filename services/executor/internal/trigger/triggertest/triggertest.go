@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,6 +50,7 @@ type ledger struct {
 	// fails are the answers of the next starts; lost ones come after the run was made.
 	fails, lost []error
 	ends        map[string]trigger.End
+	depths      map[string]int
 }
 
 func newLedger() *ledger {
@@ -168,22 +170,22 @@ func (s *shelf) crons() []string {
 // dying is a store whose process dies at the step of this number, before or after the step has happened.
 type dying struct {
 	trigger.Store
-	step  *int
-	at    int
+	step  *atomic.Int64
+	at    int64
 	after bool
 }
 
 func (d dying) do(f func() error) error {
-	*d.step++
+	step := d.step.Add(1)
 	switch {
-	case *d.step > d.at:
+	case step > d.at:
 		return errDead
-	case *d.step < d.at || d.after:
+	case step < d.at || d.after:
 		if err := f(); err != nil {
 			return err
 		}
 	}
-	if *d.step == d.at {
+	if step == d.at {
 		return errDead
 	}
 	return nil
@@ -267,6 +269,9 @@ func Run(t *testing.T, d Driver) {
 	t.Run("Dies", func(t *testing.T) { t.Parallel(); d.dies(t) })
 	t.Run("Activations", func(t *testing.T) { t.Parallel(); d.activations(t) })
 	t.Run("Ends", func(t *testing.T) { t.Parallel(); d.ends(t) })
+	t.Run("Feed", func(t *testing.T) { t.Parallel(); d.feed(t) })
+	t.Run("FeedDies", func(t *testing.T) { t.Parallel(); d.feedDies(t) })
+	t.Run("FeedOfTwo", func(t *testing.T) { t.Parallel(); d.feedOfTwo(t) })
 }
 
 func (d Driver) deliveries(t *testing.T) {
@@ -538,15 +543,15 @@ func mustJSON(t *testing.T, v any) []byte {
 // sender sends again what it was not told to have arrived.
 func (d Driver) dies(t *testing.T) {
 	b := d.bench(t)
-	for at := 1; at <= 6; at++ {
+	for at := int64(1); at <= 6; at++ {
 		for _, after := range []bool{false, true} {
 			for _, lost := range []bool{false, true} {
 				name := fmt.Sprintf("%d/%v/%v", at, after, lost)
-				runs, step := newLedger(), 0
+				runs, step := newLedger(), new(atomic.Int64)
 				if lost {
 					runs.lost = []error{errDead}
 				}
-				c := controller(t, dying{b.Store, &step, at, after}, runs, b.shelf)
+				c := controller(t, dying{b.Store, step, at, after}, runs, b.shelf)
 				x, err := c.Receive(t.Context(), b.event(name))
 				if err == nil {
 					_, _ = c.Work(t.Context(), journal.TriggerArgs{Namespace: "n", DeliveryID: x.ID})

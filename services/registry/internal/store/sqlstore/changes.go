@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/services/registry/internal/catalog"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
@@ -172,6 +173,9 @@ func (t tx) tell(ctx context.Context, namespace string) (told bool, err error) {
 			return nil
 		}
 		told = true
+		for i := range events {
+			events[i].Body.Run = access.RunOf(ctx)
+		}
 		return t.appendFeed(ctx, namespace, events)
 	}
 	for some := range slices.Chunk(c.order, toldAtOnce) {

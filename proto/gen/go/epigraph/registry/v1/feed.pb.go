@@ -102,6 +102,9 @@ type FeedEvent struct {
 	// Whether a task comes without description, requirements, result_summary, error_message and notes. They have
 	// not changed: only its state or what it depends on did, because its epic or another task changed.
 	Brief bool `protobuf:"varint,5,opt,name=brief,proto3" json:"brief,omitempty"`
+	// The run within which the change was made, if it was made by one: by an actor of the run, or because the
+	// run of a task began or ended.
+	CausedByRunId string `protobuf:"bytes,6,opt,name=caused_by_run_id,json=causedByRunId,proto3" json:"caused_by_run_id,omitempty"`
 	// What changed.
 	//
 	// Types that are valid to be assigned to Event:
@@ -188,6 +191,13 @@ func (x *FeedEvent) GetBrief() bool {
 		return x.Brief
 	}
 	return false
+}
+
+func (x *FeedEvent) GetCausedByRunId() string {
+	if x != nil {
+		return x.CausedByRunId
+	}
+	return ""
 }
 
 func (x *FeedEvent) GetEvent() isFeedEvent_Event {
@@ -899,13 +909,14 @@ var File_epigraph_registry_v1_feed_proto protoreflect.FileDescriptor
 
 const file_epigraph_registry_v1_feed_proto_rawDesc = "" +
 	"\n" +
-	"\x1fepigraph/registry/v1/feed.proto\x12\x14epigraph.registry.v1\x1a\x1fepigraph/registry/v1/epic.proto\x1a epigraph/registry/v1/usage.proto\x1a#epigraph/registry/v1/workflow.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9c\t\n" +
+	"\x1fepigraph/registry/v1/feed.proto\x12\x14epigraph.registry.v1\x1a\x1fepigraph/registry/v1/epic.proto\x1a epigraph/registry/v1/usage.proto\x1a#epigraph/registry/v1/workflow.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc5\t\n" +
 	"\tFeedEvent\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1c\n" +
 	"\tnamespace\x18\x03 \x01(\tR\tnamespace\x12\x17\n" +
 	"\aepic_id\x18\x04 \x01(\tR\x06epicId\x12\x14\n" +
-	"\x05brief\x18\x05 \x01(\bR\x05brief\x12?\n" +
+	"\x05brief\x18\x05 \x01(\bR\x05brief\x12'\n" +
+	"\x10caused_by_run_id\x18\x06 \x01(\tR\rcausedByRunId\x12?\n" +
 	"\fepic_created\x18\n" +
 	" \x01(\v2\x1a.epigraph.registry.v1.EpicH\x00R\vepicCreated\x12?\n" +
 	"\fepic_updated\x18\v \x01(\v2\x1a.epigraph.registry.v1.EpicH\x00R\vepicUpdated\x12F\n" +

@@ -1,0 +1,241 @@
+package rpc
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/plainjson"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine/record"
+	"github.com/epigraph-run/epigraph/services/executor/internal/trigger"
+)
+
+// Feed is the feed of the registry, for triggers. It is safe for concurrent use.
+type Feed struct {
+	client registryv1.RegistryServiceClient
+}
+
+var _ trigger.Feed = Feed{}
+
+// NewFeed returns the feed that client tells.
+func NewFeed(client registryv1.RegistryServiceClient) Feed { return Feed{client} }
+
+// End implements trigger.Feed. A watch without a cursor begins by telling it.
+func (f Feed) End(ctx context.Context, namespace string) (int64, error) {
+	return asked(ctx, namespace, func(ctx context.Context) (int64, error) {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		e, err := first(f.client.WatchEvents(ctx, &registryv1.WatchEventsRequest{}))
+		if err != nil {
+			return 0, err
+		}
+		return e.GetKeepAlive().GetCursor(), nil
+	})
+}
+
+func first(stream grpc.ServerStreamingClient[registryv1.FeedEvent], err error) (*registryv1.FeedEvent, error) {
+	if err != nil {
+		return nil, err
+	}
+	return stream.Recv()
+}
+
+// Watch implements trigger.Feed.
+func (f Feed) Watch(ctx context.Context, namespace string, after int64, kinds []string, tell func(trigger.Heard) error) error {
+	ctx, stop := context.WithCancel(grpckit.WithNamespace(ctx, namespace))
+	defer stop()
+	stream, err := f.client.WatchEvents(ctx, &registryv1.WatchEventsRequest{After: &after, Kinds: kinds})
+	if err != nil {
+		return err
+	}
+	for {
+		e, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		h := trigger.Heard{Seq: e.GetKeepAlive().GetCursor()}
+		if e.GetKeepAlive() == nil {
+			if h, err = heard(e); err != nil {
+				return err
+			}
+		}
+		if err := tell(h); err != nil {
+			return err
+		}
+	}
+}
+
+// feedEvent is what a trigger is told of an event. Words are those of the tools of agents.
+type feedEvent struct {
+	Seq      int64     `json:"seq"`
+	Time     time.Time `json:"time"`
+	Kind     string    `json:"kind"`
+	EpicID   string    `json:"epic_id,omitempty"`
+	Workflow string    `json:"workflow,omitempty"`
+	// RunID is the run within which the change was made.
+	RunID   string         `json:"run_id,omitempty"`
+	ID      string         `json:"id,omitempty"`
+	Task    *feedTask      `json:"task,omitempty"`
+	Epic    *feedEpic      `json:"epic,omitempty"`
+	Budget  map[string]any `json:"budget,omitempty"`
+	Version int64          `json:"version,omitempty"`
+	Change  string         `json:"change,omitempty"`
+	// Brief says that long texts are left out.
+	Brief bool `json:"brief,omitempty"`
+}
+
+type feedTask struct {
+	ID          string   `json:"id"`
+	EpicID      string   `json:"epic_id"`
+	Title       string   `json:"title"`
+	Status      string   `json:"status"`
+	Description string   `json:"description,omitempty"`
+	Result      string   `json:"result,omitempty"`
+	Error       string   `json:"error,omitempty"`
+	Workflow    string   `json:"workflow,omitempty"`
+	RunID       string   `json:"run_id,omitempty"`
+	Tags        []string `json:"tags"`
+	DependsOn   []string `json:"depends_on"`
+	RetryCount  int32    `json:"retry_count"`
+	MaxRetries  int32    `json:"max_retries"`
+	Tokens      int64    `json:"tokens"`
+	CostUSD     float64  `json:"cost_usd"`
+}
+
+type feedEpic struct {
+	ID          string   `json:"id"`
+	Title       string   `json:"title"`
+	Status      string   `json:"status"`
+	Description string   `json:"description,omitempty"`
+	Result      string   `json:"result,omitempty"`
+	PauseReason string   `json:"pause_reason,omitempty"`
+	Workflow    string   `json:"workflow,omitempty"`
+	Tags        []string `json:"tags"`
+	Total       int32    `json:"total_tasks"`
+	Completed   int32    `json:"completed_tasks"`
+	Failed      int32    `json:"failed_tasks"`
+	Tokens      int64    `json:"spent_tokens"`
+	CostUSD     float64  `json:"spent_usd"`
+}
+
+const nanoUSD = 1e9
+
+func taskOfFeed(p *registryv1.Task) *feedTask {
+	t := taskFrom(p)
+	return &feedTask{
+		ID: t.ID, EpicID: t.EpicID, Title: t.Title, Status: t.Status, Description: t.Description, Result: t.Result, Error: t.Error, Workflow: t.Workflow, RunID: t.RunID,
+		Tags: listed(t.Tags), DependsOn: listed(t.DependsOn), RetryCount: t.RetryCount, MaxRetries: t.MaxRetries, Tokens: t.ActualTokens, CostUSD: float64(t.ActualNanoUSD) / nanoUSD,
+	}
+}
+
+func epicOfFeed(p *registryv1.Epic) *feedEpic {
+	e := epicFrom(p)
+	return &feedEpic{
+		ID: e.ID, Title: e.Title, Status: e.Status, Description: e.Description, Result: e.Result, PauseReason: p.GetPauseReason(), Workflow: e.Workflow, Tags: listed(e.Tags),
+		Total: e.Total, Completed: e.Completed, Failed: e.Failed, Tokens: e.SpentTokens, CostUSD: float64(e.SpentNanoUSD) / nanoUSD,
+	}
+}
+
+func listed(texts []string) []string {
+	if texts == nil {
+		return []string{}
+	}
+	return texts
+}
+
+// publications are the words for what happened to a workflow, in the order of the API.
+func publications() []string { return []string{"created", "version_created", "updated", "deleted"} }
+
+// heard is an event of the feed as triggers hear it.
+func heard(e *registryv1.FeedEvent) (trigger.Heard, error) {
+	b := feedEvent{Seq: e.GetSeq(), Time: e.GetTime().AsTime(), EpicID: e.GetEpicId(), RunID: e.GetCausedByRunId(), Brief: e.GetBrief()}
+	if m := e.ProtoReflect(); m.Descriptor() != nil {
+		if f := m.WhichOneof(m.Descriptor().Oneofs().ByName("event")); f != nil {
+			b.Kind = string(f.Name())
+		}
+	}
+	h := trigger.Heard{Seq: b.Seq, Time: b.Time, Kind: b.Kind, Epic: b.EpicID}
+	if b.RunID != "" {
+		h.Runs = append(h.Runs, b.RunID)
+	}
+	switch {
+	case e.GetEpicCreated() != nil:
+		b.Epic = epicOfFeed(e.GetEpicCreated())
+	case e.GetEpicUpdated() != nil:
+		b.Epic = epicOfFeed(e.GetEpicUpdated())
+	case e.GetEpicDeleted() != nil:
+		b.ID = e.GetEpicDeleted().GetEpicId()
+	case e.GetTaskCreated() != nil:
+		b.Task = taskOfFeed(e.GetTaskCreated())
+	case e.GetTaskUpdated() != nil:
+		b.Task = taskOfFeed(e.GetTaskUpdated())
+	case e.GetTaskDeleted() != nil:
+		b.ID = e.GetTaskDeleted().GetTaskId()
+	case e.GetBudgetReached() != nil:
+		r := e.GetBudgetReached()
+		b.Budget = map[string]any{"level": r.GetLevel(), "id": r.GetResourceId(), "hard": r.GetHard()}
+		if r.BudgetTokens != nil {
+			b.Budget["tokens"] = r.GetBudgetTokens()
+		}
+		if r.BudgetNanoUsd != nil {
+			b.Budget["usd"] = float64(r.GetBudgetNanoUsd()) / nanoUSD
+		}
+	case e.GetWorkflowPublished() != nil:
+		p := e.GetWorkflowPublished()
+		b.Workflow, b.Version, b.Change = p.GetSlug(), p.GetVersion(), wordOf(publications(), p.GetChange())
+	}
+	switch {
+	case b.Task != nil:
+		b.Workflow = b.Task.Workflow
+	case b.Epic != nil:
+		b.Workflow = b.Epic.Workflow
+	}
+	h.Workflow = b.Workflow
+	var err error
+	if h.Body, err = plainjson.Marshal(b); err == nil && len(h.Body) > trigger.MaxEvent {
+		h.Body, err = plainjson.Marshal(b.short())
+	}
+	if err != nil {
+		return h, fmt.Errorf("encode event %d: %w", b.Seq, err)
+	}
+	return h, nil
+}
+
+// maxShort bounds each text of an event that is too large with all of them, in bytes.
+const maxShort = 16 << 10
+
+// short is the event with its texts cut.
+func (b feedEvent) short() feedEvent {
+	b.Brief = true
+	if b.Task != nil {
+		b.Task.Description, b.Task.Result, b.Task.Error = errs.Clip(b.Task.Description, maxShort), errs.Clip(b.Task.Result, maxShort), errs.Clip(b.Task.Error, maxShort)
+	}
+	if b.Epic != nil {
+		b.Epic.Description, b.Epic.Result = errs.Clip(b.Epic.Description, maxShort), errs.Clip(b.Epic.Result, maxShort)
+	}
+	return b
+}
+
+// Depth implements trigger.Runs. The origin of a run is that of its root.
+func (s Triggered) Depth(ctx context.Context, namespace, runID string) (int, error) {
+	row, err := s.reader.Head(ctx, namespace, runID)
+	if err == nil && row.RootID != "" && row.RootID != runID {
+		row, err = s.reader.Head(ctx, namespace, row.RootID)
+	}
+	if errs.Is(err, errs.NotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	m, err := record.DecodeMetadata(row.Metadata)
+	if err != nil || m.Origin == nil {
+		return 0, err
+	}
+	return m.Origin.Depth, nil
+}
