@@ -162,6 +162,9 @@ type Deps struct {
 type Service struct {
 	listener net.Listener
 	server   host.Service
+	// wait waits for the end of the WebSockets, which the server does not know.
+	wait  func(context.Context)
+	grace time.Duration
 }
 
 const scope = "github.com/epigraph-run/epigraph/services/gateway"
@@ -225,7 +228,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open gateway: %w", err)
 	}
-	s := &Service{listener: d.Listener}
+	s := &Service{listener: d.Listener, wait: handler.Wait, grace: cfg.Grace}
 	if s.listener == nil {
 		if s.listener, err = host.Listen(ctx, cfg.Addr); err != nil {
 			return nil, err
@@ -252,7 +255,13 @@ func (s *Service) Addr() net.Addr { return s.listener.Addr() }
 
 // Run answers requests until ctx ends. Then it ends event streams, whose clients resume elsewhere, and
 // lets the requests under way end for Config.Grace. It returns nil on a clean stop, and can run once.
-func (s *Service) Run(ctx context.Context) error { return s.server.Run(ctx) }
+func (s *Service) Run(ctx context.Context) error {
+	err := s.server.Run(ctx)
+	rest, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.grace)
+	defer cancel()
+	s.wait(rest)
+	return err
+}
 
 // Close frees the address and cuts off everything under way. It is idempotent.
 func (s *Service) Close() error { return s.server.Close() }
