@@ -374,7 +374,7 @@ func TestLive(t *testing.T) {
 		for range 100 {
 			j.add("ep_1", large)
 		}
-		testkit.Eventually(t, func() bool { return strings.Contains(r.logs.String(), `"status":101`) }, "the connection has ended")
+		testkit.Eventually(t, func() bool { return strings.Contains(r.logs.String(), "live connection ended") })
 		c.conn.SetReadLimit(1 << 20)
 		var err error
 		for err == nil {

@@ -219,8 +219,8 @@ func TestLiveSubscribers(t *testing.T) {
 	delays := make([][]time.Duration, subscribers)
 	var reading errgroup.Group
 	for i, conn := range conns {
+		t.Cleanup(func() { _ = conn.CloseNow() }) // the gateway may have gone
 		reading.Go(func() error {
-			defer func() { _ = conn.CloseNow() }() // it is not needed any more
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 			defer cancel()
 			for want := 1; want <= rounds; want++ {

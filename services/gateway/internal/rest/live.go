@@ -10,6 +10,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/conns"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/host"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
@@ -65,14 +66,29 @@ func (s *Server) liveRoute() *route {
 	rt := newRoute(http.MethodGet, "/v1/live")
 	rt.rpc = registryv1.File_epigraph_registry_v1_registry_proto.Services().ByName("RegistryService").Methods().ByName("WatchEvents")
 	rt.stream, rt.socket = true, true
-	rt.handler = s.countStreams(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	rt.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !socket.Wanted(r) {
 			s.writeError(w, r, errs.New(errs.InvalidArgument, "UPGRADE_REQUIRED", "this address speaks WebSocket only").
 				Hint("connect with a WebSocket client over HTTP/1.1; "+feedTemplate+" has the same as server-sent events"))
 			return
 		}
-		s.live.ServeHTTP(w, r)
-	}))
+		// The connection outlives its request, and counts as one that is under way until it ends.
+		ctx := context.WithoutCancel(r.Context())
+		leave, ok := s.underWay.Try(grpckit.Namespace(ctx))
+		if !ok {
+			s.refuse(w, r, grpckit.TooManyCalls(grpckit.DefaultMaxCalls))
+			return
+		}
+		end := conns.Begin(ctx)
+		s.streams.Add(ctx, 1)
+		streams, log := s.streams, s.log.With("request_id", exchangeOf(ctx).id)
+		s.live.Serve(w, r, func() {
+			end()
+			leave()
+			streams.Add(context.Background(), -1)
+			log.Debug("live connection ended")
+		})
+	})
 	return rt
 }
 

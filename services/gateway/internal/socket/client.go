@@ -196,7 +196,6 @@ func (c *client) close(code websocket.StatusCode, reason string) {
 
 // serve reads what the client asks for until the connection ends.
 func (c *client) serve() {
-	defer c.end()
 	for {
 		kind, data, err := c.conn.Read(c.ctx)
 		if err != nil {

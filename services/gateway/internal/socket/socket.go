@@ -6,8 +6,10 @@ package socket
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -71,7 +73,11 @@ type hubKey struct{ namespace, run string }
 
 // New returns a server without connections.
 func New(o Options) *Server {
-	return &Server{Options: o, replays: turns.New(maxReplays), hubs: map[hubKey]*hub{}, clients: map[*client]struct{}{}}
+	s := &Server{Options: o, replays: turns.New(maxReplays), hubs: map[hubKey]*hub{}, clients: map[*client]struct{}{}}
+	s.work.caught = func(v any) {
+		o.Log.Error("panic at the live door", "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+	}
+	return s
 }
 
 // Wanted reports whether a request asks for a WebSocket.
@@ -102,18 +108,20 @@ func Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	_ = conn.Close(code, errs.Clip(e.Reason+": "+e.Message, 100)) // the client may have gone
 }
 
-// ServeHTTP serves one connection until it ends. The request's context has the namespace and the principal,
-// whose right to read the feed and runs was checked.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// Serve answers a handshake and serves the connection in a goroutine of its own, so that a client that is silent
+// for hours costs neither the stack of the request's handlers nor what they keep. ended is called once, when
+// nothing is left of the connection. The request's context has the namespace and the principal, whose right to
+// read the feed and runs was checked.
+func (s *Server) Serve(w http.ResponseWriter, r *http.Request, ended func()) {
 	c := &client{Server: s, namespace: grpckit.Namespace(r.Context()), subs: map[string]*subscription{}, heard: time.Now(), rated: time.Now()}
-	c.ctx, c.cancel = context.WithCancel(r.Context())
-	defer c.cancel()
-	defer s.work.begin()()
+	ctx := grpckit.WithPrincipal(grpckit.WithNamespace(context.Background(), c.namespace), grpckit.PrincipalOf(r.Context()))
+	c.ctx, c.cancel = context.WithCancel(grpckit.WithRequestID(ctx, grpckit.RequestID(r.Context())))
 	conn, err := accept(w, r, c.pinged)
-	if err != nil {
-		return // it was answered
+	if err != nil { // it was answered
+		c.cancel()
+		ended()
+		return
 	}
-	defer func() { _ = conn.CloseNow() }() // it may be closed already
 	conn.SetReadLimit(maxMessage)
 	c.conn = conn
 	c.mu.Lock()
@@ -130,15 +138,23 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.clients[c] = struct{}{}
 	stopping := s.stopping
 	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.clients, c)
-	}()
 	if stopping {
 		c.close(websocket.StatusGoingAway, errs.ReasonStopping)
 	}
-	c.serve()
+	s.work.Go(func() {
+		defer ended()
+		defer s.remove(c)
+		c.serve()
+	})
+}
+
+// remove forgets a connection that has ended.
+func (s *Server) remove(c *client) {
+	c.end()
+	_ = c.conn.CloseNow() // it may be closed already
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.clients, c)
 }
 
 // closeAll tells all clients to connect again, elsewhere.

@@ -63,8 +63,7 @@ func open(t *testing.T, f feed, budget *inflight.Budget, idle time.Duration) (c 
 		Stopping: func(context.Context) <-chan struct{} { return stop },
 	})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer close(ended)
-		s.ServeHTTP(w, r.WithContext(grpckit.WithNamespace(r.Context(), "default")))
+		s.Serve(w, r.WithContext(grpckit.WithNamespace(r.Context(), "default")), func() { close(ended) })
 	}))
 	conn, res, err := websocket.Dial(t.Context(), strings.Replace(server.URL, "http", "ws", 1), nil)
 	require.NoError(t, err)

@@ -6,8 +6,10 @@ import (
 )
 
 // tasks are what is under way. Unlike a sync.WaitGroup they may begin while somebody waits for their end. The
-// zero value has none.
+// zero value has none. A panic in one is given to caught, and ends nothing else.
 type tasks struct {
+	caught func(v any)
+
 	mu   sync.Mutex
 	n    int
 	idle chan struct{}
@@ -18,6 +20,11 @@ func (t *tasks) Go(do func()) {
 	end := t.begin()
 	go func() {
 		defer end()
+		defer func() {
+			if v := recover(); v != nil {
+				t.caught(v)
+			}
+		}()
 		do()
 	}()
 }
