@@ -51,15 +51,15 @@ type Config struct {
 
 	Grace time.Duration `help:"time that requests under way get when stopping"`
 
-	// Cells are the databases with their executors and registries that namespaces are spread over. Without
-	// any there is one: that of upstream.executor and upstream.registry.
+	// Cells are the databases with their executors and registries that namespaces are spread over.
+	// Without any there is one: that of upstream.executor and upstream.registry.
 	Cells []Cell `help:"cells: name, executor, registry; without any, calls go to upstream.executor and upstream.registry"`
 	// Placements say where namespaces live. The first that matches holds.
 	Placements []PlacementRule `help:"placements of namespaces in cells: namespaces (a pattern), cell, closed"`
 	// DefaultCell is where namespaces live that no placement names; empty refuses them.
 	DefaultCell string `help:"cell of the namespaces without a placement; empty refuses them"`
-	// CellInFlight bounds the calls under way to one service of one cell, so that a hanging cell blocks only
-	// its own calls.
+	// CellInFlight bounds the calls under way to one service of one cell, so that a hanging cell
+	// blocks only its own calls.
 	CellInFlight int `help:"maximum number of calls under way to one service of one cell"`
 }
 
@@ -146,11 +146,11 @@ type Deps struct {
 	// Ready is the process's own readiness, which /readyz shows beside that of the services; nil means
 	// always ready.
 	Ready *host.Readiness
-	// Budget is shared by everything in the process that decodes requests; nil means one of the gateway's
-	// own.
+	// Budget is shared by everything in the process that decodes requests; nil means one of the
+	// gateway's own.
 	Budget *inflight.Budget
-	// Connections is shared by the servers of the process and bounds their connections; nil means one of the
-	// gateway's own, with the default bounds.
+	// Connections is shared by the servers of the process and bounds their connections; nil means
+	// one of the gateway's own, with the default bounds.
 	Connections *conns.Pool
 	// TLS is what Config.TLS comes to; nil serves plain text.
 	TLS *tls.Config

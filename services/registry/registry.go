@@ -39,13 +39,14 @@ type Config struct {
 	MaxConns int32 `help:"maximum number of PostgreSQL connections"`
 	// Migrate migrates the schema when the service opens; without it an old schema is an error.
 	Migrate bool `help:"migrate the schema at start"`
-	// Workflows is a folder of workflows that are put into the catalog at the start, and when its files
-	// change: see workflowfiles.Folder. Files that lie in no folder of a namespace go to the default one.
+	// Workflows is a folder of workflows that are put into the catalog at the start, and when its
+	// files change: see workflowfiles.Folder. Files that lie in no folder of a namespace go to the
+	// default one.
 	Workflows string `help:"folder of workflows that the catalog takes: SLUG.yaml or SLUG@VERSION.yaml (or .json), in NAMESPACE/ for others than the default"`
 	// SweepInterval is the pause between two sweeps.
 	SweepInterval time.Duration `help:"pause between two sweeps of expired claims and request ids"`
-	// FeedEvents, FeedBytes and FeedAge bound how much of the feed of a namespace is kept. A sweep removes the
-	// rest.
+	// FeedEvents, FeedBytes and FeedAge bound how much of the feed of a namespace is kept. A sweep
+	// removes the rest.
 	FeedEvents int64         `help:"events of the feed that are kept of a namespace"`
 	FeedBytes  conf.Bytes    `help:"size of the events of the feed that are kept of a namespace"`
 	FeedAge    time.Duration `help:"how long events of the feed are kept"`
@@ -148,8 +149,8 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	registryv1.RegisterWorkflowServiceServer(r, rpc.NewWorkflows(s.catalog))
 }
 
-// Run sweeps expired claims, request ids and reservations, and looks at the folder of workflows, until ctx
-// ends. What fails is logged, and made up for by the next try.
+// Run sweeps expired claims, request ids and reservations, and looks at the folder of workflows,
+// until ctx ends. What fails is logged, and made up for by the next try.
 func (s *Service) Run(ctx context.Context) error {
 	var looking sync.WaitGroup
 	defer looking.Wait()

@@ -73,14 +73,14 @@ func (k *Keyring) Authenticate(r *http.Request) (Identity, error) {
 	return Identity{Principal: who, Namespace: namespace}, err
 }
 
-// KeyProtocol is what a WebSocket client that can set no headers, such as a browser, puts before its API key
-// among the subprotocols that it offers: the key follows as base64url without padding.
+// KeyProtocol is what a WebSocket client that can set no headers, such as a browser, puts before
+// its API key among the subprotocols that it offers: the key follows as base64url without padding.
 const KeyProtocol = "epigraph.key."
 
-// AuthenticateSocket is Authenticate for the handshake of a WebSocket. The key may also be among the offered
-// subprotocols. It is never taken from the address, since addresses are written to logs. Browsers let a page of
-// any origin make a WebSocket, so the origin must be that of the server, or a trusted one; everywhere lets all
-// of them in that have a key.
+// AuthenticateSocket is Authenticate for the handshake of a WebSocket. The key may also be among
+// the offered subprotocols. It is never taken from the address, since addresses are written to
+// logs. Browsers let a page of any origin make a WebSocket, so the origin must be that of the
+// server, or a trusted one; everywhere lets all of them in that have a key.
 func (k *Keyring) AuthenticateSocket(r *http.Request, everywhere bool) (Identity, error) {
 	if r.URL.RawQuery != "" {
 		return Identity{}, errs.New(errs.InvalidArgument, "INVALID_QUERY", "a WebSocket takes nothing in its query").

@@ -37,7 +37,8 @@ func (s *Server) identify(ctx context.Context, r *http.Request, x *exchange) (wh
 	return who, access.Authorize(who.Principal, x.route.procedure())
 }
 
-// refuse answers a request that may not come in. To a WebSocket that is a connection which is closed at once.
+// refuse answers a request that may not come in. To a WebSocket that is a connection which is
+// closed at once.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	x := exchangeOf(r.Context())
 	if !x.route.socket || !socket.Wanted(r) {
@@ -48,7 +49,8 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	socket.Refuse(w, r, err)
 }
 
-// liveRoute serves WebSockets. All that they show needs the right to read the feed, which is that to read runs.
+// liveRoute serves WebSockets. All that they show needs the right to read the feed, which is that
+// to read runs.
 func (s *Server) liveRoute() *route {
 	s.live = socket.New(socket.Options{
 		Executor:     executorv1.NewExecutorServiceClient(s.Cells.Conn(cells.Executor)),

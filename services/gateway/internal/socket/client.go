@@ -22,8 +22,8 @@ const (
 	maxSubscriptions = 100
 	// perSecond and burst bound the messages and pings of a client.
 	perSecond, burst = 20, 200
-	// queueMessages and queueBytes bound what waits for a client that reads slowly, beside answers to its own
-	// messages. A message that is larger finds room when nothing waits.
+	// queueMessages and queueBytes bound what waits for a client that reads slowly, beside answers
+	// to its own messages. A message that is larger finds room when nothing waits.
 	queueMessages, queueBytes = 256, 256 << 10
 )
 
@@ -232,7 +232,8 @@ func (c *client) pinged(context.Context, []byte) bool {
 	return false
 }
 
-// probe pings a client of which nothing was heard for long, and ends the connection if it does not answer.
+// probe pings a client of which nothing was heard for long, and ends the connection if it does not
+// answer.
 func (c *client) probe() {
 	c.mu.Lock()
 	quiet := time.Since(c.heard)

@@ -14,8 +14,8 @@ import (
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 )
 
-// position says how far events were seen: the last sequence of each series. The feed of a namespace is the
-// series "", a run is the series of its id.
+// position says how far events were seen: the last sequence of each series. The feed of a namespace
+// is the series "", a run is the series of its id.
 type position map[string]int64
 
 func (p position) clone() position {
@@ -44,8 +44,9 @@ type part struct {
 	brief bool
 }
 
-// event is one event of a series with the messages that it becomes. Those messages are made once for each
-// channel, by whoever holds the hub's lock, and are shared by the connections that send them.
+// event is one event of a series with the messages that it becomes. Those messages are made once
+// for each channel, by whoever holds the hub's lock, and are shared by the connections that send
+// them.
 type event struct {
 	series string
 	// seq is 0 for an event that is told to those who are there and to nobody else.
@@ -92,8 +93,8 @@ func (e *event) size() int64 {
 	return n
 }
 
-// messages are those of a channel. Each carries the cursor to go on from: only with the last message of an
-// event the event is behind it.
+// messages are those of a channel. Each carries the cursor to go on from: only with the last
+// message of an event the event is behind it.
 func (e *event) messages(channel string) [][]byte {
 	if m, ok := e.made[channel]; ok {
 		return m
@@ -154,7 +155,8 @@ const (
 	feedChannel                              = "feed"
 )
 
-// ofFeed makes an event of one of the feed. data is the value in it: an epic, a task or what else the kind has.
+// ofFeed makes an event of one of the feed. data is the value in it: an epic, a task or what else
+// the kind has.
 func ofFeed(ev *registryv1.FeedEvent, encode func(proto.Message) ([]byte, error)) (*event, error) {
 	name, body := chosen(ev)
 	data, err := encode(body)
@@ -193,8 +195,8 @@ func companion(ev *executorv1.RunEvent) bool {
 	return false
 }
 
-// ofRun are the messages of an event of a run: its own, and those that show it under the names of executions
-// and nodes. What happens at nodes of descendants has names of its own.
+// ofRun are the messages of an event of a run: its own, and those that show it under the names of
+// executions and nodes. What happens at nodes of descendants has names of its own.
 func ofRun(ev *executorv1.RunEvent, root string, encode func(proto.Message) ([]byte, error)) ([]part, error) {
 	data, err := encode(ev)
 	if err != nil {
@@ -265,7 +267,8 @@ func statusOf(s executorv1.VisitState) string {
 	return ""
 }
 
-// fields is a JSON object of names and values, in their order. Values that are zero or null are left out.
+// fields is a JSON object of names and values, in their order. Values that are zero or null are
+// left out.
 func fields(pairs ...any) []byte {
 	b := []byte{'{'}
 	for i := 0; i < len(pairs); i += 2 {

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// ringEvents and ringBytes bound what a hub keeps of the newest events, for those who come with a cursor
-	// close behind them.
+	// ringEvents and ringBytes bound what a hub keeps of the newest events, for those who come with
+	// a cursor close behind them.
 	ringEvents, ringBytes = 1024, 1 << 20
 	// firstPause and lastPause bound the pause before a series is followed again that broke off.
 	firstPause, lastPause = 50 * time.Millisecond, 5 * time.Second
@@ -23,20 +23,22 @@ const (
 
 // source is where the events of a hub come from.
 type source interface {
-	// watch gives the events behind a position until ctx ends or the source breaks off. nil begins with what
-	// happens now, if the source can say where that is, and calls begin with it. The error is io.EOF after the
-	// last event.
+	// watch gives the events behind a position until ctx ends or the source breaks off. nil begins
+	// with what happens now, if the source can say where that is, and calls begin with it. The
+	// error is io.EOF after the last event.
 	watch(ctx context.Context, from position, begin func(position), take func(*event)) error
-	// replay gives the events of a channel behind a position, in pieces. After each piece it calls on with the
-	// position that it has come to, and stops if that says so. The events are the caller's.
+	// replay gives the events of a channel behind a position, in pieces. After each piece it calls
+	// on with the position that it has come to, and stops if that says so. The events are the
+	// caller's.
 	replay(ctx context.Context, channel string, from position, give func(*event) error, on func(position) (stop bool)) error
 	// cursor is what stands for a position, as clients know it, and at the position of a cursor.
 	cursor(position) int64
 	at(cursor int64) position
 }
 
-// hub follows one source for all who listen to one of its channels on this gateway. Its events are told in
-// their order; who has no room for one goes on by reading what it missed. It is safe for concurrent use.
+// hub follows one source for all who listen to one of its channels on this gateway. Its events are
+// told in their order; who has no room for one goes on by reading what it missed. It is safe for
+// concurrent use.
 type hub struct {
 	server *Server
 	key    hubKey
@@ -47,13 +49,14 @@ type hub struct {
 
 	mu   sync.Mutex
 	subs map[string]map[*subscription]struct{}
-	// begun is closed when it is known where the hub begins: head is how far it has come, and gone what the
-	// ring does not have any more.
+	// begun is closed when it is known where the hub begins: head is how far it has come, and gone
+	// what the ring does not have any more.
 	begun      chan struct{}
 	head, gone position
 	ring       []*event
 	ringBytes  int64
-	// dead says that nobody uses it any more, over that the source has ended, failed why it cannot be followed.
+	// dead says that nobody uses it any more, over that the source has ended, failed why it cannot
+	// be followed.
 	dead   bool
 	over   bool
 	failed error
@@ -89,8 +92,8 @@ func (h *hub) reaches(at position) bool {
 	return h.head.reaches(at)
 }
 
-// follow takes the events of the source until ctx ends. A source that breaks off is followed again from where
-// it was.
+// follow takes the events of the source until ctx ends. A source that breaks off is followed again
+// from where it was.
 func (h *hub) follow(ctx context.Context) {
 	pause := firstPause
 	for {
@@ -208,9 +211,9 @@ func (h *hub) tell(e *event, held bool) {
 	}
 }
 
-// join adds a subscription to those who listen, if everything behind its position is in the ring or is to
-// come, and tells it what is there. full says that there was no room for all of that; from is where the
-// subscription is then.
+// join adds a subscription to those who listen, if everything behind its position is in the ring or
+// is to come, and tells it what is there. full says that there was no room for all of that; from is
+// where the subscription is then.
 func (h *hub) join(s *subscription, from position) (at position, joined, full bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -262,7 +265,8 @@ func (h *hub) leave(s *subscription) {
 	}
 }
 
-// end ends the hub with the error for which its source cannot be followed. Who comes next gets another hub.
+// end ends the hub with the error for which its source cannot be followed. Who comes next gets
+// another hub.
 func (h *hub) end(err error) {
 	h.server.forget(h)
 	h.mu.Lock()

@@ -1,7 +1,7 @@
-// Package socket owns the live door: WebSocket connections whose clients subscribe to channels of epics,
-// workflows and runs, and get their events from a cursor on. It owns the protocol, what waits for a slow client,
-// and the one watch that all subscribers of a namespace's feed, or of a run, share on this gateway. It must not
-// know routes, credentials or how JSON is written.
+// Package socket owns the live door: WebSocket connections whose clients subscribe to channels of
+// epics, workflows and runs, and get their events from a cursor on. It owns the protocol, what
+// waits for a slow client, and the one watch that all subscribers of a namespace's feed, or of a
+// run, share on this gateway. It must not know routes, credentials or how JSON is written.
 package socket
 
 import (
@@ -90,8 +90,8 @@ func accept(w http.ResponseWriter, r *http.Request, pinged func(context.Context,
 	return websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{Protocol}, InsecureSkipVerify: true, OnPingReceived: pinged})
 }
 
-// Refuse answers a handshake with an error. A browser shows its page nothing of a handshake that fails, so the
-// connection is made and closed: with 1008, or with 1013 where trying again may help.
+// Refuse answers a handshake with an error. A browser shows its page nothing of a handshake that
+// fails, so the connection is made and closed: with 1008, or with 1013 where trying again may help.
 func Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	conn, aerr := accept(w, r, nil)
 	if aerr != nil {
@@ -108,10 +108,10 @@ func Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	_ = conn.Close(code, errs.Clip(e.Reason+": "+e.Message, 100)) // the client may have gone
 }
 
-// Serve answers a handshake and serves the connection in a goroutine of its own, so that a client that is silent
-// for hours costs neither the stack of the request's handlers nor what they keep. ended is called once, when
-// nothing is left of the connection. The request's context has the namespace and the principal, whose right to
-// read the feed and runs was checked.
+// Serve answers a handshake and serves the connection in a goroutine of its own, so that a client
+// that is silent for hours costs neither the stack of the request's handlers nor what they keep.
+// ended is called once, when nothing is left of the connection. The request's context has the
+// namespace and the principal, whose right to read the feed and runs was checked.
 func (s *Server) Serve(w http.ResponseWriter, r *http.Request, ended func()) {
 	c := &client{Server: s, namespace: grpckit.Namespace(r.Context()), subs: map[string]*subscription{}, heard: time.Now(), rated: time.Now()}
 	ctx := grpckit.WithPrincipal(grpckit.WithNamespace(context.Background(), c.namespace), grpckit.PrincipalOf(r.Context()))
@@ -167,11 +167,12 @@ func (s *Server) closeAll() {
 	}
 }
 
-// Wait waits until nothing of the connections is left, after the server was told to stop, or until ctx ends.
+// Wait waits until nothing of the connections is left, after the server was told to stop, or until
+// ctx ends.
 func (s *Server) Wait(ctx context.Context) { s.work.wait(ctx) }
 
-// enter returns the hub of a key for one more subscription. A run is followed from where its first subscriber
-// goes on.
+// enter returns the hub of a key for one more subscription. A run is followed from where its first
+// subscriber goes on.
 func (s *Server) enter(key hubKey, from *int64) *hub {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 )
 
-// replayed is how many events one answer of a replay has at most, and answerMemory how often it is in memory:
-// as a message, as events, and as the messages of a channel.
+// replayed is how many events one answer of a replay has at most, and answerMemory how often it is
+// in memory: as a message, as events, and as the messages of a channel.
 const replayed, answerMemory = 50, 3
 
 // feedSource is the feed of a namespace.
@@ -54,7 +54,8 @@ func (f feedSource) watch(ctx context.Context, from position, begin func(positio
 	}
 }
 
-// event is an event of the feed. One that cannot be shown is told as an error, so that nobody waits for it.
+// event is an event of the feed. One that cannot be shown is told as an error, so that nobody waits
+// for it.
 func (f feedSource) event(ev *registryv1.FeedEvent) *event {
 	e, err := ofFeed(ev, f.s.Encode)
 	if err == nil {
@@ -152,8 +153,8 @@ func (r runSource) replay(ctx context.Context, _ string, from position, give fun
 	return err
 }
 
-// read gives the events of a run and its descendants, each with the companions before it. Those of descendants
-// come from their beginning, wherever the run itself goes on.
+// read gives the events of a run and its descendants, each with the companions before it. Those of
+// descendants come from their beginning, wherever the run itself goes on.
 func (r runSource) read(ctx context.Context, from position, give func(*event) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -11,8 +11,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/sleep"
 )
 
-// subscription is one channel of one connection. Either its hub tells it events, or one goroutine reads what it
-// has missed.
+// subscription is one channel of one connection. Either its hub tells it events, or one goroutine
+// reads what it has missed.
 type subscription struct {
 	client *client
 	// channel is as the client wrote it, of a kind and with a name.
@@ -79,8 +79,8 @@ func (s *subscription) run() string {
 	return ""
 }
 
-// follow reads the events behind a position until the hub can go on with them. One that the hub has not come to
-// may be wrong unless it is known, and the source tells.
+// follow reads the events behind a position until the hub can go on with them. One that the hub has
+// not come to may be wrong unless it is known, and the source tells.
 func (s *subscription) follow(at position, known bool) {
 	h, c := s.hub, s.client
 	for pause := firstPause; ; {
@@ -145,8 +145,8 @@ func (s *subscription) replay(at *position) (joined bool, err error) {
 	return joined, err
 }
 
-// lag tells that there was no room for an event, and reads from there on what the client missed. The hub's
-// lock is held.
+// lag tells that there was no room for an event, and reads from there on what the client missed.
+// The hub's lock is held.
 func (s *subscription) lag(at position) {
 	for series, seq := range s.ahead {
 		at[series] = max(at[series], seq)

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// tasks are what is under way. Unlike a sync.WaitGroup they may begin while somebody waits for their end. The
-// zero value has none. A panic in one is given to caught, and ends nothing else.
+// tasks are what is under way. Unlike a sync.WaitGroup they may begin while somebody waits for
+// their end. The zero value has none. A panic in one is given to caught, and ends nothing else.
 type tasks struct {
 	caught func(v any)
 

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// watchedPage is how many events a watch reads at once, and watchedBytes about how many bytes of the
-	// database a watch that finds no memory for a page waits for room for.
+	// watchedPage is how many events a watch reads at once, and watchedBytes about how many bytes
+	// of the database a watch that finds no memory for a page waits for room for.
 	watchedPage, watchedBytes = 100, 64 << 10
 	// lookAgain is how long a tail waits for a change of which it may not be told.
 	lookAgain = 5 * time.Second
@@ -46,10 +46,11 @@ type Watch struct {
 	Stop <-chan struct{}
 }
 
-// WatchEvents sends the events of a query, and those that come, until ctx ends, the watch is stopped, or send
-// fails. It sends no events, but how far the watch has come, if there have been none for long. A watch that is
-// behind reads a page at a time, which the stream of ctx holds until it was sent, and takes a turn of the
-// namespace only while it reads. Watches that have come to the end share what is read of the newest events.
+// WatchEvents sends the events of a query, and those that come, until ctx ends, the watch is
+// stopped, or send fails. It sends no events, but how far the watch has come, if there have been
+// none for long. A watch that is behind reads a page at a time, which the stream of ctx holds until
+// it was sent, and takes a turn of the namespace only while it reads. Watches that have come to the
+// end share what is read of the newest events.
 func (b *Accounts) WatchEvents(ctx context.Context, w Watch, send func(events []feed.Event, cursor int64) error) error {
 	t, leave, err := b.tails.enter(ctx, b, w.Namespace)
 	if err != nil {

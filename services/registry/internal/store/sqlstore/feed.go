@@ -148,8 +148,8 @@ func (s *Store) Heard(namespace string) {
 	s.feeds.wake(namespace)
 }
 
-// Feeds of one sweep, events that it removes of each at a time, since that holds up those who change anything,
-// and how often it does before the next one has its turn.
+// Feeds of one sweep, events that it removes of each at a time, since that holds up those who
+// change anything, and how often it does before the next one has its turn.
 const sweptFeeds, sweptEvents, sweptTimes = 200, 5000, 20
 
 // SweepFeed implements store.Store.
@@ -169,8 +169,8 @@ func (s *Store) SweepFeed(ctx context.Context, b feed.Bounds, now time.Time) (re
 	return removed, err
 }
 
-// dueFeeds are namespaces whose feed is longer or larger than it may be, or begins before a time. Each call goes
-// on behind the last one, so that all have their turn, however many are due.
+// dueFeeds are namespaces whose feed is longer or larger than it may be, or begins before a time.
+// Each call goes on behind the last one, so that all have their turn, however many are due.
 func (s *Store) dueFeeds(ctx context.Context, b feed.Bounds, before time.Time) (due []string, err error) {
 	s.feeds.mu.Lock()
 	from := s.feeds.swept
