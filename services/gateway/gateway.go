@@ -51,15 +51,15 @@ type Config struct {
 
 	Grace time.Duration `help:"time that requests under way get when stopping"`
 
-	// Cells are the databases with their executors and registries that namespaces are spread over. Without
-	// any there is one: that of upstream.executor and upstream.registry.
+	// Cells are the databases with their executors and registries that namespaces are spread over.
+	// Without any there is one: that of upstream.executor and upstream.registry.
 	Cells []Cell `help:"cells: name, executor, registry; without any, calls go to upstream.executor and upstream.registry"`
 	// Placements say where namespaces live. The first that matches holds.
 	Placements []PlacementRule `help:"placements of namespaces in cells: namespaces (a pattern), cell, closed"`
 	// DefaultCell is where namespaces live that no placement names; empty refuses them.
 	DefaultCell string `help:"cell of the namespaces without a placement; empty refuses them"`
-	// CellInFlight bounds the calls under way to one service of one cell, so that a hanging cell blocks only
-	// its own calls.
+	// CellInFlight bounds the calls under way to one service of one cell, so that a hanging cell
+	// blocks only its own calls.
 	CellInFlight int `help:"maximum number of calls under way to one service of one cell"`
 }
 
@@ -146,11 +146,11 @@ type Deps struct {
 	// Ready is the process's own readiness, which /readyz shows beside that of the services; nil means
 	// always ready.
 	Ready *host.Readiness
-	// Budget is shared by everything in the process that decodes requests; nil means one of the gateway's
-	// own.
+	// Budget is shared by everything in the process that decodes requests; nil means one of the
+	// gateway's own.
 	Budget *inflight.Budget
-	// Connections is shared by the servers of the process and bounds their connections; nil means one of the
-	// gateway's own, with the default bounds.
+	// Connections is shared by the servers of the process and bounds their connections; nil means
+	// one of the gateway's own, with the default bounds.
 	Connections *conns.Pool
 	// TLS is what Config.TLS comes to; nil serves plain text.
 	TLS *tls.Config
@@ -162,6 +162,9 @@ type Deps struct {
 type Service struct {
 	listener net.Listener
 	server   host.Service
+	// wait waits for the end of the WebSockets, which the server does not know.
+	wait  func(context.Context)
+	grace time.Duration
 }
 
 const scope = "github.com/epigraph-run/epigraph/services/gateway"
@@ -225,7 +228,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open gateway: %w", err)
 	}
-	s := &Service{listener: d.Listener}
+	s := &Service{listener: d.Listener, wait: handler.Wait, grace: cfg.Grace}
 	if s.listener == nil {
 		if s.listener, err = host.Listen(ctx, cfg.Addr); err != nil {
 			return nil, err
@@ -252,7 +255,13 @@ func (s *Service) Addr() net.Addr { return s.listener.Addr() }
 
 // Run answers requests until ctx ends. Then it ends event streams, whose clients resume elsewhere, and
 // lets the requests under way end for Config.Grace. It returns nil on a clean stop, and can run once.
-func (s *Service) Run(ctx context.Context) error { return s.server.Run(ctx) }
+func (s *Service) Run(ctx context.Context) error {
+	err := s.server.Run(ctx)
+	rest, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.grace)
+	defer cancel()
+	s.wait(rest)
+	return err
+}
 
 // Close frees the address and cuts off everything under way. It is idempotent.
 func (s *Service) Close() error { return s.server.Close() }

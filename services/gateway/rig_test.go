@@ -90,6 +90,16 @@ type registry struct {
 	deleteEpic func(context.Context, *registryv1.DeleteEpicRequest) (*emptypb.Empty, error)
 
 	watchEvents func(*registryv1.WatchEventsRequest, grpc.ServerStreamingServer[registryv1.FeedEvent]) error
+	listEvents  func(context.Context, *registryv1.ListEventsRequest) (*registryv1.ListEventsResponse, error)
+	getEpic     func(context.Context, *registryv1.GetEpicRequest) (*registryv1.Epic, error)
+}
+
+func (s *registry) ListEvents(ctx context.Context, r *registryv1.ListEventsRequest) (*registryv1.ListEventsResponse, error) {
+	return s.listEvents(ctx, r)
+}
+
+func (s *registry) GetEpic(ctx context.Context, r *registryv1.GetEpicRequest) (*registryv1.Epic, error) {
+	return s.getEpic(ctx, r)
 }
 
 func (s *registry) WatchEvents(r *registryv1.WatchEventsRequest, stream grpc.ServerStreamingServer[registryv1.FeedEvent]) error {

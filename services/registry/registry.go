@@ -40,19 +40,25 @@ type Config struct {
 	MaxConns int32 `help:"maximum number of PostgreSQL connections"`
 	// Migrate migrates the schema when the service opens; without it an old schema is an error.
 	Migrate bool `help:"migrate the schema at start"`
-	// Workflows is a folder of workflows that are put into the catalog at the start, and when its files
-	// change: see workflowfiles.Folder. Files that lie in no folder of a namespace go to the default one.
+	// Workflows is a folder of workflows that are put into the catalog at the start, and when its
+	// files change: see workflowfiles.Folder. Files that lie in no folder of a namespace go to the
+	// default one.
 	Workflows string `help:"folder of workflows that the catalog takes: SLUG.yaml or SLUG@VERSION.yaml (or .json), in NAMESPACE/ for others than the default"`
 	// SweepInterval is the pause between two sweeps.
 	SweepInterval time.Duration `help:"pause between two sweeps of expired claims and request ids"`
-	// FeedEvents and FeedAge bound how much of the feed of a namespace is kept. A sweep removes the rest.
+	// FeedEvents, FeedBytes and FeedAge bound how much of the feed of a namespace is kept. A sweep
+	// removes the rest.
 	FeedEvents int64         `help:"events of the feed that are kept of a namespace"`
+	FeedBytes  conf.Bytes    `help:"size of the events of the feed that are kept of a namespace"`
 	FeedAge    time.Duration `help:"how long events of the feed are kept"`
+	// FeedWatches is how many watches of the feed of one namespace are served at once.
+	FeedWatches int `help:"maximum number of watches of the feed of one namespace at once"`
 }
 
 // DefaultConfig uses a SQLite file in the working directory and migrates it.
 func DefaultConfig() Config {
-	return Config{Store: "sqlite", SQLitePath: "registry.db", Migrate: true, SweepInterval: 10 * time.Second, FeedEvents: 1_000_000, FeedAge: 7 * 24 * time.Hour}
+	return Config{Store: "sqlite", SQLitePath: "registry.db", Migrate: true, SweepInterval: 10 * time.Second,
+		FeedEvents: 1_000_000, FeedBytes: 1 << 30, FeedAge: 7 * 24 * time.Hour, FeedWatches: accounting.DefaultBounds().Watches}
 }
 
 // Validate reports every field that cannot be used.
@@ -78,6 +84,12 @@ func (c Config) Validate() error {
 	}
 	if c.FeedEvents <= 0 {
 		faults = append(faults, fmt.Errorf("feed_events must be positive, got %d", c.FeedEvents))
+	}
+	if c.FeedBytes <= 0 {
+		faults = append(faults, fmt.Errorf("feed_bytes must be positive, got %d", c.FeedBytes))
+	}
+	if c.FeedWatches <= 0 {
+		faults = append(faults, fmt.Errorf("feed_watches must be positive, got %d", c.FeedWatches))
 	}
 	if c.FeedAge <= 0 {
 		faults = append(faults, fmt.Errorf("feed_age must be positive, got %s", c.FeedAge))
@@ -118,9 +130,11 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store of registry: %w", err)
 	}
+	bounds := accounting.DefaultBounds()
+	bounds.Watches = cfg.FeedWatches
 	s := &Service{
-		store: st, accounts: accounting.New(st), catalog: cataloging.New(st), memories: remembering.New(st), log: d.Telemetry.Logger, sweep: cfg.SweepInterval, close: sync.OnceValue(st.Close),
-		kept: feed.Bounds{Rows: cfg.FeedEvents, Age: cfg.FeedAge},
+		store: st, accounts: accounting.New(st).Within(bounds), catalog: cataloging.New(st), memories: remembering.New(st), log: d.Telemetry.Logger, sweep: cfg.SweepInterval, close: sync.OnceValue(st.Close),
+		kept: feed.Bounds{Rows: cfg.FeedEvents, Bytes: int64(cfg.FeedBytes), Age: cfg.FeedAge},
 	}
 	if err := s.prepare(ctx, cfg, migrate); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -138,8 +152,8 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	registryv1.RegisterMemoryServiceServer(r, rpc.NewMemory(s.memories))
 }
 
-// Run sweeps expired claims, request ids and reservations, and looks at the folder of workflows, until ctx
-// ends. What fails is logged, and made up for by the next try.
+// Run sweeps expired claims, request ids and reservations, and looks at the folder of workflows,
+// until ctx ends. What fails is logged, and made up for by the next try.
 func (s *Service) Run(ctx context.Context) error {
 	var looking sync.WaitGroup
 	defer looking.Wait()

@@ -97,6 +97,7 @@ type options struct {
 	store  string // sqlite or postgres
 	script fakellm.Script
 	env    []string // for every process
+	keys   string   // further API keys of the gateway, as lines of its configuration
 }
 
 // start migrates fresh databases and starts the services.
@@ -127,8 +128,8 @@ gateway:
   keys:
     - {name: a, namespace: %s, secret: %s, scopes: [run, worker, approve, admin]}
     - {name: b, namespace: %s, secret: %s, scopes: [run, worker, approve, admin]}
-grpc: {planner_addr: "127.0.0.1:0", executor_addr: "127.0.0.1:0", registry_addr: "127.0.0.1:0", grace: 300ms}
-registry: {store: %s, sqlite_path: %s, postgres_url: %s, migrate: false}
+%[11]sgrpc: {planner_addr: "127.0.0.1:0", executor_addr: "127.0.0.1:0", registry_addr: "127.0.0.1:0", grace: 300ms}
+registry: {store: %[6]s, sqlite_path: %[7]s, postgres_url: %[8]s, migrate: false}
 executor:
   store: %[6]s
   sqlite_path: %[9]s
@@ -140,7 +141,7 @@ executor:
   actors: {http: {allow_private: [127.0.0.1/32]}}
 models: {profiles: {default: {base_url: %[10]s, api_key: unused}}}
 `, quote("http://"+s.otlp.Endpoint()), namespaceA, keyA, namespaceB, keyB, o.store,
-		quote(filepath.Join(dir, "registry.db")), quote(url), quote(filepath.Join(dir, "executor.db")), quote(modelURL)), 0o600))
+		quote(filepath.Join(dir, "registry.db")), quote(url), quote(filepath.Join(dir, "executor.db")), quote(modelURL), o.keys), 0o600))
 	s.env = append(environment(dir), "OTEL_BSP_SCHEDULE_DELAY=100")
 	s.env = append(s.env, o.env...)
 

@@ -4,6 +4,7 @@
 package auth
 
 import (
+	"encoding/base64"
 	"net"
 	"net/http"
 	"net/netip"
@@ -70,6 +71,61 @@ func (k *Keyring) Authenticate(r *http.Request) (Identity, error) {
 	}
 	who, namespace, err := k.keys.Authenticate("Bearer "+given, namespace)
 	return Identity{Principal: who, Namespace: namespace}, err
+}
+
+// KeyProtocol is what a WebSocket client that can set no headers, such as a browser, puts before
+// its API key among the subprotocols that it offers: the key follows as base64url without padding.
+const KeyProtocol = "epigraph.key."
+
+// AuthenticateSocket is Authenticate for the handshake of a WebSocket. The key may also be among
+// the offered subprotocols. It is never taken from the address, since addresses are written to
+// logs. Browsers let a page of any origin make a WebSocket, so the origin must be that of the
+// server, or a trusted one; everywhere lets all of them in that have a key.
+func (k *Keyring) AuthenticateSocket(r *http.Request, everywhere bool) (Identity, error) {
+	if r.URL.RawQuery != "" {
+		return Identity{}, errs.New(errs.InvalidArgument, "INVALID_QUERY", "a WebSocket takes nothing in its query").
+			Hint("send the key as Authorization: Bearer KEY, or offer the subprotocol " + KeyProtocol + "KEY with the key in base64url")
+	}
+	r = r.Clone(r.Context())
+	r.Method = http.MethodPost // a handshake is no safe request, though it is a GET
+	key, given, err := offered(r)
+	if err != nil {
+		return Identity{}, err
+	}
+	if given {
+		if r.Header.Get("Authorization") != "" || r.Header.Get("X-Api-Key") != "" {
+			return Identity{}, errs.New(errs.Unauthenticated, "CREDENTIALS_AMBIGUOUS", "there is a key in a header and one in a subprotocol").Hint("send one of them")
+		}
+		r.Header.Set("X-Api-Key", key)
+	}
+	who, err := k.Authenticate(r)
+	if err != nil {
+		return Identity{}, err
+	}
+	if err := k.origins.Check(r); err != nil && !everywhere {
+		return Identity{}, errs.New(errs.PermissionDenied, "CROSS_ORIGIN", "a page of this origin may not connect").
+			Hint("name the origin in gateway.cors_origins").With(err)
+	}
+	return who, nil
+}
+
+// offered is the key among the offered subprotocols.
+func offered(r *http.Request) (key string, given bool, err error) {
+	for _, line := range r.Header.Values("Sec-WebSocket-Protocol") {
+		for name := range strings.SplitSeq(line, ",") {
+			text, ok := strings.CutPrefix(strings.TrimSpace(name), KeyProtocol)
+			if !ok {
+				continue
+			}
+			b, err := base64.RawURLEncoding.DecodeString(text)
+			if err != nil || given || len(b) == 0 {
+				return "", false, errs.New(errs.Unauthenticated, "CREDENTIALS_UNREADABLE", "the subprotocol %sKEY has no key in base64url, or is given twice", KeyProtocol).
+					Hint("encode the key as base64url without padding")
+			}
+			key, given = string(b), true
+		}
+	}
+	return key, given, nil
 }
 
 func credential(r *http.Request) (string, error) {

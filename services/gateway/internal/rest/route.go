@@ -30,6 +30,7 @@ type route struct {
 
 	open    bool // needs no credentials
 	stream  bool // has no deadline
+	socket  bool // is a WebSocket
 	handler http.Handler
 }
 

@@ -26,8 +26,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/epigraph-run/epigraph/internal/access"
-	"github.com/epigraph-run/epigraph/internal/conns"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/host"
@@ -44,6 +42,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/gateway/internal/jsonview"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/live"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/paced"
+	"github.com/epigraph-run/epigraph/services/gateway/internal/socket"
 )
 
 const scope = "github.com/epigraph-run/epigraph/services/gateway"
@@ -84,6 +83,7 @@ type Server struct {
 	streams  metric.Int64UpDownCounter
 	panics   metric.Int64Counter
 	health   *health
+	live     *socket.Server
 }
 
 var errRequestTimeout = errors.New("request timeout of the gateway")
@@ -236,7 +236,7 @@ func (s *Server) buildRoutes() error {
 		rt.open, rt.handler = true, h
 		s.routes = append(s.routes, rt)
 	}
-	s.routes = append(s.routes, events, feed, s.hookRoute())
+	s.routes = append(s.routes, events, feed, s.hookRoute(), s.liveRoute())
 	slices.SortStableFunc(s.routes, func(a, b *route) int { return strings.Compare(a.template, b.template) })
 	return nil
 }
@@ -321,17 +321,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	if !x.route.open {
 		var err error
-		if who, err = s.Keyring.Authenticate(r); err != nil {
-			s.writeError(rec, r, err)
-			return
-		}
-		x.known = true
-		if err := conns.Know(ctx, who.Namespace); err != nil {
-			s.writeError(rec, r, err)
-			return
-		}
-		if err := access.Authorize(who.Principal, x.route.procedure()); err != nil {
-			s.writeError(rec, r, err)
+		if who, err = s.identify(ctx, r, x); err != nil {
+			s.refuse(rec, r, err)
 			return
 		}
 		ctx = grpckit.WithPrincipal(grpckit.WithNamespace(ctx, who.Namespace), who.Principal)
@@ -339,7 +330,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		h.Set("Cache-Control", "no-store")
 		leave, ok := s.underWay.Try(who.Namespace)
 		if !ok {
-			s.writeError(rec, r, grpckit.TooManyCalls(grpckit.DefaultMaxCalls))
+			s.refuse(rec, r, grpckit.TooManyCalls(grpckit.DefaultMaxCalls))
 			return
 		}
 		defer leave()
@@ -406,9 +397,11 @@ func (s *Server) plans(rt *route, o live.Options) http.Handler {
 	})
 }
 
+const feedTemplate = "/v1/events:watch"
+
 // feedRoute serves the feed of a namespace.
 func (s *Server) feedRoute(o live.Options) *route {
-	rt := newRoute(http.MethodGet, "/v1/events:watch")
+	rt := newRoute(http.MethodGet, feedTemplate)
 	rt.rpc = registryv1.File_epigraph_registry_v1_registry_proto.Services().ByName("RegistryService").Methods().ByName("WatchEvents")
 	rt.stream = true
 	client := registryv1.NewRegistryServiceClient(s.Cells.Conn(cells.Registry))

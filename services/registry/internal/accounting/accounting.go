@@ -27,10 +27,11 @@ const (
 type Accounts struct {
 	store  store.Store
 	bounds Bounds
+	tails  *tails
 }
 
 // New returns the use cases over a store, which stays the caller's to close.
-func New(s store.Store) *Accounts { return &Accounts{store: s, bounds: DefaultBounds()} }
+func New(s store.Store) *Accounts { return (&Accounts{store: s}).Within(DefaultBounds()) }
 
 type (
 	// Once makes a request repeatable.

@@ -21,15 +21,19 @@ type Bounds struct {
 	Epics, Prices int
 	// Tasks are those of an epic, Dependencies those of all of its tasks together.
 	Tasks, Dependencies int
+	// Watches are those of the feed of a namespace at one replica.
+	Watches int
 }
 
 // DefaultBounds are those of a registry.
 func DefaultBounds() Bounds {
-	return Bounds{Epics: 100_000, Prices: 10_000, Tasks: 10_000, Dependencies: 100_000}
+	return Bounds{Epics: 100_000, Prices: 10_000, Tasks: 10_000, Dependencies: 100_000, Watches: 1000}
 }
 
 // Within returns accounts over the same store with these bounds.
-func (b *Accounts) Within(bounds Bounds) *Accounts { return &Accounts{store: b.store, bounds: bounds} }
+func (b *Accounts) Within(bounds Bounds) *Accounts {
+	return &Accounts{store: b.store, bounds: bounds, tails: newTails(bounds.Watches)}
+}
 
 // room refuses one more where there are as many as may be.
 func room(have, most int, reason, whose, what string) error {

@@ -139,6 +139,11 @@ type Query struct {
 	Limit int
 }
 
+// Has reports whether an event is one that the filters leave in.
+func (q Query) Has(e Event) bool {
+	return (q.EpicID == "" || q.EpicID == e.EpicID) && (q.Slug == "" || q.Slug == e.Slug) && (len(q.Kinds) == 0 || slices.Contains(q.Kinds, e.Kind))
+}
+
 // Page is what a query found.
 type Page struct {
 	Events []Event
@@ -149,11 +154,11 @@ type Page struct {
 	End bool
 }
 
-// Bounds say how much of a feed is kept: both must hold.
+// Bounds say how much of a feed is kept: all must hold.
 type Bounds struct {
-	// Rows are those of a namespace.
-	Rows int64
-	Age  time.Duration
+	// Rows are those of a namespace, and Bytes those of their bodies.
+	Rows, Bytes int64
+	Age         time.Duration
 }
 
 // CheckCursor refuses a cursor of a feed of which the events up to gone were removed, and that has come

@@ -21,18 +21,20 @@ func feedTypes() [][2]string {
 // appendFeed adds events to the feed of a namespace, which stays locked until the end of the
 // transaction.
 func (t tx) appendFeed(ctx context.Context, namespace string, events []feed.Event) error {
-	rows := make([][]any, len(events))
+	rows, size := make([][]any, len(events)), int64(0)
 	for i, e := range events {
 		body, err := text(e.Body)
 		if err != nil {
 			return err
 		}
+		size += int64(len(body))
 		rows[i] = []any{int64(i + 1), e.EpicID, e.Slug, string(e.Kind), body}
 	}
 	columns := feedTypes()
 	return t.Batch(ctx, dbkit.Stmt{
-		Query: `INSERT INTO feeds (namespace, seq) VALUES ($1, $2) ON CONFLICT (namespace) DO UPDATE SET seq = feeds.seq + excluded.seq`,
-		Args:  []any{namespace, int64(len(events))},
+		Query: `INSERT INTO feeds (namespace, seq, bytes) VALUES ($1, $2, $3)
+			ON CONFLICT (namespace) DO UPDATE SET seq = feeds.seq + excluded.seq, bytes = feeds.bytes + excluded.bytes`,
+		Args: []any{namespace, int64(len(events)), size},
 	}, dbkit.Stmt{
 		Query: `INSERT INTO feed (namespace, seq, time, epic_id, slug, kind, body)
 			SELECT f.namespace, f.seq - $2 + r.n, ` + t.d.Now() + `, r.epic_id, r.slug, r.kind, r.body
@@ -71,6 +73,9 @@ func (t tx) Events(ctx context.Context, q feed.Query) (feed.Page, error) {
 		return feed.Page{}, err
 	}
 	from := max(q.After, gone)
+	if from >= last { // so whoever looks in vain reads nothing
+		return feed.Page{Cursor: from, End: true}, nil
+	}
 	until := min(last, from+window)
 	w.args[1], w.args[2] = from, until
 	w.parts = append([]string{"e.namespace = $1", "e.seq > $2", "e.seq <= $3"}, w.parts...)
@@ -143,59 +148,86 @@ func (s *Store) Heard(namespace string) {
 	s.feeds.wake(namespace)
 }
 
-// Feeds of one sweep, and events that it removes of each at a time: that holds up those who change anything.
-const sweptFeeds, sweptEvents = 200, 5000
+// Feeds of one sweep, events that it removes of each at a time, since that holds up those who
+// change anything, and how often it does before the next one has its turn.
+const sweptFeeds, sweptEvents, sweptTimes = 200, 5000, 20
 
 // SweepFeed implements store.Store.
 func (s *Store) SweepFeed(ctx context.Context, b feed.Bounds, now time.Time) (removed int64, err error) {
 	due, err := s.dueFeeds(ctx, b, now.Add(-b.Age))
 	for _, namespace := range due {
-		for n := int64(sweptEvents); n == sweptEvents; { // until nothing is left to remove
-			if n, err = s.sweepFeed(ctx, namespace, b.Rows, now.Add(-b.Age)); err != nil {
+		for range sweptTimes {
+			n, err := s.sweepFeed(ctx, namespace, b, now.Add(-b.Age))
+			if err != nil {
 				return removed, err
 			}
-			removed += n
+			if removed += n; n == 0 {
+				break
+			}
 		}
 	}
 	return removed, err
 }
 
-// dueFeeds are namespaces whose feed is longer than it may be, or begins before a time.
+// dueFeeds are namespaces whose feed is longer or larger than it may be, or begins before a time.
+// Each call goes on behind the last one, so that all have their turn, however many are due.
 func (s *Store) dueFeeds(ctx context.Context, b feed.Bounds, before time.Time) (due []string, err error) {
+	s.feeds.mu.Lock()
+	from := s.feeds.swept
+	s.feeds.mu.Unlock()
 	err = s.db.Pool.Read(ctx, func(ctx context.Context, q dbkit.Querier) error {
 		due, err = collect(ctx, tx{q, s.d, nil}, func(row dbkit.Scanner) (n string, err error) {
 			err = row.Scan(&n)
 			return n, err
-		}, `SELECT f.namespace FROM feeds f WHERE f.seq - f.gone > $1 OR EXISTS
-			(SELECT 1 FROM feed e WHERE e.namespace = f.namespace AND e.seq = f.gone + 1 AND e.time < $2) LIMIT $3`, b.Rows, before, sweptFeeds)
+		}, `SELECT f.namespace FROM feeds f WHERE (f.seq - f.gone > $1 OR f.seq > f.gone AND f.bytes > $2 OR EXISTS
+			(SELECT 1 FROM feed e WHERE e.namespace = f.namespace AND e.seq = f.gone + 1 AND e.time < $3))
+			ORDER BY CASE WHEN f.namespace > $4 THEN 0 ELSE 1 END, f.namespace LIMIT $5`, b.Rows, b.Bytes, before, from, sweptFeeds)
 		return err
 	})
+	if len(due) > 0 {
+		s.feeds.mu.Lock()
+		s.feeds.swept = due[len(due)-1]
+		s.feeds.mu.Unlock()
+	}
 	return due, err
 }
 
 // sweepFeed removes the oldest events of a namespace. The lock of the feed comes last, as for those who
 // write.
-func (s *Store) sweepFeed(ctx context.Context, namespace string, rows int64, before time.Time) (removed int64, err error) {
+func (s *Store) sweepFeed(ctx context.Context, namespace string, b feed.Bounds, before time.Time) (removed int64, err error) {
 	err = s.db.Pool.Update(ctx, func(ctx context.Context, q dbkit.Querier) error {
 		t := tx{q, s.d, nil}
-		last, gone, err := t.feedEnds(ctx, namespace)
+		var last, gone, bytes int64
+		err := t.row(ctx, `SELECT seq, gone, bytes FROM feeds WHERE namespace = $1`, namespace).Scan(&last, &gone, &bytes)
+		if errors.Is(err, sql.ErrNoRows) {
+			removed = 0
+			return nil
+		}
 		if err != nil {
 			return err
 		}
-		var old int64
-		if err := t.row(ctx, `SELECT COALESCE(max(seq), 0) FROM feed WHERE namespace = $1 AND seq <= $2 AND time < $3`,
-			namespace, gone+sweptEvents, before).Scan(&old); err != nil {
+		// The sums are those of the oldest events, up to each.
+		var old, large, size int64
+		if err := t.row(ctx, `SELECT COALESCE(max(CASE WHEN o.time < $3 THEN o.seq END), 0), COALESCE(max(CASE WHEN o.sum - o.size < $4 THEN o.seq END), 0)
+			FROM (SELECT seq, time, octet_length(body) AS size, SUM(octet_length(body)) OVER (ORDER BY seq) AS sum
+				FROM feed WHERE namespace = $1 AND seq <= $2) o`, namespace, gone+sweptEvents, before, bytes-b.Bytes).Scan(&old, &large); err != nil {
 			return err
 		}
-		until := min(gone+sweptEvents, max(old, last-rows))
+		until := min(gone+sweptEvents, max(old, large, last-b.Rows))
 		if until <= gone {
 			removed = 0
 			return nil
 		}
+		if err := t.row(ctx, `SELECT COALESCE(SUM(octet_length(body)), 0) FROM feed WHERE namespace = $1 AND seq <= $2`, namespace, until).Scan(&size); err != nil {
+			return err
+		}
 		if removed, err = t.Exec(ctx, `DELETE FROM feed WHERE namespace = $1 AND seq <= $2`, namespace, until); err != nil {
 			return err
 		}
-		_, err = t.Exec(ctx, `UPDATE feeds SET gone = `+t.d.Greatest(`gone`, `$2`)+` WHERE namespace = $1`, namespace, until)
+		if removed == 0 { // another replica was first
+			return nil
+		}
+		_, err = t.Exec(ctx, `UPDATE feeds SET gone = `+t.d.Greatest(`gone`, `$2`)+`, bytes = `+t.d.Greatest(`bytes - $3`, `0`)+` WHERE namespace = $1`, namespace, until, size)
 		return err
 	})
 	return removed, err
@@ -205,6 +237,8 @@ func (s *Store) sweepFeed(ctx context.Context, namespace string, rows int64, bef
 type followers struct {
 	mu sync.Mutex
 	of map[string]map[chan struct{}]bool
+	// swept is the last namespace whose feed was swept.
+	swept string
 }
 
 func newFollowers() *followers { return &followers{of: map[string]map[chan struct{}]bool{}} }

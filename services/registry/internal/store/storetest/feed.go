@@ -14,6 +14,8 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/inflight"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/registry/internal/accounting"
 	"github.com/epigraph-run/epigraph/services/registry/internal/catalog"
 	"github.com/epigraph-run/epigraph/services/registry/internal/cataloging"
@@ -94,6 +96,11 @@ func feedCases() map[string]func(*testing.T, *fixture) {
 		"Feed/RepeatedRequestsAreToldOnce":        feedRepeated,
 		"Feed/FilteredCursorsPassWhatIsLeftOut":   feedCursors,
 		"Feed/SweepLeavesAloneWhatIsWithinBounds": feedKept,
+		"Feed/SweepKeepsToTheBytes":               feedLargeSwept,
+		"Feed/SweepHasAllNamespacesInTurn":        feedSweptInTurn,
+		"Feed/WatchesOfANamespaceAreBounded":      feedWatchesBounded,
+		"Feed/WatchesAtTheEndShareWhatIsRead":     feedShared,
+		"Feed/WatchHoldsWhatItHasRead":            feedHeld,
 	}
 }
 
@@ -347,7 +354,7 @@ func feedSwept(t *testing.T, f *fixture) {
 	for range 10 {
 		f.epic(t, epic.Epic{})
 	}
-	n, err := f.SweepFeed(f.ctx, feed.Bounds{Rows: 4, Age: time.Hour})
+	n, err := f.SweepFeed(f.ctx, feed.Bounds{Rows: 4, Bytes: 1 << 30, Age: time.Hour})
 	require.NoError(t, err)
 	require.Equal(t, int64(6), n)
 	_, err = f.Events(f.ctx, feed.Query{Namespace: ns, After: 5, Limit: 10})
@@ -358,7 +365,7 @@ func feedSwept(t *testing.T, f *fixture) {
 	require.Equal(t, int64(7), p.Events[0].Seq, "0 begins with the oldest one")
 	_, err = f.Events(f.ctx, feed.Query{Namespace: ns, After: 11, Limit: 10})
 	requireError(t, err, errs.FailedPrecondition, feed.ReasonCursorAhead)
-	n, err = f.store.SweepFeed(f.ctx, feed.Bounds{Rows: 100, Age: time.Hour}, dbkit.Now().Add(2*time.Hour))
+	n, err = f.store.SweepFeed(f.ctx, feed.Bounds{Rows: 100, Bytes: 1 << 30, Age: time.Hour}, dbkit.Now().Add(2*time.Hour))
 	require.NoError(t, err)
 	require.Equal(t, int64(4), n, "old events go, however few they are")
 	require.Equal(t, int64(10), f.end(t))
@@ -370,10 +377,141 @@ func feedKept(t *testing.T, f *fixture) {
 	for range 3 {
 		f.epic(t, epic.Epic{})
 	}
-	n, err := f.SweepFeed(f.ctx, feed.Bounds{Rows: 3, Age: time.Hour})
+	n, err := f.SweepFeed(f.ctx, feed.Bounds{Rows: 3, Bytes: 1 << 30, Age: time.Hour})
 	require.NoError(t, err)
 	require.Zero(t, n)
 	require.Len(t, f.events(t, 0), 3)
+}
+
+func feedLargeSwept(t *testing.T, f *fixture) {
+	for range 10 {
+		f.epic(t, epic.Epic{Title: "large", Description: strings.Repeat("x", 1000)})
+	}
+	bounds := feed.Bounds{Rows: 100, Bytes: 5500, Age: time.Hour}
+	n, err := f.SweepFeed(f.ctx, bounds)
+	require.NoError(t, err)
+	require.Len(t, f.events(t, n), int(10-n))
+	require.GreaterOrEqual(t, n, int64(5), "ten events of more than 1,000 bytes were too many")
+	require.LessOrEqual(t, n, int64(8), "and it removes no more than it must")
+	again, err := f.SweepFeed(f.ctx, bounds)
+	require.NoError(t, err)
+	require.Zero(t, again, "what was removed does not count any more")
+	f.epic(t, epic.Epic{Title: "large", Description: strings.Repeat("x", 6000)})
+	n, err = f.SweepFeed(f.ctx, bounds)
+	require.NoError(t, err)
+	require.Positive(t, n)
+	_, err = f.Events(f.ctx, feed.Query{Namespace: ns, After: 1, Limit: 10})
+	requireError(t, err, errs.FailedPrecondition, feed.ReasonCursorGone)
+}
+
+func feedSweptInTurn(t *testing.T, f *fixture) {
+	const namespaces = 250 // more than one sweep looks at
+	for i := range namespaces {
+		for range 2 {
+			_, err := f.CreateEpic(f.ctx, fmt.Sprintf("ns-%03d", i), accounting.Once{}, epic.Epic{Title: "one"})
+			require.NoError(t, err)
+		}
+	}
+	// Of each sweep the first ones have a new event again.
+	bounds := feed.Bounds{Rows: 1, Bytes: 1 << 30, Age: time.Hour}
+	n, err := f.SweepFeed(f.ctx, bounds)
+	require.NoError(t, err)
+	require.Equal(t, int64(200), n)
+	for i := range 200 {
+		_, err := f.CreateEpic(f.ctx, fmt.Sprintf("ns-%03d", i), accounting.Once{}, epic.Epic{Title: "two"})
+		require.NoError(t, err)
+	}
+	_, err = f.SweepFeed(f.ctx, bounds)
+	require.NoError(t, err)
+	for i := 200; i < namespaces; i++ {
+		_, err := f.Events(f.ctx, feed.Query{Namespace: fmt.Sprintf("ns-%03d", i), Limit: 10, After: 1})
+		require.NoError(t, err)
+		p, err := f.Events(f.ctx, feed.Query{Namespace: fmt.Sprintf("ns-%03d", i), Limit: 10})
+		require.NoError(t, err)
+		require.Len(t, p.Events, 1, "namespace %d had its turn", i)
+	}
+}
+
+func feedWatchesBounded(t *testing.T, f *fixture) {
+	bounds := accounting.DefaultBounds()
+	bounds.Watches = 2
+	f.Accounts = f.Within(bounds)
+	f.epic(t, epic.Epic{})
+	one, stop := f.watch(t, accounting.Watch{})
+	two, _ := f.watch(t, accounting.Watch{})
+	require.Equal(t, []int64{1, 1}, []int64{<-one, <-two})
+	full := accounting.Watch{Query: feed.Query{Namespace: ns}, KeepAlive: time.Hour}
+	requireError(t, f.WatchEvents(f.ctx, full, nil), errs.ResourceExhausted, accounting.ReasonTooManyWatches)
+	require.ErrorIs(t, stop(), context.Canceled)
+	three, _ := f.watch(t, accounting.Watch{})
+	require.Equal(t, int64(1), <-three)
+}
+
+// counted counts how often the feed is read.
+type counted struct {
+	store.Store
+	reads atomic.Int64
+}
+
+func (c *counted) View(ctx context.Context, namespace string, fn func(context.Context, store.Reader) error) error {
+	c.reads.Add(1)
+	return c.Store.View(ctx, namespace, fn)
+}
+
+func feedShared(t *testing.T, f *fixture) {
+	c := &counted{Store: f.store}
+	f.Accounts = accounting.New(c)
+	f.epic(t, epic.Epic{})
+	const watches = 50
+	var all []<-chan int64
+	for i := range watches {
+		q := feed.Query{}
+		if i%2 == 1 {
+			q.Kinds = []feed.Kind{feed.EpicCreated}
+		}
+		got, _ := f.watch(t, accounting.Watch{Query: q})
+		all = append(all, got)
+	}
+	next := func(seq int64) {
+		for _, got := range all {
+			require.Equal(t, seq, <-got)
+		}
+	}
+	next(1)
+	f.epic(t, epic.Epic{})
+	next(2) // from here on all of them are at the end
+	before := c.reads.Load()
+	f.epic(t, epic.Epic{})
+	next(3)
+	f.epic(t, epic.Epic{})
+	next(4)
+	require.Less(t, c.reads.Load()-before, int64(watches/2), "they do not read the same events one by one")
+}
+
+func feedHeld(t *testing.T, f *fixture) {
+	const size = 8000
+	for range 20 {
+		f.epic(t, epic.Epic{Title: "large", Description: strings.Repeat("x", size)})
+	}
+	budget := inflight.New(0)
+	answer := budget.Answer(ns)
+	defer answer.Free()
+	ctx, cancel := context.WithCancel(answer.Stream(f.ctx))
+	defer cancel()
+	sending, sent, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- f.WatchEvents(ctx, accounting.Watch{Query: feed.Query{Namespace: ns}, KeepAlive: time.Hour}, func([]feed.Event, int64) error {
+			sending <- struct{}{}
+			<-sent
+			return nil
+		})
+	}()
+	<-sending
+	require.Greater(t, budget.Used(), int64(20*size), "a page that is not sent yet is held")
+	close(sent)
+	testkit.Eventually(t, func() bool { return budget.Used() == 0 }, "a watch that waits holds nothing")
+	cancel()
+	require.ErrorIs(t, <-ended, context.Canceled)
 }
 
 // watch follows the feed until the test ends, or stop is called.

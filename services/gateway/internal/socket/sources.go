@@ -1,0 +1,224 @@
+package socket
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+)
+
+// replayed is how many events one answer of a replay has at most, and answerMemory how often it is
+// in memory: as a message, as events, and as the messages of a channel.
+const replayed, answerMemory = 50, 3
+
+// feedSource is the feed of a namespace.
+type feedSource struct{ s *Server }
+
+var _ source = feedSource{}
+
+func (feedSource) cursor(p position) int64  { return p[""] }
+func (feedSource) at(cursor int64) position { return position{"": cursor} }
+
+func (f feedSource) watch(ctx context.Context, from position, begin func(position), take func(*event)) error {
+	req := &registryv1.WatchEventsRequest{}
+	if from != nil {
+		req.After = proto.Int64(from[""])
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := f.s.Registry.WatchEvents(ctx, req)
+	if err != nil {
+		return f.s.FromStatus(err)
+	}
+	for {
+		ev, err := stream.Recv()
+		if err != nil {
+			if errors.Is(err, io.EOF) { // a feed has no end
+				err = errs.New(errs.Unavailable, errs.ReasonStopping, "the feed broke off")
+			}
+			return f.s.FromStatus(err)
+		}
+		if alive := ev.GetKeepAlive(); alive != nil {
+			begin(f.at(alive.GetCursor()))
+			continue
+		}
+		begin(f.at(ev.GetSeq() - 1))
+		take(f.event(ev))
+	}
+}
+
+// event is an event of the feed. One that cannot be shown is told as an error, so that nobody waits
+// for it.
+func (f feedSource) event(ev *registryv1.FeedEvent) *event {
+	e, err := ofFeed(ev, f.s.Encode)
+	if err == nil {
+		return e
+	}
+	e, _ = ofFeed(ev, func(proto.Message) ([]byte, error) { return f.s.unshown(err), nil })
+	e.parts[0].kind = kindError
+	return e
+}
+
+func (f feedSource) replay(ctx context.Context, channel string, from position, give func(*event) error, on func(position) bool) error {
+	req := &registryv1.ListEventsRequest{After: from[""], PageSize: replayed}
+	switch kind, name := split(channel); kind {
+	case epicChannel:
+		req.EpicId = name
+	case workflowChannel:
+		req.WorkflowSlug = name
+	}
+	for {
+		p, err := f.page(ctx, req, give)
+		if err != nil {
+			return err
+		}
+		req.After = p.GetCursor()
+		if on(f.at(p.GetCursor())) {
+			return nil
+		}
+	}
+}
+
+func (f feedSource) page(ctx context.Context, req *registryv1.ListEventsRequest, give func(*event) error) (*registryv1.ListEventsResponse, error) {
+	p, err := f.s.Registry.ListEvents(ctx, req)
+	if err != nil {
+		return nil, f.s.FromStatus(err)
+	}
+	held, err := f.s.await(ctx, answerMemory*int64(proto.Size(p)))
+	if err != nil {
+		return nil, err
+	}
+	defer held.release()
+	for _, ev := range p.GetEvents() {
+		e := f.event(ev)
+		e.hold = held
+		if err := give(e); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// runSource is a run with its descendants.
+type runSource struct {
+	s   *Server
+	run string
+}
+
+var _ source = runSource{}
+
+func (r runSource) cursor(p position) int64  { return p[r.run] }
+func (r runSource) at(cursor int64) position { return position{r.run: cursor} }
+
+func (r runSource) watch(ctx context.Context, from position, _ func(position), take func(*event)) error {
+	return r.read(ctx, from, func(e *event) error {
+		take(e)
+		return nil
+	})
+}
+
+// errJoined ends a replay that is not needed any more.
+var errJoined = errors.New("joined")
+
+func (r runSource) replay(ctx context.Context, _ string, from position, give func(*event) error, on func(position) bool) error {
+	at := from.clone()
+	err := r.read(ctx, from, func(e *event) error {
+		if e.seq <= at[e.series] { // what is told to those who are there, and what was seen
+			return nil
+		}
+		var err error
+		if e.hold, err = r.s.await(ctx, e.size()); err != nil {
+			return err
+		}
+		defer e.hold.release()
+		if err := give(e); err != nil {
+			return err
+		}
+		at[e.series] = e.seq
+		if on(at.clone()) {
+			return errJoined
+		}
+		return nil
+	})
+	if errors.Is(err, errJoined) {
+		return nil
+	}
+	return err
+}
+
+// read gives the events of a run and its descendants, each with the companions before it. Those of
+// descendants come from their beginning, wherever the run itself goes on.
+func (r runSource) read(ctx context.Context, from position, give func(*event) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := r.s.Executor.WatchRun(ctx, &executorv1.WatchRunRequest{RunId: r.run, AfterSeq: from[r.run], IncludeDescendants: true})
+	if err != nil {
+		return r.s.FromStatus(err)
+	}
+	cursor, waiting := from[r.run], map[string][]part{}
+	for {
+		ev, err := stream.Recv()
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				return err
+			}
+			return r.s.FromStatus(err)
+		}
+		if ev.GetKeepAlive() != nil {
+			continue
+		}
+		run := ev.GetRunId()
+		if run == "" {
+			run = r.run
+		}
+		parts, err := ofRun(ev, r.run, r.s.Encode)
+		if err != nil {
+			parts = []part{{kind: kindError, data: r.s.unshown(err)}}
+		}
+		if companion(ev) && ev.GetSeq() == 0 {
+			waiting[run] = append(waiting[run], parts...)
+			continue
+		}
+		e := &event{series: run, seq: ev.GetSeq(), time: ev.GetTime().AsTime(), before: cursor, cursor: cursor, parts: parts}
+		if e.seq > 0 {
+			e.parts = append(waiting[run], parts...)
+			delete(waiting, run)
+			if run == r.run {
+				cursor = e.seq
+				e.cursor = cursor
+			}
+		}
+		if err := give(e); err != nil {
+			return err
+		}
+	}
+}
+
+// await waits for room for n bytes of the namespace.
+func (s *Server) await(ctx context.Context, n int64) (*hold, error) {
+	namespace := grpckit.Namespace(ctx)
+	if err := s.Budget.Await(ctx, namespace, n); err != nil {
+		return nil, err
+	}
+	return newHold(func() { s.Budget.Add(namespace, -n) }), nil
+}
+
+// split is the kind of a channel and what it is of.
+func split(channel string) (kind, name string) {
+	for _, kind := range []string{epicChannel, runChannel, workflowChannel} {
+		if len(channel) > len(kind) && channel[:len(kind)] == kind {
+			return kind, channel[len(kind):]
+		}
+	}
+	return channel, ""
+}
+
+// now is the time of messages of the gateway itself.
+func now() time.Time { return time.Now() }
