@@ -7,9 +7,9 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
 )
 
-// sumDays adds the new ones of the entries to the sums of days. The caller holds the lock of the
+// sumUp adds the new ones of the entries to the sums of days and of runs. The caller holds the lock of the
 // totals of the namespace, so that nobody else writes a sum of it.
-func sumDays(ctx context.Context, tx store.Tx, namespace string, entries []usage.Entry, fresh []bool) error {
+func sumUp(ctx context.Context, tx store.Tx, namespace string, entries []usage.Entry, fresh []bool) error {
 	var added []usage.Entry
 	for i, e := range entries {
 		if fresh[i] {
@@ -20,7 +20,14 @@ func sumDays(ctx context.Context, tx store.Tx, namespace string, entries []usage
 	if err != nil {
 		return err
 	}
-	return tx.AddDays(ctx, namespace, sums)
+	if err := tx.AddDays(ctx, namespace, sums); err != nil {
+		return err
+	}
+	runs, err := usage.RunSums(added)
+	if err != nil || len(runs) == 0 {
+		return err
+	}
+	return tx.AddRuns(ctx, namespace, runs)
 }
 
 // Reported is a page of a report, with the sum and the number of all of its groups.

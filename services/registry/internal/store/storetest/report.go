@@ -100,6 +100,23 @@ func reportCases() map[string]func(*testing.T, *fixture) {
 				require.EqualValues(t, 5, got.All.InputTokens)
 			}
 		},
+		"Report/OfAnEpicByTaskReadsSumsOfRuns": func(t *testing.T, f *fixture) {
+			v := f.task(t, f.epic(t, epic.Epic{}).ID)
+			for call := range 5 {
+				_, err := f.RecordUsage(f.ctx, ns, []usage.Entry{entry("a", call, v.ID, 10, 1), entry("b", call, v.ID, 10, 1)})
+				require.NoError(t, err)
+			}
+			q := store.ReportQuery{Namespace: ns, EpicID: v.EpicID, By: []usage.ReportKey{usage.ByTask, usage.ByRun}, Limit: 10, Most: 2}
+			got, err := f.Report(f.ctx, q)
+			require.NoError(t, err, "ten entries are two sums")
+			require.Equal(t, []int64{5, 5, 10}, []int64{got.Rows[0].Calls, got.Rows[1].Calls, got.All.Calls})
+			q.Most = 1
+			_, err = f.Report(f.ctx, q)
+			requireError(t, err, errs.FailedPrecondition, usage.ReasonReportTooLarge)
+			q.Most, q.By = 9, []usage.ReportKey{usage.ByTask, usage.ByDay}
+			_, err = f.Report(f.ctx, q)
+			requireError(t, err, errs.FailedPrecondition, usage.ReasonReportTooLarge)
+		},
 		"Report/OfAnotherNamespaceIsNotSeen": func(t *testing.T, f *fixture) {
 			f.booked(t, 20)
 			for _, by := range reportKeys() {
@@ -336,11 +353,16 @@ func (f *fixture) fill(b *testing.B, tasks, entries int) {
 		slices.SortFunc(list, func(a, b usage.Entry) int { return a.Compare(b.Key) })
 		sums, err := usage.DaySums(list)
 		require.NoError(b, err)
+		runs, err := usage.RunSums(list)
+		require.NoError(b, err)
 		require.NoError(b, f.store.Update(f.ctx, ns, func(ctx context.Context, tx store.Tx) error {
 			if _, _, err := tx.Book(ctx, ns, list); err != nil {
 				return err
 			}
-			return tx.AddDays(ctx, ns, sums)
+			if err := tx.AddDays(ctx, ns, sums); err != nil {
+				return err
+			}
+			return tx.AddRuns(ctx, ns, runs)
 		}))
 	}
 }
