@@ -41,10 +41,11 @@ func TestExamine(t *testing.T) {
 		{harm: `UPDATE usage_days SET nano_usd = nano_usd + 1 WHERE NOT whole`, mend: `UPDATE usage_days SET nano_usd = nano_usd - 1 WHERE NOT whole`, wants: []string{"usage-days"}},
 		{harm: `UPDATE usage_days SET day = day + 1 WHERE NOT whole`, mend: `UPDATE usage_days SET day = day - 1 WHERE NOT whole`, wants: []string{"usage-days"}},
 		{harm: `UPDATE usage_days SET cached_input_tokens = 1 WHERE whole`, mend: `UPDATE usage_days SET cached_input_tokens = 0 WHERE whole`, all: []string{"namespace-days"}},
+		{harm: `UPDATE usage_epics SET reasoning_tokens = 1`, mend: `UPDATE usage_epics SET reasoning_tokens = 0`, wants: []string{"usage-epics"}},
 		{harm: `UPDATE usage_runs SET failed_calls = 1`, mend: `UPDATE usage_runs SET failed_calls = 0`, wants: []string{"usage-runs"}},
 		{harm: `UPDATE usage_runs SET run_id = 'other'`, mend: `UPDATE usage_runs SET run_id = 'run_1'`, wants: []string{"usage-runs"}},
-		{harm: `DELETE FROM usage_entries`, wants: []string{"epic-totals", "task-totals", "usage-days", "usage-runs"},
-			all: []string{"epic-totals", "namespace-days", "namespace-totals", "task-totals", "usage-days", "usage-runs"}},
+		{harm: `DELETE FROM usage_entries`, wants: []string{"epic-totals", "task-totals", "usage-days", "usage-epics", "usage-runs"},
+			all: []string{"epic-totals", "namespace-days", "namespace-totals", "task-totals", "usage-days", "usage-epics", "usage-runs"}},
 	}
 	for _, store := range []string{"sqlite", "postgres"} {
 		t.Run("Books/"+store, func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
 )
 
-// sumUp adds the new ones of the entries to the sums of days and of runs. The caller holds the lock of the
+// sumUp adds the new ones of the entries to the sums of days, runs and epics. The caller holds the lock of the
 // totals of the namespace, so that nobody else writes a sum of it.
 func sumUp(ctx context.Context, tx store.Tx, namespace string, entries []usage.Entry, fresh []bool) error {
 	var added []usage.Entry
@@ -16,18 +16,11 @@ func sumUp(ctx context.Context, tx store.Tx, namespace string, entries []usage.E
 			added = append(added, e)
 		}
 	}
-	sums, err := usage.DaySums(added)
+	sums, err := usage.SumUp(added)
 	if err != nil {
 		return err
 	}
-	if err := tx.AddDays(ctx, namespace, sums); err != nil {
-		return err
-	}
-	runs, err := usage.RunSums(added)
-	if err != nil || len(runs) == 0 {
-		return err
-	}
-	return tx.AddRuns(ctx, namespace, runs)
+	return tx.AddSums(ctx, namespace, sums)
 }
 
 // Reported is a page of a report, with the sum and the number of all of its groups.

@@ -261,10 +261,8 @@ type Tx interface {
 	// LockNamespaceTotals locks and returns the totals of a namespace. It comes after every other lock.
 	LockNamespaceTotals(ctx context.Context, namespace string) (usage.Totals, error)
 	PutNamespaceTotals(ctx context.Context, namespace string, t usage.Totals) error
-	// AddDays adds to the sums of days. They come in order, each once.
-	AddDays(ctx context.Context, namespace string, sums []usage.DaySum) error
-	// AddRuns adds to the sums of runs. They come in order, each once.
-	AddRuns(ctx context.Context, namespace string, sums []usage.RunSum) error
+	// AddSums adds to the sums of days, runs and epics. They come in order, each once.
+	AddSums(ctx context.Context, namespace string, s usage.Sums) error
 	// LockAccounts locks those of the accounts that exist, in the order of their ids, and returns them. It
 	// comes after the locks of epics and of reservations. That of a namespace comes after the lock of its
 	// totals, the others before it.
@@ -433,6 +431,12 @@ func (q ReportQuery) Narrow() bool {
 func (q ReportQuery) OfRuns() bool {
 	return q.EpicID != "" && q.RunID == "" && q.From == nil && q.To == nil && q.Narrow() &&
 		!slices.Contains(q.By, usage.ByNode) && !slices.Contains(q.By, usage.ByDay)
+}
+
+// OfEpics reports whether the query is answered from sums of epics, which know no day and no kind.
+func (q ReportQuery) OfEpics() bool {
+	return q.EpicID == "" && q.TaskID == "" && q.RunID == "" && q.From == nil && q.To == nil && q.Kind == 0 &&
+		len(q.By) == 1 && q.By[0] == usage.ByEpic
 }
 
 // PriceQuery filters prices; all filters that are set must hold. Of the cursor only the ID counts:

@@ -193,6 +193,40 @@ func RunSums(entries []Entry) ([]RunSum, error) {
 	return out, nil
 }
 
+// EpicSum is what entries of one epic add up to; those of no epic have one of their own.
+type EpicSum struct {
+	EpicID string
+	Sum    Sum
+}
+
+// Sums are all sums that entries add to.
+type Sums struct {
+	Days  []DaySum
+	Runs  []RunSum
+	Epics []EpicSum
+}
+
+// SumUp adds up entries, each kind of sums in the one order in which everybody writes them.
+func SumUp(entries []Entry) (s Sums, err error) {
+	if s.Days, err = DaySums(entries); err != nil {
+		return Sums{}, err
+	}
+	if s.Runs, err = RunSums(entries); err != nil {
+		return Sums{}, err
+	}
+	for _, d := range s.Days { // they come by epic
+		if d.Whole {
+			continue
+		}
+		if n := len(s.Epics); n == 0 || s.Epics[n-1].EpicID != d.EpicID {
+			s.Epics = append(s.Epics, EpicSum{EpicID: d.EpicID})
+		}
+		last := &s.Epics[len(s.Epics)-1]
+		last.Sum = last.Sum.plus(d.Sum)
+	}
+	return s, nil
+}
+
 // plus returns the sum of both. The caller knows that it is in range.
 func (s Sum) plus(o Sum) Sum {
 	return Sum{

@@ -73,6 +73,7 @@ func suspicions(d dbkit.Dialect) map[store.Suspicion]string {
 			`namespace`, `day`, `model`, `actor`, `kind`),
 		store.SuspectRuns: sums(d, `usage_runs`, `true`, false, `epic_id || ', task ' || task_id || ', run ' || run_id`,
 			`namespace`, `epic_id`, `task_id`, `run_id`, `model`, `actor`, `kind`),
+		store.SuspectEpicSums: sums(d, `usage_epics`, `true`, false, `epic_id`, `namespace`, `epic_id`),
 		store.SuspectAccounts: `SELECT level || ' ' || id || ': spent ' || spent_nano_usd || ' nano-USD and ' || spent_tokens || ' tokens, ' || nano_usd || ' and ' || tokens || ' booked' FROM (
 			SELECT x.*, e.nano_usd, e.tokens FROM (SELECT * FROM accounts ORDER BY namespace, level, id LIMIT $2) x JOIN epics e ON x.level = 1 AND e.namespace = x.namespace AND e.id = x.id
 			UNION ALL SELECT x.*, t.nano_usd, t.tokens FROM (SELECT * FROM accounts ORDER BY namespace, level, id LIMIT $2) x JOIN tasks t ON x.level = 2 AND t.namespace = x.namespace AND t.id = x.id

@@ -24,38 +24,33 @@ func sumInto(s *usage.Sum) []any {
 	}
 }
 
-// AddDays implements store.Tx.
-func (t tx) AddDays(ctx context.Context, namespace string, sums []usage.DaySum) error {
-	columns := [][2]string{
-		{"whole", "boolean"},
-		{"epic_id", "text"},
-		{"day", "int"},
-		{"model", "text"},
-		{"actor", "text"},
-		{"kind", "smallint"},
+// AddSums implements store.Tx.
+func (t tx) AddSums(ctx context.Context, namespace string, s usage.Sums) error {
+	days, runs, epics := make([][]any, len(s.Days)), make([][]any, len(s.Runs)), make([][]any, len(s.Epics))
+	for i, d := range s.Days {
+		days[i] = append([]any{d.Whole, d.EpicID, int32(d.Day), d.Model, d.Actor, int16(d.Kind)}, sumArgs(d.Sum)...)
 	}
-	rows := make([][]any, len(sums))
-	for i, s := range sums {
-		rows[i] = append([]any{s.Whole, s.EpicID, int32(s.Day), s.Model, s.Actor, int16(s.Kind)}, sumArgs(s.Sum)...)
+	for i, r := range s.Runs {
+		runs[i] = append([]any{r.EpicID, r.TaskID, r.RunID, r.Model, r.Actor, int16(r.Kind)}, sumArgs(r.Sum)...)
 	}
-	return t.addSums(ctx, "usage_days", namespace, columns, rows)
-}
-
-// AddRuns implements store.Tx.
-func (t tx) AddRuns(ctx context.Context, namespace string, sums []usage.RunSum) error {
-	columns := [][2]string{
-		{"epic_id", "text"},
-		{"task_id", "text"},
-		{"run_id", "text"},
-		{"model", "text"},
-		{"actor", "text"},
-		{"kind", "smallint"},
+	for i, e := range s.Epics {
+		epics[i] = append([]any{e.EpicID}, sumArgs(e.Sum)...)
 	}
-	rows := make([][]any, len(sums))
-	for i, s := range sums {
-		rows[i] = append([]any{s.EpicID, s.TaskID, s.RunID, s.Model, s.Actor, int16(s.Kind)}, sumArgs(s.Sum)...)
+	var stmts []dbkit.Stmt
+	for _, into := range []struct {
+		table string
+		key   [][2]string
+		rows  [][]any
+	}{
+		{"usage_days", [][2]string{{"whole", "boolean"}, {"epic_id", "text"}, {"day", "int"}, {"model", "text"}, {"actor", "text"}, {"kind", "smallint"}}, days},
+		{"usage_runs", [][2]string{{"epic_id", "text"}, {"task_id", "text"}, {"run_id", "text"}, {"model", "text"}, {"actor", "text"}, {"kind", "smallint"}}, runs},
+		{"usage_epics", [][2]string{{"epic_id", "text"}}, epics},
+	} {
+		if len(into.rows) > 0 {
+			stmts = append(stmts, t.addTo(into.table, namespace, into.key, into.rows))
+		}
 	}
-	return t.addSums(ctx, "usage_runs", namespace, columns, rows)
+	return t.Batch(ctx, stmts...)
 }
 
 func sumArgs(s usage.Sum) []any {
@@ -64,8 +59,8 @@ func sumArgs(s usage.Sum) []any {
 	}
 }
 
-// addSums adds rows of key columns and sums to those of a table that have the same key.
-func (t tx) addSums(ctx context.Context, table, namespace string, key [][2]string, rows [][]any) error {
+// addTo adds rows of key columns and sums to those of a table that have the same key.
+func (t tx) addTo(table, namespace string, key [][2]string, rows [][]any) dbkit.Stmt {
 	var names, set []string
 	columns := slices.Clone(key)
 	for _, c := range key {
@@ -76,14 +71,18 @@ func (t tx) addSums(ctx context.Context, table, namespace string, key [][2]strin
 		names, columns = append(names, c), append(columns, [2]string{c, "bigint"})
 		set = append(set, fmt.Sprintf("%[1]s = %[2]s.%[1]s + excluded.%[1]s", c, table))
 	}
-	_, err := t.Exec(ctx, `INSERT INTO `+table+` (namespace, `+strings.Join(names, ", ")+`) SELECT $1, n.* FROM `+t.d.Rows(`n`, 2, columns...)+`
-		WHERE true ON CONFLICT (namespace, `+keys+`) DO UPDATE SET `+strings.Join(set, ", "),
-		append([]any{namespace}, t.d.RowArgs(len(columns), rows)...)...)
-	return err
+	return dbkit.Stmt{
+		Query: `INSERT INTO ` + table + ` (namespace, ` + strings.Join(names, ", ") + `) SELECT $1, n.* FROM ` + t.d.Rows(`n`, 2, columns...) + `
+			WHERE true ON CONFLICT (namespace, ` + keys + `) DO UPDATE SET ` + strings.Join(set, ", "),
+		Args: append([]any{namespace}, t.d.RowArgs(len(columns), rows)...),
+	}
 }
 
 // Report implements store.Reader.
 func (t tx) Report(ctx context.Context, q store.ReportQuery) (rows []usage.Report, all usage.Sum, groups int64, err error) {
+	if q.OfEpics() {
+		return t.dearestEpics(ctx, q)
+	}
 	var w where
 	var source string
 	switch {
@@ -126,6 +125,33 @@ func (t tx) Report(ctx context.Context, q store.ReportQuery) (rows []usage.Repor
 		into = append(into, sumInto(&r.Sum)...)
 		return r, row.Scan(append(append(into, sumInto(&all)...), &groups)...)
 	}, query, page.args...)
+	return rows, all, groups, err
+}
+
+// dearestEpics is the report of a namespace by epic. An index has the epics by cost, so that a page reads its own
+// rows only; the sum of all is that of the days of the namespace.
+func (t tx) dearestEpics(ctx context.Context, q store.ReportQuery) (rows []usage.Report, all usage.Sum, groups int64, err error) {
+	var wholes []string
+	for _, c := range sumColumns {
+		wholes = append(wholes, fmt.Sprintf("CAST(COALESCE(sum(%s), 0) AS bigint)", c))
+	}
+	if err := t.row(ctx, `SELECT `+strings.Join(wholes, ", ")+`, (SELECT count(*) FROM usage_epics WHERE namespace = $1) FROM usage_days
+		WHERE namespace = $1 AND whole = $2 AND epic_id = ''`, q.Namespace, true).Scan(append(sumInto(&all), &groups)...); err != nil {
+		return nil, all, 0, err
+	}
+	var w where
+	w.add("namespace = %s", q.Namespace)
+	if q.After != nil {
+		w.add("nano_usd <= %s", q.After.NanoUSD)
+	}
+	query := `SELECT epic_id, ` + strings.Join(sumColumns[:], ", ") + ` FROM usage_epics` + w.end("nano_usd DESC, epic_id", q.Limit)
+	if q.After != nil {
+		query += " OFFSET " + w.arg(q.After.Skip)
+	}
+	rows, err = collectPage(ctx, t, func(row dbkit.Scanner) (usage.Report, error) {
+		r := usage.Report{Keys: make([]string, 1)}
+		return r, row.Scan(append([]any{&r.Keys[0]}, sumInto(&r.Sum)...)...)
+	}, query, w.args...)
 	return rows, all, groups, err
 }
 

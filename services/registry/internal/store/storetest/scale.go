@@ -39,6 +39,8 @@ const (
 	// epicWordCount is how many words an epic and its tasks have.
 	epicWordCount = 40
 	vocabulary    = 30_000
+	// days is over how many days the tasks are done.
+	days = 30
 )
 
 // epics is how many epics there are.
@@ -52,13 +54,13 @@ func scaleEpic(n int) string { return fmt.Sprintf("ep_%08d", n) }
 
 func scaleTask(n int) string { return fmt.Sprintf("tk_%08d", n) }
 
-// fill writes the data in SQL: rows one by one would take hours. A task has one run, an entry of each day
-// with a node of its own, and all of its entries one model and one actor.
+// fill writes the data in SQL: rows one by one would take hours. A task has one run, on one day, whose entries
+// have nodes of their own, and the same model and actor.
 func (f *Filler) fill(b *testing.B, s Scale) {
 	b.Helper()
 	ofTask := fmt.Sprintf(`CASE WHEN n < %[1]d THEN n / 1000 ELSE %[1]d / 1000 + (n - %[1]d) / 10 END`, bigTasks)
 	per := s.Entries / s.Tasks
-	day := `86400000000`
+	day := fmt.Sprintf(`n / %d`, s.Tasks/days)
 	model, actor := `'model-' || (n % 5)`, `CASE n % 2 WHEN 0 THEN 'llm' ELSE 'agent' END`
 	for _, stmt := range append([]string{
 		`INSERT INTO epics (namespace, id, title, description, search, tags, labels, state, priority, total_tasks, completed_tasks, failed_tasks,
@@ -77,14 +79,14 @@ func (f *Filler) fill(b *testing.B, s Scale) {
 		SELECT 'default', ` + named("tk_", "n") + `, 'a task among many', '', '', '[]' FROM ` + f.Series(s.Tasks),
 		`INSERT INTO usage_entries (namespace, run_id, source, node_id, visit, item, attempt, call, id, kind, task_id, epic_id, provider, model,
 			input_tokens, cached_input_tokens, output_tokens, reasoning_tokens, cost_nano_usd, price_id, time, failed, recorded_by, principal, actor)
-		SELECT 'default', 'run_' || n, 1, 'node-' || k, 1, 0, 1, 0, 'us_' || n || '_' || k, 1, ` + named("tk_", "n") + `, ` + named("ep_", "("+ofTask+")") + `, 'openai', ` + model + `,
-			1000, 0, 100, 0, n, '', ` + f.Time(`k * CAST(`+day+` AS bigint) + n / 1000 % 24 * CAST(3600000000 AS bigint)`) + `, false, '', '', ` + actor + `
+		SELECT 'default', ` + named("run_", "n") + `, 1, 'node-' || k, 1, 0, 1, 0, ` + named("us_", "n") + ` || '_' || k, 1, ` + named("tk_", "n") + `, ` + named("ep_", "("+ofTask+")") + `, 'openai', ` + model + `,
+			1000, 0, 100, 0, n, '', ` + f.Time(day+` * CAST(86400000000 AS bigint) + n * 1000 + k`) + `, false, '', '', ` + actor + `
 		FROM (SELECT t.n, k.n AS k FROM (SELECT * FROM ` + f.Series(s.Tasks) + `) t CROSS JOIN (SELECT * FROM ` + f.Series(per) + `) k) e`,
-		`INSERT INTO usage_runs SELECT 'default', ` + named("ep_", "("+ofTask+")") + `, ` + named("tk_", "n") + `, 'run_' || n, ` + model + `, ` + actor + `, 1,
+		`INSERT INTO usage_runs SELECT 'default', ` + named("ep_", "("+ofTask+")") + `, ` + named("tk_", "n") + `, ` + named("run_", "n") + `, ` + model + `, ` + actor + `, 1,
 			` + fmt.Sprintf(`%[1]d, 0, 0, %[1]d * 1000, 0, %[1]d * 100, 0, CAST(n AS bigint) * %[1]d`, per) + ` FROM ` + f.Series(s.Tasks),
-		// The days of an epic are those of the entries of its tasks.
-		`INSERT INTO usage_days SELECT 'default', false, epic_id, d.day, model, actor, 1, count(*), 0, 0, count(*) * 1000, 0, count(*) * 100, 0, CAST(sum(nano_usd) AS bigint) / ` + fmt.Sprint(per) + `
-			FROM usage_runs CROSS JOIN (SELECT 20454 + n AS day FROM ` + f.Series(per) + `) d GROUP BY epic_id, d.day, model, actor`,
+		`INSERT INTO usage_days SELECT 'default', false, epic_id, 20454 + day, model, actor, 1, sum(calls), 0, 0, sum(input_tokens), 0, sum(output_tokens), 0, sum(nano_usd)
+			FROM (SELECT r.*, ` + day + ` AS day FROM (SELECT u.*, CAST(substr(task_id, 4) AS integer) AS n FROM usage_runs u) r) e GROUP BY epic_id, day, model, actor`,
+		`INSERT INTO usage_epics SELECT 'default', epic_id, sum(calls), 0, 0, sum(input_tokens), 0, sum(output_tokens), 0, sum(nano_usd) FROM usage_runs GROUP BY epic_id`,
 		`INSERT INTO usage_days SELECT 'default', true, '', day, model, actor, 1, CAST(sum(calls) AS bigint), 0, 0, CAST(sum(input_tokens) AS bigint), 0,
 			CAST(sum(output_tokens) AS bigint), 0, CAST(sum(nano_usd) AS bigint) FROM usage_days GROUP BY day, model, actor`,
 		`INSERT INTO namespace_totals (namespace) VALUES ('default')`,
@@ -170,7 +172,7 @@ func BenchScale(b *testing.B, filler Filler, s Scale) {
 		{"entries/newest", entries(store.EntryQuery{})},
 		{"entries/of-epic", entries(store.EntryQuery{EpicID: big})},
 		{"entries/of-task", entries(store.EntryQuery{TaskID: scaleTask(1)})},
-		{"entries/of-run", entries(store.EntryQuery{RunID: "run_1"})},
+		{"entries/of-run", entries(store.EntryQuery{RunID: "run_00000001"})},
 		{"report/model", report(store.ReportQuery{By: by(usage.ByModel)})},
 		{"report/day", report(store.ReportQuery{By: by(usage.ByDay)})},
 		{"report/model,day", report(store.ReportQuery{By: by(usage.ByModel, usage.ByDay)})},
@@ -180,7 +182,7 @@ func BenchScale(b *testing.B, filler Filler, s Scale) {
 		{"report/of-epic/run", report(store.ReportQuery{EpicID: big, By: by(usage.ByRun)})},
 		{"report/of-epic/node", report(store.ReportQuery{EpicID: big, By: by(usage.ByNode)})},
 		{"report/of-task/node", report(store.ReportQuery{TaskID: scaleTask(1), By: by(usage.ByNode)})},
-		{"report/of-run/node", report(store.ReportQuery{RunID: "run_1", By: by(usage.ByNode)})},
+		{"report/of-run/node", report(store.ReportQuery{RunID: "run_00000001", By: by(usage.ByNode)})},
 	} {
 		b.Run(op.name, func(b *testing.B) {
 			var took []time.Duration

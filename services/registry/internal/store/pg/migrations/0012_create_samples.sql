@@ -47,3 +47,25 @@ SELECT namespace, epic_id, task_id, run_id, model, actor, kind, sum(sign),
   sum(COALESCE(cost_nano_usd, 0))
 FROM (SELECT *, CASE WHEN source = 4 THEN -1 ELSE 1 END AS sign FROM usage_entries WHERE epic_id <> '') e
 GROUP BY namespace, epic_id, task_id, run_id, model, actor, kind;
+
+-- Sums of calls by epic, those of no epic included, so that the dearest epics are found by an index. They are
+-- written under the lock of the totals of the namespace.
+CREATE TABLE usage_epics (
+  namespace           text COLLATE "C" NOT NULL,
+  epic_id             text COLLATE "C" NOT NULL,
+  calls               bigint NOT NULL,
+  failed_calls        bigint NOT NULL,
+  unpriced_calls      bigint NOT NULL,
+  input_tokens        bigint NOT NULL,
+  cached_input_tokens bigint NOT NULL,
+  output_tokens       bigint NOT NULL,
+  reasoning_tokens    bigint NOT NULL,
+  nano_usd            bigint NOT NULL,
+  PRIMARY KEY (namespace, epic_id)
+);
+CREATE INDEX usage_epics_by_cost ON usage_epics (namespace, nano_usd DESC, epic_id);
+
+INSERT INTO usage_epics
+SELECT namespace, epic_id, sum(calls), sum(failed_calls), sum(unpriced_calls), sum(input_tokens), sum(cached_input_tokens),
+  sum(output_tokens), sum(reasoning_tokens), sum(nano_usd)
+FROM usage_days WHERE NOT whole GROUP BY namespace, epic_id;

@@ -47,3 +47,25 @@ SELECT namespace, epic_id, task_id, run_id, model, actor, kind, sum(sign),
   sum(COALESCE(cost_nano_usd, 0))
 FROM (SELECT *, CASE WHEN source = 4 THEN -1 ELSE 1 END AS sign FROM usage_entries WHERE epic_id <> '') e
 GROUP BY namespace, epic_id, task_id, run_id, model, actor, kind;
+
+-- Sums of calls by epic, those of no epic included, so that the dearest epics are found by an index. They are
+-- written under the lock of the totals of the namespace.
+CREATE TABLE usage_epics (
+  namespace           TEXT NOT NULL,
+  epic_id             TEXT NOT NULL,
+  calls               INTEGER NOT NULL,
+  failed_calls        INTEGER NOT NULL,
+  unpriced_calls      INTEGER NOT NULL,
+  input_tokens        INTEGER NOT NULL,
+  cached_input_tokens INTEGER NOT NULL,
+  output_tokens       INTEGER NOT NULL,
+  reasoning_tokens    INTEGER NOT NULL,
+  nano_usd            INTEGER NOT NULL,
+  PRIMARY KEY (namespace, epic_id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX usage_epics_by_cost ON usage_epics (namespace, nano_usd DESC, epic_id);
+
+INSERT INTO usage_epics
+SELECT namespace, epic_id, sum(calls), sum(failed_calls), sum(unpriced_calls), sum(input_tokens), sum(cached_input_tokens),
+  sum(output_tokens), sum(reasoning_tokens), sum(nano_usd)
+FROM usage_days WHERE NOT whole GROUP BY namespace, epic_id;
