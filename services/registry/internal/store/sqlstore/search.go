@@ -102,7 +102,8 @@ func (t tx) lookUpWords(ctx context.Context, namespace string, cut []string, fou
 		hits = append(hits, epic.Hit{ID: id, Weights: words})
 	}
 	epic.Rank(hits)
-	// Of those that rank equal, the ones found by a rare word come first: all else of them is a common one.
+	// Any of them may have all of these words. So those come first that have most of the others, of which
+	// everything is known.
 	rare := func(h epic.Hit) int {
 		n := len(h.Weights)
 		for _, word := range cut {
@@ -113,7 +114,7 @@ func (t tx) lookUpWords(ctx context.Context, namespace string, cut []string, fou
 		return n
 	}
 	slices.SortStableFunc(hits, func(a, b epic.Hit) int {
-		return cmp.Or(cmp.Compare(len(b.Weights), len(a.Weights)), cmp.Compare(rare(b), rare(a)))
+		return cmp.Or(cmp.Compare(rare(b), rare(a)), cmp.Compare(len(b.Weights), len(a.Weights)))
 	})
 	var words, ids []string
 	for _, h := range hits[:min(len(hits), maxPairs/len(cut))] {
