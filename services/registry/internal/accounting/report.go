@@ -7,8 +7,8 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
 )
 
-// sumUp adds the new ones of the entries to the sums of days, runs and epics. The caller holds the lock of the
-// totals of the namespace, so that nobody else writes a sum of it.
+// sumUp adds the new ones of the entries to the sums of days, runs and epics. The caller holds the lock
+// of the totals of the namespace, so that nobody else writes a sum of it.
 func sumUp(ctx context.Context, tx store.Tx, namespace string, entries []usage.Entry, fresh []bool) error {
 	var added []usage.Entry
 	for i, e := range entries {

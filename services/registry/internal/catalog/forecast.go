@@ -39,8 +39,8 @@ type Sampled struct {
 	Duration *time.Duration
 }
 
-// NewSample returns the sample of a run that completed or failed. whole says that the history has all that
-// the run and those below it used.
+// NewSample returns the sample of a run that completed or failed. whole says that the history has all
+// that the run and those below it used.
 func NewSample(h History, m Sampled, whole bool) Sample {
 	s := Sample{Failed: h.Failed > 0}
 	if whole {
@@ -208,7 +208,8 @@ type modelArgs struct {
 
 // modelCall is what a node asks a model for. ok is false if its actor is none that is known to ask one.
 func modelCall(n *workgraph.Node) (c modelArgs, ok bool) {
-	named := func(name string, into any) { _ = json.Unmarshal(n.Named[name], into) } // another form tells nothing
+	// An argument of another form tells nothing.
+	named := func(name string, into any) { _ = json.Unmarshal(n.Named[name], into) }
 	switch n.Actor {
 	case "llm":
 		named("model", &c.Model)
@@ -256,7 +257,8 @@ func (c modelArgs) bound(n *workgraph.Node, visits int64, prices usage.Book, now
 	return out
 }
 
-// dearest is what so many tokens of answers cost at the provider where they cost most: a graph names none.
+// dearest is what so many tokens of answers cost at the provider where they cost most: a graph names
+// none.
 func dearest(prices usage.Book, model string, tokens int64, now time.Time) (most *int64) {
 	providers := []string{""}
 	for _, p := range prices {
@@ -293,12 +295,13 @@ func plus(a, b *int64) *int64 {
 	return &s
 }
 
-// limitActor is the actor of the node that stops a loop of a definition at its limit, its argument "max".
+// limitActor is the actor of the node that stops a loop of a definition at its limit, its argument
+// "max".
 const limitActor = "flow/limit"
 
-// visitBounds is how often a run may visit each node, -1 if nothing bounds that: once, or for nodes on a cycle
-// or those that messages activate as often as they state. Where they state nothing, the limit of their loop
-// holds, unless another loop is around it or within it.
+// visitBounds is how often a run may visit each node, -1 if nothing bounds that: once, or for nodes on
+// a cycle or those that messages activate as often as they state. Where they state nothing, the limit
+// of their loop holds, unless another loop is around it or within it.
 func visitBounds(g *workgraph.Graph) []int64 {
 	at := make(map[string]int, len(g.Nodes))
 	for i := range g.Nodes {
@@ -338,8 +341,8 @@ func visitBounds(g *workgraph.Graph) []int64 {
 	return bounds
 }
 
-// cycles numbers the strong components from 1, as Tarjan finds them, and gives each node the number of its own: 0
-// if the node lies on no cycle. It keeps its own stack, because a graph may be a long chain.
+// cycles numbers the strong components from 1, as Tarjan finds them, and gives each node the number of
+// its own: 0 if the node lies on no cycle. It keeps its own stack, because a graph may be a long chain.
 func cycles(out [][]int) []int {
 	type frame struct{ node, next int }
 	n := len(out)

@@ -9,8 +9,8 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
 )
 
-// Forecast tells what a run of the version that a reference stands for may need, and which version that is:
-// from its runs or, if none were kept, from its graph.
+// Forecast tells what a run of the version that a reference stands for may need, and which version that
+// is: from its runs or, if none were kept, from its graph.
 func (c *Catalog) Forecast(ctx context.Context, namespace string, ref catalog.Ref, key string) (f catalog.Forecast, at string, err error) {
 	var v catalog.Version
 	var samples []catalog.Sample

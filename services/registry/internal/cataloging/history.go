@@ -28,9 +28,9 @@ type version struct {
 	number   int64
 }
 
-// RecordRuns adds ends of runs to the history, each run once, with what was booked of its calls, and returns
-// how many were new. Those that were not canceled are kept as samples for forecasts. Runs of workflows or
-// versions that are not there any more are left out: nobody would see them.
+// RecordRuns adds ends of runs to the history, each run once, with what was booked of its calls, and
+// returns how many were new. Those that were not canceled are kept as samples for forecasts. Runs of
+// workflows or versions that are not there any more are left out: nobody would see them.
 func (c *Catalog) RecordRuns(ctx context.Context, namespace string, runs []Run) (fresh int, err error) {
 	now := dbkit.Now()
 	err = c.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {

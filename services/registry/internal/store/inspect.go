@@ -19,8 +19,8 @@ const (
 	SuspectNamespaceTotals Suspicion = "namespace-totals"
 	// SuspectDays: sums of days of an epic are not those of its entries.
 	SuspectDays Suspicion = "usage-days"
-	// SuspectNamespaceDays: sums of days of a namespace are not those of its entries. It reads every entry, so
-	// only a whole examination finds it.
+	// SuspectNamespaceDays: sums of days of a namespace are not those of its entries. It reads every
+	// entry, so only a whole examination finds it.
 	SuspectNamespaceDays Suspicion = "namespace-days"
 	// SuspectRuns: sums of runs of an epic are not those of its entries.
 	SuspectRuns Suspicion = "usage-runs"

@@ -12,8 +12,8 @@ const (
 	MaxLook = 10_000
 	// maxLookTime is after how long no more are looked at for it, beyond the first lookStep.
 	maxLookTime = 250 * time.Millisecond
-	// lookStep is how many rows the first statement looks at. Each further one looks at twice as many, up to
-	// lookMost: where few rows fit, the statements cost more than the rows.
+	// lookStep is how many rows the first statement looks at. Each further one looks at twice as many,
+	// up to lookMost: where few rows fit, the statements cost more than the rows.
 	lookStep, lookMost = 64, 1024
 )
 

@@ -310,8 +310,8 @@ type Tx interface {
 	RunTotals(ctx context.Context, namespace, runID string) (catalog.History, error)
 	// AddHistory adds to the history of a version and of its workflow, which has changed by that.
 	AddHistory(ctx context.Context, namespace, id string, version int64, h catalog.History, change int64) error
-	// AddSamples keeps samples of runs of a version that AddHistory has counted just before as completed or
-	// failed. They take the places of the oldest: catalog.MaxSamples are kept.
+	// AddSamples keeps samples of runs of a version that AddHistory has counted just before as
+	// completed or failed. They take the places of the oldest: catalog.MaxSamples are kept.
 	AddSamples(ctx context.Context, namespace, id string, version int64, samples []catalog.Sample) error
 }
 
@@ -426,8 +426,8 @@ func (q ReportQuery) Narrow() bool {
 	})
 }
 
-// OfRuns reports whether the query is answered from sums of runs, which know no day and no node. A single run is
-// looked for among the entries, of which there is an index by run.
+// OfRuns reports whether the query is answered from sums of runs, which know no day and no node. A
+// single run is looked for among the entries, of which there is an index by run.
 func (q ReportQuery) OfRuns() bool {
 	return q.EpicID != "" && q.RunID == "" && q.From == nil && q.To == nil && q.Narrow() &&
 		!slices.Contains(q.By, usage.ByNode) && !slices.Contains(q.By, usage.ByDay)

@@ -155,7 +155,8 @@ func DaySums(entries []Entry) ([]DaySum, error) {
 	return out, nil
 }
 
-// RunSum is what entries of one epic, task, run, model, actor and kind add up to. Entries of no epic have none.
+// RunSum is what entries of one epic, task, run, model, actor and kind add up to. Entries of no epic
+// have none.
 type RunSum struct {
 	EpicID, TaskID, RunID string
 	Model, Actor          string

@@ -30,8 +30,8 @@ func totals(name, from, of string) string {
 			OR overhead_tokens <> overhead_due OR overhead_nano_usd <> overhead_usd_due OR unpriced_calls <> unpriced_due LIMIT $1`
 }
 
-// sums finds the groups of keys for which the rows of a table, those for which is holds, are not the sums of the
-// entries: of the epics that are examined, or of all if every is set.
+// sums finds the groups of keys for which the rows of a table, those for which is holds, are not the
+// sums of the entries: of the epics that are examined, or of all if every is set.
 func sums(d dbkit.Dialect, table, is string, every bool, name string, keys ...string) string {
 	from := func(table, cond string) string {
 		if every {

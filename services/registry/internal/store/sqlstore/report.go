@@ -128,8 +128,8 @@ func (t tx) Report(ctx context.Context, q store.ReportQuery) (rows []usage.Repor
 	return rows, all, groups, err
 }
 
-// dearestEpics is the report of a namespace by epic. An index has the epics by cost, so that a page reads its own
-// rows only; the sum of all is that of the days of the namespace.
+// dearestEpics is the report of a namespace by epic. An index has the epics by cost, so that a page
+// reads its own rows only; the sum of all is that of the days of the namespace.
 func (t tx) dearestEpics(ctx context.Context, q store.ReportQuery) (rows []usage.Report, all usage.Sum, groups int64, err error) {
 	var wholes []string
 	for _, c := range sumColumns {

@@ -91,8 +91,9 @@ func (t tx) FindEpics(ctx context.Context, q store.SearchQuery) ([]epic.Hit, err
 // maxPairs is how many pairs of a word and an epic are looked up for one search.
 const maxPairs = 2048
 
-// lookUpWords looks up which of the words that many epics have are those of epics that were found by others. If
-// there are too many of both, it does so for the epics that come first by what is known of them.
+// lookUpWords looks up which of the words that many epics have are those of epics that were found by
+// others. If there are too many of both, it does so for the epics that come first by what is known of
+// them.
 func (t tx) lookUpWords(ctx context.Context, namespace string, cut []string, found map[string]epic.Words) error {
 	if len(cut) == 0 {
 		return nil
@@ -102,8 +103,8 @@ func (t tx) lookUpWords(ctx context.Context, namespace string, cut []string, fou
 		hits = append(hits, epic.Hit{ID: id, Weights: words})
 	}
 	epic.Rank(hits)
-	// Any of them may have all of these words. So those come first that have most of the others, of which
-	// everything is known.
+	// Any of them may have all of these words. So those come first that have most of the others, of
+	// which everything is known.
 	rare := func(h epic.Hit) int {
 		n := len(h.Weights)
 		for _, word := range cut {

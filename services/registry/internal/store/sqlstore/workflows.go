@@ -239,8 +239,8 @@ func (t tx) AddHistory(ctx context.Context, namespace, id string, version int64,
 		dbkit.Stmt{Query: `UPDATE workflow_versions SET ` + sums + ` WHERE namespace = $1 AND workflow_id = $2 AND version = $8`, Args: append(args[:len(args):len(args)], version)})
 }
 
-// AddSamples implements store.Tx. The place of a sample is the number of its run among those that have ended,
-// so a new one overwrites the oldest and nothing has to be deleted.
+// AddSamples implements store.Tx. The place of a sample is the number of its run among those that have
+// ended, so a new one overwrites the oldest and nothing has to be deleted.
 func (t tx) AddSamples(ctx context.Context, namespace, id string, version int64, samples []catalog.Sample) error {
 	if len(samples) == 0 {
 		return nil

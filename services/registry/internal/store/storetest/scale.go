@@ -54,8 +54,8 @@ func scaleEpic(n int) string { return fmt.Sprintf("ep_%08d", n) }
 
 func scaleTask(n int) string { return fmt.Sprintf("tk_%08d", n) }
 
-// fill writes the data in SQL: rows one by one would take hours. A task has one run, on one day, whose entries
-// have nodes of their own, and the same model and actor.
+// fill writes the data in SQL: rows one by one would take hours. A task has one run, on one day, whose
+// entries have nodes of their own, and the same model and actor.
 func (f *Filler) fill(b *testing.B, s Scale) {
 	b.Helper()
 	ofTask := fmt.Sprintf(`CASE WHEN n < %[1]d THEN n / 1000 ELSE %[1]d / 1000 + (n - %[1]d) / 10 END`, bigTasks)
@@ -102,8 +102,9 @@ func (f *Filler) fill(b *testing.B, s Scale) {
 	}
 }
 
-// BenchScale reports how long lists, searches, changes and reports take among many epics, tasks and entries: the
-// median, and what 99 of 100 do not exceed. Of each operation the benchmark must ask for at least 100.
+// BenchScale reports how long lists, searches, changes and reports take among many epics, tasks and
+// entries: the median, and what 99 of 100 do not exceed. Of each operation the benchmark must ask for
+// at least 100.
 func BenchScale(b *testing.B, filler Filler, s Scale) {
 	f := newFixture(b, filler.Open)
 	filler.fill(b, s)
@@ -130,7 +131,10 @@ func BenchScale(b *testing.B, filler Filler, s Scale) {
 	}
 	word := func(n int) string { return fmt.Sprint("w", n) }
 	changed := 0
-	next := func() int { changed++; return bigTasks + 2*pick(changed, (s.Tasks-bigTasks)/2) + 1 } // a pending task
+	next := func() int { // a pending task
+		changed++
+		return bigTasks + 2*pick(changed, (s.Tasks-bigTasks)/2) + 1
+	}
 	by := func(keys ...usage.ReportKey) []usage.ReportKey { return keys }
 	big := scaleEpic(0)
 	for _, op := range []struct {
