@@ -102,12 +102,14 @@ func (f *Filler) fill(b *testing.B, s Scale) {
 	}
 }
 
-// BenchScale reports how long lists, searches, changes and reports take among many epics, tasks and
-// entries: the median, and what 99 of 100 do not exceed. Of each operation the benchmark must ask for
-// at least 100.
-func BenchScale(b *testing.B, filler Filler, s Scale) {
-	f := newFixture(b, filler.Open)
-	filler.fill(b, s)
+// scaleOp is an operation that BenchScale measures; run gets the number of the call.
+type scaleOp struct {
+	name string
+	run  func(i int) error
+}
+
+// scaleOps are the operations on the data that fill makes.
+func (f *fixture) scaleOps(s Scale) []scaleOp {
 	pick := func(i, most int) int { return int(uint64(i) * 7919 % uint64(most)) }
 	report := func(q store.ReportQuery) func(int) error {
 		q.Namespace, q.Limit = ns, 51
@@ -137,10 +139,7 @@ func BenchScale(b *testing.B, filler Filler, s Scale) {
 	}
 	by := func(keys ...usage.ReportKey) []usage.ReportKey { return keys }
 	big := scaleEpic(0)
-	for _, op := range []struct {
-		name string
-		run  func(i int) error
-	}{
+	return []scaleOp{
 		{"epics/list", func(int) error { _, err := f.Epics(f.ctx, store.EpicQuery{Namespace: ns, Limit: 51}); return err }},
 		{"epics/list-by-state", func(int) error {
 			_, err := f.Epics(f.ctx, store.EpicQuery{Namespace: ns, States: []epic.State{epic.Failed}, Limit: 51})
@@ -187,7 +186,16 @@ func BenchScale(b *testing.B, filler Filler, s Scale) {
 		{"report/of-epic/node", report(store.ReportQuery{EpicID: big, By: by(usage.ByNode)})},
 		{"report/of-task/node", report(store.ReportQuery{TaskID: scaleTask(1), By: by(usage.ByNode)})},
 		{"report/of-run/node", report(store.ReportQuery{RunID: "run_00000001", By: by(usage.ByNode)})},
-	} {
+	}
+}
+
+// BenchScale reports how long lists, searches, changes and reports take among many epics, tasks and
+// entries: the median, and what 99 of 100 do not exceed. Of each operation the benchmark must ask for
+// at least 100.
+func BenchScale(b *testing.B, filler Filler, s Scale) {
+	f := newFixture(b, filler.Open)
+	filler.fill(b, s)
+	for _, op := range f.scaleOps(s) {
 		b.Run(op.name, func(b *testing.B) {
 			var took []time.Duration
 			for i := 0; b.Loop(); i++ {
